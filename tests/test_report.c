@@ -314,14 +314,19 @@ static void by_a_parameter(void)
     int64_t ids[3] = { drafted_job, plain_job, hostile_job };
     struct parsed p = json_of(ids, 3, &(struct report_options){ .by = "temperature" });
     const struct json *a = &p.root;
-    char *value = text_at(a, "0.temperature");
     CHECK(js_count(a) == 2);
-    CHECK(value && strcmp(value, "0.7") == 0 && number_at(a, "0.n") == 2);
+    CHECK(number_at(a, "0.temperature") == 0.7 && number_at(a, "0.n") == 2, "numbers are numbers");
     CHECK(near(number_at(a, "0.acceptance length.mean"), 2.5, 1e-9, 0) &&
           near(number_at(a, "0.acceptance length.sd"), sqrt(4.5), 1e-9, 0));
     CHECK(near(number_at(a, "0.distinct-2.mean"), brute_distinct(text_ids, 0, LENGTH, 2), 1e-9, 0));
     CHECK(null_at(a, "1.tokens/s.sd"), "one job has no deviation");
-    free(value);
+    free(p.text);
+    p = json_of(ids, 3, &(struct report_options){ .by = "temperature,drafter" });
+    char *drafter = text_at(a, "0.drafter");
+    CHECK(js_count(a) >= 2 && number_at(a, "0.temperature") == 0.7 && drafter && *drafter);
+    CHECK(number_at(a, "0.loops.n") == number_at(a, "0.n") && js_kind(&p.root) == JS_ARRAY);
+    CHECK(json_at(a, "0.speedup.mean").s && json_at(a, "0.distinct-4.n").s && json_at(a, "0.alpha.sd").s);
+    free(drafter);
     free(p.text);
     p = json_of(ids, 3, &(struct report_options){ .by = "top-k" });
     CHECK(js_count(a) >= 1 && json_at(a, "0.top-k").s, "as the option is spelled");

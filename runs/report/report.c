@@ -1,6 +1,6 @@
 /* Reads the figures of jobs from the store and derives the rest: counters by window, Distinct-n and
- * repetitions of the text, speedups, groups. Start at reports_open; read_job is the part that talks to the
- * store. */
+ * repetitions of the text, speedups. Start at reports_open; read_job is the part that talks to the store.
+ * Groups and labels are in report_group.c. */
 #include "runs/report/report.h"
 
 #include <inttypes.h>
@@ -322,7 +322,8 @@ static int add_parameter(struct report *r, const char *prefix, const struct json
         return no_memory(e);
     }
     p += r->n_parameters++;
-    *p = (struct report_parameter){ .name = name, .is_number = js_kind(v) == JS_NUMBER };
+    *p = (struct report_parameter){ .name = name, .is_number = js_kind(v) == JS_NUMBER,
+                                    .is_text = js_kind(v) == JS_STRING };
     if (prefix) {
         if (asprintf(&p->name, "%s.%s", prefix, name) < 0)
             p->name = NULL;
@@ -488,130 +489,6 @@ static int find_speedups(struct reports *l, struct err *e)
     return 0;
 }
 
-const char *const report_figure_names[FIGURES] = { "tokens/s", "acceptance length", "alpha", "distinct-1",
-    "distinct-2", "distinct-3", "distinct-4" };
-
-static double figure(const struct report *r, size_t i)
-{
-    return i == FIGURE_SPEED    ? report_speed(&r->sum)
-           : i == FIGURE_LENGTH ? report_acceptance(&r->sum)
-           : i == FIGURE_ALPHA  ? report_alpha(&r->sum)
-                                : r->distinct[i - FIGURE_DISTINCT];
-}
-
-/* Mean and standard deviation over the jobs whose value is `value`. */
-static struct report_figure_sum figure_sum(const struct reports *l, char *const *value, const char *which,
-                                           size_t f)
-{
-    struct report_figure_sum s = {0};
-    double sum = 0, squares = 0;
-    for (int pass = 0; pass < 2; pass++)
-        for (size_t i = 0; i < l->n; i++) {
-            double x = figure(&l->v[i], f);
-            if (strcmp(value[i], which) || isnan(x) || (f >= FIGURE_DISTINCT && !l->equal_lengths))
-                continue;
-            if (pass == 0) {
-                sum += x;
-                s.n++;
-            } else {
-                squares += (x - s.mean) * (x - s.mean);
-            }
-            s.mean = sum / (double)s.n;
-        }
-    if (!s.n)
-        s.mean = NAN;
-    s.sd = s.n > 1 ? sqrt(squares / (double)(s.n - 1)) : NAN;
-    return s;
-}
-
-/* The value of a parameter; free it. NULL when the job has no such parameter, or with *failed without
- * memory. */
-static char *parameter_of(const struct report *r, const char *name, bool *failed)
-{
-    const struct job *j = r->job;
-    const char *value = NULL;
-    char number[32];
-    if (strcmp(name, "model") == 0) {
-        value = j->model;
-    } else if (strcmp(name, "numerics") == 0) {
-        value = j->numerics ? j->numerics : "";
-    } else if (strcmp(name, "seed") == 0 || strcmp(name, "prompt_tokens") == 0 ||
-               strcmp(name, "tokens") == 0) {
-        snprintf(number, sizeof number, "%" PRIu64,
-                 *name == 's' ? j->seed : *name == 'p' ? j->prompt_tokens : j->wanted);
-        value = number;
-    }
-    for (int inner = 0; inner < 2 && !value; inner++)        /* then "drafter" for "drafting.drafter" */
-        for (size_t i = 0; i < r->n_parameters && !value; i++) {
-            const struct report_parameter *p = &r->parameter[i];
-            const size_t skip = inner && strncmp(p->name, "drafting.", 9) == 0 ? 9 : 0;
-            if (strcmp(p->name + skip, name) == 0)
-                value = p->value ? p->value : "null";
-        }
-    char *copy = value ? strdup(value) : NULL;
-    *failed |= value && !copy;
-    return copy;
-}
-
-static int unknown_parameter(const struct report *r, const char *by, struct err *e)
-{
-    char known[800] = "";
-    size_t n = 0;
-    for (size_t i = 0; i < r->n_parameters && n < sizeof known; i++)
-        n += (size_t)snprintf(known + n, sizeof known - n, "%s, ", r->parameter[i].name);
-    return err_set(e, ERR_INPUT,
-                   "--by %s: job %" PRId64
-                   " has no such parameter; it has %smodel, numerics, seed, prompt_tokens, tokens",
-                   by, r->job->id, known);
-}
-
-static int by_value(const void *a, const void *b)
-{
-    const struct report_group *x = a, *y = b;
-    char *end_x, *end_y;
-    double p = strtod(x->value, &end_x), q = strtod(y->value, &end_y);
-    return !*end_x && !*end_y && p != q ? (p > q) - (p < q) : strcmp(x->value, y->value);
-}
-
-static int group_reports(struct reports *l, struct err *e)
-{
-    char **value = calloc(l->n + 1, sizeof *value), *name = strdup(l->o.by);
-    bool any = false, failed = false;
-    int rc = value && name && (l->group = calloc(l->n + 1, sizeof *l->group)) ? 0 : no_memory(e);
-    for (char *p = name; p && (p = strchr(p, '-'));)       /* accept min-p, as the option is spelled */
-        *p = '_';
-    for (size_t i = 0; i < l->n && rc == 0; i++) {
-        value[i] = parameter_of(&l->v[i], name, &failed);
-        any |= value[i] != NULL;
-        if (failed || (!value[i] && !(value[i] = strdup(""))))
-            rc = no_memory(e);
-    }
-    if (rc == 0 && l->n && !any)
-        rc = unknown_parameter(&l->v[0], l->o.by, e);
-    for (size_t i = 0; i < l->n && rc == 0; i++) {
-        size_t k = 0;
-        while (k < l->n_groups && strcmp(l->group[k].value, value[i]))
-            k++;
-        if (k == l->n_groups) {
-            l->group[l->n_groups++] = (struct report_group){ .value = strdup(value[i]) };
-            if (!l->group[k].value) {
-                rc = no_memory(e);
-                break;
-            }
-            for (size_t f = 0; f < FIGURES; f++)
-                l->group[k].figure[f] = figure_sum(l, value, value[i], f);
-        }
-        l->group[k].n++;
-    }
-    if (rc == 0)
-        qsort(l->group, l->n_groups, sizeof *l->group, by_value);
-    for (size_t i = 0; value && i < l->n; i++)
-        free(value[i]);
-    free(value);
-    free(name);
-    return rc;
-}
-
 int reports_open(struct reports *l, const struct report_from *from, size_t n, const struct report_options *o,
                  struct err *e)
 {
@@ -632,9 +509,10 @@ int reports_open(struct reports *l, const struct report_from *from, size_t n, co
             l->equal_lengths &= rc != 1 || r->tokens == l->v[0].tokens;
         }
     text_reader_close(&h);
-    if (rc >= 0) {
-        rc = find_speedups(l, e) || (o->by && group_reports(l, e)) ? -1 : 0;
-    }
+    if (rc >= 0)
+        rc = find_speedups(l, e) || (o->by && reports_group(l, e)) ? -1 : 0;
+    if (rc == 0)
+        reports_find_differences(l);
     if (rc)
         reports_close(l);
     return rc;
@@ -644,40 +522,10 @@ void reports_close(struct reports *l)
 {
     for (size_t i = 0; i < l->n; i++)
         report_close(&l->v[i]);
-    for (size_t i = 0; i < l->n_groups; i++)
-        free(l->group[i].value);
     free(l->group);
+    free(l->order);
+    free(l->value);
+    free(l->by_text);
     free(l->v);
     *l = (struct reports){0};
-}
-
-/* ---- derived ---- */
-
-static double ratio(double a, double b) { return b > 0 ? a / b : NAN; }
-double report_speed(const struct report_sum *s) { return ratio(s->tokens, s->seconds); }
-double report_acceptance(const struct report_sum *s) { return ratio(s->tokens, s->rounds); }
-double report_alpha(const struct report_sum *s) { return ratio(s->accepted, s->drafted_depth); }
-double report_beta(const struct report *r, const struct report_sum *s)
-{
-    return r->tree_fixed ? ratio(s->beta_accepted, s->drafted_depth) : NAN;
-}
-double report_snapshot_share(const struct report *r)
-{
-    return ratio(r->sum.snapshot_put + r->sum.snapshot_cpu, r->sum.seconds + r->sum.prefill_seconds);
-}
-double report_checkpoint_share(const struct report *r)
-{
-    return ratio(r->sum.put + r->sum.commit_cpu, r->sum.seconds + r->sum.prefill_seconds);
-}
-
-void report_name(const struct report *r, char *out, size_t size)
-{
-    const struct job *j = r->job;
-    int n = snprintf(out, size, "%s%s%s%s", j->batch ? "@" : "", j->batch ? j->batch : "",
-                     j->batch && j->custom_id ? "/" : "", j->custom_id ? j->custom_id : "");
-    if (r->db && (size_t)n < size) {
-        if (n == 0)
-            n = snprintf(out, size, "job %" PRId64, j->id);
-        snprintf(out + n, size - (size_t)n, " in %s", r->db);
-    }
 }

@@ -24,7 +24,7 @@
 #include "src/text/distinct.h"
 #include "src/text/loop.h"
 
-enum { REPORT_DEPTHS = 64 };
+enum { REPORT_DEPTHS = 64, REPORT_BY_MAX = 8, REPORT_DIFFERING_MAX = 8 };
 
 struct report_sum {                      /* of a window, or of a job; times in seconds */
     double tokens, rounds, drafted, rows, accepted, drafted_depth, beta_accepted, draft_passes, refreshes;
@@ -41,7 +41,7 @@ struct report_sum {                      /* of a window, or of a job; times in s
 struct report_parameter {
     char *name;                          /* "temperature", "drafting.drafter" */
     char *value;                         /* as people read it: a text without quotes, else JSON; NULL: null */
-    bool is_number;
+    bool is_number, is_text;
 };
 
 struct report_source {
@@ -85,15 +85,41 @@ struct report {
 
 struct report_options {
     bool rounds;                         /* read every stored round */
-    const char *by; /* a parameter's name to group by, "model", "prompt_tokens", ..; or NULL */
+    bool windows;                        /* report_csv writes the windows of every job, one line each */
+    const char *by; /* parameters to group by: "temperature,drafter", "model", ..; or NULL */
 };
 
 struct report_from { struct store *store; const int64_t *ids; size_t n; };  /* jobs of one database */
 
+/* The value of a parameter of a job. */
+struct report_value {
+    const char *text;                    /* NULL: see number */
+    bool is_text;                        /* else JSON: a number, true, .. */
+    char number[24];                     /* ""; of a job without the parameter */
+};
+
+/* Means over the jobs with the same values of the parameters that they are grouped by. n counts the jobs for
+ * which the figure is defined. Distinct-n is compared only when all jobs have the same length. */
+enum report_figure { FIGURE_SPEED, FIGURE_SPEEDUP, FIGURE_LENGTH, FIGURE_ALPHA, FIGURE_LOOPS, FIGURE_DISTINCT,
+                     FIGURES = FIGURE_DISTINCT + DISTINCT_MAX };
+extern const char *const report_figure_names[FIGURES];
+struct report_figure_sum { size_t n; double mean, sd; };  /* sd: sample standard deviation, NAN for n < 2 */
+struct report_group {
+    const struct report_value *value;    /* [n_by] */
+    const size_t *job; size_t n;         /* places in reports.v, ascending */
+    size_t estimated;                    /* jobs whose speedup is an estimate */
+    struct report_figure_sum figure[FIGURES];
+};
+
 struct reports {
     struct report *v; size_t n;
     struct report_options o;
-    struct report_group *group; size_t n_groups;     /* with options.by */
+    char *by_text; const char *by[REPORT_BY_MAX]; size_t n_by;           /* the names of options.by */
+    struct report_value *value;          /* [n][n_by] */
+    size_t *order;                       /* of the jobs, by their values */
+    struct report_group *group; size_t n_groups;                         /* in the order of their values */
+    const char *differing[REPORT_DIFFERING_MAX];
+    size_t n_differing; /* parameters that differ between jobs */
     bool equal_lengths;
 };
 
@@ -102,13 +128,16 @@ int reports_open(struct reports *l, const struct report_from *from, size_t n, co
                  struct err *e);
 void reports_close(struct reports *l);
 
-/* Means over the jobs with one value of the parameter. n counts the jobs for which the figure is defined.
- * Distinct-n is compared only when all jobs have the same length. */
-enum report_figure { FIGURE_SPEED, FIGURE_LENGTH, FIGURE_ALPHA, FIGURE_DISTINCT,
-                     FIGURES = FIGURE_DISTINCT + DISTINCT_MAX };
-extern const char *const report_figure_names[FIGURES];
-struct report_figure_sum { size_t n; double mean, sd; };  /* sd: sample standard deviation, NAN for n < 2 */
-struct report_group { char *value; size_t n; struct report_figure_sum figure[FIGURES]; };
+/* The two steps of reports_open after the jobs are read (report_group.c). */
+int  reports_group(struct reports *l, struct err *e);
+void reports_find_differences(struct reports *l);
+const char *report_value_text(const struct report_value *v);
+/* "temperature=0.6, drafter=none": the values of a group, or what tells a job from the others. "" if nothing
+ * does. */
+void report_group_label(const struct reports *l, const struct report_group *g, char *out, size_t size);
+void report_label(const struct reports *l, const struct report *r, char *out, size_t size);
+/* The measured speedup, else the estimate. Renderers mark an estimate with ~. */
+double report_best_speedup(const struct report *r);
 
 /* Derived figures; NAN where they are undefined. */
 double report_speed(const struct report_sum *s);         /* tokens per second of decoding */

@@ -1,5 +1,5 @@
 /* report --html: one page in one file that needs nothing else. Start at report_html; `section` writes one
- * job. The pieces are in report_page.c. */
+ * job. Several jobs begin with report_overview.c. The pieces are in report_page.c. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "runs/report/report.h"
+#include "runs/report/report_overview.h"
 #include "runs/report/report_page.h"
 
 enum { SECTIONS_MAX = 24, ROUNDS_SHOWN = 5000, SOURCES_SHOWN = 6 };
@@ -21,15 +22,6 @@ static void title(FILE *f, const struct report *r)
         page_text(f, name);
     else
         fprintf(f, "Job %" PRId64, r->job->id);
-}
-
-/* The anchor of a job on the page. With several databases job numbers repeat, so the path is part of the
- * anchor. */
-static void anchor(FILE *f, const struct report *r)
-{
-    fprintf(f, "job-%" PRId64, r->job->id);
-    if (r->db)
-        fprintf(f, "-%08" PRIx64, hash64(HASH64_INIT, r->db, strlen(r->db)) & 0xffffffff);
 }
 
 static void when(FILE *f, double t)
@@ -413,7 +405,7 @@ static bool section(FILE *f, const struct report *r)
 {
     const struct job *j = r->job;
     fputs("<article id=\"", f);
-    anchor(f, r);
+    report_anchor(f, r);
     fputs("\"><h1><bdi>", f);
     title(f, r);
     fprintf(f, "</bdi></h1><p class=\"sub\">Job %" PRId64 " &middot; %s &middot; ", j->id,
@@ -437,79 +429,9 @@ static bool section(FILE *f, const struct report *r)
     return true;
 }
 
-/* ---- several jobs ---- */
-
-static void groups(FILE *f, const struct reports *l)
-{
-    page_format(f,
-                "<h2>By @t</h2><p class=\"note\">Mean &plusmn; standard deviation over the jobs with one "
-                "value.",
-                l->o.by);
-    fputs(l->equal_lengths ? "" : " The texts differ in length, so Distinct-n is not compared.", f);
-    page_format(f, "</p><div class=\"card scroll\"><table><tr><th>@t</th><th>n</th>", l->o.by);
-    for (size_t k = 0; k < FIGURES; k++)
-        if (k < FIGURE_DISTINCT || l->equal_lengths)
-            fprintf(f, "<th>%s</th>", report_figure_names[k]);
-    fputs("</tr>", f);
-    for (size_t i = 0; i < l->n_groups; i++) {
-        page_format(f, "<tr><td>@t</td><td>@0</td>", l->group[i].value, (double)l->group[i].n);
-        for (size_t k = 0; k < FIGURES; k++) {
-            int digits = k == FIGURE_SPEED ? 1 : k == FIGURE_LENGTH ? 2 : 4;
-            if (k >= FIGURE_DISTINCT && !l->equal_lengths)
-                continue;
-            fputs("<td>", f);
-            page_real(f, l->group[i].figure[k].mean, digits);
-            if (isfinite(l->group[i].figure[k].sd)) {
-                fputs(" &plusmn; ", f);
-                page_real(f, l->group[i].figure[k].sd, digits);
-            }
-            fputs("</td>", f);
-        }
-        fputs("</tr>\n", f);
-    }
-    fputs("</table></div>\n", f);
-}
-
-static void overview(FILE *f, const struct reports *l, bool sections)
-{
-    fprintf(f, "<h1>%zu jobs</h1>\n", l->n);
-    if (l->o.by)
-        groups(f, l);
-    fputs("<h2>Jobs</h2><div class=\"card scroll\"><table><tr><th>job</th><th class=\"l\">name</th><th "
-          "class=\"l\">state</th><th class=\"l\">ended "
-          "by</th><th>tokens</th><th>tokens/s</th><th>speedup</th><th>length</th><th>alpha</th>"
-          "<th>D-1</th><th>D-4</th><th>loops</th></tr>",
-          f);
-    for (size_t i = 0; i < l->n; i++) {
-        const struct report *r = &l->v[i];
-        char name[600];
-        report_name(r, name, sizeof name);
-        fputs(sections ? "<tr><td><a href=\"#" : "<tr><td>", f);
-        if (sections)
-            anchor(f, r);
-        fprintf(f, sections ? "\">%" PRId64 "</a></td>" : "%" PRId64 "</td>", r->job->id);
-        page_format(f,
-                    "<td class=\"wrap\"><bdi>@t</bdi></td><td class=\"l\">@t</td><td "
-                    "class=\"l\">@t</td><td>@c</td>",
-                    name, job_state_name(r->job->state), r->job->finish_reason, (double)r->job->tokens);
-        td_real(f, report_speed(&r->sum), 1);
-        td_real(f, r->speedup, 2);
-        td_real(f, report_acceptance(&r->sum), 2);
-        td_real(f, report_alpha(&r->sum), 3);
-        td_real(f, r->distinct[0], 4);
-        td_real(f, r->distinct[3], 4);
-        td_count(f, (double)r->n_repetitions);
-        fputs("</tr>\n", f);
-    }
-    fputs("</table></div>\n", f);
-    if (!sections)
-        fprintf(f, "<p class=\"note\">With at most %d jobs each job has plots of its own.</p>\n",
-                SECTIONS_MAX);
-}
-
 int report_html(FILE *f, const struct reports *l, struct err *e)
 {
-    bool sections = l->n <= SECTIONS_MAX, ok = true;
+    bool ok = true;
     fputs("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
           "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
           "'unsafe-inline'; base-uri 'none'; form-action 'none'\">"
@@ -522,10 +444,10 @@ int report_html(FILE *f, const struct reports *l, struct err *e)
         fprintf(f, "%zu jobs", l->n);
     fprintf(f, " &ndash; longhand</title><style>%s</style></head><body><main>\n", page_style);
     if (l->n != 1)
-        overview(f, l, sections);
+        ok = report_overview(f, l, SECTIONS_MAX);
     else if (l->o.by)
-        groups(f, l);
-    for (size_t i = 0; i < l->n && sections && ok; i++)
+        report_groups(f, l);
+    for (size_t i = 0; i < l->n && l->n <= SECTIONS_MAX && ok; i++)
         ok = section(f, &l->v[i]);
     fputs("<footer>Written by longhand, ", f);
     when(f, (double)time(NULL));

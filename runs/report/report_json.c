@@ -241,16 +241,31 @@ static void put_report(struct json_writer *w, const struct report *r, bool round
     jw_close(w, '}');
 }
 
+/* Numbers are numbers. */
+static void put_value(struct json_writer *w, const char *name, const struct report_value *v)
+{
+    const char *s = report_value_text(v);
+    if (!*s && !v->text)
+        jw_null(w, name);
+    else if (v->is_text)
+        jw_text(w, name, s);
+    else
+        jw_parsed(w, name, s);
+}
+
 static void put_groups(struct json_writer *w, const struct reports *l)
 {
     jw_open(w, NULL, '[');
     for (size_t i = 0; i < l->n_groups; i++) {
         const struct report_group *g = &l->group[i];
         jw_open(w, NULL, '{');
-        jw_text(w, l->o.by, g->value);
+        for (size_t k = 0; k < l->n_by; k++)
+            put_value(w, l->by[k], &g->value[k]);
         jw_uint(w, "n", g->n);
+        jw_uint(w, "estimated_speedups", g->estimated);
         for (size_t k = 0; k < FIGURES; k++) {
             jw_open(w, report_figure_names[k], '{');
+            jw_uint(w, "n", g->figure[k].n);
             jw_real(w, "mean", g->figure[k].mean);
             jw_real(w, "sd", g->figure[k].sd);
             jw_close(w, '}');
@@ -306,19 +321,26 @@ static void number(FILE *f, double x)
 /* The names of all parameters that any job has. */
 struct columns { const char **name; size_t n; };
 
+static int add_column(struct columns *c, const char *name)
+{
+    size_t k = 0;
+    while (k < c->n && strcmp(c->name[k], name))
+        k++;
+    if (k < c->n)
+        return 0;
+    void *p = realloc(c->name, (c->n + 1) * sizeof *c->name);
+    if (!p)
+        return -1;
+    c->name = p;
+    c->name[c->n++] = name;
+    return 0;
+}
+
 static int add_columns(struct columns *c, const struct report *r)
 {
-    for (size_t i = 0; i < r->n_parameters; i++) {
-        size_t k = 0;
-        while (k < c->n && strcmp(c->name[k], r->parameter[i].name))
-            k++;
-        void *p = k == c->n ? realloc(c->name, (c->n + 1) * sizeof *c->name) : c->name;
-        if (!p)
+    for (size_t i = 0; i < r->n_parameters; i++)
+        if (add_column(c, r->parameter[i].name))
             return -1;
-        c->name = p;
-        c->name[k] = r->parameter[i].name;
-        c->n = MAX(c->n, k + 1);
-    }
     return 0;
 }
 
@@ -344,7 +366,8 @@ static void csv_numbers(FILE *f, const struct report *r, bool names)
         { "prompt_tokens", (double)j->prompt_tokens }, { "tokens", (double)r->tokens },
         { "given_tokens", (double)r->given }, { "wanted_tokens", (double)j->wanted },
         { "seconds", s->seconds }, { "prefill_seconds", s->prefill_seconds },
-        { "tokens_per_second", report_speed(s) }, { "speedup", r->speedup }, { "rounds", s->rounds },
+        { "tokens_per_second", report_speed(s) }, { "speedup", r->speedup },
+        { "speedup_estimate", r->estimate }, { "rounds", s->rounds },
         { "mean_acceptance_length", report_acceptance(s) }, { "alpha", report_alpha(s) },
         { "beta", report_beta(r, s) }, { "drafted", s->drafted }, { "verified_rows", s->rows },
         { "accepted", s->accepted }, { "draft_seconds", s->draft }, { "verify_seconds", s->verify },
@@ -402,39 +425,127 @@ static void csv_rounds(FILE *f, const struct reports *l)
         }
 }
 
+static void value_cell(FILE *f, const struct report_value *v)
+{
+    if (v->is_text)
+        cell(f, report_value_text(v));
+    else
+        fputs(report_value_text(v), f);          /* not through cell: -1 is no formula */
+}
+
 static void csv_groups(FILE *f, const struct reports *l)
 {
-    cell(f, l->o.by);
-    fputs(",n", f);
+    for (size_t k = 0; k < l->n_by; k++) {
+        cell(f, l->by[k]);
+        fputc(',', f);
+    }
+    fputs("n,estimated_speedups", f);
     for (size_t k = 0; k < FIGURES; k++)
-        fprintf(f, ",%s mean,%s sd", report_figure_names[k], report_figure_names[k]);
+        fprintf(f, ",%s n,%s mean,%s sd", report_figure_names[k], report_figure_names[k],
+                report_figure_names[k]);
     fputs("\r\n", f);
     for (size_t i = 0; i < l->n_groups; i++) {
-        char *end;
-        strtod(l->group[i].value, &end);
-        if (*end)
-            cell(f, l->group[i].value);
-        else
-            fputs(l->group[i].value, f);
-        fprintf(f, ",%zu", l->group[i].n);
+        const struct report_group *g = &l->group[i];
+        for (size_t k = 0; k < l->n_by; k++) {
+            value_cell(f, &g->value[k]);
+            fputc(',', f);
+        }
+        fprintf(f, "%zu,%zu", g->n, g->estimated);
         for (size_t k = 0; k < FIGURES; k++) {
-            number(f, l->group[i].figure[k].mean);
-            number(f, l->group[i].figure[k].sd);
+            fprintf(f, ",%zu", g->figure[k].n);
+            number(f, g->figure[k].mean);
+            number(f, g->figure[k].sd);
         }
         fputs("\r\n", f);
     }
+}
+
+/* ---- CSV of windows ---- */
+
+/* The names of all sources that any job has. */
+static int add_sources(struct columns *c, const struct report *r)
+{
+    for (size_t i = 0; i < r->n_sources; i++)
+        if (add_column(c, r->source[i].name))
+            return -1;
+    return 0;
+}
+
+static void csv_window(FILE *f, const struct reports *l, size_t job, size_t i, const struct columns *sources)
+{
+    const struct report *r = &l->v[job];
+    const struct report_window *x = &r->window[i];
+    const double v[] = {
+        (double)x->start, (double)x->n, x->sum.seconds, report_speed(&x->sum), report_acceptance(&x->sum),
+        report_alpha(&x->sum), report_beta(r, &x->sum), x->distinct[0], x->distinct[1], x->distinct[2],
+        x->distinct[3], x->so_far[0], x->so_far[1], x->so_far[2], x->so_far[3],
+    };
+    fprintf(f, "%" PRId64 ",", r->job->id);
+    cell(f, r->job->batch);
+    fputc(',', f);
+    cell(f, r->job->custom_id);
+    fprintf(f, ",%" PRIu32, r->job->sample);
+    for (size_t k = 0; k < l->n_by; k++) {
+        fputc(',', f);
+        value_cell(f, &l->value[job * l->n_by + k]);
+    }
+    for (size_t k = 0; k < LENGTH(v); k++)
+        number(f, v[k]);
+    for (size_t k = 0; k < sources->n; k++) {
+        double share = NAN;
+        for (size_t q = 0; q < r->n_sources; q++)
+            if (strcmp(r->source[q].name, sources->name[k]) == 0 && x->sum.tokens > 0)
+                share = r->source[q].window[i] / x->sum.tokens;
+        number(f, share);
+    }
+    if (r->db) {
+        fputc(',', f);
+        cell(f, r->db);
+    }
+    fputs("\r\n", f);
+}
+
+static int csv_windows(FILE *f, const struct reports *l)
+{
+    struct columns sources = {0};
+    int rc = 0;
+    for (size_t i = 0; i < l->n && rc == 0; i++)
+        rc = add_sources(&sources, &l->v[i]);
+    fputs("job,name,custom_id,sample", f);
+    for (size_t k = 0; k < l->n_by; k++) {
+        fputc(',', f);
+        cell(f, l->by[k]);
+    }
+    fputs(",start,tokens,seconds,tokens_per_second,mean_acceptance_length,alpha,beta", f);
+    for (int k = 1; k <= DISTINCT_MAX; k++)
+        fprintf(f, ",distinct_%d", k);
+    for (int k = 1; k <= DISTINCT_MAX; k++)
+        fprintf(f, ",distinct_%d_so_far", k);
+    for (size_t k = 0; k < sources.n; k++) {
+        fputs(",share_", f);
+        cell(f, sources.name[k]);
+    }
+    fputs(l->n && l->v[0].db ? ",db\r\n" : "\r\n", f);
+    for (size_t i = 0; i < l->n && rc == 0; i++)
+        for (size_t k = 0; k < l->v[i].n_windows; k++)
+            if (l->v[i].window[k].n)
+                csv_window(f, l, i, k, &sources);
+    free(sources.name);
+    return rc;
 }
 
 int report_csv(FILE *f, const struct reports *l, struct err *e)
 {
     struct columns c = {0};
     int rc = 0;
-    if (l->o.by)
+    if (l->o.windows)
+        rc = csv_windows(f, l);
+    else if (l->o.by)
         csv_groups(f, l);
     else if (l->o.rounds)
         csv_rounds(f, l);
-    if (l->o.by || l->o.rounds)
-        return 0;
+    if (l->o.windows || l->o.by || l->o.rounds)
+        return rc ? err_set(e, ERR_FAILED, "out of memory for the report") : 0;
     for (size_t i = 0; i < l->n && rc == 0; i++)
         rc = add_columns(&c, &l->v[i]);
     fputs("job,name,custom_id,state,finish_reason,stop_reason,error,model,numerics,seed,sample", f);

@@ -41,6 +41,9 @@ const char page_style[] =
 "display:inline-block;width:22px;margin-right:5px;vertical-align:middle;border-top:3px solid var(--c)}"
 ".legend .s1 i{border-top-style:dashed}.legend .s2 i{border-top-style:dotted}.legend .s3 i,.legend .s4 i{"
 "border-top-style:dashed}.legend .s5 i{border-top-style:dotted}"
+".line.t{stroke-width:4;opacity:.5}.legend .t i{border-top-width:6px;opacity:.5}td.name{white-space:normal;"
+"overflow-wrap:anywhere;min-width:8em;max-width:22em;text-align:left}th.w{white-space:normal}td{"
+"vertical-align:top}.more{margin-top:14px}"
 ".parts i{width:11px;height:11px;border:0;background:var(--c)}"
 ".scroll{overflow-x:auto}table{border-collapse:collapse;font-size:.88rem;width:100%}th,td{"
 "padding:4px 10px 4px 0;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap}"
@@ -194,7 +197,7 @@ static void draw_line(FILE *f, const struct series *s, size_t k, const double *x
                       double low, double high)
 {
     bool down = false;
-    fprintf(f, "<path class=\"line s%zu\" data-name=\"", k % 6);
+    fprintf(f, "<path class=\"line s%zu%s\" data-name=\"", k % 6, k < 6 ? "" : " t");
     page_text(f, s->name);
     fputs("\" data-y=\"", f);
     for (size_t i = 0; i < n; i++)
@@ -216,11 +219,11 @@ static void draw_line(FILE *f, const struct series *s, size_t k, const double *x
                     at_x(x[i], last), at_y(MIN(s->y[i], high), low, high));
 }
 
-static void legend(FILE *f, const struct series *v, size_t n)
+void page_legend(FILE *f, const struct series *v, size_t n)
 {
     fputs("<div class=\"legend\">", f);
     for (size_t k = 0; k < n && n > 1; k++) {
-        fprintf(f, "<span class=\"s%zu\"><i></i>", k % 6);
+        fprintf(f, "<span class=\"s%zu%s\"><i></i>", k % 6, k < 6 ? "" : " t");
         page_text(f, v[k].name);
         fputs("</span>", f);
     }
@@ -264,7 +267,8 @@ void page_plot(FILE *f, const struct page_plot *p, const struct series *v, size_
     }
     high = low + ceil((high - low) / step - 1e-9) * step;
     card(f, p->title, p->note);
-    legend(f, v, n_series);
+    if (!p->no_legend)
+        page_legend(f, v, n_series);
     fprintf(f, "<svg viewBox=\"0 0 %d %d\" role=\"img\"", WIDE, HIGH);
     page_format(f, " aria-label=\"@t\">", p->title);
     axes(f, last, low, high, step, p->shares);

@@ -31,9 +31,12 @@ struct page_plot {
     double length;
     double low;                      /* where the axis begins, unless 0 is easier to read */
     bool shares;                     /* values are 0..1 and shown in percent */
+    bool no_legend;                  /* page_legend stands elsewhere */
 };
 /* Each line has its values in the attribute data-y. */
 void page_plot(FILE *f, const struct page_plot *p, const struct series *v, size_t n_series);
+/* The names of lines. Lines after the sixth are wider. */
+void page_legend(FILE *f, const struct series *v, size_t n);
 /* Bars side by side, one for each of v[n]; `from` is the number of the first. */
 void page_bars(FILE *f, const char *title, const char *note, const double *v, size_t n, size_t from);
 /* One bar cut into parts, with a legend that shows their shares. */

@@ -215,54 +215,99 @@ static void rounds(FILE *f, const struct report *r)
         fputs("  no rounds are stored; run and work store them with --rounds\n", f);
 }
 
+static void speedup(FILE *f, int width, const struct report *r)
+{
+    const double x = report_best_speedup(r);
+    char s[32];
+    snprintf(s, sizeof s, isnan(x) ? "-" : "%s%.2f", isfinite(r->speedup) ? "" : "~", x);
+    fprintf(f, "%*s", width, s);
+}
+
 static void many(FILE *f, const struct reports *l)
 {
-    struct err b;
-    char name[600];
+    struct err b, c;
+    char name[600], label[300];
+    bool estimates = false;
     fprintf(f, "%6s  %-9s %-10s %9s %9s %7s %7s %7s %8s %8s %6s  %s\n", "job", "state", "ended by", "tokens",
             "tokens/s", "speedup", "length", "alpha", "dist.-1", "dist.-4", "loops", "name");
     for (size_t i = 0; i < l->n; i++) {
         const struct report *r = &l->v[i];
         report_name(r, name, sizeof name);
+        report_label(l, r, label, sizeof label);
+        estimates |= !isfinite(r->speedup) && isfinite(r->estimate);
         fprintf(f, "%6" PRId64 "  %-9s %-10s %9zu ", r->job->id, job_state_name(r->job->state),
                 r->job->finish_reason ? r->job->finish_reason : "-", r->job->tokens);
         value(f, 9, 1, report_speed(&r->sum));
-        value(f, 8, 2, r->speedup);
+        speedup(f, 8, r);
         value(f, 8, 2, report_acceptance(&r->sum));
         value(f, 8, 3, report_alpha(&r->sum));
         value(f, 9, 4, r->distinct[0]);
         value(f, 9, 4, r->distinct[3]);
-        fprintf(f, " %6zu  %s\n", r->n_repetitions, plain(&b, name, r->db ? 200 : 80));
+        fprintf(f, " %6zu  %s%s%s\n", r->n_repetitions, plain(&b, name, r->db ? 200 : 80),
+                *name && *label ? "  " : "", plain(&c, label, 120));
     }
+    if (estimates)
+        fputs("~ estimated from the one-row passes of the same text\n", f);
+}
+
+/* ---- groups ---- */
+
+enum { CELL_BYTES = 64 };
+
+/* The cell of a column: the values of --by, n, the figures. False: the table has no such column. */
+static bool group_cell(char out[CELL_BYTES], const struct reports *l, const struct report_group *g,
+                       size_t column)
+{
+    struct err b;
+    if (column < l->n_by) {
+        snprintf(out, CELL_BYTES, "%.40s",
+                 plain(&b, g ? report_value_text(&g->value[column]) : l->by[column], 40));
+        return true;
+    }
+    if (column == l->n_by) {
+        snprintf(out, CELL_BYTES, "n");
+        if (g)
+            snprintf(out, CELL_BYTES, "%zu", g->n);
+        return true;
+    }
+    const size_t f = column - l->n_by - 1;
+    if (f >= FIGURES || (f >= FIGURE_DISTINCT && !l->equal_lengths))
+        return false;
+    if (!g) {
+        snprintf(out, CELL_BYTES, "%s", report_figure_names[f]);
+        return true;
+    }
+    const struct report_figure_sum *s = &g->figure[f];
+    const int digits = f == FIGURE_SPEED ? 1 : f < FIGURE_ALPHA || f == FIGURE_LOOPS ? 2 : 4;
+    size_t n = (size_t)snprintf(out, CELL_BYTES, s->n ? "%s%.*f" : "-",
+                                f == FIGURE_SPEEDUP && g->estimated ? "~" : "", digits, s->mean);
+    if (isfinite(s->sd))
+        n += (size_t)snprintf(out + n, CELL_BYTES - n, " +-%.*f", digits, s->sd);
+    if (s->n && s->n != g->n)
+        snprintf(out + n, CELL_BYTES - n, " (%zu)", s->n);
+    return true;
 }
 
 static void groups(FILE *f, const struct reports *l)
 {
-    struct err b;
-    size_t wide = strlen(l->o.by);
-    for (size_t i = 0; i < l->n_groups; i++)
-        wide = MIN(MAX(wide, strlen(plain(&b, l->group[i].value, 40))), (size_t)40);
-    fprintf(f, "%-*s %5s", (int)wide, plain(&b, l->o.by, 40), "n");
-    for (size_t k = 0; k < FIGURES; k++)
-        if (k < FIGURE_DISTINCT || l->equal_lengths)
-            fprintf(f, " %20s", report_figure_names[k]);
-    fputc('\n', f);
-    for (size_t i = 0; i < l->n_groups; i++) {
-        const struct report_group *g = &l->group[i];
-        fprintf(f, "%-*s %5zu", (int)wide, plain(&b, g->value, 40), g->n);
-        for (size_t k = 0; k < FIGURES; k++) {
-            int digits = k == FIGURE_SPEED ? 1 : k == FIGURE_LENGTH ? 2 : 4;
-            if (k >= FIGURE_DISTINCT && !l->equal_lengths)
-                continue;
-            value(f, 12, digits, g->figure[k].mean);
-            if (isnan(g->figure[k].sd))
-                fprintf(f, "%9s", "");
-            else
-                fprintf(f, " +-%6.*f", digits, g->figure[k].sd);
-        }
+    char cell[CELL_BYTES];
+    size_t wide[REPORT_BY_MAX + 1 + FIGURES] = {0}, fewer = 0, estimated = 0;
+    for (size_t i = 0; i <= l->n_groups; i++) {
+        const struct report_group *g = i ? &l->group[i - 1] : NULL;
+        for (size_t c = 0; group_cell(cell, l, g, c); c++)
+            wide[c] = MAX(wide[c], strlen(cell));
+        for (size_t k = 0; g && k < FIGURES; k++)
+            fewer += g->figure[k].n && g->figure[k].n != g->n;
+        estimated += g ? g->estimated : 0;
+    }
+    for (size_t i = 0; i <= l->n_groups; i++) {
+        for (size_t c = 0; group_cell(cell, l, i ? &l->group[i - 1] : NULL, c); c++)
+            fprintf(f, "%s%*s", c ? "  " : "", c < l->n_by ? -(int)wide[c] : (int)wide[c], cell);
         fputc('\n', f);
     }
     fputs("mean +- standard deviation", f);
+    fputs(fewer ? " (n where fewer jobs have the figure)" : "", f);
+    fputs(estimated ? "; ~ estimated from the one-row passes of the same texts" : "", f);
     fputs(l->equal_lengths ? "\n" : "; the texts differ in length, so Distinct-n is not compared\n", f);
 }
 

@@ -1,6 +1,7 @@
 /* longhand report: how texts were made, and how well they read. Start at cmd_report. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "runs/report/report.h"
 #include "src/base/memory_file.h"
@@ -29,12 +30,41 @@ static int write_report(const struct reports *l, const struct options *o, struct
     return rc;
 }
 
+/* All uses of --by as one list "A,B"; free(*by). *by is NULL without the option. */
+static int join_by(char **by, const struct options *o, struct err *e)
+{
+    size_t n = 1;
+    *by = NULL;
+    for (size_t i = 0; i < o->by.n; i++)
+        n += strlen(o->by.v[i]) + 1;
+    if (o->by.n && !(*by = calloc(n, 1)))
+        return err_set(e, ERR_FAILED, "out of memory for the report");
+    for (size_t i = 0; i < o->by.n; i++) {
+        strcat(*by, i ? "," : "");
+        strcat(*by, o->by.v[i]);
+    }
+    return 0;
+}
+
+static int check_options(const struct options *o, struct err *e)
+{
+    if (o->json + o->csv + o->html > 1)
+        return err_set(e, ERR_INPUT, "--json, --csv and --html: only one of them is allowed");
+    if (o->windows && !o->csv)
+        return err_set(e, ERR_INPUT,
+                       "--windows needs --csv; --json and --html always have the windows of a job");
+    if (o->windows && o->rounds)
+        return err_set(e, ERR_INPUT, "--windows and --rounds: only one of them is allowed");
+    return 0;
+}
+
 int cmd_report(const struct options *o, struct err *e)
 {
     struct store_parts p = {0};
     struct reports l = {0};
-    if (o->json + o->csv + o->html > 1)
-        return err_set(e, ERR_INPUT, "--json, --csv and --html: only one of them is allowed");
+    char *by;
+    if (check_options(o, e) || join_by(&by, o, e))
+        return -1;
     int rc = parts_from_options(&p, o, false, e);
     struct report_from *from = rc ? NULL : calloc(p.n, sizeof *from);
     if (rc == 0 && !from)
@@ -42,7 +72,7 @@ int cmd_report(const struct options *o, struct err *e)
     for (size_t i = 0; rc == 0 && i < p.n; i++)
         from[i] = (struct report_from){ p.v[i].store, p.v[i].ids, p.v[i].jobs.n };
     if (rc == 0)
-        rc = reports_open(&l, from, p.n, &(struct report_options){ .rounds = o->rounds, .by = o->by }, e);
+        rc = reports_open(&l, from, p.n, &(struct report_options){ o->rounds, o->windows, by }, e);
     size_t rounds = 0;
     for (size_t i = 0; i < l.n; i++)
         rounds += l.v[i].rounds.n;
@@ -52,6 +82,7 @@ int cmd_report(const struct options *o, struct err *e)
         rc = write_report(&l, o, e);
     reports_close(&l);
     free(from);
+    free(by);
     parts_close(&p);
     return rc;
 }

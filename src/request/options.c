@@ -446,5 +446,7 @@ void options_free(struct options *o)
     free(o->logit_bias.v);
     free(o->dry_breakers.v);
     free(o->db.v);
+    free(o->by.v);
+    free(o->grid.v);
     *o = (struct options){0};
 }

@@ -84,8 +84,8 @@ struct options {
     size_t heads, train_steps, train_batch, train_warmup, valid_every, valid_windows;
     double train_rate, train_decay, train_clip, checkpoint_seconds;
     int train_kind;
-    struct text_list db;                         /* jobs */
-    const char *batch, *name, *shard, *state, *by, *append, *append_file, *at_text, *find, *dir, *older_than;
+    struct text_list db, by, grid;               /* jobs */
+    const char *batch, *name, *shard, *state, *append, *append_file, *at_text, *find, *dir, *older_than, *fields;
     const char *more_tokens, *resume;
     long priority;
     double max_time;
@@ -95,7 +95,7 @@ struct options {
     uint64_t max_memory;             /* 0: no limit of its own */
     size_t max_jobs, max_attempts, from, at, occurrence, sample;
     bool with_prompt, shared_db, run_now, from_here, accept_change, rounds, until_empty, watch, follow;
-    bool partial, gzip, csv, html, force;
+    bool partial, gzip, csv, html, force, windows;
     int export_format;
     bool man; int completion;                    /* help */
     char scaling_text[64];                       /* context_scaling, joined from its parts */

@@ -353,8 +353,10 @@ const struct option options_table[] = {
     { "csv", "", NULL, VERB_REPORT, FLAG, F(csv), OUTPUT, 0, "Print CSV, one line per job." },
     { "html", "", NULL, VERB_REPORT | VERB_PLAN, FLAG, F(html), OUTPUT, 0,
       "Write a page with plots, in one file that loads nothing." },
-    { "by", "", "PARAMETER", VERB_REPORT, TEXT, F(by), OUTPUT, 0,
-      "Group the jobs by PARAMETER and show means and standard deviations." },
+    { "by", "", "A,B,..", VERB_REPORT, LIST, F(by), OUTPUT, 0,
+      "Group the jobs by these parameters, and show means and standard deviations. May be given several times." },
+    { "windows", "", NULL, VERB_REPORT, FLAG, F(windows), OUTPUT, 0,
+      "With --csv: one line for every 1,000 tokens of every job, with the parameters of --by." },
     { "repair", "", NULL, VERB_DOCTOR, FLAG, F(repair), STORE, 0,
       "Repair what is safe to repair: delete snapshots that no job needs, and keep the tokenizers of jobs of "
       "an older longhand." },

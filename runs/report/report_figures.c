@@ -1,0 +1,34 @@
+/* Figures of a report that follow from its sums, and the name of its job. */
+#include "runs/report/report.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+static double ratio(double a, double b) { return b > 0 ? a / b : NAN; }
+double report_speed(const struct report_sum *s) { return ratio(s->tokens, s->seconds); }
+double report_acceptance(const struct report_sum *s) { return ratio(s->tokens, s->rounds); }
+double report_alpha(const struct report_sum *s) { return ratio(s->accepted, s->drafted_depth); }
+double report_beta(const struct report *r, const struct report_sum *s)
+{
+    return r->tree_fixed ? ratio(s->beta_accepted, s->drafted_depth) : NAN;
+}
+double report_snapshot_share(const struct report *r)
+{
+    return ratio(r->sum.snapshot_put + r->sum.snapshot_cpu, r->sum.seconds + r->sum.prefill_seconds);
+}
+double report_checkpoint_share(const struct report *r)
+{
+    return ratio(r->sum.put + r->sum.commit_cpu, r->sum.seconds + r->sum.prefill_seconds);
+}
+
+void report_name(const struct report *r, char *out, size_t size)
+{
+    const struct job *j = r->job;
+    int n = snprintf(out, size, "%s%s%s%s", j->batch ? "@" : "", j->batch ? j->batch : "",
+                     j->batch && j->custom_id ? "/" : "", j->custom_id ? j->custom_id : "");
+    if (r->db && (size_t)n < size) {
+        if (n == 0)
+            n = snprintf(out, size, "job %" PRId64, j->id);
+        snprintf(out + n, size - (size_t)n, " in %s", r->db);
+    }
+}

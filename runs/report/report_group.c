@@ -1,0 +1,284 @@
+/* Compares jobs by their parameters: groups for --by, and labels of what differs between jobs. Start at
+ * reports_group and reports_find_differences. */
+#include "runs/report/report.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int no_memory(struct err *e) { return err_set(e, ERR_FAILED, "out of memory for the report"); }
+
+/* ---- values of parameters ---- */
+
+/* Whether `name` is `of`, which may be spelled as the option is, with - for _. */
+static bool is_name(const char *name, const char *of)
+{
+    while (*name && (*name == *of || (*name == '_' && *of == '-')))
+        name++, of++;
+    return !*name && !*of;
+}
+
+static const char *without_prefix(const char *name)
+{
+    return strncmp(name, "drafting.", 9) == 0 ? name + 9 : name;
+}
+
+/* The parameter of this name; `at` is where to look first, because jobs have their parameters in one order.
+ */
+static const struct report_parameter *find_parameter(const struct report *r, const char *name, size_t at)
+{
+    if (at < r->n_parameters && is_name(r->parameter[at].name, name))
+        return &r->parameter[at];
+    for (size_t i = 0; i < r->n_parameters; i++)
+        if (is_name(r->parameter[i].name, name))
+            return &r->parameter[i];
+    for (size_t i = 0; i < r->n_parameters; i++)     /* then "drafter" for "drafting.drafter" */
+        if (is_name(without_prefix(r->parameter[i].name), name))
+            return &r->parameter[i];
+    return NULL;
+}
+
+/* The value of a parameter; .text NULL: the job has no such parameter. */
+static struct report_value value_of(const struct report *r, const char *name, size_t at)
+{
+    const struct job *j = r->job;
+    struct report_value v = { .is_text = true };
+    const struct { const char *name; uint64_t x;
+    } counts[] = { { "seed", j->seed }, { "sample", j->sample }, { "prompt_tokens", j->prompt_tokens },
+                   { "tokens", j->wanted } };
+    const struct { const char *name, *s;
+    } texts[] = { { "model", j->model }, { "numerics", j->numerics ? j->numerics : "" },
+                  { "name", j->batch ? j->batch : "" }, { "custom_id", j->custom_id ? j->custom_id : "" } };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        if (is_name(texts[i].name, name)) {
+            v.text = texts[i].s;
+            return v;
+        }
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        if (is_name(counts[i].name, name)) {
+            snprintf(v.number, sizeof v.number, "%" PRIu64, counts[i].x);
+            v.is_text = false;
+            return v;
+        }
+    const struct report_parameter *p = find_parameter(r, name, at);
+    if (p) {
+        v.text = p->value ? p->value : "null";
+        v.is_text = p->is_text;
+    }
+    return v;
+}
+
+const char *report_value_text(const struct report_value *v)
+{
+    return v->text ? v->text : v->number;
+}
+
+/* ---- groups ---- */
+
+const char *const report_figure_names[FIGURES] = { "tokens/s",   "speedup",    "acceptance length",
+                                                   "alpha",      "loops",      "distinct-1",
+                                                   "distinct-2", "distinct-3", "distinct-4" };
+
+double report_best_speedup(const struct report *r)
+{
+    return isfinite(r->speedup) ? r->speedup : r->estimate;
+}
+
+static double figure(const struct report *r, size_t i)
+{
+    return i == FIGURE_SPEED     ? report_speed(&r->sum)
+           : i == FIGURE_SPEEDUP ? report_best_speedup(r)
+           : i == FIGURE_LENGTH  ? report_acceptance(&r->sum)
+           : i == FIGURE_ALPHA   ? report_alpha(&r->sum)
+           : i == FIGURE_LOOPS   ? (double)r->n_repetitions
+                                 : r->distinct[i - FIGURE_DISTINCT];
+}
+
+/* Mean and standard deviation over the jobs of a group. */
+static struct report_figure_sum figure_sum(const struct reports *l, const struct report_group *g, size_t f)
+{
+    struct report_figure_sum s = { .mean = NAN, .sd = NAN };
+    double sum = 0, squares = 0;
+    if (f >= FIGURE_DISTINCT && !l->equal_lengths)
+        return s;
+    for (int pass = 0; pass < 2; pass++)
+        for (size_t i = 0; i < g->n; i++) {
+            const double x = figure(&l->v[g->job[i]], f);
+            if (isnan(x))
+                continue;
+            if (pass == 0) {
+                sum += x;
+                s.n++;
+                s.mean = sum / (double)s.n;
+            } else {
+                squares += (x - s.mean) * (x - s.mean);
+            }
+        }
+    if (s.n > 1)
+        s.sd = sqrt(squares / (double)(s.n - 1));
+    return s;
+}
+
+static int unknown_parameter(const struct report *r, const char *by, struct err *e)
+{
+    char known[800] = "";
+    size_t n = 0;
+    for (size_t i = 0; i < r->n_parameters && n < sizeof known; i++)
+        n += (size_t)snprintf(known + n, sizeof known - n, "%s, ", r->parameter[i].name);
+    return err_set(
+        e, ERR_INPUT,
+        "--by %s: job %" PRId64
+        " has no such parameter; it has %smodel, numerics, seed, sample, prompt_tokens, tokens, name, "
+        "custom_id",
+        by, r->job->id, known);
+}
+
+/* Cuts options.by at its commas. */
+static int parse_by(struct reports *l, struct err *e)
+{
+    if (!(l->by_text = strdup(l->o.by)))
+        return no_memory(e);
+    for (char *p = l->by_text, *end; p; p = end) {
+        if ((end = strchr(p, ',')))
+            *end++ = 0;
+        if (l->n_by == REPORT_BY_MAX)
+            return err_set(e, ERR_INPUT, "--by: more than %d parameters", REPORT_BY_MAX);
+        if (!*p)
+            return err_set(e, ERR_INPUT, "--by: '%s' has an empty name", l->o.by);
+        l->by[l->n_by++] = p;
+    }
+    return 0;
+}
+
+static int read_values(struct reports *l, struct err *e)
+{
+    if (!(l->value = calloc(l->n * l->n_by + 1, sizeof *l->value)))
+        return no_memory(e);
+    for (size_t k = 0; k < l->n_by; k++) {
+        bool any = l->n == 0;
+        for (size_t i = 0; i < l->n; i++) {
+            struct report_value *v = &l->value[i * l->n_by + k];
+            *v = value_of(&l->v[i], l->by[k], SIZE_MAX);
+            any |= v->text || v->number[0];
+        }
+        if (!any)
+            return unknown_parameter(&l->v[0], l->by[k], e);
+    }
+    return 0;
+}
+
+static int value_order(const struct report_value *a, const struct report_value *b)
+{
+    const char *s = report_value_text(a), *t = report_value_text(b);
+    char *end_s, *end_t;
+    const double p = strtod(s, &end_s), q = strtod(t, &end_t);
+    return *s && *t && !*end_s && !*end_t && p != q ? (p > q) - (p < q) : strcmp(s, t);
+}
+
+static int values_order(const struct reports *l, size_t i, size_t j)
+{
+    int d = 0;
+    for (size_t k = 0; k < l->n_by && !d; k++)
+        d = value_order(&l->value[i * l->n_by + k], &l->value[j * l->n_by + k]);
+    return d;
+}
+
+static int job_order(const void *a, const void *b, void *l)
+{
+    const size_t i = *(const size_t *)a, j = *(const size_t *)b;
+    const int d = values_order(l, i, j);
+    return d ? d : (i > j) - (i < j);
+}
+
+int reports_group(struct reports *l, struct err *e)
+{
+    if (parse_by(l, e) || read_values(l, e))
+        return -1;
+    l->order = calloc(l->n + 1, sizeof *l->order);
+    l->group = calloc(l->n + 1, sizeof *l->group);
+    if (!l->order || !l->group)
+        return no_memory(e);
+    for (size_t i = 0; i < l->n; i++)
+        l->order[i] = i;
+    qsort_r(l->order, l->n, sizeof *l->order, job_order, l);
+    for (size_t i = 0, end; i < l->n; i = end) {
+        struct report_group *g = &l->group[l->n_groups++];
+        for (end = i + 1; end < l->n && values_order(l, l->order[i], l->order[end]) == 0;)
+            end++;
+        *g = (struct report_group){ .value = &l->value[l->order[i] * l->n_by],
+                                    .job = l->order + i,
+                                    .n = end - i };
+        for (size_t f = 0; f < FIGURES; f++)
+            g->figure[f] = figure_sum(l, g, f);
+        for (size_t k = 0; k < g->n; k++) {
+            const struct report *r = &l->v[g->job[k]];
+            g->estimated += !isfinite(r->speedup) && isfinite(r->estimate);
+        }
+    }
+    return 0;
+}
+
+void report_group_label(const struct reports *l, const struct report_group *g, char *out, size_t size)
+{
+    size_t n = 0;
+    *out = 0;
+    for (size_t k = 0; k < l->n_by && n < size; k++)
+        n += (size_t)snprintf(out + n, size - n, "%s%s=%s", k ? ", " : "", l->by[k],
+                              report_value_text(&g->value[k]));
+    out[utf8_valid_prefix(out, strlen(out))] = 0;
+}
+
+/* ---- differences ---- */
+
+static bool differs(const struct reports *l, const char *name, size_t at)
+{
+    const struct report_value first = value_of(&l->v[0], name, at);
+    for (size_t i = 1; i < l->n; i++) {
+        const struct report_value v = value_of(&l->v[i], name, at);
+        if (strcmp(report_value_text(&v), report_value_text(&first)))
+            return true;
+    }
+    return false;
+}
+
+static void add_difference(struct reports *l, const char *name, size_t at)
+{
+    for (size_t i = 0; i < l->n_differing; i++)
+        if (strcmp(l->differing[i], name) == 0)
+            return;
+    if (l->n_differing < REPORT_DIFFERING_MAX && differs(l, name, at))
+        l->differing[l->n_differing++] = name;
+}
+
+/* Parameters of sampling come before those of drafting, of which the drafter is the first, and the seed is
+ * the last. Prompt and length have columns or files of their own. */
+void reports_find_differences(struct reports *l)
+{
+    if (l->n < 2)
+        return;
+    const struct report *r = &l->v[0];
+    add_difference(l, "model", SIZE_MAX);
+    for (size_t i = 0; i < r->n_parameters; i++)
+        if (without_prefix(r->parameter[i].name) == r->parameter[i].name)
+            add_difference(l, r->parameter[i].name, i);
+    add_difference(l, "drafting.drafter", SIZE_MAX);
+    for (size_t i = 0; i < r->n_parameters; i++)
+        add_difference(l, r->parameter[i].name, i);
+    add_difference(l, "seed", SIZE_MAX);
+}
+
+void report_label(const struct reports *l, const struct report *r, char *out, size_t size)
+{
+    size_t n = 0;
+    *out = 0;
+    for (size_t k = 0; k < l->n_differing && n < size; k++) {
+        const struct report_value v = value_of(r, l->differing[k], SIZE_MAX);
+        const char *s = report_value_text(&v), *slash = strrchr(s, '/');
+        if (strcmp(l->differing[k], "model") == 0 && slash && slash[1])
+            s = slash + 1;
+        n += (size_t)snprintf(out + n, size - n, "%s%s=%s", k ? ", " : "", without_prefix(l->differing[k]),
+                              s);
+    }
+    out[utf8_valid_prefix(out, strlen(out))] = 0;
+}

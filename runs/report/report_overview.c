@@ -1,0 +1,240 @@
+/* The part of a page about several jobs: groups, curves of all jobs in the same plots, and a table. Start at
+ * report_overview. */
+#include "runs/report/report_overview.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runs/report/report_page.h"
+
+enum { LINES_MAX = 12, LABEL_BYTES = 160 };
+
+void report_anchor(FILE *f, const struct report *r)
+{
+    fprintf(f, "job-%" PRId64, r->job->id);
+    if (r->db)
+        fprintf(f, "-%08" PRIx64, hash64(HASH64_INIT, r->db, strlen(r->db)) & 0xffffffff);
+}
+
+static void td_real(FILE *f, double x, int digits)
+{
+    fputs("<td>", f);
+    page_real(f, x, digits);
+    fputs("</td>", f);
+}
+
+/* ---- groups ---- */
+
+static void group_cell(FILE *f, const struct report_group *g, size_t k)
+{
+    const struct report_figure_sum *s = &g->figure[k];
+    const int digits = k == FIGURE_SPEED ? 1 : k < FIGURE_ALPHA || k == FIGURE_LOOPS ? 2 : 4;
+    fputs(k == FIGURE_SPEEDUP && g->estimated && s->n ? "<td>~" : "<td>", f);
+    page_real(f, s->mean, digits);
+    if (isfinite(s->sd)) {
+        fputs("<br><small>&plusmn; ", f);
+        page_real(f, s->sd, digits);
+        fputs("</small>", f);
+    }
+    if (s->n && s->n != g->n)
+        fprintf(f, "<small> (%zu)</small>", s->n);
+    fputs("</td>", f);
+}
+
+void report_groups(FILE *f, const struct reports *l)
+{
+    fputs("<h2>By ", f);
+    for (size_t k = 0; k < l->n_by; k++)
+        page_format(f, k ? ", @t" : "@t", l->by[k]);
+    fputs("</h2><p class=\"note\">Mean &plusmn; standard deviation over the n jobs with the same values; in "
+          "brackets n where fewer jobs have the figure.",
+          f);
+    fputs(l->equal_lengths ? "" : " The texts differ in length, so Distinct-n is not compared.", f);
+    fputs("</p><div class=\"card scroll\"><table><tr>", f);
+    for (size_t k = 0; k < l->n_by; k++)
+        page_format(f, "<th class=\"l\">@t</th>", l->by[k]);
+    fputs("<th>n</th>", f);
+    for (size_t k = 0; k < FIGURES; k++)
+        if (k < FIGURE_DISTINCT || l->equal_lengths)
+            fprintf(f, "<th class=\"w\">%s</th>", report_figure_names[k]);
+    fputs("</tr>", f);
+    for (size_t i = 0; i < l->n_groups; i++) {
+        const struct report_group *g = &l->group[i];
+        fputs("<tr>", f);
+        for (size_t k = 0; k < l->n_by; k++)
+            page_format(f, "<td class=\"name\"><bdi>@t</bdi></td>", report_value_text(&g->value[k]));
+        fprintf(f, "<td>%zu</td>", g->n);
+        for (size_t k = 0; k < FIGURES; k++)
+            if (k < FIGURE_DISTINCT || l->equal_lengths)
+                group_cell(f, g, k);
+        fputs("</tr>\n", f);
+    }
+    fputs("</table></div>\n", f);
+}
+
+/* ---- curves ---- */
+
+/* A line of the plots: the mean of some jobs. */
+struct line { char name[LABEL_BYTES]; const size_t *job; size_t n, one; };
+
+enum curve { CURVE_SPEED, CURVE_LENGTH, CURVE_ALPHA, CURVE_DISTINCT_1, CURVE_DISTINCT_4, CURVES };
+
+static double curve_at(const struct report_window *w, enum curve c)
+{
+    return c == CURVE_SPEED        ? report_speed(&w->sum)
+           : c == CURVE_LENGTH     ? report_acceptance(&w->sum)
+           : c == CURVE_ALPHA      ? report_alpha(&w->sum)
+           : c == CURVE_DISTINCT_1 ? w->distinct[0]
+                                   : w->distinct[3];
+}
+
+static double mean_at(const struct reports *l, const struct line *v, size_t window, enum curve c)
+{
+    double sum = 0;
+    size_t n = 0;
+    for (size_t i = 0; i < v->n; i++) {
+        const struct report *r = &l->v[v->job ? v->job[i] : v->one];
+        const double y = window < r->n_windows ? curve_at(&r->window[window], c) : NAN;
+        if (isfinite(y)) {
+            sum += y;
+            n++;
+        }
+    }
+    return n ? sum / (double)n : NAN;
+}
+
+static void find_lines(const struct reports *l, struct line *v, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (l->o.by) {
+            v[i] = (struct line){ .job = l->group[i].job, .n = l->group[i].n };
+            report_group_label(l, &l->group[i], v[i].name, sizeof v[i].name);
+            continue;
+        }
+        char label[LABEL_BYTES];
+        v[i] = (struct line){ .n = 1, .one = i };
+        report_label(l, &l->v[i], label, sizeof label);
+        snprintf(v[i].name, sizeof v[i].name, "job %" PRId64 "%s%.120s", l->v[i].job->id, *label ? ": " : "",
+                 label);
+    }
+}
+
+static void plot_lines(FILE *f, const struct reports *l, const struct line *v, size_t n, double *y)
+{
+    static const struct page_plot plots[CURVES] = {
+        [CURVE_SPEED] = { "Speed", "tokens per second" },
+        [CURVE_LENGTH] = { "Mean acceptance length", "tokens per verification pass; 1 without drafting",
+                           .low = 1 },
+        [CURVE_ALPHA] = { "Alpha", "accepted share of the depth that was drafted", .shares = true },
+        [CURVE_DISTINCT_1] = { "Distinct-1 of each 1,000 tokens", "different tokens / all tokens",
+                               .shares = true },
+        [CURVE_DISTINCT_4] = { "Distinct-4 of each 1,000 tokens", "different 4-grams of tokens / all 4-grams",
+                               .shares = true },
+    };
+    const struct report *longest = &l->v[0];
+    struct series s[LINES_MAX];
+    for (size_t i = 1; i < l->n; i++)
+        longest = l->v[i].job->tokens > longest->job->tokens ? &l->v[i] : longest;
+    const size_t windows = longest->n_windows;
+    for (size_t i = 0; i < windows; i++)
+        y[n * windows + i] = (double)longest->window[i].start + (double)longest->window[i].n / 2;
+    for (size_t c = 0; c < CURVES; c++) {
+        struct page_plot p = plots[c];
+        p.x = y + n * windows;
+        p.n = windows;
+        p.length = (double)longest->job->tokens;
+        p.no_legend = true;
+        for (size_t k = 0; k < n; k++) {
+            s[k] = (struct series){ v[k].name, y + k * windows };
+            for (size_t i = 0; i < windows; i++)
+                y[k * windows + i] = mean_at(l, &v[k], i, (enum curve)c);
+        }
+        page_plot(f, &p, s, n);
+    }
+}
+
+/* Returns false without memory. */
+static bool curves(FILE *f, const struct reports *l)
+{
+    const size_t n = l->o.by ? l->n_groups : l->n;
+    struct line v[LINES_MAX];
+    struct series names[LINES_MAX];
+    size_t windows = 0;
+    for (size_t i = 0; i < l->n; i++)
+        windows = MAX(windows, l->v[i].n_windows);
+    fputs("<h2>Over the length</h2>", f);
+    if (n > LINES_MAX || n == 0) {
+        fprintf(f, "<p class=\"note\">%zu %s are too many curves for one plot; at most %d are shown%s.</p>\n",
+                n, l->o.by ? "groups" : "jobs", LINES_MAX, l->o.by ? "" : ", and --by groups the jobs");
+        return true;
+    }
+    double *y = calloc((n + 1) * windows, sizeof *y);
+    if (!y)
+        return false;
+    find_lines(l, v, n);
+    for (size_t i = 0; i < n; i++)
+        names[i] = (struct series){ v[i].name, NULL };
+    fprintf(f, "<p class=\"note\">One point for every 1,000 tokens%s.</p><div class=\"card\">",
+            l->o.by ? ": the mean of the jobs of a group" : "");
+    page_legend(f, names, n);
+    fputs("</div><div class=\"plots more\">", f);
+    plot_lines(f, l, v, n, y);
+    fputs("</div>\n", f);
+    free(y);
+    return true;
+}
+
+/* ---- the table ---- */
+
+static void job_row(FILE *f, const struct reports *l, const struct report *r, bool sections)
+{
+    char name[600], label[300];
+    const double speedup = report_best_speedup(r);
+    report_name(r, name, sizeof name);
+    report_label(l, r, label, sizeof label);
+    fputs(sections ? "<tr><td><a href=\"#" : "<tr><td>", f);
+    if (sections)
+        report_anchor(f, r);
+    fprintf(f, sections ? "\">%" PRId64 "</a></td>" : "%" PRId64 "</td>", r->job->id);
+    page_format(f, "<td class=\"name\"><bdi>@t</bdi>", name);
+    if (*label)
+        page_format(f, *name ? "<br><small><bdi>@t</bdi></small>" : "<bdi>@t</bdi>", label);
+    page_format(f, "</td><td class=\"l\">@t</td><td class=\"l\">@t</td><td>@c</td>",
+                job_state_name(r->job->state), r->job->finish_reason, (double)r->job->tokens);
+    td_real(f, report_speed(&r->sum), 1);
+    fputs(isfinite(speedup) && !isfinite(r->speedup) ? "<td>~" : "<td>", f);
+    page_real(f, speedup, 2);
+    fputs("</td>", f);
+    td_real(f, report_acceptance(&r->sum), 2);
+    td_real(f, report_alpha(&r->sum), 3);
+    td_real(f, r->distinct[0], 4);
+    td_real(f, r->distinct[3], 4);
+    page_format(f, "<td>@c</td></tr>\n", (double)r->n_repetitions);
+}
+
+bool report_overview(FILE *f, const struct reports *l, size_t sections_max)
+{
+    const bool sections = l->n <= sections_max;
+    fprintf(f, "<h1>%zu jobs</h1>\n", l->n);
+    if (l->o.by)
+        report_groups(f, l);
+    if (!curves(f, l))
+        return false;
+    fputs("<h2>Jobs</h2><p class=\"note\">Speedup: against a job of this report that wrote one token at a "
+          "time; "
+          "~ estimated from the one-row passes of the same text.</p>"
+          "<div class=\"card scroll\"><table><tr><th>job</th><th class=\"l\">name</th><th "
+          "class=\"l\">state</th><th class=\"l\">ended "
+          "by</th><th>tokens</th><th>tokens/s</th><th>speedup</th><th>length</th><th>alpha</th>"
+          "<th>D-1</th><th>D-4</th><th>loops</th></tr>",
+          f);
+    for (size_t i = 0; i < l->n; i++)
+        job_row(f, l, &l->v[i], sections);
+    fputs("</table></div>\n", f);
+    if (!sections)
+        fprintf(f, "<p class=\"note\">With at most %zu jobs each job has plots of its own.</p>\n",
+                sections_max);
+    return true;
+}
