@@ -7,7 +7,7 @@ out=$TMP/out err=$TMP/err
 
 "$LAB" --device $D --points copy,decode,rows,draft,heads,prefill,train,depth=0,depth=70 >"$out" 2>"$err"; r=$?
 [ $r = 0 ] && [ ! -s "$err" ] &&
-    [ "$(grep -cE '^(tiny|8B) random +(decode|rows|draft|heads|prefill) ' "$out")" = 12 ]
+    [ "$(grep -cE '^(tiny|8B) random +(decode|rows|draft|heads|prefill) ' "$out")" = 16 ]
 result bench_device_has_all_points $? "exit $r: $(cat "$err" "$out" | head -20)"
 
 awk '$3 == "rows" { ms[$4 " " $5] = $6; if (!($6 > 0)) bad = 1 }
@@ -37,21 +37,30 @@ for d in m["depths"]:
 END
 result bench_device_json $? "exit $r: $(head -c 600 "$out" "$err")"
 
-"$LAB" --device $D --points copy,kernels,modes,depth=0 --json >"$out" 2>"$err"; r=$?
+"$LAB" --device $D --points kernels,modes,depth=0 --json >"$out" 2>"$err"; r=$?
 [ $r = 0 ] && python3 - "$out" <<'END'
 import json, sys
 j = json.load(open(sys.argv[1]))
 k = j["kernels"]
 names = {"embed", "rmsnorm", "qkv", "o", "gate_up", "down", "lm_head", "rope", "swiglu", "gather", "sample",
-         "kv_commit", "attend"}
+         "kv_commit", "attend", "widen", "count", "kv_select", "kv_gather"}
 assert {x["operation"] for x in k} == names
 assert len({x["rows"] for x in k}) >= 2 and len({x["depth"] for x in k if x["operation"] == "attend"}) == 2
 for x in k:
     assert x["seconds"] > 0 and abs(x["share"] - x["bytes"] / x["seconds"] / j["copy"]) < 1e-3
-assert [m["model"].split(" ", 1)[1] for m in j["models"]] == ["no overlap", "no graphs"]
+assert [m["model"].split(" ", 1)[1] for m in j["models"]] == ["random", "no overlap", "no graphs"]
 assert all(d["decode_seconds"] > 0 for m in j["models"] for d in m["depths"])
 END
 result bench_device_kernels_and_modes $? "exit $r: $(tail -c 600 "$err" "$out")"
+
+# A run that ends early leaves what it has measured; `profile` runs a round at each depth.
+LONGHAND_EMULATED_FAIL=60 LABBENCH_JSON=$TMP/json "$LAB" --device emulated --points copy,decode \
+    >/dev/null 2>"$err"
+r=$?
+[ $r != 0 ] && python3 -c 'import json, sys; assert json.load(open(sys.argv[1]))["copy"] > 0' "$TMP/json"
+result bench_device_leaves_what_it_measured $? "exit $r: $(cat "$err")"
+"$LAB" --device $D --points profile,depth=0,depth=70 >"$out" 2>"$err"
+result bench_device_profile $? "$(cat "$err" "$out")"
 
 LONGHAND=$LAB check bench_device_unknown_point 2 "allowed on a GPU: copy, decode" --device $D \
     --points nonsense

@@ -5,6 +5,7 @@
 #include "src/request/model_options.h"
 #include "tests/labbench/lab.h"
 
+#include <dlfcn.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +15,7 @@
 #include "src/model/device_choice.h"
 
 static const char *const words[LAB_POINTS] = { "copy", "decode", "rows", "draft", "heads", "prefill", "train",
-                                               "project", "demo", "kernels", "modes" };
+                                               "project", "demo", "kernels", "modes", "profile" };
 static const size_t depths[] = { 0, 4096, 16384, 32768, 65536, 100000 }, tiny_depths[] = { 0, 100 };
 enum { SAMPLES_MAX = 64, N_HEADS = 3, TOKENS = 4096 };      /* TOKENS: room for plain decoding at a depth */
 static const double SAMPLE_SECONDS = 0.02;
@@ -302,9 +303,25 @@ static double share_of_copy(const struct lab *b, double bytes, double seconds)
     return b->copy > 0 ? bytes / seconds / b->copy : 0;
 }
 
-static double goal_of(size_t rows, size_t depth)
+/* A pass of so many rows may take this many times as long as one of a row. */
+static double goal_of(size_t rows)
 {
-    return rows == 16 ? 1.15 : rows == 64 ? depth <= 32768 ? 1.25 : 1.6 : 0;
+    return rows == 4 ? 1.05 : rows == 8 ? 1.1 : rows == 16 ? 1.15 : rows == 64 ? 1.6 : 0;
+}
+
+/* A round after one that is not shown to the profiler. */
+static int profile_step(const struct lab *b, struct target *t, struct err *e)
+{
+    void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD), *symbol[2] = { NULL, NULL };
+    int (*f[2])(void) = { NULL, NULL };
+    for (int i = 0; lib && i < 2; i++)
+        symbol[i] = dlsym(lib, i ? "cuProfilerStop" : "cuProfilerStart");
+    memcpy(f, symbol, sizeof f);
+    if (!b->tiny && (!f[0] || !f[1]))
+        return err_set(e, ERR_FAILED, "bench: the NVIDIA driver has no cuProfilerStart");
+    if (one_step(t, e) || (f[0] && f[0]() != 0) || one_step(t, e) || (f[1] && f[1]() != 0))
+        return *e->msg ? -1 : err_set(e, ERR_FAILED, "bench: cuProfilerStart or cuProfilerStop failed");
+    return go_to(t, t->depth, e);
 }
 
 static int at_depth(struct lab *b, struct target *t, struct lab_model *f, struct lab_depth *at, bool large,
@@ -320,20 +337,22 @@ static int at_depth(struct lab *b, struct target *t, struct lab_model *f, struct
             return -1;
         line.seconds = at->decode;
         line.share = share_of_copy(b, line.bytes, at->decode);
-        line.goal = goals && b->copy > 0 ? 0.8 : 0;
+        line.goal = goals && b->copy > 0 ? 0.85 : 0;
         lab_print_line(b, line);
         if (go_to(t, at->depth, e))
             return -1;
     }
+    if (b->points[PROFILE] && profile_step(b, t, e))
+        return -1;
     line.point = "rows";
     line.ratio = true;
-    for (size_t i = 0; b->points[ROWS] && i < 3; i++) {
+    for (size_t i = 0; b->points[ROWS] && i < LAB_PASSES; i++) {
         line.rows = t->rows = lab_rows[i];
         if (timed(b, one_pass, t, &at->pass[i], e))
             return -1;
         line.seconds = at->pass[i];
         line.share = at->pass[i] / at->pass[0];
-        line.goal = goals ? goal_of(t->rows, at->depth) : 0;
+        line.goal = goals ? goal_of(t->rows) : 0;
         lab_print_line(b, line);
     }
     return 0;
@@ -514,15 +533,17 @@ static int parse_points(struct lab *b, struct err *e)
         } else
             return err_set(e, ERR_INPUT,
                            "--points: \"%.*s\"; allowed on a GPU: copy, decode, rows, draft, heads, "
-                           "prefill, train, project, demo, kernels, modes, depth=N (ascending, at most %d); "
-                           "or spec-best",
+                           "prefill, train, project, demo, kernels, modes, profile, depth=N (ascending, at "
+                           "most %d); or spec-best",
                            (int)MIN(len, (size_t)60), list, LAB_DEPTHS_MAX);
     }
-    for (size_t k = 0; k < sizeof words / sizeof *words && !any; k++)
+    for (size_t k = 0; k < PROFILE && !any; k++)
         b->points[k] = true;
+    b->points[DECODE] |= b->points[MODES];
+    b->points[COPY] |= b->points[KERNELS] || b->points[MODES];
     for (size_t k = DECODE; k <= PREFILL; k++)
         b->random |= b->points[k];
-    b->random |= b->points[PROJECT] || b->points[TRAIN];
+    b->random |= b->points[PROJECT] || b->points[TRAIN] || b->points[PROFILE];
     /* demo, and no point by name: all of them */
     for (size_t k = DECODE; k <= PREFILL && !b->random; k++)
         b->points[k] = b->points[DEMO];
@@ -581,10 +602,10 @@ int lab_device(const struct options *o, struct err *e)
     if (rc == 0 && b.json)
         lab_print_json(&b, stdout);
     const char *path = getenv("LABBENCH_JSON");
-    FILE *also = rc == 0 && path && *path ? fopen(path, "w") : NULL;
+    FILE *also = b.dev && path && *path ? fopen(path, "w") : NULL;
     if (also)
         lab_print_json(&b, also);
-    if (also && fclose(also))
+    if (b.dev && path && *path && (!also || fclose(also)) && rc == 0)
         rc = err_set(e, ERR_FAILED, "bench: %s cannot be written", path);
     for (size_t i = 0; i < b.n_skipped && !b.json; i++)
         printf("skipped: %s\n", b.skipped[i]);

@@ -106,9 +106,11 @@ static void json_model(struct json_writer *w, const struct lab *b, const struct 
         jw_real(w, "decode_seconds", at->decode);
         jw_real(w, "decode_share", at->decode > 0 && b->copy > 0 ? bytes / at->decode / b->copy : 0);
         jw_open(w, "pass_seconds", '{');
-        jw_real(w, "1", at->pass[0]);
-        jw_real(w, "16", at->pass[1]);
-        jw_real(w, "64", at->pass[2]);
+        for (size_t k = 0; k < LAB_PASSES; k++) {
+            char rows[24];
+            snprintf(rows, sizeof rows, "%zu", lab_rows[k]);
+            jw_real(w, rows, at->pass[k]);
+        }
         jw_close(w, '}');
         jw_real(w, "prefill_seconds", at->prefill);
         jw_close(w, '}');

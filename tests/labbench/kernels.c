@@ -6,12 +6,11 @@
 #include <stdlib.h>
 
 #include "kernels/gpu.h"
-#include "kernels/gpu.h"
 #include "src/base/stopping.h"
 #include "src/bench/bench.h"
 #include "tests/labbench/lab.h"
 
-enum { ROWS_MAX = 64, CALLS_MAX = 64 };
+enum { ROWS_MAX = 64, CALLS_MAX = 64, LAYERS_MAX = 256, SINKS = 16, BUDGET = 4096 };
 #define REGION ((size_t)512 << 20)
 static const size_t row_counts[] = { 1, 4, 16, ROWS_MAX };
 static const struct shape {
@@ -29,8 +28,9 @@ struct ops_bench {
     size_t region, rows, depth;
     char *a, *b, *w; size_t w_bytes;
     float *norm, *logits; void *work;
-    struct kv kv;
-    struct device_kv view;
+    struct kv kv, part;              /* part: the partial cache that a selection of rows goes to */
+    struct device_kv view, part_view;
+    uint32_t *row; void *select; size_t budget;
     struct device_seq seq;
     struct device_rows table;
     int32_t token[ROWS_MAX];
@@ -129,6 +129,47 @@ static double bytes_commit(const struct ops_bench *t)
     return (double)(t->rows * t->view.n_layers * t->s->kv_heads * t->heads.padded * 8);
 }
 
+static void call_widen(struct ops_bench *t, size_t i)
+{
+    const size_t n = t->rows * t->s->hidden;
+    t->dev->widen(t->dev, (void *)piece(t->a, t->region, i, n * 4), piece(t->b, t->region, i, n * 2), n);
+}
+static double bytes_widen(const struct ops_bench *t) { return (double)(t->rows * t->s->hidden * 6); }
+
+static void call_count(struct ops_bench *t, size_t i)
+{
+    struct device_count list[ROWS_MAX];
+    for (size_t r = 0; r < t->rows; r++)
+        list[r] = (struct device_count){ (uint32_t)t->token[r], 1, 1 };
+    t->dev->count(t->dev, (void *)piece(t->b, t->region, i, t->s->vocab * 8), t->s->vocab, list, t->rows);
+}
+static double bytes_count(const struct ops_bench *t) { return (double)(t->rows * (12 + 16)); }
+
+/* The scores of all layers; the operation also sorts what it takes. */
+static void call_select(struct ops_bench *t, size_t i)
+{
+    static const uint32_t from[LAYERS_MAX];
+    const struct device_kv *v = &t->view;
+    const size_t bytes = v->n_layers * v->n_kv_heads * t->depth * 4;
+    t->dev->kv_select(t->dev, &(struct device_selection){
+        (void *)piece(t->a, t->region, i, bytes), t->depth, from, v->n_layers, v->n_kv_heads, t->depth,
+        MIN(SINKS, t->budget / 2), t->budget, t->row, t->budget, t->select });
+}
+static double bytes_select(const struct ops_bench *t)
+{
+    return (double)(t->view.n_layers * t->s->kv_heads * 4 * (t->depth + t->budget));
+}
+
+static void call_kv_gather(struct ops_bench *t, size_t i)
+{
+    (void)i;
+    t->dev->kv_gather(t->dev, &t->part_view, &t->view, t->row, t->budget, t->budget);
+}
+static double bytes_kv_gather(const struct ops_bench *t)
+{
+    return (double)(t->view.n_layers * t->s->kv_heads * t->budget * t->heads.padded * 8);
+}
+
 static void call_sample(struct ops_bench *t, size_t i)
 {
     static struct device_candidate best[ROWS_MAX];
@@ -145,7 +186,8 @@ static double bytes_sample(const struct ops_bench *t) { return (double)(t->rows 
 
 /* ---- time ---- */
 
-/* sample and kv_commit upload their lists, so they cannot be recorded: their times contain these. */
+/* sample, count, kv_commit and kv_select upload their lists, so they cannot be recorded: their times contain
+ * these. */
 static int point(struct ops_bench *t, const char *name, op_call *call, op_bytes *bytes, bool recorded,
                  struct err *e)
 {
@@ -220,7 +262,8 @@ static int products(struct ops_bench *t, struct err *e)
     return 0;
 }
 
-/* All operations with t->rows rows; those of the cache at its depth. first: also those without a cache. */
+/* All operations with t->rows rows; those of the cache at its depth. first: also those without a cache. With
+ * one row also those whose time does not depend on rows. */
 static int operations(struct ops_bench *t, bool first, struct err *e)
 {
     if (first && (point(t, "embed", call_embed, bytes_embed, true, e) ||
@@ -228,10 +271,47 @@ static int operations(struct ops_bench *t, bool first, struct err *e)
                   point(t, "rope", call_rope, bytes_rope, true, e) ||
                   point(t, "swiglu", call_swiglu, bytes_swiglu, true, e) ||
                   point(t, "gather", call_gather, bytes_gather, true, e) ||
+                  point(t, "widen", call_widen, bytes_widen, true, e) ||
+                  point(t, "count", call_count, bytes_count, false, e) ||
                   point(t, "sample", call_sample, bytes_sample, false, e) ||
                   point(t, "kv_commit", call_commit, bytes_commit, false, e)))
         return -1;
+    if (t->rows == 1 && (point(t, "kv_select", call_select, bytes_select, false, e) ||
+                         point(t, "kv_gather", call_kv_gather, bytes_kv_gather, true, e)))
+        return -1;
     return point(t, "attend", call_attend, bytes_attend, true, e);
+}
+
+/* Caches of as many layers as exceed the region, and the selection from one to the other. */
+static int open_caches(struct ops_bench *t, size_t depth, struct err *e)
+{
+    struct device *dev = t->dev;
+    struct kv_size size = { DT_BF16, 1, t->s->kv_heads, t->heads.padded, depth + ROWS_MAX, ROWS_MAX };
+    size.n_layers = MIN(t->region / kv_bytes(&size) + 1, (size_t)LAYERS_MAX);
+    t->depth = depth;
+    t->budget = MIN((size_t)BUDGET, depth / 2);
+    const size_t heads = size.n_layers * size.n_kv_heads;
+    t->row = dev->alloc(dev, heads * t->budget * sizeof *t->row);
+    t->select = dev->alloc(dev, dev->select_bytes(dev, size.n_layers, size.n_kv_heads, t->budget));
+    if (!t->row || !t->select)
+        return err_set(e, ERR_FAILED, "bench: %s: out of memory for a selection", dev->name);
+    if (kv_open(&t->kv, dev, &size, e))
+        return -1;
+    size.n_max = t->budget, size.node_max = 0;
+    if (kv_open(&t->part, dev, &size, e))
+        return -1;
+    dev->noise(dev, t->kv.base, t->kv.n_layers * t->kv.layer_bytes / 2, 4, 1);
+    t->view = kv_view(&t->kv), t->part_view = kv_view(&t->part);
+    return 0;
+}
+
+static void close_caches(struct ops_bench *t)
+{
+    kv_close(&t->kv);
+    kv_close(&t->part);
+    t->dev->free(t->dev, t->row, 0);
+    t->dev->free(t->dev, t->select, 0);
+    t->row = NULL, t->select = NULL;
 }
 
 static int open_buffers(struct ops_bench *t, struct err *e)
@@ -260,7 +340,7 @@ static int open_buffers(struct ops_bench *t, struct err *e)
 
 static int measure_shape(struct ops_bench *t, struct err *e)
 {
-    struct device *dev = t->dev;
+    const struct device *dev = t->dev;
     const struct shape *s = t->s;
     t->heads = (struct device_heads){ s->heads, s->kv_heads, s->dim, dev->head_dim(dev, s->dim) };
     for (size_t i = 0; i < s->dim / 2; i++)
@@ -268,19 +348,14 @@ static int measure_shape(struct ops_bench *t, struct err *e)
     if (open_buffers(t, e))
         return -1;
     for (size_t d = 0; d < 2; d++) {
-        struct kv_size size = { DT_BF16, 1, s->kv_heads, t->heads.padded, s->depth[d] + ROWS_MAX, ROWS_MAX };
-        size.n_layers = t->region / kv_bytes(&size) + 1;
-        if (kv_open(&t->kv, dev, &size, e))
+        if (open_caches(t, s->depth[d], e))
             return -1;
-        dev->noise(dev, t->kv.base, t->kv.n_layers * t->kv.layer_bytes / 2, 4, 1);
-        t->view = kv_view(&t->kv);
-        t->depth = s->depth[d];
         for (size_t i = 0; i < (t->lab->tiny ? 2 : sizeof row_counts / sizeof *row_counts); i++) {
             set_rows(t, row_counts[i]);
             if (operations(t, d == 0, e))
                 return -1;
         }
-        kv_close(&t->kv);
+        close_caches(t);
     }
     return 0;
 }
@@ -296,7 +371,7 @@ int lab_kernels(struct lab *b, struct err *e)
                             .region = b->tiny ? (size_t)1 << 20 : REGION };
         const int rc = measure_shape(&t, e);
         void *const mine[] = { t.a, t.b, t.w, t.norm, t.logits, t.work };
-        kv_close(&t.kv);
+        close_caches(&t);
         for (size_t j = 0; j < sizeof mine / sizeof *mine; j++)
             if (mine[j])
                 b->dev->free(b->dev, mine[j], 0);

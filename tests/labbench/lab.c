@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-const size_t lab_rows[3] = { 1, 16, 64 };
+const size_t lab_rows[LAB_PASSES] = { 1, 4, 8, 16, 64 };
 
 void lab_skip(struct lab *b, const char *fmt, ...)
 {

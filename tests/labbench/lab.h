@@ -20,7 +20,9 @@
  *
  *     kernels   every operation of a pass by itself at the shapes of 8B and 70B models, for 1, 4, 16 and 64
  *               rows: microseconds, GB/s, share of the copy rate (kernels.c)
- *     modes     decode again with programmatic dependent launch off, and with graphs off too
+ *     modes     decode, and again with programmatic dependent launch off, and with graphs off too
+ *     profile   one round of plain decoding at each depth between cuProfilerStart and cuProfilerStop, for
+ *               `ncu --profile-from-start off`; not measured, and only where it is named
  *
  * A cache at a depth holds normal random values. Times are medians of wall-clock times of calls that wait
  * for the device, after calls that are not counted (the first call of a kind records its CUDA graph). With
@@ -36,14 +38,14 @@
 
 #include <stdio.h>
 
-enum { LAB_DEPTHS_MAX = 8, LAB_NODES = 64, LAB_DRAFTERS = 3 };
-enum lab_point { COPY, DECODE, ROWS, DRAFT, HEADS, PREFILL, TRAIN, PROJECT, DEMO, KERNELS, MODES,
+enum { LAB_DEPTHS_MAX = 8, LAB_NODES = 64, LAB_DRAFTERS = 3, LAB_PASSES = 5 };
+enum lab_point { COPY, DECODE, ROWS, DRAFT, HEADS, PREFILL, TRAIN, PROJECT, DEMO, KERNELS, MODES, PROFILE,
                  LAB_POINTS };
-extern const size_t lab_rows[3];     /* 1, 16, 64 */
+extern const size_t lab_rows[LAB_PASSES];    /* 1, 4, 8, 16, 64 */
 
 struct lab_depth {                   /* a model at one depth: seconds; 0: not measured */
     size_t depth;
-    double decode, pass[3], prefill; /* passes of lab_rows rows */
+    double decode, pass[LAB_PASSES], prefill;        /* passes of lab_rows rows */
 };
 
 struct lab_model {                   /* figures of one model */
@@ -77,13 +79,14 @@ struct lab {
     double copy, upload, download;   /* bytes per second */
     double train;                    /* tokens per second; 0: not measured */
     struct lab_model model[4]; size_t n_models;
-    struct lab_kernel kernel[128]; size_t n_kernels;
+    struct lab_kernel kernel[160]; size_t n_kernels;
     struct lab_accepted accepted[LAB_DRAFTERS]; size_t n_accepted;
     size_t missed;                   /* goals */
     char skipped[8][200]; size_t n_skipped;
 };
 
-/* LABBENCH_JSON=FILE: the JSON goes there, besides the tables on standard output. */
+/* LABBENCH_JSON=FILE: the JSON goes there, besides the tables on standard output; after an error or a signal,
+ * too, with what was measured before. */
 int  lab_device(const struct options *o, struct err *e);
 /* Notes a part that was left out, and why. */
 void lab_skip(struct lab *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

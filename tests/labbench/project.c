@@ -134,7 +134,9 @@ int lab_accept(struct lab *b, struct err *e)
 /* Seconds of a pass of `rows` rows, linear between measured sizes. */
 static double pass_of(const struct lab_depth *at, double rows)
 {
-    const size_t i = rows > (double)lab_rows[1] ? 1 : 0;
+    size_t i = 0;
+    while (i + 2 < LAB_PASSES && rows > (double)lab_rows[i + 1])
+        i++;
     const double from = (double)lab_rows[i], to = (double)lab_rows[i + 1];
     return at->pass[i] + (at->pass[i + 1] - at->pass[i]) * (rows - from) / (to - from);
 }
