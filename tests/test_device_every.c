@@ -83,7 +83,8 @@ static void one_pass(const struct device_heads *h, const struct device_kv *kv, s
 {
     const size_t q_row = HEADS * h->padded, qkv_row = (HEADS + 2 * KV_HEADS) * h->padded;
     struct mat embed = matrix(VOCAB, HIDDEN, 1), qkv = matrix(qkv_row, HIDDEN, 2),
-               o = matrix(HIDDEN, q_row, 3), gate_up = matrix(2 * FFN, HIDDEN, 4), down = matrix(HIDDEN, FFN, 5);
+               o = matrix(HIDDEN, q_row, 3), gate_up = matrix(2 * FFN, HIDDEN, 4),
+               down = matrix(HIDDEN, FFN, 5);
     float *x = room(ROWS_MAX * HIDDEN * 4), *gain = floats(HIDDEN, 6), *y = room(n * qkv_row * 4),
           *ff = room(n * 2 * FFN * 4), *logits = room(n * VOCAB * 4), *tap = room(n * q_row * 4);
     char *xn = room(n * HIDDEN * 2), *picked = room(n * HIDDEN * 2), *q = room(n * q_row * 2),
@@ -163,8 +164,8 @@ static void tokens(void)
     uint32_t *counts = room(2 * VOCAB * 4);
     const struct device_chain chain = {
         .temperature = 0.9, .top_k = 40, .min_keep = 2, .top_p = 0.9, .min_p = 0.01, .eta = 1e-4,
-        .penalty = 1.1, .presence = 0.1, .frequency = 0.1, .order = { DEVICE_PENALTIES, DEVICE_BIAS, DEVICE_DRY,
-        DEVICE_TEMPERATURE, DEVICE_TOP_K, DEVICE_TOP_P, DEVICE_MIN_P, DEVICE_ETA }, .n_order = 8, .seed = 5,
+        .penalty = 1.1, .presence = 0.1, .frequency = 0.1, .order = { DEVICE_PENALTIES, DEVICE_BIAS,
+        DEVICE_DRY, DEVICE_TEMPERATURE, DEVICE_TOP_K, DEVICE_TOP_P, DEVICE_MIN_P, DEVICE_ETA }, .n_order = 8, .seed = 5,
         .counts = counts };
     dev->count(dev, counts, VOCAB, count, 2);
     CHECK(dev->sample(dev, best, 1, floats(N * VOCAB, 10), VOCAB, &chain,
