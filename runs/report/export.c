@@ -127,6 +127,7 @@ struct exported {                        /* everything that is exported of one j
     struct job_params params;
     char *text; size_t n_text;
     struct speculation spec;
+    bool repeats; struct noticed_repetition repetition;
 };
 
 static void add_metric(struct speculation *s, const struct metric *m)
@@ -181,8 +182,10 @@ static int read_exported(struct exporter *x, const struct item *i, struct export
     int rc = store_input(i->store, i->job->id, &t->in, e) || job_parse(&t->params, t->in.parameters, e) ||
              job_read_text(&x->reader, i->store, i->job, &t->text, &t->n_text, e) ||
              add_metrics(&t->spec, i->store, i->job->id, e);
+    const int repeats = rc ? 0 : store_repetition(i->store, i->job->id, &t->repetition, e);
+    t->repeats = repeats == 1;
     store_read_end(i->store);
-    if (rc)
+    if (rc || repeats < 0)
         return -1;
     t->spec.on = t->params.drafter_auto || t->params.draft.drafters != 0;
     return 0;
@@ -204,10 +207,24 @@ static void put_stop_reason(struct json_writer *w, const struct job *j, const st
         jw_raw(w, "stop_reason", why, strlen(why));
 }
 
+/* Where the text began to repeat itself; null: nowhere. */
+static void put_repetition(struct json_writer *w, const struct exported *t)
+{
+    if (!t->repeats) {
+        jw_null(w, "repetition");
+        return;
+    }
+    jw_open(w, "repetition", '{');
+    jw_uint(w, "start", t->repetition.start);
+    jw_uint(w, "period", t->repetition.period);
+    jw_uint(w, "found", t->repetition.found);
+    jw_close(w, '}');
+}
+
 /* ---- jsonl ---- */
 
 static const char *const flat_names[] = { "custom_id", "prompt", "text", "tokens", "finish_reason", "seed",
-                                          "tokens_per_second", "stop_reason", "prompt_tokens", "sample",
+                                          "tokens_per_second", "stop_reason", "repetition", "prompt_tokens", "sample",
                                           "job", "name", "db", "state", "error", "metadata" };
 
 /* Writes the metadata as it is, and its members beside the others, except those whose names are taken. */
@@ -250,6 +267,7 @@ static int put_flat(const struct exporter *x, FILE *f, const struct item *i, con
     jw_uint(&w, "seed", j->seed);
     jw_number(&w, "tokens_per_second", t->spec.seconds > 0 ? t->spec.tokens / t->spec.seconds : NAN);
     put_stop_reason(&w, j, &t->params, false);
+    put_repetition(&w, t);
     jw_uint(&w, "prompt_tokens", j->prompt_tokens);
     jw_uint(&w, "sample", j->sample);
     jw_int(&w, "job", j->id);
@@ -267,11 +285,14 @@ static int put_flat(const struct exporter *x, FILE *f, const struct item *i, con
 
 /* ---- openai-batch ---- */
 
-static void put_metrics(struct json_writer *w, const struct speculation *s, uint64_t seed)
+/* repeats: the first sample that repeats itself, or one that does not. */
+static void put_metrics(struct json_writer *w, const struct speculation *s, uint64_t seed,
+                        const struct exported *repeats)
 {
     const double drafted = s->rows - s->rounds;      /* candidates that were verified */
     jw_open(w, "metrics", '{');
     jw_uint(w, "seed", seed);
+    put_repetition(w, repeats);
     if (!s->on || !(s->rounds > 0)) {
         jw_null(w, "speculative_decoding");
         jw_close(w, '}');
@@ -334,6 +355,7 @@ static int put_response(struct exporter *x, struct json_writer *w, const struct 
                         const char *id, struct err *e)
 {
     struct speculation all = {0};
+    struct exported first = {0};         /* only its repetition */
     size_t made = 0;
     for (size_t i = 0; i < n; i++) {
         struct exported t;
@@ -343,6 +365,8 @@ static int put_response(struct exporter *x, struct json_writer *w, const struct 
         if (rc == 0)
             put_choice(w, v[i].job, &t);
         made += v[i].job->tokens - v[i].job->given;
+        if (t.repeats && !first.repeats)
+            first = (struct exported){ .repeats = true, .repetition = t.repetition };
         all.on |= t.spec.on;
         if (n == 1)
             all = t.spec;
@@ -358,7 +382,7 @@ static int put_response(struct exporter *x, struct json_writer *w, const struct 
     jw_uint(w, "completion_tokens", made);
     jw_uint(w, "total_tokens", v->job->prompt_tokens + made);
     jw_close(w, '}');
-    put_metrics(w, &all, v->job->seed);
+    put_metrics(w, &all, v->job->seed, &first);
     jw_close(w, '}');
     jw_close(w, '}');
     jw_null(w, "error");

@@ -82,25 +82,33 @@ static int parse_word(struct selection_term *t, const char *word, struct err *e)
     return 0;
 }
 
-int selection_parse(struct selection *sel, const char *const *words, size_t n, const char *state, bool all,
-                    struct err *e)
+/* Whether jobs are selected by what they are, whatever their number. */
+static bool narrows(const struct selection_words *w) { return w->state || w->finish || w->loops; }
+
+int selection_parse(struct selection *sel, const struct selection_words *w, struct err *e)
 {
-    *sel = (struct selection){0};
-    if (all && n)
-        return err_set(e, ERR_INPUT, "--all and \"%s\": only one of them is allowed", words[0]);
-    if (!all && !n && !state)
+    static const char *const reasons[] = { "length", "stop", "repetition" };
+    bool known = !w->finish;
+    *sel = (struct selection){ .finish = w->finish, .loops = w->loops };
+    if (w->all && w->n)
+        return err_set(e, ERR_INPUT, "--all and \"%s\": only one of them is allowed", w->v[0]);
+    if (!w->all && !w->n && !narrows(w))
         return err_set(
             e, ERR_INPUT,
             "which jobs? Give numbers (7, 5-90), names (@NAME, @NAME/custom_id), --state STATE or --all");
-    if (state) {
+    for (size_t i = 0; i < sizeof reasons / sizeof *reasons && !known; i++)
+        known = strcmp(w->finish, reasons[i]) == 0;
+    if (!known)
+        return err_set(e, ERR_INPUT, "--finish \"%s\": allowed are length, stop, repetition", w->finish);
+    if (w->state) {
         sel->by_state = true;
-        if (job_state_parse(&sel->state, state, e))
+        if (job_state_parse(&sel->state, w->state, e))
             return -1;
     }
-    if (n && !(sel->v = calloc(n, sizeof *sel->v)))
-        return err_set(e, ERR_FAILED, "out of memory for %zu selections", n);
-    for (; sel->n < n; sel->n++)
-        if (parse_word(&sel->v[sel->n], words[sel->n], e))
+    if (w->n && !(sel->v = calloc(w->n, sizeof *sel->v)))
+        return err_set(e, ERR_FAILED, "out of memory for %zu selections", w->n);
+    for (; sel->n < w->n; sel->n++)
+        if (parse_word(&sel->v[sel->n], w->v[sel->n], e))
             return -1;
     return 0;
 }

@@ -1,8 +1,8 @@
-/* Which jobs a command names: 7, 5-90, @NAME, @NAME/custom_id, --state STATE, --all.
+/* Which jobs a command names: 7, 5-90, @NAME, @NAME/custom_id, --state STATE, --finish REASON, --loops, --all.
  *
- * Several words select the union of their jobs: `7 @novel` is job 7 and the batch "novel". --state narrows
- * the union to jobs in that state; --state alone selects all jobs in it. Nothing here knows the store:
- * store_select turns a selection into job numbers. */
+ * Several words select the union of their jobs: `7 @novel` is job 7 and the batch "novel". --state, --finish and
+ * --loops narrow the union; without words they select from all jobs. Nothing here knows the store: store_select
+ * turns a selection into job numbers. */
 #pragma once
 #include "src/base/base.h"
 
@@ -24,13 +24,18 @@ struct selection_term {
 };
 
 struct selection {
-    struct selection_term *v; size_t n;      /* n 0: every job (in the state) */
+    struct selection_term *v; size_t n;      /* n 0: every job */
     bool by_state; enum job_state state;
+    const char *finish;                      /* finish_reason; NULL: any */
+    bool loops;                              /* only jobs in whose text a repetition was noticed */
 };
 
-/* Parse the words of a command line. The words are borrowed and must outlive the selection. No words, no
- * state and no `all` is an error; a verb whose default is every job passes `all`. `all` together with
- * words is an error. Call selection_free also after a failure. */
-int selection_parse(struct selection *sel, const char *const *words, size_t n, const char *state, bool all,
-                    struct err *e);
+/* The words of a command line. They are borrowed and must outlive the selection. */
+struct selection_words {
+    const char *const *v; size_t n;
+    const char *state, *finish; bool loops, all;
+};
+/* No words, no state, finish or loops, and no `all` is an error; a verb whose default is every job passes
+ * `all`. `all` together with words is an error. Call selection_free also after a failure. */
+int selection_parse(struct selection *sel, const struct selection_words *w, struct err *e);
 void selection_free(struct selection *sel);

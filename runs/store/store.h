@@ -131,7 +131,8 @@ void model_use_list_free(struct model_use_list *l);
 /* ---- submitting ---- */
 
 struct job_spec {
-    const char *custom_id;               /* NULL outside a batch */
+    const char *custom_id;               /* NULL outside a batch, and of one job that has the name alone */
+    bool alone;                          /* no request of a batch: the name must be new */
     size_t line;                         /* in the batch file, from 1; 0: none. Orders an export */
     uint32_t sample;
     const char *identity; size_t identity_bytes;     /* equal requests have equal bytes; stored as SHA-256 */
@@ -146,8 +147,8 @@ struct job_spec {
     bool paused;                         /* not in the queue: only a claim that names the job gets it */
 };
 
-/* Store n jobs in one transaction, all or none. `batch` is NULL or a name (batch_name_check); with a name
- * every job has a custom_id.
+/* Store n jobs in one transaction, all or none. `batch` is NULL or a name (batch_name_check) of a batch,
+ * or of what one command line submits (`alone`).
  *
  * A (batch, custom_id, sample) that exists with the same identity is not stored again; its line number is
  * updated. With ERR_INPUT the call stores nothing, and *bad (may be NULL) is the index of the job that
@@ -157,6 +158,17 @@ struct job_spec {
  * ids[n] receives the job numbers; is_new[n] (may be NULL) says which jobs were added. */
 int store_submit(struct store *s, const char *batch, const struct job_spec *v, size_t n, int64_t *ids,
                  bool *is_new, size_t *bad, struct err *e);
+
+/* What decided the text of a stored request when it was submitted. */
+struct stored_request {
+    size_t wanted; bool extended;        /* extend changes `wanted` */
+    uint64_t seed;
+    char *model, *parameters;
+};
+/* 1: *out, for stored_request_free; 0: the batch has no such request; -1. */
+int  store_request(struct store *s, const char *batch, const char *custom_id, uint32_t sample,
+                   struct stored_request *out, struct err *e);
+void stored_request_free(struct stored_request *r);
 
 /* ---- reading jobs ---- */
 
@@ -324,6 +336,13 @@ struct round_row {
 struct round_list { struct round_row *v; size_t n; struct strings *text; };
 int  store_rounds(struct store *s, int64_t job, struct round_list *out, struct err *e);
 void round_list_free(struct round_list *l);
+
+/* The first repetition that a worker noticed in the text of a job, as its event tells it: token where it begins,
+ * length of its period, token at which it was noticed. 1; 0: none; -1. */
+struct noticed_repetition { size_t start, period, found; };
+int  store_repetition(struct store *s, int64_t job, struct noticed_repetition *out, struct err *e);
+/* The event's text. */
+#define REPETITION_FORMAT "since token %zu, about every %zu tokens; noticed at token %zu"
 
 struct event { double at; int64_t job, attempt; const char *kind, *text; };
 struct event_list { struct event *v; size_t n; struct strings *text; };

@@ -22,6 +22,24 @@ int event_add(struct store *s, int64_t job, int64_t attempt, const char *kind, c
     return event_add_at(s, job, attempt, kind, text, wall_seconds(), e);
 }
 
+/* A column as malloc'ed memory with a NUL after it. NULL for SQL's NULL; without memory NULL and *failed. */
+static char *column_copy(sqlite3_stmt *q, int i, size_t *n, bool *failed)
+{
+    if (sqlite3_column_type(q, i) == SQLITE_NULL)
+        return NULL;
+    const void *p = sqlite3_column_blob(q, i);
+    *n = (size_t)sqlite3_column_bytes(q, i);
+    char *s = malloc(*n + 1);
+    if (!s) {
+        *failed = true;
+        return NULL;
+    }
+    if (*n)
+        memcpy(s, p, *n);
+    s[*n] = 0;
+    return s;
+}
+
 /* ---- submitting ---- */
 
 /* Where jobs are submitted to. */
@@ -116,6 +134,17 @@ static int find_same(struct store *s, const struct batch *b, const struct job_sp
     return 1;
 }
 
+/* Refuse a name of a single job that is in use, and a batch under the name of a single job. */
+static int check_name(struct store *s, const struct batch *b, bool alone, struct err *e)
+{
+    int64_t other;
+    const int rc = db_get(s, e, &other,
+                          "SELECT id FROM job WHERE batch = ?1 AND (?2 OR custom_id IS NULL) ORDER BY id LIMIT 1",
+                          "id", b->id, (int)alone);
+    return rc == 1 ? err_set(e, ERR_INPUT, "the name \"%s\" is in use: job %" PRId64 " has it", b->name, other)
+                   : rc;
+}
+
 static int submit_one(struct store *s, const struct batch *b, const struct job_spec *j, int64_t *id,
                       bool *is_new, struct err *e)
 {
@@ -140,16 +169,50 @@ int store_submit(struct store *s, const char *batch, const struct job_spec *v, s
     bad = bad ? bad : &ignored;
     *bad = n;
     for (size_t k = 0; k < n; k++)
-        assert(!batch == !v[k].custom_id && v[k].model && v[k].parameters && v[k].wanted <= INT64_MAX);
+        assert((batch || !v[k].custom_id) && v[k].model && v[k].parameters && v[k].wanted <= INT64_MAX);
     if ((batch && batch_name_check("the name of the batch", batch, e)) || db_begin(s, e))
         return -1;
-    if (open_batch(s, &b, e))
+    if (open_batch(s, &b, e) || (batch && n && check_name(s, &b, v[0].alone, e)))
         return db_rollback(s);
     while (i < n && submit_one(s, &b, &v[i], &ids[i], is_new ? &is_new[i] : NULL, e) == 0)
         i++;
     if (i < n && e->code == ERR_INPUT)
         *bad = i;
     return db_end(s, i < n ? -1 : 0, e);
+}
+
+int store_request(struct store *s, const char *batch, const char *custom_id, uint32_t sample,
+                  struct stored_request *out, struct err *e)
+{
+    bool failed = false;
+    size_t ignored;
+    *out = (struct stored_request){0};
+    sqlite3_stmt *q = db_query(
+        s, e,
+        "SELECT j.wanted, j.seed, j.model, i.parameters, EXISTS (SELECT 1 FROM event v WHERE v.job = j.id AND "
+        "v.kind = 'extended') FROM job j JOIN input i ON i.job = j.id WHERE j.batch = (SELECT id FROM batch "
+        "WHERE name = ?1) AND j.custom_id = ?2 AND j.sample = ?3",
+        "tti", batch, custom_id, (int64_t)sample);
+    int rc = db_step(s, q, e);
+    if (rc != 1)
+        return rc;
+    out->wanted = (size_t)sqlite3_column_int64(q, 0);
+    out->seed = (uint64_t)sqlite3_column_int64(q, 1);
+    out->model = column_copy(q, 2, &ignored, &failed);
+    out->parameters = column_copy(q, 3, &ignored, &failed);
+    out->extended = sqlite3_column_int(q, 4) != 0;
+    db_reset(q);
+    if (!failed && out->model && out->parameters)
+        return 1;
+    stored_request_free(out);
+    return err_set(e, ERR_FAILED, "out of memory for a request");
+}
+
+void stored_request_free(struct stored_request *r)
+{
+    free(r->model);
+    free(r->parameters);
+    *r = (struct stored_request){0};
 }
 
 /* ---- finding ---- */
@@ -204,18 +267,25 @@ static int select_term(struct store *s, const struct selection_term *t, struct i
     return err_set(e, ERR_INPUT, "no job is selected by \"%s\"", t->word);
 }
 
-/* Keep ids[0..*n), ascending and once each; with sel->by_state only jobs in that state. */
+/* Whether the selection takes the job, whatever its number. */
+#define TAKEN \
+    "(?1 IS NULL OR j.state = ?1) AND (?2 IS NULL OR j.finish_reason = ?2) AND (NOT ?3 OR " \
+    "j.finish_reason = 'repetition' OR EXISTS (SELECT 1 FROM event v WHERE v.job = j.id AND v.kind = 'repetition'))"
+
+/* Keep ids[0..*n), ascending and once each, that the selection takes. */
 static int filter_ids(struct store *s, const struct selection *sel, int64_t *ids, size_t *n, struct err *e)
 {
+    const bool narrow = sel->n && (sel->by_state || sel->finish || sel->loops);
     size_t kept = 0;
     int64_t ignored;
     if (*n)
         qsort(ids, *n, sizeof *ids, id_order);
     for (size_t i = 0; i < *n; i++) {
         int keep = i == 0 || ids[i] != ids[i - 1];
-        if (keep && sel->n && sel->by_state)
-            keep = db_get(s, e, &ignored, "SELECT 1 FROM job WHERE id = ?1 AND state = ?2", "it", ids[i],
-                          job_state_name(sel->state));
+        if (keep && narrow)
+            keep = db_get(s, e, &ignored, "SELECT 1 FROM job j WHERE j.id = ?4 AND " TAKEN, "ttdi",
+                          sel->by_state ? job_state_name(sel->state) : NULL, sel->finish, (int)sel->loops,
+                          ids[i]);
         if (keep < 0)
             return -1;
         if (keep)
@@ -237,9 +307,9 @@ int store_select(struct store *s, const struct selection *sel, int64_t **ids, si
         rc = select_term(s, &sel->v[i], &l, e);
     if (rc == 0 && sel->n == 0)
         rc = id_add_rows(s,
-                         sel->by_state ? db_query(s, e, "SELECT id FROM job WHERE state = ?1", "t",
-                                                  job_state_name(sel->state))
-                                       : db_query(s, e, "SELECT id FROM job", ""),
+                         db_query(s, e, "SELECT j.id FROM job j WHERE " TAKEN, "ttd",
+                                  sel->by_state ? job_state_name(sel->state) : NULL, sel->finish,
+                                  (int)sel->loops),
                          &l, e);
     if (rc == 0)
         rc = filter_ids(s, sel, l.v, &l.n, e);
@@ -374,24 +444,6 @@ void job_list_free(struct job_list *l)
     *l = (struct job_list){0};
 }
 
-/* A column as malloc'ed memory with a NUL after it. NULL for SQL's NULL; without memory NULL and *failed. */
-static char *column_copy(sqlite3_stmt *q, int i, size_t *n, bool *failed)
-{
-    if (sqlite3_column_type(q, i) == SQLITE_NULL)
-        return NULL;
-    const void *p = sqlite3_column_blob(q, i);
-    *n = (size_t)sqlite3_column_bytes(q, i);
-    char *s = malloc(*n + 1);
-    if (!s) {
-        *failed = true;
-        return NULL;
-    }
-    if (*n)
-        memcpy(s, p, *n);
-    s[*n] = 0;
-    return s;
-}
-
 int prompt_unpack(struct store *s, int64_t job, sqlite3_stmt *q, int ids, int64_t n, int32_t **out,
                   struct err *e)
 {
@@ -442,6 +494,19 @@ void job_input_free(struct job_input *in)
     free(in->parameters);
     free(in->metadata);
     *in = (struct job_input){0};
+}
+
+int store_repetition(struct store *s, int64_t job, struct noticed_repetition *out, struct err *e)
+{
+    sqlite3_stmt *q = db_query(
+        s, e, "SELECT text FROM event WHERE job = ?1 AND kind = 'repetition' ORDER BY id LIMIT 1", "i", job);
+    int rc = db_step(s, q, e);
+    if (rc != 1)
+        return rc;
+    const char *text = (const char *)sqlite3_column_text(q, 0);
+    rc = text && sscanf(text, REPETITION_FORMAT, &out->start, &out->period, &out->found) == 3;
+    db_reset(q);
+    return rc;
 }
 
 int store_counts(struct store *s, const char *batch, struct store_counts *out, struct err *e)

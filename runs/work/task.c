@@ -204,6 +204,34 @@ static int prepare(struct task *t, struct err *e)
     return 0;
 }
 
+/* A repetition in the text of a job of the queue. */
+static void repetition_notice(struct task *t, const struct repetition *p)
+{
+    const struct job *j = t->job;
+    const bool stop = t->params->on_loop == ON_LOOP_STOP;
+    char name[300];
+    if (t->w->quiet)
+        return;
+    progress_clear(t->progress);
+    progress_clear(&t->w->progress);
+    if (t->w->progress.show == SHOW_JSON) {
+        struct json_writer w = jw_begin(stderr, JW_LINE, 0);
+        jw_text(&w, "phase", "repetition");
+        jw_int(&w, "job", j->id);
+        jw_text(&w, "name", j->batch);
+        jw_text(&w, "custom_id", j->custom_id);
+        jw_uint(&w, "start", p->start);
+        jw_uint(&w, "found", p->found);
+        jw_uint(&w, "period", p->period);
+        jw_end(&w);
+        return;
+    }
+    snprintf(name, sizeof name, "%s%s%s%.80s", j->batch ? " @" : "", j->batch ? j->batch : "",
+             j->custom_id ? "/" : "", j->custom_id ? j->custom_id : "");
+    fprintf(stderr, "%sjob %" PRId64 "%s: the text repeats itself since token %zu, every %zu tokens%s\n",
+            log_time(), j->id, name, p->start, p->period, stop ? "; it ends here" : "");
+}
+
 /* Send the text that one token adds to the output, and a notice when the loop rule finds a repetition. */
 static int send_token(struct task *t, int32_t id, bool new_text, struct err *e)
 {
@@ -217,10 +245,11 @@ static int send_token(struct task *t, int32_t id, bool new_text, struct err *e)
         struct repetition p;
         char note[128];                  /* for people: a report finds the repetition again by itself */
         if (loop_current(m->loop, &p)) {
-            snprintf(note, sizeof note, "since token %zu, about every %zu tokens; noticed at token %zu",
-                     p.start, p.period, p.found);
+            snprintf(note, sizeof note, REPETITION_FORMAT, p.start, p.period, p.found);
             checkpoint_note(t->checkpoint, "repetition", note);
-            if (out && out->repeats)
+            if (!out)
+                repetition_notice(t, &p);
+            else if (out->repeats)
                 out->repeats(out->ctx, &p);
         }
     }

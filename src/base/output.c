@@ -87,6 +87,14 @@ void sink_abandon(struct sink *s)
     s->fd = STDOUT_FILENO;
 }
 
+void sink_discard(struct sink *s)
+{
+    if (s->temporary[0])
+        unlink(s->temporary);
+    sink_abandon(s);
+    s->temporary[0] = 0;
+}
+
 int stdout_finish(struct err *e)
 {
     struct pollfd p = { .fd = STDOUT_FILENO };

@@ -13,6 +13,9 @@ int  sink_finish(struct sink *s, struct err *e);
 /* Gives up. The bytes that were written stay under the temporary name; an empty file is removed. */
 void sink_abandon(struct sink *s);
 
+/* Gives up what can be written again: nothing stays. After sink_finish it does nothing. */
+void sink_discard(struct sink *s);
+
 /* Flushes standard output and checks that every byte arrived. A closed pipe is ERR_AGAIN here and in
  * sink_write, and e->system is EPIPE. */
 int  stdout_finish(struct err *e);

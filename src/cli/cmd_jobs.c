@@ -1,5 +1,5 @@
-/* longhand list, show, pause, resume, cancel, remove: the queue, all about single jobs, and changes of
- * their state. Start at cmd_list, cmd_show and cmd_change. */
+/* longhand show, pause, resume, cancel, remove, priority: all about single jobs, and changes of their state.
+ * Start at cmd_show and cmd_change. */
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -24,7 +24,7 @@ static const char *time_text(char out[32], double t)
     return out;
 }
 
-/* ---- list ---- */
+/* ---- one job ---- */
 
 /* Times and speeds are 0 while they are unknown. */
 static void real_or_null(struct json_writer *w, const char *key, double x)
@@ -32,8 +32,7 @@ static void real_or_null(struct json_writer *w, const char *key, double x)
     jw_real(w, key, x > 0 ? x : NAN);
 }
 
-/* Writes the members of a job and leaves the object open. db: the path of its database, or NULL. */
-static void put_job(struct json_writer *w, const struct job *j, const char *db)
+void put_job_json(struct json_writer *w, const struct job *j, const char *db)
 {
     char seed[24];
     snprintf(seed, sizeof seed, "%" PRIu64, j->seed);
@@ -48,7 +47,7 @@ static void put_job(struct json_writer *w, const struct job *j, const char *db)
     jw_uint(w, "prompt_tokens", j->prompt_tokens);
     jw_text(w, "model", j->model);
     jw_int(w, "priority", j->priority);
-    real_or_null(w, "tokens_per_second", j->rate);
+    real_or_null(w, "tokens_per_second", job_speed(j));
     jw_text(w, "finish_reason", j->finish_reason);
     jw_text(w, "stop_reason", j->stop_reason);
     jw_text(w, "error", j->error);
@@ -75,107 +74,6 @@ static void put_job(struct json_writer *w, const struct job *j, const char *db)
         jw_text(w, "db", db);
 }
 
-/* Adds up the counts of several databases. */
-static int count_parts(const struct store_parts *p, struct store_counts *all, struct err *e)
-{
-    *all = (struct store_counts){0};
-    for (size_t i = 0; i < p->n; i++) {
-        struct store_counts n;
-        if (store_counts(p->v[i].store, NULL, &n, e))
-            return -1;
-        for (int k = 0; k < JOB_STATES; k++)
-            all->jobs[k] += n.jobs[k];
-        all->tokens += n.tokens;
-        all->wanted += n.wanted;
-        all->open_tokens += n.open_tokens;
-        all->rate += n.rate;
-    }
-    return 0;
-}
-
-/* With several databases each job names its database, and "databases" lists them all. */
-static void list_json(const struct store_counts *n, const struct store_parts *p)
-{
-    struct json_writer w = jw_begin(stdout, JW_INDENTED, 15);
-    jw_open(&w, "counts", '{');
-    for (int i = 0; i < JOB_STATES; i++)
-        jw_uint(&w, job_state_name((enum job_state)i), n->jobs[i]);
-    jw_close(&w, '}');
-    jw_uint(&w, "tokens", n->tokens);
-    jw_uint(&w, "of", n->wanted);
-    jw_real(&w, "tokens_per_second", n->rate);
-    jw_real(&w, "eta_seconds", n->rate > 0 ? (double)n->open_tokens / n->rate : NAN);
-    jw_open(&w, "jobs", '[');
-    for (size_t i = 0; i < p->n; i++)
-        for (size_t k = 0; k < p->v[i].jobs.n; k++) {
-            put_job(&w, &p->v[i].jobs.v[k], p->n > 1 ? store_path(p->v[i].store) : NULL);
-            jw_close(&w, '}');
-        }
-    jw_close(&w, ']');
-    if (p->n > 1) {
-        jw_open(&w, "databases", '[');
-        for (size_t i = 0; i < p->n; i++)
-            jw_text(&w, NULL, store_path(p->v[i].store));
-        jw_close(&w, ']');
-    }
-    jw_end(&w);
-}
-
-static void print_job_row(const struct job *j)
-{
-    char name[80], error[100], still[48], rate[16] = "", tokens[48];
-    snprintf(still, sizeof still, "no progress for %.0f s", j->stalled);
-    job_label(name, sizeof name, j);
-    terminal_text(error, sizeof error,
-              j->gone          ? "its process has ended, longhand work continues it"
-              : j->stalled > 0 ? still
-              : j->error       ? j->error
-                               : "");
-    if (j->rate > 0)
-        snprintf(rate, sizeof rate, "%.1f", j->rate);
-    snprintf(tokens, sizeof tokens, "%zu/%zu", j->tokens, j->wanted);
-    printf("%6" PRId64 "  %-9s  %17s  %8s  %-10s  %s%s%s\n", j->id, job_state_name(j->state), tokens, rate,
-           j->finish_reason ? j->finish_reason : "", name, *name && *error ? ": " : "", error);
-}
-
-static void list_text(const struct store_counts *n, const struct store_parts *p)
-{
-    char left[32] = "", path[200];
-    for (int i = 0; i < JOB_STATES; i++)
-        printf("%s%zu %s", i ? ", " : "", n->jobs[i], job_state_name((enum job_state)i));
-    printf("; %zu of %zu tokens", n->tokens, n->wanted);
-    if (n->rate > 0) {
-        duration_text(left, (double)n->open_tokens / n->rate);
-        printf(", %.1f tokens/s, %s left", n->rate, left);
-    }
-    putchar('\n');
-    for (size_t i = 0; i < p->n; i++) {
-        const struct job_list *jobs = &p->v[i].jobs;
-        if (p->n > 1) {
-            terminal_text(path, sizeof path, store_path(p->v[i].store));
-            printf("%s\n", path);
-        }
-        if (jobs->n)
-            printf("%6s  %-9s  %17s  %8s  %-10s  %s\n", "job", "state", "tokens", "tokens/s", "finish",
-                   "name");
-        for (size_t k = 0; k < jobs->n; k++)
-            print_job_row(&jobs->v[k]);
-    }
-}
-
-int cmd_list(const struct options *o, struct err *e)
-{
-    struct store_parts p = {0};
-    struct store_counts n;
-    int rc = parts_from_options(&p, o, true, e) || count_parts(&p, &n, e) ? -1 : 0;
-    if (rc == 0) {
-        (o->json ? list_json : list_text)(&n, &p);
-        rc = stdout_finish(e);
-    }
-    parts_close(&p);
-    return rc;
-}
-
 /* ---- show ---- */
 
 /* The tokens of the newest snapshot of a job; 0: none. */
@@ -190,7 +88,7 @@ static size_t snapshot_tokens(struct store *s, int64_t job)
 static void show_json(struct json_writer *w, const struct job *j, size_t snapshot, const struct job_input *in,
                       const struct event_list *events)
 {
-    put_job(w, j, NULL);
+    put_job_json(w, j, NULL);
     jw_text(w, "fingerprint", j->fingerprint);
     jw_parsed(w, "parameters", in->parameters);
     jw_parsed(w, "metadata", in->metadata);

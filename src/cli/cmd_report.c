@@ -23,7 +23,7 @@ static int write_report(const struct reports *l, const struct options *o, struct
         rc = err_set(e, ERR_FAILED, "out of memory for the report");
     if (rc == 0 && (rc = sink_open(&out, o->output, e)) == 0 &&
         (sink_write(&out, text, n, e) || sink_finish(&out, e))) {
-        sink_abandon(&out);
+        sink_discard(&out);
         rc = -1;
     }
     free(text);

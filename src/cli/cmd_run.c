@@ -1,5 +1,6 @@
 /* longhand run: stores a job and works on it at once; its text goes straight to the output. struct run
  * holds the call; start at run_new and run_resume. */
+#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -192,16 +193,74 @@ static void print_repetition(void *ctx, const struct repetition *p)
     }
 }
 
+/* Names the pieces of the output that other runs left, as a killed one does. */
+static void name_pieces(const struct run *r)
+{
+    char folder[PATH_BYTES], list[400] = "";
+    const char *slash = strrchr(r->out.path, '/'), *name = slash ? slash + 1 : r->out.path;
+    const size_t n = strlen(name);
+    struct dirent *x;
+    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - r->out.path + 1) : 1, slash ? r->out.path : ".");
+    DIR *d = r->out.path[0] ? opendir(folder) : NULL;
+    while (d && (x = readdir(d)))
+        if (strncmp(x->d_name, name, n) == 0 && strncmp(x->d_name + n, ".part-", 6) == 0 &&
+            strspn(x->d_name + n + 6, "0123456789abcdef") == 6 && !x->d_name[n + 12])
+            snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", *list ? ", " : "", x->d_name);
+    if (d)
+        closedir(d);
+    if (*list)
+        request_notice(r->o, "beside %s: %s, of runs that were interrupted or still write", r->out.path, list);
+}
+
+/* Adds " --NAME WORD" to a command that people copy, quoted for a shell where that is necessary. */
+static void add_word(char *out, size_t size, const char *option, const char *word)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-";
+    size_t n = strlen(out);
+    n += (size_t)snprintf(out + n, size - n, " %s ", option);
+    if (n + 2 >= size)
+        return;
+    if (*word && strspn(word, plain) == strlen(word)) {
+        snprintf(out + n, size - n, "%s", word);
+        return;
+    }
+    out[n++] = '\'';
+    for (; *word && n + 6 < size; word++)
+        if (*word == '\'')
+            n += (size_t)snprintf(out + n, size - n, "'\\''");
+        else
+            out[n++] = *word;
+    snprintf(out + n, size - n, "'");
+}
+
+/* The command that continues the job and leads where this one was going. */
+static void resume_command(const struct run *r, int64_t id, char *out, size_t size)
+{
+    const struct options *o = r->o;
+    char path[PATH_BYTES];
+    snprintf(out, size, "longhand run --resume %" PRId64, id);
+    if (o->output) {
+        snprintf(path, sizeof path, o->samples > 1 ? "%s.%" PRIu32 : "%s", o->output, r->job ? r->job->sample : 0);
+        add_word(out, size, "-o", path);
+    }
+    if (o->format == FORMAT_IDS)
+        add_word(out, size, "--format", "ids");
+    if (o->db.n)
+        add_word(out, size, "--db", o->db.v[0]);
+}
+
 /* Sets the message and exit code after the work on a job. */
 static int conclude(struct run *r, struct work_result *w, struct err *e)
 {
     const int64_t id = r->job->id;
-    char more[PATH_BYTES + 64] = "";
+    char more[PATH_BYTES + 64] = "", command[700];
+    resume_command(r, id, command, sizeof command);
     if (r->to_terminal && r->wrote)
         fputc('\n', stderr);                     /* messages begin on a line of their own */
     if (w->end == WORK_DONE) {
         if (sink_finish(&r->out, e))
             return -1;
+        name_pieces(r);
         print_end(r, w);
         return r->o->json_stats ? write_stats(r, w, e) : 0;
     }
@@ -214,7 +273,7 @@ static int conclude(struct run *r, struct work_result *w, struct err *e)
         return err_set(e, w->why.code == ERR_INPUT ? ERR_INPUT : ERR_FAILED, "job %" PRId64 ": %.800s%s", id,
                        w->why.msg, more);
     case WORK_REFUSED:
-        return err_set(e, w->why.code, "%.900s", w->why.msg);
+        return err_set(e, w->why.code, "%.700s%.300s", w->why.msg, more);
     case WORK_LOST:
         return err_set(e, ERR_AGAIN, "%.500s, after %zu of %zu tokens%s", w->why.msg, w->tokens,
                        r->job->wanted, more);
@@ -222,9 +281,25 @@ static int conclude(struct run *r, struct work_result *w, struct err *e)
         break;
     }
     return err_set(e, w->why.code == ERR_AGAIN ? ERR_AGAIN : ERR_FAILED,
-                   "%.400s after %zu of %zu tokens%.300s; longhand run --resume %" PRId64
-                   " continues it, or longhand resume %" PRId64 " and longhand work",
-                   w->why.msg, w->tokens, r->job->wanted, more, id, id);
+                   "%.250s after %zu of %zu tokens%.250s; %.350s continues it, or longhand resume %" PRId64
+                   " and longhand work",
+                   w->why.msg, w->tokens, r->job->wanted, more, command, id);
+}
+
+/* The store failed during the work: names the piece of the text, and how to continue. */
+static void store_failed(struct run *r, int64_t id, struct err *e)
+{
+    char command[700];
+    sink_abandon(&r->out);
+    if (r->out.temporary[0]) {
+        const struct err why = *e;
+        err_set(e, why.code, "%.500s; the text so far is in %.400s", why.msg, r->out.temporary);
+    }
+    r->out = (struct sink){ .fd = STDOUT_FILENO };
+    if (!stop_signal)
+        return;
+    resume_command(r, id, command, sizeof command);
+    err_while(e, "stopped by %s, and %s continues from the last checkpoint", stop_signal_name(), command);
 }
 
 static int work_on(struct run *r, int64_t id, struct err *e)
@@ -248,10 +323,8 @@ static int work_on(struct run *r, int64_t id, struct err *e)
     int rc = schedule_job(&r->worker, &claim, &how, &out, &w, e);
     if (rc == 0)
         rc = conclude(r, &w, e);
-    else if (stop_signal)                        /* the store failed while the process was stopping */
-        err_while(e,
-                  "stopped by %s, and longhand run --resume %" PRId64 " continues from the last checkpoint",
-                  stop_signal_name(), id);
+    else
+        store_failed(r, id, e);
     stats_close(&w.stats);
     job_list_free(&r->jobs);
     return rc;
@@ -290,6 +363,40 @@ static int run_new(struct run *r, struct store **s, struct err *e)
     return rc;
 }
 
+/* --resume of a job that is done: its text, which the store has. */
+static int write_done(struct run *r, struct store *s, const struct job *j, struct err *e)
+{
+    const struct options *o = r->o;
+    struct text_reader reader = {0};
+    int32_t *ids = NULL;
+    char *text = NULL;
+    size_t n = 0;
+    int rc = 0;
+    if (o->json_stats)
+        return err_set(e, ERR_INPUT,
+                       "--json-stats: job %" PRId64 " is done, and nothing is left to measure; longhand report %" PRId64
+                       " --json has its figures",
+                       j->id, j->id);
+    if (o->from_here)
+        rc = 0;
+    else if (o->format == FORMAT_IDS)
+        rc = job_read_ids(s, j, &ids, &n, e);
+    else
+        rc = job_read_text(&reader, s, j, &text, &n, e);
+    for (size_t i = 0; i < n && ids && rc == 0; i++)
+        rc = put_id(r, ids[i], true, e);
+    if (rc == 0 && text)
+        rc = put_text(r, text, n, true, e);
+    if (rc == 0 && (rc = sink_finish(&r->out, e)) == 0) {
+        name_pieces(r);
+        request_notice(o, "job %" PRId64 " is done: %zu tokens", j->id, j->tokens);
+    }
+    free(text);
+    free(ids);
+    text_reader_close(&reader);
+    return rc;
+}
+
 static int run_resume(struct run *r, struct store **s, struct err *e)
 {
     const struct options *o = r->o;
@@ -300,9 +407,15 @@ static int run_resume(struct run *r, struct store **s, struct err *e)
     if (store_from_options(s, o, STORE_WRITE, e) || job_from_word(*s, o->resume, &named, e))
         return -1;
     const int64_t id = named.v[0].id;
-    int rc = output_check_model(o, named.v[0].model, e);
+    int rc = output_check_model(o, named.v[0].model, e) || open_output(r, 0, e) ? -1 : 0;
+    if (rc == 0 && named.v[0].state == JOB_DONE) {
+        rc = write_done(r, *s, &named.v[0], e);
+        sink_discard(&r->out);
+        job_list_free(&named);
+        return rc;
+    }
     job_list_free(&named);
-    if (rc || open_output(r, 0, e))
+    if (rc)
         return -1;
     rc = worker_open(&r->worker, *s, e) || work_on(r, id, e) ? -1 : 0;
     sink_abandon(&r->out);

@@ -88,7 +88,8 @@ static int select_words(struct store_parts *p, const struct options *o, const ch
     struct selection sel;
     struct err first = {0};
     size_t found = 0;
-    int rc = selection_parse(&sel, words, n_words, o->state, every, e);
+    const struct selection_words w = { words, n_words, o->state, o->finish, o->loops, every };
+    int rc = selection_parse(&sel, &w, e);
     for (size_t i = 0; i < p->n && rc == 0; i++) {
         int64_t *ids = NULL;
         size_t n = 0;
@@ -164,17 +165,14 @@ void parts_close(struct store_parts *p)
 
 /* ---- jobs ---- */
 
-/* A selection of one store. */
-struct words { const char *const *v; size_t n; const char *state; bool all; };
-
-static int jobs_from_words(struct store *s, const struct words *w, int64_t **ids, struct job_list *jobs,
+static int jobs_from_words(struct store *s, const struct selection_words *w, int64_t **ids, struct job_list *jobs,
                            struct err *e)
 {
     struct selection sel;
     size_t n = 0;
     *ids = NULL;
     *jobs = (struct job_list){0};
-    int rc = selection_parse(&sel, w->v, w->n, w->state, w->all, e);
+    int rc = selection_parse(&sel, w, e);
     if (rc == 0)
         rc = store_select(s, &sel, ids, &n, e);
     selection_free(&sel);
@@ -193,13 +191,14 @@ int jobs_from_options(struct store *s, const struct options *o, bool every, int6
                       struct job_list *jobs, struct err *e)
 {
     const bool all = o->all || (every && !o->n_args && !o->state);
-    return jobs_from_words(s, &(struct words){ o->arg, o->n_args, o->state, all }, ids, jobs, e);
+    const struct selection_words w = { o->arg, o->n_args, o->state, o->finish, o->loops, all };
+    return jobs_from_words(s, &w, ids, jobs, e);
 }
 
 int job_from_word(struct store *s, const char *word, struct job_list *jobs, struct err *e)
 {
     int64_t *ids;
-    int rc = jobs_from_words(s, &(struct words){ &word, 1 }, &ids, jobs, e);
+    int rc = jobs_from_words(s, &(struct selection_words){ &word, 1 }, &ids, jobs, e);
     free(ids);
     if (rc == 0 && jobs->n != 1) {
         rc = jobs->n ? err_set(e, ERR_INPUT, "%s: %zu jobs, one is needed", word, jobs->n)

@@ -27,6 +27,11 @@ int job_from_word(struct store *s, const char *word, struct job_list *jobs, stru
 
 /* The name of a job as people read it: @NAME/custom_id, or of which job it is a fork; "": none. */
 void job_label(char *out, size_t size, const struct job *j);
+/* Recent tokens per second of a running job, the mean of another one; 0: not known. */
+double job_speed(const struct job *j);
+/* Writes the members of a job and leaves the object open. db: the path of its database, or NULL. */
+struct json_writer;
+void put_job_json(struct json_writer *w, const struct job *j, const char *db);
 /* A worker, not yet open, with the settings and the progress of the command line. */
 struct worker worker_from_options(const struct options *o);
 /* --model of resume, extend and fork: these jobs have their model at another place now. Nothing without it. */

@@ -100,7 +100,7 @@ int cmd_text(const struct options *o, struct err *e)
     rc = rc ? rc : sink_finish(&out, e);
     if (rc == 0 && o->find && !found)
         rc = err_set(e, ERR_FAILED, "--find: no such place");
-    sink_abandon(&out);
+    sink_discard(&out);
     text_reader_close(&reader);
     job_list_free(&jobs);
     free(ids);

@@ -14,8 +14,8 @@ int cmd_train(const struct options *o, struct err *e);
 int cmd_report(const struct options *o, struct err *e);
 int cmd_submit(const struct options *o, struct err *e);
 int cmd_work(const struct options *o, struct err *e);
-/* src/cli/cmd_jobs.c: list, show, pause, resume, cancel, remove, priority */
 int cmd_list(const struct options *o, struct err *e);
+/* src/cli/cmd_jobs.c: show, pause, resume, cancel, remove, priority */
 int cmd_show(const struct options *o, struct err *e);
 int cmd_change(const struct options *o, struct err *e);
 int cmd_priority(const struct options *o, struct err *e);

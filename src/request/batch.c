@@ -13,10 +13,12 @@
 
 #include "src/base/input.h"
 #include "src/base/json_write.h"
+#include "src/base/memory_file.h"
 #include "src/base/sha256.h"
 #include "src/base/stopping.h"
 #include "src/model/find_model.h"
 #include "src/request/batch_line.h"
+#include "src/request/job_params.h"
 #include "src/request/model_options.h"
 #include "src/request/output_check.h"
 #include "src/request/request.h"
@@ -66,17 +68,18 @@ static int parse_shard(const struct options *o, size_t *i, size_t *n, struct err
                : 0;
 }
 
-/* The batch is called --name, else like the file without folders and .jsonl. */
+/* The batch is called --name, else like the file without folders and .jsonl (.txt with --lines). */
 static int name_batch(struct batch *b, struct err *e)
 {
-    static const char end[] = ".jsonl";
+    const char *const end = b->o->lines ? ".txt" : ".jsonl";
+    const size_t n_end = strlen(end);
     const char *path = b->o->batch, *slash = strrchr(path, '/'), *name = b->o->name ? b->o->name : slash
         ? slash + 1 : path;
     size_t n = strlen(name);
     if (!b->o->name && strcmp(path, "-") == 0)
         return err_set(e, ERR_INPUT, "--batch -: standard input has no name, --name NAME is needed");
-    if (!b->o->name && n >= sizeof end && strcmp(name + n - (sizeof end - 1), end) == 0)
-        n -= sizeof end - 1;
+    if (!b->o->name && n > n_end && strcmp(name + n - n_end, end) == 0)
+        n -= n_end;
     if (n >= sizeof b->name)
         return err_set(e, ERR_INPUT, "%s: a name of %zu bytes, at most %d are allowed",
                        b->o->name ? "--name" : "--batch", n, BATCH_NAME_BYTES_MAX);
@@ -338,15 +341,36 @@ static int describe_request(struct batch *b, struct batch_line *l, struct reques
                : 0;
 }
 
+/* --lines: a line of text as a line of JSON; free(*json). */
+static int line_as_json(char **json, size_t *n_json, const char *where, const char *text, size_t n, struct err *e)
+{
+    n -= n && text[n - 1] == '\r';
+    if (text_check_utf8(where, text, n, e) || text_check_nul(where, text, n, e))
+        return -1;
+    FILE *f = memory_file(json, n_json);
+    if (!f)
+        return no_memory(e);
+    struct json_writer w = { .f = f };
+    jw_open(&w, NULL, '{');
+    jw_bytes(&w, "prompt", text, n);
+    jw_close(&w, '}');
+    return stream_end(f) ? no_memory(e) : 0;
+}
+
 static int read_line(struct batch *b, size_t line, bool mine, const char *text, size_t n,
                      struct batch_notes *notes, struct err *e)
 {
-    char where[PATH_BYTES];
-    struct batch_line l;
+    char where[PATH_BYTES], number[24], *json = NULL;
+    struct batch_line l = {0};
     struct batch_model *m;
     struct request r = {0};
     snprintf(where, sizeof where, "%s: line %zu", b->file, line);
-    int rc = batch_line_read(&l, b->o, where, text, n, notes, e);
+    int rc = b->o->lines ? line_as_json(&json, &n, where, text, n, e) : 0;
+    if (rc == 0)
+        rc = batch_line_read(&l, b->o, where, json ? json : text, n, notes, e);
+    snprintf(number, sizeof number, "%zu", line);
+    if (rc == 0 && !l.custom_id)
+        l.custom_id = number;
     if (rc == 0 && (check_unique(b, l.custom_id, line, e) || describe_request(b, &l, &r, &m, e))) {
         rc = -1;
         /* messages of batch_line_read begin with the line already */
@@ -357,6 +381,7 @@ static int read_line(struct batch *b, size_t line, bool mine, const char *text, 
         rc = add_request(b, &l, &r, m, line, e);
     request_close(&r);
     batch_line_close(&l);
+    free(json);
     return rc;
 }
 
@@ -496,9 +521,67 @@ int batch_open(struct batch *b, const struct options *o, struct err *e)
     return rc;
 }
 
+/* ---- options that stored jobs do not have ---- */
+
+enum { DIFFERENCES_MAX = 48 };
+struct differences { size_t n; struct { const char *name; size_t jobs; } v[DIFFERENCES_MAX]; };
+
+static void add_difference(void *ctx, const char *name)
+{
+    struct differences *d = ctx;
+    size_t i = 0;
+    while (i < d->n && strcmp(d->v[i].name, name))
+        i++;
+    if (i == DIFFERENCES_MAX)
+        return;
+    d->n = MAX(d->n, i + 1);
+    d->v[i].name = name;
+    d->v[i].jobs++;
+}
+
+static int compare_with_stored(const struct batch *b, const struct job_spec *j, const struct stored_request *r,
+                               struct differences *d, struct err *e)
+{
+    const struct options *o = b->o;
+    if (options_given(o, "tokens") && !r->extended && r->wanted != j->wanted)
+        add_difference(d, "tokens");
+    if (options_given(o, "seed") && r->seed != j->seed)
+        add_difference(d, "seed");
+    if (options_given(o, "model") && strcmp(r->model, j->model))
+        add_difference(d, "model");
+    return job_differences(r->parameters, j->parameters, o, add_difference, d, e);
+}
+
+/* Refuses options of the command line that decide texts and that stored jobs of this name do not have. */
+static int check_stored(const struct batch *b, struct store *s, struct err *e)
+{
+    struct differences d = {0};
+    char list[600] = "";
+    for (size_t i = 0; i < b->n; i++) {
+        struct stored_request r;
+        int rc = store_request(s, b->name, b->spec[i].custom_id, b->spec[i].sample, &r, e);
+        if (rc == 1) {
+            rc = compare_with_stored(b, &b->spec[i], &r, &d, e);
+            stored_request_free(&r);
+        }
+        if (rc < 0)
+            return -1;
+    }
+    for (size_t i = 0, at = 0; i < d.n && at < sizeof list; i++)
+        at += (size_t)snprintf(list + at, sizeof list - at, "%s%s (%zu %s)", i ? ", " : "", d.v[i].name,
+                               d.v[i].jobs, d.v[i].jobs == 1 ? "job" : "jobs");
+    return d.n ? err_set(e, ERR_INPUT,
+                         "@%s: jobs of this name were queued with other options: %s; --keep keeps the jobs as they "
+                         "are, --name NAME queues new ones",
+                         b->name, list)
+               : 0;
+}
+
 int batch_submit(struct batch *b, struct store *s, struct err *e)
 {
     size_t bad;
+    if (!b->o->keep && check_stored(b, s, e))
+        return -1;
     bool *is_new = calloc(b->n + 1, sizeof *is_new);
     b->ids = calloc(b->n + 1, sizeof *b->ids);
     int rc = is_new && b->ids

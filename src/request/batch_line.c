@@ -422,17 +422,56 @@ static int check_misplaced(const struct json *line, struct err *e)
     return 0;
 }
 
+static int read_custom_id(struct batch_line *l, const struct json *v, struct err *e)
+{
+    bool control = false;
+    size_t n = js_kind(v) == JS_STRING ? js_length(v, &control) : 0;
+    if (n == 0 || n > BATCH_CUSTOM_ID_BYTES_MAX || control)
+        return js_bad(v, e, "allowed is a text of 1 to %d bytes without control characters",
+                      BATCH_CUSTOM_ID_BYTES_MAX);
+    l->custom_id = copy_string(l, v, e);
+    return 0;
+}
+
+/* A line that is only a prompt, its custom_id and its metadata: the same request as /v1/completions with this
+ * prompt and nothing else. */
+static int read_plain(struct batch_line *l, const struct json *line, struct err *e)
+{
+    static const char head[] = "{\"prompt\": ";
+    struct json key, v, prompt = {0};
+    for (struct js_walk w = js_walk(line); js_next(&w, &key, &v);) {
+        const bool is_prompt = js_is(&key, "prompt"), is_metadata = js_is(&key, "metadata");
+        if (!is_prompt && !is_metadata && !js_is(&key, "custom_id"))
+            return err_set(e, ERR_INPUT,
+                           "%s: offset %zu: the field %.*s stands beside prompt, where custom_id and metadata are "
+                           "allowed; a line with other fields has custom_id, method, url and body",
+                           line->file, js_offset(&key), (int)MIN(key.end - key.s, 60), key.s);
+        if (is_prompt) {
+            prompt = v;
+        } else if (js_kind(&v) != JS_NULL && is_metadata) {
+            l->metadata = v.s;
+            l->n_metadata = (size_t)(v.end - v.s);
+        } else if (js_kind(&v) != JS_NULL) {
+            v.key[0] = "custom_id";
+            if (read_custom_id(l, &v, e))
+                return -1;
+        }
+    }
+    const size_t n = (size_t)(prompt.end - prompt.s), n_body = sizeof head + n;
+    char *body = take_room(l, n_body);
+    memcpy(body, head, sizeof head - 1);
+    memcpy(body + sizeof head - 1, prompt.s, n);
+    body[n_body - 1] = '}';
+    return js_check(&l->body, line->file, body, n_body, e);
+}
+
 static int read_head(struct batch_line *l, const struct json *line, struct err *e)
 {
     struct json v;
-    bool control = false;
     if (require(js_get(line, "custom_id", &v, e), line, "custom_id", "a text is needed", e))
         return -1;
-    size_t n = js_kind(&v) == JS_STRING ? js_length(&v, &control) : 0;
-    if (n == 0 || n > BATCH_CUSTOM_ID_BYTES_MAX || control)
-        return js_bad(&v, e, "allowed is a text of 1 to %d bytes without control characters",
-                      BATCH_CUSTOM_ID_BYTES_MAX);
-    l->custom_id = copy_string(l, &v, e);
+    if (read_custom_id(l, &v, e))
+        return -1;
     if (require(js_get(line, "method", &v, e), line, "method", "\"POST\" is allowed", e))
         return -1;
     if (!js_is(&v, "POST"))
@@ -466,7 +505,12 @@ int batch_line_read(struct batch_line *l, const struct options *o, const char *w
         return js_bad(&line, e, "allowed is an object with custom_id, method, url and body");
     if (!(l->room = malloc(l->size)))
         return err_set(e, ERR_FAILED, "out of memory for a line of %zu bytes", n);
-    if (read_head(l, &line, e) || check_misplaced(&line, e) || read_body(l, notes, e))
+    struct json ignored;
+    const bool plain = js_get(&line, "prompt", &ignored, e) == 1 && !js_get(&line, "body", &ignored, e) &&
+                       !js_get(&line, "url", &ignored, e) && !js_get(&line, "method", &ignored, e);
+    if (plain ? read_plain(l, &line, e) : read_head(l, &line, e) || check_misplaced(&line, e))
+        return -1;
+    if (read_body(l, notes, e))
         return -1;
     const struct json *need = l->chat ? &l->messages : &l->prompt;
     if (!need->s)

@@ -3,6 +3,7 @@
  *
  *     {"custom_id": "a", "method": "POST", "url": "/v1/completions", "body": {..}, "metadata": ..}
  *     {"custom_id": "b", "method": "POST", "url": "/v1/chat/completions", "body": {..}}
+ *     {"prompt": .., "custom_id": "c", "metadata": ..}           only the prompt is needed
  *
  * Fields have the names of OpenAI's and vLLM's APIs and the ranges of the options they stand for. null is
  * as good as a missing field. A field that longhand does not implement is an error if it may change the
@@ -38,7 +39,7 @@ enum { BATCH_TEXTS_MAX = STOP_STRINGS_MAX, BATCH_CUSTOM_ID_BYTES_MAX = 512 };
 struct batch_line {
     struct options o; /* the command line's, overridden by the body's fields; lists point into this struct */
     bool chat;
-    char *custom_id;                 /* this and other strings are in `room` */
+    char *custom_id;                 /* this and other strings are in `room`; NULL: a line without one */
     char *model;                     /* body.model; NULL: none */
     struct json prompt; /* completions: a string or an array; s == NULL: none. Borrows the line */
     struct json messages;            /* chat: an array; likewise */

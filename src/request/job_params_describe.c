@@ -311,3 +311,54 @@ int job_change(char **text, const char *old, const struct options *o, size_t voc
     sampling_free(&s);
     return rc;
 }
+
+/* ---- comparing ---- */
+
+/* The name of a member that comes from an option that was given; else NULL. */
+static const char *member_given(const struct options *o, const struct json *member)
+{
+    static const struct { const char *member, *option;
+    } others[] = {
+        { "chat", "chat-template" }, { "chat", "thinking" }, { "chat", "chat-date" }, { "compute", "compute" },
+        { "context_scaling", "context-scaling" }, { "kv_dtype", "kv-dtype" }, { "weights", "weights" },
+    };
+    const bool all = options_given(o, "generation-config") || options_given(o, "preset");
+    for (size_t i = 0; i < N_CHANGES; i++)
+        if (js_is(member, changes[i].member) && (all || options_given(o, changes[i].option)))
+            return changes[i].member;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (js_is(member, others[i].member) && options_given(o, others[i].option))
+            return others[i].member;
+    return NULL;
+}
+
+/* Texts with other numbers of digits may have the same number. */
+static bool same_value(const struct json *a, const struct json *b)
+{
+    const size_t n = (size_t)(a->end - a->s);
+    if (js_kind(a) == JS_NUMBER && js_kind(b) == JS_NUMBER)
+        return strtod(a->s, NULL) == strtod(b->s, NULL);
+    return (size_t)(b->end - b->s) == n && memcmp(a->s, b->s, n) == 0;
+}
+
+int job_differences(const char *stored, const char *now, const struct options *o, job_difference *found, void *ctx,
+                    struct err *e)
+{
+    struct json a, b, key, v, w;
+    if (js_check(&a, "parameters", stored, strlen(stored), e) || js_check(&b, "parameters", now, strlen(now), e))
+        return -1;
+    for (struct js_walk walk = js_walk(&b); js_next(&walk, &key, &v);) {
+        const char *name = member_given(o, &key);
+        struct json old_key;
+        bool differs = true;
+        if (!name)
+            continue;
+        for (struct js_walk old = js_walk(&a); js_next(&old, &old_key, &w);)
+            if ((size_t)(old_key.end - old_key.s) == (size_t)(key.end - key.s) &&
+                memcmp(old_key.s, key.s, (size_t)(key.end - key.s)) == 0)
+                differs = !same_value(&w, &v);
+        if (differs)
+            found(ctx, name);
+    }
+    return 0;
+}

@@ -85,6 +85,9 @@ struct options {
     double train_rate, train_decay, train_clip, checkpoint_seconds;
     int train_kind;
     struct text_list db, by, grid;               /* jobs */
+    size_t limit;
+    const char *sort, *columns, *finish;
+    bool reverse, loops, lines, keep;
     const char *batch, *name, *shard, *state, *append, *append_file, *at_text, *find, *dir, *older_than, *fields;
     const char *more_tokens, *resume;
     long priority;

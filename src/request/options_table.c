@@ -274,10 +274,16 @@ const struct option options_table[] = {
     { "from-here", "", NULL, VERB_RUN, FLAG, F(from_here), STORE, 0,
       "With --resume: print only the new text." },
     { "batch", "", "FILE.jsonl", VERBS_MAKE, TEXT, F(batch), STORE, 0,
-      "Read requests in the format of the OpenAI Batch API, one per line. Options are the defaults for "
+      "Read requests in the format of the OpenAI Batch API, one per line, or lines {\"prompt\": .., "
+      "\"custom_id\": .., \"metadata\": ..} of which only the prompt is needed. Options are the defaults for "
       "fields that a line does not have." },
-    { "name", "", "NAME", VERBS_MAKE, TEXT, F(name), STORE, 0, "Name of the batch: @NAME selects its jobs.",
-      .shown = "the name of the file" },
+    { "lines", "", NULL, VERBS_MAKE, FLAG, F(lines), STORE, 0,
+      "With --batch: every line of the file is a prompt, as plain text. Its custom_id is the number of the line." },
+    { "keep", "", NULL, VERBS_MAKE, FLAG, F(keep), STORE, 0,
+      "With --batch of a name that is in use: keep its jobs as they are, also where the options of the command line "
+      "are other ones." },
+    { "name", "", "NAME", VERBS_MAKE, TEXT, F(name), STORE, 0, "Name of the batch or of the job: @NAME selects "
+      "it. The jobs of --samples are @NAME/0, @NAME/1, ..", .shown = "a batch: the name of the file" },
     { "shard", "", "I/N", VERBS_MAKE, TEXT, F(shard), STORE, 0,
       "Queue only part I of N of the lines of a batch." },
     { "priority", "", "P", VERB_SUBMIT, LONG, F(priority), STORE, 0,
@@ -313,7 +319,19 @@ const struct option options_table[] = {
       "Store every round. report: include every round." },
     { "state", "", "STATE", VERBS_SELECT, TEXT, F(state), STORE, 0,
       "Select jobs that are queued, running, paused, done, failed or cancelled." },
+    { "finish", "", "REASON", VERBS_SELECT, TEXT, F(finish), STORE, 0,
+      "Select jobs whose text ended by length, stop or repetition." },
+    { "loops", "", NULL, VERBS_SELECT, FLAG, F(loops), STORE, 0,
+      "Select jobs whose text repeats itself, as --on-loop warn and stop find it." },
     { "all", "", NULL, VERBS_SELECT, FLAG, F(all), STORE, 0, "Select every job." },
+    { "limit", "", "N", VERB_LIST, SIZE, F(limit), OUTPUT, 0, "Show N jobs, the first ones of the order.", .min = 1,
+      .max = BIG, .shown = "all" },
+    { "sort", "", "COLUMN", VERB_LIST, TEXT, F(sort), OUTPUT, 0, "Order the jobs by this column.",
+      .shown = "job" },
+    { "reverse", "", NULL, VERB_LIST, FLAG, F(reverse), OUTPUT, 0, "Turn the order round." },
+    { "columns", "", "LIST", VERB_LIST, TEXT, F(columns), OUTPUT, 0,
+      "The columns of the table: job, state, tokens, rate, finish, age, model, name, prompt, custom_id, error, "
+      "priority, seed.", .shown = "the first nine" },
     { "older-than", "", "AGE", VERB_REMOVE, TEXT, F(older_than), STORE, 0,
       "Of the selected jobs (default: all) only those that ended at least AGE ago: a number and s, m, h or d, "
       "like 30d." },

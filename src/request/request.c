@@ -62,8 +62,11 @@ int request_check_options_stop(const struct options *o, struct err *e)
 static int check_options(const struct options *o, struct err *e)
 {
     const char *verb = o->verb->name;
-    if (o->name || o->shard)
-        return err_set(e, ERR_INPUT, "%s: --%s needs --batch", verb, o->name ? "name" : "shard");
+    if (o->shard || o->lines || o->keep)
+        return err_set(e, ERR_INPUT, "%s: --%s needs --batch", verb,
+                       o->shard ? "shard" : o->lines ? "lines" : "keep");
+    if (o->name && batch_name_check("--name", o->name, e))
+        return -1;
     if (!options_given(o, "tokens"))
         return err_set(e, ERR_INPUT, "%s: --tokens N is missing", verb);
     if (o->messages && (o->prompt || o->prompt_file || o->system))
@@ -171,16 +174,21 @@ int request_submit(const struct request *r, const struct engine *g, struct store
                    int64_t *ids, struct err *e)
 {
     const struct options *o = r->o;
+    enum { DIGITS = 24 };
     struct job_spec *v = calloc(o->samples, sizeof *v);
-    if (!v)
-        return err_set(e, ERR_FAILED, "out of memory for %zu jobs", o->samples);
-    for (size_t i = 0; i < o->samples; i++)
-        v[i] = (struct job_spec){ .sample = (uint32_t)i, .parameters = r->parameters, .model = g->path,
+    char (*number)[DIGITS] = calloc(o->samples, sizeof *number);       /* custom_ids, if a name has several jobs */
+    int rc = v && number ? 0 : err_set(e, ERR_FAILED, "out of memory for %zu jobs", o->samples);
+    for (size_t i = 0; i < o->samples && rc == 0; i++) {
+        snprintf(number[i], DIGITS, "%zu", i);
+        v[i] = (struct job_spec){ .custom_id = o->name && o->samples > 1 ? number[i] : NULL,
+                                  .alone = true, .sample = (uint32_t)i, .parameters = r->parameters, .model = g->path,
                                   .prompt = r->prompt, .prompt_bytes = r->prompt_bytes,
                                   .prompt_ids = r->ids, .n_prompt = r->n_ids, .seed = r->sampling.seed,
                                   .wanted = o->tokens, .priority = (int)o->priority,
                                   .paused = paused };
-    int rc = store_submit(s, NULL, v, o->samples, ids, NULL, NULL, e);
+    }
+    rc = rc ? rc : store_submit(s, o->name, v, o->samples, ids, NULL, NULL, e);
+    free(number);
     free(v);
     return rc;
 }

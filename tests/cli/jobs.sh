@@ -98,7 +98,6 @@ result an_interrupted_run_waits_for_its_user $? "$(state_of $id)"
 same resume_from_here_writes_the_rest "$TMP/long" "$TMP/a"
 check report_of_rounds_that_were_not_stored 0 '^no rounds are stored; run or work with --rounds keeps them$' \
     report $id --rounds
-check resume_of_a_done_job 2 'is done; `longhand extend`' run --resume $id
 check resume_of_no_job 2 'there is no job 999' run --resume 999
 check resume_with_another_sampling 2 'and --top-p: the job has its own' run --resume $id --top-p 0.5
 check resume_with_another_length_of_context 2 'and --context-scaling: the job has its own' run --resume $id \

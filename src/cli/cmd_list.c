@@ -1,0 +1,377 @@
+/* longhand list: counts, and a table of jobs with the columns that the user asks for. struct column is one of
+ * them; start at cmd_list. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "src/base/json_write.h"
+#include "src/base/output.h"
+#include "src/cli/cmd_store.h"
+#include "src/cli/verbs.h"
+
+enum { CELL = 512, COLUMNS_MAX = 16, MEASURED_MAX = 1000 };      /* rows that decide the columns' widths */
+
+/* ---- figures ---- */
+
+double job_speed(const struct job *j)
+{
+    if (j->state == JOB_RUNNING)
+        return j->rate;
+    return j->seconds > 0 ? (double)j->made / j->seconds : 0;
+}
+
+static double job_age(const struct job *j) { return MAX(wall_seconds() - j->created, 0.0); }
+
+/* Adds up the counts of several databases. */
+static int count_parts(const struct store_parts *p, struct store_counts *all, struct err *e)
+{
+    *all = (struct store_counts){0};
+    for (size_t i = 0; i < p->n; i++) {
+        struct store_counts n;
+        if (store_counts(p->v[i].store, NULL, &n, e))
+            return -1;
+        for (int k = 0; k < JOB_STATES; k++)
+            all->jobs[k] += n.jobs[k];
+        all->tokens += n.tokens;
+        all->wanted += n.wanted;
+        all->open_tokens += n.open_tokens;
+        all->rate += n.rate;
+    }
+    return 0;
+}
+
+/* ---- columns ---- */
+
+typedef void put_cell(char out[CELL], const struct job *j);
+typedef double number_of(const struct job *j);
+
+/* "42s", "15m", "3h", "12d" */
+static void put_age(char out[CELL], const struct job *j)
+{
+    static const struct { double below, unit; char name;
+    } units[] = { { 120, 1, 's' }, { 7200, 60, 'm' }, { 172800, 3600, 'h' }, { INFINITY, 86400, 'd' } };
+    const double age = job_age(j);
+    size_t i = 0;
+    while (age >= units[i].below)
+        i++;
+    snprintf(out, CELL, "%.0f%c", floor(age / units[i].unit), units[i].name);
+}
+
+static void put_custom_id(char out[CELL], const struct job *j)
+{
+    terminal_text(out, CELL, j->custom_id ? j->custom_id : "");
+}
+
+static void put_error(char out[CELL], const struct job *j)
+{
+    char still[48];
+    snprintf(still, sizeof still, "no progress for %.0f s", j->stalled);
+    terminal_text(out, CELL,
+                  j->gone          ? "its process has ended, longhand work continues it"
+                  : j->stalled > 0 ? still
+                  : j->error       ? j->error
+                                   : "");
+}
+
+static void put_finish(char out[CELL], const struct job *j)
+{
+    snprintf(out, CELL, "%s", j->finish_reason ? j->finish_reason : "");
+}
+
+static void put_job(char out[CELL], const struct job *j) { snprintf(out, CELL, "%" PRId64, j->id); }
+
+/* The last name of the path. */
+static void put_model(char out[CELL], const struct job *j)
+{
+    const char *slash = strrchr(j->model, '/');
+    terminal_text(out, CELL, slash && slash[1] ? slash + 1 : j->model);
+}
+
+static void put_name(char out[CELL], const struct job *j) { job_label(out, CELL, j); }
+
+static void put_priority(char out[CELL], const struct job *j) { snprintf(out, CELL, "%d", j->priority); }
+
+/* The first words of the prompt; of a job that fails or stands still, why. */
+static void put_prompt(char out[CELL], const struct job *j)
+{
+    char words[CELL];
+    size_t n = 0;
+    put_error(out, j);
+    if (*out)
+        return;
+    for (const char *p = j->opening ? j->opening : ""; *p && n < sizeof words - 1; p++) {
+        const bool space = strchr(" \t\r\n", *p) != NULL;
+        if (!space || (n && words[n - 1] != ' '))
+            words[n++] = space ? ' ' : *p;
+    }
+    words[n] = 0;
+    terminal_text(out, CELL, words);
+}
+
+static void put_rate(char out[CELL], const struct job *j)
+{
+    const double x = job_speed(j);
+    if (x > 0)
+        snprintf(out, CELL, "%.1f", x);
+}
+
+static void put_seed(char out[CELL], const struct job *j) { snprintf(out, CELL, "%" PRIu64, j->seed); }
+static void put_state(char out[CELL], const struct job *j) { strcpy(out, job_state_name(j->state)); }
+
+static void put_tokens(char out[CELL], const struct job *j)
+{
+    snprintf(out, CELL, "%zu/%zu", j->tokens, j->wanted);
+}
+
+static double of_job(const struct job *j) { return (double)j->id; }
+static double of_priority(const struct job *j) { return j->priority; }
+static double of_seed(const struct job *j) { return (double)j->seed; }
+static double of_tokens(const struct job *j) { return (double)j->tokens; }
+
+/* cut: a longer value is cut, unless the column is the last one; 0: none is. */
+static const struct column {
+    const char *name, *head;
+    put_cell *put;
+    number_of *number;                   /* to sort by; NULL: by the text */
+    size_t cut;
+    bool right;
+} columns[] = {
+    { "job", "job", put_job, of_job, 0, true },
+    { "state", "state", put_state, NULL, 0, false },
+    { "tokens", "tokens", put_tokens, of_tokens, 0, true },
+    { "rate", "tokens/s", put_rate, job_speed, 0, true },
+    { "finish", "finish", put_finish, NULL, 0, false },
+    { "age", "age", put_age, job_age, 0, true },
+    { "model", "model", put_model, NULL, 20, false },
+    { "name", "name", put_name, NULL, 40, false },
+    { "prompt", "prompt", put_prompt, NULL, 0, false },
+    { "custom_id", "custom_id", put_custom_id, NULL, 40, false },
+    { "error", "error", put_error, NULL, 0, false },
+    { "priority", "priority", put_priority, of_priority, 0, true },
+    { "seed", "seed", put_seed, of_seed, 0, true },
+};
+enum { N_COLUMNS = sizeof columns / sizeof *columns };
+static const char COLUMN_NAMES[] = "job, state, tokens, rate, finish, age, model, name, prompt, custom_id, error, "
+                                   "priority and seed are allowed";
+
+static const struct column *find_column(const char *option, const char *name, size_t n, struct err *e)
+{
+    for (size_t i = 0; i < N_COLUMNS; i++)
+        if (strlen(columns[i].name) == n && memcmp(columns[i].name, name, n) == 0)
+            return &columns[i];
+    err_set(e, ERR_INPUT, "--%s: '%.*s' is no column; %s", option, (int)MIN(n, (size_t)40), name, COLUMN_NAMES);
+    return NULL;
+}
+
+struct table { const struct column *v[COLUMNS_MAX]; size_t n, wide[COLUMNS_MAX]; };
+
+static int read_columns(struct table *t, const char *list, struct err *e)
+{
+    t->n = 0;
+    for (const char *p = list;; p++) {
+        const size_t n = strcspn(p, ",");
+        if (t->n == COLUMNS_MAX)
+            return err_set(e, ERR_INPUT, "--columns: at most %d columns are allowed", COLUMNS_MAX);
+        if (!(t->v[t->n++] = find_column("columns", p, n, e)))
+            return -1;
+        p += n;
+        if (!*p)
+            return 0;
+    }
+}
+
+/* ---- order ---- */
+
+static const struct column *sort_by;     /* of by_column */
+static int sort_sign;
+
+static int by_column(const void *a, const void *b)
+{
+    const struct job *x = a, *y = b;
+    int d;
+    if (sort_by->number) {
+        const double p = sort_by->number(x), q = sort_by->number(y);
+        d = (p > q) - (p < q);
+    } else {
+        char p[CELL] = "", q[CELL] = "";
+        sort_by->put(p, x);
+        sort_by->put(q, y);
+        d = strcmp(p, q);
+    }
+    d = d ? d : (x->id > y->id) - (x->id < y->id);
+    return sort_sign * d;
+}
+
+/* --sort, --reverse and --limit, of each database. */
+static int arrange(const struct options *o, struct store_parts *p, struct err *e)
+{
+    const char *name = o->sort ? o->sort : "job";
+    if (!(sort_by = find_column("sort", name, strlen(name), e)))
+        return -1;
+    sort_sign = o->reverse ? -1 : 1;
+    for (size_t i = 0; i < p->n; i++) {
+        struct job_list *l = &p->v[i].jobs;
+        if (l->n && (o->sort || o->reverse))
+            qsort(l->v, l->n, sizeof *l->v, by_column);
+        if (options_given(o, "limit"))
+            l->n = MIN(l->n, o->limit);
+    }
+    return 0;
+}
+
+/* ---- the table ---- */
+
+/* The columns that a code point takes on a terminal: 2 for East Asian and pictures. */
+static size_t point_width(unsigned c)
+{
+    return c >= 0x1100 && (c <= 0x115f || (c >= 0x2e80 && c <= 0xd7a3) || (c >= 0xf900 && c <= 0xfaff) ||
+                           (c >= 0xfe30 && c <= 0xff60) || c >= 0x1f300)
+               ? 2
+               : 1;
+}
+
+/* Cuts s to `wide` columns; returns its columns. */
+static size_t cut_to(char *s, size_t wide)
+{
+    size_t used = 0;
+    for (unsigned char *p = (unsigned char *)s; *p;) {
+        const size_t n = *p < 0x80 ? 1 : *p < 0xe0 ? 2 : *p < 0xf0 ? 3 : 4;
+        unsigned c = n == 1 ? *p : *p & (0x7fu >> n);
+        for (size_t i = 1; i < n; i++)
+            c = c << 6 | (p[i] & 0x3fu);
+        if (used + point_width(c) > wide) {
+            *p = 0;
+            break;
+        }
+        used += point_width(c);
+        p += n;
+    }
+    return used;
+}
+
+/* The cell of a job, or the head, and its width. */
+static size_t put_one(char cell[CELL], const struct table *t, size_t i, const struct job *j, size_t room)
+{
+    const struct column *c = t->v[i];
+    const bool last = i + 1 == t->n;
+    *cell = 0;
+    if (j)
+        c->put(cell, j);
+    else
+        strcpy(cell, c->head);
+    if (!*cell && !last)
+        strcpy(cell, "-");
+    return cut_to(cell, c->cut && !last ? MIN(room, c->cut) : room);
+}
+
+/* Prints one row, at most `wide` columns. */
+static void print_row(const struct table *t, const struct job *j, size_t wide)
+{
+    size_t used = 0;
+    char cell[CELL];
+    for (size_t i = 0; i < t->n && used < wide; i++) {
+        const bool last = i + 1 == t->n, right = t->v[i]->right;
+        const size_t gap = MIN(i ? 2 : 0, wide - used), room = wide - used - gap, n = put_one(cell, t, i, j, room);
+        const int pad = (int)MIN(t->wide[i] - MIN(n, t->wide[i]), room - n);
+        printf("%*s%*s%s%*s", (int)gap, "", right ? pad : 0, "", cell, right || last ? 0 : pad, "");
+        used += gap + n + (size_t)pad;
+    }
+    putchar('\n');
+}
+
+/* The widths of the columns: those of their first values. */
+static void measure(struct table *t, const struct store_parts *p)
+{
+    char cell[CELL];
+    for (size_t i = 0; i < t->n; i++) {
+        t->wide[i] = put_one(cell, t, i, NULL, SIZE_MAX);
+        for (size_t k = 0; k < p->n && i + 1 < t->n; k++)
+            for (size_t r = 0; r < MIN(p->v[k].jobs.n, (size_t)MEASURED_MAX); r++)
+                t->wide[i] = MAX(t->wide[i], put_one(cell, t, i, &p->v[k].jobs.v[r], SIZE_MAX));
+    }
+}
+
+static size_t table_width(void)
+{
+    struct winsize w = {0};
+    if (!isatty(STDOUT_FILENO))
+        return SIZE_MAX;
+    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col ? w.ws_col : 80;
+}
+
+static void list_text(const struct store_counts *n, const struct store_parts *p, struct table *t)
+{
+    char left[32] = "", path[200];
+    const size_t wide = table_width();
+    measure(t, p);
+    for (int i = 0; i < JOB_STATES; i++)
+        printf("%s%zu %s", i ? ", " : "", n->jobs[i], job_state_name((enum job_state)i));
+    printf("; %zu of %zu tokens", n->tokens, n->wanted);
+    if (n->rate > 0) {
+        duration_text(left, (double)n->open_tokens / n->rate);
+        printf(", %.1f tokens/s, %s left", n->rate, left);
+    }
+    putchar('\n');
+    for (size_t i = 0; i < p->n; i++) {
+        const struct job_list *jobs = &p->v[i].jobs;
+        if (p->n > 1) {
+            terminal_text(path, sizeof path, store_path(p->v[i].store));
+            printf("%s\n", path);
+        }
+        if (jobs->n)
+            print_row(t, NULL, wide);
+        for (size_t k = 0; k < jobs->n; k++)
+            print_row(t, &jobs->v[k], wide);
+    }
+}
+
+/* With several databases each job names its database, and "databases" lists them all. */
+static void list_json(const struct store_counts *n, const struct store_parts *p)
+{
+    struct json_writer w = jw_begin(stdout, JW_INDENTED, 15);
+    jw_open(&w, "counts", '{');
+    for (int i = 0; i < JOB_STATES; i++)
+        jw_uint(&w, job_state_name((enum job_state)i), n->jobs[i]);
+    jw_close(&w, '}');
+    jw_uint(&w, "tokens", n->tokens);
+    jw_uint(&w, "of", n->wanted);
+    jw_real(&w, "tokens_per_second", n->rate);
+    jw_real(&w, "eta_seconds", n->rate > 0 ? (double)n->open_tokens / n->rate : NAN);
+    jw_open(&w, "jobs", '[');
+    for (size_t i = 0; i < p->n; i++)
+        for (size_t k = 0; k < p->v[i].jobs.n; k++) {
+            put_job_json(&w, &p->v[i].jobs.v[k], p->n > 1 ? store_path(p->v[i].store) : NULL);
+            jw_close(&w, '}');
+        }
+    jw_close(&w, ']');
+    if (p->n > 1) {
+        jw_open(&w, "databases", '[');
+        for (size_t i = 0; i < p->n; i++)
+            jw_text(&w, NULL, store_path(p->v[i].store));
+        jw_close(&w, ']');
+    }
+    jw_end(&w);
+}
+
+int cmd_list(const struct options *o, struct err *e)
+{
+    struct store_parts p = {0};
+    struct store_counts n;
+    struct table t;
+    if (read_columns(&t, o->columns ? o->columns : "job,state,tokens,rate,finish,age,model,name,prompt", e))
+        return -1;
+    int rc = parts_from_options(&p, o, true, e) || arrange(o, &p, e) || count_parts(&p, &n, e) ? -1 : 0;
+    if (rc == 0) {
+        if (o->json)
+            list_json(&n, &p);
+        else
+            list_text(&n, &p, &t);
+        rc = stdout_finish(e);
+    }
+    parts_close(&p);
+    return rc;
+}
