@@ -14,6 +14,7 @@
 #include "src/base/memory_file.h"
 #include "src/base/output.h"
 #include "src/base/stopping.h"
+#include "src/text/loop.h"
 
 /* A job to export. first, first_source: the first job of its batch, or the job itself. */
 struct item {
@@ -182,7 +183,7 @@ static int read_exported(struct exporter *x, const struct item *i, struct export
     int rc = store_input(i->store, i->job->id, &t->in, e) || job_parse(&t->params, t->in.parameters, e) ||
              job_read_text(&x->reader, i->store, i->job, &t->text, &t->n_text, e) ||
              add_metrics(&t->spec, i->store, i->job->id, e);
-    const int repeats = rc ? 0 : store_repetition(i->store, i->job->id, &t->repetition, e);
+    const int repeats = rc || i->job->tokens < LOOP_SCORE ? 0 : store_repetition(i->store, i->job->id, &t->repetition, e);
     t->repeats = repeats == 1;
     store_read_end(i->store);
     if (rc || repeats < 0)

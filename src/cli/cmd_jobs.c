@@ -26,6 +26,13 @@ static const char *time_text(char out[32], double t)
 
 /* ---- one job ---- */
 
+double job_speed(const struct job *j)
+{
+    if (j->state == JOB_RUNNING)
+        return j->rate;
+    return j->seconds > 0 ? (double)j->made / j->seconds : 0;
+}
+
 /* Times and speeds are 0 while they are unknown. */
 static void real_or_null(struct json_writer *w, const char *key, double x)
 {

@@ -17,13 +17,6 @@ enum { CELL = 512, COLUMNS_MAX = 16, MEASURED_MAX = 1000 };      /* rows that de
 
 /* ---- figures ---- */
 
-double job_speed(const struct job *j)
-{
-    if (j->state == JOB_RUNNING)
-        return j->rate;
-    return j->seconds > 0 ? (double)j->made / j->seconds : 0;
-}
-
 static double job_age(const struct job *j) { return MAX(wall_seconds() - j->created, 0.0); }
 
 /* Adds up the counts of several databases. */
