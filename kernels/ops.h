@@ -233,6 +233,14 @@ struct ops {
     /* m = fma(beta1, m, (1 - beta1) x), v = fma(beta2, v, (1 - beta2) x x) with x = g scale;
      * w = fma(keep, w, -(rate m / (sqrt(v) root + eps))). */
     void (*adamw)(float *w, float *m, float *v, const float *g, size_t n, const struct adamw *a);
+    /* A row of attention. s[lo..hi) = softmax(s * scale), the rest of s[n] = 0, and y = act(s); lo <= hi <= n.
+     * The sum has the lanes of "sums", counted from lo. */
+    void (*softmax)(void *y, enum dtype act, float *s, size_t lo, size_t hi, size_t n, float scale);
+    /* Its gradient: dp[lo..hi) = p (dp - sum(p dp)) scale, the rest of dp[n] = 0, and ds = act(dp). */
+    void (*softmax_back)(void *ds, enum dtype act, const float *p, float *dp, size_t lo, size_t hi, size_t n,
+                         float scale);
+    /* The gradient of y = silu(g) u: du = dy silu(g), dg = dy u silu'(g). */
+    void (*swiglu_back)(float *dg, float *du, const float *g, const float *u, const float *dy, size_t n);
 };
 
 size_t attn_work_bytes(enum dtype t, size_t head_dim);   /* scratch of one thread in attend */

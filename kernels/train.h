@@ -85,4 +85,62 @@ static void OP(adamw)(float *w, float *m, float *v, const float *g, size_t n, co
     }
 }
 
-#define TRAIN_OPS .rmsnorm_back = OP(rmsnorm_back), .xent = OP(xent), .adamw = OP(adamw)
+static void OP(softmax)(void *y, enum dtype act, float *s, size_t lo, size_t hi, size_t n, float scale)
+{
+    const float times = scale * 0x1.715476p0f;           /* log2(e) */
+    const size_t count = hi - lo, whole = count / 16 * 16;
+    float *x = s + lo, sum[16];
+    v16 most = v16_set1(-INFINITY), all = v16_zero();
+    for (size_t i = 0; i < whole; i += 16)
+        most = v16_max(v16_load(x + i), most);
+    float top = v16_top(most);
+    for (size_t i = whole; i < count; i++)
+        top = x[i] > top ? x[i] : top;
+    for (size_t i = 0; i < whole; i += 16) {
+        const v16 e = v16_exp2(v16_mul(v16_sub(v16_load(x + i), v16_set1(top)), v16_set1(times)));
+        v16_store(x + i, e);
+        all = v16_add(all, e);
+    }
+    v16_store(sum, all);
+    for (size_t i = whole; i < count; i++) {
+        x[i] = exp2_f((x[i] - top) * times);
+        sum[i % 16] += x[i];
+    }
+    const float inv = count ? 1.0f / tree_sum(sum) : 0;
+    for (size_t i = 0; i < lo; i++)
+        s[i] = 0;
+    for (size_t i = lo; i < hi; i++)
+        s[i] *= inv;
+    for (size_t i = hi; i < n; i++)
+        s[i] = 0;
+    OP(round)(y, act, s, 1, n);
+}
+
+static void OP(softmax_back)(void *ds, enum dtype act, const float *p, float *dp, size_t lo, size_t hi,
+                             size_t n, float scale)
+{
+    float sum[16] = { 0 };
+    for (size_t i = lo; i < hi; i++)
+        sum[(i - lo) % 16] = fmaf(p[i], dp[i], sum[(i - lo) % 16]);
+    const float mean = tree_sum(sum);
+    for (size_t i = 0; i < lo; i++)
+        dp[i] = 0;
+    for (size_t i = lo; i < hi; i++)
+        dp[i] = p[i] * (dp[i] - mean) * scale;
+    for (size_t i = hi; i < n; i++)
+        dp[i] = 0;
+    OP(round)(ds, act, dp, 1, n);
+}
+
+static void OP(swiglu_back)(float *dg, float *du, const float *g, const float *u, const float *dy, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const float share = 1.0f / (1.0f + exp2_f(g[i] * -0x1.715476p0f)), silu = g[i] * share,
+                    slope = fmaf(silu, 1.0f - share, share), d = dy[i], up = u[i];
+        du[i] = d * silu;
+        dg[i] = d * up * slope;
+    }
+}
+
+#define TRAIN_OPS .rmsnorm_back = OP(rmsnorm_back), .xent = OP(xent), .adamw = OP(adamw), \
+    .softmax = OP(softmax), .softmax_back = OP(softmax_back), .swiglu_back = OP(swiglu_back)

@@ -19,6 +19,7 @@
 #include "src/request/output_check.h"
 #include "src/text/tokenizer.h"
 #include "src/train/train_heads.h"
+#include "src/train/train_longspec.h"
 
 enum { KIND_CHAINED, KIND_INDEPENDENT, KIND_BOTH };
 
@@ -32,6 +33,7 @@ struct job {
     struct heads first[2];               /* the heads of --from */
     char out[2][PATH_BYTES], checkpoint[PATH_BYTES];
     struct train_score last[2 * TRAIN_OUTPUTS_MAX];      /* on held-out text */
+    bool longspec;                       /* else heads */
 };
 
 /* Reads and encodes texts, without the tokens that the tokenizer adds before and after a text. */
@@ -89,6 +91,10 @@ static int read_prefix(struct job *j, struct err *e)
                          n, TRAIN_PREFIX_MAX);
 }
 
+/* Of LongSpec's published settings: the learning rate of the first stage, and the longest random distance. */
+static const double LONGSPEC_RATE = 5e-4;
+enum { LONGSPEC_SKIP = 30000 };
+
 /* FILE.safetensors -> FILE-independent.safetensors */
 static void second_name(char to[PATH_BYTES], const char *out)
 {
@@ -105,12 +111,18 @@ static void second_name(char to[PATH_BYTES], const char *out)
 static int read_settings(struct job *j, struct err *e)
 {
     const struct options *o = j->o;
-    const size_t window = o->window ? o->window : MIN((size_t)8192, j->engine.config.context);
-    if (o->n_args != 1 || strcmp(o->arg[0], "heads"))
+    if (o->n_args != 1 || (strcmp(o->arg[0], "heads") && strcmp(o->arg[0], "longspec")))
         return err_set(e, ERR_INPUT,
-                       "train: '%s': only heads can be trained; usage: longhand train heads --model DIR "
+                       "train: '%s' is not heads or longspec; usage: longhand train KIND --model DIR "
                        "--data FILES... --out FILE",
                        o->n_args ? o->arg[0] : "");
+    j->longspec = strcmp(o->arg[0], "longspec") == 0;
+    if (j->longspec && (o->train_from || options_given(o, "kind") || options_given(o, "heads")))
+        return err_set(e, ERR_INPUT, "train longspec: --from, --kind and --heads are for train heads");
+    if (j->longspec && !j->engine.dev->host_memory)
+        return err_set(e, ERR_INPUT, "train longspec: %s: only the CPU can train it", j->engine.dev->name);
+    const size_t window = o->window ? o->window
+                                    : MIN(j->longspec ? (size_t)1024 : 8192, j->engine.config.context);
     if (!o->output)
         return err_set(e, ERR_INPUT, "train: --out FILE is missing");
     if (!o->data.n)
@@ -132,7 +144,8 @@ static int read_settings(struct job *j, struct err *e)
     j->train.s = (struct train_settings){
         .window = window, .batch = o->train_batch,
         .rate = options_given(o, "learning-rate") ? o->train_rate
-        : MIN(0.2, 0.005 * 4096 / (double)j->engine.config.hidden),
+        : j->longspec ? LONGSPEC_RATE : MIN(0.2, 0.005 * 4096 / (double)j->engine.config.hidden),
+        .skip_max = j->longspec ? LONGSPEC_SKIP : 0,
         .clip = o->train_clip, .warmup = o->train_warmup, .seed = options_given(o, "seed") ? o->seed : 42,
         .valid_every = o->valid_every, .valid_windows = o->valid_windows,
         .checkpoint_seconds = o->checkpoint_seconds,
@@ -160,20 +173,35 @@ static int read_data(struct job *j, struct err *e)
 
 static double per_token(const struct train_score *s, double x) { return s->n ? x / (double)s->n : NAN; }
 
+/* One figure of every output; a dash for an output that no window has trained. */
+static void print_outputs(FILE *f, const struct train_score *s, size_t n, const char *format,
+                          double (*figure)(const struct train_score *))
+{
+    for (size_t k = 0; k < n; k++) {
+        if (k)
+            fputc(' ', f);
+        if (s[k].n)
+            fprintf(f, format, figure(&s[k]));
+        else
+            fputc('-', f);
+    }
+}
+
+static double loss_of(const struct train_score *s) { return per_token(s, s->loss); }
+static double top1_of(const struct train_score *s) { return 100 * per_token(s, (double)s->top1); }
+static double top3_of(const struct train_score *s) { return 100 * per_token(s, (double)s->top3); }
+
 static void print_scores(FILE *f, const struct train_score *s, size_t n)
 {
     double loss = 0;
     for (size_t k = 0; k < n; k++)
-        loss += per_token(&s[k], s[k].loss);
+        loss += s[k].n ? loss_of(&s[k]) : 0;
     fprintf(f, "loss %.4f (", loss);
-    for (size_t k = 0; k < n; k++)
-        fprintf(f, "%s%.3f", k ? " " : "", per_token(&s[k], s[k].loss));
-    fputs("), top-1", f);
-    for (size_t k = 0; k < n; k++)
-        fprintf(f, " %.1f", 100 * per_token(&s[k], (double)s[k].top1));
-    fputs(" %, top-3", f);
-    for (size_t k = 0; k < n; k++)
-        fprintf(f, " %.1f", 100 * per_token(&s[k], (double)s[k].top3));
+    print_outputs(f, s, n, "%.3f", loss_of);
+    fputs("), top-1 ", f);
+    print_outputs(f, s, n, "%.1f", top1_of);
+    fputs(" %, top-3 ", f);
+    print_outputs(f, s, n, "%.1f", top3_of);
     fputs(" %\n", f);
 }
 
@@ -216,22 +244,22 @@ static void print_times(const struct job *j)
 {
     const struct train *t = &j->train;
     double heads[HEADS_TIMES] = { 0 }, all = 0;
-    for (size_t i = 0; i < t->n_modules; i++)
+    for (size_t i = 0; i < t->n_modules && !j->longspec; i++)
         for (size_t k = 0; k < HEADS_TIMES; k++)
             heads[k] += train_heads_seconds(&t->module[i])[k];
     for (size_t k = 0; k < TRAIN_TIMES; k++)
         all += t->seconds[k];
     fprintf(stderr,
-            "%zu tokens in %.1f s, %.0f tokens/s without held-out text: model %.1f s, heads %.1f s, "
+            "%zu tokens in %.1f s, %.0f tokens/s without held-out text: model %.1f s, drafter %.1f s, "
             "optimiser %.1f s, checkpoints %.1f s; "
             "held-out text %.1f s\n",
             t->run_tokens, all, (double)t->run_tokens / (all - t->seconds[TRAIN_VALID]),
             t->seconds[TRAIN_FORWARD], t->seconds[TRAIN_MODULES], t->seconds[TRAIN_OPTIMISER],
             t->seconds[TRAIN_STORE], t->seconds[TRAIN_VALID]);
-    fprintf(
-        stderr,
-        "of the heads' time: forward %.1f s, LM head %.1f s, loss %.1f s, LM head back %.1f s, back %.1f s\n",
-        heads[HEADS_FORWARD], heads[HEADS_LM], heads[HEADS_LOSS], heads[HEADS_LM_BACK], heads[HEADS_BACK]);
+    if (!j->longspec)
+        fprintf(stderr, "of the heads' time: forward %.1f s, LM head %.1f s, loss %.1f s, LM head back "
+                        "%.1f s, back %.1f s\n", heads[HEADS_FORWARD], heads[HEADS_LM], heads[HEADS_LOSS],
+                heads[HEADS_LM_BACK], heads[HEADS_BACK]);
 }
 
 /* ---- the run ---- */
@@ -242,7 +270,8 @@ static int check_memory(struct job *j, struct err *e)
     struct train shape = j->train;
     const struct config *c = &j->engine.config;
     for (size_t i = 0; i < j->train.n_modules; i++)      /* not open yet, but the size is known */
-        j->module[i].n_params = j->o->heads * (c->hidden * c->hidden + 2 * c->hidden);
+        j->module[i].n_params = j->longspec ? train_longspec_params(&j->engine.model)
+                                            : j->o->heads * (c->hidden * c->hidden + 2 * c->hidden);
     shape.model = &j->engine.model;
     struct device *dev = j->engine.dev;
     memory_plan_add_on(&plan, dev, "weights", j->engine.weight_bytes);
@@ -251,9 +280,11 @@ static int check_memory(struct job *j, struct err *e)
         memory_plan_add_on(&plan, dev, "recorded passes", dev->graph_bytes);
     memory_plan_add_on(&plan, dev, "cache, workspace", train_device_bytes(&shape));
     memory_plan_add(&plan, "moments", train_host_bytes(&shape));
-    memory_plan_add_on(&plan, dev, "heads",
-                  j->train.n_modules * train_heads_bytes(&j->engine.model, j->o->heads) +
-                      c->hidden * c->vocab * (dev->host_memory ? sizeof(float) : 2));
+    const size_t each = j->longspec ? train_longspec_bytes(&j->engine.model, j->train.s.window)
+                                    : train_heads_bytes(&j->engine.model, j->o->heads);
+    memory_plan_add_on(&plan, dev, j->longspec ? "drafter" : "heads",
+                       j->train.n_modules * each +
+                           c->hidden * c->vocab * (dev->host_memory ? sizeof(float) : 2));
     return memory_plan_check(&plan, "a smaller --window needs less", e);
 }
 
@@ -278,7 +309,7 @@ static int open_first(struct job *j, size_t i, bool chained, struct err *e)
 static int train_all(struct job *j, struct err *e)
 {
     struct train *t = &j->train;
-    const int kind = j->o->train_kind;
+    const int kind = j->longspec ? KIND_CHAINED : j->o->train_kind;
     t->module = j->module;
     t->n_modules = kind == KIND_BOTH ? 2 : 1;
     if (check_memory(j, e) || engine_load(&j->engine, &j->progress, e) ||
@@ -292,6 +323,12 @@ static int train_all(struct job *j, struct err *e)
     t->ctx = j;
     for (size_t i = 0; i < t->n_modules; i++) {
         const bool chained = kind != KIND_INDEPENDENT && i == 0;
+        if (j->longspec) {
+            j->module[i] = (struct module){ .name = "longspec", .out = j->out[i] };
+            if (train_longspec_open(&j->module[i], t->model, &j->back, t->s.window, t->s.seed, e))
+                return -1;
+            break;
+        }
         j->module[i] = (struct module){ .name = chained ? "chained" : "independent", .out = j->out[i] };
         if ((j->o->train_from && open_first(j, i, chained, e)) ||
             train_heads_open(&j->module[i], t->model, &j->back, j->o->heads, chained, t->s.seed,
@@ -359,7 +396,7 @@ int cmd_train(const struct options *o, struct err *e)
     stop_signals_catch();
     int rc = train(j, e);
     for (size_t i = 0; i < 2; i++) {
-        train_heads_close(&j->module[i]);
+        (j->longspec ? train_longspec_close : train_heads_close)(&j->module[i]);
         heads_close(&j->first[i]);
     }
     lm_back_close(&j->back);

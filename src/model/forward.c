@@ -429,6 +429,15 @@ int model_mat_rows(const struct model *m, struct workspace *w, const struct mat 
     return d->end(d, &bad) || d->download(d, rows, w->x, n * m->config.hidden * sizeof *rows) ? -1 : 0;
 }
 
+void model_embedding(const struct model *m, int32_t token, float *x)
+{
+    const size_t d = m->config.hidden, at = (size_t)token;
+    if (!m->embed.w)
+        mat_row(&m->lm_head, at, x);
+    for (size_t i = 0; m->embed.w && i < d; i++)
+        x[i] = tensor_value((const char *)m->embed.w + at * d * dtype_size(m->embed.type), m->embed.type, i);
+}
+
 void model_product(const struct model *m, float *y, const void *x, size_t rows, const struct mat *w, bool add)
 {
     pool_product(m->pool, m->ops, y, m->compute, x, rows, w, add);

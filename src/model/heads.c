@@ -2,6 +2,7 @@
  * (open_path, open_from, read_heads) and at heads_forward. */
 #include "src/model/heads.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,6 +67,21 @@ uint64_t heads_fingerprint(const struct model *m)
     }
     free(rows);
     return h;
+}
+
+int drafter_save(const char *path, const struct model *m, const char *kind, const char *note,
+                 const struct tensor_out *t, size_t n, struct err *e)
+{
+    const uint64_t fingerprint = heads_fingerprint(m);
+    char hidden[24], vocab[24], model[24];
+    if (!fingerprint)
+        return err_set(e, ERR_FAILED, "%s: out of memory", path);
+    snprintf(hidden, sizeof hidden, "%zu", m->config.hidden);
+    snprintf(vocab, sizeof vocab, "%zu", m->config.vocab);
+    snprintf(model, sizeof model, "%016" PRIx64, fingerprint);
+    const struct metadata_out meta[] = { { "kind", kind }, { "hidden_size", hidden }, { "vocab_size", vocab },
+                                         { "model", model }, { "training", note } };
+    return safetensors_write(path, t, n, meta, sizeof meta / sizeof *meta, e);
 }
 
 /* ---- reading ---- */

@@ -27,6 +27,7 @@
  * model of the same shape draft badly, but the text does not depend on them. */
 #pragma once
 #include "src/model/model.h"
+#include "src/model/safetensors_write.h"
 
 enum { HEADS_MAX = 16 };
 #define HEADS_FILE "heads.safetensors"
@@ -65,5 +66,9 @@ void heads_forward(const struct heads *h, const struct model *m, const float *h0
 size_t heads_scratch_bytes(const struct heads *h, const struct model *m, size_t rows);
 
 /* Tells models of one shape apart: a hash of sizes, norms and some rows of the LM head. It does not depend on
- * --compute. */
+ * --compute. 0: out of memory. */
 uint64_t heads_fingerprint(const struct model *m);
+/* Writes the file of a trained drafter of model m. Its __metadata__ are kind, hidden_size, vocab_size, model
+ * (heads_fingerprint) and training, the `note`. */
+int drafter_save(const char *path, const struct model *m, const char *kind, const char *note,
+                 const struct tensor_out *t, size_t n, struct err *e);

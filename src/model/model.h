@@ -134,6 +134,8 @@ const float *workspace_residual(const struct workspace *w);
  * device's error. */
 int model_mat_rows(const struct model *m, struct workspace *w, const struct mat *mat, const int32_t *row,
                    size_t n, float *rows, void *act);
+/* Writes the embedding of a token as floats, [hidden]. Only with host_memory. */
+void model_embedding(const struct model *m, int32_t token, float *x);
 /* For training: y [rows][w->n] = (add ? y : 0) + x w. x is [rows][w->k] (act). All lie in the host's
  * memory; the pool shares the work. */
 void model_product(const struct model *m, float *y, const void *x, size_t rows, const struct mat *w,

@@ -82,25 +82,66 @@ static void shuffle(struct run *r, size_t epoch)
     r->epoch = epoch;
 }
 
-/* Run the model over a window and keep its hidden states in r->hidden. */
-static int hidden_states(struct run *r, const struct train_text *text, const struct span *span,
+/* Where the positions of a window skip (struct train_settings, skip_max). */
+static void draw_skip(const struct train *t, struct train_window *win)
+{
+    enum { ANCHORS = 5 };
+    win->skip_at = win->n;
+    if (t->s.skip_max == 0 || win->n > TRAIN_SKIP_TOKENS)
+        return;
+    win->skip_at = mix(win->key + 1) % ANCHORS;
+    win->skip = mix(win->key + 2) % (MIN(t->s.skip_max, t->model->config.context - win->n) + 1);
+}
+
+/* Run the model over a window and keep its hidden states in r->hidden. key: of struct train_window. */
+static int hidden_states(struct run *r, const struct train_text *text, const struct span *span, uint64_t key,
                          struct train_window *win, struct err *e)
 {
     const struct train *t = r->t;
     const size_t n = t->n_prefix + span->n, d = t->model->config.hidden;
+    *win = (struct train_window){ .token = r->token, .n = n, .hidden = r->hidden, .kv = &r->kv, .key = key };
+    draw_skip(t, win);
     memcpy(r->token, t->prefix, t->n_prefix * sizeof *r->token);
     memcpy(r->token + t->n_prefix, text->ids + span->from, span->n * sizeof *r->token);
     kv_truncate(&r->kv, 0);
-    for (size_t i = 0; i < n; i += PASS_ROWS) {
-        struct pass_seq seq = { .kv = &r->kv, .n = MIN((size_t)PASS_ROWS, n - i), .token = r->token + i };
+    for (size_t i = 0, to; i < n; i = to) {
+        to = MIN(i < win->skip_at ? win->skip_at : n, i + PASS_ROWS);
+        struct pass_seq seq = { .kv = &r->kv, .n = to - i, .token = r->token + i,
+                                .shift = i < win->skip_at ? 0 : win->skip };
         if (model_forward(t->model, r->work, &seq, 1, NULL, 0, e))
             return err_while(e, "training text, token %zu", span->from + i);
         t->model->dev->copy(t->model->dev, r->hidden + i * d, workspace_residual(r->work),
                             seq.n * d * sizeof *r->hidden);
         kv_advance(&r->kv, seq.n);
     }
-    *win = (struct train_window){ r->token, n, r->hidden };
     return 0;
+}
+
+/* ---- for modules ---- */
+
+/* The next uniform number in (0, 1), by splitmix64. */
+static double uniform(uint64_t *s)
+{
+    uint64_t z = *s += 0x9e3779b97f4a7c15u;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return ((double)((z ^ z >> 31) >> 11) + 0.5) * 0x1p-53;
+}
+
+void train_normal(float *w, size_t n, float deviation, uint64_t seed)
+{
+    uint64_t s = seed;
+    for (size_t i = 0; i < n; i++)
+        w[i] = (float)((double)deviation * sqrt(-2 * log(uniform(&s))) *
+                       cos(6.283185307179586 * uniform(&s)));
+}
+
+void train_score_add(struct train_score *s, const struct xent *x)
+{
+    s->n++;
+    s->loss += log((double)x->sum) + ((double)x->top - (double)x->at);
+    s->top1 += x->above < 1;
+    s->top3 += x->above < 3;
 }
 
 /* ---- the optimiser ---- */
@@ -220,6 +261,8 @@ static uint64_t identity(const struct train *t)
     /* Older checkpoints of the CPU, from before caches of int16, do not include the numerics id. */
     if (!t->model->dev->host_memory || t->model->dev->kv_type == DT_I16)
         h = hash64(h, t->model->dev->numerics, strlen(t->model->dev->numerics));
+    if (s->skip_max)
+        h = hash64(h, &s->skip_max, sizeof s->skip_max);
     h = hash64(h, t->prefix, t->n_prefix * sizeof *t->prefix);
     for (size_t i = 0; i < t->n_modules; i++) {
         const struct module *u = &t->module[i];
@@ -382,20 +425,21 @@ static int check_device(const struct train *t, struct err *e)
 
 static bool stopped(const struct run *r) { return r->t->stop && *r->t->stop; }
 
-/* Run one window through the model and every module, and add the seconds of both to *forward and *modules. */
-static int one_window(struct run *r, const struct train_text *text, const struct span *span, float weight,
-                      double *forward, double *modules, struct err *e)
+/* Run one window through the model and every module, and add the seconds of the two to *times[0] and
+ * *times[1]. */
+static int one_window(struct run *r, const struct train_text *text, const struct span *span, uint64_t key,
+                      float weight, double *times[2], struct err *e)
 {
     struct train *t = r->t;
     struct train_window win;
     const double start = clock_seconds();
-    if (hidden_states(r, text, span, &win, e))
+    if (hidden_states(r, text, span, key, &win, e))
         return -1;
     const double mid = clock_seconds();
     for (size_t i = 0; i < t->n_modules; i++)
         t->module[i].kind->window(&t->module[i], &win, weight, r->score + i * TRAIN_OUTPUTS_MAX);
-    *forward += mid - start;
-    *modules += clock_seconds() - mid;
+    *times[0] += mid - start;
+    *times[1] += clock_seconds() - mid;
     return check_device(t, e);
 }
 
@@ -405,8 +449,8 @@ static int score_held_out(struct run *r, struct err *e)
     const size_t n = MIN(t->s.valid_windows, r->n_held);
     memset(r->score, 0, t->n_modules * TRAIN_OUTPUTS_MAX * sizeof *r->score);
     for (size_t i = 0; i < n && !stopped(r); i++)
-        if (one_window(r, &t->valid, &r->held[(2 * i + 1) * r->n_held / (2 * n)], 0, &t->seconds[TRAIN_VALID],
-                       &t->seconds[TRAIN_VALID], e))
+        if (one_window(r, &t->valid, &r->held[(2 * i + 1) * r->n_held / (2 * n)], mix(i), 0,
+                       (double *[]){ &t->seconds[TRAIN_VALID], &t->seconds[TRAIN_VALID] }, e))
             return -1;
     if (n && !stopped(r))
         report_scores(r, true);
@@ -429,8 +473,8 @@ static int one_step(struct run *r, struct err *e)
         if (at / r->n_spans != r->epoch)
             shuffle(r, at / r->n_spans);
         const struct span *span = &r->span[r->order[at % r->n_spans]];
-        if (one_window(r, &t->data, span, 1 / (float)t->s.batch, &t->seconds[TRAIN_FORWARD],
-                       &t->seconds[TRAIN_MODULES], e))
+        if (one_window(r, &t->data, span, mix(t->s.seed + mix(at)), 1 / (float)t->s.batch,
+                       (double *[]){ &t->seconds[TRAIN_FORWARD], &t->seconds[TRAIN_MODULES] }, e))
             return -1;
         tokens += span->n;
     }

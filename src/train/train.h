@@ -25,13 +25,26 @@
 #include <stdatomic.h>
 #include "src/model/model.h"
 
-enum { TRAIN_OUTPUTS_MAX = 16, TRAIN_MODULES_MAX = 4, TRAIN_PREFIX_MAX = 16 };
+enum { TRAIN_SKIP_TOKENS = 1200, TRAIN_OUTPUTS_MAX = 16, TRAIN_MODULES_MAX = 4, TRAIN_PREFIX_MAX = 16 };
 
-/* A window as a module sees it: its tokens, and the residual before the final norm, [n][hidden], in the
- * memory of the model's device. */
-struct train_window { const int32_t *token; size_t n; const float *hidden; };
+/* A window as a module sees it: its tokens, the residual before the final norm, [n][hidden], in the memory of
+ * the model's device, and the cache that the model has filled. Token i is at position i, from `skip_at` on at
+ * position i + skip (struct module_kind, skips). key: a number for random choices of this window in this
+ * step. */
+struct train_window {
+    const int32_t *token; size_t n;
+    const float *hidden;
+    const struct kv *kv;
+    size_t skip_at, skip;
+    uint64_t key;
+};
 /* How well one output of a module predicted: sums over n positions. */
 struct train_score { size_t n, top1, top3; double loss; };
+
+/* Adds the loss and the rank of one position. */
+void train_score_add(struct train_score *s, const struct xent *x);
+/* Normal first weights: a function of the seed. */
+void train_normal(float *w, size_t n, float deviation, uint64_t seed);
 
 struct module;
 struct module_kind {
@@ -81,6 +94,9 @@ struct train_settings {
     double rate, decay, clip;
     uint64_t seed;
     double checkpoint_seconds;           /* the longest time between checkpoints; 0: one after every step */
+    /* Anchor-offset positions (LongSpec): of a window of at most TRAIN_SKIP_TOKENS tokens the first 0 to 4
+     * keep their positions, and the others move by up to skip_max. 0: none. */
+    size_t skip_max;
 };
 
 enum { TRAIN_FORWARD, TRAIN_MODULES, TRAIN_OPTIMISER, TRAIN_VALID, TRAIN_STORE, TRAIN_TIMES };

@@ -2,7 +2,7 @@
 # train heads: its errors, its files, and that a killed training ends with the bytes of an undisturbed one.
 . tests/cli/lib.inc
 T="train heads --model $MODEL --data models/demo/openings/*.txt --window 256"
-check train_knows_heads_only 2 "only heads can be trained" train tails --model $MODEL --data x --out y
+check train_knows_its_kinds 2 "'tails' is not heads or longspec" train tails --model $MODEL --data x --out y
 check train_needs_a_word 2 "a word is missing" train --model $MODEL
 check train_needs_data 2 "--data FILES... is missing" train heads --model $MODEL --out "$TMP/h"
 check train_needs_out 2 "--out FILE is missing" $T
@@ -74,4 +74,29 @@ same a_killed_training_ends_with_the_same_heads "$TMP/a.safetensors" "$TMP/b.saf
 same a_killed_training_ends_with_the_same_independent_heads \
     "$TMP/a-independent.safetensors" "$TMP/b-independent.safetensors"
 same a_killed_training_ends_with_the_same_curves "$TMP/a.csv" "$TMP/b.csv"
+# ---- longspec ----
+
+T="train longspec --model $MODEL --data $MODEL/openings/*.txt --window 256"
+check longspec_takes_no_heads 2 "--from, --kind and --heads are for train heads" $T --heads 2 --out "$TMP/l"
+S="--valid $MODEL/openings/portrait.txt --steps 12 --batch-windows 2 --lr 0.002 --warmup 2 --valid-every 6"
+S+=" --valid-windows 2 --seed 3"
+"$LONGHAND" $T $S --out "$TMP/l.safetensors" --curves "$TMP/l.csv" >"$TMP/l.out" 2>"$TMP/l.err"
+result longspec_ends_well $? "$(tail -1 "$TMP/l.err")"
+awk -F, '$3 == "longspec" && $4 == "valid" && $5 == 4 { loss[n++] = $6 }
+    END { exit !(n == 3 && loss[2] < loss[0] - 0.5) }' "$TMP/l.csv"
+result longspec_lowers_the_loss_of_every_offset $? "$(grep valid "$TMP/l.csv" | tr '\n' ' ')"
+"$LONGHAND" $T $S --out "$TMP/m.safetensors" --curves "$TMP/m.csv" --checkpoint-every 0 -q >/dev/null \
+    2>"$TMP/m.err" &
+pid=$!
+for i in $(seq 1000); do
+    [ "$(grep -c 'longspec,train,0' "$TMP/m.csv" 2>/dev/null)" -ge 4 ] 2>/dev/null && break
+    kill -0 $pid 2>/dev/null || break
+    sleep 0.01
+done
+kill -9 $pid 2>/dev/null
+wait $pid 2>/dev/null
+[ -e "$TMP/m.safetensors.checkpoint" ]; result longspec_was_killed $?
+"$LONGHAND" $T $S --out "$TMP/m.safetensors" --curves "$TMP/m.csv" --threads 1 -q >/dev/null 2>&1
+same longspec_killed_and_continued "$TMP/l.safetensors" "$TMP/m.safetensors"
+same longspec_curves_continued "$TMP/l.csv" "$TMP/m.csv"
 exit $failed
