@@ -202,7 +202,7 @@ struct device {
     size_t (*head_dim)(const struct device *, size_t head_dim);
     /* Matrices: struct mat with n, k and the type that mat_type gives for the stored type. w is mat_size
      * bytes of device memory, zeroed; the device decides the layout. mat_put takes rows from the host,
-     * row-major, in any order. */
+     * row-major, in any order; with host_memory several threads may put different rows at once. */
     enum dtype (*mat_type)(const struct device *, enum dtype stored, enum dtype compute);
     size_t (*mat_size)(const struct device *, enum dtype type, size_t n, size_t k);
     void (*mat_put)(struct device *, struct mat *m, size_t r0, size_t n, const void *src, enum dtype from);

@@ -97,22 +97,11 @@ static size_t cpu_mat_size(const struct device *d, enum dtype type, size_t n, si
     return mat_bytes(&(struct mat){ type, n, k, NULL });
 }
 
-struct put { struct mat *m; size_t r0, n; const char *src; enum dtype from; };
-
-/* Packs 16 rows. */
-static void put_item(void *ctx, size_t i, size_t thread)
-{
-    const struct put *p = ctx;
-    const size_t r = i * 16;
-    (void)thread;
-    mat_pack(p->m, p->r0 + r, MIN((size_t)16, p->n - r), p->src + r * p->m->k * dtype_size(p->from), p->from);
-}
-
 static void cpu_mat_put(struct device *d, struct mat *m, size_t r0, size_t n, const void *src,
                         enum dtype from)
 {
-    struct put p = { m, r0, n, src, from };
-    pool_run(((struct cpu *)d)->pool, (n + 15) / 16, put_item, &p);
+    (void)d;
+    mat_pack(m, r0, n, src, from);
 }
 
 /* ---- working memory ---- */

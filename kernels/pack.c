@@ -61,9 +61,31 @@ static inline size_t mat_at(const struct mat *m, size_t row, size_t k)
                                                   : panel + k * PANEL + col;
 }
 
+/* The 16 rows of a panel of bf16, `pairs` pairs of inputs each, from rows `step` elements apart. A block of 16 pairs is
+ * copied first, so that each cache line of a row is read once. */
+static void pack_panel(uint16_t *to, const uint16_t *rows, size_t step, size_t pairs)
+{
+    uint32_t x[PANEL][PANEL], y[PANEL];
+    for (size_t j = 0; j < pairs; j += PANEL) {
+        const size_t n = MIN_(pairs - j, (size_t)PANEL);
+        for (size_t i = 0; i < PANEL; i++)
+            memcpy(x[i], rows + i * step + 2 * j, n * sizeof **x);
+        for (size_t k = 0; k < n; k++) {
+            for (size_t i = 0; i < PANEL; i++)
+                y[i] = x[i][k];
+            memcpy(to + 2 * PANEL * (j + k), y, sizeof y);
+        }
+    }
+}
+
 void mat_pack(struct mat *m, size_t r0, size_t n, const void *src, enum dtype from)
 {
     for (size_t r = 0; r < n; r++) {
+        if (m->type == DT_BF16 && from == DT_BF16 && (r0 + r) % PANEL == 0 && n - r >= PANEL && m->k % 2 == 0) {
+            pack_panel((uint16_t *)m->w + mat_at(m, r0 + r, 0), (const uint16_t *)src + r * m->k, m->k, m->k / 2);
+            r += PANEL - 1;
+            continue;
+        }
         const size_t row = r * m->k;
         if (m->type == DT_BF16 && from == DT_BF16) {       /* whole pairs: the fast path */
             const uint16_t *s = (const uint16_t *)src + row;

@@ -24,7 +24,7 @@ static void job_start(void)
     struct err e;
     progress_open(&quiet, PROGRESS_NONE, true);
     if (options_parse(&o, sizeof argv / sizeof *argv, argv, &e) || options_open_engine(&job_engine, &o, &e) ||
-        engine_load(&job_engine, &quiet, &e)) {
+        engine_load(&job_engine, NULL, &quiet, &e)) {
         fprintf(stderr, "%s\n", e.msg);
         abort();
     }

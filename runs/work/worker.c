@@ -50,14 +50,6 @@ struct claim_request worker_claim_request(const struct worker *w, int64_t job)
                                    .n_numerics = w->n_numerics };
 }
 
-static bool show_hashing(void *ctx, size_t done, size_t of)
-{
-    struct worker *w = ctx;
-    w->progress.of = of;
-    progress_at(&w->progress, done);
-    return !stop_signal;
-}
-
 bool worker_has_model(const struct worker *w, const struct job *job, const struct job_params *p)
 {
     const struct engine *g = &w->engine;
@@ -92,11 +84,16 @@ int worker_load_model(struct worker *w, struct err *e)
     if (w->loaded)
         return 0;
     stop_notice_for("the model to be read");
-    progress_phase(&w->progress, "checking the model", "bytes", 0);
     model_files_free(&w->files);
-    int rc = model_fingerprint(w->fingerprint, &w->files, g->dir, g->weights, g->pool, show_hashing, w, e);
-    if (rc == 0 && (rc = engine_load(g, &w->progress, e)) == 0)
-        w->loaded = true;
+    struct fingerprint f;
+    int rc = fingerprint_begin(&f, &w->files, g->dir, e);
+    if (rc == 0) {
+        rc = engine_load(g, &f, &w->progress, e);
+        w->loaded = rc == 0;
+        if (rc == 0)
+            fingerprint_end(&f, g->weights, w->fingerprint);
+        fingerprint_close(&f);
+    }
     /* if the files changed meanwhile, configuration, weights and fingerprint may not belong together */
     if (rc == 0 && model_stamp(g->dir) != g->stamp) {
         errno = ESTALE;                      /* it is being copied, perhaps */

@@ -567,7 +567,7 @@ static int load(struct spec *s, struct err *e)
     struct progress none;
     bool heads = false;
     progress_open(&none, PROGRESS_NONE, true);
-    if (check(s, e) || engine_load(&s->engine, &none, e))
+    if (check(s, e) || engine_load(&s->engine, NULL, &none, e))
         return -1;
     for (size_t i = 0; i < s->n_settings; i++)
         heads |= s->setup[i].draft.drafters >> SOURCE_HEADS & 1;

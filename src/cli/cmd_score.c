@@ -165,7 +165,7 @@ static void print_text(const struct score *s)
 static int score(struct score *s, struct err *e)
 {
     progress_open(&s->progress, s->o->progress, s->o->quiet);
-    if (engine_load(&s->engine, &s->progress, e) || open_buffers(s, e))
+    if (engine_load(&s->engine, NULL, &s->progress, e) || open_buffers(s, e))
         return -1;
     progress_phase(&s->progress, "scoring", "tokens", s->n);
     for (size_t from = 0; from < s->n; from += s->piece)

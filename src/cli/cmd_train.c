@@ -312,7 +312,7 @@ static int train_all(struct job *j, struct err *e)
     const int kind = j->longspec ? KIND_CHAINED : j->o->train_kind;
     t->module = j->module;
     t->n_modules = kind == KIND_BOTH ? 2 : 1;
-    if (check_memory(j, e) || engine_load(&j->engine, &j->progress, e) ||
+    if (check_memory(j, e) || engine_load(&j->engine, NULL, &j->progress, e) ||
         lm_back_open(&j->back, &j->engine.model, e))
         return -1;
     t->model = &j->engine.model;

@@ -86,13 +86,12 @@ static bool loading(void *ctx, size_t done, size_t total)
     return !stop_signal;
 }
 
-int engine_load(struct engine *g, struct progress *p, struct err *e)
+int engine_load(struct engine *g, struct fingerprint *f, struct progress *p, struct err *e)
 {
     tensors_close(&g->tensors);
     g->tensors = (struct tensors){0};
     progress_phase(p, "loading", "bytes", g->weight_bytes);
-    const struct model_setup setup = { &g->config, g->compute, g->dev, g->ops, g->pool, loading, p,
-                                        g->weights };
+    const struct model_setup setup = { &g->config, g->compute, g->dev, g->ops, g->pool, loading, p, g->weights, f };
     if (model_open(&g->model, g->dir, &setup, e) == 0)
         return 0;
     g->model = sizes_only(g);     /* sizes for the next job, which reads the weights again */

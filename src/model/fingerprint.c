@@ -8,11 +8,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "src/base/sha256.h"
 #include "src/model/gguf_model.h"
 #include "src/model/model_files.h"
 
-enum { PIECE = 1 << 20, PIECES_AT_ONCE = 64 };
 static const size_t FILE_BYTES_MAX = (size_t)1 << 30;
 
 static void add_u64(struct sha256 *h, uint64_t v)
@@ -58,57 +56,6 @@ static int add_header(struct sha256 *h, const struct gguf_model *m, size_t part,
         add_digest(h, data, n);
     free(data);
     return rc;
-}
-
-/* Pieces of one tensor that the pool reads and hashes in parallel. */
-struct pieces {
-    const struct tensors *ts;
-    const struct tensor *t;
-    size_t from;                         /* number of the first piece */
-    char *room;                          /* [threads][PIECE] */
-    struct { uint8_t digest[SHA256_BYTES]; bool failed; struct err e; } *out;    /* [PIECES_AT_ONCE] */
-};
-
-static void hash_piece(void *ctx, size_t i, size_t thread)
-{
-    struct pieces *p = ctx;
-    char *room = p->room + thread * PIECE;
-    size_t at = (p->from + i) * PIECE, n = MIN((size_t)PIECE, p->t->bytes - at);
-    struct sha256 h;
-    p->out[i].failed = tensors_read(p->ts, p->t, room, at, n, &p->out[i].e) != 0;
-    if (p->out[i].failed)
-        return;
-    sha256_start(&h);
-    sha256_add(&h, room, n);
-    sha256_end(&h, p->out[i].digest);
-}
-
-struct reading { fingerprint_progress *progress; void *ctx; size_t done, of; };
-
-static int add_tensor(struct sha256 *h, struct pieces *p, struct pool *pool, struct reading *r, struct err *e)
-{
-    const struct tensor *t = p->t;
-    const size_t n_pieces = (t->bytes + PIECE - 1) / PIECE;
-    sha256_add(h, t->name, strlen(t->name) + 1);
-    sha256_add(h, t->dtype_name, strlen(t->dtype_name) + 1);
-    add_u64(h, t->n_dims);
-    for (size_t i = 0; i < t->n_dims; i++)
-        add_u64(h, t->dim[i]);
-    for (p->from = 0; p->from < n_pieces; p->from += PIECES_AT_ONCE) {
-        size_t n = MIN((size_t)PIECES_AT_ONCE, n_pieces - p->from);
-        pool_run(pool, n, hash_piece, p);
-        for (size_t i = 0; i < n; i++) {
-            if (p->out[i].failed) {
-                *e = p->out[i].e;
-                return -1;
-            }
-            sha256_add(h, p->out[i].digest, SHA256_BYTES);
-        }
-        r->done += MIN(n * PIECE, t->bytes - p->from * PIECE);
-        if (r->progress && !r->progress(r->ctx, r->done, r->of))
-            return 1;
-    }
-    return 0;
 }
 
 /* The fingerprint covers the first MODEL_FILES of these. */
@@ -161,8 +108,8 @@ void model_files_free(struct model_files *f)
 }
 
 /* Hashes everything but the tensors, and opens these. */
-static int begin(struct sha256 *h, struct model_files *small, struct tensors *ts, const char *place,
-                 struct err *e)
+static int hash_small(struct sha256 *h, struct model_files *small, struct tensors *ts, const char *place,
+                      struct err *e)
 {
     static const char directory[] = "longhand model 1", gguf[] = "longhand gguf 1";
     struct gguf_model m = { 0 };
@@ -186,26 +133,39 @@ static int begin(struct sha256 *h, struct model_files *small, struct tensors *ts
     return rc;
 }
 
-int model_fingerprint(char out[FINGERPRINT_BYTES], struct model_files *files, const char *place, enum weights weights,
-                      struct pool *pool, fingerprint_progress *progress, void *ctx, struct err *e)
+int fingerprint_begin(struct fingerprint *f, struct model_files *files, const char *place, struct err *e)
 {
-    struct tensors ts = { 0 };
-    struct pieces p = { .ts = &ts };
-    struct reading r = { progress, ctx, 0, 0 };
     struct model_files small = { 0 };
-    struct sha256 h;
-    uint8_t digest[SHA256_BYTES];
-    if (files)
-        *files = small;
-    int rc = begin(&h, &small, &ts, place, e);
-    p.room = malloc(pool_threads(pool) * PIECE);
-    p.out = calloc(PIECES_AT_ONCE, sizeof *p.out);
-    if (rc == 0 && (!p.room || !p.out))
+    *f = (struct fingerprint){ 0 };
+    int rc = hash_small(&f->h, &small, &f->ts, place, e);
+    f->n_digests = reading_pieces(&f->ts);
+    f->digest = calloc(f->n_digests + 1, sizeof *f->digest);
+    if (rc == 0 && !f->digest)
         rc = err_set(e, ERR_FAILED, "out of memory for the fingerprint of %s", place);
-    r.of = ts.data_bytes;
-    for (size_t i = 0; i < ts.n && rc == 0; i++) {
-        p.t = &ts.t[i];
-        rc = add_tensor(&h, &p, pool, &r, e);
+    if (rc)
+        fingerprint_close(f);
+    if (files)
+        *files = rc ? (struct model_files){ 0 } : small;
+    if (rc || !files)
+        model_files_free(&small);
+    return rc;
+}
+
+void fingerprint_end(const struct fingerprint *f, enum weights weights, char out[FINGERPRINT_BYTES])
+{
+    struct sha256 h = f->h;
+    uint8_t digest[SHA256_BYTES];
+    size_t piece = 0;
+    for (size_t i = 0; i < f->ts.n; i++) {
+        const struct tensor *t = &f->ts.t[i];
+        const size_t pieces = (t->bytes + READING_PIECE - 1) / READING_PIECE;
+        sha256_add(&h, t->name, strlen(t->name) + 1);
+        sha256_add(&h, t->dtype_name, strlen(t->dtype_name) + 1);
+        add_u64(&h, t->n_dims);
+        for (size_t k = 0; k < t->n_dims; k++)
+            add_u64(&h, t->dim[k]);
+        sha256_add(&h, f->digest + piece, pieces * SHA256_BYTES);
+        piece += pieces;
     }
     if (weights != WEIGHTS_AS_IS) {
         sha256_add(&h, "weights ", 8);
@@ -214,12 +174,28 @@ int model_fingerprint(char out[FINGERPRINT_BYTES], struct model_files *files, co
     sha256_end(&h, digest);
     for (size_t i = 0; i < sizeof digest; i++)
         snprintf(out + 2 * i, 3, "%02x", digest[i]);
-    free(p.room);
-    free(p.out);
-    tensors_close(&ts);
-    if (files && rc == 0)
-        *files = small;
-    else
-        model_files_free(&small);
-    return rc;
+}
+
+void fingerprint_close(struct fingerprint *f)
+{
+    tensors_close(&f->ts);
+    free(f->digest);
+    *f = (struct fingerprint){ 0 };
+}
+
+int model_fingerprint(char out[FINGERPRINT_BYTES], struct model_files *files, const char *place, enum weights weights,
+                      struct pool *pool, reading_progress *progress, void *ctx, struct err *e)
+{
+    struct fingerprint f;
+    if (fingerprint_begin(&f, files, place, e))
+        return -1;
+    const struct reading r = { .ts = &f.ts, .pool = pool, .digest = f.digest, .n_digests = f.n_digests,
+                               .progress = progress, .progress_ctx = ctx };
+    const int rc = read_tensors(&r, e);
+    if (rc == 0)
+        fingerprint_end(&f, weights, out);
+    else if (files)
+        model_files_free(files);
+    fingerprint_close(&f);
+    return rc && e->code == ERR_AGAIN ? 1 : rc;
 }

@@ -12,14 +12,11 @@
  * Each item ends with a NUL or has a fixed size (64 bit, little-endian), so no two models give one
  * sequence of bytes. The threads of the pool hash the pieces; the value does not depend on their number. */
 #pragma once
-#include "kernels/pool.h"
 #include "src/base/base.h"
-#include "src/model/tensors.h"
+#include "src/model/reading.h"
 
 enum { FINGERPRINT_BYTES = 65 };         /* 64 hexadecimal digits and a NUL */
 
-/* Called with the bytes done; false stops. */
-typedef bool fingerprint_progress(void *ctx, size_t done, size_t of);
 /* Whether a file of this name in a model's folder is read with the model. Shards have the names that
  * transformers gives them. */
 bool model_uses_file(const char *name);
@@ -34,7 +31,23 @@ enum { MODEL_CONFIG, MODEL_GENERATION, MODEL_TOKENIZER, MODEL_FILES };
 struct model_files { char *data[MODEL_FILES]; size_t n[MODEL_FILES]; };
 void model_files_free(struct model_files *f);
 
-/* The fingerprint of the model at `place`. *files (may be NULL) receives the small files; model_files_free.
- * Returns 1 if `progress` (may be NULL) stopped it; *files is closed then, and after a failure. */
+/* A fingerprint in three steps, so that the pass which loads the weights makes it, too:
+ *
+ *     fingerprint_begin(&f, &files, place, &e)     everything but the data of the tensors
+ *     model_open, or read_tensors                  fills f.digest (reading.h)
+ *     fingerprint_end(&f, weights, out)            puts the parts together
+ *     fingerprint_close(&f)                        after begin has succeeded
+ *
+ * *files (may be NULL) receives the small files; model_files_free. */
+struct fingerprint {
+    struct sha256 h;
+    struct tensors ts;
+    uint8_t (*digest)[SHA256_BYTES]; size_t n_digests;
+};
+int  fingerprint_begin(struct fingerprint *f, struct model_files *files, const char *place, struct err *e);
+void fingerprint_end(const struct fingerprint *f, enum weights weights, char out[FINGERPRINT_BYTES]);
+void fingerprint_close(struct fingerprint *f);
+
+/* All of it. Returns 1 if `progress` (may be NULL) stopped it; *files is closed then, and after a failure. */
 int model_fingerprint(char out[FINGERPRINT_BYTES], struct model_files *files, const char *place, enum weights weights,
-                      struct pool *pool, fingerprint_progress *progress, void *ctx, struct err *e);
+                      struct pool *pool, reading_progress *progress, void *ctx, struct err *e);

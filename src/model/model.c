@@ -1,24 +1,34 @@
 /* Loading of weights: from files into the device's packed form, held once. Also random weights for measuring,
  * and the 8-bit copy for drafts.
  *
- * load_all goes through all tensors in a fixed order and runs twice: first to measure (loader.mem ==
- * NULL), then to load. Start at load_layer, then load_mat. */
+ * load_all goes through all tensors in a fixed order and runs twice: first to measure (loader.mem == NULL), then to
+ * write down where each tensor goes. Then one pass over the files (reading.h) hands rows to take. Start at load_layer,
+ * then load_mat. */
 #include "src/model/model.h"
 
 #include <math.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/quant.h"
+#include "src/model/fingerprint.h"
 
-enum { SLAB_BYTES = 4 << 20 };       /* bytes of a tensor that are read and packed at once */
+enum { VECTOR_BYTES = 4 << 20, ROW_BYTES_MAX = 4 << 20 };
 
 /* Padding of rows and columns: row r of a tensor goes to row r/seg*seg_pad + r%seg of the matrix (the
  * device pads the dimensions of a head), and columns likewise by col_seg. */
 struct padding { size_t seg, seg_pad, col_seg, col_pad; };
 static const struct padding unpadded = { 1, 1, 1, 1 };
+
+/* Where a tensor of the files goes: rows r0 .. of mat, a vector of padded segments, or the rows of the embedding. */
+struct goal {
+    enum { GOAL_NONE, GOAL_MAT, GOAL_VECTOR, GOAL_EMBED } kind;
+    struct mat *mat; size_t r0;
+    float *vector;
+    struct padding pad;
+    size_t group;                        /* rows that stay together: whole panels and whole heads */
+};
 
 struct loader {
     struct model *model;
@@ -26,9 +36,12 @@ struct loader {
     uint64_t seed;                   /* of the next random matrix */
     const struct device *dev;
     char *mem;                       /* the device's; NULL: the loader only measures */
-    size_t used, done, total;
-    char *slab, *spread;             /* [SLAB_BYTES]; the slab with columns padded */
-    float *plain;                    /* [SLAB_BYTES]: the slab decoded, if weights are quantised */
+    size_t used;
+    struct goal *goal;               /* [ts->n] */
+    /* for each thread: a group of rows after a step of its preparation (encoded, in order, decoded, with padded
+     * columns) */
+    char *room; size_t room_bytes, group_bytes;
+    struct fingerprint *fingerprint;
     model_progress *progress; void *ctx;
     struct err *e;
 };
@@ -45,89 +58,132 @@ static void *assign(struct loader *l, size_t bytes)
     return p;
 }
 
-static int report(struct loader *l, size_t bytes)
-{
-    l->done += bytes;
-    return !l->progress || l->progress(l->ctx, l->done, l->total)
-               ? 0
-               : err_set(l->e, ERR_AGAIN, "stopped after %zu of %zu bytes", l->done, l->total);
-}
-
-/* Rows of blocks that the pool decodes. */
-struct decoding { const char *src; float *to; size_t row_bytes, cols; enum dtype type; atomic_bool failed; };
-
-static void decode_row(void *ctx, size_t i, size_t thread)
-{
-    struct decoding *d = ctx;
-    (void)thread;
-    if (!quant_decode(d->to + i * d->cols, d->type, d->src + i * d->row_bytes, d->cols))
-        d->failed = true;
-}
-
-/* Decodes n rows of t into l->plain. */
-static int decode_rows(struct loader *l, const struct tensor *t, const char *src, size_t n, size_t row_bytes)
-{
-    struct decoding d = { src, l->plain, row_bytes, t->dim[1], t->dtype, false };
-    if (l->model->pool)
-        pool_run(l->model->pool, n, decode_row, &d);
-    else
-        for (size_t i = 0; i < n; i++)
-            decode_row(&d, i, 0);
-    return d.failed ? err_set(l->e, ERR_INPUT, "%s: tensor \"%s\": the factor of a block is infinite or NaN",
-                              l->ts->path[t->shard], t->stored_name) : 0;
-}
-
 /* The type of a tensor's weights once they are decoded. */
 static enum dtype plain_type(const struct tensor *t) { return dtype_is_quantised(t->dtype) ? DT_F32 : t->dtype; }
 
-/* Packs one tensor into the rows of m from r0 on. */
-static int load_rows(struct loader *l, struct mat *m, size_t r0, const struct tensor *t,
-                     const struct padding *p)
+/* ---- taking rows ---- */
+
+/* n rows of a group as mat_put takes them: encoded, in order, decoded, with padded columns. room: the thread's. NULL
+ * and an error: a block cannot be encoded or decoded. */
+static const char *prepare(const struct loader *l, const struct tensor *t, const struct goal *to, size_t row, size_t n,
+                           const char *src, char *room, struct err *e)
 {
-    const size_t rows = t->dim[0], cols = t->dim[1];
-    const enum dtype from = plain_type(t);
-    const size_t elt = dtype_size(from), stored = t->bytes / rows, row_bytes = cols * elt, wide = m->k * elt;
-    size_t slab_rows = SLAB_BYTES / MAX(row_bytes, wide);
-    if (t->head_rows)
-        slab_rows -= slab_rows % t->head_rows;
-    if (slab_rows == 0)
-        return err_set(l->e, ERR_INPUT, "tensor %s: rows of %zu bytes, at most %d are allowed", t->stored_name,
-                       row_bytes, SLAB_BYTES / (int)MAX(1, t->head_rows));
-    for (size_t r = 0; r < rows; r += slab_rows) {
-        size_t n = MIN(slab_rows, rows - r);
-        if (tensors_read(l->ts, t, l->slab, r * stored, n * stored, l->e))
-            return -1;
-        const char *src = l->slab;
-        if (t->head_rows) {
-            assert(p->col_seg == p->col_pad);
-            for (size_t i = 0; i < n; i++)
-                memcpy(l->spread + i * stored, l->slab + tensor_row(t, i) * stored, stored);
-            src = l->spread;
-        }
-        if (from != t->dtype) {
-            if (decode_rows(l, t, src, n, stored))
-                return -1;
-            src = (const char *)l->plain;
-        }
-        if (p->col_seg != p->col_pad) {
-            memset(l->spread, 0, n * wide);
-            for (size_t i = 0; i < n; i++)
-                for (size_t c = 0; c < cols; c += p->col_seg)
-                    memcpy(l->spread + i * wide + c / p->col_seg * p->col_pad * elt,
-                           src + i * row_bytes + c * elt, p->col_seg * elt);
-            src = l->spread;
-        }
-        for (size_t i = 0, some; i < n; i += some) {             /* rows of one segment stay together */
-            const size_t row = r + i, in_seg = row % p->seg;
-            some = p->seg == p->seg_pad ? n : MIN(p->seg - in_seg, n - i);
-            l->model->dev->mat_put(l->model->dev, m, r0 + row / p->seg * p->seg_pad + in_seg, some,
-                                   src + i * wide, from);
-        }
-        if (*l->dev->error)
-            return err_set(l->e, ERR_FAILED, "%s: %s", l->dev->name, l->dev->error);
-        if (report(l, n * stored))
-            return -1;
+    const size_t cols = t->dim[1], elt = dtype_size(plain_type(t)), row_bytes = t->bytes / t->dim[0],
+                 wide = cols / to->pad.col_seg * to->pad.col_pad * elt;
+    if (t->encoded) {
+        if (tensors_encode_rows(l->ts, t, room, src, row, n, e))
+            return NULL;
+        src = room;
+        room += l->group_bytes;
     }
+    if (t->head_rows) {
+        for (size_t i = 0; i < n; i++)
+            memcpy(room + i * row_bytes, src + tensor_row(t, i) * row_bytes, row_bytes);
+        src = room;
+        room += l->group_bytes;
+    }
+    if (plain_type(t) != t->dtype) {
+        if (!quant_decode((float *)(void *)room, t->dtype, src, n * cols)) {
+            err_set(e, ERR_INPUT, "%s: tensor \"%s\": the factor of a block is infinite or NaN",
+                    l->ts->path[t->shard], t->stored_name);
+            return NULL;
+        }
+        src = room;
+        room += l->group_bytes;
+    }
+    if (to->pad.col_seg != to->pad.col_pad) {
+        memset(room, 0, n * wide);
+        for (size_t i = 0; i < n; i++)
+            for (size_t c = 0; c < cols; c += to->pad.col_seg)
+                memcpy(room + i * wide + c / to->pad.col_seg * to->pad.col_pad * elt,
+                       src + (i * cols + c) * elt, to->pad.col_seg * elt);
+        src = room;
+    }
+    return src;
+}
+
+static void put(const struct loader *l, const struct tensor *t, const struct goal *to, size_t row, size_t n,
+                const char *src)
+{
+    struct device *dev = l->model->dev;
+    const struct padding *p = &to->pad;
+    const size_t wide = to->mat->k * dtype_size(plain_type(t));
+    for (size_t i = 0, some; i < n; i += some) {                 /* rows of one segment stay together */
+        const size_t r = row + i, in_seg = r % p->seg;
+        some = p->seg == p->seg_pad ? n : MIN(p->seg - in_seg, n - i);
+        dev->mat_put(dev, to->mat, to->r0 + r / p->seg * p->seg_pad + in_seg, some, src + i * wide, plain_type(t));
+    }
+}
+
+/* Rows of the embedding of an untied model: as they are stored, or decoded to the type of the computation. */
+static void put_embed(const struct loader *l, const struct tensor *t, size_t row, size_t n, const char *src, char *room)
+{
+    struct device *dev = l->model->dev;
+    const struct mat *m = &l->model->embed;
+    const size_t cols = m->k, elt = dtype_size(m->type);
+    if (plain_type(t) != m->type && m->type == DT_BF16) {
+        for (size_t i = 0; i < n * cols; i++)
+            ((uint16_t *)(void *)room)[i] = f32_to_bf16(((const float *)(const void *)src)[i]);
+        src = room;
+    }
+    dev->upload(dev, (char *)m->w + row * cols * elt, src, n * cols * elt);
+}
+
+static void put_vector(const struct loader *l, const struct tensor *t, const struct goal *to, const void *src, char *room)
+{
+    const size_t rows = t->dim[0] / to->pad.seg * to->pad.seg_pad;
+    const enum dtype type = t->encoded ? t->stored_dtype : t->dtype;
+    float *x = (float *)(void *)room;
+    memset(x, 0, rows * sizeof *x);
+    for (size_t j = 0; j < t->dim[0]; j++)
+        x[j / to->pad.seg * to->pad.seg_pad + j % to->pad.seg] = tensor_value(src, type, tensor_row(t, j));
+    l->model->dev->upload(l->model->dev, to->vector, x, rows * sizeof *x);
+}
+
+static int take(void *ctx, size_t index, size_t row, size_t n, const char *src, size_t thread, struct err *e)
+{
+    const struct loader *l = ctx;
+    const struct tensor *t = &l->ts->t[index];
+    const struct goal *to = &l->goal[index];
+    char *room = l->room + thread * l->room_bytes;
+    const size_t stored = tensor_stored_bytes(t) / t->dim[0];
+    if (to->kind == GOAL_VECTOR)
+        put_vector(l, t, to, src, room);
+    for (size_t i = 0, some; i < n && to->kind != GOAL_VECTOR; i += some) {
+        some = MIN(to->group, n - i);
+        const char *x = prepare(l, t, to, row + i, some, src + i * stored, room, e);
+        if (!x)
+            return -1;
+        if (to->kind == GOAL_MAT)
+            put(l, t, to, row + i, some, x);
+        else
+            put_embed(l, t, row + i, some, x, room + 3 * l->group_bytes);
+    }
+    return *l->dev->error ? err_set(e, ERR_FAILED, "%s: %s", l->dev->name, l->dev->error) : 0;
+}
+
+static size_t group_of(void *ctx, size_t index)
+{
+    const struct loader *l = ctx;
+    return l->goal[index].kind == GOAL_NONE ? 0 : l->goal[index].group;
+}
+
+/* ---- the list of tensors ---- */
+
+/* Writes down where tensor t goes. */
+static int aim(struct loader *l, const struct tensor *t, struct goal goal)
+{
+    const size_t cols = t->n_dims > 1 ? t->dim[1] / goal.pad.col_seg * goal.pad.col_pad : 1,
+                 widest = cols * MAX(sizeof(float), dtype_size(t->encoded ? t->stored_dtype : t->dtype));
+    goal.group = goal.kind == GOAL_VECTOR ? t->dim[0] : PANEL;
+    for (size_t heads = t->head_rows; goal.kind == GOAL_MAT && heads && goal.group % heads;)
+        goal.group += PANEL;
+    if (goal.kind != GOAL_VECTOR && widest > ROW_BYTES_MAX / MAX((size_t)1, t->head_rows))
+        return err_set(l->e, ERR_INPUT, "tensor %s: rows of %zu bytes, at most %zu are allowed", t->stored_name,
+                       widest, ROW_BYTES_MAX / MAX((size_t)1, t->head_rows));
+    const size_t rows = goal.kind == GOAL_VECTOR ? t->dim[0] / goal.pad.seg * goal.pad.seg_pad : goal.group;
+    l->group_bytes = MAX(l->group_bytes, rows * widest);
+    l->goal[t - l->ts->t] = goal;
     return 0;
 }
 
@@ -159,8 +215,6 @@ static int load_mat(struct loader *l, struct mat *m, const char *prefix, const s
     m->w = assign(l, l->dev->mat_size(l->dev, m->type, m->n, m->k));
     if (!l->mem) {
         l->model->n_params += params;
-        for (size_t i = 0; i < n_src && l->ts; i++)
-            l->total += t[i]->bytes;
         return 0;
     }
     /* Packing would only permute random values. The packed form has no padding, which would have to stay
@@ -172,11 +226,20 @@ static int load_mat(struct loader *l, struct mat *m, const char *prefix, const s
         return 0;
     }
     for (size_t i = 0, r0 = 0; i < n_src; i++) {
-        if (load_rows(l, m, r0, t[i], p))
+        if (aim(l, t[i], (struct goal){ .kind = GOAL_MAT, .mat = m, .r0 = r0, .pad = *p }))
             return -1;
         r0 += src[i].rows / p->seg * p->seg_pad;
     }
     return 0;
+}
+
+static void fill_vec(const struct loader *l, float *to, size_t n, float value)
+{
+    float x[1024];
+    for (size_t i = 0; i < sizeof x / sizeof *x; i++)
+        x[i] = value;
+    for (size_t i = 0; i < n; i += sizeof x / sizeof *x)
+        l->model->dev->upload(l->model->dev, to + i, x, MIN(n - i, sizeof x / sizeof *x) * sizeof *x);
 }
 
 /* Loads tensors of one dimension, one after the other, as floats in padded segments. */
@@ -190,37 +253,21 @@ static int load_vec(struct loader *l, float **v, const char *prefix, const struc
     size_t at = 0;
     for (size_t i = 0; i < n_src; i++) {
         char name[256];
-        float *to = (float *)(void *)l->spread;
         snprintf(name, sizeof name, "%s%s.%s", prefix, src[i].name, kind);
         const struct tensor *t = l->ts ? tensors_need(l->ts, name, src[i].rows, 0, l->e) : NULL;
+        const size_t rows = src[i].rows / seg * seg_pad;
         if (l->ts && !t)
             return -1;
-        if (!l->mem) {
-            l->total += t ? t->bytes : 0;
+        if (MAX(rows * sizeof(float), t ? t->bytes : 0) > VECTOR_BYTES)
+            return err_set(l->e, ERR_INPUT, "tensor %s: %zu elements, at most %zu are allowed for a vector",
+                           t ? t->stored_name : name, src[i].rows, VECTOR_BYTES / sizeof(float));
+        if (!l->mem)
             l->model->n_params += src[i].rows;
-            continue;
-        }
-        const size_t rows = src[i].rows / seg * seg_pad;
-        if (!t) {
-            assert(rows <= SLAB_BYTES / sizeof *to);
-            for (size_t j = 0; j < rows; j++)
-                to[j] = strcmp(kind, "weight") == 0;
-            l->model->dev->upload(l->model->dev, *v + at, to, rows * sizeof *to);
-            at += rows;
-            continue;
-        }
-        if (t->bytes > SLAB_BYTES || rows > SLAB_BYTES / sizeof *to)
-            return err_set(l->e, ERR_INPUT, "tensor %s: %zu bytes, at most %d are allowed for a vector",
-                           t->stored_name, t->bytes, SLAB_BYTES);
-        if (tensors_read(l->ts, t, l->slab, 0, t->bytes, l->e))
+        else if (!t)
+            fill_vec(l, *v + at, rows, strcmp(kind, "weight") == 0);
+        else if (aim(l, t, (struct goal){ .kind = GOAL_VECTOR, .vector = *v + at, .pad = { seg, seg_pad, 1, 1 } }))
             return -1;
-        memset(to, 0, rows * sizeof *to);
-        for (size_t j = 0; j < src[i].rows; j++)
-            to[j / seg * seg_pad + j % seg] = tensor_value(l->slab, t->dtype, tensor_row(t, j));
-        l->model->dev->upload(l->model->dev, *v + at, to, rows * sizeof *to);
         at += rows;
-        if (report(l, t->bytes))
-            return -1;
     }
     return 0;
 }
@@ -253,29 +300,6 @@ static int load_layer(struct loader *l, size_t index, struct layer *y)
            (c->mlp_bias && load_vec(l, &y->down_bias, at, &down, 1, "bias", 1, 1)) ? -1 : 0;
 }
 
-/* Decodes the embedding of an untied model, to the type of the computation. */
-static int decode_embed(struct loader *l, const struct tensor *t)
-{
-    struct model *m = l->model;
-    const size_t stored = t->bytes / t->dim[0], cols = t->dim[1], elt = dtype_size(m->embed.type),
-                 some = SLAB_BYTES / (cols * sizeof *l->plain);
-    if (some == 0)
-        return err_set(l->e, ERR_INPUT, "tensor %s: rows of %zu weights, at most %zu are allowed", t->stored_name, cols,
-                       SLAB_BYTES / sizeof *l->plain);
-    for (size_t r = 0; r < t->dim[0]; r += some) {
-        const size_t n = MIN(some, t->dim[0] - r);
-        uint16_t *half = (uint16_t *)(void *)l->spread;
-        if (tensors_read(l->ts, t, l->slab, r * stored, n * stored, l->e) || decode_rows(l, t, l->slab, n, stored))
-            return -1;
-        for (size_t i = 0; elt == 2 && i < n * cols; i++)
-            half[i] = f32_to_bf16(l->plain[i]);
-        m->dev->upload(m->dev, (char *)m->embed.w + r * cols * elt, elt == 2 ? (void *)half : l->plain, n * cols * elt);
-        if (report(l, n * stored))
-            return -1;
-    }
-    return 0;
-}
-
 /* Loads the embedding of an untied model, rows as they are stored. */
 static int load_embed(struct loader *l)
 {
@@ -295,23 +319,10 @@ static int load_embed(struct loader *l)
     const enum dtype type = dtype_is_quantised(t->dtype) ? l->model->compute : t->dtype;
     m->embed = (struct mat){ type, m->config.vocab, m->config.hidden, assign(l, t->n_elements * dtype_size(type)) };
     if (!l->mem) {
-        l->total += t->bytes;
         m->n_params += t->n_elements;
         return 0;
     }
-    if (type != t->dtype)
-        return decode_embed(l, t);
-    for (size_t at = 0; at < t->bytes; at += SLAB_BYTES) {
-        size_t n = MIN((size_t)SLAB_BYTES, t->bytes - at);
-        char *to = l->dev->host_memory ? (char *)m->embed.w + at : l->slab;
-        if (tensors_read(l->ts, t, to, at, n, l->e))
-            return -1;
-        if (to == l->slab)
-            m->dev->upload(m->dev, (char *)m->embed.w + at, to, n);
-        if (report(l, n))
-            return -1;
-    }
-    return 0;
+    return aim(l, t, (struct goal){ .kind = GOAL_EMBED, .pad = unpadded });
 }
 
 static int load_all(struct loader *l)
@@ -342,6 +353,23 @@ int model_plan_bytes(const struct config *c, const struct tensors *ts, enum dtyp
     return 0;
 }
 
+/* Reads all tensors that have a goal, and all others where a fingerprint is wanted. */
+static int read_all(struct loader *l)
+{
+    const struct model *m = l->model;
+    const size_t threads = m->pool ? pool_threads(m->pool) : 1;
+    struct fingerprint *f = l->fingerprint;
+    l->group_bytes = (l->group_bytes + 63) / 64 * 64;
+    l->room_bytes = 4 * l->group_bytes;
+    l->room = mem_alloc(threads * l->room_bytes);
+    const struct reading r = { .ts = l->ts, .pool = m->pool, .digest = f ? f->digest : NULL,
+                               .n_digests = f ? f->n_digests : 0, .group = group_of, .take = take, .ctx = l,
+                               .take_alone = !l->dev->host_memory, .progress = l->progress, .progress_ctx = l->ctx };
+    const int rc = l->room ? read_tensors(&r, l->e) : err_set(l->e, ERR_FAILED, "out of memory for reading");
+    mem_free(l->room, threads * l->room_bytes);
+    return rc;
+}
+
 /* Measures, allocates and loads. After a failure the caller must call model_close. name: for messages. */
 static int build(struct loader *l, const char *name)
 {
@@ -352,24 +380,20 @@ static int build(struct loader *l, const char *name)
         return -1;
     m->mem_bytes = m->weight_bytes = l->used;
     l->mem = m->mem = dev->alloc(dev, m->mem_bytes);
-    l->slab = mem_alloc(SLAB_BYTES);
-    l->spread = mem_alloc(SLAB_BYTES);
-    l->plain = mem_alloc(SLAB_BYTES);
+    l->goal = calloc(l->ts ? l->ts->n : 1, sizeof *l->goal);
     m->layers = calloc(m->config.n_layers, sizeof *m->layers);
     m->inv_freq = calloc(m->config.head_dim / 2, sizeof *m->inv_freq);
-    int rc = l->mem && l->slab && l->spread && l->plain && m->layers && m->inv_freq
+    int rc = l->mem && l->goal && m->layers && m->inv_freq
                  ? 0
                  : err_set(l->e, ERR_FAILED, "%s: out of memory for the weights (%zu bytes, on %s)", name,
                            m->mem_bytes, dev->name);
     l->used = 0;
-    rc = rc || load_all(l) ? -1 : 0;
+    rc = rc || load_all(l) || (l->ts && read_all(l)) ? -1 : 0;
     if (rc == 0 && *dev->error)
         rc = err_set(l->e, ERR_FAILED, "%s: %s", dev->name, dev->error);
     if (rc == 0)
         config_rope(&m->config, m->inv_freq, &m->rope_factor);
-    mem_free(l->slab, SLAB_BYTES);
-    mem_free(l->spread, SLAB_BYTES);
-    mem_free(l->plain, SLAB_BYTES);
+    free(l->goal);
     return rc;
 }
 
@@ -377,7 +401,8 @@ int model_open(struct model *m, const char *dir, const struct model_setup *s, st
 {
     struct tensors ts = { 0 };
     struct device *dev = s->dev;
-    struct loader l = { .model = m, .ts = &ts, .dev = dev, .progress = s->progress, .ctx = s->ctx, .e = e };
+    struct loader l = { .model = m, .ts = &ts, .dev = dev, .fingerprint = s->fingerprint,
+                        .progress = s->progress, .ctx = s->ctx, .e = e };
     assert(s->compute == DT_BF16 || s->compute == DT_F32);
     assert(!dev->host_memory || dev->compute_f32 == (s->compute == DT_F32));
     *m = (struct model){ .config = *s->config, .compute = s->compute, .dev = dev, .ops = s->ops,

@@ -40,6 +40,7 @@ struct model {                           /* {0} is closed */
 
 /* Progress of loading: `done` of `total` bytes. false stops the load with ERR_AGAIN. */
 typedef bool model_progress(void *ctx, size_t done, size_t total);
+struct fingerprint;
 
 /* The parameters of model_open. Everything is borrowed; config may end with the call. */
 struct model_setup {
@@ -50,6 +51,7 @@ struct model_setup {
     struct pool *pool;
     model_progress *progress; void *ctx; /* progress may be NULL */
     enum weights weights;                /* of model_open */
+    struct fingerprint *fingerprint;     /* NULL, or begun: model_open fills its digests */
 };
 
 /* The bytes that model_open or, with ts NULL, model_random will hold, from the configuration alone. */

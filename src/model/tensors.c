@@ -167,6 +167,17 @@ const struct tensor *tensors_need(const struct tensors *ts, const char *name, si
                    t->stored_name, shape, ts->config_name ? ts->config_name : "config.json", need), NULL;
 }
 
+int tensors_encode_rows(const struct tensors *ts, const struct tensor *t, void *dst, const void *src, size_t row,
+                        size_t n, struct err *e)
+{
+    const size_t to = t->cols / t->encoded->block * t->encoded->bytes, from = t->cols * dtype_size(t->stored_dtype);
+    for (size_t i = 0; i < n; i++)
+        if (!encode_row((char *)dst + i * to, t->encoded, (const char *)src + i * from, t->stored_dtype, t->cols))
+            return err_set(e, ERR_INPUT, "%s: tensor \"%.*s\": row %zu: %s cannot hold its weights",
+                           ts->path[t->shard], TENSOR_NAME_SHOWN, t->stored_name, row + i, t->encoded->name);
+    return 0;
+}
+
 /* Reads rows and encodes them. */
 static int read_encoded(const struct tensors *ts, const struct tensor *t, void *dst, size_t from, size_t n,
                         struct err *e)
@@ -179,10 +190,8 @@ static int read_encoded(const struct tensors *ts, const struct tensor *t, void *
     for (size_t r = 0; rc == 0 && r < rows; r += some) {
         const size_t now = MIN(some, rows - r);
         rc = read_at(ts->fd[t->shard], ts->path[t->shard], source, t->offset + (from / to + r) * row, now * row, e);
-        for (size_t i = 0; rc == 0 && i < now; i++)
-            if (!encode_row((char *)dst + (r + i) * to, t->encoded, (char *)source + i * row, t->stored_dtype, t->cols))
-                rc = err_set(e, ERR_INPUT, "%s: tensor \"%.*s\": row %zu: %s cannot hold its weights",
-                             ts->path[t->shard], TENSOR_NAME_SHOWN, t->stored_name, from / to + r + i, t->encoded->name);
+        if (rc == 0)
+            rc = tensors_encode_rows(ts, t, (char *)dst + r * to, source, from / to + r, now, e);
     }
     free(source);
     return rc;

@@ -53,6 +53,9 @@ const struct tensor *tensors_need(const struct tensors *ts, const char *name, si
 /* Reads bytes [from, from + n) of the tensor's data into dst: whole rows if the tensor is being encoded. */
 int tensors_read(const struct tensors *ts, const struct tensor *t, void *dst, size_t from, size_t n,
                  struct err *e);
+/* Encodes n rows, as the file stores them, of a tensor that is being encoded. row: the first, for messages. */
+int tensors_encode_rows(const struct tensors *ts, const struct tensor *t, void *dst, const void *src, size_t row,
+                        size_t n, struct err *e);
 /* Element i of data of type t (BF16, F16 or F32). */
 static inline float tensor_value(const void *data, enum dtype t, size_t i)
 {
@@ -60,6 +63,11 @@ static inline float tensor_value(const void *data, enum dtype t, size_t i)
         return ((const float *)data)[i];
     const uint16_t x = ((const uint16_t *)data)[i];
     return t == DT_F16 ? f16_to_f32(x) : bf16_to_f32(x);
+}
+/* The bytes of a tensor in its file. */
+static inline size_t tensor_stored_bytes(const struct tensor *t)
+{
+    return t->encoded ? t->n_elements * dtype_size(t->stored_dtype) : t->bytes;
 }
 static inline bool tensor_is_float(enum dtype t) { return t == DT_BF16 || t == DT_F16 || t == DT_F32; }
 /* The file has rows 2b and 2b+1 of a head where the matrix has rows b and b + head_rows/2. */

@@ -111,7 +111,7 @@ int lab_accept(struct lab *b, struct err *e)
         NULL }, e);
     if (rc)
         return -1;
-    rc = engine_load(&g, &quiet, e) || heads_open(&g.heads, NULL, &g.model, e) ? -1 : 0;
+    rc = engine_load(&g, NULL, &quiet, e) || heads_open(&g.heads, NULL, &g.model, e) ? -1 : 0;
     static const struct { const char *name; unsigned set;
     } sets[LAB_DRAFTERS] = {
         { "ngram,suffix", 1u << SOURCE_NGRAM | 1u << SOURCE_SUFFIX },
