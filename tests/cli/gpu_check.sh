@@ -50,6 +50,48 @@ else
 fi
 rm -rf "$root" "$TMP/bundle.tar.gz"
 
+# Parts 2 and 3 on a machine that has a GPU and the tools, all of which are played: what is called, what the
+# table says, what is kept.
+P=$TMP/played
+mkdir -p "$P/scripts" "$P/build/cc" "$P/bin"
+cp scripts/gpu-check "$P/scripts" && echo 'CU_VARIANTS ?= EARLY' >"$P/cuda.mk"
+played() { { echo '#!/bin/bash'; cat; } >"$P/$1"; chmod +x "$P/$1"; }
+played build/cc/longhand <<'END'
+printf 'cuda: sm_90a\ngpus: 1\n'
+END
+played build/cc/labbench <<'END'
+echo "cuda:0 played (cuda-sm_90a-1): copies inside it 4000 GB/s"
+for d in 0 4096; do echo "8B random decode $d 1 ${LONGHAND_CUDA_IMAGES:+2.0000 }4.0000"; done
+echo "8B qkv 0 1 ${LONGHAND_CUDA_IMAGES:+1}10.0 50.3 4000.0 100.0%"
+END
+for t in $T; do echo 'echo ok one' | played "build/cc/$t"; done
+played bin/nvcc <<'END'
+[[ "$*" == *-arch=sm_90a*-DLH_VARIANT_EARLY* ]] && touch "${@: -1}"
+END
+played bin/ncu <<'END'
+[[ "$*" == *"--profile-from-start off --csv"*"--points profile,depth="* ]] || exit 1
+[ "$LONGHAND_CUDA_OFF" = graphs,overlap ] || exit 1
+while [ "$1" != --log-file ]; do shift; done
+printf '"ID","Kernel Name"\n"0","kernel_embed"\n"1","kernel_rmsnorm"\n' >"$2"
+END
+played bin/compute-sanitizer <<'END'
+[ "$2" = racecheck ] && { echo "========= RACECHECK SUMMARY: 1 hazard"; exit 9; }
+echo "========= ERROR SUMMARY: 0 errors"
+END
+PATH=$P/bin:$PATH "$P/scripts/gpu-check" --part 2 --out "$P/kept" >"$TMP/out" 2>&1; r=$?
+[ $r = 1 ] && tail -1 "$TMP/out" | grep -q '^FAILED: 1 of 6 checks$' &&
+    grep -q '^compute-sanitizer memcheck  *ok  *ERROR SUMMARY: 0 errors' "$TMP/out" &&
+    grep -q '^compute-sanitizer racecheck  *FAILED  *exit code 9' "$TMP/out" &&
+    grep -q '^compute-sanitizer synccheck  *ok' "$TMP/out" &&
+    grep -q '^ncu at 4096 tokens  *ok  *2 kernels' "$TMP/out" && [ -s "$P/kept/ncu-100000.csv" ]
+result gpu_check_calls_sanitizers_and_ncu $? "exit $r: $(cat "$TMP/out")"
+PATH=$P/bin:$PATH "$P/scripts/gpu-check" --part 3 --out "$P/kept" >"$TMP/out" 2>&1; r=$?
+[ $r = 0 ] && tail -1 "$TMP/out" | grep -q '^ok: 3 checks, 0 skipped$' &&
+    grep -qE '^decode 4096 1  *4\.0000  *2\.0000  *0\.500$' "$P/kept/variants.txt" &&
+    grep -qE '^8B qkv 0 1  *0\.0100  *0\.1100 *11\.000$' "$P/kept/variants.txt" &&
+    [ -e "$P/build/cu/variants/EARLY/sm_90a.cubin" ] && [ -s "$P/kept/variant-EARLY-3.txt" ]
+result gpu_check_compares_variants $? "exit $r: $(cat "$TMP/out")"
+
 if [ -z "${LONG:-}" ]; then skip gpu_check_emulated "LONG=1 runs it"; exit $failed; fi
 scripts/gpu-check --emulated --out "$TMP/kept" "$B" >"$TMP/out" 2>&1; r=$?
 [ $r = 0 ] && tail -1 "$TMP/out" | grep -q '^ok: [0-9]* checks, [0-3] skipped$' &&
