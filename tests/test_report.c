@@ -290,6 +290,34 @@ static void speedup_is_measured_against_plain(void)
     free(p.text);
 }
 
+/* A job that had company in its passes has no speedup, and is none to compare with. */
+static void only_jobs_that_ran_alone_are_compared(void)
+{
+    int64_t ids[2] = { drafted_job, plain_job };
+    char sql[300];
+    for (size_t k = 0; k < 2; k++) {
+        snprintf(sql, sizeof sql,
+                 "INSERT INTO metric VALUES (%" PRId64 ", 0, '', 'jobs', 1, 30), "
+                 "(%" PRId64 ", 0, '', 'jobs', 8, 90), (%" PRId64 ", 0, '', 'worker_tokens', 0, 4000), "
+                 "(%" PRId64 ", 0, '', 'worker_seconds', 0, 5)", ids[k], ids[k], ids[k], ids[k]);
+        rig_sql(sql);
+        struct parsed p = json_of(ids, 2, &(struct report_options){0});
+        CHECK(null_at(&p.root, "0.speedup") && null_at(&p.root, "0.plain_job"));
+        const struct json shared = json_at(&p.root, k ? "1" : "0");
+        CHECK(shared.s && near(number_at(&shared, "worker_tokens_per_second"), 800, 1e-6, 0) &&
+              count_at(&shared, "rounds_by_jobs") == 8 && number_at(&shared, "rounds_by_jobs.7") == 90);
+        free(p.text);
+        char *table = report_of(ids, 2, &(struct report_options){0}, report_table);
+        CHECK(strstr(table, "only jobs that ran alone"), "%s", table);
+        free(table);
+        table = report_of(&ids[k], 1, &(struct report_options){0}, report_table);
+        CHECK(strstr(table, "800.0 tokens/s of all jobs meanwhile; passes 25.0 % with 1 job, 75.0 % with 8 "
+                            "jobs") && strstr(table, "not compared"), "%s", table);
+        free(table);
+        rig_sql("DELETE FROM metric WHERE name IN ('jobs', 'worker_tokens', 'worker_seconds')");
+    }
+}
+
 static void given_tokens_do_not_count(void)
 {
     struct parsed p = json_of(&extended_job, 1, &(struct report_options){0});
@@ -592,6 +620,7 @@ int main(int argc, char **argv)
     RUN(json_has_the_figures);
     RUN(parameters_that_are_no_object_become_an_empty_one);
     RUN(speedup_is_measured_against_plain);
+    RUN(only_jobs_that_ran_alone_are_compared);
     RUN(given_tokens_do_not_count);
     RUN(a_lost_model_costs_only_words);
     RUN(by_a_parameter);

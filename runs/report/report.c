@@ -48,6 +48,8 @@ static const struct { const char *name; size_t offset;
     SUM("restored_tokens", restored),
     SUM("restore_seconds", restore_seconds),
     SUM("restore_saved_seconds", saved),
+    SUM("worker_tokens", worker_tokens),
+    SUM("worker_seconds", worker_seconds),
 };
 
 static void add_counter(struct report *r, struct report_window *w, const struct metric *m)
@@ -64,6 +66,8 @@ static void add_counter(struct report *r, struct report_window *w, const struct 
                                                          : NULL;
     if (list && m->index < REPORT_DEPTHS)
         list[m->index] += m->value;
+    else if (strcmp(m->name, "jobs") == 0 && m->index < REPORT_DEPTHS)
+        r->with[m->index] += m->value;
 }
 
 static int add_source(struct report *r, size_t window, const struct metric *m, struct err *e)
@@ -429,7 +433,8 @@ static int read_report(struct report *r, struct store *s, int64_t id, const stru
     if (rc == 1 && (add_parameters(r, e) || add_counters(r, e) ||
                     add_text_figures(r, &t, s, h, e)))
         rc = -1;
-    if (rc == 1 && r->sum.drafted > 0 && !r->tree_fixed && r->sum.plain > 0 && r->sum.seconds > 0)
+    if (rc == 1 && report_ran_alone(r) && r->sum.drafted > 0 && !r->tree_fixed && r->sum.plain > 0 &&
+        r->sum.seconds > 0)
         r->estimate = r->sum.plain / r->sum.seconds;
     span_list_free(&t.spans);
     free(t.ids);
@@ -468,7 +473,7 @@ static int find_speedups(struct reports *l, struct err *e)
         return no_memory(e);
     for (size_t i = 0; i < l->n; i++) {
         struct report *p = &l->v[i];
-        if (p->job->state == JOB_DONE && p->job->numerics && p->sum.rounds > 0 &&
+        if (p->job->state == JOB_DONE && p->job->numerics && report_ran_alone(p) && p->sum.rounds > 0 &&
             p->sum.rows == p->sum.rounds && p->sum.drafted == 0)
             plain[n++] = p;
     }
@@ -478,7 +483,8 @@ static int find_speedups(struct reports *l, struct err *e)
             plain[kept++] = plain[i];
     for (size_t i = 0; i < l->n && kept; i++) {
         struct report *r = &l->v[i], **p = NULL;
-        if (r->job->state == JOB_DONE && (r->sum.drafted != 0 || r->sum.rows != r->sum.rounds))
+        if (r->job->state == JOB_DONE && report_ran_alone(r) &&
+            (r->sum.drafted != 0 || r->sum.rows != r->sum.rounds))
             p = bsearch(&r, plain, kept, sizeof *plain, by_comparison);
         if (p) {
             r->speedup = report_speed(&r->sum) / report_speed(&(*p)->sum);

@@ -11,7 +11,9 @@
  *
  * Speedup is measured where the report includes a plain job, written one token at a time, of the same
  * model, arithmetic, prompt length and text length. Otherwise it is estimated, and called an estimate,
- * from the one-row passes that the planner measured while it wrote the text.
+ * from the one-row passes that the planner measured while it wrote the text. A job that shared its passes
+ * with other jobs is charged its share of each pass by rows (`seconds`), which says little about the time that
+ * it would take alone: such a job has no speedup, neither measured nor estimated.
  *
  * Texts, names and messages come from outside. Tables show what is not printable as \xNN or \u{...}. CSV
  * cells that a spreadsheet would take for a formula begin with an apostrophe. Pages are escaped, load
@@ -24,7 +26,8 @@
 #include "src/text/distinct.h"
 #include "src/text/loop.h"
 
-enum { REPORT_DEPTHS = 64, REPORT_BY_MAX = 8, REPORT_DIFFERING_MAX = 8 };
+/* REPORT_DEPTHS: also of the numbers of jobs in a round */
+enum { REPORT_DEPTHS = 65, REPORT_BY_MAX = 8, REPORT_DIFFERING_MAX = 8 };
 
 struct report_sum {                      /* of a window, or of a job; times in seconds */
     double tokens, rounds, drafted, rows, accepted, drafted_depth, beta_accepted, draft_passes, refreshes;
@@ -36,6 +39,8 @@ struct report_sum {                      /* of a window, or of a job; times in s
     double snapshots, snapshot_bytes, snapshot_seconds, snapshot_cpu, snapshot_put;      /* likewise */
     double restored, restore_seconds;                    /* tokens that came from snapshots */
     double saved;                        /* estimate of what they saved (runs/work/snapshot_policy.h) */
+    /* of the rounds that the job shared or could have shared: tokens of all jobs in them, and seconds */
+    double worker_tokens, worker_seconds;
 };
 
 struct report_parameter {
@@ -70,6 +75,7 @@ struct report {
     struct report_sum sum;
     double reached[REPORT_DEPTHS], accepted_at[REPORT_DEPTHS];             /* by depth, from 1 */
     double histogram[REPORT_DEPTHS]; /* rounds by their tokens, from 1 */
+    double with[REPORT_DEPTHS];            /* rounds by the number of jobs in them, from 1 */
     struct report_source *source; size_t n_sources;
     struct report_window *window; size_t n_windows;
     bool tree_fixed, has_words;
@@ -143,6 +149,11 @@ double report_best_speedup(const struct report *r);
 double report_speed(const struct report_sum *s);         /* tokens per second of decoding */
 double report_acceptance(const struct report_sum *s);    /* tokens per verification pass */
 double report_alpha(const struct report_sum *s);
+/* Of all jobs of the worker together, while this one was written. */
+double report_worker_speed(const struct report_sum *s);
+/* The share of the job's rounds that had n jobs; n 0: more than one. NAN: not known. */
+double report_with(const struct report *r, size_t n);
+bool   report_ran_alone(const struct report *r);         /* no other job was in any of its rounds */
 double report_beta(const struct report *r, const struct report_sum *s);
 /* The cost of checkpoints and of snapshots as a share of the time. The CPU time of the writing thread counts
  * as if the decode loop had spent it. */

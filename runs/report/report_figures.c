@@ -7,6 +7,17 @@
 static double ratio(double a, double b) { return b > 0 ? a / b : NAN; }
 double report_speed(const struct report_sum *s) { return ratio(s->tokens, s->seconds); }
 double report_acceptance(const struct report_sum *s) { return ratio(s->tokens, s->rounds); }
+double report_worker_speed(const struct report_sum *s) { return ratio(s->worker_tokens, s->worker_seconds); }
+double report_with(const struct report *r, size_t n)
+{
+    double all = 0, more = 0;
+    for (size_t i = 1; i < REPORT_DEPTHS; i++) {
+        all += r->with[i];
+        more += i > 1 ? r->with[i] : 0;
+    }
+    return ratio(n ? r->with[n] : more, all);
+}
+bool report_ran_alone(const struct report *r) { return !(report_with(r, 0) > 0); }
 double report_alpha(const struct report_sum *s) { return ratio(s->accepted, s->drafted_depth); }
 double report_beta(const struct report *r, const struct report_sum *s)
 {

@@ -54,8 +54,12 @@ static void speed_tile(FILE *f, const struct report *r)
     const double speed = report_speed(&r->sum), speedup = isfinite(r->speedup) ? r->speedup : r->estimate;
     if (!isfinite(speedup)) {
         tile(f, "Speed");
-        page_format(f, "@1</b><small>tokens/s; @2 tokens per verification pass</small></div>", speed,
+        page_format(f, "@1</b><small>tokens/s; @2 tokens per verification pass", speed,
                     report_acceptance(&r->sum));
+        if (!report_ran_alone(r))
+            page_format(f, "; other jobs in @0 % of the passes, so no speedup; all jobs @1 tokens/s",
+                        100 * report_with(r, 0), report_worker_speed(&r->sum));
+        fputs("</small></div>", f);
         return;
     }
     tile(f, "Speedup");

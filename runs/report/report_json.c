@@ -168,7 +168,8 @@ static void put_drafting(struct json_writer *w, const struct report *r)
     const struct figure speed[] = {
         { "seconds", s->seconds }, { "prefill_seconds", s->prefill_seconds },
         { "prefill_tokens", s->prefill_tokens, COUNT }, { "tokens_per_second", report_speed(s) },
-        { "speedup", r->speedup }, { "speedup_estimate", r->estimate },
+        { "worker_tokens_per_second", report_worker_speed(s) }, { "speedup", r->speedup },
+        { "speedup_estimate", r->estimate },
     }, rounds[] = {
         { "rounds", s->rounds, COUNT }, { "mean_acceptance_length", report_acceptance(s) },
         { "alpha", report_alpha(s) }, { "beta", report_beta(r, s) }, { "drafted", s->drafted, COUNT },
@@ -177,7 +178,9 @@ static void put_drafting(struct json_writer *w, const struct report *r)
     };
     put_figures(w, speed, LENGTH(speed));
     jw_number(w, "plain_job", isnan(r->speedup) ? NAN : (double)r->plain);
+    jw_bool(w, "ran_alone", report_ran_alone(r));
     put_figures(w, rounds, LENGTH(rounds));
+    put_counts(w, "rounds_by_jobs", r->with, 1);
     put_counts(w, "reached_per_depth", r->reached, 1);
     put_counts(w, "accepted_per_depth", r->accepted_at, 1);
     put_counts(w, "acceptance_histogram", r->histogram, 1);
@@ -366,7 +369,8 @@ static void csv_numbers(FILE *f, const struct report *r, bool names)
         { "prompt_tokens", (double)j->prompt_tokens }, { "tokens", (double)r->tokens },
         { "given_tokens", (double)r->given }, { "wanted_tokens", (double)j->wanted },
         { "seconds", s->seconds }, { "prefill_seconds", s->prefill_seconds },
-        { "tokens_per_second", report_speed(s) }, { "speedup", r->speedup },
+        { "tokens_per_second", report_speed(s) }, { "worker_tokens_per_second", report_worker_speed(s) },
+        { "share_alone", report_with(r, 1) }, { "speedup", r->speedup },
         { "speedup_estimate", r->estimate }, { "rounds", s->rounds },
         { "mean_acceptance_length", report_acceptance(s) }, { "alpha", report_alpha(s) },
         { "beta", report_beta(r, s) }, { "drafted", s->drafted }, { "verified_rows", s->rows },

@@ -224,7 +224,7 @@ bool report_overview(FILE *f, const struct reports *l, size_t sections_max)
         return false;
     fputs("<h2>Jobs</h2><p class=\"note\">Speedup: against a job of this report that wrote one token at a "
           "time; "
-          "~ estimated from the one-row passes of the same text.</p>"
+          "~ estimated from the one-row passes of the same text. Only jobs that ran alone are compared.</p>"
           "<div class=\"card scroll\"><table><tr><th>job</th><th class=\"l\">name</th><th "
           "class=\"l\">state</th><th class=\"l\">ended "
           "by</th><th>tokens</th><th>tokens/s</th><th>speedup</th><th>length</th><th>alpha</th>"

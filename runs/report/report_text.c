@@ -111,6 +111,21 @@ static void head(FILE *f, const struct report *r)
             j->numerics ? ", numerics " : "", plain(&b, j->numerics, 60));
 }
 
+/* Of a job that had company in its passes. */
+static void shared(FILE *f, const struct report *r)
+{
+    size_t most = 1;
+    for (size_t i = 1; i < REPORT_DEPTHS; i++)
+        most = r->with[i] > 0 ? i : most;
+    fputs(" (its share of the passes by rows)\n", f);
+    fprintf(f, "  worker      %.1f tokens/s of all jobs meanwhile; passes", report_worker_speed(&r->sum));
+    for (size_t i = 1; i <= most; i++)
+        if (r->with[i] > 0)
+            fprintf(f, " %.1f %% with %zu %s%s", 100 * report_with(r, i), i, i > 1 ? "jobs" : "job",
+                    i < most ? "," : "");
+    fputs("\n  speedup     not compared: only jobs that ran alone are", f);
+}
+
 static void drafting(FILE *f, const struct report *r)
 {
     const struct report_sum *s = &r->sum;
@@ -124,6 +139,8 @@ static void drafting(FILE *f, const struct report *r)
     else if (isfinite(r->estimate))
         fprintf(f, "; about %.2f times one token at a time (estimated from one-row passes)",
                 r->estimate);
+    if (!report_ran_alone(r))
+        shared(f, r);
     fprintf(f, "\n  drafting    %.0f rounds, acceptance length ", s->rounds);
     value(f, 0, 2, report_acceptance(s));
     fputs(", alpha ", f);
@@ -248,6 +265,12 @@ static void many(FILE *f, const struct reports *l)
     }
     if (estimates)
         fputs("~ estimated from the one-row passes of the same text\n", f);
+    for (size_t i = 0; i < l->n; i++)
+        if (!report_ran_alone(&l->v[i])) {
+            fputs("Jobs that shared passes of the model with other jobs have no speedup: only jobs that ran "
+                  "alone are compared.\n", f);
+            break;
+        }
 }
 
 /* ---- groups ---- */

@@ -31,9 +31,36 @@ struct schedule {
     double waiting_since;                /* for jobs that other workers hold; 0: not waiting */
     double passed_since;                 /* when a job of another model was first passed; 0: none was */
     int64_t *skip; size_t n_skip;        /* jobs that this worker can never hold */
+    struct metrics metrics;
+    bool metrics_failed;                 /* a notice says so */
 };
 
 static bool out_of_time(const struct worker *w) { return w->deadline > 0 && clock_seconds() >= w->deadline; }
+
+/* ---- metrics ---- */
+
+/* Write the file of --metrics, if it is due or `now`. A failure is no reason to stop the work. */
+static void write_metrics(struct schedule *h, bool now)
+{
+    struct metrics *m = &h->metrics;
+    struct worker *w = h->w;
+    struct metrics_now g = { .running = h->n, .reserved = h->n ? w->reserved : 0,
+                             .limit = w->max_memory };
+    struct metrics_sums all = m->sums;
+    struct err e = {0};
+    if (!m->path || !(now || metrics_due(m)))
+        return;
+    for (size_t i = 0; i < h->n; i++) {
+        const struct task *t = h->task[i];
+        g.kv_used += t->decoder.kv.n_past;
+        g.kv_tokens += t->decoder.n_max;
+        metrics_add(&all, &t->decoder.stats, t->decoder.count.prefill_tokens, t->result.prefill_seconds);
+    }
+    const bool failed = store_counts(w->store, h->o->batch, &g.counts, &e) || metrics_write(m, &g, &all, &e);
+    if (failed && !h->metrics_failed && !w->quiet)
+        fprintf(stderr, "longhand: %s\n", e.msg);
+    h->metrics_failed = failed;
+}
 
 /* ---- the end of a task ---- */
 
@@ -48,9 +75,11 @@ static int end_task(struct schedule *h, size_t i, int rc, struct err *e)
     bool shown = true;
     if (t->no_model)
         snprintf(model, sizeof model, "%s", t->job->model);
+    const size_t prefilled = t->decoder.count.prefill_tokens;
     t->jobs = (struct job_list){0};
     const int closed = task_close(t, rc, e);
     struct work_result r = t->result;
+    metrics_add(&h->metrics.sums, &r.stats, prefilled, r.prefill_seconds);
     free(t);
     memmove(h->task + i, h->task + i + 1, (--h->n - i) * sizeof *h->task);
     h->gate = h->gate == GATE_DRAIN && h->n ? GATE_DRAIN : GATE_OPEN;
@@ -63,6 +92,8 @@ static int end_task(struct schedule *h, size_t i, int rc, struct err *e)
                 job, r.why.msg, r.tokens, wanted);
     } else if (closed == 0) {
         h->ended += r.end == WORK_DONE || r.end == WORK_FAILED;
+        h->metrics.finished[r.end == WORK_DONE ? r.finish : FINISH_NONE]++;
+        h->metrics.failed += r.end == WORK_FAILED;
         if (r.end == WORK_REFUSED) {
             int64_t *more = realloc(h->skip, (h->n_skip + 1) * sizeof *more);
             if (more) {
@@ -187,6 +218,7 @@ static int join(struct schedule *h, struct task *t, struct err *e)
     if (rc)
         return end_task(h, h->n - 1, rc, e);
     h->one_alone = task_runs_alone(t, t->claim.idle);
+    metrics_model(&h->metrics, h->w->engine.path);
     if (h->o->begins)
         h->o->begins(h->o->ctx, t->job);
     return 0;
@@ -321,6 +353,7 @@ static int serve_round(struct schedule *h, struct err *e)
     stop_notice_for("this round");
     decode_round(d, n, &why);            /* every decoder has its own result */
     stop_notice_for(NULL);
+    h->metrics.rounds[n]++;
     struct round_total total = { .tasks = n };
     for (size_t k = 0; k < n; k++) {
         total.tokens += d[k]->failed ? 0 : d[k]->round.tokens;
@@ -367,10 +400,13 @@ int schedule_queue(struct worker *w, const struct schedule_options *o, struct er
     struct schedule h = { .w = w, .o = o, .progress = { w->store, o->batch, &w->progress } };
     int rc = 0;
     w->parallel = o->parallel ? o->parallel : PARALLEL_AUTO;
+    if (metrics_open(&h.metrics, o->metrics, e))
+        return -1;
     for (bool again = true; again && rc == 0;) {
         if (h.n == 0 && (stop_signal || out_of_time(w) || (o->max_jobs && h.ended >= o->max_jobs)))
             break;
         show_progress(&h);
+        write_metrics(&h, false);
         rc = admit(&h, e);
         if (rc == 0 && h.n) {
             rc = serve(&h, e);
@@ -383,6 +419,7 @@ int schedule_queue(struct worker *w, const struct schedule_options *o, struct er
     }
     if (rc < 0)
         abandon_all(&h);
+    write_metrics(&h, true);
     free(h.skip);
     return rc < 0 ? -1 : 0;
 }

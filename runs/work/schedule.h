@@ -16,11 +16,13 @@
  *
  * On a signal or at the deadline, all jobs are stored together, with their snapshots. */
 #pragma once
+#include "runs/work/metrics.h"
 #include "runs/work/task.h"
 
 #define SLICE_SECONDS 0.5
 #define OTHER_MODEL_SECONDS 1800.0
 enum { PARALLEL_MAX = COMMITTER_JOBS_MAX, PARALLEL_AUTO = 16 };
+_Static_assert((int)PARALLEL_MAX <= (int)METRICS_JOBS_MAX, "metrics count rounds of any number of jobs");
 
 struct schedule_options {
     struct work_options how;             /* state_if_stopped: JOB_QUEUED */
@@ -29,6 +31,7 @@ struct schedule_options {
     int max_attempts;                    /* struct claim_request */
     size_t max_jobs;                     /* jobs that may end as done or failed; 0: no limit */
     bool watch;                          /* wait for further jobs when the queue is empty */
+    const char *metrics;                 /* file of the worker's figures (metrics.h); NULL: none */
     /* Called when a job has been opened, and when it has ended; the statistics are closed afterwards. `job` is
      * its row before; NULL: the row could not be read. `wanted`: the length that the text was to have. */
     void (*begins)(void *ctx, const struct job *job);

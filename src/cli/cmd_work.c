@@ -176,8 +176,8 @@ static int run_shift(struct shift *h, struct err *e)
         .how = { .state_if_stopped = JOB_QUEUED, .accept_change = o->accept_change,
                  .store_rounds = o->rounds },
         .parallel = h->parallel, .batch = h->batch, .max_attempts = (int)o->max_attempts,
-        .max_jobs = o->max_jobs, .watch = o->watch, .begins = job_begins, .ended = job_ended,
-        .ctx = h,
+        .max_jobs = o->max_jobs, .watch = o->watch, .metrics = o->metrics, .begins = job_begins,
+        .ended = job_ended, .ctx = h,
     };
     return schedule_queue(&h->worker, &how, e);
 }
@@ -288,9 +288,11 @@ static int work_here(const struct options *o, struct err *e)
 {
     struct store *s = NULL;
     size_t parallel;
+    struct metrics checked;
     stop_notice_open(o->progress == PROGRESS_JSON, o->quiet);
-    int rc = parallel_from_options(o, &parallel, e) || store_from_options(&s, o, STORE_CREATE, e) ||
-             model_of_work(o, s, e) || work_queue(o, s, NULL, e) ? -1 : 0;
+    int rc = parallel_from_options(o, &parallel, e) || metrics_open(&checked, o->metrics, e) ||
+             store_from_options(&s, o, STORE_CREATE, e) || model_of_work(o, s, e) ||
+             work_queue(o, s, NULL, e) ? -1 : 0;
     store_close(s);
     stop_notice_close();
     return rc;

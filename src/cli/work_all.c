@@ -47,7 +47,7 @@ static int count_gpus(const char *word, struct gpus *g, struct err *e)
  * reaches it only through the parent, once for each signal. */
 static void run_worker(const struct options *o, size_t i, pid_t parent, work_fn *work)
 {
-    char word[32];
+    char word[32], metrics[PATH_BYTES];
     struct options mine = *o;
     struct err e = {0};
     setpgid(0, 0);
@@ -56,6 +56,8 @@ static void run_worker(const struct options *o, size_t i, pid_t parent, work_fn 
         _exit(ERR_AGAIN);
     snprintf(word, sizeof word, "%.*s%zu", (int)(strlen(o->device) - strlen("all")), o->device, i);
     mine.device = word;
+    if (o->metrics && *o->metrics && snprintf(metrics, sizeof metrics, "%s.%zu", o->metrics, i) > 0)
+        mine.metrics = metrics;
     if (mine.progress == PROGRESS_AUTO)          /* workers share the terminal, so no line is redrawn */
         mine.progress = PROGRESS_PLAIN;
     int rc = work(&mine, &e);

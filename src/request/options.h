@@ -96,6 +96,7 @@ struct options {
     uint64_t kv_snapshot_max;
     const char *parallel;            /* auto, or a number */
     uint64_t max_memory;             /* 0: no limit of its own */
+    const char *metrics;             /* file; NULL: none */
     size_t max_jobs, max_attempts, from, at, occurrence, sample;
     bool with_prompt, shared_db, run_now, from_here, accept_change, rounds, until_empty, watch, follow;
     bool partial, gzip, csv, html, force, windows;

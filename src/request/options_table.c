@@ -303,6 +303,9 @@ const struct option options_table[] = {
     { "max-memory", "", "SIZE", VERB_RUN | VERB_WORK, BYTES, F(max_memory), STORE, 0,
       "Memory of this process in all (K, M, G, T). A text that does not fit beside those that are being "
       "written waits.", .shown = "what the machine has available, less a margin" },
+    { "metrics", "", "FILE", VERB_WORK, TEXT, F(metrics), STORE, 0,
+      "Write the figures of the worker to FILE every 5 s, in Prometheus' text format, with vLLM's names where "
+      "vLLM has the metric. FILE appears whole. With several GPUs: one file for each, FILE.0 and so on." },
     { "max-attempts", "", "N", VERB_WORK, SIZE, F(max_attempts), STORE, 0,
       "A job fails after N attempts in a row that produced neither a token nor a longer snapshot. 0: no "
       "limit.", .max = 1e6, .value = "10" },

@@ -1,0 +1,52 @@
+/* work --metrics: the figures of a worker as a Prometheus text file, for the textfile collector of a node
+ * exporter or any other reader. No port is opened.
+ *
+ *     metrics_open(&m, path, &e)                            checks that the file can be written
+ *     metrics_model(&m, model)                              a job of this model begins
+ *     metrics_add(&m.sums, ..)                              what a job that ends has added
+ *     if (metrics_due(&m)) metrics_write(&m, &now, &e)      every METRICS_SECONDS
+ *
+ * A metric that vLLM has carries vLLM's name, and the label model_name; the others begin with longhand_.
+ * Counters count since the worker began to use the model that it has now. A file is written beside the old
+ * one and renamed into its place, so a reader sees a whole file. It is not synced to the disk: after a power
+ * cut it may be old or empty. */
+#pragma once
+#include "runs/store/store.h"
+#include "src/decode/stats.h"
+#include "src/text/emit.h"
+
+#define METRICS_SECONDS 5.0
+enum { METRICS_JOBS_MAX = 64 };
+
+struct metrics_sums {                    /* of one job, or of many */
+    size_t prompt_tokens, tokens;        /* tokens read by prefill; tokens made */
+    size_t drafts, draft_tokens, accepted, accepted_at[TREE_DEPTH_MAX + 1];     /* index: depth, from 1 */
+    double prefill, seconds, draft, verify;      /* seconds; `seconds`: of decoding, drafts included */
+};
+struct metrics_now {                     /* gauges */
+    struct store_counts counts;
+    size_t running;                      /* jobs of this worker */
+    size_t kv_used, kv_tokens;           /* tokens in the caches; that have room */
+    size_t reserved, limit;              /* bytes; limit 0: none */
+};
+
+struct metrics {
+    const char *path;                    /* borrowed; NULL: nothing is written */
+    double written;                      /* by clock_seconds */
+    double began;                        /* seconds since 1970 */
+    char model[PATH_BYTES];              /* "": none yet */
+    /* since this model is in use; sums are of jobs that have ended */
+    struct metrics_sums sums;
+    size_t finished[FINISH_REPETITION + 1], failed;
+    size_t rounds[METRICS_JOBS_MAX + 1];         /* by the number of jobs in them */
+};
+
+/* ERR_INPUT: the file cannot be written. path NULL: *m writes nothing. */
+int  metrics_open(struct metrics *m, const char *path, struct err *e);
+void metrics_model(struct metrics *m, const char *model);
+bool metrics_due(const struct metrics *m);
+/* The counters of a decoder's statistics. */
+void metrics_add(struct metrics_sums *s, const struct draft_stats *d, size_t prefill_tokens, double prefill);
+/* all: m->sums and those of the running jobs. */
+int  metrics_write(struct metrics *m, const struct metrics_now *now, const struct metrics_sums *all,
+                   struct err *e);

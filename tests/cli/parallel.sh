@@ -1,0 +1,140 @@
+#!/bin/bash
+# work --parallel: texts at any number of jobs, on every twin; memory limits; metrics; bad input. LONG=1: all
+# numbers of jobs on all twins.
+. tests/cli/lib.inc
+L=$LONGHAND
+check parallel_zero 2 '--parallel 0: auto and 1 to 64 are allowed' work --parallel 0
+check parallel_too_many 2 '--parallel 65: auto and 1 to 64' work --parallel 65
+check parallel_is_a_number 2 '--parallel many: auto and 1 to 64' work --parallel many
+check max_memory_is_a_size 2 "--max-memory: 'much' is not a number of bytes" work --max-memory much
+
+# 16 jobs of different lengths, prompts, seeds, temperatures, filters and drafters.
+submit_all() # TOKENS DRAFTERS MODEL: the longest text, and the drafters of one fixed setting
+{
+    local i settings fixed="--draft-weights model --kv-budget 256"
+    settings=("--drafter none" "--temperature 0" "--temperature 0.8 --top-p 0.9 --min-p 0.02"
+        "--drafter ngram,suffix" "--drafter $2 --tree 2,1 --draft-passes 1 $fixed" "--penalty 1.2 --top-k 40"
+        "--drafter partial --draft-passes 2 --tree 1,1 $fixed" "--drafter none --eta 0.001")
+    for i in $(seq 0 15); do
+        "$L" submit -m "$3" -p "${prompts[$((i % 4))]}" -s $i --ignore-eos -q --threads 2 \
+            -n $(($1 / 4 + i * 7 % 16 * $1 / 20)) ${settings[$((i % 8))]} >/dev/null || return 1
+    done
+}
+prompts=("Once upon a time" "A letter" "$(head -c 300 "$(echo "$MODEL"/openings/* | cut -d' ' -f1)")" x)
+ids() { "$L" export --all --format ids; }
+# The statistics of the jobs whose tree, passes and budget are fixed.
+fixed() { "$L" report --all --json | python3 -c 'import json, sys
+for j in json.load(sys.stdin):
+    if j["parameters"]["drafting"].get("tree"):
+        print(j["job"], [j[k] for k in ("rounds", "drafted", "verified_rows", "accepted", "draft_passes",
+                                        "accepted_per_depth", "acceptance_histogram", "sources")])'; }
+at_n() # NAME N ARGS...: runs the queue with N jobs at once; texts and statistics must equal those of N = 1
+{
+    local name=$1 n=$2
+    shift 2
+    cp "$TMP/queue.db" "$LONGHAND_DB"
+    "$L" work --parallel $n --progress none -q "$@" 2>"$TMP/err" ||
+        { fail $name "$(head -c 300 "$TMP/err")"; return; }
+    ids >"$TMP/ids"; fixed >"$TMP/fixed"
+    if [ ! -s "$TMP/$want.ids" ]; then cp "$TMP/ids" "$TMP/$want.ids"; cp "$TMP/fixed" "$TMP/$want.fixed"; fi
+    same $name "$TMP/$want.ids" "$TMP/ids"
+    same ${name}_statistics "$TMP/$want.fixed" "$TMP/fixed"
+}
+isas=$(for isa in generic avx2 avx512; do
+    LONGHAND_ISA=$isa "$L" tokenize -m $MODEL /dev/null >/dev/null 2>&1 && echo $isa
+done)
+best=$(echo "$isas" | tail -1)
+submit_all 100 heads,partial $MODEL; cp "$LONGHAND_DB" "$TMP/queue.db"
+want=cpu
+for isa in $best $(echo "$isas" | grep -v "$best"); do
+    numbers="1 3 16"; [ $isa = $best ] || numbers=8
+    [ -z "${LONG:-}" ] || numbers="1 2 3 8 16"
+    for n in $numbers; do LONGHAND_ISA=$isa at_n texts_of_${n}_jobs_$isa $n; done
+done
+if [ -e "$LONGHAND_TEST" ]; then
+    L=$LONGHAND_TEST want=emulated
+    rm -f "$LONGHAND_DB"; submit_all 40 partial tests/data/models/llama2-bf16; cp "$LONGHAND_DB" "$TMP/queue.db"
+    numbers="1 8"; [ -z "${LONG:-}" ] || numbers="1 2 3 8 16"
+    for n in $numbers; do at_n texts_of_${n}_jobs_emulated $n --device emulated; done
+    L=$LONGHAND
+else
+    skip texts_on_the_emulated_gpu "this build has none"
+fi
+
+# More jobs than fit: they wait, and all are done. A limit that no job fits is one line.
+rm -f "$LONGHAND_DB"
+for i in 1 2 3 4 5; do
+    "$L" submit -m $MODEL -p x -n 500 -s $i --drafter none --ignore-eos -q >/dev/null
+done
+cp "$LONGHAND_DB" "$TMP/queue.db"
+check no_job_fits 2 'for want of memory, .* 1.0 MiB are available .--max-memory.' work -q --max-memory 1M
+needs=$(sed -n 's/.*this needs \([0-9]*\)\..*/\1/p' "$TMP/err")
+together() # METRICS: the most jobs that were in one round
+{
+    sed -n 's/^longhand_rounds_total{jobs="\([0-9]*\)"}.*/\1/p' "$1" | sort -n | tail -1
+}
+"$L" work -q --max-memory $((needs + 4))M --metrics "$TMP/m.prom" 2>"$TMP/err" &&
+    [ "$(together "$TMP/m.prom")" -ge 1 ] && [ "$(together "$TMP/m.prom")" -le 4 ] &&
+    [ "$("$L" list --state done --json | grep -c '"state": "done"')" = 5 ]
+result jobs_wait_for_memory $? "$(together "$TMP/m.prom") jobs at once; $(cat "$TMP/err")"
+cp "$TMP/queue.db" "$LONGHAND_DB"
+"$L" work -q --metrics "$TMP/m.prom" && [ "$(together "$TMP/m.prom")" = 5 ]
+result all_run_at_once_without_a_limit $? "$(together "$TMP/m.prom") jobs at once"
+ids >"$TMP/all.ids"
+(cp "$TMP/queue.db" "$LONGHAND_DB"; ulimit -v $(((needs + 46) * 1024)); exec "$L" work -q) 2>"$TMP/err"; r=$?
+ids >"$TMP/ids"
+if [ $slower -gt 1 ]; then
+    skip ulimit_limits_the_jobs "a sanitizer needs the address space"
+else
+    [ $r = 0 ] && cmp -s "$TMP/all.ids" "$TMP/ids"
+    result ulimit_limits_the_jobs $? "exit $r: $(cat "$TMP/err")"
+fi
+# A control group of a hierarchy of files: version 2, and version 1.
+mkdir -p "$TMP/cgroup/memory"
+limit=$(((needs + 8) * 1048576))       # the files say that nothing is in use
+for f in memory.max memory/memory.limit_in_bytes; do echo $limit >"$TMP/cgroup/$f"; done
+for f in memory.current memory/memory.usage_in_bytes; do echo 0 >"$TMP/cgroup/$f"; done
+for f in memory.stat memory/memory.stat; do echo "inactive_file 0" >"$TMP/cgroup/$f"; done
+in_group() { unshare -m bash -c 'mount --bind "$0" /sys/fs/cgroup && exec "$@"' "$TMP/cgroup" "$@"; }
+if in_group true 2>/dev/null; then
+    cp "$TMP/queue.db" "$LONGHAND_DB"
+    in_group "$L" work -q --metrics "$TMP/m.prom" 2>"$TMP/err" && [ "$(together "$TMP/m.prom")" -le 4 ]
+    result a_control_group_limits_the_jobs $? "$(together "$TMP/m.prom") jobs at once; $(cat "$TMP/err")"
+    ids >"$TMP/ids"; same a_control_group_changes_no_text "$TMP/all.ids" "$TMP/ids"
+else
+    skip a_control_group_limits_the_jobs "no mount namespace"
+fi
+
+# The metrics: a whole file in Prometheus' format that agrees with the store.
+check metrics_in_a_folder_that_is_missing 2 '--metrics .*: cannot write: No such file' work --metrics \
+    "$TMP/none/m.prom"
+check metrics_in_a_device 2 "--metrics '/dev/null': the name of a file is needed" work --metrics /dev/null
+cp "$TMP/queue.db" "$LONGHAND_DB"
+"$L" work -q --metrics "$TMP/m.prom" --parallel 2 && "$L" report --all --json >"$TMP/report"
+python3 - "$TMP/m.prom" "$TMP/report" <<'PY' 2>"$TMP/err"
+import json, re, sys
+kind, value, helped = {}, {}, set()
+for line in open(sys.argv[1]):
+    if m := re.fullmatch(r"# HELP (\S+) \S.*\n", line):
+        helped.add(m[1])
+    elif m := re.fullmatch(r"# TYPE (\S+) (gauge|counter)\n", line):
+        assert m[1] not in kind
+        kind[m[1]] = m[2]
+    else:
+        m = re.fullmatch(r'([a-z_:]+)(\{[a-z_]+="[^"]*"(?:,[a-z_]+="[^"]*")*\})? (\S+)\n', line)
+        assert m and m[1] in kind and m[1] in helped, line
+        assert (kind[m[1]] == "counter") == m[1].endswith("_total"), line
+        value.setdefault(m[1], {})[m[2] or ""] = float(m[3])
+jobs = json.load(open(sys.argv[2]))
+one = lambda name: sum(value[name].values())
+assert one("vllm:generation_tokens_total") == sum(j["tokens"] for j in jobs) == 2500, value
+assert one("vllm:prompt_tokens_total") == sum(j["prefill_tokens"] for j in jobs)
+assert one("vllm:request_success_total") == 5 and value["longhand_jobs"]['{state="done"}'] == 5
+assert sum(v * int(re.search(r"\d+", k)[0]) for k, v in value["longhand_rounds_total"].items()) == \
+    sum(j["rounds"] for j in jobs)
+assert abs(one("longhand_decode_seconds_total") - sum(j["seconds"] for j in jobs)) < 0.01
+assert one("vllm:num_requests_running") == one("vllm:num_requests_waiting") == 0
+PY
+result metrics_agree_with_the_store $? "$(tail -3 "$TMP/err")"
+[ ! -e "$TMP/m.prom.tmp" ]; result metrics_leave_no_temporary_file $? ""
+exit $failed
