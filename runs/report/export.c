@@ -183,7 +183,8 @@ static int read_exported(struct exporter *x, const struct item *i, struct export
     int rc = store_input(i->store, i->job->id, &t->in, e) || job_parse(&t->params, t->in.parameters, e) ||
              job_read_text(&x->reader, i->store, i->job, &t->text, &t->n_text, e) ||
              add_metrics(&t->spec, i->store, i->job->id, e);
-    const int repeats = rc || i->job->tokens < LOOP_SCORE ? 0 : store_repetition(i->store, i->job->id, &t->repetition, e);
+    const bool is_short = i->job->tokens < LOOP_SCORE;
+    const int repeats = rc || is_short ? 0 : store_repetition(i->store, i->job->id, &t->repetition, e);
     t->repeats = repeats == 1;
     store_read_end(i->store);
     if (rc || repeats < 0)
@@ -225,8 +226,8 @@ static void put_repetition(struct json_writer *w, const struct exported *t)
 /* ---- jsonl ---- */
 
 static const char *const flat_names[] = { "custom_id", "prompt", "text", "tokens", "finish_reason", "seed",
-                                          "tokens_per_second", "stop_reason", "repetition", "prompt_tokens", "sample",
-                                          "job", "name", "db", "state", "error", "metadata" };
+                                          "tokens_per_second", "stop_reason", "repetition", "prompt_tokens",
+                                          "sample", "job", "name", "db", "state", "error", "metadata" };
 
 /* Writes the metadata as it is, and its members beside the others, except those whose names are taken. */
 static int put_metadata(struct json_writer *w, const struct exported *t, struct err *e)

@@ -1,8 +1,9 @@
-/* Which jobs a command names: 7, 5-90, @NAME, @NAME/custom_id, --state STATE, --finish REASON, --loops, --all.
+/* Which jobs a command names: 7, 5-90, @NAME, @NAME/custom_id, --state STATE, --finish REASON, --loops,
+ * --all.
  *
- * Several words select the union of their jobs: `7 @novel` is job 7 and the batch "novel". --state, --finish and
- * --loops narrow the union; without words they select from all jobs. Nothing here knows the store: store_select
- * turns a selection into job numbers. */
+ * Several words select the union of their jobs: `7 @novel` is job 7 and the batch "novel". --state, --finish
+ * and --loops narrow the union; without words they select from all jobs. Nothing here knows the store:
+ * store_select turns a selection into job numbers. */
 #pragma once
 #include "src/base/base.h"
 

@@ -196,8 +196,8 @@ struct job {
     /* wall clock, seconds since 1970, for people only; 0: not yet */
     double created, started, updated, ended;
     const char *host; int64_t pid;       /* of the worker while it runs; else NULL and 0 */
-    double stalled;                      /* seconds since a running job last stored something, if it should have;
-                                          * else 0 */
+    double stalled;                      /* seconds since a running job last stored something, if it should
+                                          * have; else 0 */
     bool gone;                         /* state is "running", but the kernel says that the worker has ended */
 };
 
@@ -264,7 +264,8 @@ int store_pause(struct store *s, const int64_t *ids, size_t n, size_t *changed, 
 int store_resume(struct store *s, const int64_t *ids, size_t n, size_t *changed, struct err *e);
 int store_cancel(struct store *s, const int64_t *ids, size_t n, size_t *changed, struct err *e);
 /* Set the priority of jobs that are neither done nor cancelled. Their attempts go on. */
-int store_priority(struct store *s, const int64_t *ids, size_t n, int priority, size_t *changed, struct err *e);
+int store_priority(struct store *s, const int64_t *ids, size_t n, int priority, size_t *changed,
+                   struct err *e);
 int store_remove(struct store *s, const int64_t *ids, size_t n, size_t *changed, struct err *e);
 /* The same, but ERR_INPUT, and nothing is removed, if a live worker is writing one of the jobs. */
 int store_remove_unless_running(struct store *s, const int64_t *ids, size_t n, size_t *changed,
@@ -337,8 +338,8 @@ struct round_list { struct round_row *v; size_t n; struct strings *text; };
 int  store_rounds(struct store *s, int64_t job, struct round_list *out, struct err *e);
 void round_list_free(struct round_list *l);
 
-/* The first repetition that a worker noticed in the text of a job, as its event tells it: token where it begins,
- * length of its period, token at which it was noticed. 1; 0: none; -1. */
+/* The first repetition that a worker noticed in the text of a job, as its event tells it: token where it
+ * begins, length of its period, token at which it was noticed. 1; 0: none; -1. */
 struct noticed_repetition { size_t start, period, found; };
 int  store_repetition(struct store *s, int64_t job, struct noticed_repetition *out, struct err *e);
 /* The event's text. */

@@ -139,10 +139,12 @@ static int check_name(struct store *s, const struct batch *b, bool alone, struct
 {
     int64_t other;
     const int rc = db_get(s, e, &other,
-                          "SELECT id FROM job WHERE batch = ?1 AND (?2 OR custom_id IS NULL) ORDER BY id LIMIT 1",
+                          "SELECT id FROM job WHERE batch = ?1 AND (?2 OR custom_id IS NULL) ORDER BY id "
+                          "LIMIT 1",
                           "id", b->id, (int)alone);
-    return rc == 1 ? err_set(e, ERR_INPUT, "the name \"%s\" is in use: job %" PRId64 " has it", b->name, other)
-                   : rc;
+    if (rc != 1)
+        return rc;
+    return err_set(e, ERR_INPUT, "the name \"%s\" is in use: job %" PRId64 " has it", b->name, other);
 }
 
 static int submit_one(struct store *s, const struct batch *b, const struct job_spec *j, int64_t *id,
@@ -189,8 +191,8 @@ int store_request(struct store *s, const char *batch, const char *custom_id, uin
     *out = (struct stored_request){0};
     sqlite3_stmt *q = db_query(
         s, e,
-        "SELECT j.wanted, j.seed, j.model, i.parameters, EXISTS (SELECT 1 FROM event v WHERE v.job = j.id AND "
-        "v.kind = 'extended') FROM job j JOIN input i ON i.job = j.id WHERE j.batch = (SELECT id FROM batch "
+        "SELECT j.wanted, j.seed, j.model, i.parameters, EXISTS (SELECT 1 FROM event v WHERE v.job = j.id "
+        "AND v.kind = 'extended') FROM job j JOIN input i ON i.job = j.id WHERE j.batch = (SELECT id FROM batch "
         "WHERE name = ?1) AND j.custom_id = ?2 AND j.sample = ?3",
         "tti", batch, custom_id, (int64_t)sample);
     int rc = db_step(s, q, e);
@@ -270,7 +272,8 @@ static int select_term(struct store *s, const struct selection_term *t, struct i
 /* Whether the selection takes the job, whatever its number. */
 #define TAKEN \
     "(?1 IS NULL OR j.state = ?1) AND (?2 IS NULL OR j.finish_reason = ?2) AND (NOT ?3 OR " \
-    "j.finish_reason = 'repetition' OR EXISTS (SELECT 1 FROM event v WHERE v.job = j.id AND v.kind = 'repetition'))"
+    "j.finish_reason = 'repetition' OR EXISTS (SELECT 1 FROM event v WHERE v.job = j.id AND " \
+    "v.kind = 'repetition'))"
 
 /* Keep ids[0..*n), ascending and once each, that the selection takes. */
 static int filter_ids(struct store *s, const struct selection *sel, int64_t *ids, size_t *n, struct err *e)
@@ -535,8 +538,8 @@ int store_counts(struct store *s, const char *batch, struct store_counts *out, s
     if (rc || !out->jobs[JOB_RUNNING])
         return rc;
     q = db_query(s, e,                   /* as stalled_seconds */
-                 "SELECT sum(CASE WHEN ?2 - j.updated < max(?3, ?4 / max(j.rate, 1e-9)) THEN j.rate ELSE 0 END),"
-                 " w.host, w.boot, w.spaces, w.pid, w.start "
+                 "SELECT sum(CASE WHEN ?2 - j.updated < max(?3, ?4 / max(j.rate, 1e-9)) THEN j.rate ELSE 0 "
+                 "END), w.host, w.boot, w.spaces, w.pid, w.start "
                  "FROM job j LEFT JOIN worker w ON w.id = j.worker WHERE j.state = 'running' AND "
                  "(?1 IS NULL OR j.batch = (SELECT id FROM batch WHERE name = ?1)) GROUP BY j.worker",
                  "trdd", batch, wall_seconds(), STALLED_SECONDS, STALLED_TOKENS);
@@ -632,7 +635,8 @@ int store_cancel(struct store *s, const int64_t *ids, size_t n, size_t *changed,
                        "cancelled", ids, n, changed, false, e);
 }
 
-int store_priority(struct store *s, const int64_t *ids, size_t n, int priority, size_t *changed, struct err *e)
+int store_priority(struct store *s, const int64_t *ids, size_t n, int priority, size_t *changed,
+                   struct err *e)
 {
     char text[16];
     int64_t attempt;

@@ -4,9 +4,9 @@
  *     struct queue_progress q = { .store = s, .batch = NULL, .show = &worker.progress };
  *     queue_progress_at(&q)              as often as the caller likes
  *
- * Of a batch all jobs count, also those that an earlier process has written. Of a whole store those count that
- * were open at the first call, and later ones. A queue of one job shows nothing: the job's own progress says
- * it. */
+ * Of a batch all jobs count, also those that an earlier process has written. Of a whole store those count
+ * that were open at the first call, and later ones. A queue of one job shows nothing: the job's own progress
+ * says it. */
 #pragma once
 #include "runs/store/store.h"
 #include "src/base/progress.h"
@@ -17,7 +17,7 @@ struct queue_progress {
     struct progress *show;               /* how to show it, and the terminal's line */
     double shown;                        /* when the last output appeared; 0: never */
     bool visible;                        /* the queue has more than one job */
-    size_t over, failed, tokens;         /* at the first call: ended jobs, failed ones, tokens; 0 of a batch */
+    size_t over, failed, tokens;         /* at the first call: ended jobs, failed ones, tokens; a batch: 0 */
 };
 
 /* What is shown. */

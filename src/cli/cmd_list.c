@@ -148,15 +148,16 @@ static const struct column {
     { "seed", "seed", put_seed, of_seed, 0, true },
 };
 enum { N_COLUMNS = sizeof columns / sizeof *columns };
-static const char COLUMN_NAMES[] = "job, state, tokens, rate, finish, age, model, name, prompt, custom_id, error, "
-                                   "priority and seed are allowed";
+static const char COLUMN_NAMES[] = "job, state, tokens, rate, finish, age, model, name, prompt, custom_id, "
+                                   "error, priority and seed are allowed";
 
 static const struct column *find_column(const char *option, const char *name, size_t n, struct err *e)
 {
     for (size_t i = 0; i < N_COLUMNS; i++)
         if (strlen(columns[i].name) == n && memcmp(columns[i].name, name, n) == 0)
             return &columns[i];
-    err_set(e, ERR_INPUT, "--%s: '%.*s' is no column; %s", option, (int)MIN(n, (size_t)40), name, COLUMN_NAMES);
+    err_set(e, ERR_INPUT, "--%s: '%.*s' is no column; %s", option, (int)MIN(n, (size_t)40), name,
+            COLUMN_NAMES);
     return NULL;
 }
 
@@ -268,7 +269,8 @@ static void print_row(const struct table *t, const struct job *j, size_t wide)
     char cell[CELL];
     for (size_t i = 0; i < t->n && used < wide; i++) {
         const bool last = i + 1 == t->n, right = t->v[i]->right;
-        const size_t gap = MIN(i ? 2 : 0, wide - used), room = wide - used - gap, n = put_one(cell, t, i, j, room);
+        const size_t gap = MIN(i ? 2 : 0, wide - used), room = wide - used - gap;
+        const size_t n = put_one(cell, t, i, j, room);
         const int pad = (int)MIN(t->wide[i] - MIN(n, t->wide[i]), room - n);
         printf("%*s%*s%s%*s", (int)gap, "", right ? pad : 0, "", cell, right || last ? 0 : pad, "");
         used += gap + n + (size_t)pad;

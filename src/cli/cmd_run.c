@@ -200,7 +200,8 @@ static void name_pieces(const struct run *r)
     const char *slash = strrchr(r->out.path, '/'), *name = slash ? slash + 1 : r->out.path;
     const size_t n = strlen(name);
     struct dirent *x;
-    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - r->out.path + 1) : 1, slash ? r->out.path : ".");
+    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - r->out.path + 1) : 1,
+             slash ? r->out.path : ".");
     DIR *d = r->out.path[0] ? opendir(folder) : NULL;
     while (d && (x = readdir(d)))
         if (strncmp(x->d_name, name, n) == 0 && strncmp(x->d_name + n, ".part-", 6) == 0 &&
@@ -209,7 +210,8 @@ static void name_pieces(const struct run *r)
     if (d)
         closedir(d);
     if (*list)
-        request_notice(r->o, "beside %s: %s, of runs that were interrupted or still write", r->out.path, list);
+        request_notice(r->o, "beside %s: %s, of runs that were interrupted or still write", r->out.path,
+                       list);
 }
 
 /* Adds " --NAME WORD" to a command that people copy, quoted for a shell where that is necessary. */
@@ -240,7 +242,8 @@ static void resume_command(const struct run *r, int64_t id, char *out, size_t si
     char path[PATH_BYTES];
     snprintf(out, size, "longhand run --resume %" PRId64, id);
     if (o->output) {
-        snprintf(path, sizeof path, o->samples > 1 ? "%s.%" PRIu32 : "%s", o->output, r->job ? r->job->sample : 0);
+        snprintf(path, sizeof path, o->samples > 1 ? "%s.%" PRIu32 : "%s", o->output,
+                 r->job ? r->job->sample : 0);
         add_word(out, size, "-o", path);
     }
     if (o->format == FORMAT_IDS)
@@ -374,8 +377,8 @@ static int write_done(struct run *r, struct store *s, const struct job *j, struc
     int rc = 0;
     if (o->json_stats)
         return err_set(e, ERR_INPUT,
-                       "--json-stats: job %" PRId64 " is done, and nothing is left to measure; longhand report %" PRId64
-                       " --json has its figures",
+                       "--json-stats: job %" PRId64 " is done, and nothing is left to measure; longhand report "
+                       "%" PRId64 " --json has its figures",
                        j->id, j->id);
     if (o->from_here)
         rc = 0;

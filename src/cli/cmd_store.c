@@ -165,8 +165,8 @@ void parts_close(struct store_parts *p)
 
 /* ---- jobs ---- */
 
-static int jobs_from_words(struct store *s, const struct selection_words *w, int64_t **ids, struct job_list *jobs,
-                           struct err *e)
+static int jobs_from_words(struct store *s, const struct selection_words *w, int64_t **ids,
+                           struct job_list *jobs, struct err *e)
 {
     struct selection sel;
     size_t n = 0;

@@ -342,7 +342,8 @@ static int describe_request(struct batch *b, struct batch_line *l, struct reques
 }
 
 /* --lines: a line of text as a line of JSON; free(*json). */
-static int line_as_json(char **json, size_t *n_json, const char *where, const char *text, size_t n, struct err *e)
+static int line_as_json(char **json, size_t *n_json, const char *where, const char *text, size_t n,
+                        struct err *e)
 {
     n -= n && text[n - 1] == '\r';
     if (text_check_utf8(where, text, n, e) || text_check_nul(where, text, n, e))
@@ -539,8 +540,8 @@ static void add_difference(void *ctx, const char *name)
     d->v[i].jobs++;
 }
 
-static int compare_with_stored(const struct batch *b, const struct job_spec *j, const struct stored_request *r,
-                               struct differences *d, struct err *e)
+static int compare_with_stored(const struct batch *b, const struct job_spec *j,
+                               const struct stored_request *r, struct differences *d, struct err *e)
 {
     const struct options *o = b->o;
     if (options_given(o, "tokens") && !r->extended && r->wanted != j->wanted)
@@ -571,8 +572,8 @@ static int check_stored(const struct batch *b, struct store *s, struct err *e)
         at += (size_t)snprintf(list + at, sizeof list - at, "%s%s (%zu %s)", i ? ", " : "", d.v[i].name,
                                d.v[i].jobs, d.v[i].jobs == 1 ? "job" : "jobs");
     return d.n ? err_set(e, ERR_INPUT,
-                         "@%s: jobs of this name were queued with other options: %s; --keep keeps the jobs as they "
-                         "are, --name NAME queues new ones",
+                         "@%s: jobs of this name were queued with other options: %s; --keep keeps the jobs as "
+                         "they are, --name NAME queues new ones",
                          b->name, list)
                : 0;
 }

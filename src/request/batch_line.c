@@ -443,8 +443,8 @@ static int read_plain(struct batch_line *l, const struct json *line, struct err 
         const bool is_prompt = js_is(&key, "prompt"), is_metadata = js_is(&key, "metadata");
         if (!is_prompt && !is_metadata && !js_is(&key, "custom_id"))
             return err_set(e, ERR_INPUT,
-                           "%s: offset %zu: the field %.*s stands beside prompt, where custom_id and metadata are "
-                           "allowed; a line with other fields has custom_id, method, url and body",
+                           "%s: offset %zu: the field %.*s stands beside prompt, where custom_id and metadata "
+                           "are allowed; a line with other fields has custom_id, method, url and body",
                            line->file, js_offset(&key), (int)MIN(key.end - key.s, 60), key.s);
         if (is_prompt) {
             prompt = v;

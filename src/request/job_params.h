@@ -87,8 +87,8 @@ int job_check_memory(const struct job_params *p, const struct engine *g, size_t 
  * available memory to spare, at least 32 MiB. For allocations that the job can do without. */
 bool job_has_room(const struct job_params *p, const struct engine *g, size_t n_max, size_t bytes);
 
-/* Calls `found` with the name of each parameter of `now` that comes from an option of the command line, decides
- * the text, and differs in `stored`. The names are static. */
+/* Calls `found` with the name of each parameter of `now` that comes from an option of the command line,
+ * decides the text, and differs in `stored`. The names are static. */
 typedef void job_difference(void *ctx, const char *name);
-int job_differences(const char *stored, const char *now, const struct options *o, job_difference *found, void *ctx,
-                    struct err *e);
+int job_differences(const char *stored, const char *now, const struct options *o, job_difference *found,
+                    void *ctx, struct err *e);

@@ -319,7 +319,8 @@ static const char *member_given(const struct options *o, const struct json *memb
 {
     static const struct { const char *member, *option;
     } others[] = {
-        { "chat", "chat-template" }, { "chat", "thinking" }, { "chat", "chat-date" }, { "compute", "compute" },
+        { "chat", "chat-template" }, { "chat", "thinking" }, { "chat", "chat-date" },
+        { "compute", "compute" },
         { "context_scaling", "context-scaling" }, { "kv_dtype", "kv-dtype" }, { "weights", "weights" },
     };
     const bool all = options_given(o, "generation-config") || options_given(o, "preset");
@@ -341,11 +342,12 @@ static bool same_value(const struct json *a, const struct json *b)
     return (size_t)(b->end - b->s) == n && memcmp(a->s, b->s, n) == 0;
 }
 
-int job_differences(const char *stored, const char *now, const struct options *o, job_difference *found, void *ctx,
-                    struct err *e)
+int job_differences(const char *stored, const char *now, const struct options *o, job_difference *found,
+                    void *ctx, struct err *e)
 {
     struct json a, b, key, v, w;
-    if (js_check(&a, "parameters", stored, strlen(stored), e) || js_check(&b, "parameters", now, strlen(now), e))
+    if (js_check(&a, "parameters", stored, strlen(stored), e) ||
+        js_check(&b, "parameters", now, strlen(now), e))
         return -1;
     for (struct js_walk walk = js_walk(&b); js_next(&walk, &key, &v);) {
         const char *name = member_given(o, &key);

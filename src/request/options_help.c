@@ -24,9 +24,11 @@ static const struct entry statuses[] = {
 };
 static const struct entry selectors[] = {
     { "7", "Job 7." }, { "5-90", "Jobs 5 to 90, as far as they exist." },
-    { "@NAME", "The jobs of the batch NAME." },
-    { "@NAME/ID", "The job of the batch with this custom_id." }, 
+    { "@NAME", "The job with this name, or the jobs of this batch." },
+    { "@NAME/ID", "The job of the batch with this custom_id." },
     { "--state STATE", "Jobs that are queued, running, paused, done, failed or cancelled." },
+    { "--finish REASON", "Jobs whose text ended by length, stop or repetition." },
+    { "--loops", "Jobs whose text repeats itself." },
     { "--all", "Every job." },
 };
 #define N(a) (sizeof (a) / sizeof *(a))
@@ -65,10 +67,59 @@ static const char *short_form(const char *also, const char **found)
     return NULL;
 }
 
-static void help_option(FILE *f, const struct option *opt, bool verbs)
+/* The verbs that a clause is about: "train, convert: .." is about two. 0: about all. *rest follows them. */
+static unsigned clause_verbs(const char *clause, const char **rest)
 {
-    char text[512], list[256];
+    unsigned bits = 0;
+    for (const char *p = clause;;) {
+        const size_t n = strcspn(p, " ,:.;");
+        const struct verb *v = verbs_table;
+        while (v->name && (strlen(v->name) != n || memcmp(v->name, p, n)))
+            v++;
+        p += n;
+        if (!v->name || (strncmp(p, ", ", 2) && strncmp(p, ": ", 2)))
+            return 0;
+        bits |= v->bit;
+        p += 2;
+        if (p[-2] == ':') {
+            *rest = p;
+            return bits;
+        }
+    }
+}
+
+/* Copies a text without the clauses about other verbs; `end` ends a clause. only: where a clause is about
+ * this verb, without the others. verb 0: the whole text. */
+static void text_of_verb(char *out, size_t size, const char *text, const char *end, unsigned verb, bool only)
+{
+    const size_t n_end = strlen(end);
+    *out = 0;
+    for (const char *p = text, *next; *p; p = next) {
+        const char *stop = strstr(p, end), *rest = p;
+        const unsigned about = verb ? clause_verbs(p, &rest) : 0;
+        const size_t n = stop ? (size_t)(stop - p) : strlen(p);
+        next = stop ? stop + n_end : p + n;
+        if (about && !(about & verb))
+            continue;
+        if (about && only) {
+            snprintf(out, size, "%.*s", (int)(n - (size_t)(rest - p)), rest);
+            return;
+        }
+        const size_t at = strlen(out);
+        snprintf(out + at, size - at, "%s%.*s", at ? end : "", (int)n, p);
+    }
+}
+
+/* verb 0: of all verbs */
+static void help_option(FILE *f, const struct option *opt, bool verbs, unsigned verb)
+{
+    char text[640], list[256], help[512], of_verb[200];
     const char *def = option_default(opt), *form;
+    text_of_verb(help, sizeof help, opt->help, ". ", verb, false);
+    if (def) {
+        text_of_verb(of_verb, sizeof of_verb, def, "; ", verb, true);
+        def = *of_verb ? of_verb : NULL;
+    }
     fputs("  ", f);
     for (const char *p = opt->also; (p = short_form(p, &form));)
         fprintf(f, "%.2s, ", form);
@@ -76,13 +127,13 @@ static void help_option(FILE *f, const struct option *opt, bool verbs)
     option_verbs(list, sizeof list, opt);
     if (verbs && !(opt->verbs & VERB_RUN) && (opt->verbs & VERBS_SELECT) != VERBS_SELECT)
         fprintf(f, "   (%s)", list);
-    snprintf(text, sizeof text, "%s%s%s%s", opt->help, def ? " Default: " : "", def ? def : "",
+    snprintf(text, sizeof text, "%s%s%s%s%s", help, *help && help[strlen(help) - 1] != '.' ? "." : "", def ? " Default: " : "", def ? def : "",
              def ? "." : "");
     fputc('\n', f);
     wrap(f, text, 6, 100);
 }
 
-static void help_options(FILE *f, unsigned verb_bits, unsigned need, bool verbs)
+static void help_options(FILE *f, unsigned verb_bits, unsigned need, bool verbs, unsigned verb)
 {
     const char *group;
     for (size_t g = 0; (group = option_group_at(g)); g++) {
@@ -94,7 +145,7 @@ static void help_options(FILE *f, unsigned verb_bits, unsigned need, bool verbs)
             if (!any)
                 fprintf(f, "\n%s\n", group);
             any = true;
-            help_option(f, opt, verbs);
+            help_option(f, opt, verbs, verb);
         }
     }
 }
@@ -103,7 +154,7 @@ static void help_rest(FILE *f)
 {
     fputs("\nJobs (SEL)\n", f);
     for (size_t i = 0; i < N(selectors); i++)
-        fprintf(f, "  %-13s  %s\n", selectors[i].name, selectors[i].text);
+        fprintf(f, "  %-15s  %s\n", selectors[i].name, selectors[i].text);
     fputs("\nEnvironment\n", f);
     for (size_t i = 0; i < N(environment); i++) {
         fprintf(f, "  %s\n", environment[i].name);
@@ -116,14 +167,14 @@ void options_help(FILE *f, const struct verb *verb, bool all)
     if (verb) {
         fprintf(f, "usage: longhand %s %s\n\n%s\n", verb->name, verb->args,
                 verb->help ? verb->help : "Alias of resume.");
-        help_options(f, verb->bit, 0, false);
+        help_options(f, verb->bit, 0, false, verb->bit);
         return;
     }
     fprintf(f, "usage: longhand VERB [options]\n\n  %s\n\n", example);
     for (const struct verb *v = verbs_table; v->name; v++)
         if (v->help)                             /* aliases have no help */
             fprintf(f, "  %-9s %s\n", v->name, v->help);
-    help_options(f, all ? ~0u : VERB_RUN, all ? 0 : MAIN, all);
+    help_options(f, all ? ~0u : VERB_RUN, all ? 0 : MAIN, all, all ? 0 : VERB_RUN);
     if (all)
         help_rest(f);
     else

@@ -174,7 +174,7 @@ const struct option options_table[] = {
       "changes when a run is interrupted.", .value = "exact" },
     { "device", "", "auto|cpu|cuda[:N|:all]",
       VERBS_BRANCH | VERBS_MAKE | VERBS_COMPUTE | VERB_SCORE | VERB_BENCH | VERB_TRAIN, TEXT, F(device), MODELS, 0,
-      "Where to compute. auto: the first GPU that can hold the model, else the CPU (train: the CPU). "
+      "Where to compute. auto: the first GPU that can hold the model, else the CPU. train: auto is the CPU. "
       "cuda:all, for work only: one worker for each GPU. A text keeps the arithmetic that it began with.",
       .value = "auto" },
     { "weights", "", "as-is|q8_0|q4_0",

@@ -176,12 +176,13 @@ int request_submit(const struct request *r, const struct engine *g, struct store
     const struct options *o = r->o;
     enum { DIGITS = 24 };
     struct job_spec *v = calloc(o->samples, sizeof *v);
-    char (*number)[DIGITS] = calloc(o->samples, sizeof *number);       /* custom_ids, if a name has several jobs */
+    char (*number)[DIGITS] = calloc(o->samples, sizeof *number);   /* custom_ids, if a name has several jobs */
     int rc = v && number ? 0 : err_set(e, ERR_FAILED, "out of memory for %zu jobs", o->samples);
     for (size_t i = 0; i < o->samples && rc == 0; i++) {
         snprintf(number[i], DIGITS, "%zu", i);
         v[i] = (struct job_spec){ .custom_id = o->name && o->samples > 1 ? number[i] : NULL,
-                                  .alone = true, .sample = (uint32_t)i, .parameters = r->parameters, .model = g->path,
+                                  .alone = true, .sample = (uint32_t)i, .parameters = r->parameters,
+                                  .model = g->path,
                                   .prompt = r->prompt, .prompt_bytes = r->prompt_bytes,
                                   .prompt_ids = r->ids, .n_prompt = r->n_ids, .seed = r->sampling.seed,
                                   .wanted = o->tokens, .priority = (int)o->priority,

@@ -96,4 +96,20 @@ check version_works 0 '' --version
 grep -q '^numerics: cpu-[0-9]' "$TMP/out" && grep -q '^chosen: ' "$TMP/out" &&
     grep -qE '^cuda: (not built|sm_80 sm_89 sm_90a( sm_100 sm_120)? compute_80)$' "$TMP/out"
 result version_names_numerics_and_twin $? "$(cat "$TMP/out")"
+# The help of a verb has what the verb uses, and what the README writes.
+"$LONGHAND" help run >"$TMP/t"
+! grep -qE '(^|[ (])(submit|inspect|fork|extend|train|bench|report|convert|score|work): ' "$TMP/t" &&
+    [ "$(grep -A2 -- '--seed S' "$TMP/t" | tr -s ' \n' '  ' | grep -c 'Default: drawn at random and printed\. ')" = 1 ]
+result help_of_run_is_about_run $? "$(grep -E '[a-z]: ' "$TMP/t")"
+"$LONGHAND" help inspect | grep -A3 -- '--tokens N' | grep -q 'inspect: the length' &&
+    "$LONGHAND" help train | grep -A2 -- '--seed S' | grep -q 'Default: 42\.$'
+result help_of_a_verb_is_about_the_verb $? "$("$LONGHAND" help train | grep -A2 -- '--seed S')"
+grep -oE '(^    \./|`)longhand [a-z]+ [^`]*' README.md | while read -r _ verb words; do
+    "$LONGHAND" help "$verb" >"$TMP/help" 2>&1 || echo "no verb $verb"
+    for w in $words; do
+        case $w in --*|-?) grep -qE -- "^  (-., )*$w( |\$|,)" "$TMP/help" || echo "longhand $verb $w" ;; esac
+    done
+done >"$TMP/missing"
+[ ! -s "$TMP/missing" ] && [ "$(grep -cE '^    \./longhand' README.md)" -ge 2 ]
+result help_has_the_spellings_of_the_readme $? "$(cat "$TMP/missing")"
 exit $failed
