@@ -51,7 +51,7 @@ result the_log_in_json $? "$(tail -1 "$TMP/err") $(cat "$TMP/json")"
 batch "$TMP/long.jsonl" 2 30000
 "$L" run --batch "$TMP/long.jsonl" -m $MODEL -o "$TMP/out" 2>"$TMP/err" </dev/null & pid=$!
 for i in $(seq $((400 * slower))); do
-    [ "$("$L" list @long --json | grep -c '"tokens_per_second": [1-9]')" -ge 2 ] && break; sleep 0.05
+    [ "$("$L" list @long --json 2>"$TMP/list" | grep -c '"tokens_per_second": [1-9]')" -ge 2 ] && break; sleep 0.05
 done
 "$L" list @long >"$TMP/list"; ! grep -q 'no progress' "$TMP/list"
 result a_worker_that_writes_makes_progress $? "$(cat "$TMP/list")"
