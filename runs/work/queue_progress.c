@@ -52,6 +52,9 @@ static void show_json(const struct queue_progress *q, const struct queue_view *v
     jw_uint(&w, "running", v->running);
     jw_uint(&w, "tokens", v->tokens);
     jw_uint(&w, "of", v->wanted);
+    jw_uint(&w, "waiting", v->jobs - v->done - v->running);
+    if (q->memory)
+        jw_uint(&w, "memory_bytes", q->memory);
     jw_format(&w, "tokens_per_second", "%.3f", v->rate);
     jw_format(&w, "eta_seconds", "%.1f", v->left >= 0 ? v->left : NAN);
     jw_end(&w);
@@ -65,7 +68,7 @@ void queue_progress_at(struct queue_progress *q)
     const bool first = q->shown == 0;
     struct store_counts n;
     struct err ignored;
-    char line[400];
+    char line[64 * 260 + 400];           /* with the lines of the jobs */
     if (how == SHOW_NOTHING || (!first && now - q->shown < pace) ||
         store_counts(q->store, q->batch, &n, &ignored))
         return;
@@ -83,6 +86,15 @@ void queue_progress_at(struct queue_progress *q)
         show_json(q, &v);
         return;
     }
-    queue_view_text(line, sizeof line, q, &v);
+    queue_view_text(line, 400, q, &v);
+    if (how == SHOW_LINE) {
+        size_t at = strlen(line);
+        at += (size_t)snprintf(line + at, 100, "; %zu running, %zu waiting", v.running,
+                               v.jobs - v.done - v.running);
+        if (q->memory)
+            at += (size_t)snprintf(line + at, 100, ", %.0f MB", (double)q->memory / 1e6);
+        if (q->jobs && progress_rows() > 2)
+            q->jobs(q->ctx, line + at, sizeof line - at, progress_rows() - 2);
+    }
     progress_text(q->show, line, 0);
 }

@@ -6,7 +6,8 @@
  *
  * Of a batch all jobs count, also those that an earlier process has written. Of a whole store those count
  * that were open at the first call, and later ones. A queue of one job shows nothing: the job's own progress
- * says it. */
+ * says it. On a terminal the running jobs have a line each below the line of the queue, as far as the window
+ * has lines. */
 #pragma once
 #include "runs/store/store.h"
 #include "src/base/progress.h"
@@ -17,6 +18,11 @@ struct queue_progress {
     struct progress *show;               /* how to show it, and the terminal's line */
     double shown;                        /* when the last output appeared; 0: never */
     bool visible;                        /* the queue has more than one job */
+    /* On a terminal: adds a line for each job that runs, each after a newline, at most `most` lines. NULL: no
+     * such lines. */
+    void (*jobs)(void *ctx, char *out, size_t size, size_t most);
+    void *ctx;
+    size_t memory;                       /* bytes that the worker has reserved; 0: not known */
     size_t over, failed, tokens;         /* at the first call: ended jobs, failed ones, tokens; a batch: 0 */
 };
 

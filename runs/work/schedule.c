@@ -218,6 +218,7 @@ static int join(struct schedule *h, struct task *t, struct err *e)
     if (rc)
         return end_task(h, h->n - 1, rc, e);
     h->one_alone = task_runs_alone(t, t->claim.idle);
+    t->progress->custom_id = t->job->custom_id;
     metrics_model(&h->metrics, h->w->engine.path);
     if (h->o->begins)
         h->o->begins(h->o->ctx, t->job);
@@ -374,13 +375,26 @@ static int serve_round(struct schedule *h, struct err *e)
     return 0;
 }
 
-/* Show the progress of the queue. On a terminal its line takes the place of the jobs' lines. */
+/* The lines of the running jobs, below that of the queue. */
+static void job_lines(void *ctx, char *out, size_t size, size_t most)
+{
+    const struct schedule *h = ctx;
+    for (size_t i = 0; i < MIN(h->n, most) && size > 260; i++) {
+        out[0] = '\n';
+        progress_line(h->task[i]->progress, out + 1, 256);
+        size -= strlen(out);
+        out += strlen(out);
+    }
+}
+
+/* Show the progress of the queue. On a terminal the jobs' lines stand below it. */
 static void show_progress(struct schedule *h)
 {
+    h->progress.memory = h->n ? h->w->reserved : 0;
     queue_progress_at(&h->progress);
     const struct progress *p = &h->w->progress;
     for (size_t i = 0; i < h->n && p->show == SHOW_LINE; i++)
-        h->task[i]->own_progress.show = h->progress.visible ? SHOW_NOTHING : p->show;
+        h->task[i]->own_progress.show = h->progress.visible ? SHOW_ELSEWHERE : p->show;
 }
 
 /* Serve the tasks until all have ended or the work must stop. 1: it must stop. */
@@ -398,6 +412,8 @@ static int serve(struct schedule *h, struct err *e)
 int schedule_queue(struct worker *w, const struct schedule_options *o, struct err *e)
 {
     struct schedule h = { .w = w, .o = o, .progress = { w->store, o->batch, &w->progress } };
+    h.progress.jobs = job_lines;
+    h.progress.ctx = &h;
     int rc = 0;
     w->parallel = o->parallel ? o->parallel : PARALLEL_AUTO;
     if (metrics_open(&h.metrics, o->metrics, e))

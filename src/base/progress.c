@@ -66,10 +66,13 @@ void progress_from(struct progress *p, size_t done)
 
 void progress_clear(struct progress *p)
 {
-    if (p->drawn)
+    if (p->drawn && p->below)
+        fprintf(stderr, "\033[%zuA\r\033[J", p->below);
+    else if (p->drawn)
         fputs("\r\033[K", stderr);
     fflush(stderr);
     p->drawn = false;
+    p->below = 0;
 }
 
 void progress_stop(struct progress *p)
@@ -95,6 +98,8 @@ static void show_json(const struct progress *p, const struct view *v, double now
     struct json_writer w = jw_begin(stderr, JW_LINE, 0);
     if (p->job)
         jw_int(&w, "job", p->job);
+    if (p->custom_id)
+        jw_text(&w, "custom_id", p->custom_id);
     jw_text(&w, "phase", p->phase);
     jw_text(&w, "unit", p->unit);
     jw_uint(&w, "done", p->done);
@@ -120,7 +125,14 @@ static void format_line(char *s, size_t size, size_t *head, bool narrow, const s
     if (v->eta >= 0)
         duration_text(left, v->eta);
     if (p->job)
-        ADD("job %" PRId64 ": ", p->job);
+        ADD("job %" PRId64, p->job);
+    if (p->custom_id) {
+        char name[64];
+        terminal_text(name, sizeof name, p->custom_id);
+        ADD("%s%s", p->job ? " " : "", name);
+    }
+    if (p->job || p->custom_id)
+        ADD(": ");
     ADD("%s", p->phase);
     *head = n;
     if (strcmp(p->unit, "bytes") == 0) {
@@ -148,19 +160,49 @@ static size_t line_width(void)
     return ioctl(STDERR_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 1 ? w.ws_col - 1u : 79;
 }
 
+size_t progress_rows(void)
+{
+    struct winsize w = {0};
+    return ioctl(STDERR_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_row > 0 ? w.ws_row : 24;
+}
+
+/* Draws one line, cut to the width: a wrapped line could not be redrawn. */
+static void draw(const struct progress *p, const char *line, size_t n, size_t head)
+{
+    n = utf8_valid_prefix(line, MIN(n, line_width()));
+    head = MIN(head, n);
+    const bool colour = p->colour && head > 0;
+    fprintf(stderr, "\r\033[K%s%.*s%s%.*s", colour ? "\033[36m" : "", (int)head, line,
+            colour ? "\033[0m" : "", (int)(n - head), line + head);
+}
+
 void progress_text(struct progress *p, const char *line, size_t head)
 {
     if (p->show == SHOW_LINE) {
-        const size_t wide = line_width(), n = utf8_valid_prefix(line, MIN(strlen(line), wide));
-        head = MIN(head, n);
-        const bool colour = p->colour && head > 0;
-        fprintf(stderr, "\r\033[K%s%.*s%s%.*s", colour ? "\033[36m" : "", (int)head, line,
-                colour ? "\033[0m" : "", (int)(n - head), line + head);
+        const size_t rows = progress_rows();
+        if (p->below)
+            progress_clear(p);
+        draw(p, line, strcspn(line, "\n"), head);
+        for (const char *next = strchr(line, '\n'); next && p->below + 1 < rows; next = strchr(next, '\n')) {
+            fputc('\n', stderr);
+            next++;
+            draw(p, next, strcspn(next, "\n"), 0);
+            p->below++;
+        }
         p->drawn = true;
     } else if (p->show == SHOW_PLAIN) {
         fprintf(stderr, "%s%s\n", log_time(), line);
     }
     fflush(stderr);
+}
+
+void progress_line(const struct progress *p, char *out, size_t size)
+{
+    const struct view v = recent_view(p, clock_seconds());
+    size_t head;
+    format_line(out, size, &head, false, p, &v);
+    if (strlen(out) > line_width())
+        format_line(out, size, &head, true, p, &v);
 }
 
 static void show(struct progress *p, double now)
@@ -205,5 +247,6 @@ void progress_at(struct progress *p, size_t done)
     if (now - p->shown < pace(p))
         return;
     p->shown = now;
-    show(p, now);
+    if (p->show != SHOW_ELSEWHERE)
+        show(p, now);
 }

@@ -12,10 +12,13 @@
 enum { PROGRESS_AUTO, PROGRESS_PLAIN, PROGRESS_JSON, PROGRESS_NONE };   /* --progress, in this order */
 
 struct progress {
-    enum { SHOW_NOTHING, SHOW_PLAIN, SHOW_LINE, SHOW_JSON } show;
+    /* SHOW_ELSEWHERE: keeps the figures, and the caller shows them with progress_line */
+    enum { SHOW_NOTHING, SHOW_PLAIN, SHOW_LINE, SHOW_JSON, SHOW_ELSEWHERE } show;
     bool drawn, colour;              /* the terminal's line is not empty; colours are allowed */
+    size_t below;                    /* further lines of the terminal that were drawn below it */
     const char *phase, *unit;
     int64_t job;                     /* shown before the phase; 0: none */
+    const char *custom_id;           /* of the job, or NULL; borrowed */
     size_t done, of;
     /* While a text is written, the caller sets these before progress_at: rounds so far; tokens that are
      * stored. */
@@ -38,9 +41,13 @@ void progress_from(struct progress *p, size_t done);
 /* Whether progress_at would print now, so the caller computes costly figures only then. */
 bool progress_due(const struct progress *p);
 void progress_at(struct progress *p, size_t done);       /* cheap: reads the clock, rarely prints */
-void progress_clear(struct progress *p);                 /* removes the redrawn line */
+void progress_clear(struct progress *p);                 /* removes the redrawn line, or lines */
+/* The line of a phase whose `show` is SHOW_ELSEWHERE. */
+void progress_line(const struct progress *p, char *out, size_t size);
+size_t progress_rows(void);                              /* lines of the terminal's window */
 /* Shows a line of its own in place of the phase's: redrawn on a terminal, where its first `head` bytes are
- * coloured; printed elsewhere. Not for SHOW_JSON. */
+ * coloured; printed elsewhere. Not for SHOW_JSON. On a terminal `line` may have several lines, separated by
+ * newlines; those that do not fit the window's height are left out. */
 void progress_text(struct progress *p, const char *line, size_t head);
 /* Shows nothing more: text and progress would share a terminal. */
 void progress_stop(struct progress *p);

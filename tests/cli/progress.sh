@@ -30,6 +30,37 @@ wide=$(tr '\r' '\n' <"$TMP/tty" | sed $'s/\x1b\\[[0-9]*[mK]//g' | grep writing |
 [ "$wide" -gt 20 ] && [ "$wide" -le 45 ]; result terminal_line_fits_a_narrow_terminal $? "$wide columns"
 tr '\r' '\n' <"$TMP/tty" | grep -qE 'job [0-9]+: writing.* [0-9]+/2000, '
 result work_shows_the_number_of_the_job $? "$(tail -c 300 "$TMP/tty" | cat -v)"
+
+# Several jobs: a line for the worker and one for each job, as far as the window has lines.
+three() # a new queue
+{
+    rm -f "$LONGHAND_DB"*
+    for i in 1 2 3; do "$L" submit "${G[@]}" -n 30000 -q >/dev/null; done
+}
+three
+worker='[012] of 3 jobs, [0-9]+ of 90000 tokens \([0-9.]+ %\), [0-9.]+ tokens/s, [0-9:-]+ left'
+on_terminal "160 rows 20" work --max-time 4 >"$TMP/tty"
+sed $'s/\x1b\\[[0-9]*[A-Zm]//g' "$TMP/tty" | tr -d '\r' >"$TMP/lines"
+grep -qE "$worker; 3 running, 0 waiting, [0-9]+ MB\$" "$TMP/lines" &&
+    [ "$(grep -oE '^job [123]: writing [0-9]+ of 30000 tokens .*tokens/s, .* left' "$TMP/lines" | cut -c1-5 |
+        sort -u | wc -l)" = 3 ]
+result terminal_has_a_line_for_each_job $? "$(tail -c 900 "$TMP/tty" | cat -v)"
+grep -q $'\x1b\\[3A\r\x1b\\[J' "$TMP/tty"; result terminal_lines_are_redrawn_together $? ""
+three
+on_terminal "160 rows 4" work --max-time 4 >"$TMP/tty"
+grep -q $'\x1b\\[2A\r\x1b\\[J' "$TMP/tty" && ! grep -q $'\x1b\\[3A' "$TMP/tty"
+result terminal_lines_fit_a_low_window $? "$(tail -c 900 "$TMP/tty" | cat -v)"
+three
+"$L" work --max-time 7 --progress json 2>"$TMP/json" </dev/null
+python3 - "$TMP/json" <<'PY' 2>"$TMP/err"
+import json, sys
+lines = [json.loads(l) for l in open(sys.argv[1]) if l[0] == "{"]
+assert {l["job"] for l in lines if l["phase"] == "writing"} == {1, 2, 3}, lines[-1]
+q = [l for l in lines if l["phase"] == "queue"][-1]
+assert q["running"] == 3 and q["waiting"] == 0 and q["memory_bytes"] > 1e7, q
+PY
+result progress_json_of_several_jobs $? "$(tail -1 "$TMP/err")"
+rm -f "$LONGHAND_DB"*
 NO_COLOR=1 on_terminal 140 run "${G[@]}" -n 2000 -o "$TMP/a" >"$TMP/tty"
 grep -q $'\x1b\\[K' "$TMP/tty" && grep -q writing "$TMP/tty" && ! grep -q $'\x1b\\[[0-9]*m' "$TMP/tty"
 result no_color_is_obeyed $? "$(tail -c 300 "$TMP/tty" | cat -v)"
