@@ -253,17 +253,28 @@ static void add_difference(struct reports *l, const char *name, size_t at)
 
 /* Parameters of sampling come before those of drafting, of which the drafter is the first, and the seed is
  * the last. Prompt and length have columns or files of their own. */
+/* Whether the jobs have the same stored parameters, as those of one batch do. */
+static bool same_parameters(const struct reports *l)
+{
+    size_t i = 1;
+    while (i < l->n && strcmp(l->v[i].json, l->v[0].json) == 0)
+        i++;
+    return i == l->n;
+}
+
 void reports_find_differences(struct reports *l)
 {
     if (l->n < 2)
         return;
     const struct report *r = &l->v[0];
+    const size_t n = same_parameters(l) ? 0 : r->n_parameters;
     add_difference(l, "model", SIZE_MAX);
-    for (size_t i = 0; i < r->n_parameters; i++)
+    for (size_t i = 0; i < n; i++)
         if (without_prefix(r->parameter[i].name) == r->parameter[i].name)
             add_difference(l, r->parameter[i].name, i);
-    add_difference(l, "drafting.drafter", SIZE_MAX);
-    for (size_t i = 0; i < r->n_parameters; i++)
+    if (n)
+        add_difference(l, "drafting.drafter", SIZE_MAX);
+    for (size_t i = 0; i < n; i++)
         add_difference(l, r->parameter[i].name, i);
     add_difference(l, "seed", SIZE_MAX);
 }
