@@ -142,6 +142,13 @@ FN float max_of(float x, float y) { return x > y ? x : y; }
 FN size_t min_size(size_t x, size_t y) { return x < y ? x : y; }
 FN size_t max_size(size_t x, size_t y) { return x > y ? x : y; }
 
+/* Block b of a layer and head of a cache: b < n_shared is in the table, the others follow each other at
+ * `base` (struct device_kv). A block is K, then V, of 64 rows of dp bf16. */
+FN char *cache_block(char *base, char *const *shared, size_t n_shared, size_t b, size_t dp)
+{
+    return b < n_shared ? shared[b] : base + (b - n_shared) * 2 * 64 * dp * 2;
+}
+
 /* The sum over the block, equal in every thread. The number of threads alone fixes its order. work: one float
  * for each warp, free again after the next barrier. */
 FN float block_sum(float x, float *work)

@@ -38,10 +38,10 @@ enum {
 
 /* One sequence of the pass, and a tile of its rows for one block of `attend`. */
 struct cu_seq {
-    char *base, *scratch;
+    char *base, *scratch, *const *shared;        /* struct device_kv */
     uint64_t head_bytes, layer_bytes, node_layer_bytes;
     float *importance; uint64_t importance_step;
-    uint32_t row0, n, n_past, tree, shifted, spare;
+    uint32_t row0, n, n_past, tree, shifted, n_shared;
 };
 struct cu_tile { uint32_t seq, row0, n, pos_min, pos_max; };
 
@@ -90,7 +90,10 @@ struct cu_widen { float *y; const uint16_t *x; uint64_t n; };
 struct cu_noise { uint16_t *y; uint64_t n, seed; float scale; uint32_t blocks; };
 struct cu_narrow { uint16_t *y; const float *x; uint64_t n; };
 
-struct cu_cache { char *base; uint64_t head_bytes, layer_bytes; char *scratch; uint64_t node_layer_bytes; };
+struct cu_cache {
+    char *base, *scratch, *const *shared;        /* struct device_kv */
+    uint64_t head_bytes, layer_bytes, node_layer_bytes, n_shared;
+};
 /* Row from[(layer * n_kv_heads + head) * from_step + i] of src (its scratch node if `nodes`) goes to slot
  * to[i], or to slot to0 + i when `to` is NULL. */
 struct cu_kv_copy { struct cu_cache dst, src; const uint32_t *from, *to; uint32_t from_step, to0, n_kv_heads,

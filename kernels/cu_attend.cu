@@ -20,7 +20,7 @@ struct attending {
     struct cu_tile tile;
     unsigned dp, mt, group, head;
     const char *q;                   /* shared memory: [queries][dp], 16-byte pieces at c ^ (row % 8) */
-    const char *cache;               /* the cache of this layer and head */
+    char *cache, *const *shared;     /* the cache of this layer and head (cache_block) */
 };
 
 FN char *attend_at(const char *rows, unsigned row, unsigned piece, unsigned dp)
@@ -31,7 +31,7 @@ FN char *attend_at(const char *rows, unsigned row, unsigned piece, unsigned dp)
 FN void attend_load(char *stage, const struct attending *x, size_t block)
 {
     const unsigned pieces = x->dp / 8;
-    const char *src = x->cache + block * 2 * CU_BLOCK * x->dp * 2;
+    const char *src = cache_block(x->cache, x->shared, x->s->n_shared, block, x->dp);
     UNROLL_ALL
     for (unsigned i = 0; i < x->dp / 8; i++) {
         const unsigned at = i * 128 + tid();     /* rows 0..63: K, 64..127: V */
@@ -337,6 +337,7 @@ FN void attend(const struct cu_attend *a, const unsigned dp, const unsigned mt)
     x.s = &a->rows.seq[x.tile.seq];
     x.group = a->n_heads / a->n_kv_heads, x.head = block_y();
     x.cache = x.s->base + a->layer * x.s->layer_bytes + x.head * x.s->head_bytes;
+    x.shared = x.s->shared + ((size_t)a->layer * a->n_kv_heads + x.head) * x.s->n_shared;
     const size_t b0 =
         max_size(chunk * (CU_CHUNK / CU_BLOCK), attend_lo(x.s, x.tile.pos_min, a->window) / CU_BLOCK);
     const size_t b1 =

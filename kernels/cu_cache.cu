@@ -3,10 +3,11 @@
 #include "kernels/cu.h"
 #include "kernels/cu_args.h"
 
-/* Address of a row of K; the row of V is 64 rows further on. */
-FN char *cache_row(const struct cu_cache *c, size_t layer, size_t head, size_t slot, size_t dp)
+/* Address of a row of K; the row of V is 64 rows further on. `at`: layer * heads + head. */
+FN char *cache_row(const struct cu_cache *c, size_t at, size_t heads, size_t slot, size_t dp)
 {
-    return c->base + layer * c->layer_bytes + head * c->head_bytes + slot / CU_BLOCK * 2 * CU_BLOCK * dp * 2 +
+    return cache_block(c->base + at / heads * c->layer_bytes + at % heads * c->head_bytes,
+                       c->shared + at * c->n_shared, c->n_shared, slot / CU_BLOCK, dp) +
            slot % CU_BLOCK * dp * 2;
 }
 
@@ -18,10 +19,10 @@ KERNEL(kv_copy, kv_copy, WARP, 1)
     const unsigned chunks = a.dp / 8;            /* 16-byte pieces in a row of K */
     depend_wait();
     const size_t from = a.from[(size_t)block_y() * a.from_step + i], to = a.to ? a.to[i] : a.to0 + i;
-    char *dst = cache_row(&a.dst, layer, head, to, a.dp);
+    char *dst = cache_row(&a.dst, block_y(), a.n_kv_heads, to, a.dp);
     const char *k =
         a.nodes ? a.src.scratch + layer * a.src.node_layer_bytes + (from * a.n_kv_heads + head) * 4 * a.dp
-                : cache_row(&a.src, layer, head, from, a.dp);
+                : cache_row(&a.src, block_y(), a.n_kv_heads, from, a.dp);
     for (unsigned c = lane(); c < 2 * chunks; c += WARP) {
         uint32_t w[4];
         const unsigned in = c % chunks * 16;
@@ -32,12 +33,11 @@ KERNEL(kv_copy, kv_copy, WARP, 1)
 
 KERNEL(kv_zero, kv_zero, WARP, 1)
 {
-    const size_t layer = block_y() / a.n_kv_heads, head = block_y() % a.n_kv_heads,
-                 v = CU_BLOCK * (size_t)a.dp * 2;
+    const size_t v = CU_BLOCK * (size_t)a.dp * 2;
     const unsigned chunks = a.dp / 8;
     const uint32_t zero[4] = { 0, 0, 0, 0 };
     depend_wait();
-    char *dst = cache_row(&a.dst, layer, head, (size_t)a.from + block_x(), a.dp);
+    char *dst = cache_row(&a.dst, block_y(), a.n_kv_heads, (size_t)a.from + block_x(), a.dp);
     for (unsigned c = lane(); c < 2 * chunks; c += WARP)
         store16(dst + c % chunks * 16 + (c < chunks ? 0 : v), zero);
 }

@@ -53,14 +53,17 @@
 struct pool;
 
 /* A cache as the device sees it: the geometry of kvmgr/kv.h, in device memory. The device decides the layout
- * inside a block of block_bytes and inside a node of the scratch. Row p of layer l and head h is in block p /
- * 64, at base + l * layer_bytes + h * head_bytes + p / 64 * block_bytes. A new cache is zeroed. */
+ * inside a block of block_bytes and inside a node of the scratch. Row p of layer l and head h is in block b =
+ * p / 64. The first n_shared blocks belong to several caches and are only read: block b is at shared[(l *
+ * n_kv_heads + h) * n_shared + b]. The others are at base + l * layer_bytes + h * head_bytes + (b - n_shared)
+ * * block_bytes. A new cache is zeroed. */
 struct device_kv {
     enum dtype type;
     size_t n_layers, n_kv_heads, head_dim;   /* head_dim: as padded by device->head_dim */
     char *base;    size_t block_bytes, head_bytes, layer_bytes;
     char *scratch; size_t node_max;          /* [n_layers][node_max][n_kv_heads] rows; NULL: no scratch */
     const float *bias;  /* NULL, or the bias of struct attn for every layer; only with host_memory */
+    char *const *shared; size_t n_shared;    /* a table in device memory; NULL: n_shared is 0 */
 };
 
 /* The rows of a pass. The arrays are host memory; begin reads them before it returns, `cpu` until `end`. */

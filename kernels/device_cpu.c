@@ -366,9 +366,12 @@ static void cpu_product(struct device *d, const struct device_product *a)
 
 struct rope_args { const struct device_rope *a; float scale; };
 
+/* The block that a pass writes row `pos` to: never a shared one. */
 static void *block_at(const struct device_kv *kv, size_t l, size_t h, size_t pos)
 {
-    return kv->base + l * kv->layer_bytes + h * kv->head_bytes + pos / KV_BLOCK * kv->block_bytes;
+    assert(pos / KV_BLOCK >= kv->n_shared);
+    return kv->base + l * kv->layer_bytes + h * kv->head_bytes +
+           (pos / KV_BLOCK - kv->n_shared) * kv->block_bytes;
 }
 
 static char *node_at(const struct device_kv *kv, size_t l, size_t node)
@@ -503,7 +506,8 @@ static void cpu_attend(struct device *d, void *out, const void *q, const struct 
             .head_dim = h->padded,
             .q = (const char *)q + row0 * row_bytes, .q_scale = c->q_scale + row0 * h->n_heads,
             .kv = kv->base + layer * kv->layer_bytes, .head_bytes = kv->head_bytes,
-            .block_bytes = kv->block_bytes, .lo = c->lo + row0, .hi = c->hi + row0,
+            .block_bytes = kv->block_bytes, .n_shared = kv->n_shared,
+            .shared = kv->n_shared ? kv->shared + layer * kv->n_kv_heads * kv->n_shared : NULL, .lo = c->lo + row0, .hi = c->hi + row0,
             .n_node = s->tree ? w->n_node + row0 : NULL, .node = s->tree ? w->node + row0 * w->node_step
             : NULL, .node_max = w->node_step,
             .scratch = s->tree ? node_at(kv, layer, 0) : NULL, .part = c->part,

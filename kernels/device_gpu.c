@@ -287,10 +287,10 @@ static void *table_alloc(struct gpu *g, size_t *at, size_t bytes, const void **t
 static struct cu_seq seq_of(const struct device_seq *s)
 {
     const struct device_kv *kv = s->kv;
-    return (struct cu_seq){ kv->base, kv->scratch, kv->head_bytes, kv->layer_bytes,
+    return (struct cu_seq){ kv->base, kv->scratch, kv->shared, kv->head_bytes, kv->layer_bytes,
                             kv->node_max * kv->n_kv_heads * 2 * kv->head_dim * 2, s->importance,
                             s->importance_step, (uint32_t)s->row0, (uint32_t)s->n, (uint32_t)s->n_past,
-                                s->tree, s->shifted, 0 };
+                                s->tree, s->shifted, (uint32_t)kv->n_shared };
 }
 
 /* Cuts the rows into tiles of attention: at most `rows` rows of one sequence, not across slabs. */
@@ -500,8 +500,8 @@ static void gpu_narrow(struct device *d, void *y, const float *x, size_t n)
 
 static struct cu_cache cache_of(const struct device_kv *kv)
 {
-    return (struct cu_cache){ kv->base, kv->head_bytes, kv->layer_bytes, kv->scratch,
-                              kv->node_max * kv->n_kv_heads * 2 * kv->head_dim * 2 };
+    return (struct cu_cache){ kv->base, kv->scratch, kv->shared, kv->head_bytes, kv->layer_bytes,
+                              kv->node_max * kv->n_kv_heads * 2 * kv->head_dim * 2, kv->n_shared };
 }
 
 static void copy_rows(struct gpu *g, const struct device_kv *dst, const struct device_kv *src,

@@ -103,8 +103,11 @@ struct attn {
     size_t m, n_heads, n_kv_heads, head_dim;
     const void *q;                   /* type [n_kv_heads][m][n_heads/n_kv_heads][head_dim] */
     const float *q_scale;            /* DT_I16: qs [n_kv_heads][m][n_heads/n_kv_heads] */
-    const char *kv;                  /* block b of head h at kv + h*head_bytes + b*block_bytes */
+    /* block b of head h (attn_block): shared[h * n_shared + b] if b < n_shared, else kv + h * head_bytes + (b -
+     * n_shared) * block_bytes */
+    const char *kv;
     size_t head_bytes, block_bytes;
+    char *const *shared; size_t n_shared;
     const size_t *lo, *hi;           /* [m] */
     const uint32_t *n_node, *node;   /* NULL: no tree */
     size_t node_max;
@@ -120,6 +123,11 @@ struct attn {
     const float *bias;
     size_t chunk0, n_chunks;         /* chunks that any row sees: chunk0 .. chunk0 + n_chunks - 1 */
 };
+static inline const char *attn_block(const struct attn *a, size_t h, size_t b)
+{
+    return b < a->n_shared ? a->shared[h * a->n_shared + b]
+                           : a->kv + h * a->head_bytes + (b - a->n_shared) * a->block_bytes;
+}
 #define ATTN_STATE(head_dim) (16 + 16 + (size_t)(head_dim))   /* m (first of 16), l[16], o */
 static inline const char *kv_type_name(enum dtype t)
 {

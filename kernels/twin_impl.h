@@ -594,7 +594,7 @@ static __attribute__((noinline)) void tile_values(const struct tile_rows *t, con
 
 /* Attends to blocks b .. b + n - 1 for query rows t0..t1-1 of a head, which all see a part of each block. n >
  * 1 only with a single tile: the scores of the next block are computed between the weights and the values of
- * this block, so that neither waits for the other. Meanwhile the block `ahead` bytes further (0: none) is
+ * this block, so that neither waits for the other; the blocks are contiguous. Meanwhile the block `ahead` bytes further (0: none) is
  * prefetched, by the first tile or half by each of the first two: a burst would stall on memory, and the
  * hardware does not look far enough ahead. */
 static void attend_blocks(const struct attn *a, size_t h, size_t b, size_t n, const char *block, size_t extra,
@@ -629,7 +629,7 @@ static void build_block(const struct attn *a, size_t h, size_t b, size_t r, char
 {
     const size_t d = a->head_dim, begin = b * KV_BLOCK, hi = a->hi[r], n = a->n_node[r];
     if (begin < hi)
-        memcpy(block, a->kv + h * a->head_bytes + b * a->block_bytes, a->block_bytes);
+        memcpy(block, attn_block(a, h, b), a->block_bytes);
     else
         memset(block, 0, a->block_bytes);
     for (size_t slot = begin < hi ? hi - begin : 0; slot < KV_BLOCK && begin + slot < hi + n; slot++) {
@@ -672,8 +672,9 @@ static void attend_committed(const struct attn *a, size_t h, size_t c, size_t r0
     last = last < b1 ? last : b1;
     const bool overlap = SCORES_FIRST && (r1 - r0) * group > FEW_ROWS && (r1 - r0) * group <= ATTN_ROWS_MAX;
     for (size_t b = first > b0 ? first : b0, n; b < last; b += n) {
-        const char *block = a->kv + h * a->head_bytes + b * a->block_bytes;
-        for (n = 0; overlap && b + n < last && rows_see_block(a, r0, r1, b + n);)
+        const char *block = attn_block(a, h, b);
+        for (n = 0; overlap && b + n < last && rows_see_block(a, r0, r1, b + n) &&
+                    attn_block(a, h, b + n) == block + n * a->block_bytes;)
             n++;
         if (n > 0) {
             attend_blocks(a, h, b, n, block, 0, a->block_bytes, r0 * group, r1 * group, state, w);

@@ -1,76 +1,222 @@
-/* The full key/value cache: sizes, memory, commit and truncation. Host memory is handled here; for a device's
- * memory the functions call the device's operations. Start reading at kv_open. */
+/* The full key/value cache: sizes, memory, sharing, commit and truncation. Host memory is handled here; for a
+ * device's memory the functions call the device's operations. Start reading at kv_open_from. */
 #include "kvmgr/kv.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-/* Bytes of the cache and of the node scratch; false when their sum does not fit size_t. */
-static bool sizes(const struct kv_size *z, size_t *cache, size_t *scratch)
+/* Bytes of the cache's own blocks, of the node scratch and of the table; false when their sum does not fit
+ * size_t. */
+static bool sizes(const struct kv_size *z, size_t *own, size_t *scratch, size_t *table)
 {
     const size_t row = kv_row_bytes(z->type, z->head_dim),
                  blocks = z->n_max / KV_BLOCK + (z->n_max % KV_BLOCK != 0);
     size_t heads, per_block, n;
+    assert(z->n_shared <= blocks);
     return mul_size(KV_BLOCK, row, &per_block) && mul_size(z->n_layers, z->n_kv_heads, &heads) &&
-           mul_size(heads, per_block, &n) && mul_size(n, blocks, cache) && mul_size(heads, row, &n) &&
-           mul_size(n, z->node_max, scratch) && add_size(*cache, *scratch, &n);
+           mul_size(heads, per_block, &n) && mul_size(n, blocks - z->n_shared, own) &&
+           mul_size(heads, row, &n) && mul_size(n, z->node_max, scratch) &&
+           mul_size(heads * sizeof(char *), z->n_shared, table) && add_size(*own, *scratch, &n) &&
+           add_size(n, *table, &n);
 }
 
 size_t kv_bytes(const struct kv_size *z)
 {
-    size_t cache, scratch;
-    return sizes(z, &cache, &scratch) ? cache + scratch : SIZE_MAX;
+    size_t own, scratch, table;
+    return sizes(z, &own, &scratch, &table) ? own + scratch + table : SIZE_MAX;
 }
 
 static bool on_host(const struct kv *kv) { return !kv->dev || kv->dev->host_memory; }
 
-int kv_open(struct kv *kv, struct device *dev, const struct kv_size *z, struct err *e)
+static void *alloc_on(const struct kv *kv, size_t bytes)
 {
-    size_t cache, scratch;
+    return on_host(kv) || !bytes ? mem_alloc(bytes) : kv->dev->alloc(kv->dev, bytes);
+}
+
+static void free_on(const struct kv *kv, void *p, size_t bytes)
+{
+    if (on_host(kv) || !bytes)
+        mem_free(p, bytes);
+    else
+        kv->dev->free(kv->dev, p, bytes);
+}
+
+static size_t scratch_bytes(const struct kv *kv)
+{
+    return kv->n_layers * kv->node_max * kv->n_kv_heads * kv_row_bytes(kv->type, kv->head_dim);
+}
+
+static size_t table_bytes(const struct kv *kv)
+{
+    return kv->n_layers * kv->n_kv_heads * kv->n_shared * sizeof *kv->shared;
+}
+
+/* ---- runs ---- */
+
+static struct kv_run *run_open(const struct kv *kv, size_t bytes, struct kv_total *total)
+{
+    struct kv_run *r = calloc(1, sizeof *r);
+    char *base = r ? alloc_on(kv, bytes) : NULL;
+    if (!base) {
+        free(r);
+        return NULL;
+    }
+    const size_t blocks = (kv->n_max + KV_BLOCK - 1) / KV_BLOCK;
+    *r = (struct kv_run){ base, bytes, kv->n_shared, blocks - kv->n_shared, 1, total };
+    if (total)
+        total->runs++, total->bytes += bytes;
+    return r;
+}
+
+static void run_drop(const struct kv *kv, struct kv_run *r)
+{
+    assert(r->refs > 0);
+    if (--r->refs)
+        return;
+    if (r->total)
+        r->total->runs--, r->total->bytes -= r->bytes;
+    free_on(kv, r->base, r->bytes);
+    free(r);
+}
+
+char *kv_address(const struct kv *kv, size_t l, size_t h, size_t b, size_t *n)
+{
+    size_t i = kv->n_runs - 1;
+    while (kv->run[i]->first > b)
+        i--;
+    const struct kv_run *r = kv->run[i];
+    const size_t end = i + 1 < kv->n_runs ? kv->run[i + 1]->first : r->first + r->n_blocks;
+    assert(l < kv->n_layers && h < kv->n_kv_heads && b < end);
+    *n = end - b;
+    return r->base + ((l * kv->n_kv_heads + h) * r->n_blocks + b - r->first) * kv->block_bytes;
+}
+
+/* Holds the runs of `from` that have the first n_shared blocks. */
+static int share(struct kv *kv, const struct kv *from)
+{
+    const size_t heads = kv->n_layers * kv->n_kv_heads, bytes = table_bytes(kv);
+    char **table = NULL;
+    size_t n = 0;
+    kv->run = calloc((from ? from->n_runs : 0) + 1, sizeof *kv->run);
+    if (!kv->run)
+        return -1;
+    for (size_t i = 0; kv->n_shared && i < from->n_runs && from->run[i]->first < kv->n_shared; i++) {
+        kv->run[kv->n_runs++] = from->run[i];
+        from->run[i]->refs++;
+    }
+    if (!kv->n_shared)
+        return 0;
+    kv->shared = alloc_on(kv, bytes);
+    table = on_host(kv) ? kv->shared : malloc(bytes);
+    for (size_t i = 0; kv->shared && table && i < heads * kv->n_shared; i++)
+        table[i] = kv_address(from, i / kv->n_shared / kv->n_kv_heads, i / kv->n_shared % kv->n_kv_heads,
+                              i % kv->n_shared, &n);
+    if (!on_host(kv) && kv->shared && table)
+        kv->dev->upload(kv->dev, kv->shared, table, bytes);
+    if (!on_host(kv))
+        free(table);
+    return kv->shared && table ? 0 : -1;
+}
+
+/* ---- open and close ---- */
+
+/* Copies rows of `from` after the shared blocks, up to n_rows, which are in one block. */
+static void copy_tail(struct kv *kv, const struct kv *from, size_t n_rows)
+{
+    const size_t first = kv->n_shared * KV_BLOCK, n = n_rows - first;
+    assert(n < KV_BLOCK && n_rows <= from->n_past);
+    uint32_t at[KV_BLOCK];
+    for (size_t i = 0; i < n; i++)
+        at[i] = (uint32_t)(first + i);
+    if (!on_host(kv)) {
+        const struct device_kv to = kv_view(kv), source = kv_view(from);
+        kv->dev->kv_copy(kv->dev, &to, &source, at, at, n);
+    }
+    for (size_t l = 0; on_host(kv) && l < kv->n_layers; l++)
+        for (size_t h = 0; h < kv->n_kv_heads; h++)
+            kv_copy(kv_block(kv, l, h, first), 0, kv_block(from, l, h, first), 0, n, kv->type, kv->head_dim);
+}
+
+int kv_open_from(struct kv *kv, struct device *dev, const struct kv_size *z, const struct kv *from,
+                 size_t n_rows, struct kv_total *total, struct err *e)
+{
+    size_t own, scratch, table;
     assert((z->type == DT_I16 || z->type == DT_BF16 || z->type == DT_F32) && z->head_dim % 16 == 0);
+    assert(z->n_shared * KV_BLOCK <= n_rows && n_rows <= z->n_max &&
+           (!n_rows || (from->dev == dev && from->type == z->type && from->n_layers == z->n_layers &&
+                        from->n_kv_heads == z->n_kv_heads && from->head_dim == z->head_dim)));
     *kv = (struct kv){ .dev = dev, .type = z->type, .n_layers = z->n_layers, .n_kv_heads = z->n_kv_heads,
-                      .head_dim = z->head_dim, .n_max = z->n_max, .node_max = z->node_max };
-    if (!sizes(z, &cache, &scratch))
+                      .head_dim = z->head_dim, .n_max = z->n_max, .node_max = z->node_max,
+                      .n_shared = z->n_shared };
+    if (!sizes(z, &own, &scratch, &table))
         return err_set(e, ERR_INPUT, "KV cache of %zu positions: its size does not fit in memory addresses",
                        z->n_max);
     kv->block_bytes = kv_block_bytes(z->type, z->head_dim);
-    kv->head_bytes = kv->block_bytes * ((z->n_max + KV_BLOCK - 1) / KV_BLOCK);
+    kv->head_bytes = kv->block_bytes * ((z->n_max + KV_BLOCK - 1) / KV_BLOCK - z->n_shared);
     kv->layer_bytes = kv->head_bytes * z->n_kv_heads;
-    kv->base = on_host(kv) ? mem_alloc(cache) : dev->alloc(dev, cache);
-    kv->scratch = on_host(kv) || !scratch ? mem_alloc(scratch) : dev->alloc(dev, scratch);
-    if (!kv->base || !kv->scratch) {
+    kv->scratch = alloc_on(kv, scratch);
+    struct kv_run *r = kv->scratch && share(kv, from) == 0 ? run_open(kv, own, total) : NULL;
+    if (!r) {
         kv_close(kv);
         return err_set(e, ERR_FAILED, "KV cache of %zu positions: out of memory (%zu bytes%s%s)", z->n_max,
-                       cache + scratch, dev ? " on " : "", dev ? dev->name : "");
+                       own + scratch + table, dev ? " on " : "", dev ? dev->name : "");
     }
+    kv->run[kv->n_runs++] = r;
+    kv->base = r->base;
+    if (n_rows > z->n_shared * KV_BLOCK)
+        copy_tail(kv, from, n_rows);
+    kv->n_past = kv->n_written = n_rows;
     return 0;
+}
+
+int kv_open(struct kv *kv, struct device *dev, const struct kv_size *z, struct err *e)
+{
+    assert(z->n_shared == 0);
+    return kv_open_from(kv, dev, z, NULL, 0, NULL, e);
 }
 
 void kv_close(struct kv *kv)
 {
-    const size_t scratch =
-        kv->n_layers * kv->node_max * kv->n_kv_heads * kv_row_bytes(kv->type, kv->head_dim);
-    if (on_host(kv))
-        mem_free(kv->base, kv->layer_bytes * kv->n_layers);
-    else
-        kv->dev->free(kv->dev, kv->base, kv->layer_bytes * kv->n_layers);
-    if (on_host(kv) || !scratch)
-        mem_free(kv->scratch, scratch);
-    else
-        kv->dev->free(kv->dev, kv->scratch, scratch);
+    kv_retire(kv);
+    for (size_t i = 0; i < kv->n_runs; i++)
+        run_drop(kv, kv->run[i]);
+    free(kv->run);
+    if (kv->shared)
+        free_on(kv, kv->shared, table_bytes(kv));
     *kv = (struct kv){ 0 };
+}
+
+void kv_retire(struct kv *kv)
+{
+    free_on(kv, kv->scratch, scratch_bytes(kv));
+    kv->scratch = NULL;
+    kv->node_max = 0;
+}
+
+void kv_lend(struct kv *kv, const struct kv *from)
+{
+    assert(kv->n_runs == 1 && from->n_runs == 1 && kv->head_bytes == from->head_bytes &&
+           kv->layer_bytes == from->layer_bytes && kv->n_layers == from->n_layers);
+    run_drop(kv, kv->run[0]);
+    kv->run[0] = from->run[0];
+    kv->run[0]->refs++;
+    kv->base = from->base;
 }
 
 struct device_kv kv_view(const struct kv *kv)
 {
     return (struct device_kv){ kv->type, kv->n_layers, kv->n_kv_heads, kv->head_dim, kv->base,
                                kv->block_bytes, kv->head_bytes, kv->layer_bytes,
-                               kv->scratch, kv->node_max, kv->bias };
+                               kv->scratch, kv->node_max, kv->bias, kv->shared, kv->n_shared };
 }
 
 void *kv_block(const struct kv *kv, size_t l, size_t h, size_t pos)
 {
+    const size_t b = pos / KV_BLOCK;
     assert(l < kv->n_layers && h < kv->n_kv_heads && pos < kv->n_max && on_host(kv));
-    return kv->base + l * kv->layer_bytes + h * kv->head_bytes + pos / KV_BLOCK * kv->block_bytes;
+    return b < kv->n_shared
+               ? kv->shared[(l * kv->n_kv_heads + h) * kv->n_shared + b]
+               : kv->base + l * kv->layer_bytes + h * kv->head_bytes + (b - kv->n_shared) * kv->block_bytes;
 }
 
 void *kv_node(const struct kv *kv, size_t l, size_t node)
@@ -107,7 +253,7 @@ void kv_commit_path(struct kv *kv, const uint32_t *node, size_t n)
 
 void kv_truncate(struct kv *kv, size_t n_past)
 {
-    assert(n_past <= kv->n_past);
+    assert(n_past <= kv->n_past && n_past >= kv->n_shared * KV_BLOCK);
     static const float zero[2 * 1024];
     assert(kv->head_dim <= 1024);
     if (!on_host(kv)) {
@@ -116,13 +262,12 @@ void kv_truncate(struct kv *kv, size_t n_past)
     }
     for (size_t l = 0; on_host(kv) && l < kv->n_layers; l++)
         for (size_t h = 0; h < kv->n_kv_heads; h++) {
-            char *head = kv->base + l * kv->layer_bytes + h * kv->head_bytes;
             size_t pos = n_past;
             for (; pos % KV_BLOCK && pos < kv->n_written; pos++)
-                kv_put(head + pos / KV_BLOCK * kv->block_bytes, kv->type, kv->head_dim, pos % KV_BLOCK, zero);
+                kv_put(kv_block(kv, l, h, pos), kv->type, kv->head_dim, pos % KV_BLOCK, zero);
             size_t first = (pos + KV_BLOCK - 1) / KV_BLOCK, last = (kv->n_written + KV_BLOCK - 1) / KV_BLOCK;
             if (last > first)
-                memset(head + first * kv->block_bytes, 0, (last - first) * kv->block_bytes);
+                memset(kv_block(kv, l, h, first * KV_BLOCK), 0, (last - first) * kv->block_bytes);
         }
     kv->n_past = n_past;
     kv->n_written = n_past;

@@ -1,17 +1,33 @@
 /* The full key/value cache of one decoder.
  *
- * For each layer and KV head the cache is contiguous, in blocks of 64 keys (layout: kernels/ops.h). Rows 0 ..
+ * For each layer and KV head the cache is a list of blocks of 64 keys (layout: kernels/ops.h). Rows 0 ..
  * n_past-1 are committed. A pass over a chain writes its rows directly to n_past and after; kv_advance
  * commits them. A pass over a tree writes to the node scratch; kv_commit_path then copies the bytes of one
  * path into the cache. Nothing is ever recomputed. A slot at or after n_past holds +0 or bytes of the pass in
  * flight.
  *
+ * Shared beginnings. The first n_shared blocks belong to other caches whose texts begin alike. Nobody writes
+ * them. A table has their addresses. The other blocks are the cache's own: consecutive, in one piece of
+ * memory (struct kv_run). A run lives until the last cache that holds it is closed.
+ *
  * The cache lies in the memory of a device; dev NULL stands for the host. kv_block and kv_node serve the
- * host's memory only, where the layout is the one of kernels/ops.h. */
+ * host's memory only, where the layout is the one of kernels/ops.h. One thread opens and closes all caches
+ * that share blocks. */
 #pragma once
 #include "kernels/device.h"
 #include "kernels/ops.h"
 #include "src/base/base.h"
+
+/* The runs that are alive, and their bytes. */
+struct kv_total { size_t runs, bytes; };
+
+/* Memory of blocks first .. first + n_blocks - 1 of a text: [n_layers][n_kv_heads][n_blocks]. */
+struct kv_run {
+    char *base;
+    size_t bytes, first, n_blocks;
+    size_t refs;                   /* caches that hold the run */
+    struct kv_total *total;        /* or NULL; borrowed */
+};
 
 struct kv {                        /* {0} is closed */
     struct device *dev;            /* borrowed; NULL: the host's memory */
@@ -21,29 +37,48 @@ struct kv {                        /* {0} is closed */
     size_t n_written;  /* slots from here on were never written; a pass raises it before it writes */
     size_t node_max;               /* rows of the node scratch; 0: none */
     size_t block_bytes, head_bytes, layer_bytes;
-    char *base;                    /* [n_layers][n_kv_heads][blocks] */
+    char *base;                    /* [n_layers][n_kv_heads][own blocks], of the last run */
     char *scratch;                 /* [n_layers][node_max][n_kv_heads] rows */
     /* NULL, or a number added to the scores of each slot (struct attn): whole blocks, owned by the caller */
     const float *bias;
+    size_t n_shared;               /* blocks of other caches */
+    char **shared;                 /* [n_layers][n_kv_heads][n_shared], in the device's memory; NULL: none */
+    struct kv_run **run; size_t n_runs;      /* held, by ascending `first`; the last is the cache's own */
 };
 
 struct kv_size {
     enum dtype type;
     size_t n_layers, n_kv_heads, head_dim;   /* head_dim: padded to a multiple of 16 */
     size_t n_max, node_max;                  /* positions; rows of the node scratch, 0: none */
+    size_t n_shared;                         /* blocks of other caches */
 };
-/* Bytes of the cache and its scratch; SIZE_MAX when they do not fit size_t. */
+/* Bytes of the cache's own blocks, its scratch and its table; SIZE_MAX when they do not fit size_t. */
 size_t kv_bytes(const struct kv_size *);
 int kv_open(struct kv *kv, struct device *dev, const struct kv_size *, struct err *e);
+/* Opens a cache of size->n_max positions that shares the first size->n_shared blocks of `from`, a committed
+ * part of a cache of the same shape; NULL: none, and n_shared is 0. Rows after these blocks that `from` has
+ * committed, up to position n_rows, are copied. Then n_rows rows are committed. total: NULL, or where the
+ * run is counted until it is freed. */
+int kv_open_from(struct kv *kv, struct device *dev, const struct kv_size *, const struct kv *from,
+                 size_t n_rows, struct kv_total *total, struct err *e);
 void kv_close(struct kv *kv);
+/* Frees the scratch of a cache that is only read from now on. */
+void kv_retire(struct kv *kv);
+/* Gives back the cache's own blocks, and uses those of `from`, a cache of the same size without shared
+ * blocks. */
+void kv_lend(struct kv *kv, const struct kv *from);
 
 /* The cache in the form that passes on its device use. */
 struct device_kv kv_view(const struct kv *kv);
 
 /* The block that holds row `pos` of layer l, head h. The row has slot pos % KV_BLOCK. */
 void *kv_block(const struct kv *kv, size_t l, size_t h, size_t pos);
+/* The address of block b of layer l, head h, in the memory of the device; *n: number of blocks from there on
+ * that follow each other. */
+char *kv_address(const struct kv *kv, size_t l, size_t h, size_t b, size_t *n);
 /* [n_kv_heads] rows as kv_store writes them */
 void *kv_node(const struct kv *kv, size_t l, size_t node);
 void kv_advance(struct kv *kv, size_t n);                        /* commits rows n_past .. n_past+n-1 */
 void kv_commit_path(struct kv *kv, const uint32_t *node, size_t n);   /* copies the path, then commits it */
-void kv_truncate(struct kv *kv, size_t n_past);  /* forgets rows from n_past on and zeroes them */
+/* Forgets rows from n_past on and zeroes them; shared blocks must stay (asserted). */
+void kv_truncate(struct kv *kv, size_t n_past);

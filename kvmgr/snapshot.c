@@ -44,15 +44,17 @@ static uint64_t pieces_of(uint64_t bytes) { return (bytes + SNAPSHOT_PIECE - 1) 
 
 /* ---- sections of a cache ---- */
 
-size_t kv_parts(const struct kv *kv, size_t from, size_t n, struct snapshot_part *part)
+size_t kv_parts(const struct kv *kv, size_t from, size_t n, bool own, struct snapshot_part *part)
 {
-    size_t k = 0;
+    const size_t end = n / KV_BLOCK;
+    size_t k = 0, some;
     assert(from % KV_BLOCK == 0 && n % KV_BLOCK == 0 && from <= n && n <= kv->n_max);
-    for (size_t l = 0; l < kv->n_layers; l++)
-        for (size_t h = 0; h < kv->n_kv_heads; h++)
-            part[k++] = (struct snapshot_part){
-                kv->base + l * kv->layer_bytes + h * kv->head_bytes + from / KV_BLOCK * kv->block_bytes,
-                (n - from) / KV_BLOCK * kv->block_bytes };
+    for (size_t i = 0; i < kv->n_layers * kv->n_kv_heads; i++)
+        for (size_t b = from / KV_BLOCK; b < end; b += some) {
+            char *p = kv_address(kv, i / kv->n_kv_heads, i % kv->n_kv_heads, b, &some);
+            some = MIN(some, end - b);
+            part[k++] = (struct snapshot_part){ own && b < kv->n_shared ? NULL : p, some * kv->block_bytes };
+        }
     return k;
 }
 
@@ -327,9 +329,9 @@ static void scatter(const struct snapshot_section *s, size_t at, const char *p, 
             continue;
         }
         size_t k = MIN(n, s->part[i].n - at);
-        if (s->dev)
+        if (s->part[i].p && s->dev)
             s->dev->upload(s->dev, (char *)s->part[i].p + at, p, k);
-        else
+        else if (s->part[i].p)
             memcpy((char *)s->part[i].p + at, p, k);
         p += k;
         n -= k;

@@ -35,7 +35,8 @@ struct snapshot_owner {
     double rebuild_seconds;
 };
 
-struct snapshot_part { void *p; size_t n; };  /* memory that a section is written from or read into */
+/* Memory that a section is written from or read into; p NULL: these bytes are not read. */
+struct snapshot_part { void *p; size_t n; };
 struct snapshot_section {
     /* shape: the meaning of the bytes; a section is read back only into the same shape */
     const char *name, *shape;
@@ -46,8 +47,9 @@ struct snapshot_section {
 };
 
 /* The section "kv" of the target's cache: rows from .. n-1, both multiples of KV_BLOCK, so that rows written
- * meanwhile share no block with them. Fills part[n_layers * n_kv_heads]; returns the number of parts. */
-size_t kv_parts(const struct kv *kv, size_t from, size_t n, struct snapshot_part *part);
+ * meanwhile share no block with them. Fills part[n_layers * n_kv_heads * n_runs]; returns the number of
+ * parts. own: the shared blocks are not read. */
+size_t kv_parts(const struct kv *kv, size_t from, size_t n, bool own, struct snapshot_part *part);
 void   kv_shape(const struct kv *kv, char out[SNAPSHOT_SHAPE_BYTES]);
 
 /* Bytes of the file. */

@@ -441,20 +441,8 @@ static int plan_windows(struct spec *s, struct spec_text *t, struct err *e)
     return t->n_windows ? 0 : err_set(e, ERR_FAILED, "bench: out of memory for windows");
 }
 
-/* Replaces the decoder's own cache by the common one. The decoders also share the other buffers: the
- * addresses of buffers change the time of a short pass by a tenth and more, which is no setting's merit. */
-static void lend_cache(struct session *b, struct decoder *d)
-{
-    mem_free(d->kv.base, d->kv.layer_bytes * d->kv.n_layers);
-    d->kv.base = b->kv.base;
-}
-
-static void reclaim_cache(struct session *b, struct decoder *d)
-{
-    if (d->kv.base == b->kv.base)
-        d->kv.base = NULL;
-}
-
+/* All decoders use one cache (kv_lend). The decoders also share the other buffers: the addresses of buffers
+ * change the time of a short pass by a tenth and more, which is no setting's merit. */
 static int open_decoders(struct session *b, struct err *e)
 {
     struct spec *s = b->s;
@@ -488,7 +476,7 @@ static int open_decoders(struct session *b, struct err *e)
             return -1;
         for (size_t k = 0; k < s->point.repeat; k++)
             save_state(&b->state[i * s->point.repeat + k], &b->d[i]);
-        lend_cache(b, &b->d[i]);
+        kv_lend(&b->d[i].kv, &b->kv);
     }
     return 0;
 }
@@ -506,10 +494,8 @@ static int measure_text(struct spec *s, struct spec_text *t, struct err *e)
     }
     for (size_t k = 0; k < t->n_windows && rc == 0; k++)
         rc = measure_window(&b, k, e);
-    for (size_t i = 0; b.d && i < s->n_settings; i++) {
-        reclaim_cache(&b, &b.d[i]);
+    for (size_t i = 0; b.d && i < s->n_settings; i++)
         decode_close(&b.d[i]);
-    }
     t->seconds = clock_seconds() - start;
     kv_close(&b.kv);
     round_buffers_close(&b.buffers);

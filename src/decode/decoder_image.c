@@ -20,7 +20,8 @@ int image_open(struct image *m, struct decoder *d, const struct snapshot_owner *
 {
     *m = (struct image){ .d = d,
                          .owner = *owner,
-                         .part = calloc(d->kv.n_layers * d->kv.n_kv_heads, sizeof *m->part) };
+                         .part = calloc(d->kv.n_layers * d->kv.n_kv_heads * d->kv.n_runs,
+                                       sizeof *m->part) };
     bool ok = m->part != NULL;
     kv_shape(&d->kv, m->shape);
     for (size_t i = 0; drafters_all[i] && ok; i++)
@@ -69,7 +70,7 @@ uint64_t image_capture(struct image *m, size_t from, size_t rows)
     m->owner.tokens = rows;
     m->owner.rebuild_seconds = image_rebuild_seconds(m, rows);
     m->n_sections = 0;
-    add_section(m, KV, m->shape, m->part, kv_parts(&d->kv, from, rows, m->part), dev);
+    add_section(m, KV, m->shape, m->part, kv_parts(&d->kv, from, rows, false, m->part), dev);
     for (size_t i = 0; drafters_all[i]; i++) {
         if (m->state[i].room && !m->pending)
             m->state[i].n = drafters_all[i]->save(&d->draft, m->state[i].p);
@@ -149,13 +150,13 @@ int image_restore(struct image *m, const char *path, struct err *e)
 {
     struct decoder *d = m->d;
     struct snapshot *f;
-    assert(d->kv.n_past == m->restored);
+    assert(d->kv.n_past >= m->restored);
     if (snapshot_open(&f, path, e))
         return -1;
     int rc = check_owner(m, f, path, e);
     const size_t from = m->restored, rows = rc ? from : (size_t)snapshot_owner(f)->tokens;
-    const struct snapshot_section s = { KV, m->shape, m->part, rc ? 0 : kv_parts(&d->kv, from, rows, m->part),
-                                        device_of(d) };
+    const struct snapshot_section s = { KV, m->shape, m->part,
+                                        rc ? 0 : kv_parts(&d->kv, from, rows, true, m->part), device_of(d) };
     size_t want = 0;
     for (size_t i = 0; i < s.n_parts; i++)
         want += s.part[i].n;
@@ -164,11 +165,11 @@ int image_restore(struct image *m, const char *path, struct err *e)
     if (rc == 0)
         rc = snapshot_check(f, d->model->pool, e);
     if (rc == 0 && (rc = snapshot_read(f, &s, d->model->pool, e)) != 0) {
-        d->kv.n_written = rows;          /* the file changed after the check: drop its rows */
-        kv_truncate(&d->kv, from);
+        d->kv.n_written = MAX(rows, d->kv.n_written);    /* the file changed after the check: drop its rows */
+        kv_truncate(&d->kv, MAX(from, d->kv.n_shared * KV_BLOCK));
     }
     if (rc == 0) {
-        kv_advance(&d->kv, rows - from);
+        kv_advance(&d->kv, rows - MIN(rows, d->kv.n_past));
         m->restored = rows;
         m->restored_seconds = snapshot_owner(f)->rebuild_seconds;
         read_states(m, f);

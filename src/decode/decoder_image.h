@@ -21,7 +21,7 @@ struct image {                           /* {0} is closed */
     struct decoder *d;                   /* borrowed */
     /* its chain, tokens and rebuild_seconds describe the rows that were captured or restored last */
     struct snapshot_owner owner;
-    struct snapshot_part *part;          /* of the cache, [n_layers * n_kv_heads] */
+    struct snapshot_part *part;          /* of the cache, [n_layers * n_kv_heads * n_runs] */
     struct { void *p; size_t room, n; } state[N_SOURCES];
     struct snapshot_part state_part[N_SOURCES];
     struct snapshot_section section[SNAPSHOT_SECTIONS_MAX]; size_t n_sections;
