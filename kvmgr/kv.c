@@ -53,6 +53,8 @@ static size_t table_bytes(const struct kv *kv)
 
 /* ---- runs ---- */
 
+enum { HUGE_PAGE = 2 << 20 };            /* the memory that the first byte written takes */
+
 static struct kv_run *run_open(const struct kv *kv, size_t bytes, struct kv_total *total)
 {
     struct kv_run *r = calloc(1, sizeof *r);
@@ -62,7 +64,7 @@ static struct kv_run *run_open(const struct kv *kv, size_t bytes, struct kv_tota
         return NULL;
     }
     const size_t blocks = (kv->n_max + KV_BLOCK - 1) / KV_BLOCK;
-    *r = (struct kv_run){ base, bytes, kv->n_shared, blocks - kv->n_shared, 1, total };
+    *r = (struct kv_run){ base, bytes, kv->n_shared, blocks - kv->n_shared, 1, total, bytes };
     if (total)
         total->runs++, total->bytes += bytes;
     return r;
@@ -74,7 +76,7 @@ static void run_drop(const struct kv *kv, struct kv_run *r)
     if (--r->refs)
         return;
     if (r->total)
-        r->total->runs--, r->total->bytes -= r->bytes;
+        r->total->runs--, r->total->bytes -= r->counted;
     free_on(kv, r->base, r->bytes);
     free(r);
 }
@@ -177,7 +179,7 @@ int kv_open(struct kv *kv, struct device *dev, const struct kv_size *z, struct e
 
 void kv_close(struct kv *kv)
 {
-    kv_retire(kv);
+    free_on(kv, kv->scratch, scratch_bytes(kv));
     for (size_t i = 0; i < kv->n_runs; i++)
         run_drop(kv, kv->run[i]);
     free(kv->run);
@@ -188,9 +190,17 @@ void kv_close(struct kv *kv)
 
 void kv_retire(struct kv *kv)
 {
+    const size_t first = kv->n_shared * KV_BLOCK, own = kv->n_written > first ? kv->n_written - first : 0,
+                 heads = kv->n_layers * kv->n_kv_heads,
+                 touched = (own + KV_BLOCK - 1) / KV_BLOCK * kv->block_bytes + HUGE_PAGE;
+    struct kv_run *r = kv->run[kv->n_runs - 1];
     free_on(kv, kv->scratch, scratch_bytes(kv));
     kv->scratch = NULL;
     kv->node_max = 0;
+    if (!on_host(kv) || !r->total || heads * touched >= r->counted)
+        return;
+    r->total->bytes -= r->counted - heads * touched;
+    r->counted = heads * touched;
 }
 
 void kv_lend(struct kv *kv, const struct kv *from)

@@ -27,6 +27,7 @@ struct kv_run {
     size_t bytes, first, n_blocks;
     size_t refs;                   /* caches that hold the run */
     struct kv_total *total;        /* or NULL; borrowed */
+    size_t counted;                /* bytes in *total */
 };
 
 struct kv {                        /* {0} is closed */
@@ -62,7 +63,8 @@ int kv_open(struct kv *kv, struct device *dev, const struct kv_size *, struct er
 int kv_open_from(struct kv *kv, struct device *dev, const struct kv_size *, const struct kv *from,
                  size_t n_rows, struct kv_total *total, struct err *e);
 void kv_close(struct kv *kv);
-/* Frees the scratch of a cache that is only read from now on. */
+/* Frees the scratch of a cache that is only read from now on. In the host's memory, slots that were never
+ * written count no longer. */
 void kv_retire(struct kv *kv);
 /* Gives back the cache's own blocks, and uses those of `from`, a cache of the same size without shared
  * blocks. */

@@ -17,6 +17,7 @@ enum gate {
     GATE_OPEN,
     GATE_FULL,                           /* the next job has no room: until a task ends */
     GATE_DRAIN,                          /* the next job cannot run beside these: until all have ended */
+    GATE_BEGINNING,                      /* a task reads what the next job begins with: asked again */
 };
 
 struct schedule {
@@ -200,10 +201,13 @@ static enum gate gate_for(struct schedule *h, struct task *t, int64_t job, int i
     if (!worker_has_model(w, t->job, t->params) || !worker_has_heads(w, t->params) ||
         task_runs_alone(t, idle))
         return GATE_DRAIN;
-    const size_t n_max = task_n_max(t, t->job->wanted);
-    if (n_max && worker_reserve(w, t->params, n_max, &bytes, &why))
+    const struct job_need need = task_need(t, t->job->wanted, t->job->tokens);
+    struct prefix_match m = prefix_find(&w->prefixes, need.start, need.n_start);
+    if (need.n_max && m.n_coming / KV_BLOCK > m.n_rows / KV_BLOCK)
+        return GATE_BEGINNING;
+    if (need.n_max && worker_reserve(w, &need, &bytes, &m, &why))
         return GATE_FULL;
-    if (n_max)
+    if (need.n_max)
         worker_release(w, bytes);        /* task_open reserves it again */
     return GATE_OPEN;
 }
@@ -276,6 +280,8 @@ static int admit(struct schedule *h, struct err *e)
         h->one_alone = false;
     if (h->n && clock_seconds() < h->poll_at)
         return 0;
+    if (h->gate == GATE_BEGINNING)
+        h->gate = GATE_OPEN;
     missing_look_again(&h->w->missing);
     while (h->n < places(h) && h->gate == GATE_OPEN && !stop_signal) {
         const int rc = admit_one(h, e);
@@ -326,6 +332,7 @@ static int serve_prompts(struct schedule *h, struct err *e)
         return 0;
     if (rc == TASK_ENDS && t->result.end == WORK_STOPPED)
         return 0;                        /* stop_all ends it */
+    h->poll_at = 0;                      /* jobs may wait for this beginning */
     if (rc || task_is_complete(t))
         return end_task(h, i, rc, e);
     task_begins_writing(t);

@@ -14,6 +14,11 @@
  * OTHER_MODEL_SECONDS. A job that does not fit beside those that run waits; nobody passes it. A job that this
  * worker can never hold stays in the queue and is named once.
  *
+ * Shared beginnings (kvmgr/prefix.h). A job whose text begins as that of a running or an ended job uses the
+ * blocks of that job's cache. If a task is still reading that beginning, the job waits for it, and no later
+ * job passes. The caches of ended jobs stay until a job needs their memory, or until they hold more than the
+ * memory that is left.
+ *
  * On a signal or at the deadline, all jobs are stored together, with their snapshots. */
 #pragma once
 #include "runs/work/metrics.h"

@@ -103,6 +103,9 @@ void task_forget(struct task *t)
     job_parts_close(&t->parts);
     job_input_free(&t->input);
     job_list_free(&t->jobs);
+    free(t->start);
+    t->start = NULL;
+    t->n_start = 0;
     t->params = NULL;
     t->input = (struct job_input){0};
     t->jobs = (struct job_list){0};
@@ -113,6 +116,24 @@ size_t task_n_max(const struct task *t, size_t wanted)
 {
     size_t n;
     return t->input.n_prompt && add_size(t->input.n_prompt, wanted, &n) ? n : 0;
+}
+
+/* Tokens that cannot be read make a shorter start: store_begin reports them. */
+struct job_need task_need(struct task *t, size_t wanted, size_t tokens)
+{
+    const size_t n_prompt = t->input.n_prompt;
+    int32_t *ids = NULL;
+    size_t n = 0;
+    struct err ignored;
+    if (tokens && store_tokens(t->w->store, t->job->id, 0, tokens, &ids, &n, &ignored))
+        n = 0;
+    free(t->start);
+    t->start = calloc(n_prompt + n + 1, sizeof *t->start);
+    t->n_start = t->start ? n_prompt + n : 0;
+    for (size_t i = 0; i < t->n_start; i++)
+        t->start[i] = i < n_prompt ? t->input.prompt_ids[i] : ids[i - n_prompt];
+    free(ids);
+    return (struct job_need){ t->params, task_n_max(t, wanted), t->start, t->n_start };
 }
 
 /* Open the heads that the job drafts with. If they cannot be opened, --drafter auto drafts without them. */
@@ -140,7 +161,8 @@ static void open_int8(struct task *t, size_t n_max)
     const size_t bytes = model_quantized_bytes(&g->config, g->dev);
     struct err ignored;
     if (!draft_wants_int8(&t->params->draft, g->dev) ||
-        (!g->int8.mem && (w->n_jobs > 1 || !job_has_room(t->params, g, n_max, bytes))))
+        (!g->int8.mem &&
+         (w->n_jobs > 1 || !job_has_room(t->params, g, n_max, t->setup.start.rows / KV_BLOCK, bytes))))
         return;
     const bool made = !g->int8.mem;
     stop_notice_for("the model in 8 bits");
@@ -171,8 +193,13 @@ static int check_job(struct task *t, size_t *n_max, struct err *e)
     if (job_bind(t->params, &g->config, g->tokenizer, g->dir, &binding, e) ||
         job_check_length(&g->config, n_prompt, t->claim.wanted, t->params->allow_beyond_context, e))
         return -1;
-    t->too_large = worker_reserve(w, t->params, *n_max, &t->bytes, e) != 0;
+    const struct job_need need = task_need(t, t->claim.wanted, t->claim.end.tokens);
+    struct prefix_match m;
+    t->too_large = worker_reserve(w, &need, &t->bytes, &m, e) != 0;
     t->reserved = !t->too_large;
+    t->setup.start.from = m.kv;
+    t->setup.start.rows = m.n_rows;
+    t->setup.start.total = &w->prefixes.total;
     return t->too_large ? -1 : 0;
 }
 
@@ -197,8 +224,10 @@ static int prepare(struct task *t, struct err *e)
     t->setup.buffers = &w->buffers;
     if (worker_open_buffers(w, &t->setup, n_max, e) ||
         decode_open(&t->decoder, &g->model, &t->params->sampling, &t->setup, t->input.prompt_ids,
-                    t->input.n_prompt, n_max, e) ||
-        replay_open(&t->replay, w->store, t->job, &t->parts, &g->config, g->tokenizer,
+                    t->input.n_prompt, n_max, e))
+        return -1;
+    prefix_join(&w->prefixes, &t->decoder.kv, t->decoder.tokens, &t->decoder.n_tokens);
+    if (replay_open(&t->replay, w->store, t->job, &t->parts, &g->config, g->tokenizer,
                     t->input.prompt_bytes == 0 && !t->params->chat, e))
         return -1;
     return 0;
@@ -358,7 +387,11 @@ static void begin_prefill(struct task *t)
 {
     struct decoder *d = &t->decoder;
     decode_append(d, t->ids, t->claim.end.tokens);
+    assert(d->count.begun <= t->n_start && d->count.begun < d->n_tokens &&
+           memcmp(d->tokens, t->start, d->count.begun * sizeof *t->start) == 0);
     d->stats.from = t->claim.end.tokens;
+    if (d->count.begun)
+        checkpoint_add(t->checkpoint, t->shared_tokens, (double)d->count.begun);
     stop_notice_for("the snapshot to be read");
     snapshot_policy_restore(&t->snapshots);
     snapshot_notice(t);
@@ -402,6 +435,7 @@ static void open_counters(struct task *t)
                                   : checkpoint_counter(t->checkpoint, "", c->name, (unsigned)i);
     t->prefill_tokens = checkpoint_counter(t->checkpoint, "", "prefill_tokens", 0);
     t->prefill_seconds = checkpoint_counter(t->checkpoint, "", "prefill_seconds", 0);
+    t->shared_tokens = checkpoint_counter(t->checkpoint, "", "shared_tokens", 0);
     t->worker_tokens = checkpoint_counter(t->checkpoint, "", "worker_tokens", 0);
     t->worker_seconds = checkpoint_counter(t->checkpoint, "", "worker_seconds", 0);
     for (unsigned n = 1; n <= COMMITTER_JOBS_MAX; n++)
@@ -585,13 +619,30 @@ void task_stopped(struct task *t, double deadline)
     snapshot_notice(t);
 }
 
+/* Close the decoder, and keep its cache for texts that begin alike. */
+static void close_decoder(struct task *t)
+{
+    struct worker *w = t->w;
+    struct kv kv;
+    int32_t *tokens;
+    if (!t->decoder.model)
+        return;
+    prefix_leave(&w->prefixes, &t->decoder.kv);
+    const size_t n_tokens = t->decoder.n_tokens;
+    decode_close_but(&t->decoder, &kv, &tokens);
+    kv.n_past = MIN(kv.n_past, n_tokens);
+    if (*w->engine.dev->error)           /* its caches are invalid */
+        kv.n_past = 0;
+    worker_keep(w, &kv, tokens);
+}
+
 static void free_task(struct task *t)
 {
     snapshot_policy_close(&t->snapshots);
     checkpoint_close(t->checkpoint);
     if (t->replay.rules)
         replay_close(&t->replay);
-    decode_close(&t->decoder);
+    close_decoder(t);
     if (t->reserved)
         worker_release(t->w, t->bytes);
     task_forget(t);

@@ -76,6 +76,7 @@ struct task {
     struct job_list jobs; struct job *job;
     struct job_input input;
     struct job_parts parts; struct job_params *params;   /* of the last part */
+    int32_t *start; size_t n_start;      /* the tokens that the text has: prompt, then stored tokens */
     struct decode_setup setup;
     struct decoder decoder;
     struct replay replay;
@@ -87,6 +88,7 @@ struct task {
     char no_heads[512];                  /* why --drafter auto drafts without heads; "": it has them */
     int counter[CHECKPOINT_COUNTERS_MAX];
     int prefill_tokens, prefill_seconds;
+    int shared_tokens;
     int worker_tokens, worker_seconds, of_jobs[COMMITTER_JOBS_MAX + 1];
     struct draft_stats stored;           /* the statistics that the checkpoints have received */
     uint8_t sha[SHA256_BYTES];           /* of the whole text */
@@ -107,6 +109,8 @@ int task_read(struct task *t, int64_t job, struct err *e);
 bool task_runs_alone(const struct task *t, int idle);
 /* The whole length of the text and its prompt in tokens; 0: it has none. After task_read. */
 size_t task_n_max(const struct task *t, size_t wanted);
+/* What worker_reserve needs. After task_read. */
+struct job_need task_need(struct task *t, size_t wanted, size_t tokens);
 /* Read the job unless task_read has, check it, open its decoder and replay its stored tokens. */
 int task_open(struct task *t, struct err *e);
 /* Fill the cache for at most `seconds` (0: no limit), or one pass if that takes longer. */

@@ -35,6 +35,7 @@ void worker_close(struct worker *w)
     if (w->number)
         store_worker_end(w->store, w->number, &ignored);
     round_buffers_close(&w->buffers);
+    prefix_close(&w->prefixes);
     engine_close(&w->engine);
     model_files_free(&w->files);
     missing_free(&w->missing);
@@ -67,6 +68,7 @@ int worker_open_model(struct worker *w, const struct job *job, const struct job_
         return 0;
     assert(w->n_jobs == 0);
     round_buffers_close(&w->buffers);
+    prefix_close(&w->prefixes);
     engine_close(g);
     w->loaded = false;
     w->heads_path[0] = 0;

@@ -21,6 +21,7 @@
 #include "runs/work/missing.h"
 #include "runs/work/read_text.h"
 #include "runs/work/snapshot_policy.h"
+#include "kvmgr/prefix.h"
 #include "src/base/progress.h"
 #include "src/decode/buffers.h"
 #include "src/decode/decode.h"
@@ -49,7 +50,8 @@ struct worker {
     /* what the running jobs share, and the ledger of host memory */
     struct round_buffers buffers;
     size_t n_jobs;                       /* that hold memory (worker_reserve) */
-    size_t reserved;                     /* bytes of weights, buffers and jobs, touched or not */
+    size_t reserved;                     /* bytes of weights, buffers, jobs, touched or not; no caches */
+    struct prefixes prefixes;            /* caches of the running jobs, and of others that have ended */
     enum kv_snapshot snapshot; uint64_t snapshot_max;    /* runs/work/snapshot_policy.h */
     bool quiet;                          /* no notices on standard error */
 };
@@ -69,11 +71,17 @@ int  worker_store_model(struct worker *w, struct err *e);
 /* Whether the model that is open is the one that a job wants. */
 bool worker_has_model(const struct worker *w, const struct job *job, const struct job_params *p);
 
-/* Reserve the memory of a job of the open model: its whole length, n_max tokens. The first job takes the
- * place of everything that earlier jobs left; a further one must fit beside those that run. *bytes: for
- * worker_release. -1: it does not fit; the message has the items. */
-int  worker_reserve(struct worker *w, const struct job_params *p, size_t n_max, size_t *bytes, struct err *e);
+/* Reserve the memory of a job of the open model: its whole length, n_max tokens, less the blocks that it
+ * shares. The first job takes the place of everything that earlier jobs left; a further one must fit beside
+ * those that run. Caches of ended jobs are closed, the one used longest ago first, until it fits. `start`:
+ * the n_start tokens that the text has. *bytes: for worker_release. *m: the cache that the text begins with,
+ * for a decoder that is opened at once. -1: it does not fit; the message has the items. */
+struct job_need { const struct job_params *params; size_t n_max; const int32_t *start; size_t n_start; };
+int  worker_reserve(struct worker *w, const struct job_need *need, size_t *bytes, struct prefix_match *m,
+                    struct err *e);
 void worker_release(struct worker *w, size_t bytes);
+/* Keep the cache of a job that has ended, and its tokens, while memory allows. */
+void worker_keep(struct worker *w, struct kv *kv, int32_t *tokens);
 /* Open the buffers of passes, or larger ones, for a decoder of these settings. Between rounds only. */
 int  worker_open_buffers(struct worker *w, const struct decode_setup *setup, size_t n_max, struct err *e);
 /* Open the heads that a job drafts with, or keep those that are open. 0; -1. */

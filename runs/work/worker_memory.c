@@ -87,14 +87,30 @@ int worker_open_buffers(struct worker *w, const struct decode_setup *setup, size
     return 0;
 }
 
+/* Bytes of all caches in the host's memory. */
+static size_t cache_bytes(const struct worker *w)
+{
+    return w->engine.dev->host_memory ? w->prefixes.total.bytes : 0;
+}
+
+/* Bytes of the blocks that a job's cache has of its own, in the host's memory. */
+static size_t own_bytes(const struct worker *w, size_t n_max, size_t n_shared)
+{
+    const struct engine *g = &w->engine;
+    const struct kv_size size = { g->dev->kv_type, g->config.n_layers, g->config.n_kv_heads,
+                                  g->model.head_dim, n_max - n_shared * KV_BLOCK };
+    return g->dev->host_memory ? kv_bytes(&size) : 0;
+}
+
 /* No job runs: close what an earlier job left and this one cannot use, or has no room beside. */
-static void make_room(struct worker *w, const struct job_params *p, size_t n_max)
+static void make_room(struct worker *w, const struct job_need *need, size_t n_shared)
 {
     struct engine *g = &w->engine;
-    const struct decode_setup setup = { .draft = p->draft };
-    if (!buffers_fit(w, &setup, n_max))
+    const struct decode_setup setup = { .draft = need->params->draft };
+    if (!buffers_fit(w, &setup, need->n_max))
         round_buffers_close(&w->buffers);
-    if ((g->int8.mem || g->heads.mem || w->buffers.work) && !job_has_room(p, g, n_max, 0)) {
+    if ((g->int8.mem || g->heads.mem || w->buffers.work) &&
+        !job_has_room(need->params, g, need->n_max, n_shared, 0)) {
         model_close(&g->int8);
         close_heads(w);
         round_buffers_close(&w->buffers);
@@ -108,62 +124,86 @@ static int check_limit(const struct worker *w, const struct memory_plan *plan, s
                          : 0;
 }
 
-static int reserve_first(struct worker *w, const struct job_params *p, size_t n_max, size_t *bytes,
+static int reserve_first(struct worker *w, const struct job_need *need, size_t n_shared, size_t *bytes,
                          struct err *e)
 {
     const struct engine *g = &w->engine;
     struct memory_plan plan = {0}, own = {0};
-    if (draft_check_device(&p->draft, g->dev, e))
-        return -1;
-    make_room(w, p, n_max);
-    job_plan_shared(&plan, p, g, n_max, rows_at_least(w));
+    make_room(w, need, n_shared);
+    job_plan_shared(&plan, need->params, g, need->n_max, rows_at_least(w));
     w->reserved = plan.total;
-    job_plan(&plan, p, g, n_max);
-    job_plan(&own, p, g, n_max);
+    job_plan(&plan, need->params, g, need->n_max, n_shared);
+    job_plan(&own, need->params, g, need->n_max, n_shared);
+    const size_t kept = plan.n;
+    if (cache_bytes(w))
+        memory_plan_add(&plan, "caches of earlier jobs", cache_bytes(w));
     if (check_limit(w, &plan, e))
         return -1;
+    if (cache_bytes(w))
+        memory_plan_deduct(&plan, kept, cache_bytes(w));
     memory_plan_deduct(&plan, 0, (w->loaded ? g->weight_bytes : 0) + buffer_bytes(&w->buffers));
     *bytes = own.total;
     return memory_plan_check(&plan, "fewer --tokens need less", e);
 }
 
-static int reserve_further(struct worker *w, const struct job_params *p, size_t n_max, size_t *bytes,
+static int reserve_further(struct worker *w, const struct job_need *need, size_t n_shared, size_t *bytes,
                            struct err *e)
 {
     const struct engine *g = &w->engine;
-    const struct decode_setup setup = { .draft = p->draft };
+    const struct decode_setup setup = { .draft = need->params->draft };
     struct memory_plan plan = {0};
     const char *limit;
-    if (draft_check_device(&p->draft, g->dev, e))
-        return -1;
-    job_plan(&plan, p, g, n_max);
+    const size_t held = w->reserved + cache_bytes(w);
+    job_plan(&plan, need->params, g, need->n_max, n_shared);
     *bytes = plan.total;
-    if (!buffers_fit(w, &setup, n_max)) {        /* larger ones are opened beside those in use */
+    if (!buffers_fit(w, &setup, need->n_max)) {  /* larger ones are opened beside those in use */
         struct memory_plan shared = {0};
-        job_plan_shared(&shared, p, g, n_max, rows_at_least(w));
+        job_plan_shared(&shared, need->params, g, need->n_max, rows_at_least(w));
         memory_plan_deduct(&shared, 0, g->weight_bytes);
         memory_plan_add(&plan, "larger buffers", shared.total);
     }
-    size_t all = memory_limit(w->reserved, &limit);
+    size_t all = memory_limit(held, &limit);
     all -= MIN(all, MAX(all / 16, (size_t)32 << 20));
     if (w->max_memory && w->max_memory < all) {
         all = w->max_memory;
         limit = "--max-memory";
     }
-    return memory_plan_check_in(&plan, all - MIN(all, w->reserved), limit, "it waits for memory", e);
+    return memory_plan_check_in(&plan, all - MIN(all, held), limit, "it waits for memory", e);
 }
 
-int worker_reserve(struct worker *w, const struct job_params *p, size_t n_max, size_t *bytes, struct err *e)
+int worker_reserve(struct worker *w, const struct job_need *need, size_t *bytes, struct prefix_match *m,
+                   struct err *e)
 {
-    if (w->n_jobs ? reserve_further(w, p, n_max, bytes, e) : reserve_first(w, p, n_max, bytes, e))
+    if (draft_check_device(&need->params->draft, w->engine.dev, e))
         return -1;
-    w->reserved += *bytes;
-    w->n_jobs++;
-    return 0;
+    for (;;) {
+        *m = prefix_find(&w->prefixes, need->start, need->n_start);
+        const size_t n_shared = m->n_rows / KV_BLOCK;
+        if ((w->n_jobs ? reserve_further : reserve_first)(w, need, n_shared, bytes, e) == 0) {
+            *bytes -= MIN(*bytes, own_bytes(w, need->n_max, n_shared));
+            w->reserved += *bytes;
+            w->n_jobs++;
+            return 0;
+        }
+        if (!prefix_drop(&w->prefixes))
+            return -1;
+    }
 }
 
 void worker_release(struct worker *w, size_t bytes)
 {
     w->reserved -= bytes;
     w->n_jobs--;
+}
+
+/* Kept caches take at most as much as they leave to others. */
+void worker_keep(struct worker *w, struct kv *kv, int32_t *tokens)
+{
+    struct device *dev = w->engine.dev;
+    const char *limit;
+    prefix_keep(&w->prefixes, kv, tokens);
+    while (prefix_kept_bytes(&w->prefixes) >
+               (dev->host_memory ? memory_available(&limit) : dev->bytes_free(dev)) &&
+           prefix_drop(&w->prefixes))
+        ;
 }

@@ -50,7 +50,8 @@ int decode_open(struct decoder *d, const struct model *m, const struct sampling 
                            .n_prompt = n_prompt,
                            .n_tokens = n_prompt,
                            .n_max = n_max,
-                           .rows_max = decode_verify_rows(setup) };
+                           .rows_max = decode_verify_rows(setup),
+                           .count.begun = setup->start.rows };
     for (size_t i = 0; i < n_prompt; i++)
         assert(prompt[i] >= 0 && (size_t)prompt[i] < c->vocab);
     d->buffers = setup->buffers ? setup->buffers : &d->own;
@@ -60,8 +61,9 @@ int decode_open(struct decoder *d, const struct model *m, const struct sampling 
         goto fail;
     }
     memcpy(d->tokens, prompt, n_prompt * sizeof *prompt);
-    if (kv_open(&d->kv, m->dev, &(struct kv_size){ m->dev->kv_type, c->n_layers, c->n_kv_heads, m->head_dim,
-                                                   n_max, d->rows_max > 1 ? d->rows_max : 0 }, e) ||
+    const struct kv_size size = { m->dev->kv_type, c->n_layers, c->n_kv_heads, m->head_dim, n_max,
+                                  d->rows_max > 1 ? d->rows_max : 0, setup->start.rows / KV_BLOCK };
+    if (kv_open_from(&d->kv, m->dev, &size, setup->start.from, setup->start.rows, setup->start.total, e) ||
         (!setup->buffers &&
          round_buffers_open(&d->own, m, decode_work_rows(setup, n_max), d->rows_max, n_max, e)) ||
         device_sampler_open(&d->sampler, m, p, d->rows_max, e) || stats_open(&d->stats, n_max, e))
@@ -78,15 +80,24 @@ fail:
     return -1;
 }
 
-void decode_close(struct decoder *d)
+void decode_close_but(struct decoder *d, struct kv *kv, int32_t **tokens)
 {
     draft_close(&d->draft);
     stats_close(&d->stats);
     device_sampler_close(d->sampler);
     round_buffers_close(&d->own);
-    kv_close(&d->kv);
-    free(d->tokens);
+    *kv = d->kv;
+    *tokens = d->tokens;
     *d = (struct decoder){0};
+}
+
+void decode_close(struct decoder *d)
+{
+    struct kv kv;
+    int32_t *tokens;
+    decode_close_but(d, &kv, &tokens);
+    kv_close(&kv);
+    free(tokens);
 }
 
 void decode_append(struct decoder *d, const int32_t *ids, size_t n)

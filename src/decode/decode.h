@@ -32,9 +32,13 @@ struct decode_setup {                /* how tokens are found, not which tokens *
     const struct model *draft_model; /* the model in 8 bits; NULL: drafts use the model; borrowed, shared */
     /* Buffers that several decoders of the model share; borrowed. NULL: the decoder opens its own. */
     struct round_buffers *buffers;
+    /* A cache of the model whose first `rows` rows are those of the text's first tokens: the decoder begins
+     * with them (kv_open_from). total: where its cache is counted. {0}: none. */
+    struct { const struct kv *from; size_t rows; struct kv_total *total; } start;
 };
 
 struct decode_counters {             /* the prefills of this decoder */
+    size_t begun;                    /* rows that the cache had from the start */
     size_t prefill_tokens;
     double prefill_seconds;
 };
@@ -70,6 +74,8 @@ int decode_open(struct decoder *d, const struct model *m, const struct sampling 
                 const struct decode_setup *setup, const int32_t *prompt, size_t n_prompt, size_t n_max,
                 struct err *e);
 void decode_close(struct decoder *d);
+/* Closes the decoder except its cache and its tokens, which the caller closes (kv_close, free). */
+void decode_close_but(struct decoder *d, struct kv *kv, int32_t **tokens);
 
 /* Appends n tokens that the text already has (resumed jobs); before decode_prefill. Asserts that they fit
  * n_max. */

@@ -203,7 +203,7 @@ static double operations(const struct model *m, size_t from, size_t to)
 double image_rebuild_seconds(const struct image *m, size_t n)
 {
     const struct decoder *d = m->d;
-    const size_t read = d->count.prefill_tokens, from = m->restored;
+    const size_t read = d->count.prefill_tokens, from = MAX(m->restored, d->count.begun);
     double of = operations(d->model, 0, n);
     if (read >= KNOWN)
         return of / operations(d->model, from, from + read) * d->count.prefill_seconds;

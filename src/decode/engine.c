@@ -65,17 +65,18 @@ void engine_plan_shared(struct memory_plan *plan, const struct engine *g, size_t
     memory_plan_add(plan, "tokenizer", g->tokenizer ? tokenizer_bytes(g->tokenizer) : 0);
 }
 
-void engine_plan_cache(struct memory_plan *plan, const struct engine *g, size_t n_max, size_t want)
+void engine_plan_cache(struct memory_plan *plan, const struct engine *g, size_t n_max, size_t want,
+                       size_t n_shared)
 {
     const struct kv_size size = { g->dev->kv_type,   g->config.n_layers, g->config.n_kv_heads,
-                                  g->model.head_dim, n_max,              want > 1 ? want : 0 };
+                                  g->model.head_dim, n_max,              want > 1 ? want : 0, n_shared };
     memory_plan_add_on(plan, g->dev, "KV cache", kv_bytes(&size));
 }
 
 void engine_plan(struct memory_plan *plan, const struct engine *g, size_t n_max, size_t rows, size_t want)
 {
     engine_plan_shared(plan, g, n_max, rows, want);
-    engine_plan_cache(plan, g, n_max, want);
+    engine_plan_cache(plan, g, n_max, want, 0);
 }
 
 static bool loading(void *ctx, size_t done, size_t total)

@@ -58,7 +58,8 @@ void engine_close(struct engine *g);
 void engine_plan_shared(struct memory_plan *plan, const struct engine *g, size_t n_max, size_t rows,
                         size_t want);
 /* Adds to `plan` the KV cache of one decoder with n_max positions. `want` rows of a pass have logits; more
- * than one means a tree, whose nodes need scratch. */
-void engine_plan_cache(struct memory_plan *plan, const struct engine *g, size_t n_max, size_t want);
+ * than one means a tree, whose nodes need scratch. n_shared blocks belong to other caches. */
+void engine_plan_cache(struct memory_plan *plan, const struct engine *g, size_t n_max, size_t want,
+                       size_t n_shared);
 /* Both, for one decoder. */
 void engine_plan(struct memory_plan *plan, const struct engine *g, size_t n_max, size_t rows, size_t want);

@@ -73,8 +73,9 @@ int job_bind(struct job_params *p, const struct config *c, const struct tokenize
  * help. */
 int job_check_length(const struct config *c, size_t n_prompt, size_t tokens, bool allow_beyond,
                      struct err *e);
-/* Adds to the plan what the job needs of its own: KV cache, decoder, drafters, DRY. */
-void job_plan(struct memory_plan *plan, const struct job_params *p, const struct engine *g, size_t n_max);
+/* Adds to the plan what the job needs of its own: KV cache less n_shared blocks, decoder, drafters, DRY. */
+void job_plan(struct memory_plan *plan, const struct job_params *p, const struct engine *g, size_t n_max,
+              size_t n_shared);
 /* Adds what it shares with other jobs of the model: the weights (always the first item), the buffers of
  * passes of at least `rows` rows, and the heads unless they are in memory. */
 void job_plan_shared(struct memory_plan *plan, const struct job_params *p, const struct engine *g,
@@ -85,7 +86,8 @@ int job_check_memory(const struct job_params *p, const struct engine *g, size_t 
                      struct err *e);
 /* Whether the decoder and `bytes` more fit into memory beside the loaded weights, with an eighth of the
  * available memory to spare, at least 32 MiB. For allocations that the job can do without. */
-bool job_has_room(const struct job_params *p, const struct engine *g, size_t n_max, size_t bytes);
+bool job_has_room(const struct job_params *p, const struct engine *g, size_t n_max, size_t n_shared,
+                  size_t bytes);
 
 /* Calls `found` with the name of each parameter of `now` that comes from an option of the command line,
  * decides the text, and differs in `stored`. The names are static. */

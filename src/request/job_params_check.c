@@ -24,12 +24,13 @@ int job_check_length(const struct config *c, size_t n_prompt, size_t tokens, boo
                    n_prompt, tokens, c->context);
 }
 
-void job_plan(struct memory_plan *plan, const struct job_params *p, const struct engine *g, size_t n_max)
+void job_plan(struct memory_plan *plan, const struct job_params *p, const struct engine *g, size_t n_max,
+              size_t n_shared)
 {
     const struct heads usual = { .n = 4 };       /* before they are read */
     struct decode_setup setup = { .draft = p->draft };
     setup.heads = setup.draft.drafters >> SOURCE_HEADS & 1 ? &usual : NULL;
-    engine_plan_cache(plan, g, n_max, decode_verify_rows(&setup));
+    engine_plan_cache(plan, g, n_max, decode_verify_rows(&setup), n_shared);
     decode_plan(plan, &setup, &g->model, n_max);
     memory_plan_add(plan, "DRY", dry_bytes(&p->sampling, g->config.vocab));
 }
@@ -45,20 +46,21 @@ void job_plan_shared(struct memory_plan *plan, const struct job_params *p, const
 }
 
 static void plan_alone(struct memory_plan *plan, const struct job_params *p, const struct engine *g,
-                       size_t n_max, size_t held)
+                       size_t n_max, size_t n_shared, size_t held)
 {
     job_plan_shared(plan, p, g, n_max, 0);
-    job_plan(plan, p, g, n_max);
+    job_plan(plan, p, g, n_max, n_shared);
     memory_plan_deduct(plan, 0, held);
 }
 
-bool job_has_room(const struct job_params *p, const struct engine *g, size_t n_max, size_t bytes)
+bool job_has_room(const struct job_params *p, const struct engine *g, size_t n_max, size_t n_shared,
+                  size_t bytes)
 {
     struct memory_plan plan = {0};
     struct err ignored;
     const char *limit;
     const size_t spare = MAX(memory_available(&limit) / 8, (size_t)32 << 20);
-    plan_alone(&plan, p, g, n_max, g->weight_bytes);
+    plan_alone(&plan, p, g, n_max, n_shared, g->weight_bytes);
     memory_plan_add(&plan, "more", bytes);
     memory_plan_add(&plan, "spare", spare);
     return memory_plan_check(&plan, "", &ignored) == 0;
@@ -70,6 +72,6 @@ int job_check_memory(const struct job_params *p, const struct engine *g, size_t 
     struct memory_plan plan = {0};
     if (draft_check_device(&p->draft, g->dev, e))
         return -1;
-    plan_alone(&plan, p, g, n_max, held);
+    plan_alone(&plan, p, g, n_max, 0, held);
     return memory_plan_check(&plan, "fewer --tokens need less", e);
 }

@@ -16,7 +16,8 @@ static void of_product(const struct cu_product *a, const struct gpu_launch *l, c
     each(v, a->part, l->grid[0] * (size_t)a->pieces * 2 * CU_TILE_N * rows * sizeof *a->part, true);
 }
 
-/* The row of K and V of a slot. */
+/* The row of K and V of a slot. Both arguments count from the cache's own blocks, the only ones that a kernel
+ * writes. */
 static void cache_row(char *head, size_t slot, size_t dp, bool whole, const struct visitor *v)
 {
     char *k = head + slot / CU_BLOCK * 2 * CU_BLOCK * dp * 2 + slot % CU_BLOCK * dp * 2;
@@ -36,8 +37,8 @@ static void of_rope(const struct cu_rope *a, const struct visitor *v)
         if (s->tree)
             each(v, s->scratch + a->layer * s->node_layer_bytes + (r - s->row0) * node, node, true);
         for (size_t h = 0; h < a->n_kv_heads && !s->tree; h++)
-            cache_row(s->base + a->layer * s->layer_bytes + h * s->head_bytes, a->rows.pos[r], a->dp, true,
-                      v);
+            cache_row(s->base + a->layer * s->layer_bytes + h * s->head_bytes,
+                      a->rows.pos[r] - s->n_shared * CU_BLOCK, a->dp, true, v);
     }
 }
 
@@ -60,7 +61,8 @@ static void of_kv_copy(const struct cu_kv_copy *a, const struct gpu_launch *l, c
     for (size_t y = 0; y < l->grid[1]; y++)
         for (size_t i = 0; i < l->grid[0]; i++)
             cache_row(a->dst.base + y / a->n_kv_heads * a->dst.layer_bytes +
-                      y % a->n_kv_heads * a->dst.head_bytes, a->to ? a->to[i] : a->to0 + i, a->dp, false, v);
+                      y % a->n_kv_heads * a->dst.head_bytes,
+                      (a->to ? a->to[i] : a->to0 + i) - a->dst.n_shared * CU_BLOCK, a->dp, false, v);
 }
 
 static void of_kv_zero(const struct cu_kv_zero *a, const struct gpu_launch *l, const struct visitor *v)
@@ -68,7 +70,8 @@ static void of_kv_zero(const struct cu_kv_zero *a, const struct gpu_launch *l, c
     for (size_t y = 0; y < l->grid[1]; y++)
         for (size_t i = 0; i < l->grid[0]; i++)
             cache_row(a->dst.base + y / a->n_kv_heads * a->dst.layer_bytes +
-                      y % a->n_kv_heads * a->dst.head_bytes, a->from + i, a->dp, true, v);
+                      y % a->n_kv_heads * a->dst.head_bytes, a->from + i - a->dst.n_shared * CU_BLOCK, a->dp,
+                      true, v);
 }
 
 static void of_kv_select(const struct cu_kv_select *a, const struct gpu_launch *l, const struct visitor *v)

@@ -1,0 +1,113 @@
+/* Texts whose caches can be shared: a list, searched from end to end. Start reading at prefix_find. */
+#include "kvmgr/prefix.h"
+
+#include <stdlib.h>
+
+static const struct kv *cache_of(const struct prefix *x) { return x->kv ? x->kv : &x->own; }
+
+static size_t common(const int32_t *a, const int32_t *b, size_t n)
+{
+    size_t i = 0;
+    while (i < n && a[i] == b[i])
+        i++;
+    return i;
+}
+
+struct prefix_match prefix_find(struct prefixes *p, const int32_t *tokens, size_t n)
+{
+    struct prefix_match m = { 0 };
+    struct prefix *best = NULL;
+    for (size_t i = 0; i < p->n && n > 0; i++) {
+        struct prefix *x = &p->v[i];
+        /* a decoder may have rows of tokens that it does not have yet */
+        const size_t has = x->n_tokens ? MIN(*x->n_tokens, cache_of(x)->n_past) : cache_of(x)->n_past,
+                     will = x->n_tokens ? MAX(*x->n_tokens - 1, has) : has,
+                     same = common(x->tokens, tokens, MIN(will, n - 1)), rows = MIN(same, has);
+        m.n_coming = MAX(m.n_coming, same);
+        if (rows >= KV_BLOCK && (rows > m.n_rows || (rows == m.n_rows && x->used > best->used))) {
+            m.n_rows = rows;
+            best = x;
+        }
+    }
+    if (best) {
+        m.kv = cache_of(best);
+        best->used = ++p->uses;
+    }
+    return m;
+}
+
+static struct prefix *add(struct prefixes *p)
+{
+    if (p->n == p->room) {
+        const size_t room = p->room ? 2 * p->room : 16;
+        struct prefix *v = realloc(p->v, room * sizeof *v);
+        if (!v)
+            return NULL;
+        p->v = v;
+        p->room = room;
+    }
+    return &p->v[p->n++];
+}
+
+static void take_out(struct prefixes *p, size_t i) { p->v[i] = p->v[--p->n]; }
+
+void prefix_join(struct prefixes *p, const struct kv *kv, const int32_t *tokens, const size_t *n_tokens)
+{
+    struct prefix *x = add(p);
+    if (x)
+        *x = (struct prefix){ .kv = kv, .tokens = tokens, .n_tokens = n_tokens, .used = ++p->uses };
+}
+
+void prefix_leave(struct prefixes *p, const struct kv *kv)
+{
+    for (size_t i = 0; i < p->n; i++)
+        if (p->v[i].kv == kv) {
+            take_out(p, i);
+            return;
+        }
+}
+
+void prefix_keep(struct prefixes *p, struct kv *kv, int32_t *tokens)
+{
+    struct prefix *x = kv->n_past >= KV_BLOCK ? add(p) : NULL;
+    if (!x) {
+        kv_close(kv);
+        free(tokens);
+        return;
+    }
+    kv_retire(kv);
+    *x = (struct prefix){ .own = *kv, .tokens = tokens, .used = ++p->uses };
+    *kv = (struct kv){ 0 };
+}
+
+bool prefix_drop(struct prefixes *p)
+{
+    size_t oldest = SIZE_MAX;
+    for (size_t i = 0; i < p->n; i++)
+        if (!p->v[i].kv && (oldest == SIZE_MAX || p->v[i].used < p->v[oldest].used))
+            oldest = i;
+    if (oldest == SIZE_MAX)
+        return false;
+    kv_close(&p->v[oldest].own);
+    free((int32_t *)p->v[oldest].tokens);
+    take_out(p, oldest);
+    return true;
+}
+
+size_t prefix_kept_bytes(const struct prefixes *p)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < p->n; i++)
+        if (!p->v[i].kv)
+            n += p->v[i].own.run[p->v[i].own.n_runs - 1]->counted;
+    return n;
+}
+
+void prefix_close(struct prefixes *p)
+{
+    while (prefix_drop(p))
+        ;
+    assert(p->n == 0 && p->total.runs == 0 && p->total.bytes == 0);
+    free(p->v);
+    *p = (struct prefixes){ 0 };
+}
