@@ -47,25 +47,33 @@ assert (q["name"], q["jobs"], q["done"], q["tokens"], q["of"]) == ("book", 3, 0,
 PY
 result the_log_in_json $? "$(tail -1 "$TMP/err") $(cat "$TMP/json")"
 
-# A worker that is stopped for 10 s: a plain line of the whole batch is due when it goes on.
-batch "$TMP/long.jsonl" 2 30000
+# A worker that is stopped before its first plain line is due, at a moment when it does not write to the store,
+# and whose last commits are made older. Then it goes on.
+batch "$TMP/long.jsonl" 2 90000
 "$L" run --batch "$TMP/long.jsonl" -m $MODEL -o "$TMP/out" 2>"$TMP/err" </dev/null & pid=$!
 for i in $(seq $((400 * slower))); do
-    [ "$("$L" list @long --json 2>"$TMP/list" | grep -c '"tokens_per_second": [1-9]')" -ge 2 ] && break; sleep 0.05
+    [ "$("$L" list @long --json 2>"$TMP/list" | grep -c '^ *"tokens_per_second": [1-9]')" -ge 3 ] && break; sleep 0.05
 done
 "$L" list @long >"$TMP/list"; ! grep -q 'no progress' "$TMP/list"
 result a_worker_that_writes_makes_progress $? "$(cat "$TMP/list")"
-kill -STOP $pid; sleep 11
+for i in $(seq 20); do
+    kill -STOP $pid
+    python3 -c 'import sqlite3, sys
+c = sqlite3.connect(sys.argv[1], timeout=1)
+c.execute("UPDATE job SET updated = updated - 30")
+c.commit()' "$LONGHAND_DB" 2>"$TMP/busy" && break
+    kill -CONT $pid; sleep 0.1
+done
 "$L" list @long >"$TMP/list"; "$L" show @long/ch1 >"$TMP/show"; "$L" list @long --json >"$TMP/list.json"
 kill -CONT $pid
-[ "$(grep -cE 'no progress for 1[0-9] s' "$TMP/list")" = 2 ] && ! head -1 "$TMP/list" | grep -q 'tokens/s' &&
-    grep -q 'process.*no progress for 1[0-9] s' "$TMP/show" && grep -q '"no_progress_seconds": 1' "$TMP/list.json"
+[ "$(grep -cE 'no progress for 3[0-9] s' "$TMP/list")" = 2 ] && ! head -1 "$TMP/list" | grep -q 'tokens/s' &&
+    grep -q 'process.*no progress for 3[0-9] s' "$TMP/show" && grep -q '"no_progress_seconds": 3' "$TMP/list.json"
 result a_stopped_worker_makes_no_progress $? "$(cat "$TMP/list" "$TMP/show")"
-for i in $(seq $((200 * slower))); do grep -q 'of 2 jobs' "$TMP/err" && break; sleep 0.05; done
+for i in $(seq $((400 * slower))); do grep -q 'of 2 jobs' "$TMP/err" && break; sleep 0.05; done
 "$L" list @long >"$TMP/list"; ! grep -q 'no progress' "$TMP/list"
 result it_goes_on $? "$(cat "$TMP/list")"
 kill -TERM $pid; wait $pid
-grep -qE "${day}@long: 0 of 2 jobs, [1-9][0-9]* of 60000 tokens \([0-9.]+ %\), [0-9.]+ tokens/s, [0-9:]+ left\$" \
+grep -qE "${day}@long: 0 of 2 jobs, [1-9][0-9]* of 180000 tokens \([0-9.]+ %\), [0-9.]+ tokens/s, [0-9:]+ left\$" \
     "$TMP/err"
 result a_batch_shows_done_of_total_rate_and_eta $? "$(cat "$TMP/err")"
 exit $failed
