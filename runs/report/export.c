@@ -9,6 +9,7 @@
 #include <string.h>
 #include <zlib.h>
 
+#include "runs/report/csv.h"
 #include "src/base/json.h"
 #include "src/base/json_write.h"
 #include "src/base/memory_file.h"
@@ -25,13 +26,15 @@ struct item {
     int64_t first;
 };
 
-enum { DIGITS = 6 };                     /* of speeds and rates */
+enum { DIGITS = 6, FIELDS_MAX = 40 };    /* digits of speeds and rates */
 
 struct exporter {
     const struct export_options *o;
     size_t n_sources;
     struct item *v; size_t n;
     struct text_reader reader;
+    const char *field[FIELDS_MAX]; size_t n_fields;  /* of jsonl and csv */
+    char *names;                         /* owns them with --fields */
     struct sink out;
     z_stream z;
     bool deflating;
@@ -225,9 +228,22 @@ static void put_repetition(struct json_writer *w, const struct exported *t)
 
 /* ---- jsonl ---- */
 
-static const char *const flat_names[] = { "custom_id", "prompt", "text", "tokens", "finish_reason", "seed",
-                                          "tokens_per_second", "stop_reason", "repetition", "prompt_tokens",
-                                          "sample", "job", "name", "db", "state", "error", "metadata" };
+/* The fields of a line, in their order. The rate is the last one, so that lines of equal texts are equal up
+ * to it. "metadata" writes the members of the metadata, too. */
+enum field { CUSTOM_ID, PROMPT, TEXT_FIELD, TOKENS, FINISH_REASON, SEED, STOP_REASON, REPETITION, PROMPT_TOKENS,
+             SAMPLE, JOB, NAME, DB, STATE, ERROR, METADATA, RATE, FIELDS };
+static const char *const field_names[FIELDS] = {
+    "custom_id", "prompt", "text", "tokens", "finish_reason", "seed", "stop_reason", "repetition",
+    "prompt_tokens", "sample", "job", "name", "db", "state", "error", "metadata", "tokens_per_second",
+};
+
+static enum field field_of(const char *name)
+{
+    int i = 0;
+    while (i < FIELDS && strcmp(field_names[i], name))
+        i++;
+    return (enum field)i;
+}
 
 /* Writes the metadata as it is, and its members beside the others, except those whose names are taken. */
 static int put_metadata(struct json_writer *w, const struct exported *t, struct err *e)
@@ -242,47 +258,161 @@ static int put_metadata(struct json_writer *w, const struct exported *t, struct 
     if (js_kind(&all) != JS_OBJECT)
         return 0;
     for (struct js_walk walk = js_walk(&all); js_next(&walk, &key, &v);) {
-        bool taken = false;
-        for (size_t i = 0; i < sizeof flat_names / sizeof *flat_names; i++)
-            taken |= js_is(&key, flat_names[i]);
-        char *name = taken ? NULL : js_strdup(&key);
-        if (name)
+        char *name = js_strdup(&key);
+        if (name && field_of(name) == FIELDS)
             jw_raw(w, name, v.s, (size_t)(v.end - v.s));
-        else if (!taken)
-            return no_memory(e);
         free(name);
+        if (!name)
+            return no_memory(e);
     }
     return 0;
 }
 
+/* A member of the metadata or of the parameters, named "metadata.NAME" or "parameters.NAME"; null: there is
+ * none. */
+static int put_member(struct json_writer *w, const char *name, const struct exported *t, struct err *e)
+{
+    struct json all, v;
+    const char *text = *name == 'm' ? t->in.metadata : t->in.parameters, *dot = strchr(name, '.');
+    if (text && js_check(&all, "export", text, strlen(text), e))
+        return -1;
+    if (text && js_kind(&all) == JS_OBJECT && js_get(&all, dot + 1, &v, e) == 1)
+        jw_raw(w, name, v.s, (size_t)(v.end - v.s));
+    else
+        jw_null(w, name);
+    return 0;
+}
+
+static void put_field(struct json_writer *w, const struct item *i, const struct exported *t, enum field k)
+{
+    const struct job *j = i->job;
+    const char *const name = field_names[k];
+    switch (k) {
+    case CUSTOM_ID:     jw_text(w, name, j->custom_id); break;
+    case PROMPT:        jw_bytes(w, name, t->in.prompt, t->in.prompt_bytes); break;
+    case TEXT_FIELD:    jw_bytes(w, name, t->text, t->n_text); break;
+    case TOKENS:        jw_uint(w, name, j->tokens - j->given); break;
+    case FINISH_REASON: jw_text(w, name, j->finish_reason); break;
+    case SEED:          jw_uint(w, name, j->seed); break;
+    case STOP_REASON:   put_stop_reason(w, j, &t->params, false); break;
+    case REPETITION:    put_repetition(w, t); break;
+    case PROMPT_TOKENS: jw_uint(w, name, j->prompt_tokens); break;
+    case SAMPLE:        jw_uint(w, name, j->sample); break;
+    case JOB:           jw_int(w, name, j->id); break;
+    case NAME:          jw_text(w, name, j->batch); break;
+    case DB:            jw_text(w, name, store_path(i->store)); break;
+    case STATE:         jw_text(w, name, job_state_name(j->state)); break;
+    case ERROR:         jw_text(w, name, j->error); break;
+    case RATE:
+        jw_number(w, name, t->spec.seconds > 0 ? t->spec.tokens / t->spec.seconds : NAN);
+        break;
+    default: break;
+    }
+}
+
+/* Writes a job as one object: all fields, or those of --fields in their order. */
 static int put_flat(const struct exporter *x, FILE *f, const struct item *i, const struct exported *t,
                     struct err *e)
 {
-    const struct job *j = i->job;
     struct json_writer w = { .f = f, .digits = DIGITS };
+    int rc = 0;
     jw_open(&w, NULL, '{');
-    jw_text(&w, "custom_id", j->custom_id);
-    jw_bytes(&w, "prompt", t->in.prompt, t->in.prompt_bytes);
-    jw_bytes(&w, "text", t->text, t->n_text);
-    jw_uint(&w, "tokens", j->tokens - j->given);
-    jw_text(&w, "finish_reason", j->finish_reason);
-    jw_uint(&w, "seed", j->seed);
-    jw_number(&w, "tokens_per_second", t->spec.seconds > 0 ? t->spec.tokens / t->spec.seconds : NAN);
-    put_stop_reason(&w, j, &t->params, false);
-    put_repetition(&w, t);
-    jw_uint(&w, "prompt_tokens", j->prompt_tokens);
-    jw_uint(&w, "sample", j->sample);
-    jw_int(&w, "job", j->id);
-    jw_text(&w, "name", j->batch);
-    if (x->n_sources > 1)
-        jw_text(&w, "db", store_path(i->store));
-    jw_text(&w, "state", job_state_name(j->state));
-    jw_text(&w, "error", j->error);
-    if (put_metadata(&w, t, e))
-        return -1;
+    for (size_t k = 0; k < x->n_fields && rc == 0; k++) {
+        const enum field field = field_of(x->field[k]);
+        if (field == METADATA && !x->o->fields && x->o->format == FORMAT_JSONL)
+            rc = put_metadata(&w, t, e);
+        else if (field == METADATA && t->in.metadata)
+            jw_raw(&w, "metadata", t->in.metadata, strlen(t->in.metadata));
+        else if (field == METADATA)
+            jw_null(&w, "metadata");
+        else if (field == FIELDS)
+            rc = put_member(&w, x->field[k], t, e);
+        else
+            put_field(&w, i, t, field);
+    }
     jw_close(&w, '}');
     fputc('\n', f);
+    return rc;
+}
+
+/* The fields of --fields, else all; "db" only with several databases. */
+static int find_fields(struct exporter *x, struct err *e)
+{
+    const char *const fields = x->o->fields;
+    if (!fields) {
+        for (int k = 0; k < FIELDS; k++)
+            if (k != DB || x->n_sources > 1)
+                x->field[x->n_fields++] = field_names[k];
+        return 0;
+    }
+    if (x->o->format != FORMAT_JSONL && x->o->format != FORMAT_CSV)
+        return err_set(e, ERR_INPUT, "--fields needs --format jsonl or csv");
+    if (!(x->names = strdup(fields)))
+        return no_memory(e);
+    for (char *p = x->names, *end; p; p = end) {
+        if ((end = strchr(p, ',')))
+            *end++ = 0;
+        if (field_of(p) == FIELDS && (strncmp(p, "metadata.", 9) || !p[9]) &&
+            (strncmp(p, "parameters.", 11) || !p[11]))
+            return err_set(e, ERR_INPUT,
+                           "--fields: \"%.60s\" is no field; allowed are custom_id, prompt, text, tokens, "
+                           "finish_reason, seed, stop_reason, repetition, prompt_tokens, sample, job, name, "
+                           "db, state, error, "
+                           "metadata, metadata.NAME, parameters.NAME and "
+                           "tokens_per_second",
+                           p);
+        for (size_t k = 0; k < x->n_fields; k++)
+            if (strcmp(x->field[k], p) == 0)
+                return err_set(e, ERR_INPUT, "--fields: \"%.60s\" is given twice", p);
+        if (x->n_fields == FIELDS_MAX)
+            return err_set(e, ERR_INPUT, "--fields: more than %d fields", FIELDS_MAX);
+        x->field[x->n_fields++] = p;
+    }
     return 0;
+}
+
+/* ---- csv ---- */
+
+/* The values of an object: texts as they are, null as an empty cell, the rest as JSON. */
+static int put_cells(FILE *f, const struct json *object, struct err *e)
+{
+    struct json key, v;
+    size_t cells = 0;
+    bool control;
+    for (struct js_walk walk = js_walk(object); js_next(&walk, &key, &v);) {
+        if (cells++)
+            fputc(',', f);
+        if (js_kind(&v) == JS_STRING) {
+            char *text = malloc(js_length(&v, &control) + 1);
+            if (!text)
+                return no_memory(e);
+            csv_cell(f, text, js_unescape(&v, text));
+            free(text);
+        } else if (js_kind(&v) == JS_NUMBER) {
+            fwrite(v.s, 1, (size_t)(v.end - v.s), f);
+        } else if (js_kind(&v) != JS_NULL) {
+            csv_cell(f, v.s, (size_t)(v.end - v.s));
+        }
+    }
+    fputs("\r\n", f);
+    return 0;
+}
+
+/* The line of a job has the values of its line in jsonl. */
+static int put_csv(const struct exporter *x, FILE *f, const struct item *i, const struct exported *t,
+                   struct err *e)
+{
+    char *line = NULL;
+    size_t n = 0;
+    struct json root;
+    FILE *m = memory_file(&line, &n);
+    int rc = m ? put_flat(x, m, i, t, e) : no_memory(e);
+    if (m && stream_end(m) && rc == 0)
+        rc = no_memory(e);
+    if (rc == 0)
+        rc = js_check_with_nul(&root, "export", line, n, e) || put_cells(f, &root, e) ? -1 : 0;
+    free(line);
+    return rc;
 }
 
 /* ---- openai-batch ---- */
@@ -465,9 +595,26 @@ static int render(struct exporter *x, FILE *f, const struct item *v, size_t n, b
         if (rc == 0)
             fwrite(t.text, 1, t.n_text, f);
     } else {
-        rc = read_exported(x, v, &t, e) || put_flat(x, f, v, &t, e) ? -1 : 0;
+        rc = read_exported(x, v, &t, e);
+        rc = rc ? rc : (x->o->format == FORMAT_CSV ? put_csv : put_flat)(x, f, v, &t, e);
     }
     exported_close(&t);
+    return rc;
+}
+
+static int write_csv_head(struct exporter *x, struct err *e)
+{
+    char *bytes = NULL;
+    size_t n = 0;
+    FILE *f = memory_file(&bytes, &n);
+    for (size_t k = 0; f && k < x->n_fields; k++) {
+        fputs(k ? "," : "", f);
+        csv_cell(f, x->field[k], strlen(x->field[k]));
+    }
+    if (f)
+        fputs("\r\n", f);
+    int rc = !f || stream_end(f) ? no_memory(e) : put(x, bytes, n, e);
+    free(bytes);
     return rc;
 }
 
@@ -523,9 +670,10 @@ int export_jobs(const struct export_options *o, const struct export_source *v, s
         for (size_t k = 0; k < v[i].jobs->n; k++)
             x.v[x.n++] = (struct item){ v[i].store, i, &v[i].jobs->v[k], 0 };
     put_in_order(&x);
-    int rc = open_output(&x, e);
+    int rc = find_fields(&x, e) || open_output(&x, e) ? -1 : 0;
     if (rc == 0) {
-        rc = write_all(&x, e);
+        rc = o->format == FORMAT_CSV ? write_csv_head(&x, e) : 0;
+        rc = rc ? rc : write_all(&x, e);
         if (rc == 0 && x.deflating)
             rc = deflate_out(&x, "", 0, Z_FINISH, e);
         if (rc && x.out.temporary[0])
@@ -536,6 +684,7 @@ int export_jobs(const struct export_options *o, const struct export_source *v, s
     if (x.deflating)
         deflateEnd(&x.z);
     text_reader_close(&x.reader);
+    free(x.names);
     free(x.v);
     return rc;
 }

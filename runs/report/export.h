@@ -1,4 +1,4 @@
-/* Texts of jobs as files for other programs: text, ids, jsonl, openai-batch.
+/* Texts of jobs as files for other programs: text, ids, jsonl, csv, openai-batch.
  *
  * Jobs have the order of their lines in the batch file, even if --shard spread the batch over several
  * databases. Batches and single jobs are ordered by their first number. `text` and `ids` are the bytes of
@@ -7,6 +7,10 @@
  * or was cancelled, the response is null and the error names the sample. Other requests are left out,
  * unless `partial` is set: then their texts so far are exported, with finish_reason null. The other
  * formats export finished texts, and with `partial` all texts.
+ *
+ * A line of jsonl or csv has the fields of `fields` in this order, or all fields, of which the rate is the
+ * last. "metadata.NAME" is a member of the metadata, "parameters.NAME" one of the stored parameters. Lines of
+ * csv end in CR LF, and a text that a spreadsheet would compute begins with an apostrophe.
  *
  * The output depends only on the jobs, not on the time of the export. It is written line by line to a
  * temporary file, which takes its name when it is complete. */
@@ -19,7 +23,12 @@ struct export_source {                   /* of one database */
 };
 
 /* FORMAT_TEXT ..; output NULL: standard output */
-struct export_options { int format; bool partial, gzip; const char *output; };
+struct export_options {
+    int format;
+    bool partial, gzip;
+    const char *output;
+    const char *fields;                  /* of jsonl and csv: "custom_id,text"; NULL: all */
+};
 struct export_counts { size_t exported, left_out; };                                 /* jobs */
 
 /* With several sources jsonl lines have the path of the database under "db", and ids of openai-batch begin

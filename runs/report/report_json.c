@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runs/report/csv.h"
 #include "runs/report/report.h"
 #include "src/base/json_write.h"
 
@@ -297,21 +298,9 @@ int report_json(FILE *f, const struct reports *l, struct err *e)
 
 /* ---- CSV ---- */
 
-/* A cell with a text from outside: quoted where needed; an apostrophe stands before what a spreadsheet
- * would compute. */
 static void cell(FILE *f, const char *s)
 {
-    bool formula = s && *s && strchr("=+-@\t\r", *s);
-    if (!s || !*s)
-        return;
-    if (!formula && !strpbrk(s, ",\"\r\n;'")) {
-        fputs(s, f);
-        return;
-    }
-    fputs(formula ? "\"'" : "\"", f);
-    for (; *s; s++)
-        fputs(*s == '"' ? "\"\"" : (char[]){ *s, 0 }, f);
-    fputc('"', f);
+    csv_cell(f, s ? s : "", s ? strlen(s) : 0);
 }
 
 static void number(FILE *f, double x)

@@ -14,10 +14,10 @@ int cmd_export(const struct options *o, struct err *e)
 {
     struct store_parts p = {0};
     struct export_counts n;
-    const struct export_options how = { o->export_format, o->partial, o->gzip, o->output };
+    const struct export_options how = { o->export_format, o->partial, o->gzip, o->output, o->fields };
     if (!options_given(o, "format"))
         return err_set(e, ERR_INPUT,
-                       "export: --format is missing; text, ids, jsonl and openai-batch are allowed");
+                       "export: --format is missing; text, ids, jsonl, csv and openai-batch are allowed");
     stop_signals_catch();
     int rc = parts_from_options(&p, o, false, e);
     struct export_source *v = rc ? NULL : calloc(p.n, sizeof *v);

@@ -7,6 +7,7 @@
 #include "src/cli/cmd_store.h"
 #include "src/cli/verbs.h"
 #include "src/request/batch.h"
+#include "src/request/grid.h"
 #include "src/request/request.h"
 
 static int submit_one(const struct options *o, struct err *e)
@@ -47,7 +48,20 @@ static int submit_batch(const struct options *o, struct err *e)
     return rc ? rc : stdout_finish(e);
 }
 
+static int submit_grid(const struct options *o, struct err *e)
+{
+    struct grid g;
+    struct store *s = NULL;
+    int rc = grid_open(&g, o, e) || store_from_options(&s, o, STORE_CREATE, e) || grid_submit(&g, s, e) ? -1
+                                                                                                        : 0;
+    if (rc == 0)
+        puts(g.name);
+    store_close(s);
+    grid_close(&g);
+    return rc ? rc : stdout_finish(e);
+}
+
 int cmd_submit(const struct options *o, struct err *e)
 {
-    return o->batch ? submit_batch(o, e) : submit_one(o, e);
+    return o->grid.n ? submit_grid(o, e) : o->batch ? submit_batch(o, e) : submit_one(o, e);
 }

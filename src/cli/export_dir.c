@@ -83,7 +83,7 @@ static int tell_apart(struct file *v, size_t n, struct err *e)
 static int path_of(char path[PATH_BYTES], const struct options *o, const struct file *f, struct err *e)
 {
     static const char *const ends[] = { [FORMAT_TEXT] = "txt", [FORMAT_IDS] = "ids",
-                                        [FORMAT_JSONL] = "jsonl" };
+                                        [FORMAT_JSONL] = "jsonl", [FORMAT_CSV] = "csv" };
     int n = snprintf(path, PATH_BYTES, "%s/%s.%s%s", o->dir, f->name, ends[o->export_format],
                      o->gzip ? ".gz" : "");
     return n < PATH_BYTES - 16
@@ -115,7 +115,7 @@ static int write_file(const struct options *o, const struct file *f, struct err 
     struct export_counts n;
     if (path_of(path, o, f, e))
         return -1;
-    const struct export_options how = { o->export_format, o->partial, o->gzip, path };
+    const struct export_options how = { o->export_format, o->partial, o->gzip, path, o->fields };
     return export_jobs(&how, &(struct export_source){ f->store, &one }, 1, &n, e);
 }
 

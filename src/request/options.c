@@ -141,6 +141,22 @@ const char *options_of_job(const struct options *o)
     return NULL;
 }
 
+const char *options_of_text(const struct options *o, const char *name)
+{
+    static const char *const length[] = { "tokens", "min-tokens", "on-loop" };
+    char word[64] = "--";
+    for (size_t i = 0; name[i] && i < sizeof word - 3; i++)
+        word[2 + i] = name[i] == '_' ? '-' : name[i];
+    const struct option *opt = find_option(word, o->verb->bit);
+    if (!opt || !(opt->verbs & o->verb->bit) || opt->kind == LIST || opt->kind == FLAG ||
+        strcmp(opt->name, "seed") == 0)
+        return NULL;
+    bool known = strcmp(opt->group, "Sampling") == 0 || strcmp(opt->group, "Drafting") == 0;
+    for (size_t i = 0; i < sizeof length / sizeof *length; i++)
+        known |= strcmp(opt->name, length[i]) == 0;
+    return known ? opt->name : NULL;
+}
+
 /* ---- values ---- */
 
 static bool consists_of(const char *s, const char *characters)

@@ -48,7 +48,7 @@ struct text_list { const char **v; size_t n; };
 /* Values of choices: the index of the word in the row's argument "a|b|c". */
 enum { COMPUTE_BF16, COMPUTE_F32 };
 enum { KV_DTYPE_AUTO, KV_DTYPE_INT16, KV_DTYPE_BF16 };
-enum { FORMAT_TEXT, FORMAT_IDS, FORMAT_JSONL, FORMAT_OPENAI };
+enum { FORMAT_TEXT, FORMAT_IDS, FORMAT_JSONL, FORMAT_CSV, FORMAT_OPENAI };
 enum { GENERATION_AUTO, GENERATION_NONE };
 enum { THINKING_ON, THINKING_OFF };
 enum { SHELL_BASH, SHELL_ZSH, SHELL_FISH };
@@ -115,6 +115,10 @@ bool options_given(const struct options *o, const char *name);
 /* An option of the command line that belongs to a new job, as of `submit`; NULL: none. An existing job has
  * its own. */
 const char *options_of_job(const struct options *o);
+
+/* The long name of an option of o's verb that has one value and decides how a text is sampled, drafted or how
+ * long it is; `name` may also be another spelling ("temp", "top_p"). NULL: there is none. */
+const char *options_of_text(const struct options *o, const char *name);
 
 /* Sets an option of o's verb as if the command line had it. Requests of a batch use this: their fields
  * have the ranges of the options. `spelled` is the name in messages. A flag takes "true" and "false". A

@@ -286,6 +286,9 @@ const struct option options_table[] = {
       "it. The jobs of --samples are @NAME/0, @NAME/1, ..", .shown = "a batch: the name of the file" },
     { "shard", "", "I/N", VERBS_MAKE, TEXT, F(shard), STORE, 0,
       "Queue only part I of N of the lines of a batch." },
+    { "grid", "", "NAME=A,B,..", VERB_SUBMIT, LIST, F(grid), STORE, 0,
+      "Queue a text for every value of an option of sampling, drafting or length. Given several times: for every "
+      "combination. The name of the jobs is --name, else grid-SEED; all have the same seed." },
     { "priority", "", "P", VERB_SUBMIT, LONG, F(priority), STORE, 0,
       "Priority of the jobs. Jobs of a higher priority are written first.", .min = -1e6, .max = 1e6,
       .value = "0" },
@@ -365,9 +368,14 @@ const struct option options_table[] = {
       "Add the text in FILE before continuing, without its byte order mark. - is standard input." },
     { "run", "", NULL, VERBS_BRANCH, FLAG, F(run_now), STORE, 0,
       "Write the text at once, as longhand run --resume does." },
-    { "format", "", "text|ids|jsonl|openai-batch", VERB_EXPORT, CHOICE, F(export_format), OUTPUT, 0,
+    { "format", "", "text|ids|jsonl|csv|openai-batch", VERB_EXPORT, CHOICE, F(export_format), OUTPUT, 0,
       "text: the texts, one after the other. ids: their token ids, one decimal number per line. jsonl: "
-      "one flat JSON object per job. openai-batch: the output format of the OpenAI Batch API." },
+      "one flat JSON object per job. csv: one line per job; a text that begins with =, +, - or @ gets an "
+      "apostrophe before it. openai-batch: the output format of the OpenAI Batch API." },
+    { "fields", "", "LIST", VERB_EXPORT, TEXT, F(fields), OUTPUT, 0,
+      "With --format jsonl or csv: only these fields, in this order, such as custom_id,text,metadata.book or "
+      "parameters.temperature.",
+      .shown = "all" },
     { "partial", "", NULL, VERB_EXPORT, FLAG, F(partial), OUTPUT, 0,
       "Also export texts that are not finished." },
     { "gzip", "", NULL, VERB_EXPORT, FLAG, F(gzip), OUTPUT, 0, "Compress the output." },
@@ -427,7 +435,7 @@ const struct verb verbs_table[] = {
     { "text", VERB_TEXT, "SEL... [options]", "Print the texts of jobs, as far as they are written.", 0,
       INT_MAX },
     { "tail", VERB_TAIL, "JOB [options]", "Print the end of a text.", 1, 1 },
-    { "export", VERB_EXPORT, "SEL... --format text|ids|jsonl|openai-batch [options]",
+    { "export", VERB_EXPORT, "SEL... --format text|ids|jsonl|csv|openai-batch [options]",
       "Export texts for other programs.", 0, INT_MAX },
     { "pause", VERB_PAUSE, "SEL... [options]", "Take jobs out of the queue. A worker stops within a second.",
       0, INT_MAX },

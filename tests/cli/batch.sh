@@ -36,7 +36,7 @@ result export_jsonl $? "$(tail -3 "$TMP/err")"
 echo old >"$TMP/private"; chmod 600 "$TMP/private"; "$L" export @in/r1 --format text -o "$TMP/private"
 [ "$(stat -c %a "$TMP/private")" = 600 ] && ! grep -q old "$TMP/private"
 result output_keeps_the_mode_of_its_file $? "$(stat -c %a "$TMP/private")"
-check export_needs_a_format 2 'text, ids, jsonl and openai-batch' export @in
+check export_needs_a_format 2 'text, ids, jsonl, csv and openai-batch' export @in
 check export_of_nothing 2 'no job is selected by "@in/none"' export @in/none --format text
 python3 $B distinct "$TMP/flat" "$L" "@in" >"$TMP/err" 2>&1
 result distinct_n_of_a_report_is_that_of_the_exported_ids $? "$(tail -3 "$TMP/err")"

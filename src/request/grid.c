@@ -1,0 +1,205 @@
+/* submit --grid. Start at grid_open: it parses the options, then adds one combination after the other. */
+#include "src/request/grid.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/request/sampling_options.h"
+
+static int no_memory(struct err *e) { return err_set(e, ERR_FAILED, "out of memory for a grid"); }
+
+/* Takes over a text, so that grid_close frees it. NULL: no memory. */
+static char *keep(struct grid *g, char *text)
+{
+    char **v = text ? realloc(g->text, (g->n_text + 1) * sizeof *v) : NULL;
+    if (!v) {
+        free(text);
+        return NULL;
+    }
+    g->text = v;
+    return v[g->n_text++] = text;
+}
+
+/* ---- the options ---- */
+
+static int add_value(struct grid_option *p, const char *value, struct err *e)
+{
+    const char **v = realloc(p->values.v, (p->values.n + 1) * sizeof *v);
+    if (!v)
+        return no_memory(e);
+    p->values.v = v;
+    for (size_t i = 0; i < p->values.n; i++)
+        if (strcmp(v[i], value) == 0)
+            return err_set(e, ERR_INPUT, "--grid %s: the value %s is given twice", p->name, value);
+    v[p->values.n++] = value;
+    return 0;
+}
+
+/* Parses NAME=A,B,.. */
+static int parse_option(struct grid *g, const char *word, struct err *e)
+{
+    char *text = keep(g, strdup(word)), *value = text ? strchr(text, '=') : NULL;
+    if (!text)
+        return no_memory(e);
+    if (!value || value == text || !value[1])
+        return err_set(e, ERR_INPUT, "--grid: '%s' is not NAME=A,B,.. like temperature=0.6,0.8", word);
+    *value++ = 0;
+    if (g->n_options == GRID_OPTIONS_MAX)
+        return err_set(e, ERR_INPUT, "--grid: more than %d options", GRID_OPTIONS_MAX);
+    struct grid_option *p = &g->option[g->n_options];
+    *p = (struct grid_option){ .name = text, .canonical = options_of_text(&g->o, text) };
+    if (!p->canonical)
+        return err_set(e, ERR_INPUT,
+                       "--grid: '%s' is no option of sampling, drafting or length with one value, such as "
+                       "temperature, penalty, drafter or tokens",
+                       text);
+    for (size_t i = 0; i < g->n_options; i++)
+        if (g->option[i].canonical == p->canonical)
+            return err_set(e, ERR_INPUT, "--grid: %s is given twice", p->canonical);
+    g->n_options++;
+    for (char *end; value; value = end) {
+        if ((end = strchr(value, ',')))
+            *end++ = 0;
+        if (add_value(p, value, e))
+            return -1;
+    }
+    return 0;
+}
+
+static int parse_options(struct grid *g, const struct options *o, struct err *e)
+{
+    if (o->batch)
+        return err_set(e, ERR_INPUT, "--grid and --batch: only one of them is allowed");
+    g->n = o->samples;
+    for (size_t i = 0; i < o->grid.n; i++) {
+        if (parse_option(g, o->grid.v[i], e))
+            return -1;
+        if ((g->n *= g->option[i].values.n) > GRID_JOBS_MAX)
+            return err_set(e, ERR_INPUT, "--grid: more than %d texts", GRID_JOBS_MAX);
+    }
+    return 0;
+}
+
+/* ---- combinations ---- */
+
+/* Sets the options of combination `c` and writes its name: the last option changes first. */
+static int set_combination(struct grid *g, size_t c, char *name, size_t size, struct err *e)
+{
+    size_t at[GRID_OPTIONS_MAX], n = 0;
+    for (size_t k = g->n_options; k-- > 0; c /= g->option[k].values.n)
+        at[k] = c % g->option[k].values.n;
+    for (size_t k = 0; k < g->n_options; k++) {
+        const struct grid_option *p = &g->option[k];
+        char spelled[80];
+        snprintf(spelled, sizeof spelled, "--grid %.60s", p->name);
+        if (options_assign(&g->o, p->canonical, spelled, p->values.v[at[k]], e))
+            return -1;
+        n += (size_t)snprintf(name + MIN(n, size), size - MIN(n, size), "%s%s=%s", k ? "," : "", p->name,
+                              p->values.v[at[k]]);
+    }
+    return n < size - 16 ? 0 : err_set(e, ERR_INPUT, "--grid: the name of a combination has %zu bytes", n);
+}
+
+/* Adds the samples of a request. */
+static int add_jobs(struct grid *g, size_t c, const struct request *r, const char *name, struct err *e)
+{
+    const char *parameters = r->parameters;
+    char *text = NULL;
+    const int bytes = asprintf(&text, "%s\n%" PRIu64 "\n%zu\n%s\n", parameters, g->first.sampling.seed,
+                               g->o.tokens, g->first.prompt);
+    const char *identity = bytes < 0 ? NULL : keep(g, text);
+    for (size_t i = 0; i < g->o.samples; i++) {
+        const size_t at = c * g->o.samples + i;
+        if (asprintf(&text, "%s/%zu", name, i) < 0 || !(text = keep(g, text)) || !identity)
+            return no_memory(e);
+        g->spec[at] = (struct job_spec){
+            .custom_id = text, .line = at + 1, .sample = (uint32_t)i, .identity = identity,
+            .identity_bytes = (size_t)bytes, .parameters = parameters, .model = g->engine.path,
+            .prompt = g->first.prompt, .prompt_bytes = g->first.prompt_bytes, .prompt_ids = g->first.ids,
+            .n_prompt = g->first.n_ids, .seed = g->first.sampling.seed, .wanted = g->o.tokens,
+            .priority = (int)g->o.priority };
+    }
+    return 0;
+}
+
+/* Combinations after the first one share its prompt, ids and seed. */
+static int add_combination(struct grid *g, size_t c, struct err *e)
+{
+    char name[512];
+    struct request r = { .o = &g->o, .ids = g->first.ids, .n_ids = g->first.n_ids,
+                         .chat_template = g->first.chat_template };
+    int rc = set_combination(g, c, name, sizeof name, e) || request_describe(&r, &g->engine, e) ||
+                     request_check(&r, &g->engine, e)
+                 ? -1
+                 : 0;
+    sampling_free(&r.sampling);
+    if (!keep(g, r.parameters))
+        return rc ? rc : no_memory(e);
+    return rc ? rc : add_jobs(g, c, &r, name, e);
+}
+
+static int name_grid(struct grid *g, const char *name, struct err *e)
+{
+    if (name && (strlen(name) >= sizeof g->name || batch_name_check("--name", name, e)))
+        return e->code ? -1 : err_set(e, ERR_INPUT, "--name: more than %d bytes", BATCH_NAME_BYTES_MAX);
+    if (name)
+        snprintf(g->name, sizeof g->name, "%s", name);
+    else
+        snprintf(g->name, sizeof g->name, "grid-%" PRIu64, g->first.sampling.seed);
+    return 0;
+}
+
+int grid_open(struct grid *g, const struct options *o, struct err *e)
+{
+    char name[512], seed[24];
+    *g = (struct grid){ .o = *o };
+    g->o.name = NULL;
+    if (parse_options(g, o, e) || set_combination(g, 0, name, sizeof name, e) ||
+        request_open(&g->first, &g->o, &g->engine, e) || name_grid(g, o->name, e))
+        return -1;
+    snprintf(seed, sizeof seed, "%" PRIu64, g->first.sampling.seed);
+    if (options_assign(&g->o, "seed", "--seed", seed, e))
+        return -1;
+    g->spec = calloc(g->n, sizeof *g->spec);
+    g->ids = calloc(g->n, sizeof *g->ids);
+    if (!g->spec || !g->ids)
+        return no_memory(e);
+    for (size_t c = 0; c < g->n / g->o.samples; c++)
+        if (add_combination(g, c, e))
+            return -1;
+    return 0;
+}
+
+int grid_submit(struct grid *g, struct store *s, struct err *e)
+{
+    bool *is_new = calloc(g->n, sizeof *is_new);
+    size_t bad = g->n;
+    if (!is_new)
+        return no_memory(e);
+    int rc = store_submit(s, g->name, g->spec, g->n, g->ids, is_new, &bad, e);
+    if (rc && e->code == ERR_INPUT && bad < g->n)
+        err_while(e, "@%s/%s (--name gives the grid another name)", g->name, g->spec[bad].custom_id);
+    for (size_t i = 0; i < g->n && rc == 0; i++)
+        g->n_new += is_new[i];
+    if (rc == 0)
+        request_notice(&g->o, "@%s: %zu jobs (%zu new), %zu combinations of %zu texts; seed %" PRIu64,
+                       g->name, g->n, g->n_new, g->n / g->o.samples, g->o.samples, g->first.sampling.seed);
+    free(is_new);
+    return rc;
+}
+
+void grid_close(struct grid *g)
+{
+    request_close(&g->first);
+    engine_close(&g->engine);
+    for (size_t i = 0; i < GRID_OPTIONS_MAX; i++)
+        free(g->option[i].values.v);
+    for (size_t i = 0; i < g->n_text; i++)
+        free(g->text[i]);
+    free(g->text);
+    free(g->spec);
+    free(g->ids);
+    *g = (struct grid){0};
+}
