@@ -276,7 +276,11 @@ void reports_find_differences(struct reports *l)
         add_difference(l, "drafting.drafter", SIZE_MAX);
     for (size_t i = 0; i < n; i++)
         add_difference(l, r->parameter[i].name, i);
-    add_difference(l, "seed", SIZE_MAX);
+    bool named = true;
+    for (size_t i = 0; i < l->n; i++)
+        named &= l->v[i].job->custom_id != NULL;
+    if (!named)
+        add_difference(l, "seed", SIZE_MAX);
 }
 
 void report_label(const struct reports *l, const struct report *r, char *out, size_t size)

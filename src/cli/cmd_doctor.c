@@ -172,6 +172,6 @@ int cmd_doctor(const struct options *o, struct err *e)
     if (rc == 0)
         rc = stdout_finish(e);
     return rc          ? rc
-           : v.findings ? err_set(e, ERR_FAILED, "doctor: %zu findings", v.findings)
+           : v.findings ? err_set(e, ERR_FAILED, "doctor: %zu finding%s", v.findings, v.findings == 1 ? "" : "s")
                         : 0;
 }

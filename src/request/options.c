@@ -295,6 +295,25 @@ static int unknown_option(const struct options *o, const char *spelled, struct e
                    o->verb->name);
 }
 
+/* What stands for options of llama.cpp that longhand does not have. */
+static const char *hint_of(const char *word)
+{
+    static const struct { const char *words, *hint;
+    } hints[] = {
+        { "-c --ctx-size", "the context is as long as prompt and --tokens need" },
+        { "-ngl --gpu-layers --n-gpu-layers", "--device cuda computes all layers on a GPU" },
+        { "-md --model-draft", "--drafter names the drafters" },
+        { "-cnv --conversation", "--chat sends the prompt through the chat template" },
+        { "-b --batch-size -ub --ubatch-size -fa --flash-attn --no-mmap --mlock", "longhand chooses it" },
+        { "-ctk --cache-type-k -ctv --cache-type-v", "--kv-dtype is the type of the cache" },
+        { "-sys --system-prompt", "--chat --system TEXT is the system message" },
+    };
+    for (size_t i = 0; i < sizeof hints / sizeof *hints; i++)
+        if (is_listed(hints[i].words, word))
+            return hints[i].hint;
+    return NULL;
+}
+
 static int wrong_verb(const struct options *o, const struct option *opt, const char *spelled, struct err *e)
 {
     char list[256];
@@ -319,6 +338,10 @@ static int parse_option(struct options *o, int argc, char **argv, int *i, struct
         value = word + n + (word[1] == '-');
 
     const struct option *opt = find_option(name, o->verb->bit);
+    const char *hint = hint_of(word[1] == '-' ? name : word);
+    if (hint && (!opt || word[1] != '-'))
+        return err_set(e, ERR_INPUT, "%s: there is no option '%.40s': %s", o->verb->name,
+                       word[1] == '-' ? name : word, hint);
     if (!opt)
         return unknown_option(o, name, e);
     if (!(opt->verbs & o->verb->bit))
@@ -440,7 +463,8 @@ int options_parse(struct options *o, int argc, char **argv, struct err *e)
     else if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
         name = "help";
     else if (name[0] == '-')
-        return err_set(e, ERR_INPUT, "'%s' where a verb must stand; see longhand help", name);
+        return err_set(e, ERR_INPUT, "'%s' where a verb must stand, as in longhand run %s; see longhand help",
+                       name, name);
     if (find_verb(&o->verb, name, e))
         return -1;
     o->arg = calloc((size_t)argc + 1, sizeof *o->arg);

@@ -111,10 +111,10 @@ void describe_generation_config(char *text, size_t size, const struct options *o
     text[0] = 0;
     if (!c->has_generation_config || o->generation_config == GENERATION_NONE)
         return;
-    if (c->do_sample_known && !c->do_sample)
+    if (c->do_sample_known && !c->do_sample && !options_given(o, "temperature"))
         n += (size_t)snprintf(text, size, "do_sample false, so temperature 0");
     for (size_t i = 0; i < sizeof own / sizeof *own && n < size; i++)
-        if (!isnan(own[i].v) && !(i == 0 && n))
+        if (!isnan(own[i].v) && !(i == 0 && n) && !options_given(o, own[i].name))
             n += (size_t)snprintf(text + n, size - n, "%s%s %g", n ? ", " : "", own[i].name, own[i].v);
 }
 

@@ -12,7 +12,7 @@ check doctor_finds_nothing 0 '' doctor
 grep -q 'nothing is wrong; 3 finished texts' "$TMP/out"; result doctor_says_so $? "$(cat "$TMP/out")"
 mkdir "$LONGHAND_DB.snapshots"; echo x >"$LONGHAND_DB.snapshots/7-1-64.kv"
 cp "$LONGHAND_DB" "$TMP/before"
-check doctor_finds_an_orphan 1 '1 findings' doctor
+check doctor_finds_an_orphan 1 '1 finding$' doctor
 grep -q '7-1-64.kv: a snapshot that no job needs' "$TMP/out"
 result doctor_names_the_orphan $? "$(cat "$TMP/out")"
 [ -e "$LONGHAND_DB.snapshots/7-1-64.kv" ] && cmp -s "$LONGHAND_DB" "$TMP/before"
@@ -20,18 +20,18 @@ result doctor_changes_nothing $? "the store or the orphan changed"
 check doctor_repairs_an_orphan 0 '' doctor --repair
 [ ! -e "$LONGHAND_DB.snapshots/7-1-64.kv" ]; result the_orphan_is_gone $? "it is there"
 "$L" submit -q -m "$D" -p x -n 5 -s 1 >/dev/null; mv "$D" "$TMP/gone"
-check doctor_finds_a_missing_model 1 '1 findings' doctor
+check doctor_finds_a_missing_model 1 '1 finding$' doctor
 grep -q '1 jobs (the first is job 4) wait for a model that cannot be read' "$TMP/out"
 result doctor_names_the_model $? "$(cat "$TMP/out")"
 "$L" remove -q 4; mv "$TMP/gone" "$D"
 
 # A store of an older longhand has no tokenizers; --repair keeps them, and never a changed one.
 sql "DELETE FROM model; DELETE FROM tokenizer" >/dev/null
-check doctor_finds_jobs_without_tokenizer 1 '1 findings' doctor
+check doctor_finds_jobs_without_tokenizer 1 '1 finding$' doctor
 grep -q '3 jobs (the first is job 1) are without their model.s tokenizer' "$TMP/out"
 result doctor_says_which_jobs $? "$(cat "$TMP/out")"
 cp "$D/tokenizer.json" "$TMP/t"; echo ' ' >>"$D/tokenizer.json"
-check doctor_takes_no_changed_tokenizer 1 '1 findings' doctor --repair
+check doctor_takes_no_changed_tokenizer 1 '1 finding$' doctor --repair
 grep -q 'holds another model now' "$TMP/out"; result doctor_says_why $? "$(cat "$TMP/out")"
 [ "$(sql 'SELECT count(*) FROM tokenizer')" = 0 ]; result nothing_was_adopted $? "a tokenizer was kept"
 cp "$TMP/t" "$D/tokenizer.json"
