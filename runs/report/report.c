@@ -348,10 +348,30 @@ static int add_parameter(struct report *r, const char *prefix, const struct json
     return p->name && (value || js_kind(v) == JS_NULL) ? 0 : no_memory(e);
 }
 
+static int add_members(struct report *r, const char *prefix, const struct json *object, struct err *e)
+{
+    struct json key, v;
+    int rc = 0;
+    for (struct js_walk w = js_walk(object); rc == 0 && js_next(&w, &key, &v);)
+        rc = add_parameter(r, prefix, &key, &v, e);
+    return rc;
+}
+
+/* The members of the metadata count as parameters, too. */
+static int add_metadata(struct report *r, struct err *e)
+{
+    struct json root;
+    struct err ignored;
+    if (!r->metadata || js_check(&root, "metadata", r->metadata, strlen(r->metadata), &ignored) ||
+        js_kind(&root) != JS_OBJECT)
+        return 0;
+    return add_members(r, "metadata", &root, e);
+}
+
 /* Lists the parameters; the members of an object inside get its name as a prefix. */
 static int add_parameters(struct report *r, struct err *e)
 {
-    struct json root, drafting, tree, key, inner, v, x;
+    struct json root, drafting, tree, key, v;
     struct err ignored;
     if (js_check(&root, "parameters", r->json, strlen(r->json), &ignored) || js_kind(&root) != JS_OBJECT) {
         free(r->json);
@@ -365,16 +385,14 @@ static int add_parameters(struct report *r, struct err *e)
             continue;
         }
         char *name = js_strdup(&key);
-        int rc = name ? 0 : no_memory(e);
-        for (struct js_walk u = js_walk(&v); rc == 0 && js_next(&u, &inner, &x);)
-            rc = add_parameter(r, name, &inner, &x, e);
+        int rc = name ? add_members(r, name, &v, e) : no_memory(e);
         free(name);
         if (rc)
             return -1;
     }
     r->tree_fixed = js_get(&root, "drafting", &drafting, &ignored) == 1 && js_kind(&drafting) == JS_OBJECT &&
                     js_get(&drafting, "tree", &tree, &ignored) == 1 && js_count(&tree) > 0;
-    return 0;
+    return add_metadata(r, e);
 }
 
 /* ---- one report ---- */
@@ -394,6 +412,7 @@ static void report_close(struct report *r)
     }
     free(r->parameter);
     free(r->json);
+    free(r->metadata);
     job_list_free(&r->row);
     round_list_free(&r->rounds);
     event_list_free(&r->events);
@@ -416,7 +435,8 @@ static int read_job(struct report *r, struct stored *t, struct store *s, int64_t
              store_events(s, id, &r->events, e) || (rounds && store_rounds(s, id, &r->rounds, e)) ? -1 : 0;
     store_read_end(s);
     r->json = in.parameters;
-    in.parameters = NULL;
+    r->metadata = in.metadata;
+    in.parameters = in.metadata = NULL;
     job_input_free(&in);
     return rc ? -1 : found;
 }

@@ -44,7 +44,7 @@ struct report_sum {                      /* of a window, or of a job; times in s
 };
 
 struct report_parameter {
-    char *name;                          /* "temperature", "drafting.drafter" */
+    char *name;                          /* "temperature", "drafting.drafter", "metadata.book" */
     char *value;                         /* as people read it: a text without quotes, else JSON; NULL: null */
     bool is_number, is_text;
 };
@@ -69,7 +69,7 @@ struct report {
     struct job_list row;                 /* the job, as the figures were read */
     const struct job *job;               /* in `row` */
     const char *db;                      /* the path of its database when there are several, else NULL */
-    char *json;                          /* the stored parameters, an object */
+    char *json, *metadata;               /* the stored parameters, an object; the metadata, or NULL */
     struct report_parameter *parameter; size_t n_parameters;
     size_t tokens, given;                /* generated tokens; tokens that extend and fork added */
     struct report_sum sum;

@@ -270,12 +270,13 @@ void reports_find_differences(struct reports *l)
     const size_t n = same_parameters(l) ? 0 : r->n_parameters;
     add_difference(l, "model", SIZE_MAX);
     for (size_t i = 0; i < n; i++)
-        if (without_prefix(r->parameter[i].name) == r->parameter[i].name)
+        if (!strchr(r->parameter[i].name, '.'))
             add_difference(l, r->parameter[i].name, i);
     if (n)
         add_difference(l, "drafting.drafter", SIZE_MAX);
     for (size_t i = 0; i < n; i++)
-        add_difference(l, r->parameter[i].name, i);
+        if (strncmp(r->parameter[i].name, "drafting.", 9) == 0)
+            add_difference(l, r->parameter[i].name, i);
     bool named = true;
     for (size_t i = 0; i < l->n; i++)
         named &= l->v[i].job->custom_id != NULL;

@@ -213,7 +213,8 @@ static void one(FILE *f, const struct report *r)
     fputs("\n  parameters\n", f);
     for (size_t i = 0; i < r->n_parameters; i++) {
         const struct report_parameter *p = &r->parameter[i];
-        fprintf(f, "  %-24s %s\n", p->name, plain(&b, p->value ? p->value : "null", 100));
+        fprintf(f, "  %-24s ", plain(&b, p->name, 60));
+        fprintf(f, "%s\n", plain(&b, p->value ? p->value : "null", 100));
     }
 }
 

@@ -383,7 +383,8 @@ const struct option options_table[] = {
     { "html", "", NULL, VERB_REPORT | VERB_PLAN, FLAG, F(html), OUTPUT, 0,
       "Write a page with plots, in one file that loads nothing." },
     { "by", "", "A,B,..", VERB_REPORT, LIST, F(by), OUTPUT, 0,
-      "Group the jobs by these parameters, and show means and standard deviations. May be given several times." },
+      "Group the jobs by these parameters, such as temperature,drafter or metadata.book, and show means and "
+      "standard deviations. May be given several times." },
     { "windows", "", NULL, VERB_REPORT, FLAG, F(windows), OUTPUT, 0,
       "With --csv: one line for every 1,000 tokens of every job, with the parameters of --by." },
     { "repair", "", NULL, VERB_DOCTOR, FLAG, F(repair), STORE, 0,

@@ -75,12 +75,16 @@ for row, line in zip(rows[1:], lines):
         assert plain(cell) == ("" if v is None else v if isinstance(v, str) else json.dumps(v)), (cell, v)
 all = [json.loads(l) for l in open(sys.argv[1] + "/all.jsonl")]
 rows = table("all")
-assert rows[0][-1] == "tokens_per_second" and {len(r) for r in rows} == {15}, rows
+assert rows[0][-1] == "tokens_per_second" and {len(r) for r in rows} == {16}, rows
 assert rows[1][1] == "'= 1, \"x\"\n"
 assert json.loads(rows[1][rows[0].index("metadata")]) == {"book": 7, "t": "x;y"}
 assert [plain(r[2]) for r in rows[1:]] == [l["text"] for l in all] and all[0]["book"] == 7
 P
 result csv_has_the_same_values $? "$(cat "$TMP/1.csv")"
+"$L" report @b --by metadata.book --json -o "$TMP/by.json"
+python3 -c 'import json, sys
+assert [(g["metadata.book"], g["n"]) for g in json.load(open(sys.argv[1]))] == [(None, 1), (7, 1)]' "$TMP/by.json"
+result report_by_a_member_of_the_metadata $? "$(cat "$TMP/by.json")"
 check a_field_that_is_none 2 '"rate" is no field; allowed are custom_id' \
     export @b --format csv --fields text,rate
 check a_field_twice 2 'given twice' export @b --format csv --fields text,text
