@@ -230,8 +230,8 @@ static void put_repetition(struct json_writer *w, const struct exported *t)
 
 /* The fields of a line, in their order. The rate is the last one, so that lines of equal texts are equal up
  * to it. "metadata" writes the members of the metadata, too. */
-enum field { CUSTOM_ID, PROMPT, TEXT_FIELD, TOKENS, FINISH_REASON, SEED, STOP_REASON, REPETITION, PROMPT_TOKENS,
-             SAMPLE, JOB, NAME, DB, STATE, ERROR, METADATA, RATE, FIELDS };
+enum field { CUSTOM_ID, PROMPT, TEXT_FIELD, TOKENS, FINISH_REASON, SEED, STOP_REASON, REPETITION,
+             PROMPT_TOKENS, SAMPLE, JOB, NAME, DB, STATE, ERROR, METADATA, RATE, FIELDS };
 static const char *const field_names[FIELDS] = {
     "custom_id", "prompt", "text", "tokens", "finish_reason", "seed", "stop_reason", "repetition",
     "prompt_tokens", "sample", "job", "name", "db", "state", "error", "metadata", "tokens_per_second",

@@ -10,11 +10,6 @@ check option_of_another_verb 2 "'--window' is an option of score" run --window 5
 check option_before_the_verb 2 "'-m' where a verb must stand, as in longhand run -m" -m x run
 check an_option_of_llama_cpp_has_a_hint 2 "no option '-ngl': --device cuda" $R -ngl 99
 check another_option_of_llama_cpp 2 "no option '--ctx-size': the context is as long as" $R --ctx-size=4096
-for v in run submit fork; do
-    "$LONGHAND" help $v >"$TMP/out"; others=$(echo 'inspect: train: bench: fork: extend: work:' | sed "s/$v: //")
-    ! grep -qE "(^| )(${others// /|}) " "$TMP/out"
-    result help_of_${v}_is_about_$v $? "$(grep -nE "(^| )(${others// /|}) " "$TMP/out")"
-done
 check missing_value 2 "--tokens needs a value" run --tokens
 check flag_with_a_value 2 "--quiet takes no value" run --quiet=1
 check two_words_too_many 2 "one word too many" inspect --model $MODEL here
