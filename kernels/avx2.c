@@ -169,6 +169,55 @@ static inline __attribute__((always_inline)) void dot_i16(float *c, size_t ldc, 
         }
 }
 
+/* ---- quantised weights ---- */
+
+#define QL 8
+typedef __m256 qf;
+typedef __m256i qi, qh;
+static inline __m256i load_256(const char *p) { return _mm256_loadu_si256((const __m256i *)(const void *)p); }
+static inline __m128i load_128(const char *p) { return _mm_loadu_si128((const __m128i *)(const void *)p); }
+static inline __m128i load_64(const char *p) { return _mm_loadl_epi64((const __m128i *)(const void *)p); }
+static inline qf qf_zero(void) { return _mm256_setzero_ps(); }
+static inline qf qf_load(const float *p) { return _mm256_loadu_ps(p); }
+static inline void qf_store(float *p, qf a) { _mm256_storeu_ps(p, a); }
+static inline qf qf_set1(float x) { return _mm256_set1_ps(x); }
+static inline qf qf_fma(qf a, qf b, qf c) { return _mm256_fmadd_ps(a, b, c); }
+static inline qf qf_mul(qf a, qf b) { return _mm256_mul_ps(a, b); }
+static inline qf qf_half(const char *p) { return _mm256_cvtph_ps(load_128(p)); }
+static inline qi qi_set1(int32_t x) { return _mm256_set1_epi32(x); }
+static inline qi qi_load(const char *p) { return load_256(p); }
+static inline qi qi_srl(qi a, int n) { return _mm256_srli_epi32(a, n); }
+static inline qi qi_sll(qi a, int n) { return _mm256_slli_epi32(a, n); }
+static inline qi qi_and(qi a, int32_t mask) { return _mm256_and_si256(a, _mm256_set1_epi32(mask)); }
+static inline qi qi_or(qi a, qi b) { return _mm256_or_si256(a, b); }
+static inline qi qi_sub(qi a, qi b) { return _mm256_sub_epi32(a, b); }
+static inline qi qi_i8(const char *p) { return _mm256_cvtepi8_epi32(load_64(p)); }
+static inline qi qi_u8(const char *p) { return _mm256_cvtepu8_epi32(load_64(p)); }
+static inline qi qi_u16(const char *p) { return _mm256_cvtepu16_epi32(load_128(p)); }
+static inline qf qi_float(qi a) { return _mm256_cvtepi32_ps(a); }
+static inline qh qh_load(const char *p) { return load_256(p); }
+static inline void qh_store(char *p, qh a) { _mm256_storeu_si256((__m256i *)(void *)p, a); }
+static inline qh qh_widen(const char *p) { return _mm256_cvtepi8_epi16(load_128(p)); }
+static inline qh qh_srl(qh a, int n) { return _mm256_srli_epi16(a, n); }
+static inline qh qh_sll(qh a, int n) { return _mm256_slli_epi16(a, n); }
+static inline qh qh_and(qh a, int mask) { return _mm256_and_si256(a, _mm256_set1_epi16((int16_t)mask)); }
+static inline qh qh_or(qh a, qh b) { return _mm256_or_si256(a, b); }
+static inline qh qh_sub(qh a, int x) { return _mm256_sub_epi16(a, _mm256_set1_epi16((int16_t)x)); }
+static inline qh qh_table(qh a)              /* the upper bytes are zeros and become the first value, 0 */
+{
+    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(load_128((const char *)quant_table)), a);
+}
+/* The pair of int16 at p in all lanes. */
+static inline __m256i pair_at(const char *p)
+{
+    int pair;
+    memcpy(&pair, p, sizeof pair);
+    return _mm256_set1_epi32(pair);
+}
+#define QI_DOT(a, w, pair) ADD_INTO(a, _mm256_madd_epi16(w, pair_at(pair)))
+#define Q_ROWS 8
+#define Q_SHAPES(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
+
 /* AVX2 has 16 registers. With more than 8 accumulators gcc 12 spills where it also has to widen the left
  * operand. Where the left operand is wide already, 12 accumulators are faster because 8 wait for each other:
  * three rows of a pass with a group of two take three quarters of the time. In products, three rows get two

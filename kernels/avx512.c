@@ -126,6 +126,54 @@ static inline __attribute__((always_inline)) void dot_i16(float *c, size_t ldc, 
         }
 }
 
+/* ---- quantised weights ---- */
+
+#define QL 16
+typedef __m512 qf;
+typedef __m512i qi, qh;
+static inline __m128i load_128(const char *p) { return _mm_loadu_si128((const __m128i *)(const void *)p); }
+static inline __m256i load_256(const char *p) { return _mm256_loadu_si256((const __m256i *)(const void *)p); }
+static inline qf qf_zero(void) { return _mm512_setzero_ps(); }
+static inline qf qf_load(const float *p) { return _mm512_loadu_ps(p); }
+static inline void qf_store(float *p, qf a) { _mm512_storeu_ps(p, a); }
+static inline qf qf_set1(float x) { return _mm512_set1_ps(x); }
+static inline qf qf_fma(qf a, qf b, qf c) { return _mm512_fmadd_ps(a, b, c); }
+static inline qf qf_mul(qf a, qf b) { return _mm512_mul_ps(a, b); }
+static inline qf qf_half(const char *p) { return _mm512_cvtph_ps(load_256(p)); }
+static inline qi qi_set1(int32_t x) { return _mm512_set1_epi32(x); }
+static inline qi qi_load(const char *p) { return _mm512_loadu_si512(p); }
+static inline qi qi_srl(qi a, int n) { return _mm512_srli_epi32(a, (unsigned)n); }
+static inline qi qi_sll(qi a, int n) { return _mm512_slli_epi32(a, (unsigned)n); }
+static inline qi qi_and(qi a, int32_t mask) { return _mm512_and_si512(a, _mm512_set1_epi32(mask)); }
+static inline qi qi_or(qi a, qi b) { return _mm512_or_si512(a, b); }
+static inline qi qi_sub(qi a, qi b) { return _mm512_sub_epi32(a, b); }
+static inline qi qi_i8(const char *p) { return _mm512_cvtepi8_epi32(load_128(p)); }
+static inline qi qi_u8(const char *p) { return _mm512_cvtepu8_epi32(load_128(p)); }
+static inline qi qi_u16(const char *p) { return _mm512_cvtepu16_epi32(load_256(p)); }
+static inline qf qi_float(qi a) { return _mm512_cvtepi32_ps(a); }
+static inline qh qh_load(const char *p) { return _mm512_loadu_si512(p); }
+static inline void qh_store(char *p, qh a) { _mm512_storeu_si512(p, a); }
+static inline qh qh_widen(const char *p) { return _mm512_cvtepi8_epi16(load_256(p)); }
+static inline qh qh_srl(qh a, int n) { return _mm512_srli_epi16(a, (unsigned)n); }
+static inline qh qh_sll(qh a, int n) { return _mm512_slli_epi16(a, (unsigned)n); }
+static inline qh qh_and(qh a, int mask) { return _mm512_and_si512(a, _mm512_set1_epi16((int16_t)mask)); }
+static inline qh qh_or(qh a, qh b) { return _mm512_or_si512(a, b); }
+static inline qh qh_sub(qh a, int x) { return _mm512_sub_epi16(a, _mm512_set1_epi16((int16_t)x)); }
+static inline qh qh_table(qh a)              /* the upper bytes are zeros and become the first value, 0 */
+{
+    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(load_128((const char *)quant_table)), a);
+}
+/* The pair of int16 at p in all lanes. */
+static inline __m512i pair_at(const char *p)
+{
+    int pair;
+    memcpy(&pair, p, sizeof pair);
+    return _mm512_set1_epi32(pair);
+}
+#define QI_DOT(a, w, pair) DOT_INTO(a, w, pair_at(pair))
+#define Q_ROWS 8
+#define Q_SHAPES(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
+
 /* AVX-512 has 32 registers: a tile uses at most 24 accumulators. */
 #define ROWS_MAX 8
 #define MUL_ROWS_MAX 8

@@ -29,7 +29,8 @@
  * returns false.
  *
  * R1 holds on every device: the result for a row is a function of the tokens before it alone. The numerics id
- * (`numerics`) names the bits: "cpu-1-int16", "cpu-1-bf16", "cpu-1-f32" (type of the cache), and per
+ * (`numerics`) names the bits: "cpu-1-int16", "cpu-1-bf16", "cpu-1-f32" (type of the cache; with quantised weights
+ * "cpu-1-int16-q1" and so on), and per
  * architecture and kernel configuration "cuda-sm_90a-1" or "cuda-ptx_80-on-120-1".
  *
  * Errors. A failure after which the device cannot go on (a CUDA error, a failed launch) is kept in `error`:
@@ -40,7 +41,9 @@
  * queue's thread, then `fetch`, which sees the effects of the calls before the mark. The bytes must not be
  * written meanwhile; committed rows never are. fetch does not set `error`.
  *
- * Types. `act` is bf16, or float under --compute f32, which only `cpu` supports (`compute_f32`). Caches hold
+ * Types. `act` is bf16, or float under --compute f32, which only `cpu` supports (`compute_f32`), and float for a
+ * model with quantised weights (`quantised`), also only on `cpu`. A product rounds such floats itself: to bf16 where
+ * the matrix is bf16, to groups of int16 where it is quantised (ops.h, matmul_quantized). Caches hold
  * `kv_type`: on `cpu` int16 or bf16 (f32 under --compute f32), elsewhere bf16. x, qkv, gate_up and logits are
  * float. */
 #pragma once
@@ -117,10 +120,11 @@ struct device_heads { size_t n_heads, n_kv_heads, head_dim, padded; };
 struct device_product {
     float *y; size_t ldy;
     const void *x; size_t n;
-    const struct mat *w;
+    const struct mat *w;             /* [n_w] of the same k: their outputs follow each other */
     const float *bias;
     bool add;
     size_t place;
+    size_t n_w;                      /* 0: one matrix; more than one only with host_memory */
 };
 struct device_rope {
     void *q; float *qkv;
@@ -177,6 +181,7 @@ struct device {
     size_t graph_bytes;              /* device memory for recorded passes, which alloc does not see */
     enum dtype kv_type;              /* type of its caches */
     bool compute_f32, host_memory;   /* host_memory: the host may follow the device's pointers */
+    bool quantised;                  /* device_quantised: act is float */
     size_t downloaded, waits;  /* bytes downloaded to the host, and number of waits; 0 with host_memory */
     size_t played;                   /* passes launched from a recording */
 
@@ -277,6 +282,15 @@ struct device {
                   const struct device_chain *, const struct device_picks *);
     size_t (*sample_bytes)(const struct device *, size_t n, size_t n_edit, size_t n_count, size_t vocab);
 };
+
+/* Says whether the model of the next passes has quantised weights. Then the numerics id ends with "-q1":
+ * "cpu-1-int16-q1". Only `cpu` can; call it while no pass is under way, before workspaces open. */
+void device_quantised(struct device *, bool quantised);
+/* Type of act. */
+static inline enum dtype device_act(const struct device *d)
+{
+    return d->compute_f32 || d->quantised ? DT_F32 : DT_BF16;
+}
 
 /* y [rows][w->n] = (add ? y : 0) + x . w, x [rows][w->k] of act, shared out over a pool: the product of
  * `cpu`, for training. */

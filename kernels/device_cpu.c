@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "kernels/pool.h"
+#include "kernels/quant.h"
 #include "kernels/twins.h"
 #include "src/base/base.h"
 
@@ -20,6 +21,7 @@ enum {
     HEAD_DIM_MAX = 512,
     SMALL_BYTES = 2 << 20,  /* size up to which the product of a matrix with one row takes microseconds */
     QUANTIZED_ROWS = 16,             /* rows that a product with 8-bit weights quantises at once */
+    LEFT_ROWS = 128,                 /* rows that are converted at once for a product in a quantised model */
 };
 #define PART_BYTES ((size_t)48 << 20)    /* bound on the chunk states of a slab */
 
@@ -34,6 +36,8 @@ struct cpu {
     size_t *lo, *hi;                 /* visible committed slots [lo, hi) in the present layer */
     uint32_t *seq_of;                /* sequence of a row */
     int16_t *quantized;              /* [QUANTIZED_ROWS][quantized_row(n_in_max)] */
+    char *left;                      /* [LEFT_ROWS or rows_max][left_bytes(n_in_max)], in a quantised model */
+    size_t left_size;
     char *work;                      /* [threads][work_bytes] */
     /* the present pass */
     const struct device_rows *rows;
@@ -88,8 +92,11 @@ static void cpu_noise(struct device *d, void *dst, size_t n, uint64_t seed, floa
 static size_t cpu_head_dim(const struct device *d,
                            size_t head_dim) { (void)d; return (head_dim + 15) / 16 * 16; }
 
-static enum dtype cpu_mat_type(const struct device *d, enum dtype stored,
-                               enum dtype compute) { (void)d; return compute == DT_BF16 ? DT_BF16 : stored; }
+static enum dtype cpu_mat_type(const struct device *d, enum dtype stored, enum dtype compute)
+{
+    (void)d;
+    return compute == DT_BF16 && !dtype_is_quantised(stored) ? DT_BF16 : stored;
+}
 
 static size_t cpu_mat_size(const struct device *d, enum dtype type, size_t n, size_t k)
 {
@@ -106,6 +113,12 @@ static void cpu_mat_put(struct device *d, struct mat *m, size_t r0, size_t n, co
 
 /* ---- working memory ---- */
 
+/* A row of x as int16 in groups or as bf16. */
+static size_t left_bytes(size_t k)
+{
+    return quantized_groups_bytes((k + 31) / 32 * 32);
+}
+
 /* Places the buffers in c->mem, or only adds up their sizes when it is NULL. */
 static void layout(struct cpu *c, const struct device_limits *l)
 {
@@ -114,12 +127,13 @@ static void layout(struct cpu *c, const struct device_limits *l)
     c->slab = MAX(1, MIN(MIN((size_t)SLAB_ROWS, n), PART_BYTES / per_row));
     c->part_bytes = c->slab * per_row;
     c->work_bytes = attn_work_bytes(c->d.kv_type, dp);
+    c->left_size = c->d.quantised && !c->d.compute_f32 ? MIN(n, (size_t)LEFT_ROWS) * left_bytes(l->n_in_max) : 0;
     const struct { void *slot; size_t bytes; } buffers[] = {
         { &c->cos, n * half * sizeof(float) }, { &c->sin, n * half * sizeof(float) },
         { &c->part, c->part_bytes }, { &c->q_scale, n * l->heads.n_heads * sizeof(float) },
         { &c->lo, n * sizeof(size_t) }, { &c->hi, n * sizeof(size_t) }, { &c->seq_of, n * sizeof(uint32_t) },
         { &c->quantized, QUANTIZED_ROWS * quantized_row(l->n_in_max) * sizeof *c->quantized },
-        { &c->work, pool_threads(c->pool) * c->work_bytes },
+        { &c->left, c->left_size }, { &c->work, pool_threads(c->pool) * c->work_bytes },
     };
     c->bytes = 0;
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) {
@@ -142,7 +156,7 @@ static int cpu_reserve(struct device *d, const struct device_limits *want)
     struct cpu *c = (struct cpu *)d;
     struct device_limits l = c->limits;
     if (want->rows_max <= l.rows_max && want->n_max <= l.n_max && want->heads.n_heads <= l.heads.n_heads &&
-        want->heads.padded <= l.heads.padded && want->n_in_max <= l.n_in_max)
+        want->heads.padded <= l.heads.padded && want->n_in_max <= l.n_in_max && (c->left_size || !d->quantised || d->compute_f32))
         return 0;
     l.rows_max = MAX(l.rows_max, want->rows_max);
     l.n_max = MAX(l.n_max, want->n_max);
@@ -221,6 +235,15 @@ static int cpu_end(struct device *d, struct device_bad *bad)
     return 0;
 }
 
+/* Row id of a table of blocks. */
+static void embed_blocks(float *x, const struct mat *table, size_t id)
+{
+    const size_t row = table->k / dtype_block(table->type) * dtype_block_bytes(table->type);
+    const bool finite = quant_decode(x, table->type, (const char *)table->w + id * row, table->k);
+    assert(finite);                          /* checked when the table was loaded */
+    (void)finite;
+}
+
 static void cpu_embed(struct device *d, float *x, const struct mat *table, bool packed)
 {
     const struct device_rows *p = ((struct cpu *)d)->rows;
@@ -230,6 +253,8 @@ static void cpu_embed(struct device *d, float *x, const struct mat *table, bool 
         assert(p->token[r] >= 0 && id < table->n);
         if (packed)
             mat_row(table, id, x);
+        else if (dtype_is_quantised(table->type))
+            embed_blocks(x, table, id);
         else if (table->type == DT_F32)
             memcpy(x, (const float *)table->w + id * k, k * sizeof *x);
         else
@@ -245,7 +270,7 @@ struct norm { void *y; const float *x, *w; size_t dim, place; float eps; };
 static void norm_rows(const struct cpu *c, const void *args, size_t r0, size_t r1)
 {
     const struct norm *p = args;
-    const enum dtype act = c->d.compute_f32 ? DT_F32 : DT_BF16;
+    const enum dtype act = device_act(&c->d);
     for (size_t r = r0; p->place != SIZE_MAX && r < r1; r++)
         if (!c->ops->finite(p->x + r * p->dim, p->dim))
             note(c, p->place, r);
@@ -264,7 +289,7 @@ struct swiglu { char *h; const float *gate_up; size_t ffn; };
 static void swiglu_rows(const struct cpu *c, const void *args, size_t r0, size_t r1)
 {
     const struct swiglu *p = args;
-    const enum dtype act = c->d.compute_f32 ? DT_F32 : DT_BF16;
+    const enum dtype act = device_act(&c->d);
     const size_t f = p->ffn;
     for (size_t r = r0; r < r1; r++)
         c->ops->swiglu(p->h + r * f * dtype_size(act), act, p->gate_up + r * 2 * f,
@@ -285,7 +310,7 @@ static void cpu_gather(struct device *d, void *dst, const void *src, size_t row_
 
 static void cpu_widen(struct device *d, float *y, const void *x, size_t n)
 {
-    if (d->compute_f32)
+    if (device_act(d) == DT_F32)
         memcpy(y, x, n * sizeof *y);
     else
         for (size_t i = 0; i < n; i++)
@@ -294,7 +319,7 @@ static void cpu_widen(struct device *d, float *y, const void *x, size_t n)
 
 static void cpu_narrow(struct device *d, void *y, const float *x, size_t n)
 {
-    ((struct cpu *)d)->ops->round(y, d->compute_f32 ? DT_F32 : DT_BF16, x, 1.0f, n);
+    ((struct cpu *)d)->ops->round(y, device_act(d), x, 1.0f, n);
 }
 
 /* ---- products ---- */
@@ -302,23 +327,49 @@ static void cpu_narrow(struct device *d, void *y, const float *x, size_t n)
 struct product {
     const struct ops *ops;
     float *y; size_t ldy;
-    enum dtype act; const void *x; size_t ldx, rows;
-    const struct mat *w; const float *bias; bool add;
+    enum dtype act; const void *x; size_t ldx, rows;     /* act I16: as quantize writes it */
+    const void *groups; size_t group_bytes;              /* as quantize_groups writes it, for quantised matrices */
+    const struct mat *w; size_t n_w; const float *bias; bool add;
     size_t items, place;
     const struct cpu *c;             /* NULL: results are not checked */
 };
+
+static size_t product_panels(const struct product *p)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < p->n_w; i++)
+        n += mat_panels(&p->w[i]);
+    return n;
+}
+
+/* Panels [p0, p1) of one matrix, whose outputs begin at column `first`. */
+static void product_panels_of(const struct product *p, const struct mat *w, size_t first, size_t p0, size_t p1)
+{
+    float *y = p->y + first;
+    const float *bias = p->bias ? p->bias + first : NULL;
+    if (dtype_is_quantised(w->type) && p->groups)
+        p->ops->matmul_quantized(y, p->ldy, p->groups, p->group_bytes, p->rows, w, bias, p->add, p0, p1);
+    else
+        p->ops->matmul(y, p->ldy, p->act, p->x, p->ldx, p->rows, w, bias, p->add, p0, p1);
+    for (size_t r = 0; p->c && r < p->rows; r++)
+        if (!p->ops->finite(y + r * p->ldy + p0 * PANEL, MIN(p1 * PANEL, w->n) - p0 * PANEL))
+            note(p->c, p->place, r);
+}
 
 /* Items are groups of four panels, which keeps tiles wide. Results do not depend on the split. */
 static void product_item(void *ctx, size_t i, size_t thread)
 {
     const struct product *p = ctx;
-    const size_t panels = mat_panels(p->w), fours = (panels + 3) / 4;
+    const size_t panels = product_panels(p), fours = (panels + 3) / 4;
     const size_t p0 = i * fours / p->items * 4, p1 = MIN((i + 1) * fours / p->items * 4, panels);
     (void)thread;
-    p->ops->matmul(p->y, p->ldy, p->act, p->x, p->ldx, p->rows, p->w, p->bias, p->add, p0, p1);
-    for (size_t r = 0; p->c && p0 < p1 && r < p->rows; r++)
-        if (!p->ops->finite(p->y + r * p->ldy + p0 * PANEL, MIN(p1 * PANEL, p->w->n) - p0 * PANEL))
-            note(p->c, p->place, r);
+    for (size_t m = 0, at = 0, column = 0; m < p->n_w; m++) {
+        const size_t here = mat_panels(&p->w[m]), from = MAX(p0, at), to = MIN(p1, at + here);
+        if (from < to)
+            product_panels_of(p, &p->w[m], column, from - at, to - at);
+        at += here;
+        column += p->w[m].n;
+    }
 }
 
 /* A small matrix takes a few microseconds for a single row and is cut once for each thread, because claiming
@@ -326,33 +377,46 @@ static void product_item(void *ctx, size_t i, size_t thread)
  * thread, so that a thread that loses its core delays the others little. */
 static void run_product(struct pool *pool, struct product *p)
 {
-    const size_t threads = pool_threads(pool), each = p->rows == 1 && mat_bytes(p->w) <= SMALL_BYTES ? 1 : 4;
-    p->items = threads > 1 ? MIN((mat_panels(p->w) + 3) / 4, each * threads) : 1;
+    size_t bytes = 0;
+    for (size_t i = 0; i < p->n_w; i++)
+        bytes += mat_bytes(&p->w[i]);
+    const size_t threads = pool_threads(pool), each = p->rows == 1 && bytes <= SMALL_BYTES ? 1 : 4;
+    p->items = threads > 1 ? MIN((product_panels(p) + 3) / 4, each * threads) : 1;
     pool_run(pool, p->items, product_item, p);
 }
 
 void pool_product(struct pool *pool, const struct ops *ops, float *y, enum dtype act, const void *x,
                   size_t rows, const struct mat *w, bool add)
 {
-    run_product(pool, &(struct product){ .ops = ops, .y = y, .ldy = w->n, .act = act, .x = x, .ldx = w->k,
-                                         .rows = rows, .w = w, .add = add });
-}
-
-static void cpu_product(struct device *d, const struct device_product *a)
-{
-    struct cpu *c = (struct cpu *)d;
-    const enum dtype act = d->compute_f32 ? DT_F32 : DT_BF16;
-    const size_t k = a->w->k;
-    struct product p = { c->ops, a->y, a->ldy, act, a->x, k, a->n, a->w, a->bias, a->add, 1, a->place,
-                         a->place == SIZE_MAX ? NULL : c };
-    if (a->w->type != DT_I8) {
-        run_product(c->pool, &p);
+    struct product p = { .ops = ops, .y = y, .ldy = w->n, .act = act, .x = x, .ldx = w->k, .rows = rows,
+                         .w = w, .n_w = 1, .add = add };
+    if (!dtype_is_quantised(w->type) || act != DT_BF16) {
+        run_product(pool, &p);
         return;
     }
-    const size_t row = quantized_row(k);
+    const size_t k = w->k, row = quantized_groups_bytes(k);
+    char *groups = malloc(rows * row);
+    float *wide = malloc(k * sizeof *wide);
+    assert(groups && wide);
+    for (size_t r = 0; r < rows; r++) {
+        for (size_t i = 0; i < k; i++)
+            wide[i] = bf16_to_f32(((const uint16_t *)x)[r * k + i]);
+        ops->quantize_groups(groups + r * row, wide, k);
+    }
+    p.groups = groups, p.group_bytes = row;
+    run_product(pool, &p);
+    free(wide);
+    free(groups);
+}
+
+/* With 8-bit weights. A value that is not finite is reported under some row of the lot: drafts are discarded as a
+ * whole. */
+static void product_8_bits(struct cpu *c, struct product p, const struct device_product *a)
+{
+    const enum dtype act = device_act(&c->d);
+    const size_t k = a->w->k, row = quantized_row(k);
     assert(k <= c->limits.n_in_max);
     p.act = DT_I16, p.x = c->quantized, p.ldx = row;
-    /* A value that is not finite is reported under some row of the lot: drafts are discarded as a whole. */
     for (size_t r = 0; r < a->n; r += p.rows, p.y += p.rows * a->ldy) {
         p.rows = MIN(a->n - r, (size_t)QUANTIZED_ROWS);
         for (size_t i = 0; i < p.rows; i++)
@@ -360,6 +424,62 @@ static void cpu_product(struct device *d, const struct device_product *a)
                              k);
         run_product(c->pool, &p);
     }
+}
+
+struct left { const float *x; size_t k, row; bool groups; };
+
+/* Rows of floats as the matrices want them. */
+static void left_rows(const struct cpu *c, const void *args, size_t r0, size_t r1)
+{
+    const struct left *p = args;
+    for (size_t r = r0; r < r1; r++) {
+        char *to = c->left + r * p->row;
+        if (p->groups) {
+            c->ops->quantize_groups(to, p->x + r * p->k, p->k);
+            continue;
+        }
+        c->ops->round(to, DT_BF16, p->x + r * p->k, 1.0f, p->k);
+        if (p->k % 2)                        /* multiplied by +0 */
+            ((uint16_t *)(void *)to)[p->k] = 0;
+    }
+}
+
+/* In a model with quantised weights x is float. Matrices of one kind after the other, the rows in lots. */
+static void product_of_floats(struct cpu *c, const struct product *all, const struct device_product *a)
+{
+    const size_t k = a->w->k, row = left_bytes(k);
+    assert(k <= c->limits.n_in_max && c->left_size);
+    for (size_t i = 0, column = 0, n; i < all->n_w; i += n) {
+        const bool groups = dtype_is_quantised(a->w[i].type);
+        struct product p = *all;
+        size_t columns = 0;
+        for (n = 0; i + n < all->n_w && dtype_is_quantised(a->w[i + n].type) == groups; n++)
+            columns += a->w[i + n].n;
+        p.w = &a->w[i], p.n_w = n;
+        p.y += column, p.bias = p.bias ? p.bias + column : NULL;
+        p.groups = groups ? c->left : NULL, p.group_bytes = row;
+        p.act = DT_BF16, p.x = c->left, p.ldx = row / sizeof(uint16_t);
+        for (size_t r = 0; r < a->n; r += p.rows, p.y += p.rows * a->ldy) {
+            p.rows = MIN(a->n - r, c->left_size / left_bytes(c->limits.n_in_max));
+            each_row(c, left_rows, &(struct left){ (const float *)a->x + r * k, k, row, groups }, p.rows);
+            run_product(c->pool, &p);
+        }
+        column += columns;
+    }
+}
+
+static void cpu_product(struct device *d, const struct device_product *a)
+{
+    struct cpu *c = (struct cpu *)d;
+    struct product p = { .ops = c->ops, .y = a->y, .ldy = a->ldy, .act = device_act(d), .x = a->x, .ldx = a->w->k,
+                         .rows = a->n, .w = a->w, .n_w = MAX(a->n_w, (size_t)1), .bias = a->bias, .add = a->add,
+                         .place = a->place, .c = a->place == SIZE_MAX ? NULL : c };
+    if (a->w->type == DT_I8)
+        product_8_bits(c, p, a);
+    else if (d->quantised && !d->compute_f32)
+        product_of_floats(c, &p, a);
+    else
+        run_product(c->pool, &p);
 }
 
 /* ---- attention ---- */
@@ -490,7 +610,9 @@ static void cpu_attend(struct device *d, void *out, const void *q, const struct 
     struct cpu *c = (struct cpu *)d;
     const struct device_rows *w = c->rows;
     const enum dtype type = d->kv_type;
-    const size_t row_bytes = h->n_heads * h->padded * dtype_size(type), threads = pool_threads(c->pool);
+    const enum dtype act = device_act(d);
+    const size_t in_bytes = h->n_heads * h->padded * dtype_size(type), out_bytes = h->n_heads * h->padded * dtype_size(act),
+                 threads = pool_threads(c->pool);
     for (size_t row0 = 0, rows; row0 < w->n; row0 += rows) {
         const struct device_seq *s = &w->seq[c->seq_of[row0]];
         const struct device_kv *kv = s->kv;
@@ -501,10 +623,10 @@ static void cpu_attend(struct device *d, void *out, const void *q, const struct 
             first = MIN(first, c->lo[r]);
             last = MAX(last, w->pos[r]);
         }
-        struct attending p = { .c = c, .out = (char *)out + row0 * row_bytes, .a = {
-            .type = type, .m = rows, .n_heads = h->n_heads, .n_kv_heads = h->n_kv_heads,
+        struct attending p = { .c = c, .out = (char *)out + row0 * out_bytes, .a = {
+            .type = type, .out = act, .m = rows, .n_heads = h->n_heads, .n_kv_heads = h->n_kv_heads,
             .head_dim = h->padded,
-            .q = (const char *)q + row0 * row_bytes, .q_scale = c->q_scale + row0 * h->n_heads,
+            .q = (const char *)q + row0 * in_bytes, .q_scale = c->q_scale + row0 * h->n_heads,
             .kv = kv->base + layer * kv->layer_bytes, .head_bytes = kv->head_bytes,
             .block_bytes = kv->block_bytes, .n_shared = kv->n_shared,
             .shared = kv->n_shared ? kv->shared + layer * kv->n_kv_heads * kv->n_shared : NULL, .lo = c->lo + row0, .hi = c->hi + row0,
@@ -531,6 +653,15 @@ static void cpu_close(struct device *d)
     free(c);
 }
 
+void device_quantised(struct device *d, bool quantised)
+{
+    if (d->host_memory) {
+        d->quantised = quantised;
+        snprintf(d->numerics, sizeof d->numerics, "cpu-%d-%s%s", NUMERICS_VERSION, kv_type_name(d->kv_type),
+                 quantised ? "-q1" : "");
+    }
+}
+
 int device_cpu_open(struct device **out, const struct ops *ops, struct pool *pool, enum dtype kv_type,
                     char *why, size_t why_size)
 {
@@ -554,7 +685,7 @@ int device_cpu_open(struct device **out, const struct ops *ops, struct pool *poo
         .narrow = cpu_narrow,
         .reserve_bytes = cpu_reserve_bytes, .reserve = cpu_reserve };
     snprintf(c->d.name, sizeof c->d.name, "cpu (%s)", ops->name);
-    snprintf(c->d.numerics, sizeof c->d.numerics, "cpu-%d-%s", NUMERICS_VERSION, kv_type_name(kv_type));
+    device_quantised(&c->d, false);
     *out = &c->d;
     return 0;
 }

@@ -135,6 +135,59 @@ static inline void dot_i16(float *c, size_t ldc, const float *alpha, const enum 
         }
 }
 
+/* ---- quantised weights ---- */
+
+#define QL 16
+#define EACH(n) for (int i = 0; i < (n); i++)
+typedef v16 qf;
+typedef struct { int32_t i[16]; } qi;
+typedef struct { int16_t h[32]; } qh;
+static inline qf qf_zero(void) { return v16_zero(); }
+static inline qf qf_load(const float *p) { return v16_load(p); }
+static inline void qf_store(float *p, qf a) { v16_store(p, a); }
+static inline qf qf_set1(float x) { return v16_set1(x); }
+static inline qf qf_fma(qf a, qf b, qf c) { return v16_fma(a, b, c); }
+static inline qf qf_mul(qf a, qf b) { return v16_mul(a, b); }
+static inline qf qf_half(const char *p) { return v16_weights(DT_F16, p); }
+static inline qi qi_set1(int32_t x) { qi a; EACH(16) a.i[i] = x; return a; }
+static inline qi qi_load(const char *p) { qi a; memcpy(&a, p, sizeof a); return a; }
+static inline qi qi_srl(qi a, int n) { EACH(16) a.i[i] = (int32_t)((uint32_t)a.i[i] >> n); return a; }
+static inline qi qi_sll(qi a, int n) { EACH(16) a.i[i] = (int32_t)((uint32_t)a.i[i] << n); return a; }
+static inline qi qi_and(qi a, int32_t mask) { EACH(16) a.i[i] &= mask; return a; }
+static inline qi qi_or(qi a, qi b) { EACH(16) a.i[i] |= b.i[i]; return a; }
+static inline qi qi_sub(qi a, qi b) { EACH(16) a.i[i] -= b.i[i]; return a; }
+static inline qi qi_i8(const char *p) { qi a; EACH(16) a.i[i] = ((const int8_t *)p)[i]; return a; }
+static inline qi qi_u8(const char *p) { qi a; EACH(16) a.i[i] = ((const uint8_t *)p)[i]; return a; }
+static inline qi qi_u16(const char *p)
+{
+    uint16_t x[16];
+    qi a;
+    memcpy(x, p, sizeof x);
+    EACH(16) a.i[i] = x[i];
+    return a;
+}
+static inline qf qi_float(qi a) { qf y; EACH(16) y.f[i] = (float)a.i[i]; return y; }
+static inline qh qh_load(const char *p) { qh a; memcpy(&a, p, sizeof a); return a; }
+static inline void qh_store(char *p, qh a) { memcpy(p, &a, sizeof a); }
+static inline qh qh_widen(const char *p) { qh a; EACH(32) a.h[i] = ((const int8_t *)p)[i]; return a; }
+static inline qh qh_srl(qh a, int n) { EACH(32) a.h[i] = (int16_t)((uint16_t)a.h[i] >> n); return a; }
+static inline qh qh_sll(qh a, int n) { EACH(32) a.h[i] = (int16_t)(uint16_t)((uint32_t)(uint16_t)a.h[i] << n); return a; }
+static inline qh qh_and(qh a, int mask) { EACH(32) a.h[i] = (int16_t)(a.h[i] & mask); return a; }
+static inline qh qh_or(qh a, qh b) { EACH(32) a.h[i] = (int16_t)(a.h[i] | b.h[i]); return a; }
+static inline qh qh_sub(qh a, int x) { EACH(32) a.h[i] = (int16_t)(a.h[i] - x); return a; }
+static inline qh qh_table(qh a) { EACH(32) a.h[i] = (int16_t)quant_table[a.h[i]]; return a; }
+/* Sums wrap only where a scale is not finite, and there the result is not finite either. */
+static inline qi qi_dot(qi a, qh w, const char *pair)
+{
+    int16_t x[2];
+    memcpy(x, pair, sizeof x);
+    EACH(16) a.i[i] = (int32_t)((uint32_t)a.i[i] + (uint32_t)(w.h[2 * i] * x[0]) + (uint32_t)(w.h[2 * i + 1] * x[1]));
+    return a;
+}
+#define QI_DOT(a, w, pair) ((a) = qi_dot(a, w, pair))
+#define Q_ROWS 4
+#define Q_SHAPES(X) X(1) X(2) X(3) X(4)
+
 #define UNROLL
 #define ROWS_MAX 4
 #define MUL_ROWS_MAX 4

@@ -36,25 +36,49 @@ static inline size_t dtype_size(enum dtype t)            /* 0: of blocks */
 {
     return t == DT_F32 ? 4 : t == DT_I8 ? 1 : t == DT_OTHER || t >= DT_Q4_0 ? 0 : 2;
 }
+static inline bool dtype_is_quantised(enum dtype t) { return t >= DT_Q4_0; }
+/* Weights and bytes of a block of a quantised type. */
+static inline size_t dtype_block(enum dtype t) { return (t >= DT_Q2_K && t <= DT_Q6_K) || t == DT_IQ4_XS ? 256 : 32; }
+static inline size_t dtype_block_bytes(enum dtype t)
+{
+    switch (t) {
+    case DT_Q4_0: case DT_IQ4_NL: return 18;
+    case DT_Q4_1:   return 20;
+    case DT_Q5_0:   return 22;
+    case DT_Q5_1:   return 24;
+    case DT_Q8_0:   return 34;
+    case DT_Q2_K:   return 84;
+    case DT_Q3_K:   return 110;
+    case DT_Q4_K:   return 144;
+    case DT_Q5_K:   return 176;
+    case DT_Q6_K:   return 210;
+    case DT_IQ4_XS: return 136;
+    default:        return 0;
+    }
+}
 
 enum {
     PANEL = 16,              /* columns side by side in a packed matrix */
     KV_BLOCK = 64,           /* keys of a cache block, aligned to absolute position */
     KV_CHUNK = 2048,         /* keys of a chunk: blocks merge inside a chunk, then chunks merge */
     KV_SCALES = 2 * KV_BLOCK, /* floats between K and V of an int16 block */
+    QUANT_GROUP = 256,       /* inputs of a product with quantised weights that share a scale */
 };
 
 /* A matrix of n output columns by k inputs, packed in panels of 16 outputs:
  *   BF16, I8  [n/16][k/2][16][2]: one word holds the pair (2j, 2j+1) of one output. I8: after all panels
  *             follows a float for each output, the scale of its weights.
  *   F16, F32  [n/16][k][16]
+ *   quantised weights: the bits of the file in another order, see kernels/quant_layout.h; k is a multiple of
+ *             the block
  * n is padded to a multiple of 16 and k to a multiple of 2 with +0. */
 struct mat { enum dtype type; size_t n, k; void *w; };
 
 static inline size_t mat_panels(const struct mat *m) { return (m->n + PANEL - 1) / PANEL; }
 static inline size_t mat_panel_bytes(const struct mat *m)
 {
-    return (m->k + 1) / 2 * 2 * PANEL * dtype_size(m->type);
+    return dtype_is_quantised(m->type) ? m->k / dtype_block(m->type) * dtype_block_bytes(m->type) * PANEL
+                                       : (m->k + 1) / 2 * 2 * PANEL * dtype_size(m->type);
 }
 /* I8: scales [n] */
 static inline float *mat_scales(const struct mat *m)
@@ -98,8 +122,9 @@ static inline size_t mat_bytes(const struct mat *m)
  *     l = fma(lc, b, l*a);  o = fma(oc, b, fma(o, a, +0)); the first chunk's state is the start (l: "sums")
  *   out = act(fma(o, 1/l, +0)) */
 struct attn {
-    /* type of cache and q: DT_BF16 or DT_I16 (out is bf16), DT_F32 (out is float) */
+    /* type of cache and q: DT_BF16, DT_I16 or DT_F32 */
     enum dtype type;
+    enum dtype out;                  /* DT_BF16 or DT_F32, act; DT_OTHER: float if the type is */
     size_t m, n_heads, n_kv_heads, head_dim;
     const void *q;                   /* type [n_kv_heads][m][n_heads/n_kv_heads][head_dim] */
     const float *q_scale;            /* DT_I16: qs [n_kv_heads][m][n_heads/n_kv_heads] */
@@ -171,7 +196,9 @@ struct ops {
      * +0. bias may be NULL: nothing is added; add without bias is y + dot.
      *
      * With act I16 and w I8 (drafts): x as `quantize` writes it, ldx >= quantized_row(k), and dot = (sum *
-     * scale of w) * scale of x, where the sum is exact in int32. */
+     * scale of w) * scale of x, where the sum is exact in int32.
+     *
+     * With act F32 and quantised w: "dot f32" over the weights as quant_decode gives them. */
     void (*matmul)(float *y, size_t ldy, enum dtype act, const void *x, size_t ldx, size_t m,
                    const struct mat *w, const float *bias, bool add, size_t p0, size_t p1);
 
@@ -180,6 +207,24 @@ struct ops {
      * ("sums"), at least 2^-100, NaN where the sum is not finite. A sum of products with 8-bit weights is
      * thus below 2^31 for up to 2^17 inputs; with more inputs drafts may be poor. */
     void (*quantize)(int16_t *y, enum dtype act, const void *x, size_t k);
+
+    /* Products with quantised weights. x: m rows as quantize_groups writes them, row_bytes apart; the rest as in
+     * matmul. For each output:
+     *
+     *   acc = +0; for each group of 256 inputs, ascending (the last one may be shorter):
+     *       c = +0; for each sub-block of the weights, ascending:
+     *           c = fma(float(int32 sum of q x), scale, c)
+     *           with minima also c = fma(float(int32 sum of x), -min, c)
+     *       acc = fma(c, scale of x, acc)
+     *
+     * q: the whole numbers of the type, offsets subtracted (Q4_0: -8 .. 7); scale and min: the exact products of
+     * the factors of the file. Q4_1 and Q5_1 have -min = their second factor. The sums are exact in any order:
+     * 32 * 127 * 32767 < 2^31. A sub-block has 32 weights, in Q2_K, Q3_K and Q6_K 16. */
+    void (*matmul_quantized)(float *y, size_t ldy, const void *x, size_t row_bytes, size_t m, const struct mat *w,
+                             const float *bias, bool add, size_t p0, size_t p1);
+    /* Quantises a row of k floats, a multiple of 32, in groups of 256: x * (1/u) rounded to nearest even, with
+     * u = max|x| / 32767, at least 2^-100, NaN where a value is not finite. */
+    void (*quantize_groups)(void *row, const float *x, size_t k);
 
     /* y = act(x * (1/sqrt(sum(x^2)/dim + eps)) * w), rows of dim; y act [m][ldy], x [m][ldx]; act DT_F32 or
      * DT_BF16. */
@@ -254,7 +299,7 @@ struct ops {
 size_t attn_work_bytes(enum dtype t, size_t head_dim);   /* scratch of one thread in attend */
 
 /* Packs rows [r0, r0+n) of the matrix from row-major src ([n][m->k] of type `from`). F16 and F32 become BF16
- * by rounding; 16-bit values become F32 exactly. */
+ * by rounding; 16-bit values become F32 exactly; blocks of quantised weights keep their bits. */
 void mat_pack(struct mat *m, size_t r0, size_t n, const void *src, enum dtype from);
 /* Packs columns [k0, k0+n) of the matrix from the rows of row-major src ([n][m->n] of type `from`): it packs
  * a transpose. k0 is even for BF16. With odd m->k the padding column is not written and must be zero. */
@@ -264,6 +309,21 @@ void mat_pack_columns(struct mat *m, size_t k0, size_t n, const void *src, enum 
 void mat_quantize(struct mat *to, const struct mat *from, size_t p0, size_t p1);
 /* number of int16 in a row that `quantize` writes */
 static inline size_t quantized_row(size_t k) { return (k + 1) / 2 * 2 + 2; }
+/* A row that quantize_groups wrote: the whole numbers [k], the sums of 16 and of 32 of them, and the scales of
+ * the groups. */
+struct quantized { int16_t *x; int32_t *sum16, *sum32; float *scale; };
+static inline struct quantized quantized_at(const void *row, size_t k)
+{
+    struct quantized q = { (int16_t *)(uintptr_t)row };
+    q.sum16 = (int32_t *)(void *)(q.x + k);
+    q.sum32 = q.sum16 + k / 16;
+    q.scale = (float *)(void *)(q.sum32 + k / 32);
+    return q;
+}
+static inline size_t quantized_groups_bytes(size_t k)    /* of a row */
+{
+    return (2 * k + k / 16 * 4 + k / 32 * 4 + (k + QUANT_GROUP - 1) / QUANT_GROUP * 4 + 63) / 64 * 64;
+}
 /* Row r as floats: an embedding look-up, also from the packed form of a tied lm_head. */
 void mat_row(const struct mat *m, size_t r, float *y);
 /* Writes K and V of one KV head (float [head_dim], already rotated) in stored form, K then V. int16: x *

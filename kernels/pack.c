@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <math.h>
 
+#include "kernels/quant.h"
 #include "kernels/twins.h"
 
 uint16_t f32_to_bf16(float x)
@@ -80,6 +81,11 @@ static void pack_panel(uint16_t *to, const uint16_t *rows, size_t step, size_t p
 
 void mat_pack(struct mat *m, size_t r0, size_t n, const void *src, enum dtype from)
 {
+    if (dtype_is_quantised(m->type)) {
+        assert(m->type == from);
+        quant_pack(m, r0, n, src);
+        return;
+    }
     for (size_t r = 0; r < n; r++) {
         if (m->type == DT_BF16 && from == DT_BF16 && (r0 + r) % PANEL == 0 && n - r >= PANEL && m->k % 2 == 0) {
             pack_panel((uint16_t *)m->w + mat_at(m, r0 + r, 0), (const uint16_t *)src + r * m->k, m->k, m->k / 2);
@@ -169,6 +175,10 @@ void mat_quantize(struct mat *to, const struct mat *from, size_t p0, size_t p1)
 
 void mat_row(const struct mat *m, size_t r, float *y)
 {
+    if (dtype_is_quantised(m->type)) {
+        quant_row(m, r, y);
+        return;
+    }
     for (size_t k = 0; k < m->k; k++)
         y[k] = load_as_f32(m->w, m->type, mat_at(m, r, k));
     for (size_t k = 0; m->type == DT_I8 && k < m->k; k++)

@@ -167,6 +167,17 @@ const struct quant_type *quant_type(enum dtype t)
     return dtype_is_quantised(t) ? &table[t - DT_Q4_0].type : NULL;
 }
 
+bool quant_is_finite(enum dtype t, const void *blocks, size_t n)
+{
+    const struct quant_type *q = quant_type(t);
+    const int *factor = table[t - DT_Q4_0].factor;
+    const uint8_t *b = blocks;
+    for (size_t i = 0; i < n; i += q->block, b += q->bytes)
+        if (!is_finite(b + factor[0]) || (factor[1] >= 0 && !is_finite(b + factor[1])))
+            return false;
+    return true;
+}
+
 bool quant_decode(float *y, enum dtype t, const void *blocks, size_t n)
 {
     const struct quant_type *q = quant_type(t);

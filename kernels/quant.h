@@ -8,7 +8,12 @@ struct quant_type { enum dtype dtype; const char *name; size_t block, bytes; }; 
 
 /* NULL: t is no quantised type. */
 const struct quant_type *quant_type(enum dtype t);
-static inline bool dtype_is_quantised(enum dtype t) { return t >= DT_Q4_0; }
 
 /* Decodes n weights, a multiple of the block. False: the factor of a block is infinite or NaN; y is undefined then. */
 bool quant_decode(float *y, enum dtype t, const void *blocks, size_t n);
+/* Whether the factors of n weights are finite. */
+bool quant_is_finite(enum dtype t, const void *blocks, size_t n);
+
+/* mat_pack and mat_row for quantised weights: n rows of blocks to rows r0 .. of the matrix; row r as floats. */
+void quant_pack(struct mat *m, size_t r0, size_t n, const void *rows);
+void quant_row(const struct mat *m, size_t r, float *y);

@@ -220,6 +220,17 @@ static void tile_span(struct tile_args t, int rows, size_t panels)
     }
 }
 
+/* Writes one row of results: to = (add ? to : 0) + (from + bias). */
+INLINE void put_columns(float *to, const float *from, const float *bs, bool add, size_t cols)
+{
+    if (bs && add) for (size_t j = 0; j < cols; j++) to[j] = to[j] + (from[j] + bs[j]);
+    else if (bs)   for (size_t j = 0; j < cols; j++) to[j] = from[j] + bs[j];
+    else if (add)  for (size_t j = 0; j < cols; j++) to[j] = to[j] + from[j];
+    else           memcpy(to, from, cols * sizeof *to);
+}
+
+#include "kernels/quant_impl.h"
+
 /* OP(matmul) for rows of x that are floats where `wide` is set. */
 static void matmul_rows(float *y, size_t ldy, enum dtype act, const void *x, size_t ldx, bool wide, size_t m,
                         const struct mat *w,
@@ -256,11 +267,7 @@ static void matmul_rows(float *y, size_t ldy, enum dtype act, const void *x, siz
                 cols = w->n - p * PANEL;
             for (size_t r = 0; r < rows; r++) {
                 float *to = y + (r0 + r) * ldy + p * PANEL;
-                const float *from = c + r * group * PANEL, *bs = bias ? bias + p * PANEL : NULL;
-                if (bs && add) for (size_t j = 0; j < cols; j++) to[j] = to[j] + (from[j] + bs[j]);
-                else if (bs)   for (size_t j = 0; j < cols; j++) to[j] = from[j] + bs[j];
-                else if (add)  for (size_t j = 0; j < cols; j++) to[j] = to[j] + from[j];
-                else           memcpy(to, from, cols * sizeof *to);
+                put_columns(to, c + r * group * PANEL, bias ? bias + p * PANEL : NULL, add, cols);
             }
         }
         p += group;
@@ -271,6 +278,11 @@ static void OP(matmul)(float *y, size_t ldy, enum dtype act, const void *x, size
                        const struct mat *w,
                        const float *bias, bool add, size_t p0, size_t p1)
 {
+    if (dtype_is_quantised(w->type)) {
+        assert(act == DT_F32);
+        matmul_decoded(y, ldy, x, ldx, m, w, bias, add, p0, p1);
+        return;
+    }
 #if WIDE
     /* A lot has as many rows as fit a second-level cache; the panels are read once for each lot. A single row
      * needs no conversion. */
@@ -742,7 +754,7 @@ static void OP(attend_merge)(const struct attn *a, void *out, size_t r0, size_t 
             }
             const float inv = 1.0f / l;
             const size_t at = (r * a->n_heads + head) * d;
-            if (a->type != DT_F32)
+            if (a->out == DT_BF16 || (a->out == DT_OTHER && a->type != DT_F32))
                 for (size_t i = 0; i < d; i++) ((uint16_t *)out)[at + i] = round_bf16(fmaf(o[i], inv, 0.0f));
             else
                 for (size_t i = 0; i < d; i++) ((float *)out)[at + i] = fmaf(o[i], inv, 0.0f);
@@ -754,7 +766,8 @@ static void OP(attend_merge)(const struct attn *a, void *out, size_t r0, size_t 
 
 const struct ops OPS_TABLE = {
     .name = TWIN, .supported = supported,
-    .matmul = OP(matmul), .quantize = OP(quantize), .rmsnorm = OP(rmsnorm), .swiglu = OP(swiglu),
+    .matmul = OP(matmul), .quantize = OP(quantize), .matmul_quantized = OP(matmul_quantized),
+    .quantize_groups = OP(quantize_groups), .rmsnorm = OP(rmsnorm), .swiglu = OP(swiglu),
         .rope = OP(rope), .round = OP(round),
     .attend = OP(attend), .attend_merge = OP(attend_merge), .finite = OP(finite),
     SELECT_OPS, TRAIN_OPS,

@@ -126,8 +126,57 @@ IN_C __m512i in_c_dpwssd(__m512i c, __m512i a, __m512i b)
     EACH(2) r.half[i] = _mm256_add_epi32(r.half[i], _mm256_madd_epi16(x.half[i], y.half[i]));
     return r.v;
 }
+IN_C __m512i in_c_sub_epi32(__m512i a, __m512i b) { in_c r, x = { .v = a },
+    y = { .v = b }; EACH(16) r.u32[i] = x.u32[i] - y.u32[i]; return r.v; }
+IN_C __m512i in_c_or(__m512i a, __m512i b) { return a | b; }
+IN_C __m512i in_c_srli_epi32(__m512i a, unsigned n) { in_c r,
+    x = { .v = a }; EACH(16) r.u32[i] = x.u32[i] >> n; return r.v; }
+IN_C __m512i in_c_srli_epi16(__m512i a, unsigned n) { in_c r, x = { .v = a };
+    EACH(32) r.i16[i] = (int16_t)((uint16_t)x.i16[i] >> n); return r.v; }
+IN_C __m512i in_c_slli_epi16(__m512i a, unsigned n) { in_c r, x = { .v = a };
+    EACH(32) r.i16[i] = (int16_t)(uint16_t)((uint32_t)(uint16_t)x.i16[i] << n); return r.v; }
+IN_C __m512i in_c_sub_epi16(__m512i a, __m512i b) { in_c r, x = { .v = a }, y = { .v = b };
+    EACH(32) r.i16[i] = (int16_t)(x.i16[i] - y.i16[i]); return r.v; }
+IN_C __m512i in_c_set1_epi16(int16_t x) { in_c r; EACH(32) r.i16[i] = x; return r.v; }
+IN_C __m512i in_c_halves(__m256i a, __m256i b) { in_c r; r.half[0] = a, r.half[1] = b; return r.v; }
+IN_C __m512i in_c_cvtepi8_epi32(__m128i a)
+{
+    return in_c_halves(_mm256_cvtepi8_epi32(a), _mm256_cvtepi8_epi32(_mm_srli_si128(a, 8)));
+}
+IN_C __m512i in_c_cvtepu8_epi32(__m128i a)
+{
+    return in_c_halves(_mm256_cvtepu8_epi32(a), _mm256_cvtepu8_epi32(_mm_srli_si128(a, 8)));
+}
+IN_C __m512i in_c_cvtepu16_epi32(__m256i a)
+{
+    return in_c_halves(_mm256_cvtepu16_epi32(_mm256_castsi256_si128(a)),
+                       _mm256_cvtepu16_epi32(_mm256_extracti128_si256(a, 1)));
+}
+IN_C __m512i in_c_broadcast_i32x4(__m128i a)
+{
+    return in_c_halves(_mm256_broadcastsi128_si256(a), _mm256_broadcastsi128_si256(a));
+}
+IN_C __m512i in_c_shuffle_epi8(__m512i a, __m512i b)
+{
+    in_c r, x = { .v = a }, y = { .v = b };
+    EACH(2) r.half[i] = _mm256_shuffle_epi8(x.half[i], y.half[i]);
+    return r.v;
+}
 #undef EACH
 #undef IN_C
+
+#define _mm512_sub_epi32 in_c_sub_epi32
+#define _mm512_or_si512 in_c_or
+#define _mm512_srli_epi32 in_c_srli_epi32
+#define _mm512_srli_epi16 in_c_srli_epi16
+#define _mm512_slli_epi16 in_c_slli_epi16
+#define _mm512_sub_epi16 in_c_sub_epi16
+#define _mm512_set1_epi16 in_c_set1_epi16
+#define _mm512_cvtepi8_epi32 in_c_cvtepi8_epi32
+#define _mm512_cvtepu8_epi32 in_c_cvtepu8_epi32
+#define _mm512_cvtepu16_epi32 in_c_cvtepu16_epi32
+#define _mm512_broadcast_i32x4 in_c_broadcast_i32x4
+#define _mm512_shuffle_epi8 in_c_shuffle_epi8
 
 #define _mm512_setzero_ps() in_c_set1_ps(0)
 #define _mm512_setzero_si512() in_c_set1_epi32(0)

@@ -137,6 +137,12 @@ static void add_product(struct bench_work *w, const struct mat *m, size_t rows)
     w->flops += 2.0 * (double)m->n * (double)m->k * (double)rows;
 }
 
+static void add_products(struct bench_work *w, const struct mats *y, size_t rows)
+{
+    for (size_t i = 0; i < y->n; i++)
+        add_product(w, &y->m[i], rows);
+}
+
 static void add_chunk(struct bench_work *w, const struct model *m, size_t depth, size_t rows)
 {
     const struct config *c = &m->config;
@@ -144,9 +150,9 @@ static void add_chunk(struct bench_work *w, const struct model *m, size_t depth,
     const double key_bytes = (double)(c->n_kv_heads * kv_row_bytes(m->dev->kv_type, m->head_dim));
     for (size_t l = 0; l < c->n_layers; l++) {
         const struct layer *y = &m->layers[l];
-        add_product(w, &y->qkv, rows);
+        add_products(w, &y->qkv, rows);
         add_product(w, &y->o, rows);
-        add_product(w, &y->gate_up, rows);
+        add_products(w, &y->gate_up, rows);
         add_product(w, &y->down, rows);
         w->bytes += (double)(depth + rows - first_seen(c, l, depth)) * key_bytes;
         for (size_t r = 0; r < rows; r++) {
@@ -178,13 +184,18 @@ int bench_pieces(struct probe_pieces *p, const struct bench_target *t, size_t de
 {
     const struct model *m = &t->model;
     const struct config *c = &m->config;
-    struct probe_pieces s = { malloc((c->n_layers * (4 + c->n_kv_heads) + 1) * sizeof *s.v), 0 };
+    struct probe_pieces s = { malloc((c->n_layers * (8 + c->n_kv_heads) + 1) * sizeof *s.v), 0 };
     if (!s.v)
         return err_set(e, ERR_FAILED, "bench: out of memory");
     for (size_t l = 0; l < c->n_layers; l++) {
         const struct layer *y = &m->layers[l];
-        const struct mat *mats[4] = { &y->qkv, &y->o, &y->gate_up, &y->down };
-        for (int i = 0; i < 4; i++)
+        const struct mat *mats[8] = { &y->o, &y->down };
+        size_t n = 2;
+        for (size_t i = 0; i < y->qkv.n; i++)
+            mats[n++] = &y->qkv.m[i];
+        for (size_t i = 0; i < y->gate_up.n; i++)
+            mats[n++] = &y->gate_up.m[i];
+        for (size_t i = 0; i < n; i++)
             s.v[s.n++] = (struct probe_piece){ mats[i]->w, mat_bytes(mats[i]) };
         const size_t from = first_seen(c, l, depth) / KV_BLOCK, to = (depth + KV_BLOCK) / KV_BLOCK;
         for (size_t h = 0; h < c->n_kv_heads; h++)

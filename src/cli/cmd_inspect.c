@@ -119,6 +119,8 @@ static void examine_files(struct inspect *s)
     if (!s->has_tensors) {
         note_problem(s, &e);
     } else {
+        device_quantised(g->dev, model_is_quantised(&g->tensors));
+        g->model.quantised = g->dev->quantised;
         count_dtypes(s);
         config_missing_tensors(&g->config, &g->tensors, add_missing, s);
         if (config_check_tensors(&g->config, &g->tensors, &e))
@@ -175,7 +177,7 @@ static int examine(struct inspect *s, struct err *e)
     setup.heads = NULL;
     engine_plan(&s->plan, g, s->tokens, decode_work_rows(&setup, s->tokens), decode_verify_rows(&setup));
     decode_plan(&s->plan, &setup, &g->model, s->tokens);
-    s->int8_bytes = model_quantized_bytes(c, g->dev);
+    s->int8_bytes = g->dev->quantised ? 0 : model_quantized_bytes(c, g->dev);
     return 0;
 }
 
@@ -253,8 +255,9 @@ static void print_text(const struct inspect *s, size_t available, const char *li
     for (size_t i = 0; i < s->plan.n; i++)
         printf("  %-20s%12.1f\n", s->plan.item[i].name, (double)s->plan.item[i].bytes / MiB);
     printf("  %-20s%12.1f\n", "sum", (double)s->plan.total / MiB);
-    printf("  %-20s%12.1f  (if there is room to spare: the model in 8 bits, for drafts)\n", "and",
-           (double)s->int8_bytes / MiB);
+    if (s->int8_bytes)
+        printf("  %-20s%12.1f  (if there is room to spare: the model in 8 bits, for drafts)\n", "and",
+               (double)s->int8_bytes / MiB);
     if (available != SIZE_MAX)
         printf("  %-20s%12.1f  (%s)\n", "available", (double)available / MiB, limit);
     printf(s->n_missing ? "\nmissing\n" : "\nmissing       nothing\n");

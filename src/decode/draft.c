@@ -55,7 +55,7 @@ int draft_check_device(const struct draft_settings *s, const struct device *dev,
 bool draft_wants_int8(const struct draft_settings *s, const struct device *dev)
 {
     return s->weights == WEIGHTS_INT8 && !verify_published(s) &&
-           s->drafters & (1u << SOURCE_PARTIAL | 1u << SOURCE_HEADS) && dev->host_memory;
+           s->drafters & (1u << SOURCE_PARTIAL | 1u << SOURCE_HEADS) && dev->host_memory && !dev->quantised;
 }
 
 size_t draft_rows(const struct draft_settings *s)

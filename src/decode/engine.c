@@ -13,7 +13,8 @@
 static struct model sizes_only(const struct engine *g)
 {
     return (struct model){ .config = g->config, .compute = g->compute, .dev = g->dev, .ops = g->ops,
-                           .pool = g->pool, .head_dim = g->dev->head_dim(g->dev, g->config.head_dim) };
+                           .pool = g->pool, .head_dim = g->dev->head_dim(g->dev, g->config.head_dim),
+                           .quantised = g->dev->quantised };
 }
 
 int engine_open(struct engine *g, const struct engine_spec *s, struct err *e)

@@ -13,7 +13,10 @@
 #define TEXT_OF(x) TEXT_(x)
 static const char *const cpu_ids[] = { "cpu-" TEXT_OF(NUMERICS_VERSION) "-int16",
                                        "cpu-" TEXT_OF(NUMERICS_VERSION) "-bf16",
-                                       "cpu-" TEXT_OF(NUMERICS_VERSION) "-f32" };
+                                       "cpu-" TEXT_OF(NUMERICS_VERSION) "-f32",
+                                       "cpu-" TEXT_OF(NUMERICS_VERSION) "-int16-q1",
+                                       "cpu-" TEXT_OF(NUMERICS_VERSION) "-bf16-q1",
+                                       "cpu-" TEXT_OF(NUMERICS_VERSION) "-f32-q1" };
 
 /* The kind of GPU that a word names. */
 static const char *gpu_kind(const char *word) { return device_is_added(word) ? device_added->name : "cuda"; }
@@ -170,6 +173,7 @@ int device_choice_open(struct device **dev, const char *word, const char *numeri
         return -1;
     if (device_cpu_open(dev, m->ops, m->pool, kv, why, sizeof why))
         return err_set(e, ERR_FAILED, "%s", why);
+    device_quantised(*dev, model_is_quantised(m->tensors));
     return 0;
 }
 

@@ -42,7 +42,7 @@ static size_t assign(const struct buffer *b, size_t n, char *mem, size_t align)
 static void layout(struct workspace *w, const struct model *m)
 {
     const struct config *c = &m->config;
-    const size_t n = w->rows_max, act = dtype_size(m->compute), dp = m->head_dim,
+    const size_t n = w->rows_max, act = dtype_size(model_act(m)), dp = m->head_dim,
                  heads = c->n_heads + 2 * c->n_kv_heads;
     w->score_step = (w->n_max + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK;
     w->score_bytes = (m->dev->host_memory ? 1 : c->n_layers) * c->n_kv_heads * w->score_step * sizeof(float);
@@ -273,7 +273,8 @@ static void run_layer(const struct pass *p, size_t l)
     tap_fetch(p, TAP_RESIDUAL, l, w->x, c->hidden);
     /* also checks that the residual of the layer before is finite */
     d->rmsnorm(d, w->xn, w->x, y->norm_attn, n, c->hidden, eps, l ? l - 1 : none);
-    d->product(d, &(struct device_product){ w->qkv, y->qkv.n, w->xn, n, &y->qkv, y->qkv_bias, false, none });
+    d->product(d, &(struct device_product){ w->qkv, mats_n(&y->qkv), w->xn, n, y->qkv.m, y->qkv_bias, false, none,
+                                            y->qkv.n });
     d->rope(d, &(struct device_rope){ w->q, w->qkv, &p->heads, l, c->qk_norm ? y->q_norm : NULL,
                                       c->qk_norm ? y->k_norm : NULL, eps, q_tap });
     if (queries)
@@ -283,8 +284,8 @@ static void run_layer(const struct pass *p, size_t l)
         report_scores(p, l);
     d->product(d, &(struct device_product){ w->x, c->hidden, w->attn, n, &y->o, y->o_bias, true, none });
     d->rmsnorm(d, w->xn, w->x, y->norm_mlp, n, c->hidden, eps, none);
-    d->product(d, &(struct device_product){ w->gate_up, y->gate_up.n, w->xn, n, &y->gate_up, y->gate_up_bias,
-                                            false, none });
+    d->product(d, &(struct device_product){ w->gate_up, mats_n(&y->gate_up), w->xn, n, y->gate_up.m,
+                                            y->gate_up_bias, false, none, y->gate_up.n });
     d->swiglu(d, w->h, w->gate_up, n, c->ffn);
     d->product(d, &(struct device_product){ w->x, c->hidden, w->h, n, &y->down, y->down_bias, true, none });
 }
@@ -294,7 +295,7 @@ static void run_layer(const struct pass *p, size_t l)
 static void logits(const struct pass *p)
 {
     const struct model *m = p->m;
-    const size_t row = m->config.hidden * dtype_size(m->compute), vocab = m->config.vocab,
+    const size_t row = m->config.hidden * dtype_size(model_act(m)), vocab = m->config.vocab,
                  place = m->config.n_layers;
     struct device *d = p->w->dev;
     const char *x = p->w->xn;

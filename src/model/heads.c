@@ -334,14 +334,14 @@ void heads_close(struct heads *h)
 
 size_t heads_scratch_bytes(const struct heads *h, const struct model *m, size_t rows)
 {
-    const size_t d = m->config.hidden, act = dtype_size(m->compute);
+    const size_t d = m->config.hidden, act = dtype_size(model_act(m));
     return padded(rows * d * act) + padded(rows * d * sizeof(float)) + padded(rows * h->n * d * act);
 }
 
 void heads_forward(const struct heads *h, const struct model *m, const float *h0, size_t rows, size_t n,
                    float *logits, void *scratch)
 {
-    const size_t d = m->config.hidden, act = dtype_size(m->compute), row = d * act;
+    const size_t d = m->config.hidden, act = dtype_size(model_act(m)), row = d * act;
     const float eps = (float)m->config.rms_eps;
     struct device *dev = m->dev;
     char *x = scratch, *y = x + padded(rows * row) + padded(rows * d * sizeof(float));

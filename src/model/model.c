@@ -58,8 +58,12 @@ static void *assign(struct loader *l, size_t bytes)
     return p;
 }
 
-/* The type of a tensor's weights once they are decoded. */
-static enum dtype plain_type(const struct tensor *t) { return dtype_is_quantised(t->dtype) ? DT_F32 : t->dtype; }
+/* The type that a tensor's weights are packed from. Columns are padded only after decoding, because the blocks of a
+ * quantised type would not fit the padding. */
+static enum dtype plain_type(const struct tensor *t, const struct padding *p)
+{
+    return dtype_is_quantised(t->dtype) && p->col_seg != p->col_pad ? DT_F32 : t->dtype;
+}
 
 /* ---- taking rows ---- */
 
@@ -68,7 +72,8 @@ static enum dtype plain_type(const struct tensor *t) { return dtype_is_quantised
 static const char *prepare(const struct loader *l, const struct tensor *t, const struct goal *to, size_t row, size_t n,
                            const char *src, char *room, struct err *e)
 {
-    const size_t cols = t->dim[1], elt = dtype_size(plain_type(t)), row_bytes = t->bytes / t->dim[0],
+    const enum dtype plain = plain_type(t, &to->pad);
+    const size_t cols = t->dim[1], elt = dtype_size(plain), row_bytes = t->bytes / t->dim[0],
                  wide = cols / to->pad.col_seg * to->pad.col_pad * elt;
     if (t->encoded) {
         if (tensors_encode_rows(l->ts, t, room, src, row, n, e))
@@ -82,12 +87,13 @@ static const char *prepare(const struct loader *l, const struct tensor *t, const
         src = room;
         room += l->group_bytes;
     }
-    if (plain_type(t) != t->dtype) {
-        if (!quant_decode((float *)(void *)room, t->dtype, src, n * cols)) {
-            err_set(e, ERR_INPUT, "%s: tensor \"%s\": the factor of a block is infinite or NaN",
-                    l->ts->path[t->shard], t->stored_name);
-            return NULL;
-        }
+    if (dtype_is_quantised(t->dtype) && !quant_is_finite(t->dtype, src, n * cols)) {
+        err_set(e, ERR_INPUT, "%s: tensor \"%s\": the factor of a block is infinite or NaN",
+                l->ts->path[t->shard], t->stored_name);
+        return NULL;
+    }
+    if (plain != t->dtype) {
+        quant_decode((float *)(void *)room, t->dtype, src, n * cols);
         src = room;
         room += l->group_bytes;
     }
@@ -107,26 +113,14 @@ static void put(const struct loader *l, const struct tensor *t, const struct goa
 {
     struct device *dev = l->model->dev;
     const struct padding *p = &to->pad;
-    const size_t wide = to->mat->k * dtype_size(plain_type(t));
+    const enum dtype plain = plain_type(t, p);
+    const size_t wide = plain == t->dtype && p->col_seg == p->col_pad ? t->bytes / t->dim[0]
+                                                                      : to->mat->k * dtype_size(plain);
     for (size_t i = 0, some; i < n; i += some) {                 /* rows of one segment stay together */
         const size_t r = row + i, in_seg = r % p->seg;
         some = p->seg == p->seg_pad ? n : MIN(p->seg - in_seg, n - i);
-        dev->mat_put(dev, to->mat, to->r0 + r / p->seg * p->seg_pad + in_seg, some, src + i * wide, plain_type(t));
+        dev->mat_put(dev, to->mat, to->r0 + r / p->seg * p->seg_pad + in_seg, some, src + i * wide, plain);
     }
-}
-
-/* Rows of the embedding of an untied model: as they are stored, or decoded to the type of the computation. */
-static void put_embed(const struct loader *l, const struct tensor *t, size_t row, size_t n, const char *src, char *room)
-{
-    struct device *dev = l->model->dev;
-    const struct mat *m = &l->model->embed;
-    const size_t cols = m->k, elt = dtype_size(m->type);
-    if (plain_type(t) != m->type && m->type == DT_BF16) {
-        for (size_t i = 0; i < n * cols; i++)
-            ((uint16_t *)(void *)room)[i] = f32_to_bf16(((const float *)(const void *)src)[i]);
-        src = room;
-    }
-    dev->upload(dev, (char *)m->w + row * cols * elt, src, n * cols * elt);
 }
 
 static void put_vector(const struct loader *l, const struct tensor *t, const struct goal *to, const void *src, char *room)
@@ -156,8 +150,9 @@ static int take(void *ctx, size_t index, size_t row, size_t n, const char *src, 
             return -1;
         if (to->kind == GOAL_MAT)
             put(l, t, to, row + i, some, x);
-        else
-            put_embed(l, t, row + i, some, x, room + 3 * l->group_bytes);
+        else                                 /* rows of the embedding of an untied model, as they are stored */
+            l->model->dev->upload(l->model->dev, (char *)l->model->embed.w + (row + i) * (t->bytes / t->dim[0]), x,
+                                  some * (t->bytes / t->dim[0]));
     }
     return *l->dev->error ? err_set(e, ERR_FAILED, "%s: %s", l->dev->name, l->dev->error) : 0;
 }
@@ -190,47 +185,78 @@ static int aim(struct loader *l, const struct tensor *t, struct goal goal)
 /* A tensor of the files: its name after the prefix of its layer. */
 struct source { const char *name; size_t rows; };
 
-/* Loads a matrix from one to three tensors stacked by rows. Under f32 arithmetic it has the tensors' type
- * (F32 if they differ), else bf16. */
-static int load_mat(struct loader *l, struct mat *m, const char *prefix, const struct source *src,
-                    size_t n_src, size_t cols, const struct padding *p)
+/* Types of the matrices of a product and the number of tensors in each: tensors next to each other with equal types
+ * form one. Without quantised weights there is one matrix: under f32 arithmetic it has the tensors' type (F32 if they
+ * differ), else bf16. */
+static void choose_types(const struct loader *l, struct mat *m, size_t *n_m, size_t n_in[3], const struct tensor *const *t,
+                         size_t n, const struct padding *p)
+{
+    enum dtype type[3];
+    bool quantised = false, equal = true;
+    for (size_t i = 0; i < n; i++) {
+        type[i] = l->dev->mat_type(l->dev, l->ts ? plain_type(t[i], p) : DT_BF16, l->model->compute);
+        quantised |= dtype_is_quantised(type[i]);
+        equal &= type[i] == type[0];
+    }
+    for (size_t i = 0; i < n && !quantised && !equal; i++)
+        type[i] = l->dev->mat_type(l->dev, DT_F32, l->model->compute);
+    size_t count = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (i == 0 || type[i] != type[i - 1]) {
+            m[count].type = type[i];
+            n_in[count++] = 0;
+        }
+        n_in[count - 1]++;
+    }
+    *n_m = count;
+}
+
+/* Packing would only permute random values. The packed form has no padding, which would have to stay 0. */
+static void fill_random(struct loader *l, const struct mat *m)
+{
+    const size_t bytes = l->dev->mat_size(l->dev, m->type, m->n, m->k);
+    assert(bytes == m->n * m->k * 2);
+    l->model->dev->noise(l->model->dev, m->w, bytes / 2, l->seed++, 1 / sqrtf((float)m->k));
+}
+
+/* Loads the matrices m of a product, n_m of at most n_src, from one to three tensors stacked by rows. */
+static int load_mats(struct loader *l, struct mat *m, size_t *n_m, const char *prefix, const struct source *src,
+                     size_t n_src, size_t cols, const struct padding *p)
 {
     const struct tensor *t[3];
-    size_t rows = 0, params = 0;
-    m->type = DT_OTHER;
+    size_t n_in[3];
     for (size_t i = 0; i < n_src; i++) {
         char name[256];
         snprintf(name, sizeof name, "%s%s.weight", prefix, src[i].name);
         t[i] = l->ts ? tensors_need(l->ts, name, src[i].rows, cols, l->e) : NULL;
         if (l->ts && !t[i])
             return -1;
-        const enum dtype type = l->ts ? plain_type(t[i]) : DT_BF16;
-        m->type = m->type == DT_OTHER || m->type == type ? type : DT_F32;
-        rows += src[i].rows;
-        params += src[i].rows * cols;
+        l->model->n_params += l->mem ? 0 : src[i].rows * cols;
     }
-    m->type = l->dev->mat_type(l->dev, m->type, l->model->compute);
-    m->n = rows / p->seg * p->seg_pad;
-    m->k = cols / p->col_seg * p->col_pad;
-    m->w = assign(l, l->dev->mat_size(l->dev, m->type, m->n, m->k));
-    if (!l->mem) {
-        l->model->n_params += params;
-        return 0;
-    }
-    /* Packing would only permute random values. The packed form has no padding, which would have to stay
-     * 0. */
-    if (!l->ts) {
-        const size_t bytes = l->dev->mat_size(l->dev, m->type, m->n, m->k);
-        assert(bytes == m->n * m->k * 2);
-        l->model->dev->noise(l->model->dev, m->w, bytes / 2, l->seed++, 1 / sqrtf((float)m->k));
-        return 0;
-    }
-    for (size_t i = 0, r0 = 0; i < n_src; i++) {
-        if (aim(l, t[i], (struct goal){ .kind = GOAL_MAT, .mat = m, .r0 = r0, .pad = *p }))
-            return -1;
-        r0 += src[i].rows / p->seg * p->seg_pad;
+    choose_types(l, m, n_m, n_in, t, n_src, p);
+    for (size_t i = 0, s = 0; i < *n_m; s += n_in[i++], m++) {
+        size_t rows = 0;
+        for (size_t j = s; j < s + n_in[i]; j++)
+            rows += src[j].rows;
+        m->n = rows / p->seg * p->seg_pad;
+        m->k = cols / p->col_seg * p->col_pad;
+        m->w = assign(l, l->dev->mat_size(l->dev, m->type, m->n, m->k));
+        if (l->mem && !l->ts)
+            fill_random(l, m);
+        for (size_t j = s, r0 = 0; l->mem && l->ts && j < s + n_in[i]; j++) {
+            if (aim(l, t[j], (struct goal){ .kind = GOAL_MAT, .mat = m, .r0 = r0, .pad = *p }))
+                return -1;
+            r0 += src[j].rows / p->seg * p->seg_pad;
+        }
     }
     return 0;
+}
+
+static int load_mat(struct loader *l, struct mat *m, const char *prefix, const struct source *src, size_t cols,
+                    const struct padding *p)
+{
+    size_t one;
+    return load_mats(l, m, &one, prefix, src, 1, cols, p);
 }
 
 static void fill_vec(const struct loader *l, float *to, size_t n, float value)
@@ -287,16 +313,16 @@ static int load_layer(struct loader *l, size_t index, struct layer *y)
     char at[64];
     snprintf(at, sizeof at, "model.layers.%zu.", index);
     return load_vec(l, &y->norm_attn, at, &in, 1, "weight", 1, 1) ||
-           load_mat(l, &y->qkv, at, qkv, 3, c->hidden, &by_head) ||
+           load_mats(l, y->qkv.m, &y->qkv.n, at, qkv, 3, c->hidden, &by_head) ||
            (c->qkv_bias && load_vec(l, &y->qkv_bias, at, qkv, 3, "bias", d, dp)) ||
            (c->qk_norm && (load_vec(l, &y->q_norm, at, &q_norm, 1, "weight", 1, 1) ||
                            load_vec(l, &y->k_norm, at, &k_norm, 1, "weight", 1, 1))) ||
-           load_mat(l, &y->o, at, &o, 1, q, &by_head_column) ||
+           load_mat(l, &y->o, at, &o, q, &by_head_column) ||
            (c->o_bias && load_vec(l, &y->o_bias, at, &o, 1, "bias", 1, 1)) ||
            load_vec(l, &y->norm_mlp, at, &post, 1, "weight", 1, 1) ||
-           load_mat(l, &y->gate_up, at, gate_up, 2, c->hidden, &unpadded) ||
+           load_mats(l, y->gate_up.m, &y->gate_up.n, at, gate_up, 2, c->hidden, &unpadded) ||
            (c->mlp_bias && load_vec(l, &y->gate_up_bias, at, gate_up, 2, "bias", 1, 1)) ||
-           load_mat(l, &y->down, at, &down, 1, c->ffn, &unpadded) ||
+           load_mat(l, &y->down, at, &down, c->ffn, &unpadded) ||
            (c->mlp_bias && load_vec(l, &y->down_bias, at, &down, 1, "bias", 1, 1)) ? -1 : 0;
 }
 
@@ -316,8 +342,7 @@ static int load_embed(struct loader *l)
         tensors_need(l->ts, "model.embed_tokens.weight", m->config.vocab, m->config.hidden, l->e);
     if (!t)
         return -1;
-    const enum dtype type = dtype_is_quantised(t->dtype) ? l->model->compute : t->dtype;
-    m->embed = (struct mat){ type, m->config.vocab, m->config.hidden, assign(l, t->n_elements * dtype_size(type)) };
+    m->embed = (struct mat){ t->dtype, m->config.vocab, m->config.hidden, assign(l, t->bytes) };
     if (!l->mem) {
         m->n_params += t->n_elements;
         return 0;
@@ -339,7 +364,15 @@ static int load_all(struct loader *l)
             return -1;
     }
     return load_vec(l, &m->norm_final, "", &norm, 1, "weight", 1, 1) ||
-           load_mat(l, &m->lm_head, "", &head, 1, c->hidden, &unpadded) ? -1 : 0;
+           load_mat(l, &m->lm_head, "", &head, c->hidden, &unpadded) ? -1 : 0;
+}
+
+bool model_is_quantised(const struct tensors *ts)
+{
+    for (size_t i = 0; i < ts->n; i++)
+        if (dtype_is_quantised(ts->t[i].dtype))
+            return true;
+    return false;
 }
 
 int model_plan_bytes(const struct config *c, const struct tensors *ts, enum dtype compute,
@@ -375,6 +408,8 @@ static int build(struct loader *l, const char *name)
 {
     struct model *m = l->model;
     struct device *dev = m->dev;
+    m->quantised = l->ts && model_is_quantised(l->ts);
+    device_quantised(dev, m->quantised);
     assert(m->head_dim && dev->mat_type(dev, DT_BF16, m->compute) != DT_OTHER);      /* device_choice_open */
     if (load_all(l))
         return -1;
@@ -467,7 +502,7 @@ int model_quantize(struct model *to, const struct model *from, model_progress *p
                    struct err *e)
 {
     const struct config *c = &from->config;
-    assert(from->dev->host_memory);
+    assert(from->dev->host_memory && !from->quantised);
     *to = *from;
     to->mem_bytes = to->weight_bytes = model_quantized_bytes(c, from->dev);
     to->mem = from->dev->alloc(from->dev, to->mem_bytes);
@@ -485,9 +520,9 @@ int model_quantize(struct model *to, const struct model *from, model_progress *p
         const struct layer *y = &from->layers[l];
         struct layer *z = &to->layers[l];
         *z = *y;
-        quantize(&z->qkv, &y->qkv, &at, from->pool);
+        quantize(&z->qkv.m[0], &y->qkv.m[0], &at, from->pool);
         quantize(&z->o, &y->o, &at, from->pool);
-        quantize(&z->gate_up, &y->gate_up, &at, from->pool);
+        quantize(&z->gate_up.m[0], &y->gate_up.m[0], &at, from->pool);
         quantize(&z->down, &y->down, &at, from->pool);
         const size_t done = (size_t)(at - (char *)to->mem);
         if (progress && !progress(ctx, done, to->mem_bytes)) {

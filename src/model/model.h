@@ -11,25 +11,37 @@
 #include "src/model/config.h"
 #include "src/model/model_files.h"
 
+/* A product of one input with matrices of different types: their outputs follow each other. One matrix unless the
+ * file mixes types of which one is quantised. */
+struct mats { struct mat m[3]; size_t n; };
+static inline size_t mats_n(const struct mats *y)        /* outputs */
+{
+    size_t n = 0;
+    for (size_t i = 0; i < y->n; i++)
+        n += y->m[i].n;
+    return n;
+}
+
 struct layer {                           /* all in the device's memory */
     float *norm_attn, *norm_mlp;         /* [hidden] */
-    struct mat qkv;                      /* [(n_heads + 2 n_kv_heads) * head_dim_padded, hidden] */
+    struct mats qkv;                     /* [(n_heads + 2 n_kv_heads) * head_dim_padded, hidden] */
     float *qkv_bias;                     /* or NULL */
     float *q_norm, *k_norm;              /* [head_dim] or NULL */
     struct mat o;  float *o_bias;        /* [hidden, n_heads * head_dim_padded] */
-    struct mat gate_up; float *gate_up_bias;   /* [2 * ffn, hidden]: gate rows, then up rows */
+    struct mats gate_up; float *gate_up_bias;  /* [2 * ffn, hidden]: gate rows, then up rows */
     struct mat down; float *down_bias;   /* [hidden, ffn] */
 };
 
 struct model {                           /* {0} is closed */
     struct config config;
-    enum dtype compute;                  /* DT_BF16 or DT_F32: activations. Caches hold dev->kv_type */
+    enum dtype compute;                  /* DT_BF16 or DT_F32. Caches hold dev->kv_type */
+    bool quantised;                      /* some matrix has quantised weights */
     struct device *dev;                  /* runs the passes; borrowed */
     const struct ops *ops;               /* the host's, for sampling and training */
     struct pool *pool;
     size_t head_dim;                     /* config.head_dim as the device pads it: geometry of the cache */
     struct layer *layers;
-    struct mat embed;                    /* row-major [vocab][hidden], type as stored; w NULL: use lm_head */
+    struct mat embed;                    /* row-major [vocab][hidden] as stored; w NULL: use lm_head */
     struct mat lm_head;
     float *norm_final;
     float *inv_freq, rope_factor;        /* the host's */
@@ -63,6 +75,10 @@ int model_open(struct model *m, const char *dir, const struct model_setup *s, st
  * norms 1, biases 0. */
 int model_random(struct model *m, const struct model_setup *s, uint64_t seed, struct err *e);
 void model_close(struct model *m);
+/* Whether a tensor has quantised weights. */
+bool model_is_quantised(const struct tensors *ts);
+/* Type of activations (act). */
+static inline enum dtype model_act(const struct model *m) { return m->quantised ? DT_F32 : m->compute; }
 
 /* A copy of a model for draft passes, which need not be exact: its matrices have 8 bits (mat_quantize),
  * half of the bytes that a pass reads. Norms, biases and configuration belong to `from`, which must

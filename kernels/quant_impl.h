@@ -1,0 +1,339 @@
+/* Products with quantised weights (matmul_quantized of ops.h), written once for all twins. twin_impl.h includes this
+ * file; a twin defines, for registers of QL lanes:
+ *
+ *   qf                   QL floats, with qf_zero, qf_load, qf_store, qf_set1, qf_fma, qf_mul and qf_half (loads 16-bit
+ *                        floats)
+ *   qi                   QL int32, with qi_set1, qi_load, qi_srl(a, n), qi_sll(a, n), qi_and(a, mask), qi_or,
+ *                        qi_sub(a, b), qi_i8, qi_u8, qi_u16 (load bytes or 16-bit words) and qi_float
+ *   qh                   2 QL int16, with qh_load, qh_store, qh_widen (loads int8), qh_srl(a, n), qh_sll(a, n),
+ *                        qh_and(a, mask), qh_or, qh_sub(a, n) and qh_table (values of IQ4_NL, plus 127)
+ *   QI_DOT(a, w, x)      adds to a the products of the pairs of w with the pair of int16 at x
+ *   Q_ROWS, Q_SHAPES     rows of the largest tile; the list of all numbers of rows up to it
+ *
+ * A panel has PARTS parts of QL outputs. Start reading at OP(matmul_quantized), then q_tile. */
+#include "kernels/quant_layout.h"
+
+enum { PARTS = PANEL / QL, Q_LOT = 64 };                 /* rows that share an expanded group */
+#define Q_EXPANDED DT_I16                                /* the form that q_expand writes */
+
+/* ---- a group of the packed form, one part of its lanes ---- */
+
+struct q_group {
+    const char *d, *m, *scale, *high, *low;              /* at the part's first lane; d and m are 2 bytes a lane */
+    size_t subs;
+};
+
+INLINE struct q_group q_group_at(const enum dtype t, const char *g, size_t k, size_t part)
+{
+    const size_t bytes = t == DT_Q2_K || t == DT_Q6_K ? 1 : 4;       /* of scales, for a lane */
+    const struct quant_layout at = quant_layout(t, k / dtype_block(t));
+    return (struct q_group){ g + 2 * QL * part, g + at.m + 2 * QL * part, g + at.scale + bytes * QL * part,
+                             g + at.high + 4 * QL * part, g + at.low + (t == DT_Q8_0 ? 2 : 4) * QL * part,
+                             k / (size_t)quant_sub_block(t) };
+}
+
+INLINE qh q_word(const char *p, size_t w) { return qh_load(p + 4 * PANEL * w); }
+
+/* Bits of two inputs: n bits from bit `at` of each half of word w, moved up to bit `to`. */
+INLINE qh q_bits(const char *p, size_t w, const int at, const int n, const int to)
+{
+    const qh x = q_word(p, w);
+    const int mask = ((1 << n) - 1) << to;
+    return qh_and(at > to ? qh_srl(x, at - to) : at < to ? qh_sll(x, to - at) : x, mask);
+}
+
+/* Pair i of sub-block s, before the offset is subtracted. */
+INLINE qh q_pair(const enum dtype t, const struct q_group *g, const int s, const int i)
+{
+    const int half = s / 8, k = s % 8 / 2, word = 4 * (s % 2) + i / 2, odd = 8 * (i % 2);    /* sub-blocks of 16 */
+    switch (t) {
+    case DT_Q8_0:
+        return qh_widen(g->low + 2 * PANEL * (size_t)(16 * s + i));
+    case DT_Q4_0: case DT_Q4_1: case DT_Q5_0: case DT_Q5_1: case DT_IQ4_NL: case DT_IQ4_XS: {
+        const qh low = q_bits(g->low, (size_t)(4 * s + i % 8 / 2), 4 * (i / 8) + odd, 4, 0);
+        if (t == DT_IQ4_NL || t == DT_IQ4_XS)
+            return qh_table(low);
+        return t == DT_Q5_0 || t == DT_Q5_1 ? qh_or(low, q_bits(g->high, (size_t)s, i, 1, 4)) : low;
+    }
+    case DT_Q4_K: case DT_Q5_K: {
+        const qh low = q_bits(g->low, (size_t)(8 * (s / 2) + i / 2), 4 * (s % 2) + odd, 4, 0);
+        return t == DT_Q5_K ? qh_or(low, q_bits(g->high, (size_t)(i / 2), s + odd, 1, 4)) : low;
+    }
+    case DT_Q6_K:
+        return qh_or(q_bits(g->low, (size_t)(16 * half + 8 * (k % 2) + word), 4 * (k / 2) + odd, 4, 0),
+                     q_bits(g->high, (size_t)(8 * half + word), 2 * k + odd, 2, 4));
+    case DT_Q2_K:
+        return q_bits(g->low, (size_t)(8 * half + word), 2 * k + odd, 2, 0);
+    case DT_Q3_K:
+        return qh_or(q_bits(g->low, (size_t)(8 * half + word), 2 * k + odd, 2, 0),
+                     q_bits(g->high, (size_t)word, 4 * half + k + odd, 1, 2));
+    default:
+        return qh_load(g->low + 4 * QL * (size_t)i);     /* Q_EXPANDED: low is at the sub-block */
+    }
+}
+
+/* Field f of 16. */
+INLINE qi q_field(const char *p, const int f)
+{
+    if (f < 15)
+        return qi_and(qi_srl(qi_load(p + 4 * PANEL * (f / 5)), 6 * (f % 5)), 63);
+    qi x = qi_srl(qi_load(p), 30);
+    for (int w = 1; w < 3; w++)
+        x = qi_or(x, qi_and(qi_srl(qi_load(p + 4 * PANEL * w), 30 - 2 * w), 3 << 2 * w));
+    return x;
+}
+
+INLINE qf q_scale(const enum dtype t, const struct q_group *g, const int s, qf d)
+{
+    switch (t) {
+    case DT_Q2_K: return qf_mul(d, qi_float(qi_and(qi_u8(g->scale + PANEL * s), 15)));
+    case DT_Q6_K: return qf_mul(d, qi_float(qi_i8(g->scale + PANEL * s)));
+    case DT_Q3_K: return qf_mul(d, qi_float(qi_sub(q_field(g->scale, s), qi_set1(32))));
+    case DT_Q4_K: case DT_Q5_K: return qf_mul(d, qi_float(q_field(g->scale, s)));
+    case DT_IQ4_XS: {
+        /* d and the part of m: the high bits are 2 bytes a lane, the low ones lie after them, 4 bytes a lane */
+        const qi high = qi_and(qi_srl(qi_u16(g->d + 2 * PANEL), 2 * s), 3),
+                 low = qi_and(qi_srl(qi_load(g->scale + 2 * PANEL), 4 * s), 15);
+        return qf_mul(d, qi_float(qi_sub(qi_or(low, qi_sll(high, 4)), qi_set1(32))));
+    }
+    default: return qf_half(g->d + 2 * PANEL * s);
+    }
+}
+
+/* -min */
+INLINE qf q_minimum(const enum dtype t, const struct q_group *g, const int s, qf m)
+{
+    if (t == DT_Q2_K)
+        return qf_mul(m, qi_float(qi_srl(qi_u8(g->scale + PANEL * s), 4)));
+    if (t == DT_Q4_K || t == DT_Q5_K)
+        return qf_mul(m, qi_float(q_field(g->scale, 8 + s)));
+    return qf_half(g->m + 2 * PANEL * s);
+}
+
+/* Scales, and -min where the type has minima, of all sub-blocks of a group. */
+INLINE void q_scales(const enum dtype t, const struct q_group *g, float scale[16 * QL], float minimum[16 * QL])
+{
+    const bool large = dtype_block(t) == 256;
+    const qf d = large ? qf_half(g->d) : qf_zero(),
+             m = large && quant_has_minima(t) ? qf_mul(qf_set1(-1), qf_half(g->m)) : qf_zero();
+    UNROLL for (int s = 0; s < 256 / quant_sub_block(t); s++)
+        if (large || (size_t)s < g->subs) {
+            qf_store(scale + QL * s, q_scale(t, g, s, d));
+            if (quant_has_minima(t))
+                qf_store(minimum + QL * s, q_minimum(t, g, s, m));
+        }
+}
+
+/* ---- tiles ---- */
+
+/* Rows of x at a group, row_bytes apart: whole numbers, sums of the sub-blocks, scale. */
+struct q_left { const char *x, *sum, *scale; size_t row_bytes; };
+
+/* One sub-block: c = fma(float(dot), scale, c) and so on. */
+INLINE void q_sub_block(qf *c, const enum dtype t, const int sub, const bool minima, const int offset,
+                        const struct q_group *g, const int s, const char *x, const char *sum, size_t row_bytes,
+                        const float *scale, const float *minimum, const int rows)
+{
+    qi a[Q_ROWS];
+    UNROLL for (int r = 0; r < rows; r++) {
+        int32_t total = 0;
+        if (offset)
+            memcpy(&total, sum + (size_t)r * row_bytes, sizeof total);
+        a[r] = qi_set1(-offset * total);
+    }
+    UNROLL for (int i = 0; i < sub / 2; i++) {
+        const qh w = q_pair(t, g, s, i);
+        UNROLL for (int r = 0; r < rows; r++)
+            QI_DOT(a[r], w, x + (size_t)r * row_bytes + 4 * i);
+    }
+    const qf sc = qf_load(scale), mn = minima ? qf_load(minimum) : qf_zero();
+    UNROLL for (int r = 0; r < rows; r++) {
+        c[r] = qf_fma(qi_float(a[r]), sc, c[r]);
+        if (minima) {
+            int32_t total;
+            memcpy(&total, sum + (size_t)r * row_bytes, sizeof total);
+            c[r] = qf_fma(qf_set1((float)total), mn, c[r]);
+        }
+    }
+}
+
+/* Adds a group, one part of its lanes, to acc [rows][PANEL]. */
+INLINE void q_tile(float *acc, const enum dtype t, const int sub, const bool minima, const int offset,
+                   struct q_group g, const struct q_left *x, const float *scale, const float *minimum, const int rows)
+{
+    const bool large = t != Q_EXPANDED && dtype_block(t) == 256;
+    qf c[Q_ROWS];
+    UNROLL for (int r = 0; r < rows; r++) c[r] = qf_zero();
+    if (large) {
+        UNROLL for (int s = 0; s < 256 / sub; s++)
+            q_sub_block(c, t, sub, minima, offset, &g, s, x->x + 2 * sub * s, x->sum + 4 * s, x->row_bytes,
+                        scale + QL * s, minimum + QL * s, rows);
+    } else {
+        const size_t step = t == Q_EXPANDED ? (size_t)sub / 2 * 4 * QL : t == DT_Q8_0 ? 512 : 256;
+        for (size_t s = 0; s < g.subs; s++) {            /* each sub-block in turn as the first one */
+            q_sub_block(c, t, sub, minima, offset, &g, 0, x->x + 2 * (size_t)sub * s, x->sum + 4 * s, x->row_bytes,
+                        scale + QL * s, minimum + QL * s, rows);
+            g.low += step;
+            g.high += 64;
+        }
+    }
+    UNROLL for (int r = 0; r < rows; r++) {
+        float u;
+        memcpy(&u, x->scale + (size_t)r * x->row_bytes, sizeof u);
+        qf_store(acc + PANEL * r, qf_fma(c[r], qf_set1(u), qf_load(acc + PANEL * r)));
+    }
+}
+
+/* Pairs of a group as int16, offset subtracted: [pairs][2 QL]. */
+INLINE void q_expand(char *to, const enum dtype t, const struct q_group *g)
+{
+    const int sub = quant_sub_block(t), all = 256 / sub, offset = quant_offset(t);
+    UNROLL for (int s = 0; s < all; s++)
+        if (dtype_block(t) == 256 || (size_t)s < g->subs)
+            UNROLL for (int i = 0; i < sub / 2; i++, to += 4 * QL)
+                qh_store(to, qh_sub(q_pair(t, g, s, i), offset));
+}
+
+/* ---- one function for each type, and for each shape of tile ---- */
+
+struct q_expanded { char pairs[128 * 4 * QL]; float scale[16 * QL], minimum[16 * QL]; } __attribute__((aligned(64)));
+
+#define Q_TYPES(X) X(Q4_0) X(Q4_1) X(Q5_0) X(Q5_1) X(Q8_0) X(Q2_K) X(Q3_K) X(Q4_K) X(Q5_K) X(Q6_K) X(IQ4_NL) X(IQ4_XS)
+#define Q_EXPAND_FN(T) \
+    static __attribute__((noinline)) void expand_##T(struct q_expanded *e, const char *group, size_t k, size_t part) \
+    { \
+        const struct q_group g = q_group_at(DT_##T, group, k, part); \
+        q_scales(DT_##T, &g, e->scale, e->minimum); \
+        q_expand(e->pairs, DT_##T, &g); \
+    }
+Q_TYPES(Q_EXPAND_FN)
+#define Q_EXPAND_AT(T) [DT_##T - DT_Q4_0] = expand_##T,
+static void (*const expands[])(struct q_expanded *, const char *, size_t, size_t) = { Q_TYPES(Q_EXPAND_AT) };
+
+#define Q_TILE_FN(R) \
+    static __attribute__((noinline)) void q_tile_##R(float *acc, const struct q_expanded *e, const struct q_left *x, \
+                                                     int sub, bool minima, size_t subs) \
+    { \
+        const struct q_group g = { .low = e->pairs, .subs = subs }; \
+        if (sub == 32 && minima) q_tile(acc, Q_EXPANDED, 32, true, 0, g, x, e->scale, e->minimum, R); \
+        else if (sub == 32)      q_tile(acc, Q_EXPANDED, 32, false, 0, g, x, e->scale, e->minimum, R); \
+        else if (minima)         q_tile(acc, Q_EXPANDED, 16, true, 0, g, x, e->scale, e->minimum, R); \
+        else                     q_tile(acc, Q_EXPANDED, 16, false, 0, g, x, e->scale, e->minimum, R); \
+    }
+Q_SHAPES(Q_TILE_FN)
+#define Q_TILE_AT(R) [R] = q_tile_##R,
+static void (*const q_tiles[Q_ROWS + 1])(float *, const struct q_expanded *, const struct q_left *, int, bool,
+                                         size_t) = { Q_SHAPES(Q_TILE_AT) };
+
+/* x at input k. */
+INLINE struct q_left q_left_at(const char *row, size_t row_bytes, size_t k_all, size_t k, int sub)
+{
+    const struct quantized q = quantized_at(row, k_all);
+    return (struct q_left){ (const char *)(q.x + k), (const char *)(sub == 16 ? q.sum16 + k / 16 : q.sum32 + k / 32),
+                            (const char *)(q.scale + k / QUANT_GROUP), row_bytes };
+}
+
+/* The accumulators of one panel, [m][PANEL], for m <= Q_LOT rows. */
+static void q_panel(float *acc, const char *x, size_t row_bytes, size_t m, const struct mat *w, size_t p)
+{
+    struct q_expanded e;
+    const int sub = quant_sub_block(w->type);
+    const bool minima = quant_has_minima(w->type);
+    const size_t block = dtype_block(w->type), bytes = dtype_block_bytes(w->type);
+    const char *g = (const char *)w->w + p * mat_panel_bytes(w);
+    memset(acc, 0, m * PANEL * sizeof *acc);
+    for (size_t k = 0, n; k < w->k; k += n) {
+        n = MIN_(w->k - k, (size_t)QUANT_GROUP);
+        for (size_t part = 0; part < PARTS; part++) {
+            expands[w->type - DT_Q4_0](&e, g, n, part);
+            for (size_t r = 0, some; r < m; r += some) {
+                const struct q_left left = q_left_at(x + r * row_bytes, row_bytes, w->k, k, sub);
+                some = MIN_(m - r, (size_t)Q_ROWS);
+                q_tiles[some](acc + r * PANEL + part * QL, &e, &left, sub, minima, n / (size_t)sub);
+            }
+        }
+        g += n / block * bytes * PANEL;
+    }
+}
+
+static void OP(matmul_quantized)(float *y, size_t ldy, const void *x, size_t row_bytes, size_t m, const struct mat *w,
+                                 const float *bias, bool add, size_t p0, size_t p1)
+{
+    float acc[Q_LOT * PANEL] __attribute__((aligned(64)));
+    for (size_t p = p0; p < p1; p++)
+        for (size_t r0 = 0; r0 < m; r0 += Q_LOT) {
+            const size_t rows = MIN_(m - r0, (size_t)Q_LOT), cols = MIN_(w->n - p * PANEL, (size_t)PANEL);
+            q_panel(acc, (const char *)x + r0 * row_bytes, row_bytes, rows, w, p);
+            for (size_t r = 0; r < rows; r++)
+                put_columns(y + (r0 + r) * ldy + p * PANEL, acc + r * PANEL, bias ? bias + p * PANEL : NULL, add, cols);
+        }
+}
+
+/* OP(matmul) with floats: the weights as quant_decode gives them, accumulated as in dot_f32. */
+static void matmul_decoded(float *y, size_t ldy, const float *x, size_t ldx, size_t m, const struct mat *w,
+                           const float *bias, bool add, size_t p0, size_t p1)
+{
+    float acc[Q_LOT * PANEL], weight[QUANT_GROUP * QL] __attribute__((aligned(64)));
+    struct q_expanded e;
+    const size_t sub = (size_t)quant_sub_block(w->type), block = dtype_block(w->type), bytes = dtype_block_bytes(w->type);
+    const bool minima = quant_has_minima(w->type);
+    for (size_t p = p0; p < p1; p++)
+        for (size_t r0 = 0; r0 < m; r0 += Q_LOT) {
+            const size_t rows = MIN_(m - r0, (size_t)Q_LOT), cols = MIN_(w->n - p * PANEL, (size_t)PANEL);
+            const char *g = (const char *)w->w + p * mat_panel_bytes(w);
+            memset(acc, 0, sizeof acc);
+            for (size_t k = 0, n; k < w->k; k += n) {
+                n = MIN_(w->k - k, (size_t)QUANT_GROUP);
+                for (size_t part = 0; part < PARTS; part++) {
+                    expands[w->type - DT_Q4_0](&e, g, n, part);
+                    for (size_t i = 0; i < n; i++)
+                        for (size_t j = 0; j < QL; j++) {
+                            int16_t q;
+                            memcpy(&q, e.pairs + 4 * QL * (i / 2) + 4 * j + 2 * (i % 2), sizeof q);
+                            const float v = (float)q * e.scale[i / sub * QL + j];
+                            weight[i * QL + j] = minima ? v + e.minimum[i / sub * QL + j] : v;
+                        }
+                    for (size_t r = 0; r < rows; r++) {
+                        float *to = acc + r * PANEL + part * QL;
+                        qf a = qf_load(to);
+                        for (size_t i = 0; i < n; i++)
+                            a = qf_fma(qf_load(weight + i * QL), qf_set1(x[(r0 + r) * ldx + k + i]), a);
+                        qf_store(to, a);
+                    }
+                }
+                g += n / block * bytes * PANEL;
+            }
+            for (size_t r = 0; r < rows; r++)
+                put_columns(y + (r0 + r) * ldy + p * PANEL, acc + r * PANEL, bias ? bias + p * PANEL : NULL, add, cols);
+        }
+}
+
+/* ---- rows ---- */
+
+static void OP(quantize_groups)(void *row, const float *x, size_t k)
+{
+    const struct quantized q = quantized_at(row, k);
+    for (size_t at = 0; at < k; at += QUANT_GROUP) {
+        const size_t n = MIN_(k - at, (size_t)QUANT_GROUP);
+        uint32_t top = 0;                                /* |x| in the order of its bits */
+        for (size_t i = 0; i < n; i++) {
+            const uint32_t a = to_bits(x[at + i]) & 0x7fffffff;
+            top = a > top ? a : top;
+        }
+        float u = from_bits(top) / 32767;
+        u = u < 0x1p-100f ? 0x1p-100f : u;
+        u = top < 0x7f800000 ? u : NAN;
+        const float inverse = 1.0f / u;
+        for (size_t i = 0; i < n; i++)                   /* the low bits of the sum are the whole number */
+            q.x[at + i] = (int16_t)(uint16_t)to_bits(x[at + i] * inverse + 0x1.8p23f);
+        q.scale[at / QUANT_GROUP] = u;
+    }
+    for (size_t i = 0; i < k / 16; i++) {
+        int32_t sum = 0;
+        for (size_t j = 0; j < 16; j++)
+            sum += q.x[16 * i + j];
+        q.sum16[i] = sum;
+    }
+    for (size_t i = 0; i < k / 32; i++)
+        q.sum32[i] = q.sum16[2 * i] + q.sum16[2 * i + 1];
+}

@@ -1,0 +1,50 @@
+/* The packed form of quantised weights: the bits of the file, in an order in which a vector register holds the same
+ * inputs of 16 outputs. Nothing is added, so a matrix takes the bytes that the file has.
+ *
+ * A panel is 16 outputs ("lanes"). It is a sequence of groups of 256 inputs; with blocks of 32 weights the last group may
+ * be shorter. A group holds, each part with its lanes side by side:
+ *
+ *   d, m     16-bit floats: the factors of the block (m: of minima). Blocks of 32: for each block of the group
+ *   scales   Q2_K, Q6_K: 16 bytes for each sub-block. Q3_K, Q4_K, Q5_K: three 32-bit words for each lane, which hold 16
+ *            fields of 6 bits (quant_field): 16 scales, or 8 scales and 8 minima. IQ4_XS: a 16-bit word with the high
+ *            bits, then a 32-bit word with the low bits, as the file has them
+ *   high     the bits above the low ones
+ *   low      the low 4 bits, of Q2_K and Q3_K the low 2 bits, of Q8_0 all 8 bits
+ *
+ * high and low are 32-bit words: four bytes b0 .. b3 of the file become (b0, b2, b1, b3), so the two halves of a word
+ * hold an even and an odd input at the same bit. Word w of all lanes precedes word w + 1. Exceptions: Q8_0 has 16-bit
+ * words, an even and the next odd input; the high bits of Q5_0 and Q5_1 have the even inputs in the low half. */
+#pragma once
+#include "kernels/ops.h"
+
+struct quant_layout { size_t m, scale, high, low; };     /* offsets in a group; d is at 0 */
+
+/* blocks: of 32 weights in this group. */
+static inline __attribute__((always_inline)) struct quant_layout quant_layout(enum dtype t, size_t blocks)
+{
+    const size_t f = 2 * PANEL * blocks;                 /* bytes of one factor, in types with blocks of 32 */
+    switch (t) {
+    case DT_Q4_1:   return (struct quant_layout){ .m = f, .low = 2 * f };
+    case DT_Q5_0:   return (struct quant_layout){ .high = f, .low = 3 * f };
+    case DT_Q5_1:   return (struct quant_layout){ .m = f, .high = 2 * f, .low = 4 * f };
+    case DT_Q2_K:   return (struct quant_layout){ .m = 32, .scale = 64, .low = 320 };
+    case DT_Q3_K:   return (struct quant_layout){ .scale = 32, .high = 224, .low = 736 };
+    case DT_Q4_K:   return (struct quant_layout){ .m = 32, .scale = 64, .low = 256 };
+    case DT_Q5_K:   return (struct quant_layout){ .m = 32, .scale = 64, .high = 256, .low = 768 };
+    case DT_Q6_K:   return (struct quant_layout){ .scale = 32, .high = 288, .low = 1312 };
+    case DT_IQ4_XS: return (struct quant_layout){ .scale = 32, .low = 128 };
+    default:        return (struct quant_layout){ .low = f };        /* Q4_0, Q8_0, IQ4_NL */
+    }
+}
+
+/* Properties of a type. offset: what is subtracted from the unsigned numbers of the packed form. */
+static inline bool quant_has_minima(enum dtype t)
+{
+    return t == DT_Q4_1 || t == DT_Q5_1 || t == DT_Q2_K || t == DT_Q4_K || t == DT_Q5_K;
+}
+static inline int quant_sub_block(enum dtype t) { return t == DT_Q2_K || t == DT_Q3_K || t == DT_Q6_K ? 16 : 32; }
+static inline int quant_offset(enum dtype t)
+{
+    return t == DT_Q4_0 ? 8 : t == DT_Q5_0 ? 16 : t == DT_Q6_K ? 32 : t == DT_Q3_K ? 4
+         : t == DT_IQ4_NL || t == DT_IQ4_XS ? 127 : 0;
+}

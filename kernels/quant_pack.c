@@ -1,0 +1,224 @@
+/* Rows of quantised weights in their packed form (quant_layout.h), and back. Start reading at move_group. */
+#include <assert.h>
+
+#include "kernels/quant.h"
+#include "kernels/quant_layout.h"
+
+/* Copies n bytes from the packed form to the block, or back where `put` is set. */
+static inline void move(uint8_t *packed, uint8_t *block, size_t n, bool put)
+{
+    memcpy(put ? packed : block, put ? block : packed, n);
+}
+
+/* Exchanges the two middle bytes of four. */
+static inline uint32_t swapped(uint32_t x)
+{
+    return (x & 0xff0000ff) | (x >> 8 & 0xff00) | (x & 0xff00) << 8;
+}
+
+/* n words of one lane; `packed` is the first one. */
+static inline void move_words(uint8_t *packed, uint8_t *block, size_t n, bool put)
+{
+    for (size_t i = 0; i < n; i++, packed += 4 * PANEL, block += 4) {
+        uint32_t x;
+        memcpy(&x, put ? block : packed, 4);
+        x = swapped(x);
+        memcpy(put ? packed : block, &x, 4);
+    }
+}
+
+/* Even bits to the low half, odd bits to the high half; `back` undoes it. */
+static uint32_t parted(uint32_t x, bool back)
+{
+    uint32_t y = 0;
+    for (unsigned i = 0; i < 32; i++) {
+        const unsigned at = i / 2 + 16 * (i % 2);
+        y |= back ? (x >> at & 1) << i : (x >> i & 1) << at;
+    }
+    return y;
+}
+
+static void move_parted(uint8_t *packed, uint8_t *block, bool put)
+{
+    uint32_t x;
+    memcpy(&x, put ? block : packed, 4);
+    x = parted(x, !put);
+    memcpy(put ? packed : block, &x, 4);
+}
+
+/* ---- 16 fields of 6 bits in three words: five in each, and the last in the upper two bits of the words ---- */
+
+static void set_fields(uint8_t *packed, const int f[16])
+{
+    for (int i = 0; i < 3; i++, packed += 4 * PANEL) {
+        uint32_t w = (uint32_t)(f[15] >> 2 * i & 3) << 30;
+        for (int j = 0; j < 5; j++)
+            w |= (uint32_t)f[5 * i + j] << 6 * j;
+        memcpy(packed, &w, 4);
+    }
+}
+
+static void get_fields(const uint8_t *packed, int f[16])
+{
+    f[15] = 0;
+    for (int i = 0; i < 3; i++, packed += 4 * PANEL) {
+        uint32_t w;
+        memcpy(&w, packed, 4);
+        for (int j = 0; j < 5; j++)
+            f[5 * i + j] = (int)(w >> 6 * j & 63);
+        f[15] |= (int)(w >> 30) << 2 * i;
+    }
+}
+
+/* The 12 bytes of Q4_K and Q5_K: 8 scales, then 8 minima. */
+static void move_scales_4(uint8_t *packed, uint8_t *sc, bool put)
+{
+    int f[16];
+    if (put) {
+        for (int s = 0; s < 4; s++) {
+            f[s] = sc[s] & 63;
+            f[8 + s] = sc[s + 4] & 63;
+            f[4 + s] = (sc[s + 8] & 15) | sc[s] >> 6 << 4;
+            f[12 + s] = sc[s + 8] >> 4 | sc[s + 4] >> 6 << 4;
+        }
+        set_fields(packed, f);
+        return;
+    }
+    get_fields(packed, f);
+    for (int s = 0; s < 4; s++) {
+        sc[s] = (uint8_t)(f[s] | f[4 + s] >> 4 << 6);
+        sc[s + 4] = (uint8_t)(f[8 + s] | f[12 + s] >> 4 << 6);
+        sc[s + 8] = (uint8_t)((f[4 + s] & 15) | (f[12 + s] & 15) << 4);
+    }
+}
+
+/* The 12 bytes of Q3_K: 16 scales. */
+static void move_scales_3(uint8_t *packed, uint8_t *sc, bool put)
+{
+    int f[16];
+    if (put) {
+        for (int s = 0; s < 16; s++)
+            f[s] = (s < 8 ? sc[s] & 15 : sc[s - 8] >> 4) | (sc[8 + s % 4] >> 2 * (s / 4) & 3) << 4;
+        set_fields(packed, f);
+        return;
+    }
+    get_fields(packed, f);
+    memset(sc, 0, 12);
+    for (int s = 0; s < 16; s++) {
+        sc[s % 8] |= (uint8_t)((f[s] & 15) << 4 * (s / 8));
+        sc[8 + s % 4] |= (uint8_t)(f[s] >> 4 << 2 * (s / 4));
+    }
+}
+
+/* ---- groups ---- */
+
+/* `blocks` blocks of 32 of one lane. */
+static inline void move_small(uint8_t *g, enum dtype t, size_t blocks, size_t lane, uint8_t *b, bool put)
+{
+    const struct quant_layout at = quant_layout(t, blocks);
+    const size_t bytes = dtype_block_bytes(t), low = t == DT_Q8_0 ? 32 : 16;
+    for (size_t s = 0; s < blocks; s++, b += bytes) {
+        const size_t f = 2 * (PANEL * s + lane);
+        uint8_t *to = g + at.low + low * PANEL * s, *from = b + bytes - low;
+        move(g + f, b, 2, put);
+        if (at.m)
+            move(g + at.m + f, b + 2, 2, put);
+        if (at.high)
+            move_parted(g + at.high + 2 * f, b + (at.m ? 4 : 2), put);
+        if (t == DT_Q8_0)
+            for (size_t i = 0; i < 16; i++)
+                move(to + 2 * PANEL * i + 2 * lane, from + 2 * i, 2, put);
+        else
+            move_words(to + 4 * lane, from, 4, put);
+    }
+}
+
+/* A block of 256 of one lane. */
+static inline void move_large(uint8_t *g, enum dtype t, size_t lane, uint8_t *b, bool put)
+{
+    const struct quant_layout at = quant_layout(t, 1);
+    uint8_t *d = g + 2 * lane, *scale = g + at.scale, *low = g + at.low + 4 * lane, *high = g + at.high + 4 * lane;
+    switch (t) {
+    case DT_Q2_K:
+        for (size_t s = 0; s < 16; s++)
+            move(scale + PANEL * s + lane, b + s, 1, put);
+        move_words(low, b + 16, 16, put);
+        move(d, b + 80, 2, put);
+        move(d + at.m, b + 82, 2, put);
+        return;
+    case DT_Q3_K:
+        move_words(high, b, 8, put);
+        move_words(low, b + 32, 16, put);
+        move_scales_3(scale + 4 * lane, b + 96, put);
+        move(d, b + 108, 2, put);
+        return;
+    case DT_Q4_K: case DT_Q5_K:
+        move(d, b, 2, put);
+        move(d + at.m, b + 2, 2, put);
+        move_scales_4(scale + 4 * lane, b + 4, put);
+        if (t == DT_Q5_K)
+            move_words(high, b + 16, 8, put);
+        move_words(low, b + (t == DT_Q5_K ? 48 : 16), 32, put);
+        return;
+    case DT_Q6_K:
+        move_words(low, b, 32, put);
+        move_words(high, b + 128, 16, put);
+        for (size_t s = 0; s < 16; s++)
+            move(scale + PANEL * s + lane, b + 192 + s, 1, put);
+        move(d, b + 208, 2, put);
+        return;
+    default:
+        assert(t == DT_IQ4_XS);
+        move(d, b, 2, put);
+        move(scale + 2 * lane, b + 2, 2, put);
+        move(scale + 2 * PANEL + 4 * lane, b + 4, 4, put);
+        move_words(low, b + 8, 32, put);
+    }
+}
+
+/* Constant types give the compiler straight code. */
+#define SMALL(T) case T: move_small(g, T, blocks, lane, b, put); return;
+#define LARGE(T) case T: move_large(g, T, lane, b, put); return;
+static inline __attribute__((always_inline)) void move_group(uint8_t *g, enum dtype t, size_t blocks, size_t lane,
+                                                             uint8_t *b, const bool put)
+{
+    switch (t) {
+    SMALL(DT_Q4_0) SMALL(DT_Q4_1) SMALL(DT_Q5_0) SMALL(DT_Q5_1) SMALL(DT_Q8_0) SMALL(DT_IQ4_NL)
+    LARGE(DT_Q2_K) LARGE(DT_Q3_K) LARGE(DT_Q4_K) LARGE(DT_Q5_K) LARGE(DT_Q6_K) LARGE(DT_IQ4_XS)
+    default: assert(0);
+    }
+}
+
+static size_t blocks_at(const struct mat *m, size_t k)   /* of the group that begins at input k */
+{
+    return (m->k - k < QUANT_GROUP ? m->k - k : QUANT_GROUP) / dtype_block(m->type);
+}
+
+void quant_pack(struct mat *m, size_t r0, size_t n, const void *rows)
+{
+    const size_t bytes = dtype_block_bytes(m->type);
+    uint8_t *b = (uint8_t *)(uintptr_t)rows;
+    for (size_t r = r0; r < r0 + n; r++) {
+        uint8_t *g = (uint8_t *)m->w + r / PANEL * mat_panel_bytes(m);
+        for (size_t k = 0; k < m->k; k += QUANT_GROUP) {
+            const size_t blocks = blocks_at(m, k);
+            move_group(g, m->type, blocks, r % PANEL, b, true);
+            b += blocks * bytes;
+            g += blocks * bytes * PANEL;
+        }
+    }
+}
+
+void quant_row(const struct mat *m, size_t r, float *y)
+{
+    const size_t bytes = dtype_block_bytes(m->type);
+    uint8_t *g = (uint8_t *)m->w + r / PANEL * mat_panel_bytes(m), row[8 * 34];      /* a group of any type */
+    for (size_t k = 0; k < m->k; k += QUANT_GROUP) {
+        const size_t blocks = blocks_at(m, k);
+        move_group(g, m->type, blocks, r % PANEL, row, false);
+        const bool finite = quant_decode(y + k, m->type, row, blocks * dtype_block(m->type));
+        assert(finite);                      /* quant_is_finite was true when the row was packed */
+        (void)finite;
+        g += blocks * bytes * PANEL;
+    }
+}
