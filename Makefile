@@ -62,7 +62,7 @@ $(BUILD)/kernels/avx512.c.o: CFLAGS += -mavx2 -mfma -mf16c -mavx512f -mavx512bw 
 # in_c_*: tests of the operations with an AVX-512 twin whose instructions are written in C, for CPUs that have
 # only AVX2. They need gcc, because clang defines some of these instructions as macros.
 ifeq ($(findstring clang,$(CC)),)
-IN_C := $(patsubst %,$(BUILD)/in_c_%,ops op_matmul op_attn int8 golden)
+IN_C := $(patsubst %,$(BUILD)/in_c_%,ops op_matmul op_attn op_quantised int8 golden)
 $(BUILD)/avx512_in_c.o: CFLAGS += $(NO_RED_ZONES)
 endif
 $(BUILD)/avx512_in_c.o: kernels/avx512.c tests/avx512_in_c.h Makefile | have-deps

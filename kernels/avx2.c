@@ -190,6 +190,7 @@ static inline qi qi_srl(qi a, int n) { return _mm256_srli_epi32(a, n); }
 static inline qi qi_sll(qi a, int n) { return _mm256_slli_epi32(a, n); }
 static inline qi qi_and(qi a, int32_t mask) { return _mm256_and_si256(a, _mm256_set1_epi32(mask)); }
 static inline qi qi_or(qi a, qi b) { return _mm256_or_si256(a, b); }
+static inline qi qi_add(qi a, qi b) { return _mm256_add_epi32(a, b); }
 static inline qi qi_sub(qi a, qi b) { return _mm256_sub_epi32(a, b); }
 static inline qi qi_i8(const char *p) { return _mm256_cvtepi8_epi32(load_64(p)); }
 static inline qi qi_u8(const char *p) { return _mm256_cvtepu8_epi32(load_64(p)); }
@@ -201,7 +202,7 @@ static inline qh qh_widen(const char *p) { return _mm256_cvtepi8_epi16(load_128(
 static inline qh qh_srl(qh a, int n) { return _mm256_srli_epi16(a, n); }
 static inline qh qh_sll(qh a, int n) { return _mm256_slli_epi16(a, n); }
 static inline qh qh_and(qh a, int mask) { return _mm256_and_si256(a, _mm256_set1_epi16((int16_t)mask)); }
-static inline qh qh_or(qh a, qh b) { return _mm256_or_si256(a, b); }
+static inline qh qh_or_and(qh a, qh b, int mask) { return _mm256_or_si256(a, qh_and(b, mask)); }
 static inline qh qh_sub(qh a, int x) { return _mm256_sub_epi16(a, _mm256_set1_epi16((int16_t)x)); }
 static inline qh qh_table(qh a)              /* the upper bytes are zeros and become the first value, 0 */
 {
@@ -217,6 +218,7 @@ static inline __m256i pair_at(const char *p)
 #define QI_DOT(a, w, pair) ADD_INTO(a, _mm256_madd_epi16(w, pair_at(pair)))
 #define Q_ROWS 8
 #define Q_SHAPES(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
+#define Q_FUSED_SHAPES(X) X(1) X(2) X(3) X(4)
 
 /* AVX2 has 16 registers. With more than 8 accumulators gcc 12 spills where it also has to widen the left
  * operand. Where the left operand is wide already, 12 accumulators are faster because 8 wait for each other:

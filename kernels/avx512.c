@@ -146,6 +146,7 @@ static inline qi qi_srl(qi a, int n) { return _mm512_srli_epi32(a, (unsigned)n);
 static inline qi qi_sll(qi a, int n) { return _mm512_slli_epi32(a, (unsigned)n); }
 static inline qi qi_and(qi a, int32_t mask) { return _mm512_and_si512(a, _mm512_set1_epi32(mask)); }
 static inline qi qi_or(qi a, qi b) { return _mm512_or_si512(a, b); }
+static inline qi qi_add(qi a, qi b) { return _mm512_add_epi32(a, b); }
 static inline qi qi_sub(qi a, qi b) { return _mm512_sub_epi32(a, b); }
 static inline qi qi_i8(const char *p) { return _mm512_cvtepi8_epi32(load_128(p)); }
 static inline qi qi_u8(const char *p) { return _mm512_cvtepu8_epi32(load_128(p)); }
@@ -157,22 +158,26 @@ static inline qh qh_widen(const char *p) { return _mm512_cvtepi8_epi16(load_256(
 static inline qh qh_srl(qh a, int n) { return _mm512_srli_epi16(a, (unsigned)n); }
 static inline qh qh_sll(qh a, int n) { return _mm512_slli_epi16(a, (unsigned)n); }
 static inline qh qh_and(qh a, int mask) { return _mm512_and_si512(a, _mm512_set1_epi16((int16_t)mask)); }
-static inline qh qh_or(qh a, qh b) { return _mm512_or_si512(a, b); }
+static inline qh qh_or_and(qh a, qh b, int mask)
+{
+    return _mm512_ternarylogic_epi32(a, b, _mm512_set1_epi16((int16_t)mask), 0xf8);
+}
 static inline qh qh_sub(qh a, int x) { return _mm512_sub_epi16(a, _mm512_set1_epi16((int16_t)x)); }
 static inline qh qh_table(qh a)              /* the upper bytes are zeros and become the first value, 0 */
 {
     return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(load_128((const char *)quant_table)), a);
 }
-/* The pair of int16 at p in all lanes. */
-static inline __m512i pair_at(const char *p)
-{
-    int pair;
-    memcpy(&pair, p, sizeof pair);
-    return _mm512_set1_epi32(pair);
-}
-#define QI_DOT(a, w, pair) DOT_INTO(a, w, pair_at(pair))
+/* The pair of int16 at p goes to all lanes. */
+#ifdef DOT_PAIR_INTO
+#define QI_DOT DOT_PAIR_INTO
+#else
+typedef int pair_word __attribute__((may_alias, aligned(2)));
+#define QI_DOT(a, w, pair) \
+    __asm__("vpdpwssd %2%{1to16%}, %1, %0" : "+v"(a) : "v"(w), "m"(*(const pair_word *)(const void *)(pair)))
+#endif
 #define Q_ROWS 8
 #define Q_SHAPES(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
+#define Q_FUSED_SHAPES(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
 
 /* AVX-512 has 32 registers: a tile uses at most 24 accumulators. */
 #define ROWS_MAX 8

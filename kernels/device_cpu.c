@@ -21,7 +21,7 @@ enum {
     HEAD_DIM_MAX = 512,
     SMALL_BYTES = 2 << 20,  /* size up to which the product of a matrix with one row takes microseconds */
     QUANTIZED_ROWS = 16,             /* rows that a product with 8-bit weights quantises at once */
-    LEFT_ROWS = 128,                 /* rows that are converted at once for a product in a quantised model */
+    LEFT_ROWS = 256,                 /* rows that are converted at once for a product in a quantised model */
 };
 #define PART_BYTES ((size_t)48 << 20)    /* bound on the chunk states of a slab */
 

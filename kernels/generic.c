@@ -155,6 +155,7 @@ static inline qi qi_srl(qi a, int n) { EACH(16) a.i[i] = (int32_t)((uint32_t)a.i
 static inline qi qi_sll(qi a, int n) { EACH(16) a.i[i] = (int32_t)((uint32_t)a.i[i] << n); return a; }
 static inline qi qi_and(qi a, int32_t mask) { EACH(16) a.i[i] &= mask; return a; }
 static inline qi qi_or(qi a, qi b) { EACH(16) a.i[i] |= b.i[i]; return a; }
+static inline qi qi_add(qi a, qi b) { EACH(16) a.i[i] = (int32_t)((uint32_t)a.i[i] + (uint32_t)b.i[i]); return a; }
 static inline qi qi_sub(qi a, qi b) { EACH(16) a.i[i] -= b.i[i]; return a; }
 static inline qi qi_i8(const char *p) { qi a; EACH(16) a.i[i] = ((const int8_t *)p)[i]; return a; }
 static inline qi qi_u8(const char *p) { qi a; EACH(16) a.i[i] = ((const uint8_t *)p)[i]; return a; }
@@ -173,7 +174,11 @@ static inline qh qh_widen(const char *p) { qh a; EACH(32) a.h[i] = ((const int8_
 static inline qh qh_srl(qh a, int n) { EACH(32) a.h[i] = (int16_t)((uint16_t)a.h[i] >> n); return a; }
 static inline qh qh_sll(qh a, int n) { EACH(32) a.h[i] = (int16_t)(uint16_t)((uint32_t)(uint16_t)a.h[i] << n); return a; }
 static inline qh qh_and(qh a, int mask) { EACH(32) a.h[i] = (int16_t)(a.h[i] & mask); return a; }
-static inline qh qh_or(qh a, qh b) { EACH(32) a.h[i] = (int16_t)(a.h[i] | b.h[i]); return a; }
+static inline qh qh_or_and(qh a, qh b, int mask)
+{
+    EACH(32) a.h[i] = (int16_t)(a.h[i] | (b.h[i] & mask));
+    return a;
+}
 static inline qh qh_sub(qh a, int x) { EACH(32) a.h[i] = (int16_t)(a.h[i] - x); return a; }
 static inline qh qh_table(qh a) { EACH(32) a.h[i] = (int16_t)quant_table[a.h[i]]; return a; }
 /* Sums wrap only where a scale is not finite, and there the result is not finite either. */
@@ -187,6 +192,7 @@ static inline qi qi_dot(qi a, qh w, const char *pair)
 #define QI_DOT(a, w, pair) ((a) = qi_dot(a, w, pair))
 #define Q_ROWS 4
 #define Q_SHAPES(X) X(1) X(2) X(3) X(4)
+#define Q_FUSED_SHAPES(X) X(1)
 
 #define UNROLL
 #define ROWS_MAX 4

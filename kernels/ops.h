@@ -309,20 +309,22 @@ void mat_pack_columns(struct mat *m, size_t k0, size_t n, const void *src, enum 
 void mat_quantize(struct mat *to, const struct mat *from, size_t p0, size_t p1);
 /* number of int16 in a row that `quantize` writes */
 static inline size_t quantized_row(size_t k) { return (k + 1) / 2 * 2 + 2; }
-/* A row that quantize_groups wrote: the whole numbers [k], the sums of 16 and of 32 of them, and the scales of
- * the groups. */
-struct quantized { int16_t *x; int32_t *sum16, *sum32; float *scale; };
+/* A row that quantize_groups wrote: the whole numbers [k], the sums of 16 and of 32 of them as int32 and as floats, and
+ * the scales of the groups. */
+struct quantized { int16_t *x; int32_t *sum16, *sum32; float *float16, *float32, *scale; };
 static inline struct quantized quantized_at(const void *row, size_t k)
 {
     struct quantized q = { (int16_t *)(uintptr_t)row };
     q.sum16 = (int32_t *)(void *)(q.x + k);
     q.sum32 = q.sum16 + k / 16;
-    q.scale = (float *)(void *)(q.sum32 + k / 32);
+    q.float16 = (float *)(void *)(q.sum32 + k / 32);
+    q.float32 = q.float16 + k / 16;
+    q.scale = q.float32 + k / 32;
     return q;
 }
 static inline size_t quantized_groups_bytes(size_t k)    /* of a row */
 {
-    return (2 * k + k / 16 * 4 + k / 32 * 4 + (k + QUANT_GROUP - 1) / QUANT_GROUP * 4 + 63) / 64 * 64;
+    return (2 * k + (k / 16 + k / 32) * 8 + (k + QUANT_GROUP - 1) / QUANT_GROUP * 4 + 63) / 64 * 64;
 }
 /* Row r as floats: an embedding look-up, also from the packed form of a tied lm_head. */
 void mat_row(const struct mat *m, size_t r, float *y);

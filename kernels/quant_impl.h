@@ -4,16 +4,18 @@
  *   qf                   QL floats, with qf_zero, qf_load, qf_store, qf_set1, qf_fma, qf_mul and qf_half (loads 16-bit
  *                        floats)
  *   qi                   QL int32, with qi_set1, qi_load, qi_srl(a, n), qi_sll(a, n), qi_and(a, mask), qi_or,
- *                        qi_sub(a, b), qi_i8, qi_u8, qi_u16 (load bytes or 16-bit words) and qi_float
+ *                        qi_add, qi_sub(a, b), qi_i8, qi_u8, qi_u16 (load bytes or 16-bit words) and qi_float
  *   qh                   2 QL int16, with qh_load, qh_store, qh_widen (loads int8), qh_srl(a, n), qh_sll(a, n),
- *                        qh_and(a, mask), qh_or, qh_sub(a, n) and qh_table (values of IQ4_NL, plus 127)
+ *                        qh_and(a, mask), qh_or_and(a, b, mask) (a | b & mask), qh_sub(a, n) and qh_table (values of IQ4_NL, plus 127)
  *   QI_DOT(a, w, x)      adds to a the products of the pairs of w with the pair of int16 at x
  *   Q_ROWS, Q_SHAPES     rows of the largest tile; the list of all numbers of rows up to it
+ *   Q_FUSED_SHAPES       the numbers of rows for which weights of the fast types are expanded into registers. Otherwise a
+ *                        group is expanded to memory first, for all rows
  *
  * A panel has PARTS parts of QL outputs. Start reading at OP(matmul_quantized), then q_tile. */
 #include "kernels/quant_layout.h"
 
-enum { PARTS = PANEL / QL, Q_LOT = 64 };                 /* rows that share an expanded group */
+enum { PARTS = PANEL / QL, Q_LOT = 256 };                /* rows that share an expanded group */
 #define Q_EXPANDED DT_I16                                /* the form that q_expand writes */
 
 /* ---- a group of the packed form, one part of its lanes ---- */
@@ -37,9 +39,15 @@ INLINE qh q_word(const char *p, size_t w) { return qh_load(p + 4 * PANEL * w); }
 /* Bits of two inputs: n bits from bit `at` of each half of word w, moved up to bit `to`. */
 INLINE qh q_bits(const char *p, size_t w, const int at, const int n, const int to)
 {
+    const qh x = q_word(p, w), y = at > to ? qh_srl(x, at - to) : at < to ? qh_sll(x, to - at) : x;
+    return at + n == 16 && to == 0 ? y : qh_and(y, ((1 << n) - 1) << to);
+}
+
+/* The same, with the bits of `low` below them. */
+INLINE qh q_over(qh low, const char *p, size_t w, const int at, const int n, const int to)
+{
     const qh x = q_word(p, w);
-    const int mask = ((1 << n) - 1) << to;
-    return qh_and(at > to ? qh_srl(x, at - to) : at < to ? qh_sll(x, to - at) : x, mask);
+    return qh_or_and(low, at > to ? qh_srl(x, at - to) : at < to ? qh_sll(x, to - at) : x, ((1 << n) - 1) << to);
 }
 
 /* Pair i of sub-block s, before the offset is subtracted. */
@@ -53,20 +61,20 @@ INLINE qh q_pair(const enum dtype t, const struct q_group *g, const int s, const
         const qh low = q_bits(g->low, (size_t)(4 * s + i % 8 / 2), 4 * (i / 8) + odd, 4, 0);
         if (t == DT_IQ4_NL || t == DT_IQ4_XS)
             return qh_table(low);
-        return t == DT_Q5_0 || t == DT_Q5_1 ? qh_or(low, q_bits(g->high, (size_t)s, i, 1, 4)) : low;
+        return t == DT_Q5_0 || t == DT_Q5_1 ? q_over(low, g->high, (size_t)s, i, 1, 4) : low;
     }
     case DT_Q4_K: case DT_Q5_K: {
         const qh low = q_bits(g->low, (size_t)(8 * (s / 2) + i / 2), 4 * (s % 2) + odd, 4, 0);
-        return t == DT_Q5_K ? qh_or(low, q_bits(g->high, (size_t)(i / 2), s + odd, 1, 4)) : low;
+        return t == DT_Q5_K ? q_over(low, g->high, (size_t)(i / 2), s + odd, 1, 4) : low;
     }
     case DT_Q6_K:
-        return qh_or(q_bits(g->low, (size_t)(16 * half + 8 * (k % 2) + word), 4 * (k / 2) + odd, 4, 0),
-                     q_bits(g->high, (size_t)(8 * half + word), 2 * k + odd, 2, 4));
+        return q_over(q_bits(g->low, (size_t)(16 * half + 8 * (k % 2) + word), 4 * (k / 2) + odd, 4, 0), g->high,
+                      (size_t)(8 * half + word), 2 * k + odd, 2, 4);
     case DT_Q2_K:
         return q_bits(g->low, (size_t)(8 * half + word), 2 * k + odd, 2, 0);
     case DT_Q3_K:
-        return qh_or(q_bits(g->low, (size_t)(8 * half + word), 2 * k + odd, 2, 0),
-                     q_bits(g->high, (size_t)word, 4 * half + k + odd, 1, 2));
+        return q_over(q_bits(g->low, (size_t)(8 * half + word), 2 * k + odd, 2, 0), g->high, (size_t)word,
+                      4 * half + k + odd, 1, 2);
     default:
         return qh_load(g->low + 4 * QL * (size_t)i);     /* Q_EXPANDED: low is at the sub-block */
     }
@@ -126,62 +134,58 @@ INLINE void q_scales(const enum dtype t, const struct q_group *g, float scale[16
 
 /* ---- tiles ---- */
 
-/* Rows of x at a group, row_bytes apart: whole numbers, sums of the sub-blocks, scale. */
-struct q_left { const char *x, *sum, *scale; size_t row_bytes; };
+/* Rows of x at a group, row_bytes apart: whole numbers, sums of the sub-blocks (as int32 and as floats), scale. */
+struct q_left { const char *x, *sum, *total, *scale; size_t row_bytes; };
 
-/* One sub-block: c = fma(float(dot), scale, c) and so on. */
+INLINE float q_float_at(const char *p, size_t row) { float x; memcpy(&x, p + row, sizeof x); return x; }
+INLINE int32_t q_int_at(const char *p, size_t row) { int32_t x; memcpy(&x, p + row, sizeof x); return x; }
+
+/* Sub-block s of the packed form g and sub-block `at` of the group: c = fma(float(dot), scale, c) and so on. A single
+ * row has two sums, so that fewer products wait for each other. */
 INLINE void q_sub_block(qf *c, const enum dtype t, const int sub, const bool minima, const int offset,
-                        const struct q_group *g, const int s, const char *x, const char *sum, size_t row_bytes,
-                        const float *scale, const float *minimum, const int rows)
+                        const struct q_group *g, const int s, const struct q_left *x, size_t at, const float *scale,
+                        const float *minimum, const int rows)
 {
-    qi a[Q_ROWS];
-    UNROLL for (int r = 0; r < rows; r++) {
-        int32_t total = 0;
-        if (offset)
-            memcpy(&total, sum + (size_t)r * row_bytes, sizeof total);
-        a[r] = qi_set1(-offset * total);
-    }
+    qi a[Q_ROWS], b = qi_set1(0);
+    const char *left = x->x + 2 * (size_t)sub * at;
+    UNROLL for (int r = 0; r < rows; r++)
+        a[r] = qi_set1(offset ? -offset * q_int_at(x->sum + 4 * at, (size_t)r * x->row_bytes) : 0);
     UNROLL for (int i = 0; i < sub / 2; i++) {
         const qh w = q_pair(t, g, s, i);
-        UNROLL for (int r = 0; r < rows; r++)
-            QI_DOT(a[r], w, x + (size_t)r * row_bytes + 4 * i);
+        if (rows == 1 && i % 2)
+            QI_DOT(b, w, left + 4 * i);
+        else
+            UNROLL for (int r = 0; r < rows; r++)
+                QI_DOT(a[r], w, left + (size_t)r * x->row_bytes + 4 * i);
     }
+    if (rows == 1)
+        a[0] = qi_add(a[0], b);
     const qf sc = qf_load(scale), mn = minima ? qf_load(minimum) : qf_zero();
     UNROLL for (int r = 0; r < rows; r++) {
         c[r] = qf_fma(qi_float(a[r]), sc, c[r]);
-        if (minima) {
-            int32_t total;
-            memcpy(&total, sum + (size_t)r * row_bytes, sizeof total);
-            c[r] = qf_fma(qf_set1((float)total), mn, c[r]);
-        }
+        if (minima)
+            c[r] = qf_fma(qf_set1(q_float_at(x->total + 4 * at, (size_t)r * x->row_bytes)), mn, c[r]);
     }
 }
 
-/* Adds a group, one part of its lanes, to acc [rows][PANEL]. */
+/* Adds a group, one part of its lanes, to acc [rows][PANEL]. The packed form repeats itself after `turn` sub-blocks, and
+ * that many are unrolled. */
 INLINE void q_tile(float *acc, const enum dtype t, const int sub, const bool minima, const int offset,
                    struct q_group g, const struct q_left *x, const float *scale, const float *minimum, const int rows)
 {
-    const bool large = t != Q_EXPANDED && dtype_block(t) == 256;
+    const int turn = t == DT_Q4_K ? 2 : t == DT_Q5_K || t == DT_Q6_K || t == DT_Q2_K ? 8 : t == DT_Q3_K ? 16 : 1;
+    const size_t low = t == Q_EXPANDED ? (size_t)sub / 2 * 4 * QL : t == DT_Q4_K ? 512 : t == DT_Q6_K ? 1024
+                       : t == DT_Q8_0 ? 512 : 256,
+                 high = t == DT_Q6_K ? 512 : 64;
     qf c[Q_ROWS];
     UNROLL for (int r = 0; r < rows; r++) c[r] = qf_zero();
-    if (large) {
-        UNROLL for (int s = 0; s < 256 / sub; s++)
-            q_sub_block(c, t, sub, minima, offset, &g, s, x->x + 2 * sub * s, x->sum + 4 * s, x->row_bytes,
-                        scale + QL * s, minimum + QL * s, rows);
-    } else {
-        const size_t step = t == Q_EXPANDED ? (size_t)sub / 2 * 4 * QL : t == DT_Q8_0 ? 512 : 256;
-        for (size_t s = 0; s < g.subs; s++) {            /* each sub-block in turn as the first one */
-            q_sub_block(c, t, sub, minima, offset, &g, 0, x->x + 2 * (size_t)sub * s, x->sum + 4 * s, x->row_bytes,
-                        scale + QL * s, minimum + QL * s, rows);
-            g.low += step;
-            g.high += 64;
-        }
-    }
-    UNROLL for (int r = 0; r < rows; r++) {
-        float u;
-        memcpy(&u, x->scale + (size_t)r * x->row_bytes, sizeof u);
-        qf_store(acc + PANEL * r, qf_fma(c[r], qf_set1(u), qf_load(acc + PANEL * r)));
-    }
+    for (size_t at = 0; at < g.subs; at += (size_t)turn, g.low += low, g.high += high)
+        UNROLL for (int s = 0; s < turn; s++)
+            q_sub_block(c, t, sub, minima, offset, &g, s, x, at + (size_t)s, scale + QL * (at + (size_t)s),
+                        minimum + QL * (at + (size_t)s), rows);
+    UNROLL for (int r = 0; r < rows; r++)
+        qf_store(acc + PANEL * r, qf_fma(c[r], qf_set1(q_float_at(x->scale, (size_t)r * x->row_bytes)),
+                                         qf_load(acc + PANEL * r)));
 }
 
 /* Pairs of a group as int16, offset subtracted: [pairs][2 QL]. */
@@ -230,8 +234,36 @@ INLINE struct q_left q_left_at(const char *row, size_t row_bytes, size_t k_all, 
 {
     const struct quantized q = quantized_at(row, k_all);
     return (struct q_left){ (const char *)(q.x + k), (const char *)(sub == 16 ? q.sum16 + k / 16 : q.sum32 + k / 32),
+                            (const char *)(sub == 16 ? q.float16 + k / 16 : q.float32 + k / 32),
                             (const char *)(q.scale + k / QUANT_GROUP), row_bytes };
 }
+
+/* The fast types: a panel for a number of rows of Q_FUSED_SHAPES. */
+#define Q_FUSED_FN(T, R) \
+    static __attribute__((noinline)) void fused_##T##_##R(float *acc, const char *panel, size_t k_all, const char *x, \
+                                                          size_t row_bytes) \
+    { \
+        const int sub = quant_sub_block(DT_##T); \
+        float scale[16 * QL] __attribute__((aligned(64))), minimum[16 * QL] __attribute__((aligned(64))); \
+        for (size_t k = 0, n; k < k_all; k += n) { \
+            const struct q_left left = q_left_at(x, row_bytes, k_all, k, sub); \
+            n = MIN_(k_all - k, (size_t)QUANT_GROUP); \
+            for (size_t part = 0; part < PARTS; part++) { \
+                const struct q_group g = q_group_at(DT_##T, panel, n, part); \
+                q_scales(DT_##T, &g, scale, minimum); \
+                q_tile(acc + part * QL, DT_##T, sub, quant_has_minima(DT_##T), quant_offset(DT_##T), g, &left, scale, \
+                       minimum, R); \
+            } \
+            panel += n / dtype_block(DT_##T) * dtype_block_bytes(DT_##T) * PANEL; \
+        } \
+    }
+#define Q_FAST(X, R) X(Q4_0, R) X(Q8_0, R) X(Q4_K, R) X(Q5_K, R) X(Q6_K, R)
+#define Q_FUSED_AT(T, R) [DT_##T - DT_Q4_0][R] = fused_##T##_##R,
+#define Q_FUSED_ROW(R) Q_FAST(Q_FUSED_FN, R)
+#define Q_FUSED_ROW_AT(R) Q_FAST(Q_FUSED_AT, R)
+Q_FUSED_SHAPES(Q_FUSED_ROW)
+static void (*const fused[DT_IQ4_XS - DT_Q4_0 + 1][Q_ROWS + 1])(float *, const char *, size_t, const char *, size_t) = {
+    Q_FUSED_SHAPES(Q_FUSED_ROW_AT) };
 
 /* The accumulators of one panel, [m][PANEL], for m <= Q_LOT rows. */
 static void q_panel(float *acc, const char *x, size_t row_bytes, size_t m, const struct mat *w, size_t p)
@@ -242,6 +274,10 @@ static void q_panel(float *acc, const char *x, size_t row_bytes, size_t m, const
     const size_t block = dtype_block(w->type), bytes = dtype_block_bytes(w->type);
     const char *g = (const char *)w->w + p * mat_panel_bytes(w);
     memset(acc, 0, m * PANEL * sizeof *acc);
+    if (m <= Q_ROWS && fused[w->type - DT_Q4_0][m]) {
+        fused[w->type - DT_Q4_0][m](acc, g, w->k, x, row_bytes);
+        return;
+    }
     for (size_t k = 0, n; k < w->k; k += n) {
         n = MIN_(w->k - k, (size_t)QUANT_GROUP);
         for (size_t part = 0; part < PARTS; part++) {
@@ -333,7 +369,10 @@ static void OP(quantize_groups)(void *row, const float *x, size_t k)
         for (size_t j = 0; j < 16; j++)
             sum += q.x[16 * i + j];
         q.sum16[i] = sum;
+        q.float16[i] = (float)sum;
     }
-    for (size_t i = 0; i < k / 32; i++)
+    for (size_t i = 0; i < k / 32; i++) {
         q.sum32[i] = q.sum16[2 * i] + q.sum16[2 * i + 1];
+        q.float32[i] = (float)q.sum32[i];
+    }
 }

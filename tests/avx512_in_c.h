@@ -128,6 +128,12 @@ IN_C __m512i in_c_dpwssd(__m512i c, __m512i a, __m512i b)
 }
 IN_C __m512i in_c_sub_epi32(__m512i a, __m512i b) { in_c r, x = { .v = a },
     y = { .v = b }; EACH(16) r.u32[i] = x.u32[i] - y.u32[i]; return r.v; }
+/* a | b & c, the only table in use. */
+IN_C __m512i in_c_ternarylogic(__m512i a, __m512i b, __m512i c, int table)
+{
+    assert(table == 0xf8);
+    return a | (b & c);
+}
 IN_C __m512i in_c_or(__m512i a, __m512i b) { return a | b; }
 IN_C __m512i in_c_srli_epi32(__m512i a, unsigned n) { in_c r,
     x = { .v = a }; EACH(16) r.u32[i] = x.u32[i] >> n; return r.v; }
@@ -137,6 +143,7 @@ IN_C __m512i in_c_slli_epi16(__m512i a, unsigned n) { in_c r, x = { .v = a };
     EACH(32) r.i16[i] = (int16_t)(uint16_t)((uint32_t)(uint16_t)x.i16[i] << n); return r.v; }
 IN_C __m512i in_c_sub_epi16(__m512i a, __m512i b) { in_c r, x = { .v = a }, y = { .v = b };
     EACH(32) r.i16[i] = (int16_t)(x.i16[i] - y.i16[i]); return r.v; }
+IN_C int in_c_int_at(const char *p) { int x; memcpy(&x, p, sizeof x); return x; }
 IN_C __m512i in_c_set1_epi16(int16_t x) { in_c r; EACH(32) r.i16[i] = x; return r.v; }
 IN_C __m512i in_c_halves(__m256i a, __m256i b) { in_c r; r.half[0] = a, r.half[1] = b; return r.v; }
 IN_C __m512i in_c_cvtepi8_epi32(__m128i a)
@@ -167,6 +174,7 @@ IN_C __m512i in_c_shuffle_epi8(__m512i a, __m512i b)
 
 #define _mm512_sub_epi32 in_c_sub_epi32
 #define _mm512_or_si512 in_c_or
+#define _mm512_ternarylogic_epi32 in_c_ternarylogic
 #define _mm512_srli_epi32 in_c_srli_epi32
 #define _mm512_srli_epi16 in_c_srli_epi16
 #define _mm512_slli_epi16 in_c_slli_epi16
@@ -212,3 +220,4 @@ IN_C __m512i in_c_shuffle_epi8(__m512i a, __m512i b)
 #define _mm512_cvtneps_pbh in_c_cvtneps_pbh
 #define _mm512_dpbf16_ps in_c_dpbf16_ps
 #define DOT_INTO(c, a, b) ((c) = in_c_dpwssd(c, a, b))
+#define DOT_PAIR_INTO(c, a, pair) ((c) = in_c_dpwssd(c, a, in_c_set1_epi32(in_c_int_at(pair))))
