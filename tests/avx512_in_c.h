@@ -137,12 +137,24 @@ IN_C __m512i in_c_ternarylogic(__m512i a, __m512i b, __m512i c, int table)
 IN_C __m512i in_c_or(__m512i a, __m512i b) { return a | b; }
 IN_C __m512i in_c_srli_epi32(__m512i a, unsigned n) { in_c r,
     x = { .v = a }; EACH(16) r.u32[i] = x.u32[i] >> n; return r.v; }
-IN_C __m512i in_c_srli_epi16(__m512i a, unsigned n) { in_c r, x = { .v = a };
-    EACH(32) r.i16[i] = (int16_t)((uint16_t)x.i16[i] >> n); return r.v; }
-IN_C __m512i in_c_slli_epi16(__m512i a, unsigned n) { in_c r, x = { .v = a };
-    EACH(32) r.i16[i] = (int16_t)(uint16_t)((uint32_t)(uint16_t)x.i16[i] << n); return r.v; }
-IN_C __m512i in_c_sub_epi16(__m512i a, __m512i b) { in_c r, x = { .v = a }, y = { .v = b };
-    EACH(32) r.i16[i] = (int16_t)(x.i16[i] - y.i16[i]); return r.v; }
+IN_C __m512i in_c_srli_epi16(__m512i a, unsigned n)
+{
+    in_c r, x = { .v = a };
+    EACH(32) r.i16[i] = (int16_t)((uint16_t)x.i16[i] >> n); 
+    return r.v;
+}
+IN_C __m512i in_c_slli_epi16(__m512i a, unsigned n)
+{
+    in_c r, x = { .v = a };
+    EACH(32) r.i16[i] = (int16_t)(uint16_t)((uint32_t)(uint16_t)x.i16[i] << n); 
+    return r.v;
+}
+IN_C __m512i in_c_sub_epi16(__m512i a, __m512i b)
+{
+    in_c r, x = { .v = a }, y = { .v = b };
+    EACH(32) r.i16[i] = (int16_t)(x.i16[i] - y.i16[i]); 
+    return r.v;
+}
 IN_C int in_c_int_at(const char *p) { int x; memcpy(&x, p, sizeof x); return x; }
 IN_C __m512i in_c_set1_epi16(int16_t x) { in_c r; EACH(32) r.i16[i] = x; return r.v; }
 IN_C __m512i in_c_halves(__m256i a, __m256i b) { in_c r; r.half[0] = a, r.half[1] = b; return r.v; }
