@@ -17,3 +17,6 @@ bool quant_is_finite(enum dtype t, const void *blocks, size_t n);
 /* mat_pack and mat_row for quantised weights: n rows of blocks to rows r0 .. of the matrix; row r as floats. */
 void quant_pack(struct mat *m, size_t r0, size_t n, const void *rows);
 void quant_row(const struct mat *m, size_t r, float *y);
+/* Random weights in panels [p0, p1) of a matrix: all bits random, factors such that products of unit inputs are about 1.
+ * For measurements. */
+void quant_random(struct mat *m, size_t p0, size_t p1, uint64_t seed);

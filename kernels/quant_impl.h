@@ -257,7 +257,7 @@ INLINE struct q_left q_left_at(const char *row, size_t row_bytes, size_t k_all, 
             panel += n / dtype_block(DT_##T) * dtype_block_bytes(DT_##T) * PANEL; \
         } \
     }
-#define Q_FAST(X, R) X(Q4_0, R) X(Q8_0, R) X(Q4_K, R) X(Q5_K, R) X(Q6_K, R)
+#define Q_FAST(X, R) X(Q4_0, R) X(Q5_0, R) X(Q8_0, R) X(Q4_K, R) X(Q5_K, R) X(Q6_K, R)
 #define Q_FUSED_AT(T, R) [DT_##T - DT_Q4_0][R] = fused_##T##_##R,
 #define Q_FUSED_ROW(R) Q_FAST(Q_FUSED_FN, R)
 #define Q_FUSED_ROW_AT(R) Q_FAST(Q_FUSED_AT, R)

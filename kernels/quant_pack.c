@@ -1,5 +1,6 @@
 /* Rows of quantised weights in their packed form (quant_layout.h), and back. Start reading at move_group. */
 #include <assert.h>
+#include <math.h>
 
 #include "kernels/quant.h"
 #include "kernels/quant_layout.h"
@@ -27,15 +28,20 @@ static inline void move_words(uint8_t *packed, uint8_t *block, size_t n, bool pu
     }
 }
 
+/* Exchanges the bits of `mask` with those n places higher. */
+static uint32_t exchanged(uint32_t x, uint32_t mask, int n)
+{
+    const uint32_t t = (x ^ x >> n) & mask;
+    return x ^ t ^ t << n;
+}
+
 /* Even bits to the low half, odd bits to the high half; `back` undoes it. */
 static uint32_t parted(uint32_t x, bool back)
 {
-    uint32_t y = 0;
-    for (unsigned i = 0; i < 32; i++) {
-        const unsigned at = i / 2 + 16 * (i % 2);
-        y |= back ? (x >> at & 1) << i : (x >> i & 1) << at;
-    }
-    return y;
+    static const uint32_t mask[4] = { 0x22222222, 0x0c0c0c0c, 0x00f000f0, 0x0000ff00 };
+    for (int i = 0; i < 4; i++)
+        x = exchanged(x, mask[back ? 3 - i : i], 1 << (back ? 3 - i : i));
+    return x;
 }
 
 static void move_parted(uint8_t *packed, uint8_t *block, bool put)
@@ -220,5 +226,55 @@ void quant_row(const struct mat *m, size_t r, float *y)
         assert(finite);                      /* quant_is_finite was true when the row was packed */
         (void)finite;
         g += blocks * bytes * PANEL;
+    }
+}
+
+/* The power of two at or below x as a 16-bit float, smaller ones as a multiple of 2^-24; 0 <= x < 2^16. */
+static uint16_t half_of(float x)
+{
+    uint32_t u;
+    memcpy(&u, &x, 4);
+    return (uint16_t)(x < 0x1p-14f ? (uint32_t)(x * 0x1p24f) : ((u >> 23) - 112) << 10);
+}
+
+/* About the deviation of a weight whose factor is 1, and the second factor in units of the first: one that makes the
+ * mean of the weights small. */
+static void shape_of(enum dtype t, float *deviation, float *second)
+{
+    static const struct { enum dtype t; float deviation, second; } shapes[] = {
+        { DT_Q4_0, 4.6f, 0 }, { DT_Q4_1, 4.6f, 7 }, { DT_Q5_0, 9.2f, 0 },   { DT_Q5_1, 9.2f, 15 },
+        { DT_Q8_0, 74, 0 },   { DT_Q2_K, 14, 1 },   { DT_Q3_K, 42, 0 },     { DT_Q4_K, 320, 7 },
+        { DT_Q5_K, 650, 15 }, { DT_Q6_K, 1360, 0 }, { DT_IQ4_NL, 70, 0 },   { DT_IQ4_XS, 1300, 0 } };
+    *deviation = shapes[t - DT_Q4_0].deviation;
+    *second = shapes[t - DT_Q4_0].second;
+}
+
+void quant_random(struct mat *m, size_t p0, size_t p1, uint64_t seed)
+{
+    const enum dtype t = m->type;
+    float deviation, second;
+    shape_of(t, &deviation, &second);
+    const float factor = 1 / (deviation * sqrtf((float)m->k));
+    /* the minimum is added in Q4_1 and Q5_1, subtracted in the others */
+    const uint16_t d = half_of(factor), dm = half_of(factor * second) | (t == DT_Q4_1 || t == DT_Q5_1 ? 0x8000 : 0);
+    const size_t block = dtype_block(t), bytes = dtype_block_bytes(t), words = mat_panel_bytes(m) / 8;
+    for (size_t p = p0; p < p1; p++) {
+        uint8_t *g = (uint8_t *)m->w + p * mat_panel_bytes(m);
+        for (size_t i = 0; i < words; i++) {
+            uint64_t h = (seed << 40) + p * words + i;
+            h = (h ^ h >> 31) * UINT64_C(0xbf58476d1ce4e5b9);
+            h = (h ^ h >> 29) * UINT64_C(0x94d049bb133111eb);
+            h ^= h >> 31;
+            memcpy(g + 8 * i, &h, 8);
+        }
+        for (size_t k = 0, n; k < m->k; k += QUANT_GROUP, g += n * bytes * PANEL) {
+            n = blocks_at(m, k);
+            const struct quant_layout at = quant_layout(t, n);
+            for (size_t i = 0; i < PANEL * (block == 32 ? n : 1); i++) {
+                memcpy(g + 2 * i, &d, 2);
+                if (at.m)
+                    memcpy(g + at.m + 2 * i, &dm, 2);
+            }
+        }
     }
 }

@@ -7,7 +7,7 @@
  * lines. `test_golden --logits` omits the texts, for emulators. Lines of a published version are never
  * edited. */
 #include "src/decode/decode.h"
-#include "tests/rig.h"
+#include "tests/quant_rig.h"
 
 static const char golden_file[] = "tests/golden.txt", demo[] = "models/demo";
 static bool writing;
@@ -38,12 +38,11 @@ static void golden(const char *name, const struct ops *o, uint64_t hash)
 
 /* 40 rows at the start, then 12 rows at position 2,040 of a random cache: a block border, a chunk border, and
  * a window in some models. */
-static uint64_t logits_hash(const char *dir, enum dtype compute, enum dtype kind, const struct ops *o)
+static uint64_t rig_hash(struct rig *rig, const char *name)
 {
-    struct rig r;
+    struct rig r = *rig;
     struct kv kv;
     int32_t token[52];
-    rig_open_kv(&r, dir, compute, kind, o, 2, 40, 2100);
     rig_kv(&r, &kv, 2100, 0);
     rig_tokens(token, 52, r.c.vocab, 77);
     float *logits = must_alloc(52 * r.c.vocab * sizeof *logits);
@@ -56,10 +55,16 @@ static uint64_t logits_hash(const char *dir, enum dtype compute, enum dtype kind
     for (size_t i = 0; i < 52 * r.c.vocab; i++) mean += (double)logits[i] / n;
     for (size_t i = 0; i < 52 * r.c.vocab; i++)
         spread += ((double)logits[i] - mean) * ((double)logits[i] - mean) / n;
-    CHECK(spread > 0.25 && spread < 1000, "%s: deviation of the logits %g", dir, sqrt(spread));
+    CHECK(spread > 0.25 && spread < 1000, "%s: deviation of the logits %g", name, sqrt(spread));
     free(logits);
-    kv_close(&kv), rig_close(&r);
+    kv_close(&kv), rig_close(rig);
     return hash;
+}
+static uint64_t logits_hash(const char *dir, enum dtype compute, enum dtype kind, const struct ops *o)
+{
+    struct rig r;
+    rig_open_kv(&r, dir, compute, kind, o, 2, 40, 2100);
+    return rig_hash(&r, dir);
 }
 static const enum dtype kinds[] = { DT_BF16, DT_F32, DT_I16 };      /* of caches */
 static const char *const kind_name[] = { "compute-bf16", "compute-f32", "kv-int16" };
@@ -83,6 +88,21 @@ static void logits_are_golden(void)
         golden("demo-compute-bf16", o, logits_hash(demo, DT_BF16, DT_BF16, o));
         golden("demo-kv-int16", o, logits_hash(demo, DT_BF16, DT_I16, o));
     }
+}
+
+/* Random models of each quantised type, with int16 activations and under f32. */
+static void quantised_logits_are_golden(void)
+{
+    for (size_t i = 0; i < QUANT_BODIES; i++)
+        for (int f32 = 0; f32 < 2; f32++)
+            FOR_TWINS(o) {
+                struct rig r;
+                char name[64];
+                if (writing && o != ops_all[0]) continue;
+                quant_rig_open(&r, &quant_bodies[i], f32 ? DT_F32 : DT_BF16, DT_OTHER, o, 2);
+                snprintf(name, sizeof name, "%s-%s", quant_bodies[i].name, f32 ? "f32-q1" : "int16-q1");
+                golden(name, o, rig_hash(&r, name));
+            }
 }
 
 /* 200 tokens after a prompt of 30 ids. */
@@ -140,10 +160,12 @@ int main(int argc, char **argv)
     writing = argc > 1 && !strcmp(argv[1], "--write");
     if (writing) {
         logits_are_golden();
+        quantised_logits_are_golden();
         texts_are_golden();
         return 0;
     }
     RUN(logits_are_golden);
+    RUN(quantised_logits_are_golden);
     if (argc < 2 || strcmp(argv[1], "--logits"))
         RUN(texts_are_golden);
     return test_end();

@@ -38,8 +38,8 @@ bool bench_resume_wanted(const char *points);
 int  bench_resume(const struct options *o, struct err *e);
 
 struct bench;
-/* dir NULL: a random model of Qwen2.5-0.5B's body (bf16, tied embeddings of 151,936). */
-int  bench_config(struct config *c, const char *dir, struct err *e);
+/* dir NULL: a random model of the body of Qwen2.5-0.5B, or -3B where `large` is set (tied embeddings of 151,936). */
+int  bench_config(struct config *c, const char *dir, bool large, struct err *e);
 /* Opens the model with a cache of n_max positions, after a check of memory. Call bench_close even after a
  * failure. */
 int  bench_open(struct bench_target *t, const struct bench *b, const struct config *c, const char *dir,
@@ -83,6 +83,7 @@ struct bench {
     struct pool *pool;
     const struct ops *ops;
     enum dtype compute, kv;
+    enum dtype random;               /* type of random weights; DT_OTHER: bf16 */
     enum probe_mul used, best;       /* by this twin's products; the fastest of this CPU */
     enum probe_mul int16;            /* of this twin's int16 products; PROBE_MUL_PLAIN: as fast as `used` */
     struct probe_costs costs;

@@ -20,10 +20,18 @@ static const char random_json[] =
     " \"hidden_act\": \"silu\", \"tie_word_embeddings\": true, \"use_sliding_window\": false,"
     " \"bos_token_id\": 151643, \"eos_token_id\": 151645}";
 
-int bench_config(struct config *c, const char *dir, struct err *e)
+static const char random_3b_json[] =
+    "{\"architectures\": [\"Qwen2ForCausalLM\"], \"model_type\": \"qwen2\", \"torch_dtype\": \"bfloat16\","
+    " \"hidden_size\": 2048, \"intermediate_size\": 11008, \"num_hidden_layers\": 36,"
+    " \"num_attention_heads\": 16, \"num_key_value_heads\": 2, \"vocab_size\": 151936,"
+    " \"max_position_embeddings\": 131072, \"rms_norm_eps\": 1e-06, \"rope_theta\": 1000000.0,"
+    " \"hidden_act\": \"silu\", \"tie_word_embeddings\": true, \"use_sliding_window\": false,"
+    " \"bos_token_id\": 151643, \"eos_token_id\": 151645}";
+
+int bench_config(struct config *c, const char *dir, bool large, struct err *e)
 {
-    return dir ? config_read(c, dir, e)
-               : config_parse(c, "random model", random_json, strlen(random_json), NULL, NULL, 0, e);
+    const char *json = large ? random_3b_json : random_json;
+    return dir ? config_read(c, dir, e) : config_parse(c, "random model", json, strlen(json), NULL, NULL, 0, e);
 }
 
 /* Opens the model of `dir`, or random weights, after a check of memory. */
@@ -33,8 +41,10 @@ static int open_model(struct bench_target *t, const struct model_setup *s, const
     struct tensors ts = { 0 };
     struct memory_plan plan = { 0 };
     size_t weights;
-    int rc = (dir && tensors_open(&ts, dir, e)) ||
-             model_plan_bytes(s->config, dir ? &ts : NULL, s->compute, s->dev, &weights, e);
+    int rc = dir && (tensors_open(&ts, dir, e) ||
+                     model_plan_bytes(s->config, &ts, s->compute, s->dev, &weights, e)) ? -1 : 0;
+    if (!dir)
+        weights = model_random_bytes(s);
     tensors_close(&ts);
     if (rc)
         return -1;
@@ -54,7 +64,8 @@ int bench_open(struct bench_target *t, const struct bench *b, const struct confi
         return err_set(e, ERR_INPUT, "%s/config.json: vocab_size %zu is too large", dir, c->vocab);
     if (device_cpu_open(&t->dev, b->ops, b->pool, b->kv, e->msg, sizeof e->msg))
         return err_set(e, ERR_FAILED, "bench: out of memory");
-    const struct model_setup setup = { c, b->compute, t->dev, b->ops, b->pool };
+    const struct model_setup setup = { c, b->compute, t->dev, b->ops, b->pool, .random = b->random,
+                                        .random_mix = true };
     const struct kv_size cache = { b->kv, c->n_layers, c->n_kv_heads, t->dev->head_dim(t->dev, c->head_dim),
                                    n_max, 0 };
     if (open_model(t, &setup, dir, &cache, e))
@@ -134,7 +145,9 @@ static size_t first_seen(const struct config *c, size_t layer, size_t pos)
 static void add_product(struct bench_work *w, const struct mat *m, size_t rows)
 {
     w->bytes += (double)mat_bytes(m);
-    w->flops += 2.0 * (double)m->n * (double)m->k * (double)rows;
+    const double flops = 2.0 * (double)m->n * (double)m->k * (double)rows;
+    w->flops += flops;
+    w->int16 += dtype_is_quantised(m->type) ? flops : 0;
 }
 
 static void add_products(struct bench_work *w, const struct mats *y, size_t rows)

@@ -14,7 +14,8 @@
 #include "kernels/quant.h"
 #include "src/model/fingerprint.h"
 
-enum { VECTOR_BYTES = 4 << 20, ROW_BYTES_MAX = 4 << 20 };
+enum { VECTOR_BYTES = 4 << 20, ROW_BYTES_MAX = 4 << 20,
+       RANDOM_PANELS = 32 };         /* panels of a work item that fills a matrix */
 
 /* Padding of rows and columns: row r of a tensor goes to row r/seg*seg_pad + r%seg of the matrix (the
  * device pads the dimensions of a head), and columns likewise by col_seg. */
@@ -34,6 +35,8 @@ struct loader {
     struct model *model;
     const struct tensors *ts;        /* NULL: weights are random */
     uint64_t seed;                   /* of the next random matrix */
+    enum dtype random; bool random_mix;      /* of struct model_setup */
+    size_t layer;                    /* that is being loaded */
     const struct device *dev;
     char *mem;                       /* the device's; NULL: the loader only measures */
     size_t used;
@@ -185,16 +188,32 @@ static int aim(struct loader *l, const struct tensor *t, struct goal goal)
 /* A tensor of the files: its name after the prefix of its layer. */
 struct source { const char *name; size_t rows; };
 
+/* The type of a random tensor. Files of Q4_K_M have Q6_K in the value and down projections of the first and last
+ * eighth of the layers and of every third layer between. */
+static enum dtype random_type(const struct loader *l, const char *name, size_t cols)
+{
+    const size_t n = l->model->config.n_layers, i = l->layer, eighth = n / 8;
+    const bool head = strcmp(name, "lm_head") == 0 || strcmp(name, "model.embed_tokens") == 0,
+               more = i < eighth || i >= 7 * n / 8 || (i - eighth) % 3 == 2;
+    enum dtype t = l->random;
+    if (!dtype_is_quantised(t) || !l->random_mix)
+        return t == DT_OTHER ? DT_BF16 : t;
+    if (t != DT_Q8_0 && (head || (t == DT_Q4_K && more && (strstr(name, "v_proj") || strstr(name, "down_proj")))))
+        t = DT_Q6_K;
+    if (cols % dtype_block(t))
+        t = t == DT_Q6_K ? DT_Q8_0 : DT_Q5_0;
+    return t;
+}
+
 /* Types of the matrices of a product and the number of tensors in each: tensors next to each other with equal types
  * form one. Without quantised weights there is one matrix: under f32 arithmetic it has the tensors' type (F32 if they
  * differ), else bf16. */
-static void choose_types(const struct loader *l, struct mat *m, size_t *n_m, size_t n_in[3], const struct tensor *const *t,
-                         size_t n, const struct padding *p)
+static void choose_types(const struct loader *l, struct mat *m, size_t *n_m, size_t n_in[3], enum dtype type[3],
+                         size_t n)
 {
-    enum dtype type[3];
     bool quantised = false, equal = true;
     for (size_t i = 0; i < n; i++) {
-        type[i] = l->dev->mat_type(l->dev, l->ts ? plain_type(t[i], p) : DT_BF16, l->model->compute);
+        type[i] = l->dev->mat_type(l->dev, type[i], l->model->compute);
         quantised |= dtype_is_quantised(type[i]);
         equal &= type[i] == type[0];
     }
@@ -211,10 +230,24 @@ static void choose_types(const struct loader *l, struct mat *m, size_t *n_m, siz
     *n_m = count;
 }
 
+struct randomising { struct mat *m; uint64_t seed; };
+
+static void randomise_item(void *ctx, size_t i, size_t thread)
+{
+    const struct randomising *r = ctx;
+    (void)thread;
+    quant_random(r->m, i * RANDOM_PANELS, MIN((i + 1) * RANDOM_PANELS, mat_panels(r->m)), r->seed);
+}
+
 /* Packing would only permute random values. The packed form has no padding, which would have to stay 0. */
-static void fill_random(struct loader *l, const struct mat *m)
+static void fill_random(struct loader *l, struct mat *m)
 {
     const size_t bytes = l->dev->mat_size(l->dev, m->type, m->n, m->k);
+    if (dtype_is_quantised(m->type)) {
+        pool_run(l->model->pool, (mat_panels(m) + RANDOM_PANELS - 1) / RANDOM_PANELS, randomise_item,
+                 &(struct randomising){ m, l->seed++ });
+        return;
+    }
     assert(bytes == m->n * m->k * 2);
     l->model->dev->noise(l->model->dev, m->w, bytes / 2, l->seed++, 1 / sqrtf((float)m->k));
 }
@@ -224,6 +257,7 @@ static int load_mats(struct loader *l, struct mat *m, size_t *n_m, const char *p
                      size_t n_src, size_t cols, const struct padding *p)
 {
     const struct tensor *t[3];
+    enum dtype type[3];
     size_t n_in[3];
     for (size_t i = 0; i < n_src; i++) {
         char name[256];
@@ -232,8 +266,9 @@ static int load_mats(struct loader *l, struct mat *m, size_t *n_m, const char *p
         if (l->ts && !t[i])
             return -1;
         l->model->n_params += l->mem ? 0 : src[i].rows * cols;
+        type[i] = l->ts ? plain_type(t[i], p) : random_type(l, src[i].name, cols);
     }
-    choose_types(l, m, n_m, n_in, t, n_src, p);
+    choose_types(l, m, n_m, n_in, type, n_src);
     for (size_t i = 0, s = 0; i < *n_m; s += n_in[i++], m++) {
         size_t rows = 0;
         for (size_t j = s; j < s + n_in[i]; j++)
@@ -360,6 +395,7 @@ static int load_all(struct loader *l)
         return -1;
     for (size_t i = 0; i < c->n_layers; i++) {
         struct layer measured = { 0 };
+        l->layer = i;
         if (load_layer(l, i, l->mem ? &m->layers[i] : &measured))
             return -1;
     }
@@ -408,7 +444,7 @@ static int build(struct loader *l, const char *name)
 {
     struct model *m = l->model;
     struct device *dev = m->dev;
-    m->quantised = l->ts && model_is_quantised(l->ts);
+    m->quantised = l->ts ? model_is_quantised(l->ts) : dtype_is_quantised(l->random);
     device_quantised(dev, m->quantised);
     assert(m->head_dim && dev->mat_type(dev, DT_BF16, m->compute) != DT_OTHER);      /* device_choice_open */
     if (load_all(l))
@@ -453,7 +489,8 @@ int model_open(struct model *m, const char *dir, const struct model_setup *s, st
 
 int model_random(struct model *m, const struct model_setup *s, uint64_t seed, struct err *e)
 {
-    struct loader l = { .model = m, .seed = seed, .dev = s->dev, .e = e };
+    struct loader l = { .model = m, .seed = seed, .random = s->random, .random_mix = s->random_mix, .dev = s->dev,
+                        .e = e };
     *m = (struct model){ .config = *s->config, .compute = s->compute, .dev = s->dev, .ops = s->ops,
                          .pool = s->pool, .head_dim = s->dev->head_dim(s->dev, s->config->head_dim) };
     snprintf(m->path, sizeof m->path, "random weights");
@@ -461,6 +498,15 @@ int model_random(struct model *m, const struct model_setup *s, uint64_t seed, st
         return 0;
     model_close(m);
     return -1;
+}
+
+size_t model_random_bytes(const struct model_setup *s)
+{
+    struct err ignored;                  /* nothing is read, so nothing fails */
+    struct model m = { .config = *s->config, .compute = s->compute,
+                       .head_dim = s->dev->head_dim(s->dev, s->config->head_dim) };
+    struct loader l = { .model = &m, .random = s->random, .random_mix = s->random_mix, .dev = s->dev, .e = &ignored };
+    return load_all(&l) ? SIZE_MAX : l.used;
 }
 
 /* ---- the 8-bit copy ---- */

@@ -64,9 +64,13 @@ struct model_setup {
     model_progress *progress; void *ctx; /* progress may be NULL */
     enum weights weights;                /* of model_open */
     struct fingerprint *fingerprint;     /* NULL, or begun: model_open fills its digests */
+    /* Of model_random. DT_OTHER: bf16 weights; else this quantised type for every matrix. random_mix: types as in
+     * the files that people have: the LM head is Q6_K (Q8_0 in Q8_0), with Q4_K a part of the others is Q6_K
+     * (Q4_K_M), and rows that are no multiple of 256 get Q5_0 for Q4_K and Q8_0 for Q6_K. */
+    enum dtype random; bool random_mix;
 };
 
-/* The bytes that model_open or, with ts NULL, model_random will hold, from the configuration alone. */
+/* The bytes that model_open will hold, from the configuration alone. */
 int model_plan_bytes(const struct config *c, const struct tensors *ts, enum dtype compute,
                      const struct device *dev, size_t *bytes, struct err *e);
 /* Reads the weights of `dir` into the device's form. */
@@ -74,6 +78,7 @@ int model_open(struct model *m, const char *dir, const struct model_setup *s, st
 /* Makes a model with random weights on the device, for measuring: normal values with deviation 1/sqrt(k),
  * norms 1, biases 0. */
 int model_random(struct model *m, const struct model_setup *s, uint64_t seed, struct err *e);
+size_t model_random_bytes(const struct model_setup *s);      /* that model_random will hold */
 void model_close(struct model *m);
 /* Whether a tensor has quantised weights. */
 bool model_is_quantised(const struct tensors *ts);
