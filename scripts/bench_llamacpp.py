@@ -2,10 +2,11 @@
 """longhand and llama.cpp on the same model, machine and moment.
 
     scripts/bench_llamacpp.py [--work DIR] [--depths 0,4096,..] [--rows 1,8] [--rounds 3] [--json FILE]
+                              [--models demo,random,random-3b] [--weights bf16,q8_0,q4_0,q4_k_m]
 
 Needs llama-cpp-python and gguf from PyPI, which are no part of the project. Without them the script says so
-and exits with 0. It writes a bf16 GGUF of models/demo and of a random model with Qwen2.5-0.5B's body. It
-fills llama.cpp's cache with random values up to each depth, through llama.cpp's own state format, which it
+and exits with 0. It writes a bf16 GGUF of models/demo and of a random model with Qwen2.5-0.5B's body. With
+other --weights llama.cpp quantises that file, and both programs read the result. It fills llama.cpp's cache with random values up to each depth, through llama.cpp's own state format, which it
 first checks against a real state. A round is: passes of M rows with flash attention, longhand bench, passes
 without flash attention. The report has medians over the rounds, and llama.cpp's time divided by longhand's
 time.
@@ -38,6 +39,9 @@ BODY = {
     "tie_word_embeddings": True, "use_sliding_window": False, "torch_dtype": "bfloat16",
     "bos_token_id": 1, "eos_token_id": 2,
 }
+BODIES = {"random": BODY, "random-3b": {**BODY, "hidden_size": 2048, "intermediate_size": 11008,
+                                        "num_hidden_layers": 36, "num_attention_heads": 16}}
+FILE_TYPES = {"q8_0": 7, "q4_0": 2, "q4_k_m": 15}
 
 
 # ---- models ----
@@ -48,12 +52,13 @@ def normal_bf16(n, scale, rng):
     return table.astype(np.uint16)[rng.integers(0, 65536, n, dtype=np.uint16)]
 
 
-def make_random_body(path):
-    """A Hugging Face directory of BODY's shape with random weights."""
+def make_random_body(path, body):
+    """A Hugging Face directory of the body's shape with random weights."""
     os.makedirs(path, exist_ok=True)
-    h, f, kv = BODY["hidden_size"], BODY["intermediate_size"], 128
-    shapes = [("model.embed_tokens.weight", (BODY["vocab_size"], h)), ("model.norm.weight", (h,))]
-    for l in range(BODY["num_hidden_layers"]):
+    h, f = body["hidden_size"], body["intermediate_size"]
+    kv = body["num_key_value_heads"] * h // body["num_attention_heads"]
+    shapes = [("model.embed_tokens.weight", (body["vocab_size"], h)), ("model.norm.weight", (h,))]
+    for l in range(body["num_hidden_layers"]):
         for name, shape in (("input_layernorm.weight", (h,)), ("post_attention_layernorm.weight", (h,)),
                             ("self_attn.q_proj.weight", (h, h)), ("self_attn.q_proj.bias", (h,)),
                             ("self_attn.k_proj.weight", (kv, h)), ("self_attn.k_proj.bias", (kv,)),
@@ -70,7 +75,7 @@ def make_random_body(path):
     text += b" " * (-len(text) % 8)
     rng = np.random.default_rng(1)
     with open(os.path.join(path, "config.json"), "w") as out:
-        json.dump(BODY, out)
+        json.dump(body, out)
     with open(os.path.join(path, "model.safetensors"), "wb") as out:
         out.write(struct.pack("<Q", len(text)) + text)
         for name, shape in shapes:
@@ -125,7 +130,12 @@ def to_gguf(path, out):
     w.add_layer_norm_rms_eps(c["rms_norm_eps"])
     w.add_rope_freq_base(float(rope.get("rope_theta") or c.get("rope_theta") or 10000.0))
     w.add_vocab_size(c["vocab_size"])
-    w.add_tokenizer_model("none")
+    w.add_tokenizer_model("gpt2")            # longhand reads no file without tokens
+    w.add_tokenizer_pre("qwen2")
+    w.add_token_list([f"t{i}" for i in range(c["vocab_size"])])
+    w.add_token_types([1] * c["vocab_size"])
+    w.add_token_merges(["a b"])
+    w.add_eos_token_id(2)
     names = {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
              "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
              "self_attn.o_proj": "attn_output",
@@ -150,6 +160,13 @@ def to_gguf(path, out):
     w.write_tensors_to_file()
     w.close()
     return c
+
+
+def quantise(path, out, weights):
+    params = L.llama_model_quantize_default_params()
+    params.ftype = FILE_TYPES[weights]
+    if L.llama_model_quantize(path.encode(), out.encode(), ctypes.byref(params)):
+        sys.exit(f"llama.cpp: cannot quantise {path} to {weights}")
 
 
 # ---- llama.cpp ----
@@ -345,7 +362,8 @@ def main():
     numbers = lambda s: [int(x) for x in s.split(",")]
     a = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     a.add_argument("--longhand", default=os.path.join(ROOT, "longhand"))
-    a.add_argument("--models", default="demo,random", help="demo, random or both")
+    a.add_argument("--models", default="demo,random", help="some of demo, random, random-3b")
+    a.add_argument("--weights", default="bf16", help="some of bf16, " + ", ".join(FILE_TYPES))
     a.add_argument("--depths", type=numbers, default=[0, 4096, 16384, 32768, 65536, 100000])
     a.add_argument("--rows", type=numbers, default=[1, 8])
     a.add_argument("--rounds", type=int, default=3)
@@ -365,12 +383,18 @@ def main():
         print(f"{'model':12} {'depth':>7} {'rows':>5} {'llama FA':>12} {'llama no FA':>12} {'longhand':>12} "
               f"{'FA/ours':>10} {'best/ours':>10}")
         for name in args.models.split(","):
-            model = os.path.join(ROOT, "models", "demo") if name == "demo" else os.path.join(work, "random")
-            if name == "random" and not os.path.exists(os.path.join(model, "model.safetensors")):
-                make_random_body(model)
+            model = os.path.join(ROOT, "models", "demo") if name == "demo" else os.path.join(work, name)
+            if name != "demo" and not os.path.exists(os.path.join(model, "model.safetensors")):
+                make_random_body(model, BODIES[name])
             out = os.path.join(work, name + ".gguf")
             config = to_gguf(model, out)
-            results += compare(args, name, model, out, config)
+            for weights in args.weights.split(","):
+                if weights == "bf16":
+                    results += compare(args, name, model, out, config)
+                    continue
+                file = os.path.join(work, f"{name}-{weights}.gguf")
+                quantise(out, file, weights)
+                results += compare(args, f"{name} {weights}", file, file, config)
     if args.json:
         with open(args.json, "w") as f:
             json.dump({"llama_cpp_python": L.__version__, "threads": args.threads, "results": results}, f,
