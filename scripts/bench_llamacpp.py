@@ -6,10 +6,10 @@
 
 Needs llama-cpp-python and gguf from PyPI, which are no part of the project. Without them the script says so
 and exits with 0. It writes a bf16 GGUF of models/demo and of a random model with Qwen2.5-0.5B's body. With
-other --weights llama.cpp quantises that file, and both programs read the result. It fills llama.cpp's cache with random values up to each depth, through llama.cpp's own state format, which it
-first checks against a real state. A round is: passes of M rows with flash attention, longhand bench, passes
-without flash attention. The report has medians over the rounds, and llama.cpp's time divided by longhand's
-time.
+other --weights llama.cpp quantises that file, and both programs read the result. It fills llama.cpp's cache
+with random values up to each depth, through llama.cpp's own state format, which it first checks against a
+real state. A round is: passes of M rows with flash attention, longhand bench, passes without flash attention.
+The report has medians over the rounds, and llama.cpp's time divided by longhand's time.
 """
 import argparse
 import ctypes
