@@ -69,7 +69,7 @@ offers bash_completes_many_files 'Makefile ' train heads --data README.md Make
 offers bash_completes_options_after_files '--data ' train heads --data README.md --dat
 offers bash_separates_options_of_one_name ' ' tail --from READ
 offers bash_separates_options_of_one_name_2 'README.md ' train --from READ
-offers bash_words_of_a_verb 'heads ' train ''
+offers bash_words_of_a_verb 'heads longspec ' train ''
 offers bash_files_of_a_verb 'README.md ' distinct READ
 offers bash_verbs_for_help 'tokenize ' help to
 offers bash_knows_the_alias '--state ' retry --st
