@@ -63,7 +63,8 @@ static enum value words_of(const struct verb *v, char words[WORDS_BYTES])
         for (const struct verb *other = verbs_table; other->name; other++)
             add_word(words, other->name, strlen(other->name));
     if (v->bit == VERB_TRAIN)
-        add_word(words, v->args, strcspn(v->args, " "));
+        for (const char *p = v->args; *p && *p != ' '; p += strcspn(p, "| "), p += *p == '|')
+            add_word(words, p, strcspn(p, "| "));
     for (const char *p = v->args; *p; p += strcspn(p, " "), p += strspn(p, " ")) {
         const char *bare = p + strspn(p, "([");
         if (strncmp(bare, "FILE", 4) == 0 && !option && !*words)
