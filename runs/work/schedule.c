@@ -467,6 +467,8 @@ int schedule_job(struct worker *w, const struct claim *c, const struct work_opti
     while (rc == 0 && !task_is_complete(t)) {
         rc = task_check(t);
         if (rc == 0)
+            task_make_int8(t);
+        if (rc == 0)
             rc = decode_step(&t->decoder, e) ? TASK_FAILED : task_take_round(t, NULL, e);
     }
     stop_notice_for(NULL);

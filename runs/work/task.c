@@ -152,26 +152,59 @@ static int open_heads(struct task *t, struct err *e)
     return 0;
 }
 
-/* Make the 8-bit model for drafts, if memory has room for it and no other job waits meanwhile. A failure only
- * means that drafts use the model itself. */
-static void open_int8(struct task *t, size_t n_max)
+static void int8_notice(struct task *t);
+
+/* A text with fewer tokens left does not gain back what making the model in 8 bits takes: the time of about 10
+ * passes. */
+enum { INT8_TOKENS = 256 };
+
+/* Make the 8-bit model for drafts. A failure only means that drafts use the model itself. */
+static void make_int8(struct task *t)
 {
     struct worker *w = t->w;
     struct engine *g = &w->engine;
-    const size_t bytes = model_quantized_bytes(&g->config, g->dev);
     struct err ignored;
-    if (!draft_wants_int8(&t->params->draft, g->dev) ||
-        (!g->int8.mem &&
-         (w->n_jobs > 1 || !job_has_room(t->params, g, n_max, t->setup.start.rows / KV_BLOCK, bytes))))
-        return;
     const bool made = !g->int8.mem;
     stop_notice_for("the model in 8 bits");
     if (engine_int8(g, t->progress, &ignored) == 0)
         t->setup.draft_model = &g->int8;
     if (made && g->int8.mem)
-        w->reserved += bytes;
+        w->reserved += model_quantized_bytes(&g->config, g->dev);
     stop_notice_for(NULL);
     progress_clear(t->progress);
+}
+
+/* Drafts use the 8-bit model if memory has room for it and no other job waits while it is made. In the foreground a
+ * new text that the planner drafts gets its first token before. A worker makes it at once, for all its jobs. */
+static void open_int8(struct task *t, size_t n_max)
+{
+    struct worker *w = t->w;
+    const struct engine *g = &w->engine;
+    if (!draft_wants_int8(&t->params->draft, g->dev) ||
+        (!g->int8.mem &&
+         (w->n_jobs > 1 || !job_has_room(t->params, g, n_max, t->setup.start.rows / KV_BLOCK,
+                                         model_quantized_bytes(&g->config, g->dev)))))
+        return;
+    t->int8_later = t->out && !g->int8.mem && !t->params->draft.n_width && t->claim.end.tokens == 0;
+    if (!t->int8_later)
+        make_int8(t);
+}
+
+void task_make_int8(struct task *t)
+{
+    struct decoder *d = &t->decoder;
+    if (!t->int8_later || d->n_tokens == d->n_prompt)
+        return;
+    t->int8_later = false;
+    if (d->n_max - d->n_tokens < INT8_TOKENS)
+        return;
+    const struct progress before = *t->progress;
+    make_int8(t);
+    *t->progress = before;
+    t->progress->drawn = false;
+    if (t->setup.draft_model)
+        draft_with(&d->draft, t->setup.draft_model);
+    int8_notice(t);
 }
 
 /* Check prompt, length, parameters and memory; *n_max: the whole length in tokens. */
@@ -319,7 +352,7 @@ static void snapshot_notice(struct task *t)
 static void int8_notice(struct task *t)
 {
     char line[160];
-    if (t->setup.draft_model || !draft_wants_int8(&t->params->draft, t->w->engine.dev))
+    if (t->setup.draft_model || t->int8_later || !draft_wants_int8(&t->params->draft, t->w->engine.dev))
         return;
     snprintf(line, sizeof line,
              "memory has no room to spare for the model in 8 bits, %zu MiB: drafts are made with the model "

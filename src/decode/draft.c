@@ -159,6 +159,12 @@ fail:
     return -1;
 }
 
+void draft_with(struct drafting *g, const struct model *m)
+{
+    g->draft_model = m;
+    planner_draft_bytes(&g->planner, (double)m->weight_bytes);
+}
+
 void draft_close(struct drafting *g)
 {
     if (g->model) {

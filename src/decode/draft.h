@@ -156,6 +156,8 @@ size_t draft_bytes(const struct draft_settings *s, const struct model *m, const 
  * else is zero; a NULL g->draft_model means that drafts ask g->model. On failure g is closed. */
 int draft_open(struct drafting *g, const struct sampling *p, size_t n_max, struct err *e);
 void draft_close(struct drafting *g);
+/* Between rounds: from now on draft passes and heads use m, another form of the same model. */
+void draft_with(struct drafting *g, const struct model *m);
 /* Forgets everything derived from the text: another text follows, or the same text from an earlier
  * token on. */
 void draft_reset(struct drafting *g, struct device_sampler *sampler);

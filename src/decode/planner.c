@@ -108,6 +108,19 @@ static double size_at(const struct cost_model *m, size_t rows)
                             ((double)rows - from);
 }
 
+void planner_draft_bytes(struct planner *p, double bytes)
+{
+    struct cost_model *m = p->model;
+    m->draft_bytes = bytes;
+    m->drafted = m->var[1] = 0;
+    m->var[2] = SPREAD;
+    for (size_t i = 0; i < p->costs.n_caches; i++)
+        p->cache[i].n = p->cache[i].seconds = 0;
+    for (size_t a = 0; a < ASKS; a++)
+        if (HEADS >> a & 1)
+            p->ask[a].n = p->ask[a].seconds = 0;
+}
+
 /* The share of one of n texts in a pass of all_rows rows, `rows` of its own. */
 static double pass_share(const struct cost_model *m, size_t length, size_t n, size_t rows, size_t all_rows)
 {

@@ -145,6 +145,9 @@ struct planner_setup {
 /* A text begins. `m` is borrowed; it keeps what earlier texts of the model have shown. */
 void planner_start(struct planner *p, struct cost_model *m, const struct planner_setup *s);
 
+/* Draft passes read another number of bytes from now on: forgets what they and the heads have taken. */
+void planner_draft_bytes(struct planner *p, double bytes);
+
 /* The size to time now, `left` tokens before the end of the text, or COST_SIZES; to be asked again after
  * planner_timed. */
 size_t planner_size_due(const struct planner *p, size_t left);

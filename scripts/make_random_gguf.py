@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+"""Writes a GGUF file of a known shape with random weights, for measuring: tensor by tensor in pieces, so memory does not
+limit the size. Weights have deviation 1/sqrt(inputs), norms 1, biases 0. The tokenizer knows the 256 bytes. Needs numpy:
+
+    scripts/make_random_gguf.py SHAPE TYPE FILE.gguf         e.g. llama-8b q4_k_m /tmp/8b.gguf
+"""
+import struct, sys
+import numpy as np
+
+#         name         arch    hidden  ffn    layers heads kv  head  vocab   tied   freq_base  context  pre
+SHAPES = {"qwen-0.5b": ("qwen2", 896, 4864, 24, 14, 2, 64, 151936, True, 1e6, 32768, "qwen2"),
+          "qwen-3b": ("qwen2", 2048, 11008, 36, 16, 2, 128, 151936, True, 1e6, 32768, "qwen2"),
+          "llama-8b": ("llama", 4096, 14336, 32, 32, 8, 128, 128256, False, 5e5, 131072, "llama-bpe"),
+          "tiny": ("llama", 256, 512, 2, 4, 2, 64, 512, False, 1e4, 4096, "llama-bpe")}
+F32, BF16, Q4_0, Q8_0, Q4_K, Q6_K = 0, 30, 2, 8, 12, 14
+BLOCK = {F32: (1, 4), BF16: (1, 2), Q4_0: (32, 18), Q8_0: (32, 34), Q4_K: (256, 144), Q6_K: (256, 210)}
+PIECE = 1 << 26
+random = np.random.default_rng(1)
+
+
+def half(x):
+    return np.frombuffer(np.float16(x).tobytes(), np.uint8)
+
+
+def blocks(kind, n, deviation):
+    """n weights: random bits, with the factors of every block set for the deviation of the weights."""
+    if kind == F32:
+        return np.full(n, deviation, np.float32)
+    if kind == BF16:
+        x = np.frombuffer(random.bytes(2 * n), np.int16).astype(np.float32) * np.float32(deviation / 18918)
+        return (x.view(np.uint32) >> 16).astype(np.uint16)
+    size, per = BLOCK[kind]
+    b = np.frombuffer(random.bytes(n // size * per), np.uint8).reshape(-1, per).copy()
+    if kind == Q4_0:
+        b[:, :2] = half(deviation / 4.61)
+    elif kind == Q8_0:
+        b[:, :2] = half(deviation / 73.9)
+    elif kind == Q6_K:                   # all scales 32
+        b[:, 192:208], b[:, 208:] = 32, half(deviation / 32 / 18.5)
+    elif kind == Q4_K:                   # all scales 32, all minima 60
+        b[:, :2], b[:, 2:4] = half(deviation / 32 / 4.61), half(deviation / 4.61 * 7.5 / 60)
+        b[:, 4:8], b[:, 8:12], b[:, 12:16] = 160, 252, 192
+    return b
+
+
+def choose(mix, name, layer, layers, tied):
+    if mix != "q4_k_m":
+        return {"bf16": BF16, "q8_0": Q8_0, "q4_0": Q8_0 if name == "output" else Q4_0}[mix]
+    more = layer < layers // 8 or layer >= 7 * layers // 8 or (layer - layers // 8) % 3 == 2
+    if name == "output" or (name == "token_embd" and tied) or (name in ("attn_v", "ffn_down") and more):
+        return Q6_K
+    return Q4_K
+
+
+def tensors(shape, mix):
+    arch, d, ffn, layers, heads, kv, head, vocab, tied, *_ = shape
+    def matrix(name, rows, cols, layer=0, prefix=""):
+        kind = choose("q8_0" if mix == "q4_0" and tied and name == "token_embd" else mix, name, layer, layers, tied)
+        return prefix + name + ".weight", (cols, rows), kind, cols ** -0.5
+    yield matrix("token_embd", vocab, d)
+    for i in range(layers):
+        b = f"blk.{i}."
+        yield b + "attn_norm.weight", (d,), F32, 1
+        for name, rows in ("attn_q", heads * head), ("attn_k", kv * head), ("attn_v", kv * head):
+            yield matrix(name, rows, d, i, b)
+            if arch == "qwen2":
+                yield b + name + ".bias", (rows,), F32, 0
+        yield matrix("attn_output", d, heads * head, i, b)
+        yield b + "ffn_norm.weight", (d,), F32, 1
+        yield matrix("ffn_gate", ffn, d, i, b)
+        yield matrix("ffn_up", ffn, d, i, b)
+        yield matrix("ffn_down", d, ffn, i, b)
+    yield "output_norm.weight", (d,), F32, 1
+    if not tied:
+        yield matrix("output", vocab, d)
+
+
+def string(s):
+    b = s.encode()
+    return struct.pack("<Q", len(b)) + b
+
+
+def value(key, x):
+    kinds = {bool: (7, "<?"), int: (4, "<I"), float: (6, "<f")}
+    if isinstance(x, str):
+        return string(key) + struct.pack("<I", 8) + string(x)
+    if isinstance(x, list):
+        kind = 8 if isinstance(x[0], str) else 5
+        return string(key) + struct.pack("<IIQ", 9, kind, len(x)) + b"".join(
+            string(v) if kind == 8 else struct.pack("<i", v) for v in x)
+    kind, form = kinds[type(x)]
+    return string(key) + struct.pack("<I", kind) + struct.pack(form, x)
+
+
+def metadata(shape):
+    arch, d, ffn, layers, heads, kv, head, vocab, tied, base, context, pre = shape
+    visible = list(range(33, 127)) + list(range(161, 173)) + list(range(174, 256))
+    hidden = [b for b in range(256) if b not in visible]
+    tokens = [chr(b) for b in visible] + [chr(256 + i) for i in range(len(hidden))] + ["he"]
+    tokens += [f"<{i}>" for i in range(len(tokens), vocab - 1)] + ["<end>"]
+    return {"general.architecture": arch, "general.name": "random", "general.quantization_version": 2,
+            f"{arch}.context_length": context, f"{arch}.embedding_length": d, f"{arch}.block_count": layers,
+            f"{arch}.feed_forward_length": ffn, f"{arch}.attention.head_count": heads,
+            f"{arch}.attention.head_count_kv": kv, f"{arch}.rope.freq_base": base,
+            f"{arch}.attention.layer_norm_rms_epsilon": 1e-5, "tokenizer.ggml.model": "gpt2",
+            "tokenizer.ggml.pre": pre, "tokenizer.ggml.tokens": tokens,
+            "tokenizer.ggml.token_type": [1] * (vocab - 1) + [3], "tokenizer.ggml.merges": ["h e"],
+            "tokenizer.ggml.eos_token_id": vocab - 1, "tokenizer.ggml.add_bos_token": False}
+
+
+def main(name, mix, path):
+    shape = SHAPES[name]
+    all = list(tensors(shape, mix))
+    pairs = metadata(shape)
+    head, at = struct.pack("<4sIQQ", b"GGUF", 3, len(all), len(pairs)), 0
+    head += b"".join(value(k, v) for k, v in pairs.items())
+    sizes = []
+    for tensor, dims, kind, _ in all:
+        size, per = BLOCK[kind]
+        sizes.append(int(np.prod(dims)) // size * per)
+        head += string(tensor) + struct.pack("<I", len(dims)) + struct.pack(f"<{len(dims)}Q", *dims)
+        head += struct.pack("<IQ", kind, at)
+        at += -(-sizes[-1] // 32) * 32
+    with open(path, "wb") as f:
+        f.write(head + bytes(-len(head) % 32))
+        for (tensor, dims, kind, deviation), bytes_ in zip(all, sizes):
+            n, size = int(np.prod(dims)), BLOCK[kind][0]
+            for done in range(0, n, PIECE):
+                f.write(blocks(kind, min(PIECE, n - done), deviation).tobytes())
+            f.write(bytes(-bytes_ % 32))
+    print(f"{path}: {len(all)} tensors, {at / 1e9:.2f} GB")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 4 or sys.argv[1] not in SHAPES:
+        sys.exit(__doc__)
+    main(*sys.argv[1:])
