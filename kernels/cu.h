@@ -138,7 +138,7 @@ FN unsigned warp(void) { return tid() / WARP; }
 FN float bf16_float(uint16_t x) { return as_float((uint32_t)x << 16); }
 FN uint16_t to_bf16(float x) { return (uint16_t)pack_bf16(x, 0.0f); }
 FN bool is_finite(float x) { return (as_bits(x) & 0x7f800000u) != 0x7f800000u; }
-FN float max_of(float x, float y) { return x > y ? x : y; }
+FN float max_of(float x, float y) { return fmaxf(x, y); }
 FN size_t min_size(size_t x, size_t y) { return x < y ? x : y; }
 FN size_t max_size(size_t x, size_t y) { return x > y ? x : y; }
 

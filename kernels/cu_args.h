@@ -25,7 +25,7 @@ enum {
     CU_STAGES = 4,               /* tiles in flight to shared memory */
     CU_BLOCK = 64, CU_CHUNK = 2048,         /* KV_BLOCK, KV_CHUNK */
     /* rows x query heads of a group in a block of `attend`; no result depends on them */
-    CU_QUERIES_FEW = 64, CU_QUERIES_MANY = 128,
+    CU_QUERIES_ONE = 16, CU_QUERIES_FEW = 64, CU_QUERIES_MANY = 128,
     CU_GROUP_MAX = 16,
     CU_NORM_THREADS = 512, CU_SAMPLE_THREADS = 1024, CU_SAMPLE_THREADS_MIN = 128,
         CU_SAMPLE_SHARED = 2048 * 8 + 128,
@@ -151,8 +151,8 @@ struct cu_naive_attend {
  * differ in the number of rows that a block holds. */
 #define CU_KERNELS(X) \
     X(pack, pack) X(embed, embed) X(rmsnorm, rmsnorm) X(product_few, product) X(product_many, product) \
-    X(rope, rope) X(attend_64_few, attend) X(attend_64_many, attend) X(attend_128_few, attend) \
-    X(attend_128_many, attend) X(merge, merge) X(swiglu, swiglu) X(gather, gather) X(widen, widen) \
+    X(rope, rope) X(attend_64_one, attend) X(attend_64_few, attend) X(attend_64_many, attend) \
+    X(attend_128_one, attend) X(attend_128_few, attend) X(attend_128_many, attend) X(merge, merge) X(swiglu, swiglu) X(gather, gather) X(widen, widen) \
     X(narrow, narrow) X(noise, noise) X(kv_copy, kv_copy) X(kv_zero, kv_zero) X(kv_select, kv_select) \
     X(count, count) X(sample, sample) X(norm_back, norm_back) X(gain_back, gain_back) X(xent, xent) \
     X(squares, squares) X(adamw, adamw) X(naive_product, naive_product) X(naive_scores, naive_attend) \

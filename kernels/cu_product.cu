@@ -100,23 +100,77 @@ FN void product_write(const struct cu_product *a, float acc[2][8][4], const unsi
     }
 }
 
+/* The part of a tile of outputs that a piece has summed: [rows][128 outputs]. A piece has up to two: of the
+ * tile that it continues, and of the tile that it begins. */
+FN float *product_part(const struct cu_product *a, const unsigned nr, unsigned piece, bool begins)
+{
+    return a->part + (((size_t)block_x() * a->pieces + piece) * 2 + (begins ? 1 : 0)) * nr * CU_TILE_N;
+}
+
+/* Adds up the parts of pieces p0 .. p1 in this order and writes y; a thread has one output of each row. It
+ * loads `ahead` parts of `some` rows at once. */
+FN void product_sum(const struct cu_product *a, const unsigned nr, size_t tiles, size_t first, size_t n_tile,
+                    unsigned p0, unsigned p1, const unsigned some, const unsigned ahead)
+{
+    const size_t out = n_tile * CU_TILE_N + tid();
+    const unsigned row0 = block_x() * nr, n = a->rows - row0 < nr ? a->rows - row0 : nr;
+    const bool is = out < a->n;
+    const float bias = is && a->bias ? a->bias[out] : 0.0f;
+    for (unsigned r = 0; r < n; r += some) {
+        float *y = a->y + (row0 + r) * a->ldy + out, sum[16], old[16];
+        UNROLL_ALL
+        for (unsigned j = 0; j < some; j++) {
+            old[j] = is && a->add && r + j < n ? y[j * a->ldy] : 0.0f;
+            sum[j] = 0;
+        }
+        for (unsigned p = p0; p <= p1; p += ahead) {
+            float v[16][16];
+            UNROLL_ALL
+            for (unsigned i = 0; i < ahead; i++) {
+                const float *from = product_part(a, nr, p + i, product_from(tiles, p + i, a->pieces) <= first)
+                    + r * CU_TILE_N + tid();
+                UNROLL_ALL
+                for (unsigned j = 0; j < some; j++)
+                    v[i][j] = p + i <= p1 && r + j < n ? load_fresh(from + j * CU_TILE_N) : 0.0f;
+            }
+            UNROLL_ALL
+            for (unsigned i = 0; i < ahead; i++)
+                UNROLL_ALL
+                for (unsigned j = 0; j < some; j++)
+                    if (p + i <= p1)
+                        sum[j] = p + i == p0 ? v[i][j] : sum[j] + v[i][j];
+        }
+        UNROLL_ALL
+        for (unsigned j = 0; j < some; j++)
+            if (is && r + j < n) {
+                const float v = a->bias ? sum[j] + bias : sum[j];
+                y[j * a->ldy] = a->add ? old[j] + v : v;
+                if (!is_finite(a->add ? old[j] + v : v) && a->place != UINT64_MAX)
+                    atomic_min64(a->bad, a->place << 32 | (row0 + r + j));
+            }
+    }
+}
+
 /* Shares the outputs of n_tile that this block has summed from tile ka (in k) on, without the first or last
- * tile of the row of tiles. Writes the part to memory. The block that comes last adds up all parts into acc
- * and returns true. */
-FN bool product_share(const struct cu_product *a, float acc[2][8][4], const unsigned nr, size_t tiles,
+ * tile of the row of tiles. Writes the part to memory, valid rows only. The block that comes last adds up all
+ * parts. */
+FN void product_share(const struct cu_product *a, float acc[2][8][4], const unsigned nr, size_t tiles,
                       size_t tiles_k, size_t n_tile, size_t ka, unsigned *came_last)
 {
-    const size_t first = n_tile * tiles_k, n_tiles = tiles / tiles_k, size = (size_t)nr * CU_TILE_N;
+    const size_t first = n_tile * tiles_k, n_tiles = tiles / tiles_k;
     const unsigned p0 = product_piece(tiles, first, a->pieces),
                    p1 = product_piece(tiles, first + tiles_k - 1, a->pieces);
-    float *mine = a->part + ((size_t)block_x() * a->pieces + block_y()) * 2 * size + (ka ? 0 : size);
+    float *mine = product_part(a, nr, block_y(), !ka);
     UNROLL_ALL
-    for (unsigned i = 0; i < 2; i++)
+    for (unsigned j = 0; j < nr / 8; j++)
         UNROLL_ALL
-        for (unsigned j = 0; j < nr / 8; j++)
+        for (unsigned i = 0; i < 2; i++)
             UNROLL_ALL
-            for (unsigned e = 0; e < 4; e++)
-                mine[((i * (nr / 8) + j) * 4 + e) * 128 + tid()] = acc[i][j][e];
+            for (unsigned e = 0; e < 4; e++) {
+                const unsigned r = j * 8 + lane() % 4 * 2 + e % 2;
+                if (block_x() * nr + r < a->rows)
+                    mine[r * CU_TILE_N + warp() * 32 + i * 16 + e / 2 * 8 + lane() / 4] = acc[i][j][e];
+            }
     barrier();
     /* One thread acts for all: the barriers before and after carry its fences to the others. */
     if (tid() == 0) {
@@ -129,21 +183,13 @@ FN bool product_share(const struct cu_product *a, float acc[2][8][4], const unsi
     }
     barrier();
     if (!*came_last)
-        return false;
-    for (unsigned p = p0; p <= p1; p++) {
-        const float *from = a->part + ((size_t)block_x() * a->pieces + p) * 2 * size +
-                            (product_from(tiles, p, a->pieces) > first ? 0 : size);
-        UNROLL_ALL
-        for (unsigned i = 0; i < 2; i++)
-            UNROLL_ALL
-            for (unsigned j = 0; j < nr / 8; j++)
-                UNROLL_ALL
-                for (unsigned e = 0; e < 4; e++) {
-                    const float v = load_fresh(from + ((i * (nr / 8) + j) * 4 + e) * 128 + tid());
-                    acc[i][j][e] = p == p0 ? v : acc[i][j][e] + v;
-                }
-    }
-    return true;
+        return;
+    if (nr == CU_ROWS_MANY)
+        product_sum(a, nr, tiles, first, n_tile, p0, p1, 16, 8);
+    else if (a->rows > 1)
+        product_sum(a, nr, tiles, first, n_tile, p0, p1, 8, 4);
+    else
+        product_sum(a, nr, tiles, first, n_tile, p0, p1, 1, 16);
 }
 
 FN void product(const struct cu_product *a, const unsigned nr)
@@ -185,9 +231,10 @@ FN void product(const struct cu_product *a, const unsigned nr)
         const char *stage = stages + (t - t0) % CU_STAGES * stage_bytes;
         product_tile(acc, stage, stage + CU_TILE * 2, nr);
         if (kt + 1 == tiles_k || t + 1 == t1) {
-            if ((ka == 0 && kt + 1 == tiles_k) ||
-                product_share(a, acc, nr, tiles, tiles_k, t / tiles_k, ka, came_last))
+            if (ka == 0 && kt + 1 == tiles_k)
                 product_write(a, acc, nr, block_x() * nr, t / tiles_k);
+            else
+                product_share(a, acc, nr, tiles, tiles_k, t / tiles_k, ka, came_last);
             ka = 0;
             for (unsigned i = 0; i < 2; i++)
                 for (unsigned j = 0; j < 8; j++)

@@ -30,7 +30,7 @@ struct gpu {
     /* the present pass */
     struct cu_rows rows;
     size_t n, n_want, n_tiles, chunks, n_seqs;
-    bool many;
+    size_t queries;                          /* of a block of attention: CU_QUERIES_ONE, _FEW or _MANY */
     bool open, bad_downloaded; uint64_t bad;           /* between begin and end; `bad` has been downloaded */
     const struct cu_tile *tile;              /* host memory */
 };
@@ -348,10 +348,12 @@ static void gpu_begin(struct device *d, const struct device_rows *r)
     for (size_t i = 0; i < n; i++)
         rope_angles(cos + i * r->n_freq, sin + i * r->n_freq, r->angle[i], r->inv_freq, r->n_freq,
                     r->rope_factor);
-    g->many = longest * group > CU_QUERIES_FEW;
+    g->queries = longest * group <= CU_QUERIES_ONE   ? CU_QUERIES_ONE
+                 : longest * group <= CU_QUERIES_FEW ? CU_QUERIES_FEW
+                                                     : CU_QUERIES_MANY;
     struct cu_tile *tile = (struct cu_tile *)(void *)(g->table_host + at);
     g->tile = tile;
-    g->n_tiles = cut_tiles(g, r, (g->many ? CU_QUERIES_MANY : CU_QUERIES_FEW) / group, tile);
+    g->n_tiles = cut_tiles(g, r, g->queries / group, tile);
     table_alloc(g, &at, g->n_tiles * sizeof *tile, (const void **)&g->rows.tile);
     uint32_t *node = table_alloc(g, &at, n_node * sizeof *node, (const void **)&g->rows.node);
     for (size_t i = 0; n_node && i < n; i++)      /* set only if there are sequences */
@@ -368,7 +370,7 @@ static void gpu_begin(struct device *d, const struct device_rows *r)
 static bool gpu_graph_begin(struct device *d, uint64_t key)
 {
     struct gpu *g = (struct gpu *)d;
-    const uint64_t shape[] = { key, g->n, g->n_seqs, g->n_want, g->n_tiles, g->chunks, g->many };
+    const uint64_t shape[] = { key, g->n, g->n_seqs, g->n_want, g->n_tiles, g->chunks, g->queries };
     uint64_t h = UINT64_C(0xcbf29ce484222325);
     for (size_t i = 0; i < sizeof shape / sizeof *shape; i++)
         h = (h ^ shape[i]) * UINT64_C(0x9e3779b97f4a7c15), h ^= h >> 29;
@@ -450,10 +452,14 @@ static void gpu_attend(struct device *d, void *out, const void *q, const struct 
                        size_t window)
 {
     struct gpu *g = (struct gpu *)d;
-    const size_t dp = h->padded, frags = g->many ? 2 : 1;
-    const enum cu_kernel kernel = dp == 64  ? g->many ? CU_attend_64_many : CU_attend_64_few
-                                  : g->many ? CU_attend_128_many
-                                            : CU_attend_128_few;
+    static const enum cu_kernel kernels[2][3] = {
+        { CU_attend_64_one, CU_attend_64_few, CU_attend_64_many },
+        { CU_attend_128_one, CU_attend_128_few, CU_attend_128_many } };
+    const size_t dp = h->padded, 
+                 which = g->queries == CU_QUERIES_ONE ? 0 : g->queries == CU_QUERIES_FEW ? 1 : 2;
+    /* queries, two blocks of K and V, and scores that warps exchange */
+    const size_t bytes = g->queries * dp * 2 + 2 * 2 * KV_BLOCK * dp * 2 +
+                         (which ? 0 : CU_QUERIES_ONE * KV_BLOCK * sizeof(float));
     for (size_t t0 = 0, t1; t0 < g->n_tiles; t0 = t1) {
         const size_t row0 = g->tile[t0].row0, slab = row0 / g->slab;
         for (t1 = t0; t1 < g->n_tiles && g->tile[t1].row0 / g->slab == slab; t1++)
@@ -464,9 +470,8 @@ static void gpu_attend(struct device *d, void *out, const void *q, const struct 
                                      (uint32_t)g->chunks, (uint32_t)t0, (uint32_t)row0, 0 };
         const struct cu_merge b = { g->rows, out, g->part, (uint32_t)h->n_heads, (uint32_t)dp,
                                     (uint32_t)window, (uint32_t)g->chunks, (uint32_t)row0, (uint32_t)rows };
-        launch(g, kernel, &a, t1 - t0, h->n_kv_heads, g->chunks, 128,
-               frags * 64 * dp * 2 + 2 * 2 * KV_BLOCK * dp * 2);
-        launch(g, CU_merge, &b, (rows * h->n_heads + 3) / 4, 1, 1, 128, 0);
+        launch(g, kernels[dp == 128][which], &a, t1 - t0, h->n_kv_heads, g->chunks, 128, bytes);
+        launch(g, CU_merge, &b, rows * h->n_heads, 1, 1, (unsigned)dp, (3 * dp + dp / 32) * sizeof(float));
     }
 }
 

@@ -30,6 +30,7 @@ awk '
         n = split("pack embed swiglu gather widen narrow noise count gain_back squares adamw", a)
         for (i = 1; i <= n; i++) threads[a[i]] = 256
         shared["product_few"] = 72; shared["product_many"] = 96
+        shared["attend_64_one"] = 38; shared["attend_128_one"] = 72; shared["merge"] = 1.5
         shared["attend_64_few"] = 40; shared["attend_64_many"] = 48
         shared["attend_128_few"] = 80; shared["attend_128_many"] = 96
         shared["sample"] = 16.1; shared["kv_select"] = 1.1; shared["gain_back"] = 1; shared["squares"] = 2

@@ -44,7 +44,8 @@ static void of_rope(const struct cu_rope *a, const struct visitor *v)
 
 static void of_attend(const struct cu_attend *a, const struct gpu_launch *l, const struct visitor *v)
 {
-    const size_t dp = l->kernel == CU_attend_64_few || l->kernel == CU_attend_64_many ? 64 : 128;
+    const size_t dp = l->kernel == CU_attend_64_one || l->kernel == CU_attend_64_few ||
+                      l->kernel == CU_attend_64_many ? 64 : 128;
     const struct cu_tile *tile = a->rows.tile + a->tile0, *last = &tile[l->grid[0] - 1];
     each(v, a->part, (last->row0 + last->n - a->row_first) * (size_t)a->n_heads * a->chunks * (2 + dp) *
          sizeof *a->part, true);
@@ -143,7 +144,8 @@ void emulated_outputs(const struct gpu_launch *l, output_visit *visit, void *ctx
     const struct visitor v = { visit, ctx };
     switch (l->kernel) {
     case CU_product_few: case CU_product_many: of_product(l->args, l, &v); break;
-    case CU_attend_64_few: case CU_attend_64_many: case CU_attend_128_few: case CU_attend_128_many:
+    case CU_attend_64_one: case CU_attend_64_few: case CU_attend_64_many: case CU_attend_128_one:
+    case CU_attend_128_few: case CU_attend_128_many:
         of_attend(l->args, l, &v); break;
     case CU_rope: of_rope(l->args, &v); break;
     case CU_kv_copy: of_kv_copy(l->args, l, &v); break;
