@@ -50,10 +50,10 @@ FN double sample_log(double x)
 }
 FN double sample_log1p(double x) { return x > -0.25 ? sample_log_sum(0, x) : sample_log(1 + x); }
 
-/* coin_word: Philox4x32-10. */
-FN uint64_t sample_word(uint64_t seed, uint32_t sample, uint64_t position, uint32_t id)
+/* coin_word of ids 2 pair and 2 pair + 1: Philox4x32-10. */
+FN void sample_words(uint64_t word[2], uint64_t seed, uint32_t sample, uint64_t position, uint32_t pair)
 {
-    uint32_t x0 = id >> 1, x1 = sample, x2 = (uint32_t)position, x3 = (uint32_t)(position >> 32),
+    uint32_t x0 = pair, x1 = sample, x2 = (uint32_t)position, x3 = (uint32_t)(position >> 32),
         k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
     for (int i = 0; i < 10; i++, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) {
         const uint64_t p = (uint64_t)x0 * 0xD2511F53u, q = (uint64_t)x2 * 0xCD9E8D57u;
@@ -62,7 +62,8 @@ FN uint64_t sample_word(uint64_t seed, uint32_t sample, uint64_t position, uint3
         x2 = (uint32_t)(p >> 32) ^ x3 ^ k1;
         x3 = (uint32_t)p;
     }
-    return id & 1 ? x2 | (uint64_t)x3 << 32 : x0 | (uint64_t)x1 << 32;
+    word[0] = x0 | (uint64_t)x1 << 32;
+    word[1] = x2 | (uint64_t)x3 << 32;
 }
 FN double sample_gumbel(uint64_t word)
 {
@@ -350,33 +351,123 @@ FN void sample_edit(float *x, const struct cu_edit *list, uint32_t n)
     barrier();
 }
 
-FN double sample_score(const struct sample_shared *c, const struct cu_sample *a, uint64_t position, float x,
-                       uint32_t id)
+FN double sample_score(const struct sample_shared *c, const struct cu_sample *a, float x, uint64_t word)
 {
-    return a->greedy ? (double)x : ((double)x - c->top) +
-        sample_gumbel(sample_word(a->seed, a->sample, position, id));
+    return a->greedy ? (double)x : ((double)x - c->top) + sample_gumbel(word);
 }
 
-/* Finds the best candidate with a score below `last`, or with an equal score and a larger id. Bounds spare
- * most candidates the logarithms. */
+/* Runs over the candidates in pairs of ids, which share a call of Philox; a thread's ids ascend. Without a
+ * list it finds the thread's best score and id (UINT32_MAX: none). With a list it appends the ids with scores
+ * of at least *best and counts them in c->n. Bounds spare most candidates the logarithms. */
+FN void sample_scan(struct sample_shared *c, const float *x, const struct cu_sample *a, uint64_t position,
+                    uint32_t *list, double *best, uint32_t *id)
+{
+    for (uint32_t base = 2 * tid(); base < a->vocab; base += SAMPLE_AT_ONCE * threads()) {
+        unsigned which = 0;
+        UNROLL_ALL
+        for (unsigned j = 0; j < SAMPLE_AT_ONCE; j++) {
+            const uint32_t i = base + j / 2 * 2 * threads() + j % 2;
+            which |= i < a->vocab && is_candidate(x[i]) ? 1u << j : 0;
+        }
+        while (which) {
+            const unsigned pair = low_bit(which) / 2;
+            uint64_t word[2] = { 0, 0 };
+            if (!a->greedy)
+                sample_words(word, a->seed, a->sample, position, base / 2 + pair * threads());
+            UNROLL_NONE
+            for (unsigned e = 0; e < 2; e++, word[0] = word[1]) {
+                const uint32_t i = base + pair * 2 * threads() + e;
+                if (!(which >> (2 * pair + e) & 1))
+                    continue;
+                if (!a->greedy && (list || *id != UINT32_MAX) &&
+                    (double)((x[i] - c->top) + sample_bound(word[0])) < *best - 2e-3 - 3e-7 * fabs(*best))
+                    continue;
+                const double score = sample_score(c, a, x[i], word[0]);
+                if (!(score < INFINITY))             /* of infinite logits */
+                    continue;
+                if (list && score >= *best)
+                    list[atomic_add(&c->n, 1)] = i;
+                if (!list && (*id == UINT32_MAX || score > *best)) {
+                    *best = score;
+                    *id = i;
+                }
+            }
+            which &= ~(3u << 2 * pair);
+        }
+    }
+}
+
+/* The k-th largest of the threads' best scores (id UINT32_MAX: none); -inf if fewer threads have one. At
+ * least k candidates have this score or a better one. k <= threads() */
+FN double sample_least(struct sample_shared *c, double best, uint32_t id, uint32_t k)
+{
+    const uint64_t u = as_bits64(best + 0.0), sign = (uint64_t)1 << 63;
+    barrier();
+    c->u.hist[tid()] = id == UINT32_MAX ? 0 : u & sign ? ~u : u | sign;
+    if (tid() == 0)
+        c->n = 0;
+    sort_keys(c->u.hist, threads());
+    const uint64_t key = c->u.hist[k - 1];
+    return key ? as_double(key & sign ? key & ~sign : ~key) : -INFINITY;
+}
+
+/* Finds the best candidate of the list with a score below `last`, or with an equal score and a larger id.
+ * *mine: score of the thread's first candidate, once it is `known` */
 FN void sample_next(struct sample_shared *c, const float *x, const struct cu_sample *a, uint64_t position,
-                    double last, uint32_t last_id)
+                    const uint32_t *list, double *mine, bool known, double last, uint32_t last_id)
 {
     double best = 0;
     uint32_t id = UINT32_MAX;
-    SAMPLE_CANDIDATES(i, x, a->vocab) {
-        if (!a->greedy && id != UINT32_MAX) {
-            const float u = (x[i] - c->top) + sample_bound(sample_word(a->seed, a->sample, position, i));
-            if ((double)u < best - 2e-3 - 3e-7 * fabs(best))
-                continue;
+    UNROLL_NONE
+    for (uint32_t i = tid(); i < c->n; i += threads()) {
+        const uint32_t at = list[i];
+        double score = *mine;
+        if (i != tid() || !known) {
+            uint64_t word[2] = { 0, 0 };
+            if (!a->greedy)
+                sample_words(word, a->seed, a->sample, position, at / 2);
+            score = sample_score(c, a, x[at], at % 2 ? word[1] : word[0]);
         }
-        const double score = sample_score(c, a, position, x[i], i);
-        if ((score < last || (score == last && i > last_id)) && (id == UINT32_MAX || score > best)) {
+        *mine = i == tid() ? score : *mine;
+        if ((score < last || (score == last && at > last_id)) &&
+            (id == UINT32_MAX || score > best || (score == best && at < id))) {
             best = score;
-            id = i;
+            id = at;
         }
     }
     sample_best(c, best, id);
+}
+
+/* Writes the k best candidates; returns their number. One scan finds the best. For more, a second scan lists
+ * the few candidates among which they are. */
+FN uint32_t sample_choose(struct sample_shared *c, const float *x, const struct cu_sample *a,
+                          uint64_t position, uint32_t *list, struct cu_candidate *best)
+{
+    double last = INFINITY, mine = 0;
+    uint32_t found = 0, last_id = UINT32_MAX, id = UINT32_MAX;
+    UNROLL_NONE
+    for (unsigned scan = 0; scan < (a->k > 1 ? 2u : 1u); scan++) {
+        if (scan)
+            mine = sample_least(c, mine, id, a->k);
+        sample_scan(c, x, a, position, scan ? list : NULL, &mine, &id);
+    }
+    if (a->k == 1)
+        sample_best(c, mine, id);
+    barrier();                                   /* the list is complete */
+    for (; found < a->k; found++) {
+        if (a->k > 1)
+            sample_next(c, x, a, position, list, &mine, found > 0, last, last_id);
+        if (c->best_id == UINT32_MAX)
+            break;
+        last = c->best;
+        last_id = c->best_id;
+        if (tid() == 0) {
+            const double score = a->greedy ? last - c->top : last;
+            best[found].id = (int32_t)last_id;
+            best[found].score = (float)(score > -FLT_MAX ? score : -FLT_MAX);
+        }
+    }
+    return found;
 }
 
 KERNEL(sample, sample, CU_SAMPLE_THREADS, 1)
@@ -421,21 +512,9 @@ KERNEL(sample, sample, CU_SAMPLE_THREADS, 1)
         }
     }
     struct cu_candidate *best = a.best + (size_t)block_x() * a.k;
-    uint32_t found = 0, last_id = UINT32_MAX;
-    double last = INFINITY;
+    uint32_t found = 0;
     if (sample_top(c, x, a.vocab))
-        for (; found < a.k; found++) {
-            sample_next(c, x, &a, row->position, last, last_id);
-            if (c->best_id == UINT32_MAX)
-                break;
-            last = c->best;
-            last_id = c->best_id;
-            if (tid() == 0) {
-                const double score = a.greedy ? last - c->top : last;
-                best[found].id = (int32_t)last_id;
-                best[found].score = (float)(score > -FLT_MAX ? score : -FLT_MAX);
-            }
-        }
+        found = sample_choose(c, x, &a, row->position, (uint32_t *)keys, best);
     for (; found < a.k; found++)
         if (tid() == 0) {
             best[found].id = -1;
