@@ -135,6 +135,8 @@ static void passes(size_t head_dim)
     free_all();
     one_pass(&h, &kv, 3, NULL, 30);
     free_all();
+    one_pass(&h, &kv, 15, NULL, 0);
+    free_all();
     one_pass(&h, &kv, ROWS_MAX, NULL, 0);
     free_all();
     static const uint32_t from[1], move[] = { 3, 9 };
