@@ -23,7 +23,8 @@
  *                         a, words of two: (r, q) (r+8, q) (r, q+8) (r+8, q+8); b: (q, r) (q+8, r), pairs
  *                         along k
  *   depend_wait/launch    programmatic dependent launch: before depend_wait a kernel must not read what an
- *                         earlier kernel wrote, nor write what an earlier kernel reads or writes. Every
+ *                         earlier kernel of the pass wrote, nor write what one reads or writes. It may read
+ *                         weights, the tables of the pass, and keys and values from before the pass. Every
  *                         thread of every kernel calls it.
  *
  * Sums never use atomics. Atomics on whole numbers (tickets, histograms, minima) give the same result in any

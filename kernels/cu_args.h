@@ -23,7 +23,7 @@ enum {
     CU_PIECE_MIN = 4,            /* least number of tiles in a piece; part of the numerics id */
     CU_ROWS_FEW = 16, CU_ROWS_MANY = 64,    /* rows of a block of `product`; no result depends on them */
     CU_STAGES = 4,               /* tiles in flight to shared memory */
-    CU_BLOCK = 64, CU_CHUNK = 2048,         /* KV_BLOCK, KV_CHUNK */
+    CU_BLOCK = 64,                           /* KV_BLOCK */
     /* rows x query heads of a group in a block of `attend`; no result depends on them */
     CU_QUERIES_ONE = 16, CU_QUERIES_FEW = 64, CU_QUERIES_MANY = 128,
     CU_GROUP_MAX = 16,
@@ -35,6 +35,29 @@ enum {
     CU_SHARED_MAX = (96 << 10) + 16,
     CU_SQUARES = 1 << 14,        /* numbers that a block of `squares` adds up */
 };
+
+#ifdef __CUDACC__
+#define CU_SHARED static __device__ __forceinline__
+#else
+#define CU_SHARED static inline
+#endif
+/* Chunks of keys by absolute position: of 256 keys up to 4,096, of 512 up to 16,384, of 1,024 up to 65,536,
+ * then of 2,048. Short texts thus have work for every multiprocessor, and long ones few states to merge. Part
+ * of the numerics id. */
+CU_SHARED size_t cu_chunk_of(size_t pos)
+{
+    return pos < 4096    ? pos / 256
+           : pos < 16384 ? 8 + pos / 512
+           : pos < 65536 ? 24 + pos / 1024
+                         : 56 + pos / 2048;
+}
+CU_SHARED size_t cu_chunk_begin(size_t chunk)
+{
+    return chunk < 16   ? chunk * 256
+           : chunk < 40 ? (chunk - 8) * 512
+           : chunk < 88 ? (chunk - 24) * 1024
+                        : (chunk - 56) * 2048;
+}
 
 /* One sequence of the pass, and a tile of its rows for one block of `attend`. */
 struct cu_seq {

@@ -1,7 +1,7 @@
 /* Attention (defined at struct attn in ops.h; sums here are those of the tensor cores). A block works on one
- * chunk of 2,048 keys, one KV head, and a tile of rows x query heads of the group ("queries"). It copies keys
- * and values to shared memory once for all queries. In attend_*_few and attend_*_many a warp has 16 queries,
- * or twice 16. In attend_*_one, for at most 16 queries, the four warps share them (attend_one).
+ * chunk of keys (cu_chunk_of), one KV head, and a tile of rows x query heads of the group ("queries"). It
+ * copies keys and values to shared memory once for all queries. In attend_*_few and attend_*_many a warp has 16
+ * queries, or twice 16. In attend_*_one, for at most 16 queries, the four warps share them (attend_one).
  *
  * For a query the order is: blocks of 64 keys ascending; in a block m' = max(m, scores), l = l * 2^(m - m') +
  * sum of p, o = o * 2^(m - m') + p V by four mma of 16 keys. A lane adds up l over its own keys (2q, 2q+1,
@@ -381,8 +381,8 @@ FN bool attend_find(struct attending *x, const struct cu_attend *a, size_t chunk
     x->cache = x->s->base + a->layer * x->s->layer_bytes + x->head * x->s->head_bytes;
     x->shared = x->s->shared + ((size_t)a->layer * a->n_kv_heads + x->head) * x->s->n_shared;
     x->lo_last = attend_lo(x->s, x->tile.pos_max, a->window);
-    *b0 = max_size(chunk * (CU_CHUNK / CU_BLOCK), attend_lo(x->s, x->tile.pos_min, a->window) / CU_BLOCK);
-    *b1 = min_size(chunk * (CU_CHUNK / CU_BLOCK) + CU_CHUNK / CU_BLOCK - 1, x->tile.pos_max / CU_BLOCK);
+    *b0 = max_size(cu_chunk_begin(chunk), attend_lo(x->s, x->tile.pos_min, a->window)) / CU_BLOCK;
+    *b1 = min_size(cu_chunk_begin(chunk + 1) - 1, x->tile.pos_max) / CU_BLOCK;
     return *b0 <= *b1;
 }
 
@@ -413,7 +413,7 @@ FN void attend(const struct cu_attend *a, const unsigned dp, const unsigned mt)
     struct attending x;
     float o[2][16][4], m[2][2], l[2][2];
     unsigned sees[2][2][2];
-    const size_t chunk = block_z();
+    const size_t chunk = a->chunks - 1 - block_z();      /* long chunks first: short ones fill the end */
     size_t b0, b1;
     char *stages = (char *)shared() + mt * 64 * dp * 2;
     const unsigned stage_bytes = 2 * CU_BLOCK * dp * 2;
@@ -577,32 +577,33 @@ FN void attend_one_write(float o[4][4], float m[2], float l[2], const struct att
  * of a quarter of the dimensions. Every score, weight and sum has the order of attend(). With at most 8
  * queries, rows 8 to 15 of the fragments are left out.
  *
- * K and V arrive one after the other: three of the four halves of the two stages are in flight. While a block
- * touches the tree, no copy targets the other stage. */
+ * K and V arrive one after the other: three of the four halves of the two stages are in flight. While a
+ * block touches the tree, no copy targets the other stage. A first block that was committed before the pass
+ * is loaded before the preceding kernel has ended: what wrote it ended before the tables of the pass were
+ * uploaded. */
 FN void attend_one(const struct cu_attend *a, const unsigned dp)
 {
     struct attending x;
     uint32_t q[8][4];
     float o[4][4], m[2], l[2];
     unsigned sees[2][2];
-    const size_t chunk = block_z();
+    const size_t chunk = a->chunks - 1 - block_z();      /* long chunks first: short ones fill the end */
     size_t b0, b1;
     uint64_t *scores = (uint64_t *)((char *)shared() + CU_QUERIES_ONE * dp * 2);
     char *stages = (char *)scores + CU_QUERIES_ONE * CU_BLOCK * 4;
     const unsigned stage_bytes = 2 * CU_BLOCK * dp * 2;
+    x.dp = dp, x.mt = 1;
+    const bool any = attend_find(&x, a, chunk, &b0, &b1), early = (b0 + 1) * CU_BLOCK <= x.s->n_past;
+    if (any && early)
+        attend_load(stages, &x, b0, 0, 2 * CU_BLOCK);
     depend_wait();
     depend_launch();
-    x.dp = dp, x.mt = 1;
-    if (!attend_find(&x, a, chunk, &b0, &b1))
+    if (!any)
         return;
     x.wide = x.tile.n * x.group > 8;
     attend_load_queries(&x, CU_QUERIES_ONE);
-    if (attend_committed(&x, b0))
-        attend_load(stages, &x, b0, 0, CU_BLOCK);
-    cp_commit();
-    if (attend_committed(&x, b0))
-        attend_load(stages, &x, b0, CU_BLOCK, CU_BLOCK);
-    cp_commit();
+    if (!early && attend_committed(&x, b0))
+        attend_load(stages, &x, b0, 0, 2 * CU_BLOCK);
     if (b0 < b1 && attend_committed(&x, b0 + 1))
         attend_load(stages + stage_bytes, &x, b0 + 1, 0, CU_BLOCK);
     cp_commit();
@@ -618,7 +619,10 @@ FN void attend_one(const struct cu_attend *a, const unsigned dp)
         char *stage = stages + (b - b0) % 2 * stage_bytes, *other = stages + (b - b0 + 1) % 2 * stage_bytes,
              *area = other + warp() * 16 * dp * 2;
         float s[8][4];
-        cp_wait(2);
+        if (b == b0)
+            cp_wait(0);
+        else
+            cp_wait(2);
         barrier();                   /* K has arrived; the values of the preceding block have been used */
         if (b < b1 && attend_committed(&x, b + 1))
             attend_load(other, &x, b + 1, CU_BLOCK, CU_BLOCK);
@@ -663,11 +667,11 @@ KERNEL(merge, merge, 128, 1)
           *tops = sum + threads();
     const size_t item = block_x(), row = a.row_first + item / a.n_heads;
     depend_launch();
-    depend_wait();
     const size_t pos = a.rows.pos[row],
-                 c0 = attend_lo(&a.rows.seq[a.rows.seq_of[row]], pos, a.window) / CU_CHUNK,
-                 c1 = pos / CU_CHUNK + 1;
+                 c0 = cu_chunk_of(attend_lo(&a.rows.seq[a.rows.seq_of[row]], pos, a.window)),
+                 c1 = cu_chunk_of(pos) + 1;
     float m = -INFINITY, l = 0, o = 0;
+    depend_wait();
     for (size_t base = c0; base < c1; base += threads()) {
         const float *part = a.part + (item * a.chunks + base) * (2 + a.dp);
         const unsigned n = (unsigned)min_size(c1 - base, threads());

@@ -9,6 +9,6 @@ const char *cuda_image_arch(const struct cuda_image *, char text[16]);
 /* The image for compute capability major.minor: code of this very architecture, else code that runs on it,
  * else PTX; NULL: none. */
 const struct cuda_image *cuda_image_for(int major, int minor);
-/* The numerics id of an image on such a GPU: "cuda-sm_90a-1" on the architecture that the image was made for,
+/* The numerics id of an image on such a GPU: "cuda-sm_90a-2" on the architecture that the image was made for,
  * elsewhere "cuda-sm_80-on-86-1" or "cuda-ptx_80-on-120-1". */
 const char *cuda_numerics(const struct cuda_image *, int major, int minor, char text[32]);

@@ -31,7 +31,7 @@
  * R1 holds on every device: the result for a row is a function of the tokens before it alone. The numerics id
  * (`numerics`) names the bits: "cpu-1-int16", "cpu-1-bf16", "cpu-1-f32" (type of the cache; with quantised weights
  * "cpu-1-int16-q1" and so on), and per
- * architecture and kernel configuration "cuda-sm_90a-1" or "cuda-ptx_80-on-120-1".
+ * architecture and kernel configuration "cuda-sm_90a-2" or "cuda-ptx_80-on-120-2".
  *
  * Errors. A failure after which the device cannot go on (a CUDA error, a failed launch) is kept in `error`:
  * one line without the device's name, the first failure. From then on operations do nothing, `end` and

@@ -14,7 +14,7 @@
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 
 enum { ROW_TILES = 4, LIST_MAX = 4096, STAGING = 8 << 20, SLAB_ROWS = 64 };
-#define PART_BYTES ((size_t)64 << 20)        /* bound on the chunk states of a slab of rows */
+#define PART_BYTES ((size_t)144 << 20)       /* bound on the chunk states of a slab of rows */
 
 struct gpu {
     struct device d;
@@ -206,7 +206,7 @@ static struct sizes sizes_of(const struct device_limits *l)
 {
     struct sizes s;
     const size_t dp = gpu_head_dim(NULL, l->heads.head_dim), paths = MIN(l->rows_max, MAX(l->node_max, 1));
-    s.chunks_max = power_of_two((l->n_max + KV_CHUNK - 1) / KV_CHUNK);
+    s.chunks_max = power_of_two(cu_chunk_of(l->n_max) + 1);
     const size_t per_row = s.chunks_max * l->heads.n_heads * (2 + dp) * sizeof(float);
     s.slab = MAX(1, MIN(MIN((size_t)SLAB_ROWS, l->rows_max), PART_BYTES / per_row));
     s.part = s.slab * per_row;
@@ -359,8 +359,7 @@ static void gpu_begin(struct device *d, const struct device_rows *r)
     for (size_t i = 0; n_node && i < n; i++)      /* set only if there are sequences */
         if (count[i])
             memcpy(node + node_at[i], r->node + i * r->node_step, count[i] * sizeof *node);
-    for (g->chunks = 1; g->chunks * KV_CHUNK <= last; )
-        g->chunks *= 2;
+    g->chunks = power_of_two(cu_chunk_of(last) + 1);
     assert(g->chunks <= g->chunks_max);
     g->n = n, g->n_seqs = r->n_seqs, g->n_want = r->n_want;
     g->open = true, g->bad_downloaded = false;

@@ -11,7 +11,7 @@
 struct device;
 
 /* Raised when the definition of a kernel's result changes: tile sizes, orders of sums. */
-#define GPU_NUMERICS_VERSION 1
+#define GPU_NUMERICS_VERSION 2
 struct gpu_piece { void *dst; const void *src; size_t bytes; };
 struct gpu_launch { enum cu_kernel kernel; const void *args; unsigned grid[3], block; size_t shared_bytes; };
 /* A product of training in the form of BLAS: column-major, c float [m x n] = op(a) op(b) + (add ? c : 0),

@@ -13,11 +13,11 @@ static void images_say_what_they_are_for(void)
 static void every_gpu_gets_the_code_made_for_it_or_the_closest(void)
 {
     static const struct { int major, minor; const char *arch, *numerics; } gpu[] = {
-        { 8, 0, "sm_80", "cuda-sm_80-1" }, { 8, 6, "sm_80", "cuda-sm_80-on-86-1" }, { 8, 9, "sm_89",
-            "cuda-sm_89-1" }, { 9, 0, "sm_90a", "cuda-sm_90a-1" },
-        { 10, 0, "sm_100", "cuda-sm_100-1" }, { 10, 3, "sm_100", "cuda-sm_100-on-103-1" },
-        { 12, 0, "sm_120", "cuda-sm_120-1" }, { 12, 1, "sm_120", "cuda-sm_120-on-121-1" },
-        { 11, 0, "compute_80", "cuda-ptx_80-on-110-1" },
+        { 8, 0, "sm_80", "cuda-sm_80-2" }, { 8, 6, "sm_80", "cuda-sm_80-on-86-2" }, { 8, 9, "sm_89",
+            "cuda-sm_89-2" }, { 9, 0, "sm_90a", "cuda-sm_90a-2" },
+        { 10, 0, "sm_100", "cuda-sm_100-2" }, { 10, 3, "sm_100", "cuda-sm_100-on-103-2" },
+        { 12, 0, "sm_120", "cuda-sm_120-2" }, { 12, 1, "sm_120", "cuda-sm_120-on-121-2" },
+        { 11, 0, "compute_80", "cuda-ptx_80-on-110-2" },
         { 7, 5, NULL, NULL },
     };
     char arch[16], id[32];

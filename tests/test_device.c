@@ -1,6 +1,7 @@
 /* The CUDA kernels, compiled as C for the emulated GPU: against references in double, and against themselves
  * (R1). */
 #include "tests/emulated/emulate.h"
+#include "kernels/cu_args.h"
 #include "tests/device_rig.h"
 
 static struct device *dev;
@@ -97,6 +98,17 @@ static void pieces_cover_every_tile_once(void)
                 for (size_t t = tiles * p / pieces; t < tiles * (p + 1) / pieces; t++)
                     CHECK(((t + 1) * pieces - 1) / tiles == p, "tile %zu of %zu, piece %u of %u", t, tiles, p,
                           pieces);
+}
+
+static void chunks_cover_every_key_once(void)
+{
+    size_t next = 0;
+    for (size_t p = 0; p < 300000; p++) {
+        const size_t c = cu_chunk_of(p), begin = cu_chunk_begin(c), end = cu_chunk_begin(c + 1);
+        CHECK(p >= begin && p < end && begin % CU_BLOCK == 0 && (p > begin || c == next),
+              "position %zu, chunk %zu from %zu to %zu", p, c, begin, end);
+        next = c + 1;
+    }
 }
 
 /* ---- attention ---- */
@@ -219,7 +231,8 @@ static void attention_is_softmax_and_a_row_is_a_row(void)
     /* a group that divides no fragment; padded heads; several tiles and slabs */
     attention_case(6, 2, 48, 63, 100, 0);
     attention_case(4, 4, 64, 2040, 17, 0);       /* across a chunk */
-    attention_case(8, 1, 64, 4090, 8, 0);
+    attention_case(8, 1, 64, 4090, 8, 0);        /* chunks of 256 keys, then of 512 */
+    attention_case(8, 2, 64, 4300, 3, 300);
     attention_case(8, 2, 64, 2200, 5, 100);      /* windowed, over and after a chunk's border */
     attention_case(8, 2, 64, 2049, 90, 70);
 }
@@ -280,6 +293,7 @@ int main(void)
     }
     d->close(d);
     RUN(pieces_cover_every_tile_once);
+    RUN(chunks_cover_every_key_once);
     RUN(product_is_the_sum_and_a_row_is_a_row);
     RUN(attention_is_softmax_and_a_row_is_a_row);
     RUN(tree_nodes_are_what_their_paths_are);

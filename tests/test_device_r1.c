@@ -1,6 +1,7 @@
 /* R1 for whole passes on a device: the logits of a row are the same bytes for any number of rows in the pass,
  * as rows after the text or as a chain in a tree. On a GPU: two layers of Llama-3.1-8B's shape, 1 to 128 rows
  * and 900, at lengths up to 100,000. On the emulated GPU: a few of these cases. */
+#include "kernels/gpu.h"
 #include "src/model/model.h"
 #include "tests/device_open.h"
 #include "tests/test.h"
@@ -63,6 +64,7 @@ static void same(size_t at, size_t n, bool tree)
                   at);
 }
 
+static uint64_t hash_ = HASH64_INIT;             /* of the logits of the rows alone */
 static void rows_are_the_rows_alone_at(size_t at, const size_t *sizes, size_t n_sizes, size_t most)
 {
     fill(at);
@@ -71,6 +73,7 @@ static void rows_are_the_rows_alone_at(size_t at, const size_t *sizes, size_t n_
             return;
     CHECK(memcmp(one, one + config.vocab, config.vocab * sizeof *one),
           "two rows are alike: nothing is compared");
+    hash_ = hash64(hash_, one, most * config.vocab * sizeof *one);
     for (size_t i = 0; i < n_sizes && !test_failed_; i++) {
         if (pass(at, 0, sizes[i], false, got))
             same(at, sizes[i], false);
@@ -80,6 +83,28 @@ static void rows_are_the_rows_alone_at(size_t at, const size_t *sizes, size_t n_
 }
 
 static size_t sizes[ROWS_MAX], n_sizes, lengths[16], n_lengths;
+
+/* On the emulated GPU the logits of all rows have a hash in tests/golden.txt, under GPU_NUMERICS_VERSION. A
+ * changed definition raises the version and adds a line; lines of a published version are never edited. */
+static void logits_are_golden(void)
+{
+    char line[256], want[32] = "", have[32];
+    FILE *f = fopen("tests/golden.txt", "r");
+    CHECK(f, "tests/golden.txt is missing");
+    while (f && fgets(line, sizeof line, f)) {
+        int version;
+        char of[128], value[32];
+        if (sscanf(line, "%d %127s %31s", &version, of, value) == 3 && version == GPU_NUMERICS_VERSION &&
+            !strcmp(of, "emulated-gpu-logits"))
+            strcpy(want, value);
+    }
+    if (f)
+        fclose(f);
+    snprintf(have, sizeof have, "%016llx", (unsigned long long)hash_);
+    CHECK(!strcmp(have, want), "%s, numerics version %d of the GPU has %s: a definition changed, raise "
+          "GPU_NUMERICS_VERSION", have, GPU_NUMERICS_VERSION, *want ? want : "none");
+}
+
 static void a_row_is_a_row_at_every_length(void)
 {
     for (size_t i = 0; i < n_lengths && !test_failed_; i++)
@@ -124,6 +149,8 @@ int main(void)
     one = malloc(rows * config.vocab * sizeof *one);
     got = malloc(rows * config.vocab * sizeof *got);
     RUN(a_row_is_a_row_at_every_length);
+    if (!gpu)
+        RUN(logits_are_golden);
     printf("note %zu row counts from 1 to %zu, each also as a chain in a tree up to %d rows, at %zu lengths "
            "up to %zu\n",
            n_sizes, rows, TREE_MAX, n_lengths, lengths[n_lengths - 1]);

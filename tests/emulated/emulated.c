@@ -416,7 +416,7 @@ int device_emulated_open(struct device **out, char *why, size_t why_size)
     m->memory = number_from("LONGHAND_EMULATED_MEMORY", SIZE_MAX / 2);
     m->graphs_left = number_from("LONGHAND_EMULATED_GRAPHS", SIZE_MAX);
     m->d = (struct gpu_driver){ .kind = "emulated", .graph_bytes = GRAPHS_BYTES, .name = "emulated GPU",
-                                .numerics = "emulated-1", .close = emulated_close,
+                                .numerics = "emulated-2", .close = emulated_close,
         .alloc = emulated_alloc, .free = emulated_free, .bytes_free = emulated_bytes_free,
         .upload = emulated_upload, .download = emulated_download,
         .copy = emulated_copy, .zero = emulated_zero, .fetch_mark = emulated_fetch_mark,
