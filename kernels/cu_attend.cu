@@ -1,7 +1,7 @@
 /* Attention (defined at struct attn in ops.h; sums here are those of the tensor cores). A block works on one
  * chunk of keys (cu_chunk_of), one KV head, and a tile of rows x query heads of the group ("queries"). It
- * copies keys and values to shared memory once for all queries. In attend_*_few and attend_*_many a warp has 16
- * queries, or twice 16. In attend_*_one, for at most 16 queries, the four warps share them (attend_one).
+ * copies keys and values to shared memory once for all queries. In attend_*_few and attend_*_many a warp has
+ * 16 queries, or twice 16. In attend_*_one, for at most 16 queries, the four warps share them (attend_one).
  *
  * For a query the order is: blocks of 64 keys ascending; in a block m' = max(m, scores), l = l * 2^(m - m') +
  * sum of p, o = o * 2^(m - m') + p V by four mma of 16 keys. A lane adds up l over its own keys (2q, 2q+1,
