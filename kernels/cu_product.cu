@@ -107,10 +107,10 @@ FN float *product_part(const struct cu_product *a, const unsigned nr, unsigned p
     return a->part + (((size_t)block_x() * a->pieces + piece) * 2 + (begins ? 1 : 0)) * nr * CU_TILE_N;
 }
 
-/* Adds up the parts of pieces p0 .. p1 in this order and writes y; a thread has one output of each row. It
- * loads `ahead` parts of `some` rows at once. */
-FN void product_sum(const struct cu_product *a, const unsigned nr, size_t tiles, size_t first, size_t n_tile,
-                    unsigned p0, unsigned p1, const unsigned some, const unsigned ahead)
+/* Adds up the parts of pieces p0 .. p1, of which p0 begins the tile, in this order and writes y; a thread has
+ * one output of each row. It loads `ahead` parts of `some` rows at once. */
+FN void product_sum(const struct cu_product *a, const unsigned nr, size_t n_tile, unsigned p0, unsigned p1,
+                    const unsigned some, const unsigned ahead)
 {
     const size_t out = n_tile * CU_TILE_N + tid();
     const unsigned row0 = block_x() * nr, n = a->rows - row0 < nr ? a->rows - row0 : nr;
@@ -127,8 +127,7 @@ FN void product_sum(const struct cu_product *a, const unsigned nr, size_t tiles,
             float v[16][16];
             UNROLL_ALL
             for (unsigned i = 0; i < ahead; i++) {
-                const float *from = product_part(a, nr, p + i, product_from(tiles, p + i, a->pieces) <= first)
-                    + r * CU_TILE_N + tid();
+                const float *from = product_part(a, nr, p + i, p + i == p0) + r * CU_TILE_N + tid();
                 UNROLL_ALL
                 for (unsigned j = 0; j < some; j++)
                     v[i][j] = p + i <= p1 && r + j < n ? load_fresh(from + j * CU_TILE_N) : 0.0f;
@@ -185,11 +184,11 @@ FN void product_share(const struct cu_product *a, float acc[2][8][4], const unsi
     if (!*came_last)
         return;
     if (nr == CU_ROWS_MANY)
-        product_sum(a, nr, tiles, first, n_tile, p0, p1, 16, 8);
+        product_sum(a, nr, n_tile, p0, p1, 16, 8);
     else if (a->rows > 1)
-        product_sum(a, nr, tiles, first, n_tile, p0, p1, 8, 4);
+        product_sum(a, nr, n_tile, p0, p1, 8, 4);
     else
-        product_sum(a, nr, tiles, first, n_tile, p0, p1, 1, 16);
+        product_sum(a, nr, n_tile, p0, p1, 1, 16);
 }
 
 FN void product(const struct cu_product *a, const unsigned nr)
