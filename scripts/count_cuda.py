@@ -116,8 +116,8 @@ def main():
     old, new = sys.argv[1:]
     a, b = body(code(old, "attend_128_few"), "HMMA", 128), body(code(new, "attend_128_one"), "HMMA", 32)
     if not a or not b:
-        sys.exit("count_cuda.py: no loop of attend_128_few in OLD or of attend_128_one in NEW; sm_90a images of "
-                 "both versions are needed")
+        sys.exit("count_cuda.py: OLD needs attend_128_few and NEW attend_128_one: images of both "
+                 "versions for sm_90a")
     counts = {1: {"per_block": a["all"], "places": 2}, 2: {"per_block": b["all"], "places": 3}}
     print("| row | counted | before | after |\n|---|---|---|---|")
     for what, op in (("instructions", "all"), ("tensor-core products", "HMMA"), ("loads of matrices", "LDSM"),
