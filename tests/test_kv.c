@@ -168,11 +168,66 @@ static void truncation_forgets(void)
         }
 }
 
+/* The rows of `kv` from one position on, written anew. */
+static void go_on(struct kv *kv, size_t to, struct rng *rng, unsigned char *truth,
+                  const unsigned char *before)
+{
+    memcpy(truth, before, kv->n_layers * kv->n_kv_heads * kv->n_max * row_bytes(kv));
+    append(kv, to - kv->n_past, rng, truth);
+}
+/* Caches b and c begin with rows of a, d with rows of c; they are closed in every order. */
+static void shared_blocks_are_freed_once(void)
+{
+    static const size_t rows[] = { 64, 150, 191, 192, 256 };
+    enum { N = 300 };
+    struct rng rng = { 73 };
+    for (int t = 0; t < 3; t++)
+        for (size_t i = 0; i < 24; i++) {
+            const size_t n = rows[i % 5], shared = n / KV_BLOCK;
+            struct kv_size z = { types[t], 2, 2, 32, N, 3 };
+            struct kv_total total = { 0 };
+            struct kv kv[4];
+            struct err e;
+            unsigned char *truth[4];
+            for (int k = 0; k < 4; k++)
+                truth[k] = must_alloc(2 * 2 * N * kv_row_bytes(types[t], 32));
+            CHECK(!kv_open_from(&kv[0], NULL, &z, NULL, 0, &total, &e), "%s", e.msg);
+            append(&kv[0], 280, &rng, truth[0]);
+            const size_t whole = kv_bytes(&z);
+            z.n_shared = shared;
+            for (int k = 1; k < 3; k++) {
+                CHECK(!kv_open_from(&kv[k], NULL, &z, &kv[0], n, &total, &e), "%s", e.msg);
+                CHECK(kv[k].n_past == n && kv_block(&kv[k], 1, 1, 0) == kv_block(&kv[0], 1, 1, 0) &&
+                      kv_block(&kv[k], 1, 1, n) != kv_block(&kv[0], 1, 1, n));
+                go_on(&kv[k], 290, &rng, truth[k], truth[0]);
+            }
+            CHECK(kv_bytes(&z) < whole && total.runs == 3);
+            z.n_shared = 270 / KV_BLOCK;         /* blocks of a, then of c */
+            CHECK(!kv_open_from(&kv[3], NULL, &z, &kv[2], 270, &total, &e), "%s", e.msg);
+            go_on(&kv[3], 299, &rng, truth[3], truth[2]);
+            size_t order[4] = { 0, 1, 2, 3 };    /* permutation i */
+            for (size_t k = 0, left = i; k < 4; left /= 4 - k, k++) {
+                const size_t j = k + left % (4 - k), x = order[j];
+                order[j] = order[k], order[k] = x;
+            }
+            for (int k = 0; k < 4; k++) {
+                kv_close(&kv[order[k]]);
+                for (int j = k + 1; j < 4; j++)
+                    check_rows(&kv[order[j]], truth[order[j]], "after another cache was closed");
+            }
+            CHECK(total.runs == 0 && total.bytes == 0, "%zu runs of %zu bytes are left", total.runs,
+                  total.bytes);
+            for (int k = 0; k < 4; k++)
+                free(truth[k]);
+        }
+}
+
 int main(void)
 {
     RUN(sizes_are_checked);
     RUN(blocks_do_not_overlap);
     RUN(a_path_is_copied_byte_for_byte);
     RUN(truncation_forgets);
+    RUN(shared_blocks_are_freed_once);
     return test_end();
 }

@@ -192,6 +192,7 @@ int cmd_verify(const struct options *o, struct err *e)
         rc = print_result(&c, at, own, e);
     decode_close(&c.decoder);
     engine_close(&c.worker.engine);
+    model_files_free(&c.worker.files);
     job_parts_close(&c.parts);
     job_input_free(&c.in);
     job_list_free(&c.jobs);
