@@ -68,7 +68,7 @@ BAD = [
     (plain("t", 1, temperature=-1), "body.temperature: '-1' is not a number from 0 to 1000"),
     (plain("p", 1, top_p="0.9"), 'body.top_p .*found "0.9", allowed is a number'),
     (plain("g", 1, guided_json={"type": "object"}),
-     "body.guided_json .*would change the text and is not supported"),
+     "body.guided_json .*would change the answer and is not supported"),
     (plain("e", 1, echo=True), "body.echo .*found true, .*only false"),
     (plain("u", 1, temperatur=1), 'the field "temperatur" is unknown'),
     (plain("l", 1, max_tokens=131072), "131072 are beyond this model's context of 131072"),

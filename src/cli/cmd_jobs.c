@@ -303,7 +303,9 @@ int cmd_change(const struct options *o, struct err *e)
         rc = err_set(e, ERR_INPUT, "job %" PRId64 " is %s, not %s%s", jobs.v[0].id,
                      job_state_name(jobs.v[0].state), verbs[k].needed,
                      jobs.v[0].gone ? "; its process has ended, and longhand work continues it" : "");
-    else if (rc == 0 && !o->quiet)
+    if (rc == 0 && o->model && !o->quiet)
+        fprintf(stderr, "%zu %s: the model is at %s now\n", jobs.n, jobs.n == 1 ? "job" : "jobs", o->model);
+    if (rc == 0 && !o->quiet && (changed || !o->model))
         fprintf(stderr, "%zu %s %s%s%s\n", changed, changed == 1 ? "job" : "jobs", verbs[k].done,
                 changed < jobs.n ? "; the others were not " : "", changed < jobs.n ? verbs[k].needed : "");
     job_list_free(&jobs);

@@ -296,7 +296,7 @@ static bool is_value(const struct json *v, const char *text)
     return !*text;
 }
 
-/* The value must be one that does not change the text. */
+/* The value must be one that does not change the answer. */
 static int check_neutral(size_t i, const struct json *v, struct err *e)
 {
     const char *const *neutral = neutral_fields[i].neutral;
@@ -304,8 +304,8 @@ static int check_neutral(size_t i, const struct json *v, struct err *e)
         if (is_value(v, neutral[k]))
             return 0;
     if (!neutral[0])
-        return js_bad(v, e, "it would change the text and is not supported");
-    return js_bad(v, e, "it would change the text, and only %s%s%s is supported", neutral[0],
+        return js_bad(v, e, "it would change the answer and is not supported");
+    return js_bad(v, e, "it would change the answer, and only %s%s%s is supported", neutral[0],
                   neutral[1] ? " or " : "", neutral[1] ? neutral[1] : "");
 }
 

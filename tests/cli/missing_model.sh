@@ -66,7 +66,9 @@ check work_model_moves_all_jobs 0 '' work -q --threads 1 --model "$TMP/e"
 result a_copied_store_goes_on $? "$(state $half) $(state $id)"
 
 # A model with another tokenizer never continues a text.
-"$L" extend $id --tokens +20; cp -r "$TMP/e" "$TMP/f"; echo " " >>"$TMP/f/tokenizer.json"
+"$L" extend $id --tokens +20
+check resume_says_where_the_model_is_now 0 "^1 job: the model is at $TMP/e now$" resume $id --model "$TMP/e"
+cp -r "$TMP/e" "$TMP/f"; echo " " >>"$TMP/f/tokenizer.json"
 check a_changed_model_is_refused 2 'has the fingerprint' resume $id --model "$TMP/f"
 check a_changed_model_can_be_accepted 0 '' resume -q $id --model "$TMP/f" --accept-numerics-change
 check a_changed_tokenizer_cannot 1 'has another tokenizer' work --threads 1 --accept-numerics-change

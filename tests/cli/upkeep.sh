@@ -42,7 +42,7 @@ mv "$D" "$TMP/gone"; "$L" text 2 >"$TMP/now"; same the_text_is_readable_now "$TM
 cp "$LONGHAND_DB" "$TMP/good"
 sql "UPDATE chunk SET crc = crc + 1 WHERE job = 1 AND start = 512" >/dev/null
 sql "UPDATE job SET text_sha = zeroblob(32) WHERE id = 2" >/dev/null
-check doctor_finds_damage 1 '3 findings' doctor
+check doctor_finds_damage 1 '3 findings$' doctor
 grep -q 'job 1.*chunk\|chunk.*job 1' "$TMP/out" && grep -q 'job 2: the text that was read differs' "$TMP/out"
 result doctor_names_the_damage $? "$(cat "$TMP/out")"
 cp "$TMP/good" "$LONGHAND_DB"
