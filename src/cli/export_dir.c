@@ -25,17 +25,25 @@ static bool is_exported(const struct options *o, const struct job *j)
     return j->state == JOB_DONE || o->partial;
 }
 
-/* Names the file after custom_id, name or number. Bytes that mean something to a shell or to other systems
- * become _. */
+/* Names the file after custom_id, name or number, with the sample at the end. Bytes that mean something to a
+ * shell or to other systems become _. */
 static void make_name(struct file *f)
 {
     const struct job *j = f->job;
-    const char *from = j->custom_id && *j->custom_id ? j->custom_id : j->batch;
+    const char *from = j->custom_id && *j->custom_id ? j->custom_id : j->batch, *slash;
+    char own[PATH_BYTES], sample[24];
     size_t n = 0;
     if (!from) {
         snprintf(f->name, sizeof f->name, "job-%" PRId64, j->id);
         return;
     }
+    snprintf(sample, sizeof sample, "%" PRIu32, j->sample);
+    if (j->batch && !j->line && strcmp(from, sample) == 0) {     /* run, submit --name NAME --samples N */
+        snprintf(own, sizeof own, "%s/%s", j->batch, sample);
+        from = own;
+    }
+    slash = strrchr(from, '/');
+    const bool has_sample = slash && strcmp(slash + 1, sample) == 0;
     for (; from[n] && n < NAME_BYTES_MAX; n++) {
         const char c = from[n];
         const bool safe = (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z') || (c & 0x80) ||
@@ -44,7 +52,7 @@ static void make_name(struct file *f)
     }
     n = utf8_valid_prefix(f->name, n);
     f->name[n] = 0;
-    if (j->sample)
+    if (j->sample && !has_sample)
         snprintf(f->name + n, sizeof f->name - n, "-%" PRIu32, j->sample);
 }
 

@@ -116,6 +116,9 @@ rm "$TMP/out.d/_h.txt"
 check no_file_is_overwritten 2 'exists, and no file is overwritten; nothing was exported' \
     export @books --format text --dir "$TMP/out.d"
 [ ! -e "$TMP/out.d/_h.txt" ]; result nothing_was_written $? ""
+"$L" submit -m $MODEL -p A -n 4 -s 2 --samples 2 --name tale -q >/dev/null; "$L" work -q
+"$L" export @tale --format text --dir "$TMP/tale.d" -q; names=$(ls "$TMP/tale.d" | xargs)
+[ "$names" = "tale_0.txt tale_1.txt" ]; result samples_of_one_name_have_it_in_their_files $? "$names"
 check dir_and_output 2 'only one of them' export 3 --format text --dir "$TMP/out.d" -o x
 
 # Escapes.
