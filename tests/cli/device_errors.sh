@@ -17,9 +17,9 @@ G="$G --drafter partial,ngram,suffix --tree 2,1 --draft-passes 1 --kv-sinks 2 --
 [ $r = 0 ] && [ "$(wc -l <"$TMP/plain")" = $N ]
 result device_errors_has_its_text $? "exit $r: $(cat "$TMP/err")"
 
-# The failing call moves through loading, prompt and rounds in steps of a factor of 1.3 (LONG: 1.1), until a
+# The failing call moves through loading, prompt and rounds in steps of a factor of 1.2 (LONG: 1.1), until a
 # text completes.
-step=13; [ -z "${LONG:-}" ] || step=11
+step=12; [ -z "${LONG:-}" ] || step=11
 n=1 runs=0 bad= kernels= through=0 some=0
 while [ $runs -lt 80 ]; do
     LONGHAND_DB=$TMP/db$runs LONGHAND_EMULATED_FAIL=$n "$L" run $G -q --format ids >"$TMP/a" 2>"$TMP/err"
@@ -28,7 +28,7 @@ while [ $runs -lt 80 ]; do
     have=$(wc -l <"$TMP/a")
     head -$have "$TMP/plain" | cmp -s - "$TMP/a" || bad="$bad text($n)"
     [ $r = 1 ] && [ "$(wc -l <"$TMP/err")" = 1 ] &&
-        grep -q "emulated GPU: [a-z_0-9]*: LONGHAND_EMULATED_FAIL, call $n.*run --resume 1 continues" \
+        grep -q "emulated GPU: [a-z_0-9]*: LONGHAND_EMULATED_FAIL, call $n.*run --resume 1 --format ids continues" \
             "$TMP/err" && ! grep -q "emulated GPU.*emulated GPU" "$TMP/err" ||
         bad="$bad exit($n: $r, $(head -c 300 "$TMP/err"))"
     LONGHAND_DB=$TMP/db$runs "$L" show 1 | grep -q '^job 1: paused' || bad="$bad state($n)"
@@ -52,7 +52,7 @@ for when in after_a_text while_loading; do      # n calls suffice for one text, 
     if [ $when = while_loading ]; then fail=3; else fail=$n; fi
     LONGHAND_EMULATED_FAIL=$fail "$L" work -q --parallel 1 --device emulated 2>"$TMP/err"; r=$?
     [ $r = 1 ] && [ "$(wc -l <"$TMP/err")" = 1 ] &&
-        grep -q "^longhand: job $b: .*LONGHAND_EMULATED_FAIL, call $fail.*it is queued again" "$TMP/err"
+        grep -q "longhand: job $b: .*LONGHAND_EMULATED_FAIL, call $fail.*it is queued again" "$TMP/err"
     result device_errors_end_the_worker_$when $? "exit $r: $(cat "$TMP/err")"
     [ "$(echo $("$L" list $a $b $c | awk 'NR > 2 { print $2 }'))" = 'done queued queued' ] &&
         ! "$L" show $c | grep -q claimed

@@ -81,7 +81,7 @@ cp "$TMP/queue.db" "$LONGHAND_DB"
 "$L" work -q --metrics "$TMP/m.prom" && [ "$(together "$TMP/m.prom")" = 5 ]
 result all_run_at_once_without_a_limit $? "$(together "$TMP/m.prom") jobs at once"
 ids >"$TMP/all.ids"
-(cp "$TMP/queue.db" "$LONGHAND_DB"; ulimit -v $(((needs + 46) * 1024)); exec "$L" work -q) 2>"$TMP/err"; r=$?
+(cp "$TMP/queue.db" "$LONGHAND_DB"; ulimit -v $(((needs + 56) * 1024)); exec "$L" work -q) 2>"$TMP/err"; r=$?
 ids >"$TMP/ids"
 if [ $slower -gt 1 ]; then
     skip ulimit_limits_the_jobs "a sanitizer needs the address space"
