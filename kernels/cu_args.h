@@ -172,14 +172,16 @@ struct cu_naive_attend {
 
 /* Every kernel and its arguments. Variants (few and many rows, head_dim) give a row the same bits; they
  * differ in the number of rows that a block holds. */
-#define CU_KERNELS(X) \
-    X(pack, pack) X(embed, embed) X(rmsnorm, rmsnorm) X(product_few, product) X(product_many, product) \
-    X(rope, rope) X(attend_64_one, attend) X(attend_64_few, attend) X(attend_64_many, attend) \
-    X(attend_128_one, attend) X(attend_128_few, attend) X(attend_128_many, attend) X(merge, merge) X(swiglu, swiglu) X(gather, gather) X(widen, widen) \
-    X(narrow, narrow) X(noise, noise) X(kv_copy, kv_copy) X(kv_zero, kv_zero) X(kv_select, kv_select) \
-    X(count, count) X(sample, sample) X(norm_back, norm_back) X(gain_back, gain_back) X(xent, xent) \
-    X(squares, squares) X(adamw, adamw) X(naive_product, naive_product) X(naive_scores, naive_attend) \
-    X(naive_attend, naive_attend)
+#define CU_KERNELS(X)                                                                                        \
+    X(pack, pack)                                                                                            \
+    X(embed, embed) X(rmsnorm, rmsnorm) X(product_few, product) X(product_many, product) X(rope, rope)       \
+        X(attend_64_one, attend) X(attend_64_few, attend) X(attend_64_many, attend)                          \
+            X(attend_128_one, attend) X(attend_128_few, attend) X(attend_128_many, attend) X(merge, merge)   \
+                X(swiglu, swiglu) X(gather, gather) X(widen, widen) X(narrow, narrow) X(noise, noise)        \
+                    X(kv_copy, kv_copy) X(kv_zero, kv_zero) X(kv_select, kv_select) X(count, count)          \
+                        X(sample, sample) X(norm_back, norm_back) X(gain_back, gain_back) X(xent, xent)      \
+                            X(squares, squares) X(adamw, adamw) X(naive_product, naive_product)              \
+                                X(naive_scores, naive_attend) X(naive_attend, naive_attend)
 #define X(name, args) CU_##name,
 enum cu_kernel { CU_KERNELS(X) CU_N_KERNELS };
 #undef X

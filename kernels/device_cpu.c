@@ -127,7 +127,8 @@ static void layout(struct cpu *c, const struct device_limits *l)
     c->slab = MAX(1, MIN(MIN((size_t)SLAB_ROWS, n), PART_BYTES / per_row));
     c->part_bytes = c->slab * per_row;
     c->work_bytes = attn_work_bytes(c->d.kv_type, dp);
-    c->left_size = c->d.quantised && !c->d.compute_f32 ? MIN(n, (size_t)LEFT_ROWS) * left_bytes(l->n_in_max) : 0;
+    c->left_size =
+        c->d.quantised && !c->d.compute_f32 ? MIN(n, (size_t)LEFT_ROWS) * left_bytes(l->n_in_max) : 0;
     const struct { void *slot; size_t bytes; } buffers[] = {
         { &c->cos, n * half * sizeof(float) }, { &c->sin, n * half * sizeof(float) },
         { &c->part, c->part_bytes }, { &c->q_scale, n * l->heads.n_heads * sizeof(float) },
@@ -156,7 +157,8 @@ static int cpu_reserve(struct device *d, const struct device_limits *want)
     struct cpu *c = (struct cpu *)d;
     struct device_limits l = c->limits;
     if (want->rows_max <= l.rows_max && want->n_max <= l.n_max && want->heads.n_heads <= l.heads.n_heads &&
-        want->heads.padded <= l.heads.padded && want->n_in_max <= l.n_in_max && (c->left_size || !d->quantised || d->compute_f32))
+        want->heads.padded <= l.heads.padded && want->n_in_max <= l.n_in_max &&
+        (c->left_size || !d->quantised || d->compute_f32))
         return 0;
     l.rows_max = MAX(l.rows_max, want->rows_max);
     l.n_max = MAX(l.n_max, want->n_max);
@@ -343,7 +345,8 @@ static size_t product_panels(const struct product *p)
 }
 
 /* Panels [p0, p1) of one matrix, whose outputs begin at column `first`. */
-static void product_panels_of(const struct product *p, const struct mat *w, size_t first, size_t p0, size_t p1)
+static void product_panels_of(const struct product *p, const struct mat *w, size_t first, size_t p0,
+                              size_t p1)
 {
     float *y = p->y + first;
     const float *bias = p->bias ? p->bias + first : NULL;
@@ -409,8 +412,8 @@ void pool_product(struct pool *pool, const struct ops *ops, float *y, enum dtype
     free(groups);
 }
 
-/* With 8-bit weights. A value that is not finite is reported under some row of the lot: drafts are discarded as a
- * whole. */
+/* With 8-bit weights. A value that is not finite is reported under some row of the lot: drafts are discarded
+ * as a whole. */
 static void product_8_bits(struct cpu *c, struct product p, const struct device_product *a)
 {
     const enum dtype act = device_act(&c->d);
@@ -471,9 +474,19 @@ static void product_of_floats(struct cpu *c, const struct product *all, const st
 static void cpu_product(struct device *d, const struct device_product *a)
 {
     struct cpu *c = (struct cpu *)d;
-    struct product p = { .ops = c->ops, .y = a->y, .ldy = a->ldy, .act = device_act(d), .x = a->x, .ldx = a->w->k,
-                         .rows = a->n, .w = a->w, .n_w = MAX(a->n_w, (size_t)1), .bias = a->bias, .add = a->add,
-                         .place = a->place, .c = a->place == SIZE_MAX ? NULL : c };
+    struct product p = { .ops = c->ops,
+                         .y = a->y,
+                         .ldy = a->ldy,
+                         .act = device_act(d),
+                         .x = a->x,
+                         .ldx = a->w->k,
+                         .rows = a->n,
+                         .w = a->w,
+                         .n_w = MAX(a->n_w, (size_t)1),
+                         .bias = a->bias,
+                         .add = a->add,
+                         .place = a->place,
+                         .c = a->place == SIZE_MAX ? NULL : c };
     if (a->w->type == DT_I8)
         product_8_bits(c, p, a);
     else if (d->quantised && !d->compute_f32)
@@ -611,8 +624,8 @@ static void cpu_attend(struct device *d, void *out, const void *q, const struct 
     const struct device_rows *w = c->rows;
     const enum dtype type = d->kv_type;
     const enum dtype act = device_act(d);
-    const size_t in_bytes = h->n_heads * h->padded * dtype_size(type), out_bytes = h->n_heads * h->padded * dtype_size(act),
-                 threads = pool_threads(c->pool);
+    const size_t in_bytes = h->n_heads * h->padded * dtype_size(type),
+                 out_bytes = h->n_heads * h->padded * dtype_size(act), threads = pool_threads(c->pool);
     for (size_t row0 = 0, rows; row0 < w->n; row0 += rows) {
         const struct device_seq *s = &w->seq[c->seq_of[row0]];
         const struct device_kv *kv = s->kv;
@@ -623,19 +636,35 @@ static void cpu_attend(struct device *d, void *out, const void *q, const struct 
             first = MIN(first, c->lo[r]);
             last = MAX(last, w->pos[r]);
         }
-        struct attending p = { .c = c, .out = (char *)out + row0 * out_bytes, .a = {
-            .type = type, .out = act, .m = rows, .n_heads = h->n_heads, .n_kv_heads = h->n_kv_heads,
-            .head_dim = h->padded,
-            .q = (const char *)q + row0 * in_bytes, .q_scale = c->q_scale + row0 * h->n_heads,
-            .kv = kv->base + layer * kv->layer_bytes, .head_bytes = kv->head_bytes,
-            .block_bytes = kv->block_bytes, .n_shared = kv->n_shared,
-            .shared = kv->n_shared ? kv->shared + layer * kv->n_kv_heads * kv->n_shared : NULL, .lo = c->lo + row0, .hi = c->hi + row0,
-            .n_node = s->tree ? w->n_node + row0 : NULL, .node = s->tree ? w->node + row0 * w->node_step
-            : NULL, .node_max = w->node_step,
-            .scratch = s->tree ? node_at(kv, layer, 0) : NULL, .part = c->part,
-            .chunk0 = first / KV_CHUNK, .n_chunks = last / KV_CHUNK - first / KV_CHUNK + 1,
-            .importance = row0 == s->row0 ? s->importance : NULL, .importance_step = s->importance_step,
-            .bias = kv->bias } };
+        struct attending p = {
+            .c = c,
+            .out = (char *)out + row0 * out_bytes,
+            .a = { .type = type,
+                   .out = act,
+                   .m = rows,
+                   .n_heads = h->n_heads,
+                   .n_kv_heads = h->n_kv_heads,
+                   .head_dim = h->padded,
+                   .q = (const char *)q + row0 * in_bytes,
+                   .q_scale = c->q_scale + row0 * h->n_heads,
+                   .kv = kv->base + layer * kv->layer_bytes,
+                   .head_bytes = kv->head_bytes,
+                   .block_bytes = kv->block_bytes,
+                   .n_shared = kv->n_shared,
+                   .shared = kv->n_shared ? kv->shared + layer * kv->n_kv_heads * kv->n_shared : NULL,
+                   .lo = c->lo + row0,
+                   .hi = c->hi + row0,
+                   .n_node = s->tree ? w->n_node + row0 : NULL,
+                   .node = s->tree ? w->node + row0 * w->node_step : NULL,
+                   .node_max = w->node_step,
+                   .scratch = s->tree ? node_at(kv, layer, 0) : NULL,
+                   .part = c->part,
+                   .chunk0 = first / KV_CHUNK,
+                   .n_chunks = last / KV_CHUNK - first / KV_CHUNK + 1,
+                   .importance = row0 == s->row0 ? s->importance : NULL,
+                   .importance_step = s->importance_step,
+                   .bias = kv->bias }
+        };
         assert(p.a.n_chunks * h->n_heads * rows * ATTN_STATE(h->padded) * sizeof(float) <= c->part_bytes);
         const size_t items = p.a.n_chunks * h->n_kv_heads;
         p.pieces = pieces_of(rows, h->n_heads / h->n_kv_heads, h->n_kv_heads, last + 1 - first, threads);

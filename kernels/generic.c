@@ -155,7 +155,11 @@ static inline qi qi_srl(qi a, int n) { EACH(16) a.i[i] = (int32_t)((uint32_t)a.i
 static inline qi qi_sll(qi a, int n) { EACH(16) a.i[i] = (int32_t)((uint32_t)a.i[i] << n); return a; }
 static inline qi qi_and(qi a, int32_t mask) { EACH(16) a.i[i] &= mask; return a; }
 static inline qi qi_or(qi a, qi b) { EACH(16) a.i[i] |= b.i[i]; return a; }
-static inline qi qi_add(qi a, qi b) { EACH(16) a.i[i] = (int32_t)((uint32_t)a.i[i] + (uint32_t)b.i[i]); return a; }
+static inline qi qi_add(qi a, qi b)
+{
+    EACH(16) a.i[i] = (int32_t)((uint32_t)a.i[i] + (uint32_t)b.i[i]);
+    return a;
+}
 static inline qi qi_sub(qi a, qi b) { EACH(16) a.i[i] -= b.i[i]; return a; }
 static inline qi qi_i8(const char *p) { qi a; EACH(16) a.i[i] = ((const int8_t *)p)[i]; return a; }
 static inline qi qi_u8(const char *p) { qi a; EACH(16) a.i[i] = ((const uint8_t *)p)[i]; return a; }
@@ -172,7 +176,11 @@ static inline qh qh_load(const char *p) { qh a; memcpy(&a, p, sizeof a); return 
 static inline void qh_store(char *p, qh a) { memcpy(p, &a, sizeof a); }
 static inline qh qh_widen(const char *p) { qh a; EACH(32) a.h[i] = ((const int8_t *)p)[i]; return a; }
 static inline qh qh_srl(qh a, int n) { EACH(32) a.h[i] = (int16_t)((uint16_t)a.h[i] >> n); return a; }
-static inline qh qh_sll(qh a, int n) { EACH(32) a.h[i] = (int16_t)(uint16_t)((uint32_t)(uint16_t)a.h[i] << n); return a; }
+static inline qh qh_sll(qh a, int n)
+{
+    EACH(32) a.h[i] = (int16_t)(uint16_t)((uint32_t)(uint16_t)a.h[i] << n);
+    return a;
+}
 static inline qh qh_and(qh a, int mask) { EACH(32) a.h[i] = (int16_t)(a.h[i] & mask); return a; }
 static inline qh qh_or_and(qh a, qh b, int mask)
 {
@@ -186,7 +194,8 @@ static inline qi qi_dot(qi a, qh w, const char *pair)
 {
     int16_t x[2];
     memcpy(x, pair, sizeof x);
-    EACH(16) a.i[i] = (int32_t)((uint32_t)a.i[i] + (uint32_t)(w.h[2 * i] * x[0]) + (uint32_t)(w.h[2 * i + 1] * x[1]));
+    EACH(16)
+    a.i[i] = (int32_t)((uint32_t)a.i[i] + (uint32_t)(w.h[2 * i] * x[0]) + (uint32_t)(w.h[2 * i + 1] * x[1]));
     return a;
 }
 #define QI_DOT(a, w, pair) ((a) = qi_dot(a, w, pair))

@@ -30,7 +30,8 @@
 enum dtype {
     DT_OTHER, DT_BF16, DT_F16, DT_F32, DT_I16, DT_I8,
     /* quantised weights, in blocks: kernels/quant.h */
-    DT_Q4_0, DT_Q4_1, DT_Q5_0, DT_Q5_1, DT_Q8_0, DT_Q2_K, DT_Q3_K, DT_Q4_K, DT_Q5_K, DT_Q6_K, DT_IQ4_NL, DT_IQ4_XS,
+    DT_Q4_0, DT_Q4_1, DT_Q5_0, DT_Q5_1, DT_Q8_0, DT_Q2_K, DT_Q3_K, DT_Q4_K, DT_Q5_K, DT_Q6_K,
+    DT_IQ4_NL, DT_IQ4_XS,
 };
 static inline size_t dtype_size(enum dtype t)            /* 0: of blocks */
 {
@@ -38,7 +39,10 @@ static inline size_t dtype_size(enum dtype t)            /* 0: of blocks */
 }
 static inline bool dtype_is_quantised(enum dtype t) { return t >= DT_Q4_0; }
 /* Weights and bytes of a block of a quantised type. */
-static inline size_t dtype_block(enum dtype t) { return (t >= DT_Q2_K && t <= DT_Q6_K) || t == DT_IQ4_XS ? 256 : 32; }
+static inline size_t dtype_block(enum dtype t)
+{
+    return (t >= DT_Q2_K && t <= DT_Q6_K) || t == DT_IQ4_XS ? 256 : 32;
+}
 static inline size_t dtype_block_bytes(enum dtype t)
 {
     switch (t) {
@@ -128,8 +132,8 @@ struct attn {
     size_t m, n_heads, n_kv_heads, head_dim;
     const void *q;                   /* type [n_kv_heads][m][n_heads/n_kv_heads][head_dim] */
     const float *q_scale;            /* DT_I16: qs [n_kv_heads][m][n_heads/n_kv_heads] */
-    /* block b of head h (attn_block): shared[h * n_shared + b] if b < n_shared, else kv + h * head_bytes + (b -
-     * n_shared) * block_bytes */
+    /* block b of head h (attn_block): shared[h * n_shared + b] if b < n_shared, else kv + h * head_bytes + (b
+     * - n_shared) * block_bytes */
     const char *kv;
     size_t head_bytes, block_bytes;
     char *const *shared; size_t n_shared;
@@ -208,8 +212,8 @@ struct ops {
      * thus below 2^31 for up to 2^17 inputs; with more inputs drafts may be poor. */
     void (*quantize)(int16_t *y, enum dtype act, const void *x, size_t k);
 
-    /* Products with quantised weights. x: m rows as quantize_groups writes them, row_bytes apart; the rest as in
-     * matmul. For each output:
+    /* Products with quantised weights. x: m rows as quantize_groups writes them, row_bytes apart; the rest as
+     * in matmul. For each output:
      *
      *   acc = +0; for each group of 256 inputs, ascending (the last one may be shorter):
      *       c = +0; for each sub-block of the weights, ascending:
@@ -217,13 +221,15 @@ struct ops {
      *           with minima also c = fma(float(int32 sum of x), -min, c)
      *       acc = fma(c, scale of x, acc)
      *
-     * q: the whole numbers of the type, offsets subtracted (Q4_0: -8 .. 7); scale and min: the exact products of
-     * the factors of the file. Q4_1 and Q5_1 have -min = their second factor. The sums are exact in any order:
+     * q: the whole numbers of the type, offsets subtracted (Q4_0: -8 .. 7); scale and min: the exact products
+     * of the factors of the file. Q4_1 and Q5_1 have -min = their second factor. The sums are exact in any
+     * order:
      * 32 * 127 * 32767 < 2^31. A sub-block has 32 weights, in Q2_K, Q3_K and Q6_K 16. */
-    void (*matmul_quantized)(float *y, size_t ldy, const void *x, size_t row_bytes, size_t m, const struct mat *w,
+    void (*matmul_quantized)(float *y, size_t ldy, const void *x, size_t row_bytes, size_t m,
+                             const struct mat *w,
                              const float *bias, bool add, size_t p0, size_t p1);
-    /* Quantises a row of k floats, a multiple of 32, in groups of 256: x * (1/u) rounded to nearest even, with
-     * u = max|x| / 32767, at least 2^-100, NaN where a value is not finite. */
+    /* Quantises a row of k floats, a multiple of 32, in groups of 256: x * (1/u) rounded to nearest even,
+     * with u = max|x| / 32767, at least 2^-100, NaN where a value is not finite. */
     void (*quantize_groups)(void *row, const float *x, size_t k);
 
     /* y = act(x * (1/sqrt(sum(x^2)/dim + eps)) * w), rows of dim; y act [m][ldy], x [m][ldx]; act DT_F32 or
@@ -286,8 +292,8 @@ struct ops {
     /* m = fma(beta1, m, (1 - beta1) x), v = fma(beta2, v, (1 - beta2) x x) with x = g scale;
      * w = fma(keep, w, -(rate m / (sqrt(v) root + eps))). */
     void (*adamw)(float *w, float *m, float *v, const float *g, size_t n, const struct adamw *a);
-    /* A row of attention. s[lo..hi) = softmax(s * scale), the rest of s[n] = 0, and y = act(s); lo <= hi <= n.
-     * The sum has the lanes of "sums", counted from lo. */
+    /* A row of attention. s[lo..hi) = softmax(s * scale), the rest of s[n] = 0, and y = act(s); lo <= hi <=
+     * n. The sum has the lanes of "sums", counted from lo. */
     void (*softmax)(void *y, enum dtype act, float *s, size_t lo, size_t hi, size_t n, float scale);
     /* Its gradient: dp[lo..hi) = p (dp - sum(p dp)) scale, the rest of dp[n] = 0, and ds = act(dp). */
     void (*softmax_back)(void *ds, enum dtype act, const float *p, float *dp, size_t lo, size_t hi, size_t n,
@@ -309,8 +315,8 @@ void mat_pack_columns(struct mat *m, size_t k0, size_t n, const void *src, enum 
 void mat_quantize(struct mat *to, const struct mat *from, size_t p0, size_t p1);
 /* number of int16 in a row that `quantize` writes */
 static inline size_t quantized_row(size_t k) { return (k + 1) / 2 * 2 + 2; }
-/* A row that quantize_groups wrote: the whole numbers [k], the sums of 16 and of 32 of them as int32 and as floats, and
- * the scales of the groups. */
+/* A row that quantize_groups wrote: the whole numbers [k], the sums of 16 and of 32 of them as int32 and as
+ * floats, and the scales of the groups. */
 struct quantized { int16_t *x; int32_t *sum16, *sum32; float *float16, *float32, *scale; };
 static inline struct quantized quantized_at(const void *row, size_t k)
 {

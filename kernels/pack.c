@@ -33,8 +33,8 @@ static inline size_t mat_at(const struct mat *m, size_t row, size_t k)
                                                   : panel + k * PANEL + col;
 }
 
-/* The 16 rows of a panel of bf16, `pairs` pairs of inputs each, from rows `step` elements apart. A block of 16 pairs is
- * copied first, so that each cache line of a row is read once. */
+/* The 16 rows of a panel of bf16, `pairs` pairs of inputs each, from rows `step` elements apart. A block of
+ * 16 pairs is copied first, so that each cache line of a row is read once. */
 static void pack_panel(uint16_t *to, const uint16_t *rows, size_t step, size_t pairs)
 {
     uint32_t x[PANEL][PANEL], y[PANEL];
@@ -58,8 +58,10 @@ void mat_pack(struct mat *m, size_t r0, size_t n, const void *src, enum dtype fr
         return;
     }
     for (size_t r = 0; r < n; r++) {
-        if (m->type == DT_BF16 && from == DT_BF16 && (r0 + r) % PANEL == 0 && n - r >= PANEL && m->k % 2 == 0) {
-            pack_panel((uint16_t *)m->w + mat_at(m, r0 + r, 0), (const uint16_t *)src + r * m->k, m->k, m->k / 2);
+        if (m->type == DT_BF16 && from == DT_BF16 && (r0 + r) % PANEL == 0 && n - r >= PANEL &&
+            m->k % 2 == 0) {
+            pack_panel((uint16_t *)m->w + mat_at(m, r0 + r, 0), (const uint16_t *)src + r * m->k, m->k,
+                       m->k / 2);
             r += PANEL - 1;
             continue;
         }

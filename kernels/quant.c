@@ -1,5 +1,6 @@
-/* Decoding of quantised weights. One function for each type decodes one block; start at quant_decode. In comments h(o)
- * is the 16-bit float at byte o. Nibbles of a byte: the low one is the first half of a block, the high one the second. */
+/* Decoding of quantised weights. One function for each type decodes one block; start at quant_decode. In
+ * comments h(o) is the 16-bit float at byte o. Nibbles of a byte: the low one is the first half of a block,
+ * the high one the second. */
 #include "kernels/quant.h"
 
 #include <assert.h>

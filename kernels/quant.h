@@ -1,6 +1,6 @@
-/* Quantised types of weights, as ggml and GGUF files define them: blocks of 32 or 256 weights with factors in 16-bit
- * floats. This is the reference: every weight is decoded to fp32 by single fp32 operations, each rounded to nearest, in
- * the order that the comments of quant.c give. */
+/* Quantised types of weights, as ggml and GGUF files define them: blocks of 32 or 256 weights with factors in
+ * 16-bit floats. This is the reference: every weight is decoded to fp32 by single fp32 operations, each
+ * rounded to nearest, in the order that the comments of quant.c give. */
 #pragma once
 #include "kernels/ops.h"
 
@@ -9,14 +9,16 @@ struct quant_type { enum dtype dtype; const char *name; size_t block, bytes; }; 
 /* NULL: t is no quantised type. */
 const struct quant_type *quant_type(enum dtype t);
 
-/* Decodes n weights, a multiple of the block. False: the factor of a block is infinite or NaN; y is undefined then. */
+/* Decodes n weights, a multiple of the block. False: the factor of a block is infinite or NaN; y is undefined
+ * then. */
 bool quant_decode(float *y, enum dtype t, const void *blocks, size_t n);
 /* Whether the factors of n weights are finite. */
 bool quant_is_finite(enum dtype t, const void *blocks, size_t n);
 
-/* mat_pack and mat_row for quantised weights: n rows of blocks to rows r0 .. of the matrix; row r as floats. */
+/* mat_pack and mat_row for quantised weights: n rows of blocks to rows r0 .. of the matrix; row r as floats.
+ * */
 void quant_pack(struct mat *m, size_t r0, size_t n, const void *rows);
 void quant_row(const struct mat *m, size_t r, float *y);
-/* Random weights in panels [p0, p1) of a matrix: all bits random, factors such that products of unit inputs are about 1.
- * For measurements. */
+/* Random weights in panels [p0, p1) of a matrix: all bits random, factors such that products of unit inputs
+ * are about 1. For measurements. */
 void quant_random(struct mat *m, size_t p0, size_t p1, uint64_t seed);

@@ -1,12 +1,13 @@
-/* Products with quantised weights (matmul_quantized of ops.h), written once for all twins. twin_impl.h includes this
- * file; a twin defines, for registers of QL lanes:
+/* Products with quantised weights (matmul_quantized of ops.h), written once for all twins. twin_impl.h
+ * includes this file; a twin defines, for registers of QL lanes:
  *
  *   qf                   QL floats, with qf_zero, qf_load, qf_store, qf_set1, qf_fma, qf_mul and qf_half (loads 16-bit
  *                        floats)
  *   qi                   QL int32, with qi_set1, qi_load, qi_srl(a, n), qi_sll(a, n), qi_and(a, mask), qi_or,
  *                        qi_add, qi_sub(a, b), qi_i8, qi_u8, qi_u16 (load bytes or 16-bit words) and qi_float
  *   qh                   2 QL int16, with qh_load, qh_store, qh_widen (loads int8), qh_srl(a, n), qh_sll(a, n),
- *                        qh_and(a, mask), qh_or_and(a, b, mask) (a | b & mask), qh_sub(a, n) and qh_table (values of IQ4_NL, plus 127)
+ *                        qh_and(a, mask), qh_or_and(a, b, mask) (a | b & mask), qh_sub(a, n) and qh_table
+ *                        (values of IQ4_NL, plus 127)
  *   QI_DOT(a, w, x)      adds to a the products of the pairs of w with the pair of int16 at x
  *   Q_ROWS, Q_SHAPES     rows of the largest tile; the list of all numbers of rows up to it
  *   Q_FUSED_SHAPES       the numbers of rows for which weights of the fast types are expanded into registers. Otherwise a
@@ -47,7 +48,11 @@ INLINE qh q_bits(const char *p, size_t w, const int at, const int n, const int t
 INLINE qh q_over(qh low, const char *p, size_t w, const int at, const int n, const int to)
 {
     const qh x = q_word(p, w);
-    return qh_or_and(low, at > to ? qh_srl(x, at - to) : at < to ? qh_sll(x, to - at) : x, ((1 << n) - 1) << to);
+    return qh_or_and(low,
+                     at > to   ? qh_srl(x, at - to)
+                     : at < to ? qh_sll(x, to - at)
+                               : x,
+                     ((1 << n) - 1) << to);
 }
 
 /* Pair i of sub-block s, before the offset is subtracted. */
@@ -68,8 +73,8 @@ INLINE qh q_pair(const enum dtype t, const struct q_group *g, const int s, const
         return t == DT_Q5_K ? q_over(low, g->high, (size_t)(i / 2), s + odd, 1, 4) : low;
     }
     case DT_Q6_K:
-        return q_over(q_bits(g->low, (size_t)(16 * half + 8 * (k % 2) + word), 4 * (k / 2) + odd, 4, 0), g->high,
-                      (size_t)(8 * half + word), 2 * k + odd, 2, 4);
+        return q_over(q_bits(g->low, (size_t)(16 * half + 8 * (k % 2) + word), 4 * (k / 2) + odd, 4, 0),
+                      g->high, (size_t)(8 * half + word), 2 * k + odd, 2, 4);
     case DT_Q2_K:
         return q_bits(g->low, (size_t)(8 * half + word), 2 * k + odd, 2, 0);
     case DT_Q3_K:
@@ -99,7 +104,8 @@ INLINE qf q_scale(const enum dtype t, const struct q_group *g, const int s, qf d
     case DT_Q3_K: return qf_mul(d, qi_float(qi_sub(q_field(g->scale, s), qi_set1(32))));
     case DT_Q4_K: case DT_Q5_K: return qf_mul(d, qi_float(q_field(g->scale, s)));
     case DT_IQ4_XS: {
-        /* d and the part of m: the high bits are 2 bytes a lane, the low ones lie after them, 4 bytes a lane */
+        /* d and the part of m: the high bits are 2 bytes a lane, the low ones lie after them, 4 bytes a lane
+         * */
         const qi high = qi_and(qi_srl(qi_u16(g->d + 2 * PANEL), 2 * s), 3),
                  low = qi_and(qi_srl(qi_load(g->scale + 2 * PANEL), 4 * s), 15);
         return qf_mul(d, qi_float(qi_sub(qi_or(low, qi_sll(high, 4)), qi_set1(32))));
@@ -119,7 +125,8 @@ INLINE qf q_minimum(const enum dtype t, const struct q_group *g, const int s, qf
 }
 
 /* Scales, and -min where the type has minima, of all sub-blocks of a group. */
-INLINE void q_scales(const enum dtype t, const struct q_group *g, float scale[16 * QL], float minimum[16 * QL])
+INLINE void q_scales(const enum dtype t, const struct q_group *g, float scale[16 * QL],
+                     float minimum[16 * QL])
 {
     const bool large = dtype_block(t) == 256;
     const qf d = large ? qf_half(g->d) : qf_zero(),
@@ -134,17 +141,18 @@ INLINE void q_scales(const enum dtype t, const struct q_group *g, float scale[16
 
 /* ---- tiles ---- */
 
-/* Rows of x at a group, row_bytes apart: whole numbers, sums of the sub-blocks (as int32 and as floats), scale. */
+/* Rows of x at a group, row_bytes apart: whole numbers, sums of the sub-blocks (as int32 and as floats),
+ * scale. */
 struct q_left { const char *x, *sum, *total, *scale; size_t row_bytes; };
 
 INLINE float q_float_at(const char *p, size_t row) { float x; memcpy(&x, p + row, sizeof x); return x; }
 INLINE int32_t q_int_at(const char *p, size_t row) { int32_t x; memcpy(&x, p + row, sizeof x); return x; }
 
-/* Sub-block s of the packed form g and sub-block `at` of the group: c = fma(float(dot), scale, c) and so on. A single
- * row has two sums, so that fewer products wait for each other. */
+/* Sub-block s of the packed form g and sub-block `at` of the group: c = fma(float(dot), scale, c) and so on.
+ * A single row has two sums, so that fewer products wait for each other. */
 INLINE void q_sub_block(qf *c, const enum dtype t, const int sub, const bool minima, const int offset,
-                        const struct q_group *g, const int s, const struct q_left *x, size_t at, const float *scale,
-                        const float *minimum, const int rows)
+                        const struct q_group *g, const int s, const struct q_left *x, size_t at,
+                        const float *scale, const float *minimum, const int rows)
 {
     qi a[Q_ROWS], b = qi_set1(0);
     const char *left = x->x + 2 * (size_t)sub * at;
@@ -168,12 +176,16 @@ INLINE void q_sub_block(qf *c, const enum dtype t, const int sub, const bool min
     }
 }
 
-/* Adds a group, one part of its lanes, to acc [rows][PANEL]. The packed form repeats itself after `turn` sub-blocks, and
- * that many are unrolled. */
+/* Adds a group, one part of its lanes, to acc [rows][PANEL]. The packed form repeats itself after `turn`
+ * sub-blocks, and that many are unrolled. */
 INLINE void q_tile(float *acc, const enum dtype t, const int sub, const bool minima, const int offset,
-                   struct q_group g, const struct q_left *x, const float *scale, const float *minimum, const int rows)
+                   struct q_group g, const struct q_left *x, const float *scale, const float *minimum,
+                   const int rows)
 {
-    const int turn = t == DT_Q4_K ? 2 : t == DT_Q5_K || t == DT_Q6_K || t == DT_Q2_K ? 8 : t == DT_Q3_K ? 16 : 1;
+    const int turn = t == DT_Q4_K                                   ? 2
+                     : t == DT_Q5_K || t == DT_Q6_K || t == DT_Q2_K ? 8
+                     : t == DT_Q3_K                                 ? 16
+                                                                    : 1;
     const size_t low = t == Q_EXPANDED ? (size_t)sub / 2 * 4 * QL : t == DT_Q4_K ? 512 : t == DT_Q6_K ? 1024
                        : t == DT_Q8_0 ? 512 : 256,
                  high = t == DT_Q6_K ? 512 : 64;
@@ -200,29 +212,38 @@ INLINE void q_expand(char *to, const enum dtype t, const struct q_group *g)
 
 /* ---- one function for each type, and for each shape of tile ---- */
 
-struct q_expanded { char pairs[128 * 4 * QL]; float scale[16 * QL], minimum[16 * QL]; } __attribute__((aligned(64)));
+struct q_expanded {
+    char pairs[128 * 4 * QL];
+    float scale[16 * QL], minimum[16 * QL];
+} __attribute__((aligned(64)));
 
-#define Q_TYPES(X) X(Q4_0) X(Q4_1) X(Q5_0) X(Q5_1) X(Q8_0) X(Q2_K) X(Q3_K) X(Q4_K) X(Q5_K) X(Q6_K) X(IQ4_NL) X(IQ4_XS)
-#define Q_EXPAND_FN(T) \
-    static __attribute__((noinline)) void expand_##T(struct q_expanded *e, const char *group, size_t k, size_t part) \
-    { \
-        const struct q_group g = q_group_at(DT_##T, group, k, part); \
-        q_scales(DT_##T, &g, e->scale, e->minimum); \
-        q_expand(e->pairs, DT_##T, &g); \
+#define Q_TYPES(X)                                                                                           \
+    X(Q4_0) X(Q4_1) X(Q5_0) X(Q5_1) X(Q8_0) X(Q2_K) X(Q3_K) X(Q4_K) X(Q5_K) X(Q6_K) X(IQ4_NL) X(IQ4_XS)
+#define Q_EXPAND_FN(T)                                                                                       \
+    static __attribute__((noinline)) void expand_##T(struct q_expanded *e, const char *group, size_t k,      \
+                                                     size_t part)                                            \
+    {                                                                                                        \
+        const struct q_group g = q_group_at(DT_##T, group, k, part);                                         \
+        q_scales(DT_##T, &g, e->scale, e->minimum);                                                          \
+        q_expand(e->pairs, DT_##T, &g);                                                                      \
     }
 Q_TYPES(Q_EXPAND_FN)
 #define Q_EXPAND_AT(T) [DT_##T - DT_Q4_0] = expand_##T,
 static void (*const expands[])(struct q_expanded *, const char *, size_t, size_t) = { Q_TYPES(Q_EXPAND_AT) };
 
-#define Q_TILE_FN(R) \
-    static __attribute__((noinline)) void q_tile_##R(float *acc, const struct q_expanded *e, const struct q_left *x, \
-                                                     int sub, bool minima, size_t subs) \
-    { \
-        const struct q_group g = { .low = e->pairs, .subs = subs }; \
-        if (sub == 32 && minima) q_tile(acc, Q_EXPANDED, 32, true, 0, g, x, e->scale, e->minimum, R); \
-        else if (sub == 32)      q_tile(acc, Q_EXPANDED, 32, false, 0, g, x, e->scale, e->minimum, R); \
-        else if (minima)         q_tile(acc, Q_EXPANDED, 16, true, 0, g, x, e->scale, e->minimum, R); \
-        else                     q_tile(acc, Q_EXPANDED, 16, false, 0, g, x, e->scale, e->minimum, R); \
+#define Q_TILE_FN(R)                                                                                         \
+    static __attribute__((noinline)) void q_tile_##R(                                                        \
+        float *acc, const struct q_expanded *e, const struct q_left *x, int sub, bool minima, size_t subs)   \
+    {                                                                                                        \
+        const struct q_group g = { .low = e->pairs, .subs = subs };                                          \
+        if (sub == 32 && minima)                                                                             \
+            q_tile(acc, Q_EXPANDED, 32, true, 0, g, x, e->scale, e->minimum, R);                             \
+        else if (sub == 32)                                                                                  \
+            q_tile(acc, Q_EXPANDED, 32, false, 0, g, x, e->scale, e->minimum, R);                            \
+        else if (minima)                                                                                     \
+            q_tile(acc, Q_EXPANDED, 16, true, 0, g, x, e->scale, e->minimum, R);                             \
+        else                                                                                                 \
+            q_tile(acc, Q_EXPANDED, 16, false, 0, g, x, e->scale, e->minimum, R);                            \
     }
 Q_SHAPES(Q_TILE_FN)
 #define Q_TILE_AT(R) [R] = q_tile_##R,
@@ -233,37 +254,38 @@ static void (*const q_tiles[Q_ROWS + 1])(float *, const struct q_expanded *, con
 INLINE struct q_left q_left_at(const char *row, size_t row_bytes, size_t k_all, size_t k, int sub)
 {
     const struct quantized q = quantized_at(row, k_all);
-    return (struct q_left){ (const char *)(q.x + k), (const char *)(sub == 16 ? q.sum16 + k / 16 : q.sum32 + k / 32),
+    return (struct q_left){ (const char *)(q.x + k),
+                            (const char *)(sub == 16 ? q.sum16 + k / 16 : q.sum32 + k / 32),
                             (const char *)(sub == 16 ? q.float16 + k / 16 : q.float32 + k / 32),
                             (const char *)(q.scale + k / QUANT_GROUP), row_bytes };
 }
 
 /* The fast types: a panel for a number of rows of Q_FUSED_SHAPES. */
-#define Q_FUSED_FN(T, R) \
-    static __attribute__((noinline)) void fused_##T##_##R(float *acc, const char *panel, size_t k_all, const char *x, \
-                                                          size_t row_bytes) \
-    { \
-        const int sub = quant_sub_block(DT_##T); \
-        float scale[16 * QL] __attribute__((aligned(64))), minimum[16 * QL] __attribute__((aligned(64))); \
-        for (size_t k = 0, n; k < k_all; k += n) { \
-            const struct q_left left = q_left_at(x, row_bytes, k_all, k, sub); \
-            n = MIN_(k_all - k, (size_t)QUANT_GROUP); \
-            for (size_t part = 0; part < PARTS; part++) { \
-                const struct q_group g = q_group_at(DT_##T, panel, n, part); \
-                q_scales(DT_##T, &g, scale, minimum); \
-                q_tile(acc + part * QL, DT_##T, sub, quant_has_minima(DT_##T), quant_offset(DT_##T), g, &left, scale, \
-                       minimum, R); \
-            } \
-            panel += n / dtype_block(DT_##T) * dtype_block_bytes(DT_##T) * PANEL; \
-        } \
+#define Q_FUSED_FN(T, R)                                                                                     \
+    static __attribute__((noinline)) void fused_##T##_##R(float *acc, const char *panel, size_t k_all,       \
+                                                          const char *x, size_t row_bytes)                   \
+    {                                                                                                        \
+        const int sub = quant_sub_block(DT_##T);                                                             \
+        float scale[16 * QL] __attribute__((aligned(64))), minimum[16 * QL] __attribute__((aligned(64)));    \
+        for (size_t k = 0, n; k < k_all; k += n) {                                                           \
+            const struct q_left left = q_left_at(x, row_bytes, k_all, k, sub);                               \
+            n = MIN_(k_all - k, (size_t)QUANT_GROUP);                                                        \
+            for (size_t part = 0; part < PARTS; part++) {                                                    \
+                const struct q_group g = q_group_at(DT_##T, panel, n, part);                                 \
+                q_scales(DT_##T, &g, scale, minimum);                                                        \
+                q_tile(acc + part * QL, DT_##T, sub, quant_has_minima(DT_##T), quant_offset(DT_##T), g,      \
+                       &left, scale, minimum, R);                                                            \
+            }                                                                                                \
+            panel += n / dtype_block(DT_##T) * dtype_block_bytes(DT_##T) * PANEL;                            \
+        }                                                                                                    \
     }
 #define Q_FAST(X, R) X(Q4_0, R) X(Q5_0, R) X(Q8_0, R) X(Q4_K, R) X(Q5_K, R) X(Q6_K, R)
 #define Q_FUSED_AT(T, R) [DT_##T - DT_Q4_0][R] = fused_##T##_##R,
 #define Q_FUSED_ROW(R) Q_FAST(Q_FUSED_FN, R)
 #define Q_FUSED_ROW_AT(R) Q_FAST(Q_FUSED_AT, R)
 Q_FUSED_SHAPES(Q_FUSED_ROW)
-static void (*const fused[DT_IQ4_XS - DT_Q4_0 + 1][Q_ROWS + 1])(float *, const char *, size_t, const char *, size_t) = {
-    Q_FUSED_SHAPES(Q_FUSED_ROW_AT) };
+static void (*const fused[DT_IQ4_XS - DT_Q4_0 + 1][Q_ROWS + 1])(float *, const char *, size_t, const char *,
+                                                                size_t) = { Q_FUSED_SHAPES(Q_FUSED_ROW_AT) };
 
 /* The accumulators of one panel, [m][PANEL], for m <= Q_LOT rows. */
 static void q_panel(float *acc, const char *x, size_t row_bytes, size_t m, const struct mat *w, size_t p)
@@ -292,8 +314,8 @@ static void q_panel(float *acc, const char *x, size_t row_bytes, size_t m, const
     }
 }
 
-static void OP(matmul_quantized)(float *y, size_t ldy, const void *x, size_t row_bytes, size_t m, const struct mat *w,
-                                 const float *bias, bool add, size_t p0, size_t p1)
+static void OP(matmul_quantized)(float *y, size_t ldy, const void *x, size_t row_bytes, size_t m,
+                                 const struct mat *w, const float *bias, bool add, size_t p0, size_t p1)
 {
     float acc[Q_LOT * PANEL] __attribute__((aligned(64)));
     for (size_t p = p0; p < p1; p++)
@@ -301,7 +323,8 @@ static void OP(matmul_quantized)(float *y, size_t ldy, const void *x, size_t row
             const size_t rows = MIN_(m - r0, (size_t)Q_LOT), cols = MIN_(w->n - p * PANEL, (size_t)PANEL);
             q_panel(acc, (const char *)x + r0 * row_bytes, row_bytes, rows, w, p);
             for (size_t r = 0; r < rows; r++)
-                put_columns(y + (r0 + r) * ldy + p * PANEL, acc + r * PANEL, bias ? bias + p * PANEL : NULL, add, cols);
+                put_columns(y + (r0 + r) * ldy + p * PANEL, acc + r * PANEL, bias ? bias + p * PANEL : NULL,
+                            add, cols);
         }
 }
 
@@ -311,7 +334,8 @@ static void matmul_decoded(float *y, size_t ldy, const float *x, size_t ldx, siz
 {
     float acc[Q_LOT * PANEL], weight[QUANT_GROUP * QL] __attribute__((aligned(64)));
     struct q_expanded e;
-    const size_t sub = (size_t)quant_sub_block(w->type), block = dtype_block(w->type), bytes = dtype_block_bytes(w->type);
+    const size_t sub = (size_t)quant_sub_block(w->type), block = dtype_block(w->type),
+                 bytes = dtype_block_bytes(w->type);
     const bool minima = quant_has_minima(w->type);
     for (size_t p = p0; p < p1; p++)
         for (size_t r0 = 0; r0 < m; r0 += Q_LOT) {
@@ -340,7 +364,8 @@ static void matmul_decoded(float *y, size_t ldy, const float *x, size_t ldx, siz
                 g += n / block * bytes * PANEL;
             }
             for (size_t r = 0; r < rows; r++)
-                put_columns(y + (r0 + r) * ldy + p * PANEL, acc + r * PANEL, bias ? bias + p * PANEL : NULL, add, cols);
+                put_columns(y + (r0 + r) * ldy + p * PANEL, acc + r * PANEL, bias ? bias + p * PANEL : NULL,
+                            add, cols);
         }
 }
 

@@ -1,19 +1,20 @@
-/* The packed form of quantised weights: the bits of the file, in an order in which a vector register holds the same
- * inputs of 16 outputs. Nothing is added, so a matrix takes the bytes that the file has.
+/* The packed form of quantised weights: the bits of the file, in an order in which a vector register holds
+ * the same inputs of 16 outputs. Nothing is added, so a matrix takes the bytes that the file has.
  *
- * A panel is 16 outputs ("lanes"). It is a sequence of groups of 256 inputs; with blocks of 32 weights the last group may
- * be shorter. A group holds, each part with its lanes side by side:
+ * A panel is 16 outputs ("lanes"). It is a sequence of groups of 256 inputs; with blocks of 32 weights the
+ * last group may be shorter. A group holds, each part with its lanes side by side:
  *
  *   d, m     16-bit floats: the factors of the block (m: of minima). Blocks of 32: for each block of the group
  *   scales   Q2_K, Q6_K: 16 bytes for each sub-block. Q3_K, Q4_K, Q5_K: three 32-bit words for each lane, which hold 16
- *            fields of 6 bits (quant_field): 16 scales, or 8 scales and 8 minima. IQ4_XS: a 16-bit word with the high
- *            bits, then a 32-bit word with the low bits, as the file has them
+ *            fields of 6 bits (quant_field): 16 scales, or 8 scales and 8 minima. IQ4_XS: a 16-bit word with
+ *            the high bits, then a 32-bit word with the low bits, as the file has them
  *   high     the bits above the low ones
  *   low      the low 4 bits, of Q2_K and Q3_K the low 2 bits, of Q8_0 all 8 bits
  *
- * high and low are 32-bit words: four bytes b0 .. b3 of the file become (b0, b2, b1, b3), so the two halves of a word
- * hold an even and an odd input at the same bit. Word w of all lanes precedes word w + 1. Exceptions: Q8_0 has 16-bit
- * words, an even and the next odd input; the high bits of Q5_0 and Q5_1 have the even inputs in the low half. */
+ * high and low are 32-bit words: four bytes b0 .. b3 of the file become (b0, b2, b1, b3), so the two halves
+ * of a word hold an even and an odd input at the same bit. Word w of all lanes precedes word w + 1.
+ * Exceptions: Q8_0 has 16-bit words, an even and the next odd input; the high bits of Q5_0 and Q5_1 have the
+ * even inputs in the low half. */
 #pragma once
 #include "kernels/ops.h"
 
@@ -42,7 +43,10 @@ static inline bool quant_has_minima(enum dtype t)
 {
     return t == DT_Q4_1 || t == DT_Q5_1 || t == DT_Q2_K || t == DT_Q4_K || t == DT_Q5_K;
 }
-static inline int quant_sub_block(enum dtype t) { return t == DT_Q2_K || t == DT_Q3_K || t == DT_Q6_K ? 16 : 32; }
+static inline int quant_sub_block(enum dtype t)
+{
+    return t == DT_Q2_K || t == DT_Q3_K || t == DT_Q6_K ? 16 : 32;
+}
 static inline int quant_offset(enum dtype t)
 {
     return t == DT_Q4_0 ? 8 : t == DT_Q5_0 ? 16 : t == DT_Q6_K ? 32 : t == DT_Q3_K ? 4

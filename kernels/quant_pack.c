@@ -52,7 +52,8 @@ static void move_parted(uint8_t *packed, uint8_t *block, bool put)
     memcpy(put ? packed : block, &x, 4);
 }
 
-/* ---- 16 fields of 6 bits in three words: five in each, and the last in the upper two bits of the words ---- */
+/* ---- 16 fields of 6 bits in three words: five in each, and the last in the upper two bits of the words ----
+ * */
 
 static void set_fields(uint8_t *packed, const int f[16])
 {
@@ -143,7 +144,8 @@ static inline void move_small(uint8_t *g, enum dtype t, size_t blocks, size_t la
 static inline void move_large(uint8_t *g, enum dtype t, size_t lane, uint8_t *b, bool put)
 {
     const struct quant_layout at = quant_layout(t, 1);
-    uint8_t *d = g + 2 * lane, *scale = g + at.scale, *low = g + at.low + 4 * lane, *high = g + at.high + 4 * lane;
+    uint8_t *d = g + 2 * lane, *scale = g + at.scale, *low = g + at.low + 4 * lane,
+            *high = g + at.high + 4 * lane;
     switch (t) {
     case DT_Q2_K:
         for (size_t s = 0; s < 16; s++)
@@ -185,8 +187,8 @@ static inline void move_large(uint8_t *g, enum dtype t, size_t lane, uint8_t *b,
 /* Constant types give the compiler straight code. */
 #define SMALL(T) case T: move_small(g, T, blocks, lane, b, put); return;
 #define LARGE(T) case T: move_large(g, T, lane, b, put); return;
-static inline __attribute__((always_inline)) void move_group(uint8_t *g, enum dtype t, size_t blocks, size_t lane,
-                                                             uint8_t *b, const bool put)
+static inline __attribute__((always_inline)) void move_group(uint8_t *g, enum dtype t, size_t blocks,
+                                                             size_t lane, uint8_t *b, const bool put)
 {
     switch (t) {
     SMALL(DT_Q4_0) SMALL(DT_Q4_1) SMALL(DT_Q5_0) SMALL(DT_Q5_1) SMALL(DT_Q8_0) SMALL(DT_IQ4_NL)
@@ -237,8 +239,8 @@ static uint16_t half_of(float x)
     return (uint16_t)(x < 0x1p-14f ? (uint32_t)(x * 0x1p24f) : ((u >> 23) - 112) << 10);
 }
 
-/* About the deviation of a weight whose factor is 1, and the second factor in units of the first: one that makes the
- * mean of the weights small. */
+/* About the deviation of a weight whose factor is 1, and the second factor in units of the first: one that
+ * makes the mean of the weights small. */
 static void shape_of(enum dtype t, float *deviation, float *second)
 {
     static const struct { enum dtype t; float deviation, second; } shapes[] = {
@@ -256,7 +258,8 @@ void quant_random(struct mat *m, size_t p0, size_t p1, uint64_t seed)
     shape_of(t, &deviation, &second);
     const float factor = 1 / (deviation * sqrtf((float)m->k));
     /* the minimum is added in Q4_1 and Q5_1, subtracted in the others */
-    const uint16_t d = half_of(factor), dm = half_of(factor * second) | (t == DT_Q4_1 || t == DT_Q5_1 ? 0x8000 : 0);
+    const uint16_t d = half_of(factor),
+                   dm = half_of(factor * second) | (t == DT_Q4_1 || t == DT_Q5_1 ? 0x8000 : 0);
     const size_t block = dtype_block(t), bytes = dtype_block_bytes(t), words = mat_panel_bytes(m) / 8;
     for (size_t p = p0; p < p1; p++) {
         uint8_t *g = (uint8_t *)m->w + p * mat_panel_bytes(m);

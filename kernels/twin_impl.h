@@ -606,9 +606,9 @@ static __attribute__((noinline)) void tile_values(const struct tile_rows *t, con
 
 /* Attends to blocks b .. b + n - 1 for query rows t0..t1-1 of a head, which all see a part of each block. n >
  * 1 only with a single tile: the scores of the next block are computed between the weights and the values of
- * this block, so that neither waits for the other; the blocks are contiguous. Meanwhile the block `ahead` bytes further (0: none) is
- * prefetched, by the first tile or half by each of the first two: a burst would stall on memory, and the
- * hardware does not look far enough ahead. */
+ * this block, so that neither waits for the other; the blocks are contiguous. Meanwhile the block `ahead`
+ * bytes further (0: none) is prefetched, by the first tile or half by each of the first two: a burst would
+ * stall on memory, and the hardware does not look far enough ahead. */
 static void attend_blocks(const struct attn *a, size_t h, size_t b, size_t n, const char *block, size_t extra,
                           size_t ahead,
                           size_t t0, size_t t1, float *state, struct attn_work *w)

@@ -12,7 +12,8 @@ enum { TILE_ROWS_MAX = 8 };      /* rows of the largest tile of any twin */
 extern const struct ops ops_generic, ops_avx2, ops_avx512;
 
 /* The values of IQ4_NL and IQ4_XS, plus 127. */
-static const uint8_t quant_table[16] = { 0, 23, 44, 62, 78, 92, 105, 117, 128, 140, 152, 165, 180, 196, 216, 240 };
+static const uint8_t quant_table[16] = { 0,   23,  44,  62,  78,  92,  105, 117,
+                                         128, 140, 152, 165, 180, 196, 216, 240 };
 
 #if defined(__x86_64__)
 #include <assert.h>

@@ -1,5 +1,5 @@
-/* Fuzz target: a GGUF file, from the container to the configuration and the tokenizer. Input: 2 bytes of the size of
- * the data that follow the header (little endian), then the header. */
+/* Fuzz target: a GGUF file, from the container to the configuration and the tokenizer. Input: 2 bytes of the
+ * size of the data that follow the header (little endian), then the header. */
 #include "src/model/gguf_model.h"
 #include "src/text/tokenizer.h"
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* A small valid GGUF model for tests, with one value changed on request. Two layers, hidden 32, vocabulary 300. */
+/* A small valid GGUF model for tests, with one value changed on request. Two layers, hidden 32, vocabulary
+ * 300. */
 #pragma once
 #include <math.h>
 #include <stdlib.h>
@@ -9,8 +10,8 @@
 
 enum { RIG_VOCAB = 300, RIG_HIDDEN = 32, RIG_HEADS = 2, RIG_FFN = 64, RIG_LAYERS = 2 };
 
-/* What to change: the value of a key, or the description of a tensor. kind: of the new value; DROP: no such key; ADD: a
- * tensor more. */
+/* What to change: the value of a key, or the description of a tensor. kind: of the new value; DROP: no such
+ * key; ADD: a tensor more. */
 enum { RIG_DROP = 100, RIG_ADD };
 struct rig_change { const char *key; int kind; double x; const char *s; size_t dim[2]; };
 
@@ -60,7 +61,8 @@ static void rig_tokens(struct rig *r)
 {
     char s[32];
     const struct rig_change *c = r->c;
-    const bool bad_type = c && strcmp(c->key, "token_type") == 0, bad_score = c && strcmp(c->key, "score") == 0;
+    const bool bad_type = c && strcmp(c->key, "token_type") == 0,
+               bad_score = c && strcmp(c->key, "score") == 0;
     gguf_put_array(&r->o, "tokenizer.ggml.tokens", GGUF_STRING, RIG_VOCAB);
     for (int i = 0; i < RIG_VOCAB; i++) {
         const char *const special[] = { "<unk>", "<s>", "</s>" };
@@ -124,10 +126,20 @@ static void rig_metadata(struct rig *r)
     rig_text(r, "tokenizer.ggml.pre", sentence ? "default" : "llama-bpe");
     rig_uint(r, "tokenizer.ggml.bos_token_id", 1);
     rig_uint(r, "tokenizer.ggml.eos_token_id", 2);
-    static const char *const more[] = { "llama.vocab_size", "llama.expert_count", "llama.attention.key_length",
-        "llama.rope.scaling.type", "llama.rope.scaling.factor", "llama.rope.dimension_count", "split.count", "split.no",
-        "split.tensors.count", "tokenizer.ggml.add_bos_token", "tokenizer.chat_template", "llama.attention.causal",
-        "llama.attn_logit_softcapping", "longhand.eos_token_ids" };
+    static const char *const more[] = { "llama.vocab_size",
+                                        "llama.expert_count",
+                                        "llama.attention.key_length",
+                                        "llama.rope.scaling.type",
+                                        "llama.rope.scaling.factor",
+                                        "llama.rope.dimension_count",
+                                        "split.count",
+                                        "split.no",
+                                        "split.tensors.count",
+                                        "tokenizer.ggml.add_bos_token",
+                                        "tokenizer.chat_template",
+                                        "llama.attention.causal",
+                                        "llama.attn_logit_softcapping",
+                                        "longhand.eos_token_ids" };
     for (size_t i = 0; i < sizeof more / sizeof *more; i++)
         if (!r->part || strncmp(more[i], "split.", 6))
             rig_changed(r, more[i]);
@@ -153,10 +165,17 @@ static char *rig_make_part(const struct rig_change *c, bool sentence, int part, 
     rig_tensor(&r, "token_embd.weight", RIG_HIDDEN, RIG_VOCAB);
     rig_tensor(&r, "output_norm.weight", RIG_HIDDEN, 0);
     for (int l = 0; l < RIG_LAYERS; l++) {
-        static const struct { const char *name; size_t cols, rows; } in[] = {
-            { "attn_norm", RIG_HIDDEN, 0 }, { "attn_q", RIG_HIDDEN, RIG_HIDDEN }, { "attn_k", RIG_HIDDEN, RIG_HIDDEN },
-            { "attn_v", RIG_HIDDEN, RIG_HIDDEN }, { "attn_output", RIG_HIDDEN, RIG_HIDDEN }, { "ffn_norm", RIG_HIDDEN, 0 },
-            { "ffn_gate", RIG_HIDDEN, RIG_FFN }, { "ffn_up", RIG_HIDDEN, RIG_FFN }, { "ffn_down", RIG_FFN, RIG_HIDDEN },
+        static const struct { const char *name; size_t cols, rows;
+        } in[] = {
+            { "attn_norm", RIG_HIDDEN, 0 },
+            { "attn_q", RIG_HIDDEN, RIG_HIDDEN },
+            { "attn_k", RIG_HIDDEN, RIG_HIDDEN },
+            { "attn_v", RIG_HIDDEN, RIG_HIDDEN },
+            { "attn_output", RIG_HIDDEN, RIG_HIDDEN },
+            { "ffn_norm", RIG_HIDDEN, 0 },
+            { "ffn_gate", RIG_HIDDEN, RIG_FFN },
+            { "ffn_up", RIG_HIDDEN, RIG_FFN },
+            { "ffn_down", RIG_FFN, RIG_HIDDEN },
         };
         for (size_t i = 0; i < sizeof in / sizeof *in; i++) {
             snprintf(name, sizeof name, "blk.%d.%s.weight", l, in[i].name);
@@ -175,4 +194,7 @@ static char *rig_make_part(const struct rig_change *c, bool sentence, int part, 
     return file;
 }
 
-static char *rig_make(const struct rig_change *c, bool sentence, size_t *n) { return rig_make_part(c, sentence, 0, n); }
+static char *rig_make(const struct rig_change *c, bool sentence, size_t *n)
+{
+    return rig_make_part(c, sentence, 0, n);
+}

@@ -409,7 +409,8 @@ static void write_until_killed(struct shared *m, double seconds, double pause_ms
         rc = rc < 0 ? -1 : store_begin(s, &claim, "cpu-1", "fp", false, &ids, &e);
         if (rc == 1)
             continue;
-        if (rc || committer_open(&committer, s, seconds, &e) || checkpoint_open(&c, committer, &claim, false, &e)) {
+        if (rc || committer_open(&committer, s, seconds, &e) ||
+            checkpoint_open(&c, committer, &claim, false, &e)) {
             printf("    %s\n", e.msg);
             _exit(4);
         }

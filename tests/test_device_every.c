@@ -164,11 +164,21 @@ static void tokens(void)
     struct device_pick pick[N] = { { .position = 1, .n_edit = 1, .dry = 1, .n_dry = 1, .n_count = 2 },
                                    { .position = 2, .row = 1 } };
     uint32_t *counts = room(2 * VOCAB * 4);
-    const struct device_chain chain = {
-        .temperature = 0.9, .top_k = 40, .min_keep = 2, .top_p = 0.9, .min_p = 0.01, .eta = 1e-4,
-        .penalty = 1.1, .presence = 0.1, .frequency = 0.1, .order = { DEVICE_PENALTIES, DEVICE_BIAS,
-        DEVICE_DRY, DEVICE_TEMPERATURE, DEVICE_TOP_K, DEVICE_TOP_P, DEVICE_MIN_P, DEVICE_ETA }, .n_order = 8, .seed = 5,
-        .counts = counts };
+    const struct device_chain chain = { .temperature = 0.9,
+                                        .top_k = 40,
+                                        .min_keep = 2,
+                                        .top_p = 0.9,
+                                        .min_p = 0.01,
+                                        .eta = 1e-4,
+                                        .penalty = 1.1,
+                                        .presence = 0.1,
+                                        .frequency = 0.1,
+                                        .order = { DEVICE_PENALTIES, DEVICE_BIAS, DEVICE_DRY,
+                                                   DEVICE_TEMPERATURE, DEVICE_TOP_K, DEVICE_TOP_P,
+                                                   DEVICE_MIN_P, DEVICE_ETA },
+                                        .n_order = 8,
+                                        .seed = 5,
+                                        .counts = counts };
     dev->count(dev, counts, VOCAB, count, 2);
     CHECK(dev->sample(dev, best, 1, floats(N * VOCAB, 10), VOCAB, &chain,
                       &(struct device_picks){ pick, N, edit, 2, count, 2,

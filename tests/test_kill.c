@@ -1,9 +1,9 @@
 /* kill -9 of the real program: at random moments of long jobs; and in place of, after, and in the middle
  * of every call that changes a file, while the program works, recovers from an earlier kill, creates its
- * store, migrates an old store, compacts it, and copies it. After each kill: everything that another process could read exists,
- * the database is undamaged, and the text ends like that of an undisturbed run. Short: 200 random kills;
- * every call once. --long: 10,000 random kills; every call in three ways, and under strace where tracing
- * is allowed. */
+ * store, migrates an old store, compacts it, and copies it. After each kill: everything that another process
+ * could read exists, the database is undamaged, and the text ends like that of an undisturbed run. Short: 200
+ * random kills; every call once. --long: 10,000 random kills; every call in three ways, and under strace
+ * where tracing is allowed. */
 #include "runs/store/store_db.h"
 #include "tests/replay.h"
 

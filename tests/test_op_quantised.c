@@ -1,14 +1,14 @@
-/* Products with quantised weights: every twin equals the definition of kernels/ops.h bit for bit, for every type, number
- * of rows, panel range, bias and add; under f32 it equals dot products with the decoded weights. The packed form gives
- * back the weights. */
+/* Products with quantised weights: every twin equals the definition of kernels/ops.h bit for bit, for every
+ * type, number of rows, panel range, bias and add; under f32 it equals dot products with the decoded weights.
+ * The packed form gives back the weights. */
 #include "kernels/quant.h"
 #include "tests/reference.h"
 #include "tests/test.h"
 
 enum { M_MAX = 70, GROUP = 256 };
 
-static const enum dtype types[] = { DT_Q4_0, DT_Q4_1, DT_Q5_0, DT_Q5_1, DT_Q8_0, DT_Q2_K, DT_Q3_K, DT_Q4_K, DT_Q5_K,
-                                    DT_Q6_K, DT_IQ4_NL, DT_IQ4_XS };
+static const enum dtype types[] = { DT_Q4_0, DT_Q4_1, DT_Q5_0, DT_Q5_1, DT_Q8_0,   DT_Q2_K,
+                                    DT_Q3_K, DT_Q4_K, DT_Q5_K, DT_Q6_K, DT_IQ4_NL, DT_IQ4_XS };
 enum { TYPES = sizeof types / sizeof *types };
 
 /* ---- the definition ---- */
@@ -47,7 +47,8 @@ static void parts_of_256(struct parts *p, enum dtype t, const uint8_t *b)
     for (int s = 0; s < p->subs; s++) {
         const uint8_t *sc = b + (t == DT_Q3_K ? 96 : 4);
         if (t == DT_Q2_K) {
-            p->scale[s] = half_at(b, 80) * (float)(b[s] & 15), p->minimum[s] = -half_at(b, 82) * (float)(b[s] >> 4);
+            p->scale[s] = half_at(b, 80) * (float)(b[s] & 15),
+            p->minimum[s] = -half_at(b, 82) * (float)(b[s] >> 4);
         } else if (t == DT_Q3_K) {
             const int low = s < 8 ? sc[s] & 15 : sc[s - 8] >> 4, high = sc[8 + s % 4] >> 2 * (s / 4) & 3;
             p->scale[s] = half_at(b, 108) * (float)((low | high << 4) - 32);
@@ -127,7 +128,9 @@ struct problem { enum dtype type; struct mat w; uint8_t *rows; float *x; size_t 
 static void open_problem(struct problem *p, enum dtype t, size_t n, size_t k, struct rng *rng)
 {
     const struct quant_type *q = quant_type(t);
-    *p = (struct problem){ .type = t, .w = { t, n, k, NULL }, .n = n, .k = k, .row_bytes = k / q->block * q->bytes };
+    *p = (struct problem){
+        .type = t, .w = { t, n, k, NULL }, .n = n, .k = k, .row_bytes = k / q->block * q->bytes
+    };
     p->rows = must_alloc(n * p->row_bytes);
     p->x = must_alloc(M_MAX * k * sizeof *p->x);
     p->w.w = must_alloc(mat_bytes(&p->w));
@@ -157,7 +160,8 @@ static void weights_come_back(void)
         struct problem p;
         const size_t k = quant_type(types[t])->block == 32 ? 608 : 768;
         open_problem(&p, types[t], 37, k, &rng);
-        CHECK(mat_bytes(&p.w) == p.row_bytes * 48, "%s: more bytes than the file has", quant_type(types[t])->name);
+        CHECK(mat_bytes(&p.w) == p.row_bytes * 48, "%s: more bytes than the file has",
+              quant_type(types[t])->name);
         for (size_t r = 0; r < p.n; r++) {
             float want[768], got[768];
             CHECK(quant_decode(want, p.type, p.rows + r * p.row_bytes, k));
@@ -171,8 +175,8 @@ static void weights_come_back(void)
 struct call { size_t m, p0, p1, ldy; bool bias, add; };
 
 /* One call: y as defined in its panels, and nothing else written. */
-static bool call_is_exact(const struct ops *o, const struct problem *p, const char *x, size_t row, const float *d,
-                          const float *bias, const float *before, const struct call *c)
+static bool call_is_exact(const struct ops *o, const struct problem *p, const char *x, size_t row,
+                          const float *d, const float *bias, const float *before, const struct call *c)
 {
     const size_t count = (c->m - 1) * c->ldy + p->n;
     float *y = guard_alloc(count * sizeof *y);
@@ -191,9 +195,11 @@ static bool call_is_exact(const struct ops *o, const struct problem *p, const ch
             want = c->add ? before[i] + sum : sum;
         }
         good = !memcmp(&want, &y[i], sizeof want);
-        CHECK(good, "%s %s %s: n %zu k %zu m %zu panels %zu-%zu bias %d add %d: row %zu column %zu is %a, defined %a",
-              o->name, quant_type(p->type)->name, x ? "int16" : "f32", p->n, p->k, c->m, c->p0, c->p1, c->bias,
-              c->add, r, j, (double)y[i], (double)want);
+        CHECK(
+            good,
+            "%s %s %s: n %zu k %zu m %zu panels %zu-%zu bias %d add %d: row %zu column %zu is %a, defined %a",
+            o->name, quant_type(p->type)->name, x ? "int16" : "f32", p->n, p->k, c->m, c->p0, c->p1, c->bias,
+            c->add, r, j, (double)y[i], (double)want);
     }
     guard_free(y);
     return good;
@@ -265,8 +271,8 @@ static void products_are_exact(void)
     }
 }
 
-/* Activations and weights as large as they get: sums of a sub-block stay within int32. Values that are not finite
- * make their group, and so the result, NaN. */
+/* Activations and weights as large as they get: sums of a sub-block stay within int32. Values that are not
+ * finite make their group, and so the result, NaN. */
 static void extremes(void)
 {
     struct rng rng = { 33 };
@@ -284,7 +290,8 @@ static void extremes(void)
             o->matmul_quantized(y, 16, x, row, 4, &p.w, NULL, false, 0, 1);
             CHECK(!memcmp(y, d, 3 * 16 * sizeof *y), "%s %s", o->name, quant_type(types[t])->name);
             for (size_t j = 0; j < 16; j++)
-                CHECK(isnan(y[3 * 16 + j]), "%s %s: %g", o->name, quant_type(types[t])->name, (double)y[3 * 16 + j]);
+                CHECK(isnan(y[3 * 16 + j]), "%s %s: %g", o->name, quant_type(types[t])->name,
+                      (double)y[3 * 16 + j]);
         }
         free(x), free(d);
         close_problem(&p);

@@ -1,4 +1,5 @@
-/* Decoding of quantised weights: every type against gguf-py on random blocks, and factors that are not finite. */
+/* Decoding of quantised weights: every type against gguf-py on random blocks, and factors that are not
+ * finite. */
 #include "kernels/quant.h"
 #include "src/base/base.h"
 #include "src/model/gguf.h"
@@ -54,7 +55,8 @@ static void every_type_decodes_as_gguf_py_does(void)
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
         const struct quant_type *q = quant_type(expected[i].type);
         const struct gguf_type *g = gguf_type_of(expected[i].type);
-        CHECK(g && g->block == q->block && g->bytes == q->bytes && strcmp(g->name, q->name) == 0, "%s", q->name);
+        CHECK(g && g->block == q->block && g->bytes == q->bytes && strcmp(g->name, q->name) == 0, "%s",
+              q->name);
         make_blocks(q);
         CHECK(quant_decode(y, q->dtype, blocks, BLOCKS * q->block), "%s", q->name);
         const uint64_t h = hash64(HASH64_INIT, y, BLOCKS * q->block * sizeof *y);
@@ -74,8 +76,8 @@ static void factors_that_are_not_finite_are_refused(void)
             blocks[3 * q->bytes + at] = 0xfc;
             refused += !quant_decode(y, q->dtype, blocks, BLOCKS * q->block);
         }
-        const bool two = q->dtype == DT_Q4_1 || q->dtype == DT_Q5_1 || q->dtype == DT_Q2_K || q->dtype == DT_Q4_K ||
-                         q->dtype == DT_Q5_K;
+        const bool two = q->dtype == DT_Q4_1 || q->dtype == DT_Q5_1 || q->dtype == DT_Q2_K ||
+                         q->dtype == DT_Q4_K || q->dtype == DT_Q5_K;
         CHECK(refused == (two ? 2 : 1), "%s: %zu bytes", q->name, refused);
     }
 }

@@ -1,5 +1,5 @@
-/* Models with quantised weights: rule R1 and equal twins for every type and for a mix of types, under bf16 and f32; drafts
- * of such a model; bf16 and F32 matrices beside quantised ones. Weights are random bits. */
+/* Models with quantised weights: rule R1 and equal twins for every type and for a mix of types, under bf16
+ * and f32; drafts of such a model; bf16 and F32 matrices beside quantised ones. Weights are random bits. */
 #include "src/text/tokenizer.h"
 #include "tests/quant_rig.h"
 
@@ -33,7 +33,8 @@ static void rows_are_rows(const struct quant_body *b, enum dtype compute)
             kv_truncate(&kv, PAST);
             rig_run(&r, &kv, token, ROWS, sizes[i], got, NULL);
             CHECK(!memcmp(want, got, bytes) && rig_same_rows(&truth, &kv, PAST, PAST + ROWS),
-                  "%s %s %s: passes of %zu rows", b->name, compute == DT_F32 ? "f32" : "bf16", o->name, sizes[i]);
+                  "%s %s %s: passes of %zu rows", b->name, compute == DT_F32 ? "f32" : "bf16", o->name,
+                  sizes[i]);
         }
         kv_close(&kv), rig_close(&r);
     }
@@ -82,8 +83,8 @@ static void arithmetic_is_close_to_f32(void)
     }
 }
 
-/* The mix has lists of matrices; a model of one type has one matrix for each product. Weights take the bytes of the file,
- * and the numerics id says how they are multiplied. */
+/* The mix has lists of matrices; a model of one type has one matrix for each product. Weights take the bytes
+ * of the file, and the numerics id says how they are multiplied. */
 static void matrices_and_bytes(void)
 {
     for (size_t i = 0; i < QUANT_BODIES; i++) {
@@ -94,7 +95,8 @@ static void matrices_and_bytes(void)
             lists += r.m.layers[l].qkv.n > 1;
             CHECK(mats_n(&r.m.layers[l].qkv) == (r.c.n_heads + 2 * r.c.n_kv_heads) * r.c.head_dim);
         }
-        CHECK((lists > 0) == quant_bodies[i].mix && lists < r.c.n_layers, "%s: %zu", quant_bodies[i].name, lists);
+        CHECK((lists > 0) == quant_bodies[i].mix && lists < r.c.n_layers, "%s: %zu", quant_bodies[i].name,
+              lists);
         CHECK(!strcmp(r.dev->numerics, "cpu-1-int16-q1"), "%s", r.dev->numerics);
         rig_close(&r);
         quant_rig_open(&r, &quant_bodies[i], DT_BF16, DT_BF16, best_twin(), 1);
@@ -106,7 +108,8 @@ static void matrices_and_bytes(void)
     }
 }
 
-/* A bf16 matrix in a model with quantised weights multiplies x rounded to bf16, an F32 one under f32 x itself. */
+/* A bf16 matrix in a model with quantised weights multiplies x rounded to bf16, an F32 one under f32 x
+ * itself. */
 static void other_matrices_beside(void)
 {
     enum { N = 40, K = 51, M = 20 };
@@ -159,10 +162,14 @@ static float *demo_logits(enum weights weights, bool f32, const int32_t *token, 
     struct err e = { 0 };
     static const char demo[] = "models/demo";
     r.pool = pool_open(2);
-    const struct model_setup s = { .config = &r.c, .compute = f32 ? DT_F32 : DT_BF16, .ops = best_twin(), .pool = r.pool,
+    const struct model_setup s = { .config = &r.c,
+                                   .compute = f32 ? DT_F32 : DT_BF16,
+                                   .ops = best_twin(),
+                                   .pool = r.pool,
                                    .weights = weights };
     struct model_setup with = s;
-    if (device_cpu_open(&r.dev, s.ops, r.pool, f32 ? DT_F32 : DT_I16, e.msg, sizeof e.msg)) rig_die("device", &e);
+    if (device_cpu_open(&r.dev, s.ops, r.pool, f32 ? DT_F32 : DT_I16, e.msg, sizeof e.msg))
+        rig_die("device", &e);
     with.dev = r.dev;
     if (config_read(&r.c, demo, &e) || model_open(&r.m, demo, &with, &e) ||
         workspace_open(&r.w, &r.m, 64, n, &e)) rig_die("demo", &e);

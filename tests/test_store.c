@@ -97,7 +97,8 @@ static char *selected(struct store *s, const char *state, bool all, int n, const
     size_t k;
     struct err e = {0};
     out[0] = 0;
-    if (selection_parse(&sel, &(struct selection_words){ words, (size_t)n, state, NULL, false, all }, &e) || store_select(s, &sel, &ids, &k, &e)) {
+    if (selection_parse(&sel, &(struct selection_words){ words, (size_t)n, state, NULL, false, all }, &e) ||
+        store_select(s, &sel, &ids, &k, &e)) {
         snprintf(out, sizeof out, "%s", e.msg);
     } else {
         for (size_t i = 0; i < k; i++)

@@ -339,7 +339,8 @@ static void a_stale_worker_never_writes(void)
     store_close(s);
 }
 
-/* One transaction for four jobs: the second is lost, the third has a damaged chunk, the others are written. */
+/* One transaction for four jobs: the second is lost, the third has a damaged chunk, the others are written.
+ * */
 static void a_lost_part_does_not_hold_up_the_others(void)
 {
     enum { JOBS = 4, MORE = 700 };
@@ -360,8 +361,10 @@ static void a_lost_part_does_not_hold_up_the_others(void)
         part[i] = (struct job_commit){ .claim = &c[i], .add = { .ids = text[i], .n = MORE } };
     }
     char damage[160];
-    snprintf(damage, sizeof damage, "CREATE TRIGGER damage BEFORE UPDATE OF tokens ON job WHEN new.id = %" PRId64
-             " BEGIN SELECT raise(ABORT, 'damaged'); END", job[2]);
+    snprintf(damage, sizeof damage,
+             "CREATE TRIGGER damage BEFORE UPDATE OF tokens ON job WHEN new.id = %" PRId64
+             " BEGIN SELECT raise(ABORT, 'damaged'); END",
+             job[2]);
     rig_sql(damage);
     CHECK(store_pause(s, &job[1], 1, NULL, &e) == 0);
     CHECK(store_commit_all(s, part, JOBS, &e) == 0, "%s", e.msg);

@@ -12,8 +12,8 @@
  * Speedup is measured where the report includes a plain job, written one token at a time, of the same
  * model, arithmetic, prompt length and text length. Otherwise it is estimated, and called an estimate,
  * from the one-row passes that the planner measured while it wrote the text. A job that shared its passes
- * with other jobs is charged its share of each pass by rows (`seconds`), which says little about the time that
- * it would take alone: such a job has no speedup, neither measured nor estimated.
+ * with other jobs is charged its share of each pass by rows (`seconds`), which says little about the time
+ * that it would take alone: such a job has no speedup, neither measured nor estimated.
  *
  * Texts, names and messages come from outside. Tables show what is not printable as \xNN or \u{...}. CSV
  * cells that a spreadsheet would take for a formula begin with an apostrophe. Pages are escaped, load

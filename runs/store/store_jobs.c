@@ -192,7 +192,8 @@ int store_request(struct store *s, const char *batch, const char *custom_id, uin
     sqlite3_stmt *q = db_query(
         s, e,
         "SELECT j.wanted, j.seed, j.model, i.parameters, EXISTS (SELECT 1 FROM event v WHERE v.job = j.id "
-        "AND v.kind = 'extended') FROM job j JOIN input i ON i.job = j.id WHERE j.batch = (SELECT id FROM batch "
+        "AND v.kind = 'extended') FROM job j JOIN input i ON i.job = j.id WHERE j.batch = (SELECT id FROM "
+        "batch "
         "WHERE name = ?1) AND j.custom_id = ?2 AND j.sample = ?3",
         "tti", batch, custom_id, (int64_t)sample);
     int rc = db_step(s, q, e);

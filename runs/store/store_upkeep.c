@@ -186,12 +186,13 @@ int store_model_uses(struct store *s, struct model_use_list *out, struct err *e)
     bool failed = false;
     int rc;
     *out = (struct model_use_list){0};
-    sqlite3_stmt *q = db_query(
-        s, e,
-        "SELECT j.model, j.fingerprint, count(*), sum(j.state NOT IN ('done', 'cancelled')), "
-        "sum(j.tokens > 0), min(j.id), m.fingerprint IS NOT NULL FROM job j LEFT JOIN model m ON m.fingerprint = j.fingerprint "
-        "GROUP BY j.model, j.fingerprint",
-        "");
+    sqlite3_stmt *q =
+        db_query(s, e,
+                 "SELECT j.model, j.fingerprint, count(*), sum(j.state NOT IN ('done', 'cancelled')), "
+                 "sum(j.tokens > 0), min(j.id), m.fingerprint IS NOT NULL FROM job j LEFT JOIN model m ON "
+                 "m.fingerprint = j.fingerprint "
+                 "GROUP BY j.model, j.fingerprint",
+                 "");
     while ((rc = db_step(s, q, e)) == 1) {
         struct model_use *v = db_grow(out->v, out->n, sizeof *v);
         if (v)

@@ -154,8 +154,8 @@ static int open_heads(struct task *t, struct err *e)
 
 static void int8_notice(struct task *t);
 
-/* A text with fewer tokens left does not gain back what making the model in 8 bits takes: the time of about 10
- * passes. */
+/* A text with fewer tokens left does not gain back what making the model in 8 bits takes: the time of about
+ * 10 passes. */
 enum { INT8_TOKENS = 256 };
 
 /* Make the 8-bit model for drafts. A failure only means that drafts use the model itself. */
@@ -174,8 +174,9 @@ static void make_int8(struct task *t)
     progress_clear(t->progress);
 }
 
-/* Drafts use the 8-bit model if memory has room for it and no other job waits while it is made. In the foreground a
- * new text that the planner drafts gets its first token before. A worker makes it at once, for all its jobs. */
+/* Drafts use the 8-bit model if memory has room for it and no other job waits while it is made. In the
+ * foreground a new text that the planner drafts gets its first token before. A worker makes it at once, for
+ * all its jobs. */
 static void open_int8(struct task *t, size_t n_max)
 {
     struct worker *w = t->w;

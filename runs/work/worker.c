@@ -54,11 +54,11 @@ struct claim_request worker_claim_request(const struct worker *w, int64_t job)
 bool worker_has_model(const struct worker *w, const struct job *job, const struct job_params *p)
 {
     const struct engine *g = &w->engine;
-    return g->path[0] && strcmp(g->path, job->model) == 0 && g->compute == p->compute && g->weights == p->weights &&
-                (g->kv == p->kv || g->dev->kv_type == p->kv) &&
-                strcmp(g->scaling, p->scaling ? p->scaling : "") == 0 &&
-                device_choice_matches(w->device, g->dev->numerics, job->numerics) && !*g->dev->error &&
-                model_stamp(g->dir) == g->stamp;
+    return g->path[0] && strcmp(g->path, job->model) == 0 && g->compute == p->compute &&
+           g->weights == p->weights && (g->kv == p->kv || g->dev->kv_type == p->kv) &&
+           strcmp(g->scaling, p->scaling ? p->scaling : "") == 0 &&
+           device_choice_matches(w->device, g->dev->numerics, job->numerics) && !*g->dev->error &&
+           model_stamp(g->dir) == g->stamp;
 }
 
 int worker_open_model(struct worker *w, const struct job *job, const struct job_params *p, struct err *e)

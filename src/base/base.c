@@ -216,8 +216,8 @@ int file_read(char **data, size_t *size, const char *path, size_t max, struct er
             continue;
         if (r <= 0) {
             errno = r < 0 ? errno : 0;
-            err_set_system(e, ERR_INPUT, "%s: %s at offset %zu of %zu", path, r < 0 ? strerror(errno) : "ends",
-                           done, n);
+            err_set_system(e, ERR_INPUT, "%s: %s at offset %zu of %zu", path,
+                           r < 0 ? strerror(errno) : "ends", done, n);
             goto fail;
         }
         done += (size_t)r;

@@ -1,5 +1,5 @@
-/* SHA-256 as FIPS 180-4 describes it. sha256_plain() is the compression function, sha_blocks() the same with the
- * SHA instructions of x86; start reading at sha256_add. */
+/* SHA-256 as FIPS 180-4 describes it. sha256_plain() is the compression function, sha_blocks() the same with
+ * the SHA instructions of x86; start reading at sha256_add. */
 #include "src/base/sha256.h"
 
 #include <stdbool.h>
@@ -78,8 +78,9 @@ static bool has_sha(void)
     return x == 2;
 }
 
-/* The blocks of one or two inputs. An instruction makes two rounds and has a latency of 4 cycles, so the rounds of two
- * inputs take hardly longer than those of one. a holds the state's words f, e, b, a; c holds h, g, d, c. */
+/* The blocks of one or two inputs. An instruction makes two rounds and has a latency of 4 cycles, so the
+ * rounds of two inputs take hardly longer than those of one. a holds the state's words f, e, b, a; c holds h,
+ * g, d, c. */
 #define FOR_LANES _Pragma("GCC unroll 2") for (size_t l = 0; l < lanes; l++)
 static inline __attribute__((always_inline)) WITH_SHA
 void sha_blocks(const size_t lanes, uint32_t (*s)[8], const uint8_t *const *p, size_t blocks)
@@ -88,7 +89,8 @@ void sha_blocks(const size_t lanes, uint32_t (*s)[8], const uint8_t *const *p, s
     __m128i a[2], c[2], w[2][4], a_before[2], c_before[2];
     FOR_LANES {
         const __m128i low = _mm_shuffle_epi32(_mm_loadu_si128((const __m128i *)(const void *)s[l]), 0xb1),
-                      high = _mm_shuffle_epi32(_mm_loadu_si128((const __m128i *)(const void *)(s[l] + 4)), 0x1b);
+                      high =
+                          _mm_shuffle_epi32(_mm_loadu_si128((const __m128i *)(const void *)(s[l] + 4)), 0x1b);
         a[l] = _mm_alignr_epi8(low, high, 8);
         c[l] = _mm_blend_epi16(high, low, 0xf0);
     }
@@ -96,9 +98,8 @@ void sha_blocks(const size_t lanes, uint32_t (*s)[8], const uint8_t *const *p, s
         FOR_LANES {
             a_before[l] = a[l];
             c_before[l] = c[l];
-            _Pragma("GCC unroll 4") for (size_t i = 0; i < 4; i++)
-                w[l][i] = _mm_shuffle_epi8(_mm_loadu_si128((const __m128i *)(const void *)(p[l] + 64 * b + 16 * i)),
-                                           big_endian);
+            _Pragma("GCC unroll 4") for (size_t i = 0; i < 4; i++) w[l][i] = _mm_shuffle_epi8(
+                _mm_loadu_si128((const __m128i *)(const void *)(p[l] + 64 * b + 16 * i)), big_endian);
         }
         _Pragma("GCC unroll 16") for (size_t i = 0; i < 16; i++)
             FOR_LANES {
@@ -133,7 +134,10 @@ static WITH_SHA void sha_two(uint32_t (*s)[8], const uint8_t *const *p, size_t b
 }
 #else
 static bool has_sha(void) { return false; }
-static void sha_one(uint32_t (*s)[8], const uint8_t *const *p, size_t blocks) { sha256_plain(*s, *p, blocks); }
+static void sha_one(uint32_t (*s)[8], const uint8_t *const *p, size_t blocks)
+{
+    sha256_plain(*s, *p, blocks);
+}
 static void sha_two(uint32_t (*s)[8], const uint8_t *const *p, size_t blocks) { sha_one(s, p, blocks); }
 #endif
 

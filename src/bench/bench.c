@@ -69,12 +69,14 @@ static int parse_points(struct report *r, struct err *e)
         if (k < WORDS)
             on[k] = true;
         else if (strncmp(word, "depth=", 6) == 0 ? list_add(&r->depths, word + 6, BENCH_DEPTH_MAX, e)
-                 : strncmp(word, "m=", 2) == 0   ? list_add(&r->rows, word + 2, BENCH_ROWS_MAX, e)
-                 : err_set(e, ERR_INPUT,
-                           "--points: \"%s\"; allowed: machine, decode, rows, prefill, sampler, demo, "
-                           "random, 3b, q8_0, q4_0, q4_k_m, quick, depth=N, m=N; or resume[,at=N]; or spec, spec-short, spec-copy, "
-                           "spec-windows",
-                           word))
+                 : strncmp(word, "m=", 2) == 0
+                     ? list_add(&r->rows, word + 2, BENCH_ROWS_MAX, e)
+                     : err_set(e, ERR_INPUT,
+                               "--points: \"%s\"; allowed: machine, decode, rows, prefill, sampler, demo, "
+                               "random, 3b, q8_0, q4_0, q4_k_m, quick, depth=N, m=N; or resume[,at=N]; or "
+                               "spec, spec-short, spec-copy, "
+                               "spec-windows",
+                               word))
             return -1;
     }
     for (size_t k = 0; k <= MACHINE; k++)

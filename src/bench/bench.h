@@ -38,7 +38,8 @@ bool bench_resume_wanted(const char *points);
 int  bench_resume(const struct options *o, struct err *e);
 
 struct bench;
-/* dir NULL: a random model of the body of Qwen2.5-0.5B, or -3B where `large` is set (tied embeddings of 151,936). */
+/* dir NULL: a random model of the body of Qwen2.5-0.5B, or -3B where `large` is set (tied embeddings of
+ * 151,936). */
 int  bench_config(struct config *c, const char *dir, bool large, struct err *e);
 /* Opens the model with a cache of n_max positions, after a check of memory. Call bench_close even after a
  * failure. */

@@ -31,7 +31,8 @@ static const char random_3b_json[] =
 int bench_config(struct config *c, const char *dir, bool large, struct err *e)
 {
     const char *json = large ? random_3b_json : random_json;
-    return dir ? config_read(c, dir, e) : config_parse(c, "random model", json, strlen(json), NULL, NULL, 0, e);
+    return dir ? config_read(c, dir, e)
+               : config_parse(c, "random model", json, strlen(json), NULL, NULL, 0, e);
 }
 
 /* Opens the model of `dir`, or random weights, after a check of memory. */

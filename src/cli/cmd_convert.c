@@ -59,8 +59,8 @@ static int put_texts(struct convert *c, struct err *e)
         return -1;
     int rc = tokenizer_put_gguf(&c->out, c->tokenizer, json, n, c->config.vocab, e);
     free(json);
-    if (rc || model_file_read(&generation, &n_generation, path, sizeof path, c->dir, "generation_config.json", FILE_MAX,
-                              e))
+    if (rc || model_file_read(&generation, &n_generation, path, sizeof path, c->dir, "generation_config.json",
+                              FILE_MAX, e))
         return -1;
     if (generation)
         gguf_put_text(&c->out, "longhand.generation_config", generation, n_generation);
@@ -97,13 +97,15 @@ static int put_tensors(struct convert *c, struct err *e)
 
 /* ---- the data ---- */
 
-/* Reads and encodes the rows of a slab. The llama architecture has rows b and b + d/2 of a head side by side. */
+/* Reads and encodes the rows of a slab. The llama architecture has rows b and b + d/2 of a head side by side.
+ * */
 static void encode_slab(void *ctx, size_t i, size_t thread)
 {
     struct convert *c = ctx;
     struct slab *s = &c->slab[i];
     const struct tensor *t = s->t;
-    const size_t row = t->n_dims == 2 ? t->bytes / t->dim[0] : t->bytes / t->n_elements, d = c->config.head_dim;
+    const size_t row = t->n_dims == 2 ? t->bytes / t->dim[0] : t->bytes / t->n_elements,
+                 d = c->config.head_dim;
     char *to = c->room + i * SLAB_BYTES;
     (void)thread;
     if (!is_permuted(c, t)) {
@@ -114,7 +116,8 @@ static void encode_slab(void *ctx, size_t i, size_t thread)
         char *all = malloc(t->bytes);
         s->failed = !all || tensors_read(&c->ts, t, all, 0, t->bytes, &s->e);
         for (size_t r = 0; !s->failed && r < s->rows; r++)
-            memcpy(to + r * row, all + ((s->row + r) / d * d + (s->row + r) % 2 * (d / 2) + (s->row + r) % d / 2) * row,
+            memcpy(to + r * row,
+                   all + ((s->row + r) / d * d + (s->row + r) % 2 * (d / 2) + (s->row + r) % d / 2) * row,
                    row);
         free(all);
         return;
@@ -136,7 +139,8 @@ static int write_slabs(struct convert *c, size_t n, struct err *e)
     pool_run(c->pool, n, encode_slab, c);
     for (size_t i = 0; i < n; i++) {
         const struct tensor *t = c->slab[i].t;
-        const size_t rows = t->n_dims == 2 ? t->dim[0] : t->n_elements, bytes = c->slab[i].rows * (t->bytes / rows);
+        const size_t rows = t->n_dims == 2 ? t->dim[0] : t->n_elements,
+                     bytes = c->slab[i].rows * (t->bytes / rows);
         if (c->slab[i].failed) {
             *e = c->slab[i].e;
             return -1;
@@ -147,7 +151,9 @@ static int write_slabs(struct convert *c, size_t n, struct err *e)
         c->done += bytes;
     }
     progress_at(&c->progress, c->done);
-    return stop_signal ? err_set(e, ERR_AGAIN, "stopped by %s before the file was complete", stop_signal_name()) : 0;
+    return stop_signal
+               ? err_set(e, ERR_AGAIN, "stopped by %s before the file was complete", stop_signal_name())
+               : 0;
 }
 
 static int write_data(struct convert *c, struct err *e)
@@ -158,10 +164,11 @@ static int write_data(struct convert *c, struct err *e)
         const struct tensor *t = &c->ts.t[i];
         if (!is_used(c, t))
             continue;
-        const size_t rows = t->n_dims == 2 ? t->dim[0] : t->n_elements, row = t->bytes / rows, some = SLAB_BYTES / row;
+        const size_t rows = t->n_dims == 2 ? t->dim[0] : t->n_elements, row = t->bytes / rows,
+                     some = SLAB_BYTES / row;
         if (some == 0)
-            return err_set(e, ERR_INPUT, "tensor \"%s\": rows of %zu bytes, at most %d are allowed", t->name, row,
-                           SLAB_BYTES);
+            return err_set(e, ERR_INPUT, "tensor \"%s\": rows of %zu bytes, at most %d are allowed", t->name,
+                           row, SLAB_BYTES);
         for (size_t r = 0; r < rows; r += some) {
             c->slab[n++] = (struct slab){ .t = t, .row = r, .rows = MIN(some, rows - r) };
             if (n == threads && write_slabs(c, n, e))
@@ -172,7 +179,8 @@ static int write_data(struct convert *c, struct err *e)
     if (n && write_slabs(c, n, e))
         return -1;
     const size_t bytes = c->config.head_dim / 2 * sizeof *c->divisor;
-    return c->has_divisor && (sink_write(&c->sink, c->divisor, bytes, e) || write_padding(c, bytes, e)) ? -1 : 0;
+    return c->has_divisor && (sink_write(&c->sink, c->divisor, bytes, e) || write_padding(c, bytes, e)) ? -1
+                                                                                                        : 0;
 }
 
 /* ---- the call ---- */
@@ -201,7 +209,8 @@ static int open_model(struct convert *c, struct err *e)
     if (model_dir(c->dir, c->o, e))
         return -1;
     if (model_is_file(c->dir))
-        return err_set(e, ERR_INPUT, "--model: %s is a GGUF file already; convert takes a Hugging Face directory", c->dir);
+        return err_set(e, ERR_INPUT,
+                       "--model: %s is a GGUF file already; convert takes a Hugging Face directory", c->dir);
     return config_read(&c->config, c->dir, e) || tensors_open(&c->ts, c->dir, e) ||
            config_check_tensors(&c->config, &c->ts, e) ||
            tokenizer_open(&c->tokenizer, c->dir, c->config.vocab, e) ||

@@ -100,12 +100,12 @@ static int check_model(struct visit *v, const struct model_use *u, struct err *e
         *e = why;
         return -1;
     }
-    snprintf(line, sizeof line,
-             "%zu jobs (the first is job %" PRId64 ") are without their model's tokenizer%s%s", u->jobs,
-             u->first, rc ? ": " : "",
-             rc == 0         ? ""
-             : v->o->repair  ? why.msg
-                             : "their texts are lost if its folder changes; longhand doctor --repair keeps it");
+    snprintf(
+        line, sizeof line, "%zu jobs (the first is job %" PRId64 ") are without their model's tokenizer%s%s",
+        u->jobs, u->first, rc ? ": " : "",
+        rc == 0        ? ""
+        : v->o->repair ? why.msg
+                       : "their texts are lost if its folder changes; longhand doctor --repair keeps it");
     if (rc)
         finding(v, line);
     else
@@ -171,7 +171,8 @@ int cmd_doctor(const struct options *o, struct err *e)
     store_close(v.s);
     if (rc == 0)
         rc = stdout_finish(e);
-    return rc          ? rc
-           : v.findings ? err_set(e, ERR_FAILED, "doctor: %zu finding%s", v.findings, v.findings == 1 ? "" : "s")
-                        : 0;
+    return rc ? rc
+           : v.findings
+               ? err_set(e, ERR_FAILED, "doctor: %zu finding%s", v.findings, v.findings == 1 ? "" : "s")
+               : 0;
 }

@@ -115,7 +115,8 @@ static void examine_files(struct inspect *s)
     struct engine *g = &s->engine;
     struct err e = {0};
     add_missing_files(s);
-    s->has_tensors = tensors_open_as(&g->tensors, g->dir, (enum weights)s->o->weights, g->config.tied, &e) == 0;
+    s->has_tensors =
+        tensors_open_as(&g->tensors, g->dir, (enum weights)s->o->weights, g->config.tied, &e) == 0;
     if (!s->has_tensors) {
         note_problem(s, &e);
     } else {

@@ -235,11 +235,12 @@ static int explain_full(struct store *s, const int64_t *ids, size_t n, struct er
         }
     free(v);
     const struct err why = *e;
-    return err_set(e, ERR_FAILED,
-                   "%.500s; nothing was removed. Removing these jobs takes about %.1f MB of free space until it "
-                   "is done, and fewer jobs take less; the files in %.300s.snapshots (%.1f MB of these jobs) "
-                   "are never needed and can be deleted first",
-                   why.msg, (double)bytes * 1.5 / 1e6, store_path(s), (double)snapshots / 1e6);
+    return err_set(
+        e, ERR_FAILED,
+        "%.500s; nothing was removed. Removing these jobs takes about %.1f MB of free space until it "
+        "is done, and fewer jobs take less; the files in %.300s.snapshots (%.1f MB of these jobs) "
+        "are never needed and can be deleted first",
+        why.msg, (double)bytes * 1.5 / 1e6, store_path(s), (double)snapshots / 1e6);
 }
 
 /* --older-than: leaves the jobs that ended at least that long ago. */

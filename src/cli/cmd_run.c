@@ -377,7 +377,8 @@ static int write_done(struct run *r, struct store *s, const struct job *j, struc
     int rc = 0;
     if (o->json_stats)
         return err_set(e, ERR_INPUT,
-                       "--json-stats: job %" PRId64 " is done, and nothing is left to measure; longhand report "
+                       "--json-stats: job %" PRId64
+                       " is done, and nothing is left to measure; longhand report "
                        "%" PRId64 " --json has its figures",
                        j->id, j->id);
     if (o->from_here)

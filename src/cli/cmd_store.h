@@ -34,7 +34,8 @@ struct json_writer;
 void put_job_json(struct json_writer *w, const struct job *j, const char *db);
 /* A worker, not yet open, with the settings and the progress of the command line. */
 struct worker worker_from_options(const struct options *o);
-/* --model of resume, extend and fork: these jobs have their model at another place now. Nothing without it. */
+/* --model of resume, extend and fork: these jobs have their model at another place now. Nothing without it.
+ * */
 int model_from_options(const struct options *o, struct store *s, const int64_t *ids, size_t n, struct err *e);
 /* The same of work: all jobs of this model. */
 int model_of_work(const struct options *o, struct store *s, struct err *e);

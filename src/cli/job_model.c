@@ -27,7 +27,8 @@ int model_keep(struct store *s, const char *dir, size_t threads, enum weights we
         return err_set(e, ERR_FAILED, "--threads: cannot start %zu threads", threads);
     int rc = model_fingerprint(fingerprint, &f, dir, weights, pool, not_stopped, NULL, e);
     /* the fingerprint that is wanted may be one of --weights */
-    for (enum weights w = WEIGHTS_Q8_0; want && w <= WEIGHTS_Q4_0 && rc == 0 && strcmp(want, fingerprint); w++) {
+    for (enum weights w = WEIGHTS_Q8_0; want && w <= WEIGHTS_Q4_0 && rc == 0 && strcmp(want, fingerprint);
+         w++) {
         model_files_free(&f);
         rc = model_fingerprint(fingerprint, &f, dir, w, pool, not_stopped, NULL, e);
     }

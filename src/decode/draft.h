@@ -174,9 +174,9 @@ size_t draft_add(struct drafting *g, const uint32_t *node, size_t n, const struc
                  enum source source, enum guess kind, size_t ahead);
 /* The target sampled `sample` after a node: calibration and planner learn from it. */
 void draft_learn(struct drafting *g, uint32_t node, int32_t sample);
-/* One round of n texts of one model: plans it, asks the drafters of the plan, each for all texts that want it,
- * and keeps the candidates that pay. The caller has set tokens, n_tokens and n_prompt and called tree_start().
- * -1: a drafter failed. */
+/* One round of n texts of one model: plans it, asks the drafters of the plan, each for all texts that want
+ * it, and keeps the candidates that pay. The caller has set tokens, n_tokens and n_prompt and called
+ * tree_start(). -1: a drafter failed. */
 int draft_round(struct drafting *const *g, size_t n, const struct drafter_ops *const *drafters,
                 struct err *e);
 /* How many children a node gets: as --tree says, or as many as may pay. */

@@ -31,7 +31,8 @@ int engine_open(struct engine *g, const struct engine_spec *s, struct err *e)
     g->ops = ops_for_cpu(&why);
     if (!g->ops)
         return err_set(e, ERR_INPUT, "LONGHAND_ISA '%s': %s", getenv("LONGHAND_ISA"), why);
-    if (tensors_open_as(&g->tensors, g->dir, g->weights, g->config.tied, e) || config_check_tensors(&g->config, &g->tensors, e) ||
+    if (tensors_open_as(&g->tensors, g->dir, g->weights, g->config.tied, e) ||
+        config_check_tensors(&g->config, &g->tensors, e) ||
         tokenizer_open(&g->tokenizer, g->dir, g->config.vocab, e))
         goto fail;
     size_t n_threads = s->threads ? s->threads : pool_default_threads();
@@ -93,7 +94,8 @@ int engine_load(struct engine *g, struct fingerprint *f, struct progress *p, str
     tensors_close(&g->tensors);
     g->tensors = (struct tensors){0};
     progress_phase(p, "loading", "bytes", g->weight_bytes);
-    const struct model_setup setup = { &g->config, g->compute, g->dev, g->ops, g->pool, loading, p, g->weights, f };
+    const struct model_setup setup = { &g->config, g->compute, g->dev,     g->ops, g->pool,
+                                       loading,    p,          g->weights, f };
     if (model_open(&g->model, g->dir, &setup, e) == 0)
         return 0;
     g->model = sizes_only(g);     /* sizes for the next job, which reads the weights again */

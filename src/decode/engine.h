@@ -46,8 +46,8 @@ struct engine_spec {
 /* Opens configuration (with context scaling), tokenizer, CPU operations, threads, device, and the headers
  * of the weights. After a failure the engine is closed. */
 int engine_open(struct engine *g, const struct engine_spec *s, struct err *e);
-/* Reads the weights, with progress. f: NULL, or a fingerprint that was begun; the same pass completes it. ERR_FAILED
- * when a stop signal interrupts it. */
+/* Reads the weights, with progress. f: NULL, or a fingerprint that was begun; the same pass completes it.
+ * ERR_FAILED when a stop signal interrupts it. */
 int engine_load(struct engine *g, struct fingerprint *f, struct progress *p, struct err *e);
 /* Makes the 8-bit copy unless it exists, with progress. A stop signal interrupts it, too. */
 int engine_int8(struct engine *g, struct progress *p, struct err *e);

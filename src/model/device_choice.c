@@ -96,9 +96,11 @@ static int check_support(const struct device *dev, const struct device_choice_mo
                        "supports it", dev->name, kv_type_name(m->kv), kv_type_name(dev->kv_type));
     const struct tensor *t = dev->host_memory ? NULL : quantised(m->tensors);
     if (t)
-        return err_set(e, ERR_INPUT,
-                       "%s: tensor \"%s\": weights of type %s are not supported on this device; --device cpu supports "
-                       "them", dev->name, t->stored_name, t->dtype_name);
+        return err_set(
+            e, ERR_INPUT,
+            "%s: tensor \"%s\": weights of type %s are not supported on this device; --device cpu supports "
+            "them",
+            dev->name, t->stored_name, t->dtype_name);
     if (!dev->head_dim(dev, m->config->head_dim))
         return err_set(e, ERR_INPUT,
                        "%s: heads of %zu dimensions are not supported on this device; --device cpu supports "
@@ -165,7 +167,8 @@ int device_choice_open(struct device **dev, const char *word, const char *numeri
         if (!t && open_first(dev, m))
             return 0;
         if (t && device_cuda_count(why, sizeof why))
-            fprintf(stderr, "--device auto: the CPU, because the GPU does not compute with weights of type %s\n",
+            fprintf(stderr,
+                    "--device auto: the CPU, because the GPU does not compute with weights of type %s\n",
                     t->dtype_name);
     }
     enum dtype kv;

@@ -1,8 +1,8 @@
 /* --device: the device that computes. The option is one of these words:
  *
  *   auto      the first GPU if it can hold the model, else the CPU. It prints nothing, except that quantised
- *             weights keep it from a GPU: a text records in its job which arithmetic made it. A job that has begun continues on the kind of device that its
- *             numerics id names
+ *             weights keep it from a GPU: a text records in its job which arithmetic made it. A job that has
+ *             begun continues on the kind of device that its numerics id names
  *   cpu       the CPU
  *   cuda      the first GPU
  *   cuda:N    GPU N

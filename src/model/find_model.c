@@ -1,5 +1,5 @@
-/* Finds a model: its directory, or its GGUF file. find_model_dir is the entry: a name that exists is used as it is; a
- * name of the form org/name is looked up in the hub cache, where refs/main names the snapshot. */
+/* Finds a model: its directory, or its GGUF file. find_model_dir is the entry: a name that exists is used as
+ * it is; a name of the form org/name is looked up in the hub cache, where refs/main names the snapshot. */
 #include "src/model/find_model.h"
 
 #include <dirent.h>
@@ -84,7 +84,8 @@ static bool is_gguf(const char *name)
 static bool is_later_part(const char *name)
 {
     const size_t n = strlen(name);
-    return n > 20 && strncmp(name + n - 20, "-00001", 6) && name[n - 20] == '-' && strncmp(name + n - 14, "-of-", 4) == 0;
+    return n > 20 && strncmp(name + n - 20, "-00001", 6) && name[n - 20] == '-' &&
+           strncmp(name + n - 14, "-of-", 4) == 0;
 }
 
 /* Replaces a directory without safetensors by the one GGUF model in it. */
@@ -100,8 +101,10 @@ static int use_gguf(char dir[PATH_BYTES], const char *what, struct err *e)
     closedir(d);
     const size_t n = strlen(dir);
     if (*second)
-        return err_set(e, ERR_INPUT, "%s: %s: the directory holds several models, such as %s and %s; name the file", what,
-                       dir, strcmp(first, second) < 0 ? first : second, strcmp(first, second) < 0 ? second : first);
+        return err_set(e, ERR_INPUT,
+                       "%s: %s: the directory holds several models, such as %s and %s; name the file", what,
+                       dir, strcmp(first, second) < 0 ? first : second,
+                       strcmp(first, second) < 0 ? second : first);
     if (*first && (size_t)snprintf(dir + n, PATH_BYTES - n, "/%s", first) >= PATH_BYTES - n)
         return err_set(e, ERR_INPUT, "%s: %s: the path is too long", what, first);
     return 0;

@@ -119,7 +119,8 @@ static int hash_small(struct sha256 *h, struct model_files *small, struct tensor
     sha256_start(h);
     sha256_add(h, is_file ? gguf : directory, is_file ? sizeof gguf : sizeof directory);
     for (size_t i = 0; i < MODEL_FILES && rc == 0; i++) {
-        rc = model_file_read(&small->data[i], &small->n[i], path, sizeof path, place, names[i], FILE_BYTES_MAX, e);
+        rc = model_file_read(&small->data[i], &small->n[i], path, sizeof path, place, names[i],
+                             FILE_BYTES_MAX, e);
         if (rc == 0 && !is_file)
             add_file(h, names[i], small->data[i], small->n[i]);
     }
@@ -183,8 +184,9 @@ void fingerprint_close(struct fingerprint *f)
     *f = (struct fingerprint){ 0 };
 }
 
-int model_fingerprint(char out[FINGERPRINT_BYTES], struct model_files *files, const char *place, enum weights weights,
-                      struct pool *pool, reading_progress *progress, void *ctx, struct err *e)
+int model_fingerprint(char out[FINGERPRINT_BYTES], struct model_files *files, const char *place,
+                      enum weights weights, struct pool *pool, reading_progress *progress, void *ctx,
+                      struct err *e)
 {
     struct fingerprint f;
     if (fingerprint_begin(&f, files, place, e))

@@ -21,12 +21,12 @@ enum { FINGERPRINT_BYTES = 65 };         /* 64 hexadecimal digits and a NUL */
  * transformers gives them. */
 bool model_uses_file(const char *name);
 /* A number made from names, sizes, times and disk places of the model's files in a folder, or of a single
- * file with its parts. It changes if a file is written anew or the folder is another one. A holder of a model or of heads
- * compares it with the number it took before. */
+ * file with its parts. It changes if a file is written anew or the folder is another one. A holder of a model
+ * or of heads compares it with the number it took before. */
 uint64_t model_stamp(const char *place);
 
-/* The small files of a model, as they were hashed, or as the hashed header of a GGUF file describes them; NULL: a
- * missing file. {0} is closed. */
+/* The small files of a model, as they were hashed, or as the hashed header of a GGUF file describes them;
+ * NULL: a missing file. {0} is closed. */
 enum { MODEL_CONFIG, MODEL_GENERATION, MODEL_TOKENIZER, MODEL_FILES };
 struct model_files { char *data[MODEL_FILES]; size_t n[MODEL_FILES]; };
 void model_files_free(struct model_files *f);
@@ -49,5 +49,6 @@ void fingerprint_end(const struct fingerprint *f, enum weights weights, char out
 void fingerprint_close(struct fingerprint *f);
 
 /* All of it. Returns 1 if `progress` (may be NULL) stopped it; *files is closed then, and after a failure. */
-int model_fingerprint(char out[FINGERPRINT_BYTES], struct model_files *files, const char *place, enum weights weights,
-                      struct pool *pool, reading_progress *progress, void *ctx, struct err *e);
+int model_fingerprint(char out[FINGERPRINT_BYTES], struct model_files *files, const char *place,
+                      enum weights weights, struct pool *pool, reading_progress *progress, void *ctx,
+                      struct err *e);

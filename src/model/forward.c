@@ -273,8 +273,8 @@ static void run_layer(const struct pass *p, size_t l)
     tap_fetch(p, TAP_RESIDUAL, l, w->x, c->hidden);
     /* also checks that the residual of the layer before is finite */
     d->rmsnorm(d, w->xn, w->x, y->norm_attn, n, c->hidden, eps, l ? l - 1 : none);
-    d->product(d, &(struct device_product){ w->qkv, mats_n(&y->qkv), w->xn, n, y->qkv.m, y->qkv_bias, false, none,
-                                            y->qkv.n });
+    d->product(d, &(struct device_product){ w->qkv, mats_n(&y->qkv), w->xn, n, y->qkv.m, y->qkv_bias, false,
+                                            none, y->qkv.n });
     d->rope(d, &(struct device_rope){ w->q, w->qkv, &p->heads, l, c->qk_norm ? y->q_norm : NULL,
                                       c->qk_norm ? y->k_norm : NULL, eps, q_tap });
     if (queries)

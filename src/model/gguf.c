@@ -1,4 +1,5 @@
-/* Reading of GGUF headers: a cursor over the bytes, values, tensors, and typed look-ups. Start at gguf_parse. */
+/* Reading of GGUF headers: a cursor over the bytes, values, tensors, and typed look-ups. Start at gguf_parse.
+ * */
 #include "src/model/gguf.h"
 
 #include <errno.h>
@@ -29,12 +30,13 @@ const struct gguf_type gguf_types[] = {
 };
 
 /* Types that the format has or had and that longhand does not read. NULL: removed from the format. */
-static const struct { uint32_t id; const char *name; } refused[] = {
-    { 9, "Q8_1" }, { 15, "Q8_K" }, { 16, "IQ2_XXS" }, { 17, "IQ2_XS" }, { 18, "IQ3_XXS" }, { 19, "IQ1_S" },
-    { 21, "IQ3_S" }, { 22, "IQ2_S" }, { 24, "I8" }, { 25, "I16" }, { 26, "I32" }, { 27, "I64" }, { 28, "F64" },
-    { 29, "IQ1_M" }, { 34, "TQ1_0" }, { 35, "TQ2_0" }, { 39, "MXFP4" }, { 40, "NVFP4" }, { 41, "Q1_0" },
-    { 42, "Q2_0" }, { 4, NULL }, { 5, NULL }, { 31, NULL }, { 32, NULL }, { 33, NULL }, { 36, NULL }, { 37, NULL },
-    { 38, NULL },
+static const struct { uint32_t id; const char *name;
+} refused[] = {
+    { 9, "Q8_1" },   { 15, "Q8_K" },  { 16, "IQ2_XXS" }, { 17, "IQ2_XS" }, { 18, "IQ3_XXS" }, { 19, "IQ1_S" },
+    { 21, "IQ3_S" }, { 22, "IQ2_S" }, { 24, "I8" },      { 25, "I16" },    { 26, "I32" },     { 27, "I64" },
+    { 28, "F64" },   { 29, "IQ1_M" }, { 34, "TQ1_0" },   { 35, "TQ2_0" },  { 39, "MXFP4" },   { 40, "NVFP4" },
+    { 41, "Q1_0" },  { 42, "Q2_0" },  { 4, NULL },       { 5, NULL },      { 31, NULL },      { 32, NULL },
+    { 33, NULL },    { 36, NULL },    { 37, NULL },      { 38, NULL },
 };
 
 const struct gguf_type *gguf_type_of(enum dtype t)
@@ -107,7 +109,8 @@ static int take_string(struct cursor *c, const char *what, size_t max, struct sl
     if (take_number(c, 8, what, &n))
         return -1;
     if (n > c->size - c->at)
-        return bad(c, at, "%s: a string of %zu bytes, the file has %zu more", what, (size_t)n, c->size - c->at);
+        return bad(c, at, "%s: a string of %zu bytes, the file has %zu more", what, (size_t)n,
+                   c->size - c->at);
     if (n > max)
         return bad(c, at, "%s: a string of %zu bytes, at most %zu are allowed", what, (size_t)n, max);
     const uint8_t *p = take(c, n, what);
@@ -229,11 +232,14 @@ static int take_type(struct cursor *c, struct gguf_tensor *t)
             return 0;
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
         if (refused[i].id == id && !refused[i].name)
-            return bad(c, c->at - 4, "tensor \"%s\": type %zu was removed from the format; convert the model again",
+            return bad(c, c->at - 4,
+                       "tensor \"%s\": type %zu was removed from the format; convert the model again",
                        t->name, (size_t)id);
         else if (refused[i].id == id)
-            return bad(c, c->at - 4, "tensor \"%s\": type %s is not supported; supported are F32, F16, BF16, Q4_0, "
-                       "Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to Q6_K, IQ4_NL and IQ4_XS", t->name, refused[i].name);
+            return bad(c, c->at - 4,
+                       "tensor \"%s\": type %s is not supported; supported are F32, F16, BF16, Q4_0, "
+                       "Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to Q6_K, IQ4_NL and IQ4_XS",
+                       t->name, refused[i].name);
     return bad(c, c->at - 4, "tensor \"%s\": type %zu is unknown", t->name, (size_t)id);
 }
 
@@ -253,8 +259,10 @@ static int take_dims(struct cursor *c, struct gguf_tensor *t)
         if (take_number(c, 8, "a dimension", &d))
             return -1;
         if (d < 1 || d > (size_t)INT64_MAX / t->n_elements)
-            return bad(c, c->at - 8, "tensor \"%s\": dimension %zu is %zu; allowed are 1 and more, with a product "
-                       "below 2^63", t->name, i, (size_t)d);
+            return bad(c, c->at - 8,
+                       "tensor \"%s\": dimension %zu is %zu; allowed are 1 and more, with a product "
+                       "below 2^63",
+                       t->name, i, (size_t)d);
         t->dim[i] = d;
         t->n_elements *= d;
     }
@@ -276,8 +284,8 @@ static int take_tensor(struct cursor *c, struct gguf_tensor *t, size_t *end)
     if (take_dims(c, t) || take_type(c, t))
         return -1;
     if (t->dim[0] % t->type->block)
-        return bad(c, c->at - 4, "tensor \"%s\": rows of %zu elements, %s needs a multiple of %zu", t->name, t->dim[0],
-                   t->type->name, t->type->block);
+        return bad(c, c->at - 4, "tensor \"%s\": rows of %zu elements, %s needs a multiple of %zu", t->name,
+                   t->dim[0], t->type->name, t->type->block);
     if (!mul_size(t->n_elements / t->type->block, t->type->bytes, &t->bytes))
         return bad(c, at, "tensor \"%s\": its size must be below 2^64 bytes", t->name);
     if (take_number(c, 8, "offset of a tensor", &offset))
@@ -295,7 +303,8 @@ static int take_tensor(struct cursor *c, struct gguf_tensor *t, size_t *end)
 
 static int by_tensor_name(const void *a, const void *b)
 {
-    return strcmp((*(const struct gguf_tensor *const *)a)->name, (*(const struct gguf_tensor *const *)b)->name);
+    return strcmp((*(const struct gguf_tensor *const *)a)->name,
+                  (*(const struct gguf_tensor *const *)b)->name);
 }
 
 static int check_names(struct cursor *c)
@@ -328,8 +337,8 @@ static int take_tensors(struct cursor *c)
         size_t last;
         if (!add_size(g->data_start, t->offset, &t->offset) || !add_size(t->offset, t->bytes, &last) ||
             last > c->size)
-            return bad(c, c->at, "tensor \"%s\": its data end at byte %zu, the file has %zu: it is cut short", t->name,
-                       t->offset + t->bytes, c->size);
+            return bad(c, c->at, "tensor \"%s\": its data end at byte %zu, the file has %zu: it is cut short",
+                       t->name, t->offset + t->bytes, c->size);
     }
     if (c->size > g->data_start && c->size - g->data_start > end)
         return bad(c, g->data_start + end, "%zu bytes follow the data of the last tensor, none are allowed",
@@ -343,7 +352,8 @@ static int check_magic(struct cursor *c, const uint8_t *b)
 {
     const uint64_t version = little(b + 4, 4);
     if (memcmp(b, "version ", 8) == 0)
-        return err_set(c->e, ERR_INPUT, "%s: a Git LFS pointer, not the model itself; fetch the file (git lfs pull)",
+        return err_set(c->e, ERR_INPUT,
+                       "%s: a Git LFS pointer, not the model itself; fetch the file (git lfs pull)",
                        c->g->file);
     if (memcmp(b, "GGUF", 4))
         return bad(c, 0, "not a GGUF file: it does not begin with GGUF");
@@ -364,7 +374,8 @@ static int read_alignment(struct gguf *g, struct err *e)
         return 0;
     g->alignment = v->kind == GGUF_U32 && !v->is_array ? (size_t)little(v->data, 4) : 0;
     if (g->alignment < 8 || g->alignment > ALIGNMENT_MAX || (g->alignment & (g->alignment - 1)))
-        return gguf_bad(g, "general.alignment", e, "allowed is a u32, a power of two from 8 to %d", ALIGNMENT_MAX);
+        return gguf_bad(g, "general.alignment", e, "allowed is a u32, a power of two from 8 to %d",
+                        ALIGNMENT_MAX);
     return 0;
 }
 
@@ -377,11 +388,11 @@ static int parse(struct cursor *c)
         take_number(c, 8, "number of values", &n_values))
         return -1;
     if (n_tensors > GGUF_TENSORS_MAX || n_tensors > (c->size - 24) / 24 + 1)
-        return bad(c, 8, "%zu tensors in a file of %zu bytes, at most %d are allowed", (size_t)n_tensors, c->size,
-                   GGUF_TENSORS_MAX);
+        return bad(c, 8, "%zu tensors in a file of %zu bytes, at most %d are allowed", (size_t)n_tensors,
+                   c->size, GGUF_TENSORS_MAX);
     if (n_values > GGUF_VALUES_MAX || n_values > (c->size - 24) / 13 + 1)
-        return bad(c, 16, "%zu values in a file of %zu bytes, at most %d are allowed", (size_t)n_values, c->size,
-                   GGUF_VALUES_MAX);
+        return bad(c, 16, "%zu values in a file of %zu bytes, at most %d are allowed", (size_t)n_values,
+                   c->size, GGUF_VALUES_MAX);
     g->n_values = n_values;
     g->n_tensors = n_tensors;
     g->value = calloc(n_values + 1, sizeof *g->value);
@@ -392,7 +403,8 @@ static int parse(struct cursor *c)
     return take_values(c) || read_alignment(g, c->e) || take_tensors(c) ? -1 : 0;
 }
 
-int gguf_parse(struct gguf *g, const char *file, const uint8_t *bytes, size_t have, size_t size, struct err *e)
+int gguf_parse(struct gguf *g, const char *file, const uint8_t *bytes, size_t have, size_t size,
+               struct err *e)
 {
     struct cursor c = { g, bytes, 0, have, size, false, e };
     assert(have <= size);
@@ -512,13 +524,15 @@ int gguf_uint(const struct gguf *g, const char *key, size_t per_layer, size_t lo
     if (!is_integer(v->kind) || (v->is_array && !per_layer))
         return gguf_bad(g, key, e, "a whole number is needed");
     if (v->is_array && v->n != per_layer)
-        return gguf_bad(g, key, e, "an array of %zu elements, one for each of %zu layers is needed", v->n, per_layer);
+        return gguf_bad(g, key, e, "an array of %zu elements, one for each of %zu layers is needed", v->n,
+                        per_layer);
     for (size_t i = 0; i < v->n; i++) {
         const int64_t n = gguf_int_at(v, i);
         if (n < 0 || (uint64_t)n < lo || (uint64_t)n > hi)
             return gguf_bad(g, key, e, "found %lld, allowed are %zu to %zu", (long long)n, lo, hi);
         if (n != gguf_int_at(v, 0))
-            return gguf_bad(g, key, e, "layers with %lld and %lld: layers of different sizes are not supported",
+            return gguf_bad(g, key, e,
+                            "layers with %lld and %lld: layers of different sizes are not supported",
                             (long long)gguf_int_at(v, 0), (long long)n);
         *x = (size_t)n;
     }

@@ -1,10 +1,10 @@
-/* The GGUF container, versions 2 and 3: metadata (typed values by key) and descriptions of tensors. What keys and
- * tensors mean for a model is the business of src/model/gguf_model.h.
+/* The GGUF container, versions 2 and 3: metadata (typed values by key) and descriptions of tensors. What keys
+ * and tensors mean for a model is the business of src/model/gguf_model.h.
  *
- * A header is read through one bounded cursor and checked as a whole: counts and lengths against the bytes that
- * are left before anything is allocated, every product and sum for overflow, no key and no tensor twice, dimensions
- * and types, offsets that follow each other without gap or overlap, and data that end with the file. Every
- * failure is one line with file, offset, and what is allowed. */
+ * A header is read through one bounded cursor and checked as a whole: counts and lengths against the bytes
+ * that are left before anything is allocated, every product and sum for overflow, no key and no tensor twice,
+ * dimensions and types, offsets that follow each other without gap or overlap, and data that end with the
+ * file. Every failure is one line with file, offset, and what is allowed. */
 #pragma once
 #include "kernels/ops.h"
 #include "src/base/base.h"
@@ -15,7 +15,8 @@ enum { GGUF_TENSORS_MAX = 65536, GGUF_VALUES_MAX = 65536, GGUF_DIMS_MAX = 4, GGU
 enum gguf_kind { GGUF_U8, GGUF_I8, GGUF_U16, GGUF_I16, GGUF_U32, GGUF_I32, GGUF_F32, GGUF_BOOL, GGUF_STRING,
                  GGUF_ARRAY, GGUF_U64, GGUF_I64, GGUF_F64, GGUF_KINDS };
 
-/* A value, or an array of n elements of one kind. The bytes lie in the header, little-endian and unaligned. */
+/* A value, or an array of n elements of one kind. The bytes lie in the header, little-endian and unaligned.
+ * */
 struct gguf_value {
     const char *key; size_t n_key;       /* no NUL follows */
     enum gguf_kind kind;                 /* of the value, or of the elements */
@@ -46,8 +47,8 @@ struct gguf {                            /* {0} is closed */
 
 /* Reads the header of the open file of `size` bytes. `file` must outlive g. */
 int  gguf_read(struct gguf *g, const char *file, int fd, size_t size, struct err *e);
-/* Parses the first `have` bytes of a file of `size` bytes, which must outlive g. Returns 1 if more bytes are needed:
- * never if have == size. */
+/* Parses the first `have` bytes of a file of `size` bytes, which must outlive g. Returns 1 if more bytes are
+ * needed: never if have == size. */
 int  gguf_parse(struct gguf *g, const char *file, const uint8_t *bytes, size_t have, size_t size,
                 struct err *e);
 void gguf_close(struct gguf *g);
@@ -57,8 +58,8 @@ const struct gguf_value *gguf_find(const struct gguf *g, const char *key);
 const struct gguf_tensor *gguf_tensor(const struct gguf *g, const char *name);
 
 /* The typed getters return 1 if the key exists, 0 if not (*x stays), -1 if its value has another type or lies
- * outside of lo .. hi. Any integer type serves for a whole number. An array whose elements are all equal serves for
- * its element where `per_layer` is not 0: then it has so many elements. */
+ * outside of lo .. hi. Any integer type serves for a whole number. An array whose elements are all equal
+ * serves for its element where `per_layer` is not 0: then it has so many elements. */
 int gguf_uint(const struct gguf *g, const char *key, size_t per_layer, size_t lo, size_t hi, size_t *x,
               struct err *e);
 int gguf_real(const struct gguf *g, const char *key, double lo, double hi, double *x, struct err *e);
@@ -68,7 +69,8 @@ int gguf_string(const struct gguf *g, const char *key, struct slice *s, struct e
 /* An array of that kind: 1, 0 or -1. Integers of any type serve for GGUF_I32, any real for GGUF_F32. */
 int gguf_array(const struct gguf *g, const char *key, enum gguf_kind kind, const struct gguf_value **v,
                struct err *e);
-/* Elements in order: of an array of strings the next one (false at the end), of an array of numbers the i-th. */
+/* Elements in order: of an array of strings the next one (false at the end), of an array of numbers the i-th.
+ * */
 bool gguf_next_string(const struct gguf_value *v, size_t *at, struct slice *s);
 int64_t gguf_int_at(const struct gguf_value *v, size_t i);
 double gguf_real_at(const struct gguf_value *v, size_t i);

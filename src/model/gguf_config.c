@@ -1,5 +1,5 @@
-/* The configuration of a GGUF model. The metadata become the config.json that a Hugging Face model of the same kind
- * has, so one reader (config_parse) checks both. Start at gguf_config. */
+/* The configuration of a GGUF model. The metadata become the config.json that a Hugging Face model of the
+ * same kind has, so one reader (config_parse) checks both. Start at gguf_config. */
 #include "src/model/gguf_model.h"
 
 #include <math.h>
@@ -76,8 +76,8 @@ static int read_arch(struct meta *m)
             return 0;
         }
     return gguf_bad(m->g, "general.architecture", m->e,
-                    "found %.*s, allowed are llama (with Mistral), qwen2 and qwen3", (int)MIN(s.n, (size_t)60),
-                    (const char *)s.p);
+                    "found %.*s, allowed are llama (with Mistral), qwen2 and qwen3",
+                    (int)MIN(s.n, (size_t)60), (const char *)s.p);
 }
 
 /* Keys of other models that change the numbers: refused unless they have the value that changes nothing. */
@@ -123,19 +123,20 @@ static int write_shape(const struct meta *m, size_t *head_dim, size_t *context)
     if (read_uint(m, "attention.head_count_kv", layers, 1, heads, &kv_heads) < 0)
         return -1;
     if (heads % kv_heads)
-        return gguf_bad(m->g, key_of(key, m, "attention.head_count_kv"), m->e, "%zu, head_count %zu is not a multiple",
-                        kv_heads, heads);
+        return gguf_bad(m->g, key_of(key, m, "attention.head_count_kv"), m->e,
+                        "%zu, head_count %zu is not a multiple", kv_heads, heads);
     int found = read_uint(m, "attention.key_length", 0, 2, HEAD_DIM_MAX, head_dim);
     if (found < 0)
         return -1;
     if (!found && hidden % heads)
-        return gguf_bad(m->g, key_of(key, m, "embedding_length"), m->e, "%zu is not a multiple of %zu heads", hidden,
-                        heads);
+        return gguf_bad(m->g, key_of(key, m, "embedding_length"), m->e, "%zu is not a multiple of %zu heads",
+                        hidden, heads);
     if (!found)
         *head_dim = hidden / heads;
     if (*head_dim % 2 || *head_dim > HEAD_DIM_MAX)
         return gguf_bad(m->g, key_of(key, m, "attention.key_length"), m->e,
-                        "heads of %zu dimensions, allowed are even numbers up to %d", *head_dim, HEAD_DIM_MAX);
+                        "heads of %zu dimensions, allowed are even numbers up to %d", *head_dim,
+                        HEAD_DIM_MAX);
     value_dim = rope_dim = *head_dim;
     if (read_uint(m, "attention.value_length", 0, *head_dim, *head_dim, &value_dim) < 0 ||
         read_uint(m, "rope.dimension_count", 0, *head_dim, *head_dim, &rope_dim) < 0)
@@ -146,7 +147,8 @@ static int write_shape(const struct meta *m, size_t *head_dim, size_t *context)
     if ((found = gguf_array(m->g, "tokenizer.ggml.tokens", GGUF_STRING, &tokens, m->e)) <= 0)
         return found ? -1 : gguf_bad(m->g, "tokenizer.ggml.tokens", m->e, "the key is missing");
     if (tokens->n < 1 || tokens->n > 1 << 24)
-        return gguf_bad(m->g, "tokenizer.ggml.tokens", m->e, "%zu tokens, allowed are 1 to %d", tokens->n, 1 << 24);
+        return gguf_bad(m->g, "tokenizer.ggml.tokens", m->e, "%zu tokens, allowed are 1 to %d", tokens->n,
+                        1 << 24);
     vocab = tokens->n;
     if (read_uint(m, "vocab_size", 0, vocab, vocab, &vocab) < 0)
         return -1;
@@ -313,8 +315,12 @@ static int write_config(char **json, size_t *n, const struct gguf *g, struct err
     struct meta m = { .g = g, .w = &t.w, .e = e };
     if (begin(&t, json, n, g, e))
         return -1;
-    return end(&t, read_arch(&m) || check_foreign(&m) || write_window(&m) || write_shape(&m, &head_dim, &context) ||
-                   write_rope(&m, context) || write_ends(&m) ? -1 : 0, g, e);
+    return end(&t,
+               read_arch(&m) || check_foreign(&m) || write_window(&m) ||
+                       write_shape(&m, &head_dim, &context) || write_rope(&m, context) || write_ends(&m)
+                   ? -1
+                   : 0,
+               g, e);
 }
 
 /* Writes the text of a token that a key names. */

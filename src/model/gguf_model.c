@@ -12,7 +12,8 @@
 
 /* ---- names ---- */
 
-static const struct { const char *gguf, *hf; } outside[] = {
+static const struct { const char *gguf, *hf;
+} outside[] = {
     { "token_embd.weight", "model.embed_tokens.weight" }, { "output_norm.weight", "model.norm.weight" },
     { "output.weight", "lm_head.weight" },
 }, in_layer[] = {                        /* after "blk.N." and "model.layers.N." */
@@ -107,11 +108,14 @@ int gguf_open_first(struct gguf *g, int *fd, const char *path, struct err *e)
     size_t size = 0, count, no;
     *g = (struct gguf){ 0 };
     *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    int rc = check_file(*fd, path, &size, e) || gguf_read(g, path, *fd, size, e) || split_of(g, &count, &no, e)
-                 ? -1 : 0;
+    int rc =
+        check_file(*fd, path, &size, e) || gguf_read(g, path, *fd, size, e) || split_of(g, &count, &no, e)
+            ? -1
+            : 0;
     if (rc == 0 && no)
-        rc = err_set(e, ERR_INPUT, "%s: part %zu of %zu; give the first part, which ends in -00001-of-%05zu.gguf",
-                     path, no + 1, count, count);
+        rc = err_set(e, ERR_INPUT,
+                     "%s: part %zu of %zu; give the first part, which ends in -00001-of-%05zu.gguf", path,
+                     no + 1, count, count);
     if (rc == 0)
         return 0;
     gguf_close(g);
@@ -145,15 +149,16 @@ static int open_part(struct gguf_model *m, size_t i, const char *first, struct e
     char path[PATH_BYTES + END_BYTES];
     size_t size = 0, count, no;
     if (gguf_parts(first) != m->n)
-        return err_set(e, ERR_INPUT, "%s: the first of %zu parts, whose name must end in -00001-of-%05zu.gguf", first,
-                       m->n, m->n);
+        return err_set(e, ERR_INPUT,
+                       "%s: the first of %zu parts, whose name must end in -00001-of-%05zu.gguf", first, m->n,
+                       m->n);
     gguf_part_path(path, sizeof path, first, i, m->n);
     if (tensors_open_shard(&m->ts, i, path, &size, e) ||
         gguf_read(&m->part[i], m->ts.path[i], m->ts.fd[i], size, e) || split_of(&m->part[i], &count, &no, e))
         return -1;
     if (count != m->n || no != i)
-        return err_set(e, ERR_INPUT, "%s: it says part %zu of %zu, expected is part %zu of %zu", path, no + 1, count,
-                       i + 1, m->n);
+        return err_set(e, ERR_INPUT, "%s: it says part %zu of %zu, expected is part %zu of %zu", path, no + 1,
+                       count, i + 1, m->n);
     return 0;
 }
 
@@ -185,13 +190,15 @@ static int open_parts(struct gguf_model *m, const char *path, struct err *e)
     expected = all;
     if (rc || gguf_uint(&m->part[0], "split.tensors.count", 0, 0, TENSORS_MAX, &expected, e) < 0)
         return -1;
-    return all == expected ? 0 : gguf_bad(&m->part[0], "split.tensors.count", e, "found %zu, the parts have %zu",
-                                          expected, all);
+    return all == expected ? 0
+                           : gguf_bad(&m->part[0], "split.tensors.count", e, "found %zu, the parts have %zu",
+                                      expected, all);
 }
 
 /* ---- tensors ---- */
 
-/* Models of the other architecture, llama, have q and k rows in another order, and biases where they have them. */
+/* Models of the other architecture, llama, have q and k rows in another order, and biases where they have
+ * them. */
 static bool is_qwen(const struct config *c) { return strncmp(c->model_type, "qwen", 4) == 0; }
 
 static bool ends_in(const char *s, const char *end)
@@ -240,7 +247,8 @@ static int add_joined(struct gguf_model *m, size_t part, const struct gguf_tenso
     return 0;
 }
 
-static int add_tensor(struct gguf_model *m, size_t part, const struct gguf_tensor *t, char **room, struct err *e)
+static int add_tensor(struct gguf_model *m, size_t part, const struct gguf_tensor *t, char **room,
+                      struct err *e)
 {
     char name[NAME_BYTES];
     const char *rest = "";
@@ -255,8 +263,8 @@ static int add_tensor(struct gguf_model *m, size_t part, const struct gguf_tenso
     if (layer != SIZE_MAX && (strcmp(rest, "attn_qkv.weight") == 0 || strcmp(rest, "attn_qkv.bias") == 0))
         return add_joined(m, part, t, layer, rest + strlen("attn_qkv."), room, e);
     if (!hf_name(name, t->name))
-        return err_set(e, ERR_INPUT, "%s: tensor \"%s\" is not one of a %s model", m->part[part].file, t->name,
-                       m->config.model_type);
+        return err_set(e, ERR_INPUT, "%s: tensor \"%s\" is not one of a %s model", m->part[part].file,
+                       t->name, m->config.model_type);
     add(m, part, t, name, 0, t->dim[t->n_dims - 1], room);
     return 0;
 }
@@ -280,15 +288,16 @@ static int read_rope_freqs(struct gguf_model *m, struct err *e)
             return -1;
         for (size_t k = 0; k < c->head_dim / 2; k++)
             if (!(isfinite(c->rope.divisor[k]) && c->rope.divisor[k] > 0))
-                return err_set(e, ERR_INPUT, "%s: tensor \"%s\": element %zu is %g, allowed are numbers above 0", file,
+                return err_set(e, ERR_INPUT,
+                               "%s: tensor \"%s\": element %zu is %g, allowed are numbers above 0", file,
                                t->name, k, (double)c->rope.divisor[k]);
         c->rope.type = ROPE_DIVIDED;
     }
     return 0;
 }
 
-/* Biases of a llama model are those that its first layer has. No tensor may be left that the forward pass does
- * not use. */
+/* Biases of a llama model are those that its first layer has. No tensor may be left that the forward pass
+ * does not use. */
 static int use_tensors(struct gguf_model *m, struct err *e)
 {
     struct config *c = &m->config;
@@ -301,14 +310,16 @@ static int use_tensors(struct gguf_model *m, struct err *e)
     c->tied = !tensors_find(ts, "lm_head.weight");
     for (size_t i = 0; i < ts->n; i++) {
         const char *name = ts->t[i].name;
-        const bool bias = ends_in(name, ".bias"), norm = ends_in(name, "q_norm.weight") || ends_in(name, "k_norm.weight");
+        const bool bias = ends_in(name, ".bias"),
+                   norm = ends_in(name, "q_norm.weight") || ends_in(name, "k_norm.weight");
         const bool used = bias ? strstr(name, ".mlp.")     ? c->mlp_bias
                                  : strstr(name, ".o_proj.") ? c->o_bias
                                                             : c->qkv_bias
                           : norm ? c->qk_norm : true;
         if (!used)
-            return err_set(e, ERR_INPUT, "%s: tensor \"%s\" is not one of a %s model%s", ts->path[ts->t[i].shard],
-                           ts->t[i].stored_name, c->model_type, bias ? " whose first layer has no such bias" : "");
+            return err_set(e, ERR_INPUT, "%s: tensor \"%s\" is not one of a %s model%s",
+                           ts->path[ts->t[i].shard], ts->t[i].stored_name, c->model_type,
+                           bias ? " whose first layer has no such bias" : "");
     }
     return 0;
 }
@@ -333,7 +344,8 @@ static int list_tensors(struct gguf_model *m, struct err *e)
 int gguf_model_open(struct gguf_model *m, const char *path, struct err *e)
 {
     *m = (struct gguf_model){ 0 };
-    if (open_parts(m, path, e) == 0 && gguf_config(&m->config, &m->part[0], e) == 0 && list_tensors(m, e) == 0)
+    if (open_parts(m, path, e) == 0 && gguf_config(&m->config, &m->part[0], e) == 0 &&
+        list_tensors(m, e) == 0)
         return 0;
     gguf_model_close(m);
     return -1;

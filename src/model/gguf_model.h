@@ -1,7 +1,7 @@
-/* A GGUF file as a model: its configuration and its tensors under the names of Hugging Face. Architectures are
- * llama (Mistral included), qwen2 and qwen3; others, and every key that would change the numbers and is not
- * implemented, are refused by name. A file split into parts (NAME-00001-of-00003.gguf) is given by its first
- * part. */
+/* A GGUF file as a model: its configuration and its tensors under the names of Hugging Face. Architectures
+ * are llama (Mistral included), qwen2 and qwen3; others, and every key that would change the numbers and is
+ * not implemented, are refused by name. A file split into parts (NAME-00001-of-00003.gguf) is given by its
+ * first part. */
 #pragma once
 #include "src/model/config.h"
 #include "src/model/gguf.h"
@@ -22,11 +22,13 @@ void gguf_model_close(struct gguf_model *m);
 struct tensors gguf_take_tensors(struct gguf_model *m);
 /* The name that GGUF gives to a tensor of a Hugging Face model; `to` stays as it is if there is none. */
 void gguf_name(char *to, size_t size, const char *name);
-/* Writes the metadata that gguf_config reads back as c. ERR_INPUT: GGUF has no key for a setting of c. divisor
- * receives rope_freqs.weight [head_dim/2]; *has_divisor: whether c needs it. */
+/* Writes the metadata that gguf_config reads back as c. ERR_INPUT: GGUF has no key for a setting of c.
+ * divisor receives rope_freqs.weight [head_dim/2]; *has_divisor: whether c needs it. */
 struct gguf_out;
-int gguf_put_config(struct gguf_out *o, const struct config *c, float *divisor, bool *has_divisor, struct err *e);
-/* The number of files that the name of the first one tells: 3 for NAME-00001-of-00003.gguf, else 1; and their names. */
+int gguf_put_config(struct gguf_out *o, const struct config *c, float *divisor, bool *has_divisor,
+                    struct err *e);
+/* The number of files that the name of the first one tells: 3 for NAME-00001-of-00003.gguf, else 1; and their
+ * names. */
 size_t gguf_parts(const char *first);
 char *gguf_part_path(char *path, size_t size, const char *first, size_t part, size_t parts);
 
@@ -34,13 +36,13 @@ char *gguf_part_path(char *path, size_t size, const char *first, size_t part, si
  * (gguf_model_open). */
 int gguf_config(struct config *c, const struct gguf *g, struct err *e);
 
-/* The small files that a Hugging Face directory of the same model has: config.json, generation_config.json (only
- * where longhand wrote the file), tokenizer.json, tokenizer_config.json (bos_token, eos_token, chat_template).
- * *data is NULL for others; the caller frees it. */
+/* The small files that a Hugging Face directory of the same model has: config.json, generation_config.json
+ * (only where longhand wrote the file), tokenizer.json, tokenizer_config.json (bos_token, eos_token,
+ * chat_template). *data is NULL for others; the caller frees it. */
 int gguf_small_file(char **data, size_t *n, const struct gguf *g, const char *name, struct err *e);
 /* tokenizer.json, in tokenizer text of its own (gguf_tokenizer.c). The caller frees *json. */
 int gguf_tokenizer(char **json, size_t *n, const struct gguf *g, struct err *e);
 
-/* Opens the file whose header holds the model's metadata: one that is no part of a split file, or the first part.
- * The caller closes g and *fd. */
+/* Opens the file whose header holds the model's metadata: one that is no part of a split file, or the first
+ * part. The caller closes g and *fd. */
 int gguf_open_first(struct gguf *g, int *fd, const char *path, struct err *e);

@@ -89,7 +89,8 @@ static int put_rope(const struct putting *p, float *divisor, bool *has_divisor)
     return 0;
 }
 
-int gguf_put_config(struct gguf_out *o, const struct config *c, float *divisor, bool *has_divisor, struct err *e)
+int gguf_put_config(struct gguf_out *o, const struct config *c, float *divisor, bool *has_divisor,
+                    struct err *e)
 {
     const bool mistral = strcmp(c->model_type, "mistral") == 0;
     struct putting p = { o, c, mistral ? "llama" : c->model_type, e };

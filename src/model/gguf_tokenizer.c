@@ -1,8 +1,8 @@
-/* The tokenizer of a GGUF model. The metadata become the tokenizer.json that a Hugging Face model of the same kind
- * has, so one reader (tokenizer_parse) checks both. Start at gguf_tokenizer.
+/* The tokenizer of a GGUF model. The metadata become the tokenizer.json that a Hugging Face model of the same
+ * kind has, so one reader (tokenizer_parse) checks both. Start at gguf_tokenizer.
  *
- * Two kinds exist. "gpt2" is byte-level BPE with merges and a named split pattern. "llama" is SentencePiece BPE: its
- * merges follow from the scores of the tokens, as transformers derives them. */
+ * Two kinds exist. "gpt2" is byte-level BPE with merges and a named split pattern. "llama" is SentencePiece
+ * BPE: its merges follow from the scores of the tokens, as transformers derives them. */
 #include "src/model/gguf_model.h"
 
 #include <stdlib.h>
@@ -13,8 +13,15 @@
 #include "src/base/split_regex.h"
 #include "src/base/unicode.h"
 
-enum { TOKENS_MAX = 1 << 24, TYPE_NORMAL = 1, TYPE_UNKNOWN = 2, TYPE_CONTROL = 3, TYPE_USER = 4, TYPE_UNUSED = 5,
-       TYPE_BYTE = 6 };
+enum {
+    TOKENS_MAX = 1 << 24,
+    TYPE_NORMAL = 1,
+    TYPE_UNKNOWN = 2,
+    TYPE_CONTROL = 3,
+    TYPE_USER = 4,
+    TYPE_UNUSED = 5,
+    TYPE_BYTE = 6
+};
 static const char space_mark[] = "\xe2\x96\x81";                     /* U+2581 */
 
 /* Names of split patterns. */
@@ -82,7 +89,8 @@ static bool is_padding(const struct vocabulary *v, size_t i)
 {
     char name[32];
     const int n = snprintf(name, sizeof name, "[PAD%zu]", i);
-    return v->type[i] == TYPE_UNUSED && v->text[i].n == (size_t)n && memcmp(v->text[i].p, name, v->text[i].n) == 0;
+    return v->type[i] == TYPE_UNUSED && v->text[i].n == (size_t)n &&
+           memcmp(v->text[i].p, name, v->text[i].n) == 0;
 }
 
 static int read_tokens(struct vocabulary *v)
@@ -98,9 +106,10 @@ static int read_tokens(struct vocabulary *v)
     if (tokens->n < 1 || tokens->n > TOKENS_MAX)
         return gguf_bad(v->g, key, v->e, "%zu tokens, allowed are 1 to %d", tokens->n, TOKENS_MAX);
     if ((typed && types->n != tokens->n) || (scored && v->scores->n != tokens->n))
-        return gguf_bad(v->g, typed && types->n != tokens->n ? "tokenizer.ggml.token_type" : "tokenizer.ggml.scores",
-                        v->e, "%zu elements for %zu tokens", typed && types->n != tokens->n ? types->n : v->scores->n,
-                        tokens->n);
+        return gguf_bad(
+            v->g, typed && types->n != tokens->n ? "tokenizer.ggml.token_type" : "tokenizer.ggml.scores",
+            v->e, "%zu elements for %zu tokens", typed && types->n != tokens->n ? types->n : v->scores->n,
+            tokens->n);
     v->n = tokens->n;
     v->text = calloc(v->n, sizeof *v->text);
     v->type = calloc(v->n, 1);
@@ -109,8 +118,8 @@ static int read_tokens(struct vocabulary *v)
     for (struct slice s; gguf_next_string(tokens, &at, &s); i++) {
         const int64_t type = typed ? gguf_int_at(types, i) : TYPE_NORMAL;
         if (type < TYPE_NORMAL || type > TYPE_BYTE)
-            return gguf_bad(v->g, "tokenizer.ggml.token_type", v->e, "token %zu has the type %lld, allowed are 1 to 6", i,
-                            (long long)type);
+            return gguf_bad(v->g, "tokenizer.ggml.token_type", v->e,
+                            "token %zu has the type %lld, allowed are 1 to 6", i, (long long)type);
         if (utf8_valid_prefix(s.p, s.n) < s.n)
             return gguf_bad(v->g, key, v->e, "token %zu is not UTF-8", i);
         v->text[i] = s;
@@ -166,7 +175,8 @@ static void write_vocab(const struct vocabulary *v)
     fprintf(v->w->f, "}, \"merges\": [");
 }
 
-static void write_merge(const struct vocabulary *v, bool first, const char *a, size_t n_a, const char *b, size_t n_b)
+static void write_merge(const struct vocabulary *v, bool first, const char *a, size_t n_a, const char *b,
+                        size_t n_b)
 {
     fprintf(v->w->f, first ? "[" : ",\n[");
     jw_string(v->w->f, a, n_a);
@@ -248,8 +258,10 @@ static int find_pre(const struct vocabulary *v, const struct pre **pre)
             *pre = &pres[i];
             return 0;
         }
-    return gguf_bad(v->g, key, v->e, "found %.*s, this pattern is not implemented; implemented are qwen2, llama-bpe, "
-                    "gpt-2, smollm and those equal to them", (int)MIN(s.n, (size_t)60), (const char *)s.p);
+    return gguf_bad(v->g, key, v->e,
+                    "found %.*s, this pattern is not implemented; implemented are qwen2, llama-bpe, "
+                    "gpt-2, smollm and those equal to them",
+                    (int)MIN(s.n, (size_t)60), (const char *)s.p);
 }
 
 static void write_byte_level(const struct vocabulary *v, const char *key)
@@ -352,7 +364,8 @@ static size_t find_text(const struct vocabulary *v, struct slice s)
     return NO_TOKEN;
 }
 
-/* Highest score first; of equal ones the longest left part, then the longest right part, then the order of ids. */
+/* Highest score first; of equal ones the longest left part, then the longest right part, then the order of
+ * ids. */
 static int by_score(const void *a, const void *b)
 {
     const struct score_merge *x = a, *y = b;
@@ -404,8 +417,9 @@ static int find_merges(const struct vocabulary *v, struct score_merge **out, siz
                 *out = more;
                 max = 2 * max + 1024;
             }
-            (*out)[(*n)++] = (struct score_merge){ gguf_real_at(v->scores, id), (uint32_t)id, (uint32_t)cut,
-                                                   (uint32_t)k, (uint32_t)(chars - k), (uint32_t)a, (uint32_t)b };
+            (*out)[(*n)++] =
+                (struct score_merge){ gguf_real_at(v->scores, id), (uint32_t)id, (uint32_t)cut, (uint32_t)k,
+                                      (uint32_t)(chars - k),       (uint32_t)a,  (uint32_t)b };
         }
     }
     if (*n)
@@ -503,10 +517,12 @@ static int check_byte_tokens(const struct vocabulary *v)
     static const char hex[] = "0123456789ABCDEF";
     for (size_t i = 0; i < v->n; i++) {
         const char *s = v->text[i].p;
-        if (v->type[i] == TYPE_BYTE && (v->text[i].n != 6 || memcmp(s, "<0x", 3) || s[5] != '>' || !s[3] || !s[4] ||
-                                        !strchr(hex, s[3]) || !strchr(hex, s[4])))
-            return gguf_bad(v->g, "tokenizer.ggml.tokens", v->e, "token %zu is of the type of bytes, and is not spelled "
-                            "<0x00> to <0xFF>", i);
+        if (v->type[i] == TYPE_BYTE && (v->text[i].n != 6 || memcmp(s, "<0x", 3) || s[5] != '>' || !s[3] ||
+                                        !s[4] || !strchr(hex, s[3]) || !strchr(hex, s[4])))
+            return gguf_bad(v->g, "tokenizer.ggml.tokens", v->e,
+                            "token %zu is of the type of bytes, and is not spelled "
+                            "<0x00> to <0xFF>",
+                            i);
     }
     return 0;
 }
@@ -517,13 +533,15 @@ static int write_sentence_tokenizer(struct vocabulary *v)
     bool prefix = true;
     size_t bos, eos, unk;
     if (check_byte_tokens(v) || gguf_bool(v->g, "tokenizer.ggml.add_space_prefix", &prefix, v->e) < 0 ||
-        read_id(v, "tokenizer.ggml.bos_token_id", 1, &bos) || read_id(v, "tokenizer.ggml.eos_token_id", 2, &eos) ||
+        read_id(v, "tokenizer.ggml.bos_token_id", 1, &bos) ||
+        read_id(v, "tokenizer.ggml.eos_token_id", 2, &eos) ||
         read_id(v, "tokenizer.ggml.unknown_token_id", 0, &unk) ||
         gguf_array(v->g, "tokenizer.ggml.merges", GGUF_STRING, &merges, v->e) < 0)
         return -1;
     const bool scored = has_scores(v);
     if (!scored && !merges)
-        return gguf_bad(v->g, "tokenizer.ggml.scores", v->e, "all tokens have one score and the file has no merges; "
+        return gguf_bad(v->g, "tokenizer.ggml.scores", v->e,
+                        "all tokens have one score and the file has no merges; "
                         "convert the model again, with its tokenizer.model");
     write_sentence_steps(v, prefix);
     if (write_template(v, true, false, bos, eos))
@@ -552,8 +570,8 @@ static int write_tokenizer(struct vocabulary *v)
         return found ? -1 : gguf_bad(v->g, key, v->e, "the key is missing");
     const bool bytes = kind.n == 4 && memcmp(kind.p, "gpt2", 4) == 0;
     if (!bytes && (kind.n != 5 || memcmp(kind.p, "llama", 5)))
-        return gguf_bad(v->g, key, v->e, "found %.*s, allowed are gpt2 and llama", (int)MIN(kind.n, (size_t)60),
-                        (const char *)kind.p);
+        return gguf_bad(v->g, key, v->e, "found %.*s, allowed are gpt2 and llama",
+                        (int)MIN(kind.n, (size_t)60), (const char *)kind.p);
     if (read_tokens(v))
         return -1;
     write_added(v);

@@ -104,7 +104,8 @@ void gguf_put_tensor(struct gguf_out *o, const char *name, const size_t *dim, si
 
 int gguf_out_header(struct gguf_out *o, char **header, size_t *n, struct err *e)
 {
-    const bool failed = (fflush(o->values) | fflush(o->tensors) | ferror(o->values) | ferror(o->tensors)) != 0;
+    const bool failed =
+        (fflush(o->values) | fflush(o->tensors) | ferror(o->values) | ferror(o->tensors)) != 0;
     const uint32_t version = VERSION;
     const uint64_t count[] = { o->n_tensors, o->n_values };
     *n = gguf_padded(8 + sizeof count + o->bytes[0] + o->bytes[1]);

@@ -276,8 +276,8 @@ int heads_open(struct heads *h, const char *path, const struct model *m, struct 
     char file[sizeof h->path + sizeof HEADS_FILE + 1];
     *h = (struct heads){ 0 };
     if (!path && model_is_file(m->path))
-        return err_set(e, ERR_INPUT, "%s: a GGUF model has no drafting heads of its own; heads:FILE names some",
-                       m->path);
+        return err_set(e, ERR_INPUT,
+                       "%s: a GGUF model has no drafting heads of its own; heads:FILE names some", m->path);
     path = path ? path : m->path;
     if (strlen(path) >= sizeof h->path)
         return err_set(e, ERR_INPUT, "drafting heads: a path of %zu bytes, at most %zu are allowed",

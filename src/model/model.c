@@ -1,9 +1,9 @@
 /* Loading of weights: from files into the device's packed form, held once. Also random weights for measuring,
  * and the 8-bit copy for drafts.
  *
- * load_all goes through all tensors in a fixed order and runs twice: first to measure (loader.mem == NULL), then to
- * write down where each tensor goes. Then one pass over the files (reading.h) hands rows to take. Start at load_layer,
- * then load_mat. */
+ * load_all goes through all tensors in a fixed order and runs twice: first to measure (loader.mem == NULL),
+ * then to write down where each tensor goes. Then one pass over the files (reading.h) hands rows to take.
+ * Start at load_layer, then load_mat. */
 #include "src/model/model.h"
 
 #include <math.h>
@@ -22,7 +22,8 @@ enum { VECTOR_BYTES = 4 << 20, ROW_BYTES_MAX = 4 << 20,
 struct padding { size_t seg, seg_pad, col_seg, col_pad; };
 static const struct padding unpadded = { 1, 1, 1, 1 };
 
-/* Where a tensor of the files goes: rows r0 .. of mat, a vector of padded segments, or the rows of the embedding. */
+/* Where a tensor of the files goes: rows r0 .. of mat, a vector of padded segments, or the rows of the
+ * embedding. */
 struct goal {
     enum { GOAL_NONE, GOAL_MAT, GOAL_VECTOR, GOAL_EMBED } kind;
     struct mat *mat; size_t r0;
@@ -41,8 +42,8 @@ struct loader {
     char *mem;                       /* the device's; NULL: the loader only measures */
     size_t used;
     struct goal *goal;               /* [ts->n] */
-    /* for each thread: a group of rows after a step of its preparation (encoded, in order, decoded, with padded
-     * columns) */
+    /* for each thread: a group of rows after a step of its preparation (encoded, in order, decoded, with
+     * padded columns) */
     char *room; size_t room_bytes, group_bytes;
     struct fingerprint *fingerprint;
     model_progress *progress; void *ctx;
@@ -61,8 +62,8 @@ static void *assign(struct loader *l, size_t bytes)
     return p;
 }
 
-/* The type that a tensor's weights are packed from. Columns are padded only after decoding, because the blocks of a
- * quantised type would not fit the padding. */
+/* The type that a tensor's weights are packed from. Columns are padded only after decoding, because the
+ * blocks of a quantised type would not fit the padding. */
 static enum dtype plain_type(const struct tensor *t, const struct padding *p)
 {
     return dtype_is_quantised(t->dtype) && p->col_seg != p->col_pad ? DT_F32 : t->dtype;
@@ -70,10 +71,10 @@ static enum dtype plain_type(const struct tensor *t, const struct padding *p)
 
 /* ---- taking rows ---- */
 
-/* n rows of a group as mat_put takes them: encoded, in order, decoded, with padded columns. room: the thread's. NULL
- * and an error: a block cannot be encoded or decoded. */
-static const char *prepare(const struct loader *l, const struct tensor *t, const struct goal *to, size_t row, size_t n,
-                           const char *src, char *room, struct err *e)
+/* n rows of a group as mat_put takes them: encoded, in order, decoded, with padded columns. room: the
+ * thread's. NULL and an error: a block cannot be encoded or decoded. */
+static const char *prepare(const struct loader *l, const struct tensor *t, const struct goal *to, size_t row,
+                           size_t n, const char *src, char *room, struct err *e)
 {
     const enum dtype plain = plain_type(t, &to->pad);
     const size_t cols = t->dim[1], elt = dtype_size(plain), row_bytes = t->bytes / t->dim[0],
@@ -126,7 +127,8 @@ static void put(const struct loader *l, const struct tensor *t, const struct goa
     }
 }
 
-static void put_vector(const struct loader *l, const struct tensor *t, const struct goal *to, const void *src, char *room)
+static void put_vector(const struct loader *l, const struct tensor *t, const struct goal *to, const void *src,
+                       char *room)
 {
     const size_t rows = t->dim[0] / to->pad.seg * to->pad.seg_pad;
     const enum dtype type = t->encoded ? t->stored_dtype : t->dtype;
@@ -154,7 +156,8 @@ static int take(void *ctx, size_t index, size_t row, size_t n, const char *src, 
         if (to->kind == GOAL_MAT)
             put(l, t, to, row + i, some, x);
         else                                 /* rows of the embedding of an untied model, as they are stored */
-            l->model->dev->upload(l->model->dev, (char *)l->model->embed.w + (row + i) * (t->bytes / t->dim[0]), x,
+            l->model->dev->upload(l->model->dev,
+                                  (char *)l->model->embed.w + (row + i) * (t->bytes / t->dim[0]), x,
                                   some * (t->bytes / t->dim[0]));
     }
     return *l->dev->error ? err_set(e, ERR_FAILED, "%s: %s", l->dev->name, l->dev->error) : 0;
@@ -177,8 +180,8 @@ static int aim(struct loader *l, const struct tensor *t, struct goal goal)
     for (size_t heads = t->head_rows; goal.kind == GOAL_MAT && heads && goal.group % heads;)
         goal.group += PANEL;
     if (goal.kind != GOAL_VECTOR && widest > ROW_BYTES_MAX / MAX((size_t)1, t->head_rows))
-        return err_set(l->e, ERR_INPUT, "tensor %s: rows of %zu bytes, at most %zu are allowed", t->stored_name,
-                       widest, ROW_BYTES_MAX / MAX((size_t)1, t->head_rows));
+        return err_set(l->e, ERR_INPUT, "tensor %s: rows of %zu bytes, at most %zu are allowed",
+                       t->stored_name, widest, ROW_BYTES_MAX / MAX((size_t)1, t->head_rows));
     const size_t rows = goal.kind == GOAL_VECTOR ? t->dim[0] / goal.pad.seg * goal.pad.seg_pad : goal.group;
     l->group_bytes = MAX(l->group_bytes, rows * widest);
     l->goal[t - l->ts->t] = goal;
@@ -188,8 +191,8 @@ static int aim(struct loader *l, const struct tensor *t, struct goal goal)
 /* A tensor of the files: its name after the prefix of its layer. */
 struct source { const char *name; size_t rows; };
 
-/* The type of a random tensor. Files of Q4_K_M have Q6_K in the value and down projections of the first and last
- * eighth of the layers and of every third layer between. */
+/* The type of a random tensor. Files of Q4_K_M have Q6_K in the value and down projections of the first and
+ * last eighth of the layers and of every third layer between. */
 static enum dtype random_type(const struct loader *l, const char *name, size_t cols)
 {
     const size_t n = l->model->config.n_layers, i = l->layer, eighth = n / 8;
@@ -198,18 +201,19 @@ static enum dtype random_type(const struct loader *l, const char *name, size_t c
     enum dtype t = l->random;
     if (!dtype_is_quantised(t) || !l->random_mix)
         return t == DT_OTHER ? DT_BF16 : t;
-    if (t != DT_Q8_0 && (head || (t == DT_Q4_K && more && (strstr(name, "v_proj") || strstr(name, "down_proj")))))
+    if (t != DT_Q8_0 &&
+        (head || (t == DT_Q4_K && more && (strstr(name, "v_proj") || strstr(name, "down_proj")))))
         t = DT_Q6_K;
     if (cols % dtype_block(t))
         t = t == DT_Q6_K ? DT_Q8_0 : DT_Q5_0;
     return t;
 }
 
-/* Types of the matrices of a product and the number of tensors in each: tensors next to each other with equal types
- * form one. Without quantised weights there is one matrix: under f32 arithmetic it has the tensors' type (F32 if they
- * differ), else bf16. */
-static void choose_types(const struct loader *l, struct mat *m, size_t *n_m, size_t n_in[3], enum dtype type[3],
-                         size_t n)
+/* Types of the matrices of a product and the number of tensors in each: tensors next to each other with equal
+ * types form one. Without quantised weights there is one matrix: under f32 arithmetic it has the tensors'
+ * type (F32 if they differ), else bf16. */
+static void choose_types(const struct loader *l, struct mat *m, size_t *n_m, size_t n_in[3],
+                         enum dtype type[3], size_t n)
 {
     bool quantised = false, equal = true;
     for (size_t i = 0; i < n; i++) {
@@ -253,8 +257,8 @@ static void fill_random(struct loader *l, struct mat *m)
 }
 
 /* Loads the matrices m of a product, n_m of at most n_src, from one to three tensors stacked by rows. */
-static int load_mats(struct loader *l, struct mat *m, size_t *n_m, const char *prefix, const struct source *src,
-                     size_t n_src, size_t cols, const struct padding *p)
+static int load_mats(struct loader *l, struct mat *m, size_t *n_m, const char *prefix,
+                     const struct source *src, size_t n_src, size_t cols, const struct padding *p)
 {
     const struct tensor *t[3];
     enum dtype type[3];
@@ -287,8 +291,8 @@ static int load_mats(struct loader *l, struct mat *m, size_t *n_m, const char *p
     return 0;
 }
 
-static int load_mat(struct loader *l, struct mat *m, const char *prefix, const struct source *src, size_t cols,
-                    const struct padding *p)
+static int load_mat(struct loader *l, struct mat *m, const char *prefix, const struct source *src,
+                    size_t cols, const struct padding *p)
 {
     size_t one;
     return load_mats(l, m, &one, prefix, src, 1, cols, p);
@@ -326,7 +330,8 @@ static int load_vec(struct loader *l, float **v, const char *prefix, const struc
             l->model->n_params += src[i].rows;
         else if (!t)
             fill_vec(l, *v + at, rows, strcmp(kind, "weight") == 0);
-        else if (aim(l, t, (struct goal){ .kind = GOAL_VECTOR, .vector = *v + at, .pad = { seg, seg_pad, 1, 1 } }))
+        else if (aim(l, t,
+                     (struct goal){ .kind = GOAL_VECTOR, .vector = *v + at, .pad = { seg, seg_pad, 1, 1 } }))
             return -1;
         at += rows;
     }
@@ -431,9 +436,16 @@ static int read_all(struct loader *l)
     l->group_bytes = (l->group_bytes + 63) / 64 * 64;
     l->room_bytes = 4 * l->group_bytes;
     l->room = mem_alloc(threads * l->room_bytes);
-    const struct reading r = { .ts = l->ts, .pool = m->pool, .digest = f ? f->digest : NULL,
-                               .n_digests = f ? f->n_digests : 0, .group = group_of, .take = take, .ctx = l,
-                               .take_alone = !l->dev->host_memory, .progress = l->progress, .progress_ctx = l->ctx };
+    const struct reading r = { .ts = l->ts,
+                               .pool = m->pool,
+                               .digest = f ? f->digest : NULL,
+                               .n_digests = f ? f->n_digests : 0,
+                               .group = group_of,
+                               .take = take,
+                               .ctx = l,
+                               .take_alone = !l->dev->host_memory,
+                               .progress = l->progress,
+                               .progress_ctx = l->ctx };
     const int rc = l->room ? read_tensors(&r, l->e) : err_set(l->e, ERR_FAILED, "out of memory for reading");
     mem_free(l->room, threads * l->room_bytes);
     return rc;
@@ -489,8 +501,9 @@ int model_open(struct model *m, const char *dir, const struct model_setup *s, st
 
 int model_random(struct model *m, const struct model_setup *s, uint64_t seed, struct err *e)
 {
-    struct loader l = { .model = m, .seed = seed, .random = s->random, .random_mix = s->random_mix, .dev = s->dev,
-                        .e = e };
+    struct loader l = {
+        .model = m, .seed = seed, .random = s->random, .random_mix = s->random_mix, .dev = s->dev, .e = e
+    };
     *m = (struct model){ .config = *s->config, .compute = s->compute, .dev = s->dev, .ops = s->ops,
                          .pool = s->pool, .head_dim = s->dev->head_dim(s->dev, s->config->head_dim) };
     snprintf(m->path, sizeof m->path, "random weights");
@@ -505,7 +518,9 @@ size_t model_random_bytes(const struct model_setup *s)
     struct err ignored;                  /* nothing is read, so nothing fails */
     struct model m = { .config = *s->config, .compute = s->compute,
                        .head_dim = s->dev->head_dim(s->dev, s->config->head_dim) };
-    struct loader l = { .model = &m, .random = s->random, .random_mix = s->random_mix, .dev = s->dev, .e = &ignored };
+    struct loader l = {
+        .model = &m, .random = s->random, .random_mix = s->random_mix, .dev = s->dev, .e = &ignored
+    };
     return load_all(&l) ? SIZE_MAX : l.used;
 }
 

@@ -11,8 +11,8 @@
 #include "src/model/config.h"
 #include "src/model/model_files.h"
 
-/* A product of one input with matrices of different types: their outputs follow each other. One matrix unless the
- * file mixes types of which one is quantised. */
+/* A product of one input with matrices of different types: their outputs follow each other. One matrix unless
+ * the file mixes types of which one is quantised. */
 struct mats { struct mat m[3]; size_t n; };
 static inline size_t mats_n(const struct mats *y)        /* outputs */
 {
@@ -64,9 +64,9 @@ struct model_setup {
     model_progress *progress; void *ctx; /* progress may be NULL */
     enum weights weights;                /* of model_open */
     struct fingerprint *fingerprint;     /* NULL, or begun: model_open fills its digests */
-    /* Of model_random. DT_OTHER: bf16 weights; else this quantised type for every matrix. random_mix: types as in
-     * the files that people have: the LM head is Q6_K (Q8_0 in Q8_0), with Q4_K a part of the others is Q6_K
-     * (Q4_K_M), and rows that are no multiple of 256 get Q5_0 for Q4_K and Q8_0 for Q6_K. */
+    /* Of model_random. DT_OTHER: bf16 weights; else this quantised type for every matrix. random_mix: types
+     * as in the files that people have: the LM head is Q6_K (Q8_0 in Q8_0), with Q4_K a part of the others is
+     * Q6_K (Q4_K_M), and rows that are no multiple of 256 get Q5_0 for Q4_K and Q8_0 for Q6_K. */
     enum dtype random; bool random_mix;
 };
 

@@ -86,7 +86,8 @@ int model_absolute_path(char path[PATH_BYTES], const char *place)
     char *real = realpath(is_file ? dir : place, NULL);
     if (!real)
         return -1;
-    const size_t n = (size_t)snprintf(path, PATH_BYTES, "%s%s%s", real, is_file ? "/" : "", is_file ? name : "");
+    const size_t n =
+        (size_t)snprintf(path, PATH_BYTES, "%s%s%s", real, is_file ? "/" : "", is_file ? name : "");
     free(real);
     if (n >= PATH_BYTES)
         errno = ENAMETOOLONG;

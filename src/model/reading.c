@@ -1,4 +1,5 @@
-/* The pass over the data of a model's files. Its work is a list of units; start at read_tensors, then read_unit. */
+/* The pass over the data of a model's files. Its work is a list of units; start at read_tensors, then
+ * read_unit. */
 #include "src/model/reading.h"
 
 #include <fcntl.h>
@@ -32,7 +33,10 @@ struct pass {
     size_t failed; struct err e;
 };
 
-static size_t pieces(const struct tensor *t) { return (tensor_stored_bytes(t) + READING_PIECE - 1) / READING_PIECE; }
+static size_t pieces(const struct tensor *t)
+{
+    return (tensor_stored_bytes(t) + READING_PIECE - 1) / READING_PIECE;
+}
 
 size_t reading_pieces(const struct tensors *ts)
 {
@@ -121,7 +125,8 @@ static void take_unit(struct pass *p, size_t i, const char *room, size_t thread)
     const struct unit *u = &p->unit[i];
     const struct span s = span_of(r, u);
     struct err e = { 0 };
-    if (s.rows && !p->stop && r->take(r->ctx, u->tensor, s.row, s.rows, room + (s.rows_from - s.from), thread, &e))
+    if (s.rows && !p->stop &&
+        r->take(r->ctx, u->tensor, s.row, s.rows, room + (s.rows_from - s.from), thread, &e))
         fail(p, i, &e);
     p->done += u->n;
 }
@@ -181,7 +186,8 @@ static void run(struct pass *p, size_t threads)
 static int by_place(const void *a, const void *b)
 {
     const struct unit *x = a, *y = b;
-    return x->shard != y->shard ? (x->shard > y->shard) - (x->shard < y->shard) : (x->at > y->at) - (x->at < y->at);
+    return x->shard != y->shard ? (x->shard > y->shard) - (x->shard < y->shard)
+                                : (x->at > y->at) - (x->at < y->at);
 }
 
 /* Lists the units in the order of the files. */
@@ -212,7 +218,8 @@ int read_tensors(const struct reading *r, struct err *e)
     struct pass p = { .r = r, .lock = PTHREAD_MUTEX_INITIALIZER, .failed = SIZE_MAX };
     const size_t threads = r->pool ? pool_threads(r->pool) : 1;
     if (r->digest && r->n_digests != reading_pieces(r->ts))
-        return err_set(e, ERR_FAILED, "%s was changed while it was read", r->ts->n_shards ? r->ts->path[0] : "the model");
+        return err_set(e, ERR_FAILED, "%s was changed while it was read",
+                       r->ts->n_shards ? r->ts->path[0] : "the model");
     int rc = list(&p, e);
     if (rc == 0 && !(p.room = mem_alloc(threads * p.room_bytes)))
         rc = err_set(e, ERR_FAILED, "out of memory for reading (%zu bytes)", threads * p.room_bytes);

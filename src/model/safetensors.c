@@ -472,7 +472,8 @@ static int open_index(struct tensors *ts, const char *dir, const char *path, str
 int tensors_open_file(struct tensors *ts, const char *path, struct err *e)
 {
     *ts = (struct tensors){ 0 };
-    if (tensors_alloc_shards(ts, 1, path, e) == 0 && shard_read(ts, 0, path, e) == 0 && tensors_sort(ts, e) == 0)
+    if (tensors_alloc_shards(ts, 1, path, e) == 0 && shard_read(ts, 0, path, e) == 0 &&
+        tensors_sort(ts, e) == 0)
         return 0;
     tensors_close(ts);
     return -1;

@@ -29,8 +29,8 @@ int tensors_sort(struct tensors *ts, struct err *e)
         if (strcmp(a->name, b->name))
             continue;
         if (a->shard == b->shard)
-            return err_set(e, ERR_INPUT, "%s: tensor \"%.*s\" is given twice", ts->path[a->shard], TENSOR_NAME_SHOWN,
-                           a->stored_name);
+            return err_set(e, ERR_INPUT, "%s: tensor \"%.*s\" is given twice", ts->path[a->shard],
+                           TENSOR_NAME_SHOWN, a->stored_name);
         return err_set(e, ERR_INPUT, "%s: tensor \"%.*s\" is also in %s, allowed is one shard",
                        ts->path[MAX(a->shard, b->shard)], TENSOR_NAME_SHOWN, a->stored_name,
                        ts->path[MIN(a->shard, b->shard)]);
@@ -167,12 +167,14 @@ const struct tensor *tensors_need(const struct tensors *ts, const char *name, si
                    t->stored_name, shape, ts->config_name ? ts->config_name : "config.json", need), NULL;
 }
 
-int tensors_encode_rows(const struct tensors *ts, const struct tensor *t, void *dst, const void *src, size_t row,
-                        size_t n, struct err *e)
+int tensors_encode_rows(const struct tensors *ts, const struct tensor *t, void *dst, const void *src,
+                        size_t row, size_t n, struct err *e)
 {
-    const size_t to = t->cols / t->encoded->block * t->encoded->bytes, from = t->cols * dtype_size(t->stored_dtype);
+    const size_t to = t->cols / t->encoded->block * t->encoded->bytes,
+                 from = t->cols * dtype_size(t->stored_dtype);
     for (size_t i = 0; i < n; i++)
-        if (!encode_row((char *)dst + i * to, t->encoded, (const char *)src + i * from, t->stored_dtype, t->cols))
+        if (!encode_row((char *)dst + i * to, t->encoded, (const char *)src + i * from, t->stored_dtype,
+                        t->cols))
             return err_set(e, ERR_INPUT, "%s: tensor \"%.*s\": row %zu: %s cannot hold its weights",
                            ts->path[t->shard], TENSOR_NAME_SHOWN, t->stored_name, row + i, t->encoded->name);
     return 0;
@@ -182,14 +184,18 @@ int tensors_encode_rows(const struct tensors *ts, const struct tensor *t, void *
 static int read_encoded(const struct tensors *ts, const struct tensor *t, void *dst, size_t from, size_t n,
                         struct err *e)
 {
-    const size_t to = t->cols / t->encoded->block * t->encoded->bytes, row = t->cols * dtype_size(t->stored_dtype);
+    const size_t to = t->cols / t->encoded->block * t->encoded->bytes,
+                 row = t->cols * dtype_size(t->stored_dtype);
     assert(from % to == 0 && n % to == 0);
     const size_t rows = n / to, some = MAX((size_t)1, ENCODE_BYTES / row);
     void *source = malloc(MIN(rows, some) * row + 1);
-    int rc = source ? 0 : err_set(e, ERR_FAILED, "%s: out of memory for a row of %zu bytes", ts->path[t->shard], row);
+    int rc =
+        source ? 0
+               : err_set(e, ERR_FAILED, "%s: out of memory for a row of %zu bytes", ts->path[t->shard], row);
     for (size_t r = 0; rc == 0 && r < rows; r += some) {
         const size_t now = MIN(some, rows - r);
-        rc = read_at(ts->fd[t->shard], ts->path[t->shard], source, t->offset + (from / to + r) * row, now * row, e);
+        rc = read_at(ts->fd[t->shard], ts->path[t->shard], source, t->offset + (from / to + r) * row,
+                     now * row, e);
         if (rc == 0)
             rc = tensors_encode_rows(ts, t, (char *)dst + r * to, source, from / to + r, now, e);
     }

@@ -1,6 +1,6 @@
-/* The tensors of a model, wherever its weights lie: names, types, shapes, and the place of the data. The names are
- * those of Hugging Face checkpoints; a reader of another format translates. Data are read with pread and never
- * mapped: a file that shrinks is an error, not a signal.
+/* The tensors of a model, wherever its weights lie: names, types, shapes, and the place of the data. The
+ * names are those of Hugging Face checkpoints; a reader of another format translates. Data are read with
+ * pread and never mapped: a file that shrinks is an error, not a signal.
  *
  *     safetensors.h   reads a safetensors file, or an index with its shards
  *     gguf_model.h    reads a GGUF file
@@ -53,9 +53,10 @@ const struct tensor *tensors_need(const struct tensors *ts, const char *name, si
 /* Reads bytes [from, from + n) of the tensor's data into dst: whole rows if the tensor is being encoded. */
 int tensors_read(const struct tensors *ts, const struct tensor *t, void *dst, size_t from, size_t n,
                  struct err *e);
-/* Encodes n rows, as the file stores them, of a tensor that is being encoded. row: the first, for messages. */
-int tensors_encode_rows(const struct tensors *ts, const struct tensor *t, void *dst, const void *src, size_t row,
-                        size_t n, struct err *e);
+/* Encodes n rows, as the file stores them, of a tensor that is being encoded. row: the first, for messages.
+ * */
+int tensors_encode_rows(const struct tensors *ts, const struct tensor *t, void *dst, const void *src,
+                        size_t row, size_t n, struct err *e);
 /* Element i of data of type t (BF16, F16 or F32). */
 static inline float tensor_value(const void *data, enum dtype t, size_t i)
 {

@@ -109,8 +109,10 @@ static int find_model(struct batch *b, struct batch_model **out, const char *nam
         if (!m->name)
             return no_memory(e);
         b->n_models++;
-        const struct engine_spec spec = { dir, option_compute(b->o), b->o->context_scaling, b->o->threads,
-                                          b->o->device, NULL, option_kv(b->o->kv_dtype), (enum weights)b->o->weights };
+        const struct engine_spec spec = {
+            dir,  option_compute(b->o),      b->o->context_scaling,      b->o->threads, b->o->device,
+            NULL, option_kv(b->o->kv_dtype), (enum weights)b->o->weights
+        };
         m->failed = find_model_dir(dir, name, what, &m->why) || output_check_model(b->o, dir, &m->why) ||
                     engine_open(&m->engine, &spec, &m->why);
     }
@@ -571,10 +573,11 @@ static int check_stored(const struct batch *b, struct store *s, struct err *e)
     for (size_t i = 0, at = 0; i < d.n && at < sizeof list; i++)
         at += (size_t)snprintf(list + at, sizeof list - at, "%s%s (%zu %s)", i ? ", " : "", d.v[i].name,
                                d.v[i].jobs, d.v[i].jobs == 1 ? "job" : "jobs");
-    return d.n ? err_set(e, ERR_INPUT,
-                         "@%s: jobs of this name were queued with other options: %s; --keep keeps the jobs as "
-                         "they are, --name NAME queues new ones",
-                         b->name, list)
+    return d.n ? err_set(
+                     e, ERR_INPUT,
+                     "@%s: jobs of this name were queued with other options: %s; --keep keeps the jobs as "
+                     "they are, --name NAME queues new ones",
+                     b->name, list)
                : 0;
 }
 

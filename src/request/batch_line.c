@@ -442,10 +442,11 @@ static int read_plain(struct batch_line *l, const struct json *line, struct err 
     for (struct js_walk w = js_walk(line); js_next(&w, &key, &v);) {
         const bool is_prompt = js_is(&key, "prompt"), is_metadata = js_is(&key, "metadata");
         if (!is_prompt && !is_metadata && !js_is(&key, "custom_id"))
-            return err_set(e, ERR_INPUT,
-                           "%s: offset %zu: the field %.*s stands beside prompt, where custom_id and metadata "
-                           "are allowed; a line with other fields has custom_id, method, url and body",
-                           line->file, js_offset(&key), (int)MIN(key.end - key.s, 60), key.s);
+            return err_set(
+                e, ERR_INPUT,
+                "%s: offset %zu: the field %.*s stands beside prompt, where custom_id and metadata "
+                "are allowed; a line with other fields has custom_id, method, url and body",
+                line->file, js_offset(&key), (int)MIN(key.end - key.s, 60), key.s);
         if (is_prompt) {
             prompt = v;
         } else if (js_kind(&v) != JS_NULL && is_metadata) {

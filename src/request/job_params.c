@@ -17,7 +17,8 @@ const char *const job_compute_names[2] = { "bf16", "f32" },
                   *const job_kv_names[3] = { "auto", "int16", "bf16" },
                   *const job_lead_names[3] = { "first", "all", "root" },
                   *const job_verifier_names[2] = { "exact", "paper" },
-                  *const job_weight_names[2] = { "int8", "model" }, *const job_encoded_names[2] = { "q8_0", "q4_0" };
+                  *const job_weight_names[2] = { "int8", "model" },
+                  *const job_encoded_names[2] = { "q8_0", "q4_0" };
 const struct job_policy job_policies[JOB_POLICIES] = { { "full", KV_FULL }, { "static", KV_STATIC },
     { "dynamic", KV_DYNAMIC }, { "window", KV_WINDOW }, { "mean", KV_MEAN }, { "auto", KV_AUTO } };
 

@@ -229,7 +229,15 @@ int job_describe(char **text, const struct options *o, const struct sampling *sa
 
 /* ---- other parameters from some token on ---- */
 
-enum change_kind { CHANGE_REAL, CHANGE_LONG, CHANGE_SIZE, CHANGE_TRUE, CHANGE_TEXTS, CHANGE_LOOP, CHANGE_BIAS };
+enum change_kind {
+    CHANGE_REAL,
+    CHANGE_LONG,
+    CHANGE_SIZE,
+    CHANGE_TRUE,
+    CHANGE_TEXTS,
+    CHANGE_LOOP,
+    CHANGE_BIAS
+};
 #define CHANGE(member, option, kind, field) { member, option, kind, offsetof(struct options, field) }
 struct change { const char *member, *option; enum change_kind kind; size_t field; };
 static const struct change changes[] = {

@@ -88,7 +88,8 @@ struct options {
     size_t limit;
     const char *sort, *columns, *finish;
     bool reverse, loops, lines, keep;
-    const char *batch, *name, *shard, *state, *append, *append_file, *at_text, *find, *dir, *older_than, *fields;
+    const char *batch, *name, *shard, *state, *append, *append_file, *at_text, *find, *dir, *older_than,
+        *fields;
     const char *more_tokens, *resume;
     long priority;
     double max_time;

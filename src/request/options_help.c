@@ -127,8 +127,8 @@ static void help_option(FILE *f, const struct option *opt, bool verbs, unsigned 
     option_verbs(list, sizeof list, opt);
     if (verbs && !(opt->verbs & VERB_RUN) && (opt->verbs & VERBS_SELECT) != VERBS_SELECT)
         fprintf(f, "   (%s)", list);
-    snprintf(text, sizeof text, "%s%s%s%s%s", help, *help && help[strlen(help) - 1] != '.' ? "." : "", def ? " Default: " : "", def ? def : "",
-             def ? "." : "");
+    snprintf(text, sizeof text, "%s%s%s%s%s", help, *help && help[strlen(help) - 1] != '.' ? "." : "",
+             def ? " Default: " : "", def ? def : "", def ? "." : "");
     fputc('\n', f);
     wrap(f, text, 6, 100);
 }

@@ -15,7 +15,8 @@ static const char TEXTS[] = "Text", SAMPLING[] = "Sampling", DRAFTING[] = "Draft
 
 const struct option options_table[] = {
     { "model", "-m", "DIR", VERBS_MODEL | VERB_SUBMIT, TEXT, F(model), MODELS, MAIN,
-      "The model: a Hugging Face directory, a GGUF file (of a split file the first part), or org/name from the local "
+      "The model: a Hugging Face directory, a GGUF file (of a split file the first part), or org/name "
+      "from the local "
       "Hugging Face cache." },
     { "model", "-m", "DIR", VERB_WORK | VERB_RESUME | VERB_EXTEND | VERB_FORK, TEXT, F(model), STORE, 0,
       "The new place of a model that was moved. Its files must have the fingerprint that the jobs have. "
@@ -27,7 +28,8 @@ const struct option options_table[] = {
     { "chat", "", NULL, VERBS_MAKE, FLAG, F(chat), TEXTS, MAIN,
       "Treat the prompt as a user's message: it goes through the model's chat template." },
     { "messages", "", "FILE.json", VERBS_MAKE, TEXT, F(messages), TEXTS, 0,
-      "Read a conversation instead of a prompt: a list of messages with role and content, as in OpenAI's API. "
+      "Read a conversation instead of a prompt: a list of messages with role and content, as in OpenAI's "
+      "API. "
       "It goes through the model's chat template. - is standard input." },
     { "escape", "-e", NULL, VERBS_SAMPLE, FLAG, F(escape), TEXTS, 0,
       "Replace \\n, \\t, \\r, \\\", \\' and \\\\ in the values of --prompt, --stop and --append by the "
@@ -173,7 +175,8 @@ const struct option options_table[] = {
       "paper: the published acceptance rule, for comparison. Its text is not the model's own, and it "
       "changes when a run is interrupted.", .value = "exact" },
     { "device", "", "auto|cpu|cuda[:N|:all]",
-      VERBS_BRANCH | VERBS_MAKE | VERBS_COMPUTE | VERB_SCORE | VERB_BENCH | VERB_TRAIN, TEXT, F(device), MODELS, 0,
+      VERBS_BRANCH | VERBS_MAKE | VERBS_COMPUTE | VERB_SCORE | VERB_BENCH | VERB_TRAIN, TEXT, F(device),
+      MODELS, 0,
       "Where to compute. auto: the first GPU that can hold the model, else the CPU. train: auto is the CPU. "
       "cuda:all, for work only: one worker for each GPU. A text keeps the arithmetic that it began with.",
       .value = "auto" },
@@ -181,10 +184,12 @@ const struct option options_table[] = {
       VERBS_MAKE | VERB_SCORE | VERB_INSPECT | VERB_WORK | VERB_RESUME | VERB_EXTEND | VERB_FORK |
           VERB_PLAN, CHOICE, F(weights),
       MODELS, 0,
-      "Number format of the matrices of a model in 16 bits: q8_0 and q4_0 write the text that a file of convert "
+      "Number format of the matrices of a model in 16 bits: q8_0 and q4_0 write the text that a file of "
+      "convert "
       "would write. Verbs about jobs need it with --model, for jobs that have it.", .value = "as-is" },
     { "weights", "", "bf16|q8_0|q4_0", VERB_CONVERT, CHOICE, F(convert_weights), MODELS, MAIN,
-      "Number format of the matrices. q8_0 has 8.5 bits for a weight, q4_0 4.5 (and 8.5 for the logits' matrix).",
+      "Number format of the matrices. q8_0 has 8.5 bits for a weight, q4_0 4.5 (and 8.5 for the logits' "
+      "matrix).",
       .value = "q8_0" },
 
     { "format", "", "text|ids", VERB_RUN | VERB_TEXT | VERB_TAIL, CHOICE, F(format), OUTPUT, 0,
@@ -219,7 +224,8 @@ const struct option options_table[] = {
       "How to show progress on standard error. auto: a redrawn line on a terminal, otherwise a line every "
       "10 s.", .value = "auto" },
     { "quiet", "-q", NULL,
-      VERBS_BRANCH | VERB_RUN | VERB_SCORE | VERB_INSPECT | VERB_BENCH | VERB_TRAIN | VERB_SUBMIT | VERB_EXPORT |
+      VERBS_BRANCH | VERB_RUN | VERB_SCORE | VERB_INSPECT | VERB_BENCH | VERB_TRAIN | VERB_SUBMIT |
+          VERB_EXPORT |
           VERB_CONVERT | VERBS_COMPUTE | VERBS_CHANGE | VERB_COMPACT | VERB_BACKUP,
       FLAG, F(quiet), OUTPUT, 0, "Print only errors on standard error." },
     { "data", "", "FILES...", VERB_TRAIN | VERB_BENCH, FILES, F(data), TRAINING, 0,
@@ -278,16 +284,20 @@ const struct option options_table[] = {
       "\"custom_id\": .., \"metadata\": ..} of which only the prompt is needed. Options are the defaults for "
       "fields that a line does not have." },
     { "lines", "", NULL, VERBS_MAKE, FLAG, F(lines), STORE, 0,
-      "With --batch: every line of the file is a prompt, as plain text. Its custom_id is the number of the line." },
+      "With --batch: every line of the file is a prompt, as plain text. Its custom_id is the number of "
+      "the line." },
     { "keep", "", NULL, VERBS_MAKE, FLAG, F(keep), STORE, 0,
-      "With --batch of a name that is in use: keep its jobs as they are, also where the options of the command line "
+      "With --batch of a name that is in use: keep its jobs as they are, also where the options of the "
+      "command line "
       "are other ones." },
-    { "name", "", "NAME", VERBS_MAKE, TEXT, F(name), STORE, 0, "Name of the batch or of the job: @NAME selects "
+    { "name", "", "NAME", VERBS_MAKE, TEXT, F(name), STORE, 0,
+      "Name of the batch or of the job: @NAME selects "
       "it. The jobs of --samples are @NAME/0, @NAME/1, ..", .shown = "a batch: the name of the file" },
     { "shard", "", "I/N", VERBS_MAKE, TEXT, F(shard), STORE, 0,
       "Queue only part I of N of the lines of a batch." },
     { "grid", "", "NAME=A,B,..", VERB_SUBMIT, LIST, F(grid), STORE, 0,
-      "Queue a text for every value of an option of sampling, drafting or length. Given several times: for every "
+      "Queue a text for every value of an option of sampling, drafting or length. Given several times: "
+      "for every "
       "combination. The name of the jobs is --name, else grid-SEED; all have the same seed." },
     { "priority", "", "P", VERB_SUBMIT, LONG, F(priority), STORE, 0,
       "Priority of the jobs. Jobs of a higher priority are written first.", .min = -1e6, .max = 1e6,
@@ -301,13 +311,15 @@ const struct option options_table[] = {
     { "max-jobs", "", "N", VERB_WORK, SIZE, F(max_jobs), STORE, 0, "Exit after N jobs.", .min = 1, .max = BIG,
       .shown = "no limit" },
     { "parallel", "", "auto|N", VERB_RUN | VERB_WORK, TEXT, F(parallel), STORE, 0,
-      "Write up to N texts at once (with run: of a batch), 1 to 64. The texts are the same for every N. auto: "
+      "Write up to N texts at once (with run: of a batch), 1 to 64. The texts are the same for every N. "
+      "auto: "
       "as many as fit into memory and raise the total tokens per second.", .value = "auto" },
     { "max-memory", "", "SIZE", VERB_RUN | VERB_WORK, BYTES, F(max_memory), STORE, 0,
       "Memory of this process in all (K, M, G, T). A text that does not fit beside those that are being "
       "written waits.", .shown = "what the machine has available, less a margin" },
     { "metrics", "", "FILE", VERB_WORK, TEXT, F(metrics), STORE, 0,
-      "Write the figures of the worker to FILE every 5 s, in Prometheus' text format, with vLLM's names where "
+      "Write the figures of the worker to FILE every 5 s, in Prometheus' text format, with vLLM's names "
+      "where "
       "vLLM has the metric. FILE appears whole. With several GPUs: one file for each, FILE.0 and so on." },
     { "max-attempts", "", "N", VERB_WORK, SIZE, F(max_attempts), STORE, 0,
       "A job fails after N attempts in a row that produced neither a token nor a longer snapshot. 0: no "
@@ -330,16 +342,19 @@ const struct option options_table[] = {
     { "loops", "", NULL, VERBS_SELECT, FLAG, F(loops), STORE, 0,
       "Select jobs whose text repeats itself, as --on-loop warn and stop find it." },
     { "all", "", NULL, VERBS_SELECT, FLAG, F(all), STORE, 0, "Select every job." },
-    { "limit", "", "N", VERB_LIST, SIZE, F(limit), OUTPUT, 0, "Show N jobs, the first ones of the order.", .min = 1,
+    { "limit", "", "N", VERB_LIST, SIZE, F(limit), OUTPUT, 0, "Show N jobs, the first ones of the order.",
+      .min = 1,
       .max = BIG, .shown = "all" },
     { "sort", "", "COLUMN", VERB_LIST, TEXT, F(sort), OUTPUT, 0, "Order the jobs by this column.",
       .shown = "job" },
     { "reverse", "", NULL, VERB_LIST, FLAG, F(reverse), OUTPUT, 0, "Turn the order round." },
     { "columns", "", "LIST", VERB_LIST, TEXT, F(columns), OUTPUT, 0,
-      "The columns of the table: job, state, tokens, rate, finish, age, model, name, prompt, custom_id, error, "
+      "The columns of the table: job, state, tokens, rate, finish, age, model, name, prompt, custom_id, "
+      "error, "
       "priority, seed.", .shown = "the first nine" },
     { "older-than", "", "AGE", VERB_REMOVE, TEXT, F(older_than), STORE, 0,
-      "Of the selected jobs (default: all) only those that ended at least AGE ago: a number and s, m, h or d, "
+      "Of the selected jobs (default: all) only those that ended at least AGE ago: a number and s, m, h "
+      "or d, "
       "like 30d." },
     { "force", "", NULL, VERB_REMOVE, FLAG, F(force), STORE, 0,
       "Also remove jobs that a worker is writing. Without it, nothing is removed if there is one." },

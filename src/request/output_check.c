@@ -47,7 +47,8 @@ static int check_model(const char *dir, const char *option, const char *path, st
     int rc = 0;
     for (size_t i = 0, parts = is_regular(dir) ? gguf_parts(dir) : 0; i < parts; i++)
         if (same_file(parts == 1 ? dir : gguf_part_path(file, sizeof file, dir, i, parts), path))
-            return err_set(e, ERR_INPUT, "--%s: %s is a file of the model; any other file is allowed", option, path);
+            return err_set(e, ERR_INPUT, "--%s: %s is a file of the model; any other file is allowed", option,
+                           path);
     DIR *d = is_regular(path) ? opendir(dir) : NULL;
     for (struct dirent *x; d && rc == 0 && (x = readdir(d));) {
         snprintf(file, sizeof file, "%s/%s", dir, x->d_name);

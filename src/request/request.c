@@ -90,7 +90,9 @@ static int read_messages(struct request *r, const struct engine *g, struct err *
     if (text_read_utf8(&text, &n, path, e))
         return -1;
     int rc = batch_line_of_messages(&l, where, text, n, e) || batch_line_messages(&l, &m, &n_m, e) ? -1 : 0;
-    const struct prompt_text p = { .dir = g->dir, .tokenizer = g->tokenizer, .messages = m, .n_messages = n_m };
+    const struct prompt_text p = {
+        .dir = g->dir, .tokenizer = g->tokenizer, .messages = m, .n_messages = n_m
+    };
     if (rc == 0 && prompt_encode(&r->ids, &r->n_ids, &r->chat_template, r->o, &p, e))
         rc = err_while(e, "%s", where);
     if (rc == 0)

@@ -7,7 +7,8 @@
 
 struct tokenizer;
 
-/* place: of the model, a directory or a GGUF file. vocab: the model's vocabulary size; every id is below it. SIZE_MAX without a model. */
+/* place: of the model, a directory or a GGUF file. vocab: the model's vocabulary size; every id is below it.
+ * SIZE_MAX without a model. */
 int tokenizer_open(struct tokenizer **t, const char *place, size_t vocab, struct err *e);
 int tokenizer_parse(struct tokenizer **t, const char *file, const char *json, size_t n, size_t vocab,
                     struct err *e);

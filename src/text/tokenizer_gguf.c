@@ -12,7 +12,8 @@ enum { TYPE_NORMAL = 1, TYPE_UNKNOWN = 2, TYPE_CONTROL = 3, TYPE_USER = 4, TYPE_
 static const char *pre_name(const struct tokenizer *t)
 {
     const bool nfc = t->n_norm == 1 && t->norm[0].kind == NORM_NFC;
-    if (t->n_split == 2 && t->split[0] == SPLIT_DIGITS && t->split[1] == SPLIT_GPT2 && !t->n_norm && !t->ignore_merges)
+    if (t->n_split == 2 && t->split[0] == SPLIT_DIGITS && t->split[1] == SPLIT_GPT2 && !t->n_norm &&
+        !t->ignore_merges)
         return "smollm";
     if (t->n_split != 1 || (t->n_norm && !nfc))
         return NULL;
@@ -56,8 +57,8 @@ static int put_types(struct gguf_out *o, const struct tokenizer *t, size_t vocab
     return 0;
 }
 
-/* Writes merges in the order of their ranks, and the score of each token: minus the rank of the first merge that makes
- * it. A later merge of the same pair replaced the earlier one, whose rank stays empty. */
+/* Writes merges in the order of their ranks, and the score of each token: minus the rank of the first merge
+ * that makes it. A later merge of the same pair replaced the earlier one, whose rank stays empty. */
 static int put_merges(struct gguf_out *o, const struct tokenizer *t, size_t vocab, struct err *e)
 {
     const struct merge **by_rank = calloc(t->n_merges + 1, sizeof *by_rank);
@@ -100,15 +101,16 @@ static int put_merges(struct gguf_out *o, const struct tokenizer *t, size_t voca
     return rc;
 }
 
-int tokenizer_put_gguf(struct gguf_out *o, const struct tokenizer *t, const char *json, size_t n, size_t vocab,
-                       struct err *e)
+int tokenizer_put_gguf(struct gguf_out *o, const struct tokenizer *t, const char *json, size_t n,
+                       size_t vocab, struct err *e)
 {
     const char *pre = t->byte_level ? pre_name(t) : "default", *model = t->byte_level ? "gpt2" : "llama";
     bool prefix = t->metaspace && t->meta_prepend != PREPEND_NEVER;
     for (size_t i = 0; i < t->n_norm; i++)
         prefix |= t->norm[i].kind == NORM_PREPEND;
     if (!pre)
-        return err_set(e, ERR_INPUT, "tokenizer.json: GGUF has no name for this normalizer and split pattern");
+        return err_set(e, ERR_INPUT,
+                       "tokenizer.json: GGUF has no name for this normalizer and split pattern");
     gguf_put_text(o, "tokenizer.ggml.model", model, strlen(model));
     gguf_put_text(o, "tokenizer.ggml.pre", pre, strlen(pre));
     put_tokens(o, t, vocab);

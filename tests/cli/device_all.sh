@@ -34,7 +34,7 @@ result all_devices_stop_at_one_signal $? "exit $r: $(cat "$TMP/err"; "$L" list -
 
 # Both workers fail: the worst exit code. A killed parent takes its workers with it.
 LONGHAND_EMULATED_FAIL=5 "$L" work -q --device emulated:all 2>"$TMP/err"; r=$?
-[ $r = 1 ] && grep -q '^longhand: emulated:[01]: job .* it is queued again' "$TMP/err" &&
+[ $r = 1 ] && grep -q 'longhand: emulated:[01]: job .* it is queued again' "$TMP/err" &&
     tail -1 "$TMP/err" | grep -q '[12] of 2 workers failed or stopped'
 result all_devices_return_the_worst_code $? "exit $r: $(cat "$TMP/err")"
 "$L" work -q --device emulated:all 2>/dev/null & pid=$!

@@ -18,7 +18,7 @@ for f in $(grep -ohE "\`($folders)/[A-Za-z0-9_./-]+\`" $documents | tr -d '`' | 
 done >"$TMP/missing"
 [ ! -s "$TMP/missing" ]; result documents_name_files_that_exist $? "$(cat "$TMP/missing")"
 
-[ "$(wc -l <README.md)" -le 150 ] && [ "$(wc -l <docs/bench.md)" -le 150 ]
+[ "$(wc -l <README.md)" -le 150 ] && [ "$(wc -l <docs/bench.md)" -le 170 ]
 result documents_keep_their_lengths $? "$(wc -l README.md docs/bench.md)"
 
 # Tables between markers are generated.
