@@ -568,7 +568,7 @@ static void rows_of_several_texts(void)
     for (size_t trial = 0; trial < 200; trial++) {
         struct cost_model costs = { 0 };
         struct planner p[TEXTS];
-        const struct planner *list[TEXTS];
+        struct planner *list[TEXTS];
         const struct tree *trees[TEXTS];
         double reach[TEXTS][MOST];
         struct choice best = { .value = -1e9 }, alone = { 0 };

@@ -108,7 +108,7 @@ static int ask_passes(struct drafting *const *g, size_t n, const struct drafter_
 /* Keeps the candidates that pay, over all texts. */
 static void trim(struct drafting *const *g, size_t n)
 {
-    const struct planner *p[BATCH_MAX];
+    struct planner *p[BATCH_MAX];
     const struct tree *t[BATCH_MAX];
     size_t rows[BATCH_MAX];
     const double start = g[0]->clock();

@@ -394,26 +394,25 @@ double planner_value(const struct planner *p, const struct tree *t, size_t *rows
 }
 
 /* What a text's next row gains: its expected tokens, less what its own cache costs. */
-static double next_row(const struct planner *p, const float *reach, size_t rows)
+static double next_row(const struct planner *p, size_t rows)
 {
     const struct cost_model *m = p->model;
     const double cache = exp(m->speed) * m->kv_bytes * (double)p->length;
-    return honesty(p) * reach[rows - 1] -
+    return honesty(p) * p->reach[rows - 1] -
            p->price * factor(p) * cache * (size_at(m, rows + 1) - size_at(m, rows));
 }
 
-void planner_rows(const struct planner *const *p, const struct tree *const *t, size_t n, size_t rows_max,
+void planner_rows(struct planner *const *p, const struct tree *const *t, size_t n, size_t rows_max,
                   size_t *rows)
 {
     const struct cost_model *m = p[0]->model;
-    float reach[BATCH_MAX][TREE_POOL_MAX];
     size_t now[BATCH_MAX], most[BATCH_MAX], all = 0;
     double gain[BATCH_MAX], value = 0, best = 0, weights = 0;
     for (size_t i = 0; i < n; i++) {
-        most[i] = tree_reaches(t[i], reach[i]) + 1;
+        most[i] = tree_reaches(t[i], p[i]->reach) + 1;
         rows[i] = now[i] = p[i]->on ? 1 : MIN(most[i], (size_t)TREE_ROWS_MAX);
         most[i] = p[i]->on ? MIN(most[i], p[i]->costs.rows_max) : 0;
-        gain[i] = now[i] < most[i] ? next_row(p[i], reach[i], 1) : 0;
+        gain[i] = now[i] < most[i] ? next_row(p[i], 1) : 0;
         weights += p[i]->price * factor(p[i]) * exp(m->speed) * m->weight_bytes / (double)n;
         all += now[i];
     }
@@ -426,7 +425,7 @@ void planner_rows(const struct planner *const *p, const struct tree *const *t, s
             break;
         value += gain[k] - weights * (size_at(m, all + 1) - size_at(m, all));
         if (++now[k] < most[k])
-            gain[k] = next_row(p[k], reach[k], now[k]);
+            gain[k] = next_row(p[k], now[k]);
         if (value > best) {
             best = value;
             memcpy(rows, now, n * sizeof *rows);

@@ -133,6 +133,7 @@ struct planner {
     size_t n_texts, length;
     double seconds, predicted;
     size_t rows, rounds;
+    float reach[TREE_POOL_MAX];      /* of the candidates, largest first: scratch of planner_rows */
 };
 
 /* Bytes that a verification pass and a draft pass read of weights, and of each cached position; heads_share:
@@ -162,7 +163,7 @@ void planner_agree(struct planner *const *p, size_t n);
 double planner_value(const struct planner *p, const struct tree *t, size_t *rows);
 /* rows[i]: how many nodes of tree i to verify, together the choice that pays most, of at most rows_max rows
  * (n, if that is more). A tree without a planner keeps all its nodes. */
-void planner_rows(const struct planner *const *p, const struct tree *const *t, size_t n, size_t rows_max,
+void planner_rows(struct planner *const *p, const struct tree *const *t, size_t n, size_t rows_max,
                   size_t *rows);
 /* A candidate less likely than this does not pay as a row. */
 double planner_min_reach(const struct planner *p);
