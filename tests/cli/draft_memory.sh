@@ -39,7 +39,7 @@ three()
 }
 told=; first=; bad=; threes=0
 for mib in $(seq 176 -4 60); do
-    limited $L --draft-weights model >"$TMP/t" || break
+    limited $L --draft-weights model >"$TMP/t" || { ended=$?; break; }
     first=${first:-$mib}
     limited $L >"$TMP/t" && cmp -s "$TMP/want" "$TMP/t" || bad+=" $mib:$(tail -c 200 "$TMP/err")"
     grep -q 'no room to spare for the model in 8 bits' "$TMP/err" && told+=" $mib"
@@ -47,7 +47,7 @@ for mib in $(seq 176 -4 60); do
     three int8 && threes=$((threes + 1)) || bad+=" three at $mib:$(tail -c 300 "$TMP/err")"
 done
 export LONGHAND_DB=$TMP/longhand.db
-if [ -z "$first" ]; then skip without_room_for_8_bits_drafts_ask_the_model "$(head -c 200 "$TMP/err")"
+if [ -z "$first" ] && [ "$ended" -lt 128 ]; then skip without_room_for_8_bits_drafts_ask_the_model "$(head -c 200 "$TMP/err")"
 else [ -n "$told" ] && [[ "$told" != *" $first"* ]] && [ -z "$bad" ] && [ $threes -gt 2 ]
 result without_room_for_8_bits_drafts_ask_the_model $? \
     "from $first to $mib MiB, told at$told, three jobs $threes times, failed at$bad"; fi
