@@ -330,7 +330,8 @@ struct product {
     const struct ops *ops;
     float *y; size_t ldy;
     enum dtype act; const void *x; size_t ldx, rows;     /* act I16: as quantize writes it */
-    const void *groups; size_t group_bytes;              /* as quantize_groups writes it, for quantised matrices */
+    /* as quantize_groups writes it, for quantised matrices */
+    const void *groups; size_t group_bytes;
     const struct mat *w; size_t n_w; const float *bias; bool add;
     size_t items, place;
     const struct cpu *c;             /* NULL: results are not checked */

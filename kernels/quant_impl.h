@@ -1,17 +1,17 @@
 /* Products with quantised weights (matmul_quantized of ops.h), written once for all twins. twin_impl.h
  * includes this file; a twin defines, for registers of QL lanes:
  *
- *   qf                   QL floats, with qf_zero, qf_load, qf_store, qf_set1, qf_fma, qf_mul and qf_half (loads 16-bit
- *                        floats)
+ *   qf                   QL floats, with qf_zero, qf_load, qf_store, qf_set1, qf_fma, qf_mul and qf_half
+ *                        (loads 16-bit floats)
  *   qi                   QL int32, with qi_set1, qi_load, qi_srl(a, n), qi_sll(a, n), qi_and(a, mask), qi_or,
  *                        qi_add, qi_sub(a, b), qi_i8, qi_u8, qi_u16 (load bytes or 16-bit words) and qi_float
- *   qh                   2 QL int16, with qh_load, qh_store, qh_widen (loads int8), qh_srl(a, n), qh_sll(a, n),
- *                        qh_and(a, mask), qh_or_and(a, b, mask) (a | b & mask), qh_sub(a, n) and qh_table
+ *   qh                   2 QL int16, with qh_load, qh_store, qh_widen (loads int8), qh_srl(a, n),
+ *                        qh_sll(a, n), qh_and(a, mask), qh_or_and(a, b, mask) (a | b & mask), qh_sub(a, n) and qh_table
  *                        (values of IQ4_NL, plus 127)
  *   QI_DOT(a, w, x)      adds to a the products of the pairs of w with the pair of int16 at x
  *   Q_ROWS, Q_SHAPES     rows of the largest tile; the list of all numbers of rows up to it
- *   Q_FUSED_SHAPES       the numbers of rows for which weights of the fast types are expanded into registers. Otherwise a
- *                        group is expanded to memory first, for all rows
+ *   Q_FUSED_SHAPES       the numbers of rows for which weights of the fast types are expanded into registers.
+ *                        Otherwise a group is expanded to memory first, for all rows
  *
  * A panel has PARTS parts of QL outputs. Start reading at OP(matmul_quantized), then q_tile. */
 #include "kernels/quant_layout.h"
@@ -22,7 +22,8 @@ enum { PARTS = PANEL / QL, Q_LOT = 256 };                /* rows that share an e
 /* ---- a group of the packed form, one part of its lanes ---- */
 
 struct q_group {
-    const char *d, *m, *scale, *high, *low;              /* at the part's first lane; d and m are 2 bytes a lane */
+    /* at the part's first lane; d and m are 2 bytes a lane */
+    const char *d, *m, *scale, *high, *low;
     size_t subs;
 };
 
@@ -58,7 +59,8 @@ INLINE qh q_over(qh low, const char *p, size_t w, const int at, const int n, con
 /* Pair i of sub-block s, before the offset is subtracted. */
 INLINE qh q_pair(const enum dtype t, const struct q_group *g, const int s, const int i)
 {
-    const int half = s / 8, k = s % 8 / 2, word = 4 * (s % 2) + i / 2, odd = 8 * (i % 2);    /* sub-blocks of 16 */
+    /* sub-blocks of 16 */
+    const int half = s / 8, k = s % 8 / 2, word = 4 * (s % 2) + i / 2, odd = 8 * (i % 2);
     switch (t) {
     case DT_Q8_0:
         return qh_widen(g->low + 2 * PANEL * (size_t)(16 * s + i));
