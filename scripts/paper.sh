@@ -1,0 +1,88 @@
+#!/bin/sh
+# Re-makes on models/demo what can be re-made of the papers' tables (docs/paper.md).
+#
+#   scripts/paper.sh [DIR] [TOKENS]    DIR: where texts are kept, paper-out; TOKENS: length of a text, 20000
+#   scripts/paper.sh DIR tables        write the tables of the texts that are there
+#
+# The script queues one text for each cell of a table and writes the texts one after the other. It can be
+# stopped at any time: the same command goes on. Afterwards scripts/paper_tables.py writes the tables into
+# docs/paper.md. Run it on an idle machine, because the tables hold speeds.
+set -eu
+cd "$(dirname "$0")/.."
+DIR=${1:-paper-out} TOKENS=${2:-20000}
+MODEL=models/demo DB=$DIR/paper.db
+mkdir -p "$DIR"
+
+if [ "$TOKENS" = tables ]; then
+    exec python3 scripts/paper_tables.py "$DB"
+fi
+
+# job NAME PROMPT OPTIONS...: queue a text of this name, unless it is there.
+job() {
+    name=$1 prompt=$2
+    shift 2
+    ./longhand list "@$name" --db "$DB" >"$DIR/listed" 2>&1 ||
+        ./longhand submit --model "$MODEL" --db "$DB" --name "$name" --prompt-file "$DIR/prompt-$prompt" \
+            --tokens "$TOKENS" --ignore-eos --seed 1 --on-loop off --quiet "$@" >"$DIR/listed"
+}
+# pair NAME PROMPT OPTIONS...: a text drafted as in TokenSwift, and the same text with plain decoding.
+pair() {
+    pair=$1
+    job "$@" --preset tokenswift
+    shift
+    job "$pair-plain" "$@" --min-keep 20 --drafter none
+}
+work() { ./longhand work --until-empty --parallel 1 --db "$DB"; }
+
+# The prompts: the first 2,048, 4,096 and 8,192 tokens of a text that the model itself continues.
+LLAMA="--temperature 1 --top-k 0 --top-p 1 --min-p 0.1 --penalty 1.2 --penalty-window 1024"
+if ! [ -s "$DIR/prompt-8192" ]; then
+    cp models/demo/openings/portrait.txt "$DIR/prompt-opening"
+    written=$TOKENS TOKENS=8000
+    # shellcheck disable=SC2086
+    job opening opening $LLAMA
+    TOKENS=$written
+    work
+    ./longhand text @opening --with-prompt --db "$DB" >"$DIR/opening.txt"
+    for n in 2048 4096 8192; do
+        ./longhand tokenize --model $MODEL "$DIR/opening.txt" | tr ' ,[]' '\n\n\n\n' | grep . | head -n $n |
+            ./longhand tokenize --model $MODEL --decode >"$DIR/prompt-$n.part"
+        mv "$DIR/prompt-$n.part" "$DIR/prompt-$n"
+    done
+fi
+
+# TokenSwift, Tables 3 and 5 and Figure 3. Medusa*: independent heads under TokenSwift's tree.
+for n in 2048 4096 8192; do
+    # shellcheck disable=SC2086
+    {
+        pair t3-$n $n $LLAMA
+        job t3-$n-paper $n $LLAMA --preset tokenswift --verifier paper
+        job t3-$n-medusa $n $LLAMA --min-keep 20 --drafter heads:$MODEL/heads-independent.safetensors \
+            --tree 3,3,3
+        job t3-$n-auto $n $LLAMA --min-keep 20
+    }
+done
+for policy in full static dynamic; do
+    # shellcheck disable=SC2086
+    job t5-$policy 4096 $LLAMA --preset tokenswift --ngram-k 0 --kv-policy $policy
+done
+# Table 6: three filters, with and without the penalty. Table 8: the penalty's value. Table 9: temperatures.
+for penalty in 1 1.2; do
+    SAMPLING="--temperature 1 --top-k 0 --penalty $penalty --penalty-window 1024"
+    # shellcheck disable=SC2086
+    {
+        pair t6-top-p-$penalty 4096 $SAMPLING --top-p 0.9 --min-p 0
+        pair t6-eta-$penalty 4096 $SAMPLING --top-p 1 --min-p 0 --eta 0.0002
+        pair t6-min-p-$penalty 4096 $SAMPLING --top-p 1 --min-p 0.1
+    }
+done
+for penalty in 1 1.1 1.2 1.3 1.4 1.5; do
+    job t8-$penalty 4096 --temperature 1 --top-k 0 --top-p 1 --min-p 0.1 --penalty $penalty \
+        --penalty-window 1024 --min-keep 20
+done
+for temperature in 0.4 0.6 0.8 1 1.2; do
+    pair t9-$temperature 4096 --temperature $temperature --top-k 0 --top-p 0.9 --min-p 0 --penalty 1.2 \
+        --penalty-window 1024
+done
+work
+exec python3 scripts/paper_tables.py "$DB"
