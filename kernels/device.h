@@ -74,12 +74,14 @@ struct device_seq {                  /* consecutive rows of one sequence */
     const struct device_kv *kv;
     size_t row0, n;
     size_t n_past;                   /* committed rows of the cache */
-    bool tree;  /* true: K and V go to scratch node (row - row0); false: to slot pos[row] of the cache */
+    bool tree;  /* true: K and V go to scratch node node0 + row - row0; false: to slot pos[row] of the cache */
     bool shifted;  /* windows do not apply: the owner of the cache selected its rows (a partial cache) */
     /* NULL, or [n_layers][n_kv_heads][importance_step]: importance to the first row, as defined at struct
      * attn. With host_memory [n_kv_heads][importance_step], of the layer of the latest `attend`. */
     float *importance;
     size_t importance_step;
+    /* scratch nodes of earlier passes, which the paths of these rows may name; only with host_memory */
+    size_t node0;
 };
 struct device_rows {
     size_t n, n_seqs;
@@ -132,6 +134,8 @@ struct device_rope {
     size_t layer;
     const float *q_norm, *k_norm; float eps;
     float *q_tap;
+    /* rows of qkv are q alone, and nothing is stored; only with host_memory */
+    bool queries;
 };
 
 /* n_max: slots of the longest cache; n_out_max, n_in_max: largest sizes of products */

@@ -519,7 +519,7 @@ static void store_kv(const struct cpu *c, const struct device_rope *p, size_t r,
 {
     const struct device_seq *s = &c->rows->seq[c->seq_of[r]];
     const size_t dp = p->heads->padded, pos = c->rows->pos[r], bytes = kv_row_bytes(s->kv->type, dp);
-    char *node = s->tree ? node_at(s->kv, p->layer, r - s->row0) : NULL;
+    char *node = s->tree ? node_at(s->kv, p->layer, s->node0 + r - s->row0) : NULL;
     for (size_t h = 0; h < p->heads->n_kv_heads; h++, k += dp, v += dp) {
         if (node) {
             kv_store(node + h * bytes, s->kv->type, k, v, dp);
@@ -540,12 +540,12 @@ static void rope_rows(const struct cpu *c, const void *args, size_t r0, size_t r
     const float scale = job->scale;
     const struct device_heads *g = p->heads;
     const enum dtype type = c->d.kv_type;
-    const size_t d = g->head_dim, dp = g->padded, heads = g->n_heads + 2 * g->n_kv_heads, half = d / 2,
-                 group = g->n_heads / g->n_kv_heads;
+    const size_t d = g->head_dim, dp = g->padded, kv_heads = p->queries ? 0 : g->n_kv_heads,
+                 heads = g->n_heads + 2 * kv_heads, half = d / 2, group = g->n_heads / g->n_kv_heads;
     for (size_t r = r0; r < r1; r++) {
         const struct device_seq *s = &c->rows->seq[c->seq_of[r]];
         float *q = p->qkv + r * heads * dp, *k = q + g->n_heads * dp;
-        for (size_t h = 0; h < g->n_heads + g->n_kv_heads; h++) {
+        for (size_t h = 0; h < g->n_heads + kv_heads; h++) {
             float *x = q + h * dp;
             const float *norm = h < g->n_heads ? p->q_norm : p->k_norm;
             if (norm)
@@ -554,7 +554,8 @@ static void rope_rows(const struct cpu *c, const void *args, size_t r0, size_t r
             if (p->q_tap && h < g->n_heads)
                 memcpy(p->q_tap + (r * g->n_heads + h) * d, x, d * sizeof *x);
         }
-        store_kv(c, p, r, k, k + g->n_kv_heads * dp);
+        if (!p->queries)
+            store_kv(c, p, r, k, k + g->n_kv_heads * dp);
         const size_t in_slab = (r - s->row0) % c->slab, first = r - in_slab,
                      rows = MIN(c->slab, s->row0 + s->n - first);
         for (size_t h = 0; h < g->n_heads; h++) {

@@ -117,7 +117,7 @@ static void nothing_is_allocated_in_a_round(void)
 static bool cache_is(const struct drafting *g, size_t i, enum kv_policy policy, size_t budget)
 {
     return g->cache[i].policy == policy && g->cache[i].budget == budget &&
-           g->planner.cache[i].budget == budget;
+           g->planner.reads[i].keys == budget;
 }
 static void caches_of(struct decoder *d, enum kv_policy policy, bool fixed, size_t budget)
 {
@@ -143,7 +143,9 @@ static void know_caches(struct decoder *d, size_t better)
         p->model->seen[i] = 100;
     }
     for (size_t i = 0; i < d->draft.n_caches; i++) {
-        p->cache[i].n = 40, p->cache[i].seconds = 1e-4;
+        const struct pass_bytes *r = &p->reads[i];
+        p->cache[i].n = 40;
+        p->cache[i].seconds = 1e-4 / (r->weights + r->key * (double)MIN(r->keys, d->kv.n_past));
         p->cache[i].trials = 400, p->cache[i].hits = i == better ? 360 : 160;
     }
 }

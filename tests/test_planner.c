@@ -135,6 +135,8 @@ static int make_pass(struct drafting *const *all, size_t n, bool *more, struct e
     g->passes++, g->pass_node = node;
     *more = tree_add(g->tree, node, guess(g, node, SOURCE_PARTIAL, true_hit(sim.text, cache)), SOURCE_PARTIAL,
                      (float)g->planner.used.hit[cache], 0) != 0;
+    const uint32_t next = tree_best_child(g->tree, node);
+    g->next_reach = next ? g->tree->node[next].reach : 0;
     return 0;
 }
 /* Heads know nothing more after a draft pass in these texts. */
@@ -143,9 +145,11 @@ static bool guess_nothing(struct drafting *g)
     (void)g;
     return false;
 }
+static struct pass_bytes bytes_of_sim(const struct drafting *g, size_t i) { return g->planner.reads[i]; }
 static const struct drafter_ops sim_suffix = { .source = SOURCE_SUFFIX, .expand = propose_match },
     sim_heads = { .source = SOURCE_HEADS, .expand = propose_heads },
-    sim_partial = { .source = SOURCE_PARTIAL, .expand = make_pass, .ahead = guess_nothing };
+    sim_partial = { .source = SOURCE_PARTIAL, .reads = bytes_of_sim, .expand = make_pass,
+                    .ahead = guess_nothing };
 static const struct drafter_ops *const sim_drafters[] = { &sim_suffix, &sim_partial, &sim_heads, NULL };
 
 /* ---- rounds ---- */
@@ -156,15 +160,16 @@ static void start(const struct machine *m, const struct text *text, size_t lengt
                                .rows_max = 48,
                                .n_caches = n_caches,
                                .weight_bytes = m->weight_bytes,
-                               .draft_bytes = m->weight_bytes,
                                .kv_bytes = m->kv_bytes,
                                .heads_share = 0.2 };
-    memcpy(s.budget, budgets, sizeof budgets);
+    for (size_t i = 0; i < n_caches; i++)
+        s.reads[i] = (struct pass_bytes){ m->weight_bytes, m->kv_bytes, budgets[i] };
     sim = (struct sim){
         .m = m, .text = text, .length = length, .others = 1, .match_p = { 3, 6 }, .head_p = { 3, 6 }
     };
     sim.g.n_caches = n_caches, sim.g.heads = (const struct heads *)&sim;    /* exist, never read */
-    for (size_t i = 0; i < n_caches; i++) sim.g.cache[i].budget = budgets[i];
+    for (size_t i = 0; i < n_caches; i++)
+        sim.g.cache[i].ops = &sim_partial, sim.g.cache[i].budget = budgets[i];
     static struct round_buffers buffers = { .verify_rows = TREE_ROWS_MAX };
     sim.g.tree = &sim.tree, sim.g.clock = clock_of_sim, sim.g.buffers = &buffers;
     sim.g.set.drafters =
@@ -562,7 +567,7 @@ static void rows_of_several_texts(void)
 {
     static const double chance[TEXTS] = { 0.9, 0.6, 0.2 };
     static const struct planner_setup s = { .on = true, .rows_max = 48, .weight_bytes = 1e9,
-                                            .draft_bytes = 1e9, .kv_bytes = 1e4 };
+                                            .kv_bytes = 1e4 };
     static struct tree tree[TEXTS];
     size_t different = 0;
     for (size_t trial = 0; trial < 200; trial++) {
@@ -619,9 +624,8 @@ static void off_and_short_texts(void)
     static struct cost_model costs;
     struct planner_setup setup = { .rows_max = 48,
                                    .n_caches = 1,
-                                   .budget = { 256 },
+                                   .reads = { { 1e7, 1000, 256 } },
                                    .weight_bytes = 1e7,
-                                   .draft_bytes = 1e7,
                                    .kv_bytes = 1000 };
     struct plan_state s = {
         .ways = 3, .asks = 1u << SOURCE_HEADS | 1u << SOURCE_NGRAM, .passes = 4, .deepest = 9

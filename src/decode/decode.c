@@ -33,7 +33,7 @@ void decode_plan(struct memory_plan *plan, const struct decode_setup *setup, con
                            device_sampler_device_bytes(m, decode_verify_rows(setup)));
     for (size_t i = 0; drafters_all[i]; i++)
         if (draft->drafters >> drafters_all[i]->source & 1 && drafters_all[i]->bytes)
-            drafters_all[i]->source == SOURCE_PARTIAL
+            drafters_all[i]->on_device
                 ? memory_plan_add_on(plan, m->dev, drafters_all[i]->item,
                                      drafters_all[i]->bytes(draft, m, n_max))
                 : memory_plan_add(plan, drafters_all[i]->item, drafters_all[i]->bytes(draft, m, n_max));
@@ -109,16 +109,16 @@ void decode_append(struct decoder *d, const int32_t *ids, size_t n)
     }
 }
 
-/* Shows the drafters the committed text, and the device's hidden state of its last row (NULL: unknown). */
-static void observe(struct decoder *d, const float *hidden, const uint32_t *path, size_t n_path)
+/* Shows the drafters committed rows. `reading`: a chunk of a prefill, for those that read it. */
+static void observe(struct decoder *d, const struct observed *o, bool reading)
 {
-    const struct observed o = { d->n_tokens, hidden, path, n_path };
     d->draft.tokens = d->tokens;
     d->draft.n_tokens = d->n_tokens;
     d->draft.n_prompt = d->n_prompt;
     for (size_t i = 0; drafters_all[i]; i++)
-        if (d->draft.set.drafters >> drafters_all[i]->source & 1)
-            drafters_all[i]->observe(&d->draft, &o);
+        if (d->draft.set.drafters >> drafters_all[i]->source & 1 &&
+            (!reading || drafters_all[i]->reads_prompt))
+            drafters_all[i]->observe(&d->draft, o);
 }
 
 int decode_prefill(struct decoder *d, decode_progress *progress, void *ctx, struct err *e)
@@ -132,7 +132,10 @@ int decode_prefill(struct decoder *d, decode_progress *progress, void *ctx, stru
         struct pass_seq seq = { .kv = &d->kv, .n = n, .token = d->tokens + d->kv.n_past, .want = none };
         if (model_forward(d->model, d->buffers->work, &seq, 1, NULL, 0, e))
             return err_while(e, "prompt token %zu", d->kv.n_past);
+        const struct observed o = { .n_tokens = d->n_tokens, .hidden = workspace_residual(d->buffers->work),
+                                    .first = d->kv.n_past, .n_rows = n };
         kv_advance(&d->kv, n);
+        observe(d, &o, true);
         d->count.prefill_tokens += n;
         d->count.prefill_seconds += clock_seconds() - start;
         start = clock_seconds();
@@ -140,7 +143,7 @@ int decode_prefill(struct decoder *d, decode_progress *progress, void *ctx, stru
             r = 1;
     }
     if (r == 0)
-        observe(d, NULL, NULL, 0);
+        observe(d, &(struct observed){ .n_tokens = d->n_tokens }, false);
     d->count.prefill_seconds += clock_seconds() - start;
     return r;
 }
@@ -237,10 +240,9 @@ static int verify(struct decoder *const *d, size_t n, struct err *e)
                                     .logits = d[i]->logits };
         if (!tree_is_chain(t))
             seq[i].parent = t->kept_parent;
-        if (d[i]->draft.planner.plan.passes && partial_needs_scores(&d[i]->draft.partial)) {
-            seq[i].scored = partial_select;
-            seq[i].scored_ctx = &d[i]->draft.partial;
-        }
+        const struct drafter_ops *maker = draft_pass_maker(&d[i]->draft);
+        if (maker && maker->score)
+            maker->score(&d[i]->draft, &seq[i]);
     }
     const double start = clock_seconds();
     int rc = model_forward_begin(d[0]->model, b->work, seq, n, e);
@@ -342,6 +344,8 @@ static void commit(struct decoder *d, const uint32_t *path, size_t n, int32_t bo
 {
     const struct tree *t = d->draft.tree;
     uint32_t nodes[TREE_DEPTH_MAX + 1];
+    const struct observed o = { .n_tokens = d->n_tokens + n, .hidden = residual, .row = path,
+                                .first = d->kv.n_past, .n_rows = n, .path = nodes, .n_path = n };
     if (tree_is_chain(t))
         kv_advance(&d->kv, n);
     else
@@ -351,7 +355,7 @@ static void commit(struct decoder *d, const uint32_t *path, size_t n, int32_t bo
     d->tokens[d->n_tokens++] = bonus;
     for (size_t i = 0; i < n; i++)
         nodes[i] = t->kept[path[i]];
-    observe(d, residual + path[n - 1] * d->model->config.hidden, nodes, n);
+    observe(d, &o, false);
 }
 
 /* Seconds that one token would take here without drafting: a pass of one row, as the planner knows it, and
@@ -499,6 +503,6 @@ int decode_restart(struct decoder *d, size_t n, const struct sampling *p, struct
     if (device_sampler_open(&d->sampler, d->model, p, d->rows_max, e))
         return -1;
     draft_reset(&d->draft, d->sampler);
-    observe(d, NULL, NULL, 0);
+    observe(d, &(struct observed){ .n_tokens = d->n_tokens }, false);
     return 0;
 }

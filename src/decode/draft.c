@@ -98,22 +98,24 @@ size_t draft_bytes(const struct draft_settings *s, const struct model *m, const 
     return n;
 }
 
+static void read_bytes(const struct drafting *g, struct pass_bytes reads[CACHES_MAX])
+{
+    for (size_t i = 0; i < g->n_caches; i++)
+        reads[i] = g->cache[i].ops->reads(g, i);
+}
+
 /* The planner needs bytes: the heads read their own matrices and the LM head. */
 static void start_planner(struct drafting *g)
 {
     const struct config *c = &g->model->config;
     const double read = g->heads ? (double)(c->hidden * (c->vocab + g->heads->n * c->hidden)) : 0;
-    const size_t block = kv_bytes(&(struct kv_size){ g->model->dev->kv_type, c->n_layers, c->n_kv_heads,
-                                                     g->model->head_dim, KV_BLOCK, 0 });
     struct planner_setup s = { .on = g->set.drafters && !g->set.n_width,
                                .rows_max = draft_rows(&g->set),
                                .n_caches = g->n_caches,
                                .weight_bytes = (double)g->model->weight_bytes,
-                               .draft_bytes = (double)g->draft_model->weight_bytes,
-                               .kv_bytes = (double)block / KV_BLOCK,
+                               .kv_bytes = model_kv_bytes(g->model),
                                .heads_share = read / (double)g->model->n_params };
-    for (size_t i = 0; i < g->n_caches; i++)
-        s.budget[i] = g->cache[i].budget;
+    read_bytes(g, s.reads);
     planner_start(&g->planner, &g->buffers->costs, &s);
 }
 
@@ -161,8 +163,18 @@ fail:
 
 void draft_with(struct drafting *g, const struct model *m)
 {
+    struct pass_bytes reads[CACHES_MAX];
     g->draft_model = m;
-    planner_draft_bytes(&g->planner, (double)m->weight_bytes);
+    read_bytes(g, reads);
+    planner_draft_bytes(&g->planner, reads);
+}
+
+void draft_add_cache(struct drafting *g, const struct drafter_ops *ops, enum kv_policy policy, size_t budget)
+{
+    assert(g->n_caches < CACHES_MAX && ops->reads);
+    g->cache[g->n_caches].ops = ops;
+    g->cache[g->n_caches].policy = policy;
+    g->cache[g->n_caches++].budget = budget;
 }
 
 void draft_close(struct drafting *g)

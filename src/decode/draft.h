@@ -94,13 +94,15 @@ struct drafting {
     struct partial partial;
     struct planner planner;
     double (*clock)(void);           /* seconds: clock_seconds, or simulated in tests */
-    /* what the planner may choose, by budget */
-    struct { enum kv_policy policy; size_t budget; } cache[CACHES_MAX];
+    /* what the planner may choose: a drafter that makes passes, and a setting of its cache */
+    struct { const struct drafter_ops *ops; enum kv_policy policy; size_t budget; } cache[CACHES_MAX];
     size_t n_caches, current_cache;  /* current_cache: index of the partial cache's present settings */
-    /* this round: seconds in the planner; draft passes so far; the node that the last pass continued */
+    /* this round: seconds in the planner; draft passes so far; the node that the last pass continued; the
+     * reach of the likeliest node that a further pass would continue, 0: none */
     double planner_seconds;
     size_t passes;
     uint32_t pass_node;
+    float next_reach;
     float *pass_hidden;              /* the device's [hidden], of the last draft pass */
     struct ranking ranking;          /* of the last draft pass */
     struct ngram *ngram; size_t ngram_delay;
@@ -111,15 +113,27 @@ struct drafting {
 /* Committed rows, and what the pass left of them. */
 struct observed {
     size_t n_tokens;                 /* length of g->tokens, the bonus token included */
-    /* the device's [hidden] of the last committed row; NULL: rebuilt from tokens alone */
-    const float *hidden;
+    /* Of each row first .. first + n_rows - 1 of the text: the residual before the final norm, the device's
+     * hidden + row[i] * [hidden], or row i where `row` is NULL. n_rows 0: the text was rebuilt from tokens
+     * alone. */
+    const float *hidden; const uint32_t *row; size_t first, n_rows;
     /* accepted nodes of the tree, for drafters that keep state per node */
     const uint32_t *path; size_t n_path;
 };
+/* The residual of row i. */
+static inline const float *observed_hidden(const struct observed *o, size_t i, size_t hidden)
+{
+    return o->hidden + (o->row ? o->row[i] : i) * hidden;
+}
 
 struct drafter_ops {
     enum source source;
     const char *item;                /* the name of its memory in the memory plan */
+    bool on_device;                  /* its memory is the device's */
+    /* it observes the rows of every chunk of a prefill, as they are read */
+    bool reads_prompt;
+    /* with a fixed tree it makes one pass for each depth; without this, one pass and the heads after it */
+    bool pass_per_depth;
     /* Its own state for a text of n_max tokens: its size, opening, closing, and emptying it for another text.
      * Each may be NULL. */
     size_t (*bytes)(const struct draft_settings *s, const struct model *m, size_t n_max);
@@ -129,12 +143,18 @@ struct drafter_ops {
     /* Before the drafter is first asked in a round: brings its state up to date. False: it cannot be asked
      * now. May be NULL. */
     bool (*prepare)(struct drafting *g);
+    /* Of a drafter that makes passes, else NULL: the bytes that a pass over cache[i] reads. Its `open` has
+     * added the caches (draft_add_cache). The plan names one of them, and says how many passes it makes at
+     * most. */
+    struct pass_bytes (*reads)(const struct drafting *g, size_t i);
     /* Makes one pass of proposals for each of n <= BATCH_MAX texts of a round. more[i]: a further pass for
-     * text i may be of use. Returns -1 on failure. */
+     * text i may be of use; a drafter that makes passes then sets next_reach, too. Returns -1 on failure. */
     int  (*expand)(struct drafting *const *g, size_t n, bool *more, struct err *e);
     /* Optional, of a drafter that makes passes: asks the heads on the hidden state of its last pass and adds
      * their guesses below those of the pass, as TokenSwift does. False: no heads, or no guess to continue. */
     bool (*ahead)(struct drafting *g);
+    /* Optional, of the drafter of the plan: asks the verification pass for scores of keys. */
+    void (*score)(struct drafting *g, struct pass_seq *seq);
     /* Tokens were committed: by a round, or all at once (a prompt, a resumed text). */
     void (*observe)(struct drafting *g, const struct observed *o);
     /* For snapshots of state that is dear to rebuild from tokens: the room that it needs; writing it (returns
@@ -162,6 +182,11 @@ void draft_with(struct drafting *g, const struct model *m);
  * token on. */
 void draft_reset(struct drafting *g, struct device_sampler *sampler);
 
+/* For drafters that make passes, in `open`: a setting of its cache that the plan may choose. The settings of
+ * a drafter follow each other. */
+void draft_add_cache(struct drafting *g, const struct drafter_ops *ops, enum kv_policy policy, size_t budget);
+/* The drafter whose passes the plan of this round makes, or NULL. */
+const struct drafter_ops *draft_pass_maker(const struct drafting *g);
 /* For drafters: adds the k best tokens of the device's `logits` (one row) as children of each of n nodes of
  * one depth. `kind` and `ahead`, the tokens between the hidden state and the guess, choose the calibration
  * cell. Returns the number of added nodes. */

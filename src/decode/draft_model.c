@@ -24,9 +24,11 @@ static int heads_expand(struct drafting *const *g, size_t n, bool *more, struct 
 
 static void heads_observe(struct drafting *g, const struct observed *o)
 {
-    g->have_hidden = o->hidden != NULL;
-    if (o->hidden)
-        g->model->dev->copy(g->model->dev, g->hidden, o->hidden, g->model->config.hidden * sizeof *g->hidden);
+    const size_t hidden = g->model->config.hidden;
+    g->have_hidden = o->n_rows > 0;
+    if (o->n_rows)
+        g->model->dev->copy(g->model->dev, g->hidden, observed_hidden(o, o->n_rows - 1, hidden),
+                            hidden * sizeof *g->hidden);
 }
 
 static void heads_reset(struct drafting *g) { g->have_hidden = false; }
@@ -95,6 +97,8 @@ static size_t partial_take(struct drafting *g, uint32_t node, const float *resid
     if (g->set.n_width && !heads_ahead(g))
         for (uint32_t c = t->node[node].first; c; c = t->node[c].next)
             tree_chain(g->tree, c);
+    const uint32_t next = tree_best_child(t, node);
+    g->next_reach = next ? t->node[next].reach : 0;
     return added;
 }
 
@@ -168,10 +172,11 @@ static int partial_expand(struct drafting *const *g, size_t n, bool *more, struc
 void draft_learn(struct drafting *g, uint32_t node, int32_t sample)
 {
     const struct tree *t = g->tree;
+    const struct drafter_ops *maker = draft_pass_maker(g);
     calibrate_learn(&g->calibration, t, node, sample);
-    for (uint32_t i = t->node[node].first; i; i = t->node[i].next)
+    for (uint32_t i = t->node[node].first; i && maker; i = t->node[i].next)
         /* the first choice of the pass */
-        if (t->node[i].sources >> SOURCE_PARTIAL & 1 && cell_is_first(t->node[i].cell[SOURCE_PARTIAL])) {
+        if (t->node[i].sources >> maker->source & 1 && cell_is_first(t->node[i].cell[maker->source])) {
             planner_guessed(&g->planner, t->node[i].token == sample);
             return;
         }
@@ -201,12 +206,9 @@ static enum kv_policy unselected(const struct drafting *g)
 static void add_caches(struct drafting *g, size_t budget)
 {
     const enum kv_policy p = g->set.kv_policy;
-    if (p == KV_AUTO && !g->set.kv_fixed) {
-        g->cache[g->n_caches].policy = unselected(g);
-        g->cache[g->n_caches++].budget = budget;
-    }
-    g->cache[g->n_caches].policy = p == KV_AUTO ? KV_DYNAMIC : p;
-    g->cache[g->n_caches++].budget = budget;
+    if (p == KV_AUTO && !g->set.kv_fixed)
+        draft_add_cache(g, &draft_partial, unselected(g), budget);
+    draft_add_cache(g, &draft_partial, p == KV_AUTO ? KV_DYNAMIC : p, budget);
 }
 
 static size_t partial_size(const struct draft_settings *s, const struct model *m, size_t n_max)
@@ -220,22 +222,52 @@ static size_t partial_size(const struct draft_settings *s, const struct model *m
 static int partial_begin(struct drafting *g, size_t n_max, struct err *e)
 {
     const struct draft_settings *s = &g->set;
+    const size_t first = g->n_caches;
     (void)n_max;
     for (size_t budget = 256;
          budget <= 1024 && !s->kv_fixed && budget > 2 * s->kv_sinks && budget < s->kv_budget; budget *= 4)
         add_caches(g, budget);
     add_caches(g, s->kv_budget);
-    if (partial_open(&g->partial, g->kv, g->model->pool, g->cache[0].policy, s->kv_sinks, s->kv_budget, e))
+    g->current_cache = first;
+    if (partial_open(&g->partial, g->kv, g->model->pool, g->cache[first].policy, s->kv_sinks, s->kv_budget,
+                     e))
         return -1;
-    partial_change(&g->partial, g->cache[0].policy, g->cache[0].budget);
+    partial_change(&g->partial, g->cache[first].policy, g->cache[first].budget);
     return 0;
 }
 
 static void partial_end(struct drafting *g) { partial_close(&g->partial); }
 
+static struct pass_bytes partial_reads(const struct drafting *g, size_t i)
+{
+    return (struct pass_bytes){ planner_bytes((double)g->model->weight_bytes,
+                                              (double)g->draft_model->weight_bytes),
+                                model_kv_bytes(g->model), g->cache[i].budget };
+}
+
+/* A cache that selects asks for the importance of all rows. */
+static void partial_score(struct drafting *g, struct pass_seq *seq)
+{
+    if (!partial_needs_scores(&g->partial))
+        return;
+    seq->scored = partial_select;
+    seq->scored_ctx = &g->partial;
+}
+
 /* The state of the partial cache in a snapshot: this struct, then the selection (partial_save). */
-struct saved_partial { struct cache_known cache[CACHES_MAX]; enum kv_policy policy[CACHES_MAX];
-               size_t n_caches, current_cache, weight_bytes; };
+struct saved_partial {
+    struct saved_cache { struct cache_known known; enum kv_policy policy; size_t budget; } cache[CACHES_MAX];
+    size_t n_caches, current_cache, weight_bytes;          /* current_cache: among these */
+};
+
+/* The first of its caches. */
+static size_t partial_first(const struct drafting *g)
+{
+    size_t i = 0;
+    while (i < g->n_caches && g->cache[i].ops != &draft_partial)
+        i++;
+    return i;
+}
 
 static size_t saved_partial_bytes(const struct drafting *g)
 {
@@ -246,12 +278,15 @@ static size_t saved_partial_bytes(const struct drafting *g)
 static struct saved_partial saved_partial_now(const struct drafting *g)
 {
     struct saved_partial k;
+    const size_t first = partial_first(g);
     memset(&k, 0, sizeof k);
-    memcpy(k.cache, g->planner.cache, sizeof k.cache);
-    for (size_t i = 0; i < g->n_caches; i++)
-        k.policy[i] = g->cache[i].policy;
-    k.n_caches = g->n_caches;
-    k.current_cache = g->current_cache;
+    for (size_t i = first; i < g->n_caches && g->cache[i].ops == &draft_partial; i++) {
+        struct saved_cache *c = &k.cache[k.n_caches++];
+        c->known = g->planner.cache[i];
+        c->policy = g->cache[i].policy;
+        c->budget = g->cache[i].budget;
+    }
+    k.current_cache = g->current_cache - first;
     k.weight_bytes = g->draft_model->weight_bytes;
     return k;
 }
@@ -271,26 +306,31 @@ static bool saved_partial_load(struct drafting *g, const void *state, size_t n)
     if (n < sizeof k)
         return false;
     memcpy(&k, state, sizeof k);
-    bool same = k.n_caches == g->n_caches && k.current_cache < k.n_caches &&
-                k.weight_bytes == mine.weight_bytes && memcmp(k.policy, mine.policy, sizeof k.policy) == 0;
-    for (size_t i = 0; i < g->n_caches && same; i++)
-        same = k.cache[i].budget == mine.cache[i].budget;
+    bool same = k.n_caches == mine.n_caches && k.current_cache < k.n_caches &&
+                k.weight_bytes == mine.weight_bytes;
+    for (size_t i = 0; i < mine.n_caches && same; i++)
+        same = k.cache[i].budget == mine.cache[i].budget && k.cache[i].policy == mine.cache[i].policy;
     if (!same || !partial_load(&g->partial, (const char *)state + sizeof k, n - sizeof k))
         return false;
-    memcpy(g->planner.cache, k.cache, sizeof k.cache);
-    g->current_cache = k.current_cache;
+    const size_t first = partial_first(g);
+    for (size_t i = 0; i < k.n_caches; i++)
+        g->planner.cache[first + i] = k.cache[i].known;
+    g->current_cache = first + k.current_cache;
     return true;
 }
 
 /* No reset: partial_observe notices a cache that was cut. */
 const struct drafter_ops draft_partial = { .source = SOURCE_PARTIAL,
                                            .item = "partial cache",
+                                           .on_device = true,
                                            .bytes = partial_size,
                                            .open = partial_begin,
                                            .close = partial_end,
                                            .prepare = partial_prepare,
+                                           .reads = partial_reads,
                                            .expand = partial_expand,
                                            .ahead = heads_ahead,
+                                           .score = partial_score,
                                            .observe = partial_observe,
                                            .state_bytes = saved_partial_bytes,
                                            .save = saved_partial_save,

@@ -2,14 +2,22 @@
 #include "src/decode/draft.h"
 
 /* The ways that the plan may take. A cache with a budget beyond the text is the full cache itself, so one of
- * those is enough. */
+ * those is enough for each drafter. */
 static unsigned ways(const struct drafting *g, size_t length)
 {
     unsigned mask = g->set.draft_passes > 0 ? 0 : 1u << NO_CACHE;
     for (size_t i = 0; i < g->n_caches && g->set.draft_passes; i++)
-        if (i == 0 || g->cache[i].budget < length)
+        if (i == 0 || g->cache[i].ops != g->cache[i - 1].ops || g->cache[i].budget < length)
             mask |= 1u << (i + 1);
     return mask;
+}
+
+/* The draft passes of each round where their number is fixed, else -1. */
+static long passes_of(const struct drafting *g)
+{
+    if (g->n_caches == 0 || g->planner.on || g->set.draft_passes >= 0)
+        return g->n_caches ? g->set.draft_passes : 0;
+    return g->cache[0].ops->pass_per_depth ? (long)g->set.n_width : 1;
 }
 
 /* Plans for one of n texts. Its cache holds every token but the last. */
@@ -17,27 +25,34 @@ static void plan(struct drafting *g, size_t n)
 {
     struct planner *p = &g->planner;
     /* A fixed tree with draft passes asks the heads after each pass, as TokenSwift does. */
-    const bool fixed = !p->on && g->set.drafters >> SOURCE_PARTIAL & 1;
-    const unsigned not_asked = 1u << SOURCE_PARTIAL | (fixed || !g->heads) << SOURCE_HEADS;
+    const bool fixed = !p->on && g->n_caches && g->cache[0].ops->ahead;
+    unsigned not_asked = (unsigned)(fixed || !g->heads) << SOURCE_HEADS;
+    for (size_t i = 0; i < g->n_caches; i++)
+        not_asked |= 1u << g->cache[i].ops->source;
     const size_t length = g->n_tokens - 1;
     const double start = g->clock();
     const struct plan_state s = { .ways = ways(g, length),
                                   .asks = g->set.drafters & ~not_asked,
-                                  .passes = fixed && g->set.draft_passes < 0        ? 1
-                                            : g->set.drafters >> SOURCE_PARTIAL & 1 ? g->set.draft_passes
-                                                                                    : 0,
+                                  .passes = passes_of(g),
                                   .deepest = g->tree->max_depth };
     g->passes = 0;
+    g->next_reach = 1;
     planner_begin(p, length, n, s);
     g->min_reach = p->on ? (float)planner_min_reach(p) : 0;
     g->look = p->on && p->plan.look;
     g->planner_seconds = g->clock() - start;
 }
 
-static bool is_wanted(struct drafting *g, const struct drafter_ops *ops)
+const struct drafter_ops *draft_pass_maker(const struct drafting *g)
 {
     const struct plan *p = &g->planner.plan;
-    const bool wanted = ops->source == SOURCE_PARTIAL ? p->passes > 0 : p->ask >> ops->source & 1;
+    return p->passes && p->way ? g->cache[p->way - 1].ops : NULL;
+}
+
+static bool is_wanted(struct drafting *g, const struct drafter_ops *ops)
+{
+    const bool wanted =
+        ops->reads ? ops == draft_pass_maker(g) : g->planner.plan.ask >> ops->source & 1;
     return wanted && g->tree->max_depth > 0 && (!ops->prepare || ops->prepare(g));
 }
 
@@ -73,18 +88,15 @@ static void ask_ahead(struct drafting *g, const struct drafter_ops *ops)
     planner_asked(&g->planner, HEADS_AHEAD, before, value(g), g->clock() - start);
 }
 
-/* Whether a further draft pass for this text pays. It would start at the likeliest guess of the one
- * before. */
+/* Whether a further draft pass for this text pays. */
 static bool wants_pass(const struct drafting *g)
 {
     const struct planner *p = &g->planner;
-    const uint32_t node = g->passes ? tree_best_child(g->tree, g->pass_node) : 0;
-    return g->passes < p->plan.passes && (!g->passes || node) &&
-           (!p->on || g->set.draft_passes >= 0 ||
-            planner_pass_pays(p, g->tree, g->tree->node[node].reach));
+    return g->passes < p->plan.passes && g->next_reach > 0 &&
+           (!p->on || g->set.draft_passes >= 0 || planner_pass_pays(p, g->tree, (double)g->next_reach));
 }
 
-/* Makes chains of draft passes. Draft pass i is one pass for every text that still wants it. */
+/* Draft pass i is one pass for every text that still wants it. */
 static int ask_passes(struct drafting *const *g, size_t n, const struct drafter_ops *ops, struct err *e)
 {
     struct drafting *live[BATCH_MAX];
@@ -139,7 +151,7 @@ int draft_round(struct drafting *const *g, size_t n, const struct drafter_ops *c
             if (is_wanted(g[i], ops))
                 asked[n_asked++] = g[i];
         if (n_asked &&
-            (ops->source == SOURCE_PARTIAL ? ask_passes : ask)(asked, n_asked, ops, e))
+            (ops->reads ? ask_passes : ask)(asked, n_asked, ops, e))
             return -1;
         for (size_t i = 0; i < n_asked; i++)
             if (ops->ahead && asked[i]->passes && asked[i]->planner.plan.ask >> HEADS_AHEAD & 1)

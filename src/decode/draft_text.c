@@ -65,7 +65,7 @@ static void ngrams_of(struct drafting *g, uint32_t lead)
 static uint32_t first_choice(const struct tree *t)
 {
     for (uint32_t c = t->node[0].first; c; c = t->node[c].next)
-        if (t->node[c].sources & (1u << SOURCE_PARTIAL | 1u << SOURCE_HEADS))
+        if (t->node[c].sources & ~(1u << SOURCE_NGRAM | 1u << SOURCE_SUFFIX | 1u << SOURCE_ADDED))
             return c;
     return t->node[0].first;
 }

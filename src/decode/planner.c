@@ -108,14 +108,15 @@ static double size_at(const struct cost_model *m, size_t rows)
                             ((double)rows - from);
 }
 
-void planner_draft_bytes(struct planner *p, double bytes)
+void planner_draft_bytes(struct planner *p, const struct pass_bytes *reads)
 {
     struct cost_model *m = p->model;
-    m->draft_bytes = bytes;
     m->drafted = m->var[1] = 0;
     m->var[2] = SPREAD;
-    for (size_t i = 0; i < p->costs.n_caches; i++)
+    for (size_t i = 0; i < p->costs.n_caches; i++) {
+        p->reads[i] = reads[i];
         p->cache[i].n = p->cache[i].seconds = 0;
+    }
     for (size_t a = 0; a < ASKS; a++)
         if (HEADS >> a & 1)
             p->ask[a].n = p->ask[a].seconds = 0;
@@ -128,12 +129,17 @@ static double pass_share(const struct cost_model *m, size_t length, size_t n, si
                             m->kv_bytes * (double)length * size_at(m, rows));
 }
 
-/* The same share of a draft pass, as a share of a draft pass for one text. */
-static double draft_share(const struct cost_model *m, size_t keys, size_t n)
+static double cache_bytes(const struct pass_bytes *r, size_t length)
 {
-    const double cache = m->kv_bytes * (double)keys,
-                 weights = m->draft_bytes * size_at(m, n) / (m->size[0] * (double)n);
-    return (weights + cache) / (m->draft_bytes + cache);
+    return r->key * (double)MIN(r->keys, length);
+}
+
+/* The same share of a draft pass, as a share of a draft pass for one text. */
+static double draft_share(const struct cost_model *m, const struct pass_bytes *r, size_t length, size_t n)
+{
+    const double cache = cache_bytes(r, length),
+                 weights = r->weights * size_at(m, n) / (m->size[0] * (double)n);
+    return (weights + cache) / (r->weights + cache);
 }
 
 double planner_pass_seconds(const struct planner *p, size_t length)
@@ -154,12 +160,12 @@ static void set_costs(struct planner *p, size_t length)
         c->pass[r] = pass_share(m, length, p->n_texts, r, r * p->n_texts);
     for (size_t i = 0; i < c->n_caches; i++) {
         struct cache_known *k = &p->cache[i];
-        const size_t keys = MIN(k->budget, length);
-        /* before the first pass over it: fewer bytes of weights save half of their share of the time */
+        const struct pass_bytes *r = &p->reads[i];
+        const double bytes = r->weights + cache_bytes(r, length);
+        /* seconds per byte at speed 1; before the first pass, those of a one-row pass */
         if (k->n == 0)
-            k->seconds = m->size[0] * (m->draft_bytes + m->kv_bytes * (double)keys +
-                                       (m->weight_bytes - m->draft_bytes) / 2);
-        c->draft[i] = speed * k->seconds * draft_share(m, keys, p->n_texts);
+            k->seconds = m->size[0];
+        c->draft[i] = speed * k->seconds * bytes * draft_share(m, r, length, p->n_texts);
     }
     for (size_t a = 0; a < ASKS; a++)
         c->ask[a] = speed * (p->ask[a].n > 0  ? p->ask[a].seconds
@@ -475,9 +481,10 @@ void planner_asked(struct planner *p, size_t a, double before, double after, dou
 void planner_passed(struct planner *p, size_t n, double seconds)
 {
     struct cache_known *k = &p->cache[p->plan.way - 1];
+    const struct pass_bytes *r = &p->reads[p->plan.way - 1];
     double expected = p->costs.draft[p->plan.way - 1];
     if (n != p->n_texts && expected > 0)     /* not every text of the round asked for this pass */
-        expected *= draft_share(p->model, k->budget, n) / draft_share(p->model, k->budget, p->n_texts);
+        expected *= draft_share(p->model, r, p->length, n) / draft_share(p->model, r, p->length, p->n_texts);
     k->n = MIN(k->n + 1, RECENT);
     if (expected > 0)
         k->seconds *= exp(clipped(log(seconds / expected)) / (k->n + 1));
@@ -558,7 +565,6 @@ void planner_start(struct planner *p, struct cost_model *m, const struct planner
 {
     if (m->weight_bytes == 0)
         *m = (struct cost_model){ .weight_bytes = s->weight_bytes,
-                                  .draft_bytes = s->draft_bytes,
                                   .kv_bytes = s->kv_bytes,
                                   .var = { 1, 0, SPREAD } };
     *p = (struct planner){ .on = s->on,
@@ -567,8 +573,7 @@ void planner_start(struct planner *p, struct cost_model *m, const struct planner
                            .n_texts = 1,
                            .costs = { .rows_max = MIN(s->rows_max, (size_t)TREE_ROWS_MAX),
                                       .n_caches = s->n_caches } };
-    for (size_t i = 0; i < s->n_caches; i++)
-        p->cache[i].budget = s->budget[i];
+    memcpy(p->reads, s->reads, sizeof p->reads);
 }
 
 void planner_catch_up(struct planner *p)

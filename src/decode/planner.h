@@ -49,13 +49,14 @@ enum {
     /* sizes of passes with a cost of their own: cost_rows(0..) = 1 2 3 4 6 8 12 .. */
     COST_SIZES = 12,
     COST_ROWS_MAX = 1 << COST_SIZES / 2,
-    CACHES_MAX = 6,                  /* budgets and policies of the partial cache */
+    CACHES_MAX = 12,                 /* what draft passes may read: drafters, with budgets and policies */
     PASSES_MAX = 16,                 /* draft passes of a round */
     HEADS_AHEAD = N_SOURCES,         /* beside SOURCE_HEADS: the heads after the last draft pass */
     /* drafters that make no pass of their own: enum source, and HEADS_AHEAD */
     ASKS = N_SOURCES + 1,
     BATCH_MAX = 64,                  /* texts of a round */
-    NO_CACHE = 0,                    /* a way of drafting: no draft passes; way w > 0: over cache w - 1 */
+    /* a way of drafting: no draft passes; way w > 0: the passes of one drafter over cache w - 1 */
+    NO_CACHE = 0,
 };
 static inline size_t cost_rows(size_t i) { return i == 0 ? 1 : (size_t)(i % 2 ? 2 : 3) << (i - 1) / 2; }
 
@@ -98,8 +99,7 @@ bool plan_drafts(const struct plan *p);
 /* What passes of one model cost on this machine. All texts that are written together share it. {0} knows
  * nothing. */
 struct cost_model {
-    double weight_bytes, draft_bytes;    /* that a verification pass reads, and a draft pass */
-    double kv_bytes;                     /* of a position */
+    double weight_bytes, kv_bytes;       /* that a verification pass reads: weights; of a position */
     /* at speed 1: seconds per byte of a pass of cost_rows(i) rows; how often it was seen */
     double size[COST_SIZES], seen[COST_SIZES];
     /* logarithms of the two corrections; variances of both, between them the covariance */
@@ -107,6 +107,14 @@ struct cost_model {
     size_t timed;                    /* passes that were only timed */
     double seconds, next_timing;     /* since the start; when a pass may be timed again */
 };
+
+/* Bytes that a draft pass reads: of weights, once for all texts of the pass, and of the text's caches: `key`
+ * for each of at most `keys` positions. Weights of fewer bits than the model's count as so many bytes of the
+ * model's as take as long (planner_bytes). */
+struct pass_bytes { double weights, key; size_t keys; };
+/* Weights of `bytes` bytes in the model's own form, stored in `stored`: fewer bytes save half of their share
+ * of the time. */
+static inline double planner_bytes(double bytes, double stored) { return (bytes + stored) / 2; }
 
 struct planner {
     bool on;
@@ -120,7 +128,8 @@ struct planner {
     /* seconds at speed 1 */
     struct { double seconds, n; } ask[ASKS];
     /* Chances: fading counts. */
-    struct cache_known { size_t budget; double seconds, n, hits, trials; } cache[CACHES_MAX];
+    struct cache_known { double seconds, n, hits, trials; } cache[CACHES_MAX];
+    struct pass_bytes reads[CACHES_MAX];
     struct gain { double mean, n; } gain[2][ASKS];
     struct { double made, planned; } tokens[2], candidates;
     /* Exploration: the run under way, and what is left to spend, in one-row passes. */
@@ -136,18 +145,20 @@ struct planner {
     float reach[TREE_POOL_MAX];      /* of the candidates, largest first: scratch of planner_rows */
 };
 
-/* Bytes that a verification pass and a draft pass read of weights, and of each cached position; heads_share:
- * what asking the heads reads, as a share of a pass's weights. */
+/* Bytes that a verification pass reads of weights and of each cached position, and those of a pass over each
+ * cache; heads_share: what asking the heads reads, as a share of a pass's weights. */
 struct planner_setup {
     bool on;
-    size_t rows_max, n_caches, budget[CACHES_MAX];
-    double weight_bytes, draft_bytes, kv_bytes, heads_share;
+    size_t rows_max, n_caches;
+    struct pass_bytes reads[CACHES_MAX];
+    double weight_bytes, kv_bytes, heads_share;
 };
 /* A text begins. `m` is borrowed; it keeps what earlier texts of the model have shown. */
 void planner_start(struct planner *p, struct cost_model *m, const struct planner_setup *s);
 
-/* Draft passes read another number of bytes from now on: forgets what they and the heads have taken. */
-void planner_draft_bytes(struct planner *p, double bytes);
+/* Draft passes read another number of bytes from now on, [n_caches]: forgets what they and the heads have
+ * taken. */
+void planner_draft_bytes(struct planner *p, const struct pass_bytes *reads);
 
 /* The size to time now, `left` tokens before the end of the text, or COST_SIZES; to be asked again after
  * planner_timed. */
@@ -171,7 +182,7 @@ double planner_min_reach(const struct planner *p);
  * several. */
 bool planner_pass_pays(const struct planner *p, const struct tree *t, double reach);
 void planner_asked(struct planner *p, size_t ask, double value_before, double value_after, double seconds);
-/* A draft pass over the caches of n texts: this text's share of its seconds. */
+/* A draft pass for n texts, with this text's share of its seconds. */
 void planner_passed(struct planner *p, size_t n, double seconds);
 void planner_guessed(struct planner *p, bool hit);
 /* A verification pass took `seconds`: `rows` rows of this text among all_rows. typical: it did no other work,

@@ -1,5 +1,6 @@
-/* LongSpec's drafter (Yang et al., arXiv:2502.17421): the tensors of its one layer, and files that hold them.
- * The equations are in src/train/train_longspec.h.
+/* LongSpec's drafter (Yang et al., arXiv:2502.17421): one decoder layer that reads the cache of the model's
+ * last layer. Its tensors, files that hold them, and its pass. The equations are in
+ * src/train/train_longspec.h.
  *
  * A file is a safetensors file with the names of the published checkpoints; q = n_heads * head_dim and kv =
  * n_kv_heads * head_dim:
@@ -7,11 +8,17 @@
  *     cross_attn.q_proj.{weight,bias}, cross_attn.o_proj.weight
  *     mlp.{gate,up,down}_proj.weight
  *     input_layernorm.weight, post_self_attention_layernorm.weight, post_cross_attention_layernorm.weight
- * The published cross_attn.{k,v}_proj have no influence on the result, and longhand does not write them. A
- * file of `train longspec` has in __metadata__: kind "longspec", hidden_size, vocab_size, and model, the
- * heads_fingerprint of the model. */
+ * The published cross_attn.{k,v}_proj have no influence on the result: longhand neither writes nor reads
+ * them. A file of `train longspec` has in __metadata__: kind "longspec", hidden_size, vocab_size, and model,
+ * the heads_fingerprint of the model. Published files have no such metadata.
+ *
+ * The published drafter reads the last 512 keys from the end of its cache, wherever a node of the tree stands
+ * (drafters.md, B5). Here a row sees the 512 positions before its own, as in training. */
 #pragma once
 #include "src/model/model.h"
+
+/* keys of the self-attention, the row's own among them; rows of a pass; nodes of a path, with the root */
+enum { LONGSPEC_WINDOW = 513, LONGSPEC_ROWS = 64, LONGSPEC_DEPTH_MAX = 16 };
 
 struct longspec_weights {                /* floats of the host */
     const float *qkv, *qkv_bias;         /* [q + 2 kv][hidden]: rows of q, k, v; [q + 2 kv] */
@@ -23,3 +30,44 @@ struct longspec_weights {                /* floats of the host */
 /* Matrices are written in BF16, biases and norms in F32. */
 int longspec_save_file(const char *path, const struct model *m, const struct longspec_weights *w,
                        const char *note, struct err *e);
+
+struct longspec {                        /* {0} is closed */
+    const struct model *model;           /* borrowed */
+    bool foreign;                        /* the file names another model: see longspec_open */
+    struct mat qkv, o, cross_q, cross_o, gate_up, down;    /* heads padded as in struct layer */
+    float *qkv_bias, *cross_q_bias, *norm[3];
+    char path[4096];
+    size_t weight_bytes, plain_bytes;    /* of the matrices: as they are, and in 16 bits */
+    void *mem; size_t mem_bytes;         /* weights, and the buffers of a pass of LONGSPEC_ROWS rows */
+    struct longspec_buffers *buffers;
+};
+
+/* path: a safetensors file; NULL: the one in the model's folder drafters/ (drafter_find). int8: keeps the
+ * matrices in 8 bits. Only with host_memory. ERR_INPUT for a file that does not fit, or was trained for
+ * another model; of a quantised model, whose weights are not those of training, such a file is `foreign`. */
+int  longspec_open(struct longspec *l, const char *path, const struct model *m, bool int8, struct err *e);
+void longspec_close(struct longspec *l);
+/* The bytes that longspec_open takes. Uses the model's config, device and compute. */
+size_t longspec_bytes(const struct model *m, bool int8);
+/* Whether longspec_open would find tensors there that fit. Reads headers only. Of the model, whose weights
+ * are not read, it uses config, device and compute. */
+int  longspec_check(const char *path, const struct model *m, struct err *e);
+
+/* The rows of one text in a pass. The drafter has a cache of its own, of one layer, whose slot s holds
+ * position first + s. */
+struct longspec_seq {
+    const struct kv *target;             /* of the model: its n_past rows are seen, at least one */
+    struct kv *own;
+    size_t first;
+    /* A tree below the committed rows of `own`: rows are nodes node0 .. node0 + n - 1 of its scratch. parent
+     * [node0 + n]: a node before it, or -1 for the root, which continues the committed rows. */
+    size_t node0, n;
+    const int32_t *token;                /* [n] */
+    const int32_t *parent;
+};
+/* One pass of at most LONGSPEC_ROWS rows in all. logits [rows][vocab], by `head`, an LM head of the model. -1:
+ * a logit is not finite. */
+int longspec_forward(struct longspec *l, const struct mat *head, const struct longspec_seq *seqs,
+                     size_t n_seqs, float *logits);
+/* Commits n tokens to the drafter's own cache, in slots own->n_past .. */
+void longspec_read(struct longspec *l, struct kv *own, size_t first, const int32_t *token, size_t n);

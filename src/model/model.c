@@ -550,13 +550,18 @@ static void quantize_item(void *ctx, size_t i, size_t thread)
     mat_quantize(q->to, q->from, i * QUANTIZE_PANELS, MIN((i + 1) * QUANTIZE_PANELS, mat_panels(q->from)));
 }
 
-/* Quantizes `from` into memory at *at and advances *at. */
+void model_quantize_mat(struct mat *to, const struct mat *from, struct pool *pool)
+{
+    pool_run(pool, (mat_panels(from) + QUANTIZE_PANELS - 1) / QUANTIZE_PANELS, quantize_item,
+             &(struct quantizing){ to, from });
+}
+
+/* Quantises `from` into memory at *at and advances *at. */
 static void quantize(struct mat *to, const struct mat *from, char **at, struct pool *pool)
 {
     *to = (struct mat){ DT_I8, from->n, from->k, *at };
     *at += quantized_bytes(from->n, from->k);
-    pool_run(pool, (mat_panels(from) + QUANTIZE_PANELS - 1) / QUANTIZE_PANELS, quantize_item,
-             &(struct quantizing){ to, from });
+    model_quantize_mat(to, from, pool);
 }
 
 int model_quantize(struct model *to, const struct model *from, model_progress *progress, void *ctx,

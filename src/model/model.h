@@ -82,6 +82,13 @@ size_t model_random_bytes(const struct model_setup *s);      /* that model_rando
 void model_close(struct model *m);
 /* Whether a tensor has quantised weights. */
 bool model_is_quantised(const struct tensors *ts);
+/* Bytes of one position in a cache of the model. */
+static inline double model_kv_bytes(const struct model *m)
+{
+    const struct kv_size block = { m->dev->kv_type, m->config.n_layers, m->config.n_kv_heads, m->head_dim,
+                                   KV_BLOCK, 0, 0 };
+    return (double)kv_bytes(&block) / KV_BLOCK;
+}
 /* Type of activations (act). */
 static inline enum dtype model_act(const struct model *m) { return m->quantised ? DT_F32 : m->compute; }
 
@@ -92,6 +99,9 @@ static inline enum dtype model_act(const struct model *m) { return m->quantised 
 size_t model_quantized_bytes(const struct config *c, const struct device *dev);
 int model_quantize(struct model *to, const struct model *from, model_progress *progress, void *ctx,
                    struct err *e);
+
+/* Quantises one matrix of 16 bits or floats into `to`, a DT_I8 matrix of the same size. */
+void model_quantize_mat(struct mat *to, const struct mat *from, struct pool *pool);
 
 /* A tap copies an intermediate result of a pass to the host's `out`. Only tests read taps today. They stay
  * for the drafters of LongSpec, Gumiho and SPIRe, which read residuals of layers, hidden states and

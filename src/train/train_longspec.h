@@ -21,10 +21,11 @@
  * Matrices begin as N(0, 0.02), except those that write to the residual, which begin as N(0, 0.02/sqrt(6)).
  * On the CPU only. */
 #pragma once
+#include "src/model/longspec.h"
 #include "src/train/train.h"
 #include "src/train/train_heads.h"
 
-enum { LONGSPEC_OFFSETS = 5, LONGSPEC_WINDOW = 513 };
+enum { LONGSPEC_OFFSETS = 5 };
 _Static_assert((int)LONGSPEC_OFFSETS <= (int)TRAIN_OUTPUTS_MAX, "one output for each offset");
 
 /* Open u->self for windows of at most `window` tokens; the caller has set u->name and u->out. `back` is
