@@ -169,14 +169,6 @@ void draft_with(struct drafting *g, const struct model *m)
     planner_draft_bytes(&g->planner, reads);
 }
 
-void draft_add_cache(struct drafting *g, const struct drafter_ops *ops, enum kv_policy policy, size_t budget)
-{
-    assert(g->n_caches < CACHES_MAX && ops->reads);
-    g->cache[g->n_caches].ops = ops;
-    g->cache[g->n_caches].policy = policy;
-    g->cache[g->n_caches++].budget = budget;
-}
-
 void draft_close(struct drafting *g)
 {
     if (g->model) {

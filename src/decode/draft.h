@@ -184,7 +184,14 @@ void draft_reset(struct drafting *g, struct device_sampler *sampler);
 
 /* For drafters that make passes, in `open`: a setting of its cache that the plan may choose. The settings of
  * a drafter follow each other. */
-void draft_add_cache(struct drafting *g, const struct drafter_ops *ops, enum kv_policy policy, size_t budget);
+static inline void draft_add_cache(struct drafting *g, const struct drafter_ops *ops, enum kv_policy policy,
+                                   size_t budget)
+{
+    assert(g->n_caches < CACHES_MAX && ops->reads);
+    g->cache[g->n_caches].ops = ops;
+    g->cache[g->n_caches].policy = policy;
+    g->cache[g->n_caches++].budget = budget;
+}
 /* The drafter whose passes the plan of this round makes, or NULL. */
 const struct drafter_ops *draft_pass_maker(const struct drafting *g);
 /* For drafters: adds the k best tokens of the device's `logits` (one row) as children of each of n nodes of
