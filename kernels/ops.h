@@ -184,6 +184,8 @@ struct coin_key { uint64_t seed, position; uint32_t sample; };
 /* Training (bodies in train.h). */
 /* largest logit; the target's logit; sum of exp(x - top); number of logits that rank before the target */
 struct xent { float top, at, sum; uint32_t above; };
+/* xent of the target; sum of p (top - x); sum of p; sum of min(p, q) with q = softmax(x) */
+struct mixed { struct xent xent; float cross, mass, overlap; };
 struct adamw {  /* One step of AdamW. b^t: the betas to the power of the step number, which starts at 1. */
     float beta1, beta2, eps;
     float scale;                     /* factor of the gradient (clipping) */
@@ -300,6 +302,18 @@ struct ops {
                          float scale);
     /* The gradient of y = silu(g) u: du = dy silu(g), dg = dy u silu'(g). */
     void (*swiglu_back)(float *dg, float *du, const float *g, const float *u, const float *dy, size_t n);
+    /* SPIRe's mixed loss of a row of n finite logits against probabilities p: omega (log(sum) mass + cross) -
+     * (1 - omega) overlap, the cross-entropy and the expected acceptance. Its gradient goes to g unless g is
+     * NULL: act(omega (mass q - p) - (1 - omega) q ([q < p] - a)), a = the sum of q where q < p. x is
+     * overwritten with q. Sums are "sums". */
+    void (*mixed)(void *g, enum dtype act, float *x, const float *p, size_t n, size_t target, float omega,
+                  struct mixed *out);
+    /* Attention over chosen rows of dim. s[i] = dot(x, row[i]) ("sums", fma) */
+    void (*rows_dot)(float *s, const float *x, const float *const *row, size_t n, size_t dim);
+    /* y = fma(w[i], row[i], y), i ascending */
+    void (*rows_sum)(float *y, const float *w, const float *const *row, size_t n, size_t dim);
+    /* row[i] = fma(w[i], x, row[i]) */
+    void (*rows_add)(float *const *row, const float *w, const float *x, size_t n, size_t dim);
 };
 
 size_t attn_work_bytes(enum dtype t, size_t head_dim);   /* scratch of one thread in attend */

@@ -142,5 +142,79 @@ static void OP(swiglu_back)(float *dg, float *du, const float *g, const float *u
     }
 }
 
+static void OP(mixed)(void *g, enum dtype act, float *x, const float *p, size_t n, size_t target, float omega,
+                      struct mixed *out)
+{
+    float cross[16] = { 0 }, mass[16] = { 0 }, overlap[16] = { 0 }, below[16] = { 0 }, top = x[0];
+    const size_t whole = n / 16 * 16;
+    for (size_t i = 1; i < n; i++)
+        top = x[i] > top ? x[i] : top;
+    for (size_t i = 0; i < whole; i += 16)
+        for (size_t j = 0; j < 16; j++) {
+            cross[j] = fmaf(p[i + j], top - x[i + j], cross[j]);
+            mass[j] += p[i + j];
+        }
+    for (size_t i = whole; i < n; i++) {
+        cross[i % 16] = fmaf(p[i], top - x[i], cross[i % 16]);
+        mass[i % 16] += p[i];
+    }
+    OP(xent)(NULL, act, x, n, target, &out->xent);
+    out->cross = tree_sum(cross), out->mass = tree_sum(mass);
+    const float inv = 1.0f / out->xent.sum, total = out->mass, rest = 1.0f - omega;
+    for (size_t i = 0; i < whole; i += 16)
+        for (size_t j = 0; j < 16; j++) {
+            const float q = x[i + j] * inv, w = p[i + j];
+            x[i + j] = q;
+            overlap[j] += q < w ? q : w;
+            below[j] += q < w ? q : 0;
+        }
+    for (size_t i = whole; i < n; i++) {
+        x[i] *= inv;
+        overlap[i % 16] += x[i] < p[i] ? x[i] : p[i];
+        below[i % 16] += x[i] < p[i] ? x[i] : 0;
+    }
+    out->overlap = tree_sum(overlap);
+    if (!g)
+        return;
+    const float a = tree_sum(below);
+    for (size_t i = 0; i < n; i++) {
+        const float q = x[i], w = p[i], d = omega * (total * q - w) - rest * (q * ((q < w ? 1.0f : 0) - a));
+        if (act == DT_BF16)
+            ((uint16_t *)g)[i] = round_bf16(d);
+        else
+            ((float *)g)[i] = d;
+    }
+}
+
+static void OP(rows_dot)(float *s, const float *x, const float *const *row, size_t n, size_t dim)
+{
+    for (size_t r = 0; r < n; r++) {
+        const float *y = row[r];
+        float sum[16] = { 0 };
+        size_t i = 0;
+        for (; i + 16 <= dim; i += 16)
+            for (size_t j = 0; j < 16; j++)
+                sum[j] = fmaf(x[i + j], y[i + j], sum[j]);
+        for (; i < dim; i++)
+            sum[i % 16] = fmaf(x[i], y[i], sum[i % 16]);
+        s[r] = tree_sum(sum);
+    }
+}
+
+static void OP(rows_sum)(float *y, const float *w, const float *const *row, size_t n, size_t dim)
+{
+    for (size_t r = 0; r < n; r++)
+        for (size_t i = 0; i < dim; i++)
+            y[i] = fmaf(w[r], row[r][i], y[i]);
+}
+
+static void OP(rows_add)(float *const *row, const float *w, const float *x, size_t n, size_t dim)
+{
+    for (size_t r = 0; r < n; r++)
+        for (size_t i = 0; i < dim; i++)
+            row[r][i] = fmaf(w[r], x[i], row[r][i]);
+}
+
 #define TRAIN_OPS .rmsnorm_back = OP(rmsnorm_back), .xent = OP(xent), .adamw = OP(adamw), \
-    .softmax = OP(softmax), .softmax_back = OP(softmax_back), .swiglu_back = OP(swiglu_back)
+    .softmax = OP(softmax), .softmax_back = OP(softmax_back), .swiglu_back = OP(swiglu_back), \
+    .mixed = OP(mixed), .rows_dot = OP(rows_dot), .rows_sum = OP(rows_sum), .rows_add = OP(rows_add)

@@ -7,9 +7,9 @@
 /* The n numbers of one entry of the file; free(v). */
 struct fixture { double *v; size_t n; };
 
-static inline struct fixture fixture(const char *name)
+static inline struct fixture fixture_of(const char *path, const char *name)
 {
-    FILE *f = fopen("tests/data/train_fixture.txt", "r");
+    FILE *f = fopen(path, "r");
     struct fixture x = { 0 };
     char word[64];
     if (!f) abort();
@@ -23,6 +23,11 @@ static inline struct fixture fixture(const char *name)
     fclose(f);
     if (!x.v) abort();
     return x;
+}
+
+static inline struct fixture fixture(const char *name)
+{
+    return fixture_of("tests/data/train_fixture.txt", name);
 }
 
 struct fixture_bench {

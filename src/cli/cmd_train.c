@@ -1,5 +1,5 @@
-/* longhand train heads: trains drafting heads for a model on texts. struct job holds the call; start at
- * train. The training itself is in src/train. */
+/* longhand train: trains drafters for a model on texts. struct job holds the call, struct drafter what the
+ * drafters of one module differ in; start at train. The training itself is in src/train. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -20,8 +20,19 @@
 #include "src/text/tokenizer.h"
 #include "src/train/train_heads.h"
 #include "src/train/train_longspec.h"
+#include "src/train/train_spire.h"
 
 enum { KIND_CHAINED, KIND_INDEPENDENT, KIND_BOTH };
+
+struct job;
+/* A drafter of one module. */
+struct drafter {
+    const char *name;
+    double rate; size_t skip_max;        /* the defaults of struct train_settings */
+    int  (*open)(struct module *u, const struct job *j, struct err *e);
+    void (*close)(struct module *u);
+    size_t (*bytes)(const struct model *m, size_t window), (*params)(const struct model *m);
+};
 
 struct job {
     const struct options *o;
@@ -33,7 +44,7 @@ struct job {
     struct heads first[2];               /* the heads of --from */
     char out[2][PATH_BYTES], checkpoint[PATH_BYTES];
     struct train_score last[2 * TRAIN_OUTPUTS_MAX];      /* on held-out text */
-    bool longspec;                       /* else heads */
+    const struct drafter *drafter;       /* NULL: heads */
 };
 
 /* Reads and encodes texts, without the tokens that the tokenizer adds before and after a text. */
@@ -91,9 +102,28 @@ static int read_prefix(struct job *j, struct err *e)
                          n, TRAIN_PREFIX_MAX);
 }
 
-/* Of LongSpec's published settings: the learning rate of the first stage, and the longest random distance. */
-static const double LONGSPEC_RATE = 5e-4;
-enum { LONGSPEC_SKIP = 30000 };
+/* ---- drafters ---- */
+
+static int open_longspec(struct module *u, const struct job *j, struct err *e)
+{
+    return train_longspec_open(u, j->train.model, &j->back, j->train.s.window, j->train.s.seed, e);
+}
+static int open_spire(struct module *u, const struct job *j, struct err *e)
+{
+    return train_spire_open(u, j->train.model, &j->back, j->train.s.window,
+                            (enum spire_ablation)j->o->train_ablation, j->train.s.seed, e);
+}
+
+/* Of LongSpec's published settings: the learning rate of the first stage, and the longest random distance.
+ * SPIRe publishes no rate. */
+static const struct drafter drafters[] = {
+    { "longspec", 5e-4, 30000, open_longspec, train_longspec_close, train_longspec_bytes,
+      train_longspec_params },
+    { "spire", 1e-3, 30000, open_spire, train_spire_close, train_spire_bytes, train_spire_params },
+};
+enum { N_DRAFTERS = sizeof drafters / sizeof *drafters };
+
+/* ---- settings and data ---- */
 
 /* FILE.safetensors -> FILE-independent.safetensors */
 static void second_name(char to[PATH_BYTES], const char *out)
@@ -108,21 +138,35 @@ static void second_name(char to[PATH_BYTES], const char *out)
  * the rate times the sum of its inputs. A smaller model therefore needs a larger rate to move as far.
  * Weight decay keeps the paper's product of rate and decay. A step is one window by default because small
  * models have small budgets. */
+static int read_kind(struct job *j, struct err *e)
+{
+    const struct options *o = j->o;
+    for (size_t i = 0; i < N_DRAFTERS && o->n_args == 1; i++)
+        if (strcmp(o->arg[0], drafters[i].name) == 0)
+            j->drafter = &drafters[i];
+    if (o->n_args != 1 || (!j->drafter && strcmp(o->arg[0], "heads")))
+        return err_set(e, ERR_INPUT,
+                       "train: '%s' is not heads, longspec or spire; usage: longhand train KIND --model DIR "
+                       "--data FILES... --out FILE",
+                       o->n_args ? o->arg[0] : "");
+    if (j->drafter && (o->train_from || options_given(o, "kind") || options_given(o, "heads")))
+        return err_set(e, ERR_INPUT, "train %s: --from, --kind and --heads are for train heads",
+                       j->drafter->name);
+    if (options_given(o, "ablate") && (!j->drafter || strcmp(j->drafter->name, "spire")))
+        return err_set(e, ERR_INPUT, "train %s: --ablate is for train spire", o->arg[0]);
+    if (j->drafter && !j->engine.dev->host_memory)
+        return err_set(e, ERR_INPUT, "train %s: %s: only the CPU can train it", j->drafter->name,
+                       j->engine.dev->name);
+    return 0;
+}
+
 static int read_settings(struct job *j, struct err *e)
 {
     const struct options *o = j->o;
-    if (o->n_args != 1 || (strcmp(o->arg[0], "heads") && strcmp(o->arg[0], "longspec")))
-        return err_set(e, ERR_INPUT,
-                       "train: '%s' is not heads or longspec; usage: longhand train KIND --model DIR "
-                       "--data FILES... --out FILE",
-                       o->n_args ? o->arg[0] : "");
-    j->longspec = strcmp(o->arg[0], "longspec") == 0;
-    if (j->longspec && (o->train_from || options_given(o, "kind") || options_given(o, "heads")))
-        return err_set(e, ERR_INPUT, "train longspec: --from, --kind and --heads are for train heads");
-    if (j->longspec && !j->engine.dev->host_memory)
-        return err_set(e, ERR_INPUT, "train longspec: %s: only the CPU can train it", j->engine.dev->name);
+    if (read_kind(j, e))
+        return -1;
     const size_t window = o->window ? o->window
-                                    : MIN(j->longspec ? (size_t)1024 : 8192, j->engine.config.context);
+                                    : MIN(j->drafter ? (size_t)1024 : 8192, j->engine.config.context);
     if (!o->output)
         return err_set(e, ERR_INPUT, "train: --out FILE is missing");
     if (!o->data.n)
@@ -144,8 +188,8 @@ static int read_settings(struct job *j, struct err *e)
     j->train.s = (struct train_settings){
         .window = window, .batch = o->train_batch,
         .rate = options_given(o, "learning-rate") ? o->train_rate
-        : j->longspec ? LONGSPEC_RATE : MIN(0.2, 0.005 * 4096 / (double)j->engine.config.hidden),
-        .skip_max = j->longspec ? LONGSPEC_SKIP : 0,
+        : j->drafter ? j->drafter->rate : MIN(0.2, 0.005 * 4096 / (double)j->engine.config.hidden),
+        .skip_max = j->drafter ? j->drafter->skip_max : 0,
         .clip = o->train_clip, .warmup = o->train_warmup, .seed = options_given(o, "seed") ? o->seed : 42,
         .valid_every = o->valid_every, .valid_windows = o->valid_windows,
         .checkpoint_seconds = o->checkpoint_seconds,
@@ -189,11 +233,12 @@ static void print_outputs(FILE *f, const struct train_score *s, size_t n, const 
 
 static double loss_of(const struct train_score *s) { return per_token(s, s->loss); }
 static double top1_of(const struct train_score *s) { return 100 * per_token(s, (double)s->top1); }
+static double accepted_of(const struct train_score *s) { return 100 * per_token(s, s->accepted); }
 static double top3_of(const struct train_score *s) { return 100 * per_token(s, (double)s->top3); }
 
 static void print_scores(FILE *f, const struct train_score *s, size_t n)
 {
-    double loss = 0;
+    double loss = 0, accepted = 0;
     for (size_t k = 0; k < n; k++)
         loss += s[k].n ? loss_of(&s[k]) : 0;
     fprintf(f, "loss %.4f (", loss);
@@ -202,7 +247,15 @@ static void print_scores(FILE *f, const struct train_score *s, size_t n)
     print_outputs(f, s, n, "%.1f", top1_of);
     fputs(" %, top-3 ", f);
     print_outputs(f, s, n, "%.1f", top3_of);
-    fputs(" %\n", f);
+    fputs(" %", f);
+    for (size_t k = 0; k < n; k++)
+        accepted += accepted_of(&s[k]) / 100;
+    if (s->accepted > 0) {
+        fputs(", accepted ", f);
+        print_outputs(f, s, n, "%.1f", accepted_of);
+        fprintf(f, " %%, %.3f tokens per round", 1 + accepted);
+    }
+    fputc('\n', f);
 }
 
 static void on_report(void *ctx, const struct train *t, size_t step, bool valid,
@@ -230,6 +283,7 @@ static void on_report(void *ctx, const struct train *t, size_t step, bool valid,
                 jw_format(&w, "loss", "%.6f", per_token(&s[k], s[k].loss));
                 jw_format(&w, "top1", "%.6f", per_token(&s[k], (double)s[k].top1));
                 jw_format(&w, "top3", "%.6f", per_token(&s[k], (double)s[k].top3));
+                jw_format(&w, "accepted", "%.6f", per_token(&s[k], s[k].accepted));
                 jw_end(&w);
             }
         } else {
@@ -244,7 +298,7 @@ static void print_times(const struct job *j)
 {
     const struct train *t = &j->train;
     double heads[HEADS_TIMES] = { 0 }, all = 0;
-    for (size_t i = 0; i < t->n_modules && !j->longspec; i++)
+    for (size_t i = 0; i < t->n_modules && !j->drafter; i++)
         for (size_t k = 0; k < HEADS_TIMES; k++)
             heads[k] += train_heads_seconds(&t->module[i])[k];
     for (size_t k = 0; k < TRAIN_TIMES; k++)
@@ -256,7 +310,7 @@ static void print_times(const struct job *j)
             t->run_tokens, all, (double)t->run_tokens / (all - t->seconds[TRAIN_VALID]),
             t->seconds[TRAIN_FORWARD], t->seconds[TRAIN_MODULES], t->seconds[TRAIN_OPTIMISER],
             t->seconds[TRAIN_STORE], t->seconds[TRAIN_VALID]);
-    if (!j->longspec)
+    if (!j->drafter)
         fprintf(stderr, "of the heads' time: forward %.1f s, LM head %.1f s, loss %.1f s, LM head back "
                         "%.1f s, back %.1f s\n", heads[HEADS_FORWARD], heads[HEADS_LM], heads[HEADS_LOSS],
                 heads[HEADS_LM_BACK], heads[HEADS_BACK]);
@@ -270,8 +324,8 @@ static int check_memory(struct job *j, struct err *e)
     struct train shape = j->train;
     const struct config *c = &j->engine.config;
     for (size_t i = 0; i < j->train.n_modules; i++)      /* not open yet, but the size is known */
-        j->module[i].n_params = j->longspec ? train_longspec_params(&j->engine.model)
-                                            : j->o->heads * (c->hidden * c->hidden + 2 * c->hidden);
+        j->module[i].n_params = j->drafter ? j->drafter->params(&j->engine.model)
+                                           : j->o->heads * (c->hidden * c->hidden + 2 * c->hidden);
     shape.model = &j->engine.model;
     struct device *dev = j->engine.dev;
     memory_plan_add_on(&plan, dev, "weights", j->engine.weight_bytes);
@@ -280,9 +334,9 @@ static int check_memory(struct job *j, struct err *e)
         memory_plan_add_on(&plan, dev, "recorded passes", dev->graph_bytes);
     memory_plan_add_on(&plan, dev, "cache, workspace", train_device_bytes(&shape));
     memory_plan_add(&plan, "moments", train_host_bytes(&shape));
-    const size_t each = j->longspec ? train_longspec_bytes(&j->engine.model, j->train.s.window)
-                                    : train_heads_bytes(&j->engine.model, j->o->heads);
-    memory_plan_add_on(&plan, dev, j->longspec ? "drafter" : "heads",
+    const size_t each = j->drafter ? j->drafter->bytes(&j->engine.model, j->train.s.window)
+                                   : train_heads_bytes(&j->engine.model, j->o->heads);
+    memory_plan_add_on(&plan, dev, j->drafter ? "drafter" : "heads",
                        j->train.n_modules * each +
                            c->hidden * c->vocab * (dev->host_memory ? sizeof(float) : 2));
     return memory_plan_check(&plan, "a smaller --window needs less", e);
@@ -309,7 +363,7 @@ static int open_first(struct job *j, size_t i, bool chained, struct err *e)
 static int train_all(struct job *j, struct err *e)
 {
     struct train *t = &j->train;
-    const int kind = j->longspec ? KIND_CHAINED : j->o->train_kind;
+    const int kind = j->drafter ? KIND_CHAINED : j->o->train_kind;
     t->module = j->module;
     t->n_modules = kind == KIND_BOTH ? 2 : 1;
     if (check_memory(j, e) || engine_load(&j->engine, NULL, &j->progress, e) ||
@@ -323,9 +377,9 @@ static int train_all(struct job *j, struct err *e)
     t->ctx = j;
     for (size_t i = 0; i < t->n_modules; i++) {
         const bool chained = kind != KIND_INDEPENDENT && i == 0;
-        if (j->longspec) {
-            j->module[i] = (struct module){ .name = "longspec", .out = j->out[i] };
-            if (train_longspec_open(&j->module[i], t->model, &j->back, t->s.window, t->s.seed, e))
+        if (j->drafter) {
+            j->module[i] = (struct module){ .name = j->drafter->name, .out = j->out[i] };
+            if (j->drafter->open(&j->module[i], j, e))
                 return -1;
             break;
         }
@@ -396,7 +450,7 @@ int cmd_train(const struct options *o, struct err *e)
     stop_signals_catch();
     int rc = train(j, e);
     for (size_t i = 0; i < 2; i++) {
-        (j->longspec ? train_longspec_close : train_heads_close)(&j->module[i]);
+        (j->drafter ? j->drafter->close : train_heads_close)(&j->module[i]);
         heads_close(&j->first[i]);
     }
     lm_back_close(&j->back);

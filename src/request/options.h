@@ -83,7 +83,7 @@ struct options {
     const char *curves, *train_from;
     size_t heads, train_steps, train_batch, train_warmup, valid_every, valid_windows;
     double train_rate, train_decay, train_clip, checkpoint_seconds;
-    int train_kind;
+    int train_kind, train_ablation;
     struct text_list db, by, grid;               /* jobs */
     size_t limit;
     const char *sort, *columns, *finish;

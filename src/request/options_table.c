@@ -237,6 +237,11 @@ const struct option options_table[] = {
       "chained: each head reads the state of the head before it. independent: each head reads the model's "
       "state. both: train both in one run; the independent heads go to FILE-independent.",
       .value = "chained" },
+    { "ablate", "", "none|random|distill|hard|no-feedback|no-activations", VERB_TRAIN, CHOICE,
+      F(train_ablation), TRAINING, 0,
+      "Train a SPIRe drafter without one of its parts: random first weights; omega 1 in the loss; the "
+      "cross-entropy of the text as loss; no feedback memories; neither feedback memories nor the model's "
+      "activations.", .value = "none" },
     { "heads", "", "N", VERB_TRAIN, SIZE, F(heads), TRAINING, 0,
       "Number of heads, which is the number of tokens to guess ahead.", .min = 1, .max = 16, .value = "3" },
     { "from", "", "FILE", VERB_TRAIN, TEXT, F(train_from), TRAINING, 0,
@@ -484,8 +489,8 @@ const struct verb verbs_table[] = {
       "Measure Distinct-n: the share of different words and word sequences in a text.", 1, INT_MAX },
     { "convert", VERB_CONVERT, "--model DIR --weights bf16|q8_0|q4_0 -o FILE.gguf [options]",
       "Convert a Hugging Face model to a GGUF file.", 0, 0 },
-    { "train", VERB_TRAIN, "heads|longspec --model DIR --data FILES... --out FILE [options]",
-      "Train drafting heads, or LongSpec's drafter, for a model.", 1, 1 },
+    { "train", VERB_TRAIN, "heads|longspec|spire --model DIR --data FILES... --out FILE [options]",
+      "Train drafting heads, or a drafter of LongSpec or SPIRe, for a model.", 1, 1 },
     { "plan", VERB_PLAN, "[--model DIR | --shape NAME] [--hardware NAME] [options]",
       "Predict the speed of drafters on a machine that need not be this one.", 0, 0 },
     { "bench", VERB_BENCH, "[--model DIR] [options]", "Measure this machine and the engine.", 0, INT_MAX },

@@ -7,7 +7,59 @@
 
 enum { ROW_BLOCK = 16, QUERIES = 64 };
 
+/* ---- memory ---- */
+
+size_t buffers_assign(const struct buffer *b, size_t n, char *mem, size_t at)
+{
+    for (size_t i = 0; i < n; i++) {
+        char *p = mem ? mem + at : NULL;
+        memcpy(b[i].slot, &p, sizeof p);
+        at += (b[i].bytes + 63) / 64 * 64 + 64;
+    }
+    return at;
+}
+
+struct linear linear_at(size_t n, size_t k, size_t *at)
+{
+    const struct linear l = { .n = n, .k = k, .at = *at, .bias = LINEAR_NO_BIAS };
+    *at += n * k;
+    return l;
+}
+
+size_t linear_assign(struct linear *l, enum dtype act, char *mem, size_t at)
+{
+    l->w = (struct mat){ act, l->n, l->k, NULL };
+    l->back = (struct mat){ act, l->k, l->n, NULL };
+    const struct buffer mats[] = { { &l->w.w, mat_bytes(&l->w) }, { &l->back.w, mat_bytes(&l->back) } };
+    return buffers_assign(mats, 2, mem, at);
+}
+
+size_t layers_assign(struct layers *t, size_t rows, size_t widest, char *mem, size_t at)
+{
+    const enum dtype act = t->m->compute;
+    const struct mat x_back = { act, widest, rows, NULL };
+    t->x_back_bytes = mat_bytes(&x_back);
+    const struct buffer b[] = { { &t->dy, rows * widest * dtype_size(act) },
+                                { &t->dy_t, rows * widest * dtype_size(act) },
+                                { &t->x_back, t->x_back_bytes } };
+    return buffers_assign(b, 3, mem, at);
+}
+
 /* ---- linear maps ---- */
+
+struct update { struct linear *const *l; const float *params; };
+
+static void update_item(void *ctx, size_t i, size_t thread)
+{
+    const struct update *u = ctx;
+    (void)thread;
+    linear_update(u->l[i], u->params);
+}
+
+void linears_update(const struct layers *t, struct linear *const *l, size_t n, const float *params)
+{
+    pool_run(t->m->pool, n, update_item, &(struct update){ l, params });
+}
 
 void linear_update(const struct linear *l, const float *params)
 {

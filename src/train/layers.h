@@ -13,6 +13,15 @@ struct linear {
     struct mat w, back;                  /* packed for the two directions; the caller gives their memory */
 };
 
+/* Takes n * k parameters from *at on for a map without a bias. */
+struct linear linear_at(size_t n, size_t k, size_t *at);
+/* Assigns the memory of l->w and l->back at mem + at, and returns the end; mem NULL: only counts. */
+size_t linear_assign(struct linear *l, enum dtype act, char *mem, size_t at);
+/* Assigns n buffers at mem + at and returns the end; mem NULL: sets them to NULL and counts. slot: of a
+ * pointer. */
+struct buffer { void *slot; size_t bytes; };
+size_t buffers_assign(const struct buffer *b, size_t n, char *mem, size_t at);
+
 /* What the layers of one window share. */
 struct layers {
     const struct model *m;
@@ -22,6 +31,10 @@ struct layers {
     void *dy, *dy_t, *x_back;
     size_t x_back_bytes;
 };
+/* Assigns the scratch for at most `rows` rows and maps of at most `widest` inputs and outputs. */
+size_t layers_assign(struct layers *t, size_t rows, size_t widest, char *mem, size_t at);
+/* linear_update of n maps, shared among the pool's threads. */
+void linears_update(const struct layers *t, struct linear *const *l, size_t n, const float *params);
 
 /* Packs l->w and l->back from the parameters. */
 void linear_update(const struct linear *l, const float *params);

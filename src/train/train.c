@@ -27,6 +27,7 @@ struct run {
     struct workspace *work;
     int32_t *token;
     float *hidden; size_t hidden_bytes;
+    float *entering[2];                          /* [window][hidden], or NULL */
     struct train_score *score;                   /* [modules][TRAIN_OUTPUTS_MAX] */
     FILE *csv; uint64_t csv_bytes;               /* the curves, and their length after the last step */
     uint64_t identity;                           /* hash of everything that the result depends on */
@@ -100,6 +101,7 @@ static int hidden_states(struct run *r, const struct train_text *text, const str
     const struct train *t = r->t;
     const size_t n = t->n_prefix + span->n, d = t->model->config.hidden;
     *win = (struct train_window){ .token = r->token, .n = n, .hidden = r->hidden, .kv = &r->kv, .key = key };
+    win->entering[0] = r->entering[0], win->entering[1] = r->entering[1];
     draw_skip(t, win);
     memcpy(r->token, t->prefix, t->n_prefix * sizeof *r->token);
     memcpy(r->token + t->n_prefix, text->ids + span->from, span->n * sizeof *r->token);
@@ -108,7 +110,10 @@ static int hidden_states(struct run *r, const struct train_text *text, const str
         to = MIN(i < win->skip_at ? win->skip_at : n, i + PASS_ROWS);
         struct pass_seq seq = { .kv = &r->kv, .n = to - i, .token = r->token + i,
                                 .shift = i < win->skip_at ? 0 : win->skip };
-        if (model_forward(t->model, r->work, &seq, 1, NULL, 0, e))
+        struct tap taps[2];
+        for (size_t k = 0; k < 2 && r->entering[0]; k++)
+            taps[k] = (struct tap){ TAP_RESIDUAL, t->model->config.n_layers - 2 + k, r->entering[k] + i * d };
+        if (model_forward(t->model, r->work, &seq, 1, taps, r->entering[0] ? 2 : 0, e))
             return err_while(e, "training text, token %zu", span->from + i);
         t->model->dev->copy(t->model->dev, r->hidden + i * d, workspace_residual(r->work),
                             seq.n * d * sizeof *r->hidden);
@@ -136,10 +141,12 @@ void train_normal(float *w, size_t n, float deviation, uint64_t seed)
                        cos(6.283185307179586 * uniform(&s)));
 }
 
-void train_score_add(struct train_score *s, const struct xent *x)
+double train_xent(const struct xent *x) { return log((double)x->sum) + ((double)x->top - (double)x->at); }
+
+void train_score_add(struct train_score *s, const struct xent *x, double loss)
 {
     s->n++;
-    s->loss += log((double)x->sum) + ((double)x->top - (double)x->at);
+    s->loss += loss;
     s->top1 += x->above < 1;
     s->top3 += x->above < 3;
 }
@@ -392,7 +399,8 @@ static int resume(struct run *r, struct err *e)
     if (t->curves && (!(r->csv = fopen(t->curves, "w")) || name_sync(t->curves)))
         return err_set(e, ERR_INPUT, "%s: cannot write: %s", t->curves, strerror(errno));
     if (r->csv)
-        r->csv_bytes = (uint64_t)fprintf(r->csv, "step,tokens,module,text,output,loss,top1,top3,rate\n");
+        r->csv_bytes = (uint64_t)fprintf(r->csv, "step,tokens,module,text,output,loss,top1,top3,rate,"
+                                                   "accepted\n");
     return checkpoint_write(r, e);       /* a folder that is not writable fails now, not hours later */
 }
 
@@ -406,9 +414,9 @@ static void report_scores(struct run *r, bool valid)
         for (size_t k = 0; k < t->module[i].n_outputs; k++) {
             const struct train_score *s = &r->score[i * TRAIN_OUTPUTS_MAX + k];
             const double n = s->n ? (double)s->n : NAN;
-            fprintf(r->csv, "%zu,%zu,%s,%s,%zu,%.6f,%.6f,%.6f,%.6g\n", t->step, t->tokens, t->module[i].name,
-                    valid ? "valid" : "train", k, s->loss / n, (double)s->top1 / n, (double)s->top3 / n,
-                    t->step ? train_rate(&t->s, t->step - 1) : 0);
+            fprintf(r->csv, "%zu,%zu,%s,%s,%zu,%.6f,%.6f,%.6f,%.6g,%.6f\n", t->step, t->tokens,
+                    t->module[i].name, valid ? "valid" : "train", k, s->loss / n, (double)s->top1 / n,
+                    (double)s->top3 / n, t->step ? train_rate(&t->s, t->step - 1) : 0, s->accepted / n);
         }
     if (valid && r->csv)
         fflush(r->csv);
@@ -567,6 +575,10 @@ static int open_run(struct run *r, struct err *e)
     r->score = calloc(t->n_modules * TRAIN_OUTPUTS_MAX, sizeof *r->score);
     r->hidden_bytes = t->s.window * c->hidden * sizeof *r->hidden;
     r->hidden = m->dev->alloc(m->dev, r->hidden_bytes);
+    for (size_t i = 0; i < t->n_modules; i++)
+        for (size_t k = 0; k < 2 && t->module[i].kind->entering && !r->entering[k]; k++)
+            if (!(r->entering[k] = malloc(r->hidden_bytes)))
+                return err_set(e, ERR_FAILED, "out of memory for windows of %zu tokens", t->s.window);
     if (!r->span || !r->order || !r->held || !r->token || !r->score || !r->hidden)
         return err_set(e, ERR_FAILED, "out of memory for windows of %zu tokens", t->s.window);
     cut_windows(t, &t->data, r->span);
@@ -595,6 +607,8 @@ int train_run(struct train *t, struct err *e)
     workspace_close(r.work);
     kv_close(&r.kv);
     t->model->dev->free(t->model->dev, r.hidden, r.hidden_bytes);
+    free(r.entering[0]);
+    free(r.entering[1]);
     free(r.span);
     free(r.order);
     free(r.held);

@@ -29,25 +29,32 @@ enum { TRAIN_SKIP_TOKENS = 1200, TRAIN_OUTPUTS_MAX = 16, TRAIN_MODULES_MAX = 4, 
 
 /* A window as a module sees it: its tokens, the residual before the final norm, [n][hidden], in the memory of
  * the model's device, and the cache that the model has filled. Token i is at position i, from `skip_at` on at
- * position i + skip (struct module_kind, skips). key: a number for random choices of this window in this
- * step. */
+ * position i + skip (struct train_settings, skip_max). key: a number for random choices of this window in
+ * this step. */
 struct train_window {
     const int32_t *token; size_t n;
     const float *hidden;
+    const float *entering[2];            /* the residual entering the last two layers, [n][hidden], the
+                                          * host's; NULL unless a module's kind reads it */
     const struct kv *kv;
     size_t skip_at, skip;
     uint64_t key;
 };
-/* How well one output of a module predicted: sums over n positions. */
-struct train_score { size_t n, top1, top3; double loss; };
+/* How well one output of a module predicted: sums over n positions. accepted: the probability that the
+ * sampling verifier accepts the draft up to this output, min(p, q) summed over the vocabulary and multiplied
+ * over outputs; 0 from modules that do not measure it. */
+struct train_score { size_t n, top1, top3; double loss, accepted; };
 
+/* -log softmax(x)[target] */
+double train_xent(const struct xent *x);
 /* Adds the loss and the rank of one position. */
-void train_score_add(struct train_score *s, const struct xent *x);
+void train_score_add(struct train_score *s, const struct xent *x, double loss);
 /* Normal first weights: a function of the seed. */
 void train_normal(float *w, size_t n, float deviation, uint64_t seed);
 
 struct module;
 struct module_kind {
+    bool entering;                       /* window reads win->entering */
     /* Set the first weights. */
     void (*init)(struct module *u);
     /* Pack what the products need, after u->w has changed. */

@@ -298,8 +298,8 @@ static void heads_window(struct module *u, const struct train_window *win, float
 
 /* ---- the module ---- */
 
-static const struct module_kind heads_kind = { heads_init, heads_update, heads_window, train_heads_save, NULL,
-                                               NULL, NULL };
+static const struct module_kind heads_kind = { .init = heads_init, .update = heads_update,
+                                               .window = heads_window, .save = train_heads_save };
 
 int train_heads_open(struct module *u, const struct model *m, const struct lm_back *back, size_t n,
                      bool chained, uint64_t seed, const struct heads *first, struct err *e)

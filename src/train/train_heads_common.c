@@ -26,7 +26,7 @@ void train_heads_score(const struct trainer *t, const struct train_window *win, 
         const struct xent *x = &loss[j];
         if (r0 + j % rows >= positions(win, k))
             continue;
-        train_score_add(&score[k], x);
+        train_score_add(&score[k], x, train_xent(x));
     }
 }
 

@@ -301,5 +301,5 @@ static void gpu_window(struct module *u, const struct train_window *win, float w
     }
 }
 
-const struct module_kind train_heads_gpu_kind = { gpu_init, gpu_update, gpu_window, train_heads_save,
+const struct module_kind train_heads_gpu_kind = { false, gpu_init, gpu_update, gpu_window, train_heads_save,
     gpu_fetch, gpu_squares, gpu_adamw };

@@ -34,40 +34,21 @@ struct trainer {
 
 /* ---- memory and parameters ---- */
 
-static struct linear linear_of(size_t n, size_t k, size_t *at)
-{
-    const struct linear l = { .n = n, .k = k, .at = *at, .bias = LINEAR_NO_BIAS };
-    *at += n * k;
-    return l;
-}
-
 /* Matrices first, because only they decay. */
 static size_t assign_params(struct trainer *t)
 {
     size_t at = 0;
-    t->qkv = linear_of(t->q + 2 * t->kv, t->d, &at);
-    t->o = linear_of(t->d, t->q, &at);
-    t->cross_q = linear_of(t->q, t->d, &at);
-    t->cross_o = linear_of(t->d, t->q, &at);
-    t->gate_up = linear_of(2 * t->ff, t->d, &at);
-    t->down = linear_of(t->d, t->ff, &at);
+    t->qkv = linear_at(t->q + 2 * t->kv, t->d, &at);
+    t->o = linear_at(t->d, t->q, &at);
+    t->cross_q = linear_at(t->q, t->d, &at);
+    t->cross_o = linear_at(t->d, t->q, &at);
+    t->gate_up = linear_at(2 * t->ff, t->d, &at);
+    t->down = linear_at(t->d, t->ff, &at);
     t->n_matrix = at;
     t->qkv.bias = at, at += t->qkv.n;
     t->cross_q.bias = at, at += t->cross_q.n;
     for (size_t i = 0; i < 3; i++, at += t->d)
         t->norm[i] = at;
-    return at;
-}
-
-struct buffer { void *slot; size_t bytes; };
-
-static size_t assign(const struct buffer *b, size_t n, char *mem, size_t at)
-{
-    for (size_t i = 0; i < n; i++) {
-        char *p = mem ? mem + at : NULL;
-        memcpy(b[i].slot, &p, sizeof p);
-        at += (b[i].bytes + 63) / 64 * 64 + 64;
-    }
     return at;
 }
 
@@ -78,8 +59,6 @@ static void assign_buffers(struct trainer *t)
     const size_t n = t->rows_max, d = t->d, qkv = t->q + 2 * t->kv, f = sizeof(float),
                  vocab = m->config.vocab, a = dtype_size(m->compute), wide = MAX(MAX(qkv, 2 * t->ff), d),
                  inputs = MAX(MAX(t->q, t->ff), d);
-    const struct mat x_back = { m->compute, inputs, n, NULL };
-    t->layers.x_back_bytes = mat_bytes(&x_back);
     t->self.scratch_bytes = attention_bytes(m, &t->self, n);
     const struct buffer floats[] = {
         { &t->cos, n * m->config.head_dim / 2 * f }, { &t->sin, n * m->config.head_dim / 2 * f },
@@ -94,19 +73,14 @@ static void assign_buffers(struct trainer *t)
     const struct buffer operands[] = {
         { &t->xn1, n * d * a }, { &t->xn2, n * d * a }, { &t->xn3, n * d * a }, { &t->self_a, n * t->q * a },
         { &t->cross_a, n * t->q * a }, { &t->h, n * t->ff * a }, { &t->x3_a, n * d * a },
-        { &t->g, PIECE_MAX * vocab * a }, { &t->layers.dy, n * wide * a }, { &t->layers.dy_t, n * wide * a },
-        { &t->layers.x_back, t->layers.x_back_bytes }, { &t->self.scratch, t->self.scratch_bytes },
+        { &t->g, PIECE_MAX * vocab * a }, { &t->self.scratch, t->self.scratch_bytes },
     };
     struct linear *const linears[] = { &t->qkv, &t->o, &t->cross_q, &t->cross_o, &t->gate_up, &t->down };
-    size_t at = assign(floats, sizeof floats / sizeof *floats, t->mem, 0);
-    at = assign(operands, sizeof operands / sizeof *operands, t->mem, at);
-    for (size_t i = 0; i < sizeof linears / sizeof *linears; i++) {
-        struct linear *l = linears[i];
-        l->w = (struct mat){ m->compute, l->n, l->k, NULL };
-        l->back = (struct mat){ m->compute, l->k, l->n, NULL };
-        const struct buffer mats[] = { { &l->w.w, mat_bytes(&l->w) }, { &l->back.w, mat_bytes(&l->back) } };
-        at = assign(mats, 2, t->mem, at);
-    }
+    size_t at = buffers_assign(floats, sizeof floats / sizeof *floats, t->mem, 0);
+    at = buffers_assign(operands, sizeof operands / sizeof *operands, t->mem, at);
+    at = layers_assign(&t->layers, n, MAX(wide, inputs), t->mem, at);
+    for (size_t i = 0; i < sizeof linears / sizeof *linears; i++)
+        at = linear_assign(linears[i], m->compute, t->mem, at);
     t->bytes = at;
 }
 
@@ -150,19 +124,11 @@ static void longspec_init(struct module *u)
         u->w[t->norm[0] + i] = 1;        /* biases are 0 already */
 }
 
-static void update_item(void *ctx, size_t i, size_t thread)
-{
-    const struct module *u = ctx;
-    const struct trainer *t = u->self;
-    const struct linear *const l[] = { &t->qkv, &t->o, &t->cross_q, &t->cross_o, &t->gate_up, &t->down };
-    (void)thread;
-    linear_update(l[i], u->w);
-}
-
 static void longspec_update(struct module *u)
 {
-    const struct trainer *t = u->self;
-    pool_run(t->m->pool, 6, update_item, u);
+    struct trainer *t = u->self;
+    struct linear *const l[] = { &t->qkv, &t->o, &t->cross_q, &t->cross_o, &t->gate_up, &t->down };
+    linears_update(&t->layers, l, sizeof l / sizeof *l, u->w);
 }
 
 /* ---- a window ---- */
@@ -259,7 +225,7 @@ static void losses(struct trainer *t, const struct train_window *win, float weig
             }
             m->ops->xent(g, m->compute, t->logits + r * vocab, vocab, (size_t)win->token[r0 + r + 1],
                          &t->loss);
-            train_score_add(score, &t->loss);
+            train_score_add(score, &t->loss, train_xent(&t->loss));
         }
         if (weight != 0) {
             float *dx = t->dx + r0 * t->d;

@@ -1,8 +1,9 @@
 #!/bin/bash
-# train heads: its errors, its files, and that a killed training ends with the bytes of an undisturbed one.
+# train: its errors, its files, and that a killed training ends with the bytes of an undisturbed one.
 . tests/cli/lib.inc
 T="train heads --model $MODEL --data models/demo/openings/*.txt --window 256"
-check train_knows_its_kinds 2 "'tails' is not heads or longspec" train tails --model $MODEL --data x --out y
+check train_knows_its_kinds 2 "'tails' is not heads, longspec or spire" train tails --model $MODEL --data x \
+    --out y
 check train_needs_a_word 2 "a word is missing" train --model $MODEL
 check train_needs_data 2 "--data FILES... is missing" train heads --model $MODEL --out "$TMP/h"
 check train_needs_out 2 "--out FILE is missing" $T
@@ -74,29 +75,47 @@ same a_killed_training_ends_with_the_same_heads "$TMP/a.safetensors" "$TMP/b.saf
 same a_killed_training_ends_with_the_same_independent_heads \
     "$TMP/a-independent.safetensors" "$TMP/b-independent.safetensors"
 same a_killed_training_ends_with_the_same_curves "$TMP/a.csv" "$TMP/b.csv"
-# ---- longspec ----
 
-T="train longspec --model $MODEL --data $MODEL/openings/*.txt --window 256"
-check longspec_takes_no_heads 2 "--from, --kind and --heads are for train heads" $T --heads 2 --out "$TMP/l"
-S="--valid $MODEL/openings/portrait.txt --steps 12 --batch-windows 2 --lr 0.002 --warmup 2 --valid-every 6"
-S+=" --valid-windows 2 --seed 3"
-"$LONGHAND" $T $S --out "$TMP/l.safetensors" --curves "$TMP/l.csv" >"$TMP/l.out" 2>"$TMP/l.err"
-result longspec_ends_well $? "$(tail -1 "$TMP/l.err")"
-awk -F, '$3 == "longspec" && $4 == "valid" && $5 == 4 { loss[n++] = $6 }
-    END { exit !(n == 3 && loss[2] < loss[0] - 0.5) }' "$TMP/l.csv"
-result longspec_lowers_the_loss_of_every_offset $? "$(grep valid "$TMP/l.csv" | tr '\n' ' ')"
-"$LONGHAND" $T $S --out "$TMP/m.safetensors" --curves "$TMP/m.csv" --checkpoint-every 0 -q >/dev/null \
-    2>"$TMP/m.err" &
-pid=$!
-for i in $(seq 1000); do
-    [ "$(grep -c 'longspec,train,0' "$TMP/m.csv" 2>/dev/null)" -ge 4 ] 2>/dev/null && break
-    kill -0 $pid 2>/dev/null || break
-    sleep 0.01
+# ---- drafters of one module ----
+
+# drafter NAME LEARNING_RATE DROP: train, kill, continue. The held-out loss of the last output must fall by
+# DROP.
+drafter()
+{
+    local name=$1 T="train $1 --model $MODEL --data $MODEL/openings/*.txt --window 256" S pid i
+    check ${name}_takes_no_heads 2 "--from, --kind and --heads are for train heads" $T --heads 2 --out "$TMP/l"
+    S="--valid $MODEL/openings/portrait.txt --steps 12 --batch-windows 2 --lr $2 --warmup 2 --valid-every 6"
+    S+=" --valid-windows 2 --seed 3"
+    "$LONGHAND" $T $S --out "$TMP/l.safetensors" --curves "$TMP/l.csv" >"$TMP/l.out" 2>"$TMP/l.err"
+    result ${name}_ends_well $? "$(tail -1 "$TMP/l.err")"
+    awk -F, -v name=$name -v drop=$3 '$3 == name && $4 == "valid" { if ($5 == 0) n++; loss[n] = $6 }
+        END { exit !(n == 3 && loss[3] < loss[1] - drop) }' "$TMP/l.csv"
+    result ${name}_lowers_the_loss_of_its_last_output $? "$(grep valid "$TMP/l.csv" | tr '\n' ' ')"
+    "$LONGHAND" $T $S --out "$TMP/m.safetensors" --curves "$TMP/m.csv" --checkpoint-every 0 -q >/dev/null \
+        2>"$TMP/m.err" &
+    pid=$!
+    for i in $(seq 1000); do
+        [ "$(grep -c "$name,train,0" "$TMP/m.csv" 2>/dev/null)" -ge 4 ] 2>/dev/null && break
+        kill -0 $pid 2>/dev/null || break
+        sleep 0.01
+    done
+    kill -9 $pid 2>/dev/null
+    wait $pid 2>/dev/null
+    [ -e "$TMP/m.safetensors.checkpoint" ]; result ${name}_was_killed $?
+    "$LONGHAND" $T $S --out "$TMP/m.safetensors" --curves "$TMP/m.csv" --threads 1 -q >/dev/null 2>&1
+    same ${name}_killed_and_continued "$TMP/l.safetensors" "$TMP/m.safetensors"
+    same ${name}_curves_continued "$TMP/l.csv" "$TMP/m.csv"
+    rm -f "$TMP"/[lm].*
+}
+drafter longspec 0.002 0.5
+drafter spire 0.002 0.5
+check ablations_are_for_spire 2 "--ablate is for train spire" train longspec --model $MODEL --data x --out y \
+    --ablate hard
+T="train spire --model $MODEL --data $MODEL/openings/*.txt --window 256 --steps 1 -q --valid-every 9"
+"$LONGHAND" $T --valid "$MODEL/openings/portrait.txt" --valid-windows 1 --out "$TMP/s" >"$TMP/whole" 2>&1
+for a in random distill hard no-feedback no-activations; do
+    "$LONGHAND" $T --valid "$MODEL/openings/portrait.txt" --valid-windows 1 --out "$TMP/s" --ablate $a \
+        >"$TMP/$a" 2>&1 && ! cmp -s "$TMP/$a" "$TMP/whole"
+    result spire_without_a_part_differs:_$a $? "$(cat "$TMP/$a")"
 done
-kill -9 $pid 2>/dev/null
-wait $pid 2>/dev/null
-[ -e "$TMP/m.safetensors.checkpoint" ]; result longspec_was_killed $?
-"$LONGHAND" $T $S --out "$TMP/m.safetensors" --curves "$TMP/m.csv" --threads 1 -q >/dev/null 2>&1
-same longspec_killed_and_continued "$TMP/l.safetensors" "$TMP/m.safetensors"
-same longspec_curves_continued "$TMP/l.csv" "$TMP/m.csv"
 exit $failed
