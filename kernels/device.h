@@ -13,8 +13,8 @@
  * A pass:
  *     begin(&rows)               the place of each row: everything that may change from pass to pass
  *     if (!graph_begin(key)) {   true (CUDA): a graph of this key was recorded earlier and has been launched
- *         embed, [rmsnorm, product, rope, attend, product, rmsnorm, product, swiglu, product] per layer,
- *         rmsnorm, gather, product
+ *         embed, [rmsnorm, product, rope, attend, product, and then rmsnorm, product, swiglu, product, or
+ *         experts] per layer, rmsnorm, gather, product
  *         if (!graph_end()) the same operations again     no memory for a graph: nothing was launched
  *     }
  *     sample or download         tokens or logits. Decoding uses `sample` (src/sample/device_sampler.h):
@@ -138,9 +138,35 @@ struct device_rope {
     bool queries;
 };
 
-/* n_max: slots of the longest cache; n_out_max, n_in_max: largest sizes of products */
+/* An expert: a feed-forward network of a few rows. gate_up: one or two matrices of `hidden` inputs, whose
+ * outputs follow each other, gate [ffn], then up [ffn]. down: [hidden, ffn]. */
+struct device_expert { struct mat gate_up[2]; size_t n_gate_up; struct mat down; };
+/* The feed-forward part of a layer with a mixture of experts. For each row x:
+ *
+ *     r      = router . norm(x), as "dot f32" over the floats of the norm (ops.h)
+ *     chosen = the `used` largest of r, the lower id on ties
+ *     w      = softmax(r) over all experts; with `normalise` then divided by the sum of the chosen, ascending
+ *     x      = x + w[e] * down(silu(gate) * up), for the chosen experts e, ascending
+ *
+ * The products of an expert are those of `product` and `swiglu`; up to the rounding for the next product, the
+ * norm and silu(gate) * up are floats. A row whose r is not finite is reported under `place`.
+ *
+ * The matrices of all experts have the same types. */
+struct device_experts {
+    float *x; size_t n;              /* [n][router->k] */
+    const float *norm; float eps;
+    const struct mat *router;        /* [n_experts] outputs, of BF16, F16 or F32 */
+    const struct device_expert *expert;      /* [n_experts] */
+    size_t n_experts, used, ffn;
+    bool normalise;
+    size_t place;
+};
+
+/* n_max: slots of the longest cache; n_out_max, n_in_max: largest sizes of products; experts: those of a
+ * layer, zeros without any */
 struct device_limits { size_t rows_max, n_max, node_max, n_out_max,
-                       vocab; struct device_heads heads; size_t n_in_max; };
+                       vocab; struct device_heads heads; size_t n_in_max;
+                       struct { size_t n, used, hidden, ffn; } experts; };
 
 /* Sampling on the device. The chain executes the steps of src/sample/sample.h; the rows of logits differ in
  * the tokens before them. */
@@ -188,6 +214,7 @@ struct device {
     bool quantised;                  /* device_quantised: act is float */
     size_t downloaded, waits;  /* bytes downloaded to the host, and number of waits; 0 with host_memory */
     size_t played;                   /* passes launched from a recording */
+    size_t experts_read;             /* since `begin`: experts whose weights were read, over all layers */
 
     void (*close)(struct device *);
 
@@ -246,6 +273,8 @@ struct device {
                    size_t window);
     /* h = act(silu(g) * u), gate_up [n][2 ffn]: g, then u. */
     void (*swiglu)(struct device *, void *h, const float *gate_up, size_t n, size_t ffn);
+    /* See struct device_experts. NULL: the device does not support experts. */
+    void (*experts)(struct device *, const struct device_experts *);
     /* dst row i = src row want[i] of the pass, rows of row_bytes (a multiple of 4); dst differs from src. */
     void (*gather)(struct device *, void *dst, const void *src, size_t row_bytes);
     /* y float = x act, n values, for TAP_HIDDEN; narrow converts back with rounding. */

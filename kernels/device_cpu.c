@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "kernels/experts.h"
 #include "kernels/pool.h"
 #include "kernels/quant.h"
 #include "kernels/twins.h"
@@ -39,6 +40,7 @@ struct cpu {
     char *left;                      /* [LEFT_ROWS or rows_max][left_bytes(n_in_max)], in a quantised model */
     size_t left_size;
     char *work;                      /* [threads][work_bytes] */
+    struct experts_room experts;
     /* the present pass */
     const struct device_rows *rows;
     _Atomic uint64_t bad;            /* the smallest place << 32 | row, or UINT64_MAX */
@@ -123,6 +125,8 @@ static size_t left_bytes(size_t k)
 static void layout(struct cpu *c, const struct device_limits *l)
 {
     const size_t n = l->rows_max, dp = l->heads.padded, half = dp / 2;
+    const size_t experts = l->experts.n, used = n * l->experts.used, hidden = l->experts.hidden,
+                 ffn = l->experts.ffn, lot = MIN(used, (size_t)EXPERT_LOT);
     const size_t per_row = (l->n_max / KV_CHUNK + 2) * l->heads.n_heads * ATTN_STATE(dp) * sizeof(float);
     c->slab = MAX(1, MIN(MIN((size_t)SLAB_ROWS, n), PART_BYTES / per_row));
     c->part_bytes = c->slab * per_row;
@@ -135,6 +139,16 @@ static void layout(struct cpu *c, const struct device_limits *l)
         { &c->lo, n * sizeof(size_t) }, { &c->hi, n * sizeof(size_t) }, { &c->seq_of, n * sizeof(uint32_t) },
         { &c->quantized, QUANTIZED_ROWS * quantized_row(l->n_in_max) * sizeof *c->quantized },
         { &c->left, c->left_size }, { &c->work, pool_threads(c->pool) * c->work_bytes },
+        { &c->experts.norm, (experts > 0) * n * hidden * sizeof(float) },
+        { &c->experts.product, n * experts * sizeof(float) },
+        { &c->experts.chance, n * experts * sizeof(float) },
+        { &c->experts.chosen, used * sizeof(uint32_t) }, { &c->experts.share, used * sizeof(float) },
+        { &c->experts.start, (experts + 1) * sizeof(size_t) },
+        { &c->experts.row, used * sizeof(uint32_t) }, { &c->experts.weight, used * sizeof(float) },
+        { &c->experts.left, lot * experts_left_bytes(MAX(hidden, ffn)) },
+        { &c->experts.y, lot * MAX(2 * ffn, hidden) * sizeof(float) },
+        { &c->experts.h, lot * ffn * sizeof(float) },
+        { &c->experts.part, lot * sizeof(struct expert_part) },
     };
     c->bytes = 0;
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) {
@@ -158,6 +172,8 @@ static int cpu_reserve(struct device *d, const struct device_limits *want)
     struct device_limits l = c->limits;
     if (want->rows_max <= l.rows_max && want->n_max <= l.n_max && want->heads.n_heads <= l.heads.n_heads &&
         want->heads.padded <= l.heads.padded && want->n_in_max <= l.n_in_max &&
+        want->experts.n <= l.experts.n && want->experts.used <= l.experts.used &&
+        want->experts.hidden <= l.experts.hidden && want->experts.ffn <= l.experts.ffn &&
         (c->left_size || !d->quantised || d->compute_f32))
         return 0;
     l.rows_max = MAX(l.rows_max, want->rows_max);
@@ -165,6 +181,10 @@ static int cpu_reserve(struct device *d, const struct device_limits *want)
     l.n_in_max = MAX(l.n_in_max, want->n_in_max);
     l.heads.n_heads = MAX(l.heads.n_heads, want->heads.n_heads);
     l.heads.padded = MAX(l.heads.padded, want->heads.padded);
+    l.experts.n = MAX(l.experts.n, want->experts.n);
+    l.experts.used = MAX(l.experts.used, want->experts.used);
+    l.experts.hidden = MAX(l.experts.hidden, want->experts.hidden);
+    l.experts.ffn = MAX(l.experts.ffn, want->experts.ffn);
     mem_free(c->mem, c->bytes);
     c->mem = NULL;
     layout(c, &l);
@@ -218,6 +238,7 @@ static void cpu_begin(struct device *d, const struct device_rows *p)
     struct cpu *c = (struct cpu *)d;
     assert(p->n >= 1 && p->n <= c->limits.rows_max);
     c->rows = p;
+    d->experts_read = 0;
     atomic_store_explicit(&c->bad, UINT64_MAX, memory_order_relaxed);
     for (size_t i = 0; i < p->n_seqs; i++)
         for (size_t r = p->seq[i].row0; r < p->seq[i].row0 + p->seq[i].n; r++) {
@@ -496,6 +517,27 @@ static void cpu_product(struct device *d, const struct device_product *a)
         run_product(c->pool, &p);
 }
 
+/* ---- experts ---- */
+
+struct experts_place { const struct cpu *c; size_t place; };
+
+static void bad_router(void *ctx, size_t row)
+{
+    const struct experts_place *p = ctx;
+    note(p->c, p->place, row);
+}
+
+static void cpu_experts(struct device *d, const struct device_experts *a)
+{
+    struct cpu *c = (struct cpu *)d;
+    struct experts_place at = { c, a->place };
+    assert(a->n * a->used <= c->limits.rows_max * c->limits.experts.used &&
+           a->n_experts <= c->limits.experts.n && a->ffn <= c->limits.experts.ffn &&
+           a->router->k <= c->limits.experts.hidden);
+    d->experts_read += experts_run(&(struct experts_run){ c->ops, c->pool, &c->experts, d->compute_f32,
+                                                          bad_router, &at }, a);
+}
+
 /* ---- attention ---- */
 
 struct rope_args { const struct device_rope *a; float scale; };
@@ -712,7 +754,8 @@ int device_cpu_open(struct device **out, const struct ops *ops, struct pool *poo
         .graph_begin = cpu_graph_begin,
         .graph_end = cpu_graph_end, .end = cpu_end, .embed = cpu_embed, .rmsnorm = cpu_rmsnorm,
         .product = cpu_product, .rope = cpu_rope,
-        .attend = cpu_attend, .swiglu = cpu_swiglu, .gather = cpu_gather, .widen = cpu_widen,
+        .attend = cpu_attend, .swiglu = cpu_swiglu, .experts = cpu_experts, .gather = cpu_gather,
+        .widen = cpu_widen,
         .narrow = cpu_narrow,
         .reserve_bytes = cpu_reserve_bytes, .reserve = cpu_reserve };
     snprintf(c->d.name, sizeof c->d.name, "cpu (%s)", ops->name);

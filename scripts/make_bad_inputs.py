@@ -265,6 +265,25 @@ def config():
     case("c7_layer_types_unknown", qwen, layer_types=["chunked_attention"] * 2)
     case("c7_layer_types_string", qwen, layer_types="full_attention")
     case("c7_layer_types_no_window", qwen, use_sliding_window=False, layer_types=["sliding_attention"] * 2)
+    moe = dict(SMALL, model_type="qwen3_moe", num_experts=8, num_experts_per_tok=2, moe_intermediate_size=32)
+    mixtral = dict(SMALL, model_type="mixtral", num_local_experts=8, num_experts_per_tok=2)
+    for key in ("num_experts", "num_experts_per_tok", "moe_intermediate_size"):
+        for name in ("0", "2p31", "float", "null", "string"):
+            case("c11_%s_%s" % (key, name), moe, **{key: values[name]})
+    case("c11_experts_1025", moe, num_experts=1025)
+    case("c11_used_above", moe, num_experts_per_tok=9)
+    case("c11_mixtral_used_above", mixtral, num_experts_per_tok=9)
+    case("c11_mixtral_experts_null", mixtral, num_local_experts=None)
+    case("c11_mixtral_wide", mixtral, intermediate_size=(1 << 20) + 1)
+    case("c11_norm_topk", moe, norm_topk_prob=1)
+    case("c11_sparse_step_0", moe, decoder_sparse_step=0)
+    case("c11_mlp_only_number", moe, mlp_only_layers=1)
+    case("c11_mlp_only_minus", moe, mlp_only_layers=[0, -1])
+    case("c11_shared_expert", moe, shared_expert_intermediate_size=64)
+    case("c11_qwen3_experts", dict(SMALL, model_type="qwen3"), num_experts=8)
+    case("c11_layer_types", moe, use_sliding_window=True, sliding_window=16,
+         layer_types=["sliding_attention", "full_attention"])
+    case("c11_architecture", moe, architectures=["MixtralForCausalLM"])
     write("config/key_twice.json", config_text(SMALL).replace('"vocab_size": 100',
         '"vocab_size": 100, "vocab\\u005fsize": 100'))
     twice = '={"type": "linear", "factor": 2, "factor": 3}'

@@ -12,13 +12,16 @@ import torch
 from transformers import AutoConfig, logging
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 from transformers.models.mistral.modeling_mistral import MistralRotaryEmbedding
+from transformers.models.mixtral.modeling_mixtral import MixtralRotaryEmbedding
 from transformers.models.qwen2.modeling_qwen2 import Qwen2RotaryEmbedding
 from transformers.models.qwen3.modeling_qwen3 import Qwen3RotaryEmbedding
+from transformers.models.qwen3_moe.modeling_qwen3_moe import Qwen3MoeRotaryEmbedding
 
 logging.set_verbosity_error()
 warnings.simplefilter("ignore")
 ROPE = {"llama": LlamaRotaryEmbedding, "mistral": MistralRotaryEmbedding, "qwen2": Qwen2RotaryEmbedding,
         "qwen3": Qwen3RotaryEmbedding}
+MOE_ROPE = {"mixtral": MixtralRotaryEmbedding, "qwen3_moe": Qwen3MoeRotaryEmbedding}
 
 LLAMA31 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
            "original_max_position_embeddings": 8192}
@@ -83,6 +86,17 @@ NAMED = [
     {"model_type": "llama", "original_max_position_embeddings": 1024,
      "rope_scaling": {"rope_type": "yarn", "factor": 2,
      "original_max_position_embeddings": 512}},
+    {"model_type": "mixtral"},
+    {"model_type": "mixtral", "sliding_window": 4096, "num_local_experts": 16, "num_experts_per_tok": 4,
+     "num_hidden_layers": 3, "rms_norm_eps": 1e-6, "rope_theta": 20000.0},
+    {"model_type": "qwen3_moe"},
+    {"model_type": "qwen3_moe", "head_dim": 128, "num_experts": 256, "num_experts_per_tok": 10,
+     "moe_intermediate_size": 512, "norm_topk_prob": True, "rope_theta": 1e7, "num_hidden_layers": 4,
+     "max_window_layers": 2, "sliding_window": None, "use_sliding_window": False},
+    {"model_type": "qwen3_moe", "num_local_experts": 12, "num_hidden_layers": 6, "mlp_only_layers": [0, 5, 7],
+     "attention_bias": True, "use_sliding_window": True, "head_dim": 64},
+    {"model_type": "qwen3_moe", "decoder_sparse_step": 2, "num_hidden_layers": 5, "mlp_only_layers": [3],
+     "use_sliding_window": True, "sliding_window": 77, "head_dim": 64},
 ]
 
 
@@ -143,7 +157,7 @@ def bits(x):
 def line(c):
     d = dict(c)
     hf = AutoConfig.for_model(d.pop("model_type"), **json.loads(json.dumps(d)))
-    rope = ROPE[hf.model_type](hf)
+    rope = {**ROPE, **MOE_ROPE}[hf.model_type](hf)
     dim = getattr(hf, "head_dim", None) or hf.hidden_size // hf.num_attention_heads
     window = getattr(hf, "sliding_window", None) if hf.model_type != "llama" else None
     if hf.model_type in ("qwen2", "qwen3"):
@@ -156,6 +170,13 @@ def line(c):
              hf.max_position_embeddings, int(hf.tie_word_embeddings), window or 0, layers,
              "%g" % hf.rms_norm_eps,
              -1 if hf.bos_token_id is None else hf.bos_token_id, -1 if eos is None else eos]
+    if hf.model_type in MOE_ROPE:
+        only, step = getattr(hf, "mlp_only_layers", []), getattr(hf, "decoder_sparse_step", 1)
+        shape += [hf.num_experts, hf.num_experts_per_tok,
+                  getattr(hf, "moe_intermediate_size", hf.intermediate_size),
+                  int(getattr(hf, "norm_topk_prob", True)),
+                  "".join(str(int(i not in only and (i + 1) % step == 0))
+                          for i in range(hf.num_hidden_layers))]
     values = [float(rope.attention_scaling)] + rope.inv_freq.tolist()
     base, scale = hf.rope_parameters["rope_theta"], hf.rope_parameters.get("factor", 1)
     if hf.rope_parameters["rope_type"] == "dynamic":

@@ -134,6 +134,15 @@ QWEN2_CFG = {**LLAMA, "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen
 QWEN3_CFG = {**QWEN2_CFG, "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "head_dim": 16,
              "attention_bias": False}
 
+# Mixtures of experts. EACH: tensors of each expert, as published; otherwise fused, as transformers has them.
+MIXTRAL_CFG = {**LLAMA, "architectures": ["MixtralForCausalLM"], "model_type": "mixtral",
+               "sliding_window": None, "num_local_experts": 5, "num_experts_per_tok": 2, "intermediate_size": 40}
+QWEN3_MOE_CFG = {**QWEN3_CFG, "architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe",
+                 "num_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 24,
+                 "norm_topk_prob": True, "decoder_sparse_step": 1, "mlp_only_layers": []}
+EACH = {"mixtral": [("block_sparse_moe.", "w1", "w3", "w2")],
+        "qwen3_moe": [("mlp.", "gate_proj", "up_proj", "down_proj")]}
+
 LLAMA3_ROPE = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
                "original_max_position_embeddings": 512,
                "rope_type": "llama3"}
@@ -302,6 +311,46 @@ FIXTURES = {
     "llama-mixed": dict(dtype="mixed", tok="llama3", config={
         **LLAMA, "head_dim": 16, "rope_parameters": {"rope_type": "default"}},
         controls={"theta 20000": rope(20000.0), "KV heads swapped": SWAP}),
+    # Qwen3-MoE as published: tensors of each expert; an odd number of inputs of down_proj, tied embeddings
+    "qwen3moe-each-bf16": dict(dtype="bf16", tok="qwen2", each=True, config={
+        **QWEN3_MOE_CFG, "moe_intermediate_size": 23, "num_experts": 7, "tie_word_embeddings": True,
+        "rope_theta": 1000000.0, "torch_dtype": "bfloat16"},
+        controls={"norm_topk_prob off": {"set": {"norm_topk_prob": False}},
+                  "2 experts": {"set": {"num_experts_per_tok": 2}},
+                  "4 experts": {"set": {"num_experts_per_tok": 4}},
+                  "expert 6 without down": {"zero": ["experts.6.down_proj.weight"]},
+                  "q/k norms off": {"no_qk_norm": True}, "KV heads swapped": SWAP}),
+    # fused experts; a layer without, by mlp_only_layers; weights of experts as the softmax gives them
+    "qwen3moe-fused-f32": dict(dtype="f32", tok="qwen2", resave=True, config={
+        **QWEN3_MOE_CFG, "norm_topk_prob": False, "mlp_only_layers": [1], "num_hidden_layers": 3,
+        "rope_parameters": {"rope_theta": 10000.0, "rope_type": "default"}},
+        controls={"norm_topk_prob on": {"set": {"norm_topk_prob": True}},
+                  "1 expert": {"set": {"num_experts_per_tok": 1}},
+                  "all experts": {"set": {"num_experts_per_tok": 8}},
+                  "the dense layer off": {"zero": ["layers.1.mlp.down_proj.weight"]}}),
+    # every second layer has experts, every layer a window; biases; one expert a token
+    "qwen3moe-window-f16": dict(dtype="f16", tok="qwen2", each=True, shard="40KB", config={
+        **QWEN3_MOE_CFG, "decoder_sparse_step": 2, "num_experts_per_tok": 1, "norm_topk_prob": False,
+        "attention_bias": True, "use_sliding_window": True, "sliding_window": 65,
+        "rope_theta": 10000.0},
+        controls={"window + 1": {"set": {"sliding_window": 66}},
+                  "no window": {"set": {"use_sliding_window": False}},
+                  "norm_topk_prob on": {"set": {"norm_topk_prob": True}},
+                  "2 experts": {"set": {"num_experts_per_tok": 2}},
+                  "q, k, v biases off": {"zero": ["q_proj.bias", "k_proj.bias", "v_proj.bias"]}}),
+    # Mixtral as published: names of its own, theta left to its default
+    "mixtral-each-bf16": dict(dtype="bf16", tok="llama3", each=True, config={**MIXTRAL_CFG, "hidden_size": 36,
+                                                                             "head_dim": 16},
+        controls={"1 expert": {"set": {"num_experts_per_tok": 1}},
+                  "3 experts": {"set": {"num_experts_per_tok": 3}},
+                  "expert 0 without down": {"zero": ["experts.0.w2.weight"]},
+                  "theta 10000": rope(10000.0), "KV heads swapped": SWAP}),
+    "mixtral-fused-window-f32": dict(dtype="f32", tok="metaspace", text="middle", resave=True, config={
+        **MIXTRAL_CFG, "vocab_size": 330, "num_local_experts": 4, "tie_word_embeddings": True,
+        "sliding_window": 100, "rope_theta": 10000.0},
+        controls={"window + 1": {"set": {"sliding_window": 101}},
+                  "no window": {"set": {"sliding_window": None}},
+                  "all experts": {"set": {"num_experts_per_tok": 4}}}),
 }
 
 
@@ -326,7 +375,24 @@ def randomise(model, seed, qk_gain, logit_gain):
             elif "q_proj" in name or "k_proj" in name:
                 normal(p, qk_gain / math.sqrt(p.shape[1]))
             else:
-                normal(p, (0.5 if tied else 0.9) / math.sqrt(p.shape[1]))
+                gain = 2 if name.endswith("mlp.gate.weight") else 0.5 if tied else 0.9
+                normal(p, gain / math.sqrt(p.shape[-1]))
+
+
+def each_expert(state, model_type):
+    """The tensors of a file as published: those of each expert, under the names of its time."""
+    (prefix, gate, up, down), = EACH[model_type]
+    out = {}
+    for name, t in state.items():
+        layer, found, part = name.partition(".mlp.")
+        if part not in ("experts.gate_up_proj", "experts.down_proj"):
+            out[f"{layer}.{prefix}{part}" if found else name] = t
+            continue
+        for e, x in enumerate(t):
+            halves = [(gate, x[:len(x) // 2]), (up, x[len(x) // 2:])] if "gate_up" in part else [(down, x)]
+            for n, y in halves:
+                out[f"{layer}.{prefix}experts.{e}.{n}.weight"] = y.clone()
+    return out
 
 
 def cast(state, dtype):
@@ -362,7 +428,8 @@ def save_weights(state, folder, shard):
 
 
 def load(folder, dtype=torch.float32, attn="eager"):
-    return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation=attn).eval()
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation=attn,
+                                                experts_implementation="eager").eval()
 
 
 def logits_of(model, ids):
@@ -541,6 +608,8 @@ def make(name, spec, texts, index, out=OUT):
         hf.dtype = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}[spec["dtype"]]
         hf.architectures = config["architectures"]
         hf.save_pretrained(folder)
+    if spec.get("each"):
+        state = each_expert(state, config["model_type"])
     save_weights(cast(state, spec["dtype"]), folder, spec.get("shard"))
 
     ids = tok.encode(text).ids

@@ -21,7 +21,7 @@ static size_t n_cases, n_powers, n_exact, n_values;
 
 static void compare_shape(const struct config *c, const char *want, const char *json)
 {
-    char layers[CONFIG_LAYERS_MAX + 1], got[CONFIG_LAYERS_MAX + 256];
+    char layers[CONFIG_LAYERS_MAX + 1], got[2 * CONFIG_LAYERS_MAX + 256];
     bool any = memchr(c->windowed, 1, c->n_layers) != NULL;
     for (size_t l = 0; l < c->n_layers; l++)
         layers[l] = (char)('0' + c->windowed[l]);
@@ -29,6 +29,12 @@ static void compare_shape(const struct config *c, const char *want, const char *
     snprintf(got, sizeof got, "%zu %zu %zu %zu %zu %zu %zu %zu %d %zu %s %g %d %d", c->vocab, c->hidden,
              c->ffn, c->n_layers, c->n_heads, c->n_kv_heads, c->head_dim, c->max_position, c->tied, c->window,
              layers, c->rms_eps, c->bos, c->n_eos ? c->eos[0] : -1);
+    for (size_t l = 0; l < c->n_layers; l++)
+        layers[l] = (char)('0' + c->kind[l]);
+    const size_t n = strlen(got);
+    if (c->n_experts)
+        snprintf(got + n, sizeof got - n, " %zu %zu %zu %d %s", c->n_experts, c->experts_used, c->expert_ffn,
+                 c->experts_normalised, layers);
     CHECK(strcmp(got, want) == 0, "\n  %s\n  got  %s\n  want %s", json, got, want);
     CHECK(any ? c->window > 0 : true, "%s", json);
 }

@@ -9,12 +9,13 @@
 #include <unistd.h>
 
 struct tiny {
-    const char *name, *type;             /* "llama", "mistral", "qwen2", "qwen3" */
+    const char *name, *type;             /* "llama", "mistral", "qwen2", "qwen3", "mixtral", "qwen3_moe" */
     size_t hidden, ffn, heads, kv_heads, head_dim, vocab, layers;
-    size_t window;                       /* mistral: every layer; qwen: every other layer; 0: none */
+    size_t window;                       /* mistral, mixtral: every layer; qwen: every other layer; 0: none */
     enum dtype dtype;
     bool tied;
     size_t heads_inside;                 /* drafting heads as TokenSwift publishes them */
+    size_t experts, used, expert_ffn;    /* qwen3_moe: in all layers but the second */
 };
 
 static const struct tiny tiny_models[] __attribute__((unused)) = {
@@ -24,6 +25,8 @@ static const struct tiny tiny_models[] __attribute__((unused)) = {
     { "mistral-f32-odd", "mistral", 48, 51, 7, 1, 20, 130, 2, 70, DT_F32, false, 0 },
     /* biases, as many KV heads as heads */
     { "qwen2-bf16", "qwen2", 64, 96, 8, 8, 24, 97, 2, 0, DT_BF16, true, 0 },
+    { "qwen3moe-bf16", "qwen3_moe", 64, 80, 4, 2, 16, 150, 3, 0, DT_BF16, false, 0, 9, 3, 40 },
+    { "mixtral-f32-odd", "mixtral", 52, 51, 6, 3, 20, 90, 2, 70, DT_F32, true, 0, 5, 2, 51 },
 };
 enum { N_TINY = sizeof tiny_models / sizeof *tiny_models };
 
@@ -66,9 +69,27 @@ static inline void tiny_norm(struct tiny_writer *w, size_t layer, const char *na
     snprintf(full, sizeof full, "model.layers.%zu.%s.weight", layer, name);
     tiny_tensor(w, full, n, 0, 1, 0.3f);
 }
+/* A router and experts, each under names of its own; false: the layer has none. */
+static inline bool tiny_experts(struct tiny_writer *w, const struct tiny *t, size_t l)
+{
+    const bool mixtral = !strcmp(t->type, "mixtral");
+    char name[64];
+    if (!t->experts || (l == 1 && !mixtral)) return false;
+    tiny_linear(w, l, mixtral ? "block_sparse_moe.gate" : "mlp.gate", t->experts, t->hidden, false);
+    for (size_t e = 0; e < t->experts; e++) {
+        const char *of = mixtral ? "block_sparse_moe.experts.%zu.%s" : "mlp.experts.%zu.%s";
+        snprintf(name, sizeof name, of, e, mixtral ? "w1" : "gate_proj");
+        tiny_linear(w, l, name, t->expert_ffn, t->hidden, false);
+        snprintf(name, sizeof name, of, e, mixtral ? "w3" : "up_proj");
+        tiny_linear(w, l, name, t->expert_ffn, t->hidden, false);
+        snprintf(name, sizeof name, of, e, mixtral ? "w2" : "down_proj");
+        tiny_linear(w, l, name, t->hidden, t->expert_ffn, false);
+    }
+    return true;
+}
 static inline void tiny_tensors(struct tiny_writer *w, const struct tiny *t)
 {
-    bool bias = !strcmp(t->type, "qwen2"), qk = !strcmp(t->type, "qwen3");
+    bool bias = !strcmp(t->type, "qwen2"), qk = !strncmp(t->type, "qwen3", 5);
     tiny_tensor(w, "model.embed_tokens.weight", t->vocab, t->hidden, 0,
                 t->tied ? 1.5f / sqrtf((float)t->hidden) : 1);
     for (size_t l = 0; l < t->layers; l++) {
@@ -81,6 +102,8 @@ static inline void tiny_tensors(struct tiny_writer *w, const struct tiny *t)
                 tiny_norm(w, l, "self_attn.k_norm", t->head_dim);
         tiny_linear(w, l, "self_attn.o_proj", t->hidden, t->heads * t->head_dim, false);
         tiny_norm(w, l, "post_attention_layernorm", t->hidden);
+        if (tiny_experts(w, t, l))
+            continue;
         tiny_linear(w, l, "mlp.gate_proj", t->ffn, t->hidden, false);
         tiny_linear(w, l, "mlp.up_proj", t->ffn, t->hidden, false);
         tiny_linear(w, l, "mlp.down_proj", t->hidden, t->ffn, false);
@@ -116,7 +139,14 @@ static inline void tiny_config(const struct tiny *t, const char *dir)
             "\"rope_theta\":100000.0,\"hidden_act\":\"silu\",\"tie_word_embeddings\":%s",
             t->type, t->hidden, t->ffn, t->layers, t->heads, t->kv_heads, t->head_dim, t->vocab,
             t->tied ? "true" : "false");
-    if (t->window && !strcmp(t->type, "mistral"))
+    const bool mixtral = !strcmp(t->type, "mixtral");
+    if (mixtral)
+        fprintf(f, ",\"num_local_experts\":%zu,\"num_experts_per_tok\":%zu", t->experts, t->used);
+    else if (t->experts)
+        fprintf(f, ",\"num_experts\":%zu,\"num_experts_per_tok\":%zu,\"moe_intermediate_size\":%zu,"
+                   "\"norm_topk_prob\":true,\"mlp_only_layers\":[1]",
+                t->experts, t->used, t->expert_ffn);
+    if (t->window && (mixtral || !strcmp(t->type, "mistral")))
         fprintf(f, ",\"sliding_window\":%zu", t->window);
     else if (t->window) {
         fprintf(f, ",\"use_sliding_window\":true,\"sliding_window\":%zu,\"layer_types\":[", t->window);

@@ -19,7 +19,12 @@ static const struct arch {
     bool qkv_bias, qk_norm;                     /* has them without a key */
     bool attention_bias, mlp_bias;              /* reads the key */
     bool hidden_multiple;                       /* of the heads, even if head_dim is given */
-    enum { WINDOW_NONE, WINDOW_ALL, WINDOW_QWEN } window;
+    /* none; in every layer; with use_sliding_window in every layer, or in the layers that a key names */
+    enum { WINDOW_NONE, WINDOW_ALL, WINDOW_SWITCH, WINDOW_QWEN } window;
+    /* n_experts 0: no experts. expert_ffn 0: intermediate_size. norm_topk_prob: reads the key */
+    size_t n_experts, experts_used, expert_ffn;
+    bool norm_topk_prob;
+    double eps, theta;                          /* 0: 1e-6, 10000 */
 } archs[] = {
     { "llama", "LlamaForCausalLM", 32000, 4096, 11008, 32, 32, 0, 0, 2048, 1, 2, false, false, true, true,
       true, WINDOW_NONE },
@@ -29,6 +34,10 @@ static const struct arch {
       false, false, WINDOW_QWEN },
     { "qwen3", "Qwen3ForCausalLM", 151936, 4096, 22016, 32, 32, 32, 128, 32768, -1, -1, false, true, true,
       false, false, WINDOW_QWEN },
+    { "mixtral", "MixtralForCausalLM", 32000, 4096, 14336, 32, 32, 8, 0, 131072, 1, 2, false, false, false,
+      false, false, WINDOW_ALL, 8, 2, 0, false, 1e-5, 1e6 },
+    { "qwen3_moe", "Qwen3MoeForCausalLM", 151936, 2048, 6144, 24, 32, 4, 0, 32768, -1, -1, false, true, true,
+      false, false, WINDOW_SWITCH, 128, 8, 768, true },
 };
 enum { N_ARCHS = sizeof archs / sizeof *archs };
 
@@ -46,14 +55,19 @@ static const struct foreign foreign_keys[] = {
     { "final_logit_softcapping", ZERO }, { "logits_soft_cap", ZERO }, { "query_pre_attn_scalar", NULL_ONLY },
     { "attention_multiplier", NULL_ONLY }, { "embedding_multiplier", ONE }, { "residual_multiplier", ONE },
     { "logits_scaling", ONE }, { "logit_scale", ONE }, { "scale_emb", ONE }, { "scale_depth", NULL_ONLY },
-    { "dim_model_base", NULL_ONLY }, { "num_local_experts", ZERO }, { "num_experts", ZERO },
-    { "n_routed_experts", ZERO }, { "moe_intermediate_size", ZERO }, { "kv_lora_rank", NULL_ONLY },
+    { "dim_model_base", NULL_ONLY }, { "n_routed_experts", ZERO }, { "n_shared_experts", ZERO },
+    { "shared_expert_intermediate_size", ZERO }, { "kv_lora_rank", NULL_ONLY },
     { "q_lora_rank", NULL_ONLY }, { "clip_qkv", NULL_ONLY }, { "use_qk_norm", NO }, { "qk_layernorm", NO },
     { "attn_temperature_tuning", NO | ZERO }, { "attention_chunk_size", NULL_ONLY },
     { "use_attention_sinks", NO }, { "is_encoder_decoder", NO }, { "add_cross_attention", NO },
     { "cross_attention_layers", EMPTY }, { "is_causal", YES }, { "use_bidirectional_attention", NO },
     { "per_layer_config", EMPTY }, { "block_configs", EMPTY }, { "bias", NO }, { "use_bias", NO },
     { "attention_out_bias", NO },
+};
+
+/* The same, of mixtures of experts: models of others must not have them. */
+static const struct foreign expert_keys[] = {
+    { "num_local_experts", ZERO }, { "num_experts", ZERO }, { "moe_intermediate_size", ZERO },
 };
 
 /* Settings of generation_config.json that change the sampled token. */
@@ -129,9 +143,10 @@ static int missing(const struct json *in, const char *key, struct err *e)
  * agree. */
 static const struct arch *find_arch(const struct json *root, struct err *e)
 {
-    static const char allowed[] = "allowed are llama, mistral, qwen2 and qwen3";
+    static const char allowed[] = "allowed are llama, mistral, mixtral, qwen2, qwen3 and qwen3_moe";
     static const char allowed_names[] =
-        "allowed are LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM and Qwen3ForCausalLM";
+        "allowed are LlamaForCausalLM, MistralForCausalLM, MixtralForCausalLM, Qwen2ForCausalLM, "
+        "Qwen3ForCausalLM and Qwen3MoeForCausalLM";
     const struct arch *arch = NULL;
     struct json type, list, name;
     int has_type = get_value(root, "model_type", &type, e),
@@ -202,7 +217,7 @@ static int read_flags(struct config *c, const struct arch *a, const struct json 
         return -1;
     if (found && !js_is(&v, "silu") && !js_is(&v, "swish"))
         return js_bad(&v, e, "allowed are \"silu\" and \"swish\"");
-    if (get_real(root, "rms_norm_eps", 1e-6, 1e-30, 1, &c->rms_eps, e) ||
+    if (get_real(root, "rms_norm_eps", a->eps != 0 ? a->eps : 1e-6, 1e-30, 1, &c->rms_eps, e) ||
         get_bool(root, "tie_word_embeddings", false, &c->tied, e))
         return -1;
     bool attention_bias = false;
@@ -221,13 +236,67 @@ static int read_flags(struct config *c, const struct arch *a, const struct json 
     c->qkv_bias = a->qkv_bias || attention_bias;
     c->o_bias = attention_bias;
     c->qk_norm = a->qk_norm;
-    for (size_t i = 0; i < sizeof foreign_keys / sizeof *foreign_keys; i++) {
-        found = js_get(root, foreign_keys[i].key, &v, e);
+    const size_t n = sizeof foreign_keys / sizeof *foreign_keys,
+                 n_expert_keys = a->n_experts ? 0 : sizeof expert_keys / sizeof *expert_keys;
+    for (size_t i = 0; i < n + n_expert_keys; i++) {
+        const struct foreign *key = i < n ? &foreign_keys[i] : &expert_keys[i - n];
+        found = js_get(root, key->key, &v, e);
         if (found < 0)
             return -1;
-        if (found && !is_neutral(&v, foreign_keys[i].neutral))
+        if (found && !is_neutral(&v, key->neutral))
             return js_bad(&v, e, "this is not implemented for %s models", a->model_type);
     }
+    return 0;
+}
+
+/* Reads the layers without experts: those of mlp_only_layers, and all but every decoder_sparse_step-th. */
+static int read_kinds(struct config *c, const struct json *root, struct err *e)
+{
+    struct json list, x;
+    size_t step, l;
+    if (get_size(root, "decoder_sparse_step", 1, NULL_MISSING, CONFIG_LAYERS_MAX, &step, e))
+        return -1;
+    for (l = 0; l < c->n_layers; l++)
+        c->kind[l] = (l + 1) % step == 0 ? LAYER_EXPERTS : LAYER_DENSE;
+    const int found = get_value(root, "mlp_only_layers", &list, e);
+    if (found <= 0)
+        return found;
+    if (js_kind(&list) != JS_ARRAY)
+        return js_bad(&list, e, "allowed is a list of layers");
+    for (struct js_walk w = js_walk(&list); js_next(&w, NULL, &x);) {
+        if (js_size(&x, 0, INT32_MAX, &l, e))
+            return -1;
+        if (l < c->n_layers)
+            c->kind[l] = LAYER_DENSE;
+    }
+    return 0;
+}
+
+/* Reads a mixture of experts. transformers knows the number under two names. */
+static int read_experts(struct config *c, const struct arch *a, const struct json *root, struct err *e)
+{
+    struct json v;
+    if (!a->n_experts)
+        return 0;
+    c->expert_ffn = a->expert_ffn ? a->expert_ffn : c->ffn;
+    c->experts_normalised = !a->norm_topk_prob;
+    const char *number = js_get(root, "num_experts", &v, e) == 1 ? "num_experts" : "num_local_experts";
+    if (get_size(root, number, a->n_experts, NULL_REFUSED, EXPERTS_MAX, &c->n_experts, e) ||
+        get_size(root, "num_experts_per_tok", a->experts_used, NULL_REFUSED, EXPERTS_MAX, &c->experts_used,
+                 e) ||
+        (a->expert_ffn && get_size(root, "moe_intermediate_size", a->expert_ffn, NULL_REFUSED,
+                                   EXPERT_FFN_MAX, &c->expert_ffn, e)) ||
+        (a->norm_topk_prob && get_bool(root, "norm_topk_prob", false, &c->experts_normalised, e)))
+        return -1;
+    if (c->expert_ffn > EXPERT_FFN_MAX)
+        return err_set(e, ERR_INPUT, "%s: intermediate_size is %zu, allowed for experts are 1 to %d",
+                       root->file, c->expert_ffn, EXPERT_FFN_MAX);
+    if (c->experts_used > c->n_experts)
+        return err_set(e, ERR_INPUT, "%s: num_experts_per_tok is %zu, allowed are 1 to %s %zu", root->file,
+                       c->experts_used, number, c->n_experts);
+    if (a->norm_topk_prob)
+        return read_kinds(c, root, e);
+    memset(c->kind, LAYER_EXPERTS, c->n_layers);
     return 0;
 }
 
@@ -253,20 +322,21 @@ static int read_layer_types(struct config *c, const struct json *v, struct err *
 }
 
 /* Reads the sliding window and the layers that have it. Llama: none. Mistral: all layers. Qwen with
- * use_sliding_window: the layers that layer_types names, else the layers from max_window_layers on. */
+ * use_sliding_window: the layers that layer_types names, else the layers from max_window_layers on; with
+ * experts all layers. */
 static int read_window(struct config *c, const struct arch *a, const struct json *root, struct err *e)
 {
     struct json v;
     bool use = a->window == WINDOW_ALL;
-    size_t first = a->window == WINDOW_ALL ? 0 : 28;
-    if (a->window == WINDOW_QWEN && get_bool(root, "use_sliding_window", false, &use, e))
+    size_t first = a->window == WINDOW_QWEN ? 28 : 0;
+    if (a->window >= WINDOW_SWITCH && get_bool(root, "use_sliding_window", false, &use, e))
         return -1;
     int found = js_get(root, "sliding_window", &v, e);
     if (found < 0)
         return -1;
     if (a->window == WINDOW_NONE && found && !is_null(&v))
         return js_bad(&v, e, "llama models have no window: allowed is null");
-    c->window = use && !found ? 4096 : 0;
+    c->window = use && !found && !(a->n_experts && a->window == WINDOW_ALL) ? 4096 : 0;
     if (use && found && !is_null(&v) && js_size(&v, 1, INT32_MAX, &c->window, e))
         return -1;
     if (a->window == WINDOW_QWEN && use) {
@@ -383,12 +453,12 @@ static int read_yarn(struct rope_config *r, const struct config *c, const struct
     return 0;
 }
 
-static int read_rope(struct config *c, const struct json *root, struct err *e)
+static int read_rope(struct config *c, const struct arch *a, const struct json *root, struct err *e)
 {
     struct rope_config *r = &c->rope;
     struct json dict, v;
-    *r = (struct rope_config){ .theta = 10000, .factor = 1, .truncate = true };
-    if (get_real(root, "rope_theta", 10000, 1, 1e30, &r->theta, e))
+    *r = (struct rope_config){ .factor = 1, .truncate = true };
+    if (get_real(root, "rope_theta", a->theta != 0 ? a->theta : 10000, 1, 1e30, &r->theta, e))
         return -1;
     /* The old spelling wins if it is not empty, as in transformers. */
     int found = get_value(root, "rope_scaling", &dict, e);
@@ -517,8 +587,8 @@ int config_parse(struct config *c, const char *file, const char *json, size_t n,
     if (!a)
         return -1;
     snprintf(c->model_type, sizeof c->model_type, "%s", a->model_type);
-    if (read_shape(c, a, &root, e) || read_flags(c, a, &root, e) || read_window(c, a, &root, e) ||
-        read_rope(c, &root, e) || read_ids(c, &root, &has_eos, e))
+    if (read_shape(c, a, &root, e) || read_flags(c, a, &root, e) || read_experts(c, a, &root, e) ||
+        read_window(c, a, &root, e) || read_rope(c, a, &root, e) || read_ids(c, &root, &has_eos, e))
         return -1;
     bool has_bos = js_get(&root, "bos_token_id", &(struct json){ 0 }, e);
     if (generation) {

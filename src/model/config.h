@@ -1,6 +1,6 @@
 /* config.json and generation_config.json of a model, checked. Supported are causal models of Llama, Mistral,
- * Qwen2 and Qwen3. Another architecture is refused, and so is every key that would change the numbers and is
- * not implemented. The error is one line with file, key and value.
+ * Mixtral, Qwen2, Qwen3 and Qwen3-MoE. Another architecture is refused, and so is every key that would change
+ * the numbers and is not implemented. The error is one line with file, key and value.
  *
  * A missing optional key has the default of its architecture in transformers. null counts as missing where
  * transformers allows null. A key that transformers does not read for the architecture is ignored, unless it
@@ -9,7 +9,11 @@
 #include "src/base/base.h"
 
 enum { CONFIG_LAYERS_MAX = 1024, CONFIG_EOS_MAX = 64, HEAD_DIM_MAX = 512, CONFIG_BYTES_MAX = 1 << 20,
-       CONTEXT_MAX = 1 << 30 };
+       CONTEXT_MAX = 1 << 30, EXPERTS_MAX = 1024, EXPERT_FFN_MAX = 1 << 20 };
+
+/* The feed-forward part of a layer: one network for all rows, or experts for the rows that a router sends to
+ * them. */
+enum layer_kind { LAYER_DENSE, LAYER_EXPERTS };
 
 enum rope_type { ROPE_PLAIN, ROPE_LINEAR, ROPE_LLAMA3, ROPE_YARN, ROPE_DYNAMIC, ROPE_DIVIDED };
 
@@ -31,6 +35,11 @@ struct config {
     double rms_eps;
     bool tied;                   /* tie_word_embeddings: no lm_head.weight is expected */
     bool qkv_bias, o_bias, mlp_bias, qk_norm;
+    uint8_t kind[CONFIG_LAYERS_MAX];   /* enum layer_kind */
+    /* Experts of a layer, those that a row uses, and their width; 0: every layer is dense. ffn is the width
+     * of dense layers. */
+    size_t n_experts, experts_used, expert_ffn;
+    bool experts_normalised;     /* the weights of the chosen experts are divided by their sum */
     size_t window;               /* sliding window in keys, own position included; 0: none */
     uint8_t windowed[CONFIG_LAYERS_MAX];   /* 1: this layer uses the window */
     struct rope_config rope;

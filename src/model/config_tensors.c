@@ -8,12 +8,13 @@
 
 /* A tensor of a layer: its name after "model.layers.N.", whether the configuration has it, its shape. */
 struct part { const char *name; bool used; size_t rows, cols; };
-enum { PARTS = 18 };
+enum { PARTS = 19, EXPERT_PARTS = 3 };
 
-static void layer_parts(struct part p[PARTS], const struct config *c)
+static void layer_parts(struct part p[PARTS], const struct config *c, size_t layer)
 {
     const size_t d = c->hidden, q = c->n_heads * c->head_dim, kv = c->n_kv_heads * c->head_dim, f = c->ffn,
                  h = c->head_dim;
+    const bool dense = c->kind[layer] == LAYER_DENSE, bias = dense && c->mlp_bias;
     const struct part parts[PARTS] = {
         { "input_layernorm.weight", true, d, 0 },        { "post_attention_layernorm.weight", true, d, 0 },
         { "self_attn.q_proj.weight", true, q, d },       { "self_attn.k_proj.weight", true, kv, d },
@@ -21,24 +22,64 @@ static void layer_parts(struct part p[PARTS], const struct config *c)
         { "self_attn.q_proj.bias", c->qkv_bias, q, 0 },  { "self_attn.k_proj.bias", c->qkv_bias, kv, 0 },
         { "self_attn.v_proj.bias", c->qkv_bias, kv, 0 }, { "self_attn.o_proj.bias", c->o_bias, d, 0 },
         { "self_attn.q_norm.weight", c->qk_norm, h, 0 }, { "self_attn.k_norm.weight", c->qk_norm, h, 0 },
-        { "mlp.gate_proj.weight", true, f, d },          { "mlp.up_proj.weight", true, f, d },
-        { "mlp.down_proj.weight", true, d, f },          { "mlp.gate_proj.bias", c->mlp_bias, f, 0 },
-        { "mlp.up_proj.bias", c->mlp_bias, f, 0 },       { "mlp.down_proj.bias", c->mlp_bias, d, 0 },
+        { "mlp.gate_proj.weight", dense, f, d },         { "mlp.up_proj.weight", dense, f, d },
+        { "mlp.down_proj.weight", dense, d, f },         { "mlp.gate_proj.bias", bias, f, 0 },
+        { "mlp.up_proj.bias", bias, f, 0 },              { "mlp.down_proj.bias", bias, d, 0 },
+        { "mlp.gate.weight", !dense, c->n_experts, d },
     };
     memcpy(p, parts, sizeof parts);
 }
 
-size_t config_count_params(const struct config *c)
+/* The tensors of an expert: their names after "mlp.experts.E.". */
+static void expert_parts(struct part p[EXPERT_PARTS], const struct config *c)
+{
+    const struct part parts[EXPERT_PARTS] = { { "gate_proj.weight", true, c->expert_ffn, c->hidden },
+                                              { "up_proj.weight", true, c->expert_ffn, c->hidden },
+                                              { "down_proj.weight", true, c->hidden, c->expert_ffn } };
+    memcpy(p, parts, sizeof parts);
+}
+
+/* Calls fn for every tensor of a layer until it returns -1. */
+typedef int tensor_fn(void *ctx, const char *name, size_t rows, size_t cols);
+static int each_tensor(const struct config *c, size_t layer, tensor_fn *fn, void *ctx)
+{
+    struct part p[PARTS], x[EXPERT_PARTS];
+    char name[96];
+    layer_parts(p, c, layer);
+    expert_parts(x, c);
+    for (size_t i = 0; i < PARTS; i++) {
+        snprintf(name, sizeof name, "model.layers.%zu.%s", layer, p[i].name);
+        if (p[i].used && fn(ctx, name, p[i].rows, p[i].cols))
+            return -1;
+    }
+    for (size_t k = 0; c->kind[layer] == LAYER_EXPERTS && k < c->n_experts; k++)
+        for (size_t i = 0; i < EXPERT_PARTS; i++) {
+            snprintf(name, sizeof name, "model.layers.%zu.mlp.experts.%zu.%s", layer, k, x[i].name);
+            if (fn(ctx, name, x[i].rows, x[i].cols))
+                return -1;
+        }
+    return 0;
+}
+
+/* Parameters of the whole model, or (used) of those that a token uses. The limits of config_read keep the
+ * number below 2^62. */
+static size_t count_params(const struct config *c, bool used)
 {
     struct part p[PARTS];
-    size_t layer = 0;
-    layer_parts(p, c);
-    for (size_t i = 0; i < PARTS; i++)
-        if (p[i].used)
-            layer += p[i].rows * (p[i].cols ? p[i].cols : 1);
-    /* The limits of config_read keep this below 2^57. */
-    return c->n_layers * layer + c->hidden + (c->tied ? 1 : 2) * c->vocab * c->hidden;
+    size_t n = c->hidden + (c->tied ? 1 : 2) * c->vocab * c->hidden;
+    for (size_t l = 0; l < c->n_layers; l++) {
+        layer_parts(p, c, l);
+        for (size_t i = 0; i < PARTS; i++)
+            if (p[i].used)
+                n += p[i].rows * (p[i].cols ? p[i].cols : 1);
+        if (c->kind[l] == LAYER_EXPERTS)
+            n += (used ? c->experts_used : c->n_experts) * 3 * c->hidden * c->expert_ffn;
+    }
+    return n;
 }
+
+size_t config_count_params(const struct config *c) { return count_params(c, false); }
+size_t config_count_used(const struct config *c) { return count_params(c, true); }
 
 bool config_kv_bytes(const struct config *c, size_t n, size_t element, size_t *bytes)
 {
@@ -101,10 +142,33 @@ static int check_tied(const struct config *c, const struct tensors *ts, const st
                               ts->path[head->shard]);
 }
 
+struct checking { const struct tensors *ts; struct err *e; };
+
+static int check_tensor(void *ctx, const char *name, size_t rows, size_t cols)
+{
+    const struct checking *k = ctx;
+    return tensors_need(k->ts, name, rows, cols, k->e) ? 0 : -1;
+}
+
+/* A router has floats, and the files have no more experts than the configuration. */
+static int check_experts(const struct config *c, const struct tensors *ts, size_t layer, struct err *e)
+{
+    char name[96];
+    snprintf(name, sizeof name, "model.layers.%zu.mlp.gate.weight", layer);
+    const struct tensor *router = tensors_find(ts, name);
+    if (!tensor_is_float(router->dtype))
+        return err_set(e, ERR_INPUT,
+                       "%s: tensor \"%s\": dtype %s, allowed for a router are BF16, F16 and F32",
+                       ts->path[router->shard], router->stored_name, router->dtype_name);
+    snprintf(name, sizeof name, "model.layers.%zu.mlp.experts.%zu.gate_proj.weight", layer, c->n_experts);
+    const struct tensor *more = tensors_find(ts, name);
+    return more ? err_set(e, ERR_INPUT, "%s: tensor \"%s\" has expert %zu, the number of experts is %zu",
+                          ts->path[more->shard], more->stored_name, c->n_experts, c->n_experts)
+                : 0;
+}
+
 int config_check_tensors(const struct config *c, const struct tensors *ts, struct err *e)
 {
-    struct part p[PARTS];
-    char name[96];
     size_t kv, layers = count_layers(ts);
     if (!config_kv_bytes(c, c->context, 4, &kv) || kv > SIZE_MAX / 4)
         return err_set(e, ERR_INPUT,
@@ -122,13 +186,21 @@ int config_check_tensors(const struct config *c, const struct tensors *ts, struc
     if (layers && layers < c->n_layers)
         return err_set(e, ERR_INPUT, "%s: num_hidden_layers is %zu, but the files have tensors of %zu layers",
                        ts->path[0], c->n_layers, layers);
-    layer_parts(p, c);
     for (size_t l = 0; l < c->n_layers; l++)
-        for (size_t i = 0; i < PARTS; i++) {
-            snprintf(name, sizeof name, "model.layers.%zu.%s", l, p[i].name);
-            if (p[i].used && !tensors_need(ts, name, p[i].rows, p[i].cols, e))
-                return -1;
-        }
+        if (each_tensor(c, l, check_tensor, &(struct checking){ ts, e }) ||
+            (c->kind[l] == LAYER_EXPERTS && check_experts(c, ts, l, e)))
+            return -1;
+    return 0;
+}
+
+struct looking { const struct tensors *ts; void (*missing)(void *ctx, const char *name); void *ctx; };
+
+static int look_for(void *ctx, const char *name, size_t rows, size_t cols)
+{
+    const struct looking *k = ctx;
+    (void)rows, (void)cols;
+    if (!tensors_find(k->ts, name))
+        k->missing(k->ctx, name);
     return 0;
 }
 
@@ -136,16 +208,9 @@ void config_missing_tensors(const struct config *c, const struct tensors *ts,
                             void (*missing)(void *ctx, const char *name), void *ctx)
 {
     const char *const outside[] = { "model.embed_tokens.weight", "model.norm.weight", "lm_head.weight" };
-    struct part p[PARTS];
-    char name[96];
-    layer_parts(p, c);
+    struct looking k = { ts, missing, ctx };
     for (size_t i = 0; i < (c->tied ? 2 : 3); i++)
-        if (!tensors_find(ts, outside[i]))
-            missing(ctx, outside[i]);
+        look_for(&k, outside[i], 0, 0);
     for (size_t l = 0; l < c->n_layers; l++)
-        for (size_t i = 0; i < PARTS; i++) {
-            snprintf(name, sizeof name, "model.layers.%zu.%s", l, p[i].name);
-            if (p[i].used && !tensors_find(ts, name))
-                missing(ctx, name);
-        }
+        each_tensor(c, l, look_for, &k);
 }

@@ -11,8 +11,10 @@
  *   - The size of a cache for the whole context can be represented. */
 int config_check_tensors(const struct config *c, const struct tensors *ts, struct err *e);
 
-/* Number of parameters; tied ones count once. */
+/* Number of parameters, and of those that one token uses: of the experts of a layer, experts_used. Tied ones
+ * count once. */
 size_t config_count_params(const struct config *c);
+size_t config_count_used(const struct config *c);
 
 /* Bytes of keys and values for n positions with elements of `element` bytes; false if they exceed size_t. */
 bool config_kv_bytes(const struct config *c, size_t n, size_t element, size_t *bytes);

@@ -101,6 +101,10 @@ static int check_support(const struct device *dev, const struct device_choice_mo
             "%s: tensor \"%s\": weights of type %s are not supported on this device; --device cpu supports "
             "them",
             dev->name, t->stored_name, t->dtype_name);
+    if (m->config->n_experts && !dev->experts)
+        return err_set(e, ERR_INPUT,
+                       "%s: mixtures of experts (%s) are not supported on this device; --device cpu supports "
+                       "them", dev->name, m->config->model_type);
     if (!dev->head_dim(dev, m->config->head_dim))
         return err_set(e, ERR_INPUT,
                        "%s: heads of %zu dimensions are not supported on this device; --device cpu supports "
@@ -164,12 +168,12 @@ int device_choice_open(struct device **dev, const char *word, const char *numeri
     const bool begun_here = numerics && strncmp(numerics, "cpu-", 4) == 0;
     if (strcmp(word, "auto") == 0 && !begun_here) {
         const struct tensor *t = quantised(m->tensors);
-        if (!t && open_first(dev, m))
+        const bool experts = m->config->n_experts;
+        if (!t && !experts && open_first(dev, m))
             return 0;
-        if (t && device_cuda_count(why, sizeof why))
-            fprintf(stderr,
-                    "--device auto: the CPU, because the GPU does not compute with weights of type %s\n",
-                    t->dtype_name);
+        if ((t || experts) && device_cuda_count(why, sizeof why))
+            fprintf(stderr, "--device auto: the CPU, because the GPU does not compute with %s%s\n",
+                    t ? "weights of type " : "mixtures of experts", t ? t->dtype_name : "");
     }
     enum dtype kv;
     if (device_choice_cpu_kv(&kv, m->compute, m->kv, e))

@@ -39,21 +39,27 @@ static size_t assign(const struct buffer *b, size_t n, char *mem, size_t align)
     return used;
 }
 
+/* The width of the dense layers; 0: every layer has experts, whose buffers the device owns. */
+static size_t dense_ffn(const struct config *c)
+{
+    return memchr(c->kind, LAYER_DENSE, c->n_layers) ? c->ffn : 0;
+}
+
 static void layout(struct workspace *w, const struct model *m)
 {
     const struct config *c = &m->config;
     const size_t n = w->rows_max, act = dtype_size(model_act(m)), dp = m->head_dim,
-                 heads = c->n_heads + 2 * c->n_kv_heads;
+                 heads = c->n_heads + 2 * c->n_kv_heads, ffn = dense_ffn(c);
     w->score_step = (w->n_max + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK;
     w->score_bytes = (m->dev->host_memory ? 1 : c->n_layers) * c->n_kv_heads * w->score_step * sizeof(float);
     const struct buffer device[] = {
         { &w->x, n * c->hidden * sizeof(float) },
         { &w->qkv, n * heads * dp * sizeof(float) },
-        { &w->gate_up, n * 2 * c->ffn * sizeof(float) },
+        { &w->gate_up, n * 2 * ffn * sizeof(float) },
         { &w->xn, n * c->hidden * act },
         { &w->q, n * c->n_heads * dp * act },
         { &w->attn, n * c->n_heads * dp * act },
-        { &w->h, n * c->ffn * act },
+        { &w->h, n * ffn * act },
         { &w->picked, n * c->hidden * act },
         { &w->score, w->score_bytes },
     };
@@ -74,10 +80,15 @@ static struct device_limits limits(const struct model *m, size_t rows_max, size_
     const struct config *c = &m->config;
     const size_t rows = MAX(rows_max, (size_t)MODEL_ROWS_MIN), q = c->n_heads * m->head_dim,
                  qkv = q + 2 * c->n_kv_heads * m->head_dim,
-                 outputs = MAX(MAX(qkv, 2 * c->ffn), MAX(c->vocab, c->hidden)),
-                 inputs = MAX(MAX(q, c->ffn), c->hidden);
-    return (struct device_limits){ rows, n_max, rows, outputs, c->vocab,
-                                   { c->n_heads, c->n_kv_heads, c->head_dim, m->head_dim }, inputs };
+                 outputs = MAX(MAX(qkv, 2 * dense_ffn(c)), MAX(c->vocab, c->hidden)),
+                 inputs = MAX(MAX(q, dense_ffn(c)), c->hidden);
+    struct device_limits l = { rows, n_max, rows, outputs, c->vocab,
+                               { c->n_heads, c->n_kv_heads, c->head_dim, m->head_dim }, inputs };
+    if (memchr(c->kind, LAYER_EXPERTS, c->n_layers)) {
+        l.experts.n = c->n_experts, l.experts.used = c->experts_used;
+        l.experts.hidden = c->hidden, l.experts.ffn = c->expert_ffn;
+    }
+    return l;
 }
 
 size_t workspace_bytes(const struct model *m, size_t rows_max, size_t n_max)
@@ -259,6 +270,33 @@ static void report_scores(const struct pass *p, size_t layer)
     }
 }
 
+static void dense(const struct pass *p, const struct layer *y, size_t l)
+{
+    const struct config *c = &p->m->config;
+    const struct workspace *w = p->w;
+    struct device *d = w->dev;
+    const size_t n = p->rows.n, none = SIZE_MAX;
+    (void)l;
+    d->rmsnorm(d, w->xn, w->x, y->norm_mlp, n, c->hidden, (float)c->rms_eps, none);
+    d->product(d, &(struct device_product){ w->gate_up, mats_n(&y->gate_up), w->xn, n, y->gate_up.m,
+                                            y->gate_up_bias, false, none, y->gate_up.n });
+    d->swiglu(d, w->h, w->gate_up, n, c->ffn);
+    d->product(d, &(struct device_product){ w->x, c->hidden, w->h, n, &y->down, y->down_bias, true, none });
+}
+
+static void experts(const struct pass *p, const struct layer *y, size_t l)
+{
+    const struct config *c = &p->m->config;
+    struct device *d = p->w->dev;
+    d->experts(d, &(struct device_experts){ p->w->x, p->rows.n, y->norm_mlp, (float)c->rms_eps, &y->router,
+                                            y->expert, c->n_experts, c->experts_used, c->expert_ffn,
+                                            c->experts_normalised, l });
+}
+
+static void (*const feed_forward[])(const struct pass *, const struct layer *, size_t) = {
+    [LAYER_DENSE] = dense, [LAYER_EXPERTS] = experts,
+};
+
 static void run_layer(const struct pass *p, size_t l)
 {
     const struct model *m = p->m;
@@ -283,11 +321,7 @@ static void run_layer(const struct pass *p, size_t l)
     if (d->host_memory)
         report_scores(p, l);
     d->product(d, &(struct device_product){ w->x, c->hidden, w->attn, n, &y->o, y->o_bias, true, none });
-    d->rmsnorm(d, w->xn, w->x, y->norm_mlp, n, c->hidden, eps, none);
-    d->product(d, &(struct device_product){ w->gate_up, mats_n(&y->gate_up), w->xn, n, y->gate_up.m,
-                                            y->gate_up_bias, false, none, y->gate_up.n });
-    d->swiglu(d, w->h, w->gate_up, n, c->ffn);
-    d->product(d, &(struct device_product){ w->x, c->hidden, w->h, n, &y->down, y->down_bias, true, none });
+    feed_forward[c->kind[l]](p, y, l);
 }
 
 /* Computes the wanted logits. Their rows are gathered, so one product reads the LM head once for all

@@ -338,14 +338,71 @@ static int load_vec(struct loader *l, float **v, const char *prefix, const struc
     return 0;
 }
 
+static int load_dense(struct loader *l, const char *at, struct layer *y)
+{
+    const struct config *c = &l->model->config;
+    const struct source gate_up[] = { { "mlp.gate_proj", c->ffn }, { "mlp.up_proj", c->ffn } };
+    const struct source down = { "mlp.down_proj", c->hidden };
+    return load_mats(l, y->gate_up.m, &y->gate_up.n, at, gate_up, 2, c->hidden, &unpadded) ||
+           (c->mlp_bias && load_vec(l, &y->gate_up_bias, at, gate_up, 2, "bias", 1, 1)) ||
+           load_mat(l, &y->down, at, &down, c->ffn, &unpadded) ||
+           (c->mlp_bias && load_vec(l, &y->down_bias, at, &down, 1, "bias", 1, 1)) ? -1 : 0;
+}
+
+/* Loads a router: floats as the file stores them, because its products are those of float rows. */
+static int load_router(struct loader *l, const char *at, struct mat *m)
+{
+    const struct config *c = &l->model->config;
+    char name[96];
+    snprintf(name, sizeof name, "%smlp.gate.weight", at);
+    const struct tensor *t = l->ts ? tensors_need(l->ts, name, c->n_experts, c->hidden, l->e) : NULL;
+    if (l->ts && !t)
+        return -1;
+    *m = (struct mat){ t ? t->dtype : DT_BF16, c->n_experts, c->hidden, NULL };
+    m->w = assign(l, l->dev->mat_size(l->dev, m->type, m->n, m->k));
+    l->model->n_params += l->mem ? 0 : m->n * m->k;
+    if (l->mem && !t)
+        fill_random(l, m);
+    return l->mem && t ? aim(l, t, (struct goal){ .kind = GOAL_MAT, .mat = m, .pad = unpadded }) : 0;
+}
+
+static int load_experts(struct loader *l, const char *at, struct layer *y)
+{
+    const struct config *c = &l->model->config;
+    struct device_expert measured;
+    if (load_router(l, at, &y->router))
+        return -1;
+    const size_t before = l->used;
+    for (size_t i = 0; i < c->n_experts; i++) {
+        struct device_expert *x = l->mem ? &y->expert[i] : &measured;
+        char prefix[96];
+        const struct source gate_up[] = { { "gate_proj", c->expert_ffn }, { "up_proj", c->expert_ffn } };
+        const struct source down = { "down_proj", c->hidden };
+        snprintf(prefix, sizeof prefix, "%smlp.experts.%zu.", at, i);
+        if (load_mats(l, x->gate_up, &x->n_gate_up, prefix, gate_up, 2, c->hidden, &unpadded) ||
+            load_mat(l, &x->down, prefix, &down, c->expert_ffn, &unpadded))
+            return -1;
+        const struct device_expert *first = l->mem ? y->expert : x;
+        if (x->n_gate_up != first->n_gate_up || x->gate_up->type != first->gate_up->type ||
+            x->down.type != first->down.type)
+            return err_set(l->e, ERR_INPUT, "%s: experts of layer %zu have weights of different types",
+                           l->ts->path[0], l->layer);
+    }
+    l->model->expert_bytes += l->mem ? 0 : l->used - before;
+    return 0;
+}
+
+static int (*const load_feed_forward[])(struct loader *, const char *at, struct layer *) = {
+    [LAYER_DENSE] = load_dense, [LAYER_EXPERTS] = load_experts,
+};
+
 static int load_layer(struct loader *l, size_t index, struct layer *y)
 {
     const struct config *c = &l->model->config;
     const size_t d = c->head_dim, dp = l->model->head_dim, q = c->n_heads * d, kv = c->n_kv_heads * d;
     const struct source qkv[] = { { "self_attn.q_proj", q }, { "self_attn.k_proj", kv },
                                   { "self_attn.v_proj", kv } };
-    const struct source gate_up[] = { { "mlp.gate_proj", c->ffn }, { "mlp.up_proj", c->ffn } };
-    const struct source o = { "self_attn.o_proj", c->hidden }, down = { "mlp.down_proj", c->hidden };
+    const struct source o = { "self_attn.o_proj", c->hidden };
     const struct source in = { "input_layernorm", c->hidden };
     const struct source post = { "post_attention_layernorm", c->hidden };
     const struct source q_norm = { "self_attn.q_norm", d }, k_norm = { "self_attn.k_norm", d };
@@ -360,10 +417,7 @@ static int load_layer(struct loader *l, size_t index, struct layer *y)
            load_mat(l, &y->o, at, &o, q, &by_head_column) ||
            (c->o_bias && load_vec(l, &y->o_bias, at, &o, 1, "bias", 1, 1)) ||
            load_vec(l, &y->norm_mlp, at, &post, 1, "weight", 1, 1) ||
-           load_mats(l, y->gate_up.m, &y->gate_up.n, at, gate_up, 2, c->hidden, &unpadded) ||
-           (c->mlp_bias && load_vec(l, &y->gate_up_bias, at, gate_up, 2, "bias", 1, 1)) ||
-           load_mat(l, &y->down, at, &down, c->ffn, &unpadded) ||
-           (c->mlp_bias && load_vec(l, &y->down_bias, at, &down, 1, "bias", 1, 1)) ? -1 : 0;
+           load_feed_forward[c->kind[index]](l, at, y) ? -1 : 0;
 }
 
 /* Loads the embedding of an untied model, rows as they are stored. */
@@ -398,14 +452,36 @@ static int load_all(struct loader *l)
         norm = { "model.norm", c->hidden };
     if (!c->tied && load_embed(l))
         return -1;
-    for (size_t i = 0; i < c->n_layers; i++) {
+    for (size_t i = 0, experts = 0; i < c->n_layers; i++) {
         struct layer measured = { 0 };
         l->layer = i;
+        if (l->mem && c->kind[i] == LAYER_EXPERTS)
+            m->layers[i].expert = m->experts + c->n_experts * experts++;
         if (load_layer(l, i, l->mem ? &m->layers[i] : &measured))
             return -1;
     }
     return load_vec(l, &m->norm_final, "", &norm, 1, "weight", 1, 1) ||
            load_mat(l, &m->lm_head, "", &head, c->hidden, &unpadded) ? -1 : 0;
+}
+
+size_t model_expert_layers(const struct model *m)
+{
+    size_t n = 0;
+    for (size_t l = 0; l < m->config.n_layers; l++)
+        n += m->config.kind[l] == LAYER_EXPERTS;
+    return n;
+}
+
+double model_bytes_an_expert(const struct model *m)
+{
+    const size_t n = model_expert_layers(m) * m->config.n_experts;
+    return n ? (double)m->expert_bytes / (double)n : 0;
+}
+
+double model_row_bytes(const struct model *m)
+{
+    const size_t used = model_expert_layers(m) * m->config.experts_used;
+    return (double)(m->weight_bytes - m->expert_bytes) + (double)used * model_bytes_an_expert(m);
 }
 
 bool model_is_quantised(const struct tensors *ts)
@@ -465,8 +541,9 @@ static int build(struct loader *l, const char *name)
     l->mem = m->mem = dev->alloc(dev, m->mem_bytes);
     l->goal = calloc(l->ts ? l->ts->n : 1, sizeof *l->goal);
     m->layers = calloc(m->config.n_layers, sizeof *m->layers);
+    m->experts = calloc(model_expert_layers(m) * m->config.n_experts + 1, sizeof *m->experts);
     m->inv_freq = calloc(m->config.head_dim / 2, sizeof *m->inv_freq);
-    int rc = l->mem && l->goal && m->layers && m->inv_freq
+    int rc = l->mem && l->goal && m->layers && m->experts && m->inv_freq
                  ? 0
                  : err_set(l->e, ERR_FAILED, "%s: out of memory for the weights (%zu bytes, on %s)", name,
                            m->mem_bytes, dev->name);
@@ -536,9 +613,15 @@ static size_t quantized_bytes(size_t n, size_t k)
 size_t model_quantized_bytes(const struct config *c, const struct device *dev)
 {
     const size_t d = dev->head_dim(dev, c->head_dim), q = c->n_heads * d, kv = c->n_kv_heads * d;
-    return c->n_layers * (quantized_bytes(q + 2 * kv, c->hidden) + quantized_bytes(c->hidden, q) +
-                          quantized_bytes(2 * c->ffn, c->hidden) + quantized_bytes(c->hidden, c->ffn)) +
-           quantized_bytes(c->vocab, c->hidden);
+    size_t n = quantized_bytes(c->vocab, c->hidden);
+    for (size_t l = 0; l < c->n_layers; l++) {
+        const bool dense = c->kind[l] == LAYER_DENSE;
+        const size_t ffn = dense ? c->ffn : c->expert_ffn;
+        n += quantized_bytes(q + 2 * kv, c->hidden) + quantized_bytes(c->hidden, q) +
+             (dense ? 1 : c->n_experts) *
+                 (quantized_bytes(2 * ffn, c->hidden) + quantized_bytes(c->hidden, ffn));
+    }
+    return n;
 }
 
 struct quantizing { struct mat *to; const struct mat *from; };
@@ -564,6 +647,19 @@ static void quantize(struct mat *to, const struct mat *from, char **at, struct p
     model_quantize_mat(to, from, pool);
 }
 
+/* Quantizes the n experts of a layer. The router keeps its floats. Returns their bytes. */
+static size_t quantize_experts(struct device_expert *to, const struct device_expert *from, size_t n,
+                               char **at, struct pool *pool)
+{
+    const char *start = *at;
+    for (size_t i = 0; i < n; i++) {
+        to[i].n_gate_up = 1;
+        quantize(&to[i].gate_up[0], &from[i].gate_up[0], at, pool);
+        quantize(&to[i].down, &from[i].down, at, pool);
+    }
+    return (size_t)(*at - start);
+}
+
 int model_quantize(struct model *to, const struct model *from, model_progress *progress, void *ctx,
                    struct err *e)
 {
@@ -571,10 +667,12 @@ int model_quantize(struct model *to, const struct model *from, model_progress *p
     assert(from->dev->host_memory && !from->quantised);
     *to = *from;
     to->mem_bytes = to->weight_bytes = model_quantized_bytes(c, from->dev);
+    to->expert_bytes = 0;
     to->mem = from->dev->alloc(from->dev, to->mem_bytes);
     to->layers = calloc(c->n_layers, sizeof *to->layers);
+    to->experts = calloc(model_expert_layers(from) * c->n_experts + 1, sizeof *to->experts);
     to->inv_freq = calloc(c->head_dim / 2, sizeof *to->inv_freq);
-    if (!to->mem || !to->layers || !to->inv_freq) {
+    if (!to->mem || !to->layers || !to->experts || !to->inv_freq) {
         err_set(e, ERR_FAILED, "%s: out of memory for the draft weights (%zu bytes)", from->path,
                 to->mem_bytes);
         model_close(to);
@@ -588,8 +686,13 @@ int model_quantize(struct model *to, const struct model *from, model_progress *p
         *z = *y;
         quantize(&z->qkv.m[0], &y->qkv.m[0], &at, from->pool);
         quantize(&z->o, &y->o, &at, from->pool);
-        quantize(&z->gate_up.m[0], &y->gate_up.m[0], &at, from->pool);
-        quantize(&z->down, &y->down, &at, from->pool);
+        if (c->kind[l] == LAYER_DENSE) {
+            quantize(&z->gate_up.m[0], &y->gate_up.m[0], &at, from->pool);
+            quantize(&z->down, &y->down, &at, from->pool);
+        } else {
+            z->expert = to->experts + (y->expert - from->experts);
+            to->expert_bytes += quantize_experts(z->expert, y->expert, c->n_experts, &at, from->pool);
+        }
         const size_t done = (size_t)(at - (char *)to->mem);
         if (progress && !progress(ctx, done, to->mem_bytes)) {
             err_set(e, ERR_AGAIN, "stopped after %zu of %zu bytes", done, to->mem_bytes);
@@ -606,6 +709,7 @@ void model_close(struct model *m)
     if (m->dev)
         m->dev->free(m->dev, m->mem, m->mem_bytes);
     free(m->layers);
+    free(m->experts);
     free(m->inv_freq);
     *m = (struct model){ 0 };
 }

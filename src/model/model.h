@@ -30,6 +30,9 @@ struct layer {                           /* all in the device's memory */
     struct mat o;  float *o_bias;        /* [hidden, n_heads * head_dim_padded] */
     struct mats gate_up; float *gate_up_bias;  /* [2 * ffn, hidden]: gate rows, then up rows */
     struct mat down; float *down_bias;   /* [hidden, ffn] */
+    /* in place of these four, with experts: */
+    struct mat router;                   /* [n_experts, hidden], floats */
+    struct device_expert *expert;        /* [n_experts], the host's: part of model.experts */
 };
 
 struct model {                           /* {0} is closed */
@@ -41,11 +44,13 @@ struct model {                           /* {0} is closed */
     struct pool *pool;
     size_t head_dim;                     /* config.head_dim as the device pads it: geometry of the cache */
     struct layer *layers;
+    struct device_expert *experts;       /* of all layers, or NULL */
     struct mat embed;                    /* row-major [vocab][hidden] as stored; w NULL: use lm_head */
     struct mat lm_head;
     float *norm_final;
     float *inv_freq, rope_factor;        /* the host's */
     size_t weight_bytes, n_params;
+    size_t expert_bytes;                 /* of weight_bytes: of all experts */
     char path[4096];
     void *mem; size_t mem_bytes;         /* one allocation of the device holds all weights */
 };
@@ -80,6 +85,10 @@ int model_open(struct model *m, const char *dir, const struct model_setup *s, st
 int model_random(struct model *m, const struct model_setup *s, uint64_t seed, struct err *e);
 size_t model_random_bytes(const struct model_setup *s);      /* that model_random will hold */
 void model_close(struct model *m);
+/* Layers with experts. Bytes of the mean expert, and the bytes of weights that a pass of one row reads. */
+size_t model_expert_layers(const struct model *m);
+double model_bytes_an_expert(const struct model *m);
+double model_row_bytes(const struct model *m);
 /* Whether a tensor has quantised weights. */
 bool model_is_quantised(const struct tensors *ts);
 /* Bytes of one position in a cache of the model. */

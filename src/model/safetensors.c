@@ -1,6 +1,7 @@
 /* Reading of safetensors files: the header of a file (header_append), a file (shard_read), an index with
  * its shards (index_read). Start at safetensors_open. */
 #include "src/model/safetensors.h"
+#include "src/model/expert_tensors.h"
 #include "src/base/json.h"
 
 #include <stdio.h>
@@ -484,14 +485,19 @@ int safetensors_open(struct tensors *ts, const char *dir, struct err *e)
     char path[DIR_PATH_MAX];
     struct stat st;
     snprintf(path, sizeof path, "%s/model.safetensors", dir);
-    if (lstat(path, &st) == 0)
-        return tensors_open_file(ts, path, e);
-    *ts = (struct tensors){ 0 };
-    snprintf(path, sizeof path, "%s/model.safetensors.index.json", dir);
-    int r = lstat(path, &st) == 0
+    const bool one = lstat(path, &st) == 0;
+    if (one && tensors_open_file(ts, path, e))
+        return -1;
+    int r = 0;
+    if (!one) {
+        *ts = (struct tensors){ 0 };
+        snprintf(path, sizeof path, "%s/model.safetensors.index.json", dir);
+        r = lstat(path, &st) == 0
                 ? open_index(ts, dir, path, e)
                 : err_set(e, ERR_INPUT, "%s: neither model.safetensors nor model.safetensors.index.json "
                                         "exists, one of them is needed", dir);
+    }
+    r = r ? r : tensors_split_experts(ts, e);
     if (r)
         tensors_close(ts);
     return r;

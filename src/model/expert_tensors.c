@@ -1,0 +1,120 @@
+/* The tensors of experts under one set of names. Start at tensors_split_experts. */
+#include "src/model/expert_tensors.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "src/model/config.h"
+
+static const char mixtral[] = ".block_sparse_moe.", usual[] = ".mlp.", experts[] = ".experts.";
+
+/* Parts of a fused tensor: its name after ".experts.", and what each part becomes. GGUF files have the last
+ * three, under these names (gguf_model.c). */
+static const struct fused { const char *name; size_t parts; const char *part[2]; } fused[] = {
+    { "gate_up_proj", 2, { "gate_proj", "up_proj" } }, { "gate_proj", 1, { "gate_proj" } },
+    { "up_proj", 1, { "up_proj" } },                   { "down_proj", 1, { "down_proj" } },
+};
+static const char *const of_mixtral[][2] = { { "w1", "gate_proj" }, { "w2", "down_proj" },
+                                             { "w3", "up_proj" } };
+
+/* The form of a fused tensor; NULL: it is none. */
+static const struct fused *fused_of(const char *name)
+{
+    const char *s = strstr(name, experts);
+    for (size_t i = 0; s && i < sizeof fused / sizeof *fused; i++) {
+        const size_t n = strlen(fused[i].name);
+        const char *rest = s + strlen(experts) + n;
+        if (strncmp(s + strlen(experts), fused[i].name, n) == 0 && (!*rest || strcmp(rest, ".weight") == 0))
+            return &fused[i];
+    }
+    return NULL;
+}
+
+/* The part of a name before ".experts.", with ".mlp." for Mixtral's name of it. */
+static size_t put_prefix(char *to, const char *name, size_t n)
+{
+    const char *s = strstr(name, mixtral);
+    if (!s || s >= name + n)
+        return (size_t)sprintf(to, "%.*s", (int)n, name);
+    const size_t before = (size_t)(s - name), after = before + strlen(mixtral);
+    return (size_t)sprintf(to, "%.*s%s%.*s", (int)before, name, usual, (int)(n - MIN(n, after)),
+                           name + MIN(n, after));
+}
+
+/* Renames a tensor of one expert of Mixtral, or its router. Returns the bytes of the new name. */
+static size_t rename_tensor(struct tensor *t, char *room)
+{
+    const char *s = strstr(t->name, experts), *rest = s ? strchr(s + strlen(experts), '.') : NULL;
+    size_t n = put_prefix(room, t->name, rest ? (size_t)(rest + 1 - t->name) : strlen(t->name));
+    for (size_t i = 0; rest && i < 3; i++) {
+        const size_t old = strlen(of_mixtral[i][0]);
+        if (strncmp(rest + 1, of_mixtral[i][0], old) == 0 && rest[1 + old] == '.')
+            n += (size_t)sprintf(room + n, "%s%s", of_mixtral[i][1], rest + 1 + old), rest = NULL;
+    }
+    if (rest)
+        n += (size_t)sprintf(room + n, "%s", rest + 1);
+    t->name = room;
+    return n + 1;
+}
+
+static int check_fused(const struct tensors *ts, const struct tensor *t, const struct fused *f, struct err *e)
+{
+    if (t->n_dims != 3 || !t->dim[0] || t->dim[0] > EXPERTS_MAX || !t->dim[1] || t->dim[1] % f->parts)
+        return err_set(e, ERR_INPUT,
+                       "%s: tensor \"%.*s\" has %zu dimensions, the first of %zu, the second of %zu; needed "
+                       "are 3: up to %d experts, %srows, columns",
+                       ts->path[t->shard], TENSOR_NAME_SHOWN, t->stored_name, t->n_dims,
+                       t->n_dims ? t->dim[0] : 0, t->n_dims > 1 ? t->dim[1] : 0, EXPERTS_MAX,
+                       f->parts > 1 ? "an even number of " : "");
+    return 0;
+}
+
+/* Adds the matrices of all experts of a fused tensor. Returns the bytes of their names. */
+static size_t split(struct tensors *ts, struct tensor t, const struct fused *f, char *room)
+{
+    const size_t n = t.dim[0] * f->parts, before = (size_t)(strstr(t.name, experts) - t.name);
+    char *at = room;
+    for (size_t i = 0; i < n; i++) {
+        struct tensor *to = &ts->t[ts->n++];
+        *to = t;
+        to->n_dims = 2, to->dim[0] = t.dim[1] / f->parts, to->dim[1] = t.dim[2];
+        to->n_elements = t.n_elements / n, to->bytes = t.bytes / n;
+        to->offset = t.offset + i * to->bytes;
+        to->name = at;
+        at += put_prefix(at, t.name, before);
+        at += sprintf(at, "%s%zu.%s.weight", experts, i / f->parts, f->part[i % f->parts]) + 1;
+    }
+    return (size_t)(at - room);
+}
+
+int tensors_split_experts(struct tensors *ts, struct err *e)
+{
+    enum { MORE = 32 };                  /* bytes by which a name grows */
+    const size_t n = ts->n;
+    size_t matrices = 0, bytes = 0, kept = 0;
+    for (size_t i = 0; i < n; i++) {
+        const struct tensor *t = &ts->t[i];
+        const struct fused *f = fused_of(t->name);
+        if (f && check_fused(ts, t, f, e))
+            return -1;
+        matrices += f ? t->dim[0] * f->parts : 0;
+        bytes += (f ? t->dim[0] * f->parts : strstr(t->name, mixtral) != NULL) * (strlen(t->name) + MORE);
+    }
+    if (!bytes)
+        return 0;
+    char *room = tensors_extend(ts, ts->path[0], matrices, bytes, e);
+    if (!room)
+        return -1;
+    for (size_t i = 0; i < n; i++) {
+        const struct fused *f = fused_of(ts->t[i].name);
+        if (f)
+            room += split(ts, ts->t[i], f, room);
+        else if (strstr(ts->t[i].name, mixtral))
+            room += rename_tensor(&ts->t[i], room);
+    }
+    for (size_t i = 0; i < ts->n; i++)
+        if (i >= n || !fused_of(ts->t[i].name))
+            ts->t[kept++] = ts->t[i];
+    ts->n = kept;
+    return tensors_sort(ts, e);
+}
