@@ -153,7 +153,9 @@ static void run_product(struct pool *pool, struct product *p, bool one_row)
 /* The form of a left operand for a matrix: floats, bf16; int16 for 8-bit (DT_I8) and quantised weights. */
 static enum dtype form_of(const struct experts_run *r, const struct mat *w)
 {
-    return r->compute_f32 ? DT_F32 : w->type == DT_I8 || dtype_is_quantised(w->type) ? DT_I16 : DT_BF16;
+    if (w->type == DT_I8)
+        return DT_I16;
+    return r->compute_f32 ? DT_F32 : dtype_is_quantised(w->type) ? DT_I16 : DT_BF16;
 }
 
 static void prepare(const struct experts_run *r, const struct mat *w, void *to, const float *x)
