@@ -329,6 +329,13 @@ static bool parts_are(struct store *s, int64_t job, const char *expected)
     return strcmp(text, expected) == 0;
 }
 
+static int extend(struct store *s, int64_t job, size_t keep, size_t wanted, const char *parameters,
+                  struct err *e)
+{
+    const struct extend_spec x = { .keep = keep, .wanted = wanted, .parameters = parameters };
+    return store_extend(s, job, &x, e);
+}
+
 static void texts_are_extended_and_forked(void)
 {
     static const int32_t more[3] = { 9, 8, 7 };
@@ -343,17 +350,19 @@ static void texts_are_extended_and_forked(void)
     rig_new();
     struct store *s = rig_open(STORE_CREATE);
     int64_t job = rig_submit(s, 3000), w = rig_worker(s);
-    CHECK(store_extend(s, job, 0, NULL, 10, NULL, false, &e) == -1 &&
+    CHECK(extend(s, job, 0, 10, NULL, &e) == -1 &&
               strstr(e.msg, "queued or running"),
           "%s", e.msg);
     CHECK(rig_claim(s, w, 0, &c) == 1 && rig_commit(s, &c, 3000, &(struct job_end){ .state = JOB_DONE,
         .finish_reason = "stop" }, &e) == 0);
-    CHECK(store_extend(s, job, 3001, NULL, 4000, NULL, false, &e) == -1 &&
-              store_extend(s, job, 3000, &add, 3002, NULL, false, &e) == -1 &&
+    CHECK(extend(s, job, 3001, 4000, NULL, &e) == -1 &&
+              store_extend(s, job, &(struct extend_spec){ .keep = 3000, .add = &add, .wanted = 3002 },
+                           &e) == -1 &&
               strstr(e.msg, "would have 3003"),
           "%s", e.msg);
     /* the last token was EOS */
-    CHECK(store_extend(s, job, 2999, &add, 4000, NULL, true, &e) == 0, "%s", e.msg);
+    const struct extend_spec two = { .keep = 2999, .add = &add, .wanted = 4000, .paused = true };
+    CHECK(store_extend(s, job, &two, &e) == 0, "%s", e.msg);
     CHECK(rig_state(s, job) == JOB_PAUSED);
     CHECK(store_tokens(s, job, 0, SIZE_MAX, &ids, &n, &e) == 0 && n == 3002 && starts(ids, job, 2999) &&
               memcmp(ids + 2999, more, sizeof more) == 0,
@@ -395,18 +404,18 @@ static void texts_are_extended_and_forked(void)
     /* a fork takes along the parts before its place */
     CHECK(parts_are(s, fork1, "3001={} ") && parts_are(s, fork2, "3001={} ") && parts_are(s, 4, ""));
     CHECK(store_pause(s, &job, 1, NULL, &e) == 0 &&
-              store_extend(s, job, 1000, NULL, 1000, NULL, false, &e) == 0 &&
+              extend(s, job, 1000, 1000, NULL, &e) == 0 &&
               rig_text_is(s, job, 1000),
           "%s", e.msg);
     /* new parameters begin a part; without them the last part's hold on, also if the text is cut before it */
     CHECK(store_pause(s, &job, 1, NULL, &e) == 0 &&
-              store_extend(s, job, 900, NULL, 1000, "[1]", false, &e) == 0 && parts_are(s, job, "900=[1] ") &&
+              extend(s, job, 900, 1000, "[1]", &e) == 0 && parts_are(s, job, "900=[1] ") &&
               store_pause(s, &job, 1, NULL, &e) == 0 &&
-              store_extend(s, job, 800, NULL, 1000, NULL, false, &e) == 0 && parts_are(s, job, "800=[1] ") &&
+              extend(s, job, 800, 1000, NULL, &e) == 0 && parts_are(s, job, "800=[1] ") &&
               store_pause(s, &job, 1, NULL, &e) == 0 &&
-              store_extend(s, job, 700, NULL, 1000, "[2]", false, &e) == 0 && parts_are(s, job, "700=[2] "),
+              extend(s, job, 700, 1000, "[2]", &e) == 0 && parts_are(s, job, "700=[2] "),
           "%s", e.msg);
-    CHECK(store_pause(s, &job, 1, NULL, &e) == 0 && store_extend(s, job, 0, NULL, 10, NULL, false, &e) == 0 &&
+    CHECK(store_pause(s, &job, 1, NULL, &e) == 0 && extend(s, job, 0, 10, NULL, &e) == 0 &&
               rig_text_is(s, job, 0),
           "%s", e.msg);
     CHECK(store_check(s, &e) == 0, "%s", e.msg);

@@ -80,8 +80,8 @@ static int life(struct store **s, struct acked *a, struct err *e)
     if (store_remove(*s, &ids[0], 1, NULL, e))
         return -1;
     a->removed = true;
-    if (store_extend(*s, 1, 700, &(struct given_text){ .ids = added_ids, .n = 3, .text = "x", .bytes = 1 },
-                     900, NULL, true, e))
+    if (store_extend(*s, 1, &(struct extend_spec){ .keep = 700, .wanted = 900, .paused = true,
+                     .add = &(struct given_text){ .ids = added_ids, .n = 3, .text = "x", .bytes = 1 } }, e))
         return -1;
     a->extended = true;
     return store_worker_end(*s, w, e);

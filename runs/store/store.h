@@ -245,13 +245,12 @@ int  store_model_put(struct store *s, const char *fingerprint, const struct mode
 /* Read a model; model_record_free. Checks the tokenizer's SHA-256. 1; 0: the store does not have it; -1. */
 int  store_model(struct store *s, const char *fingerprint, struct model_record *m, struct err *e);
 void model_record_free(struct model_record *m);
-/* The model of n jobs is at `path` now. ERR_INPUT, and nothing changes, if a job has another fingerprint,
- * unless `accept`. A job without tokens may have none yet. */
-int  store_model_move(struct store *s, const int64_t *ids, size_t n, const char *path,
-                      const char *fingerprint, bool accept, struct err *e);
-/* The same for all jobs with this fingerprint, and for jobs at their old places that have none yet. ERR_INPUT
- * if the store has no job with this fingerprint. */
-int  store_model_move_all(struct store *s, const char *path, const char *fingerprint, struct err *e);
+/* The place of a model now, and its fingerprint. ERR_INPUT, and nothing changes, if a job has another
+ * fingerprint, unless `accept`. Then the job has this fingerprint from its next token on; what the new model
+ * would read differently is refused all the same. A job that has not begun may have no fingerprint yet. */
+struct model_place { const char *path, *fingerprint; bool accept; };
+int  store_model_move(struct store *s, const int64_t *ids, size_t n, const struct model_place *m,
+                      struct err *e);
 
 /* ---- changing jobs ---- */
 
@@ -276,12 +275,17 @@ struct given_text {                      /* text that extend or fork appends */
     const char *text; size_t bytes;      /* as the user gave it */
 };
 
-/* Continue a job that is neither queued nor running: keep its first `keep` tokens, append `add` (NULL:
- * nothing), and write until the text has `wanted` tokens. `keep` below the job's tokens serves only to
- * drop an end such as EOS; the tokens after it are deleted. `parameters` begin a part at token `keep`; NULL:
- * those of the text's end hold on. The job is queued, or paused with `paused`. */
-int store_extend(struct store *s, int64_t job, size_t keep, const struct given_text *add, size_t wanted,
-                 const char *parameters, bool paused, struct err *e);
+struct extend_spec {
+    size_t keep;                         /* tokens that stay. Fewer than the job has serve only to drop an end
+                                          * such as EOS; the tokens after them are deleted */
+    const struct given_text *add;        /* appended; NULL: nothing */
+    size_t wanted;                       /* tokens that the text will have */
+    const char *parameters;              /* from token `keep` on; NULL: those of the text's end hold on */
+    bool paused;                         /* the job is paused, not queued */
+    const struct model_place *model;     /* as store_model_move; NULL: it stays */
+};
+/* Continue a job that is neither queued nor running. */
+int store_extend(struct store *s, int64_t job, const struct extend_spec *x, struct err *e);
 
 struct fork_spec {
     size_t at;                           /* number of shared tokens; at most the job's tokens */
@@ -290,6 +294,7 @@ struct fork_spec {
     size_t wanted;
     const char *parameters;              /* from token `at` on; NULL: those of the job's token `at` */
     bool paused;
+    const struct model_place *model;     /* of the new job, as store_model_move; NULL: that of the job */
 };
 /* Make a new job, outside batches, from a job in any state. The job's parts before `at` come along. */
 int store_fork(struct store *s, int64_t job, const struct fork_spec *f, int64_t *id, struct err *e);
@@ -386,6 +391,7 @@ struct claim {
     enum job_state was;                  /* state before the claim, for a worker that cannot do the job */
     size_t wanted;                       /* length of the text in tokens when it is complete */
     int idle;                            /* attempts in a row, before this one, that ended without progress */
+    bool first;                          /* the job was never claimed before */
     struct text_end end;                 /* end.tokens: in the store after the last commit */
 };
 
@@ -413,6 +419,8 @@ struct job_end {
     const char *finish_reason, *stop_reason;   /* with JOB_DONE */
     const char *error;                   /* with JOB_FAILED */
     const uint8_t *sha;                  /* with JOB_DONE: SHA-256 of the text [32]; NULL: not known */
+    bool undo;                           /* with JOB_QUEUED, JOB_PAUSED, before store_begin: the claim is no
+                                          * attempt, and the job's history does not mention it */
 };
 
 struct note { const char *kind, *text; double at; };  /* an event of this attempt; at: seconds since 1970 */

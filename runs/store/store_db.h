@@ -96,6 +96,17 @@ void  column_owner(sqlite3_stmt *q, int i, struct owner *o);
 /* Apply steps[have .. want-1] and set user_version, in one transaction. */
 int  store_migrate(struct store *s, const char *const *steps, int have, int want, struct err *e);
 
+/* ---- store_model.c ---- */
+
+/* Refuse the model `now` for the tokens of a job that the model `before` made, if its tokenizer or its
+ * end-of-text ids would turn them into another text. */
+int model_check_readable(struct store *s, int64_t job, const char *before, const char *now, struct err *e);
+/* From token `at` on the text of a job is made by the model `now`, before by the model `before`. */
+int model_changes_at(struct store *s, int64_t job, size_t at, const char *before, const char *now,
+                     struct err *e);
+/* store_model_move of one job. Part of the caller's transaction. */
+int model_move(struct store *s, int64_t job, const struct model_place *m, struct err *e);
+
 /* ---- store_jobs.c ---- */
 
 int event_add_at(struct store *s, int64_t job, int64_t attempt, const char *kind, const char *text, double at,

@@ -197,50 +197,86 @@ void model_record_free(struct model_record *m)
     *m = (struct model_record){0};
 }
 
-/* ---- moving ---- */
+/* ---- moving and changing ---- */
 
-static int move_one(struct store *s, int64_t job, const char *path, const char *fingerprint, bool accept,
-                    struct err *e)
+int model_check_readable(struct store *s, int64_t job, const char *before, const char *now, struct err *e)
+{
+    int64_t ignored;
+    int rc = db_get(s, e, &ignored,
+                    "SELECT 1 FROM model b WHERE b.fingerprint = ?2 AND NOT EXISTS (SELECT 1 FROM model a "
+                    "WHERE a.fingerprint = ?1 AND a.tokenizer = b.tokenizer AND a.vocab = b.vocab AND "
+                    "a.eos = b.eos)",
+                    "tt", before, now);
+    if (rc != 1)
+        return rc;
+    return err_set(e, ERR_INPUT,
+                   "job %" PRId64 " was begun with the model %.150s, and the model here, %.150s, has another "
+                   "tokenizer or other end-of-text ids: the text so far would change",
+                   job, before, now);
+}
+
+/* The first change also says which model made the tokens before it. */
+int model_changes_at(struct store *s, int64_t job, size_t at, const char *before, const char *now,
+                     struct err *e)
+{
+    return db_run(s, e,
+                  "INSERT INTO part (job, start, fingerprint) SELECT ?1, 0, ?2 WHERE NOT EXISTS "
+                  "(SELECT 1 FROM part WHERE job = ?1 AND fingerprint NOT NULL) "
+                  "ON CONFLICT (job, start) DO UPDATE SET fingerprint = excluded.fingerprint",
+                  "it", job, before) ||
+                   db_run(s, e,
+                          "INSERT INTO part (job, start, fingerprint) VALUES (?1, ?2, ?3) "
+                          "ON CONFLICT (job, start) DO UPDATE SET fingerprint = excluded.fingerprint",
+                          "izt", job, at, now)
+               ? -1
+               : 0;
+}
+
+/* The user has accepted another model for a job. */
+static int adopt(struct store *s, int64_t job, size_t tokens, int64_t attempt, const char *before,
+                 const char *now, struct err *e)
+{
+    char text[480];
+    if (tokens && (model_check_readable(s, job, before, now, e) ||
+                   model_changes_at(s, job, tokens, before, now, e)))
+        return -1;
+    snprintf(text, sizeof text, "model %.150s instead of %.150s from token %zu on", now, before, tokens);
+    return event_add(s, job, attempt, "accepted change", text, e);
+}
+
+int model_move(struct store *s, int64_t job, const struct model_place *m, struct err *e)
 {
     char before[200] = "";
-    sqlite3_stmt *q = db_query(s, e, "SELECT ifnull(fingerprint, '') FROM job WHERE id = ?1", "i", job);
+    sqlite3_stmt *q = db_query(
+        s, e, "SELECT ifnull(fingerprint, ''), tokens, attempt FROM job WHERE id = ?1", "i", job);
     int rc = db_step(s, q, e);
     if (rc != 1)
         return rc;
     snprintf(before, sizeof before, "%s", (const char *)sqlite3_column_text(q, 0));
+    const size_t tokens = (size_t)sqlite3_column_int64(q, 1);
+    const int64_t attempt = sqlite3_column_int64(q, 2);
     db_reset(q);
-    if (before[0] && strcmp(before, fingerprint) && !accept)
+    const bool differs = before[0] && strcmp(before, m->fingerprint);
+    if (differs && !m->accept)
         return err_set(e, ERR_INPUT,
                        "--model %s: the model of job %" PRId64 " has the fingerprint %.150s, and this one "
                        "has %.150s; --accept-numerics-change goes on all the same",
-                       path, job, before, fingerprint);
-    return db_run(s, e, "UPDATE job SET model = ?2 WHERE id = ?1", "it", job, path);
+                       m->path, job, before, m->fingerprint);
+    if (differs && adopt(s, job, tokens, attempt, before, m->fingerprint, e))
+        return -1;
+    return db_run(s, e,
+                  "UPDATE job SET model = ?2, fingerprint = CASE WHEN ?4 THEN ?3 ELSE fingerprint END "
+                  "WHERE id = ?1",
+                  "ittd", job, m->path, m->fingerprint, (int)m->accept);
 }
 
-int store_model_move(struct store *s, const int64_t *ids, size_t n, const char *path,
-                     const char *fingerprint, bool accept, struct err *e)
+int store_model_move(struct store *s, const int64_t *ids, size_t n, const struct model_place *m,
+                     struct err *e)
 {
     int rc = db_begin(s, e);
     if (rc)
         return -1;
     for (size_t i = 0; i < n && rc == 0; i++)
-        rc = move_one(s, ids[i], path, fingerprint, accept, e);
-    return db_end(s, rc, e);
-}
-
-int store_model_move_all(struct store *s, const char *path, const char *fingerprint, struct err *e)
-{
-    int64_t ignored;
-    if (db_begin(s, e))
-        return -1;
-    int rc = db_get(s, e, &ignored, "SELECT 1 FROM job WHERE fingerprint = ?1 LIMIT 1", "t", fingerprint);
-    if (rc == 0)
-        err_set(e, ERR_INPUT, "--model %s: no job of this store has its fingerprint, %.150s", path,
-                fingerprint);
-    rc = rc == 1 ? db_run(s, e,
-                          "UPDATE job SET model = ?1 WHERE model <> ?1 AND (fingerprint = ?2 OR (fingerprint "
-                          "IS NULL AND model IN (SELECT model FROM job WHERE fingerprint = ?2)))",
-                          "tt", path, fingerprint)
-                 : -1;
+        rc = model_move(s, ids[i], m, e);
     return db_end(s, rc, e);
 }

@@ -289,9 +289,10 @@ static int settle_parts(struct store *s, int64_t job, size_t keep, const char *p
                                 "izt", job, keep, parameters);
 }
 
-int store_extend(struct store *s, int64_t job, size_t keep, const struct given_text *add, size_t wanted,
-                 const char *parameters, bool paused, struct err *e)
+int store_extend(struct store *s, int64_t job, const struct extend_spec *x, struct err *e)
 {
+    const size_t keep = x->keep;
+    const struct given_text *add = x->add;
     int32_t *ids = NULL;
     struct text_end end;
     char text[96];
@@ -310,17 +311,17 @@ int store_extend(struct store *s, int64_t job, size_t keep, const struct given_t
         rc = err_set(e, ERR_INPUT, "job %" PRId64 " has %zu tokens, %zu cannot be kept", job, end.tokens,
                      keep);
     if (rc == 0)
-        rc = check_wanted(keep, add, wanted, e);
-    snprintf(text, sizeof text, "from token %zu on, %zu given, to %zu", keep, add ? add->n : 0, wanted);
+        rc = check_wanted(keep, add, x->wanted, e);
+    snprintf(text, sizeof text, "from token %zu on, %zu given, to %zu", keep, add ? add->n : 0, x->wanted);
     if (rc == 0 &&
-        (truncate_text(s, job, keep, ids, &end, e) || settle_parts(s, job, keep, parameters, e) ||
-         append_given(s, job, &end, add, e) || update_text_facts(s, job, &end, wanted, e) ||
+        (truncate_text(s, job, keep, ids, &end, e) || settle_parts(s, job, keep, x->parameters, e) ||
+         append_given(s, job, &end, add, e) || update_text_facts(s, job, &end, x->wanted, e) ||
          db_run(s, e,
                 "UPDATE job SET state = ?2, attempt = attempt + 1, idle = 0, finish_reason = NULL, "
                 "stop_reason = NULL, error = NULL, ended = NULL, text_sha = NULL WHERE id = ?1",
-                "it", job, paused ? "paused" : "queued") ||
+                "it", job, x->paused ? "paused" : "queued") ||
          db_get(s, e, &attempt, "SELECT attempt FROM job WHERE id = ?1", "i", job) < 0 ||
-         event_add(s, job, attempt, "extended", text, e)))
+         event_add(s, job, attempt, "extended", text, e) || (x->model && model_move(s, job, x->model, e))))
         rc = -1;
     free(ids);
     return db_end(s, rc, e);
@@ -365,7 +366,13 @@ static int copy_parts(struct store *s, int64_t parent, int64_t job, const struct
                   "INSERT INTO part (job, start, parameters, fingerprint) "
                   "SELECT ?1, start, parameters, fingerprint FROM part WHERE job = ?2 AND start <= ?3",
                   "iiz", job, parent, f->at) ||
-                   settle_parts(s, job, f->at, f->parameters, e)
+                   settle_parts(s, job, f->at, f->parameters, e) ||
+                   db_run(s, e,             /* the model has changed after token `at` */
+                          "INSERT INTO part (job, start, fingerprint) SELECT ?1, ?2, j.fingerprint FROM job j "
+                          "WHERE j.id = ?1 AND j.fingerprint <> (SELECT fingerprint FROM part WHERE job = ?1 "
+                          "AND fingerprint NOT NULL ORDER BY start DESC LIMIT 1) ON CONFLICT (job, start) DO "
+                          "UPDATE SET fingerprint = excluded.fingerprint",
+                          "iz", job, f->at)
                ? -1
                : 0;
 }
@@ -399,7 +406,8 @@ int store_fork(struct store *s, int64_t job, const struct fork_spec *f, int64_t 
         rc = copy_input(s, job, *id, f, e) || copy_parts(s, job, *id, f, e) ||
                      share_spans(s, job, *id, f->at, e) || chunks_append(s, *id, &end, ids, f->at, e) ||
                      append_given(s, *id, &end, f->add, e) ||
-                     update_text_facts(s, *id, &end, f->wanted, e) || event_add(s, *id, 0, "forked", text, e)
+                     update_text_facts(s, *id, &end, f->wanted, e) ||
+                     event_add(s, *id, 0, "forked", text, e) || (f->model && model_move(s, *id, f->model, e))
                  ? -1
                  : 0;
     }

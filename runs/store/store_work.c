@@ -320,7 +320,8 @@ static int claim_job(struct store *s, const struct claim_request *r, int64_t job
 {
     char text[200];
     sqlite3_stmt *q =
-        db_query(s, e, "SELECT idle, attempt, tokens, wanted, state FROM job WHERE id = ?1", "i", job);
+        db_query(s, e, "SELECT idle, attempt, tokens, wanted, state, started IS NULL FROM job WHERE id = ?1", "i",
+                 job);
     int rc = db_step(s, q, e);
     if (rc != 1)
         return rc ? -1 : err_set(e, ERR_FAILED, "job %" PRId64 " does not exist any more", job);
@@ -329,7 +330,8 @@ static int claim_job(struct store *s, const struct claim_request *r, int64_t job
                          .attempt = sqlite3_column_int64(q, 1) + 1,
                          .end.tokens = (size_t)sqlite3_column_int64(q, 2),
                          .wanted = (size_t)sqlite3_column_int64(q, 3),
-                         .idle = (int)idle };
+                         .idle = (int)idle,
+                         .first = sqlite3_column_int(q, 5) != 0 };
     rc = job_state_parse(&c->was, (const char *)sqlite3_column_text(q, 4), e);
     db_reset(q);
     if (rc)
@@ -435,24 +437,6 @@ int store_claim_holds(struct store *s, int64_t job, int64_t attempt, struct err 
     return rc < 0 ? -1 : rc == 1 ? 0 : claim_lost(s, job, e);
 }
 
-/* Refuse another model for a text that this model's tokenizer or end-of-text ids would turn into another one.
- * The text is read with what the store has of the fingerprint in the job's row. */
-static int check_readable(struct store *s, int64_t job, const char *before, const char *now, struct err *e)
-{
-    int64_t ignored;
-    int rc = db_get(s, e, &ignored,
-                    "SELECT 1 FROM model b WHERE b.fingerprint = ?2 AND NOT EXISTS (SELECT 1 FROM model a "
-                    "WHERE a.fingerprint = ?1 AND a.tokenizer = b.tokenizer AND a.vocab = b.vocab AND "
-                    "a.eos = b.eos)",
-                    "tt", before, now);
-    if (rc != 1)
-        return rc;
-    return err_set(e, ERR_INPUT,
-                   "job %" PRId64 " was begun with the model %.150s, and the model here, %.150s, has another "
-                   "tokenizer or other end-of-text ids: the text so far would change",
-                   job, before, now);
-}
-
 /* Check that the worker has the job's arithmetic and model. `accept`: record a difference as an event
  * instead. */
 static int check_same(struct store *s, const struct claim *c, const char *numerics, const char *fingerprint,
@@ -476,7 +460,9 @@ static int check_same(struct store *s, const struct claim *c, const char *numeri
                            "job %" PRId64 " has %zu tokens made with %s %.150s, here it is %.150s: the text "
                            "would not go on as it would have; --accept-numerics-change goes on all the same",
                            c->job, c->end.tokens, what[i], before[i], now[i]);
-        if (i == 1 && c->end.tokens && check_readable(s, c->job, before[1], fingerprint, e))
+        if (i == 1 && c->end.tokens &&
+            (model_check_readable(s, c->job, before[1], fingerprint, e) ||
+             model_changes_at(s, c->job, c->end.tokens, before[1], fingerprint, e)))
             return -1;
         snprintf(text, sizeof text, "%s %.150s instead of %.150s from token %zu on", what[i], now[i],
                  before[i], c->end.tokens);
@@ -541,6 +527,21 @@ static int write_figures(struct store *s, int64_t job, const struct commit *b, s
                   job, b->rate, (int64_t)made, seconds);
 }
 
+/* Leave the job as it was before the claim. Nobody else has seen this attempt's number: the fence holds. */
+static int undo_claim(struct store *s, const struct claim *c, const struct job_end *end, struct err *e)
+{
+    assert(!c->begun && (end->state == JOB_QUEUED || end->state == JOB_PAUSED));
+    return db_run(s, e,
+                  "UPDATE job SET state = ?2, worker = NULL, attempt = attempt - 1, idle = max(idle - 1, 0), "
+                  "resumes = resumes - (NOT ?3 AND tokens > 0), "
+                  "started = CASE WHEN ?3 THEN NULL ELSE started END WHERE id = ?1",
+                  "itd", c->job, job_state_name(end->state), (int)c->first) ||
+                   db_run(s, e, "DELETE FROM event WHERE job = ?1 AND attempt = ?2 AND kind = 'claimed'",
+                          "ii", c->job, c->attempt)
+               ? -1
+               : 0;
+}
+
 static int write_end(struct store *s, const struct claim *c, size_t tokens, const struct job_end *end,
                      struct err *e)
 {
@@ -581,7 +582,7 @@ static int write_part(struct store *s, const struct claim *c, const struct commi
     for (size_t i = 0; i < b->n_notes && rc == 0; i++)
         rc = event_add_at(s, c->job, c->attempt, b->notes[i].kind, b->notes[i].text, b->notes[i].at, e);
     if (rc == 0 && b->end)
-        rc = write_end(s, c, end->tokens, b->end, e);
+        rc = b->end->undo ? undo_claim(s, c, b->end, e) : write_end(s, c, end->tokens, b->end, e);
     return rc;
 }
 

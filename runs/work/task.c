@@ -208,12 +208,33 @@ void task_make_int8(struct task *t)
     int8_notice(t);
 }
 
+/* Whether the prompt's ids come from another tokenizer than the model has now. A job that has begun has the
+ * fingerprint of its model, which store_begin compares. */
+static bool other_tokenizer(const struct task *t)
+{
+    const char *was = t->params->tokenizer;
+    return was && !t->job->fingerprint && strcmp(was, tokenizer_sha(t->w->engine.tokenizer)) != 0;
+}
+
+static int check_tokenizer(const struct task *t, struct err *e)
+{
+    const char *now = tokenizer_sha(t->w->engine.tokenizer);
+    if (!other_tokenizer(t) || t->options.accept_change)
+        return 0;
+    return err_set(e, ERR_INPUT,
+                   "job %" PRId64 " was submitted with the tokenizer %.16s.., and %s has %.16s.. now: the ids "
+                   "of its prompt would mean another text; --accept-numerics-change goes on all the same",
+                   t->job->id, t->params->tokenizer, t->job->model, now);
+}
+
 /* Check prompt, length, parameters and memory; *n_max: the whole length in tokens. */
 static int check_job(struct task *t, size_t *n_max, struct err *e)
 {
     struct worker *w = t->w;
     struct engine *g = &w->engine;
     const size_t n_prompt = t->input.n_prompt;
+    if (check_tokenizer(t, e))
+        return -1;
     for (size_t i = 0; i < n_prompt; i++)
         if (t->input.prompt_ids[i] < 0 || (size_t)t->input.prompt_ids[i] >= g->config.vocab)
             return err_set(e, ERR_INPUT,
@@ -593,6 +614,8 @@ static int end_claim(struct task *t, struct err *e)
             t->end.error = t->job && t->job->error ? t->job->error : r->why.msg;
         break;
     case WORK_WAITS:
+        t->end = (struct job_end){ .state = t->options.state_if_stopped, .undo = true };
+        break;
     case WORK_STOPPED:
     case WORK_OUTPUT_FAILED:
     case WORK_DEVICE_FAILED: t->end = (struct job_end){ .state = t->options.state_if_stopped }; break;
@@ -632,6 +655,8 @@ int task_open(struct task *t, struct err *e)
     if (checkpoint_open(&t->checkpoint, w->committer, &t->claim, t->options.store_rounds, e))
         return TASK_STORE_FAILED;
     open_counters(t);
+    if (other_tokenizer(t))
+        checkpoint_note(t->checkpoint, "accepted change", "another tokenizer than the prompt's ids come from");
     open_snapshot_policy(t);
     if (t->out && t->out->begins)
         t->out->begins(t->out->ctx, &t->decoder, t->params);

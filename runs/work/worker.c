@@ -104,6 +104,8 @@ int worker_load_model(struct worker *w, struct err *e)
         g->path[0] = 0;                      /* the next job opens it again */
         w->loaded = false;
     }
+    else if (rc < 0 && !e->system && model_stamp(g->dir) != g->stamp)
+        e->system = ESTALE;
     stop_notice_for(NULL);
     progress_clear(&w->progress);
     if (stop_signal) {

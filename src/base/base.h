@@ -21,7 +21,8 @@ enum { ERR_FAILED = 1, ERR_INPUT = 2, ERR_AGAIN = 75 };   /* exit codes; ERR_AGA
 
 enum { PATH_BYTES = 4096 };           /* the longest path, with its NUL */
 
-/* `system` is the errno of a file that could not be opened, read or written, and may work later; else 0. */
+/* `system` is the errno of a file that could not be opened, read or written, and may work later; ENOEXEC for
+ * a model whose files are not whole or do not belong together, as while they are copied; else 0. */
 struct err { int code, system; char msg[1024]; };
 
 /* Sets message and code; returns -1. Bytes that are not printable UTF-8 become \xNN, so the content of a

@@ -197,6 +197,26 @@ void sha256_end(struct sha256 *h, uint8_t out[SHA256_BYTES])
     }
 }
 
+void sha256_hex(char out[SHA256_HEX], const uint8_t digest[SHA256_BYTES])
+{
+    static const char digits[] = "0123456789abcdef";
+    for (size_t i = 0; i < SHA256_BYTES; i++) {
+        out[2 * i] = digits[digest[i] >> 4];
+        out[2 * i + 1] = digits[digest[i] & 15];
+    }
+    out[2 * SHA256_BYTES] = 0;
+}
+
+void sha256_text(char out[SHA256_HEX], const void *p, size_t n)
+{
+    uint8_t digest[SHA256_BYTES];
+    struct sha256 h;
+    sha256_start(&h);
+    sha256_add(&h, p, n);
+    sha256_end(&h, digest);
+    sha256_hex(out, digest);
+}
+
 void sha256_pair(uint8_t out[2][SHA256_BYTES], const void *x, const void *y, size_t n)
 {
     const uint8_t *const p[2] = { x, y };

@@ -73,13 +73,6 @@ static void check_disk(struct visit *v)
 
 /* ---- models ---- */
 
-/* Keeps what the texts of a model need, if the folder still has that very model. */
-static int keep(struct visit *v, const struct model_use *u, struct err *e)
-{
-    char fingerprint[FINGERPRINT_BYTES];
-    return model_keep(v->s, u->model, v->o->threads, WEIGHTS_AS_IS, u->fingerprint, fingerprint, e);
-}
-
 static int check_model(struct visit *v, const struct model_use *u, struct err *e)
 {
     char line[PATH_BYTES + 600];
@@ -95,7 +88,7 @@ static int check_model(struct visit *v, const struct model_use *u, struct err *e
     }
     if (u->stored || !u->begun || !u->fingerprint)
         return 0;
-    int rc = v->o->repair ? keep(v, u, &why) : -1;
+    int rc = v->o->repair ? model_keep(v->s, u->model, v->o->threads, u->fingerprint, &why) : -1;
     if (rc && v->o->repair && why.code == ERR_AGAIN) {
         *e = why;
         return -1;

@@ -18,7 +18,8 @@ struct edit {
     const struct options *o;
     struct store *s;
     struct job_list jobs;
-    const struct job *job;
+    struct job *job;
+    struct moved_model model;
     struct job_input in;
     struct job_parts parts;
     struct text_reader reader;
@@ -51,7 +52,11 @@ static int edit_open(struct edit *d, const struct options *o, struct err *e)
     if (store_from_options(&d->s, o, STORE_WRITE, e) || job_from_word(d->s, o->arg[0], &d->jobs, e))
         return -1;
     d->job = &d->jobs.v[0];
-    return model_from_options(o, d->s, &d->job->id, 1, e) || store_input(d->s, d->job->id, &d->in, e) ||
+    if (model_from_options(&d->model, o, d->s, &d->jobs, e))
+        return -1;
+    if (d->model.given)
+        d->job->model = d->model.path;       /* as the job will have it */
+    return store_input(d->s, d->job->id, &d->in, e) ||
         job_parts_read(&d->parts, d->s, d->job->id, d->in.parameters, e) ||
         text_reader_open(&d->reader, d->s, d->job, &d->parts.v->params, e) || read_append(d, e) ? -1 : 0;
 }
@@ -183,7 +188,10 @@ static int extend(struct edit *d, struct err *e)
     if (rc || check_length(d, wanted, e))
         return -1;
     const struct given_text add = { d->given, d->n_given, d->text, d->bytes };
-    return store_extend(d->s, j->id, keep, d->n_given ? &add : NULL, wanted, d->parameters, false, e);
+    const struct extend_spec x = { .keep = keep, .add = d->n_given ? &add : NULL, .wanted = wanted,
+                                   .parameters = d->parameters,
+                                   .model = d->model.given ? &d->model.place : NULL };
+    return store_extend(d->s, j->id, &x, e);
 }
 
 /* After the job is queued: writes its text, or says how. */
@@ -298,7 +306,8 @@ static int fork_job(struct edit *d, int64_t *id, struct err *e)
         return -1;
     const struct given_text add = { d->given, d->n_given, d->text, d->bytes };
     const struct fork_spec f = { .at = d->at, .seed = seed, .add = d->n_given ? &add : NULL,
-                                 .wanted = wanted, .parameters = d->parameters };
+                                 .wanted = wanted, .parameters = d->parameters,
+                                 .model = d->model.given ? &d->model.place : NULL };
     return store_fork(d->s, d->job->id, &f, id, e);
 }
 

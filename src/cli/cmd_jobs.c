@@ -283,6 +283,7 @@ int cmd_change(const struct options *o, struct err *e)
     };
     struct store *s = NULL;
     struct job_list jobs = {0};
+    struct moved_model model;
     int64_t *ids = NULL;
     size_t k = 0, changed = 0;
     while (verbs[k].verb != o->verb->bit)
@@ -293,7 +294,9 @@ int cmd_change(const struct options *o, struct err *e)
     if (rc == 0)
         rc = keep_older(o, ids, &jobs, e);
     if (rc == 0)
-        rc = model_from_options(o, s, ids, jobs.n, e);
+        rc = model_from_options(&model, o, s, &jobs, e);
+    if (rc == 0 && model.given)
+        rc = store_model_move(s, ids, jobs.n, &model.place, e);
     if (rc == 0 && jobs.n)
         rc = (o->force ? store_remove : verbs[k].change)(s, ids, jobs.n, &changed, e);
     if (rc && e->system == ENOSPC && verbs[k].verb == VERB_REMOVE)

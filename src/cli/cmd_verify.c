@@ -27,6 +27,24 @@ struct check {
     unsigned char *wanted; size_t n_wanted;      /* [n]: the tokens to derive */
 };
 
+/* Leaves out the tokens that another model made, before --accept-numerics-change was given. */
+static int leave_other_models(struct check *c, struct err *e)
+{
+    struct part_list l;
+    bool other = false;
+    if (store_parts(c->s, c->job->id, &l, e))
+        return -1;
+    for (size_t i = 0; i < l.n; i++) {
+        const size_t end = i + 1 < l.n ? MIN(l.v[i + 1].start, c->n) : c->n;
+        if (l.v[i].fingerprint)
+            other = strcmp(l.v[i].fingerprint, c->worker.fingerprint) != 0;
+        for (size_t k = l.v[i].start; k < end && other; k++)
+            c->wanted[k] = 0;
+    }
+    part_list_free(&l);
+    return 0;
+}
+
 /* Selects the tokens to derive: every sampled token, or --sample N of them at random. */
 static int select_tokens(struct check *c, struct err *e)
 {
@@ -42,6 +60,8 @@ static int select_tokens(struct check *c, struct err *e)
         for (size_t k = spans.v[i].start; k < spans.v[i].start + spans.v[i].n && k < c->n; k++)
             c->wanted[k] = 0;
     span_list_free(&spans);
+    if (leave_other_models(c, e))
+        return -1;
     for (size_t i = left = 0; i < c->n; i++)
         left += c->wanted[i];
     to_take = c->n_wanted = options_given(c->o, "sample") ? MIN(c->o->sample, left) : left;
@@ -84,7 +104,7 @@ static int check_open(struct check *c, struct err *e)
         verify_published_refuse(&c->parts.v->params.draft, c->job->id, e))
         return -1;
     /* store_tokens checks the sums and the chain. */
-    if (store_tokens(c->s, c->job->id, 0, SIZE_MAX, &c->ids, &c->n, e) || select_tokens(c, e))
+    if (store_tokens(c->s, c->job->id, 0, SIZE_MAX, &c->ids, &c->n, e))
         return -1;
     w->threads = c->o->threads;
     w->device = c->o->device;
@@ -99,6 +119,8 @@ static int check_open(struct check *c, struct err *e)
     if (c->job->fingerprint && strcmp(c->job->fingerprint, w->fingerprint))
         return err_set(e, ERR_INPUT, "job %" PRId64 " was made with another model than %s holds now",
                        c->job->id, c->job->model);
+    if (select_tokens(c, e))
+        return -1;
     for (size_t i = 0; i < c->in.n_prompt + c->n; i++) {
         int32_t id = i < c->in.n_prompt ? c->in.prompt_ids[i] : c->ids[i - c->in.n_prompt];
         if (id < 0 || (size_t)id >= w->engine.config.vocab)

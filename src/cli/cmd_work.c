@@ -89,8 +89,11 @@ static void print_result(const struct shift *h, int64_t id, const struct job *j,
                     r->tokens, wanted, r->seconds,
                     r->seconds > 0 ? (double)(r->tokens - r->tokens_before) / r->seconds : 0);
     } else {
-        fprintf(stderr, "%sjob %s: %s after %zu of %zu tokens: %s\n", log_time(), name, end, r->tokens,
+        fprintf(stderr, "%sjob %s: %s after %zu of %zu tokens: %s", log_time(), name, end, r->tokens,
                 wanted, r->why.msg);
+        if (r->end == WORK_WAITS)
+            fprintf(stderr, "; work --model PATH and resume %" PRId64 " --model PATH name another place", id);
+        fputc('\n', stderr);
     }
 }
 
@@ -256,7 +259,8 @@ static int conclude(const struct shift *h, struct err *e)
         return err_set(e, ERR_FAILED, "%zu of %zu jobs failed; longhand list --state failed", h->failed,
                        h->done);
     if (h->missing[0])
-        return err_set(e, ERR_FAILED, "jobs stay queued because their model cannot be read: %s", h->missing);
+        return err_set(e, ERR_FAILED, "jobs stay queued because their model cannot be read: %s; longhand work "
+                       "--model PATH names another place", h->missing);
     if (h->refused)
         return err_set(e, h->o->max_memory ? ERR_INPUT : ERR_FAILED,
                        "%zu of the jobs stay queued for want of memory, the first of them because %.900s",

@@ -17,6 +17,17 @@ static struct model sizes_only(const struct engine *g)
                            .quantised = g->dev->quantised };
 }
 
+static int open_files(struct engine *g, const struct engine_spec *s, struct err *e)
+{
+    return config_read(&g->config, g->dir, e) ||
+                   (s->scaling && config_scale_context(&g->config, s->scaling, e)) ||
+                   tensors_open_as(&g->tensors, g->dir, g->weights, g->config.tied, e) ||
+                   config_check_tensors(&g->config, &g->tensors, e) ||
+                   tokenizer_open(&g->tokenizer, g->dir, g->config.vocab, e)
+               ? -1
+               : 0;
+}
+
 int engine_open(struct engine *g, const struct engine_spec *s, struct err *e)
 {
     const char *why = "";
@@ -24,16 +35,16 @@ int engine_open(struct engine *g, const struct engine_spec *s, struct err *e)
     snprintf(g->dir, sizeof g->dir, "%s", s->dir);
     snprintf(g->scaling, sizeof g->scaling, "%s", s->scaling ? s->scaling : "");
     if (model_absolute_path(g->path, g->dir))
-        return err_set_system(e, ERR_INPUT, "--model: %s: %s", g->dir, strerror(errno));
+        return err_set_system(e, ERR_INPUT, "model %s: %s", g->dir, strerror(errno));
     g->stamp = model_stamp(g->dir);
-    if (config_read(&g->config, g->dir, e) || (s->scaling && config_scale_context(&g->config, s->scaling, e)))
-        return -1;
+    if (open_files(g, s, e)) {
+        e->system = e->system ? e->system : ENOEXEC;
+        goto fail;
+    }
     g->ops = ops_for_cpu(&why);
     if (!g->ops)
-        return err_set(e, ERR_INPUT, "LONGHAND_ISA '%s': %s", getenv("LONGHAND_ISA"), why);
-    if (tensors_open_as(&g->tensors, g->dir, g->weights, g->config.tied, e) ||
-        config_check_tensors(&g->config, &g->tensors, e) ||
-        tokenizer_open(&g->tokenizer, g->dir, g->config.vocab, e))
+        err_set(e, ERR_INPUT, "LONGHAND_ISA '%s': %s", getenv("LONGHAND_ISA"), why);
+    if (!g->ops)
         goto fail;
     size_t n_threads = s->threads ? s->threads : pool_default_threads();
     g->pool = pool_open(n_threads);

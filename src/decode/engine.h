@@ -44,7 +44,8 @@ struct engine_spec {
 };
 
 /* Opens configuration (with context scaling), tokenizer, CPU operations, threads, device, and the headers
- * of the weights. After a failure the engine is closed. */
+ * of the weights. After a failure the engine is closed, and e->system is not 0 if the model's files were the
+ * reason. */
 int engine_open(struct engine *g, const struct engine_spec *s, struct err *e);
 /* Reads the weights, with progress. f: NULL, or a fingerprint that was begun; the same pass completes it.
  * ERR_FAILED when a stop signal interrupts it. */

@@ -173,8 +173,7 @@ void fingerprint_end(const struct fingerprint *f, enum weights weights, char out
         sha256_add(&h, weights_names[weights], strlen(weights_names[weights]) + 1);
     }
     sha256_end(&h, digest);
-    for (size_t i = 0; i < sizeof digest; i++)
-        snprintf(out + 2 * i, 3, "%02x", digest[i]);
+    sha256_hex(out, digest);
 }
 
 void fingerprint_close(struct fingerprint *f)

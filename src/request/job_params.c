@@ -354,6 +354,8 @@ static void members_of(struct reader *r, struct job_params *p)
     p->kv = p->compute == DT_F32 ? DT_OTHER : DT_BF16;       /* of a job that an older version stored */
     if (has(r, "kv_dtype"))
         p->kv = option_kv(WORD_OF(r, "kv_dtype", job_kv_names));
+    if (has(r, "tokenizer"))                                 /* older versions did not store it */
+        p->tokenizer = text_of(r, "tokenizer");
     if (has(r, "weights"))
         p->weights = (enum weights)WORD_OF(r, "weights", job_encoded_names) + 1;
     p->scaling = text_of(r, "context_scaling");

@@ -22,6 +22,7 @@
  *     "min_tokens" "ignore_eos" "stop" [..] "on_loop"
  *     "chat"                   null, or the form of the prompt: {"template", "system", "thinking", "date"}
  *     "compute" "kv_dtype"     a job without "kv_dtype" was stored by an older version and uses bf16
+ *     "tokenizer"              SHA-256 of the tokenizer.json that made the prompt's ids; older jobs have none
  *     "weights"                only if not as-is: the word of --weights
  *     "context_scaling"        null: the model's own
  *     "allow_beyond_context"
@@ -45,6 +46,7 @@ struct job_params {                  /* {0} is closed */
     bool chat;                       /* the text follows the opening of the assistant's turn */
     enum dtype compute, kv;          /* kv DT_OTHER: auto */
     enum weights weights;
+    const char *tokenizer;           /* or NULL: not known */
     const char *scaling;             /* or NULL */
     bool allow_beyond_context;
     struct draft_settings draft;

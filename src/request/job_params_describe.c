@@ -149,6 +149,7 @@ static int described_members(struct json_writer *w, const void *of)
     jw_number(w, "presence_penalty", s->presence);
     texts(w, "stop", &o->stop);
     jw_number(w, "temperature", s->temperature);
+    jw_text(w, "tokenizer", tokenizer_sha(x->g->tokenizer));
     jw_int(w, "top_k", s->top_k);
     jw_number(w, "top_p", s->top_p);
     if (x->g->weights != WEIGHTS_AS_IS)

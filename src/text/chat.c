@@ -338,8 +338,7 @@ const char *chat_template_name(const char *text, size_t n)
         i = end + 1 + (end + 1 < n && text[end] == '\r' && text[end + 1] == '\n');
     }
     sha256_end(&h, digest);
-    for (size_t i = 0; i < SHA256_BYTES; i++)
-        snprintf(hex + 2 * i, 3, "%02x", digest[i]);
+    sha256_hex(hex, digest);
     return chat_template_name_of_hash(hex);
 }
 

@@ -14,6 +14,8 @@ int tokenizer_parse(struct tokenizer **t, const char *file, const char *json, si
                     struct err *e);
 void tokenizer_close(struct tokenizer *t);           /* NULL is allowed */
 size_t tokenizer_bytes(const struct tokenizer *t);   /* memory it holds */
+/* SHA-256 of tokenizer.json, or of the one that a GGUF file gives, in 64 hexadecimal digits. */
+const char *tokenizer_sha(const struct tokenizer *t);
 /* The number of tokens. Ids from here to the model's vocabulary are empty text. */
 size_t tokenizer_size(const struct tokenizer *t);
 

@@ -416,6 +416,7 @@ int tokenizer_parse(struct tokenizer **out, const char *file, const char *json, 
     *out = NULL;
     if (!t)
         return err_set(e, ERR_FAILED, "%s: no memory for the tokenizer", file);
+    sha256_text(t->sha, json, n);
     t->vocab = MIN(vocab, TOK_IDS_MAX);
     t->decoder_stage = -1;
     if (n > TOK_FILE_MAX)

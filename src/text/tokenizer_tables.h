@@ -9,6 +9,7 @@
  *   tokenizer.c          the public functions: added tokens, pre-tokenizers, the template */
 #pragma once
 #include "src/base/base.h"
+#include "src/base/sha256.h"
 #include "src/base/unicode.h"
 
 enum {
@@ -61,6 +62,7 @@ enum {
 };
 
 struct tokenizer {
+    char sha[SHA256_HEX];          /* of tokenizer.json */
     size_t vocab;                  /* ids are below this; ids from n on are empty text */
     size_t n, n_model;             /* tokens; those below n_model belong to the BPE model */
     struct bytes pool;             /* contents and patterns */

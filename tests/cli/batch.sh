@@ -216,11 +216,11 @@ sed "s#\"max_tokens\"#\"model\": \"$TMP/model\", \"max_tokens\"#;s/r0/broken/" <
     >>"$TMP/fails.jsonl"
 sed -i "1,2s#\"max_tokens\"#\"model\": \"$MODEL\", \"max_tokens\"#" "$TMP/fails.jsonl"
 "$L" submit --batch "$TMP/fails.jsonl" -n 7 -q --db "$TMP/f.db" >/dev/null
-rm "$TMP/model/model.safetensors"; "$L" work -q --db "$TMP/f.db" 2>/dev/null
-cp $MODEL/model.safetensors "$TMP/model/"
+echo >>"$TMP/model/tokenizer.json"; "$L" work -q --db "$TMP/f.db" 2>/dev/null
+cp $MODEL/tokenizer.json "$TMP/model/"
 "$L" run --batch "$TMP/fails.jsonl" -o "$TMP/f.jsonl" -n 7 -q --db "$TMP/f.db" 2>"$TMP/err"; r=$?
 [ $r = 1 ] && [ "$(wc -l <"$TMP/f.jsonl")" = 3 ] && sed -n 3p "$TMP/f.jsonl" |
-    grep -q '"custom_id": "broken", "response": null, "error": {"code": "failed", "message": ".*safetensors' \
+    grep -q '"custom_id": "broken", "response": null, "error": {"code": "failed", "message": ".*submitted with the tokenizer' \
     && [ "$(grep -c '"error": null' "$TMP/f.jsonl")" = 2 ]
 result failed_line_is_an_error $? "exit $r: $(cat "$TMP/err")"
 
