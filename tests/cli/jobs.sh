@@ -199,11 +199,12 @@ for f in config.json generation_config.json tokenizer.json model.safetensors; do
     cp "$MODEL/$f" "$TMP/model/"
 done
 id=$("$L" submit -m "$TMP/model" -f "$P" -n 300 -s 7)
-mv "$TMP/model/model.safetensors" "$TMP/model/away"
+parameters=$(sql "SELECT parameters FROM input WHERE job = $id")
+sql "UPDATE input SET parameters = '{}' WHERE job = $id"
 "$L" work -q 2>"$TMP/err"; r=$?
-[ $r = 1 ] && [ "$(state_of $id)" = failed ] && "$L" show $id | grep -q 'error:.*model.safetensors'
-result work_fails_a_job_without_weights $? "exit $r, $(state_of $id)"
-mv "$TMP/model/away" "$TMP/model/model.safetensors"
+[ $r = 1 ] && [ "$(state_of $id)" = failed ] && "$L" show $id | grep -q 'error: parameters: .*missing'
+result work_fails_a_job_without_parameters $? "exit $r, $(state_of $id)"
+sql "UPDATE input SET parameters = '$parameters' WHERE job = $id"
 "$L" retry $id -q && "$L" work -q && "$L" text $id >"$TMP/a"; same retry_continues "$TMP/whole" "$TMP/a"
 id=$("$L" submit -m "$TMP/model" -f "$P" -n 100000 -s 8 --ignore-eos)
 "$L" work -q 2>/dev/null & pid=$!
