@@ -134,4 +134,63 @@ def spire():
     put("spire_gradient", flat.grad)
 
 
+def silu_linear(w, bias, x):
+    return torch.nn.functional.silu(w @ x + bias)
+
+
+def gumiho():
+    blocks, rest = [Block(), Block()], {}
+
+    def build(take):
+        rest["fc"] = take(D, 2 * D)
+        for b in blocks:
+            b.matrices(take)
+        rest["mlp"] = [[take(D, D if k else 2 * D) for k in range(6)] for _ in range(5)]
+        rest["fc_bias"] = take(D)
+        for i, b in enumerate(blocks):
+            b.vectors(take, bias=False, norm_attn=i > 0)
+        rest["bias"] = [[take(D) for _ in range(6)] for _ in range(5)]
+
+    flat = parameters(2 * D * D + 2 * BLOCK + 5 * 7 * D * D, D + 3 * D + 30 * D, build)
+    h = norm(hidden, norm_final)
+
+    def fc(t, state):
+        return rest["fc"] @ torch.cat([embedding[token[t]], state]) + rest["fc_bias"]
+
+    hat, seen = {}, [[], []]             # hat[q]: the drafted hidden state of position q
+    for p in range(N - 1):
+        x = fc(p + 1, h[p])
+        for i, b in enumerate(blocks):
+            y = b(x, p, seen[i])
+            seen[i].append(b.key_value(x, p))
+            x = y
+        hat[p + 1] = x
+    z = [fc(p + 2, hat[p + 1]) for p in range(N - 2)]
+    guesses = [hat]
+    for i in range(5):
+        guesses.append({})
+        for p in range(N - 3):
+            x = silu_linear(rest["mlp"][i][0], rest["bias"][i][0], torch.cat([z[p], z[p + 1]]))
+            for k in range(1, 6):
+                x = x + silu_linear(rest["mlp"][i][k], rest["bias"][i][k], x)
+            guesses[-1][p + 3 + i] = x
+    losses = []
+    for guess in guesses:
+        loss, n = 0, 0
+        for q, x in guess.items():
+            if q > N - 2:
+                continue
+            p = torch.softmax(lm_head @ h[q], -1)
+            loss = loss + torch.nn.functional.smooth_l1_loss(x, h[q])
+            loss = loss - 0.1 * (p * torch.log_softmax(lm_head @ x, -1)).sum()
+            n += 1
+        losses.append(loss / n)
+    sum(x * (0.8 ** k / 9 if k else 1) for k, x in enumerate(losses)).backward()
+    put("gumiho_first", flat.detach())
+    put("gumiho_losses", torch.stack(losses).detach())
+    put("gumiho_accepted", [0] * 6)
+    put("gumiho_gradient", flat.grad)
+
+
 spire()
+gumiho()

@@ -4,10 +4,7 @@
 #include "src/model/safetensors.h"
 #include "src/train/train_spire.h"
 #include "tests/drafter_fixture.h"
-#include "tests/rig.h"
-#include "tests/tiny_model.h"
-
-enum { WINDOW = 83, SKIP_AT = 3, SKIP = 900 };
+#include "tests/train_bench.h"
 
 static const struct tiny shapes[] = {
     { "spire-gqa", "llama", 48, 56, 4, 2, 16, 97, 3, 0, DT_F32, true, 0 },
@@ -15,112 +12,43 @@ static const struct tiny shapes[] = {
     { "spire-two-layers", "llama", 32, 40, 2, 1, 16, 97, 2, 0, DT_F32, true, 0 },
 };
 
-/* A window, what the model computes of it, and a module. */
-struct bench {
-    struct rig rig; struct kv kv; struct lm_back back; struct module u; struct train_window win;
-    int32_t token[WINDOW];
-    float *hidden, *entering[2];
-};
-
-/* noise: added to all parameters. */
 static void bench_open(struct bench *b, const struct tiny *shape, enum dtype compute, const struct ops *o,
                        size_t threads, enum spire_ablation ablation, float noise)
 {
     struct err e = { 0 };
-    char dir[4096];
-    struct rng rng = { 7 };
-    *b = (struct bench){ 0 };
-    tiny_write(shape, dir);
-    rig_open(&b->rig, dir, compute, o, threads, WINDOW, 4096);
-    tiny_remove(dir);
-    rig_kv(&b->rig, &b->kv, WINDOW + 3, 0);
-    rig_tokens(b->token, WINDOW, b->rig.c.vocab, 3);
-    const size_t d = b->rig.c.hidden, bytes = WINDOW * d * sizeof(float);
-    b->hidden = must_alloc(bytes), b->entering[0] = must_alloc(bytes), b->entering[1] = must_alloc(bytes);
-    for (size_t i = 0, to; i < WINDOW; i = to) {
-        to = i < SKIP_AT ? SKIP_AT : WINDOW;
-        struct pass_seq seq = { .kv = &b->kv, .n = to - i, .token = b->token + i, .shift = i ? SKIP : 0 };
-        const struct tap taps[] = { { TAP_RESIDUAL, b->rig.c.n_layers - 2, b->entering[0] + i * d },
-                                    { TAP_RESIDUAL, b->rig.c.n_layers - 1, b->entering[1] + i * d },
-                                    { TAP_RESIDUAL, b->rig.c.n_layers, b->hidden + i * d } };
-        if (model_forward(&b->rig.m, b->rig.w, &seq, 1, taps, 3, &e)) rig_die("forward", &e);
-        kv_advance(&b->kv, to - i);
-    }
-    if (lm_back_open(&b->back, &b->rig.m, &e) ||
-        train_spire_open(&b->u, &b->rig.m, &b->back, WINDOW, ablation, 9, &e))
-        rig_die("open", &e);
-    b->u.name = "spire";
-    if (module_open(&b->u, &e)) rig_die("module", &e);
-    for (size_t i = 0; i < b->u.n_params; i++)
-        b->u.w[i] += noise * rng_normal(&rng);
-    b->u.kind->update(&b->u);
-    b->win = (struct train_window){ .token = b->token, .n = WINDOW, .hidden = b->hidden, .kv = &b->kv,
-                                    .entering = { b->entering[0], b->entering[1] }, .skip_at = SKIP_AT,
-                                    .skip = SKIP };
+    bench_model(b, shape, compute, o, threads);
+    if (train_spire_open(&b->u, &b->rig.m, &b->back, WINDOW, ablation, 9, &e)) rig_die("open", &e);
+    bench_module(b, "spire", noise);
 }
 
 static void bench_close(struct bench *b)
 {
-    module_close(&b->u);
     train_spire_close(&b->u);
-    lm_back_close(&b->back);
-    kv_close(&b->kv);
-    rig_close(&b->rig);
-    free(b->hidden), free(b->entering[0]), free(b->entering[1]);
+    bench_model_close(b);
 }
 
-/* The sum over outputs of the mean loss, and its gradient if asked. */
-static double loss_of(struct bench *b, bool gradient)
+/* The sum over outputs of the mean loss. */
+static double loss_of(const struct train_score *score)
 {
-    struct train_score score[TRAIN_OUTPUTS_MAX] = { 0 };
     double loss = 0;
-    memset(b->u.grad, 0, gradient ? b->u.n_params * sizeof(float) : 0);
-    b->u.kind->window(&b->u, &b->win, gradient ? 1 : 0, score);
     for (size_t j = 0; j < SPIRE_DEPTH; j++) {
-        CHECK(score[j].n == (b->win.n - 1) / SPIRE_DEPTH, "%zu positions", score[j].n);
+        CHECK(score[j].n == (WINDOW - 1) / SPIRE_DEPTH, "%zu positions", score[j].n);
         loss += score[j].loss / (double)score[j].n;
     }
     return loss;
 }
 
-/* Along the gradient, in random directions, and along each part of the parameters alone:
- * (loss(w + a d) - loss(w - a d)) / 2a = d . gradient. */
 static void gradients_equal_finite_differences(void)
 {
-    struct rng rng = { 65 };
-    double worst = 0;
     for (int ablation = SPIRE_WHOLE; ablation <= SPIRE_NO_ACTIVATIONS; ablation++)
         for (size_t shape = 0; shape < 2; shape++) {
             struct bench b;
+            char what[64];
+            snprintf(what, sizeof what, "%s, ablation %d", shapes[shape].name, ablation);
             bench_open(&b, &shapes[shape], DT_F32, best_twin(), 2, (enum spire_ablation)ablation, 0.1f);
-            const size_t n = b.u.n_params;
-            float *w = must_alloc(n * 4), *g = must_alloc(n * 4), *dir = must_alloc(n * 4);
-            loss_of(&b, true);
-            memcpy(w, b.u.w, n * 4), memcpy(g, b.u.grad, n * 4);
-            for (size_t k = 0; k < 25; k++) {
-                /* 0: the gradient; 1..3: random; then random within a twentieth; 24: the memories' w alone */
-                size_t from = k < 4 ? 0 : (k - 4) * n / 20, to = k < 4 ? n : (k - 3) * n / 20;
-                double dot = 0, len = 0, side[2];
-                if (k == 24) from = n - 6, to = n;
-                for (size_t i = 0; i < n; i++)
-                    dir[i] = i < from || i >= to ? 0 : k == 0 ? g[i] : rng_normal(&rng);
-                for (size_t i = 0; i < n; i++) len += (double)dir[i] * (double)dir[i];
-                for (size_t i = 0; i < n; i++) dot += (double)dir[i] / sqrt(len) * (double)g[i];
-                for (int j = 0; j < 2; j++) {
-                    for (size_t i = 0; i < n; i++)
-                        b.u.w[i] = w[i] + (float)((j ? 0.001 : -0.001) / sqrt(len) * (double)dir[i]);
-                    b.u.kind->update(&b.u);
-                    side[j] = loss_of(&b, false);
-                }
-                const double got = (side[1] - side[0]) / 0.002;
-                CHECK(near(got, dot, 1e-3, 1e-3), "%s, ablation %d, direction %zu: differences %g, "
-                      "gradient %g", shapes[shape].name, ablation, k, got, dot);
-                worst = fmax(worst, fabs(got - dot));
-            }
-            free(w), free(g), free(dir);
+            bench_differences(&b, loss_of, SPIRE_LAYERS * SPIRE_MIX, what);
             bench_close(&b);
         }
-    printf("    largest difference %.2g\n", worst);
 }
 
 static void gradients_are_equal_everywhere(void)
@@ -131,11 +59,7 @@ static void gradients_are_equal_everywhere(void)
             for (size_t threads = 1; threads <= 3; threads += 2) {
                 struct bench b;
                 bench_open(&b, &shapes[k / 2], k % 2 ? DT_BF16 : DT_F32, o, threads, SPIRE_WHOLE, 0.1f);
-                loss_of(&b, true);
-                if (first)
-                    CHECK(!memcmp(first, b.u.grad, b.u.n_params * 4), "%s, %zu threads", o->name, threads);
-                else
-                    first = must_alloc(b.u.n_params * 4), memcpy(first, b.u.grad, b.u.n_params * 4);
+                bench_same_gradient(&b, &first);
                 bench_close(&b);
             }
         free(first);

@@ -18,6 +18,7 @@
 #include "src/request/model_options.h"
 #include "src/request/output_check.h"
 #include "src/text/tokenizer.h"
+#include "src/train/train_gumiho.h"
 #include "src/train/train_heads.h"
 #include "src/train/train_longspec.h"
 #include "src/train/train_spire.h"
@@ -108,6 +109,10 @@ static int open_longspec(struct module *u, const struct job *j, struct err *e)
 {
     return train_longspec_open(u, j->train.model, &j->back, j->train.s.window, j->train.s.seed, e);
 }
+static int open_gumiho(struct module *u, const struct job *j, struct err *e)
+{
+    return train_gumiho_open(u, j->train.model, &j->back, j->train.s.window, j->train.s.seed, e);
+}
 static int open_spire(struct module *u, const struct job *j, struct err *e)
 {
     return train_spire_open(u, j->train.model, &j->back, j->train.s.window,
@@ -115,10 +120,11 @@ static int open_spire(struct module *u, const struct job *j, struct err *e)
 }
 
 /* Of LongSpec's published settings: the learning rate of the first stage, and the longest random distance.
- * SPIRe publishes no rate. */
+ * Gumiho's published rate. SPIRe publishes none. */
 static const struct drafter drafters[] = {
     { "longspec", 5e-4, 30000, open_longspec, train_longspec_close, train_longspec_bytes,
       train_longspec_params },
+    { "gumiho", 2e-4, 30000, open_gumiho, train_gumiho_close, train_gumiho_bytes, train_gumiho_params },
     { "spire", 1e-3, 30000, open_spire, train_spire_close, train_spire_bytes, train_spire_params },
 };
 enum { N_DRAFTERS = sizeof drafters / sizeof *drafters };
@@ -146,7 +152,7 @@ static int read_kind(struct job *j, struct err *e)
             j->drafter = &drafters[i];
     if (o->n_args != 1 || (!j->drafter && strcmp(o->arg[0], "heads")))
         return err_set(e, ERR_INPUT,
-                       "train: '%s' is not heads, longspec or spire; usage: longhand train KIND --model DIR "
+                       "train: '%s' is not heads, longspec, gumiho or spire; usage: longhand train KIND --model DIR "
                        "--data FILES... --out FILE",
                        o->n_args ? o->arg[0] : "");
     if (j->drafter && (o->train_from || options_given(o, "kind") || options_given(o, "heads")))

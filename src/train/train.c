@@ -100,7 +100,8 @@ static int hidden_states(struct run *r, const struct train_text *text, const str
 {
     const struct train *t = r->t;
     const size_t n = t->n_prefix + span->n, d = t->model->config.hidden;
-    *win = (struct train_window){ .token = r->token, .n = n, .hidden = r->hidden, .kv = &r->kv, .key = key };
+    *win = (struct train_window){ .token = r->token, .n = n, .hidden = r->hidden, .kv = &r->kv, .key = key,
+                                  .done = (double)t->step / (double)t->s.steps };
     win->entering[0] = r->entering[0], win->entering[1] = r->entering[1];
     draw_skip(t, win);
     memcpy(r->token, t->prefix, t->n_prefix * sizeof *r->token);
@@ -124,8 +125,8 @@ static int hidden_states(struct run *r, const struct train_text *text, const str
 
 /* ---- for modules ---- */
 
-/* The next uniform number in (0, 1), by splitmix64. */
-static double uniform(uint64_t *s)
+/* By splitmix64. */
+double train_uniform(uint64_t *s)
 {
     uint64_t z = *s += 0x9e3779b97f4a7c15u;
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
@@ -137,8 +138,8 @@ void train_normal(float *w, size_t n, float deviation, uint64_t seed)
 {
     uint64_t s = seed;
     for (size_t i = 0; i < n; i++)
-        w[i] = (float)((double)deviation * sqrt(-2 * log(uniform(&s))) *
-                       cos(6.283185307179586 * uniform(&s)));
+        w[i] = (float)((double)deviation * sqrt(-2 * log(train_uniform(&s))) *
+                       cos(6.283185307179586 * train_uniform(&s)));
 }
 
 double train_xent(const struct xent *x) { return log((double)x->sum) + ((double)x->top - (double)x->at); }

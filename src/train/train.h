@@ -30,7 +30,7 @@ enum { TRAIN_SKIP_TOKENS = 1200, TRAIN_OUTPUTS_MAX = 16, TRAIN_MODULES_MAX = 4, 
 /* A window as a module sees it: its tokens, the residual before the final norm, [n][hidden], in the memory of
  * the model's device, and the cache that the model has filled. Token i is at position i, from `skip_at` on at
  * position i + skip (struct train_settings, skip_max). key: a number for random choices of this window in
- * this step. */
+ * this step; 0: none. done: the share of steps that came before. */
 struct train_window {
     const int32_t *token; size_t n;
     const float *hidden;
@@ -39,6 +39,7 @@ struct train_window {
     const struct kv *kv;
     size_t skip_at, skip;
     uint64_t key;
+    double done;
 };
 /* How well one output of a module predicted: sums over n positions. accepted: the probability that the
  * sampling verifier accepts the draft up to this output, min(p, q) summed over the vocabulary and multiplied
@@ -49,6 +50,8 @@ struct train_score { size_t n, top1, top3; double loss, accepted; };
 double train_xent(const struct xent *x);
 /* Adds the loss and the rank of one position. */
 void train_score_add(struct train_score *s, const struct xent *x, double loss);
+/* The next uniform number in (0, 1) of a sequence. */
+double train_uniform(uint64_t *state);
 /* Normal first weights: a function of the seed. */
 void train_normal(float *w, size_t n, float deviation, uint64_t seed);
 

@@ -2,7 +2,7 @@
 # train: its errors, its files, and that a killed training ends with the bytes of an undisturbed one.
 . tests/cli/lib.inc
 T="train heads --model $MODEL --data models/demo/openings/*.txt --window 256"
-check train_knows_its_kinds 2 "'tails' is not heads, longspec or spire" train tails --model $MODEL --data x \
+check train_knows_its_kinds 2 "'tails' is not heads, longspec, gumiho or spire" train tails --model $MODEL --data x \
     --out y
 check train_needs_a_word 2 "a word is missing" train --model $MODEL
 check train_needs_data 2 "--data FILES... is missing" train heads --model $MODEL --out "$TMP/h"
@@ -108,6 +108,7 @@ drafter()
     rm -f "$TMP"/[lm].*
 }
 drafter longspec 0.002 0.5
+drafter gumiho 0.002 0.1
 drafter spire 0.002 0.5
 check ablations_are_for_spire 2 "--ablate is for train spire" train longspec --model $MODEL --data x --out y \
     --ablate hard

@@ -1,0 +1,135 @@
+/* Training of Gumiho's drafter: gradients against finite differences and PyTorch, equal bits for every twin and
+ * number of threads, the two stages, and the file. */
+#include "src/model/safetensors.h"
+#include "src/train/train_gumiho.h"
+#include "tests/drafter_fixture.h"
+#include "tests/train_bench.h"
+
+static const struct tiny shapes[] = {
+    { "gumiho-gqa", "llama", 48, 56, 4, 2, 16, 97, 2, 0, DT_F32, true, 0 },
+    { "gumiho-padded", "llama", 42, 44, 3, 3, 20, 61, 2, 0, DT_F32, false, 0 },
+};
+
+static void bench_open(struct bench *b, const struct tiny *shape, enum dtype compute, const struct ops *o,
+                       size_t threads, double done)
+{
+    struct err e = { 0 };
+    bench_model(b, shape, compute, o, threads);
+    if (train_gumiho_open(&b->u, &b->rig.m, &b->back, WINDOW, 9, &e)) rig_die("open", &e);
+    bench_module(b, "gumiho", 0.1f);
+    b->win.key = 5;
+    b->win.done = done;
+}
+
+static void bench_close(struct bench *b)
+{
+    train_gumiho_close(&b->u);
+    bench_model_close(b);
+}
+
+static double loss_of(const struct train_score *score)
+{
+    double loss = 0;
+    for (size_t k = 0; k < GUMIHO_OUTPUTS; k++) {
+        CHECK(score[k].n == WINDOW - 1 - (k ? 2 + k : 1), "output %zu: %zu positions", k, score[k].n);
+        loss += score[k].loss / (double)score[k].n * (k ? pow(0.8, (double)k) / 9 : 1);
+    }
+    return loss;
+}
+
+static void gradients_equal_finite_differences(void)
+{
+    for (int stage = 0; stage < 2; stage++)
+        for (size_t shape = 0; shape < 2; shape++) {
+            struct bench b;
+            char what[64];
+            snprintf(what, sizeof what, "%s, stage %d", shapes[shape].name, stage);
+            bench_open(&b, &shapes[shape], DT_F32, best_twin(), 2, stage ? 0.1 : 0.099);
+            bench_differences(&b, loss_of, 48, what);
+            bench_close(&b);
+        }
+}
+
+static void gradients_are_equal_everywhere(void)
+{
+    for (int k = 0; k < 4; k++) {
+        float *first = NULL;
+        FOR_TWINS(o)
+            for (size_t threads = 1; threads <= 3; threads += 2) {
+                struct bench b;
+                bench_open(&b, &shapes[k / 2], k % 2 ? DT_BF16 : DT_F32, o, threads, 1);
+                bench_same_gradient(&b, &first);
+                bench_close(&b);
+            }
+        free(first);
+    }
+}
+
+/* The classes count in the heads' loss from a tenth of the steps on, in the serial part's always; noise
+ * changes what a window trains, but not its score. */
+static void the_stages_and_the_noise(void)
+{
+    struct train_score first[TRAIN_OUTPUTS_MAX], second[TRAIN_OUTPUTS_MAX], plain[TRAIN_OUTPUTS_MAX] = { 0 },
+        again[TRAIN_OUTPUTS_MAX] = { 0 };
+    struct bench b;
+    bench_open(&b, &shapes[0], DT_F32, best_twin(), 1, 0);
+    bench_window(&b, first);
+    b.win.done = 0.5;
+    bench_window(&b, second);
+    b.u.kind->window(&b.u, &b.win, 0, plain);
+    b.win.key = 6;
+    b.u.kind->window(&b.u, &b.win, 0, again);
+    for (size_t k = 0; k < GUMIHO_OUTPUTS; k++)
+        CHECK((k == 0) == (first[k].loss == second[k].loss) && second[k].loss != plain[k].loss &&
+              plain[k].loss == again[k].loss, "output %zu: %g, %g, %g", k, first[k].loss, second[k].loss,
+              plain[k].loss);
+    bench_close(&b);
+}
+
+static void losses_and_gradients_equal_pytorch(void)
+{
+    struct drafter_bench b;
+    struct err e = { 0 };
+    drafter_bench_open(&b);
+    b.win.done = 1;
+    if (train_gumiho_open(&b.u, &b.m, &b.back, b.win.n, 1, &e)) rig_die("open", &e);
+    drafter_bench_compare(&b, "gumiho");
+    train_gumiho_close(&b.u);
+    drafter_bench_close(&b);
+}
+
+static void the_file_has_the_published_names(void)
+{
+    static const char *const names[] = {
+        "fc.weight", "fc.bias", "layers.0.self_attn.q_proj.weight", "layers.1.mlp.down_proj.weight",
+        "layers.1.input_layernorm.weight", "layers.0.post_attention_layernorm.weight",
+        "mlp.0.0.linear.weight", "mlp.4.5.linear.bias",
+    };
+    struct bench b;
+    struct err e = { 0 };
+    struct tensors ts = { 0 };
+    char path[] = "/tmp/gumiho-XXXXXX", kind[32];
+    bench_open(&b, &shapes[0], DT_F32, best_twin(), 1, 1);
+    close(mkstemp(path));
+    CHECK(b.u.kind->save(&b.u, path, "a note", &e) == 0, "%s", e.msg);
+    CHECK(tensors_open_file(&ts, path, &e) == 0 && ts.n == 2 + 17 + 60, "%s, %zu tensors", e.msg, ts.n);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        CHECK(tensors_find(&ts, names[i]), "%s", names[i]);
+    CHECK(!tensors_find(&ts, "layers.0.input_layernorm.weight"));
+    CHECK(tensors_metadata(&ts, "kind", kind, sizeof kind, &e) == 1 && !strcmp(kind, "gumiho"));
+    const struct tensor *t = tensors_find(&ts, "mlp.0.0.linear.weight");
+    CHECK(t && t->dim[0] == 48 && t->dim[1] == 96);
+    tensors_close(&ts);
+    unlink(path);
+    bench_close(&b);
+}
+
+int main(void)
+{
+    RUN(gradients_equal_finite_differences);
+    RUN(gradients_are_equal_everywhere);
+    RUN(the_stages_and_the_noise);
+    RUN(losses_and_gradients_equal_pytorch);
+    RUN(the_file_has_the_published_names);
+    return test_end();
+}

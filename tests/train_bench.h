@@ -1,0 +1,120 @@
+/* For tests of trained drafters: a window of a tiny model, what the model computes of it, and a module; its
+ * gradient against finite differences. */
+#pragma once
+#include "src/train/train.h"
+#include "src/train/train_heads.h"
+#include "tests/rig.h"
+#include "tests/tiny_model.h"
+
+enum { WINDOW = 83, SKIP_AT = 3, SKIP_BY = 900 };
+
+struct bench {
+    struct rig rig; struct kv kv; struct lm_back back; struct module u; struct train_window win;
+    int32_t token[WINDOW];
+    float *hidden, *entering[2];
+};
+
+/* The caller opens b->u next. */
+static inline void bench_model(struct bench *b, const struct tiny *shape, enum dtype compute,
+                               const struct ops *o, size_t threads)
+{
+    struct err e = { 0 };
+    char dir[4096];
+    *b = (struct bench){ 0 };
+    tiny_write(shape, dir);
+    rig_open(&b->rig, dir, compute, o, threads, WINDOW, 4096);
+    tiny_remove(dir);
+    rig_kv(&b->rig, &b->kv, WINDOW + 3, 0);
+    rig_tokens(b->token, WINDOW, b->rig.c.vocab, 3);
+    const size_t d = b->rig.c.hidden, bytes = WINDOW * d * sizeof(float);
+    b->hidden = must_alloc(bytes), b->entering[0] = must_alloc(bytes), b->entering[1] = must_alloc(bytes);
+    for (size_t i = 0, to; i < WINDOW; i = to) {
+        to = i < SKIP_AT ? SKIP_AT : WINDOW;
+        struct pass_seq seq = { .kv = &b->kv, .n = to - i, .token = b->token + i, .shift = i ? SKIP_BY : 0 };
+        const struct tap taps[] = { { TAP_RESIDUAL, b->rig.c.n_layers - 2, b->entering[0] + i * d },
+                                    { TAP_RESIDUAL, b->rig.c.n_layers - 1, b->entering[1] + i * d },
+                                    { TAP_RESIDUAL, b->rig.c.n_layers, b->hidden + i * d } };
+        if (model_forward(&b->rig.m, b->rig.w, &seq, 1, taps, 3, &e)) rig_die("forward", &e);
+        kv_advance(&b->kv, to - i);
+    }
+    if (lm_back_open(&b->back, &b->rig.m, &e)) rig_die("LM head", &e);
+    b->win = (struct train_window){ .token = b->token, .n = WINDOW, .hidden = b->hidden, .kv = &b->kv,
+                                    .entering = { b->entering[0], b->entering[1] }, .skip_at = SKIP_AT,
+                                    .skip = SKIP_BY };
+}
+/* noise: added to all parameters. */
+static inline void bench_module(struct bench *b, const char *name, float noise)
+{
+    struct err e = { 0 };
+    struct rng rng = { 7 };
+    b->u.name = name;
+    if (module_open(&b->u, &e)) rig_die("module", &e);
+    for (size_t i = 0; i < b->u.n_params; i++)
+        b->u.w[i] += noise * rng_normal(&rng);
+    b->u.kind->update(&b->u);
+}
+/* The caller has closed b->u. */
+static inline void bench_model_close(struct bench *b)
+{
+    module_close(&b->u);
+    lm_back_close(&b->back);
+    kv_close(&b->kv);
+    rig_close(&b->rig);
+    free(b->hidden), free(b->entering[0]), free(b->entering[1]);
+}
+
+/* The scores of the window, and the gradient. */
+static inline void bench_window(struct bench *b, struct train_score score[TRAIN_OUTPUTS_MAX])
+{
+    memset(score, 0, TRAIN_OUTPUTS_MAX * sizeof *score);
+    memset(b->u.grad, 0, b->u.n_params * sizeof(float));
+    b->u.kind->window(&b->u, &b->win, 1, score);
+}
+/* Compares the gradient with *first, which is set if it is NULL. */
+static inline void bench_same_gradient(struct bench *b, float **first)
+{
+    struct train_score score[TRAIN_OUTPUTS_MAX];
+    const size_t bytes = b->u.n_params * sizeof(float);
+    bench_window(b, score);
+    if (*first)
+        CHECK(!memcmp(*first, b->u.grad, bytes), "%s, %zu threads", b->rig.m.ops->name,
+              pool_threads(b->rig.pool));
+    else
+        *first = must_alloc(bytes), memcpy(*first, b->u.grad, bytes);
+}
+
+/* Along the gradient, in random directions, and along each twentieth of the parameters and the last `tail` of
+ * them alone: (loss(w + a d) - loss(w - a d)) / 2a = d . gradient. */
+static inline void bench_differences(struct bench *b, double (*loss)(const struct train_score *), size_t tail,
+                                     const char *what)
+{
+    struct rng rng = { 65 };
+    struct train_score score[TRAIN_OUTPUTS_MAX];
+    const size_t n = b->u.n_params;
+    float *w = must_alloc(n * 4), *g = must_alloc(n * 4), *dir = must_alloc(n * 4);
+    double worst = 0;
+    bench_window(b, score);
+    memcpy(w, b->u.w, n * 4), memcpy(g, b->u.grad, n * 4);
+    for (size_t k = 0; k < 25; k++) {
+        size_t from = k < 4 ? 0 : (k - 4) * n / 20, to = k < 4 ? n : (k - 3) * n / 20;
+        double dot = 0, len = 0, side[2];
+        if (k == 24) from = n - tail, to = n;
+        for (size_t i = 0; i < n; i++)
+            dir[i] = i < from || i >= to ? 0 : k == 0 ? g[i] : rng_normal(&rng);
+        for (size_t i = 0; i < n; i++) len += (double)dir[i] * (double)dir[i];
+        for (size_t i = 0; i < n; i++) dot += (double)dir[i] / sqrt(len) * (double)g[i];
+        for (int j = 0; j < 2; j++) {
+            for (size_t i = 0; i < n; i++)
+                b->u.w[i] = w[i] + (float)((j ? 0.001 : -0.001) / sqrt(len) * (double)dir[i]);
+            b->u.kind->update(&b->u);
+            bench_window(b, score);
+            side[j] = loss(score);
+        }
+        const double got = (side[1] - side[0]) / 0.002;
+        CHECK(near(got, dot, 1e-3, 1e-3), "%s, direction %zu: differences %g, gradient %g", what, k, got,
+              dot);
+        worst = fmax(worst, fabs(got - dot) / fmax(1, fabs(dot)));
+    }
+    printf("    %s: largest difference %.2g\n", what, worst);
+    free(w), free(g), free(dir);
+}
