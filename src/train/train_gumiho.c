@@ -349,7 +349,7 @@ static void losses(struct trainer *t, const struct train_window *win, float weig
         pool_run(m->pool, (all.n + LOSS_ROWS - 1) / LOSS_ROWS, model_item, &all);
         for (size_t k = 0; k < GUMIHO_OUTPUTS; k++) {
             const size_t shift = shift_of(k), from = MAX(q0, shift);
-            const double lambda = k && win->done < GUMIHO_STAGE ? 0 : 0.1,
+            const double lambda = k && weight != 0 && win->done < GUMIHO_STAGE ? 0 : 0.1,
                          share = (double)weight * weight_of(k) / (double)(end - shift);
             struct piece p = { .t = t, .win = win, .q0 = from, .p0 = from - q0, .n = q0 + all.n - from,
                                .reg = (float)(share / (double)t->d), .cls = (float)(share * lambda) };

@@ -18,7 +18,8 @@
  * Two stages: lambda is 0 in the first tenth of the steps (2 epochs of 20), then 0.1. The inputs h_p get
  * uniform noise of (U(0, 1) - 0.5) 0.2 * 512 / n.
  *
- * Output 0 of the module is the serial part, output 1 + i is MLP_i, with its R + lambda C as loss.
+ * Output 0 of the module is the serial part, output 1 + i is MLP_i, with its R + lambda C as loss; that of
+ * held-out text has lambda 0.1 in both stages.
  *
  * The published training script also has weight decay 0, betas 0.9 and 0.95 and a linear schedule; here the
  * trainer's optimiser decides. Positions move at random as for LongSpec (train_settings, skip_max). On the CPU
