@@ -162,8 +162,9 @@ int store_submit(struct store *s, const char *batch, const struct job_spec *v, s
 /* What decided the text of a stored request when it was submitted. */
 struct stored_request {
     size_t wanted; bool extended;        /* extend changes `wanted` */
+    int64_t job;
     uint64_t seed;
-    char *model, *parameters;
+    char *model, *fingerprint, *parameters;      /* fingerprint NULL: not known yet */
 };
 /* 1: *out, for stored_request_free; 0: the batch has no such request; -1. */
 int  store_request(struct store *s, const char *batch, const char *custom_id, uint32_t sample,
@@ -242,6 +243,9 @@ int  store_model_has(struct store *s, const char *fingerprint, struct err *e);
 /* Keep a model. The caller has computed the fingerprint of the very bytes in *m. A model that the store has
  * stays as it is. */
 int  store_model_put(struct store *s, const char *fingerprint, const struct model_record *m, struct err *e);
+/* Add the SHA-256 of finished texts that have none. A job that goes on meanwhile is left out. */
+struct text_sha { int64_t job, attempt; uint8_t sha[SHA256_BYTES]; };
+int  store_add_sha(struct store *s, const struct text_sha *v, size_t n, struct err *e);
 /* Read a model; model_record_free. Checks the tokenizer's SHA-256. 1; 0: the store does not have it; -1. */
 int  store_model(struct store *s, const char *fingerprint, struct model_record *m, struct err *e);
 void model_record_free(struct model_record *m);

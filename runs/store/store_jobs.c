@@ -192,9 +192,8 @@ int store_request(struct store *s, const char *batch, const char *custom_id, uin
     sqlite3_stmt *q = db_query(
         s, e,
         "SELECT j.wanted, j.seed, j.model, i.parameters, EXISTS (SELECT 1 FROM event v WHERE v.job = j.id "
-        "AND v.kind = 'extended') FROM job j JOIN input i ON i.job = j.id WHERE j.batch = (SELECT id FROM "
-        "batch "
-        "WHERE name = ?1) AND j.custom_id = ?2 AND j.sample = ?3",
+        "AND v.kind = 'extended'), j.id, j.fingerprint FROM job j JOIN input i ON i.job = j.id "
+        "WHERE j.batch = (SELECT id FROM batch WHERE name = ?1) AND j.custom_id = ?2 AND j.sample = ?3",
         "tti", batch, custom_id, (int64_t)sample);
     int rc = db_step(s, q, e);
     if (rc != 1)
@@ -204,6 +203,9 @@ int store_request(struct store *s, const char *batch, const char *custom_id, uin
     out->model = column_copy(q, 2, &ignored, &failed);
     out->parameters = column_copy(q, 3, &ignored, &failed);
     out->extended = sqlite3_column_int(q, 4) != 0;
+    out->job = sqlite3_column_int64(q, 5);
+    if (sqlite3_column_type(q, 6) == SQLITE_TEXT)
+        out->fingerprint = column_copy(q, 6, &ignored, &failed);
     db_reset(q);
     if (!failed && out->model && out->parameters)
         return 1;
@@ -214,6 +216,7 @@ int store_request(struct store *s, const char *batch, const char *custom_id, uin
 void stored_request_free(struct stored_request *r)
 {
     free(r->model);
+    free(r->fingerprint);
     free(r->parameters);
     *r = (struct stored_request){0};
 }

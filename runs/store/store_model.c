@@ -15,14 +15,6 @@
 
 enum { TOKENIZER_BYTES_MAX = 1 << 30, EOS_MAX = 1 << 16 };
 
-static void digest_of(uint8_t out[SHA256_BYTES], const void *p, size_t n)
-{
-    struct sha256 h;
-    sha256_start(&h);
-    sha256_add(&h, p, n);
-    sha256_end(&h, out);
-}
-
 int store_model_has(struct store *s, const char *fingerprint, struct err *e)
 {
     int64_t ignored;
@@ -77,7 +69,7 @@ int store_model_put(struct store *s, const char *fingerprint, const struct model
     uint8_t sha[SHA256_BYTES], *packed = NULL;
     size_t size = 0;
     int64_t id;
-    digest_of(sha, m->tokenizer, m->n_tokenizer);
+    sha256_of(sha, m->tokenizer, m->n_tokenizer);
     char *eos = eos_text(m->eos, m->n_eos);
     int rc = eos ? find_tokenizer(s, sha, &id, e) : err_set(e, ERR_FAILED, "out of memory for a model");
     if (rc == 0)                         /* before the transaction: a large tokenizer takes a second */
@@ -103,6 +95,19 @@ int store_model_put(struct store *s, const char *fingerprint, const struct model
     free(packed);
     free(eos);
     return rc;
+}
+
+int store_add_sha(struct store *s, const struct text_sha *v, size_t n, struct err *e)
+{
+    int rc = n ? db_begin(s, e) : 0;
+    if (rc || !n)
+        return rc;
+    for (size_t i = 0; i < n && rc == 0; i++)
+        rc = db_run(s, e,
+                    "UPDATE job SET text_sha = ?3 WHERE id = ?1 AND attempt = ?2 AND state = 'done' AND "
+                    "text_sha IS NULL",
+                    "iib", v[i].job, v[i].attempt, (const void *)v[i].sha, (size_t)SHA256_BYTES);
+    return db_end(s, rc, e);
 }
 
 /* ---- reading ---- */
@@ -148,7 +153,7 @@ static int read_tokenizer(struct store *s, struct model_record *m, const char *f
         return damaged(s, fingerprint, "the tokenizer cannot be decompressed", e);
     m->tokenizer[n] = 0;
     m->n_tokenizer = n;
-    digest_of(sha, m->tokenizer, n);
+    sha256_of(sha, m->tokenizer, n);
     if (sqlite3_column_bytes(q, i + 2) != SHA256_BYTES ||
         memcmp(sha, sqlite3_column_blob(q, i + 2), SHA256_BYTES))
         return damaged(s, fingerprint, "the tokenizer differs from its SHA-256", e);

@@ -368,9 +368,9 @@ static int copy_parts(struct store *s, int64_t parent, int64_t job, const struct
                   "iiz", job, parent, f->at) ||
                    settle_parts(s, job, f->at, f->parameters, e) ||
                    db_run(s, e,             /* the model has changed after token `at` */
-                          "INSERT INTO part (job, start, fingerprint) SELECT ?1, ?2, j.fingerprint FROM job j "
-                          "WHERE j.id = ?1 AND j.fingerprint <> (SELECT fingerprint FROM part WHERE job = ?1 "
-                          "AND fingerprint NOT NULL ORDER BY start DESC LIMIT 1) ON CONFLICT (job, start) DO "
+                          "INSERT INTO part (job, start, fingerprint) SELECT ?1, ?2, j.fingerprint "
+                          "FROM job j WHERE j.id = ?1 AND j.fingerprint <> (SELECT fingerprint FROM part "
+                          "WHERE job = ?1 AND fingerprint NOT NULL ORDER BY start DESC LIMIT 1) ON CONFLICT (job, start) DO "
                           "UPDATE SET fingerprint = excluded.fingerprint",
                           "iz", job, f->at)
                ? -1

@@ -320,8 +320,8 @@ static int claim_job(struct store *s, const struct claim_request *r, int64_t job
 {
     char text[200];
     sqlite3_stmt *q =
-        db_query(s, e, "SELECT idle, attempt, tokens, wanted, state, started IS NULL FROM job WHERE id = ?1", "i",
-                 job);
+        db_query(s, e, "SELECT idle, attempt, tokens, wanted, state, started IS NULL FROM job WHERE id = ?1",
+                 "i", job);
     int rc = db_step(s, q, e);
     if (rc != 1)
         return rc ? -1 : err_set(e, ERR_FAILED, "job %" PRId64 " does not exist any more", job);

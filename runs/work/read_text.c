@@ -5,6 +5,7 @@
 #include "runs/work/read_text.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -153,6 +154,18 @@ static int open_folder(struct text_reader *r, const struct job *job, const struc
                      job->id);
 }
 
+/* A job without tokens has no text that could be read wrongly. */
+static void tell_unchecked(struct text_reader *r, const struct job *job)
+{
+    if (r->told || !job->tokens)
+        return;
+    r->told = true;
+    fprintf(stderr,
+            "job %" PRId64 ": the store does not have the tokenizer that wrote its text, so the one in %s "
+            "reads it, unchecked; longhand doctor --repair keeps it\n",
+            job->id, job->model);
+}
+
 int text_reader_open(struct text_reader *r, struct store *s, const struct job *job,
                      const struct job_params *p, struct err *e)
 {
@@ -165,12 +178,11 @@ int text_reader_open(struct text_reader *r, struct store *s, const struct job *j
     if (stored < 0)
         return -1;
     if (stored == 0 && same && strcmp(r->model, job->model) == 0) {
-        r->unchecked++;
+        tell_unchecked(r, job);
         return 0;
     }
-    const size_t unchecked = r->unchecked;
+    const bool told = r->told;
     text_reader_close(r);
-    r->unchecked = unchecked + !stored;
     snprintf(r->model, sizeof r->model, "%s", stored ? f : job->model);
     snprintf(r->scaling, sizeof r->scaling, "%s", scaling);
     int rc = stored ? open_stored(r, &m, p, e) : open_folder(r, job, p, e);
@@ -178,6 +190,9 @@ int text_reader_open(struct text_reader *r, struct store *s, const struct job *j
         model_record_free(&m);
     if (rc)
         text_reader_close(r);
+    r->told = told;
+    if (rc == 0 && !stored)
+        tell_unchecked(r, job);
     return rc;
 }
 

@@ -46,11 +46,12 @@ void replay_sha(const struct replay *y, uint8_t out[SHA256_BYTES]);
 int  replay_check(const struct replay *y, const struct job *job, struct err *e);
 
 /* The configuration and tokenizer that a job's text needs. They come from the store. For a job of an older
- * longhand whose model the store does not have yet, they come from the model's folder, and nothing tells
- * whether its files have changed. The next job of the same model reuses them. {0} is closed. */
+ * longhand whose model the store does not have yet, they come from the model's folder. Nothing tells whether
+ * its files have changed, which the reader says once, in a line to standard error. The next job of the same
+ * model reuses them. {0} is closed. */
 struct text_reader {
     char model[PATH_BYTES], scaling[64]; /* what is open: a fingerprint, or a folder */
-    size_t unchecked;                    /* how many jobs were read with the tokenizer of a folder */
+    bool told;                           /* that a text is read with the tokenizer of a folder */
     struct config config;                /* eos, n_eos and vocab are always those of the model */
     struct tokenizer *tokenizer;
 };

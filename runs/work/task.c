@@ -222,8 +222,8 @@ static int check_tokenizer(const struct task *t, struct err *e)
     if (!other_tokenizer(t) || t->options.accept_change)
         return 0;
     return err_set(e, ERR_INPUT,
-                   "job %" PRId64 " was submitted with the tokenizer %.16s.., and %s has %.16s.. now: the ids "
-                   "of its prompt would mean another text; --accept-numerics-change goes on all the same",
+                   "job %" PRId64 " was submitted with the tokenizer %.16s.., and %s has %.16s.. now: the "
+                   "ids of its prompt would mean another text; --accept-numerics-change goes on all the same",
                    t->job->id, t->params->tokenizer, t->job->model, now);
 }
 
@@ -656,7 +656,8 @@ int task_open(struct task *t, struct err *e)
         return TASK_STORE_FAILED;
     open_counters(t);
     if (other_tokenizer(t))
-        checkpoint_note(t->checkpoint, "accepted change", "another tokenizer than the prompt's ids come from");
+        checkpoint_note(t->checkpoint, "accepted change",
+                        "another tokenizer than the prompt's ids come from");
     open_snapshot_policy(t);
     if (t->out && t->out->begins)
         t->out->begins(t->out->ctx, &t->decoder, t->params);

@@ -207,13 +207,18 @@ void sha256_hex(char out[SHA256_HEX], const uint8_t digest[SHA256_BYTES])
     out[2 * SHA256_BYTES] = 0;
 }
 
-void sha256_text(char out[SHA256_HEX], const void *p, size_t n)
+void sha256_of(uint8_t out[SHA256_BYTES], const void *p, size_t n)
 {
-    uint8_t digest[SHA256_BYTES];
     struct sha256 h;
     sha256_start(&h);
     sha256_add(&h, p, n);
-    sha256_end(&h, digest);
+    sha256_end(&h, out);
+}
+
+void sha256_text(char out[SHA256_HEX], const void *p, size_t n)
+{
+    uint8_t digest[SHA256_BYTES];
+    sha256_of(digest, p, n);
     sha256_hex(out, digest);
 }
 

@@ -17,6 +17,8 @@ struct sha256 { uint32_t state[8]; uint64_t n; uint8_t part[64]; };
 void sha256_start(struct sha256 *h);
 void sha256_add(struct sha256 *h, const void *p, size_t n);
 void sha256_end(struct sha256 *h, uint8_t out[SHA256_BYTES]);
+/* The digest of p[0..n). */
+void sha256_of(uint8_t out[SHA256_BYTES], const void *p, size_t n);
 /* The digest of p[0..n) as hexadecimal digits and a NUL, or the digest that is given. */
 void sha256_text(char out[SHA256_HEX], const void *p, size_t n);
 void sha256_hex(char out[SHA256_HEX], const uint8_t digest[SHA256_BYTES]);

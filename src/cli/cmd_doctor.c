@@ -31,8 +31,9 @@ static void finding(void *ctx, const char *line)
     v->findings++;
 }
 
-static void repaired(struct visit *v, const char *line)
+static void repaired(void *ctx, const char *line)
 {
+    struct visit *v = ctx;
     char shown[900];
     terminal_text(shown, sizeof shown, line);
     printf("repaired: %s\n", shown);
@@ -120,28 +121,79 @@ static int check_models(struct visit *v, struct err *e)
 
 /* ---- texts ---- */
 
-/* Reads the text of every job that has a checksum. The chains are checked already, so what differs is the
- * stored tokenizer or the job's parameters. */
+struct texts {
+    struct text_reader reader;
+    struct text_sha *add; size_t n_add;      /* found by --repair */
+    size_t without; int64_t first;           /* texts without a SHA-256, and the first of their jobs */
+};
+
+/* Reads the text of a job. The chains are checked already, so what differs from its SHA-256 is the stored
+ * tokenizer or the job's parameters. A text of an older longhand has none; --repair adds it if the store has
+ * the tokenizer, for that of a folder may have changed. */
+static int check_text(struct visit *v, struct texts *t, const struct job *j, struct err *e)
+{
+    char *text = NULL;
+    size_t n;
+    struct err why = {0};
+    const int stored =
+        j->has_sha || !v->o->repair || !j->fingerprint ? 0 : store_model_has(v->s, j->fingerprint, e);
+    const bool adds = stored > 0;
+    if (stored < 0)
+        return -1;
+    if (!j->has_sha && !adds) {
+        t->first = t->without++ ? t->first : j->id;
+        return 0;
+    }
+    if (job_read_text(&t->reader, v->s, j, &text, &n, &why)) {
+        finding(v, why.msg);
+    } else if (adds) {
+        struct text_sha *a = &t->add[t->n_add++];
+        *a = (struct text_sha){ .job = j->id, .attempt = j->attempt };
+        sha256_of(a->sha, text, n);
+    }
+    free(text);
+    return 0;
+}
+
+typedef void put_line(void *visit, const char *line);
+
+static void put_without(struct visit *v, size_t n, int64_t first, const char *how, put_line *put)
+{
+    char line[300];
+    if (!n)
+        return;
+    snprintf(line, sizeof line,
+             "finished texts without a SHA-256 to check them by: %zu (the first is job %" PRId64 ")%s", n,
+             first, how);
+    put(v, line);
+}
+
 static int check_texts(struct visit *v, size_t *n_jobs, struct err *e)
 {
     const struct selection done = { .by_state = true, .state = JOB_DONE };
-    struct text_reader reader = {0};
+    struct texts t = {0};
     struct job_list jobs = {0};
     int64_t *ids = NULL;
     size_t n = 0;
     int rc = store_select(v->s, &done, &ids, &n, e) || store_jobs(v->s, ids, n, &jobs, e) ? -1 : 0;
-    for (size_t i = 0; rc == 0 && i < jobs.n; i++) {
-        char *text = NULL;
-        size_t bytes;
-        struct err why = {0};
-        if (jobs.v[i].has_sha && job_read_text(&reader, v->s, &jobs.v[i], &text, &bytes, &why))
-            finding(v, why.msg);
-        free(text);
-        if (stop_signal)
-            rc = err_set(e, ERR_AGAIN, "stopped by %s", stop_signal_name());
+    if (rc == 0 && !(t.add = calloc(n + 1, sizeof *t.add)))
+        rc = err_set(e, ERR_FAILED, "out of memory for %zu checksums", n);
+    for (size_t i = 0; rc == 0 && i < jobs.n && !stop_signal; i++)
+        rc = check_text(v, &t, &jobs.v[i], e);
+    if (rc == 0)
+        rc = store_add_sha(v->s, t.add, t.n_add, e);
+    if (rc == 0) {
+        put_without(v, t.n_add, t.add->job, "", repaired);
+        put_without(v, stop_signal ? 0 : t.without, t.first,
+                    v->o->repair ? "; the store does not have their tokenizer"
+                                 : "; longhand doctor --repair adds it",
+                    finding);
     }
+    if (rc == 0 && stop_signal)
+        rc = err_set(e, ERR_AGAIN, "stopped by %s", stop_signal_name());
     *n_jobs = n;
-    text_reader_close(&reader);
+    free(t.add);
+    text_reader_close(&t.reader);
     job_list_free(&jobs);
     free(ids);
     return rc;

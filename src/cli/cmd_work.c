@@ -259,8 +259,10 @@ static int conclude(const struct shift *h, struct err *e)
         return err_set(e, ERR_FAILED, "%zu of %zu jobs failed; longhand list --state failed", h->failed,
                        h->done);
     if (h->missing[0])
-        return err_set(e, ERR_FAILED, "jobs stay queued because their model cannot be read: %s; longhand work "
-                       "--model PATH names another place", h->missing);
+        return err_set(e, ERR_FAILED,
+                       "jobs stay queued because their model cannot be read: %s; longhand work --model PATH "
+                       "names another place",
+                       h->missing);
     if (h->refused)
         return err_set(e, h->o->max_memory ? ERR_INPUT : ERR_FAILED,
                        "%zu of the jobs stay queued for want of memory, the first of them because %.900s",

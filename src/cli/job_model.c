@@ -103,8 +103,8 @@ static int has_tokenizer(struct store *s, int64_t job, const struct model_here *
 static int other_tokenizer(const char *path, int64_t job, struct err *e)
 {
     return err_set(e, ERR_INPUT,
-                   "--model %s: job %" PRId64 " was submitted with another tokenizer, and the ids of its prompt "
-                   "would mean another text; --accept-numerics-change goes on all the same",
+                   "--model %s: job %" PRId64 " was submitted with another tokenizer, and the ids of its "
+                   "prompt would mean another text; --accept-numerics-change goes on all the same",
                    path, job);
 }
 
@@ -138,8 +138,9 @@ int model_from_options(struct moved_model *moved, const struct options *o, struc
 
 static bool is_fingerprint(const char *a, const char *b) { return a && strcmp(a, b) == 0; }
 
-/* Whether `work --model` is meant for jobs that have not begun and whose model was at this place. Begun jobs of
- * the place tell it. Without any, the place cannot be read, or is the only one of jobs that have not begun. */
+/* Whether `work --model` is meant for jobs that have not begun and whose model was at this place. Begun jobs
+ * of the place tell it. Without any, the place cannot be read, or is the only one of jobs that have not
+ * begun. */
 static bool is_meant(const struct model_use_list *l, const char *place, const char *fingerprint)
 {
     struct config c;
@@ -207,8 +208,8 @@ static int move_all(struct move *v, const struct job_list *jobs, struct err *e)
     if (rc == 0 && !v->n && !v->here)
         rc = v->refused ? other_tokenizer(v->path, v->refused, e)
                         : err_set(e, ERR_INPUT,
-                                  "--model %s: no job of this store has its fingerprint, %.150s, and none that "
-                                  "has not begun is without its model",
+                                  "--model %s: no job of this store has its fingerprint, %.150s, and none "
+                                  "that has not begun is without its model",
                                   v->path, v->m->fingerprint);
     const struct model_place p = { v->path, v->m->fingerprint, false };
     if (rc == 0)

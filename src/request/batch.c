@@ -22,6 +22,7 @@
 #include "src/request/model_options.h"
 #include "src/request/output_check.h"
 #include "src/request/request.h"
+#include "src/request/same_model.h"
 #include "src/request/sampling_options.h"
 
 struct batch_request { char *custom_id, *prompt, *parameters, *metadata, *identity; int32_t *ids; };
@@ -542,21 +543,32 @@ static void add_difference(void *ctx, const char *name)
     d->v[i].jobs++;
 }
 
+/* Jobs that have the model of --model at another place. */
+struct moved { struct same_model same; int64_t *ids; size_t n; };
+
 static int compare_with_stored(const struct batch *b, const struct job_spec *j,
-                               const struct stored_request *r, struct differences *d, struct err *e)
+                               const struct stored_request *r, struct moved *m, struct differences *d,
+                               struct err *e)
 {
     const struct options *o = b->o;
     if (options_given(o, "tokens") && !r->extended && r->wanted != j->wanted)
         add_difference(d, "tokens");
     if (options_given(o, "seed") && r->seed != j->seed)
         add_difference(d, "seed");
-    if (options_given(o, "model") && strcmp(r->model, j->model))
-        add_difference(d, "model");
+    if (options_given(o, "model") && strcmp(r->model, j->model)) {
+        const int same = same_model(&m->same, r, e);
+        if (same < 0)
+            return -1;
+        if (same)
+            m->ids[m->n++] = r->job;
+        else
+            add_difference(d, "model");
+    }
     return job_differences(r->parameters, j->parameters, o, add_difference, d, e);
 }
 
 /* Refuses options of the command line that decide texts and that stored jobs of this name do not have. */
-static int check_stored(const struct batch *b, struct store *s, struct err *e)
+static int check_stored(const struct batch *b, struct store *s, struct moved *m, struct err *e)
 {
     struct differences d = {0};
     char list[600] = "";
@@ -564,7 +576,7 @@ static int check_stored(const struct batch *b, struct store *s, struct err *e)
         struct stored_request r;
         int rc = store_request(s, b->name, b->spec[i].custom_id, b->spec[i].sample, &r, e);
         if (rc == 1) {
-            rc = compare_with_stored(b, &b->spec[i], &r, &d, e);
+            rc = compare_with_stored(b, &b->spec[i], &r, m, &d, e);
             stored_request_free(&r);
         }
         if (rc < 0)
@@ -581,10 +593,27 @@ static int check_stored(const struct batch *b, struct store *s, struct err *e)
                : 0;
 }
 
+/* check_stored, and moves the jobs whose model has another place now. */
+static int meet_stored(const struct batch *b, struct store *s, struct err *e)
+{
+    const struct engine *g = &b->model->engine;      /* --model is the model of every line */
+    struct moved m = { .same = { .path = g->path, .pool = g->pool }, .ids = calloc(b->n + 1, sizeof *m.ids) };
+    const struct model_place place = { g->path, m.same.here.fingerprint, false };
+    if (!m.ids)
+        return no_memory(e);
+    if (g->tokenizer)
+        m.same.tokenizer = tokenizer_sha(g->tokenizer);
+    int rc = check_stored(b, s, &m, e);
+    if (rc == 0 && m.n)
+        rc = store_model_move(s, m.ids, m.n, &place, e);
+    free(m.ids);
+    return rc;
+}
+
 int batch_submit(struct batch *b, struct store *s, struct err *e)
 {
     size_t bad;
-    if (!b->o->keep && check_stored(b, s, e))
+    if (!b->o->keep && meet_stored(b, s, e))
         return -1;
     bool *is_new = calloc(b->n + 1, sizeof *is_new);
     b->ids = calloc(b->n + 1, sizeof *b->ids);

@@ -13,7 +13,8 @@
  *
  * Submitting a batch of a known name adds its new requests. Existing jobs stay unchanged. If an option that
  * was given on the command line decides texts and differs from that of a stored job, the submission is
- * refused, unless --keep is given. A drawn seed and options of drafting and of the machine never count. Each
+ * refused, unless --keep is given. A drawn seed and options of drafting and of the machine never count. Nor
+ * does the place of --model: jobs that have this very model at another place have it here from now on. Each
  * model (--model, else the model of the body) is opened once, without weights. */
 #pragma once
 #include "runs/store/store.h"

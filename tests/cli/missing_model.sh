@@ -136,6 +136,26 @@ result verify_leaves_out_tokens_of_the_other_model $? "$(cat "$TMP/verify")"
 "$L" verify $child >"$TMP/verify" && grep -q '30 derived again: identical' "$TMP/verify"
 result verify_of_the_fork $? "$(cat "$TMP/verify")"
 
+# A batch that is submitted again with its model at another place: the jobs move along.
+copy "$TMP/p1"
+printf '{"prompt": "Once %s", "custom_id": "%s"}\n' a a b b >"$TMP/moves.jsonl"
+again() { "$L" submit --batch "$TMP/moves.jsonl" -q -n 10 --threads 1 -m "$@"; }
+places() { "$L" list @moves --json | python3 -c 'import json, sys
+print(*sorted({j["model"] for j in json.load(sys.stdin)["jobs"]}))'; }
+again "$TMP/p1" >/dev/null; "$L" work -q --threads 1 --max-jobs 1 2>/dev/null; cp -r "$TMP/p1" "$TMP/p2"
+again "$TMP/p2" >/dev/null 2>"$TMP/err"
+result a_batch_again_with_the_model_at_another_place $? "$(cat "$TMP/err")"
+[ "$(places)" = "$TMP/p2" ]; result its_jobs_move_along $? "$(places)"
+check a_batch_again_with_another_model 2 'other options: model \(2 jobs\)' \
+    submit --batch "$TMP/moves.jsonl" -n 10 -m "$TMP/other"
+again "$TMP/other" --keep >/dev/null; [ "$(places)" = "$TMP/p2" ]; result keep_moves_nothing $? "$(places)"
+mv "$TMP/p2" "$TMP/p3"; echo >>"$TMP/p3/tokenizer.json"
+check a_batch_again_with_another_tokenizer 2 'other options: model \(2 jobs\)' \
+    submit --batch "$TMP/moves.jsonl" -n 10 -m "$TMP/p3"
+again "$TMP/p1" >/dev/null 2>"$TMP/err"
+[ "$(places)" = "$TMP/p1" ]; result also_from_a_place_that_is_gone $? "$(cat "$TMP/err") $(places)"
+check the_batch_is_written_there 0 '' work -q --threads 1
+
 # A model with another tokenizer never continues a text.
 "$L" extend $id --tokens +20
 check resume_says_where_the_model_is_now 0 "^1 job: the model is at $TMP/e now$" resume $id --model "$TMP/e"

@@ -35,8 +35,31 @@ check doctor_takes_no_changed_tokenizer 1 '1 finding$' doctor --repair
 grep -q 'holds another model now' "$TMP/out"; result doctor_says_why $? "$(cat "$TMP/out")"
 [ "$(sql 'SELECT count(*) FROM tokenizer')" = 0 ]; result nothing_was_adopted $? "a tokenizer was kept"
 cp "$TMP/t" "$D/tokenizer.json"
+# Such a text is read with the tokenizer of the folder, which is said once.
+said='^job [12]: the store does not have the tokenizer that wrote its text, so the one in .*/m reads it, unchecked;'
+"$L" text 2 >"$TMP/now" 2>"$TMP/err"; same an_old_text_is_readable "$TMP/two" "$TMP/now"
+[ "$(wc -l <"$TMP/err")" = 1 ] && grep -q "$said" "$TMP/err"
+result text_says_it_is_unchecked $? "$(cat "$TMP/err")"
+"$L" export --all --format jsonl -o "$TMP/x" 2>"$TMP/err"
+[ "$(grep -c "$said" "$TMP/err")" = 1 ]; result export_says_it_once $? "$(cat "$TMP/err")"
 check doctor_keeps_the_tokenizer 0 '' doctor --repair
+"$L" text 2 >"$TMP/now" 2>&1; same a_stored_tokenizer_says_nothing "$TMP/two" "$TMP/now"
 mv "$D" "$TMP/gone"; "$L" text 2 >"$TMP/now"; same the_text_is_readable_now "$TMP/two" "$TMP/now"
+
+# Nor does it have checksums of its texts; --repair adds those that a stored tokenizer gives.
+sha="SELECT group_concat(hex(text_sha)) FROM job"; sql "$sha" >"$TMP/sha"
+sql "UPDATE job SET text_sha = NULL WHERE id > 1" >/dev/null
+check doctor_counts_texts_without_a_sha 1 '1 finding$' doctor
+grep -q 'without a SHA-256 to check them by: 2 (the first is job 2); longhand doctor --repair adds it' "$TMP/out"
+result doctor_names_the_first_without $? "$(cat "$TMP/out")"
+check doctor_adds_the_sha 0 '' doctor --repair
+sql "$sha" >"$TMP/now"; same the_sha_is_that_of_the_worker "$TMP/sha" "$TMP/now"
+sql "CREATE TABLE t AS SELECT * FROM model; DELETE FROM model;
+    UPDATE job SET text_sha = NULL WHERE id = 3" >/dev/null
+check doctor_reads_no_text_unchecked 1 '4 findings$' doctor --repair
+grep -q 'check them by: 1 (the first is job 3); the store does not have their tokenizer' "$TMP/out"
+result doctor_says_why_a_sha_is_missing $? "$(cat "$TMP/out")"
+sql "INSERT INTO model SELECT * FROM t; DROP TABLE t" >/dev/null; "$L" doctor --repair >/dev/null
 
 # damage
 cp "$LONGHAND_DB" "$TMP/good"
