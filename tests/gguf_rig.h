@@ -1,5 +1,5 @@
 /* A small valid GGUF model for tests, with one value changed on request. Two layers, hidden 32, vocabulary
- * 300. */
+ * 300. form: 0: a tokenizer of bytes; 1: of sentences; 2: the same, and experts. */
 #pragma once
 #include <math.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "src/model/gguf_model.h"
 #include "src/model/gguf_write.h"
 
-enum { RIG_VOCAB = 300, RIG_HIDDEN = 32, RIG_HEADS = 2, RIG_FFN = 64, RIG_LAYERS = 2 };
+enum { RIG_VOCAB = 300, RIG_HIDDEN = 32, RIG_HEADS = 2, RIG_FFN = 64, RIG_LAYERS = 2, RIG_EXPERTS = 5 };
 
 /* What to change: the value of a key, or the description of a tensor. kind: of the new value; DROP: no such
  * key; ADD: a tensor more. */
@@ -16,7 +16,7 @@ enum { RIG_DROP = 100, RIG_ADD };
 struct rig_change { const char *key; int kind; double x; const char *s; size_t dim[2]; };
 
 /* part: 0: a whole file; 1, 2: the parts of a split one, with the even and the odd tensors. */
-struct rig { struct gguf_out o; const struct rig_change *c; bool sentence; int part, index; };
+struct rig { struct gguf_out o; const struct rig_change *c; bool sentence, moe; int part, index; };
 
 static bool rig_changed(struct rig *r, const char *key)
 {
@@ -94,18 +94,24 @@ static void rig_tokens(struct rig *r)
     }
 }
 
-static void rig_tensor(struct rig *r, const char *name, size_t cols, size_t rows)
+static void rig_tensor_of(struct rig *r, const char *name, size_t cols, size_t rows, size_t experts)
 {
     const struct rig_change *c = r->c;
-    size_t dim[] = { cols, rows };
+    size_t dim[] = { cols, rows, experts };
     if (r->part && r->index++ % 2 != r->part - 1)
         return;
     if (c && strcmp(c->key, name) == 0) {
         if (c->kind == RIG_DROP)
             return;
-        memcpy(dim, c->dim, sizeof dim);
+        memcpy(dim, c->dim, 2 * sizeof *dim);
+        dim[2] = c->x > 0 ? (size_t)c->x : dim[2];
     }
-    gguf_put_tensor(&r->o, name, dim, dim[1] ? 2 : 1, gguf_types);
+    gguf_put_tensor(&r->o, name, dim, dim[2] ? 3 : dim[1] ? 2 : 1, gguf_types);
+}
+
+static void rig_tensor(struct rig *r, const char *name, size_t cols, size_t rows)
+{
+    rig_tensor_of(r, name, cols, rows, 0);
 }
 
 static void rig_metadata(struct rig *r)
@@ -122,12 +128,21 @@ static void rig_metadata(struct rig *r)
     rig_uint(r, "llama.attention.head_count_kv", RIG_HEADS);
     rig_real(r, "llama.attention.layer_norm_rms_epsilon", 1e-5);
     rig_real(r, "llama.rope.freq_base", 10000);
+    if (r->moe) {
+        rig_uint(r, "llama.expert_count", RIG_EXPERTS);
+        rig_uint(r, "llama.expert_used_count", 2);
+    } else {
+        rig_changed(r, "llama.expert_count");
+        rig_changed(r, "llama.expert_used_count");
+    }
     rig_text(r, "tokenizer.ggml.model", sentence ? "llama" : "gpt2");
     rig_text(r, "tokenizer.ggml.pre", sentence ? "default" : "llama-bpe");
     rig_uint(r, "tokenizer.ggml.bos_token_id", 1);
     rig_uint(r, "tokenizer.ggml.eos_token_id", 2);
     static const char *const more[] = { "llama.vocab_size",
-                                        "llama.expert_count",
+                                        "llama.expert_weights_norm",
+                                        "llama.expert_gating_func",
+                                        "llama.expert_shared_count",
                                         "llama.attention.key_length",
                                         "llama.rope.scaling.type",
                                         "llama.rope.scaling.factor",
@@ -147,9 +162,9 @@ static void rig_metadata(struct rig *r)
 }
 
 /* Makes a file; the caller frees it. The data are zeros. */
-static char *rig_make_part(const struct rig_change *c, bool sentence, int part, size_t *n)
+static char *rig_make_part(const struct rig_change *c, int form, int part, size_t *n)
 {
-    struct rig r = { .c = c, .sentence = sentence, .part = part };
+    struct rig r = { .c = c, .sentence = form > 0, .moe = form == 2, .part = part };
     struct err e;
     char *header, *file, name[64];
     size_t n_header;
@@ -165,7 +180,7 @@ static char *rig_make_part(const struct rig_change *c, bool sentence, int part, 
     rig_tensor(&r, "token_embd.weight", RIG_HIDDEN, RIG_VOCAB);
     rig_tensor(&r, "output_norm.weight", RIG_HIDDEN, 0);
     for (int l = 0; l < RIG_LAYERS; l++) {
-        static const struct { const char *name; size_t cols, rows;
+        static const struct { const char *name; size_t cols, rows, experts;
         } in[] = {
             { "attn_norm", RIG_HIDDEN, 0 },
             { "attn_q", RIG_HIDDEN, RIG_HIDDEN },
@@ -176,10 +191,16 @@ static char *rig_make_part(const struct rig_change *c, bool sentence, int part, 
             { "ffn_gate", RIG_HIDDEN, RIG_FFN },
             { "ffn_up", RIG_HIDDEN, RIG_FFN },
             { "ffn_down", RIG_FFN, RIG_HIDDEN },
+            { "ffn_gate_inp", RIG_HIDDEN, RIG_EXPERTS },
+            { "ffn_gate_exps", RIG_HIDDEN, RIG_FFN, RIG_EXPERTS },
+            { "ffn_up_exps", RIG_HIDDEN, RIG_FFN, RIG_EXPERTS },
+            { "ffn_down_exps", RIG_FFN, RIG_HIDDEN, RIG_EXPERTS },
         };
-        for (size_t i = 0; i < sizeof in / sizeof *in; i++) {
+        for (size_t i = 0; i < (r.moe ? 13 : 9); i++) {
+            if (r.moe && i >= 6 && i < 9)        /* dense layers */
+                continue;
             snprintf(name, sizeof name, "blk.%d.%s.weight", l, in[i].name);
-            rig_tensor(&r, name, in[i].cols, in[i].rows);
+            rig_tensor_of(&r, name, in[i].cols, in[i].rows, in[i].experts);
         }
     }
     if (c && c->kind == RIG_ADD)
@@ -194,7 +215,7 @@ static char *rig_make_part(const struct rig_change *c, bool sentence, int part, 
     return file;
 }
 
-static char *rig_make(const struct rig_change *c, bool sentence, size_t *n)
+static char *rig_make(const struct rig_change *c, int form, size_t *n)
 {
-    return rig_make_part(c, sentence, 0, n);
+    return rig_make_part(c, form, 0, n);
 }

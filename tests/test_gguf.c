@@ -152,9 +152,9 @@ static int open_file(const char *file, size_t n, struct err *e)
     return rc;
 }
 
-struct bad_model { const char *says; bool sentence; struct rig_change c; };
+struct bad_model { const char *says; int form; struct rig_change c; };
 static const struct bad_model bad_models[] = {
-    { "found gemma3, allowed are llama (with Mistral), qwen2 and qwen3", true,
+    { "found gemma3, allowed are llama (with Mistral and Mixtral), qwen2, qwen3 and qwen3moe", true,
       { "general.architecture", GGUF_STRING, 0, "gemma3", { 0 } } },
     { "general.architecture: the key is missing", true, { "general.architecture", RIG_DROP, 0, NULL, { 0 } } },
     { "found adapter, allowed is model", true, { "general.type", GGUF_STRING, 0, "adapter", { 0 } } },
@@ -177,7 +177,29 @@ static const struct bad_model bad_models[] = {
     { "scaling.factor: found -2", true, { "llama.rope.scaling.factor", GGUF_F32, -2, NULL, { 0 } } },
     { "scaling.type: found longrope, allowed are none, linear and yarn", true,
       { "llama.rope.scaling.type", GGUF_STRING, 0, "longrope", { 0 } } },
-    { "expert_count: found 8, this is not implemented", true, { "llama.expert_count", GGUF_U32, 8, NULL, { 0 } } },
+    { "expert_used_count: the key is missing, or 0", true, { "llama.expert_count", GGUF_U32, 8, NULL, { 0 } } },
+    { "expert_used_count: found 2, allowed are 0 to 0", true, { "llama.expert_used_count", GGUF_U32, 2, NULL, { 0 } } },
+    { "expert_count: found 1025, allowed are 0 to 1024", 2, { "llama.expert_count", GGUF_U32, 1025, NULL, { 0 } } },
+    { "expert_used_count: found 6, allowed are 0 to 5", 2, { "llama.expert_used_count", GGUF_U32, 6, NULL, { 0 } } },
+    { "expert_weights_norm: found false", 2, { "llama.expert_weights_norm", GGUF_BOOL, 0, NULL, { 0 } } },
+    { "expert_gating_func: found 2, this is not implemented", 2, { "llama.expert_gating_func", GGUF_U32, 2, NULL, { 0 } } },
+    { "expert_shared_count: found 1, this is not", 2, { "llama.expert_shared_count", GGUF_U32, 1, NULL, { 0 } } },
+    { "qwen3moe.expert_count: the key is missing, or 0", 2, { "general.architecture", GGUF_STRING, 0, "qwen3moe", { 0 } } },
+    { "tensor \"blk.0.ffn_gate_inp.weight\": shape [5, 32], the metadata needs [4, 32]", 2,
+      { "llama.expert_count", GGUF_U32, 4, NULL, { 0 } } },
+    { "tensor \"blk.1.ffn_up_exps.weight\" is missing, needed with shape [64, 32]", 2,
+      { "blk.1.ffn_up_exps.weight", RIG_DROP, 0, NULL, { 0 } } },
+    { "tensor \"blk.1.ffn_gate_inp.weight\" is missing, needed with shape [5, 32]", 2,
+      { "blk.1.ffn_gate_inp.weight", RIG_DROP, 0, NULL, { 0 } } },
+    { "tensor \"blk.0.ffn_down_exps.weight\" is missing", 2, { "blk.0.ffn_down_exps.weight", 0, 4, NULL, { 64, 32 } } },
+    { "tensor \"blk.0.ffn_gate_exps.weight\" has expert 5, the number of experts is 5", 2,
+      { "blk.0.ffn_gate_exps.weight", 0, 6, NULL, { 32, 64 } } },
+    { "tensor \"blk.0.ffn_gate.weight\" is not one of a mixtral model", 2,
+      { "blk.0.ffn_gate.weight", RIG_ADD, 0, NULL, { 32, 64 } } },
+    { "tensor \"blk.0.ffn_gate.3.weight\" is not one of a mixtral model", 2,
+      { "blk.0.ffn_gate.3.weight", RIG_ADD, 0, NULL, { 32, 64 } } },
+    { "tensor \"blk.0.ffn_gate_inp.weight\" is not one of a llama model", true,
+      { "blk.0.ffn_gate_inp.weight", RIG_ADD, 0, NULL, { 32, 5 } } },
     { "softcapping: found 50", true, { "llama.attn_logit_softcapping", GGUF_F32, 50, NULL, { 0 } } },
     { "causal: found false", true, { "llama.attention.causal", GGUF_BOOL, 0, NULL, { 0 } } },
     { "vocab_size: found 301, allowed are 300 to 300", true, { "llama.vocab_size", GGUF_U32, 301, NULL, { 0 } } },
@@ -226,14 +248,14 @@ static void every_check_of_a_model_has_its_file(void)
 {
     struct err e;
     size_t n;
-    for (int sentence = 0; sentence < 2; sentence++) {
-        char *file = rig_make(NULL, sentence, &n);
+    for (int form = 0; form < 3; form++) {
+        char *file = rig_make(NULL, form, &n);
         CHECK(open_file(file, n, &e) == 0, "the unchanged file: %s", e.msg);
         free(file);
     }
     for (size_t i = 0; i < sizeof bad_models / sizeof *bad_models; i++) {
         const struct bad_model *b = &bad_models[i];
-        char *file = rig_make(&b->c, b->sentence, &n);
+        char *file = rig_make(&b->c, b->form, &n);
         CHECK(open_file(file, n, &e) == -1 && one_line(&e) && strstr(e.msg, b->says), "%s: %s: %s", b->c.key, b->says,
               e.msg);
         free(file);
@@ -321,7 +343,7 @@ static void mutations_are_refused_with_one_line(void)
     struct gguf g;
     struct err e;
     size_t n, size, refused[KINDS] = { 0 };
-    for (int sentence = 0; sentence < 2; sentence++)
+    for (int sentence = 0; sentence < 3; sentence++)
         for (int kind = 0; kind < KINDS; kind++)
             for (int i = 0; i < COUNT; i++) {
                 char *file = rig_make(NULL, sentence, &n);
@@ -336,8 +358,8 @@ static void mutations_are_refused_with_one_line(void)
                 free(file);
             }
     for (int kind = 0; kind < KINDS; kind++)
-        printf("    kind %d: %zu of %d refused\n", kind, refused[kind], 2 * COUNT);
-    CHECK(refused[CUT] == 2 * COUNT && refused[LENGTH] > COUNT);
+        printf("    kind %d: %zu of %d refused\n", kind, refused[kind], 3 * COUNT);
+    CHECK(refused[CUT] == 3 * COUNT && refused[LENGTH] > COUNT);
 }
 
 /* ---- encoding ---- */

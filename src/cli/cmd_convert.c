@@ -18,7 +18,10 @@
 
 enum { SLAB_BYTES = 4 << 20, FILE_MAX = 128 << 20 };
 
-struct slab { const struct tensor *t; size_t row, rows; bool failed; struct err e; };
+/* A tensor of the model; the experts of a layer follow each other in one tensor of the file. ends: the bytes of
+ * the tensor of the file, which ends here; 0: it goes on. */
+struct piece { const struct tensor *t; size_t experts, ends; };
+struct slab { const struct tensor *t; size_t row, rows, ends; bool failed; struct err e; };
 
 struct convert {
     const struct options *o;
@@ -28,6 +31,7 @@ struct convert {
     struct tokenizer *tokenizer;
     float divisor[HEAD_DIM_MAX / 2]; bool has_divisor;
     struct gguf_out out;
+    struct piece *piece; size_t n_pieces;
     struct pool *pool;
     struct slab *slab; char *room;       /* [threads]; [threads][SLAB_BYTES] */
     struct sink sink;
@@ -49,6 +53,30 @@ static bool is_used(const struct convert *c, const struct tensor *t)
     char name[TENSOR_NAME_SHOWN] = "";
     gguf_name(name, sizeof name, t->name);
     return *name && !(c->config.tied && strcmp(t->name, "lm_head.weight") == 0);
+}
+
+/* Lists the pieces in the order of the file. */
+static int list_pieces(struct convert *c, struct err *e)
+{
+    static const char first[] = ".mlp.experts.0.", any[] = ".mlp.experts.";
+    c->piece = malloc((c->ts.n + 1) * sizeof *c->piece);
+    if (!c->piece)
+        return err_set(e, ERR_FAILED, "out of memory for a list of %zu tensors", c->ts.n);
+    for (size_t i = 0; i < c->ts.n; i++) {
+        const struct tensor *t = &c->ts.t[i];
+        const char *at = strstr(t->name, first);
+        const size_t n = at ? c->config.n_experts : 1;
+        if (!is_used(c, t) || (!at && strstr(t->name, any)))
+            continue;
+        for (size_t k = 0; k < n; k++) {
+            char name[TENSOR_NAME_SHOWN];
+            snprintf(name, sizeof name, "%.*s%s%zu.%s", at ? (int)(at - t->name) : 0, t->name, any, k,
+                     at ? at + strlen(first) : "");
+            c->piece[c->n_pieces++] = (struct piece){ at ? tensors_find(&c->ts, name) : t, at ? n : 0,
+                                                      k + 1 == n ? n * t->bytes : 0 };
+        }
+    }
+    return 0;
 }
 
 static int put_texts(struct convert *c, struct err *e)
@@ -76,11 +104,12 @@ static int put_texts(struct convert *c, struct err *e)
 static int put_tensors(struct convert *c, struct err *e)
 {
     const struct gguf_type *f32 = gguf_types;
-    for (size_t i = 0; i < c->ts.n; i++) {
-        const struct tensor *t = &c->ts.t[i];
+    for (size_t i = 0; i < c->n_pieces; i++) {
+        const struct tensor *t = c->piece[i].t;
+        const size_t experts = c->piece[i].experts;
         char name[TENSOR_NAME_SHOWN] = "";
         size_t dim[GGUF_DIMS_MAX];
-        if (!is_used(c, t))
+        if (!c->piece[i].ends)
             continue;
         gguf_name(name, sizeof name, t->name);
         if (strlen(name) > GGUF_NAME_MAX || t->n_dims < 1 || t->n_dims > 2)
@@ -88,7 +117,8 @@ static int put_tensors(struct convert *c, struct err *e)
                            c->ts.path[t->shard], t->name, t->n_dims);
         for (size_t k = 0; k < t->n_dims; k++)
             dim[k] = t->dim[t->n_dims - 1 - k];
-        gguf_put_tensor(&c->out, name, dim, t->n_dims, t->encoded);
+        dim[t->n_dims] = experts;
+        gguf_put_tensor(&c->out, name, dim, t->n_dims + (experts > 0), t->encoded);
     }
     if (c->has_divisor)
         gguf_put_tensor(&c->out, "rope_freqs.weight", &(size_t){ c->config.head_dim / 2 }, 1, f32);
@@ -146,7 +176,8 @@ static int write_slabs(struct convert *c, size_t n, struct err *e)
             return -1;
         }
         if (sink_write(&c->sink, c->room + i * SLAB_BYTES, bytes, e) ||
-            (c->slab[i].row + c->slab[i].rows == rows && write_padding(c, t->bytes, e)))
+            (c->slab[i].row + c->slab[i].rows == rows && c->slab[i].ends &&
+             write_padding(c, c->slab[i].ends, e)))
             return -1;
         c->done += bytes;
     }
@@ -160,17 +191,16 @@ static int write_data(struct convert *c, struct err *e)
 {
     const size_t threads = pool_threads(c->pool);
     size_t n = 0;
-    for (size_t i = 0; i < c->ts.n; i++) {
-        const struct tensor *t = &c->ts.t[i];
-        if (!is_used(c, t))
-            continue;
+    for (size_t i = 0; i < c->n_pieces; i++) {
+        const struct tensor *t = c->piece[i].t;
         const size_t rows = t->n_dims == 2 ? t->dim[0] : t->n_elements, row = t->bytes / rows,
                      some = SLAB_BYTES / row;
         if (some == 0)
             return err_set(e, ERR_INPUT, "tensor \"%s\": rows of %zu bytes, at most %d are allowed", t->name,
                            row, SLAB_BYTES);
         for (size_t r = 0; r < rows; r += some) {
-            c->slab[n++] = (struct slab){ .t = t, .row = r, .rows = MIN(some, rows - r) };
+            c->slab[n++] = (struct slab){ .t = t, .row = r, .rows = MIN(some, rows - r),
+                                            .ends = c->piece[i].ends };
             if (n == threads && write_slabs(c, n, e))
                 return -1;
             n = n == threads ? 0 : n;
@@ -227,7 +257,7 @@ int cmd_convert(const struct options *o, struct err *e)
     int rc = open_model(&c, e) || gguf_out_open(&c.out, e) ? -1 : 0;
     if (rc == 0)
         rc = gguf_put_config(&c.out, &c.config, c.divisor, &c.has_divisor, e) || put_texts(&c, e) ||
-             put_tensors(&c, e) ? -1 : 0;
+             list_pieces(&c, e) || put_tensors(&c, e) ? -1 : 0;
     if (rc == 0 && !(c.pool = pool_open(o->threads ? o->threads : pool_default_threads())))
         rc = err_set(e, ERR_FAILED, "--threads: cannot start the threads");
     if (rc == 0 && (rc = sink_open(&c.sink, o->output, e)) == 0 && (rc = write_file(&c, e)) != 0) {
@@ -239,6 +269,7 @@ int cmd_convert(const struct options *o, struct err *e)
     gguf_out_close(&c.out);
     tokenizer_close(c.tokenizer);
     tensors_close(&c.ts);
+    free(c.piece);
     free(c.slab);
     free(c.room);
     return rc;

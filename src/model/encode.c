@@ -95,7 +95,8 @@ bool encode_row(void *to, const struct gguf_type *type, const void *src, enum dt
 const struct gguf_type *encode_type(enum weights w, const char *name, bool tied, size_t n_dims, size_t cols)
 {
     const bool logits = strcmp(name, tied ? "model.embed_tokens.weight" : "lm_head.weight") == 0;
-    if (n_dims < 2)
+    const size_t n = strlen(name), n_router = strlen(".mlp.gate.weight");
+    if (n_dims < 2 || (n > n_router && strcmp(name + n - n_router, ".mlp.gate.weight") == 0))
         return type_of(ID_F32);
     if (w == WEIGHTS_BF16 || cols % BLOCK)
         return type_of(ID_BF16);

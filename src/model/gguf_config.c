@@ -11,11 +11,12 @@
 
 enum { LAYERS_MAX = 512, KEY_BYTES = 128, EOS_NAMES = 12 };
 
-static const char *const archs[] = { "llama", "qwen2", "qwen3" };
+static const char *const archs[] = { "llama", "qwen2", "qwen3", "qwen3moe" };
 
 struct meta {                            /* what is being read */
     const struct gguf *g;
     char arch[16];
+    size_t n_experts;                    /* 0: none */
     struct json_writer *w;
     struct err *e;
 };
@@ -76,7 +77,7 @@ static int read_arch(struct meta *m)
             return 0;
         }
     return gguf_bad(m->g, "general.architecture", m->e,
-                    "found %.*s, allowed are llama (with Mistral), qwen2 and qwen3",
+                    "found %.*s, allowed are llama (with Mistral and Mixtral), qwen2, qwen3 and qwen3moe",
                     (int)MIN(s.n, (size_t)60), (const char *)s.p);
 }
 
@@ -84,14 +85,15 @@ static int read_arch(struct meta *m)
 static int check_foreign(const struct meta *m)
 {
     static const struct { const char *name; double neutral; } foreign[] = {
-        { "expert_count", 0 }, { "expert_used_count", 0 }, { "nextn_predict_layers", 0 },
+        { "expert_shared_count", 0 }, { "expert_gating_func", 1 }, { "expert_weights_scale", 1 },
+        { "leading_dense_block_count", 0 }, { "nextn_predict_layers", 0 },
         { "attn_logit_softcapping", 0 }, { "final_logit_softcapping", 0 }, { "logit_scale", 1 },
         { "embedding_scale", 1 }, { "residual_scale", 1 }, { "attention.scale", 0 },
         { "attention.clamp_kqv", 0 }, { "attention.max_alibi_bias", 0 }, { "attention.temperature_scale", 0 },
         { "rope.scaling.attn_factor", 1 }, { "rope.scaling.yarn_ext_factor", 1 },
         { "rope.scaling.yarn_attn_factor", 1 }, { "rope.scaling.yarn_log_multiplier", 0 },
     };
-    bool causal = true;
+    bool causal = true, normalised = true;
     for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++) {
         double x = foreign[i].neutral;
         char key[KEY_BYTES];
@@ -104,7 +106,11 @@ static int check_foreign(const struct meta *m)
     char key[KEY_BYTES];
     if (gguf_bool(m->g, key_of(key, m, "attention.causal"), &causal, m->e) < 0)
         return -1;
-    return causal ? 0 : gguf_bad(m->g, key, m->e, "found false, allowed is true");
+    if (!causal)
+        return gguf_bad(m->g, key, m->e, "found false, allowed is true");
+    if (gguf_bool(m->g, key_of(key, m, "expert_weights_norm"), &normalised, m->e) < 0)
+        return -1;
+    return normalised ? 0 : gguf_bad(m->g, key, m->e, "found false, allowed is true");
 }
 
 static int write_shape(const struct meta *m, size_t *head_dim, size_t *context)
@@ -198,9 +204,39 @@ static int write_rope(const struct meta *m, size_t context)
     return 0;
 }
 
+/* Experts, whose weights are divided by their sum. A llama model with experts is a Mixtral model. */
+static int write_experts(struct meta *m)
+{
+    const bool qwen = strcmp(m->arch, "qwen3moe") == 0, may = qwen || strcmp(m->arch, "llama") == 0;
+    size_t used = 0, ffn = 0, width = 0;
+    char key[KEY_BYTES];
+    if (read_uint(m, "expert_count", 0, 0, may ? EXPERTS_MAX : 0, &m->n_experts) < 0 ||
+        read_uint(m, "expert_used_count", 0, 0, m->n_experts, &used) < 0)
+        return -1;
+    if (qwen && !m->n_experts)
+        return gguf_bad(m->g, key_of(key, m, "expert_count"), m->e, "the key is missing, or 0");
+    if (!m->n_experts)
+        return 0;
+    if (!used)
+        return gguf_bad(m->g, key_of(key, m, "expert_used_count"), m->e, "the key is missing, or 0");
+    jw_uint(m->w, qwen ? "num_experts" : "num_local_experts", m->n_experts);
+    jw_uint(m->w, "num_experts_per_tok", used);
+    if (!qwen)
+        return 0;
+    if (need_uint(m, "feed_forward_length", 0, 1 << 24, &ffn))
+        return -1;
+    width = MAX(ffn / used, (size_t)1);
+    if (read_uint(m, "expert_feed_forward_length", 0, 1, EXPERT_FFN_MAX, &width) < 0)
+        return -1;
+    jw_uint(m->w, "moe_intermediate_size", width);
+    jw_bool(m->w, "norm_topk_prob", true);
+    return 0;
+}
+
 /* A llama model with a window is a Mistral model. */
 static int write_window(const struct meta *m)
 {
+    const bool qwen = strncmp(m->arch, "qwen3moe", 8) == 0;
     size_t window = 0;
     char key[KEY_BYTES];
     if (read_uint(m, "attention.sliding_window", 0, 0, INT32_MAX, &window) < 0)
@@ -210,7 +246,10 @@ static int write_window(const struct meta *m)
                         "found %zu, for %s this is not implemented; allowed is 0", window, m->arch);
     if (window && gguf_find(m->g, key_of(key, m, "attention.sliding_window_pattern")))
         return gguf_bad(m->g, key, m->e, "windows in some of the layers are not implemented");
-    jw_text(m->w, "model_type", window ? "mistral" : m->arch);
+    jw_text(m->w, "model_type", qwen           ? "qwen3_moe"
+                                : m->n_experts ? "mixtral"
+                                : window       ? "mistral"
+                                               : m->arch);
     if (window)
         jw_uint(m->w, "sliding_window", window);
     return 0;
@@ -316,7 +355,7 @@ static int write_config(char **json, size_t *n, const struct gguf *g, struct err
     if (begin(&t, json, n, g, e))
         return -1;
     return end(&t,
-               read_arch(&m) || check_foreign(&m) || write_window(&m) ||
+               read_arch(&m) || check_foreign(&m) || write_experts(&m) || write_window(&m) ||
                        write_shape(&m, &head_dim, &context) || write_rope(&m, context) || write_ends(&m)
                    ? -1
                    : 0,

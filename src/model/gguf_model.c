@@ -2,6 +2,8 @@
  * gguf_model_open. */
 #include "src/model/gguf_model.h"
 
+#include "src/model/expert_tensors.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -26,6 +28,12 @@ static const struct { const char *gguf, *hf;
     { "ffn_gate.weight", "mlp.gate_proj.weight" },       { "ffn_gate.bias", "mlp.gate_proj.bias" },
     { "ffn_up.weight", "mlp.up_proj.weight" },           { "ffn_up.bias", "mlp.up_proj.bias" },
     { "ffn_down.weight", "mlp.down_proj.weight" },       { "ffn_down.bias", "mlp.down_proj.bias" },
+    /* of all experts; expert_tensors.c splits them */
+    { "ffn_gate_inp.weight", "mlp.gate.weight" },
+    { "ffn_gate_exps.weight", "mlp.experts.gate_proj.weight" },
+    { "ffn_up_exps.weight", "mlp.experts.up_proj.weight" },
+    { "ffn_down_exps.weight", "mlp.experts.down_proj.weight" },
+    { "ffn_gate_up_exps.weight", "mlp.experts.gate_up_proj.weight" },
 };
 #define LENGTH(a) (sizeof(a) / sizeof *(a))
 enum { NAME_BYTES = 96 };
@@ -63,8 +71,15 @@ static bool hf_name(char to[NAME_BYTES], const char *name)
 
 void gguf_name(char *to, size_t size, const char *name)
 {
-    char hf[NAME_BYTES];
+    char hf[NAME_BYTES], joined[NAME_BYTES];
     const size_t n = strlen("model.layers.");
+    const char *expert = strstr(name, ".mlp.experts.");
+    if (expert) {                            /* the tensor that has all experts */
+        expert += strlen(".mlp.experts.");
+        snprintf(joined, sizeof joined, "%.*s%s", (int)(expert - name), name,
+                 expert + strspn(expert, "0123456789") + (*expert >= '0' && *expert <= '9'));
+        name = joined;
+    }
     for (size_t i = 0; i < LENGTH(outside); i++)
         if (strcmp(name, outside[i].hf) == 0)
             snprintf(to, size, "%s", outside[i].gguf);
@@ -310,12 +325,17 @@ static int use_tensors(struct gguf_model *m, struct err *e)
     c->tied = !tensors_find(ts, "lm_head.weight");
     for (size_t i = 0; i < ts->n; i++) {
         const char *name = ts->t[i].name;
+        const bool router = ends_in(name, ".mlp.gate.weight"), expert = strstr(name, ".mlp.experts."),
+                   of_dense = !expert && ends_in(name, "_proj.weight") && strstr(name, ".mlp.");
         const bool bias = ends_in(name, ".bias"),
                    norm = ends_in(name, "q_norm.weight") || ends_in(name, "k_norm.weight");
         const bool used = bias ? strstr(name, ".mlp.")     ? c->mlp_bias
                                  : strstr(name, ".o_proj.") ? c->o_bias
                                                             : c->qkv_bias
-                          : norm ? c->qk_norm : true;
+                          : norm             ? c->qk_norm
+                          : router || expert ? c->n_experts > 0
+                          : of_dense         ? c->n_experts == 0
+                                             : true;
         if (!used)
             return err_set(e, ERR_INPUT, "%s: tensor \"%s\" is not one of a %s model%s",
                            ts->path[ts->t[i].shard], ts->t[i].stored_name, c->model_type,
@@ -338,7 +358,8 @@ static int list_tensors(struct gguf_model *m, struct err *e)
         for (size_t k = 0; k < m->part[i].n_tensors; k++)
             if (add_tensor(m, i, &m->part[i].tensor[k], &room, e))
                 return -1;
-    return tensors_sort(&m->ts, e) || read_rope_freqs(m, e) || use_tensors(m, e) ? -1 : 0;
+    return tensors_sort(&m->ts, e) || tensors_split_experts(&m->ts, e) || read_rope_freqs(m, e) ||
+           use_tensors(m, e) ? -1 : 0;
 }
 
 int gguf_model_open(struct gguf_model *m, const char *path, struct err *e)

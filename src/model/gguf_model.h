@@ -1,6 +1,6 @@
 /* A GGUF file as a model: its configuration and its tensors under the names of Hugging Face. Architectures
- * are llama (Mistral included), qwen2 and qwen3; others, and every key that would change the numbers and is
- * not implemented, are refused by name. A file split into parts (NAME-00001-of-00003.gguf) is given by its
+ * are llama (Mistral and Mixtral included), qwen2, qwen3 and qwen3moe; others, and every key that would change
+ * the numbers and is not implemented, are refused by name. A file split into parts (NAME-00001-of-00003.gguf) is given by its
  * first part. */
 #pragma once
 #include "src/model/config.h"

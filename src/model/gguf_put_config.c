@@ -92,11 +92,15 @@ static int put_rope(const struct putting *p, float *divisor, bool *has_divisor)
 int gguf_put_config(struct gguf_out *o, const struct config *c, float *divisor, bool *has_divisor,
                     struct err *e)
 {
-    const bool mistral = strcmp(c->model_type, "mistral") == 0;
-    struct putting p = { o, c, mistral ? "llama" : c->model_type, e };
+    const bool qwen = strncmp(c->model_type, "qwen", 4) == 0;
+    struct putting p = { o, c, !qwen ? "llama" : c->n_experts ? "qwen3moe" : c->model_type, e };
     for (size_t i = 0; c->window && i < c->n_layers; i++)
-        if (!c->windowed[i] || !mistral)
+        if (!c->windowed[i] || qwen)
             return lacks(&p, "a window in some of the layers");
+    if (c->n_experts && !c->experts_normalised)
+        return lacks(&p, "norm_topk_prob false");
+    if (c->n_experts && memchr(c->kind, LAYER_DENSE, c->n_layers))
+        return lacks(&p, "a layer without experts");
     gguf_put_text(o, "general.architecture", p.arch, strlen(p.arch));
     gguf_put_text(o, "general.type", "model", 5);
     gguf_put_uint(o, "general.quantization_version", 2);
@@ -104,6 +108,11 @@ int gguf_put_config(struct gguf_out *o, const struct config *c, float *divisor, 
     put_uint(&p, "embedding_length", c->hidden);
     put_uint(&p, "block_count", c->n_layers);
     put_uint(&p, "feed_forward_length", c->ffn);
+    if (c->n_experts) {
+        put_uint(&p, "expert_count", c->n_experts);
+        put_uint(&p, "expert_used_count", c->experts_used);
+        put_uint(&p, "expert_feed_forward_length", c->expert_ffn);
+    }
     put_uint(&p, "attention.head_count", c->n_heads);
     put_uint(&p, "attention.head_count_kv", c->n_kv_heads);
     put_uint(&p, "attention.key_length", c->head_dim);

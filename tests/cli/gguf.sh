@@ -6,7 +6,8 @@ score() { "$LONGHAND" score -m "$1" $T --json --per-token -q; }
 
 # Models of BF16: every permutation of rows, scaling of RoPE, bias and window survives the way there and back.
 for name in llama2-bf16 llama3-old-bf16 llama-linear-old-bf16 llama-yarn-outer-bf16 mistral-window-bf16 \
-    mistral-default-window-bf16 qwen2-tied-bf16 qwen2-yarn-old-bf16 qwen3-bf16; do
+    mistral-default-window-bf16 qwen2-tied-bf16 qwen2-yarn-old-bf16 qwen3-bf16 qwen3moe-each-bf16 \
+    mixtral-each-bf16; do
     "$LONGHAND" convert -m tests/data/models/$name --weights bf16 -o "$TMP/$name.gguf" -q
     score tests/data/models/$name >"$TMP/a"; score "$TMP/$name.gguf" >"$TMP/b"
     same "${name}_scores_the_same_as_gguf" "$TMP/a" "$TMP/b"
@@ -15,6 +16,8 @@ check dynamic_rope_is_refused 2 "config.json: rope_type dynamic cannot be writte
     -m tests/data/models/llama-dynamic-old-bf16 -o "$TMP/x.gguf"
 check window_in_some_layers_is_refused 2 "a window in some of the layers cannot be written" convert \
     -m tests/data/models/qwen2-window-f16 -o "$TMP/x.gguf"
+check experts_without_a_norm_are_refused 2 "norm_topk_prob false cannot be written" convert \
+    -m tests/data/models/qwen3moe-fused-f32 -o "$TMP/x.gguf"
 [ ! -e "$TMP/x.gguf" ] && [ -z "$(ls "$TMP" | grep part)" ]
 result a_refused_model_leaves_no_file $? "$(ls "$TMP")"
 check convert_needs_a_file 2 "convert: -o FILE.gguf is missing" convert -m $MODEL
@@ -87,6 +90,29 @@ same drafts_of_a_quantised_file_change_nothing "$TMP/a" "$TMP/b"
 "$LONGHAND" work -q --db "$TMP/k2.db" & sleep 0.15; kill -9 $! 2>/dev/null; wait $! 2>/dev/null
 "$LONGHAND" work -q --db "$TMP/k2.db"; "$LONGHAND" text 1 --db "$TMP/k2.db" >"$TMP/b"
 same killed_and_continued "$TMP/a" "$TMP/b"
+
+# A mixture of experts: quantised experts, drafts and a kill change nothing; a GPU does not take it.
+X=tests/data/models/qwen3moe-each-bf16
+for w in q8_0 q4_0; do
+    "$LONGHAND" convert -m $X --weights $w -o "$TMP/x-$w.gguf" -q
+    score "$TMP/x-$w.gguf" >"$TMP/s1"; "$LONGHAND" score -m $X --weights $w $T --json --per-token -q >"$TMP/s2"
+    same experts_of_weights_${w}_are_those_of_the_file "$TMP/s1" "$TMP/s2"
+    score $X >"$TMP/s2"; differ experts_of_weights_${w}_are_not_those_of_16_bits "$TMP/s1" "$TMP/s2"
+done
+moe() { "$LONGHAND" $1 -m "$TMP/x-q8_0.gguf" --prompt "The ship" --tokens 2500 --seed 3 -q --ignore-eos "${@:2}"; }
+moe run --db "$TMP/x.db" --drafter none --format ids >"$TMP/a"; moe run --db "$TMP/x.db" --format ids >"$TMP/b"
+same drafts_of_experts_change_nothing "$TMP/a" "$TMP/b"
+moe submit --db "$TMP/x2.db" >"$TMP/id"
+"$LONGHAND" work -q --db "$TMP/x2.db" & sleep 0.3; kill -9 $! 2>/dev/null; wait $! 2>/dev/null
+some=$("$LONGHAND" text 1 --db "$TMP/x2.db" --format ids 2>/dev/null | wc -l); [ "$some" -lt 2500 ]
+result killed_before_its_end $? "$some tokens"
+"$LONGHAND" work -q --db "$TMP/x2.db"; "$LONGHAND" text 1 --db "$TMP/x2.db" --format ids >"$TMP/b"
+same killed_and_continued_with_experts "$TMP/a" "$TMP/b"
+if [ -x "$LONGHAND_TEST" ]; then
+    LONGHAND=$LONGHAND_TEST check gpu_refuses_experts 2 \
+        'mixtures of experts .qwen3_moe. are not supported on this device; --device cpu supports them' \
+        run --prompt x --tokens 1 -m $X --device emulated
+fi
 
 # Damaged files.
 head -c 1000000 "$TMP/bf16.gguf" >"$TMP/short.gguf"
