@@ -26,9 +26,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     for (size_t i = 0; i < c.n_eos; i++)
         if (c.eos[i] < 0 || (size_t)c.eos[i] >= c.vocab)
             abort();
+    if (c.n_experts && (c.n_experts > EXPERTS_MAX || !c.experts_used || c.experts_used > c.n_experts ||
+                        !c.expert_ffn || c.expert_ffn > EXPERT_FFN_MAX))
+        abort();
     for (size_t l = 0; l < c.n_layers; l++)
-        if (c.windowed[l] && !c.window)
+        if ((c.windowed[l] && !c.window) || (c.kind[l] == LAYER_EXPERTS && !c.n_experts))
             abort();
+    if (config_count_used(&c) > config_count_params(&c))
+        abort();
     for (int scaled = 0; scaled < 2; scaled++) {
         float inv_freq[HEAD_DIM_MAX / 2], factor;
         config_rope(&c, inv_freq, &factor);

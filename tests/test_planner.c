@@ -618,6 +618,88 @@ static void rows_of_several_texts(void)
     CHECK(different >= 20);
 }
 
+/* ---- experts ---- */
+
+/* Experts that r rows read of a layer of 64, of which a row uses 8: a further row brings `fresh` of what an
+ * independent row would. */
+static double experts_of(double fresh, size_t rows)
+{
+    return 64 * (1 - pow(1 - 8.0 / 64, 1 + fresh * ((double)rows - 1)));
+}
+
+/* On a machine that only reads, the planner learns how many experts further rows add, and chooses about the
+ * rows that pay; a planner that takes the model for a dense one is further off. */
+static void a_second_row_has_the_price_of_its_experts(void)
+{
+    enum { LAYERS = 10 };
+    static const double dense = 1e8, expert = 1e6, speed = 1e10, freshness[] = { 0.05, 0.3, 0.6, 1 };
+    static struct tree tree;
+    size_t all[2] = { 0 };
+    for (int f = 0; f < 4; f++) {
+        size_t off[2] = { 0 };
+        for (int knows = 1; knows >= 0; knows--)
+            for (size_t trial = 0; trial < 100; trial++) {
+                struct planner_setup s = { .on = true, .rows_max = 32,
+                                           .weight_bytes = dense + LAYERS * 8 * expert };
+                if (knows) s.experts = (struct planner_experts){ expert, LAYERS, 64, 8 };
+                struct cost_model costs = { 0 };
+                static struct planner p;
+                const struct tree *trees[] = { &tree };
+                struct planner *list[] = { &p };
+                size_t rows, best = 1;
+                double reach = 1, most = -INFINITY, tokens = 1;
+                rng.s = trial;
+                planner_start(&p, &costs, &s);
+                planner_verified(&p, 0, 1, 1, s.weight_bytes / speed, true);
+                for (size_t i = 1; i <= 3; i++) {            /* the passes that drafting begins with */
+                    const double read = LAYERS * experts_of(freshness[f], cost_rows(i));
+                    planner_experts_read(&p, cost_rows(i), (size_t)(read + 0.5));
+                    planner_timed(&p, i, 0, (dense + expert * read) / speed);
+                }
+                planner_begin(&p, 0, 1, (struct plan_state){ .ways = 1, .deepest = 31 });
+                p.price = (0.5 + uniform()) * 0.6 * speed / s.weight_bytes;
+                tree_start(&tree, 0, 31);
+                const double chance = 0.3 + 0.65 * uniform();
+                for (uint32_t k = 0, at = 0; k < 31; k++)
+                    at = tree_add(&tree, at, 1, SOURCE_SUFFIX, (float)chance, 0);
+                for (size_t r = 1; r <= 32; r++) {
+                    const double seconds = (dense + LAYERS * expert * experts_of(freshness[f], r)) / speed;
+                    if (tokens - p.price * seconds > most) most = tokens - p.price * seconds, best = r;
+                    tokens += reach *= chance;
+                }
+                planner_rows(list, trees, 1, 1000, &rows);
+                off[knows] += rows > best ? rows - best : best - rows;
+            }
+        CHECK(off[1] <= 200, "fresh %g: %zu", freshness[f], off[1]);
+        printf("    fresh %.2f: %.2f rows off on average; one that takes the model for dense %.2f\n",
+               freshness[f], (double)off[1] / 100, (double)off[0] / 100);
+        all[0] += off[0], all[1] += off[1];
+    }
+    CHECK(3 * all[1] < 2 * all[0], "%zu, %zu", all[1], all[0]);
+}
+
+/* The price of a pass grows with the experts, and what was learned stays with the model. */
+static void experts_are_learned(void)
+{
+    struct planner_setup s = { .on = true, .rows_max = 32, .weight_bytes = 100, .kv_bytes = 1,
+                               .experts = { 2, 5, 16, 4 } };
+    static struct planner p;
+    static struct cost_model costs;
+    costs = (struct cost_model){ 0 };
+    planner_start(&p, &costs, &s);
+    CHECK(costs.fresh == 1, "%g", costs.fresh);
+    planner_experts_read(&p, 1, 5 * 4);
+    CHECK(costs.fresh == 1 && costs.fresh_seen == 0, "one row says nothing of further rows");
+    planner_experts_read(&p, 2, 5 * 4);
+    CHECK(costs.fresh == 0, "%g", costs.fresh);
+    for (int i = 0; i < 1000; i++) planner_experts_read(&p, 2, 5 * 7);         /* 7 = 16 (1 - 0.75^2) */
+    CHECK(near(costs.fresh, 1, 0.01, 0), "%g", costs.fresh);
+    planner_experts_read(&p, 30, 5 * 16);
+    CHECK(isfinite(costs.fresh) && costs.fresh < 1.1, "%g", costs.fresh);
+    planner_start(&p, &costs, &s);
+    CHECK(costs.fresh_seen > 100);
+}
+
 static void off_and_short_texts(void)
 {
     static struct planner p;
@@ -664,6 +746,8 @@ int main(void)
     RUN(what_a_plan_may_do);
     RUN(sizes_of_passes);
     RUN(rows_of_several_texts);
+    RUN(a_second_row_has_the_price_of_its_experts);
+    RUN(experts_are_learned);
     RUN(off_and_short_texts);
     RUN(forty_machines);
     RUN(costs_nothing_where_drafting_is_useless);

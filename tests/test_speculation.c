@@ -339,6 +339,43 @@ static void small_models(void)
     }
 }
 
+/* 306 texts of mixtures of experts: every setting with every sampling, and one more. */
+static void mixtures_of_experts(void)
+{
+    enum { TEXTS = N_SAMPLINGS + 1 };
+    size_t runs = 0, drafted = 0;
+    if (!long_test) SKIP("long");
+    for (size_t m = 0; m < N_TINY; m++) {
+        char dir[4096];
+        struct rig r;
+        if (!tiny_models[m].experts)
+            continue;
+        tiny_write(&tiny_models[m], dir);
+        rig_open(&r, dir, DT_BF16, best_twin(), 2, 8, 64);
+        for (size_t k = 0; k < TEXTS; k++) {
+            struct sampling p;
+            struct text t = { .n_prompt = 40, .n = 40 + 120 };
+            t.tokens = must_alloc(t.n * sizeof *t.tokens);
+            rig_tokens(t.tokens, t.n_prompt, r.c.vocab, k + 5);
+            samplings(&p, N_SAMPLINGS, k % N_SAMPLINGS);
+            p.seed = 77 + k;
+            plain_text(&t, &r, &p);
+            for (size_t i = 0; i < N_SETTINGS; i++, runs++) {
+                struct decode_setup s;
+                struct seen seen = { 0 };
+                setup_of(&s, &settings[i], NULL);
+                CHECK(same_text(&r, &p, &s, &t, &seen), "%s, text %zu, %s", tiny_models[m].name, k,
+                      settings[i].name);
+                drafted += seen.per_round > 1;
+            }
+            free(t.tokens);
+        }
+        done_with(&r), tiny_remove(dir);
+    }
+    printf("    %zu texts, in %zu of them drafts came true\n", runs, drafted);
+    CHECK(runs >= 300 && drafted >= 50);
+}
+
 /* Jobs in one pass do not see each other. */
 static void several_decoders_in_one_round(void)
 {
@@ -523,6 +560,7 @@ int main(int argc, char **argv)
     RUN_IF(knowing_and_garbage_drafters);
     RUN_IF(the_widest_tree);
     RUN_IF(small_models);
+    RUN_IF(mixtures_of_experts);
     RUN_IF(several_decoders_in_one_round);
     RUN_IF(guesses_that_are_not_finite);
     RUN_IF(the_published_rule_is_not_lossless);

@@ -17,9 +17,9 @@
 enum { POINTS_MAX = 256, LIST_MAX = 16, TRIES = 3 };
 
 /* The words of --points. The first BENCH_KINDS of them are also the names of the kinds of points. */
-enum { MACHINE = BENCH_KINDS, DEMO, RANDOM, QUICK, LARGE, Q8_0, Q4_0, Q4_K_M, WORDS };
+enum { MACHINE = BENCH_KINDS, DEMO, RANDOM, QUICK, LARGE, MOE, Q8_0, Q4_0, Q4_K_M, WORDS };
 static const char *const words[WORDS] = { "decode", "rows", "prefill", "sampler", "machine", "demo", "random",
-                                          "quick", "3b", "q8_0", "q4_0", "q4_k_m" };
+                                          "quick", "3b", "moe", "q8_0", "q4_0", "q4_k_m" };
 
 struct list { size_t v[LIST_MAX], n; };      /* ascending */
 static const struct list all_depths = { { 0, 4096, 16384, 32768, 65536, 100000 }, 6 },
@@ -73,8 +73,8 @@ static int parse_points(struct report *r, struct err *e)
                      ? list_add(&r->rows, word + 2, BENCH_ROWS_MAX, e)
                      : err_set(e, ERR_INPUT,
                                "--points: \"%s\"; allowed: machine, decode, rows, prefill, sampler, demo, "
-                               "random, 3b, q8_0, q4_0, q4_k_m, quick, depth=N, m=N; or resume[,at=N]; or "
-                               "spec, spec-short, spec-copy, "
+                               "random, 3b, moe, q8_0, q4_0, q4_k_m, quick, depth=N, m=N; or resume[,at=N]; "
+                               "or spec, spec-short, spec-copy, "
                                "spec-windows",
                                word))
             return -1;
@@ -83,7 +83,7 @@ static int parse_points(struct report *r, struct err *e)
         any |= on[k];
     for (size_t k = 0; k <= MACHINE && !any; k++)
         on[k] = true;
-    if (on[LARGE] || on[Q8_0] || on[Q4_0] || on[Q4_K_M])
+    if (on[LARGE] || on[MOE] || on[Q8_0] || on[Q4_0] || on[Q4_K_M])
         on[RANDOM] = true;
     if (!on[DEMO] && !on[RANDOM])
         on[DEMO] = on[RANDOM] = true;
@@ -317,13 +317,18 @@ static int measure_points(struct report *r, struct bench_target *t, struct bench
     return samplers ? measure_samplers(r, t, p.model, pass, e) : 0;
 }
 
+static enum bench_body body_of(const struct report *r)
+{
+    return r->wanted[MOE] ? BODY_MOE : r->wanted[LARGE] ? BODY_3B : BODY_SMALL;
+}
+
 /* dir NULL: the random model, which is as large as the models that goals are for. */
 static int measure_model(struct report *r, const char *name, const char *dir, struct err *e)
 {
     struct config c;
     struct bench_target t = { 0 };
     size_t n = r->depths.n;
-    if (bench_config(&c, dir, r->wanted[LARGE], e))
+    if (bench_config(&c, dir, body_of(r), e))
         return -1;
     while (n && r->depths.v[n - 1] + BENCH_ROWS_MAX > c.context)
         n--;
@@ -337,15 +342,17 @@ static int measure_model(struct report *r, const char *name, const char *dir, st
 /* The random body: bf16, or the quantised types that --points names. */
 static int measure_random(struct report *r, struct err *e)
 {
-    static const struct { int word; enum dtype type; const char *name[2]; } bodies[] = {
-        { RANDOM, DT_OTHER, { "0.5B random", "3B random" } }, { Q8_0, DT_Q8_0, { "0.5B Q8_0", "3B Q8_0" } },
-        { Q4_0, DT_Q4_0, { "0.5B Q4_0", "3B Q4_0" } }, { Q4_K_M, DT_Q4_K, { "0.5B Q4_K_M", "3B Q4_K_M" } } };
+    static const struct { int word; enum dtype type; const char *name[3]; } bodies[] = {
+        { RANDOM, DT_OTHER, { "0.5B random", "3B random", "MoE random" } },
+        { Q8_0, DT_Q8_0, { "0.5B Q8_0", "3B Q8_0", "MoE Q8_0" } },
+        { Q4_0, DT_Q4_0, { "0.5B Q4_0", "3B Q4_0", "MoE Q4_0" } },
+        { Q4_K_M, DT_Q4_K, { "0.5B Q4_K_M", "3B Q4_K_M", "MoE Q4_K_M" } } };
     const bool typed = r->wanted[Q8_0] || r->wanted[Q4_0] || r->wanted[Q4_K_M];
     int rc = 0;
     for (size_t i = typed ? 1 : 0; i < (typed ? sizeof bodies / sizeof *bodies : 1) && rc == 0; i++)
         if (r->wanted[bodies[i].word]) {
             r->bench.random = bodies[i].type;
-            rc = measure_model(r, bodies[i].name[r->wanted[LARGE]], NULL, e);
+            rc = measure_model(r, bodies[i].name[body_of(r)], NULL, e);
         }
     return rc;
 }

@@ -28,6 +28,7 @@ struct bench_target {                /* {0} is closed */
     struct workspace *work;
     float *logits; size_t logits_bytes;      /* [BENCH_ROWS_MAX][vocab] */
     uint64_t seed;                   /* of the next random values */
+    size_t experts_read;             /* in the latest bench_pass */
     int32_t token[BENCH_PREFILL];
 };
 
@@ -38,9 +39,10 @@ bool bench_resume_wanted(const char *points);
 int  bench_resume(const struct options *o, struct err *e);
 
 struct bench;
-/* dir NULL: a random model of the body of Qwen2.5-0.5B, or -3B where `large` is set (tied embeddings of
+/* dir NULL: a random model of the body of Qwen2.5-0.5B or -3B, or a mixture of experts (tied embeddings of
  * 151,936). */
-int  bench_config(struct config *c, const char *dir, bool large, struct err *e);
+enum bench_body { BODY_SMALL, BODY_3B, BODY_MOE };
+int  bench_config(struct config *c, const char *dir, enum bench_body body, struct err *e);
 /* Opens the model with a cache of n_max positions, after a check of memory. Call bench_close even after a
  * failure. */
 int  bench_open(struct bench_target *t, const struct bench *b, const struct config *c, const char *dir,
@@ -55,6 +57,7 @@ void bench_depth(struct bench_target *t, size_t depth);
 /* Runs `rows` rows after the cached ones: one pass with logits of all rows; more than BENCH_ROWS_MAX rows are
  * a prefill in chunks of PREFILL_ROWS, with logits of the last row. The cache does not grow. */
 int  bench_pass(struct bench_target *t, size_t rows, struct err *e);
+/* Of the latest bench_pass, which had `rows` rows: what a mixture of experts reads depends on the rows. */
 struct bench_work bench_work(const struct bench_target *t, size_t depth, size_t rows);
 /* The memory that a pass at this depth reads, cut for all threads; free(p->v). */
 int  bench_pieces(struct probe_pieces *p, const struct bench_target *t, size_t depth, struct err *e);

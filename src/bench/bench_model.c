@@ -28,9 +28,20 @@ static const char random_3b_json[] =
     " \"hidden_act\": \"silu\", \"tie_word_embeddings\": true, \"use_sliding_window\": false,"
     " \"bos_token_id\": 151643, \"eos_token_id\": 151645}";
 
-int bench_config(struct config *c, const char *dir, bool large, struct err *e)
+/* The layers of Qwen3-30B-A3B, 8 of 48, with tied embeddings. */
+static const char random_moe_json[] =
+    "{\"architectures\": [\"Qwen3MoeForCausalLM\"], \"model_type\": \"qwen3_moe\","
+    " \"hidden_size\": 2048, \"intermediate_size\": 6144, \"num_hidden_layers\": 8,"
+    " \"num_attention_heads\": 32, \"num_key_value_heads\": 4, \"head_dim\": 128, \"vocab_size\": 151936,"
+    " \"num_experts\": 128, \"num_experts_per_tok\": 8, \"moe_intermediate_size\": 768,"
+    " \"norm_topk_prob\": true, \"max_position_embeddings\": 131072, \"rms_norm_eps\": 1e-06,"
+    " \"rope_theta\": 1000000.0, \"hidden_act\": \"silu\", \"tie_word_embeddings\": true,"
+    " \"bos_token_id\": 151643, \"eos_token_id\": 151645}";
+
+int bench_config(struct config *c, const char *dir, enum bench_body body, struct err *e)
 {
-    const char *json = large ? random_3b_json : random_json;
+    static const char *const bodies[] = { random_json, random_3b_json, random_moe_json };
+    const char *json = bodies[body];
     return dir ? config_read(c, dir, e)
                : config_parse(c, "random model", json, strlen(json), NULL, NULL, 0, e);
 }
@@ -124,11 +135,13 @@ int bench_pass(struct bench_target *t, size_t rows, struct err *e)
     static const uint8_t none[PREFILL_ROWS], all[BENCH_ROWS_MAX] = { [0 ... BENCH_ROWS_MAX - 1] = 1 };
     const size_t depth = t->kv.n_past;
     int rc = 0;
+    t->experts_read = 0;
     for (size_t at = 0, n; at < rows && rc == 0; at += n) {
         n = MIN(rows - at, (size_t)PREFILL_ROWS);
         struct pass_seq s = { .kv = &t->kv, .n = n, .token = t->token + at, .logits = t->logits,
                               .want = rows <= BENCH_ROWS_MAX ? all : at + n < rows ? none : NULL };
         rc = model_forward(&t->model, t->work, &s, 1, NULL, 0, e);
+        t->experts_read += t->dev->experts_read;
         kv_advance(&t->kv, n);
     }
     t->kv.n_past = depth;
@@ -157,6 +170,18 @@ static void add_products(struct bench_work *w, const struct mats *y, size_t rows
         add_product(w, &y->m[i], rows);
 }
 
+/* Router and experts of a layer; the bytes of the experts that were read are added for the whole pass. */
+static void add_experts(struct bench_work *w, const struct config *c, const struct layer *y, size_t rows)
+{
+    const struct device_expert *x = y->expert;
+    add_product(w, &y->router, rows);
+    for (size_t i = 0; i <= x->n_gate_up; i++) {
+        const struct mat *m = i < x->n_gate_up ? &x->gate_up[i] : &x->down;
+        add_product(w, m, rows * c->experts_used);
+        w->bytes -= (double)mat_bytes(m);
+    }
+}
+
 static void add_chunk(struct bench_work *w, const struct model *m, size_t depth, size_t rows)
 {
     const struct config *c = &m->config;
@@ -166,8 +191,12 @@ static void add_chunk(struct bench_work *w, const struct model *m, size_t depth,
         const struct layer *y = &m->layers[l];
         add_products(w, &y->qkv, rows);
         add_product(w, &y->o, rows);
-        add_products(w, &y->gate_up, rows);
-        add_product(w, &y->down, rows);
+        const bool dense = c->kind[l] == LAYER_DENSE;
+        const size_t ffn = dense ? c->ffn : c->experts_used * c->expert_ffn;
+        if (dense)
+            add_products(w, &y->gate_up, rows), add_product(w, &y->down, rows);
+        else
+            add_experts(w, c, y, rows);
         w->bytes += (double)(depth + rows - first_seen(c, l, depth)) * key_bytes;
         for (size_t r = 0; r < rows; r++) {
             const size_t from = first_seen(c, l, depth + r), to = depth + r + 1,
@@ -180,37 +209,50 @@ static void add_chunk(struct bench_work *w, const struct model *m, size_t depth,
             w->maxes += exps;
             w->converts += exps;
         }
-        w->exps += (double)(rows * c->ffn);
-        w->converts += (double)(rows * (2 * c->hidden + 2 * width + c->ffn));
+        w->exps += (double)(rows * ffn);
+        w->converts += (double)(rows * (2 * c->hidden + 2 * width + ffn));
     }
 }
 
 struct bench_work bench_work(const struct bench_target *t, size_t depth, size_t rows)
 {
-    struct bench_work w = { 0 };
+    struct bench_work w = { .bytes = (double)t->experts_read * model_bytes_an_expert(&t->model) };
     for (size_t at = 0; at < rows; at += PREFILL_ROWS)
         add_chunk(&w, &t->model, depth + at, MIN(rows - at, (size_t)PREFILL_ROWS));
     add_product(&w, &t->model.lm_head, rows <= BENCH_ROWS_MAX ? rows : 1);
     return w;
 }
 
+/* Adds the matrices that a row reads in a layer; experts: some, far from each other. */
+static void add_pieces(struct probe_pieces *s, const struct config *c, const struct layer *y, bool dense)
+{
+    const struct mat *mats[8] = { &y->o };
+    size_t n = 1;
+    for (size_t i = 0; i < y->qkv.n; i++)
+        mats[n++] = &y->qkv.m[i];
+    for (size_t i = 0; dense && i < y->gate_up.n; i++)
+        mats[n++] = &y->gate_up.m[i];
+    mats[n++] = dense ? &y->down : &y->router;
+    for (size_t i = 0; i < n; i++)
+        s->v[s->n++] = (struct probe_piece){ mats[i]->w, mat_bytes(mats[i]) };
+    for (size_t k = 0; !dense && k < c->experts_used; k++) {
+        const struct device_expert *x = &y->expert[k * c->n_experts / c->experts_used];
+        for (size_t i = 0; i < x->n_gate_up; i++)
+            s->v[s->n++] = (struct probe_piece){ x->gate_up[i].w, mat_bytes(&x->gate_up[i]) };
+        s->v[s->n++] = (struct probe_piece){ x->down.w, mat_bytes(&x->down) };
+    }
+}
+
 int bench_pieces(struct probe_pieces *p, const struct bench_target *t, size_t depth, struct err *e)
 {
     const struct model *m = &t->model;
     const struct config *c = &m->config;
-    struct probe_pieces s = { malloc((c->n_layers * (8 + c->n_kv_heads) + 1) * sizeof *s.v), 0 };
+    const size_t most = 8 + 3 * c->experts_used + c->n_kv_heads;     /* of a layer */
+    struct probe_pieces s = { malloc((c->n_layers * most + 1) * sizeof *s.v), 0 };
     if (!s.v)
         return err_set(e, ERR_FAILED, "bench: out of memory");
     for (size_t l = 0; l < c->n_layers; l++) {
-        const struct layer *y = &m->layers[l];
-        const struct mat *mats[8] = { &y->o, &y->down };
-        size_t n = 2;
-        for (size_t i = 0; i < y->qkv.n; i++)
-            mats[n++] = &y->qkv.m[i];
-        for (size_t i = 0; i < y->gate_up.n; i++)
-            mats[n++] = &y->gate_up.m[i];
-        for (size_t i = 0; i < n; i++)
-            s.v[s.n++] = (struct probe_piece){ mats[i]->w, mat_bytes(mats[i]) };
+        add_pieces(&s, c, &m->layers[l], c->kind[l] == LAYER_DENSE);
         const size_t from = first_seen(c, l, depth) / KV_BLOCK, to = (depth + KV_BLOCK) / KV_BLOCK;
         for (size_t h = 0; h < c->n_kv_heads; h++)
             s.v[s.n++] = (struct probe_piece){ kv_block(&t->kv, l, h, from * KV_BLOCK),

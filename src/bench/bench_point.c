@@ -147,7 +147,6 @@ int bench_measure(struct bench *b, struct bench_target *t, struct bench_point *p
     size_t n = 0;
     double once = 1e9, spent = 0, step[9];
     int rc = -1;
-    p->work = bench_work(t, p->depth, p->rows);
     p->mul = p->kind == BENCH_PREFILLING ? b->best : b->used;
     if (bench_pieces(&plan.pieces, t, p->depth, e))
         return -1;
@@ -160,6 +159,7 @@ int bench_measure(struct bench *b, struct bench_target *t, struct bench_point *p
         once = MIN(once, seconds);
         spent += seconds;
     }
+    p->work = bench_work(t, p->depth, p->rows);
     plan.runs = (size_t)(SAMPLE_SECONDS / once) + 1;
     plan.sweep = MAX(PROBE_SECONDS, MIN(2 * once, 0.1));
     const double start = clock_seconds();

@@ -18,8 +18,8 @@
 
 enum { SLAB_BYTES = 4 << 20, FILE_MAX = 128 << 20 };
 
-/* A tensor of the model; the experts of a layer follow each other in one tensor of the file. ends: the bytes of
- * the tensor of the file, which ends here; 0: it goes on. */
+/* A tensor of the model; the experts of a layer follow each other in one tensor of the file. ends: the bytes
+ * of the tensor of the file, which ends here; 0: it goes on. */
 struct piece { const struct tensor *t; size_t experts, ends; };
 struct slab { const struct tensor *t; size_t row, rows, ends; bool failed; struct err e; };
 

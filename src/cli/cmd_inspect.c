@@ -27,7 +27,7 @@ struct inspect {
     struct err first;                /* the first problem; code 0: none */
     char **missing; size_t n_missing;
     struct { const char *name; size_t bytes; } dtype[DTYPES_MAX]; size_t n_dtypes;
-    size_t n_params, kv_per_token, tokens, int8_bytes;
+    size_t n_params, expert_layers, kv_per_token, tokens, int8_bytes;
     struct memory_plan plan;
 };
 
@@ -167,6 +167,7 @@ static int examine(struct inspect *s, struct err *e)
     g->model.dev = g->dev;
     g->model.head_dim = g->dev->head_dim(g->dev, g->config.head_dim);
     s->n_params = config_count_params(&g->config);
+    s->expert_layers = model_expert_layers(&g->model);
     examine_files(s);
     const struct config *c = &g->config;
     s->tokens = s->o->tokens ? s->o->tokens : c->context;
@@ -198,6 +199,15 @@ static void print_json(const struct inspect *s, size_t available, const char *li
     jw_uint(&w, "layers", c->n_layers);
     jw_uint(&w, "hidden", c->hidden);
     jw_uint(&w, "feed_forward", c->ffn);
+    if (c->n_experts) {
+        jw_open(&w, "experts", '{');
+        jw_uint(&w, "layers", s->expert_layers);
+        jw_uint(&w, "experts", c->n_experts);
+        jw_uint(&w, "per_token", c->experts_used);
+        jw_uint(&w, "feed_forward", c->expert_ffn);
+        jw_uint(&w, "parameters_per_token", config_count_used(c));
+        jw_close(&w, '}');
+    }
     jw_uint(&w, "heads", c->n_heads);
     jw_uint(&w, "kv_heads", c->n_kv_heads);
     jw_uint(&w, "head_dim", c->head_dim);
@@ -244,6 +254,9 @@ static void print_text(const struct inspect *s, size_t available, const char *li
     printf("shape         %zu layers, hidden %zu, feed-forward %zu, %zu heads, %zu KV heads of %zu, "
            "vocabulary %zu\n",
            c->n_layers, c->hidden, c->ffn, c->n_heads, c->n_kv_heads, c->head_dim, c->vocab);
+    if (c->n_experts)
+        printf("experts       %zu of %zu in %zu layers, feed-forward %zu; a token uses %zu parameters\n",
+               c->experts_used, c->n_experts, s->expert_layers, c->expert_ffn, config_count_used(c));
     printf("parameters    %zu\nbytes         %zu", s->n_params, s->engine.tensors.data_bytes);
     for (size_t i = 0; i < s->n_dtypes; i++)
         printf("%s%zu in %s", i ? ", " : " (", s->dtype[i].bytes, s->dtype[i].name);

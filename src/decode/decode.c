@@ -155,6 +155,23 @@ static struct history history_of(const struct decoder *d)
     return (struct history){ d->tokens, d->n_tokens, d->n_prompt, .known = d->n_tokens };
 }
 
+/* The last n different tokens of the text, the last one first, and then from its end again: rows of equal
+ * tokens would go to the same experts. */
+static void recent_tokens(const struct decoder *d, int32_t *token, size_t n)
+{
+    enum { RECENT = 4096 };
+    size_t found = 0;
+    for (size_t i = d->n_tokens; i-- > 0 && found < n && d->n_tokens - i <= RECENT;) {
+        size_t k = 0;
+        while (k < found && token[k] != d->tokens[i])
+            k++;
+        if (k == found)
+            token[found++] = d->tokens[i];
+    }
+    for (size_t i = found; i < n; i++)
+        token[i] = token[i - found];
+}
+
 /* Times the passes that the planner asks for. Their rows stand after the text and are never committed. */
 static int time_passes(struct decoder *d, struct err *e)
 {
@@ -165,8 +182,7 @@ static int time_passes(struct decoder *d, struct err *e)
     float *logits = d->buffers->logits;
     int32_t token[COST_ROWS_MAX];
     for (size_t i; (i = planner_size_due(p, d->n_max - d->n_tokens)) < COST_SIZES;) {
-        for (size_t j = 0; j < cost_rows(i); j++)
-            token[j] = d->tokens[d->n_tokens - 1];
+        recent_tokens(d, token, cost_rows(i));
         struct pass_seq seq = { .kv = &d->kv, .n = cost_rows(i), .token = token, .want = all,
                                 .logits = logits };
         const struct history h = history_of(d);
@@ -181,7 +197,9 @@ static int time_passes(struct decoder *d, struct err *e)
         /* values that are not finite: the time of the pass counts all the same */
         if (rc)
             kv_truncate(&d->kv, d->kv.n_past);
-        planner_timed(p, i, d->kv.n_past, clock_seconds() - start);
+        const double seconds = clock_seconds() - start;
+        planner_experts_read(p, seq.n, d->model->dev->experts_read);
+        planner_timed(p, i, d->kv.n_past, seconds);
     }
     return 0;
 }
@@ -256,6 +274,7 @@ static int verify(struct decoder *const *d, size_t n, struct err *e)
     if (rc || model_forward_end(d[0]->model, b->work, seq, n, e))
         return err_while(e, "token %zu", d[0]->n_tokens - d[0]->n_prompt);
     const double seconds = clock_seconds() - start;
+    planner_experts_read(&d[0]->draft.planner, rows, d[0]->model->dev->experts_read);
     for (size_t i = 0; i < n; i++) {
         struct decoder *x = d[i];
         const size_t own = x->draft.tree->n_kept;

@@ -195,9 +195,11 @@ static double operations(const struct model *m, size_t from, size_t to)
     const struct config *c = &m->config;
     const double hidden = (double)c->hidden, q = (double)(c->n_heads * c->head_dim),
                  kv = (double)(c->n_kv_heads * c->head_dim), a = (double)from, b = (double)to;
-    double params = 2 * hidden * q + 2 * hidden * kv + 3 * hidden * (double)c->ffn,
-           attention = 2 * q * (b * b - a * a);
-    return (double)c->n_layers * (2 * params * (b - a) + attention);
+    double params = 0;
+    for (size_t l = 0; l < c->n_layers; l++)
+        params += 2 * hidden * (q + kv) +
+                  3 * hidden * (double)(c->kind[l] == LAYER_DENSE ? c->ffn : c->experts_used * c->expert_ffn);
+    return 2 * params * (b - a) + (double)c->n_layers * 2 * q * (b * b - a * a);
 }
 
 double image_rebuild_seconds(const struct image *m, size_t n)

@@ -2,6 +2,7 @@
  * draft_round.c holds the drafting of a round, draft_model.c and draft_text.c the drafters. */
 #include "src/decode/draft.h"
 #include "src/decode/verify_published.h"
+#include "src/model/config_tensors.h"
 
 #include <string.h>
 
@@ -112,9 +113,13 @@ static void start_planner(struct drafting *g)
     struct planner_setup s = { .on = g->set.drafters && !g->set.n_width,
                                .rows_max = draft_rows(&g->set),
                                .n_caches = g->n_caches,
-                               .weight_bytes = (double)g->model->weight_bytes,
+                               .weight_bytes = model_row_bytes(g->model),
                                .kv_bytes = model_kv_bytes(g->model),
-                               .heads_share = read / (double)g->model->n_params };
+                               .heads_share = read / (double)config_count_used(c) };
+    if (c->n_experts > c->experts_used)
+        s.experts = (struct planner_experts){ model_bytes_an_expert(g->model),
+                                              (double)model_expert_layers(g->model), (double)c->n_experts,
+                                              (double)c->experts_used };
     read_bytes(g, s.reads);
     planner_start(&g->planner, &g->buffers->costs, &s);
 }

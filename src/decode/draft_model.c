@@ -240,8 +240,7 @@ static void partial_end(struct drafting *g) { partial_close(&g->partial); }
 
 static struct pass_bytes partial_reads(const struct drafting *g, size_t i)
 {
-    return (struct pass_bytes){ planner_bytes((double)g->model->weight_bytes,
-                                              (double)g->draft_model->weight_bytes),
+    return (struct pass_bytes){ planner_bytes(model_row_bytes(g->model), model_row_bytes(g->draft_model)),
                                 model_kv_bytes(g->model), g->cache[i].budget };
 }
 

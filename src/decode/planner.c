@@ -108,6 +108,35 @@ static double size_at(const struct cost_model *m, size_t rows)
                             ((double)rows - from);
 }
 
+/* Bytes of weights that a pass of so many rows reads. */
+static double weights_read(const struct cost_model *m, size_t rows)
+{
+    const struct planner_experts *x = &m->experts;
+    if (x->bytes == 0)
+        return m->weight_bytes;
+    const double read = x->n * (1 - pow(1 - x->used / x->n, 1 + m->fresh * (double)(rows - 1)));
+    return m->weight_bytes + x->bytes * x->layers * (read - x->used);
+}
+
+/* Seconds of the weights' part of a pass, at speed 1. */
+static double weights_at(const struct cost_model *m, size_t rows)
+{
+    return weights_read(m, rows) * size_at(m, rows);
+}
+
+void planner_experts_read(struct planner *p, size_t rows, size_t experts)
+{
+    struct cost_model *m = p->model;
+    if (!p->on || m->experts.bytes == 0 || rows < 2)
+        return;
+    const struct planner_experts *x = &m->experts;
+    /* all experts are read: as if half of one was not */
+    const double read = MIN((double)experts / x->layers, x->n - 0.5),
+                 fresh = (log(1 - read / x->n) / log(1 - x->used / x->n) - 1) / (double)(rows - 1);
+    m->fresh += (MAX(fresh, 0) - m->fresh) / (m->fresh_seen + 1);
+    m->fresh_seen = MIN(m->fresh_seen + 1, RECENT);
+}
+
 void planner_draft_bytes(struct planner *p, const struct pass_bytes *reads)
 {
     struct cost_model *m = p->model;
@@ -125,7 +154,7 @@ void planner_draft_bytes(struct planner *p, const struct pass_bytes *reads)
 /* The share of one of n texts in a pass of all_rows rows, `rows` of its own. */
 static double pass_share(const struct cost_model *m, size_t length, size_t n, size_t rows, size_t all_rows)
 {
-    return exp(m->speed) * (m->weight_bytes * size_at(m, all_rows) / (double)n +
+    return exp(m->speed) * (weights_at(m, all_rows) / (double)n +
                             m->kv_bytes * (double)length * size_at(m, rows));
 }
 
@@ -138,7 +167,7 @@ static double cache_bytes(const struct pass_bytes *r, size_t length)
 static double draft_share(const struct cost_model *m, const struct pass_bytes *r, size_t length, size_t n)
 {
     const double cache = cache_bytes(r, length),
-                 weights = r->weights * size_at(m, n) / (m->size[0] * (double)n);
+                 weights = r->weights * weights_at(m, n) / (weights_at(m, 1) * (double)n);
     return (weights + cache) / (r->weights + cache);
 }
 
@@ -174,13 +203,19 @@ static void set_costs(struct planner *p, size_t length)
     c->drafted = exp(m->drafted);
 }
 
+/* Bytes of weights of a pass of cost_rows(i) rows, as a multiple of those of the size before. */
+static double growth(const struct cost_model *m, size_t i)
+{
+    return m->experts.bytes == 0 ? 1 : weights_read(m, cost_rows(i)) / weights_read(m, cost_rows(i - 1));
+}
+
 /* Makes the costs of sizes ascend, and extrapolates sizes that were never seen from smaller sizes. */
 static void fill_sizes(struct cost_model *m)
 {
     double *s = m->size;
     for (size_t i = COST_SIZES - 1; i-- > 1;)
         if (m->seen[i] > 0 && m->seen[i + 1] > 0)
-            s[i] = MIN(s[i], s[i + 1]);
+            s[i] = MIN(s[i], s[i + 1] * growth(m, i + 1));
     for (size_t i = 1; i < COST_SIZES; i++) {
         /* the slope of several steps: a single step may cross the border of a kernel's tile */
         const size_t j = i > TIMED_SIZES ? i - TIMED_SIZES : 0;
@@ -188,7 +223,7 @@ static void fill_sizes(struct cost_model *m)
             i > 1 ? (s[i - 1] - s[j]) / (double)(cost_rows(i - 1) - cost_rows(j)) : GUESS * s[0];
         if (m->seen[i] == 0)
             s[i] = s[i - 1] + (double)(cost_rows(i) - cost_rows(i - 1)) * MAX(slope, TRIFLE * s[0]);
-        s[i] = MAX(s[i], s[i - 1]);
+        s[i] = MAX(s[i], s[i - 1] / growth(m, i));
     }
 }
 
@@ -237,8 +272,9 @@ size_t planner_size_due(const struct planner *p, size_t left)
 void planner_timed(struct planner *p, size_t i, size_t length, double seconds)
 {
     struct cost_model *m = p->model;
-    const double bytes = m->weight_bytes + m->kv_bytes * (double)length,
-                 now = seconds / exp(m->speed) / bytes, most = MIN(now, (double)cost_rows(i) * m->size[0]);
+    const double cache = m->kv_bytes * (double)length, one = m->weight_bytes + cache,
+                 bytes = weights_read(m, cost_rows(i)) + cache, now = seconds / exp(m->speed) / bytes,
+                 most = MIN(now, (double)cost_rows(i) * m->size[0] * one / bytes);
     m->seconds += seconds;
     m->next_timing = m->seconds + seconds / TIMING_SHARE;
     m->timed += m->seen[0] > 0;
@@ -419,7 +455,7 @@ void planner_rows(struct planner *const *p, const struct tree *const *t, size_t 
         rows[i] = now[i] = p[i]->on ? 1 : MIN(most[i], (size_t)TREE_ROWS_MAX);
         most[i] = p[i]->on ? MIN(most[i], p[i]->costs.rows_max) : 0;
         gain[i] = now[i] < most[i] ? next_row(p[i], 1) : 0;
-        weights += p[i]->price * factor(p[i]) * exp(m->speed) * m->weight_bytes / (double)n;
+        weights += p[i]->price * factor(p[i]) * exp(m->speed) / (double)n;
         all += now[i];
     }
     for (; all < rows_max; all++) {
@@ -429,7 +465,7 @@ void planner_rows(struct planner *const *p, const struct tree *const *t, size_t 
                 k = i;
         if (k == n)
             break;
-        value += gain[k] - weights * (size_at(m, all + 1) - size_at(m, all));
+        value += gain[k] - weights * (weights_at(m, all + 1) - weights_at(m, all));
         if (++now[k] < most[k])
             gain[k] = next_row(p[k], now[k]);
         if (value > best) {
@@ -565,6 +601,7 @@ void planner_start(struct planner *p, struct cost_model *m, const struct planner
 {
     if (m->weight_bytes == 0)
         *m = (struct cost_model){ .weight_bytes = s->weight_bytes,
+                                  .experts = s->experts, .fresh = 1,
                                   .kv_bytes = s->kv_bytes,
                                   .var = { 1, 0, SPREAD } };
     *p = (struct planner){ .on = s->on,

@@ -96,10 +96,21 @@ struct plan plan_round(const struct costs *c, const struct chances *h, const str
 /* Whether a plan makes draft passes or asks heads. */
 bool plan_drafts(const struct plan *p);
 
+/* The experts of a model: bytes of one, layers that have any, experts of a layer, and those of a row. Zeros:
+ * it has none.
+ *
+ * Rows share experts. r rows read on average n (1 - (1 - used/n)^(1 + fresh (r - 1))) experts of a layer:
+ * with fresh 1 as many as independent rows do, with 0 no more than one row. `fresh` is learned from what
+ * passes have read. So the price of a further row is that of the experts which it adds, and the seconds for
+ * each byte stay comparable. */
+struct planner_experts { double bytes, layers, n, used; };
+
 /* What passes of one model cost on this machine. All texts that are written together share it. {0} knows
  * nothing. */
 struct cost_model {
-    double weight_bytes, kv_bytes;       /* that a verification pass reads: weights; of a position */
+    double weight_bytes, kv_bytes;       /* that a pass of one row reads: weights; of a position */
+    struct planner_experts experts;
+    double fresh, fresh_seen;
     /* at speed 1: seconds per byte of a pass of cost_rows(i) rows; how often it was seen */
     double size[COST_SIZES], seen[COST_SIZES];
     /* logarithms of the two corrections; variances of both, between them the covariance */
@@ -145,13 +156,14 @@ struct planner {
     float reach[TREE_POOL_MAX];      /* of the candidates, largest first: scratch of planner_rows */
 };
 
-/* Bytes that a verification pass reads of weights and of each cached position, and those of a pass over each
+/* Bytes that a pass of one row reads of weights and of each cached position, and those of a pass over each
  * cache; heads_share: what asking the heads reads, as a share of a pass's weights. */
 struct planner_setup {
     bool on;
     size_t rows_max, n_caches;
     struct pass_bytes reads[CACHES_MAX];
     double weight_bytes, kv_bytes, heads_share;
+    struct planner_experts experts;
 };
 /* A text begins. `m` is borrowed; it keeps what earlier texts of the model have shown. */
 void planner_start(struct planner *p, struct cost_model *m, const struct planner_setup *s);
@@ -164,6 +176,8 @@ void planner_draft_bytes(struct planner *p, const struct pass_bytes *reads);
  * planner_timed. */
 size_t planner_size_due(const struct planner *p, size_t left);
 void planner_timed(struct planner *p, size_t i, size_t length, double seconds);
+/* A pass of so many rows read `experts` experts, over all layers. */
+void planner_experts_read(struct planner *p, size_t rows, size_t experts);
 
 /* A round of n_texts texts begins; this one has `length` tokens in its cache. `s->last` is set here. */
 void planner_begin(struct planner *p, size_t length, size_t n_texts, struct plan_state s);
