@@ -593,40 +593,30 @@ static int check_stored(const struct batch *b, struct store *s, struct moved *m,
                : 0;
 }
 
-/* check_stored, and moves the jobs whose model has another place now. */
-static int meet_stored(const struct batch *b, struct store *s, struct err *e)
-{
-    const struct engine *g = &b->model->engine;      /* --model is the model of every line */
-    struct moved m = { .same = { .path = g->path, .pool = g->pool }, .ids = calloc(b->n + 1, sizeof *m.ids) };
-    const struct model_place place = { g->path, m.same.here.fingerprint, false };
-    if (!m.ids)
-        return no_memory(e);
-    if (g->tokenizer)
-        m.same.tokenizer = tokenizer_sha(g->tokenizer);
-    int rc = check_stored(b, s, &m, e);
-    if (rc == 0 && m.n)
-        rc = store_model_move(s, m.ids, m.n, &place, e);
-    free(m.ids);
-    return rc;
-}
-
 int batch_submit(struct batch *b, struct store *s, struct err *e)
 {
     size_t bad;
-    if (!b->o->keep && meet_stored(b, s, e))
-        return -1;
+    const struct engine *g = &b->model->engine;      /* --model is the model of every line */
+    struct moved m = { .same = { .path = g->path, .pool = g->pool }, .ids = calloc(b->n + 1, sizeof *m.ids) };
+    const struct model_place place = { g->path, m.same.here.fingerprint, false };
     bool *is_new = calloc(b->n + 1, sizeof *is_new);
     b->ids = calloc(b->n + 1, sizeof *b->ids);
-    int rc = is_new && b->ids
-                 ? b->n == 0 ? 0 : store_submit(s, b->name, b->spec, b->n, b->ids, is_new, &bad, e)
-                 : no_memory(e);
-    if (rc && e->code == ERR_INPUT && is_new && b->ids && bad < b->n)
+    if (g->tokenizer)
+        m.same.tokenizer = tokenizer_sha(g->tokenizer);
+    int rc = m.ids && is_new && b->ids ? 0 : no_memory(e);
+    if (rc == 0 && !b->o->keep)
+        rc = check_stored(b, s, &m, e);
+    if (rc == 0 && b->n && (rc = store_submit(s, b->name, b->spec, b->n, b->ids, is_new, &bad, e)) != 0 &&
+        e->code == ERR_INPUT && bad < b->n)
         err_while(e, "%s: line %zu", b->file, b->spec[bad].line);
+    if (rc == 0 && m.n)
+        rc = store_model_move(s, m.ids, m.n, &place, e);
     b->n_new = 0;
     for (size_t i = 0; rc == 0 && i < b->n; i++)
         b->n_new += is_new[i];
     if (rc == 0)
         report_submitted(b);
+    free(m.ids);
     free(is_new);
     return rc;
 }

@@ -143,6 +143,9 @@ again() { "$L" submit --batch "$TMP/moves.jsonl" -q -n 10 --threads 1 -m "$@"; }
 places() { "$L" list @moves --json | python3 -c 'import json, sys
 print(*sorted({j["model"] for j in json.load(sys.stdin)["jobs"]}))'; }
 again "$TMP/p1" >/dev/null; "$L" work -q --threads 1 --max-jobs 1 2>/dev/null; cp -r "$TMP/p1" "$TMP/p2"
+sed 's/Once b/Twice b/' "$TMP/moves.jsonl" >"$TMP/other.jsonl"
+check a_batch_again_with_another_prompt 2 'line 2' submit --batch "$TMP/other.jsonl" --name moves -n 10 -m "$TMP/p2"
+[ "$(places)" = "$TMP/p1" ]; result a_refused_batch_moves_nothing $? "$(places)"
 again "$TMP/p2" >/dev/null 2>"$TMP/err"
 result a_batch_again_with_the_model_at_another_place $? "$(cat "$TMP/err")"
 [ "$(places)" = "$TMP/p2" ]; result its_jobs_move_along $? "$(places)"
