@@ -10,14 +10,16 @@ FUZZ_BUILD := $(BUILD)-fuzz$(if $(FUZZ_CMP),-cmp)
 FUZZ_NAMES := $(patsubst tests/fuzz_%.c,%,$(wildcard tests/fuzz_*.c))
 FUZZ_SAN   := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 FUZZ_COV   := -fsanitize=fuzzer-no-link $(if $(FUZZ_CMP),,-fno-sanitize-coverage=trace-cmp)
-# All product objects except the kernels. The kernels parse nothing, and coverage would slow them down: the
-# fuzzers use the kernels of the normal build.
-FUZZ_OBJ   := $(patsubst %,$(FUZZ_BUILD)/%.o,$(filter-out kernels/%,$(SRC))) \
-              $(filter $(BUILD)/kernels/%,$(OBJ))
+# All product objects, of the kernels only those that take bytes of files. The others parse nothing, and
+# coverage would slow them down: the fuzzers use the kernels of the normal build.
+FUZZ_QUANT := kernels/quant.c kernels/quant_pack.c
+FUZZ_OBJ   := $(patsubst %,$(FUZZ_BUILD)/%.o,$(filter-out kernels/%,$(SRC)) $(FUZZ_QUANT)) \
+              $(filter-out $(FUZZ_QUANT:%=$(BUILD)/%.o),$(filter $(BUILD)/kernels/%,$(OBJ)))
 
 $(FUZZ_BUILD)/%.c.o: %.c fuzz.mk
 	@mkdir -p $(@D)
-	$(FUZZ_CC) -std=c11 -D_GNU_SOURCE -g -O2 -ffp-contract=off -I. $(FUZZ_COV) $(FUZZ_SAN) -MMD -MP -c $< -o $@
+	$(FUZZ_CC) -std=c11 -D_GNU_SOURCE -g -O2 -ffp-contract=off -DFUZZING -I. $(FUZZ_COV) $(FUZZ_SAN) -MMD \
+	    -MP -c $< -o $@
 $(FUZZ_BUILD)/fuzz_%: $(FUZZ_BUILD)/tests/fuzz_%.c.o $(FUZZ_OBJ)
 	$(FUZZ_CC) -fsanitize=fuzzer $(FUZZ_SAN) $^ $(LDLIBS) -o $@
 

@@ -258,15 +258,6 @@ static int cpu_end(struct device *d, struct device_bad *bad)
     return 0;
 }
 
-/* Row id of a table of blocks. */
-static void embed_blocks(float *x, const struct mat *table, size_t id)
-{
-    const size_t row = table->k / dtype_block(table->type) * dtype_block_bytes(table->type);
-    const bool finite = quant_decode(x, table->type, (const char *)table->w + id * row, table->k);
-    assert(finite);                          /* checked when the table was loaded */
-    (void)finite;
-}
-
 static void cpu_embed(struct device *d, float *x, const struct mat *table, bool packed)
 {
     const struct device_rows *p = ((struct cpu *)d)->rows;
@@ -277,7 +268,7 @@ static void cpu_embed(struct device *d, float *x, const struct mat *table, bool 
         if (packed)
             mat_row(table, id, x);
         else if (dtype_is_quantised(table->type))
-            embed_blocks(x, table, id);
+            quant_table_row(table, id, x);
         else if (table->type == DT_F32)
             memcpy(x, (const float *)table->w + id * k, k * sizeof *x);
         else

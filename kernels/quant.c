@@ -91,7 +91,8 @@ static void q2_k(float *y, const uint8_t *b)             /* (h(80) scale) q - h(
     }
 }
 
-static void q3_k(float *y, const uint8_t *b)             /* (h(108) (scale - 32)) q; the third bits lie at byte 0 */
+/* (h(108) (scale - 32)) q; the third bits lie at byte 0 */
+static void q3_k(float *y, const uint8_t *b)
 {
     const float d = half_at(b + 108);
     const uint8_t *sc = b + 96;
@@ -155,12 +156,18 @@ static void iq4_xs(float *y, const uint8_t *b)           /* (h(0) (scale - 32)) 
 
 /* In the order of enum dtype. factor: where the factors of a block lie; -1: there is no second one. */
 static const struct { struct quant_type type; decode_fn *decode; int factor[2]; } table[] = {
-    { { DT_Q4_0, "Q4_0", 32, 18 }, q4_0, { 0, -1 } },       { { DT_Q4_1, "Q4_1", 32, 20 }, q4_1, { 0, 2 } },
-    { { DT_Q5_0, "Q5_0", 32, 22 }, q5_0, { 0, -1 } },       { { DT_Q5_1, "Q5_1", 32, 24 }, q5_1, { 0, 2 } },
-    { { DT_Q8_0, "Q8_0", 32, 34 }, q8_0, { 0, -1 } },       { { DT_Q2_K, "Q2_K", 256, 84 }, q2_k, { 80, 82 } },
-    { { DT_Q3_K, "Q3_K", 256, 110 }, q3_k, { 108, -1 } },   { { DT_Q4_K, "Q4_K", 256, 144 }, q4_k, { 0, 2 } },
-    { { DT_Q5_K, "Q5_K", 256, 176 }, q5_k, { 0, 2 } },      { { DT_Q6_K, "Q6_K", 256, 210 }, q6_k, { 208, -1 } },
-    { { DT_IQ4_NL, "IQ4_NL", 32, 18 }, iq4_nl, { 0, -1 } }, { { DT_IQ4_XS, "IQ4_XS", 256, 136 }, iq4_xs, { 0, -1 } },
+    { { DT_Q4_0, "Q4_0", 32, 18 }, q4_0, { 0, -1 } },
+    { { DT_Q4_1, "Q4_1", 32, 20 }, q4_1, { 0, 2 } },
+    { { DT_Q5_0, "Q5_0", 32, 22 }, q5_0, { 0, -1 } },
+    { { DT_Q5_1, "Q5_1", 32, 24 }, q5_1, { 0, 2 } },
+    { { DT_Q8_0, "Q8_0", 32, 34 }, q8_0, { 0, -1 } },
+    { { DT_Q2_K, "Q2_K", 256, 84 }, q2_k, { 80, 82 } },
+    { { DT_Q3_K, "Q3_K", 256, 110 }, q3_k, { 108, -1 } },
+    { { DT_Q4_K, "Q4_K", 256, 144 }, q4_k, { 0, 2 } },
+    { { DT_Q5_K, "Q5_K", 256, 176 }, q5_k, { 0, 2 } },
+    { { DT_Q6_K, "Q6_K", 256, 210 }, q6_k, { 208, -1 } },
+    { { DT_IQ4_NL, "IQ4_NL", 32, 18 }, iq4_nl, { 0, -1 } },
+    { { DT_IQ4_XS, "IQ4_XS", 256, 136 }, iq4_xs, { 0, -1 } },
 };
 
 const struct quant_type *quant_type(enum dtype t)
@@ -191,4 +198,12 @@ bool quant_decode(float *y, enum dtype t, const void *blocks, size_t n)
         table[t - DT_Q4_0].decode(y + i, b);
     }
     return true;
+}
+
+void quant_table_row(const struct mat *m, size_t r, float *y)
+{
+    const size_t row = m->k / dtype_block(m->type) * dtype_block_bytes(m->type);
+    const bool finite = quant_decode(y, m->type, (const char *)m->w + r * row, m->k);
+    assert(finite);                          /* checked when the table was loaded */
+    (void)finite;
 }

@@ -4,7 +4,8 @@
 #pragma once
 #include "kernels/ops.h"
 
-struct quant_type { enum dtype dtype; const char *name; size_t block, bytes; };   /* weights and bytes of a block */
+/* block, bytes: weights and bytes of a block. */
+struct quant_type { enum dtype dtype; const char *name; size_t block, bytes; };
 
 /* NULL: t is no quantised type. */
 const struct quant_type *quant_type(enum dtype t);
@@ -15,8 +16,11 @@ bool quant_decode(float *y, enum dtype t, const void *blocks, size_t n);
 /* Whether the factors of n weights are finite. */
 bool quant_is_finite(enum dtype t, const void *blocks, size_t n);
 
-/* mat_pack and mat_row for quantised weights: n rows of blocks to rows r0 .. of the matrix; row r as floats.
- * */
+/* Row r of a table whose rows are stored as in the file, one after the other (embeddings of an untied model).
+ * The factors must be finite. */
+void quant_table_row(const struct mat *m, size_t r, float *y);
+
+/* mat_pack and mat_row for quantised weights: n rows of blocks to rows r0 .. of a matrix; row r as floats. */
 void quant_pack(struct mat *m, size_t r0, size_t n, const void *rows);
 void quant_row(const struct mat *m, size_t r, float *y);
 /* Random weights in panels [p0, p1) of a matrix: all bits random, factors such that products of unit inputs

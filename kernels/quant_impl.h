@@ -6,8 +6,8 @@
  *   qi                   QL int32, with qi_set1, qi_load, qi_srl(a, n), qi_sll(a, n), qi_and(a, mask), qi_or,
  *                        qi_add, qi_sub(a, b), qi_i8, qi_u8, qi_u16 (load bytes or 16-bit words) and qi_float
  *   qh                   2 QL int16, with qh_load, qh_store, qh_widen (loads int8), qh_srl(a, n),
- *                        qh_sll(a, n), qh_and(a, mask), qh_or_and(a, b, mask) (a | b & mask), qh_sub(a, n) and qh_table
- *                        (values of IQ4_NL, plus 127)
+ *                        qh_sll(a, n), qh_and(a, mask), qh_or_and(a, b, mask) (a | b & mask), qh_sub(a, n)
+ *                        and qh_table (values of IQ4_NL, plus 127)
  *   QI_DOT(a, w, x)      adds to a the products of the pairs of w with the pair of int16 at x
  *   Q_ROWS, Q_SHAPES     rows of the largest tile; the list of all numbers of rows up to it
  *   Q_FUSED_SHAPES       the numbers of rows for which weights of the fast types are expanded into registers.
@@ -106,8 +106,7 @@ INLINE qf q_scale(const enum dtype t, const struct q_group *g, const int s, qf d
     case DT_Q3_K: return qf_mul(d, qi_float(qi_sub(q_field(g->scale, s), qi_set1(32))));
     case DT_Q4_K: case DT_Q5_K: return qf_mul(d, qi_float(q_field(g->scale, s)));
     case DT_IQ4_XS: {
-        /* d and the part of m: the high bits are 2 bytes a lane, the low ones lie after them, 4 bytes a lane
-         * */
+        /* the high bits are 2 bytes a lane, the low ones lie after them, 4 bytes a lane */
         const qi high = qi_and(qi_srl(qi_u16(g->d + 2 * PANEL), 2 * s), 3),
                  low = qi_and(qi_srl(qi_load(g->scale + 2 * PANEL), 4 * s), 15);
         return qf_mul(d, qi_float(qi_sub(qi_or(low, qi_sll(high, 4)), qi_set1(32))));
@@ -147,6 +146,18 @@ INLINE void q_scales(const enum dtype t, const struct q_group *g, float scale[16
  * scale. */
 struct q_left { const char *x, *sum, *total, *scale; size_t row_bytes; };
 
+/* Packed bytes that lie ahead, fetched into the second-level cache while sub-blocks are multiplied: `each`
+ * for a sub-block. Without it a pass of few rows takes the sum of the times of memory and products. */
+enum { Q_AHEAD = 8192 };
+struct q_ahead { const char *at; size_t each; };
+
+INLINE void q_fetch(struct q_ahead *a)
+{
+    for (size_t i = 0; i < a->each; i += 64)
+        __builtin_prefetch(a->at + i, 0, 2);
+    a->at += a->each;
+}
+
 INLINE float q_float_at(const char *p, size_t row) { float x; memcpy(&x, p + row, sizeof x); return x; }
 INLINE int32_t q_int_at(const char *p, size_t row) { int32_t x; memcpy(&x, p + row, sizeof x); return x; }
 
@@ -182,7 +193,7 @@ INLINE void q_sub_block(qf *c, const enum dtype t, const int sub, const bool min
  * sub-blocks, and that many are unrolled. */
 INLINE void q_tile(float *acc, const enum dtype t, const int sub, const bool minima, const int offset,
                    struct q_group g, const struct q_left *x, const float *scale, const float *minimum,
-                   const int rows)
+                   struct q_ahead ahead, const int rows)
 {
     const int turn = t == DT_Q4_K                                   ? 2
                      : t == DT_Q5_K || t == DT_Q6_K || t == DT_Q2_K ? 8
@@ -194,9 +205,11 @@ INLINE void q_tile(float *acc, const enum dtype t, const int sub, const bool min
     qf c[Q_ROWS];
     UNROLL for (int r = 0; r < rows; r++) c[r] = qf_zero();
     for (size_t at = 0; at < g.subs; at += (size_t)turn, g.low += low, g.high += high)
-        UNROLL for (int s = 0; s < turn; s++)
+        UNROLL for (int s = 0; s < turn; s++) {
+            q_fetch(&ahead);
             q_sub_block(c, t, sub, minima, offset, &g, s, x, at + (size_t)s, scale + QL * (at + (size_t)s),
                         minimum + QL * (at + (size_t)s), rows);
+        }
     UNROLL for (int r = 0; r < rows; r++)
         qf_store(acc + PANEL * r, qf_fma(c[r], qf_set1(q_float_at(x->scale, (size_t)r * x->row_bytes)),
                                          qf_load(acc + PANEL * r)));
@@ -238,14 +251,15 @@ static void (*const expands[])(struct q_expanded *, const char *, size_t, size_t
         float *acc, const struct q_expanded *e, const struct q_left *x, int sub, bool minima, size_t subs)   \
     {                                                                                                        \
         const struct q_group g = { .low = e->pairs, .subs = subs };                                          \
+        const struct q_ahead none = { 0 };                                                                   \
         if (sub == 32 && minima)                                                                             \
-            q_tile(acc, Q_EXPANDED, 32, true, 0, g, x, e->scale, e->minimum, R);                             \
+            q_tile(acc, Q_EXPANDED, 32, true, 0, g, x, e->scale, e->minimum, none, R);                       \
         else if (sub == 32)                                                                                  \
-            q_tile(acc, Q_EXPANDED, 32, false, 0, g, x, e->scale, e->minimum, R);                            \
+            q_tile(acc, Q_EXPANDED, 32, false, 0, g, x, e->scale, e->minimum, none, R);                      \
         else if (minima)                                                                                     \
-            q_tile(acc, Q_EXPANDED, 16, true, 0, g, x, e->scale, e->minimum, R);                             \
+            q_tile(acc, Q_EXPANDED, 16, true, 0, g, x, e->scale, e->minimum, none, R);                       \
         else                                                                                                 \
-            q_tile(acc, Q_EXPANDED, 16, false, 0, g, x, e->scale, e->minimum, R);                            \
+            q_tile(acc, Q_EXPANDED, 16, false, 0, g, x, e->scale, e->minimum, none, R);                      \
     }
 Q_SHAPES(Q_TILE_FN)
 #define Q_TILE_AT(R) [R] = q_tile_##R,
@@ -262,6 +276,15 @@ INLINE struct q_left q_left_at(const char *row, size_t row_bytes, size_t k_all, 
                             (const char *)(q.scale + k / QUANT_GROUP), row_bytes };
 }
 
+/* What a part of a group fetches. One and two rows of Q8_0 are read as fast as the machine can by itself. */
+INLINE struct q_ahead q_ahead(const enum dtype t, const char *group, size_t part, const int rows)
+{
+    const size_t sub = (size_t)quant_sub_block(t),
+                 bytes = dtype_block_bytes(t) * PANEL * sub / dtype_block(t) / PARTS,
+                 each = t == DT_Q8_0 && rows <= 2 ? 0 : bytes;
+    return (struct q_ahead){ group + Q_AHEAD + part * bytes * (QUANT_GROUP / sub), each };
+}
+
 /* The fast types: a panel for a number of rows of Q_FUSED_SHAPES. */
 #define Q_FUSED_FN(T, R)                                                                                     \
     static __attribute__((noinline)) void fused_##T##_##R(float *acc, const char *panel, size_t k_all,       \
@@ -276,7 +299,7 @@ INLINE struct q_left q_left_at(const char *row, size_t row_bytes, size_t k_all, 
                 const struct q_group g = q_group_at(DT_##T, panel, n, part);                                 \
                 q_scales(DT_##T, &g, scale, minimum);                                                        \
                 q_tile(acc + part * QL, DT_##T, sub, quant_has_minima(DT_##T), quant_offset(DT_##T), g,      \
-                       &left, scale, minimum, R);                                                            \
+                       &left, scale, minimum, q_ahead(DT_##T, panel, part, R), R);                           \
             }                                                                                                \
             panel += n / dtype_block(DT_##T) * dtype_block_bytes(DT_##T) * PANEL;                            \
         }                                                                                                    \
@@ -304,6 +327,7 @@ static void q_panel(float *acc, const char *x, size_t row_bytes, size_t m, const
     }
     for (size_t k = 0, n; k < w->k; k += n) {
         n = MIN_(w->k - k, (size_t)QUANT_GROUP);
+        q_fetch(&(struct q_ahead){ g + Q_AHEAD, n / block * bytes * PANEL });
         for (size_t part = 0; part < PARTS; part++) {
             expands[w->type - DT_Q4_0](&e, g, n, part);
             for (size_t r = 0, some; r < m; r += some) {

@@ -4,10 +4,10 @@
  * A panel is 16 outputs ("lanes"). It is a sequence of groups of 256 inputs; with blocks of 32 weights the
  * last group may be shorter. A group holds, each part with its lanes side by side:
  *
- *   d, m     16-bit floats: the factors of the block (m: of minima). Blocks of 32: for each block of the group
- *   scales   Q2_K, Q6_K: 16 bytes for each sub-block. Q3_K, Q4_K, Q5_K: three 32-bit words for each lane, which hold 16
- *            fields of 6 bits (quant_field): 16 scales, or 8 scales and 8 minima. IQ4_XS: a 16-bit word with
- *            the high bits, then a 32-bit word with the low bits, as the file has them
+ *   d, m     16-bit floats: the factors of the block (m: of minima). Blocks of 32: for each block
+ *   scales   Q2_K, Q6_K: 16 bytes for each sub-block. Q3_K, Q4_K, Q5_K: three 32-bit words for each lane,
+ *            which hold 16 fields of 6 bits (q_field): 16 scales, or 8 scales and 8 minima. IQ4_XS: a 16-bit
+ *            word with the high bits, then a 32-bit word with the low bits, as the file has them
  *   high     the bits above the low ones
  *   low      the low 4 bits, of Q2_K and Q3_K the low 2 bits, of Q8_0 all 8 bits
  *

@@ -52,8 +52,7 @@ static void move_parted(uint8_t *packed, uint8_t *block, bool put)
     memcpy(put ? packed : block, &x, 4);
 }
 
-/* ---- 16 fields of 6 bits in three words: five in each, and the last in the upper two bits of the words ----
- * */
+/* ---- 16 fields of 6 bits in three words: five in each, the last in the upper two bits of all ---- */
 
 static void set_fields(uint8_t *packed, const int f[16])
 {

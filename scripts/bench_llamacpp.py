@@ -8,8 +8,9 @@ Needs llama-cpp-python and gguf from PyPI, which are no part of the project. Wit
 and exits with 0. It writes a bf16 GGUF of models/demo and of a random model with Qwen2.5-0.5B's body. With
 other --weights llama.cpp quantises that file, and both programs read the result. It fills llama.cpp's cache
 with random values up to each depth, through llama.cpp's own state format, which it first checks against a
-real state. A round is: passes of M rows with flash attention, longhand bench, passes without flash attention.
-The report has medians over the rounds, and llama.cpp's time divided by longhand's time.
+real state. A round is: passes of M rows with flash attention and a cache of f16, longhand bench, passes with
+flash attention and a cache of q8_0, passes without flash attention (f16). The report has medians over the
+rounds, and llama.cpp's time divided by longhand's time: with flash attention and f16, and of the best mode.
 """
 import argparse
 import ctypes
@@ -171,19 +172,24 @@ def quantise(path, out, weights):
 
 # ---- llama.cpp ----
 
+MODES = ("fa", "q8", "nofa")             # flash attention with a cache of f16 or q8_0; without, f16
 KEEP_LOG = L.llama_log_callback(lambda level, text, data: None)
 
 
 class Session:
     """A llama.cpp context whose cache holds `depth` positions of random values."""
 
-    def __init__(self, model, config, depth, flash, threads, rows, prefill=0):
+    def __init__(self, model, config, depth, mode, threads, rows, prefill=0):
         p = L.llama_context_default_params()
         p.n_ctx = (max(depth + max(rows), prefill) + 256 + 255) // 256 * 256
         p.n_batch = p.n_ubatch = 512
         p.n_threads = p.n_threads_batch = threads
         p.n_seq_max = 1
-        p.flash_attn_type = L.LLAMA_FLASH_ATTN_TYPE_ENABLED if flash else L.LLAMA_FLASH_ATTN_TYPE_DISABLED
+        p.flash_attn_type = L.LLAMA_FLASH_ATTN_TYPE_DISABLED if mode == "nofa" else \
+            L.LLAMA_FLASH_ATTN_TYPE_ENABLED
+        self.q8 = mode == "q8"
+        if self.q8:
+            p.type_k = p.type_v = L.GGML_TYPE_Q8_0
         p.no_perf = True
         self.depth, self.vocab, self.config = depth, config["vocab_size"], config
         self.context = L.llama_init_from_model(model, p)
@@ -226,6 +232,7 @@ class Session:
         c = self.config
         head_dim = c.get("head_dim") or c["hidden_size"] // c["num_attention_heads"]
         width, layers = c["num_key_value_heads"] * head_dim, c["num_hidden_layers"]
+        row = width // 32 * 34 if self.q8 else width * 2
         u32 = lambda at: struct.unpack_from("<I", state, at)[0]
         u64 = lambda at: struct.unpack_from("<Q", state, at)[0]
         for start in range(0, 64, 4):           # skips the header of this version before the streams
@@ -246,18 +253,18 @@ class Session:
         parts["meta"] = state[at:at + 8]
         at += 8
         for _ in range(layers):
-            if u64(at + 4) != width * 2:
-                sys.exit(f"llama.cpp: rows of {u64(at + 4)} bytes in its cache, {width * 2} expected")
+            if u64(at + 4) != row:
+                sys.exit(f"llama.cpp: rows of {u64(at + 4)} bytes in its cache, {row} expected")
             parts["layers"].append(state[at:at + 12])
-            at += 12 + cells * width * 2
+            at += 12 + cells * row
         for _ in range(layers):
             head = 12
-            if (u32(at + 4) != 2 or u32(at + 8) != width) if transposed else u64(at + 4) != width * 2:
+            if (u32(at + 4) != 2 or u32(at + 8) != width) if transposed else u64(at + 4) != row:
                 sys.exit("llama.cpp: unknown state format (values)")
             parts["layers"].append(state[at:at + head])
-            at += head + cells * width * 2
+            at += head + cells * row
         parts["tail"] = state[at:]
-        parts["row"] = width * 2
+        parts["row"] = row
         return parts
 
     def inject(self, depth):
@@ -266,14 +273,21 @@ class Session:
         p = self.layout(self.state(), cells)
         L.llama_memory_seq_rm(self.memory, 0, -1, -1)
         size = p["row"] * depth
-        noise = np.random.default_rng(depth).standard_normal(1 << 20).astype(np.float16)
-        noise = np.resize(noise, size // 2 + 65536).view(np.uint8)
+        rng = np.random.default_rng(depth)
+        if self.q8:                              # blocks of a 16-bit scale and 32 numbers
+            noise = rng.integers(0, 256, (1 << 15, 34), np.uint8)
+            noise[:, :2] = np.frombuffer(np.float16(1 / 74).tobytes(), np.uint8)
+            skip = 34 * 64
+        else:
+            noise = rng.standard_normal(1 << 20).astype(np.float16).view(np.uint8)
+            skip = 2048
+        noise = np.resize(noise.reshape(-1), size + skip * len(p["layers"]))
         out = bytearray(p["head"] + struct.pack("<I", depth))
         out += b"".join(struct.pack("<i", i) + p["cell"] for i in range(depth))
         out += p["meta"]
         for i, head in enumerate(p["layers"]):
             out += head
-            out += noise[i * 2048:i * 2048 + size].tobytes()
+            out += noise[i * skip:i * skip + size].tobytes()
         out += p["tail"]
         buffer = (ctypes.c_uint8 * len(out)).from_buffer(out)
         if L.llama_state_seq_set_data(self.context, buffer, len(out), 0) != len(out):
@@ -318,32 +332,33 @@ def compare(args, name, model, gguf_path, config):
         sys.exit(f"llama.cpp: cannot load {gguf_path}")
     results = []
     for depth in args.depths:
-        sessions = {flash: Session(handle, config, depth, flash, args.threads, args.rows)
-                    for flash in (True, False)}
-        times = {(who, m): [] for who in ("fa", "nofa", "longhand") for m in args.rows}
+        sessions = {mode: Session(handle, config, depth, mode, args.threads, args.rows) for mode in MODES}
+        times = {(who, m): [] for who in (*MODES, "longhand") for m in args.rows}
         words = [f"depth={depth}", "decode"]
         if max(args.rows) > 1:
             words += ["rows"] + [f"m={m}" for m in args.rows if m > 1]
         for _ in range(args.rounds):
             for m in args.rows:
-                times["fa", m].append(sessions[True].passes(m))
+                times["fa", m].append(sessions["fa"].passes(m))
             for point in longhand(args, model, words):
                 if ("longhand", point["rows"]) in times:
                     times["longhand", point["rows"]].append(point["seconds"])
-            for m in args.rows:
-                times["nofa", m].append(sessions[False].passes(m))
+            for mode in ("q8", "nofa"):
+                for m in args.rows:
+                    times[mode, m].append(sessions[mode].passes(m))
         for s in sessions.values():
             s.close()
         for m in args.rows:
-            fa, nofa, ours = (statistics.median(times[who, m]) for who in ("fa", "nofa", "longhand"))
-            row = {"model": name, "depth": depth, "rows": m, "llamacpp_flash": fa, "llamacpp": nofa,
-                   "longhand": ours, "ratio_flash": fa / ours, "ratio_best": min(fa, nofa) / ours,
-                   "all": {who: times[who, m] for who in ("fa", "nofa", "longhand")}}
+            fa, q8, nofa, ours = (statistics.median(times[who, m]) for who in (*MODES, "longhand"))
+            best = min(fa, q8, nofa)
+            row = {"model": name, "depth": depth, "rows": m, "llamacpp_flash": fa, "llamacpp_flash_q8_0": q8,
+                   "llamacpp": nofa, "longhand": ours, "ratio_flash": fa / ours, "ratio_best": best / ours,
+                   "all": {who: times[who, m] for who in (*MODES, "longhand")}}
             results.append(row)
-            print(f"{name:12} {depth:7} {m:5} {fa * 1e3:12.3f} {nofa * 1e3:12.3f} {ours * 1e3:12.3f} "
-                  f"{fa / ours:10.2f} {min(fa, nofa) / ours:10.2f}", flush=True)
+            print(f"{name:16} {depth:7} {m:5} {fa * 1e3:11.3f} {q8 * 1e3:11.3f} {nofa * 1e3:11.3f} "
+                  f"{ours * 1e3:11.3f} {fa / ours:8.2f} {best / ours:9.2f}", flush=True)
     if args.prefill:
-        s = Session(handle, config, 0, True, args.threads, [512], 2048)
+        s = Session(handle, config, 0, "fa", args.threads, [512], 2048)
         fa, ours = [], []
         for _ in range(args.rounds):
             fa.append(s.prefill(2048))
@@ -379,21 +394,25 @@ def main():
         work = args.work or temporary
         os.makedirs(work, exist_ok=True)
         print(f"llama-cpp-python {L.__version__}, {args.threads} threads; ms per pass, median of "
-              f"{args.rounds} rounds; f16 cache")
-        print(f"{'model':12} {'depth':>7} {'rows':>5} {'llama FA':>12} {'llama no FA':>12} {'longhand':>12} "
-              f"{'FA/ours':>10} {'best/ours':>10}")
+              f"{args.rounds} rounds")
+        print(f"{'model':16} {'depth':>7} {'rows':>5} {'FA f16':>11} {'FA q8_0':>11} {'no FA f16':>11} "
+              f"{'longhand':>11} {'FA/ours':>8} {'best/ours':>9}")
         for name in args.models.split(","):
             model = os.path.join(ROOT, "models", "demo") if name == "demo" else os.path.join(work, name)
             if name != "demo" and not os.path.exists(os.path.join(model, "model.safetensors")):
                 make_random_body(model, BODIES[name])
             out = os.path.join(work, name + ".gguf")
-            config = to_gguf(model, out)
+            if not os.path.exists(out):
+                to_gguf(model, out)
+            with open(os.path.join(model, "config.json")) as f:
+                config = json.load(f)
             for weights in args.weights.split(","):
                 if weights == "bf16":
                     results += compare(args, name, model, out, config)
                     continue
                 file = os.path.join(work, f"{name}-{weights}.gguf")
-                quantise(out, file, weights)
+                if not os.path.exists(file):
+                    quantise(out, file, weights)
                 results += compare(args, f"{name} {weights}", file, file, config)
     if args.json:
         with open(args.json, "w") as f:

@@ -145,7 +145,7 @@ def rows_of(result):
     elif "llama_cpp_python" in result:
         for r in result["results"]:
             if "depth" in r:
-                theirs = min(r["llamacpp_flash"], r["llamacpp"])
+                theirs = min(r[k] for k in ("llamacpp_flash", "llamacpp_flash_q8_0", "llamacpp") if k in r)
                 yield (f"llama.cpp, {r['model']} at depth {r['depth']:,}, rows: {r['rows']}",
                        f"longhand {ms(r['longhand'])}",
                        f"llama.cpp {ms(theirs)}: {r['ratio_best']:.1f} times")

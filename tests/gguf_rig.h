@@ -63,6 +63,8 @@ static void rig_tokens(struct rig *r)
     const struct rig_change *c = r->c;
     const bool bad_type = c && strcmp(c->key, "token_type") == 0,
                bad_score = c && strcmp(c->key, "score") == 0;
+    if (rig_changed(r, "tokenizer.ggml.tokens"))
+        return;
     gguf_put_array(&r->o, "tokenizer.ggml.tokens", GGUF_STRING, RIG_VOCAB);
     for (int i = 0; i < RIG_VOCAB; i++) {
         const char *const special[] = { "<unk>", "<s>", "</s>" };
@@ -175,7 +177,7 @@ static char *rig_make_part(const struct rig_change *c, int form, int part, size_
     if (part) {
         rig_uint(&r, "split.no", (size_t)part - 1);
         rig_uint(&r, "split.count", 2);
-        rig_uint(&r, "split.tensors.count", 20);
+        rig_uint(&r, "split.tensors.count", c && c->kind == RIG_ADD ? 21 : 20);
     }
     rig_tensor(&r, "token_embd.weight", RIG_HIDDEN, RIG_VOCAB);
     rig_tensor(&r, "output_norm.weight", RIG_HIDDEN, 0);

@@ -1,5 +1,6 @@
 /* For tests of whole models: a model opened with a twin and a number of threads, and passes over it. */
 #pragma once
+#include "tests/quant_rig.h"
 #include "tests/test.h"
 #include "tests/tiny_model.h"
 
@@ -11,6 +12,7 @@ static inline _Noreturn void rig_die(const char *what, const struct err *e)
     printf("FAIL cannot go on: %s: %s\n", what, e->msg);
     exit(1);
 }
+/* dir: of a model, or the name of a quant_body. */
 static inline void rig_open_kv(struct rig *r, const char *dir, enum dtype compute, enum dtype kv,
                                const struct ops *o, size_t threads, size_t rows_max, size_t n_max)
 {
@@ -18,9 +20,13 @@ static inline void rig_open_kv(struct rig *r, const char *dir, enum dtype comput
     memset(r, 0, sizeof *r);
     r->pool = pool_open(threads), r->rows_max = rows_max, r->n_max = n_max;
     if (device_cpu_open(&r->dev, o, r->pool, kv, e.msg, sizeof e.msg)) rig_die("device", &e);
-    if (config_read(&r->c, dir, &e)) rig_die("config", &e);
-    if (model_open(&r->m, dir, &(struct model_setup){ &r->c, compute, r->dev, o, r->pool },
-                   &e)) rig_die("model", &e);
+    const struct quant_body *b = quant_body(dir);
+    if (b ? quant_config(&r->c, &e) : config_read(&r->c, dir, &e)) rig_die("config", &e);
+    struct model_setup s = { &r->c, compute, r->dev, o, r->pool };
+    if (b)
+        s.random = b->type, s.random_mix = b->mix;
+    if (b ? model_random(&r->m, &s, 7, &e) : model_open(&r->m, dir, &s, &e)) rig_die("model", &e);
+    if (b && model_random_bytes(&s) != r->m.mem_bytes) abort();
     if (workspace_open(&r->w, &r->m, rows_max, n_max, &e)) rig_die("workspace", &e);
 }
 /* With the cache type of --kv-dtype auto. */

@@ -7,7 +7,7 @@
  * lines. `test_golden --logits` omits the texts, for emulators. Lines of a published version are never
  * edited. */
 #include "src/decode/decode.h"
-#include "tests/quant_rig.h"
+#include "tests/rig.h"
 
 static const char golden_file[] = "tests/golden.txt", demo[] = "models/demo";
 static bool writing;
@@ -99,7 +99,7 @@ static void quantised_logits_are_golden(void)
                 struct rig r;
                 char name[64];
                 if (writing && o != ops_all[0]) continue;
-                quant_rig_open(&r, &quant_bodies[i], f32 ? DT_F32 : DT_BF16, DT_OTHER, o, 2);
+                rig_open(&r, quant_bodies[i].name, f32 ? DT_F32 : DT_BF16, o, 2, 64, 2100);
                 snprintf(name, sizeof name, "%s-%s", quant_bodies[i].name, f32 ? "f32-q1" : "int16-q1");
                 golden(name, o, rig_hash(&r, name));
             }

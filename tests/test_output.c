@@ -1,10 +1,12 @@
-/* Files that appear whole: their permissions, and what stays of a file that was not finished. */
+/* Files that appear whole: their permissions, and what stays of a file that was not finished. When plain
+ * lines of progress appear. */
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "src/base/output.h"
+#include "src/base/progress.h"
 #include "tests/test.h"
 
 /* Stands in front of the C library's function. Nothing may set the process's mask even for a moment: a
@@ -83,6 +85,42 @@ static void an_unfinished_output_stays_under_its_temporary_name(void)
     unlink(s.temporary);
 }
 
+/* ---- plain lines of progress ---- */
+
+/* What a phase prints on standard error when it has lasted for `ms`. */
+static size_t printed_after(const char *unit, int ms, char *text, size_t size)
+{
+    struct progress p;
+    FILE *f = tmpfile();
+    const int kept = dup(STDERR_FILENO);
+    if (!f || kept < 0)
+        abort();
+    fflush(stderr);
+    dup2(fileno(f), STDERR_FILENO);
+    progress_open(&p, PROGRESS_PLAIN, false);
+    progress_phase(&p, "loading", unit, 4000000);
+    progress_at(&p, 1000000);
+    usleep((useconds_t)ms * 1000);
+    progress_at(&p, 2000000);
+    progress_at(&p, 3000000);
+    dup2(kept, STDERR_FILENO);
+    close(kept);
+    rewind(f);
+    const size_t n = fread(text, 1, size - 1, f);
+    text[n] = 0;
+    fclose(f);
+    return n;
+}
+
+static void loading_shows_a_plain_line_after_half_a_second(void)
+{
+    char text[1000];
+    CHECK(printed_after("bytes", 600, text, sizeof text) && strstr(text, "loading 2 of 4 MB"), "%s", text);
+    CHECK(strchr(text, '\n') == strrchr(text, '\n'), "one line, the next one 10 s later: %s", text);
+    CHECK(!printed_after("tokens", 600, text, sizeof text), "%s", text);
+    CHECK(!printed_after("bytes", 1, text, sizeof text), "%s", text);
+}
+
 int main(void)
 {
     if (!mkdtemp(folder))
@@ -90,6 +128,7 @@ int main(void)
     RUN(files_get_the_permissions_of_the_mask);
     RUN(a_replaced_file_keeps_its_permissions);
     RUN(an_unfinished_output_stays_under_its_temporary_name);
+    RUN(loading_shows_a_plain_line_after_half_a_second);
     rmdir(folder);
     return test_end();
 }

@@ -1,7 +1,8 @@
 /* Models with quantised weights: rule R1 and equal twins for every type and for a mix of types, under bf16
  * and f32; drafts of such a model; bf16 and F32 matrices beside quantised ones. Weights are random bits. */
 #include "src/text/tokenizer.h"
-#include "tests/quant_rig.h"
+#include "kernels/quant.h"
+#include "tests/rig.h"
 
 enum { ROWS = 40, PAST = 70 };
 
@@ -12,7 +13,7 @@ static void rows_are_rows(const struct quant_body *b, enum dtype compute)
     struct kv kv, truth;
     int32_t token[ROWS];
     static const size_t sizes[] = { 1, 2, 3, 5, 8, 13, ROWS };
-    quant_rig_open(&r, b, compute, DT_OTHER, best_twin(), 1);
+    rig_open(&r, b->name, compute, best_twin(), 1, 64, 2100);
     const size_t bytes = ROWS * r.c.vocab * sizeof(float);
     float *want = must_alloc(bytes), *got = must_alloc(bytes);
     rig_tokens(token, ROWS, r.c.vocab, 5);
@@ -25,7 +26,7 @@ static void rows_are_rows(const struct quant_body *b, enum dtype compute)
     rig_close(&r);
     FOR_TWINS(o) {
         const bool plain = o == ops_all[0];
-        quant_rig_open(&r, b, compute, DT_OTHER, o, plain ? 2 : 3);
+        rig_open(&r, b->name, compute, o, plain ? 2 : 3, 64, 2100);
         rig_kv(&r, &kv, PAST + ROWS, 0);
         rig_inject(&kv, PAST, 6);
         for (size_t i = plain ? 6 : 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -62,7 +63,7 @@ static void arithmetic_is_close_to_f32(void)
             struct rig r;
             struct kv kv;
             int32_t token[ROWS];
-            quant_rig_open(&r, &quant_bodies[i], f32 ? DT_F32 : DT_BF16, DT_OTHER, best_twin(), 2);
+            rig_open(&r, quant_bodies[i].name, f32 ? DT_F32 : DT_BF16, best_twin(), 2, 64, 2100);
             n = ROWS * r.c.vocab;
             logits[f32] = must_alloc(n * sizeof(float));
             rig_tokens(token, ROWS, r.c.vocab, 8);
@@ -90,7 +91,7 @@ static void matrices_and_bytes(void)
     for (size_t i = 0; i < QUANT_BODIES; i++) {
         struct rig r;
         size_t lists = 0;
-        quant_rig_open(&r, &quant_bodies[i], DT_BF16, DT_OTHER, best_twin(), 1);
+        rig_open(&r, quant_bodies[i].name, DT_BF16, best_twin(), 1, 64, 2100);
         for (size_t l = 0; l < r.c.n_layers; l++) {
             lists += r.m.layers[l].qkv.n > 1;
             CHECK(mats_n(&r.m.layers[l].qkv) == (r.c.n_heads + 2 * r.c.n_kv_heads) * r.c.head_dim);
@@ -99,10 +100,10 @@ static void matrices_and_bytes(void)
               lists);
         CHECK(!strcmp(r.dev->numerics, "cpu-1-int16-q1"), "%s", r.dev->numerics);
         rig_close(&r);
-        quant_rig_open(&r, &quant_bodies[i], DT_BF16, DT_BF16, best_twin(), 1);
+        rig_open_kv(&r, quant_bodies[i].name, DT_BF16, DT_BF16, best_twin(), 1, 64, 2100);
         CHECK(!strcmp(r.dev->numerics, "cpu-1-bf16-q1"), "%s", r.dev->numerics);
         rig_close(&r);
-        quant_rig_open(&r, &quant_bodies[i], DT_F32, DT_OTHER, best_twin(), 1);
+        rig_open(&r, quant_bodies[i].name, DT_F32, best_twin(), 1, 64, 2100);
         CHECK(!strcmp(r.dev->numerics, "cpu-1-f32-q1"), "%s", r.dev->numerics);
         rig_close(&r);
     }
@@ -121,7 +122,7 @@ static void other_matrices_beside(void)
     for (size_t r = 0; r < M; r++)
         for (size_t i = 0; i < K; i++) rounded[r * (K + 1) + i] = f32_to_bf16(x[r * K + i]);
     struct rig r;
-    quant_rig_open(&r, &quant_bodies[0], DT_BF16, DT_OTHER, best_twin(), 2);
+    rig_open(&r, quant_bodies[0].name, DT_BF16, best_twin(), 2, 64, 2100);
     struct mat m = { DT_BF16, N, K, NULL };
     m.w = must_alloc(mat_bytes(&m));
     memset(m.w, 0, mat_bytes(&m));
@@ -208,10 +209,63 @@ static void demo_on(const char *file, size_t n)
 }
 static void divergence_from_f32_is_small(void) { demo_on("README.md", 256); }
 
+static void body_open(struct rig *r, enum dtype type, bool f32, size_t rows)
+{
+    static const char json[] =
+        "{\"model_type\":\"qwen2\",\"hidden_size\":896,\"intermediate_size\":4864,\"num_hidden_layers\":24,"
+        "\"num_attention_heads\":14,\"num_key_value_heads\":2,\"vocab_size\":151936,\"hidden_act\":\"silu\","
+        "\"max_position_embeddings\":131072,\"rms_norm_eps\":1e-6,\"rope_theta\":1000000.0,"
+        "\"tie_word_embeddings\":true,\"bos_token_id\":1,\"eos_token_id\":2}";
+    struct err e = { 0 };
+    *r = (struct rig){ .pool = pool_open(2), .rows_max = rows, .n_max = 4096 };
+    if (device_cpu_open(&r->dev, best_twin(), r->pool, f32 ? DT_F32 : DT_I16, e.msg, sizeof e.msg) ||
+        config_parse(&r->c, "body", json, strlen(json), NULL, NULL, 0, &e)) rig_die("body", &e);
+    const struct model_setup s = { .config = &r->c,
+                                   .compute = f32 ? DT_F32 : DT_BF16,
+                                   .dev = r->dev,
+                                   .ops = best_twin(),
+                                   .pool = r->pool,
+                                   .random = type };
+    if (model_random(&r->m, &s, 7, &e) || workspace_open(&r->w, &r->m, rows, r->n_max, &e))
+        rig_die("body", &e);
+}
+
+/* The body of Qwen2.5-0.5B with random weights, on n random tokens. */
+static void body_on(size_t n)
+{
+    enum { STEP = 256 };
+    static const enum dtype kinds[] = { DT_Q4_0, DT_Q8_0 };
+    int32_t token[4096];
+    for (size_t t = 0; t < 2; t++) {
+        struct rig r[2];
+        struct kv kv[2];
+        float *logits[2];
+        double kl = 0;
+        for (int f32 = 0; f32 < 2; f32++) {
+            body_open(&r[f32], kinds[t], f32, STEP);
+            rig_kv(&r[f32], &kv[f32], n, 0);
+            logits[f32] = must_alloc(STEP * r[f32].c.vocab * sizeof(float));
+        }
+        rig_tokens(token, n, r[0].c.vocab, 11);
+        for (size_t at = 0, some; at < n; at += some) {
+            some = MIN(n - at, (size_t)STEP);
+            for (int f32 = 0; f32 < 2; f32++)
+                rig_run(&r[f32], &kv[f32], token + at, some, some, logits[f32], NULL);
+            kl += divergence(logits[1], logits[0], some, r[0].c.vocab) * (double)some;
+        }
+        printf("    0.5B body %s, %zu tokens: mean KL %.2g\n", quant_type(kinds[t])->name, n, kl / (double)n);
+        CHECK(kl > 0 && kl / (double)n <= 1e-4);
+        for (int f32 = 0; f32 < 2; f32++) {
+            kv_close(&kv[f32]), rig_close(&r[f32]);
+            free(logits[f32]);
+        }
+    }
+}
+
 int main(int argc, char **argv)
 {
-    if (argc > 1) {                          /* FILE: 4,096 tokens of a text */
-        demo_on(argv[1], 4096);
+    if (argc > 1) {                          /* FILE: 4,096 tokens of a text; --body: of the 0.5B body */
+        strcmp(argv[1], "--body") ? demo_on(argv[1], 4096) : body_on(4096);
         return test_end();
     }
     RUN(divergence_from_f32_is_small);

@@ -335,10 +335,12 @@ static void tiny_prefill_in_chunks(void)
 static void sequences_in_one_pass(void)
 {
     struct rng rng = { 83 };
-    for (int k = 0; k < 4; k++) {
+    static const char *const named[] = { demo, "q4_k_m", "q8_0" };
+    enum { NAMED = 3 };
+    for (int k = 0; k < NAMED + 3; k++) {
         char dir[4096];
-        bool is_demo = k == 0;
-        if (!is_demo) tiny_write(&tiny_models[k - 1], dir);
+        const bool is_tiny = k >= NAMED;
+        if (is_tiny) tiny_write(&tiny_models[k - NAMED], dir);
         FOR_TWINS(o) {
             struct rig r;
             struct kv kv[3], alone[3];
@@ -348,7 +350,7 @@ static void sequences_in_one_pass(void)
             uint8_t want_rows[9] = { 1, 0, 1, 1, 0, 1, 1, 0, 1 };
             static uint8_t all[9] = { 1, 1, 1, 1, 1, 1, 1, 1, 1 };
             struct err e = { 0 };
-            rig_open(&r, is_demo ? demo : dir, DT_BF16, o, 2, 32, 2100);
+            rig_open(&r, is_tiny ? dir : named[k], DT_BF16, o, 2, 32, 2100);
             size_t vocab = r.c.vocab;
             struct pass_seq s[3];
             for (int i = 0; i < 3; i++) {
@@ -377,8 +379,32 @@ static void sequences_in_one_pass(void)
             }
             rig_close(&r);
         }
-        if (!is_demo) tiny_remove(dir);
+        if (is_tiny) tiny_remove(dir);
     }
+}
+
+/* ---- quantised weights ---- */
+
+/* Side branches, more rows than a tile has, texts beyond a chunk of keys. */
+static void quantised_trees(void)
+{
+    static const size_t at[] = { 0, 63, 2040 };
+    struct rng rng = { 84 };
+    for (size_t i = 0; i < 3; i++)
+        FOR_TWINS(o) {
+            const size_t depth = o == ops_all[0] || SLOW_BUILD ? 12 : i == 1 ? 10 : 130;
+            tree_at("q4_k_m", "q4_k_m", DT_BF16, o, 1 + 4 * (i & 1), at[i], depth, &rng);
+            tree_at("q8_0", "q8_0", i & 1 ? DT_F32 : DT_BF16, o, 2, at[i], MIN(depth, (size_t)40), &rng);
+        }
+}
+
+static void quantised_prefill_in_chunks(void)
+{
+    static const char *const names[] = { "q4_k_m", "q8_0" };
+    for (size_t i = 0; i < 2; i++)
+        FOR_TWINS(o)
+            prefill(names[i], names[i], DT_BF16, o, 3, o == ops_all[0] || SLOW_BUILD ? 140 : 2200,
+                    (size_t[]){ 5, 64, 300, 2048 }, 4, o == best_twin());
 }
 
 /* ---- several rows cost less than as many passes ---- */
@@ -435,6 +461,8 @@ int main(int argc, char **argv)
     RUN(tiny_trees);
     RUN(tiny_prefill_in_chunks);
     RUN(sequences_in_one_pass);
+    RUN(quantised_trees);
+    RUN(quantised_prefill_in_chunks);
     RUN(demo_rows_in_plain_c);
     RUN(demo_rows_at_every_length);
     RUN(demo_trees);

@@ -376,6 +376,38 @@ static void mixtures_of_experts(void)
     CHECK(runs >= 300 && drafted >= 50);
 }
 
+/* Models with quantised weights, which draft for themselves. */
+static void quantised_models(void)
+{
+    static const char *const names[] = { "q4_k_m", "q8_0" };
+    static const size_t temperatures[] = { 0, 2, 3 };        /* 0, 0.7 and 1 */
+    struct seen all = { 0 };
+    for (size_t m = 0; m < 2; m++)
+        for (size_t i = 0; i < 3; i++) {
+            struct rig r;
+            rig_open(&r, names[m], DT_BF16, best_twin(), 2, 8, 64);
+            struct sampling p;
+            struct text t = { .n_prompt = 90, .n = 90 + (SLOW_BUILD ? 40 : 150) };
+            t.tokens = must_alloc(t.n * sizeof *t.tokens);
+            rig_tokens(t.tokens, t.n_prompt, r.c.vocab, i + 9);
+            samplings(&p, N_SAMPLINGS, temperatures[i]);
+            plain_text(&t, &r, &p);
+            for (size_t k = 0; k < N_SETTINGS; k++) {
+                struct decode_setup s;
+                struct seen seen = { 0 };
+                setup_of(&s, &settings[k], NULL);
+                if (s.draft.drafters)
+                    CHECK(same_text(&r, &p, &s, &t, &seen), "%s, temperature %g, %s", names[m], p.temperature,
+                          settings[k].name);
+                all.deep += seen.deep, all.across += seen.across;
+            }
+            free(t.tokens);
+            done_with(&r);
+        }
+    printf("    rounds that accepted 2 or more: %zu, across blocks: %zu\n", all.deep, all.across);
+    CHECK(all.deep > 100 && all.across > 5);
+}
+
 /* Jobs in one pass do not see each other. */
 static void several_decoders_in_one_round(void)
 {
@@ -561,6 +593,7 @@ int main(int argc, char **argv)
     RUN_IF(the_widest_tree);
     RUN_IF(small_models);
     RUN_IF(mixtures_of_experts);
+    RUN_IF(quantised_models);
     RUN_IF(several_decoders_in_one_round);
     RUN_IF(guesses_that_are_not_finite);
     RUN_IF(the_published_rule_is_not_lossless);

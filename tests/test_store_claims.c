@@ -339,8 +339,8 @@ static void a_stale_worker_never_writes(void)
     store_close(s);
 }
 
-/* One transaction for four jobs: the second is lost, the third has a damaged chunk, the others are written.
- * */
+/* One transaction for four jobs: the second is lost, the third has a damaged chunk, the others are
+ * written. */
 static void a_lost_part_does_not_hold_up_the_others(void)
 {
     enum { JOBS = 4, MORE = 700 };

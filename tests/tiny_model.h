@@ -1,6 +1,6 @@
 /* Small random models as directories that model_open reads: config.json and model.safetensors, the same bytes
- * on every machine. Weights are near normal and scaled by 1/sqrt(inputs), so that logits spread by about one.
- * */
+ * on every machine. Weights are near normal and scaled by 1/sqrt(inputs), so that logits spread by about
+ * one. */
 #pragma once
 #include "src/model/model.h"
 #include "tests/reference.h"

@@ -14,7 +14,8 @@
 #include "src/base/json_write.h"
 #include "src/base/output.h"
 
-static const double PLAIN_SECONDS = 10, LINE_SECONDS = 0.1, JSON_SECONDS = 1, MARK_SECONDS = 5;
+static const double PLAIN_SECONDS = 10, FIRST_SECONDS = 0.5, LINE_SECONDS = 0.1, JSON_SECONDS = 1,
+                    MARK_SECONDS = 5;
 
 static atomic_bool times;
 
@@ -225,9 +226,16 @@ static double pace(const struct progress *p)
     return p->show == SHOW_PLAIN ? PLAIN_SECONDS : p->show == SHOW_JSON ? JSON_SECONDS : LINE_SECONDS;
 }
 
+/* A phase that reads or writes a whole model says so early, because nothing else is seen meanwhile. */
+static bool is_due(const struct progress *p, double now)
+{
+    const bool first = p->show == SHOW_PLAIN && p->shown <= p->start && strcmp(p->unit, "bytes") == 0;
+    return now - p->shown >= pace(p) || (first && now - p->start >= FIRST_SECONDS);
+}
+
 bool progress_due(const struct progress *p)
 {
-    return p->show != SHOW_NOTHING && clock_seconds() - p->shown >= pace(p);
+    return p->show != SHOW_NOTHING && is_due(p, clock_seconds());
 }
 
 void progress_at(struct progress *p, size_t done)
@@ -244,7 +252,7 @@ void progress_at(struct progress *p, size_t done)
         p->mark_done[1] = done;
         p->mark_passes[1] = p->passes;
     }
-    if (now - p->shown < pace(p))
+    if (!is_due(p, now))
         return;
     p->shown = now;
     if (p->show != SHOW_ELSEWHERE)

@@ -1,6 +1,7 @@
 /* Progress on standard error. On a terminal one line is redrawn, never wider than the terminal; its
- * beginning is coloured unless NO_COLOR is set. Elsewhere a plain line appears every 10 s. With --progress
- * json one object per line appears every second.
+ * beginning is coloured unless NO_COLOR is set. Elsewhere a plain line appears every 10 s, and the first one
+ * of a phase that counts bytes, such as loading, after 0.5 s. With --progress json one object per line
+ * appears every second.
  *
  *     progress_open(&p, mode, quiet)
  *     progress_phase(&p, "loading", "bytes", total)     one phase after the other

@@ -109,7 +109,8 @@ void sha_blocks(const size_t lanes, uint32_t (*s)[8], const uint8_t *const *p, s
                 a[l] = _mm_sha256rnds2_epu32(a[l], c[l], _mm_shuffle_epi32(m, 0x0e));
                 const __m128i sum = _mm_add_epi32(_mm_sha256msg1_epu32(w[l][i % 4], w[l][(i + 1) % 4]),
                                                   _mm_alignr_epi8(last, w[l][(i + 2) % 4], 4));
-                w[l][i % 4] = _mm_sha256msg2_epu32(sum, last);       /* words i + 4; the last four are not used */
+                /* words i + 4; the last four are not used */
+                w[l][i % 4] = _mm_sha256msg2_epu32(sum, last);
             }
         FOR_LANES {
             a[l] = _mm_add_epi32(a[l], a_before[l]);

@@ -127,8 +127,8 @@ static int put_tensors(struct convert *c, struct err *e)
 
 /* ---- the data ---- */
 
-/* Reads and encodes the rows of a slab. The llama architecture has rows b and b + d/2 of a head side by side.
- * */
+/* Reads and encodes the rows of a slab. The llama architecture has rows b and b + d/2 of a head side by
+ * side. */
 static void encode_slab(void *ctx, size_t i, size_t thread)
 {
     struct convert *c = ctx;
@@ -235,7 +235,8 @@ static int write_file(struct convert *c, struct err *e)
 
 static int open_model(struct convert *c, struct err *e)
 {
-    static const enum weights of[] = { WEIGHTS_BF16, WEIGHTS_Q8_0, WEIGHTS_Q4_0 };     /* as the option lists them */
+    /* as the option lists them */
+    static const enum weights of[] = { WEIGHTS_BF16, WEIGHTS_Q8_0, WEIGHTS_Q4_0 };
     if (model_dir(c->dir, c->o, e))
         return -1;
     if (model_is_file(c->dir))

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/quant.h"
 #include "src/model/model.h"
 
 struct workspace {
@@ -469,8 +470,12 @@ void model_embedding(const struct model *m, int32_t token, float *x)
     const size_t d = m->config.hidden, at = (size_t)token;
     if (!m->embed.w)
         mat_row(&m->lm_head, at, x);
-    for (size_t i = 0; m->embed.w && i < d; i++)
-        x[i] = tensor_value((const char *)m->embed.w + at * d * dtype_size(m->embed.type), m->embed.type, i);
+    else if (dtype_is_quantised(m->embed.type))
+        quant_table_row(&m->embed, at, x);
+    else
+        for (size_t i = 0; i < d; i++)
+            x[i] = tensor_value((const char *)m->embed.w + at * d * dtype_size(m->embed.type),
+                                m->embed.type, i);
 }
 
 void model_product(const struct model *m, float *y, const void *x, size_t rows, const struct mat *w, bool add)

@@ -1,5 +1,5 @@
-/* Reading of GGUF headers: a cursor over the bytes, values, tensors, and typed look-ups. Start at gguf_parse.
- * */
+/* Reading of GGUF headers: a cursor over the bytes, values, tensors, and typed look-ups. Start at
+ * gguf_parse. */
 #include "src/model/gguf.h"
 
 #include <errno.h>

@@ -15,8 +15,8 @@ enum { GGUF_TENSORS_MAX = 65536, GGUF_VALUES_MAX = 65536, GGUF_DIMS_MAX = 4, GGU
 enum gguf_kind { GGUF_U8, GGUF_I8, GGUF_U16, GGUF_I16, GGUF_U32, GGUF_I32, GGUF_F32, GGUF_BOOL, GGUF_STRING,
                  GGUF_ARRAY, GGUF_U64, GGUF_I64, GGUF_F64, GGUF_KINDS };
 
-/* A value, or an array of n elements of one kind. The bytes lie in the header, little-endian and unaligned.
- * */
+/* A value, or an array of n elements of one kind. The bytes lie in the header, little-endian and
+ * unaligned. */
 struct gguf_value {
     const char *key; size_t n_key;       /* no NUL follows */
     enum gguf_kind kind;                 /* of the value, or of the elements */
@@ -69,8 +69,8 @@ int gguf_string(const struct gguf *g, const char *key, struct slice *s, struct e
 /* An array of that kind: 1, 0 or -1. Integers of any type serve for GGUF_I32, any real for GGUF_F32. */
 int gguf_array(const struct gguf *g, const char *key, enum gguf_kind kind, const struct gguf_value **v,
                struct err *e);
-/* Elements in order: of an array of strings the next one (false at the end), of an array of numbers the i-th.
- * */
+/* Elements in order: of an array of strings the next one (false at the end), of an array of numbers the
+ * i-th. */
 bool gguf_next_string(const struct gguf_value *v, size_t *at, struct slice *s);
 int64_t gguf_int_at(const struct gguf_value *v, size_t i);
 double gguf_real_at(const struct gguf_value *v, size_t i);

@@ -304,7 +304,7 @@ static int write_ends(const struct meta *m)
                 has[k] = true;
                 id[k] = i;
             }
-    if (has[10] && has[11])                      /* with <|return|> and <|call|>, <|end|> ends a message only */
+    if (has[10] && has[11])              /* with <|return|> and <|call|>, <|end|> ends a message only */
         has[2] = false;
     for (size_t k = 0; k < EOS_NAMES; k++)
         if (has[k])

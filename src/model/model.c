@@ -155,7 +155,7 @@ static int take(void *ctx, size_t index, size_t row, size_t n, const char *src, 
             return -1;
         if (to->kind == GOAL_MAT)
             put(l, t, to, row + i, some, x);
-        else                                 /* rows of the embedding of an untied model, as they are stored */
+        else                         /* rows of the embedding of an untied model, as they are stored */
             l->model->dev->upload(l->model->dev,
                                   (char *)l->model->embed.w + (row + i) * (t->bytes / t->dim[0]), x,
                                   some * (t->bytes / t->dim[0]));

@@ -8,19 +8,19 @@
 #include "src/base/sha256.h"
 #include "src/model/tensors.h"
 
-enum { READING_PIECE = 1 << 20 };        /* bytes that have one digest; the last piece of a tensor may be shorter */
+/* bytes that have one digest; the last piece of a tensor may be shorter */
+enum { READING_PIECE = 1 << 20 };
 
 /* Called by the calling thread with the bytes done; false stops the pass with ERR_AGAIN. */
 typedef bool reading_progress(void *ctx, size_t done, size_t total);
 
 struct reading {                         /* everything is borrowed */
-    const struct tensors *ts;            /* data are handed on as the files store them, also if ts is encoded */
+    const struct tensors *ts;        /* data are handed on as the files store them, also if ts is encoded */
     struct pool *pool;                   /* NULL: the calling thread reads alone */
     /* NULL, or receives the digests of the pieces of all tensors, in the order of ts. reading_pieces: their
      * number, which is compared with n_digests. */
     uint8_t (*digest)[SHA256_BYTES]; size_t n_digests;
-    /* The rows of tensor i that stay together when they are handed on; 0: it is only hashed. NULL: all are.
-     * */
+    /* Rows of tensor i that stay together when they are handed on; 0: it is only hashed. NULL: all are. */
     size_t (*group)(void *ctx, size_t i);
     /* Takes rows [row, row + n) of tensor i: whole groups, or the last of the tensor. thread: below
      * pool_threads. */

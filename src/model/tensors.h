@@ -19,7 +19,8 @@ enum { TENSORS_MAX = 1000000, TENSOR_NAME_MAX = 4096, TENSOR_DIMS_MAX = 8, TENSO
 
 struct tensor {
     const char *name;            /* valid until tensors_close */
-    const char *stored_name;     /* as the file spells it; the same pointer where the format has these names */
+    /* as the file spells it; the same pointer where the format has these names */
+    const char *stored_name;
     const char *dtype_name;      /* as the file spells it: "BF16", "I64", ... */
     enum dtype dtype;            /* DT_OTHER: not a weight type */
     size_t n_dims, dim[TENSOR_DIMS_MAX];
@@ -53,8 +54,8 @@ const struct tensor *tensors_need(const struct tensors *ts, const char *name, si
 /* Reads bytes [from, from + n) of the tensor's data into dst: whole rows if the tensor is being encoded. */
 int tensors_read(const struct tensors *ts, const struct tensor *t, void *dst, size_t from, size_t n,
                  struct err *e);
-/* Encodes n rows, as the file stores them, of a tensor that is being encoded. row: the first, for messages.
- * */
+/* Encodes n rows, as the file stores them, of a tensor that is being encoded. row: the first, for
+ * messages. */
 int tensors_encode_rows(const struct tensors *ts, const struct tensor *t, void *dst, const void *src,
                         size_t row, size_t n, struct err *e);
 /* Element i of data of type t (BF16, F16 or F32). */

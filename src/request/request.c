@@ -178,7 +178,8 @@ int request_submit(const struct request *r, const struct engine *g, struct store
     const struct options *o = r->o;
     enum { DIGITS = 24 };
     struct job_spec *v = calloc(o->samples, sizeof *v);
-    char (*number)[DIGITS] = calloc(o->samples, sizeof *number);   /* custom_ids, if a name has several jobs */
+    /* custom_ids, if a name has several jobs */
+    char (*number)[DIGITS] = calloc(o->samples, sizeof *number);
     int rc = v && number ? 0 : err_set(e, ERR_FAILED, "out of memory for %zu jobs", o->samples);
     for (size_t i = 0; i < o->samples && rc == 0; i++) {
         snprintf(number[i], DIGITS, "%zu", i);

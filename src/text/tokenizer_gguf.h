@@ -1,6 +1,6 @@
 /* The tokenizer of a Hugging Face model as GGUF metadata, for llama.cpp and its relatives. longhand itself
- * reads the whole tokenizer.json, which goes into the file as well: so the ids are the same by construction.
- * */
+ * reads the whole tokenizer.json, which goes into the file as well: so the ids are the same by
+ * construction. */
 #pragma once
 #include "src/model/gguf_write.h"
 #include "src/text/tokenizer.h"

@@ -32,29 +32,33 @@ done
 same convert_does_not_depend_on_threads "$TMP/q4_0.gguf" "$TMP/again.gguf"
 
 run() { "$LONGHAND" run --prompt "The ship" --tokens 60 --seed 1 -q --drafter none -m "$@"; }
-run $MODEL >"$TMP/a"; run "$TMP/bf16.gguf" >"$TMP/b"; same text_of_the_file_is_that_of_the_directory "$TMP/a" "$TMP/b"
+run $MODEL >"$TMP/a"; run "$TMP/bf16.gguf" >"$TMP/b"
+same text_of_the_file_is_that_of_the_directory "$TMP/a" "$TMP/b"
 mkdir "$TMP/one"; cp "$TMP/bf16.gguf" "$TMP/one"; run "$TMP/one" >"$TMP/b"
 same directory_with_one_file "$TMP/a" "$TMP/b"
 cp "$TMP/q8_0.gguf" "$TMP/one"
-check directory_with_two_files 2 "several models, such as bf16.gguf and q8_0.gguf; name the file" run --prompt x --tokens 1 \
-    -m "$TMP/one"
+check directory_with_two_files 2 "several models, such as bf16.gguf and q8_0.gguf; name the file" \
+    run --prompt x --tokens 1 -m "$TMP/one"
 "$LONGHAND" tokenize -m $MODEL models/demo/openings/portrait.txt >"$TMP/ids1"
 "$LONGHAND" tokenize -m "$TMP/bf16.gguf" models/demo/openings/portrait.txt >"$TMP/ids2"
 same ids_are_equal "$TMP/ids1" "$TMP/ids2"
 "$LONGHAND" inspect -m "$TMP/q8_0.gguf" --json >"$TMP/inspect"; grep -q '"Q8_0"' "$TMP/inspect"
 result inspect_names_the_types $? "$(head -c 300 "$TMP/inspect")"
-check output_is_the_model 2 "is a file of the model" run --prompt x --tokens 1 -m "$TMP/bf16.gguf" -o "$TMP/bf16.gguf"
+check output_is_the_model 2 "is a file of the model" \
+    run --prompt x --tokens 1 -m "$TMP/bf16.gguf" -o "$TMP/bf16.gguf"
 
 # --weights: a 16-bit directory writes the text of the converted file, and the job remembers the choice.
 run $MODEL >"$TMP/a"
 for w in q8_0 q4_0; do
     run $MODEL --weights $w >"$TMP/b"; run "$TMP/$w.gguf" >"$TMP/c"
     same text_of_weights_${w}_is_that_of_the_file "$TMP/b" "$TMP/c"
-    score "$TMP/$w.gguf" >"$TMP/s1"; "$LONGHAND" score -m $MODEL --weights $w $T --json --per-token -q >"$TMP/s2"
+    score "$TMP/$w.gguf" >"$TMP/s1"
+    "$LONGHAND" score -m $MODEL --weights $w $T --json --per-token -q >"$TMP/s2"
     same score_of_weights_${w}_is_that_of_the_file "$TMP/s1" "$TMP/s2"
     score $MODEL >"$TMP/s2"; differ score_of_weights_${w}_is_not_that_of_16_bits "$TMP/s1" "$TMP/s2"
 done
-"$LONGHAND" submit -m $MODEL --weights q4_0 --prompt "The ship" --tokens 60 --seed 1 -q --db "$TMP/w.db" >"$TMP/id"
+"$LONGHAND" submit -m $MODEL --weights q4_0 --prompt "The ship" --tokens 60 --seed 1 -q \
+    --db "$TMP/w.db" >"$TMP/id"
 "$LONGHAND" work -q --db "$TMP/w.db" && "$LONGHAND" text 1 --db "$TMP/w.db" >"$TMP/b"
 run "$TMP/q4_0.gguf" >"$TMP/c"; same queued_job_keeps_its_weights "$TMP/b" "$TMP/c"
 "$LONGHAND" verify 1 --db "$TMP/w.db" >"$TMP/v" 2>&1; grep -q identical "$TMP/v"
@@ -63,7 +67,7 @@ check weights_of_a_quantised_file 2 "dtype Q8_0; encoded can be BF16, F16 and F3
     -m "$TMP/q8_0.gguf" --weights q8_0
 if [ -x "$LONGHAND_TEST" ]; then
     LONGHAND=$LONGHAND_TEST check gpu_refuses_quantised_weights 2 \
-        'tensor "token_embd.weight": weights of type Q8_0 are not supported on this device; --device cpu supports them' \
+        'tensor "token_embd.weight": weights of type Q8_0 are not supported on this device; --device cpu' \
         run --prompt x --tokens 1 -m "$TMP/q4_0.gguf" --device emulated
 fi
 
@@ -80,16 +84,49 @@ T
 "$LONGHAND" convert -m "$TMP/chat" --weights bf16 -o "$TMP/chat.gguf" -q
 run "$TMP/chat" --chat >"$TMP/a"; run "$TMP/chat.gguf" --chat >"$TMP/b"
 same chat_template_of_the_file_is_that_of_the_directory "$TMP/a" "$TMP/b"
-check file_without_a_template 2 "the model has no chat template" run --prompt x --tokens 1 --chat -m "$TMP/bf16.gguf"
+check file_without_a_template 2 "the model has no chat template" \
+    run --prompt x --tokens 1 --chat -m "$TMP/bf16.gguf"
 
-# Drafts change nothing, and neither does a kill.
-long() { "$LONGHAND" run --prompt "The ship" --tokens 1500 --seed 3 -q --db "$TMP/k.db" "$@"; }
-long -m "$TMP/q8_0.gguf" --drafter none >"$TMP/a"; long -m "$TMP/q8_0.gguf" >"$TMP/b"
-same drafts_of_a_quantised_file_change_nothing "$TMP/a" "$TMP/b"
-"$LONGHAND" submit -m "$TMP/q8_0.gguf" --prompt "The ship" --tokens 1500 --seed 3 -q --db "$TMP/k2.db" >"$TMP/id"
-"$LONGHAND" work -q --db "$TMP/k2.db" & sleep 0.15; kill -9 $! 2>/dev/null; wait $! 2>/dev/null
-"$LONGHAND" work -q --db "$TMP/k2.db"; "$LONGHAND" text 1 --db "$TMP/k2.db" >"$TMP/b"
-same killed_and_continued "$TMP/a" "$TMP/b"
+# Drafts change nothing, in chains and in trees, and neither does a kill. Q4_K_M has products of two types.
+python3 tests/q4_k_m.py "$TMP/q4_k_m.gguf"
+export LONGHAND_DB=$TMP/k.db
+for w in q4_k_m q8_0; do
+    long() { "$LONGHAND" run -m "$TMP/$w.gguf" --prompt "The ship" -n 700 --seed 3 --ignore-eos -q "$@"; }
+    for t in 0 0.7 1; do
+        long --temperature $t --drafter none >"$TMP/a"
+        long --temperature $t --drafter partial,ngram,suffix --tree 1,1,1 >"$TMP/b"
+        same "chains_of_${w}_change_nothing_at_$t" "$TMP/a" "$TMP/b"
+        long --temperature $t --drafter partial,ngram --tree 3,2,2 --draft-passes 2 >"$TMP/b"
+        same "trees_of_${w}_change_nothing_at_$t" "$TMP/a" "$TMP/b"
+        long --temperature $t >"$TMP/b"; same "auto_drafts_of_${w}_change_nothing_at_$t" "$TMP/a" "$TMP/b"
+    done
+    long --temperature 1 --drafter none --format ids >"$TMP/a"
+    id=$("$LONGHAND" submit -m "$TMP/$w.gguf" --prompt "The ship" -n 700 --seed 3 --ignore-eos \
+        --temperature 1 -q)
+    held 300 "[ \$('$LONGHAND' text $id --format ids | wc -l) -gt 40 ]" \
+        "$LONGHAND" run --resume "$id" --format ids -q; r=$?
+    n=$("$LONGHAND" text "$id" --format ids | wc -l)
+    [ $r = 137 ] && [ "$n" -gt 40 ] && [ "$n" -lt 700 ]
+    result "a_job_of_${w}_is_killed" $? "exit $r, $n tokens"
+    "$LONGHAND" work -q; "$LONGHAND" text "$id" --format ids >"$TMP/b"
+    same "a_killed_job_of_${w}_continues" "$TMP/a" "$TMP/b"
+done
+
+# Heads and LongSpec learn from a quantised model, and the number of threads changes no bit.
+for k in heads longspec; do
+    [ $k = heads ] && rate=0.01 || rate=0.0005
+    for t in 1 3; do
+        "$LONGHAND" train $k -m "$TMP/q4_k_m.gguf" --data models/demo/openings/*.txt --window 128 --steps 8 \
+            --batch-windows 1 --seed 2 -t $t --lr $rate --out "$TMP/$k$t.safetensors" \
+            --curves "$TMP/$k$t.csv" -q >/dev/null 2>"$TMP/err"
+        result "train_${k}_on_a_quantised_model_${t}" $? "$(tail -1 "$TMP/err")"
+    done
+    same "train_${k}_on_a_quantised_model_threads" "$TMP/${k}1.safetensors" "$TMP/${k}3.safetensors"
+    awk -F, '$4 == "train" && $5 == 0 && $6 != "nan" { if (!n++) first = $6; last = $6 }
+        END { exit !(n > 1 && first < 50 && last < first) }' "$TMP/${k}3.csv"
+    result "train_${k}_on_a_quantised_model_lowers_the_loss" $? \
+        "$(grep ',train,0' "$TMP/${k}3.csv" | tr '\n' ' ')"
+done
 
 # A mixture of experts: quantised experts, drafts and a kill change nothing; a GPU does not take it.
 X=tests/data/models/qwen3moe-each-bf16
@@ -117,6 +154,12 @@ fi
 # Damaged files.
 head -c 1000000 "$TMP/bf16.gguf" >"$TMP/short.gguf"
 check cut_short 2 "it is cut short" run --prompt x --tokens 1 -m "$TMP/short.gguf"
+# The factor of the last block of output.weight, before 24 bytes of padding.
+cp "$TMP/q4_k_m.gguf" "$TMP/infinite.gguf"
+printf '\000\174' | dd of="$TMP/infinite.gguf" bs=1 seek=$(($(stat -c %s "$TMP/infinite.gguf") - 26)) \
+    conv=notrunc 2>/dev/null
+check infinite_factor 2 'tensor "output.weight": the factor of a block is infinite or NaN' run --prompt x \
+    --tokens 1 -m "$TMP/infinite.gguf"
 printf 'version https://git-lfs.github.com/spec/v1\n' >"$TMP/lfs.gguf"
 check lfs_pointer 2 "Git LFS pointer" run --prompt x --tokens 1 -m "$TMP/lfs.gguf"
 check not_gguf 2 "it does not begin with GGUF" run --prompt x --tokens 1 -m models/demo/tokenizer.json

@@ -4,7 +4,7 @@
 L=$LONGHAND
 names="one_line_names_both_versions auto_takes_the_cpu a_chosen_gpu_is_refused"
 why=
-"$L" --version | grep -q '^cuda:' || why="this build has no CUDA"
+"$L" --version | grep -q '^cuda: not built' && why="this build has no CUDA"
 [ $slower = 1 ] || why="a sanitizer must be loaded first"
 command -v cc >/dev/null || why="no C compiler"
 if [ -n "$why" ]; then for t in $names; do skip $t "$why"; done; exit 0; fi

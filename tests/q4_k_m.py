@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+"""Writes a small GGUF model with the types of Q4_K_M: hidden size 256, two layers, the bytes as tokens,
+random weights. Layer 0 has Q4_K everywhere, layer 1 Q6_K for attn_v and ffn_down; output.weight is Q6_K, the
+embedding Q4_K.
+
+    tests/q4_k_m.py FILE.gguf
+"""
+import random
+import struct
+import sys
+
+HIDDEN, FFN, HEADS, KV, LAYERS = 256, 512, 4, 2, 2
+F32, Q4_K, Q6_K = 0, 12, 14
+bits = random.Random(5)
+
+
+def text(s):
+    return struct.pack("<Q", len(s.encode())) + s.encode()
+
+
+def value(key, kind, x):
+    body = text(x) if kind == 8 else struct.pack({4: "<I", 6: "<f", 7: "<?"}[kind], x)
+    return text(key) + struct.pack("<I", kind) + body
+
+
+def array(key, kind, items):
+    return text(key) + struct.pack("<IIQ", 9, kind, len(items)) + b"".join(items)
+
+
+def half(x):
+    return struct.pack("<e", x)
+
+
+def rows(kind, n, deviation):
+    """n weights in blocks of random bits, with factors for this deviation."""
+    if kind == F32:
+        return struct.pack("<f", deviation) * n
+    out = []
+    for _ in range(n // 256):
+        if kind == Q4_K:                 # scales 32, minima 60
+            scales = b"\xa0" * 4 + b"\xfc" * 4 + b"\xc0" * 4
+            out.append(half(deviation / 147) + half(deviation / 36.8) + scales + bits.randbytes(128))
+        else:                            # scales 32
+            out.append(bits.randbytes(192) + b"\x20" * 16 + half(deviation / 592))
+    return b"".join(out)
+
+
+# printable bytes stand for themselves, the others for letters beyond them (the alphabet of GPT-2)
+plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
+letters, beyond = [], 256
+for b in range(256):
+    letters.append(chr(b) if b in plain else chr(beyond))
+    beyond += b not in plain
+tokens = ["<unk>", "<s>", "</s>"] + letters + ["th"]
+types = [2, 3, 3] + [1] * 257
+kv = [value("general.architecture", 8, "llama"), value("general.quantization_version", 4, 2),
+      value("general.file_type", 4, 15), value("llama.context_length", 4, 4096),
+      value("llama.embedding_length", 4, HIDDEN), value("llama.block_count", 4, LAYERS),
+      value("llama.feed_forward_length", 4, FFN), value("llama.attention.head_count", 4, HEADS),
+      value("llama.attention.head_count_kv", 4, KV), value("llama.attention.layer_norm_rms_epsilon", 6, 1e-5),
+      value("tokenizer.ggml.model", 8, "gpt2"), value("tokenizer.ggml.pre", 8, "gpt-2"),
+      array("tokenizer.ggml.tokens", 8, [text(t) for t in tokens]),
+      array("tokenizer.ggml.token_type", 5, [struct.pack("<i", t) for t in types]),
+      array("tokenizer.ggml.merges", 8, [text("t h")]),
+      value("tokenizer.ggml.bos_token_id", 4, 1), value("tokenizer.ggml.eos_token_id", 4, 2),
+      value("tokenizer.ggml.add_bos_token", 7, False)]
+vocab, kv_width = len(tokens), KV * HIDDEN // HEADS
+tensors = [("token_embd.weight", (HIDDEN, vocab), Q4_K, 1.0)]
+for layer in range(LAYERS):
+    more = Q6_K if layer == 1 else Q4_K
+    for name, dims, kind, deviation in (
+            ("attn_norm", (HIDDEN,), F32, 1), ("attn_q", (HIDDEN, HIDDEN), Q4_K, 1 / 16),
+            ("attn_k", (HIDDEN, kv_width), Q4_K, 1 / 16), ("attn_v", (HIDDEN, kv_width), more, 1 / 16),
+            ("attn_output", (HIDDEN, HIDDEN), Q4_K, 1 / 16), ("ffn_norm", (HIDDEN,), F32, 1),
+            ("ffn_gate", (HIDDEN, FFN), Q4_K, 1 / 16), ("ffn_up", (HIDDEN, FFN), Q4_K, 1 / 16),
+            ("ffn_down", (FFN, HIDDEN), more, 1 / 23)):
+        tensors.append((f"blk.{layer}.{name}.weight", dims, kind, deviation))
+tensors += [("output_norm.weight", (HIDDEN,), F32, 1), ("output.weight", (HIDDEN, vocab), Q6_K, 1 / 10)]
+
+info, data = [], []
+for name, dims, kind, deviation in tensors:
+    n = dims[0] * (dims[1] if len(dims) > 1 else 1)
+    info.append(text(name) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, kind, sum(map(len, data))))
+    body = rows(kind, n, deviation)
+    data.append(body + bytes(-len(body) % 32))
+head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(kv)) + b"".join(kv) + b"".join(info)
+with open(sys.argv[1], "wb") as out:
+    out.write(head + bytes(-len(head) % 32) + b"".join(data))
