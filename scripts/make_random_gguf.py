@@ -11,9 +11,12 @@ import numpy as np
 SHAPES = {"qwen-0.5b": ("qwen2", 896, 4864, 24, 14, 2, 64, 151936, True, 1e6, 32768, "qwen2"),
           "qwen-3b": ("qwen2", 2048, 11008, 36, 16, 2, 128, 151936, True, 1e6, 32768, "qwen2"),
           "llama-8b": ("llama", 4096, 14336, 32, 32, 8, 128, 128256, False, 5e5, 131072, "llama-bpe"),
+          "moe": ("qwen3moe", 2048, 6144, 8, 32, 4, 128, 151936, False, 1e6, 32768, "qwen2"),
           "tiny": ("llama", 256, 512, 2, 4, 2, 64, 512, False, 1e4, 4096, "llama-bpe")}
+EXPERTS = {"moe": (128, 8, 768)}         # experts, those of a token, their width
 F32, BF16, Q4_0, Q8_0, Q4_K, Q6_K = 0, 30, 2, 8, 12, 14
-BLOCK = {F32: (1, 4), BF16: (1, 2), Q4_0: (32, 18), Q8_0: (32, 34), Q4_K: (256, 144), Q6_K: (256, 210)}
+ROUTER = -1                              # F32, random
+BLOCK = {F32: (1, 4), ROUTER: (1, 4), BF16: (1, 2), Q4_0: (32, 18), Q8_0: (32, 34), Q4_K: (256, 144), Q6_K: (256, 210)}
 PIECE = 1 << 26
 random = np.random.default_rng(1)
 
@@ -24,6 +27,8 @@ def half(x):
 
 def blocks(kind, n, deviation):
     """n weights: random bits, with the factors of every block set for the deviation of the weights."""
+    if kind == ROUTER:
+        return (random.standard_normal(n) * deviation).astype(np.float32)
     if kind == F32:
         return np.full(n, deviation, np.float32)
     if kind == BF16:
@@ -47,17 +52,18 @@ def choose(mix, name, layer, layers, tied):
     if mix != "q4_k_m":
         return {"bf16": BF16, "q8_0": Q8_0, "q4_0": Q8_0 if name == "output" else Q4_0}[mix]
     more = layer < layers // 8 or layer >= 7 * layers // 8 or (layer - layers // 8) % 3 == 2
-    if name == "output" or (name == "token_embd" and tied) or (name in ("attn_v", "ffn_down") and more):
+    if name == "output" or (name == "token_embd" and tied) or (name in ("attn_v", "ffn_down", "ffn_down_exps") and more):
         return Q6_K
     return Q4_K
 
 
-def tensors(shape, mix):
+def tensors(shape, mix, experts):
     arch, d, ffn, layers, heads, kv, head, vocab, tied, *_ = shape
     def matrix(name, rows, cols, layer=0, prefix=""):
         kind = choose("q8_0" if mix == "q4_0" and tied and name == "token_embd" else mix, name, layer, layers, tied)
         return prefix + name + ".weight", (cols, rows), kind, cols ** -0.5
-    yield matrix("token_embd", vocab, d)
+    name, dims, kind, deviation = matrix("token_embd", vocab, d)
+    yield name, dims, kind, 1 if experts else deviation      # rows of different tokens: other experts
     for i in range(layers):
         b = f"blk.{i}."
         yield b + "attn_norm.weight", (d,), F32, 1
@@ -65,8 +71,17 @@ def tensors(shape, mix):
             yield matrix(name, rows, d, i, b)
             if arch == "qwen2":
                 yield b + name + ".bias", (rows,), F32, 0
+            if experts and name != "attn_v":
+                yield b + name + "_norm.weight", (head,), F32, 1
         yield matrix("attn_output", d, heads * head, i, b)
         yield b + "ffn_norm.weight", (d,), F32, 1
+        if experts:
+            n, _, width = experts
+            yield b + "ffn_gate_inp.weight", (d, n), ROUTER, d ** -0.5
+            for name, rows, cols in (("gate", width, d), ("up", width, d), ("down", d, width)):
+                full, dims, kind, deviation = matrix(f"ffn_{name}_exps", rows, cols, i, b)
+                yield full, (*dims, n), kind, deviation
+            continue
         yield matrix("ffn_gate", ffn, d, i, b)
         yield matrix("ffn_up", ffn, d, i, b)
         yield matrix("ffn_down", d, ffn, i, b)
@@ -92,13 +107,16 @@ def value(key, x):
     return string(key) + struct.pack("<I", kind) + struct.pack(form, x)
 
 
-def metadata(shape):
+def metadata(shape, experts):
     arch, d, ffn, layers, heads, kv, head, vocab, tied, base, context, pre = shape
     visible = list(range(33, 127)) + list(range(161, 173)) + list(range(174, 256))
     hidden = [b for b in range(256) if b not in visible]
     tokens = [chr(b) for b in visible] + [chr(256 + i) for i in range(len(hidden))] + ["he"]
     tokens += [f"<{i}>" for i in range(len(tokens), vocab - 1)] + ["<end>"]
-    return {"general.architecture": arch, "general.name": "random", "general.quantization_version": 2,
+    more = {} if not experts else {f"{arch}.{k}": v for k, v in zip(
+        ("expert_count", "expert_used_count", "expert_feed_forward_length"), experts)}
+    return {**more, "general.architecture": arch, f"{arch}.attention.key_length": head,
+            f"{arch}.attention.value_length": head, "general.name": "random", "general.quantization_version": 2,
             f"{arch}.context_length": context, f"{arch}.embedding_length": d, f"{arch}.block_count": layers,
             f"{arch}.feed_forward_length": ffn, f"{arch}.attention.head_count": heads,
             f"{arch}.attention.head_count_kv": kv, f"{arch}.rope.freq_base": base,
@@ -110,8 +128,8 @@ def metadata(shape):
 
 def main(name, mix, path):
     shape = SHAPES[name]
-    all = list(tensors(shape, mix))
-    pairs = metadata(shape)
+    all = list(tensors(shape, mix, EXPERTS.get(name)))
+    pairs = metadata(shape, EXPERTS.get(name))
     head, at = struct.pack("<4sIQQ", b"GGUF", 3, len(all), len(pairs)), 0
     head += b"".join(value(k, v) for k, v in pairs.items())
     sizes = []
@@ -119,7 +137,7 @@ def main(name, mix, path):
         size, per = BLOCK[kind]
         sizes.append(int(np.prod(dims)) // size * per)
         head += string(tensor) + struct.pack("<I", len(dims)) + struct.pack(f"<{len(dims)}Q", *dims)
-        head += struct.pack("<IQ", kind, at)
+        head += struct.pack("<IQ", F32 if kind == ROUTER else kind, at)
         at += -(-sizes[-1] // 32) * 32
     with open(path, "wb") as f:
         f.write(head + bytes(-len(head) % 32))

@@ -39,8 +39,8 @@ bool bench_resume_wanted(const char *points);
 int  bench_resume(const struct options *o, struct err *e);
 
 struct bench;
-/* dir NULL: a random model of the body of Qwen2.5-0.5B or -3B, or a mixture of experts (tied embeddings of
- * 151,936). */
+/* dir NULL: a random model of the body of Qwen2.5-0.5B or -3B (tied embeddings of 151,936), or a mixture of
+ * experts (as many, not tied). */
 enum bench_body { BODY_SMALL, BODY_3B, BODY_MOE };
 int  bench_config(struct config *c, const char *dir, enum bench_body body, struct err *e);
 /* Opens the model with a cache of n_max positions, after a check of memory. Call bench_close even after a

@@ -28,14 +28,15 @@ static const char random_3b_json[] =
     " \"hidden_act\": \"silu\", \"tie_word_embeddings\": true, \"use_sliding_window\": false,"
     " \"bos_token_id\": 151643, \"eos_token_id\": 151645}";
 
-/* The layers of Qwen3-30B-A3B, 8 of 48, with tied embeddings. */
+/* 8 of the 48 layers of Qwen3-30B-A3B. Its embedding has deviation 1, unlike a tied one, so rows of different
+ * tokens go to different experts. */
 static const char random_moe_json[] =
     "{\"architectures\": [\"Qwen3MoeForCausalLM\"], \"model_type\": \"qwen3_moe\","
     " \"hidden_size\": 2048, \"intermediate_size\": 6144, \"num_hidden_layers\": 8,"
     " \"num_attention_heads\": 32, \"num_key_value_heads\": 4, \"head_dim\": 128, \"vocab_size\": 151936,"
     " \"num_experts\": 128, \"num_experts_per_tok\": 8, \"moe_intermediate_size\": 768,"
     " \"norm_topk_prob\": true, \"max_position_embeddings\": 131072, \"rms_norm_eps\": 1e-06,"
-    " \"rope_theta\": 1000000.0, \"hidden_act\": \"silu\", \"tie_word_embeddings\": true,"
+    " \"rope_theta\": 1000000.0, \"hidden_act\": \"silu\", \"tie_word_embeddings\": false,"
     " \"bos_token_id\": 151643, \"eos_token_id\": 151645}";
 
 int bench_config(struct config *c, const char *dir, enum bench_body body, struct err *e)
