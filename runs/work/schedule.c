@@ -198,7 +198,7 @@ static enum gate gate_for(struct schedule *h, struct task *t, int64_t job, int i
         task_forget(t);
         return GATE_DRAIN;
     }
-    if (!worker_has_model(w, t->job, t->params) || !worker_has_heads(w, t->params) ||
+    if (!worker_has_model(w, t->job, t->params) || !worker_has_trained(w, t->params) ||
         task_runs_alone(t, idle))
         return GATE_DRAIN;
     const struct job_need need = task_need(t, t->job->wanted, t->job->tokens);

@@ -136,19 +136,24 @@ struct job_need task_need(struct task *t, size_t wanted, size_t tokens)
     return (struct job_need){ t->params, task_n_max(t, wanted), t->start, t->n_start };
 }
 
-/* Open the heads that the job drafts with. If they cannot be opened, --drafter auto drafts without them. */
-static int open_heads(struct task *t, struct err *e)
+/* Open the trained drafters that the job drafts with. --drafter auto drafts without one that cannot be
+ * opened. */
+static int open_trained(struct task *t, struct err *e)
 {
-    if (!(t->params->draft.drafters >> SOURCE_HEADS & 1))
-        return 0;
-    if (worker_open_heads(t->w, t->params, e) == 0) {
-        t->setup.heads = &t->w->engine.heads;
-        return 0;
+    for (size_t i = 0; i < N_SOURCES; i++) {
+        if (!trained_is((enum source)i) || !(t->params->draft.drafters >> i & 1))
+            continue;
+        if (worker_open_trained(t->w, (enum source)i, t->params, e) == 0)
+            continue;
+        if (!t->params->drafter_auto)
+            return -1;
+        /* a device without it is nothing that a user can change in the file */
+        if (i == SOURCE_HEADS || t->w->engine.dev->host_memory)
+            snprintf(t->untrained, sizeof t->untrained, "drafting without %s: %.400s", source_names[i],
+                     e->msg);
+        t->setup.draft.drafters &= ~(1u << i);
     }
-    if (!t->params->drafter_auto)
-        return -1;
-    snprintf(t->no_heads, sizeof t->no_heads, "drafting without heads: %.400s", e->msg);
-    t->setup.draft.drafters &= ~(1u << SOURCE_HEADS);
+    trained_setup(&t->setup, &t->w->engine);
     return 0;
 }
 
@@ -271,7 +276,7 @@ static int prepare(struct task *t, struct err *e)
     t->setup.draft = t->params->draft;
     rc = worker_load_model(w, e);
     t->no_model = rc < 0 && e->system;
-    if (rc || open_heads(t, e))
+    if (rc || open_trained(t, e))
         return rc ? rc : -1;
     open_int8(t, n_max);
     if (stop_signal)
@@ -383,18 +388,23 @@ static void int8_notice(struct task *t)
     write_notice(t, line);
 }
 
-static void heads_notice(struct task *t)
+static void trained_notice(struct task *t)
 {
-    char line[PATH_BYTES + 128];
-    if (t->no_heads[0])
-        write_notice(t, t->no_heads);
-    if (!t->setup.heads || !t->setup.heads->foreign)
-        return;
-    snprintf(line, sizeof line,
-             "%s: these heads were trained for another model: few of their guesses will come true, and the "
-             "text is the same",
-             t->w->heads_path);
-    write_notice(t, line);
+    char line[PATH_BYTES + 160];
+    if (t->untrained[0])
+        write_notice(t, t->untrained);
+    for (size_t i = 0; i < N_SOURCES; i++) {
+        if (!(t->setup.draft.drafters >> i & 1) || !trained_is_foreign(&t->w->engine, (enum source)i))
+            continue;
+        snprintf(line, sizeof line,
+                 i == SOURCE_HEADS
+                     ? "%s: these heads were trained for another model: few of their guesses will come true, "
+                       "and the text is the same"
+                     : "%s: the drafter %s was trained for another form of this model: fewer of its guesses "
+                       "may come true, and the text is the same",
+                 t->w->trained[i].path, source_names[i]);
+        write_notice(t, line);
+    }
 }
 
 static void open_snapshot_policy(struct task *t)
@@ -579,7 +589,7 @@ void task_begins_writing(struct task *t)
 {
     progress_phase(t->progress, "writing", "tokens", t->claim.wanted);
     progress_from(t->progress, t->replay.emit.n);
-    heads_notice(t);
+    trained_notice(t);
     int8_notice(t);
     t->writing_since = clock_seconds();
 }

@@ -85,7 +85,7 @@ struct task {
     struct snapshot_policy snapshots;
     bool snapshot_notice_shown;
     int32_t *ids;                        /* tokens that the store had at the beginning */
-    char no_heads[512];                  /* why --drafter auto drafts without heads; "": it has them */
+    char untrained[512];  /* why --drafter auto drafts without a trained drafter; "": it has them */
     int counter[CHECKPOINT_COUNTERS_MAX];
     int prefill_tokens, prefill_seconds;
     int shared_tokens;

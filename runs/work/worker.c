@@ -71,7 +71,7 @@ int worker_open_model(struct worker *w, const struct job *job, const struct job_
     prefix_close(&w->prefixes);
     engine_close(g);
     w->loaded = false;
-    w->heads_path[0] = 0;
+    memset(w->trained, 0, sizeof w->trained);
     const struct engine_spec spec = { job->model, p->compute, p->scaling, w->threads,
                                       w->device,  job->numerics, p->kv, p->weights };
     if (engine_open(g, &spec, e) == 0)

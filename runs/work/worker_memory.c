@@ -1,4 +1,4 @@
-/* What the jobs of a worker share: the memory ledger, the buffers of passes, and the heads. Start at
+/* What the jobs of a worker share: the memory ledger, the buffers of passes, and trained drafters. Start at
  * worker_reserve. */
 #include "runs/work/worker.h"
 
@@ -11,46 +11,64 @@ enum { ROWS = 64 };
 
 static size_t rows_at_least(const struct worker *w) { return w->parallel > 1 ? ROWS : 0; }
 
-/* ---- heads ---- */
+/* ---- trained drafters ---- */
 
-static const char *heads_path(const struct worker *w, const struct job_params *p)
+static const char *trained_path(const struct worker *w, enum source s, const struct job_params *p)
 {
-    return p->heads_file ? p->heads_file : w->engine.path;
+    return p->file[s] ? p->file[s] : w->engine.path;
 }
 
-/* The stamp of the heads at `path`. In a model folder, the heads are tensors of the model's files or a file
- * HEADS_FILE. */
-static uint64_t heads_stamp(const char *path)
+/* The stamp of the files at `path`: a file, or a model folder. There heads are tensors of the model's files or
+ * a file HEADS_FILE, and other drafters are in the folder drafters/. */
+static uint64_t trained_stamp(const char *path)
 {
-    char file[PATH_BYTES + sizeof HEADS_FILE + 1];
-    snprintf(file, sizeof file, "%s/" HEADS_FILE, path);
-    return model_stamp(path) + model_stamp(file);
+    char heads[PATH_BYTES + sizeof HEADS_FILE + 1], folder[PATH_BYTES + 16];
+    snprintf(heads, sizeof heads, "%s/" HEADS_FILE, path);
+    snprintf(folder, sizeof folder, "%s/drafters", path);
+    return model_stamp(path) + model_stamp(heads) + model_stamp(folder);
 }
 
-static void close_heads(struct worker *w)
+static void close_trained(struct worker *w)
 {
-    heads_close(&w->engine.heads);
-    w->heads_path[0] = 0;
+    for (size_t i = 0; i < N_SOURCES; i++) {
+        trained_close(&w->engine, (enum source)i);
+        w->trained[i].path[0] = 0;
+    }
 }
 
-bool worker_has_heads(const struct worker *w, const struct job_params *p)
+static bool any_trained(const struct worker *w)
 {
-    const char *path = heads_path(w, p);
-    return !(p->draft.drafters >> SOURCE_HEADS & 1) || w->n_jobs == 0 || !w->heads_path[0] ||
-           (strcmp(w->heads_path, path) == 0 && w->heads_stamp == heads_stamp(path));
+    bool any = false;
+    for (size_t i = 0; i < N_SOURCES; i++)
+        any |= trained_is_open(&w->engine, (enum source)i);
+    return any;
 }
 
-int worker_open_heads(struct worker *w, const struct job_params *p, struct err *e)
+static bool is_the_one(const struct worker *w, enum source s, const struct job_params *p)
 {
-    const char *path = heads_path(w, p);
-    const uint64_t stamp = heads_stamp(path);
-    if (strcmp(w->heads_path, path) == 0 && w->heads_stamp == stamp)
+    const char *path = trained_path(w, s, p);
+    return strcmp(w->trained[s].path, path) == 0 && w->trained[s].stamp == trained_stamp(path);
+}
+
+bool worker_has_trained(const struct worker *w, const struct job_params *p)
+{
+    bool all = true;
+    for (size_t i = 0; i < N_SOURCES && w->n_jobs; i++)
+        if (trained_is((enum source)i) && p->draft.drafters >> i & 1 && w->trained[i].path[0])
+            all &= is_the_one(w, (enum source)i, p);
+    return all;
+}
+
+int worker_open_trained(struct worker *w, enum source s, const struct job_params *p, struct err *e)
+{
+    if (is_the_one(w, s, p))
         return 0;
-    close_heads(w);
-    w->heads_stamp = stamp;
-    if (heads_open(&w->engine.heads, p->heads_file, &w->engine.model, e))
+    trained_close(&w->engine, s);
+    w->trained[s].path[0] = 0;
+    w->trained[s].stamp = trained_stamp(trained_path(w, s, p));
+    if (trained_open(&w->engine, s, &p->draft, p->file[s], e))
         return -1;
-    snprintf(w->heads_path, sizeof w->heads_path, "%s", path);
+    snprintf(w->trained[s].path, sizeof w->trained[s].path, "%s", trained_path(w, s, p));
     return 0;
 }
 
@@ -109,10 +127,10 @@ static void make_room(struct worker *w, const struct job_need *need, size_t n_sh
     const struct decode_setup setup = { .draft = need->params->draft };
     if (!buffers_fit(w, &setup, need->n_max))
         round_buffers_close(&w->buffers);
-    if ((g->int8.mem || g->heads.mem || w->buffers.work) &&
+    if ((g->int8.mem || any_trained(w) || w->buffers.work) &&
         !job_has_room(need->params, g, need->n_max, n_shared, 0)) {
         model_close(&g->int8);
-        close_heads(w);
+        close_trained(w);
         round_buffers_close(&w->buffers);
     }
 }

@@ -18,6 +18,7 @@ static const struct spec_setting table_settings[] = {
     { "tokenswift", "--preset tokenswift" },
     { "heads", "--drafter heads" },
     { "partial", "--drafter partial" },
+    { "longspec", "--drafter longspec" },
     { "ngram", "--drafter ngram" },
     { "suffix", "--drafter suffix" },
 };
@@ -142,17 +143,18 @@ static void select_settings(struct spec *s)
 /* Drafting of one setting, from its flags by the parser of the command line. */
 static int read_setting(struct spec *s, size_t i, size_t n_prompt, struct err *e)
 {
-    char heads_file[PATH_BYTES], text[256], *word[32] = { (char *)"longhand", (char *)"bench" }, *at = NULL;
+    static struct drafter_files none;    /* models' own files */
+    char text[256], *word[32] = { (char *)"longhand", (char *)"bench" }, *at = NULL;
     int n = 2;
     struct options o;
     struct decode_setup *d = &s->setup[i];
     if (!s->setting[i].flags)
-        return draft_from_options(&d->draft, heads_file, s->o, s->engine.dir, n_prompt, e);
+        return draft_from_options(&d->draft, &none, s->o, s->engine.dir, n_prompt, e);
     snprintf(text, sizeof text, "%s", s->setting[i].flags);
     for (char *w = strtok_r(text, " ", &at); w && n < 32; w = strtok_r(NULL, " ", &at))
         word[n++] = w;
     int rc = options_parse(&o, n, word, e) ||
-             draft_from_options(&d->draft, heads_file, &o, s->engine.dir, n_prompt, e);
+             draft_from_options(&d->draft, &none, &o, s->engine.dir, n_prompt, e);
     options_free(&o);
     return rc ? -1 : 0;
 }
@@ -462,7 +464,7 @@ static int open_decoders(struct session *b, struct err *e)
     for (size_t i = 0; i < s->n_settings; i++) {
         if (read_setting(s, i, b->t->n_prompt, e))
             return err_while(e, "bench: %s", s->setting[i].name);
-        s->setup[i].heads = s->setup[i].draft.drafters >> SOURCE_HEADS & 1 ? &s->engine.heads : NULL;
+        trained_setup(&s->setup[i], &s->engine);
         s->setup[i].draft_model =
             s->int8 && draft_wants_int8(&s->setup[i].draft, m->dev) ? &s->engine.int8 : NULL;
         s->setup[i].buffers = &b->buffers;
@@ -551,14 +553,17 @@ static int check(struct spec *s, struct err *e)
 static int load(struct spec *s, struct err *e)
 {
     struct progress none;
-    bool heads = false;
     progress_open(&none, PROGRESS_NONE, true);
     if (check(s, e) || engine_load(&s->engine, NULL, &none, e))
         return -1;
     for (size_t i = 0; i < s->n_settings; i++)
-        heads |= s->setup[i].draft.drafters >> SOURCE_HEADS & 1;
+        for (size_t k = 0; k < N_SOURCES; k++)
+            if (trained_is((enum source)k) && s->setup[i].draft.drafters >> k & 1 &&
+                !trained_is_open(&s->engine, (enum source)k) &&
+                trained_open(&s->engine, (enum source)k, &s->setup[i].draft, NULL, e))
+                return -1;
     s->int8 = s->int8 && engine_int8(&s->engine, &none, e) == 0;
-    return heads ? heads_open(&s->engine.heads, NULL, &s->engine.model, e) : 0;
+    return 0;
 }
 
 int bench_spec(const struct options *o, const struct spec_point *table, struct err *e)

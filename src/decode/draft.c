@@ -6,8 +6,8 @@
 
 #include <string.h>
 
-static const struct drafter_ops *const product_drafters[] = { &draft_suffix, &draft_partial, &draft_heads,
-                                                              &draft_ngram, NULL };
+static const struct drafter_ops *const product_drafters[] = { &draft_suffix, &draft_partial, &draft_longspec,
+                                                              &draft_heads, &draft_ngram, NULL };
 const struct drafter_ops *const *drafters_all = product_drafters;
 
 void draft_defaults(struct draft_settings *s)
@@ -56,7 +56,8 @@ int draft_check_device(const struct draft_settings *s, const struct device *dev,
 bool draft_wants_int8(const struct draft_settings *s, const struct device *dev)
 {
     return s->weights == WEIGHTS_INT8 && !verify_published(s) &&
-           s->drafters & (1u << SOURCE_PARTIAL | 1u << SOURCE_HEADS) && dev->host_memory && !dev->quantised;
+           s->drafters & (1u << SOURCE_PARTIAL | 1u << SOURCE_HEADS | 1u << SOURCE_LONGSPEC) &&
+           dev->host_memory && !dev->quantised;
 }
 
 size_t draft_rows(const struct draft_settings *s)
@@ -76,6 +77,8 @@ size_t draft_rows(const struct draft_settings *s)
     /* further passes continue below the best path */
     if (s->drafters >> SOURCE_PARTIAL & 1 && s->draft_passes > 1)
         rows += (size_t)(s->draft_passes - 1) * (rows - 1);
+    for (size_t i = 0, beam = 1; s->drafters >> SOURCE_LONGSPEC & 1 && i < s->n_width; i++)
+        rows += beam = MIN(beam, (size_t)16) * s->width[i];
     if (s->drafters >> SOURCE_NGRAM & 1)
         rows += leads * s->ngram_k * 4;
     if (s->drafters >> SOURCE_SUFFIX & 1)
@@ -131,6 +134,8 @@ int draft_open(struct drafting *g, const struct sampling *p, size_t n_max, struc
     const struct draft_settings *s = &g->set;
     const size_t vocab = m->config.vocab, hidden = m->config.hidden;
     g->draft_model = g->draft_model ? g->draft_model : m;
+    if (!g->longspec)
+        g->set.drafters &= ~(1u << SOURCE_LONGSPEC);
     g->logits_bytes = n_logits(heads) * vocab * sizeof(float);
     g->heads_bytes = heads ? heads_scratch_bytes(heads, m, 1) : 0;
     g->bytes = sizeof *g->tree;

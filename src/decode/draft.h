@@ -2,12 +2,13 @@
  * and never changes the text (docs/architecture.md, rules R1 and R2).
  *
  * A drafter is a table of functions (struct drafter_ops) over its own state. It adds scored candidates to the
- * tree of the round and observes the committed tokens. Four drafters come with longhand:
+ * tree of the round and observes the committed tokens. These come with longhand:
  *
  *     heads     the model's drafting heads on the hidden state of the last verified row: needs no pass
  *     partial   draft passes of the full model over the partial cache, and the heads after them (TokenSwift)
  *     ngram     the table of 4-grams of prompt and text (TokenSwift's token reutilization)
  *     suffix    the continuation of the longest earlier match of the end of the text
+ *     longspec  draft passes of one trained layer that reads the model's own cache (LongSpec)
  *
  * Draft logits pass through the target's chain of penalties and filters with the window of the node's own
  * path. Candidates are ranked with the coin of their position. So at any temperature the likeliest guess is
@@ -20,6 +21,7 @@
 #include "src/decode/calibrate.h"
 #include "src/decode/tree.h"
 #include "src/model/heads.h"
+#include "src/model/longspec.h"
 #include "src/sample/device_sampler.h"
 
 enum { TREE_WIDTHS_MAX = 16, NGRAM_K_MAX = 32, DRAFT_PASSES_MAX = PARTIAL_ROWS_MAX };
@@ -55,7 +57,7 @@ struct draft_settings {              /* recorded with a job; all zero: plain dec
 };
 enum { ROWS_AUTO = 48 };
 
-/* Every drafter but `heads` and an added drafter, with the planner. */
+/* Every drafter that needs no weights of its own, with the planner. */
 void draft_defaults(struct draft_settings *s);
 /* Checks the ranges of the settings; messages name the flags. */
 int  draft_check(const struct draft_settings *s, struct err *e);
@@ -74,9 +76,10 @@ struct ranking {                     /* of at most DEVICE_SAMPLER_RANKS nodes, `
 /* What the drafters of one text share. A decoder owns it; draft_open takes all memory. */
 struct drafting {
     struct draft_settings set;
-    const struct model *model;       /* borrowed, as the next five */
+    const struct model *model;       /* borrowed, as the next six */
     const struct model *draft_model; /* used by draft passes and heads: the model in 8 bits, or itself */
     const struct heads *heads;       /* or NULL */
+    struct longspec *longspec;       /* or NULL */
     struct kv *kv;
     struct round_buffers *buffers;
     struct device_sampler *sampler;
@@ -92,6 +95,7 @@ struct drafting {
     float *logits;                   /* the device's [heads->n][vocab]; NULL without heads */
     void *heads_scratch;             /* the device's */
     struct partial partial;
+    void *own[N_SOURCES];            /* what a drafter keeps for the text */
     struct planner planner;
     double (*clock)(void);           /* seconds: clock_seconds, or simulated in tests */
     /* what the planner may choose: a drafter that makes passes, and a setting of its cache */
@@ -164,7 +168,7 @@ struct drafter_ops {
     size_t (*save)(const struct drafting *g, void *out);
     bool (*load)(struct drafting *g, const void *state, size_t n);
 };
-extern const struct drafter_ops draft_heads, draft_partial, draft_ngram, draft_suffix;
+extern const struct drafter_ops draft_heads, draft_partial, draft_ngram, draft_suffix, draft_longspec;
 /* The drafters in the order in which they are asked; NULL ends the list. A program may point drafters_all to
  * a longer list with a drafter of SOURCE_ADDED. The product adds none; tests add one that knows the text
  * (tests/oracle.h). */

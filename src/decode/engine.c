@@ -129,6 +129,7 @@ void engine_close(struct engine *g)
     if (g->model.mem)                /* otherwise only what sizes are computed from */
         model_close(&g->model);
     heads_close(&g->heads);
+    longspec_close(&g->longspec);
     tensors_close(&g->tensors);
     if (g->dev)
         g->dev->close(g->dev);

@@ -50,7 +50,8 @@ static void add_ask(struct plan *p, size_t a, const struct costs *c, const struc
 static struct plan best_of_way(const struct costs *c, const struct chances *h, const struct plan_state *s,
                                size_t way, bool heads)
 {
-    const size_t most = way == NO_CACHE ? 0 : MIN(s->deepest, MIN(c->rows_max - 1, (size_t)PASSES_MAX)),
+    const size_t made = way != NO_CACHE && c->most[way - 1] ? c->most[way - 1] : (size_t)PASSES_MAX,
+                 most = way == NO_CACHE ? 0 : MIN(s->deepest, MIN(c->rows_max - 1, made)),
                  to = s->passes >= 0 ? MIN((size_t)s->passes, most) : most,
                  from = s->passes >= 0 ? to : MIN((size_t)(way != NO_CACHE), to);
     struct plan best = { 0 };
@@ -194,6 +195,7 @@ static void set_costs(struct planner *p, size_t length)
         /* seconds per byte at speed 1; before the first pass, those of a one-row pass */
         if (k->n == 0)
             k->seconds = m->size[0];
+        c->most[i] = r->most;
         c->draft[i] = speed * k->seconds * bytes * draft_share(m, r, length, p->n_texts);
     }
     for (size_t a = 0; a < ASKS; a++)
@@ -498,6 +500,11 @@ bool planner_pass_pays(const struct planner *p, const struct tree *t, double rea
         pays = best_value(p, all, n, &rows) - (double)more * each > now;
     }
     return pays;
+}
+
+bool planner_row_pays(const struct planner *p, double reach, double seconds)
+{
+    return reach * p->used.hit[p->plan.way - 1] - planner_min_reach(p) > p->price * factor(p) * seconds;
 }
 
 void planner_asked(struct planner *p, size_t a, double before, double after, double seconds)

@@ -64,6 +64,7 @@ struct costs {                       /* seconds, in this round: the share of one
     size_t rows_max, n_caches;
     double pass[TREE_ROWS_MAX + 1];  /* a verification pass of r rows; pass[0] is unused */
     double draft[CACHES_MAX];        /* a draft pass over each cache */
+    size_t most[CACHES_MAX];         /* draft passes of a round, 0: PASSES_MAX */
     double ask[ASKS];                /* asking a drafter */
     double drafted;                  /* factor of all of them in a round with draft passes or heads */
 };
@@ -120,9 +121,9 @@ struct cost_model {
 };
 
 /* Bytes that a draft pass reads: of weights, once for all texts of the pass, and of the text's caches: `key`
- * for each of at most `keys` positions. Weights of fewer bits than the model's count as so many bytes of the
+ * for each of at most `keys` positions. A round makes at most `most` of them, 0: PASSES_MAX. Weights of fewer bits than the model's count as so many bytes of the
  * model's as take as long (planner_bytes). */
-struct pass_bytes { double weights, key; size_t keys; };
+struct pass_bytes { double weights, key; size_t keys, most; };
 /* Weights of `bytes` bytes in the model's own form, stored in `stored`: fewer bytes save half of their share
  * of the time. */
 static inline double planner_bytes(double bytes, double stored) { return (bytes + stored) / 2; }
@@ -195,6 +196,9 @@ double planner_min_reach(const struct planner *p);
 /* Whether a further draft pass pays, below a node that is reached with this chance: alone, or as the first of
  * several. */
 bool planner_pass_pays(const struct planner *p, const struct tree *t, double reach);
+/* Whether it pays that a draft pass of several rows takes `seconds` longer for a row more: one below a node
+ * that is reached with this chance. */
+bool planner_row_pays(const struct planner *p, double reach, double seconds);
 void planner_asked(struct planner *p, size_t ask, double value_before, double value_after, double seconds);
 /* A draft pass for n texts, with this text's share of its seconds. */
 void planner_passed(struct planner *p, size_t n, double seconds);

@@ -12,8 +12,9 @@ enum {
     TREE_CHAINS_MAX = 1024,          /* candidate rows of the published verifier */
 };
 
-enum source { SOURCE_HEADS, SOURCE_PARTIAL, SOURCE_NGRAM, SOURCE_SUFFIX, SOURCE_ADDED, N_SOURCES };
-extern const char *const source_names[N_SOURCES];   /* "heads", "partial", "ngram", "suffix", "added" */
+/* SOURCE_ADDED, a drafter of tests, is the last. */
+enum source { SOURCE_HEADS, SOURCE_PARTIAL, SOURCE_NGRAM, SOURCE_SUFFIX, SOURCE_LONGSPEC, SOURCE_ADDED, N_SOURCES };
+extern const char *const source_names[N_SOURCES];   /* "heads", "partial", .. */
 
 struct node {
     int32_t token;

@@ -1,5 +1,6 @@
 /* Reads the options of drafting into struct draft_settings. Start at draft_from_options. */
 #include "src/request/draft_options.h"
+#include "src/decode/trained.h"
 #include "src/decode/verify_published.h"
 
 #include <stdio.h>
@@ -76,30 +77,39 @@ static int parse_tree(struct draft_settings *s, const char *text, struct err *e)
     }
 }
 
-/* Parses a list of drafters: heads[:FILE], partial, ngram, suffix. */
-static int parse_drafters(struct draft_settings *s, char heads_file[PATH_BYTES], const char *text,
+/* The names of drafters, for messages: heads[:FILE], partial, .. */
+static const char *drafter_list(char list[256])
+{
+    *list = 0;
+    for (size_t i = 0; i < SOURCE_ADDED; i++)
+        snprintf(list + strlen(list), 256 - strlen(list), "%s%s%s", i ? ", " : "", source_names[i],
+                 trained_is((enum source)i) ? "[:FILE]" : "");
+    return list;
+}
+
+/* Parses a list of drafters: NAME or NAME:FILE. */
+static int parse_drafters(struct draft_settings *s, struct drafter_files *files, const char *text,
                           struct err *e)
 {
+    char list[256];
     s->drafters = 0;
     for (const char *p = text;; p++) {
-        size_t n = strcspn(p, ","), known = N_SOURCES;
+        const size_t n = strcspn(p, ","), name = MIN(n, strcspn(p, ":")), file = n - MIN(n, name + 1);
+        size_t known = N_SOURCES;
         for (size_t i = 0; i < SOURCE_ADDED; i++)
-            if (strlen(source_names[i]) == n && memcmp(p, source_names[i], n) == 0)
+            if (strlen(source_names[i]) == name && memcmp(p, source_names[i], name) == 0 &&
+                (name == n || (file && file < PATH_BYTES && trained_is((enum source)i))))
                 known = i;
-        if (n > 6 && n - 6 < PATH_BYTES && memcmp(p, "heads:", 6) == 0) {
-            known = SOURCE_HEADS;
-            memcpy(heads_file, p + 6, n - 6);
-            heads_file[n - 6] = 0;
-        }
         if (strncmp(p, "model:", 6) == 0)
-            return err_set(
-                e, ERR_INPUT,
-                "--drafter: '%.*s' is not in this version of longhand (heads[:FILE], partial, ngram, suffix)",
-                (int)n, p);
+            return err_set(e, ERR_INPUT, "--drafter: '%.*s' is not in this version of longhand (%s)", (int)n,
+                           p, drafter_list(list));
         if (known == N_SOURCES)
-            return err_set(e, ERR_INPUT,
-                           "--drafter: '%.*s' is not one of auto, none, heads[:FILE], partial, ngram, suffix",
-                           (int)n, p);
+            return err_set(e, ERR_INPUT, "--drafter: '%.*s' is not one of auto, none, %s", (int)n, p,
+                           drafter_list(list));
+        if (file) {
+            memcpy(files->path[known], p + name + 1, file);
+            files->path[known][file] = 0;
+        }
         s->drafters |= 1u << known;
         p += n;
         if (!*p)
@@ -115,23 +125,25 @@ static int parse_budget(struct draft_settings *s, const char *text, size_t n_pro
     return 0;
 }
 
-bool draft_model_has_heads(const char *dir)
+unsigned draft_of_model(const char *dir)
 {
     static char last[PATH_BYTES];
-    static bool had;
+    static unsigned had;
     if (!last[0] || strcmp(last, dir)) {
-        had = heads_present(dir);
+        had = 0;
+        for (size_t i = 0; i < N_SOURCES; i++)
+            had |= (unsigned)trained_present((enum source)i, dir) << i;
         snprintf(last, sizeof last, "%s", dir);
     }
     return had;
 }
 
-int draft_from_options(struct draft_settings *s, char heads_file[PATH_BYTES], const struct options *o,
+int draft_from_options(struct draft_settings *s, struct drafter_files *files, const struct options *o,
                        const char *model_dir, size_t n_prompt, struct err *e)
 {
     const struct preset *preset;
     draft_defaults(s);
-    heads_file[0] = 0;
+    memset(files, 0, sizeof *files);
     if (find_preset(&preset, o, e))
         return -1;
     if (preset) {
@@ -143,11 +155,10 @@ int draft_from_options(struct draft_settings *s, char heads_file[PATH_BYTES], co
     if (strcmp(o->drafter, "none") == 0) {
         s->drafters = 0;
     } else if (strcmp(o->drafter, "auto")) {
-        if (parse_drafters(s, heads_file, o->drafter, e))
+        if (parse_drafters(s, files, o->drafter, e))
             return -1;
     } else if (!preset) {
-        s->drafters = 1u << SOURCE_PARTIAL | 1u << SOURCE_NGRAM | 1u << SOURCE_SUFFIX |
-                      (unsigned)draft_model_has_heads(model_dir) << SOURCE_HEADS;
+        s->drafters |= draft_of_model(model_dir);
     }
     if (options_given(o, "kv-sinks")) s->kv_sinks = o->kv_sinks;
     if (options_given(o, "ngram-k")) s->ngram_k = o->ngram_k;

@@ -9,10 +9,12 @@ const char *preset_name(size_t i);
  * override them later. ERR_INPUT with the list of presets for an unknown name. */
 int preset_sampling(struct sampling *s, const struct options *o, struct err *e);
 
-/* Whether the model's directory contains drafting heads. The answer for the last directory is cached,
- * because every line of a batch asks. */
-bool draft_model_has_heads(const char *dir);
-/* Reads and checks the settings. heads_file: the FILE of `heads:FILE`, or "" for heads next to the model.
- * `auto` includes heads when the model's directory contains some. */
-int draft_from_options(struct draft_settings *s, char heads_file[PATH_BYTES], const struct options *o,
+/* The FILE of NAME:FILE for each drafter; "": the model's own. */
+struct drafter_files { char path[N_SOURCES][PATH_BYTES]; };
+
+/* The trained drafters (src/decode/trained.h) whose files the model has, bit per source. The answer for the
+ * last model is cached, because every line of a batch asks. */
+unsigned draft_of_model(const char *dir);
+/* Reads and checks the settings. `auto` includes the trained drafters of the model. */
+int draft_from_options(struct draft_settings *s, struct drafter_files *files, const struct options *o,
                        const char *model_dir, size_t n_prompt, struct err *e);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "src/base/json.h"
+#include "src/decode/trained.h"
 #include "src/request/model_options.h"
 #include "src/request/sampling_options.h"
 #include "src/text/emit.h"
@@ -320,7 +321,9 @@ static void drafting_of(struct reader *r, struct job_params *p)
     const char *policies[JOB_POLICIES];
     draft_defaults(d);
     drafter_of(r, p);
-    p->heads_file = text_of(r, "heads_file");
+    p->file[SOURCE_HEADS] = text_of(r, "heads_file");
+    if (has(r, "longspec_file"))
+        p->file[SOURCE_LONGSPEC] = text_of(r, "longspec_file");
     tree_of(r, d);
     d->ngram_k = size_of(r, "ngram_k");
     d->ngram_lead = (enum ngram_lead)WORD_OF(r, "ngram_lead", job_lead_names);
@@ -415,8 +418,8 @@ int job_bind(struct job_params *p, const struct config *c, const struct tokenize
     s->text_max = b->text_max;
     s->eos = c->eos;
     s->n_eos = c->n_eos;
-    if (p->drafter_auto && heads_present(model_dir))
-        p->draft.drafters |= 1u << SOURCE_HEADS;
+    for (size_t i = 0; p->drafter_auto && i < N_SOURCES; i++)
+        p->draft.drafters |= (unsigned)trained_present((enum source)i, model_dir) << i;
     if (s->dry_multiplier != 0 && sampling_breakers(s, &p->breakers, t, e))
         return -1;
     return sampling_check(s, c->vocab, e);

@@ -26,7 +26,8 @@
  *     "weights"                only if not as-is: the word of --weights
  *     "context_scaling"        null: the model's own
  *     "allow_beyond_context"
- *     "drafting"               {"drafter": "auto", "none" or a list, "heads_file", "tree", "ngram_k",
+ *     "drafting"               {"drafter": "auto", "none" or a list, "heads_file", "longspec_file" (only if
+ *                               a file is given), "tree", "ngram_k",
  *                               "ngram_lead", "ngram_delay", "draft_passes", "kv_policy", "kv_sinks",
  *                               "kv_budget", "kv_fixed", "draft_weights" (missing: int8), "rows_max",
  *                               "verifier"} */
@@ -51,7 +52,7 @@ struct job_params {                  /* {0} is closed */
     bool allow_beyond_context;
     struct draft_settings draft;
     bool drafter_auto;
-    const char *heads_file;          /* or NULL: next to the model */
+    const char *file[N_SOURCES];     /* of trained drafters; NULL: the model's own */
 };
 
 /* Writes the parameters of a command line for model g into *text; free(*text). `sampling` comes from
@@ -64,7 +65,7 @@ int  job_change(char **text, const char *old, const struct options *o, size_t vo
 /* Reads a stored text. Fails with an ERR_INPUT that names the member. */
 int  job_parse(struct job_params *p, const char *text, struct err *e);
 void job_close(struct job_params *p);
-/* Adds what depends on the model (EOS ids, breakers as tokens, heads for `auto`) and on the job (seed,
+/* Adds what depends on the model (EOS ids, breakers as tokens, trained drafters for `auto`) and on the job (seed,
  * sample), and checks the sampling settings against the vocabulary. text_max: the longest text in tokens,
  * prompt included. */
 struct job_binding { uint64_t seed; uint32_t sample; size_t text_max; };
@@ -79,7 +80,7 @@ int job_check_length(const struct config *c, size_t n_prompt, size_t tokens, boo
 void job_plan(struct memory_plan *plan, const struct job_params *p, const struct engine *g, size_t n_max,
               size_t n_shared);
 /* Adds what it shares with other jobs of the model: the weights (always the first item), the buffers of
- * passes of at least `rows` rows, and the heads unless they are in memory. */
+ * passes of at least `rows` rows, and the trained drafters unless they are in memory. */
 void job_plan_shared(struct memory_plan *plan, const struct job_params *p, const struct engine *g,
                      size_t n_max, size_t rows);
 /* Checks that the device supports the job's drafting, and that the decoder fits into memory together with

@@ -2,7 +2,7 @@
  * by job_plan. Start at job_check_length and job_check_memory. */
 #include "src/request/job_params.h"
 
-#include "src/decode/decode.h"
+#include "src/decode/trained.h"
 #include "src/sample/dry.h"
 
 int job_check_length(const struct config *c, size_t n_prompt, size_t tokens, bool allow_beyond, struct err *e)
@@ -41,8 +41,10 @@ void job_plan_shared(struct memory_plan *plan, const struct job_params *p, const
     const struct decode_setup setup = { .draft = p->draft };
     engine_plan_shared(plan, g, n_max, MAX(decode_work_rows(&setup, n_max), rows),
                        MAX(decode_verify_rows(&setup), rows));
-    if (setup.draft.drafters >> SOURCE_HEADS & 1 && !g->heads.mem)
-        memory_plan_add_on(plan, g->dev, "heads", heads_bytes(&g->model, 4));
+    for (size_t i = 0; i < N_SOURCES; i++)
+        if (trained_is((enum source)i) && p->draft.drafters >> i & 1 && !trained_is_open(g, (enum source)i))
+            memory_plan_add_on(plan, g->dev, source_names[i],
+                               trained_bytes((enum source)i, &p->draft, &g->model));
 }
 
 static void plan_alone(struct memory_plan *plan, const struct job_params *p, const struct engine *g,

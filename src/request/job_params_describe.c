@@ -12,6 +12,7 @@
 #include "src/base/input.h"
 #include "src/base/json_write.h"
 #include "src/base/memory_file.h"
+#include "src/decode/trained.h"
 #include "src/request/draft_options.h"
 #include "src/request/sampling_options.h"
 #include "src/text/emit.h"
@@ -21,7 +22,8 @@ struct description {
     const struct sampling *s;
     const struct engine *g;
     const struct draft_settings *d;
-    const char *heads_file, *chat_template;
+    const struct drafter_files *files;
+    const char *chat_template;
 };
 
 static void texts(struct json_writer *w, const char *key, const struct text_list *l)
@@ -94,11 +96,13 @@ static void drafting(struct json_writer *w, const struct description *x)
     jw_int(w, "draft_passes", d->draft_passes);
     jw_text(w, "draft_weights", job_weight_names[d->weights]);
     drafter(w, d, strcmp(x->o->drafter, "auto") == 0 && !x->o->preset);
-    jw_text(w, "heads_file", x->heads_file[0] ? x->heads_file : NULL);
+    jw_text(w, "heads_file", x->files->path[SOURCE_HEADS][0] ? x->files->path[SOURCE_HEADS] : NULL);
     jw_uint(w, "kv_budget", d->kv_budget);
     jw_bool(w, "kv_fixed", d->kv_fixed);
     jw_text(w, "kv_policy", job_policies[policy].name);
     jw_uint(w, "kv_sinks", d->kv_sinks);
+    if (x->files->path[SOURCE_LONGSPEC][0])
+        jw_text(w, "longspec_file", x->files->path[SOURCE_LONGSPEC]);
     jw_int(w, "ngram_delay", d->ngram_delay);
     jw_uint(w, "ngram_k", d->ngram_k);
     jw_text(w, "ngram_lead", job_lead_names[d->ngram_lead]);
@@ -180,30 +184,40 @@ static int canonical(char **text, write_members *members, const void *x, struct 
 }
 
 /* Makes the path absolute, so that a worker in another folder finds the file too. */
-static int make_absolute(char heads_file[PATH_BYTES], struct err *e)
+static int make_absolute(char file[PATH_BYTES], const char *name, struct err *e)
 {
-    char *path = realpath(heads_file, NULL);
+    char *path = realpath(file, NULL), what[64];
     if (!path)
-        return err_set(e, ERR_INPUT, "--drafter: heads:%s: cannot open: %s", heads_file, strerror(errno));
+        return err_set(e, ERR_INPUT, "--drafter: %s:%s: cannot open: %s", name, file, strerror(errno));
     const size_t n = strlen(path);
-    int rc = n < PATH_BYTES ? text_check_utf8("--drafter: the path of heads:FILE", path, n, e)
+    snprintf(what, sizeof what, "--drafter: the path of %s:FILE", name);
+    int rc = n < PATH_BYTES ? text_check_utf8(what, path, n, e)
                             : err_set(e, ERR_INPUT,
-                                      "--drafter: heads:%.200s: a path of %zu bytes, at most %d are allowed",
-                                      heads_file, n, PATH_BYTES - 1);
+                                      "--drafter: %s:%.200s: a path of %zu bytes, at most %d are allowed",
+                                      name, file, n, PATH_BYTES - 1);
     if (rc == 0)
-        memcpy(heads_file, path, n + 1);
+        memcpy(file, path, n + 1);
     free(path);
     return rc;
 }
 
-/* Refuses heads that a worker would refuse. The lines of a batch share one check. */
-static int check_heads(const char *path, const struct engine *g, struct err *e)
+/* Refuses a trained drafter that a worker would refuse. The lines of a batch share one check. file "": the
+ * model's own. */
+static int check_trained(enum source s, const char *file, const struct options *o, const struct engine *g,
+                         struct err *e)
 {
-    static char checked[PATH_BYTES], model[PATH_BYTES];
-    if ((strcmp(checked, path) || strcmp(model, g->path)) && heads_check(path, &g->model, e))
+    static struct { char file[PATH_BYTES], model[PATH_BYTES]; } checked[N_SOURCES];
+    if (!*file && !(draft_of_model(g->dir) >> s & 1))
+        return err_set(e, ERR_INPUT, s == SOURCE_HEADS
+                           ? "--%s: %s has no drafting heads, neither in its checkpoint nor as "
+                             "heads.safetensors; --drafter heads:FILE names some"
+                           : "--%s: %s has no drafter of this kind in drafters/; --drafter %s:FILE names one",
+                       o->preset ? "preset" : "drafter", g->dir, source_names[s]);
+    if ((strcmp(checked[s].file, file) || strcmp(checked[s].model, g->path)) &&
+        trained_check(s, *file ? file : s == SOURCE_HEADS ? g->dir : NULL, &g->model, e))
         return -1;
-    snprintf(checked, sizeof checked, "%s", path);
-    snprintf(model, sizeof model, "%s", g->path);
+    snprintf(checked[s].file, sizeof checked[s].file, "%s", file);
+    snprintf(checked[s].model, sizeof checked[s].model, "%s", g->path);
     return 0;
 }
 
@@ -211,20 +225,18 @@ int job_describe(char **text, const struct options *o, const struct sampling *sa
                  const struct engine *g, size_t n_prompt, const char *chat_template, struct err *e)
 {
     struct draft_settings d;
-    char heads_file[PATH_BYTES];
-    if (draft_from_options(&d, heads_file, o, g->dir, n_prompt, e) ||
-        (heads_file[0] && make_absolute(heads_file, e)))
+    struct drafter_files files;
+    if (draft_from_options(&d, &files, o, g->dir, n_prompt, e))
         return -1;
-    const bool wants_heads = d.drafters >> SOURCE_HEADS & 1;
-    if (wants_heads && !heads_file[0] && !draft_model_has_heads(g->dir))
-        return err_set(e, ERR_INPUT,
-                       "--%s: %s has no drafting heads, neither in its checkpoint nor as heads.safetensors; "
-                       "--drafter heads:FILE names some",
-                       o->preset ? "preset" : "drafter", g->dir);
-    if (wants_heads && (o->preset || strcmp(o->drafter, "auto")) &&
-        check_heads(heads_file[0] ? heads_file : g->dir, g, e))
-        return -1;
-    const struct description x = { o, sampling, g, &d, heads_file, chat_template };
+    for (size_t i = 0; i < N_SOURCES; i++) {
+        char *file = files.path[i];
+        if (*file && make_absolute(file, source_names[i], e))
+            return -1;
+        if (trained_is((enum source)i) && d.drafters >> i & 1 && (o->preset || strcmp(o->drafter, "auto")) &&
+            check_trained((enum source)i, file, o, g, e))
+            return -1;
+    }
+    const struct description x = { o, sampling, g, &d, &files, chat_template };
     return canonical(text, described_members, &x, e);
 }
 

@@ -1,0 +1,282 @@
+/* LongSpec's drafter (src/model/longspec.h): a beam of draft passes of one layer. Pass 0 reads the root; pass k
+ * reads the likeliest nodes of depth k below the nodes that pass k - 1 read, at most LONGSPEC_BEAM of them.
+ * The rows of a round's passes stay in the scratch of the drafter's own cache, and no key moves. After the
+ * round the cache reads the committed tokens again. Start reading at longspec_expand().
+ *
+ * The paper's beam is 4, 16, 16, 16, 16 candidates of the largest product of chances. Here a candidate has
+ * the chance that its calibration cell has shown, the planner says how many passes pay, and a node becomes a
+ * row of the next pass where its children's gain is worth that row's time. A fixed --tree says how many
+ * children each node gets. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/decode/draft.h"
+#include "src/model/longspec.h"
+
+enum {
+    BEAM = 16, PASSES = 5,           /* training has queries of up to 5 tokens after the model's last key */
+    NODES = 1 + (PASSES - 1) * BEAM,
+    RECENT = LONGSPEC_WINDOW - 1,    /* rows before a row that it sees */
+    SLOTS = 2 * RECENT + KV_BLOCK,   /* when they are full, the last RECENT rows move to the front */
+};
+
+struct beam {                        /* of one text */
+    struct kv kv;                    /* the drafter's own: slot s has position first + s */
+    size_t first;
+    /* this round: rows of its passes so far; the tree's node and the row of the parent of each */
+    size_t n;
+    uint32_t node[NODES];
+    int32_t parent[NODES];
+    /* rows of the next pass: at which row of node[] they begin */
+    size_t from;
+    /* seconds, fading means: of passes of one row, and of each further row */
+    double one, more;
+};
+
+static struct beam *beam_of(const struct drafting *g) { return g->own[SOURCE_LONGSPEC]; }
+
+/* ---- memory ---- */
+
+static struct kv_size cache_size(const struct model *m)
+{
+    return (struct kv_size){ m->dev->kv_type, 1, m->config.n_kv_heads, m->head_dim, SLOTS, NODES, 0 };
+}
+
+static size_t longspec_size(const struct draft_settings *s, const struct model *m, size_t n_max)
+{
+    const struct kv_size size = cache_size(m);
+    (void)s, (void)n_max;
+    return sizeof(struct beam) + kv_bytes(&size);
+}
+
+static int longspec_begin(struct drafting *g, size_t n_max, struct err *e)
+{
+    const struct kv_size size = cache_size(g->model);
+    struct beam *b = calloc(1, sizeof *b);
+    (void)n_max;
+    if (!b)
+        return err_set(e, ERR_FAILED, "drafting: out of memory");
+    g->own[SOURCE_LONGSPEC] = b;
+    draft_add_cache(g, &draft_longspec, KV_FULL, SIZE_MAX);
+    return kv_open(&b->kv, g->model->dev, &size, e);
+}
+
+static void longspec_end(struct drafting *g)
+{
+    struct beam *b = beam_of(g);
+    if (b)
+        kv_close(&b->kv);
+    free(b);
+    g->own[SOURCE_LONGSPEC] = NULL;
+}
+
+static void longspec_reset(struct drafting *g)
+{
+    kv_truncate(&beam_of(g)->kv, 0);
+    beam_of(g)->first = 0;
+}
+
+/* The layer's matrices, the LM head, the keys of the model's last layer, and of its own cache the window. */
+static struct pass_bytes longspec_reads(const struct drafting *g, size_t i)
+{
+    const struct longspec *l = g->longspec;
+    const struct model *m = g->model;
+    const double key = model_kv_bytes(m) / (double)m->config.n_layers;
+    (void)i;
+    return (struct pass_bytes){ planner_bytes((double)l->plain_bytes, (double)l->weight_bytes) +
+                                    planner_bytes((double)mat_bytes(&m->lm_head),
+                                                  (double)mat_bytes(&g->draft_model->lm_head)) + RECENT * key,
+                                key, SIZE_MAX, PASSES };
+}
+
+/* ---- the drafter's own cache ---- */
+
+/* The text was cut: rows after it are forgotten. */
+static void longspec_observe(struct drafting *g, const struct observed *o)
+{
+    struct beam *b = beam_of(g);
+    (void)o;
+    if (g->kv->n_past < b->first)
+        longspec_reset(g);
+    else if (g->kv->n_past < b->first + b->kv.n_past)
+        kv_truncate(&b->kv, g->kv->n_past - b->first);
+}
+
+/* Moves the last rows to the front. Keys keep the rotation of their positions. */
+static void move_to_front(struct beam *b)
+{
+    struct kv *kv = &b->kv;
+    const size_t from = kv->n_past - RECENT;
+    for (size_t h = 0; h < kv->n_kv_heads; h++)
+        for (size_t i = 0, n; i < RECENT; i += n) {
+            const size_t src = from + i;
+            n = MIN(RECENT - i, KV_BLOCK - MAX(src % KV_BLOCK, i % KV_BLOCK));
+            kv_copy(kv_block(kv, 0, h, i), i % KV_BLOCK, kv_block(kv, 0, h, src), src % KV_BLOCK, n, kv->type,
+                    kv->head_dim);
+        }
+    kv->n_past = RECENT;
+    b->first += from;
+}
+
+/* Reads the committed tokens that the cache lacks, of the last RECENT. Without a committed row the
+ * cross-attention has nothing to read. */
+static bool longspec_prepare(struct drafting *g)
+{
+    struct beam *b = beam_of(g);
+    const size_t to = g->kv->n_past, least = to - MIN(to, (size_t)RECENT);
+    longspec_observe(g, NULL);
+    size_t at = b->first + b->kv.n_past;
+    if (at < least) {
+        b->kv.n_past = 0;
+        b->first = at = least;
+    }
+    for (size_t n; at < to; at += n) {
+        if (b->kv.n_past == SLOTS)
+            move_to_front(b);
+        n = MIN(to - at, SLOTS - b->kv.n_past);
+        longspec_read(g->longspec, &b->kv, b->first, g->tokens + at, n);
+    }
+    b->n = b->from = 0;
+    return to > 0;
+}
+
+/* ---- a pass ---- */
+
+/* The rows of the next pass of a text: the root; then children of the last pass's rows, the likeliest first.
+ * With the planner only those whose children are worth a row. Writes their tokens. */
+static size_t choose_rows(struct drafting *g, size_t most, int32_t token[BEAM])
+{
+    struct beam *b = beam_of(g);
+    const struct tree *t = g->tree;
+    const size_t last = b->from;
+    if (g->passes == 0) {
+        b->node[0] = 0, b->parent[0] = -1;
+        token[0] = t->node[0].token;
+        return 1;
+    }
+    b->from = b->n;
+    size_t n = 0;
+    for (size_t row = last; row < b->n; row++)
+        for (uint32_t c = t->node[b->node[row]].first; c; c = t->node[c].next) {
+            const float reach = t->node[c].reach;
+            if (t->node[c].depth >= t->max_depth || !draft_width(g, c))
+                continue;
+            size_t at = n < most ? n++ : most;
+            for (; at > 0 && t->node[b->node[b->n + at - 1]].reach < reach; at--)
+                if (at < most) {
+                    b->node[b->n + at] = b->node[b->n + at - 1];
+                    b->parent[b->n + at] = b->parent[b->n + at - 1];
+                }
+            if (at < most)
+                b->node[b->n + at] = c, b->parent[b->n + at] = (int32_t)row;
+        }
+    while (g->planner.on && n > 1 &&
+           !planner_row_pays(&g->planner, (double)t->node[b->node[b->n + n - 1]].reach, b->more))
+        n--;
+    for (size_t i = 0; i < n; i++)
+        token[i] = t->node[b->node[b->n + i]].token;
+    return n;
+}
+
+/* Adds the guesses of a text's rows to its tree. Returns the number of new nodes. */
+static size_t take(struct drafting *g, size_t rows, const float *logits)
+{
+    struct beam *b = beam_of(g);
+    const struct tree *t = g->tree;
+    const size_t vocab = g->model->config.vocab;
+    size_t added = 0;
+    g->pass_node = b->node[b->n];
+    g->next_reach = 0;
+    for (size_t i = 0; i < rows; i++) {
+        const uint32_t node = b->node[b->n + i];
+        added += draft_propose(g, &node, 1, logits + i * vocab, draft_width(g, node), SOURCE_LONGSPEC,
+                               GUESS_LONGSPEC, t->node[node].depth);
+        for (uint32_t c = t->node[node].first; c; c = t->node[c].next)
+            if (draft_width(g, c) && t->node[c].depth < t->max_depth)
+                g->next_reach = MAX(g->next_reach, t->node[c].reach);
+    }
+    b->n += rows;
+    if (++g->passes == PASSES)
+        g->next_reach = 0;
+    return added;
+}
+
+/* What passes take: those of one row, and each further row. */
+static void learn_seconds(struct beam *b, size_t rows, double seconds)
+{
+    enum { SOME = 32 };
+    const double old = rows == 1 ? b->one : b->more,
+                 now = rows == 1 ? seconds : MAX(seconds - b->one, 0) / (double)(rows - 1);
+    *(rows == 1 ? &b->one : &b->more) = old > 0 ? old + (MIN(now, 2 * old) - old) / SOME : now;
+}
+
+/* One pass for n texts with the same LM head. */
+static void pass_of(struct drafting *const *g, size_t n, const int32_t (*token)[BEAM], const size_t *rows,
+                    bool *const *more)
+{
+    struct round_buffers *buffers = g[0]->buffers;
+    struct longspec_seq seq[BATCH_MAX];
+    const double start = g[0]->clock();
+    size_t all = 0;
+    for (size_t i = 0; i < n; i++) {
+        struct beam *b = beam_of(g[i]);
+        seq[i] = (struct longspec_seq){ .target = g[i]->kv, .own = &b->kv, .first = b->first, .node0 = b->n,
+                                        .n = rows[i], .token = token[i], .parent = b->parent };
+        all += rows[i];
+    }
+    const int rc = longspec_forward(g[0]->longspec, &g[0]->draft_model->lm_head, seq, n, buffers->logits);
+    const float *logits = buffers->logits;
+    for (size_t i = 0; i < n; i++) {
+        /* after a value that is not finite only guesses are lost */
+        *more[i] = rc == 0 && take(g[i], rows[i], logits) > 0;
+        logits += rows[i] * g[i]->model->config.vocab;
+        if (rc) {
+            longspec_reset(g[i]);
+            g[i]->next_reach = 0;
+        }
+    }
+    const double seconds = g[0]->clock() - start;
+    for (size_t i = 0; i < n; i++)
+        planner_passed(&g[i]->planner, n, seconds / (double)n);
+    if (n == 1)
+        learn_seconds(beam_of(g[0]), all, seconds);
+}
+
+static int longspec_expand(struct drafting *const *g, size_t n, bool *more, struct err *e)
+{
+    const size_t most = MIN((size_t)LONGSPEC_ROWS, g[0]->buffers->verify_rows);
+    (void)e;
+    for (size_t i = 0; i < n;) {         /* lots: as many texts as fit a pass */
+        struct drafting *live[BATCH_MAX];
+        int32_t token[BATCH_MAX][BEAM];
+        size_t rows[BATCH_MAX], n_live = 0, all = 0;
+        bool *on[BATCH_MAX];
+        for (; i < n && all + MIN((size_t)BEAM, most) <= most &&
+               (!n_live || g[i]->draft_model == live[0]->draft_model);
+             i++) {
+            more[i] = false;
+            if (!(rows[n_live] = choose_rows(g[i], MIN((size_t)BEAM, most), token[n_live]))) {
+                g[i]->next_reach = 0;
+                continue;
+            }
+            all += rows[n_live];
+            on[n_live] = &more[i];
+            live[n_live++] = g[i];
+        }
+        if (n_live)
+            pass_of(live, n_live, token, rows, on);
+    }
+    return 0;
+}
+
+const struct drafter_ops draft_longspec = { .source = SOURCE_LONGSPEC,
+                                            .item = "LongSpec's window",
+                                            .pass_per_depth = true,
+                                            .bytes = longspec_size,
+                                            .open = longspec_begin,
+                                            .close = longspec_end,
+                                            .reset = longspec_reset,
+                                            .prepare = longspec_prepare,
+                                            .reads = longspec_reads,
+                                            .expand = longspec_expand,
+                                            .observe = longspec_observe };

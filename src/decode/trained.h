@@ -1,0 +1,26 @@
+/* Drafters with weights of their own, in files that training made for one model: which there are, and opening
+ * them beside the model of an engine. `heads` lie in the model's checkpoint or beside it (heads.h), the others
+ * in its folder drafters/ (drafter_file.h). */
+#pragma once
+#include "src/decode/decode.h"
+#include "src/decode/engine.h"
+
+/* Whether a drafter has a file. */
+bool trained_is(enum source s);
+/* Whether a model has the file of a drafter. Looks at names and metadata only. */
+bool trained_present(enum source s, const char *model);
+/* Whether trained_open would find tensors that fit in the file (NULL: the model's own). Reads headers only.
+ * Of the model, whose weights are not read, it uses config, device and compute. */
+int  trained_check(enum source s, const char *path, const struct model *m, struct err *e);
+/* The bytes that it will hold, before it is read. */
+size_t trained_bytes(enum source s, const struct draft_settings *set, const struct model *m);
+
+/* Opens the drafter of an engine whose model is loaded; path NULL: the model's own file. */
+int  trained_open(struct engine *g, enum source s, const struct draft_settings *set, const char *path,
+                  struct err *e);
+void trained_close(struct engine *g, enum source s);
+/* Whether it is open, and whether its file names another model. */
+bool trained_is_open(const struct engine *g, enum source s);
+bool trained_is_foreign(const struct engine *g, enum source s);
+/* The drafters of setup->draft that are open. */
+void trained_setup(struct decode_setup *setup, struct engine *g);
