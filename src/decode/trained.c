@@ -19,9 +19,14 @@ bool trained_present(enum source s, const char *model)
                              : trained_is(s) && drafter_find(path, model, source_names[s], &ignored) == 0;
 }
 
-int trained_check(enum source s, const char *path, const struct model *m, struct err *e)
+int trained_check(enum source s, const char *path, const char *dir, const struct model *m, struct err *e)
 {
-    return s == SOURCE_HEADS ? heads_check(path, m, e) : longspec_check(path, m, e);
+    char own[PATH_BYTES];
+    if (s == SOURCE_HEADS)
+        return heads_check(path ? path : dir, m, e);
+    if (!path && drafter_find(own, dir, source_names[s], e))
+        return -1;
+    return longspec_check(path ? path : own, m, e);
 }
 
 size_t trained_bytes(enum source s, const struct draft_settings *set, const struct model *m)

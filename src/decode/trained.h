@@ -9,9 +9,9 @@
 bool trained_is(enum source s);
 /* Whether a model has the file of a drafter. Looks at names and metadata only. */
 bool trained_present(enum source s, const char *model);
-/* Whether trained_open would find tensors that fit in the file (NULL: the model's own). Reads headers only.
- * Of the model, whose weights are not read, it uses config, device and compute. */
-int  trained_check(enum source s, const char *path, const struct model *m, struct err *e);
+/* Whether trained_open would find tensors that fit in the file (NULL: the one of the model in `dir`). Reads
+ * headers only. Of the model, whose weights are not read, it uses config, device and compute. */
+int  trained_check(enum source s, const char *path, const char *dir, const struct model *m, struct err *e);
 /* The bytes that it will hold, before it is read. */
 size_t trained_bytes(enum source s, const struct draft_settings *set, const struct model *m);
 

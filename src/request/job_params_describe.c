@@ -214,7 +214,7 @@ static int check_trained(enum source s, const char *file, const struct options *
                            : "--%s: %s has no drafter of this kind in drafters/; --drafter %s:FILE names one",
                        o->preset ? "preset" : "drafter", g->dir, source_names[s]);
     if ((strcmp(checked[s].file, file) || strcmp(checked[s].model, g->path)) &&
-        trained_check(s, *file ? file : s == SOURCE_HEADS ? g->dir : NULL, &g->model, e))
+        trained_check(s, *file ? file : NULL, g->dir, &g->model, e))
         return -1;
     snprintf(checked[s].file, sizeof checked[s].file, "%s", file);
     snprintf(checked[s].model, sizeof checked[s].model, "%s", g->path);
