@@ -318,8 +318,13 @@ static void state_follows_from_tokens(void)
         CHECK(decode_step(&x, &e) == 0, "%s", e.msg);
         const struct tree *s = d.draft.tree, *t = x.draft.tree;
         bool same = s->n == t->n;
-        for (size_t i = 0; i < t->n && same; i++)
-            same = s->node[i].token == t->node[i].token && s->node[i].parent == t->node[i].parent;
+        for (uint32_t i = 1; i < t->n && same; i++) {    /* in any order: estimates of chances differ */
+            int32_t path[TREE_DEPTH_MAX];
+            uint32_t at = 0;
+            tree_path(t, i, path);
+            for (size_t k = 0; k < t->node[i].depth && same; k++)
+                same = (at = tree_child(s, at, path[k])) != 0;
+        }
         CHECK(same, "other guesses at token %zu", from);
         decode_close(&x);
         compared++;

@@ -10,6 +10,7 @@
 #include "src/base/stopping.h"
 #include "src/bench/bench.h"
 #include "src/decode/learned.h"
+#include "src/decode/trained.h"
 #include "src/request/draft_options.h"
 #include "src/request/model_options.h"
 
