@@ -5,8 +5,8 @@
  * And that this can fail: the published acceptance rule (several candidates, temperature above 0) does. */
 #include "src/decode/decode.h"
 #include "src/text/tokenizer.h"
+#include "tests/longspec_rig.h"
 #include "tests/oracle.h"
-#include "tests/rig.h"
 
 static bool long_test;
 static const char demo[] = "models/demo";
@@ -29,10 +29,16 @@ static const struct setting settings[] = {
     { "static, all leads", BIT(PARTIAL) | BIT(NGRAM), { 3, 2 }, 2, 2, KV_STATIC, 90, LEAD_ALL },
     { "full cache", BIT(PARTIAL), { 1 }, 1, 7, KV_FULL, 4096, LEAD_FIRST },
     { "mean, 3 passes", BIT(PARTIAL), { 2, 1 }, 2, 3, KV_MEAN, 40, LEAD_FIRST },
+    { "longspec, a chain", BIT(LONGSPEC), { 1, 1, 1, 1, 1 }, 5, -1, KV_AUTO, 4096, LEAD_FIRST },
+    { "longspec, a beam", BIT(LONGSPEC) | BIT(NGRAM), { 4, 4, 2 }, 3, -1, KV_AUTO, 4096, LEAD_FIRST },
+    { "longspec as planned", BIT(LONGSPEC) | BIT(SUFFIX), { 0 }, 0, -1, KV_AUTO, 4096, LEAD_FIRST },
+    { "all at once", BIT(LONGSPEC) | BIT(PARTIAL) | BIT(NGRAM) | BIT(SUFFIX) | BIT(HEADS), { 0 }, 0, 3,
+      KV_AUTO, 100, LEAD_FIRST },
 };
 enum { N_SETTINGS = sizeof settings / sizeof *settings };
 
 static struct heads demo_heads;
+static struct longspec longspec;         /* of the model that is open */
 static struct model demo_int8;           /* drafts of the demonstration model ask it */
 
 static void setup_of(struct decode_setup *s, const struct setting *x, const struct heads *heads)
@@ -45,6 +51,7 @@ static void setup_of(struct decode_setup *s, const struct setting *x, const stru
     s->draft.kv_policy = x->policy, s->draft.kv_budget = x->budget, s->draft.kv_fixed = x->n_width > 0,
     s->draft.kv_sinks = 16, s->draft.ngram_lead = x->lead;
     s->heads = s->draft.drafters & BIT(HEADS) ? heads : NULL;
+    s->longspec = longspec.mem ? &longspec : NULL;
     s->draft_model = heads ? &demo_int8 : NULL;
 }
 
@@ -82,6 +89,8 @@ static const struct heads *heads_of(const struct rig *r)
 {
     struct err e;
     if (!demo_int8.mem && model_quantize(&demo_int8, &r->m, NULL, NULL, &e)) rig_die("8 bits", &e);
+    if (!longspec.mem && longspec_open(&longspec, NULL, &r->m, true, &e))
+        longspec_rig_open(&longspec, r, true, 1, NULL);
     if (!demo_heads.n && heads_present(demo) && heads_open(&demo_heads, NULL, &r->m, &e))
         rig_die("heads", &e);
     return demo_heads.n ? &demo_heads : NULL;
@@ -90,6 +99,7 @@ static const struct heads *heads_of(const struct rig *r)
 static void done_with(struct rig *r)
 {
     heads_close(&demo_heads);
+    longspec_close(&longspec);
     model_close(&demo_int8);
     rig_close(r);
 }
@@ -313,6 +323,7 @@ static void small_models(void)
         for (int compute = 0; compute < 2; compute++) {
             struct rig r;
             rig_open(&r, dir, compute ? DT_F32 : DT_BF16, best_twin(), 2, 8, 64);
+            longspec_rig_open(&longspec, &r, compute, m, NULL);
             struct sampling p;
             struct text t = { .n_prompt = 90, .n = 90 + 150 };
             t.tokens = must_alloc(t.n * sizeof *t.tokens);
@@ -411,7 +422,7 @@ static void quantised_models(void)
 /* Jobs in one pass do not see each other. */
 static void several_decoders_in_one_round(void)
 {
-    enum { N = 3 };
+    enum { N = 6 };
     struct rig r;
     struct decoder d[N];
     struct text t[N];
@@ -423,9 +434,9 @@ static void several_decoders_in_one_round(void)
         struct sampling p;
         struct decode_setup s;
         samplings(&p, N_SAMPLINGS, 3 + i);
-        text_open(&t[i], &r, openings[i], 120 - 30 * i, 80);
+        text_open(&t[i], &r, openings[i % 5], 120 - 15 * i, 80);
         plain_text(&t[i], &r, &p);
-        setup_of(&s, &settings[i == 0 ? 2 : i == 1 ? 4 : 0], heads_of(&r));
+        setup_of(&s, &settings[i == 0 ? 2 : i == 1 ? 4 : i == 2 ? 0 : 6 + i], heads_of(&r));
         s.buffers = &shared;
         open_at(&d[i], &r, &p, &s, &t[i]);
     }

@@ -117,7 +117,7 @@ static void observe(struct decoder *d, const struct observed *o, bool reading)
     d->draft.n_prompt = d->n_prompt;
     for (size_t i = 0; drafters_all[i]; i++)
         if (d->draft.set.drafters >> drafters_all[i]->source & 1 &&
-            (!reading || drafters_all[i]->reads_prompt))
+            drafters_all[i]->observe && (!reading || drafters_all[i]->reads_prompt))
             drafters_all[i]->observe(&d->draft, o);
 }
 

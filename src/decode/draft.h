@@ -159,7 +159,7 @@ struct drafter_ops {
     bool (*ahead)(struct drafting *g);
     /* Optional, of the drafter of the plan: asks the verification pass for scores of keys. */
     void (*score)(struct drafting *g, struct pass_seq *seq);
-    /* Tokens were committed: by a round, or all at once (a prompt, a resumed text). */
+    /* Tokens were committed: by a round, or all at once (a prompt, a resumed text). May be NULL. */
     void (*observe)(struct drafting *g, const struct observed *o);
     /* For snapshots of state that is dear to rebuild from tokens: the room that it needs; writing it (returns
      * the bytes, 0: nothing); reading it again after observe(), for the same text. load returns false and

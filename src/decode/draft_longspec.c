@@ -91,17 +91,6 @@ static struct pass_bytes longspec_reads(const struct drafting *g, size_t i)
 
 /* ---- the drafter's own cache ---- */
 
-/* The text was cut: rows after it are forgotten. */
-static void longspec_observe(struct drafting *g, const struct observed *o)
-{
-    struct beam *b = beam_of(g);
-    (void)o;
-    if (g->kv->n_past < b->first)
-        longspec_reset(g);
-    else if (g->kv->n_past < b->first + b->kv.n_past)
-        kv_truncate(&b->kv, g->kv->n_past - b->first);
-}
-
 /* Moves the last rows to the front. Keys keep the rotation of their positions. */
 static void move_to_front(struct beam *b)
 {
@@ -124,11 +113,14 @@ static bool longspec_prepare(struct drafting *g)
 {
     struct beam *b = beam_of(g);
     const size_t to = g->kv->n_past, least = to - MIN(to, (size_t)RECENT);
-    longspec_observe(g, NULL);
     size_t at = b->first + b->kv.n_past;
-    if (at < least) {
+    if (at < least || to < b->first) {
         b->kv.n_past = 0;
         b->first = at = least;
+    }
+    if (to < at) {                       /* the text was cut */
+        kv_truncate(&b->kv, to - b->first);
+        at = to;
     }
     for (size_t n; at < to; at += n) {
         if (b->kv.n_past == SLOTS)
@@ -159,7 +151,9 @@ static size_t choose_rows(struct drafting *g, size_t most, int32_t token[BEAM])
     for (size_t row = last; row < b->n; row++)
         for (uint32_t c = t->node[b->node[row]].first; c; c = t->node[c].next) {
             const float reach = t->node[c].reach;
-            if (t->node[c].depth >= t->max_depth || !draft_width(g, c))
+            /* a fixed tree counts the rows of each drafter (draft_rows) */
+            const bool own = !g->set.n_width || t->node[c].sources >> SOURCE_LONGSPEC & 1;
+            if (!own || t->node[c].depth >= t->max_depth || !draft_width(g, c))
                 continue;
             size_t at = n < most ? n++ : most;
             for (; at > 0 && t->node[b->node[b->n + at - 1]].reach < reach; at--)
@@ -278,5 +272,4 @@ const struct drafter_ops draft_longspec = { .source = SOURCE_LONGSPEC,
                                             .reset = longspec_reset,
                                             .prepare = longspec_prepare,
                                             .reads = longspec_reads,
-                                            .expand = longspec_expand,
-                                            .observe = longspec_observe };
+                                            .expand = longspec_expand };

@@ -7,7 +7,16 @@ sentence="The king sat in his hall, and the lords sat beside him; and the king s
 sentence+=" who will go with me to the sea?"
 for i in 1 2 3 4 5 6; do echo "$sentence"; done >"$P"
 G="run -m $MODEL -f $P -s 5 -q --temperature 0.6"
+L=$TMP/longspec.safetensors
+# trains FILE MODEL: a drafter that has learned nearly nothing
+trains()
+{
+    "$LONGHAND" train longspec --model "$2" --data models/demo/openings/*.txt \
+        --valid models/demo/openings/malay.txt --window 64 --steps 2 --out "$1" -q >/dev/null 2>"$TMP/err"
+}
+trains "$L" $MODEL; result a_drafter_is_trained $? "$(tail -1 "$TMP/err")"
 declare -A how=(
+    [longspec]="--drafter longspec:$L,suffix --tree 3,2,1"
     [auto]="--drafter auto"
     [tree]="--tree 1,3,3,3 --ngram-k 8"
     [passes]="--drafter partial,suffix --tree 2,2 --draft-passes 5 --kv-budget 64 --kv-policy window"
@@ -23,7 +32,7 @@ for at in 40 97 151 230; do
     for f in text ids; do
         "$LONGHAND" $G -n 120 --drafter none --stop "$stop" --format $f >"$TMP/want"
         bad=
-        for h in auto tree passes; do
+        for h in auto tree passes longspec; do
             "$LONGHAND" $G -n 120 ${how[$h]} --stop "$stop" --format $f --json-stats "$TMP/stats" >"$TMP/t" &&
                 cmp -s "$TMP/want" "$TMP/t" || bad+=" $h"
             [ $f = text ] || grep -q "\"tokens\": $(wc -l <"$TMP/want")," "$TMP/stats" || bad+=" $h(tokens)"
@@ -38,7 +47,7 @@ done
 for bias in 8 9.5 11; do
     "$LONGHAND" $G -n 200 --drafter none --logit-bias 4095:$bias --format ids >"$TMP/want"
     bad=
-    for h in auto tree passes; do
+    for h in auto tree passes longspec; do
         "$LONGHAND" $G -n 200 ${how[$h]} --logit-bias 4095:$bias --format ids >"$TMP/t" &&
             cmp -s "$TMP/want" "$TMP/t" || bad+=" $h"
     done
@@ -49,12 +58,12 @@ done
 bad=
 for n in 1 2 3 5 8 13; do
     head -$n "$TMP/whole_ids" >"$TMP/want"
-    for h in auto tree passes; do
+    for h in auto tree passes longspec; do
         "$LONGHAND" $G -n $n ${how[$h]} --format ids >"$TMP/t" && cmp -s "$TMP/want" "$TMP/t" || bad+=" $n:$h"
     done
 done
 "$LONGHAND" run -m $MODEL -p "" -s 5 -q -n 40 --drafter none >"$TMP/want"
-for h in auto tree passes; do
+for h in auto tree passes longspec; do
     "$LONGHAND" run -m $MODEL -p "" -s 5 -q -n 40 ${how[$h]} >"$TMP/t" && cmp -s "$TMP/want" "$TMP/t" ||
         bad+=" empty:$h"
 done
@@ -62,7 +71,7 @@ done
 
 # Several samples: each has its own text and its own statistics.
 "$LONGHAND" $G -n 60 --drafter none --samples 3 -o "$TMP/plain"
-for h in auto tree passes; do
+for h in auto tree passes longspec; do
     "$LONGHAND" $G -n 60 ${how[$h]} --samples 3 -o "$TMP/many" --json-stats "$TMP/many.json"
     cmp -s "$TMP/plain.0" "$TMP/many.0" && cmp -s "$TMP/plain.1" "$TMP/many.1" &&
         cmp -s "$TMP/plain.2" "$TMP/many.2"
@@ -74,6 +83,46 @@ differ samples_differ "$TMP/plain.1" "$TMP/plain.2"
 "$LONGHAND" $G -n 60 --compute f32 --drafter none >"$TMP/want"
 "$LONGHAND" $G -n 60 --compute f32 --tree 2,2 >"$TMP/t"
 same f32_drafted_is_f32_plain "$TMP/want" "$TMP/t"
+
+# Files of trained drafters: each thing that is wrong with one is named in one line.
+R="run -m $MODEL -p x -n 5 -q"
+check no_drafter_beside_the_model 2 "no drafter of this kind in drafters/" $R --drafter longspec \
+    -m tests/data/models/mistral-nowindow-f16
+check no_such_drafter_file 2 "longspec:/none: cannot open" $R --drafter longspec:/none
+check a_file_of_heads 2 "kind is chained, allowed is longspec" $R --drafter longspec:$MODEL/heads.safetensors
+LC_ALL=C sed 's/mlp.down_proj.weight/mlp.dawn_proj.weight/' "$L" >"$TMP/l1"
+check a_missing_tensor 2 "mlp.down_proj.weight" $R --drafter longspec:$TMP/l1
+LC_ALL=C sed 's/"hidden_size":"256"/"hidden_size":"128"/' "$L" >"$TMP/l1"
+check a_drafter_of_another_size 2 "hidden_size 128, this model has 256" $R --drafter longspec:$TMP/l1
+LC_ALL=C sed 's/"shape":\[704,256\]/"shape":[352,512]/' "$L" >"$TMP/l1"
+check a_wrong_shape 2 "\[352, 512\], config.json needs \[704, 256\]" $R --drafter longspec:$TMP/l1
+LC_ALL=C sed -E 's/("model":")[0-9a-f]{4}/\1zzzz/' "$L" >"$TMP/l1"
+check a_drafter_of_another_model 2 "of another model: it was trained for zzzz" $R --drafter longspec:$TMP/l1
+check the_published_verifier_is_tokenswifts 2 "does not check longspec" $R --drafter longspec:$L --tree 1 \
+    --verifier paper
+# Published files have no metadata, and projections that longhand does not read.
+mkdir -p "$TMP/own/drafters" && cp $MODEL/*.json $MODEL/model.safetensors "$TMP/own" &&
+    python3 - "$L" "$TMP/own/drafters/longspec-published.safetensors" <<'E'
+import json, struct, sys
+b = open(sys.argv[1], "rb").read(); n = struct.unpack("<Q", b[:8])[0]
+h = json.loads(b[8:8 + n]); data = b[8 + n:]; del h["__metadata__"]
+for x in "kv":
+    t = h["self_attn.%s_proj.weight" % x]; size = t["data_offsets"][1] - t["data_offsets"][0]
+    h["cross_attn.%s_proj.weight" % x] = dict(t, data_offsets=[len(data), len(data) + size])
+    data += bytes(size)
+j = json.dumps(h).encode()
+open(sys.argv[2], "wb").write(struct.pack("<Q", len(j)) + j + data)
+E
+"$LONGHAND" $G -n 60 --drafter none >"$TMP/want"
+"$LONGHAND" $G -n 60 -m "$TMP/own" --drafter longspec --tree 2,1 --json-stats "$TMP/s" >"$TMP/t" 2>"$TMP/err" &&
+    cmp -s "$TMP/want" "$TMP/t" && grep -q '"longspec": {"drafted": [1-9]' "$TMP/s"
+result a_published_file_beside_the_model $? "$(cat "$TMP/err")"
+# Killed, and resumed from a snapshot.
+held 4000 kill "$LONGHAND" $G -n 1500 --ignore-eos ${how[longspec]} --kv-snapshot on 2>/dev/null
+id=$("$LONGHAND" list --json | python3 -c 'import json,sys; print(json.load(sys.stdin)["jobs"][-1]["job"])')
+"$LONGHAND" run --resume "$id" -q >/dev/null 2>"$TMP/err"
+"$LONGHAND" text "$id" >"$TMP/t" && "$LONGHAND" $G -n 1500 --ignore-eos --drafter none >"$TMP/want"
+same longspec_killed_and_resumed "$TMP/want" "$TMP/t"
 
 # --json-stats has every documented field, also for plain decoding.
 "$LONGHAND" $G -n 120 ${how[tree]} --json-stats "$TMP/s" >/dev/null
@@ -99,6 +148,7 @@ result a_repeating_text_takes_fewer_rounds $? "$(head -c 600 "$TMP/s")"
 # Drafted tokens with infinite hidden states do not end a text: every token that is not in the text gets an
 # infinite embedding.
 cp -r tests/data/models/mistral-nowindow-f16 "$TMP/inf"
+trains "$TMP/l1" "$TMP/inf" && LC_ALL=C sed 's/"model":"/"modex":"/' "$TMP/l1" >"$TMP/l2"
 I="run -m $TMP/inf -s 3 -n 200 --ignore-eos --temperature 0.3 -q"
 "$LONGHAND" $I -p "the cat sat on the mat" --drafter none --format ids >"$TMP/ids"
 "$LONGHAND" $I -p "the cat sat on the mat" --drafter none >"$TMP/want"
@@ -117,7 +167,8 @@ open(sys.argv[1], "wb").write(b)
 E
 bad=
 for h in "--drafter none" "--drafter auto" "--drafter partial --tree 29" \
-    "--drafter partial,ngram,suffix --tree 5,3" "--drafter partial --tree 1,1"; do
+    "--drafter partial,ngram,suffix --tree 5,3" "--drafter partial --tree 1,1" \
+    "--drafter longspec:$TMP/l2 --tree 20,20"; do
     "$LONGHAND" $I -p "the cat sat on the mat" $h >"$TMP/t" 2>"$TMP/err" && cmp -s "$TMP/want" "$TMP/t" ||
         bad+=" $h: $(head -c 200 "$TMP/err")"
 done
