@@ -17,7 +17,8 @@ enum { CELLS_PER_GUESS = 128, CELLS = N_GUESSES * CELLS_PER_GUESS };
 struct calibration { struct { float trials, hits; } cell[CELLS]; };
 
 void calibrate_start(struct calibration *c);
-/* The cell of a guess. Ranked: the tokens between what the guess knows of the model and the guess, and its lead: how far the
+/* The cell of a guess. Ranked: the tokens between what the guess knows of the model and the guess, and its
+ * lead: how far the
  * score of rank 0 is above the next score, or how far that of another rank is below the best (negative).
  * 4-gram: its rank among the continuations, its frequency, and the place 0..2. Match: its length, and the
  * place. */

@@ -1,5 +1,5 @@
-/* LongSpec's drafter (src/model/longspec.h): a beam of draft passes of one layer. Pass 0 reads the root; pass k
- * reads the likeliest nodes of depth k below the nodes that pass k - 1 read, at most LONGSPEC_BEAM of them.
+/* LongSpec's drafter (src/model/longspec.h): a beam of draft passes of one layer. Pass 0 reads the root; pass
+ * k reads the likeliest nodes of depth k below the nodes that pass k - 1 read, at most LONGSPEC_BEAM of them.
  * The rows of a round's passes stay in the scratch of the drafter's own cache, and no key moves. After the
  * round the cache reads the committed tokens again. Start reading at longspec_expand().
  *

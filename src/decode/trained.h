@@ -1,6 +1,6 @@
 /* Drafters with weights of their own, in files that training made for one model: which there are, and opening
- * them beside the model of an engine. `heads` lie in the model's checkpoint or beside it (heads.h), the others
- * in its folder drafters/ (drafter_file.h). */
+ * them beside the model of an engine. `heads` lie in the model's checkpoint or beside it (heads.h), the
+ * others in its folder drafters/ (drafter_file.h). */
 #pragma once
 #include "src/decode/decode.h"
 #include "src/decode/engine.h"

@@ -65,8 +65,8 @@ struct longspec_seq {
     const int32_t *token;                /* [n] */
     const int32_t *parent;
 };
-/* One pass of at most LONGSPEC_ROWS rows in all. logits [rows][vocab], by `head`, an LM head of the model. -1:
- * a logit is not finite. */
+/* One pass of at most LONGSPEC_ROWS rows in all. logits [rows][vocab], by `head`, an LM head of the model.
+ * -1: a logit is not finite. */
 int longspec_forward(struct longspec *l, const struct mat *head, const struct longspec_seq *seqs,
                      size_t n_seqs, float *logits);
 /* Commits n tokens to the drafter's own cache, in slots own->n_past .. */
