@@ -7,16 +7,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The drafting of the TokenSwift paper, and the rows of its Table 11; 0 means that the paper gives no
- * value. The paper's code keeps 20 tokens through every filter, which changes texts. */
-static const struct preset { const char *name; double temperature, top_p, min_p,
-                             penalty; long window; } presets[] = {
-    { "tokenswift", 0, 0, 0, 0, 0 },
-    { "table11-llama3.1-8b", 1, 0, 0.1, 1.2, 1024 },
-    { "table11-yarn-llama2-7b-128k", 1, 0.9, 0, 1.15, 1024 },
-    { "table11-qwen2.5-1.5b", 1, 0.9, 0, 1.15, 1024 },
-    { "table11-qwen2.5-7b", 1, 0, 0.05, 1.15, 1024 },
-    { "table11-qwen2.5-14b", 1, 0, 0.05, 1.13, 1024 },
+/* The drafting of a paper. TokenSwift: and the rows of its Table 11; 0 means that the paper gives no value. Its
+ * code keeps 20 tokens through every filter, which changes texts. MagicDec: chains of the model over a window
+ * with a sink. Medusa: a tree of heads on the verified hidden state. */
+struct preset_drafting { unsigned drafters; const char *tree; long passes;
+                         enum kv_policy policy; size_t sinks, budget; };
+static const struct preset_drafting
+    tokenswift = { 1u << SOURCE_HEADS | 1u << SOURCE_PARTIAL | 1u << SOURCE_NGRAM, "1,3,3,3", 1, KV_AUTO, 16,
+                   4096 },
+    magicdec = { 1u << SOURCE_PARTIAL, "1", 4, KV_WINDOW, 1, 257 },
+    medusa = { 1u << SOURCE_HEADS, "5,3,2", -1, KV_AUTO, 16, 4096 };
+static const struct preset { const char *name; const struct preset_drafting *drafting;
+                             double temperature, top_p, min_p, penalty; long window; } presets[] = {
+    { "tokenswift", &tokenswift, 0, 0, 0, 0, 0 },
+    { "magicdec", &magicdec, 0, 0, 0, 0, 0 },
+    { "medusa", &medusa, 0, 0, 0, 0, 0 },
+    { "table11-llama3.1-8b", &tokenswift, 1, 0, 0.1, 1.2, 1024 },
+    { "table11-yarn-llama2-7b-128k", &tokenswift, 1, 0.9, 0, 1.15, 1024 },
+    { "table11-qwen2.5-1.5b", &tokenswift, 1, 0.9, 0, 1.15, 1024 },
+    { "table11-qwen2.5-7b", &tokenswift, 1, 0, 0.05, 1.15, 1024 },
+    { "table11-qwen2.5-14b", &tokenswift, 1, 0, 0.05, 1.13, 1024 },
 };
 enum { N_PRESETS = sizeof presets / sizeof *presets };
 
@@ -42,7 +52,7 @@ int preset_sampling(struct sampling *s, const struct options *o, struct err *e)
     const struct preset *p;
     if (find_preset(&p, o, e))
         return -1;
-    if (!p)
+    if (!p || p->drafting != &tokenswift)
         return 0;
     s->min_keep = 20;
     if (p->temperature == 0)
@@ -147,9 +157,11 @@ int draft_from_options(struct draft_settings *s, struct drafter_files *files, co
     if (find_preset(&preset, o, e))
         return -1;
     if (preset) {
-        s->drafters = 1u << SOURCE_HEADS | 1u << SOURCE_PARTIAL | 1u << SOURCE_NGRAM;
-        s->draft_passes = 1;
-        if (parse_tree(s, "1,3,3,3", e))
+        const struct preset_drafting *d = preset->drafting;
+        s->drafters = d->drafters;
+        s->draft_passes = d->passes;
+        s->kv_policy = d->policy, s->kv_sinks = d->sinks, s->kv_budget = d->budget;
+        if (parse_tree(s, d->tree, e))
             return -1;
     }
     if (strcmp(o->drafter, "none") == 0) {

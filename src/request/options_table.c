@@ -145,7 +145,9 @@ const struct option options_table[] = {
       "time.", .value = "auto" },
     { "preset", "", "NAME", VERBS_MAKE | VERB_BENCH, TEXT, F(preset), DRAFTING, 0,
       "tokenswift: draft as in the TokenSwift paper; its filters keep 20 tokens, which changes the text. "
-      "table11-MODEL: also use the paper's sampling settings for MODEL." },
+      "table11-MODEL: also use the paper's sampling settings for MODEL. magicdec: four draft passes of the "
+      "model over its last 256 keys and the first. medusa: a tree of the drafting heads alone; "
+      "--drafter heads:FILE names independent heads." },
     { "tree", "", "A,B,..", VERBS_MAKE | VERB_BENCH, TEXT, F(tree), DRAFTING, 0,
       "Number of candidates at each depth of the draft tree. All candidates are verified.",
       .shown = "whatever is fastest" },

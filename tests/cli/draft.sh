@@ -124,6 +124,14 @@ id=$("$LONGHAND" list --json | python3 -c 'import json,sys; print(json.load(sys.
 "$LONGHAND" text "$id" >"$TMP/t" && "$LONGHAND" $G -n 1500 --ignore-eos --drafter none >"$TMP/want"
 same longspec_killed_and_resumed "$TMP/want" "$TMP/t"
 
+# Presets of other papers draft, and write the text of plain decoding.
+"$LONGHAND" $G -n 60 --drafter none >"$TMP/want"
+for p in magicdec medusa; do
+    "$LONGHAND" $G -n 60 --preset $p --json-stats "$TMP/s" >"$TMP/t" && cmp -s "$TMP/want" "$TMP/t" &&
+        grep -qE '"(partial|heads)": \{"drafted": [1-9][0-9]*, "accepted": [1-9]' "$TMP/s"
+    result preset_$p $? "$(head -c 600 "$TMP/s")"
+done
+
 # --json-stats has every documented field, also for plain decoding.
 "$LONGHAND" $G -n 120 ${how[tree]} --json-stats "$TMP/s" >/dev/null
 "$LONGHAND" $G -n 120 ${how[auto]} --json-stats "$TMP/a" >/dev/null
