@@ -4,6 +4,7 @@
  *
  * And that this can fail: the published acceptance rule (several candidates, temperature above 0) does. */
 #include "src/decode/decode.h"
+#include "src/decode/small_model.h"
 #include "src/text/tokenizer.h"
 #include "tests/longspec_rig.h"
 #include "tests/oracle.h"
@@ -31,6 +32,7 @@ static const struct setting settings[] = {
     { "mean, 3 passes", BIT(PARTIAL), { 2, 1 }, 2, 3, KV_MEAN, 40, LEAD_FIRST },
     { "longspec, a chain", BIT(LONGSPEC), { 1, 1, 1, 1, 1 }, 5, -1, KV_AUTO, 4096, LEAD_FIRST },
     { "longspec, a beam", BIT(LONGSPEC) | BIT(NGRAM), { 4, 4, 2 }, 3, -1, KV_AUTO, 4096, LEAD_FIRST },
+    { "a smaller model", BIT(MODEL) | BIT(SUFFIX), { 2, 1 }, 2, 3, KV_WINDOW, 64, LEAD_FIRST },
     { "longspec as planned", BIT(LONGSPEC) | BIT(SUFFIX), { 0 }, 0, -1, KV_AUTO, 4096, LEAD_FIRST },
     { "all at once", BIT(LONGSPEC) | BIT(PARTIAL) | BIT(NGRAM) | BIT(SUFFIX) | BIT(HEADS), { 0 }, 0, 3,
       KV_AUTO, 100, LEAD_FIRST },
@@ -39,6 +41,7 @@ enum { N_SETTINGS = sizeof settings / sizeof *settings };
 
 static struct heads demo_heads;
 static struct longspec longspec;         /* of the model that is open */
+static struct small_model small;         /* the demonstration model drafts for itself */
 static struct model demo_int8;           /* drafts of the demonstration model ask it */
 
 static void setup_of(struct decode_setup *s, const struct setting *x, const struct heads *heads)
@@ -52,6 +55,7 @@ static void setup_of(struct decode_setup *s, const struct setting *x, const stru
     s->draft.kv_sinks = 16, s->draft.ngram_lead = x->lead;
     s->heads = s->draft.drafters & BIT(HEADS) ? heads : NULL;
     s->longspec = longspec.mem ? &longspec : NULL;
+    s->small = heads ? &small : NULL;
     s->draft_model = heads ? &demo_int8 : NULL;
 }
 
@@ -91,6 +95,12 @@ static const struct heads *heads_of(const struct rig *r)
     if (!demo_int8.mem && model_quantize(&demo_int8, &r->m, NULL, NULL, &e)) rig_die("8 bits", &e);
     if (!longspec.mem && longspec_open(&longspec, NULL, &r->m, true, &e))
         longspec_rig_open(&longspec, r, true, 1, NULL);
+    struct tokenizer *t = NULL;
+    if (!small.logits && (tokenizer_open(&t, demo, r->c.vocab, &e) ||
+                          small_model_open(&small, demo, &r->m, t, true, &e)))
+        rig_die("small model", &e);
+    if (t)
+        tokenizer_close(t);
     if (!demo_heads.n && heads_present(demo) && heads_open(&demo_heads, NULL, &r->m, &e))
         rig_die("heads", &e);
     return demo_heads.n ? &demo_heads : NULL;
@@ -100,6 +110,7 @@ static void done_with(struct rig *r)
 {
     heads_close(&demo_heads);
     longspec_close(&longspec);
+    small_model_close(&small);
     model_close(&demo_int8);
     rig_close(r);
 }

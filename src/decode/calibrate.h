@@ -9,6 +9,7 @@ enum guess {                         /* what a guess was made of */
     GUESS_PASS,                      /* the model itself over the partial cache */
     GUESS_AHEAD,                     /* heads on the hidden state of a draft pass */
     GUESS_LONGSPEC,
+    GUESS_MODEL,                     /* a smaller model */
     GUESS_NGRAM, GUESS_SUFFIX, GUESS_ADDED, N_GUESSES,
 };
 enum { NGRAM_CELLS = 32 };           /* cells of one place in a 4-gram, over all ranks and frequencies */

@@ -30,6 +30,7 @@ struct decode_setup {                /* how tokens are found, not which tokens *
     struct draft_settings draft;     /* all zero: plain decoding */
     const struct heads *heads;       /* or NULL; borrowed, shared, as the next */
     struct longspec *longspec;
+    struct small_model *small;
     const struct model *draft_model; /* the model in 8 bits; NULL: drafts use the model; borrowed, shared */
     /* Buffers that several decoders of the model share; borrowed. NULL: the decoder opens its own. */
     struct round_buffers *buffers;

@@ -6,8 +6,9 @@
 
 #include <string.h>
 
-static const struct drafter_ops *const product_drafters[] = { &draft_suffix, &draft_partial, &draft_longspec,
-                                                              &draft_heads, &draft_ngram, NULL };
+static const struct drafter_ops *const product_drafters[] = {
+    &draft_suffix, &draft_partial, &draft_longspec, &draft_small, &draft_heads, &draft_ngram, NULL
+};
 const struct drafter_ops *const *drafters_all = product_drafters;
 
 void draft_defaults(struct draft_settings *s)
@@ -79,6 +80,9 @@ size_t draft_rows(const struct draft_settings *s)
         rows += (size_t)(s->draft_passes - 1) * (rows - 1);
     for (size_t i = 0, beam = 1; s->drafters >> SOURCE_LONGSPEC & 1 && i < s->n_width; i++)
         rows += beam = MIN(beam, (size_t)16) * s->width[i];
+    const size_t chain = MAX(s->n_width, (size_t)MAX(s->draft_passes, 0));
+    for (size_t i = 0; s->drafters >> SOURCE_MODEL & 1 && i < chain; i++)
+        rows += i < s->n_width ? s->width[i] : 1;
     if (s->drafters >> SOURCE_NGRAM & 1)
         rows += leads * s->ngram_k * 4;
     if (s->drafters >> SOURCE_SUFFIX & 1)
@@ -134,8 +138,7 @@ int draft_open(struct drafting *g, const struct sampling *p, size_t n_max, struc
     const struct draft_settings *s = &g->set;
     const size_t vocab = m->config.vocab, hidden = m->config.hidden;
     g->draft_model = g->draft_model ? g->draft_model : m;
-    if (!g->longspec)
-        g->set.drafters &= ~(1u << SOURCE_LONGSPEC);
+    g->set.drafters &= ~((unsigned)!g->longspec << SOURCE_LONGSPEC | (unsigned)!g->small << SOURCE_MODEL);
     g->logits_bytes = n_logits(heads) * vocab * sizeof(float);
     g->heads_bytes = heads ? heads_scratch_bytes(heads, m, 1) : 0;
     g->bytes = sizeof *g->tree;

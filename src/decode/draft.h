@@ -9,6 +9,7 @@
  *     ngram     the table of 4-grams of prompt and text (TokenSwift's token reutilization)
  *     suffix    the continuation of the longest earlier match of the end of the text
  *     longspec  draft passes of one trained layer that reads the model's own cache (LongSpec)
+ *     model     draft passes of a smaller model of the same tokenizer
  *
  * Draft logits pass through the target's chain of penalties and filters with the window of the node's own
  * path. Candidates are ranked with the coin of their position. So at any temperature the likeliest guess is
@@ -23,6 +24,8 @@
 #include "src/model/heads.h"
 #include "src/model/longspec.h"
 #include "src/sample/device_sampler.h"
+
+struct small_model;
 
 enum { TREE_WIDTHS_MAX = 16, NGRAM_K_MAX = 32, DRAFT_PASSES_MAX = PARTIAL_ROWS_MAX };
 enum ngram_lead {                    /* the nodes that 4-grams continue */
@@ -76,10 +79,11 @@ struct ranking {                     /* of at most DEVICE_SAMPLER_RANKS nodes, `
 /* What the drafters of one text share. A decoder owns it; draft_open takes all memory. */
 struct drafting {
     struct draft_settings set;
-    const struct model *model;       /* borrowed, as the next six */
+    const struct model *model;       /* borrowed, as the next seven */
     const struct model *draft_model; /* used by draft passes and heads: the model in 8 bits, or itself */
     const struct heads *heads;       /* or NULL */
     struct longspec *longspec;       /* or NULL */
+    struct small_model *small;       /* or NULL */
     struct kv *kv;
     struct round_buffers *buffers;
     struct device_sampler *sampler;
@@ -168,7 +172,8 @@ struct drafter_ops {
     size_t (*save)(const struct drafting *g, void *out);
     bool (*load)(struct drafting *g, const void *state, size_t n);
 };
-extern const struct drafter_ops draft_heads, draft_partial, draft_ngram, draft_suffix, draft_longspec;
+extern const struct drafter_ops draft_heads, draft_partial, draft_ngram, draft_suffix, draft_longspec,
+    draft_small;
 /* The drafters in the order in which they are asked; NULL ends the list. A program may point drafters_all to
  * a longer list with a drafter of SOURCE_ADDED. The product adds none; tests add one that knows the text
  * (tests/oracle.h). */

@@ -130,6 +130,7 @@ void engine_close(struct engine *g)
         model_close(&g->model);
     heads_close(&g->heads);
     longspec_close(&g->longspec);
+    small_model_close(&g->small);
     tensors_close(&g->tensors);
     if (g->dev)
         g->dev->close(g->dev);

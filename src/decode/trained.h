@@ -1,6 +1,6 @@
 /* Drafters with weights of their own, in files that training made for one model: which there are, and opening
  * them beside the model of an engine. `heads` lie in the model's checkpoint or beside it (heads.h), the
- * others in its folder drafters/ (drafter_file.h). */
+ * others in its folder drafters/ (drafter_file.h); `model` is a folder or file that the user names. */
 #pragma once
 #include "src/decode/decode.h"
 #include "src/decode/engine.h"
@@ -9,11 +9,12 @@
 bool trained_is(enum source s);
 /* Whether a model has the file of a drafter. Looks at names and metadata only. */
 bool trained_present(enum source s, const char *model);
-/* Whether trained_open would find tensors that fit in the file (NULL: the one of the model in `dir`). Reads
- * headers only. Of the model, whose weights are not read, it uses config, device and compute. */
-int  trained_check(enum source s, const char *path, const char *dir, const struct model *m, struct err *e);
-/* The bytes that it will hold, before it is read. */
-size_t trained_bytes(enum source s, const struct draft_settings *set, const struct model *m);
+/* Whether trained_open would find tensors that fit in the file (NULL: the one of the engine's model). Reads
+ * headers only, and needs no weights of the model. */
+int  trained_check(enum source s, const char *path, const struct engine *g, struct err *e);
+/* The bytes that it will hold, before it is read; of `model` with the cache of one text. */
+size_t trained_bytes(enum source s, const struct draft_settings *set, const char *path,
+                     const struct engine *g);
 
 /* Opens the drafter of an engine whose model is loaded; path NULL: the model's own file. */
 int  trained_open(struct engine *g, enum source s, const struct draft_settings *set, const char *path,

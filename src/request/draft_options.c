@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The drafting of a paper. TokenSwift: and the rows of its Table 11; 0 means that the paper gives no value. Its
- * code keeps 20 tokens through every filter, which changes texts. MagicDec: chains of the model over a window
+/* The drafting of a paper. TokenSwift: and the rows of its Table 11; 0 means that the paper gives no value.
+ * Its code keeps 20 tokens through every filter, which changes texts. MagicDec: chains of the model over a window
  * with a sink. Medusa: a tree of heads on the verified hidden state. */
 struct preset_drafting { unsigned drafters; const char *tree; long passes;
                          enum kv_policy policy; size_t sinks, budget; };
@@ -93,7 +93,7 @@ static const char *drafter_list(char list[256])
     *list = 0;
     for (size_t i = 0; i < SOURCE_ADDED; i++)
         snprintf(list + strlen(list), 256 - strlen(list), "%s%s%s", i ? ", " : "", source_names[i],
-                 trained_is((enum source)i) ? "[:FILE]" : "");
+                 i == SOURCE_MODEL ? ":DIR" : trained_is((enum source)i) ? "[:FILE]" : "");
     return list;
 }
 
@@ -110,9 +110,6 @@ static int parse_drafters(struct draft_settings *s, struct drafter_files *files,
             if (strlen(source_names[i]) == name && memcmp(p, source_names[i], name) == 0 &&
                 (name == n || (file && file < PATH_BYTES && trained_is((enum source)i))))
                 known = i;
-        if (strncmp(p, "model:", 6) == 0)
-            return err_set(e, ERR_INPUT, "--drafter: '%.*s' is not in this version of longhand (%s)", (int)n,
-                           p, drafter_list(list));
         if (known == N_SOURCES)
             return err_set(e, ERR_INPUT, "--drafter: '%.*s' is not one of auto, none, %s", (int)n, p,
                            drafter_list(list));

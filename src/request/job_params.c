@@ -324,6 +324,8 @@ static void drafting_of(struct reader *r, struct job_params *p)
     p->file[SOURCE_HEADS] = text_of(r, "heads_file");
     if (has(r, "longspec_file"))
         p->file[SOURCE_LONGSPEC] = text_of(r, "longspec_file");
+    if (has(r, "model_file"))
+        p->file[SOURCE_MODEL] = text_of(r, "model_file");
     tree_of(r, d);
     d->ngram_k = size_of(r, "ngram_k");
     d->ngram_lead = (enum ngram_lead)WORD_OF(r, "ngram_lead", job_lead_names);

@@ -44,7 +44,7 @@ void job_plan_shared(struct memory_plan *plan, const struct job_params *p, const
     for (size_t i = 0; i < N_SOURCES; i++)
         if (trained_is((enum source)i) && p->draft.drafters >> i & 1 && !trained_is_open(g, (enum source)i))
             memory_plan_add_on(plan, g->dev, source_names[i],
-                               trained_bytes((enum source)i, &p->draft, &g->model));
+                               trained_bytes((enum source)i, &p->draft, p->file[i], g));
 }
 
 static void plan_alone(struct memory_plan *plan, const struct job_params *p, const struct engine *g,

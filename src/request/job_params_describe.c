@@ -103,6 +103,8 @@ static void drafting(struct json_writer *w, const struct description *x)
     jw_uint(w, "kv_sinks", d->kv_sinks);
     if (x->files->path[SOURCE_LONGSPEC][0])
         jw_text(w, "longspec_file", x->files->path[SOURCE_LONGSPEC]);
+    if (x->files->path[SOURCE_MODEL][0])
+        jw_text(w, "model_file", x->files->path[SOURCE_MODEL]);
     jw_int(w, "ngram_delay", d->ngram_delay);
     jw_uint(w, "ngram_k", d->ngram_k);
     jw_text(w, "ngram_lead", job_lead_names[d->ngram_lead]);
@@ -207,14 +209,14 @@ static int check_trained(enum source s, const char *file, const struct options *
                          struct err *e)
 {
     static struct { char file[PATH_BYTES], model[PATH_BYTES]; } checked[N_SOURCES];
-    if (!*file && !(draft_of_model(g->dir) >> s & 1))
+    if (!*file && s != SOURCE_MODEL && !(draft_of_model(g->dir) >> s & 1))
         return err_set(e, ERR_INPUT, s == SOURCE_HEADS
                            ? "--%s: %s has no drafting heads, neither in its checkpoint nor as "
                              "heads.safetensors; --drafter heads:FILE names some"
                            : "--%s: %s has no drafter of this kind in drafters/; --drafter %s:FILE names one",
                        o->preset ? "preset" : "drafter", g->dir, source_names[s]);
     if ((strcmp(checked[s].file, file) || strcmp(checked[s].model, g->path)) &&
-        trained_check(s, *file ? file : NULL, g->dir, &g->model, e))
+        trained_check(s, *file ? file : NULL, g, e))
         return -1;
     snprintf(checked[s].file, sizeof checked[s].file, "%s", file);
     snprintf(checked[s].model, sizeof checked[s].model, "%s", g->path);

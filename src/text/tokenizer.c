@@ -244,3 +244,15 @@ int tokenizer_encode(const struct tokenizer *t, int32_t **ids, size_t *n_ids, co
     free(x.spaced.s);
     return r;
 }
+
+bool tokenizer_same(const struct tokenizer *a, const struct tokenizer *b, int32_t *id)
+{
+    const size_t n = MIN(a->n, b->n);
+    size_t i = 0;
+    while (i < n && a->content[i].n == b->content[i].n &&
+           memcmp(a->pool.s + a->content[i].at, b->pool.s + b->content[i].at,
+                  a->content[i].n) == 0)
+        i++;
+    *id = (int32_t)i;
+    return i == n && a->n == b->n;
+}

@@ -19,6 +19,9 @@ const char *tokenizer_sha(const struct tokenizer *t);
 /* The number of tokens. Ids from here to the model's vocabulary are empty text. */
 size_t tokenizer_size(const struct tokenizer *t);
 
+/* Whether both have the same tokens. If not, *id is the first that differs. */
+bool tokenizer_same(const struct tokenizer *a, const struct tokenizer *b, int32_t *id);
+
 /* Encodes text[0..n). Special tokens inside the text are recognised. With `specials` the template (BOS,
  * EOS) is applied, as in Hugging Face's encode(). Invalid UTF-8 is ERR_INPUT with its offset. The caller
  * frees *ids. */

@@ -98,7 +98,7 @@ LC_ALL=C sed 's/"shape":\[704,256\]/"shape":[352,512]/' "$L" >"$TMP/l1"
 check a_wrong_shape 2 "\[352, 512\], config.json needs \[704, 256\]" $R --drafter longspec:$TMP/l1
 LC_ALL=C sed -E 's/("model":")[0-9a-f]{4}/\1zzzz/' "$L" >"$TMP/l1"
 check a_drafter_of_another_model 2 "of another model: it was trained for zzzz" $R --drafter longspec:$TMP/l1
-check the_published_verifier_is_tokenswifts 2 "does not check longspec" $R --drafter longspec:$L --tree 1 \
+check the_published_verifier_is_tokenswifts 2 "does not check longspec and model" $R --drafter longspec:$L --tree 1 \
     --verifier paper
 # Published files have no metadata, and projections that longhand does not read.
 mkdir -p "$TMP/own/drafters" && cp $MODEL/*.json $MODEL/model.safetensors "$TMP/own" &&

@@ -1,0 +1,243 @@
+/* A smaller model of the same tokenizer as drafter (small_model.h): a chain of draft passes over a cache of
+ * its own, which holds the first tokens and the most recent ones, as under the policy `window` of the partial
+ * cache. The first pass of a round reads the tokens that it lacks, the root last. Start reading at
+ * small_expand(). */
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/decode/draft.h"
+#include "src/decode/small_model.h"
+
+struct chain {                       /* of one text */
+    struct kv kv;
+    size_t sinks, keys;              /* keys: that stay when the cache is full */
+    size_t first;                    /* position of slot `sinks`: slots before it hold positions 0 .. */
+    /* tokens of the rows after the committed ones, which passes of the last round wrote */
+    int32_t flight[PASSES_MAX + 1]; size_t n_flight;
+};
+
+static struct chain *chain_of(const struct drafting *g) { return g->own[SOURCE_MODEL]; }
+/* The position after the committed rows. */
+static size_t end_of(const struct chain *c)
+{
+    return c->kv.n_past < c->sinks ? c->kv.n_past : c->first + c->kv.n_past - c->sinks;
+}
+
+/* ---- memory ---- */
+
+static struct kv_size cache_size(const struct model *m, size_t keys)
+{
+    return (struct kv_size){ m->dev->kv_type, m->config.n_layers, m->config.n_kv_heads, m->head_dim,
+                             2 * keys + 2 * SMALL_ROWS, 0, 0 };
+}
+
+static int small_begin(struct drafting *g, size_t n_max, struct err *e)
+{
+    const size_t keys = MIN(g->set.kv_budget, (size_t)SMALL_KEYS);
+    const struct kv_size size = cache_size(&g->small->own, keys);
+    struct chain *c = calloc(1, sizeof *c);
+    (void)n_max;
+    if (!c)
+        return err_set(e, ERR_FAILED, "drafting: out of memory");
+    g->own[SOURCE_MODEL] = c;
+    c->keys = keys;
+    c->sinks = MIN(g->set.kv_sinks, c->keys - 1);
+    c->first = c->sinks;
+    draft_add_cache(g, &draft_small, KV_WINDOW, c->keys);
+    return kv_open(&c->kv, g->model->dev, &size, e);
+}
+
+static void small_end(struct drafting *g)
+{
+    struct chain *c = chain_of(g);
+    if (c)
+        kv_close(&c->kv);
+    free(c);
+    g->own[SOURCE_MODEL] = NULL;
+}
+
+static void small_reset(struct drafting *g)
+{
+    struct chain *c = chain_of(g);
+    kv_truncate(&c->kv, 0);
+    c->first = c->sinks;
+    c->n_flight = 0;
+}
+
+static struct pass_bytes small_reads(const struct drafting *g, size_t i)
+{
+    const struct model *m = &g->small->own;
+    return (struct pass_bytes){ planner_bytes((double)m->weight_bytes,
+                                              (double)small_model_of(g->small)->weight_bytes),
+                                model_kv_bytes(m), g->cache[i].budget / 2 * 3 };
+}
+
+/* ---- its cache ---- */
+
+/* Keeps the first tokens and the last `keys` - sinks rows. Keys keep the rotation of their positions. */
+static void make_room(struct chain *c)
+{
+    struct kv *kv = &c->kv;
+    const size_t n = c->keys - c->sinks, from = kv->n_past - n;
+    for (size_t l = 0; l < kv->n_layers; l++)
+        for (size_t h = 0; h < kv->n_kv_heads; h++)
+            for (size_t i = 0, some; i < n; i += some) {
+                const size_t src = from + i, to = c->sinks + i;
+                some = MIN(n - i, KV_BLOCK - MAX(src % KV_BLOCK, to % KV_BLOCK));
+                kv_copy(kv_block(kv, l, h, to), to % KV_BLOCK, kv_block(kv, l, h, src), src % KV_BLOCK, some,
+                        kv->type, kv->head_dim);
+            }
+    c->first += from - c->sinks;
+    kv->n_past = c->keys;
+}
+
+/* Rows of tokens from position `at` on: the text, in order. */
+static struct pass_seq rows_at(struct chain *c, const int32_t *token, size_t n)
+{
+    if (!c->n_flight && c->kv.n_past + n + PASSES_MAX + 1 > c->kv.n_max)
+        make_room(c);
+    const size_t shift = c->kv.n_past < c->sinks ? 0 : c->first - c->sinks;
+    return (struct pass_seq){ .kv = &c->kv, .n = n, .token = token, .shift = shift };
+}
+
+/* Commits the tokens at positions `at` .. `to` - 1. */
+static bool read_text(struct drafting *g, size_t at, size_t to)
+{
+    static const uint8_t none[SMALL_ROWS];
+    struct chain *c = chain_of(g);
+    struct err ignored;
+    for (size_t n; at < to; at += n) {
+        /* rows of one pass have one shift */
+        n = MIN(to - at, (size_t)SMALL_ROWS);
+        n = c->kv.n_past < c->sinks ? MIN(n, c->sinks - c->kv.n_past) : n;
+        struct pass_seq seq = rows_at(c, g->tokens + at, n);
+        seq.want = none;
+        if (model_forward(small_model_of(g->small), g->small->work, &seq, 1, NULL, 0, &ignored)) {
+            small_reset(g);
+            return false;
+        }
+        kv_advance(&c->kv, n);
+    }
+    return true;
+}
+
+/* Follows the text: rows of the last round's passes stay where their tokens came true, and the rest is read
+ * but for the last tokens, which the first pass reads. */
+static bool small_prepare(struct drafting *g)
+{
+    enum { WITH_ROOT = 16 };             /* committed tokens that the first pass reads, at most */
+    struct chain *c = chain_of(g);
+    const size_t to = g->kv->n_past;
+    for (size_t i = 0; i < c->n_flight && end_of(c) < to && c->flight[i] == g->tokens[end_of(c)]; i++)
+        kv_advance(&c->kv, 1);
+    c->n_flight = 0;
+    if (to < end_of(c)) {                /* the text was cut */
+        if (to < c->first)
+            small_reset(g);
+        else
+            kv_truncate(&c->kv, c->sinks + to - c->first);
+    }
+    const size_t recent = to - MIN(to, c->keys - c->sinks);
+    if (end_of(c) < recent) {            /* what lies between is left out */
+        kv_truncate(&c->kv, MIN(c->kv.n_past, c->sinks));
+        if (!read_text(g, c->kv.n_past, c->sinks))
+            return false;
+        c->first = MAX(recent, c->sinks);
+    }
+    return to - end_of(c) <= WITH_ROOT || read_text(g, end_of(c), to - WITH_ROOT);
+}
+
+/* ---- draft passes ---- */
+
+/* The rows of the next pass of a text: the tokens that its cache lacks with the root, or the likeliest guess
+ * of the pass before. */
+static struct pass_seq next_rows(struct drafting *g, uint32_t *node)
+{
+    struct chain *c = chain_of(g);
+    *node = g->passes ? tree_best_child(g->tree, g->pass_node) : 0;
+    if (g->passes == 0) {
+        const size_t at = end_of(c);
+        return rows_at(c, g->tokens + at, g->n_tokens - at);
+    }
+    return rows_at(c, &g->tree->node[*node].token, 1);
+}
+
+/* Adds the guesses of a pass. Returns the number of new nodes. */
+static size_t take(struct drafting *g, uint32_t node, const float *logits)
+{
+    const struct tree *t = g->tree;
+    g->pass_node = node;
+    const size_t added =
+        draft_propose(g, &node, 1, logits, draft_width(g, node), SOURCE_MODEL, GUESS_MODEL, 0);
+    const uint32_t next = tree_best_child(t, node);
+    g->next_reach = next && t->node[next].depth < t->max_depth ? t->node[next].reach : 0;
+    return added;
+}
+
+/* One pass for n texts. */
+static void pass_of(struct drafting *const *g, struct pass_seq *seq, const uint32_t *node, size_t n,
+                    bool *const *more)
+{
+    struct small_model *s = g[0]->small;
+    const size_t vocab = s->config.vocab;
+    struct err ignored;
+    const double start = g[0]->clock();
+    for (size_t i = 0; i < n; i++) {
+        struct chain *c = chain_of(g[i]);
+        seq[i].logits = s->logits + i * vocab;
+        c->kv.n_past += c->n_flight;     /* rows in flight are seen */
+    }
+    const int rc = model_forward(small_model_of(s), s->work, seq, n, NULL, 0, &ignored);
+    for (size_t i = 0; i < n; i++) {
+        struct chain *c = chain_of(g[i]);
+        c->kv.n_past -= c->n_flight;
+        if (rc) {                        /* guesses alone are lost; no NaN may stay */
+            small_reset(g[i]);
+            g[i]->next_reach = 0;
+            *more[i] = false;
+            continue;
+        }
+        kv_advance(&c->kv, seq[i].n - 1);
+        c->flight[c->n_flight++] = seq[i].token[seq[i].n - 1];
+        *more[i] = take(g[i], node[i], seq[i].logits) > 0;
+        g[i]->passes++;
+    }
+    const double seconds = g[0]->clock() - start;
+    for (size_t i = 0; i < n; i++)
+        planner_passed(&g[i]->planner, n, seconds / (double)n);
+}
+
+static int small_expand(struct drafting *const *g, size_t n, bool *more, struct err *e)
+{
+    (void)e;
+    for (size_t i = 0; i < n;) {         /* lots: as many texts as fit a pass */
+        struct drafting *live[BATCH_MAX];
+        struct pass_seq seq[BATCH_MAX];
+        uint32_t node[BATCH_MAX];
+        bool *on[BATCH_MAX];
+        size_t n_live = 0, rows = 0;
+        for (; i < n; i++) {
+            more[i] = false;
+            if (g[i]->passes >= PASSES_MAX || (g[i]->passes && !tree_best_child(g[i]->tree, g[i]->pass_node)))
+                continue;
+            seq[n_live] = next_rows(g[i], &node[n_live]);
+            if (rows + seq[n_live].n > SMALL_ROWS)
+                break;
+            rows += seq[n_live].n;
+            on[n_live] = &more[i];
+            live[n_live++] = g[i];
+        }
+        if (n_live)
+            pass_of(live, seq, node, n_live, on);
+    }
+    return 0;
+}
+
+const struct drafter_ops draft_small = { .source = SOURCE_MODEL,
+                                         .pass_per_depth = true,
+                                         .open = small_begin,
+                                         .close = small_end,
+                                         .reset = small_reset,
+                                         .prepare = small_prepare,
+                                         .reads = small_reads,
+                                         .expand = small_expand };

@@ -1,0 +1,109 @@
+/* Opening a model that drafts for another one (small_model.h). Start reading at small_model_open(). */
+#include "src/decode/small_model.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "src/model/config_tensors.h"
+
+/* The ids of a draft must mean the same tokens. */
+static int check_vocabulary(const char *dir, const struct config *c, const struct model *m,
+                            const struct tokenizer *t, struct err *e)
+{
+    struct tokenizer *own;
+    int32_t id;
+    if (c->vocab != m->config.vocab)
+        return err_set(e, ERR_INPUT, "--drafter: model:%s: a vocabulary of %zu tokens, the model has %zu",
+                       dir, c->vocab, m->config.vocab);
+    if (tokenizer_open(&own, dir, c->vocab, e))
+        return -1;
+    const bool same = tokenizer_same(own, t, &id);
+    tokenizer_close(own);
+    return same ? 0
+                : err_set(e, ERR_INPUT, "--drafter: model:%s: another tokenizer: token %d is not the model's",
+                          dir, (int)id);
+}
+
+/* Reads the configuration and the headers of the weights, and checks them. */
+static int open_headers(struct config *c, struct tensors *ts, const char *dir, const struct model *m,
+                        const struct tokenizer *t, struct err *e)
+{
+    if (!m->dev->host_memory)
+        return err_set(e, ERR_INPUT, "%s: --drafter model:DIR is not supported on this device; --device cpu "
+                                     "supports it", m->dev->name);
+    if (config_read(c, dir, e) || check_vocabulary(dir, c, m, t, e) ||
+        tensors_open_as(ts, dir, WEIGHTS_AS_IS, c->tied, e))
+        return -1;
+    if (config_check_tensors(c, ts, e) == 0 && model_is_quantised(ts) == m->dev->quantised)
+        return 0;
+    if (model_is_quantised(ts) != m->dev->quantised)
+        err_set(e, ERR_INPUT, "--drafter: model:%s: %s; a model with quantised weights drafts for one of its "
+                              "kind only", dir,
+                m->dev->quantised ? "its weights are not quantised" : "its weights are quantised");
+    tensors_close(ts);
+    return -1;
+}
+
+static struct model sizes_only(const struct config *c, const struct model *m)
+{
+    return (struct model){ .config = *c, .compute = m->compute, .dev = m->dev, .ops = m->ops,
+                           .pool = m->pool, .head_dim = m->dev->head_dim(m->dev, c->head_dim),
+                           .quantised = m->dev->quantised };
+}
+
+int small_model_check(const char *dir, const struct model *m, const struct tokenizer *t, bool int8,
+                      size_t *bytes, struct err *e)
+{
+    struct config c;
+    struct tensors ts = { 0 };
+    size_t weights;
+    if (open_headers(&c, &ts, dir, m, t, e))
+        return -1;
+    int rc = model_plan_bytes(&c, &ts, m->compute, m->dev, &weights, e);
+    const struct model sizes = sizes_only(&c, m);
+    if (rc == 0 && bytes)
+        *bytes = weights + (int8 && !m->dev->quantised ? model_quantized_bytes(&c, m->dev) : 0) +
+                 workspace_bytes(&sizes, SMALL_ROWS, SMALL_SLOTS) + SMALL_ROWS * c.vocab * sizeof(float);
+    tensors_close(&ts);
+    return rc;
+}
+
+int small_model_open(struct small_model *s, const char *dir, const struct model *m, const struct tokenizer *t,
+                     bool int8, struct err *e)
+{
+    struct tensors ts = { 0 };
+    *s = (struct small_model){ 0 };
+    if (open_headers(&s->config, &ts, dir, m, t, e))
+        return -1;
+    tensors_close(&ts);
+    snprintf(s->path, sizeof s->path, "%s", dir);
+    const struct model_setup setup = { .config = &s->config, .compute = m->compute, .dev = m->dev,
+                                       .ops = m->ops, .pool = m->pool };
+    const size_t logits = SMALL_ROWS * s->config.vocab * sizeof(float);
+    if (model_open(&s->own, dir, &setup, e)) {
+        *s = (struct small_model){ 0 };
+        return -1;
+    }
+    if ((int8 && !s->own.quantised && model_quantize(&s->int8, &s->own, NULL, NULL, e)) ||
+        workspace_open(&s->work, &s->own, SMALL_ROWS, SMALL_SLOTS, e)) {
+        small_model_close(s);
+        return -1;
+    }
+    s->logits = mem_alloc(logits);
+    if (!s->logits) {
+        small_model_close(s);
+        return err_set(e, ERR_FAILED, "%s: out of memory (%zu bytes)", dir, logits);
+    }
+    return 0;
+}
+
+void small_model_close(struct small_model *s)
+{
+    if (s->logits)
+        mem_free(s->logits, SMALL_ROWS * s->config.vocab * sizeof(float));
+    workspace_close(s->work);
+    model_close(&s->int8);
+    if (s->own.mem)
+        model_close(&s->own);
+    *s = (struct small_model){ 0 };
+}
