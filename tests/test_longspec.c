@@ -1,6 +1,7 @@
 /* LongSpec's drafter: its logits against the formulas of src/train/train_longspec.h in double, what each row
  * sees, the levels of its beam, and that its state after many rounds equals the state made from tokens. */
 #include "src/decode/decode.h"
+#include "src/model/safetensors.h"
 #include "tests/longspec_rig.h"
 
 static const struct tiny shapes[] = {
@@ -219,6 +220,65 @@ static void logits_equal_the_formulas(void)
     }
 }
 
+/* Element i of a tensor of the fixture. */
+static float *fixture(const struct tensors *ts, const char *name, size_t *n)
+{
+    struct err e = { 0 };
+    const struct tensor *t = tensors_find(ts, name);
+    char *raw = t ? must_alloc(t->bytes) : NULL;
+    if (!t || tensors_read(ts, t, raw, 0, t->bytes, &e)) rig_die(name, &e);
+    float *v = must_alloc(t->n_elements * sizeof *v);
+    for (size_t i = 0; i < t->n_elements; i++) v[i] = tensor_value(raw, t->dtype, i);
+    *n = t->n_elements;
+    free(raw);
+    return v;
+}
+
+/* scripts/make_longspec_fixture.py */
+static void logits_equal_those_of_pytorch(void)
+{
+    enum { PYTORCH_NODES = 4 };
+    static const int32_t parent[PYTORCH_NODES] = { -1, 0, 0, 1 };
+    static const char path[] = "tests/data/longspec_fixture.safetensors";
+    struct rig r;
+    struct longspec l;
+    struct tensors ts = { 0 };
+    struct kv target, own;
+    struct err e = { 0 };
+    int32_t token[1024];
+    size_t n_token, n_keys, n_values, n_logits;
+    rig_open(&r, "tests/data/models/llama2-bf16", DT_F32, best_twin(), 2, 64, 1024);
+    if (longspec_open(&l, path, &r.m, false, &e) || tensors_open_file(&ts, path, &e)) rig_die(path, &e);
+    float *tokens = fixture(&ts, "fixture.token", &n_token), *keys = fixture(&ts, "fixture.keys", &n_keys),
+          *values = fixture(&ts, "fixture.values", &n_values),
+          *want = fixture(&ts, "fixture.logits", &n_logits),
+          *got = must_alloc(n_logits * sizeof *got);
+    const size_t n = n_token - PYTORCH_NODES, dim = r.c.head_dim, vocab = r.c.vocab;
+    for (size_t i = 0; i < n_token; i++) token[i] = (int32_t)tokens[i];
+    rig_kv(&r, &target, n, 0);
+    for (size_t h = 0; h < r.c.n_kv_heads; h++)
+        for (size_t i = 0; i < n; i++) {
+            float k[HEAD_DIM_MAX] = { 0 }, v[HEAD_DIM_MAX] = { 0 }, stored[2 * HEAD_DIM_MAX];
+            memcpy(k, keys + (h * n + i) * dim, dim * sizeof *k);
+            memcpy(v, values + (h * n + i) * dim, dim * sizeof *v);
+            kv_store(stored, target.type, k, v, target.head_dim);
+            kv_put(kv_block(&target, r.c.n_layers - 1, h, i), target.type, target.head_dim, i % KV_BLOCK,
+                   stored);
+        }
+    kv_advance(&target, n);
+    const struct kv_size size = { r.dev->kv_type, 1, r.c.n_kv_heads, r.m.head_dim, 1024, NODES, 0 };
+    if (kv_open(&own, r.dev, &size, &e)) rig_die("cache", &e);
+    longspec_read(&l, &own, 0, token, n);
+    const struct longspec_seq s = { &target, &own, 0, 0, PYTORCH_NODES, token + n, parent };
+    CHECK(longspec_forward(&l, &r.m.lm_head, &s, 1, got) == 0 && n_logits == PYTORCH_NODES * vocab);
+    double worst = 0;
+    for (size_t i = 0; i < n_logits; i++) worst = fmax(worst, fabs((double)got[i] - (double)want[i]));
+    printf("    largest difference %.2g\n", worst);
+    CHECK(worst <= 1e-3, "%g", worst);
+    free(tokens), free(keys), free(values), free(want), free(got);
+    kv_close(&target), kv_close(&own), longspec_close(&l), tensors_close(&ts), rig_close(&r);
+}
+
 /* Rows of several texts in one pass have the bits of passes of their own. */
 static void texts_do_not_mix(void)
 {
@@ -338,6 +398,7 @@ static void state_follows_from_tokens(void)
 int main(void)
 {
     RUN(logits_equal_the_formulas);
+    RUN(logits_equal_those_of_pytorch);
     RUN(texts_do_not_mix);
     RUN(a_beam_of_4_16_16_16_16);
     RUN(state_follows_from_tokens);
