@@ -329,7 +329,7 @@ static void a_beam_of_4_16_16_16_16(void)
     struct err e = { 0 };
     bench_open(&b, &shapes[2], DT_BF16, false);
     decoder_open(&d, &b, width, 5, -1, 20, 60);
-    CHECK(decode_step(&d, &e) == 0, "%s", e.msg);
+    CHECK(draft_check(&d.draft.set, &e) == 0 && decode_step(&d, &e) == 0, "%s", e.msg);
     size_t n[6] = { 0 }, below[6] = { 0 };
     for (size_t i = 0; i < d.draft.tree->n; i++) {
         const struct node *x = &d.draft.tree->node[i];

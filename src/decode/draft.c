@@ -34,7 +34,9 @@ int draft_check(const struct draft_settings *s, struct err *e)
         if (s->width[i] < 1 || s->width[i] > RANK_MAX - 1)
             return err_set(e, ERR_INPUT, "--tree: %zu candidates at depth %zu, allowed are 1 to %d",
                            s->width[i], i + 1, RANK_MAX - 1);
-        if (!mul_size(nodes, s->width[i], &nodes) || nodes >= TREE_ROWS_MAX)
+        /* other drafters continue a bounded number of nodes */
+        if (s->drafters & (1u << SOURCE_HEADS | 1u << SOURCE_PARTIAL) &&
+            (!mul_size(nodes, s->width[i], &nodes) || nodes >= TREE_ROWS_MAX))
             return err_set(e, ERR_INPUT, "--tree: more than %d candidates at depth %zu", TREE_ROWS_MAX - 1,
                            i + 1);
     }
