@@ -524,7 +524,7 @@ static void add_counters(struct task *t)
 /* The names of the drafters on the accepted path; a static string. */
 static const char *path_sources(const struct round_stats *r)
 {
-    static char names[1 << N_SOURCES][40];       /* only one thread of a process runs a decoder */
+    static char names[1 << N_SOURCES][64];       /* only one thread of a process runs a decoder */
     unsigned set = 0;
     for (size_t i = 0; i + 1 < r->tokens; i++)
         set |= r->path_sources[i];
