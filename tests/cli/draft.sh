@@ -214,14 +214,14 @@ check heads_that_the_model_does_not_have 2 '^longhand: --drafter: .* has no draf
 check heads_that_the_preset_needs 2 '^longhand: --preset: .* has no drafting heads' \
     submit -m tests/data/models/llama3-new-f16 -p x -n 5 --preset tokenswift
 # A heads file that a worker would reject queues nothing.
-before=$("$LONGHAND" list | tail -1)
+before=$("$LONGHAND" list | wc -l)
 check heads_of_another_kind_of_file 2 'README.md: header length' \
     submit -m $MODEL -p x -n 5 --drafter heads:README.md
 check heads_that_are_a_model 2 'model.safetensors: no tensor "heads.0.linear.weight"' \
     run -m $MODEL -p x -n 5 --drafter "heads:$MODEL/model.safetensors"
 check heads_of_another_size 2 'heads of a model with hidden_size 256, this model has' \
     submit -m tests/data/models/llama2-bf16 -p x -n 5 --drafter "partial,heads:$MODEL/heads.safetensors"
-[ "$("$LONGHAND" list | tail -1)" = "$before" ]
+[ "$("$LONGHAND" list | wc -l)" = "$before" ]
 result nothing_was_queued_for_them $? "$("$LONGHAND" list | tail -3)"
 # Heads of another model: a notice, and the same text. The model's own heads: no notice.
 LC_ALL=C sed 's/"model":"[0-9a-f]*"/"model":"0123456789abcdef"/' $MODEL/heads.safetensors >"$TMP/foreign"

@@ -15,10 +15,10 @@ check flag_with_a_value 2 "--quiet takes no value" run --quiet=1
 check two_words_too_many 2 "one word too many" inspect --model $MODEL here
 check missing_word 2 "a word is missing" score --model $MODEL
 check unknown_verb_is_named 2 "unknown verb 'paint'" paint
-check later_drafter_says_so 2 "'model:x' is not in this version" $R --drafter ngram,model:x
+check a_model_to_draft_that_is_not_there 2 "model:x: cannot open" $R --drafter ngram,model:x
 check unknown_drafter 2 "'magic' is not one of auto, none, heads" $R --drafter magic
 check unknown_drafter_in_a_list 2 "'' is not one of auto, none, heads" $R --drafter ngram,
-check unknown_preset_lists_presets 2 "'paper' is not one of tokenswift, table11-" $R --preset paper
+check unknown_preset_lists_presets 2 "'paper' is not one of tokenswift, magicdec, medusa, table11-" $R --preset paper
 check tree_of_words 2 "'x' is not a whole number" $R --tree 1,x
 check tree_too_wide 2 "more than 1023 candidates at depth 4" $R --tree 9,9,9,9
 check tree_with_a_hole 2 "is not a list of whole numbers" $R --tree 1,,3
