@@ -140,7 +140,8 @@ moe() { "$LONGHAND" $1 -m "$TMP/x-q8_0.gguf" --prompt "The ship" --tokens 2500 -
 moe run --db "$TMP/x.db" --drafter none --format ids >"$TMP/a"; moe run --db "$TMP/x.db" --format ids >"$TMP/b"
 same drafts_of_experts_change_nothing "$TMP/a" "$TMP/b"
 moe submit --db "$TMP/x2.db" >"$TMP/id"
-"$LONGHAND" work -q --db "$TMP/x2.db" & sleep 0.3; kill -9 $! 2>/dev/null; wait $! 2>/dev/null
+held 300 "[ \$('$LONGHAND' text 1 --db '$TMP/x2.db' --format ids | wc -l) -gt 40 ]" \
+    "$LONGHAND" run --resume 1 --db "$TMP/x2.db" --format ids -q
 some=$("$LONGHAND" text 1 --db "$TMP/x2.db" --format ids 2>/dev/null | wc -l); [ "$some" -lt 2500 ]
 result killed_before_its_end $? "$some tokens"
 "$LONGHAND" work -q --db "$TMP/x2.db"; "$LONGHAND" text 1 --db "$TMP/x2.db" --format ids >"$TMP/b"
