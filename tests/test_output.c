@@ -1,6 +1,8 @@
-/* Files that appear whole: their permissions, and what stays of a file that was not finished. When plain
- * lines of progress appear. */
+/* Files that appear whole: their permissions, what stays of a file that was not finished, and files that
+ * replace no other. When plain lines of progress appear. */
+#include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -16,6 +18,25 @@ mode_t umask(mode_t mask)
 {
     mask_calls++;
     return (mode_t)syscall(SYS_umask, mask);
+}
+
+/* File systems without RENAME_NOREPLACE, and without hard links. */
+static bool no_renameat2, no_link;
+int renameat2(int a, const char *from, int b, const char *to, unsigned flags)
+{
+    if (no_renameat2) {
+        errno = EINVAL;
+        return -1;
+    }
+    return (int)syscall(SYS_renameat2, a, from, b, to, flags);
+}
+int link(const char *from, const char *to)
+{
+    if (no_link) {
+        errno = EPERM;
+        return -1;
+    }
+    return (int)syscall(SYS_linkat, AT_FDCWD, from, AT_FDCWD, to, 0);
 }
 
 static char folder[] = "/tmp/longhand-output-XXXXXX";
@@ -121,6 +142,41 @@ static void loading_shows_a_plain_line_after_half_a_second(void)
     CHECK(!printed_after("bytes", 1, text, sizeof text), "%s", text);
 }
 
+static void read_text(const char *path, char out[16])
+{
+    FILE *f = fopen(path, "r");
+    out[0] = 0;
+    if (f) {
+        out[fread(out, 1, 15, f)] = 0;
+        fclose(f);
+    }
+}
+
+/* The file that another process makes between opening and finishing stays. */
+static void a_new_file_replaces_no_other(void)
+{
+    char path[64], text[16];
+    struct err e;
+    snprintf(path, sizeof path, "%s/e", folder);
+    for (int way = 0; way < 3; way++)            /* renameat2, hard links, neither */
+        for (int there = 0; there < 2; there++) {
+            struct sink s;
+            no_renameat2 = way > 0;
+            no_link = way > 1;
+            CHECK(sink_open_new(&s, path, &e) == 0 && sink_write(&s, "mine", 4, &e) == 0, "%s", e.msg);
+            if (there)
+                write_sink(path, "theirs");
+            const int rc = sink_finish(&s, &e);
+            read_text(path, text);
+            CHECK(strcmp(text, there ? "theirs" : "mine") == 0, "way %d: \"%s\"", way, text);
+            CHECK(there ? rc == -1 && e.code == ERR_INPUT && strstr(e.msg, "no file is overwritten") : rc == 0,
+                  "way %d: %s", way, rc ? e.msg : "0");
+            unlink(path);
+            CHECK(rmdir(folder) == 0 && mkdir(folder, 0700) == 0, "way %d: a temporary file stays", way);
+        }
+    no_renameat2 = no_link = false;
+}
+
 int main(void)
 {
     if (!mkdtemp(folder))
@@ -129,6 +185,7 @@ int main(void)
     RUN(a_replaced_file_keeps_its_permissions);
     RUN(an_unfinished_output_stays_under_its_temporary_name);
     RUN(loading_shows_a_plain_line_after_half_a_second);
+    RUN(a_new_file_replaces_no_other);
     rmdir(folder);
     return test_end();
 }

@@ -645,7 +645,7 @@ static int write_all(struct exporter *x, struct err *e)
 
 static int open_output(struct exporter *x, struct err *e)
 {
-    if (sink_open(&x->out, x->o->output, e))
+    if ((x->o->is_new ? sink_open_new : sink_open)(&x->out, x->o->output, e))
         return -1;
     if (x->o->gzip &&
         deflateInit2(&x->z, Z_DEFAULT_COMPRESSION, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK) {

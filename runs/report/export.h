@@ -28,6 +28,7 @@ struct export_options {
     bool partial, gzip;
     const char *output;
     const char *fields;                  /* of jsonl and csv: "custom_id,text"; NULL: all */
+    bool is_new;                         /* ERR_INPUT if `output` is there; no file is replaced */
 };
 struct export_counts { size_t exported, left_out; };                                 /* jobs */
 

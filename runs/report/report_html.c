@@ -14,14 +14,11 @@ enum { SECTIONS_MAX = 24, ROUNDS_SHOWN = 5000, SOURCES_SHOWN = 6 };
 
 /* ---- the head of a job ---- */
 
-static void title(FILE *f, const struct report *r)
+static void job_title(const struct report *r, char *out, size_t size)
 {
-    char name[600];
-    report_name(r, name, sizeof name);
-    if (*name)
-        page_text(f, name);
-    else
-        fprintf(f, "Job %" PRId64, r->job->id);
+    report_name(r, out, size);
+    if (!*out)
+        snprintf(out, size, "Job %" PRId64, r->job->id);
 }
 
 static void when(FILE *f, double t)
@@ -408,10 +405,12 @@ static void rounds(FILE *f, const struct report *r)
 static bool section(FILE *f, const struct report *r)
 {
     const struct job *j = r->job;
+    char name[600];
     fputs("<article id=\"", f);
     report_anchor(f, r);
     fputs("\"><h1><bdi>", f);
-    title(f, r);
+    job_title(r, name, sizeof name);
+    page_text(f, name);
     fprintf(f, "</bdi></h1><p class=\"sub\">Job %" PRId64 " &middot; %s &middot; ", j->id,
             job_state_name(j->state));
     page_text(f, j->model);
@@ -436,17 +435,12 @@ static bool section(FILE *f, const struct report *r)
 int report_html(FILE *f, const struct reports *l, struct err *e)
 {
     bool ok = true;
-    fputs("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
-          "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
-          "'unsafe-inline'; base-uri 'none'; form-action 'none'\">"
-          "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><meta "
-          "name=\"color-scheme\" content=\"light dark\"><title>",
-          f);
+    char name[600] = "";
     if (l->n == 1)
-        title(f, &l->v[0]);
+        job_title(&l->v[0], name, sizeof name);
     else
-        fprintf(f, "%zu jobs", l->n);
-    fprintf(f, " &ndash; longhand</title><style>%s</style></head><body><main>\n", page_style);
+        snprintf(name, sizeof name, "%zu jobs", l->n);
+    page_begin(f, name);
     if (l->n != 1)
         ok = report_overview(f, l, SECTIONS_MAX);
     else if (l->o.by)

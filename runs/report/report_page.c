@@ -8,7 +8,7 @@
 
 /* Lines differ in their dashes, too, for readers who do not see the colours and for print in black and
  * white. */
-const char page_style[] =
+static const char page_style[] =
 "*{box-sizing:border-box}"
 ":root{color-scheme:light dark;--bg:#f7f6f2;--card:#fff;--fg:#1e2023;--dim:#62666d;--line:#dddad2;"
 "--warn:#9a3412;--warnbg:#fff3e8;"

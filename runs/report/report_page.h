@@ -4,8 +4,6 @@
 #include <stdio.h>
 #include "src/base/base.h"
 
-extern const char page_style[];
-
 /* Begins a page in which nothing can load or run; its body ends with </main></body></html>. */
 void page_begin(FILE *f, const char *title);
 

@@ -8,7 +8,7 @@
 #include "src/base/json_write.h"
 #include "src/base/output.h"
 
-static const double PLAIN_SECONDS = 10, LINE_SECONDS = 1, JSON_SECONDS = 5;
+static const double LINE_SECONDS = 1, JSON_SECONDS = 5;
 
 struct queue_view queue_view_of(const struct queue_progress *q, const struct store_counts *n)
 {
@@ -64,12 +64,11 @@ void queue_progress_at(struct queue_progress *q)
 {
     const double now = clock_seconds();
     const int how = q->show->show;
-    const double pace = how == SHOW_PLAIN ? PLAIN_SECONDS : how == SHOW_JSON ? JSON_SECONDS : LINE_SECONDS;
     const bool first = q->shown == 0;
     struct store_counts n;
     struct err ignored;
     char line[64 * 260 + 400];           /* with the lines of the jobs */
-    if (how == SHOW_NOTHING || (!first && now - q->shown < pace) ||
+    if (how == SHOW_NOTHING || (!first && now - q->shown < progress_pace(q->show, LINE_SECONDS, JSON_SECONDS)) ||
         store_counts(q->store, q->batch, &n, &ignored))
         return;
     if (first && !q->batch) {

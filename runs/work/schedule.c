@@ -36,8 +36,6 @@ struct schedule {
     bool metrics_failed;                 /* a notice says so */
 };
 
-static bool out_of_time(const struct worker *w) { return w->deadline > 0 && clock_seconds() >= w->deadline; }
-
 /* ---- metrics ---- */
 
 /* Write the file of --metrics, if it is due or `now`. A failure is no reason to stop the work. */
@@ -407,7 +405,7 @@ static void show_progress(struct schedule *h)
 /* Serve the tasks until all have ended or the work must stop. 1: it must stop. */
 static int serve(struct schedule *h, struct err *e)
 {
-    if (stop_signal || out_of_time(h->w))
+    if (stop_signal || worker_out_of_time(h->w))
         return stop_all(h, e) ? -1 : 1;
     if (serve_prompts(h, e) || serve_round(h, e)) {
         abandon_all(h);
@@ -426,7 +424,7 @@ int schedule_queue(struct worker *w, const struct schedule_options *o, struct er
     if (metrics_open(&h.metrics, o->metrics, e))
         return -1;
     for (bool again = true; again && rc == 0;) {
-        if (h.n == 0 && (stop_signal || out_of_time(w) || (o->max_jobs && h.ended >= o->max_jobs)))
+        if (h.n == 0 && (stop_signal || worker_out_of_time(w) || (o->max_jobs && h.ended >= o->max_jobs)))
             break;
         show_progress(&h);
         write_metrics(&h, false);
@@ -435,7 +433,7 @@ int schedule_queue(struct worker *w, const struct schedule_options *o, struct er
             rc = serve(&h, e);
             continue;
         }
-        if (rc == 0 && !stop_signal && !out_of_time(w) && clock_seconds() < h.poll_at)
+        if (rc == 0 && !stop_signal && !worker_out_of_time(w) && clock_seconds() < h.poll_at)
             rc = poll_again(&h, &again, e);
         if (rc == 0 && again && clock_seconds() < h.poll_at)
             nanosleep(&(struct timespec){ .tv_nsec = (long)(POLL_SECONDS * 1e9) }, NULL);

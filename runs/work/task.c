@@ -61,7 +61,7 @@ static bool must_stop(struct task *t)
     }
     if (stop_signal)
         err_set(why, ERR_AGAIN, "stopped by %s", stop_signal_name());
-    else if (t->w->deadline > 0 && clock_seconds() >= t->w->deadline)
+    else if (worker_out_of_time(t->w))
         err_set(why, ERR_AGAIN, "stopped at --max-time");
     else
         return false;

@@ -42,6 +42,11 @@ void worker_close(struct worker *w)
     *w = (struct worker){0};
 }
 
+bool worker_out_of_time(const struct worker *w)
+{
+    return w->deadline > 0 && clock_seconds() >= w->deadline;
+}
+
 struct claim_request worker_claim_request(const struct worker *w, int64_t job)
 {
     return (struct claim_request){ .worker = w->number,

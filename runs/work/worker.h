@@ -60,6 +60,8 @@ struct worker {
 
 int  worker_open(struct worker *w, struct store *s, struct err *e);
 void worker_close(struct worker *w);
+/* Whether the deadline has passed. */
+bool worker_out_of_time(const struct worker *w);
 /* What this process can claim; job 0: the next job. Valid while w lives. */
 struct claim_request worker_claim_request(const struct worker *w, int64_t job);
 /* Open the model of a job, unless the worker has it and its files have not changed. */

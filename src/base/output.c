@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -44,6 +45,16 @@ int sink_open(struct sink *s, const char *path, struct err *e)
     return 0;
 }
 
+int sink_open_new(struct sink *s, const char *path, struct err *e)
+{
+    *s = (struct sink){ .is_new = true };
+    const int n = snprintf(s->path, PATH_BYTES, "%s", path);
+    if (n >= PATH_BYTES - 16)
+        return err_set(e, ERR_INPUT, "%.60s...: a path of %d bytes is too long", path, n);
+    s->fd = file_create_beside(s->temporary, s->path);
+    return s->fd < 0 ? err_set(e, ERR_INPUT, "%s: cannot write: %s", path, strerror(errno)) : 0;
+}
+
 /* A closed pipe is an interruption: the reader has had enough. */
 static int cannot_write(const char *name, int why, struct err *e)
 {
@@ -58,11 +69,37 @@ int sink_write(struct sink *s, const void *data, size_t n, struct err *e)
     return write_bytes(s->fd, data, n) ? cannot_write(name, errno, e) : 0;
 }
 
+/* Renames `from` to `to`, which must not be there. File systems without RENAME_NOREPLACE (EINVAL) have hard
+ * links, or neither: then a file that appears between the look and the renaming is lost. */
+static int rename_new(const char *from, const char *to)
+{
+    struct stat st;
+    if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0)
+        return 0;
+    if (errno != EINVAL && errno != ENOSYS)
+        return -1;
+    if (link(from, to) == 0)
+        return unlink(from);
+    if (errno == EEXIST)
+        return -1;
+    if (lstat(to, &st) == 0) {
+        errno = EEXIST;
+        return -1;
+    }
+    return rename(from, to);
+}
+
 int sink_finish(struct sink *s, struct err *e)
 {
     if (!s->temporary[0])
         return 0;
-    if (fsync(s->fd) || rename(s->temporary, s->path))
+    const int rc = fsync(s->fd) ? -1 : s->is_new ? rename_new(s->temporary, s->path)
+                                                 : rename(s->temporary, s->path);
+    if (rc && s->is_new && errno == EEXIST) {
+        sink_discard(s);
+        return err_set(e, ERR_INPUT, "%s exists, and no file is overwritten", s->path);
+    }
+    if (rc)
         return err_set(e, ERR_FAILED, "%s: cannot write: %s; the text is in %s", s->path, strerror(errno),
                        s->temporary);
     close(s->fd);
@@ -93,6 +130,17 @@ void sink_discard(struct sink *s)
         unlink(s->temporary);
     sink_abandon(s);
     s->temporary[0] = 0;
+}
+
+int sink_put(const char *path, const void *p, size_t n, struct err *e)
+{
+    struct sink s;
+    int rc = sink_open(&s, path, e);
+    if (rc == 0 && (sink_write(&s, p, n, e) || sink_finish(&s, e))) {
+        sink_discard(&s);
+        rc = -1;
+    }
+    return rc;
 }
 
 int stdout_finish(struct err *e)

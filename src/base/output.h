@@ -2,11 +2,18 @@
 #pragma once
 #include "src/base/base.h"
 
-struct sink { int fd; char path[PATH_BYTES], temporary[PATH_BYTES]; };
+struct sink {
+    int fd;
+    char path[PATH_BYTES], temporary[PATH_BYTES];
+    bool is_new;                     /* sink_finish replaces no file */
+};
 
 /* Opens the output that --output names; NULL and "-" mean standard output. A regular file is written under
  * a temporary name and renamed by sink_finish; a device or a pipe is written directly. */
 int  sink_open(struct sink *s, const char *path, struct err *e);
+/* Opens a file that must not be there when sink_finish gives it its name: sink_finish then fails with
+ * ERR_INPUT; the file that is there stays, and nothing of the new one. */
+int  sink_open_new(struct sink *s, const char *path, struct err *e);
 int  sink_write(struct sink *s, const void *p, size_t n, struct err *e);
 /* Syncs the file and renames it. */
 int  sink_finish(struct sink *s, struct err *e);
@@ -15,6 +22,9 @@ void sink_abandon(struct sink *s);
 
 /* Gives up what can be written again: nothing stays. After sink_finish it does nothing. */
 void sink_discard(struct sink *s);
+
+/* Writes n bytes to the output that --output names: whole, or not at all. */
+int  sink_put(const char *path, const void *p, size_t n, struct err *e);
 
 /* Flushes standard output and checks that every byte arrived. A closed pipe is ERR_AGAIN here and in
  * sink_write, and e->system is EPIPE. */

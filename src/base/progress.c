@@ -221,10 +221,12 @@ static void show(struct progress *p, double now)
     progress_text(p, line, head);
 }
 
-static double pace(const struct progress *p)
+double progress_pace(const struct progress *p, double line, double json)
 {
-    return p->show == SHOW_PLAIN ? PLAIN_SECONDS : p->show == SHOW_JSON ? JSON_SECONDS : LINE_SECONDS;
+    return p->show == SHOW_PLAIN ? PLAIN_SECONDS : p->show == SHOW_JSON ? json : line;
 }
+
+static double pace(const struct progress *p) { return progress_pace(p, LINE_SECONDS, JSON_SECONDS); }
 
 /* A phase that reads or writes a whole model says so early, because nothing else is seen meanwhile. */
 static bool is_due(const struct progress *p, double now)

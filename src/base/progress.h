@@ -39,6 +39,8 @@ void progress_open(struct progress *p, int mode, bool quiet);
 void progress_phase(struct progress *p, const char *phase, const char *unit, size_t of);
 /* The phase resumes with `done` units, which do not count for its rate. */
 void progress_from(struct progress *p, size_t done);
+/* Seconds from one output to the next: 10 for plain lines, `line` for a terminal's line, `json` for JSON. */
+double progress_pace(const struct progress *p, double line, double json);
 /* Whether progress_at would print now, so the caller computes costly figures only then. */
 bool progress_due(const struct progress *p);
 void progress_at(struct progress *p, size_t done);       /* cheap: reads the clock, rarely prints */

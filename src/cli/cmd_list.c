@@ -41,6 +41,7 @@ static int count_parts(const struct store_parts *p, struct store_counts *all, st
 
 typedef void put_cell(char out[CELL], const struct job *j);
 typedef double number_of(const struct job *j);
+typedef const char *text_of(const struct job *j);
 
 /* "42s", "15m", "3h", "12d" */
 static void put_age(char out[CELL], const struct job *j)
@@ -120,6 +121,11 @@ static void put_tokens(char out[CELL], const struct job *j)
     snprintf(out, CELL, "%zu/%zu", j->tokens, j->wanted);
 }
 
+static const char *text_custom_id(const struct job *j) { return j->custom_id; }
+static const char *text_error(const struct job *j) { return j->error; }
+static const char *text_model(const struct job *j) { return j->model; }
+static const char *text_opening(const struct job *j) { return j->opening; }
+
 static double of_job(const struct job *j) { return (double)j->id; }
 static double of_priority(const struct job *j) { return j->priority; }
 static double of_seed(const struct job *j) { return (double)j->seed; }
@@ -130,22 +136,23 @@ static const struct column {
     const char *name, *head;
     put_cell *put;
     number_of *number;                   /* to sort by; NULL: by the text */
+    text_of *text;                       /* whole, for JSON; NULL: the cell */
     size_t cut;
     bool right;
 } columns[] = {
-    { "job", "job", put_job, of_job, 0, true },
-    { "state", "state", put_state, NULL, 0, false },
-    { "tokens", "tokens", put_tokens, of_tokens, 0, true },
-    { "rate", "tokens/s", put_rate, job_speed, 0, true },
-    { "finish", "finish", put_finish, NULL, 0, false },
-    { "age", "age", put_age, job_age, 0, true },
-    { "model", "model", put_model, NULL, 20, false },
-    { "name", "name", put_name, NULL, 40, false },
-    { "prompt", "prompt", put_prompt, NULL, 0, false },
-    { "custom_id", "custom_id", put_custom_id, NULL, 40, false },
-    { "error", "error", put_error, NULL, 0, false },
-    { "priority", "priority", put_priority, of_priority, 0, true },
-    { "seed", "seed", put_seed, of_seed, 0, true },
+    { "job", "job", put_job, of_job, NULL, 0, true },
+    { "state", "state", put_state, NULL, NULL, 0, false },
+    { "tokens", "tokens", put_tokens, of_tokens, NULL, 0, true },
+    { "rate", "tokens/s", put_rate, job_speed, NULL, 0, true },
+    { "finish", "finish", put_finish, NULL, NULL, 0, false },
+    { "age", "age", put_age, job_age, NULL, 0, true },
+    { "model", "model", put_model, NULL, text_model, 20, false },
+    { "name", "name", put_name, NULL, NULL, 40, false },
+    { "prompt", "prompt", put_prompt, NULL, text_opening, 0, false },
+    { "custom_id", "custom_id", put_custom_id, NULL, text_custom_id, 40, false },
+    { "error", "error", put_error, NULL, text_error, 0, false },
+    { "priority", "priority", put_priority, of_priority, NULL, 0, true },
+    { "seed", "seed", put_seed, of_seed, NULL, 0, true },
 };
 enum { N_COLUMNS = sizeof columns / sizeof *columns };
 static const char COLUMN_NAMES[] = "job, state, tokens, rate, finish, age, model, name, prompt, custom_id, "
@@ -200,7 +207,33 @@ static int by_column(const void *a, const void *b)
     return sort_sign * d;
 }
 
-/* --sort, --reverse and --limit, of each database. */
+/* Keeps the first `limit` jobs of all databases together. Each database has its jobs in order. */
+static int keep_first(struct store_parts *p, size_t limit, struct err *e)
+{
+    size_t *kept = calloc(p->n + 1, sizeof *kept);
+    if (!kept)
+        return err_set(e, ERR_FAILED, "out of memory");
+    for (; limit; limit--) {
+        const struct job *first = NULL;
+        size_t of = 0;
+        for (size_t i = 0; i < p->n; i++) {
+            const struct job *j = kept[i] < p->v[i].jobs.n ? &p->v[i].jobs.v[kept[i]] : NULL;
+            if (j && (!first || by_column(j, first) < 0)) {
+                first = j;
+                of = i;
+            }
+        }
+        if (!first)
+            break;
+        kept[of]++;
+    }
+    for (size_t i = 0; i < p->n; i++)
+        p->v[i].jobs.n = kept[i];
+    free(kept);
+    return 0;
+}
+
+/* --sort and --reverse of each database, --limit of all together. */
 static int arrange(const struct options *o, struct store_parts *p, struct err *e)
 {
     const char *name = o->sort ? o->sort : "job";
@@ -211,10 +244,8 @@ static int arrange(const struct options *o, struct store_parts *p, struct err *e
         struct job_list *l = &p->v[i].jobs;
         if (l->n && (o->sort || o->reverse))
             qsort(l->v, l->n, sizeof *l->v, by_column);
-        if (options_given(o, "limit"))
-            l->n = MIN(l->n, o->limit);
     }
-    return 0;
+    return options_given(o, "limit") ? keep_first(p, o->limit, e) : 0;
 }
 
 /* ---- the table ---- */
@@ -324,8 +355,29 @@ static void list_text(const struct store_counts *n, const struct store_parts *p,
     }
 }
 
-/* With several databases each job names its database, and "databases" lists them all. */
-static void list_json(const struct store_counts *n, const struct store_parts *p)
+/* The columns of a job as members; the object stays open. Numbers are numbers, an empty cell is null. */
+static void put_columns_json(struct json_writer *w, const struct table *t, const struct job *j, const char *db)
+{
+    char cell[CELL];
+    jw_open(w, NULL, '{');
+    for (size_t i = 0; i < t->n; i++) {
+        const struct column *c = t->v[i];
+        *cell = 0;
+        c->put(cell, j);
+        if (c->number == of_seed)                /* 64 bits */
+            jw_uint(w, c->name, j->seed);
+        else if (c->number)
+            jw_number(w, c->name, *cell ? c->number(j) : NAN);
+        else
+            jw_text(w, c->name, c->text ? c->text(j) : *cell ? cell : NULL);
+    }
+    if (db)
+        jw_text(w, "db", db);
+}
+
+/* With several databases each job names its database, and "databases" lists them all. t: the columns of
+ * --columns; NULL: everything. */
+static void list_json(const struct store_counts *n, const struct store_parts *p, const struct table *t)
 {
     struct json_writer w = jw_begin(stdout, JW_INDENTED, 15);
     jw_open(&w, "counts", '{');
@@ -339,7 +391,11 @@ static void list_json(const struct store_counts *n, const struct store_parts *p)
     jw_open(&w, "jobs", '[');
     for (size_t i = 0; i < p->n; i++)
         for (size_t k = 0; k < p->v[i].jobs.n; k++) {
-            put_job_json(&w, &p->v[i].jobs.v[k], p->n > 1 ? store_path(p->v[i].store) : NULL);
+            const char *db = p->n > 1 ? store_path(p->v[i].store) : NULL;
+            if (t)
+                put_columns_json(&w, t, &p->v[i].jobs.v[k], db);
+            else
+                put_job_json(&w, &p->v[i].jobs.v[k], db);
             jw_close(&w, '}');
         }
     jw_close(&w, ']');
@@ -362,7 +418,7 @@ int cmd_list(const struct options *o, struct err *e)
     int rc = parts_from_options(&p, o, true, e) || arrange(o, &p, e) || count_parts(&p, &n, e) ? -1 : 0;
     if (rc == 0) {
         if (o->json)
-            list_json(&n, &p);
+            list_json(&n, &p, o->columns ? &t : NULL);
         else
             list_text(&n, &p, &t);
         rc = stdout_finish(e);

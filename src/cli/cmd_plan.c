@@ -368,7 +368,6 @@ static int print_html(const struct setup *s, struct err *e)
     double x[LIST_MAX], y[DRAFT_KINDS][LIST_MAX];
     char *text = NULL;
     size_t n;
-    struct sink out;
     FILE *f = memory_file(&text, &n);
     if (!f)
         return err_set(e, ERR_FAILED, "out of memory for the page");
@@ -397,11 +396,8 @@ static int print_html(const struct setup *s, struct err *e)
     }
     fputs("</main></body></html>\n", f);
     int rc = stream_end(f) ? err_set(e, ERR_FAILED, "out of memory for the page") : 0;
-    if (rc == 0 && (rc = sink_open(&out, s->o->output, e)) == 0 &&
-        (sink_write(&out, text, n, e) || sink_finish(&out, e))) {
-        sink_abandon(&out);
-        rc = -1;
-    }
+    if (rc == 0)
+        rc = sink_put(s->o->output, text, n, e);
     free(text);
     return rc;
 }

@@ -14,18 +14,14 @@ static int write_report(const struct reports *l, const struct options *o, struct
 {
     char *text = NULL;
     size_t n;
-    struct sink out;
     FILE *f = memory_file(&text, &n);
     if (!f)
         return err_set(e, ERR_FAILED, "out of memory for the report");
     int rc = (o->json ? report_json : o->csv ? report_csv : o->html ? report_html : report_table)(f, l, e);
     if (stream_end(f) && rc == 0)
         rc = err_set(e, ERR_FAILED, "out of memory for the report");
-    if (rc == 0 && (rc = sink_open(&out, o->output, e)) == 0 &&
-        (sink_write(&out, text, n, e) || sink_finish(&out, e))) {
-        sink_discard(&out);
-        rc = -1;
-    }
+    if (rc == 0)
+        rc = sink_put(o->output, text, n, e);
     free(text);
     return rc;
 }

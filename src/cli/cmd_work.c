@@ -111,11 +111,6 @@ int parallel_from_options(const struct options *o, size_t *n, struct err *e)
     return 0;
 }
 
-static bool out_of_time(const struct shift *h)
-{
-    return h->worker.deadline > 0 && clock_seconds() >= h->worker.deadline;
-}
-
 static void job_ended(void *ctx, int64_t id, const struct job *job, size_t wanted,
                       const struct work_result *r)
 {
@@ -280,7 +275,7 @@ int work_queue(const struct options *o, struct store *s, const char *batch, stru
         rc = print_start(&h, e);
     if (rc == 0)
         rc = run_shift(&h, e);
-    h.late = out_of_time(&h);
+    h.late = worker_out_of_time(&h.worker);
     if (rc == 0 && !stop_signal && !h.late)
         rc = report_jobs_left(&h, e);
     const struct missing_model *x = missing_first(&h.worker.missing);

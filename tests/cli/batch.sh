@@ -108,6 +108,15 @@ assert a | b | c == set(range(200)) and not a & b and not b & c and not a & c, n
 assert 0 in a and 1 in b and 2 in c and 3 in a, n
 assert d["counts"]["queued"] == len(d["jobs"]) > 200 and len(d["databases"]) == 3, d["counts"]' 2>"$TMP/err"
 result shards_share_the_lines $? "$(tail -2 "$TMP/err")"
+shards=(--db "$TMP/shard1.db" --db "$TMP/shard2.db" --db "$TMP/shard3.db")
+"$L" list "${shards[@]}" --limit 5 --columns job >"$TMP/a"
+[ "$(grep -cE '^ *[0-9]+$' "$TMP/a")" = 5 ]; result the_limit_is_for_all_databases $? "$(cat "$TMP/a")"
+"$L" list "${shards[@]}" --sort custom_id --limit 5 --json --columns custom_id,job | python3 -c '
+import json, sys
+jobs = json.load(sys.stdin)["jobs"]
+assert all(sorted(j) == ["custom_id", "db", "job"] for j in jobs), jobs
+assert sorted(j["custom_id"] for j in jobs) == ["r0", "r1", "r10", "r100", "r101"], jobs' 2>"$TMP/err"
+result the_limit_keeps_the_first_of_all_databases $? "$(tail -1 "$TMP/err")"
 "$L" report 1 2 --db "$TMP/shard1.db" --db "$TMP/shard2.db" --json | python3 -c '
 import json, sys
 r = json.load(sys.stdin)

@@ -119,6 +119,24 @@ check no_file_is_overwritten 2 'exists, and no file is overwritten; nothing was 
 "$L" submit -m $MODEL -p A -n 4 -s 2 --samples 2 --name tale -q >/dev/null; "$L" work -q
 "$L" export @tale --format text --dir "$TMP/tale.d" -q; names=$(ls "$TMP/tale.d" | xargs)
 [ "$names" = "tale_0.txt tale_1.txt" ]; result samples_of_one_name_have_it_in_their_files $? "$names"
+
+# A file that another process makes while files are being written stays.
+"$L" submit -m $MODEL -p A -n 2 -s 2 --samples 60 --name race -q >/dev/null; "$L" work -q
+python3 - "$L" "$TMP/race.d" <<'P' >"$TMP/race" 2>&1
+import os, signal, subprocess, sys
+program, folder = sys.argv[1:]
+p = subprocess.Popen([program, "export", "@race", "--format", "text", "--dir", folder], stderr=subprocess.PIPE)
+while p.poll() is None and not os.path.exists(folder + "/race_0.txt"):
+    pass
+p.send_signal(signal.SIGSTOP)
+with open(folder + "/race_59.txt", "x") as f:
+    f.write("theirs")
+p.send_signal(signal.SIGCONT)
+message = p.stderr.read().decode()
+assert p.wait() == 2 and "race_59.txt exists, and no file is overwritten" in message, message
+assert open(folder + "/race_59.txt").read() == "theirs" and len(os.listdir(folder)) == 60
+P
+result a_file_that_appears_meanwhile_stays $? "$(tail -1 "$TMP/race")"
 check dir_and_output 2 'only one of them' export 3 --format text --dir "$TMP/out.d" -o x
 
 # Escapes.

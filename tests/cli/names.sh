@@ -38,6 +38,17 @@ check an_unknown_column 2 "^longhand: --columns: 'size' is no column; job, state
 check an_unknown_order 2 "^longhand: --sort: 'size' is no column; job, state" list --sort size
 [ "$("$L" list --limit 2 --json | grep -c '"custom_id"')" = 2 ]; result json_has_the_limit $?
 
+"$L" list @tale @many/2 --json --columns job,state,tokens,rate,name,custom_id,prompt,age,error >"$TMP/a"
+python3 - "$TMP/a" <<'PY' 2>"$TMP/err"
+import json, sys
+a, b = json.load(open(sys.argv[1]))["jobs"]
+assert list(a) == ["job", "state", "tokens", "rate", "name", "custom_id", "prompt", "age", "error"], a
+assert (a["job"], a["state"], a["tokens"], a["name"], a["custom_id"], a["error"]) == \
+    (1, "done", 40, "@tale", None, None) and a["prompt"] == "Once upon\n  a time there was" and a["rate"] > 0, a
+assert b["custom_id"] == "2" and b["name"] == "@many/2", b
+PY
+result json_has_the_columns $? "$(tail -1 "$TMP/err")"
+
 # priority: the last word, also below 0; a job that is written goes on
 a=$("$L" submit "${G[@]}" -p a -n 5); b=$("$L" submit "${G[@]}" -p b -n 5); c=$("$L" submit "${G[@]}" -p c -n 5)
 check priority_is_the_last_word 0 '^1 job has priority 7$' priority $c 7
