@@ -96,7 +96,7 @@ static void head(FILE *f, const struct report *r)
     report_name(r, name, sizeof name);
     fprintf(f, "job %" PRId64 "%s%s: %s", j->id, *name ? " " : "", plain(&b, name, 120),
             job_state_name(j->state));
-    fprintf(f, ", %zu of %zu tokens", j->tokens, j->wanted);
+    fprintf(f, ", %zu of %zu %s", j->tokens, j->wanted, plural(j->wanted, "token", "tokens"));
     if (r->given)
         fprintf(f, " (%zu of them given)", r->given);
     if (j->finish_reason)
@@ -107,7 +107,8 @@ static void head(FILE *f, const struct report *r)
     if (j->error)
         fprintf(f, "  error       %s\n", plain(&b, j->error, 500));
     fprintf(f, "  model       %s\n", plain(&b, j->model, 200));
-    fprintf(f, "  seed        %" PRIu64 ", prompt %zu tokens%s%s\n", j->seed, j->prompt_tokens,
+    fprintf(f, "  seed        %" PRIu64 ", prompt %zu %s%s%s\n", j->seed, j->prompt_tokens,
+            plural(j->prompt_tokens, "token", "tokens"),
             j->numerics ? ", numerics " : "", plain(&b, j->numerics, 60));
 }
 
@@ -202,8 +203,8 @@ static void one(FILE *f, const struct report *r)
         fputs("  repetition  none found\n", f);
     for (size_t i = 0; i < r->n_repetitions; i++) {
         const struct report_repetition *p = &r->repetition[i];
-        fprintf(f, "  repetition  tokens %zu to %zu%s, every %zu tokens", p->at.start, p->at.end,
-                p->open ? " (the end)" : "", p->at.period);
+        fprintf(f, "  repetition  tokens %zu to %zu%s, every %zu %s", p->at.start, p->at.end,
+                p->open ? " (the end)" : "", p->at.period, plural(p->at.period, "token", "tokens"));
         if (p->excerpt)
             fprintf(f, ": %s", plain(&b, p->excerpt, 160));
         fputc('\n', f);

@@ -258,8 +258,8 @@ static int check_version(struct store *s, bool first, struct err *e)
     return writes ? store_migrate(s, store_steps, (int)version, STORE_VERSION, e)
                   : err_set(e, ERR_INPUT,
                             "%s: of an older longhand (version %d of the tables, this program has %d); "
-                            "longhand doctor --repair, or any verb that writes, brings it up to date",
-                            s->shown, (int)version, STORE_VERSION);
+                            "longhand doctor --repair --db %s brings it up to date",
+                            s->shown, (int)version, STORE_VERSION, s->path);
 }
 
 /* ---- opening ---- */

@@ -36,8 +36,9 @@ void queue_view_text(char *out, size_t size, const struct queue_progress *q, con
         snprintf(failed, sizeof failed, " (%zu failed)", v->failed);
     if (v->left >= 0)
         duration_text(left, v->left);
-    snprintf(out, size, "%s%zu of %zu jobs%s, %zu of %zu tokens (%.1f %%), %.1f tokens/s, %s left", name,
-             v->done, v->jobs, failed, v->tokens, v->wanted,
+    snprintf(out, size, "%s%zu of %zu %s%s, %zu of %zu %s (%.1f %%), %.1f tokens/s, %s left", name,
+             v->done, v->jobs, plural(v->jobs, "job", "jobs"), failed, v->tokens, v->wanted,
+             plural(v->wanted, "token", "tokens"),
              v->wanted ? 100.0 * (double)v->tokens / (double)v->wanted : 100.0, v->rate, left);
 }
 
@@ -68,7 +69,8 @@ void queue_progress_at(struct queue_progress *q)
     struct store_counts n;
     struct err ignored;
     char line[64 * 260 + 400];           /* with the lines of the jobs */
-    if (how == SHOW_NOTHING || (!first && now - q->shown < progress_pace(q->show, LINE_SECONDS, JSON_SECONDS)) ||
+    if (how == SHOW_NOTHING ||
+        (!first && now - q->shown < progress_pace(q->show, LINE_SECONDS, JSON_SECONDS)) ||
         store_counts(q->store, q->batch, &n, &ignored))
         return;
     if (first && !q->batch) {

@@ -86,9 +86,9 @@ static int end_task(struct schedule *h, size_t i, int rc, struct err *e)
     h->poll_at = 0;
     if (closed == 0 && r.end == WORK_DEVICE_FAILED) {    /* the next job would fail, too */
         err_set(e, ERR_FAILED,
-                "job %" PRId64 ": %.700s, after %zu of %zu tokens; it is queued again, and longhand work "
+                "job %" PRId64 ": %.700s, after %zu of %zu %s; it is queued again, and longhand work "
                 "continues it",
-                job, r.why.msg, r.tokens, wanted);
+                job, r.why.msg, r.tokens, wanted, plural(wanted, "token", "tokens"));
     } else if (closed == 0) {
         h->ended += r.end == WORK_DONE || r.end == WORK_FAILED;
         h->metrics.finished[r.end == WORK_DONE ? r.finish : FINISH_NONE]++;

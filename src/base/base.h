@@ -40,6 +40,9 @@ static inline const char *err_text(const struct err *e)
 }
 static inline int err_exit_code(const struct err *e) { return e->code ? e->code : ERR_FAILED; }
 
+/* The words for n things: plural(n, "job is", "jobs are"). */
+static inline const char *plural(size_t n, const char *one, const char *many) { return n == 1 ? one : many; }
+
 /* a*b and a+b in size_t. False when the result does not fit; *out is unchanged then. */
 bool mul_size(size_t a, size_t b, size_t *out);
 bool add_size(size_t a, size_t b, size_t *out);

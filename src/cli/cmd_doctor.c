@@ -2,6 +2,7 @@
  * is given. struct visit is one call; start at cmd_doctor. */
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,7 @@
 #include <unistd.h>
 
 #include "runs/work/snapshot_files.h"
+#include "src/base/json_write.h"
 #include "src/base/output.h"
 #include "src/base/stopping.h"
 #include "src/cli/cmd_store.h"
@@ -19,26 +21,32 @@ enum { FREE_MB_MIN = 64 };
 struct visit {
     const struct options *o;
     struct store *s;
-    size_t findings, repaired;
+    struct json_writer *json;            /* --json: the open list of findings; NULL: plain lines */
+    size_t findings;
 };
+
+static void put_line(struct visit *v, const char *line, bool is_repaired)
+{
+    char shown[900];
+    if (v->json) {
+        jw_open(v->json, NULL, '{');
+        jw_text(v->json, "message", line);
+        jw_bool(v->json, "repaired", is_repaired);
+        jw_close(v->json, '}');
+    } else {
+        terminal_text(shown, sizeof shown, line);
+        printf("%s%s\n", is_repaired ? "repaired: " : "", shown);
+    }
+}
 
 static void finding(void *ctx, const char *line)
 {
     struct visit *v = ctx;
-    char shown[900];
-    terminal_text(shown, sizeof shown, line);
-    printf("%s\n", shown);
+    put_line(v, line, false);
     v->findings++;
 }
 
-static void repaired(void *ctx, const char *line)
-{
-    struct visit *v = ctx;
-    char shown[900];
-    terminal_text(shown, sizeof shown, line);
-    printf("repaired: %s\n", shown);
-    v->repaired++;
-}
+static void repaired(void *ctx, const char *line) { put_line(ctx, line, true); }
 
 /* ---- the disk ---- */
 
@@ -82,9 +90,9 @@ static int check_model(struct visit *v, const struct model_use *u, struct err *e
     const bool readable = config_read(&c, u->model, &why) == 0;
     if (u->open && !readable) {
         snprintf(line, sizeof line,
-                 "%zu jobs (the first is job %" PRId64 ") wait for a model that cannot be read: %s; longhand "
+                 "%zu %s (the first is job %" PRId64 ") for a model that cannot be read: %s; longhand "
                  "resume --model names a new place",
-                 u->open, u->first, why.msg);
+                 u->open, plural(u->open, "job waits", "jobs wait"), u->first, why.msg);
         finding(v, line);
     }
     if (u->stored || !u->begun || !u->fingerprint)
@@ -95,8 +103,9 @@ static int check_model(struct visit *v, const struct model_use *u, struct err *e
         return -1;
     }
     snprintf(
-        line, sizeof line, "%zu jobs (the first is job %" PRId64 ") are without their model's tokenizer%s%s",
-        u->jobs, u->first, rc ? ": " : "",
+        line, sizeof line, "%zu %s (the first is job %" PRId64 ") without the tokenizer of %s model%s%s",
+        u->jobs, plural(u->jobs, "job is", "jobs are"), u->first, plural(u->jobs, "its", "their"),
+        rc ? ": " : "",
         rc == 0        ? ""
         : v->o->repair ? why.msg
                        : "their texts are lost if its folder changes; longhand doctor --repair keeps it");
@@ -206,18 +215,31 @@ int cmd_doctor(const struct options *o, struct err *e)
     stop_signals_catch();
     if (store_from_options(&v.s, o, o->repair ? STORE_WRITE : STORE_READ, e))
         return -1;
+    struct json_writer w;
+    if (o->json) {
+        w = jw_begin(stdout, JW_INDENTED, 0);
+        jw_text(&w, "store", store_path(v.s));
+        jw_open(&w, "findings", '[');
+        v.json = &w;
+    }
     int rc = store_examine(v.s, finding, &v, e);
     if (rc == 0) {
         check_disk(&v);
         rc = check_models(&v, e) || check_texts(&v, &n, e) ? -1 : 0;
     }
-    if (rc == 0 && v.findings == 0)
-        printf("%s: nothing is wrong; %zu finished texts\n", store_path(v.s), n);
+    if (o->json) {
+        jw_close(&w, ']');
+        jw_number(&w, "finished_texts", rc ? NAN : (double)n);
+        jw_end(&w);
+    } else if (rc == 0 && v.findings == 0)
+        printf("%s: nothing is wrong; %zu finished %s\n", store_path(v.s), n,
+               plural(n, "text", "texts"));
     store_close(v.s);
     if (rc == 0)
         rc = stdout_finish(e);
     return rc ? rc
            : v.findings
-               ? err_set(e, ERR_FAILED, "doctor: %zu finding%s", v.findings, v.findings == 1 ? "" : "s")
+               ? err_set(e, ERR_FAILED, "doctor: %zu %s", v.findings,
+                         plural(v.findings, "finding", "findings"))
                : 0;
 }

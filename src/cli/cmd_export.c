@@ -30,8 +30,9 @@ int cmd_export(const struct options *o, struct err *e)
     if (rc == 0 && !o->dir)
         rc = export_jobs(&how, v, p.n, &n, e);
     if (rc == 0 && n.left_out && !o->quiet)
-        fprintf(stderr, "%zu jobs are not done and were left out; --partial exports their texts so far\n",
-                n.left_out);
+        fprintf(stderr, "%zu %s\n", n.left_out,
+                plural(n.left_out, "job is not done and was left out; --partial exports its text so far",
+                       "jobs are not done and were left out; --partial exports their texts so far"));
     free(v);
     parts_close(&p);
     return rc;
@@ -70,9 +71,10 @@ static int export_batch(const struct options *o, const struct batch *b, struct s
     if (jobs.n < b->n || count[JOB_QUEUED] + count[JOB_RUNNING] + count[JOB_PAUSED] > 0) {
         if (!worked)
             err_set(e, ERR_AGAIN,
-                    "@%s: %zu jobs are paused, %zu queued, %zu running, %zu were removed; longhand resume "
+                    "@%s: %zu %s paused, %zu queued, %zu running, %zu removed; longhand resume "
                     "@%s and the same command continue",
-                    b->name, count[JOB_PAUSED], count[JOB_QUEUED], count[JOB_RUNNING], b->n - jobs.n,
+                    b->name, count[JOB_PAUSED], plural(count[JOB_PAUSED], "job is", "jobs are"),
+                    count[JOB_QUEUED], count[JOB_RUNNING], b->n - jobs.n,
                     b->name);
         rc = -1;
     } else {
@@ -81,9 +83,10 @@ static int export_batch(const struct options *o, const struct batch *b, struct s
     }
     if (rc == 0 && count[JOB_FAILED] + count[JOB_CANCELLED])
         rc = err_set(e, ERR_FAILED,
-                     "@%s: %zu of %zu jobs failed, %zu were cancelled; longhand resume @%s queues failed "
+                     "@%s: %zu of %zu %s failed, %zu cancelled; longhand resume @%s queues failed "
                      "jobs again, and the same command continues",
-                     b->name, count[JOB_FAILED], jobs.n, count[JOB_CANCELLED], b->name);
+                     b->name, count[JOB_FAILED], jobs.n, plural(jobs.n, "job", "jobs"),
+                     count[JOB_CANCELLED], b->name);
     job_list_free(&jobs);
     return rc;
 }
@@ -98,9 +101,11 @@ int cmd_run_batch(const struct options *o, struct err *e)
              store_from_options(&s, o, STORE_CREATE, e) || batch_submit(&b, s, e) ? -1 : 0;
     if (rc == 0) {
         rc = work_queue(o, s, b.name, e);
-        if (rc && e->code == ERR_AGAIN && stop_signal && store_counts(s, b.name, &n, e) == 0)
-            err_set(e, ERR_AGAIN, "stopped by %s; %zu jobs of @%s are left, the same command continues",
-                    stop_signal_name(), n.jobs[JOB_QUEUED] + n.jobs[JOB_RUNNING], b.name);
+        if (rc && e->code == ERR_AGAIN && stop_signal && store_counts(s, b.name, &n, e) == 0) {
+            const size_t left = n.jobs[JOB_QUEUED] + n.jobs[JOB_RUNNING];
+            err_set(e, ERR_AGAIN, "stopped by %s; %zu %s of @%s, the same command continues",
+                    stop_signal_name(), left, plural(left, "job is left", "jobs are left"), b.name);
+        }
         if (rc == 0 || e->code == ERR_FAILED)
             rc = export_batch(o, &b, s, rc, e);
     }

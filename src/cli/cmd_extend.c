@@ -174,9 +174,9 @@ static int extend(struct edit *d, struct err *e)
         char why[80];
         terminal_text(why, sizeof why, j->stop_reason ? j->stop_reason : j->finish_reason);
         return err_set(e, ERR_INPUT,
-                       "job %" PRId64 " has ended by itself (%s) after %zu tokens, and would end again; "
+                       "job %" PRId64 " has ended by itself (%s) after %zu %s, and would end again; "
                        "--append TEXT adds text after its end, and another --stop or --ignore-eos goes on",
-                       j->id, why, j->tokens);
+                       j->id, why, j->tokens, plural(j->tokens, "token", "tokens"));
     }
     if (stopped && cut_stop(d, &keep, &rest, &n_rest, e))
         return -1;
@@ -269,8 +269,9 @@ static int find_place(struct edit *d, struct err *e)
     d->at = o->at;
     if (!by_text)
         return d->at <= d->job->tokens ? 0
-                                       : err_set(e, ERR_INPUT, "--at %zu: job %" PRId64 " has %zu tokens",
-                                                 d->at, d->job->id, d->job->tokens);
+                                       : err_set(e, ERR_INPUT, "--at %zu: job %" PRId64 " has %zu %s",
+                                                 d->at, d->job->id, d->job->tokens,
+                                                 plural(d->job->tokens, "token", "tokens"));
     if (!*o->at_text)
         return err_set(e, ERR_INPUT, "--at-text: '' is no phrase");
     if (job_read_places(&d->reader, d->s, d->job, &t, e))

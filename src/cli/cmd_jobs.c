@@ -135,8 +135,9 @@ static void show_text(const struct job *j, const struct pace *p, size_t snapshot
                       const struct event_list *events)
 {
     char text[400], when[32];
-    printf("job %" PRId64 ": %s, %zu of %zu tokens (%zu given)%s%s\n", j->id, job_state_name(j->state),
-           j->tokens, j->wanted, j->given, j->finish_reason ? ", finish reason " : "",
+    printf("job %" PRId64 ": %s, %zu of %zu %s (%zu given)%s%s\n", j->id, job_state_name(j->state),
+           j->tokens, j->wanted, plural(j->wanted, "token", "tokens"), j->given,
+           j->finish_reason ? ", finish reason " : "",
            j->finish_reason ? j->finish_reason : "");
     if (j->stop_reason) {
         terminal_text(text, sizeof text, j->stop_reason);
@@ -172,10 +173,12 @@ static void show_text(const struct job *j, const struct pace *p, size_t snapshot
     if (p->rate > 0)
         putchar('\n');
     if (snapshot)
-        printf("  snapshot of the KV cache: the first %zu tokens of prompt and text\n", snapshot);
+        printf("  snapshot of the KV cache: the first %zu %s of prompt and text\n", snapshot,
+               plural(snapshot, "token", "tokens"));
     terminal_text(text, 200, in->prompt);
-    printf("  prompt: %zu tokens, %zu bytes: %s\n  parameters: %s\n", j->prompt_tokens, in->prompt_bytes,
-           text, in->parameters);
+    printf("  prompt: %zu %s, %zu %s: %s\n  parameters: %s\n", j->prompt_tokens,
+           plural(j->prompt_tokens, "token", "tokens"), in->prompt_bytes,
+           plural(in->prompt_bytes, "byte", "bytes"), text, in->parameters);
     for (size_t i = 0; i < events->n; i++) {
         const struct event *v = &events->v[i];
         terminal_text(text, sizeof text, v->text ? v->text : "");
@@ -308,9 +311,9 @@ int cmd_change(const struct options *o, struct err *e)
                      job_state_name(jobs.v[0].state), verbs[k].needed,
                      jobs.v[0].gone ? "; its process has ended, and longhand work continues it" : "");
     if (rc == 0 && o->model && !o->quiet)
-        fprintf(stderr, "%zu %s: the model is at %s now\n", jobs.n, jobs.n == 1 ? "job" : "jobs", o->model);
+        fprintf(stderr, "%zu %s: the model is at %s now\n", jobs.n, plural(jobs.n, "job", "jobs"), o->model);
     if (rc == 0 && !o->quiet && (changed || !o->model))
-        fprintf(stderr, "%zu %s %s%s%s\n", changed, changed == 1 ? "job" : "jobs", verbs[k].done,
+        fprintf(stderr, "%zu %s %s%s%s\n", changed, plural(changed, "job", "jobs"), verbs[k].done,
                 changed < jobs.n ? "; the others were not " : "", changed < jobs.n ? verbs[k].needed : "");
     job_list_free(&jobs);
     free(ids);
@@ -337,7 +340,7 @@ int cmd_priority(const struct options *o, struct err *e)
         rc = err_set(e, ERR_INPUT, "job %" PRId64 " is %s, and its priority means nothing", jobs.v[0].id,
                      job_state_name(jobs.v[0].state));
     else if (rc == 0 && !o->quiet)
-        fprintf(stderr, "%zu %s priority %ld%s\n", changed, changed == 1 ? "job has" : "jobs have", p,
+        fprintf(stderr, "%zu %s priority %ld%s\n", changed, plural(changed, "job has", "jobs have"), p,
                 changed < jobs.n ? "; the others are done or cancelled" : "");
     job_list_free(&jobs);
     free(ids);

@@ -336,7 +336,7 @@ static void list_text(const struct store_counts *n, const struct store_parts *p,
     measure(t, p);
     for (int i = 0; i < JOB_STATES; i++)
         printf("%s%zu %s", i ? ", " : "", n->jobs[i], job_state_name((enum job_state)i));
-    printf("; %zu of %zu tokens", n->tokens, n->wanted);
+    printf("; %zu of %zu %s", n->tokens, n->wanted, plural(n->wanted, "token", "tokens"));
     if (n->rate > 0) {
         duration_text(left, (double)n->open_tokens / n->rate);
         printf(", %.1f tokens/s, %s left", n->rate, left);
@@ -356,7 +356,8 @@ static void list_text(const struct store_counts *n, const struct store_parts *p,
 }
 
 /* The columns of a job as members; the object stays open. Numbers are numbers, an empty cell is null. */
-static void put_columns_json(struct json_writer *w, const struct table *t, const struct job *j, const char *db)
+static void put_columns_json(struct json_writer *w, const struct table *t, const struct job *j,
+                             const char *db)
 {
     char cell[CELL];
     jw_open(w, NULL, '{');

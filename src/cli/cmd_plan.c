@@ -388,8 +388,8 @@ static int print_html(const struct setup *s, struct err *e)
                 n_series++;
             }
         }
-        snprintf(title, sizeof title, "Speedup, %zu text%s at once", s->texts[b],
-                 s->texts[b] == 1 ? "" : "s");
+        snprintf(title, sizeof title, "Speedup, %zu %s at once", s->texts[b],
+                 plural(s->texts[b], "text", "texts"));
         page_plot(f, &(struct page_plot){ .title = title, .note = "tokens per second over plain decoding, by "
                                           "length of the text", .x = x, .n = s->n_lengths,
                                           .length = x[s->n_lengths - 1] }, v, n_series);

@@ -26,20 +26,26 @@ static int write_report(const struct reports *l, const struct options *o, struct
     return rc;
 }
 
-/* All uses of --by as one list "A,B"; free(*by). *by is NULL without the option. */
+/* All uses of --by as one list "A,B"; free(*by). *by is NULL without the option. A word may be an alias of an
+ * option: temp. */
 static int join_by(char **by, const struct options *o, struct err *e)
 {
-    size_t n = 1;
+    size_t size;
+    char word[64];
     *by = NULL;
-    for (size_t i = 0; i < o->by.n; i++)
-        n += strlen(o->by.v[i]) + 1;
-    if (o->by.n && !(*by = calloc(n, 1)))
-        return err_set(e, ERR_FAILED, "out of memory for the report");
-    for (size_t i = 0; i < o->by.n; i++) {
-        strcat(*by, i ? "," : "");
-        strcat(*by, o->by.v[i]);
-    }
-    return 0;
+    FILE *f = o->by.n ? memory_file(by, &size) : NULL;
+    for (size_t i = 0; f && i < o->by.n; i++)
+        for (const char *p = o->by.v[i];; p++) {
+            const size_t n = strcspn(p, ",");
+            snprintf(word, sizeof word, "%.*s", (int)MIN(n, sizeof word - 1), p);
+            const char *name = option_of_alias(word);
+            fprintf(f, "%s%.*s", i || p > o->by.v[i] ? "," : "", name ? (int)strlen(name) : (int)n,
+                    name ? name : p);
+            p += n;
+            if (!*p)
+                break;
+        }
+    return o->by.n && (!f || stream_end(f)) ? err_set(e, ERR_FAILED, "out of memory for the report") : 0;
 }
 
 static int check_options(const struct options *o, struct err *e)

@@ -111,14 +111,15 @@ static void print_end(const struct run *r, const struct work_result *w)
     if (r->o->progress == PROGRESS_JSON)
         print_end_json(r, w);
     else if (w->stopped_by_string)
-        fprintf(stderr, "stop string after %zu of %zu tokens, %s\n", w->tokens, wanted, speed);
+        fprintf(stderr, "stop string after %zu of %zu %s, %s\n", w->tokens, wanted,
+                plural(wanted, "token", "tokens"), speed);
     else if (w->finish == FINISH_STOP)
         fprintf(
             stderr,
-            "end of text (token %s) after %zu of %zu tokens, %s; --ignore-eos or --min-tokens N continues\n",
-            w->stop_reason, w->tokens, wanted, speed);
+            "end of text (token %s) after %zu of %zu %s, %s; --ignore-eos or --min-tokens N continues\n",
+            w->stop_reason, w->tokens, wanted, plural(wanted, "token", "tokens"), speed);
     else if (r->o->progress != PROGRESS_NONE)
-        fprintf(stderr, "%zu tokens, %s\n", w->tokens, speed);
+        fprintf(stderr, "%zu %s, %s\n", w->tokens, plural(w->tokens, "token", "tokens"), speed);
 }
 
 /* Writes --json-stats: the fields of `report --json` that a single run has. They cover this attempt, which
@@ -188,7 +189,8 @@ static void print_repetition(void *ctx, const struct repetition *p)
         jw_uint(&w, "period", p->period);
         jw_end(&w);
     } else if (o->progress != PROGRESS_NONE || stop) {
-        fprintf(stderr, "the text repeats itself since token %zu, every %zu tokens%s\n", p->start, p->period,
+        fprintf(stderr, "the text repeats itself since token %zu, every %zu %s%s\n", p->start, p->period,
+                plural(p->period, "token", "tokens"),
                 stop ? "; it ends here" : "; --on-loop stop would end it here");
     }
 }
@@ -278,15 +280,16 @@ static int conclude(struct run *r, struct work_result *w, struct err *e)
     case WORK_REFUSED:
         return err_set(e, w->why.code, "%.700s%.300s", w->why.msg, more);
     case WORK_LOST:
-        return err_set(e, ERR_AGAIN, "%.500s, after %zu of %zu tokens%s", w->why.msg, w->tokens,
-                       r->job->wanted, more);
+        return err_set(e, ERR_AGAIN, "%.500s, after %zu of %zu %s%s", w->why.msg, w->tokens,
+                       r->job->wanted, plural(r->job->wanted, "token", "tokens"), more);
     default:
         break;
     }
     return err_set(e, w->why.code == ERR_AGAIN ? ERR_AGAIN : ERR_FAILED,
-                   "%.250s after %zu of %zu tokens%.250s; %.350s continues it, or longhand resume %" PRId64
+                   "%.250s after %zu of %zu %s%.250s; %.350s continues it, or longhand resume %" PRId64
                    " and longhand work",
-                   w->why.msg, w->tokens, r->job->wanted, more, command, id);
+                   w->why.msg, w->tokens, r->job->wanted, plural(r->job->wanted, "token", "tokens"), more,
+                   command, id);
 }
 
 /* The store failed during the work: names the piece of the text, and how to continue. */
@@ -393,7 +396,8 @@ static int write_done(struct run *r, struct store *s, const struct job *j, struc
         rc = put_text(r, text, n, true, e);
     if (rc == 0 && (rc = sink_finish(&r->out, e)) == 0) {
         name_pieces(r);
-        request_notice(o, "job %" PRId64 " is done: %zu tokens", j->id, j->tokens);
+        request_notice(o, "job %" PRId64 " is done: %zu %s", j->id, j->tokens,
+                       plural(j->tokens, "token", "tokens"));
     }
     free(text);
     free(ids);

@@ -61,8 +61,8 @@ static int score_piece(struct score *s, size_t from, size_t n, struct err *e)
                                 .logits = s->logits };
         struct rows r = { s, from + done };
         if (stop_signal)
-            return err_set(e, ERR_FAILED, "stopped by %s after %zu of %zu tokens", stop_signal_name(),
-                           from + done, s->n);
+            return err_set(e, ERR_FAILED, "stopped by %s after %zu of %zu %s", stop_signal_name(),
+                           from + done, s->n, plural(s->n, "token", "tokens"));
         if (model_forward(&s->engine.model, s->work, &seq, 1, NULL, 0, e))
             return err_while(e, "token %zu", from + done);
         kv_advance(&s->kv, rows);
@@ -158,7 +158,8 @@ static void print_text(const struct score *s)
             else
                 printf("%" PRId32 "\t%.6f\n", s->ids[i], s->nll[i - 1]);
         }
-    printf("%zu tokens, nll %.6f (%.6f per token), perplexity %.4f\n", s->n, s->sum,
+    printf("%zu %s, nll %.6f (%.6f per token), perplexity %.4f\n", s->n, plural(s->n, "token", "tokens"),
+           s->sum,
            s->scored ? s->sum / (double)s->scored : 0, s->scored ? exp(s->sum / (double)s->scored) : 0);
 }
 

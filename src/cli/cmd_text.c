@@ -9,6 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "src/base/json_write.h"
+#include "src/base/memory_file.h"
 #include "src/base/output.h"
 #include "src/base/stopping.h"
 #include "src/cli/cmd_store.h"
@@ -60,6 +62,70 @@ static int put_places(struct text_reader *r, struct store *s, const struct job *
     return rc;
 }
 
+static void put_json_ids(struct json_writer *w, const char *key, const int32_t *ids, size_t n)
+{
+    jw_open(w, key, '[');
+    for (size_t i = 0; i < n; i++)
+        jw_int(w, NULL, ids[i]);
+    jw_close(w, ']');
+}
+
+/* Adds an object with number, name, the prompt with --with-prompt, and the text or its ids. */
+static int put_json(struct text_reader *r, struct store *s, const struct job *job, const struct options *o,
+                    struct json_writer *w, struct err *e)
+{
+    const bool as_ids = o->format == FORMAT_IDS;
+    struct job_input in = {0};
+    char *text = NULL, name[512];
+    int32_t *ids = NULL;
+    size_t n;
+    int rc = o->with_prompt ? store_input(s, job->id, &in, e) : 0;
+    rc = rc ? rc : as_ids ? job_read_ids(s, job, &ids, &n, e) : job_read_text(r, s, job, &text, &n, e);
+    if (rc == 0) {
+        job_label(name, sizeof name, job);
+        jw_open(w, NULL, '{');
+        jw_int(w, "job", job->id);
+        jw_text(w, "name", *name ? name : NULL);
+        if (o->with_prompt && as_ids)
+            put_json_ids(w, "prompt_ids", in.prompt_ids, in.n_prompt);
+        else if (o->with_prompt)
+            jw_bytes(w, "prompt", in.prompt, in.prompt_bytes);
+        if (as_ids)
+            put_json_ids(w, "ids", ids, n);
+        else
+            jw_bytes(w, "text", text, n);
+        jw_close(w, '}');
+    }
+    job_input_free(&in);
+    free(text);
+    free(ids);
+    return rc;
+}
+
+/* text --json: an array of objects. */
+static int text_json(struct text_reader *r, struct store *s, const struct job_list *jobs,
+                     const struct options *o, struct err *e)
+{
+    char *text = NULL;
+    size_t n;
+    FILE *f = memory_file(&text, &n);
+    if (!f)
+        return err_set(e, ERR_FAILED, "out of memory for the texts");
+    struct json_writer w = { .f = f, .style = JW_LIST };
+    jw_open(&w, NULL, '[');
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < jobs->n; i++)
+        rc = put_json(r, s, &jobs->v[i], o, &w, e);
+    jw_close(&w, ']');
+    fputc('\n', f);
+    if (stream_end(f) && rc == 0)
+        rc = err_set(e, ERR_FAILED, "out of memory for the texts");
+    if (rc == 0)
+        rc = sink_put(o->output, text, n, e);
+    free(text);
+    return rc;
+}
+
 /* Prints one text in the form that the options ask for. */
 static int put_text(struct text_reader *r, struct store *s, const struct job *job, const struct options *o,
                     struct sink *out, struct err *e)
@@ -85,16 +151,16 @@ int cmd_text(const struct options *o, struct err *e)
     struct sink out = { .fd = STDOUT_FILENO };
     int64_t *ids = NULL;
     size_t found = 0;
-    if (o->find && (!*o->find || o->with_prompt || options_given(o, "format")))
+    if (o->find && (!*o->find || o->with_prompt || o->json || options_given(o, "format")))
         return err_set(e, ERR_INPUT, *o->find ? "--find and --%s: only one of them is allowed"
                                               : "--find: '' is no phrase",
-                       o->with_prompt ? "with-prompt" : "format");
+                       o->with_prompt ? "with-prompt" : o->json ? "json" : "format");
     if (store_from_options(&s, o, STORE_READ, e))
         return -1;
     int rc = jobs_from_options(s, o, false, &ids, &jobs, e);
     if (rc == 0)
-        rc = sink_open(&out, o->output, e);
-    for (size_t i = 0; rc == 0 && i < jobs.n; i++)
+        rc = o->json ? text_json(&reader, s, &jobs, o, e) : sink_open(&out, o->output, e);
+    for (size_t i = 0; rc == 0 && i < jobs.n && !o->json; i++)
         rc = o->find ? put_places(&reader, s, &jobs.v[i], o->find, &out, &found, e)
                      : put_text(&reader, s, &jobs.v[i], o, &out, e);
     rc = rc ? rc : sink_finish(&out, e);

@@ -148,8 +148,8 @@ static int derive(struct check *c, size_t *at, int32_t *own, struct err *e)
     progress_phase(&c->worker.progress, "verifying", "tokens", c->n);
     for (*at = 0; *at < c->n; ++*at) {
         if (stop_signal)
-            return err_set(e, ERR_AGAIN, "stopped by %s after %zu of %zu tokens", stop_signal_name(), *at,
-                           c->n);
+            return err_set(e, ERR_AGAIN, "stopped by %s after %zu of %zu %s", stop_signal_name(), *at,
+                           c->n, plural(c->n, "token", "tokens"));
         if (part + 1 < c->parts.n && *at == c->parts.v[part + 1].start &&
             decode_restart(d, d->n_tokens, &c->parts.v[++part].params.sampling, e))
             return -1;
@@ -190,8 +190,8 @@ static int print_result(const struct check *c, size_t at, int32_t own, struct er
         }
         jw_end(&w);
     } else if (same) {
-        printf("job %" PRId64 ": %zu tokens, chain whole, %zu derived again: identical\n", c->job->id, c->n,
-               c->n_wanted);
+        printf("job %" PRId64 ": %zu %s, chain whole, %zu derived again: identical\n", c->job->id, c->n,
+               plural(c->n, "token", "tokens"), c->n_wanted);
     }
     if (stdout_finish(e))
         return -1;

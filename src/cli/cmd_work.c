@@ -85,12 +85,12 @@ static void print_result(const struct shift *h, int64_t id, const struct job *j,
         jw_end(&w);
     } else if (r->end == WORK_DONE) {
         if (h->o->progress != PROGRESS_NONE)
-            fprintf(stderr, "%sjob %s: done, %zu of %zu tokens, %.2f s, %.1f tokens/s\n", log_time(), name,
-                    r->tokens, wanted, r->seconds,
+            fprintf(stderr, "%sjob %s: done, %zu of %zu %s, %.2f s, %.1f tokens/s\n", log_time(), name,
+                    r->tokens, wanted, plural(wanted, "token", "tokens"), r->seconds,
                     r->seconds > 0 ? (double)(r->tokens - r->tokens_before) / r->seconds : 0);
     } else {
-        fprintf(stderr, "%sjob %s: %s after %zu of %zu tokens: %s", log_time(), name, end, r->tokens,
-                wanted, r->why.msg);
+        fprintf(stderr, "%sjob %s: %s after %zu of %zu %s: %s", log_time(), name, end, r->tokens, wanted,
+                plural(wanted, "token", "tokens"), r->why.msg);
         if (r->end == WORK_WAITS)
             fprintf(stderr, "; work --model PATH and resume %" PRId64 " --model PATH name another place", id);
         fputc('\n', stderr);
@@ -219,7 +219,7 @@ static int report_jobs_left(const struct shift *h, struct err *e)
                 "%s%zu %s queued that other arithmetic began (job %" PRId64
                 ": %s, here it is %s): a worker with that arithmetic continues them, or any worker with "
                 "--accept-numerics-change\n",
-                log_time(), others, others == 1 ? "job stays" : "jobs stay", first->id, first->numerics,
+                log_time(), others, plural(others, "job stays", "jobs stay"), first->id, first->numerics,
                 h->worker.numerics[0]);
     job_list_free(&jobs);
     free(ids);
@@ -235,24 +235,24 @@ static int conclude(const struct shift *h, struct err *e)
         return -1;
     /* a worker that waits for jobs leaves nothing to others that write */
     const size_t left = n.jobs[JOB_QUEUED] + (h->o->watch && stop_signal ? 0 : n.jobs[JOB_RUNNING]);
+    const char *continued = plural(left, "job is left, longhand work continues it",
+                                   "jobs are left, longhand work continues them");
     if (stop_signal && h->o->watch && !left) {
         if (!h->o->quiet && h->o->progress != PROGRESS_JSON)
             fprintf(stderr, "%sstopped by %s; no job is waiting\n", log_time(), stop_signal_name());
         return 0;
     }
     if (stop_signal && left)
-        return err_set(e, ERR_AGAIN, "stopped by %s; %zu jobs are left, longhand work continues them",
-                       stop_signal_name(), left);
+        return err_set(e, ERR_AGAIN, "stopped by %s; %zu %s", stop_signal_name(), left, continued);
     if (h->late && left)
-        return err_set(e, ERR_AGAIN, "stopped at --max-time; %zu jobs are left, longhand work continues them",
-                       left);
+        return err_set(e, ERR_AGAIN, "stopped at --max-time; %zu %s", left, continued);
     if (n.jobs[JOB_PAUSED])
         snprintf(paused, sizeof paused, "; longhand resume queues paused ones (%zu)", n.jobs[JOB_PAUSED]);
     if (!h->done && !left && !h->batch && !h->o->quiet && h->o->progress != PROGRESS_JSON)
         fprintf(stderr, "%s%s: no job is waiting%s\n", log_time(), store_path(h->store), paused);
     if (h->failed)
-        return err_set(e, ERR_FAILED, "%zu of %zu jobs failed; longhand list --state failed", h->failed,
-                       h->done);
+        return err_set(e, ERR_FAILED, "%zu of %zu %s failed; longhand list --state failed", h->failed,
+                       h->done, plural(h->done, "job", "jobs"));
     if (h->missing[0])
         return err_set(e, ERR_FAILED,
                        "jobs stay queued because their model cannot be read: %s; longhand work --model PATH "
@@ -260,8 +260,9 @@ static int conclude(const struct shift *h, struct err *e)
                        h->missing);
     if (h->refused)
         return err_set(e, h->o->max_memory ? ERR_INPUT : ERR_FAILED,
-                       "%zu of the jobs stay queued for want of memory, the first of them because %.900s",
-                       h->refused, h->why.msg);
+                       "%zu %s queued for want of memory%s because %.900s", h->refused,
+                       plural(h->refused, "job stays", "jobs stay"),
+                       plural(h->refused, "", ", the first of them"), h->why.msg);
     return 0;
 }
 

@@ -147,8 +147,8 @@ int export_dir(const struct options *o, const struct store_parts *p, struct expo
             }
     int rc = tell_apart(v, k, e) || check_paths(o, v, k, e) ? -1 : 0;
     for (; done < k && rc == 0; done += rc == 0)
-        rc = stop_signal ? err_set(e, ERR_AGAIN, "stopped by %s after %zu of %zu files", stop_signal_name(),
-                                   done, k)
+        rc = stop_signal ? err_set(e, ERR_AGAIN, "stopped by %s after %zu of %zu %s", stop_signal_name(),
+                                   done, k, plural(k, "file", "files"))
                          : write_file(o, &v[done], e);
     free(v);
     *n = (struct export_counts){ done, jobs - k };

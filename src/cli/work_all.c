@@ -130,6 +130,6 @@ int work_all(const struct options *o, work_fn *work, struct err *e)
             }
     }
     return worst == 0 ? 0
-                      : err_set(e, worst, "%zu of %zu workers failed or stopped; see their messages above",
-                                bad, g.n);
+                      : err_set(e, worst, "%zu of %zu %s failed or stopped; see the messages above",
+                                bad, g.n, plural(g.n, "worker", "workers"));
 }

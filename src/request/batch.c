@@ -45,10 +45,12 @@ static int no_memory(struct err *e) { return err_set(e, ERR_FAILED, "out of memo
 
 static int check_options(const struct options *o, struct err *e)
 {
-    static const char *const others[] = { "prompt", "prompt-file", "messages", "chat", "system" };
+    static const char *const others[] = { "prompt", "prompt-file", "messages" };
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (options_given(o, others[i]))
             return err_set(e, ERR_INPUT, "--batch and --%s: the lines of a batch have their own", others[i]);
+    if (o->system && !o->chat)
+        return err_set(e, ERR_INPUT, "--system needs --chat");
     return request_check_options_stop(o, e);
 }
 
@@ -398,8 +400,8 @@ static void report_ignored(const struct batch *b, const struct batch_notes *note
     if (!*names || b->o->quiet)
         return;
     if (b->o->progress != PROGRESS_JSON) {
-        fprintf(stderr, "%s: ignored in %zu lines, because they do not change a text: %s\n", b->file,
-                notes->lines, names);
+        fprintf(stderr, "%s: ignored in %zu %s, because they do not change a text: %s\n", b->file,
+                notes->lines, plural(notes->lines, "line", "lines"), names);
         return;
     }
     struct json_writer w = jw_begin(stderr, JW_LINE, 0);
@@ -440,9 +442,11 @@ static void report_submitted(const struct batch *b)
         report_submitted_json(b);
         return;
     }
-    fprintf(stderr, "@%s: %zu new jobs", b->name, b->n_new);
+    fprintf(stderr, "@%s: %zu new %s", b->name, b->n_new, plural(b->n_new, "job", "jobs"));
     if (b->n_new < b->n)
-        fprintf(stderr, ", %zu exist already and stay unchanged", b->n - b->n_new);
+        fprintf(stderr, ", %zu %s", b->n - b->n_new,
+                plural(b->n - b->n_new, "exists already and stays unchanged",
+                       "exist already and stay unchanged"));
     fputc('\n', stderr);
     for (size_t i = 0; i < b->n_models && b->n_new; i++) {
         describe_generation_config(own, sizeof own, b->o, &b->model[i].engine.config);
@@ -584,7 +588,7 @@ static int check_stored(const struct batch *b, struct store *s, struct moved *m,
     }
     for (size_t i = 0, at = 0; i < d.n && at < sizeof list; i++)
         at += (size_t)snprintf(list + at, sizeof list - at, "%s%s (%zu %s)", i ? ", " : "", d.v[i].name,
-                               d.v[i].jobs, d.v[i].jobs == 1 ? "job" : "jobs");
+                               d.v[i].jobs, plural(d.v[i].jobs, "job", "jobs"));
     return d.n ? err_set(
                      e, ERR_INPUT,
                      "@%s: jobs of this name were queued with other options: %s; --keep keeps the jobs as "

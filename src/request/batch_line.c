@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/json_write.h"
 #include "src/base/memory_file.h"
 #include "src/model/memory_plan.h"
 
@@ -433,8 +434,45 @@ static int read_custom_id(struct batch_line *l, const struct json *v, struct err
     return 0;
 }
 
+/* --chat: the body {"messages": ..} of a prompt: one message of the user, after --system. */
+static int chat_body(struct batch_line *l, const struct json *line, const struct json *prompt, struct err *e)
+{
+    size_t n;
+    char *body = NULL;
+    if (js_kind(prompt) != JS_STRING)
+        return js_bad(prompt, e, "with --chat a text is needed");
+    FILE *f = memory_file(&body, &n);
+    if (!f)
+        return err_set(e, ERR_FAILED, "out of memory for a line");
+    struct json_writer w = { .f = f };
+    jw_open(&w, NULL, '{');
+    jw_open(&w, "messages", '[');
+    if (l->o.system) {
+        jw_open(&w, NULL, '{');
+        jw_text(&w, "role", "system");
+        jw_text(&w, "content", l->o.system);
+        jw_close(&w, '}');
+    }
+    jw_open(&w, NULL, '{');
+    jw_text(&w, "role", "user");
+    jw_value(&w, "content", prompt);
+    jw_close(&w, '}');
+    jw_close(&w, ']');
+    jw_close(&w, '}');
+    int rc = stream_end(f) ? err_set(e, ERR_FAILED, "out of memory for a line") : 0;
+    if (rc == 0) {
+        char *room = take_room(l, n);
+        memcpy(room, body, n);
+        rc = js_check(&l->body, line->file, room, n, e);
+    }
+    free(body);
+    l->chat = true;
+    l->o.system = NULL;                          /* a message now */
+    return rc;
+}
+
 /* A line that is only a prompt, its custom_id and its metadata: the same request as /v1/completions with this
- * prompt and nothing else. */
+ * prompt and nothing else; with --chat as /v1/chat/completions with one message. */
 static int read_plain(struct batch_line *l, const struct json *line, struct err *e)
 {
     static const char head[] = "{\"prompt\": ";
@@ -458,6 +496,8 @@ static int read_plain(struct batch_line *l, const struct json *line, struct err 
                 return -1;
         }
     }
+    if (l->o.chat)
+        return chat_body(l, line, &prompt, e);
     const size_t n = (size_t)(prompt.end - prompt.s), n_body = sizeof head + n;
     char *body = take_room(l, n_body);
     memcpy(body, head, sizeof head - 1);
@@ -500,6 +540,8 @@ int batch_line_read(struct batch_line *l, const struct options *o, const char *w
 {
     struct json line;
     *l = (struct batch_line){ .o = *o, .size = 2 * n + 256 };
+    if (o->chat && o->system)
+        l->size += 8 * strlen(o->system);        /* an escaped copy, and one that is not */
     if (js_check(&line, where, text, n, e))
         return -1;
     if (js_kind(&line) != JS_OBJECT)
@@ -509,6 +551,9 @@ int batch_line_read(struct batch_line *l, const struct options *o, const char *w
     struct json ignored;
     const bool plain = js_get(&line, "prompt", &ignored, e) == 1 && !js_get(&line, "body", &ignored, e) &&
                        !js_get(&line, "url", &ignored, e) && !js_get(&line, "method", &ignored, e);
+    if (!plain && o->chat)
+        return err_set(e, ERR_INPUT, "%s: --chat is for lines {\"prompt\": ..} and --lines; the url of this "
+                       "line says whether it is a chat", where);
     if (plain ? read_plain(l, &line, e) : read_head(l, &line, e) || check_misplaced(&line, e))
         return -1;
     if (read_body(l, notes, e))

@@ -5,6 +5,8 @@
  *     {"custom_id": "b", "method": "POST", "url": "/v1/chat/completions", "body": {..}}
  *     {"prompt": .., "custom_id": "c", "metadata": ..}           only the prompt is needed
  *
+ * With --chat the prompt of such a line is the message of a user, after --system.
+ *
  * Fields have the names of OpenAI's and vLLM's APIs and the ranges of the options they stand for. null is
  * as good as a missing field. A field that longhand does not implement is an error if it may change the
  * answer (`tools`, `logprobs`, ..), unless its value is neutral; a field that cannot change the answer

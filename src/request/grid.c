@@ -178,14 +178,17 @@ int grid_submit(struct grid *g, struct store *s, struct err *e)
     size_t bad = g->n;
     if (!is_new)
         return no_memory(e);
+    const size_t combinations = g->n / g->o.samples;
     int rc = store_submit(s, g->name, g->spec, g->n, g->ids, is_new, &bad, e);
     if (rc && e->code == ERR_INPUT && bad < g->n)
         err_while(e, "@%s/%s (--name gives the grid another name)", g->name, g->spec[bad].custom_id);
     for (size_t i = 0; i < g->n && rc == 0; i++)
         g->n_new += is_new[i];
     if (rc == 0)
-        request_notice(&g->o, "@%s: %zu jobs (%zu new), %zu combinations of %zu texts; seed %" PRIu64,
-                       g->name, g->n, g->n_new, g->n / g->o.samples, g->o.samples, g->first.sampling.seed);
+        request_notice(&g->o, "@%s: %zu %s (%zu new), %zu %s of %zu %s; seed %" PRIu64,
+                       g->name, g->n, plural(g->n, "job", "jobs"), g->n_new, combinations,
+                       plural(combinations, "combination", "combinations"), g->o.samples,
+                       plural(g->o.samples, "text", "texts"), g->first.sampling.seed);
     free(is_new);
     return rc;
 }

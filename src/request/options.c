@@ -128,6 +128,17 @@ bool options_given(const struct options *o, const char *name)
     return false;
 }
 
+const char *option_of_alias(const char *word)
+{
+    char spelled[64] = "--";
+    for (size_t i = 0; word[i] && i < sizeof spelled - 3; i++)
+        spelled[2 + i] = word[i] == '_' ? '-' : word[i];
+    for (const struct option *opt = options_table; opt->name; opt++)
+        if (is_listed(opt->also, spelled))
+            return opt->name;
+    return NULL;
+}
+
 const char *options_of_job(const struct options *o)
 {
     static const char *const others[] = { "threads", "device", "db", "shared-db", "quiet" };
@@ -295,18 +306,29 @@ static int unknown_option(const struct options *o, const char *spelled, struct e
                    o->verb->name);
 }
 
-/* What stands for options of llama.cpp that longhand does not have. */
+/* What stands for options of llama.cpp and vLLM that longhand does not have. */
 static const char *hint_of(const char *word)
 {
     static const struct { const char *words, *hint;
     } hints[] = {
         { "-c --ctx-size", "the context is as long as prompt and --tokens need" },
         { "-ngl --gpu-layers --n-gpu-layers", "--device cuda computes all layers on a GPU" },
-        { "-md --model-draft", "--drafter names the drafters" },
+        { "-md --model-draft --speculative-config --speculative-model --draft-max --draft-min",
+          "--drafter names the drafters" },
         { "-cnv --conversation", "--chat sends the prompt through the chat template" },
         { "-b --batch-size -ub --ubatch-size -fa --flash-attn --no-mmap --mlock", "longhand chooses it" },
         { "-ctk --cache-type-k -ctv --cache-type-v", "--kv-dtype is the type of the cache" },
         { "-sys --system-prompt", "--chat --system TEXT is the system message" },
+        { "--mirostat --mirostat-lr --mirostat-ent --mirostat-eta --mirostat-tau --typical --typical-p "
+          "--top-nsigma --top-n-sigma --xtc-probability --xtc-threshold --dynatemp-range --dynatemp-exp "
+          "--adaptive-target", "longhand's samplers are --top-k, --top-p, --min-p, --eta and DRY" },
+        { "--samplers --sampler-seq", "the order of the samplers is fixed" },
+        { "--grammar --grammar-file -j --json-schema -jf --guided-json --guided-regex", "texts are free" },
+        { "--in-prefix --in-suffix -i --interactive", "longhand writes whole texts, and does not talk" },
+        { "-np --max-num-seqs", "--parallel N is the number of texts at once" },
+        { "--gpu-memory-utilization", "--max-memory SIZE is the memory of the process" },
+        { "--max-model-len", "the context is as long as prompt and --tokens need" },
+        { "--dtype", "--compute is the number format of the computation, --weights that of the matrices" },
     };
     for (size_t i = 0; i < sizeof hints / sizeof *hints; i++)
         if (is_listed(hints[i].words, word))
@@ -355,8 +377,15 @@ static int parse_option(struct options *o, int argc, char **argv, int *i, struct
         value = argv[++*i];
     }
     o->given[opt - options_table] = 1;
-    if (set_option(o, opt, name, value, e))
+    if (set_option(o, opt, name, value, e)) {
+        /* llama.cpp: -1 writes until the text ends, -2 until the context is full */
+        if (opt->field == offsetof(struct options, tokens) &&
+            (strcmp(value, "-1") == 0 || strcmp(value, "-2") == 0))
+            err_set(e, ERR_INPUT,
+                    "%s: '%s' is llama.cpp's word for no limit; a text of longhand has a length, such as %s "
+                    "100000, and ends before it at an end-of-text token", name, value, name);
         return -1;
+    }
     while (opt->kind == FILES && *i + 1 < argc && (argv[*i + 1][0] != '-' || !argv[*i + 1][1]))
         if (set_option(o, opt, name, argv[++*i], e))
             return -1;

@@ -113,6 +113,8 @@ void options_free(struct options *o);
 
 /* Whether the command line has the option of this long name. */
 bool options_given(const struct options *o, const char *name);
+/* The name of the option that has the alias --word: "temperature" of "temp". NULL: none has it. */
+const char *option_of_alias(const char *word);
 /* An option of the command line that belongs to a new job, as of `submit`; NULL: none. An existing job has
  * its own. */
 const char *options_of_job(const struct options *o);

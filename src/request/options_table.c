@@ -26,7 +26,8 @@ const struct option options_table[] = {
     { "prompt-file", "-f --file", "FILE", VERBS_MAKE, TEXT, F(prompt_file), TEXTS, MAIN,
       "Read the prompt from a file, without its byte order mark. - is standard input." },
     { "chat", "", NULL, VERBS_MAKE, FLAG, F(chat), TEXTS, MAIN,
-      "Treat the prompt as a user's message: it goes through the model's chat template." },
+      "Treat the prompt as a user's message: it goes through the model's chat template. Of a batch: lines "
+      "{\"prompt\": ..} and --lines." },
     { "messages", "", "FILE.json", VERBS_MAKE, TEXT, F(messages), TEXTS, 0,
       "Read a conversation instead of a prompt: a list of messages with role and content, as in OpenAI's "
       "API. "
@@ -215,7 +216,7 @@ const struct option options_table[] = {
       "Convert ids to text, without special tokens." },
     { "json", "", NULL,
       VERB_SCORE | VERB_INSPECT | VERB_DISTINCT | VERB_BENCH | VERB_LIST | VERB_SHOW | VERB_REPORT |
-          VERB_VERIFY | VERB_DU | VERB_PLAN,
+          VERB_VERIFY | VERB_DU | VERB_PLAN | VERB_TEXT | VERB_DOCTOR,
       FLAG, F(json), OUTPUT, 0, "Print one JSON value on standard output." },
     { "points", "", "LIST", VERB_BENCH, TEXT, F(bench_points), OUTPUT, 0,
       "Run only these points, separated by commas." },
@@ -357,9 +358,9 @@ const struct option options_table[] = {
       .shown = "job" },
     { "reverse", "", NULL, VERB_LIST, FLAG, F(reverse), OUTPUT, 0, "Turn the order round." },
     { "columns", "", "LIST", VERB_LIST, TEXT, F(columns), OUTPUT, 0,
-      "The columns of the table: job, state, tokens, rate, finish, age, model, name, prompt, custom_id, "
-      "error, "
-      "priority, seed.", .shown = "the first nine" },
+      "The columns of the table, with --json the members of each job: job, state, tokens, rate, finish, age, "
+      "model, name, prompt, custom_id, error, priority, seed.",
+      .shown = "the first nine; --json: more" },
     { "older-than", "", "AGE", VERB_REMOVE, TEXT, F(older_than), STORE, 0,
       "Of the selected jobs (default: all) only those that ended at least AGE ago: a number and s, m, h "
       "or d, "

@@ -59,7 +59,7 @@ check output_without_a_name 2 "output: '' is not the name of a file" run --batch
 # names: only new requests are added; a line with another body is refused, and then nothing is added
 (cat "$TMP/in.jsonl"; python3 $B line new 1) >"$TMP/more.jsonl"
 [ "$("$L" submit --batch "$TMP/more.jsonl" --name in -m $MODEL -n 7 2>"$TMP/err")" = in ] &&
-    grep -q '@in: 1 new jobs, ' "$TMP/err" && [ "$("$L" list --state queued | grep -c '@in/new')" = 1 ]
+    grep -q '@in: 1 new job, ' "$TMP/err" && [ "$("$L" list --state queued | grep -c '@in/new')" = 1 ]
 result submitting_a_name_again_adds_new_lines $? "$(cat "$TMP/err")"
 sed 's/"It was a dark night 1 and"/"Another one"/;s/Chapter 1\./Chapter one./' "$TMP/more.jsonl" \
     >"$TMP/other.jsonl"; python3 $B line newer 1 >>"$TMP/other.jsonl"
@@ -76,7 +76,7 @@ ids_of() { python3 -c \
 "$L" export @in --format jsonl --partial >"$TMP/a"
 [ "$(ids_of "$TMP/a")" = "$(ids_of "$TMP/turned.jsonl")" ] && [ "$(ids_of "$TMP/a" | wc -w)" = 201 ]
 result export_has_the_order_of_the_latest_file $? "$(ids_of "$TMP/a" | head -c 100)"
-check what_is_left_out_is_told 0 '^1 jobs are not done and were left out' export @in/new --format openai-batch
+check what_is_left_out_is_told 0 '^1 job is not done and was left out; --partial exports its text so far' export @in/new --format openai-batch
 check quiet_export 0 '' export @in/new --format openai-batch -q
 "$L" cancel @in/new -q
 "$L" export @in/new --format openai-batch | grep -q '"response": null, "error": {"code": "cancelled"'
@@ -93,7 +93,7 @@ check samples_stay 2 \
     'line 1: custom_id "r0" is in @in already .job 1. without sample 1; the number of samples' submit \
     --batch "$TMP/in.jsonl" -m $MODEL -n 7 -q --samples 2
 "$L" remove @in/new -q
-"$L" submit --batch "$TMP/more.jsonl" --name in -m $MODEL -n 7 2>&1 >/dev/null | grep -q '@in: 1 new jobs'
+"$L" submit --batch "$TMP/more.jsonl" --name in -m $MODEL -n 7 2>&1 >/dev/null | grep -q '@in: 1 new job$'
 result removed_line_is_queued_again $? ""; "$L" cancel @in/new -q
 
 # shards: every line is in one of them; lines are numbered over the whole file

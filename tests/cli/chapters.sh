@@ -80,6 +80,18 @@ while at >= 0:
 got = open(places).read()
 assert want and got == "".join(want), (want, got)' "$L" $MODEL "$TMP/places"
 result find_prints_the_places_of_a_phrase $? "$(cat "$TMP/places")"
+"$L" text 1 3 --json --with-prompt >"$TMP/json"
+"$L" text 1 >"$TMP/a"; "$L" text 3 >"$TMP/b"; "$L" text 3 --json --format ids >"$TMP/ids"
+"$L" text 3 --format ids >"$TMP/plain"
+python3 - "$TMP" <<'P' 2>"$TMP/err"
+import json, sys
+read = lambda n: open(f"{sys.argv[1]}/{n}").read()
+v = json.loads(read("json"))
+assert v == [{"job": n, "name": None, "prompt": "Hello", "text": read(t)} for n, t in ((1, "a"), (3, "b"))], v
+assert json.loads(read("ids")) == [{"job": 3, "name": None, "ids": [int(x) for x in read("plain").split()]}]
+P
+result text_is_json $? "$(tail -1 "$TMP/err")"
+check find_and_json 2 '--find and --json: only one of them' text 3 --find a --json
 check find_without_a_place 1 'find: no such place' text 3 --find 'no such words'
 check find_and_format 2 'only one of them' text 3 --find a --format ids
 

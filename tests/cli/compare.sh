@@ -15,6 +15,8 @@ for name in drafted:40 plain_seconds:2 drafted_depth:20 accepted:5; do
          SELECT id, 0, '', '${name%:*}', 0, ${name#*:} FROM job WHERE id IN (3, 4, 7, 8)"
 done
 check report_by_two_parameters 0 '' report --all --by temperature --by drafter --json -o "$TMP/by.json"
+check report_by_an_alias 0 '' report --all --by temp,drafter --json -o "$TMP/by1.json"
+same an_alias_is_the_option "$TMP/by.json" "$TMP/by1.json"
 check report_by_a_list 0 '' report --all --by temperature,drafter --json -o "$TMP/by2.json"
 same by_twice_is_by_a_list "$TMP/by.json" "$TMP/by2.json"
 "$L" report --all --json -o "$TMP/all.json"

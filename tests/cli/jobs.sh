@@ -164,7 +164,7 @@ for v in pause cancel remove; do
     "$L" work 2>"$TMP/err" & pid=$!
     wait_for "[ \$(tokens_of $id) -gt $before ]"
     if [ $v = remove ]; then
-        check remove_of_a_running_job 2 "1 of 1 jobs .the first is job $id. are being written" remove $id
+        check remove_of_a_running_job 2 "1 of 1 job .the first is job $id. is being written" remove $id
         v="remove --force"
     fi
     start=$(date +%s%N); "$L" $v $id -q; wait $pid; r=$?; v=${v%% *}

@@ -20,7 +20,7 @@ PY
 result a_plain_line_without_custom_id_has_its_number $? "$(tail -1 "$TMP/err")"
 printf '{"custom_id": "%s", "method": "POST", "url": "/v1/completions", "body": {"prompt": "%s"}}\n' \
     1 "Chapter 1" >"$TMP/full.jsonl"
-check a_plain_line_equals_its_long_form 0 '@book: 0 new jobs, 1 exist' submit --batch "$TMP/full.jsonl" "${O[@]}" \
+check a_plain_line_equals_its_long_form 0 '@book: 0 new jobs, 1 exists already and stays unchanged' submit --batch "$TMP/full.jsonl" "${O[@]}" \
     --name book
 bad() { printf '%s\n' "$2" >"$TMP/bad.jsonl"; check "$1" 2 "$3" submit --batch "$TMP/bad.jsonl" "${O[@]}"; }
 bad a_field_beside_a_plain_prompt '{"prompt": "x", "temperature": 0}' \
@@ -43,4 +43,25 @@ check a_line_that_is_not_utf8 2 'line 2: .*offset 1' submit --batch "$TMP/prompt
 printf 'good\nb\0d\n' >"$TMP/prompts.txt"
 check a_line_with_nul 2 'line 2: .*NUL.*1' submit --batch "$TMP/prompts.txt" --lines "${O[@]}" --name u
 check lines_need_a_batch 2 '--lines needs --batch' submit "${O[@]}" -p x --lines
+
+# --chat: each prompt is the message of a user.
+printf '{"prompt": "Who \\"A\\"?", "custom_id": "a"}\n' >"$TMP/plain.jsonl"
+cat >"$TMP/long.jsonl" <<'J'
+{"custom_id": "a", "method": "POST", "url": "/v1/chat/completions", "body": {"messages": [{"role": "system", "content": "Be \"brief\"."}, {"role": "user", "content": "Who \"A\"?"}]}}
+J
+C=(--chat-template chatml)
+check a_batch_of_prompts_may_be_a_chat 0 '@c: 1 new job$' submit --batch "$TMP/plain.jsonl" --name c \
+    --chat --system 'Be "brief".' "${O[@]}" "${C[@]}"
+check the_chat_equals_its_long_form 0 '@c: 0 new jobs, 1 exists' submit --batch "$TMP/long.jsonl" --name c \
+    "${O[@]}" "${C[@]}"
+"$L" submit --batch "$TMP/long.jsonl" --name long "${O[@]}" "${C[@]}" -q >/dev/null; "$L" work -q
+"$L" text @c >"$TMP/a"; "$L" text @long >"$TMP/b"; same the_chat_writes_the_text_of_its_long_form "$TMP/a" "$TMP/b"
+printf 'Who?\nWhy?\n' >"$TMP/q.txt"
+check lines_may_be_chats 0 '@q: 2 new jobs' submit --batch "$TMP/q.txt" --lines --chat "${O[@]}" "${C[@]}"
+"$L" show @q/2 --json | grep -q 'user.nWhy?'; result each_line_is_a_message $? "$("$L" show @q/2 --json)"
+check chat_and_a_line_with_a_url 2 'line 1: --chat is for lines' submit --batch "$TMP/long.jsonl" --name u --chat \
+    "${O[@]}" "${C[@]}"
+check chat_and_ids 2 'line 1: .*with --chat a text is needed' submit --batch <(echo '{"prompt": [1, 2]}') --name u \
+    --chat "${O[@]}" "${C[@]}"
+check system_needs_chat 2 '^longhand: --system needs --chat' submit --batch "$TMP/plain.jsonl" --system x "${O[@]}"
 exit $failed

@@ -60,7 +60,7 @@ printf '{"prompt": "Chapter %s"}\n' 1 2 3 4 >"$TMP/book.jsonl"
 submit nothing_is_added_then 2 'temperature \(3 jobs\);' -n 20 -s 5 --temp 0.7
 "$L" list --json >"$TMP/after"; same nothing_is_changed_then "$TMP/before" "$TMP/after"
 check run_refuses_them_too 2 'temperature \(3 jobs\);' run --batch "$TMP/book.jsonl" -o "$TMP/o" -m $MODEL -n 20 --temp 0
-submit a_drawn_seed_never_counts 0 '@book: 1 new jobs, 3 exist already' -n 20 --temp 0.8
+submit a_drawn_seed_never_counts 0 '@book: 1 new job, 3 exist already' -n 20 --temp 0.8
 submit other_options_never_count 0 '@book: 0 new jobs' -n 20 --drafter ngram --threads 1 --kv-budget 64
 submit keep_accepts_the_old_ones 0 '@book: 0 new jobs, 4 exist already' -n 99 --temp 0.1 --keep
 submit options_that_are_not_given_never_count 0 '@book: 0 new jobs' -n 20

@@ -53,7 +53,7 @@ result the_next_start_finishes $? "exit $rc: $(tail -3 "$TMP/log")"
 (LONGHAND_DB=$TMP/alone/book-1-of-2.db; sql "UPDATE job SET state = 'failed', fingerprint = 'x' WHERE id = 1"
     sql "UPDATE job SET state = 'failed' WHERE id = 2") >/dev/null
 (element 1) >"$TMP/log1" 2>&1; rc=$?
-[ $rc = 1 ] && grep -q 'element 1/2: 1 jobs are failed' "$TMP/log1"
+[ $rc = 1 ] && grep -q 'element 1/2: 1 job has failed' "$TMP/log1"
 result failed_jobs_are_tried_again_and_decide_the_status $? "exit $rc: $(tail -3 "$TMP/log1")"
 (LONGHAND_DB=$TMP/alone/book-1-of-2.db
     sql "UPDATE job SET fingerprint = (SELECT fingerprint FROM job WHERE id = 2)") >/dev/null

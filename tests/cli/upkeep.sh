@@ -17,18 +17,29 @@ grep -q '7-1-64.kv: a snapshot that no job needs' "$TMP/out"
 result doctor_names_the_orphan $? "$(cat "$TMP/out")"
 [ -e "$LONGHAND_DB.snapshots/7-1-64.kv" ] && cmp -s "$LONGHAND_DB" "$TMP/before"
 result doctor_changes_nothing $? "the store or the orphan changed"
+check doctor_prints_json 1 '1 finding$' doctor --json
+findings() { python3 -c 'import json, sys
+d = json.load(open(sys.argv[1]))
+assert d["store"] == sys.argv[2] and d["finished_texts"] == 3, d
+for f in d["findings"]: print(f["repaired"], f["message"])' "$TMP/out" "$LONGHAND_DB"; }
+findings | grep -q '^False .*7-1-64.kv: a snapshot that no job needs$'
+result findings_are_an_array $? "$(cat "$TMP/out")"
+cp -r "$LONGHAND_DB.snapshots" "$TMP/snapshots"
+check doctor_repairs_in_json 0 '' doctor --repair --json
+findings | grep -q '^True .*7-1-64.kv'; result a_repair_is_a_finding_that_is_repaired $? "$(cat "$TMP/out")"
+rm -rf "$LONGHAND_DB.snapshots"; cp -r "$TMP/snapshots" "$LONGHAND_DB.snapshots"
 check doctor_repairs_an_orphan 0 '' doctor --repair
 [ ! -e "$LONGHAND_DB.snapshots/7-1-64.kv" ]; result the_orphan_is_gone $? "it is there"
 "$L" submit -q -m "$D" -p x -n 5 -s 1 >/dev/null; mv "$D" "$TMP/gone"
 check doctor_finds_a_missing_model 1 '1 finding$' doctor
-grep -q '1 jobs (the first is job 4) wait for a model that cannot be read' "$TMP/out"
+grep -q '1 job waits (the first is job 4) for a model that cannot be read' "$TMP/out"
 result doctor_names_the_model $? "$(cat "$TMP/out")"
 "$L" remove -q 4; mv "$TMP/gone" "$D"
 
 # A store of an older longhand has no tokenizers; --repair keeps them, and never a changed one.
 sql "DELETE FROM model; DELETE FROM tokenizer" >/dev/null
 check doctor_finds_jobs_without_tokenizer 1 '1 finding$' doctor
-grep -q '3 jobs (the first is job 1) are without their model.s tokenizer' "$TMP/out"
+grep -q '3 jobs are (the first is job 1) without the tokenizer of their model' "$TMP/out"
 result doctor_says_which_jobs $? "$(cat "$TMP/out")"
 cp "$D/tokenizer.json" "$TMP/t"; echo ' ' >>"$D/tokenizer.json"
 check doctor_takes_no_changed_tokenizer 1 '1 finding$' doctor --repair
