@@ -103,8 +103,9 @@ int cmd_run_batch(const struct options *o, struct err *e)
         rc = work_queue(o, s, b.name, e);
         if (rc && e->code == ERR_AGAIN && stop_signal && store_counts(s, b.name, &n, e) == 0) {
             const size_t left = n.jobs[JOB_QUEUED] + n.jobs[JOB_RUNNING];
-            err_set(e, ERR_AGAIN, "stopped by %s; %zu %s of @%s, the same command continues",
-                    stop_signal_name(), left, plural(left, "job is left", "jobs are left"), b.name);
+            err_set(e, ERR_AGAIN, "stopped by %s; %zu %s of @%s %s left, the same command continues",
+                    stop_signal_name(), left, plural(left, "job", "jobs"), b.name,
+                    plural(left, "is", "are"));
         }
         if (rc == 0 || e->code == ERR_FAILED)
             rc = export_batch(o, &b, s, rc, e);

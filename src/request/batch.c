@@ -497,8 +497,10 @@ static int read_lines(struct batch *b, const char *text, size_t n, size_t shard,
     if (bad == 1)
         return -1;
     if (bad)
-        return err_set(e, ERR_INPUT, "%s: %zu of %zu lines are bad%s; nothing was queued", b->file, bad,
-                       requests, bad > BATCH_ERRORS_SHOWN ? ", the first 20 are above" : "");
+        return err_set(e, ERR_INPUT, "%s: %zu of %zu lines are bad%s; nothing was queued%s", b->file, bad,
+                       requests, bad > BATCH_ERRORS_SHOWN ? ", the first 20 are above" : "",
+                       bad == requests && !b->o->lines && *text != '{'
+                           ? " (with --lines each line is a prompt)" : "");
     if (!requests)
         return err_set(e, ERR_INPUT, "%s: the file contains no request", b->file);
     report_ignored(b, &notes);

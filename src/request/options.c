@@ -325,6 +325,12 @@ static const char *hint_of(const char *word)
         { "--samplers --sampler-seq", "the order of the samplers is fixed" },
         { "--grammar --grammar-file -j --json-schema -jf --guided-json --guided-regex", "texts are free" },
         { "--in-prefix --in-suffix -i --interactive", "longhand writes whole texts, and does not talk" },
+        { "-no-cnv --no-conversation --no-display-prompt --simple-io --log-disable --color",
+          "only the text goes to standard output, without the prompt; -q silences the rest" },
+        { "-r --reverse-prompt", "--stop TEXT ends a text" },
+        { "--prompt-cache --prompt-cache-all", "jobs with a common beginning read it once, without an option" },
+        { "--lora --lora-scaled --enable-lora", "a model with its adapter merged into it is needed" },
+        { "-hf --hf-repo", "--model org/name is a model of the local Hugging Face cache" },
         { "-np --max-num-seqs", "--parallel N is the number of texts at once" },
         { "--gpu-memory-utilization", "--max-memory SIZE is the memory of the process" },
         { "--max-model-len", "the context is as long as prompt and --tokens need" },
@@ -378,6 +384,9 @@ static int parse_option(struct options *o, int argc, char **argv, int *i, struct
     }
     o->given[opt - options_table] = 1;
     if (set_option(o, opt, name, value, e)) {
+        if (opt->field == offsetof(struct options, seed) && strcmp(value, "-1") == 0)
+            err_set(e, ERR_INPUT, "%s: '-1' is llama.cpp's word for a random seed; without %s the seed is "
+                    "drawn at random and printed", name, name);
         /* llama.cpp: -1 writes until the text ends, -2 until the context is full */
         if (opt->field == offsetof(struct options, tokens) &&
             (strcmp(value, "-1") == 0 || strcmp(value, "-2") == 0))

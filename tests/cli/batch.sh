@@ -93,7 +93,7 @@ check samples_stay 2 \
     'line 1: custom_id "r0" is in @in already .job 1. without sample 1; the number of samples' submit \
     --batch "$TMP/in.jsonl" -m $MODEL -n 7 -q --samples 2
 "$L" remove @in/new -q
-"$L" submit --batch "$TMP/more.jsonl" --name in -m $MODEL -n 7 2>&1 >/dev/null | grep -q '@in: 1 new job$'
+"$L" submit --batch "$TMP/more.jsonl" --name in -m $MODEL -n 7 2>&1 >/dev/null | grep -q '@in: 1 new job, '
 result removed_line_is_queued_again $? ""; "$L" cancel @in/new -q
 
 # shards: every line is in one of them; lines are numbered over the whole file

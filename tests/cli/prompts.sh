@@ -31,6 +31,9 @@ bad a_plain_number_is_in_use "$(printf '{"prompt": "x"}\n{"prompt": "y", "custom
     'line 2: custom_id: "1" is also in line 1'
 
 printf 'Chapter "1" \\n\r\n\nChapter 3\nÄ 4' >"$TMP/prompts.txt"
+"$L" submit --batch "$TMP/prompts.txt" "${O[@]}" 2>"$TMP/err"
+grep -q '3 of 3 lines are bad; nothing was queued (with --lines each line is a prompt)$' "$TMP/err"
+result text_without_lines_has_a_hint $? "$(tail -1 "$TMP/err")"
 check lines_are_a_batch 0 '@prompts: 3 new jobs' submit --batch "$TMP/prompts.txt" --lines "${O[@]}"
 "$L" show @prompts --json | python3 -c 'import json, sys
 v = [(x["custom_id"], x["prompt"]) for x in json.load(sys.stdin)]
