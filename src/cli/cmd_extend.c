@@ -282,8 +282,8 @@ static int find_place(struct edit *d, struct err *e)
     terminal_text(phrase, sizeof phrase, o->at_text);
     if (place.n < o->occurrence)
         return err_set(e, ERR_INPUT,
-                       "--at-text: the text of job %" PRId64 " has \"%s\" %zu times, not %zu times",
-                       d->job->id, phrase, place.n, o->occurrence);
+                       "--at-text: the text of job %" PRId64 " has \"%s\" %zu %s, not %zu",
+                       d->job->id, phrase, place.n, plural(place.n, "time", "times"), o->occurrence);
     d->at = place.token;
     return 0;
 }

@@ -106,7 +106,7 @@ same the_fork_has_the_text_before_the_phrase "$TMP/a" "$TMP/b"
 n=$("$L" text 3 --find "$inside" | head -1 | sed 's/.*token \([0-9]*\).*/\1/')
 id=$("$L" fork 3 --at-text "$inside" --seed 5 -n 90 -q)
 [ "$(sql "SELECT n FROM span WHERE job = $id AND kind = 'shared'")" = "$n" ]; result fork_inside_a_token $? "$n"
-check fork_at_a_phrase_that_is_not_there 2 'has "no such" 0 times, not 1' fork 3 --at-text 'no such'
+check fork_at_a_phrase_that_is_not_there 2 'has "no such" 0 times, not 1$' fork 3 --at-text 'no such'
 check fork_needs_a_place 2 'at TOKEN or --at-text PHRASE is missing' fork 3
 check fork_has_one_place 2 'only one of them' fork 3 --at 3 --at-text x
 
