@@ -25,7 +25,7 @@ struct visit {
     size_t findings;
 };
 
-static void put_line(struct visit *v, const char *line, bool is_repaired)
+static void show_line(struct visit *v, const char *line, bool is_repaired)
 {
     char shown[900];
     if (v->json) {
@@ -42,11 +42,11 @@ static void put_line(struct visit *v, const char *line, bool is_repaired)
 static void finding(void *ctx, const char *line)
 {
     struct visit *v = ctx;
-    put_line(v, line, false);
+    show_line(v, line, false);
     v->findings++;
 }
 
-static void repaired(void *ctx, const char *line) { put_line(ctx, line, true); }
+static void repaired(void *ctx, const char *line) { show_line(ctx, line, true); }
 
 /* ---- the disk ---- */
 

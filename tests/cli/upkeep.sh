@@ -72,6 +72,17 @@ grep -q 'check them by: 1 (the first is job 3); the store does not have their to
 result doctor_says_why_a_sha_is_missing $? "$(cat "$TMP/out")"
 sql "INSERT INTO model SELECT * FROM t; DROP TABLE t" >/dev/null; "$L" doctor --repair >/dev/null
 
+# A store of version 2 is read once it is brought up to date, by the command that list names.
+cp "$LONGHAND_DB" "$TMP/old.db"
+LONGHAND_DB=$TMP/old.db sql "ALTER TABLE job DROP COLUMN text_sha; ALTER TABLE job DROP COLUMN made;
+    ALTER TABLE job DROP COLUMN seconds; ALTER TABLE job DROP COLUMN opening; DROP TABLE model;
+    DROP TABLE tokenizer; DROP TABLE part; PRAGMA user_version=2" >/dev/null
+check list_of_an_old_store_says_what_to_run 2 'of an older longhand .*; longhand doctor --repair --db .*/old.db brings' \
+    list --db "$TMP/old.db"
+command=$(sed 's/.*; longhand \(doctor.*\) brings it.*/\1/' "$TMP/err")
+"$L" $command >"$TMP/out" 2>&1; "$L" list --db "$TMP/old.db" | grep -q '^ *3 *done'
+result the_command_brings_it_up_to_date $? "$command: $(head -3 "$TMP/out")"
+
 # damage
 cp "$LONGHAND_DB" "$TMP/good"
 sql "UPDATE chunk SET crc = crc + 1 WHERE job = 1 AND start = 512" >/dev/null
