@@ -90,7 +90,7 @@ static int check_model(struct visit *v, const struct model_use *u, struct err *e
     const bool readable = config_read(&c, u->model, &why) == 0;
     if (u->open && !readable) {
         snprintf(line, sizeof line,
-                 "%zu %s (the first is job %" PRId64 ") for a model that cannot be read: %s; longhand "
+                 "%zu %s for a model that cannot be read (the first is job %" PRId64 "): %s; longhand "
                  "resume --model names a new place",
                  u->open, plural(u->open, "job waits", "jobs wait"), u->first, why.msg);
         finding(v, line);
@@ -103,8 +103,8 @@ static int check_model(struct visit *v, const struct model_use *u, struct err *e
         return -1;
     }
     snprintf(
-        line, sizeof line, "%zu %s (the first is job %" PRId64 ") without the tokenizer of %s model%s%s",
-        u->jobs, plural(u->jobs, "job is", "jobs are"), u->first, plural(u->jobs, "its", "their"),
+        line, sizeof line, "%zu %s without the tokenizer of %s model (the first is job %" PRId64 ")%s%s",
+        u->jobs, plural(u->jobs, "job is", "jobs are"), plural(u->jobs, "its", "their"), u->first,
         rc ? ": " : "",
         rc == 0        ? ""
         : v->o->repair ? why.msg

@@ -32,14 +32,14 @@ check doctor_repairs_an_orphan 0 '' doctor --repair
 [ ! -e "$LONGHAND_DB.snapshots/7-1-64.kv" ]; result the_orphan_is_gone $? "it is there"
 "$L" submit -q -m "$D" -p x -n 5 -s 1 >/dev/null; mv "$D" "$TMP/gone"
 check doctor_finds_a_missing_model 1 '1 finding$' doctor
-grep -q '1 job waits (the first is job 4) for a model that cannot be read' "$TMP/out"
+grep -q '1 job waits for a model that cannot be read (the first is job 4)' "$TMP/out"
 result doctor_names_the_model $? "$(cat "$TMP/out")"
 "$L" remove -q 4; mv "$TMP/gone" "$D"
 
 # A store of an older longhand has no tokenizers; --repair keeps them, and never a changed one.
 sql "DELETE FROM model; DELETE FROM tokenizer" >/dev/null
 check doctor_finds_jobs_without_tokenizer 1 '1 finding$' doctor
-grep -q '3 jobs are (the first is job 1) without the tokenizer of their model' "$TMP/out"
+grep -q '3 jobs are without the tokenizer of their model (the first is job 1)' "$TMP/out"
 result doctor_says_which_jobs $? "$(cat "$TMP/out")"
 cp "$D/tokenizer.json" "$TMP/t"; echo ' ' >>"$D/tokenizer.json"
 check doctor_takes_no_changed_tokenizer 1 '1 finding$' doctor --repair
