@@ -86,7 +86,8 @@ static void options_refuse_what_they_do_not_take(void)
     check_refused("run --tokens 0", "'0' is not a whole number from 1 to");
     check_refused("run --tokens +5", "'+5'");
     check_refused("run --tokens 1e3", "'1e3'");
-    check_refused("run --seed -1", "'-1' is not a whole number from 0 to 18446744073709551615");
+    check_refused("run --seed -1", "'-1' is llama.cpp's word for a random seed");
+    check_refused("run --seed -2", "'-2' is not a whole number from 0 to 18446744073709551615");
     check_refused("run --seed 18446744073709551616", "18446744073709551616");
     check_refused("run --temp inf", "'inf' is not a number from 0 to");
     check_refused("run --temp 1x", "'1x'");
