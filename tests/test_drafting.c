@@ -136,7 +136,7 @@ static void caches_of(struct decoder *d, enum kv_policy policy, bool fixed, size
 static void know_caches(struct decoder *d, size_t better)
 {
     struct planner *p = &d->draft.planner;
-    p->price = 1, p->credit = 0, p->exploring = false, p->model->speed = p->model->drafted = 0;
+    p->price = 1, p->model->credit = 0, p->exploring = false, p->model->speed = p->model->drafted = 0;
     for (size_t i = 0; i < COST_SIZES; i++) {
         const double bytes = p->model->weight_bytes + 700 * p->model->kv_bytes;
         p->model->size[i] = 1e-3 * (0.9 + 0.1 * (double)cost_rows(i)) / bytes;
@@ -306,7 +306,7 @@ static void unlikely_proposals_are_looked_at(void)
         for (size_t i = 1; i < COST_SIZES; i++)
             c->model->size[i] = (double)cost_rows(i) * c->model->size[0];
         /* a look is a small part of a round, as it is of a real model's */
-        c->credit = 1;
+        c->model->credit = 1;
         step(&d);
         kept += d.draft.tree->n_kept > 1;
     }

@@ -224,7 +224,7 @@ static size_t run_round(size_t left)
     double expected = 0;
     for (size_t k = 1; k < sim.tree.n_kept; k++) expected += (double)sim.tree.node[sim.tree.kept[k]].reach;
     const size_t tokens = accept();
-    planner_done(p, tokens, expected, sim.clock - from);
+    planner_done(p, tokens, expected);
     planner_round_done(&p, 1, sim.clock - from);
     sim.trials += p->exploring && !sim.was_exploring, sim.was_exploring = p->exploring;
     sim.mean_rows += 0.003 * ((double)sim.tree.n_kept - sim.mean_rows);
@@ -585,11 +585,11 @@ static void rows_of_several_texts(void)
                 costs.size[k] = 1e-10 * size_of(cost_rows(k)), costs.seen[k] = 1;
             planner_begin(&p[i], (size_t)(uniform() * 1e5), TEXTS,
                           (struct plan_state){ .ways = 1, .deepest = MOST });
-            p[i].price = 2 + 18 * uniform();
         }
         struct planner *const agreed[TEXTS] = { p, p + 1, p + 2 };
         planner_agree(agreed, TEXTS);
         CHECK(p[0].price == p[1].price && p[1].price == p[2].price);
+        p[0].price = p[1].price = p[2].price = 2 + 18 * uniform();
         for (size_t i = 0; i < TEXTS; i++) {
             tree_start(&tree[i], 0, MOST);
             for (uint32_t k = 0, at = 0; k + 1 < MOST; k++) {
@@ -717,14 +717,14 @@ static void off_and_short_texts(void)
     CHECK(planner_size_due(&p, 100000) == COST_SIZES);
     planner_begin(&p, 100, 1, s);
     CHECK(p.plan.passes == 4 && p.plan.ask == s.asks);
-    planner_done(&p, 1, 0, 0.1);
+    planner_done(&p, 1, 0);
     setup.on = true, s.passes = -1;
     costs = (struct cost_model){ 0 };
     planner_start(&p, &costs, &setup);
     CHECK(planner_size_due(&p, 100000) == COST_SIZES, "the first round says what one row costs");
     planner_begin(&p, 100, 1, s);
     CHECK(p.plan.ask == 1u << SOURCE_NGRAM);
-    planner_done(&p, 1, 0, 0.1);
+    planner_done(&p, 1, 0);
     CHECK(planner_size_due(&p, 100000) == 0, "it did not, beside other texts");
     planner_timed(&p, 0, 100, 0.01);
     CHECK(near(planner_pass_seconds(&p, 100), 0.01, 0, 1e-9) && planner_size_due(&p, 100000) == COST_SIZES);

@@ -471,7 +471,7 @@ static int end_round(struct decoder *const *d, size_t n, double seconds, size_t 
         r->seconds = r->calibrating + seconds * (double)d[i]->draft.tree->n_kept / (double)rows;
         r->to_host = to_host;
         r->plain = plain_seconds(d[i], r->tokens);
-        planner_done(&d[i]->draft.planner, r->tokens, r->expected, seconds / (double)n);
+        planner_done(&d[i]->draft.planner, r->tokens, r->expected);
         p[n_done++] = &d[i]->draft.planner;
     }
     if (n_done == n)

@@ -111,7 +111,7 @@ size_t draft_bytes(const struct draft_settings *s, const struct model *m, const 
 static void read_bytes(const struct drafting *g, struct pass_bytes reads[CACHES_MAX])
 {
     for (size_t i = 0; i < g->n_caches; i++)
-        reads[i] = g->cache[i].ops->reads(g, i);
+        reads[i] = g->cache[i].ops->reads(g, i), reads[i].maker = g->cache[i].ops->source;
 }
 
 /* The planner needs bytes: the heads read their own matrices and the LM head. */

@@ -181,11 +181,26 @@ double planner_pass_seconds(const struct planner *p, size_t length)
 /* Limits what a pass or round that other programs interrupted can change. */
 static double clipped(double x) { return MAX(MIN(x, OUTLIER), -OUTLIER); }
 
+/* From now on the draft passes of this text are shared by so many texts; 0: by those of the round before. */
+static void share_passes(struct planner *p, size_t sharers)
+{
+    const struct cost_model *m = p->model;
+    for (size_t i = 0; i < p->costs.n_caches; i++) {
+        const struct pass_bytes *r = &p->reads[i];
+        const size_t last = m->sharers[r->maker], all = sharers ? sharers : last ? last : p->n_texts,
+                     n = MIN(all, p->n_texts);
+        p->costs.draft[i] *= draft_share(m, r, p->length, n) /
+                             draft_share(m, r, p->length, MAX(p->costs.sharers[i], (size_t)1));
+        p->costs.sharers[i] = n;
+    }
+}
+
 static void set_costs(struct planner *p, size_t length)
 {
     const struct cost_model *m = p->model;
     struct costs *c = &p->costs;
     const double speed = exp(m->speed);
+    memset(c->sharers, 0, sizeof c->sharers);
     for (size_t r = 1; r <= c->rows_max; r++)
         c->pass[r] = pass_share(m, length, p->n_texts, r, r * p->n_texts);
     for (size_t i = 0; i < c->n_caches; i++) {
@@ -196,13 +211,14 @@ static void set_costs(struct planner *p, size_t length)
         if (k->n == 0)
             k->seconds = m->size[0];
         c->most[i] = r->most;
-        c->draft[i] = speed * k->seconds * bytes * draft_share(m, r, length, p->n_texts);
+        c->draft[i] = speed * k->seconds * bytes;
     }
     for (size_t a = 0; a < ASKS; a++)
         c->ask[a] = speed * (p->ask[a].n > 0  ? p->ask[a].seconds
                              : HEADS >> a & 1 ? p->heads_share * m->size[0] * m->weight_bytes
                                               : 0);
     c->drafted = exp(m->drafted);
+    share_passes(p, 0);
 }
 
 /* Bytes of weights of a pass of cost_rows(i) rows, as a multiple of those of the size before. */
@@ -258,15 +274,40 @@ static void correct_sizes(struct cost_model *m, double rows, double off)
     fill_sizes(m);
 }
 
+/* The last size of at most so many rows. */
+static size_t size_of(size_t rows)
+{
+    size_t i = 0;
+    while (i + 1 < COST_SIZES && cost_rows(i + 1) <= rows)
+        i++;
+    return i;
+}
+
+/* A pass of one row for each of n texts took `seconds`, and no pass of so many rows was seen before: its cost
+ * and those of fewer rows lie between it and that of one row. */
+static void first_of_size(struct cost_model *m, size_t n, size_t length, double seconds)
+{
+    const double kv = m->kv_bytes * (double)(n * length) * m->size[0],
+                 weights = MAX(seconds / exp(m->speed) - kv, 0) / m->weight_bytes,
+                 slope = MAX(weights - m->size[0], 0) / (double)(n - 1);
+    for (size_t i = 1; i < COST_SIZES && cost_rows(i - 1) < n; i++) {
+        if (m->seen[i] == 0)
+            m->size[i] = m->size[0] + slope * (double)(cost_rows(i) - 1);
+        m->seen[i] = MAX(m->seen[i], 1);
+    }
+    fill_sizes(m);
+}
+
 size_t planner_size_due(const struct planner *p, size_t left)
 {
     const struct cost_model *m = p->model;
-    const size_t n = m->timed, next = n < TIMED_SIZES ? n + 1 : n % 2 ? 1 + n / 2 % TIMED_SIZES : 0;
+    const size_t n = m->timed, more = size_of(p->n_texts) + 1,   /* than one row for each text */
+                 next = n < TIMED_SIZES ? more + n : n % 2 ? more + n / 2 % TIMED_SIZES : 0;
     /* no round of a text alone has shown a one-row pass: time one */
     if (p->on && m->seen[0] == 0)
         return p->rounds > 0 ? 0 : COST_SIZES;
     const bool due = n < TIMED_SIZES ? left >= WORTH_TIMING : m->seconds > m->next_timing;
-    return p->on && due && plan_drafts(&p->plan) && cost_rows(next) <= MIN(p->costs.rows_max, left)
+    return p->on && due && plan_drafts(&p->plan) && next < COST_SIZES && cost_rows(next) <= MIN(p->costs.rows_max, left)
                ? next
                : COST_SIZES;
 }
@@ -357,18 +398,20 @@ static bool goes_on(struct planner *p, const struct plan_state *s, const struct 
     const bool adopted =
         p->trial.ways >> best->way & 1 && (best->ask & p->trial.forced) == (p->trial.forced & s->asks);
     p->trial.deepest = s->deepest;
-    return p->credit > 0 && (++p->run < RUN || (p->run < RECENT && !adopted &&
+    return p->model->credit > 0 && (++p->run < RUN || (p->run < RECENT && !adopted &&
                                                 optimistic_rate(p, &p->trial) > best->rate * MARGIN));
 }
 
 void planner_begin(struct planner *p, size_t length, size_t n_texts, struct plan_state s)
 {
+    struct cost_model *m = p->model;
     p->n_texts = n_texts;
     p->length = length;
     p->predicted = 0;
-    p->rows = 0;
+    p->rows = p->made = 0;
     s.last = p->plan;
-    if (!p->on || p->model->seen[0] == 0) {
+    p->state = s;
+    if (!p->on || m->seen[0] == 0) {
         const size_t passes = MIN((size_t)MAX(s.passes, 0), (size_t)PASSES_MAX);
         p->plan = (struct plan){ .way = passes > 0,
                                  .passes = passes,
@@ -379,32 +422,103 @@ void planner_begin(struct planner *p, size_t length, size_t n_texts, struct plan
     set_chances(p);
     p->used = p->known;
     p->plan = plan_round(&p->costs, &p->known, &s);
-    p->credit = p->price > 0 ? p->credit : CREDIT;
+    m->credit = p->price > 0 ? m->credit : MIN(m->credit + (double)CREDIT / (double)n_texts, CREDIT);
     p->price = p->plan.rate;
-    p->seconds = p->plan.seconds;
-    const bool look = p->rounds % LOOKS == 0 && p->credit > 0;
-    p->exploring =
-        p->exploring ? goes_on(p, &s, &p->plan)
-                     : look && p->rounds >= SETTLED && p->credit >= CREDIT / 2 && begins_run(p, &s, &p->plan);
-    if (p->exploring) {
-        /* the optimism may be wrong, so chains are short at first and grow with the run */
-        p->trial.deepest = MIN(s.deepest, p->run + 1);
-        p->used = optimistic(p, &p->trial);
-        p->plan = plan_round(&p->costs, &p->used, &p->trial);
-    }
-    p->plan.look = look;
-    p->plan.ask |= look ? s.asks & ~(unsigned)HEADS : 0;
 }
 
-void planner_agree(struct planner *const *p, size_t n)
+/* Counts the texts whose plans make draft passes, for each drafter. Texts plan again while they are fewer
+ * than was assumed. */
+static void settle(struct planner *const *p, size_t n, size_t *sharers)
 {
+    for (bool again = true; again;) {
+        struct cost_model *m = p[0]->model;
+        memset(sharers, 0, N_SOURCES * sizeof *sharers);
+        for (size_t i = 0; i < n; i++)
+            if (p[i]->plan.passes)
+                sharers[p[i]->reads[p[i]->plan.way - 1].maker]++;
+        again = false;
+        for (size_t i = 0; i < n; i++) {
+            const size_t way = p[i]->plan.way,
+                         now = p[i]->plan.passes ? sharers[p[i]->reads[way - 1].maker] : 0;
+            if (now && now < p[i]->costs.sharers[way - 1]) {
+                share_passes(p[i], now);
+                p[i]->plan = plan_round(&p[i]->costs, &p[i]->known, &p[i]->state);
+                again = true;
+            }
+        }
+        for (size_t k = 0; k < N_SOURCES; k++)
+            m->sharers[k] = sharers[k] ? sharers[k] : m->sharers[k];
+    }
+}
+
+/* Which texts explore in this round. Those that begin a run assume that they share its draft passes with the
+ * others that begin, and with the texts that draft. */
+static void explore(struct planner *const *p, size_t n, const size_t *sharers)
+{
+    const struct cost_model *m = p[0]->model;
+    bool begins[BATCH_MAX];
+    size_t drafting = 0, last = 0, now = 0;
+    for (size_t k = 0; k < N_SOURCES; k++)
+        drafting += sharers[k];
+    for (size_t i = 0; i < n; i++)
+        drafting += p[i]->exploring && !p[i]->plan.passes;
+    for (size_t i = 0; i < n; i++) {
+        struct planner *x = p[i];
+        begins[i] = m->look && m->credit >= CREDIT / 2 && !x->exploring && x->rounds >= SETTLED;
+        now += begins[i];
+        if (x->exploring) {
+            share_passes(x, drafting);
+            x->exploring = goes_on(x, &x->state, &x->plan);
+        }
+    }
+    while (now != last) {
+        last = now;
+        now = 0;
+        for (size_t i = 0; i < n; i++)
+            if (begins[i]) {
+                share_passes(p[i], MIN(drafting + last, n));
+                now += begins[i] = begins_run(p[i], &p[i]->state, &p[i]->plan);
+            }
+    }
+    for (size_t i = 0; i < n; i++) {
+        p[i]->exploring |= begins[i];
+        if (!p[i]->exploring && p[i]->plan.passes)
+            share_passes(p[i], sharers[p[i]->reads[p[i]->plan.way - 1].maker]);
+    }
+}
+
+void planner_agree(struct planner *const *all, size_t n_all)
+{
+    struct planner *p[BATCH_MAX];
+    struct cost_model *m = all[0]->model;
     double tokens = 0, seconds = 0;
-    for (size_t i = 0; i < n; i++)
-        if (p[i]->on && p[i]->price > 0)
-            tokens += p[i]->price * p[i]->seconds, seconds += p[i]->seconds;
-    for (size_t i = 0; i < n; i++)
-        if (p[i]->on && p[i]->price > 0)
-            p[i]->price = tokens / seconds;
+    size_t sharers[N_SOURCES], n = 0;
+    for (size_t i = 0; i < n_all; i++)
+        if (all[i]->on && all[i]->price > 0)
+            p[n++] = all[i];
+    m->look = m->rounds++ % LOOKS == 0 && m->credit > 0;
+    if (n == 0)
+        return;
+    settle(p, n, sharers);
+    if (m->rounds % LOOKS == 0)          /* the next round assumes again that all texts draft */
+        memset(m->sharers, 0, sizeof m->sharers);
+    for (size_t i = 0; i < n; i++) {
+        p[i]->seconds = p[i]->plan.seconds;
+        tokens += p[i]->plan.rate * p[i]->seconds, seconds += p[i]->seconds;
+    }
+    explore(p, n, sharers);
+    for (size_t i = 0; i < n; i++) {
+        struct planner *x = p[i];
+        x->price = tokens / seconds;
+        if (x->exploring) {
+            /* the optimism may be wrong, so chains are short at first and grow with the run */
+            x->trial.deepest = MIN(x->state.deepest, x->run + 1);
+            x->used = optimistic(x, &x->trial);
+            x->plan = plan_round(&x->costs, &x->used, &x->trial);
+        }
+        x->plan.look = m->look;
+        x->plan.ask |= m->look ? x->state.asks & ~(unsigned)HEADS : 0;
+    }
 }
 
 /* ---- during and after a round ---- */
@@ -518,16 +632,18 @@ void planner_asked(struct planner *p, size_t a, double before, double after, dou
     g->n = MIN(g->n + 1, RECENT);
     g->mean += (after - before - g->mean) / (g->n + PRIOR);
     p->predicted += p->costs.ask[a];
-    p->credit -= p->plan.look && p->price > 0 ? seconds / p->costs.pass[1] : 0;
+    if (p->plan.look && p->price > 0)
+        p->model->credit -= seconds / (p->costs.pass[1] * (double)p->n_texts);
 }
 
 void planner_passed(struct planner *p, size_t n, double seconds)
 {
     struct cache_known *k = &p->cache[p->plan.way - 1];
     const struct pass_bytes *r = &p->reads[p->plan.way - 1];
+    const size_t sharers = p->costs.sharers[p->plan.way - 1];
     double expected = p->costs.draft[p->plan.way - 1];
-    if (n != p->n_texts && expected > 0)     /* not every text of the round asked for this pass */
-        expected *= draft_share(p->model, r, p->length, n) / draft_share(p->model, r, p->length, p->n_texts);
+    if (n != sharers && expected > 0)        /* more or fewer texts than planned asked for this pass */
+        expected *= draft_share(p->model, r, p->length, n) / draft_share(p->model, r, p->length, sharers);
     k->n = MIN(k->n + 1, RECENT);
     if (expected > 0)
         k->seconds *= exp(clipped(log(seconds / expected)) / (k->n + 1));
@@ -551,27 +667,27 @@ void planner_verified(struct planner *p, size_t length, size_t rows, size_t all_
         m->seen[0] = 1;
         fill_sizes(m);
     }
+    if (p->on && p->price > 0 && typical && rows == 1 && all_rows == p->n_texts && all_rows > 1 &&
+        !plan_drafts(&p->plan) && m->seen[size_of(all_rows)] == 0)
+        first_of_size(m, all_rows, length, seconds);
     if (p->on && p->price > 0)
         p->predicted += pass_share(m, length, p->n_texts, rows, all_rows);
     p->rows = typical ? rows : 0;
 }
 
-void planner_done(struct planner *p, size_t tokens, double expected, double seconds)
+void planner_done(struct planner *p, size_t tokens, double expected)
 {
     const bool drafts = plan_drafts(&p->plan);
-    const double fade = 1 - 1.0 / RECENT, idle = 1 - 1.0 / LONG;
+    const double fade = 1 - 1.0 / RECENT, idle = 1 - 1.0 / LONG, doubt = DOUBT / (double)p->n_texts;
     double *v = p->model->var;
     /* the prefill's data have left the CPU's caches: only the sum of the two corrections is still known */
     if (++p->rounds == AFTER_PROMPT)
-        v[0] += DOUBT, v[1] -= DOUBT, v[2] += DOUBT;
+        v[0] += doubt, v[1] -= doubt, v[2] += doubt;
     p->candidates.planned = fade * p->candidates.planned + expected;
     p->candidates.made = fade * p->candidates.made + (double)(tokens - 1);
+    p->made = tokens;
     if (!p->on || p->price == 0)
         return;
-    if (p->exploring)
-        p->credit -= (MIN(seconds, 2 * p->plan.seconds) - (double)tokens / p->price) / p->costs.pass[1];
-    else
-        p->credit = MIN(p->credit + EXPLORE_SHARE * seconds / p->costs.pass[1], CREDIT);
     if (p->rows) {
         double planned = 1, reach = 1;
         for (size_t k = 0; k < p->plan.passes; k++)
@@ -586,6 +702,24 @@ void planner_done(struct planner *p, size_t tokens, double expected, double seco
         p->gain[0][a].n *= idle, p->gain[1][a].n *= idle;
 }
 
+/* What the round lost or earned for exploration. The tokens of a round that explores pay for a part of it. */
+static void account(struct cost_model *m, struct planner *const *p, size_t n, double seconds)
+{
+    double planned = 0, unit = 0, worth = 0;
+    bool exploring = false;
+    for (size_t i = 0; i < n; i++)
+        if (p[i]->on && p[i]->price > 0) {
+            exploring |= p[i]->exploring;
+            planned += p[i]->plan.seconds;
+            unit += p[i]->costs.pass[1];
+            worth += (double)p[i]->made / p[i]->price;
+        }
+    if (exploring)
+        m->credit -= (MIN(seconds, 2 * planned) - worth) / unit;
+    else if (unit > 0)
+        m->credit = MIN(m->credit + EXPLORE_SHARE * seconds / unit, CREDIT);
+}
+
 void planner_round_done(struct planner *const *p, size_t n, double seconds)
 {
     struct cost_model *m = p[0]->model;
@@ -593,6 +727,7 @@ void planner_round_done(struct planner *const *p, size_t n, double seconds)
     size_t rows = 0;
     bool known = true;               /* every text planned by known costs, and its pass was typical */
     m->seconds += seconds;
+    account(m, p, n, seconds);
     for (size_t i = 0; i < n; i++) {
         const double share = p[i]->predicted * factor(p[i]);
         known &= p[i]->on && p[i]->price > 0 && p[i]->rows > 0;
@@ -624,7 +759,7 @@ void planner_catch_up(struct planner *p)
 {
     if (!p->on || p->model->seen[0] == 0)
         return;
-    p->price = 0;                    /* the credit is full again */
+    p->price = 0;                    /* the credit grows */
     for (size_t i = 0; i < p->costs.n_caches; i++)
         p->cache[i].hits = p->cache[i].trials = 0;
     memset(p->gain, 0, sizeof p->gain);

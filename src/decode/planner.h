@@ -4,8 +4,8 @@
  *     planner_start
  *     each round, for each text of the round:
  *         planner_size_due, planner_timed      now and then: time a pass
- *         planner_begin                        costs and chances of this round, then planner.plan
- *     planner_agree                            what a second is worth to all of them
+ *         planner_begin                        costs and chances of this round
+ *     planner_agree                            planner.plan of each; what a second is worth to all of them
  *     for each text:
  *         planner_asked, planner_passed        what each drafter of the plan took and added
  *     planner_rows                             how many candidates of each text to verify
@@ -31,15 +31,18 @@
  * the cache. With these shares the best plans of equal texts are the best plan of the round, as in SPIRe's
  * throughput formula for batches. With n = 1 the share is the whole.
  *
- * Texts differ in their length and in how often guesses come true. Two steps therefore look at all of them. A
- * second of the round is worth the tokens of all texts together, so planner_agree gives all texts one price.
+ * Texts differ in their length and in how often guesses come true. Three steps therefore look at all of them.
+ * A draft pass reads its weights once for the texts that share it. planner_agree begins with all of them, and
+ * counts again until the texts whose plans draft are as many as those plans assume. A second of the round is
+ * worth the tokens of all texts together, so planner_agree gives all texts one price.
  * planner_rows then takes candidates of all trees, the one that gains most first: the next row costs its part
  * of a pass of all rows so far, and reads the cache of its own text.
  *
  * Exploration. What has not been run for a while may have changed. The planner earns credit, a fixed share of
  * the time, and spends it on the one way of drafting whose optimistic rate beats the best plan most. A run of
  * exploration ends when even the optimistic rate is no better, or when its credit is spent. Text drafters
- * that have not gained lately are asked now and then from the same credit.
+ * that have not gained lately are asked now and then from the same credit. All texts have one credit, and
+ * begin their runs in the same round: a draft pass costs the round about as much for one text as for all.
  *
  * Plans depend on time. The text does not depend on plans (docs/architecture.md, rules R1 and R2). */
 #pragma once
@@ -63,7 +66,8 @@ static inline size_t cost_rows(size_t i) { return i == 0 ? 1 : (size_t)(i % 2 ? 
 struct costs {                       /* seconds, in this round: the share of one text */
     size_t rows_max, n_caches;
     double pass[TREE_ROWS_MAX + 1];  /* a verification pass of r rows; pass[0] is unused */
-    double draft[CACHES_MAX];        /* a draft pass over each cache */
+    double draft[CACHES_MAX];        /* a draft pass over each cache, */
+    size_t sharers[CACHES_MAX];      /* if so many texts share it */
     size_t most[CACHES_MAX];         /* draft passes of a round, 0: PASSES_MAX */
     double ask[ASKS];                /* asking a drafter */
     double drafted;                  /* factor of all of them in a round with draft passes or heads */
@@ -118,12 +122,20 @@ struct cost_model {
     double speed, drafted, var[3];
     size_t timed;                    /* passes that were only timed */
     double seconds, next_timing;     /* since the start; when a pass may be timed again */
+    /* What all texts decide together: rounds so far; whether this round looks at all drafters; what is left
+     * to spend on exploration, in one-row passes of the round; the texts that shared the draft passes of each
+     * drafter in the last round that had any, 0: as many as there are. */
+    size_t rounds;
+    bool look;
+    double credit;
+    size_t sharers[N_SOURCES];
 };
 
 /* Bytes that a draft pass reads: of weights, once for all texts of the pass, and of the text's caches: `key`
  * for each of at most `keys` positions. A round makes at most `most` of them, 0: PASSES_MAX. Weights of fewer
- * bits than the model's count as so many bytes of the model's as take as long (planner_bytes). */
-struct pass_bytes { double weights, key; size_t keys, most; };
+ * bits than the model's count as so many bytes of the model's as take as long (planner_bytes). Texts share the
+ * draft passes of one drafter, the maker. */
+struct pass_bytes { double weights, key; size_t keys, most; enum source maker; };
 /* Weights of `bytes` bytes in the model's own form, stored in `stored`: fewer bytes save half of their share
  * of the time. */
 static inline double planner_bytes(double bytes, double stored) { return (bytes + stored) / 2; }
@@ -144,16 +156,15 @@ struct planner {
     struct pass_bytes reads[CACHES_MAX];
     struct gain { double mean, n; } gain[2][ASKS];
     struct { double made, planned; } tokens[2], candidates;
-    /* Exploration: the run under way, and what is left to spend, in one-row passes. */
-    bool exploring;
+    bool exploring;                  /* a run of exploration is under way */
     struct plan_state trial;
     size_t run;
-    double credit;
-    /* This round: its texts; tokens in the cache; seconds of the best plan; seconds expected of what this
-     * text did; rows of a pass that was typical. */
+    /* This round: its texts; tokens in the cache; what may be planned; seconds of the best plan; seconds
+     * expected of what this text did; rows of a pass that was typical; tokens made. */
     size_t n_texts, length;
+    struct plan_state state;
     double seconds, predicted;
-    size_t rows, rounds;
+    size_t rows, made, rounds;
     float reach[TREE_POOL_MAX];      /* of the candidates, largest first: scratch of planner_rows */
 };
 
@@ -182,7 +193,8 @@ void planner_experts_read(struct planner *p, size_t rows, size_t experts);
 
 /* A round of n_texts texts begins; this one has `length` tokens in its cache. `s->last` is set here. */
 void planner_begin(struct planner *p, size_t length, size_t n_texts, struct plan_state s);
-/* The n texts of a round have begun: from now on a second is worth the same to each of them. */
+/* The n texts of a round have begun. Decides which of them draft together and whether they explore; from now
+ * on a second is worth the same to each of them. */
 void planner_agree(struct planner *const *p, size_t n);
 /* Expected tokens of the best choice of rows, less what its seconds are worth, if the other texts of the
  * round choose as many; and that choice. */
@@ -207,8 +219,8 @@ void planner_guessed(struct planner *p, bool hit);
  * such as selecting rows of the partial cache. */
 void planner_verified(struct planner *p, size_t length, size_t rows, size_t all_rows, double seconds,
                       bool typical);
-/* `expected`: accepted candidates by the estimates in the tree. seconds: this text's share of the round. */
-void planner_done(struct planner *p, size_t tokens, double expected, double seconds);
+/* `expected`: accepted candidates by the estimates in the tree. */
+void planner_done(struct planner *p, size_t tokens, double expected);
 /* The cost model of p[0..n), the texts of a round, learns from the seconds of the whole round. */
 void planner_round_done(struct planner *const *p, size_t n, double seconds);
 
