@@ -77,7 +77,7 @@ static void job_write(const struct job_params *p)
     setup.draft.drafters &= ~(1u << SOURCE_HEADS);           /* the tiny model has none */
     if (decode_open(&d, &job_engine.model, &p->sampling, &setup, job_prompt, JOB_PROMPT, JOB_TEXT_MAX, &e))
         return;
-    if (decode_prefill(&d, NULL, NULL, &e))
+    if (decode_prefill(&d, 0, NULL, NULL, &e))
         abort();
     for (int i = 0; i < 3 && d.n_tokens < d.n_max && decode_step(&d, &e) == 0; i++)
         decode_add_stats(&d, 1);

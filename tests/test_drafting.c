@@ -63,7 +63,7 @@ static void open_decoder(struct decoder *d, const struct rig *r, const struct sa
 {
     struct err e = { 0 };
     if (s && draft_check(&s->draft, &e)) rig_die("settings", &e);
-    if (decode_open(d, &r->m, p, s, prompt, n_prompt, n_max, &e) || decode_prefill(d, NULL, NULL, &e))
+    if (decode_open(d, &r->m, p, s, prompt, n_prompt, n_max, &e) || decode_prefill(d, 0, NULL, NULL, &e))
         rig_die("decoder", &e);
 }
 static void step(struct decoder *d)
@@ -576,7 +576,7 @@ static void restarts(void)
         for (size_t turn = 0; turn < (SLOW_BUILD ? 2 : 4); turn++) {
             size_t n = turn == 3 ? PROMPT + 40 : PROMPT;
             if (turn &&
-                (decode_restart(&d, n, turn == 1 ? &q : &p, &e) || decode_prefill(&d, NULL, NULL, &e)))
+                (decode_restart(&d, n, turn == 1 ? &q : &p, &e) || decode_prefill(&d, 0, NULL, NULL, &e)))
                 rig_die("restart", &e);
             CHECK(d.n_tokens == n && d.kv.n_past == n - 1 && d.stats.tokens == 0);
             while (d.n_tokens < d.n_max) {
@@ -587,6 +587,41 @@ static void restarts(void)
             CHECK(!memcmp(d.tokens, want[turn == 1], sizeof want[0]), "%s, turn %zu", settings[i].name, turn);
             CHECK(d.stats.tokens == d.n_max - n);
         }
+        decode_close(&d);
+    }
+}
+
+/* A prefill with a limit of time makes passes as large as fit, and at least one. Any cut gives the same
+ * text. */
+static bool note_pass(void *ctx, size_t done, size_t of)
+{
+    (void)of;
+    *(size_t *)ctx = *(size_t *)ctx ? *(size_t *)ctx : done;         /* the first of a call */
+    return true;
+}
+static void a_prefill_in_slices(void)
+{
+    struct decoder d;
+    struct sampling p;
+    struct err e = { 0 };
+    int32_t want[PROMPT + 20], prompt[PROMPT];
+    const size_t of = PROMPT - 1;
+    sampling_of(&p, 5);
+    prompt_of(prompt, PROMPT, rig.c.vocab, 2);
+    plain_text(want, &rig, &p, prompt, PROMPT, PROMPT + 20);
+    for (size_t k = 0; k < 2; k++) {
+        size_t first = 0;
+        if (decode_open(&d, &rig.m, &p, NULL, prompt, PROMPT, PROMPT + 20, &e)) rig_die("decoder", &e);
+        d.row_seconds = k ? 1 : 0;                       /* a slow machine, for the first pass of a call */
+        CHECK(decode_prefill(&d, k ? 100 : 1e-9, note_pass, &first, &e) == !k);
+        CHECK(first == (k ? 96 : SLICE_ROWS) && d.kv.n_past == (k ? of : SLICE_ROWS), "%zu, %zu", first,
+              d.kv.n_past);
+        for (size_t n = 2; d.kv.n_past < of; n++) {
+            const int rc = decode_prefill(&d, 1e-9, NULL, NULL, &e);
+            CHECK(d.kv.n_past == MIN(n * SLICE_ROWS, of) && rc == (d.kv.n_past < of), "%zu", d.kv.n_past);
+        }
+        while (d.n_tokens < d.n_max) step(&d);
+        CHECK(memcmp(d.tokens, want, sizeof want) == 0);
         decode_close(&d);
     }
 }
@@ -693,6 +728,7 @@ int main(void)
     RUN(ends_tiny_caches_and_tiny_vocabularies);
     RUN(restarts);
     RUN(heads_of_several_decoders);
+    RUN(a_prefill_in_slices);
     RUN(published_rule_without_coins);
     heads_close(&heads), rig_close(&rig);
     return test_end();

@@ -121,7 +121,7 @@ static void write_text(const struct rig *r, const struct sampling *p, const stru
     struct decoder d;
     int32_t prompt[16];
     rig_tokens(prompt, 16, r->c.vocab, 3);
-    if (decode_open(&d, &r->m, p, setup, prompt, 16, 16 + n, &e) || decode_prefill(&d, NULL, NULL, &e))
+    if (decode_open(&d, &r->m, p, setup, prompt, 16, 16 + n, &e) || decode_prefill(&d, 0, NULL, NULL, &e))
         rig_die("decoder", &e);
     for (*rounds = *refreshes = 0; d.n_tokens < d.n_max; ++*rounds, *refreshes += d.round.refreshes)
         if (decode_step(&d, &e)) rig_die("round", &e);
@@ -232,7 +232,7 @@ static void sampled_on_the_device(const struct rig *r, const struct sampling_cas
     struct decoder d;
     size_t rounds = 0;
     if (decode_open(&d, &r->m, &a->p, setup, text, PROMPT, PROMPT + CHOSEN, &e) ||
-        decode_prefill(&d, NULL, NULL, &e))
+        decode_prefill(&d, 0, NULL, NULL, &e))
         rig_die("decoder", &e);
     for (; d.n_tokens < d.n_max; rounds++) {
         if (decode_step(&d, &e)) rig_die("round", &e);
@@ -309,7 +309,7 @@ static void drawn_open(struct drawn *x, bool cpu, unsigned drafters, int draft_p
     x->p.seed = 3, x->p.text_max = PROMPT + CHOSEN;
     rig_tokens(x->text, PROMPT, x->r.c.vocab, 3);
     if (decode_open(&d, &x->r.m, &x->p, NULL, x->text, PROMPT, PROMPT + CHOSEN, &e) ||
-        decode_prefill(&d, NULL, NULL, &e))
+        decode_prefill(&d, 0, NULL, NULL, &e))
         rig_die("decoder", &e);
     while (d.n_tokens < d.n_max)
         if (decode_step(&d, &e)) rig_die("round", &e);
@@ -328,7 +328,7 @@ static void drawn_start(struct drawn *x, struct decoder *d)
 {
     struct err e = { 0 };
     if (decode_open(d, &x->r.m, &x->p, &x->setup, x->text, PROMPT, PROMPT + CHOSEN, &e) ||
-        decode_prefill(d, NULL, NULL, &e))
+        decode_prefill(d, 0, NULL, NULL, &e))
         rig_die("decoder", &e);
 }
 

@@ -121,7 +121,7 @@ static void text_of(const char *name, enum dtype kv, const struct sampling *p)
     rig_tokens(prompt, PROMPT, r.c.vocab - 2, 79);
     prompt[0] = r.c.bos;
     CHECK(!decode_open(&d, &r.m, p, NULL, prompt, PROMPT, PROMPT + TOKENS, &e), "%s", e.msg);
-    CHECK(decode_prefill(&d, NULL, NULL, &e) == 0, "%s", e.msg);
+    CHECK(decode_prefill(&d, 0, NULL, NULL, &e) == 0, "%s", e.msg);
     while (d.n_tokens < d.n_max)
         if (decode_step(&d, &e)) { CHECK(false, "%s", e.msg); break; }
     size_t distinct = 0;

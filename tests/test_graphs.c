@@ -95,7 +95,7 @@ static void a_text_does_not_depend_on_graphs(void)
         if (decode_open(&d, &r.m, &p, &setup, text[i], PROMPT, PROMPT + TEXT, &e)) rig_die("decoder", &e);
         for (int again = 0; again < 2; again++) {
             if (again && decode_restart(&d, PROMPT, &p, &e)) rig_die("restart", &e);
-            if (decode_prefill(&d, NULL, NULL, &e)) rig_die("prefill", &e);
+            if (decode_prefill(&d, 0, NULL, NULL, &e)) rig_die("prefill", &e);
             while (d.n_tokens < d.n_max)
                 if (decode_step(&d, &e)) rig_die("round", &e);
             if (!again) memcpy(text[i], d.tokens, sizeof text[i]);

@@ -178,8 +178,8 @@ static void measure(const struct machine *machine, const struct queue *queue, do
 static const struct machine body = { 1e9, 12288, 37e9, 0.085, 0.7, 0.03 },
                             cheap = { 1e9, 12288, 37e9, 0.01, 0.35, 0.03 };
 
-/* Texts that are short, or whose guesses never come true, lose little by drafting. Where guesses come true, and
- * a draft pass is dear for one text and cheap for all, the texts draft together. */
+/* Texts that are short, or whose guesses never come true, lose little by drafting. Where guesses come true,
+ * and a draft pass is dear for one text and cheap for all, the texts draft together. */
 static void queues(void)
 {
     static const struct {

@@ -202,6 +202,36 @@ static void a_beginning_is_read_once(void)
     store_close(s);
 }
 
+/* Two jobs that end; then one is extended, and one forked after 20 tokens. Both read nothing again: their
+ * texts begin as those of ended jobs, whose caches stay. A third worker, with none, reads it all. */
+static void extended_and_forked(void)
+{
+    static const struct wish x[] = { { 400, 30, 1, 40 }, { 400, 30, 2, 40 } };
+    struct store *s = queue(x, 2, "--drafter none");
+    struct worker w;
+    open_worker(&w, s, "cpu");
+    work(&w, 2, NULL);
+    verb(cmd_extend, "extend 2 -n +30");
+    verb(cmd_fork, "fork 3 --at 20 -n 50");
+    const int64_t before = counter(2, "prefill_tokens"), shared = counter(2, "shared_tokens");
+    work(&w, 2, NULL);
+    CHECK(rig_sql("SELECT count(*) FROM job WHERE state = 'done'") == 3);
+    CHECK(counter(2, "prefill_tokens") == before && counter(2, "shared_tokens") == shared + 400 + 40 - 1,
+          "%" PRId64 " read, %" PRId64 " shared", counter(2, "prefill_tokens") - before,
+          counter(2, "shared_tokens") - shared);
+    CHECK(counter(4, "prefill_tokens") == 0 && counter(4, "shared_tokens") == 400 + 20 - 1,
+          "%" PRId64 " read, %" PRId64 " shared", counter(4, "prefill_tokens"), counter(4, "shared_tokens"));
+    texts_are_plain(4, "cpu");
+    worker_close(&w);
+    verb(cmd_extend, "extend 4 -n +10");
+    open_worker(&w, s, "cpu");
+    work(&w, 2, NULL);
+    CHECK(counter(4, "prefill_tokens") == 400 + 50 - 1 && counter(4, "shared_tokens") == 400 + 20 - 1);
+    texts_are_plain(4, "cpu");
+    worker_close(&w);
+    store_close(s);
+}
+
 static void a_beginning_gives_way(void)
 {
     static const struct wish x[] = { { 2000, 0, 0, 100 }, { 2000, 2000, 5, 100 } };
@@ -228,6 +258,7 @@ int main(void)
     RUN(sharers_come_and_go);
     RUN(memory_of_samples);
     RUN(a_beginning_is_read_once);
+    RUN(extended_and_forked);
     RUN(a_beginning_gives_way);
     rig_end();
     return test_end();

@@ -176,7 +176,7 @@ static void open_decoder(struct decoder *d, const struct setting *x, const int32
 static void prefill(struct decoder *d)
 {
     struct err e;
-    if (decode_prefill(d, NULL, NULL, &e)) rig_die("prefill", &e);
+    if (decode_prefill(d, 0, NULL, NULL, &e)) rig_die("prefill", &e);
 }
 static void finish(struct decoder *d)
 {

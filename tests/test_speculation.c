@@ -119,7 +119,7 @@ static void open_at(struct decoder *d, const struct rig *r, const struct samplin
                     const struct decode_setup *s, const struct text *t)
 {
     struct err e = { 0 };
-    if (decode_open(d, &r->m, p, s, t->tokens, t->n_prompt, t->n, &e) || decode_prefill(d, NULL, NULL, &e))
+    if (decode_open(d, &r->m, p, s, t->tokens, t->n_prompt, t->n, &e) || decode_prefill(d, 0, NULL, NULL, &e))
         rig_die("decoder", &e);
 }
 static void plain_text(struct text *t, const struct rig *r, const struct sampling *p)

@@ -4,9 +4,9 @@
  *     schedule_queue(&w, &options, &e)                           jobs of the queue until it is empty
  *
  * The loop. A job that joins reserves the memory of its whole length (worker_reserve), and its prompt is read
- * in slices of SLICE_SECONDS between rounds. One round (decode_round) drafts and verifies for all jobs that
- * write. Each job accepts, commits and ends alone, and a text equals the text of the job run alone
- * (docs/architecture.md, R1 and R2).
+ * in slices of SLICE_SECONDS between rounds (decode_prefill: a slice has fewer rows where those of a usual
+ * pass take longer). One round (decode_round) drafts and verifies for all jobs that write. Each job accepts,
+ * commits and ends alone, and a text equals the text of the job run alone (docs/architecture.md, R1 and R2).
  *
  * Order. Jobs join by priority, then by number. Only jobs of the loaded model run together; if the next job
  * of the queue needs another model, other heads or must run alone, no job joins until those that run have

@@ -427,7 +427,7 @@ static bool prefill_pass(void *ctx, size_t done, size_t of)
     t->progress->of = of;
     progress_at(t->progress, done);
     snapshot_policy_prefill_pass(&t->snapshots);
-    return !must_stop(t) && !(t->slice_ends > 0 && clock_seconds() >= t->slice_ends);
+    return !must_stop(t);
 }
 
 /* Replay the stored tokens through the emission. */
@@ -474,9 +474,8 @@ int task_prefill(struct task *t, double seconds, struct err *e)
     if (!t->prefilling)
         begin_prefill(t);
     const size_t before = d->count.prefill_tokens;
-    t->slice_ends = seconds > 0 ? start + seconds : 0;
     stop_notice_for("this pass over the text");
-    int rc = decode_prefill(d, prefill_pass, t, e);
+    int rc = decode_prefill(d, seconds, prefill_pass, t, e);
     stop_notice_for(NULL);
     const double took = clock_seconds() - start;
     t->result.prefill_seconds += took;

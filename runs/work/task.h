@@ -97,7 +97,6 @@ struct task {
     bool no_model;                       /* the files of its model cannot be read now */
     bool too_large;                      /* the worker has no memory for the job */
     bool watched;                        /* by the heartbeat */
-    double slice_ends;                   /* of task_prefill, by clock_seconds; 0: no limit */
     double writing_since;                /* by clock_seconds; 0: not yet */
     bool int8_later;                     /* the model in 8 bits is made after the first token */
     bool prefilling;                     /* task_prefill has begun */

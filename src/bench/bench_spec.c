@@ -301,7 +301,7 @@ static int adopt_cache(struct session *b, struct decoder *d, struct err *e)
     d->kv.n_past = b->kv.n_past;
     d->kv.n_written = b->kv.n_written;
     kv_truncate(&d->kv, MIN(own, d->kv.n_past));     /* drops guesses */
-    return d->kv.n_past < own ? decode_prefill(d, NULL, NULL, e) : 0;
+    return d->kv.n_past < own ? decode_prefill(d, 0, NULL, NULL, e) : 0;
 }
 
 /* The measured part of a setting in one run. */
@@ -488,7 +488,7 @@ static int measure_text(struct spec *s, struct spec_text *t, struct err *e)
 {
     struct session b = { .s = s, .t = t };
     const double start = clock_seconds();
-    int rc = plan_windows(s, t, e) || open_decoders(&b, e) || decode_prefill(&b.d[SPEC_AUTO], NULL, NULL, e);
+    int rc = plan_windows(s, t, e) || open_decoders(&b, e) || decode_prefill(&b.d[SPEC_AUTO], 0, NULL, NULL, e);
     if (rc == 0) {
         b.kv.n_written = b.d[SPEC_AUTO].kv.n_written;
         t->prefill_seconds = b.d[SPEC_AUTO].count.prefill_seconds;

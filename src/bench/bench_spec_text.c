@@ -71,7 +71,7 @@ static int write_on(struct spec *s, int32_t *tokens, size_t have, size_t n, stru
     draft_defaults(&setup.draft);
     if (decode_open(&d, &s->engine.model, &s->sampling, &setup, tokens, have, n, e))
         return -1;
-    int rc = decode_prefill(&d, NULL, NULL, e);
+    int rc = decode_prefill(&d, 0, NULL, NULL, e);
     while (rc == 0 && d.n_tokens < n)
         rc = decode_step(&d, e);
     memcpy(tokens, d.tokens, d.n_tokens * sizeof *tokens);

@@ -157,7 +157,7 @@ static int derive(struct check *c, size_t *at, int32_t *own, struct err *e)
             decode_append(d, &c->ids[*at], 1);
             continue;
         }
-        int rc = decode_prefill(d, not_stopped, NULL, e);
+        int rc = decode_prefill(d, 0, not_stopped, NULL, e);
         if (rc > 0)
             return err_set(e, ERR_AGAIN, "stopped by %s", stop_signal_name());
         if (rc || decode_step(d, e))

@@ -121,14 +121,26 @@ static void observe(struct decoder *d, const struct observed *o, bool reading)
             drafters_all[i]->observe(&d->draft, o);
 }
 
-int decode_prefill(struct decoder *d, decode_progress *progress, void *ctx, struct err *e)
+/* Rows of the next pass of a prefill that has `left` seconds: as many as the last pass says that will do, in
+ * steps of SLICE_ROWS. */
+static size_t slice_rows(const struct decoder *d, double left)
+{
+    const double fit = d->row_seconds > 0 ? left / d->row_seconds : 0;
+    return (size_t)MIN(MAX(fit, 0), (double)PREFILL_ROWS) / SLICE_ROWS * SLICE_ROWS;
+}
+
+int decode_prefill(struct decoder *d, double seconds, decode_progress *progress, void *ctx, struct err *e)
 {
     static const uint8_t none[PREFILL_ROWS];     /* no row needs logits */
     size_t of = d->n_tokens - 1, from = d->kv.n_past;
     double start = clock_seconds();
+    const double ends = start + seconds;
     int r = 0;
     while (d->kv.n_past < of && r == 0) {
-        size_t n = MIN((size_t)PREFILL_ROWS, of - d->kv.n_past);
+        const size_t most = seconds > 0 ? slice_rows(d, ends - start) : PREFILL_ROWS,
+                     n = MIN(MAX(most, (size_t)SLICE_ROWS), of - d->kv.n_past);
+        if (most < SLICE_ROWS && d->kv.n_past > from)
+            return 1;
         struct pass_seq seq = { .kv = &d->kv, .n = n, .token = d->tokens + d->kv.n_past, .want = none };
         if (model_forward(d->model, d->buffers->work, &seq, 1, NULL, 0, e))
             return err_while(e, "prompt token %zu", d->kv.n_past);
@@ -137,8 +149,10 @@ int decode_prefill(struct decoder *d, decode_progress *progress, void *ctx, stru
         kv_advance(&d->kv, n);
         observe(d, &o, true);
         d->count.prefill_tokens += n;
-        d->count.prefill_seconds += clock_seconds() - start;
-        start = clock_seconds();
+        const double now = clock_seconds();
+        d->count.prefill_seconds += now - start;
+        d->row_seconds = (now - start) / (double)n;
+        start = now;
         if (progress && !progress(ctx, d->kv.n_past - from, of - from) && d->kv.n_past < of)
             r = 1;
     }

@@ -307,7 +307,8 @@ size_t planner_size_due(const struct planner *p, size_t left)
     if (p->on && m->seen[0] == 0)
         return p->rounds > 0 ? 0 : COST_SIZES;
     const bool due = n < TIMED_SIZES ? left >= WORTH_TIMING : m->seconds > m->next_timing;
-    return p->on && due && plan_drafts(&p->plan) && next < COST_SIZES && cost_rows(next) <= MIN(p->costs.rows_max, left)
+    return p->on && due && plan_drafts(&p->plan) && next < COST_SIZES &&
+                   cost_rows(next) <= MIN(p->costs.rows_max, left)
                ? next
                : COST_SIZES;
 }

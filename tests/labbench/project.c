@@ -46,7 +46,7 @@ static int write_text(const struct engine *g, const struct sampling *s, const st
     static struct decoder d;
     if (decode_open(&d, &g->model, s, setup, prompt, n_prompt, n_prompt + tokens, e))
         return -1;
-    int rc = decode_prefill(&d, NULL, NULL, e);
+    int rc = decode_prefill(&d, 0, NULL, NULL, e);
     const double start = clock_seconds();
     while (rc == 0 && d.n_tokens < d.n_max) {
         rc = stop_signal ? err_set(e, ERR_AGAIN, "bench: stopped by %s", stop_signal_name())
