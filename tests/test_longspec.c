@@ -316,7 +316,7 @@ static void decoder_open(struct decoder *d, struct bench *b, const size_t *width
     for (size_t i = 0; i < n_width; i++) s.draft.width[i] = width[i];
     sampling_defaults(&p);
     p.text_max = n_max, p.temperature = 1.2;
-    if (decode_open(d, &b->r.m, &p, &s, b->token, n, n_max, &e) || decode_prefill(d, NULL, NULL, &e))
+    if (decode_open(d, &b->r.m, &p, &s, b->token, n, n_max, &e) || decode_prefill(d, 0, NULL, NULL, &e))
         rig_die("decoder", &e);
 }
 
