@@ -8,6 +8,7 @@
 #include "src/text/tokenizer.h"
 #include "tests/longspec_rig.h"
 #include "tests/oracle.h"
+#include "tests/spire_rig.h"
 
 static bool long_test;
 static const char demo[] = "models/demo";
@@ -34,7 +35,10 @@ static const struct setting settings[] = {
     { "longspec, a beam", BIT(LONGSPEC) | BIT(NGRAM), { 4, 4, 2 }, 3, -1, KV_AUTO, 4096, LEAD_FIRST },
     { "a smaller model", BIT(MODEL) | BIT(SUFFIX), { 2, 1 }, 2, 3, KV_WINDOW, 64, LEAD_FIRST },
     { "longspec as planned", BIT(LONGSPEC) | BIT(SUFFIX), { 0 }, 0, -1, KV_AUTO, 4096, LEAD_FIRST },
-    { "all at once", BIT(LONGSPEC) | BIT(PARTIAL) | BIT(NGRAM) | BIT(SUFFIX) | BIT(HEADS), { 0 }, 0, 3,
+    { "spire, a chain", BIT(SPIRE), { 1, 1, 1, 1, 1 }, 5, -1, KV_AUTO, 4096, LEAD_FIRST },
+    { "spire as planned", BIT(SPIRE) | BIT(SUFFIX), { 0 }, 0, -1, KV_AUTO, 4096, LEAD_FIRST },
+    { "all at once", BIT(LONGSPEC) | BIT(SPIRE) | BIT(PARTIAL) | BIT(NGRAM) | BIT(SUFFIX) | BIT(HEADS), { 0 },
+      0, 3,
       KV_AUTO, 100, LEAD_FIRST },
 };
 enum { N_SETTINGS = sizeof settings / sizeof *settings };
@@ -42,6 +46,7 @@ enum { N_SETTINGS = sizeof settings / sizeof *settings };
 static struct heads demo_heads;
 static struct longspec longspec;         /* of the model that is open */
 static struct small_model small;         /* the demonstration model drafts for itself */
+static struct spire spire;
 static struct model demo_int8;           /* drafts of the demonstration model ask it */
 
 static void setup_of(struct decode_setup *s, const struct setting *x, const struct heads *heads)
@@ -56,6 +61,7 @@ static void setup_of(struct decode_setup *s, const struct setting *x, const stru
     s->heads = s->draft.drafters & BIT(HEADS) ? heads : NULL;
     s->longspec = longspec.mem ? &longspec : NULL;
     s->small = heads ? &small : NULL;
+    s->spire = spire.mem ? &spire : NULL;
     s->draft_model = heads ? &demo_int8 : NULL;
 }
 
@@ -101,6 +107,8 @@ static const struct heads *heads_of(const struct rig *r)
         rig_die("small model", &e);
     if (t)
         tokenizer_close(t);
+    if (!spire.mem && spire_open(&spire, NULL, &r->m, true, &e))
+        spire_rig_open(&spire, r, true, 1);
     if (!demo_heads.n && heads_present(demo) && heads_open(&demo_heads, NULL, &r->m, &e))
         rig_die("heads", &e);
     return demo_heads.n ? &demo_heads : NULL;
@@ -111,6 +119,7 @@ static void done_with(struct rig *r)
     heads_close(&demo_heads);
     longspec_close(&longspec);
     small_model_close(&small);
+    spire_close(&spire);
     model_close(&demo_int8);
     rig_close(r);
 }
@@ -335,6 +344,7 @@ static void small_models(void)
             struct rig r;
             rig_open(&r, dir, compute ? DT_F32 : DT_BF16, best_twin(), 2, 8, 64);
             longspec_rig_open(&longspec, &r, compute, m, NULL);
+            if (!r.c.qk_norm) spire_rig_open(&spire, &r, compute, m);
             struct sampling p;
             struct text t = { .n_prompt = 90, .n = 90 + 150 };
             t.tokens = must_alloc(t.n * sizeof *t.tokens);

@@ -20,6 +20,7 @@ static const struct spec_setting table_settings[] = {
     { "heads", "--drafter heads" },
     { "partial", "--drafter partial" },
     { "longspec", "--drafter longspec" },
+    { "spire", "--drafter spire" },
     { "ngram", "--drafter ngram" },
     { "suffix", "--drafter suffix" },
 };

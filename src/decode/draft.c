@@ -7,7 +7,8 @@
 #include <string.h>
 
 static const struct drafter_ops *const product_drafters[] = {
-    &draft_suffix, &draft_partial, &draft_longspec, &draft_small, &draft_heads, &draft_ngram, NULL
+    &draft_suffix, &draft_partial, &draft_longspec, &draft_spire, &draft_small, &draft_heads,
+    &draft_ngram,  NULL
 };
 const struct drafter_ops *const *drafters_all = product_drafters;
 
@@ -59,7 +60,8 @@ int draft_check_device(const struct draft_settings *s, const struct device *dev,
 bool draft_wants_int8(const struct draft_settings *s, const struct device *dev)
 {
     return s->weights == WEIGHTS_INT8 && !verify_published(s) &&
-           s->drafters & (1u << SOURCE_PARTIAL | 1u << SOURCE_HEADS | 1u << SOURCE_LONGSPEC) &&
+           s->drafters & (1u << SOURCE_PARTIAL | 1u << SOURCE_HEADS | 1u << SOURCE_LONGSPEC |
+                          1u << SOURCE_SPIRE) &&
            dev->host_memory && !dev->quantised;
 }
 
@@ -85,6 +87,8 @@ size_t draft_rows(const struct draft_settings *s)
     const size_t chain = MAX(s->n_width, (size_t)MAX(s->draft_passes, 0));
     for (size_t i = 0; s->drafters >> SOURCE_MODEL & 1 && i < chain; i++)
         rows += i < s->n_width ? s->width[i] : 1;
+    for (size_t i = 0; s->drafters >> SOURCE_SPIRE & 1 && i < MIN(s->n_width, (size_t)SPIRE_DEPTH); i++)
+        rows += s->width[i];
     if (s->drafters >> SOURCE_NGRAM & 1)
         rows += leads * s->ngram_k * 4;
     if (s->drafters >> SOURCE_SUFFIX & 1)
@@ -140,7 +144,8 @@ int draft_open(struct drafting *g, const struct sampling *p, size_t n_max, struc
     const struct draft_settings *s = &g->set;
     const size_t vocab = m->config.vocab, hidden = m->config.hidden;
     g->draft_model = g->draft_model ? g->draft_model : m;
-    g->set.drafters &= ~((unsigned)!g->longspec << SOURCE_LONGSPEC | (unsigned)!g->small << SOURCE_MODEL);
+    g->set.drafters &= ~((unsigned)!g->longspec << SOURCE_LONGSPEC | (unsigned)!g->spire << SOURCE_SPIRE |
+                         (unsigned)!g->small << SOURCE_MODEL);
     g->logits_bytes = n_logits(heads) * vocab * sizeof(float);
     g->heads_bytes = heads ? heads_scratch_bytes(heads, m, 1) : 0;
     g->bytes = sizeof *g->tree;

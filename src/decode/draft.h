@@ -8,6 +8,7 @@
  *     partial   draft passes of the full model over the partial cache, and the heads after them (TokenSwift)
  *     ngram     the table of 4-grams of prompt and text (TokenSwift's token reutilization)
  *     suffix    the continuation of the longest earlier match of the end of the text
+ *     spire     draft passes of two trained blocks over the model's last residuals (SPIRe)
  *     longspec  draft passes of one trained layer that reads the model's own cache (LongSpec)
  *     model     draft passes of a smaller model of the same tokenizer
  *
@@ -23,6 +24,7 @@
 #include "src/decode/tree.h"
 #include "src/model/heads.h"
 #include "src/model/longspec.h"
+#include "src/model/spire.h"
 #include "src/sample/device_sampler.h"
 
 struct small_model;
@@ -79,11 +81,12 @@ struct ranking {                     /* of at most DEVICE_SAMPLER_RANKS nodes, `
 /* What the drafters of one text share. A decoder owns it; draft_open takes all memory. */
 struct drafting {
     struct draft_settings set;
-    const struct model *model;       /* borrowed, as the next seven */
+    const struct model *model;       /* borrowed, as the next eight */
     const struct model *draft_model; /* used by draft passes and heads: the model in 8 bits, or itself */
     const struct heads *heads;       /* or NULL */
     struct longspec *longspec;       /* or NULL */
     struct small_model *small;       /* or NULL */
+    struct spire *spire;             /* or NULL */
     struct kv *kv;
     struct round_buffers *buffers;
     struct device_sampler *sampler;
@@ -173,7 +176,7 @@ struct drafter_ops {
     bool (*load)(struct drafting *g, const void *state, size_t n);
 };
 extern const struct drafter_ops draft_heads, draft_partial, draft_ngram, draft_suffix, draft_longspec,
-    draft_small;
+    draft_spire, draft_small;
 /* The drafters in the order in which they are asked; NULL ends the list. A program may point drafters_all to
  * a longer list with a drafter of SOURCE_ADDED. The product adds none; tests add one that knows the text
  * (tests/oracle.h). */

@@ -131,6 +131,7 @@ void engine_close(struct engine *g)
     heads_close(&g->heads);
     longspec_close(&g->longspec);
     small_model_close(&g->small);
+    spire_close(&g->spire);
     tensors_close(&g->tensors);
     if (g->dev)
         g->dev->close(g->dev);

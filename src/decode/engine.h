@@ -16,12 +16,14 @@
 #include "src/model/longspec.h"
 #include "src/model/memory_plan.h"
 #include "src/model/model.h"
+#include "src/model/spire.h"
 #include "src/text/tokenizer.h"
 
 struct engine {                      /* {0} is closed */
     struct heads heads;              /* where drafting wants them: trained.h */
     struct longspec longspec;
     struct small_model small;
+    struct spire spire;
     char dir[PATH_BYTES];            /* as the user named the folder */
     char path[PATH_BYTES];           /* the folder's absolute path, links resolved */
     char scaling[64];                /* --context-scaling, or "" */

@@ -9,7 +9,10 @@ static bool int8(const struct draft_settings *set, const struct model *m)
     return set->weights == WEIGHTS_INT8 && m->dev->host_memory;
 }
 
-bool trained_is(enum source s) { return s == SOURCE_HEADS || s == SOURCE_LONGSPEC || s == SOURCE_MODEL; }
+bool trained_is(enum source s)
+{
+    return s == SOURCE_HEADS || s == SOURCE_LONGSPEC || s == SOURCE_SPIRE || s == SOURCE_MODEL;
+}
 
 bool trained_present(enum source s, const char *model)
 {
@@ -30,7 +33,7 @@ int trained_check(enum source s, const char *path, const struct engine *g, struc
                     : err_set(e, ERR_INPUT, "--drafter: model needs a model: model:DIR");
     if (!path && drafter_find(own, g->dir, source_names[s], e))
         return -1;
-    return longspec_check(path ? path : own, &g->model, e);
+    return (s == SOURCE_SPIRE ? spire_check : longspec_check)(path ? path : own, &g->model, e);
 }
 
 size_t trained_bytes(enum source s, const struct draft_settings *set, const char *path,
@@ -43,6 +46,7 @@ size_t trained_bytes(enum source s, const struct draft_settings *set, const char
         small_model_check(path, &g->model, g->tokenizer, int8(set, &g->model), &bytes, &ignored);
     return s == SOURCE_MODEL   ? bytes
            : s == SOURCE_HEADS ? heads_bytes(&g->model, USUAL_HEADS)
+           : s == SOURCE_SPIRE ? spire_bytes(&g->model, int8(set, &g->model))
                                : longspec_bytes(&g->model, int8(set, &g->model));
 }
 
@@ -52,6 +56,7 @@ int trained_open(struct engine *g, enum source s, const struct draft_settings *s
     const bool eight = int8(set, &g->model);
     return s == SOURCE_HEADS      ? heads_open(&g->heads, path, &g->model, e)
            : s == SOURCE_LONGSPEC ? longspec_open(&g->longspec, path, &g->model, eight, e)
+           : s == SOURCE_SPIRE    ? spire_open(&g->spire, path, &g->model, eight, e)
            : path                 ? small_model_open(&g->small, path, &g->model, g->tokenizer, eight, e)
                                   : err_set(e, ERR_INPUT, "--drafter: model needs a model: model:DIR");
 }
@@ -64,18 +69,23 @@ void trained_close(struct engine *g, enum source s)
         longspec_close(&g->longspec);
     else if (s == SOURCE_MODEL)
         small_model_close(&g->small);
+    else if (s == SOURCE_SPIRE)
+        spire_close(&g->spire);
 }
 
 bool trained_is_open(const struct engine *g, enum source s)
 {
     return s == SOURCE_HEADS      ? g->heads.mem != NULL
            : s == SOURCE_LONGSPEC ? g->longspec.mem != NULL
+           : s == SOURCE_SPIRE    ? g->spire.mem != NULL
                                   : s == SOURCE_MODEL && g->small.logits;
 }
 
 bool trained_is_foreign(const struct engine *g, enum source s)
 {
-    return s == SOURCE_HEADS ? g->heads.foreign : s == SOURCE_LONGSPEC && g->longspec.foreign;
+    return s == SOURCE_HEADS   ? g->heads.foreign
+           : s == SOURCE_SPIRE ? g->spire.foreign
+                               : s == SOURCE_LONGSPEC && g->longspec.foreign;
 }
 
 void trained_setup(struct decode_setup *setup, struct engine *g)
@@ -84,4 +94,5 @@ void trained_setup(struct decode_setup *setup, struct engine *g)
     setup->heads = drafters >> SOURCE_HEADS & 1 && g->heads.mem ? &g->heads : NULL;
     setup->longspec = drafters >> SOURCE_LONGSPEC & 1 && g->longspec.mem ? &g->longspec : NULL;
     setup->small = drafters >> SOURCE_MODEL & 1 && g->small.logits ? &g->small : NULL;
+    setup->spire = drafters >> SOURCE_SPIRE & 1 && g->spire.mem ? &g->spire : NULL;
 }

@@ -15,9 +15,10 @@ int verify_published_check(const struct draft_settings *s, struct err *e)
         return err_set(e, ERR_INPUT, "--verifier paper: there is nothing to verify with --drafter none");
     if (!s->n_width)
         return err_set(e, ERR_INPUT, "--verifier paper: needs a fixed --tree (or --preset tokenswift)");
-    if (s->drafters & (1u << SOURCE_LONGSPEC | 1u << SOURCE_MODEL))
-        return err_set(e, ERR_INPUT,
-                       "--verifier paper: is TokenSwift's, and does not check longspec and model");
+    for (size_t i = SOURCE_LONGSPEC; i <= SOURCE_MODEL; i++)
+        if (s->drafters >> i & 1)
+            return err_set(e, ERR_INPUT, "--verifier paper: is TokenSwift's, and does not check %s",
+                           source_names[i]);
     if (s->rows_max)
         return err_set(
             e, ERR_INPUT,

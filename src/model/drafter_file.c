@@ -157,6 +157,37 @@ int drafter_read_mat(const struct tensors *ts, const struct drafter_mat *x, size
     return rc;
 }
 
+enum dtype drafter_mat_type(const struct model *m, bool int8)
+{
+    return int8 ? DT_I8 : m->compute == DT_F32 ? DT_F32 : DT_BF16;
+}
+
+/* In 16 bits or floats first, then in 8 bits. */
+int drafter_read_product(struct mat *to, const struct tensors *ts, const struct drafter_mat *t, size_t n,
+                    const struct model *m, struct err *e)
+{
+    const bool int8 = to && to->type == DT_I8;
+    struct mat wide = to ? *to : (struct mat){ 0 };
+    size_t r0 = 0;
+    int rc = 0;
+    if (int8) {
+        wide.type = drafter_mat_type(m, false);
+        wide.w = mem_alloc(mat_bytes(&wide));
+        if (!wide.w)
+            return err_set(e, ERR_FAILED, "%s: out of memory (%zu bytes)", ts->path[0], mat_bytes(&wide));
+    }
+    for (size_t i = 0; i < n && rc == 0; i++) {
+        rc = drafter_read_mat(ts, &t[i], m->head_dim, to ? &wide : NULL, r0, m->dev, e);
+        r0 += t[i].head_rows ? t[i].rows / t[i].head_rows * m->head_dim : t[i].rows;
+    }
+    if (int8) {
+        if (rc == 0)
+            model_quantize_mat(to, &wide, m->pool);
+        mem_free(wide.w, mat_bytes(&wide));
+    }
+    return rc;
+}
+
 int drafter_read_vector(const struct tensors *ts, const char *name, size_t n, size_t head, size_t padded,
                         float *v, struct err *e)
 {

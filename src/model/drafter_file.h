@@ -21,6 +21,11 @@ struct drafter_mat { const char *name; size_t rows, cols, head_rows, head_cols; 
  * shape. */
 int drafter_read_mat(const struct tensors *ts, const struct drafter_mat *t, size_t padded, struct mat *m,
                      size_t r0, struct device *dev, struct err *e);
+/* The type of a drafter's matrices on the host. */
+enum dtype drafter_mat_type(const struct model *m, bool int8);
+/* Reads n matrices whose rows follow each other in `to`, of drafter_mat_type. to NULL: only checks. */
+int drafter_read_product(struct mat *to, const struct tensors *ts, const struct drafter_mat *t, size_t n,
+                         const struct model *m, struct err *e);
 /* Reads a vector of n values, in heads of `head` that are padded (0: none), into the host's v. v NULL: only
  * checks. */
 int drafter_read_vector(const struct tensors *ts, const char *name, size_t n, size_t head, size_t padded,

@@ -15,6 +15,7 @@ struct workspace {
     float *x, *qkv, *gate_up;
     void *xn, *q, *attn, *h, *picked;    /* act; picked: rows of xn whose logits are wanted */
     float *score; size_t score_step;     /* [n_layers, or 1 in the host's memory][n_kv_heads][score_step] */
+    float *entering; size_t entering_bytes;  /* workspace_keep: [KEPT_LAYERS][rows_max][hidden] */
     float *tap; size_t tap_bytes;        /* holds a tap until it is downloaded; the first tap allocates it */
     /* the host's: arrays of struct device_rows */
     struct device_seq *seq;
@@ -131,9 +132,24 @@ void workspace_close(struct workspace *w)
     if (w) {
         w->dev->free(w->dev, w->mem, w->bytes);
         w->dev->free(w->dev, w->tap, w->tap_bytes);
+        w->dev->free(w->dev, w->entering, w->entering_bytes);
         mem_free(w->host, w->host_bytes);
     }
     free(w);
+}
+
+size_t workspace_keep_bytes(const struct model *m, size_t rows_max)
+{
+    return KEPT_LAYERS * rows_max * m->config.hidden * sizeof(float);
+}
+
+int workspace_keep(struct workspace *w, const struct model *m, struct err *e)
+{
+    assert(m->dev->host_memory && m->config.n_layers >= KEPT_LAYERS);
+    w->entering_bytes = workspace_keep_bytes(m, w->rows_max);
+    w->entering = w->entering ? w->entering : w->dev->alloc(w->dev, w->entering_bytes);
+    return w->entering ? 0 : err_set(e, ERR_FAILED, "residuals of %d layers: out of memory (%zu bytes)",
+                                     KEPT_LAYERS, w->entering_bytes);
 }
 
 /* ---- the pass ---- */
@@ -310,6 +326,9 @@ static void run_layer(const struct pass *p, size_t l)
     const struct tap *queries = tap_of(p, TAP_QUERY, l, 0);
     float *q_tap = queries ? tap_buffer(p, queries) : NULL;
     tap_fetch(p, TAP_RESIDUAL, l, w->x, c->hidden);
+    if (w->entering && l + KEPT_LAYERS >= c->n_layers)
+        d->copy(d, w->entering + (l + KEPT_LAYERS - c->n_layers) * w->rows_max * c->hidden, w->x,
+                n * c->hidden * sizeof *w->x);
     /* also checks that the residual of the layer before is finite */
     d->rmsnorm(d, w->xn, w->x, y->norm_attn, n, c->hidden, eps, l ? l - 1 : none);
     d->product(d, &(struct device_product){ w->qkv, mats_n(&y->qkv), w->xn, n, y->qkv.m, y->qkv_bias, false,
@@ -443,6 +462,12 @@ int model_forward_end(const struct model *m, struct workspace *w, struct pass_se
     for (size_t i = 0; i < n_seqs; i++)
         p.rows.n += seqs[i].n;
     return w->dev->host_memory ? 0 : finish(&p, e);
+}
+
+const float *workspace_entering(const struct workspace *w, const struct model *m, size_t k)
+{
+    assert(k < KEPT_LAYERS);
+    return w->entering ? w->entering + k * w->rows_max * m->config.hidden : NULL;
 }
 
 const float *workspace_residual(const struct workspace *w) { return w->x; }

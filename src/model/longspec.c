@@ -52,11 +52,6 @@ struct longspec_buffers {
 
 static size_t padded_bytes(size_t bytes) { return (bytes + 63) / 64 * 64 + 64; }
 
-static enum dtype mat_type(const struct model *m, bool int8)
-{
-    return int8 ? DT_I8 : m->compute == DT_F32 ? DT_F32 : DT_BF16;
-}
-
 /* Sets the sizes of the matrices, and assigns all parts addresses in l->mem. With l->mem NULL it only counts
  * the bytes. */
 static size_t layout(struct longspec *l, const struct model *m, bool int8)
@@ -74,7 +69,7 @@ static size_t layout(struct longspec *l, const struct model *m, bool int8)
     l->weight_bytes = l->plain_bytes = 0;
     for (size_t i = 0; i < sizeof mats / sizeof *mats; i++) {
         struct mat *w = mats[i].m;
-        *w = (struct mat){ mat_type(m, int8), mats[i].n, mats[i].k, l->mem ? (char *)l->mem + used : NULL };
+        *w = (struct mat){ drafter_mat_type(m, int8), mats[i].n, mats[i].k, l->mem ? (char *)l->mem + used : NULL };
         used += padded_bytes(mat_bytes(w));
         l->weight_bytes += mat_bytes(w);
         l->plain_bytes += mats[i].n * mats[i].k * 2;
@@ -102,33 +97,6 @@ size_t longspec_bytes(const struct model *m, bool int8)
 
 /* ---- reading ---- */
 
-/* Reads the tensors of one matrix of l, in 16 bits or floats and then in 8 bits if `int8`. to NULL: only
- * checks. */
-static int read_mat(struct mat *to, const struct tensors *ts, const struct drafter_mat *t, size_t n,
-                    const struct model *m, struct err *e)
-{
-    const bool int8 = to && to->type == DT_I8;
-    struct mat wide = to ? *to : (struct mat){ 0 };
-    size_t r0 = 0;
-    int rc = 0;
-    if (int8) {
-        wide.type = mat_type(m, false);
-        wide.w = mem_alloc(mat_bytes(&wide));
-        if (!wide.w)
-            return err_set(e, ERR_FAILED, "%s: out of memory (%zu bytes)", ts->path[0], mat_bytes(&wide));
-    }
-    for (size_t i = 0; i < n && rc == 0; i++) {
-        rc = drafter_read_mat(ts, &t[i], m->head_dim, to ? &wide : NULL, r0, m->dev, e);
-        r0 += t[i].head_rows ? t[i].rows / t[i].head_rows * m->head_dim : t[i].rows;
-    }
-    if (int8) {
-        if (rc == 0)
-            model_quantize_mat(to, &wide, m->pool);
-        mem_free(wide.w, mat_bytes(&wide));
-    }
-    return rc;
-}
-
 /* read: with l->mem NULL it only checks names and shapes. */
 static int read_tensors(struct longspec *l, const struct tensors *ts, const struct model *m, struct err *e)
 {
@@ -147,7 +115,7 @@ static int read_tensors(struct longspec *l, const struct tensors *ts, const stru
         { &l->cross_o, &cross_o, 1 }, { &l->gate_up, gate_up, 2 }, { &l->down, &down, 1 },
     };
     for (size_t i = 0; i < sizeof mats / sizeof *mats; i++)
-        if (read_mat(l->mem ? mats[i].m : NULL, ts, mats[i].t, mats[i].n, m, e))
+        if (drafter_read_product(l->mem ? mats[i].m : NULL, ts, mats[i].t, mats[i].n, m, e))
             return -1;
     float *k_bias = l->mem ? l->qkv_bias + c->n_heads * dp : NULL,
           *v_bias = l->mem ? k_bias + c->n_kv_heads * dp : NULL;

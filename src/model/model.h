@@ -170,6 +170,14 @@ int model_forward_end(const struct model *m, struct workspace *w, struct pass_se
 /* [rows][hidden], the device's: the residual that entered the final norm in the last pass. Valid until the
  * next pass. */
 const float *workspace_residual(const struct workspace *w);
+/* From now on passes keep the residuals that enter the last KEPT_LAYERS layers. May be called again. Only with
+ * host_memory. */
+enum { KEPT_LAYERS = 2 };
+int workspace_keep(struct workspace *w, const struct model *m, struct err *e);
+size_t workspace_keep_bytes(const struct model *m, size_t rows_max);
+/* [rows][hidden]: the residual that entered layer n_layers - KEPT_LAYERS + k in the last pass. NULL:
+ * passes do not keep it. */
+const float *workspace_entering(const struct workspace *w, const struct model *m, size_t k);
 
 /* Reads rows of a matrix of `hidden` columns that the device packed: as the host's floats [n][hidden] into
  * `rows`, and as the device's act into `act`; either may be NULL. n <= rows_max. Returns 0, or -1 with the

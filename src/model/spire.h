@@ -1,7 +1,7 @@
 /* SPIRe's drafter (arXiv:2504.06419): the tensors of its two blocks, and files that hold them. The equations
  * are in src/train/train_spire.h.
  *
- * No checkpoint is published. A file of `train spire` is a safetensors file with the names of the model's own
+ * No checkpoint is published. The pass runs on the host alone. A file of `train spire` is a safetensors file with the names of the model's own
  * layers, counted from 0; q = n_heads * head_dim and kv = n_kv_heads * head_dim:
  *     layers.{i}.self_attn.{q,k,v}_proj.weight, and .bias if the model's have biases
  *     layers.{i}.self_attn.o_proj.weight
@@ -28,3 +28,38 @@ struct spire_weights {                   /* floats of the host */
 /* Matrices are written in BF16, the rest in F32. */
 int spire_save_file(const char *path, const struct model *m, const struct spire_weights *w, const char *note,
                     struct err *e);
+
+/* Rows of a pass; slots of the drafter's own cache, which are position 0 and the last 64 positions. */
+enum { SPIRE_ROWS = 64, SPIRE_SLOTS = 1 + SPIRE_WINDOW };
+
+struct spire {                           /* {0} is closed */
+    const struct model *model;           /* borrowed */
+    bool foreign;                        /* the file names another model: see longspec_open */
+    struct {
+        struct mat qkv, o, gate_up, down;                  /* heads padded as in struct layer */
+        float *qkv_bias, *norm_attn, *norm_mlp;            /* qkv_bias of a model without biases: NULL */
+    } layer[SPIRE_LAYERS];
+    float *norm, share[SPIRE_LAYERS][SPIRE_MIX];           /* share: softmax of memory.weight */
+    char path[4096];
+    size_t weight_bytes, plain_bytes;    /* of the matrices: as they are, and in 16 bits */
+    void *mem; size_t mem_bytes;         /* weights, and the buffers of a pass of SPIRE_ROWS rows */
+    struct spire_buffers *buffers;
+};
+
+/* As the functions of longspec.h. */
+int  spire_open(struct spire *s, const char *path, const struct model *m, bool int8, struct err *e);
+void spire_close(struct spire *s);
+size_t spire_bytes(const struct model *m, bool int8);
+int  spire_check(const char *path, const struct model *m, struct err *e);
+
+/* One token of a text: pass `node` of its round. own: a cache of SPIRE_LAYERS layers and at least SPIRE_DEPTH
+ * nodes; its n_past slots are visible, in any order, and the nodes of passes before. */
+struct spire_row { struct kv *own; size_t node, position; int32_t token; };
+/* One pass of n <= SPIRE_ROWS rows. logits [n][vocab], by `head`, an LM head of the model. memories: writes
+ * the memories of the rows to their nodes, for later passes. -1: a logit is not finite. */
+int spire_forward(struct spire *s, const struct mat *head, const struct spire_row *row, size_t n,
+                  bool memories, float *logits);
+/* A committed token: the model's residuals that enter its last two layers. */
+struct spire_memory { size_t slot, position; const float *entering[SPIRE_LAYERS]; };
+/* Writes keys and values of n committed tokens to slots of a cache. */
+void spire_commit(struct spire *s, struct kv *own, const struct spire_memory *row, size_t n);

@@ -109,6 +109,8 @@ static void drafting(struct json_writer *w, const struct description *x)
     jw_uint(w, "ngram_k", d->ngram_k);
     jw_text(w, "ngram_lead", job_lead_names[d->ngram_lead]);
     jw_uint(w, "rows_max", d->rows_max);
+    if (x->files->path[SOURCE_SPIRE][0])
+        jw_text(w, "spire_file", x->files->path[SOURCE_SPIRE]);
     jw_open(w, "tree", '[');
     for (size_t i = 0; i < d->n_width; i++)
         jw_uint(w, NULL, d->width[i]);

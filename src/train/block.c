@@ -61,6 +61,8 @@ size_t block_scratch_assign(struct block *b, size_t rows, char *mem, size_t at)
 const char *block_misfit(const struct model *m, size_t layer)
 {
     const struct layer *l = &m->layers[layer];
+    if (l->expert)
+        return "experts";
     if (l->q_norm || l->k_norm)
         return "norms of queries and keys";
     return l->o_bias || l->gate_up_bias || l->down_bias ? "biases outside the attention's projections" : NULL;

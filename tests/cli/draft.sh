@@ -8,15 +8,18 @@ sentence+=" who will go with me to the sea?"
 for i in 1 2 3 4 5 6; do echo "$sentence"; done >"$P"
 G="run -m $MODEL -f $P -s 5 -q --temperature 0.6"
 L=$TMP/longspec.safetensors
-# trains FILE MODEL: a drafter that has learned nearly nothing
+S=$TMP/spire.safetensors
+# trains FILE MODEL [KIND]: a drafter that has learned nearly nothing
 trains()
 {
-    "$LONGHAND" train longspec --model "$2" --data models/demo/openings/*.txt \
+    "$LONGHAND" train "${3:-longspec}" --model "$2" --data models/demo/openings/*.txt \
         --valid models/demo/openings/malay.txt --window 64 --steps 2 --out "$1" -q >/dev/null 2>"$TMP/err"
 }
+trains "$S" $MODEL spire; result a_spire_drafter_is_trained $? "$(tail -1 "$TMP/err")"
 trains "$L" $MODEL; result a_drafter_is_trained $? "$(tail -1 "$TMP/err")"
 declare -A how=(
     [longspec]="--drafter longspec:$L,suffix --tree 3,2,1"
+    [spire]="--drafter spire:$S --tree 2,2,1"
     [auto]="--drafter auto"
     [tree]="--tree 1,3,3,3 --ngram-k 8"
     [passes]="--drafter partial,suffix --tree 2,2 --draft-passes 5 --kv-budget 64 --kv-policy window"
@@ -32,7 +35,7 @@ for at in 40 97 151 230; do
     for f in text ids; do
         "$LONGHAND" $G -n 120 --drafter none --stop "$stop" --format $f >"$TMP/want"
         bad=
-        for h in auto tree passes longspec; do
+        for h in auto tree passes longspec spire; do
             "$LONGHAND" $G -n 120 ${how[$h]} --stop "$stop" --format $f --json-stats "$TMP/stats" >"$TMP/t" &&
                 cmp -s "$TMP/want" "$TMP/t" || bad+=" $h"
             [ $f = text ] || grep -q "\"tokens\": $(wc -l <"$TMP/want")," "$TMP/stats" || bad+=" $h(tokens)"
@@ -47,7 +50,7 @@ done
 for bias in 8 9.5 11; do
     "$LONGHAND" $G -n 200 --drafter none --logit-bias 4095:$bias --format ids >"$TMP/want"
     bad=
-    for h in auto tree passes longspec; do
+    for h in auto tree passes longspec spire; do
         "$LONGHAND" $G -n 200 ${how[$h]} --logit-bias 4095:$bias --format ids >"$TMP/t" &&
             cmp -s "$TMP/want" "$TMP/t" || bad+=" $h"
     done
@@ -58,12 +61,12 @@ done
 bad=
 for n in 1 2 3 5 8 13; do
     head -$n "$TMP/whole_ids" >"$TMP/want"
-    for h in auto tree passes longspec; do
+    for h in auto tree passes longspec spire; do
         "$LONGHAND" $G -n $n ${how[$h]} --format ids >"$TMP/t" && cmp -s "$TMP/want" "$TMP/t" || bad+=" $n:$h"
     done
 done
 "$LONGHAND" run -m $MODEL -p "" -s 5 -q -n 40 --drafter none >"$TMP/want"
-for h in auto tree passes longspec; do
+for h in auto tree passes longspec spire; do
     "$LONGHAND" run -m $MODEL -p "" -s 5 -q -n 40 ${how[$h]} >"$TMP/t" && cmp -s "$TMP/want" "$TMP/t" ||
         bad+=" empty:$h"
 done
@@ -71,7 +74,7 @@ done
 
 # Several samples: each has its own text and its own statistics.
 "$LONGHAND" $G -n 60 --drafter none --samples 3 -o "$TMP/plain"
-for h in auto tree passes longspec; do
+for h in auto tree passes longspec spire; do
     "$LONGHAND" $G -n 60 ${how[$h]} --samples 3 -o "$TMP/many" --json-stats "$TMP/many.json"
     cmp -s "$TMP/plain.0" "$TMP/many.0" && cmp -s "$TMP/plain.1" "$TMP/many.1" &&
         cmp -s "$TMP/plain.2" "$TMP/many.2"
@@ -98,7 +101,7 @@ LC_ALL=C sed 's/"shape":\[704,256\]/"shape":[352,512]/' "$L" >"$TMP/l1"
 check a_wrong_shape 2 "\[352, 512\], config.json needs \[704, 256\]" $R --drafter longspec:$TMP/l1
 LC_ALL=C sed -E 's/("model":")[0-9a-f]{4}/\1zzzz/' "$L" >"$TMP/l1"
 check a_drafter_of_another_model 2 "of another model: it was trained for zzzz" $R --drafter longspec:$TMP/l1
-check the_published_verifier_is_tokenswifts 2 "does not check longspec and model" $R --drafter longspec:$L --tree 1 \
+check the_published_verifier_is_tokenswifts 2 "does not check longspec" $R --drafter longspec:$L --tree 1 \
     --verifier paper
 # Published files have no metadata, and projections that longhand does not read.
 mkdir -p "$TMP/own/drafters" && cp $MODEL/*.json $MODEL/model.safetensors "$TMP/own" &&
@@ -123,6 +126,14 @@ id=$("$LONGHAND" list --json | python3 -c 'import json,sys; print(json.load(sys.
 "$LONGHAND" run --resume "$id" -q >/dev/null 2>"$TMP/err"
 "$LONGHAND" text "$id" >"$TMP/t" && "$LONGHAND" $G -n 1500 --ignore-eos --drafter none >"$TMP/want"
 same longspec_killed_and_resumed "$TMP/want" "$TMP/t"
+held 4000 kill "$LONGHAND" $G -n 1500 --ignore-eos ${how[spire]} --kv-snapshot on 2>/dev/null
+id=$("$LONGHAND" list --json | python3 -c 'import json,sys; print(json.load(sys.stdin)["jobs"][-1]["job"])')
+"$LONGHAND" run --resume "$id" -q >/dev/null 2>"$TMP/err"
+"$LONGHAND" text "$id" >"$TMP/t"
+same spire_killed_and_resumed "$TMP/want" "$TMP/t"
+check a_file_of_another_kind 2 "kind is longspec, allowed is spire" $R --drafter spire:$L
+LC_ALL=C sed 's/memory.weight/memory.weighs/' "$S" >"$TMP/l1"
+check spire_without_its_memories 2 "memory.weight" $R --drafter spire:$TMP/l1
 
 # Presets of other papers draft, and write the text of plain decoding.
 "$LONGHAND" $G -n 60 --drafter none >"$TMP/want"
