@@ -121,8 +121,9 @@ static void texts_do_not_mix(void)
             spire_commit(&s, &kv[i], &(struct spire_memory){ k, 7 * i + k, { y, y } }, 1);
         kv[i].n_past = kv[i].n_written = 2 + i;
         for (size_t j = 0; j < 2; j++)
-            CHECK(spire_forward(&s, &r.m.lm_head, &(struct spire_row){ &kv[i], j, 30 + i + j, (int32_t)(i + j) },
-                                1, true, alone[i][j]) == 0);
+            CHECK(spire_forward(&s, &r.m.lm_head,
+                                &(struct spire_row){ &kv[i], j, 30 + i + j, (int32_t)(i + j) }, 1, true,
+                                alone[i][j]) == 0);
     }
     for (size_t j = 0; j < 2; j++) {
         for (size_t i = 0; i < 3; i++)

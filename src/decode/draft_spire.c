@@ -1,8 +1,8 @@
 /* SPIRe's drafter (src/model/spire.h): a chain of up to four draft passes of two blocks. Pass 0 reads the
  * root, pass k the likeliest child of the node before. Committed tokens come from the model's own residuals,
- * which a verification pass leaves in the workspace: position 0 and the last 64 positions, in a ring of slots.
- * Keys have the rotation of their positions, so that the order of the slots does not matter. Start reading at
- * spire_expand() and spire_observe().
+ * which a verification pass leaves in the workspace: position 0 and the last 64 positions, in a ring of
+ * slots. Keys have the rotation of their positions, so that the order of the slots does not matter. Start
+ * reading at spire_expand() and spire_observe().
  *
  * The paper samples its drafts; here each pass proposes its likeliest tokens under the coin of their position,
  * as every drafter does (draft.h). */

@@ -69,7 +69,8 @@ static size_t layout(struct longspec *l, const struct model *m, bool int8)
     l->weight_bytes = l->plain_bytes = 0;
     for (size_t i = 0; i < sizeof mats / sizeof *mats; i++) {
         struct mat *w = mats[i].m;
-        *w = (struct mat){ drafter_mat_type(m, int8), mats[i].n, mats[i].k, l->mem ? (char *)l->mem + used : NULL };
+        *w = (struct mat){ drafter_mat_type(m, int8), mats[i].n, mats[i].k,
+                           l->mem ? (char *)l->mem + used : NULL };
         used += padded_bytes(mat_bytes(w));
         l->weight_bytes += mat_bytes(w);
         l->plain_bytes += mats[i].n * mats[i].k * 2;

@@ -170,8 +170,8 @@ int model_forward_end(const struct model *m, struct workspace *w, struct pass_se
 /* [rows][hidden], the device's: the residual that entered the final norm in the last pass. Valid until the
  * next pass. */
 const float *workspace_residual(const struct workspace *w);
-/* From now on passes keep the residuals that enter the last KEPT_LAYERS layers. May be called again. Only with
- * host_memory. */
+/* From now on passes keep the residuals that enter the last KEPT_LAYERS layers. May be called again. Only
+ * with host_memory. */
 enum { KEPT_LAYERS = 2 };
 int workspace_keep(struct workspace *w, const struct model *m, struct err *e);
 size_t workspace_keep_bytes(const struct model *m, size_t rows_max);

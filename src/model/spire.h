@@ -1,7 +1,7 @@
 /* SPIRe's drafter (arXiv:2504.06419): the tensors of its two blocks, and files that hold them. The equations
  * are in src/train/train_spire.h.
  *
- * No checkpoint is published. The pass runs on the host alone. A file of `train spire` is a safetensors file with the names of the model's own
+ * No checkpoint is published. A file of `train spire` is a safetensors file with the names of the model's own
  * layers, counted from 0; q = n_heads * head_dim and kv = n_kv_heads * head_dim:
  *     layers.{i}.self_attn.{q,k,v}_proj.weight, and .bias if the model's have biases
  *     layers.{i}.self_attn.o_proj.weight
