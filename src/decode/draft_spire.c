@@ -4,8 +4,8 @@
  * slots. Keys have the rotation of their positions, so that the order of the slots does not matter. Start
  * reading at spire_expand() and spire_observe().
  *
- * The paper samples its drafts; here each pass proposes its likeliest tokens under the coin of their position,
- * as every drafter does (draft.h). */
+ * The paper samples its drafts; here each pass proposes its likeliest tokens under the coin of their
+ * position, as every drafter does (draft.h). */
 #include <stdlib.h>
 #include <string.h>
 
