@@ -74,7 +74,8 @@ struct device_seq {                  /* consecutive rows of one sequence */
     const struct device_kv *kv;
     size_t row0, n;
     size_t n_past;                   /* committed rows of the cache */
-    bool tree;  /* true: K and V go to scratch node node0 + row - row0; false: to slot pos[row] of the cache */
+    /* true: K and V go to scratch node node0 + row - row0; false: to slot pos[row] of the cache */
+    bool tree;
     bool shifted;  /* windows do not apply: the owner of the cache selected its rows (a partial cache) */
     /* NULL, or [n_layers][n_kv_heads][importance_step]: importance to the first row, as defined at struct
      * attn. With host_memory [n_kv_heads][importance_step], of the layer of the latest `attend`. */

@@ -91,8 +91,8 @@ def tables(t):
     rows = []
     for i in range(5):
         end = n * (i + 1) // 5
-        rows.append([f"{end:,}", t.cell("t3-4096-paper", plain, end, True), t.cell("t3-4096", plain, end, True),
-                     t.cell("t5-dynamic", plain, end)])
+        rows.append([f"{end:,}", t.cell("t3-4096-paper", plain, end, True),
+                     t.cell("t3-4096", plain, end, True), t.cell("t5-dynamic", plain, end)])
     out.append("**TokenSwift, Figure 3: 4-grams** (k = 20: alpha, beta, speed; k = 0: alpha, speed)\n\n" +
                table(["tokens", "k = 20, published rule", "k = 20, exact", "k = 0, exact"], rows))
     rows = [[p, paired(f"t5-{p}", plain), paper] for p, paper in TABLE_5.items()]

@@ -152,7 +152,7 @@ static void decoder_open(struct decoder *d, const struct rig *r, struct spire *s
     p.text_max = 400, p.temperature = 1.2;
     x.draft.drafters = 1u << SOURCE_SPIRE;
     x.draft.n_width = 3, x.draft.width[0] = 3, x.draft.width[1] = 2, x.draft.width[2] = 1;
-    if (decode_open(d, &r->m, &p, &x, token, n, 400, &e) || decode_prefill(d, NULL, NULL, &e))
+    if (decode_open(d, &r->m, &p, &x, token, n, 400, &e) || decode_prefill(d, 0, NULL, NULL, &e))
         rig_die("decoder", &e);
 }
 

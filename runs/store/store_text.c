@@ -370,8 +370,8 @@ static int copy_parts(struct store *s, int64_t parent, int64_t job, const struct
                    db_run(s, e,             /* the model has changed after token `at` */
                           "INSERT INTO part (job, start, fingerprint) SELECT ?1, ?2, j.fingerprint "
                           "FROM job j WHERE j.id = ?1 AND j.fingerprint <> (SELECT fingerprint FROM part "
-                          "WHERE job = ?1 AND fingerprint NOT NULL ORDER BY start DESC LIMIT 1) ON CONFLICT (job, start) DO "
-                          "UPDATE SET fingerprint = excluded.fingerprint",
+                          "WHERE job = ?1 AND fingerprint NOT NULL ORDER BY start DESC LIMIT 1) "
+                          "ON CONFLICT (job, start) DO UPDATE SET fingerprint = excluded.fingerprint",
                           "iz", job, f->at)
                ? -1
                : 0;

@@ -18,8 +18,8 @@ static const char *trained_path(const struct worker *w, enum source s, const str
     return p->file[s] ? p->file[s] : w->engine.path;
 }
 
-/* The stamp of the files at `path`: a file, or a model folder. There heads are tensors of the model's files or
- * a file HEADS_FILE, and other drafters are in the folder drafters/. */
+/* The stamp of the files at `path`: a file, or a model folder. There heads are tensors of the model's files
+ * or a file HEADS_FILE, and other drafters are in the folder drafters/. */
 static uint64_t trained_stamp(const char *path)
 {
     char heads[PATH_BYTES + sizeof HEADS_FILE + 1], folder[PATH_BYTES + 16];

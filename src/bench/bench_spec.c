@@ -489,7 +489,8 @@ static int measure_text(struct spec *s, struct spec_text *t, struct err *e)
 {
     struct session b = { .s = s, .t = t };
     const double start = clock_seconds();
-    int rc = plan_windows(s, t, e) || open_decoders(&b, e) || decode_prefill(&b.d[SPEC_AUTO], 0, NULL, NULL, e);
+    int rc = plan_windows(s, t, e) || open_decoders(&b, e) ||
+             decode_prefill(&b.d[SPEC_AUTO], 0, NULL, NULL, e);
     if (rc == 0) {
         b.kv.n_written = b.d[SPEC_AUTO].kv.n_written;
         t->prefill_seconds = b.d[SPEC_AUTO].count.prefill_seconds;

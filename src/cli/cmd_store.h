@@ -34,8 +34,8 @@ struct json_writer;
 void put_job_json(struct json_writer *w, const struct job *j, const char *db);
 /* A worker, not yet open, with the settings and the progress of the command line. */
 struct worker worker_from_options(const struct options *o);
-/* --model of resume, extend and fork: the new place of the model of these jobs. Reads the model, refuses it if
- * the ids of a prompt come from another tokenizer, and changes no job: `place` is for store_model_move,
+/* --model of resume, extend and fork: the new place of the model of these jobs. Reads the model, refuses it
+ * if the ids of a prompt come from another tokenizer, and changes no job: `place` is for store_model_move,
  * store_extend or store_fork. Without --model `given` is false. */
 struct moved_model {
     bool given;
@@ -46,8 +46,8 @@ int model_from_options(struct moved_model *m, const struct options *o, struct st
                        const struct job_list *jobs, struct err *e);
 /* --model of work: moves all jobs of this model. */
 int model_of_work(const struct options *o, struct store *s, struct err *e);
-/* Keep in the store what reading the texts of the model in `dir` needs. ERR_INPUT, and nothing is kept, if its
- * fingerprint is not `want`. */
+/* Keep in the store what reading the texts of the model in `dir` needs. ERR_INPUT, and nothing is kept, if
+ * its fingerprint is not `want`. */
 int model_keep(struct store *s, const char *dir, size_t threads, const char *want, struct err *e);
 /* export --dir: one file per job (src/cli/export_dir.c). *n counts the jobs that were exported, and those
  * that are not done. */

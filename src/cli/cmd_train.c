@@ -152,8 +152,8 @@ static int read_kind(struct job *j, struct err *e)
             j->drafter = &drafters[i];
     if (o->n_args != 1 || (!j->drafter && strcmp(o->arg[0], "heads")))
         return err_set(e, ERR_INPUT,
-                       "train: '%s' is not heads, longspec, gumiho or spire; usage: longhand train KIND --model DIR "
-                       "--data FILES... --out FILE",
+                       "train: '%s' is not heads, longspec, gumiho or spire; "
+                       "usage: longhand train KIND --model DIR --data FILES... --out FILE",
                        o->n_args ? o->arg[0] : "");
     if (j->drafter && (o->train_from || options_given(o, "kind") || options_given(o, "heads")))
         return err_set(e, ERR_INPUT, "train %s: --from, --kind and --heads are for train heads",

@@ -1,6 +1,6 @@
 /* Files of trained drafters: safetensors files whose __metadata__ names the kind of drafter and the model
- * that it was trained for (drafter_save, heads.h). Published checkpoints have tensors of the same names, and no
- * such metadata. */
+ * that it was trained for (drafter_save, heads.h). Published checkpoints have tensors of the same names, and
+ * no such metadata. */
 #pragma once
 #include "src/model/model.h"
 

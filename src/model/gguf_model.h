@@ -1,7 +1,7 @@
 /* A GGUF file as a model: its configuration and its tensors under the names of Hugging Face. Architectures
- * are llama (Mistral and Mixtral included), qwen2, qwen3 and qwen3moe; others, and every key that would change
- * the numbers and is not implemented, are refused by name. A file split into parts (NAME-00001-of-00003.gguf) is given by its
- * first part. */
+ * are llama (Mistral and Mixtral included), qwen2, qwen3 and qwen3moe. Others, and every key that changes the
+ * numbers and that longhand does not know, are refused by name. A file split into parts
+ * (NAME-00001-of-00003.gguf) is given by its first part. */
 #pragma once
 #include "src/model/config.h"
 #include "src/model/gguf.h"

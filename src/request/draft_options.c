@@ -8,8 +8,8 @@
 #include <string.h>
 
 /* The drafting of a paper. TokenSwift: and the rows of its Table 11; 0 means that the paper gives no value.
- * Its code keeps 20 tokens through every filter, which changes texts. MagicDec: chains of the model over a window
- * with a sink. Medusa: a tree of heads on the verified hidden state. */
+ * Its code keeps 20 tokens through every filter, which changes texts. MagicDec: chains of the model over a
+ * window with a sink. Medusa: a tree of heads on the verified hidden state. */
 struct preset_drafting { unsigned drafters; const char *tree; long passes;
                          enum kv_policy policy; size_t sinks, budget; };
 static const struct preset_drafting
@@ -167,7 +167,7 @@ int draft_from_options(struct draft_settings *s, struct drafter_files *files, co
         if (parse_drafters(s, files, o->drafter, e))
             return -1;
     } else if (!preset) {
-        s->drafters |= draft_of_model(model_dir);
+        s->drafters |= draft_of_model(model_dir) & ~(o->tree ? (unsigned)TRAINED_PASSES : 0);
     }
     if (options_given(o, "kv-sinks")) s->kv_sinks = o->kv_sinks;
     if (options_given(o, "ngram-k")) s->ngram_k = o->ngram_k;

@@ -57,7 +57,7 @@ offers bash_offers_nothing_for_a_number ' ' run --tokens ''
 offers bash_completes_a_verb 'extend ' ext
 offers bash_completes_choices 'bf16 f32 ' run --compute ''
 offers bash_completes_devices 'auto cpu cuda ' run --device ''
-offers bash_completes_drafters 'auto none heads partial ngram suffix longspec model ' run --drafter ''
+offers bash_completes_drafters 'auto none heads partial ngram suffix longspec spire model ' run --drafter ''
 offers bash_completes_after_equals 'f32 ' run --compute = f
 offers bash_completes_at_equals 'auto plain json none ' work --progress =
 offers bash_completes_states 'queued ' list --state q
@@ -69,7 +69,7 @@ offers bash_completes_many_files 'Makefile ' train heads --data README.md Make
 offers bash_completes_options_after_files '--data ' train heads --data README.md --dat
 offers bash_separates_options_of_one_name ' ' tail --from READ
 offers bash_separates_options_of_one_name_2 'README.md ' train --from READ
-offers bash_words_of_a_verb 'heads longspec spire ' train ''
+offers bash_words_of_a_verb 'heads longspec gumiho spire ' train ''
 offers bash_files_of_a_verb 'README.md ' distinct READ
 offers bash_verbs_for_help 'tokenize ' help to
 offers bash_knows_the_alias '--state ' retry --st

@@ -121,19 +121,16 @@ E
     cmp -s "$TMP/want" "$TMP/t" && grep -q '"longspec": {"drafted": [1-9]' "$TMP/s"
 result a_published_file_beside_the_model $? "$(cat "$TMP/err")"
 # Killed, and resumed from a snapshot.
-held 4000 kill "$LONGHAND" $G -n 1500 --ignore-eos ${how[longspec]} --kv-snapshot on 2>/dev/null
-id=$("$LONGHAND" list --json | python3 -c 'import json,sys; print(json.load(sys.stdin)["jobs"][-1]["job"])')
-"$LONGHAND" run --resume "$id" -q >/dev/null 2>"$TMP/err"
-"$LONGHAND" text "$id" >"$TMP/t" && "$LONGHAND" $G -n 1500 --ignore-eos --drafter none >"$TMP/want"
-same longspec_killed_and_resumed "$TMP/want" "$TMP/t"
-held 4000 kill "$LONGHAND" $G -n 1500 --ignore-eos ${how[spire]} --kv-snapshot on 2>/dev/null
-id=$("$LONGHAND" list --json | python3 -c 'import json,sys; print(json.load(sys.stdin)["jobs"][-1]["job"])')
-"$LONGHAND" run --resume "$id" -q >/dev/null 2>"$TMP/err"
-"$LONGHAND" text "$id" >"$TMP/t"
-same spire_killed_and_resumed "$TMP/want" "$TMP/t"
-check a_file_of_another_kind 2 "kind is longspec, allowed is spire" $R --drafter spire:$L
-LC_ALL=C sed 's/memory.weight/memory.weighs/' "$S" >"$TMP/l1"
-check spire_without_its_memories 2 "memory.weight" $R --drafter spire:$TMP/l1
+"$LONGHAND" $G -n 1500 --ignore-eos --drafter none >"$TMP/want"
+for h in longspec spire; do
+    id=$("$LONGHAND" submit ${G#run} -n 1500 --ignore-eos ${how[$h]})
+    held 4000 "'$LONGHAND' show $id | grep -q 'snapshot of the KV cache'" \
+        "$LONGHAND" run --resume "$id" -q --kv-snapshot on 2>/dev/null; r=$?
+    "$LONGHAND" run --resume "$id" -q >/dev/null 2>"$TMP/err"
+    "$LONGHAND" text "$id" >"$TMP/t"; same ${h}_killed_and_resumed "$TMP/want" "$TMP/t"
+    [ $r = 137 ] && "$LONGHAND" show "$id" | grep -q ' restored: '
+    result ${h}_resumed_from_a_snapshot $? "exit $r: $("$LONGHAND" show "$id" | tail -4)"
+done
 
 # Presets of other papers draft, and write the text of plain decoding.
 "$LONGHAND" $G -n 60 --drafter none >"$TMP/want"
