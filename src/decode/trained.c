@@ -18,9 +18,9 @@ bool trained_present(enum source s, const char *model)
 {
     char path[PATH_BYTES];
     struct err ignored;
-    return s == SOURCE_HEADS      ? heads_present(model)
-           : s == SOURCE_LONGSPEC ? drafter_find(path, model, source_names[s], &ignored) == 0
-                                  : false;
+    return s == SOURCE_HEADS ? heads_present(model)
+                             : (s == SOURCE_LONGSPEC || s == SOURCE_SPIRE) &&
+                                   drafter_find(path, model, source_names[s], &ignored) == 0;
 }
 
 int trained_check(enum source s, const char *path, const struct engine *g, struct err *e)

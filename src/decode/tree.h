@@ -15,9 +15,6 @@ enum {
 /* SOURCE_ADDED, a drafter of tests, is the last. */
 enum source { SOURCE_HEADS, SOURCE_PARTIAL, SOURCE_NGRAM, SOURCE_SUFFIX, SOURCE_LONGSPEC, SOURCE_SPIRE,
               SOURCE_MODEL, SOURCE_ADDED, N_SOURCES };
-/* Trained drafters that make passes of their own. One drafter that makes passes drafts a fixed tree, so
- * --drafter auto leaves these out of it. */
-enum { TRAINED_PASSES = 1 << SOURCE_LONGSPEC | 1 << SOURCE_SPIRE | 1 << SOURCE_MODEL };
 extern const char *const source_names[N_SOURCES];   /* "heads", "partial", .. */
 
 struct node {

@@ -167,7 +167,7 @@ int draft_from_options(struct draft_settings *s, struct drafter_files *files, co
         if (parse_drafters(s, files, o->drafter, e))
             return -1;
     } else if (!preset) {
-        s->drafters |= draft_of_model(model_dir) & ~(o->tree ? (unsigned)TRAINED_PASSES : 0);
+        s->drafters |= trained_of_auto(draft_of_model(model_dir), o->tree != NULL);
     }
     if (options_given(o, "kv-sinks")) s->kv_sinks = o->kv_sinks;
     if (options_given(o, "ngram-k")) s->ngram_k = o->ngram_k;

@@ -423,8 +423,8 @@ int job_bind(struct job_params *p, const struct config *c, const struct tokenize
     s->eos = c->eos;
     s->n_eos = c->n_eos;
     for (size_t i = 0; p->drafter_auto && i < N_SOURCES; i++)
-        if (!p->draft.n_width || !(TRAINED_PASSES >> i & 1))
-            p->draft.drafters |= (unsigned)trained_present((enum source)i, model_dir) << i;
+        p->draft.drafters |= trained_of_auto((unsigned)trained_present((enum source)i, model_dir) << i,
+                                             p->draft.n_width > 0);
     if (s->dry_multiplier != 0 && sampling_breakers(s, &p->breakers, t, e))
         return -1;
     return sampling_check(s, c->vocab, e);

@@ -121,9 +121,9 @@ T="train heads -m $M --data $TMP/text --window 64 --heads 2 --steps 5 --batch-wi
 "$L" $T --device $D --out "$TMP/g" --curves "$TMP/g.csv" >/dev/null 2>"$TMP/err"
 result device_trains_heads $? "$(cat "$TMP/err")"
 paste -d, "$TMP/c.csv" "$TMP/g.csv" | awk -F, 'NR > 1 {
-        n++; d = $6 - $15; if ($3 != $12 || $5 != $14 || d * d > 0.005 ^ 2) bad = 1
-        if (n == 1) first = $15
-        last = $15
+        n++; d = $6 - $16; if ($3 != $13 || $5 != $15 || d * d > 0.005 ^ 2) bad = 1
+        if (n == 1) first = $16
+        last = $16
     }
     END { exit bad || n != 10 || !(last < first) }'
 result device_learns_as_the_cpu $? "$(paste -d' ' "$TMP/c.csv" "$TMP/g.csv")"
