@@ -9,8 +9,9 @@
 bool trained_is(enum source s);
 /* Whether a model has the file of a drafter. Looks at names and metadata only. */
 bool trained_present(enum source s, const char *model);
-/* Those of the drafters `present` (a bit each) that --drafter auto opens. One drafter that makes
- * passes drafts a fixed tree, so these do not join it. SPIRe's keeps residuals of every pass: only its name opens it. */
+/* Those of the drafters `present` (a bit each) that --drafter auto opens. One drafter that makes passes
+ * drafts a fixed tree, so these do not join it. SPIRe's keeps residuals of every pass: only its name
+ * opens it. */
 static inline unsigned trained_of_auto(unsigned present, bool fixed_tree)
 {
     const unsigned passes = 1u << SOURCE_LONGSPEC | 1u << SOURCE_SPIRE | 1u << SOURCE_MODEL;

@@ -22,8 +22,8 @@
  * held-out text has lambda 0.1 in both stages.
  *
  * The published training script also has weight decay 0, betas 0.9 and 0.95 and a linear schedule; here the
- * trainer's optimiser decides. Positions move at random as for LongSpec (train_settings, skip_max). On the CPU
- * only. */
+ * trainer's optimiser decides. Positions move at random as for LongSpec (train_settings, skip_max). On the
+ * CPU only. */
 #pragma once
 #include "src/model/gumiho.h"
 #include "src/train/train.h"

@@ -123,7 +123,8 @@ result a_published_file_beside_the_model $? "$(cat "$TMP/err")"
 # The drafters of models/demo, by name alone, draft.
 "$LONGHAND" $G -n 60 --drafter none >"$TMP/want"
 for h in longspec spire; do
-    "$LONGHAND" $G -n 60 -m models/demo --drafter $h --tree 1,1 --json-stats "$TMP/s" >"$TMP/t" 2>"$TMP/err" &&
+    "$LONGHAND" $G -n 60 -m models/demo --drafter $h --tree 1,1 --json-stats "$TMP/s" \
+        >"$TMP/t" 2>"$TMP/err" &&
         cmp -s "$TMP/want" "$TMP/t" && grep -qE "\"$h\": \{\"drafted\": [0-9]+, \"accepted\": [1-9]" "$TMP/s"
     result the_own_${h}_drafts $? "$(cat "$TMP/err")"
 done
