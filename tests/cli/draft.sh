@@ -117,7 +117,8 @@ j = json.dumps(h).encode()
 open(sys.argv[2], "wb").write(struct.pack("<Q", len(j)) + j + data)
 E
 "$LONGHAND" $G -n 60 --drafter none >"$TMP/want"
-"$LONGHAND" $G -n 60 -m "$TMP/own" --drafter longspec --tree 2,1 --json-stats "$TMP/s" >"$TMP/t" 2>"$TMP/err" &&
+"$LONGHAND" $G -n 60 -m "$TMP/own" --drafter longspec --tree 2,1 --json-stats "$TMP/s" \
+    >"$TMP/t" 2>"$TMP/err" &&
     cmp -s "$TMP/want" "$TMP/t" && grep -q '"longspec": {"drafted": [1-9]' "$TMP/s"
 result a_published_file_beside_the_model $? "$(cat "$TMP/err")"
 # The drafters of models/demo, by name alone, draft.

@@ -1,0 +1,103 @@
+/* The identity of a request of a batch (batch_line.h): the members of its body, sorted by name. */
+#include "src/request/batch_line.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/memory_file.h"
+
+struct member { struct json key, value; char *name; };
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const struct member *)a)->name, ((const struct member *)b)->name);
+}
+
+static int put_value(FILE *f, const struct json *v, bool top);
+
+static int put_string(FILE *f, const struct json *v)
+{
+    bool control;
+    size_t n = js_length(v, &control);
+    char *s = malloc(n + 1);
+    if (!s)
+        return -1;
+    js_unescape(v, s);
+    fprintf(f, "%zu:", n);
+    fwrite(s, 1, n, f);
+    free(s);
+    return 0;
+}
+
+/* Writes members sorted by name. At the top level null members are omitted. */
+static int put_object(FILE *f, const struct json *v, bool top)
+{
+    struct json key, one;
+    size_t n = 0, i = 0;
+    int rc = 0;
+    for (struct js_walk w = js_walk(v); js_next(&w, &key, &one);)
+        n++;
+    struct member *m = calloc(n + 1, sizeof *m);
+    if (!m)
+        return -1;
+    for (struct js_walk w = js_walk(v); rc == 0 && js_next(&w, &key, &one);) {
+        bool control;
+        if (top && js_kind(&one) == JS_NULL)
+            continue;
+        m[i] = (struct member){ key, one, calloc(js_length(&key, &control) + 1, 1) };
+        if (m[i].name)
+            js_unescape(&key, m[i].name);
+        else
+            rc = -1;
+        i++;
+    }
+    if (rc == 0)
+        qsort(m, i, sizeof *m, by_name);
+    fputc('{', f);
+    for (size_t k = 0; k < i; k++) {
+        rc = rc || put_string(f, &m[k].key) || put_value(f, &m[k].value, false) ? -1 : 0;
+        free(m[k].name);
+    }
+    fputc('}', f);
+    free(m);
+    return rc;
+}
+
+/* The recursion is at most JS_DEPTH_MAX deep. */
+static int put_value(FILE *f, const struct json *v, bool top)
+{
+    struct json one;
+    int rc = 0;
+    switch (js_kind(v)) {
+    case JS_OBJECT: return put_object(f, v, top);
+    case JS_STRING: return put_string(f, v);
+    case JS_ARRAY:
+        fputc('[', f);
+        for (struct js_walk w = js_walk(v); rc == 0 && js_next(&w, NULL, &one);)
+            rc = put_value(f, &one, false);
+        fputc(']', f);
+        return rc;
+    default:
+        fwrite(v->s, 1, (size_t)(v->end - v->s), f);
+        fputc(',', f);
+        return 0;
+    }
+}
+
+int batch_line_identity(const struct batch_line *l, char **bytes, size_t *n, struct err *e)
+{
+    FILE *f = memory_file(bytes, n);
+    int rc = -1;
+    if (f) {
+        fputs(l->chat ? "chat" : "completions", f);
+        rc = put_value(f, &l->body, true);
+        if (stream_end(f))
+            rc = -1;
+    }
+    if (rc && f)
+        free(*bytes);
+    return rc ? err_set(e, ERR_FAILED, "out of memory for a request of %zu bytes",
+                        (size_t)(l->body.end - l->body.s))
+              : 0;
+}
