@@ -18,6 +18,8 @@ from tokenizers import processors, trainers
 
 MODERN = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|%s| ?[^\s\p{L}\p{N}]+[\r\n]*"
           r"|\s*[\r\n]+|\s+(?!\S)|\s+")
+QWEN35 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}"
+          r"| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 BPE_OPTIONS = {"dropout": None, "continuing_subword_prefix": None, "end_of_word_suffix": None}
 
 
@@ -172,6 +174,13 @@ def byte_kinds(texts):
                                                          "</think>"]], vocab)
     model = {**model, "merges": merges}
     yield "qwen3", tokenizer(model, tokens, {"type": "NFC"}, pre, flat, flat)
+    vocab, merges = train_bytes(texts, 1200, QWEN35)
+    tokens = number([added(s) for s in ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|vision_start|>"]]
+                    + [added(s, special=False) for s in ["<tool_call>", "</tool_call>", "<tool_response>",
+                                                         "</tool_response>", "<think>", "</think>"]], vocab)
+    model = {**model, "vocab": vocab, "merges": merges}
+    pre = {"type": "Sequence", "pretokenizers": [split(QWEN35), byte_level(regex=False, trim=False)]}
+    yield "qwen3.5", tokenizer(model, tokens, {"type": "NFC"}, pre, flat, flat)
 
 
 def sentence_kinds(texts):

@@ -13,7 +13,7 @@ import tokenizers
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
 
 POINTS = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
-LETTER, NUMBER, SPACE, WORD = 1, 2, 4, 8
+LETTER, NUMBER, SPACE, WORD, MARK = 1, 2, 4, 8, 16
 HANGUL = range(0xAC00, 0xD7A4)
 
 
@@ -95,11 +95,12 @@ def main():
     nfd, nfc = normalizers.NFD(), normalizers.NFC()
     letter, number, space = regex_class(r"\p{L}"), regex_class(r"\p{N}"), regex_class(r"\s")
     assert regex_class(r"[^\s\p{L}\p{N}]") == set(POINTS) - letter - number - space
-    assert not (letter & number or letter & space or number & space)
+    mark = regex_class(r"\p{M}")
+    assert not (letter & number or letter & space or number & space or mark & (letter | number | space))
     word = word_class()
     assert strip_class() == space
     flags = [0] * 0x110000
-    for points, bit in ((letter, LETTER), (number, NUMBER), (space, SPACE), (word, WORD)):
+    for points, bit in ((letter, LETTER), (number, NUMBER), (space, SPACE), (word, WORD), (mark, MARK)):
         for c in points:
             flags[c] |= bit
 

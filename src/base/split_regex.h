@@ -3,8 +3,10 @@
 #pragma once
 
 #define SPLIT_REGEX_REST "|\\s+(?!\\S)|\\s+"
-#define SPLIT_REGEX_MODERN(digits) "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits \
-                                   "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+" SPLIT_REGEX_REST
+#define SPLIT_REGEX_MODERN(letters, marks, digits) \
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?" letters "+|" digits \
+    "| ?[^\\s\\p{L}" marks "\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+" SPLIT_REGEX_REST
 #define SPLIT_REGEX_GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+" SPLIT_REGEX_REST
-#define SPLIT_REGEX_LLAMA3 SPLIT_REGEX_MODERN("\\p{N}{1,3}")
-#define SPLIT_REGEX_QWEN2 SPLIT_REGEX_MODERN("\\p{N}")
+#define SPLIT_REGEX_LLAMA3 SPLIT_REGEX_MODERN("\\p{L}", "", "\\p{N}{1,3}")
+#define SPLIT_REGEX_QWEN2 SPLIT_REGEX_MODERN("\\p{L}", "", "\\p{N}")
+#define SPLIT_REGEX_QWEN35 SPLIT_REGEX_MODERN("[\\p{L}\\p{M}]", "\\p{M}", "\\p{N}")

@@ -4,9 +4,9 @@
 #pragma once
 #include "src/base/base.h"
 
-/* \p{L}, \p{N} and \s in the patterns of `tokenizers` (a code point has at most one of them), and \w in the
- * rules for added tokens. */
-enum { UNI_LETTER = 1, UNI_NUMBER = 2, UNI_SPACE = 4, UNI_WORD = 8 };
+/* \p{L}, \p{N}, \s and \p{M} in the patterns of `tokenizers` (a code point has at most one of them), and \w
+ * in the rules for added tokens. */
+enum { UNI_LETTER = 1, UNI_NUMBER = 2, UNI_SPACE = 4, UNI_WORD = 8, UNI_MARK = 16 };
 unsigned unicode_class(uint32_t c);
 
 /* Reads the code point at `text`; returns its length in bytes, 1..4. */

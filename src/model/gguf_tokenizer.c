@@ -27,6 +27,7 @@ static const char space_mark[] = "\xe2\x96\x81";                     /* U+2581 *
 /* Names of split patterns. */
 static const struct pre { const char *name, *regex; bool ignore_merges, bos, nfc, digits; } pres[] = {
     { "qwen2", SPLIT_REGEX_QWEN2, .nfc = true },
+    { "qwen35", SPLIT_REGEX_QWEN35, .nfc = true },
     { "deepseek-r1-qwen", SPLIT_REGEX_QWEN2 },
     { "megrez", SPLIT_REGEX_QWEN2 },
     { "stablelm2", SPLIT_REGEX_QWEN2 },

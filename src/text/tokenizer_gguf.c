@@ -19,6 +19,7 @@ static const char *pre_name(const struct tokenizer *t)
         return NULL;
     switch (t->split[0]) {
     case SPLIT_QWEN2:  return nfc && !t->ignore_merges ? "qwen2" : NULL;
+    case SPLIT_QWEN35: return nfc && !t->ignore_merges ? "qwen35" : NULL;
     case SPLIT_LLAMA3: return nfc ? NULL : t->ignore_merges ? "llama-bpe" : "dbrx";
     case SPLIT_GPT2:   return nfc || t->ignore_merges ? NULL : "gpt-2";
     default:           return NULL;

@@ -11,18 +11,25 @@ const char *const split_regex[SPLIT_PREFIX_SPACE] = {
     [SPLIT_GPT2] = SPLIT_REGEX_GPT2,
     [SPLIT_LLAMA3] = SPLIT_REGEX_LLAMA3,
     [SPLIT_QWEN2] = SPLIT_REGEX_QWEN2,
+    [SPLIT_QWEN35] = SPLIT_REGEX_QWEN35,
 };
 
-enum { KINDS = UNI_LETTER | UNI_NUMBER | UNI_SPACE };
+/* The kind of a code point: UNI_LETTER, UNI_NUMBER or UNI_SPACE; 0: any other. A pattern that has \p{M}
+ * beside \p{L} takes marks for letters. */
+static unsigned kind_of(uint32_t c, bool marks)
+{
+    const unsigned class = unicode_class(c);
+    return marks && (class & UNI_MARK) ? UNI_LETTER : class & (UNI_LETTER | UNI_NUMBER | UNI_SPACE);
+}
 
-/* The length of the run of at most `max` code points of kind `kind` at s (0: any other kind). */
-static size_t run(const char *s, size_t n, unsigned kind, size_t max)
+/* The length of the run of at most `max` code points of kind `kind` at s. */
+static size_t run(const char *s, size_t n, unsigned kind, size_t max, bool marks)
 {
     size_t i = 0;
     uint32_t c;
     while (i < n && max-- > 0) {
         size_t len = utf8_get(s + i, &c);
-        if ((unicode_class(c) & KINDS) != kind)
+        if (kind_of(c, marks) != kind)
             break;
         i += len;
     }
@@ -72,28 +79,30 @@ static size_t gpt2_next(const char *s, size_t n)
     size_t space = s[0] == ' ' && n > 1;
     uint32_t c;
     utf8_get(s + space, &c);
-    unsigned kind = unicode_class(c) & KINDS;
+    unsigned kind = kind_of(c, false);
     if (kind != UNI_SPACE)
-        return space + run(s + space, n - space, kind, SIZE_MAX);
+        return space + run(s + space, n - space, kind, SIZE_MAX, false);
     return spaces(s, n, false);
 }
 
-static size_t llama3_next(const char *s, size_t n, size_t digits)
+/* The pattern of Llama 3 and those like it. A mark before letters is itself a letter or goes before them as
+ * any other code point: the piece is the same. */
+static size_t llama3_next(const char *s, size_t n, size_t digits, bool marks)
 {
     size_t len = contraction(s, n, true);
     if (len)
         return len;
     uint32_t c;
     size_t one = utf8_get(s, &c);
-    unsigned kind = unicode_class(c) & KINDS;
+    unsigned kind = kind_of(c, marks);
     if (kind == UNI_LETTER)
-        return run(s, n, UNI_LETTER, SIZE_MAX);
+        return run(s, n, UNI_LETTER, SIZE_MAX, marks);
     if (kind == UNI_NUMBER)
-        return run(s, n, UNI_NUMBER, digits);
-    if (c != '\r' && c != '\n' && (len = run(s + one, n - one, UNI_LETTER, SIZE_MAX)) > 0)
+        return run(s, n, UNI_NUMBER, digits, marks);
+    if (c != '\r' && c != '\n' && (len = run(s + one, n - one, UNI_LETTER, SIZE_MAX, marks)) > 0)
         return one + len;
     size_t space = c == ' ' ? 1 : 0;
-    len = run(s + space, n - space, 0, SIZE_MAX);
+    len = run(s + space, n - space, 0, SIZE_MAX, marks);
     if (len == 0)
         return spaces(s, n, true);
     for (len += space; len < n && (s[len] == '\r' || s[len] == '\n');)
@@ -121,5 +130,6 @@ size_t split_next(enum split p, const char *s, size_t n)
     assert(n > 0 && p != SPLIT_PREFIX_SPACE);
     if (p == SPLIT_DIGITS)
         return digits_next(s, n);
-    return p == SPLIT_GPT2 ? gpt2_next(s, n) : llama3_next(s, n, p == SPLIT_LLAMA3 ? 3 : 1);
+    return p == SPLIT_GPT2 ? gpt2_next(s, n)
+                           : llama3_next(s, n, p == SPLIT_LLAMA3 ? 3 : 1, p == SPLIT_QWEN35);
 }
