@@ -8,7 +8,8 @@ strings, some of them without the template and with special tokens, and decodes 
 Random strings hold characters of all planes, runs of every kind of space, digits of other scripts,
 contractions, marks, the file's added tokens, emoji, jamo, and slices of books, some of 20 KB. Byte-level
 files are checked again as variants in which every two bytes merge, so that a wrong split shows. The driver
-(tests/tok_driver.c) is built with $CC and the library that `make` made. It also checks its stream decoder against its whole-list decoder.
+(tests/tok_driver.c) is built with $CC and the library that `make` made. It also checks its stream decoder
+against its whole-list decoder.
 The script prints the counts for each file and exits with 1 on a difference.
 """
 import argparse

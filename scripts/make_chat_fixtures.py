@@ -12,7 +12,7 @@ and are not kept here. Their sources:
   - The package unsloth has others (unsloth/chat_templates.py: labels unsloth-*).
   - huggingface.js tests some (packages/jinja/test/e2e.test.js).
   - The rest is in tokenizer_config.json of the models themselves.
-A label without a file is skipped and printed.
+A label without a file is skipped and printed. A name without any file keeps its hashes and its chats.
 
 All templates of one name must render all chats alike, refusals included. The script then writes
 tests/data/chat/NAME.jsonl (a line about the template, then a line for each chat) and the table of hashes,
@@ -61,6 +61,9 @@ TEMPLATES = {
     "qwen2": ("qwen2", (None, "<|im_end|>"), ["qwen2-instruct"]),
     "qwen2.5": ("qwen2", (None, "<|im_end|>"), ["qwen2.5-instruct", "trl-qwen2_5", "trl-qwen2_5_training"]),
     "qwen3": ("qwen3", (None, "<|im_end|>"), ["trl-qwen3", "qwen3-0.6b", "qwen3-0.6b-2", "unsloth-qwen3"]),
+    "qwen3.5": ("qwen3.5", (None, "<|im_end|>"), ["trl-qwen3_5_think", "trl-qwen3_6"]),
+    "qwen3.5-small": ("qwen3.5", (None, "<|im_end|>"), ["trl-qwen3_5_nothink"]),
+    "qwen3.8": ("qwen3.5", (None, "<|im_end|>"), ["trl-qwen3_8"]),
     "vicuna": ("vicuna", S, ["own-vicuna"]),
     "vicuna-lines": ("vicuna", S, ["vicuna-lines"]),
     "zephyr": ("mistral-v1", S, ["zephyr-7b-beta", "unsloth-zephyr"]),
@@ -168,6 +171,14 @@ def chats():
         yield m, kind
 
 
+def more_chats(name):
+    """More chats of templates whose own enable_thinking may be false."""
+    told, ask = ["system", " You write.\n"], ["user", "Hm? "]
+    for m in ([ask], [told, ask], [["system", " \n"], ask], [told, ask, ["assistant", "\nNo.\n"], ask]):
+        for how in ({"thinking": True}, {"no_thinking": True}, {}) if name.startswith("qwen3.") else ():
+            yield m, {"gen": True, **how}
+
+
 def tokenizer(name, bos, eos):
     return PreTrainedTokenizerFast(tokenizer_file=str(ROOT / f"tests/data/tokenizers/{name}.json"),
                                    bos_token=bos, eos_token=eos)
@@ -176,8 +187,8 @@ def tokenizer(name, bos, eos):
 def render(t, text, messages, options):
     kwargs = {"date_string": options["date"]} if options.get("date") else {
         "date_string": DATE} if "strftime_now" in text else {}
-    if options.get("no_thinking"):
-        kwargs["enable_thinking"] = False
+    if options.get("no_thinking") or options.get("thinking"):
+        kwargs["enable_thinking"] = bool(options.get("thinking"))
     same = {"chat_template": text, "add_generation_prompt": options["gen"],
             "continue_final_message": options.get("continue", False), **kwargs}
     chat = [{"role": r, "content": c} for r, c in messages]
@@ -196,9 +207,14 @@ def render(t, text, messages, options):
 def main():
     sources, table, missing = pathlib.Path(sys.argv[1]), [], []
     OUT.mkdir(parents=True, exist_ok=True)
-    cases = list(chats())
+    known = re.findall(r'\{ "(\w+)", "(.*?)" \},    /\* (.*?) \*/', KNOWN.read_text(encoding="utf-8"))
     for name, (tok, (bos, eos), labels) in TEMPLATES.items():
         t, results, hashes = tokenizer(tok, bos, eos), None, []
+        cases = [*chats(), *more_chats(name)]
+        if not any((sources / f"{x}.jinja").exists() for x in labels):
+            table += [row for row in known if row[1] == name]
+            missing += labels
+            continue
         for label in labels:
             path = sources / f"{label}.jinja"
             if label not in OWN and not path.exists():

@@ -99,7 +99,10 @@ static void check_case(const struct chat *c, const struct tokenizer *t, const st
     struct err e;
     struct chat_options o = { .add_generation_prompt = flag(line, "gen"), .continue_final_message = flag(line,
         "continue"),
-                              .no_thinking = flag(line, "no_thinking"), .date = date };
+                              .thinking = flag(line, "no_thinking") ? CHAT_THINKING_OFF
+                                        : flag(line, "thinking")    ? CHAT_THINKING_ON
+                                                                    : CHAT_THINKING_OWN,
+                              .date = date };
     js_get(line, "messages", &list, &e);
     for (struct js_walk w = js_walk(&list); js_next(&w, NULL, &one); n++) {
         struct js_walk pair = js_walk(&one);
@@ -204,7 +207,7 @@ static void every_template_equals_transformers(void)
         name += *name == ' ';
         CHECK(check_fixture(name) > 150, "%s", name);
     }
-    CHECK(n_names == 19, "%zu", n_names);
+    CHECK(n_names == 22, "%zu", n_names);
     clear();
 }
 

@@ -167,7 +167,7 @@ static int read_chat(struct batch_model *m, struct batch_line *l, struct request
         goto fail;
     if (!l->thinks && options_given(&l->o, "thinking")) {
         l->thinks = true;
-        l->how.no_thinking = l->o.thinking == THINKING_OFF;
+        l->how.thinking = l->o.thinking;
     }
     l->how.date = l->how.date ? l->how.date : l->o.chat_date;
     if (l->thinks && !chat_has_thinking(c)) {
@@ -185,7 +185,7 @@ static int read_chat(struct batch_model *m, struct batch_line *l, struct request
         goto fail;
     }
     r->chat_template = chat_name(c);
-    l->o.thinking = l->how.no_thinking ? THINKING_OFF : THINKING_ON;
+    l->o.thinking = l->how.thinking;
     l->o.chat_date = l->how.date;
     free(messages);
     chat_close(&own);

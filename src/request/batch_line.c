@@ -218,7 +218,7 @@ static int read_template_args(struct batch_line *l, const struct json *v, struct
             if (js_bool(&one, &on, e))
                 return -1;
             l->thinks = true;
-            l->how.no_thinking = !on;
+            l->how.thinking = on ? CHAT_THINKING_ON : CHAT_THINKING_OFF;
         } else if (js_is(&key, "date_string")) {
             if (!(l->how.date = copy_string(l, &one, e)))
                 return -1;

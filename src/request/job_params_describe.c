@@ -15,6 +15,7 @@
 #include "src/decode/trained.h"
 #include "src/request/draft_options.h"
 #include "src/request/sampling_options.h"
+#include "src/text/chat.h"
 #include "src/text/emit.h"
 
 struct description {
@@ -72,7 +73,8 @@ static void chat(struct json_writer *w, const struct options *o, const char *tem
     jw_text(w, "date", o->chat_date);
     jw_text(w, "system", o->system);
     jw_text(w, "template", template);
-    jw_bool(w, "thinking", o->thinking == THINKING_ON);
+    jw_bool(w, "thinking", o->thinking == CHAT_THINKING_OWN ? chat_thinks(template)
+                                                            : o->thinking == CHAT_THINKING_ON);
     jw_close(w, '}');
 }
 

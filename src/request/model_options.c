@@ -52,12 +52,12 @@ int prompt_encode(int32_t **ids, size_t *n_ids, const char **template, const str
     if (chat_open(&c, p->dir, o->chat_template, e))
         return -1;
     const struct chat_options how = { .add_generation_prompt = true,
-                                      .no_thinking = o->thinking == THINKING_OFF, .date = o->chat_date };
+                                      .thinking = o->thinking, .date = o->chat_date };
     const char *system = o->system ? o->system : "";
     const struct chat_message own[] = { { "system", system, strlen(system) }, { "user", p->text, p->n } },
                               *m = p->messages ? p->messages : o->system ? own : own + 1;
     const size_t n = p->messages ? p->n_messages : o->system ? 2 : 1;
-    int rc = how.no_thinking && !chat_has_thinking(&c)
+    int rc = how.thinking == CHAT_THINKING_OFF && !chat_has_thinking(&c)
                  ? err_set(e, ERR_INPUT, "--thinking off: chat template %s has no such switch", chat_name(&c))
              : how.date && !chat_has_date(&c)
                  ? err_set(e, ERR_INPUT, "--chat-date: chat template %s names no day", chat_name(&c))

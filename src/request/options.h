@@ -50,7 +50,6 @@ enum { COMPUTE_BF16, COMPUTE_F32 };
 enum { KV_DTYPE_AUTO, KV_DTYPE_INT16, KV_DTYPE_BF16 };
 enum { FORMAT_TEXT, FORMAT_IDS, FORMAT_JSONL, FORMAT_CSV, FORMAT_OPENAI };
 enum { GENERATION_AUTO, GENERATION_NONE };
-enum { THINKING_ON, THINKING_OFF };
 enum { SHELL_BASH, SHELL_ZSH, SHELL_FISH };
 
 struct options {
@@ -64,7 +63,7 @@ struct options {
     const char *messages;
     bool chat, escape;
     const char *system, *chat_template, *chat_date;
-    int thinking;
+    int thinking;                                /* enum chat_thinking */
     size_t tokens, min_tokens, samples, threads, window;
     uint64_t seed;
     double temperature, top_p, min_p, eta, penalty, presence, frequency;

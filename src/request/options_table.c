@@ -40,8 +40,9 @@ const struct option options_table[] = {
     { "chat-template", "", "NAME", VERBS_MAKE, TEXT, F(chat_template), TEXTS, 0,
       "With --chat: the chat template to use. NAME is one of " CHAT_NAMES ".",
       .shown = "the model's own, if it is known" },
-    { "thinking", "", "on|off", VERBS_MAKE, CHOICE, F(thinking), TEXTS, 0,
-      "With --chat and the template qwen3: off asks for an answer without thoughts.", .value = "on" },
+    { "thinking", "", "auto|on|off", VERBS_MAKE, CHOICE, F(thinking), TEXTS, 0,
+      "With --chat and a template of Qwen3 or later: off asks for an answer without thoughts, auto leaves it "
+      "to the template.", .value = "auto" },
     { "chat-date", "", "DATE", VERBS_MAKE, TEXT, F(chat_date), TEXTS, 0,
       "With --chat and the template llama3.1: the date in the system message.", .shown = "26 Jul 2024" },
     { "tokens", "-n --predict --n-predict --max-tokens", "N",

@@ -39,7 +39,9 @@ struct chat_template {
     bool eos;                        /* the template writes EOS */
     bool always;                     /* llama3-first: always opens the assistant's turn */
     bool around;                     /* chatml-bos: BOS before a first question, EOS after a last answer */
-    bool thinks;                     /* qwen3: answers have thoughts */
+    enum { THINKS_NOT, THINKS_QWEN3, THINKS_QWEN35, THINKS_QWEN38 } thinks;      /* answers have thoughts */
+    bool thinks_if_asked;            /* the template's own enable_thinking is false */
+    const char *effort;              /* qwen3.8: the system message begins with it while the model thinks */
 };
 
 /* The input of a template, and its output file. */
@@ -182,25 +184,34 @@ static bool is_tool_response(struct span t)
            !memcmp(t.s + t.n - n_close, close, n_close);
 }
 
-/* The last message that asks; without one: the last message. */
+/* The last message that asks; n if there is none. */
 static size_t last_question(const struct scene *x)
 {
+    const bool stripped = x->c->t->thinks >= THINKS_QWEN35;
     for (size_t i = x->n; i-- > 0;)
-        if (x->m[i].role == USER && !is_tool_response(x->m[i].text))
+        if (x->m[i].role == USER && !is_tool_response(stripped ? strip(x->m[i].text) : x->m[i].text))
             return i;
-    return x->n - 1;
+    return x->n;
+}
+
+/* The thoughts of an answer; *text becomes the rest. */
+static struct span take_thoughts(struct span *text)
+{
+    struct span thoughts = { "", 0 };
+    if (find(*text, "</think>")) {
+        thoughts = strip_newlines(before_first(*text, "</think>"), false, true);
+        thoughts = strip_newlines(after_last(thoughts, "<think>"), true, false);
+        *text = strip_newlines(after_last(*text, "</think>"), true, false);
+    }
+    return thoughts;
 }
 
 /* Qwen3 keeps the assistant's thoughts only after the last question. There it writes the thought block
  * even if it is empty. */
 static void put_qwen3_answer(const struct scene *x, size_t i, bool after_question)
 {
-    struct span text = x->m[i].text, thoughts = { "", 0 };
-    if (find(text, "</think>")) {
-        thoughts = strip_newlines(before_first(text, "</think>"), false, true);
-        thoughts = strip_newlines(after_last(thoughts, "<think>"), true, false);
-        text = strip_newlines(after_last(text, "</think>"), true, false);
-    }
+    struct span text = x->m[i].text;
+    const struct span thoughts = take_thoughts(&text);
     put(x, "<|im_start|>assistant\n");
     if (after_question && (i + 1 == x->n || thoughts.n > 0)) {
         put_form(x, "<think>\n%t\n</think>\n\n", strip_newlines(thoughts, true, true));
@@ -209,21 +220,80 @@ static void put_qwen3_answer(const struct scene *x, size_t i, bool after_questio
     put_form(x, "%t<|im_end|>\n", text);
 }
 
+/* Qwen3.5 writes the thought block of every answer after the last question. Qwen3.8 writes an empty block in
+ * every answer: a message has no thoughts of its own there, and those in its text stay. */
+static void put_qwen35_answer(const struct scene *x, size_t i, bool after_question)
+{
+    const bool every = x->c->t->thinks == THINKS_QWEN38;
+    struct span text = strip(x->m[i].text), thoughts = { "", 0 };
+    if (!every)
+        thoughts = strip(take_thoughts(&text));
+    put(x, "<|im_start|>assistant\n");
+    if (every || after_question)
+        put_form(x, "<think>\n%t\n</think>\n\n", thoughts);
+    put_form(x, "%t<|im_end|>\n", text);
+}
+
+static void put_answer(const struct scene *x, size_t i, bool after_question)
+{
+    if (x->c->t->thinks == THINKS_QWEN3)
+        put_qwen3_answer(x, i, after_question);
+    else
+        put_qwen35_answer(x, i, after_question);
+}
+
+static bool thinks(const struct scene *x)
+{
+    const struct chat_template *t = x->c->t;
+    return x->o->thinking == CHAT_THINKING_OWN ? !t->thinks_if_asked : x->o->thinking == CHAT_THINKING_ON;
+}
+
+/* The system message at the front, or the template's own. */
+static void put_front(const struct scene *x)
+{
+    const struct chat_template *t = x->c->t;
+    const struct span text = x->system ? *x->system : span_of(t->system ? t->system : "");
+    if (!t->effort) {
+        if (x->system || t->system)
+            put_form(x, t->front, text);
+        return;
+    }
+    const bool some = strip(text).n > 0;
+    if (!thinks(x) && !some)
+        return;
+    put(x, "<|im_start|>system\n");
+    if (thinks(x))
+        put(x, t->effort);
+    put_form(x, thinks(x) && some ? "\n\n%s<|im_end|>\n" : "%s<|im_end|>\n", text);
+}
+
+/* What follows the opening of the turn to generate. */
+static void put_thought(const struct scene *x)
+{
+    const struct chat_template *t = x->c->t;
+    if (t->thinks && !thinks(x))
+        put(x, "<think>\n\n</think>\n\n");
+    else if (t->thinks >= THINKS_QWEN35)
+        put(x, "<think>\n");
+}
+
 static int write_chat(struct scene *x, struct err *e)
 {
     const struct chat_template *t = x->c->t;
     const size_t from = (t->front || t->with_system) && x->m[0].role == SYSTEM, question = last_question(x);
     x->system = from ? &x->m[0].text : NULL;
+    if (t->thinks >= THINKS_QWEN35 && question == x->n)
+        return refuse(x, "No user query found in messages.", e);
     if (check_turns(x, from, e))
         return -1;
     if (t->bos == BOS_FRONT && !(t->around && x->m[0].role == ASSISTANT))
         put(x, x->c->bos);
-    if (t->front && (x->system || t->system))
-        put_form(x, t->front, x->system ? *x->system : span_of(t->system));
+    if (t->front)
+        put_front(x);
     for (size_t i = from; i < x->n; i++) {
         const enum role r = x->m[i].role;
         if (t->thinks && r == ASSISTANT)
-            put_qwen3_answer(x, i, i > question);
+            put_answer(x, i, i > MIN(question, x->n - 1));
         else if (t->with_system && x->system && r == USER && i == (t->system_last ? x->n - 1 : from))
             put_form(x, t->with_system, x->m[i].text);
         else
@@ -233,8 +303,8 @@ static int write_chat(struct scene *x, struct err *e)
         put(x, t->opening);
     else if (t->around && x->m[x->n - 1].role == ASSISTANT)
         put(x, x->c->eos);
-    if (t->thinks && x->o->add_generation_prompt && x->o->no_thinking)
-        put(x, "<think>\n\n</think>\n\n");
+    if (x->o->add_generation_prompt)
+        put_thought(x);
     return 0;
 }
 
@@ -244,6 +314,10 @@ static int write_chat(struct scene *x, struct err *e)
 #define IM_TURN(role) "<|im_start|>" role "\n%t<|im_end|>\n"
 #define CHATML \
     .turn = { IM_TURN("system"), IM_TURN("user"), IM_TURN("assistant") }, .opening = "<|im_start|>assistant\n"
+#define IM_STRIPPED(role) "<|im_start|>" role "\n%s<|im_end|>\n"
+#define QWEN35 \
+    .turn = { "", IM_STRIPPED("user"), "" }, .opening = "<|im_start|>assistant\n", \
+    .front = IM_STRIPPED("system"), .no_system = "System message must be at the beginning."
 #define HEADER(role) "<|start_header_id|>" role "<|end_header_id|>\n\n"
 #define HEADER_TURN(role) HEADER(role) "%s<|eot_id|>"
 #define LLAMA3 \
@@ -284,7 +358,14 @@ static const struct chat_template templates[] = {
     { .name = "qwen2", CHATML, .front = IM_TURN("system"), .system = "You are a helpful assistant." },
     { .name = "qwen2.5", CHATML, .front = IM_TURN("system"),
       .system = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant." },
-    { .name = "qwen3", CHATML, .thinks = true },
+    { .name = "qwen3", CHATML, .thinks = THINKS_QWEN3 },
+    /* of 4B parameters and more, and Qwen3.6; then of 2B and less */
+    { .name = "qwen3.5", QWEN35, .thinks = THINKS_QWEN35 },
+    { .name = "qwen3.5-small", QWEN35, .thinks = THINKS_QWEN35, .thinks_if_asked = true },
+    { .name = "qwen3.8", QWEN35, .thinks = THINKS_QWEN38,
+      .effort = "Reasoning effort is set to xhigh. Please think carefully through the task, validate key "
+      "assumptions, consider plausible alternatives, and prioritize correctness, consistency, and clarity in "
+      "the final answer." },
     /* v1.1 and later, as FastChat writes it: the models ship no template */
     { .name = "vicuna", .bos = BOS_FRONT, .eos = true, .order = "C" ROLES_ALTERNATE,
       .no_system = "C" ROLES_ALTERNATE, .turn = { "", "USER: %t ", "ASSISTANT: %t%e" }, .front = "%t ",
@@ -309,7 +390,12 @@ static const struct chat_template *by_name(const char *name)
 }
 
 const char *chat_name(const struct chat *c) { return c->t->name; }
-bool chat_has_thinking(const struct chat *c) { return c->t->thinks; }
+bool chat_has_thinking(const struct chat *c) { return c->t->thinks != THINKS_NOT; }
+bool chat_thinks(const char *name)
+{
+    const struct chat_template *t = by_name(name);
+    return t && !t->thinks_if_asked;
+}
 bool chat_has_date(const struct chat *c) { return c->t->front && strstr(c->t->front, "%d"); }
 
 const char *chat_template_name_of_hash(const char *sha256)

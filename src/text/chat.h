@@ -35,14 +35,18 @@
 /* All names. */
 #define CHAT_NAMES \
     "chatml, chatml-bos, llama2, llama3, llama3-first, llama3.1, mistral-v0.1, mistral-v0.2, mistral-v1, " \
-    "mistral-v3, mistral-v3-tekken, mistral-v7, qwen1.5, qwen2, qwen2.5, qwen3, vicuna, vicuna-lines, zephyr"
+    "mistral-v3, mistral-v3-tekken, mistral-v7, qwen1.5, qwen2, qwen2.5, qwen3, qwen3.5, " \
+    "qwen3.5-small, qwen3.8, vicuna, vicuna-lines, zephyr"
 
 struct chat_message { const char *role, *content; size_t n_content; };      /* content: UTF-8 */
+
+/* enable_thinking: the template's own value, true, or false. */
+enum chat_thinking { CHAT_THINKING_OWN, CHAT_THINKING_ON, CHAT_THINKING_OFF };
 
 struct chat_options {
     bool add_generation_prompt;      /* end with the opening of the assistant's turn */
     bool continue_final_message;     /* leave the last message open; excludes the option above */
-    bool no_thinking;                /* qwen3: enable_thinking=false */
+    int thinking;                    /* enum chat_thinking, for Qwen3 and later */
     const char *date;                /* llama3.1; NULL: "26 Jul 2024" */
 };
 
@@ -57,9 +61,11 @@ int  chat_open(struct chat *c, const char *dir, const char *name, struct err *e)
 int  chat_template_text(char **text, const char *place, struct err *e);
 void chat_close(struct chat *c);
 const char *chat_name(const struct chat *c);
-/* Whether the template uses no_thinking and date. Other templates ignore these options. */
+/* Whether the template uses thinking and date. Other templates ignore these options. */
 bool chat_has_thinking(const struct chat *c);
 bool chat_has_date(const struct chat *c);
+/* Whether the template `name` has enable_thinking true, unless the caller says otherwise. */
+bool chat_thinks(const char *name);
 
 /* The name of the template with this text, or with this SHA-256 (hexadecimal) of its normalised text; NULL
  * if it is unknown. */

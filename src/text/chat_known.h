@@ -38,6 +38,10 @@ static const struct { const char *sha256, *name; } chat_known[] = {
     { "a55ee1b1660128b7098723e0abcd92caa0788061051c62d51cbe87d9cf1974d8", "qwen3" },    /* trl-qwen3 */
     { "87a2728cb8dc9fe424d624542f6060ec05a1d285ebbec578bb078900e33396b5", "qwen3" },    /* qwen3-0.6b */
     { "483b4faebed5bad1da18c75a23ac02a60a94fb2e2ec572fc3de26f1d71509452", "qwen3" },    /* unsloth-qwen3 */
+    { "a4aee8afcf2e0711942cf848899be66016f8d14a889ff9ede07bca099c28f715", "qwen3.5" },    /* trl-qwen3_5_think */
+    { "e84f32a23fdda27689f868aa4a1a5621f41133e51a48d7f3efcbea2839574259", "qwen3.5" },    /* trl-qwen3_6 */
+    { "273d8e0e683b885071fb17e08d71e5f2a5ddfb5309756181681de4f5a1822d80", "qwen3.5-small" },    /* trl-qwen3_5_nothink */
+    { "c3cf9e34abf4f9e36c2d72165aa9c132d3e2a725b6c2586aaa3a8af9d7a81041", "qwen3.8" },    /* trl-qwen3_8 */
     { "aaf017523eaf83938ad0c0ccfdcf8c3dda8f49b364c5c96d1e4f116b4b462727", "vicuna" },    /* own-vicuna */
     { "7e790c457ea734e6ec959ad1d003e5f421bed352a5828d9fc4bbf61e7c1a980c", "vicuna-lines" },    /* vicuna-lines */
     { "e22b66ebe0ab8a983c5bdbd3dce03f8a7803ec4604df6a5232bcc6af1e17245d", "vicuna-lines" },    /* vicuna-lines */
