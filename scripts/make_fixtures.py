@@ -68,6 +68,8 @@ def make_text(n, seed):
 
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|"
           r"\s*[\r\n]+|\s+(?!\S)|\s+")
+QWEN35 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}"
+          r"| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 QWEN2 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|"
          r"\s*[\r\n]+|\s+(?!\S)|\s+")
 
@@ -79,9 +81,9 @@ def byte_tokenizer(text, size, kind, bos):
         t.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
     else:
         t.pre_tokenizer = pre_tokenizers.Sequence([
-            pre_tokenizers.Split(Regex(LLAMA3 if kind == "llama3" else QWEN2), "isolated"),
+            pre_tokenizers.Split(Regex({"llama3": LLAMA3, "qwen3.5": QWEN35}.get(kind, QWEN2)), "isolated"),
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
-    if kind == "qwen2":
+    if kind.startswith("qwen"):
         t.normalizer = normalizers.NFC()
     specials = ([bos] if bos else []) + ["<|end|>"]
     t.train_from_iterator([text], trainers.BpeTrainer(vocab_size=size - len(specials), show_progress=False,
@@ -473,8 +475,8 @@ def imitate_bf16(folder):
     return model
 
 
-def controlled(folder, control, scratch):
-    """transformers' model for a control: a changed copy of the folder."""
+def changed(folder, control, scratch):
+    """A copy of the folder, changed by a control."""
     shutil.rmtree(scratch, ignore_errors=True)
     shutil.copytree(folder, scratch)
     config = json.loads((scratch / "config.json").read_text())
@@ -491,10 +493,15 @@ def controlled(folder, control, scratch):
                 t.fill_(1)
             if "swap_kv_heads" in control and (".k_proj." in name or ".v_proj." in name):
                 a, b = control["swap_kv_heads"]
-                heads = AutoConfig.from_pretrained(scratch)
+                heads = AutoConfig.from_pretrained(scratch).get_text_config()
                 t_heads = t.view(heads.num_key_value_heads, -1)
                 t_heads[[a, b]] = t_heads[[b, a]].clone()
         save_file(state, file, metadata={"format": "pt"})
+
+
+def controlled(folder, control, scratch):
+    """transformers' model for a control."""
+    changed(folder, control, scratch)
     model = load(scratch)
     if "no_qk_norm" in control:
         for layer in model.model.layers:
@@ -580,6 +587,15 @@ def random_spec(r):
                 tok=r.choice(["llama3", "qwen2", "gpt2"]), text="other", controls={})
 
 
+def write_reference(folder, ids, nll, logits, seed):
+    r = random.Random(seed)
+    at = sorted(r.sample(range(2, len(ids) - 1), N_LOGITS - 3) + [0, 1, len(ids) - 1])
+    with open(folder / "reference.bin", "wb") as f:
+        f.write(b"LHREF001" + struct.pack("<III", len(ids), logits.shape[1], len(at)))
+        f.write(np.array(ids, "<i4").tobytes() + nll.numpy().astype("<f4").tobytes())
+        f.write(np.array(at, "<u4").tobytes() + logits[at].numpy().astype("<f4").tobytes())
+
+
 def make(name, spec, texts, index, out=OUT):
     folder = out / name
     shutil.rmtree(folder, ignore_errors=True)
@@ -642,12 +658,7 @@ def make(name, spec, texts, index, out=OUT):
         "logits_std": round(std, 3), "score_std": round(spread, 3), "float32_noise": float(f"{noise:.1e}"),
         "bf16_kl_imitated": float(f"{divergence:.2e}"), "controls": controls}, indent=1) + "\n")
 
-    r = random.Random(BASE_SEED + index)
-    at = sorted(r.sample(range(2, len(ids) - 1), N_LOGITS - 3) + [0, 1, len(ids) - 1])
-    with open(folder / "reference.bin", "wb") as f:
-        f.write(b"LHREF001" + struct.pack("<III", len(ids), vocab, len(at)))
-        f.write(np.array(ids, "<i4").tobytes() + nll.numpy().astype("<f4").tobytes())
-        f.write(np.array(at, "<u4").tobytes() + logits[at].numpy().astype("<f4").tobytes())
+    write_reference(folder, ids, nll, logits, BASE_SEED + index)
     size = sum(p.stat().st_size for p in folder.iterdir())
     good = std >= 1 and spread >= 1 and divergence <= KL_MAX and weakest >= MOVE_MIN and noise <= 2e-4
     print(f"{'ok  ' if good else 'BAD '} {name:28} {len(ids)} tokens  ppl {math.exp(nll.mean()):7.1f}"
