@@ -17,9 +17,17 @@ static struct model sizes_only(const struct engine *g)
                            .quantised = g->dev->quantised };
 }
 
+static int refuse_hybrid(const struct engine *g, struct err *e)
+{
+    return config_is_hybrid(&g->config)
+               ? err_set(e, ERR_INPUT, "%s: the forward pass of %s models does not exist yet", g->dir,
+                         g->config.model_type)
+               : 0;
+}
+
 static int open_files(struct engine *g, const struct engine_spec *s, struct err *e)
 {
-    return config_read(&g->config, g->dir, e) ||
+    return config_read(&g->config, g->dir, e) || refuse_hybrid(g, e) ||
                    (s->scaling && config_scale_context(&g->config, s->scaling, e)) ||
                    tensors_open_as(&g->tensors, g->dir, g->weights, g->config.tied, e) ||
                    config_check_tensors(&g->config, &g->tensors, e) ||

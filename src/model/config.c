@@ -1,7 +1,7 @@
 /* config.json and generation_config.json -> struct config. The tables are archs (defaults of the
  * architectures), foreign_keys and generation_keys (keys that are refused). Start at config_parse. */
 #include "src/model/config.h"
-#include "src/base/json.h"
+#include "src/model/config_keys.h"
 
 #include <errno.h>
 #include <math.h>
@@ -12,6 +12,7 @@
 
 /* The defaults of transformers for missing keys, and the keys that it reads. n_kv_heads 0:
  * num_attention_heads; head_dim 0: hidden_size / num_attention_heads; id -1: none. */
+static const struct delta_config qwen3_5 = { 16, 32, 128, 128, 4 };
 static const struct arch {
     const char *model_type, *architecture;
     size_t vocab, hidden, ffn, n_layers, n_heads, n_kv_heads, head_dim, max_position;
@@ -25,6 +26,10 @@ static const struct arch {
     size_t n_experts, experts_used, expert_ffn;
     bool norm_topk_prob;
     double eps, theta;                          /* 0: 1e-6, 10000 */
+    /* Gated DeltaNet beside gated attention with partial RoPE: norms hold w - 1; NULL: no such layers */
+    const struct delta_config *delta;
+    /* model_type of the settings of a wrapper's text model, and the wrapper's architecture; NULL: none */
+    const char *text_type, *wrapper;
 } archs[] = {
     { "llama", "LlamaForCausalLM", 32000, 4096, 11008, 32, 32, 0, 0, 2048, 1, 2, false, false, true, true,
       true, WINDOW_NONE },
@@ -38,12 +43,17 @@ static const struct arch {
       false, false, WINDOW_ALL, 8, 2, 0, false, 1e-5, 1e6 },
     { "qwen3_moe", "Qwen3MoeForCausalLM", 151936, 2048, 6144, 24, 32, 4, 0, 32768, -1, -1, false, true, true,
       false, false, WINDOW_SWITCH, 128, 8, 768, true },
+    { "qwen3_5", "Qwen3_5ForCausalLM", 248320, 4096, 12288, 32, 16, 4, 256, 32768, -1, -1, false, true, true,
+      false, false, WINDOW_NONE, .delta = &qwen3_5, .text_type = "qwen3_5_text",
+      .wrapper = "Qwen3_5ForConditionalGeneration" },
 };
 enum { N_ARCHS = sizeof archs / sizeof *archs };
 
 /* Values of a key that do not change the numbers; null never does. */
 enum neutral { NULL_ONLY = 0, ZERO = 1, ONE = 2, NO = 4, YES = 8, EMPTY = 16 };
 struct foreign { const char *key; int neutral; };
+
+static const char partial[] = "partial_rotary_factor";
 
 /* Keys of other architectures and of loaders that change the numbers of a model. */
 static const struct foreign foreign_keys[] = {
@@ -96,57 +106,30 @@ static bool is_neutral(const struct json *v, int neutral)
     }
 }
 
-static bool is_null(const struct json *v) { return js_kind(v) == JS_NULL; }
-
-/* 1: *v exists and is not null. 0: missing, or null. -1: given twice. */
-static int get_value(const struct json *in, const char *key, struct json *v, struct err *e)
-{
-    int found = js_get(in, key, v, e);
-    return found == 1 && is_null(v) ? 0 : found;
-}
-
-enum null { NULL_REFUSED, NULL_MISSING };
-
-static int get_size(const struct json *in, const char *key, size_t missing, enum null null, size_t hi,
-                    size_t *x, struct err *e)
-{
-    struct json v;
-    int found = null == NULL_MISSING ? get_value(in, key, &v, e) : js_get(in, key, &v, e);
-    *x = missing;
-    return found == 1 ? js_size(&v, 1, hi, x, e) : found;
-}
-
-static int get_real(const struct json *in, const char *key, double missing, double lo, double hi, double *x,
-                    struct err *e)
-{
-    struct json v;
-    int found = get_value(in, key, &v, e);
-    *x = missing;
-    return found == 1 ? js_real(&v, lo, hi, x, e) : found;
-}
-
-static int get_bool(const struct json *in, const char *key, bool missing, bool *x, struct err *e)
-{
-    struct json v;
-    int found = js_get(in, key, &v, e);
-    *x = missing;
-    return found == 1 ? js_bool(&v, x, e) : found;
-}
-
 static int missing(const struct json *in, const char *key, struct err *e)
 {
     return err_set(e, ERR_INPUT, "%s: %s%s%s is missing", in->file, in->key[0] ? in->key[0] : "",
                    in->key[0] ? "." : "", key);
 }
 
+static bool has_type_name(const struct arch *a, const struct json *v)
+{
+    return js_is(v, a->model_type) || (a->text_type && js_is(v, a->text_type));
+}
+
+static bool has_name(const struct arch *a, const struct json *v)
+{
+    return js_is(v, a->architecture) || (a->wrapper && js_is(v, a->wrapper));
+}
+
 /* The architecture that model_type and architectures name. One of the two keys may be missing; they must
  * agree. */
 static const struct arch *find_arch(const struct json *root, struct err *e)
 {
-    static const char allowed[] = "allowed are llama, mistral, mixtral, qwen2, qwen3 and qwen3_moe";
+    static const char allowed[] = "allowed are llama, mistral, mixtral, qwen2, qwen3, qwen3_moe and qwen3_5";
     static const char allowed_names[] =
         "allowed are LlamaForCausalLM, MistralForCausalLM, MixtralForCausalLM, Qwen2ForCausalLM, "
-        "Qwen3ForCausalLM and Qwen3MoeForCausalLM";
+        "Qwen3ForCausalLM, Qwen3MoeForCausalLM, Qwen3_5ForCausalLM and Qwen3_5ForConditionalGeneration";
     const struct arch *arch = NULL;
     struct json type, list, name;
     int has_type = get_value(root, "model_type", &type, e),
@@ -154,7 +137,7 @@ static const struct arch *find_arch(const struct json *root, struct err *e)
     if (has_type < 0 || has_list < 0)
         return NULL;
     for (size_t i = 0; has_type && i < N_ARCHS; i++)
-        if (js_is(&type, archs[i].model_type))
+        if (has_type_name(&archs[i], &type))
             arch = &archs[i];
     if (has_type && !arch)
         return js_bad(&type, e, allowed), NULL;
@@ -163,7 +146,7 @@ static const struct arch *find_arch(const struct json *root, struct err *e)
     if (has_list && !is_neutral(&list, EMPTY)) {
         for (struct js_walk w = js_walk(&list); js_next(&w, NULL, &name);)
             for (size_t i = 0; i < N_ARCHS; i++)
-                if (js_is(&name, archs[i].architecture) && (!arch || arch == &archs[i]))
+                if (has_name(&archs[i], &name) && (!arch || arch == &archs[i]))
                     return &archs[i];
         if (has_type)
             return js_bad(&list, e, "model_type %s needs %s", arch->model_type, arch->architecture), NULL;
@@ -172,6 +155,28 @@ static const struct arch *find_arch(const struct json *root, struct err *e)
     if (!arch)
         err_set(e, ERR_INPUT, "%s: model_type and architectures are missing, %s", root->file, allowed);
     return arch;
+}
+
+/* The settings of the text model, which a wrapper has in text_config, and its architecture. NULL: an
+ * error. */
+static const struct arch *find_text(const struct json *root, struct json *text, struct err *e)
+{
+    struct json type;
+    const struct arch *a = find_arch(root, e);
+    *text = *root;
+    if (!a || !a->wrapper)
+        return a;
+    int found = get_value(root, "text_config", text, e);
+    if (found <= 0) {
+        *text = *root;
+        return found < 0 ? NULL : a;
+    }
+    if (js_kind(text) != JS_OBJECT)
+        return js_bad(text, e, "allowed is an object"), NULL;
+    found = get_value(text, "model_type", &type, e);
+    if (found < 0 || (found && !has_type_name(a, &type)))
+        return found < 0 ? NULL : (js_bad(&type, e, "allowed is %s", a->text_type), NULL);
+    return a;
 }
 
 static int read_shape(struct config *c, const struct arch *a, const struct json *root, struct err *e)
@@ -208,6 +213,23 @@ static int read_shape(struct config *c, const struct arch *a, const struct json 
     return 0;
 }
 
+/* Refuses keys that would change the numbers. */
+static int refuse_foreign(const struct arch *a, const struct json *root, struct err *e)
+{
+    struct json v;
+    const size_t n = sizeof foreign_keys / sizeof *foreign_keys,
+                 n_expert_keys = a->n_experts ? 0 : sizeof expert_keys / sizeof *expert_keys;
+    for (size_t i = 0; i < n + n_expert_keys; i++) {
+        const struct foreign *key = i < n ? &foreign_keys[i] : &expert_keys[i - n];
+        const int found = js_get(root, key->key, &v, e);
+        if (found < 0)
+            return -1;
+        if (found && !is_neutral(&v, key->neutral) && !(a->delta && strcmp(key->key, partial) == 0))
+            return js_bad(&v, e, "this is not implemented for %s models", a->model_type);
+    }
+    return 0;
+}
+
 static int read_flags(struct config *c, const struct arch *a, const struct json *root, struct err *e)
 {
     static const struct foreign biases[] = { { "attention_bias", NO }, { "mlp_bias", NO } };
@@ -236,17 +258,7 @@ static int read_flags(struct config *c, const struct arch *a, const struct json 
     c->qkv_bias = a->qkv_bias || attention_bias;
     c->o_bias = attention_bias;
     c->qk_norm = a->qk_norm;
-    const size_t n = sizeof foreign_keys / sizeof *foreign_keys,
-                 n_expert_keys = a->n_experts ? 0 : sizeof expert_keys / sizeof *expert_keys;
-    for (size_t i = 0; i < n + n_expert_keys; i++) {
-        const struct foreign *key = i < n ? &foreign_keys[i] : &expert_keys[i - n];
-        found = js_get(root, key->key, &v, e);
-        if (found < 0)
-            return -1;
-        if (found && !is_neutral(&v, key->neutral))
-            return js_bad(&v, e, "this is not implemented for %s models", a->model_type);
-    }
-    return 0;
+    return refuse_foreign(a, root, e);
 }
 
 /* Reads the layers without experts: those of mlp_only_layers, and all but every decoder_sparse_step-th. */
@@ -327,6 +339,8 @@ static int read_layer_types(struct config *c, const struct json *v, struct err *
 static int read_window(struct config *c, const struct arch *a, const struct json *root, struct err *e)
 {
     struct json v;
+    if (a->delta)
+        return 0;
     bool use = a->window == WINDOW_ALL;
     size_t first = a->window == WINDOW_QWEN ? 28 : 0;
     if (a->window >= WINDOW_SWITCH && get_bool(root, "use_sliding_window", false, &use, e))
@@ -372,19 +386,22 @@ static size_t context_of(const struct config *c)
     return n <= CONTEXT_MAX ? (size_t)n : 0;
 }
 
-static int read_rope_keys(const struct json *dict, struct err *e)
+/* mrope_section, mrope_interleaved: the three positions of a token of text are equal, so the division of the
+ * frequencies among them has no effect. */
+static int read_rope_keys(const struct json *dict, const struct arch *a, struct err *e)
 {
     static const char *const known[] = {
         "type", "rope_type", "rope_theta", "factor", "original_max_position_embeddings", "low_freq_factor",
         "high_freq_factor", "beta_fast", "beta_slow", "attention_factor", "mscale", "mscale_all_dim",
-        "truncate", "partial_rotary_factor", "finetuned",
+        "truncate", "partial_rotary_factor", "finetuned", "mrope_section", "mrope_interleaved",
     };
+    const size_t n_known = sizeof known / sizeof *known - (a->delta ? 0 : 2);
     struct json key, v;
     for (struct js_walk w = js_walk(dict); js_next(&w, &key, &v);) {
         size_t i = 0;
-        while (i < sizeof known / sizeof *known && !js_is(&key, known[i]))
+        while (i < n_known && !js_is(&key, known[i]))
             i++;
-        if (i == sizeof known / sizeof *known && !is_null(&v))
+        if (i == n_known && !is_null(&v))
             return js_bad(&key, e, "this key of %s is not implemented", dict->key[0]);
     }
     return 0;
@@ -453,10 +470,27 @@ static int read_yarn(struct rope_config *r, const struct config *c, const struct
     return 0;
 }
 
+/* Reads how many dimensions of a head turn. The settings of RoPE win over the older key beside them. */
+static int read_rotary(struct config *c, const struct arch *a, const struct json *root,
+                       const struct json *dict, struct err *e)
+{
+    double older, factor;
+    c->rotary = c->head_dim;
+    if (!a->delta)
+        return 0;
+    if (get_real(root, partial, 0.25, 0, 1, &older, e) || get_real(dict, partial, older, 0, 1, &factor, e))
+        return -1;
+    c->rotary = (size_t)((double)c->head_dim * factor);
+    return c->rotary >= 2 && c->rotary % 2 == 0
+               ? 0
+               : err_set(e, ERR_INPUT, "%s: %s %g of head_dim %zu makes %zu dimensions, allowed are even "
+                                       "numbers from 2", root->file, partial, factor, c->head_dim, c->rotary);
+}
+
 static int read_rope(struct config *c, const struct arch *a, const struct json *root, struct err *e)
 {
     struct rope_config *r = &c->rope;
-    struct json dict, v;
+    struct json dict = *root, v;
     *r = (struct rope_config){ .factor = 1, .truncate = true };
     if (get_real(root, "rope_theta", a->theta != 0 ? a->theta : 10000, 1, 1e30, &r->theta, e))
         return -1;
@@ -471,12 +505,12 @@ static int read_rope(struct config *c, const struct arch *a, const struct json *
     if (found) {
         if (js_kind(&dict) != JS_OBJECT)
             return js_bad(&dict, e, "allowed is an object");
-        if (read_rope_type(c, &dict, e) || read_rope_keys(&dict, e) ||
+        if (read_rope_type(c, &dict, e) || read_rope_keys(&dict, a, e) ||
             get_real(&dict, "rope_theta", r->theta, 1, 1e30, &r->theta, e))
             return -1;
-        int partial = js_get(&dict, "partial_rotary_factor", &v, e);
-        if (partial < 0 || (partial && !is_neutral(&v, ONE)))
-            return partial < 0 ? -1 : js_bad(&v, e, "allowed is 1");
+        const int has = js_get(&dict, partial, &v, e);
+        if (has < 0 || (has && !a->delta && !is_neutral(&v, ONE)))
+            return has < 0 ? -1 : js_bad(&v, e, "allowed is 1");
         if ((r->type == ROPE_LLAMA3 || r->type == ROPE_YARN) && read_original(c, root, &dict, e))
             return -1;
         if ((r->type == ROPE_LINEAR || r->type == ROPE_DYNAMIC || r->type == ROPE_LLAMA3) &&
@@ -492,9 +526,11 @@ static int read_rope(struct config *c, const struct arch *a, const struct json *
         if (r->type == ROPE_YARN && read_yarn(r, c, &dict, e))
             return -1;
     }
+    if (read_rotary(c, a, root, found ? &dict : root, e))
+        return -1;
     if (r->type == ROPE_YARN && r->theta <= 1)
         return err_set(e, ERR_INPUT, "%s: rope_theta is 1, yarn needs more than 1", root->file);
-    if (r->type == ROPE_DYNAMIC && c->head_dim == 2)
+    if (r->type == ROPE_DYNAMIC && c->rotary == 2)
         return err_set(e, ERR_INPUT, "%s: head_dim is 2, dynamic rope needs more", root->file);
     c->context = context_of(c);
     return c->context ? 0
@@ -575,21 +611,27 @@ static int read_generation(struct config *c, const struct json *root, struct err
 int config_parse(struct config *c, const char *file, const char *json, size_t n, const char *gen_file,
                  const char *generation, size_t gen_n, struct err *e)
 {
-    struct json root;
-    bool has_eos = false, gen_has_eos = false;
+    struct json root, text;
+    bool has_eos = false, gen_has_eos = false, tied = false;
     *c = (struct config){ .bos = -1, .temperature = NAN, .top_p = NAN, .min_p = NAN, .eta = NAN,
                           .repetition_penalty = NAN, .top_k = -1 };
     if (js_check(&root, file, json, n, e))
         return -1;
     if (js_kind(&root) != JS_OBJECT)
         return js_bad(&root, e, "allowed is an object");
-    const struct arch *a = find_arch(&root, e);
+    const struct arch *a = find_text(&root, &text, e);
     if (!a)
         return -1;
     snprintf(c->model_type, sizeof c->model_type, "%s", a->model_type);
-    if (read_shape(c, a, &root, e) || read_flags(c, a, &root, e) || read_experts(c, a, &root, e) ||
-        read_window(c, a, &root, e) || read_rope(c, a, &root, e) || read_ids(c, &root, &has_eos, e))
+    if (read_shape(c, a, &text, e) || read_flags(c, a, &text, e) || read_experts(c, a, &text, e) ||
+        (a->delta && config_read_delta(c, a->delta, &text, e)) || read_window(c, a, &text, e) ||
+        read_rope(c, a, &text, e) || read_ids(c, &text, &has_eos, e))
         return -1;
+    if (text.s != root.s && (refuse_foreign(a, &root, e) || read_ids(c, &root, &gen_has_eos, e) ||
+                             get_bool(&root, "tie_word_embeddings", false, &tied, e)))
+        return -1;
+    c->tied |= tied;
+    has_eos |= gen_has_eos;
     bool has_bos = js_get(&root, "bos_token_id", &(struct json){ 0 }, e);
     if (generation) {
         struct json gen;

@@ -1,6 +1,9 @@
 /* config.json and generation_config.json of a model, checked. Supported are causal models of Llama, Mistral,
- * Mixtral, Qwen2, Qwen3 and Qwen3-MoE. Another architecture is refused, and so is every key that would change
- * the numbers and is not implemented. The error is one line with file, key and value.
+ * Mixtral, Qwen2, Qwen3, Qwen3-MoE and Qwen3.5. Another architecture is refused, and so is every key that
+ * would change the numbers and is not implemented. The error is one line with file, key and value.
+ *
+ * A wrapper of a text model and other towers has the settings of the text model in text_config. Ids and
+ * tie_word_embeddings may be in either place.
  *
  * A missing optional key has the default of its architecture in transformers. null counts as missing where
  * transformers allows null. A key that transformers does not read for the architecture is ignored, unless it
@@ -9,11 +12,18 @@
 #include "src/base/base.h"
 
 enum { CONFIG_LAYERS_MAX = 1024, CONFIG_EOS_MAX = 64, HEAD_DIM_MAX = 512, CONFIG_BYTES_MAX = 1 << 20,
-       CONTEXT_MAX = 1 << 30, EXPERTS_MAX = 1024, EXPERT_FFN_MAX = 1 << 20 };
+       CONTEXT_MAX = 1 << 30, EXPERTS_MAX = 1024, EXPERT_FFN_MAX = 1 << 20, CONV_MAX = 16 };
 
 /* The feed-forward part of a layer: one network for all rows, or experts for the rows that a router sends to
  * them. */
 enum layer_kind { LAYER_DENSE, LAYER_EXPERTS };
+/* What gives a row of a layer the rows before it: attention over a cache of keys and values, or a recurrent
+ * state of fixed size (Gated DeltaNet, kernels/delta.h). A model that has states is a hybrid. */
+enum mixer_kind { MIXER_ATTENTION, MIXER_DELTA };
+
+/* Gated DeltaNet: heads, their widths, and the rows that a convolution sees. A key head serves value_heads /
+ * key_heads value heads that follow each other. */
+struct delta_config { size_t key_heads, value_heads, key_dim, value_dim, conv; };
 
 enum rope_type { ROPE_PLAIN, ROPE_LINEAR, ROPE_LLAMA3, ROPE_YARN, ROPE_DYNAMIC, ROPE_DIVIDED };
 
@@ -35,6 +45,14 @@ struct config {
     double rms_eps;
     bool tied;                   /* tie_word_embeddings: no lm_head.weight is expected */
     bool qkv_bias, o_bias, mlp_bias, qk_norm;
+    size_t rotary;               /* dimensions of a head that RoPE turns: the first ones */
+    /* q_proj has for each head the rows of its query, then as many rows of its gate; attention is multiplied
+     * by sigmoid(gate) */
+    bool gated;
+    bool norm_plus_one;          /* the files hold w - 1 for all norms but that of Gated DeltaNet */
+    uint8_t mixer[CONFIG_LAYERS_MAX];  /* enum mixer_kind */
+    struct delta_config delta;   /* zeros in a model without states */
+    bool decay_ready;            /* A_log holds -exp(A_log) (GGUF) */
     uint8_t kind[CONFIG_LAYERS_MAX];   /* enum layer_kind */
     /* Experts of a layer, those that a row uses, and their width; 0: every layer is dense. ffn is the width
      * of dense layers. */
@@ -59,6 +77,19 @@ struct config {
 
 /* Reads `dir`/config.json and, if it exists, generation_config.json. The context is max_position; for linear,
  * times the factor; for yarn, the larger of max_position and original x factor. */
+struct json;
+/* Reads the layers of Gated DeltaNet and the switches of the attention beside them (config_delta.c, for
+ * config_parse). missing: the values of missing keys. */
+int config_read_delta(struct config *c, const struct delta_config *missing, const struct json *root,
+                      struct err *e);
+/* Whether the model has recurrent states, and the number of layers with a mixer of this kind. */
+bool config_is_hybrid(const struct config *c);
+size_t config_mixers(const struct config *c, enum mixer_kind kind);
+/* Channels of the convolution: queries, keys and values of all heads. */
+static inline size_t config_delta_channels(const struct config *c)
+{
+    return 2 * c->delta.key_heads * c->delta.key_dim + c->delta.value_heads * c->delta.value_dim;
+}
 int config_read_directory(struct config *c, const char *dir, struct err *e);
 /* Reads the two files from memory (generation = NULL: none), for fuzzing and tests. */
 int config_parse(struct config *c, const char *file, const char *json, size_t n, const char *gen_file,
@@ -67,11 +98,11 @@ int config_parse(struct config *c, const char *file, const char *json, size_t n,
  * default of ORIG is the original length of a yarn model, else max_position_embeddings. */
 int config_scale_context(struct config *c, const char *spec, struct err *e);
 
-/* Computes the inverse frequencies [head_dim/2] as Hugging Face's modeling_rope_utils does (float32
+/* Computes the inverse frequencies [rotary/2] as Hugging Face's modeling_rope_utils does (float32
  * steps), and the factor on cos and sin. Powers and logarithms are longhand's own: the same bits on every
  * CPU. */
 void config_rope(const struct config *c, float *inv_freq, float *attention_factor);
-/* Its two steps, apart for its tests. rope_powers computes theta^(2i/head_dim), which libraries round
- * differently. rope_frequencies computes everything after the powers and is exact. Arrays: [head_dim/2]. */
+/* Its two steps, apart for its tests. rope_powers computes theta^(2i/rotary), which libraries round
+ * differently. rope_frequencies computes everything after the powers and is exact. Arrays: [rotary/2]. */
 void rope_powers(const struct config *c, float *power);
 void rope_frequencies(const struct config *c, const float *power, float *inv_freq, float *attention_factor);

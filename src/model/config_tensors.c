@@ -8,20 +8,31 @@
 
 /* A tensor of a layer: its name after "model.layers.N.", whether the configuration has it, its shape. */
 struct part { const char *name; bool used; size_t rows, cols; };
-enum { PARTS = 19, EXPERT_PARTS = 3 };
+enum { PARTS = 28, EXPERT_PARTS = 3 };
 
 static void layer_parts(struct part p[PARTS], const struct config *c, size_t layer)
 {
     const size_t d = c->hidden, q = c->n_heads * c->head_dim, kv = c->n_kv_heads * c->head_dim, f = c->ffn,
-                 h = c->head_dim;
-    const bool dense = c->kind[layer] == LAYER_DENSE, bias = dense && c->mlp_bias;
+                 h = c->head_dim, values = c->delta.value_heads, z = values * c->delta.value_dim,
+                 mixed = config_delta_channels(c), conv = c->delta.conv;
+    const bool dense = c->kind[layer] == LAYER_DENSE, bias = dense && c->mlp_bias,
+               state = c->mixer[layer] == MIXER_DELTA, attn = !state, qkv_bias = attn && c->qkv_bias,
+               norm = attn && c->qk_norm;
     const struct part parts[PARTS] = {
         { "input_layernorm.weight", true, d, 0 },        { "post_attention_layernorm.weight", true, d, 0 },
-        { "self_attn.q_proj.weight", true, q, d },       { "self_attn.k_proj.weight", true, kv, d },
-        { "self_attn.v_proj.weight", true, kv, d },      { "self_attn.o_proj.weight", true, d, q },
-        { "self_attn.q_proj.bias", c->qkv_bias, q, 0 },  { "self_attn.k_proj.bias", c->qkv_bias, kv, 0 },
-        { "self_attn.v_proj.bias", c->qkv_bias, kv, 0 }, { "self_attn.o_proj.bias", c->o_bias, d, 0 },
-        { "self_attn.q_norm.weight", c->qk_norm, h, 0 }, { "self_attn.k_norm.weight", c->qk_norm, h, 0 },
+        { "self_attn.q_proj.weight", attn, c->gated ? 2 * q : q, d },
+        { "self_attn.k_proj.weight", attn, kv, d },      { "self_attn.v_proj.weight", attn, kv, d },
+        { "self_attn.o_proj.weight", attn, d, q },       { "self_attn.q_proj.bias", qkv_bias, q, 0 },
+        { "self_attn.k_proj.bias", qkv_bias, kv, 0 },    { "self_attn.v_proj.bias", qkv_bias, kv, 0 },
+        { "self_attn.o_proj.bias", attn && c->o_bias, d, 0 },
+        { "self_attn.q_norm.weight", norm, h, 0 },       { "self_attn.k_norm.weight", norm, h, 0 },
+        { "linear_attn.in_proj_qkv.weight", state, mixed, d },
+        { "linear_attn.in_proj_z.weight", state, z, d }, { "linear_attn.in_proj_b.weight", state, values, d },
+        { "linear_attn.in_proj_a.weight", state, values, d },
+        { "linear_attn.conv1d.weight", state, mixed, conv },
+        { "linear_attn.A_log", state, values, 0 },       { "linear_attn.dt_bias", state, values, 0 },
+        { "linear_attn.norm.weight", state, c->delta.value_dim, 0 },
+        { "linear_attn.out_proj.weight", state, d, z },
         { "mlp.gate_proj.weight", dense, f, d },         { "mlp.up_proj.weight", dense, f, d },
         { "mlp.down_proj.weight", dense, d, f },         { "mlp.gate_proj.bias", bias, f, 0 },
         { "mlp.up_proj.bias", bias, f, 0 },              { "mlp.down_proj.bias", bias, d, 0 },
@@ -84,8 +95,8 @@ size_t config_count_used(const struct config *c) { return count_params(c, true);
 bool config_kv_bytes(const struct config *c, size_t n, size_t element, size_t *bytes)
 {
     size_t b;
-    if (!mul_size(c->n_layers, 2 * c->n_kv_heads, &b) || !mul_size(b, c->head_dim, &b) ||
-        !mul_size(b, n, &b) || !mul_size(b, element, &b))
+    if (!mul_size(config_mixers(c, MIXER_ATTENTION), 2 * c->n_kv_heads, &b) ||
+        !mul_size(b, c->head_dim, &b) || !mul_size(b, n, &b) || !mul_size(b, element, &b))
         return false;
     *bytes = b;
     return true;

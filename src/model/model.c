@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/exp_d.h"
 #include "kernels/quant.h"
 #include "src/model/fingerprint.h"
 
@@ -22,6 +23,9 @@ enum { VECTOR_BYTES = 4 << 20, ROW_BYTES_MAX = 4 << 20,
 struct padding { size_t seg, seg_pad, col_seg, col_pad; };
 static const struct padding unpadded = { 1, 1, 1, 1 };
 
+/* What a vector's values become: w + 1, or -exp(w) where the files hold A_log. */
+enum change { AS_IS, PLUS_ONE, MINUS_EXP };
+
 /* Where a tensor of the files goes: rows r0 .. of mat, a vector of padded segments, or the rows of the
  * embedding. */
 struct goal {
@@ -29,6 +33,7 @@ struct goal {
     struct mat *mat; size_t r0;
     float *vector;
     struct padding pad;
+    enum change change;                  /* of the values of a vector */
     size_t group;                        /* rows that stay together: whole panels and whole heads */
 };
 
@@ -38,6 +43,7 @@ struct loader {
     uint64_t seed;                   /* of the next random matrix */
     enum dtype random; bool random_mix;      /* of struct model_setup */
     size_t layer;                    /* that is being loaded */
+    enum change change;              /* of the vectors that are being loaded */
     const struct device *dev;
     char *mem;                       /* the device's; NULL: the loader only measures */
     size_t used;
@@ -127,16 +133,22 @@ static void put(const struct loader *l, const struct tensor *t, const struct goa
     }
 }
 
+/* A vector, or the columns of a small matrix one after the other. */
 static void put_vector(const struct loader *l, const struct tensor *t, const struct goal *to, const void *src,
                        char *room)
 {
-    const size_t rows = t->dim[0] / to->pad.seg * to->pad.seg_pad;
+    const size_t rows = t->dim[0] / to->pad.seg * to->pad.seg_pad, cols = t->n_dims > 1 ? t->dim[1] : 1;
     const enum dtype type = t->encoded ? t->stored_dtype : t->dtype;
     float *x = (float *)(void *)room;
-    memset(x, 0, rows * sizeof *x);
-    for (size_t j = 0; j < t->dim[0]; j++)
-        x[j / to->pad.seg * to->pad.seg_pad + j % to->pad.seg] = tensor_value(src, type, tensor_row(t, j));
-    l->model->dev->upload(l->model->dev, to->vector, x, rows * sizeof *x);
+    memset(x, 0, rows * cols * sizeof *x);
+    for (size_t j = 0; j < t->dim[0] * cols; j++) {
+        const size_t row = j / cols;
+        const float value = tensor_value(src, type, tensor_row(t, row) * cols + j % cols);
+        x[j % cols * rows + row / to->pad.seg * to->pad.seg_pad + row % to->pad.seg] =
+            to->change == MINUS_EXP ? (float)-exp_d(MAX(-600.0, MIN(600.0, (double)value)))
+                                    : to->change == PLUS_ONE ? value + 1 : value;
+    }
+    l->model->dev->upload(l->model->dev, to->vector, x, rows * cols * sizeof *x);
 }
 
 static int take(void *ctx, size_t index, size_t row, size_t n, const char *src, size_t thread, struct err *e)
@@ -212,8 +224,8 @@ static enum dtype random_type(const struct loader *l, const char *name, size_t c
 /* Types of the matrices of a product and the number of tensors in each: tensors next to each other with equal
  * types form one. Without quantised weights there is one matrix: under f32 arithmetic it has the tensors'
  * type (F32 if they differ), else bf16. */
-static void choose_types(const struct loader *l, struct mat *m, size_t *n_m, size_t n_in[3],
-                         enum dtype type[3], size_t n)
+static void choose_types(const struct loader *l, struct mat *m, size_t *n_m, size_t n_in[MATS_MAX],
+                         enum dtype type[MATS_MAX], size_t n)
 {
     bool quantised = false, equal = true;
     for (size_t i = 0; i < n; i++) {
@@ -256,13 +268,14 @@ static void fill_random(struct loader *l, struct mat *m)
     l->model->dev->noise(l->model->dev, m->w, bytes / 2, l->seed++, 1 / sqrtf((float)m->k));
 }
 
-/* Loads the matrices m of a product, n_m of at most n_src, from one to three tensors stacked by rows. */
+/* Loads the matrices m of a product, n_m of at most n_src, from one to MATS_MAX tensors stacked by
+ * rows. */
 static int load_mats(struct loader *l, struct mat *m, size_t *n_m, const char *prefix,
                      const struct source *src, size_t n_src, size_t cols, const struct padding *p)
 {
-    const struct tensor *t[3];
-    enum dtype type[3];
-    size_t n_in[3];
+    const struct tensor *t[MATS_MAX];
+    enum dtype type[MATS_MAX];
+    size_t n_in[MATS_MAX];
     for (size_t i = 0; i < n_src; i++) {
         char name[256];
         snprintf(name, sizeof name, "%s%s.weight", prefix, src[i].name);
@@ -331,7 +344,8 @@ static int load_vec(struct loader *l, float **v, const char *prefix, const struc
         else if (!t)
             fill_vec(l, *v + at, rows, strcmp(kind, "weight") == 0);
         else if (aim(l, t,
-                     (struct goal){ .kind = GOAL_VECTOR, .vector = *v + at, .pad = { seg, seg_pad, 1, 1 } }))
+                     (struct goal){ .kind = GOAL_VECTOR, .vector = *v + at, .pad = { seg, seg_pad, 1, 1 },
+                                    .change = l->change }))
             return -1;
         at += rows;
     }
@@ -396,27 +410,85 @@ static int (*const load_feed_forward[])(struct loader *, const char *at, struct 
     [LAYER_DENSE] = load_dense, [LAYER_EXPERTS] = load_experts,
 };
 
-static int load_layer(struct loader *l, size_t index, struct layer *y)
+/* Loads the weights of one norm. */
+static int load_norm(struct loader *l, float **v, const char *at, const char *name, size_t dim)
+{
+    const struct source src = { name, dim };
+    l->change = l->model->config.norm_plus_one ? PLUS_ONE : AS_IS;
+    const int rc = load_vec(l, v, at, &src, 1, "weight", 1, 1);
+    l->change = AS_IS;
+    return rc;
+}
+
+static int load_attention(struct loader *l, const char *at, struct layer *y)
 {
     const struct config *c = &l->model->config;
     const size_t d = c->head_dim, dp = l->model->head_dim, q = c->n_heads * d, kv = c->n_kv_heads * d;
-    const struct source qkv[] = { { "self_attn.q_proj", q }, { "self_attn.k_proj", kv },
+    const struct source qkv[] = { { "self_attn.q_proj", c->gated ? 2 * q : q }, { "self_attn.k_proj", kv },
                                   { "self_attn.v_proj", kv } };
     const struct source o = { "self_attn.o_proj", c->hidden };
-    const struct source in = { "input_layernorm", c->hidden };
-    const struct source post = { "post_attention_layernorm", c->hidden };
-    const struct source q_norm = { "self_attn.q_norm", d }, k_norm = { "self_attn.k_norm", d };
     const struct padding by_head = { d, dp, 1, 1 }, by_head_column = { 1, 1, d, dp };
+    return load_mats(l, y->qkv.m, &y->qkv.n, at, qkv, 3, c->hidden, &by_head) ||
+           (c->qkv_bias && load_vec(l, &y->qkv_bias, at, qkv, 3, "bias", d, dp)) ||
+           (c->qk_norm && (load_norm(l, &y->q_norm, at, "self_attn.q_norm", d) ||
+                           load_norm(l, &y->k_norm, at, "self_attn.k_norm", d))) ||
+           load_mat(l, &y->o, at, &o, q, &by_head_column) ||
+           (c->o_bias && load_vec(l, &y->o_bias, at, &o, 1, "bias", 1, 1)) ? -1 : 0;
+}
+
+/* Loads the weights of the convolution, [channels, conv], column by column. */
+static int load_convolution(struct loader *l, const char *at, float **v)
+{
+    const struct config *c = &l->model->config;
+    const size_t channels = config_delta_channels(c), n = channels * c->delta.conv;
+    char name[96];
+    snprintf(name, sizeof name, "%slinear_attn.conv1d.weight", at);
+    const struct tensor *t = l->ts ? tensors_need(l->ts, name, channels, c->delta.conv, l->e) : NULL;
+    if (l->ts && !t)
+        return -1;
+    if (t && (!tensor_is_float(t->dtype) || n * sizeof(float) > VECTOR_BYTES))
+        return err_set(l->e, ERR_INPUT,
+                       "tensor %s: dtype %s and %zu elements, allowed are BF16, F16, F32 and %zu elements",
+                       t->stored_name, t->dtype_name, n, VECTOR_BYTES / sizeof(float));
+    *v = assign(l, n * sizeof(float));
+    l->model->n_params += l->mem ? 0 : n;
+    if (l->mem && !t)
+        fill_vec(l, *v, n, 0.5f);
+    return l->mem && t ? aim(l, t, (struct goal){ .kind = GOAL_VECTOR, .vector = *v, .pad = unpadded }) : 0;
+}
+
+static int load_delta(struct loader *l, const char *at, struct layer *y)
+{
+    const struct config *c = &l->model->config;
+    const size_t heads = c->delta.value_heads, z = heads * c->delta.value_dim;
+    const struct source mix[] = { { "linear_attn.in_proj_qkv", config_delta_channels(c) },
+                                  { "linear_attn.in_proj_z", z }, { "linear_attn.in_proj_b", heads },
+                                  { "linear_attn.in_proj_a", heads } };
+    const struct source per_head = { "linear_attn", heads },
+                        norm = { "linear_attn.norm", c->delta.value_dim },
+                        out = { "linear_attn.out_proj", c->hidden };
+    l->change = c->decay_ready ? AS_IS : MINUS_EXP;
+    int rc = load_vec(l, &y->decay, at, &per_head, 1, "A_log", 1, 1);
+    l->change = AS_IS;
+    return rc || load_mats(l, y->mix.m, &y->mix.n, at, mix, 4, c->hidden, &unpadded) ||
+           load_convolution(l, at, &y->conv) ||
+           load_vec(l, &y->dt_bias, at, &per_head, 1, "dt_bias", 1, 1) ||
+           load_vec(l, &y->norm_state, at, &norm, 1, "weight", 1, 1) ||
+           load_mat(l, &y->out, at, &out, z, &unpadded) ? -1 : 0;
+}
+
+static int (*const load_mixer[])(struct loader *, const char *at, struct layer *) = {
+    [MIXER_ATTENTION] = load_attention, [MIXER_DELTA] = load_delta,
+};
+
+static int load_layer(struct loader *l, size_t index, struct layer *y)
+{
+    const struct config *c = &l->model->config;
     char at[64];
     snprintf(at, sizeof at, "model.layers.%zu.", index);
-    return load_vec(l, &y->norm_attn, at, &in, 1, "weight", 1, 1) ||
-           load_mats(l, y->qkv.m, &y->qkv.n, at, qkv, 3, c->hidden, &by_head) ||
-           (c->qkv_bias && load_vec(l, &y->qkv_bias, at, qkv, 3, "bias", d, dp)) ||
-           (c->qk_norm && (load_vec(l, &y->q_norm, at, &q_norm, 1, "weight", 1, 1) ||
-                           load_vec(l, &y->k_norm, at, &k_norm, 1, "weight", 1, 1))) ||
-           load_mat(l, &y->o, at, &o, q, &by_head_column) ||
-           (c->o_bias && load_vec(l, &y->o_bias, at, &o, 1, "bias", 1, 1)) ||
-           load_vec(l, &y->norm_mlp, at, &post, 1, "weight", 1, 1) ||
+    return load_norm(l, &y->norm_attn, at, "input_layernorm", c->hidden) ||
+           load_mixer[c->mixer[index]](l, at, y) ||
+           load_norm(l, &y->norm_mlp, at, "post_attention_layernorm", c->hidden) ||
            load_feed_forward[c->kind[index]](l, at, y) ? -1 : 0;
 }
 
@@ -448,8 +520,7 @@ static int load_all(struct loader *l)
 {
     struct model *m = l->model;
     const struct config *c = &m->config;
-    const struct source head = { c->tied ? "model.embed_tokens" : "lm_head", c->vocab },
-        norm = { "model.norm", c->hidden };
+    const struct source head = { c->tied ? "model.embed_tokens" : "lm_head", c->vocab };
     if (!c->tied && load_embed(l))
         return -1;
     for (size_t i = 0, experts = 0; i < c->n_layers; i++) {
@@ -460,7 +531,7 @@ static int load_all(struct loader *l)
         if (load_layer(l, i, l->mem ? &m->layers[i] : &measured))
             return -1;
     }
-    return load_vec(l, &m->norm_final, "", &norm, 1, "weight", 1, 1) ||
+    return load_norm(l, &m->norm_final, "", "model.norm", c->hidden) ||
            load_mat(l, &m->lm_head, "", &head, c->hidden, &unpadded) ? -1 : 0;
 }
 

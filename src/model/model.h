@@ -13,7 +13,8 @@
 
 /* A product of one input with matrices of different types: their outputs follow each other. One matrix unless
  * the file mixes types of which one is quantised. */
-struct mats { struct mat m[3]; size_t n; };
+enum { MATS_MAX = 4 };
+struct mats { struct mat m[MATS_MAX]; size_t n; };
 static inline size_t mats_n(const struct mats *y)        /* outputs */
 {
     size_t n = 0;
@@ -24,10 +25,18 @@ static inline size_t mats_n(const struct mats *y)        /* outputs */
 
 struct layer {                           /* all in the device's memory */
     float *norm_attn, *norm_mlp;         /* [hidden] */
-    struct mats qkv;                     /* [(n_heads + 2 n_kv_heads) * head_dim_padded, hidden] */
+    /* [(n_heads + 2 n_kv_heads) * head_dim_padded, hidden]; a gated model has after each head of q its gate:
+     * [(2 n_heads + 2 n_kv_heads) * head_dim_padded, hidden] */
+    struct mats qkv;
     float *qkv_bias;                     /* or NULL */
     float *q_norm, *k_norm;              /* [head_dim] or NULL */
     struct mat o;  float *o_bias;        /* [hidden, n_heads * head_dim_padded] */
+    /* in place of these six, with a state (kernels/delta.h) */
+    struct mats mix;                     /* [channels + z + 2 value_heads, hidden]: q, k, v, z, b, a */
+    struct mat out;                      /* [hidden, value_heads * value_dim] */
+    float *conv;                         /* [conv][channels] */
+    float *decay, *dt_bias;              /* [value_heads]; decay: -exp(A_log) */
+    float *norm_state;                   /* [value_dim] */
     struct mats gate_up; float *gate_up_bias;  /* [2 * ffn, hidden]: gate rows, then up rows */
     struct mat down; float *down_bias;   /* [hidden, ffn] */
     /* in place of these four, with experts: */

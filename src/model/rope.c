@@ -1,45 +1,9 @@
 /* Rotary frequencies, step by step as transformers' modeling_rope_utils computes them in float32. Powers
- * and logarithms come from longhand's own series in double, with errors of about 1e-15. They are rounded
- * where torch rounds. Start at config_rope. */
+ * and logarithms (kernels/exp_d.h) are rounded where torch rounds. Start at config_rope. */
+#include "kernels/exp_d.h"
 #include "src/model/config.h"
 
 static const double pi = 3.14159265358979323846;
-static const double ln2_hi = 6.93147180369123816490e-01,
-                    ln2_lo = 1.90821492927058770002e-10; /* hi has 33 bits: k*hi is exact */
-
-static double from_bits(uint64_t u)
-{
-    union { uint64_t u; double d; } x = { u };
-    return x.d;
-}
-
-/* Natural logarithm of a positive normal number: x = 2^k m with m in [sqrt(1/2), sqrt(2)),
- * log m = 2 atanh((m-1)/(m+1)). */
-static double log_d(double x)
-{
-    union { double d; uint64_t u; } bits = { x };
-    int k = (int)(bits.u >> 52) - 1023;
-    double m = from_bits((bits.u & 0xfffffffffffffu) | (uint64_t)1023 << 52);
-    if (m > 1.41421356237309504880) {
-        m *= 0.5;
-        k++;
-    }
-    double s = (m - 1) / (m + 1), z = s * s, sum = 0;
-    for (int i = 25; i >= 3; i -= 2)
-        sum = z * (1.0 / i + sum);
-    return k * ln2_hi + (2 * s + (2 * s * sum + k * ln2_lo));
-}
-
-/* e^x for |x| < 700: x = k ln 2 + r, |r| <= ln(2)/2, Taylor series of r. */
-static double exp_d(double x)
-{
-    int k = (int)(x / (ln2_hi + ln2_lo) + (x < 0 ? -0.5 : 0.5));
-    double r = (x - k * ln2_hi) - k * ln2_lo, sum = 0;
-    for (int i = 17; i >= 1; i--)
-        sum = r / i * (1 + sum);
-    return (1 + sum) * from_bits((uint64_t)(k + 1023) << 52);
-}
-
 static double pow_d(double base, double e) { return exp_d(e * log_d(base)); }
 
 static double floor_d(double x)
@@ -60,7 +24,7 @@ static double yarn_mscale(double scale, double mscale)
  * length. */
 static double yarn_dim(double rotations, const struct config *c)
 {
-    return (double)c->head_dim * log_d((double)c->rope.original / (rotations * 2 * pi)) /
+    return (double)c->rotary * log_d((double)c->rope.original / (rotations * 2 * pi)) /
            (2 * log_d(c->rope.theta));
 }
 
@@ -78,11 +42,11 @@ static void yarn(const struct config *c, const float *power, float *inv_freq, fl
         high = -floor_d(-high);
     }
     low = MAX(low, 0);
-    high = MIN(high, (double)c->head_dim - 1);
+    high = MIN(high, (double)c->rotary - 1);
     if (low == high)
         high += 0.001;
     const float from = (float)low, span = (float)(high - low);
-    for (size_t i = 0; i < c->head_dim / 2; i++) {
+    for (size_t i = 0; i < c->rotary / 2; i++) {
         float ramp = ((float)i - from) / span;
         ramp = ramp < 0 ? 0 : ramp > 1 ? 1 : ramp;
         float keep = 1 - ramp;               /* 1: the frequency stays; 0: it is divided by factor */
@@ -106,7 +70,7 @@ static void llama3(const struct config *c, float *inv_freq)
     const float low_wavelen = (float)((double)r->original / r->low_freq_factor);
     const float high_wavelen = (float)((double)r->original / r->high_freq_factor);
     const float span = (float)(r->high_freq_factor - r->low_freq_factor);
-    for (size_t i = 0; i < c->head_dim / 2; i++) {
+    for (size_t i = 0; i < c->rotary / 2; i++) {
         float wavelen = over((float)(2 * pi), inv_freq[i]);
         if (wavelen > low_wavelen) {
             inv_freq[i] = inv_freq[i] / factor;
@@ -122,7 +86,7 @@ static void llama3(const struct config *c, float *inv_freq)
 void rope_powers(const struct config *c, float *power)
 {
     const struct rope_config *r = &c->rope;
-    const size_t dim = c->head_dim;
+    const size_t dim = c->rotary;
     double base = r->theta;
     assert(dim % 2 == 0 && dim >= 2 && dim <= HEAD_DIM_MAX && base >= 1);
     /* Within the original length the dynamic base is theta times a power of 1, where rounding may change
@@ -139,13 +103,13 @@ void rope_powers(const struct config *c, float *power)
 void rope_frequencies(const struct config *c, const float *power, float *inv_freq, float *attention_factor)
 {
     *attention_factor = 1;
-    for (size_t i = 0; i < c->head_dim / 2; i++)
+    for (size_t i = 0; i < c->rotary / 2; i++)
         inv_freq[i] = 1 / power[i];
     if (c->rope.type == ROPE_LINEAR)
-        for (size_t i = 0; i < c->head_dim / 2; i++)
+        for (size_t i = 0; i < c->rotary / 2; i++)
             inv_freq[i] = inv_freq[i] / (float)c->rope.factor;
     if (c->rope.type == ROPE_DIVIDED)
-        for (size_t i = 0; i < c->head_dim / 2; i++)
+        for (size_t i = 0; i < c->rotary / 2; i++)
             inv_freq[i] = inv_freq[i] / c->rope.divisor[i];
     if (c->rope.type == ROPE_YARN)
         yarn(c, power, inv_freq, attention_factor);

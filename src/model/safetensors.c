@@ -2,6 +2,7 @@
  * its shards (index_read). Start at safetensors_open. */
 #include "src/model/safetensors.h"
 #include "src/model/expert_tensors.h"
+#include "src/model/text_tensors.h"
 #include "src/base/json.h"
 
 #include <stdio.h>
@@ -497,7 +498,7 @@ int safetensors_open(struct tensors *ts, const char *dir, struct err *e)
                 : err_set(e, ERR_INPUT, "%s: neither model.safetensors nor model.safetensors.index.json "
                                         "exists, one of them is needed", dir);
     }
-    r = r ? r : tensors_split_experts(ts, e);
+    r = r || tensors_take_text(ts, e) ? -1 : tensors_split_experts(ts, e);
     if (r)
         tensors_close(ts);
     return r;

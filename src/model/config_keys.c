@@ -1,0 +1,34 @@
+/* Reading of keys with defaults. */
+#include "src/model/config_keys.h"
+
+int get_value(const struct json *in, const char *key, struct json *v, struct err *e)
+{
+    int found = js_get(in, key, v, e);
+    return found == 1 && js_kind(v) == JS_NULL ? 0 : found;
+}
+
+int get_size(const struct json *in, const char *key, size_t missing, enum null null, size_t hi,
+                    size_t *x, struct err *e)
+{
+    struct json v;
+    int found = null == NULL_MISSING ? get_value(in, key, &v, e) : js_get(in, key, &v, e);
+    *x = missing;
+    return found == 1 ? js_size(&v, 1, hi, x, e) : found;
+}
+
+int get_real(const struct json *in, const char *key, double missing, double lo, double hi, double *x,
+                    struct err *e)
+{
+    struct json v;
+    int found = get_value(in, key, &v, e);
+    *x = missing;
+    return found == 1 ? js_real(&v, lo, hi, x, e) : found;
+}
+
+int get_bool(const struct json *in, const char *key, bool missing, bool *x, struct err *e)
+{
+    struct json v;
+    int found = js_get(in, key, &v, e);
+    *x = missing;
+    return found == 1 ? js_bool(&v, x, e) : found;
+}

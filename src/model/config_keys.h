@@ -1,0 +1,16 @@
+/* Keys of configurations, with the values of missing ones. -1: an error, a key that is given twice or has a
+ * value that is not allowed. */
+#pragma once
+#include "src/base/json.h"
+
+static inline bool is_null(const struct json *v) { return js_kind(v) == JS_NULL; }
+/* 1: *v exists and is not null. 0: missing, or null. */
+int get_value(const struct json *in, const char *key, struct json *v, struct err *e);
+/* These return 0 or -1: a whole number from 1 to hi; a number from lo to hi, where null counts as missing;
+ * true or false. */
+enum null { NULL_REFUSED, NULL_MISSING };
+int get_size(const struct json *in, const char *key, size_t missing, enum null null, size_t hi, size_t *x,
+             struct err *e);
+int get_real(const struct json *in, const char *key, double missing, double lo, double hi, double *x,
+             struct err *e);
+int get_bool(const struct json *in, const char *key, bool missing, bool *x, struct err *e);
