@@ -17,19 +17,19 @@ static int read_mixers(struct config *c, const struct json *root, struct err *e)
     const int found = get_value(root, "layer_types", &list, e);
     if (found < 0 || (found && js_kind(&list) != JS_ARRAY))
         return found < 0 ? -1 : js_bad(&list, e, "allowed is a list of names");
-    for (struct js_walk w = js_walk(&list); found && js_next(&w, NULL, &x); n++) {
+    if (!found)
+        return 0;
+    for (struct js_walk w = js_walk(&list); js_next(&w, NULL, &x); n++) {
         const bool linear = js_is(&x, "linear_attention");
         if (!linear && !js_is(&x, "full_attention"))
             return js_bad(&x, e, "allowed are \"full_attention\" and \"linear_attention\"");
         if (n < c->n_layers)
             c->mixer[n] = linear ? MIXER_DELTA : MIXER_ATTENTION;
     }
-    if (found && n != c->n_layers)
+    if (n != c->n_layers)
         return err_set(e, ERR_INPUT,
                        "%s: layer_types has %zu entries, num_hidden_layers is %zu: they must agree",
                        root->file, n, c->n_layers);
-    if (!config_mixers(c, MIXER_ATTENTION))
-        return err_set(e, ERR_INPUT, "%s: no layer has full_attention, at least one is needed", root->file);
     return 0;
 }
 
@@ -68,7 +68,11 @@ int config_read_delta(struct config *c, const struct delta_config *missing, cons
         if (found < 0 || (found && !js_is(&v, fixed[i][1])))
             return found < 0 ? -1 : js_bad(&v, e, "allowed is \"%s\"", fixed[i][1]);
     }
-    return read_mixers(c, root, e);
+    if (read_mixers(c, root, e))
+        return -1;
+    if (!config_mixers(c, MIXER_ATTENTION))
+        return err_set(e, ERR_INPUT, "%s: no layer has full_attention, at least one is needed", root->file);
+    return 0;
 }
 
 bool config_is_hybrid(const struct config *c) { return config_mixers(c, MIXER_DELTA) > 0; }
