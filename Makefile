@@ -10,6 +10,7 @@
 # Switches: SAN=address,undefined  SAN=thread  CC=clang  CUDA=0|1  BUILD=dir  VARIANT=NAME (cuda.mk)
 # Tests:    JOBS=N programs at a time  ONLY=WORDS programs with a word in the name  KEEP=DIR for their output
 MAKEFLAGS += -r
+.DEFAULT_GOAL := all
 comma := ,
 # One build directory per configuration: switching flags never mixes objects.
 BUILD := build/$(notdir $(CC))$(if $(SAN),-$(subst $(comma),-,$(SAN)))$(if $(VARIANT),-$(VARIANT))

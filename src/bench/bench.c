@@ -18,8 +18,8 @@ enum { POINTS_MAX = 256, LIST_MAX = 16, TRIES = 3 };
 
 /* The words of --points. The first BENCH_KINDS of them are also the names of the kinds of points. */
 enum { MACHINE = BENCH_KINDS, DEMO, RANDOM, QUICK, LARGE, MOE, Q8_0, Q4_0, Q4_K_M, WORDS };
-static const char *const words[WORDS] = { "decode", "rows", "prefill", "sampler", "machine", "demo", "random",
-                                          "quick", "3b", "moe", "q8_0", "q4_0", "q4_k_m" };
+static const char *const words[WORDS] = { "decode", "rows", "prefill", "sampler", "texts", "machine", "demo",
+                                          "random", "quick", "3b", "moe", "q8_0", "q4_0", "q4_k_m" };
 
 struct list { size_t v[LIST_MAX], n; };      /* ascending */
 static const struct list all_depths = { { 0, 4096, 16384, 32768, 65536, 100000 }, 6 },
@@ -72,8 +72,9 @@ static int parse_points(struct report *r, struct err *e)
                  : strncmp(word, "m=", 2) == 0
                      ? list_add(&r->rows, word + 2, BENCH_ROWS_MAX, e)
                      : err_set(e, ERR_INPUT,
-                               "--points: \"%s\"; allowed: machine, decode, rows, prefill, sampler, demo, "
-                               "random, 3b, moe, q8_0, q4_0, q4_k_m, quick, depth=N, m=N; or resume[,at=N]; "
+                               "--points: \"%s\"; allowed: machine, decode, rows, texts, prefill, sampler, "
+                               "demo, random, 3b, moe, q8_0, q4_0, q4_k_m, quick, depth=N, m=N; or "
+                               "resume[,at=N]; "
                                "or spec, spec-short, spec-copy, "
                                "spec-windows",
                                word))
@@ -82,7 +83,7 @@ static int parse_points(struct report *r, struct err *e)
     for (size_t k = 0; k <= MACHINE; k++)
         any |= on[k];
     for (size_t k = 0; k <= MACHINE && !any; k++)
-        on[k] = true;
+        on[k] = k != BENCH_TEXTS;
     if (on[LARGE] || on[MOE] || on[Q8_0] || on[Q4_0] || on[Q4_K_M])
         on[RANDOM] = true;
     if (!on[DEMO] && !on[RANDOM])
@@ -243,7 +244,7 @@ static int measure_point(struct report *r, struct bench_target *t, struct bench_
         if (p.share <= 1)
             break;
     }
-    if (p.goal == 0 && p.kind == BENCH_ROWS)
+    if (p.goal == 0 && (p.kind == BENCH_ROWS || p.kind == BENCH_TEXTS))
         p.goal = p.memory_bound ? 0.75 : 0.60;
     r->point[r->n] = p;
     finish_point(r, &r->point[r->n]);
@@ -281,6 +282,22 @@ static int measure_samplers(struct report *r, struct bench_target *t, const char
     return 0;
 }
 
+/* Several rows of one text, and one row of each of several texts. */
+static int measure_rows(struct report *r, struct bench_target *t, struct bench_point p, struct err *e)
+{
+    static const enum bench_kind kinds[] = { BENCH_ROWS, BENCH_TEXTS };
+    p.goal = 0;
+    for (size_t i = 0; i < 2 * r->rows.n; i++) {
+        p.kind = kinds[i / r->rows.n];
+        p.rows = r->rows.v[i % r->rows.n];
+        t->texts = p.kind == BENCH_TEXTS ? p.rows : 1;
+        if (r->wanted[p.kind] && p.rows && t->texts <= t->n_kv && measure_point(r, t, p, e))
+            return -1;
+    }
+    t->texts = 1;
+    return 0;
+}
+
 /* With goals decoding at depth 0 and prefill have goals too, and the sampler is measured. */
 static int measure_points(struct report *r, struct bench_target *t, struct bench_point p, bool goals,
                           size_t n_depths, struct err *e)
@@ -306,15 +323,19 @@ static int measure_points(struct report *r, struct bench_target *t, struct bench
             if (pass == 0)
                 pass = r->point[r->n - 1].seconds;
         }
-        p.kind = BENCH_ROWS;
-        p.goal = 0;
-        for (size_t j = 0; j < r->rows.n && r->wanted[BENCH_ROWS]; j++) {
-            p.rows = r->rows.v[j];
-            if (p.rows && measure_point(r, t, p, e))
-                return -1;
-        }
+        if (measure_rows(r, t, p, e))
+            return -1;
     }
     return samplers ? measure_samplers(r, t, p.model, pass, e) : 0;
+}
+
+/* The caches that the points need. */
+static size_t texts_most(const struct report *r)
+{
+    size_t most = 1;
+    for (size_t j = 0; j < r->rows.n && r->wanted[BENCH_TEXTS]; j++)
+        most = MAX(most, MIN(r->rows.v[j], (size_t)BENCH_TEXTS_MAX));
+    return most;
 }
 
 static enum bench_body body_of(const struct report *r)
@@ -333,7 +354,7 @@ static int measure_model(struct report *r, const char *name, const char *dir, st
     while (n && r->depths.v[n - 1] + BENCH_ROWS_MAX > c.context)
         n--;
     const size_t n_max = MAX((size_t)BENCH_PREFILL, (n ? r->depths.v[n - 1] : 0) + BENCH_ROWS_MAX);
-    int rc = bench_open(&t, &r->bench, &c, dir, n_max, e) ||
+    int rc = bench_open(&t, &r->bench, &c, dir, texts_most(r), n_max, e) ||
              measure_points(r, &t, (struct bench_point){ .model = name }, !dir, n, e);
     bench_close(&t);
     return rc ? -1 : 0;

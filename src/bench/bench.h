@@ -14,7 +14,7 @@
 #include "src/decode/decode.h"
 #include "src/request/options.h"
 
-enum { BENCH_ROWS_MAX = 64, BENCH_DEPTH_MAX = 100000, BENCH_PREFILL = 2048 };
+enum { BENCH_ROWS_MAX = 64, BENCH_TEXTS_MAX = 16, BENCH_DEPTH_MAX = 100000, BENCH_PREFILL = 2048 };
 
 /* The work of a pass. bytes: packed weights once, visible keys and values once. flops: 2 per multiply-add
  * of products and attention; int16: the part of flops that is done in int16. exps, maxes: elements of
@@ -24,7 +24,9 @@ struct bench_work { double bytes, flops, int16, exps, maxes, converts; };
 struct bench_target {                /* {0} is closed */
     struct device *dev;
     struct model model;
-    struct kv kv;                    /* random values up to n_past, see bench_depth */
+    struct kv kv[BENCH_TEXTS_MAX];   /* random values up to n_past, see bench_depth */
+    size_t n_kv;                     /* open caches */
+    size_t texts;                    /* of a pass: each has a cache and an equal number of rows */
     struct workspace *work;
     float *logits; size_t logits_bytes;      /* [BENCH_ROWS_MAX][vocab] */
     uint64_t seed;                   /* of the next random values */
@@ -43,31 +45,32 @@ struct bench;
  * experts (as many, not tied). */
 enum bench_body { BODY_SMALL, BODY_3B, BODY_MOE };
 int  bench_config(struct config *c, const char *dir, enum bench_body body, struct err *e);
-/* Opens the model with a cache of n_max positions, after a check of memory. Call bench_close even after a
- * failure. */
+/* Opens the model with n_kv caches of n_max positions, after a check of memory. t->texts is 1. Call
+ * bench_close even after a failure. */
 int  bench_open(struct bench_target *t, const struct bench *b, const struct config *c, const char *dir,
-                size_t n_max, struct err *e);
+                size_t n_kv, size_t n_max, struct err *e);
 void bench_close(struct bench_target *t);
 /* Finds models/demo below the working directory, or below a folder that holds the program. */
 bool bench_find_demo(char dir[PATH_BYTES]);
 /* The model that --model names, else models/demo. */
 int  bench_model_dir(char dir[PATH_BYTES], const struct options *o, struct err *e);
-/* Fills the cache up to `depth` positions with random keys and values. The depth may only grow. */
+/* Fills the caches up to `depth` positions with random keys and values. The depth may only grow. */
 void bench_depth(struct bench_target *t, size_t depth);
-/* Runs `rows` rows after the cached ones: one pass with logits of all rows; more than BENCH_ROWS_MAX rows are
- * a prefill in chunks of PREFILL_ROWS, with logits of the last row. The cache does not grow. */
+/* Runs `rows` rows after the cached ones, rows / t->texts of each text: one pass with logits of all rows. More
+ * than BENCH_ROWS_MAX rows are a prefill of one text in chunks of PREFILL_ROWS, with logits of the last row.
+ * The caches do not grow. */
 int  bench_pass(struct bench_target *t, size_t rows, struct err *e);
 /* Of the latest bench_pass, which had `rows` rows: what a mixture of experts reads depends on the rows. */
 struct bench_work bench_work(const struct bench_target *t, size_t depth, size_t rows);
 /* The memory that a pass at this depth reads, cut for all threads; free(p->v). */
 int  bench_pieces(struct probe_pieces *p, const struct bench_target *t, size_t depth, struct err *e);
 
-enum bench_kind { BENCH_DECODE, BENCH_ROWS, BENCH_PREFILLING, BENCH_SAMPLING, BENCH_KINDS };
+enum bench_kind { BENCH_DECODE, BENCH_ROWS, BENCH_PREFILLING, BENCH_SAMPLING, BENCH_TEXTS, BENCH_KINDS };
 
 struct bench_point {
     const char *model;
     enum bench_kind kind;
-    size_t depth, rows;              /* rows == BENCH_PREFILL for a prefill */
+    size_t depth, rows;              /* rows == BENCH_PREFILL for a prefill; BENCH_TEXTS: of a text each */
     struct bench_work work;
     enum probe_mul mul;              /* the instruction of the peak */
     enum probe_read how;

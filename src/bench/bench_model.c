@@ -49,7 +49,7 @@ int bench_config(struct config *c, const char *dir, enum bench_body body, struct
 
 /* Opens the model of `dir`, or random weights, after a check of memory. */
 static int open_model(struct bench_target *t, const struct model_setup *s, const char *dir,
-                      const struct kv_size *cache, struct err *e)
+                      const struct kv_size *cache, size_t n_kv, struct err *e)
 {
     struct tensors ts = { 0 };
     struct memory_plan plan = { 0 };
@@ -62,7 +62,7 @@ static int open_model(struct bench_target *t, const struct model_setup *s, const
     if (rc)
         return -1;
     memory_plan_add(&plan, "weights", weights);
-    memory_plan_add(&plan, "KV cache", kv_bytes(cache));
+    memory_plan_add(&plan, n_kv > 1 ? "KV caches" : "KV cache", n_kv * kv_bytes(cache));
     memory_plan_add(&plan, "logits", t->logits_bytes);
     if (memory_plan_check(&plan, "--tokens N (the deepest point)", e))
         return -1;
@@ -70,9 +70,9 @@ static int open_model(struct bench_target *t, const struct model_setup *s, const
 }
 
 int bench_open(struct bench_target *t, const struct bench *b, const struct config *c, const char *dir,
-               size_t n_max, struct err *e)
+               size_t n_kv, size_t n_max, struct err *e)
 {
-    *t = (struct bench_target){ .seed = 1000 };
+    *t = (struct bench_target){ .seed = 1000, .texts = 1 };
     if (!mul_size(c->vocab, BENCH_ROWS_MAX * sizeof(float), &t->logits_bytes))
         return err_set(e, ERR_INPUT, "%s/config.json: vocab_size %zu is too large", dir, c->vocab);
     if (device_cpu_open(&t->dev, b->ops, b->pool, b->kv, e->msg, sizeof e->msg))
@@ -81,20 +81,23 @@ int bench_open(struct bench_target *t, const struct bench *b, const struct confi
                                         .random_mix = true };
     const struct kv_size cache = { b->kv, c->n_layers, c->n_kv_heads, t->dev->head_dim(t->dev, c->head_dim),
                                    n_max, 0 };
-    if (open_model(t, &setup, dir, &cache, e))
+    if (open_model(t, &setup, dir, &cache, n_kv, e))
         return -1;
     for (size_t i = 0; i < BENCH_PREFILL; i++)
         t->token[i] = (int32_t)(i * 7919 % c->vocab);
     if (!(t->logits = mem_alloc(t->logits_bytes)))
         return err_set(e, ERR_FAILED, "bench: out of memory (%zu bytes of logits)", t->logits_bytes);
-    return kv_open(&t->kv, t->dev, &cache, e) ||
-                   workspace_open(&t->work, &t->model, PREFILL_ROWS, n_max, e) ? -1 : 0;
+    for (; t->n_kv < n_kv; t->n_kv++)
+        if (kv_open(&t->kv[t->n_kv], t->dev, &cache, e))
+            return -1;
+    return workspace_open(&t->work, &t->model, PREFILL_ROWS, n_max, e);
 }
 
 void bench_close(struct bench_target *t)
 {
     workspace_close(t->work);
-    kv_close(&t->kv);
+    while (t->n_kv)
+        kv_close(&t->kv[--t->n_kv]);
     model_close(&t->model);
     if (t->dev)
         t->dev->close(t->dev);
@@ -116,9 +119,8 @@ static void make_int16(struct kv *kv, char *block)
 
 /* Blocks are filled whole: values after n_past are finite, and the kernels give them no weight. As f32, a
  * pair of bf16 values is one normal float. */
-void bench_depth(struct bench_target *t, size_t depth)
+static void fill(struct bench_target *t, struct kv *kv, size_t depth)
 {
-    struct kv *kv = &t->kv;
     const size_t first = kv->n_past / KV_BLOCK * KV_BLOCK, n = (depth - first + KV_BLOCK - 1) / KV_BLOCK;
     assert(depth >= kv->n_past);
     for (size_t i = 0; n && i < kv->n_layers * kv->n_kv_heads; i++) {
@@ -131,21 +133,43 @@ void bench_depth(struct bench_target *t, size_t depth)
     kv->n_written = MAX(kv->n_written, depth);
 }
 
-int bench_pass(struct bench_target *t, size_t rows, struct err *e)
+void bench_depth(struct bench_target *t, size_t depth)
 {
-    static const uint8_t none[PREFILL_ROWS], all[BENCH_ROWS_MAX] = { [0 ... BENCH_ROWS_MAX - 1] = 1 };
-    const size_t depth = t->kv.n_past;
+    for (size_t i = 0; i < t->n_kv; i++)
+        fill(t, &t->kv[i], depth);
+}
+
+static int prefill(struct bench_target *t, size_t rows, struct err *e)
+{
+    static const uint8_t none[PREFILL_ROWS];
+    struct kv *kv = t->kv;
+    const size_t depth = kv->n_past;
     int rc = 0;
-    t->experts_read = 0;
     for (size_t at = 0, n; at < rows && rc == 0; at += n) {
         n = MIN(rows - at, (size_t)PREFILL_ROWS);
-        struct pass_seq s = { .kv = &t->kv, .n = n, .token = t->token + at, .logits = t->logits,
-                              .want = rows <= BENCH_ROWS_MAX ? all : at + n < rows ? none : NULL };
+        struct pass_seq s = { .kv = kv, .n = n, .token = t->token + at, .logits = t->logits,
+                              .want = at + n < rows ? none : NULL };
         rc = model_forward(&t->model, t->work, &s, 1, NULL, 0, e);
         t->experts_read += t->dev->experts_read;
-        kv_advance(&t->kv, n);
+        kv_advance(kv, n);
     }
-    t->kv.n_past = depth;
+    kv->n_past = depth;
+    return rc;
+}
+
+int bench_pass(struct bench_target *t, size_t rows, struct err *e)
+{
+    static const uint8_t all[BENCH_ROWS_MAX] = { [0 ... BENCH_ROWS_MAX - 1] = 1 };
+    struct pass_seq s[BENCH_TEXTS_MAX];
+    const size_t n = rows / t->texts;
+    t->experts_read = 0;
+    if (rows > BENCH_ROWS_MAX)
+        return prefill(t, rows, e);
+    for (size_t i = 0; i < t->texts; i++)
+        s[i] = (struct pass_seq){ .kv = &t->kv[i], .n = n, .token = t->token + i * n, .want = all,
+                                  .logits = t->logits + i * n * t->model.config.vocab };
+    const int rc = model_forward(&t->model, t->work, s, t->texts, NULL, 0, e);
+    t->experts_read = t->dev->experts_read;
     return rc;
 }
 
@@ -183,10 +207,11 @@ static void add_experts(struct bench_work *w, const struct config *c, const stru
     }
 }
 
-static void add_chunk(struct bench_work *w, const struct model *m, size_t depth, size_t rows)
+/* Each of the texts has rows / texts rows. */
+static void add_chunk(struct bench_work *w, const struct model *m, size_t depth, size_t rows, size_t texts)
 {
     const struct config *c = &m->config;
-    const size_t width = c->n_heads * m->head_dim;
+    const size_t width = c->n_heads * m->head_dim, n = rows / texts;
     const double key_bytes = (double)(c->n_kv_heads * kv_row_bytes(m->dev->kv_type, m->head_dim));
     for (size_t l = 0; l < c->n_layers; l++) {
         const struct layer *y = &m->layers[l];
@@ -198,9 +223,9 @@ static void add_chunk(struct bench_work *w, const struct model *m, size_t depth,
             add_products(w, &y->gate_up, rows), add_product(w, &y->down, rows);
         else
             add_experts(w, c, y, rows);
-        w->bytes += (double)(depth + rows - first_seen(c, l, depth)) * key_bytes;
+        w->bytes += (double)(texts * (depth + n - first_seen(c, l, depth))) * key_bytes;
         for (size_t r = 0; r < rows; r++) {
-            const size_t from = first_seen(c, l, depth + r), to = depth + r + 1,
+            const size_t pos = depth + r % n, from = first_seen(c, l, pos), to = pos + 1,
                          slots = (to + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK - from / KV_BLOCK * KV_BLOCK;
             const double flops = 4.0 * (double)width * (double)(to - from),
                          exps = (double)(c->n_heads * slots);
@@ -219,7 +244,7 @@ struct bench_work bench_work(const struct bench_target *t, size_t depth, size_t 
 {
     struct bench_work w = { .bytes = (double)t->experts_read * model_bytes_an_expert(&t->model) };
     for (size_t at = 0; at < rows; at += PREFILL_ROWS)
-        add_chunk(&w, &t->model, depth + at, MIN(rows - at, (size_t)PREFILL_ROWS));
+        add_chunk(&w, &t->model, depth + at, MIN(rows - at, (size_t)PREFILL_ROWS), t->texts);
     add_product(&w, &t->model.lm_head, rows <= BENCH_ROWS_MAX ? rows : 1);
     return w;
 }
@@ -248,16 +273,18 @@ int bench_pieces(struct probe_pieces *p, const struct bench_target *t, size_t de
 {
     const struct model *m = &t->model;
     const struct config *c = &m->config;
-    const size_t most = 8 + 3 * c->experts_used + c->n_kv_heads;     /* of a layer */
+    const size_t most = 8 + 3 * c->experts_used + t->texts * c->n_kv_heads;     /* of a layer */
     struct probe_pieces s = { malloc((c->n_layers * most + 1) * sizeof *s.v), 0 };
     if (!s.v)
         return err_set(e, ERR_FAILED, "bench: out of memory");
     for (size_t l = 0; l < c->n_layers; l++) {
         add_pieces(&s, c, &m->layers[l], c->kind[l] == LAYER_DENSE);
         const size_t from = first_seen(c, l, depth) / KV_BLOCK, to = (depth + KV_BLOCK) / KV_BLOCK;
-        for (size_t h = 0; h < c->n_kv_heads; h++)
-            s.v[s.n++] = (struct probe_piece){ kv_block(&t->kv, l, h, from * KV_BLOCK),
-                                               (to - from) * t->kv.block_bytes };
+        for (size_t i = 0; i < t->texts * c->n_kv_heads; i++) {
+            const struct kv *kv = &t->kv[i / c->n_kv_heads];
+            s.v[s.n++] = (struct probe_piece){ kv_block(kv, l, i % c->n_kv_heads, from * KV_BLOCK),
+                                               (to - from) * kv->block_bytes };
+        }
     }
     s.v[s.n++] = (struct probe_piece){ m->lm_head.w, mat_bytes(&m->lm_head) };
     int rc = probe_cut(p, &s, pool_threads(m->pool), e);
