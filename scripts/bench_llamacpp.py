@@ -2,14 +2,15 @@
 """longhand and llama.cpp on the same model, machine and moment.
 
     scripts/bench_llamacpp.py [--work DIR] [--depths 0,4096,..] [--rows 1,8] [--rounds 3] [--json FILE]
-                              [--models demo,random,random-3b] [--weights bf16,q8_0,q4_0,q4_k_m]
+                              [--models demo,random,random-3b] [--weights bf16,q8_0,q4_0,q4_k_m] [--texts 8]
 
 Needs llama-cpp-python and gguf from PyPI, which are no part of the project. Without them the script says so
 and exits with 0. It writes a bf16 GGUF of models/demo and of a random model with Qwen2.5-0.5B's body. With
 other --weights llama.cpp quantises that file, and both programs read the result. It fills llama.cpp's cache
 with random values up to each depth, through llama.cpp's own state format, which it first checks against a
 real state. A round is: passes of M rows with flash attention and a cache of f16, longhand bench, passes with
-flash attention and a cache of q8_0, passes without flash attention (f16). The report has medians over the
+flash attention and a cache of q8_0, passes without flash attention (f16). With --texts the passes have one
+row of each of so many texts: sequences of one llama.cpp context. The report has medians over the
 rounds, and llama.cpp's time divided by longhand's time: with flash attention and f16, and of the best mode.
 """
 import argparse
@@ -179,19 +180,19 @@ KEEP_LOG = L.llama_log_callback(lambda level, text, data: None)
 class Session:
     """A llama.cpp context whose cache holds `depth` positions of random values."""
 
-    def __init__(self, model, config, depth, mode, threads, rows, prefill=0):
+    def __init__(self, model, config, depth, mode, threads, rows, prefill=0, texts=1):
         p = L.llama_context_default_params()
-        p.n_ctx = (max(depth + max(rows), prefill) + 256 + 255) // 256 * 256
+        p.n_ctx = texts * ((max(depth + max(rows), prefill) + 256 + 255) // 256 * 256)
         p.n_batch = p.n_ubatch = 512
         p.n_threads = p.n_threads_batch = threads
-        p.n_seq_max = 1
+        p.n_seq_max = texts                      # n_ctx is divided among them
         p.flash_attn_type = L.LLAMA_FLASH_ATTN_TYPE_DISABLED if mode == "nofa" else \
             L.LLAMA_FLASH_ATTN_TYPE_ENABLED
         self.q8 = mode == "q8"
         if self.q8:
             p.type_k = p.type_v = L.GGML_TYPE_Q8_0
         p.no_perf = True
-        self.depth, self.vocab, self.config = depth, config["vocab_size"], config
+        self.depth, self.vocab, self.config, self.texts = depth, config["vocab_size"], config, texts
         self.context = L.llama_init_from_model(model, p)
         if not self.context:
             sys.exit("llama.cpp: no context")
@@ -204,14 +205,15 @@ class Session:
         L.llama_batch_free(self.batch)
         L.llama_free(self.context)
 
-    def decode(self, first, n, logits=True):
+    def decode(self, first, n, logits=True, texts=1):
+        """Seconds of a pass of n rows from position `first` of each text."""
         b = self.batch
-        b.n_tokens = n
-        for i in range(n):
+        b.n_tokens = n * texts
+        for i in range(n * texts):
             b.token[i] = (first + i) * 7919 % self.vocab
-            b.pos[i] = first + i
+            b.pos[i] = first + i % n
             b.n_seq_id[i] = 1
-            b.seq_id[i][0] = 0
+            b.seq_id[i][0] = i // n
             b.logits[i] = logits or i == n - 1
         t0 = time.perf_counter()
         if L.llama_decode(self.context, b):
@@ -236,7 +238,7 @@ class Session:
         u32 = lambda at: struct.unpack_from("<I", state, at)[0]
         u64 = lambda at: struct.unpack_from("<Q", state, at)[0]
         for start in range(0, 64, 4):           # skips the header of this version before the streams
-            if u32(start) == 1 and u32(start + 4) == cells and u32(start + 8) == 0:
+            if u32(start) == self.texts and u32(start + 4) == cells and u32(start + 8) == 0:
                 break
         else:
             sys.exit("llama.cpp: unknown state format (no count of cells)")
@@ -290,18 +292,21 @@ class Session:
             out += noise[i * skip:i * skip + size].tobytes()
         out += p["tail"]
         buffer = (ctypes.c_uint8 * len(out)).from_buffer(out)
-        if L.llama_state_seq_set_data(self.context, buffer, len(out), 0) != len(out):
-            sys.exit("llama.cpp: rejects the injected state")
-        if L.llama_memory_seq_pos_max(self.memory, 0) != depth - 1:
-            sys.exit("llama.cpp: the injected state does not reach the depth")
+        for text in range(self.texts):
+            if L.llama_state_seq_set_data(self.context, buffer, len(out), text) != len(out):
+                sys.exit("llama.cpp: rejects the injected state")
+            if L.llama_memory_seq_pos_max(self.memory, text) != depth - 1:
+                sys.exit("llama.cpp: the injected state does not reach the depth")
 
     def passes(self, rows, seconds=0.5, most=9):
-        """Median seconds of a pass of `rows` rows after the cache."""
+        """Median seconds of a pass of `rows` rows after the cache: of one text, or one row of each text."""
+        n = rows // self.texts
         times, start = [], time.perf_counter()
         while len(times) < 3 or (len(times) < most and time.perf_counter() - start < seconds) or \
                 time.perf_counter() - start < 0.05:
-            times.append(self.decode(self.depth, rows))
-            L.llama_memory_seq_rm(self.memory, 0, self.depth, -1)
+            times.append(self.decode(self.depth, n, texts=self.texts))
+            for text in range(self.texts):
+                L.llama_memory_seq_rm(self.memory, text, self.depth, -1)
         return statistics.median(times[1:])
 
     def prefill(self, tokens):
@@ -332,10 +337,13 @@ def compare(args, name, model, gguf_path, config):
         sys.exit(f"llama.cpp: cannot load {gguf_path}")
     results = []
     for depth in args.depths:
-        sessions = {mode: Session(handle, config, depth, mode, args.threads, args.rows) for mode in MODES}
+        sessions = {mode: Session(handle, config, depth, mode, args.threads, args.rows, texts=args.texts)
+                    for mode in MODES}
         times = {(who, m): [] for who in (*MODES, "longhand") for m in args.rows}
         words = [f"depth={depth}", "decode"]
-        if max(args.rows) > 1:
+        if args.texts > 1:
+            words = [f"depth={depth}", "texts", f"m={args.texts}"]
+        elif max(args.rows) > 1:
             words += ["rows"] + [f"m={m}" for m in args.rows if m > 1]
         for _ in range(args.rounds):
             for m in args.rows:
@@ -381,12 +389,15 @@ def main():
     a.add_argument("--weights", default="bf16", help="some of bf16, " + ", ".join(FILE_TYPES))
     a.add_argument("--depths", type=numbers, default=[0, 4096, 16384, 32768, 65536, 100000])
     a.add_argument("--rows", type=numbers, default=[1, 8])
+    a.add_argument("--texts", type=int, default=1, help="one row of each of so many texts, instead of --rows")
     a.add_argument("--rounds", type=int, default=3)
     a.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     a.add_argument("--no-prefill", dest="prefill", action="store_false")
     a.add_argument("--work", help="keeps the GGUF files and the random model (default: a temporary one)")
     a.add_argument("--json", help="receives all figures")
     args = a.parse_args()
+    if args.texts > 1:
+        args.rows = [args.texts]
     L.llama_log_set(KEEP_LOG, ctypes.c_void_p(0))
     L.llama_backend_init()
     results = []
