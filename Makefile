@@ -16,6 +16,8 @@ comma := ,
 BUILD := build/$(notdir $(CC))$(if $(SAN),-$(subst $(comma),-,$(SAN)))$(if $(VARIANT),-$(VARIANT))
 
 include cuda.mk
+# The rules of cuda.mk come first; `make` means all.
+.DEFAULT_GOAL := all
 
 WARN   := -Wall -Wextra -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith \
           -Wno-missing-field-initializers
