@@ -149,10 +149,13 @@ struct device_expert { struct mat gate_up[2]; size_t n_gate_up; struct mat down;
  *     w      = softmax(r) over all experts; with `normalise` then divided by the sum of the chosen, ascending
  *     x      = x + w[e] * down(silu(gate) * up), for the chosen experts e, ascending
  *
+ * A shared expert, which every row has, is added last. Its w is sigmoid(s), the first of softmax(s, 0), with
+ * s = shared_gate . norm(x), a product as r. A row whose s is not finite is reported, too.
+ *
  * The products of an expert are those of `product` and `swiglu`; up to the rounding for the next product, the
  * norm and silu(gate) * up are floats. A row whose r is not finite is reported under `place`.
  *
- * The matrices of all experts have the same types. */
+ * The matrices of all experts but the shared one have the same types. */
 struct device_experts {
     float *x; size_t n;              /* [n][router->k] */
     const float *norm; float eps;
@@ -161,10 +164,13 @@ struct device_experts {
     size_t n_experts, used, ffn;
     bool normalise;
     size_t place;
+    const struct device_expert *shared;      /* NULL: none */
+    const struct mat *shared_gate;   /* one output, of BF16, F16 or F32 */
+    size_t shared_ffn;
 };
 
 /* n_max: slots of the longest cache; n_out_max, n_in_max: largest sizes of products; experts: those of a
- * layer, zeros without any */
+ * layer, zeros without any; ffn: of the widest, the shared one included */
 struct device_limits { size_t rows_max, n_max, node_max, n_out_max,
                        vocab; struct device_heads heads; size_t n_in_max;
                        struct { size_t n, used, hidden, ffn; } experts; };

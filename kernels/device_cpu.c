@@ -523,7 +523,7 @@ static void cpu_experts(struct device *d, const struct device_experts *a)
     struct cpu *c = (struct cpu *)d;
     struct experts_place at = { c, a->place };
     assert(a->n * a->used <= c->limits.rows_max * c->limits.experts.used &&
-           a->n_experts <= c->limits.experts.n && a->ffn <= c->limits.experts.ffn &&
+           a->n_experts <= c->limits.experts.n && MAX(a->ffn, a->shared_ffn) <= c->limits.experts.ffn &&
            a->router->k <= c->limits.experts.hidden);
     d->experts_read += experts_run(&(struct experts_run){ c->ops, c->pool, &c->experts, d->compute_f32,
                                                           bad_router, &at }, a);

@@ -182,6 +182,7 @@ static void prepare(const struct experts_run *r, const struct mat *w, void *to, 
 
 struct lot {
     const struct call *c;
+    size_t ffn;                          /* of its experts */
     size_t first, n, n_parts;            /* entries first .. first + n - 1 */
     size_t step;                         /* bytes of a left operand */
     const struct mat *w;                 /* of the present product: the shape and form of all its matrices */
@@ -199,7 +200,7 @@ static void prepare_hidden(const void *args, size_t i)
 {
     const struct lot *l = args;
     const struct experts_room *room = l->c->r->room;
-    const size_t f = l->c->a->ffn;
+    const size_t f = l->ffn;
     const float *y = room->y + i * 2 * f;
     l->c->r->ops->swiglu(room->h + i * f, DT_F32, y, y + f, f);
     prepare(l->c->r, l->w, room->left + i * l->step, room->h + i * f);
@@ -241,12 +242,12 @@ static void run_lot(const struct call *c, struct lot *l)
             room->part[i].w = &room->part[i].expert->gate_up[j];
         l->step = experts_left_bytes(dim);
         each(c->r->pool, prepare_input, l, one_row ? 1 : l->n);
-        multiply_parts(l, room->y + column, 2 * c->a->ffn, one_row);
+        multiply_parts(l, room->y + column, 2 * l->ffn, one_row);
     }
     l->w = &first->down;
     for (size_t i = 0; i < l->n_parts; i++)
         room->part[i].w = &room->part[i].expert->down;
-    l->step = experts_left_bytes(c->a->ffn);
+    l->step = experts_left_bytes(l->ffn);
     each(c->r->pool, prepare_hidden, l, l->n);
     multiply_parts(l, room->y, dim, false);
     const size_t pieces = (dim + COLUMNS - 1) / COLUMNS;
@@ -257,30 +258,63 @@ static void run_lot(const struct call *c, struct lot *l)
             add_columns(l, i, 0);
 }
 
+/* The products of the router, or of the gate of the shared expert, with the normalised rows. */
+static void route(const struct call *c, const struct mat *w)
+{
+    const struct experts_run *r = c->r;
+    const struct expert_part part = { NULL, w, 0, c->a->n };
+    struct product p = { .ops = r->ops, .part = &part, .n_parts = 1, .act = DT_F32,
+                         .left = (const char *)r->room->norm, .left_step = w->k * sizeof(float),
+                         .y = r->room->product, .ldy = w->n };
+    run_product(r->pool, &p, c->a->n == 1);
+}
+
+/* Adds the shared expert: every row is one of its entries. sigmoid(s) is the first of softmax(s, 0). */
+static void run_shared(const struct call *c)
+{
+    const struct experts_room *room = c->r->room;
+    const size_t n = c->a->n;
+    route(c, c->a->shared_gate);
+    for (size_t i = 0; i < n; i++) {
+        float s[2] = { room->product[i], 0 };
+        if (!c->r->ops->finite(s, 1)) {
+            c->r->bad(c->r->ctx, i);
+            s[0] = 0;
+        }
+        c->r->ops->softmax(s, DT_F32, s, 0, 2, 2, 1.0f);
+        room->weight[i] = s[0];
+        room->row[i] = (uint32_t)i;
+    }
+    for (size_t at = 0; at < n; at += EXPERT_LOT) {
+        struct lot l = { .c = c, .ffn = c->a->shared_ffn, .first = at, .n = MIN(n - at, (size_t)EXPERT_LOT),
+                         .n_parts = 1 };
+        room->part[0] = (struct expert_part){ c->a->shared, NULL, 0, l.n };
+        run_lot(c, &l);
+    }
+}
+
 size_t experts_run(const struct experts_run *r, const struct device_experts *a)
 {
     const struct experts_room *room = r->room;
     const struct call c = { r, a };
-    struct expert_part router = { NULL, a->router, 0, a->n };
-    struct product p = { .ops = r->ops, .part = &router, .n_parts = 1, .act = DT_F32,
-                         .left = (const char *)room->norm, .left_step = a->router->k * sizeof(float),
-                         .y = room->product, .ldy = a->n_experts };
     each(r->pool, norm_row, &c, a->n);
-    run_product(r->pool, &p, a->n == 1);
+    route(&c, a->router);
     each(r->pool, choose, &c, a->n);
     const size_t read = list_rows(&c);
-    struct lot l = { .c = &c };
+    struct lot l = { .c = &c, .ffn = a->ffn };
     for (size_t e = 0; e < a->n_experts; e++) {
         for (size_t at = room->start[e], some; at < room->start[e + 1]; at += some) {
             some = MIN(room->start[e + 1] - at, (size_t)EXPERT_LOT);
             if (l.n + some > EXPERT_LOT) {
                 run_lot(&c, &l);
-                l = (struct lot){ .c = &c, .first = at };
+                l = (struct lot){ .c = &c, .ffn = a->ffn, .first = at };
             }
             room->part[l.n_parts++] = (struct expert_part){ &a->expert[e], NULL, l.n, some };
             l.n += some;
         }
     }
     run_lot(&c, &l);
+    if (a->shared)
+        run_shared(&c);
     return read;
 }

@@ -41,5 +41,6 @@ struct experts_run {
     void (*bad)(void *ctx, size_t row);
     void *ctx;
 };
-/* Returns the number of experts that the rows have: those whose weights were read. */
+/* Returns the number of experts that the rows have, the shared one not counted: those whose weights were
+ * read. */
 size_t experts_run(const struct experts_run *r, const struct device_experts *a);

@@ -142,7 +142,10 @@ MIXTRAL_CFG = {**LLAMA, "architectures": ["MixtralForCausalLM"], "model_type": "
 QWEN3_MOE_CFG = {**QWEN3_CFG, "architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe",
                  "num_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 24,
                  "norm_topk_prob": True, "decoder_sparse_step": 1, "mlp_only_layers": []}
-EACH = {"mixtral": [("block_sparse_moe.", "w1", "w3", "w2")],
+QWEN2_MOE_CFG = {**QWEN2_CFG, "architectures": ["Qwen2MoeForCausalLM"], "model_type": "qwen2_moe",
+                 "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 24,
+                 "shared_expert_intermediate_size": 40, "norm_topk_prob": False, "sliding_window": 64}
+EACH = {"qwen2_moe": [("mlp.", "gate_proj", "up_proj", "down_proj")], "mixtral": [("block_sparse_moe.", "w1", "w3", "w2")],
         "qwen3_moe": [("mlp.", "gate_proj", "up_proj", "down_proj")]}
 
 LLAMA3_ROPE = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
@@ -353,6 +356,19 @@ FIXTURES = {
         controls={"window + 1": {"set": {"sliding_window": 101}},
                   "no window": {"set": {"sliding_window": None}},
                   "all experts": {"set": {"num_experts_per_tok": 4}}}),
+    # Qwen2-MoE: an expert that every token has, with its gate; the window of 64 is not used
+    "qwen2moe-each-bf16": dict(dtype="bf16", tok="qwen2", each=True, config={
+        **QWEN2_MOE_CFG, "shared_expert_intermediate_size": 37, "rope_theta": 1000000.0},
+        controls={"shared expert off": {"zero": ["shared_expert.down_proj.weight"]},
+                  "its gate even": {"zero": ["shared_expert_gate.weight"]},
+                  "norm_topk_prob on": {"set": {"norm_topk_prob": True}},
+                  "1 expert": {"set": {"num_experts_per_tok": 1}}, "KV heads swapped": SWAP}),
+    "qwen2moe-fused-f32": dict(dtype="f32", tok="qwen2", resave=True, config={
+        **QWEN2_MOE_CFG, "mlp_only_layers": [0], "qkv_bias": False, "tie_word_embeddings": True,
+        "norm_topk_prob": True, "rope_parameters": {"rope_theta": 10000.0, "rope_type": "default"}},
+        controls={"shared expert off": {"zero": ["shared_expert.down_proj.weight"]},
+                  "its gate even": {"zero": ["shared_expert_gate.weight"]},
+                  "all experts": {"set": {"num_experts_per_tok": 6}}}),
 }
 
 

@@ -9,14 +9,15 @@
 
 /* ---- the operation ---- */
 
-enum { HIDDEN = 39, FFN = 21, EXPERTS = 7, USED = 3, ROWS = 50 };
+enum { HIDDEN = 39, FFN = 21, EXPERTS = 7, USED = 3, ROWS = 50, SHARED = 27 };
 
 struct layer_rig {
     struct pool *pool; struct device *dev;
     float x[ROWS * HIDDEN], norm[HIDDEN], router[EXPERTS * HIDDEN];
     float gate_up[EXPERTS][2 * FFN * HIDDEN], down[EXPERTS][HIDDEN * FFN];
-    struct mat mats[1 + 2 * EXPERTS];
-    struct device_expert expert[EXPERTS];
+    float shared_gate[HIDDEN], shared_gate_up[2 * SHARED * HIDDEN], shared_down[HIDDEN * SHARED];
+    struct mat mats[4 + 2 * EXPERTS];
+    struct device_expert expert[EXPERTS], shared;
     struct device_experts args;
 };
 
@@ -53,8 +54,26 @@ static void layer_open(struct layer_rig *r, const struct ops *o, bool f32, bool 
         USED, FFN,  normalise, 5
     };
     struct device_limits l = { .rows_max = ROWS, .n_max = 64, .heads = { 1, 1, 16, 16 }, .n_in_max = HIDDEN,
-                               .experts = { EXPERTS, USED, HIDDEN, FFN } };
+                               .experts = { EXPERTS, USED, HIDDEN, SHARED } };
     if (r->dev->reserve(r->dev, &l)) abort();
+}
+
+/* Gives the layer a shared expert, whose gate is open by a half to nearly all. */
+static void add_shared(struct layer_rig *r, bool f32, uint64_t seed)
+{
+    struct rng rng = { seed };
+    const enum dtype type = f32 ? DT_F32 : DT_BF16;
+    const size_t at = 1 + 2 * EXPERTS;
+    for (size_t i = 0; i < HIDDEN; i++) r->shared_gate[i] = 0.3f * rng_normal(&rng);
+    for (size_t i = 0; i < 2 * SHARED * HIDDEN; i++)
+        r->shared_gate_up[i] = ref_bf16(ref_to_bf16(0.2f * rng_normal(&rng)));
+    for (size_t i = 0; i < HIDDEN * SHARED; i++)
+        r->shared_down[i] = ref_bf16(ref_to_bf16(0.2f * rng_normal(&rng)));
+    r->args.shared_gate = packed(r, at, DT_F32, 1, HIDDEN, r->shared_gate);
+    r->shared.n_gate_up = 1;
+    r->shared.gate_up[0] = *packed(r, at + 1, type, 2 * SHARED, HIDDEN, r->shared_gate_up);
+    r->shared.down = *packed(r, at + 2, type, HIDDEN, SHARED, r->shared_down);
+    r->args.shared = &r->shared, r->args.shared_ffn = SHARED;
 }
 
 /* Runs rows from .. from + n - 1. Returns the place of a row that is not finite, else SIZE_MAX. */
@@ -88,11 +107,30 @@ static size_t layer_run(struct layer_rig *r, size_t from, size_t n)
 
 static void layer_close(struct layer_rig *r)
 {
-    for (size_t i = 0; i < 1 + 2 * EXPERTS; i++) mem_free(r->mats[i].w, mat_bytes(&r->mats[i]));
+    for (size_t i = 0; i < sizeof r->mats / sizeof *r->mats; i++)
+        if (r->mats[i].w) mem_free(r->mats[i].w, mat_bytes(&r->mats[i]));
     r->dev->close(r->dev), pool_close(r->pool);
 }
 
 static double rounded(double x, bool f32) { return f32 ? x : (double)ref_bf16(ref_to_bf16((float)x)); }
+
+/* y += weight * network(in) in double precision: gate_up [2 ffn][HIDDEN], down [HIDDEN][ffn]. */
+static void add_network(double *y, const double *in, double weight, const float *gate_up, const float *down,
+                        size_t ffn, bool f32)
+{
+    double h[SHARED];
+    for (size_t f = 0; f < ffn; f++) {
+        double g = 0, u = 0;
+        for (size_t i = 0; i < HIDDEN; i++)
+            g += in[i] * gate_up[f * HIDDEN + i], u += in[i] * gate_up[(ffn + f) * HIDDEN + i];
+        h[f] = rounded(g / (1 + exp(-g)) * u, f32);
+    }
+    for (size_t i = 0; i < HIDDEN; i++) {
+        double d = 0;
+        for (size_t f = 0; f < ffn; f++) d += h[f] * down[i * ffn + f];
+        y[i] += d * weight;
+    }
+}
 
 /* One row in double precision, with the roundings of the operands. */
 static void by_definition(const struct layer_rig *r, const float *x, double *y, uint32_t *chosen, bool f32)
@@ -117,33 +155,27 @@ static void by_definition(const struct layer_rig *r, const float *x, double *y, 
     }
     for (size_t e = 0; e < EXPERTS; e++) all += p[e] = exp(p[e] - top);
     for (size_t e = 0; e < EXPERTS; e++) sum += used[e] ? p[e] : 0;
-    for (size_t e = 0; e < EXPERTS; e++) {
-        double h[FFN];
-        for (size_t f = 0; f < FFN && used[e]; f++) {
-            double g = 0, u = 0;
-            for (size_t i = 0; i < HIDDEN; i++)
-                g += in[i] * r->gate_up[e][f * HIDDEN + i],
-                    u += in[i] * r->gate_up[e][(FFN + f) * HIDDEN + i];
-            h[f] = rounded(g / (1 + exp(-g)) * u, f32);
-        }
-        for (size_t i = 0; i < HIDDEN && used[e]; i++) {
-            double d = 0;
-            for (size_t f = 0; f < FFN; f++) d += h[f] * r->down[e][i * FFN + f];
-            y[i] += d * p[e] / (r->args.normalise ? sum : all);
-        }
-    }
+    for (size_t e = 0; e < EXPERTS; e++)
+        if (used[e])
+            add_network(y, in, p[e] / (r->args.normalise ? sum : all), r->gate_up[e], r->down[e], FFN, f32);
+    if (!r->args.shared)
+        return;
+    double s = 0;
+    for (size_t i = 0; i < HIDDEN; i++) s += norm[i] * r->shared_gate[i];
+    add_network(y, in, 1 / (1 + exp(-s)), r->shared_gate_up, r->shared_down, SHARED, f32);
 }
 
 static void equals_its_definition(void)
 {
     FOR_TWINS(o)
-        for (int k = 0; k < 4; k++) {
+        for (int k = 0; k < 8; k++) {
             const bool f32 = k & 1, normalise = k & 2;
             struct layer_rig r;
             double y[HIDDEN], worst = 0, off = 0;
             bool read[EXPERTS] = { false };
             size_t n_read = 0;
             layer_open(&r, o, f32, normalise, 11 + (uint64_t)k);
+            if (k & 4) add_shared(&r, f32, 3);
             static float x[ROWS * HIDDEN];
             memcpy(x, r.x, sizeof x);
             CHECK(layer_run(&r, 0, ROWS) == SIZE_MAX);
@@ -207,6 +239,12 @@ static void a_router_that_is_not_finite_is_named(void)
     r.x[4 * HIDDEN + 7] = INFINITY;
     CHECK(layer_run(&r, 0, ROWS) == 5004);
     layer_close(&r);
+    layer_open(&r, best_twin(), true, true, 9);
+    add_shared(&r, true, 3);
+    r.shared_gate[2] = INFINITY;
+    mat_pack(&r.mats[1 + 2 * EXPERTS], 0, 1, r.shared_gate, DT_F32);
+    CHECK(layer_run(&r, 3, 5) == 5003);
+    layer_close(&r);
 }
 
 /* ---- quantised weights ---- */
@@ -214,11 +252,11 @@ static void a_router_that_is_not_finite_is_named(void)
 static void rig_of_type(struct rig *r, enum dtype type, bool f32, const struct ops *o, size_t threads)
 {
     static const char json[] =
-        "{\"model_type\":\"qwen3_moe\",\"hidden_size\":256,\"intermediate_size\":64,\"num_hidden_layers\":3,"
+        "{\"model_type\":\"qwen2_moe\",\"hidden_size\":256,\"intermediate_size\":64,\"num_hidden_layers\":3,"
         "\"num_attention_heads\":4,\"num_key_value_heads\":2,\"vocab_size\":320,\"max_position_embeddings\":"
         "4096,"
         "\"rope_theta\":100000.0,\"num_experts\":16,\"num_experts_per_tok\":3,\"moe_intermediate_size\":256,"
-        "\"norm_topk_prob\":true,\"mlp_only_layers\":[1]}";
+        "\"norm_topk_prob\":true,\"mlp_only_layers\":[1],\"shared_expert_intermediate_size\":512}";
     struct err e = { 0 };
     memset(r, 0, sizeof *r);
     r->pool = pool_open(threads), r->rows_max = 300, r->n_max = 300;
@@ -335,6 +373,15 @@ static void refuses_models(void)
           "layers.0.mlp.experts.9.gate_proj",
           "tensor \"model.layers.0.mlp.experts.9.gate_proj.weight\" has expert 9, the number of experts is "
           "9" },
+        { "qwen2_moe", "config.json", "\"shared_expert_intermediate_size\":47",
+          "\"shared_expert_intermediate_size\":48",
+          "tensor \"model.layers.0.mlp.shared_expert.gate_proj.weight\": shape [47, 56], config.json needs [48, "
+          "56]" },
+        { "qwen2_moe", "model.safetensors", "layers.0.mlp.shared_expert_gate", "layers.0.mlp.shared_expert_gaze",
+          "tensor \"model.layers.0.mlp.shared_expert_gate.weight\" is missing, needed with shape [1, 56]" },
+        { "qwen3_moe", "config.json", "\"num_experts\":9",
+          "\"shared_expert_intermediate_size\":8,\"num_experts\":9",
+          "found 8, this is not implemented for qwen3_moe models" },
         { "mixtral", "config.json", "\"num_local_experts\":5", "\"num_local_experts\":6",
           "tensor \"model.layers.0.block_sparse_moe.gate.weight\": shape [5, 52], config.json needs [6, "
           "52]" },

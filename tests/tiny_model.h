@@ -9,13 +9,14 @@
 #include <unistd.h>
 
 struct tiny {
-    const char *name, *type;             /* "llama", "mistral", "qwen2", "qwen3", "mixtral", "qwen3_moe" */
+    const char *name, *type;             /* "llama", "mistral", "qwen2", "qwen3", "mixtral", "qwen*_moe" */
     size_t hidden, ffn, heads, kv_heads, head_dim, vocab, layers;
     size_t window;                       /* mistral, mixtral: every layer; qwen: every other layer; 0: none */
     enum dtype dtype;
     bool tied;
     size_t heads_inside;                 /* drafting heads as TokenSwift publishes them */
-    size_t experts, used, expert_ffn;    /* qwen3_moe: in all layers but the second */
+    size_t experts, used, expert_ffn;    /* qwen*_moe: in all layers but the second */
+    size_t shared;                       /* qwen2_moe: the width of the shared expert */
 };
 
 static const struct tiny tiny_models[] __attribute__((unused)) = {
@@ -27,6 +28,7 @@ static const struct tiny tiny_models[] __attribute__((unused)) = {
     { "qwen2-bf16", "qwen2", 64, 96, 8, 8, 24, 97, 2, 0, DT_BF16, true, 0 },
     { "qwen3moe-bf16", "qwen3_moe", 64, 80, 4, 2, 16, 150, 3, 0, DT_BF16, false, 0, 9, 3, 40 },
     { "mixtral-f32-odd", "mixtral", 52, 51, 6, 3, 20, 90, 2, 70, DT_F32, true, 0, 5, 2, 51 },
+    { "qwen2moe-bf16-odd", "qwen2_moe", 56, 80, 4, 2, 12, 90, 2, 0, DT_BF16, false, 0, 6, 3, 33, 47 },
 };
 enum { N_TINY = sizeof tiny_models / sizeof *tiny_models };
 
@@ -75,6 +77,12 @@ static inline bool tiny_experts(struct tiny_writer *w, const struct tiny *t, siz
     const bool mixtral = !strcmp(t->type, "mixtral");
     char name[64];
     if (!t->experts || (l == 1 && !mixtral)) return false;
+    if (t->shared) {
+        tiny_linear(w, l, "mlp.shared_expert_gate", 1, t->hidden, false);
+        tiny_linear(w, l, "mlp.shared_expert.gate_proj", t->shared, t->hidden, false);
+        tiny_linear(w, l, "mlp.shared_expert.up_proj", t->shared, t->hidden, false);
+        tiny_linear(w, l, "mlp.shared_expert.down_proj", t->hidden, t->shared, false);
+    }
     tiny_linear(w, l, mixtral ? "block_sparse_moe.gate" : "mlp.gate", t->experts, t->hidden, false);
     for (size_t e = 0; e < t->experts; e++) {
         const char *of = mixtral ? "block_sparse_moe.experts.%zu.%s" : "mlp.experts.%zu.%s";
@@ -89,7 +97,7 @@ static inline bool tiny_experts(struct tiny_writer *w, const struct tiny *t, siz
 }
 static inline void tiny_tensors(struct tiny_writer *w, const struct tiny *t)
 {
-    bool bias = !strcmp(t->type, "qwen2"), qk = !strncmp(t->type, "qwen3", 5);
+    bool bias = !strncmp(t->type, "qwen2", 5), qk = !strncmp(t->type, "qwen3", 5);
     tiny_tensor(w, "model.embed_tokens.weight", t->vocab, t->hidden, 0,
                 t->tied ? 1.5f / sqrtf((float)t->hidden) : 1);
     for (size_t l = 0; l < t->layers; l++) {
@@ -146,6 +154,8 @@ static inline void tiny_config(const struct tiny *t, const char *dir)
         fprintf(f, ",\"num_experts\":%zu,\"num_experts_per_tok\":%zu,\"moe_intermediate_size\":%zu,"
                    "\"norm_topk_prob\":true,\"mlp_only_layers\":[1]",
                 t->experts, t->used, t->expert_ffn);
+    if (t->shared)
+        fprintf(f, ",\"shared_expert_intermediate_size\":%zu", t->shared);
     if (t->window && (mixtral || !strcmp(t->type, "mistral")))
         fprintf(f, ",\"sliding_window\":%zu", t->window);
     else if (t->window) {

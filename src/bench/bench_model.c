@@ -205,6 +205,12 @@ static void add_experts(struct bench_work *w, const struct config *c, const stru
         add_product(w, m, rows * c->experts_used);
         w->bytes -= (double)mat_bytes(m);
     }
+    if (!c->shared_ffn)
+        return;
+    add_product(w, &y->shared_gate, rows);
+    for (size_t i = 0; i < y->shared.n_gate_up; i++)
+        add_product(w, &y->shared.gate_up[i], rows);
+    add_product(w, &y->shared.down, rows);
 }
 
 /* Each of the texts has rows / texts rows. */
@@ -218,7 +224,7 @@ static void add_chunk(struct bench_work *w, const struct model *m, size_t depth,
         add_products(w, &y->qkv, rows);
         add_product(w, &y->o, rows);
         const bool dense = c->kind[l] == LAYER_DENSE;
-        const size_t ffn = dense ? c->ffn : c->experts_used * c->expert_ffn;
+        const size_t ffn = dense ? c->ffn : c->experts_used * c->expert_ffn + c->shared_ffn;
         if (dense)
             add_products(w, &y->gate_up, rows), add_product(w, &y->down, rows);
         else
@@ -249,6 +255,13 @@ struct bench_work bench_work(const struct bench_target *t, size_t depth, size_t 
     return w;
 }
 
+static void add_expert_pieces(struct probe_pieces *s, const struct device_expert *x)
+{
+    for (size_t i = 0; i < x->n_gate_up; i++)
+        s->v[s->n++] = (struct probe_piece){ x->gate_up[i].w, mat_bytes(&x->gate_up[i]) };
+    s->v[s->n++] = (struct probe_piece){ x->down.w, mat_bytes(&x->down) };
+}
+
 /* Adds the matrices that a row reads in a layer; experts: some, far from each other. */
 static void add_pieces(struct probe_pieces *s, const struct config *c, const struct layer *y, bool dense)
 {
@@ -261,19 +274,17 @@ static void add_pieces(struct probe_pieces *s, const struct config *c, const str
     mats[n++] = dense ? &y->down : &y->router;
     for (size_t i = 0; i < n; i++)
         s->v[s->n++] = (struct probe_piece){ mats[i]->w, mat_bytes(mats[i]) };
-    for (size_t k = 0; !dense && k < c->experts_used; k++) {
-        const struct device_expert *x = &y->expert[k * c->n_experts / c->experts_used];
-        for (size_t i = 0; i < x->n_gate_up; i++)
-            s->v[s->n++] = (struct probe_piece){ x->gate_up[i].w, mat_bytes(&x->gate_up[i]) };
-        s->v[s->n++] = (struct probe_piece){ x->down.w, mat_bytes(&x->down) };
-    }
+    for (size_t k = 0; !dense && k < c->experts_used; k++)
+        add_expert_pieces(s, &y->expert[k * c->n_experts / c->experts_used]);
+    if (!dense && c->shared_ffn)
+        add_expert_pieces(s, &y->shared);
 }
 
 int bench_pieces(struct probe_pieces *p, const struct bench_target *t, size_t depth, struct err *e)
 {
     const struct model *m = &t->model;
     const struct config *c = &m->config;
-    const size_t most = 8 + 3 * c->experts_used + t->texts * c->n_kv_heads;     /* of a layer */
+    const size_t most = 8 + 3 * (c->experts_used + 1) + t->texts * c->n_kv_heads;       /* of a layer */
     struct probe_pieces s = { malloc((c->n_layers * most + 1) * sizeof *s.v), 0 };
     if (!s.v)
         return err_set(e, ERR_FAILED, "bench: out of memory");

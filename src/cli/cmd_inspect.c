@@ -205,6 +205,8 @@ static void print_json(const struct inspect *s, size_t available, const char *li
         jw_uint(&w, "experts", c->n_experts);
         jw_uint(&w, "per_token", c->experts_used);
         jw_uint(&w, "feed_forward", c->expert_ffn);
+        if (c->shared_ffn)
+            jw_uint(&w, "shared_feed_forward", c->shared_ffn);
         jw_uint(&w, "parameters_per_token", config_count_used(c));
         jw_close(&w, '}');
     }
@@ -255,8 +257,9 @@ static void print_text(const struct inspect *s, size_t available, const char *li
            "vocabulary %zu\n",
            c->n_layers, c->hidden, c->ffn, c->n_heads, c->n_kv_heads, c->head_dim, c->vocab);
     if (c->n_experts)
-        printf("experts       %zu of %zu in %zu layers, feed-forward %zu; a token uses %zu parameters\n",
-               c->experts_used, c->n_experts, s->expert_layers, c->expert_ffn, config_count_used(c));
+        printf("experts       %zu of %zu in %zu layers, feed-forward %zu%s%.0zu; a token uses %zu parameters\n",
+               c->experts_used, c->n_experts, s->expert_layers, c->expert_ffn,
+               c->shared_ffn ? ", shared " : "", c->shared_ffn, config_count_used(c));
     printf("parameters    %zu\nbytes         %zu", s->n_params, s->engine.tensors.data_bytes);
     for (size_t i = 0; i < s->n_dtypes; i++)
         printf("%s%zu in %s", i ? ", " : " (", s->dtype[i].bytes, s->dtype[i].name);

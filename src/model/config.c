@@ -20,11 +20,13 @@ static const struct arch {
     bool qkv_bias, qk_norm;                     /* has them without a key */
     bool attention_bias, mlp_bias;              /* reads the key */
     bool hidden_multiple;                       /* of the heads, even if head_dim is given */
-    /* none; in every layer; with use_sliding_window in every layer, or in the layers that a key names */
-    enum { WINDOW_NONE, WINDOW_ALL, WINDOW_SWITCH, WINDOW_QWEN } window;
+    /* none; none without use_sliding_window, with which it is refused; in every layer; with
+     * use_sliding_window in every layer, or in the layers that a key names */
+    enum { WINDOW_NONE, WINDOW_OFF, WINDOW_ALL, WINDOW_SWITCH, WINDOW_QWEN } window;
     /* n_experts 0: no experts. expert_ffn 0: intermediate_size. norm_topk_prob: reads the key */
     size_t n_experts, experts_used, expert_ffn;
     bool norm_topk_prob;
+    size_t shared_ffn;                          /* of an expert that every token has; 0: none */
     double eps, theta;                          /* 0: 1e-6, 10000 */
     /* Gated DeltaNet beside gated attention with partial RoPE: norms hold w - 1; NULL: no such layers */
     const struct delta_config *delta;
@@ -40,12 +42,17 @@ static const struct arch {
     { "qwen3", "Qwen3ForCausalLM", 151936, 4096, 22016, 32, 32, 32, 128, 32768, -1, -1, false, true, true,
       false, false, WINDOW_QWEN },
     { "mixtral", "MixtralForCausalLM", 32000, 4096, 14336, 32, 32, 8, 0, 131072, 1, 2, false, false, false,
-      false, false, WINDOW_ALL, 8, 2, 0, false, 1e-5, 1e6 },
+      false, false, WINDOW_ALL, 8, 2, 0, false, 0, 1e-5, 1e6 },
     { "qwen3_moe", "Qwen3MoeForCausalLM", 151936, 2048, 6144, 24, 32, 4, 0, 32768, -1, -1, false, true, true,
       false, false, WINDOW_SWITCH, 128, 8, 768, true },
     { "qwen3_5", "Qwen3_5ForCausalLM", 248320, 4096, 12288, 32, 16, 4, 256, 32768, -1, -1, false, true, true,
       false, false, WINDOW_NONE, .delta = &qwen3_5, .text_type = "qwen3_5_text",
       .wrapper = "Qwen3_5ForConditionalGeneration" },
+    { "qwen2_moe", "Qwen2MoeForCausalLM", 151936, 2048, 5632, 24, 16, 16, 0, 32768, -1, -1, true, false, false,
+      false, false, WINDOW_OFF, 60, 4, 1408, true, 5632 },
+    { "qwen3_5_moe", "Qwen3_5MoeForCausalLM", 248320, 2048, 2048, 40, 16, 2, 256, 32768, -1, -1, false, true,
+      true, false, false, WINDOW_NONE, 256, 8, 512, false, 512, .delta = &qwen3_5,
+      .text_type = "qwen3_5_moe_text", .wrapper = "Qwen3_5MoeForConditionalGeneration" },
 };
 enum { N_ARCHS = sizeof archs / sizeof *archs };
 
@@ -66,8 +73,7 @@ static const struct foreign foreign_keys[] = {
     { "attention_multiplier", NULL_ONLY }, { "embedding_multiplier", ONE }, { "residual_multiplier", ONE },
     { "logits_scaling", ONE }, { "logit_scale", ONE }, { "scale_emb", ONE }, { "scale_depth", NULL_ONLY },
     { "dim_model_base", NULL_ONLY }, { "n_routed_experts", ZERO }, { "n_shared_experts", ZERO },
-    { "shared_expert_intermediate_size", ZERO }, { "kv_lora_rank", NULL_ONLY },
-    { "q_lora_rank", NULL_ONLY }, { "clip_qkv", NULL_ONLY }, { "use_qk_norm", NO }, { "qk_layernorm", NO },
+    { "kv_lora_rank", NULL_ONLY }, { "q_lora_rank", NULL_ONLY }, { "clip_qkv", NULL_ONLY }, { "use_qk_norm", NO }, { "qk_layernorm", NO },
     { "attn_temperature_tuning", NO | ZERO }, { "attention_chunk_size", NULL_ONLY },
     { "use_attention_sinks", NO }, { "is_encoder_decoder", NO }, { "add_cross_attention", NO },
     { "cross_attention_layers", EMPTY }, { "is_causal", YES }, { "use_bidirectional_attention", NO },
@@ -126,10 +132,12 @@ static bool has_name(const struct arch *a, const struct json *v)
  * agree. */
 static const struct arch *find_arch(const struct json *root, struct err *e)
 {
-    static const char allowed[] = "allowed are llama, mistral, mixtral, qwen2, qwen3, qwen3_moe and qwen3_5";
+    static const char allowed[] =
+        "allowed are llama, mistral, mixtral, qwen2, qwen3, qwen2_moe, qwen3_moe, qwen3_5 and qwen3_5_moe";
     static const char allowed_names[] =
         "allowed are LlamaForCausalLM, MistralForCausalLM, MixtralForCausalLM, Qwen2ForCausalLM, "
-        "Qwen3ForCausalLM, Qwen3MoeForCausalLM, Qwen3_5ForCausalLM and Qwen3_5ForConditionalGeneration";
+        "Qwen3ForCausalLM, Qwen2MoeForCausalLM, Qwen3MoeForCausalLM, Qwen3_5ForCausalLM, "
+        "Qwen3_5MoeForCausalLM, and ForConditionalGeneration for the last two";
     const struct arch *arch = NULL;
     struct json type, list, name;
     int has_type = get_value(root, "model_type", &type, e),
@@ -239,6 +247,9 @@ static int read_flags(struct config *c, const struct arch *a, const struct json 
         return -1;
     if (found && !js_is(&v, "silu") && !js_is(&v, "swish"))
         return js_bad(&v, e, "allowed are \"silu\" and \"swish\"");
+    bool qkv_bias = a->qkv_bias;
+    if (a->shared_ffn && qkv_bias && get_bool(root, "qkv_bias", true, &qkv_bias, e))
+        return -1;
     if (get_real(root, "rms_norm_eps", a->eps != 0 ? a->eps : 1e-6, 1e-30, 1, &c->rms_eps, e) ||
         get_bool(root, "tie_word_embeddings", false, &c->tied, e))
         return -1;
@@ -255,7 +266,7 @@ static int read_flags(struct config *c, const struct arch *a, const struct json 
         if (found < 0 || (found && !is_neutral(&v, biases[i].neutral)))
             return found < 0 ? -1 : js_bad(&v, e, "%s models have none: allowed is false", a->model_type);
     }
-    c->qkv_bias = a->qkv_bias || attention_bias;
+    c->qkv_bias = qkv_bias || attention_bias;
     c->o_bias = attention_bias;
     c->qk_norm = a->qk_norm;
     return refuse_foreign(a, root, e);
@@ -284,10 +295,25 @@ static int read_kinds(struct config *c, const struct json *root, struct err *e)
     return 0;
 }
 
+/* Reads the width of a shared expert. */
+static int read_shared(struct config *c, const struct arch *a, const struct json *root, struct err *e)
+{
+    static const char key[] = "shared_expert_intermediate_size";
+    struct json v;
+    if (a->shared_ffn)
+        return get_size(root, key, a->shared_ffn, NULL_REFUSED, EXPERT_FFN_MAX, &c->shared_ffn, e);
+    const int found = js_get(root, key, &v, e);
+    return found > 0 && !is_neutral(&v, ZERO)
+               ? js_bad(&v, e, "this is not implemented for %s models", a->model_type)
+               : MIN(found, 0);
+}
+
 /* Reads a mixture of experts. transformers knows the number under two names. */
 static int read_experts(struct config *c, const struct arch *a, const struct json *root, struct err *e)
 {
     struct json v;
+    if (read_shared(c, a, root, e))
+        return -1;
     if (!a->n_experts)
         return 0;
     c->expert_ffn = a->expert_ffn ? a->expert_ffn : c->ffn;
@@ -348,6 +374,12 @@ static int read_window(struct config *c, const struct arch *a, const struct json
     int found = js_get(root, "sliding_window", &v, e);
     if (found < 0)
         return -1;
+    if (a->window == WINDOW_OFF) {
+        if (get_bool(root, "use_sliding_window", false, &use, e))
+            return -1;
+        return use ? err_set(e, ERR_INPUT, "%s: use_sliding_window is true, allowed for %s models is false",
+                             root->file, a->model_type) : 0;
+    }
     if (a->window == WINDOW_NONE && found && !is_null(&v))
         return js_bad(&v, e, "llama models have no window: allowed is null");
     c->window = use && !found && !(a->n_experts && a->window == WINDOW_ALL) ? 4096 : 0;

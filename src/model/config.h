@@ -1,6 +1,7 @@
 /* config.json and generation_config.json of a model, checked. Supported are causal models of Llama, Mistral,
- * Mixtral, Qwen2, Qwen3, Qwen3-MoE and Qwen3.5. Another architecture is refused, and so is every key that
- * would change the numbers and is not implemented. The error is one line with file, key and value.
+ * Mixtral, Qwen2, Qwen3, Qwen2-MoE, Qwen3-MoE, Qwen3.5 and Qwen3.5-MoE. Another architecture is refused, and
+ * so is every key that would change the numbers and is not implemented. The error is one line with file, key
+ * and value.
  *
  * A wrapper of a text model and other towers has the settings of the text model in text_config. Ids and
  * tie_word_embeddings may be in either place.
@@ -57,6 +58,7 @@ struct config {
     /* Experts of a layer, those that a row uses, and their width; 0: every layer is dense. ffn is the width
      * of dense layers. */
     size_t n_experts, experts_used, expert_ffn;
+    size_t shared_ffn;           /* width of the expert that every row has beside them; 0: none */
     bool experts_normalised;     /* the weights of the chosen experts are divided by their sum */
     size_t window;               /* sliding window in keys, own position included; 0: none */
     uint8_t windowed[CONFIG_LAYERS_MAX];   /* 1: this layer uses the window */

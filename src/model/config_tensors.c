@@ -8,14 +8,14 @@
 
 /* A tensor of a layer: its name after "model.layers.N.", whether the configuration has it, its shape. */
 struct part { const char *name; bool used; size_t rows, cols; };
-enum { PARTS = 28, EXPERT_PARTS = 3 };
+enum { PARTS = 32, EXPERT_PARTS = 3 };
 
 static void layer_parts(struct part p[PARTS], const struct config *c, size_t layer)
 {
     const size_t d = c->hidden, q = c->n_heads * c->head_dim, kv = c->n_kv_heads * c->head_dim, f = c->ffn,
                  h = c->head_dim, values = c->delta.value_heads, z = values * c->delta.value_dim,
-                 mixed = config_delta_channels(c), conv = c->delta.conv;
-    const bool dense = c->kind[layer] == LAYER_DENSE, bias = dense && c->mlp_bias,
+                 mixed = config_delta_channels(c), conv = c->delta.conv, s = c->shared_ffn;
+    const bool dense = c->kind[layer] == LAYER_DENSE, bias = dense && c->mlp_bias, shared = !dense && s,
                state = c->mixer[layer] == MIXER_DELTA, attn = !state, qkv_bias = attn && c->qkv_bias,
                norm = attn && c->qk_norm;
     const struct part parts[PARTS] = {
@@ -37,6 +37,10 @@ static void layer_parts(struct part p[PARTS], const struct config *c, size_t lay
         { "mlp.down_proj.weight", dense, d, f },         { "mlp.gate_proj.bias", bias, f, 0 },
         { "mlp.up_proj.bias", bias, f, 0 },              { "mlp.down_proj.bias", bias, d, 0 },
         { "mlp.gate.weight", !dense, c->n_experts, d },
+        { "mlp.shared_expert.gate_proj.weight", shared, s, d },
+        { "mlp.shared_expert.up_proj.weight", shared, s, d },
+        { "mlp.shared_expert.down_proj.weight", shared, d, s },
+        { "mlp.shared_expert_gate.weight", shared, 1, d },
     };
     memcpy(p, parts, sizeof parts);
 }
@@ -161,16 +165,26 @@ static int check_tensor(void *ctx, const char *name, size_t rows, size_t cols)
     return tensors_need(k->ts, name, rows, cols, k->e) ? 0 : -1;
 }
 
-/* A router has floats, and the files have no more experts than the configuration. */
+/* A router, and the gate of a shared expert, have floats. */
+static int check_router(const struct tensors *ts, size_t layer, const char *part, struct err *e)
+{
+    char name[96];
+    snprintf(name, sizeof name, "model.layers.%zu.mlp.%s.weight", layer, part);
+    const struct tensor *t = tensors_find(ts, name);
+    return tensor_is_float(t->dtype)
+               ? 0
+               : err_set(e, ERR_INPUT,
+                         "%s: tensor \"%s\": dtype %s, allowed for a router are BF16, F16 and F32",
+                         ts->path[t->shard], t->stored_name, t->dtype_name);
+}
+
+/* Routers have floats, and the files have no more experts than the configuration. */
 static int check_experts(const struct config *c, const struct tensors *ts, size_t layer, struct err *e)
 {
     char name[96];
-    snprintf(name, sizeof name, "model.layers.%zu.mlp.gate.weight", layer);
-    const struct tensor *router = tensors_find(ts, name);
-    if (!tensor_is_float(router->dtype))
-        return err_set(e, ERR_INPUT,
-                       "%s: tensor \"%s\": dtype %s, allowed for a router are BF16, F16 and F32",
-                       ts->path[router->shard], router->stored_name, router->dtype_name);
+    if (check_router(ts, layer, "gate", e) ||
+        (c->shared_ffn && check_router(ts, layer, "shared_expert_gate", e)))
+        return -1;
     snprintf(name, sizeof name, "model.layers.%zu.mlp.experts.%zu.gate_proj.weight", layer, c->n_experts);
     const struct tensor *more = tensors_find(ts, name);
     return more ? err_set(e, ERR_INPUT, "%s: tensor \"%s\" has expert %zu, the number of experts is %zu",

@@ -88,7 +88,7 @@ static struct device_limits limits(const struct model *m, size_t rows_max, size_
                                { c->n_heads, c->n_kv_heads, c->head_dim, m->head_dim }, inputs };
     if (memchr(c->kind, LAYER_EXPERTS, c->n_layers)) {
         l.experts.n = c->n_experts, l.experts.used = c->experts_used;
-        l.experts.hidden = c->hidden, l.experts.ffn = c->expert_ffn;
+        l.experts.hidden = c->hidden, l.experts.ffn = MAX(c->expert_ffn, c->shared_ffn);
     }
     return l;
 }
@@ -307,7 +307,8 @@ static void experts(const struct pass *p, const struct layer *y, size_t l)
     struct device *d = p->w->dev;
     d->experts(d, &(struct device_experts){ p->w->x, p->rows.n, y->norm_mlp, (float)c->rms_eps, &y->router,
                                             y->expert, c->n_experts, c->experts_used, c->expert_ffn,
-                                            c->experts_normalised, l });
+                                            c->experts_normalised, l, c->shared_ffn ? &y->shared : NULL,
+                                            &y->shared_gate, c->shared_ffn });
 }
 
 static void (*const feed_forward[])(const struct pass *, const struct layer *, size_t) = {

@@ -255,7 +255,8 @@ static void randomise_item(void *ctx, size_t i, size_t thread)
     quant_random(r->m, i * RANDOM_PANELS, MIN((i + 1) * RANDOM_PANELS, mat_panels(r->m)), r->seed);
 }
 
-/* Packing would only permute random values. The packed form has no padding, which would have to stay 0. */
+/* Packing would only permute random values. The packed form has no padding, which would have to stay 0; the
+ * only padded matrix, the gate of a shared expert, stays 0, so that its share is a half. */
 static void fill_random(struct loader *l, struct mat *m)
 {
     const size_t bytes = l->dev->mat_size(l->dev, m->type, m->n, m->k);
@@ -264,6 +265,8 @@ static void fill_random(struct loader *l, struct mat *m)
                  &(struct randomising){ m, l->seed++ });
         return;
     }
+    if (m->n == 1)
+        return;
     assert(bytes == m->n * m->k * 2);
     l->model->dev->noise(l->model->dev, m->w, bytes / 2, l->seed++, 1 / sqrtf((float)m->k));
 }
@@ -363,16 +366,17 @@ static int load_dense(struct loader *l, const char *at, struct layer *y)
            (c->mlp_bias && load_vec(l, &y->down_bias, at, &down, 1, "bias", 1, 1)) ? -1 : 0;
 }
 
-/* Loads a router: floats as the file stores them, because its products are those of float rows. */
-static int load_router(struct loader *l, const char *at, struct mat *m)
+/* Loads a router, or the gate of a shared expert: floats as the file stores them, because its products are
+ * those of float rows. */
+static int load_router(struct loader *l, const char *at, const char *part, size_t rows, struct mat *m)
 {
     const struct config *c = &l->model->config;
     char name[96];
-    snprintf(name, sizeof name, "%smlp.gate.weight", at);
-    const struct tensor *t = l->ts ? tensors_need(l->ts, name, c->n_experts, c->hidden, l->e) : NULL;
+    snprintf(name, sizeof name, "%s%s.weight", at, part);
+    const struct tensor *t = l->ts ? tensors_need(l->ts, name, rows, c->hidden, l->e) : NULL;
     if (l->ts && !t)
         return -1;
-    *m = (struct mat){ t ? t->dtype : DT_BF16, c->n_experts, c->hidden, NULL };
+    *m = (struct mat){ t ? t->dtype : DT_BF16, rows, c->hidden, NULL };
     m->w = assign(l, l->dev->mat_size(l->dev, m->type, m->n, m->k));
     l->model->n_params += l->mem ? 0 : m->n * m->k;
     if (l->mem && !t)
@@ -380,21 +384,35 @@ static int load_router(struct loader *l, const char *at, struct mat *m)
     return l->mem && t ? aim(l, t, (struct goal){ .kind = GOAL_MAT, .mat = m, .pad = unpadded }) : 0;
 }
 
+static int load_expert(struct loader *l, const char *prefix, size_t ffn, struct device_expert *x)
+{
+    const size_t d = l->model->config.hidden;
+    const struct source gate_up[] = { { "gate_proj", ffn }, { "up_proj", ffn } }, down = { "down_proj", d };
+    return load_mats(l, x->gate_up, &x->n_gate_up, prefix, gate_up, 2, d, &unpadded) ||
+           load_mat(l, &x->down, prefix, &down, ffn, &unpadded) ? -1 : 0;
+}
+
+static int load_shared(struct loader *l, const char *at, struct layer *y)
+{
+    char prefix[96];
+    snprintf(prefix, sizeof prefix, "%smlp.shared_expert.", at);
+    return load_router(l, at, "mlp.shared_expert_gate", 1, &y->shared_gate) ||
+           load_expert(l, prefix, l->model->config.shared_ffn, &y->shared) ? -1 : 0;
+}
+
 static int load_experts(struct loader *l, const char *at, struct layer *y)
 {
     const struct config *c = &l->model->config;
     struct device_expert measured;
-    if (load_router(l, at, &y->router))
+    if (load_router(l, at, "mlp.gate", c->n_experts, &y->router) ||
+        (c->shared_ffn && load_shared(l, at, y)))
         return -1;
     const size_t before = l->used;
     for (size_t i = 0; i < c->n_experts; i++) {
         struct device_expert *x = l->mem ? &y->expert[i] : &measured;
         char prefix[96];
-        const struct source gate_up[] = { { "gate_proj", c->expert_ffn }, { "up_proj", c->expert_ffn } };
-        const struct source down = { "down_proj", c->hidden };
         snprintf(prefix, sizeof prefix, "%smlp.experts.%zu.", at, i);
-        if (load_mats(l, x->gate_up, &x->n_gate_up, prefix, gate_up, 2, c->hidden, &unpadded) ||
-            load_mat(l, &x->down, prefix, &down, c->expert_ffn, &unpadded))
+        if (load_expert(l, prefix, c->expert_ffn, x))
             return -1;
         const struct device_expert *first = l->mem ? y->expert : x;
         if (x->n_gate_up != first->n_gate_up || x->gate_up->type != first->gate_up->type ||
@@ -691,6 +709,8 @@ size_t model_quantized_bytes(const struct config *c, const struct device *dev)
         n += quantized_bytes(q + 2 * kv, c->hidden) + quantized_bytes(c->hidden, q) +
              (dense ? 1 : c->n_experts) *
                  (quantized_bytes(2 * ffn, c->hidden) + quantized_bytes(c->hidden, ffn));
+        if (!dense && c->shared_ffn)
+            n += quantized_bytes(2 * c->shared_ffn, c->hidden) + quantized_bytes(c->hidden, c->shared_ffn);
     }
     return n;
 }
@@ -763,6 +783,8 @@ int model_quantize(struct model *to, const struct model *from, model_progress *p
         } else {
             z->expert = to->experts + (y->expert - from->experts);
             to->expert_bytes += quantize_experts(z->expert, y->expert, c->n_experts, &at, from->pool);
+            if (c->shared_ffn)
+                quantize_experts(&z->shared, &y->shared, 1, &at, from->pool);
         }
         const size_t done = (size_t)(at - (char *)to->mem);
         if (progress && !progress(ctx, done, to->mem_bytes)) {

@@ -42,6 +42,7 @@ struct layer {                           /* all in the device's memory */
     /* in place of these four, with experts: */
     struct mat router;                   /* [n_experts, hidden], floats */
     struct device_expert *expert;        /* [n_experts], the host's: part of model.experts */
+    struct device_expert shared; struct mat shared_gate;     /* with shared_ffn */
 };
 
 struct model {                           /* {0} is closed */
