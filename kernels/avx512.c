@@ -183,6 +183,7 @@ typedef int pair_word __attribute__((may_alias, aligned(2)));
 #define ROWS_MAX 8
 #define MUL_ROWS_MAX 8
 #define ATTN_ROWS_MAX 8
+#define DELTA_PANELS 4
 #define FEW_ROWS 4
 #define AHEAD_IN_LINE 0
 #define SCORES_FIRST 1

@@ -55,6 +55,34 @@
 
 struct pool;
 
+/* Recurrent states (kernels/delta.h). Columns of a value head lie in blocks of DELTA_COLUMNS, of which the
+ * last may be narrower; `wide` is value_dim rounded up to a multiple of 16. */
+enum { DELTA_COLUMNS = 64 };
+struct delta_shape {
+    size_t n_layers;                 /* with a state; 0: none */
+    size_t key_heads, value_heads, key_dim, value_dim, conv;
+};
+static inline size_t delta_wide(const struct delta_shape *d) { return (d->value_dim + 15) / 16 * 16; }
+static inline size_t delta_channels(const struct delta_shape *d)
+{
+    return 2 * d->key_heads * d->key_dim + d->value_heads * d->value_dim;
+}
+/* A row that a verification pass keeps: input of the convolution [channels], keys [key_heads][key_dim], delta
+ * [value_heads][wide], decay [value_heads]. */
+static inline size_t delta_kept_row(const struct delta_shape *d)
+{
+    return delta_channels(d) + d->key_heads * d->key_dim + d->value_heads * (delta_wide(d) + 1);
+}
+/* The states of a sequence. */
+struct device_state {
+    struct delta_shape shape;
+    float *state;                    /* [n_layers][value_heads][blocks of [key_dim][columns]] */
+    float *rows;                     /* [n_layers][conv - 1][channels]: the last inputs of the convolution */
+    float *kept; size_t kept_max;    /* [n_layers][kept_max][delta_kept_row] */
+    /* Kept rows that are committed. A pass applies them to `state` and `rows` before anything else. */
+    const uint32_t *pending; size_t n_pending;
+};
+
 /* A cache as the device sees it: the geometry of kvmgr/kv.h, in device memory. The device decides the layout
  * inside a block of block_bytes and inside a node of the scratch. Row p of layer l and head h is in block b =
  * p / 64. The first n_shared blocks belong to several caches and are only read: block b is at shared[(l *
@@ -67,6 +95,7 @@ struct device_kv {
     char *scratch; size_t node_max;          /* [n_layers][node_max][n_kv_heads] rows; NULL: no scratch */
     const float *bias;  /* NULL, or the bias of struct attn for every layer; only with host_memory */
     char *const *shared; size_t n_shared;    /* a table in device memory; NULL: n_shared is 0 */
+    const struct device_state *state;        /* NULL: none */
 };
 
 /* The rows of a pass. The arrays are host memory; begin reads them before it returns, `cpu` until `end`. */
@@ -76,6 +105,9 @@ struct device_seq {                  /* consecutive rows of one sequence */
     size_t n_past;                   /* committed rows of the cache */
     /* true: K and V go to scratch node node0 + row - row0; false: to slot pos[row] of the cache */
     bool tree;
+    /* The rows are certain: states take them at once. Otherwise states keep them, and they are at most
+     * kept_max. */
+    bool certain;
     bool shifted;  /* windows do not apply: the owner of the cache selected its rows (a partial cache) */
     /* NULL, or [n_layers][n_kv_heads][importance_step]: importance to the first row, as defined at struct
      * attn. With host_memory [n_kv_heads][importance_step], of the layer of the latest `attend`. */
@@ -137,6 +169,19 @@ struct device_rope {
     float *q_tap;
     /* rows of qkv are q alone, and nothing is stored; only with host_memory */
     bool queries;
+    /* rows of qkv have a gate after each head of q; only with host_memory */
+    bool gated;
+};
+
+/* A layer of Gated DeltaNet over the rows of the pass, between its two products: kernels/delta.h. */
+struct device_delta {
+    void *out;                       /* act [n][value_heads][value_dim] */
+    const float *mixed;              /* [n][channels + value_heads * (value_dim + 2)]: q, k, v, z, b, a */
+    const struct delta_shape *shape;
+    const float *conv;               /* [conv][channels] */
+    const float *decay, *dt_bias;    /* [value_heads] */
+    const float *norm; float eps;    /* [value_dim] */
+    size_t layer;                    /* among those with a state */
 };
 
 /* An expert: a feed-forward network of a few rows. gate_up: one or two matrices of `hidden` inputs, whose
@@ -170,10 +215,11 @@ struct device_experts {
 };
 
 /* n_max: slots of the longest cache; n_out_max, n_in_max: largest sizes of products; experts: those of a
- * layer, zeros without any; ffn: of the widest, the shared one included */
+ * layer, zeros without any; ffn: of the widest, the shared one included; delta: zeros without states */
 struct device_limits { size_t rows_max, n_max, node_max, n_out_max,
                        vocab; struct device_heads heads; size_t n_in_max;
-                       struct { size_t n, used, hidden, ffn; } experts; };
+                       struct { size_t n, used, hidden, ffn; } experts;
+                       struct delta_shape delta; };
 
 /* Sampling on the device. The chain executes the steps of src/sample/sample.h; the rows of logits differ in
  * the tokens before them. */
@@ -282,6 +328,10 @@ struct device {
     void (*swiglu)(struct device *, void *h, const float *gate_up, size_t n, size_t ffn);
     /* See struct device_experts. NULL: the device does not support experts. */
     void (*experts)(struct device *, const struct device_experts *);
+    /* out = act(out * sigmoid(gate)), with the gates of `gated` rows of qkv. */
+    void (*gate)(struct device *, void *out, const float *qkv, const struct device_heads *);
+    /* See struct device_delta. NULL, as for gate: the device does not support hybrids. */
+    void (*delta)(struct device *, const struct device_delta *);
     /* dst row i = src row want[i] of the pass, rows of row_bytes (a multiple of 4); dst differs from src. */
     void (*gather)(struct device *, void *dst, const void *src, size_t row_bytes);
     /* y float = x act, n values, for TAP_HIDDEN; narrow converts back with rounding. */

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "kernels/delta.h"
 #include "kernels/experts.h"
 #include "kernels/pool.h"
 #include "kernels/quant.h"
@@ -41,6 +42,7 @@ struct cpu {
     size_t left_size;
     char *work;                      /* [threads][work_bytes] */
     struct experts_room experts;
+    struct delta_room delta;
     /* the present pass */
     const struct device_rows *rows;
     _Atomic uint64_t bad;            /* the smallest place << 32 | row, or UINT64_MAX */
@@ -127,6 +129,7 @@ static void layout(struct cpu *c, const struct device_limits *l)
     const size_t n = l->rows_max, dp = l->heads.padded, half = dp / 2;
     const size_t experts = l->experts.n, used = n * l->experts.used, hidden = l->experts.hidden,
                  ffn = l->experts.ffn, lot = MIN(used, (size_t)EXPERT_LOT);
+    char *delta;
     const size_t per_row = (l->n_max / KV_CHUNK + 2) * l->heads.n_heads * ATTN_STATE(dp) * sizeof(float);
     c->slab = MAX(1, MIN(MIN((size_t)SLAB_ROWS, n), PART_BYTES / per_row));
     c->part_bytes = c->slab * per_row;
@@ -149,6 +152,7 @@ static void layout(struct cpu *c, const struct device_limits *l)
         { &c->experts.y, lot * MAX(2 * ffn, hidden) * sizeof(float) },
         { &c->experts.h, lot * ffn * sizeof(float) },
         { &c->experts.part, lot * sizeof(struct expert_part) },
+        { &delta, delta_place(NULL, NULL, l, pool_threads(c->pool)) },
     };
     c->bytes = 0;
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) {
@@ -156,6 +160,7 @@ static void layout(struct cpu *c, const struct device_limits *l)
         memcpy(buffers[i].slot, &p, sizeof p);
         c->bytes += (buffers[i].bytes + 63) / 64 * 64 + 64;
     }
+    delta_place(&c->delta, delta, l, pool_threads(c->pool));
 }
 
 static size_t cpu_reserve_bytes(const struct device *d, const struct device_limits *l)
@@ -174,6 +179,7 @@ static int cpu_reserve(struct device *d, const struct device_limits *want)
         want->heads.padded <= l.heads.padded && want->n_in_max <= l.n_in_max &&
         want->experts.n <= l.experts.n && want->experts.used <= l.experts.used &&
         want->experts.hidden <= l.experts.hidden && want->experts.ffn <= l.experts.ffn &&
+        delta_fits(&want->delta, &l.delta) &&
         (c->left_size || !d->quantised || d->compute_f32))
         return 0;
     l.rows_max = MAX(l.rows_max, want->rows_max);
@@ -185,6 +191,7 @@ static int cpu_reserve(struct device *d, const struct device_limits *want)
     l.experts.used = MAX(l.experts.used, want->experts.used);
     l.experts.hidden = MAX(l.experts.hidden, want->experts.hidden);
     l.experts.ffn = MAX(l.experts.ffn, want->experts.ffn);
+    l.delta = delta_larger(&want->delta, &l.delta);
     mem_free(c->mem, c->bytes);
     c->mem = NULL;
     layout(c, &l);
@@ -245,6 +252,8 @@ static void cpu_begin(struct device *d, const struct device_rows *p)
             c->seq_of[r] = (uint32_t)i;
             c->hi[r] = p->hi[r];
         }
+    if (p->n_seqs && p->seq[0].kv->state)
+        delta_plan(&c->delta, p);
     each_row(c, angle_rows, p, p->n);
 }
 
@@ -574,16 +583,16 @@ static void rope_rows(const struct cpu *c, const void *args, size_t r0, size_t r
     const struct device_heads *g = p->heads;
     const enum dtype type = c->d.kv_type;
     const size_t d = g->head_dim, dp = g->padded, kv_heads = p->queries ? 0 : g->n_kv_heads,
-                 heads = g->n_heads + 2 * kv_heads, half = d / 2, group = g->n_heads / g->n_kv_heads;
+                 q_step = p->gated ? 2 * dp : dp, half = c->rows->n_freq, group = g->n_heads / g->n_kv_heads;
     for (size_t r = r0; r < r1; r++) {
         const struct device_seq *s = &c->rows->seq[c->seq_of[r]];
-        float *q = p->qkv + r * heads * dp, *k = q + g->n_heads * dp;
+        float *q = p->qkv + r * (g->n_heads * q_step + 2 * kv_heads * dp), *k = q + g->n_heads * q_step;
         for (size_t h = 0; h < g->n_heads + kv_heads; h++) {
-            float *x = q + h * dp;
+            float *x = h < g->n_heads ? q + h * q_step : k + (h - g->n_heads) * dp;
             const float *norm = h < g->n_heads ? p->q_norm : p->k_norm;
             if (norm)
                 c->ops->rmsnorm(x, dp, DT_F32, x, dp, norm, 1, d, p->eps);
-            c->ops->rope(x, c->cos + r * half, c->sin + r * half, d);
+            c->ops->rope(x, c->cos + r * half, c->sin + r * half, 2 * half);
             if (p->q_tap && h < g->n_heads)
                 memcpy(p->q_tap + (r * g->n_heads + h) * d, x, d * sizeof *x);
         }
@@ -594,9 +603,9 @@ static void rope_rows(const struct cpu *c, const void *args, size_t r0, size_t r
         for (size_t h = 0; h < g->n_heads; h++) {
             const size_t at = first * g->n_heads + (h / group * rows + in_slab) * group + h % group;
             if (type == DT_I16)
-                kv_query((int16_t *)p->q + at * dp, &c->q_scale[at], q + h * dp, scale, dp);
+                kv_query((int16_t *)p->q + at * dp, &c->q_scale[at], q + h * q_step, scale, dp);
             else
-                c->ops->round((char *)p->q + at * dp * dtype_size(type), type, q + h * dp, scale, dp);
+                c->ops->round((char *)p->q + at * dp * dtype_size(type), type, q + h * q_step, scale, dp);
         }
     }
 }
@@ -708,6 +717,34 @@ static void cpu_attend(struct device *d, void *out, const void *q, const struct 
     }
 }
 
+/* ---- gates and states ---- */
+
+struct gating { char *out; const float *qkv; const struct device_heads *heads; };
+
+static void gate_rows(const struct cpu *c, const void *args, size_t r0, size_t r1)
+{
+    const struct gating *p = args;
+    const enum dtype act = device_act(&c->d);
+    const size_t n = p->heads->n_heads, dp = p->heads->padded;
+    for (size_t r = r0; r < r1; r++)
+        for (size_t h = 0; h < n; h++)
+            c->ops->gate(p->out + (r * n + h) * dp * dtype_size(act), act,
+                         p->qkv + (r * 2 * (n + p->heads->n_kv_heads) + 2 * h + 1) * dp, dp);
+}
+
+static void cpu_gate(struct device *d, void *out, const float *qkv, const struct device_heads *heads)
+{
+    struct cpu *c = (struct cpu *)d;
+    each_row(c, gate_rows, &(struct gating){ out, qkv, heads }, c->rows->n);
+}
+
+static void cpu_delta(struct device *d, const struct device_delta *a)
+{
+    struct cpu *c = (struct cpu *)d;
+    assert(delta_fits(a->shape, &c->limits.delta));
+    delta_run(&(struct delta_run){ c->ops, c->pool, &c->delta, c->rows, device_act(d) }, a);
+}
+
 /* ---- open ---- */
 
 static void cpu_close(struct device *d)
@@ -745,7 +782,8 @@ int device_cpu_open(struct device **out, const struct ops *ops, struct pool *poo
         .graph_begin = cpu_graph_begin,
         .graph_end = cpu_graph_end, .end = cpu_end, .embed = cpu_embed, .rmsnorm = cpu_rmsnorm,
         .product = cpu_product, .rope = cpu_rope,
-        .attend = cpu_attend, .swiglu = cpu_swiglu, .experts = cpu_experts, .gather = cpu_gather,
+        .attend = cpu_attend, .swiglu = cpu_swiglu, 
+        .experts = cpu_experts, .gate = cpu_gate, .delta = cpu_delta, .gather = cpu_gather,
         .widen = cpu_widen,
         .narrow = cpu_narrow,
         .reserve_bytes = cpu_reserve_bytes, .reserve = cpu_reserve };

@@ -207,6 +207,7 @@ static inline qi qi_dot(qi a, qh w, const char *pair)
 #define ROWS_MAX 4
 #define MUL_ROWS_MAX 4
 #define ATTN_ROWS_MAX 4
+#define DELTA_PANELS 1
 #define FEW_ROWS 0
 #define AHEAD_IN_LINE 0
 #define SCORES_FIRST 1           /* so that every machine tests this order */

@@ -172,6 +172,20 @@ static inline size_t kv_block_bytes(enum dtype t, size_t head_dim)
     return KV_BLOCK * kv_row_bytes(t, head_dim);
 }
 
+/* A step of a recurrent state (Gated DeltaNet, arXiv:2412.06464, equation 10): n columns, a multiple of 16,
+ * of the state of one head, [dim][n]. A row has a key k and a query q [dim], both normalised, a value v [n],
+ * and the numbers qk = q . k, beta and decay. The state stays one row back: a step first takes the row
+ * before.
+ *
+ *   before    to[i][j] = fma(k[i], delta[j], decay * from[i][j]), with the row before; to may be from
+ *             NULL: the state is `from`, and `to` is not used
+ *   now       r = +0; r = fma(k[i], to[i][j], r), i ascending; p likewise with q
+ *             delta[j] = beta * (v[j] - decay * r)
+ *             o[j] = fma(qk, delta[j], decay * p)        the output q . (state with this row)
+ *             NULL: nothing */
+struct delta_row { const float *k, *q, *v; float qk, beta, decay; float *delta, *o; };
+struct delta_step { const float *from; float *to; size_t dim, n; const struct delta_row *before, *now; };
+
 /* Selection and logits processing (bodies in select.h). A row of logits holds floats and -inf, never NaN or
  * +inf.
  *
@@ -256,6 +270,12 @@ struct ops {
 
     /* Whether every x is finite. */
     bool (*finite)(const float *x, size_t n);
+
+    void (*delta)(const struct delta_step *s);
+    /* y[c] = silu(sum of w[t][c] * x[t][c]), t ascending from +0, each product rounded; w [taps][n] */
+    void (*convolve)(float *y, const float *const *x, const float *w, size_t taps, size_t n);
+    /* y = act(y * (1 / (1 + exp2(-g*log2e)))), y act */
+    void (*gate)(void *y, enum dtype act, const float *g, size_t n);
 
     /* Index of the largest of n >= 1 logits, the lowest index on ties. */
     size_t (*argmax)(const float *x, size_t n);

@@ -23,6 +23,7 @@
  *   ATTN_ROWS_MAX             rows of the largest tile of attention
  *   tile_panels(r, ready)     panels side by side in a tile of r rows; ready: the left operand needs no
  *                             registers for a conversion
+ *   DELTA_PANELS              panels of a strip of a recurrent state (at most 4)
  *   FEW_ROWS                  with at most so many query rows attention does not prefetch: memory sets the
  *                             pace and is fastest when read from the first byte to the last (4 rows at depth
  *                             100K on Zen 4: 5.5 ms, with prefetching 8.3 ms)
@@ -762,6 +763,7 @@ static void OP(attend_merge)(const struct attn *a, void *out, size_t r0, size_t 
     }
 }
 
+#include "kernels/delta_twin.h"
 #include "kernels/train.h"
 
 const struct ops OPS_TABLE = {
@@ -770,5 +772,6 @@ const struct ops OPS_TABLE = {
     .quantize_groups = OP(quantize_groups), .rmsnorm = OP(rmsnorm), .swiglu = OP(swiglu),
         .rope = OP(rope), .round = OP(round),
     .attend = OP(attend), .attend_merge = OP(attend_merge), .finite = OP(finite),
+    .delta = OP(delta), .convolve = OP(convolve), .gate = OP(gate),
     SELECT_OPS, TRAIN_OPS,
 };

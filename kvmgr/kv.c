@@ -22,8 +22,8 @@ static bool sizes(const struct kv_size *z, size_t *own, size_t *scratch, size_t 
 
 size_t kv_bytes(const struct kv_size *z)
 {
-    size_t own, scratch, table;
-    return sizes(z, &own, &scratch, &table) ? own + scratch + table : SIZE_MAX;
+    size_t own, scratch, table, n = state_bytes(&z->state, z->node_max);
+    return sizes(z, &own, &scratch, &table) && add_size(n, own + scratch + table, &n) ? n : SIZE_MAX;
 }
 
 static bool on_host(const struct kv *kv) { return !kv->dev || kv->dev->host_memory; }
@@ -163,6 +163,12 @@ int kv_open_from(struct kv *kv, struct device *dev, const struct kv_size *z, con
         return err_set(e, ERR_FAILED, "KV cache of %zu positions: out of memory (%zu bytes%s%s)", z->n_max,
                        own + scratch + table, dev ? " on " : "", dev ? dev->name : "");
     }
+    assert(!z->state.n_layers || (!n_rows && on_host(kv)));
+    if (z->state.n_layers && state_open(&kv->state, &z->state, z->node_max, e)) {
+        run_drop(kv, r);
+        kv_close(kv);
+        return -1;
+    }
     kv->run[kv->n_runs++] = r;
     kv->base = r->base;
     if (n_rows > z->n_shared * KV_BLOCK)
@@ -183,6 +189,7 @@ void kv_close(struct kv *kv)
     for (size_t i = 0; i < kv->n_runs; i++)
         run_drop(kv, kv->run[i]);
     free(kv->run);
+    state_close(kv->state);
     if (kv->shared)
         free_on(kv, kv->shared, table_bytes(kv));
     *kv = (struct kv){ 0 };
@@ -217,7 +224,8 @@ struct device_kv kv_view(const struct kv *kv)
 {
     return (struct device_kv){ kv->type, kv->n_layers, kv->n_kv_heads, kv->head_dim, kv->base,
                                kv->block_bytes, kv->head_bytes, kv->layer_bytes,
-                               kv->scratch, kv->node_max, kv->bias, kv->shared, kv->n_shared };
+                               kv->scratch, kv->node_max, kv->bias, kv->shared, kv->n_shared,
+                               kv->state ? &kv->state->d : NULL };
 }
 
 void *kv_block(const struct kv *kv, size_t l, size_t h, size_t pos)
@@ -238,8 +246,18 @@ void *kv_node(const struct kv *kv, size_t l, size_t node)
 void kv_advance(struct kv *kv, size_t n)
 {
     assert(n <= kv->n_max - kv->n_past);
+    if (kv->state)
+        state_commit(kv->state, NULL, n);
     kv->n_past += n;
     kv->n_written = MAX(kv->n_written, kv->n_past);
+}
+
+void kv_place(struct kv *kv, size_t n)
+{
+    assert(n <= kv->n_max && kv->state);
+    kv->n_past = n;
+    kv->n_written = MAX(kv->n_written, MIN((n + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK, kv->n_max));
+    state_place(kv->state, n);
 }
 
 void kv_commit_path(struct kv *kv, const uint32_t *node, size_t n)
@@ -257,6 +275,8 @@ void kv_commit_path(struct kv *kv, const uint32_t *node, size_t n)
                 kv_put(kv_block(kv, l, h, kv->n_past + i), kv->type, kv->head_dim,
                        (kv->n_past + i) % KV_BLOCK, from + h * row);
         }
+    if (kv->state)
+        state_commit(kv->state, node, n);
     kv->n_past += n;
     kv->n_written = MAX(kv->n_written, kv->n_past);
 }
@@ -266,6 +286,8 @@ void kv_truncate(struct kv *kv, size_t n_past)
     assert(n_past <= kv->n_past && n_past >= kv->n_shared * KV_BLOCK);
     static const float zero[2 * 1024];
     assert(kv->head_dim <= 1024);
+    if (kv->state)
+        n_past = state_truncate(kv->state, n_past);
     if (!on_host(kv)) {
         const struct device_kv view = kv_view(kv);
         kv->dev->kv_zero(kv->dev, &view, n_past, MAX(kv->n_written, n_past));

@@ -16,6 +16,7 @@
 #pragma once
 #include "kernels/device.h"
 #include "kernels/ops.h"
+#include "kvmgr/state.h"
 #include "src/base/base.h"
 
 /* The runs that are alive, and their bytes. */
@@ -44,6 +45,7 @@ struct kv {                        /* {0} is closed */
     const float *bias;
     size_t n_shared;               /* blocks of other caches */
     char **shared;                 /* [n_layers][n_kv_heads][n_shared], in the device's memory; NULL: none */
+    struct states *state;           /* recurrent states beside the cache; NULL: none */
     struct kv_run **run; size_t n_runs;      /* held, by ascending `first`; the last is the cache's own */
 };
 
@@ -52,8 +54,10 @@ struct kv_size {
     size_t n_layers, n_kv_heads, head_dim;   /* head_dim: padded to a multiple of 16 */
     size_t n_max, node_max;                  /* positions; rows of the node scratch, 0: none */
     size_t n_shared;                         /* blocks of other caches */
+    struct delta_shape state;                /* recurrent states; then n_shared is 0 */
 };
-/* Bytes of the cache's own blocks, its scratch and its table; SIZE_MAX when they do not fit size_t. */
+/* Bytes of the cache's own blocks, its scratch, its table and its states; SIZE_MAX when they do not fit
+ * size_t. */
 size_t kv_bytes(const struct kv_size *);
 int kv_open(struct kv *kv, struct device *dev, const struct kv_size *, struct err *e);
 /* Opens a cache of size->n_max positions that shares the first size->n_shared blocks of `from`, a committed
@@ -81,6 +85,9 @@ char *kv_address(const struct kv *kv, size_t l, size_t h, size_t b, size_t *n);
 /* [n_kv_heads] rows as kv_store writes them */
 void *kv_node(const struct kv *kv, size_t l, size_t node);
 void kv_advance(struct kv *kv, size_t n);                        /* commits rows n_past .. n_past+n-1 */
+/* Says that n rows, in whole blocks, and the states after them have been restored. */
+void kv_place(struct kv *kv, size_t n);
 void kv_commit_path(struct kv *kv, const uint32_t *node, size_t n);   /* copies the path, then commits it */
-/* Forgets rows from n_past on and zeroes them; shared blocks must stay (asserted). */
+/* Forgets rows from n_past on and zeroes them; shared blocks must stay (asserted). A cache with states may
+ * have to forget all rows: its n_past is then 0 (state.h). */
 void kv_truncate(struct kv *kv, size_t n_past);

@@ -53,7 +53,7 @@ static void take_out(struct prefixes *p, size_t i) { p->v[i] = p->v[--p->n]; }
 
 void prefix_join(struct prefixes *p, const struct kv *kv, const int32_t *tokens, const size_t *n_tokens)
 {
-    struct prefix *x = add(p);
+    struct prefix *x = kv->state ? NULL : add(p);
     if (x)
         *x = (struct prefix){ .kv = kv, .tokens = tokens, .n_tokens = n_tokens, .used = ++p->uses };
 }
@@ -69,7 +69,7 @@ void prefix_leave(struct prefixes *p, const struct kv *kv)
 
 void prefix_keep(struct prefixes *p, struct kv *kv, int32_t *tokens)
 {
-    struct prefix *x = kv->n_past >= KV_BLOCK ? add(p) : NULL;
+    struct prefix *x = kv->n_past >= KV_BLOCK && !kv->state ? add(p) : NULL;
     if (!x) {
         kv_close(kv);
         free(tokens);

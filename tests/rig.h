@@ -43,9 +43,8 @@ static inline void rig_close(struct rig *r)
 static inline void rig_kv(const struct rig *r, struct kv *kv, size_t n_max, size_t node_max)
 {
     struct err e = { 0 };
-    if (kv_open(kv, r->dev->host_memory ? NULL : r->dev,
-                &(struct kv_size){ r->dev->kv_type, r->c.n_layers, r->c.n_kv_heads, r->m.head_dim, n_max,
-                                   node_max }, &e))
+    const struct kv_size size = model_cache(&r->m, n_max, node_max);
+    if (kv_open(kv, r->dev->host_memory ? NULL : r->dev, &size, &e))
         rig_die("cache", &e);
 }
 /* Random bytes of stored K and V: numbers of up to about 2 in both halves of each word, for any type. */

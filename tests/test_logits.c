@@ -113,14 +113,15 @@ static int forward_text(const struct model *m, const struct fixture *f, row_fn *
     struct workspace *w = NULL;
     uint8_t want[CHUNK_ROWS];
     float *logits = malloc(CHUNK_ROWS * (size_t)f->vocab * sizeof *logits);
-    int rc = kv_open(&kv, m->dev, &(struct kv_size){ m->dev->kv_type, m->config.n_layers,
-                                                     m->config.n_kv_heads, m->head_dim, f->n, 0 }, e);
+    const struct kv_size size = model_cache(m, f->n, 0);
+    int rc = kv_open(&kv, m->dev, &size, e);
     if (rc == 0)
         rc = workspace_open(&w, m, CHUNK_ROWS, f->n, e);
     memset(want, 1, sizeof want);
     for (size_t pos = 0; rc == 0 && pos < f->n; pos += CHUNK_ROWS) {
         size_t n = MIN((size_t)CHUNK_ROWS, f->n - pos);
-        struct pass_seq s = { .kv = &kv, .n = n, .token = f->ids + pos, .want = want, .logits = logits };
+        struct pass_seq s = { .kv = &kv, .n = n, .token = f->ids + pos, .certain = true,
+                              .want = want, .logits = logits };
         route.pos = pos;
         rc = model_forward(m, w, &s, 1, NULL, 0, e);
         for (size_t i = 0; rc == 0 && i < n; i++)

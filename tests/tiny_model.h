@@ -17,7 +17,17 @@ struct tiny {
     size_t heads_inside;                 /* drafting heads as TokenSwift publishes them */
     size_t experts, used, expert_ffn;    /* qwen*_moe: in all layers but the second */
     size_t shared;                       /* qwen2_moe: the width of the shared expert */
+    size_t key_heads, value_heads, key_dim, value_dim;   /* qwen3_5: in all layers but every third */
 };
+
+/* Hybrids. States of one block of columns and of three. */
+static const struct tiny tiny_hybrids[] __attribute__((unused)) = {
+    { "qwen35-bf16", "qwen3_5", 64, 80, 4, 2, 16, 200, 4, 0, DT_BF16, true,
+      .key_heads = 2, .value_heads = 4, .key_dim = 24, .value_dim = 20 },
+    { "qwen35-f32-wide", "qwen3_5", 52, 51, 3, 1, 24, 131, 3, 0, DT_F32, false,
+      .key_heads = 1, .value_heads = 3, .key_dim = 30, .value_dim = 140 },
+};
+enum { N_TINY_HYBRIDS = sizeof tiny_hybrids / sizeof *tiny_hybrids };
 
 static const struct tiny tiny_models[] __attribute__((unused)) = {
     { "llama-bf16", "llama", 64, 112, 4, 2, 16, 300, 3, 0, DT_BF16, true, 0 },
@@ -38,7 +48,7 @@ static inline uint16_t tiny_f16(float x)     /* for |x| < 1024, rounded towards 
     if (e < 113) return (uint16_t)(u >> 16 & 0x8000);
     return (uint16_t)((u >> 16 & 0x8000) | (e - 112) << 10 | (u >> 13 & 0x3ff));
 }
-struct tiny_writer { FILE *header, *data; size_t at; struct rng rng; enum dtype dtype; bool first; };
+struct tiny_writer { FILE *header, *data; size_t at; struct rng rng; enum dtype dtype; bool first, minus_one; };
 
 static inline void tiny_tensor(struct tiny_writer *w, const char *name, size_t rows, size_t cols, float mean,
                                float scale)
@@ -65,11 +75,44 @@ static inline void tiny_linear(struct tiny_writer *w, size_t layer, const char *
     snprintf(full, sizeof full, "model.layers.%zu.%s.bias", layer, name);
     if (bias) tiny_tensor(w, full, out, 0, 0, 0.5f);
 }
+static inline void tiny_vector(struct tiny_writer *w, size_t layer, const char *name, size_t n, float mean,
+                               float scale)
+{
+    char full[200];
+    snprintf(full, sizeof full, "model.layers.%zu.%s", layer, name);
+    tiny_tensor(w, full, n, 0, mean, scale);
+}
 static inline void tiny_norm(struct tiny_writer *w, size_t layer, const char *name, size_t n)
 {
     char full[128];
-    snprintf(full, sizeof full, "model.layers.%zu.%s.weight", layer, name);
-    tiny_tensor(w, full, n, 0, 1, 0.3f);
+    snprintf(full, sizeof full, "%s.weight", name);
+    tiny_vector(w, layer, full, n, w->minus_one ? 0 : 1, 0.3f);
+}
+/* A layer of Gated DeltaNet. */
+static inline void tiny_delta(struct tiny_writer *w, const struct tiny *t, size_t l)
+{
+    const size_t values = t->value_heads * t->value_dim, channels = 2 * t->key_heads * t->key_dim + values;
+    char name[128];
+    tiny_linear(w, l, "linear_attn.in_proj_qkv", channels, t->hidden, false);
+    tiny_linear(w, l, "linear_attn.in_proj_z", values, t->hidden, false);
+    tiny_linear(w, l, "linear_attn.in_proj_b", t->value_heads, t->hidden, false);
+    tiny_linear(w, l, "linear_attn.in_proj_a", t->value_heads, t->hidden, false);
+    snprintf(name, sizeof name, "model.layers.%zu.linear_attn.conv1d.weight", l);
+    tiny_tensor(w, name, channels, 4, 0, 0.5f);
+    tiny_vector(w, l, "linear_attn.A_log", t->value_heads, 0, 1);
+    tiny_vector(w, l, "linear_attn.dt_bias", t->value_heads, -2, 1);
+    tiny_vector(w, l, "linear_attn.norm.weight", t->value_dim, 1, 0.3f);
+    tiny_linear(w, l, "linear_attn.out_proj", t->hidden, values, false);
+}
+static inline bool tiny_is_delta(const struct tiny *t, size_t l) { return t->value_heads && l % 3 != 2; }
+static inline void tiny_attention(struct tiny_writer *w, const struct tiny *t, size_t l, bool bias, bool qk)
+{
+    tiny_linear(w, l, "self_attn.q_proj", (t->value_heads ? 2 : 1) * t->heads * t->head_dim, t->hidden, bias);
+    tiny_linear(w, l, "self_attn.k_proj", t->kv_heads * t->head_dim, t->hidden, bias);
+    tiny_linear(w, l, "self_attn.v_proj", t->kv_heads * t->head_dim, t->hidden, bias);
+    if (qk)
+        tiny_norm(w, l, "self_attn.q_norm", t->head_dim), tiny_norm(w, l, "self_attn.k_norm", t->head_dim);
+    tiny_linear(w, l, "self_attn.o_proj", t->hidden, t->heads * t->head_dim, false);
 }
 /* A router and experts, each under names of its own; false: the layer has none. */
 static inline bool tiny_experts(struct tiny_writer *w, const struct tiny *t, size_t l)
@@ -102,13 +145,10 @@ static inline void tiny_tensors(struct tiny_writer *w, const struct tiny *t)
                 t->tied ? 1.5f / sqrtf((float)t->hidden) : 1);
     for (size_t l = 0; l < t->layers; l++) {
         tiny_norm(w, l, "input_layernorm", t->hidden);
-        tiny_linear(w, l, "self_attn.q_proj", t->heads * t->head_dim, t->hidden, bias);
-        tiny_linear(w, l, "self_attn.k_proj", t->kv_heads * t->head_dim, t->hidden, bias);
-        tiny_linear(w, l, "self_attn.v_proj", t->kv_heads * t->head_dim, t->hidden, bias);
-        if (qk)
-            tiny_norm(w, l, "self_attn.q_norm", t->head_dim),
-                tiny_norm(w, l, "self_attn.k_norm", t->head_dim);
-        tiny_linear(w, l, "self_attn.o_proj", t->hidden, t->heads * t->head_dim, false);
+        if (tiny_is_delta(t, l))
+            tiny_delta(w, t, l);
+        else
+            tiny_attention(w, t, l, bias, qk);
         tiny_norm(w, l, "post_attention_layernorm", t->hidden);
         if (tiny_experts(w, t, l))
             continue;
@@ -116,7 +156,7 @@ static inline void tiny_tensors(struct tiny_writer *w, const struct tiny *t)
         tiny_linear(w, l, "mlp.up_proj", t->ffn, t->hidden, false);
         tiny_linear(w, l, "mlp.down_proj", t->hidden, t->ffn, false);
     }
-    tiny_tensor(w, "model.norm.weight", t->hidden, 0, 1, 0.3f);
+    tiny_tensor(w, "model.norm.weight", t->hidden, 0, w->minus_one ? 0 : 1, 0.3f);
     if (!t->tied)
         tiny_tensor(w, "lm_head.weight", t->vocab, t->hidden, 0, 1.5f / sqrtf((float)t->hidden));
 }
@@ -156,6 +196,14 @@ static inline void tiny_config(const struct tiny *t, const char *dir)
                 t->experts, t->used, t->expert_ffn);
     if (t->shared)
         fprintf(f, ",\"shared_expert_intermediate_size\":%zu", t->shared);
+    if (t->value_heads) {
+        fprintf(f, ",\"linear_num_key_heads\":%zu,\"linear_num_value_heads\":%zu,\"linear_key_head_dim\":%zu,"
+                   "\"linear_value_head_dim\":%zu,\"partial_rotary_factor\":0.5,\"layer_types\":[",
+                t->key_heads, t->value_heads, t->key_dim, t->value_dim);
+        for (size_t l = 0; l < t->layers; l++)
+            fprintf(f, "%s\"%s_attention\"", l ? "," : "", tiny_is_delta(t, l) ? "linear" : "full");
+        fprintf(f, "]");
+    }
     if (t->window && (mixtral || !strcmp(t->type, "mistral")))
         fprintf(f, ",\"sliding_window\":%zu", t->window);
     else if (t->window) {
@@ -205,6 +253,7 @@ static inline void tiny_write(const struct tiny *t, char dir[4096])
     tiny_config(t, dir);
     struct tiny_writer w;
     tiny_begin(&w, t->dtype, 1000 + t->hidden, NULL, &header, &n);
+    w.minus_one = t->value_heads > 0;
     tiny_tensors(&w, t);
     tiny_heads(&w, "model.medusa_layers.", t->heads_inside, t->hidden);
     snprintf(path, sizeof path, "%s/model.safetensors", dir);

@@ -131,13 +131,19 @@ static void begin_snapshot(struct snapshot_policy *k, size_t rows, double second
 {
     const struct kv *kv = &k->image.d->kv;
     const double start = clock_seconds();
-    const double row_seconds = (double)(kv->n_layers * kv->n_kv_heads * kv->block_bytes) / KV_BLOCK /
-                               (has_idle_core(k) ? GPU_COPY_RATE : k->rate);
-    const double rows_max = MAX(seconds - FIXED_SECONDS, 0.0) / row_seconds;
+    const double rate = has_idle_core(k) ? GPU_COPY_RATE : k->rate,
+                 fixed = FIXED_SECONDS + (double)k->image.exact_bytes / rate;
+    const double row_seconds = (double)(kv->n_layers * kv->n_kv_heads * kv->block_bytes) / KV_BLOCK / rate;
+    const double rows_max = MAX(seconds - fixed, 0.0) / row_seconds;
     const size_t from =
         snapshot_files_next_start(k->files, rows, rows_max < (double)rows ? (size_t)rows_max : rows);
-    if (!force && FIXED_SECONDS + (double)(rows - from) * row_seconds > seconds)
+    if (!force && fixed + (double)(rows - from) * row_seconds > seconds)
         return;
+    struct err e;
+    if (k->image.exact && checkpoint_flush(k->checkpoint, &e)) {
+        postpone_after_failure(k, &e);
+        return;
+    }
     uint64_t bytes = image_capture(&k->image, from, rows);
     snapshot_files_write(k->files, from, rows, bytes);
     double put = clock_seconds() - start;

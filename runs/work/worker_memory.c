@@ -115,8 +115,8 @@ static size_t cache_bytes(const struct worker *w)
 static size_t own_bytes(const struct worker *w, size_t n_max, size_t n_shared)
 {
     const struct engine *g = &w->engine;
-    const struct kv_size size = { g->dev->kv_type, g->config.n_layers, g->config.n_kv_heads,
-                                  g->model.head_dim, n_max - n_shared * KV_BLOCK };
+    struct kv_size size = model_cache(&g->model, n_max - n_shared * KV_BLOCK, 0);
+    size.state.n_layers = 0;
     return g->dev->host_memory ? kv_bytes(&size) : 0;
 }
 
@@ -192,7 +192,7 @@ static int reserve_further(struct worker *w, const struct job_need *need, size_t
 int worker_reserve(struct worker *w, const struct job_need *need, size_t *bytes, struct prefix_match *m,
                    struct err *e)
 {
-    if (draft_check_device(&need->params->draft, w->engine.dev, e))
+    if (draft_check_model(&need->params->draft, w->engine.dev, &w->engine.config, e))
         return -1;
     for (;;) {
         *m = prefix_find(&w->prefixes, need->start, need->n_start);

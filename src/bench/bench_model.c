@@ -79,8 +79,9 @@ int bench_open(struct bench_target *t, const struct bench *b, const struct confi
         return err_set(e, ERR_FAILED, "bench: out of memory");
     const struct model_setup setup = { c, b->compute, t->dev, b->ops, b->pool, .random = b->random,
                                         .random_mix = true };
-    const struct kv_size cache = { b->kv, c->n_layers, c->n_kv_heads, t->dev->head_dim(t->dev, c->head_dim),
-                                   n_max, 0 };
+    const struct model sizes = { .config = *c, .dev = t->dev,
+                                 .head_dim = t->dev->head_dim(t->dev, c->head_dim) };
+    const struct kv_size cache = model_cache(&sizes, n_max, config_is_hybrid(c) ? BENCH_ROWS_MAX : 0);
     if (open_model(t, &setup, dir, &cache, n_kv, e))
         return -1;
     for (size_t i = 0; i < BENCH_PREFILL; i++)
@@ -131,6 +132,8 @@ static void fill(struct bench_target *t, struct kv *kv, size_t depth)
     }
     kv->n_past = depth;
     kv->n_written = MAX(kv->n_written, depth);
+    if (kv->state)
+        state_place(kv->state, depth);
 }
 
 void bench_depth(struct bench_target *t, size_t depth)
@@ -147,13 +150,15 @@ static int prefill(struct bench_target *t, size_t rows, struct err *e)
     int rc = 0;
     for (size_t at = 0, n; at < rows && rc == 0; at += n) {
         n = MIN(rows - at, (size_t)PREFILL_ROWS);
-        struct pass_seq s = { .kv = kv, .n = n, .token = t->token + at, .logits = t->logits,
-                              .want = at + n < rows ? none : NULL };
+        struct pass_seq s = { .kv = kv, .n = n, .token = t->token + at, .certain = true,
+                              .logits = t->logits, .want = at + n < rows ? none : NULL };
         rc = model_forward(&t->model, t->work, &s, 1, NULL, 0, e);
         t->experts_read += t->dev->experts_read;
         kv_advance(kv, n);
     }
     kv->n_past = depth;
+    if (kv->state)
+        state_place(kv->state, depth);
     return rc;
 }
 

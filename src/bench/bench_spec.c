@@ -120,7 +120,7 @@ static int parse_points(struct spec *s, char *list, const struct spec_point *tab
 }
 
 /* The settings of the point that --points wants and the device supports: a GPU supports no means of rows
- * (draft_check_device). One more setting stands for the drafting flags of this command. */
+ * (draft_check_model). One more setting stands for the drafting flags of this command. */
 static void select_settings(struct spec *s)
 {
     static const char *const flags[] = { "drafter", "tree", "ngram-k", "ngram-lead", "ngram-delay",
@@ -460,8 +460,8 @@ static int open_decoders(struct session *b, struct err *e)
         return err_set(e, ERR_FAILED, "bench: out of memory for %zu decoders", s->n_settings);
     memcpy(b->tokens, b->t->prompt, b->t->n_prompt * sizeof *b->tokens);
     b->n_tokens = b->t->n_prompt;
-    if (kv_open(&b->kv, m->dev, &(struct kv_size){ m->dev->kv_type, m->config.n_layers, m->config.n_kv_heads,
-                                                   m->head_dim, b->n_max, 0 }, e))
+    const struct kv_size cache = model_cache(m, b->n_max, 0);
+    if (kv_open(&b->kv, m->dev, &cache, e))
         return -1;
     for (size_t i = 0; i < s->n_settings; i++) {
         if (read_setting(s, i, b->t->n_prompt, e))
@@ -534,8 +534,7 @@ static int check(struct spec *s, struct err *e)
         if (read_setting(s, i, longest, e))
             return err_while(e, "bench: %s", s->setting[i].name);
         const size_t rows = decode_verify_rows(d);
-        const struct kv_size nodes = { dev->kv_type, c->n_layers, c->n_kv_heads, m->head_dim, KV_BLOCK,
-                                       rows };
+        const struct kv_size nodes = model_cache(m, KV_BLOCK, rows);
         s->int8 |= draft_wants_int8(&d->draft, dev);
         each.n = 0;                      /* only the totals matter */
         decode_plan(&each, d, m, n_max);
@@ -569,6 +568,16 @@ static int load(struct spec *s, struct err *e)
     return 0;
 }
 
+/* The decoders of a text share its cache, and states are not shared. */
+static int refuse_hybrid(const struct spec *s, struct err *e)
+{
+    return config_is_hybrid(&s->engine.config)
+               ? err_set(e, ERR_INPUT,
+                         "bench: drafting is not measured for models with recurrent states (%s)",
+                         s->engine.config.model_type)
+               : 0;
+}
+
 int bench_spec(const struct options *o, const struct spec_point *table, struct err *e)
 {
     char dir[PATH_BYTES];
@@ -582,8 +591,8 @@ int bench_spec(const struct options *o, const struct spec_point *table, struct e
     stop_signals_catch();
     own.model = o->model ? o->model : dir;
     int rc = (!o->model && bench_model_dir(dir, o, e)) || parse_points(s, list, table, e) ||
-             options_open_engine(&s->engine, &own, e) || read_sampling(s, e) || load(s, e) ||
-             spec_prompts(s, e);
+             options_open_engine(&s->engine, &own, e) || refuse_hybrid(s, e) || read_sampling(s, e) ||
+             load(s, e) || spec_prompts(s, e);
     for (size_t i = 0; i < s->n_texts && rc == 0; i++) {
         rc = measure_text(s, &s->text[i], e);
         if (rc == 0 && !o->json)

@@ -171,9 +171,7 @@ static int examine(struct inspect *s, struct err *e)
     examine_files(s);
     const struct config *c = &g->config;
     s->tokens = s->o->tokens ? s->o->tokens : c->context;
-    s->kv_per_token =
-        kv_bytes(&(struct kv_size){ g->dev->kv_type, c->n_layers, c->n_kv_heads, g->model.head_dim, KV_BLOCK,
-                                    0 }) / KV_BLOCK;
+    s->kv_per_token = (size_t)model_kv_bytes(&g->model);
     struct decode_setup setup;
     draft_defaults(&setup.draft);
     setup.heads = NULL;

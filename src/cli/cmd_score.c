@@ -57,8 +57,8 @@ static int score_piece(struct score *s, size_t from, size_t n, struct err *e)
     kv_truncate(&s->kv, 0);
     for (size_t done = 0; done + 1 < n;) {
         size_t rows = MIN((size_t)SCORE_ROWS, n - 1 - done);
-        struct pass_seq seq = { .kv = &s->kv, .n = rows, .token = s->ids + from + done, .want = all,
-                                .logits = s->logits };
+        struct pass_seq seq = { .kv = &s->kv, .n = rows, .token = s->ids + from + done,
+                                .certain = true, .want = all, .logits = s->logits };
         struct rows r = { s, from + done };
         if (stop_signal)
             return err_set(e, ERR_FAILED, "stopped by %s after %zu of %zu %s", stop_signal_name(),
@@ -122,11 +122,9 @@ static int open_buffers(struct score *s, struct err *e)
         return err_set(e, ERR_FAILED, "out of memory for %zu tokens", s->n);
     for (size_t i = 0; i < s->n; i++)
         s->nll[i] = NAN;
-    if (kv_open(&s->kv, m->dev, &(struct kv_size){ m->dev->kv_type, c->n_layers, c->n_kv_heads, m->head_dim,
-                                                   s->piece, 0 }, e) ||
-        workspace_open(&s->work, m, SCORE_ROWS, s->piece, e))
-        return -1;
-    return 0;
+    const struct kv_size cache = model_cache(m, s->piece, 0);
+    return kv_open(&s->kv, m->dev, &cache, e) || workspace_open(&s->work, m, SCORE_ROWS, s->piece, e) ? -1
+                                                                                                      : 0;
 }
 
 static void print_json(const struct score *s)

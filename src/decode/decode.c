@@ -61,8 +61,8 @@ int decode_open(struct decoder *d, const struct model *m, const struct sampling 
         goto fail;
     }
     memcpy(d->tokens, prompt, n_prompt * sizeof *prompt);
-    const struct kv_size size = { m->dev->kv_type, c->n_layers, c->n_kv_heads, m->head_dim, n_max,
-                                  d->rows_max > 1 ? d->rows_max : 0, setup->start.rows / KV_BLOCK };
+    struct kv_size size = model_cache(m, n_max, d->rows_max > 1 ? d->rows_max : 0);
+    size.n_shared = setup->start.rows / KV_BLOCK;
     if (kv_open_from(&d->kv, m->dev, &size, setup->start.from, setup->start.rows, setup->start.total, e) ||
         (!setup->buffers &&
          round_buffers_open(&d->own, m, decode_work_rows(setup, n_max), d->rows_max, n_max, e)) ||
@@ -142,7 +142,8 @@ int decode_prefill(struct decoder *d, double seconds, decode_progress *progress,
                      n = MIN(MAX(most, (size_t)SLICE_ROWS), of - d->kv.n_past);
         if (most < SLICE_ROWS && d->kv.n_past > from)
             return 1;
-        struct pass_seq seq = { .kv = &d->kv, .n = n, .token = d->tokens + d->kv.n_past, .want = none };
+        struct pass_seq seq = { .kv = &d->kv, .n = n, .token = d->tokens + d->kv.n_past,
+                                .certain = true, .want = none };
         if (model_forward(d->model, d->buffers->work, &seq, 1, NULL, 0, e))
             return err_while(e, "prompt token %zu", d->kv.n_past);
         const struct observed o = { .n_tokens = d->n_tokens, .hidden = workspace_residual(d->buffers->work),

@@ -7,7 +7,7 @@
 
 #include "src/base/sha256.h"
 
-static const char KV[] = "kv";
+static const char KV[] = "kv", STATES[] = "states";
 enum { KNOWN = 64 };                     /* fewer tokens say nothing about speed */
 static const double PREFILL_GAIN = 3;    /* speed of prefill over that of verification passes, a guess */
 
@@ -24,6 +24,13 @@ int image_open(struct image *m, struct decoder *d, const struct snapshot_owner *
                                        sizeof *m->part) };
     bool ok = m->part != NULL;
     kv_shape(&d->kv, m->shape);
+    if (d->kv.state) {
+        const struct delta_shape *s = &d->kv.state->d.shape;
+        m->exact_bytes = image_state_bytes(d->model);
+        ok = ok && (m->exact = mem_alloc(m->exact_bytes)) != NULL;
+        snprintf(m->exact_shape, sizeof m->exact_shape, "%zu of %zu/%zu heads, %zu x %zu, %zu rows",
+                 s->n_layers, s->key_heads, s->value_heads, s->key_dim, s->value_dim, s->conv);
+    }
     for (size_t i = 0; drafters_all[i] && ok; i++)
         if (keeps(d, i) && (m->state[i].room = drafters_all[i]->state_bytes(&d->draft)))
             ok = (m->state[i].p = mem_alloc(m->state[i].room)) != NULL;
@@ -36,6 +43,7 @@ int image_open(struct image *m, struct decoder *d, const struct snapshot_owner *
 void image_close(struct image *m)
 {
     free(m->part);
+    mem_free(m->exact, m->exact_bytes);
     for (size_t i = 0; i < N_SOURCES; i++)
         mem_free(m->state[i].p, m->state[i].room);
     *m = (struct image){0};
@@ -43,8 +51,17 @@ void image_close(struct image *m)
 
 /* ---- taking and writing ---- */
 
+size_t image_state_bytes(const struct model *m)
+{
+    const struct kv_size z = model_cache(m, 1, 0);
+    const size_t fixed = state_fixed_bytes(&z.state);
+    return fixed ? fixed + z.n_layers * z.n_kv_heads * kv_block_bytes(z.type, z.head_dim) : 0;
+}
+
 size_t image_rows(const struct image *m, size_t tokens)
 {
+    if (m->exact)
+        return m->d->kv.n_past;
     return MIN(tokens, m->d->kv.n_past) / KV_BLOCK * KV_BLOCK;
 }
 
@@ -60,9 +77,28 @@ static struct device *device_of(const struct decoder *d)
     return d->kv.dev && !d->kv.dev->host_memory ? d->kv.dev : NULL;
 }
 
+enum way { TAKE, GIVE };
+
+/* Copies the states, and of each head the block that rows before and after n share, to or from m->exact. */
+static void copy_exact(struct image *m, size_t n, enum way way)
+{
+    struct kv *kv = &m->d->kv;
+    struct states *s = kv->state;
+    const size_t fixed = state_fixed_bytes(&s->d.shape), block = kv->block_bytes;
+    memcpy(way == TAKE ? m->exact : s->mem, way == TAKE ? s->mem : m->exact, fixed);
+    for (size_t i = 0; n % KV_BLOCK && i < kv->n_layers * kv->n_kv_heads; i++) {
+        char *own = kv_block(kv, i / kv->n_kv_heads, i % kv->n_kv_heads, n),
+             *copy = m->exact + fixed + i * block;
+        memcpy(way == TAKE ? copy : own, way == TAKE ? own : copy, block);
+    }
+}
+
+/* Positions of whole blocks; those of other images are. */
+static size_t whole(size_t rows) { return rows / KV_BLOCK * KV_BLOCK; }
+
 uint64_t image_capture(struct image *m, size_t from, size_t rows)
 {
-    const struct decoder *d = m->d;
+    struct decoder *d = m->d;
     struct device *dev = device_of(d);
     if (dev)
         dev->fetch_mark(dev);            /* the copies that commit these rows may be under way */
@@ -70,7 +106,14 @@ uint64_t image_capture(struct image *m, size_t from, size_t rows)
     m->owner.tokens = rows;
     m->owner.rebuild_seconds = image_rebuild_seconds(m, rows);
     m->n_sections = 0;
-    add_section(m, KV, m->shape, m->part, kv_parts(&d->kv, from, rows, false, m->part), dev);
+    add_section(m, KV, m->shape, m->part, kv_parts(&d->kv, whole(from), whole(rows), false, m->part), dev);
+    if (m->exact) {
+        assert(rows == d->kv.n_past);
+        state_settle(d->kv.state, d->model->ops, d->model->pool);
+        copy_exact(m, rows, TAKE);
+        m->exact_part = (struct snapshot_part){ m->exact, m->exact_bytes };
+        add_section(m, STATES, m->exact_shape, &m->exact_part, 1, NULL);
+    }
     for (size_t i = 0; drafters_all[i]; i++) {
         if (m->state[i].room && !m->pending)
             m->state[i].n = drafters_all[i]->save(&d->draft, m->state[i].p);
@@ -120,7 +163,7 @@ static int check_owner(const struct image *m, const struct snapshot *f, const ch
     if (o->from != m->restored)
         return err_set(e, ERR_FAILED, "%s: from token %llu on, not from %zu", path,
                        (unsigned long long)o->from, m->restored);
-    if (o->tokens <= o->from || o->tokens % KV_BLOCK || o->tokens > d->n_tokens - 1)
+    if (o->tokens <= o->from || (!m->exact && o->tokens % KV_BLOCK) || o->tokens > d->n_tokens - 1)
         return err_set(e, ERR_FAILED, "%s: of %llu tokens, the text has %zu", path,
                        (unsigned long long)o->tokens, d->n_tokens);
     chain_of(chain, d->tokens, o->tokens);
@@ -146,6 +189,26 @@ static void read_states(struct image *m, const struct snapshot *f)
     }
 }
 
+/* Drops the rows of a file that changed after the check. */
+static void drop_rows(struct image *m, size_t from, size_t rows)
+{
+    struct kv *kv = &m->d->kv;
+    kv->n_written = MAX(rows, kv->n_written);
+    if (m->exact)
+        kv_place(kv, rows), from = m->restored = 0;
+    kv_truncate(kv, MAX(from, kv->n_shared * KV_BLOCK));
+}
+
+/* Reads the states of an exact image. */
+static int read_exact(struct image *m, const struct snapshot *f, const char *path, struct err *e)
+{
+    m->exact_part = (struct snapshot_part){ m->exact, m->exact_bytes };
+    const struct snapshot_section s = { STATES, m->exact_shape, &m->exact_part, 1, NULL };
+    if (snapshot_size(f, STATES, m->exact_shape) != m->exact_bytes)
+        return err_set(e, ERR_FAILED, "%s: no states of %s", path, m->exact_shape);
+    return snapshot_read(f, &s, m->d->model->pool, e);
+}
+
 int image_restore(struct image *m, const char *path, struct err *e)
 {
     struct decoder *d = m->d;
@@ -156,7 +219,8 @@ int image_restore(struct image *m, const char *path, struct err *e)
     int rc = check_owner(m, f, path, e);
     const size_t from = m->restored, rows = rc ? from : (size_t)snapshot_owner(f)->tokens;
     const struct snapshot_section s = { KV, m->shape, m->part,
-                                        rc ? 0 : kv_parts(&d->kv, from, rows, true, m->part), device_of(d) };
+                                        rc ? 0 : kv_parts(&d->kv, whole(from), whole(rows), true, m->part),
+                                        device_of(d) };
     size_t want = 0;
     for (size_t i = 0; i < s.n_parts; i++)
         want += s.part[i].n;
@@ -164,12 +228,15 @@ int image_restore(struct image *m, const char *path, struct err *e)
         rc = err_set(e, ERR_FAILED, "%s: no rows of a cache of %s", path, m->shape);
     if (rc == 0)
         rc = snapshot_check(f, d->model->pool, e);
-    if (rc == 0 && (rc = snapshot_read(f, &s, d->model->pool, e)) != 0) {
-        d->kv.n_written = MAX(rows, d->kv.n_written);    /* the file changed after the check: drop its rows */
-        kv_truncate(&d->kv, MAX(from, d->kv.n_shared * KV_BLOCK));
-    }
+    if (rc == 0 && m->exact)
+        rc = read_exact(m, f, path, e);
+    if (rc == 0 && (rc = snapshot_read(f, &s, d->model->pool, e)) != 0)
+        drop_rows(m, from, rows);
     if (rc == 0) {
-        kv_advance(&d->kv, rows - MIN(rows, d->kv.n_past));
+        if (m->exact)
+            copy_exact(m, rows, GIVE), kv_place(&d->kv, rows);
+        else
+            kv_advance(&d->kv, rows - MIN(rows, d->kv.n_past));
         m->restored = rows;
         m->restored_seconds = snapshot_owner(f)->rebuild_seconds;
         read_states(m, f);

@@ -12,7 +12,11 @@
  * Section "kv" holds rows of the target's cache in whole blocks. A drafter whose state is dear to rebuild has
  * a section of its own, named after the drafter. "partial" holds the selection and what is known about each
  * cache budget. Tables of the text are rebuilt from the tokens. A drafter's section that does not fit is
- * ignored, which costs one selection. */
+ * ignored, which costs one selection.
+ *
+ * The decoder of a hybrid also has a section "states": its recurrent states, which cannot be cut back, and
+ * the block that its last rows share with later ones. Such an image is exact: it has all rows that are
+ * committed, and no fewer, so whoever captures it first commits the tokens of these rows. */
 #pragma once
 #include "kvmgr/snapshot.h"
 #include "src/decode/decode.h"
@@ -22,6 +26,10 @@ struct image {                           /* {0} is closed */
     /* its chain, tokens and rebuild_seconds describe the rows that were captured or restored last */
     struct snapshot_owner owner;
     struct snapshot_part *part;          /* of the cache, [n_layers * n_kv_heads * n_runs] */
+    /* of a hybrid: a copy of its states and of the last block of each head, or NULL */
+    char *exact; size_t exact_bytes;
+    struct snapshot_part exact_part;
+    char exact_shape[SNAPSHOT_SHAPE_BYTES];
     struct { void *p; size_t room, n; } state[N_SOURCES];
     struct snapshot_part state_part[N_SOURCES];
     struct snapshot_section section[SNAPSHOT_SECTIONS_MAX]; size_t n_sections;
@@ -36,7 +44,10 @@ struct image {                           /* {0} is closed */
 int  image_open(struct image *m, struct decoder *d, const struct snapshot_owner *owner, struct err *e);
 void image_close(struct image *m);
 
-/* The number of rows that a snapshot can hold: committed rows in whole blocks, at most `tokens`. */
+/* Bytes of that copy; 0 for a model without states. */
+size_t image_state_bytes(const struct model *m);
+/* The number of rows that a snapshot can hold: committed rows in whole blocks, at most `tokens`. With an
+ * exact image: all committed rows. */
 size_t image_rows(const struct image *m, size_t tokens);
 /* Captures rows from .. rows-1, where `rows` comes from image_rows. Returns the size of the file in bytes. */
 uint64_t image_capture(struct image *m, size_t from, size_t rows);

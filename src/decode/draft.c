@@ -48,12 +48,26 @@ int draft_check(const struct draft_settings *s, struct err *e)
     return verify_published_check(s, e);
 }
 
-int draft_check_device(const struct draft_settings *s, const struct device *dev, struct err *e)
+unsigned draft_of_config(const struct config *c)
+{
+    return config_is_hybrid(c) ? ~(1u << SOURCE_HEADS | 1u << SOURCE_PARTIAL | 1u << SOURCE_LONGSPEC |
+                                   1u << SOURCE_SPIRE)
+                               : ~0u;
+}
+
+int draft_check_model(const struct draft_settings *s, const struct device *dev, const struct config *c,
+                      struct err *e)
 {
     if (s->drafters >> SOURCE_PARTIAL & 1 && s->kv_policy == KV_MEAN && !dev->host_memory)
         return err_set(e, ERR_INPUT,
                        "%s: --kv-policy mean is not supported on this device; --device cpu supports it",
                        dev->name);
+    for (size_t i = 0; i < N_SOURCES; i++)
+        if (s->drafters >> i & 1 && !(draft_of_config(c) >> i & 1))
+            return err_set(e, ERR_INPUT,
+                           "--drafter %s: not for %s models, where few layers have a cache that grows, so "
+                           "such drafts save little; auto, ngram, suffix, model:DIR and none are available",
+                           source_names[i], c->model_type);
     return 0;
 }
 
@@ -150,7 +164,7 @@ int draft_open(struct drafting *g, const struct sampling *p, size_t n_max, struc
     g->heads_bytes = heads ? heads_scratch_bytes(heads, m, 1) : 0;
     g->bytes = sizeof *g->tree;
     g->hidden_bytes = 2 * hidden * sizeof(float);
-    if (draft_check_device(s, m->dev, e))
+    if (draft_check_model(s, m->dev, &m->config, e))
         goto fail;
     g->hidden = m->dev->alloc(m->dev, g->hidden_bytes);
     if (heads) {

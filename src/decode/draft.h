@@ -66,7 +66,12 @@ enum { ROWS_AUTO = 48 };
 void draft_defaults(struct draft_settings *s);
 /* Checks the ranges of the settings; messages name the flags. */
 int  draft_check(const struct draft_settings *s, struct err *e);
-int  draft_check_device(const struct draft_settings *s, const struct device *dev, struct err *e);
+/* Whether the device and the model support the drafters. A hybrid, whose cache grows in few layers, supports
+ * those that need no cache of the model's: draft_of_config. */
+int  draft_check_model(const struct draft_settings *s, const struct device *dev, const struct config *c,
+                       struct err *e);
+/* The drafters, by bits, that a model supports. */
+unsigned draft_of_config(const struct config *c);
 /* Whether an 8-bit copy of the model is of use: drafts ask it, and the device multiplies 8-bit weights. Never
  * with the published verifier, whose text depends on the candidates and must not depend on free memory. */
 bool draft_wants_int8(const struct draft_settings *s, const struct device *dev);

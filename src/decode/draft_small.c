@@ -27,8 +27,7 @@ static size_t end_of(const struct chain *c)
 
 static struct kv_size cache_size(const struct model *m, size_t keys)
 {
-    return (struct kv_size){ m->dev->kv_type, m->config.n_layers, m->config.n_kv_heads, m->head_dim,
-                             2 * keys + 2 * SMALL_ROWS, 0, 0 };
+    return model_cache(m, 2 * keys + 2 * SMALL_ROWS, 0);
 }
 
 static int small_begin(struct drafting *g, size_t n_max, struct err *e)

@@ -17,17 +17,9 @@ static struct model sizes_only(const struct engine *g)
                            .quantised = g->dev->quantised };
 }
 
-static int refuse_hybrid(const struct engine *g, struct err *e)
-{
-    return config_is_hybrid(&g->config)
-               ? err_set(e, ERR_INPUT, "%s: the forward pass of %s models does not exist yet", g->dir,
-                         g->config.model_type)
-               : 0;
-}
-
 static int open_files(struct engine *g, const struct engine_spec *s, struct err *e)
 {
-    return config_read(&g->config, g->dir, e) || refuse_hybrid(g, e) ||
+    return config_read(&g->config, g->dir, e) ||
                    (s->scaling && config_scale_context(&g->config, s->scaling, e)) ||
                    tensors_open_as(&g->tensors, g->dir, g->weights, g->config.tied, e) ||
                    config_check_tensors(&g->config, &g->tensors, e) ||
@@ -89,9 +81,15 @@ void engine_plan_shared(struct memory_plan *plan, const struct engine *g, size_t
 void engine_plan_cache(struct memory_plan *plan, const struct engine *g, size_t n_max, size_t want,
                        size_t n_shared)
 {
-    const struct kv_size size = { g->dev->kv_type,   g->config.n_layers, g->config.n_kv_heads,
-                                  g->model.head_dim, n_max,              want > 1 ? want : 0, n_shared };
+    struct kv_size size = model_cache(&g->model, n_max, want > 1 ? want : 0);
+    const size_t fixed = state_fixed_bytes(&size.state), all = state_bytes(&size.state, size.node_max);
+    size.n_shared = n_shared;
+    size.state.n_layers = 0;
     memory_plan_add_on(plan, g->dev, "KV cache", kv_bytes(&size));
+    if (fixed) {
+        memory_plan_add(plan, "recurrent states", fixed);
+        memory_plan_add(plan, "rows for the states", all - fixed);
+    }
 }
 
 void engine_plan(struct memory_plan *plan, const struct engine *g, size_t n_max, size_t rows, size_t want)

@@ -34,9 +34,13 @@ static int open_headers(struct config *c, struct tensors *ts, const char *dir, c
     if (config_read(c, dir, e) || check_vocabulary(dir, c, m, t, e) ||
         tensors_open_as(ts, dir, WEIGHTS_AS_IS, c->tied, e))
         return -1;
-    if (config_check_tensors(c, ts, e) == 0 && model_is_quantised(ts) == m->dev->quantised)
+    if (config_check_tensors(c, ts, e) == 0 && model_is_quantised(ts) == m->dev->quantised &&
+        !config_is_hybrid(c))
         return 0;
-    if (model_is_quantised(ts) != m->dev->quantised)
+    if (config_is_hybrid(c))
+        err_set(e, ERR_INPUT, "--drafter: model:%s: models with recurrent states (%s) do not draft", dir,
+                c->model_type);
+    else if (model_is_quantised(ts) != m->dev->quantised)
         err_set(e, ERR_INPUT, "--drafter: model:%s: %s; a model with quantised weights drafts for one of its "
                               "kind only", dir,
                 m->dev->quantised ? "its weights are not quantised" : "its weights are quantised");

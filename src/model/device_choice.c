@@ -105,6 +105,10 @@ static int check_support(const struct device *dev, const struct device_choice_mo
         return err_set(e, ERR_INPUT,
                        "%s: mixtures of experts (%s) are not supported on this device; --device cpu supports "
                        "them", dev->name, m->config->model_type);
+    if (config_is_hybrid(m->config) && !dev->delta)
+        return err_set(e, ERR_INPUT,
+                       "%s: recurrent states (%s) are not supported on this device; --device cpu supports "
+                       "them", dev->name, m->config->model_type);
     if (!dev->head_dim(dev, m->config->head_dim))
         return err_set(e, ERR_INPUT,
                        "%s: heads of %zu dimensions are not supported on this device; --device cpu supports "
@@ -168,12 +172,15 @@ int device_choice_open(struct device **dev, const char *word, const char *numeri
     const bool begun_here = numerics && strncmp(numerics, "cpu-", 4) == 0;
     if (strcmp(word, "auto") == 0 && !begun_here) {
         const struct tensor *t = quantised(m->tensors);
-        const bool experts = m->config->n_experts;
-        if (!t && !experts && open_first(dev, m))
+        const char *lacks = t                          ? "weights of type "
+                            : m->config->n_experts       ? "mixtures of experts"
+                            : config_is_hybrid(m->config) ? "recurrent states"
+                                                          : NULL;
+        if (!lacks && open_first(dev, m))
             return 0;
-        if ((t || experts) && device_cuda_count(why, sizeof why))
-            fprintf(stderr, "--device auto: the CPU, because the GPU does not compute with %s%s\n",
-                    t ? "weights of type " : "mixtures of experts", t ? t->dtype_name : "");
+        if (lacks && device_cuda_count(why, sizeof why))
+            fprintf(stderr, "--device auto: the CPU, because the GPU does not compute with %s%s\n", lacks,
+                    t ? t->dtype_name : "");
     }
     enum dtype kv;
     if (device_choice_cpu_kv(&kv, m->compute, m->kv, e))

@@ -12,7 +12,7 @@ struct workspace {
     size_t rows_max, n_max, bytes, host_bytes, score_bytes;
     char *mem, *host;
     /* the device's */
-    float *x, *qkv, *gate_up;
+    float *x, *qkv, *gate_up;            /* qkv: also the products of a layer with a state */
     void *xn, *q, *attn, *h, *picked;    /* act; picked: rows of xn whose logits are wanted */
     float *score; size_t score_step;     /* [n_layers, or 1 in the host's memory][n_kv_heads][score_step] */
     float *entering; size_t entering_bytes;  /* workspace_keep: [KEPT_LAYERS][rows_max][hidden] */
@@ -47,20 +47,33 @@ static size_t dense_ffn(const struct config *c)
     return memchr(c->kind, LAYER_DENSE, c->n_layers) ? c->ffn : 0;
 }
 
+/* Outputs of the first product of a mixer, and inputs of its last one. */
+static size_t mixer_outputs(const struct model *m)
+{
+    const struct config *c = &m->config;
+    const size_t attention = ((c->gated ? 2 : 1) * c->n_heads + 2 * c->n_kv_heads) * m->head_dim,
+                 state = config_delta_channels(c) + c->delta.value_heads * (c->delta.value_dim + 2);
+    return MAX(attention, state);
+}
+
+static size_t mixer_inputs(const struct model *m)
+{
+    return MAX(m->config.n_heads * m->head_dim, m->config.delta.value_heads * m->config.delta.value_dim);
+}
+
 static void layout(struct workspace *w, const struct model *m)
 {
     const struct config *c = &m->config;
-    const size_t n = w->rows_max, act = dtype_size(model_act(m)), dp = m->head_dim,
-                 heads = c->n_heads + 2 * c->n_kv_heads, ffn = dense_ffn(c);
+    const size_t n = w->rows_max, act = dtype_size(model_act(m)), dp = m->head_dim, ffn = dense_ffn(c);
     w->score_step = (w->n_max + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK;
     w->score_bytes = (m->dev->host_memory ? 1 : c->n_layers) * c->n_kv_heads * w->score_step * sizeof(float);
     const struct buffer device[] = {
         { &w->x, n * c->hidden * sizeof(float) },
-        { &w->qkv, n * heads * dp * sizeof(float) },
+        { &w->qkv, n * mixer_outputs(m) * sizeof(float) },
         { &w->gate_up, n * 2 * ffn * sizeof(float) },
         { &w->xn, n * c->hidden * act },
         { &w->q, n * c->n_heads * dp * act },
-        { &w->attn, n * c->n_heads * dp * act },
+        { &w->attn, n * mixer_inputs(m) * act },
         { &w->h, n * ffn * act },
         { &w->picked, n * c->hidden * act },
         { &w->score, w->score_bytes },
@@ -80,16 +93,16 @@ static void layout(struct workspace *w, const struct model *m)
 static struct device_limits limits(const struct model *m, size_t rows_max, size_t n_max)
 {
     const struct config *c = &m->config;
-    const size_t rows = MAX(rows_max, (size_t)MODEL_ROWS_MIN), q = c->n_heads * m->head_dim,
-                 qkv = q + 2 * c->n_kv_heads * m->head_dim,
-                 outputs = MAX(MAX(qkv, 2 * dense_ffn(c)), MAX(c->vocab, c->hidden)),
-                 inputs = MAX(MAX(q, dense_ffn(c)), c->hidden);
+    const size_t rows = MAX(rows_max, (size_t)MODEL_ROWS_MIN),
+                 outputs = MAX(MAX(mixer_outputs(m), 2 * dense_ffn(c)), MAX(c->vocab, c->hidden)),
+                 inputs = MAX(MAX(mixer_inputs(m), dense_ffn(c)), c->hidden);
     struct device_limits l = { rows, n_max, rows, outputs, c->vocab,
                                { c->n_heads, c->n_kv_heads, c->head_dim, m->head_dim }, inputs };
     if (memchr(c->kind, LAYER_EXPERTS, c->n_layers)) {
         l.experts.n = c->n_experts, l.experts.used = c->experts_used;
         l.experts.hidden = c->hidden, l.experts.ffn = MAX(c->expert_ffn, c->shared_ffn);
     }
+    l.delta = model_cache(m, 1, 0).state;
     return l;
 }
 
@@ -178,8 +191,9 @@ static void place_seq(struct pass *p, size_t i, size_t r)
     assert(s->kv->type == w->dev->kv_type && s->kv->head_dim == p->m->head_dim && s->kv->n_max <= w->n_max &&
            r + s->n <= w->rows_max);
     w->kv[i] = kv_view(s->kv);
-    w->seq[i] = (struct device_seq){ &w->kv[i], r, s->n, s->kv->n_past, s->parent, s->shift,
+    w->seq[i] = (struct device_seq){ &w->kv[i], r, s->n, s->kv->n_past, s->parent, s->certain, s->shift,
                                      s->scored ? w->score : NULL, w->score_step };
+    assert(!s->certain || !s->parent);
     for (size_t j = 0; j < s->n; j++, r++) {
         uint32_t *path = w->node + r * w->rows_max, n = 0;
         if (s->parent && s->parent[j] >= 0) {
@@ -213,7 +227,7 @@ static void place(struct pass *p)
     p->rows = (struct device_rows){ .n_seqs = p->n_seqs, .seq = w->seq, .token = w->token, .pos = w->pos,
                                     .hi = w->hi, .angle = w->angle, .n_node = w->n_node,
         .node = w->node, .node_step = w->rows_max, .want = w->want, .inv_freq = m->inv_freq,
-        .n_freq = m->config.head_dim / 2, .rope_factor = m->rope_factor };
+        .n_freq = m->config.rotary / 2, .rope_factor = m->rope_factor };
     for (size_t i = 0; i < p->n_seqs; p->rows.n += p->seqs[i++].n)
         place_seq(p, i, p->rows.n);
     p->recorded = true;
@@ -315,6 +329,49 @@ static void (*const feed_forward[])(const struct pass *, const struct layer *, s
     [LAYER_DENSE] = dense, [LAYER_EXPERTS] = experts,
 };
 
+static void attention(const struct pass *p, const struct layer *y, size_t l)
+{
+    const struct config *c = &p->m->config;
+    const struct workspace *w = p->w;
+    struct device *d = w->dev;
+    const size_t n = p->rows.n, none = SIZE_MAX;
+    const struct tap *queries = tap_of(p, TAP_QUERY, l, 0);
+    float *q_tap = queries ? tap_buffer(p, queries) : NULL;
+    d->product(d, &(struct device_product){ w->qkv, mats_n(&y->qkv), w->xn, n, y->qkv.m, y->qkv_bias, false,
+                                            none, y->qkv.n });
+    d->rope(d, &(struct device_rope){ .q = w->q, .qkv = w->qkv, .heads = &p->heads, .layer = y->slot,
+                                      .q_norm = c->qk_norm ? y->q_norm : NULL,
+                                      .k_norm = c->qk_norm ? y->k_norm : NULL, .eps = (float)c->rms_eps,
+                                      .q_tap = q_tap, .gated = c->gated });
+    if (queries)
+        tap_fetch(p, TAP_QUERY, l, q_tap, c->n_heads * c->head_dim);
+    d->attend(d, w->attn, w->q, &p->heads, y->slot, c->windowed[l] ? c->window : 0);
+    if (d->host_memory)
+        report_scores(p, l);
+    if (c->gated)
+        d->gate(d, w->attn, w->qkv, &p->heads);
+    d->product(d, &(struct device_product){ w->x, c->hidden, w->attn, n, &y->o, y->o_bias, true, none });
+}
+
+static void delta(const struct pass *p, const struct layer *y, size_t l)
+{
+    const struct config *c = &p->m->config;
+    const struct workspace *w = p->w;
+    struct device *d = w->dev;
+    const size_t n = p->rows.n, none = SIZE_MAX;
+    const struct delta_shape *shape = &p->seqs[0].kv->state->d.shape;
+    (void)l;
+    d->product(d, &(struct device_product){ w->qkv, mats_n(&y->mix), w->xn, n, y->mix.m, NULL, false, none,
+                                            y->mix.n });
+    d->delta(d, &(struct device_delta){ w->attn, w->qkv, shape, y->conv, y->decay, y->dt_bias, y->norm_state,
+                                        (float)c->rms_eps, y->slot });
+    d->product(d, &(struct device_product){ w->x, c->hidden, w->attn, n, &y->out, NULL, true, none });
+}
+
+static void (*const mixer[])(const struct pass *, const struct layer *, size_t) = {
+    [MIXER_ATTENTION] = attention, [MIXER_DELTA] = delta,
+};
+
 static void run_layer(const struct pass *p, size_t l)
 {
     const struct model *m = p->m;
@@ -323,25 +380,13 @@ static void run_layer(const struct pass *p, size_t l)
     const struct layer *y = &m->layers[l];
     struct device *d = w->dev;
     const size_t n = p->rows.n, none = SIZE_MAX;
-    const float eps = (float)c->rms_eps;
-    const struct tap *queries = tap_of(p, TAP_QUERY, l, 0);
-    float *q_tap = queries ? tap_buffer(p, queries) : NULL;
     tap_fetch(p, TAP_RESIDUAL, l, w->x, c->hidden);
     if (w->entering && l + KEPT_LAYERS >= c->n_layers)
         d->copy(d, w->entering + (l + KEPT_LAYERS - c->n_layers) * w->rows_max * c->hidden, w->x,
                 n * c->hidden * sizeof *w->x);
     /* also checks that the residual of the layer before is finite */
-    d->rmsnorm(d, w->xn, w->x, y->norm_attn, n, c->hidden, eps, l ? l - 1 : none);
-    d->product(d, &(struct device_product){ w->qkv, mats_n(&y->qkv), w->xn, n, y->qkv.m, y->qkv_bias, false,
-                                            none, y->qkv.n });
-    d->rope(d, &(struct device_rope){ w->q, w->qkv, &p->heads, l, c->qk_norm ? y->q_norm : NULL,
-                                      c->qk_norm ? y->k_norm : NULL, eps, q_tap });
-    if (queries)
-        tap_fetch(p, TAP_QUERY, l, q_tap, c->n_heads * c->head_dim);
-    d->attend(d, w->attn, w->q, &p->heads, l, c->windowed[l] ? c->window : 0);
-    if (d->host_memory)
-        report_scores(p, l);
-    d->product(d, &(struct device_product){ w->x, c->hidden, w->attn, n, &y->o, y->o_bias, true, none });
+    d->rmsnorm(d, w->xn, w->x, y->norm_attn, n, c->hidden, (float)c->rms_eps, l ? l - 1 : none);
+    mixer[c->mixer[l]](p, y, l);
     feed_forward[c->kind[l]](p, y, l);
 }
 
@@ -430,7 +475,11 @@ static int finish(const struct pass *p, struct err *e)
     const size_t n_layers = p->m->config.n_layers;
     struct device *d = w->dev;
     struct device_bad bad;
-    if (d->end(d, &bad))
+    const int failed = d->end(d, &bad);
+    for (size_t i = 0; i < p->n_seqs; i++)
+        if (p->seqs[i].kv->state)
+            state_passed(p->seqs[i].kv->state, p->seqs[i].certain ? p->seqs[i].n : 0);
+    if (failed)
         return err_set(e, ERR_FAILED, "%s: %s", d->name, d->error);
     if (bad.any)
         return not_finite(p, &bad, e);

@@ -573,6 +573,25 @@ double model_row_bytes(const struct model *m)
     return (double)(m->weight_bytes - m->expert_bytes) + (double)used * model_bytes_an_expert(m);
 }
 
+struct kv_size model_cache(const struct model *m, size_t n_max, size_t node_max)
+{
+    const struct config *c = &m->config;
+    const struct delta_config *d = &c->delta;
+    struct kv_size z = { m->dev->kv_type, config_mixers(c, MIXER_ATTENTION), c->n_kv_heads, m->head_dim,
+                         n_max, node_max, 0, { 0 } };
+    if (config_is_hybrid(c))
+        z.state = (struct delta_shape){ config_mixers(c, MIXER_DELTA), d->key_heads, d->value_heads,
+                                        d->key_dim, d->value_dim, d->conv };
+    return z;
+}
+
+double model_kv_bytes(const struct model *m)
+{
+    struct kv_size block = model_cache(m, KV_BLOCK, 0);
+    block.state.n_layers = 0;
+    return (double)kv_bytes(&block) / KV_BLOCK;
+}
+
 bool model_is_quantised(const struct tensors *ts)
 {
     for (size_t i = 0; i < ts->n; i++)
@@ -640,6 +659,8 @@ static int build(struct loader *l, const char *name)
     rc = rc || load_all(l) || (l->ts && read_all(l)) ? -1 : 0;
     if (rc == 0 && *dev->error)
         rc = err_set(l->e, ERR_FAILED, "%s: %s", dev->name, dev->error);
+    for (size_t i = 0, slot[2] = { 0 }; rc == 0 && i < m->config.n_layers; i++)
+        m->layers[i].slot = slot[m->config.mixer[i]]++;
     if (rc == 0)
         config_rope(&m->config, m->inv_freq, &m->rope_factor);
     free(l->goal);

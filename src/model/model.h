@@ -24,6 +24,7 @@ static inline size_t mats_n(const struct mats *y)        /* outputs */
 }
 
 struct layer {                           /* all in the device's memory */
+    size_t slot;                         /* among the layers with the same kind of mixer */
     float *norm_attn, *norm_mlp;         /* [hidden] */
     /* [(n_heads + 2 n_kv_heads) * head_dim_padded, hidden]; a gated model has after each head of q its gate:
      * [(2 n_heads + 2 n_kv_heads) * head_dim_padded, hidden] */
@@ -101,13 +102,10 @@ double model_bytes_an_expert(const struct model *m);
 double model_row_bytes(const struct model *m);
 /* Whether a tensor has quantised weights. */
 bool model_is_quantised(const struct tensors *ts);
+/* The cache of a text of n_max positions, with node_max nodes. Layers with a recurrent state have no keys. */
+struct kv_size model_cache(const struct model *m, size_t n_max, size_t node_max);
 /* Bytes of one position in a cache of the model. */
-static inline double model_kv_bytes(const struct model *m)
-{
-    const struct kv_size block = { m->dev->kv_type, m->config.n_layers, m->config.n_kv_heads, m->head_dim,
-                                   KV_BLOCK, 0, 0 };
-    return (double)kv_bytes(&block) / KV_BLOCK;
-}
+double model_kv_bytes(const struct model *m);
 /* Type of activations (act). */
 static inline enum dtype model_act(const struct model *m) { return m->quantised ? DT_F32 : m->compute; }
 
@@ -147,6 +145,9 @@ struct pass_seq {
     size_t shift;                        /* position of a row = its slot in the cache + shift. With a shift
                                           * windows do not apply: the owner of a partial cache chose its
                                           * rows */
+    /* The rows continue the text for certain, and recurrent states take them at once. Otherwise they are at
+     * most as many as the cache has nodes (one without any). Chains only. */
+    bool certain;
     /* Importance of the committed keys to the query of the sequence's first row (struct attn, importance),
      * or NULL. Called for every layer: score[h * step + position], the device's, for positions `from` ..
      * kv->n_past - 1. Positions outside the layer's window have no score. */

@@ -425,6 +425,8 @@ int job_bind(struct job_params *p, const struct config *c, const struct tokenize
     for (size_t i = 0; p->drafter_auto && i < N_SOURCES; i++)
         p->draft.drafters |= trained_of_auto((unsigned)trained_present((enum source)i, model_dir) << i,
                                              p->draft.n_width > 0);
+    if (p->drafter_auto)
+        p->draft.drafters &= draft_of_config(c);
     if (s->dry_multiplier != 0 && sampling_breakers(s, &p->breakers, t, e))
         return -1;
     return sampling_check(s, c->vocab, e);

@@ -2,6 +2,7 @@
  * by job_plan. Start at job_check_length and job_check_memory. */
 #include "src/request/job_params.h"
 
+#include "src/decode/decoder_image.h"
 #include "src/decode/trained.h"
 #include "src/sample/dry.h"
 
@@ -33,6 +34,8 @@ void job_plan(struct memory_plan *plan, const struct job_params *p, const struct
     engine_plan_cache(plan, g, n_max, decode_verify_rows(&setup), n_shared);
     decode_plan(plan, &setup, &g->model, n_max);
     memory_plan_add(plan, "DRY", dry_bytes(&p->sampling, g->config.vocab));
+    if (config_is_hybrid(&g->config))
+        memory_plan_add(plan, "copy of the states", image_state_bytes(&g->model));
 }
 
 void job_plan_shared(struct memory_plan *plan, const struct job_params *p, const struct engine *g,
@@ -72,7 +75,7 @@ int job_check_memory(const struct job_params *p, const struct engine *g, size_t 
                      struct err *e)
 {
     struct memory_plan plan = {0};
-    if (draft_check_device(&p->draft, g->dev, e))
+    if (draft_check_model(&p->draft, g->dev, &g->config, e))
         return -1;
     plan_alone(&plan, p, g, n_max, 0, held);
     return memory_plan_check(&plan, "fewer --tokens need less", e);

@@ -555,10 +555,9 @@ size_t train_host_bytes(const struct train *t)
 size_t train_device_bytes(const struct train *t)
 {
     const struct model *m = t->model;
-    const struct config *c = &m->config;
-    return kv_bytes(&(struct kv_size){ m->dev->kv_type, c->n_layers, c->n_kv_heads, m->head_dim, t->s.window,
-                                       0 }) +
-           workspace_bytes(m, PASS_ROWS, t->s.window) + t->s.window * c->hidden * sizeof(float);
+    const struct kv_size cache = model_cache(m, t->s.window, 0);
+    return kv_bytes(&cache) + workspace_bytes(m, PASS_ROWS, t->s.window) +
+           t->s.window * m->config.hidden * sizeof(float);
 }
 
 static int open_run(struct run *r, struct err *e)
@@ -585,9 +584,8 @@ static int open_run(struct run *r, struct err *e)
     cut_windows(t, &t->data, r->span);
     cut_windows(t, &t->valid, r->held);
     shuffle(r, 0);
-    if (kv_open(&r->kv, m->dev, &(struct kv_size){ m->dev->kv_type, c->n_layers, c->n_kv_heads, m->head_dim,
-                                                   t->s.window, 0 }, e) ||
-        workspace_open(&r->work, m, PASS_ROWS, t->s.window, e))
+    const struct kv_size cache = model_cache(m, t->s.window, 0);
+    if (kv_open(&r->kv, m->dev, &cache, e) || workspace_open(&r->work, m, PASS_ROWS, t->s.window, e))
         return -1;
     for (size_t i = 0; i < t->n_modules; i++)
         if (module_open(&t->module[i], e))

@@ -1,0 +1,107 @@
+/* The recurrent states of one decoder (state.h). */
+#include "kvmgr/state.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/delta.h"
+
+/* Floats of the states, and of the last inputs of the convolutions. */
+static size_t state_floats(const struct delta_shape *d)
+{
+    return d->n_layers * d->value_heads * d->key_dim * delta_wide(d);
+}
+
+static size_t input_floats(const struct delta_shape *d)
+{
+    return d->n_layers * (d->conv - 1) * delta_channels(d);
+}
+
+size_t state_fixed_bytes(const struct delta_shape *d)
+{
+    return d->n_layers ? (state_floats(d) + input_floats(d)) * sizeof(float) : 0;
+}
+
+size_t state_bytes(const struct delta_shape *d, size_t n)
+{
+    size_t kept, bytes = 0;
+    n = MAX(n, (size_t)1);
+    if (!d->n_layers)
+        return 0;
+    return mul_size(d->n_layers * delta_kept_row(d), n, &kept) && mul_size(kept, sizeof(float), &kept) &&
+                   add_size(kept, state_fixed_bytes(d) + n * sizeof(uint32_t), &bytes)
+               ? bytes
+               : SIZE_MAX;
+}
+
+int state_open(struct states **out, const struct delta_shape *d, size_t n, struct err *e)
+{
+    const size_t bytes = state_bytes(d, n);
+    struct states *s = calloc(1, sizeof *s);
+    char *mem = s && bytes < SIZE_MAX ? mem_alloc(bytes) : NULL;
+    if (!mem) {
+        free(s);
+        return err_set(e, ERR_FAILED, "recurrent states: out of memory (%zu bytes)", bytes);
+    }
+    float *f = (float *)(void *)mem;
+    n = MAX(n, (size_t)1);
+    s->mem = mem, s->bytes = bytes;
+    s->d = (struct device_state){ .shape = *d, .state = f, .rows = f + state_floats(d),
+                                  .kept = f + state_floats(d) + input_floats(d), .kept_max = n };
+    s->path = (uint32_t *)(void *)(s->d.kept + d->n_layers * n * delta_kept_row(d));
+    s->d.pending = s->path;
+    *out = s;
+    return 0;
+}
+
+void state_close(struct states *s)
+{
+    if (s)
+        mem_free(s->mem, s->bytes);
+    free(s);
+}
+
+void state_passed(struct states *s, size_t n)
+{
+    assert(!s->ahead);
+    s->at += s->d.n_pending;
+    s->d.n_pending = 0;
+    s->ahead = n;
+}
+
+void state_commit(struct states *s, const uint32_t *node, size_t n)
+{
+    assert(s->ahead ? s->ahead == n && !node : !s->d.n_pending && n <= s->d.kept_max);
+    for (size_t i = 0; i < n && !s->ahead; i++)
+        s->path[i] = node ? node[i] : (uint32_t)i;
+    if (s->ahead)
+        s->at += n;
+    else
+        s->d.n_pending = n;
+    s->ahead = 0;
+}
+
+size_t state_truncate(struct states *s, size_t n)
+{
+    if (!s->ahead && n >= s->at) {
+        assert(n <= s->at + s->d.n_pending);
+        s->d.n_pending = n - s->at;
+        return n;
+    }
+    memset(s->mem, 0, state_fixed_bytes(&s->d.shape));
+    s->at = s->ahead = s->d.n_pending = 0;
+    return 0;
+}
+
+void state_settle(struct states *s, const struct ops *ops, struct pool *pool)
+{
+    delta_settle(&s->d, ops, pool);
+    s->at += s->d.n_pending;
+    s->d.n_pending = 0;
+}
+
+void state_place(struct states *s, size_t n)
+{
+    s->at = n;
+    s->ahead = s->d.n_pending = 0;
+}

@@ -1,0 +1,41 @@
+/* The recurrent states of one decoder, beside its KV cache (struct kv, member `state`), and which of its rows
+ * they hold.
+ *
+ *     at          rows of the text that the states have taken
+ *     pending     then so many committed rows, which a pass kept (kernels/delta.h)
+ *
+ * kv_advance, kv_commit_path and kv_truncate keep at + pending at n_past. The states cannot be cut back: a
+ * cut below `at` forgets all rows. The host's memory only. */
+#pragma once
+#include "kernels/device.h"
+#include "src/base/base.h"
+
+struct pool;
+
+struct states {
+    struct device_state d;           /* d.pending is `path` */
+    size_t at;
+    size_t ahead;                    /* rows that the states have taken and kv_advance has not committed */
+    uint32_t *path;                  /* [kept_max] */
+    char *mem; size_t bytes;
+};
+
+/* Bytes of the states, of the last inputs of the convolutions, and of n kept rows; 0 without states; SIZE_MAX
+ * where they do not fit size_t. */
+size_t state_bytes(const struct delta_shape *d, size_t n);
+/* The part of them that is the states and the last inputs. */
+size_t state_fixed_bytes(const struct delta_shape *d);
+int state_open(struct states **s, const struct delta_shape *d, size_t n, struct err *e);
+void state_close(struct states *s);
+/* A pass has applied the pending rows. n: rows that the states have taken besides (struct device_seq,
+ * certain). */
+void state_passed(struct states *s, size_t n);
+/* Commits n rows: those that were taken, else kept rows node[0..n), or 0..n-1 with node NULL. */
+void state_commit(struct states *s, const uint32_t *node, size_t n);
+/* Forgets committed rows from n on, and all rows that are not committed. Returns the number of rows that
+ * remain: n, or 0. */
+size_t state_truncate(struct states *s, size_t n);
+/* Says that the states are those after n rows, for whoever has written or restored them. */
+void state_place(struct states *s, size_t n);
+/* Applies the pending rows. */
+void state_settle(struct states *s, const struct ops *ops, struct pool *pool);
