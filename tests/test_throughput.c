@@ -74,6 +74,32 @@ static void a_pass_reads_the_model(void)
     }
 }
 
+/* Qwen3-30B-A3B has 128 experts in 48 layers, 8 for a token; without the embedding it has 30.22e9 weights, of
+ * which a token uses 3.04e9. Of a hybrid one layer in four reads a cache. */
+static void experts_and_states_are_counted(void)
+{
+    struct config c = { .n_layers = 48, .hidden = 2048, .n_heads = 32, .n_kv_heads = 4, .head_dim = 128,
+                        .vocab = 151936, .n_experts = 128, .experts_used = 8, .expert_ffn = 768 };
+    const struct model_bytes b = { .weight = 1, .draft_weight = 1, .kv = 2 };
+    memset(c.kind, LAYER_EXPERTS, c.n_layers);
+    struct pass_work w = throughput_model(&c, &b, 0);
+    CHECK(near(w.weight_bytes + w.expert_bytes, 30.22e9, 0.01e9, 0), "%g", w.weight_bytes + w.expert_bytes);
+    CHECK(near(w.flops / 2, 3.04e9, 0.01e9, 0), "%g", w.flops / 2);
+    const struct machine m = { 1e30, 1 };
+    CHECK(near(throughput_pass(&m, &w, 1, 1), w.flops / 2, 1, 0));
+    const double two = w.weight_bytes + w.expert_bytes * (1 - 15.0 / 16 * 15 / 16);
+    CHECK(near(throughput_pass(&m, &w, 2, 1), two, 1, 0) && near(throughput_pass(&m, &w, 1, 2), two, 1, 0));
+    w = throughput_model(&c, &b, 1000);
+    c.gated = true, c.delta = (struct delta_config){ 16, 32, 128, 128, 4 };
+    for (size_t l = 0; l < c.n_layers; l++)
+        c.mixer[l] = l % 4 == 3 ? MIXER_ATTENTION : MIXER_DELTA;
+    const struct pass_work h = throughput_model(&c, &b, 1000);
+    CHECK(h.kv_bytes * 4 == w.kv_bytes && h.expert_bytes == w.expert_bytes);
+    const double attention = 2048 * (3 * 32 * 128.0 + 8 * 128), state = 2048 * (8192 + 2 * 4096 + 64.0);
+    CHECK(near(h.weight_bytes, 12 * attention + 36 * state + 48 * 128 * 2048.0 + 151936 * 2048.0, 1, 0), "%f",
+          h.weight_bytes);
+}
+
 int main(void)
 {
     RUN(all_cells_of_spire);
@@ -81,5 +107,6 @@ int main(void)
     RUN(chance_gives_the_tokens_back);
     RUN(the_number_of_passes_is_the_best);
     RUN(a_pass_reads_the_model);
+    RUN(experts_and_states_are_counted);
     return test_end();
 }

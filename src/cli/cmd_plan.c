@@ -23,6 +23,8 @@ enum { LIST_MAX = 16 };
 static const struct shape {
     const char *name;
     size_t layers, hidden, heads, kv_heads, head_dim, ffn, vocab;
+    size_t experts, used, expert_ffn, shared_ffn;    /* in every layer */
+    size_t value_heads;              /* of Qwen3.5, whose every 4th layer has attention */
 } shapes[] = {
     { "llama3.2-1b", 16, 2048, 32, 8, 64, 8192, 128256 },
     { "llama3.2-3b", 28, 3072, 24, 8, 128, 8192, 128256 },
@@ -36,6 +38,10 @@ static const struct shape {
     { "qwen2.5-14b", 48, 5120, 40, 8, 128, 13824, 152064 },
     { "qwen3-8b", 36, 4096, 32, 8, 128, 12288, 151936 },
     { "qwen3-32b", 64, 5120, 64, 8, 128, 25600, 151936 },
+    { "qwen3-30b-a3b", 48, 2048, 32, 4, 128, 6144, 151936, 128, 8, 768 },
+    { "qwen3.5-4b", 32, 2560, 16, 4, 256, 9216, 248320, .value_heads = 32 },
+    { "qwen3.5-27b", 64, 5120, 24, 4, 256, 17408, 248320, .value_heads = 48 },
+    { "qwen3.5-35b-a3b", 40, 2048, 16, 2, 256, 0, 248320, 256, 8, 512, 512, 32 },
 };
 
 static const struct hardware { const char *name, *what; struct machine m; bool cpu; } machines[] = {
@@ -53,7 +59,16 @@ static bool find_shape(struct config *c, const char *name)
             *c = (struct config){ .n_layers = shapes[i].layers, .hidden = shapes[i].hidden,
                                   .n_heads = shapes[i].heads, .n_kv_heads = shapes[i].kv_heads,
                                   .head_dim = shapes[i].head_dim, .ffn = shapes[i].ffn,
-                                  .vocab = shapes[i].vocab };
+                                  .vocab = shapes[i].vocab, .n_experts = shapes[i].experts,
+                                  .experts_used = shapes[i].used, .expert_ffn = shapes[i].expert_ffn,
+                                  .shared_ffn = shapes[i].shared_ffn };
+            memset(c->kind, shapes[i].experts ? LAYER_EXPERTS : LAYER_DENSE, c->n_layers);
+            if (shapes[i].value_heads) {
+                c->gated = true;
+                c->delta = (struct delta_config){ 16, shapes[i].value_heads, 128, 128, 4 };
+                for (size_t l = 0; l < c->n_layers; l++)
+                    c->mixer[l] = (l + 1) % 4 ? MIXER_DELTA : MIXER_ATTENTION;
+            }
             return true;
         }
     return false;

@@ -6,7 +6,8 @@
 
 double throughput_pass(const struct machine *m, const struct pass_work *w, double texts, double rows)
 {
-    const double flops = texts * rows * w->flops, bytes = w->weight_bytes + texts * w->kv_bytes;
+    const double flops = texts * rows * w->flops, read = 1 - pow(1 - w->expert_share, texts * rows),
+                 bytes = w->weight_bytes + w->expert_bytes * read + texts * w->kv_bytes;
     return fmax(flops / m->flops, bytes / m->bandwidth);
 }
 
@@ -50,27 +51,61 @@ struct throughput throughput_round(const struct machine *m, const struct pass_wo
 
 /* ---- models and drafters ---- */
 
-/* Weights of a decoder layer, norms excluded. */
+/* The part of the layers that have attention; the others have a state of fixed size. */
+static double attention_part(const struct config *c)
+{
+    return (double)config_mixers(c, MIXER_ATTENTION) / (double)c->n_layers;
+}
+
+static double expert_part(const struct config *c)
+{
+    size_t n = 0;
+    for (size_t l = 0; l < c->n_layers; l++)
+        n += c->kind[l] == LAYER_EXPERTS;
+    return (double)n / (double)c->n_layers;
+}
+
+/* Weights of the mean decoder layer, norms and experts excluded: of its mixer, and of its feed-forward part. */
 static double layer_weights(const struct config *c)
 {
     const double d = (double)c->hidden, q = (double)(c->n_heads * c->head_dim),
-                 kv = (double)(c->n_kv_heads * c->head_dim);
-    return d * (q + 2 * kv) + q * d + 3 * d * (double)c->ffn;
+                 kv = (double)(c->n_kv_heads * c->head_dim), values = (double)c->delta.value_heads,
+                 state = d * ((double)config_delta_channels(c) + 2 * values * (double)c->delta.value_dim +
+                              2 * values),
+                 attention = d * ((c->gated ? 2 : 1) * q + 2 * kv) + q * d, part = expert_part(c);
+    return attention_part(c) * attention + (1 - attention_part(c)) * state +
+           (1 - part) * 3 * d * (double)c->ffn +
+           part * d * ((double)c->n_experts + 3 * (double)c->shared_ffn);
 }
 
-/* Values of keys and values of a position in one layer. */
-static double layer_kv(const struct config *c) { return 2 * (double)(c->n_kv_heads * c->head_dim); }
+/* Weights of all experts of the mean layer. */
+static double layer_experts(const struct config *c)
+{
+    return expert_part(c) * (double)c->n_experts * 3 * (double)c->hidden * (double)c->expert_ffn;
+}
 
-/* Operations of attention over one key in one layer: products with the key and with the value. */
-static double key_flops(const struct config *c) { return 4 * (double)(c->n_heads * c->head_dim); }
+/* Values of keys and values of a position in the mean layer. */
+static double layer_kv(const struct config *c)
+{
+    return attention_part(c) * 2 * (double)(c->n_kv_heads * c->head_dim);
+}
+
+/* Operations of attention over one key in the mean layer: products with the key and with the value. */
+static double key_flops(const struct config *c)
+{
+    return attention_part(c) * 4 * (double)(c->n_heads * c->head_dim);
+}
 
 static struct pass_work layers_work(const struct config *c, double layers, double byte, double kv_byte,
                                     double keys)
 {
-    const double w = layers * layer_weights(c), head = (double)c->vocab * (double)c->hidden;
+    const double w = layers * layer_weights(c), head = (double)c->vocab * (double)c->hidden,
+                 experts = layers * layer_experts(c),
+                 share = c->n_experts ? (double)c->experts_used / (double)c->n_experts : 0;
     return (struct pass_work){ .weight_bytes = byte * (w + head),
                                .kv_bytes = kv_byte * keys * layers * layer_kv(c),
-                               .flops = 2 * (w + head) + keys * layers * key_flops(c) };
+                               .flops = 2 * (w + share * experts + head) + keys * layers * key_flops(c),
+                               .expert_bytes = byte * experts, .expert_share = share };
 }
 
 struct pass_work throughput_model(const struct config *c, const struct model_bytes *b, double keys)
@@ -89,6 +124,13 @@ const struct draft_published draft_published[DRAFT_KINDS] = {
 };
 
 static const struct pass_work nothing;
+
+/* Work that only a part of the passes has. */
+static struct pass_work part_of(struct pass_work w, double part)
+{
+    w.weight_bytes *= part, w.kv_bytes *= part, w.flops *= part, w.expert_bytes *= part;
+    return w;
+}
 
 /* Adds n weights, read in a pass of the drafter, times the part of its passes that read them. */
 static void add_weights(struct pass_work *w, double n, double byte, double part)
@@ -111,9 +153,7 @@ struct draft_work throughput_draft(enum draft_kind kind, const struct config *c,
         w.pass = layers_work(c, (double)c->n_layers, byte, b->kv, SINK + floor(keys / WINDOW_PART));
         break;
     case DRAFT_TOKENSWIFT: {         /* one pass over 4,096 keys, then three heads that share the LM head */
-        const struct pass_work full = layers_work(c, (double)c->n_layers, byte, b->kv, budget);
-        w.pass =
-            (struct pass_work){ full.weight_bytes * part, full.kv_bytes * part, full.flops * part };
+        w.pass = part_of(layers_work(c, (double)c->n_layers, byte, b->kv, budget), part);
         add_weights(&w.pass, HEADS * (d * d + (double)c->vocab * d), byte, part);
         w.fixed = true;
         w.widths = 4, w.width[0] = 1, w.width[1] = 3, w.width[2] = 9, w.width[3] = 27;
@@ -128,10 +168,7 @@ struct draft_work throughput_draft(enum draft_kind kind, const struct config *c,
             w.width[i] = 16;
         break;
     case DRAFT_GUMIHO:               /* two passes of two layers, then five heads of two matrices at once */
-        w.pass = layers_work(c, GUMIHO_SERIAL, byte, b->kv, keys);
-        w.pass.weight_bytes *= GUMIHO_SERIAL * part;
-        w.pass.kv_bytes *= GUMIHO_SERIAL * part;
-        w.pass.flops *= GUMIHO_SERIAL * part;
+        w.pass = part_of(layers_work(c, GUMIHO_SERIAL, byte, b->kv, keys), GUMIHO_SERIAL * part);
         add_weights(&w.pass, GUMIHO_HEADS * 3 * d * d + (double)c->vocab * d, byte, part);
         w.rows = 8;
         w.fixed = true;

@@ -16,8 +16,10 @@
 
 struct machine { double flops, bandwidth; };     /* a second: operations of products, bytes */
 
-/* The work of a pass. flops: operations of one row; kv_bytes: read of the cache of one text. */
-struct pass_work { double weight_bytes, kv_bytes, flops; };
+/* The work of a pass. flops: operations of one row; kv_bytes: read of the cache of one text. weight_bytes:
+ * read by every pass. expert_bytes: of all experts, of which a row reads the part expert_share; rows choose
+ * independently, so that n rows read the part 1 - (1 - expert_share)^n. */
+struct pass_work { double weight_bytes, kv_bytes, flops, expert_bytes, expert_share; };
 
 /* Seconds of a pass of `rows` rows for each of `texts` texts. */
 double throughput_pass(const struct machine *m, const struct pass_work *w, double texts, double rows);

@@ -420,7 +420,8 @@ const struct option options_table[] = {
       .min = 1, .max = BIG, .shown = "all" },
     { "shape", "", "NAME", VERB_PLAN, TEXT, F(shape), MODELS, MAIN,
       "The shape of a model instead of a model: llama3.2-1b, llama3.2-3b, llama3-8b, llama3-70b, llama2-7b, "
-      "mistral-7b, qwen2.5-0.5b, qwen2.5-3b, qwen2.5-7b, qwen2.5-14b, qwen3-8b or qwen3-32b.",
+      "mistral-7b, qwen2.5-0.5b, qwen2.5-3b, qwen2.5-7b, qwen2.5-14b, qwen3-8b, qwen3-32b, "
+      "qwen3-30b-a3b, qwen3.5-4b, qwen3.5-27b or qwen3.5-35b-a3b.",
       .shown = "llama3-8b" },
     { "hardware", "", "NAME", VERB_PLAN, TEXT, F(hardware), MODELS, MAIN,
       "The machine: h100, h200, zen4, measured (this machine), or GFLOPS:GBS, operations and bytes a "
