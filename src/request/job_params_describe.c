@@ -234,6 +234,10 @@ int job_describe(char **text, const struct options *o, const struct sampling *sa
     struct drafter_files files;
     if (draft_from_options(&d, &files, o, g->dir, n_prompt, e))
         return -1;
+    if (!o->preset && strcmp(o->drafter, "auto") == 0)
+        d.drafters &= draft_of_config(&g->config);
+    if (draft_check_model(&d, g->dev, &g->config, e))
+        return -1;
     for (size_t i = 0; i < N_SOURCES; i++) {
         char *file = files.path[i];
         if (*file && make_absolute(file, source_names[i], e))
