@@ -23,7 +23,10 @@ static bool sizes(const struct kv_size *z, size_t *own, size_t *scratch, size_t 
 size_t kv_bytes(const struct kv_size *z)
 {
     size_t own, scratch, table, n = state_bytes(&z->state, z->node_max);
-    return sizes(z, &own, &scratch, &table) && add_size(n, own + scratch + table, &n) ? n : SIZE_MAX;
+    return sizes(z, &own, &scratch, &table) && add_size(n, own + scratch + table, &n) &&
+                   add_size(n, z->mark ? state_fixed_bytes(&z->state) : 0, &n)
+               ? n
+               : SIZE_MAX;
 }
 
 static bool on_host(const struct kv *kv) { return !kv->dev || kv->dev->host_memory; }
@@ -122,6 +125,12 @@ static int share(struct kv *kv, const struct kv *from)
 
 /* ---- open and close ---- */
 
+/* The copy of the states counts with the cache's own run. */
+static size_t mark_bytes(const struct kv *kv)
+{
+    return kv->state && kv->state->mark ? state_fixed_bytes(&kv->state->d.shape) : 0;
+}
+
 /* Copies rows of `from` after the shared blocks, up to n_rows, which are in one block. */
 static void copy_tail(struct kv *kv, const struct kv *from, size_t n_rows)
 {
@@ -163,12 +172,17 @@ int kv_open_from(struct kv *kv, struct device *dev, const struct kv_size *z, con
         return err_set(e, ERR_FAILED, "KV cache of %zu positions: out of memory (%zu bytes%s%s)", z->n_max,
                        own + scratch + table, dev ? " on " : "", dev ? dev->name : "");
     }
-    assert(!z->state.n_layers || (!n_rows && on_host(kv)));
-    if (z->state.n_layers && state_open(&kv->state, &z->state, z->node_max, e)) {
+    assert(!z->state.n_layers || (on_host(kv) && z->mark % KV_BLOCK == 0 &&
+                                  (!n_rows || n_rows == from->state->mark_at)));
+    if (z->state.n_layers && state_open(&kv->state, &z->state, z->node_max, z->mark, e)) {
         run_drop(kv, r);
         kv_close(kv);
         return -1;
     }
+    if (z->state.n_layers && n_rows)
+        state_begin(kv->state, from->state);
+    if (total && mark_bytes(kv))
+        r->counted += mark_bytes(kv), total->bytes += mark_bytes(kv);
     kv->run[kv->n_runs++] = r;
     kv->base = r->base;
     if (n_rows > z->n_shared * KV_BLOCK)
@@ -204,10 +218,13 @@ void kv_retire(struct kv *kv)
     free_on(kv, kv->scratch, scratch_bytes(kv));
     kv->scratch = NULL;
     kv->node_max = 0;
-    if (!on_host(kv) || !r->total || heads * touched >= r->counted)
+    if (kv->state)
+        state_retire(kv->state);
+    const size_t counts = heads * touched + mark_bytes(kv);
+    if (!on_host(kv) || !r->total || counts >= r->counted)
         return;
-    r->total->bytes -= r->counted - heads * touched;
-    r->counted = heads * touched;
+    r->total->bytes -= r->counted - counts;
+    r->counted = counts;
 }
 
 void kv_lend(struct kv *kv, const struct kv *from)
@@ -288,6 +305,7 @@ void kv_truncate(struct kv *kv, size_t n_past)
     assert(kv->head_dim <= 1024);
     if (kv->state)
         n_past = state_truncate(kv->state, n_past);
+    assert(n_past >= kv->n_shared * KV_BLOCK);
     if (!on_host(kv)) {
         const struct device_kv view = kv_view(kv);
         kv->dev->kv_zero(kv->dev, &view, n_past, MAX(kv->n_written, n_past));

@@ -54,7 +54,8 @@ struct kv_size {
     size_t n_layers, n_kv_heads, head_dim;   /* head_dim: padded to a multiple of 16 */
     size_t n_max, node_max;                  /* positions; rows of the node scratch, 0: none */
     size_t n_shared;                         /* blocks of other caches */
-    struct delta_shape state;                /* recurrent states; then n_shared is 0 */
+    struct delta_shape state;                /* recurrent states */
+    size_t mark;                             /* where a copy of them is kept, in whole blocks; 0: nowhere */
 };
 /* Bytes of the cache's own blocks, its scratch, its table and its states; SIZE_MAX when they do not fit
  * size_t. */
@@ -62,13 +63,13 @@ size_t kv_bytes(const struct kv_size *);
 int kv_open(struct kv *kv, struct device *dev, const struct kv_size *, struct err *e);
 /* Opens a cache of size->n_max positions that shares the first size->n_shared blocks of `from`, a committed
  * part of a cache of the same shape; NULL: none, and n_shared is 0. Rows after these blocks that `from` has
- * committed, up to position n_rows, are copied. Then n_rows rows are committed. total: NULL, or where the
- * run is counted until it is freed. */
+ * committed, up to position n_rows, are copied. Then n_rows rows are committed. With states n_rows is 0 or
+ * the mark of `from`. total: NULL, or where the run is counted until it is freed. */
 int kv_open_from(struct kv *kv, struct device *dev, const struct kv_size *, const struct kv *from,
                  size_t n_rows, struct kv_total *total, struct err *e);
 void kv_close(struct kv *kv);
-/* Frees the scratch of a cache that is only read from now on. In the host's memory, slots that were never
- * written count no longer. */
+/* Frees the scratch of a cache that is only read from now on, and of its states all but the mark. In the
+ * host's memory, slots that were never written count no longer. */
 void kv_retire(struct kv *kv);
 /* Gives back the cache's own blocks, and uses those of `from`, a cache of the same size without shared
  * blocks. */
@@ -89,5 +90,5 @@ void kv_advance(struct kv *kv, size_t n);                        /* commits rows
 void kv_place(struct kv *kv, size_t n);
 void kv_commit_path(struct kv *kv, const uint32_t *node, size_t n);   /* copies the path, then commits it */
 /* Forgets rows from n_past on and zeroes them; shared blocks must stay (asserted). A cache with states may
- * have to forget all rows: its n_past is then 0 (state.h). */
+ * have to forget more rows: up to its mark, or all (state.h). */
 void kv_truncate(struct kv *kv, size_t n_past);

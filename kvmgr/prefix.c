@@ -13,6 +13,20 @@ static size_t common(const int32_t *a, const int32_t *b, size_t n)
     return i;
 }
 
+/* Of `same` rows in common: those that another cache can begin with now, or once the text has been read. */
+static size_t shared_now(const struct kv *kv, size_t same, size_t has)
+{
+    const struct states *s = kv->state;
+    return !s ? MIN(same, has) : s->mark_at <= same ? s->mark_at : 0;
+}
+
+static size_t shared_later(const struct kv *kv, size_t same)
+{
+    const struct states *s = kv->state;
+    const bool coming = s && s->mark_at < s->mark_want && s->at < s->mark_want && s->mark_want <= same;
+    return !s ? same : coming ? s->mark_want : 0;
+}
+
 struct prefix_match prefix_find(struct prefixes *p, const int32_t *tokens, size_t n)
 {
     struct prefix_match m = { 0 };
@@ -22,8 +36,9 @@ struct prefix_match prefix_find(struct prefixes *p, const int32_t *tokens, size_
         /* a decoder may have rows of tokens that it does not have yet */
         const size_t has = x->n_tokens ? MIN(*x->n_tokens, cache_of(x)->n_past) : cache_of(x)->n_past,
                      will = x->n_tokens ? MAX(*x->n_tokens - 1, has) : has,
-                     same = common(x->tokens, tokens, MIN(will, n - 1)), rows = MIN(same, has);
-        m.n_coming = MAX(m.n_coming, same);
+                     same = common(x->tokens, tokens, MIN(will, n - 1)),
+                     rows = shared_now(cache_of(x), same, has);
+        m.n_coming = MAX(m.n_coming, shared_later(cache_of(x), same));
         if (rows >= KV_BLOCK && (rows > m.n_rows || (rows == m.n_rows && x->used > best->used))) {
             m.n_rows = rows;
             best = x;
@@ -53,7 +68,7 @@ static void take_out(struct prefixes *p, size_t i) { p->v[i] = p->v[--p->n]; }
 
 void prefix_join(struct prefixes *p, const struct kv *kv, const int32_t *tokens, const size_t *n_tokens)
 {
-    struct prefix *x = kv->state ? NULL : add(p);
+    struct prefix *x = kv->state && !kv->state->mark ? NULL : add(p);
     if (x)
         *x = (struct prefix){ .kv = kv, .tokens = tokens, .n_tokens = n_tokens, .used = ++p->uses };
 }
@@ -69,7 +84,7 @@ void prefix_leave(struct prefixes *p, const struct kv *kv)
 
 void prefix_keep(struct prefixes *p, struct kv *kv, int32_t *tokens)
 {
-    struct prefix *x = kv->n_past >= KV_BLOCK && !kv->state ? add(p) : NULL;
+    struct prefix *x = kv->n_past >= KV_BLOCK && (!kv->state || kv->state->mark_at) ? add(p) : NULL;
     if (!x) {
         kv_close(kv);
         free(tokens);

@@ -8,8 +8,8 @@
  *
  * All caches have one shape and belong to one set of weights, one arithmetic and one context scaling: the
  * owner closes the list before it opens another model. Texts are compared token by token. Full blocks are
- * shared, the rows after them are copied. Caches with recurrent states are not listed: a state belongs to one
- * position. One thread uses a list. */
+ * shared, the rows after them are copied. Of caches with recurrent states
+ * the rows up to their mark are shared, with the states there. One thread uses a list. */
 #pragma once
 #include "kvmgr/kv.h"
 

@@ -34,18 +34,22 @@ size_t state_bytes(const struct delta_shape *d, size_t n)
                : SIZE_MAX;
 }
 
-int state_open(struct states **out, const struct delta_shape *d, size_t n, struct err *e)
+int state_open(struct states **out, const struct delta_shape *d, size_t n, size_t mark, struct err *e)
 {
     const size_t bytes = state_bytes(d, n);
     struct states *s = calloc(1, sizeof *s);
     char *mem = s && bytes < SIZE_MAX ? mem_alloc(bytes) : NULL;
-    if (!mem) {
+    if (mem && mark)
+        s->mark = mem_alloc(state_fixed_bytes(d));
+    if (!mem || (mark && !s->mark)) {
+        if (mem)
+            mem_free(mem, bytes);
         free(s);
         return err_set(e, ERR_FAILED, "recurrent states: out of memory (%zu bytes)", bytes);
     }
     float *f = (float *)(void *)mem;
     n = MAX(n, (size_t)1);
-    s->mem = mem, s->bytes = bytes;
+    s->mem = mem, s->bytes = bytes, s->mark_want = mark;
     s->d = (struct device_state){ .shape = *d, .state = f, .rows = f + state_floats(d),
                                   .kept = f + state_floats(d) + input_floats(d), .kept_max = n };
     s->path = (uint32_t *)(void *)(s->d.kept + d->n_layers * n * delta_kept_row(d));
@@ -56,9 +60,34 @@ int state_open(struct states **out, const struct delta_shape *d, size_t n, struc
 
 void state_close(struct states *s)
 {
-    if (s)
-        mem_free(s->mem, s->bytes);
+    if (s) {
+        state_retire(s);
+        mem_free(s->mark, s->mark ? state_fixed_bytes(&s->d.shape) : 0);
+    }
     free(s);
+}
+
+void state_retire(struct states *s)
+{
+    mem_free(s->mem, s->bytes);
+    s->mark_want = s->mark_at;           /* no other mark will come */
+    s->mem = NULL;
+    s->bytes = 0;
+}
+
+static void take_mark(struct states *s)
+{
+    memcpy(s->mark, s->mem, state_fixed_bytes(&s->d.shape));
+    s->mark_at = s->at;
+}
+
+void state_begin(struct states *s, const struct states *from)
+{
+    assert(from->mark_at);
+    memcpy(s->mem, from->mark, state_fixed_bytes(&s->d.shape));
+    s->at = from->mark_at;
+    if (s->mark)
+        take_mark(s);
 }
 
 void state_passed(struct states *s, size_t n)
@@ -79,6 +108,8 @@ void state_commit(struct states *s, const uint32_t *node, size_t n)
     else
         s->d.n_pending = n;
     s->ahead = 0;
+    if (s->mark && s->at == s->mark_want && !s->d.n_pending)
+        take_mark(s);
 }
 
 size_t state_truncate(struct states *s, size_t n)
@@ -88,9 +119,13 @@ size_t state_truncate(struct states *s, size_t n)
         s->d.n_pending = n - s->at;
         return n;
     }
-    memset(s->mem, 0, state_fixed_bytes(&s->d.shape));
-    s->at = s->ahead = s->d.n_pending = 0;
-    return 0;
+    const bool back = s->mark_at && s->mark_at <= n;
+    if (back)
+        memcpy(s->mem, s->mark, state_fixed_bytes(&s->d.shape));
+    else
+        memset(s->mem, 0, state_fixed_bytes(&s->d.shape));
+    state_place(s, back ? s->mark_at : 0);
+    return s->at;
 }
 
 void state_settle(struct states *s, const struct ops *ops, struct pool *pool)

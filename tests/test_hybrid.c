@@ -4,6 +4,7 @@
  *
  *     test_hybrid [--long]   --long adds 100,000 tokens cut at random against one by one */
 #include "kernels/delta.h"
+#include "kvmgr/prefix.h"
 #include "src/decode/decode.h"
 #include "src/decode/decoder_image.h"
 #include "tests/oracle.h"
@@ -477,6 +478,61 @@ static void texts_together(void)
     rig_close(&r), tiny_remove(dir);
 }
 
+/* A text that begins like another takes its blocks and the states that the other one kept at the end of its
+ * prompt; so does one that begins like a text that has ended. */
+static void texts_that_begin_alike(void)
+{
+    enum { MARK = (PROMPT - 1) / KV_BLOCK * KV_BLOCK };
+    struct rig r;
+    struct decoder plain, d[3];
+    struct prefixes list = { 0 };
+    struct sampling p;
+    struct err e;
+    struct kv kv;
+    int32_t prompt[PROMPT], other[PROMPT], *tokens;
+    char dir[4096];
+    tiny_write(&tiny_hybrids[0], dir);
+    rig_open(&r, dir, DT_BF16, best_twin(), 2, 8, 64);
+    make_prompt(prompt, r.c.vocab);
+    memcpy(other, prompt, sizeof other);
+    other[MARK - 1] = (prompt[MARK - 1] + 1) % (int32_t)r.c.vocab;
+    sampling_defaults(&p);
+    p.temperature = 0.9, p.text_max = END;
+    open_decoder(&plain, &r, &p, NULL, prompt, END);
+    finish_text(&plain, END);
+    for (size_t i = 0; i < 3; i++) {
+        const struct prefix_match m = prefix_find(&list, prompt, PROMPT);
+        CHECK(i ? m.kv && m.n_rows == MARK && !m.n_coming : !m.kv && !m.n_rows && !m.n_coming,
+              "text %zu: %zu rows now, %zu later", i, m.n_rows, m.n_coming);
+        CHECK(!prefix_find(&list, other, PROMPT).kv && !prefix_find(&list, other, PROMPT).n_coming);
+        struct decode_setup s = { .start = { m.kv, m.n_rows, &list.total } };
+        if (decode_open(&d[i], &r.m, &p, &s, prompt, PROMPT, END, &e)) rig_die("decoder", &e);
+        prefix_join(&list, &d[i].kv, d[i].tokens, &d[i].n_tokens);
+        CHECK(i || prefix_find(&list, prompt, PROMPT).n_coming == MARK);
+        if (decode_prefill(&d[i], 0, NULL, NULL, &e)) rig_die("prefill", &e);
+        CHECK(d[i].count.prefill_tokens == (i ? PROMPT - 1 - MARK : PROMPT - 1), "text %zu read %zu tokens", i,
+              d[i].count.prefill_tokens);
+        finish_text(&d[i], END);
+        CHECK(!memcmp(d[i].tokens, plain.tokens, END * sizeof *plain.tokens), "text %zu differs", i);
+        if (i == 1) {                            /* a cut below the states goes back to the mark */
+            kv_truncate(&d[i].kv, END - 50);
+            CHECK(d[i].kv.n_past == MARK, "%zu rows after a cut", d[i].kv.n_past);
+            if (decode_prefill(&d[i], 0, NULL, NULL, &e)) rig_die("prefill", &e);
+            CHECK(same_caches(&r, &d[0].kv, &d[1].kv), "reading again differs");
+            for (size_t k = 0; k < 2; k++) {
+                prefix_leave(&list, &d[k].kv);
+                decode_close_but(&d[k], &kv, &tokens);
+                prefix_keep(&list, &kv, tokens);
+            }
+        }
+    }
+    prefix_leave(&list, &d[2].kv);
+    decode_close(&d[2]), decode_close(&plain);
+    CHECK(list.n == 2 && prefix_kept_bytes(&list) > 0, "%zu kept", list.n);
+    prefix_close(&list);
+    rig_close(&r), tiny_remove(dir);
+}
+
 static void drafters_with_caches_are_refused(void)
 {
     static const unsigned no[] = { BIT(PARTIAL), BIT(HEADS), BIT(LONGSPEC), BIT(SPIRE) };
@@ -576,6 +632,7 @@ int main(int argc, char **argv)
     RUN(a_long_text);
     RUN(text_is_that_of_plain_decoding);
     RUN(texts_together);
+    RUN(texts_that_begin_alike);
     RUN(drafters_with_caches_are_refused);
     RUN(snapshots_continue_the_text);
     return test_end();

@@ -63,6 +63,7 @@ int decode_open(struct decoder *d, const struct model *m, const struct sampling 
     memcpy(d->tokens, prompt, n_prompt * sizeof *prompt);
     struct kv_size size = model_cache(m, n_max, d->rows_max > 1 ? d->rows_max : 0);
     size.n_shared = setup->start.rows / KV_BLOCK;
+    size.mark = size.state.n_layers && setup->start.total ? (n_prompt - 1) / KV_BLOCK * KV_BLOCK : 0;
     if (kv_open_from(&d->kv, m->dev, &size, setup->start.from, setup->start.rows, setup->start.total, e) ||
         (!setup->buffers &&
          round_buffers_open(&d->own, m, decode_work_rows(setup, n_max), d->rows_max, n_max, e)) ||
@@ -130,6 +131,13 @@ static size_t slice_rows(const struct decoder *d, double left)
     return (size_t)MIN(MAX(fit, 0), (double)PREFILL_ROWS) / SLICE_ROWS * SLICE_ROWS;
 }
 
+/* The end of the next pass of a prefill up to `of`: states are copied at their mark. */
+static size_t before_mark(const struct decoder *d, size_t of)
+{
+    const struct states *s = d->kv.state;
+    return s && s->mark && s->mark_want > d->kv.n_past ? MIN(s->mark_want, of) : of;
+}
+
 int decode_prefill(struct decoder *d, double seconds, decode_progress *progress, void *ctx, struct err *e)
 {
     static const uint8_t none[PREFILL_ROWS];     /* no row needs logits */
@@ -139,7 +147,7 @@ int decode_prefill(struct decoder *d, double seconds, decode_progress *progress,
     int r = 0;
     while (d->kv.n_past < of && r == 0) {
         const size_t most = seconds > 0 ? slice_rows(d, ends - start) : PREFILL_ROWS,
-                     n = MIN(MAX(most, (size_t)SLICE_ROWS), of - d->kv.n_past);
+                     n = MIN(MAX(most, (size_t)SLICE_ROWS), before_mark(d, of) - d->kv.n_past);
         if (most < SLICE_ROWS && d->kv.n_past > from)
             return 1;
         struct pass_seq seq = { .kv = &d->kv, .n = n, .token = d->tokens + d->kv.n_past,

@@ -233,8 +233,10 @@ int image_restore(struct image *m, const char *path, struct err *e)
     if (rc == 0 && (rc = snapshot_read(f, &s, d->model->pool, e)) != 0)
         drop_rows(m, from, rows);
     if (rc == 0) {
-        if (m->exact)
+        if (m->exact && rows > d->kv.n_past)
             copy_exact(m, rows, GIVE), kv_place(&d->kv, rows);
+        else if (m->exact)
+            ;                            /* a shared beginning has more */
         else
             kv_advance(&d->kv, rows - MIN(rows, d->kv.n_past));
         m->restored = rows;

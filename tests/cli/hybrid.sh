@@ -39,6 +39,13 @@ same stopped_and_continued "$TMP/whole" "$TMP/a"
 "$LONGHAND" show "$id" | grep -q '  restored: .* tokens of prompt and text from a snapshot'
 result the_snapshot_was_used $? "$("$LONGHAND" show "$id" | tail -5)"
 
+# Three texts of one prompt: the later ones begin with the rows and the states of the first.
+export LONGHAND_DB=$TMP/alike.db
+head -c 300 models/demo/openings/portrait.txt >"$TMP/prompt"
+"$LONGHAND" submit -m $M -f "$TMP/prompt" -n 300 -s 5 --samples 3 --ignore-eos -q >/dev/null
+"$LONGHAND" work -q 2>"$TMP/err"; result work_on_samples $? "$(cat "$TMP/err")"
+for i in 1 2 3; do check "verify_sample_$i" 0 '' verify $i -q; done
+
 # Four texts at once, of which two begin alike; then a longer form of one, and a branch of another.
 export LONGHAND_DB=$TMP/many.db
 for s in 3 4; do
