@@ -18,6 +18,9 @@ enum {
     NODES = 1 + (PASSES - 1) * BEAM,
     RECENT = LONGSPEC_WINDOW - 1,    /* rows before a row that it sees */
     SLOTS = 2 * RECENT + KV_BLOCK,   /* when they are full, the last RECENT rows move to the front */
+    /* rows that a planned text begins with: the window grows with the text. A trial that reads RECENT rows
+     * takes up to seven one-row passes of models/demo longer, and 128 rows guess about as well. */
+    AT_FIRST = 128,
 };
 
 struct beam {                        /* of one text */
@@ -107,16 +110,16 @@ static void move_to_front(struct beam *b)
     b->first += from;
 }
 
-/* Reads the committed tokens that the cache lacks, of the last RECENT. Without a committed row the
+/* Reads the committed tokens that the cache lacks, or begins anew with the last ones. Without a committed row the
  * cross-attention has nothing to read. */
 static bool longspec_prepare(struct drafting *g)
 {
     struct beam *b = beam_of(g);
-    const size_t to = g->kv->n_past, least = to - MIN(to, (size_t)RECENT);
+    const size_t to = g->kv->n_past, first = g->planner.on ? AT_FIRST : RECENT;
     size_t at = b->first + b->kv.n_past;
-    if (at < least || to < b->first) {
+    if (at + first < to || to < b->first) {
         b->kv.n_past = 0;
-        b->first = at = least;
+        b->first = at = to - MIN(to, first);
     }
     if (to < at) {                       /* the text was cut */
         kv_truncate(&b->kv, to - b->first);

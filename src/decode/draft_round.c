@@ -70,7 +70,12 @@ static bool is_wanted(struct drafting *g, const struct drafter_ops *ops)
 {
     const bool wanted =
         ops->reads ? ops == draft_pass_maker(g) : g->planner.plan.ask >> ops->source & 1;
-    return wanted && g->tree->max_depth > 0 && (!ops->prepare || ops->prepare(g));
+    if (!wanted || g->tree->max_depth == 0 || !ops->prepare)
+        return wanted && g->tree->max_depth > 0;
+    const double start = g->clock();
+    const bool ready = ops->prepare(g);
+    g->planner.prepared += g->clock() - start;
+    return ready;
 }
 
 /* What the best choice of rows is worth so far. */

@@ -19,6 +19,7 @@ static const double SPREAD = 0.01;   /* variance of `drafted` before anything is
 static const double STEADY = 0.999;  /* the part of `drafted` that remains after a round */
 static const double DOUBT = 0.1;     /* variance to add after AFTER_PROMPT rounds */
 enum {
+    REPLAN = 2,                      /* rounds that a plan of plain decoding holds */
     CREDIT = 6,                      /* one-row passes that a run of exploration may lose */
     RUN = 3,                         /* rounds: the shortest run of exploration */
     SETTLED = 24,                    /* rounds before the first run of exploration */
@@ -152,11 +153,10 @@ void planner_draft_bytes(struct planner *p, const struct pass_bytes *reads)
             p->ask[a].n = p->ask[a].seconds = 0;
 }
 
-/* The share of one of n texts in a pass of all_rows rows, `rows` of its own. */
+/* The share of one of n texts in a pass of all_rows rows, `rows` of its own, at speed 1. */
 static double pass_share(const struct cost_model *m, size_t length, size_t n, size_t rows, size_t all_rows)
 {
-    return exp(m->speed) * (weights_at(m, all_rows) / (double)n +
-                            m->kv_bytes * (double)length * size_at(m, rows));
+    return weights_at(m, all_rows) / (double)n + m->kv_bytes * (double)length * size_at(m, rows);
 }
 
 static double cache_bytes(const struct pass_bytes *r, size_t length)
@@ -175,7 +175,7 @@ static double draft_share(const struct cost_model *m, const struct pass_bytes *r
 double planner_pass_seconds(const struct planner *p, size_t length)
 {
     const size_t n = MAX(p->n_texts, (size_t)1);
-    return pass_share(p->model, length, n, 1, n);
+    return exp(p->model->speed) * pass_share(p->model, length, n, 1, n);
 }
 
 /* Limits what a pass or round that other programs interrupted can change. */
@@ -201,8 +201,8 @@ static void set_costs(struct planner *p, size_t length)
     struct costs *c = &p->costs;
     const double speed = exp(m->speed);
     memset(c->sharers, 0, sizeof c->sharers);
-    for (size_t r = 1; r <= c->rows_max; r++)
-        c->pass[r] = pass_share(m, length, p->n_texts, r, r * p->n_texts);
+    for (size_t r = 1, n = p->n_texts; r <= c->rows_max; r++)
+        c->pass[r] = speed * pass_share(m, length, n, r, r * n);
     for (size_t i = 0; i < c->n_caches; i++) {
         struct cache_known *k = &p->cache[i];
         const struct pass_bytes *r = &p->reads[i];
@@ -406,24 +406,28 @@ static bool goes_on(struct planner *p, const struct plan_state *s, const struct 
 void planner_begin(struct planner *p, size_t length, size_t n_texts, struct plan_state s)
 {
     struct cost_model *m = p->model;
+    /* planning takes a hundredth of a short pass */
+    const bool holds = p->price > 0 && n_texts == p->n_texts && !p->exploring && !p->plan.look &&
+                       !p->plan.passes && !p->plan.ask && p->rounds % REPLAN;
     p->n_texts = n_texts;
     p->length = length;
-    p->predicted = 0;
+    p->predicted = p->prepared = 0;
     p->rows = p->made = 0;
     s.last = p->plan;
     p->state = s;
+    if (holds)
+        return;
     if (!p->on || m->seen[0] == 0) {
         const size_t passes = MIN((size_t)MAX(s.passes, 0), (size_t)PASSES_MAX);
-        p->plan = (struct plan){ .way = passes > 0,
-                                 .passes = passes,
-                                 .ask = p->on ? s.asks & ~(unsigned)HEADS : s.asks };
+        p->plan = (struct plan){ .way = passes > 0, .passes = passes, .ask = p->on ? 0 : s.asks };
         return;
     }
     set_costs(p, length);
     set_chances(p);
     p->used = p->known;
     p->plan = plan_round(&p->costs, &p->known, &s);
-    m->credit = p->price > 0 ? m->credit : MIN(m->credit + (double)CREDIT / (double)n_texts, CREDIT);
+    if (p->price == 0)
+        m->credit = MIN(m->credit + (double)CREDIT / (double)n_texts, CREDIT);
     p->price = p->plan.rate;
 }
 
@@ -672,7 +676,7 @@ void planner_verified(struct planner *p, size_t length, size_t rows, size_t all_
         !plan_drafts(&p->plan) && m->seen[size_of(all_rows)] == 0)
         first_of_size(m, all_rows, length, seconds);
     if (p->on && p->price > 0)
-        p->predicted += pass_share(m, length, p->n_texts, rows, all_rows);
+        p->predicted += exp(m->speed) * pass_share(m, length, p->n_texts, rows, all_rows);
     p->rows = typical ? rows : 0;
 }
 
@@ -706,17 +710,18 @@ void planner_done(struct planner *p, size_t tokens, double expected)
 /* What the round lost or earned for exploration. The tokens of a round that explores pay for a part of it. */
 static void account(struct cost_model *m, struct planner *const *p, size_t n, double seconds)
 {
-    double planned = 0, unit = 0, worth = 0;
+    double planned = 0, unit = 0, worth = 0, prepared = 0;
     bool exploring = false;
     for (size_t i = 0; i < n; i++)
         if (p[i]->on && p[i]->price > 0) {
+            prepared += p[i]->prepared;
             exploring |= p[i]->exploring;
             planned += p[i]->plan.seconds;
             unit += p[i]->costs.pass[1];
             worth += (double)p[i]->made / p[i]->price;
         }
     if (exploring)
-        m->credit -= (MIN(seconds, 2 * planned) - worth) / unit;
+        m->credit -= (MIN(seconds - prepared, 2 * planned) + prepared - worth) / unit;
     else if (unit > 0)
         m->credit = MIN(m->credit + EXPLORE_SHARE * seconds / unit, CREDIT);
 }

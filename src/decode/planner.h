@@ -160,10 +160,11 @@ struct planner {
     struct plan_state trial;
     size_t run;
     /* This round: its texts; tokens in the cache; what may be planned; seconds of the best plan; seconds
-     * expected of what this text did; rows of a pass that was typical; tokens made. */
+     * expected of what this text did; seconds in which drafters caught up with the text; rows of a pass that
+     * was typical; tokens made. */
     size_t n_texts, length;
     struct plan_state state;
-    double seconds, predicted;
+    double seconds, predicted, prepared;
     size_t rows, made, rounds;
     float reach[TREE_POOL_MAX];      /* of the candidates, largest first: scratch of planner_rows */
 };
