@@ -110,8 +110,8 @@ static void move_to_front(struct beam *b)
     b->first += from;
 }
 
-/* Reads the committed tokens that the cache lacks, or begins anew with the last ones. Without a committed row the
- * cross-attention has nothing to read. */
+/* Reads the committed tokens that the cache lacks, or begins anew with the last ones. Without a committed
+ * row the cross-attention has nothing to read. */
 static bool longspec_prepare(struct drafting *g)
 {
     struct beam *b = beam_of(g);
