@@ -228,7 +228,7 @@ static inline __m256i pair_at(const char *p)
 #define ROWS_MAX 6
 #define MUL_ROWS_MAX 4
 #define ATTN_ROWS_MAX 6
-#define DELTA_PANELS 1
+#define DELTA_PANELS 2
 #define FEW_ROWS 0
 #define AHEAD_IN_LINE 1
 #define SCORES_FIRST 0

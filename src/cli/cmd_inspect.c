@@ -174,10 +174,11 @@ static int examine(struct inspect *s, struct err *e)
     s->kv_per_token = (size_t)model_kv_bytes(&g->model);
     struct decode_setup setup;
     draft_defaults(&setup.draft);
+    setup.draft.drafters &= draft_of_config(c);
     setup.heads = NULL;
     engine_plan(&s->plan, g, s->tokens, decode_work_rows(&setup, s->tokens), decode_verify_rows(&setup));
     decode_plan(&s->plan, &setup, &g->model, s->tokens);
-    s->int8_bytes = g->dev->quantised ? 0 : model_quantized_bytes(c, g->dev);
+    s->int8_bytes = g->dev->quantised || config_is_hybrid(c) ? 0 : model_quantized_bytes(c, g->dev);
     return 0;
 }
 

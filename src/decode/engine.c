@@ -89,7 +89,7 @@ void engine_plan_cache(struct memory_plan *plan, const struct engine *g, size_t 
     if (fixed) {
         memory_plan_add(plan, "recurrent states", fixed);
         memory_plan_add(plan, "rows for the states", all - fixed);
-        memory_plan_add(plan, "states at the end of the prompt", fixed);
+        memory_plan_add(plan, "states to share", fixed);
     }
 }
 
