@@ -15,6 +15,7 @@
 #include "tests/test.h"
 
 #define NLL_TOLERANCE 1e-3
+#define NLL_HYBRID 2e-4                  /* from a program in double precision */
 #define NLL_MOE 1e-5                     /* mixtures of experts: a row with other experts would be far off */
 #define MOVE_MIN (10 * NLL_TOLERANCE)
 #define KL_MAX 5e-4
@@ -233,6 +234,10 @@ static void text_gives_the_ids(void)
 }
 
 static bool is_moe(const struct fixture *f) { return strstr(f->name, "moe") || strstr(f->name, "mixtral"); }
+static double tolerance(const struct fixture *f)
+{
+    return strstr(f->name, "qwen35") ? NLL_HYBRID : is_moe(f) ? NLL_MOE : NLL_TOLERANCE;
+}
 
 static void f32_nll_equals_transformers(void)
 {
@@ -248,7 +253,7 @@ static void f32_nll_equals_transformers(void)
                 worst = fabs(c.nll[k] - f->nll[k]), at = k;
         CHECK(rc == 0, "%s: %s", f->name, e.msg);
         CHECK(rc || c.next_at == f->n_at, "%s", f->name);
-        CHECK(rc || worst <= (is_moe(f) ? NLL_MOE : NLL_TOLERANCE), "%s: nll of token %zu is off by %.2e",
+        CHECK(rc || worst <= tolerance(f), "%s: nll of token %zu is off by %.2e",
               f->name, at + 1, worst);
         if (rc == 0)
             printf("    %-28s max |d nll| %.1e, max |d logit| %.1e\n", f->name, worst, c.worst_logit);
@@ -305,7 +310,7 @@ static void bf16_is_near_transformers(void)
         CHECK(rc == 0, "%s: %s", f->name, e.msg);
         CHECK(rc || c.against_hf <= KL_MAX, "%s: mean KL %.2e at %u positions", f->name, c.against_hf,
               (unsigned)f->n_at);
-        CHECK(rc || (c.others <= f->n / 50 && c.n_hf >= f->n_at - 2), "%s: %zu rows have other experts",
+        CHECK(rc || (c.others <= f->n / 40 && c.n_hf >= f->n_at - 2), "%s: %zu rows have other experts",
               f->name, c.others);
         CHECK(rc || c.against_f32 <= KL_MAX, "%s: mean KL %.2e at all positions", f->name, c.against_f32);
         CHECK(rc || c.against_f32 >= 1e-9, "%s: mean KL %.2e: was this bf16?", f->name, c.against_f32);
@@ -313,7 +318,8 @@ static void bf16_is_near_transformers(void)
             printf("    %-28s mean KL %.1e (%u positions against transformers), %.1e (all, against f32; %.1e "
                    "with a cache of bf16), %zu rows with other experts\n",
                    f->name, c.against_hf, (unsigned)f->n_at, c.against_f32, b.against_f32, c.others);
-        kl[0] += b.against_f32, kl[1] += c.against_f32;
+        if (!strstr(f->name, "qwen35"))      /* of a hybrid few layers have a cache */
+            kl[0] += b.against_f32, kl[1] += c.against_f32;
         free(c.f32), free(c.route);
     }
     printf("    mean of all against f32: %.3e with a cache of int16, %.3e with one of bf16\n",
