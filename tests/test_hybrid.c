@@ -174,7 +174,7 @@ static void every_model(void (*fn)(const char *what, const char *dir, enum dtype
         fn(tiny_hybrids[t].name, dir, DT_F32);
         tiny_remove(dir);
     }
-    fn("grouped", "tests/data/hybrids/qwen35-wrapped-bf16", DT_BF16);
+    fn("grouped", "tests/data/models/qwen35-wrapped-bf16", DT_BF16);
 }
 
 static void any_cut_gives_the_same_bits(void) { every_model(cuts_of); }
@@ -540,7 +540,7 @@ static void drafters_with_caches_are_refused(void)
     struct config c;
     struct err e;
     struct device dev = { .host_memory = true };
-    if (config_read(&c, "tests/data/hybrids/qwen35-equal-f32", &e)) rig_die("config", &e);
+    if (config_read(&c, "tests/data/models/qwen35-equal-f32", &e)) rig_die("config", &e);
     draft_defaults(&s);
     for (size_t i = 0; i < sizeof no / sizeof *no; i++) {
         s.drafters = no[i] | BIT(NGRAM);

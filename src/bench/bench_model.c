@@ -219,35 +219,59 @@ static void add_experts(struct bench_work *w, const struct config *c, const stru
 }
 
 /* Each of the texts has rows / texts rows. */
-static void add_chunk(struct bench_work *w, const struct model *m, size_t depth, size_t rows, size_t texts)
+static void add_attention(struct bench_work *w, const struct model *m, size_t l, size_t depth, size_t rows,
+                          size_t texts)
 {
     const struct config *c = &m->config;
     const size_t width = c->n_heads * m->head_dim, n = rows / texts;
-    const double key_bytes = (double)(c->n_kv_heads * kv_row_bytes(m->dev->kv_type, m->head_dim));
+    add_products(w, &m->layers[l].qkv, rows);
+    add_product(w, &m->layers[l].o, rows);
+    w->bytes += (double)(texts * (depth + n - first_seen(c, l, depth))) *
+                (double)(c->n_kv_heads * kv_row_bytes(m->dev->kv_type, m->head_dim));
+    for (size_t r = 0; r < rows; r++) {
+        const size_t pos = depth + r % n, from = first_seen(c, l, pos), to = pos + 1,
+                     slots = (to + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK - from / KV_BLOCK * KV_BLOCK;
+        const double flops = 4.0 * (double)width * (double)(to - from), exps = (double)(c->n_heads * slots);
+        w->flops += flops;
+        w->int16 += m->dev->kv_type == DT_I16 ? flops : 0;
+        w->exps += exps;
+        w->maxes += exps;
+        w->converts += exps;
+    }
+    w->exps += c->gated ? (double)(rows * width) : 0;
+    w->converts += (double)(rows * 2 * width);
+}
+
+/* A row multiplies an element of a state by its decay and adds three products. */
+static void add_delta(struct bench_work *w, const struct model *m, size_t l, size_t rows, size_t texts)
+{
+    const struct delta_shape d = model_cache(m, 1, 0).state;
+    const size_t outputs = d.value_heads * d.value_dim;
+    add_products(w, &m->layers[l].mix, rows);
+    add_product(w, &m->layers[l].out, rows);
+    w->bytes += (double)(texts * state_fixed_bytes(&d) / d.n_layers);
+    w->flops += 7.0 * (double)(rows * d.value_heads * delta_wide(&d) * d.key_dim);
+    w->exps += (double)(rows * (delta_channels(&d) + outputs + 2 * d.value_heads));
+    w->converts += (double)(rows * outputs);
+}
+
+static void add_chunk(struct bench_work *w, const struct model *m, size_t depth, size_t rows, size_t texts)
+{
+    const struct config *c = &m->config;
     for (size_t l = 0; l < c->n_layers; l++) {
         const struct layer *y = &m->layers[l];
-        add_products(w, &y->qkv, rows);
-        add_product(w, &y->o, rows);
         const bool dense = c->kind[l] == LAYER_DENSE;
         const size_t ffn = dense ? c->ffn : c->experts_used * c->expert_ffn + c->shared_ffn;
+        if (c->mixer[l] == MIXER_DELTA)
+            add_delta(w, m, l, rows, texts);
+        else
+            add_attention(w, m, l, depth, rows, texts);
         if (dense)
             add_products(w, &y->gate_up, rows), add_product(w, &y->down, rows);
         else
             add_experts(w, c, y, rows);
-        w->bytes += (double)(texts * (depth + n - first_seen(c, l, depth))) * key_bytes;
-        for (size_t r = 0; r < rows; r++) {
-            const size_t pos = depth + r % n, from = first_seen(c, l, pos), to = pos + 1,
-                         slots = (to + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK - from / KV_BLOCK * KV_BLOCK;
-            const double flops = 4.0 * (double)width * (double)(to - from),
-                         exps = (double)(c->n_heads * slots);
-            w->flops += flops;
-            w->int16 += m->dev->kv_type == DT_I16 ? flops : 0;
-            w->exps += exps;
-            w->maxes += exps;
-            w->converts += exps;
-        }
         w->exps += (double)(rows * ffn);
-        w->converts += (double)(rows * (2 * c->hidden + 2 * width + ffn));
+        w->converts += (double)(rows * (2 * c->hidden + ffn));
     }
 }
 
@@ -270,10 +294,12 @@ static void add_expert_pieces(struct probe_pieces *s, const struct device_expert
 /* Adds the matrices that a row reads in a layer; experts: some, far from each other. */
 static void add_pieces(struct probe_pieces *s, const struct config *c, const struct layer *y, bool dense)
 {
-    const struct mat *mats[8] = { &y->o };
+    const bool state = y->mix.n > 0;
+    const struct mats *first = state ? &y->mix : &y->qkv;
+    const struct mat *mats[2 * MATS_MAX + 2] = { state ? &y->out : &y->o };
     size_t n = 1;
-    for (size_t i = 0; i < y->qkv.n; i++)
-        mats[n++] = &y->qkv.m[i];
+    for (size_t i = 0; i < first->n; i++)
+        mats[n++] = &first->m[i];
     for (size_t i = 0; dense && i < y->gate_up.n; i++)
         mats[n++] = &y->gate_up.m[i];
     mats[n++] = dense ? &y->down : &y->router;
@@ -285,22 +311,36 @@ static void add_pieces(struct probe_pieces *s, const struct config *c, const str
         add_expert_pieces(s, &y->shared);
 }
 
+/* Adds what a row reads of the text's cache in a layer, or the states. */
+static void add_cache_pieces(struct probe_pieces *s, const struct model *m, const struct kv *kv, size_t l,
+                             size_t depth)
+{
+    const struct config *c = &m->config;
+    const size_t slot = m->layers[l].slot, from = first_seen(c, l, depth) / KV_BLOCK,
+                 to = (depth + KV_BLOCK) / KV_BLOCK;
+    if (c->mixer[l] == MIXER_DELTA) {
+        const struct delta_shape *d = &kv->state->d.shape;
+        const size_t floats = d->value_heads * d->key_dim * delta_wide(d);
+        s->v[s->n++] = (struct probe_piece){ kv->state->d.state + slot * floats, floats * sizeof(float) };
+        return;
+    }
+    for (size_t h = 0; h < c->n_kv_heads; h++)
+        s->v[s->n++] = (struct probe_piece){ kv_block(kv, slot, h, from * KV_BLOCK),
+                                             (to - from) * kv->block_bytes };
+}
+
 int bench_pieces(struct probe_pieces *p, const struct bench_target *t, size_t depth, struct err *e)
 {
     const struct model *m = &t->model;
     const struct config *c = &m->config;
-    const size_t most = 8 + 3 * (c->experts_used + 1) + t->texts * c->n_kv_heads;       /* of a layer */
+    const size_t most = 2 * MATS_MAX + 2 + 3 * (c->experts_used + 1) + t->texts * c->n_kv_heads;
     struct probe_pieces s = { malloc((c->n_layers * most + 1) * sizeof *s.v), 0 };
     if (!s.v)
         return err_set(e, ERR_FAILED, "bench: out of memory");
     for (size_t l = 0; l < c->n_layers; l++) {
         add_pieces(&s, c, &m->layers[l], c->kind[l] == LAYER_DENSE);
-        const size_t from = first_seen(c, l, depth) / KV_BLOCK, to = (depth + KV_BLOCK) / KV_BLOCK;
-        for (size_t i = 0; i < t->texts * c->n_kv_heads; i++) {
-            const struct kv *kv = &t->kv[i / c->n_kv_heads];
-            s.v[s.n++] = (struct probe_piece){ kv_block(kv, l, i % c->n_kv_heads, from * KV_BLOCK),
-                                               (to - from) * kv->block_bytes };
-        }
+        for (size_t i = 0; i < t->texts; i++)
+            add_cache_pieces(&s, m, &t->kv[i], l, depth);
     }
     s.v[s.n++] = (struct probe_piece){ m->lm_head.w, mat_bytes(&m->lm_head) };
     int rc = probe_cut(p, &s, pool_threads(m->pool), e);

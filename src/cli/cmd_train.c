@@ -158,6 +158,10 @@ static int read_kind(struct job *j, struct err *e)
     if (j->drafter && (o->train_from || options_given(o, "kind") || options_given(o, "heads")))
         return err_set(e, ERR_INPUT, "train %s: --from, --kind and --heads are for train heads",
                        j->drafter->name);
+    if (config_is_hybrid(&j->engine.config))
+        return err_set(e, ERR_INPUT,
+                       "train %s: no trained drafter supports models with recurrent states (%s)", o->arg[0],
+                       j->engine.config.model_type);
     if (options_given(o, "ablate") && (!j->drafter || strcmp(j->drafter->name, "spire")))
         return err_set(e, ERR_INPUT, "train %s: --ablate is for train spire", o->arg[0]);
     if (j->drafter && !j->engine.dev->host_memory)

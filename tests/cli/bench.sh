@@ -13,4 +13,21 @@ assert bytes["texts", 70, 3] - bytes["rows", 70, 3] == 2 * 70 * key > 0
 assert all(p["seconds"] > 0 and 0 < p["share"] <= 1 for p in points.values())
 END
 result bench_measures_several_texts $? "$(cat "$TMP/err" "$TMP/why")"
+# A hybrid: a position adds keys in layers of attention alone, and a text adds the states of the other layers.
+H=tests/data/models/qwen35-equal-f32
+"$LONGHAND" bench --model $H --points quick,rows,texts,m=1,m=3,depth=0,depth=70 --repeat 1 --json \
+    >"$TMP/out" 2>"$TMP/err" && python3 - "$TMP/out" $H/config.json >"$TMP/why" 2>&1 <<'END'
+import json, sys
+bytes = {(p["point"], p["depth"], p["rows"]): p["bytes"] for p in json.load(open(sys.argv[1]))["points"]}
+c = json.load(open(sys.argv[2]))
+attention = c["layer_types"].count("full_attention")
+row = c["head_dim"] * 2 + 4                                 # int16, and a scale
+assert bytes["rows", 70, 1] - bytes["rows", 0, 1] == 70 * attention * c["num_key_value_heads"] * 2 * row
+keys, values = c["linear_num_key_heads"] * c["linear_key_head_dim"], c["linear_num_value_heads"]
+state = values * c["linear_key_head_dim"] * 16              # value heads of 14 columns take 16
+inputs = (c["linear_conv_kernel_dim"] - 1) * (2 * keys + values * c["linear_value_head_dim"])
+layers = c["layer_types"].count("linear_attention")
+assert bytes["texts", 0, 3] - bytes["rows", 0, 3] == 2 * layers * (state + inputs) * 4
+END
+result bench_counts_states_of_hybrids $? "$(cat "$TMP/err" "$TMP/why")"
 exit $failed

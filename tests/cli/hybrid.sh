@@ -1,7 +1,7 @@
 #!/bin/bash
 # Hybrids: drafts, kills, snapshots, several texts at once, fork and extend change no byte of a text.
 . tests/cli/lib.inc
-M=tests/data/hybrids/qwen35-equal-f32
+M=tests/data/models/qwen35-equal-f32
 N=2500
 job() { "$LONGHAND" $1 -m $M --prompt "The ship went on and on and on" -n $N -s 3 -q --ignore-eos "${@:2}"; }
 
@@ -9,10 +9,16 @@ job run --drafter none --format ids >"$TMP/whole"
 for d in auto ngram suffix; do
     job run --drafter $d --format ids >"$TMP/a"; same "drafts_of_${d}_change_nothing" "$TMP/whole" "$TMP/a"
 done
-job run --drafter ngram,suffix --tree 3,2,2 --format ids >"$TMP/a"; same trees_change_nothing "$TMP/whole" "$TMP/a"
+job run --drafter ngram,suffix --tree 3,2,2 --format ids >"$TMP/a"
+same trees_change_nothing "$TMP/whole" "$TMP/a"
 for d in partial heads longspec spire; do
     check "drafter_${d}_is_refused" 2 "--drafter $d: not for qwen3_5 models, .*ngram, suffix" \
         run -m $M --prompt x -n 9 --drafter $d
+done
+
+for k in heads longspec gumiho spire; do
+    check "training_${k}_is_refused" 2 "train $k: no trained drafter supports models .*recurrent states" \
+        train $k --model $M --data models/demo/openings/portrait.txt --out "$TMP/drafter"
 done
 
 # kill -9 while the text is being written; then another process completes it, with snapshots and without.
