@@ -257,12 +257,17 @@ static void prepare_row(const struct call *c, const struct device_seq *s, size_t
 
 /* ---- the walk ---- */
 
+static size_t key_of(const struct delta_shape *d, size_t head)
+{
+    return d->dealt ? head % d->key_heads : head / (d->value_heads / d->key_heads);
+}
+
 /* Where a row's parts are for a block of columns of a head. */
 static struct delta_row row_at(const struct call *c, size_t row, size_t head, size_t b)
 {
     const struct delta_room *room = c->r->room;
     const struct delta_shape *d = c->a->shape;
-    const size_t wide = delta_wide(d), key = head / (d->value_heads / d->key_heads),
+    const size_t wide = delta_wide(d), key = key_of(d, head),
                  keys = d->key_heads * d->key_dim, at = row * d->value_heads + head,
                  column = at * wide + b * DELTA_COLUMNS;
     const float *q = room->y + row * delta_channels(d) + key * d->key_dim;
@@ -274,7 +279,7 @@ static struct delta_row kept_row_at(const struct device_state *s, size_t layer, 
                                     size_t b)
 {
     const struct delta_shape *d = &s->shape;
-    const size_t wide = delta_wide(d), key = head / (d->value_heads / d->key_heads);
+    const size_t wide = delta_wide(d), key = key_of(d, head);
     float *k = kept_at(s, layer, row) + delta_channels(d), *delta = k + d->key_heads * d->key_dim;
     return (struct delta_row){ .k = k + key * d->key_dim, .delta = delta + head * wide + b * DELTA_COLUMNS,
                                .decay = delta[d->value_heads * wide + head] };

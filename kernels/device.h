@@ -61,6 +61,7 @@ enum { DELTA_COLUMNS = 64 };
 struct delta_shape {
     size_t n_layers;                 /* with a state; 0: none */
     size_t key_heads, value_heads, key_dim, value_dim, conv;
+    bool dealt;                      /* value head h uses key head h % key_heads, else h / (values / keys) */
 };
 static inline size_t delta_wide(const struct delta_shape *d) { return (d->value_dim + 15) / 16 * 16; }
 static inline size_t delta_channels(const struct delta_shape *d)

@@ -23,8 +23,8 @@ enum layer_kind { LAYER_DENSE, LAYER_EXPERTS };
 enum mixer_kind { MIXER_ATTENTION, MIXER_DELTA };
 
 /* Gated DeltaNet: heads, their widths, and the rows that a convolution sees. A key head serves value_heads /
- * key_heads value heads that follow each other. */
-struct delta_config { size_t key_heads, value_heads, key_dim, value_dim, conv; };
+ * key_heads value heads that follow each other; dealt (GGUF): every key_heads-th one. */
+struct delta_config { size_t key_heads, value_heads, key_dim, value_dim, conv; bool dealt; };
 
 enum rope_type { ROPE_PLAIN, ROPE_LINEAR, ROPE_LLAMA3, ROPE_YARN, ROPE_DYNAMIC, ROPE_DIVIDED };
 

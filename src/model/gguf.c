@@ -586,12 +586,12 @@ int gguf_array(const struct gguf *g, const char *key, enum gguf_kind kind, const
                struct err *e)
 {
     static const char *const wanted[] = { [GGUF_I32] = "whole numbers", [GGUF_F32] = "numbers",
-                                          [GGUF_STRING] = "strings" };
+                                          [GGUF_STRING] = "strings", [GGUF_BOOL] = "booleans" };
     *v = gguf_find(g, key);
     if (!*v)
         return 0;
     const enum gguf_kind k = (*v)->kind;
-    const bool fits = kind == GGUF_STRING ? k == kind : is_integer(k) ||
+    const bool fits = kind == GGUF_STRING || kind == GGUF_BOOL ? k == kind : is_integer(k) ||
                       (kind == GGUF_F32 && (k == GGUF_F32 || k == GGUF_F64));
     return (*v)->is_array && fits ? 1 : gguf_bad(g, key, e, "an array of %s is needed", wanted[kind]);
 }

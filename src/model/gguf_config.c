@@ -11,10 +11,17 @@
 
 enum { LAYERS_MAX = 512, KEY_BYTES = 128, EOS_NAMES = 12 };
 
-static const char *const archs[] = { "llama", "qwen2", "qwen3", "qwen3moe" };
+/* GGUF's names, and model_type where Hugging Face has another. */
+static const struct arch { const char *name, *type; bool experts, states; } archs[] = {
+    { "llama", NULL, false, false },          { "qwen2", "qwen2", false, false },
+    { "qwen3", "qwen3", false, false },       { "qwen2moe", "qwen2_moe", true, false },
+    { "qwen3moe", "qwen3_moe", true, false }, { "qwen35", "qwen3_5", false, true },
+    { "qwen35moe", "qwen3_5_moe", true, true },
+};
 
 struct meta {                            /* what is being read */
     const struct gguf *g;
+    const struct arch *a;
     char arch[16];
     size_t n_experts;                    /* 0: none */
     struct json_writer *w;
@@ -72,12 +79,14 @@ static int read_arch(struct meta *m)
     if (found <= 0)
         return found ? -1 : gguf_bad(m->g, "general.architecture", m->e, "the key is missing");
     for (size_t i = 0; i < sizeof archs / sizeof *archs; i++)
-        if (s.n == strlen(archs[i]) && memcmp(s.p, archs[i], s.n) == 0) {
-            snprintf(m->arch, sizeof m->arch, "%s", archs[i]);
+        if (s.n == strlen(archs[i].name) && memcmp(s.p, archs[i].name, s.n) == 0) {
+            m->a = &archs[i];
+            snprintf(m->arch, sizeof m->arch, "%s", archs[i].name);
             return 0;
         }
     return gguf_bad(m->g, "general.architecture", m->e,
-                    "found %.*s, allowed are llama (with Mistral and Mixtral), qwen2, qwen3 and qwen3moe",
+                    "found %.*s, allowed are llama (with Mistral and Mixtral), qwen2, qwen3, qwen2moe, qwen3moe, "
+                    "qwen35 and qwen35moe",
                     (int)MIN(s.n, (size_t)60), (const char *)s.p);
 }
 
@@ -86,7 +95,7 @@ static int check_foreign(const struct meta *m)
 {
     static const struct { const char *name; double neutral; } foreign[] = {
         { "expert_shared_count", 0 }, { "expert_gating_func", 1 }, { "expert_weights_scale", 1 },
-        { "leading_dense_block_count", 0 }, { "nextn_predict_layers", 0 },
+        { "leading_dense_block_count", 0 },
         { "attn_logit_softcapping", 0 }, { "final_logit_softcapping", 0 }, { "logit_scale", 1 },
         { "embedding_scale", 1 }, { "residual_scale", 1 }, { "attention.scale", 0 },
         { "attention.clamp_kqv", 0 }, { "attention.max_alibi_bias", 0 }, { "attention.temperature_scale", 0 },
@@ -113,20 +122,66 @@ static int check_foreign(const struct meta *m)
     return normalised ? 0 : gguf_bad(m->g, key, m->e, "found false, allowed is true");
 }
 
-static int write_shape(const struct meta *m, size_t *head_dim, size_t *context)
+/* Writes which layers have a state, and the shapes of Gated DeltaNet. */
+static int write_states(const struct meta *m, size_t layers)
+{
+    const struct gguf_value *list = NULL;
+    size_t conv, width, keys, values, inner, interval = 4;
+    char key[KEY_BYTES];
+    if (need_uint(m, "ssm.conv_kernel", 0, CONV_MAX, &conv) ||
+        need_uint(m, "ssm.state_size", 0, HEAD_DIM_MAX, &width) ||
+        need_uint(m, "ssm.group_count", 0, 1 << 16, &keys) ||
+        need_uint(m, "ssm.time_step_rank", 0, 1 << 16, &values) ||
+        need_uint(m, "ssm.inner_size", 0, 1 << 24, &inner) ||
+        read_uint(m, "full_attention_interval", 0, 1, LAYERS_MAX, &interval) < 0 ||
+        gguf_array(m->g, key_of(key, m, "attention.recurrent_layers"), GGUF_BOOL, &list, m->e) < 0)
+        return -1;
+    if (inner % values)
+        return gguf_bad(m->g, key_of(key, m, "ssm.inner_size"), m->e, "%zu is not a multiple of %zu heads",
+                        inner, values);
+    if (list && list->n < layers)
+        return gguf_bad(m->g, key, m->e, "%zu layers, needed are %zu", list->n, layers);
+    jw_uint(m->w, "linear_conv_kernel_dim", conv);
+    jw_uint(m->w, "linear_key_head_dim", width);
+    jw_uint(m->w, "linear_value_head_dim", inner / values);
+    jw_uint(m->w, "linear_num_key_heads", keys);
+    jw_uint(m->w, "linear_num_value_heads", values);
+    jw_open(m->w, "layer_types", '[');
+    for (size_t l = 0; l < layers; l++)
+        jw_text(m->w, NULL, (list ? gguf_int_at(list, l) != 0 : (l + 1) % interval != 0) ? "linear_attention"
+                                                                                  : "full_attention");
+    jw_close(m->w, ']');
+    return 0;
+}
+
+/* The layers of the model: those of the file less those that only draft. */
+static int read_layers(const struct meta *m, size_t *blocks, size_t *layers)
+{
+    size_t drafting = 0;
+    char key[KEY_BYTES];
+    if (need_uint(m, "block_count", 0, LAYERS_MAX, blocks) ||
+        read_uint(m, "nextn_predict_layers", 0, 0, m->a->states ? 1 : 0, &drafting) < 0)
+        return -1;
+    *layers = *blocks - drafting;
+    return *layers ? 0 : gguf_bad(m->g, key_of(key, m, "block_count"), m->e, "1, and that layer only drafts");
+}
+
+static int write_shape(const struct meta *m, size_t *head_dim, size_t *rope_dim, size_t *context)
 {
     const struct gguf_value *tokens;
-    size_t hidden, layers, ffn, heads, kv_heads, vocab, value_dim, rope_dim;
+    size_t hidden, blocks, layers, ffn = 0, heads, kv_heads, vocab, value_dim;
     double eps;
     char key[KEY_BYTES];
     if (need_uint(m, "context_length", 0, CONTEXT_MAX, context) ||
         need_uint(m, "embedding_length", 0, 1 << 20, &hidden) ||
-        need_uint(m, "block_count", 0, LAYERS_MAX, &layers) ||
-        need_uint(m, "feed_forward_length", layers, 1 << 24, &ffn) ||
-        need_uint(m, "attention.head_count", layers, 1 << 16, &heads))
+        read_layers(m, &blocks, &layers) ||
+        (m->a->states && m->a->experts
+             ? read_uint(m, "feed_forward_length", blocks, 0, 1 << 24, &ffn) < 0
+             : need_uint(m, "feed_forward_length", blocks, 1 << 24, &ffn)) ||
+        need_uint(m, "attention.head_count", blocks, 1 << 16, &heads))
         return -1;
     kv_heads = heads;
-    if (read_uint(m, "attention.head_count_kv", layers, 1, heads, &kv_heads) < 0)
+    if (read_uint(m, "attention.head_count_kv", blocks, 1, heads, &kv_heads) < 0)
         return -1;
     if (heads % kv_heads)
         return gguf_bad(m->g, key_of(key, m, "attention.head_count_kv"), m->e,
@@ -143,10 +198,13 @@ static int write_shape(const struct meta *m, size_t *head_dim, size_t *context)
         return gguf_bad(m->g, key_of(key, m, "attention.key_length"), m->e,
                         "heads of %zu dimensions, allowed are even numbers up to %d", *head_dim,
                         HEAD_DIM_MAX);
-    value_dim = rope_dim = *head_dim;
+    value_dim = *rope_dim = *head_dim;
     if (read_uint(m, "attention.value_length", 0, *head_dim, *head_dim, &value_dim) < 0 ||
-        read_uint(m, "rope.dimension_count", 0, *head_dim, *head_dim, &rope_dim) < 0)
+        read_uint(m, "rope.dimension_count", 0, m->a->states ? 2 : *head_dim, *head_dim, rope_dim) < 0)
         return -1;
+    if (*rope_dim % 2)
+        return gguf_bad(m->g, key_of(key, m, "rope.dimension_count"), m->e, "%zu, allowed are even numbers",
+                        *rope_dim);
     if ((found = read_real(m, "attention.layer_norm_rms_epsilon", 1e-30, 1, &eps)) <= 0)
         return found ? -1 : gguf_bad(m->g, key_of(key, m, "attention.layer_norm_rms_epsilon"), m->e,
                                      "the key is missing");
@@ -161,16 +219,17 @@ static int write_shape(const struct meta *m, size_t *head_dim, size_t *context)
     jw_uint(m->w, "max_position_embeddings", *context);
     jw_uint(m->w, "hidden_size", hidden);
     jw_uint(m->w, "num_hidden_layers", layers);
-    jw_uint(m->w, "intermediate_size", ffn);
+    if (ffn)
+        jw_uint(m->w, "intermediate_size", ffn);
     jw_uint(m->w, "num_attention_heads", heads);
     jw_uint(m->w, "num_key_value_heads", kv_heads);
     jw_uint(m->w, "head_dim", *head_dim);
     jw_uint(m->w, "vocab_size", vocab);
     write_float(m->w, "rms_norm_eps", eps);
-    return 0;
+    return m->a->states ? write_states(m, layers) : 0;
 }
 
-static int write_rope(const struct meta *m, size_t context)
+static int write_rope(const struct meta *m, size_t head_dim, size_t rope_dim, size_t context)
 {
     double base = 10000, factor = 1, beta_fast = 32, beta_slow = 1;
     size_t original = context;
@@ -191,6 +250,9 @@ static int write_rope(const struct meta *m, size_t context)
                         (int)MIN(type.n, (size_t)60), (const char *)type.p);
     jw_open(m->w, "rope_parameters", '{');
     write_float(m->w, "rope_theta", base);
+    if (m->a->states)                    /* config.c rounds the product down */
+        write_float(m->w, "partial_rotary_factor",
+                    rope_dim < head_dim ? ((double)rope_dim + 0.5) / (double)head_dim : 1);
     const bool scaled = factor != 0 && factor != 1 && (linear || yarn);
     jw_text(m->w, "rope_type", !scaled ? "default" : yarn ? "yarn" : "linear");
     if (scaled)
@@ -207,7 +269,8 @@ static int write_rope(const struct meta *m, size_t context)
 /* Experts, whose weights are divided by their sum. A llama model with experts is a Mixtral model. */
 static int write_experts(struct meta *m)
 {
-    const bool qwen = strcmp(m->arch, "qwen3moe") == 0, may = qwen || strcmp(m->arch, "llama") == 0;
+    const bool qwen = m->a->experts, may = qwen || strcmp(m->arch, "llama") == 0,
+               shared = qwen && strcmp(m->arch, "qwen3moe");
     size_t used = 0, ffn = 0, width = 0;
     char key[KEY_BYTES];
     if (read_uint(m, "expert_count", 0, 0, may ? EXPERTS_MAX : 0, &m->n_experts) < 0 ||
@@ -223,20 +286,25 @@ static int write_experts(struct meta *m)
     jw_uint(m->w, "num_experts_per_tok", used);
     if (!qwen)
         return 0;
-    if (need_uint(m, "feed_forward_length", 0, 1 << 24, &ffn))
+    if (m->a->states ? need_uint(m, "expert_feed_forward_length", 0, EXPERT_FFN_MAX, &width)
+                     : need_uint(m, "feed_forward_length", 0, 1 << 24, &ffn))
         return -1;
-    width = MAX(ffn / used, (size_t)1);
+    width = MAX(width ? width : ffn / used, (size_t)1);
     if (read_uint(m, "expert_feed_forward_length", 0, 1, EXPERT_FFN_MAX, &width) < 0)
         return -1;
     jw_uint(m->w, "moe_intermediate_size", width);
-    jw_bool(m->w, "norm_topk_prob", true);
+    jw_bool(m->w, "norm_topk_prob", strcmp(m->arch, "qwen2moe") != 0);
+    if (!shared)
+        return 0;
+    if (need_uint(m, "expert_shared_feed_forward_length", 0, EXPERT_FFN_MAX, &width))
+        return -1;
+    jw_uint(m->w, "shared_expert_intermediate_size", width);
     return 0;
 }
 
 /* A llama model with a window is a Mistral model. */
 static int write_window(const struct meta *m)
 {
-    const bool qwen = strncmp(m->arch, "qwen3moe", 8) == 0;
     size_t window = 0;
     char key[KEY_BYTES];
     if (read_uint(m, "attention.sliding_window", 0, 0, INT32_MAX, &window) < 0)
@@ -246,10 +314,10 @@ static int write_window(const struct meta *m)
                         "found %zu, for %s this is not implemented; allowed is 0", window, m->arch);
     if (window && gguf_find(m->g, key_of(key, m, "attention.sliding_window_pattern")))
         return gguf_bad(m->g, key, m->e, "windows in some of the layers are not implemented");
-    jw_text(m->w, "model_type", qwen           ? "qwen3_moe"
+    jw_text(m->w, "model_type", m->a->type     ? m->a->type
                                 : m->n_experts ? "mixtral"
                                 : window       ? "mistral"
-                                               : m->arch);
+                                               : "llama");
     if (window)
         jw_uint(m->w, "sliding_window", window);
     return 0;
@@ -350,13 +418,14 @@ static int end(struct text_file *t, int rc, const struct gguf *g, struct err *e)
 static int write_config(char **json, size_t *n, const struct gguf *g, struct err *e)
 {
     struct text_file t;
-    size_t head_dim, context;
+    size_t head_dim, rope_dim, context;
     struct meta m = { .g = g, .w = &t.w, .e = e };
     if (begin(&t, json, n, g, e))
         return -1;
     return end(&t,
                read_arch(&m) || check_foreign(&m) || write_experts(&m) || write_window(&m) ||
-                       write_shape(&m, &head_dim, &context) || write_rope(&m, context) || write_ends(&m)
+                       write_shape(&m, &head_dim, &rope_dim, &context) ||
+                       write_rope(&m, head_dim, rope_dim, context) || write_ends(&m)
                    ? -1
                    : 0,
                g, e);
@@ -424,6 +493,11 @@ int gguf_config(struct config *c, const struct gguf *g, struct err *e)
     int rc = write_config(&json, &n, g, e) || copy_generation(&generation, &n_generation, g, e) ? -1 : 0;
     if (rc == 0)
         rc = config_parse(c, g->file, json, n, name, generation, n_generation, e);
+    if (rc == 0 && config_is_hybrid(c)) {    /* converters store 1 + w, -exp(A_log), and heads in another order */
+        c->norm_plus_one = false;
+        c->decay_ready = true;
+        c->delta.dealt = true;
+    }
     free(generation);
     free(json);
     return rc;

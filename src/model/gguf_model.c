@@ -35,6 +35,25 @@ static const struct { const char *gguf, *hf;
     { "ffn_up_exps.weight", "mlp.experts.up_proj.weight" },
     { "ffn_down_exps.weight", "mlp.experts.down_proj.weight" },
     { "ffn_gate_up_exps.weight", "mlp.experts.gate_up_proj.weight" },
+    { "ffn_gate_inp_shexp.weight", "mlp.shared_expert_gate.weight" },
+    { "ffn_gate_shexp.weight", "mlp.shared_expert.gate_proj.weight" },
+    { "ffn_up_shexp.weight", "mlp.shared_expert.up_proj.weight" },
+    { "ffn_down_shexp.weight", "mlp.shared_expert.down_proj.weight" },
+}, in_hybrid[] = {                       /* of layers of hybrids; the first two in place of those above */
+    { "post_attention_norm.weight", "post_attention_layernorm.weight" },
+    { "attn_qkv.weight", "linear_attn.in_proj_qkv.weight" },
+    { "attn_gate.weight", "linear_attn.in_proj_z.weight" },
+    { "ssm_beta.weight", "linear_attn.in_proj_b.weight" },
+    { "ssm_alpha.weight", "linear_attn.in_proj_a.weight" },
+    { "ssm_conv1d.weight", "linear_attn.conv1d.weight" }, { "ssm_a", "linear_attn.A_log" },
+    { "ssm_dt.bias", "linear_attn.dt_bias" },             { "ssm_norm.weight", "linear_attn.norm.weight" },
+    { "ssm_out.weight", "linear_attn.out_proj.weight" },
+}, drafting[] = {                        /* of the layer that only drafts; whole names */
+    { "nextn.eh_proj.weight", "mtp.fc.weight" }, { "nextn.enorm.weight", "mtp.pre_fc_norm_embedding.weight" },
+    { "nextn.hnorm.weight", "mtp.pre_fc_norm_hidden.weight" },
+    { "nextn.shared_head_norm.weight", "mtp.norm.weight" },
+    { "nextn.embed_tokens.weight", "mtp.embed_tokens.weight" },
+    { "nextn.shared_head_head.weight", "mtp.lm_head.weight" },
 };
 #define LENGTH(a) (sizeof(a) / sizeof *(a))
 enum { NAME_BYTES = 96 };
@@ -52,22 +71,62 @@ static size_t layer_of(const char *name, const char **rest)
     return *name == '.' ? n : SIZE_MAX;
 }
 
+/* The name that Hugging Face gives to a tensor of a hybrid; false if it is one that others have, too, or
+ * none. */
+static bool hybrid_name(char to[NAME_BYTES], const char *rest, const char *prefix, bool drafts)
+{
+    for (size_t i = 0; drafts && i < LENGTH(drafting); i++)
+        if (strcmp(rest, drafting[i].gguf) == 0) {
+            snprintf(to, NAME_BYTES, "%s", drafting[i].hf);
+            return true;
+        }
+    for (size_t i = 0; i < LENGTH(in_hybrid); i++)
+        if (strcmp(rest, in_hybrid[i].gguf) == 0) {
+            snprintf(to, NAME_BYTES, "%s%s", prefix, in_hybrid[i].hf);
+            return true;
+        }
+    return false;
+}
+
 /* The name that Hugging Face gives to a tensor; false if it has none. */
-static bool hf_name(char to[NAME_BYTES], const char *name)
+static bool hf_name(char to[NAME_BYTES], const char *name, const struct config *c)
 {
     const char *rest = "";
+    char prefix[NAME_BYTES / 2];
     for (size_t i = 0; i < LENGTH(outside); i++)
         if (strcmp(name, outside[i].gguf) == 0) {
             snprintf(to, NAME_BYTES, "%s", outside[i].hf);
             return true;
         }
     const size_t layer = layer_of(name, &rest);
-    for (size_t i = 0; layer != SIZE_MAX && i < LENGTH(in_layer); i++)
-        if (strcmp(rest, in_layer[i].gguf) == 0) {
-            snprintf(to, NAME_BYTES, "model.layers.%zu.%s", layer, in_layer[i].hf);
+    const bool hybrid = config_is_hybrid(c), drafts = hybrid && layer == c->n_layers;
+    if (drafts)
+        snprintf(prefix, sizeof prefix, "mtp.layers.0.");
+    else
+        snprintf(prefix, sizeof prefix, "model.layers.%zu.", layer);
+    if (layer == SIZE_MAX)
+        return false;
+    if (hybrid && hybrid_name(to, rest, prefix, drafts))
+        return true;
+    for (size_t i = 0; i < LENGTH(in_layer); i++)
+        if (strcmp(rest, in_layer[i].gguf) == 0 && !(hybrid && strcmp(rest, "ffn_norm.weight") == 0)) {
+            snprintf(to, NAME_BYTES, "%s%s", prefix, in_layer[i].hf);
             return true;
         }
     return false;
+}
+
+/* The name of a tensor of a hybrid in a GGUF file. */
+static void gguf_hybrid_name(char *to, size_t size, const char *name)
+{
+    char hf[NAME_BYTES];
+    const size_t n = strlen("model.layers."), digits = strspn(name + MIN(n, strlen(name)), "0123456789");
+    gguf_name(to, size, name);
+    for (size_t i = 0; strncmp(name, "model.layers.", n) == 0 && i < LENGTH(in_hybrid); i++) {
+        snprintf(hf, sizeof hf, "%.*s%s", (int)(n + digits + 1), name, in_hybrid[i].hf);
+        if (strcmp(name, hf) == 0)
+            snprintf(to, size, "blk.%.*s.%s", (int)digits, name + n, in_hybrid[i].gguf);
+    }
 }
 
 void gguf_name(char *to, size_t size, const char *name)
@@ -235,6 +294,8 @@ static void add(struct gguf_model *m, size_t part, const struct gguf_tensor *t, 
     for (size_t i = 0; i < t->n_dims; i++)
         to->dim[i] = t->dim[t->n_dims - 1 - i];
     to->dim[0] = rows;
+    if (t->n_dims == 1 && ends_in(name, ".mlp.shared_expert_gate.weight"))
+        to->n_dims = 2, to->dim[1] = rows, to->dim[0] = 1;
     to->n_elements = t->n_elements / t->dim[t->n_dims - 1] * rows;
     if (!is_qwen(&m->config) && (strstr(name, "self_attn.q_proj.") || strstr(name, "self_attn.k_proj.")))
         to->head_rows = m->config.head_dim;
@@ -273,12 +334,13 @@ static int add_tensor(struct gguf_model *m, size_t part, const struct gguf_tenso
         add(m, part, t, t->name, 0, t->dim[t->n_dims - 1], room);
         return 0;
     }
-    if (layer != SIZE_MAX && layer >= m->config.n_layers)
+    const bool hybrid = config_is_hybrid(&m->config);
+    if (layer != SIZE_MAX && layer >= m->config.n_layers + hybrid)
         return err_set(e, ERR_INPUT, "%s: tensor \"%s\": block_count is %zu", m->part[part].file, t->name,
                        m->config.n_layers);
-    if (layer != SIZE_MAX && (strcmp(rest, "attn_qkv.weight") == 0 || strcmp(rest, "attn_qkv.bias") == 0))
+    if (layer != SIZE_MAX && !hybrid && (strcmp(rest, "attn_qkv.weight") == 0 || strcmp(rest, "attn_qkv.bias") == 0))
         return add_joined(m, part, t, layer, rest + strlen("attn_qkv."), room, e);
-    if (!hf_name(name, t->name))
+    if (!hf_name(name, t->name, &m->config))
         return err_set(e, ERR_INPUT, "%s: tensor \"%s\" is not one of a %s model", m->part[part].file,
                        t->name, m->config.model_type);
     add(m, part, t, name, 0, t->dim[t->n_dims - 1], room);
@@ -327,6 +389,7 @@ static int use_tensors(struct gguf_model *m, struct err *e)
     for (size_t i = 0; i < ts->n; i++) {
         const char *name = ts->t[i].name;
         const bool router = ends_in(name, ".mlp.gate.weight"), expert = strstr(name, ".mlp.experts."),
+                   shared = strstr(name, ".mlp.shared_expert"),
                    of_dense = !expert && ends_in(name, "_proj.weight") && strstr(name, ".mlp.");
         const bool bias = ends_in(name, ".bias"),
                    norm = ends_in(name, "q_norm.weight") || ends_in(name, "k_norm.weight");
@@ -334,6 +397,7 @@ static int use_tensors(struct gguf_model *m, struct err *e)
                                  : strstr(name, ".o_proj.") ? c->o_bias
                                                             : c->qkv_bias
                           : norm             ? c->qk_norm
+                          : shared           ? c->shared_ffn > 0
                           : router || expert ? c->n_experts > 0
                           : of_dense         ? c->n_experts == 0
                                              : true;
@@ -349,7 +413,7 @@ static int list_tensors(struct gguf_model *m, struct err *e)
 {
     size_t n = 0;
     m->ts.config_name = "the metadata";
-    m->ts.spell = gguf_name;
+    m->ts.spell = config_is_hybrid(&m->config) ? gguf_hybrid_name : gguf_name;
     for (size_t i = 0; i < m->n; i++)
         n += m->part[i].n_tensors;
     char *room = tensors_extend(&m->ts, m->part[0].file, 3 * n, 3 * n * (NAME_BYTES + GGUF_NAME_MAX + 1), e);

@@ -97,6 +97,10 @@ int gguf_put_config(struct gguf_out *o, const struct config *c, float *divisor, 
     for (size_t i = 0; c->window && i < c->n_layers; i++)
         if (!c->windowed[i] || qwen)
             return lacks(&p, "a window in some of the layers");
+    if (config_is_hybrid(c))
+        return lacks(&p, "a hybrid");
+    if (c->shared_ffn)
+        return lacks(&p, "a shared expert");
     if (c->n_experts && !c->experts_normalised)
         return lacks(&p, "norm_topk_prob false");
     if (c->n_experts && memchr(c->kind, LAYER_DENSE, c->n_layers))

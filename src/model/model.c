@@ -581,7 +581,7 @@ struct kv_size model_cache(const struct model *m, size_t n_max, size_t node_max)
                          n_max, node_max, 0, { 0 } };
     if (config_is_hybrid(c))
         z.state = (struct delta_shape){ config_mixers(c, MIXER_DELTA), d->key_heads, d->value_heads,
-                                        d->key_dim, d->value_dim, d->conv };
+                                        d->key_dim, d->value_dim, d->conv, d->dealt };
     return z;
 }
 

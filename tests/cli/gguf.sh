@@ -12,6 +12,18 @@ for name in llama2-bf16 llama3-old-bf16 llama-linear-old-bf16 llama-yarn-outer-b
     score tests/data/models/$name >"$TMP/a"; score "$TMP/$name.gguf" >"$TMP/b"
     same "${name}_scores_the_same_as_gguf" "$TMP/a" "$TMP/b"
 done
+# Hybrids by gguf-py: value heads in another order, 1 + w, -exp(A_log); experts, a shared one, a draft layer.
+for name in qwen35-grouped-bf16 qwen35moe-fused-bf16; do
+    for m in tests/data/models/$name tests/data/gguf/$name.gguf; do
+        "$LONGHAND" score -m $m $T --compute f32 -q 2>&1 | sed -n 's/.*nll \([0-9.]*\).*/\1/p'
+    done >"$TMP/a"
+    [ "$(sed -n 2p "$TMP/a")" ] && awk 'NR == 1 { x = $1 } END { d = x - $1; exit !(d < 0.01 && d > -0.01) }' "$TMP/a"
+    result "${name}_scores_the_same_as_gguf" $? "$(tr '\n' ' ' <"$TMP/a")"
+done
+check hybrids_are_not_written 2 "a hybrid cannot be written" convert \
+    -m tests/data/models/qwen35-grouped-bf16 -o "$TMP/x.gguf"
+check shared_experts_are_not_written 2 "a shared expert cannot be written" convert \
+    -m tests/data/models/qwen2moe-each-bf16 -o "$TMP/x.gguf"
 check dynamic_rope_is_refused 2 "config.json: rope_type dynamic cannot be written" convert \
     -m tests/data/models/llama-dynamic-old-bf16 -o "$TMP/x.gguf"
 check window_in_some_layers_is_refused 2 "a window in some of the layers cannot be written" convert \
