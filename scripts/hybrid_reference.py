@@ -40,7 +40,8 @@ class Hybrid:
         part = rope.get("partial_rotary_factor", c.get("partial_rotary_factor", 0.25))
         self.rotary = int(c["head_dim"] * part)
         theta = rope.get("rope_theta", c.get("rope_theta", 10000.0))
-        self.inv_freq = 1.0 / theta ** (torch.arange(0, self.rotary, 2, dtype=torch.int64).float() / self.rotary)
+        even = torch.arange(0, self.rotary, 2, dtype=torch.int64).float()
+        self.inv_freq = 1.0 / theta ** (even / self.rotary)
         self.eps = c.get("rms_norm_eps", 1e-6)
         self.head = self.w.get("lm_head.weight", self.w["embed_tokens.weight"])
 
@@ -119,7 +120,8 @@ class Hybrid:
             gate, up, down = self.expert(at, e)
             out[row] += share[row, place, None] * ((F.silu(x[row] @ gate.T) * (x[row] @ up.T)) @ down.T)
         if at + "shared_expert_gate.weight" in self.w:
-            out += (x @ self.w[at + "shared_expert_gate.weight"].T).sigmoid() * self.mlp(x, at + "shared_expert.")
+            share = (x @ self.w[at + "shared_expert_gate.weight"].T).sigmoid()
+            out += share * self.mlp(x, at + "shared_expert.")
         return out
 
     def feed_forward(self, x, at):
@@ -147,7 +149,8 @@ class Hybrid:
         u = self.norm(hidden, "mtp.pre_fc_norm_hidden.weight")
         x = torch.cat([e, u], -1) @ self.w["mtp.fc.weight"].T
         at = "mtp.layers.0."
-        y, past = self.attention(self.norm(x, at + "input_layernorm.weight"), at + "self_attn.", positions, past)
+        y = self.norm(x, at + "input_layernorm.weight")
+        y, past = self.attention(y, at + "self_attn.", positions, past)
         x = x + y
         x = x + self.feed_forward(x, at)
         return self.norm(x, "mtp.norm.weight"), past

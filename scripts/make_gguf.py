@@ -20,7 +20,8 @@ EXPERTS = {"mlp.gate": "ffn_gate_inp", "mlp.shared_expert_gate": "ffn_gate_inp_s
 HYBRID = {**LAYER, **EXPERTS, "post_attention_layernorm": "post_attention_norm",
           "linear_attn.in_proj_qkv": "attn_qkv", "linear_attn.in_proj_z": "attn_gate",
           "linear_attn.in_proj_b": "ssm_beta", "linear_attn.in_proj_a": "ssm_alpha",
-          "linear_attn.conv1d": "ssm_conv1d", "linear_attn.norm": "ssm_norm", "linear_attn.out_proj": "ssm_out"}
+          "linear_attn.conv1d": "ssm_conv1d", "linear_attn.norm": "ssm_norm",
+          "linear_attn.out_proj": "ssm_out"}
 DRAFT = {"fc": "eh_proj", "pre_fc_norm_embedding": "enorm", "pre_fc_norm_hidden": "hnorm",
          "norm": "shared_head_norm"}
 

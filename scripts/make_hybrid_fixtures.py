@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Makes the hybrids of tests/data/models (Qwen3.5): tiny random models with the results of the float64 program
-scripts/hybrid_reference.py, which transformers in float32 must confirm.
+"""Makes the hybrids of tests/data/models (Qwen3.5): tiny random models with the results of the float64
+program scripts/hybrid_reference.py, which transformers in float32 must confirm.
 
     scripts/make_hybrid_fixtures.py [--out DIR] [NAME...]      without names: all of them
 
@@ -50,8 +50,9 @@ def zero(*names):
     return {"zero": list(names)}
 
 
-STATE = {"no decay of its own": zero("A_log"), "dt bias off": zero("dt_bias"), "conv off": zero("conv1d.weight"),
-         "z off": zero("in_proj_z.weight"), "a off": zero("in_proj_a.weight"), "b off": zero("in_proj_b.weight"),
+STATE = {"no decay of its own": zero("A_log"), "dt bias off": zero("dt_bias"),
+         "conv off": zero("conv1d.weight"), "z off": zero("in_proj_z.weight"),
+         "a off": zero("in_proj_a.weight"), "b off": zero("in_proj_b.weight"),
          "norm of states ones": {"one": ["linear_attn.norm.weight"]}}
 ATTENTION = {"q-norm ones": zero("q_norm.weight"), "k-norm ones": zero("k_norm.weight"),
              "norms ones": zero("layernorm.weight"), "attention off": zero("o_proj.weight"),
@@ -128,7 +129,8 @@ def fill(state, seed, tied):
 def draft_layer(state, layer):
     """Tensors of a draft layer, shaped as layer `layer`, which has attention."""
     like, d = f"model.layers.{layer}.", state["model.norm.weight"].shape[0]
-    out = {"mtp.layers.0." + k[len(like):]: torch.empty_like(v) for k, v in state.items() if k.startswith(like)}
+    out = {"mtp.layers.0." + k[len(like):]: torch.empty_like(v) for k, v in state.items()
+           if k.startswith(like)}
     out["mtp.fc.weight"] = torch.empty(d, 2 * d)
     for name in ("pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm"):
         out[f"mtp.{name}.weight"] = torch.empty(d)
@@ -144,7 +146,9 @@ def split_experts(state):
             out[name] = t
             continue
         for e, x in enumerate(t):
-            parts = zip(("gate_proj", "up_proj"), x.chunk(2)) if part == "gate_up_proj" else [("down_proj", x)]
+            parts = [("down_proj", x)]
+            if part == "gate_up_proj":
+                parts = zip(("gate_proj", "up_proj"), x.chunk(2))
             out.update({f"{at}experts.{e}.{p}.weight": y.clone() for p, y in parts})
     return out
 
@@ -168,7 +172,8 @@ def write_chains(folder, program, ids, hidden, seed):
     with open(folder / "mtp.bin", "wb") as f:
         f.write(b"LHMTP001" + struct.pack("<III", len(at), DRAFTS, program.head.shape[0]))
         for p in at:
-            f.write(struct.pack("<I", p) + program.drafts(ids, hidden, p, DRAFTS).numpy().astype("<f4").tobytes())
+            logits = program.drafts(ids, hidden, p, DRAFTS).numpy().astype("<f4")
+            f.write(struct.pack("<I", p) + logits.tobytes())
 
 
 def stored_state(state, spec):
@@ -225,7 +230,8 @@ def make(name, spec, text, index, out):
         at = (moved - nll).abs().argmax().item()
         move = (moved[at] - nll[at]).abs().item()
         weakest = min(weakest, move)
-        controls.append({"name": label, **control, "moves": round(move, 6), "at": at, "nll": moved[at].item()})
+        controls.append({"name": label, **control, "moves": round(move, 6), "at": at,
+                         "nll": moved[at].item()})
     shutil.rmtree(out / ".scratch", ignore_errors=True)
     std = logits.std(-1).mean().item()
     (folder / "reference.json").write_text(json.dumps({
@@ -235,7 +241,8 @@ def make(name, spec, text, index, out):
     mf.write_reference(folder, ids, nll, logits, seed)
     size = sum(p.stat().st_size for p in folder.iterdir())
     good = std >= 1 and off <= HF_MAX and divergence <= mf.KL_MAX and weakest >= mf.MOVE_MIN
-    print(f"{'ok  ' if good else 'BAD '} {name:24} {len(ids)} tokens  logit std {std:.2f}  transformers {off:.1e}"
+    print(f"{'ok  ' if good else 'BAD '} {name:24} {len(ids)} tokens  logit std {std:.2f}"
+          f"  transformers {off:.1e}"
           f"  bf16 KL {divergence:.1e}  weakest control {weakest:.1e}  {size / 1000:.0f} KB", flush=True)
     return good
 

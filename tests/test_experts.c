@@ -375,9 +375,10 @@ static void refuses_models(void)
           "9" },
         { "qwen2_moe", "config.json", "\"shared_expert_intermediate_size\":47",
           "\"shared_expert_intermediate_size\":48",
-          "tensor \"model.layers.0.mlp.shared_expert.gate_proj.weight\": shape [47, 56], config.json needs [48, "
-          "56]" },
-        { "qwen2_moe", "model.safetensors", "layers.0.mlp.shared_expert_gate", "layers.0.mlp.shared_expert_gaze",
+          "tensor \"model.layers.0.mlp.shared_expert.gate_proj.weight\": shape [47, 56], config.json needs "
+          "[48, 56]" },
+        { "qwen2_moe", "model.safetensors", "layers.0.mlp.shared_expert_gate",
+          "layers.0.mlp.shared_expert_gaze",
           "tensor \"model.layers.0.mlp.shared_expert_gate.weight\" is missing, needed with shape [1, 56]" },
         { "qwen3_moe", "config.json", "\"num_experts\":9",
           "\"shared_expert_intermediate_size\":8,\"num_experts\":9",

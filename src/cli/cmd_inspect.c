@@ -256,7 +256,8 @@ static void print_text(const struct inspect *s, size_t available, const char *li
            "vocabulary %zu\n",
            c->n_layers, c->hidden, c->ffn, c->n_heads, c->n_kv_heads, c->head_dim, c->vocab);
     if (c->n_experts)
-        printf("experts       %zu of %zu in %zu layers, feed-forward %zu%s%.0zu; a token uses %zu parameters\n",
+        printf("experts       %zu of %zu in %zu layers, feed-forward %zu%s%.0zu; a token uses %zu "
+               "parameters\n",
                c->experts_used, c->n_experts, s->expert_layers, c->expert_ffn,
                c->shared_ffn ? ", shared " : "", c->shared_ffn, config_count_used(c));
     printf("parameters    %zu\nbytes         %zu", s->n_params, s->engine.tensors.data_bytes);

@@ -65,7 +65,7 @@ static double expert_part(const struct config *c)
     return (double)n / (double)c->n_layers;
 }
 
-/* Weights of the mean decoder layer, norms and experts excluded: of its mixer, and of its feed-forward part. */
+/* Weights of the mean decoder layer without norms and experts: of its mixer and its feed-forward part. */
 static double layer_weights(const struct config *c)
 {
     const double d = (double)c->hidden, q = (double)(c->n_heads * c->head_dim),

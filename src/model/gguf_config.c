@@ -85,8 +85,8 @@ static int read_arch(struct meta *m)
             return 0;
         }
     return gguf_bad(m->g, "general.architecture", m->e,
-                    "found %.*s, allowed are llama (with Mistral and Mixtral), qwen2, qwen3, qwen2moe, qwen3moe, "
-                    "qwen35 and qwen35moe",
+                    "found %.*s, allowed are llama (with Mistral and Mixtral), qwen2, qwen3, qwen2moe, "
+                    "qwen3moe, qwen35 and qwen35moe",
                     (int)MIN(s.n, (size_t)60), (const char *)s.p);
 }
 
@@ -493,7 +493,7 @@ int gguf_config(struct config *c, const struct gguf *g, struct err *e)
     int rc = write_config(&json, &n, g, e) || copy_generation(&generation, &n_generation, g, e) ? -1 : 0;
     if (rc == 0)
         rc = config_parse(c, g->file, json, n, name, generation, n_generation, e);
-    if (rc == 0 && config_is_hybrid(c)) {    /* converters store 1 + w, -exp(A_log), and heads in another order */
+    if (rc == 0 && config_is_hybrid(c)) {    /* files hold 1 + w, -exp(A_log), and heads in another order */
         c->norm_plus_one = false;
         c->decay_ready = true;
         c->delta.dealt = true;

@@ -338,7 +338,8 @@ static int add_tensor(struct gguf_model *m, size_t part, const struct gguf_tenso
     if (layer != SIZE_MAX && layer >= m->config.n_layers + hybrid)
         return err_set(e, ERR_INPUT, "%s: tensor \"%s\": block_count is %zu", m->part[part].file, t->name,
                        m->config.n_layers);
-    if (layer != SIZE_MAX && !hybrid && (strcmp(rest, "attn_qkv.weight") == 0 || strcmp(rest, "attn_qkv.bias") == 0))
+    if (layer != SIZE_MAX && !hybrid &&
+        (strcmp(rest, "attn_qkv.weight") == 0 || strcmp(rest, "attn_qkv.bias") == 0))
         return add_joined(m, part, t, layer, rest + strlen("attn_qkv."), room, e);
     if (!hf_name(name, t->name, &m->config))
         return err_set(e, ERR_INPUT, "%s: tensor \"%s\" is not one of a %s model", m->part[part].file,
