@@ -124,7 +124,8 @@ size_t state_truncate(struct states *s, size_t n)
         memcpy(s->mem, s->mark, state_fixed_bytes(&s->d.shape));
     else
         memset(s->mem, 0, state_fixed_bytes(&s->d.shape));
-    state_place(s, back ? s->mark_at : 0);
+    s->mark_at = back ? s->mark_at : 0;  /* the rows before the mark are forgotten as well */
+    state_place(s, s->mark_at);
     return s->at;
 }
 

@@ -501,7 +501,7 @@ static void texts_that_begin_alike(void)
     open_decoder(&plain, &r, &p, NULL, prompt, END);
     finish_text(&plain, END);
     for (size_t i = 0; i < 3; i++) {
-        const struct prefix_match m = prefix_find(&list, prompt, PROMPT);
+        struct prefix_match m = prefix_find(&list, prompt, PROMPT);
         CHECK(i ? m.kv && m.n_rows == MARK && !m.n_coming : !m.kv && !m.n_rows && !m.n_coming,
               "text %zu: %zu rows now, %zu later", i, m.n_rows, m.n_coming);
         CHECK(!prefix_find(&list, other, PROMPT).kv && !prefix_find(&list, other, PROMPT).n_coming);
@@ -514,6 +514,13 @@ static void texts_that_begin_alike(void)
               d[i].count.prefill_tokens);
         finish_text(&d[i], END);
         CHECK(!memcmp(d[i].tokens, plain.tokens, END * sizeof *plain.tokens), "text %zu differs", i);
+        if (i == 0) {                            /* a cut below the mark forgets it, until it is read again */
+            kv_truncate(&d[i].kv, MARK - 1);
+            m = prefix_find(&list, prompt, PROMPT);
+            CHECK(!d[i].kv.n_past && !m.kv && m.n_coming == MARK, "%zu rows, of which others share %zu",
+                  d[i].kv.n_past, m.n_rows);
+            if (decode_prefill(&d[i], 0, NULL, NULL, &e)) rig_die("prefill", &e);
+        }
         if (i == 1) {                            /* a cut below the states goes back to the mark */
             kv_truncate(&d[i].kv, END - 50);
             CHECK(d[i].kv.n_past == MARK, "%zu rows after a cut", d[i].kv.n_past);
