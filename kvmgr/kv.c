@@ -322,3 +322,37 @@ void kv_truncate(struct kv *kv, size_t n_past)
     kv->n_past = n_past;
     kv->n_written = n_past;
 }
+
+void kv_keep_last(struct kv *kv, size_t keep)
+{
+    const size_t from = kv->n_past - keep;
+    assert(on_host(kv) && keep <= kv->n_past && !kv->n_shared);
+    for (size_t l = 0; l < kv->n_layers; l++)
+        for (size_t h = 0; h < kv->n_kv_heads; h++)
+            for (size_t i = 0, n; i < keep; i += n) {
+                const size_t src = from + i;
+                n = MIN(keep - i, KV_BLOCK - MAX(src % KV_BLOCK, i % KV_BLOCK));
+                kv_copy(kv_block(kv, l, h, i), i % KV_BLOCK, kv_block(kv, l, h, src), src % KV_BLOCK, n,
+                        kv->type, kv->head_dim);
+            }
+    kv->n_past = keep;
+}
+
+void kv_exchange(struct kv *kv, size_t from, size_t n, char *p, bool load)
+{
+    const size_t bytes = kv_row_bytes(kv->type, kv->head_dim);
+    assert(on_host(kv) && from + n <= kv->n_max && !kv->n_shared && kv->head_dim <= 1024);
+    for (size_t l = 0; l < kv->n_layers; l++)
+        for (size_t h = 0; h < kv->n_kv_heads; h++)
+            for (size_t s = from; s < from + n; s++, p += bytes) {
+                char *block = kv_block(kv, l, h, s);
+                float row[2 * 1024 + 2];
+                if (load) {
+                    memcpy(row, p, bytes);
+                    kv_put(block, kv->type, kv->head_dim, s % KV_BLOCK, row);
+                } else {
+                    kv_get(row, kv->type, kv->head_dim, s % KV_BLOCK, block);
+                    memcpy(p, row, bytes);
+                }
+            }
+}

@@ -92,3 +92,13 @@ void kv_commit_path(struct kv *kv, const uint32_t *node, size_t n);   /* copies 
 /* Forgets rows from n_past on and zeroes them; shared blocks must stay (asserted). A cache with states may
  * have to forget more rows: up to its mark, or all (state.h). */
 void kv_truncate(struct kv *kv, size_t n_past);
+
+/* For caches of drafters in the host's memory without shared blocks: moves the last n committed rows to the
+ * front; keys keep the rotation of their positions. */
+void kv_keep_last(struct kv *kv, size_t n);
+/* Copies committed rows from .. from+n-1 to `rows`, or (load) the other way; kv_rows_bytes is their size. */
+void kv_exchange(struct kv *kv, size_t from, size_t n, char *rows, bool load);
+static inline size_t kv_rows_bytes(const struct kv *kv, size_t n)
+{
+    return n * kv->n_layers * kv->n_kv_heads * kv_row_bytes(kv->type, kv->head_dim);
+}

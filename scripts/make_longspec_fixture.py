@@ -11,25 +11,16 @@ Beside the drafter's tensors, by their published names, the file has
 The tree: nodes 1 and 2 continue node 0, node 3 continues node 1. Matrices, keys and values are BF16, so that
 PyTorch and longhand start from equal numbers; PyTorch computes in double precision.
 """
-import json, math, struct
+import math
+
 import torch
+
+from drafter_files import bf16, read, write
 
 MODEL, OUT = "tests/data/models/llama2-bf16", "tests/data/longspec_fixture.safetensors"
 D, FF, HEADS, DIM, V, EPS, THETA, WINDOW = 32, 72, 4, 8, 309, 1e-5, 10000.0, 513
 N, PARENT = 520, [-1, 0, 0, 1]
 torch.manual_seed(2)
-
-
-def bf16(*shape, scale=1.0):
-    return (scale * torch.randn(*shape)).bfloat16()
-
-
-def read(name):
-    b = open(MODEL + "/model.safetensors", "rb").read()
-    n = struct.unpack("<Q", b[:8])[0]
-    t = json.loads(b[8:8 + n])[name]
-    data = bytearray(b[8 + n + t["data_offsets"][0]:8 + n + t["data_offsets"][1]])
-    return torch.frombuffer(data, dtype=torch.bfloat16).reshape(t["shape"])
 
 
 shapes = {"self_attn.q_proj": (D, D), "self_attn.k_proj": (D, D), "self_attn.v_proj": (D, D),
@@ -43,7 +34,8 @@ for k in shapes:
 for k in "input", "post_self_attention", "post_cross_attention":
     file[k + "_layernorm.weight"] = (1 + 0.2 * torch.randn(D)).float()
 w = {k: v.double() for k, v in file.items()}
-embed, lm_head = read("model.embed_tokens.weight").double(), read("lm_head.weight").double()
+embed, lm_head = (read(MODEL, "model." * (k[0] == "e") + k + ".weight").double()
+                  for k in ("embed_tokens", "lm_head"))
 token = torch.randint(3, V, (N + len(PARENT),))
 keys, values = bf16(HEADS, N, DIM), bf16(HEADS, N, DIM)
 
@@ -94,11 +86,4 @@ def logits(node):
 file["fixture.token"] = token.float()
 file["fixture.keys"], file["fixture.values"] = keys.reshape(-1, DIM), values.reshape(-1, DIM)
 file["fixture.logits"] = torch.stack([logits(i) for i in range(len(PARENT))]).float()
-header, data = {}, b""
-for k, v in file.items():
-    raw = bytes(v.contiguous().view(torch.uint8).reshape(-1).tolist())
-    header[k] = {"dtype": "BF16" if v.dtype == torch.bfloat16 else "F32", "shape": list(v.shape),
-                 "data_offsets": [len(data), len(data) + len(raw)]}
-    data += raw
-header = json.dumps(header).encode()
-open(OUT, "wb").write(struct.pack("<Q", len(header)) + header + data)
+write(OUT, file)

@@ -2,7 +2,7 @@
  * sees, the levels of its beam, and that its state after many rounds equals the state made from tokens. */
 #include "src/decode/decode.h"
 #include "src/model/safetensors.h"
-#include "tests/longspec_rig.h"
+#include "tests/drafter_rig.h"
 
 static const struct tiny shapes[] = {
     { "longspec-gqa", "llama", 48, 56, 4, 2, 16, 97, 2, 0, DT_F32, true, 0 },
@@ -26,7 +26,7 @@ static void bench_open(struct bench *b, const struct tiny *shape, enum dtype com
     tiny_write(shape, dir);
     rig_open(&b->r, dir, compute, best_twin(), 2, 256, N_MAX + 64);
     tiny_remove(dir);
-    longspec_rig_open(&b->l, &b->r, int8, 5, &b->v);
+    longspec_rig_open(&b->l, &b->r, int8, 6, &b->v);
     rig_tokens(b->token, N_MAX, b->r.c.vocab, 4);
     rig_kv(&b->r, &b->target, N_MAX, 0);
     const struct kv_size own = { b->r.dev->kv_type, 1, b->r.c.n_kv_heads, b->r.m.head_dim, N_MAX, NODES, 0 };
@@ -34,7 +34,8 @@ static void bench_open(struct bench *b, const struct tiny *shape, enum dtype com
 }
 static void bench_close(struct bench *b)
 {
-    kv_close(&b->target), kv_close(&b->own), longspec_close(&b->l), free(b->v.all), rig_close(&b->r);
+    kv_close(&b->target), kv_close(&b->own), drafter_close(&b->l.file, &longspec_kind), free(b->v.p.all);
+    rig_close(&b->r);
 }
 /* n committed tokens, of which the drafter's cache has those from `first` on. */
 static void commit(struct bench *b, size_t n, size_t first)
@@ -106,8 +107,8 @@ static void ref_qkv(const struct bench *b, double *x, double *qkv, int32_t token
     double xn[1024];
     model_embedding(&b->r.m, token, e);
     for (size_t i = 0; i < d; i++) x[i] = (double)e[i];
-    ref_norm(xn, x, b->v.w.norm[0], d, c->rms_eps);
-    ref_product(qkv, b->v.w.qkv, b->v.w.qkv_bias, xn, q + 2 * kv, d, false);
+    ref_norm(xn, x, b->v.w.block.norm_attn, d, c->rms_eps);
+    ref_product(qkv, b->v.w.block.q, b->v.w.block.q_bias, xn, q + 2 * kv, d, false);
     ref_rope(b, qkv, c->n_heads + c->n_kv_heads, pos);
 }
 /* The model's last layer: keys and values of its first n rows. */
@@ -142,17 +143,17 @@ static void ref_logits(const struct bench *b, double *logits, size_t n, const in
         }
     }
     ref_attend(c, out, qkv, k, v, keys);
-    ref_product(x, b->v.w.o, NULL, out, d, q, true);
-    ref_norm(xn, x, b->v.w.norm[1], d, c->rms_eps);
+    ref_product(x, b->v.w.block.o, NULL, out, d, q, true);
+    ref_norm(xn, x, b->v.w.norm_cross, d, c->rms_eps);
     ref_product(qkv, b->v.w.cross_q, b->v.w.cross_q_bias, xn, q, d, false);
     ref_rope(b, qkv, c->n_heads, end - 1);
     ref_target(b, k, v, n);
     ref_attend(c, out, qkv, k, v, n);
     ref_product(x, b->v.w.cross_o, NULL, out, d, q, true);
-    ref_norm(xn, x, b->v.w.norm[2], d, c->rms_eps);
-    ref_product(gu, b->v.w.gate_up, NULL, xn, 2 * ff, d, false);
+    ref_norm(xn, x, b->v.w.block.norm_mlp, d, c->rms_eps);
+    ref_product(gu, b->v.w.block.gate_up, NULL, xn, 2 * ff, d, false);
     for (size_t i = 0; i < ff; i++) gu[i] = gu[i] / (1 + exp(-gu[i])) * gu[ff + i];
-    ref_product(x, b->v.w.down, NULL, gu, d, ff, true);
+    ref_product(x, b->v.w.block.down, NULL, gu, d, ff, true);
     for (size_t i = 0; i < c->vocab; i++) {
         mat_row(&b->r.m.lm_head, i, row);
         ref_product(&logits[i], row, NULL, x, 1, d, false);
@@ -248,7 +249,8 @@ static void logits_equal_those_of_pytorch(void)
     int32_t token[1024];
     size_t n_token, n_keys, n_values, n_logits;
     rig_open(&r, "tests/data/models/llama2-bf16", DT_F32, best_twin(), 2, 64, 1024);
-    if (longspec_open(&l, path, &r.m, false, &e) || tensors_open_file(&ts, path, &e)) rig_die(path, &e);
+    if (drafter_open(&l.file, &longspec_kind, path, &r.m, false, &e) || tensors_open_file(&ts, path, &e))
+        rig_die(path, &e);
     float *tokens = fixture(&ts, "fixture.token", &n_token), *keys = fixture(&ts, "fixture.keys", &n_keys),
           *values = fixture(&ts, "fixture.values", &n_values),
           *want = fixture(&ts, "fixture.logits", &n_logits),
@@ -276,7 +278,8 @@ static void logits_equal_those_of_pytorch(void)
     printf("    largest difference %.2g\n", worst);
     CHECK(worst <= 1e-3, "%g", worst);
     free(tokens), free(keys), free(values), free(want), free(got);
-    kv_close(&target), kv_close(&own), longspec_close(&l), tensors_close(&ts), rig_close(&r);
+    kv_close(&target), kv_close(&own), drafter_close(&l.file, &longspec_kind), tensors_close(&ts);
+    rig_close(&r);
 }
 
 /* Rows of several texts in one pass have the bits of passes of their own. */

@@ -6,9 +6,8 @@
 #include "src/decode/decode.h"
 #include "src/decode/small_model.h"
 #include "src/text/tokenizer.h"
-#include "tests/longspec_rig.h"
+#include "tests/drafter_rig.h"
 #include "tests/oracle.h"
-#include "tests/spire_rig.h"
 
 static bool long_test;
 static const char demo[] = "models/demo";
@@ -37,9 +36,12 @@ static const struct setting settings[] = {
     { "longspec as planned", BIT(LONGSPEC) | BIT(SUFFIX), { 0 }, 0, -1, KV_AUTO, 4096, LEAD_FIRST },
     { "spire, a chain", BIT(SPIRE), { 1, 1, 1, 1, 1 }, 5, -1, KV_AUTO, 4096, LEAD_FIRST },
     { "spire as planned", BIT(SPIRE) | BIT(SUFFIX), { 0 }, 0, -1, KV_AUTO, 4096, LEAD_FIRST },
-    { "all at once", BIT(LONGSPEC) | BIT(SPIRE) | BIT(PARTIAL) | BIT(NGRAM) | BIT(SUFFIX) | BIT(HEADS), { 0 },
-      0, 3,
-      KV_AUTO, 100, LEAD_FIRST },
+    { "gumiho, a chain", BIT(GUMIHO), { 1, 1, 1, 1, 1, 1, 1 }, 7, -1, KV_AUTO, 4096, LEAD_FIRST },
+    { "gumiho, a tree", BIT(GUMIHO) | BIT(NGRAM), { 3, 3, 2, 1 }, 4, -1, KV_AUTO, 4096, LEAD_FIRST },
+    { "gumiho as planned", BIT(GUMIHO) | BIT(SUFFIX), { 0 }, 0, -1, KV_AUTO, 4096, LEAD_FIRST },
+    { "all at once",
+      BIT(LONGSPEC) | BIT(SPIRE) | BIT(GUMIHO) | BIT(PARTIAL) | BIT(NGRAM) | BIT(SUFFIX) | BIT(HEADS), { 0 },
+      0, 3, KV_AUTO, 100, LEAD_FIRST },
 };
 enum { N_SETTINGS = sizeof settings / sizeof *settings };
 
@@ -47,6 +49,7 @@ static struct heads demo_heads;
 static struct longspec longspec;         /* of the model that is open */
 static struct small_model small;         /* the demonstration model drafts for itself */
 static struct spire spire;
+static struct gumiho gumiho;
 static struct model demo_int8;           /* drafts of the demonstration model ask it */
 
 static void setup_of(struct decode_setup *s, const struct setting *x, const struct heads *heads)
@@ -59,9 +62,10 @@ static void setup_of(struct decode_setup *s, const struct setting *x, const stru
     s->draft.kv_policy = x->policy, s->draft.kv_budget = x->budget, s->draft.kv_fixed = x->n_width > 0,
     s->draft.kv_sinks = 16, s->draft.ngram_lead = x->lead;
     s->heads = s->draft.drafters & BIT(HEADS) ? heads : NULL;
-    s->longspec = longspec.mem ? &longspec : NULL;
+    s->longspec = longspec.file.mem ? &longspec : NULL;
     s->small = heads ? &small : NULL;
-    s->spire = spire.mem ? &spire : NULL;
+    s->spire = spire.file.mem ? &spire : NULL;
+    s->gumiho = gumiho.file.mem ? &gumiho : NULL;
     s->draft_model = heads ? &demo_int8 : NULL;
 }
 
@@ -99,7 +103,7 @@ static const struct heads *heads_of(const struct rig *r)
 {
     struct err e;
     if (!demo_int8.mem && model_quantize(&demo_int8, &r->m, NULL, NULL, &e)) rig_die("8 bits", &e);
-    if (!longspec.mem && longspec_open(&longspec, NULL, &r->m, true, &e))
+    if (!longspec.file.mem && drafter_open(&longspec.file, &longspec_kind, NULL, &r->m, true, &e))
         longspec_rig_open(&longspec, r, true, 1, NULL);
     struct tokenizer *t = NULL;
     if (!small.logits && (tokenizer_open(&t, demo, r->c.vocab, &e) ||
@@ -107,8 +111,10 @@ static const struct heads *heads_of(const struct rig *r)
         rig_die("small model", &e);
     if (t)
         tokenizer_close(t);
-    if (!spire.mem && spire_open(&spire, NULL, &r->m, true, &e))
+    if (!spire.file.mem && drafter_open(&spire.file, &spire_kind, NULL, &r->m, true, &e))
         spire_rig_open(&spire, r, true, 1);
+    if (!gumiho.file.mem && drafter_open(&gumiho.file, &gumiho_kind, NULL, &r->m, true, &e))
+        gumiho_rig_open(&gumiho, r, true, 1);
     if (!demo_heads.n && heads_present(demo) && heads_open(&demo_heads, NULL, &r->m, &e))
         rig_die("heads", &e);
     return demo_heads.n ? &demo_heads : NULL;
@@ -117,9 +123,10 @@ static const struct heads *heads_of(const struct rig *r)
 static void done_with(struct rig *r)
 {
     heads_close(&demo_heads);
-    longspec_close(&longspec);
+    drafter_close(&longspec.file, &longspec_kind);
     small_model_close(&small);
-    spire_close(&spire);
+    drafter_close(&spire.file, &spire_kind);
+    drafter_close(&gumiho.file, &gumiho_kind);
     model_close(&demo_int8);
     rig_close(r);
 }
@@ -345,6 +352,7 @@ static void small_models(void)
             rig_open(&r, dir, compute ? DT_F32 : DT_BF16, best_twin(), 2, 8, 64);
             longspec_rig_open(&longspec, &r, compute, m, NULL);
             if (!r.c.qk_norm) spire_rig_open(&spire, &r, compute, m);
+            gumiho_rig_open(&gumiho, &r, compute, m);
             struct sampling p;
             struct text t = { .n_prompt = 90, .n = 90 + 150 };
             t.tokens = must_alloc(t.n * sizeof *t.tokens);

@@ -2,7 +2,7 @@
  * of committed tokens after many rounds. */
 #include "src/decode/decode.h"
 #include "src/train/train_spire.h"
-#include "tests/spire_rig.h"
+#include "tests/drafter_rig.h"
 #include "tests/train_bench.h"
 
 static const struct tiny shapes[] = {
@@ -69,7 +69,8 @@ static void passes_equal_training(void)
         b.u.kind->window(&b.u, &b.win, 0, all);
         for (size_t j = 0; j < SPIRE_DEPTH; j++) want[j] = all[j].accepted - first[j].accepted;
         close(mkstemp(path));
-        if (b.u.kind->save(&b.u, path, "", &e) || spire_open(&s, path, &b.rig.m, false, &e))
+        if (b.u.kind->save(&b.u, path, "", &e) ||
+            drafter_open(&s.file, &spire_kind, path, &b.rig.m, false, &e))
             rig_die("file", &e);
         unlink(path);
         cache_open(&kv, &b.rig);
@@ -95,7 +96,7 @@ static void passes_equal_training(void)
                   shapes[shape].name, j + 1, got[j], want[j]);
         free(logits);
         kv_close(&kv);
-        spire_close(&s);
+        drafter_close(&s.file, &spire_kind);
         train_spire_close(&b.u);
         bench_model_close(&b);
     }
@@ -137,7 +138,7 @@ static void texts_do_not_mix(void)
         free(all);
     }
     for (size_t i = 0; i < 3; i++) kv_close(&kv[i]);
-    spire_close(&s);
+    drafter_close(&s.file, &spire_kind);
     rig_close(&r);
 }
 
@@ -194,7 +195,7 @@ static void the_ring_follows_from_tokens(void)
     CHECK(compared > 3, "%zu", compared);
     for (size_t i = 0; i < 3; i++) free(state[i]);
     decode_close(&d);
-    spire_close(&s);
+    drafter_close(&s.file, &spire_kind);
     rig_close(&r);
 }
 

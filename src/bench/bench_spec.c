@@ -21,6 +21,7 @@ static const struct spec_setting table_settings[] = {
     { "partial", "--drafter partial" },
     { "longspec", "--drafter longspec" },
     { "spire", "--drafter spire" },
+    { "gumiho", "--drafter gumiho" },
     { "ngram", "--drafter ngram" },
     { "suffix", "--drafter suffix" },
 };

@@ -7,8 +7,8 @@
 #include <string.h>
 
 static const struct drafter_ops *const product_drafters[] = {
-    &draft_suffix, &draft_partial, &draft_longspec, &draft_spire, &draft_small, &draft_heads,
-    &draft_ngram,  NULL
+    &draft_suffix, &draft_partial, &draft_longspec, &draft_spire, &draft_gumiho, &draft_small,
+    &draft_heads,  &draft_ngram,   NULL
 };
 const struct drafter_ops *const *drafters_all = product_drafters;
 
@@ -36,7 +36,7 @@ int draft_check(const struct draft_settings *s, struct err *e)
             return err_set(e, ERR_INPUT, "--tree: %zu candidates at depth %zu, allowed are 1 to %d",
                            s->width[i], i + 1, RANK_MAX - 1);
         /* other drafters continue a bounded number of nodes */
-        if (s->drafters & (1u << SOURCE_HEADS | 1u << SOURCE_PARTIAL) &&
+        if (s->drafters & (1u << SOURCE_HEADS | 1u << SOURCE_PARTIAL | 1u << SOURCE_GUMIHO) &&
             (!mul_size(nodes, s->width[i], &nodes) || nodes >= TREE_ROWS_MAX))
             return err_set(e, ERR_INPUT, "--tree: more than %d candidates at depth %zu", TREE_ROWS_MAX - 1,
                            i + 1);
@@ -75,7 +75,7 @@ bool draft_wants_int8(const struct draft_settings *s, const struct device *dev)
 {
     return s->weights == WEIGHTS_INT8 && !verify_published(s) &&
            s->drafters & (1u << SOURCE_PARTIAL | 1u << SOURCE_HEADS | 1u << SOURCE_LONGSPEC |
-                          1u << SOURCE_SPIRE) &&
+                          1u << SOURCE_SPIRE | 1u << SOURCE_GUMIHO) &&
            dev->host_memory && !dev->quantised;
 }
 
@@ -98,6 +98,9 @@ size_t draft_rows(const struct draft_settings *s)
         rows += (size_t)(s->draft_passes - 1) * (rows - 1);
     for (size_t i = 0, beam = 1; s->drafters >> SOURCE_LONGSPEC & 1 && i < s->n_width; i++)
         rows += beam = MIN(beam, (size_t)16) * s->width[i];
+    const size_t deep = MIN((size_t)2 + GUMIHO_HEADS, MAX(s->n_width, (size_t)MAX(s->draft_passes, 0)));
+    for (size_t i = 0, nodes = 1; s->drafters >> SOURCE_GUMIHO & 1 && i < deep; i++)
+        rows += nodes *= i < s->n_width ? s->width[i] : 1;
     const size_t chain = MAX(s->n_width, (size_t)MAX(s->draft_passes, 0));
     for (size_t i = 0; s->drafters >> SOURCE_MODEL & 1 && i < chain; i++)
         rows += i < s->n_width ? s->width[i] : 1;
@@ -159,6 +162,7 @@ int draft_open(struct drafting *g, const struct sampling *p, size_t n_max, struc
     const size_t vocab = m->config.vocab, hidden = m->config.hidden;
     g->draft_model = g->draft_model ? g->draft_model : m;
     g->set.drafters &= ~((unsigned)!g->longspec << SOURCE_LONGSPEC | (unsigned)!g->spire << SOURCE_SPIRE |
+                         (unsigned)!g->gumiho << SOURCE_GUMIHO |
                          (unsigned)!g->small << SOURCE_MODEL);
     g->logits_bytes = n_logits(heads) * vocab * sizeof(float);
     g->heads_bytes = heads ? heads_scratch_bytes(heads, m, 1) : 0;

@@ -8,6 +8,7 @@
  *     partial   draft passes of the full model over the partial cache, and the heads after them (TokenSwift)
  *     ngram     the table of 4-grams of prompt and text (TokenSwift's token reutilization)
  *     suffix    the continuation of the longest earlier match of the end of the text
+ *     gumiho    two draft passes of two trained layers, then five trained heads at once (Gumiho)
  *     spire     draft passes of two trained blocks over the model's last residuals (SPIRe)
  *     longspec  draft passes of one trained layer that reads the model's own cache (LongSpec)
  *     model     draft passes of a smaller model of the same tokenizer
@@ -22,6 +23,7 @@
 #include "src/decode/buffers.h"
 #include "src/decode/calibrate.h"
 #include "src/decode/tree.h"
+#include "src/model/gumiho.h"
 #include "src/model/heads.h"
 #include "src/model/longspec.h"
 #include "src/model/spire.h"
@@ -86,12 +88,13 @@ struct ranking {                     /* of at most DEVICE_SAMPLER_RANKS nodes, `
 /* What the drafters of one text share. A decoder owns it; draft_open takes all memory. */
 struct drafting {
     struct draft_settings set;
-    const struct model *model;       /* borrowed, as the next eight */
+    const struct model *model;       /* borrowed, as the next nine */
     const struct model *draft_model; /* used by draft passes and heads: the model in 8 bits, or itself */
     const struct heads *heads;       /* or NULL */
     struct longspec *longspec;       /* or NULL */
     struct small_model *small;       /* or NULL */
     struct spire *spire;             /* or NULL */
+    struct gumiho *gumiho;           /* or NULL */
     struct kv *kv;
     struct round_buffers *buffers;
     struct device_sampler *sampler;
@@ -181,7 +184,7 @@ struct drafter_ops {
     bool (*load)(struct drafting *g, const void *state, size_t n);
 };
 extern const struct drafter_ops draft_heads, draft_partial, draft_ngram, draft_suffix, draft_longspec,
-    draft_spire, draft_small;
+    draft_spire, draft_gumiho, draft_small;
 /* The drafters in the order in which they are asked; NULL ends the list. A program may point drafters_all to
  * a longer list with a drafter of SOURCE_ADDED. The product adds none; tests add one that knows the text
  * (tests/oracle.h). */
@@ -230,6 +233,15 @@ int draft_round(struct drafting *const *g, size_t n, const struct drafter_ops *c
                 struct err *e);
 /* How many children a node gets: as --tree says, or as many as may pay. */
 size_t draft_width(const struct drafting *g, uint32_t node);
-/* Adds a tree of the guesses of heads 0..n-1 below `node`. logits: [n][vocab]; head 0 guesses the
- * children. */
-void draft_propose_heads(struct drafting *g, uint32_t node, const float *logits, size_t n, enum guess kind);
+/* Adds a tree of the guesses of heads 0..n-1 below `node`. logits: [n][vocab]; head 0 guesses the children,
+ * `ahead` tokens after what it knows. */
+void draft_propose_heads(struct drafting *g, uint32_t node, const float *logits, size_t n, enum source source,
+                         enum guess kind, size_t ahead);
+/* Rows of the next pass: the likeliest children of parent[0..n), the likeliest first, at most `most`. With a
+ * planner only those whose children are worth a row of `seconds`; in a fixed tree only those that `source`
+ * proposed (draft_rows counts them). row[i]: the index of child[i]'s parent. Returns their number. */
+size_t draft_children(const struct drafting *g, enum source source, const uint32_t *parent, size_t n,
+                      size_t most, double seconds, uint32_t *child, int32_t *row);
+/* Seconds of a drafter's passes, fading means: of those of one row, and of each further row. */
+struct row_seconds { double one, more; };
+void row_seconds_learn(struct row_seconds *s, size_t rows, double seconds);

@@ -32,8 +32,7 @@ struct beam {                        /* of one text */
     int32_t parent[NODES];
     /* rows of the next pass: at which row of node[] they begin */
     size_t from;
-    /* seconds, fading means: of passes of one row, and of each further row */
-    double one, more;
+    struct row_seconds rows;
 };
 
 static struct beam *beam_of(const struct drafting *g) { return g->own[SOURCE_LONGSPEC]; }
@@ -86,29 +85,13 @@ static struct pass_bytes longspec_reads(const struct drafting *g, size_t i)
     const struct model *m = g->model;
     const double key = model_kv_bytes(m) / (double)m->config.n_layers;
     (void)i;
-    return (struct pass_bytes){ planner_bytes((double)l->plain_bytes, (double)l->weight_bytes) +
+    return (struct pass_bytes){ planner_bytes((double)l->file.plain_bytes, (double)l->file.weight_bytes) +
                                     planner_bytes((double)mat_bytes(&m->lm_head),
                                                   (double)mat_bytes(&g->draft_model->lm_head)) + RECENT * key,
                                 key, SIZE_MAX, PASSES };
 }
 
 /* ---- the drafter's own cache ---- */
-
-/* Moves the last rows to the front. Keys keep the rotation of their positions. */
-static void move_to_front(struct beam *b)
-{
-    struct kv *kv = &b->kv;
-    const size_t from = kv->n_past - RECENT;
-    for (size_t h = 0; h < kv->n_kv_heads; h++)
-        for (size_t i = 0, n; i < RECENT; i += n) {
-            const size_t src = from + i;
-            n = MIN(RECENT - i, KV_BLOCK - MAX(src % KV_BLOCK, i % KV_BLOCK));
-            kv_copy(kv_block(kv, 0, h, i), i % KV_BLOCK, kv_block(kv, 0, h, src), src % KV_BLOCK, n, kv->type,
-                    kv->head_dim);
-        }
-    kv->n_past = RECENT;
-    b->first += from;
-}
 
 /* Reads the committed tokens that the cache lacks, or begins anew with the last ones. Without a committed
  * row the cross-attention has nothing to read. */
@@ -126,8 +109,10 @@ static bool longspec_prepare(struct drafting *g)
         at = to;
     }
     for (size_t n; at < to; at += n) {
-        if (b->kv.n_past == SLOTS)
-            move_to_front(b);
+        if (b->kv.n_past == SLOTS) {
+            b->first += SLOTS - RECENT;
+            kv_keep_last(&b->kv, RECENT);
+        }
         n = MIN(to - at, SLOTS - b->kv.n_past);
         longspec_read(g->longspec, &b->kv, b->first, g->tokens + at, n);
     }
@@ -150,26 +135,10 @@ static size_t choose_rows(struct drafting *g, size_t most, int32_t token[BEAM])
         return 1;
     }
     b->from = b->n;
-    size_t n = 0;
-    for (size_t row = last; row < b->n; row++)
-        for (uint32_t c = t->node[b->node[row]].first; c; c = t->node[c].next) {
-            const float reach = t->node[c].reach;
-            /* a fixed tree counts the rows of each drafter (draft_rows) */
-            const bool own = !g->set.n_width || t->node[c].sources >> SOURCE_LONGSPEC & 1;
-            if (!own || t->node[c].depth >= t->max_depth || !draft_width(g, c))
-                continue;
-            size_t at = n < most ? n++ : most;
-            for (; at > 0 && t->node[b->node[b->n + at - 1]].reach < reach; at--)
-                if (at < most) {
-                    b->node[b->n + at] = b->node[b->n + at - 1];
-                    b->parent[b->n + at] = b->parent[b->n + at - 1];
-                }
-            if (at < most)
-                b->node[b->n + at] = c, b->parent[b->n + at] = (int32_t)row;
-        }
-    while (g->planner.on && n > 1 &&
-           !planner_row_pays(&g->planner, (double)t->node[b->node[b->n + n - 1]].reach, b->more))
-        n--;
+    const size_t n = draft_children(g, SOURCE_LONGSPEC, b->node + last, b->n - last, most, b->rows.more,
+                                    b->node + b->n, b->parent + b->n);
+    for (size_t i = 0; i < n; i++)
+        b->parent[b->n + i] += (int32_t)last;
     for (size_t i = 0; i < n; i++)
         token[i] = t->node[b->node[b->n + i]].token;
     return n;
@@ -196,15 +165,6 @@ static size_t take(struct drafting *g, size_t rows, const float *logits)
     if (++g->passes == PASSES)
         g->next_reach = 0;
     return added;
-}
-
-/* What passes take: those of one row, and each further row. */
-static void learn_seconds(struct beam *b, size_t rows, double seconds)
-{
-    enum { SOME = 32 };
-    const double old = rows == 1 ? b->one : b->more,
-                 now = rows == 1 ? seconds : MAX(seconds - b->one, 0) / (double)(rows - 1);
-    *(rows == 1 ? &b->one : &b->more) = old > 0 ? old + (MIN(now, 2 * old) - old) / SOME : now;
 }
 
 /* One pass for n texts with the same LM head. */
@@ -236,7 +196,7 @@ static void pass_of(struct drafting *const *g, size_t n, const int32_t (*token)[
     for (size_t i = 0; i < n; i++)
         planner_passed(&g[i]->planner, n, seconds / (double)n);
     if (n == 1)
-        learn_seconds(beam_of(g[0]), all, seconds);
+        row_seconds_learn(&beam_of(g[0])->rows, all, seconds);
 }
 
 static int longspec_expand(struct drafting *const *g, size_t n, bool *more, struct err *e)

@@ -17,7 +17,7 @@ static int heads_expand(struct drafting *const *g, size_t n, bool *more, struct 
             continue;
         const size_t heads = x->set.n_width ? MIN(x->heads->n, x->set.n_width) : x->heads->n;
         heads_forward(x->heads, x->draft_model, x->hidden, 1, heads, x->logits, x->heads_scratch);
-        draft_propose_heads(x, 0, x->logits, heads, GUESS_VERIFIED);
+        draft_propose_heads(x, 0, x->logits, heads, SOURCE_HEADS, GUESS_VERIFIED, 0);
     }
     return 0;
 }
@@ -64,10 +64,10 @@ static bool heads_ahead(struct drafting *g)
         return false;
     heads_forward(g->heads, g->draft_model, g->pass_hidden, 1, n, g->logits, g->heads_scratch);
     if (!g->set.n_width)
-        draft_propose_heads(g, next, g->logits, n, GUESS_AHEAD);
+        draft_propose_heads(g, next, g->logits, n, SOURCE_HEADS, GUESS_AHEAD, 0);
     for (uint32_t c = t->node[g->pass_node].first; c && g->set.n_width; c = t->node[c].next)
         if (t->node[c].sources >> SOURCE_PARTIAL & 1)
-            draft_propose_heads(g, c, g->logits, n, GUESS_AHEAD);
+            draft_propose_heads(g, c, g->logits, n, SOURCE_HEADS, GUESS_AHEAD, 0);
     return true;
 }
 

@@ -71,7 +71,8 @@ size_t draft_propose(struct drafting *g, const uint32_t *node, size_t n, const f
 
 /* Works level by level, so that the pool is in order of depth. With the planner only nodes that may be kept
  * get children. */
-void draft_propose_heads(struct drafting *g, uint32_t node, const float *logits, size_t n, enum guess kind)
+void draft_propose_heads(struct drafting *g, uint32_t node, const float *logits, size_t n, enum source source,
+                         enum guess kind, size_t ahead)
 {
     const struct tree *t = g->tree;
     const size_t vocab = g->model->config.vocab, base = t->node[node].depth;
@@ -87,14 +88,14 @@ void draft_propose_heads(struct drafting *g, uint32_t node, const float *logits,
             wide[n_wide++] = level[i];
             rankings--;
         }
-        draft_propose(g, wide, n_wide, logits + k * vocab, n_wide ? draft_width(g, wide[0]) : 0, SOURCE_HEADS,
-                      kind, k);
+        draft_propose(g, wide, n_wide, logits + k * vocab, n_wide ? draft_width(g, wide[0]) : 0, source,
+                      kind, ahead + k);
         for (size_t i = 0, j = 0; i < n_level; i++) {
             const bool width = j < n_wide && wide[j] == level[i];
             size_t before = n_below;
             j += width;
             for (uint32_t c = width ? t->node[level[i]].first : 0; c; c = t->node[c].next)
-                if (t->node[c].sources >> SOURCE_HEADS & 1 && n_below < TREE_POOL_MAX) below[n_below++] = c;
+                if (t->node[c].sources >> source & 1 && n_below < TREE_POOL_MAX) below[n_below++] = c;
             /* a candidate row ends where a node has no children */
             if (g->set.n_width && n_below == before && level[i]) tree_chain(g->tree, level[i]);
         }
@@ -104,4 +105,33 @@ void draft_propose_heads(struct drafting *g, uint32_t node, const float *logits,
     }
     if (g->set.n_width)
         for (size_t i = 0; i < n_level; i++) tree_chain(g->tree, level[i]);
+}
+
+size_t draft_children(const struct drafting *g, enum source source, const uint32_t *parent, size_t n_parents,
+                      size_t most, double seconds, uint32_t *child, int32_t *row)
+{
+    const struct tree *t = g->tree;
+    size_t n = 0;
+    for (size_t r = 0; r < n_parents; r++)
+        for (uint32_t c = t->node[parent[r]].first; c; c = t->node[c].next) {
+            const float reach = t->node[c].reach;
+            const bool own = !g->set.n_width || t->node[c].sources >> source & 1;
+            if (!own || t->node[c].depth >= t->max_depth || !draft_width(g, c)) continue;
+            size_t at = n < most ? n++ : most;
+            for (; at > 0 && t->node[child[at - 1]].reach < reach; at--)
+                if (at < most) child[at] = child[at - 1], row[at] = row[at - 1];
+            if (at < most) child[at] = c, row[at] = (int32_t)r;
+        }
+    while (g->planner.on && n > 1 &&
+           !planner_row_pays(&g->planner, (double)t->node[child[n - 1]].reach, seconds))
+        n--;
+    return n;
+}
+
+void row_seconds_learn(struct row_seconds *s, size_t rows, double seconds)
+{
+    enum { SOME = 32 };
+    const double old = rows == 1 ? s->one : s->more,
+                 now = rows == 1 ? seconds : MAX(seconds - s->one, 0) / (double)(rows - 1);
+    *(rows == 1 ? &s->one : &s->more) = old > 0 ? old + (MIN(now, 2 * old) - old) / SOME : now;
 }

@@ -78,7 +78,7 @@ static struct pass_bytes spire_reads(const struct drafting *g, size_t i)
 {
     const struct spire *s = g->spire;
     (void)i;
-    return (struct pass_bytes){ planner_bytes((double)s->plain_bytes, (double)s->weight_bytes) +
+    return (struct pass_bytes){ planner_bytes((double)s->file.plain_bytes, (double)s->file.weight_bytes) +
                                     planner_bytes((double)mat_bytes(&g->model->lm_head),
                                                   (double)mat_bytes(&g->draft_model->lm_head)),
                                 0, SIZE_MAX, SPIRE_DEPTH };
@@ -201,34 +201,9 @@ static int spire_expand(struct drafting *const *g, size_t n, bool *more, struct 
 /* The state in a snapshot: this struct, then the rows of the slots by layer and head. */
 struct saved_ring { size_t start, end, slots; bool sink; };
 
-static size_t slot_bytes(const struct ring *r)
-{
-    return r->kv.n_layers * r->kv.n_kv_heads * kv_row_bytes(r->kv.type, r->kv.head_dim);
-}
-
 static size_t spire_state_bytes(const struct drafting *g)
 {
-    return sizeof(struct saved_ring) + SPIRE_SLOTS * slot_bytes(ring_of(g));
-}
-
-/* Copies the rows of the used slots out of the cache, or into it. */
-static void move_slots(struct ring *r, size_t slots, char *p, bool load)
-{
-    struct kv *kv = &r->kv;
-    const size_t bytes = kv_row_bytes(kv->type, kv->head_dim);
-    for (size_t l = 0; l < kv->n_layers; l++)
-        for (size_t h = 0; h < kv->n_kv_heads; h++)
-            for (size_t s = 0; s < slots; s++, p += bytes) {
-                char *block = kv_block(kv, l, h, s);
-                float row[2 * HEAD_DIM_MAX + 2];
-                if (load) {
-                    memcpy(row, p, bytes);
-                    kv_put(block, kv->type, kv->head_dim, s % KV_BLOCK, row);
-                } else {
-                    kv_get(row, kv->type, kv->head_dim, s % KV_BLOCK, block);
-                    memcpy(p, row, bytes);
-                }
-            }
+    return sizeof(struct saved_ring) + kv_rows_bytes(&ring_of(g)->kv, SPIRE_SLOTS);
 }
 
 static size_t spire_save(const struct drafting *g, void *out)
@@ -238,8 +213,8 @@ static size_t spire_save(const struct drafting *g, void *out)
     memset(&s, 0, sizeof s);
     s.start = r->start, s.end = r->end, s.slots = r->kv.n_past, s.sink = r->sink;
     memcpy(out, &s, sizeof s);
-    move_slots(r, s.slots, (char *)out + sizeof s, false);
-    return s.slots ? sizeof s + s.slots * slot_bytes(r) : 0;
+    kv_exchange(&r->kv, 0, s.slots, (char *)out + sizeof s, false);
+    return s.slots ? sizeof s + kv_rows_bytes(&r->kv, s.slots) : 0;
 }
 
 static bool spire_load(struct drafting *g, const void *state, size_t n)
@@ -249,13 +224,13 @@ static bool spire_load(struct drafting *g, const void *state, size_t n)
     if (n < sizeof s)
         return false;
     memcpy(&s, state, sizeof s);
-    if (s.slots > SPIRE_SLOTS || n != sizeof s + s.slots * slot_bytes(r) || s.end != g->kv->n_past ||
+    if (s.slots > SPIRE_SLOTS || n != sizeof s + kv_rows_bytes(&r->kv, s.slots) || s.end != g->kv->n_past ||
         s.start > s.end || s.slots != MIN(s.sink + (s.end - s.start), (size_t)SPIRE_SLOTS))
         return false;
     forget(r, 0);
     r->start = s.start, r->end = s.end, r->sink = s.sink;
     char *rows = (char *)(uintptr_t)state + sizeof s;
-    move_slots(r, s.slots, rows, true);
+    kv_exchange(&r->kv, 0, s.slots, rows, true);
     r->kv.n_past = r->kv.n_written = s.slots;
     return true;
 }

@@ -136,9 +136,10 @@ void engine_close(struct engine *g)
     if (g->model.mem)                /* otherwise only what sizes are computed from */
         model_close(&g->model);
     heads_close(&g->heads);
-    longspec_close(&g->longspec);
+    drafter_close(&g->longspec.file, &longspec_kind);
     small_model_close(&g->small);
-    spire_close(&g->spire);
+    drafter_close(&g->spire.file, &spire_kind);
+    drafter_close(&g->gumiho.file, &gumiho_kind);
     tensors_close(&g->tensors);
     if (g->dev)
         g->dev->close(g->dev);

@@ -13,6 +13,7 @@
 #include "src/base/progress.h"
 #include "src/model/heads.h"
 #include "src/decode/small_model.h"
+#include "src/model/gumiho.h"
 #include "src/model/longspec.h"
 #include "src/model/memory_plan.h"
 #include "src/model/model.h"
@@ -24,6 +25,7 @@ struct engine {                      /* {0} is closed */
     struct longspec longspec;
     struct small_model small;
     struct spire spire;
+    struct gumiho gumiho;
     char dir[PATH_BYTES];            /* as the user named the folder */
     char path[PATH_BYTES];           /* the folder's absolute path, links resolved */
     char scaling[64];                /* --context-scaling, or "" */

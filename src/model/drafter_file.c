@@ -1,4 +1,4 @@
-/* Files of trained drafters (drafter_file.h). Start reading at drafter_open() and drafter_read_mat(). */
+/* Files of trained drafters (drafter_file.h). Start reading at open_file() and drafter_read_mat(). */
 #include "src/model/drafter_file.h"
 
 #include <dirent.h>
@@ -90,18 +90,111 @@ static int check_metadata(const struct tensors *ts, const char *kind, const stru
     return 0;
 }
 
-int drafter_open(struct tensors *ts, const char *path, const char *kind, const struct model *m, bool *foreign,
-                 struct err *e)
+/* ---- opening and closing ---- */
+
+static int open_tensors(struct tensors *ts, struct drafter_file *f, const char *kind, struct err *e)
 {
     *ts = (struct tensors){ 0 };
-    *foreign = false;
-    if (tensors_open_file(ts, path, e))
+    if (tensors_open_file(ts, f->path, e))
         return -1;
-    if (check_metadata(ts, kind, m, foreign, e)) {
-        tensors_close(ts);
-        return -1;
-    }
+    if (check_metadata(ts, kind, f->model, &f->foreign, e) == 0)
+        return 0;
+    tensors_close(ts);
+    return -1;
+}
+
+void drafter_part(struct drafter_file *f, void *slot, size_t bytes)
+{
+    char *p = f->mem ? (char *)f->mem + f->used : NULL;
+    memcpy(slot, &p, sizeof p);
+    f->used += (bytes + 63) / 64 * 64 + 64;          /* with an odd k a product reads one element more */
+}
+
+void drafter_matrix(struct drafter_file *f, struct mat *w, size_t n, size_t k, bool int8)
+{
+    *w = (struct mat){ drafter_mat_type(f->model, int8), n, k, NULL };
+    drafter_part(f, &w->w, mat_bytes(w));
+    f->weight_bytes += mat_bytes(w);
+    f->plain_bytes += n * k * 2;
+}
+
+/* Without memory it only counts the bytes. */
+static size_t lay_out(struct drafter_file *f, const struct drafter_kind *k, bool int8)
+{
+    f->used = f->weight_bytes = f->plain_bytes = 0;
+    k->layout(f, int8);
+    return f->used;
+}
+
+static int take_memory(struct drafter_file *f, const struct drafter_kind *k, bool int8, struct err *e)
+{
+    f->mem_bytes = lay_out(f, k, int8);
+    f->mem = mem_alloc(f->mem_bytes);
+    if (!f->mem)
+        return err_set(e, ERR_FAILED, "%s: out of memory (%zu bytes)", f->path, f->mem_bytes);
+    lay_out(f, k, int8);
     return 0;
+}
+
+/* Opens the file, and reads it unless `check`. */
+static int open_file(struct drafter_file *f, const struct drafter_kind *k, const char *path,
+                     const struct model *m, bool int8, bool check, struct err *e)
+{
+    struct tensors ts;
+    memset(f, 0, k->size);
+    f->model = m;
+    if (!path && drafter_find(f->path, m->path, k->name, e))
+        return -1;
+    if (path && snprintf(f->path, sizeof f->path, "%s", path) >= (int)sizeof f->path)
+        return err_set(e, ERR_INPUT, "%s: a path of %zu bytes, at most %zu are allowed", k->name,
+                       strlen(path), sizeof f->path - 1);
+    if (!m->dev->host_memory)
+        return err_set(e, ERR_INPUT, "%s: --drafter %s is not supported on this device; --device cpu "
+                                     "supports it", m->dev->name, k->name);
+    if (open_tensors(&ts, f, k->name, e))
+        return -1;
+    int rc = k->read(f, &ts, e);         /* only checks */
+    if (rc == 0 && !check)
+        rc = take_memory(f, k, int8, e) || k->read(f, &ts, e) ? -1 : 0;
+    tensors_close(&ts);
+    if (rc)
+        drafter_close(f, k);
+    return rc;
+}
+
+int drafter_open(struct drafter_file *f, const struct drafter_kind *k, const char *path,
+                 const struct model *m, bool int8, struct err *e)
+{
+    return open_file(f, k, path, m, int8, false, e);
+}
+
+void drafter_close(struct drafter_file *f, const struct drafter_kind *k)
+{
+    if (f->mem)
+        mem_free(f->mem, f->mem_bytes);
+    memset(f, 0, k->size);
+}
+
+int drafter_check(const struct drafter_kind *k, const char *path, const struct model *m, struct err *e)
+{
+    struct drafter_file *f = malloc(k->size);
+    assert(!m->mem);
+    if (!f)
+        return err_set(e, ERR_FAILED, "%s: out of memory", k->name);
+    const int rc = open_file(f, k, path, m, false, true, e);
+    free(f);
+    return rc;
+}
+
+size_t drafter_bytes(const struct drafter_kind *k, const struct model *m, bool int8)
+{
+    struct drafter_file *f = calloc(1, k->size);
+    if (!f)
+        return SIZE_MAX;
+    f->model = m;
+    const size_t bytes = lay_out(f, k, int8);
+    free(f);
+    return bytes;
 }
 
 /* ---- tensors ---- */

@@ -1,55 +1,278 @@
-/* Files of Gumiho drafters (gumiho.h). */
+/* Gumiho's drafter (gumiho.h): its files, and its passes. Start reading at gumiho_serial() and
+ * gumiho_heads(). */
 #include "src/model/gumiho.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "src/model/heads.h"
 
-enum { PARTS = 9, TENSORS = 2 + GUMIHO_LAYERS * PARTS + 2 * GUMIHO_HEADS * GUMIHO_LINEARS };
+/* Layer 0 reads the output of fc without a norm. */
+static const struct drafter_block_kind block_kinds[GUMIHO_LAYERS] = {
+    { false, false, "post_attention_layernorm.weight" }, { false, true, "post_attention_layernorm.weight" }
+};
 
-static void layer_tensors(const struct model *m, const struct gumiho_weights *w, size_t i,
-                          struct tensor_out *t, size_t *n)
+static const char *layer_prefix(char to[32], size_t i)
 {
-    const struct config *c = &m->config;
-    const size_t d = c->hidden, q = c->n_heads * c->head_dim, kv = c->n_kv_heads * c->head_dim, ff = c->ffn;
-    const struct { const char *name; size_t rows, cols; const float *data; } part[PARTS] = {
-        { "self_attn.q_proj", q, d, w->layer[i].q },
-        { "self_attn.k_proj", kv, d, w->layer[i].kv },
-        { "self_attn.v_proj", kv, d, w->layer[i].kv + kv * d },
-        { "self_attn.o_proj", d, q, w->layer[i].o },
-        { "mlp.gate_proj", ff, d, w->layer[i].gate_up },
-        { "mlp.up_proj", ff, d, w->layer[i].gate_up + ff * d },
-        { "mlp.down_proj", d, ff, w->layer[i].down },
-        { "input_layernorm", d, 0, w->layer[i].norm_attn },
-        { "post_attention_layernorm", d, 0, w->layer[i].norm_mlp },
-    };
-    for (size_t k = 0; k < PARTS; k++) {
-        struct tensor_out *to = &t[*n];
-        if (!part[k].data)
-            continue;
-        *to = (struct tensor_out){ .dtype = part[k].cols ? DT_BF16 : DT_F32, .rows = part[k].rows,
-                                   .cols = part[k].cols, .data = part[k].data };
-        snprintf(to->name, sizeof to->name, "layers.%zu.%s.weight", i, part[k].name);
-        ++*n;
-    }
+    snprintf(to, 32, "layers.%zu.", i);
+    return to;
 }
+
+static const char *head_name(char to[64], size_t head, size_t k, const char *part)
+{
+    snprintf(to, 64, "mlp.%zu.%zu.linear.%s", head, k, part);
+    return to;
+}
+
+/* Inputs of a linear map of a head. */
+static size_t inputs(const struct model *m, size_t k) { return m->config.hidden * (k ? 1 : 2); }
 
 int gumiho_save_file(const char *path, const struct model *m, const struct gumiho_weights *w,
                      const char *note, struct err *e)
 {
     const size_t d = m->config.hidden;
-    struct tensor_out t[TENSORS];
+    struct tensor_out t[2 + GUMIHO_LAYERS * DRAFTER_BLOCK_TENSORS + 2 * GUMIHO_HEADS * GUMIHO_LINEARS];
+    char name[64];
     size_t n = 0;
     t[n++] = (struct tensor_out){ "fc.weight", DT_BF16, d, 2 * d, w->fc };
     t[n++] = (struct tensor_out){ "fc.bias", DT_F32, d, 0, w->fc_bias };
     for (size_t i = 0; i < GUMIHO_LAYERS; i++)
-        layer_tensors(m, w, i, t, &n);
-    for (size_t i = 0; i < GUMIHO_HEADS * GUMIHO_LINEARS; i++) {
-        const size_t head = i / GUMIHO_LINEARS, k = i % GUMIHO_LINEARS;
-        t[n] = (struct tensor_out){ "", DT_BF16, d, k ? d : 2 * d, w->head[head][k] };
-        snprintf(t[n++].name, sizeof t->name, "mlp.%zu.%zu.linear.weight", head, k);
-        t[n] = (struct tensor_out){ "", DT_F32, d, 0, w->head_bias[head][k] };
-        snprintf(t[n++].name, sizeof t->name, "mlp.%zu.%zu.linear.bias", head, k);
+        n += drafter_block_tensors(m, &w->layer[i], &block_kinds[i], layer_prefix(name, i), t + n);
+    for (size_t i = 0; i < GUMIHO_HEADS; i++)
+        for (size_t k = 0; k < GUMIHO_LINEARS; k++) {
+            t[n] = (struct tensor_out){ "", DT_BF16, d, inputs(m, k), w->head[i][k] };
+            snprintf(t[n++].name, sizeof t->name, "%s", head_name(name, i, k, "weight"));
+            t[n] = (struct tensor_out){ "", DT_F32, d, 0, w->head_bias[i][k] };
+            snprintf(t[n++].name, sizeof t->name, "%s", head_name(name, i, k, "bias"));
+        }
+    return drafter_save(path, m, gumiho_kind.name, note, t, n, e);
+}
+
+/* ---- memory and reading ---- */
+
+struct gumiho_buffers {
+    struct drafter_buffers b;            /* GUMIHO_ROWS rows, as the next */
+    void *pair;                          /* act [2 hidden]: inputs of fc and of the heads */
+    float *y, *pre;                      /* [hidden]: of a head */
+    void *guess;                         /* act [hidden]: inputs of the LM head */
+    float *ones;                         /* [hidden] */
+    /* arrays of struct device_rows */
+    int32_t token[GUMIHO_ROWS];
+    uint32_t pos[GUMIHO_ROWS], hi[GUMIHO_ROWS], n_node[GUMIHO_ROWS], angle[GUMIHO_ROWS], node[GUMIHO_ROWS];
+    struct device_kv kv[GUMIHO_ROWS];
+    struct device_seq seq[GUMIHO_ROWS];
+};
+
+static void gumiho_layout(struct drafter_file *f, bool int8)
+{
+    const struct model *m = f->model;
+    const size_t d = m->config.hidden, bytes = d * sizeof(float), act = d * dtype_size(model_act(m));
+    struct gumiho *g = (struct gumiho *)f;
+    struct gumiho_buffers none, *b;
+    drafter_part(f, &g->buffers, sizeof *b);
+    b = g->buffers ? g->buffers : &none;
+    drafter_matrix(f, &g->fc, d, 2 * d, int8);
+    drafter_part(f, &g->fc_bias, bytes);
+    for (size_t i = 0; i < GUMIHO_LAYERS; i++)
+        drafter_block_layout(f, &g->layer[i], &block_kinds[i], int8);
+    for (size_t i = 0; i < GUMIHO_HEADS; i++)
+        for (size_t k = 0; k < GUMIHO_LINEARS; k++) {
+            drafter_matrix(f, &g->head[i][k].w, d, inputs(m, k), int8);
+            drafter_part(f, &g->head[i][k].bias, bytes);
+        }
+    drafter_buffers_layout(f, &b->b, GUMIHO_ROWS);
+    drafter_part(f, &b->pair, GUMIHO_ROWS * 2 * act);
+    drafter_part(f, &b->y, GUMIHO_ROWS * bytes);
+    drafter_part(f, &b->pre, GUMIHO_ROWS * bytes);
+    drafter_part(f, &b->guess, GUMIHO_ROWS * act);
+    drafter_part(f, &b->ones, bytes);
+    for (size_t i = 0; i < d && f->mem; i++)
+        b->ones[i] = 1;
+}
+
+static int read_linear(struct drafter_file *f, struct mat *w, float *bias, const char *weight_name,
+                       const char *bias_name, size_t k, const struct tensors *ts, struct err *e)
+{
+    const size_t d = f->model->config.hidden;
+    const struct drafter_mat t = { weight_name, d, k, 0, 0 };
+    return drafter_read_product(f->mem ? w : NULL, ts, &t, 1, f->model, e) ||
+                   drafter_read_vector(ts, bias_name, d, 0, 0, f->mem ? bias : NULL, e)
+               ? -1
+               : 0;
+}
+
+static int gumiho_read(struct drafter_file *f, const struct tensors *ts, struct err *e)
+{
+    struct gumiho *g = (struct gumiho *)f;
+    char name[2][64];
+    /* fc and the heads have the widest inputs */
+    const struct device_limits limits = { .rows_max = GUMIHO_ROWS, .n_max = 1, .heads = drafter_heads(f->model),
+                                           .n_in_max = inputs(f->model, 0) };
+    if (f->mem && f->model->dev->reserve(f->model->dev, &limits))
+        return err_set(e, ERR_FAILED, "%s: out of memory", f->path);
+    if (read_linear(f, &g->fc, g->fc_bias, "fc.weight", "fc.bias", inputs(f->model, 0), ts, e))
+        return -1;
+    for (size_t i = 0; i < GUMIHO_LAYERS; i++)
+        if (drafter_block_read(f, &g->layer[i], &block_kinds[i], layer_prefix(name[0], i), ts, e))
+            return -1;
+    for (size_t i = 0; i < GUMIHO_HEADS; i++)
+        for (size_t k = 0; k < GUMIHO_LINEARS; k++)
+            if (read_linear(f, &g->head[i][k].w, g->head[i][k].bias, head_name(name[0], i, k, "weight"),
+                            head_name(name[1], i, k, "bias"), inputs(f->model, k), ts, e))
+                return -1;
+    return 0;
+}
+
+const struct drafter_kind gumiho_kind = { "gumiho", sizeof(struct gumiho), gumiho_layout, gumiho_read };
+
+/* ---- the serial part ---- */
+
+static struct device_rows rows_of(const struct gumiho *g, size_t n, size_t n_seqs)
+{
+    struct gumiho_buffers *b = g->buffers;
+    const struct model *m = g->file.model;
+    return (struct device_rows){ .n = n, .n_seqs = n_seqs, .seq = b->seq, .token = b->token, .pos = b->pos,
+                                 .hi = b->hi, .angle = b->angle, .n_node = b->n_node, .node = b->node,
+                                 .node_step = 1, .inv_freq = m->inv_freq, .n_freq = m->config.head_dim / 2,
+                                 .rope_factor = m->rope_factor };
+}
+
+/* Writes x into half of row r of the inputs of fc. */
+static void put_half(const struct gumiho *g, size_t r, bool second, const float *x)
+{
+    const struct model *m = g->file.model;
+    const size_t d = m->config.hidden, act = dtype_size(model_act(m));
+    m->dev->narrow(m->dev, (char *)g->buffers->pair + (2 * r + second) * d * act, x, d);
+}
+
+/* y = fc of n pairs: of the tokens of the pass, and of states that put_half has written. */
+static void connect(const struct gumiho *g, float *y, size_t n)
+{
+    const struct model *m = g->file.model;
+    struct gumiho_buffers *b = g->buffers;
+    drafter_embed(m, &b->b);
+    for (size_t r = 0; r < n; r++)
+        put_half(g, r, false, b->b.x + r * m->config.hidden);
+    drafter_product(m, y, &g->fc, b->pair, g->fc_bias, n, false);
+}
+
+/* Fills in rows r .. of text i. */
+static void place(struct gumiho *g, const struct gumiho_seq *s, size_t i, size_t r)
+{
+    struct gumiho_buffers *b = g->buffers;
+    const size_t n_past = s->own->n_past;
+    assert(s->candidates ? s->n <= s->own->node_max && s->out : n_past + s->n <= s->own->n_max);
+    b->kv[i] = kv_view(s->own);
+    b->seq[i] = (struct device_seq){ .kv = &b->kv[i], .row0 = r, .n = s->n, .n_past = n_past,
+                                     .tree = s->candidates };
+    for (size_t j = 0; j < s->n; j++, r++) {
+        b->token[r] = s->token[j];
+        b->pos[r] = (uint32_t)(n_past + (s->candidates ? 0 : j));
+        b->hi[r] = b->pos[r] + !s->candidates;
+        b->angle[r] = (uint32_t)s->first + b->pos[r];
+        b->n_node[r] = s->candidates;
+        b->node[r] = (uint32_t)j;
+        put_half(g, r, true, s->state + j * s->step);
     }
-    return drafter_save(path, m, "gumiho", note, t, n, e);
+}
+
+/* Copies the rows that `out` wants, and gathers them as inputs of the LM head. Returns their number. */
+static size_t take_rows(struct gumiho *g, const struct gumiho_seq *seq, size_t n_seqs)
+{
+    const struct model *m = g->file.model;
+    struct gumiho_buffers *b = g->buffers;
+    const size_t d = m->config.hidden, act = dtype_size(model_act(m));
+    size_t r = 0, wanted = 0;
+    for (size_t i = 0; i < n_seqs; r += seq[i++].n) {
+        const size_t n = !seq[i].out ? 0 : seq[i].candidates ? seq[i].n : 1;
+        const float *x = b->b.x + (r + seq[i].n - n) * d;
+        if (n == 0)
+            continue;
+        memcpy(seq[i].out, x, n * d * sizeof *x);
+        m->dev->narrow(m->dev, (char *)b->guess + wanted * d * act, x, n * d);
+        wanted += n;
+    }
+    return wanted;
+}
+
+int gumiho_serial(struct gumiho *g, const struct mat *head, const struct gumiho_seq *seq, size_t n_seqs,
+                  float *logits)
+{
+    const struct model *m = g->file.model;
+    struct gumiho_buffers *b = g->buffers;
+    struct device_bad ignored;
+    size_t n = 0;
+    for (size_t i = 0; i < n_seqs; n += seq[i++].n) {
+        assert(n + seq[i].n <= GUMIHO_ROWS);
+        place(g, &seq[i], i, n);
+    }
+    const struct device_rows rows = rows_of(g, n, n_seqs);
+    m->dev->begin(m->dev, &rows);
+    connect(g, b->y, n);
+    memcpy(b->b.x, b->y, n * m->config.hidden * sizeof *b->y);
+    for (size_t i = 0; i < GUMIHO_LAYERS; i++) {
+        drafter_project(m, &g->layer[i], &b->b, i, b->b.x, n);
+        if (i + 1 == GUMIHO_LAYERS && !logits)           /* keys and values are all that is wanted */
+            break;
+        drafter_attend(m, &g->layer[i], &b->b, i, GUMIHO_WINDOW, n);
+        drafter_feed_forward(m, &g->layer[i], &b->b, n);
+    }
+    for (size_t i = 0; i < n_seqs; i++)
+        if (!seq[i].candidates)
+            kv_advance(seq[i].own, seq[i].n);
+    return logits ? drafter_lm_head(m, head, b->guess, take_rows(g, seq, n_seqs), logits)
+                  : m->dev->end(m->dev, &ignored);
+}
+
+void gumiho_state(const struct gumiho *g, float *state, const float *residual)
+{
+    const struct model *m = g->file.model;
+    m->ops->rmsnorm(state, m->config.hidden, DT_F32, residual, m->config.hidden, m->norm_final, 1,
+                    m->config.hidden, (float)m->config.rms_eps);
+}
+
+/* ---- the heads ---- */
+
+/* b->y = the output of head i for n branches, whose inputs are in b->pair. */
+static void run_head(const struct gumiho *g, size_t i, size_t n)
+{
+    const struct model *m = g->file.model;
+    struct gumiho_buffers *b = g->buffers;
+    const size_t d = m->config.hidden;
+    for (size_t k = 0; k < GUMIHO_LINEARS; k++) {
+        const void *in = k ? b->b.xn : b->pair;
+        if (k)
+            m->dev->narrow(m->dev, b->b.xn, b->y, n * d);
+        drafter_product(m, b->pre, &g->head[i][k].w, in, g->head[i][k].bias, n, false);
+        float *silu = k ? b->b.x : b->y;
+        for (size_t r = 0; r < n; r++)
+            m->ops->swiglu(silu + r * d, DT_F32, b->pre + r * d, b->ones, d);
+        for (size_t j = 0; k && j < n * d; j++)
+            b->y[j] += silu[j];
+    }
+}
+
+int gumiho_heads(struct gumiho *g, const struct mat *head, const struct gumiho_branch *branch, size_t n,
+                 size_t n_heads, float *logits)
+{
+    const struct model *m = g->file.model;
+    struct gumiho_buffers *b = g->buffers;
+    const size_t d = m->config.hidden, act = dtype_size(model_act(m));
+    assert(n <= GUMIHO_BRANCHES && n_heads <= GUMIHO_HEADS);
+    memset(b->n_node, 0, sizeof b->n_node);
+    for (size_t r = 0; r < 2 * n; r++) {
+        b->token[r] = branch[r / 2].token[r % 2];
+        b->pos[r] = b->angle[r] = b->hi[r] = 0;
+        put_half(g, r, true, branch[r / 2].state[r % 2]);
+    }
+    const struct device_rows rows = rows_of(g, 2 * n, 0);
+    m->dev->begin(m->dev, &rows);
+    connect(g, b->y, 2 * n);
+    m->dev->narrow(m->dev, b->pair, b->y, 2 * n * d);
+    for (size_t i = 0; i < n_heads; i++) {
+        run_head(g, i, n);
+        for (size_t r = 0; r < n; r++)
+            m->dev->narrow(m->dev, (char *)b->guess + (r * n_heads + i) * d * act, b->y + r * d, d);
+    }
+    return drafter_lm_head(m, head, b->guess, n * n_heads, logits);
 }

@@ -15,43 +15,27 @@
  * The published drafter reads the last 512 keys from the end of its cache, wherever a node of the tree stands
  * (drafters.md, B5). Here a row sees the 512 positions before its own, as in training. */
 #pragma once
-#include "src/model/model.h"
+#include "src/model/drafter_block.h"
 
 /* keys of the self-attention, the row's own among them; rows of a pass; nodes of a path, with the root */
 enum { LONGSPEC_WINDOW = 513, LONGSPEC_ROWS = 64, LONGSPEC_DEPTH_MAX = 16 };
 
 struct longspec_weights {                /* floats of the host */
-    const float *qkv, *qkv_bias;         /* [q + 2 kv][hidden]: rows of q, k, v; [q + 2 kv] */
-    const float *o;                      /* [hidden][q] */
-    const float *cross_q, *cross_q_bias, *cross_o;
-    const float *gate_up, *down;         /* [2 ffn][hidden]: rows of gate, then of up; [hidden][ffn] */
-    const float *norm[3];                /* before the attentions and before the feed-forward part */
+    struct drafter_block_weights block;
+    const float *cross_q, *cross_q_bias, *cross_o, *norm_cross;
 };
 /* Matrices are written in BF16, biases and norms in F32. */
 int longspec_save_file(const char *path, const struct model *m, const struct longspec_weights *w,
                        const char *note, struct err *e);
 
 struct longspec {                        /* {0} is closed */
-    const struct model *model;           /* borrowed */
-    bool foreign;                        /* the file names another model: see longspec_open */
-    struct mat qkv, o, cross_q, cross_o, gate_up, down;    /* heads padded as in struct layer */
-    float *qkv_bias, *cross_q_bias, *norm[3];
-    char path[4096];
-    size_t weight_bytes, plain_bytes;    /* of the matrices: as they are, and in 16 bits */
-    void *mem; size_t mem_bytes;         /* weights, and the buffers of a pass of LONGSPEC_ROWS rows */
-    struct longspec_buffers *buffers;
+    struct drafter_file file;
+    struct drafter_block block;          /* norm_mlp: post_cross_attention_layernorm */
+    struct mat cross_q, cross_o;         /* heads padded as in struct layer */
+    float *cross_q_bias, *norm_cross;
+    struct longspec_buffers *buffers;    /* of a pass of LONGSPEC_ROWS rows */
 };
-
-/* path: a safetensors file; NULL: the one in the model's folder drafters/ (drafter_find). int8: keeps the
- * matrices in 8 bits. Only with host_memory. ERR_INPUT for a file that does not fit, or was trained for
- * another model; of a quantised model, whose weights are not those of training, such a file is `foreign`. */
-int  longspec_open(struct longspec *l, const char *path, const struct model *m, bool int8, struct err *e);
-void longspec_close(struct longspec *l);
-/* The bytes that longspec_open takes. Uses the model's config, device and compute. */
-size_t longspec_bytes(const struct model *m, bool int8);
-/* Whether longspec_open would find tensors there that fit. Reads headers only. Of the model, whose weights
- * are not read, it uses config, device and compute. */
-int  longspec_check(const char *path, const struct model *m, struct err *e);
+extern const struct drafter_kind longspec_kind;
 
 /* The rows of one text in a pass. The drafter has a cache of its own, of one layer, whose slot s holds
  * position first + s. */

@@ -12,17 +12,12 @@
  * Embedding and LM head are the model's. In __metadata__: kind "spire", hidden_size, vocab_size, and model,
  * the heads_fingerprint of the model. */
 #pragma once
-#include "src/model/model.h"
+#include "src/model/drafter_block.h"
 
 enum { SPIRE_LAYERS = 2, SPIRE_DEPTH = 4, SPIRE_WINDOW = 64, SPIRE_MIX = SPIRE_LAYERS + 1 };
 
 struct spire_weights {                   /* floats of the host */
-    struct {
-        const float *q, *kv;             /* [q][hidden]; [2 kv][hidden]: rows of k, then of v */
-        const float *q_bias, *kv_bias;   /* or NULL */
-        const float *o, *gate_up, *down; /* [hidden][q]; [2 ffn][hidden]; [hidden][ffn] */
-        const float *norm_attn, *norm_mlp;
-    } layer[SPIRE_LAYERS];
+    struct drafter_block_weights layer[SPIRE_LAYERS];
     const float *norm, *memory;          /* [hidden]; [SPIRE_LAYERS][SPIRE_MIX] */
 };
 /* Matrices are written in BF16, the rest in F32. */
@@ -33,24 +28,12 @@ int spire_save_file(const char *path, const struct model *m, const struct spire_
 enum { SPIRE_ROWS = 64, SPIRE_SLOTS = 1 + SPIRE_WINDOW };
 
 struct spire {                           /* {0} is closed */
-    const struct model *model;           /* borrowed */
-    bool foreign;                        /* the file names another model: see longspec_open */
-    struct {
-        struct mat qkv, o, gate_up, down;                  /* heads padded as in struct layer */
-        float *qkv_bias, *norm_attn, *norm_mlp;            /* qkv_bias of a model without biases: NULL */
-    } layer[SPIRE_LAYERS];
+    struct drafter_file file;
+    struct drafter_block layer[SPIRE_LAYERS];
     float *norm, share[SPIRE_LAYERS][SPIRE_MIX];           /* share: softmax of memory.weight */
-    char path[4096];
-    size_t weight_bytes, plain_bytes;    /* of the matrices: as they are, and in 16 bits */
-    void *mem; size_t mem_bytes;         /* weights, and the buffers of a pass of SPIRE_ROWS rows */
-    struct spire_buffers *buffers;
+    struct spire_buffers *buffers;       /* of a pass of SPIRE_ROWS rows */
 };
-
-/* As the functions of longspec.h. */
-int  spire_open(struct spire *s, const char *path, const struct model *m, bool int8, struct err *e);
-void spire_close(struct spire *s);
-size_t spire_bytes(const struct model *m, bool int8);
-int  spire_check(const char *path, const struct model *m, struct err *e);
+extern const struct drafter_kind spire_kind;
 
 /* One token of a text: pass `node` of its round. own: a cache of SPIRE_LAYERS layers and at least SPIRE_DEPTH
  * nodes; its n_past slots are visible, in any order, and the nodes of passes before. */

@@ -328,6 +328,8 @@ static void drafting_of(struct reader *r, struct job_params *p)
         p->file[SOURCE_MODEL] = text_of(r, "model_file");
     if (has(r, "spire_file"))
         p->file[SOURCE_SPIRE] = text_of(r, "spire_file");
+    if (has(r, "gumiho_file"))
+        p->file[SOURCE_GUMIHO] = text_of(r, "gumiho_file");
     tree_of(r, d);
     d->ngram_k = size_of(r, "ngram_k");
     d->ngram_lead = (enum ngram_lead)WORD_OF(r, "ngram_lead", job_lead_names);

@@ -27,10 +27,10 @@
  *     "context_scaling"        null: the model's own
  *     "allow_beyond_context"
  *     "drafting"               {"drafter": "auto", "none" or a list, "heads_file", "longspec_file",
- *                               "spire_file" and "model_file" (only if given), "tree", "ngram_k",
- *                               "ngram_lead", "ngram_delay", "draft_passes", "kv_policy", "kv_sinks",
- *                               "kv_budget", "kv_fixed", "draft_weights" (missing: int8), "rows_max",
- *                               "verifier"} */
+ *                               "spire_file", "gumiho_file", "model_file" (only if given), "tree",
+ *                               "ngram_k", "ngram_lead", "ngram_delay", "draft_passes", "kv_policy",
+ *                               "kv_sinks", "kv_budget", "kv_fixed", "draft_weights" (missing: int8),
+ *                               "rows_max", "verifier"} */
 #pragma once
 #include "src/decode/draft.h"
 #include "src/decode/engine.h"

@@ -98,6 +98,8 @@ static void drafting(struct json_writer *w, const struct description *x)
     jw_int(w, "draft_passes", d->draft_passes);
     jw_text(w, "draft_weights", job_weight_names[d->weights]);
     drafter(w, d, strcmp(x->o->drafter, "auto") == 0 && !x->o->preset);
+    if (x->files->path[SOURCE_GUMIHO][0])
+        jw_text(w, "gumiho_file", x->files->path[SOURCE_GUMIHO]);
     jw_text(w, "heads_file", x->files->path[SOURCE_HEADS][0] ? x->files->path[SOURCE_HEADS] : NULL);
     jw_uint(w, "kv_budget", d->kv_budget);
     jw_bool(w, "kv_fixed", d->kv_fixed);

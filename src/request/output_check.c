@@ -62,27 +62,35 @@ static int check_model(const char *dir, const char *option, const char *path, st
     return rc;
 }
 
+/* Copies the file of NAME:FILE in --drafter; returns `to`, or NULL without one. */
+static const char *drafter_of(char to[PATH_BYTES], const struct options *o, const char *name)
+{
+    const size_t n = strlen(name);
+    for (const char *p = o->drafter ? o->drafter : ""; *p; p += strcspn(p, ","), p += *p == ',')
+        if (strncmp(p, name, n) == 0 && p[n] == ':') {
+            snprintf(to, PATH_BYTES, "%.*s", (int)strcspn(p + n + 1, ","), p + n + 1);
+            return to;
+        }
+    return NULL;
+}
+
 /* Refuses the files that the command reads. */
 static int check_reads(const struct options *o, const char *option, const char *path, struct err *e)
 {
-    const char *heads = o->drafter ? strstr(o->drafter, "heads:") : NULL,
-               *longspec = o->drafter ? strstr(o->drafter, "longspec:") : NULL,
-               *spire = o->drafter ? strstr(o->drafter, "spire:") : NULL;
-    char heads_file[PATH_BYTES], in_folder[PATH_BYTES + sizeof HEADS_FILE + 1], longspec_file[PATH_BYTES],
-        spire_file[PATH_BYTES];
-    snprintf(heads_file, sizeof heads_file, "%.*s", heads ? (int)strcspn(heads + 6, ",") : 0,
-             heads ? heads + 6 : "");
-    snprintf(in_folder, sizeof in_folder, "%s/" HEADS_FILE, heads_file);
-    snprintf(longspec_file, sizeof longspec_file, "%.*s", longspec ? (int)strcspn(longspec + 9, ",") : 0,
-             longspec ? longspec + 9 : "");
-    snprintf(spire_file, sizeof spire_file, "%.*s", spire ? (int)strcspn(spire + 6, ",") : 0,
-             spire ? spire + 6 : "");
+    enum { FILES = 4 };
+    static const char *const names[FILES] = { "heads", "longspec", "spire", "gumiho" };
+    char file[FILES][PATH_BYTES], in_folder[PATH_BYTES + sizeof HEADS_FILE + 1];
+    const char *drafter[FILES + 1] = { 0 };
+    for (size_t i = 0; i < FILES; i++)
+        drafter[i] = drafter_of(file[i], o, names[i]);
+    if (drafter[0]) {
+        snprintf(in_folder, sizeof in_folder, "%s/" HEADS_FILE, drafter[0]);
+        drafter[FILES] = in_folder;
+    }
     const struct { const char *option, *const *file; size_t n; } in[] = {
         { "prompt-file", &o->prompt_file, 1 },
         { "batch", &o->batch, 1 },
-        { "drafter",
-          (const char *[]){ heads ? heads_file : NULL, heads ? in_folder : NULL,
-                            longspec ? longspec_file : NULL, spire ? spire_file : NULL }, 4 },
+        { "drafter", drafter, FILES + 1 },
         { "data", (const char *const *)o->data.v, o->data.n },
         { "valid", (const char *const *)o->valid.v, o->valid.n },
     };

@@ -178,3 +178,14 @@ void block_project_back(const struct layers *t, const struct block *b, size_t r0
         for (size_t i = 0; i < t->rows * b->d; i++)
             dx[i] += b->dn[i];
 }
+
+struct drafter_block_weights block_weights(const struct block *b, const float *w)
+{
+    const bool bias = b->q.bias != LINEAR_NO_BIAS;
+    return (struct drafter_block_weights){
+        .q = w + b->q.at, .kv = w + b->kv.at, .q_bias = bias ? w + b->q.bias : NULL,
+        .kv_bias = bias ? w + b->kv.bias : NULL, .o = w + b->o.at, .gate_up = w + b->gate_up.at,
+        .down = w + b->down.at, .norm_attn = b->norm_attn == BLOCK_NO_NORM ? NULL : w + b->norm_attn,
+        .norm_mlp = w + b->norm_mlp,
+    };
+}

@@ -8,6 +8,7 @@
  * The rows of a call are [r0, r0 + t->rows) of the block's activations; x, y and gradients point at the first
  * of them. The weights of a model's layer can be copied into the parameters (block_copy). */
 #pragma once
+#include "src/model/drafter_block.h"
 #include "src/train/layers.h"
 
 #define BLOCK_NO_NORM SIZE_MAX
@@ -45,3 +46,5 @@ void block_finish_back(const struct layers *t, const struct block *b, size_t r0,
 /* dx += the gradient through q and kv. */
 void block_project_back(const struct layers *t, const struct block *b, size_t r0, float *dx, const float *x,
                         const float *dq, const float *dkv);
+/* The parameters w of a block, for the drafter's file. */
+struct drafter_block_weights block_weights(const struct block *b, const float *w);

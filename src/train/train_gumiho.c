@@ -432,13 +432,8 @@ static int gumiho_save(const struct module *u, const char *path, const char *not
 {
     const struct trainer *t = u->self;
     struct gumiho_weights w = { .fc = u->w + t->fc.at, .fc_bias = u->w + t->fc.bias };
-    for (size_t i = 0; i < GUMIHO_LAYERS; i++) {
-        const struct block *b = &t->block[i];
-        w.layer[i].q = u->w + b->q.at, w.layer[i].kv = u->w + b->kv.at, w.layer[i].o = u->w + b->o.at;
-        w.layer[i].gate_up = u->w + b->gate_up.at, w.layer[i].down = u->w + b->down.at;
-        w.layer[i].norm_attn = b->norm_attn == BLOCK_NO_NORM ? NULL : u->w + b->norm_attn;
-        w.layer[i].norm_mlp = u->w + b->norm_mlp;
-    }
+    for (size_t i = 0; i < GUMIHO_LAYERS; i++)
+        w.layer[i] = block_weights(&t->block[i], u->w);
     for (size_t i = 0; i < GUMIHO_HEADS; i++)
         for (size_t k = 0; k < GUMIHO_LINEARS; k++) {
             w.head[i][k] = u->w + t->head[i].l[k].at;
@@ -447,7 +442,7 @@ static int gumiho_save(const struct module *u, const char *path, const char *not
     return gumiho_save_file(path, t->m, &w, note, e);
 }
 
-static const struct module_kind gumiho_kind = { .init = gumiho_init, .update = gumiho_update,
+static const struct module_kind gumiho_module = { .init = gumiho_init, .update = gumiho_update,
                                                 .window = gumiho_window, .save = gumiho_save };
 
 int train_gumiho_open(struct module *u, const struct model *m, const struct lm_back *back, size_t window,
@@ -470,7 +465,7 @@ int train_gumiho_open(struct module *u, const struct model *m, const struct lm_b
     assign_buffers(t);
     for (size_t j = 0; j < t->d; j++)
         t->ones[j] = 1;
-    u->kind = &gumiho_kind;
+    u->kind = &gumiho_module;
     u->self = t;
     u->n_outputs = GUMIHO_OUTPUTS;
     u->n_params = t->n_params;

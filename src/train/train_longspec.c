@@ -290,17 +290,19 @@ static void longspec_window(struct module *u, const struct train_window *win, fl
 static int longspec_save(const struct module *u, const char *path, const char *note, struct err *e)
 {
     const struct trainer *t = u->self;
+    const size_t q = t->q;
     const struct longspec_weights w = {
-        .qkv = u->w + t->qkv.at, .qkv_bias = u->w + t->qkv.bias, .o = u->w + t->o.at,
+        .block = { .q = u->w + t->qkv.at, .kv = u->w + t->qkv.at + q * t->d, .q_bias = u->w + t->qkv.bias,
+                   .kv_bias = u->w + t->qkv.bias + q, .o = u->w + t->o.at,
+                   .gate_up = u->w + t->gate_up.at, .down = u->w + t->down.at,
+                   .norm_attn = u->w + t->norm[0], .norm_mlp = u->w + t->norm[2] },
         .cross_q = u->w + t->cross_q.at, .cross_q_bias = u->w + t->cross_q.bias,
-        .cross_o = u->w + t->cross_o.at,
-        .gate_up = u->w + t->gate_up.at, .down = u->w + t->down.at,
-        .norm = { u->w + t->norm[0], u->w + t->norm[1], u->w + t->norm[2] },
+        .cross_o = u->w + t->cross_o.at, .norm_cross = u->w + t->norm[1],
     };
     return longspec_save_file(path, t->m, &w, note, e);
 }
 
-static const struct module_kind longspec_kind = { .init = longspec_init, .update = longspec_update,
+static const struct module_kind longspec_module = { .init = longspec_init, .update = longspec_update,
                                                   .window = longspec_window, .save = longspec_save };
 
 int train_longspec_open(struct module *u, const struct model *m, const struct lm_back *back, size_t window,
@@ -321,7 +323,7 @@ int train_longspec_open(struct module *u, const struct model *m, const struct lm
         return -1;
     }
     assign_buffers(t);
-    u->kind = &longspec_kind;
+    u->kind = &longspec_module;
     u->self = t;
     u->n_outputs = LONGSPEC_OFFSETS;
     u->n_params = t->n_params;

@@ -478,18 +478,12 @@ static int spire_save(const struct module *u, const char *path, const char *note
 {
     const struct trainer *t = u->self;
     struct spire_weights w = { .norm = u->w + t->norm, .memory = u->w + t->memory };
-    for (size_t i = 0; i < SPIRE_LAYERS; i++) {
-        const struct block *b = &t->side[i].b;
-        w.layer[i].q = u->w + b->q.at, w.layer[i].kv = u->w + b->kv.at, w.layer[i].o = u->w + b->o.at;
-        w.layer[i].gate_up = u->w + b->gate_up.at, w.layer[i].down = u->w + b->down.at;
-        w.layer[i].norm_attn = u->w + b->norm_attn, w.layer[i].norm_mlp = u->w + b->norm_mlp;
-        if (b->q.bias != LINEAR_NO_BIAS)
-            w.layer[i].q_bias = u->w + b->q.bias, w.layer[i].kv_bias = u->w + b->kv.bias;
-    }
+    for (size_t i = 0; i < SPIRE_LAYERS; i++)
+        w.layer[i] = block_weights(&t->side[i].b, u->w);
     return spire_save_file(path, t->m, &w, note, e);
 }
 
-static const struct module_kind spire_kind = { .entering = true, .init = spire_init, .update = spire_update,
+static const struct module_kind spire_module = { .entering = true, .init = spire_init, .update = spire_update,
                                                .window = spire_window, .save = spire_save };
 
 int train_spire_open(struct module *u, const struct model *m, const struct lm_back *back, size_t window,
@@ -520,7 +514,7 @@ int train_spire_open(struct module *u, const struct model *m, const struct lm_ba
         return -1;
     }
     assign_buffers(t);
-    u->kind = &spire_kind;
+    u->kind = &spire_module;
     u->self = t;
     u->n_outputs = SPIRE_DEPTH;
     u->n_params = t->n_params;

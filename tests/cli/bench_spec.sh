@@ -9,8 +9,8 @@ SMALL="prompt=300,window=100,every=400,slice=40"
     python3 - "$TMP/spec" >"$TMP/out" 2>&1 <<'END'
 import json, sys
 j = json.load(open(sys.argv[1]))
-names = ["plain", "again", "auto", "tokenswift", "heads", "partial", "longspec", "spire", "ngram",
-         "suffix"]
+names = ["plain", "again", "auto", "tokenswift", "heads", "partial", "longspec", "spire", "gumiho",
+         "ngram", "suffix"]
 assert list(j["settings"]) == names and len(j["texts"]) == 1 and j["slice"] == 40
 t = j["texts"][0]
 assert [w["from"] for w in t["windows"]] == [150, 550]

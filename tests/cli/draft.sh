@@ -9,6 +9,7 @@ for i in 1 2 3 4 5 6; do echo "$sentence"; done >"$P"
 G="run -m $MODEL -f $P -s 5 -q --temperature 0.6"
 L=$TMP/longspec.safetensors
 S=$TMP/spire.safetensors
+U=$TMP/gumiho.safetensors
 # trains FILE MODEL [KIND]: a drafter that has learned nearly nothing
 trains()
 {
@@ -16,10 +17,12 @@ trains()
         --valid models/demo/openings/malay.txt --window 64 --steps 2 --out "$1" -q >/dev/null 2>"$TMP/err"
 }
 trains "$S" $MODEL spire; result a_spire_drafter_is_trained $? "$(tail -1 "$TMP/err")"
+trains "$U" $MODEL gumiho; result a_gumiho_drafter_is_trained $? "$(tail -1 "$TMP/err")"
 trains "$L" $MODEL; result a_drafter_is_trained $? "$(tail -1 "$TMP/err")"
 declare -A how=(
     [longspec]="--drafter longspec:$L,suffix --tree 3,2,1"
     [spire]="--drafter spire:$S --tree 2,2,1"
+    [gumiho]="--drafter gumiho:$U --tree 2,2,2,1"
     [auto]="--drafter auto"
     [tree]="--tree 1,3,3,3 --ngram-k 8"
     [passes]="--drafter partial,suffix --tree 2,2 --draft-passes 5 --kv-budget 64 --kv-policy window"
@@ -35,7 +38,7 @@ for at in 40 97 151 230; do
     for f in text ids; do
         "$LONGHAND" $G -n 120 --drafter none --stop "$stop" --format $f >"$TMP/want"
         bad=
-        for h in auto tree passes longspec spire; do
+        for h in auto tree passes longspec spire gumiho; do
             "$LONGHAND" $G -n 120 ${how[$h]} --stop "$stop" --format $f --json-stats "$TMP/stats" >"$TMP/t" &&
                 cmp -s "$TMP/want" "$TMP/t" || bad+=" $h"
             [ $f = text ] || grep -q "\"tokens\": $(wc -l <"$TMP/want")," "$TMP/stats" || bad+=" $h(tokens)"
@@ -50,7 +53,7 @@ done
 for bias in 8 9.5 11; do
     "$LONGHAND" $G -n 200 --drafter none --logit-bias 4095:$bias --format ids >"$TMP/want"
     bad=
-    for h in auto tree passes longspec spire; do
+    for h in auto tree passes longspec spire gumiho; do
         "$LONGHAND" $G -n 200 ${how[$h]} --logit-bias 4095:$bias --format ids >"$TMP/t" &&
             cmp -s "$TMP/want" "$TMP/t" || bad+=" $h"
     done
@@ -61,12 +64,12 @@ done
 bad=
 for n in 1 2 3 5 8 13; do
     head -$n "$TMP/whole_ids" >"$TMP/want"
-    for h in auto tree passes longspec spire; do
+    for h in auto tree passes longspec spire gumiho; do
         "$LONGHAND" $G -n $n ${how[$h]} --format ids >"$TMP/t" && cmp -s "$TMP/want" "$TMP/t" || bad+=" $n:$h"
     done
 done
 "$LONGHAND" run -m $MODEL -p "" -s 5 -q -n 40 --drafter none >"$TMP/want"
-for h in auto tree passes longspec spire; do
+for h in auto tree passes longspec spire gumiho; do
     "$LONGHAND" run -m $MODEL -p "" -s 5 -q -n 40 ${how[$h]} >"$TMP/t" && cmp -s "$TMP/want" "$TMP/t" ||
         bad+=" empty:$h"
 done
@@ -74,7 +77,7 @@ done
 
 # Several samples: each has its own text and its own statistics.
 "$LONGHAND" $G -n 60 --drafter none --samples 3 -o "$TMP/plain"
-for h in auto tree passes longspec spire; do
+for h in auto tree passes longspec spire gumiho; do
     "$LONGHAND" $G -n 60 ${how[$h]} --samples 3 -o "$TMP/many" --json-stats "$TMP/many.json"
     cmp -s "$TMP/plain.0" "$TMP/many.0" && cmp -s "$TMP/plain.1" "$TMP/many.1" &&
         cmp -s "$TMP/plain.2" "$TMP/many.2"
@@ -101,6 +104,10 @@ LC_ALL=C sed 's/"shape":\[704,256\]/"shape":[352,512]/' "$L" >"$TMP/l1"
 check a_wrong_shape 2 "\[352, 512\], config.json needs \[704, 256\]" $R --drafter longspec:$TMP/l1
 LC_ALL=C sed -E 's/("model":")[0-9a-f]{4}/\1zzzz/' "$L" >"$TMP/l1"
 check a_drafter_of_another_model 2 "of another model: it was trained for zzzz" $R --drafter longspec:$TMP/l1
+LC_ALL=C sed 's/"shape":\[256,512\]/"shape":[512,256]/' "$U" >"$TMP/l1"
+check a_wrong_shape_of_gumiho 2 "\"fc.weight\".*\[512, 256\], config.json needs \[256, 512\]" $R \
+    --drafter gumiho:$TMP/l1
+check a_longspec_drafter_is_no_gumiho_drafter 2 "kind is longspec, allowed is gumiho" $R --drafter gumiho:$L
 check the_published_verifier_is_tokenswifts 2 "does not check longspec" $R --drafter longspec:$L --tree 1 \
     --verifier paper
 # Published files have no metadata, and projections that longhand does not read.
@@ -123,7 +130,7 @@ E
 result a_published_file_beside_the_model $? "$(cat "$TMP/err")"
 # The drafters of models/demo, by name alone, draft.
 "$LONGHAND" $G -n 60 --drafter none >"$TMP/want"
-for h in longspec spire; do
+for h in longspec spire gumiho; do
     "$LONGHAND" $G -n 60 -m models/demo --drafter $h --tree 1,1 --json-stats "$TMP/s" \
         >"$TMP/t" 2>"$TMP/err" &&
         cmp -s "$TMP/want" "$TMP/t" && grep -qE "\"$h\": \{\"drafted\": [0-9]+, \"accepted\": [1-9]" "$TMP/s"
@@ -131,7 +138,7 @@ for h in longspec spire; do
 done
 # Killed, and resumed from a snapshot.
 "$LONGHAND" $G -n 1500 --ignore-eos --drafter none >"$TMP/want"
-for h in longspec spire; do
+for h in longspec spire gumiho; do
     id=$("$LONGHAND" submit ${G#run} -n 1500 --ignore-eos ${how[$h]})
     held 4000 "'$LONGHAND' show $id | grep -q 'snapshot of the KV cache'" \
         "$LONGHAND" run --resume "$id" -q --kv-snapshot on 2>/dev/null; r=$?

@@ -1,0 +1,384 @@
+/* Gumiho's drafter (src/model/gumiho.h): two serial passes, then a pass of the heads. Pass 0 reads the pairs
+ * that the text has gained and guesses the token after the root; pass 1 reads the likeliest of these guesses
+ * side by side; pass 2 asks the five heads below the likeliest paths of two. The tree grows by the chances of
+ * the guesses, and the planner keeps the nodes of the largest reach: the published dynamic tree and rerank,
+ * with calibrated chances in place of the drafter's own. A fixed --tree says how many children a node gets.
+ *
+ * Committed pairs wait in `pending` until a pass reads several of them at once. After a snapshot the cache
+ * goes on where it was; after a text that was rebuilt from tokens alone it begins anew. Start reading at
+ * gumiho_expand() and gumiho_observe(). */
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/decode/draft.h"
+
+enum {
+    BEAM = 16,                       /* rows of pass 1 */
+    PASSES = 3, SERIAL = 2,
+    PENDING = GUMIHO_ROWS,
+    FIRST_ROWS = 16,                 /* the most pairs that pass 0 reads */
+    RECENT = GUMIHO_WINDOW - 1,      /* pairs before a pair that it sees */
+    SLOTS = 2 * RECENT + KV_BLOCK,   /* when they are full, the last RECENT rows move to the front */
+};
+
+struct serial {                      /* of one text */
+    struct kv kv;                    /* slot s holds pair first + s */
+    size_t first;
+    /* The pairs after those in the cache: the model's hidden states, [n_pending][hidden]. */
+    float *pending; size_t n_pending;
+    /* This round: the state that pass 0 drafted, then those of pass 1, [1 + BEAM][hidden]; nodes of pass 1 */
+    float *state;
+    size_t n;
+    uint32_t node[BEAM];
+    struct row_seconds rows[PASSES];
+};
+
+static struct serial *serial_of(const struct drafting *g) { return g->own[SOURCE_GUMIHO]; }
+/* The pair that follows. */
+static size_t next_pair(const struct serial *s) { return s->first + s->kv.n_past + s->n_pending; }
+
+/* ---- memory ---- */
+
+static struct kv_size cache_size(const struct model *m, size_t n_max)
+{
+    return (struct kv_size){ m->dev->kv_type, GUMIHO_LAYERS, m->config.n_kv_heads, m->head_dim,
+                             MIN((size_t)SLOTS, n_max), BEAM, 0 };
+}
+
+static size_t states_bytes(const struct model *m)
+{
+    return (PENDING + 1 + BEAM) * m->config.hidden * sizeof(float);
+}
+
+static size_t gumiho_size(const struct draft_settings *s, const struct model *m, size_t n_max)
+{
+    const struct kv_size size = cache_size(m, n_max);
+    (void)s;
+    return sizeof(struct serial) + kv_bytes(&size) + states_bytes(m);
+}
+
+static int gumiho_begin(struct drafting *g, size_t n_max, struct err *e)
+{
+    const struct kv_size size = cache_size(g->model, n_max);
+    struct serial *s = calloc(1, sizeof *s);
+    if (s)
+        s->pending = mem_alloc(states_bytes(g->model));
+    g->own[SOURCE_GUMIHO] = s;
+    if (!s || !s->pending)
+        return err_set(e, ERR_FAILED, "drafting: out of memory");
+    s->state = s->pending + PENDING * g->model->config.hidden;
+    draft_add_cache(g, &draft_gumiho, KV_FULL, SIZE_MAX);
+    return kv_open(&s->kv, g->model->dev, &size, e);
+}
+
+static void gumiho_end(struct drafting *g)
+{
+    struct serial *s = serial_of(g);
+    if (s) {
+        kv_close(&s->kv);
+        mem_free(s->pending, states_bytes(g->model));
+    }
+    free(s);
+    g->own[SOURCE_GUMIHO] = NULL;
+}
+
+/* Begins anew with pair `first`. */
+static void forget(struct serial *s, size_t first)
+{
+    kv_truncate(&s->kv, 0);
+    s->first = first;
+    s->n_pending = 0;
+}
+
+static void gumiho_reset(struct drafting *g) { forget(serial_of(g), 0); }
+
+/* The mean pass: a third of the matrices of two serial passes and one of the heads, and the LM head. */
+static struct pass_bytes gumiho_reads(const struct drafting *g, size_t i)
+{
+    const struct drafter_file *f = &g->gumiho->file;
+    const struct model *m = g->model;
+    const double layers = GUMIHO_LAYERS * model_kv_bytes(m) / (double)m->config.n_layers;
+    size_t heads = 0;
+    (void)i;
+    for (size_t k = 0; k < GUMIHO_HEADS * GUMIHO_LINEARS; k++)
+        heads += mat_bytes(&g->gumiho->head[k / GUMIHO_LINEARS][k % GUMIHO_LINEARS].w);
+    const double of_heads = (double)heads / (double)f->weight_bytes;
+    return (struct pass_bytes){ planner_bytes((double)f->plain_bytes, (double)f->weight_bytes) *
+                                        (2 - of_heads) / PASSES +
+                                    planner_bytes((double)mat_bytes(&m->lm_head),
+                                                  (double)mat_bytes(&g->draft_model->lm_head)),
+                                layers, GUMIHO_WINDOW, PASSES };
+}
+
+/* ---- committed pairs ---- */
+
+/* The sequence of the first n pending pairs, in whose cache there is room. */
+static struct gumiho_seq pending_rows(const struct drafting *g, size_t n, float *out)
+{
+    struct serial *s = serial_of(g);
+    if (s->kv.n_past + n > s->kv.n_max) {
+        s->first += s->kv.n_past - RECENT;
+        kv_keep_last(&s->kv, RECENT);
+    }
+    return (struct gumiho_seq){ .own = &s->kv, .first = s->first, .n = n,
+                                .token = g->tokens + s->first + s->kv.n_past + 1, .state = s->pending,
+                                .step = g->model->config.hidden, .out = out };
+}
+
+/* The first n pending pairs are in the cache. */
+static void drop_pending(const struct drafting *g, size_t n)
+{
+    struct serial *s = serial_of(g);
+    s->n_pending -= n;
+    memmove(s->pending, s->pending + n * g->model->config.hidden,
+            s->n_pending * g->model->config.hidden * sizeof *s->pending);
+}
+
+static void read_pending(struct drafting *g, size_t n)
+{
+    const struct gumiho_seq seq = pending_rows(g, n, NULL);
+    gumiho_serial(g->gumiho, NULL, &seq, 1, NULL);
+    drop_pending(g, n);
+}
+
+/* Pairs that no pair after the text sees are left out. */
+static void gumiho_observe(struct drafting *g, const struct observed *o)
+{
+    struct serial *s = serial_of(g);
+    const size_t hidden = g->model->config.hidden;
+    if (o->n_rows && o->first != next_pair(s))   /* another text, or rows that were read elsewhere */
+        forget(s, o->first);
+    for (size_t i = 0; i < o->n_rows; i++) {
+        const size_t pair = o->first + i;
+        if (pair + GUMIHO_WINDOW < o->n_tokens - 1) {
+            forget(s, pair + 1);
+            continue;
+        }
+        if (s->n_pending == PENDING)
+            read_pending(g, PENDING);
+        gumiho_state(g->gumiho, s->pending + s->n_pending++ * hidden, observed_hidden(o, i, hidden));
+    }
+}
+
+static bool gumiho_prepare(struct drafting *g)
+{
+    struct serial *s = serial_of(g);
+    if (s->n_pending == 0 || next_pair(s) != g->kv->n_past)
+        return false;
+    if (s->n_pending > FIRST_ROWS)
+        read_pending(g, s->n_pending - FIRST_ROWS);
+    s->n = 0;
+    return true;
+}
+
+/* ---- passes ---- */
+
+/* What a text adds to a pass: rows of a serial pass, or branches of the heads. */
+struct part {
+    struct gumiho_seq seq;
+    struct gumiho_branch branch[GUMIHO_BRANCHES];
+    int32_t token[BEAM], parent[BEAM];
+    uint32_t node[BEAM];             /* that the rows or branches continue */
+    size_t n, n_logits;              /* of logits: rows with guesses */
+};
+
+/* Fills in pass g->passes of a text. Returns false if it has nothing to read. */
+static bool plan_part(struct drafting *g, struct part *p, size_t n_heads)
+{
+    struct serial *s = serial_of(g);
+    const struct tree *t = g->tree;
+    const size_t hidden = g->model->config.hidden, verify_rows = g->buffers->verify_rows;
+    if (g->passes == 0) {
+        p->seq = pending_rows(g, s->n_pending, s->state);
+        p->node[0] = 0;
+        p->n = p->n_logits = 1;
+        return true;
+    }
+    const bool serial = g->passes < SERIAL;
+    const size_t most = serial ? MIN((size_t)BEAM, verify_rows)
+                               : MIN((size_t)GUMIHO_BRANCHES, verify_rows / n_heads);
+    p->n = draft_children(g, SOURCE_GUMIHO, serial ? &(uint32_t){ 0 } : s->node, serial ? 1 : s->n, most,
+                          s->rows[g->passes].more, p->node, p->parent);
+    p->n_logits = serial ? p->n : p->n * n_heads;
+    for (size_t i = 0; i < p->n; i++)
+        p->token[i] = t->node[p->node[i]].token;
+    if (serial) {
+        p->seq = (struct gumiho_seq){ .own = &s->kv, .first = s->first, .n = p->n, .token = p->token,
+                                      .state = s->state, .candidates = true, .out = s->state + hidden };
+        memcpy(s->node, p->node, p->n * sizeof *p->node);
+        s->n = p->n;
+    }
+    for (size_t i = 0; i < p->n && !serial; i++)
+        p->branch[i] = (struct gumiho_branch){
+            { s->state, s->state + (size_t)(1 + p->parent[i]) * hidden },
+            { t->node[s->node[p->parent[i]]].token, p->token[i] }
+        };
+    return p->n > 0;
+}
+
+/* Adds the guesses of a text's rows to its tree. Returns the number of new nodes. */
+static size_t take(struct drafting *g, const struct part *p, size_t n_heads, const float *logits)
+{
+    const struct tree *t = g->tree;
+    const size_t vocab = g->model->config.vocab, before = t->n;
+    g->pass_node = p->node[0];
+    g->next_reach = 0;
+    for (size_t i = 0; i < p->n; i++) {
+        const uint32_t node = p->node[i];
+        if (g->passes == SERIAL) {
+            draft_propose_heads(g, node, logits + i * n_heads * vocab, n_heads, SOURCE_GUMIHO, GUESS_GUMIHO,
+                                SERIAL);
+            continue;
+        }
+        draft_propose(g, &node, 1, logits + i * vocab, draft_width(g, node), SOURCE_GUMIHO, GUESS_GUMIHO,
+                      g->passes);
+        for (uint32_t c = t->node[node].first; c; c = t->node[c].next)
+            if (draft_width(g, c) && t->node[c].depth < t->max_depth)
+                g->next_reach = MAX(g->next_reach, t->node[c].reach);
+    }
+    g->passes++;
+    return t->n - before;
+}
+
+/* One pass for n texts with the same LM head. */
+static void pass_of(struct drafting *const *g, size_t n, const struct part *part, size_t n_heads,
+                    bool *const *more)
+{
+    const size_t vocab = g[0]->model->config.vocab, pass = g[0]->passes;
+    const struct mat *head = &g[0]->draft_model->lm_head;
+    float *logits = g[0]->buffers->logits;
+    struct gumiho_seq seq[BATCH_MAX];
+    struct gumiho_branch branch[GUMIHO_BRANCHES];
+    const double start = g[0]->clock();
+    size_t all = 0;
+    for (size_t i = 0; i < n; all += part[i++].n) {
+        seq[i] = part[i].seq;
+        if (pass == SERIAL)
+            memcpy(branch + all, part[i].branch, part[i].n * sizeof *branch);
+    }
+    const int rc = pass == SERIAL ? gumiho_heads(g[0]->gumiho, head, branch, all, n_heads, logits)
+                                  : gumiho_serial(g[0]->gumiho, head, seq, n, logits);
+    for (size_t i = 0; i < n; i++) {
+        if (pass == 0)
+            drop_pending(g[i], part[i].seq.n);
+        *more[i] = rc == 0 && take(g[i], &part[i], n_heads, logits) > 0 && g[i]->passes < PASSES;
+        logits += part[i].n_logits * vocab;
+        if (rc) {                    /* only guesses are lost; no value that is not finite may stay */
+            forget(serial_of(g[i]), 0);
+            g[i]->next_reach = 0;
+        }
+    }
+    const double seconds = g[0]->clock() - start;
+    for (size_t i = 0; i < n; i++)
+        planner_passed(&g[i]->planner, n, seconds / (double)n);
+    if (n == 1)
+        row_seconds_learn(&serial_of(g[0])->rows[pass], part[0].n, seconds);
+}
+
+/* The heads that the texts want: with a fixed tree those that its depth needs. */
+static size_t heads_of(struct drafting *const *g, size_t n)
+{
+    size_t most = 1;
+    for (size_t i = 0; i < n; i++) {
+        const size_t depth = g[i]->set.n_width ? g[i]->set.n_width : SERIAL + GUMIHO_HEADS;
+        most = MAX(most, MIN(depth, (size_t)SERIAL + GUMIHO_HEADS) - MIN(depth, (size_t)SERIAL));
+    }
+    return most;
+}
+
+static int gumiho_expand(struct drafting *const *g, size_t n, bool *more, struct err *e)
+{
+    const size_t verify_rows = g[0]->buffers->verify_rows, n_heads = MIN(heads_of(g, n), verify_rows);
+    struct part part[BATCH_MAX];
+    (void)e;
+    for (size_t i = 0; i < n;) {     /* lots: as many texts as fit a pass */
+        struct drafting *live[BATCH_MAX];
+        bool *on[BATCH_MAX];
+        size_t n_live = 0, rows = 0, logits = 0;
+        for (; i < n && (!n_live || g[i]->draft_model == live[0]->draft_model); i++) {
+            struct part *p = &part[n_live];
+            assert(g[i]->passes == g[0]->passes);
+            more[i] = false;
+            if (!plan_part(g[i], p, n_heads)) {
+                g[i]->next_reach = 0;
+                continue;
+            }
+            const size_t own = g[i]->passes == SERIAL ? p->n * GUMIHO_HEADS : p->seq.n;
+            if (n_live && (rows + own > GUMIHO_BRANCHES * GUMIHO_HEADS ||
+                           logits + p->n_logits > verify_rows))
+                break;
+            rows += own, logits += p->n_logits;
+            on[n_live] = &more[i];
+            live[n_live++] = g[i];
+        }
+        if (n_live)
+            pass_of(live, n_live, part, n_heads, on);
+    }
+    return 0;
+}
+
+/* ---- snapshots ---- */
+
+/* The state in a snapshot: this struct, the rows of the last slots by layer and head, the pending states. */
+struct saved_serial { size_t first, slots, pending; };
+
+static size_t saved_bytes(const struct drafting *g, const struct saved_serial *s)
+{
+    return sizeof *s + kv_rows_bytes(&serial_of(g)->kv, s->slots) +
+           s->pending * g->model->config.hidden * sizeof(float);
+}
+
+static size_t gumiho_state_bytes(const struct drafting *g)
+{
+    const struct saved_serial most = { 0, MIN((size_t)RECENT, serial_of(g)->kv.n_max), PENDING };
+    return saved_bytes(g, &most);
+}
+
+static size_t gumiho_save(const struct drafting *g, void *out)
+{
+    struct serial *s = serial_of(g);
+    const size_t slots = MIN(s->kv.n_past, (size_t)RECENT), from = s->kv.n_past - slots;
+    const struct saved_serial k = { s->first + from, slots, s->n_pending };
+    char *at = (char *)out + sizeof k;
+    memcpy(out, &k, sizeof k);
+    kv_exchange(&s->kv, from, slots, at, false);
+    memcpy(at + kv_rows_bytes(&s->kv, slots), s->pending,
+           s->n_pending * g->model->config.hidden * sizeof *s->pending);
+    return s->n_pending ? saved_bytes(g, &k) : 0;
+}
+
+static bool gumiho_load(struct drafting *g, const void *state, size_t n)
+{
+    struct serial *s = serial_of(g);
+    struct saved_serial k;
+    if (n < sizeof k)
+        return false;
+    memcpy(&k, state, sizeof k);
+    if (k.slots > MIN((size_t)RECENT, s->kv.n_max) || k.pending > PENDING || n != saved_bytes(g, &k) ||
+        k.first + k.slots + k.pending != g->kv->n_past)
+        return false;
+    char *rows = (char *)(uintptr_t)state + sizeof k;
+    forget(s, k.first);
+    kv_exchange(&s->kv, 0, k.slots, rows, true);
+    s->kv.n_past = s->kv.n_written = k.slots;
+    s->n_pending = k.pending;
+    memcpy(s->pending, rows + kv_rows_bytes(&s->kv, k.slots),
+           k.pending * g->model->config.hidden * sizeof *s->pending);
+    return true;
+}
+
+const struct drafter_ops draft_gumiho = { .source = SOURCE_GUMIHO,
+                                          .item = "Gumiho's window",
+                                          .reads_prompt = true,
+                                          .pass_per_depth = true,
+                                          .bytes = gumiho_size,
+                                          .open = gumiho_begin,
+                                          .close = gumiho_end,
+                                          .reset = gumiho_reset,
+                                          .prepare = gumiho_prepare,
+                                          .reads = gumiho_reads,
+                                          .expand = gumiho_expand,
+                                          .observe = gumiho_observe,
+                                          .state_bytes = gumiho_state_bytes,
+                                          .save = gumiho_save,
+                                          .load = gumiho_load };
