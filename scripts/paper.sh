@@ -4,6 +4,10 @@
 #   scripts/paper.sh [DIR] [TOKENS]    DIR: where texts are kept, paper-out; TOKENS: length of a text, 20000
 #   scripts/paper.sh DIR tables        write the tables of the texts that are there
 #
+# With BOOKS and HELD, folders of .txt files to train on and held out, it also makes the tables of trained
+# drafters: acceptance in two held-out books (TWO, two names; 5 minutes), and SPIRe's ablations (six trainings
+# of STEPS steps, 200; 15 minutes). Without them these tables keep what DIR has.
+#
 # The script queues one text for each cell of a table and writes the texts one after the other. It can be
 # stopped at any time: the same command goes on. Afterwards scripts/paper_tables.py writes the tables into
 # docs/paper.md. Run it on an idle machine, because the tables hold speeds.
@@ -31,6 +35,25 @@ pair() {
     job "$@" --preset tokenswift
     shift
     job "$pair-plain" "$@" --min-keep 20 --drafter none
+}
+# accepted DRAFTER TREE BOOK PREFIX: the statistics of 400 tokens after a prefix of a held-out book. Each text
+# has a process of its own, so that every drafter reads the whole prefix.
+accepted() {
+    out=$DIR/accepted-$1-$2-$3-$4
+    [ -s "$out.json" ] || {
+        ./longhand run --model "$MODEL" --db "$DIR/accepted.db" --prompt-file "$DIR/held-$3-$4" --tokens 400 \
+            --ignore-eos --seed 1 --temperature 1 --on-loop off --quiet --drafter "$1" --tree "$2" \
+            --json-stats "$out.part" >"$DIR/listed"
+        mv "$out.part" "$out.json"
+    }
+}
+# trained ABLATION: a SPIRe drafter, with its scores on held-out text. It goes on where it was stopped.
+trained() {
+    [ -s "$DIR/spire-$1.safetensors" ] ||
+        ./longhand train spire --model "$MODEL" --data "$BOOKS"/*.txt --valid "$HELD"/*.txt --ablate "$1" \
+            --window 1024 --batch-windows 2 --learning-rate 3e-3 --warmup 50 --steps "${STEPS:-200}" \
+            --valid-every "${STEPS:-200}" --valid-windows 32 --curves "$DIR/spire-$1.csv" \
+            --out "$DIR/spire-$1.safetensors" --quiet
 }
 work() { ./longhand work --until-empty --parallel 1 --db "$DB"; }
 
@@ -85,4 +108,26 @@ for temperature in 0.4 0.6 0.8 1 1.2; do
         --penalty-window 1024
 done
 work
+
+# Trained drafters: 4 and 8 rows of a pass, the root among them.
+if [ -n "${HELD:-}" ]; then
+    for book in ${TWO:-elizabeth-gaskell-north-and-south john-muir-the-mountains-of-california}; do
+        for n in 1024 8192 32768; do
+            [ -s "$DIR/held-$book-$n" ] || {
+                ./longhand tokenize --model $MODEL "$HELD/$book.txt" | tr ' ,[]' '\n\n\n\n' | grep . |
+                    head -n $n | ./longhand tokenize --model $MODEL --decode >"$DIR/held.part"
+                mv "$DIR/held.part" "$DIR/held-$book-$n"
+            }
+            for drafter in longspec gumiho spire; do
+                accepted $drafter 1,1,1 "$book" $n
+                accepted $drafter 1,2,2 "$book" $n
+            done
+        done
+    done
+fi
+if [ -n "${BOOKS:-}" ] && [ -n "${HELD:-}" ]; then
+    for ablation in none random distill hard no-feedback no-activations; do
+        trained $ablation
+    done
+fi
 exec python3 scripts/paper_tables.py "$DB"
