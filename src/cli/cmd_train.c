@@ -11,6 +11,7 @@
 #include "src/base/json_write.h"
 #include "src/base/output.h"
 #include "src/base/stopping.h"
+#include "src/cli/train_page.h"
 #include "src/cli/verbs.h"
 #include "src/decode/engine.h"
 #include "src/model/heads.h"
@@ -44,6 +45,7 @@ struct job {
     struct lm_back back;
     struct heads first[2];               /* the heads of --from */
     char out[2][PATH_BYTES], checkpoint[PATH_BYTES];
+    char page[PATH_BYTES], curves[PATH_BYTES];           /* of --html; "": none */
     struct train_score last[2 * TRAIN_OUTPUTS_MAX];      /* on held-out text */
     const struct drafter *drafter;       /* NULL: heads */
 };
@@ -192,6 +194,15 @@ static int read_settings(struct job *j, struct err *e)
     snprintf(j->out[0], PATH_BYTES, "%s", o->output);
     second_name(j->out[1], o->output);
     snprintf(j->checkpoint, PATH_BYTES, "%s.checkpoint", o->output);
+    if (o->curves)
+        snprintf(j->curves, PATH_BYTES, "%s", o->curves);
+    if (o->html) {
+        snprintf(j->page, PATH_BYTES, "%s.html", o->output);
+        if (!o->curves)
+            snprintf(j->curves, PATH_BYTES, "%s.csv", o->output);
+        if (output_check_one(o, "out", j->page, e) || (!o->curves && output_check_one(o, "out", j->curves, e)))
+            return -1;
+    }
     if ((o->train_kind == KIND_BOTH && output_check_one(o, "out", j->out[1], e)) ||
         output_check_one(o, "out", j->checkpoint, e))
         return -1;
@@ -273,8 +284,12 @@ static void on_report(void *ctx, const struct train *t, size_t step, bool valid,
 {
     struct job *j = ctx;
     struct progress *p = &j->progress;
-    if (valid)
+    if (valid) {
+        struct err ignored;              /* the page at the end reports it */
         memcpy(j->last, score, t->n_modules * TRAIN_OUTPUTS_MAX * sizeof *score);
+        if (*j->page)
+            train_page_write(j->page, j->curves, &ignored);
+    }
     else
         progress_at(p, step * t->s.batch * t->s.window);
     if (p->show == SHOW_NOTHING || (!valid && step % MAX(t->s.valid_every / 10, 1) && step != t->s.steps))
@@ -381,7 +396,7 @@ static int train_all(struct job *j, struct err *e)
         return -1;
     t->model = &j->engine.model;
     t->checkpoint = j->checkpoint;
-    t->curves = j->o->curves;
+    t->curves = *j->curves ? j->curves : NULL;
     t->stop = &stop_signal;
     t->report = on_report;
     t->ctx = j;
@@ -446,6 +461,8 @@ static int train(struct job *j, struct err *e)
         return -1;
     int rc = train_all(j, e);
     progress_clear(&j->progress);
+    if (rc == 0 && *j->page)
+        rc = train_page_write(j->page, j->curves, e);
     if (j->train.run_tokens && (j->progress.show == SHOW_LINE || j->progress.show == SHOW_PLAIN))
         print_times(j);
     return rc ? rc : print_results(j, e);

@@ -405,8 +405,9 @@ const struct option options_table[] = {
       "Also export texts that are not finished." },
     { "gzip", "", NULL, VERB_EXPORT, FLAG, F(gzip), OUTPUT, 0, "Compress the output." },
     { "csv", "", NULL, VERB_REPORT, FLAG, F(csv), OUTPUT, 0, "Print CSV, one line per job." },
-    { "html", "", NULL, VERB_REPORT | VERB_PLAN, FLAG, F(html), OUTPUT, 0,
-      "Write a page with plots, in one file that loads nothing." },
+    { "html", "", NULL, VERB_REPORT | VERB_PLAN | VERB_TRAIN, FLAG, F(html), OUTPUT, 0,
+      "Write a page with plots, in one file that loads nothing. train: beside the result, the curves of loss "
+      "and accuracy in FILE.html, and their numbers in the file of --curves, else in FILE.csv." },
     { "by", "", "A,B,..", VERB_REPORT, LIST, F(by), OUTPUT, 0,
       "Group the jobs by these parameters, such as temperature,drafter or metadata.book, and show means and "
       "standard deviations. May be given several times." },

@@ -110,6 +110,34 @@ drafter()
 drafter longspec 0.002 0.5
 drafter gumiho 0.002 0.1
 drafter spire 0.002 0.5
+# The page of a training: a line for each output, with the numbers of the curves.
+for k in "heads --kind both" gumiho; do
+    "$LONGHAND" train $k --model $MODEL --data $MODEL/openings/*.txt --valid $MODEL/openings/portrait.txt \
+        --valid-windows 1 --valid-every 2 --window 128 --steps 4 -q --html --out "$TMP/h" >"$TMP/err" 2>&1 &&
+        python3 - "$TMP/h.csv" "$TMP/h.html" 2>>"$TMP/err" <<'E'
+import csv, re, sys
+rows, page = list(csv.DictReader(open(sys.argv[1]))), open(sys.argv[2]).read()
+parts = re.split("<h2>", page)[1:]
+assert len(parts) == len({r["module"] for r in rows}) and "http-equiv" in page
+for part in parts:
+    name = part[:part.index("<")]
+    valid = [r for r in rows if r["module"] == name and r["text"] == "valid"]
+    lines = re.findall('data-name="([^"]*)" data-y="([^"]*)"', part)
+    outputs = 1 + max(int(r["output"]) for r in valid)
+    assert len(lines) == 2 + 2 * outputs, lines
+    for i in range(outputs):
+        for of, at in ("loss", 2), ("top1", 2 + outputs):
+            want = [float(r[of]) for r in valid if int(r["output"]) == i]
+            got = [float(y) for y in lines[at + i][1].split()]
+            assert lines[at + i][0] == f"output {i + 1}" and len(got) == 3, lines
+            assert all(abs(a - b) <= 1e-5 * abs(b) + 1e-9 for a, b in zip(got, want)), (got, want)
+    sums = [sum(float(r["loss"]) for r in valid if r["step"] == s) for s in "024"]
+    got = [float(y) for y in lines[1][1].split()]
+    assert lines[1][0] == "held-out text" and all(abs(a - b) < 1e-3 for a, b in zip(got, sums)), (got, sums)
+    assert lines[0][1].split()[0] == "-" and len(lines[0][1].split()) == 3, lines[0]
+E
+    result a_page_of_the_curves_of_${k%% *} $? "$(tail -3 "$TMP/err")"
+done
 check ablations_are_for_spire 2 "--ablate is for train spire" train longspec --model $MODEL --data x --out y \
     --ablate hard
 T="train spire --model $MODEL --data $MODEL/openings/*.txt --window 256 --steps 1 -q --valid-every 9"
