@@ -321,7 +321,8 @@ static void add_cache_pieces(struct probe_pieces *s, const struct model *m, cons
     if (c->mixer[l] == MIXER_DELTA) {
         const struct delta_shape *d = &kv->state->d.shape;
         const size_t floats = d->value_heads * d->key_dim * delta_wide(d);
-        s->v[s->n++] = (struct probe_piece){ kv->state->d.state + slot * floats, floats * sizeof(float) };
+        s->v[s->n++] = (struct probe_piece){ (const char *)(kv->state->d.state + slot * floats),
+                                           floats * sizeof(float) };
         return;
     }
     for (size_t h = 0; h < c->n_kv_heads; h++)
