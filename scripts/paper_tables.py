@@ -5,7 +5,9 @@
 
 A speed is that of plain decoding of the same settings, in seconds, divided by that of the text. alpha is
 TokenSwift's equation 4, beta its equation 6. Both count from the first written token on, as in the paper.
-A cell is '-' while its text is not written."""
+A cell is '-' while its text is not written. The tables of trained drafters come from the files of paper.sh
+beside the store. They stay as they are where there are none."""
+import csv
 import json
 import re
 import subprocess
@@ -25,6 +27,11 @@ TABLE_6 = {"top-p": ("0.16, 3.53", "0.25, 3.42"), "eta": ("0.11, 3.57", "0.43, 3
 TABLE_8 = {"1": 0.12, "1.1": 0.13, "1.2": 0.69, "1.3": 0.83, "1.4": 0.70, "1.5": 0.92}
 TABLE_9 = {"0.4": "0.79, 2.25 / 0.89, 3.39", "0.6": "0.84, 2.34 / 0.90, 3.41",
            "0.8": "0.56, 1.80 / 0.85, 3.45", "1": "0.68, 2.10 / 0.87, 3.42", "1.2": "0.52, 1.72 / 0.83, 3.42"}
+# SPIRe's section on ablations: tokens a round of the whole drafter, and without one of its parts.
+SPIRE = {"none": ("whole", 3.401), "random": ("random first weights", 3.105),
+         "distill": ("omega 1 (distillation alone)", 3.375), "hard": ("hard target", 3.069),
+         "no-feedback": ("no feedback memories", 3.352),
+         "no-activations": ("neither feedback memories nor the model's activations", 2.959)}
 
 
 def read_jobs(store):
@@ -119,11 +126,47 @@ def tables(t):
     return "\n\n".join(out)
 
 
+def acceptance(folder):
+    """First guess that comes true; tokens a round with 4 and with 8 rows; by book, prefix and drafter."""
+    found = {}
+    for path in folder.glob("accepted-*.json"):
+        name = re.fullmatch(r"accepted-(\w+)-([\d,]+)-(.*)-(\d+)\.json", path.name)
+        drafter, tree, book, prefix = name.groups()
+        found.setdefault((book, int(prefix)), {})[drafter, tree] = json.loads(path.read_text())
+    rows = []
+    for (book, prefix), s in sorted(found.items()):
+        cells = []
+        for drafter in ("longspec", "gumiho", "spire"):
+            few, many = s.get((drafter, "1,1,1")), s.get((drafter, "1,2,2"))
+            first = few and few["accepted_per_depth"][0] / few["reached_per_depth"][0]
+            cells.append("-" if not few or not many else f"{100 * first:.0f} %, "
+                         f"{few['mean_acceptance_length']:.2f}, {many['mean_acceptance_length']:.2f}")
+        rows.append([book.split("-")[1].capitalize(), f"{prefix:,}"] + cells)
+    return rows and table(["book", "prefix", "LongSpec", "Gumiho", "SPIRe"], rows)
+
+
+def ablations(folder):
+    rows = []
+    for name, (label, paper) in SPIRE.items():
+        path = folder / f"spire-{name}.csv"
+        if path.exists() and (folder / f"spire-{name}.safetensors").exists():
+            lines = [r for r in csv.DictReader(path.open()) if r["text"] == "valid"]
+            last = [r for r in lines if r["step"] == lines[-1]["step"]]
+            tokens = 1 + sum(float(r["accepted"]) for r in last)
+            rows.append([label, lines[-1]["step"], f"{tokens:.3f}", f"{paper:.3f}"])
+    return rows and table(["drafter", "steps", "tokens a round", "paper"], rows)
+
+
 def main():
-    text = tables(Texts(read_jobs(sys.argv[1])))
+    folder = Path(sys.argv[1]).parent
     page = PAGE.read_text()
-    page = re.sub(r"(<!-- paper:tables -->\n).*?(<!-- end -->)", lambda m: m[1] + text + "\n" + m[2], page,
-                  flags=re.S)
+    parts = {"accepted": acceptance(folder), "spire": ablations(folder)}
+    if Path(sys.argv[1]).exists():
+        parts["tables"] = tables(Texts(read_jobs(sys.argv[1])))
+    for name, text in parts.items():
+        if text:
+            page = re.sub(rf"(<!-- paper:{name} -->\n).*?(<!-- end -->)", lambda m: m[1] + text + "\n" + m[2],
+                          page, flags=re.S)
     PAGE.write_text(page)
 
 
