@@ -1,4 +1,4 @@
-/* Hybrids: layers with recurrent states beside attention. The step of a state has the defined bits in every twin;
+/* Hybrids: layers with recurrent states beside attention. The step of a state has the defined bits in each twin;
  * rule R1 holds for every cut of a text, for chains and trees, with any threads, and several texts in a pass;
  * speculation does not change the text; snapshots continue it. Every comparison has a control that must differ.
  *

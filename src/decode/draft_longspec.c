@@ -19,7 +19,7 @@ enum {
     RECENT = LONGSPEC_WINDOW - 1,    /* rows before a row that it sees */
     SLOTS = 2 * RECENT + KV_BLOCK,   /* when they are full, the last RECENT rows move to the front */
     /* rows that a planned text begins with: the window grows with the text. A trial that reads RECENT rows
-     * takes up to seven one-row passes of models/demo longer, and 128 rows guess about as well. */
+     * takes up to seven one-row passes of models/demo longer. */
     AT_FIRST = 128,
 };
 
