@@ -432,8 +432,9 @@ static int run_resume(struct run *r, struct store **s, struct err *e)
 
 int cmd_run(const struct options *o, struct err *e)
 {
-    struct run r = { .o = o, .out = { .fd = STDOUT_FILENO }, .worker = worker_from_options(o) };
+    struct run r = { .o = o, .out = { .fd = STDOUT_FILENO } };
     struct store *s = NULL;
+    worker_from_options(&r.worker, o);
     if (o->from_here && !options_given(o, "resume"))
         return err_set(e, ERR_INPUT, "--from-here needs --resume JOB");
     stop_signals_catch();

@@ -219,11 +219,13 @@ void job_label(char *out, size_t size, const struct job *j)
     terminal_text(out, size, name);
 }
 
-struct worker worker_from_options(const struct options *o)
+void worker_from_options(struct worker *w, const struct options *o)
 {
-    struct worker w = { .threads = o->threads, .device = o->device,
-                        .snapshot = (enum kv_snapshot)o->kv_snapshot, .snapshot_max = o->kv_snapshot_max,
-                        .quiet = o->quiet, .max_memory = o->max_memory };
-    progress_open(&w.progress, o->progress, o->quiet);
-    return w;
+    w->threads = o->threads;
+    w->device = o->device;
+    w->snapshot = (enum kv_snapshot)o->kv_snapshot;
+    w->snapshot_max = o->kv_snapshot_max;
+    w->quiet = o->quiet;
+    w->max_memory = o->max_memory;
+    progress_open(&w->progress, o->progress, o->quiet);
 }

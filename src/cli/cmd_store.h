@@ -32,8 +32,9 @@ double job_speed(const struct job *j);
 /* Writes the members of a job and leaves the object open. db: the path of its database, or NULL. */
 struct json_writer;
 void put_job_json(struct json_writer *w, const struct job *j, const char *db);
-/* A worker, not yet open, with the settings and the progress of the command line. */
-struct worker worker_from_options(const struct options *o);
+/* Gives a worker that is zero, not yet open, the settings and the progress of the command line. A worker is
+ * large: it is never copied. */
+void worker_from_options(struct worker *w, const struct options *o);
 /* --model of resume, extend and fork: the new place of the model of these jobs. Reads the model, refuses it
  * if the ids of a prompt come from another tokenizer, and changes no job: `place` is for store_model_move,
  * store_extend or store_fork. Without --model `given` is false. */
