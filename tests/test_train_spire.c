@@ -1,7 +1,6 @@
 /* Training of SPIRe's drafter: gradients against finite differences, equal bits for every twin and number of
  * threads, the pruned model against the model itself, the keys that a query sees, PyTorch's results, and the
  * file. */
-#include "src/model/safetensors.h"
 #include "src/train/train_spire.h"
 #include "tests/drafter_fixture.h"
 #include "tests/train_bench.h"
@@ -149,22 +148,11 @@ static void the_file_has_the_models_names(void)
         "layers.0.input_layernorm.weight", "norm.weight", "memory.weight",
     };
     struct bench b;
-    struct err e = { 0 };
-    struct tensors ts = { 0 };
-    char path[] = "/tmp/spire-XXXXXX", kind[32];
+    struct tensors ts;
     bench_open(&b, &shapes[1], DT_F32, best_twin(), 1, SPIRE_WHOLE, 0.1f);
-    close(mkstemp(path));
-    CHECK(b.u.kind->save(&b.u, path, "a note", &e) == 0, "%s", e.msg);
-    CHECK(tensors_open_file(&ts, path, &e) == 0 && ts.n == 26, "%s, %zu tensors", e.msg, ts.n);
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        CHECK(tensors_find(&ts, names[i]), "%s", names[i]);
-    CHECK(tensors_metadata(&ts, "kind", kind, sizeof kind, &e) == 1 && !strcmp(kind, "spire"));
-    const struct tensor *t = tensors_find(&ts, "layers.0.self_attn.k_proj.weight");
-    uint16_t first;
-    CHECK(t && t->dim[0] == 60 && t->dim[1] == 40 && tensors_read(&ts, t, &first, 0, 2, &e) == 0 &&
-          first == f32_to_bf16(b.u.w[60 * 40]));
+    bench_file(&b, &ts, "spire", 26, names, sizeof names / sizeof *names);
+    CHECK(bench_first(&ts, "layers.0.self_attn.k_proj.weight", 60, 40) == f32_to_bf16(b.u.w[60 * 40]));
     tensors_close(&ts);
-    unlink(path);
     bench_close(&b);
 }
 

@@ -1,6 +1,7 @@
 /* For tests of trained drafters: a window of a tiny model, what the model computes of it, and a module; its
  * gradient against finite differences. */
 #pragma once
+#include "src/model/safetensors.h"
 #include "src/train/train.h"
 #include "src/train/train_heads.h"
 #include "tests/rig.h"
@@ -117,4 +118,30 @@ static inline void bench_differences(struct bench *b, double (*loss)(const struc
     }
     printf("    %s: largest difference %.2g\n", what, worst);
     free(w), free(g), free(dir);
+}
+
+/* Saves the module's file, opens it, and checks its kind, the number of its tensors and some of their names.
+ * The caller closes ts. */
+static inline void bench_file(struct bench *b, struct tensors *ts, const char *kind, size_t n_tensors,
+                              const char *const *names, size_t n_names)
+{
+    struct err e = { 0 };
+    char path[] = "/tmp/drafter-XXXXXX", got[32];
+    *ts = (struct tensors){ 0 };
+    close(mkstemp(path));
+    CHECK(b->u.kind->save(&b->u, path, "a note", &e) == 0, "%s", e.msg);
+    CHECK(tensors_open_file(ts, path, &e) == 0 && ts->n == n_tensors, "%s, %zu tensors", e.msg, ts->n);
+    for (size_t i = 0; i < n_names; i++)
+        CHECK(tensors_find(ts, names[i]), "%s", names[i]);
+    CHECK(tensors_metadata(ts, "kind", got, sizeof got, &e) == 1 && !strcmp(got, kind));
+    unlink(path);
+}
+/* The first element of a BF16 tensor. */
+static inline uint16_t bench_first(const struct tensors *ts, const char *name, size_t rows, size_t cols)
+{
+    struct err e = { 0 };
+    const struct tensor *t = tensors_find(ts, name);
+    uint16_t first = 0;
+    CHECK(t && t->dim[0] == rows && t->dim[1] == cols && tensors_read(ts, t, &first, 0, 2, &e) == 0);
+    return first;
 }

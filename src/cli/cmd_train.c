@@ -200,7 +200,8 @@ static int read_settings(struct job *j, struct err *e)
         snprintf(j->page, PATH_BYTES, "%s.html", o->output);
         if (!o->curves)
             snprintf(j->curves, PATH_BYTES, "%s.csv", o->output);
-        if (output_check_one(o, "out", j->page, e) || (!o->curves && output_check_one(o, "out", j->curves, e)))
+        if (output_check_one(o, "out", j->page, e) ||
+            (!o->curves && output_check_one(o, "out", j->curves, e)))
             return -1;
     }
     if ((o->train_kind == KIND_BOTH && output_check_one(o, "out", j->out[1], e)) ||

@@ -53,7 +53,8 @@ int trained_check(enum source s, const char *path, const struct engine *g, struc
                     : err_set(e, ERR_INPUT, "--drafter: model needs a model: model:DIR");
     if (!path && drafter_find(own, g->dir, source_names[s], e))
         return -1;
-    return drafter_check(kind_of(s), path ? path : own, &g->model, e);
+    return drafter_check(kind_of(s), path ? path : own, &g->model,
+                         g->tensors.n && !g->weights ? &g->tensors : NULL, e);
 }
 
 size_t trained_bytes(enum source s, const struct draft_settings *set, const char *path,

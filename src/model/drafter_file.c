@@ -66,9 +66,12 @@ static int check_number(const struct tensors *ts, const char *kind, const char *
     return 0;
 }
 
-static int check_metadata(const struct tensors *ts, const char *kind, const struct model *m, bool *foreign,
-                          struct err *e)
+/* weights: the model's files, where its weights are not there; or NULL. */
+static int check_metadata(const struct tensors *ts, const char *kind, const struct model *m,
+                          const struct tensors *weights, bool *foreign, struct err *e)
 {
+    const uint64_t id = m->mem ? heads_fingerprint(m)
+                        : weights ? heads_fingerprint_of_files(&m->config, weights) : 0;
     char s[64], own[24];
     int found = tensors_metadata(ts, "kind", s, sizeof s, e);
     if (found < 0)
@@ -78,11 +81,11 @@ static int check_metadata(const struct tensors *ts, const char *kind, const stru
     if (check_number(ts, kind, "hidden_size", m->config.hidden, e) ||
         check_number(ts, kind, "vocab_size", m->config.vocab, e))
         return -1;
-    if (!m->mem)
+    if (!m->mem && !id)
         return 0;
     if ((found = tensors_metadata(ts, "model", s, sizeof s, e)) < 0)
         return -1;
-    snprintf(own, sizeof own, "%016" PRIx64, heads_fingerprint(m));
+    snprintf(own, sizeof own, "%016" PRIx64, id);
     *foreign = found && strcmp(s, own);
     if (*foreign && !m->quantised)
         return err_set(e, ERR_INPUT, "%s: a %s drafter of another model: it was trained for %s, this is %s",
@@ -92,12 +95,13 @@ static int check_metadata(const struct tensors *ts, const char *kind, const stru
 
 /* ---- opening and closing ---- */
 
-static int open_tensors(struct tensors *ts, struct drafter_file *f, const char *kind, struct err *e)
+static int open_tensors(struct tensors *ts, struct drafter_file *f, const char *kind,
+                        const struct tensors *weights, struct err *e)
 {
     *ts = (struct tensors){ 0 };
     if (tensors_open_file(ts, f->path, e))
         return -1;
-    if (check_metadata(ts, kind, f->model, &f->foreign, e) == 0)
+    if (check_metadata(ts, kind, f->model, weights, &f->foreign, e) == 0)
         return 0;
     tensors_close(ts);
     return -1;
@@ -136,9 +140,9 @@ static int take_memory(struct drafter_file *f, const struct drafter_kind *k, boo
     return 0;
 }
 
-/* Opens the file, and reads it unless `check`. */
+/* Opens the file, and reads it where the model has weights. */
 static int open_file(struct drafter_file *f, const struct drafter_kind *k, const char *path,
-                     const struct model *m, bool int8, bool check, struct err *e)
+                     const struct model *m, bool int8, const struct tensors *weights, struct err *e)
 {
     struct tensors ts;
     memset(f, 0, k->size);
@@ -151,10 +155,10 @@ static int open_file(struct drafter_file *f, const struct drafter_kind *k, const
     if (!m->dev->host_memory)
         return err_set(e, ERR_INPUT, "%s: --drafter %s is not supported on this device; --device cpu "
                                      "supports it", m->dev->name, k->name);
-    if (open_tensors(&ts, f, k->name, e))
+    if (open_tensors(&ts, f, k->name, weights, e))
         return -1;
     int rc = k->read(f, &ts, e);         /* only checks */
-    if (rc == 0 && !check)
+    if (rc == 0 && m->mem)
         rc = take_memory(f, k, int8, e) || k->read(f, &ts, e) ? -1 : 0;
     tensors_close(&ts);
     if (rc)
@@ -165,7 +169,7 @@ static int open_file(struct drafter_file *f, const struct drafter_kind *k, const
 int drafter_open(struct drafter_file *f, const struct drafter_kind *k, const char *path,
                  const struct model *m, bool int8, struct err *e)
 {
-    return open_file(f, k, path, m, int8, false, e);
+    return open_file(f, k, path, m, int8, NULL, e);
 }
 
 void drafter_close(struct drafter_file *f, const struct drafter_kind *k)
@@ -175,13 +179,14 @@ void drafter_close(struct drafter_file *f, const struct drafter_kind *k)
     memset(f, 0, k->size);
 }
 
-int drafter_check(const struct drafter_kind *k, const char *path, const struct model *m, struct err *e)
+int drafter_check(const struct drafter_kind *k, const char *path, const struct model *m,
+                  const struct tensors *weights, struct err *e)
 {
     struct drafter_file *f = malloc(k->size);
     assert(!m->mem);
     if (!f)
         return err_set(e, ERR_FAILED, "%s: out of memory", k->name);
-    const int rc = open_file(f, k, path, m, false, true, e);
+    const int rc = open_file(f, k, path, m, false, weights, e);
     free(f);
     return rc;
 }

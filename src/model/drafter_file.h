@@ -36,8 +36,10 @@ void drafter_close(struct drafter_file *f, const struct drafter_kind *k);
 /* The bytes that drafter_open takes. Uses the model's config, device and compute. */
 size_t drafter_bytes(const struct drafter_kind *k, const struct model *m, bool int8);
 /* Whether drafter_open would find tensors there that fit. Reads headers only. Of the model, whose weights
- * are not read, it uses config, device and compute. */
-int  drafter_check(const struct drafter_kind *k, const char *path, const struct model *m, struct err *e);
+ * are not read, it uses config, device and compute. weights: the model's files, with which the model that the
+ * drafter was trained for is compared; NULL: not compared. */
+int  drafter_check(const struct drafter_kind *k, const char *path, const struct model *m,
+                   const struct tensors *weights, struct err *e);
 
 /* For layouts: the next part. `slot` is the address of a pointer; it becomes NULL as long as f->mem is. */
 void drafter_part(struct drafter_file *f, void *slot, size_t bytes);

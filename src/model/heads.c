@@ -46,12 +46,61 @@ static bool head_rows(const struct model *m, float *rows)
     return rc == 0;
 }
 
+static uint64_t hash_sizes(const struct config *c)
+{
+    const uint64_t sizes[] = { c->n_layers, c->hidden, c->ffn, c->n_heads, c->n_kv_heads, c->head_dim,
+                               c->vocab };
+    return hash64(HASH64_INIT, sizes, sizeof sizes);
+}
+
+static void hash_head(uint64_t *h, const float *rows, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const uint16_t x = f32_to_bf16(rows[i]);
+        *h = hash64(*h, &x, sizeof x);
+    }
+}
+
+/* Reads row r of a tensor as floats; raw [cols] is work space. */
+static bool file_row(const struct tensors *ts, const char *name, size_t r, size_t cols, float *raw,
+                     float *row)
+{
+    const struct tensor *t = tensors_find(ts, name);
+    struct err ignored;
+    if (!t || !tensor_is_float(t->dtype) || t->n_elements < (r + 1) * cols ||
+        tensors_read(ts, t, raw, r * cols * dtype_size(t->dtype), cols * dtype_size(t->dtype), &ignored))
+        return false;
+    for (size_t i = 0; i < cols; i++)
+        row[i] = tensor_value(raw, t->dtype, i);
+    return true;
+}
+
+uint64_t heads_fingerprint_of_files(const struct config *c, const struct tensors *ts)
+{
+    const size_t d = c->hidden;
+    const char *head = c->tied ? "model.embed_tokens.weight" : "lm_head.weight";
+    float *raw = malloc(2 * d * sizeof *raw), *row = raw + d;
+    uint64_t h = hash_sizes(c);
+    bool known = raw && !c->norm_plus_one;
+    for (size_t i = 0; i <= 2 * c->n_layers && known; i++) {
+        char name[96] = "model.norm.weight";
+        if (i < 2 * c->n_layers)
+            snprintf(name, sizeof name, "model.layers.%zu.%s_layernorm.weight", i / 2,
+                     i % 2 ? "post_attention" : "input");
+        known = file_row(ts, name, 0, d, raw, row);
+        h = known ? hash64(h, row, d * sizeof *row) : h;
+    }
+    for (size_t i = 0; i < FINGERPRINT_ROWS && known; i++)
+        if ((known = file_row(ts, head, i * c->vocab / FINGERPRINT_ROWS, d, raw, row)))
+            hash_head(&h, row, d);
+    free(raw);
+    return known ? h : 0;
+}
+
 uint64_t heads_fingerprint(const struct model *m)
 {
     const struct config *c = &m->config;
-    const uint64_t sizes[] = { c->n_layers, c->hidden, c->ffn, c->n_heads, c->n_kv_heads, c->head_dim,
-                               c->vocab };
-    uint64_t h = hash64(HASH64_INIT, sizes, sizeof sizes);
+    uint64_t h = hash_sizes(c);
     float *rows = malloc(FINGERPRINT_ROWS * c->hidden * sizeof *rows);
     if (!rows)
         return 0;
@@ -60,11 +109,8 @@ uint64_t heads_fingerprint(const struct model *m)
         hash_norm(&h, m, m->layers[i].norm_mlp, rows);
     }
     hash_norm(&h, m, m->norm_final, rows);
-    const size_t n = head_rows(m, rows) ? FINGERPRINT_ROWS * c->hidden : 0;
-    for (size_t i = 0; i < n; i++) {
-        const uint16_t x = f32_to_bf16(rows[i]);
-        h = hash64(h, &x, sizeof x);
-    }
+    if (head_rows(m, rows))
+        hash_head(&h, rows, FINGERPRINT_ROWS * c->hidden);
     free(rows);
     return h;
 }

@@ -68,6 +68,9 @@ size_t heads_scratch_bytes(const struct heads *h, const struct model *m, size_t 
 /* Tells models of one shape apart: a hash of sizes, norms and some rows of the LM head. It does not depend on
  * --compute. 0: out of memory. */
 uint64_t heads_fingerprint(const struct model *m);
+/* The same from the model's files, before its weights are read. 0: unknown, because weights are quantised or
+ * changed while they are read. */
+uint64_t heads_fingerprint_of_files(const struct config *c, const struct tensors *ts);
 /* Writes the file of a trained drafter of model m. Its __metadata__ are kind, hidden_size, vocab_size, model
  * (heads_fingerprint) and training, the `note`. */
 int drafter_save(const char *path, const struct model *m, const char *kind, const char *note,

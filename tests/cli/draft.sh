@@ -104,6 +104,11 @@ LC_ALL=C sed 's/"shape":\[704,256\]/"shape":[352,512]/' "$L" >"$TMP/l1"
 check a_wrong_shape 2 "\[352, 512\], config.json needs \[704, 256\]" $R --drafter longspec:$TMP/l1
 LC_ALL=C sed -E 's/("model":")[0-9a-f]{4}/\1zzzz/' "$L" >"$TMP/l1"
 check a_drafter_of_another_model 2 "of another model: it was trained for zzzz" $R --drafter longspec:$TMP/l1
+jobs=$("$LONGHAND" list | wc -l)
+check a_drafter_of_another_model_is_not_queued 2 "of another model: it was trained for zzzz" \
+    submit -m $MODEL -p x -n 5 --drafter longspec:$TMP/l1
+[ "$("$LONGHAND" list | wc -l)" = "$jobs" ]; result no_job_for_it $? "$("$LONGHAND" list | tail -2)"
+check a_drafter_of_the_model_in_other_bits 0 "" ${R/ -q/} --weights q8_0 --drafter longspec:$L --quiet
 LC_ALL=C sed 's/"shape":\[256,512\]/"shape":[512,256]/' "$U" >"$TMP/l1"
 check a_wrong_shape_of_gumiho 2 "\"fc.weight\".*\[512, 256\], config.json needs \[256, 512\]" $R \
     --drafter gumiho:$TMP/l1
