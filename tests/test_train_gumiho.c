@@ -1,5 +1,5 @@
-/* Training of Gumiho's drafter: gradients against finite differences and PyTorch, equal bits for every twin and
- * number of threads, the two stages, and the file. */
+/* Training of Gumiho's drafter: gradients against finite differences and PyTorch, equal bits for every twin
+ * and number of threads, the two stages, and the file. */
 #include "src/train/train_gumiho.h"
 #include "tests/drafter_fixture.h"
 #include "tests/train_bench.h"

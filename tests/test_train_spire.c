@@ -100,8 +100,8 @@ static double last_round(struct bench *b, size_t j)
 }
 
 /* The query at 76 sees the model's residuals of position 0 and of the 64 before it. Those at 77 to 79 see
- * less of them, but the rest through drafted memories. No query sees the model's residuals of its own round, or a
- * token after its own. */
+ * less of them, but the rest through drafted memories. No query sees the model's residuals of its own round,
+ * or a token after its own. */
 static void queries_see_their_keys(void)
 {
     struct bench b;
