@@ -6,7 +6,7 @@
 #include "tests/tiny_model.h"
 
 static const struct tiny shape = { "gumiho-gqa", "llama", 48, 56, 4, 2, 16, 97, 3, 0, DT_F32, true, 0 };
-enum { BEAM = 4 };
+enum { BEAM = 4, PROMPT = 30 };
 
 static void cache_open(struct kv *kv, const struct rig *r, size_t n)
 {
@@ -174,8 +174,8 @@ static void the_last_rows_move_to_the_front(void)
     close_tiny(&r, &g);
 }
 
-static void decoder_open(struct decoder *d, const struct rig *r, struct gumiho *g, const int32_t *token,
-                         size_t n, bool planned)
+static void decoder_open_at(struct decoder *d, const struct rig *r, struct gumiho *g, const int32_t *token,
+                            size_t n, bool planned, double temperature)
 {
     static const size_t width[] = { 2, 2, 1, 1, 1 };
     struct sampling p;
@@ -183,12 +183,87 @@ static void decoder_open(struct decoder *d, const struct rig *r, struct gumiho *
     struct err e = { 0 };
     draft_defaults(&x.draft);
     sampling_defaults(&p);
-    p.text_max = 600, p.temperature = 1.2;
+    p.text_max = 600, p.temperature = temperature;
     x.draft.drafters = 1u << SOURCE_GUMIHO;
     x.draft.n_width = planned ? 0 : 5, x.draft.draft_passes = planned ? 3 : -1;
     memcpy(x.draft.width, width, sizeof width);
     if (decode_open(d, &r->m, &p, &x, token, n, 600, &e) || decode_prefill(d, 0, NULL, NULL, &e))
         rig_die("decoder", &e);
+}
+
+static void decoder_open(struct decoder *d, const struct rig *r, struct gumiho *g, const int32_t *token,
+                         size_t n, bool planned)
+{
+    decoder_open_at(d, r, g, token, n, planned, 1.2);
+}
+
+static int32_t largest(const float *logits, size_t n)
+{
+    size_t best = 0;
+    for (size_t i = 1; i < n; i++) best = logits[i] > logits[best] ? i : best;
+    return (int32_t)best;
+}
+
+/* At temperature 0, the tree of the first round against passes of the drafter for one path at a time: the
+ * guess below a path of two is that of the heads after both of its tokens, the parent's and its own. */
+static void guesses_after(struct rig *r, struct gumiho *g, const int32_t *token, size_t *paths, size_t *other)
+{
+    enum { N = PROMPT, D = 48, V = 97 };
+    struct decoder d;
+    struct kv target, own;
+    struct err e = { 0 };
+    static float hidden[N * D], last[V], hat[D], below[D], logits[5 * V];
+    decoder_open_at(&d, r, g, token, N, false, 0);
+    CHECK(decode_step(&d, &e) == 0, "%s", e.msg);
+    const struct tree *t = d.draft.tree;
+    rig_kv(r, &target, N, 0);
+    const struct tap tap = { TAP_HIDDEN, 0, hidden };
+    struct pass_seq pass = { .kv = &target, .n = N - 1, .token = token, .logits = last };
+    if (model_forward(&r->m, r->w, &pass, 1, &tap, 1, &e)) rig_die("pass", &e);
+    cache_open(&own, r, N);
+    const struct gumiho_seq pairs = { .own = &own, .n = N - 1, .token = token + 1, .state = hidden, .step = D,
+                                      .out = hat };
+    CHECK(gumiho_serial(g, &r->m.lm_head, &pairs, 1, logits) == 0);
+    CHECK(tree_child(t, 0, largest(logits, V)));
+    for (uint32_t i = 1; i < t->n; i++) {
+        const struct node *x = &t->node[i], *parent = &t->node[x->parent];
+        if (x->depth != 2)
+            continue;
+        const struct gumiho_seq one = { .own = &own, .n = 1, .token = &parent->token, .state = hat,
+                                        .candidates = true, .out = below };
+        CHECK(gumiho_serial(g, &r->m.lm_head, &one, 1, logits) == 0);
+        CHECK(tree_child(t, x->parent, largest(logits, V)), "node %u", i);
+        const struct gumiho_branch branch = { { hat, below }, { parent->token, x->token } };
+        CHECK(gumiho_heads(g, &r->m.lm_head, &branch, 1, 3, logits) == 0);
+        uint32_t at = i;
+        for (size_t k = 0; k < 3 && at; k++)
+            CHECK((at = tree_child(t, at, largest(logits + k * V, V))) != 0, "node %u, head %zu", i, k);
+        const uint32_t sibling = parent->next ? parent->next : t->node[0].first;
+        struct gumiho_branch wrong = branch;
+        wrong.token[0] = t->node[sibling].token;
+        CHECK(gumiho_heads(g, &r->m.lm_head, &wrong, 1, 3, logits) == 0);
+        at = i;
+        for (size_t k = 0; k < 3 && at; k++) at = tree_child(t, at, largest(logits + k * V, V));
+        *other += !at;
+        ++*paths;
+    }
+    kv_close(&target), kv_close(&own);
+    decode_close(&d);
+}
+static void guesses_follow_their_own_path(void)
+{
+    enum { TEXTS = 8 };
+    struct rig r;
+    struct gumiho g;
+    int32_t token[PROMPT];
+    size_t paths = 0, other = 0;
+    open_tiny(&r, &g, DT_BF16, true);
+    for (size_t i = 0; i < TEXTS; i++) {
+        rig_tokens(token, PROMPT, r.c.vocab, 4 + i);
+        guesses_after(&r, &g, token, &paths, &other);
+    }
+    CHECK(paths == 4 * TEXTS && other > 3, "%zu paths, %zu depend on the parent's token", paths, other);
+    close_tiny(&r, &g);
 }
 
 /* Candidates of tree a that are in tree b. */
@@ -280,6 +355,7 @@ int main(void)
     RUN(logits_equal_those_of_pytorch);
     RUN(candidates_and_texts_do_not_mix);
     RUN(the_last_rows_move_to_the_front);
+    RUN(guesses_follow_their_own_path);
     RUN(drafts_follow_from_tokens);
     RUN(trees_are_reranked);
     return test_end();
