@@ -26,7 +26,7 @@ static void bench_open(struct bench *b, const struct tiny *shape, enum dtype com
     tiny_write(shape, dir);
     rig_open(&b->r, dir, compute, best_twin(), 2, 256, N_MAX + 64);
     tiny_remove(dir);
-    longspec_rig_open(&b->l, &b->r, int8, 6, &b->v);
+    longspec_rig_open(&b->l, &b->r, int8, 5, &b->v);
     rig_tokens(b->token, N_MAX, b->r.c.vocab, 4);
     rig_kv(&b->r, &b->target, N_MAX, 0);
     const struct kv_size own = { b->r.dev->kv_type, 1, b->r.c.n_kv_heads, b->r.m.head_dim, N_MAX, NODES, 0 };
@@ -355,7 +355,8 @@ static void a_beam_of_4_16_16_16_16(void)
 }
 
 /* A decoder that wrote a long text drafts what a decoder drafts that reads the text: after full caches, after
- * rounds without drafts, and after a cut of the text. */
+ * rounds without drafts, and after a cut of the text. The two caches hold the same rows in other slots, which
+ * changes the order of sums: in f32 that is 1e-6 of a score, in bf16 it turns near ties of guesses. */
 static void state_follows_from_tokens(void)
 {
     static const size_t width[] = { 2, 2, 1 };
@@ -364,7 +365,7 @@ static void state_follows_from_tokens(void)
     struct err e = { 0 };
     struct sampling p;
     size_t compared = 0, accepted = 0;
-    bench_open(&b, &shapes[0], DT_BF16, true);
+    bench_open(&b, &shapes[0], DT_F32, false);
     decoder_open(&d, &b, width, 3, -1, 30, N_MAX);
     sampling_defaults(&p);
     p.text_max = N_MAX, p.temperature = 1.2;
