@@ -1,6 +1,7 @@
-/* Hybrids: layers with recurrent states beside attention. The step of a state has the defined bits in each twin;
- * rule R1 holds for every cut of a text, for chains and trees, with any threads, and several texts in a pass;
- * speculation does not change the text; snapshots continue it. Every comparison has a control that must differ.
+/* Hybrids: layers with recurrent states beside attention. The step of a state has the defined bits in each
+ * twin; rule R1 holds for every cut of a text, for chains and trees, with any threads, and several texts in a
+ * pass; speculation does not change the text; snapshots continue it. Every comparison has a control that must
+ * differ.
  *
  *     test_hybrid [--long]   --long adds 100,000 tokens cut at random against one by one */
 #include "kernels/delta.h"
@@ -510,7 +511,7 @@ static void texts_that_begin_alike(void)
         prefix_join(&list, &d[i].kv, d[i].tokens, &d[i].n_tokens);
         CHECK(i || prefix_find(&list, prompt, PROMPT).n_coming == MARK);
         if (decode_prefill(&d[i], 0, NULL, NULL, &e)) rig_die("prefill", &e);
-        CHECK(d[i].count.prefill_tokens == (i ? PROMPT - 1 - MARK : PROMPT - 1), "text %zu read %zu tokens", i,
+        CHECK(d[i].count.prefill_tokens == (i ? PROMPT - 1 - MARK : PROMPT - 1), "text %zu read %zu", i,
               d[i].count.prefill_tokens);
         finish_text(&d[i], END);
         CHECK(!memcmp(d[i].tokens, plain.tokens, END * sizeof *plain.tokens), "text %zu differs", i);
@@ -561,7 +562,8 @@ static void drafters_with_caches_are_refused(void)
 
 /* ---- snapshots ---- */
 
-static const struct snapshot_owner file_owner = { .job = 7, .attempt = 1, .fingerprint = "f", .numerics = "n" };
+static const struct snapshot_owner file_owner = { .job = 7, .attempt = 1, .fingerprint = "f",
+                                                  .numerics = "n" };
 
 static void write_image(struct image *m, size_t from, size_t rows, const char *path)
 {
@@ -610,7 +612,7 @@ static void snapshots_continue_the_text(void)
         if (damaged) {
             FILE *f = fopen(path[1], "r+b");
             CHECK(f && fseek(f, 4096 + 30000, SEEK_SET) == 0 && fputc(0x5a, f) == 0x5a && fclose(f) == 0);
-            CHECK(image_restore(&m[1], path[1], &e) != 0 && d[1].kv.n_past == first, "a damaged file was read");
+            CHECK(image_restore(&m[1], path[1], &e) != 0 && d[1].kv.n_past == first, "damaged");
         } else {
             CHECK(image_restore(&m[1], path[1], &e) == 0 && d[1].kv.n_past == d[0].kv.n_past, "%s", e.msg);
             CHECK(same_caches(&r, &d[0].kv, &d[1].kv), "the restored states differ");

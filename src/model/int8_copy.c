@@ -1,0 +1,111 @@
+/* Owns the 8-bit copy of a 16-bit model, which drafts read: its size, and its making on all threads. Start at
+ * model_quantize. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/model/model.h"
+
+enum { QUANTIZE_PANELS = 32 };       /* panels of one work item */
+
+static size_t quantized_bytes(size_t n, size_t k)
+{
+    return (mat_bytes(&(struct mat){ DT_I8, n, k, NULL }) + 63) / 64 * 64;
+}
+
+size_t model_quantized_bytes(const struct config *c, const struct device *dev)
+{
+    const size_t d = dev->head_dim(dev, c->head_dim), q = c->n_heads * d, kv = c->n_kv_heads * d;
+    size_t n = quantized_bytes(c->vocab, c->hidden);
+    for (size_t l = 0; l < c->n_layers; l++) {
+        const bool dense = c->kind[l] == LAYER_DENSE;
+        const size_t ffn = dense ? c->ffn : c->expert_ffn;
+        n += quantized_bytes(q + 2 * kv, c->hidden) + quantized_bytes(c->hidden, q) +
+             (dense ? 1 : c->n_experts) *
+                 (quantized_bytes(2 * ffn, c->hidden) + quantized_bytes(c->hidden, ffn));
+        if (!dense && c->shared_ffn)
+            n += quantized_bytes(2 * c->shared_ffn, c->hidden) + quantized_bytes(c->hidden, c->shared_ffn);
+    }
+    return n;
+}
+
+struct quantizing { struct mat *to; const struct mat *from; };
+
+static void quantize_item(void *ctx, size_t i, size_t thread)
+{
+    const struct quantizing *q = ctx;
+    (void)thread;
+    mat_quantize(q->to, q->from, i * QUANTIZE_PANELS, MIN((i + 1) * QUANTIZE_PANELS, mat_panels(q->from)));
+}
+
+void model_quantize_mat(struct mat *to, const struct mat *from, struct pool *pool)
+{
+    pool_run(pool, (mat_panels(from) + QUANTIZE_PANELS - 1) / QUANTIZE_PANELS, quantize_item,
+             &(struct quantizing){ to, from });
+}
+
+/* Quantises `from` into memory at *at and advances *at. */
+static void quantize(struct mat *to, const struct mat *from, char **at, struct pool *pool)
+{
+    *to = (struct mat){ DT_I8, from->n, from->k, *at };
+    *at += quantized_bytes(from->n, from->k);
+    model_quantize_mat(to, from, pool);
+}
+
+/* Quantizes the n experts of a layer. The router keeps its floats. Returns their bytes. */
+static size_t quantize_experts(struct device_expert *to, const struct device_expert *from, size_t n,
+                               char **at, struct pool *pool)
+{
+    const char *start = *at;
+    for (size_t i = 0; i < n; i++) {
+        to[i].n_gate_up = 1;
+        quantize(&to[i].gate_up[0], &from[i].gate_up[0], at, pool);
+        quantize(&to[i].down, &from[i].down, at, pool);
+    }
+    return (size_t)(*at - start);
+}
+
+int model_quantize(struct model *to, const struct model *from, model_progress *progress, void *ctx,
+                   struct err *e)
+{
+    const struct config *c = &from->config;
+    assert(from->dev->host_memory && !from->quantised);
+    *to = *from;
+    to->mem_bytes = to->weight_bytes = model_quantized_bytes(c, from->dev);
+    to->expert_bytes = 0;
+    to->mem = from->dev->alloc(from->dev, to->mem_bytes);
+    to->layers = calloc(c->n_layers, sizeof *to->layers);
+    to->experts = calloc(model_expert_layers(from) * c->n_experts + 1, sizeof *to->experts);
+    to->inv_freq = calloc(c->head_dim / 2, sizeof *to->inv_freq);
+    if (!to->mem || !to->layers || !to->experts || !to->inv_freq) {
+        err_set(e, ERR_FAILED, "%s: out of memory for the draft weights (%zu bytes)", from->path,
+                to->mem_bytes);
+        model_close(to);
+        return -1;
+    }
+    char *at = to->mem;
+    memcpy(to->inv_freq, from->inv_freq, c->head_dim / 2 * sizeof *to->inv_freq);
+    for (size_t l = 0; l < c->n_layers; l++) {
+        const struct layer *y = &from->layers[l];
+        struct layer *z = &to->layers[l];
+        *z = *y;
+        quantize(&z->qkv.m[0], &y->qkv.m[0], &at, from->pool);
+        quantize(&z->o, &y->o, &at, from->pool);
+        if (c->kind[l] == LAYER_DENSE) {
+            quantize(&z->gate_up.m[0], &y->gate_up.m[0], &at, from->pool);
+            quantize(&z->down, &y->down, &at, from->pool);
+        } else {
+            z->expert = to->experts + (y->expert - from->experts);
+            to->expert_bytes += quantize_experts(z->expert, y->expert, c->n_experts, &at, from->pool);
+            if (c->shared_ffn)
+                quantize_experts(&z->shared, &y->shared, 1, &at, from->pool);
+        }
+        const size_t done = (size_t)(at - (char *)to->mem);
+        if (progress && !progress(ctx, done, to->mem_bytes)) {
+            err_set(e, ERR_AGAIN, "stopped after %zu of %zu bytes", done, to->mem_bytes);
+            model_close(to);
+            return -1;
+        }
+    }
+    quantize(&to->lm_head, &from->lm_head, &at, from->pool);
+    return 0;
+}
