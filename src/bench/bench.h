@@ -57,8 +57,8 @@ int  bench_model_dir(char dir[PATH_BYTES], const struct options *o, struct err *
 /* Fills the caches up to `depth` positions with random keys and values. The depth may only grow. */
 void bench_depth(struct bench_target *t, size_t depth);
 /* Runs `rows` rows after the cached ones, rows / t->texts of each text: one pass with logits of all rows.
- * More than BENCH_ROWS_MAX rows are a prefill of one text in chunks of PREFILL_ROWS, with logits of the last row.
- * The caches do not grow. */
+ * More than BENCH_ROWS_MAX rows are a prefill of one text in chunks of PREFILL_ROWS, with logits of the last
+ * row. The caches do not grow. */
 int  bench_pass(struct bench_target *t, size_t rows, struct err *e);
 /* Of the latest bench_pass, which had `rows` rows: what a mixture of experts reads depends on the rows. */
 struct bench_work bench_work(const struct bench_target *t, size_t depth, size_t rows);
