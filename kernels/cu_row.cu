@@ -131,9 +131,11 @@ KERNEL(rope, rope, 128, 1)
     if (s->tree)
         to = (uint16_t *)(s->scratch + a.layer * s->node_layer_bytes) +
              ((r - s->row0) * a.n_kv_heads + kv) * 2 * a.dp + (value ? a.dp : 0);
-    else
-        to = (uint16_t *)cache_block(s->base + a.layer * s->layer_bytes + kv * s->head_bytes, NULL, s->n_shared,
-                                     pos / CU_BLOCK, a.dp) + (value ? CU_BLOCK * a.dp : 0) + pos % CU_BLOCK * a.dp;
+    else {
+        char *const head = s->base + a.layer * s->layer_bytes + kv * s->head_bytes;
+        to = (uint16_t *)cache_block(head, NULL, s->n_shared, pos / CU_BLOCK, a.dp) +
+             (value ? CU_BLOCK * a.dp : 0) + pos % CU_BLOCK * a.dp;
+    }
     for (unsigned i = lane(); i < a.dp; i += WARP)
         to[i] = to_bf16(x[i]);
 }

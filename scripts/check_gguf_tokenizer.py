@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Compares the token ids of GGUF metadata with those of Hugging Face tokenizers, on random strings. For each tokenizer.json
-the script writes a GGUF file with the metadata alone (no tokenizer.json inside) and runs `longhand tokenize` on it.
-Needs gguf and tokenizers:
+"""Compares the token ids of GGUF metadata with those of Hugging Face tokenizers, on random strings. For each
+tokenizer.json the script writes a GGUF file with the metadata alone (no tokenizer.json inside) and runs
+`longhand tokenize` on it. Needs gguf and tokenizers:
 
-    scripts/check_gguf_tokenizer.py ./longhand 100000 llama3.json=llama-bpe qwen2.json=qwen2 llama2.json=spm ...
+    scripts/check_gguf_tokenizer.py ./longhand 100000 llama3.json=llama-bpe llama2.json=spm ...
 """
 import json, os, random, subprocess, sys, tempfile
 import gguf, tokenizers
@@ -46,10 +46,11 @@ def write(path, t, pre):
 
 def strings(count, special):
     r = random.Random(1)
-    words = ["the", "ship", "don't", "I'LL", "naïve", "Übermut", "12345", "\u3042\u3044", "\U0001f600", "\u0438\u043c\u044f",
-             "e\u0301", "\u017f", "\u0085", "\u00a0", "<0x41>", "\u2581", "...", "--", "\r\n", "\n\n", "\t", "   ", " "]
-    ranges = [(32, 126), (160, 383), (0x370, 0x52f), (0x5d0, 0x5ea), (0x900, 0x97f), (0x4e00, 0x4fff), (0x2000, 0x206f),
-              (0x1f300, 0x1f64f), (0xac00, 0xad00), (0x300, 0x36f)]
+    words = ["the", "ship", "don't", "I'LL", "naïve", "Übermut", "12345", "\u3042\u3044",
+             "\U0001f600", "\u0438\u043c\u044f", "e\u0301", "\u017f", "\u0085", "\u00a0", "<0x41>", "\u2581",
+             "...", "--", "\r\n", "\n\n", "\t", "   ", " "]
+    ranges = [(32, 126), (160, 383), (0x370, 0x52f), (0x5d0, 0x5ea), (0x900, 0x97f), (0x4e00, 0x4fff),
+              (0x2000, 0x206f), (0x1f300, 0x1f64f), (0xac00, 0xad00), (0x300, 0x36f)]
     for _ in range(count):
         parts = []
         for _ in range(r.randrange(1, 12)):
@@ -71,11 +72,12 @@ def main():
             special = write(os.path.join(d, "t.gguf"), t, pre)
             texts = list(strings(count, special))
             lines = "".join(json.dumps(s) + "\n" for s in texts).encode()
-            out = subprocess.run([program, "tokenize", "--jsonl", "-m", os.path.join(d, "t.gguf"), "-"], input=lines,
-                                 stdout=subprocess.PIPE, check=True).stdout.splitlines()
+            out = subprocess.run([program, "tokenize", "--jsonl", "-m", os.path.join(d, "t.gguf"), "-"],
+                                 input=lines, stdout=subprocess.PIPE, check=True).stdout.splitlines()
         hf = tokenizers.Tokenizer.from_file(name)
         assert len(out) == count
-        wrong = [(s, e.ids, json.loads(o)) for s, e, o in zip(texts, hf.encode_batch(texts), out) if e.ids != json.loads(o)]
+        pairs = zip(texts, hf.encode_batch(texts), map(json.loads, out))
+        wrong = [(s, e.ids, o) for s, e, o in pairs if e.ids != o]
         print(f"{os.path.basename(name)} as {pre}: {count} strings, {len(wrong)} different")
         for s, a, b in wrong[:2]:
             print("   ", repr(s), a, b)

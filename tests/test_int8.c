@@ -236,7 +236,8 @@ static void loading_and_quantising_can_be_interrupted(void)
     struct err e = { 0 };
     char dir[4096];
     tiny_write(&tiny_models[0], dir);
-    rig_open(&r, dir, DT_BF16, best_twin(), 1, 8, 64);       /* with one thread the reports are the same in every run */
+    /* with one thread the reports are the same in every run */
+    rig_open(&r, dir, DT_BF16, best_twin(), 1, 8, 64);
     for (int made = 0; made < 2; made++) {
         struct patience whole = { 0 };
         for (size_t at = 0; at == 0 || at <= whole.n; at++) {

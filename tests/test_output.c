@@ -169,8 +169,10 @@ static void a_new_file_replaces_no_other(void)
             const int rc = sink_finish(&s, &e);
             read_text(path, text);
             CHECK(strcmp(text, there ? "theirs" : "mine") == 0, "way %d: \"%s\"", way, text);
-            CHECK(there ? rc == -1 && e.code == ERR_INPUT && strstr(e.msg, "no file is overwritten") : rc == 0,
-                  "way %d: %s", way, rc ? e.msg : "0");
+            if (there)
+                CHECK(rc == -1 && e.code == ERR_INPUT && strstr(e.msg, "no file is overwritten"), "way %d", way);
+            else
+                CHECK(rc == 0, "way %d: %s", way, e.msg);
             unlink(path);
             CHECK(rmdir(folder) == 0 && mkdir(folder, 0700) == 0, "way %d: a temporary file stays", way);
         }

@@ -48,7 +48,13 @@ static inline uint16_t tiny_f16(float x)     /* for |x| < 1024, rounded towards 
     if (e < 113) return (uint16_t)(u >> 16 & 0x8000);
     return (uint16_t)((u >> 16 & 0x8000) | (e - 112) << 10 | (u >> 13 & 0x3ff));
 }
-struct tiny_writer { FILE *header, *data; size_t at; struct rng rng; enum dtype dtype; bool first, minus_one; };
+struct tiny_writer {
+    FILE *header, *data;
+    size_t at;
+    struct rng rng;
+    enum dtype dtype;
+    bool first, minus_one;
+};
 
 static inline void tiny_tensor(struct tiny_writer *w, const char *name, size_t rows, size_t cols, float mean,
                                float scale)

@@ -8,7 +8,8 @@ text() { "$L" text "$@"; }
 
 # Without new options a text of two runs is that of one.
 submit -n 80 -s 3 >/dev/null; submit -n 50 -s 3 >/dev/null; "$L" work -q
-check extend_says_what_to_run_next 0 'job 2 is queued: longhand run --resume 2 writes it' extend 2 --tokens +30
+check extend_says_what_to_run_next 0 'job 2 is queued: longhand run --resume 2 writes it' extend 2 \
+    --tokens +30
 "$L" work -q; text 1 >"$TMP/one"; text 2 >"$TMP/two"
 same extend_without_options_is_one_longer_run "$TMP/one" "$TMP/two"
 
@@ -71,8 +72,8 @@ text = subprocess.run([program, "text", "3"], capture_output=True).stdout
 want, at = [], text.find(b" the")
 while at >= 0:
     for n in range(len(ids) + 1):
-        part = subprocess.run([program, "tokenize", "-m", model, "--decode"], input=" ".join(ids[:n]).encode(),
-                              capture_output=True).stdout
+        part = subprocess.run([program, "tokenize", "-m", model, "--decode"],
+                              input=" ".join(ids[:n]).encode(), capture_output=True).stdout
         if len(part) > at:
             break
     want.append(f"job 3: token {n - 1}, byte {at}\n")
@@ -105,15 +106,18 @@ same the_fork_has_the_text_before_the_phrase "$TMP/a" "$TMP/b"
 "$L" text 3 >"$TMP/t"; inside=$(tail -c +$((byte + 3)) "$TMP/t" | head -c 12)
 n=$("$L" text 3 --find "$inside" | head -1 | sed 's/.*token \([0-9]*\).*/\1/')
 id=$("$L" fork 3 --at-text "$inside" --seed 5 -n 90 -q)
-[ "$(sql "SELECT n FROM span WHERE job = $id AND kind = 'shared'")" = "$n" ]; result fork_inside_a_token $? "$n"
+[ "$(sql "SELECT n FROM span WHERE job = $id AND kind = 'shared'")" = "$n" ]
+result fork_inside_a_token $? "$n"
 check fork_at_a_phrase_that_is_not_there 2 'has "no such" 0 times, not 1$' fork 3 --at-text 'no such'
 check fork_needs_a_place 2 'at TOKEN or --at-text PHRASE is missing' fork 3
 check fork_has_one_place 2 'only one of them' fork 3 --at 3 --at-text x
 
 # One file per job.
-cat >"$TMP/books.jsonl" <<'J'
-{"custom_id": "one/../two", "method": "POST", "url": "/v1/completions", "body": {"prompt": "A", "max_tokens": 4, "n": 2}}
-{"custom_id": "one_.._two", "method": "POST", "url": "/v1/completions", "body": {"prompt": "B", "max_tokens": 4}}
+cat >"$TMP/books.jsonl" <<J
+{"custom_id": "one/../two", "method": "POST", "url": "/v1/completions", "body": {"prompt": "A", "max_tokens": 4,\
+ "n": 2}}
+{"custom_id": "one_.._two", "method": "POST", "url": "/v1/completions", "body": {"prompt": "B",\
+ "max_tokens": 4}}
 {"custom_id": ".h", "method": "POST", "url": "/v1/completions", "body": {"prompt": "C", "max_tokens": 4}}
 J
 "$L" submit -m $MODEL --batch "$TMP/books.jsonl" -s 2 -q >/dev/null; "$L" work -q
@@ -137,7 +141,8 @@ check no_file_is_overwritten 2 'exists, and no file is overwritten; nothing was 
 python3 - "$L" "$TMP/race.d" <<'P' >"$TMP/race" 2>&1
 import os, signal, subprocess, sys
 program, folder = sys.argv[1:]
-p = subprocess.Popen([program, "export", "@race", "--format", "text", "--dir", folder], stderr=subprocess.PIPE)
+p = subprocess.Popen([program, "export", "@race", "--format", "text", "--dir", folder],
+                     stderr=subprocess.PIPE)
 while p.poll() is None and not os.path.exists(folder + "/race_0.txt"):
     pass
 p.send_signal(signal.SIGSTOP)
@@ -196,12 +201,14 @@ check nul_in_messages 2 'bad.json: .*offset 32.*u0000' \
     run -m $MODEL --messages "$TMP/bad.json" --chat-template chatml -n 3
 
 # Requests that longhand cannot answer.
-request() { printf '{"custom_id": "a", "method": "POST", "url": "/v1/completions", "body": {"prompt": "%s", ' "$1"
-    printf '"max_tokens": 3%s}}\n' "$2"; }
-for f in '"logprobs": 1' '"logprobs": true' '"prompt_logprobs": 0' '"top_logprobs": 5' '"return_token_ids": true'; do
+request() { printf '{"custom_id": "a", "method": "POST", "url": "/v1/completions", '
+    printf '"body": {"prompt": "%s", "max_tokens": 3%s}}\n' "$1" "$2"; }
+for f in '"logprobs": 1' '"logprobs": true' '"prompt_logprobs": 0' '"top_logprobs": 5' \
+    '"return_token_ids": true'; do
     request x ", $f" >"$TMP/l.jsonl"
     name=${f%%:*}
-    check "refused_${name//\"/}_${f##* }" 2 "line 1.*body.${name//\"/}" submit -m $MODEL --batch "$TMP/l.jsonl"
+    check "refused_${name//\"/}_${f##* }" 2 "line 1.*body.${name//\"/}" submit -m $MODEL \
+        --batch "$TMP/l.jsonl"
 done
 request x ', "logprobs": null' >"$TMP/l.jsonl"
 check null_is_no_field 0 '' submit -m $MODEL --batch "$TMP/l.jsonl" -q

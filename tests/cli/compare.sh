@@ -100,7 +100,8 @@ def curves(name):
                           re.findall(r'data-name="([^"]*)" data-y="([^"]*)"', card[1])]
     return head, plots
 head, plots = curves("all")
-assert len(plots["Speed"]) == 8 and plots["Speed"][2][0] == "job 3: temperature=0.7, drafter=ngram, seed=1", plots
+assert len(plots["Speed"]) == 8, plots
+assert plots["Speed"][2][0] == "job 3: temperature=0.7, drafter=ngram, seed=1", plots
 for j, (_, y) in zip(jobs, plots["Speed"]):
     assert all(abs(a - w["tokens_per_second"]) < 1e-4 * a for a, w in zip(y, j["windows"]))
 legend = head[head.index('class="legend"'):]

@@ -47,16 +47,22 @@ for mib in $(seq 176 -4 60); do
     three int8 && threes=$((threes + 1)) || bad+=" three at $mib:$(tail -c 300 "$TMP/err")"
 done
 export LONGHAND_DB=$TMP/longhand.db
-if [ -z "$first" ] && [ "$ended" -lt 128 ]; then skip without_room_for_8_bits_drafts_ask_the_model "$(head -c 200 "$TMP/err")"
+if [ -z "$first" ] && [ "$ended" -lt 128 ]
+then skip without_room_for_8_bits_drafts_ask_the_model "$(head -c 200 "$TMP/err")"
 else [ -n "$told" ] && [[ "$told" != *" $first"* ]] && [ -z "$bad" ] && [ $threes -gt 2 ]
 result without_room_for_8_bits_drafts_ask_the_model $? \
     "from $first to $mib MiB, told at$told, three jobs $threes times, failed at$bad"; fi
 
-# In the foreground a long text gets its first token before the model in 8 bits is made; a short one does without.
+# In the foreground a long text gets its first token before the model in 8 bits is made.
+# A short text does without.
 G="run --model $MODEL -p word --seed 3 --ignore-eos --progress json"
-phases() { "$LONGHAND" $G "$@" 2>&1 >"$TMP/t" | grep -oE '"phase": "(writing|making the model in 8 bits)"' | uniq; }
+phases()
+{
+    "$LONGHAND" $G "$@" 2>&1 >"$TMP/t" | grep -oE '"phase": "(writing|making the model in 8 bits)"' | uniq
+}
 [ "$(phases -n 24 | tail -1)" = '"phase": "writing"' ]; result a_short_text_needs_no_model_in_8_bits $?
 [ "$(phases -n 400 | head -2 | tr -d '\n')" = '"phase": "writing""phase": "making the model in 8 bits"' ]
 result a_long_text_has_it_after_its_first_token $?
-"$LONGHAND" $G -n 400 --drafter none >"$TMP/none" 2>/dev/null; same and_its_text_is_the_same "$TMP/none" "$TMP/t"
+"$LONGHAND" $G -n 400 --drafter none >"$TMP/none" 2>/dev/null
+same and_its_text_is_the_same "$TMP/none" "$TMP/t"
 exit $failed

@@ -144,12 +144,15 @@ done
 X=tests/data/models/qwen3moe-each-bf16
 for w in q8_0 q4_0; do
     "$LONGHAND" convert -m $X --weights $w -o "$TMP/x-$w.gguf" -q
-    score "$TMP/x-$w.gguf" >"$TMP/s1"; "$LONGHAND" score -m $X --weights $w $T --json --per-token -q >"$TMP/s2"
+    score "$TMP/x-$w.gguf" >"$TMP/s1"
+    "$LONGHAND" score -m $X --weights $w $T --json --per-token -q >"$TMP/s2"
     same experts_of_weights_${w}_are_those_of_the_file "$TMP/s1" "$TMP/s2"
     score $X >"$TMP/s2"; differ experts_of_weights_${w}_are_not_those_of_16_bits "$TMP/s1" "$TMP/s2"
 done
-moe() { "$LONGHAND" $1 -m "$TMP/x-q8_0.gguf" --prompt "The ship" --tokens 2500 --seed 3 -q --ignore-eos "${@:2}"; }
-moe run --db "$TMP/x.db" --drafter none --format ids >"$TMP/a"; moe run --db "$TMP/x.db" --format ids >"$TMP/b"
+G=(-m "$TMP/x-q8_0.gguf" --prompt "The ship" --tokens 2500 --seed 3 -q --ignore-eos)
+moe() { "$LONGHAND" $1 "${G[@]}" "${@:2}"; }
+moe run --db "$TMP/x.db" --drafter none --format ids >"$TMP/a"
+moe run --db "$TMP/x.db" --format ids >"$TMP/b"
 same drafts_of_experts_change_nothing "$TMP/a" "$TMP/b"
 moe submit --db "$TMP/x2.db" >"$TMP/id"
 held 300 "[ \$('$LONGHAND' text 1 --db '$TMP/x2.db' --format ids | wc -l) -gt 40 ]" \

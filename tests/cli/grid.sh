@@ -83,7 +83,8 @@ P
 result csv_has_the_same_values $? "$(cat "$TMP/1.csv")"
 "$L" report @b --by metadata.book --json -o "$TMP/by.json"
 python3 -c 'import json, sys
-assert [(g["metadata.book"], g["n"]) for g in json.load(open(sys.argv[1]))] == [(None, 1), (7, 1)]' "$TMP/by.json"
+groups = json.load(open(sys.argv[1]))
+assert [(g["metadata.book"], g["n"]) for g in groups] == [(None, 1), (7, 1)]' "$TMP/by.json"
 result report_by_a_member_of_the_metadata $? "$(cat "$TMP/by.json")"
 check a_field_that_is_none 2 '"rate" is no field; allowed are custom_id' \
     export @b --format csv --fields text,rate

@@ -1,6 +1,6 @@
 #!/bin/bash
-# A store with 10,000 finished jobs of 8 tokens: list, report and export. Times are of processors, and the best
-# of three counts, because other load slows them down.
+# A store with 10,000 finished jobs of 8 tokens: list, report and export. Times are of processors. The best of
+# three counts, because other load slows them down.
 . tests/cli/lib.inc
 L="$LONGHAND" n=10000
 "$L" run -q -m $MODEL -p "Once upon a time" -n 8 -s 1 --ignore-eos --threads 1 >/dev/null 2>"$TMP/err"
@@ -8,10 +8,12 @@ python3 - "$LONGHAND_DB" $n <<'P'
 import sqlite3, sys
 c = sqlite3.connect(sys.argv[1])
 for i in range(2, int(sys.argv[2]) + 1):
-    for table, key in (("job", "id"), ("input", "job"), ("chunk", "job"), ("metric", "job"), ("event", "job")):
+    for table in ("job", "input", "chunk", "metric", "event"):
+        key = "id" if table == "job" else "job"
         columns = [r[1] for r in c.execute(f"PRAGMA table_info({table})") if r[1] != "id" or table == "job"]
         values = ", ".join("?1" if x == key else x for x in columns)
-        c.execute(f"INSERT INTO {table} ({', '.join(columns)}) SELECT {values} FROM {table} WHERE {key} = 1", (i,))
+        names = ", ".join(columns)
+        c.execute(f"INSERT INTO {table} ({names}) SELECT {values} FROM {table} WHERE {key} = 1", (i,))
 c.commit()
 P
 timed()                              # NAME MILLISECONDS LINES ARGS..

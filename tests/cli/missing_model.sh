@@ -31,17 +31,21 @@ kill $pid; wait $pid
 [ "$(state $one) $(state $three)" = "done done" ]; result watch_looks_again $? "$(cat "$TMP/watch")"
 [ "$(grep -c 'stays queued' "$TMP/watch")" = 1 ]; result watch_says_it_once $? "$(cat "$TMP/watch")"
 
-# Files that are not whole, or not those of one model, may be on their way. Waiting leaves no trace in the job.
+# Files that are not whole, or not those of one model, may be on their way.
+# Waiting leaves no trace in the job.
 four=$(submit "$TMP/a" 4); "$L" show $four --json | grep -v '"updated"' >"$TMP/before"
+other_place='work --model PATH and resume [0-9]+ --model PATH name another place'
 for half in "{" "{}" ""; do
     printf '%s' "$half" >"$TMP/a/config.json"
-    check "half_a_config_waits_${#half}" 1 'job [0-9]+: stays queued after 0 of 20 tokens: .*; work --model PATH and resume [0-9]+ --model PATH name another place' work --threads 1
+    check "half_a_config_waits_${#half}" 1 'job [0-9]+: stays queued after 0 of 20 tokens: .*; '"$other_place" \
+        work --threads 1
 done
 cp $MODEL/config.json "$TMP/a"; head -c 100000 $MODEL/tokenizer.json >"$TMP/a/tokenizer.json"
 check half_a_tokenizer_waits 1 'stays queued' work --threads 1
 cp $MODEL/tokenizer.json "$TMP/a"; head -c 300000 $MODEL/model.safetensors >"$TMP/a/model.safetensors"
 check half_the_weights_wait 1 'stays queued' work --threads 1
-"$L" show $four --json | grep -v '"updated"' | diff "$TMP/before" - >"$TMP/diff"; result waiting_leaves_no_trace $? "$(cat "$TMP/diff")"
+"$L" show $four --json | grep -v '"updated"' | diff "$TMP/before" - >"$TMP/diff"
+result waiting_leaves_no_trace $? "$(cat "$TMP/diff")"
 mv "$TMP/a" "$TMP/gone"
 check says_where_it_looked 1 "stays queued after 0 of 20 tokens: model $TMP/a: No such file" work --threads 1
 ! grep -q -- '--model:' "$TMP/err"; result names_no_option_that_nobody_gave $? "$(cat "$TMP/err")"
@@ -120,7 +124,8 @@ check work_model_of_jobs_that_have_not_begun 0 '' work -q --threads 1 --model "$
 
 # Another model that is accepted is not asked for twice, and a refused command changes nothing.
 "$L" show $half --json >"$TMP/before"
-check extend_with_too_many_tokens 2 'beyond this model' extend $half --tokens +999999999 --model "$TMP/other" \
+check extend_with_too_many_tokens 2 'beyond this model' extend $half --tokens +999999999 \
+    --model "$TMP/other" \
     --accept-numerics-change
 check extend_without_tokens 2 'needed' extend $half --model "$TMP/other" --accept-numerics-change
 "$L" show $half --json | diff "$TMP/before" - >"$TMP/diff"
@@ -130,8 +135,10 @@ child=$("$L" fork $half --at 10 --seed 3 --model "$TMP/other" --accept-numerics-
 result a_fork_leaves_its_parent $? "$(cat "$TMP/diff")"
 "$L" extend -q $half --tokens +20 --model "$TMP/other" --accept-numerics-change
 check an_accepted_model_is_not_asked_twice 0 '' work -q --threads 1
-[ "$(state $half) $(state $child)" = "done done" ]; result accepted_jobs_are_done $? "$(state $half) $(state $child)"
-"$L" verify $half >"$TMP/verify" && grep -q '60 tokens, chain whole, 20 derived again: identical' "$TMP/verify"
+[ "$(state $half) $(state $child)" = "done done" ]
+result accepted_jobs_are_done $? "$(state $half) $(state $child)"
+"$L" verify $half >"$TMP/verify" &&
+    grep -q '60 tokens, chain whole, 20 derived again: identical' "$TMP/verify"
 result verify_leaves_out_tokens_of_the_other_model $? "$(cat "$TMP/verify")"
 "$L" verify $child >"$TMP/verify" && grep -q '30 derived again: identical' "$TMP/verify"
 result verify_of_the_fork $? "$(cat "$TMP/verify")"
@@ -144,7 +151,8 @@ places() { "$L" list @moves --json | python3 -c 'import json, sys
 print(*sorted({j["model"] for j in json.load(sys.stdin)["jobs"]}))'; }
 again "$TMP/p1" >/dev/null; "$L" work -q --threads 1 --max-jobs 1 2>/dev/null; cp -r "$TMP/p1" "$TMP/p2"
 sed 's/Once b/Twice b/' "$TMP/moves.jsonl" >"$TMP/other.jsonl"
-check a_batch_again_with_another_prompt 2 'line 2' submit --batch "$TMP/other.jsonl" --name moves -n 10 -m "$TMP/p2"
+check a_batch_again_with_another_prompt 2 'line 2' submit --batch "$TMP/other.jsonl" --name moves -n 10 \
+    -m "$TMP/p2"
 [ "$(places)" = "$TMP/p1" ]; result a_refused_batch_moves_nothing $? "$(places)"
 again "$TMP/p2" >/dev/null 2>"$TMP/err"
 result a_batch_again_with_the_model_at_another_place $? "$(cat "$TMP/err")"

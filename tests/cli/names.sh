@@ -6,22 +6,29 @@ G=(-m "$MODEL" -s 1)
 check a_job_has_a_name 0 '' submit "${G[@]}" -p "Once upon
   a time there was" -n 40 --name tale
 [ "$(cat "$TMP/out")" = 1 ]; result submit_prints_its_number $? "$(cat "$TMP/out")"
-check a_name_in_use_is_refused 2 'the name "tale" is in use: job 1 has it' submit "${G[@]}" -p x -n 5 --name tale
+check a_name_in_use_is_refused 2 'the name "tale" is in use: job 1 has it' submit "${G[@]}" -p x -n 5 \
+    --name tale
 check a_run_has_a_name 0 '' run "${G[@]}" -p x -n 5 -q --name short
 cp "$TMP/out" "$TMP/short"; "$L" text @short >"$TMP/a"; same the_name_selects_the_job "$TMP/short" "$TMP/a"
-check a_run_refuses_a_name_in_use 2 'the name "short" is in use: job 2 has it' run "${G[@]}" -p x -n 5 --name short
+check a_run_refuses_a_name_in_use 2 'the name "short" is in use: job 2 has it' run "${G[@]}" -p x -n 5 \
+    --name short
 check samples_have_the_names_of_one 0 '' submit "${G[@]}" -p "A" -n 30 --samples 3 --name many
-check a_name_of_samples_is_in_use 2 'the name "many" is in use: job 3 has it' submit "${G[@]}" -p A -n 9 --name many
+check a_name_of_samples_is_in_use 2 'the name "many" is in use: job 3 has it' submit "${G[@]}" -p A -n 9 \
+    --name many
 printf '{"prompt": "x"}\n' >"$TMP/x.jsonl"
-check a_batch_refuses_the_name_of_a_job 2 'the name "tale" is in use: job 1 has it' submit --batch "$TMP/x.jsonl" \
+check a_batch_refuses_the_name_of_a_job 2 'the name "tale" is in use: job 1 has it' submit \
+    --batch "$TMP/x.jsonl" \
     "${G[@]}" -n 5 --name tale
 check a_name_has_no_slash 2 '^longhand: --name: a name of 3 bytes' submit "${G[@]}" -p x -n 5 --name a/b
 "$L" work -q
-[ "$("$L" list @many/2 | awk 'NR == 3 { print $1 }')" = 5 ]; result sample_2_is_called_2 $? "$("$L" list @many)"
+[ "$("$L" list @many/2 | awk 'NR == 3 { print $1 }')" = 5 ]
+result sample_2_is_called_2 $? "$("$L" list @many)"
 "$L" list >"$TMP/list"
 awk 'NR == 2' "$TMP/list" | grep -qE '^job +state +tokens +tokens/s +finish +age +model +name +prompt$' && \
-    awk 'NR == 3' "$TMP/list" | grep -qE '^ *1 +done +40/40 +[0-9.]+ +length +[0-9]+s +demo +@tale +Once upon a time there was$' &&
-    awk 'NR == 4' "$TMP/list" | grep -qE '^ *2 +done +5/5 .* @short +x$' && grep -q ' @many/2 .* A$' "$TMP/list"
+    awk 'NR == 3' "$TMP/list" | grep \
+        -qE '^ *1 +done +40/40 +[0-9.]+ +length +[0-9]+s +demo +@tale +Once upon a time there was$' &&
+    awk 'NR == 4' "$TMP/list" | grep -qE '^ *2 +done +5/5 .* @short +x$' &&
+        grep -q ' @many/2 .* A$' "$TMP/list"
 result list_shows_name_age_rate_model_and_prompt $? "$(cat "$TMP/list")"
 TERM=xterm python3 tests/cli/terminal.py bash -c "stty cols 64; exec '$L' list 1" </dev/null >"$TMP/tty"
 tr -d '\r' <"$TMP/tty" | awk 'NR > 1 && length > 64 { bad = 1 } END { exit bad }' &&
@@ -44,13 +51,15 @@ import json, sys
 a, b = json.load(open(sys.argv[1]))["jobs"]
 assert list(a) == ["job", "state", "tokens", "rate", "name", "custom_id", "prompt", "age", "error"], a
 assert (a["job"], a["state"], a["tokens"], a["name"], a["custom_id"], a["error"]) == \
-    (1, "done", 40, "@tale", None, None) and a["prompt"] == "Once upon\n  a time there was" and a["rate"] > 0, a
+    (1, "done", 40, "@tale", None, None), a
+assert a["prompt"] == "Once upon\n  a time there was" and a["rate"] > 0, a
 assert b["custom_id"] == "2" and b["name"] == "@many/2", b
 PY
 result json_has_the_columns $? "$(tail -1 "$TMP/err")"
 
 # priority: the last word, also below 0; a job that is written goes on
-a=$("$L" submit "${G[@]}" -p a -n 5); b=$("$L" submit "${G[@]}" -p b -n 5); c=$("$L" submit "${G[@]}" -p c -n 5)
+a=$("$L" submit "${G[@]}" -p a -n 5); b=$("$L" submit "${G[@]}" -p b -n 5)
+c=$("$L" submit "${G[@]}" -p c -n 5)
 check priority_is_the_last_word 0 '^1 job has priority 7$' priority $c 7
 check priority_may_be_negative 0 '^1 job has priority -5$' priority $a -5
 "$L" list --state queued --columns job,priority | awk 'NR > 2 { print $1, $2 }' | tr '\n' ' ' >"$TMP/a"
@@ -68,7 +77,8 @@ printf '{"prompt": "Once upon a time", "custom_id": "r"}\n' >"$TMP/loop.jsonl"
 "$L" work 2>"$TMP/err"; id=$("$L" list @loop/r --columns job | tail -1 | tr -d ' ')
 grep -qE "job $id @loop/r: the text repeats itself since token [0-9]+, every [0-9]+ tokens\$" "$TMP/err"
 result a_repetition_of_a_batch_is_a_line $? "$(cat "$TMP/err")"
-"$L" submit --batch "$TMP/loop.jsonl" -m $MODEL -n 1500 --temperature 0 -q --on-loop stop --name stops >/dev/null
+"$L" submit --batch "$TMP/loop.jsonl" -m $MODEL -n 1500 --temperature 0 -q --on-loop stop --name stops \
+    >/dev/null
 "$L" work --progress json 2>"$TMP/json"
 grep -q '"phase": "repetition", "job": [0-9]*, "name": "stops", "custom_id": "r", "start": ' "$TMP/json"
 result a_repetition_in_json $? "$(cat "$TMP/json")"
@@ -76,7 +86,8 @@ result a_repetition_in_json $? "$(cat "$TMP/json")"
 "$L" export @tale --format jsonl >"$TMP/none"; "$L" report @loop --json >"$TMP/report"
 python3 - "$TMP" <<'PY' 2>"$TMP/err"
 import json, sys
-flat, openai, none, report = (json.load(open(f"{sys.argv[1]}/{n}")) for n in ("flat", "openai", "none", "report"))
+names = ("flat", "openai", "none", "report")
+flat, openai, none, report = (json.load(open(f"{sys.argv[1]}/{n}")) for n in names)
 r = flat["repetition"]
 assert r["period"] > 0 and r["start"] == report["repetition"][0]["start"] and r["found"] > r["start"], r
 assert openai["response"]["body"]["metrics"]["repetition"] == r and none["repetition"] is None
@@ -88,8 +99,10 @@ stops=$((id + 1))
 result loops_and_finish_select $? "$(numbers --loops), $(numbers --finish repetition)"
 "$L" export --loops --format ids | cmp -s - <("$L" text $id $stops --format ids)
 result export_takes_loops $? "differs"
-[ "$("$L" report --loops --json | grep -c '"job"')" = 2 ]; result report_takes_loops $? "$("$L" report --loops)"
+[ "$("$L" report --loops --json | grep -c '"job"')" = 2 ]
+result report_takes_loops $? "$("$L" report --loops)"
 check resume_takes_finish 0 '0 jobs queued again; the others were not paused or failed' resume --finish length
-check an_unknown_finish 2 '^longhand: --finish "loop": allowed are length, stop, repetition' list --finish loop
+check an_unknown_finish 2 '^longhand: --finish "loop": allowed are length, stop, repetition' list \
+    --finish loop
 check remove_takes_loops 0 '2 jobs removed' remove --loops
 exit $failed

@@ -1,5 +1,5 @@
 #!/bin/bash
-# A machine whose NVIDIA driver is too old for the kernels: a library that calls itself libcuda.so.1 and says so.
+# A machine whose NVIDIA driver is too old for the kernels: a library calls itself libcuda.so.1 and says so.
 . tests/cli/lib.inc
 L=$LONGHAND
 names="one_line_names_both_versions auto_takes_the_cpu a_chosen_gpu_is_refused"

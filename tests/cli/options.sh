@@ -11,9 +11,11 @@ check option_before_the_verb 2 "'-m' where a verb must stand, as in longhand run
 check an_option_of_llama_cpp_has_a_hint 2 "no option '-ngl': --device cuda" $R -ngl 99
 check mirostat_has_a_hint 2 "no option '--mirostat': longhand's samplers are --top-k" $R --mirostat 2
 check an_option_of_vllm_has_a_hint 2 "no option '--max-num-seqs': --parallel N" $R --max_num_seqs=8
-check a_seed_of_minus_one_has_a_hint 2 "'-1' is llama.cpp's word for a random seed; without --seed" $R --seed -1
+check a_seed_of_minus_one_has_a_hint 2 "'-1' is llama.cpp's word for a random seed; without --seed" $R \
+    --seed -1
 check no_cnv_has_a_hint 2 "no option '-no-cnv': only the text" $R -no-cnv
-check tokens_of_minus_one_have_a_hint 2 "^longhand: -n: '-1' is llama.cpp's word for no limit; a text .* -n 100000" \
+check tokens_of_minus_one_have_a_hint 2 \
+    "^longhand: -n: '-1' is llama.cpp's word for no limit; a text .* -n 100000" \
     run -m $MODEL -p x -n -1
 check another_option_of_llama_cpp 2 "no option '--ctx-size': the context is as long as" $R --ctx-size=4096
 check missing_value 2 "--tokens needs a value" run --tokens
@@ -24,7 +26,8 @@ check unknown_verb_is_named 2 "unknown verb 'paint'" paint
 check a_model_to_draft_that_is_not_there 2 "model:x: cannot open" $R --drafter ngram,model:x
 check unknown_drafter 2 "'magic' is not one of auto, none, heads" $R --drafter magic
 check unknown_drafter_in_a_list 2 "'' is not one of auto, none, heads" $R --drafter ngram,
-check unknown_preset_lists_presets 2 "'paper' is not one of tokenswift, magicdec, medusa, table11-" $R --preset paper
+check unknown_preset_lists_presets 2 "'paper' is not one of tokenswift, magicdec, medusa, table11-" $R \
+    --preset paper
 check tree_of_words 2 "'x' is not a whole number" $R --tree 1,x
 check tree_too_wide 2 "more than 1023 candidates at depth 4" $R --tree 9,9,9,9
 check tree_with_a_hole 2 "is not a list of whole numbers" $R --tree 1,,3
@@ -107,7 +110,8 @@ result version_names_numerics_and_twin $? "$(cat "$TMP/out")"
 # The help of a verb has what the verb uses, and what the README writes.
 "$LONGHAND" help run >"$TMP/t"
 ! grep -qE '(^|[ (])(submit|inspect|fork|extend|train|bench|report|convert|score|work): ' "$TMP/t" &&
-    [ "$(grep -A2 -- '--seed S' "$TMP/t" | tr -s ' \n' '  ' | grep -c 'Default: drawn at random and printed\. ')" = 1 ]
+    [ "$(grep -A2 -- '--seed S' "$TMP/t" | tr -s ' \n' '  ' |
+        grep -c 'Default: drawn at random and printed\. ')" = 1 ]
 result help_of_run_is_about_run $? "$(grep -E '[a-z]: ' "$TMP/t")"
 "$LONGHAND" help inspect | grep -A3 -- '--tokens N' | grep -q 'inspect: the length' &&
     "$LONGHAND" help train | grep -A2 -- '--seed S' | grep -q 'Default: 42\.$'

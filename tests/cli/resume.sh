@@ -11,7 +11,8 @@ interrupt() # SIGNAL NAME ARGS..: a run that a signal ends after its first bytes
     shift 2
     env --default-signal=INT "$L" "$@" -o "$name" >"$TMP/out" 2>"$TMP/err" & pid=$!
     for i in $(seq $((600 * slower))); do
-        [ -n "$(find "$(dirname "$name")" -name "$(basename "$name").part-*" -size +20c)" ] && break; sleep 0.01
+        [ -n "$(find "$(dirname "$name")" -name "$(basename "$name").part-*" -size +20c)" ] && break
+        sleep 0.01
     done
     kill -"$signal" $pid; wait $pid 2>/dev/null; r=$?
 }
@@ -40,7 +41,8 @@ same its_text_goes_to_the_file "$TMP/whole" "$TMP/again.txt"
 same its_ids_go_to_standard_output "$TMP/ids" "$TMP/b"
 check nothing_of_a_done_job_is_new 0 '' run --resume 1 --from-here -q
 [ ! -s "$TMP/out" ]; result from_here_writes_nothing_of_a_done_job $? "$(wc -c <"$TMP/out") bytes"
-check a_done_job_has_no_statistics_of_a_run 2 'nothing is left to measure; longhand report 1 --json' run --resume 1 \
+check a_done_job_has_no_statistics_of_a_run 2 'nothing is left to measure; longhand report 1 --json' run \
+    --resume 1 \
     --json-stats "$TMP/stats"
 # text and report write what can be written again: no piece stays
 "$L" run "${G[@]}" -n 20 -q --name broken >/dev/null
@@ -53,13 +55,15 @@ printf '{"prompt": "Chapter %s"}\n' 1 2 3 >"$TMP/book.jsonl"
 submit() { check "$1" "$2" "$3" submit --batch "$TMP/book.jsonl" -m $MODEL "${@:4}"; }
 submit a_batch_is_submitted 0 '@book: 3 new jobs' -n 20 -s 5 --temp 0.8
 "$L" list --json >"$TMP/before"
-submit other_options_are_refused 2 "@book: jobs of this name were queued with other options: tokens \(3 jobs\), \
+submit other_options_are_refused 2 \
+    "@book: jobs of this name were queued with other options: tokens \(3 jobs\), \
 temperature \(3 jobs\), top_p \(3 jobs\); --keep keeps" -n 30 -s 5 --temp 0.9 --top-p 0.5
 submit another_seed_is_refused 2 'other options: seed \(3 jobs\);' -n 20 -s 6
 printf '{"prompt": "Chapter %s"}\n' 1 2 3 4 >"$TMP/book.jsonl"
 submit nothing_is_added_then 2 'temperature \(3 jobs\);' -n 20 -s 5 --temp 0.7
 "$L" list --json >"$TMP/after"; same nothing_is_changed_then "$TMP/before" "$TMP/after"
-check run_refuses_them_too 2 'temperature \(3 jobs\);' run --batch "$TMP/book.jsonl" -o "$TMP/o" -m $MODEL -n 20 --temp 0
+check run_refuses_them_too 2 'temperature \(3 jobs\);' run --batch "$TMP/book.jsonl" -o "$TMP/o" -m $MODEL \
+    -n 20 --temp 0
 submit a_drawn_seed_never_counts 0 '@book: 1 new job, 3 exist already' -n 20 --temp 0.8
 submit other_options_never_count 0 '@book: 0 new jobs' -n 20 --drafter ngram --threads 1 --kv-budget 64
 submit keep_accepts_the_old_ones 0 '@book: 0 new jobs, 4 exist already' -n 99 --temp 0.1 --keep

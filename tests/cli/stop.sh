@@ -88,7 +88,9 @@ watch; sleep 0.2; kill -TERM $pid; wait $pid; r=$?
 result watch_without_work_ends_with_0 $? "exit $r: $(cat "$TMP/err")"
 id=$("$LONGHAND" submit -m $MODEL -f $P -n 100000 -s 7)
 watch
-for i in $(seq $((200 * slower))); do "$LONGHAND" list $id | grep -q ' running .* [1-9]' && break; sleep 0.05; done
+for i in $(seq $((200 * slower))); do
+    "$LONGHAND" list $id | grep -q ' running .* [1-9]' && break; sleep 0.05
+done
 watch2=$pid; cp "$TMP/err" "$TMP/first"; watch; sleep 0.2; kill -TERM $pid; wait $pid; r=$?
 [ $r = 0 ]; result watch_beside_a_worker_that_writes_ends_with_0 $? "exit $r: $(cat "$TMP/err")"
 kill -TERM $watch2; wait $watch2; r=$?

@@ -2,7 +2,8 @@
 # train: its errors, its files, and that a killed training ends with the bytes of an undisturbed one.
 . tests/cli/lib.inc
 T="train heads --model $MODEL --data models/demo/openings/*.txt --window 256"
-check train_knows_its_kinds 2 "'tails' is not heads, longspec, gumiho or spire" train tails --model $MODEL --data x \
+check train_knows_its_kinds 2 "'tails' is not heads, longspec, gumiho or spire" train tails --model $MODEL \
+    --data x \
     --out y
 check train_needs_a_word 2 "a word is missing" train --model $MODEL
 check train_needs_data 2 "--data FILES... is missing" train heads --model $MODEL --out "$TMP/h"
@@ -83,7 +84,8 @@ same a_killed_training_ends_with_the_same_curves "$TMP/a.csv" "$TMP/b.csv"
 drafter()
 {
     local name=$1 T="train $1 --model $MODEL --data $MODEL/openings/*.txt --window 256" S pid i
-    check ${name}_takes_no_heads 2 "--from, --kind and --heads are for train heads" $T --heads 2 --out "$TMP/l"
+    check ${name}_takes_no_heads 2 "--from, --kind and --heads are for train heads" $T --heads 2 \
+        --out "$TMP/l"
     S="--valid $MODEL/openings/portrait.txt --steps 12 --batch-windows 2 --lr $2 --warmup 2 --valid-every 6"
     S+=" --valid-windows 2 --seed 3"
     "$LONGHAND" $T $S --out "$TMP/l.safetensors" --curves "$TMP/l.csv" >"$TMP/l.out" 2>"$TMP/l.err"

@@ -19,7 +19,8 @@ batch "$TMP/book.jsonl" 3 20
 ! grep -qvE "$day" "$TMP/err" && [ "$(wc -l <"$TMP/err")" = 7 ]
 result log_lines_have_date_and_time $? "$(cat "$TMP/err")"
 "$L" version >"$TMP/version"
-head -1 "$TMP/err" | grep -qE "${day}$(head -1 "$TMP/version"): store $LONGHAND_DB, model $(realpath $MODEL), \
+head -1 "$TMP/err" | grep \
+    -qE "${day}$(head -1 "$TMP/version"): store $LONGHAND_DB, model $(realpath $MODEL), \
 device cpu \($(sed -n 's/^chosen: //p' "$TMP/version")\), [1-9][0-9]* threads\$"
 result the_first_line_names_version_store_model_device_threads $? "$(head -1 "$TMP/err")"
 [ "$(grep -cE "${day}job [123] @book/ch[123]: begins at token 0 of 20\$" "$TMP/err")" = 3 ] &&
@@ -47,12 +48,13 @@ assert (q["name"], q["jobs"], q["done"], q["tokens"], q["of"]) == ("book", 3, 0,
 PY
 result the_log_in_json $? "$(tail -1 "$TMP/err") $(cat "$TMP/json")"
 
-# A worker that is stopped before its first plain line is due, at a moment when it does not write to the store,
-# and whose last commits are made older. Then it goes on.
+# A worker that is stopped before its first plain line is due, at a moment when it does not write to the
+# store, and whose last commits are made older. Then it goes on.
 batch "$TMP/long.jsonl" 2 90000
 "$L" run --batch "$TMP/long.jsonl" -m $MODEL -o "$TMP/out" 2>"$TMP/err" </dev/null & pid=$!
 for i in $(seq $((400 * slower))); do
-    [ "$("$L" list @long --json 2>"$TMP/list" | grep -c '^ *"tokens_per_second": [1-9]')" -ge 3 ] && break; sleep 0.05
+    [ "$("$L" list @long --json 2>"$TMP/list" | grep -c '^ *"tokens_per_second": [1-9]')" -ge 3 ] && break
+    sleep 0.05
 done
 "$L" list @long >"$TMP/list"; ! grep -q 'no progress' "$TMP/list"
 result a_worker_that_writes_makes_progress $? "$(cat "$TMP/list")"
@@ -67,13 +69,14 @@ done
 "$L" list @long >"$TMP/list"; "$L" show @long/ch1 >"$TMP/show"; "$L" list @long --json >"$TMP/list.json"
 kill -CONT $pid
 [ "$(grep -cE 'no progress for 3[0-9] s' "$TMP/list")" = 2 ] && ! head -1 "$TMP/list" | grep -q 'tokens/s' &&
-    grep -q 'process.*no progress for 3[0-9] s' "$TMP/show" && grep -q '"no_progress_seconds": 3' "$TMP/list.json"
+    grep -q 'process.*no progress for 3[0-9] s' "$TMP/show" &&
+        grep -q '"no_progress_seconds": 3' "$TMP/list.json"
 result a_stopped_worker_makes_no_progress $? "$(cat "$TMP/list" "$TMP/show")"
 for i in $(seq $((400 * slower))); do grep -q 'of 2 jobs' "$TMP/err" && break; sleep 0.05; done
 "$L" list @long >"$TMP/list"; ! grep -q 'no progress' "$TMP/list"
 result it_goes_on $? "$(cat "$TMP/list")"
 kill -TERM $pid; wait $pid
-grep -qE "${day}@long: 0 of 2 jobs, [1-9][0-9]* of 180000 tokens \([0-9.]+ %\), [0-9.]+ tokens/s, [0-9:]+ left\$" \
-    "$TMP/err"
+done_so_far='0 of 2 jobs, [1-9][0-9]* of 180000 tokens \([0-9.]+ %\)'
+grep -qE "${day}@long: $done_so_far, [0-9.]+ tokens/s, [0-9:]+ left\$" "$TMP/err"
 result a_batch_shows_done_of_total_rate_and_eta $? "$(cat "$TMP/err")"
 exit $failed
