@@ -15,17 +15,19 @@ struct tiny {
     enum dtype dtype;
     bool tied;
     size_t heads_inside;                 /* drafting heads as TokenSwift publishes them */
-    size_t experts, used, expert_ffn;    /* qwen*_moe: in all layers but the second */
-    size_t shared;                       /* qwen2_moe: the width of the shared expert */
+    size_t experts, used, expert_ffn;    /* qwen2_moe, qwen3_moe: in all layers but the second */
+    size_t shared;                       /* the width of the shared expert */
     size_t key_heads, value_heads, key_dim, value_dim;   /* qwen3_5: in all layers but every third */
 };
 
-/* Hybrids. States of one block of columns and of three. */
+/* Hybrids. States of one block of columns and of three; experts and a shared one. */
 static const struct tiny tiny_hybrids[] __attribute__((unused)) = {
     { "qwen35-bf16", "qwen3_5", 64, 80, 4, 2, 16, 200, 4, 0, DT_BF16, true,
       .key_heads = 2, .value_heads = 4, .key_dim = 24, .value_dim = 20 },
     { "qwen35-f32-wide", "qwen3_5", 52, 51, 3, 1, 24, 131, 3, 0, DT_F32, false,
       .key_heads = 1, .value_heads = 3, .key_dim = 30, .value_dim = 140 },
+    { "qwen35moe-bf16", "qwen3_5_moe", 48, 64, 4, 2, 16, 90, 3, 0, DT_BF16, false, 0, 7, 3, 24, 40,
+      .key_heads = 2, .value_heads = 2, .key_dim = 16, .value_dim = 24 },
 };
 enum { N_TINY_HYBRIDS = sizeof tiny_hybrids / sizeof *tiny_hybrids };
 
@@ -120,12 +122,16 @@ static inline void tiny_attention(struct tiny_writer *w, const struct tiny *t, s
         tiny_norm(w, l, "self_attn.q_norm", t->head_dim), tiny_norm(w, l, "self_attn.k_norm", t->head_dim);
     tiny_linear(w, l, "self_attn.o_proj", t->hidden, t->heads * t->head_dim, false);
 }
+static inline bool tiny_has_a_dense_layer(const struct tiny *t)
+{
+    return strcmp(t->type, "mixtral") && strcmp(t->type, "qwen3_5_moe");
+}
 /* A router and experts, each under names of its own; false: the layer has none. */
 static inline bool tiny_experts(struct tiny_writer *w, const struct tiny *t, size_t l)
 {
     const bool mixtral = !strcmp(t->type, "mixtral");
     char name[64];
-    if (!t->experts || (l == 1 && !mixtral)) return false;
+    if (!t->experts || (l == 1 && tiny_has_a_dense_layer(t))) return false;
     if (t->shared) {
         tiny_linear(w, l, "mlp.shared_expert_gate", 1, t->hidden, false);
         tiny_linear(w, l, "mlp.shared_expert.gate_proj", t->shared, t->hidden, false);
@@ -197,9 +203,9 @@ static inline void tiny_config(const struct tiny *t, const char *dir)
     if (mixtral)
         fprintf(f, ",\"num_local_experts\":%zu,\"num_experts_per_tok\":%zu", t->experts, t->used);
     else if (t->experts)
-        fprintf(f, ",\"num_experts\":%zu,\"num_experts_per_tok\":%zu,\"moe_intermediate_size\":%zu,"
-                   "\"norm_topk_prob\":true,\"mlp_only_layers\":[1]",
-                t->experts, t->used, t->expert_ffn);
+        fprintf(f, ",\"num_experts\":%zu,\"num_experts_per_tok\":%zu,\"moe_intermediate_size\":%zu%s",
+                t->experts, t->used, t->expert_ffn,
+                tiny_has_a_dense_layer(t) ? ",\"norm_topk_prob\":true,\"mlp_only_layers\":[1]" : "");
     if (t->shared)
         fprintf(f, ",\"shared_expert_intermediate_size\":%zu", t->shared);
     if (t->value_heads) {

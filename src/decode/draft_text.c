@@ -76,6 +76,8 @@ static void propose_ngrams(struct drafting *g)
     uint32_t first = g->set.ngram_lead == LEAD_ROOT ? 0 : first_choice(t);
     if (!g->set.n_width || !first)           /* with the planner both leads are asked */
         ngrams_of(g, 0);
+    if (g->set.ngram_lead == LEAD_ALL && g->set.n_width && !first)
+        return;                              /* the root's children are 4-grams' own: draft_rows */
     if (g->set.ngram_lead == LEAD_ALL)
         for (uint32_t c = t->node[0].first; c; c = t->node[c].next)
             ngrams_of(g, c);
