@@ -10,6 +10,7 @@
 #include "src/cli/verbs.h"
 #include "src/model/config_tensors.h"
 #include "src/model/encode.h"
+#include "src/model/gguf_form.h"
 #include "src/model/gguf_model.h"
 #include "src/model/gguf_write.h"
 #include "src/request/model_options.h"
@@ -47,11 +48,16 @@ static bool is_permuted(const struct convert *c, const struct tensor *t)
            (strstr(t->name, "self_attn.q_proj.") || strstr(t->name, "self_attn.k_proj."));
 }
 
+static void name_in_file(const struct convert *c, char *to, size_t size, const char *name)
+{
+    (config_is_hybrid(&c->config) ? gguf_hybrid_name : gguf_name)(to, size, name);
+}
+
 /* Tensors that the model does not use, such as drafting heads or a second copy of tied weights, stay out. */
 static bool is_used(const struct convert *c, const struct tensor *t)
 {
     char name[TENSOR_NAME_SHOWN] = "";
-    gguf_name(name, sizeof name, t->name);
+    name_in_file(c, name, sizeof name, t->name);
     return *name && !(c->config.tied && strcmp(t->name, "lm_head.weight") == 0);
 }
 
@@ -111,14 +117,15 @@ static int put_tensors(struct convert *c, struct err *e)
         size_t dim[GGUF_DIMS_MAX];
         if (!c->piece[i].ends)
             continue;
-        gguf_name(name, sizeof name, t->name);
+        name_in_file(c, name, sizeof name, t->name);
         if (strlen(name) > GGUF_NAME_MAX || t->n_dims < 1 || t->n_dims > 2)
             return err_set(e, ERR_INPUT, "%s: tensor \"%s\": %zu dimensions, allowed are 1 and 2",
                            c->ts.path[t->shard], t->name, t->n_dims);
         for (size_t k = 0; k < t->n_dims; k++)
             dim[k] = t->dim[t->n_dims - 1 - k];
         dim[t->n_dims] = experts;
-        gguf_put_tensor(&c->out, name, dim, t->n_dims + (experts > 0), t->encoded);
+        const bool row = strstr(t->name, ".shared_expert_gate.");       /* a vector in the file */
+        gguf_put_tensor(&c->out, name, dim, t->n_dims - row + (experts > 0), t->encoded);
     }
     if (c->has_divisor)
         gguf_put_tensor(&c->out, "rope_freqs.weight", &(size_t){ c->config.head_dim / 2 }, 1, f32);
@@ -128,7 +135,7 @@ static int put_tensors(struct convert *c, struct err *e)
 /* ---- the data ---- */
 
 /* Reads and encodes the rows of a slab. The llama architecture has rows b and b + d/2 of a head side by
- * side. */
+ * side; hybrids have forms of their own (gguf_form.h). */
 static void encode_slab(void *ctx, size_t i, size_t thread)
 {
     struct convert *c = ctx;
@@ -138,6 +145,11 @@ static void encode_slab(void *ctx, size_t i, size_t thread)
                  d = c->config.head_dim;
     char *to = c->room + i * SLAB_BYTES;
     (void)thread;
+    if (config_is_hybrid(&c->config)) {
+        const size_t first = t->n_dims == 2 ? s->row : 0, n = t->n_dims == 2 ? s->rows : 1;
+        s->failed = gguf_form_read(&c->ts, t, &c->config, to, first, n, &s->e) != 0;
+        return;
+    }
     if (!is_permuted(c, t)) {
         s->failed = tensors_read(&c->ts, t, to, s->row * row, s->rows * row, &s->e) != 0;
         return;

@@ -92,11 +92,22 @@ bool encode_row(void *to, const struct gguf_type *type, const void *src, enum dt
     return true;
 }
 
+/* Whether the products of a matrix are those of floats: routers, gates of shared experts, convolutions. */
+static bool stays_float(const char *name)
+{
+    static const char *const of[] = { ".mlp.gate.weight", ".mlp.shared_expert_gate.weight",
+                                      ".conv1d.weight" };
+    const size_t n = strlen(name);
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++)
+        if (n > strlen(of[i]) && strcmp(name + n - strlen(of[i]), of[i]) == 0)
+            return true;
+    return false;
+}
+
 const struct gguf_type *encode_type(enum weights w, const char *name, bool tied, size_t n_dims, size_t cols)
 {
     const bool logits = strcmp(name, tied ? "model.embed_tokens.weight" : "lm_head.weight") == 0;
-    const size_t n = strlen(name), n_router = strlen(".mlp.gate.weight");
-    if (n_dims < 2 || (n > n_router && strcmp(name + n - n_router, ".mlp.gate.weight") == 0))
+    if (n_dims < 2 || stays_float(name))
         return type_of(ID_F32);
     if (w == WEIGHTS_BF16 || cols % BLOCK)
         return type_of(ID_BF16);

@@ -11,8 +11,8 @@
  * finite, or its block needs a scale beyond the largest 16-bit float. */
 bool encode_row(void *to, const struct gguf_type *type, const void *src, enum dtype from, size_t n);
 /* The type that a matrix of that name and row length gets. A row that is no multiple of the block stays in
- * BF16. A router is F32, because its products are those of floats. In q4_0 the logits' matrix is Q8_0: its
- * errors reach the text directly. */
+ * BF16. Routers, gates of shared experts and convolutions are F32, because their products are those of
+ * floats. In q4_0 the logits' matrix is Q8_0: its errors reach the text directly. */
 const struct gguf_type *encode_type(enum weights w, const char *name, bool tied, size_t n_dims, size_t cols);
 /* Makes ts a list of encoded tensors. ERR_INPUT: a tensor is quantised already. */
 int tensors_encode(struct tensors *ts, enum weights w, bool tied, struct err *e);

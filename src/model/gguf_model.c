@@ -116,19 +116,6 @@ static bool hf_name(char to[NAME_BYTES], const char *name, const struct config *
     return false;
 }
 
-/* The name of a tensor of a hybrid in a GGUF file. */
-static void gguf_hybrid_name(char *to, size_t size, const char *name)
-{
-    char hf[NAME_BYTES];
-    const size_t n = strlen("model.layers."), digits = strspn(name + MIN(n, strlen(name)), "0123456789");
-    gguf_name(to, size, name);
-    for (size_t i = 0; strncmp(name, "model.layers.", n) == 0 && i < LENGTH(in_hybrid); i++) {
-        snprintf(hf, sizeof hf, "%.*s%s", (int)(n + digits + 1), name, in_hybrid[i].hf);
-        if (strcmp(name, hf) == 0)
-            snprintf(to, size, "blk.%.*s.%s", (int)digits, name + n, in_hybrid[i].gguf);
-    }
-}
-
 void gguf_name(char *to, size_t size, const char *name)
 {
     char hf[NAME_BYTES], joined[NAME_BYTES];
@@ -150,6 +137,18 @@ void gguf_name(char *to, size_t size, const char *name)
         snprintf(hf, sizeof hf, "%.*s%s", (int)(n + digits + 1), name, in_layer[i].hf);
         if (strcmp(name, hf) == 0)
             snprintf(to, size, "blk.%.*s.%s", (int)digits, name + n, in_layer[i].gguf);
+    }
+}
+
+void gguf_hybrid_name(char *to, size_t size, const char *name)
+{
+    char hf[NAME_BYTES];
+    const size_t n = strlen("model.layers."), digits = strspn(name + MIN(n, strlen(name)), "0123456789");
+    gguf_name(to, size, name);
+    for (size_t i = 0; strncmp(name, "model.layers.", n) == 0 && i < LENGTH(in_hybrid); i++) {
+        snprintf(hf, sizeof hf, "%.*s%s", (int)(n + digits + 1), name, in_hybrid[i].hf);
+        if (strcmp(name, hf) == 0)
+            snprintf(to, size, "blk.%.*s.%s", (int)digits, name + n, in_hybrid[i].gguf);
     }
 }
 

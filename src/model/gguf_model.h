@@ -21,8 +21,10 @@ int gguf_model_open(struct gguf_model *m, const char *path, struct err *e);
 void gguf_model_close(struct gguf_model *m);
 /* Closes m except for its tensors, which the caller owns then. */
 struct tensors gguf_take_tensors(struct gguf_model *m);
-/* The name that GGUF gives to a tensor of a Hugging Face model; `to` stays as it is if there is none. */
+/* The name that GGUF gives to a tensor of a Hugging Face model; `to` stays as it is if there is none. The
+ * second function is for hybrids. */
 void gguf_name(char *to, size_t size, const char *name);
+void gguf_hybrid_name(char *to, size_t size, const char *name);
 /* Writes the metadata that gguf_config reads back as c. ERR_INPUT: GGUF has no key for a setting of c.
  * divisor receives rope_freqs.weight [head_dim/2]; *has_divisor: whether c needs it. */
 struct gguf_out;

@@ -63,7 +63,7 @@ static int put_rope(const struct putting *p, float *divisor, bool *has_divisor)
 {
     const struct rope_config *r = &p->c->rope;
     char key[KEY_BYTES];
-    put_uint(p, "rope.dimension_count", p->c->head_dim);
+    put_uint(p, "rope.dimension_count", p->c->rotary);
     put_real(p, "rope.freq_base", r->theta);
     *has_divisor = r->type == ROPE_LLAMA3;
     if (r->type == ROPE_PLAIN)
@@ -89,20 +89,60 @@ static int put_rope(const struct putting *p, float *divisor, bool *has_divisor)
     return 0;
 }
 
+static void put_experts(const struct putting *p)
+{
+    const struct config *c = p->c;
+    put_uint(p, "expert_count", c->n_experts);
+    put_uint(p, "expert_used_count", c->experts_used);
+    put_uint(p, "expert_feed_forward_length", c->expert_ffn);
+    if (c->shared_ffn)
+        put_uint(p, "expert_shared_feed_forward_length", c->shared_ffn);
+}
+
+/* The layers of a hybrid, and the shapes of Gated DeltaNet. Text does not tell the sections of the rotation
+ * apart, but llama.cpp needs their key. */
+static void put_states(const struct putting *p)
+{
+    const struct config *c = p->c;
+    const struct delta_config *d = &c->delta;
+    const size_t turns = c->rotary / 2, sections[] = { (turns + 2) / 3, (turns + 1) / 3, turns / 3, 0 };
+    char key[KEY_BYTES];
+    put_uint(p, "ssm.conv_kernel", d->conv);
+    put_uint(p, "ssm.state_size", d->key_dim);
+    put_uint(p, "ssm.group_count", d->key_heads);
+    put_uint(p, "ssm.time_step_rank", d->value_heads);
+    put_uint(p, "ssm.inner_size", d->value_heads * d->value_dim);
+    gguf_put_array(p->o, key_of(key, p, "rope.dimension_sections"), GGUF_U32, 4);
+    for (size_t i = 0; i < 4; i++)
+        gguf_add_u32(p->o, (uint32_t)sections[i]);
+    gguf_put_array(p->o, key_of(key, p, "attention.recurrent_layers"), GGUF_BOOL, c->n_layers);
+    for (size_t l = 0; l < c->n_layers; l++)
+        gguf_add_bool(p->o, c->mixer[l] == MIXER_DELTA);
+}
+
+/* GGUF's name of the architecture. */
+static const char *arch_of(const struct config *c)
+{
+    static const char *const others[][2] = { { "qwen2_moe", "qwen2moe" }, { "qwen3_moe", "qwen3moe" },
+                                             { "qwen3_5", "qwen35" }, { "qwen3_5_moe", "qwen35moe" } };
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strcmp(c->model_type, others[i][0]) == 0)
+            return others[i][1];
+    return strncmp(c->model_type, "qwen", 4) ? "llama" : c->model_type;
+}
+
 int gguf_put_config(struct gguf_out *o, const struct config *c, float *divisor, bool *has_divisor,
                     struct err *e)
 {
     const bool qwen = strncmp(c->model_type, "qwen", 4) == 0;
-    struct putting p = { o, c, !qwen ? "llama" : c->n_experts ? "qwen3moe" : c->model_type, e };
+    struct putting p = { o, c, arch_of(c), e };
+    /* a file of these has no key for it */
+    const bool normalised = strcmp(p.arch, "qwen2moe") != 0;
     for (size_t i = 0; c->window && i < c->n_layers; i++)
         if (!c->windowed[i] || qwen)
             return lacks(&p, "a window in some of the layers");
-    if (config_is_hybrid(c))
-        return lacks(&p, "a hybrid");
-    if (c->shared_ffn)
-        return lacks(&p, "a shared expert");
-    if (c->n_experts && !c->experts_normalised)
-        return lacks(&p, "norm_topk_prob false");
+    if (c->n_experts && c->experts_normalised != normalised)
+        return lacks(&p, normalised ? "norm_topk_prob false" : "norm_topk_prob true of qwen2_moe");
     if (c->n_experts && memchr(c->kind, LAYER_DENSE, c->n_layers))
         return lacks(&p, "a layer without experts");
     gguf_put_text(o, "general.architecture", p.arch, strlen(p.arch));
@@ -111,12 +151,12 @@ int gguf_put_config(struct gguf_out *o, const struct config *c, float *divisor, 
     put_uint(&p, "context_length", c->max_position);
     put_uint(&p, "embedding_length", c->hidden);
     put_uint(&p, "block_count", c->n_layers);
-    put_uint(&p, "feed_forward_length", c->ffn);
-    if (c->n_experts) {
-        put_uint(&p, "expert_count", c->n_experts);
-        put_uint(&p, "expert_used_count", c->experts_used);
-        put_uint(&p, "expert_feed_forward_length", c->expert_ffn);
-    }
+    if (!config_is_hybrid(c) || !c->n_experts)
+        put_uint(&p, "feed_forward_length", c->ffn);
+    if (c->n_experts)
+        put_experts(&p);
+    if (config_is_hybrid(c))
+        put_states(&p);
     put_uint(&p, "attention.head_count", c->n_heads);
     put_uint(&p, "attention.head_count_kv", c->n_kv_heads);
     put_uint(&p, "attention.key_length", c->head_dim);

@@ -65,11 +65,16 @@ void gguf_put_real(struct gguf_out *o, const char *key, double x)
     gguf_add_f32(o, (float)x);
 }
 
-void gguf_put_bool(struct gguf_out *o, const char *key, bool x)
+void gguf_add_bool(struct gguf_out *o, bool x)
 {
     const uint8_t b = x;
-    put_key(o, key, GGUF_BOOL);
     put(o->values, &b, 1);
+}
+
+void gguf_put_bool(struct gguf_out *o, const char *key, bool x)
+{
+    put_key(o, key, GGUF_BOOL);
+    gguf_add_bool(o, x);
 }
 
 void gguf_put_text(struct gguf_out *o, const char *key, const char *s, size_t n)

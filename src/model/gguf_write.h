@@ -29,6 +29,7 @@ void gguf_put_array(struct gguf_out *o, const char *key, enum gguf_kind kind, si
 void gguf_add_text(struct gguf_out *o, const char *s, size_t n);
 void gguf_add_u32(struct gguf_out *o, uint32_t x);
 void gguf_add_f32(struct gguf_out *o, float x);
+void gguf_add_bool(struct gguf_out *o, bool x);
 /* dim[0] is contiguous. */
 void gguf_put_tensor(struct gguf_out *o, const char *name, const size_t *dim, size_t n_dims,
                      const struct gguf_type *type);

@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/exp_d.h"
 #include "kernels/quant.h"
 #include "src/model/fingerprint.h"
+#include "src/model/gguf_form.h"
 
 enum { VECTOR_BYTES = 4 << 20, ROW_BYTES_MAX = 4 << 20,
        RANDOM_PANELS = 32 };         /* panels of a work item that fills a matrix */
@@ -21,9 +21,6 @@ enum { VECTOR_BYTES = 4 << 20, ROW_BYTES_MAX = 4 << 20,
  * device pads the dimensions of a head), and columns likewise by col_seg. */
 struct padding { size_t seg, seg_pad, col_seg, col_pad; };
 static const struct padding unpadded = { 1, 1, 1, 1 };
-
-/* What a vector's values become: w + 1, or -exp(w) where the files hold A_log. */
-enum change { AS_IS, PLUS_ONE, MINUS_EXP };
 
 /* Where a tensor of the files goes: rows r0 .. of mat, a vector of padded segments, or the rows of the
  * embedding. */
@@ -144,8 +141,7 @@ static void put_vector(const struct loader *l, const struct tensor *t, const str
         const size_t row = j / cols;
         const float value = tensor_value(src, type, tensor_row(t, row) * cols + j % cols);
         x[j % cols * rows + row / to->pad.seg * to->pad.seg_pad + row % to->pad.seg] =
-            to->change == MINUS_EXP ? (float)-exp_d(MAX(-600.0, MIN(600.0, (double)value)))
-                                    : to->change == PLUS_ONE ? value + 1 : value;
+            changed(value, to->change);
     }
     l->model->dev->upload(l->model->dev, to->vector, x, rows * cols * sizeof *x);
 }

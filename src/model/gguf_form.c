@@ -1,0 +1,76 @@
+/* Tensors of a hybrid as GGUF has them. Start at gguf_form_read. */
+#include "src/model/gguf_form.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/exp_d.h"
+#include "src/model/encode.h"
+
+float changed(float x, enum change c)
+{
+    const double limited = MAX(-600.0, MIN(600.0, (double)x));
+    return c == MINUS_EXP ? (float)-exp_d(limited) : c == PLUS_ONE ? x + 1 : x;
+}
+
+static bool ends_in(const char *s, const char *end)
+{
+    const size_t n = strlen(s), n_end = strlen(end);
+    return n >= n_end && strcmp(s + n - n_end, end) == 0;
+}
+
+struct gguf_form gguf_form(const struct config *c, const char *name)
+{
+    const size_t keys = 2 * c->delta.key_heads * c->delta.key_dim, dim = c->delta.value_dim;
+    const struct { const char *end; struct gguf_form form; } of[] = {
+        { ".in_proj_qkv.weight", { AS_IS, keys, dim, false } },
+        { ".conv1d.weight", { AS_IS, keys, dim, false } },
+        { ".in_proj_z.weight", { AS_IS, 0, dim, false } },
+        { ".in_proj_b.weight", { AS_IS, 0, 1, false } },
+        { ".in_proj_a.weight", { AS_IS, 0, 1, false } },
+        { ".dt_bias", { AS_IS, 0, 1, true } },
+        { ".A_log", { MINUS_EXP, 0, 1, true } },
+        { ".out_proj.weight", { AS_IS, 0, dim, true } },
+        { ".linear_attn.norm.weight", { AS_IS, 0, 0, false } },
+        { "norm.weight", { PLUS_ONE, 0, 0, false } },
+    };
+    for (size_t i = 0; config_is_hybrid(c) && i < sizeof of / sizeof *of; i++)
+        if (ends_in(name, of[i].end))
+            return of[i].form;
+    return (struct gguf_form){ 0 };
+}
+
+size_t gguf_form_source(const struct gguf_form *f, const struct config *c, size_t i)
+{
+    const size_t keys = c->delta.key_heads, members = f->width ? c->delta.value_heads / keys : 1;
+    if (!f->width || i < f->skip)
+        return i;
+    const size_t head = (i - f->skip) / f->width, in = (i - f->skip) % f->width;
+    return f->skip + (head % keys * members + head / keys) * f->width + in;
+}
+
+int gguf_form_read(const struct tensors *ts, const struct tensor *t, const struct config *c, void *dst,
+                   size_t row, size_t n, struct err *e)
+{
+    const struct gguf_form f = gguf_form(c, t->name);
+    const size_t stored = t->cols * dtype_size(t->stored_dtype),
+                 bytes = t->cols / t->encoded->block * t->encoded->bytes;
+    char *source = malloc(stored);
+    float *x = malloc(t->cols * sizeof *x);
+    int rc = source && x ? 0
+                         : err_set(e, ERR_FAILED, "%s: out of memory for a row of %zu bytes",
+                                   ts->path[t->shard], stored);
+    for (size_t r = row; rc == 0 && r < row + n; r++) {
+        const size_t from = f.columns ? r : gguf_form_source(&f, c, r);
+        rc = read_at(ts->fd[t->shard], ts->path[t->shard], source, t->offset + from * stored, stored, e);
+        for (size_t k = 0; rc == 0 && k < t->cols; k++)
+            x[k] = changed(tensor_value(source, t->stored_dtype, f.columns ? gguf_form_source(&f, c, k) : k),
+                           f.change);
+        if (rc == 0 && !encode_row((char *)dst + (r - row) * bytes, t->encoded, x, DT_F32, t->cols))
+            rc = err_set(e, ERR_INPUT, "%s: tensor \"%.*s\": row %zu: %s cannot hold its weights",
+                         ts->path[t->shard], TENSOR_NAME_SHOWN, t->stored_name, from, t->encoded->name);
+    }
+    free(source);
+    free(x);
+    return rc;
+}

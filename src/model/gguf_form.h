@@ -1,0 +1,22 @@
+/* How the tensors of a hybrid lie in a GGUF file: norms hold 1 + w and A_log holds -exp(A_log). Value head
+ * (key head g, member r) is head r * key_heads + g there, which reorders rows, and columns of out_proj. */
+#pragma once
+#include "src/model/config.h"
+#include "src/model/tensors.h"
+
+/* What values become: w + 1, or -exp(w) where the files hold A_log. */
+enum change { AS_IS, PLUS_ONE, MINUS_EXP };
+float changed(float x, enum change c);
+
+struct gguf_form {
+    enum change change;
+    /* rows (or columns) from `skip` on are value heads of `width` rows; 0: the order stays */
+    size_t skip, width; bool columns;
+};
+/* The form of a tensor of the model, by its Hugging Face name. */
+struct gguf_form gguf_form(const struct config *c, const char *name);
+/* The row (column) of the directory's tensor that is row (column) i of the file's. */
+size_t gguf_form_source(const struct gguf_form *f, const struct config *c, size_t i);
+/* Rows row .. row+n-1 of the file's tensor, encoded as tensors_encode says. A vector is one row. */
+int gguf_form_read(const struct tensors *ts, const struct tensor *t, const struct config *c, void *dst,
+                   size_t row, size_t n, struct err *e);
