@@ -3,15 +3,18 @@
 
     scripts/bench_llamacpp.py [--work DIR] [--depths 0,4096,..] [--rows 1,8] [--rounds 3] [--json FILE]
                               [--models demo,random,random-3b] [--weights bf16,q8_0,q4_0,q4_k_m] [--texts 8]
+                              [--prefill 2048] [--files A.gguf,B.gguf]
 
 Needs llama-cpp-python and gguf from PyPI, which are no part of the project. Without them the script says so
 and exits with 0. It writes a bf16 GGUF of models/demo and of a random model with Qwen2.5-0.5B's body. With
 other --weights llama.cpp quantises that file, and both programs read the result. It fills llama.cpp's cache
 with random values up to each depth, through llama.cpp's own state format, which it first checks against a
-real state. A round is: passes of M rows with flash attention and a cache of f16, longhand bench, passes with
-flash attention and a cache of q8_0, passes without flash attention (f16). With --texts the passes have one
-row of each of so many texts: sequences of one llama.cpp context. The report has medians over the
-rounds, and llama.cpp's time divided by longhand's time: with flash attention and f16, and of the best mode.
+real state. --files compares both programs on GGUF files, such as make_random_gguf.py writes. A text with
+recurrent states cannot be cut back, so it grows with the passes of such a file. A round is: passes of M rows
+with flash attention and a cache of f16, longhand bench, passes with flash attention and a cache of q8_0,
+passes without flash attention (f16). With --texts the passes have one row of each of so many texts: sequences
+of one llama.cpp context. The report has medians over the rounds, and llama.cpp's time divided by longhand's
+time: with flash attention and f16, and of the best mode.
 """
 import argparse
 import ctypes
@@ -164,6 +167,18 @@ def to_gguf(path, out):
     return c
 
 
+def gguf_config(path):
+    """What Session asks of a model, from the metadata of a GGUF file. Layers with a state have no cache."""
+    fields = gguf.GGUFReader(path).fields
+    arch = fields["general.architecture"].contents()
+    get = lambda key: fields[f"{arch}.{key}"].contents()
+    interval = get("full_attention_interval") if f"{arch}.full_attention_interval" in fields else 1
+    return {"vocab_size": len(fields["tokenizer.ggml.tokens"].data), "recurrent": interval > 1,
+            "hidden_size": get("embedding_length"), "num_hidden_layers": get("block_count") // interval,
+            "num_attention_heads": get("attention.head_count"), "head_dim": get("attention.key_length"),
+            "num_key_value_heads": get("attention.head_count_kv")}
+
+
 def quantise(path, out, weights):
     params = L.llama_model_quantize_default_params()
     params.ftype = FILE_TYPES[weights]
@@ -182,7 +197,9 @@ class Session:
 
     def __init__(self, model, config, depth, mode, threads, rows, prefill=0, texts=1):
         p = L.llama_context_default_params()
-        p.n_ctx = texts * ((max(depth + max(rows), prefill) + 256 + 255) // 256 * 256)
+        self.recurrent = config.get("recurrent", False)
+        more = 2048 if self.recurrent else 256
+        p.n_ctx = texts * ((max(depth + max(rows), prefill) + more + 255) // 256 * 256)
         p.n_batch = p.n_ubatch = 512
         p.n_threads = p.n_threads_batch = threads
         p.n_seq_max = texts                      # n_ctx is divided among them
@@ -269,6 +286,14 @@ class Session:
         parts["row"] = row
         return parts
 
+    def moved(self, tail, cells, depth):
+        """The part after the cache: with states it begins with their count, 1, and their position."""
+        if not self.recurrent:
+            return tail
+        if struct.unpack_from("<II", tail) != (1, cells - 1):
+            sys.exit("llama.cpp: unknown state format (recurrent states)")
+        return tail[:4] + struct.pack("<I", depth - 1) + tail[8:]
+
     def inject(self, depth):
         cells = 8
         self.decode(0, cells)
@@ -290,7 +315,7 @@ class Session:
         for i, head in enumerate(p["layers"]):
             out += head
             out += noise[i * skip:i * skip + size].tobytes()
-        out += p["tail"]
+        out += self.moved(p["tail"], cells, depth)
         buffer = (ctypes.c_uint8 * len(out)).from_buffer(out)
         for text in range(self.texts):
             if L.llama_state_seq_set_data(self.context, buffer, len(out), text) != len(out):
@@ -305,6 +330,9 @@ class Session:
         while len(times) < 3 or (len(times) < most and time.perf_counter() - start < seconds) or \
                 time.perf_counter() - start < 0.05:
             times.append(self.decode(self.depth, n, texts=self.texts))
+            if self.recurrent:                   # the text grows: its states cannot be cut back
+                self.depth += n
+                continue
             for text in range(self.texts):
                 L.llama_memory_seq_rm(self.memory, text, self.depth, -1)
         return statistics.median(times[1:])
@@ -366,16 +394,16 @@ def compare(args, name, model, gguf_path, config):
             print(f"{name:16} {depth:7} {m:5} {fa * 1e3:11.3f} {q8 * 1e3:11.3f} {nofa * 1e3:11.3f} "
                   f"{ours * 1e3:11.3f} {fa / ours:8.2f} {best / ours:9.2f}", flush=True)
     if args.prefill:
-        s = Session(handle, config, 0, "fa", args.threads, [512], 2048)
+        s = Session(handle, config, 0, "fa", args.threads, [512], args.prefill)
         fa, ours = [], []
         for _ in range(args.rounds):
-            fa.append(s.prefill(2048))
-            ours += [p["seconds"] for p in longhand(args, model, ["prefill", "depth=0"])]
+            fa.append(s.prefill(args.prefill))
+            ours += [p["seconds"] for p in longhand(args, model, [f"prefill={args.prefill}", "depth=0"])]
         s.close()
         fa, ours = statistics.median(fa), statistics.median(ours)
-        print(f"{name:12} prefill of 2048: llama.cpp {2048 / fa:.0f} tokens/s, "
-              f"longhand {2048 / ours:.0f} tokens/s, {fa / ours:.2f}x", flush=True)
-        results.append({"model": name, "prefill": 2048, "llamacpp_flash": fa, "longhand": ours,
+        print(f"{name:12} prefill of {args.prefill}: llama.cpp {args.prefill / fa:.0f} tokens/s, "
+              f"longhand {args.prefill / ours:.0f} tokens/s, {fa / ours:.2f}x", flush=True)
+        results.append({"model": name, "prefill": args.prefill, "llamacpp_flash": fa, "longhand": ours,
                         "ratio_flash": fa / ours})
     L.llama_model_free(handle)
     return results
@@ -392,7 +420,8 @@ def main():
     a.add_argument("--texts", type=int, default=1, help="one row of each of so many texts, instead of --rows")
     a.add_argument("--rounds", type=int, default=3)
     a.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    a.add_argument("--no-prefill", dest="prefill", action="store_false")
+    a.add_argument("--prefill", type=int, default=2048, help="tokens, a multiple of 512; 0: none")
+    a.add_argument("--files", type=lambda s: s.split(","), help="GGUF files, in place of --models")
     a.add_argument("--work", help="keeps the GGUF files and the random model (default: a temporary one)")
     a.add_argument("--json", help="receives all figures")
     args = a.parse_args()
@@ -408,7 +437,9 @@ def main():
               f"{args.rounds} rounds")
         print(f"{'model':16} {'depth':>7} {'rows':>5} {'FA f16':>11} {'FA q8_0':>11} {'no FA f16':>11} "
               f"{'longhand':>11} {'FA/ours':>8} {'best/ours':>9}")
-        for name in args.models.split(","):
+        for file in args.files or []:
+            results += compare(args, os.path.basename(file)[:-5], file, file, gguf_config(file))
+        for name in args.models.split(",") if not args.files else []:
             model = os.path.join(ROOT, "models", "demo") if name == "demo" else os.path.join(work, name)
             if name != "demo" and not os.path.exists(os.path.join(model, "model.safetensors")):
                 make_random_body(model, BODIES[name])

@@ -2,7 +2,7 @@
 """Writes a GGUF file of a known shape with random weights, for measuring: tensor by tensor in pieces, so memory does not
 limit the size. Weights have deviation 1/sqrt(inputs), norms 1, biases 0. The tokenizer knows the 256 bytes. Needs numpy:
 
-    scripts/make_random_gguf.py SHAPE TYPE FILE.gguf         e.g. llama-8b q4_k_m /tmp/8b.gguf
+    scripts/make_random_gguf.py SHAPE TYPE FILE.gguf         e.g. llama-8b q4_k_m 8b.gguf
 """
 import struct, sys
 import numpy as np
@@ -12,8 +12,13 @@ SHAPES = {"qwen-0.5b": ("qwen2", 896, 4864, 24, 14, 2, 64, 151936, True, 1e6, 32
           "qwen-3b": ("qwen2", 2048, 11008, 36, 16, 2, 128, 151936, True, 1e6, 32768, "qwen2"),
           "llama-8b": ("llama", 4096, 14336, 32, 32, 8, 128, 128256, False, 5e5, 131072, "llama-bpe"),
           "moe": ("qwen3moe", 2048, 6144, 8, 32, 4, 128, 151936, False, 1e6, 32768, "qwen2"),
+          "4b": ("qwen35", 2560, 9216, 8, 16, 4, 256, 62080, True, 1e7, 262144, "qwen35"),
+          "35b": ("qwen35moe", 2048, 512, 4, 16, 2, 256, 24832, False, 1e7, 262144, "qwen35"),
           "tiny": ("llama", 256, 512, 2, 4, 2, 64, 512, False, 1e4, 4096, "llama-bpe")}
-EXPERTS = {"moe": (128, 8, 768)}         # experts, those of a token, their width
+EXPERTS = {"moe": (128, 8, 768), "35b": (256, 8, 512)}   # experts, those of a token, their width
+# 4b: a quarter of Qwen3.5-4B, 35b: a tenth of 35B-A3B; convolution, key and value heads, their dimension; every
+# fourth layer has attention
+HYBRID = {"qwen35": (4, 16, 32, 128), "qwen35moe": (4, 16, 32, 128)}
 F32, BF16, Q4_0, Q8_0, Q4_K, Q6_K = 0, 30, 2, 8, 12, 14
 ROUTER = -1                              # F32, random
 BLOCK = {F32: (1, 4), ROUTER: (1, 4), BF16: (1, 2), Q4_0: (32, 18), Q8_0: (32, 34), Q4_K: (256, 144), Q6_K: (256, 210)}
@@ -57,6 +62,32 @@ def choose(mix, name, layer, layers, tied):
     return Q4_K
 
 
+def attention(matrix, shape, i, b, normed):
+    arch, d, _, _, heads, kv, head, *_ = shape
+    for name, rows in (("attn_q", heads * head * (2 if arch in HYBRID else 1)), ("attn_k", kv * head),
+                       ("attn_v", kv * head)):
+        yield matrix(name, rows, d, i, b)
+        if arch == "qwen2":
+            yield b + name + ".bias", (rows,), F32, 0
+        if normed and name != "attn_v":
+            yield b + name + "_norm.weight", (head,), F32, 1
+    yield matrix("attn_output", d, heads * head, i, b)
+
+
+def recurrence(matrix, shape, i, b):
+    d = shape[1]
+    conv, keys, values, width = HYBRID[shape[0]]
+    channels = (2 * keys + values) * width
+    for name, rows, cols in (("attn_qkv", channels, d), ("attn_gate", values * width, d),
+                             ("ssm_beta", values, d), ("ssm_alpha", values, d),
+                             ("ssm_out", d, values * width)):
+        yield matrix(name, rows, cols, i, b)
+    yield b + "ssm_conv1d.weight", (conv, channels), F32, 0.5
+    yield b + "ssm_a", (values,), F32, -1
+    yield b + "ssm_dt.bias", (values,), F32, 0
+    yield b + "ssm_norm.weight", (width,), F32, 1
+
+
 def tensors(shape, mix, experts):
     arch, d, ffn, layers, heads, kv, head, vocab, tied, *_ = shape
     def matrix(name, rows, cols, layer=0, prefix=""):
@@ -67,20 +98,22 @@ def tensors(shape, mix, experts):
     for i in range(layers):
         b = f"blk.{i}."
         yield b + "attn_norm.weight", (d,), F32, 1
-        for name, rows in ("attn_q", heads * head), ("attn_k", kv * head), ("attn_v", kv * head):
-            yield matrix(name, rows, d, i, b)
-            if arch == "qwen2":
-                yield b + name + ".bias", (rows,), F32, 0
-            if experts and name != "attn_v":
-                yield b + name + "_norm.weight", (head,), F32, 1
-        yield matrix("attn_output", d, heads * head, i, b)
-        yield b + "ffn_norm.weight", (d,), F32, 1
+        if arch in HYBRID and i % 4 != 3:
+            yield from recurrence(matrix, shape, i, b)
+        else:
+            yield from attention(matrix, shape, i, b, experts or arch in HYBRID)
+        yield b + ("post_attention_norm" if arch in HYBRID else "ffn_norm") + ".weight", (d,), F32, 1
         if experts:
             n, _, width = experts
             yield b + "ffn_gate_inp.weight", (d, n), ROUTER, d ** -0.5
-            for name, rows, cols in (("gate", width, d), ("up", width, d), ("down", d, width)):
+            parts = (("gate", width, d), ("up", width, d), ("down", d, width))
+            for name, rows, cols in parts:
                 full, dims, kind, deviation = matrix(f"ffn_{name}_exps", rows, cols, i, b)
                 yield full, (*dims, n), kind, deviation
+            for name, rows, cols in parts if arch in HYBRID else ():
+                yield matrix(f"ffn_{name}_shexp", rows, cols, i, b)
+            if arch in HYBRID:
+                yield b + "ffn_gate_inp_shexp.weight", (d,), F32, 0
             continue
         yield matrix("ffn_gate", ffn, d, i, b)
         yield matrix("ffn_up", ffn, d, i, b)
@@ -115,6 +148,15 @@ def metadata(shape, experts):
     tokens += [f"<{i}>" for i in range(len(tokens), vocab - 1)] + ["<end>"]
     more = {} if not experts else {f"{arch}.{k}": v for k, v in zip(
         ("expert_count", "expert_used_count", "expert_feed_forward_length"), experts)}
+    if arch in HYBRID:
+        conv, keys, values, width = HYBRID[arch]
+        more |= {f"{arch}.{k}": v for k, v in (
+            ("ssm.conv_kernel", conv), ("ssm.state_size", width), ("ssm.group_count", keys),
+            ("ssm.time_step_rank", values), ("ssm.inner_size", values * width),
+            ("full_attention_interval", 4), ("rope.dimension_count", head // 4),
+            ("rope.dimension_sections", [11, 11, 10, 0]))}
+        if experts:
+            more[f"{arch}.expert_shared_feed_forward_length"] = experts[2]
     return {**more, "general.architecture": arch, f"{arch}.attention.key_length": head,
             f"{arch}.attention.value_length": head, "general.name": "random", "general.quantization_version": 2,
             f"{arch}.context_length": context, f"{arch}.embedding_length": d, f"{arch}.block_count": layers,

@@ -17,9 +17,12 @@
 enum { POINTS_MAX = 256, LIST_MAX = 16, TRIES = 3 };
 
 /* The words of --points. The first BENCH_KINDS of them are also the names of the kinds of points. */
-enum { MACHINE = BENCH_KINDS, DEMO, RANDOM, QUICK, LARGE, MOE, Q8_0, Q4_0, Q4_K_M, WORDS };
-static const char *const words[WORDS] = { "decode", "rows", "prefill", "sampler", "texts", "machine", "demo",
-                                          "random", "quick", "3b", "moe", "q8_0", "q4_0", "q4_k_m" };
+enum { MACHINE = BENCH_KINDS, DEMO, RANDOM, QUICK, Q8_0, Q4_0, Q4_K_M, BODY, WORDS = BODY + BODIES };
+static const char *const words[WORDS] = {
+    "decode", "rows", "prefill", "sampler", "texts", "machine", "demo", "random", "quick", "q8_0", "q4_0",
+    "q4_k_m", [BODY + BODY_SMALL] = "0.5b", [BODY + BODY_3B] = "3b", [BODY + BODY_MOE] = "moe",
+    [BODY + BODY_4B] = "4b", [BODY + BODY_35B] = "35b",
+};
 
 struct list { size_t v[LIST_MAX], n; };      /* ascending */
 static const struct list all_depths = { { 0, 4096, 16384, 32768, 65536, 100000 }, 6 },
@@ -31,8 +34,9 @@ struct report {
     struct bench bench;
     bool wanted[WORDS];
     struct list depths, rows;
+    size_t prefill;                      /* its rows */
     struct bench_point point[POINTS_MAX]; size_t n;
-    char name[64];                       /* of the model that --model names */
+    char name[4][64];                    /* of the model that --model names, or of the random models */
     size_t impossible, missed, noisy;
     struct { size_t bytes; double rate[2]; } read[16]; size_t n_read;    /* by one thread, by all */
     double dispatch;
@@ -69,23 +73,25 @@ static int parse_points(struct report *r, struct err *e)
         if (k < WORDS)
             on[k] = true;
         else if (strncmp(word, "depth=", 6) == 0 ? list_add(&r->depths, word + 6, BENCH_DEPTH_MAX, e)
-                 : strncmp(word, "m=", 2) == 0
-                     ? list_add(&r->rows, word + 2, BENCH_ROWS_MAX, e)
+                 : strncmp(word, "m=", 2) == 0 ? list_add(&r->rows, word + 2, BENCH_ROWS_MAX, e)
+                 : strncmp(word, "prefill=", 8) == 0
+                     ? parse_size(&r->prefill, "--points", word + 8, BENCH_ROWS_MAX + 1, BENCH_PREFILL, e)
                      : err_set(e, ERR_INPUT,
                                "--points: \"%s\"; allowed: machine, decode, rows, texts, prefill, sampler, "
-                               "demo, random, 3b, moe, q8_0, q4_0, q4_k_m, quick, depth=N, m=N; or "
-                               "resume[,at=N]; "
-                               "or spec, spec-short, spec-copy, "
+                               "demo, random, 0.5b, 3b, 4b, 35b, moe, q8_0, q4_0, q4_k_m, quick, depth=N, "
+                               "m=N, prefill=N; or resume[,at=N]; or spec, spec-short, spec-copy, "
                                "spec-windows",
                                word))
             return -1;
     }
+    on[BENCH_PREFILLING] |= r->prefill > 0;
+    r->prefill = r->prefill ? r->prefill : BENCH_PREFILL;
     for (size_t k = 0; k <= MACHINE; k++)
         any |= on[k];
     for (size_t k = 0; k <= MACHINE && !any; k++)
         on[k] = k != BENCH_TEXTS;
-    if (on[LARGE] || on[MOE] || on[Q8_0] || on[Q4_0] || on[Q4_K_M])
-        on[RANDOM] = true;
+    for (size_t k = Q8_0; k < WORDS; k++)
+        on[RANDOM] |= on[k];
     if (!on[DEMO] && !on[RANDOM])
         on[DEMO] = on[RANDOM] = true;
     if (!r->depths.n)
@@ -306,7 +312,7 @@ static int measure_points(struct report *r, struct bench_target *t, struct bench
     double pass = 0;
     if (r->wanted[BENCH_PREFILLING]) {
         p.kind = BENCH_PREFILLING;
-        p.rows = BENCH_PREFILL;
+        p.rows = r->prefill;
         p.goal = goals ? 0.60 : 0;
         if (measure_point(r, t, p, e))
             return -1;
@@ -340,7 +346,10 @@ static size_t texts_most(const struct report *r)
 
 static enum bench_body body_of(const struct report *r)
 {
-    return r->wanted[MOE] ? BODY_MOE : r->wanted[LARGE] ? BODY_3B : BODY_SMALL;
+    size_t body = BODIES - 1;
+    while (body > BODY_SMALL && !r->wanted[BODY + body])
+        body--;
+    return (enum bench_body)body;
 }
 
 /* dir NULL: the random model, which is as large as the models that goals are for. */
@@ -363,17 +372,17 @@ static int measure_model(struct report *r, const char *name, const char *dir, st
 /* The random body: bf16, or the quantised types that --points names. */
 static int measure_random(struct report *r, struct err *e)
 {
-    static const struct { int word; enum dtype type; const char *name[3]; } bodies[] = {
-        { RANDOM, DT_OTHER, { "0.5B random", "3B random", "MoE random" } },
-        { Q8_0, DT_Q8_0, { "0.5B Q8_0", "3B Q8_0", "MoE Q8_0" } },
-        { Q4_0, DT_Q4_0, { "0.5B Q4_0", "3B Q4_0", "MoE Q4_0" } },
-        { Q4_K_M, DT_Q4_K, { "0.5B Q4_K_M", "3B Q4_K_M", "MoE Q4_K_M" } } };
+    static const struct { int word; enum dtype type; const char *name; } types[] = {
+        { RANDOM, DT_OTHER, "random" }, { Q8_0, DT_Q8_0, "Q8_0" }, { Q4_0, DT_Q4_0, "Q4_0" },
+        { Q4_K_M, DT_Q4_K, "Q4_K_M" } };
+    static const char *const bodies[BODIES] = { "0.5B", "3B", "MoE", "4B/4", "35B/10" };
     const bool typed = r->wanted[Q8_0] || r->wanted[Q4_0] || r->wanted[Q4_K_M];
     int rc = 0;
-    for (size_t i = typed ? 1 : 0; i < (typed ? sizeof bodies / sizeof *bodies : 1) && rc == 0; i++)
-        if (r->wanted[bodies[i].word]) {
-            r->bench.random = bodies[i].type;
-            rc = measure_model(r, bodies[i].name[body_of(r)], NULL, e);
+    for (size_t i = typed ? 1 : 0; i < (typed ? sizeof types / sizeof *types : 1) && rc == 0; i++)
+        if (r->wanted[types[i].word]) {
+            snprintf(r->name[i], sizeof r->name[i], "%s %s", bodies[body_of(r)], types[i].name);
+            r->bench.random = types[i].type;
+            rc = measure_model(r, r->name[i], NULL, e);
         }
     return rc;
 }
@@ -386,8 +395,8 @@ static int measure_models(struct report *r, struct err *e)
         if (model_dir(dir, r->o, e))
             return -1;
         const char *base = strrchr(dir, '/');
-        snprintf(r->name, sizeof r->name, "%.63s", base && base[1] ? base + 1 : dir);
-        return measure_model(r, r->name, dir, e);
+        snprintf(*r->name, sizeof *r->name, "%.63s", base && base[1] ? base + 1 : dir);
+        return measure_model(r, *r->name, dir, e);
     }
     if (r->wanted[DEMO] && bench_find_demo(dir))
         rc = measure_model(r, "demo", dir, e);

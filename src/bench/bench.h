@@ -41,9 +41,9 @@ bool bench_resume_wanted(const char *points);
 int  bench_resume(const struct options *o, struct err *e);
 
 struct bench;
-/* dir NULL: a random model of the body of Qwen2.5-0.5B or -3B (tied embeddings of 151,936), or a mixture of
- * experts (as many, not tied). */
-enum bench_body { BODY_SMALL, BODY_3B, BODY_MOE };
+/* dir NULL: a random model of the body of Qwen2.5-0.5B or -3B (tied embeddings of 151,936), a mixture of
+ * experts (as many, not tied), a quarter of Qwen3.5-4B, or a tenth of Qwen3.5-35B-A3B. */
+enum bench_body { BODY_SMALL, BODY_3B, BODY_MOE, BODY_4B, BODY_35B, BODIES };
 int  bench_config(struct config *c, const char *dir, enum bench_body body, struct err *e);
 /* Opens the model with n_kv caches of n_max positions, after a check of memory. t->texts is 1. Call
  * bench_close even after a failure. */
@@ -70,7 +70,7 @@ enum bench_kind { BENCH_DECODE, BENCH_ROWS, BENCH_PREFILLING, BENCH_SAMPLING, BE
 struct bench_point {
     const char *model;
     enum bench_kind kind;
-    size_t depth, rows;              /* rows == BENCH_PREFILL for a prefill; BENCH_TEXTS: of a text each */
+    size_t depth, rows;              /* more than BENCH_ROWS_MAX for a prefill; BENCH_TEXTS: of a text each */
     struct bench_work work;
     enum probe_mul mul;              /* the instruction of the peak */
     enum probe_read how;

@@ -39,9 +39,35 @@ static const char random_moe_json[] =
     " \"rope_theta\": 1000000.0, \"hidden_act\": \"silu\", \"tie_word_embeddings\": false,"
     " \"bos_token_id\": 151643, \"eos_token_id\": 151645}";
 
+/* A quarter of Qwen3.5-4B: 8 of 32 layers, 6 of them with a state, and a quarter of the vocabulary. */
+static const char random_4b_json[] =
+    "{\"architectures\": [\"Qwen3_5ForCausalLM\"], \"model_type\": \"qwen3_5_text\","
+    " \"hidden_size\": 2560, \"intermediate_size\": 9216, \"num_hidden_layers\": 8,"
+    " \"num_attention_heads\": 16, \"num_key_value_heads\": 4, \"head_dim\": 256, \"vocab_size\": 62080,"
+    " \"full_attention_interval\": 4, \"linear_num_value_heads\": 32, \"attn_output_gate\": true,"
+    " \"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": 1e7,"
+    " \"partial_rotary_factor\": 0.25},"
+    " \"max_position_embeddings\": 262144, \"rms_norm_eps\": 1e-06, \"hidden_act\": \"silu\","
+    " \"tie_word_embeddings\": true, \"bos_token_id\": 1, \"eos_token_id\": 2}";
+
+/* A tenth of Qwen3.5-35B-A3B: 4 of 40 layers, 3 of them with a state, and a tenth of the vocabulary. */
+static const char random_35b_json[] =
+    "{\"architectures\": [\"Qwen3_5MoeForCausalLM\"], \"model_type\": \"qwen3_5_moe_text\","
+    " \"hidden_size\": 2048, \"num_hidden_layers\": 4, \"num_experts\": 256, \"num_experts_per_tok\": 8,"
+    " \"moe_intermediate_size\": 512, \"shared_expert_intermediate_size\": 512,"
+    " \"num_attention_heads\": 16, \"num_key_value_heads\": 2, \"head_dim\": 256, \"vocab_size\": 24832,"
+    " \"full_attention_interval\": 4, \"linear_num_value_heads\": 32, \"attn_output_gate\": true,"
+    " \"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": 1e7,"
+    " \"partial_rotary_factor\": 0.25},"
+    " \"max_position_embeddings\": 262144, \"rms_norm_eps\": 1e-06, \"hidden_act\": \"silu\","
+    " \"tie_word_embeddings\": false, \"bos_token_id\": 1, \"eos_token_id\": 2}";
+
 int bench_config(struct config *c, const char *dir, enum bench_body body, struct err *e)
 {
-    static const char *const bodies[] = { random_json, random_3b_json, random_moe_json };
+    static const char *const bodies[] = {
+        [BODY_SMALL] = random_json, [BODY_3B] = random_3b_json, [BODY_MOE] = random_moe_json,
+        [BODY_4B] = random_4b_json, [BODY_35B] = random_35b_json,
+    };
     const char *json = bodies[body];
     return dir ? config_read(c, dir, e)
                : config_parse(c, "random model", json, strlen(json), NULL, NULL, 0, e);
