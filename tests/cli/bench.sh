@@ -13,6 +13,14 @@ assert bytes["texts", 70, 3] - bytes["rows", 70, 3] == 2 * 70 * key > 0
 assert all(p["seconds"] > 0 and 0 < p["share"] <= 1 for p in points.values())
 END
 result bench_measures_several_texts $? "$(cat "$TMP/err" "$TMP/why")"
+# A prefill has more rows than a pass of a round, and no more than the bench has tokens for.
+for n in 64 2049 x; do
+    "$LONGHAND" bench --points demo,prefill=$n 2>>"$TMP/prefill"
+    echo "exit $?" >>"$TMP/prefill"
+done
+[ "$(grep -cx "longhand: --points: '\(64\|2049\|x\)' is not a whole number from 65 to 2048" "$TMP/prefill")" = 3 ] &&
+    [ "$(grep -cx "exit 2" "$TMP/prefill")" = 3 ]
+result bench_checks_the_rows_of_a_prefill $? "$(cat "$TMP/prefill")"
 # A hybrid: a position adds keys in layers of attention alone, and a text adds the states of the other layers.
 H=tests/data/models/qwen35-equal-f32
 "$LONGHAND" bench --model $H --points quick,rows,texts,m=1,m=3,depth=0,depth=70 --repeat 1 --json \
