@@ -18,7 +18,8 @@ for n in 64 2049 x; do
     "$LONGHAND" bench --points demo,prefill=$n 2>>"$TMP/prefill"
     echo "exit $?" >>"$TMP/prefill"
 done
-[ "$(grep -cx "longhand: --points: '\(64\|2049\|x\)' is not a whole number from 65 to 2048" "$TMP/prefill")" = 3 ] &&
+bad="longhand: --points: '\(64\|2049\|x\)' is not a whole number from 65 to 2048"
+[ "$(grep -cx "$bad" "$TMP/prefill")" = 3 ] &&
     [ "$(grep -cx "exit 2" "$TMP/prefill")" = 3 ]
 result bench_checks_the_rows_of_a_prefill $? "$(cat "$TMP/prefill")"
 # A hybrid: a position adds keys in layers of attention alone, and a text adds the states of the other layers.
