@@ -7,7 +7,7 @@
  *     snapshot   the decoder is thrown away; the next one goes on with a snapshot that was written before
  *     together   in the rounds of up to eight other runs
  *
- * Short: a sample of one model. --long: 2,268 runs of seven models in two arithmetics. */
+ * Short: a sample of one model. --long: 2,196 runs of seven models in two arithmetics. */
 #include <fcntl.h>
 
 #include "src/decode/decode.h"

@@ -4,9 +4,9 @@
  * the guesses, and the planner keeps the nodes of the largest reach: the published dynamic tree and rerank,
  * with calibrated chances in place of the drafter's own. A fixed --tree says how many children a node gets.
  *
- * Committed pairs wait in `pending` until a pass reads several of them at once. After a snapshot the cache
- * goes on where it was; after a text that was rebuilt from tokens alone it begins anew. Start reading at
- * gumiho_expand() and gumiho_observe(). */
+ * A committed pair costs a copy of its state. The states of the window wait in a ring until the drafter is
+ * asked; then its cache reads those that it lacks. A snapshot holds the ring. A text that was rebuilt from
+ * tokens alone has no states: its ring begins anew. Start reading at gumiho_expand() and gumiho_prepare(). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,8 +15,9 @@
 enum {
     BEAM = 16,                       /* rows of pass 1 */
     PASSES = 3, SERIAL = 2,
-    PENDING = GUMIHO_ROWS,
     FIRST_ROWS = 16,                 /* the most pairs that pass 0 reads */
+    /* pairs that a planned text begins with: the window grows with the text, and a trial is short */
+    AT_FIRST = 128,
     RECENT = GUMIHO_WINDOW - 1,      /* pairs before a pair that it sees */
     SLOTS = 2 * RECENT + KV_BLOCK,   /* when they are full, the last RECENT rows move to the front */
 };
@@ -24,8 +25,8 @@ enum {
 struct serial {                      /* of one text */
     struct kv kv;                    /* slot s holds pair first + s */
     size_t first;
-    /* The pairs after those in the cache: the model's hidden states, [n_pending][hidden]. */
-    float *pending; size_t n_pending;
+    /* The model's hidden states of pairs begin .. end - 1: pair p at row p % keep of ring, [keep][hidden]. */
+    float *ring; size_t keep, begin, end;
     /* This round: the state that pass 0 drafted, then those of pass 1, [1 + BEAM][hidden]; nodes of pass 1 */
     float *state;
     size_t n;
@@ -34,8 +35,8 @@ struct serial {                      /* of one text */
 };
 
 static struct serial *serial_of(const struct drafting *g) { return g->own[SOURCE_GUMIHO]; }
-/* The pair that follows. */
-static size_t next_pair(const struct serial *s) { return s->first + s->kv.n_past + s->n_pending; }
+/* The pair that the cache reads next. */
+static size_t next_pair(const struct serial *s) { return s->first + s->kv.n_past; }
 
 /* ---- memory ---- */
 
@@ -45,28 +46,27 @@ static struct kv_size cache_size(const struct model *m, size_t n_max)
                              MIN((size_t)SLOTS, n_max), BEAM, 0 };
 }
 
-static size_t states_bytes(const struct model *m)
+static size_t kept(size_t n_max) { return MIN((size_t)GUMIHO_WINDOW, n_max); }
+static size_t states_bytes(const struct model *m, size_t keep)
 {
-    return (PENDING + 1 + BEAM) * m->config.hidden * sizeof(float);
+    return (keep + 1 + BEAM) * m->config.hidden * sizeof(float);
 }
 
 static size_t gumiho_size(const struct draft_settings *s, const struct model *m, size_t n_max)
 {
     const struct kv_size size = cache_size(m, n_max);
     (void)s;
-    return sizeof(struct serial) + kv_bytes(&size) + states_bytes(m);
+    return sizeof(struct serial) + kv_bytes(&size) + states_bytes(m, kept(n_max));
 }
 
 static int gumiho_begin(struct drafting *g, size_t n_max, struct err *e)
 {
     const struct kv_size size = cache_size(g->model, n_max);
     struct serial *s = calloc(1, sizeof *s);
-    if (s)
-        s->pending = mem_alloc(states_bytes(g->model));
     g->own[SOURCE_GUMIHO] = s;
-    if (!s || !s->pending)
+    if (!s || !(s->ring = mem_alloc(states_bytes(g->model, s->keep = kept(n_max)))))
         return err_set(e, ERR_FAILED, "drafting: out of memory");
-    s->state = s->pending + PENDING * g->model->config.hidden;
+    s->state = s->ring + s->keep * g->model->config.hidden;
     draft_add_cache(g, &draft_gumiho, KV_FULL, SIZE_MAX);
     return kv_open(&s->kv, g->model->dev, &size, e);
 }
@@ -76,7 +76,7 @@ static void gumiho_end(struct drafting *g)
     struct serial *s = serial_of(g);
     if (s) {
         kv_close(&s->kv);
-        mem_free(s->pending, states_bytes(g->model));
+        mem_free(s->ring, states_bytes(g->model, s->keep));
     }
     free(s);
     g->own[SOURCE_GUMIHO] = NULL;
@@ -86,8 +86,7 @@ static void gumiho_end(struct drafting *g)
 static void forget(struct serial *s, size_t first)
 {
     kv_truncate(&s->kv, 0);
-    s->first = first;
-    s->n_pending = 0;
+    s->first = s->begin = s->end = first;
 }
 
 static void gumiho_reset(struct drafting *g) { forget(serial_of(g), 0); }
@@ -112,8 +111,26 @@ static struct pass_bytes gumiho_reads(const struct drafting *g, size_t i)
 
 /* ---- committed pairs ---- */
 
-/* The sequence of the first n pending pairs, in whose cache there is room. */
-static struct gumiho_seq pending_rows(const struct drafting *g, size_t n, float *out)
+static float *state_of(const struct drafting *g, size_t pair)
+{
+    const struct serial *s = serial_of(g);
+    return s->ring + pair % s->keep * g->model->config.hidden;
+}
+
+static void gumiho_observe(struct drafting *g, const struct observed *o)
+{
+    struct serial *s = serial_of(g);
+    const size_t hidden = g->model->config.hidden;
+    if (o->n_rows && o->first != s->end)         /* another text, or rows that were read elsewhere */
+        forget(s, o->first);
+    for (size_t i = 0; i < o->n_rows; i++, s->end++)
+        if (s->end + s->keep >= o->n_tokens - 1)         /* the ring will still have it after the text */
+            gumiho_state(g->gumiho, state_of(g, s->end), observed_hidden(o, i, hidden));
+    s->begin = MAX(s->begin, s->end - MIN(s->end, s->keep));
+}
+
+/* The next n pairs, which do not wrap in the ring, as rows of a pass. */
+static struct gumiho_seq committed_rows(const struct drafting *g, size_t n, float *out)
 {
     struct serial *s = serial_of(g);
     if (s->kv.n_past + n > s->kv.n_max) {
@@ -121,52 +138,30 @@ static struct gumiho_seq pending_rows(const struct drafting *g, size_t n, float 
         kv_keep_last(&s->kv, RECENT);
     }
     return (struct gumiho_seq){ .own = &s->kv, .first = s->first, .n = n,
-                                .token = g->tokens + s->first + s->kv.n_past + 1, .state = s->pending,
+                                .token = g->tokens + next_pair(s) + 1, .state = state_of(g, next_pair(s)),
                                 .step = g->model->config.hidden, .out = out };
 }
 
-/* The first n pending pairs are in the cache. */
-static void drop_pending(const struct drafting *g, size_t n)
-{
-    struct serial *s = serial_of(g);
-    s->n_pending -= n;
-    memmove(s->pending, s->pending + n * g->model->config.hidden,
-            s->n_pending * g->model->config.hidden * sizeof *s->pending);
-}
-
-static void read_pending(struct drafting *g, size_t n)
-{
-    const struct gumiho_seq seq = pending_rows(g, n, NULL);
-    gumiho_serial(g->gumiho, NULL, &seq, 1, NULL);
-    drop_pending(g, n);
-}
-
-/* Pairs that no pair after the text sees are left out. */
-static void gumiho_observe(struct drafting *g, const struct observed *o)
-{
-    struct serial *s = serial_of(g);
-    const size_t hidden = g->model->config.hidden;
-    if (o->n_rows && o->first != next_pair(s))   /* another text, or rows that were read elsewhere */
-        forget(s, o->first);
-    for (size_t i = 0; i < o->n_rows; i++) {
-        const size_t pair = o->first + i;
-        if (pair + GUMIHO_WINDOW < o->n_tokens - 1) {
-            forget(s, pair + 1);
-            continue;
-        }
-        if (s->n_pending == PENDING)
-            read_pending(g, PENDING);
-        gumiho_state(g->gumiho, s->pending + s->n_pending++ * hidden, observed_hidden(o, i, hidden));
-    }
-}
-
+/* Reads the committed pairs that the cache lacks but for the last ones, which pass 0 reads, or begins anew
+ * with the last ones. */
 static bool gumiho_prepare(struct drafting *g)
 {
     struct serial *s = serial_of(g);
-    if (s->n_pending == 0 || next_pair(s) != g->kv->n_past)
+    const size_t to = s->end, most = g->planner.on ? AT_FIRST : RECENT;
+    if (s->begin == to || to != g->kv->n_past)
         return false;
-    if (s->n_pending > FIRST_ROWS)
-        read_pending(g, s->n_pending - FIRST_ROWS);
+    if (next_pair(s) + most < to || next_pair(s) < s->begin) {
+        kv_truncate(&s->kv, 0);
+        s->first = MAX(s->begin, to - MIN(to, most));
+    }
+    for (;;) {
+        const size_t at = next_pair(s), whole = s->keep - at % s->keep;  /* pairs before the ring wraps */
+        if (to - at <= MIN((size_t)FIRST_ROWS, whole))
+            break;
+        const size_t n = MIN(MIN(to - at - 1, whole), (size_t)GUMIHO_ROWS);
+        const struct gumiho_seq seq = committed_rows(g, n, NULL);
+        gumiho_serial(g->gumiho, NULL, &seq, 1, NULL);
+    }
     s->n = 0;
     return true;
 }
@@ -189,7 +184,7 @@ static bool plan_part(struct drafting *g, struct part *p, size_t n_heads)
     const struct tree *t = g->tree;
     const size_t hidden = g->model->config.hidden, verify_rows = g->buffers->verify_rows;
     if (g->passes == 0) {
-        p->seq = pending_rows(g, s->n_pending, s->state);
+        p->seq = committed_rows(g, s->end - next_pair(s), s->state);
         p->node[0] = 0;
         p->n = p->n_logits = 1;
         return true;
@@ -259,8 +254,6 @@ static void pass_of(struct drafting *const *g, size_t n, const struct part *part
     const int rc = pass == SERIAL ? gumiho_heads(g[0]->gumiho, head, branch, all, n_heads, logits)
                                   : gumiho_serial(g[0]->gumiho, head, seq, n, logits);
     for (size_t i = 0; i < n; i++) {
-        if (pass == 0)
-            drop_pending(g[i], part[i].seq.n);
         *more[i] = rc == 0 && take(g[i], &part[i], n_heads, logits) > 0 && g[i]->passes < PASSES;
         logits += part[i].n_logits * vocab;
         if (rc) {                    /* only guesses are lost; no value that is not finite may stay */
@@ -289,6 +282,7 @@ static size_t heads_of(struct drafting *const *g, size_t n)
 static int gumiho_expand(struct drafting *const *g, size_t n, bool *more, struct err *e)
 {
     const size_t verify_rows = g[0]->buffers->verify_rows, n_heads = MIN(heads_of(g, n), verify_rows);
+    const size_t pass = g[0]->passes;
     struct part part[BATCH_MAX];
     (void)e;
     for (size_t i = 0; i < n;) {     /* lots: as many texts as fit a pass */
@@ -297,7 +291,7 @@ static int gumiho_expand(struct drafting *const *g, size_t n, bool *more, struct
         size_t n_live = 0, rows = 0, logits = 0;
         for (; i < n && (!n_live || g[i]->draft_model == live[0]->draft_model); i++) {
             struct part *p = &part[n_live];
-            assert(g[i]->passes == g[0]->passes);
+            assert(g[i]->passes == pass);
             more[i] = false;
             if (!plan_part(g[i], p, n_heads)) {
                 g[i]->next_reach = 0;
@@ -319,51 +313,44 @@ static int gumiho_expand(struct drafting *const *g, size_t n, bool *more, struct
 
 /* ---- snapshots ---- */
 
-/* The state in a snapshot: this struct, the rows of the last slots by layer and head, the pending states. */
-struct saved_serial { size_t first, slots, pending; };
-
-static size_t saved_bytes(const struct drafting *g, const struct saved_serial *s)
-{
-    return sizeof *s + kv_rows_bytes(&serial_of(g)->kv, s->slots) +
-           s->pending * g->model->config.hidden * sizeof(float);
-}
-
+/* The state in a snapshot: `end`, then the states of the last pairs. */
 static size_t gumiho_state_bytes(const struct drafting *g)
 {
-    const struct saved_serial most = { 0, MIN((size_t)RECENT, serial_of(g)->kv.n_max), PENDING };
-    return saved_bytes(g, &most);
+    const struct serial *s = serial_of(g);
+    return sizeof s->end + s->keep * g->model->config.hidden * sizeof *s->ring;
 }
 
 static size_t gumiho_save(const struct drafting *g, void *out)
 {
-    struct serial *s = serial_of(g);
-    const size_t slots = MIN(s->kv.n_past, (size_t)RECENT), from = s->kv.n_past - slots;
-    const struct saved_serial k = { s->first + from, slots, s->n_pending };
-    char *at = (char *)out + sizeof k;
-    memcpy(out, &k, sizeof k);
-    kv_exchange(&s->kv, from, slots, at, false);
-    memcpy(at + kv_rows_bytes(&s->kv, slots), s->pending,
-           s->n_pending * g->model->config.hidden * sizeof *s->pending);
-    return s->n_pending ? saved_bytes(g, &k) : 0;
+    const struct serial *s = serial_of(g);
+    const size_t row = g->model->config.hidden * sizeof *s->ring;
+    char *at = out;
+    memcpy(at, &s->end, sizeof s->end);
+    at += sizeof s->end;
+    for (size_t p = s->begin; p < s->end; p++, at += row)
+        memcpy(at, state_of(g, p), row);
+    return s->begin < s->end ? (size_t)(at - (char *)out) : 0;
 }
 
+/* Puts states before those that the ring has got since. */
 static bool gumiho_load(struct drafting *g, const void *state, size_t n)
 {
     struct serial *s = serial_of(g);
-    struct saved_serial k;
-    if (n < sizeof k)
+    const size_t row = g->model->config.hidden * sizeof *s->ring;
+    const char *rows = (const char *)state + sizeof s->end;
+    size_t end;
+    if (n < sizeof end || (n - sizeof end) % row)
         return false;
-    memcpy(&k, state, sizeof k);
-    if (k.slots > MIN((size_t)RECENT, s->kv.n_max) || k.pending > PENDING || n != saved_bytes(g, &k) ||
-        k.first + k.slots + k.pending != g->kv->n_past)
+    memcpy(&end, state, sizeof end);
+    if (s->begin == s->end)
+        forget(s, g->kv->n_past);
+    const size_t saved = (n - sizeof end) / row, from = MAX(end - saved, s->end - MIN(s->end, s->keep));
+    if (saved > MIN(end, s->keep) || end < s->begin)
         return false;
-    char *rows = (char *)(uintptr_t)state + sizeof k;
-    forget(s, k.first);
-    kv_exchange(&s->kv, 0, k.slots, rows, true);
-    s->kv.n_past = s->kv.n_written = k.slots;
-    s->n_pending = k.pending;
-    memcpy(s->pending, rows + kv_rows_bytes(&s->kv, k.slots),
-           k.pending * g->model->config.hidden * sizeof *s->pending);
+    for (size_t p = from; p < s->begin; p++)
+        memcpy(state_of(g, p), rows + (p - (end - saved)) * row, row);
+    kv_truncate(&s->kv, 0);
+    s->first = s->begin = MIN(s->begin, from);
     return true;
 }
 

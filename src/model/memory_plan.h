@@ -3,7 +3,7 @@
 #pragma once
 #include "src/base/base.h"
 
-enum { MEMORY_ITEMS_MAX = 16 };
+enum { MEMORY_ITEMS_MAX = 32 };
 
 struct device;
 

@@ -141,6 +141,9 @@ for h in longspec spire gumiho; do
         cmp -s "$TMP/want" "$TMP/t" && grep -qE "\"$h\": \{\"drafted\": [0-9]+, \"accepted\": [1-9]" "$TMP/s"
     result the_own_${h}_drafts $? "$(cat "$TMP/err")"
 done
+every=heads,partial,ngram,suffix,longspec,spire,gumiho,model:models/demo
+"$LONGHAND" $G -n 60 -m models/demo --drafter $every >"$TMP/t" 2>"$TMP/err"
+same all_drafters_at_once "$TMP/want" "$TMP/t"
 # Killed, and resumed from a snapshot.
 "$LONGHAND" $G -n 1500 --ignore-eos --drafter none >"$TMP/want"
 for h in longspec spire gumiho; do
