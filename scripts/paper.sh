@@ -4,9 +4,12 @@
 #   scripts/paper.sh [DIR] [TOKENS]    DIR: where texts are kept, paper-out; TOKENS: length of a text, 20000
 #   scripts/paper.sh DIR tables        write the tables of the texts that are there
 #
+# Texts with a fixed tree are slow on a CPU: SLOW is their length (TOKENS). A cell of a longer text is '-'.
+#
 # With BOOKS and HELD, folders of .txt files to train on and held out, it also makes the tables of trained
-# drafters: acceptance in two held-out books (TWO, two names; 5 minutes), and SPIRe's ablations (six trainings
-# of STEPS steps, 200; 15 minutes). Without them these tables keep what DIR has.
+# drafters: acceptance in two held-out books (TWO, two names; 40 minutes, nearly all of it for the PREFIXES of
+# 100,000 tokens), and SPIRe's ablations (six trainings of STEPS steps, 200; 15 minutes). Without them these
+# tables keep what DIR has.
 #
 # The script queues one text for each cell of a table and writes the texts one after the other. It can be
 # stopped at any time: the same command goes on. Afterwards scripts/paper_tables.py writes the tables into
@@ -14,7 +17,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 DIR=${1:-paper-out} TOKENS=${2:-20000}
-MODEL=models/demo DB=$DIR/paper.db
+MODEL=models/demo DB=$DIR/paper.db SLOW=${SLOW:-$TOKENS} length=$TOKENS
 mkdir -p "$DIR"
 
 if [ "$TOKENS" = tables ]; then
@@ -27,22 +30,30 @@ job() {
     shift 2
     ./longhand list "@$name" --db "$DB" >"$DIR/listed" 2>&1 ||
         ./longhand submit --model "$MODEL" --db "$DB" --name "$name" --prompt-file "$DIR/prompt-$prompt" \
-            --tokens "$TOKENS" --ignore-eos --seed 1 --on-loop off --quiet "$@" >"$DIR/listed"
+            --tokens "$length" --ignore-eos --seed 1 --on-loop off --quiet "$@" >"$DIR/listed"
+}
+slow() {
+    length=$SLOW
+    job "$@"
+    length=$TOKENS
 }
 # pair NAME PROMPT OPTIONS...: a text drafted as in TokenSwift, and the same text with plain decoding.
 pair() {
     pair=$1
-    job "$@" --preset tokenswift
+    slow "$@" --preset tokenswift
     shift
     job "$pair-plain" "$@" --min-keep 20 --drafter none
 }
 # accepted DRAFTER TREE BOOK PREFIX: the statistics of 400 tokens after a prefix of a held-out book. Each text
-# has a process of its own, so that every drafter reads the whole prefix.
+# has a process of its own, so that every drafter reads the whole prefix. DRAFTER none: plain decoding.
 accepted() {
     out=$DIR/accepted-$1-$2-$3-$4
+    tree="--tree $2"
+    [ "$1" != none ] || tree=
+    # shellcheck disable=SC2086
     [ -s "$out.json" ] || {
         ./longhand run --model "$MODEL" --db "$DIR/accepted.db" --prompt-file "$DIR/held-$3-$4" --tokens 400 \
-            --ignore-eos --seed 1 --temperature 1 --on-loop off --quiet --drafter "$1" --tree "$2" \
+            --ignore-eos --seed 1 --temperature 1 --on-loop off --quiet --drafter "$1" $tree \
             --json-stats "$out.part" >"$DIR/listed"
         mv "$out.part" "$out.json"
     }
@@ -61,10 +72,10 @@ work() { ./longhand work --until-empty --parallel 1 --db "$DB"; }
 LLAMA="--temperature 1 --top-k 0 --top-p 1 --min-p 0.1 --penalty 1.2 --penalty-window 1024"
 if ! [ -s "$DIR/prompt-8192" ]; then
     cp models/demo/openings/portrait.txt "$DIR/prompt-opening"
-    written=$TOKENS TOKENS=8000
+    length=8000
     # shellcheck disable=SC2086
     job opening opening $LLAMA
-    TOKENS=$written
+    length=$TOKENS
     work
     ./longhand text @opening --with-prompt --db "$DB" >"$DIR/opening.txt"
     for n in 2048 4096 8192; do
@@ -79,15 +90,15 @@ for n in 2048 4096 8192; do
     # shellcheck disable=SC2086
     {
         pair t3-$n $n $LLAMA
-        job t3-$n-paper $n $LLAMA --preset tokenswift --verifier paper
-        job t3-$n-medusa $n $LLAMA --min-keep 20 --drafter heads:$MODEL/heads-independent.safetensors \
+        slow t3-$n-paper $n $LLAMA --preset tokenswift --verifier paper
+        slow t3-$n-medusa $n $LLAMA --min-keep 20 --drafter heads:$MODEL/heads-independent.safetensors \
             --tree 3,3,3
         job t3-$n-auto $n $LLAMA --min-keep 20
     }
 done
 for policy in full static dynamic; do
     # shellcheck disable=SC2086
-    job t5-$policy 4096 $LLAMA --preset tokenswift --ngram-k 0 --kv-policy $policy
+    slow t5-$policy 4096 $LLAMA --preset tokenswift --ngram-k 0 --kv-policy $policy
 done
 # Table 6: three filters, with and without the penalty. Table 8: the penalty's value. Table 9: temperatures.
 for penalty in 1 1.2; do
@@ -109,15 +120,17 @@ for temperature in 0.4 0.6 0.8 1 1.2; do
 done
 work
 
-# Trained drafters: 4 and 8 rows of a pass, the root among them.
+# Trained drafters: 4 and 8 rows of a pass, the root among them. The texts of plain decoding say what a
+# one-row pass takes.
 if [ -n "${HELD:-}" ]; then
     for book in ${TWO:-elizabeth-gaskell-north-and-south john-muir-the-mountains-of-california}; do
-        for n in 1024 8192 32768; do
+        for n in ${PREFIXES:-1024 8192 32768 100000}; do
             [ -s "$DIR/held-$book-$n" ] || {
                 ./longhand tokenize --model $MODEL "$HELD/$book.txt" | tr ' ,[]' '\n\n\n\n' | grep . |
                     head -n $n | ./longhand tokenize --model $MODEL --decode >"$DIR/held.part"
                 mv "$DIR/held.part" "$DIR/held-$book-$n"
             }
+            accepted none 1 "$book" $n
             for drafter in longspec gumiho spire; do
                 accepted $drafter 1,1,1 "$book" $n
                 accepted $drafter 1,2,2 "$book" $n

@@ -5,8 +5,8 @@
 
 A speed is that of plain decoding of the same settings, in seconds, divided by that of the text. alpha is
 TokenSwift's equation 4, beta its equation 6. Both count from the first written token on, as in the paper.
-A cell is '-' while its text is not written. The tables of trained drafters come from the files of paper.sh
-beside the store. They stay as they are where there are none."""
+A cell is '-' while its text is not written, or not as far. The tables of trained drafters come from the files
+of paper.sh beside the store. They stay as they are where there are none."""
 import csv
 import json
 import re
@@ -60,7 +60,7 @@ class Texts:
         return max((j["tokens"] for n, j in self.jobs.items() if n.startswith("t")), default=0)
 
     def cell(self, name, plain, end, beta=False):
-        if name not in self.jobs or plain not in self.jobs:
+        if any(n not in self.jobs or self.jobs[n]["tokens"] < end for n in (name, plain)):
             return "-"
         seconds, rounds, a, b = until(self.jobs[name], end)
         speed = until(self.jobs[plain], end)[0] / seconds
@@ -109,10 +109,11 @@ def tables(t):
     for name, papers in TABLE_6.items():
         for penalty, paper in zip(("1", "1.2"), papers):
             job = f"t6-{name}-{penalty}"
-            d = t.distinct(job)
-            speed = t.cell(job, f"{job}-plain", n).split(", ")[-1]
+            d = t.distinct(f"{job}-plain")               # the same text
+            speed = paired(job, f"{job}-plain").split(" / ")
+            speed = " / ".join(s.split(", ")[-1] for s in speed)
             rows.append([name, penalty, "-" if d is None else f"{d:.2f}, {speed}", paper])
-    out.append("**TokenSwift, Table 6: the penalty** (mean of Distinct-1 to 4, speed)\n\n" +
+    out.append("**TokenSwift, Table 6: the penalty** (mean of Distinct-1 to 4 of the whole text, speed)\n\n" +
                table(["filter", "penalty", "here", "paper"], rows))
     rows = []
     for penalty, paper in TABLE_8.items():
@@ -127,7 +128,8 @@ def tables(t):
 
 
 def acceptance(folder):
-    """First guess that comes true; tokens a round with 4 and with 8 rows; by book, prefix and drafter."""
+    """First guess that comes true; tokens a round with 4 and with 8 rows; the time of a round's draft passes
+    with 4 rows, in passes of plain decoding; by book, prefix and drafter."""
     found = {}
     for path in folder.glob("accepted-*.json"):
         name = re.fullmatch(r"accepted-(\w+)-([\d,]+)-(.*)-(\d+)\.json", path.name)
@@ -136,11 +138,16 @@ def acceptance(folder):
     rows = []
     for (book, prefix), s in sorted(found.items()):
         cells = []
+        plain = s.get(("none", "1"))
         for drafter in ("longspec", "gumiho", "spire"):
             few, many = s.get((drafter, "1,1,1")), s.get((drafter, "1,2,2"))
             first = few and few["accepted_per_depth"][0] / few["reached_per_depth"][0]
-            cells.append("-" if not few or not many else f"{100 * first:.0f} %, "
-                         f"{few['mean_acceptance_length']:.2f}, {many['mean_acceptance_length']:.2f}")
+            tokens = [f"{x['mean_acceptance_length']:.2f}" if x else "-" for x in (few, many)]
+            cost = "-"
+            if few and plain:
+                one = plain["time"]["verify"] / plain["rounds"]
+                cost = f"{few['time']['draft'] / few['rounds'] / one:.2f}"
+            cells.append(f"{100 * first:.0f} %, {', '.join(tokens)}, {cost}" if few else "-")
         rows.append([book.split("-")[1].capitalize(), f"{prefix:,}"] + cells)
     return rows and table(["book", "prefix", "LongSpec", "Gumiho", "SPIRe"], rows)
 

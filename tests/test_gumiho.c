@@ -1,5 +1,6 @@
 /* Gumiho's drafter: its logits against PyTorch's, what candidates and heads see, its trees, and that its
- * state after many rounds and after a snapshot drafts what a state made from tokens drafts. */
+ * state after many rounds and after a snapshot drafts what a state made from tokens drafts. And that the
+ * published full-tree attention, which longhand leaves out, changes the text. */
 #include "src/decode/decode.h"
 #include "src/model/safetensors.h"
 #include "tests/drafter_rig.h"
@@ -350,6 +351,112 @@ static void trees_are_reranked(void)
     close_tiny(&r, &g);
 }
 
+/* ---- the published full-tree attention (drafters.md, C4) ---- */
+
+enum { FTA_NODES = 12, FTA_DEPTH = 4, FTA_TEXT = 300, FTA_VOCAB = 97 };
+struct fta_tree { int32_t token[FTA_NODES], parent[FTA_NODES]; size_t depth[FTA_NODES]; };
+
+static bool fta_has_child(const struct fta_tree *t, int32_t parent, int32_t token)
+{
+    for (size_t i = 1; i < FTA_NODES; i++)
+        if (t->parent[i] == parent && (token < 0 || t->token[i] == token)) return true;
+    return false;
+}
+
+/* A tree as heads make it: every other node of a depth has the right token of its depth, whatever tokens are
+ * above it. next: the text after the root. */
+static void fta_grow(struct fta_tree *t, int32_t root, const int32_t *next, struct rng *rng)
+{
+    memset(t, 0, sizeof *t);
+    t->token[0] = root;
+    for (size_t i = 0; i < FTA_NODES; i++) t->parent[i] = -1;
+    for (size_t i = 1; i < FTA_NODES; i++) {
+        size_t of = rng_below(rng, i);
+        while (t->depth[of] == FTA_DEPTH) of = (size_t)t->parent[of];
+        const size_t depth = t->depth[of] + 1;
+        int32_t token = rng_below(rng, 2) ? next[depth - 1] : (int32_t)rng_below(rng, FTA_VOCAB);
+        while (fta_has_child(t, (int32_t)of, token)) token = (token + 1) % FTA_VOCAB;
+        t->parent[i] = (int32_t)of, t->token[i] = token, t->depth[i] = depth;
+    }
+}
+
+/* The exact walk: the target's own tokens down the tree. Returns their number. */
+static size_t fta_exact(const struct fta_tree *t, const float *logits, int32_t *out)
+{
+    for (size_t n = 0, at = 0;; n++) {
+        const int32_t token = out[n] = largest(logits + at * FTA_VOCAB, FTA_VOCAB);
+        size_t i = 1;
+        while (i < FTA_NODES && !(t->parent[i] == (int32_t)at && t->token[i] == token)) i++;
+        if (i == FTA_NODES) return n + 1;
+        at = i;
+    }
+}
+
+/* The published walk: a path that ends early goes on with the node of each further depth that most paths
+ * have. The path with the most tokens that its nodes' own logits agree with wins. */
+static size_t fta_published(const struct fta_tree *t, const float *logits, int32_t *out)
+{
+    size_t path[FTA_NODES][FTA_DEPTH + 1] = { 0 }, usual[FTA_DEPTH + 1] = { 0 }, n_paths = 0, deepest = 0,
+           best = 0;
+    size_t seen[FTA_NODES] = { 0 };
+    for (size_t leaf = 1; leaf < FTA_NODES; leaf++) {
+        if (fta_has_child(t, (int32_t)leaf, -1)) continue;
+        for (size_t i = leaf; i; i = (size_t)t->parent[i]) path[n_paths][t->depth[i]] = i, seen[i]++;
+        deepest = MAX(deepest, t->depth[leaf]);
+        n_paths++;
+    }
+    for (size_t i = 1; i < FTA_NODES; i++)
+        if (seen[i] > seen[usual[t->depth[i]]] || !usual[t->depth[i]]) usual[t->depth[i]] = i;
+    for (size_t p = 0; p < n_paths; p++) {
+        size_t n = 0;
+        for (size_t k = 1; k <= deepest; k++)
+            if (!path[p][k]) path[p][k] = usual[k];
+        while (n < deepest &&
+               t->token[path[p][n + 1]] == largest(logits + path[p][n] * FTA_VOCAB, FTA_VOCAB)) n++;
+        if (n + 1 <= best) continue;
+        best = n + 1;
+        for (size_t k = 0; k < best; k++) out[k] = largest(logits + path[p][k] * FTA_VOCAB, FTA_VOCAB);
+    }
+    return best;
+}
+
+/* At temperature 0, after beginnings of one text: the exact walk gives the tokens of plain decoding, and the
+ * published one does not, because a borrowed node was computed under other tokens. So longhand leaves it
+ * out. */
+static void published_full_tree_attention_changes_the_text(void)
+{
+    struct rig r;
+    struct gumiho g;
+    struct kv kv;
+    static float logits[FTA_NODES * FTA_VOCAB];
+    int32_t text[FTA_TEXT], plain[FTA_DEPTH + 1], exact[FTA_DEPTH + 1], published[FTA_DEPTH + 1];
+    struct rng rng = { 21 };
+    size_t wrong = 0, exact_wrong = 0, exact_tokens = 0, tokens = 0;
+    open_tiny(&r, &g, DT_BF16, false);
+    rig_kv(&r, &kv, FTA_TEXT + FTA_DEPTH + 1, FTA_NODES);
+    rig_tokens(text, FTA_TEXT, FTA_VOCAB, 6);
+    for (size_t p = 0; p < FTA_TEXT; p++) {
+        struct fta_tree t;
+        for (size_t k = 0; k <= FTA_DEPTH; k++) {
+            rig_run(&r, &kv, k ? &plain[k - 1] : &text[p], 1, 1, NULL, logits);
+            plain[k] = largest(logits, FTA_VOCAB);
+        }
+        kv_truncate(&kv, p);
+        fta_grow(&t, text[p], plain, &rng);
+        rig_pass(&r, &kv, t.token, t.parent, FTA_NODES, logits, true);
+        const size_t n = fta_exact(&t, logits, exact), more = fta_published(&t, logits, published);
+        exact_wrong += memcmp(exact, plain, n * sizeof *plain) != 0;
+        wrong += memcmp(published, plain, more * sizeof *plain) != 0;
+        exact_tokens += n, tokens += more;
+        rig_run(&r, &kv, &text[p], 1, 1, NULL, logits);
+    }
+    printf("    %d rounds: exact %.2f tokens; published %.2f, in %zu rounds not those of plain decoding\n",
+           FTA_TEXT, (double)exact_tokens / FTA_TEXT, (double)tokens / FTA_TEXT, wrong);
+    CHECK(exact_wrong == 0 && wrong > 0 && tokens > exact_tokens, "%zu", exact_wrong);
+    kv_close(&kv);
+    close_tiny(&r, &g);
+}
+
 int main(void)
 {
     RUN(logits_equal_those_of_pytorch);
@@ -358,5 +465,6 @@ int main(void)
     RUN(guesses_follow_their_own_path);
     RUN(drafts_follow_from_tokens);
     RUN(trees_are_reranked);
+    RUN(published_full_tree_attention_changes_the_text);
     return test_end();
 }

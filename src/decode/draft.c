@@ -51,7 +51,7 @@ int draft_check(const struct draft_settings *s, struct err *e)
 unsigned draft_of_config(const struct config *c)
 {
     return config_is_hybrid(c) ? ~(1u << SOURCE_HEADS | 1u << SOURCE_PARTIAL | 1u << SOURCE_LONGSPEC |
-                                   1u << SOURCE_SPIRE)
+                                   1u << SOURCE_SPIRE | 1u << SOURCE_GUMIHO)
                                : ~0u;
 }
 

@@ -11,7 +11,7 @@ for d in auto ngram suffix; do
 done
 job run --drafter ngram,suffix --tree 3,2,2 --format ids >"$TMP/a"
 same trees_change_nothing "$TMP/whole" "$TMP/a"
-for d in partial heads longspec spire; do
+for d in partial heads longspec spire gumiho; do
     check "drafter_${d}_is_refused" 2 "--drafter $d: not for qwen3_5 models, .*ngram, suffix" \
         run -m $M --prompt x -n 9 --drafter $d
 done

@@ -112,10 +112,10 @@ drafter()
 drafter longspec 0.002 0.5
 drafter gumiho 0.002 0.1
 drafter spire 0.002 0.5
-# The page of a training: a line for each output, with the numbers of the curves.
-for k in "heads --kind both" gumiho; do
+# The page of a training: a line for each output, with the numbers of the curves at their steps.
+for k in "heads --kind both" gumiho spire; do
     "$LONGHAND" train $k --model $MODEL --data $MODEL/openings/*.txt --valid $MODEL/openings/portrait.txt \
-        --valid-windows 1 --valid-every 2 --window 128 --steps 4 -q --html --out "$TMP/h" >"$TMP/err" 2>&1 &&
+        --valid-windows 1 --valid-every 2 --window 128 --steps 5 -q --html --out "$TMP/h" >"$TMP/err" 2>&1 &&
         python3 - "$TMP/h.csv" "$TMP/h.html" 2>>"$TMP/err" <<'E'
 import csv, re, sys
 rows, page = list(csv.DictReader(open(sys.argv[1]))), open(sys.argv[2]).read()
@@ -124,19 +124,28 @@ assert len(parts) == len({r["module"] for r in rows}) and "http-equiv" in page
 for part in parts:
     name = part[:part.index("<")]
     valid = [r for r in rows if r["module"] == name and r["text"] == "valid"]
-    lines = re.findall('data-name="([^"]*)" data-y="([^"]*)"', part)
-    outputs = 1 + max(int(r["output"]) for r in valid)
-    assert len(lines) == 2 + 2 * outputs, lines
+    lines = re.findall('data-name="([^"]*)" data-y="([^"]*)" d="([^"]*)"', part)
+    outputs, steps = 1 + max(int(r["output"]) for r in valid), [0, 2, 4, 5]
+    shown = ["loss", "top1"] + ["accepted"] * (name == "spire")
+    assert len(lines) == 2 + len(shown) * outputs, lines
+    for _, _, d in lines[1:]:
+        x = [float(p.split()[0]) for p in re.split("[ML]", d)[1:]]
+        assert all(abs((v - x[0]) / (x[-1] - x[0]) - s / 5) < 1e-3 for v, s in zip(x, steps)), (x, steps)
     for i in range(outputs):
-        for of, at in ("loss", 2), ("top1", 2 + outputs):
+        for of, at in zip(shown, (2, 2 + outputs, 2 + 2 * outputs)):
             want = [float(r[of]) for r in valid if int(r["output"]) == i]
             got = [float(y) for y in lines[at + i][1].split()]
-            assert lines[at + i][0] == f"output {i + 1}" and len(got) == 3, lines
+            assert lines[at + i][0] == f"output {i + 1}" and len(got) == len(steps), lines
             assert all(abs(a - b) <= 1e-5 * abs(b) + 1e-9 for a, b in zip(got, want)), (got, want)
-    sums = [sum(float(r["loss"]) for r in valid if r["step"] == s) for s in "024"]
-    got = [float(y) for y in lines[1][1].split()]
-    assert lines[1][0] == "held-out text" and all(abs(a - b) < 1e-3 for a, b in zip(got, sums)), (got, sums)
-    assert lines[0][1].split()[0] == "-" and len(lines[0][1].split()) == 3, lines[0]
+    def total(text, first, last):
+        return sum(float(r["loss"]) for r in rows
+                   if r["module"] == name and r["text"] == text and first <= int(r["step"]) <= last)
+    held_out = [total("valid", s, s) for s in steps]
+    training = [total("train", a + 1, b) / (b - a) for a, b in zip(steps, steps[1:])]
+    got = [line[1].split() for line in lines[:2]]
+    assert [line[0] for line in lines[:2]] == ["in training", "held-out text"] and got[0].pop(0) == "-", lines
+    for a, b in (got[0], training), (got[1], held_out):
+        assert len(a) == len(b) and all(abs(float(x) - y) < 1e-3 for x, y in zip(a, b)), (a, b)
 E
     result a_page_of_the_curves_of_${k%% *} $? "$(tail -3 "$TMP/err")"
 done
