@@ -84,8 +84,8 @@ def tables(t):
     n = t.length()
     ends = [n // 5, n]
     paired = lambda name, plain, **k: " / ".join(t.cell(name, plain, end, **k) for end in ends)
-    of = f"alpha, speed after {ends[0]:,} / {ends[1]:,} tokens"
-    out = [f"Texts of {n:,} tokens. Cells: {of}. The paper's cells: after 20,000 / 100,000 tokens.\n"]
+    out = [f"Texts of {n:,} tokens. Cells: alpha, speed after {ends[0]:,} / {ends[1]:,} tokens; `-`: not "
+           "written so far.\nThe paper's cells: after 20,000 / 100,000 tokens.\n"]
     rows = []
     for prefix, (medusa, swift) in TABLE_3.items():
         plain = f"t3-{prefix}-plain"

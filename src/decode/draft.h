@@ -242,6 +242,10 @@ void draft_propose_heads(struct drafting *g, uint32_t node, const float *logits,
  * proposed (draft_rows counts them). row[i]: the index of child[i]'s parent. Returns their number. */
 size_t draft_children(const struct drafting *g, enum source source, const uint32_t *parent, size_t n,
                       size_t most, double seconds, uint32_t *child, int32_t *row);
+/* Raises next_reach to the reach of the likeliest child of a node that a further pass may continue. */
+void draft_reach(struct drafting *g, uint32_t node);
+/* n texts have made a pass that began at `start`: their planners learn its seconds, which it returns. */
+double draft_passed(struct drafting *const *g, size_t n, double start);
 /* Seconds of a drafter's passes, fading means: of those of one row, and of each further row. */
 struct row_seconds { double one, more; };
 void row_seconds_learn(struct row_seconds *s, size_t rows, double seconds);

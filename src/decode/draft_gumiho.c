@@ -227,9 +227,7 @@ static size_t take(struct drafting *g, const struct part *p, size_t n_heads, con
         }
         draft_propose(g, &node, 1, logits + i * vocab, draft_width(g, node), SOURCE_GUMIHO, GUESS_GUMIHO,
                       g->passes);
-        for (uint32_t c = t->node[node].first; c; c = t->node[c].next)
-            if (draft_width(g, c) && t->node[c].depth < t->max_depth)
-                g->next_reach = MAX(g->next_reach, t->node[c].reach);
+        draft_reach(g, node);
     }
     g->passes++;
     return t->n - before;
@@ -261,9 +259,7 @@ static void pass_of(struct drafting *const *g, size_t n, const struct part *part
             g[i]->next_reach = 0;
         }
     }
-    const double seconds = g[0]->clock() - start;
-    for (size_t i = 0; i < n; i++)
-        planner_passed(&g[i]->planner, n, seconds / (double)n);
+    const double seconds = draft_passed(g, n, start);
     if (n == 1)
         row_seconds_learn(&serial_of(g[0])->rows[pass], part[0].n, seconds);
 }

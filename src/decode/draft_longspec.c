@@ -157,9 +157,7 @@ static size_t take(struct drafting *g, size_t rows, const float *logits)
         const uint32_t node = b->node[b->n + i];
         added += draft_propose(g, &node, 1, logits + i * vocab, draft_width(g, node), SOURCE_LONGSPEC,
                                GUESS_LONGSPEC, t->node[node].depth);
-        for (uint32_t c = t->node[node].first; c; c = t->node[c].next)
-            if (draft_width(g, c) && t->node[c].depth < t->max_depth)
-                g->next_reach = MAX(g->next_reach, t->node[c].reach);
+        draft_reach(g, node);
     }
     b->n += rows;
     if (++g->passes == PASSES)
@@ -192,9 +190,7 @@ static void pass_of(struct drafting *const *g, size_t n, const int32_t (*token)[
             g[i]->next_reach = 0;
         }
     }
-    const double seconds = g[0]->clock() - start;
-    for (size_t i = 0; i < n; i++)
-        planner_passed(&g[i]->planner, n, seconds / (double)n);
+    const double seconds = draft_passed(g, n, start);
     if (n == 1)
         row_seconds_learn(&beam_of(g[0])->rows, all, seconds);
 }

@@ -128,6 +128,22 @@ size_t draft_children(const struct drafting *g, enum source source, const uint32
     return n;
 }
 
+void draft_reach(struct drafting *g, uint32_t node)
+{
+    const struct tree *t = g->tree;
+    for (uint32_t c = t->node[node].first; c; c = t->node[c].next)
+        if (t->node[c].depth < t->max_depth && draft_width(g, c))
+            g->next_reach = MAX(g->next_reach, t->node[c].reach);
+}
+
+double draft_passed(struct drafting *const *g, size_t n, double start)
+{
+    const double seconds = g[0]->clock() - start;
+    for (size_t i = 0; i < n; i++)
+        planner_passed(&g[i]->planner, n, seconds / (double)n);
+    return seconds;
+}
+
 void row_seconds_learn(struct row_seconds *s, size_t rows, double seconds)
 {
     enum { SOME = 32 };

@@ -201,9 +201,7 @@ static void pass_of(struct drafting *const *g, struct pass_seq *seq, const uint3
         *more[i] = take(g[i], node[i], seq[i].logits) > 0;
         g[i]->passes++;
     }
-    const double seconds = g[0]->clock() - start;
-    for (size_t i = 0; i < n; i++)
-        planner_passed(&g[i]->planner, n, seconds / (double)n);
+    draft_passed(g, n, start);
 }
 
 static int small_expand(struct drafting *const *g, size_t n, bool *more, struct err *e)

@@ -167,9 +167,7 @@ static void pass_of(struct drafting *const *g, const uint32_t *node, size_t n, s
             g[i]->next_reach = 0;
         }
     }
-    const double seconds = g[0]->clock() - start;
-    for (size_t i = 0; i < n; i++)
-        planner_passed(&g[i]->planner, n, seconds / (double)n);
+    draft_passed(g, n, start);
 }
 
 static int spire_expand(struct drafting *const *g, size_t n, bool *more, struct err *e)

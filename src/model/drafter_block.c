@@ -37,6 +37,18 @@ void drafter_buffers_layout(struct drafter_file *f, struct drafter_buffers *b, s
         drafter_part(f, part[i].slot, n * part[i].bytes);
 }
 
+void drafter_rows_layout(struct drafter_file *f, struct drafter_rows *r, size_t n, size_t step)
+{
+    uint32_t **const each[] = { &r->pos, &r->hi, &r->n_node, &r->angle };
+    for (size_t i = 0; i < sizeof each / sizeof *each; i++)
+        drafter_part(f, each[i], n * sizeof **each);
+    drafter_part(f, &r->token, n * sizeof *r->token);
+    drafter_part(f, &r->node, n * step * sizeof *r->node);
+    drafter_part(f, &r->kv, n * sizeof *r->kv);
+    drafter_part(f, &r->seq, n * sizeof *r->seq);
+    r->step = step;
+}
+
 /* The tensors of a block in a file. */
 enum tensor_at { AT_Q, AT_K, AT_V, AT_O, AT_GATE, AT_UP, AT_DOWN, AT_NORM_ATTN, AT_NORM_MLP, AT_Q_BIAS,
                  AT_K_BIAS, AT_V_BIAS };
@@ -113,6 +125,15 @@ int drafter_block_read(const struct drafter_file *f, struct drafter_block *b,
 struct device_heads drafter_heads(const struct model *m)
 {
     return (struct device_heads){ m->config.n_heads, m->config.n_kv_heads, m->config.head_dim, m->head_dim };
+}
+
+struct device_rows drafter_rows_of(const struct model *m, const struct drafter_rows *r, size_t n,
+                                   size_t n_seqs)
+{
+    return (struct device_rows){ .n = n, .n_seqs = n_seqs, .seq = r->seq, .token = r->token, .pos = r->pos,
+                                 .hi = r->hi, .angle = r->angle, .n_node = r->n_node, .node = r->node,
+                                 .node_step = r->step, .inv_freq = m->inv_freq,
+                                 .n_freq = m->config.head_dim / 2, .rope_factor = m->rope_factor };
 }
 
 void drafter_product(const struct model *m, float *y, const struct mat *w, const void *x, const float *bias,

@@ -24,10 +24,20 @@ struct drafter_block_weights {           /* floats of the host */
 /* Buffers of the device, for passes of n rows. */
 struct drafter_buffers { float *x, *qkv, *gate_up; void *xn, *q, *attn, *h; };
 
+/* The arrays of struct device_rows: rows of a pass, each with at most `step` nodes of a tree. */
+struct drafter_rows {
+    int32_t *token;
+    uint32_t *pos, *hi, *n_node, *angle, *node;          /* node: [rows][step] */
+    struct device_kv *kv;
+    struct device_seq *seq;
+    size_t step;
+};
+
 /* For layouts. */
 void drafter_block_layout(struct drafter_file *f, struct drafter_block *b, const struct drafter_block_kind *k,
                           bool int8);
 void drafter_buffers_layout(struct drafter_file *f, struct drafter_buffers *b, size_t n);
+void drafter_rows_layout(struct drafter_file *f, struct drafter_rows *r, size_t n, size_t step);
 /* Reads a block into its places; with f->mem NULL only checks names and shapes. */
 int drafter_block_read(const struct drafter_file *f, struct drafter_block *b,
                        const struct drafter_block_kind *k, const char *prefix, const struct tensors *ts,
@@ -39,6 +49,9 @@ size_t drafter_block_tensors(const struct model *m, const struct drafter_block_w
                              const struct drafter_block_kind *k, const char *prefix, struct tensor_out *t);
 
 struct device_heads drafter_heads(const struct model *m);
+/* The first n rows, of n_seqs texts. */
+struct device_rows drafter_rows_of(const struct model *m, const struct drafter_rows *r, size_t n,
+                                   size_t n_seqs);
 /* y [n][w->n] = (add ? y : 0) + x w + bias. A result that is not finite is reported only by
  * drafter_lm_head. */
 void drafter_product(const struct model *m, float *y, const struct mat *w, const void *x, const float *bias,

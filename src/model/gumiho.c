@@ -56,11 +56,7 @@ struct gumiho_buffers {
     float *y, *pre;                      /* [hidden]: of a head */
     void *guess;                         /* act [hidden]: inputs of the LM head */
     float *ones;                         /* [hidden] */
-    /* arrays of struct device_rows */
-    int32_t token[GUMIHO_ROWS];
-    uint32_t pos[GUMIHO_ROWS], hi[GUMIHO_ROWS], n_node[GUMIHO_ROWS], angle[GUMIHO_ROWS], node[GUMIHO_ROWS];
-    struct device_kv kv[GUMIHO_ROWS];
-    struct device_seq seq[GUMIHO_ROWS];
+    struct drafter_rows rows;
 };
 
 static void gumiho_layout(struct drafter_file *f, bool int8)
@@ -81,6 +77,7 @@ static void gumiho_layout(struct drafter_file *f, bool int8)
             drafter_part(f, &g->head[i][k].bias, bytes);
         }
     drafter_buffers_layout(f, &b->b, GUMIHO_ROWS);
+    drafter_rows_layout(f, &b->rows, GUMIHO_ROWS, 1);
     drafter_part(f, &b->pair, GUMIHO_ROWS * 2 * act);
     drafter_part(f, &b->y, GUMIHO_ROWS * bytes);
     drafter_part(f, &b->pre, GUMIHO_ROWS * bytes);
@@ -128,16 +125,6 @@ const struct drafter_kind gumiho_kind = { "gumiho", sizeof(struct gumiho), gumih
 
 /* ---- the serial part ---- */
 
-static struct device_rows rows_of(const struct gumiho *g, size_t n, size_t n_seqs)
-{
-    struct gumiho_buffers *b = g->buffers;
-    const struct model *m = g->file.model;
-    return (struct device_rows){ .n = n, .n_seqs = n_seqs, .seq = b->seq, .token = b->token, .pos = b->pos,
-                                 .hi = b->hi, .angle = b->angle, .n_node = b->n_node, .node = b->node,
-                                 .node_step = 1, .inv_freq = m->inv_freq, .n_freq = m->config.head_dim / 2,
-                                 .rope_factor = m->rope_factor };
-}
-
 /* Writes x into half of row r of the inputs of fc. */
 static void put_half(const struct gumiho *g, size_t r, bool second, const float *x)
 {
@@ -160,19 +147,19 @@ static void connect(const struct gumiho *g, float *y, size_t n)
 /* Fills in rows r .. of text i. */
 static void place(struct gumiho *g, const struct gumiho_seq *s, size_t i, size_t r)
 {
-    struct gumiho_buffers *b = g->buffers;
+    struct drafter_rows *p = &g->buffers->rows;
     const size_t n_past = s->own->n_past;
     assert(s->candidates ? s->n <= s->own->node_max && s->out : n_past + s->n <= s->own->n_max);
-    b->kv[i] = kv_view(s->own);
-    b->seq[i] = (struct device_seq){ .kv = &b->kv[i], .row0 = r, .n = s->n, .n_past = n_past,
+    p->kv[i] = kv_view(s->own);
+    p->seq[i] = (struct device_seq){ .kv = &p->kv[i], .row0 = r, .n = s->n, .n_past = n_past,
                                      .tree = s->candidates };
     for (size_t j = 0; j < s->n; j++, r++) {
-        b->token[r] = s->token[j];
-        b->pos[r] = (uint32_t)(n_past + (s->candidates ? 0 : j));
-        b->hi[r] = b->pos[r] + !s->candidates;
-        b->angle[r] = (uint32_t)s->first + b->pos[r];
-        b->n_node[r] = s->candidates;
-        b->node[r] = (uint32_t)j;
+        p->token[r] = s->token[j];
+        p->pos[r] = (uint32_t)(n_past + (s->candidates ? 0 : j));
+        p->hi[r] = p->pos[r] + !s->candidates;
+        p->angle[r] = (uint32_t)s->first + p->pos[r];
+        p->n_node[r] = s->candidates;
+        p->node[r] = (uint32_t)j;
         put_half(g, r, true, s->state + j * s->step);
     }
 }
@@ -207,7 +194,7 @@ int gumiho_serial(struct gumiho *g, const struct mat *head, const struct gumiho_
         assert(n + seq[i].n <= GUMIHO_ROWS);
         place(g, &seq[i], i, n);
     }
-    const struct device_rows rows = rows_of(g, n, n_seqs);
+    const struct device_rows rows = drafter_rows_of(m, &b->rows, n, n_seqs);
     m->dev->begin(m->dev, &rows);
     connect(g, b->y, n);
     memcpy(b->b.x, b->y, n * m->config.hidden * sizeof *b->y);
@@ -258,15 +245,15 @@ int gumiho_heads(struct gumiho *g, const struct mat *head, const struct gumiho_b
 {
     const struct model *m = g->file.model;
     struct gumiho_buffers *b = g->buffers;
+    struct drafter_rows *p = &b->rows;
     const size_t d = m->config.hidden, act = dtype_size(model_act(m));
     assert(n <= GUMIHO_BRANCHES && n_heads <= GUMIHO_HEADS);
-    memset(b->n_node, 0, sizeof b->n_node);
     for (size_t r = 0; r < 2 * n; r++) {
-        b->token[r] = branch[r / 2].token[r % 2];
-        b->pos[r] = b->angle[r] = b->hi[r] = 0;
+        p->token[r] = branch[r / 2].token[r % 2];
+        p->pos[r] = p->angle[r] = p->hi[r] = p->n_node[r] = 0;
         put_half(g, r, true, branch[r / 2].state[r % 2]);
     }
-    const struct device_rows rows = rows_of(g, 2 * n, 0);
+    const struct device_rows rows = drafter_rows_of(m, p, 2 * n, 0);
     m->dev->begin(m->dev, &rows);
     connect(g, b->y, 2 * n);
     m->dev->narrow(m->dev, b->pair, b->y, 2 * n * d);

@@ -26,14 +26,12 @@ int longspec_save_file(const char *path, const struct model *m, const struct lon
 
 /* ---- memory ---- */
 
+/* The rows of a pass: in its own cache for the self-attention, in the model's for the cross-attention. */
+enum part { SELF, CROSS };
+
 struct longspec_buffers {
     struct drafter_buffers b;            /* LONGSPEC_ROWS rows */
-    /* arrays of struct device_rows; those of the cross-attention after those of the self-attention */
-    int32_t token[LONGSPEC_ROWS];
-    uint32_t pos[2][LONGSPEC_ROWS], hi[2][LONGSPEC_ROWS], n_node[2][LONGSPEC_ROWS], angle[LONGSPEC_ROWS],
-        node[LONGSPEC_ROWS * LONGSPEC_DEPTH_MAX];
-    struct device_kv kv[2][LONGSPEC_ROWS];
-    struct device_seq seq[2][LONGSPEC_ROWS];
+    struct drafter_rows rows[2];
 };
 
 static void longspec_layout(struct drafter_file *f, bool int8)
@@ -41,14 +39,17 @@ static void longspec_layout(struct drafter_file *f, bool int8)
     const struct model *m = f->model;
     const size_t d = m->config.hidden, q = m->config.n_heads * m->head_dim;
     struct longspec *l = (struct longspec *)f;
-    struct drafter_buffers none;
-    drafter_part(f, &l->buffers, sizeof *l->buffers);
+    struct longspec_buffers none, *b;
+    drafter_part(f, &l->buffers, sizeof *b);
+    b = l->buffers ? l->buffers : &none;
     drafter_block_layout(f, &l->block, &block_kind, int8);
     drafter_matrix(f, &l->cross_q, q, d, int8);
     drafter_matrix(f, &l->cross_o, d, q, int8);
     drafter_part(f, &l->cross_q_bias, q * sizeof(float));
     drafter_part(f, &l->norm_cross, d * sizeof(float));
-    drafter_buffers_layout(f, l->buffers ? &l->buffers->b : &none, LONGSPEC_ROWS);
+    drafter_buffers_layout(f, &b->b, LONGSPEC_ROWS);
+    drafter_rows_layout(f, &b->rows[SELF], LONGSPEC_ROWS, LONGSPEC_DEPTH_MAX);
+    drafter_rows_layout(f, &b->rows[CROSS], LONGSPEC_ROWS, 1);
 }
 
 static int longspec_read_file(struct drafter_file *f, const struct tensors *ts, struct err *e)
@@ -74,46 +75,33 @@ const struct drafter_kind longspec_kind = { "longspec", sizeof(struct longspec),
 
 /* ---- the pass ---- */
 
-/* Which rows a pass has: in its own cache for the self-attention, in the model's for the cross-attention. */
-enum part { SELF, CROSS };
-
-static struct device_rows rows_of(const struct longspec *l, enum part part, size_t n, size_t n_seqs)
-{
-    struct longspec_buffers *b = l->buffers;
-    const struct model *m = l->file.model;
-    return (struct device_rows){ .n = n, .n_seqs = n_seqs, .seq = b->seq[part], .token = b->token,
-                                 .pos = b->pos[part], .hi = b->hi[part], .angle = b->angle,
-                                 .n_node = b->n_node[part], .node = b->node, .node_step = LONGSPEC_DEPTH_MAX,
-                                 .inv_freq = m->inv_freq, .n_freq = m->config.head_dim / 2,
-                                 .rope_factor = m->rope_factor };
-}
-
 /* Fills in rows r .. of text i: all of them see the committed rows of the model, and of their own cache the
  * window before them and their path. */
 static void place(struct longspec_buffers *b, const struct longspec_seq *s, size_t i, size_t r)
 {
+    struct drafter_rows *own = &b->rows[SELF], *cross = &b->rows[CROSS];
     const size_t n_past = s->own->n_past, seen = s->target->n_past;
     assert(seen >= 1 && s->node0 + s->n <= s->own->node_max);
-    b->kv[SELF][i] = kv_view(s->own);
-    b->kv[CROSS][i] = kv_view(s->target);
-    b->seq[SELF][i] = (struct device_seq){ .kv = &b->kv[SELF][i], .row0 = r, .n = s->n, .n_past = n_past,
-                                           .tree = true, .node0 = s->node0 };
-    b->seq[CROSS][i] = (struct device_seq){ .kv = &b->kv[CROSS][i], .row0 = r, .n = s->n, .n_past = seen };
+    own->kv[i] = kv_view(s->own);
+    cross->kv[i] = kv_view(s->target);
+    own->seq[i] = (struct device_seq){ .kv = &own->kv[i], .row0 = r, .n = s->n, .n_past = n_past,
+                                       .tree = true, .node0 = s->node0 };
+    cross->seq[i] = (struct device_seq){ .kv = &cross->kv[i], .row0 = r, .n = s->n, .n_past = seen };
     for (size_t j = 0; j < s->n; j++, r++) {
-        uint32_t *path = b->node + r * LONGSPEC_DEPTH_MAX, n = 0;
+        uint32_t *path = own->node + r * LONGSPEC_DEPTH_MAX, n = 0;
         for (int32_t at = (int32_t)(s->node0 + j); at >= 0; at = s->parent[at])
             n++;
         assert(n <= LONGSPEC_DEPTH_MAX);
-        b->n_node[SELF][r] = n;
+        own->n_node[r] = n;
         for (int32_t at = (int32_t)(s->node0 + j); at >= 0; at = s->parent[at])
             path[--n] = (uint32_t)at;
-        b->token[r] = s->token[j];
-        b->pos[SELF][r] = (uint32_t)n_past + b->n_node[SELF][r] - 1;
-        b->hi[SELF][r] = (uint32_t)n_past;
-        b->angle[r] = (uint32_t)s->first + b->pos[SELF][r];
-        b->n_node[CROSS][r] = 0;
-        b->pos[CROSS][r] = (uint32_t)seen - 1;
-        b->hi[CROSS][r] = (uint32_t)seen;
+        own->token[r] = s->token[j];
+        own->pos[r] = (uint32_t)n_past + own->n_node[r] - 1;
+        own->hi[r] = (uint32_t)n_past;
+        cross->angle[r] = own->angle[r] = (uint32_t)s->first + own->pos[r];
+        cross->n_node[r] = 0;
+        cross->pos[r] = (uint32_t)seen - 1;
+        cross->hi[r] = (uint32_t)seen;
     }
 }
 
@@ -151,7 +139,8 @@ int longspec_forward(struct longspec *l, const struct mat *head, const struct lo
         assert(n + seqs[i].n <= LONGSPEC_ROWS);
         place(b, &seqs[i], i, n);
     }
-    const struct device_rows self = rows_of(l, SELF, n, n_seqs), cross = rows_of(l, CROSS, n, n_seqs);
+    const struct device_rows self = drafter_rows_of(m, &b->rows[SELF], n, n_seqs),
+                             cross = drafter_rows_of(m, &b->rows[CROSS], n, n_seqs);
     run_qkv(l, &self);
     drafter_attend(m, &l->block, &b->b, 0, LONGSPEC_WINDOW, n);
     run_cross(l, &cross);
@@ -162,21 +151,21 @@ int longspec_forward(struct longspec *l, const struct mat *head, const struct lo
 
 void longspec_read(struct longspec *l, struct kv *own, size_t first, const int32_t *token, size_t n)
 {
-    struct longspec_buffers *b = l->buffers;
+    struct drafter_rows *b = &l->buffers->rows[SELF];
     struct device_bad ignored;
     for (size_t done = 0, some; done < n; done += some) {
         some = MIN(n - done, (size_t)LONGSPEC_ROWS);
         assert(own->n_past + some <= own->n_max);
-        b->kv[SELF][0] = kv_view(own);
-        b->seq[SELF][0] = (struct device_seq){ .kv = &b->kv[SELF][0], .n = some, .n_past = own->n_past };
+        b->kv[0] = kv_view(own);
+        b->seq[0] = (struct device_seq){ .kv = &b->kv[0], .n = some, .n_past = own->n_past };
         for (size_t j = 0; j < some; j++) {
             b->token[j] = token[done + j];
-            b->pos[SELF][j] = (uint32_t)(own->n_past + j);
-            b->hi[SELF][j] = b->pos[SELF][j] + 1;
+            b->pos[j] = (uint32_t)(own->n_past + j);
+            b->hi[j] = b->pos[j] + 1;
             b->angle[j] = (uint32_t)(first + own->n_past + j);
-            b->n_node[SELF][j] = 0;
+            b->n_node[j] = 0;
         }
-        const struct device_rows rows = rows_of(l, SELF, some, 1);
+        const struct device_rows rows = drafter_rows_of(l->file.model, b, some, 1);
         run_qkv(l, &rows);
         l->file.model->dev->end(l->file.model->dev, &ignored);
         kv_advance(own, some);

@@ -37,12 +37,7 @@ int spire_save_file(const char *path, const struct model *m, const struct spire_
 struct spire_buffers {
     struct drafter_buffers b;            /* SPIRE_ROWS rows, as the next */
     float *memory[SPIRE_LAYERS];
-    /* arrays of struct device_rows */
-    int32_t token[SPIRE_ROWS];
-    uint32_t pos[SPIRE_ROWS], hi[SPIRE_ROWS], n_node[SPIRE_ROWS], angle[SPIRE_ROWS],
-        node[SPIRE_ROWS * SPIRE_DEPTH];
-    struct device_kv kv[SPIRE_ROWS];
-    struct device_seq seq[SPIRE_ROWS];
+    struct drafter_rows rows;
 };
 
 static void spire_layout(struct drafter_file *f, bool int8)
@@ -59,6 +54,7 @@ static void spire_layout(struct drafter_file *f, bool int8)
     }
     drafter_part(f, &s->norm, bytes);
     drafter_buffers_layout(f, &b->b, SPIRE_ROWS);
+    drafter_rows_layout(f, &b->rows, SPIRE_ROWS, SPIRE_DEPTH);
 }
 
 /* ---- reading ---- */
@@ -99,16 +95,6 @@ const struct drafter_kind spire_kind = { "spire", sizeof(struct spire), spire_la
 
 /* ---- the pass ---- */
 
-static struct device_rows rows_of(const struct spire *s, size_t n, size_t n_seqs)
-{
-    struct spire_buffers *b = s->buffers;
-    const struct model *m = s->file.model;
-    return (struct device_rows){ .n = n, .n_seqs = n_seqs, .seq = b->seq, .token = b->token, .pos = b->pos,
-                                 .hi = b->hi, .angle = b->angle, .n_node = b->n_node, .node = b->node,
-                                 .node_step = SPIRE_DEPTH, .inv_freq = m->inv_freq,
-                                 .n_freq = m->config.head_dim / 2, .rope_factor = m->rope_factor };
-}
-
 /* memory += share x of depth l */
 static void remember(const struct spire *s, size_t l, size_t n)
 {
@@ -123,22 +109,23 @@ int spire_forward(struct spire *s, const struct mat *head, const struct spire_ro
 {
     const struct model *m = s->file.model;
     struct spire_buffers *b = s->buffers;
+    struct drafter_rows *p = &b->rows;
     struct device *d = m->dev;
     assert(n <= SPIRE_ROWS);
     for (size_t r = 0; r < n; r++) {
         assert(row[r].node < SPIRE_DEPTH && row[r].node < row[r].own->node_max);
-        b->kv[r] = kv_view(row[r].own);
-        b->seq[r] = (struct device_seq){ .kv = &b->kv[r], .row0 = r, .n = 1, .n_past = row[r].own->n_past,
+        p->kv[r] = kv_view(row[r].own);
+        p->seq[r] = (struct device_seq){ .kv = &p->kv[r], .row0 = r, .n = 1, .n_past = row[r].own->n_past,
                                          .tree = true, .node0 = row[r].node };
-        b->token[r] = row[r].token;
-        b->hi[r] = (uint32_t)row[r].own->n_past;
-        b->pos[r] = b->hi[r] + (uint32_t)row[r].node;
-        b->angle[r] = (uint32_t)row[r].position;
-        b->n_node[r] = (uint32_t)row[r].node + 1;
-        for (uint32_t i = 0; i < b->n_node[r]; i++)
-            b->node[r * SPIRE_DEPTH + i] = i;
+        p->token[r] = row[r].token;
+        p->hi[r] = (uint32_t)row[r].own->n_past;
+        p->pos[r] = p->hi[r] + (uint32_t)row[r].node;
+        p->angle[r] = (uint32_t)row[r].position;
+        p->n_node[r] = (uint32_t)row[r].node + 1;
+        for (uint32_t i = 0; i < p->n_node[r]; i++)
+            p->node[r * SPIRE_DEPTH + i] = i;
     }
-    const struct device_rows rows = rows_of(s, n, n);
+    const struct device_rows rows = drafter_rows_of(m, p, n, n);
     d->begin(d, &rows);
     drafter_embed(m, &b->b);
     remember(s, 0, n);
@@ -158,24 +145,25 @@ void spire_commit(struct spire *s, struct kv *own, const struct spire_memory *ro
 {
     const size_t hidden = s->file.model->config.hidden;
     struct spire_buffers *b = s->buffers;
+    struct drafter_rows *p = &b->rows;
     struct device *d = s->file.model->dev;
     struct device_bad ignored;
     for (size_t done = 0, some; done < n; done += some) {
         some = MIN(n - done, (size_t)SPIRE_ROWS);
-        b->kv[0] = kv_view(own);
-        b->seq[0] = (struct device_seq){ .kv = &b->kv[0], .n = some };
+        p->kv[0] = kv_view(own);
+        p->seq[0] = (struct device_seq){ .kv = &p->kv[0], .n = some };
         for (size_t r = 0; r < some; r++) {
             const struct spire_memory *x = &row[done + r];
             assert(x->slot < own->n_max);
-            b->token[r] = 0;
-            b->pos[r] = (uint32_t)x->slot;
-            b->hi[r] = b->pos[r] + 1;
-            b->angle[r] = (uint32_t)x->position;
-            b->n_node[r] = 0;
+            p->token[r] = 0;
+            p->pos[r] = (uint32_t)x->slot;
+            p->hi[r] = p->pos[r] + 1;
+            p->angle[r] = (uint32_t)x->position;
+            p->n_node[r] = 0;
             for (size_t i = 0; i < SPIRE_LAYERS; i++)
                 memcpy(b->memory[i] + r * hidden, x->entering[i], hidden * sizeof(float));
         }
-        const struct device_rows rows = rows_of(s, some, 1);
+        const struct device_rows rows = drafter_rows_of(s->file.model, p, some, 1);
         d->begin(d, &rows);
         for (size_t i = 0; i < SPIRE_LAYERS; i++)
             drafter_project(s->file.model, &s->layer[i], &b->b, i, b->memory[i], some);
