@@ -20,30 +20,57 @@ static size_t shared_now(const struct kv *kv, size_t same, size_t has)
     return !s ? MIN(same, has) : s->mark_at <= same ? s->mark_at : 0;
 }
 
-static size_t shared_later(const struct kv *kv, size_t same)
+/* Whether a mark may move back from its aim to a split. */
+static bool worth(size_t split, size_t aim) { return split >= KV_BLOCK && split >= aim - split; }
+
+/* The rows in common that another cache can begin with later: `aim` is where the mark then lies. */
+static size_t shared_later(const struct kv *kv, size_t same, size_t has, size_t *aim)
 {
     const struct states *s = kv->state;
-    const bool coming = s && s->mark_at < s->mark_want && s->at < s->mark_want && s->mark_want <= same;
-    return !s ? same : coming ? s->mark_want : 0;
+    const size_t split = same / KV_BLOCK * KV_BLOCK;
+    if (!s)
+        return same;
+    *aim = s->mark_want;
+    if (!s->mem || s->mark_at > split)               /* it is only kept, or shares more already */
+        return 0;
+    if (has < split && (s->mark_want <= has || split > s->mark_want || worth(split, s->mark_want)))
+        *aim = split;
+    return has < *aim && *aim <= same ? *aim : 0;
+}
+
+size_t prefix_mark(size_t n_prompt, size_t n_rows, size_t n_split)
+{
+    const size_t end = MAX((n_prompt - 1) / KV_BLOCK * KV_BLOCK, (size_t)KV_BLOCK);
+    return n_split > n_rows && (n_split > end || worth(n_split, end)) ? n_split : MAX(end, n_rows);
 }
 
 struct prefix_match prefix_find(struct prefixes *p, const int32_t *tokens, size_t n)
 {
     struct prefix_match m = { 0 };
     struct prefix *best = NULL;
+    struct states *coming = NULL;
+    size_t mark = 0, aim = 0;
     for (size_t i = 0; i < p->n && n > 0; i++) {
         struct prefix *x = &p->v[i];
         /* a decoder may have rows of tokens that it does not have yet */
         const size_t has = x->n_tokens ? MIN(*x->n_tokens, cache_of(x)->n_past) : cache_of(x)->n_past,
                      will = x->n_tokens ? MAX(*x->n_tokens - 1, has) : has,
                      same = common(x->tokens, tokens, MIN(will, n - 1)),
-                     rows = shared_now(cache_of(x), same, has);
-        m.n_coming = MAX(m.n_coming, shared_later(cache_of(x), same));
+                     rows = shared_now(cache_of(x), same, has),
+                     later = shared_later(cache_of(x), same, has, &aim);
+        if (later > m.n_coming) {
+            m.n_coming = later;
+            coming = cache_of(x)->state;
+            mark = aim;
+        }
+        m.n_split = MAX(m.n_split, same / KV_BLOCK * KV_BLOCK);
         if (rows >= KV_BLOCK && (rows > m.n_rows || (rows == m.n_rows && x->used > best->used))) {
             m.n_rows = rows;
             best = x;
         }
     }
+    if (coming && m.n_coming > m.n_rows)
+        coming->mark_want = mark;
     if (best) {
         m.kv = cache_of(best);
         best->used = ++p->uses;

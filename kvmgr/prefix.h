@@ -8,8 +8,13 @@
  *
  * All caches have one shape and belong to one set of weights, one arithmetic and one context scaling: the
  * owner closes the list before it opens another model. Texts are compared token by token. Full blocks are
- * shared, the rows after them are copied. Of caches with recurrent states
- * the rows up to their mark are shared, with the states there. One thread uses a list. */
+ * shared, the rows after them are copied. One thread uses a list.
+ *
+ * Of caches with recurrent states the rows up to their mark are shared, with the states there. A text is read
+ * before it is known who will share with it. So its mark is aimed at the end of its prompt. Once another text
+ * is known, the mark is aimed at their split, the largest multiple of KV_BLOCK within what they have in
+ * common: by prefix_find while the first text has not been read so far, and in the second text, which knows
+ * n_split when it is opened (prefix_mark). A split before the middle of the old aim is not worth that. */
 #pragma once
 #include "kvmgr/kv.h"
 
@@ -30,9 +35,14 @@ struct prefix_match {
     const struct kv *kv;             /* NULL: no cache has a block in common; valid until the list changes */
     size_t n_rows;                   /* committed rows in common, less than n; at least a block, or 0 */
     size_t n_coming;                 /* rows in common that a cache will have when its text has been read */
+    size_t n_split;                  /* the most rows in common, in whole blocks, read or not */
 };
-/* The cache whose committed rows have most of tokens[0..n) in common, and the last used of equals. */
+/* The cache whose committed rows have most of tokens[0..n) in common, and the last used of equals. Aims the
+ * mark of a text that is being read. */
 struct prefix_match prefix_find(struct prefixes *p, const int32_t *tokens, size_t n);
+/* Where a text with a prompt of n_prompt tokens keeps its states for others: at least a block, and not before
+ * its own n_rows shared rows. */
+size_t prefix_mark(size_t n_prompt, size_t n_rows, size_t n_split);
 
 /* The arguments stay the decoder's and must be valid until prefix_leave. If memory is short the cache is not
  * listed. */

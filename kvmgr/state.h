@@ -18,7 +18,7 @@ struct states {
     size_t at;
     size_t ahead;                    /* rows that the states have taken and kv_advance has not committed */
     float *mark;                     /* state_fixed_bytes, or NULL: none is kept */
-    size_t mark_at, mark_want;       /* its rows, 0: not yet there; where it is wanted */
+    size_t mark_at, mark_want;       /* its rows, 0: not yet there; where it is wanted (kvmgr/prefix.h) */
     uint32_t *path;                  /* [kept_max] */
     char *mem; size_t bytes;
 };

@@ -78,7 +78,8 @@ static void any_drafters(struct family *f, struct decode_setup *s, struct text *
     static const size_t budgets[] = { 48, 100, 4096 };
     struct rng *g = &f->rng;
     const size_t kind = rng_below(g, sizeof of / sizeof *of + 1);
-    *s = (struct decode_setup){ .buffers = &f->buffers, .start = { begin.kv, begin.n_rows, &list->total } };
+    *s = (struct decode_setup){ .buffers = &f->buffers,
+                                .start = { begin.kv, begin.n_rows, &list->total, begin.n_split } };
     draft_defaults(&s->draft);
     struct draft_settings *d = &s->draft;
     if (kind < sizeof of / sizeof *of) d->drafters = of[kind];

@@ -3,7 +3,7 @@
  * pass; speculation does not change the text; snapshots continue it. Every comparison has a control that must
  * differ.
  *
- *     test_hybrid [--long]   --long adds 100,000 tokens cut at random against one by one */
+ *     test_hybrid [--long]   --long: 100,000 tokens cut at random against one by one */
 #include "kernels/delta.h"
 #include "kvmgr/prefix.h"
 #include "src/decode/decode.h"
@@ -548,6 +548,58 @@ static void texts_that_begin_alike(void)
     rig_close(&r), tiny_remove(dir);
 }
 
+/* Texts of different prompts keep their states where they split: the first one, if it learns of the second one
+ * in time, else the second one, for the third. Nobody moves a mark for less than half of a prompt. */
+static void texts_split_at_a_block(void)
+{
+    enum { LONG = 300, COMMON = 200, SPLIT = 192, AIM = (LONG - 1) / KV_BLOCK * KV_BLOCK, ALL = LONG + 40 };
+    struct rig r;
+    struct decoder plain, d[3];
+    struct sampling p;
+    struct err e;
+    int32_t prompt[4][LONG];
+    char dir[4096];
+    tiny_write(&tiny_hybrids[2], dir);
+    rig_open(&r, dir, DT_BF16, best_twin(), 2, 8, 64);
+    for (size_t i = 0; i < 4; i++) {
+        rig_tokens(prompt[i], LONG, r.c.vocab, 20 + i);
+        memcpy(prompt[i], prompt[0], (i < 3 ? COMMON : 70) * sizeof *prompt[0]);
+        prompt[i][COMMON] = (int32_t)i;
+    }
+    sampling_defaults(&p);
+    p.temperature = 0.9, p.text_max = ALL;
+    for (size_t late = 0; late < 2; late++) {
+        struct prefixes list = { 0 };
+        for (size_t i = 0; i < 3; i++) {
+            const struct prefix_match m = prefix_find(&list, prompt[i], LONG);
+            const size_t shared = i > late ? SPLIT : 0;
+            CHECK(m.n_rows == shared && m.n_split == (i ? SPLIT : 0) && !m.n_coming, "late %zu, text %zu: %zu",
+                  late, i, m.n_rows);
+            const struct decode_setup s = { .start = { m.kv, m.n_rows, &list.total, m.n_split } };
+            if (decode_open(&d[i], &r.m, &p, &s, prompt[i], LONG, ALL, &e)) rig_die("decoder", &e);
+            prefix_join(&list, &d[i].kv, d[i].tokens, &d[i].n_tokens);
+            const size_t aim = i == 1 && late ? SPLIT : AIM;
+            CHECK(d[i].kv.state->mark_want == aim, "aimed at %zu", d[i].kv.state->mark_want);
+            if (i == 0) {
+                CHECK(!prefix_find(&list, prompt[3], LONG).n_coming && d[0].kv.state->mark_want == AIM);
+                if (!late) CHECK(prefix_find(&list, prompt[1], LONG).n_coming == SPLIT);
+            }
+            if (decode_prefill(&d[i], 0, NULL, NULL, &e)) rig_die("prefill", &e);
+            CHECK(d[i].count.prefill_tokens == LONG - 1 - shared, "late %zu, text %zu read %zu", late, i,
+                  d[i].count.prefill_tokens);
+            finish_text(&d[i], ALL);
+            if (decode_open(&plain, &r.m, &p, NULL, prompt[i], LONG, ALL, &e) ||
+                decode_prefill(&plain, 0, NULL, NULL, &e)) rig_die("plain", &e);
+            finish_text(&plain, ALL);
+            CHECK(!memcmp(d[i].tokens, plain.tokens, ALL * sizeof *plain.tokens), "text %zu differs", i);
+            decode_close(&plain);
+        }
+        for (size_t i = 0; i < 3; i++) prefix_leave(&list, &d[i].kv), decode_close(&d[i]);
+        prefix_close(&list);
+    }
+    rig_close(&r), tiny_remove(dir);
+}
+
 static void drafters_with_caches_are_refused(void)
 {
     static const unsigned no[] = { BIT(PARTIAL), BIT(HEADS), BIT(LONGSPEC), BIT(SPIRE) };
@@ -649,6 +701,7 @@ int main(int argc, char **argv)
     RUN(text_is_that_of_plain_decoding);
     RUN(texts_together);
     RUN(texts_that_begin_alike);
+    RUN(texts_split_at_a_block);
     RUN(drafters_with_caches_are_refused);
     RUN(snapshots_continue_the_text);
     return test_end();

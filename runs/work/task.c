@@ -259,6 +259,7 @@ static int check_job(struct task *t, size_t *n_max, struct err *e)
     t->reserved = !t->too_large;
     t->setup.start.from = m.kv;
     t->setup.start.rows = m.n_rows;
+    t->setup.start.split = m.n_split;
     t->setup.start.total = &w->prefixes.total;
     return t->too_large ? -1 : 0;
 }

@@ -1,6 +1,7 @@
 /* The decode loop: opening a decoder, reading the text, and one round of one or several decoders. The data is
  * struct decoder. Start reading at decode_round(): draft, verify, accept, describe_round, commit. */
 #include "src/decode/decode.h"
+#include "kvmgr/prefix.h"
 #include "src/decode/verify_published.h"
 
 #include <stdlib.h>
@@ -63,7 +64,8 @@ int decode_open(struct decoder *d, const struct model *m, const struct sampling 
     memcpy(d->tokens, prompt, n_prompt * sizeof *prompt);
     struct kv_size size = model_cache(m, n_max, d->rows_max > 1 ? d->rows_max : 0);
     size.n_shared = setup->start.rows / KV_BLOCK;
-    size.mark = size.state.n_layers && setup->start.total ? (n_prompt - 1) / KV_BLOCK * KV_BLOCK : 0;
+    if (size.state.n_layers && setup->start.total)
+        size.mark = prefix_mark(n_prompt, setup->start.rows, setup->start.split);
     if (kv_open_from(&d->kv, m->dev, &size, setup->start.from, setup->start.rows, setup->start.total, e) ||
         (!setup->buffers &&
          round_buffers_open(&d->own, m, decode_work_rows(setup, n_max), d->rows_max, n_max, e)) ||

@@ -37,8 +37,9 @@ struct decode_setup {                /* how tokens are found, not which tokens *
     /* Buffers that several decoders of the model share; borrowed. NULL: the decoder opens its own. */
     struct round_buffers *buffers;
     /* A cache of the model whose first `rows` rows are those of the text's first tokens: the decoder begins
-     * with them (kv_open_from). total: where its cache is counted. {0}: none. */
-    struct { const struct kv *from; size_t rows; struct kv_total *total; } start;
+     * with them (kv_open_from). total: where its cache is counted, and then others may share it; split: rows
+     * that it has in common with another text (kvmgr/prefix.h). {0}: none. */
+    struct { const struct kv *from; size_t rows; struct kv_total *total; size_t split; } start;
 };
 
 struct decode_counters {             /* the prefills of this decoder */

@@ -22,18 +22,22 @@ for k in heads longspec gumiho spire; do
 done
 
 # kill -9 while the text is being written; then another process completes it, with snapshots and without.
-for w in on off; do
+X=tests/data/models/qwen35moe-each-f32
+for w in on off experts; do
+    [ $w = experts ] && M=$X && job run --drafter none --format ids >"$TMP/of_experts"
+    [ $w = experts ] && text=$TMP/of_experts && use=on || { text=$TMP/whole; use=$w; }
     export LONGHAND_DB=$TMP/$w.db
     id=$(job submit)
     held 300 "[ \$('$LONGHAND' text $id --format ids | wc -l) -gt 40 ]" \
-        "$LONGHAND" run --resume "$id" --format ids -q --kv-snapshot $w; r=$?
+        "$LONGHAND" run --resume "$id" --format ids -q --kv-snapshot $use; r=$?
     some=$("$LONGHAND" text "$id" --format ids | wc -l)
     [ $r = 137 ] && [ "$some" -gt 40 ] && [ "$some" -lt $N ]
     result "killed_before_its_end_$w" $? "exit $r, $some tokens"
-    "$LONGHAND" work -q --kv-snapshot $w 2>"$TMP/err"; "$LONGHAND" text "$id" --format ids >"$TMP/a"
-    same "killed_and_continued_$w" "$TMP/whole" "$TMP/a"
+    "$LONGHAND" work -q --kv-snapshot $use 2>"$TMP/err"; "$LONGHAND" text "$id" --format ids >"$TMP/a"
+    same "killed_and_continued_$w" "$text" "$TMP/a"
     [ ! -s "$TMP/err" ]; result "no_notice_$w" $? "$(cat "$TMP/err")"
 done
+M=tests/data/models/qwen35-equal-f32
 
 # A clean stop makes a snapshot at any position, and the next process goes on from there.
 export LONGHAND_DB=$TMP/stop.db
@@ -51,6 +55,29 @@ head -c 300 models/demo/openings/portrait.txt >"$TMP/prompt"
 "$LONGHAND" submit -m $M -f "$TMP/prompt" -n 300 -s 5 --samples 3 --ignore-eos -q >/dev/null
 "$LONGHAND" work -q 2>"$TMP/err"; result work_on_samples $? "$(cat "$TMP/err")"
 for i in 1 2 3; do check "verify_sample_$i" 0 '' verify $i -q; done
+
+# Four prompts with a common beginning of 268 tokens: the first text keeps its states at 256 for the others.
+# Then three texts fork from one of them: the second, if not the first, keeps its states at their split, 576.
+export LONGHAND_DB=$TMP/split.db
+shared()
+{
+    python3 -c 'import sqlite3, sys
+print(int(sqlite3.connect(sys.argv[1]).execute("SELECT ifnull(sum(value), 0) FROM metric WHERE name = ?",
+                                               ("shared_tokens",)).fetchone()[0]))' "$LONGHAND_DB"
+}
+for i in 1 2 3 4; do
+    { cat "$TMP/prompt"; echo "Part $i of the book begins here."; } >"$TMP/part"
+    "$LONGHAND" submit -m $M -f "$TMP/part" -n 400 -s $i --ignore-eos -q >/dev/null
+done
+"$LONGHAND" work -q --parallel 2 2>"$TMP/err"; result work_on_parts $? "$(cat "$TMP/err")"
+n=$(shared); [ "$n" = 768 ]; result three_texts_begin_with_the_states_at_the_split $? "$n tokens shared"
+for s in 7 8 9; do "$LONGHAND" fork 1 --at 300 -n 600 -s $s -q >/dev/null; done
+"$LONGHAND" work -q --parallel 3 2>"$TMP/err"; result work_on_forks $? "$(cat "$TMP/err")"
+n=$(($(shared) - n)); [ "$n" -ge 832 ]; result forks_begin_with_states $? "$n tokens shared"
+for i in 1 2 3 4 5 6 7; do check "verify_part_$i" 0 '' verify $i -q; done
+"$LONGHAND" text 1 --format ids | head -300 >"$TMP/a"; "$LONGHAND" text 5 --format ids >"$TMP/f"
+head -300 "$TMP/f" >"$TMP/b"; same a_fork_begins_with_the_text "$TMP/a" "$TMP/b"
+"$LONGHAND" text 6 --format ids >"$TMP/b"; differ forks_of_two_seeds "$TMP/f" "$TMP/b"
 
 # Four texts at once, of which two begin alike; then a longer form of one, and a branch of another.
 export LONGHAND_DB=$TMP/many.db
