@@ -211,21 +211,17 @@ static void inputs_of(const struct call *c, const struct device_seq *s, size_t r
     }
 }
 
-static bool usable(float x) { return x > -1e30f && x < 1e30f; }
-
 static float sigmoid(float x)
 {
-    return usable(x) ? (float)(1 / (1 + exp_d(-(double)MAX(-80.0f, MIN(80.0f, x))))) : NAN;
+    return isnan(x) ? x : (float)(1 / (1 + exp_d(-(double)MAX(-80.0f, MIN(80.0f, x)))));
 }
 
-/* exp(decay * log(1 + exp(x))) */
+/* exp(decay * log(1 + exp(x))) for decay <= 0; a state that grows is none. */
 static float decay_of(float decay, float x)
 {
-    if (!usable(decay) || !usable(x))
-        return NAN;
     const double e = x < 20 ? exp_d(MAX(-600.0, (double)x)) : 0,
-                 softplus = x >= 20 ? (double)x : e < 1e-9 ? e : log_d(1 + e);
-    return (float)exp_d(MAX(-600.0, MIN(0.0, (double)decay * softplus)));
+                 softplus = x >= 20 ? (double)x : e < 1e-9 ? e : log_d(1 + e), g = (double)decay * softplus;
+    return !isnan(x) && g <= 0 ? (float)exp_d(MAX(-600.0, g)) : NAN;
 }
 
 static void prepare_row(const struct call *c, const struct device_seq *s, size_t row)

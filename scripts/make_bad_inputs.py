@@ -284,6 +284,41 @@ def config():
     case("c11_layer_types", moe, use_sliding_window=True, sliding_window=16,
          layer_types=["sliding_attention", "full_attention"])
     case("c11_architecture", moe, architectures=["MixtralForCausalLM"])
+    qwen2_moe = dict(moe, model_type="qwen2_moe", shared_expert_intermediate_size=48)
+    states = dict(SMALL, model_type="qwen3_5_text", head_dim=16, linear_num_key_heads=2,
+                  linear_num_value_heads=4, linear_key_head_dim=12, linear_value_head_dim=20,
+                  layer_types=["linear_attention", "full_attention"])
+    for key in ("linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim",
+                "linear_value_head_dim", "linear_conv_kernel_dim"):
+        for name in ("0", "2p31", "float", "null", "string"):
+            case("c12_%s_%s" % (key, name), states, **{key: values[name]})
+    case("c12_heads", states, linear_num_value_heads=5)
+    case("c12_conv_1", states, linear_conv_kernel_dim=1)
+    case("c12_gate_off", states, attn_output_gate=False)
+    case("c12_gate_number", states, attn_output_gate=1)
+    case("c12_gate_type", states, output_gate_type="sigmoid")
+    case("c12_state_type", states, mamba_ssm_dtype="bfloat16")
+    case("c12_layer_type", states, layer_types=["linear_attention", "mamba"])
+    case("c12_layer_types_sliding", states, layer_types=["linear_attention", "sliding_attention"])
+    case("c12_layer_types_short", states, layer_types=["linear_attention"])
+    case("c12_layer_types_string", states, layer_types="linear_attention")
+    case("c12_no_attention", states, layer_types=["linear_attention"] * 2)
+    case("c12_interval_0", states, layer_types="=null", full_attention_interval=0)
+    case("c12_interval_above", states, layer_types="=null", full_attention_interval=3)
+    case("c12_rotary_odd", states, partial_rotary_factor=0.2)
+    case("c12_rotary_above", states, partial_rotary_factor=1.5)
+    case("c12_rotary_0", states, rope_parameters={"rope_type": "default", "partial_rotary_factor": 0})
+    case("c12_rope_key", states, rope_parameters={"rope_type": "default", "mrope_scale": 2})
+    case("c12_text_config", {"model_type": "qwen3_5", "text_config": 3})
+    case("c12_text_type", {"model_type": "qwen3_5", "text_config": dict(states, model_type="qwen3")})
+    case("c12_other_wrapper", {"model_type": "gemma4", "text_config": states})
+    case("c12_shared_0", qwen2_moe, shared_expert_intermediate_size=0)
+    case("c12_shared_wide", qwen2_moe, shared_expert_intermediate_size=(1 << 20) + 1)
+    case("c12_shared_string", qwen2_moe, shared_expert_intermediate_size="48")
+    case("c12_window_null", qwen2_moe, use_sliding_window=True, sliding_window=None,
+         layer_types=["sliding_attention", "full_attention"])
+    case("c12_experts_of_states", dict(states, model_type="qwen3_5_moe_text"), num_experts=4,
+         num_experts_per_tok=5)
     write("config/key_twice.json", config_text(SMALL).replace('"vocab_size": 100',
         '"vocab_size": 100, "vocab\\u005fsize": 100'))
     twice = '={"type": "linear", "factor": 2, "factor": 3}'

@@ -365,9 +365,12 @@ FIXTURES = {
                   "1 expert": {"set": {"num_experts_per_tok": 1}}, "KV heads swapped": SWAP}),
     "qwen2moe-fused-f32": dict(dtype="f32", tok="qwen2", resave=True, config={
         **QWEN2_MOE_CFG, "mlp_only_layers": [0], "qkv_bias": False, "tie_word_embeddings": True,
+        "use_sliding_window": True, "max_window_layers": 1,
         "norm_topk_prob": True, "rope_parameters": {"rope_theta": 10000.0, "rope_type": "default"}},
         controls={"shared expert off": {"zero": ["shared_expert.down_proj.weight"]},
                   "its gate even": {"zero": ["shared_expert_gate.weight"]},
+                  "no window": {"set": {"use_sliding_window": False}},
+                  "the other window": {"set": {"layer_types": ["full_attention", "sliding_attention"]}},
                   "all experts": {"set": {"num_experts_per_tok": 6}}}),
 }
 

@@ -32,12 +32,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     for (size_t l = 0; l < c.n_layers; l++)
         if ((c.windowed[l] && !c.window) || (c.kind[l] == LAYER_EXPERTS && !c.n_experts))
             abort();
+    const struct delta_config *d = &c.delta;
+    if (c.rotary > c.head_dim || !config_mixers(&c, MIXER_ATTENTION) ||
+        (config_is_hybrid(&c) && (!d->key_heads || !d->value_heads || d->value_heads % d->key_heads ||
+                                  !d->key_dim || !d->value_dim || d->conv < 2 || d->conv > CONV_MAX)))
+        abort();
     if (config_count_used(&c) > config_count_params(&c))
         abort();
     for (int scaled = 0; scaled < 2; scaled++) {
         float inv_freq[HEAD_DIM_MAX / 2], factor;
         config_rope(&c, inv_freq, &factor);
-        for (size_t i = 0; i < c.head_dim / 2; i++)
+        for (size_t i = 0; i < c.rotary / 2; i++)
             if (!isfinite(inv_freq[i]) || !isfinite(factor))
                 abort();
         if (config_scale_context(&c, "yarn:4", &e))

@@ -329,6 +329,65 @@ static void cuts_forget_rows(void)
     tiny_remove(dir);
 }
 
+/* Writes x over the first number of a tensor of an F32 model. */
+static void overwrite(const char *dir, const char *name, float x)
+{
+    char path[4200], *at;
+    uint8_t length[8];
+    size_t n = 0;
+    snprintf(path, sizeof path, "%s/model.safetensors", dir);
+    FILE *f = fopen(path, "r+b");
+    if (!f || fread(length, 1, 8, f) != 8) abort();
+    for (size_t i = 0; i < 8; i++) n |= (size_t)length[i] << 8 * i;
+    char *header = calloc(1, n + 1);
+    if (!header || fread(header, 1, n, f) != n || !(at = strstr(header, name)) ||
+        !(at = strstr(at, "data_offsets")))
+        abort();
+    const long offset = strtol(strchr(at, '[') + 1, NULL, 10);
+    if (fseek(f, 8 + (long)n + offset, SEEK_SET) || fwrite(&x, sizeof x, 1, f) != 1 || fclose(f)) abort();
+    free(header);
+}
+
+/* A gate that no input moves keeps a state forever, or forgets it at once; NaN ends a pass with one line. */
+static void gates_at_their_ends(void)
+{
+    enum { N = 30 };
+    static const struct { const char *name; float x, same; } of[] = {
+        { "layers.0.linear_attn.dt_bias", -INFINITY, -500 }, { "layers.0.linear_attn.dt_bias", 1e30f, 1e20f },
+        { "layers.0.linear_attn.A_log", INFINITY, 300 },
+        { "layers.0.linear_attn.A_log", -INFINITY, -300 },
+        { "layers.0.linear_attn.A_log", NAN, NAN },          { "layers.0.linear_attn.dt_bias", NAN, NAN },
+        { "layers.1.linear_attn.conv1d", NAN, NAN },         { "layers.0.linear_attn.in_proj_b", NAN, NAN },
+    };
+    int32_t token[N];
+    char dir[4096];
+    float *logits[3] = { NULL };
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        const bool bad = isnan(of[i].x);
+        tiny_write(&tiny_hybrids[1], dir);
+        for (int way = 0; way < 3; way++) {      /* the model as it is, x, and a number like it */
+            struct rig r;
+            struct kv kv;
+            struct err e = { 0 };
+            if (way) overwrite(dir, of[i].name, way == 1 ? of[i].x : of[i].same);
+            rig_open(&r, dir, DT_F32, best_twin(), 1, N, N);
+            logits[way] = must_alloc(r.c.vocab * sizeof(float));
+            rig_tokens(token, N, r.c.vocab, 4), rig_kv(&r, &kv, N, 0);
+            struct pass_seq s = { .kv = &kv, .n = N, .token = token, .certain = true, .logits = logits[way] };
+            const int rc = model_forward(&r.m, r.w, &s, 1, NULL, 0, &e);
+            CHECK((rc != 0) == (way && bad), "%s = %g: %s", of[i].name, (double)of[i].x, e.msg);
+            if (rc) CHECK(strstr(e.msg, "not a finite number") && !strchr(e.msg, '\n'), "%s", e.msg);
+            if (way == 1 && !bad)
+                CHECK(memcmp(logits[0], logits[1], r.c.vocab * 4), "%s = %g", of[i].name, (double)of[i].x);
+            if (way == 2 && !bad)
+                CHECK(!memcmp(logits[1], logits[2], r.c.vocab * 4), "%s = %g", of[i].name, (double)of[i].x);
+            kv_close(&kv), rig_close(&r);
+        }
+        for (int way = 0; way < 3; way++) free(logits[way]);
+        tiny_remove(dir);
+    }
+}
+
 /* 100,000 tokens cut at random, in every twin, against one by one: the states and all rows. */
 static void a_long_text(void)
 {
@@ -548,8 +607,8 @@ static void texts_that_begin_alike(void)
     rig_close(&r), tiny_remove(dir);
 }
 
-/* Texts of different prompts keep their states where they split: the first one, if it learns of the second one
- * in time, else the second one, for the third. Nobody moves a mark for less than half of a prompt. */
+/* Texts of different prompts keep their states where they split: the first one, if it learns of the second
+ * one in time, else the second one, for the third. Nobody moves a mark for less than half of a prompt. */
 static void texts_split_at_a_block(void)
 {
     enum { LONG = 300, COMMON = 200, SPLIT = 192, AIM = (LONG - 1) / KV_BLOCK * KV_BLOCK, ALL = LONG + 40 };
@@ -573,8 +632,8 @@ static void texts_split_at_a_block(void)
         for (size_t i = 0; i < 3; i++) {
             const struct prefix_match m = prefix_find(&list, prompt[i], LONG);
             const size_t shared = i > late ? SPLIT : 0;
-            CHECK(m.n_rows == shared && m.n_split == (i ? SPLIT : 0) && !m.n_coming, "late %zu, text %zu: %zu",
-                  late, i, m.n_rows);
+            CHECK(m.n_rows == shared && m.n_split == (i ? SPLIT : 0) && !m.n_coming,
+                  "late %zu, text %zu: %zu", late, i, m.n_rows);
             const struct decode_setup s = { .start = { m.kv, m.n_rows, &list.total, m.n_split } };
             if (decode_open(&d[i], &r.m, &p, &s, prompt[i], LONG, ALL, &e)) rig_die("decoder", &e);
             prefix_join(&list, &d[i].kv, d[i].tokens, &d[i].n_tokens);
@@ -697,6 +756,7 @@ int main(int argc, char **argv)
     RUN(trees_leave_the_states_alone);
     RUN(several_texts_in_a_pass);
     RUN(cuts_forget_rows);
+    RUN(gates_at_their_ends);
     RUN(a_long_text);
     RUN(text_is_that_of_plain_decoding);
     RUN(texts_together);

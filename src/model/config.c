@@ -20,9 +20,9 @@ static const struct arch {
     bool qkv_bias, qk_norm;                     /* has them without a key */
     bool attention_bias, mlp_bias;              /* reads the key */
     bool hidden_multiple;                       /* of the heads, even if head_dim is given */
-    /* none; none without use_sliding_window, with which it is refused; in every layer; with
-     * use_sliding_window in every layer, or in the layers that a key names */
-    enum { WINDOW_NONE, WINDOW_OFF, WINDOW_ALL, WINDOW_SWITCH, WINDOW_QWEN } window;
+    /* none; in every layer; with use_sliding_window in every layer, or in the layers that a key names, else
+     * those from max_window_layers on, or every other one before max_window_layers */
+    enum { WINDOW_NONE, WINDOW_ALL, WINDOW_SWITCH, WINDOW_QWEN, WINDOW_OTHER } window;
     /* n_experts 0: no experts. expert_ffn 0: intermediate_size. norm_topk_prob: reads the key */
     size_t n_experts, experts_used, expert_ffn;
     bool norm_topk_prob;
@@ -49,7 +49,7 @@ static const struct arch {
       false, false, WINDOW_NONE, .delta = &qwen3_5, .text_type = "qwen3_5_text",
       .wrapper = "Qwen3_5ForConditionalGeneration" },
     { "qwen2_moe", "Qwen2MoeForCausalLM", 151936, 2048, 5632, 24, 16, 16, 0, 32768, -1, -1, true, false,
-      false, false, false, WINDOW_OFF, 60, 4, 1408, true, 5632 },
+      false, false, false, WINDOW_OTHER, 60, 4, 1408, true, 5632 },
     { "qwen3_5_moe", "Qwen3_5MoeForCausalLM", 248320, 2048, 2048, 40, 16, 2, 256, 32768, -1, -1, false, true,
       true, false, false, WINDOW_NONE, 256, 8, 512, false, 512, .delta = &qwen3_5,
       .text_type = "qwen3_5_moe_text", .wrapper = "Qwen3_5MoeForConditionalGeneration" },
@@ -360,47 +360,40 @@ static int read_layer_types(struct config *c, const struct json *v, struct err *
     return 0;
 }
 
-/* Reads the sliding window and the layers that have it. Llama: none. Mistral: all layers. Qwen with
- * use_sliding_window: the layers that layer_types names, else the layers from max_window_layers on; with
- * experts all layers. */
+/* Reads the sliding window and the layers that have it (struct arch). */
 static int read_window(struct config *c, const struct arch *a, const struct json *root, struct err *e)
 {
     struct json v;
     if (a->delta)
         return 0;
     bool use = a->window == WINDOW_ALL;
-    size_t first = a->window == WINDOW_QWEN ? 28 : 0;
+    const bool named = a->window >= WINDOW_QWEN;
+    size_t first = named ? 28 : 0;
     if (a->window >= WINDOW_SWITCH && get_bool(root, "use_sliding_window", false, &use, e))
         return -1;
     int found = js_get(root, "sliding_window", &v, e);
     if (found < 0)
         return -1;
-    if (a->window == WINDOW_OFF) {
-        if (get_bool(root, "use_sliding_window", false, &use, e))
-            return -1;
-        return use ? err_set(e, ERR_INPUT, "%s: use_sliding_window is true, allowed for %s models is false",
-                             root->file, a->model_type) : 0;
-    }
     if (a->window == WINDOW_NONE && found && !is_null(&v))
         return js_bad(&v, e, "llama models have no window: allowed is null");
     c->window = use && !found && !(a->n_experts && a->window == WINDOW_ALL) ? 4096 : 0;
     if (use && found && !is_null(&v) && js_size(&v, 1, INT32_MAX, &c->window, e))
         return -1;
-    if (a->window == WINDOW_QWEN && use) {
+    if (named && use) {
         found = js_get(root, "max_window_layers", &v, e);
         if (found < 0 || (found && js_size(&v, 0, INT32_MAX, &first, e)))
             return -1;
     }
     uint8_t derived[CONFIG_LAYERS_MAX] = { 0 };
     for (size_t l = 0; l < c->n_layers; l++)
-        derived[l] = c->window && l >= first;
+        derived[l] = c->window && (a->window == WINDOW_OTHER ? l < first && l % 2 == 0 : l >= first);
     memcpy(c->windowed, derived, sizeof derived);
     found = get_value(root, "layer_types", &v, e);
     if (found <= 0)
         return found;
     if (read_layer_types(c, &v, e))
         return -1;
-    if (a->window != WINDOW_QWEN && memcmp(c->windowed, derived, sizeof derived))
+    if (!named && memcmp(c->windowed, derived, sizeof derived))
         return js_bad(&v, e, "%s models have %s layer", a->model_type,
                       c->window ? "the window of sliding_window in every" : "full attention in every");
     if (!c->window && memchr(c->windowed, 1, c->n_layers))

@@ -225,7 +225,7 @@ static int check_tiling(const struct tensor *t, size_t n, const char *file, size
             r = err_set(e, ERR_INPUT,
                         "%s: tensor \"%.*s\": data begin at %zu, %s: the data before end at %zu", file,
                         NAME_SHOWN, p[i]->name, p[i]->offset,
-                        p[i]->offset > end ? "a hole" : "an overlap", end);
+                        p[i]->offset > end ? "a hole where the header lacks a tensor" : "an overlap", end);
         end = p[i]->offset + p[i]->bytes;
     }
     if (!r && end != data_bytes)
