@@ -131,6 +131,7 @@ size_t state_truncate(struct states *s, size_t n)
 
 void state_settle(struct states *s, const struct ops *ops, struct pool *pool)
 {
+    assert(!s->ahead);
     delta_settle(&s->d, ops, pool);
     s->at += s->d.n_pending;
     s->d.n_pending = 0;

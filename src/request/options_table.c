@@ -16,8 +16,8 @@ static const char TEXTS[] = "Text", SAMPLING[] = "Sampling", DRAFTING[] = "Draft
 const struct option options_table[] = {
     { "model", "-m", "DIR", VERBS_MODEL | VERB_SUBMIT, TEXT, F(model), MODELS, MAIN,
       "The model: a Hugging Face directory, a GGUF file (of a split file the first part), or org/name "
-      "from the local "
-      "Hugging Face cache." },
+      "from the local Hugging Face cache. Supported are Llama, Mistral, Qwen2 and Qwen3, on a CPU also "
+      "Mixtral, Qwen2-MoE, Qwen3-MoE, and Qwen3.5 to 3.8 (dense and MoE)." },
     { "model", "-m", "DIR", VERB_WORK | VERB_RESUME | VERB_EXTEND | VERB_FORK, TEXT, F(model), STORE, 0,
       "The new place of a model that was moved. Its files must have the fingerprint that the jobs have. "
       "work: for all jobs with this fingerprint." },
