@@ -479,6 +479,45 @@ static void mutations_are_refused_with_one_line(void)
         }
 }
 
+/* Files of hybrids, each with one change: a tensor of another name, or a mutation. A file is refused in one
+ * line, or it still has everything that the model needs. */
+static void changed_files_of_hybrids(void)
+{
+    static const char *const names[] = { "qwen35-grouped-bf16", "qwen35moe-fused-bf16" };
+    enum { COUNT = SANITIZED ? 20 : 50 };
+    size_t refused = 0, read = 0;
+    for (size_t k = 0; k < 2; k++) {
+        char path[200], *file, *copy;
+        struct gguf g;
+        struct err e;
+        size_t n;
+        snprintf(path, sizeof path, "tests/data/gguf/%s.gguf", names[k]);
+        if (file_read(&file, &n, path, 1 << 20, &e)) abort();
+        CHECK(open_file(file, n, &e) == 0 && gguf_parse(&g, "x", (uint8_t *)file, n, n, &e) == 0, "%s",
+              e.msg);
+        const size_t start = g.data_start;
+        for (size_t i = 0; i < g.n_tensors; i++) {
+            uint8_t *at = find(file, n, g.tensor[i].name) + strlen(g.tensor[i].name) - 1;
+            *at ^= 1;
+            CHECK(open_file(file, n, &e) == -1 && e.code == ERR_INPUT && one_line(&e), "%s: %s",
+                  g.tensor[i].name, e.msg);
+            *at ^= 1;
+        }
+        copy = malloc(n);
+        for (size_t i = 0; i < COUNT * KINDS; i++) {
+            size_t now = n;
+            memcpy(copy, file, n);
+            mutate(copy, &now, start, (int)(i % KINDS));
+            const int rc = open_file(copy, now, &e);
+            CHECK(rc == 0 || (e.code == ERR_INPUT && one_line(&e)), "mutation %zu: %s", i, e.msg);
+            refused += rc != 0, read += rc == 0;
+        }
+        free(copy);
+        gguf_close(&g), free(file);
+    }
+    CHECK(refused > 50 && read > 0, "%zu refused, %zu read", refused, read);
+}
+
 /* ---- encoding ---- */
 
 static void blocks_have_the_bytes_of_the_reference(void)
@@ -514,6 +553,7 @@ int main(void)
     RUN(every_check_of_a_model_has_its_file);
     RUN(parts_are_one_model);
     RUN(mutations_are_refused_with_one_line);
+    RUN(changed_files_of_hybrids);
     RUN(blocks_have_the_bytes_of_the_reference);
     return test_end();
 }
