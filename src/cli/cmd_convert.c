@@ -48,12 +48,20 @@ static bool is_permuted(const struct convert *c, const struct tensor *t)
            (strstr(t->name, "self_attn.q_proj.") || strstr(t->name, "self_attn.k_proj."));
 }
 
+/* A hybrid may have a layer that drafts (MTP). */
+static bool has_draft_layer(const struct convert *c)
+{
+    return config_is_hybrid(&c->config) && tensors_find(&c->ts, "mtp.fc.weight");
+}
+
 static void name_in_file(const struct convert *c, char *to, size_t size, const char *name)
 {
     (config_is_hybrid(&c->config) ? gguf_hybrid_name : gguf_name)(to, size, name);
+    if (has_draft_layer(c))
+        gguf_draft_name(to, size, name, c->config.n_layers);
 }
 
-/* Tensors that the model does not use, such as drafting heads or a second copy of tied weights, stay out. */
+/* Tensors without a name in GGUF, such as drafting heads, and a second copy of tied weights stay out. */
 static bool is_used(const struct convert *c, const struct tensor *t)
 {
     char name[TENSOR_NAME_SHOWN] = "";
@@ -269,8 +277,8 @@ int cmd_convert(const struct options *o, struct err *e)
     progress_open(&c.progress, o->progress, o->quiet);
     int rc = open_model(&c, e) || gguf_out_open(&c.out, e) ? -1 : 0;
     if (rc == 0)
-        rc = gguf_put_config(&c.out, &c.config, c.divisor, &c.has_divisor, e) || put_texts(&c, e) ||
-             list_pieces(&c, e) || put_tensors(&c, e) ? -1 : 0;
+        rc = gguf_put_config(&c.out, &c.config, has_draft_layer(&c), c.divisor, &c.has_divisor, e) ||
+             put_texts(&c, e) || list_pieces(&c, e) || put_tensors(&c, e) ? -1 : 0;
     if (rc == 0 && !(c.pool = pool_open(o->threads ? o->threads : pool_default_threads())))
         rc = err_set(e, ERR_FAILED, "--threads: cannot start the threads");
     if (rc == 0 && (rc = sink_open(&c.sink, o->output, e)) == 0 && (rc = write_file(&c, e)) != 0) {

@@ -33,6 +33,8 @@ struct gguf_form gguf_form(const struct config *c, const char *name)
         { ".out_proj.weight", { AS_IS, 0, dim, true } },
         { ".linear_attn.norm.weight", { AS_IS, 0, 0, false } },
         { "norm.weight", { PLUS_ONE, 0, 0, false } },
+        { ".pre_fc_norm_embedding.weight", { PLUS_ONE, 0, 0, false } },
+        { ".pre_fc_norm_hidden.weight", { PLUS_ONE, 0, 0, false } },
     };
     for (size_t i = 0; config_is_hybrid(c) && i < sizeof of / sizeof *of; i++)
         if (ends_in(name, of[i].end))

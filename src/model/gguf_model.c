@@ -152,6 +152,18 @@ void gguf_hybrid_name(char *to, size_t size, const char *name)
     }
 }
 
+void gguf_draft_name(char *to, size_t size, const char *name, size_t layer)
+{
+    static const char prefix[] = "mtp.layers.0.";
+    char hf[NAME_BYTES];
+    snprintf(hf, sizeof hf, "model.layers.%zu.%s", layer, name + MIN(strlen(prefix), strlen(name)));
+    if (strncmp(name, prefix, strlen(prefix)) == 0)
+        gguf_hybrid_name(to, size, hf);
+    for (size_t i = 0; i < LENGTH(drafting); i++)
+        if (strcmp(name, drafting[i].hf) == 0)
+            snprintf(to, size, "blk.%zu.%s", layer, drafting[i].gguf);
+}
+
 /* ---- parts ---- */
 
 static int check_file(int fd, const char *path, size_t *size, struct err *e)

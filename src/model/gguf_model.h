@@ -22,14 +22,16 @@ void gguf_model_close(struct gguf_model *m);
 /* Closes m except for its tensors, which the caller owns then. */
 struct tensors gguf_take_tensors(struct gguf_model *m);
 /* The name that GGUF gives to a tensor of a Hugging Face model; `to` stays as it is if there is none. The
- * second function is for hybrids. */
+ * second function is for hybrids, the third for their draft layer, which is layer `layer` of the file. */
 void gguf_name(char *to, size_t size, const char *name);
 void gguf_hybrid_name(char *to, size_t size, const char *name);
+void gguf_draft_name(char *to, size_t size, const char *name, size_t layer);
 /* Writes the metadata that gguf_config reads back as c. ERR_INPUT: GGUF has no key for a setting of c.
- * divisor receives rope_freqs.weight [head_dim/2]; *has_divisor: whether c needs it. */
+ * drafts: the file has a draft layer after the others. divisor receives rope_freqs.weight [head_dim/2];
+ * *has_divisor: whether c needs it. */
 struct gguf_out;
-int gguf_put_config(struct gguf_out *o, const struct config *c, float *divisor, bool *has_divisor,
-                    struct err *e);
+int gguf_put_config(struct gguf_out *o, const struct config *c, bool drafts, float *divisor,
+                    bool *has_divisor, struct err *e);
 /* The number of files that the name of the first one tells: 3 for NAME-00001-of-00003.gguf, else 1; and their
  * names. */
 size_t gguf_parts(const char *first);

@@ -7,7 +7,7 @@
 
 enum { KEY_BYTES = 128, NEIGHBOURS = 64 };
 
-struct putting { struct gguf_out *o; const struct config *c; const char *arch; struct err *e; };
+struct putting { struct gguf_out *o; const struct config *c; const char *arch; bool drafts; struct err *e; };
 
 static char *key_of(char key[KEY_BYTES], const struct putting *p, const char *name)
 {
@@ -115,9 +115,11 @@ static void put_states(const struct putting *p)
     gguf_put_array(p->o, key_of(key, p, "rope.dimension_sections"), GGUF_U32, 4);
     for (size_t i = 0; i < 4; i++)
         gguf_add_u32(p->o, (uint32_t)sections[i]);
-    gguf_put_array(p->o, key_of(key, p, "attention.recurrent_layers"), GGUF_BOOL, c->n_layers);
-    for (size_t l = 0; l < c->n_layers; l++)
-        gguf_add_bool(p->o, c->mixer[l] == MIXER_DELTA);
+    gguf_put_array(p->o, key_of(key, p, "attention.recurrent_layers"), GGUF_BOOL, c->n_layers + p->drafts);
+    for (size_t l = 0; l < c->n_layers + p->drafts; l++)
+        gguf_add_bool(p->o, l < c->n_layers && c->mixer[l] == MIXER_DELTA);
+    if (p->drafts)
+        put_uint(p, "nextn_predict_layers", 1);
 }
 
 /* GGUF's name of the architecture. */
@@ -131,11 +133,11 @@ static const char *arch_of(const struct config *c)
     return strncmp(c->model_type, "qwen", 4) ? "llama" : c->model_type;
 }
 
-int gguf_put_config(struct gguf_out *o, const struct config *c, float *divisor, bool *has_divisor,
-                    struct err *e)
+int gguf_put_config(struct gguf_out *o, const struct config *c, bool drafts, float *divisor,
+                    bool *has_divisor, struct err *e)
 {
     const bool qwen = strncmp(c->model_type, "qwen", 4) == 0;
-    struct putting p = { o, c, arch_of(c), e };
+    struct putting p = { o, c, arch_of(c), drafts, e };
     /* a file of these has no key for it */
     const bool normalised = strcmp(p.arch, "qwen2moe") != 0;
     for (size_t i = 0; c->window && i < c->n_layers; i++)
@@ -150,7 +152,7 @@ int gguf_put_config(struct gguf_out *o, const struct config *c, float *divisor, 
     gguf_put_uint(o, "general.quantization_version", 2);
     put_uint(&p, "context_length", c->max_position);
     put_uint(&p, "embedding_length", c->hidden);
-    put_uint(&p, "block_count", c->n_layers);
+    put_uint(&p, "block_count", c->n_layers + drafts);
     if (!config_is_hybrid(c) || !c->n_experts)
         put_uint(&p, "feed_forward_length", c->ffn);
     if (c->n_experts)

@@ -12,8 +12,7 @@ for name in llama2-bf16 llama3-old-bf16 llama-linear-old-bf16 llama-yarn-outer-b
     score tests/data/models/$name >"$TMP/a"; score "$TMP/$name.gguf" >"$TMP/b"
     same "${name}_scores_the_same_as_gguf" "$TMP/a" "$TMP/b"
 done
-# Hybrids: value heads in another order, 1 + w, -exp(A_log); experts, a shared one. gguf-py's file has a draft
-# layer besides.
+# Hybrids: value heads in another order, 1 + w, -exp(A_log); experts, a shared one, a draft layer.
 for name in qwen35-grouped-bf16 qwen35moe-fused-bf16; do
     "$LONGHAND" convert -m tests/data/models/$name --weights bf16 -o "$TMP/$name.gguf" -q
     for m in tests/data/models/$name tests/data/gguf/$name.gguf "$TMP/$name.gguf"; do
@@ -21,6 +20,7 @@ for name in qwen35-grouped-bf16 qwen35moe-fused-bf16; do
     done >"$TMP/a"
     awk 'NR == 1 { x = $1 } { d = x - $1; near += d < 0.01 && d > -0.01 } END { exit near != 3 }' "$TMP/a"
     result "${name}_scores_the_same_as_gguf" $? "$(tr '\n' ' ' <"$TMP/a")"
+    grep -qa 'blk.4.nextn.eh_proj.weight' "$TMP/$name.gguf"; result "${name}_has_its_draft_layer" $?
 done
 check dynamic_rope_is_refused 2 "config.json: rope_type dynamic cannot be written" convert \
     -m tests/data/models/llama-dynamic-old-bf16 -o "$TMP/x.gguf"

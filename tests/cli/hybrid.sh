@@ -47,6 +47,22 @@ for w in on off experts; do
 done
 M=tests/data/models/qwen35-equal-f32
 
+# Quantised files of hybrids, whose blocks reach over value heads: drafts and kills change nothing.
+for w in q8_0 q4_0; do
+    "$LONGHAND" convert -m tests/data/models/qwen35-wrapped-bf16 --weights $w -o "$TMP/$w.gguf" -q
+    M=$TMP/$w.gguf
+    job run --drafter none --format ids >"$TMP/b"
+    job run --drafter ngram,suffix --tree 2,2,1 --format ids >"$TMP/a"
+    same "trees_of_${w}_change_nothing" "$TMP/b" "$TMP/a"
+    export LONGHAND_DB=$TMP/$w.db
+    id=$(job submit)
+    held 300 "[ \$('$LONGHAND' text $id --format ids | wc -l) -gt 40 ]" \
+        "$LONGHAND" run --resume "$id" --format ids -q --kv-snapshot on
+    "$LONGHAND" work -q --kv-snapshot on; "$LONGHAND" text "$id" --format ids >"$TMP/a"
+    same "killed_and_continued_$w" "$TMP/b" "$TMP/a"
+done
+M=tests/data/models/qwen35-equal-f32
+
 # A clean stop makes a snapshot at any position, and the next process goes on from there.
 export LONGHAND_DB=$TMP/stop.db
 held 900 close "$LONGHAND" run -m $M --prompt "The ship went on and on and on" -n $N -s 3 --ignore-eos \
