@@ -356,7 +356,7 @@ FIXTURES = {
         controls={"window + 1": {"set": {"sliding_window": 101}},
                   "no window": {"set": {"sliding_window": None}},
                   "all experts": {"set": {"num_experts_per_tok": 4}}}),
-    # Qwen2-MoE: an expert that every token has, with its gate; the window of 64 is not used
+    # Qwen2-MoE: an expert that every token has, with its gate; the first uses no window
     "qwen2moe-each-bf16": dict(dtype="bf16", tok="qwen2", each=True, config={
         **QWEN2_MOE_CFG, "shared_expert_intermediate_size": 37, "rope_theta": 1000000.0},
         controls={"shared expert off": {"zero": ["shared_expert.down_proj.weight"]},
@@ -369,7 +369,6 @@ FIXTURES = {
         "norm_topk_prob": True, "rope_parameters": {"rope_theta": 10000.0, "rope_type": "default"}},
         controls={"shared expert off": {"zero": ["shared_expert.down_proj.weight"]},
                   "its gate even": {"zero": ["shared_expert_gate.weight"]},
-                  "no window": {"set": {"use_sliding_window": False}},
                   "the other window": {"set": {"layer_types": ["full_attention", "sliding_attention"]}},
                   "all experts": {"set": {"num_experts_per_tok": 6}}}),
 }

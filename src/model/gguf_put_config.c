@@ -140,11 +140,11 @@ int gguf_put_config(struct gguf_out *o, const struct config *c, bool drafts, flo
     struct putting p = { o, c, arch_of(c), drafts, e };
     /* a file of these has no key for it */
     const bool normalised = strcmp(p.arch, "qwen2moe") != 0;
+    if (c->n_experts && c->experts_normalised != normalised)
+        return lacks(&p, normalised ? "norm_topk_prob false" : "norm_topk_prob true of qwen2_moe");
     for (size_t i = 0; c->window && i < c->n_layers; i++)
         if (!c->windowed[i] || qwen)
             return lacks(&p, "a window in some of the layers");
-    if (c->n_experts && c->experts_normalised != normalised)
-        return lacks(&p, normalised ? "norm_topk_prob false" : "norm_topk_prob true of qwen2_moe");
     if (c->n_experts && memchr(c->kind, LAYER_DENSE, c->n_layers))
         return lacks(&p, "a layer without experts");
     gguf_put_text(o, "general.architecture", p.arch, strlen(p.arch));
