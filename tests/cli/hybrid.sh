@@ -35,7 +35,7 @@ fi
 # kill -9 while the text is being written; then another process completes it, with snapshots and without.
 X=tests/data/models/qwen35moe-each-f32
 for w in on off experts; do
-    [ $w = experts ] && M=$X && job run --drafter none --format ids >"$TMP/of_experts"
+    [ $w = experts ] && M=$X && N=1000 && job run --drafter none --format ids >"$TMP/of_experts"
     [ $w = experts ] && text=$TMP/of_experts && use=on || { text=$TMP/whole; use=$w; }
     export LONGHAND_DB=$TMP/$w.db
     id=$(job submit)
@@ -48,7 +48,6 @@ for w in on off experts; do
     same "killed_and_continued_$w" "$text" "$TMP/a"
     [ ! -s "$TMP/err" ]; result "no_notice_$w" $? "$(cat "$TMP/err")"
 done
-M=tests/data/models/qwen35-equal-f32
 
 # Quantised files of hybrids, whose blocks reach over value heads: drafts and kills change nothing.
 for w in q8_0 q4_0; do
@@ -65,6 +64,7 @@ for w in q8_0 q4_0; do
     same "killed_and_continued_$w" "$TMP/b" "$TMP/a"
 done
 M=tests/data/models/qwen35-equal-f32
+N=2500
 
 # A clean stop makes a snapshot at any position, and the next process goes on from there.
 export LONGHAND_DB=$TMP/stop.db
