@@ -56,8 +56,10 @@ class Texts:
     def __init__(self, jobs):
         self.jobs = jobs
 
-    def length(self):
-        return max((j["tokens"] for n, j in self.jobs.items() if n.startswith("t")), default=0)
+    def lengths(self):
+        """Of the longest texts, and of those with a fixed tree."""
+        of = {n: j["tokens"] for n, j in self.jobs.items() if n.startswith("t")}
+        return max(of.values(), default=0), of.get("t3-4096", 0)
 
     def cell(self, name, plain, end, beta=False):
         if any(n not in self.jobs or self.jobs[n]["tokens"] < end for n in (name, plain)):
@@ -81,8 +83,8 @@ def table(head, rows):
 
 
 def tables(t):
-    n = t.length()
-    ends = [n // 5, n]
+    n, short = t.lengths()
+    ends = [short if short < n else n // 5, n]
     paired = lambda name, plain, **k: " / ".join(t.cell(name, plain, end, **k) for end in ends)
     out = [f"Texts of {n:,} tokens. Cells: alpha, speed after {ends[0]:,} / {ends[1]:,} tokens; `-`: not "
            "written so far.\nThe paper's cells: after 20,000 / 100,000 tokens.\n"]
@@ -97,7 +99,7 @@ def tables(t):
     plain = "t3-4096-plain"
     rows = []
     for i in range(5):
-        end = n * (i + 1) // 5
+        end = ends[1 if t.cell("t3-4096", plain, n) != "-" else 0] * (i + 1) // 5
         rows.append([f"{end:,}", t.cell("t3-4096-paper", plain, end, True),
                      t.cell("t3-4096", plain, end, True), t.cell("t5-dynamic", plain, end)])
     out.append("**TokenSwift, Figure 3: 4-grams** (k = 20: alpha, beta, speed; k = 0: alpha, speed)\n\n" +

@@ -10,13 +10,11 @@ bool trained_is(enum source s);
 /* Whether a model has the file of a drafter. Looks at names and metadata only. */
 bool trained_present(enum source s, const char *model);
 /* Those of the drafters `present` (a bit each) that --drafter auto opens. One drafter that makes passes
- * drafts a fixed tree, so these do not join it. SPIRe's keeps residuals of every pass, and Gumiho's
- * reads every committed token: only their names open them. */
+ * drafts a fixed tree, so these do not join it. SPIRe's reads every committed token: only its name opens
+ * it. */
 static inline unsigned trained_of_auto(unsigned present, bool fixed_tree)
 {
-    const unsigned named = 1u << SOURCE_SPIRE | 1u << SOURCE_GUMIHO,
-                   passes = named | 1u << SOURCE_LONGSPEC | 1u << SOURCE_MODEL;
-    return present & ~(fixed_tree ? passes : named);
+    return fixed_tree ? present & 1u << SOURCE_HEADS : present & ~(1u << SOURCE_SPIRE);
 }
 /* Whether trained_open would find tensors that fit in the file (NULL: the one of the engine's model). Reads
  * headers only, and needs no weights of the model. */
