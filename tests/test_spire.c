@@ -189,6 +189,9 @@ static void the_ring_follows_from_tokens(void)
               draft_spire.load(&x.draft, state[0], n) && draft_spire.prepare(&x.draft));
         memset(state[2], 0, room);
         CHECK(draft_spire.save(&x.draft, state[2]) == n && !memcmp(state[0], state[2], n));
+        CHECK(decode_step(&x, &e) == 0 && decode_step(&d, &e) == 0, "%s", e.msg);
+        for (uint32_t i = 1; i <= 3; i++)    /* which of them pass 1 continues also depends on chances */
+            CHECK(x.draft.tree->node[i].token == d.draft.tree->node[i].token, "node %u", i);
         decode_close(&x);
         compared++;
     }

@@ -1,8 +1,9 @@
 /* SPIRe's drafter (src/model/spire.h): a chain of up to four draft passes of two blocks. Pass 0 reads the
  * root, pass k the likeliest child of the node before. Committed tokens come from the model's own residuals,
- * which a verification pass leaves in the workspace: position 0 and the last 64 positions, in a ring of
- * slots. Keys have the rotation of their positions, so that the order of the slots does not matter. Start
- * reading at spire_expand() and spire_observe().
+ * which a verification pass leaves in the workspace: those of position 0 and of the last 64 positions are
+ * copied to a ring of slots. Their keys and values are computed when the drafter is asked. Keys have the
+ * rotation of their positions, so that the order of the slots does not matter. Start reading at
+ * spire_expand(), spire_observe() and spire_prepare().
  *
  * The paper samples its drafts; here each pass proposes its likeliest tokens under the coin of their
  * position, as every drafter does (draft.h). */
@@ -14,9 +15,11 @@
 struct ring {                        /* of one text */
     struct kv kv;                    /* n_past: slots in use */
     /* Positions start .. end - 1 were committed; the slots hold the last of them, and with `sink` position 0
-     * before them. */
-    size_t start, end;
+     * before them. Those before `read` are in the cache. */
+    size_t start, end, read;
     bool sink;
+    /* residuals that enter the model's last layers, [SPIRE_SLOTS][SPIRE_LAYERS][hidden] */
+    float *slot;
 };
 
 static struct ring *ring_of(const struct drafting *g) { return g->own[SOURCE_SPIRE]; }
@@ -29,12 +32,15 @@ static struct kv_size cache_size(const struct model *m)
                              SPIRE_DEPTH, 0 };
 }
 
+static size_t slot_bytes(const struct model *m) { return SPIRE_LAYERS * m->config.hidden * sizeof(float); }
+static size_t slots_bytes(const struct model *m) { return SPIRE_SLOTS * slot_bytes(m); }
+
 static size_t spire_size(const struct draft_settings *s, const struct model *m, size_t n_max)
 {
     enum { ROWS_USUAL = 256 };       /* of a prefill; the workspace keeps their residuals */
     const struct kv_size size = cache_size(m);
     (void)s, (void)n_max;
-    return sizeof(struct ring) + kv_bytes(&size) + workspace_keep_bytes(m, ROWS_USUAL);
+    return sizeof(struct ring) + kv_bytes(&size) + slots_bytes(m) + workspace_keep_bytes(m, ROWS_USUAL);
 }
 
 static int spire_begin(struct drafting *g, size_t n_max, struct err *e)
@@ -42,9 +48,9 @@ static int spire_begin(struct drafting *g, size_t n_max, struct err *e)
     const struct kv_size size = cache_size(g->model);
     struct ring *r = calloc(1, sizeof *r);
     (void)n_max;
-    if (!r)
-        return err_set(e, ERR_FAILED, "drafting: out of memory");
     g->own[SOURCE_SPIRE] = r;
+    if (!r || !(r->slot = mem_alloc(slots_bytes(g->model))))
+        return err_set(e, ERR_FAILED, "drafting: out of memory");
     draft_add_cache(g, &draft_spire, KV_FULL, SIZE_MAX);
     return workspace_keep(g->buffers->work, g->model, e) || kv_open(&r->kv, g->model->dev, &size, e) ? -1 : 0;
 }
@@ -52,8 +58,10 @@ static int spire_begin(struct drafting *g, size_t n_max, struct err *e)
 static void spire_end(struct drafting *g)
 {
     struct ring *r = ring_of(g);
-    if (r)
+    if (r) {
         kv_close(&r->kv);
+        mem_free(r->slot, slots_bytes(g->model));
+    }
     free(r);
     g->own[SOURCE_SPIRE] = NULL;
 }
@@ -68,10 +76,10 @@ static void forget(struct ring *r, size_t start)
 {
     kv_truncate(&r->kv, 0);
     r->sink = start == 0;
-    r->start = r->end = start + r->sink;
+    r->start = r->end = r->read = start + r->sink;
 }
 
-static void spire_reset(struct drafting *g) { forget(ring_of(g), 0); }
+static void spire_reset(struct drafting *g) { forget(ring_of(g), SIZE_MAX); }
 
 /* The blocks' matrices and the LM head. */
 static struct pass_bytes spire_reads(const struct drafting *g, size_t i)
@@ -86,13 +94,23 @@ static struct pass_bytes spire_reads(const struct drafting *g, size_t i)
 
 /* ---- committed tokens ---- */
 
+/* The slot of a position that the ring has. */
+static size_t slot_of(const struct ring *r, size_t at)
+{
+    return r->sink && at == 0 ? 0 : r->sink + (at - r->start) % (SPIRE_SLOTS - r->sink);
+}
+
+static float *residual_of(const struct drafting *g, size_t at, size_t layer)
+{
+    const struct ring *r = ring_of(g);
+    return r->slot + (slot_of(r, at) * SPIRE_LAYERS + layer) * g->model->config.hidden;
+}
+
 static void spire_observe(struct drafting *g, const struct observed *o)
 {
     struct ring *r = ring_of(g);
     const size_t hidden = g->model->config.hidden, n = o->n_rows;
     const float *all = workspace_residual(g->buffers->work);
-    struct spire_memory row[SPIRE_SLOTS];
-    size_t rows = 0;
     if (n == 0)
         return;
     if (!workspace_entering(g->buffers->work, g->model, 0)) {        /* another workspace than at opening */
@@ -102,27 +120,34 @@ static void spire_observe(struct drafting *g, const struct observed *o)
     }
     if (o->first == 0 || o->first != r->end)     /* another text, or rows that were read elsewhere */
         forget(r, o->first);
-    const size_t recent = SPIRE_SLOTS - r->sink;
-    for (size_t i = 0; i < n; i++) {
-        const size_t at = o->first + i;
-        if (at != 0 && i + recent < n)
-            continue;
-        struct spire_memory *x = &row[rows++];
-        x->position = at;
-        x->slot = at == 0 ? 0 : r->sink + (at - r->start) % recent;
-        for (size_t k = 0; k < SPIRE_LAYERS; k++)
-            x->entering[k] = workspace_entering(g->buffers->work, g->model, k) +
-                             (observed_hidden(o, i, hidden) - all);
-    }
-    spire_commit(g->spire, &r->kv, row, rows);
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < SPIRE_LAYERS && (o->first + i == 0 || i + SPIRE_SLOTS - r->sink >= n); k++)
+            memcpy(residual_of(g, o->first + i, k), workspace_entering(g->buffers->work, g->model, k) +
+                   (observed_hidden(o, i, hidden) - all), hidden * sizeof *all);
     r->end = o->first + n;
-    r->kv.n_past = r->kv.n_written = slots_of(r);
 }
 
+/* Computes the keys and values that the cache lacks. */
 static bool spire_prepare(struct drafting *g)
 {
-    const struct ring *r = ring_of(g);
-    return r->kv.n_past > 0 && r->end == g->kv->n_past;
+    struct ring *r = ring_of(g);
+    struct spire_memory row[SPIRE_SLOTS];
+    const size_t from = r->end - MIN(r->end - r->start, (size_t)SPIRE_SLOTS - r->sink);
+    size_t rows = 0;
+    if (r->end != g->kv->n_past || slots_of(r) == 0)
+        return false;
+    for (size_t at = r->sink && r->kv.n_past == 0 ? 0 : MAX(from, r->read); at < r->end;
+         at = MAX(at + 1, MAX(from, r->read))) {
+        struct spire_memory *x = &row[rows++];
+        x->position = at;
+        x->slot = slot_of(r, at);
+        for (size_t k = 0; k < SPIRE_LAYERS; k++)
+            x->entering[k] = residual_of(g, at, k);
+    }
+    spire_commit(g->spire, &r->kv, row, rows);
+    r->read = r->end;
+    r->kv.n_past = r->kv.n_written = slots_of(r);
+    return true;
 }
 
 /* ---- a pass ---- */
@@ -163,7 +188,7 @@ static void pass_of(struct drafting *const *g, const uint32_t *node, size_t n, s
     for (size_t i = 0; i < n; i++) {
         added[i] = rc ? 0 : take(g[i], node[i], logits + i * vocab);
         if (rc) {                    /* only guesses are lost; no value that is not finite may stay */
-            forget(ring_of(g[i]), 0);
+            spire_reset(g[i]);
             g[i]->next_reach = 0;
         }
     }
@@ -196,23 +221,24 @@ static int spire_expand(struct drafting *const *g, size_t n, bool *more, struct 
 
 /* ---- snapshots ---- */
 
-/* The state in a snapshot: this struct, then the rows of the slots by layer and head. */
-struct saved_ring { size_t start, end, slots; bool sink; };
+/* The state in a snapshot: this struct, then the residuals of the slots. */
+struct saved_ring { size_t start, end; bool sink; };
 
 static size_t spire_state_bytes(const struct drafting *g)
 {
-    return sizeof(struct saved_ring) + kv_rows_bytes(&ring_of(g)->kv, SPIRE_SLOTS);
+    return sizeof(struct saved_ring) + slots_bytes(g->model);
 }
 
 static size_t spire_save(const struct drafting *g, void *out)
 {
-    struct ring *r = ring_of(g);
+    const struct ring *r = ring_of(g);
+    const size_t bytes = slots_of(r) * slot_bytes(g->model);
     struct saved_ring s;
     memset(&s, 0, sizeof s);
-    s.start = r->start, s.end = r->end, s.slots = r->kv.n_past, s.sink = r->sink;
+    s.start = r->start, s.end = r->end, s.sink = r->sink;
     memcpy(out, &s, sizeof s);
-    kv_exchange(&r->kv, 0, s.slots, (char *)out + sizeof s, false);
-    return s.slots ? sizeof s + kv_rows_bytes(&r->kv, s.slots) : 0;
+    memcpy((char *)out + sizeof s, r->slot, bytes);
+    return bytes ? sizeof s + bytes : 0;
 }
 
 static bool spire_load(struct drafting *g, const void *state, size_t n)
@@ -222,14 +248,12 @@ static bool spire_load(struct drafting *g, const void *state, size_t n)
     if (n < sizeof s)
         return false;
     memcpy(&s, state, sizeof s);
-    if (s.slots > SPIRE_SLOTS || n != sizeof s + kv_rows_bytes(&r->kv, s.slots) || s.end != g->kv->n_past ||
-        s.start > s.end || s.slots != MIN(s.sink + (s.end - s.start), (size_t)SPIRE_SLOTS))
+    if (s.end != g->kv->n_past || s.start > s.end ||
+        n != sizeof s + MIN(s.sink + (s.end - s.start), (size_t)SPIRE_SLOTS) * slot_bytes(g->model))
         return false;
     forget(r, 0);
-    r->start = s.start, r->end = s.end, r->sink = s.sink;
-    char *rows = (char *)(uintptr_t)state + sizeof s;
-    kv_exchange(&r->kv, 0, s.slots, rows, true);
-    r->kv.n_past = r->kv.n_written = s.slots;
+    r->start = r->read = s.start, r->end = s.end, r->sink = s.sink;
+    memcpy(r->slot, (const char *)state + sizeof s, n - sizeof s);
     return true;
 }
 
