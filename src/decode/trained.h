@@ -10,11 +10,10 @@ bool trained_is(enum source s);
 /* Whether a model has the file of a drafter. Looks at names and metadata only. */
 bool trained_present(enum source s, const char *model);
 /* Those of the drafters `present` (a bit each) that --drafter auto opens. One drafter that makes passes
- * drafts a fixed tree, so these do not join it. SPIRe's reads every committed token: only its name opens
- * it. */
+ * drafts a fixed tree, so these do not join it. */
 static inline unsigned trained_of_auto(unsigned present, bool fixed_tree)
 {
-    return fixed_tree ? present & 1u << SOURCE_HEADS : present & ~(1u << SOURCE_SPIRE);
+    return fixed_tree ? present & 1u << SOURCE_HEADS : present;
 }
 /* Whether trained_open would find tensors that fit in the file (NULL: the one of the engine's model). Reads
  * headers only, and needs no weights of the model. */
