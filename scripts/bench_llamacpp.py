@@ -260,12 +260,14 @@ class Session:
         else:
             sys.exit("llama.cpp: unknown state format (no count of cells)")
         at = start + 8
-        cell_bytes = next((b for b in (8, 12, 16, 20) if all(u32(at + i * b) == i for i in range(cells)) and
+        cell_bytes = next((b for b in (8, 12, 16, 20, 24) if all(u32(at + i * b) == i for i in range(cells)) and
                            u32(at + cells * b + 4) == layers), 0)
         if not cell_bytes:
             sys.exit("llama.cpp: unknown state format (cells)")
-        cell = state[at + cell_bytes:at + 2 * cell_bytes]
-        parts = {"head": state[:start + 4], "cell": cell[4:], "layers": []}
+        # a position, which models of images have three times, among words that do not depend on it
+        cell, other = (struct.unpack_from(f"<{cell_bytes // 4}I", state, at + i * cell_bytes) for i in (1, 2))
+        parts = {"head": state[:start + 4], "layers": [],
+                 "cell": [None if (x, y) == (1, 2) else x for x, y in zip(cell, other)]}
         at += cells * cell_bytes
         transposed = u32(at)
         parts["transposed"] = transposed
@@ -310,7 +312,8 @@ class Session:
             skip = 2048
         noise = np.resize(noise.reshape(-1), size + skip * len(p["layers"]))
         out = bytearray(p["head"] + struct.pack("<I", depth))
-        out += b"".join(struct.pack("<i", i) + p["cell"] for i in range(depth))
+        out += b"".join(struct.pack(f"<{len(p['cell'])}I", *(i if x is None else x for x in p["cell"]))
+                        for i in range(depth))
         out += p["meta"]
         for i, head in enumerate(p["layers"]):
             out += head
