@@ -260,7 +260,7 @@ class Session:
         else:
             sys.exit("llama.cpp: unknown state format (no count of cells)")
         at = start + 8
-        cell_bytes = next((b for b in (8, 12, 16, 20, 24) if all(u32(at + i * b) == i for i in range(cells)) and
+        cell_bytes = next((b for b in range(8, 28, 4) if all(u32(at + i * b) == i for i in range(cells)) and
                            u32(at + cells * b + 4) == layers), 0)
         if not cell_bytes:
             sys.exit("llama.cpp: unknown state format (cells)")
