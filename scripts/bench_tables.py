@@ -7,7 +7,8 @@
     scripts/bench_tables.py
         writes the tables of docs/bench.md and README.md from docs/bench/*.json
 
-NAME is KIND-POINT, such as avx512-spec. Tables are grouped by machine; each row names its date and commit."""
+NAME is KIND-POINT, such as avx512-spec. Tables are grouped by machine; each row names its date and commit. The
+page cites a file with "page": false by hand."""
 import datetime
 import json
 import os
@@ -201,6 +202,7 @@ def main():
     if len(sys.argv) > 1:
         sys.exit(__doc__)
     files = {p.stem: json.loads(p.read_text()) for p in sorted(STORE.glob("*.json"))}
+    files = {name: f for name, f in files.items() if f.get("page", True)}
     replace(ROOT / "docs" / "bench.md", "bench:tables", tables(files))
     replace(ROOT / "README.md", "bench:readme", readme_rows(files))
 
