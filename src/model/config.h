@@ -42,6 +42,7 @@ struct rope_config {             /* read from rope_scaling/type or rope_paramete
 
 struct config {
     char model_type[32];
+    bool drafts;                 /* not of files: the one layer of mtp_config (mtp.h) */
     size_t n_layers, hidden, ffn, n_heads, n_kv_heads, head_dim, vocab;
     double rms_eps;
     bool tied;                   /* tie_word_embeddings: no lm_head.weight is expected */

@@ -14,6 +14,7 @@ struct workspace {
     /* the device's */
     float *x, *qkv, *gate_up;            /* qkv: also the products of a layer with a state */
     void *xn, *q, *attn, *h, *picked;    /* act; picked: rows of xn whose logits are wanted */
+    void *pair;                          /* act [rows_max][2][hidden]: inputs of `fuse`, of a draft layer */
     float *score; size_t score_step;     /* [n_layers, or 1 in the host's memory][n_kv_heads][score_step] */
     float *entering; size_t entering_bytes;  /* workspace_keep: [KEPT_LAYERS][rows_max][hidden] */
     float *tap; size_t tap_bytes;        /* holds a tap until it is downloaded; the first tap allocates it */
@@ -76,6 +77,7 @@ static void layout(struct workspace *w, const struct model *m)
         { &w->attn, n * mixer_inputs(m) * act },
         { &w->h, n * ffn * act },
         { &w->picked, n * c->hidden * act },
+        { &w->pair, c->drafts ? n * 2 * c->hidden * act : 0 },
         { &w->score, w->score_bytes },
     };
     const struct buffer host[] = {
@@ -95,7 +97,7 @@ static struct device_limits limits(const struct model *m, size_t rows_max, size_
     const struct config *c = &m->config;
     const size_t rows = MAX(rows_max, (size_t)MODEL_ROWS_MIN),
                  outputs = MAX(MAX(mixer_outputs(m), 2 * dense_ffn(c)), MAX(c->vocab, c->hidden)),
-                 inputs = MAX(MAX(mixer_inputs(m), dense_ffn(c)), c->hidden);
+                 inputs = MAX(MAX(mixer_inputs(m), dense_ffn(c)), (c->drafts ? 2 : 1) * c->hidden);
     struct device_limits l = { rows, n_max, rows, outputs, c->vocab,
                                { c->n_heads, c->n_kv_heads, c->head_dim, m->head_dim }, inputs };
     if (memchr(c->kind, LAYER_EXPERTS, c->n_layers)) {
@@ -183,6 +185,17 @@ static bool wanted(const struct pass_seq *s, size_t j)
     return s->want ? s->want[j] : s->logits && j == s->n - 1;
 }
 
+/* Writes the path of a node, root first. Returns its length. */
+static uint32_t put_path(const int32_t *parent, size_t node, uint32_t *path)
+{
+    uint32_t n = 0;
+    for (int32_t i = (int32_t)node; i >= 0; i = parent[i], n++)
+        assert(parent[i] < i);
+    for (int32_t i = (int32_t)node, k = (int32_t)n; i >= 0; i = parent[i])
+        path[--k] = (uint32_t)i;
+    return n;
+}
+
 /* Fills in rows r .. of sequence i: slots, visible ranges, ancestors. */
 static void place_seq(struct pass *p, size_t i, size_t r)
 {
@@ -192,18 +205,10 @@ static void place_seq(struct pass *p, size_t i, size_t r)
            r + s->n <= w->rows_max);
     w->kv[i] = kv_view(s->kv);
     w->seq[i] = (struct device_seq){ &w->kv[i], r, s->n, s->kv->n_past, s->parent, s->certain, s->shift,
-                                     s->scored ? w->score : NULL, w->score_step };
+                                     s->scored ? w->score : NULL, w->score_step, s->node0 };
     assert(!s->certain || !s->parent);
     for (size_t j = 0; j < s->n; j++, r++) {
-        uint32_t *path = w->node + r * w->rows_max, n = 0;
-        if (s->parent && s->parent[j] >= 0) {
-            size_t up = r - j + (size_t)s->parent[j];
-            assert((size_t)s->parent[j] < j);
-            n = w->n_node[up];
-            memcpy(path, w->node + up * w->rows_max, n * sizeof *path);
-        }
-        if (s->parent)
-            path[n++] = (uint32_t)j;
+        const uint32_t n = s->parent ? put_path(s->parent, s->node0 + j, w->node + r * w->rows_max) : 0;
         w->n_node[r] = n;
         w->token[r] = s->token[j];
         w->pos[r] = (uint32_t)(s->kv->n_past + (s->parent ? n - 1 : j));
@@ -212,7 +217,7 @@ static void place_seq(struct pass *p, size_t i, size_t r)
         if (wanted(s, j))
             w->want[p->rows.n_want++] = (uint32_t)r;
         assert(s->token[j] >= 0 && (size_t)s->token[j] < p->m->config.vocab && w->pos[r] < s->kv->n_max &&
-               (!s->parent || j < s->kv->node_max));
+               (!s->parent || s->node0 + j < s->kv->node_max));
     }
     if (!s->parent)
         s->kv->n_written = MAX(s->kv->n_written, s->kv->n_past + s->n);
@@ -329,7 +334,8 @@ static void (*const feed_forward[])(const struct pass *, const struct layer *, s
     [LAYER_DENSE] = dense, [LAYER_EXPERTS] = experts,
 };
 
-static void attention(const struct pass *p, const struct layer *y, size_t l)
+/* Queries, keys and values of a layer. Keys and values go to its cache. */
+static void project(const struct pass *p, const struct layer *y, size_t l)
 {
     const struct config *c = &p->m->config;
     const struct workspace *w = p->w;
@@ -345,6 +351,15 @@ static void attention(const struct pass *p, const struct layer *y, size_t l)
                                       .q_tap = q_tap, .gated = c->gated });
     if (queries)
         tap_fetch(p, TAP_QUERY, l, q_tap, c->n_heads * c->head_dim);
+}
+
+static void attention(const struct pass *p, const struct layer *y, size_t l)
+{
+    const struct config *c = &p->m->config;
+    const struct workspace *w = p->w;
+    struct device *d = w->dev;
+    const size_t n = p->rows.n, none = SIZE_MAX;
+    project(p, y, l);
     d->attend(d, w->attn, w->q, &p->heads, y->slot, c->windowed[l] ? c->window : 0);
     if (d->host_memory)
         report_scores(p, l);
@@ -425,6 +440,31 @@ static void logits(const struct pass *p)
                                                 place });
 }
 
+/* Writes the rows of the pass after `norm` into half of the inputs of `fuse`. */
+static void put_half(const struct pass *p, size_t half, const float *norm)
+{
+    const struct config *c = &p->m->config;
+    const struct workspace *w = p->w;
+    const size_t row = c->hidden * dtype_size(model_act(p->m));
+    w->dev->rmsnorm(w->dev, w->xn, w->x, norm, p->rows.n, c->hidden, (float)c->rms_eps, SIZE_MAX);
+    for (size_t r = 0; r < p->rows.n; r++)
+        w->dev->copy(w->dev, (char *)w->pair + (2 * r + half) * row, (char *)w->xn + r * row, row);
+}
+
+/* The rows of a draft layer, in place of the embeddings of their tokens. */
+static void fuse(const struct pass *p)
+{
+    const struct model *m = p->m;
+    const struct workspace *w = p->w;
+    const size_t d = m->config.hidden;
+    put_half(p, 0, m->norm_token);
+    for (size_t i = 0; i < p->n_seqs; i++)
+        w->dev->copy(w->dev, w->x + w->seq[i].row0 * d, p->seqs[i].state, p->seqs[i].n * d * sizeof *w->x);
+    put_half(p, 1, m->norm_state);
+    w->dev->product(w->dev, &(struct device_product){ w->x, d, w->pair, p->rows.n, &m->fuse, NULL, false,
+                                                      SIZE_MAX });
+}
+
 static void run(const struct pass *p)
 {
     const struct model *m = p->m;
@@ -433,6 +473,13 @@ static void run(const struct pass *p)
     struct device *d = w->dev;
     const struct tap *hidden = tap_of(p, TAP_HIDDEN, 0, 0);
     d->embed(d, w->x, m->embed.w ? &m->embed : &m->lm_head, !m->embed.w);
+    if (c->drafts)
+        fuse(p);
+    if (c->drafts && !p->rows.n_want) {
+        d->rmsnorm(d, w->xn, w->x, m->layers->norm_attn, p->rows.n, c->hidden, (float)c->rms_eps, SIZE_MAX);
+        project(p, m->layers, 0);
+        return;
+    }
     for (size_t l = 0; l < c->n_layers; l++)
         run_layer(p, l);
     d->rmsnorm(d, w->xn, w->x, m->norm_final, p->rows.n, c->hidden, (float)c->rms_eps, c->n_layers - 1);

@@ -371,6 +371,10 @@ static int load_router(struct loader *l, const char *at, const char *part, size_
     const struct tensor *t = l->ts ? tensors_need(l->ts, name, rows, c->hidden, l->e) : NULL;
     if (l->ts && !t)
         return -1;
+    if (t && !tensor_is_float(t->dtype))
+        return err_set(l->e, ERR_INPUT,
+                       "tensor %s: dtype %s, allowed for a router are BF16, F16 and F32", t->stored_name,
+                       t->dtype_name);
     *m = (struct mat){ t ? t->dtype : DT_BF16, rows, c->hidden, NULL };
     m->w = assign(l, l->dev->mat_size(l->dev, m->type, m->n, m->k));
     l->model->n_params += l->mem ? 0 : m->n * m->k;
@@ -494,11 +498,9 @@ static int (*const load_mixer[])(struct loader *, const char *at, struct layer *
     [MIXER_ATTENTION] = load_attention, [MIXER_DELTA] = load_delta,
 };
 
-static int load_layer(struct loader *l, size_t index, struct layer *y)
+static int load_layer(struct loader *l, const char *at, size_t index, struct layer *y)
 {
     const struct config *c = &l->model->config;
-    char at[64];
-    snprintf(at, sizeof at, "model.layers.%zu.", index);
     return load_norm(l, &y->norm_attn, at, "input_layernorm", c->hidden) ||
            load_mixer[c->mixer[index]](l, at, y) ||
            load_norm(l, &y->norm_mlp, at, "post_attention_layernorm", c->hidden) ||
@@ -506,7 +508,7 @@ static int load_layer(struct loader *l, size_t index, struct layer *y)
 }
 
 /* Loads the embedding of an untied model, rows as they are stored. */
-static int load_embed(struct loader *l)
+static int load_embed(struct loader *l, const char *name)
 {
     struct model *m = l->model;
     if (!l->ts) {
@@ -517,8 +519,7 @@ static int load_embed(struct loader *l)
             m->dev->noise(m->dev, m->embed.w, n, l->seed++, 1);
         return 0;
     }
-    const struct tensor *t =
-        tensors_need(l->ts, "model.embed_tokens.weight", m->config.vocab, m->config.hidden, l->e);
+    const struct tensor *t = tensors_need(l->ts, name, m->config.vocab, m->config.hidden, l->e);
     if (!t)
         return -1;
     m->embed = (struct mat){ t->dtype, m->config.vocab, m->config.hidden, assign(l, t->bytes) };
@@ -529,19 +530,41 @@ static int load_embed(struct loader *l)
     return aim(l, t, (struct goal){ .kind = GOAL_EMBED, .pad = unpadded });
 }
 
+/* Loads a draft layer (mtp.h). Without an embedding or an LM head of its own, it has those of its model. */
+static int load_drafting(struct loader *l)
+{
+    static const char embed[] = "mtp.embed_tokens.weight", head[] = "mtp.lm_head.weight";
+    struct model *m = l->model;
+    const size_t d = m->config.hidden;
+    const struct source fc = { "fc", d }, lm_head = { "lm_head", m->config.vocab };
+    struct layer measured = { 0 }, *y = l->mem ? m->layers : &measured;
+    y->expert = m->experts;
+    return (l->ts && tensors_find(l->ts, embed) && load_embed(l, embed)) ||
+           load_mat(l, &m->fuse, "mtp.", &fc, 2 * d, &unpadded) ||
+           load_norm(l, &m->norm_token, "mtp.", "pre_fc_norm_embedding", d) ||
+           load_norm(l, &m->norm_state, "mtp.", "pre_fc_norm_hidden", d) ||
+           load_layer(l, "mtp.layers.0.", 0, y) || load_norm(l, &m->norm_final, "mtp.", "norm", d) ||
+           (l->ts && tensors_find(l->ts, head) && load_mat(l, &m->lm_head, "mtp.", &lm_head, d, &unpadded))
+               ? -1 : 0;
+}
+
 static int load_all(struct loader *l)
 {
     struct model *m = l->model;
     const struct config *c = &m->config;
     const struct source head = { c->tied ? "model.embed_tokens" : "lm_head", c->vocab };
-    if (!c->tied && load_embed(l))
+    if (c->drafts)
+        return load_drafting(l);
+    if (!c->tied && load_embed(l, "model.embed_tokens.weight"))
         return -1;
     for (size_t i = 0, experts = 0; i < c->n_layers; i++) {
         struct layer measured = { 0 };
+        char at[64];
+        snprintf(at, sizeof at, "model.layers.%zu.", i);
         l->layer = i;
         if (l->mem && c->kind[i] == LAYER_EXPERTS)
             m->layers[i].expert = m->experts + c->n_experts * experts++;
-        if (load_layer(l, i, l->mem ? &m->layers[i] : &measured))
+        if (load_layer(l, at, i, l->mem ? &m->layers[i] : &measured))
             return -1;
     }
     return load_norm(l, &m->norm_final, "", "model.norm", c->hidden) ||

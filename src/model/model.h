@@ -59,6 +59,10 @@ struct model {                           /* {0} is closed */
     struct mat embed;                    /* row-major [vocab][hidden] as stored; w NULL: use lm_head */
     struct mat lm_head;
     float *norm_final;
+    /* Of a draft layer (mtp.h), else empty. Its rows are fuse [token; state], [hidden, 2 hidden]: the
+     * embedding of the row's token and the hidden state before the row, each with its norm. */
+    struct mat fuse;
+    float *norm_token, *norm_state;
     float *inv_freq, rope_factor;        /* the host's */
     size_t weight_bytes, n_params;
     size_t expert_bytes;                 /* of weight_bytes: of all experts */
@@ -120,9 +124,8 @@ int model_quantize(struct model *to, const struct model *from, model_progress *p
 /* Quantises one matrix of 16 bits or floats into `to`, a DT_I8 matrix of the same size. */
 void model_quantize_mat(struct mat *to, const struct mat *from, struct pool *pool);
 
-/* A tap copies an intermediate result of a pass to the host's `out`. Only tests read taps today. They stay
- * for the drafters of LongSpec, Gumiho and SPIRe, which read residuals of layers, hidden states and
- * queries of the model. */
+/* A tap copies an intermediate result of a pass to the host's `out`. The draft layer reads its
+ * hidden states through one, and tests read all of them. */
 enum tap_kind {
     TAP_RESIDUAL,                        /* [rows][hidden], entering layer `layer`; layer == n_layers:
                                           * entering the final norm */
@@ -153,6 +156,10 @@ struct pass_seq {
      * kv->n_past - 1. Positions outside the layer's window have no score. */
     void (*scored)(void *ctx, size_t layer, const float *score, size_t step, size_t from);
     void *scored_ctx;
+    /* With a parent: rows of earlier passes over this tree, whose K and V are in the scratch. parent then has
+     * node0 + n entries, and row j is node node0 + j. Only with host_memory, and without states. */
+    size_t node0;
+    const float *state;                  /* of a draft layer: the host's [n][hidden] (struct model, fuse) */
 };
 
 /* The buffers of a pass, sized once for rows_max rows and context n_max. Products of up to MODEL_ROWS_MIN
@@ -165,7 +172,7 @@ void workspace_close(struct workspace *w);
 
 /* One pass over all rows of all sequences. It writes the caches but does not advance them. ERR_FAILED if a
  * residual or a logit is not finite, with position and layer; the caller must then truncate or close the
- * caches. */
+ * caches. A draft layer of whose rows none has logits writes its cache alone. */
 int model_forward(const struct model *m, struct workspace *w, struct pass_seq *seqs, size_t n_seqs,
                   const struct tap *taps, size_t n_taps, struct err *e);
 

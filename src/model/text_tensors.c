@@ -6,7 +6,7 @@
 
 static const char *const prefixes[][2] = {
     { "model.language_model.", "model." }, { "language_model.model.", "model." },
-    { "language_model.lm_head.", "lm_head." },
+    { "language_model.lm_head.", "lm_head." },   { "model.mtp.", "mtp." },
 };
 
 /* Writes the name under which the text model knows a tensor. Returns its bytes; 0: the name stays. */

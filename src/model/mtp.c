@@ -1,0 +1,112 @@
+/* The draft layer (mtp.h): its configuration, opening it, and its pass. Start reading at mtp_open(). */
+#include "src/model/mtp.h"
+
+#include <stdio.h>
+#include <string.h>
+
+bool mtp_present(const char *dir)
+{
+    struct tensors ts = { 0 };
+    struct err ignored;
+    if (tensors_open(&ts, dir, &ignored))
+        return false;
+    const bool found = tensors_find(&ts, "mtp.fc.weight");
+    tensors_close(&ts);
+    return found;
+}
+
+/* The configuration of the layer: one layer with attention. */
+static struct config mtp_config(const struct config *c)
+{
+    struct config of = *c;
+    of.n_layers = 1;
+    of.drafts = true;
+    of.mixer[0] = MIXER_ATTENTION;
+    of.kind[0] = c->n_experts ? LAYER_EXPERTS : LAYER_DENSE;
+    of.windowed[0] = 0;
+    of.delta = (struct delta_config){ 0 };
+    return of;
+}
+
+static struct model sizes_only(const struct model *m)
+{
+    return (struct model){ .config = mtp_config(&m->config), .compute = m->compute, .dev = m->dev,
+                           .ops = m->ops, .pool = m->pool, .head_dim = m->head_dim,
+                           .quantised = m->dev->quantised };
+}
+
+int mtp_check(const struct model *m, const struct tensors *ts, size_t *bytes, struct err *e)
+{
+    const struct config c = mtp_config(&m->config);
+    return model_plan_bytes(&c, ts, m->compute, m->dev, bytes, e);
+}
+
+static size_t hidden_bytes(const struct model *m) { return MTP_ROWS * m->config.hidden * sizeof(float); }
+
+size_t mtp_bytes(const struct model *m, size_t weight_bytes, size_t slots, bool int8)
+{
+    const struct model layer = sizes_only(m);
+    return weight_bytes +
+           (int8 && !m->dev->quantised ? model_quantized_bytes(&layer.config, m->dev) : 0) +
+           workspace_bytes(&layer, MTP_ROWS, slots) + hidden_bytes(m);
+}
+
+/* Embedding and LM head are those of the model, unless the file has others. */
+static int borrow(struct model *layer, const struct model *m, struct err *e)
+{
+    if (!layer->embed.w && !m->embed.w && layer->lm_head.w)
+        return err_set(e, ERR_INPUT, "%s: tensor \"mtp.lm_head.weight\": not supported in a model with tied "
+                                     "embeddings", m->path);
+    if (!layer->embed.w)
+        layer->embed = m->embed;
+    if (!layer->lm_head.w)
+        layer->lm_head = m->lm_head;
+    return 0;
+}
+
+int mtp_open(struct mtp *t, const struct model *m, const char *dir, enum weights weights, size_t slots,
+             bool int8, struct err *e)
+{
+    const struct config c = mtp_config(&m->config);
+    const struct model_setup setup = { .config = &c, .compute = m->compute, .dev = m->dev, .ops = m->ops,
+                                       .pool = m->pool, .weights = weights };
+    *t = (struct mtp){ .hidden_bytes = hidden_bytes(m) };
+    assert(m->dev->host_memory);
+    if (model_open(&t->layer, dir, &setup, e)) {
+        *t = (struct mtp){ 0 };
+        return -1;
+    }
+    t->hidden = mem_alloc(t->hidden_bytes);
+    if (!t->hidden)
+        err_set(e, ERR_FAILED, "%s: the draft layer: out of memory", dir);
+    if (!t->hidden || borrow(&t->layer, m, e) ||
+        (int8 && !m->quantised && model_quantize(&t->int8, &t->layer, NULL, NULL, e)) ||
+        workspace_open(&t->work, &t->layer, MTP_ROWS, slots, e)) {
+        mtp_close(t);
+        return -1;
+    }
+    return 0;
+}
+
+void mtp_close(struct mtp *t)
+{
+    if (t->hidden)
+        mem_free(t->hidden, t->hidden_bytes);
+    workspace_close(t->work);
+    model_close(&t->int8);
+    model_close(&t->layer);
+    *t = (struct mtp){ 0 };
+}
+
+int mtp_forward(struct mtp *t, struct pass_seq *seqs, size_t n_seqs)
+{
+    const struct tap tap = { TAP_HIDDEN, 0, t->hidden };
+    struct err ignored;
+    return model_forward(mtp_of(t), t->work, seqs, n_seqs, &tap, 1, &ignored);
+}
+
+void mtp_state(const struct model *m, float *state, const float *residual)
+{
+    const size_t d = m->config.hidden;
+    m->ops->rmsnorm(state, d, DT_F32, residual, d, m->norm_final, 1, d, (float)m->config.rms_eps);
+}

@@ -1,0 +1,49 @@
+/* The draft layer of Qwen3.5 and later (MTP, multi-token prediction), which lies in the model's own files: one
+ * layer with attention, dense or with experts as the model's layers are. From the token at position i and the
+ * hidden state of the row before it, it predicts the token at i + 1:
+ *
+ *     z  = fuse [norm_token(E[token i]); norm_state(h[i-1])]     h: the model's rows after its final norm
+ *     z  = layer(z)                            RoPE position i; keys and values in a cache of its own
+ *     h' = norm_final(z)                       the logits are those of the model's LM head on h'
+ *
+ * A further draft continues with the drafted token and h' in place of h. Keys and values of a row depend on
+ * its token and state alone, so rows that are only read end there (model_forward).
+ *
+ * The layer is a struct model of one layer (config.drafts), and its pass is the model's. Its files have
+ *
+ *     mtp.fc.weight                            [hidden, 2 hidden]: the columns of the token first
+ *     mtp.pre_fc_norm_embedding.weight, mtp.pre_fc_norm_hidden.weight, mtp.norm.weight     [hidden]
+ *     mtp.layers.0.*                           as a layer with attention
+ *     mtp.embed_tokens.weight, mtp.lm_head.weight     optional, in place of the model's
+ *
+ * GGUF files have them as blk.L.nextn.*, and the layer as blk.L.*, L being the number of layers before it. */
+#pragma once
+#include "src/model/model.h"
+
+enum { MTP_ROWS = 64 };                  /* the most rows of a pass */
+
+struct mtp {                             /* {0} is closed */
+    struct model layer, int8;            /* int8: for drafts, or closed */
+    struct workspace *work;
+    float *hidden; size_t hidden_bytes;  /* [MTP_ROWS][hidden]: h' of the rows of the last pass */
+};
+
+/* Whether a model has the layer. Looks at names only. */
+bool mtp_present(const char *dir);
+/* Whether the tensors of the layer of m fit its configuration. m: config, device and compute. *bytes: of its
+ * weights in memory. */
+int  mtp_check(const struct model *m, const struct tensors *ts, size_t *bytes, struct err *e);
+/* The bytes that mtp_open takes for a layer with weights of weight_bytes. */
+size_t mtp_bytes(const struct model *m, size_t weight_bytes, size_t slots, bool int8);
+/* Reads the layer of m, which is open and outlives it, from `dir`. slots: of its longest cache. int8: its
+ * matrices, and the LM head for drafts, get an 8-bit copy, if m is not quantised. Only with host_memory. */
+int  mtp_open(struct mtp *t, const struct model *m, const char *dir, enum weights weights, size_t slots,
+              bool int8, struct err *e);
+void mtp_close(struct mtp *t);
+/* The model that draft passes ask. */
+static inline const struct model *mtp_of(const struct mtp *t) { return t->int8.mem ? &t->int8 : &t->layer; }
+/* A pass over at most MTP_ROWS rows, each with `state`. t->hidden receives h' of the rows, unless none of them
+ * has logits. 0, or -1 where a value is not finite. */
+int  mtp_forward(struct mtp *t, struct pass_seq *seqs, size_t n_seqs);
+/* The hidden state of a row of m from its residual, as `state` of struct pass_seq. */
+void mtp_state(const struct model *m, float *state, const float *residual);
