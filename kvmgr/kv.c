@@ -323,19 +323,19 @@ void kv_truncate(struct kv *kv, size_t n_past)
     kv->n_written = n_past;
 }
 
-void kv_keep_last(struct kv *kv, size_t keep)
+void kv_keep_ends(struct kv *kv, size_t first, size_t last)
 {
-    const size_t from = kv->n_past - keep;
-    assert(on_host(kv) && keep <= kv->n_past && !kv->n_shared);
+    const size_t from = kv->n_past - last;
+    assert(on_host(kv) && first + last <= kv->n_past && !kv->n_shared);
     for (size_t l = 0; l < kv->n_layers; l++)
         for (size_t h = 0; h < kv->n_kv_heads; h++)
-            for (size_t i = 0, n; i < keep; i += n) {
-                const size_t src = from + i;
-                n = MIN(keep - i, KV_BLOCK - MAX(src % KV_BLOCK, i % KV_BLOCK));
-                kv_copy(kv_block(kv, l, h, i), i % KV_BLOCK, kv_block(kv, l, h, src), src % KV_BLOCK, n,
+            for (size_t i = 0, n; i < last; i += n) {
+                const size_t src = from + i, to = first + i;
+                n = MIN(last - i, KV_BLOCK - MAX(src % KV_BLOCK, to % KV_BLOCK));
+                kv_copy(kv_block(kv, l, h, to), to % KV_BLOCK, kv_block(kv, l, h, src), src % KV_BLOCK, n,
                         kv->type, kv->head_dim);
             }
-    kv->n_past = keep;
+    kv->n_past = first + last;
 }
 
 void kv_exchange(struct kv *kv, size_t from, size_t n, char *p, bool load)

@@ -93,9 +93,10 @@ void kv_commit_path(struct kv *kv, const uint32_t *node, size_t n);   /* copies 
  * have to forget more rows: up to its mark, or all (state.h). */
 void kv_truncate(struct kv *kv, size_t n_past);
 
-/* For caches of drafters in the host's memory without shared blocks: moves the last n committed rows to the
- * front; keys keep the rotation of their positions. */
-void kv_keep_last(struct kv *kv, size_t n);
+/* For caches of drafters in the host's memory without shared blocks: of the committed rows the first and the
+ * last ones remain; keys keep the rotation of their positions. */
+void kv_keep_ends(struct kv *kv, size_t first, size_t last);
+static inline void kv_keep_last(struct kv *kv, size_t n) { kv_keep_ends(kv, 0, n); }
 /* Copies committed rows from .. from+n-1 to `rows`, or (load) the other way; kv_rows_bytes is their size. */
 void kv_exchange(struct kv *kv, size_t from, size_t n, char *rows, bool load);
 static inline size_t kv_rows_bytes(const struct kv *kv, size_t n)

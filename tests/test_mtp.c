@@ -61,7 +61,7 @@ static void open_chains(struct chains *c, const char *dir, const char *model, en
     memcpy(&c->n, c->mtp + 8, 4), memcpy(&c->n_drafts, c->mtp + 12, 4), memcpy(&c->vocab, c->mtp + 16, 4);
     CHECK(c->vocab == c->r.c.vocab && c->n >= 4 && c->n_drafts == 3 && c->n_ids <= ROWS_MAX - 8);
     CHECK(mtp_present(model), "%s has no layer", model);
-    if (mtp_open(&c->t, &c->r.m, model, WEIGHTS_AS_IS, ROWS_MAX, int8, &e)) rig_die("layer", &e);
+    if (mtp_open(&c->t, &c->r.m, model, WEIGHTS_AS_IS, int8, &e)) rig_die("layer", &e);
     CHECK((c->t.int8.mem != NULL) == int8);
     read_states(c);
 }

@@ -13,13 +13,13 @@ static float prior(uint16_t cell)
     double p;
     switch (kind) {
     case GUESS_VERIFIED: case GUESS_PASS: case GUESS_AHEAD: case GUESS_LONGSPEC:
-    case GUESS_SPIRE: case GUESS_GUMIHO: case GUESS_MODEL: {
+    case GUESS_SPIRE: case GUESS_GUMIHO: case GUESS_MTP: case GUESS_MODEL: {
         /* buckets 8..15: rank 0, ahead of the next score by (lead - 8) / 2 */
         size_t ahead = i / 16, lead = i % 16;
         p = lead >= 8 ? 0.95 - 0.6 * exp(-0.35 * (double)(lead - 8)) : 0.3 * exp(-0.6 * (double)(7 - lead));
         p *= kind == GUESS_PASS       ? 1
              : kind == GUESS_LONGSPEC || kind == GUESS_SPIRE || kind == GUESS_MODEL ||
-                     (kind == GUESS_GUMIHO && ahead < 2)
+                     kind == GUESS_MTP || (kind == GUESS_GUMIHO && ahead < 2)
                  ? pow(0.9, (double)ahead + 1)
                                       : pow(0.75, (double)ahead + 1);
         break;

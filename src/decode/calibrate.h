@@ -8,7 +8,7 @@ enum guess {                         /* what a guess was made of */
     GUESS_VERIFIED,                  /* heads on the hidden state of the verified row */
     GUESS_PASS,                      /* the model itself over the partial cache */
     GUESS_AHEAD,                     /* heads on the hidden state of a draft pass */
-    GUESS_LONGSPEC, GUESS_SPIRE, GUESS_GUMIHO,
+    GUESS_LONGSPEC, GUESS_SPIRE, GUESS_GUMIHO, GUESS_MTP,
     GUESS_MODEL,                     /* a smaller model */
     GUESS_NGRAM, GUESS_SUFFIX, GUESS_ADDED, N_GUESSES,
 };

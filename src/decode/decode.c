@@ -73,7 +73,7 @@ int decode_open(struct decoder *d, const struct model *m, const struct sampling 
         goto fail;
     d->draft = (struct drafting){ .set = setup->draft, .model = m, .draft_model = setup->draft_model,
                                   .heads = setup->heads, .longspec = setup->longspec, .spire = setup->spire,
-                                  .small = setup->small, .gumiho = setup->gumiho,
+                                  .small = setup->small, .gumiho = setup->gumiho, .mtp = setup->mtp,
                                   .kv = &d->kv, .buffers = d->buffers, .sampler = d->sampler };
     assert(d->buffers->model == m && d->buffers->n_max >= n_max && d->buffers->verify_rows >= d->rows_max);
     if (draft_open(&d->draft, p, n_max, e))

@@ -8,7 +8,7 @@
 
 static const struct drafter_ops *const product_drafters[] = {
     &draft_suffix, &draft_partial, &draft_longspec, &draft_spire, &draft_gumiho, &draft_small,
-    &draft_heads,  &draft_ngram,   NULL
+    &draft_mtp,    &draft_heads,   &draft_ngram,    NULL
 };
 const struct drafter_ops *const *drafters_all = product_drafters;
 
@@ -66,7 +66,8 @@ int draft_check_model(const struct draft_settings *s, const struct device *dev, 
         if (s->drafters >> i & 1 && !(draft_of_config(c) >> i & 1))
             return err_set(e, ERR_INPUT,
                            "--drafter %s: not for %s models, where few layers have a cache that grows, so "
-                           "such drafts save little; auto, ngram, suffix, model:DIR and none are available",
+                           "such drafts save little; auto, mtp, ngram, suffix, model:DIR and none are "
+                           "available",
                            source_names[i], c->model_type);
     return 0;
 }
@@ -102,6 +103,8 @@ size_t draft_rows(const struct draft_settings *s)
     for (size_t i = 0, nodes = 1; s->drafters >> SOURCE_GUMIHO & 1 && i < deep; i++)
         rows += nodes *= i < s->n_width ? s->width[i] : 1;
     const size_t chain = MAX(s->n_width, (size_t)MAX(s->draft_passes, 0));
+    for (size_t i = 0, beam = 1; s->drafters >> SOURCE_MTP & 1 && i < MIN(chain, (size_t)MTP_PASSES); i++)
+        rows += beam = MIN(beam, (size_t)MTP_BEAM) * (i < s->n_width ? s->width[i] : 1);
     for (size_t i = 0; s->drafters >> SOURCE_MODEL & 1 && i < chain; i++)
         rows += i < s->n_width ? s->width[i] : 1;
     for (size_t i = 0; s->drafters >> SOURCE_SPIRE & 1 && i < MIN(s->n_width, (size_t)SPIRE_DEPTH); i++)
@@ -163,7 +166,7 @@ int draft_open(struct drafting *g, const struct sampling *p, size_t n_max, struc
     g->draft_model = g->draft_model ? g->draft_model : m;
     g->set.drafters &= ~((unsigned)!g->longspec << SOURCE_LONGSPEC | (unsigned)!g->spire << SOURCE_SPIRE |
                          (unsigned)!g->gumiho << SOURCE_GUMIHO |
-                         (unsigned)!g->small << SOURCE_MODEL);
+                         (unsigned)!g->small << SOURCE_MODEL | (unsigned)!g->mtp << SOURCE_MTP);
     g->logits_bytes = n_logits(heads) * vocab * sizeof(float);
     g->heads_bytes = heads ? heads_scratch_bytes(heads, m, 1) : 0;
     g->bytes = sizeof *g->tree;

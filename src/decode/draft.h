@@ -12,6 +12,7 @@
  *     spire     draft passes of two trained blocks over the model's last residuals (SPIRe)
  *     longspec  draft passes of one trained layer that reads the model's own cache (LongSpec)
  *     model     draft passes of a smaller model of the same tokenizer
+ *     mtp       draft passes of the model's own draft layer (MTP)
  *
  * Draft logits pass through the target's chain of penalties and filters with the window of the node's own
  * path. Candidates are ranked with the coin of their position. So at any temperature the likeliest guess is
@@ -26,6 +27,7 @@
 #include "src/model/gumiho.h"
 #include "src/model/heads.h"
 #include "src/model/longspec.h"
+#include "src/model/mtp.h"
 #include "src/model/spire.h"
 #include "src/sample/device_sampler.h"
 
@@ -88,13 +90,14 @@ struct ranking {                     /* of at most DEVICE_SAMPLER_RANKS nodes, `
 /* What the drafters of one text share. A decoder owns it; draft_open takes all memory. */
 struct drafting {
     struct draft_settings set;
-    const struct model *model;       /* borrowed, as the next nine */
+    const struct model *model;       /* borrowed, as the next ten */
     const struct model *draft_model; /* used by draft passes and heads: the model in 8 bits, or itself */
     const struct heads *heads;       /* or NULL */
     struct longspec *longspec;       /* or NULL */
     struct small_model *small;       /* or NULL */
     struct spire *spire;             /* or NULL */
     struct gumiho *gumiho;           /* or NULL */
+    struct mtp *mtp;                 /* or NULL */
     struct kv *kv;
     struct round_buffers *buffers;
     struct device_sampler *sampler;
@@ -184,7 +187,7 @@ struct drafter_ops {
     bool (*load)(struct drafting *g, const void *state, size_t n);
 };
 extern const struct drafter_ops draft_heads, draft_partial, draft_ngram, draft_suffix, draft_longspec,
-    draft_spire, draft_gumiho, draft_small;
+    draft_spire, draft_gumiho, draft_small, draft_mtp;
 /* The drafters in the order in which they are asked; NULL ends the list. A program may point drafters_all to
  * a longer list with a drafter of SOURCE_ADDED. The product adds none; tests add one that knows the text
  * (tests/oracle.h). */

@@ -76,18 +76,8 @@ static struct pass_bytes small_reads(const struct drafting *g, size_t i)
 /* Keeps the first tokens and the last `keys` - sinks rows. Keys keep the rotation of their positions. */
 static void make_room(struct chain *c)
 {
-    struct kv *kv = &c->kv;
-    const size_t n = c->keys - c->sinks, from = kv->n_past - n;
-    for (size_t l = 0; l < kv->n_layers; l++)
-        for (size_t h = 0; h < kv->n_kv_heads; h++)
-            for (size_t i = 0, some; i < n; i += some) {
-                const size_t src = from + i, to = c->sinks + i;
-                some = MIN(n - i, KV_BLOCK - MAX(src % KV_BLOCK, to % KV_BLOCK));
-                kv_copy(kv_block(kv, l, h, to), to % KV_BLOCK, kv_block(kv, l, h, src), src % KV_BLOCK, some,
-                        kv->type, kv->head_dim);
-            }
-    c->first += from - c->sinks;
-    kv->n_past = c->keys;
+    c->first += c->kv.n_past - c->keys;
+    kv_keep_ends(&c->kv, c->sinks, c->keys - c->sinks);
 }
 
 /* Rows of tokens from position `at` on: the text, in order. */

@@ -31,6 +31,7 @@ static int open_files(struct engine *g, const struct engine_spec *s, struct err 
 int engine_open(struct engine *g, const struct engine_spec *s, struct err *e)
 {
     const char *why = "";
+    struct err ignored;
     *g = (struct engine){ .compute = s->compute, .kv = s->kv, .weights = s->weights };
     snprintf(g->dir, sizeof g->dir, "%s", s->dir);
     snprintf(g->scaling, sizeof g->scaling, "%s", s->scaling ? s->scaling : "");
@@ -58,6 +59,8 @@ int engine_open(struct engine *g, const struct engine_spec *s, struct err *e)
     g->model = sizes_only(g);
     if (model_plan_bytes(&g->config, &g->tensors, g->compute, g->dev, &g->weight_bytes, e))
         goto fail;
+    if (mtp_check(&g->model, &g->tensors, &g->mtp_bytes, &ignored))
+        g->mtp_bytes = 0;
     return 0;
 fail:
     engine_close(g);
@@ -140,6 +143,7 @@ void engine_close(struct engine *g)
     small_model_close(&g->small);
     drafter_close(&g->spire.file, &spire_kind);
     drafter_close(&g->gumiho.file, &gumiho_kind);
+    mtp_close(&g->mtp);
     tensors_close(&g->tensors);
     if (g->dev)
         g->dev->close(g->dev);

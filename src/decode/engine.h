@@ -17,6 +17,7 @@
 #include "src/model/longspec.h"
 #include "src/model/memory_plan.h"
 #include "src/model/model.h"
+#include "src/model/mtp.h"
 #include "src/model/spire.h"
 #include "src/text/tokenizer.h"
 
@@ -26,6 +27,7 @@ struct engine {                      /* {0} is closed */
     struct small_model small;
     struct spire spire;
     struct gumiho gumiho;
+    struct mtp mtp;
     char dir[PATH_BYTES];            /* as the user named the folder */
     char path[PATH_BYTES];           /* the folder's absolute path, links resolved */
     char scaling[64];                /* --context-scaling, or "" */
@@ -40,6 +42,7 @@ struct engine {                      /* {0} is closed */
     struct model model;              /* before engine_load: only the fields that sizes are computed from */
     struct model int8;               /* where drafting wants it (engine_int8) */
     size_t weight_bytes;
+    size_t mtp_bytes;                /* of the weights of the draft layer; 0: none, or one that does not fit */
     uint64_t stamp;                  /* model_stamp before anything was read */
 };
 

@@ -1,13 +1,15 @@
-/* Drafters with weights of their own, in files that training made for one model: which there are, and opening
- * them beside the model of an engine. `heads` lie in the model's checkpoint or beside it (heads.h), the
- * others in its folder drafters/ (drafter_file.h); `model` is a folder or file that the user names. */
+/* Drafters with weights of their own, most of them in files that training made for one model: which there
+ * are, and opening them beside the model of an engine. `heads` lie in the model's checkpoint or beside it
+ * (heads.h), `mtp` lies in the checkpoint (mtp.h), the others lie in the folder drafters/ (drafter_file.h);
+ * `model` is a folder or file that the user names. */
 #pragma once
 #include "src/decode/decode.h"
 #include "src/decode/engine.h"
 
-/* Whether a drafter has a file. */
+/* Whether a drafter has weights of its own, and whether a user may name the file that has them. */
 bool trained_is(enum source s);
-/* Whether a model has the file of a drafter. Looks at names and metadata only. */
+bool trained_takes_file(enum source s);
+/* Whether a model has the weights of a drafter. Looks at names and metadata only. */
 bool trained_present(enum source s, const char *model);
 /* Those of the drafters `present` (a bit each) that --drafter auto opens. One drafter that makes passes
  * drafts a fixed tree, so these do not join it. */

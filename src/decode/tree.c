@@ -6,7 +6,7 @@
 _Static_assert((int)TREE_DEPTH_MAX <= (int)SAMPLE_PATH_MAX, "the sampler accepts every path of the tree");
 
 const char *const source_names[N_SOURCES] = { "heads", "partial", "ngram", "suffix", "longspec",
-                                               "spire", "gumiho", "model", "added" };
+                                               "spire", "gumiho", "model", "mtp", "added" };
 
 void tree_start(struct tree *t, int32_t root, size_t max_depth)
 {

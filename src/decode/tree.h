@@ -14,7 +14,7 @@ enum {
 
 /* SOURCE_ADDED, a drafter of tests, is the last. */
 enum source { SOURCE_HEADS, SOURCE_PARTIAL, SOURCE_NGRAM, SOURCE_SUFFIX, SOURCE_LONGSPEC, SOURCE_SPIRE,
-              SOURCE_GUMIHO, SOURCE_MODEL, SOURCE_ADDED, N_SOURCES };
+              SOURCE_GUMIHO, SOURCE_MODEL, SOURCE_MTP, SOURCE_ADDED, N_SOURCES };
 extern const char *const source_names[N_SOURCES];   /* "heads", "partial", .. */
 
 struct node {

@@ -539,6 +539,9 @@ static int load_drafting(struct loader *l)
     const struct source fc = { "fc", d }, lm_head = { "lm_head", m->config.vocab };
     struct layer measured = { 0 }, *y = l->mem ? m->layers : &measured;
     y->expert = m->experts;
+    if (l->ts && tensors_find(l->ts, "mtp.layers.1.input_layernorm.weight"))
+        return err_set(l->e, ERR_INPUT, "%s: tensor \"mtp.layers.1.input_layernorm.weight\": one draft layer "
+                                        "is supported, not several", l->ts->path[0]);
     return (l->ts && tensors_find(l->ts, embed) && load_embed(l, embed)) ||
            load_mat(l, &m->fuse, "mtp.", &fc, 2 * d, &unpadded) ||
            load_norm(l, &m->norm_token, "mtp.", "pre_fc_norm_embedding", d) ||

@@ -43,12 +43,12 @@ int mtp_check(const struct model *m, const struct tensors *ts, size_t *bytes, st
 
 static size_t hidden_bytes(const struct model *m) { return MTP_ROWS * m->config.hidden * sizeof(float); }
 
-size_t mtp_bytes(const struct model *m, size_t weight_bytes, size_t slots, bool int8)
+size_t mtp_bytes(const struct model *m, size_t weight_bytes, bool int8)
 {
     const struct model layer = sizes_only(m);
     return weight_bytes +
            (int8 && !m->dev->quantised ? model_quantized_bytes(&layer.config, m->dev) : 0) +
-           workspace_bytes(&layer, MTP_ROWS, slots) + hidden_bytes(m);
+           workspace_bytes(&layer, MTP_ROWS, MTP_SLOTS) + hidden_bytes(m);
 }
 
 /* Embedding and LM head are those of the model, unless the file has others. */
@@ -64,8 +64,8 @@ static int borrow(struct model *layer, const struct model *m, struct err *e)
     return 0;
 }
 
-int mtp_open(struct mtp *t, const struct model *m, const char *dir, enum weights weights, size_t slots,
-             bool int8, struct err *e)
+int mtp_open(struct mtp *t, const struct model *m, const char *dir, enum weights weights, bool int8,
+             struct err *e)
 {
     const struct config c = mtp_config(&m->config);
     const struct model_setup setup = { .config = &c, .compute = m->compute, .dev = m->dev, .ops = m->ops,
@@ -81,7 +81,7 @@ int mtp_open(struct mtp *t, const struct model *m, const char *dir, enum weights
         err_set(e, ERR_FAILED, "%s: the draft layer: out of memory", dir);
     if (!t->hidden || borrow(&t->layer, m, e) ||
         (int8 && !m->quantised && model_quantize(&t->int8, &t->layer, NULL, NULL, e)) ||
-        workspace_open(&t->work, &t->layer, MTP_ROWS, slots, e)) {
+        workspace_open(&t->work, &t->layer, MTP_ROWS, MTP_SLOTS, e)) {
         mtp_close(t);
         return -1;
     }

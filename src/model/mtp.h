@@ -20,7 +20,13 @@
 #pragma once
 #include "src/model/model.h"
 
-enum { MTP_ROWS = 64 };                  /* the most rows of a pass */
+enum {
+    MTP_ROWS = 64,                       /* the most rows of a pass */
+    MTP_PASSES = 8, MTP_BEAM = 8,        /* of a round; candidates that a pass reads */
+    MTP_KEYS = 4096,                     /* the most keys that remain when a cache is full, */
+    MTP_MORE = 512,                      /* and those that it gains before */
+    MTP_SLOTS = MTP_KEYS + MTP_MORE + MTP_PASSES,    /* of the largest cache */
+};
 
 struct mtp {                             /* {0} is closed */
     struct model layer, int8;            /* int8: for drafts, or closed */
@@ -34,11 +40,11 @@ bool mtp_present(const char *dir);
  * weights in memory. */
 int  mtp_check(const struct model *m, const struct tensors *ts, size_t *bytes, struct err *e);
 /* The bytes that mtp_open takes for a layer with weights of weight_bytes. */
-size_t mtp_bytes(const struct model *m, size_t weight_bytes, size_t slots, bool int8);
-/* Reads the layer of m, which is open and outlives it, from `dir`. slots: of its longest cache. int8: its
- * matrices, and the LM head for drafts, get an 8-bit copy, if m is not quantised. Only with host_memory. */
-int  mtp_open(struct mtp *t, const struct model *m, const char *dir, enum weights weights, size_t slots,
-              bool int8, struct err *e);
+size_t mtp_bytes(const struct model *m, size_t weight_bytes, bool int8);
+/* Reads the layer of m, which is open and outlives it, from `dir`. int8: its matrices, and the LM head for
+ * drafts, get an 8-bit copy, if m is not quantised. Only with host_memory. */
+int  mtp_open(struct mtp *t, const struct model *m, const char *dir, enum weights weights, bool int8,
+              struct err *e);
 void mtp_close(struct mtp *t);
 /* The model that draft passes ask. */
 static inline const struct model *mtp_of(const struct mtp *t) { return t->int8.mem ? &t->int8 : &t->layer; }

@@ -93,7 +93,7 @@ static const char *drafter_list(char list[256])
     *list = 0;
     for (size_t i = 0; i < SOURCE_ADDED; i++)
         snprintf(list + strlen(list), 256 - strlen(list), "%s%s%s", i ? ", " : "", source_names[i],
-                 i == SOURCE_MODEL ? ":DIR" : trained_is((enum source)i) ? "[:FILE]" : "");
+                 i == SOURCE_MODEL ? ":DIR" : trained_takes_file((enum source)i) ? "[:FILE]" : "");
     return list;
 }
 
@@ -108,7 +108,7 @@ static int parse_drafters(struct draft_settings *s, struct drafter_files *files,
         size_t known = N_SOURCES;
         for (size_t i = 0; i < SOURCE_ADDED; i++)
             if (strlen(source_names[i]) == name && memcmp(p, source_names[i], name) == 0 &&
-                (name == n || (file && file < PATH_BYTES && trained_is((enum source)i))))
+                (name == n || (file && file < PATH_BYTES && trained_takes_file((enum source)i))))
                 known = i;
         if (known == N_SOURCES)
             return err_set(e, ERR_INPUT, "--drafter: '%.*s' is not one of auto, none, %s", (int)n, p,

@@ -219,6 +219,8 @@ static int check_trained(enum source s, const char *file, const struct options *
         return err_set(e, ERR_INPUT, s == SOURCE_HEADS
                            ? "--%s: %s has no drafting heads, neither in its checkpoint nor as "
                              "heads.safetensors; --drafter heads:FILE names some"
+                       : s == SOURCE_MTP
+                           ? "--%s: %s has no draft layer (MTP): its files have no tensor mtp.fc.weight"
                            : "--%s: %s has no drafter of this kind in drafters/; --drafter %s:FILE names one",
                        o->preset ? "preset" : "drafter", g->dir, source_names[s]);
     if ((strcmp(checked[s].file, file) || strcmp(checked[s].model, g->path)) &&

@@ -143,8 +143,8 @@ const struct option options_table[] = {
       "with.", .value = "auto" },
     { "drafter", "", "auto|none|LIST", VERBS_MAKE | VERB_BENCH, TEXT, F(drafter), DRAFTING, MAIN,
       "How to guess tokens before the model verifies them. The text does not depend on it. LIST is a list "
-      "of heads[:FILE], partial, longspec[:FILE], spire[:FILE], gumiho[:FILE], model:DIR, ngram and suffix. "
-      "none writes one token at a time.", .value = "auto" },
+      "of heads[:FILE], partial, longspec[:FILE], spire[:FILE], gumiho[:FILE], model:DIR, mtp (the model's "
+      "own draft layer), ngram and suffix. none writes one token at a time.", .value = "auto" },
     { "preset", "", "NAME", VERBS_MAKE | VERB_BENCH, TEXT, F(preset), DRAFTING, 0,
       "tokenswift: draft as in the TokenSwift paper; its filters keep 20 tokens, which changes the text. "
       "table11-MODEL: also use the paper's sampling settings for MODEL. magicdec: four draft passes of the "

@@ -1,0 +1,337 @@
+/* The model's own draft layer as a drafter (src/model/mtp.h): a beam of draft passes. Pass 0 reads the pairs of
+ * a token and the model's hidden state before it that the text has gained, the root last; pass k reads the
+ * likeliest candidates of depth k, each with the layer's own hidden state of its parent.
+ *
+ * Pairs of the text wait in `pending`. Those that the layer reads go to its cache, so that what it drafted
+ * never stays: rows of candidates are nodes of the scratch. When the cache is full, its first rows and the
+ * last ones remain (--kv-sinks, --kv-budget). While a plan leaves the drafter out, nothing is read, and the
+ * last pairs alone wait; the pairs before them are left out for good. Snapshots do not have the cache: it
+ * begins anew with the first pass after one. Start reading at mtp_expand() and mtp_observe(). */
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/decode/draft.h"
+
+enum {
+    NODES = MTP_BEAM * (MTP_PASSES - 1), /* rows of a round's candidates */
+    PENDING = 512,
+    FIRST_ROWS = MTP_BEAM,           /* the most pairs that pass 0 reads */
+};
+
+struct drafts {                      /* of one text */
+    struct kv kv;
+    size_t sinks, keys;              /* that stay when the cache is full; keys: all of them */
+    /* The pairs that wait: those of the states of rows next .., [n_pending][hidden] */
+    size_t next;
+    float *pending; size_t n_pending;
+    /* This round: hidden states of the root and of each node [1 + NODES][hidden]; rows of nodes, their nodes of
+     * the tree and the rows of their parents, -1: the root; the first row of the last pass */
+    float *state;
+    size_t n, from;
+    uint32_t node[NODES];
+    int32_t parent[NODES];
+    float *input;                    /* [MTP_BEAM][hidden]: states for the rows of a pass */
+    struct row_seconds rows;
+};
+
+static struct drafts *drafts_of(const struct drafting *g) { return g->own[SOURCE_MTP]; }
+
+/* ---- memory ---- */
+
+static size_t states_bytes(const struct model *m)
+{
+    return (PENDING + 1 + NODES + MTP_BEAM) * m->config.hidden * sizeof(float);
+}
+
+static size_t keys_of(const struct draft_settings *s) { return MIN(s->kv_budget, (size_t)MTP_KEYS); }
+
+static struct kv_size cache_size(const struct draft_settings *s, const struct model *m, size_t n_max)
+{
+    const size_t slots = MIN(keys_of(s) + MTP_MORE, n_max) + MTP_PASSES;
+    return (struct kv_size){ m->dev->kv_type, 1, m->config.n_kv_heads, m->head_dim, slots, NODES, 0 };
+}
+
+static size_t mtp_size(const struct draft_settings *s, const struct model *m, size_t n_max)
+{
+    const struct kv_size size = cache_size(s, m, n_max);
+    return sizeof(struct drafts) + kv_bytes(&size) + states_bytes(m);
+}
+
+static int mtp_begin(struct drafting *g, size_t n_max, struct err *e)
+{
+    const struct kv_size size = cache_size(&g->set, g->model, n_max);
+    const size_t hidden = g->model->config.hidden;
+    struct drafts *s = calloc(1, sizeof *s);
+    if (s)
+        s->pending = mem_alloc(states_bytes(g->model));
+    g->own[SOURCE_MTP] = s;
+    if (!s || !s->pending)
+        return err_set(e, ERR_FAILED, "drafting: out of memory");
+    s->state = s->pending + PENDING * hidden;
+    s->input = s->state + (1 + NODES) * hidden;
+    s->keys = keys_of(&g->set);
+    s->sinks = MIN(g->set.kv_sinks, s->keys - 1);
+    draft_add_cache(g, &draft_mtp, KV_WINDOW, s->keys);
+    return kv_open(&s->kv, g->model->dev, &size, e);
+}
+
+static void mtp_end(struct drafting *g)
+{
+    struct drafts *s = drafts_of(g);
+    if (s) {
+        kv_close(&s->kv);
+        mem_free(s->pending, states_bytes(g->model));
+    }
+    free(s);
+    g->own[SOURCE_MTP] = NULL;
+}
+
+/* Begins anew with the state of row `next`. */
+static void forget(struct drafts *s, size_t next)
+{
+    kv_truncate(&s->kv, 0);
+    s->next = next;
+    s->n_pending = 0;
+}
+
+static void mtp_reset(struct drafting *g) { forget(drafts_of(g), 0); }
+
+/* The layer with the experts of a row, and the LM head. */
+static struct pass_bytes mtp_reads(const struct drafting *g, size_t i)
+{
+    const struct mtp *t = g->mtp;
+    const double head = (double)mat_bytes(&t->layer.lm_head), plain = model_row_bytes(&t->layer) + head;
+    return (struct pass_bytes){ planner_bytes(plain, t->int8.mem ? model_row_bytes(&t->int8) : plain),
+                                model_kv_bytes(&t->layer), g->cache[i].budget, MTP_PASSES };
+}
+
+/* ---- pairs of the text ---- */
+
+/* The first n pending pairs as rows of a pass, in whose cache there is room for them and for candidates. */
+static struct pass_seq pending_rows(const struct drafting *g, size_t n)
+{
+    struct drafts *s = drafts_of(g);
+    if (s->kv.n_past + n + MTP_PASSES > s->kv.n_max)
+        kv_keep_ends(&s->kv, s->sinks, s->keys - s->sinks);
+    return (struct pass_seq){ .kv = &s->kv, .n = n, .token = g->tokens + s->next + 1, .state = s->pending,
+                              .shift = s->next + 1 - s->kv.n_past };
+}
+
+static void drop_pending(const struct drafting *g, size_t n)
+{
+    struct drafts *s = drafts_of(g);
+    const size_t hidden = g->model->config.hidden;
+    s->next += n;
+    s->n_pending -= n;
+    memmove(s->pending, s->pending + n * hidden, s->n_pending * hidden * sizeof *s->pending);
+}
+
+/* The first n pending pairs go to the cache. */
+static void read_pending(struct drafting *g, size_t n)
+{
+    static const uint8_t none[MTP_ROWS];
+    for (size_t some; n > 0; n -= some) {
+        some = MIN(n, (size_t)MTP_ROWS);
+        struct pass_seq seq = pending_rows(g, some);
+        seq.want = none;
+        mtp_forward(g->mtp, &seq, 1);
+        kv_advance(&drafts_of(g)->kv, some);
+        drop_pending(g, some);
+    }
+}
+
+/* Leaves out the first n pending pairs, but reads those that begin the cache. */
+static void leave_out(struct drafting *g, size_t n)
+{
+    struct drafts *s = drafts_of(g);
+    const size_t sinks = MIN(n, s->sinks - MIN(s->sinks, s->kv.n_past));
+    read_pending(g, sinks);
+    drop_pending(g, n - sinks);
+}
+
+/* A planned text reads no more than the last pairs: others that it might read before the drafter is asked
+ * would take the time of many passes. */
+static void mtp_observe(struct drafting *g, const struct observed *o)
+{
+    struct drafts *s = drafts_of(g);
+    const size_t hidden = g->model->config.hidden, seen = g->planner.on ? (size_t)PENDING : s->keys;
+    if (o->n_rows && o->first != s->next + s->n_pending)     /* another text, or rows read elsewhere */
+        forget(s, o->first);
+    for (size_t i = 0; i < o->n_rows; i++) {
+        const size_t row = o->first + i;
+        if (row + seen < o->n_tokens - 1 && s->kv.n_past + s->n_pending >= s->sinks) {
+            leave_out(g, s->n_pending);
+            s->next = row + 1;
+            continue;
+        }
+        if (s->n_pending == PENDING && g->planner.on)
+            leave_out(g, PENDING / 2);
+        else if (s->n_pending == PENDING)
+            read_pending(g, PENDING);
+        mtp_state(g->model, s->pending + s->n_pending++ * hidden, observed_hidden(o, i, hidden));
+    }
+}
+
+static bool mtp_prepare(struct drafting *g)
+{
+    struct drafts *s = drafts_of(g);
+    if (s->n_pending == 0 || s->next + s->n_pending != g->kv->n_past)
+        return false;
+    if (s->n_pending > FIRST_ROWS)
+        read_pending(g, s->n_pending - FIRST_ROWS);
+    s->n = s->from = 0;
+    return true;
+}
+
+/* ---- passes ---- */
+
+/* What a text adds to a pass: its rows, and the nodes of the tree that those with logits continue. */
+struct part {
+    struct pass_seq seq;
+    size_t n_logits;
+    uint32_t node[MTP_BEAM];
+    int32_t token[MTP_BEAM];
+    uint8_t want[MTP_BEAM];
+};
+
+/* The rows of candidates: children of the last pass's rows, the likeliest first. */
+static size_t choose_rows(struct drafting *g, struct part *p, size_t most)
+{
+    static const uint32_t root = 0;
+    struct drafts *s = drafts_of(g);
+    const size_t hidden = g->model->config.hidden, last = s->from;
+    const bool first = g->passes == 1;
+    s->from = s->n;
+    const size_t n = draft_children(g, SOURCE_MTP, first ? &root : s->node + last, first ? 1 : s->n - last,
+                                    most, s->rows.more, p->node, s->parent + s->n);
+    for (size_t i = 0; i < n; i++) {
+        int32_t *parent = &s->parent[s->n + i];
+        *parent = first ? -1 : *parent + (int32_t)last;
+        s->node[s->n + i] = p->node[i];
+        p->token[i] = g->tree->node[p->node[i]].token;
+        memcpy(s->input + i * hidden, s->state + (size_t)(*parent + 1) * hidden, hidden * sizeof *s->input);
+    }
+    return n;
+}
+
+/* Fills in the next pass of a text. Returns false if it has nothing to read. */
+static bool plan_part(struct drafting *g, struct part *p)
+{
+    struct drafts *s = drafts_of(g);
+    memset(p->want, 0, sizeof p->want);
+    if (g->passes == 0) {
+        p->seq = pending_rows(g, s->n_pending);
+        p->want[s->n_pending - 1] = 1;
+        p->node[0] = 0;
+        p->n_logits = 1;
+        return true;
+    }
+    p->n_logits = choose_rows(g, p, MIN((size_t)MTP_BEAM, g->buffers->verify_rows));
+    memset(p->want, 1, p->n_logits);
+    p->seq = (struct pass_seq){ .kv = &s->kv, .n = p->n_logits, .token = p->token, .parent = s->parent,
+                                .node0 = s->n, .state = s->input, .shift = s->next + 1 - s->kv.n_past };
+    return p->n_logits > 0;
+}
+
+/* Keeps the hidden states of a text's rows, and adds their guesses to its tree. Returns the number of new
+ * nodes. */
+static size_t take(struct drafting *g, const struct part *p, const float *hidden, const float *logits)
+{
+    struct drafts *s = drafts_of(g);
+    const struct tree *t = g->tree;
+    const size_t vocab = g->model->config.vocab, d = g->model->config.hidden, n = p->n_logits;
+    size_t added = 0;
+    if (g->passes == 0) {
+        kv_advance(&s->kv, p->seq.n);
+        drop_pending(g, p->seq.n);
+        memcpy(s->state, hidden + (p->seq.n - 1) * d, d * sizeof *hidden);
+    } else {
+        memcpy(s->state + (1 + s->n) * d, hidden, n * d * sizeof *hidden);
+        s->n += n;
+    }
+    g->pass_node = p->node[0];
+    g->next_reach = 0;
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t node = p->node[i];
+        added += draft_propose(g, &node, 1, logits + i * vocab, draft_width(g, node), SOURCE_MTP, GUESS_MTP,
+                               t->node[node].depth);
+        for (uint32_t c = t->node[node].first; c; c = t->node[c].next)
+            if (draft_width(g, c) && t->node[c].depth < t->max_depth)
+                g->next_reach = MAX(g->next_reach, t->node[c].reach);
+    }
+    if (++g->passes == MTP_PASSES)
+        g->next_reach = 0;
+    return added;
+}
+
+/* One pass for n texts. */
+static void pass_of(struct drafting *const *g, size_t n, struct part *part, bool *const *more)
+{
+    struct mtp *t = g[0]->mtp;
+    const size_t vocab = g[0]->model->config.vocab;
+    float *logits = g[0]->buffers->logits;
+    const float *hidden = t->hidden;
+    struct pass_seq seq[BATCH_MAX];
+    const double start = g[0]->clock();
+    size_t rows = 0;
+    for (size_t i = 0; i < n; i++) {
+        seq[i] = part[i].seq;
+        seq[i].token = g[i]->passes ? part[i].token : seq[i].token;
+        seq[i].want = part[i].want;
+        seq[i].logits = logits + rows * vocab;
+        rows += part[i].n_logits;
+    }
+    const int rc = mtp_forward(t, seq, n);
+    for (size_t i = 0; i < n; i++) {
+        *more[i] = rc == 0 && take(g[i], &part[i], hidden, seq[i].logits) > 0 && g[i]->passes < MTP_PASSES;
+        hidden += seq[i].n * g[i]->model->config.hidden;
+        if (rc) {                        /* only guesses are lost; no value that is not finite may stay */
+            forget(drafts_of(g[i]), 0);
+            g[i]->next_reach = 0;
+        }
+    }
+    const double seconds = g[0]->clock() - start;
+    for (size_t i = 0; i < n; i++)
+        planner_passed(&g[i]->planner, n, seconds / (double)n);
+    if (n == 1)
+        row_seconds_learn(&drafts_of(g[0])->rows, seq[0].n, seconds);
+}
+
+static int mtp_expand(struct drafting *const *g, size_t n, bool *more, struct err *e)
+{
+    const size_t verify_rows = g[0]->buffers->verify_rows;
+    struct part part[BATCH_MAX];
+    (void)e;
+    for (size_t i = 0; i < n;) {         /* lots: as many texts as fit a pass */
+        struct drafting *live[BATCH_MAX];
+        bool *on[BATCH_MAX];
+        size_t n_live = 0, rows = 0, logits = 0;
+        for (; i < n && rows + MTP_BEAM <= (size_t)MTP_ROWS &&
+               (!n_live || logits + MTP_BEAM <= verify_rows); i++) {
+            more[i] = false;
+            if (!plan_part(g[i], &part[n_live])) {
+                g[i]->next_reach = 0;
+                continue;
+            }
+            rows += part[n_live].seq.n, logits += part[n_live].n_logits;
+            on[n_live] = &more[i];
+            live[n_live++] = g[i];
+        }
+        if (n_live)
+            pass_of(live, n_live, part, on);
+    }
+    return 0;
+}
+
+const struct drafter_ops draft_mtp = { .source = SOURCE_MTP,
+                                       .item = "draft layer's cache",
+                                       .reads_prompt = true,
+                                       .pass_per_depth = true,
+                                       .bytes = mtp_size,
+                                       .open = mtp_begin,
+                                       .close = mtp_end,
+                                       .reset = mtp_reset,
+                                       .prepare = mtp_prepare,
+                                       .reads = mtp_reads,
+                                       .expand = mtp_expand,
+                                       .observe = mtp_observe };
