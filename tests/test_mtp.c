@@ -1,7 +1,6 @@
 /* The draft layer (MTP) of hybrids: the logits of chained drafts are those of the formulas, in directories and
  * GGUF files, for rows of any cut and in trees; its 8-bit copy is near; files that do not fit are refused. */
-#include "src/base/base.h"
-#include "src/model/mtp.h"
+#include "src/decode/decode.h"
 #include "tests/rig.h"
 
 #define TOLERANCE 1e-4
@@ -171,7 +170,6 @@ static void drafts_are_those_of_the_formulas(void)
         open_chains(&c, fixtures[i].dir, fixtures[i].model, DT_F32, false);
         const double off = chains_off(&c, i % 2 ? 64 : 7);
         CHECK(off <= TOLERANCE, "%s: %g", fixtures[i].dir, off);
-        printf("# %s: %.1e\n", fixtures[i].model ? fixtures[i].model : fixtures[i].dir, off);
         /* control: the states of the rows after, in place of those before */
         memmove(c.state, c.state + c.r.c.hidden, (c.n_ids - 1) * c.r.c.hidden * sizeof *c.state);
         CHECK(chains_off(&c, 64) > 0.1, "%s: states do not matter", fixtures[i].dir);
@@ -179,8 +177,116 @@ static void drafts_are_those_of_the_formulas(void)
     }
 }
 
+/* ---- decoders ---- */
+
+#define BIT(x) (1u << SOURCE_##x)
+enum { PROMPT = 90, END = 420 };
+
+/* Settings of drafting: fixed trees, and plans. */
+static const struct setting {
+    const char *name;
+    unsigned drafters;
+    size_t width[8], n_width, keys;      /* keys: --kv-budget, 0: that of the defaults */
+    long passes;
+} settings[] = {
+    { "a chain", BIT(MTP), { 1, 1, 1, 1, 1, 1, 1, 1 }, 8, 0, -1 },
+    { "a tree", BIT(MTP) | BIT(NGRAM), { 3, 2, 2, 1 }, 4, 0, -1 },
+    { "one wide pass, three more", BIT(MTP), { 4 }, 1, 0, 4 },
+    { "a small cache", BIT(MTP) | BIT(SUFFIX), { 2, 1, 1 }, 3, 40, -1 },
+    { "as planned", BIT(MTP) | BIT(NGRAM) | BIT(SUFFIX), { 0 }, 0, 0, -1 },
+    { "planned, three passes", BIT(MTP), { 0 }, 0, 0, 3 },
+};
+enum { N_SETTINGS = sizeof settings / sizeof *settings };
+
+static void set(struct decode_setup *s, size_t i, struct mtp *t)
+{
+    *s = (struct decode_setup){ .mtp = t };
+    draft_defaults(&s->draft);
+    s->draft.drafters = settings[i].drafters;
+    memcpy(s->draft.width, settings[i].width, sizeof settings[i].width);
+    s->draft.n_width = settings[i].n_width, s->draft.draft_passes = settings[i].passes;
+    if (settings[i].keys)
+        s->draft.kv_budget = settings[i].keys, s->draft.kv_sinks = 5;
+}
+
+static void open_decoder(struct decoder *d, const struct rig *r, const struct sampling *p,
+                         const struct decode_setup *s, const int32_t *prompt, size_t n_prompt, size_t n_max)
+{
+    struct err e;
+    if (decode_open(d, &r->m, p, s, prompt, n_prompt, n_max, &e) || decode_prefill(d, 0, NULL, NULL, &e))
+        rig_die("decoder", &e);
+}
+
+/* Writes the text up to n tokens. Returns how many of them the draft layer guessed. */
+static size_t finish_text(struct decoder *d, size_t n)
+{
+    struct err e;
+    size_t guessed = 0;
+    while (d->n_tokens < n) {
+        if (decode_step(d, &e)) rig_die("step", &e);
+        for (size_t i = 0; i + 1 < d->round.tokens; i++)
+            guessed += d->round.path_sources[i] >> SOURCE_MTP & 1;
+    }
+    return guessed;
+}
+
+/* A tiny model with a draft layer. */
+struct tiny_rig { struct rig r; struct mtp t; char dir[4096]; int32_t prompt[PROMPT]; };
+
+static void open_tiny(struct tiny_rig *x, size_t i, bool int8)
+{
+    struct err e;
+    tiny_write(&tiny_drafting[i], x->dir);
+    rig_open(&x->r, x->dir, DT_BF16, best_twin(), 2, 64, 64);
+    if (mtp_open(&x->t, &x->r.m, x->dir, WEIGHTS_AS_IS, int8, &e)) rig_die("layer", &e);
+    rig_tokens(x->prompt, PROMPT, x->r.c.vocab, 2);
+}
+
+static void close_tiny(struct tiny_rig *x)
+{
+    mtp_close(&x->t);
+    rig_close(&x->r), tiny_remove(x->dir);
+}
+
+static struct sampling sampled(size_t k)
+{
+    static const double temperature[] = { 0, 0.7, 1 };
+    struct sampling p;
+    sampling_defaults(&p);
+    p.seed = k, p.temperature = temperature[k], p.text_max = END;
+    if (k == 2) p.penalty = 1.1, p.penalty_window = 30, p.min_p = 0.02;
+    return p;
+}
+
+static void text_is_that_of_plain_decoding(void)
+{
+    for (size_t t = 0; t < N_TINY_DRAFTING; t++)
+        for (size_t k = 0; k < 3; k++) {
+            struct tiny_rig x;
+            struct decoder plain, d;
+            struct decode_setup s;
+            const struct sampling p = sampled(k);
+            open_tiny(&x, t, k != 1);
+            open_decoder(&plain, &x.r, &p, NULL, x.prompt, PROMPT, END);
+            finish_text(&plain, END);
+            for (size_t i = 0; i < N_SETTINGS; i++) {
+                set(&s, i, &x.t);
+                open_decoder(&d, &x.r, &p, &s, x.prompt, PROMPT, END);
+                const size_t guessed = finish_text(&d, END);
+                CHECK(!memcmp(d.tokens, plain.tokens, END * sizeof *d.tokens), "%s, %s, temperature %g",
+                      tiny_drafting[t].name, settings[i].name, p.temperature);
+                CHECK(!settings[i].n_width || guessed > END / 5, "%s, %s: the layer guessed %zu tokens",
+                      tiny_drafting[t].name, settings[i].name, guessed);
+                decode_close(&d);
+            }
+            decode_close(&plain);
+            close_tiny(&x);
+        }
+}
+
 int main(void)
 {
     RUN(drafts_are_those_of_the_formulas);
+    RUN(text_is_that_of_plain_decoding);
     return test_end();
 }

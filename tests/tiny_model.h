@@ -18,6 +18,8 @@ struct tiny {
     size_t experts, used, expert_ffn;    /* qwen2_moe, qwen3_moe: in all layers but the second */
     size_t shared;                       /* the width of the shared expert */
     size_t key_heads, value_heads, key_dim, value_dim;   /* qwen3_5: in all layers but every third */
+    /* qwen3_5: a draft layer. Logits depend most on the last token, so that many of its guesses come true. */
+    bool mtp;
 };
 
 /* Hybrids. States of one block of columns and of three; experts and a shared one. */
@@ -30,6 +32,14 @@ static const struct tiny tiny_hybrids[] __attribute__((unused)) = {
       .key_heads = 2, .value_heads = 2, .key_dim = 16, .value_dim = 24 },
 };
 enum { N_TINY_HYBRIDS = sizeof tiny_hybrids / sizeof *tiny_hybrids };
+/* With a draft layer. */
+static const struct tiny tiny_drafting[] __attribute__((unused)) = {
+    { "qwen35-mtp", "qwen3_5", 64, 80, 4, 2, 16, 150, 4, 0, DT_BF16, false,
+      .key_heads = 2, .value_heads = 4, .key_dim = 24, .value_dim = 20, .mtp = true },
+    { "qwen35moe-mtp", "qwen3_5_moe", 52, 51, 3, 1, 24, 131, 3, 0, DT_F32, false, 0, 6, 2, 27, 33,
+      .key_heads = 1, .value_heads = 3, .key_dim = 12, .value_dim = 14, .mtp = true },
+};
+enum { N_TINY_DRAFTING = sizeof tiny_drafting / sizeof *tiny_drafting, TINY_MTP = 1 << 20 };
 
 static const struct tiny tiny_models[] __attribute__((unused)) = {
     { "llama-bf16", "llama", 64, 112, 4, 2, 16, 300, 3, 0, DT_BF16, true, 0 },
@@ -56,6 +66,7 @@ struct tiny_writer {
     struct rng rng;
     enum dtype dtype;
     bool first, minus_one;
+    float diagonal;                      /* added to each element [i][i] */
 };
 
 static inline void tiny_tensor(struct tiny_writer *w, const char *name, size_t rows, size_t cols, float mean,
@@ -70,24 +81,33 @@ static inline void tiny_tensor(struct tiny_writer *w, const char *name, size_t r
     w->first = false, w->at += bytes;
     for (size_t i = 0; i < n; i++) {
         float x = mean + scale * rng_normal(&w->rng);
+        x += cols && i / cols == i % cols ? w->diagonal : 0;
         uint16_t h = w->dtype == DT_F16 ? tiny_f16(x) : ref_to_bf16(x);
         fwrite(w->dtype == DT_F32 ? (void *)&x : (void *)&h, 1, dtype_size(w->dtype), w->data);
     }
 }
+/* The name of a tensor of a layer, or (TINY_MTP) of the draft layer. */
+static inline void tiny_name(char to[200], size_t layer, const char *name, const char *kind)
+{
+    char at[40] = "mtp.layers.0";
+    if (layer != TINY_MTP)
+        snprintf(at, sizeof at, "model.layers.%zu", layer);
+    snprintf(to, 200, "%s.%s%s", at, name, kind);
+}
 static inline void tiny_linear(struct tiny_writer *w, size_t layer, const char *name, size_t out, size_t in,
                                bool bias)
 {
-    char full[128];
-    snprintf(full, sizeof full, "model.layers.%zu.%s.weight", layer, name);
+    char full[200];
+    tiny_name(full, layer, name, ".weight");
     tiny_tensor(w, full, out, in, 0, 1.2f / sqrtf((float)in));
-    snprintf(full, sizeof full, "model.layers.%zu.%s.bias", layer, name);
+    tiny_name(full, layer, name, ".bias");
     if (bias) tiny_tensor(w, full, out, 0, 0, 0.5f);
 }
 static inline void tiny_vector(struct tiny_writer *w, size_t layer, const char *name, size_t n, float mean,
                                float scale)
 {
     char full[200];
-    snprintf(full, sizeof full, "model.layers.%zu.%s", layer, name);
+    tiny_name(full, layer, name, "");
     tiny_tensor(w, full, n, 0, mean, scale);
 }
 static inline void tiny_norm(struct tiny_writer *w, size_t layer, const char *name, size_t n)
@@ -112,7 +132,10 @@ static inline void tiny_delta(struct tiny_writer *w, const struct tiny *t, size_
     tiny_vector(w, l, "linear_attn.norm.weight", t->value_dim, 1, 0.3f);
     tiny_linear(w, l, "linear_attn.out_proj", t->hidden, values, false);
 }
-static inline bool tiny_is_delta(const struct tiny *t, size_t l) { return t->value_heads && l % 3 != 2; }
+static inline bool tiny_is_delta(const struct tiny *t, size_t l)
+{
+    return t->value_heads && l % 3 != 2 && l != TINY_MTP;
+}
 static inline void tiny_attention(struct tiny_writer *w, const struct tiny *t, size_t l, bool bias, bool qk)
 {
     tiny_linear(w, l, "self_attn.q_proj", (t->value_heads ? 2 : 1) * t->heads * t->head_dim, t->hidden, bias);
@@ -150,12 +173,26 @@ static inline bool tiny_experts(struct tiny_writer *w, const struct tiny *t, siz
     }
     return true;
 }
+/* What a draft layer has beside the layer: its rows are near those of the model's first layer. */
+#define TINY_EMBED 4.0f
+static inline void tiny_fuse(struct tiny_writer *w, size_t hidden)
+{
+    static const char *const norms[] = { "pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm" };
+    char name[64];
+    w->diagonal = TINY_EMBED;
+    tiny_tensor(w, "mtp.fc.weight", hidden, 2 * hidden, 0, 0.3f / sqrtf((float)hidden));
+    w->diagonal = 0;
+    for (size_t i = 0; i < 3; i++)
+        snprintf(name, sizeof name, "mtp.%s.weight", norms[i]),
+            tiny_tensor(w, name, hidden, 0, 0, 0.1f);
+}
 static inline void tiny_tensors(struct tiny_writer *w, const struct tiny *t)
 {
     bool bias = !strncmp(t->type, "qwen2", 5), qk = !strncmp(t->type, "qwen3", 5);
     tiny_tensor(w, "model.embed_tokens.weight", t->vocab, t->hidden, 0,
-                t->tied ? 1.5f / sqrtf((float)t->hidden) : 1);
-    for (size_t l = 0; l < t->layers; l++) {
+                t->tied ? 1.5f / sqrtf((float)t->hidden) : t->mtp ? TINY_EMBED : 1);
+    for (size_t i = 0; i < t->layers + t->mtp; i++) {
+        const size_t l = i < t->layers ? i : TINY_MTP;
         tiny_norm(w, l, "input_layernorm", t->hidden);
         if (tiny_is_delta(t, l))
             tiny_delta(w, t, l);
@@ -168,7 +205,9 @@ static inline void tiny_tensors(struct tiny_writer *w, const struct tiny *t)
         tiny_linear(w, l, "mlp.up_proj", t->ffn, t->hidden, false);
         tiny_linear(w, l, "mlp.down_proj", t->hidden, t->ffn, false);
     }
-    tiny_tensor(w, "model.norm.weight", t->hidden, 0, w->minus_one ? 0 : 1, 0.3f);
+    tiny_tensor(w, "model.norm.weight", t->hidden, 0, w->minus_one ? 0 : 1, t->mtp ? 0 : 0.3f);
+    if (t->mtp)
+        tiny_fuse(w, t->hidden);
     if (!t->tied)
         tiny_tensor(w, "lm_head.weight", t->vocab, t->hidden, 0, 1.5f / sqrtf((float)t->hidden));
 }
