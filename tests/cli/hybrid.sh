@@ -6,15 +6,18 @@ N=2500
 job() { "$LONGHAND" $1 -m $M --prompt "The ship went on and on and on" -n $N -s 3 -q --ignore-eos "${@:2}"; }
 
 job run --drafter none --format ids >"$TMP/whole"
-for d in auto ngram suffix; do
+for d in auto ngram,suffix mtp; do
     job run --drafter $d --format ids >"$TMP/a"; same "drafts_of_${d}_change_nothing" "$TMP/whole" "$TMP/a"
 done
-job run --drafter ngram,suffix --tree 3,2,2 --format ids >"$TMP/a"
-same trees_change_nothing "$TMP/whole" "$TMP/a"
+job run --drafter ngram,suffix,mtp --tree 3,2,2 --format ids -n 600 >"$TMP/a"
+head -600 "$TMP/whole" >"$TMP/b"; same trees_change_nothing "$TMP/b" "$TMP/a"
 for d in partial heads longspec spire gumiho; do
     check "drafter_${d}_is_refused" 2 "--drafter $d: not for qwen3_5 models, .*ngram, suffix" \
         run -m $M --prompt x -n 9 --drafter $d
 done
+check a_model_without_a_draft_layer 2 'qwen35-grouped-bf16 has no draft layer \(MTP\): .*mtp.fc.weight' \
+    run -m tests/data/models/qwen35-grouped-bf16 --prompt x -n 9 --drafter mtp
+check the_draft_layer_has_no_file 2 "'mtp:x' is not one of .*mtp" run -m $M --prompt x -n 9 --drafter mtp:x
 
 for k in heads longspec gumiho spire; do
     check "training_${k}_is_refused" 2 "train $k: no trained drafter supports models .*recurrent states" \
@@ -38,7 +41,7 @@ for w in on off experts; do
     [ $w = experts ] && M=$X && N=1000 && job run --drafter none --format ids >"$TMP/of_experts"
     [ $w = experts ] && text=$TMP/of_experts && use=on || { text=$TMP/whole; use=$w; }
     export LONGHAND_DB=$TMP/$w.db
-    id=$(job submit)
+    [ $w = on ] && id=$(job submit --drafter mtp,ngram --tree 1,1) || id=$(job submit)
     held 300 "[ \$('$LONGHAND' text $id --format ids | wc -l) -gt 40 ]" \
         "$LONGHAND" run --resume "$id" --format ids -q --kv-snapshot $use; r=$?
     some=$("$LONGHAND" text "$id" --format ids | wc -l)
