@@ -1,5 +1,5 @@
-/* The model's own draft layer as a drafter (src/model/mtp.h): a beam of draft passes. Pass 0 reads the pairs of
- * a token and the model's hidden state before it that the text has gained, the root last; pass k reads the
+/* The model's own draft layer as a drafter (src/model/mtp.h): a beam of draft passes. Pass 0 reads the pairs
+ * that the text has gained, a token and the model's hidden state before it, the root last. Pass k reads the
  * likeliest candidates of depth k, each with the layer's own hidden state of its parent.
  *
  * Pairs of the text wait in `pending`. Those that the layer reads go to its cache, so that what it drafted
@@ -24,8 +24,8 @@ struct drafts {                      /* of one text */
     /* The pairs that wait: those of the states of rows next .., [n_pending][hidden] */
     size_t next;
     float *pending; size_t n_pending;
-    /* This round: hidden states of the root and of each node [1 + NODES][hidden]; rows of nodes, their nodes of
-     * the tree and the rows of their parents, -1: the root; the first row of the last pass */
+    /* This round: hidden states of the root and of each row [1 + NODES][hidden]; rows of candidates, their
+     * nodes of the tree, and the rows of their parents, -1: the root; the first row of the last pass */
     float *state;
     size_t n, from;
     uint32_t node[NODES];

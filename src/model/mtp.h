@@ -1,5 +1,5 @@
-/* The draft layer of Qwen3.5 and later (MTP, multi-token prediction), which lies in the model's own files: one
- * layer with attention, dense or with experts as the model's layers are. From the token at position i and the
+/* The draft layer of Qwen3.5 (MTP, multi-token prediction), which lies in the model's own files: one layer
+ * with attention, dense or with experts as the model's layers are. From the token at position i and the
  * hidden state of the row before it, it predicts the token at i + 1:
  *
  *     z  = fuse [norm_token(E[token i]); norm_state(h[i-1])]     h: the model's rows after its final norm
@@ -48,8 +48,8 @@ int  mtp_open(struct mtp *t, const struct model *m, const char *dir, enum weight
 void mtp_close(struct mtp *t);
 /* The model that draft passes ask. */
 static inline const struct model *mtp_of(const struct mtp *t) { return t->int8.mem ? &t->int8 : &t->layer; }
-/* A pass over at most MTP_ROWS rows, each with `state`. t->hidden receives h' of the rows, unless none of them
- * has logits. 0, or -1 where a value is not finite. */
+/* A pass over at most MTP_ROWS rows, each with `state`. t->hidden receives h' of the rows, unless none of
+ * them has logits. 0, or -1 where a value is not finite. */
 int  mtp_forward(struct mtp *t, struct pass_seq *seqs, size_t n_seqs);
 /* The hidden state of a row of m from its residual, as `state` of struct pass_seq. */
 void mtp_state(const struct model *m, float *state, const float *residual);
