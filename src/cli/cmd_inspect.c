@@ -13,6 +13,7 @@
 #include "src/cli/verbs.h"
 #include "src/decode/decode.h"
 #include "src/decode/engine.h"
+#include "src/decode/trained.h"
 #include "src/model/config_tensors.h"
 #include "src/model/device_choice.h"
 #include "src/model/safetensors.h"
@@ -25,6 +26,7 @@ struct inspect {
     struct engine engine;
     bool has_tensors;
     struct err first;                /* the first problem; code 0: none */
+    bool has_mtp; struct err mtp;    /* the files have a draft layer; what does not fit */
     char **missing; size_t n_missing;
     struct { const char *name; size_t bytes; } dtype[DTYPES_MAX]; size_t n_dtypes;
     size_t n_params, expert_layers, kv_per_token, tokens, int8_bytes;
@@ -134,6 +136,11 @@ static void examine_files(struct inspect *s)
             note_problem(s, &e);
         g->weight_bytes = s->n_params * dtype_size(g->compute);
     }
+    if (s->has_tensors && tensors_find(&g->tensors, "mtp.fc.weight")) {
+        s->has_mtp = true;
+        if (mtp_check(&g->model, &g->tensors, &g->mtp_bytes, &s->mtp))
+            g->mtp_bytes = 0;
+    }
     if (tokenizer_open(&g->tokenizer, g->dir, g->config.vocab, &e)) {
         g->tokenizer = NULL;
         note_problem(s, &e);
@@ -175,8 +182,12 @@ static int examine(struct inspect *s, struct err *e)
     struct decode_setup setup;
     draft_defaults(&setup.draft);
     setup.draft.drafters &= draft_of_config(c);
+    setup.draft.drafters |= (unsigned)(g->mtp_bytes > 0) << SOURCE_MTP;
     setup.heads = NULL;
     engine_plan(&s->plan, g, s->tokens, decode_work_rows(&setup, s->tokens), decode_verify_rows(&setup));
+    if (g->mtp_bytes)
+        memory_plan_add(&s->plan, source_names[SOURCE_MTP],
+                        trained_bytes(SOURCE_MTP, &setup.draft, NULL, g));
     decode_plan(&s->plan, &setup, &g->model, s->tokens);
     s->int8_bytes = g->dev->quantised || config_is_hybrid(c) ? 0 : model_quantized_bytes(c, g->dev);
     return 0;
@@ -223,6 +234,7 @@ static void print_json(const struct inspect *s, size_t available, const char *li
         jw_uint(&w, s->dtype[i].name, s->dtype[i].bytes);
     jw_close(&w, '}');
     jw_uint(&w, "kv_bytes_per_token", s->kv_per_token);
+    jw_bool(&w, "draft_layer", s->engine.mtp_bytes > 0);
     jw_text(&w, "compute", s->engine.compute == DT_F32 ? "f32" : "bf16");
     jw_uint(&w, "tokens", s->tokens);
     jw_open(&w, "memory", '{');
@@ -268,6 +280,9 @@ static void print_text(const struct inspect *s, size_t available, const char *li
         printf(", sliding window %zu", c->window);
     printf("\nKV cache      %zu bytes per token (%s)\n", s->kv_per_token,
            kv_type_name(s->engine.dev->kv_type));
+    if (s->has_mtp)
+        printf("draft layer   %s%s\n", s->engine.mtp_bytes ? "MTP, one layer (--drafter mtp)" : "unusable: ",
+               s->mtp.msg);
     printf("\nmemory for %zu tokens, MiB\n", s->tokens);
     for (size_t i = 0; i < s->plan.n; i++)
         printf("  %-20s%12.1f\n", s->plan.item[i].name, (double)s->plan.item[i].bytes / MiB);

@@ -189,7 +189,7 @@ static int find_drafter(const char *option, const char *name, struct err *e)
         if (strcmp(draft_published[k].name, name) == 0)
             return k;
     return err_set(e, ERR_INPUT,
-                   "%s: '%s' is not partial, tokenswift, longspec, gumiho, spire, model or suffix", option,
+                   "%s: '%s' is not partial, tokenswift, longspec, gumiho, spire, model, mtp or suffix", option,
                    name);
 }
 

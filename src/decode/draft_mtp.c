@@ -324,7 +324,7 @@ static int mtp_expand(struct drafting *const *g, size_t n, bool *more, struct er
 }
 
 const struct drafter_ops draft_mtp = { .source = SOURCE_MTP,
-                                       .item = "draft layer's cache",
+                                       .item = "mtp cache",
                                        .reads_prompt = true,
                                        .pass_per_depth = true,
                                        .bytes = mtp_size,

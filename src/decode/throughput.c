@@ -120,6 +120,7 @@ const struct draft_published draft_published[DRAFT_KINDS] = {
     { "gumiho", 4.46, 7, "Gumiho, Llama-3-8B" },
     { "spire", 3.401, 4, "SPIRe at 512 tokens" },
     { "model", 2.647, 4, "SPIRe, vanilla draft model at 512 tokens" },
+    { "mtp", 2.89, 3, "llama.cpp, Qwen3.6-27B, creative prompts" },
     { "suffix", 0, PASSES_MAX, "none: it depends on the text" },
 };
 
@@ -139,11 +140,23 @@ static void add_weights(struct pass_work *w, double n, double byte, double part)
     w->flops += part * 2 * n;
 }
 
+/* The draft layer of a model: a layer with attention, and the matrix before it. */
+static struct pass_work mtp_work(const struct config *c, double byte, double kv_byte, double keys)
+{
+    struct config layer = *c;
+    layer.n_layers = 1;
+    layer.mixer[0] = MIXER_ATTENTION;
+    layer.kind[0] = c->n_experts ? LAYER_EXPERTS : LAYER_DENSE;
+    struct pass_work w = layers_work(&layer, 1, byte, kv_byte, keys);
+    add_weights(&w, 2 * (double)c->hidden * (double)c->hidden, byte, 1);
+    return w;
+}
+
 struct draft_work throughput_draft(enum draft_kind kind, const struct config *c, const struct config *small,
                                    const struct model_bytes *b, double keys, double tokens)
 {
     enum { WINDOW_PART = 8, SINK = 1, SPIRE_WINDOW = 64, LONGSPEC_WINDOW = 512, PARTIAL_BUDGET = 4096,
-           HEADS = 3, GUMIHO_SERIAL = 2, GUMIHO_HEADS = 5, SPIRE_LAYERS = 2 };
+           HEADS = 3, GUMIHO_SERIAL = 2, GUMIHO_HEADS = 5, SPIRE_LAYERS = 2, MTP_WINDOW = 4096 };
     const double d = (double)c->hidden, q = (double)(c->n_heads * c->head_dim), byte = b->draft_weight,
                  budget = fmin(keys, PARTIAL_BUDGET), part = 1 / (double)draft_published[kind].passes;
     struct draft_work w = { .rows = 1, .passes = draft_published[kind].passes };
@@ -182,6 +195,9 @@ struct draft_work throughput_draft(enum draft_kind kind, const struct config *c,
         break;
     case DRAFT_MODEL:
         w.pass = layers_work(small, (double)small->n_layers, byte, b->kv, keys);
+        break;
+    case DRAFT_MTP:
+        w.pass = mtp_work(c, byte, b->kv, fmin(keys, MTP_WINDOW));
         break;
     default:
         w.pass = nothing;

@@ -55,7 +55,7 @@ struct model_bytes { double weight, draft_weight, kv; };
 struct pass_work throughput_model(const struct config *c, const struct model_bytes *b, double keys);
 
 enum draft_kind { DRAFT_PARTIAL, DRAFT_TOKENSWIFT, DRAFT_LONGSPEC, DRAFT_GUMIHO, DRAFT_SPIRE, DRAFT_MODEL,
-                  DRAFT_SUFFIX, DRAFT_KINDS };
+                  DRAFT_MTP, DRAFT_SUFFIX, DRAFT_KINDS };
 /* Names as --drafter has them; what a round yields where it was published (tokens, draft passes, where). */
 struct draft_published { const char *name; double tokens; size_t passes; const char *where; };
 extern const struct draft_published draft_published[DRAFT_KINDS];

@@ -428,7 +428,7 @@ const struct option options_table[] = {
       "second.",
       .shown = "measured" },
     { "drafter", "", "LIST", VERB_PLAN, TEXT, F(drafters), DRAFTING, MAIN,
-      "The drafters to predict: a list of partial, tokenswift, longspec, gumiho, spire, suffix and "
+      "The drafters to predict: a list of partial, tokenswift, longspec, gumiho, spire, mtp, suffix and "
       "model:SHAPE.",
       .shown = "partial,tokenswift,longspec,gumiho,spire" },
     { "acceptance", "", "LIST", VERB_PLAN, TEXT, F(acceptance), DRAFTING, MAIN,
