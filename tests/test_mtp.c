@@ -380,6 +380,38 @@ static void a_full_cache_keeps_its_ends(void)
     close_tiny(&x);
 }
 
+/* A planned text whose prompt is long reads its first pairs and its last ones. */
+static void a_planned_text_leaves_pairs_out(void)
+{
+    enum { LONG = 900, SINKS = 16 };
+    struct tiny_rig x;
+    struct decoder d[2];
+    struct decode_setup s;
+    const struct sampling p = sampled(1);
+    struct err e;
+    int32_t prompt[LONG];
+    float a[2 * HEAD_DIM_MAX], b[2 * HEAD_DIM_MAX];
+    open_tiny(&x, 0, true);
+    rig_tokens(prompt, LONG, x.r.c.vocab, 5);
+    for (size_t i = 0; i < 2; i++) {
+        set(&s, i ? 5 : 0, &x.t);
+        open_decoder(&d[i], &x.r, &p, &s, prompt, LONG, LONG + 20);
+        if (i) CHECK(cache_of(&d[i])->n_past == SINKS, "%zu rows were read", cache_of(&d[i])->n_past);
+        if (decode_step(&d[i], &e)) rig_die("step", &e);
+    }
+    const struct kv *whole = cache_of(&d[0]), *kv = cache_of(&d[1]);
+    CHECK(whole->n_past == LONG - 1 && kv->n_past > SINKS + 200 && kv->n_past < SINKS + 600, "%zu rows",
+          kv->n_past);
+    for (size_t i = 0; i < kv->n_past; i++) {
+        const size_t from = i < SINKS ? i : whole->n_past - kv->n_past + i;
+        kv_get(a, kv->type, kv->head_dim, i % KV_BLOCK, kv_block(kv, 0, 1, i));
+        kv_get(b, kv->type, kv->head_dim, from % KV_BLOCK, kv_block(whole, 0, 1, from));
+        CHECK(!memcmp(a, b, kv_row_bytes(kv->type, kv->head_dim)), "row %zu", i);
+    }
+    decode_close(&d[0]), decode_close(&d[1]);
+    close_tiny(&x);
+}
+
 /* Three texts in common rounds make the guesses that each makes alone. */
 static void texts_together(void)
 {
@@ -562,6 +594,7 @@ int main(void)
     RUN(text_is_that_of_plain_decoding);
     RUN(the_cache_has_rows_of_the_text_alone);
     RUN(a_full_cache_keeps_its_ends);
+    RUN(a_planned_text_leaves_pairs_out);
     RUN(texts_together);
     RUN(snapshots_and_cuts_begin_anew);
     RUN(a_layer_that_is_not_finite);
