@@ -17,9 +17,9 @@ static const char *only;
 
 static const struct tiny families[] = {
     { "qwen3_5", "qwen3_5", 64, 80, 4, 2, 16, 200, 4, 0, DT_BF16, true,
-      .key_heads = 2, .value_heads = 4, .key_dim = 24, .value_dim = 20 },
+      .key_heads = 2, .value_heads = 4, .key_dim = 24, .value_dim = 20, .mtp = true },
     { "qwen3_5_moe", "qwen3_5_moe", 48, 64, 4, 2, 16, 150, 4, 0, DT_BF16, false, 0, 7, 3, 24, 40,
-      .key_heads = 2, .value_heads = 2, .key_dim = 16, .value_dim = 24 },
+      .key_heads = 2, .value_heads = 2, .key_dim = 16, .value_dim = 24, .mtp = true },
     { "qwen3_moe", "qwen3_moe", 64, 80, 4, 2, 16, 150, 3, 0, DT_BF16, false, 3, 9, 3, 40 },
     { "qwen2_moe", "qwen2_moe", 56, 80, 4, 2, 12, 90, 2, 0, DT_BF16, false, 2, 6, 3, 33, 47 },
     { "mixtral", "mixtral", 52, 51, 6, 3, 20, 90, 2, 70, DT_F32, true, 2, 5, 2, 51 },
@@ -35,6 +35,7 @@ struct counts { size_t runs, texts, tokens, deep, kills, restored, extended, for
 struct family {
     struct rig rig;
     struct heads heads;                  /* {0}: none */
+    struct mtp mtp;
     struct round_buffers buffers;
     struct rng rng;
     struct counts n;
@@ -74,15 +75,16 @@ static void any_drafters(struct family *f, struct decode_setup *s, struct text *
                          struct prefixes *list)
 {
     static const unsigned of[] = { 0, BIT(NGRAM), BIT(SUFFIX), BIT(NGRAM) | BIT(SUFFIX), BIT(HEADS),
-                                   BIT(PARTIAL), BIT(ADDED), BIT(ADDED) | BIT(NGRAM) | BIT(SUFFIX) };
+                                   BIT(PARTIAL), BIT(ADDED), BIT(ADDED) | BIT(NGRAM) | BIT(SUFFIX),
+                                   BIT(MTP), BIT(MTP) | BIT(ADDED) | BIT(SUFFIX) };
     static const size_t budgets[] = { 48, 100, 4096 };
     struct rng *g = &f->rng;
-    const size_t kind = rng_below(g, sizeof of / sizeof *of + 1);
+    const size_t kinds = sizeof of / sizeof *of - (f->mtp.work ? 0 : 2), kind = rng_below(g, kinds + 1);
     *s = (struct decode_setup){ .buffers = &f->buffers,
                                 .start = { begin.kv, begin.n_rows, &list->total, begin.n_split } };
     draft_defaults(&s->draft);
     struct draft_settings *d = &s->draft;
-    if (kind < sizeof of / sizeof *of) d->drafters = of[kind];
+    if (kind < kinds) d->drafters = of[kind];
     d->drafters &= draft_of_config(&f->rig.c);
     if (!f->heads.n) d->drafters &= ~BIT(HEADS);
     d->n_width = rng_below(g, 4);        /* 0: as planned */
@@ -94,6 +96,7 @@ static void any_drafters(struct family *f, struct decode_setup *s, struct text *
     t->oracle = (struct oracle){ rng_below(g, 9), t->tokens, t->end };
     oracle_set(d, &t->oracle);
     s->heads = d->drafters & BIT(HEADS) ? &f->heads : NULL;
+    s->mtp = d->drafters & BIT(MTP) ? &f->mtp : NULL;
     for (size_t i = 0; i < N_SOURCES; i++) f->n.by[i] += d->drafters >> i & 1;
 }
 
@@ -286,6 +289,7 @@ static void open_family(struct family *f, const struct tiny *t, size_t i)
     rig_open(&f->rig, f->dir, i % 2 ? DT_F32 : DT_BF16, twin, 1 + i % 2, 8, 64);
     f->heads = (struct heads){ 0 };
     if (t->heads_inside && heads_open(&f->heads, NULL, &f->rig.m, &e)) rig_die("heads", &e);
+    if (t->mtp && mtp_open(&f->mtp, &f->rig.m, f->dir, WEIGHTS_AS_IS, i % 2, &e)) rig_die("layer", &e);
     if (round_buffers_open(&f->buffers, &f->rig.m, PREFILL_ROWS, ROWS * TEXTS, END, &e))
         rig_die("buffers", &e);
 }
@@ -294,6 +298,7 @@ static void close_family(struct family *f)
 {
     round_buffers_close(&f->buffers);
     heads_close(&f->heads);
+    mtp_close(&f->mtp);
     rig_close(&f->rig);
     tiny_remove(f->dir);
 }
