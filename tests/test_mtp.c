@@ -77,7 +77,7 @@ static void close_chains(struct chains *c)
 
 static void mtp_pass(struct chains *c, struct pass_seq *s)
 {
-    if (mtp_forward(&c->t, s, 1)) printf("FAIL a pass of the draft layer\n"), exit(1);
+    if (mtp_forward(&c->t, s, 1, false)) printf("FAIL a pass of the draft layer\n"), exit(1);
 }
 
 /* Reads the pairs of the text ids[0 .. at] in passes of `cut` rows; the last one has logits. */
@@ -547,6 +547,55 @@ static void the_copy_in_8_bits_is_near(void)
     for (int i = 0; i < 2; i++) close_chains(&c[i]);
 }
 
+/* With the short LM head the logits of its tokens have the same bits, and others are not guessed; texts that
+ * plan with both heads are those of plain decoding. */
+static void a_short_head(void)
+{
+    enum { TOKENS = 48 };
+    static const uint8_t want[] = { 0, 1, 0, 1 };
+    static const int32_t token[] = { 3, 1, 4, 1 };
+    for (int int8 = 0; int8 < 2; int8++) {
+        struct tiny_rig x;
+        struct kv kv;
+        struct err e;
+        open_tiny(&x, 0, int8);
+        CHECK(!x.t.brief.lm_head.w, "a small vocabulary has a short head");
+        if (mtp_shorten(&x.t, TOKENS, &e)) rig_die("head", &e);
+        const size_t vocab = x.r.c.vocab, bytes = 2 * vocab * sizeof(float);
+        float *logits[2] = { must_alloc(bytes), must_alloc(bytes) },
+              *state = must_alloc(4 * x.r.c.hidden * sizeof *state);
+        struct rng rng = { 3 };
+        for (size_t i = 0; i < 4 * x.r.c.hidden; i++) state[i] = rng_normal(&rng);
+        const struct kv_size size = model_cache(&x.t.layer, 8, 0);
+        if (kv_open(&kv, x.r.dev, &size, &e)) rig_die("cache", &e);
+        for (int brief = 0; brief < 2; brief++) {
+            struct pass_seq s = { .kv = &kv, .n = 4, .token = token, .want = want, .state = state,
+                                  .logits = logits[brief] };
+            if (mtp_forward(&x.t, &s, 1, brief)) rig_die("pass", &e);
+        }
+        for (size_t r = 0; r < 2; r++)
+            for (size_t i = 0; i < vocab; i++)
+                CHECK(logits[1][r * vocab + i] == (i < TOKENS ? logits[0][r * vocab + i] : -INFINITY),
+                      "row %zu, token %zu", r, i);
+        kv_close(&kv);
+        free(logits[0]), free(logits[1]), free(state);
+        struct decoder plain, d;
+        struct decode_setup s;
+        const struct sampling p = sampled(1);
+        open_decoder(&plain, &x.r, &p, NULL, x.prompt, PROMPT, END);
+        finish_text(&plain, END);
+        set(&s, 5, &x.t);
+        open_decoder(&d, &x.r, &p, &s, x.prompt, PROMPT, END);
+        CHECK(d.draft.n_caches == 2);
+        finish_text(&d, END);
+        CHECK(!memcmp(d.tokens, plain.tokens, END * sizeof *d.tokens), "the text differs");
+        CHECK(d.draft.planner.cache[0].trials > 0 && d.draft.planner.cache[1].trials > 0, "%g and %g passes",
+              d.draft.planner.cache[0].trials, d.draft.planner.cache[1].trials);
+        decode_close(&plain), decode_close(&d);
+        close_tiny(&x);
+    }
+}
+
 /* Headers of a draft layer that does not fit its model. */
 static void wrong_layers_are_refused(void)
 {
@@ -598,6 +647,7 @@ int main(void)
     RUN(texts_together);
     RUN(snapshots_and_cuts_begin_anew);
     RUN(a_layer_that_is_not_finite);
+    RUN(a_short_head);
     RUN(wrong_layers_are_refused);
     return test_end();
 }

@@ -6,7 +6,10 @@
  * never stays: rows of candidates are nodes of the scratch. When the cache is full, its first rows and the
  * last ones remain (--kv-sinks, --kv-budget). While a plan leaves the drafter out, nothing is read, and the
  * last pairs alone wait; the pairs before them are left out for good. Snapshots do not have the cache: it
- * begins anew with the first pass after one. Start reading at mtp_expand() and mtp_observe(). */
+ * begins anew with the first pass after one.
+ *
+ * The LM head is most of what a pass reads. The plan may choose passes with a short one instead: they are a
+ * way of their own, with seconds and chances of their own. Start reading at mtp_expand() and mtp_observe(). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,6 +24,7 @@ enum {
 struct drafts {                      /* of one text */
     struct kv kv;
     size_t sinks, keys;              /* that stay when the cache is full; keys: all of them */
+    size_t brief;                    /* the way of passes with the short LM head; 0: none */
     /* The pairs that wait: those of the states of rows next .., [n_pending][hidden] */
     size_t next;
     float *pending; size_t n_pending;
@@ -72,6 +76,10 @@ static int mtp_begin(struct drafting *g, size_t n_max, struct err *e)
     s->keys = keys_of(&g->set);
     s->sinks = MIN(g->set.kv_sinks, s->keys - 1);
     draft_add_cache(g, &draft_mtp, KV_WINDOW, s->keys);
+    if (g->mtp->brief.lm_head.w) {       /* no text is shorter than its budget */
+        draft_add_cache(g, &draft_mtp, KV_WINDOW, 0);
+        s->brief = g->n_caches;
+    }
     return kv_open(&s->kv, g->model->dev, &size, e);
 }
 
@@ -100,9 +108,14 @@ static void mtp_reset(struct drafting *g) { forget(drafts_of(g), 0); }
 static struct pass_bytes mtp_reads(const struct drafting *g, size_t i)
 {
     const struct mtp *t = g->mtp;
-    const double head = (double)mat_bytes(&t->layer.lm_head), plain = model_row_bytes(&t->layer) + head;
-    return (struct pass_bytes){ planner_bytes(plain, t->int8.mem ? model_row_bytes(&t->int8) : plain),
-                                model_kv_bytes(&t->layer), g->cache[i].budget, MTP_PASSES };
+    const struct drafts *s = drafts_of(g);
+    const struct mat *head = &t->layer.lm_head;
+    const double part = s->brief == i + 1 ? (double)t->brief.lm_head.n / (double)head->n : 1,
+                 plain = model_row_bytes(&t->layer) + part * (double)mat_bytes(head),
+                 without = (1 - part) * (double)mat_bytes(&t->int8.lm_head),
+                 stored = t->int8.mem ? model_row_bytes(&t->int8) - without : plain;
+    return (struct pass_bytes){ planner_bytes(plain, stored), model_kv_bytes(&t->layer), s->keys,
+                                MTP_PASSES };
 }
 
 /* ---- pairs of the text ---- */
@@ -134,7 +147,7 @@ static void read_pending(struct drafting *g, size_t n)
         some = MIN(n, (size_t)MTP_ROWS);
         struct pass_seq seq = pending_rows(g, some);
         seq.want = none;
-        mtp_forward(g->mtp, &seq, 1);
+        mtp_forward(g->mtp, &seq, 1, false);
         kv_advance(&drafts_of(g)->kv, some);
         drop_pending(g, some);
     }
@@ -273,15 +286,17 @@ static void pass_of(struct drafting *const *g, size_t n, struct part *part, bool
     const float *hidden = t->hidden;
     struct pass_seq seq[BATCH_MAX];
     const double start = g[0]->clock();
+    bool brief = true;                   /* if the plans of all texts say so */
     size_t rows = 0;
     for (size_t i = 0; i < n; i++) {
+        brief &= drafts_of(g[i])->brief && g[i]->planner.plan.way == drafts_of(g[i])->brief;
         seq[i] = part[i].seq;
         seq[i].token = g[i]->passes ? part[i].token : seq[i].token;
         seq[i].want = part[i].want;
         seq[i].logits = logits + rows * vocab;
         rows += part[i].n_logits;
     }
-    const int rc = mtp_forward(t, seq, n);
+    const int rc = mtp_forward(t, seq, n, brief);
     for (size_t i = 0; i < n; i++) {
         *more[i] = rc == 0 && take(g[i], &part[i], hidden, seq[i].logits) > 0 && g[i]->passes < MTP_PASSES;
         hidden += seq[i].n * g[i]->model->config.hidden;

@@ -1,6 +1,7 @@
 /* The draft layer (mtp.h): its configuration, opening it, and its pass. Start reading at mtp_open(). */
 #include "src/model/mtp.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -43,11 +44,20 @@ int mtp_check(const struct model *m, const struct tensors *ts, size_t *bytes, st
 
 static size_t hidden_bytes(const struct model *m) { return MTP_ROWS * m->config.hidden * sizeof(float); }
 
+/* Bytes of an 8-bit copy of the short LM head. */
+static size_t brief_bytes(const struct model *m)
+{
+    return mat_bytes(&(struct mat){ DT_I8, MTP_BRIEF, m->config.hidden, NULL });
+}
+
+static bool has_brief(const struct model *m) { return m->config.vocab >= 2 * (size_t)MTP_BRIEF; }
+
 size_t mtp_bytes(const struct model *m, size_t weight_bytes, bool int8)
 {
     const struct model layer = sizes_only(m);
     return weight_bytes +
-           (int8 && !m->dev->quantised ? model_quantized_bytes(&layer.config, m->dev) : 0) +
+           (int8 && !m->dev->quantised
+                ? model_quantized_bytes(&layer.config, m->dev) + (has_brief(m) ? brief_bytes(m) : 0) : 0) +
            workspace_bytes(&layer, MTP_ROWS, MTP_SLOTS) + hidden_bytes(m);
 }
 
@@ -61,6 +71,24 @@ static int borrow(struct model *layer, const struct model *m, struct err *e)
         layer->embed = m->embed;
     if (!layer->lm_head.w)
         layer->lm_head = m->lm_head;
+    return 0;
+}
+
+int mtp_shorten(struct mtp *t, size_t n, struct err *e)
+{
+    struct mat head = t->layer.lm_head;
+    head.n = n;
+    t->brief = *mtp_of(t);
+    if (t->int8.mem) {                   /* an 8-bit matrix has its scales at its end */
+        t->head_bytes = mat_bytes(&(struct mat){ DT_I8, n, head.k, NULL });
+        t->head = mem_alloc(t->head_bytes);
+        if (!t->head)
+            return err_set(e, ERR_FAILED, "the draft layer: out of memory (%zu bytes)", t->head_bytes);
+        t->brief.lm_head = (struct mat){ DT_I8, n, head.k, t->head };
+        model_quantize_mat(&t->brief.lm_head, &head, t->layer.pool);
+    } else {
+        t->brief.lm_head = head;
+    }
     return 0;
 }
 
@@ -81,6 +109,7 @@ int mtp_open(struct mtp *t, const struct model *m, const char *dir, enum weights
         err_set(e, ERR_FAILED, "%s: the draft layer: out of memory", dir);
     if (!t->hidden || borrow(&t->layer, m, e) ||
         (int8 && !m->quantised && model_quantize(&t->int8, &t->layer, NULL, NULL, e)) ||
+        (has_brief(m) && mtp_shorten(t, MTP_BRIEF, e)) ||
         workspace_open(&t->work, &t->layer, MTP_ROWS, MTP_SLOTS, e)) {
         mtp_close(t);
         return -1;
@@ -92,17 +121,30 @@ void mtp_close(struct mtp *t)
 {
     if (t->hidden)
         mem_free(t->hidden, t->hidden_bytes);
+    if (t->head)
+        mem_free(t->head, t->head_bytes);
     workspace_close(t->work);
     model_close(&t->int8);
     model_close(&t->layer);
     *t = (struct mtp){ 0 };
 }
 
-int mtp_forward(struct mtp *t, struct pass_seq *seqs, size_t n_seqs)
+int mtp_forward(struct mtp *t, struct pass_seq *seqs, size_t n_seqs, bool brief)
 {
     const struct tap tap = { TAP_HIDDEN, 0, t->hidden };
+    const size_t vocab = t->layer.config.vocab;
     struct err ignored;
-    return model_forward(mtp_of(t), t->work, seqs, n_seqs, &tap, 1, &ignored);
+    if (model_forward(brief ? &t->brief : mtp_of(t), t->work, seqs, n_seqs, &tap, 1, &ignored))
+        return -1;
+    for (size_t i = 0; i < n_seqs && brief; i++) {
+        float *row = seqs[i].logits;
+        for (size_t j = 0; j < seqs[i].n; j++) {
+            for (size_t k = t->brief.lm_head.n; seqs[i].want[j] && k < vocab; k++)
+                row[k] = -INFINITY;
+            row += seqs[i].want[j] * vocab;
+        }
+    }
+    return 0;
 }
 
 void mtp_state(const struct model *m, float *state, const float *residual)

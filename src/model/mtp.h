@@ -23,6 +23,7 @@
 enum {
     MTP_ROWS = 64,                       /* the most rows of a pass */
     MTP_PASSES = 8, MTP_BEAM = 8,        /* of a round; candidates that a pass reads */
+    MTP_BRIEF = 32768,                   /* tokens that a short LM head has */
     MTP_KEYS = 4096,                     /* the most keys that remain when a cache is full, */
     MTP_MORE = 512,                      /* and those that it gains before */
     MTP_SLOTS = MTP_KEYS + MTP_MORE + MTP_PASSES,    /* of the largest cache */
@@ -30,6 +31,10 @@ enum {
 
 struct mtp {                             /* {0} is closed */
     struct model layer, int8;            /* int8: for drafts, or closed */
+    /* The model for drafts with a short LM head: the first MTP_BRIEF tokens, which are the most frequent ones
+     * where ids follow the merges of a tokenizer. lm_head.w NULL: the vocabulary is not much larger. */
+    struct model brief;
+    void *head; size_t head_bytes;       /* holds it, or NULL */
     struct workspace *work;
     float *hidden; size_t hidden_bytes;  /* [MTP_ROWS][hidden]: h' of the rows of the last pass */
 };
@@ -46,10 +51,13 @@ size_t mtp_bytes(const struct model *m, size_t weight_bytes, bool int8);
 int  mtp_open(struct mtp *t, const struct model *m, const char *dir, enum weights weights, bool int8,
               struct err *e);
 void mtp_close(struct mtp *t);
+/* For mtp_open and tests: makes the short LM head, of the first n tokens. */
+int  mtp_shorten(struct mtp *t, size_t n, struct err *e);
 /* The model that draft passes ask. */
 static inline const struct model *mtp_of(const struct mtp *t) { return t->int8.mem ? &t->int8 : &t->layer; }
-/* A pass over at most MTP_ROWS rows, each with `state`. t->hidden receives h' of the rows, unless none of
- * them has logits. 0, or -1 where a value is not finite. */
-int  mtp_forward(struct mtp *t, struct pass_seq *seqs, size_t n_seqs);
+/* A pass over at most MTP_ROWS rows, each with `state` and `want`. t->hidden receives h' of the rows, unless
+ * none of them has logits. brief: with the short LM head; the logits of other tokens are -infinity. 0, or -1
+ * where a value is not finite. */
+int  mtp_forward(struct mtp *t, struct pass_seq *seqs, size_t n_seqs, bool brief);
 /* The hidden state of a row of m from its residual, as `state` of struct pass_seq. */
 void mtp_state(const struct model *m, float *state, const float *residual);
