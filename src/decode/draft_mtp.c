@@ -268,9 +268,7 @@ static size_t take(struct drafting *g, const struct part *p, const float *hidden
         const uint32_t node = p->node[i];
         added += draft_propose(g, &node, 1, logits + i * vocab, draft_width(g, node), SOURCE_MTP, GUESS_MTP,
                                t->node[node].depth);
-        for (uint32_t c = t->node[node].first; c; c = t->node[c].next)
-            if (draft_width(g, c) && t->node[c].depth < t->max_depth)
-                g->next_reach = MAX(g->next_reach, t->node[c].reach);
+        draft_reach(g, node);
     }
     if (++g->passes == MTP_PASSES)
         g->next_reach = 0;
@@ -305,9 +303,7 @@ static void pass_of(struct drafting *const *g, size_t n, struct part *part, bool
             g[i]->next_reach = 0;
         }
     }
-    const double seconds = g[0]->clock() - start;
-    for (size_t i = 0; i < n; i++)
-        planner_passed(&g[i]->planner, n, seconds / (double)n);
+    const double seconds = draft_passed(g, n, start);
     if (n == 1)
         row_seconds_learn(&drafts_of(g[0])->rows, seq[0].n, seconds);
 }
