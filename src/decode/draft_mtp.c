@@ -185,13 +185,15 @@ static void mtp_observe(struct drafting *g, const struct observed *o)
     }
 }
 
+/* Pass 0 reads a few pairs before the root's, unless each of them would need experts of its own. */
 static bool mtp_prepare(struct drafting *g)
 {
     struct drafts *s = drafts_of(g);
+    const size_t most = g->model->config.n_experts ? 1 : FIRST_ROWS;
     if (s->n_pending == 0 || s->next + s->n_pending != g->kv->n_past)
         return false;
-    if (s->n_pending > FIRST_ROWS)
-        read_pending(g, s->n_pending - FIRST_ROWS);
+    if (s->n_pending > most)
+        read_pending(g, s->n_pending - most);
     s->n = s->from = 0;
     return true;
 }

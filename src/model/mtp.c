@@ -98,12 +98,15 @@ int mtp_open(struct mtp *t, const struct model *m, const char *dir, enum weights
     const struct config c = mtp_config(&m->config);
     const struct model_setup setup = { .config = &c, .compute = m->compute, .dev = m->dev, .ops = m->ops,
                                        .pool = m->pool, .weights = weights };
-    *t = (struct mtp){ .hidden_bytes = hidden_bytes(m) };
-    assert(m->dev->host_memory);
+    *t = (struct mtp){ 0 };
+    if (!m->dev->host_memory)
+        return err_set(e, ERR_INPUT, "%s: --drafter mtp is not supported on this device; --device cpu "
+                                     "supports it", m->dev->name);
     if (model_open(&t->layer, dir, &setup, e)) {
         *t = (struct mtp){ 0 };
         return -1;
     }
+    t->hidden_bytes = hidden_bytes(m);
     t->hidden = mem_alloc(t->hidden_bytes);
     if (!t->hidden)
         err_set(e, ERR_FAILED, "%s: the draft layer: out of memory", dir);
