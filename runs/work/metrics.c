@@ -112,6 +112,8 @@ static void put_gauges(struct text *t, const struct metrics *m, const struct met
         (double)now->reserved);
     if (now->limit)
         one(t, "longhand_memory_limit_bytes", "The value of --max-memory.", (double)now->limit);
+    one(t, "longhand_longest_wait_seconds", "The longest time between two rounds of jobs that write.",
+        m->longest_wait);
     one(t, "process_resident_memory_bytes", "Resident memory.", rss == SIZE_MAX ? 0 : (double)rss);
     one(t, "process_start_time_seconds", "When the worker began, in seconds since 1970.", m->began);
     one(t, "longhand_written_time_seconds", "When this file was written, in seconds since 1970.",

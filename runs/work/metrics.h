@@ -39,6 +39,7 @@ struct metrics {
     struct metrics_sums sums;
     size_t finished[FINISH_REPETITION + 1], failed;
     size_t rounds[METRICS_JOBS_MAX + 1];         /* by the number of jobs in them */
+    double longest_wait;                 /* seconds between two rounds of running jobs */
 };
 
 /* ERR_INPUT: the file cannot be written. path NULL: *m writes nothing. */

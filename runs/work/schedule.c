@@ -29,6 +29,7 @@ struct schedule {
     size_t ended;                        /* jobs done and failed */
     struct queue_progress progress;
     double poll_at;                      /* when to read the queue again */
+    double round_ended;                  /* the last round, while a task writes; 0: none writes */
     double waiting_since;                /* for jobs that other workers hold; 0: not waiting */
     double passed_since;                 /* when a job of another model was first passed; 0: none was */
     int64_t *skip; size_t n_skip;        /* jobs that this worker can never hold */
@@ -354,11 +355,15 @@ static int serve_round(struct schedule *h, struct err *e)
             t[n] = h->task[i];
             d[n++] = &h->task[i]->decoder;
         }
+    if (n && h->round_ended > 0)
+        h->metrics.longest_wait = MAX(h->metrics.longest_wait, clock_seconds() - h->round_ended);
+    h->round_ended = 0;
     if (n == 0)
         return 0;
     stop_notice_for("this round");
     decode_round(d, n, &why);            /* every decoder has its own result */
     stop_notice_for(NULL);
+    h->round_ended = clock_seconds();
     h->metrics.rounds[n]++;
     struct round_total total = { .tasks = n };
     for (size_t k = 0; k < n; k++) {
