@@ -192,7 +192,7 @@ static void drafts_that_are_not_finite_guess_nothing(void)
     struct decoder plain, d;
     struct err e = { 0 };
     int32_t prompt[PROMPT];
-    if (model_quantize(&broken, &rig.m, NULL, NULL, &e)) rig_die("8 bits", &e);
+    if (model_quantize(&broken, &rig.m, NULL, NULL, NULL, &e)) rig_die("8 bits", &e);
     sampling_of(&p, 4), prompt_of(prompt, PROMPT, rig.c.vocab, 9);
     open_decoder(&plain, &rig, &p, NULL, prompt, PROMPT, PROMPT + N);
     while (plain.n_tokens < plain.n_max)

@@ -173,7 +173,7 @@ static void compare(const char *dir, enum dtype compute, const int32_t *token, s
     struct model small;
     struct err e = { 0 };
     rig_open(&r, dir, compute, best_twin(), 2, 64, n);
-    if (model_quantize(&small, &r.m, NULL, NULL, &e)) rig_die("8 bits", &e);
+    if (model_quantize(&small, &r.m, NULL, NULL, NULL, &e)) rig_die("8 bits", &e);
     CHECK(small.mem_bytes == model_quantized_bytes(&r.c, r.dev));
     float *x = must_alloc(n * r.c.vocab * sizeof *x), *y = must_alloc(n * r.c.vocab * sizeof *y),
           *one = must_alloc(n * r.c.vocab * sizeof *one);
@@ -227,36 +227,56 @@ static bool impatient(void *ctx, size_t done, size_t total)
     return p->left == 0 || --p->left > 0;
 }
 
-/* Loading a model and quantising it can be interrupted at every progress report: with an error of its own
- * kind, and without leaving anything open. */
-static void loading_and_quantising_can_be_interrupted(void)
+/* Loading a model can be interrupted at every progress report: with an error of its own kind, and without
+ * leaving anything open. With one thread the reports are the same in every run. */
+static void loading_can_be_interrupted(void)
 {
     struct rig r;
     struct model m;
     struct err e = { 0 };
+    struct patience whole = { 0 };
     char dir[4096];
     tiny_write(&tiny_models[0], dir);
-    /* with one thread the reports are the same in every run */
     rig_open(&r, dir, DT_BF16, best_twin(), 1, 8, 64);
-    for (int made = 0; made < 2; made++) {
-        struct patience whole = { 0 };
-        for (size_t at = 0; at == 0 || at <= whole.n; at++) {
-            struct patience p = { .left = at };
-            const int rc =
-                made ? model_quantize(&m, &r.m, impatient, &p, &e)
-                     : model_open(&m, dir, &(struct model_setup){ &r.c, DT_BF16, r.dev, best_twin(), r.pool,
-                         impatient, &p },
-                                  &e);
-            if (at == 0) {
-                CHECK(rc == 0 && p.n > 1);
-                whole = p;
-                model_close(&m);
-            } else
-                CHECK(rc == -1 && e.code == ERR_AGAIN && p.n == at && strstr(e.msg, "stopped after") &&
-                          !m.mem && !m.layers,
-                      "%d, report %zu of %zu: %d %s", made, at, whole.n, rc, e.msg);
-        }
+    for (size_t at = 0; at == 0 || at <= whole.n; at++) {
+        struct patience p = { .left = at };
+        const struct model_setup setup = { &r.c, DT_BF16, r.dev, best_twin(), r.pool, impatient, &p };
+        const int rc = model_open(&m, dir, &setup, &e);
+        if (at == 0) {
+            CHECK(rc == 0 && p.n > 1);
+            whole = p;
+            model_close(&m);
+        } else
+            CHECK(rc == -1 && e.code == ERR_AGAIN && p.n == at && strstr(e.msg, "stopped after") &&
+                      !m.mem && !m.layers,
+                  "report %zu of %zu: %d %s", at, whole.n, rc, e.msg);
     }
+    rig_close(&r);
+    tiny_remove(dir);
+}
+
+/* A copy that was made in slices of one layer equals a copy that was made at once. */
+static void quantising_goes_on(void)
+{
+    struct rig r;
+    struct model once, m;
+    struct model_quantized done = { 0 };
+    struct err e = { 0 };
+    char dir[4096];
+    size_t calls = 0;
+    int rc = 1;
+    tiny_write(&tiny_models[0], dir);
+    rig_open(&r, dir, DT_BF16, best_twin(), 2, 8, 64);
+    if (model_quantize(&once, &r.m, NULL, NULL, NULL, &e)) rig_die("8 bits", &e);
+    for (; rc == 1; calls++) {
+        CHECK(!done.whole && done.layers == calls);
+        struct patience p = { .left = 1, .last = done.bytes };
+        rc = model_quantize(&m, &r.m, &done, impatient, &p, &e);
+    }
+    CHECK(rc == 0 && done.whole && calls == r.c.n_layers + 1, "%d after %zu calls", rc, calls);
+    CHECK(model_quantize(&m, &r.m, &done, NULL, NULL, &e) == 0 && m.mem_bytes == once.mem_bytes &&
+          memcmp(m.mem, once.mem, m.mem_bytes) == 0);
+    model_close(&once), model_close(&m);
     rig_close(&r);
     tiny_remove(dir);
 }
@@ -286,7 +306,8 @@ int main(void)
     RUN(rows_are_whole_numbers_times_a_scale);
     RUN(products_are_exact_in_every_twin);
     RUN(small_models_are_near);
-    RUN(loading_and_quantising_can_be_interrupted);
+    RUN(loading_can_be_interrupted);
+    RUN(quantising_goes_on);
     RUN(the_demonstration_model_proposes_the_same);
     return test_end();
 }

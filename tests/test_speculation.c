@@ -102,7 +102,7 @@ enum { N_SAMPLINGS = 16 };
 static const struct heads *heads_of(const struct rig *r)
 {
     struct err e;
-    if (!demo_int8.mem && model_quantize(&demo_int8, &r->m, NULL, NULL, &e)) rig_die("8 bits", &e);
+    if (!demo_int8.mem && model_quantize(&demo_int8, &r->m, NULL, NULL, NULL, &e)) rig_die("8 bits", &e);
     if (!longspec.file.mem && drafter_open(&longspec.file, &longspec_kind, NULL, &r->m, true, &e))
         longspec_rig_open(&longspec, r, true, 1, NULL);
     struct tokenizer *t = NULL;
@@ -361,7 +361,7 @@ static void small_models(void)
             plain_text(&t, &r, &p);
             struct model int8;
             struct err e;
-            if (model_quantize(&int8, &r.m, NULL, NULL, &e)) rig_die("8 bits", &e);
+            if (model_quantize(&int8, &r.m, NULL, NULL, NULL, &e)) rig_die("8 bits", &e);
             for (size_t k = 0; k < 2 * N_SETTINGS; k++) {
                 struct decode_setup s;
                 struct seen seen = { 0 };

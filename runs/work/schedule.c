@@ -44,7 +44,7 @@ static void write_metrics(struct schedule *h, bool now)
 {
     struct metrics *m = &h->metrics;
     struct worker *w = h->w;
-    struct metrics_now g = { .running = h->n, .reserved = h->n ? w->reserved : 0,
+    struct metrics_now g = { .running = h->n, .reserved = h->n ? worker_held(w) : 0,
                              .limit = w->max_memory };
     struct metrics_sums all = m->sums;
     struct err e = {0};
@@ -315,12 +315,15 @@ static int poll_again(struct schedule *h, bool *again, struct err *e)
 
 /* ---- serving ---- */
 
-/* Read a slice of the prompt of the task that has waited longest. */
+/* Read a slice of the prompt of the task that has waited longest, or make a slice of the model in 8 bits. */
 static int serve_prompts(struct schedule *h, struct err *e)
 {
     size_t i = 0, writing = 0;
     for (size_t k = 0; k < h->n; k++)
         writing += h->task[k]->writing_since > 0;
+    for (size_t k = 0; k < h->n; k++)
+        if (task_make_int8(h->task[k], writing ? SLICE_SECONDS : 0))
+            return 0;
     while (i < h->n && h->task[i]->writing_since > 0)
         i++;
     if (i == h->n)
@@ -400,7 +403,7 @@ static void job_lines(void *ctx, char *out, size_t size, size_t most)
 /* Show the progress of the queue. On a terminal the jobs' lines stand below it. */
 static void show_progress(struct schedule *h)
 {
-    h->progress.memory = h->n ? h->w->reserved : 0;
+    h->progress.memory = h->n ? worker_held(h->w) : 0;
     queue_progress_at(&h->progress);
     const struct progress *p = &h->w->progress;
     for (size_t i = 0; i < h->n && p->show == SHOW_LINE; i++)
@@ -470,7 +473,7 @@ int schedule_job(struct worker *w, const struct claim *c, const struct work_opti
     while (rc == 0 && !task_is_complete(t)) {
         rc = task_check(t);
         if (rc == 0)
-            task_make_int8(t);
+            task_make_int8(t, 0);
         if (rc == 0)
             rc = decode_step(&t->decoder, e) ? TASK_FAILED : task_take_round(t, NULL, e);
     }

@@ -163,54 +163,46 @@ static void int8_notice(struct task *t);
  * 10 passes. */
 enum { INT8_TOKENS = 256 };
 
-/* Make the 8-bit model for drafts. A failure only means that drafts use the model itself. */
-static void make_int8(struct task *t)
+/* Drafts use the model in 8 bits if memory has room for it. The first job of a worker makes it at once, for
+ * all its jobs; another job makes it in slices between the rounds of those that run. In the foreground a new
+ * text that the planner drafts gets its first token before. */
+static void open_int8(struct task *t)
 {
-    struct worker *w = t->w;
-    struct engine *g = &w->engine;
-    struct err ignored;
-    const bool made = !g->int8.mem;
-    stop_notice_for("the model in 8 bits");
-    if (engine_int8(g, t->progress, &ignored) == 0)
-        t->setup.draft_model = &g->int8;
-    if (made && g->int8.mem)
-        w->reserved += model_quantized_bytes(&g->config, g->dev);
-    stop_notice_for(NULL);
-    progress_clear(t->progress);
-}
-
-/* Drafts use the 8-bit model if memory has room for it and no other job waits while it is made. In the
- * foreground a new text that the planner drafts gets its first token before. A worker makes it at once, for
- * all its jobs. */
-static void open_int8(struct task *t, size_t n_max)
-{
-    struct worker *w = t->w;
+    const struct worker *w = t->w;
     const struct engine *g = &w->engine;
-    if (!draft_wants_int8(&t->params->draft, g->dev) ||
-        (!g->int8.mem &&
-         (w->n_jobs > 1 || !job_has_room(t->params, g, n_max, t->setup.start.rows / KV_BLOCK,
-                                         model_quantized_bytes(&g->config, g->dev)))))
+    const bool later = t->out ? !t->params->draft.n_width && t->claim.end.tokens == 0 : w->n_jobs > 1;
+    if (!draft_wants_int8(&t->setup.draft, g->dev) || t->setup.draft_model)
         return;
-    t->int8_later = t->out && !g->int8.mem && !t->params->draft.n_width && t->claim.end.tokens == 0;
-    if (!t->int8_later)
-        make_int8(t);
+    t->no_int8 = !g->int8.mem && !worker_has_room(w, model_quantized_bytes(&g->config, g->dev));
+    t->wants_int8 = !t->no_int8 && (!later || t->claim.wanted - t->claim.end.tokens >= INT8_TOKENS);
+    if (!later)
+        task_make_int8(t, 0);
 }
 
-void task_make_int8(struct task *t)
+bool task_make_int8(struct task *t, double seconds)
 {
+    struct engine *g = &t->w->engine;
     struct decoder *d = &t->decoder;
-    if (!t->int8_later || d->n_tokens == d->n_prompt)
-        return;
-    t->int8_later = false;
-    if (d->n_max - d->n_tokens < INT8_TOKENS)
-        return;
+    struct err ignored;
+    const bool made = engine_has_int8(g);
+    if (!t->wants_int8 || (t->out && t->writing_since > 0 && d->n_tokens == d->n_prompt))
+        return false;
     const struct progress before = *t->progress;
-    make_int8(t);
-    *t->progress = before;
-    t->progress->drawn = false;
-    if (t->setup.draft_model)
-        draft_with(&d->draft, t->setup.draft_model);
-    int8_notice(t);
+    stop_notice_for("the model in 8 bits");
+    const int rc = engine_int8(g, seconds, t->progress, &ignored);
+    stop_notice_for(NULL);
+    if (!made) {
+        progress_clear(t->progress);
+        *t->progress = before;
+        t->progress->drawn = false;
+    }
+    t->wants_int8 = rc > 0;
+    t->no_int8 = rc < 0;
+    if (rc == 0)
+        draft_with(&d->draft, &g->int8);
+    if (t->writing_since > 0)
+        int8_notice(t);
+    return !made;
 }
 
 /* Whether the prompt's ids come from another tokenizer than the model has now. A job that has begun has the
@@ -279,15 +271,17 @@ static int prepare(struct task *t, struct err *e)
     t->no_model = rc < 0 && e->system;
     if (rc || open_trained(t, e))
         return rc ? rc : -1;
-    open_int8(t, n_max);
-    if (stop_signal)
-        return TASK_ENDS;
     t->setup.buffers = &w->buffers;
+    if (draft_wants_int8(&t->setup.draft, g->dev))
+        t->setup.draft_model = engine_has_int8(g);
     if (worker_open_buffers(w, &t->setup, n_max, e) ||
         decode_open(&t->decoder, &g->model, &t->params->sampling, &t->setup, t->input.prompt_ids,
                     t->input.n_prompt, n_max, e))
         return -1;
     prefix_join(&w->prefixes, &t->decoder.kv, t->decoder.tokens, &t->decoder.n_tokens);
+    open_int8(t);
+    if (stop_signal)
+        return TASK_ENDS;
     if (replay_open(&t->replay, w->store, t->job, &t->parts, &g->config, g->tokenizer,
                     t->input.prompt_bytes == 0 && !t->params->chat, e))
         return -1;
@@ -380,7 +374,7 @@ static void snapshot_notice(struct task *t)
 static void int8_notice(struct task *t)
 {
     char line[160];
-    if (t->setup.draft_model || t->int8_later || !draft_wants_int8(&t->params->draft, t->w->engine.dev))
+    if (!t->no_int8)
         return;
     snprintf(line, sizeof line,
              "memory has no room to spare for the model in 8 bits, %zu MiB: drafts are made with the model "

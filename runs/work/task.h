@@ -98,7 +98,7 @@ struct task {
     bool too_large;                      /* the worker has no memory for the job */
     bool watched;                        /* by the heartbeat */
     double writing_since;                /* by clock_seconds; 0: not yet */
-    bool int8_later;                     /* the model in 8 bits is made after the first token */
+    bool wants_int8, no_int8;            /* drafts wait for the model in 8 bits; memory has no room for it */
     bool prefilling;                     /* task_prefill has begun */
 };
 
@@ -120,8 +120,9 @@ bool task_is_complete(const struct task *t);
 void task_begins_writing(struct task *t);
 /* Whether the work on the task must stop now: TASK_ENDS, else 0. */
 int task_check(struct task *t);
-/* Between rounds: make the model in 8 bits for a text that has its first token and waits for it. */
-void task_make_int8(struct task *t);
+/* Between rounds: make the model in 8 bits, if the task waits for it, for about `seconds` (0: no limit), at
+ * least one layer. Whether that took time. In the foreground a text gets its first token before. */
+bool task_make_int8(struct task *t, double seconds);
 /* What one round made for all its tasks together. */
 struct round_total { size_t tasks, tokens; double seconds; };
 /* Hand on the tokens, the text and the counters of the decoder's last round. total: NULL if the task cannot

@@ -40,7 +40,7 @@ struct worker {
     char fingerprint[FINGERPRINT_BYTES];
     struct model_files files;            /* the model's small files, until the store has them */
     /* the files of the trained drafters that are open in the engine; "": closed */
-    struct { char path[PATH_BYTES]; uint64_t stamp; } trained[N_SOURCES];
+    struct { char path[PATH_BYTES]; uint64_t stamp; size_t bytes; } trained[N_SOURCES];
     struct missing missing;              /* models that could not be read */
     struct progress progress;
     size_t threads;
@@ -52,7 +52,7 @@ struct worker {
     /* what the running jobs share, and the ledger of host memory */
     struct round_buffers buffers;
     size_t n_jobs;                       /* that hold memory (worker_reserve) */
-    size_t reserved;                     /* bytes of weights, buffers, jobs, touched or not; no caches */
+    size_t reserved;                     /* bytes of these jobs, touched or not; no caches */
     struct prefixes prefixes;            /* caches of the running jobs, and of others that have ended */
     enum kv_snapshot snapshot; uint64_t snapshot_max;    /* runs/work/snapshot_policy.h */
     bool quiet;                          /* no notices on standard error */
@@ -84,6 +84,10 @@ struct job_need { const struct job_params *params; size_t n_max; const int32_t *
 int  worker_reserve(struct worker *w, const struct job_need *need, size_t *bytes, struct prefix_match *m,
                     struct err *e);
 void worker_release(struct worker *w, size_t bytes);
+/* Bytes of host memory that the worker holds: weights, buffers, drafters, caches and jobs. */
+size_t worker_held(const struct worker *w);
+/* Whether so many bytes more fit, with an eighth of what is left to spare, at least 32 MiB. */
+bool worker_has_room(const struct worker *w, size_t bytes);
 /* Keep the cache of a job that has ended, and its tokens, while memory allows. */
 void worker_keep(struct worker *w, struct kv *kv, int32_t *tokens);
 /* Open the buffers of passes, or larger ones, for a decoder of these settings. Between rounds only. */

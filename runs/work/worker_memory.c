@@ -28,20 +28,11 @@ static uint64_t trained_stamp(const char *path)
     return model_stamp(path) + model_stamp(heads) + model_stamp(folder);
 }
 
-static void close_trained(struct worker *w)
+static void close_trained(struct worker *w, enum source s)
 {
-    for (size_t i = 0; i < N_SOURCES; i++) {
-        trained_close(&w->engine, (enum source)i);
-        w->trained[i].path[0] = 0;
-    }
-}
-
-static bool any_trained(const struct worker *w)
-{
-    bool any = false;
-    for (size_t i = 0; i < N_SOURCES; i++)
-        any |= trained_is_open(&w->engine, (enum source)i);
-    return any;
+    trained_close(&w->engine, s);
+    w->trained[s].path[0] = 0;
+    w->trained[s].bytes = 0;
 }
 
 static bool is_the_one(const struct worker *w, enum source s, const struct job_params *p)
@@ -63,11 +54,12 @@ int worker_open_trained(struct worker *w, enum source s, const struct job_params
 {
     if (is_the_one(w, s, p))
         return 0;
-    trained_close(&w->engine, s);
-    w->trained[s].path[0] = 0;
+    close_trained(w, s);
+    const size_t bytes = trained_bytes(s, &p->draft, p->file[s], &w->engine);
     w->trained[s].stamp = trained_stamp(trained_path(w, s, p));
     if (trained_open(&w->engine, s, &p->draft, p->file[s], e))
         return -1;
+    w->trained[s].bytes = w->engine.dev->host_memory ? bytes : 0;
     snprintf(w->trained[s].path, sizeof w->trained[s].path, "%s", trained_path(w, s, p));
     return 0;
 }
@@ -111,6 +103,60 @@ static size_t cache_bytes(const struct worker *w)
     return w->engine.dev->host_memory ? w->prefixes.total.bytes : 0;
 }
 
+/* Bytes of the model in 8 bits and of trained drafters. */
+static size_t drafter_bytes_held(const struct worker *w)
+{
+    size_t n = w->engine.int8.mem_bytes;
+    for (size_t i = 0; i < N_SOURCES; i++)
+        n += w->trained[i].bytes;
+    return n;
+}
+
+/* No job runs: close what only drafts use. Whether there was any. */
+static bool close_drafters(struct worker *w)
+{
+    const bool any = drafter_bytes_held(w) > 0;
+    engine_drop_int8(&w->engine);
+    for (size_t i = 0; i < N_SOURCES; i++)
+        close_trained(w, (enum source)i);
+    return any;
+}
+
+/* Bytes of weights and buffers, on the device. */
+static size_t model_bytes_held(const struct worker *w)
+{
+    return (w->loaded ? w->engine.weight_bytes : 0) + buffer_bytes(&w->buffers);
+}
+
+size_t worker_held(const struct worker *w)
+{
+    const struct engine *g = &w->engine;
+    if (!g->dev)
+        return 0;
+    return (g->dev->host_memory ? model_bytes_held(w) : 0) + drafter_bytes_held(w) + cache_bytes(w) +
+           (g->tokenizer ? tokenizer_bytes(g->tokenizer) : 0) + w->reserved;
+}
+
+/* Bytes that further jobs may take. */
+static size_t room(const struct worker *w, const char **limit)
+{
+    const size_t held = worker_held(w);
+    size_t all = memory_limit(held, limit);
+    all -= MIN(all, MAX(all / 16, (size_t)32 << 20));
+    if (w->max_memory && w->max_memory < all) {
+        all = w->max_memory;
+        *limit = "--max-memory";
+    }
+    return all - MIN(all, held);
+}
+
+bool worker_has_room(const struct worker *w, size_t bytes)
+{
+    const char *limit;
+    const size_t left = room(w, &limit), spare = MAX(left / 8, (size_t)32 << 20);
+    return bytes <= left - MIN(left, spare);
+}
+
 /* Bytes of the blocks that a job's cache has of its own, in the host's memory. */
 static size_t own_bytes(const struct worker *w, size_t n_max, size_t n_shared)
 {
@@ -124,14 +170,11 @@ static size_t own_bytes(const struct worker *w, size_t n_max, size_t n_shared)
 /* No job runs: close what an earlier job left and this one cannot use, or has no room beside. */
 static void make_room(struct worker *w, const struct job_need *need, size_t n_shared)
 {
-    struct engine *g = &w->engine;
     const struct decode_setup setup = { .draft = need->params->draft };
     if (!buffers_fit(w, &setup, need->n_max))
         round_buffers_close(&w->buffers);
-    if ((g->int8.mem || any_trained(w) || w->buffers.work) &&
-        !job_has_room(need->params, g, need->n_max, n_shared, 0)) {
-        model_close(&g->int8);
-        close_trained(w);
+    if (!job_has_room(need->params, &w->engine, need->n_max, n_shared)) {
+        close_drafters(w);
         round_buffers_close(&w->buffers);
     }
 }
@@ -149,18 +192,18 @@ static int reserve_first(struct worker *w, const struct job_need *need, size_t n
     const struct engine *g = &w->engine;
     struct memory_plan plan = {0}, own = {0};
     make_room(w, need, n_shared);
+    const size_t kept = cache_bytes(w) + drafter_bytes_held(w);
     job_plan_shared(&plan, need->params, g, need->n_max, rows_at_least(w));
-    w->reserved = plan.total;
+    job_plan_trained(&plan, need->params, g);
     job_plan(&plan, need->params, g, need->n_max, n_shared);
     job_plan(&own, need->params, g, need->n_max, n_shared);
-    const size_t kept = plan.n;
-    if (cache_bytes(w))
-        memory_plan_add(&plan, "caches of earlier jobs", cache_bytes(w));
+    if (kept)
+        memory_plan_add(&plan, "caches and drafters of earlier jobs", kept);
     if (check_limit(w, &plan, e))
         return -1;
-    if (cache_bytes(w))
-        memory_plan_deduct(&plan, kept, cache_bytes(w));
-    memory_plan_deduct(&plan, 0, (w->loaded ? g->weight_bytes : 0) + buffer_bytes(&w->buffers));
+    if (kept)
+        memory_plan_deduct(&plan, plan.n - 1, kept);
+    memory_plan_deduct(&plan, 0, model_bytes_held(w));
     *bytes = own.total;
     return memory_plan_check(&plan, "fewer --tokens need less", e);
 }
@@ -172,22 +215,17 @@ static int reserve_further(struct worker *w, const struct job_need *need, size_t
     const struct decode_setup setup = { .draft = need->params->draft };
     struct memory_plan plan = {0};
     const char *limit;
-    const size_t held = w->reserved + cache_bytes(w);
     job_plan(&plan, need->params, g, need->n_max, n_shared);
     *bytes = plan.total;
+    job_plan_trained(&plan, need->params, g);
     if (!buffers_fit(w, &setup, need->n_max)) {  /* larger ones are opened beside those in use */
         struct memory_plan shared = {0};
         job_plan_shared(&shared, need->params, g, need->n_max, rows_at_least(w));
         memory_plan_deduct(&shared, 0, g->weight_bytes);
         memory_plan_add(&plan, "larger buffers", shared.total);
     }
-    size_t all = memory_limit(held, &limit);
-    all -= MIN(all, MAX(all / 16, (size_t)32 << 20));
-    if (w->max_memory && w->max_memory < all) {
-        all = w->max_memory;
-        limit = "--max-memory";
-    }
-    return memory_plan_check_in(&plan, all - MIN(all, held), limit, "it waits for memory", e);
+    const size_t left = room(w, &limit);
+    return memory_plan_check_in(&plan, left, limit, "it waits for memory", e);
 }
 
 int worker_reserve(struct worker *w, const struct job_need *need, size_t *bytes, struct prefix_match *m,
@@ -204,7 +242,7 @@ int worker_reserve(struct worker *w, const struct job_need *need, size_t *bytes,
             w->n_jobs++;
             return 0;
         }
-        if (!prefix_drop(&w->prefixes))
+        if (!prefix_drop(&w->prefixes) && (w->n_jobs || !close_drafters(w)))
             return -1;
     }
 }

@@ -565,7 +565,7 @@ static int load(struct spec *s, struct err *e)
                 !trained_is_open(&s->engine, (enum source)k) &&
                 trained_open(&s->engine, (enum source)k, &s->setup[i].draft, NULL, e))
                 return -1;
-    s->int8 = s->int8 && engine_int8(&s->engine, &none, e) == 0;
+    s->int8 = s->int8 && engine_int8(&s->engine, 0, &none, e) == 0;
     return 0;
 }
 

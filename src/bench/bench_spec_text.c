@@ -67,7 +67,7 @@ static int write_on(struct spec *s, int32_t *tokens, size_t have, size_t n, stru
 {
     struct decoder d;
     struct decode_setup setup = { .heads = s->engine.heads.n ? &s->engine.heads : NULL,
-                                  .draft_model = s->engine.int8.mem ? &s->engine.int8 : NULL };
+                                  .draft_model = engine_has_int8(&s->engine) };
     draft_defaults(&setup.draft);
     if (decode_open(&d, &s->engine.model, &s->sampling, &setup, tokens, have, n, e))
         return -1;

@@ -125,17 +125,34 @@ int engine_load(struct engine *g, struct fingerprint *f, struct progress *p, str
                : -1;
 }
 
-int engine_int8(struct engine *g, struct progress *p, struct err *e)
+struct making { struct progress *p; double ends; };   /* ends 0: no limit */
+
+static bool quantizing(void *ctx, size_t done, size_t total)
 {
-    if (g->int8.mem)
+    const struct making *s = ctx;
+    return loading(s->p, done, total) && (s->ends == 0 || clock_seconds() < s->ends);
+}
+
+int engine_int8(struct engine *g, double seconds, struct progress *p, struct err *e)
+{
+    struct making s = { p, seconds > 0 ? clock_seconds() + seconds : 0 };
+    if (g->int8_done.whole)
         return 0;
     progress_phase(p, "making the model in 8 bits", "bytes", 0);
-    return model_quantize(&g->int8, &g->model, loading, p, e);
+    return model_quantize(&g->int8, &g->model, &g->int8_done, quantizing, &s, e);
+}
+
+const struct model *engine_has_int8(const struct engine *g) { return g->int8_done.whole ? &g->int8 : NULL; }
+
+void engine_drop_int8(struct engine *g)
+{
+    model_close(&g->int8);
+    g->int8_done = (struct model_quantized){0};
 }
 
 void engine_close(struct engine *g)
 {
-    model_close(&g->int8);
+    engine_drop_int8(g);
     if (g->model.mem)                /* otherwise only what sizes are computed from */
         model_close(&g->model);
     heads_close(&g->heads);

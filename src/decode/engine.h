@@ -40,7 +40,7 @@ struct engine {                      /* {0} is closed */
     enum weights weights;            /* as requested */
     struct tensors tensors;          /* headers only; engine_load closes them */
     struct model model;              /* before engine_load: only the fields that sizes are computed from */
-    struct model int8;               /* where drafting wants it (engine_int8) */
+    struct model int8; struct model_quantized int8_done;     /* where drafting wants it (engine_int8) */
     size_t weight_bytes;
     size_t mtp_bytes;                /* of the weights of the draft layer; 0: none, or one that does not fit */
     uint64_t stamp;                  /* model_stamp before anything was read */
@@ -61,8 +61,12 @@ int engine_open(struct engine *g, const struct engine_spec *s, struct err *e);
 /* Reads the weights, with progress. f: NULL, or a fingerprint that was begun; the same pass completes it.
  * ERR_FAILED when a stop signal interrupts it. */
 int engine_load(struct engine *g, struct fingerprint *f, struct progress *p, struct err *e);
-/* Makes the 8-bit copy unless it exists, with progress. A stop signal interrupts it, too. */
-int engine_int8(struct engine *g, struct progress *p, struct err *e);
+/* Makes the 8-bit copy unless it exists, with progress. 0; 1: a stop signal interrupted it, or `seconds` (0:
+ * no limit) are over, and a further call goes on; -1. */
+int engine_int8(struct engine *g, double seconds, struct progress *p, struct err *e);
+/* The copy, if it is whole; else NULL. */
+const struct model *engine_has_int8(const struct engine *g);
+void engine_drop_int8(struct engine *g);
 void engine_close(struct engine *g);
 
 /* Adds to `plan` what all decoders share: the weights, the tokenizer, and the buffers of passes (buffers.h)

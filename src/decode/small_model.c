@@ -88,7 +88,7 @@ int small_model_open(struct small_model *s, const char *dir, const struct model 
         *s = (struct small_model){ 0 };
         return -1;
     }
-    if ((int8 && !s->own.quantised && model_quantize(&s->int8, &s->own, NULL, NULL, e)) ||
+    if ((int8 && !s->own.quantised && model_quantize(&s->int8, &s->own, NULL, NULL, NULL, e)) ||
         workspace_open(&s->work, &s->own, SMALL_ROWS, SMALL_SLOTS, e)) {
         small_model_close(s);
         return -1;

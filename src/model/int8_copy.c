@@ -66,8 +66,8 @@ static size_t quantize_experts(struct device_expert *to, const struct device_exp
     return (size_t)(*at - start);
 }
 
-int model_quantize(struct model *to, const struct model *from, model_progress *progress, void *ctx,
-                   struct err *e)
+/* Takes the memory of the copy. */
+static int begin(struct model *to, const struct model *from, struct err *e)
 {
     const struct config *c = &from->config;
     assert(from->dev->host_memory && !from->quantised);
@@ -84,32 +84,46 @@ int model_quantize(struct model *to, const struct model *from, model_progress *p
         model_close(to);
         return -1;
     }
-    char *at = to->mem;
     memcpy(to->inv_freq, from->inv_freq, c->head_dim / 2 * sizeof *to->inv_freq);
-    for (size_t l = 0; l < c->n_layers; l++) {
-        const struct layer *y = &from->layers[l];
-        struct layer *z = &to->layers[l];
-        *z = *y;
-        quantize(&z->qkv.m[0], &y->qkv.m[0], &at, from->pool);
-        quantize(&z->o, &y->o, &at, from->pool);
-        if (c->kind[l] == LAYER_DENSE) {
-            quantize(&z->gate_up.m[0], &y->gate_up.m[0], &at, from->pool);
-            quantize(&z->down, &y->down, &at, from->pool);
-        } else {
-            z->expert = to->experts + (y->expert - from->experts);
-            to->expert_bytes += quantize_experts(z->expert, y->expert, c->n_experts, &at, from->pool);
-            if (c->shared_ffn)
-                quantize_experts(&z->shared, &y->shared, 1, &at, from->pool);
-        }
-        const size_t done = (size_t)(at - (char *)to->mem);
-        if (progress && !progress(ctx, done, to->mem_bytes)) {
-            err_set(e, ERR_AGAIN, "stopped after %zu of %zu bytes", done, to->mem_bytes);
-            model_close(to);
-            return -1;
-        }
+    return 0;
+}
+
+static void quantize_layer(struct model *to, const struct model *from, size_t l, char **at)
+{
+    const struct config *c = &from->config;
+    const struct layer *y = &from->layers[l];
+    struct layer *z = &to->layers[l];
+    *z = *y;
+    quantize(&z->qkv.m[0], &y->qkv.m[0], at, from->pool);
+    quantize(&z->o, &y->o, at, from->pool);
+    if (c->kind[l] == LAYER_DENSE) {
+        quantize(&z->gate_up.m[0], &y->gate_up.m[0], at, from->pool);
+        quantize(&z->down, &y->down, at, from->pool);
+        return;
     }
-    if (c->drafts)
+    z->expert = to->experts + (y->expert - from->experts);
+    to->expert_bytes += quantize_experts(z->expert, y->expert, c->n_experts, at, from->pool);
+    if (c->shared_ffn)
+        quantize_experts(&z->shared, &y->shared, 1, at, from->pool);
+}
+
+int model_quantize(struct model *to, const struct model *from, struct model_quantized *done,
+                   model_progress *progress, void *ctx, struct err *e)
+{
+    struct model_quantized once = {0}, *d = done ? done : &once;
+    if (!d->bytes && begin(to, from, e))
+        return -1;
+    char *at = (char *)to->mem + d->bytes;
+    while (d->layers < from->config.n_layers) {
+        quantize_layer(to, from, d->layers++, &at);
+        d->bytes = (size_t)(at - (char *)to->mem);
+        if (progress && !progress(ctx, d->bytes, to->mem_bytes))
+            return 1;
+    }
+    if (!d->whole && from->config.drafts)
         quantize(&to->fuse, &from->fuse, &at, from->pool);
-    quantize(&to->lm_head, &from->lm_head, &at, from->pool);
+    if (!d->whole)
+        quantize(&to->lm_head, &from->lm_head, &at, from->pool);
+    d->whole = true;
     return 0;
 }

@@ -118,8 +118,11 @@ static inline enum dtype model_act(const struct model *m) { return m->quantised 
  * outlive the copy. Passes of either model share workspaces and caches. Only for a device with
  * host_memory. */
 size_t model_quantized_bytes(const struct config *c, const struct device *dev);
-int model_quantize(struct model *to, const struct model *from, model_progress *progress, void *ctx,
-                   struct err *e);
+/* Makes the copy. 0; 1: `progress` stopped it after a layer, and a further call with the same `to` and *done
+ * goes on; -1: `to` is closed. *done is {0} before the first call, and may be NULL without `progress`. */
+struct model_quantized { size_t layers, bytes; bool whole; };
+int model_quantize(struct model *to, const struct model *from, struct model_quantized *done,
+                   model_progress *progress, void *ctx, struct err *e);
 
 /* Quantises one matrix of 16 bits or floats into `to`, a DT_I8 matrix of the same size. */
 void model_quantize_mat(struct mat *to, const struct mat *from, struct pool *pool);

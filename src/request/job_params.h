@@ -80,18 +80,18 @@ int job_check_length(const struct config *c, size_t n_prompt, size_t tokens, boo
 /* Adds to the plan what the job needs of its own: KV cache less n_shared blocks, decoder, drafters, DRY. */
 void job_plan(struct memory_plan *plan, const struct job_params *p, const struct engine *g, size_t n_max,
               size_t n_shared);
-/* Adds what it shares with other jobs of the model: the weights (always the first item), the buffers of
- * passes of at least `rows` rows, and the trained drafters unless they are in memory. */
+/* Adds what it shares with other jobs of the model: the weights (always the first item) and the buffers of
+ * passes of at least `rows` rows; the trained drafters that are not in memory. */
 void job_plan_shared(struct memory_plan *plan, const struct job_params *p, const struct engine *g,
                      size_t n_max, size_t rows);
+void job_plan_trained(struct memory_plan *plan, const struct job_params *p, const struct engine *g);
 /* Checks that the device supports the job's drafting, and that the decoder fits into memory together with
  * the weights. held: bytes of the weights that are in memory already. */
 int job_check_memory(const struct job_params *p, const struct engine *g, size_t n_max, size_t held,
                      struct err *e);
-/* Whether the decoder and `bytes` more fit into memory beside the loaded weights, with an eighth of the
- * available memory to spare, at least 32 MiB. For allocations that the job can do without. */
-bool job_has_room(const struct job_params *p, const struct engine *g, size_t n_max, size_t n_shared,
-                  size_t bytes);
+/* Whether the decoder fits into memory beside the loaded weights, with an eighth of the available memory to
+ * spare, at least 32 MiB. */
+bool job_has_room(const struct job_params *p, const struct engine *g, size_t n_max, size_t n_shared);
 
 /* Calls `found` with the name of each parameter of `now` that comes from an option of the command line,
  * decides the text, and differs in `stored`. The names are static. */

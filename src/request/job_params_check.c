@@ -44,6 +44,10 @@ void job_plan_shared(struct memory_plan *plan, const struct job_params *p, const
     const struct decode_setup setup = { .draft = p->draft };
     engine_plan_shared(plan, g, n_max, MAX(decode_work_rows(&setup, n_max), rows),
                        MAX(decode_verify_rows(&setup), rows));
+}
+
+void job_plan_trained(struct memory_plan *plan, const struct job_params *p, const struct engine *g)
+{
     for (size_t i = 0; i < N_SOURCES; i++)
         if (trained_is((enum source)i) && p->draft.drafters >> i & 1 && !trained_is_open(g, (enum source)i))
             memory_plan_add_on(plan, g->dev, source_names[i],
@@ -54,19 +58,18 @@ static void plan_alone(struct memory_plan *plan, const struct job_params *p, con
                        size_t n_max, size_t n_shared, size_t held)
 {
     job_plan_shared(plan, p, g, n_max, 0);
+    job_plan_trained(plan, p, g);
     job_plan(plan, p, g, n_max, n_shared);
     memory_plan_deduct(plan, 0, held);
 }
 
-bool job_has_room(const struct job_params *p, const struct engine *g, size_t n_max, size_t n_shared,
-                  size_t bytes)
+bool job_has_room(const struct job_params *p, const struct engine *g, size_t n_max, size_t n_shared)
 {
     struct memory_plan plan = {0};
     struct err ignored;
     const char *limit;
     const size_t spare = MAX(memory_available(&limit) / 8, (size_t)32 << 20);
     plan_alone(&plan, p, g, n_max, n_shared, g->weight_bytes);
-    memory_plan_add(&plan, "more", bytes);
     memory_plan_add(&plan, "spare", spare);
     return memory_plan_check(&plan, "", &ignored) == 0;
 }

@@ -106,6 +106,19 @@ else
     skip a_control_group_limits_the_jobs "no mount namespace"
 fi
 
+# A job that drafts joins beside one that does not: the model in 8 bits is made between their rounds. It counts
+# among what --max-memory limits.
+rm -f "$LONGHAND_DB"
+for i in "1500 --drafter none" "600 --drafter partial"; do
+    "$L" submit -m $MODEL -p x --ignore-eos -q -n $i >/dev/null
+done
+cp "$LONGHAND_DB" "$TMP/queue8.db"
+"$L" work --progress json 2>"$TMP/err" && grep -q '"phase": "making the model in 8 bits"' "$TMP/err"
+result the_model_in_8_bits_is_made_beside_running_jobs $? "$(grep -o '"message.*' "$TMP/err")"
+cp "$TMP/queue8.db" "$LONGHAND_DB"
+"$L" work --max-memory $((needs + 12))M 2>"$TMP/err" && grep -q "no room .* the model in 8 bits" "$TMP/err"
+result the_model_in_8_bits_counts_as_memory $? "$(tail -3 "$TMP/err")"
+
 # The metrics: a whole file in Prometheus' format that agrees with the store.
 check metrics_in_a_folder_that_is_missing 2 '--metrics .*: cannot write: No such file' work --metrics \
     "$TMP/none/m.prom"
@@ -134,6 +147,7 @@ assert one("vllm:request_success_total") == 5 and value["longhand_jobs"]['{state
 assert sum(v * int(re.search(r"\d+", k)[0]) for k, v in value["longhand_rounds_total"].items()) == \
     sum(j["rounds"] for j in jobs)
 assert abs(one("longhand_decode_seconds_total") - sum(j["seconds"] for j in jobs)) < 0.01
+assert 0 < one("longhand_longest_wait_seconds") < 60
 assert one("vllm:num_requests_running") == one("vllm:num_requests_waiting") == 0
 PY
 result metrics_agree_with_the_store $? "$(tail -3 "$TMP/err")"
