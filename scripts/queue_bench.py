@@ -3,6 +3,7 @@
 
     scripts/queue_bench.py --work DIR [--model DIR] [--queues short,long,mixed] [--parallel 1,2,4,8,16,auto]
                            [--prompt 600] [--turns 1] [--seconds S] [--options "--drafter none"]
+                           [--threads T] [--cpu]
 
 A queue is TEXTSxFROM-TO: so many texts of FROM to TO tokens, most of them short. `short`, `long`, `mixed`
 and `batch` are names for such queues. A prompt has as many characters of the model's openings as --prompt
@@ -14,6 +15,9 @@ A run copies the queue's store and takes the time of `longhand work`, loading in
 at once has its run before the next turn begins. DIR keeps the results: the same command goes on where it was
 stopped, and --seconds begins no run after S seconds. The table has the medians; `auto/best` is the time with
 auto divided by that of the best number. The script fails if the texts of two runs of a queue differ.
+
+--cpu takes the time of the processors instead of the clock's: with --threads 1 it also serves on a machine
+that does other work.
 """
 import argparse
 import hashlib
@@ -68,23 +72,28 @@ def run(args, path, n):
         if os.path.exists(db + end):
             os.remove(db + end)
     shutil.copy(path, db)
-    start = time.monotonic()
-    subprocess.run([args.longhand, "work", "--db", db, "--parallel", n, "-q"], check=True)
-    seconds = time.monotonic() - start
+    clock = (lambda: sum(os.times()[2:4])) if args.cpu else time.monotonic    # of children
+    start = clock()
+    subprocess.run([args.longhand, "work", "--db", db, "--parallel", n, "-q", *args.threads], check=True)
+    seconds = clock() - start
     texts = subprocess.run([args.longhand, "export", "--db", db, "--all", "--format", "ids"], check=True,
                            stdout=subprocess.PIPE).stdout
     return seconds, len(texts.split()), hashlib.sha256(texts).hexdigest()
+
+
+def settings(args, queue):
+    return [args.cpu, args.model, queue, args.options, args.prompt, args.threads]
 
 
 def table(args, results):
     print(f"{'queue':16}" + "".join(f"{n:>9}" for n in args.parallel) + f"{'auto/best':>11}   seconds")
     same = True
     for queue in args.queues:
-        mine = [r for r in results if r["key"][:4] == [args.model, queue, args.options, args.prompt]]
+        mine = [r for r in results if r["key"][:-2] == settings(args, queue)]
         same &= len({r["sha"] for r in mine}) < 2
         medians = {}
         for n in args.parallel:
-            seconds = [r["seconds"] for r in mine if r["key"][4] == n]
+            seconds = [r["seconds"] for r in mine if r["key"][-2] == n]
             medians[n] = statistics.median(seconds) if seconds else math.nan
         fixed = [t for n, t in medians.items() if n != "auto" and not math.isnan(t)]
         ratio = medians.get("auto", math.nan) / min(fixed, default=math.nan)
@@ -104,6 +113,8 @@ def main():
     a.add_argument("--turns", type=int, default=1)
     a.add_argument("--seconds", type=float, default=math.inf)
     a.add_argument("--options", default="", help="of the texts: options of submit")
+    a.add_argument("--threads", type=lambda s: ["--threads", s], default=[])
+    a.add_argument("--cpu", action="store_true")
     args = a.parse_args()
     os.makedirs(args.work, exist_ok=True)
     if args.model == "body":
@@ -118,10 +129,10 @@ def main():
     for turn in range(args.turns):
         for queue in args.queues:
             for n in args.parallel:
-                key = [args.model, queue, args.options, args.prompt, n, turn]
+                key = [*settings(args, queue), n, turn]
                 if key in done or time.monotonic() - start > args.seconds:
                     continue
-                name = hashlib.sha256(json.dumps(key[:4]).encode()).hexdigest()[:12]
+                name = hashlib.sha256(json.dumps(key[1:5]).encode()).hexdigest()[:12]
                 path = os.path.join(args.work, name + ".db")
                 if not os.path.exists(path):
                     make_queue(args, queue, path)
