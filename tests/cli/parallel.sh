@@ -23,11 +23,15 @@ submit_all() # TOKENS DRAFTERS MODEL: the longest text, and the drafters of one 
 prompts=("Once upon a time" "A letter" "$(head -c 300 "$(echo "$MODEL"/openings/* | cut -d' ' -f1)")" x)
 ids() { "$L" export --all --format ids; }
 # The statistics of the jobs whose tree, passes and budget are fixed.
-fixed() { "$L" report --all --json | python3 -c 'import json, sys
-for j in json.load(sys.stdin):
+fixed() # ARGS...: of report
+{
+    "$L" report --json "$@" | python3 -c 'import json, sys
+jobs = json.load(sys.stdin)
+for j in jobs if isinstance(jobs, list) else [jobs]:
     if j["parameters"]["drafting"].get("tree"):
-        print(j["job"], [j[k] for k in ("rounds", "drafted", "verified_rows", "accepted", "draft_passes",
-                                        "accepted_per_depth", "acceptance_histogram", "sources")])'; }
+        print([j[k] for k in ("seed", "rounds", "drafted", "verified_rows", "accepted", "draft_passes",
+                              "accepted_per_depth", "acceptance_histogram", "sources")])'
+}
 at_n() # NAME N ARGS...: runs the queue with N jobs at once; texts and statistics must equal those of N = 1
 {
     local name=$1 n=$2
@@ -35,7 +39,7 @@ at_n() # NAME N ARGS...: runs the queue with N jobs at once; texts and statistic
     cp "$TMP/queue.db" "$LONGHAND_DB"
     "$L" work --parallel $n --progress none -q "$@" 2>"$TMP/err" ||
         { fail $name "$(head -c 300 "$TMP/err")"; return; }
-    ids >"$TMP/ids"; fixed >"$TMP/fixed"
+    ids >"$TMP/ids"; fixed --all >"$TMP/fixed"
     if [ ! -s "$TMP/$want.ids" ]; then cp "$TMP/ids" "$TMP/$want.ids"; cp "$TMP/fixed" "$TMP/$want.fixed"; fi
     same $name "$TMP/$want.ids" "$TMP/ids"
     same ${name}_statistics "$TMP/$want.fixed" "$TMP/fixed"
@@ -44,7 +48,7 @@ isas=$(for isa in generic avx2 avx512; do
     LONGHAND_ISA=$isa "$L" tokenize -m $MODEL /dev/null >/dev/null 2>&1 && echo $isa
 done)
 best=$(echo "$isas" | tail -1)
-submit_all 100 heads,partial $MODEL; cp "$LONGHAND_DB" "$TMP/queue.db"
+submit_all 70 heads,partial $MODEL; cp "$LONGHAND_DB" "$TMP/queue.db"
 want=cpu
 for isa in $best $(echo "$isas" | grep -v "$best"); do
     numbers="1 3 16"; [ $isa = $best ] || numbers=8
@@ -61,6 +65,27 @@ if [ -e "$LONGHAND_TEST" ]; then
 else
     skip texts_on_the_emulated_gpu "this build has none"
 fi
+
+# A text inherits nothing from earlier texts of the worker: its statistics are those of a worker of its own.
+text_of() # DRAFTER SEED PROMPT
+{
+    "$L" submit -m $MODEL -p "$3" -n 60 -s $2 --drafter $1 --tree 2,1 --ngram-k 4 --kv-budget 64 \
+        --draft-weights model --ignore-eos -q >/dev/null
+}
+rm -f "$LONGHAND_DB"*; : >"$TMP/own"
+some="longspec suffix,ngram,partial,heads"; [ -z "${LONG:-}" ] || some+=" suffix ngram partial spire gumiho"
+for drafter in $some; do text_of $drafter 1 "${prompts[2]}"; text_of $drafter 2 "${prompts[0]}"; done
+cp "$LONGHAND_DB" "$TMP/pairs.db"
+for drafter in $some; do
+    rm -f "$LONGHAND_DB"*; text_of $drafter 2 "${prompts[0]}"
+    "$L" work -q && fixed --all >>"$TMP/own"
+done
+for n in 1 16; do
+    rm -f "$LONGHAND_DB"*; cp "$TMP/pairs.db" "$LONGHAND_DB"
+    "$L" work -q --parallel $n && fixed --all | grep '^.2' >"$TMP/second"
+    same a_text_of_${n}_at_once_inherits_nothing "$TMP/own" "$TMP/second"
+done
+rm -f "$LONGHAND_DB"*
 
 # More jobs than fit: they wait, and all are done. A limit that no job fits is one line.
 rm -f "$LONGHAND_DB"
