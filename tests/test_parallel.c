@@ -273,6 +273,48 @@ static void storms_change_no_text(void)
     printf("    %d changes of running and waiting jobs\n", changed);
 }
 
+/* ---- several models ---- */
+
+static void submit_for(const char *model, size_t n, size_t tokens)
+{
+    char words[300];
+    snprintf(words, sizeof words, "submit -m %s -p the -n %zu --samples %zu --drafter none --ignore-eos",
+             model, tokens, n);
+    CHECK(exited(program(words), 0), "%s", program_err());
+}
+
+/* Times at which a job began whose model is not that of the job that began before. */
+static int64_t changes_of_model(void)
+{
+    return rig_sql("SELECT count(*) FROM (SELECT model, lag(model) OVER (ORDER BY started, id) AS last "
+                   "FROM job) WHERE model <> last");
+}
+
+/* Jobs of the loaded model pass jobs of another model. After half an hour the other model has its turn, and
+ * keeps it. The clocks run so fast that half an hour passes while the first jobs are written. */
+static void another_model_has_its_turn(void)
+{
+    static const char other[] = "tests/data/models/qwen3-bf16";
+    if (!can_run)
+        SKIP(NO_PROGRAM);
+    for (int late = 0; late < 2; late++) {
+        rig_new();
+        faults_none();
+        for (int i = 0; i < 3; i++) {
+            submit_for(TINY, 8, 400);
+            submit_for(other, 2, 20);
+        }
+        faults_none();
+        faults->speed = late ? 20000 : 1;
+        CHECK(exited(program(WORK " --parallel 1"), 0), "%s", program_err());
+        const int64_t changes = changes_of_model(),
+                      waited = rig_sql("SELECT (SELECT min(started) FROM job WHERE model LIKE '%qwen3%') > "
+                                       "(SELECT max(started) FROM job WHERE model LIKE '%llama2%')");
+        CHECK(changes == 1 + late && waited == !late, "%d: %" PRId64 " changes, %" PRId64, late, changes,
+              waited);
+    }
+}
+
 int main(int argc, char **argv)
 {
     long_run = argc > 1 && strcmp(argv[1], "--long") == 0;
@@ -282,6 +324,7 @@ int main(int argc, char **argv)
     RUN(kills_lose_nothing);
     RUN(failing_writes_lose_nothing);
     RUN(storms_change_no_text);
+    RUN(another_model_has_its_turn);
     for (size_t i = 0; i < JOBS; i++)
         free(alone[i].ids);
     rig_end();

@@ -238,18 +238,17 @@ static int admit_one(struct schedule *h, struct err *e)
     struct task *t = task_new(h->w, &h->o->how, e);
     if (!t)
         return -1;
-    if (h->n) {
-        rc = store_next(s, &r, &job, &idle, e);
-        if (rc == 1 && r.model && note_passed(h, &r, job, e))
-            rc = -1;
-        if (rc == 1 && (h->gate = gate_for(h, t, job, idle)) != GATE_OPEN)
-            rc = 0;
-        if (rc != 1)
-            goto no;
-    }
-    rc = store_claim(s, &r, &t->claim, e);
+    rc = h->n || r.model ? store_next(s, &r, &job, &idle, e) : 0;
+    if (rc == 1 && r.model && note_passed(h, &r, job, e))
+        rc = -1;
+    if (rc == 1 && h->n && (h->gate = gate_for(h, t, job, idle)) != GATE_OPEN)
+        rc = 0;
+    if (rc == 1 || (rc == 0 && !h->n))   /* store_claim also takes the jobs of dead workers */
+        rc = store_claim(s, &r, &t->claim, e);
     if (rc != 1)
         goto no;
+    if (!r.model)                        /* the first of all jobs has been claimed: none was passed */
+        h->passed_since = 0;
     if (t->job && t->job->id != t->claim.job) {      /* another worker was faster: read this job */
         task_forget(t);
         if (h->n && (h->gate = gate_for(h, t, t->claim.job, t->claim.idle)) != GATE_OPEN) {
