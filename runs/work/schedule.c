@@ -266,7 +266,7 @@ no:
 
 static size_t places(const struct schedule *h)
 {
-    size_t n = h->one_alone ? 1 : h->o->parallel ? h->o->parallel : PARALLEL_AUTO;
+    const size_t n = h->one_alone ? 1 : h->w->parallel;
     return h->o->max_jobs ? MIN(n, h->o->max_jobs - MIN(h->o->max_jobs, h->ended)) : n;
 }
 

@@ -99,15 +99,10 @@ static void print_result(const struct shift *h, int64_t id, const struct job *j,
 
 int parallel_from_options(const struct options *o, size_t *n, struct err *e)
 {
-    char *end;
     *n = 0;
-    if (strcmp(o->parallel, "auto") == 0)
-        return 0;
-    const long value = strtol(o->parallel, &end, 10);
-    if (*end || end == o->parallel || value < 1 || value > PARALLEL_MAX)
+    if (strcmp(o->parallel, "auto") && parse_size(n, "", o->parallel, 1, PARALLEL_MAX, e))
         return err_set(e, ERR_INPUT, "--parallel %s: auto and 1 to %d are allowed", o->parallel,
                        PARALLEL_MAX);
-    *n = (size_t)value;
     return 0;
 }
 

@@ -196,8 +196,8 @@ int parse_size(size_t *out, const char *name, const char *s, size_t min, size_t 
     return 0;
 }
 
-/* A number, which K, M, G or T multiplies by a power of 1,024. */
-static int parse_bytes(uint64_t *out, const char *name, const char *s, struct err *e)
+/* A number of at least `min`, which K, M, G or T multiplies by a power of 1,024. */
+static int parse_bytes(uint64_t *out, const char *name, const char *s, uint64_t min, struct err *e)
 {
     static const char units[] = "KMGT";
     char digits[24];
@@ -208,7 +208,7 @@ static int parse_bytes(uint64_t *out, const char *name, const char *s, struct er
     memcpy(digits, s, n);
     digits[n] = 0;
     uint64_t v, scale = u ? (uint64_t)1 << 10 * (u - units + 1) : 1;
-    if (parse_u64(&v, name, digits, 0, UINT64_MAX / scale, e))
+    if (parse_u64(&v, name, digits, min, UINT64_MAX / scale, e))
         return -1;
     *out = v * scale;
     return 0;
@@ -266,7 +266,7 @@ static int set_option(struct options *o, const struct option *opt, const char *s
     case FLAG:   *(bool *)field = true; return 0;
     case SIZE:   return parse_size(field, spelled, s, (size_t)opt->min, (size_t)opt->max, e);
     case U64:    return parse_u64(field, spelled, s, 0, UINT64_MAX, e);
-    case BYTES:  return parse_bytes(field, spelled, s, e);
+    case BYTES:  return parse_bytes(field, spelled, s, (uint64_t)opt->min, e);
     case LONG:   return parse_long(field, spelled, s, (long)opt->min, (long)opt->max, e);
     case REAL:   return parse_real(field, spelled, s, opt->min, opt->max, e);
     case TEXT:

@@ -6,6 +6,8 @@ L=$LONGHAND
 check parallel_zero 2 '--parallel 0: auto and 1 to 64 are allowed' work --parallel 0
 check parallel_too_many 2 '--parallel 65: auto and 1 to 64' work --parallel 65
 check parallel_is_a_number 2 '--parallel many: auto and 1 to 64' work --parallel many
+check parallel_has_no_sign 2 '--parallel .3: auto and 1 to 64' work --parallel +3
+check max_memory_is_not_0 2 "--max-memory: '0' is not a whole number from 1 to" work --max-memory 0
 check max_memory_is_a_size 2 "--max-memory: 'much' is not a number of bytes" work --max-memory much
 
 # 16 jobs of different lengths, prompts, seeds, temperatures, filters and drafters.
@@ -106,6 +108,14 @@ result jobs_wait_for_memory $? "$(together "$TMP/m.prom") jobs at once; $(cat "$
 cp "$TMP/queue.db" "$LONGHAND_DB"
 "$L" work -q --metrics "$TMP/m.prom" && [ "$(together "$TMP/m.prom")" = 5 ]
 result all_run_at_once_without_a_limit $? "$(together "$TMP/m.prom") jobs at once"
+"$L" show 3 >"$TMP/show"
+grep -q 'written with .* of its share of the passes, 100 % of them with other jobs; all together [1-9]' \
+    "$TMP/show"
+result show_tells_of_company $? "$(grep written "$TMP/show")"
+"$L" show 3 --json | python3 -c 'import json, sys
+j = json.load(sys.stdin)
+assert j["share_alone"] == 0 and j["worker_tokens_per_second"] > 0 < j["mean_tokens_per_second"], j'
+result show_tells_programs_of_company $?
 ids >"$TMP/all.ids"
 (cp "$TMP/queue.db" "$LONGHAND_DB"; ulimit -v $(((needs + 56) * 1024)); exec "$L" work -q) 2>"$TMP/err"; r=$?
 ids >"$TMP/ids"
@@ -131,8 +141,8 @@ else
     skip a_control_group_limits_the_jobs "no mount namespace"
 fi
 
-# A job that drafts joins beside one that does not: the model in 8 bits is made between their rounds. It counts
-# among what --max-memory limits.
+# A job that drafts joins beside one that does not: the model in 8 bits is made between their rounds. It
+# counts among what --max-memory limits.
 rm -f "$LONGHAND_DB"
 for i in "1500 --drafter none" "600 --drafter partial"; do
     "$L" submit -m $MODEL -p x --ignore-eos -q -n $i >/dev/null
