@@ -67,10 +67,7 @@ def make_queue(args, queue, path):
 
 def run(args, path, n):
     """Seconds of a run; tokens; the hash of all texts."""
-    db = os.path.join(args.work, "run.db")
-    for end in ("", "-wal", "-shm"):
-        if os.path.exists(db + end):
-            os.remove(db + end)
+    db = os.path.join(args.work, f"run.{os.getpid()}.db")
     shutil.copy(path, db)
     clock = (lambda: sum(os.times()[2:4])) if args.cpu else time.monotonic    # of children
     start = clock()
@@ -78,6 +75,9 @@ def run(args, path, n):
     seconds = clock() - start
     texts = subprocess.run([args.longhand, "export", "--db", db, "--all", "--format", "ids"], check=True,
                            stdout=subprocess.PIPE).stdout
+    for end in ("", "-wal", "-shm"):
+        if os.path.exists(db + end):
+            os.remove(db + end)
     return seconds, len(texts.split()), hashlib.sha256(texts).hexdigest()
 
 
