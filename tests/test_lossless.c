@@ -91,7 +91,7 @@ static void open_all(size_t model, enum dtype compute)
     t.heads_inside = 3;
     tiny_write(&t, dir);
     rig_open(&rig, dir, compute, best_twin(), 2, 8, 64);
-    if (heads_open(&heads, dir, &rig.m, &e) || model_quantize(&int8, &rig.m, NULL, NULL, &e))
+    if (heads_open(&heads, dir, &rig.m, &e) || model_quantize(&int8, &rig.m, NULL, NULL, NULL, &e))
         rig_die("heads", &e);
     longspec_rig_open(&longspec, &rig, true, model, NULL);
     gumiho_rig_open(&gumiho, &rig, true, model);
