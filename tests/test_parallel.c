@@ -316,6 +316,35 @@ static void another_model_has_its_turn(void)
     }
 }
 
+/* ---- a dead worker ---- */
+
+/* A worker that writes a job and has a free place takes over the job of a dead worker. */
+static void a_busy_worker_takes_over(void)
+{
+    struct claim c;
+    if (!can_run)
+        SKIP(NO_PROGRAM);
+    rig_new();
+    faults_none();
+    submit_for(TINY, 1, 8000);
+    submit_for(TINY, 1, 20);
+    faults_none();
+    faults->speed = 100;
+    struct store *s = rig_open(STORE_WRITE);
+    struct claim_request wish = { .worker = rig_worker(s), .job = 2 };
+    struct err e = {0};
+    CHECK(store_claim(s, &wish, &c, &e) == 1, "%s", e.msg);
+    const pid_t pid = program_start(WORK);
+    for (int i = 0; i < 5000 && tokens_of(s, 1) == 0; i++)
+        sleep_ms(2);
+    rig_sql("DELETE FROM worker WHERE id = (SELECT worker FROM job WHERE id = 2)");
+    const int status = program_wait(pid);
+    CHECK(exited(status, 0), "%x %s", status, program_err());
+    store_close(s);
+    CHECK(rig_sql("SELECT count(*) FROM job WHERE state = 'done'") == 2);
+    CHECK(rig_sql("SELECT (SELECT ended FROM job WHERE id = 2) < (SELECT ended FROM job WHERE id = 1)") == 1);
+}
+
 int main(int argc, char **argv)
 {
     long_run = argc > 1 && strcmp(argv[1], "--long") == 0;
@@ -326,6 +355,7 @@ int main(int argc, char **argv)
     RUN(failing_writes_lose_nothing);
     RUN(storms_change_no_text);
     RUN(another_model_has_its_turn);
+    RUN(a_busy_worker_takes_over);
     for (size_t i = 0; i < JOBS; i++)
         free(alone[i].ids);
     rig_end();

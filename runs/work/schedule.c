@@ -1,6 +1,5 @@
 /* The jobs that a worker runs at once. Its data is struct schedule: the tasks in the order in which they
- * joined, and the gate that says whether another job may join. Start at schedule_queue: admit, serve_prompts,
- * serve_round. */
+ * joined. Start at schedule_queue: admit, serve_prompts, serve_round. */
 #include "runs/work/schedule.h"
 #include "runs/work/queue_progress.h"
 #include "src/base/stopping.h"
@@ -11,20 +10,12 @@
 #include <string.h>
 #include <time.h>
 
-static const double POLL_SECONDS = 0.5;          /* between reads of a queue without a job to claim */
-
-enum gate {
-    GATE_OPEN,
-    GATE_FULL,                           /* the next job has no room: until a task ends */
-    GATE_DRAIN,                          /* the next job cannot run beside these: until all have ended */
-    GATE_BEGINNING,                      /* a task reads what the next job begins with: asked again */
-};
+static const double POLL_SECONDS = 0.5;          /* between reads of a queue without a job that may join */
 
 struct schedule {
     struct worker *w;
     const struct schedule_options *o;
     struct task *task[PARALLEL_MAX]; size_t n;
-    enum gate gate;
     bool one_alone;                      /* the running task must run alone */
     size_t ended;                        /* jobs done and failed */
     struct queue_progress progress;
@@ -82,7 +73,6 @@ static int end_task(struct schedule *h, size_t i, int rc, struct err *e)
     metrics_add(&h->metrics.sums, &r.stats, prefilled, r.prefill_seconds);
     free(t);
     memmove(h->task + i, h->task + i + 1, (--h->n - i) * sizeof *h->task);
-    h->gate = h->gate == GATE_DRAIN && h->n ? GATE_DRAIN : GATE_OPEN;
     h->one_alone = h->one_alone && h->n;
     h->poll_at = 0;
     if (closed == 0 && r.end == WORK_DEVICE_FAILED) {    /* the next job would fail, too */
@@ -186,29 +176,29 @@ static int note_passed(struct schedule *h, const struct claim_request *r, int64_
     return 0;
 }
 
-/* Whether the job may join the tasks that run. A job that cannot be read now waits for them: if the worker
- * still cannot read the job then, the job fails alone. */
-static enum gate gate_for(struct schedule *h, struct task *t, int64_t job, int idle)
+/* Whether the job may join the tasks that run: it has their model and room, and no task is reading what it
+ * begins with. A job that cannot be read now waits for them: if the worker still cannot read the job then,
+ * the job fails alone. */
+static bool may_join(struct schedule *h, struct task *t, int64_t job, int idle)
 {
     struct worker *w = h->w;
     struct err why;
     size_t bytes;
     if (task_read(t, job, &why)) {
         task_forget(t);
-        return GATE_DRAIN;
+        return false;
     }
     if (!worker_has_model(w, t->job, t->params) || !worker_has_trained(w, t->params) ||
         task_runs_alone(t, idle))
-        return GATE_DRAIN;
+        return false;
     const struct job_need need = task_need(t, t->job->wanted, t->job->tokens);
     struct prefix_match m = prefix_find(&w->prefixes, need.start, need.n_start);
-    if (need.n_max && m.n_coming / KV_BLOCK > m.n_rows / KV_BLOCK)
-        return GATE_BEGINNING;
-    if (need.n_max && worker_reserve(w, &need, &bytes, &m, &why))
-        return GATE_FULL;
-    if (need.n_max)
-        worker_release(w, bytes);        /* task_open reserves it again */
-    return GATE_OPEN;
+    if (need.n_max == 0)
+        return true;                     /* task_open names the reason */
+    if (m.n_coming / KV_BLOCK > m.n_rows / KV_BLOCK || worker_reserve(w, &need, &bytes, &m, &why))
+        return false;
+    worker_release(w, bytes);            /* task_open reserves it again */
+    return true;
 }
 
 /* Take a claimed job in. */
@@ -241,18 +231,18 @@ static int admit_one(struct schedule *h, struct err *e)
     rc = h->n || r.model ? store_next(s, &r, &job, &idle, e) : 0;
     if (rc == 1 && r.model && note_passed(h, &r, job, e))
         rc = -1;
-    if (rc == 1 && h->n && (h->gate = gate_for(h, t, job, idle)) != GATE_OPEN)
-        rc = 0;
-    if (rc == 1 || (rc == 0 && !h->n))   /* store_claim also takes the jobs of dead workers */
+    if (rc == 1 && h->n && !may_join(h, t, job, idle))
+        goto no;
+    if (rc >= 0)                         /* store_claim also takes the jobs of dead workers */
         rc = store_claim(s, &r, &t->claim, e);
     if (rc != 1)
         goto no;
     if (!r.model)                        /* the first of all jobs has been claimed: none was passed */
         h->passed_since = 0;
-    if (t->job && t->job->id != t->claim.job) {      /* another worker was faster: read this job */
+    if (h->n && (!t->job || t->job->id != t->claim.job)) {       /* another job than expected */
         task_forget(t);
-        if (h->n && (h->gate = gate_for(h, t, t->claim.job, t->claim.idle)) != GATE_OPEN) {
-            const struct job_end back = { .state = JOB_QUEUED };
+        if (!may_join(h, t, t->claim.job, t->claim.idle)) {
+            const struct job_end back = { .state = JOB_QUEUED, .undo = true };
             rc = store_commit(s, &t->claim, &(struct commit){ .end = &back }, e) < 0 ? -1 : 0;
             goto no;
         }
@@ -261,7 +251,7 @@ static int admit_one(struct schedule *h, struct err *e)
 no:
     task_forget(t);
     free(t);
-    return rc;
+    return MIN(rc, 0);
 }
 
 static size_t places(const struct schedule *h)
@@ -278,10 +268,8 @@ static int admit(struct schedule *h, struct err *e)
         h->one_alone = false;
     if (h->n && clock_seconds() < h->poll_at)
         return 0;
-    if (h->gate == GATE_BEGINNING)
-        h->gate = GATE_OPEN;
     missing_look_again(&h->w->missing);
-    while (h->n < places(h) && h->gate == GATE_OPEN && !stop_signal) {
+    while (h->n < places(h) && !stop_signal) {
         const int rc = admit_one(h, e);
         if (rc < 0)
             return -1;

@@ -11,8 +11,8 @@
  * Order. Jobs join by priority, then by number. Only jobs of the loaded model run together; if the next job
  * of the queue needs another model, other heads or must run alone, no job joins until those that run have
  * ended. Jobs of the loaded model may pass jobs of another model with the same priority for at most
- * OTHER_MODEL_SECONDS. A job that does not fit beside those that run waits; nobody passes it. A job that this
- * worker can never hold stays in the queue and is named once.
+ * OTHER_MODEL_SECONDS. A job that does not fit beside those that run waits, and only jobs of a higher
+ * priority pass it. A job that this worker can never hold stays in the queue and is named once.
  *
  * Shared beginnings (kvmgr/prefix.h). A job whose text begins as that of a running or an ended job uses the
  * blocks of that job's cache. If a task is still reading that beginning, the job waits for it, and no later

@@ -125,6 +125,20 @@ else
     [ $r = 0 ] && cmp -s "$TMP/all.ids" "$TMP/ids"
     result ulimit_limits_the_jobs $? "exit $r: $(cat "$TMP/err")"
 fi
+# A job that waits for memory does not hold up a job of a higher priority.
+rm -f "$LONGHAND_DB"*
+long_one() { "$L" submit -m $MODEL -p x --drafter none --ignore-eos -q "$@" >/dev/null; }
+long_one -n 60000
+"$L" work -q --max-memory 1M 2>"$TMP/err"; all=$(sed -n 's/.*this needs \([0-9]*\)\..*/\1/p' "$TMP/err")
+rm -f "$LONGHAND_DB"*; long_one -n 6000; long_one -n 60000
+"$L" work -q --max-memory $((all + 2))M --max-jobs 2 & pid=$!
+for i in $(seq 200); do "$L" show 1 --json | grep -q '"tokens": [1-9]' && break; sleep 0.02; done
+long_one -n 20 --priority 5; wait $pid
+"$L" list --json --state done | python3 -c 'import json, sys
+end = {j["job"]: j["ended"] for j in json.load(sys.stdin)["jobs"]}
+assert set(end) == {1, 3} and end[3] < end[1], end' 2>"$TMP/err"
+result a_higher_priority_passes_a_job_without_memory $? "$(tail -1 "$TMP/err")"
+
 # A control group of a hierarchy of files: version 2, and version 1.
 mkdir -p "$TMP/cgroup/memory"
 limit=$(((needs + 8) * 1048576))       # the files say that nothing is in use
