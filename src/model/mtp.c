@@ -111,7 +111,7 @@ int mtp_open(struct mtp *t, const struct model *m, const char *dir, enum weights
     if (!t->hidden)
         err_set(e, ERR_FAILED, "%s: the draft layer: out of memory", dir);
     if (!t->hidden || borrow(&t->layer, m, e) ||
-        (int8 && !m->quantised && model_quantize(&t->int8, &t->layer, NULL, NULL, e)) ||
+        (int8 && !m->quantised && model_quantize(&t->int8, &t->layer, NULL, NULL, NULL, e)) ||
         (has_brief(m) && mtp_shorten(t, MTP_BRIEF, e)) ||
         workspace_open(&t->work, &t->layer, MTP_ROWS, MTP_SLOTS, e)) {
         mtp_close(t);
