@@ -215,7 +215,7 @@ int config_check_tensors(const struct config *c, const struct tensors *ts, struc
         if (each_tensor(c, l, check_tensor, &(struct checking){ ts, e }) ||
             (c->kind[l] == LAYER_EXPERTS && check_experts(c, ts, l, e)))
             return -1;
-    return 0;
+    return tensors_whole(ts, e);
 }
 
 struct looking { const struct tensors *ts; void (*missing)(void *ctx, const char *name); void *ctx; };

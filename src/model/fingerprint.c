@@ -125,7 +125,7 @@ static int hash_small(struct sha256 *h, struct model_files *small, struct tensor
             add_file(h, names[i], small->data[i], small->n[i]);
     }
     if (rc || !is_file)
-        return rc || tensors_open(ts, place, e) ? -1 : 0;
+        return rc || tensors_open(ts, place, e) || tensors_whole(ts, e) ? -1 : 0;
     if (gguf_model_open(&m, place, e))
         return -1;
     for (size_t i = 0; i < m.n && rc == 0; i++)

@@ -311,7 +311,7 @@ static int open_path(struct heads *h, const char *path, bool is_dir, const struc
     snprintf(h->path, sizeof h->path, "%s", path);
     if (is_dir ? tensors_open(&ts, path, e) : tensors_open_file(&ts, path, e))
         return -1;
-    int r = open_from(h, &ts, m, e);
+    int r = tensors_whole(&ts, e) ? -1 : open_from(h, &ts, m, e);
     tensors_close(&ts);
     return r;
 }

@@ -33,7 +33,7 @@ int tensors_open(struct tensors *ts, const char *place, struct err *e)
 {
     struct gguf_model m;
     if (!model_is_file(place))
-        return safetensors_open(ts, place, e);
+        return safetensors_open_holed(ts, place, e);
     *ts = (struct tensors){ 0 };
     if (gguf_model_open(&m, place, e))
         return -1;

@@ -209,8 +209,9 @@ static int by_offset(const void *a, const void *b)
 }
 
 /* Checks that the tensors of a file cover [0, data_bytes) exactly. Offsets count from the start of its
- * data. */
-static int check_tiling(const struct tensor *t, size_t n, const char *file, size_t data_bytes, struct err *e)
+ * data. Notes a hole, or data after the last tensor, and goes on. */
+static int check_tiling(const struct tensor *t, size_t n, const char *file, size_t data_bytes,
+                        struct err *hole, struct err *e)
 {
     const struct tensor **p = malloc((n ? n : 1) * sizeof *p);
     size_t end = 0;
@@ -221,17 +222,19 @@ static int check_tiling(const struct tensor *t, size_t n, const char *file, size
         p[i] = &t[i];
     qsort(p, n, sizeof *p, by_offset);
     for (size_t i = 0; i < n && !r; i++) {
-        if (p[i]->offset != end)
+        if (p[i]->offset > end && !hole->code)
+            err_set(hole, ERR_INPUT,
+                    "%s: tensor \"%.*s\": data begin at %zu, a hole where the header lacks a tensor: the "
+                    "data before end at %zu", file, NAME_SHOWN, p[i]->name, p[i]->offset, end);
+        if (p[i]->offset < end)
             r = err_set(e, ERR_INPUT,
-                        "%s: tensor \"%.*s\": data begin at %zu, %s: the data before end at %zu", file,
-                        NAME_SHOWN, p[i]->name, p[i]->offset,
-                        p[i]->offset > end ? "a hole where the header lacks a tensor" : "an overlap", end);
+                        "%s: tensor \"%.*s\": data begin at %zu, an overlap: the data before end at %zu",
+                        file, NAME_SHOWN, p[i]->name, p[i]->offset, end);
         end = p[i]->offset + p[i]->bytes;
     }
-    if (!r && end != data_bytes)
-        r = err_set(e, ERR_INPUT,
-                    "%s: the tensors end at byte %zu of %zu bytes of data, nothing may follow", file,
-                    end, data_bytes);
+    if (!r && end != data_bytes && !hole->code)
+        err_set(hole, ERR_INPUT, "%s: the tensors end at byte %zu of %zu bytes of data, nothing may follow",
+                file, end, data_bytes);
     free(p);
     return r;
 }
@@ -264,7 +267,7 @@ static int header_append(struct tensors *ts, int shard, const char *file, const 
         to += js_unescape(&key, to);
         *to++ = 0;
     }
-    if (check_tiling(&ts->t[ts->n], count, file, data_bytes, e))
+    if (check_tiling(&ts->t[ts->n], count, file, data_bytes, &ts->hole, e))
         return -1;
     for (size_t i = ts->n; i < all; i++)
         ts->t[i].offset += 8 + n;
@@ -278,7 +281,8 @@ int tensors_parse(struct tensors *ts, const char *file, const char *json, size_t
 {
     *ts = (struct tensors){ 0 };
     if (tensors_alloc_shards(ts, 1, file, e) == 0 && tensors_set_path(ts, 0, file, e) == 0 &&
-        header_append(ts, 0, file, json, n, data_bytes, e) == 0 && tensors_sort(ts, e) == 0)
+        header_append(ts, 0, file, json, n, data_bytes, e) == 0 && tensors_whole(ts, e) == 0 &&
+        tensors_sort(ts, e) == 0)
         return 0;
     tensors_close(ts);
     return -1;
@@ -471,7 +475,7 @@ static int open_index(struct tensors *ts, const char *dir, const char *path, str
 
 /* ---- the interface ---- */
 
-int tensors_open_file(struct tensors *ts, const char *path, struct err *e)
+static int open_file(struct tensors *ts, const char *path, struct err *e)
 {
     *ts = (struct tensors){ 0 };
     if (tensors_alloc_shards(ts, 1, path, e) == 0 && shard_read(ts, 0, path, e) == 0 &&
@@ -481,13 +485,27 @@ int tensors_open_file(struct tensors *ts, const char *path, struct err *e)
     return -1;
 }
 
-int safetensors_open(struct tensors *ts, const char *dir, struct err *e)
+/* Closes what has a hole. */
+static int whole(struct tensors *ts, struct err *e)
+{
+    const int r = tensors_whole(ts, e);
+    if (r)
+        tensors_close(ts);
+    return r;
+}
+
+int tensors_open_file(struct tensors *ts, const char *path, struct err *e)
+{
+    return open_file(ts, path, e) ? -1 : whole(ts, e);
+}
+
+int safetensors_open_holed(struct tensors *ts, const char *dir, struct err *e)
 {
     char path[DIR_PATH_MAX];
     struct stat st;
     snprintf(path, sizeof path, "%s/model.safetensors", dir);
     const bool one = lstat(path, &st) == 0;
-    if (one && tensors_open_file(ts, path, e))
+    if (one && open_file(ts, path, e))
         return -1;
     int r = 0;
     if (!one) {
@@ -502,6 +520,11 @@ int safetensors_open(struct tensors *ts, const char *dir, struct err *e)
     if (r)
         tensors_close(ts);
     return r;
+}
+
+int safetensors_open(struct tensors *ts, const char *dir, struct err *e)
+{
+    return safetensors_open_holed(ts, dir, e) ? -1 : whole(ts, e);
 }
 
 int tensors_metadata(const struct tensors *ts, const char *key, char *value, size_t room, struct err *e)

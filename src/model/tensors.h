@@ -42,7 +42,17 @@ struct tensors {                 /* {0} is closed */
     const char *config_name;     /* what fixes the shapes, for messages; NULL: config.json */
     /* Spells a name as the files do, for messages about a tensor that is missing. NULL: as it is. */
     void (*spell)(char *stored, size_t size, const char *name);
+    /* Where a header of safetensors lacks a tensor (code 0: nowhere). tensors_open leaves it to
+     * config_check_tensors, which may know the tensor's name; all others fail with it. */
+    struct err hole;
 };
+
+static inline int tensors_whole(const struct tensors *ts, struct err *e)
+{
+    if (ts->hole.code)
+        *e = ts->hole;
+    return ts->hole.code ? -1 : 0;
+}
 
 void tensors_close(struct tensors *ts);
 /* Returns NULL if no tensor has that name. */

@@ -35,6 +35,21 @@ if [ -x "$LONGHAND_TEST" ]; then
         run -m $M --prompt x -n 1 --device emulated
 fi
 
+# A tensor that the header lacks is named, though its data are there; data of no tensor are refused.
+cp -r $M "$TMP/lacks"; cp -r $M "$TMP/more"; printf 12345678 >>"$TMP/more/model.safetensors"
+python3 - "$TMP/lacks/model.safetensors" <<'END'
+import json, sys
+data = open(sys.argv[1], "rb").read()
+n = int.from_bytes(data[:8], "little")
+header = json.loads(data[8:8 + n])
+del header["model.layers.0.linear_attn.A_log"]
+text = json.dumps(header, separators=(",", ":")).encode().ljust(n)
+open(sys.argv[1], "wb").write(data[:8] + text + data[8 + n:])
+END
+check a_missing_tensor_is_named 2 'tensor "model.layers.0.linear_attn.A_log" is missing, needed with' \
+    run -m "$TMP/lacks" --prompt x -n 9
+check data_of_no_tensor 2 'the tensors end at byte .*, nothing may follow' run -m "$TMP/more" --prompt x -n 9
+
 # kill -9 while the text is being written; then another process completes it, with snapshots and without.
 X=tests/data/models/qwen35moe-each-f32
 for w in on off experts; do
