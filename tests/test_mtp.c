@@ -596,6 +596,32 @@ static void a_short_head(void)
     }
 }
 
+/* With tied embeddings a short LM head leaves the embeddings of all tokens. */
+static void a_short_head_of_tied_embeddings(void)
+{
+    static const uint8_t want = 1;
+    for (int int8 = 0; int8 < 2; int8++) {
+        struct chains c;
+        struct kv kv;
+        struct err e;
+        open_chains(&c, fixtures[0].dir, NULL, DT_BF16, int8);
+        CHECK(c.r.c.tied);
+        if (mtp_shorten(&c.t, 48, &e)) rig_die("head", &e);
+        float *logits[2] = { must_alloc(c.vocab * 4), must_alloc(c.vocab * 4) };
+        const struct kv_size size = model_cache(&c.t.layer, 8, 0);
+        if (kv_open(&kv, c.r.dev, &size, &e)) rig_die("cache", &e);
+        for (int brief = 0; brief < 2; brief++) {
+            struct pass_seq s = { .kv = &kv, .n = 1, .token = &(int32_t){ 300 }, .want = &want,
+                                  .state = c.state, .logits = logits[brief] };
+            if (mtp_forward(&c.t, &s, 1, brief)) rig_die("pass", &e);
+        }
+        CHECK(!memcmp(logits[0], logits[1], 48 * sizeof(float)) && logits[1][48] == -INFINITY);
+        kv_close(&kv);
+        free(logits[0]), free(logits[1]);
+        close_chains(&c);
+    }
+}
+
 /* Headers of a draft layer that does not fit its model. */
 static void wrong_layers_are_refused(void)
 {
@@ -648,6 +674,7 @@ int main(void)
     RUN(snapshots_and_cuts_begin_anew);
     RUN(a_layer_that_is_not_finite);
     RUN(a_short_head);
+    RUN(a_short_head_of_tied_embeddings);
     RUN(wrong_layers_are_refused);
     return test_end();
 }

@@ -472,7 +472,7 @@ static void run(const struct pass *p)
     const struct workspace *w = p->w;
     struct device *d = w->dev;
     const struct tap *hidden = tap_of(p, TAP_HIDDEN, 0, 0);
-    d->embed(d, w->x, m->embed.w ? &m->embed : &m->lm_head, !m->embed.w);
+    d->embed(d, w->x, m->embed.w ? &m->embed : &m->lm_head, !m->embed.w || m->embed_packed);
     if (c->drafts)
         fuse(p);
     if (c->drafts && !p->rows.n_want) {

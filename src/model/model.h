@@ -57,6 +57,7 @@ struct model {                           /* {0} is closed */
     struct layer *layers;
     struct device_expert *experts;       /* of all layers, or NULL */
     struct mat embed;                    /* row-major [vocab][hidden] as stored; w NULL: use lm_head */
+    bool embed_packed;                   /* of a draft layer: embed is a matrix, such as lm_head */
     struct mat lm_head;
     float *norm_final;
     /* Of a draft layer (mtp.h), else empty. Its rows are fuse [token; state], [hidden, 2 hidden]: the

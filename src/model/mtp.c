@@ -62,16 +62,14 @@ size_t mtp_bytes(const struct model *m, size_t weight_bytes, bool int8)
 }
 
 /* Embedding and LM head are those of the model, unless the file has others. */
-static int borrow(struct model *layer, const struct model *m, struct err *e)
+static void borrow(struct model *layer, const struct model *m)
 {
-    if (!layer->embed.w && !m->embed.w && layer->lm_head.w)
-        return err_set(e, ERR_INPUT, "%s: tensor \"mtp.lm_head.weight\": not supported in a model with tied "
-                                     "embeddings", m->path);
-    if (!layer->embed.w)
-        layer->embed = m->embed;
+    if (!layer->embed.w) {
+        layer->embed = m->embed.w ? m->embed : m->lm_head;
+        layer->embed_packed = !m->embed.w;
+    }
     if (!layer->lm_head.w)
         layer->lm_head = m->lm_head;
-    return 0;
 }
 
 int mtp_shorten(struct mtp *t, size_t n, struct err *e)
@@ -110,7 +108,8 @@ int mtp_open(struct mtp *t, const struct model *m, const char *dir, enum weights
     t->hidden = mem_alloc(t->hidden_bytes);
     if (!t->hidden)
         err_set(e, ERR_FAILED, "%s: the draft layer: out of memory", dir);
-    if (!t->hidden || borrow(&t->layer, m, e) ||
+    borrow(&t->layer, m);
+    if (!t->hidden ||
         (int8 && !m->quantised && model_quantize(&t->int8, &t->layer, NULL, NULL, NULL, e)) ||
         (has_brief(m) && mtp_shorten(t, MTP_BRIEF, e)) ||
         workspace_open(&t->work, &t->layer, MTP_ROWS, MTP_SLOTS, e)) {
