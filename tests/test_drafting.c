@@ -378,7 +378,8 @@ static void statistics_equal_a_log(void)
             struct decode_setup s;
             struct sampling p;
             int32_t prompt[PROMPT];
-            size_t rounds = 0, tokens = 0, end = cut ? TOKENS - 11 * cut : TOKENS, refreshes = 0;
+            double foreseen = 0, lasted = 0;
+            size_t known = 0, rounds = 0, tokens = 0, end = cut ? TOKENS - 11 * cut : TOKENS, refreshes = 0;
             setup_of(&s, &settings[i], &heads);
             sampling_of(&p, 11);
             p.temperature = 0.5, p.penalty = 1;
@@ -392,6 +393,9 @@ static void statistics_equal_a_log(void)
                 x[rounds].tokens = MIN(x[rounds].tokens, end - tokens);
                 tokens += x[rounds].tokens;
                 refreshes += d.round.refreshes;
+                known += d.round.predicted > 0;
+                foreseen += d.round.predicted;
+                lasted += d.round.predicted > 0 ? d.round.seconds - d.round.calibrating : 0;
                 decode_add_stats(&d, x[rounds].tokens);
             }
             char *text;
@@ -459,6 +463,12 @@ static void statistics_equal_a_log(void)
             double parts = number(j, "time.draft") + number(j, "time.verify") + number(j, "time.controller") +
                            number(j, "time.other") + number(j, "time.checkpoint");
             CHECK(near(parts, d.stats.seconds, 1e-5, 0) && number(j, "time.other") >= 0, "%s", text);
+            CHECK(number(j, "seconds_per_round.rounds") == (double)known &&
+                      near(number(j, "seconds_per_round.predicted") * (double)known, foreseen, 1e-6, 0) &&
+                      near(number(j, "seconds_per_round.measured") * (double)known, lasted, 1e-6, 0),
+                  "%s: %s", name, text);
+            CHECK(d.draft.planner.on ? known > rounds / 2 : !known, "%s: %zu of %zu rounds foreseen", name,
+                  known, rounds);
             CHECK(number(j, "windows.0.start") == 0 && number(j, "windows.0.tokens") == (double)tokens &&
                   near(number(j, "windows.0.seconds"), d.stats.seconds, 1e-5, 0) &&
                   near(number(j, "windows.0.mean_acceptance_length"), (double)tokens / (double)rounds, 1e-4,

@@ -43,6 +43,9 @@ static void put_metrics(struct commit *b, struct metric *m, size_t start, double
         { "", "draft_seconds", 0, drafts ? 0.25 : 0 },
         { "", "verify_seconds", 0, 1.5 },
         { "", "control_seconds", 0, 0.125 },
+        { "", "predicted_rounds", 0, rounds - 4 },
+        { "", "predicted_seconds", 0, 0.002 * (rounds - 4) },
+        { "", "measured_seconds", 0, 0.003 * (rounds - 4) },
         { "", "verified_rows", 0, drafts ? 4 * rounds : rounds },
         { "", "checkpoint_commits", 0, 3 },
         { "", "checkpoint_put_seconds", 0, 0.01 },
@@ -251,6 +254,9 @@ static void json_has_the_figures(void)
     CHECK(near(number_at(o, "time.draft"), 0.75, 1e-9, 0) &&
           near(number_at(o, "time.checkpoint"), 0.03, 1e-9, 0) &&
           near(number_at(o, "time.other"), 6 - 0.75 - 4.5 - 0.375, 1e-9, 0));
+    CHECK(number_at(o, "seconds_per_round.rounds") == rounds - 12 &&
+          near(number_at(o, "seconds_per_round.predicted"), 0.002, 1e-9, 0) &&
+          near(number_at(o, "seconds_per_round.measured"), 0.003, 1e-9, 0));
     CHECK(count_at(o, "windows") == 3);
     for (size_t i = 0; i < 3; i++) {
         char path[32];
@@ -513,6 +519,7 @@ static void plots_hold_their_data(void)
              brute_distinct(text_ids, 0, 1000, 2));
     CHECK(strstr(s, want), "%s", want);
     CHECK(strstr(s, "data-name=\"heads&#60;i&#62;\" data-y=\"0.75 0.75 0.75\""));
+    CHECK(strstr(s, "predicted 2.00 ms, measured 3.00 ms"));
     at = strstr(s, "<blockquote><bdi>");
     CHECK(strstr(s, "1 found</b>") && at && strstr(at, "b&#62;&#38;"), "the excerpt: %.200s",
           at ? at : "none");
@@ -565,7 +572,8 @@ static void tables_are_safe_for_terminals(void)
     }
     char *s = report_of(&drafted_job, 1, &(struct report_options){0}, report_table);
     CHECK(strstr(s, "repetition  tokens 1212 to 1900, every 12 tokens: ") &&
-              strstr(s, "acceptance length 4.00"),
+              strstr(s, "acceptance length 4.00") &&
+              strstr(s, "a round     predicted 2.000 ms, measured 3.000 ms ("),
           "%s", s);
     free(s);
 }

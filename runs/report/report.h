@@ -33,6 +33,8 @@ struct report_sum {                      /* of a window, or of a job; times in s
     double tokens, rounds, drafted, rows, accepted, drafted_depth, beta_accepted, draft_passes, refreshes;
     double seconds, draft, verify, control;
     double plain;                        /* estimate for the same text written one token at a time */
+    /* rounds whose time the planner foresaw: what it foresaw, and what they took */
+    double predicted_rounds, predicted, measured;
     double prefill_tokens, prefill_seconds;              /* of all attempts */
     double commits, commit_seconds, commit_cpu;          /* checkpoints, by the thread that writes them */
     double put;                                          /* time that checkpoints took from the decode loop */
@@ -149,6 +151,9 @@ double report_best_speedup(const struct report *r);
 double report_speed(const struct report_sum *s);         /* tokens per second of decoding */
 double report_acceptance(const struct report_sum *s);    /* tokens per verification pass */
 double report_alpha(const struct report_sum *s);
+/* Seconds of a round: as the planner foresaw them, and as measured. */
+double report_round_predicted(const struct report_sum *s);
+double report_round_measured(const struct report_sum *s);
 /* Of all jobs of the worker together, while this one was written. */
 double report_worker_speed(const struct report_sum *s);
 /* The share of the job's rounds that had n jobs; n 0: more than one. NAN: not known. */

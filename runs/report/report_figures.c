@@ -18,6 +18,8 @@ double report_with(const struct report *r, size_t n)
     return ratio(n ? r->with[n] : more, all);
 }
 bool report_ran_alone(const struct report *r) { return !(report_with(r, 0) > 0); }
+double report_round_predicted(const struct report_sum *s) { return ratio(s->predicted, s->predicted_rounds); }
+double report_round_measured(const struct report_sum *s) { return ratio(s->measured, s->predicted_rounds); }
 double report_alpha(const struct report_sum *s) { return ratio(s->accepted, s->drafted_depth); }
 double report_beta(const struct report *r, const struct report_sum *s)
 {

@@ -280,6 +280,10 @@ static void costs(FILE *f, const struct report *r)
                 "processed @c tokens of prompt and text in @d.</p>",
                 s->seconds > 0 ? 100 * s->control / s->seconds : NAN, (double)r->job->resumes,
                 s->prefill_tokens, s->prefill_seconds);
+    if (s->predicted_rounds > 0)
+        page_format(f,
+                    "<p><b>A round:</b> predicted @2 ms, measured @2 ms (@c rounds that the planner priced).</p>",
+                    1000 * report_round_predicted(s), 1000 * report_round_measured(s), s->predicted_rounds);
     if (s->snapshots > 0 || s->restored > 0)
         page_format(f,
                     "<p><b>Snapshots of the KV cache:</b> @c made, @2 % of the time. @c tokens came from "

@@ -198,6 +198,9 @@ static void put_times(struct json_writer *w, const struct report *r)
     }, checkpoints[] = {
         { "commits", s->commits, COUNT }, { "seconds", s->commit_seconds }, { "cpu_seconds", s->commit_cpu },
         { "put_seconds", s->put }, { "share", report_checkpoint_share(r) },
+    }, round[] = {
+        { "predicted", report_round_predicted(s) }, { "measured", report_round_measured(s) },
+        { "rounds", s->predicted_rounds, COUNT },
     }, snapshots[] = {
         { "made", s->snapshots, COUNT }, { "bytes", s->snapshot_bytes, COUNT },
         { "seconds", s->snapshot_seconds }, { "cpu_seconds", s->snapshot_cpu },
@@ -206,6 +209,7 @@ static void put_times(struct json_writer *w, const struct report *r)
         { "saved_seconds", s->saved },
     };
     put_object(w, "time", time, LENGTH(time));
+    put_object(w, "seconds_per_round", round, LENGTH(round));
     put_object(w, "checkpoints", checkpoints, LENGTH(checkpoints));
     put_object(w, "snapshots", snapshots, LENGTH(snapshots));
     count(w, "refreshes", s->refreshes);
@@ -364,7 +368,9 @@ static void csv_numbers(FILE *f, const struct report *r, bool names)
         { "mean_acceptance_length", report_acceptance(s) }, { "alpha", report_alpha(s) },
         { "beta", report_beta(r, s) }, { "drafted", s->drafted }, { "verified_rows", s->rows },
         { "accepted", s->accepted }, { "draft_seconds", s->draft }, { "verify_seconds", s->verify },
-        { "controller_seconds", s->control }, { "checkpoint_seconds", s->put },
+        { "controller_seconds", s->control },
+        { "round_seconds_predicted", report_round_predicted(s) },
+        { "round_seconds_measured", report_round_measured(s) }, { "checkpoint_seconds", s->put },
         { "checkpoints", s->commits }, { "checkpoint_share", report_checkpoint_share(r) },
         { "snapshots", s->snapshots }, { "snapshot_share", report_snapshot_share(r) },
         { "restored_tokens", s->restored }, { "restore_saved_seconds", s->saved },

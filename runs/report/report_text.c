@@ -165,6 +165,9 @@ static void times(FILE *f, const struct report *r)
     share(f, "  time        model ", s->verify, s->seconds);
     share(f, ", drafts ", s->draft, s->seconds);
     share(f, ", controller ", s->control, s->seconds);
+    if (s->predicted_rounds > 0)
+        fprintf(f, "\n  a round     predicted %.3f ms, measured %.3f ms (%.0f rounds)",
+                1000 * report_round_predicted(s), 1000 * report_round_measured(s), s->predicted_rounds);
     fprintf(f, "\n  checkpoints %.0f", s->commits);
     share(f, ": the decode loop waited ", s->put, s->seconds);
     share(f, ", the writing thread computed ", s->commit_cpu, s->seconds);

@@ -483,7 +483,7 @@ static size_t pass_fits(struct decoder *const *d, size_t n)
 /* The round took `seconds`, of which each decoder gets its share by rows. */
 static int end_round(struct decoder *const *d, size_t n, double seconds, size_t to_host, struct err *e)
 {
-    struct planner *p[BATCH_MAX];
+    struct planner *p[BATCH_MAX] = { &d[0]->draft.planner };
     const size_t rows = rows_of(d, n);
     size_t n_done = 0;
     int rc = 0;
@@ -500,8 +500,11 @@ static int end_round(struct decoder *const *d, size_t n, double seconds, size_t 
         planner_done(&d[i]->draft.planner, r->tokens, r->expected);
         p[n_done++] = &d[i]->draft.planner;
     }
+    double predicted = 0;
     if (n_done == n)
-        planner_round_done(p, n, seconds);
+        predicted = planner_round_done(p, n, seconds);
+    for (size_t i = 0; i < n; i++)
+        d[i]->round.predicted = predicted * (double)d[i]->draft.tree->n_kept / (double)rows;
     return rc;
 }
 

@@ -726,7 +726,7 @@ static void account(struct cost_model *m, struct planner *const *p, size_t n, do
         m->credit = MIN(m->credit + EXPLORE_SHARE * seconds / unit, CREDIT);
 }
 
-void planner_round_done(struct planner *const *p, size_t n, double seconds)
+double planner_round_done(struct planner *const *p, size_t n, double seconds)
 {
     struct cost_model *m = p[0]->model;
     double predicted = 0, drafts = 0;
@@ -741,8 +741,10 @@ void planner_round_done(struct planner *const *p, size_t n, double seconds)
         drafts += plan_drafts(&p[i]->plan) ? share : 0;
         rows += p[i]->rows;
     }
-    if (known)
-        correct_sizes(m, (double)rows, follow(m, drafts / predicted, seconds, predicted));
+    if (!known)
+        return 0;
+    correct_sizes(m, (double)rows, follow(m, drafts / predicted, seconds, predicted));
+    return predicted;
 }
 
 void planner_start(struct planner *p, struct cost_model *m, const struct planner_setup *s)

@@ -222,8 +222,9 @@ void planner_verified(struct planner *p, size_t length, size_t rows, size_t all_
                       bool typical);
 /* `expected`: accepted candidates by the estimates in the tree. */
 void planner_done(struct planner *p, size_t tokens, double expected);
-/* The cost model of p[0..n), the texts of a round, learns from the seconds of the whole round. */
-void planner_round_done(struct planner *const *p, size_t n, double seconds);
+/* The cost model of p[0..n), the texts of a round, learns from the seconds of the whole round. Returns the
+ * seconds that the costs foresaw for what the round did, 0: not known. */
+double planner_round_done(struct planner *const *p, size_t n, double seconds);
 
 /* Seconds of a pass of one row for each text of a round: the share of this text. */
 double planner_pass_seconds(const struct planner *p, size_t length);

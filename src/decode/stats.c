@@ -75,6 +75,11 @@ void stats_add(struct draft_stats *s, const struct round_stats *r, size_t tokens
     s->verify += r->verify;
     s->control += r->control;
     s->plain += r->plain * (double)tokens;
+    if (r->predicted > 0) {
+        s->predicted_rounds++;
+        s->predicted += r->predicted;
+        s->measured += r->seconds - r->calibrating;
+    }
 }
 
 static void put_list(struct json_writer *w, const char *name, const size_t *v, size_t n)
@@ -118,6 +123,11 @@ void stats_json(struct json_writer *w, const struct draft_stats *s, bool tree_fi
     jw_format(w, "checkpoint", "%.6f", s->put);
     jw_format(w, "controller", "%.6f", s->control);
     jw_format(w, "other", "%.6f", s->seconds - s->draft - s->verify - s->control);
+    jw_close(w, '}');
+    jw_open(w, "seconds_per_round", '{');
+    jw_format(w, "predicted", "%.9f", ratio(s->predicted, (double)s->predicted_rounds));
+    jw_format(w, "measured", "%.9f", ratio(s->measured, (double)s->predicted_rounds));
+    jw_uint(w, "rounds", s->predicted_rounds);
     jw_close(w, '}');
     jw_uint(w, "refreshes", s->refreshes);
     jw_open(w, "windows", '[');

@@ -26,6 +26,9 @@ struct round_stats {                 /* of one round */
     /* seconds: of the round; in drafters; in the verification pass; in the planner, of which in passes that
      * it timed */
     double seconds, draft, verify, control, calibrating;
+    /* seconds that the planner's costs foresaw for what the round did, without the passes that were only
+     * timed; 0: not known */
+    double predicted;
     /* estimate: seconds of one token without drafting */
     double plain;
 };
@@ -39,6 +42,9 @@ struct draft_stats {
     size_t source_drafted[N_SOURCES], source_accepted[N_SOURCES];
     double seconds, draft, verify, control;  /* sums of the rounds' */
     double plain;                        /* estimate: seconds of all tokens without drafting */
+    /* rounds whose seconds the planner foresaw; what it foresaw, and what they took */
+    size_t predicted_rounds;
+    double predicted, measured;
     /* seconds that checkpoints took after the rounds; the worker sets it */
     double put;
     /* tokens that the text had before this process: windows are stretches of the text */
