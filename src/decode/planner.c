@@ -6,18 +6,9 @@
 #include <string.h>
 
 static const double EXPLORE_SHARE = 0.005;   /* of the time: what exploration may lose */
-static const double TIMING_SHARE = 0.002;    /* of the time: passes that are only timed */
 static const double MARGIN = 1.05;   /* rate over rate of the best plan: to change the way, to begin a run */
 static const double UNKNOWN = 0.5;   /* before anything is known: hit rate, tokens that heads gain */
-static const double OUTLIER = 0.5;   /* the most that a logarithm of seconds may be off */
-static const double GUESS = 0.25;    /* one-row passes: cost of a further row before it was seen */
-static const double TRIFLE = 0.01;   /* the least cost of a further row, the least chance that is kept */
-/* The Kalman filter of (speed, drafted), both logarithms. */
-static const double NOISE = 2.5e-3;  /* variance of the noise of a round */
-static const double DRIFT = 1e-4;    /* variance of the change of speed from one round to the next */
-static const double SPREAD = 0.01;   /* variance of `drafted` before anything is known */
-static const double STEADY = 0.999;  /* the part of `drafted` that remains after a round */
-static const double DOUBT = 0.1;     /* variance to add after AFTER_PROMPT rounds */
+static const double TRIFLE = 0.01;   /* the least chance that is kept */
 enum {
     REPLAN = 2,                      /* rounds that a plan of plain decoding holds */
     CREDIT = 6,                      /* one-row passes that a run of exploration may lose */
@@ -29,9 +20,6 @@ enum {
     LONG = 3000,                     /* rounds that the counts of an idle drafter remember */
     PRIOR = 4,                       /* observations that the prior of a chance is worth */
     CAREFUL = 32,                    /* tokens that the prior of a token count is worth */
-    TIMED_SIZES = 3,                 /* sizes that are timed before the first draft pass */
-    SEEN = 16,                       /* rounds that the cost of a size remembers */
-    WORTH_TIMING = 1000,             /* tokens: a shorter rest of the text does not pay for timing */
     HEADS = 1 << SOURCE_HEADS | 1 << HEADS_AHEAD,
 };
 
@@ -99,51 +87,15 @@ struct plan plan_round(const struct costs *c, const struct chances *h, const str
 
 /* ---- costs ---- */
 
-/* Seconds per byte of a pass of any number of rows, at speed 1. */
-static double size_at(const struct cost_model *m, size_t rows)
-{
-    size_t i = 0;
-    while (i + 2 < COST_SIZES && rows > cost_rows(i + 1))
-        i++;
-    const double from = (double)cost_rows(i);
-    return m->size[i] + (m->size[i + 1] - m->size[i]) / ((double)cost_rows(i + 1) - from) *
-                            ((double)rows - from);
-}
-
-/* Bytes of weights that a pass of so many rows reads. */
-static double weights_read(const struct cost_model *m, size_t rows)
-{
-    const struct planner_experts *x = &m->experts;
-    if (x->bytes == 0)
-        return m->weight_bytes;
-    const double read = x->n * (1 - pow(1 - x->used / x->n, 1 + m->fresh * (double)(rows - 1)));
-    return m->weight_bytes + x->bytes * x->layers * (read - x->used);
-}
-
-/* Seconds of the weights' part of a pass, at speed 1. */
-static double weights_at(const struct cost_model *m, size_t rows)
-{
-    return weights_read(m, rows) * size_at(m, rows);
-}
-
 void planner_experts_read(struct planner *p, size_t rows, size_t experts)
 {
-    struct cost_model *m = p->model;
-    if (!p->on || m->experts.bytes == 0 || rows < 2)
-        return;
-    const struct planner_experts *x = &m->experts;
-    /* all experts are read: as if half of one was not */
-    const double read = MIN((double)experts / x->layers, x->n - 0.5),
-                 fresh = (log(1 - read / x->n) / log(1 - x->used / x->n) - 1) / (double)(rows - 1);
-    m->fresh += (MAX(fresh, 0) - m->fresh) / (m->fresh_seen + 1);
-    m->fresh_seen = MIN(m->fresh_seen + 1, RECENT);
+    if (p->on)
+        cost_experts_read(p->model, rows, experts);
 }
 
 void planner_draft_bytes(struct planner *p, const struct pass_bytes *reads)
 {
-    struct cost_model *m = p->model;
-    m->drafted = m->var[1] = 0;
-    m->var[2] = SPREAD;
+    cost_forget_drafts(p->model);
     for (size_t i = 0; i < p->costs.n_caches; i++) {
         p->reads[i] = reads[i];
         p->cache[i].n = p->cache[i].seconds = 0;
@@ -153,33 +105,11 @@ void planner_draft_bytes(struct planner *p, const struct pass_bytes *reads)
             p->ask[a].n = p->ask[a].seconds = 0;
 }
 
-/* The share of one of n texts in a pass of all_rows rows, `rows` of its own, at speed 1. */
-static double pass_share(const struct cost_model *m, size_t length, size_t n, size_t rows, size_t all_rows)
-{
-    return weights_at(m, all_rows) / (double)n + m->kv_bytes * (double)length * size_at(m, rows);
-}
-
-static double cache_bytes(const struct pass_bytes *r, size_t length)
-{
-    return r->key * (double)MIN(r->keys, length);
-}
-
-/* The same share of a draft pass, as a share of a draft pass for one text. */
-static double draft_share(const struct cost_model *m, const struct pass_bytes *r, size_t length, size_t n)
-{
-    const double cache = cache_bytes(r, length),
-                 weights = r->weights * weights_at(m, n) / (weights_at(m, 1) * (double)n);
-    return (weights + cache) / (r->weights + cache);
-}
-
 double planner_pass_seconds(const struct planner *p, size_t length)
 {
     const size_t n = MAX(p->n_texts, (size_t)1);
-    return exp(p->model->speed) * pass_share(p->model, length, n, 1, n);
+    return exp(p->model->speed) * cost_pass(p->model, length, n, 1, n);
 }
-
-/* Limits what a pass or round that other programs interrupted can change. */
-static double clipped(double x) { return MAX(MIN(x, OUTLIER), -OUTLIER); }
 
 /* From now on the draft passes of this text are shared by so many texts; 0: by those of the round before. */
 static void share_passes(struct planner *p, size_t sharers)
@@ -189,8 +119,8 @@ static void share_passes(struct planner *p, size_t sharers)
         const struct pass_bytes *r = &p->reads[i];
         const size_t last = m->sharers[r->maker], all = sharers ? sharers : last ? last : p->n_texts,
                      n = MIN(all, p->n_texts);
-        p->costs.draft[i] *= draft_share(m, r, p->length, n) /
-                             draft_share(m, r, p->length, MAX(p->costs.sharers[i], (size_t)1));
+        p->costs.draft[i] *= cost_draft_share(m, r, p->length, n) /
+                             cost_draft_share(m, r, p->length, MAX(p->costs.sharers[i], (size_t)1));
         p->costs.sharers[i] = n;
     }
 }
@@ -202,11 +132,11 @@ static void set_costs(struct planner *p, size_t length)
     const double speed = exp(m->speed);
     memset(c->sharers, 0, sizeof c->sharers);
     for (size_t r = 1, n = p->n_texts; r <= c->rows_max; r++)
-        c->pass[r] = speed * pass_share(m, length, n, r, r * n);
+        c->pass[r] = speed * cost_pass(m, length, n, r, r * n);
     for (size_t i = 0; i < c->n_caches; i++) {
         struct cache_known *k = &p->cache[i];
         const struct pass_bytes *r = &p->reads[i];
-        const double bytes = r->weights + cache_bytes(r, length);
+        const double bytes = r->weights + cost_cache_bytes(r, length);
         /* seconds per byte at speed 1; before the first pass, those of a one-row pass */
         if (k->n == 0)
             k->seconds = m->size[0];
@@ -221,115 +151,19 @@ static void set_costs(struct planner *p, size_t length)
     share_passes(p, 0);
 }
 
-/* Bytes of weights of a pass of cost_rows(i) rows, as a multiple of those of the size before. */
-static double growth(const struct cost_model *m, size_t i)
-{
-    return m->experts.bytes == 0 ? 1 : weights_read(m, cost_rows(i)) / weights_read(m, cost_rows(i - 1));
-}
-
-/* Makes the costs of sizes ascend, and extrapolates sizes that were never seen from smaller sizes. */
-static void fill_sizes(struct cost_model *m)
-{
-    double *s = m->size;
-    for (size_t i = COST_SIZES - 1; i-- > 1;)
-        if (m->seen[i] > 0 && m->seen[i + 1] > 0)
-            s[i] = MIN(s[i], s[i + 1] * growth(m, i + 1));
-    for (size_t i = 1; i < COST_SIZES; i++) {
-        /* the slope of several steps: a single step may cross the border of a kernel's tile */
-        const size_t j = i > TIMED_SIZES ? i - TIMED_SIZES : 0;
-        const double slope =
-            i > 1 ? (s[i - 1] - s[j]) / (double)(cost_rows(i - 1) - cost_rows(j)) : GUESS * s[0];
-        if (m->seen[i] == 0)
-            s[i] = s[i - 1] + (double)(cost_rows(i) - cost_rows(i - 1)) * MAX(slope, TRIFLE * s[0]);
-        s[i] = MAX(s[i], s[i - 1] / growth(m, i));
-    }
-}
-
-/* Updates the Kalman filter of (speed, drafted). `drafts` is the part of the round that texts with drafts
- * take: a round with drafts shows the sum of both corrections, another round shows speed alone. Returns the
- * logarithm of the time that the filter did not foresee, clipped. */
-static double follow(struct cost_model *m, double drafts, double seconds, double predicted)
-{
-    double *v = m->var;
-    const double off = clipped(log(seconds / predicted)), a = v[0] + drafts * v[1], b = v[1] + drafts * v[2],
-                 all = a + drafts * b + NOISE;
-    m->speed += a / all * off;
-    m->drafted = STEADY * (m->drafted + b / all * off);
-    v[0] += DRIFT - a * a / all;
-    v[1] = STEADY * (v[1] - a * b / all);
-    v[2] = STEADY * STEADY * (v[2] - b * b / all) + SPREAD * (1 - STEADY * STEADY);
-    return off;
-}
-
-/* Changes the costs of the sizes around `rows` by what the filter did not foresee (off). The cost of one row
- * stays: it is the unit of speed. */
-static void correct_sizes(struct cost_model *m, double rows, double off)
-{
-    for (size_t i = 1; i < COST_SIZES; i++) {
-        const double lo = (double)cost_rows(i - 1), mid = (double)cost_rows(i), hi = (double)cost_rows(i + 1),
-                     near = MAX(0, MIN((rows - lo) / (mid - lo), (hi - rows) / (hi - mid)));
-        m->size[i] *= exp(near * off / (m->seen[i] + 2));
-        m->seen[i] = MIN(m->seen[i] + near, SEEN);
-    }
-    fill_sizes(m);
-}
-
-/* The last size of at most so many rows. */
-static size_t size_of(size_t rows)
-{
-    size_t i = 0;
-    while (i + 1 < COST_SIZES && cost_rows(i + 1) <= rows)
-        i++;
-    return i;
-}
-
-/* A pass of one row for each of n texts took `seconds`, and no pass of so many rows was seen before: its cost
- * and those of fewer rows lie between it and that of one row. */
-static void first_of_size(struct cost_model *m, size_t n, size_t length, double seconds)
-{
-    const double kv = m->kv_bytes * (double)(n * length) * m->size[0],
-                 weights = MAX(seconds / exp(m->speed) - kv, 0) / m->weight_bytes,
-                 slope = MAX(weights - m->size[0], 0) / (double)(n - 1);
-    for (size_t i = 1; i < COST_SIZES && cost_rows(i - 1) < n; i++) {
-        if (m->seen[i] == 0)
-            m->size[i] = m->size[0] + slope * (double)(cost_rows(i) - 1);
-        m->seen[i] = MAX(m->seen[i], 1);
-    }
-    fill_sizes(m);
-}
-
 size_t planner_size_due(const struct planner *p, size_t left)
 {
     const struct cost_model *m = p->model;
-    const size_t n = m->timed, more = size_of(p->n_texts) + 1,   /* than one row for each text */
-                 next = n < TIMED_SIZES ? more + n : n % 2 ? more + n / 2 % TIMED_SIZES : 0;
     /* no round of a text alone has shown a one-row pass: time one */
     if (p->on && m->seen[0] == 0)
         return p->rounds > 0 ? 0 : COST_SIZES;
-    const bool due = n < TIMED_SIZES ? left >= WORTH_TIMING : m->seconds > m->next_timing;
-    return p->on && due && plan_drafts(&p->plan) && next < COST_SIZES &&
-                   cost_rows(next) <= MIN(p->costs.rows_max, left)
-               ? next
-               : COST_SIZES;
+    const size_t next = p->on && plan_drafts(&p->plan) ? cost_size_due(m, p->n_texts, left) : COST_SIZES;
+    return next < COST_SIZES && cost_rows(next) <= MIN(p->costs.rows_max, left) ? next : COST_SIZES;
 }
 
 void planner_timed(struct planner *p, size_t i, size_t length, double seconds)
 {
-    struct cost_model *m = p->model;
-    const double cache = m->kv_bytes * (double)length, one = m->weight_bytes + cache,
-                 bytes = weights_read(m, cost_rows(i)) + cache, now = seconds / exp(m->speed) / bytes,
-                 most = MIN(now, (double)cost_rows(i) * m->size[0] * one / bytes);
-    m->seconds += seconds;
-    m->next_timing = m->seconds + seconds / TIMING_SHARE;
-    m->timed += m->seen[0] > 0;
-    if (m->seen[0] == 0)
-        m->size[0] = now;
-    else if (i == 0)
-        follow(m, 0, now, m->size[0]);
-    else                             /* r rows never take longer than r passes: that was a disturbance */
-        m->size[i] = m->timed <= TIMED_SIZES ? most : m->size[i] * exp(clipped(log(most / m->size[i])) / 2);
-    m->seen[i] = SEEN / 2;
-    fill_sizes(m);
+    cost_timed(p->model, i, length, seconds);
 }
 
 /* ---- chances ---- */
@@ -469,7 +303,7 @@ static void explore(struct planner *const *p, size_t n, const size_t *sharers)
         drafting += p[i]->exploring && !p[i]->plan.passes;
     for (size_t i = 0; i < n; i++) {
         struct planner *x = p[i];
-        begins[i] = m->look && m->credit >= CREDIT / 2 && !x->exploring && x->rounds >= SETTLED;
+        begins[i] = m->look && !x->exploring && x->rounds >= SETTLED;
         now += begins[i];
         if (x->exploring) {
             share_passes(x, drafting);
@@ -501,7 +335,7 @@ void planner_agree(struct planner *const *all, size_t n_all)
     for (size_t i = 0; i < n_all; i++)
         if (all[i]->on && all[i]->price > 0)
             p[n++] = all[i];
-    m->look = m->rounds++ % LOOKS == 0 && m->credit > 0;
+    m->look = m->rounds++ % LOOKS == 0 && m->credit >= CREDIT / 2;
     if (n == 0)
         return;
     settle(p, n, sharers);
@@ -562,7 +396,7 @@ static double next_row(const struct planner *p, size_t rows)
     const struct cost_model *m = p->model;
     const double cache = exp(m->speed) * m->kv_bytes * (double)p->length;
     return honesty(p) * p->reach[rows - 1] -
-           p->price * factor(p) * cache * (size_at(m, rows + 1) - size_at(m, rows));
+           p->price * factor(p) * cache * (cost_size(m, rows + 1) - cost_size(m, rows));
 }
 
 void planner_rows(struct planner *const *p, const struct tree *const *t, size_t n, size_t rows_max,
@@ -586,7 +420,7 @@ void planner_rows(struct planner *const *p, const struct tree *const *t, size_t 
                 k = i;
         if (k == n)
             break;
-        value += gain[k] - weights * (weights_at(m, all + 1) - weights_at(m, all));
+        value += gain[k] - weights * (cost_weights(m, all + 1) - cost_weights(m, all));
         if (++now[k] < most[k])
             gain[k] = next_row(p[k], now[k]);
         if (value > best) {
@@ -631,7 +465,7 @@ void planner_asked(struct planner *p, size_t a, double before, double after, dou
     struct gain *g = &p->gain[p->plan.passes > 0][a];
     const double now = seconds / exp(p->model->speed);
     p->ask[a].seconds =
-        p->ask[a].n > 0 ? p->ask[a].seconds * exp(clipped(log(now / p->ask[a].seconds)) / (p->ask[a].n + 1))
+        p->ask[a].n > 0 ? p->ask[a].seconds * exp(cost_off(now, p->ask[a].seconds) / (p->ask[a].n + 1))
                         : now;
     p->ask[a].n = MIN(p->ask[a].n + 1, RECENT);
     g->n = MIN(g->n + 1, RECENT);
@@ -648,10 +482,11 @@ void planner_passed(struct planner *p, size_t n, double seconds)
     const size_t sharers = p->costs.sharers[p->plan.way - 1];
     double expected = p->costs.draft[p->plan.way - 1];
     if (n != sharers && expected > 0)        /* more or fewer texts than planned asked for this pass */
-        expected *= draft_share(p->model, r, p->length, n) / draft_share(p->model, r, p->length, sharers);
+        expected *= cost_draft_share(p->model, r, p->length, n) /
+                    cost_draft_share(p->model, r, p->length, sharers);
     k->n = MIN(k->n + 1, RECENT);
     if (expected > 0)
-        k->seconds *= exp(clipped(log(seconds / expected)) / (k->n + 1));
+        k->seconds *= exp(cost_off(seconds, expected) / (k->n + 1));
     p->predicted += expected;
 }
 
@@ -667,27 +502,22 @@ void planner_verified(struct planner *p, size_t length, size_t rows, size_t all_
                       bool typical)
 {
     struct cost_model *m = p->model;
-    if (p->on && m->seen[0] == 0 && all_rows == 1 && typical) {
-        m->size[0] = seconds / (m->weight_bytes + m->kv_bytes * (double)length);
-        m->seen[0] = 1;
-        fill_sizes(m);
-    }
+    if (p->on && m->seen[0] == 0 && all_rows == 1 && typical)
+        cost_first(m, length, seconds);
     if (p->on && p->price > 0 && typical && rows == 1 && all_rows == p->n_texts && all_rows > 1 &&
-        !plan_drafts(&p->plan) && m->seen[size_of(all_rows)] == 0)
-        first_of_size(m, all_rows, length, seconds);
+        !plan_drafts(&p->plan) && m->seen[cost_size_of(all_rows)] == 0)
+        cost_first_of_size(m, all_rows, length, seconds);
     if (p->on && p->price > 0)
-        p->predicted += exp(m->speed) * pass_share(m, length, p->n_texts, rows, all_rows);
+        p->predicted += exp(m->speed) * cost_pass(m, length, p->n_texts, rows, all_rows);
     p->rows = typical ? rows : 0;
 }
 
 void planner_done(struct planner *p, size_t tokens, double expected)
 {
     const bool drafts = plan_drafts(&p->plan);
-    const double fade = 1 - 1.0 / RECENT, idle = 1 - 1.0 / LONG, doubt = DOUBT / (double)p->n_texts;
-    double *v = p->model->var;
-    /* the prefill's data have left the CPU's caches: only the sum of the two corrections is still known */
+    const double fade = 1 - 1.0 / RECENT, idle = 1 - 1.0 / LONG;
     if (++p->rounds == AFTER_PROMPT)
-        v[0] += doubt, v[1] -= doubt, v[2] += doubt;
+        cost_doubt(p->model, p->n_texts);
     p->candidates.planned = fade * p->candidates.planned + expected;
     p->candidates.made = fade * p->candidates.made + (double)(tokens - 1);
     p->made = tokens;
@@ -743,17 +573,14 @@ double planner_round_done(struct planner *const *p, size_t n, double seconds)
     }
     if (!known)
         return 0;
-    correct_sizes(m, (double)rows, follow(m, drafts / predicted, seconds, predicted));
+    cost_learn(m, (double)rows, drafts / predicted, seconds, predicted);
     return predicted;
 }
 
 void planner_start(struct planner *p, struct cost_model *m, const struct planner_setup *s)
 {
     if (m->weight_bytes == 0)
-        *m = (struct cost_model){ .weight_bytes = s->weight_bytes,
-                                  .experts = s->experts, .fresh = 1,
-                                  .kv_bytes = s->kv_bytes,
-                                  .var = { 1, 0, SPREAD } };
+        cost_start(m, s->weight_bytes, s->kv_bytes, &s->experts);
     *p = (struct planner){ .on = s->on,
                            .model = m,
                            .heads_share = s->heads_share,

@@ -19,11 +19,7 @@
  *
  *     rate = expected tokens / (draft passes * seconds of one + seconds of the verification pass)
  *
- * Costs. Passes of a few sizes are timed when drafting begins, and one at a time later. Between measurements
- * a cost scales with the bytes that a pass reads. A Kalman filter over the rounds' times follows two
- * corrections: the speed of the machine, which other programs change all the time, and how much longer a
- * round takes after draft passes, because a verification pass finds different cache contents after draft
- * passes than after another verification pass.
+ * Costs come from the cost model (src/decode/cost_model.h), chances from what the rounds of a text show.
  *
  * Several texts. A worker writes n texts of one model in one round. They share one cost model, because a pass
  * reads the weights once for all of them. Each text plans with its share of a round in which all n texts do
@@ -41,17 +37,15 @@
  * Exploration. What has not been run for a while may have changed. The planner earns credit, a fixed share of
  * the time, and spends it on the one way of drafting whose optimistic rate beats the best plan most. A run of
  * exploration ends when even the optimistic rate is no better, or when its credit is spent. Text drafters
- * that have not gained lately are asked now and then from the same credit. All texts have one credit, and
- * begin their runs in the same round: a draft pass costs the round about as much for one text as for all.
+ * that have not gained lately are asked now and then from the same credit, and leave enough of it for a run.
+ * All texts have one credit, and begin their runs in the same round: a draft pass costs the round about as
+ * much for one text as for all.
  *
  * Plans depend on time. The text does not depend on plans (docs/architecture.md, rules R1 and R2). */
 #pragma once
-#include "src/decode/tree.h"
+#include "src/decode/cost_model.h"
 
 enum {
-    /* sizes of passes with a cost of their own: cost_rows(0..) = 1 2 3 4 6 8 12 .. */
-    COST_SIZES = 12,
-    COST_ROWS_MAX = 1 << COST_SIZES / 2,
     CACHES_MAX = 12,                 /* what draft passes may read: drafters, with budgets and policies */
     PASSES_MAX = 16,                 /* draft passes of a round */
     HEADS_AHEAD = N_SOURCES,         /* beside SOURCE_HEADS: the heads after the last draft pass */
@@ -61,7 +55,6 @@ enum {
     /* a way of drafting: no draft passes; way w > 0: the passes of one drafter over cache w - 1 */
     NO_CACHE = 0,
 };
-static inline size_t cost_rows(size_t i) { return i == 0 ? 1 : (size_t)(i % 2 ? 2 : 3) << (i - 1) / 2; }
 
 struct costs {                       /* seconds, in this round: the share of one text */
     size_t rows_max, n_caches;
@@ -100,45 +93,6 @@ struct plan_state {
 struct plan plan_round(const struct costs *c, const struct chances *h, const struct plan_state *s);
 /* Whether a plan makes draft passes or asks heads. */
 bool plan_drafts(const struct plan *p);
-
-/* The experts of a model: bytes of one, layers that have any, experts of a layer, and those of a row. Zeros:
- * it has none.
- *
- * Rows share experts. r rows read on average n (1 - (1 - used/n)^(1 + fresh (r - 1))) experts of a layer:
- * with fresh 1 as many as independent rows do, with 0 no more than one row. `fresh` is learned from what
- * passes have read. So the price of a further row is that of the experts which it adds, and the seconds for
- * each byte stay comparable. */
-struct planner_experts { double bytes, layers, n, used; };
-
-/* What passes of one model cost on this machine. All texts that are written together share it. {0} knows
- * nothing. */
-struct cost_model {
-    double weight_bytes, kv_bytes;       /* that a pass of one row reads: weights; of a position */
-    struct planner_experts experts;
-    double fresh, fresh_seen;
-    /* at speed 1: seconds per byte of a pass of cost_rows(i) rows; how often it was seen */
-    double size[COST_SIZES], seen[COST_SIZES];
-    /* logarithms of the two corrections; variances of both, between them the covariance */
-    double speed, drafted, var[3];
-    size_t timed;                    /* passes that were only timed */
-    double seconds, next_timing;     /* since the start; when a pass may be timed again */
-    /* What all texts decide together: rounds so far; whether this round looks at all drafters; what is left
-     * to spend on exploration, in one-row passes of the round; the texts that shared the draft passes of each
-     * drafter in the last round that had any, 0: as many as there are. */
-    size_t rounds;
-    bool look;
-    double credit;
-    size_t sharers[N_SOURCES];
-};
-
-/* Bytes that a draft pass reads: of weights, once for all texts of the pass, and of the text's caches: `key`
- * for each of at most `keys` positions. A round makes at most `most` of them, 0: PASSES_MAX. Weights of fewer
- * bits than the model's count as so many bytes of the model's as take as long (planner_bytes). Texts share
- * the draft passes of one drafter, the maker. */
-struct pass_bytes { double weights, key; size_t keys, most; enum source maker; };
-/* Weights of `bytes` bytes in the model's own form, stored in `stored`: fewer bytes save half of their share
- * of the time. */
-static inline double planner_bytes(double bytes, double stored) { return (bytes + stored) / 2; }
 
 struct planner {
     bool on;
