@@ -306,7 +306,7 @@ static void unlikely_proposals_are_looked_at(void)
         for (size_t i = 1; i < COST_SIZES; i++)
             c->model->size[i] = (double)cost_rows(i) * c->model->size[0];
         /* a look is a small part of a round, as it is of a real model's */
-        c->model->credit = 1;
+        c->model->credit = 4;
         step(&d);
         kept += d.draft.tree->n_kept > 1;
     }
