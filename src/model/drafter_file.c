@@ -262,7 +262,7 @@ enum dtype drafter_mat_type(const struct model *m, bool int8)
 
 /* In 16 bits or floats first, then in 8 bits. */
 int drafter_read_product(struct mat *to, const struct tensors *ts, const struct drafter_mat *t, size_t n,
-                    const struct model *m, struct err *e)
+                         const struct model *m, struct err *e)
 {
     const bool int8 = to && to->type == DT_I8;
     struct mat wide = to ? *to : (struct mat){ 0 };
