@@ -166,9 +166,21 @@ static int read_layers(const struct meta *m, size_t *blocks, size_t *layers)
     return *layers ? 0 : gguf_bad(m->g, key_of(key, m, "block_count"), m->e, "1, and that layer only drafts");
 }
 
-static int write_shape(const struct meta *m, size_t *head_dim, size_t *rope_dim, size_t *context)
+static int read_vocab(const struct meta *m, size_t *vocab)
 {
     const struct gguf_value *tokens;
+    const int found = gguf_array(m->g, "tokenizer.ggml.tokens", GGUF_STRING, &tokens, m->e);
+    if (found <= 0)
+        return found ? -1 : gguf_bad(m->g, "tokenizer.ggml.tokens", m->e, "the key is missing");
+    if (tokens->n < 1 || tokens->n > 1 << 24)
+        return gguf_bad(m->g, "tokenizer.ggml.tokens", m->e, "%zu tokens, allowed are 1 to %d", tokens->n,
+                        1 << 24);
+    *vocab = tokens->n;
+    return read_uint(m, "vocab_size", 0, *vocab, *vocab, vocab) < 0 ? -1 : 0;
+}
+
+static int write_shape(const struct meta *m, size_t *head_dim, size_t *rope_dim, size_t *context)
+{
     size_t hidden, blocks, layers, ffn = 0, heads, kv_heads, vocab, value_dim;
     double eps;
     char key[KEY_BYTES];
@@ -208,13 +220,7 @@ static int write_shape(const struct meta *m, size_t *head_dim, size_t *rope_dim,
     if ((found = read_real(m, "attention.layer_norm_rms_epsilon", 1e-30, 1, &eps)) <= 0)
         return found ? -1 : gguf_bad(m->g, key_of(key, m, "attention.layer_norm_rms_epsilon"), m->e,
                                      "the key is missing");
-    if ((found = gguf_array(m->g, "tokenizer.ggml.tokens", GGUF_STRING, &tokens, m->e)) <= 0)
-        return found ? -1 : gguf_bad(m->g, "tokenizer.ggml.tokens", m->e, "the key is missing");
-    if (tokens->n < 1 || tokens->n > 1 << 24)
-        return gguf_bad(m->g, "tokenizer.ggml.tokens", m->e, "%zu tokens, allowed are 1 to %d", tokens->n,
-                        1 << 24);
-    vocab = tokens->n;
-    if (read_uint(m, "vocab_size", 0, vocab, vocab, &vocab) < 0)
+    if (read_vocab(m, &vocab))
         return -1;
     jw_uint(m->w, "max_position_embeddings", *context);
     jw_uint(m->w, "hidden_size", hidden);
@@ -323,19 +329,38 @@ static int write_window(const struct meta *m)
     return 0;
 }
 
-/* Writes the ids at which a text ends: those with a key, and tokens whose name says so, as in llama.cpp. */
-static int write_ends(const struct meta *m)
+/* The ids of tokens whose name says that a text ends there, into end[EOS_NAMES]; returns their number. */
+static size_t named_ends(const struct gguf_value *tokens, size_t *end)
 {
-    static const char *const keys[] = { "eos", "eot", "eom", "fim_pad", "fim_rep", "fim_sep" };
     static const char *const names[EOS_NAMES] = {
         "<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "</s>", "<|eom_id|>",
         "<|end_of_text|>", "<EOT>", "<eos>", "<|return|>", "<|call|>",
     };
+    struct slice s;
+    bool has[EOS_NAMES] = { false };
+    size_t id[EOS_NAMES], at = 0, n = 0;
+    for (size_t i = 0; gguf_next_string(tokens, &at, &s); i++)
+        for (size_t k = 0; s.n >= 4 && ((const char *)s.p)[0] == '<' && k < EOS_NAMES; k++)
+            if (s.n == strlen(names[k]) && memcmp(s.p, names[k], s.n) == 0) {
+                has[k] = true;
+                id[k] = i;
+            }
+    if (has[10] && has[11])              /* with <|return|> and <|call|>, <|end|> ends a message only */
+        has[2] = false;
+    for (size_t k = 0; k < EOS_NAMES; k++)
+        if (has[k])
+            end[n++] = id[k];
+    return n;
+}
+
+/* Writes the ids at which a text ends: those with a key, and tokens whose name says so, as in llama.cpp. */
+static int write_ends(const struct meta *m)
+{
+    static const char *const keys[] = { "eos", "eot", "eom", "fim_pad", "fim_rep", "fim_sep" };
     const struct gguf_value *tokens = gguf_find(m->g, "tokenizer.ggml.tokens"), *own;
     const size_t vocab = tokens->n;
-    struct slice s, model = { 0 };
-    bool has[EOS_NAMES] = { false };
-    size_t id[EOS_NAMES], bos = SIZE_MAX, at = 0, x;
+    struct slice model = { 0 };
+    size_t bos = SIZE_MAX, x;
     int found = gguf_uint(m->g, "tokenizer.ggml.bos_token_id", 0, 0, vocab - 1, &bos, m->e);
     if (found < 0 || gguf_string(m->g, "tokenizer.ggml.model", &model, m->e) < 0)
         return -1;
@@ -366,17 +391,8 @@ static int write_ends(const struct meta *m)
         if (has_key || (i == 0 && sentence && vocab > 2))
             end[n++] = has_key ? x : 2;
     }
-    for (size_t i = 0; !found && gguf_next_string(tokens, &at, &s); i++)
-        for (size_t k = 0; s.n >= 4 && ((const char *)s.p)[0] == '<' && k < EOS_NAMES; k++)
-            if (s.n == strlen(names[k]) && memcmp(s.p, names[k], s.n) == 0) {
-                has[k] = true;
-                id[k] = i;
-            }
-    if (has[10] && has[11])              /* with <|return|> and <|call|>, <|end|> ends a message only */
-        has[2] = false;
-    for (size_t k = 0; k < EOS_NAMES; k++)
-        if (has[k])
-            end[n++] = id[k];
+    if (!found)
+        n += named_ends(tokens, end + n);
     if (n == 0)
         jw_null(m->w, "eos_token_id");
     else
