@@ -165,9 +165,10 @@ const struct option options_table[] = {
       "Number of draft passes over the partial cache in each round.", .max = 16,
       .shown = "whatever is fastest" },
     { "kv-budget", "", "N|prompt", VERBS_MAKE | VERB_BENCH, TEXT, F(kv_budget), DRAFTING, 0,
-      "Number of keys in the partial cache.", .shown = "4096" },
+      "Number of keys in the partial cache. The caches of model and mtp keep 4096 at most.",
+      .shown = "4096" },
     { "kv-sinks", "", "N", VERBS_MAKE | VERB_BENCH, SIZE, F(kv_sinks), DRAFTING, 0,
-      "Number of first tokens that always stay in the partial cache.", .min = 1, .max = BIG, .shown = "16" },
+      "Number of first tokens that always stay in these caches.", .min = 1, .max = BIG, .shown = "16" },
     { "kv-policy", "", "full|static|dynamic|window|mean", VERBS_MAKE | VERB_BENCH, CHOICE, F(kv_policy),
       DRAFTING, 0,
       "The keys in the partial cache: all of them, the keys that mattered at the start, the keys that "
