@@ -189,8 +189,8 @@ static int find_drafter(const char *option, const char *name, struct err *e)
         if (strcmp(draft_published[k].name, name) == 0)
             return k;
     return err_set(e, ERR_INPUT,
-                   "%s: '%s' is not partial, tokenswift, longspec, gumiho, spire, model, mtp or suffix", option,
-                   name);
+                   "%s: '%s' is not partial, tokenswift, longspec, gumiho, spire, model, mtp or suffix",
+                   option, name);
 }
 
 static int read_drafters(struct setup *s, struct err *e)

@@ -9,7 +9,8 @@
  * begins anew with the first pass after one.
  *
  * The LM head is most of what a pass reads. The plan may choose passes with a short one instead: they are a
- * way of their own, with seconds and chances of their own. Start reading at mtp_expand() and mtp_observe(). */
+ * way of their own, with seconds and chances of their own. Start reading at mtp_expand() and at
+ * mtp_observe(). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -291,7 +292,6 @@ static void pass_of(struct drafting *const *g, size_t n, struct part *part, bool
     for (size_t i = 0; i < n; i++) {
         brief &= drafts_of(g[i])->brief && g[i]->planner.plan.way == drafts_of(g[i])->brief;
         seq[i] = part[i].seq;
-        seq[i].token = g[i]->passes ? part[i].token : seq[i].token;
         seq[i].want = part[i].want;
         seq[i].logits = logits + rows * vocab;
         rows += part[i].n_logits;

@@ -42,7 +42,7 @@ struct engine {                      /* {0} is closed */
     struct model model;              /* before engine_load: only the fields that sizes are computed from */
     struct model int8; struct model_quantized int8_done;     /* where drafting wants it (engine_int8) */
     size_t weight_bytes;
-    size_t mtp_bytes;                /* of the weights of the draft layer; 0: none, or one that does not fit */
+    size_t mtp_bytes;                /* of the weights of the draft layer; 0: none that fits */
     uint64_t stamp;                  /* model_stamp before anything was read */
 };
 

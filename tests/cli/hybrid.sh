@@ -19,6 +19,9 @@ check a_model_without_a_draft_layer 2 'qwen35-grouped-bf16 has no draft layer \(
     run -m tests/data/models/qwen35-grouped-bf16 --prompt x -n 9 --drafter mtp
 check the_draft_layer_has_no_file 2 "'mtp:x' is not one of .*mtp" run -m $M --prompt x -n 9 --drafter mtp:x
 
+check the_published_verifier_is_tokenswifts 2 'verifier paper: .*does not check mtp' \
+    run -m $M --prompt x -n 9 --drafter mtp --tree 1 --verifier paper
+
 for k in heads longspec gumiho spire; do
     check "training_${k}_is_refused" 2 "train $k: no trained drafter supports models .*recurrent states" \
         train $k --model $M --data models/demo/openings/portrait.txt --out "$TMP/drafter"
