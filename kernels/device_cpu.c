@@ -170,10 +170,11 @@ static size_t cpu_reserve_bytes(const struct device *d, const struct device_limi
     return c.bytes;
 }
 
-/* A device serves several models in turn, so the limits only grow. */
+/* A device serves several models in turn, so the limits only grow. Without memory for the larger buffers the
+ * present ones stay, because other models use them. */
 static int cpu_reserve(struct device *d, const struct device_limits *want)
 {
-    struct cpu *c = (struct cpu *)d;
+    struct cpu *c = (struct cpu *)d, present = *c;
     struct device_limits l = c->limits;
     if (want->rows_max <= l.rows_max && want->n_max <= l.n_max && want->heads.n_heads <= l.heads.n_heads &&
         want->heads.padded <= l.heads.padded && want->n_in_max <= l.n_in_max &&
@@ -192,13 +193,15 @@ static int cpu_reserve(struct device *d, const struct device_limits *want)
     l.experts.hidden = MAX(l.experts.hidden, want->experts.hidden);
     l.experts.ffn = MAX(l.experts.ffn, want->experts.ffn);
     l.delta = delta_larger(&want->delta, &l.delta);
-    mem_free(c->mem, c->bytes);
     c->mem = NULL;
     layout(c, &l);
     c->mem = mem_alloc(c->bytes);
-    c->limits = c->mem ? l : (struct device_limits){ 0 };
-    if (!c->mem)
+    if (!c->mem) {
+        *c = present;
         return -1;
+    }
+    mem_free(present.mem, present.bytes);
+    c->limits = l;
     layout(c, &l);
     return 0;
 }

@@ -622,6 +622,27 @@ static void a_short_head_of_tied_embeddings(void)
     }
 }
 
+/* A model and its draft layer use buffers of one device. Without memory for larger ones these stay. */
+static void buffers_that_do_not_fit(void)
+{
+    const struct device_limits large = { .rows_max = 64, .n_max = (size_t)1 << 52, .n_in_max = 64,
+                                         .heads = { 4, 2, 16, 16 } };
+    struct tiny_rig x;
+    open_tiny(&x, 0, false);
+    float *logits[2];
+    for (size_t i = 0; i < 2; i++) {
+        struct kv kv;
+        logits[i] = must_alloc(x.r.c.vocab * sizeof **logits);
+        if (i) CHECK(x.r.dev->reserve(x.r.dev, &large) == -1, "2^52 slots fit");
+        rig_kv(&x.r, &kv, 64, 64);
+        rig_pass(&x.r, &kv, x.prompt, NULL, 40, logits[i], false);
+        kv_close(&kv);
+    }
+    CHECK(!memcmp(logits[0], logits[1], x.r.c.vocab * sizeof **logits), "the logits differ");
+    free(logits[0]), free(logits[1]);
+    close_tiny(&x);
+}
+
 /* Headers of a draft layer that does not fit its model. */
 static void wrong_layers_are_refused(void)
 {
@@ -675,6 +696,7 @@ int main(void)
     RUN(a_layer_that_is_not_finite);
     RUN(a_short_head);
     RUN(a_short_head_of_tied_embeddings);
+    RUN(buffers_that_do_not_fit);
     RUN(wrong_layers_are_refused);
     return test_end();
 }
