@@ -172,40 +172,47 @@ enum { INT8_TOKENS = 256 };
 static void open_int8(struct task *t)
 {
     const struct worker *w = t->w;
-    const struct engine *g = &w->engine;
     const bool later = t->out ? !t->params->draft.n_width && t->claim.end.tokens == 0 : w->n_jobs > 1;
-    if (!draft_wants_int8(&t->setup.draft, g->dev) || t->setup.draft_model)
+    if (!draft_wants_int8(&t->setup.draft, w->engine.dev) || t->setup.draft_model)
         return;
-    t->no_int8 = !g->int8.mem && !worker_has_room(w, model_quantized_bytes(&g->config, g->dev));
-    t->wants_int8 = !t->no_int8 && (!later || t->claim.wanted - t->claim.end.tokens >= INT8_TOKENS);
+    t->wants_int8 = !later || t->claim.wanted - t->claim.end.tokens >= INT8_TOKENS;
     if (!later)
         task_make_int8(t, 0);
 }
 
-bool task_make_int8(struct task *t, double seconds)
+/* As engine_int8, with progress. */
+static int make_int8(struct task *t, double seconds)
 {
     struct engine *g = &t->w->engine;
-    struct decoder *d = &t->decoder;
     struct err ignored;
-    const bool made = engine_has_int8(g);
-    if (!t->wants_int8 || (t->out && t->writing_since > 0 && d->n_tokens == d->n_prompt))
-        return false;
+    if (!g->int8.mem && !worker_has_room(t->w, model_quantized_bytes(&g->config, g->dev)))
+        return -1;
     const struct progress before = *t->progress;
     stop_notice_for("the model in 8 bits");
     const int rc = engine_int8(g, seconds, t->progress, &ignored);
     stop_notice_for(NULL);
-    if (!made) {
-        progress_clear(t->progress);
-        *t->progress = before;
-        t->progress->drawn = false;
-    }
+    progress_clear(t->progress);
+    *t->progress = before;
+    t->progress->drawn = false;
+    return rc;
+}
+
+/* Jobs that have joined since the task was opened may have taken the room: it is looked at here. */
+bool task_make_int8(struct task *t, double seconds)
+{
+    struct engine *g = &t->w->engine;
+    struct decoder *d = &t->decoder;
+    const bool made = engine_has_int8(g);
+    if (!t->wants_int8 || (t->out && t->writing_since > 0 && d->n_tokens == d->n_prompt))
+        return false;
+    const int rc = made ? 0 : make_int8(t, seconds);
     t->wants_int8 = rc > 0;
     t->no_int8 = rc < 0;
     if (rc == 0)
         draft_with(&d->draft, &g->int8);
     if (t->writing_since > 0)
         int8_notice(t);
-    return !made;
+    return rc >= 0 && !made;
 }
 
 /* Whether the prompt's ids come from another tokenizer than the model has now. A job that has begun has the
