@@ -399,13 +399,16 @@ struct claim {
     struct text_end end;                 /* end.tokens: in the store after the last commit */
 };
 
+/* Jobs of dead workers return to the queue: at once if the kernel knows that the worker has ended or no row
+ * names the worker, else after the lease. To measure the lease, call again on the same store, about once a
+ * second. `worker`: the caller's number. 0; -1. */
+int store_requeue_dead(struct store *s, int64_t worker, struct err *e);
 /* Claim a job, after store_worker_start. 1: *c is the claim. 0: no job is available now, though jobs of
  * other workers may come back. -1: failed, or the job of request.job is not available.
  *
- * First, jobs of dead workers return to the queue: at once if the kernel knows that the worker has ended
- * or no row names the worker, else after the lease. To measure the lease, call again on the same store,
- * about once a second. A job fails when max_attempts consecutive claims ended without a token, without a
- * longer snapshot, and without a release. The queue is ordered by priority, loaded model, number. */
+ * First, jobs of dead workers return to the queue. A job fails when max_attempts consecutive claims ended
+ * without a token, without a longer snapshot, and without a release. The queue is ordered by priority, loaded
+ * model, number. */
 int store_claim(struct store *s, const struct claim_request *request, struct claim *c, struct err *e);
 /* The job that store_claim would claim next: 1; 0: none; -1. *idle: its attempts in a row without progress.
  * Reads only, and does not look for dead workers. */

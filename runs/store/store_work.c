@@ -202,6 +202,21 @@ static int requeue_orphans(struct store *s, struct err *e)
                : 0;
 }
 
+int store_requeue_dead(struct store *s, int64_t worker, struct err *e)
+{
+    struct dead_list dead = {0};
+    assert(s->self.pid && worker);       /* otherwise every worker would look dead */
+    int rc = find_dead(s, worker, &dead, e);
+    if (rc == 0)                         /* most calls find none; they take no lock */
+        rc = dead.n ? 1 : has_orphans(s, e);
+    if (rc == 1)
+        rc = db_begin(s, e) ? -1
+                            : db_end(s, put_worker(s, worker, e) || remove_dead(s, &dead, e) ||
+                                            requeue_orphans(s, e) ? -1 : 0, e);
+    free(dead.v);
+    return rc;
+}
+
 /* ---- claims ---- */
 
 /* What a request wants, as the statements take it: "\nname\nname\n", or "" for an empty list. */
@@ -350,14 +365,13 @@ static int claim_job(struct store *s, const struct claim_request *r, int64_t job
     return 1;
 }
 
-static int claim_in_transaction(struct store *s, const struct wish *x, const struct dead_list *dead,
-                                struct claim *c, struct err *e)
+static int claim_in_transaction(struct store *s, const struct wish *x, struct claim *c, struct err *e)
 {
     const struct claim_request *r = x->r;
     int64_t job = r->job;
     if (db_begin(s, e))
         return -1;
-    int rc = put_worker(s, r->worker, e) || remove_dead(s, dead, e) || requeue_orphans(s, e) ? -1 : 0;
+    int rc = put_worker(s, r->worker, e);
     while (rc == 0) {                    /* a job that claim_job fails leaves the queue */
         rc = r->job ? check_claimable(s, job, e) : next_in_queue(s, x, &job, e);
         if (rc != 1)
@@ -371,19 +385,14 @@ static int claim_in_transaction(struct store *s, const struct wish *x, const str
 
 int store_claim(struct store *s, const struct claim_request *r, struct claim *c, struct err *e)
 {
-    struct dead_list dead = {0};
     struct wish x;
     int64_t job;
-    assert(s->self.pid && r->worker);    /* otherwise every worker would look dead */
-    int rc = wish_open(&x, r, e) ? -1 : find_dead(s, r->worker, &dead, e);
+    int rc = wish_open(&x, r, e) ? -1 : store_requeue_dead(s, r->worker, e);
     if (rc == 0)                         /* most calls find no work; they take no lock */
-        rc = dead.n || r->job ? 1 : has_orphans(s, e);
-    if (rc == 0)
-        rc = next_in_queue(s, &x, &job, e);
+        rc = r->job ? 1 : next_in_queue(s, &x, &job, e);
     if (rc == 1)
-        rc = claim_in_transaction(s, &x, &dead, c, e);
+        rc = claim_in_transaction(s, &x, c, e);
     wish_close(&x);
-    free(dead.v);
     return rc;
 }
 

@@ -22,7 +22,8 @@ struct schedule {
     double poll_at;                      /* when to read the queue again */
     double round_ended;                  /* the last round, while a task writes; 0: none writes */
     double waiting_since;                /* for jobs that other workers hold; 0: not waiting */
-    double passed_since;                 /* when a job of another model was first passed; 0: none was */
+    /* when a job of another model was first passed since jobs of this model run; 0: none was */
+    double passed_since;
     int64_t *skip; size_t n_skip;        /* jobs that this worker can never hold */
     struct metrics metrics;
     bool metrics_failed;                 /* a notice says so */
@@ -172,7 +173,8 @@ static int note_passed(struct schedule *h, const struct claim_request *r, int64_
     any.model = NULL;
     if (store_next(h->w->store, &any, &first, &idle, e) < 0)
         return -1;
-    h->passed_since = first == job ? 0 : h->passed_since > 0 ? h->passed_since : clock_seconds();
+    if (first != job && h->passed_since == 0)
+        h->passed_since = clock_seconds();
     return 0;
 }
 
@@ -212,6 +214,8 @@ static int join(struct schedule *h, struct task *t, struct err *e)
         return end_task(h, h->n - 1, rc, e);
     h->one_alone = task_runs_alone(t, t->claim.idle);
     t->progress->custom_id = t->job->custom_id;
+    if (strcmp(h->metrics.model, h->w->engine.path))
+        h->passed_since = 0;
     metrics_model(&h->metrics, h->w->engine.path);
     if (h->o->begins)
         h->o->begins(h->o->ctx, t->job);
@@ -228,17 +232,15 @@ static int admit_one(struct schedule *h, struct err *e)
     struct task *t = task_new(h->w, &h->o->how, e);
     if (!t)
         return -1;
-    rc = h->n || r.model ? store_next(s, &r, &job, &idle, e) : 0;
+    rc = store_requeue_dead(s, r.worker, e) ? -1 : store_next(s, &r, &job, &idle, e);
     if (rc == 1 && r.model && note_passed(h, &r, job, e))
         rc = -1;
     if (rc == 1 && h->n && !may_join(h, t, job, idle))
         goto no;
-    if (rc >= 0)                         /* store_claim also takes the jobs of dead workers */
+    if (rc == 1)
         rc = store_claim(s, &r, &t->claim, e);
     if (rc != 1)
         goto no;
-    if (!r.model)                        /* the first of all jobs has been claimed: none was passed */
-        h->passed_since = 0;
     if (h->n && (!t->job || t->job->id != t->claim.job)) {       /* another job than expected */
         task_forget(t);
         if (!may_join(h, t, t->claim.job, t->claim.idle)) {
@@ -360,6 +362,7 @@ static int serve_round(struct schedule *h, struct err *e)
         total.tokens += d[k]->failed ? 0 : d[k]->round.tokens;
         total.seconds += d[k]->failed ? 0 : d[k]->round.seconds;
     }
+    size_t left = n;
     for (size_t k = 0; k < n; k++) {
         size_t i = 0;
         int rc = TASK_FAILED;
@@ -369,9 +372,14 @@ static int serve_round(struct schedule *h, struct err *e)
             rc = task_take_round(t[k], &total, e);
         while (h->task[i] != t[k])
             i++;
-        if ((rc || task_is_complete(t[k])) && end_task(h, i, rc, e))
+        if (rc == 0 && !task_is_complete(t[k]))
+            continue;
+        left--;
+        if (end_task(h, i, rc, e))
             return -1;
     }
+    if (left == 0)
+        h->round_ended = 0;
     return 0;
 }
 
@@ -456,11 +464,11 @@ int schedule_job(struct worker *w, const struct claim *c, const struct work_opti
         rc = 0;
     if (rc == 0 && !task_is_complete(t))
         task_begins_writing(t);
-    stop_notice_for("this round");
     while (rc == 0 && !task_is_complete(t)) {
         rc = task_check(t);
         if (rc == 0)
             task_make_int8(t, 0);
+        stop_notice_for("this round");
         if (rc == 0)
             rc = decode_step(&t->decoder, e) ? TASK_FAILED : task_take_round(t, NULL, e);
     }

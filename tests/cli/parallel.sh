@@ -201,4 +201,9 @@ assert one("vllm:num_requests_running") == one("vllm:num_requests_waiting") == 0
 PY
 result metrics_agree_with_the_store $? "$(tail -3 "$TMP/err")"
 [ ! -e "$TMP/m.prom.tmp" ]; result metrics_leave_no_temporary_file $? ""
+# A job of one round waits for no other round, however long the prompt of the next job takes.
+rm -f "$LONGHAND_DB"*; long_one -n 1 --samples 3
+"$L" work -q --metrics "$TMP/m.prom" --parallel 1
+grep -q '^longhand_longest_wait_seconds 0$' "$TMP/m.prom"
+result a_job_that_has_ended_does_not_wait $? "$(grep wait_seconds "$TMP/m.prom")"
 exit $failed
