@@ -84,7 +84,7 @@ def table(head, rows):
 
 def tables(t):
     n, short = t.lengths()
-    ends = [short if short < n else n // 5, n]
+    ends = [short if 0 < short < n else n // 5, n]
     paired = lambda name, plain, **k: " / ".join(t.cell(name, plain, end, **k) for end in ends)
     out = [f"Texts of {n:,} tokens. Cells: alpha, speed after {ends[0]:,} / {ends[1]:,} tokens; `-`: not "
            "written so far.\nThe paper's cells: after 20,000 / 100,000 tokens.\n"]
