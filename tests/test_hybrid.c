@@ -398,7 +398,7 @@ static void a_long_text(void)
     char dir[4096];
     const size_t n = long_test ? N : 1500;
     tiny_write(&tiny_hybrids[1], dir);
-    rig_open(&base, dir, DT_BF16, best_twin(), 2, ROWS, n);
+    rig_open(&base, dir, DT_BF16, best_twin(), 1, ROWS, n);
     int32_t *token = must_alloc(n * sizeof *token);
     float *logits = must_alloc(ROWS * base.c.vocab * 4);
     rig_tokens(token, n, base.c.vocab, 4);
@@ -407,11 +407,12 @@ static void a_long_text(void)
         run_rows(&base, &kv[0], token + i, 1, 1, false, logits);
     FOR_TWINS(o) {
         if (!long_test && o != best_twin()) continue;
-        rig_open(&r, dir, DT_BF16, o, 2, ROWS, n);
+        rig_open(&r, dir, DT_BF16, o, 1, ROWS, n);
         rig_kv(&r, &kv[1], n, 16);
         for (size_t i = 0, m; i < n; i += m) {
             const bool certain = rng_below(&rng, 2);
-            m = MIN(n - i, 1 + rng_below(&rng, certain ? ROWS : 16));
+            const size_t wanted = 1 + rng_below(&rng, certain ? ROWS : 16);
+            m = MIN(n - i, wanted);
             run_rows(&r, &kv[1], token + i, m, m, certain, logits);
         }
         CHECK(same_caches(&base, &kv[0], &kv[1]), "%s: %zu tokens differ", o->name, n);
