@@ -142,6 +142,12 @@ static int put_tensors(struct convert *c, struct err *e)
 
 /* ---- the data ---- */
 
+/* Rows that a slab may end after. A vector of a hybrid is one row (gguf_form_read). */
+static size_t rows_of(const struct convert *c, const struct tensor *t)
+{
+    return t->n_dims == 2 ? t->dim[0] : config_is_hybrid(&c->config) ? 1 : t->n_elements;
+}
+
 /* Reads and encodes the rows of a slab. The llama architecture has rows b and b + d/2 of a head side by
  * side; hybrids have forms of their own (gguf_form.h). */
 static void encode_slab(void *ctx, size_t i, size_t thread)
@@ -149,13 +155,11 @@ static void encode_slab(void *ctx, size_t i, size_t thread)
     struct convert *c = ctx;
     struct slab *s = &c->slab[i];
     const struct tensor *t = s->t;
-    const size_t row = t->n_dims == 2 ? t->bytes / t->dim[0] : t->bytes / t->n_elements,
-                 d = c->config.head_dim;
+    const size_t row = t->bytes / rows_of(c, t), d = c->config.head_dim;
     char *to = c->room + i * SLAB_BYTES;
     (void)thread;
     if (config_is_hybrid(&c->config)) {
-        const size_t first = t->n_dims == 2 ? s->row : 0, n = t->n_dims == 2 ? s->rows : 1;
-        s->failed = gguf_form_read(&c->ts, t, &c->config, to, first, n, &s->e) != 0;
+        s->failed = gguf_form_read(&c->ts, t, &c->config, to, s->row, s->rows, &s->e) != 0;
         return;
     }
     if (!is_permuted(c, t)) {
@@ -189,8 +193,7 @@ static int write_slabs(struct convert *c, size_t n, struct err *e)
     pool_run(c->pool, n, encode_slab, c);
     for (size_t i = 0; i < n; i++) {
         const struct tensor *t = c->slab[i].t;
-        const size_t rows = t->n_dims == 2 ? t->dim[0] : t->n_elements,
-                     bytes = c->slab[i].rows * (t->bytes / rows);
+        const size_t rows = rows_of(c, t), bytes = c->slab[i].rows * (t->bytes / rows);
         if (c->slab[i].failed) {
             *e = c->slab[i].e;
             return -1;
@@ -213,8 +216,7 @@ static int write_data(struct convert *c, struct err *e)
     size_t n = 0;
     for (size_t i = 0; i < c->n_pieces; i++) {
         const struct tensor *t = c->piece[i].t;
-        const size_t rows = t->n_dims == 2 ? t->dim[0] : t->n_elements, row = t->bytes / rows,
-                     some = SLAB_BYTES / row;
+        const size_t rows = rows_of(c, t), row = t->bytes / rows, some = SLAB_BYTES / row;
         if (some == 0)
             return err_set(e, ERR_INPUT, "tensor \"%s\": rows of %zu bytes, at most %d are allowed", t->name,
                            row, SLAB_BYTES);

@@ -18,7 +18,7 @@
 
 enum {
     NODES = MTP_BEAM * (MTP_PASSES - 1), /* rows of a round's candidates */
-    PENDING = 512,
+    PENDING = 512,                   /* the most pairs that wait */
     FIRST_ROWS = MTP_BEAM,           /* the most pairs that pass 0 reads */
 };
 

@@ -51,10 +51,23 @@ size_t gguf_form_source(const struct gguf_form *f, const struct config *c, size_
     return f->skip + (head % keys * members + head / keys) * f->width + in;
 }
 
+/* A layer that the model does not have may have any shape. */
+static int check_heads(const struct gguf_form *f, const struct tensors *ts, const struct tensor *t,
+                       const struct config *c, struct err *e)
+{
+    const size_t has = f->columns ? t->cols : t->dim[0], needed = f->skip + c->delta.value_heads * f->width;
+    return !f->width || has == needed
+               ? 0
+               : err_set(e, ERR_INPUT, "%s: tensor \"%.*s\": %zu %s, needed are %zu", ts->path[t->shard],
+                         TENSOR_NAME_SHOWN, t->stored_name, has, f->columns ? "columns" : "rows", needed);
+}
+
 int gguf_form_read(const struct tensors *ts, const struct tensor *t, const struct config *c, void *dst,
                    size_t row, size_t n, struct err *e)
 {
     const struct gguf_form f = gguf_form(c, t->name);
+    if (check_heads(&f, ts, t, c, e))
+        return -1;
     const size_t stored = t->cols * dtype_size(t->stored_dtype),
                  bytes = t->cols / t->encoded->block * t->encoded->bytes;
     char *source = malloc(stored);

@@ -17,6 +17,7 @@ struct gguf_form {
 struct gguf_form gguf_form(const struct config *c, const char *name);
 /* The row (column) of the directory's tensor that is row (column) i of the file's. */
 size_t gguf_form_source(const struct gguf_form *f, const struct config *c, size_t i);
-/* Rows row .. row+n-1 of the file's tensor, encoded as tensors_encode says. A vector is one row. */
+/* Rows row .. row+n-1 of the file's tensor, encoded as tensors_encode says. A vector is one row. ERR_INPUT:
+ * the tensor has not the value heads of the model. */
 int gguf_form_read(const struct tensors *ts, const struct tensor *t, const struct config *c, void *dst,
                    size_t row, size_t n, struct err *e);

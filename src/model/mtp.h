@@ -7,7 +7,7 @@
  *     h' = norm_final(z)                       the logits are those of the model's LM head on h'
  *
  * A further draft continues with the drafted token and h' in place of h. Keys and values of a row depend on
- * its token and state alone, so rows that are only read end there (model_forward).
+ * its token and state alone, so a pass without logits computes nothing else (model_forward).
  *
  * The layer is a struct model of one layer (config.drafts), and its pass is the model's. Its files have
  *

@@ -29,6 +29,27 @@ for m in tests/data/models/qwen35moe-fused-bf16 "$TMP/qwen35moe-fused-bf16.gguf"
 done >"$TMP/a"
 [ "$(sort -u "$TMP/a" | wc -l)" = 1 ] && [ "$(wc -l <"$TMP/a")" = 2 ]
 result the_draft_layer_is_written $? "$(cat "$TMP/a")"
+# Tensors of a layer that the hybrid does not have may have any shape.
+stray() # NAME SHAPE: a copy of a hybrid with one more tensor of zeros
+{
+    cp -r tests/data/models/qwen35-grouped-bf16 "$TMP/$1"
+    python3 - "$TMP/$1/model.safetensors" "$1" "$2" <<'END'
+import json, math, sys
+path, name, shape = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
+data = open(path, "rb").read()
+n = int.from_bytes(data[:8], "little")
+header, body = json.loads(data[8:8 + n]), data[8 + n:] + bytes(4 * math.prod(shape))
+header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data) - 8 - n, len(body)]}
+text = json.dumps(header).encode()
+open(path, "wb").write(len(text).to_bytes(8, "little") + text + body)
+END
+}
+long=model.layers.9.input_layernorm.weight; narrow=model.layers.9.linear_attn.out_proj.weight
+stray $long '[3000000]'; stray $narrow '[4, 24]'
+check a_vector_longer_than_a_slab 2 "$long.: rows of 12000000 bytes, at most" convert \
+    -m "$TMP/$long" --weights bf16 -o "$TMP/x.gguf"
+check a_tensor_without_the_value_heads 2 "$narrow.: 24 columns, needed are 72" convert \
+    -m "$TMP/$narrow" --weights bf16 -o "$TMP/x.gguf"
 check dynamic_rope_is_refused 2 "config.json: rope_type dynamic cannot be written" convert \
     -m tests/data/models/llama-dynamic-old-bf16 -o "$TMP/x.gguf"
 check window_in_some_layers_is_refused 2 "a window in some of the layers cannot be written" convert \
