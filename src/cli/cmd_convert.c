@@ -86,8 +86,11 @@ static int list_pieces(struct convert *c, struct err *e)
             char name[TENSOR_NAME_SHOWN];
             snprintf(name, sizeof name, "%.*s%s%zu.%s", at ? (int)(at - t->name) : 0, t->name, any, k,
                      at ? at + strlen(first) : "");
-            c->piece[c->n_pieces++] = (struct piece){ at ? tensors_find(&c->ts, name) : t, at ? n : 0,
-                                                      k + 1 == n ? n * t->bytes : 0 };
+            const struct tensor *x = at ? tensors_find(&c->ts, name) : t;
+            if (!x || x->n_dims != t->n_dims || memcmp(x->dim, t->dim, t->n_dims * sizeof *t->dim))
+                return err_set(e, ERR_INPUT, "%s: tensor \"%s\" is missing or has another shape than %s",
+                               c->ts.path[t->shard], name, t->name);
+            c->piece[c->n_pieces++] = (struct piece){ x, at ? n : 0, k + 1 == n ? n * t->bytes : 0 };
         }
     }
     return 0;

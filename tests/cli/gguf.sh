@@ -30,9 +30,9 @@ done >"$TMP/a"
 [ "$(sort -u "$TMP/a" | wc -l)" = 1 ] && [ "$(wc -l <"$TMP/a")" = 2 ]
 result the_draft_layer_is_written $? "$(cat "$TMP/a")"
 # Tensors of a layer that the hybrid does not have may have any shape.
-stray() # NAME SHAPE: a copy of a hybrid with one more tensor of zeros
+stray() # NAME SHAPE MODEL: a copy of a hybrid with one more tensor of zeros
 {
-    cp -r tests/data/models/qwen35-grouped-bf16 "$TMP/$1"
+    cp -r tests/data/models/$3 "$TMP/$1"
     python3 - "$TMP/$1/model.safetensors" "$1" "$2" <<'END'
 import json, math, sys
 path, name, shape = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
@@ -45,11 +45,15 @@ open(path, "wb").write(len(text).to_bytes(8, "little") + text + body)
 END
 }
 long=model.layers.9.input_layernorm.weight; narrow=model.layers.9.linear_attn.out_proj.weight
-stray $long '[3000000]'; stray $narrow '[4, 24]'
+expert=model.layers.9.mlp.experts.0.up_proj.weight
+stray $long '[3000000]' qwen35-grouped-bf16; stray $narrow '[4, 24]' qwen35-grouped-bf16
+stray $expert '[4, 44]' qwen35moe-each-f32
 check a_vector_longer_than_a_slab 2 "$long.: rows of 12000000 bytes, at most" convert \
     -m "$TMP/$long" --weights bf16 -o "$TMP/x.gguf"
 check a_tensor_without_the_value_heads 2 "$narrow.: 24 columns, needed are 72" convert \
     -m "$TMP/$narrow" --weights bf16 -o "$TMP/x.gguf"
+check an_expert_without_the_others 2 "experts.1.up_proj.weight. is missing or has another shape" convert \
+    -m "$TMP/$expert" --weights bf16 -o "$TMP/x.gguf"
 check dynamic_rope_is_refused 2 "config.json: rope_type dynamic cannot be written" convert \
     -m tests/data/models/llama-dynamic-old-bf16 -o "$TMP/x.gguf"
 check window_in_some_layers_is_refused 2 "a window in some of the layers cannot be written" convert \
