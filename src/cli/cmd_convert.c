@@ -135,7 +135,8 @@ static int put_tensors(struct convert *c, struct err *e)
         for (size_t k = 0; k < t->n_dims; k++)
             dim[k] = t->dim[t->n_dims - 1 - k];
         dim[t->n_dims] = experts;
-        const bool row = strstr(t->name, ".shared_expert_gate.");       /* a vector in the file */
+        /* a vector in the file */
+        const bool row = t->n_dims == 2 && strstr(t->name, ".shared_expert_gate.");
         gguf_put_tensor(&c->out, name, dim, t->n_dims - row + (experts > 0), t->encoded);
     }
     if (c->has_divisor)

@@ -29,6 +29,22 @@ for m in tests/data/models/qwen35moe-fused-bf16 "$TMP/qwen35moe-fused-bf16.gguf"
 done >"$TMP/a"
 [ "$(sort -u "$TMP/a" | wc -l)" = 1 ] && [ "$(wc -l <"$TMP/a")" = 2 ]
 result the_draft_layer_is_written $? "$(cat "$TMP/a")"
+# A gate of the draft layer that is a vector already.
+cp -r tests/data/models/qwen35moe-fused-bf16 "$TMP/gate"
+python3 - "$TMP"/gate/*.safetensors <<'END'
+import json, sys
+for path in sys.argv[1:]:
+    data = open(path, "rb").read()
+    n = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:8 + n])
+    for name, tensor in header.items():
+        if name.endswith("mtp.layers.0.mlp.shared_expert_gate.weight"):
+            tensor["shape"] = tensor["shape"][1:]
+            text = json.dumps(header, separators=(",", ":")).encode()
+            open(path, "wb").write(len(text).to_bytes(8, "little") + text + data[8 + n:])
+END
+"$LONGHAND" convert -m "$TMP/gate" --weights bf16 -o "$TMP/gate.gguf" -q
+same a_gate_that_is_a_vector "$TMP/qwen35moe-fused-bf16.gguf" "$TMP/gate.gguf"
 # Tensors of a layer that the hybrid does not have may have any shape.
 stray() # NAME SHAPE MODEL: a copy of a hybrid with one more tensor of zeros
 {
