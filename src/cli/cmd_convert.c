@@ -82,6 +82,8 @@ static int list_pieces(struct convert *c, struct err *e)
         const size_t n = at ? c->config.n_experts : 1;
         if (!is_used(c, t) || (!at && strstr(t->name, any)))
             continue;
+        if (!t->bytes)
+            return err_set(e, ERR_INPUT, "%s: tensor \"%s\" has no elements", c->ts.path[t->shard], t->name);
         for (size_t k = 0; k < n; k++) {
             char name[TENSOR_NAME_SHOWN];
             snprintf(name, sizeof name, "%.*s%s%zu.%s", at ? (int)(at - t->name) : 0, t->name, any, k,

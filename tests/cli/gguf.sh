@@ -61,6 +61,9 @@ open(path, "wb").write(len(text).to_bytes(8, "little") + text + body)
 END
 }
 long=model.layers.9.input_layernorm.weight; narrow=model.layers.9.linear_attn.out_proj.weight
+empty=model.layers.9.mlp.up_proj.weight
+stray $empty '[0, 44]' qwen35-grouped-bf16
+check an_empty_tensor 2 "$empty. has no elements" convert -m "$TMP/$empty" --weights bf16 -o "$TMP/x.gguf"
 expert=model.layers.9.mlp.experts.0.up_proj.weight
 stray $long '[3000000]' qwen35-grouped-bf16; stray $narrow '[4, 24]' qwen35-grouped-bf16
 stray $expert '[4, 44]' qwen35moe-each-f32
