@@ -108,7 +108,7 @@ static int propose_match(struct drafting *const *all, size_t n, bool *more, stru
 {
     struct drafting *g = all[0];
     (void)n, (void)e, *more = false;
-    sim.clock += g->look ? 30e-6 : 2e-6;         /* a look takes in 17 tokens and proposes unlikely ones */
+    sim.clock += g->look ? 20e-6 : 2e-6;         /* a look takes in 17 tokens and proposes unlikely ones */
     for (uint32_t i = 0, at = 0; sim.found && i < MATCH && (i == 0 || at); i++)
         if (g->look || chance(sim.match_p) * g->tree->node[at].reach >= (double)g->min_reach)
             at = tree_add(g->tree, at, guess(g, at, SOURCE_SUFFIX, sim.text->match), SOURCE_SUFFIX,
@@ -182,7 +182,7 @@ static void time_passes(size_t left)
 {
     struct planner *p = &sim.g.planner;
     for (size_t i; (i = planner_size_due(p, left)) < COST_SIZES;) {
-        const double s = spend_pass(cost_rows(i), sim.g.passes > 0);
+        const double s = spend_pass(cost_rows(i), false);
         sim.timing += s;
         planner_timed(p, i, sim.length, s);
     }
@@ -342,7 +342,7 @@ static void forty_machines(void)
                i, best.cache + 1, best.passes, best.match, best.heads, plain, mean_cache, mean_passes,
                mean_rows, share, at_first, 100 * timing, trials);
         lowest = MIN(lowest, share), sum += share / (sizeof forty / sizeof *forty);
-        CHECK(share >= 0.92, "machine %zu: %.3f", i, share);
+        CHECK(share >= 0.95, "machine %zu: %.3f", i, share);
     }
     printf("    lowest %.3f, mean %.3f\n", lowest, sum);
 }

@@ -182,7 +182,7 @@ void cost_timed(struct cost_model *m, size_t i, size_t length, double seconds)
 {
     const double cache = m->kv_bytes * (double)length, one = m->weight_bytes + cache,
                  bytes = weights_read(m, cost_rows(i)) + cache,
-                 now = seconds / exp(m->speed + m->drafted) / bytes,
+                 now = seconds / exp(m->speed) / bytes,
                  most = MIN(now, (double)cost_rows(i) * m->size[0] * one / bytes);
     m->seconds += seconds;
     m->next_timing = m->seconds + seconds / TIMING_SHARE;
@@ -190,7 +190,7 @@ void cost_timed(struct cost_model *m, size_t i, size_t length, double seconds)
     if (m->seen[0] == 0)
         m->size[0] = now;
     else if (i == 0)
-        follow(m, 1, now, m->size[0]);
+        follow(m, 0, now, m->size[0]);
     else                             /* r rows never take longer than r passes: that was a disturbance */
         m->size[i] = m->timed <= TIMED_SIZES ? most : m->size[i] * exp(cost_off(most, m->size[i]) / 2);
     m->seen[i] = SEEN / 2;

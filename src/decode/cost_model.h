@@ -82,8 +82,7 @@ void cost_first(struct cost_model *m, size_t length, double seconds);
 void cost_first_of_size(struct cost_model *m, size_t n, size_t length, double seconds);
 /* The size to time now for n texts, `left` tokens before the end of one of them; COST_SIZES: none. */
 size_t cost_size_due(const struct cost_model *m, size_t n, size_t left);
-/* A pass of cost_rows(i) rows that was only timed took `seconds`. Passes are timed among rounds with drafts,
- * so they find the CPU's caches as those rounds leave them. */
+/* A pass of cost_rows(i) rows that was only timed took `seconds`. */
 void cost_timed(struct cost_model *m, size_t i, size_t length, double seconds);
 /* A pass of so many rows read `experts` experts, over all layers. */
 void cost_experts_read(struct cost_model *m, size_t rows, size_t experts);
