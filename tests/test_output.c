@@ -170,7 +170,8 @@ static void a_new_file_replaces_no_other(void)
             read_text(path, text);
             CHECK(strcmp(text, there ? "theirs" : "mine") == 0, "way %d: \"%s\"", way, text);
             if (there)
-                CHECK(rc == -1 && e.code == ERR_INPUT && strstr(e.msg, "no file is overwritten"), "way %d", way);
+                CHECK(rc == -1 && e.code == ERR_INPUT && strstr(e.msg, "no file is overwritten"),
+                      "way %d", way);
             else
                 CHECK(rc == 0, "way %d: %s", way, e.msg);
             unlink(path);

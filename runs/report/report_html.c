@@ -282,7 +282,8 @@ static void costs(FILE *f, const struct report *r)
                 s->prefill_tokens, s->prefill_seconds);
     if (s->predicted_rounds > 0)
         page_format(f,
-                    "<p><b>A round:</b> predicted @2 ms, measured @2 ms (@c rounds that the planner priced).</p>",
+                    "<p><b>A round:</b> predicted @2 ms, measured @2 ms "
+                    "(@c rounds that the planner priced).</p>",
                     1000 * report_round_predicted(s), 1000 * report_round_measured(s), s->predicted_rounds);
     if (s->snapshots > 0 || s->restored > 0)
         page_format(f,

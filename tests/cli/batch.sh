@@ -230,7 +230,7 @@ echo >>"$TMP/model/tokenizer.json"; "$L" work -q --db "$TMP/f.db" 2>/dev/null
 cp $MODEL/tokenizer.json "$TMP/model/"
 "$L" run --batch "$TMP/fails.jsonl" -o "$TMP/f.jsonl" -n 7 -q --db "$TMP/f.db" 2>"$TMP/err"; r=$?
 [ $r = 1 ] && [ "$(wc -l <"$TMP/f.jsonl")" = 3 ] && sed -n 3p "$TMP/f.jsonl" |
-    grep -q '"custom_id": "broken", "response": null, "error": {"code": "failed", .*submitted with the tokenizer' \
+    grep -q '"custom_id": "broken", "response": null, "error": {"code": "failed", .*with the tokenizer' \
     && [ "$(grep -c '"error": null' "$TMP/f.jsonl")" = 2 ]
 result failed_line_is_an_error $? "exit $r: $(cat "$TMP/err")"
 

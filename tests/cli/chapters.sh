@@ -114,8 +114,8 @@ check fork_has_one_place 2 'only one of them' fork 3 --at 3 --at-text x
 
 # One file per job.
 cat >"$TMP/books.jsonl" <<J
-{"custom_id": "one/../two", "method": "POST", "url": "/v1/completions", "body": {"prompt": "A", "max_tokens": 4,\
- "n": 2}}
+{"custom_id": "one/../two", "method": "POST", "url": "/v1/completions", "body": {"prompt": "A",\
+ "max_tokens": 4, "n": 2}}
 {"custom_id": "one_.._two", "method": "POST", "url": "/v1/completions", "body": {"prompt": "B",\
  "max_tokens": 4}}
 {"custom_id": ".h", "method": "POST", "url": "/v1/completions", "body": {"prompt": "C", "max_tokens": 4}}

@@ -29,7 +29,8 @@ while [ $runs -lt 80 ]; do
     head -$have "$TMP/plain" | cmp -s - "$TMP/a" || bad="$bad text($n)"
     [ $r = 1 ] && [ "$(wc -l <"$TMP/err")" = 1 ] &&
         grep "emulated GPU: [a-z_0-9]*: LONGHAND_EMULATED_FAIL, call $n" "$TMP/err" |
-            grep -q 'run --resume 1 --format ids continues' && ! grep -q "emulated GPU.*emulated GPU" "$TMP/err" ||
+            grep -q 'run --resume 1 --format ids continues' &&
+        ! grep -q "emulated GPU.*emulated GPU" "$TMP/err" ||
         bad="$bad exit($n: $r, $(head -c 300 "$TMP/err"))"
     LONGHAND_DB=$TMP/db$runs "$L" show 1 | grep -q '^job 1: paused' || bad="$bad state($n)"
     [ $have = 0 ] || some=$((some + 1))

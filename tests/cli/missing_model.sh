@@ -37,7 +37,8 @@ four=$(submit "$TMP/a" 4); "$L" show $four --json | grep -v '"updated"' >"$TMP/b
 other_place='work --model PATH and resume [0-9]+ --model PATH name another place'
 for half in "{" "{}" ""; do
     printf '%s' "$half" >"$TMP/a/config.json"
-    check "half_a_config_waits_${#half}" 1 'job [0-9]+: stays queued after 0 of 20 tokens: .*; '"$other_place" \
+    check "half_a_config_waits_${#half}" 1 \
+        'job [0-9]+: stays queued after 0 of 20 tokens: .*; '"$other_place" \
         work --threads 1
 done
 cp $MODEL/config.json "$TMP/a"; head -c 100000 $MODEL/tokenizer.json >"$TMP/a/tokenizer.json"
