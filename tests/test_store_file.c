@@ -1,5 +1,9 @@
 /* The file of a job store: private, refused if foreign or damaged, read-only, migrations, busy databases,
  * network file systems. */
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <time.h>
+
 #include "runs/store/store_db.h"
 #include "tests/store_rig.h"
 
@@ -301,6 +305,53 @@ static void opening_waits_for_a_busy_store(void)
     store_close(s);
 }
 
+/* Stands in front of the C library and counts the calls of a thread. */
+static _Thread_local int sleeps;
+int nanosleep(const struct timespec *want, struct timespec *left)
+{
+    sleeps++;
+    return (int)syscall(SYS_nanosleep, want, left);
+}
+
+static void *submit_one(void *p)
+{
+    struct err e = {0};
+    struct job_spec j = rig_job(10);
+    int64_t id;
+    CHECK(store_submit(p, NULL, &j, 1, &id, NULL, NULL, &e) == 0, "%s", e.msg);
+    return NULL;
+}
+
+static void *count_jobs(void *p)
+{
+    struct err e = {0};
+    struct store_counts n;
+    CHECK(store_counts(p, NULL, &n, &e) == 0 && n.jobs[JOB_QUEUED] == 1, "%s", e.msg);
+    CHECK(sleeps <= 1, "%d sleeps", sleeps);
+    return NULL;
+}
+
+/* A foreign reader holds up a commit, and the commit holds up a reader of its own process. The reader wakes
+ * with the end of the commit, and not after a time. */
+static void a_reader_wakes_with_a_writer_of_its_process(void)
+{
+    sqlite3 *other;
+    pthread_t writer, reader;
+    rig_new();
+    struct store *w = rig_open(STORE_CREATE), *r = rig_open(STORE_WRITE);
+    CHECK(sqlite3_open(rig_path, &other) == SQLITE_OK &&
+          sqlite3_exec(other, "BEGIN; SELECT * FROM job", NULL, NULL, NULL) == SQLITE_OK);
+    CHECK(pthread_create(&writer, NULL, submit_one, w) == 0);
+    usleep(50000);
+    CHECK(pthread_create(&reader, NULL, count_jobs, r) == 0);
+    usleep(200000);
+    sqlite3_close(other);
+    pthread_join(writer, NULL);
+    pthread_join(reader, NULL);
+    store_close(r);
+    store_close(w);
+}
+
 static void a_network_file_system_gives_a_notice_and_allows_one_host(void)
 {
     struct store *s;
@@ -338,6 +389,7 @@ int main(int argc, char **argv)
     RUN(a_store_of_version_2_is_migrated);
     RUN(a_store_in_wal_mode_returns_to_a_rollback_journal);
     RUN(opening_waits_for_a_busy_store);
+    RUN(a_reader_wakes_with_a_writer_of_its_process);
     RUN(a_network_file_system_gives_a_notice_and_allows_one_host);
     rig_end();
     return test_end();

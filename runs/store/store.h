@@ -22,9 +22,9 @@
  *
  * Connections. A struct store is one connection. One thread uses it at a time, and it does not survive
  * fork(). Other threads of the process call store_reopen. Writers wait for each other with jitter, by
- * default for five minutes. Then they fail with ERR_AGAIN and change nothing. While a store is open,
- * nothing in the process may open the file by other means: closing that descriptor would drop SQLite's
- * locks.
+ * default for five minutes. Then they fail with ERR_AGAIN and change nothing. A reader that waits for a
+ * writer of its own process goes on as soon as that writer has committed. While a store is open, nothing in
+ * the process may open the file by other means: closing that descriptor would drop SQLite's locks.
  *
  * Tokens. A text is a list of token ids; token 0 follows the prompt. The job sampled most of them. A span
  * (struct text_span) marks tokens that were given (extend --append) or shared with another job (fork).

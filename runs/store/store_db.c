@@ -6,6 +6,7 @@
 #include "runs/store/store_db.h"
 
 #include <errno.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -325,8 +326,25 @@ int db_get(struct store *s, struct err *e, int64_t *out, const char *sql, const 
 
 static atomic_bool wait_timed_out;       /* after the process was told to stop */
 
-/* SQLite's busy handler: another process holds the lock. Sleep for 1 to 50 ms, later up to 250 ms. The
- * time is random, so that waiting workers do not move in step. Returns 0 to give up. */
+/* Sleep for at most `ms` milliseconds. A reader that waits for a writer of its own process wakes when that
+ * writer's turn ends. */
+static void sleep_for_lock(struct store *s, long ms)
+{
+    pthread_mutex_t *turn = s->writes || !s->file ? NULL : &s->file->turn;
+    const double end = wall_seconds() + 1e-3 * (double)ms;
+    const struct timespec until = { .tv_sec = (time_t)end, .tv_nsec = (long)(1e9 * fmod(end, 1)) };
+    if (turn && pthread_mutex_trylock(turn)) {
+        if (pthread_mutex_timedlock(turn, &until) == 0)
+            pthread_mutex_unlock(turn);
+        return;
+    }
+    if (turn)                            /* the writer is another process */
+        pthread_mutex_unlock(turn);
+    nanosleep(&(struct timespec){ .tv_nsec = ms * 1000000 }, NULL);
+}
+
+/* SQLite's busy handler: another connection holds the lock. Sleep for 1 or 2 ms at first, later for up to
+ * 250 ms. The time is random, so that waiting workers do not move in step. Returns 0 to give up. */
 static int wait_for_lock(void *ctx, int n)
 {
     struct store *s = ctx;
@@ -343,8 +361,7 @@ static int wait_for_lock(void *ctx, int n)
         return 0;
     }
     s->jitter = s->jitter * 1664525 + 1013904223;
-    long ms = 1 + (long)(s->jitter >> 8) % (n < 20 ? 50 : 250);
-    nanosleep(&(struct timespec){ .tv_nsec = ms * 1000000 }, NULL);
+    sleep_for_lock(s, 1 + (long)(s->jitter >> 8) % (n < 5 ? 2L << n : n < 20 ? 50 : 250));
     return 1;
 }
 
