@@ -40,18 +40,20 @@ static void *heartbeat_thread(void *p)
 {
     struct heartbeat *h = p;
     struct err e;
-    double beat_at = clock_seconds() + h->interval;
+    double beat_at = clock_seconds() + h->interval, check_at = 0;
     pthread_mutex_lock(&h->lock);
     while (!h->stop) {
-        const double check_at = h->n_watched ? clock_seconds() + MIN(1.0, h->interval) : beat_at;
-        cond_wait_until(&h->wake, &h->lock, MIN(beat_at, check_at));
+        cond_wait_until(&h->wake, &h->lock, h->n_watched ? MIN(beat_at, check_at) : beat_at);
         if (!h->stop && clock_seconds() >= beat_at) {
             pthread_mutex_unlock(&h->lock);
             store_beat(h->store, h->worker, &e);
             beat_at = clock_seconds() + h->interval;
             pthread_mutex_lock(&h->lock);
         }
-        check_jobs(h);
+        if (h->n_watched && clock_seconds() >= check_at) {   /* a job that joins begins no check */
+            check_jobs(h);
+            check_at = clock_seconds() + MIN(1.0, h->interval);
+        }
     }
     pthread_mutex_unlock(&h->lock);
     return NULL;
