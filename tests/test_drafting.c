@@ -622,7 +622,7 @@ static void a_prefill_in_slices(void)
     for (size_t k = 0; k < 2; k++) {
         size_t first = 0;
         if (decode_open(&d, &rig.m, &p, NULL, prompt, PROMPT, PROMPT + 20, &e)) rig_die("decoder", &e);
-        d.row_seconds = k ? 1 : 0;                       /* a slow machine, for the first pass of a call */
+        d.buffers->row_seconds = k ? 1 : 0;              /* a slow machine, for the first pass of a call */
         CHECK(decode_prefill(&d, k ? 100 : 1e-9, note_pass, &first, &e) == !k);
         CHECK(first == (k ? 96 : SLICE_ROWS) && d.kv.n_past == (k ? of : SLICE_ROWS), "%zu, %zu", first,
               d.kv.n_past);

@@ -90,8 +90,11 @@ int worker_open_buffers(struct worker *w, const struct decode_setup *setup, size
     if (round_buffers_open(&larger, &w->engine.model, MAX(pass_rows, same ? b->pass_rows : 0),
                            MAX(rows, same ? b->verify_rows : 0), MAX(n_max, same ? b->n_max : 0), e))
         return -1;
-    if (same)
+    if (same) {
         larger.costs = b->costs;
+        larger.row_seconds = b->row_seconds;
+        larger.row_depth = b->row_depth;
+    }
     round_buffers_close(b);
     *b = larger;
     return 0;

@@ -12,6 +12,8 @@ struct round_buffers {               /* {0} is closed */
     float *logits;
     size_t logits_bytes;
     struct cost_model costs;
+    /* of the last pass of a prefill: seconds of a row, and the depth at which it ended; 0: none was made */
+    double row_seconds; size_t row_depth;
 };
 
 /* pass_rows: the most rows of any pass, of which verify_rows may have logits. n_max: the longest text. */

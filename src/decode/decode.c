@@ -126,10 +126,11 @@ static void observe(struct decoder *d, const struct observed *o, bool reading)
 }
 
 /* Rows of the next pass of a prefill that has `left` seconds: as many as the last pass says that will do, in
- * steps of SLICE_ROWS. */
+ * steps of SLICE_ROWS. A pass at a smaller depth says nothing: a row takes longer the more rows it sees. */
 static size_t slice_rows(const struct decoder *d, double left)
 {
-    const double fit = d->row_seconds > 0 ? left / d->row_seconds : 0;
+    const struct round_buffers *b = d->buffers;
+    const double fit = b->row_seconds > 0 && d->kv.n_past <= b->row_depth ? left / b->row_seconds : 0;
     return (size_t)MIN(MAX(fit, 0), (double)PREFILL_ROWS) / SLICE_ROWS * SLICE_ROWS;
 }
 
@@ -163,7 +164,10 @@ int decode_prefill(struct decoder *d, double seconds, decode_progress *progress,
         d->count.prefill_tokens += n;
         const double now = clock_seconds();
         d->count.prefill_seconds += now - start;
-        d->row_seconds = (now - start) / (double)n;
+        if (n >= SLICE_ROWS || d->buffers->row_seconds == 0) {
+            d->buffers->row_seconds = (now - start) / (double)n;
+            d->buffers->row_depth = d->kv.n_past;
+        }
         start = now;
         if (progress && !progress(ctx, d->kv.n_past - from, of - from) && d->kv.n_past < of)
             r = 1;

@@ -64,7 +64,6 @@ struct decoder {                     /* {0} is closed */
     struct round_stats round;
     struct draft_stats stats;
     struct decode_counters count;
-    double row_seconds;              /* of the last pass of a prefill, by its rows; 0: none was made */
     bool failed; struct err why;     /* the last round failed for this decoder alone */
 };
 
@@ -92,8 +91,8 @@ void decode_append(struct decoder *d, const int32_t *ids, size_t n);
 typedef bool decode_progress(void *ctx, size_t done, size_t of);
 /* Reads the text up to the token before the last one. Returns 1 when `progress` stopped it, or before a pass
  * that would end later than `seconds` from now; a further call continues. seconds 0: no limit. A call with a
- * limit makes at least one pass. Its passes have at least SLICE_ROWS rows, and as many as the last one
- * allows. */
+ * limit makes at least one pass. Its passes have at least SLICE_ROWS rows, and as many as the last one over
+ * these buffers allows, of this text or of another. */
 int decode_prefill(struct decoder *d, double seconds, decode_progress *progress, void *ctx, struct err *e);
 
 /* One round: appends one or more tokens. Asserts n_tokens < n_max. A failure appends nothing. */
