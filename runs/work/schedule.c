@@ -197,8 +197,10 @@ static bool may_join(struct schedule *h, struct task *t, int64_t job, int idle)
     struct prefix_match m = prefix_find(&w->prefixes, need.start, need.n_start);
     if (need.n_max == 0)
         return true;                     /* task_open names the reason */
-    if (m.n_coming / KV_BLOCK > m.n_rows / KV_BLOCK || worker_reserve(w, &need, &bytes, &m, &why))
+    if (m.n_coming / KV_BLOCK > m.n_rows / KV_BLOCK)
         return false;
+    if (worker_reserve(w, &need, &bytes, &m, &why))
+        return worker_check_alone(w, &need, &why) != 0;      /* task_open names the reason */
     worker_release(w, bytes);            /* task_open reserves it again */
     return true;
 }

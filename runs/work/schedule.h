@@ -12,7 +12,8 @@
  * of the queue needs another model, other heads or must run alone, no job joins until those that run have
  * ended. Jobs of the loaded model may pass jobs of another model with the same priority for at most
  * OTHER_MODEL_SECONDS. A job that does not fit beside those that run waits, and only jobs of a higher
- * priority pass it. A job that this worker can never hold stays in the queue and is named once.
+ * priority pass it. A job that this worker can never hold stays in the queue. It is named once, when its turn
+ * comes, and later jobs pass it. (Where a device has memory of its own, that turn comes when no job runs.)
  *
  * Shared beginnings (kvmgr/prefix.h). A job whose text begins as that of a running or an ended job uses the
  * blocks of that job's cache. If a task is still reading that beginning, the job waits for it, and no later

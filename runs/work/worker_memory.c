@@ -231,6 +231,22 @@ static int reserve_further(struct worker *w, const struct job_need *need, size_t
     return memory_plan_check_in(&plan, left, limit, "it waits for memory", e);
 }
 
+int worker_check_alone(const struct worker *w, const struct job_need *need, struct err *e)
+{
+    const struct engine *g = &w->engine;
+    struct memory_plan plan = {0};
+    const char *limit;
+    if (draft_check_model(&need->params->draft, g->dev, &g->config, e))
+        return -1;
+    job_plan_shared(&plan, need->params, g, need->n_max, rows_at_least(w));
+    job_plan(&plan, need->params, g, need->n_max, 0);
+    plan.dev = NULL;                     /* its free memory says nothing: jobs run */
+    const size_t all = memory_limit(worker_held(w), &limit);
+    return check_limit(w, &plan, e) || memory_plan_check_in(&plan, all, limit, "fewer --tokens need less", e)
+               ? -1
+               : 0;
+}
+
 int worker_reserve(struct worker *w, const struct job_need *need, size_t *bytes, struct prefix_match *m,
                    struct err *e)
 {
@@ -245,8 +261,11 @@ int worker_reserve(struct worker *w, const struct job_need *need, size_t *bytes,
             w->n_jobs++;
             return 0;
         }
-        if (!prefix_drop(&w->prefixes) && (w->n_jobs || !close_drafters(w)))
-            return -1;
+        if (prefix_drop(&w->prefixes) || (w->n_jobs == 0 && close_drafters(w)))
+            continue;
+        if (w->n_jobs)                   /* a better reason, if it has one */
+            worker_check_alone(w, need, e);
+        return -1;
     }
 }
 

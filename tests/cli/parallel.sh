@@ -138,6 +138,16 @@ long_one -n 20 --priority 5; wait $pid
 end = {j["job"]: j["ended"] for j in json.load(sys.stdin)["jobs"]}
 assert set(end) == {1, 3} and end[3] < end[1], end' 2>"$TMP/err"
 result a_higher_priority_passes_a_job_without_memory $? "$(tail -1 "$TMP/err")"
+# A job that no limit of this worker allows is named once, and later jobs pass it at once.
+rm -f "$LONGHAND_DB"*; long_one -n 800; long_one -n 60000; long_one -n 20
+"$L" work --max-memory $((all - 2))M 2>"$TMP/err"
+"$L" list --json --all | python3 -c 'import json, sys
+end = {j["job"]: (j["state"], j["ended"]) for j in json.load(sys.stdin)["jobs"]}
+assert end[1][0] == end[3][0] == "done" and end[3][1] < end[1][1] and end[2][0] == "queued", end
+named = [s for s in open(sys.argv[1]) if "job 2" in s]
+assert len(named) == 1 and "this needs" in named[0] and "--max-memory allows more" in named[0], named' \
+    "$TMP/err" 2>"$TMP/why"
+result a_job_that_never_fits_holds_up_no_job $? "$(tail -1 "$TMP/why")"
 
 # A control group of a hierarchy of files: version 2, and version 1.
 mkdir -p "$TMP/cgroup/memory"
