@@ -1,5 +1,5 @@
-/* The throughput model: SPIRe's 432 cells, passes that either limit bounds, and rounds whose best plan is
- * known. */
+/* The throughput model: SPIRe's 432 cells, passes that either limit bounds, rounds whose best plan is known,
+ * and costs that were measured. */
 #include <math.h>
 #include "src/decode/throughput.h"
 #include "tests/test.h"
@@ -42,15 +42,14 @@ static void the_number_of_passes_is_the_best(void)
     const struct machine m = { .flops = 1e9, .bandwidth = 100 };
     const struct pass_work target = { .weight_bytes = 100, .flops = 1 };
     for (int c = 1; c <= 9; c++) {
-        struct draft_work d = { .pass = { .weight_bytes = 10, .flops = 1 }, .rows = 1, .passes = 12,
-                                .chance = c / 10.0 };
+        struct draft_work d = { .pass = { .weight_bytes = 10, .flops = 1 }, .passes = 12, .tokens = { 1 } };
         double best = 0, tokens = 1;
         for (int k = 1; k <= 12; k++) {
-            tokens += pow(d.chance, k);
+            d.tokens[k] = tokens += pow(c / 10.0, k);
             best = fmax(best, tokens / (1 + 0.1 * k));
         }
         const struct throughput t = throughput_round(&m, &target, &d, 1);
-        CHECK(near(t.speedup, best, 0, 1e-12), "chance %g: %g, best %g", d.chance, t.speedup, best);
+        CHECK(near(t.speedup, best, 0, 1e-12), "chance %d/10: %g, best %g", c, t.speedup, best);
         d.fixed = true;
         CHECK(throughput_round(&m, &target, &d, 1).passes == 12);
     }
@@ -100,6 +99,83 @@ static void experts_and_states_are_counted(void)
           h.weight_bytes);
 }
 
+/* LongSpec's second pass reads the four rows that the first one added. */
+static void draft_passes_read_what_the_pass_before_added(void)
+{
+    const struct machine m = { .flops = 1, .bandwidth = 1e9 };
+    const struct pass_work target = { .flops = 1 };
+    struct draft_work d = { .pass = { .flops = 10 }, .passes = 3, .fixed = true, .widths = 3,
+                            .width = { 4, 16, 16 } };
+    throughput_tokens(&d, 2, 3);
+    struct throughput t = throughput_round(&m, &target, &d, 1);
+    CHECK(near(t.seconds, 10 * (1 + 4 + 16) + 37, 1e-9, 0) && t.rows == 37, "%g s", t.seconds);
+    d.rows = 2;
+    t = throughput_round(&m, &target, &d, 1);
+    CHECK(near(t.seconds, 10 * 6 + 37, 1e-9, 0), "%g s", t.seconds);
+}
+
+/* A model of 1,000 bytes and 1 byte a position, of which a pass of r rows takes 1 + (r - 1)/10 seconds a byte
+ * at 100 tokens and twice as long at 300. */
+static double pass_of(size_t rows, double length, double slow)
+{
+    return slow * (1 + ((double)rows - 1) / 10) * (1000 + length);
+}
+
+/* Seconds come back where they were measured, lie between them in between, and follow the bytes beyond. */
+static void measured_costs_are_interpolated(void)
+{
+    static struct measured_rounds m;
+    const struct planner_experts none = { 0 };
+    struct round_seconds s;
+    struct draft_work w = { .pass = { .weight_bytes = 50, .kv_bytes = 0 }, .passes = 3, .widths = 1,
+                            .width = { 4 } };
+    m = (struct measured_rounds){ .length = { 100, 300 }, .rest = { 7, 9 } };
+    m.draft[DRAFT_SPIRE].most = 3;
+    m.draft[DRAFT_SPIRE].reads = (struct pass_bytes){ .weights = 100, .key = 1, .keys = 200 };
+    for (size_t i = 0; i < 2; i++) {
+        cost_start(&m.pass[i], 1000, 1, &none);
+        for (size_t k = 0; k < COST_SIZES; k++)
+            cost_measured(&m.pass[i], k, m.length[i],
+                          pass_of(cost_rows(k), (double)m.length[i], i ? 2 : 1));
+        for (size_t k = 1; k <= 3; k++)
+            m.draft[DRAFT_SPIRE].seconds[i][k] = (double)k * (i ? 300 : 200);
+    }
+    for (size_t i = 0; i < 2; i++) {
+        throughput_measured(&s, &m, DRAFT_SPIRE, &w, m.length[i], 1);
+        CHECK(near(s.plain, m.rest[i] + pass_of(1, (double)m.length[i], i ? 2 : 1), 0, 1e-9), "%g", s.plain);
+        for (size_t k = 1; k <= 3; k++) {
+            const double pass = m.rest[i] + pass_of(4 + k, (double)m.length[i], i ? 2 : 1);
+            CHECK(near(s.pass[k], pass, 0, 1e-9), "pass %zu: %g, not %g", k, s.pass[k], pass);
+            CHECK(near(s.draft[k], (double)k * (i ? 300 : 200), 0, 1e-9), "%zu drafts: %g", k, s.draft[k]);
+        }
+    }
+    throughput_measured(&s, &m, DRAFT_SPIRE, &w, 200, 1);        /* the middle */
+    CHECK(near(s.plain, 8 + pass_of(1, 200, 1.5), 0, 1e-9), "%g", s.plain);
+    CHECK(near(s.draft[2], 2 * 300, 0, 1e-9), "%g", s.draft[2]); /* 200 for 200 bytes, 300 for 300 */
+    throughput_measured(&s, &m, DRAFT_SPIRE, &w, 50, 1);
+    CHECK(near(s.plain, 7 + pass_of(1, 50, 1), 0, 1e-9) && near(s.draft[1], 150, 0, 1e-9));
+    throughput_measured(&s, &m, DRAFT_SPIRE, &w, 3000, 1);
+    CHECK(near(s.plain, 9 + pass_of(1, 3000, 2), 0, 1e-9) && near(s.draft[1], 300, 0, 1e-9));
+    throughput_measured(&s, &m, DRAFT_LONGSPEC, &w, 100, 1);     /* not measured: 50 bytes a pass */
+    CHECK(near(s.draft[2], 2 * 50, 0, 1e-9), "%g", s.draft[2]);
+    /* two texts read the weights once in a pass of two rows, and each its own cache */
+    throughput_measured(&s, &m, DRAFT_SPIRE, &w, 100, 2);
+    CHECK(near(s.plain, 2 * 7 + 1.1 * 1000 + 2 * 100, 0, 1e-9), "%g", s.plain);
+    CHECK(near(s.draft[1], 1.1 * 100 + 2 * 100, 0, 1e-9), "%g", s.draft[1]);
+}
+
+/* Acceptance that falls with depth makes shorter rounds the best ones. */
+static void tokens_by_depth_decide_the_passes(void)
+{
+    struct draft_work d = { .passes = 4, .tokens = { 1, 1.9, 2.0, 2.05, 2.1 } };
+    struct round_seconds s = { .plain = 1, .draft = { 0, 0.2, 0.4, 0.6, 0.8 }, .pass = { 1, 1, 1, 1, 1 } };
+    struct throughput t = throughput_best(&s, &d, 1);
+    CHECK(t.passes == 1 && near(t.speedup, 1.9 / 1.2, 0, 1e-9), "%zu passes, %g", t.passes, t.speedup);
+    d.fixed = true;
+    t = throughput_best(&s, &d, 1);
+    CHECK(t.passes == 4 && near(t.speedup, 2.1 / 1.8, 0, 1e-9), "%zu passes, %g", t.passes, t.speedup);
+}
+
 int main(void)
 {
     RUN(all_cells_of_spire);
@@ -107,6 +183,9 @@ int main(void)
     RUN(chance_gives_the_tokens_back);
     RUN(the_number_of_passes_is_the_best);
     RUN(a_pass_reads_the_model);
+    RUN(draft_passes_read_what_the_pass_before_added);
+    RUN(measured_costs_are_interpolated);
+    RUN(tokens_by_depth_decide_the_passes);
     RUN(experts_and_states_are_counted);
     return test_end();
 }

@@ -9,7 +9,9 @@
 #include "runs/report/report_page.h"
 #include "src/base/memory_file.h"
 #include "src/base/output.h"
+#include "src/base/stopping.h"
 #include "src/bench/probe.h"
+#include "src/bench/rounds.h"
 #include "src/cli/cmd_store.h"
 #include "src/cli/verbs.h"
 #include "src/decode/throughput.h"
@@ -122,6 +124,10 @@ static int read_hardware(struct hardware *h, char what[128], const struct option
             return 0;
         }
     *h = (struct hardware){ .name = name, .what = what, .cpu = true };
+    if (strcmp(name, "measured") == 0 && o->model) {
+        snprintf(what, 128, "this machine, measured with the model");
+        return 0;
+    }
     if (strcmp(name, "measured") == 0) {
         if (measure(h, o->threads, e))
             return -1;
@@ -142,7 +148,12 @@ static int read_hardware(struct hardware *h, char what[128], const struct option
 
 /* ---- the command line ---- */
 
-struct drafter { bool on; double tokens; const char *where; char from[32]; };
+struct drafter {
+    bool on;
+    /* of a round with the published number of draft passes; by depth: and of one with i draft passes */
+    double tokens, at[PASSES_MAX + 1]; bool by_depth;
+    const char *where; char from[32];
+};
 
 struct setup {
     const struct options *o;
@@ -151,6 +162,7 @@ struct setup {
     struct model_bytes bytes;
     size_t length[LIST_MAX], n_lengths, texts[LIST_MAX], n_texts;
     struct drafter drafter[DRAFT_KINDS];
+    bool measured; struct measured_rounds rounds;    /* of --model on this machine */
 };
 
 static int read_list(size_t *v, size_t *n, const char *name, const char *text, size_t max, struct err *e)
@@ -208,13 +220,26 @@ static int read_drafters(struct setup *s, struct err *e)
             return err_set(e, ERR_INPUT, "--drafter: model needs a shape, such as model:llama3.2-1b");
         if (shape && read_shape(&s->small, shape, "--drafter", e))
             return -1;
-        s->drafter[k] = (struct drafter){ true, draft_published[k].tokens, draft_published[k].where, "" };
+        s->drafter[k] = (struct drafter){ .on = true, .tokens = draft_published[k].tokens,
+                                          .where = draft_published[k].where };
     }
     return 0;
 }
 
-/* Tokens of a round as job `word` had them. */
-static int job_acceptance(double *tokens, const struct options *o, const char *word, struct err *e)
+/* Tokens of a round with drafter k as a job had them. A fixed tree that is deep enough shows them by
+ * depth. */
+static void take_acceptance(struct drafter *d, int k, const struct report *r)
+{
+    const size_t passes = draft_published[k].passes;
+    d->tokens = report_acceptance(&r->sum);
+    d->by_depth = r->tree_fixed && passes < REPORT_DEPTHS && r->reached[passes] > 0;
+    d->at[0] = 1;
+    for (size_t i = 1; d->by_depth && i <= passes; i++)
+        d->at[i] = d->at[i - 1] + r->accepted_at[i] / r->sum.rounds;
+    d->tokens = d->by_depth ? d->at[passes] : d->tokens;
+}
+
+static int job_acceptance(struct drafter *d, int k, const struct options *o, const char *word, struct err *e)
 {
     struct store *store = NULL;
     struct job_list jobs = { 0 };
@@ -226,7 +251,7 @@ static int job_acceptance(double *tokens, const struct options *o, const char *w
     if (rc == 0 && (l.n != 1 || !(report_acceptance(&l.v[0].sum) >= 1)))
         rc = err_set(e, ERR_INPUT, "--acceptance: job %s has no rounds yet", word);
     if (rc == 0)
-        *tokens = report_acceptance(&l.v[0].sum);
+        take_acceptance(d, k, &l.v[0]);
     reports_close(&l);
     job_list_free(&jobs);
     store_close(store);
@@ -248,7 +273,7 @@ static int read_acceptance(struct setup *s, struct err *e)
         struct drafter *d = &s->drafter[k];
         if (k != DRAFT_MODEL)
             d->on = true;
-        if (*value == '@' ? job_acceptance(&d->tokens, s->o, value + 1, e)
+        if (*value == '@' ? job_acceptance(d, k, s->o, value + 1, e)
                           : parse_real(&d->tokens, "--acceptance", value, 1, PASSES_MAX + 1, e))
             return -1;
         if (d->tokens > (double)draft_published[k].passes + 1)
@@ -262,6 +287,21 @@ static int read_acceptance(struct setup *s, struct err *e)
             return err_set(e, ERR_INPUT, "--drafter: %s needs --acceptance %s=TOKENS",
                            draft_published[k].name, draft_published[k].name);
     return 0;
+}
+
+/* Measures the model of --model on this machine. */
+static int measure_model(struct setup *s, struct err *e)
+{
+    size_t shortest = SIZE_MAX, longest = 0;
+    unsigned kinds = 0;
+    for (size_t i = 0; i < s->n_lengths; i++)
+        shortest = MIN(shortest, s->length[i]), longest = MAX(longest, s->length[i]);
+    for (int k = 0; k < DRAFT_KINDS; k++)
+        kinds |= (unsigned)s->drafter[k].on << k;
+    s->measured = true;
+    s->bytes.draft_weight = planner_bytes(s->bytes.weight, s->bytes.draft_weight);
+    stop_signals_catch();
+    return rounds_measure(&s->rounds, s->o, kinds, shortest, longest, e);
 }
 
 static int read_setup(struct setup *s, const struct options *o, struct err *e)
@@ -283,7 +323,7 @@ static int read_setup(struct setup *s, const struct options *o, struct err *e)
     s->bytes.weight = weight[o->weights];
     s->bytes.draft_weight = s->hardware.cpu ? fmin(s->bytes.weight, 1) : s->bytes.weight;
     s->bytes.kv = 2;
-    return 0;
+    return o->model && strcmp(s->hardware.name, "measured") == 0 ? measure_model(s, e) : 0;
 }
 
 /* ---- output ---- */
@@ -292,15 +332,26 @@ static struct throughput predict(const struct setup *s, int kind, size_t length,
 {
     const double keys = (double)length;
     const struct pass_work target = throughput_model(&s->target, &s->bytes, keys);
-    const struct draft_work w = throughput_draft((enum draft_kind)kind, &s->target, &s->small, &s->bytes,
-                                                 keys, s->drafter[kind].tokens);
-    return throughput_round(&s->hardware.m, &target, &w, (double)texts);
+    const struct drafter *d = &s->drafter[kind];
+    struct draft_work w = throughput_draft((enum draft_kind)kind, &s->target, &s->small, &s->bytes, keys,
+                                           d->tokens);
+    struct round_seconds r;
+    if (d->by_depth)
+        memcpy(w.tokens, d->at, sizeof w.tokens);
+    if (!s->measured)
+        return throughput_round(&s->hardware.m, &target, &w, (double)texts);
+    throughput_measured(&r, &s->rounds, (enum draft_kind)kind, &w, length, texts);
+    return throughput_best(&r, &w, (double)texts);
 }
 
 static struct throughput plain(const struct setup *s, size_t length, size_t texts)
 {
     const struct pass_work w = throughput_model(&s->target, &s->bytes, (double)length);
-    const double seconds = throughput_pass(&s->hardware.m, &w, (double)texts, 1);
+    const struct draft_work none = { 0 };
+    struct round_seconds r = { 0 };
+    if (s->measured)
+        throughput_measured(&r, &s->rounds, DRAFT_SUFFIX, &none, length, texts);
+    const double seconds = s->measured ? r.plain : throughput_pass(&s->hardware.m, &w, (double)texts, 1);
     return (struct throughput){ 0, 1, 1, seconds, (double)texts / seconds, 1 };
 }
 
@@ -327,6 +378,17 @@ static void text_row(void *ctx, size_t length, size_t texts, int kind, const str
            t->passes, t->rows, t->tokens, t->seconds * 1e3, t->rate, t->speedup);
 }
 
+/* Where the costs come from. */
+static void print_measured(const struct setup *s)
+{
+    printf("\nPasses and rounds were measured with this model at %zu and %zu tokens.\n", s->rounds.length[0],
+           s->rounds.length[1]);
+    for (int k = 0; k < DRAFT_KINDS; k++)
+        if (s->drafter[k].on && !s->rounds.draft[k].most)
+            printf("%s: draft passes were not measured: as long for each byte as a pass of one row.\n",
+                   draft_published[k].name);
+}
+
 static void print_text(const struct setup *s)
 {
     printf("machine     %s\nmodel       %s, %.2f bytes a weight\nacceptance", s->hardware.what,
@@ -339,7 +401,10 @@ static void print_text(const struct setup *s)
     printf("\n%9s %5s  %-10s %6s %5s %8s %10s %10s %8s\n", "length", "texts", "drafter", "passes", "rows",
            "tokens", "round ms", "tokens/s", "speedup");
     each_row(s, text_row, NULL);
-    puts("\nThese are limits: every pass runs at full bandwidth or at full speed of products.");
+    if (s->measured)
+        print_measured(s);
+    else
+        puts("\nThese are limits: every pass runs at full bandwidth or at full speed of products.");
 }
 
 static void json_row(void *ctx, size_t length, size_t texts, int kind, const struct throughput *t)
@@ -362,9 +427,17 @@ static void print_json(const struct setup *s)
 {
     struct json_writer w = jw_begin(stdout, JW_LINE, 0);
     jw_text(&w, "hardware", s->hardware.name);
-    jw_format(&w, "flops", "%.6g", s->hardware.m.flops);
-    jw_format(&w, "bandwidth", "%.6g", s->hardware.m.bandwidth);
+    if (!s->measured) {
+        jw_format(&w, "flops", "%.6g", s->hardware.m.flops);
+        jw_format(&w, "bandwidth", "%.6g", s->hardware.m.bandwidth);
+    }
     jw_text(&w, "model", s->o->model ? s->o->model : s->o->shape ? s->o->shape : "llama3-8b");
+    if (s->measured) {
+        jw_open(&w, "measured_lengths", '[');
+        for (int i = 0; i < 2; i++)
+            jw_uint(&w, NULL, s->rounds.length[i]);
+        jw_close(&w, ']');
+    }
     jw_format(&w, "bytes_per_weight", "%.6g", s->bytes.weight);
     jw_open(&w, "acceptance", '{');
     for (int k = 0; k < DRAFT_KINDS; k++)
@@ -387,8 +460,9 @@ static int print_html(const struct setup *s, struct err *e)
     if (!f)
         return err_set(e, ERR_FAILED, "out of memory for the page");
     page_begin(f, "plan");
-    page_format(f, "<h1>Predicted speedup</h1><p class=\"note\">@t. Every pass runs at full bandwidth or at "
-                   "full speed of products.</p>", s->hardware.what);
+    page_format(f, "<h1>Predicted speedup</h1><p class=\"note\">@t. @t</p>", s->hardware.what,
+                s->measured ? "Passes and rounds were measured with the model."
+                            : "Every pass runs at full bandwidth or at full speed of products.");
     for (size_t b = 0; b < s->n_texts; b++) {
         struct series v[DRAFT_KINDS];
         size_t n_series = 0;

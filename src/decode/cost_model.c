@@ -178,6 +178,13 @@ size_t cost_size_due(const struct cost_model *m, size_t n, size_t left)
                              : 0;
 }
 
+void cost_measured(struct cost_model *m, size_t i, size_t length, double seconds)
+{
+    m->size[i] = seconds / (weights_read(m, cost_rows(i)) + m->kv_bytes * (double)length);
+    m->seen[i] = SEEN;
+    fill_sizes(m);
+}
+
 void cost_timed(struct cost_model *m, size_t i, size_t length, double seconds)
 {
     const double cache = m->kv_bytes * (double)length, one = m->weight_bytes + cache,

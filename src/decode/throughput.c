@@ -3,6 +3,7 @@
 #include "src/decode/throughput.h"
 
 #include <math.h>
+#include <string.h>
 
 double throughput_pass(const struct machine *m, const struct pass_work *w, double texts, double rows)
 {
@@ -24,29 +25,66 @@ double throughput_chance(double tokens, size_t passes)
     return (low + high) / 2;
 }
 
-/* Rows of the verification pass after k draft passes. */
-static size_t rows_after(const struct draft_work *d, size_t k)
+void throughput_tokens(struct draft_work *d, double tokens, size_t passes)
+{
+    const double c = throughput_chance(tokens, passes);
+    double power = 1;
+    d->tokens[0] = 1;
+    for (size_t k = 1; k <= d->passes; k++)
+        d->tokens[k] = d->tokens[k - 1] + (power *= c);
+}
+
+/* Rows that draft pass i adds to the verification pass. */
+static size_t added(const struct draft_work *d, size_t i) { return i < d->widths ? d->width[i] : 1; }
+
+size_t throughput_rows(const struct draft_work *d, size_t k)
 {
     size_t rows = 1;
     for (size_t i = 0; i < k; i++)
-        rows += i < d->widths ? d->width[i] : 1;
+        rows += added(d, i);
     return rows;
+}
+
+/* The round with k draft passes, by the planner. The planner takes one cost of a draft pass and one chance of
+ * its first guess: the means of k passes. */
+static struct plan plan_of(const struct round_seconds *s, const struct draft_work *d, size_t k)
+{
+    struct costs c = { .rows_max = d->passes + 1, .n_caches = 1, .drafted = 1 };
+    struct chances h = { .hit = { throughput_chance(d->tokens[k], k) }, .made = { 1, 1 } };
+    const struct plan_state fixed = { .ways = 1 << 1, .passes = (long)k, .deepest = d->passes };
+    memcpy(c.pass + 1, s->pass, (d->passes + 1) * sizeof *c.pass);
+    c.draft[0] = s->draft[k] / (double)k;
+    return plan_round(&c, &h, &fixed);
+}
+
+struct throughput throughput_best(const struct round_seconds *s, const struct draft_work *d, double texts)
+{
+    struct plan best = { 0 };
+    assert(d->passes >= 1 && d->passes <= PASSES_MAX);
+    for (size_t k = d->fixed ? d->passes : 1; k <= d->passes; k++) {
+        const struct plan p = plan_of(s, d, k);
+        if (p.rate >= best.rate)
+            best = p;
+    }
+    return (struct throughput){ .passes = best.passes, .rows = throughput_rows(d, best.passes),
+                                .tokens = best.tokens, .seconds = best.seconds, .rate = texts * best.rate,
+                                .speedup = best.rate * s->plain };
 }
 
 struct throughput throughput_round(const struct machine *m, const struct pass_work *target,
                                    const struct draft_work *draft, double texts)
 {
-    struct costs c = { .rows_max = draft->passes + 1, .n_caches = 1, .drafted = 1 };
-    struct chances h = { .hit = { draft->chance }, .made = { 1, 1 } };
-    const struct plan_state s = { .ways = 1 << 1, .passes = draft->fixed ? (long)draft->passes : -1,
-                                  .deepest = draft->passes };
-    assert(draft->passes >= 1 && draft->passes <= PASSES_MAX);
-    for (size_t k = 0; k <= draft->passes; k++)
-        c.pass[k + 1] = throughput_pass(m, target, texts, (double)rows_after(draft, k));
-    c.draft[0] = throughput_pass(m, &draft->pass, texts, draft->rows);
-    const struct plan p = plan_round(&c, &h, &s);
-    return (struct throughput){ .passes = p.passes, .rows = rows_after(draft, p.passes), .tokens = p.tokens,
-                                .seconds = p.seconds, .rate = texts * p.rate, .speedup = p.rate * c.pass[1] };
+    struct round_seconds s = { .plain = throughput_pass(m, target, texts, 1) };
+    double rows = 1;                 /* of the next draft pass */
+    for (size_t k = 0; k <= draft->passes; k++) {
+        s.pass[k] = throughput_pass(m, target, texts, (double)throughput_rows(draft, k));
+        if (k == draft->passes)
+            break;
+        s.draft[k + 1] =
+            s.draft[k] + throughput_pass(m, &draft->pass, texts, draft->rows > 0 ? draft->rows : rows);
+        rows = (double)added(draft, k);
+    }
+    return throughput_best(&s, draft, texts);
 }
 
 /* ---- models and drafters ---- */
@@ -159,8 +197,8 @@ struct draft_work throughput_draft(enum draft_kind kind, const struct config *c,
            HEADS = 3, GUMIHO_SERIAL = 2, GUMIHO_HEADS = 5, SPIRE_LAYERS = 2, MTP_WINDOW = 4096 };
     const double d = (double)c->hidden, q = (double)(c->n_heads * c->head_dim), byte = b->draft_weight,
                  budget = fmin(keys, PARTIAL_BUDGET), part = 1 / (double)draft_published[kind].passes;
-    struct draft_work w = { .rows = 1, .passes = draft_published[kind].passes };
-    w.chance = throughput_chance(tokens, w.passes);
+    struct draft_work w = { .passes = draft_published[kind].passes };
+    throughput_tokens(&w, tokens, w.passes);
     switch (kind) {
     case DRAFT_PARTIAL:
         w.pass = layers_work(c, (double)c->n_layers, byte, b->kv, SINK + floor(keys / WINDOW_PART));
@@ -168,6 +206,7 @@ struct draft_work throughput_draft(enum draft_kind kind, const struct config *c,
     case DRAFT_TOKENSWIFT: {         /* one pass over 4,096 keys, then three heads that share the LM head */
         w.pass = part_of(layers_work(c, (double)c->n_layers, byte, b->kv, budget), part);
         add_weights(&w.pass, HEADS * (d * d + (double)c->vocab * d), byte, part);
+        w.rows = 1;
         w.fixed = true;
         w.widths = 4, w.width[0] = 1, w.width[1] = 3, w.width[2] = 9, w.width[3] = 27;
         break;
@@ -175,7 +214,6 @@ struct draft_work throughput_draft(enum draft_kind kind, const struct config *c,
     case DRAFT_LONGSPEC:             /* cross-attention reads the last layer's cache; it projects q and o */
         w.pass = layers_work(c, 1, byte, b->kv, fmin(keys, LONGSPEC_WINDOW) + keys);
         add_weights(&w.pass, 2 * d * q, byte, 1);
-        w.rows = (1 + 4 + 16 + 16 + 16) / 5.0;
         w.widths = 5, w.width[0] = 4;
         for (size_t i = 1; i < w.widths; i++)
             w.width[i] = 16;
@@ -203,6 +241,61 @@ struct draft_work throughput_draft(enum draft_kind kind, const struct config *c,
         w.pass = nothing;
     }
     return w;
+}
+
+/* ---- measured costs ---- */
+
+/* The value at `length` of what is a at the first length and b at the second. */
+static double between(const struct measured_rounds *m, size_t length, double a, double b)
+{
+    const double from = (double)m->length[0], to = (double)m->length[1],
+                 part = ((double)length - from) / (to - from);
+    return a + (b - a) * fmax(0, fmin(1, part));
+}
+
+/* A pass of `rows` rows for each text. */
+static double pass_seconds(const struct measured_rounds *m, size_t length, size_t texts, size_t rows)
+{
+    double s[2];
+    for (int i = 0; i < 2; i++)
+        s[i] = (double)texts * cost_pass(&m->pass[i], length, texts, rows, rows * texts);
+    return between(m, length, s[0], s[1]);
+}
+
+/* k draft passes that were not measured, in one-row passes' seconds for each byte. */
+static double draft_seconds(const struct measured_rounds *m, const struct pass_bytes *r, size_t length,
+                            size_t k)
+{
+    const double bytes = r->weights + cost_cache_bytes(r, length);
+    return (double)k * bytes * between(m, length, cost_size(&m->pass[0], 1), cost_size(&m->pass[1], 1));
+}
+
+void throughput_measured(struct round_seconds *s, const struct measured_rounds *m, enum draft_kind kind,
+                         const struct draft_work *w, size_t length, size_t texts)
+{
+    const size_t most = m->draft[kind].most;
+    const struct pass_work *p = &w->pass;
+    const struct pass_bytes own = { .weights = p->weight_bytes + p->expert_bytes * p->expert_share,
+                                    .key = p->kv_bytes / (double)length, .keys = length },
+                            *r = most ? &m->draft[kind].reads : &own;
+    const double n = (double)texts, rest = n * between(m, length, m->rest[0], m->rest[1]);
+    double share = n, scale[2] = { 1, 1 };       /* scale: the bytes here by those where it was measured */
+    if (r->weights > 0)
+        share = n * between(m, length, cost_draft_share(&m->pass[0], r, length, texts),
+                            cost_draft_share(&m->pass[1], r, length, texts));
+    for (int i = 0; i < 2 && r->weights > 0; i++)
+        scale[i] = (r->weights + cost_cache_bytes(r, length)) /
+                   (r->weights + cost_cache_bytes(r, m->length[i]));
+    s->plain = rest + pass_seconds(m, length, texts, 1);
+    s->draft[0] = 0;
+    s->pass[0] = s->plain;
+    for (size_t k = 1; k <= w->passes; k++) {
+        const double one = k <= most ? between(m, length, scale[0] * m->draft[kind].seconds[0][k],
+                                               scale[1] * m->draft[kind].seconds[1][k])
+                                     : draft_seconds(m, r, length, k);
+        s->draft[k] = share * one;
+        s->pass[k] = rest + pass_seconds(m, length, texts, throughput_rows(w, k));
+    }
 }
 
 /* ---- the paper's grids ---- */
@@ -242,7 +335,7 @@ double spire_speedup(size_t grid, size_t draft, size_t b, size_t l)
     const struct pass_work full = spire_pass(t, length, 0),
                            of[SPIRE_DRAFTS] = { spire_pass(&small[grid], length, 0), spire_pass(t, sparse, 0),
                                                 spire_pass(p, sparse, 2 * p->d * position(p)) };
-    const struct draft_work w = { .pass = of[draft], .rows = 1, .passes = PASSES, .fixed = true,
-                                  .chance = throughput_chance(tokens[draft], PASSES) };
+    struct draft_work w = { .pass = of[draft], .passes = PASSES, .fixed = true };
+    throughput_tokens(&w, tokens[draft], PASSES);
     return throughput_round(&m, &full, &w, batch).speedup;
 }

@@ -1,12 +1,13 @@
 /* The throughput model of SPIRe (Neelam et al. 2025, section "Cost analysis" and appendix): the seconds of a
  * round on a machine that two numbers describe. It serves machines and models that the user does not have.
+ * For a model on this machine measured seconds take the place of the two numbers (struct measured_rounds).
  *
  *     pass       max(operations / operations a second, bytes / bytes a second)
  *     round      draft passes * draft pass + verification pass
  *     speedup    tokens of a round * pass of one row / round
  *
- * The decision is the planner's: throughput_round() fills struct costs and struct chances with modelled
- * numbers and calls plan_round(), as the live planner does with measured ones.
+ * The decision is the planner's: throughput_best() fills struct costs and struct chances with modelled or
+ * measured numbers and calls plan_round(), as the live planner does.
  *
  * A pass reads the weights once for all texts, and the cache of every text. Attention costs 4 operations for
  * each key, query head and head dimension. The paper's grids leave out attention and the LM head. */
@@ -27,16 +28,27 @@ double throughput_pass(const struct machine *m, const struct pass_work *w, doubl
 /* What a drafter does in a round. */
 struct draft_work {
     struct pass_work pass;           /* of the mean draft pass */
-    double rows;                     /* of a draft pass, for each text */
+    /* of a draft pass, for each text; 0: the first reads the root, each further one the rows that the one
+     * before added */
+    double rows;
     /* rows that draft pass i adds to the verification pass; one each after the last of `widths` */
     size_t widths, width[PASSES_MAX];
     size_t passes;                   /* the most */
     bool fixed;                      /* always `passes` */
-    double chance;                   /* the next token of the drafted path is accepted (throughput_chance) */
+    double tokens[PASSES_MAX + 1];   /* of a round with so many draft passes, from 0 on */
 };
+/* Rows of the verification pass after k draft passes. */
+size_t throughput_rows(const struct draft_work *d, size_t k);
 
 /* The chance c with 1 + c + c^2 + .. + c^passes = tokens; 1 <= tokens <= passes + 1. */
 double throughput_chance(double tokens, size_t passes);
+/* Fills d->tokens where only the tokens of a round with `passes` passes are known: the next token of the
+ * drafted path is accepted with the same chance at each depth. */
+void throughput_tokens(struct draft_work *d, double tokens, size_t passes);
+
+/* The seconds of a round of all texts: a round without drafts; with k draft passes, the draft passes together
+ * and the verification pass with everything else. */
+struct round_seconds { double plain, draft[PASSES_MAX + 1], pass[PASSES_MAX + 1]; };
 
 struct throughput {
     size_t passes, rows;             /* draft passes; rows of the verification pass, for each text */
@@ -44,6 +56,9 @@ struct throughput {
     double speedup;                  /* over passes of one row */
 };
 /* The best round of `texts` texts with this drafter: with at least one draft pass, and no more than pay. */
+struct throughput throughput_best(const struct round_seconds *s, const struct draft_work *draft,
+                                  double texts);
+/* The same on a machine of two numbers. */
 struct throughput throughput_round(const struct machine *m, const struct pass_work *target,
                                    const struct draft_work *draft, double texts);
 
@@ -63,6 +78,25 @@ extern const struct draft_published draft_published[DRAFT_KINDS];
  * tokens: of a round with draft_published[kind].passes passes. */
 struct draft_work throughput_draft(enum draft_kind kind, const struct config *c, const struct config *small,
                                    const struct model_bytes *b, double keys, double tokens);
+
+/* ---- measured costs ---- */
+
+/* What passes and rounds of one model took on this machine, at two lengths of a text; length[0] < length[1].
+ * src/bench/rounds.h measures them. The cost model of the live planner holds the passes, and its functions
+ * price them: between the two lengths seconds are interpolated, beyond them they scale with the bytes that
+ * are read. */
+struct measured_rounds {
+    size_t length[2];
+    struct cost_model pass[2];
+    double rest[2];                  /* of a round without drafts, beside its pass */
+    /* Of each drafter: what a draft pass reads, and the seconds that a round with k draft passes takes beyond
+     * the verification pass and `rest`. most: the largest k; 0: not measured. */
+    struct { struct pass_bytes reads; size_t most; double seconds[2][PASSES_MAX + 1]; } draft[DRAFT_KINDS];
+};
+/* The seconds of rounds of `texts` texts of `length` tokens, with a drafter that does the work `w`. Draft
+ * passes that were not measured take as long for each byte as a pass of one row. */
+void throughput_measured(struct round_seconds *s, const struct measured_rounds *m, enum draft_kind kind,
+                         const struct draft_work *w, size_t length, size_t texts);
 
 /* ---- the paper's grids ---- */
 

@@ -28,10 +28,39 @@ result plan_as_json $? "$(head -c 300 "$TMP/json")"
     grep -q 'default-src .none' "$TMP/plan.html" && grep -q longspec "$TMP/plan.html"
 result plan_as_a_page $?
 
-"$L" run -q -m models/demo -p One --tokens 200 --seed 1 --drafter suffix --temp 0 >/dev/null
+"$L" run -q -m models/demo -p One --tokens 60 --seed 1 --drafter suffix --temp 0 >/dev/null
 "$L" plan --hardware zen4 --model models/demo --lengths 1000 --acceptance suffix=@1 >"$TMP/out"
 grep -qE 'suffix .* tokens in 16 passes \(job 1\)' "$TMP/out"
 result acceptance_of_a_job $? "$(cat "$TMP/out")"
+
+# a job with a fixed tree shows the tokens of a round with fewer passes, too
+"$L" run -q -m models/demo -p One --tokens 60 --seed 1 --drafter spire --tree 1,1,1,1 \
+    --json-stats "$TMP/stats" >/dev/null
+"$L" plan --hardware zen4 --model models/demo --lengths 1000 --acceptance spire=@2 --drafter spire \
+    --json >"$TMP/json"
+python3 - "$TMP/json" "$TMP/stats" <<'PY'
+import json, sys
+spire = json.load(open(sys.argv[1]))["plan"][1]
+s = json.load(open(sys.argv[2]))
+by_depth = 1 + sum(s["accepted_per_depth"][:spire["draft_passes"]]) / s["rounds"]
+assert abs(spire["tokens_per_round"] - by_depth) < 1e-4, (spire, by_depth)
+PY
+result acceptance_of_a_job_by_depth $? "$(cat "$TMP/json")"
+
+# Measured with the model: a tree of 41 rows takes longer than suffix's chain, which has no draft passes.
+"$L" plan --model models/demo --lengths 300 --acceptance tokenswift=3,suffix=2 --drafter tokenswift,suffix \
+    --json >"$TMP/json"
+python3 - "$TMP/json" <<'PY'
+import json, sys
+d = json.load(open(sys.argv[1]))
+plain, tree, chain = d["plan"]
+assert d["measured_lengths"] == [256, 512] and "flops" not in d
+assert (plain["drafter"], tree["drafter"], chain["drafter"]) == ("none", "tokenswift", "suffix")
+assert 0 < plain["seconds_per_round"] <= chain["seconds_per_round"] < tree["seconds_per_round"]
+assert tree["rows"] == 41 and abs(tree["tokens_per_round"] - 3) < 1e-4
+assert abs(tree["speedup"] * tree["seconds_per_round"] / plain["seconds_per_round"] - 3) < 1e-3
+PY
+result measured_with_the_model $? "$(head -c 900 "$TMP/json")"
 
 # half the bytes of the weights: nearly twice as fast
 for w in as-is q8_0; do
