@@ -39,8 +39,8 @@ run_one()
     *) command=("$build/$name" ${LONG:+--long}) ;;
     esac
     [ "$shard" = all ] || export TEST_SHARD=$shard
-    local pair=($PAIRS)
-    [ -z "$PAIRS" ] || command=(taskset -c "${pair[SLOT % ${#pair[@]}]}" "${command[@]}")
+    local cpu=($CPUS)
+    [ -z "$CPUS" ] || command=(taskset -c "${cpu[SLOT % ${#cpu[@]}]}" "${command[@]}")
     TMPDIR=$dir/tmp LONGHAND_DB=$dir/tmp/longhand.db timeout --foreground -k 10 "$limit" "${command[@]}" \
         >"$dir/log" 2>&1 </dev/null
     rc=$?
@@ -101,14 +101,13 @@ done | awk -v mode="$mode" -v only="$ONLY" '
             print s, kind, $1, (n > 1 ? i "/" n : "all")
     }' tests/plan.txt - | sort -rn >"$work/plan"
 
-# Each slot of the pool gets a pair of CPUs. A program starts as many threads as it has CPUs, and threads that
-# wait for each other while other programs run in between cost more time than they save.
-pairs() # print "0,1 2,3 .." for the CPUs that this process may use
+# Each slot of the pool gets a CPU of its own. A program starts as many threads as it has CPUs, and threads
+# that wait for each other while other programs run in between cost more time than they save. Programs that
+# test several threads say how many they want, or run alone.
+cpus() # print "0 1 2 .." for the CPUs that this process may use
 {
-    local cpus i
-    cpus=($(sed -n 's/^Cpus_allowed_list:\s*//p' /proc/self/status | tr , '\n' |
-        while IFS=- read -r a b; do seq "$a" "${b:-$a}"; done))
-    for ((i = 0; i + 1 < ${#cpus[@]}; i += 2)); do echo -n "${cpus[i]},${cpus[i + 1]} "; done
+    sed -n 's/^Cpus_allowed_list:\s*//p' /proc/self/status | tr , '\n' |
+        while IFS=- read -r a b; do seq "$a" "${b:-$a}"; done | tr '\n' ' '
 }
 run() # KIND JOBS
 {
@@ -116,8 +115,8 @@ run() # KIND JOBS
         xargs -r -P "$2" -L 1 --process-slot-var=SLOT "$0" "$build" --one
 }
 start=$SECONDS
-PAIRS=$(! command -v taskset >/dev/null || pairs) run pool "${JOBS:-$(nproc)}"
-PAIRS= run alone 1
+CPUS=$(! command -v taskset >/dev/null || cpus) run pool "${JOBS:-$(nproc)}"
+CPUS= run alone 1
 
 # xargs starts nothing more after one of its processes was killed.
 while read -r _ _ name shard; do

@@ -3,7 +3,7 @@
 # folder of its own with small programs in the place of the tests.
 . tests/cli/lib.inc
 runner=$(realpath scripts/run-tests.sh)
-unset LONG ONLY KEEP JOBS LIMIT TEST_SHARD TEST_ONLY PAIRS SLOT
+unset LONG ONLY KEEP JOBS LIMIT TEST_SHARD TEST_ONLY CPUS SLOT
 
 # A folder with two scripts that pass, a C program of two shards, and a program of IN_C.
 begin()
