@@ -7,8 +7,8 @@
     scripts/bench_tables.py
         writes the tables of docs/bench.md and README.md from docs/bench/*.json
 
-NAME is KIND-POINT, such as avx512-spec. Tables are grouped by machine; each row names its date and commit. The
-page cites a file with "page": false by hand."""
+NAME is KIND-POINT, such as avx512-spec. Tables are grouped by machine; each row names its date and commit.
+The page cites a file with "page": false by hand."""
 import datetime
 import json
 import os

@@ -138,14 +138,16 @@ QWEN3_CFG = {**QWEN2_CFG, "architectures": ["Qwen3ForCausalLM"], "model_type": "
 
 # Mixtures of experts. EACH: tensors of each expert, as published; otherwise fused, as transformers has them.
 MIXTRAL_CFG = {**LLAMA, "architectures": ["MixtralForCausalLM"], "model_type": "mixtral",
-               "sliding_window": None, "num_local_experts": 5, "num_experts_per_tok": 2, "intermediate_size": 40}
+               "sliding_window": None, "num_local_experts": 5, "num_experts_per_tok": 2,
+               "intermediate_size": 40}
 QWEN3_MOE_CFG = {**QWEN3_CFG, "architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe",
                  "num_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 24,
                  "norm_topk_prob": True, "decoder_sparse_step": 1, "mlp_only_layers": []}
 QWEN2_MOE_CFG = {**QWEN2_CFG, "architectures": ["Qwen2MoeForCausalLM"], "model_type": "qwen2_moe",
                  "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 24,
                  "shared_expert_intermediate_size": 40, "norm_topk_prob": False, "sliding_window": 64}
-EACH = {"qwen2_moe": [("mlp.", "gate_proj", "up_proj", "down_proj")], "mixtral": [("block_sparse_moe.", "w1", "w3", "w2")],
+EACH = {"qwen2_moe": [("mlp.", "gate_proj", "up_proj", "down_proj")],
+        "mixtral": [("block_sparse_moe.", "w1", "w3", "w2")],
         "qwen3_moe": [("mlp.", "gate_proj", "up_proj", "down_proj")]}
 
 LLAMA3_ROPE = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,

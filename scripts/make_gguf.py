@@ -11,8 +11,8 @@ NAMES = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": 
          "lm_head.weight": "output.weight"}
 LAYER = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
          "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output", "self_attn.q_norm": "attn_q_norm",
-         "self_attn.k_norm": "attn_k_norm", "post_attention_layernorm": "ffn_norm", "mlp.gate_proj": "ffn_gate",
-         "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}
+         "self_attn.k_norm": "attn_k_norm", "post_attention_layernorm": "ffn_norm",
+         "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}
 
 
 EXPERTS = {"mlp.gate": "ffn_gate_inp", "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
@@ -138,12 +138,14 @@ def add_tokenizer(w, directory, c, pre):
     w.add_token_types([5 if i not in tokens else 3 if special.get(i) else 4 if i in special else 1
                        for i in range(c["vocab_size"])])
     merges = model["merges"]
-    w.add_token_merges([m if isinstance(m, str) else " ".join(x.replace(" ", "\u0120") for x in m) for m in merges])
+    w.add_token_merges([m if isinstance(m, str) else " ".join(x.replace(" ", "\u0120") for x in m)
+                        for m in merges])
     eos = c["eos_token_id"]
     if c.get("bos_token_id") is not None:
         w.add_bos_token_id(c["bos_token_id"])
     w.add_eos_token_id(eos[0] if isinstance(eos, list) else eos)
-    w.add_add_bos_token(t.get("post_processor") is not None and "SpecialToken" in json.dumps(t["post_processor"]))
+    w.add_add_bos_token(t.get("post_processor") is not None
+                        and "SpecialToken" in json.dumps(t["post_processor"]))
 
 
 def main():

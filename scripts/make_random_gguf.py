@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Writes a GGUF file of a known shape with random weights, for measuring: tensor by tensor in pieces, so memory does not
-limit the size. Weights have deviation 1/sqrt(inputs), norms 1, biases 0. The tokenizer knows the 256 bytes. Needs numpy:
+"""Writes a GGUF file of a known shape with random weights, for measuring: tensor by tensor in pieces, so that
+memory does not limit the size. Weights have deviation 1/sqrt(inputs), norms 1, biases 0. The tokenizer knows
+the 256 bytes. Needs numpy:
 
     scripts/make_random_gguf.py SHAPE TYPE FILE.gguf         e.g. llama-8b q4_k_m 8b.gguf
 """
@@ -16,12 +17,13 @@ SHAPES = {"qwen-0.5b": ("qwen2", 896, 4864, 24, 14, 2, 64, 151936, True, 1e6, 32
           "35b": ("qwen35moe", 2048, 512, 4, 16, 2, 256, 24832, False, 1e7, 262144, "qwen35"),
           "tiny": ("llama", 256, 512, 2, 4, 2, 64, 512, False, 1e4, 4096, "llama-bpe")}
 EXPERTS = {"moe": (128, 8, 768), "35b": (256, 8, 512)}   # experts, those of a token, their width
-# 4b: a quarter of Qwen3.5-4B, 35b: a tenth of 35B-A3B; convolution, key and value heads, their dimension; every
-# fourth layer has attention
+# 4b: a quarter of Qwen3.5-4B, 35b: a tenth of 35B-A3B; convolution, key and value heads, their dimension;
+# every fourth layer has attention
 HYBRID = {"qwen35": (4, 16, 32, 128), "qwen35moe": (4, 16, 32, 128)}
 F32, BF16, Q4_0, Q8_0, Q4_K, Q6_K = 0, 30, 2, 8, 12, 14
 ROUTER = -1                              # F32, random
-BLOCK = {F32: (1, 4), ROUTER: (1, 4), BF16: (1, 2), Q4_0: (32, 18), Q8_0: (32, 34), Q4_K: (256, 144), Q6_K: (256, 210)}
+BLOCK = {F32: (1, 4), ROUTER: (1, 4), BF16: (1, 2), Q4_0: (32, 18), Q8_0: (32, 34), Q4_K: (256, 144),
+         Q6_K: (256, 210)}
 PIECE = 1 << 26
 random = np.random.default_rng(1)
 
@@ -57,7 +59,9 @@ def choose(mix, name, layer, layers, tied):
     if mix != "q4_k_m":
         return {"bf16": BF16, "q8_0": Q8_0, "q4_0": Q8_0 if name == "output" else Q4_0}[mix]
     more = layer < layers // 8 or layer >= 7 * layers // 8 or (layer - layers // 8) % 3 == 2
-    if name == "output" or (name == "token_embd" and tied) or (name in ("attn_v", "ffn_down", "ffn_down_exps") and more):
+    if name == "output" or (name == "token_embd" and tied):
+        return Q6_K
+    if more and name in ("attn_v", "ffn_down", "ffn_down_exps"):
         return Q6_K
     return Q4_K
 
@@ -91,7 +95,8 @@ def recurrence(matrix, shape, i, b):
 def tensors(shape, mix, experts):
     arch, d, ffn, layers, heads, kv, head, vocab, tied, *_ = shape
     def matrix(name, rows, cols, layer=0, prefix=""):
-        kind = choose("q8_0" if mix == "q4_0" and tied and name == "token_embd" else mix, name, layer, layers, tied)
+        own = "q8_0" if mix == "q4_0" and tied and name == "token_embd" else mix
+        kind = choose(own, name, layer, layers, tied)
         return prefix + name + ".weight", (cols, rows), kind, cols ** -0.5
     name, dims, kind, deviation = matrix("token_embd", vocab, d)
     yield name, dims, kind, 1 if experts else deviation      # rows of different tokens: other experts
@@ -158,7 +163,8 @@ def metadata(shape, experts):
         if experts:
             more[f"{arch}.expert_shared_feed_forward_length"] = experts[2]
     return {**more, "general.architecture": arch, f"{arch}.attention.key_length": head,
-            f"{arch}.attention.value_length": head, "general.name": "random", "general.quantization_version": 2,
+            f"{arch}.attention.value_length": head, "general.name": "random",
+            "general.quantization_version": 2,
             f"{arch}.context_length": context, f"{arch}.embedding_length": d, f"{arch}.block_count": layers,
             f"{arch}.feed_forward_length": ffn, f"{arch}.attention.head_count": heads,
             f"{arch}.attention.head_count_kv": kv, f"{arch}.rope.freq_base": base,
