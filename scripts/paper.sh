@@ -6,10 +6,10 @@
 #
 # Texts with a fixed tree are slow on a CPU: SLOW is their length (TOKENS). A cell of a longer text is '-'.
 #
-# With BOOKS and HELD, folders of .txt files to train on and held out, it also makes the tables of trained
-# drafters: acceptance in two held-out books (TWO, two names; 40 minutes, nearly all of it for the PREFIXES of
-# 100,000 tokens), and SPIRe's ablations (six trainings of STEPS steps, 200; 15 minutes). Without them these
-# tables keep what DIR has.
+# With BOOKS and HELD, folders of .txt files to train on and held out, it also makes the tables of acceptance
+# in two held-out books (TWO, two names; 20 minutes, nearly all of it for the PREFIXES of 100,000 tokens), and
+# of SPIRe's ablations (six trainings of STEPS steps, 200; 15 minutes). Without them these tables keep what
+# DIR has.
 #
 # The script queues one text for each cell of a table and writes the texts one after the other. It can be
 # stopped at any time: the same command goes on. Afterwards scripts/paper_tables.py writes the tables into
@@ -44,19 +44,33 @@ pair() {
     shift
     job "$pair-plain" "$@" --min-keep 20 --drafter none
 }
-# accepted DRAFTER TREE BOOK PREFIX: the statistics of 400 tokens after a prefix of a held-out book. Each text
-# has a process of its own, so that every drafter reads the whole prefix. DRAFTER none: plain decoding.
+# options DRAFTER TREE: a drafter that proposes the tree. 4-grams propose one or two chains of three tokens,
+# and suffix one chain of up to 16.
+options() {
+    case $1 in
+    none) echo "--drafter none" ;;
+    partial) echo "--drafter partial --tree $2 --draft-passes 3" ;;
+    model) echo "--drafter model:$MODEL --tree $2" ;;
+    ngram) echo "--drafter ngram --tree $2 --ngram-delay 0 --ngram-k $(echo "$2" | cut -d, -f2)" ;;
+    *) echo "--drafter $1 --tree $2" ;;
+    esac
+}
+# accepted HOW DRAFTER TREE BOOK PREFIX: 400 tokens after a prefix of a held-out book, and the file of their
+# statistics. HOW: queued, for a worker, whose texts share the cache of their prefix, so that it is read once;
+# written, the file of such a text; alone, both, for a drafter that reads every row of the prefix itself.
 accepted() {
-    out=$DIR/accepted-$1-$2-$3-$4
-    tree="--tree $2"
-    [ "$1" != none ] || tree=
-    # shellcheck disable=SC2086
-    [ -s "$out.json" ] || {
-        ./longhand run --model "$MODEL" --db "$DIR/accepted.db" --prompt-file "$DIR/held-$3-$4" --tokens 400 \
-            --ignore-eos --seed 1 --temperature 1 --on-loop off --quiet --drafter "$1" $tree \
-            --json-stats "$out.part" >"$DIR/listed"
-        mv "$out.part" "$out.json"
-    }
+    out=$DIR/accepted-$2-$3-$4-$5.json
+    [ ! -s "$out" ] || return 0
+    # shellcheck disable=SC2046
+    case $1 in
+    queued) job "$2-$3-$4-$5" "held-$4-$5" --temperature 1 $(options "$2" "$3") ;;
+    written) ./longhand report "@$2-$3-$4-$5" --db "$DB" --json -o "$out" ;;
+    alone)
+        job "$2-$3-$4-$5" "held-$4-$5" --temperature 1 $(options "$2" "$3")
+        work
+        accepted written "$2" "$3" "$4" "$5"
+        ;;
+    esac
 }
 # trained ABLATION: a SPIRe drafter, with its scores on held-out text. It goes on where it was stopped.
 trained() {
@@ -120,23 +134,32 @@ for temperature in 0.4 0.6 0.8 1 1.2; do
 done
 work
 
-# Trained drafters: 4 and 8 rows of a pass, the root among them. The texts of plain decoding say what a
-# one-row pass takes.
+# Acceptance with 4 and 8 rows of a pass, the root among them. The texts of plain decoding say what a one-row
+# pass takes.
 if [ -n "${HELD:-}" ]; then
+    DB=$DIR/accepted.db length=400
     for book in ${TWO:-elizabeth-gaskell-north-and-south john-muir-the-mountains-of-california}; do
         for n in ${PREFIXES:-1024 8192 32768 100000}; do
-            [ -s "$DIR/held-$book-$n" ] || {
+            [ -s "$DIR/prompt-held-$book-$n" ] || {
                 ./longhand tokenize --model $MODEL "$HELD/$book.txt" | tr ' ,[]' '\n\n\n\n' | grep . |
                     head -n $n | ./longhand tokenize --model $MODEL --decode >"$DIR/held.part"
-                mv "$DIR/held.part" "$DIR/held-$book-$n"
+                mv "$DIR/held.part" "$DIR/prompt-held-$book-$n"
             }
-            accepted none 1 "$book" $n
-            for drafter in longspec gumiho spire; do
-                accepted $drafter 1,1,1 "$book" $n
-                accepted $drafter 1,2,2 "$book" $n
+            for how in queued written; do
+                accepted $how none 1 "$book" $n
+                for d in longspec heads partial model ngram suffix; do
+                    accepted $how $d 1,1,1 "$book" $n
+                    accepted $how $d 1,2,2 "$book" $n
+                done
+                [ $how = written ] || work
+            done
+            for d in gumiho spire; do
+                accepted alone $d 1,1,1 "$book" $n
+                accepted alone $d 1,2,2 "$book" $n
             done
         done
     done
+    DB=$DIR/paper.db length=$TOKENS
 fi
 if [ -n "${BOOKS:-}" ] && [ -n "${HELD:-}" ]; then
     for ablation in none random distill hard no-feedback no-activations; do

@@ -27,6 +27,8 @@ TABLE_6 = {"top-p": ("0.16, 3.53", "0.25, 3.42"), "eta": ("0.11, 3.57", "0.43, 3
 TABLE_8 = {"1": 0.12, "1.1": 0.13, "1.2": 0.69, "1.3": 0.83, "1.4": 0.70, "1.5": 0.92}
 TABLE_9 = {"0.4": "0.79, 2.25 / 0.89, 3.39", "0.6": "0.84, 2.34 / 0.90, 3.41",
            "0.8": "0.56, 1.80 / 0.85, 3.45", "1": "0.68, 2.10 / 0.87, 3.42", "1.2": "0.52, 1.72 / 0.83, 3.42"}
+TRAINED = {"longspec": "LongSpec", "gumiho": "Gumiho", "spire": "SPIRe"}
+OTHERS = {d: f"`{d}`" for d in ("heads", "partial", "model", "ngram", "suffix")}
 # SPIRe's section on ablations: tokens a round of the whole drafter, and without one of its parts.
 SPIRE = {"none": ("whole", 3.401), "random": ("random first weights", 3.105),
          "distill": ("omega 1 (distillation alone)", 3.375), "hard": ("hard target", 3.069),
@@ -130,28 +132,34 @@ def tables(t):
 
 
 def acceptance(folder):
-    """First guess that comes true; tokens a round with 4 and with 8 rows; the time of a round's draft passes
-    with 4 rows, in passes of plain decoding; by book, prefix and drafter."""
+    """First guess that comes true; tokens a round with 4 and with 8 rows; the time of a round's drafting with
+    4 rows, in passes of plain decoding; by book, prefix and drafter."""
     found = {}
     for path in folder.glob("accepted-*.json"):
         name = re.fullmatch(r"accepted-(\w+)-([\d,]+)-(.*)-(\d+)\.json", path.name)
         drafter, tree, book, prefix = name.groups()
         found.setdefault((book, int(prefix)), {})[drafter, tree] = json.loads(path.read_text())
-    rows = []
-    for (book, prefix), s in sorted(found.items()):
-        cells = []
-        plain = s.get(("none", "1"))
-        for drafter in ("longspec", "gumiho", "spire"):
-            few, many = s.get((drafter, "1,1,1")), s.get((drafter, "1,2,2"))
-            first = few and few["accepted_per_depth"][0] / few["reached_per_depth"][0]
-            tokens = [f"{x['mean_acceptance_length']:.2f}" if x else "-" for x in (few, many)]
-            cost = "-"
-            if few and plain:
-                one = plain["time"]["verify"] / plain["rounds"]
-                cost = f"{few['time']['draft'] / few['rounds'] / one:.2f}"
-            cells.append(f"{100 * first:.0f} %, {', '.join(tokens)}, {cost}" if few else "-")
-        rows.append([book.split("-")[1].capitalize(), f"{prefix:,}"] + cells)
-    return rows and table(["book", "prefix", "LongSpec", "Gumiho", "SPIRe"], rows)
+    out = []
+    for drafters in (TRAINED, OTHERS):
+        rows = []
+        for (book, prefix), s in sorted(found.items()):
+            rows.append([book.split("-")[1].capitalize(), f"{prefix:,}"] + [accepted(s, d) for d in drafters])
+        out.append(table(["book", "prefix", *drafters.values()], rows))
+    return rows and "\n\n".join(out)
+
+
+def accepted(s, drafter):
+    """The cell of a drafter. s: the statistics of the texts after one prefix, by drafter and tree."""
+    few, many, plain = s.get((drafter, "1,1,1")), s.get((drafter, "1,2,2")), s.get(("none", "1"))
+    if not few:
+        return "-"
+    first = few["accepted_per_depth"][0] / few["reached_per_depth"][0]
+    tokens = [f"{x['mean_acceptance_length']:.2f}" if x else "-" for x in (few, many)]
+    cost = "-"
+    if plain:
+        one = plain["time"]["verify"] / plain["rounds"]
+        cost = f"{few['time']['draft'] / few['rounds'] / one:.2f}"
+    return f"{100 * first:.0f} %, {', '.join(tokens)}, {cost}"
 
 
 def ablations(folder):
