@@ -27,8 +27,10 @@ TABLE_6 = {"top-p": ("0.16, 3.53", "0.25, 3.42"), "eta": ("0.11, 3.57", "0.43, 3
 TABLE_8 = {"1": 0.12, "1.1": 0.13, "1.2": 0.69, "1.3": 0.83, "1.4": 0.70, "1.5": 0.92}
 TABLE_9 = {"0.4": "0.79, 2.25 / 0.89, 3.39", "0.6": "0.84, 2.34 / 0.90, 3.41",
            "0.8": "0.56, 1.80 / 0.85, 3.45", "1": "0.68, 2.10 / 0.87, 3.42", "1.2": "0.52, 1.72 / 0.83, 3.42"}
-TRAINED = {"longspec": "LongSpec", "gumiho": "Gumiho", "spire": "SPIRe"}
-OTHERS = {d: f"`{d}`" for d in ("heads", "partial", "model", "ngram", "suffix")}
+# The drafters of each table of acceptance.
+DRAFTERS = [{"longspec": "LongSpec", "gumiho": "Gumiho", "spire": "SPIRe"},
+            {"heads": "`heads`", "partial": "`partial`", "model": "`model`"},
+            {"ngram": "`ngram`", "suffix": "`suffix`"}]
 # SPIRe's section on ablations: tokens a round of the whole drafter, and without one of its parts.
 SPIRE = {"none": ("whole", 3.401), "random": ("random first weights", 3.105),
          "distill": ("omega 1 (distillation alone)", 3.375), "hard": ("hard target", 3.069),
@@ -140,12 +142,11 @@ def acceptance(folder):
         drafter, tree, book, prefix = name.groups()
         found.setdefault((book, int(prefix)), {})[drafter, tree] = json.loads(path.read_text())
     out = []
-    for drafters in (TRAINED, OTHERS):
-        rows = []
-        for (book, prefix), s in sorted(found.items()):
-            rows.append([book.split("-")[1].capitalize(), f"{prefix:,}"] + [accepted(s, d) for d in drafters])
+    for drafters in DRAFTERS:
+        rows = [[book.split("-")[1].capitalize(), f"{prefix:,}"] + [accepted(s, d) for d in drafters]
+                for (book, prefix), s in sorted(found.items())]
         out.append(table(["book", "prefix", *drafters.values()], rows))
-    return rows and "\n\n".join(out)
+    return found and "\n\n".join(out)
 
 
 def accepted(s, drafter):
