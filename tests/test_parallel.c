@@ -117,7 +117,7 @@ static void kills_lose_nothing(void)
             faults->n = 0;
             pid_t pid = program_start(WORK " --parallel 8");
             /* counted in calls, so that the moments do not depend on the load of the machine */
-            const int64_t until = rand() % 4 ? 100 + rand() % 400 : rand() % 200;
+            const int64_t until = rand() % 4 ? 100 + rand() % (long_run ? 1200 : 400) : rand() % 200;
             for (double t = clock_seconds();
                  faults->n < until && clock_seconds() - t < 5 &&
                  waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && !info.si_pid;)

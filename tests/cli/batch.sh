@@ -264,10 +264,10 @@ while True:
     except sqlite3.OperationalError: pass        # the tables do not exist yet
     time.sleep(0.005)' "$@" "$TMP/k.db"
 }
-kills=0 before=0
+kills=0 before=0                         # a job's first token is stored at once: two kills are sure
 while [ $kills -lt 5 ]; do
     "$L" $again & pid=$!
-    now=$(kill_after_tokens $pid $((before + RANDOM % 100))) || break
+    now=$(kill_after_tokens $pid $((before + RANDOM % (kills < 2 ? 8 : 100)))) || break
     wait $pid
     kills=$((kills + 1)) before=$now
 done 2>/dev/null
