@@ -163,7 +163,7 @@ static int open_trained(struct task *t, struct err *e)
 static void int8_notice(struct task *t);
 
 /* A text with fewer tokens left does not gain back what making the model in 8 bits takes: the time of about
- * 10 passes. */
+ * 10 passes. A text whose tree is fixed waits for it, so that its statistics do not depend on other jobs. */
 enum { INT8_TOKENS = 256 };
 
 /* Drafts use the model in 8 bits if memory has room for it. The first job of a worker makes it at once, for
@@ -175,7 +175,8 @@ static void open_int8(struct task *t)
     const bool later = t->out ? !t->params->draft.n_width && t->claim.end.tokens == 0 : w->n_jobs > 1;
     if (!draft_wants_int8(&t->setup.draft, w->engine.dev) || t->setup.draft_model)
         return;
-    t->wants_int8 = !later || t->claim.wanted - t->claim.end.tokens >= INT8_TOKENS;
+    t->wants_int8 = !later || t->params->draft.n_width ||
+                    t->claim.wanted - t->claim.end.tokens >= INT8_TOKENS;
     if (!later)
         task_make_int8(t, 0);
 }

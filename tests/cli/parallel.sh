@@ -13,7 +13,7 @@ check max_memory_is_a_size 2 "--max-memory: 'much' is not a number of bytes" wor
 # 16 jobs of different lengths, prompts, seeds, temperatures, filters and drafters.
 submit_all() # TOKENS DRAFTERS MODEL: the longest text, and the drafters of one fixed setting
 {
-    local i settings fixed="--draft-weights model --kv-budget 256"
+    local i settings fixed="--kv-budget 256"
     settings=("--drafter none" "--temperature 0" "--temperature 0.8 --top-p 0.9 --min-p 0.02"
         "--drafter ngram,suffix" "--drafter $2 --tree 2,1 --draft-passes 1 $fixed" "--penalty 1.2 --top-k 40"
         "--drafter partial --draft-passes 2 --tree 1,1 $fixed" "--drafter none --eta 0.001")
