@@ -1,6 +1,7 @@
 /* The jobs that a worker runs at once. Its data is struct schedule: the tasks in the order in which they
  * joined. Start at schedule_queue: admit, serve_prompts, serve_round. */
 #include "runs/work/schedule.h"
+#include "runs/work/places.h"
 #include "runs/work/queue_progress.h"
 #include "src/base/stopping.h"
 
@@ -16,6 +17,7 @@ struct schedule {
     struct worker *w;
     const struct schedule_options *o;
     struct task *task[PARALLEL_MAX]; size_t n;
+    struct places places;                /* with --parallel auto */
     bool one_alone;                      /* the running task must run alone */
     size_t ended;                        /* jobs done and failed */
     struct queue_progress progress;
@@ -260,7 +262,7 @@ no:
 
 static size_t places(const struct schedule *h)
 {
-    const size_t n = h->one_alone ? 1 : h->w->parallel;
+    const size_t n = h->one_alone ? 1 : h->o->parallel ? h->o->parallel : h->places.n;
     return h->o->max_jobs ? MIN(n, h->o->max_jobs - MIN(h->o->max_jobs, h->ended)) : n;
 }
 
@@ -364,6 +366,7 @@ static int serve_round(struct schedule *h, struct err *e)
         total.tokens += d[k]->failed ? 0 : d[k]->round.tokens;
         total.seconds += d[k]->failed ? 0 : d[k]->round.seconds;
     }
+    places_round(&h->places, n, total.tokens, total.seconds, h->round_ended);
     size_t left = n;
     for (size_t k = 0; k < n; k++) {
         size_t i = 0;
@@ -425,7 +428,8 @@ int schedule_queue(struct worker *w, const struct schedule_options *o, struct er
     h.progress.jobs = job_lines;
     h.progress.ctx = &h;
     int rc = 0;
-    w->parallel = o->parallel ? o->parallel : PARALLEL_AUTO;
+    w->parallel = o->parallel ? o->parallel : PARALLEL_MAX;
+    places_open(&h.places, PARALLEL_MAX);
     if (metrics_open(&h.metrics, o->metrics, e))
         return -1;
     for (bool again = true; again && rc == 0;) {

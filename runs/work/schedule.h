@@ -27,12 +27,12 @@
 
 #define SLICE_SECONDS 0.5
 #define OTHER_MODEL_SECONDS 1800.0
-enum { PARALLEL_MAX = COMMITTER_JOBS_MAX, PARALLEL_AUTO = 16 };
+enum { PARALLEL_MAX = COMMITTER_JOBS_MAX };
 _Static_assert((int)PARALLEL_MAX <= (int)METRICS_JOBS_MAX, "metrics count rounds of any number of jobs");
 
 struct schedule_options {
     struct work_options how;             /* state_if_stopped: JOB_QUEUED */
-    size_t parallel;                     /* the most jobs at once, 1 to PARALLEL_MAX; 0: auto */
+    size_t parallel;                     /* the most jobs at once, 1 to PARALLEL_MAX; 0: auto (places.h) */
     const char *batch;                   /* only jobs of this batch; NULL: all */
     int max_attempts;                    /* struct claim_request */
     size_t max_jobs;                     /* jobs that may end as done or failed; 0: no limit */

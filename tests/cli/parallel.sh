@@ -106,7 +106,7 @@ together() # METRICS: the most jobs that were in one round
     [ "$("$L" list --state done --json | grep -c '"state": "done"')" = 5 ]
 result jobs_wait_for_memory $? "$(together "$TMP/m.prom") jobs at once; $(cat "$TMP/err")"
 cp "$TMP/queue.db" "$LONGHAND_DB"
-"$L" work -q --metrics "$TMP/m.prom" && [ "$(together "$TMP/m.prom")" = 5 ]
+"$L" work -q --parallel 8 --metrics "$TMP/m.prom" && [ "$(together "$TMP/m.prom")" = 5 ]
 result all_run_at_once_without_a_limit $? "$(together "$TMP/m.prom") jobs at once"
 "$L" show 3 >"$TMP/show"
 grep -q 'written with .* of its share of the passes, 100 % of them with other jobs; all together [1-9]' \
