@@ -26,11 +26,12 @@ static void simulate(struct places *p, machine *m, double *now, double end, size
             until = *now + 0.5;
             level = 1 + slow * noise();
         }
-        *texts -= i % life == 0 || *texts > p->n;
+        *texts -= i % life == 0 && *texts;
         *texts += *texts < p->n;
-        const double s = m((double)*texts) * level * (1 + 0.3 * noise());
+        const size_t n = MIN(*texts, p->n);
+        const double s = m((double)n) * level * (1 + 0.3 * noise());
         *now += s;
-        places_round(p, *texts, *texts, s, *now);
+        places_round(p, n, n, s, *now);
     }
 }
 

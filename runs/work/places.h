@@ -1,15 +1,16 @@
 /* The number of places of a worker with --parallel auto: how many texts may run at once.
  *
  *     places_open(&p, most)
- *     loop: let texts join while fewer than p.n run
- *           places_round(&p, texts, tokens, seconds, clock_seconds())        after each round
+ *     loop: let texts join while there are fewer than p.n
+ *           a round of at most p.n texts, those that have joined first
+ *           places_round(&p, texts, tokens, seconds, clock_seconds())
  *
  * More texts share the reading of the weights, and their caches push each other out of the CPU's caches. So
  * the rate, the tokens of all texts per second of rounds, rises with their number up to some number. There
  * are PLACES_FIRST places at first. They are doubled on trial. A trial that has raised the rate by PLACES_GAIN
- * is followed by the next one. After a trial that has not, there are as many places as before it, and no text
- * joins until enough have left. The next trial comes after PLACES_RETRY seconds, later ones each after twice
- * that time.
+ * is followed by the next one. After a trial that has not, there are as many places as before it. The texts
+ * that have joined for the trial keep their memory and wait for these places; no other text joins before. The
+ * next trial comes after PLACES_RETRY seconds, later ones each after twice that time.
  *
  * A rate is that of a window: at least PLACES_ROUNDS rounds and PLACES_SECONDS seconds in which more than
  * three quarters of the places are taken. The slices of prompts between rounds are no part of it. A trial is

@@ -346,7 +346,8 @@ static int serve_round(struct schedule *h, struct err *e)
         if (lost && end_task(h, i, TASK_ENDS, e))
             return -1;
     }
-    for (size_t i = 0; i < h->n; i++)
+    const size_t most = h->o->parallel ? h->n : h->places.n;     /* the last to join wait after a trial */
+    for (size_t i = 0; i < h->n && n < most; i++)
         if (h->task[i]->writing_since > 0) {
             t[n] = h->task[i];
             d[n++] = &h->task[i]->decoder;

@@ -84,7 +84,8 @@ struct job_need { const struct job_params *params; size_t n_max; const int32_t *
 int  worker_reserve(struct worker *w, const struct job_need *need, size_t *bytes, struct prefix_match *m,
                     struct err *e);
 void worker_release(struct worker *w, size_t bytes);
-/* Whether a job of the open model would fit in the host's memory if no other job ran; -1: it would not. */
+/* Whether a job of the open model may fit in the host's memory if no other job runs; -1: it surely does not,
+ * by --max-memory or by far. */
 int  worker_check_alone(const struct worker *w, const struct job_need *need, struct err *e);
 /* Bytes of host memory that the worker holds: weights, buffers, drafters, caches and jobs. */
 size_t worker_held(const struct worker *w);

@@ -241,9 +241,12 @@ int worker_check_alone(const struct worker *w, const struct job_need *need, stru
     job_plan_shared(&plan, need->params, g, need->n_max, rows_at_least(w));
     job_plan(&plan, need->params, g, need->n_max, 0);
     plan.dev = NULL;                     /* its free memory says nothing: jobs run */
-    const size_t all = memory_limit(worker_held(w), &limit);
-    return check_limit(w, &plan, e) || memory_plan_check_in(&plan, all, limit, "fewer --tokens need less", e)
-               ? -1
+    if (check_limit(w, &plan, e))
+        return -1;
+    const size_t all = memory_limit(worker_held(w), &limit),     /* an estimate: jobs run */
+                 spare = MIN(MAX(all / 16, (size_t)32 << 20), SIZE_MAX - all);
+    return memory_plan_check_in(&plan, all + spare, limit, "", e)
+               ? memory_plan_check_in(&plan, all, limit, "fewer --tokens need less", e)
                : 0;
 }
 
