@@ -15,6 +15,9 @@
  * priority pass it. A job that this worker can never hold stays in the queue. It is named once, when its turn
  * comes, and later jobs pass it. (Where a device has memory of its own, that turn comes when no job runs.)
  *
+ * Places. As many jobs run as there are places: N of --parallel N. With auto, runs/work/places.h finds their
+ * number by what rounds take. Jobs that have joined for a trial that failed wait, the last ones, for a place.
+ *
  * Shared beginnings (kvmgr/prefix.h). A job whose text begins as that of a running or an ended job uses the
  * blocks of that job's cache. If a task is still reading that beginning, the job waits for it, and no later
  * job passes. The caches of ended jobs stay until a job needs their memory, or until they hold more than the
