@@ -218,8 +218,10 @@ static int join(struct schedule *h, struct task *t, struct err *e)
         return end_task(h, h->n - 1, rc, e);
     h->one_alone = task_runs_alone(t, t->claim.idle);
     t->progress->custom_id = t->job->custom_id;
-    if (strcmp(h->metrics.model, h->w->engine.path))
+    if (strcmp(h->metrics.model, h->w->engine.path)) {
         h->passed_since = 0;
+        places_open(&h->places, PARALLEL_MAX);
+    }
     metrics_model(&h->metrics, h->w->engine.path);
     if (h->o->begins)
         h->o->begins(h->o->ctx, t->job);
