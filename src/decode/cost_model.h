@@ -50,9 +50,10 @@ struct cost_model {
 
 /* Bytes that a draft pass reads: of weights, once for all texts of the pass, and of the text's caches: `key`
  * for each of at most `keys` positions. A round makes at most `most` of them, 0: PASSES_MAX. Weights of fewer
- * bits than the model's count as so many bytes of the model's as take as long (planner_bytes). Texts share
- * the draft passes of one drafter, the maker. */
-struct pass_bytes { double weights, key; size_t keys, most; enum source maker; };
+ * bits than the model's count as so many bytes of the model's as take as long (planner_bytes). hope: the
+ * most often that its first guess may come true before it was tried, 0: no bound. Texts share the draft
+ * passes of one drafter, the maker. */
+struct pass_bytes { double weights, key; size_t keys, most; double hope; enum source maker; };
 /* Weights of `bytes` bytes in the model's own form, stored in `stored`: fewer bytes save half of their share
  * of the time. */
 static inline double planner_bytes(double bytes, double stored) { return (bytes + stored) / 2; }

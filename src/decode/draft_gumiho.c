@@ -106,7 +106,7 @@ static struct pass_bytes gumiho_reads(const struct drafting *g, size_t i)
                                         (2 - of_heads) / PASSES +
                                     planner_bytes((double)mat_bytes(&m->lm_head),
                                                   (double)mat_bytes(&g->draft_model->lm_head)),
-                                layers, GUMIHO_WINDOW, PASSES };
+                                layers, GUMIHO_WINDOW, PASSES, 0.8 };
 }
 
 /* ---- committed pairs ---- */

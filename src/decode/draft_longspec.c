@@ -88,7 +88,7 @@ static struct pass_bytes longspec_reads(const struct drafting *g, size_t i)
     return (struct pass_bytes){ planner_bytes((double)l->file.plain_bytes, (double)l->file.weight_bytes) +
                                     planner_bytes((double)mat_bytes(&m->lm_head),
                                                   (double)mat_bytes(&g->draft_model->lm_head)) + RECENT * key,
-                                key, SIZE_MAX, PASSES };
+                                key, SIZE_MAX, PASSES, 0.8 };
 }
 
 /* ---- the drafter's own cache ---- */

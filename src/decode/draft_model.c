@@ -241,7 +241,7 @@ static void partial_end(struct drafting *g) { partial_close(&g->partial); }
 static struct pass_bytes partial_reads(const struct drafting *g, size_t i)
 {
     return (struct pass_bytes){ planner_bytes(model_row_bytes(g->model), model_row_bytes(g->draft_model)),
-                                model_kv_bytes(g->model), g->cache[i].budget };
+                                model_kv_bytes(g->model), g->cache[i].budget, 0, 0.9 };
 }
 
 /* A cache that selects asks for the importance of all rows. */

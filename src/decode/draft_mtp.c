@@ -116,7 +116,7 @@ static struct pass_bytes mtp_reads(const struct drafting *g, size_t i)
                  without = (1 - part) * (double)mat_bytes(&t->int8.lm_head),
                  stored = t->int8.mem ? model_row_bytes(&t->int8) - without : plain;
     return (struct pass_bytes){ planner_bytes(plain, stored), model_kv_bytes(&t->layer), s->keys,
-                                MTP_PASSES };
+                                MTP_PASSES, 0.9 };
 }
 
 /* ---- pairs of the text ---- */

@@ -68,7 +68,7 @@ static struct pass_bytes small_reads(const struct drafting *g, size_t i)
     const struct model *m = &g->small->own;
     return (struct pass_bytes){ planner_bytes((double)m->weight_bytes,
                                               (double)small_model_of(g->small)->weight_bytes),
-                                model_kv_bytes(m), g->cache[i].budget / 2 * 3 };
+                                model_kv_bytes(m), g->cache[i].budget / 2 * 3, 0, 0.9 };
 }
 
 /* ---- its cache ---- */

@@ -89,7 +89,7 @@ static struct pass_bytes spire_reads(const struct drafting *g, size_t i)
     return (struct pass_bytes){ planner_bytes((double)s->file.plain_bytes, (double)s->file.weight_bytes) +
                                     planner_bytes((double)mat_bytes(&g->model->lm_head),
                                                   (double)mat_bytes(&g->draft_model->lm_head)),
-                                0, SIZE_MAX, SPIRE_DEPTH };
+                                0, SIZE_MAX, SPIRE_DEPTH, 0.8 };
 }
 
 /* ---- committed tokens ---- */

@@ -108,6 +108,8 @@ struct planner {
     /* Chances: fading counts. */
     struct cache_known { double seconds, n, hits, trials; } cache[CACHES_MAX];
     struct pass_bytes reads[CACHES_MAX];
+    /* trials that the prior of a cache's chance is worth */
+    double prior[CACHES_MAX];
     struct gain { double mean, n; } gain[2][ASKS];
     struct { double made, planned; } tokens[2], candidates;
     bool exploring;                  /* a run of exploration is under way */
