@@ -407,7 +407,8 @@ static void means_follow_every_change(void)
         char state[4096];
         mean_open(&b, kinds[i % 3], c, NULL);
         for (size_t turn = 0; turn < 25 && !test_failed_; turn++) {
-            mean_round(&b, MIN(1 + rng_below(&b.rng, 300), N_MAX - 1 - b.full.n_past));
+            const size_t rows = 1 + rng_below(&b.rng, 300);
+            mean_round(&b, MIN(rows, N_MAX - 1 - b.full.n_past));
             mean_round(&b, MIN((size_t)1, N_MAX - 1 - b.full.n_past));
             MEANS(&b, "case %zu, turn %zu", c, turn);
             /* a truncated text is followed with the next row */

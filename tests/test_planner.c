@@ -442,6 +442,35 @@ static void learns_again(void)
     }
 }
 
+/* Draft passes of exploration over n tokens. They seem to read so many times the model's bytes, and what may
+ * be hoped of them has a bound. */
+static size_t explored_with(const struct machine *m, double bytes, double hope, size_t n)
+{
+    static const struct text text = { .pass = 0.3 };
+    rng.s = 700;
+    start(m, &text, 2000, 3);
+    for (size_t i = 0; i < 3; i++)
+        sim.g.planner.reads[i].weights *= bytes, sim.g.planner.reads[i].hope = hope;
+    size_t passes = 0;
+    for (size_t done = 0; done < n; passes += sim.g.planner.exploring ? sim.g.passes : 0)
+        done += run_round(n + 100000 - done);
+    return passes;
+}
+static void explores_by_price(void)
+{
+    static const struct machine dear = { 10e6, 1536, 20e9, 40e-6, 2e-14, 0.9, 0.03, 0 };
+    const size_t free = explored_with(&dear, 2, 0, 5000), bound = explored_with(&dear, 2, 0.6, 5000);
+    CHECK(free > 0 && bound == 0, "%zu, %zu: even the hope does not pay for a draft pass", free, bound);
+    explored_with(&usual, 1, 0.95, 600);
+    const struct planner *p = &sim.g.planner;
+    size_t tried = 0;
+    for (size_t i = 0; i < 3; i++) {
+        tried += p->cache[i].trials > 0;
+        CHECK(p->known.hit[i] < 0.48, "cache %zu: %.2f by what the other caches show", i, p->known.hit[i]);
+    }
+    CHECK(tried >= 1 && tried < 3, "%zu", tried);
+}
+
 /* ---- the plan of a round, from tables ---- */
 
 /* One row takes 1, each further one 0.1; a draft pass 0.2 or 0.3; heads 0.1. */
@@ -754,5 +783,6 @@ int main(void)
     RUN(a_machine_that_others_use_too);
     RUN(a_machine_that_is_slow_after_its_prompt);
     RUN(learns_again);
+    RUN(explores_by_price);
     return test_end();
 }

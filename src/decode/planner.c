@@ -262,8 +262,8 @@ static bool goes_on(struct planner *p, const struct plan_state *s, const struct 
     const bool adopted =
         p->trial.ways >> best->way & 1 && (best->ask & p->trial.forced) == (p->trial.forced & s->asks);
     p->trial.deepest = s->deepest;
-    return p->model->credit > 0 && (++p->run < RUN || (p->run < RECENT && !adopted &&
-                                                optimistic_rate(p, &p->trial) > best->rate * MARGIN));
+    return ++p->run < RUN || (p->model->credit > 0 && p->run < RECENT && !adopted &&
+                              optimistic_rate(p, &p->trial) > best->rate * MARGIN);
 }
 
 void planner_begin(struct planner *p, size_t length, size_t n_texts, struct plan_state s)
