@@ -2,7 +2,7 @@
 # Compares what `longhand plan` predicts for models/demo on this machine with what drafters then do.
 #
 #   scripts/plan_check.sh LEARN CHECK [HARDWARE] [DIR]
-#   LENGTHS="1000 8000" TURNS=5 scripts/plan_check.sh ..
+#   LENGTHS="1000 8000" DRAFTERS="partial spire" TURNS=5 THREADS=1 scripts/plan_check.sh ..
 #
 # LEARN and CHECK are two books that the model was not trained on. Acceptance, depth by depth, comes from
 # texts of the same length that continue LEARN. With HARDWARE measured (the default) the plan measures passes
@@ -13,17 +13,17 @@
 set -eu
 LEARN=$1 CHECK=$2 HARDWARE=${3:-measured} DIR=${4:-$(mktemp -d)}
 cd "$(dirname "$0")/.."
-DB=$DIR/check.db MODEL=models/demo DRAFTERS="partial tokenswift longspec spire"
+DB=$DIR/check.db MODEL=models/demo TOKENS=1000 DRAFTERS=${DRAFTERS:-partial tokenswift longspec spire}
 rm -f "$DB"*
-jobs=0
+jobs=0 threads=${THREADS:+--threads $THREADS}
 
-# write NAME BOOK LENGTH TOKENS SEED OPTIONS...: TOKENS tokens with LENGTH in their middle; their statistics
-# are NAME.json, and $jobs is their job.
+# write NAME BOOK LENGTH SEED OPTIONS...: TOKENS tokens with LENGTH in their middle; their statistics are
+# NAME.json, and $jobs is their job.
 write() {
-    local out=$DIR/$1.json bytes=$((($3 - $4 / 2) * 7 / 2))
+    local out=$DIR/$1.json bytes=$((($3 - TOKENS / 2) * 7 / 2))
     head -c "$bytes" "$2" | iconv -c -f utf-8 -t utf-8 >"$DIR/prompt"
-    ./longhand run --model $MODEL --db "$DB" --prompt-file "$DIR/prompt" --tokens "$4" --ignore-eos \
-        --seed "$5" --temperature 1 --on-loop off --quiet --json-stats "$out" "${@:6}" >"$DIR/text"
+    ./longhand run $threads --model $MODEL --db "$DB" --prompt-file "$DIR/prompt" --tokens $TOKENS --ignore-eos \
+        --seed "$4" --temperature 1 --on-loop off --quiet --json-stats "$out" "${@:5}" >"$DIR/text"
     jobs=$((jobs + 1))
 }
 # tree DRAFTER PASSES: the options of a tree of so many draft passes; LongSpec's has 4, 16, 16, .. nodes.
@@ -42,25 +42,30 @@ for length in ${LENGTHS:-1000 8000}; do
     # The plan takes tokens of a round of 4 passes, of longspec 5.
     known=
     for d in $DRAFTERS; do
-        write learned "$LEARN" "$length" 1000 1 $(tree $d $([ $d = longspec ] && echo 5 || echo 4))
+        write learned "$LEARN" "$length" 1 $(tree $d $([ $d = longspec ] && echo 5 || echo 4))
         known+=${known:+,}$d=@$jobs
     done
-    ./longhand plan --model $MODEL --hardware "$HARDWARE" --lengths "$length" --db "$DB" \
-        --acceptance "$known" --drafter "${DRAFTERS// /,}" | tee "$DIR/plan.$length"
+    ./longhand plan $threads --model $MODEL --hardware "$HARDWARE" --lengths "$length" --db "$DB" \
+        --acceptance "$known" --drafter "${DRAFTERS// /,}" --json >"$DIR/plan.$length"
+    python3 -c 'import json, sys
+for r in json.load(open(sys.argv[1]))["plan"]:
+    print(r["drafter"], r["draft_passes"], r["tokens_per_round"], r["seconds_per_round"], r["speedup"])
+' "$DIR/plan.$length" | tee "$DIR/rows.$length"
     echo "| length | drafter | draft passes | tokens predicted | seen | speedup predicted | measured |"
     echo "|---|---|---|---|---|---|---|"
     for d in $DRAFTERS; do
-        read -r passes tokens predicted < <(awk -v d="$d" '$3 == d { print $4, $6, $9 }' "$DIR/plan.$length")
+        read -r passes tokens predicted < <(awk -v d="$d" '$1 == d { print $2, $3, $5 }' "$DIR/rows.$length")
         for turn in $(seq "${TURNS:-5}"); do
-            write plain "$CHECK" "$length" 400 "$turn" --drafter none
-            write drafted "$CHECK" "$length" 400 "$turn" $(tree "$d" "$passes")
+            write plain "$CHECK" "$length" "$turn" --drafter none
+            write drafted "$CHECK" "$length" "$turn" $(tree "$d" "$passes")
             echo "$(number drafted tokens_per_second) $(number plain tokens_per_second)" \
                 "$(number drafted mean_acceptance_length)"
         done >"$DIR/turns.$length.$d"
         read -r seen measured < <(python3 -c 'import statistics, sys
 v = [list(map(float, x.split())) for x in sys.stdin]
-print("%.2f %.2f" % (statistics.mean(x[2] for x in v), statistics.median(x[0] / x[1] for x in v)))' \
+print("%.2f %.3f" % (statistics.mean(x[2] for x in v), statistics.median(x[0] / x[1] for x in v)))' \
             <"$DIR/turns.$length.$d")
-        echo "| $length | $d | $passes | $tokens | $seen | $predicted | $measured |"
+        printf '| %d | %s | %d | %.2f | %.2f | %.3f | %.3f |\n' "$length" "$d" "$passes" "$tokens" "$seen" \
+            "$predicted" "$measured"
     done
 done

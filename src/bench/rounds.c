@@ -211,23 +211,31 @@ static int time_size(struct rig *r, size_t i, size_t turn, struct err *e)
     static const uint8_t all[COST_ROWS_MAX] = { [0 ... COST_ROWS_MAX - 1] = 1 };
     struct decoder *d = &r->plain;
     const struct device *dev = d->model->dev;
-    double seconds[PASSES];
+    double seconds = 0;
     for (size_t n = 0; n < PASSES; n++) {
         struct pass_seq seq = { .kv = &d->kv, .n = cost_rows(i), .token = r->prompt, .want = all,
                                 .logits = r->buffers.logits };
         const double start = clock_seconds();
         if (model_forward(d->model, r->buffers.work, &seq, 1, NULL, 0, e))
             return -1;
-        seconds[n] = clock_seconds() - start;
+        seconds += n > 0 ? clock_seconds() - start : 0;
         if (n == 0)
             cost_experts_read(&r->buffers.costs, seq.n, dev->experts_read);
     }
-    r->pass[i][turn] = bench_median(seconds + 1, PASSES - 1);
+    r->pass[i][turn] = seconds / (PASSES - 1);
     return 0;
 }
 
-/* The first quarter of a turn's rounds is not counted: it finds the CPU's caches as another setting left
- * them. */
+static double mean(const double *x, size_t n)
+{
+    double sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += x[i];
+    return sum / (double)n;
+}
+
+/* Means, because a text takes the sum of its rounds. The first quarter of a turn's rounds is not counted: it
+ * finds the CPU's caches as another setting left them. */
 static int time_rounds(struct decoder *d, struct figures *f, size_t turn, struct err *e)
 {
     double seconds[ROUNDS_MOST], rows[ROUNDS_MOST], spent = 0;
@@ -242,8 +250,8 @@ static int time_rounds(struct decoder *d, struct figures *f, size_t turn, struct
         rows[n] = (double)d->round.rows;
         spent += seconds[n++];
     }
-    f->seconds[turn] = bench_median(seconds + n / 4, n - n / 4);
-    f->rows[turn] = bench_median(rows + n / 4, n - n / 4);
+    f->seconds[turn] = mean(seconds + n / 4, n - n / 4);
+    f->rows[turn] = mean(rows + n / 4, n - n / 4);
     f->length[turn] = (double)(from + d->kv.n_past) / 2;
     return 0;
 }
@@ -273,7 +281,7 @@ static int take_turn(struct rig *r, size_t turn, struct err *e)
 static double beside_pass(const struct cost_model *m, struct figures *f)
 {
     const size_t length = (size_t)bench_median(f->length, TURNS),
-                 rows = (size_t)bench_median(f->rows, TURNS);
+                 rows = (size_t)(bench_median(f->rows, TURNS) + 0.5);
     return bench_median(f->seconds, TURNS) - cost_pass(m, length, 1, rows, rows);
 }
 
