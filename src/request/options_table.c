@@ -501,7 +501,7 @@ const struct verb verbs_table[] = {
     { "train", VERB_TRAIN, "heads|longspec|gumiho|spire --model DIR --data FILES... --out FILE [options]",
       "Train drafting heads, or a drafter of LongSpec, Gumiho or SPIRe, for a model.", 1, 1 },
     { "plan", VERB_PLAN, "[--model DIR | --shape NAME] [--hardware NAME] [options]",
-      "Predict the speed of drafters on a machine that need not be this one.", 0, 0 },
+      "Predict the speed of drafters on this machine, measured, or on one that you do not have.", 0, 0 },
     { "bench", VERB_BENCH, "[--model DIR] [options]", "Measure this machine and the engine.", 0, INT_MAX },
     { "version", VERB_VERSION, "", "Print the version and how the program was built.", 0, 0 },
     { "help", VERB_HELP, "[VERB | --all | --man | --completion SHELL]",
