@@ -23,7 +23,8 @@ write() {
     local out=$DIR/$1.json bytes=$((($3 - TOKENS / 2) * 7 / 2))
     head -c "$bytes" "$2" | iconv -c -f utf-8 -t utf-8 >"$DIR/prompt"
     ./longhand run $threads --model $MODEL --db "$DB" --prompt-file "$DIR/prompt" \
-        --tokens $TOKENS --ignore-eos --seed "$4" --temperature 1 --on-loop off --quiet --json-stats "$out" "${@:5}" >"$DIR/text"
+        --tokens $TOKENS --ignore-eos --seed "$4" --temperature 1 --on-loop off --quiet \
+        --json-stats "$out" "${@:5}" >"$DIR/text"
     jobs=$((jobs + 1))
 }
 # tree DRAFTER PASSES: the options of a tree of so many draft passes; LongSpec's has 4, 16, 16, .. nodes.
