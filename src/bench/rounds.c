@@ -31,7 +31,6 @@ const char *const rounds_flags[DRAFT_KINDS] = {
     [DRAFT_LONGSPEC] = "--drafter longspec --tree 4,4,1,1,1",
     [DRAFT_GUMIHO] = "--drafter gumiho --tree 9,1,1,1,1,1,1",
     [DRAFT_SPIRE] = "--drafter spire --tree 1,1,1,1",
-    [DRAFT_MTP] = "--drafter mtp --tree 1,1,1",
 };
 
 /* The drafters whose number of draft passes the plan does not choose. */
@@ -51,6 +50,7 @@ struct subject {                      /* the model and its drafters */
     struct draft_settings set[DRAFT_KINDS];
     unsigned kinds;                  /* that are measured */
     bool int8;
+    struct progress progress;
 };
 
 static int read_settings(struct subject *s, size_t kind, struct err *e)
@@ -84,14 +84,13 @@ static bool is_there(const struct engine *g, const char *flags)
 /* Opens the model, if the memory has room for it and a text of LONGEST tokens, and those of its drafters. */
 static int open_subject(struct subject *s, const struct options *o, unsigned kinds, struct err *e)
 {
-    struct progress none;
     struct memory_plan plan = { 0 };
-    progress_open(&none, PROGRESS_NONE, true);
+    progress_open(&s->progress, PROGRESS_AUTO, false);
     if (options_open_engine(&s->engine, o, e))
         return -1;
     engine_plan(&plan, &s->engine, LONGEST, PREFILL_ROWS, 1);
     if (memory_plan_check(&plan, "--hardware GFLOPS:GBS needs no memory", e) ||
-        engine_load(&s->engine, NULL, &none, e))
+        engine_load(&s->engine, NULL, &s->progress, e))
         return -1;
     for (size_t k = 0; k < DRAFT_KINDS; k++) {
         if (!(kinds >> k & 1) || !rounds_flags[k] || !is_there(&s->engine, rounds_flags[k]))
@@ -105,7 +104,7 @@ static int open_subject(struct subject *s, const struct options *o, unsigned kin
         s->kinds |= 1u << k;
         s->int8 |= draft_wants_int8(&s->set[k], s->engine.dev);
     }
-    s->int8 = s->int8 && engine_int8(&s->engine, 0, &none, e) == 0;
+    s->int8 = s->int8 && engine_int8(&s->engine, 0, &s->progress, e) == 0;
     return 0;
 }
 
@@ -141,11 +140,18 @@ static void set_up(struct decode_setup *x, struct rig *r, size_t kind)
     x->draft_model = r->s->int8 && draft_wants_int8(&x->draft, m->dev) ? &r->s->engine.int8 : NULL;
 }
 
-/* Rows of the plain text's cache that the others begin with, whole blocks: none of a model with recurrent
- * states. */
-static size_t shared_rows(const struct rig *r)
+/* Rows of the plain text's cache that the others begin with, in whole blocks. */
+static size_t shared_rows(const struct rig *r) { return (r->length - OWN_ROWS) / KV_BLOCK * KV_BLOCK; }
+
+static int check_stop(struct err *e)
 {
-    return config_is_hybrid(&r->s->engine.config) ? 0 : (r->length - OWN_ROWS) / KV_BLOCK * KV_BLOCK;
+    return stop_signal ? err_set(e, ERR_FAILED, "plan: stopped by %s", stop_signal_name()) : 0;
+}
+
+static bool goes_on(void *ctx, size_t done, size_t of)
+{
+    (void)ctx, (void)done, (void)of;
+    return !stop_signal;
 }
 
 /* Opens one decoder and reads the prompt. */
@@ -155,12 +161,14 @@ static int open_decoder(struct decoder *d, struct rig *r, struct decode_setup *x
     struct sampling p;
     sampling_defaults(&p);
     p.ignore_eos = true;
-    if (d != &r->plain && shared_rows(r)) {
+    if (d != &r->plain) {
         x->start.from = &r->plain.kv;
         x->start.rows = shared_rows(r);
     }
-    return decode_open(d, m, &p, x, r->prompt, r->length, r->n_max, e) || decode_prefill(d, 0, NULL, NULL, e)
-               ? -1 : 0;
+    return decode_open(d, m, &p, x, r->prompt, r->length, r->n_max, e) ||
+                   decode_prefill(d, 0, goes_on, NULL, e) < 0
+               ? -1
+               : check_stop(e);
 }
 
 static int open_rig(struct rig *r, struct err *e)
@@ -242,9 +250,7 @@ static int time_rounds(struct decoder *d, struct figures *f, size_t turn, struct
     const size_t from = d->kv.n_past;
     size_t n = 0;
     while (n < ROUNDS_LEAST || (n < ROUNDS_MOST && spent < TURN_SECONDS)) {
-        if (stop_signal)
-            return err_set(e, ERR_FAILED, "plan: stopped by %s", stop_signal_name());
-        if (decode_step(d, e))
+        if (check_stop(e) || decode_step(d, e))
             return -1;
         seconds[n] = d->round.seconds - d->round.calibrating;
         rows[n] = (double)d->round.rows;
@@ -313,7 +319,7 @@ static int choose_lengths(size_t length[2], size_t shortest, size_t longest, siz
     const size_t least = 2 * SHORTEST, most = MIN((size_t)LONGEST, context - MIN(context, (size_t)ROOM));
     if (most < least)
         return err_set(e, ERR_INPUT, "--hardware measured: this model's context of %zu tokens is too short: "
-                       "measuring needs %zu", context, least + ROOM);
+                       "measuring needs %zu; --hardware GFLOPS:GBS needs none", context, least + ROOM);
     length[1] = MIN(MAX(longest + longest / 2, least), most);
     length[0] = MIN(MAX(shortest / 2, (size_t)SHORTEST), length[1] / 2);
     return 0;
@@ -327,6 +333,7 @@ int rounds_measure(struct measured_rounds *m, const struct options *o, unsigned 
     *m = (struct measured_rounds){ 0 };
     int rc = open_subject(&s, o, kinds, e) ||
              choose_lengths(length, shortest, longest, s.engine.config.context, e) ? -1 : 0;
+    progress_phase(&s.progress, "measuring", "turns", 2 * TURNS);
     for (size_t i = 0; i < 2 && rc == 0; i++) {
         struct rig *r = calloc(1, sizeof *r);
         if (!r) {
@@ -336,13 +343,16 @@ int rounds_measure(struct measured_rounds *m, const struct options *o, unsigned 
         r->s = &s;
         r->length = length[i];
         rc = open_rig(r, e);
-        for (size_t t = 0; t < TURNS && rc == 0; t++)
+        for (size_t t = 0; t < TURNS && rc == 0; t++) {
             rc = take_turn(r, t, e);
+            progress_at(&s.progress, i * TURNS + t + 1);
+        }
         if (rc == 0)
             take_figures(m, i, r);
         close_rig(r);
         free(r);
     }
+    progress_clear(&s.progress);
     engine_close(&s.engine);
     return rc;
 }

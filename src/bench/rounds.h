@@ -14,8 +14,9 @@
  * drafter is not measured. */
 extern const char *const rounds_flags[DRAFT_KINDS];
 
-/* Measures the drafters of `kinds`, a bit each. Those without weights in the model, and those that the model
- * does not support, are left out (most is 0). The lengths are half of `shortest` and one and a half of
- * `longest`, at least 256 tokens, and at most 12,288 or what the model's context allows. */
+/* Measures the drafters of `kinds`, a bit each, of a model without recurrent states. Drafters without weights
+ * in the model, and those that the model does not support, are left out (most is 0). The lengths are half of
+ * `shortest` and one and a half of `longest`, at least 256 tokens, and at most 12,288 or what the model's
+ * context allows. Progress goes to standard error. */
 int rounds_measure(struct measured_rounds *m, const struct options *o, unsigned kinds, size_t shortest,
                    size_t longest, struct err *e);

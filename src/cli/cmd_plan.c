@@ -113,7 +113,15 @@ static int measure(struct hardware *h, size_t threads, struct err *e)
     return rc;
 }
 
-static int read_hardware(struct hardware *h, char what[128], const struct options *o, struct err *e)
+/* Whether the plan measures the model itself. In hybrids, rows that are not committed need copies of states,
+ * and a plain text has room for none. */
+static bool measures_model(const struct options *o, const struct config *c)
+{
+    return o->model && (!o->hardware || strcmp(o->hardware, "measured") == 0) && !config_is_hybrid(c);
+}
+
+static int read_hardware(struct hardware *h, char what[128], const struct options *o, bool model,
+                         struct err *e)
 {
     const char *name = o->hardware ? o->hardware : "measured";
     double gflops, gbs;
@@ -124,7 +132,7 @@ static int read_hardware(struct hardware *h, char what[128], const struct option
             return 0;
         }
     *h = (struct hardware){ .name = name, .what = what, .cpu = true };
-    if (strcmp(name, "measured") == 0 && o->model) {
+    if (model) {
         snprintf(what, 128, "this machine, measured with the model");
         return 0;
     }
@@ -318,12 +326,13 @@ static int read_setup(struct setup *s, const struct options *o, struct err *e)
                   o->lengths ? o->lengths : "1000,8000,32000,100000", 1 << 27, e) ||
         read_list(s->texts, &s->n_texts, "--batch-sizes", o->batch_sizes ? o->batch_sizes : "1", 1 << 16,
                   e) ||
-        read_drafters(s, e) || read_acceptance(s, e) || read_hardware(&s->hardware, s->what, o, e))
+        read_drafters(s, e) || read_acceptance(s, e) ||
+        read_hardware(&s->hardware, s->what, o, measures_model(o, &s->target), e))
         return -1;
     s->bytes.weight = weight[o->weights];
     s->bytes.draft_weight = s->hardware.cpu ? fmin(s->bytes.weight, 1) : s->bytes.weight;
     s->bytes.kv = 2;
-    return o->model && strcmp(s->hardware.name, "measured") == 0 ? measure_model(s, e) : 0;
+    return measures_model(o, &s->target) ? measure_model(s, e) : 0;
 }
 
 /* ---- output ---- */

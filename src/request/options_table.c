@@ -427,7 +427,7 @@ const struct option options_table[] = {
     { "hardware", "", "NAME", VERB_PLAN, TEXT, F(hardware), MODELS, MAIN,
       "The machine: h100, h200, zen4, measured (this machine), or GFLOPS:GBS, operations and bytes a "
       "second. measured with --model times passes and rounds of this model with its drafters, which takes "
-      "about 300 passes of 1 row and 100 of 64 for each.",
+      "about 300 passes of 1 row and 100 of 64 for each; not of models with recurrent states.",
       .shown = "measured" },
     { "drafter", "", "LIST", VERB_PLAN, TEXT, F(drafters), DRAFTING, MAIN,
       "The drafters to predict: a list of partial, tokenswift, longspec, gumiho, spire, mtp, suffix and "
