@@ -9,8 +9,8 @@
  * the rate, the tokens of all texts per second of rounds, rises with their number up to some number. There
  * are PLACES_FIRST places at first. They are doubled on trial. A trial that has raised the rate by
  * PLACES_GAIN is followed by the next one. After a trial that has not, there are as many places as before it.
- * The texts that have joined for the trial keep their memory and wait for these places. No other text joins
- * before them, not even one of a higher priority. The next trial comes after PLACES_RETRY seconds, later ones
+ * The texts that have joined for the trial keep their memory and wait for these places. Only a text of a
+ * higher priority joins before them. The next trial comes after PLACES_RETRY seconds, later ones
  * each after twice the time of the one before. Another model begins with PLACES_FIRST again.
  *
  * A rate is that of a window: at least PLACES_ROUNDS rounds and PLACES_SECONDS seconds in which more than

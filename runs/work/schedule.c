@@ -180,6 +180,12 @@ static int note_passed(struct schedule *h, const struct claim_request *r, int64_
     return 0;
 }
 
+/* The tasks that joined for a trial of more places that failed (places.h): they stand last and wait. */
+static size_t waiting(const struct schedule *h)
+{
+    return h->o->parallel || h->one_alone || h->n < h->places.n ? 0 : h->n - h->places.n;
+}
+
 /* Whether the job may join the tasks that run: it has their model and room, and no task is reading what it
  * begins with. A job that cannot be read now waits for them: if the worker still cannot read the job then,
  * the job fails alone. */
@@ -192,6 +198,8 @@ static bool may_join(struct schedule *h, struct task *t, int64_t job, int idle)
         task_forget(t);
         return false;
     }
+    if (waiting(h) && t->job->priority <= h->task[h->n - 1]->job->priority)
+        return false;
     if (!worker_has_model(w, t->job, t->params) || !worker_has_trained(w, t->params) ||
         task_runs_alone(t, idle))
         return false;
@@ -218,6 +226,11 @@ static int join(struct schedule *h, struct task *t, struct err *e)
         return end_task(h, h->n - 1, rc, e);
     h->one_alone = task_runs_alone(t, t->claim.idle);
     t->progress->custom_id = t->job->custom_id;
+    size_t i = h->n - 1;                 /* the next free place is for the highest priority */
+    const size_t first = h->n - waiting(h);
+    for (; i > first && h->task[i - 1]->job->priority < t->job->priority; i--)
+        h->task[i] = h->task[i - 1];
+    h->task[i] = t;
     if (strcmp(h->metrics.model, h->w->engine.path)) {
         h->passed_since = 0;
         places_open(&h->places, PARALLEL_MAX);
@@ -262,9 +275,13 @@ no:
     return MIN(rc, 0);
 }
 
+/* Jobs that there may be at once. While some wait, one of a higher priority may join them. */
 static size_t places(const struct schedule *h)
 {
-    const size_t n = h->one_alone ? 1 : h->o->parallel ? h->o->parallel : h->places.n;
+    const size_t n = h->one_alone     ? 1
+                     : h->o->parallel ? h->o->parallel
+                     : waiting(h)     ? MIN(h->n + 1, (size_t)PARALLEL_MAX)
+                                      : h->places.n;
     return h->o->max_jobs ? MIN(n, h->o->max_jobs - MIN(h->o->max_jobs, h->ended)) : n;
 }
 

@@ -149,6 +149,23 @@ assert len(named) == 1 and "this needs" in named[0] and "--max-memory allows mor
     "$TMP/err" 2>"$TMP/why"
 result a_job_that_never_fits_holds_up_no_job $? "$(tail -1 "$TMP/why")"
 
+# With auto a job of a higher priority takes the next free place, also if jobs wait that have joined for a
+# trial of more places. The trial may succeed or fail here.
+if [ -n "${LONG:-}" ]; then
+    rm -f "$LONGHAND_DB"*; long_one -n 1500; for i in $(seq 15); do long_one -n 12000; done
+    "$L" work -q & pid=$!
+    for i in $(seq 3000); do
+        [ "$("$L" list --json | grep -c '"tokens": [1-9]')" -gt 4 ] && break; sleep 0.02
+    done
+    sleep 1; long_one -n 20 --priority 5
+    for i in $(seq 3000); do "$L" show 17 --json | grep -q '"state": "done"' && break; sleep 0.02; done
+    "$L" list --json | python3 -c 'import json, sys
+n = {j["job"]: j["tokens"] for j in json.load(sys.stdin)["jobs"]}
+assert n[17] == 20 and n[2] < 2500, n' 2>"$TMP/err"
+    result a_higher_priority_passes_jobs_of_a_trial $? "$(tail -1 "$TMP/err")"
+    kill $pid; wait $pid
+fi
+
 # A control group of a hierarchy of files: version 2, and version 1.
 mkdir -p "$TMP/cgroup/memory"
 limit=$(((needs + 8) * 1048576))       # the files say that nothing is in use
