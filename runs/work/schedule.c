@@ -186,6 +186,19 @@ static size_t waiting(const struct schedule *h)
     return h->o->parallel || h->one_alone || h->n < h->places.n ? 0 : h->n - h->places.n;
 }
 
+/* The next free place is for the highest priority, and there for the task that joined first. */
+static void order_waiting(struct schedule *h)
+{
+    const size_t first = h->n - waiting(h);
+    for (size_t k = first; k < h->n; k++) {
+        struct task *t = h->task[k];
+        size_t i = k;
+        for (; i > first && h->task[i - 1]->job->priority < t->job->priority; i--)
+            h->task[i] = h->task[i - 1];
+        h->task[i] = t;
+    }
+}
+
 /* Whether the job may join the tasks that run: it has their model and room, and no task is reading what it
  * begins with. A job that cannot be read now waits for them: if the worker still cannot read the job then,
  * the job fails alone. */
@@ -226,11 +239,7 @@ static int join(struct schedule *h, struct task *t, struct err *e)
         return end_task(h, h->n - 1, rc, e);
     h->one_alone = task_runs_alone(t, t->claim.idle);
     t->progress->custom_id = t->job->custom_id;
-    size_t i = h->n - 1;                 /* the next free place is for the highest priority */
-    const size_t first = h->n - waiting(h);
-    for (; i > first && h->task[i - 1]->job->priority < t->job->priority; i--)
-        h->task[i] = h->task[i - 1];
-    h->task[i] = t;
+    order_waiting(h);
     if (strcmp(h->metrics.model, h->w->engine.path)) {
         h->passed_since = 0;
         places_open(&h->places, PARALLEL_MAX);
@@ -387,6 +396,7 @@ static int serve_round(struct schedule *h, struct err *e)
         total.seconds += d[k]->failed ? 0 : d[k]->round.seconds;
     }
     places_round(&h->places, n, total.tokens, total.seconds, h->round_ended);
+    order_waiting(h);
     size_t left = n;
     for (size_t k = 0; k < n; k++) {
         size_t i = 0;
