@@ -109,6 +109,8 @@ static void free_places_are_not_judged(void)
     for (int i = 0; i < 1000; i++)
         places_round(&p, i < 100 ? 4 : 6, 4, 0.1, i);
     CHECK(p.n == 8 && p.before == 4 && p.rounds == 0, "%zu places", p.n);
+    places_idle(&p);                     /* later texts have rates of their own */
+    CHECK(p.n == 4 && p.before == 0, "%zu places", p.n);
 }
 
 int main(void)

@@ -335,14 +335,17 @@ static void *count_jobs(void *p)
  * with the end of the commit, and not after a time. */
 static void a_reader_wakes_with_a_writer_of_its_process(void)
 {
-    sqlite3 *other;
+    sqlite3 *other, *third;
     pthread_t writer, reader;
     rig_new();
     struct store *w = rig_open(STORE_CREATE), *r = rig_open(STORE_WRITE);
     CHECK(sqlite3_open(rig_path, &other) == SQLITE_OK &&
           sqlite3_exec(other, "BEGIN; SELECT * FROM job", NULL, NULL, NULL) == SQLITE_OK);
     CHECK(pthread_create(&writer, NULL, submit_one, w) == 0);
-    usleep(50000);
+    CHECK(sqlite3_open(rig_path, &third) == SQLITE_OK);      /* shows when the commit waits */
+    for (int i = 0; i < 5000 && sqlite3_exec(third, "SELECT * FROM job", NULL, NULL, NULL) == SQLITE_OK; i++)
+        usleep(1000);
+    sqlite3_close(third);
     CHECK(pthread_create(&reader, NULL, count_jobs, r) == 0);
     usleep(200000);
     sqlite3_close(other);

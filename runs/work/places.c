@@ -13,6 +13,13 @@ static void begin_window(struct places *p)
     p->seconds = 0;
 }
 
+void places_idle(struct places *p)
+{
+    p->n = p->before ? p->before : p->n;
+    p->before = 0;
+    begin_window(p);
+}
+
 void places_round(struct places *p, size_t texts, size_t tokens, double seconds, double now)
 {
     if (4 * texts <= 3 * p->n)

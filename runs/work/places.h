@@ -9,9 +9,9 @@
  * the rate, the tokens of all texts per second of rounds, rises with their number up to some number. There
  * are PLACES_FIRST places at first. They are doubled on trial. A trial that has raised the rate by
  * PLACES_GAIN is followed by the next one. After a trial that has not, there are as many places as before it.
- * The texts that have joined for the trial keep their memory and wait for these places. Only a text of a
- * higher priority joins before them. The next trial comes after PLACES_RETRY seconds, later ones
- * each after twice the time of the one before. Another model begins with PLACES_FIRST again.
+ * The texts that joined last keep their memory and wait for these places, by priority. Only a text of a
+ * higher priority joins then. The next trial comes after PLACES_RETRY seconds, later ones each after twice
+ * the time of the one before. Another model begins with PLACES_FIRST again.
  *
  * A rate is that of a window: at least PLACES_ROUNDS rounds and PLACES_SECONDS seconds in which more than
  * three quarters of the places are taken. The slices of prompts between rounds are no part of it. A trial is
@@ -34,5 +34,7 @@ struct places {
 };
 
 void places_open(struct places *p, size_t most);
+/* No text runs, and none may join. A trial that no window has judged ends: the texts of its rate are over. */
+void places_idle(struct places *p);
 /* A round of so many texts has made `tokens` tokens in `seconds`; it ended at `now`. */
 void places_round(struct places *p, size_t texts, size_t tokens, double seconds, double now);

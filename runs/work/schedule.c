@@ -180,7 +180,7 @@ static int note_passed(struct schedule *h, const struct claim_request *r, int64_
     return 0;
 }
 
-/* The tasks that joined for a trial of more places that failed (places.h): they stand last and wait. */
+/* How many tasks have no place since a trial of more places failed (places.h). They stand last. */
 static size_t waiting(const struct schedule *h)
 {
     return h->o->parallel || h->one_alone || h->n < h->places.n ? 0 : h->n - h->places.n;
@@ -284,7 +284,7 @@ no:
     return MIN(rc, 0);
 }
 
-/* Jobs that there may be at once. While some wait, one of a higher priority may join them. */
+/* The most tasks that there may be now. While some wait, one more, of a higher priority, may join them. */
 static size_t places(const struct schedule *h)
 {
     const size_t n = h->one_alone     ? 1
@@ -374,12 +374,16 @@ static int serve_round(struct schedule *h, struct err *e)
         if (lost && end_task(h, i, TASK_ENDS, e))
             return -1;
     }
-    const size_t most = h->o->parallel ? h->n : h->places.n;     /* the last to join wait after a trial */
-    for (size_t i = 0; i < h->n && n < most; i++)
-        if (h->task[i]->writing_since > 0) {
+    const size_t most = h->o->parallel ? h->n : h->places.n;     /* after a trial the last ones wait */
+    for (size_t i = 0; i < h->n; i++) {
+        if (h->task[i]->writing_since == 0)
+            continue;
+        h->task[i]->progress->phase = n < most ? "writing" : "waiting";
+        if (n < most) {
             t[n] = h->task[i];
             d[n++] = &h->task[i]->decoder;
         }
+    }
     if (n && h->round_ended > 0)
         h->metrics.longest_wait = MAX(h->metrics.longest_wait, clock_seconds() - h->round_ended);
     h->round_ended = 0;
@@ -474,8 +478,10 @@ int schedule_queue(struct worker *w, const struct schedule_options *o, struct er
         }
         if (rc == 0 && !stop_signal && !worker_out_of_time(w) && clock_seconds() < h.poll_at)
             rc = poll_again(&h, &again, e);
-        if (rc == 0 && again && clock_seconds() < h.poll_at)
+        if (rc == 0 && again && clock_seconds() < h.poll_at) {
+            places_idle(&h.places);
             nanosleep(&(struct timespec){ .tv_nsec = (long)(POLL_SECONDS * 1e9) }, NULL);
+        }
     }
     if (rc < 0)
         abandon_all(&h);

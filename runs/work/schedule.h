@@ -16,7 +16,8 @@
  * comes, and later jobs pass it. (Where a device has memory of its own, that turn comes when no job runs.)
  *
  * Places. As many jobs run as there are places: N of --parallel N. With auto, runs/work/places.h finds their
- * number by what rounds take. Jobs that have joined for a trial that failed wait, the last ones, for a place.
+ * number by what rounds take. After a trial that failed, the jobs that joined last wait for a place, by
+ * priority. They stay with this worker, and no other worker can take them.
  *
  * Shared beginnings (kvmgr/prefix.h). A job whose text begins as that of a running or an ended job uses the
  * blocks of that job's cache. If a task is still reading that beginning, the job waits for it, and no later

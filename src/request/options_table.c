@@ -323,8 +323,8 @@ const struct option options_table[] = {
       .shown = "no limit" },
     { "parallel", "", "auto|N", VERB_RUN | VERB_WORK, TEXT, F(parallel), STORE, 0,
       "Write up to N texts at once (with run: of a batch), 1 to 64. The texts are the same for every N. "
-      "auto: 4, and twice as many as long as that raises the tokens per second of all together and fits into "
-      "memory.", .value = "auto" },
+      "auto begins with 4 and doubles their number as long as that raises the tokens per second of all texts "
+      "together and memory has room.", .value = "auto" },
     { "max-memory", "", "SIZE", VERB_RUN | VERB_WORK, BYTES, F(max_memory), STORE, 0,
       "Memory of this process in all (K, M, G, T). A text that does not fit beside those that are being "
       "written waits.", .min = 1, .shown = "what the machine has available, less a margin" },

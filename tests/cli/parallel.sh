@@ -164,6 +164,19 @@ n = {j["job"]: j["tokens"] for j in json.load(sys.stdin)["jobs"]}
 assert n[17] == 20 and n[2] < 2500, n' 2>"$TMP/err"
     result a_higher_priority_passes_jobs_of_a_trial $? "$(tail -1 "$TMP/err")"
     kill $pid; wait $pid
+    # So does one that joined for the trial itself: with 6 jobs the trial waits for two more.
+    rm -f "$LONGHAND_DB"*; long_one -n 2000; for i in 2 3 4 5 6; do long_one -n 12000; done
+    "$L" work -q & pid=$!
+    for i in $(seq 3000); do
+        [ "$("$L" list --json | grep -c '"tokens": [1-9]')" -gt 5 ] && break; sleep 0.02
+    done
+    long_one -n 1000 --priority 5; long_one -n 1000 --priority 5
+    for i in $(seq 3000); do "$L" show 7 --json | grep -q '"state": "done"' && break; sleep 0.02; done
+    "$L" list --json | python3 -c 'import json, sys
+n = {j["job"]: j["tokens"] for j in json.load(sys.stdin)["jobs"]}
+assert n[7] == 1000 and n[2] < 4500, n' 2>"$TMP/err"
+    result a_higher_priority_of_a_trial_comes_first $? "$(tail -1 "$TMP/err")"
+    kill $pid; wait $pid
 fi
 
 # A control group of a hierarchy of files: version 2, and version 1.
