@@ -427,8 +427,11 @@ static void job_lines(void *ctx, char *out, size_t size, size_t most)
 {
     const struct schedule *h = ctx;
     for (size_t i = 0; i < MIN(h->n, most) && size > 260; i++) {
+        struct task *t = h->task[i];
+        if (t->writing_since > 0)        /* a text that waits has no rounds that note it */
+            t->progress->stored = checkpoint_committed(t->checkpoint);
         out[0] = '\n';
-        progress_line(h->task[i]->progress, out + 1, 256);
+        progress_line(t->progress, out + 1, 256);
         size -= strlen(out);
         out += strlen(out);
     }
