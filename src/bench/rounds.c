@@ -2,6 +2,7 @@
  * over one prompt (struct rig), which take turns. Start at rounds_measure, then take_turn. */
 #include "src/bench/rounds.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -283,7 +284,7 @@ static int take_turn(struct rig *r, size_t turn, struct err *e)
 
 /* ---- results ---- */
 
-/* What a round takes beside its pass. */
+/* What a round takes beside its pass; below 0 where other programs slowed the pass more than the round. */
 static double beside_pass(const struct cost_model *m, struct figures *f)
 {
     const size_t length = (size_t)bench_median(f->length, TURNS),
@@ -304,12 +305,12 @@ static void take_figures(struct measured_rounds *m, size_t at, struct rig *r)
     for (size_t i = 0; i < COST_SIZES; i++)
         cost_measured(c, i, r->length, bench_median(r->pass[i], TURNS));
     m->length[at] = r->length;
-    m->rest[at] = beside_pass(c, &r->none);
+    m->rest[at] = fmax(0, beside_pass(c, &r->none));
     for (size_t k = 0; k < DRAFT_KINDS; k++)
         for (size_t n = least_passes(k); r->s->kinds >> k & 1 && n <= draft_published[k].passes; n++) {
             m->draft[k].reads = r->d[k].draft.planner.reads[0];
             m->draft[k].most = n;
-            m->draft[k].seconds[at][n] = beside_pass(c, &r->round[k][n]) - m->rest[at];
+            m->draft[k].seconds[at][n] = fmax(0, beside_pass(c, &r->round[k][n]) - m->rest[at]);
         }
 }
 

@@ -281,6 +281,7 @@ static int read_acceptance(struct setup *s, struct err *e)
         struct drafter *d = &s->drafter[k];
         if (k != DRAFT_MODEL)
             d->on = true;
+        d->by_depth = false;             /* the last word about a drafter counts */
         if (*value == '@' ? job_acceptance(d, k, s->o, value + 1, e)
                           : parse_real(&d->tokens, "--acceptance", value, 1, PASSES_MAX + 1, e))
             return -1;
@@ -393,7 +394,7 @@ static void print_measured(const struct setup *s)
     printf("\nPasses and rounds were measured with this model at %zu and %zu tokens.\n", s->rounds.length[0],
            s->rounds.length[1]);
     for (int k = 0; k < DRAFT_KINDS; k++)
-        if (s->drafter[k].on && !s->rounds.draft[k].most)
+        if (s->drafter[k].on && k != DRAFT_SUFFIX && !s->rounds.draft[k].most)
             printf("%s: draft passes were not measured: as long for each byte as a pass of one row.\n",
                    draft_published[k].name);
 }

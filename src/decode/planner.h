@@ -41,10 +41,9 @@
  * explored, and the first run goes to the way that promises most. What one cache of a drafter shows is the
  * prior of its other caches. A run of exploration makes at least three rounds, because catching up with the
  * text may cost more than they do. It ends when even the optimistic rate is no better, or when its credit is
- * spent. Text drafters
- * that have not gained lately are asked now and then from the same credit, and leave enough of it for a run.
- * All texts have one credit, and begin their runs in the same round: a draft pass costs the round about as
- * much for one text as for all.
+ * spent. Text drafters that have not gained lately are asked now and then from the same credit, and leave
+ * enough of it for a run. All texts have one credit, and begin their runs in the same round: a draft pass
+ * costs the round about as much for one text as for all.
  *
  * Plans depend on time. The text does not depend on plans (docs/architecture.md, rules R1 and R2). */
 #pragma once

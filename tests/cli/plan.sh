@@ -47,6 +47,13 @@ assert abs(spire["tokens_per_round"] - by_depth) < 1e-4, (spire, by_depth)
 PY
 result acceptance_of_a_job_by_depth $? "$(cat "$TMP/json")"
 
+# the last word about a drafter counts: chains of 4 with 2 tokens a round
+for a in spire=2 spire=@2,spire=2; do
+    "$L" plan --hardware zen4 --model models/demo --lengths 1000 --acceptance $a --drafter spire >"$TMP/$a"
+done
+cmp "$TMP/spire=2" "$TMP/spire=@2,spire=2" && grep -q 'spire  *2.00 tokens' "$TMP/spire=2"
+result last_acceptance_counts $?
+
 # Measured with the model: a draft pass over the whole text takes about as long as a pass, suffix has none.
 "$L" plan --model models/demo --lengths 300 --acceptance partial=1.2,suffix=2 --drafter partial,suffix \
     --json >"$TMP/json"
