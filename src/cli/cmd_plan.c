@@ -279,8 +279,9 @@ static int read_acceptance(struct setup *s, struct err *e)
         if (k < 0)
             return -1;
         struct drafter *d = &s->drafter[k];
-        if (k != DRAFT_MODEL)
-            d->on = true;
+        if (k == DRAFT_MODEL && !d->on)
+            return err_set(e, ERR_INPUT, "--acceptance: model needs --drafter model:SHAPE");
+        d->on = true;
         d->by_depth = false;             /* the last word about a drafter counts */
         if (*value == '@' ? job_acceptance(d, k, s->o, value + 1, e)
                           : parse_real(&d->tokens, "--acceptance", value, 1, PASSES_MAX + 1, e))

@@ -84,6 +84,8 @@ done | paste -sd' ' >"$TMP/out"
 awk '{ exit !($2 / $1 > 1.85 && $2 / $1 < 1.9) }' "$TMP/out"
 result fewer_bytes_are_faster $? "$(cat "$TMP/out")"
 
+check model_without_shape 2 "--acceptance: model needs --drafter model:SHAPE" \
+    plan --acceptance model=2 --hardware h100
 check unknown_hardware 2 "--hardware: 'tpu' is not h100" plan --hardware tpu
 check unknown_shape 2 "--shape: unknown shape 'x' .*llama3-8b" plan --hardware h100 --shape x
 check unknown_drafter 2 "--drafter: 'eagle' is not partial" plan --hardware h100 --drafter eagle
