@@ -84,8 +84,8 @@ void cost_first(struct cost_model *m, size_t length, double seconds);
 void cost_first_of_size(struct cost_model *m, size_t n, size_t length, double seconds);
 /* The size to time now for n texts, `left` tokens before the end of one of them; COST_SIZES: none. */
 size_t cost_size_due(const struct cost_model *m, size_t n, size_t left);
-/* Passes of cost_rows(i) rows took `seconds`, the median of many: what was known of this size is forgotten. To
- * be called from one row on. */
+/* Passes of cost_rows(i) rows took `seconds`, the median of many: what was known of this size is forgotten.
+ * Sizes are given in ascending order, from one row on. */
 void cost_measured(struct cost_model *m, size_t i, size_t length, double seconds);
 /* A pass of cost_rows(i) rows that was only timed took `seconds`. */
 void cost_timed(struct cost_model *m, size_t i, size_t length, double seconds);
