@@ -20,7 +20,6 @@ enum {
     RECENT = 200,                    /* rounds that means remember */
     LONG = 3000,                     /* rounds that the counts of an idle drafter remember */
     PRIOR = 4,                       /* observations that the prior of a chance is worth */
-    SIBLINGS = 16,                   /* the most that another cache of the same drafter adds to that */
     CAREFUL = 32,                    /* tokens that the prior of a token count is worth */
     HEADS = 1 << SOURCE_HEADS | 1 << HEADS_AHEAD,
 };
@@ -127,17 +126,6 @@ static void share_passes(struct planner *p, size_t sharers)
     }
 }
 
-/* The other cache of the same drafter that has made most guesses; i: none has made any. */
-static size_t sibling(const struct planner *p, size_t i)
-{
-    size_t best = i;
-    double most = 0;
-    for (size_t k = 0; k < p->costs.n_caches; k++)
-        if (k != i && p->reads[k].maker == p->reads[i].maker && p->cache[k].trials > most)
-            best = k, most = p->cache[k].trials;
-    return best;
-}
-
 static void set_costs(struct planner *p, size_t length)
 {
     const struct cost_model *m = p->model;
@@ -150,11 +138,9 @@ static void set_costs(struct planner *p, size_t length)
         struct cache_known *k = &p->cache[i];
         const struct pass_bytes *r = &p->reads[i];
         const double bytes = r->weights + cost_cache_bytes(r, length);
-        /* seconds per byte at speed 1; before the first pass, those of a sibling or of a one-row pass */
-        if (k->n == 0) {
-            const struct cache_known *other = &p->cache[sibling(p, i)];
-            k->seconds = other->n > 0 ? other->seconds : m->size[0];
-        }
+        /* seconds per byte at speed 1; before the first pass, those of a one-row pass */
+        if (k->n == 0)
+            k->seconds = m->size[0];
         c->most[i] = r->most;
         c->draft[i] = speed * k->seconds * bytes;
     }
@@ -186,17 +172,8 @@ void planner_timed(struct planner *p, size_t i, size_t length, double seconds)
 static void set_chances(struct planner *p)
 {
     struct chances *h = &p->known;
-    for (size_t i = 0; i < p->costs.n_caches; i++) {
-        const size_t j = sibling(p, i);
-        const struct cache_known *k = &p->cache[i], *other = &p->cache[j];
-        double prior = UNKNOWN;
-        p->prior[i] = PRIOR;
-        if (j != i) {
-            prior = (other->hits + PRIOR * UNKNOWN) / (other->trials + PRIOR);
-            p->prior[i] += MIN(other->trials, SIBLINGS);
-        }
-        h->hit[i] = (k->hits + p->prior[i] * prior) / (k->trials + p->prior[i]);
-    }
+    for (size_t i = 0; i < p->costs.n_caches; i++)
+        h->hit[i] = (p->cache[i].hits + PRIOR * UNKNOWN) / (p->cache[i].trials + PRIOR);
     for (size_t d = 0; d < 2; d++) {
         for (size_t a = 0; a < ASKS; a++)
             h->gain[d][a] = p->gain[d][a].mean;
@@ -217,7 +194,7 @@ static struct chances optimistic(const struct planner *p, const struct plan_stat
     else {
         h.made[1] *= exp(sqrt(p->model->var[2]));
         for (size_t i = 0; i < p->costs.n_caches; i++) {
-            const double hit = h.hit[i], n = p->cache[i].trials + p->prior[i],
+            const double hit = h.hit[i], n = p->cache[i].trials + PRIOR,
                          most = p->reads[i].hope > 0 ? p->reads[i].hope : 1 - TRIFLE;
             h.hit[i] = MIN(hit + 2 * sqrt(hit * (1 - hit) / n), MAX(hit, most));
         }

@@ -38,8 +38,7 @@
  * the time, and spends it on the one way of drafting whose optimistic rate beats the best plan most. Optimism
  * has bounds: guesses come true as often as a drafter of that kind may hope (struct pass_bytes), and a draft
  * pass that was never made takes half of what its bytes say. So a way that is too dear even then is not
- * explored, and the first run goes to the way that promises most. What one cache of a drafter shows is the
- * prior of its other caches. A run of exploration makes at least three rounds, because catching up with the
+ * explored, and the first run goes to the way that promises most. A run of exploration makes at least three rounds, because catching up with the
  * text may cost more than they do. It ends when even the optimistic rate is no better, or when its credit is
  * spent. Text drafters that have not gained lately are asked now and then from the same credit, and leave
  * enough of it for a run. All texts have one credit, and begin their runs in the same round: a draft pass
@@ -112,8 +111,6 @@ struct planner {
     /* Chances: fading counts. */
     struct cache_known { double seconds, n, hits, trials; } cache[CACHES_MAX];
     struct pass_bytes reads[CACHES_MAX];
-    /* trials that the prior of a cache's chance is worth */
-    double prior[CACHES_MAX];
     struct gain { double mean, n; } gain[2][ASKS];
     struct { double made, planned; } tokens[2], candidates;
     bool exploring;                  /* a run of exploration is under way */
