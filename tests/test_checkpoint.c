@@ -546,7 +546,7 @@ static void kills_of_a_first_start_leave_a_store_or_nothing(void)
 static void a_queue_survives_killed_and_stopped_workers(void)
 {
     enum { WORKERS = 4, TOKENS = 60 };
-    const int jobs = long_run ? 10000 : 150;
+    const int jobs = long_run ? 10000 : 250;
     struct shared *m = shared_memory();
     struct err e = {0};
     pid_t pid[WORKERS] = {0}, stopped = 0;
@@ -565,7 +565,7 @@ static void a_queue_survives_killed_and_stopped_workers(void)
     while (left > 0 && clock_seconds() - start < (long_run ? 3000 : 90 * SLOWER)) {
         sleep_ms(20 + rand() % 20);
         int k = rand() % WORKERS, status;
-        if (stopped && clock_seconds() - stopped_at > 0.9) {
+        if (stopped && clock_seconds() - stopped_at > 0.6) {
             kill(stopped, SIGCONT);
             stopped = 0;
         }
@@ -577,7 +577,7 @@ static void a_queue_survives_killed_and_stopped_workers(void)
             }
         if (!pid[k])
             continue;
-        if (rand() % 4 == 0 && !stopped) {
+        if (!stopped && rand() % 2) {
             stopped = pid[k];
             stopped_at = clock_seconds();
             kill(stopped, SIGSTOP);
