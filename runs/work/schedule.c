@@ -216,6 +216,7 @@ static bool may_join(struct schedule *h, struct task *t, int64_t job, int idle)
     if (!worker_has_model(w, t->job, t->params) || !worker_has_trained(w, t->params) ||
         task_runs_alone(t, idle))
         return false;
+    job_bind_drafters(t->params, &w->engine.config, w->engine.dir);
     const struct job_need need = task_need(t, t->job->wanted, t->job->tokens);
     struct prefix_match m = prefix_find(&w->prefixes, need.start, need.n_start);
     if (need.n_max == 0)

@@ -457,7 +457,6 @@ bool task_is_complete(const struct task *t) { return t->replay.emit.finish != FI
 static void begin_prefill(struct task *t)
 {
     struct decoder *d = &t->decoder;
-    decode_append(d, t->ids, t->claim.end.tokens);
     assert(d->count.begun <= t->n_start && d->count.begun < d->n_tokens &&
            memcmp(d->tokens, t->start, d->count.begun * sizeof *t->start) == 0);
     d->stats.from = t->claim.end.tokens;
@@ -676,7 +675,10 @@ int task_open(struct task *t, struct err *e)
     open_snapshot_policy(t);
     if (t->out && t->out->begins)
         t->out->begins(t->out->ctx, &t->decoder, t->params);
-    return replay_stored(t, e);
+    rc = replay_stored(t, e);
+    if (rc == 0 && !task_is_complete(t))     /* before other jobs ask what they have in common with it */
+        decode_append(&t->decoder, t->ids, t->claim.end.tokens);
+    return rc;
 }
 
 void task_stop(struct task *t)

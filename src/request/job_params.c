@@ -415,6 +415,15 @@ void job_close(struct job_params *p)
     *p = (struct job_params){0};
 }
 
+void job_bind_drafters(struct job_params *p, const struct config *c, const char *model_dir)
+{
+    for (size_t i = 0; p->drafter_auto && i < N_SOURCES; i++)
+        p->draft.drafters |= trained_of_auto((unsigned)trained_present((enum source)i, model_dir) << i,
+                                             p->draft.n_width > 0);
+    if (p->drafter_auto)
+        p->draft.drafters &= draft_of_config(c);
+}
+
 int job_bind(struct job_params *p, const struct config *c, const struct tokenizer *t, const char *model_dir,
              const struct job_binding *b, struct err *e)
 {
@@ -424,11 +433,7 @@ int job_bind(struct job_params *p, const struct config *c, const struct tokenize
     s->text_max = b->text_max;
     s->eos = c->eos;
     s->n_eos = c->n_eos;
-    for (size_t i = 0; p->drafter_auto && i < N_SOURCES; i++)
-        p->draft.drafters |= trained_of_auto((unsigned)trained_present((enum source)i, model_dir) << i,
-                                             p->draft.n_width > 0);
-    if (p->drafter_auto)
-        p->draft.drafters &= draft_of_config(c);
+    job_bind_drafters(p, c, model_dir);
     if (s->dry_multiplier != 0 && sampling_breakers(s, &p->breakers, t, e))
         return -1;
     return sampling_check(s, c->vocab, e);

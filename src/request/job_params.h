@@ -65,8 +65,10 @@ int  job_change(char **text, const char *old, const struct options *o, size_t vo
 /* Reads a stored text. Fails with an ERR_INPUT that names the member. */
 int  job_parse(struct job_params *p, const char *text, struct err *e);
 void job_close(struct job_params *p);
-/* Adds what depends on the model (EOS ids, breakers as tokens, trained drafters for `auto`) and on the job
- * (seed,
+/* With `auto`: adds the trained drafters that the model's folder has, and removes those that the model cannot
+ * have. */
+void job_bind_drafters(struct job_params *p, const struct config *c, const char *model_dir);
+/* Adds what depends on the model (EOS ids, breakers as tokens, job_bind_drafters) and on the job (seed,
  * sample), and checks the sampling settings against the vocabulary. text_max: the longest text in tokens,
  * prompt included. */
 struct job_binding { uint64_t seed; uint32_t sample; size_t text_max; };
