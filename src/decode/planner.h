@@ -38,11 +38,11 @@
  * the time, and spends it on the one way of drafting whose optimistic rate beats the best plan most. Optimism
  * has bounds: guesses come true as often as a drafter of that kind may hope (struct pass_bytes), and a draft
  * pass that was never made takes half of what its bytes say. So a way that is too dear even then is not
- * explored, and the first run goes to the way that promises most. A run of exploration makes at least three rounds, because catching up with the
- * text may cost more than they do. It ends when even the optimistic rate is no better, or when its credit is
- * spent. Text drafters that have not gained lately are asked now and then from the same credit, and leave
- * enough of it for a run. All texts have one credit, and begin their runs in the same round: a draft pass
- * costs the round about as much for one text as for all.
+ * explored, and the first run goes to the way that promises most. A run of exploration makes at least three
+ * rounds, because catching up with the text may cost more than they do. It ends when even the optimistic rate
+ * is no better, or when its credit is spent. Text drafters that have not gained lately are asked now and then
+ * from the same credit, and leave enough of it for a run. All texts have one credit, and begin their runs in
+ * the same round: a draft pass costs the round about as much for one text as for all.
  *
  * Plans depend on time. The text does not depend on plans (docs/architecture.md, rules R1 and R2). */
 #pragma once
