@@ -528,7 +528,7 @@ static void kills_of_compact_and_backup_lose_nothing(void)
     rig_sql(sql);
     copy_file(queued, rig_path);
     snprintf(copy, sizeof copy, "%s.copy", rig_path);
-    snprintf(words, sizeof words, "backup -q %s", copy);
+    snprintf(words, sizeof words, "backup -q --force %s", copy);
     for (int what = 0; what < 2; what++)
         for (int way = 0; way < 3; way++) {
             bool fired = true;

@@ -183,4 +183,11 @@ static const char *const store_steps[] = {
 "    fingerprint TEXT,                     -- model; NULL: as before, at first that of the table job\n"
 "    PRIMARY KEY (job, start)\n"
 ") WITHOUT ROWID;\n",
+
+"CREATE TABLE store (\n"
+"    -- One row about the file itself.\n"
+"    id     BLOB NOT NULL,                -- random; a backup has the id of its store\n"
+"    backup INTEGER NOT NULL DEFAULT 0    -- 1: a backup that nothing was written to since it was made\n"
+");\n"
+"INSERT INTO store (id) VALUES (randomblob(16));\n",
 };

@@ -53,7 +53,7 @@
 struct store;
 
 enum { METRIC_WINDOW = 1000 };           /* tokens */
-enum { STORE_VERSION = 3 };              /* user_version of the file */
+enum { STORE_VERSION = 4 };              /* user_version of the file */
 
 /* ---- opening ---- */
 
@@ -108,8 +108,10 @@ int store_bytes(struct store *s, const int64_t *ids, size_t n, struct job_bytes 
 /* Give free pages back to the disk. Needs the size of the store as free space meanwhile; other processes
  * wait. A kill at any point leaves the store as it was. */
 int store_compact(struct store *s, struct store_size *before, struct store_size *after, struct err *e);
-/* Write a copy of the store, of one moment, to `path`: complete or not at all. A file there is replaced. */
-int store_backup(struct store *s, const char *path, struct err *e);
+/* Write a copy of the store, of one moment, to `path`: complete or not at all. A file there must be an
+ * earlier backup of this store that nothing was written to since; `force` replaces any regular file.
+ * ERR_INPUT for another one, which stays as it is. */
+int store_backup(struct store *s, const char *path, bool force, struct err *e);
 
 /* Call `found` with a line for everything that is wrong in the file: SQLite's integrity check, rows without
  * a job, sums and chains of all texts. -1: the check could not be made. */

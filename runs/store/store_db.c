@@ -380,7 +380,8 @@ int db_begin(struct store *s, struct err *e)
     assert(s->o.mode != STORE_READ && !s->writes && s->file);
     pthread_mutex_lock(&s->file->turn);
     s->writes = true;
-    if (check_not_broken(s, e) || db_run(s, e, "BEGIN IMMEDIATE", ""))
+    if (check_not_broken(s, e) || db_run(s, e, "BEGIN IMMEDIATE", "") ||
+        (s->is_backup && db_run(s, e, "UPDATE store SET backup = 0", "")))
         return db_rollback(s);
     return 0;
 }
@@ -400,6 +401,7 @@ int db_commit(struct store *s, struct err *e)
         return 0;
     if (db_run(s, e, "COMMIT", ""))
         return db_rollback(s);
+    s->is_backup = s->is_backup && !s->writes;
     end_turn(s);
     return 0;
 }

@@ -81,8 +81,57 @@ int store_compact(struct store *s, struct store_size *before, struct store_size 
 
 /* ---- a copy ---- */
 
-/* Copy all pages at one moment. Writers wait meanwhile, because the copy holds a read lock. */
-static int copy_pages(struct store *s, const char *path, struct err *e)
+struct store_row { char id[33]; bool backup; };      /* of the table `store`, the id in hex */
+
+/* Read the row of any file; {0}: the file has none. */
+static void read_row(sqlite3 *db, struct store_row *r)
+{
+    sqlite3_stmt *q = NULL;
+    *r = (struct store_row){0};
+    if (sqlite3_prepare_v2(db, "SELECT hex(id), backup FROM store", -1, &q, NULL) == SQLITE_OK &&
+        sqlite3_step(q) == SQLITE_ROW) {
+        snprintf(r->id, sizeof r->id, "%s", (const char *)sqlite3_column_text(q, 0));
+        r->backup = sqlite3_column_int(q, 1) != 0;
+    }
+    sqlite3_finalize(q);
+}
+
+/* Refuse a target that is something else than an earlier backup of this store. *is_new: there is no file. */
+static int check_target(const struct store_row *own, const char *path, bool force, bool *is_new,
+                        struct err *e)
+{
+    static const char allowed[] = "a new file or an earlier backup of this store is allowed, and --force "
+                                  "replaces any file";
+    struct store_row there = {0};
+    sqlite3 *db = NULL;
+    struct stat st;
+    *is_new = false;
+    if (stat(path, &st)) {
+        *is_new = errno == ENOENT;
+        return *is_new ? 0 : err_set(e, ERR_FAILED, "%s: cannot write: %s", path, strerror(errno));
+    }
+    if (!S_ISREG(st.st_mode))
+        return err_set(e, ERR_INPUT, "%s: not a regular file; it is left as it is", path);
+    if (force)
+        return 0;
+    if (!own->id[0])
+        return err_set(e, ERR_INPUT,
+                       "%s exists, and a store of an older longhand does not know its backups; a new file is "
+                       "allowed, and --force replaces any file", path);
+    if (sqlite3_open_v2(path, &db, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, NULL) == SQLITE_OK)
+        read_row(db, &there);
+    sqlite3_close(db);
+    if (strcmp(there.id, own->id))
+        return err_set(e, ERR_INPUT, "%s exists and is no backup of this store; %s", path, allowed);
+    if (!there.backup)
+        return err_set(e, ERR_INPUT, "%s has the id of this store, but is no backup or was written to since; "
+                       "%s", path, allowed);
+    return 0;
+}
+
+/* Copy all pages at one moment. Writers wait meanwhile, because the copy holds a read lock. `mark`: the copy
+ * says that it is a backup. */
+static int copy_pages(struct store *s, const char *path, bool mark, struct err *e)
 {
     sqlite3 *to = NULL;
     int rc = sqlite3_open_v2(path, &to, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
@@ -97,6 +146,8 @@ static int copy_pages(struct store *s, const char *path, struct err *e)
         sqlite3_backup_finish(b);
         rc = rc == SQLITE_DONE ? SQLITE_OK : rc;
     }
+    if (rc == SQLITE_OK && mark)
+        rc = sqlite3_exec(to, "UPDATE store SET backup = 1", NULL, NULL, NULL);
     if (rc != SQLITE_OK)
         err_set(e, rc == SQLITE_BUSY || rc == SQLITE_LOCKED ? ERR_AGAIN : ERR_FAILED, "%s: %s", path,
                 to ? sqlite3_errmsg(to) : sqlite3_errstr(rc));
@@ -104,21 +155,27 @@ static int copy_pages(struct store *s, const char *path, struct err *e)
     return rc == SQLITE_OK ? 0 : -1;
 }
 
-int store_backup(struct store *s, const char *path, struct err *e)
+int store_backup(struct store *s, const char *path, bool force, struct err *e)
 {
     char aside[PATH_BYTES], journal[PATH_BYTES + 16];
+    struct store_row own;
+    bool is_new;
     snprintf(journal, sizeof journal, "%s-journal", path);
+    read_row(s->db, &own);               /* a store of an older longhand has none */
     if (access(journal, F_OK) == 0)
         return err_set(e, ERR_INPUT, "%s exists: %s is a database that a process works on, or was killed on",
                        journal, path);
+    if (check_target(&own, path, force, &is_new, e))
+        return -1;
     int fd = file_create_beside(aside, path);
     if (fd < 0)
         return err_set(e, ERR_FAILED, "%s: cannot write: %s", path, strerror(errno));
     close(fd);
     int rc = chmod(aside, 0600) ? err_set(e, ERR_FAILED, "%s: %s", aside, strerror(errno))
-                                : copy_pages(s, aside, e);
+                                : copy_pages(s, aside, own.id[0] != 0, e);
     fd = rc ? -1 : open(aside, O_RDONLY | O_CLOEXEC);
-    if (rc == 0 && (fd < 0 || fsync(fd) || rename(aside, path) || name_sync(path)))
+    if (rc == 0 && (fd < 0 || fsync(fd) || (is_new ? file_rename_new : rename)(aside, path) ||
+                    name_sync(path)))
         rc = err_set(e, ERR_FAILED, "%s: cannot write: %s", path, strerror(errno));
     if (fd >= 0)
         close(fd);

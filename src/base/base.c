@@ -307,6 +307,24 @@ int file_create_beside(char name[PATH_BYTES], const char *path)
     return fd;
 }
 
+int file_rename_new(const char *from, const char *to)
+{
+    struct stat st;
+    if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0)
+        return 0;
+    if (errno != EINVAL && errno != ENOSYS)
+        return -1;
+    if (link(from, to) == 0)
+        return unlink(from);
+    if (errno == EEXIST)
+        return -1;
+    if (lstat(to, &st) == 0) {
+        errno = EEXIST;
+        return -1;
+    }
+    return rename(from, to);
+}
+
 int file_write(const char *path, const struct slice *part, size_t n_parts, struct err *e)
 {
     char aside[PATH_BYTES];

@@ -60,6 +60,10 @@ int file_read(char **data, size_t *size, const char *path, size_t max, struct er
 /* Creates the file that will replace `path` once it is complete: "PATH.part-" and six digits, which go to
  * `name`. Its permissions are those of any new file. Returns the descriptor, or -1 and errno. */
 int file_create_beside(char name[PATH_BYTES], const char *path);
+/* Renames `from` to `to`. -1 and errno; EEXIST if there is something at `to`, which stays. File systems
+ * without RENAME_NOREPLACE (EINVAL) have hard links, or neither: then a file that appears between the look
+ * and the renaming is lost. */
+int file_rename_new(const char *from, const char *to);
 /* Writes all n bytes; -1 and errno when the disk or the reader of a pipe does not take them. */
 int write_bytes(int fd, const void *p, size_t n);
 

@@ -69,31 +69,11 @@ int sink_write(struct sink *s, const void *data, size_t n, struct err *e)
     return write_bytes(s->fd, data, n) ? cannot_write(name, errno, e) : 0;
 }
 
-/* Renames `from` to `to`, which must not be there. File systems without RENAME_NOREPLACE (EINVAL) have hard
- * links, or neither: then a file that appears between the look and the renaming is lost. */
-static int rename_new(const char *from, const char *to)
-{
-    struct stat st;
-    if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0)
-        return 0;
-    if (errno != EINVAL && errno != ENOSYS)
-        return -1;
-    if (link(from, to) == 0)
-        return unlink(from);
-    if (errno == EEXIST)
-        return -1;
-    if (lstat(to, &st) == 0) {
-        errno = EEXIST;
-        return -1;
-    }
-    return rename(from, to);
-}
-
 int sink_finish(struct sink *s, struct err *e)
 {
     if (!s->temporary[0])
         return 0;
-    const int rc = fsync(s->fd) ? -1 : s->is_new ? rename_new(s->temporary, s->path)
+    const int rc = fsync(s->fd) ? -1 : s->is_new ? file_rename_new(s->temporary, s->path)
                                                  : rename(s->temporary, s->path);
     if (rc && s->is_new && errno == EEXIST) {
         sink_discard(s);

@@ -127,7 +127,7 @@ int cmd_backup(const struct options *o, struct err *e)
         return -1;
     int rc = same_file(path, store_path(s))
                  ? err_set(e, ERR_INPUT, "%s: this is the store itself; any other file is allowed", path)
-                 : store_backup(s, path, e);
+                 : store_backup(s, path, o->force, e);
     if (rc == 0 && !o->quiet && store_size(s, &size, e) == 0)
         fprintf(stderr, "%s: %.2f MB\n", path, megabytes(size.file));
     store_close(s);

@@ -77,7 +77,7 @@ sql "INSERT INTO model SELECT * FROM t; DROP TABLE t" >/dev/null; "$L" doctor --
 cp "$LONGHAND_DB" "$TMP/old.db"
 LONGHAND_DB=$TMP/old.db sql "ALTER TABLE job DROP COLUMN text_sha; ALTER TABLE job DROP COLUMN made;
     ALTER TABLE job DROP COLUMN seconds; ALTER TABLE job DROP COLUMN opening; DROP TABLE model;
-    DROP TABLE tokenizer; DROP TABLE part; PRAGMA user_version=2" >/dev/null
+    DROP TABLE tokenizer; DROP TABLE part; DROP TABLE store; PRAGMA user_version=2" >/dev/null
 check list_of_an_old_store_says_what_to_run 2 \
     'of an older longhand .*; longhand doctor --repair --db .*/old.db brings' \
     list --db "$TMP/old.db"
@@ -122,6 +122,20 @@ check backup 0 'MB' backup "$TMP/copy.db"
 LONGHAND_DB=$TMP/copy.db "$L" text 2 >"$TMP/now"; same the_copy_has_the_text "$TMP/two" "$TMP/now"
 check backup_to_the_store_itself 2 'this is the store itself' backup "$LONGHAND_DB"
 check backup_into_nowhere 1 'cannot write' backup "$TMP/no/such/copy.db"
+# A backup replaces an earlier backup of the same store and nothing else, unless --force says so.
+cp "$TMP/copy.db" "$TMP/first"; check backup_over_an_earlier_backup 0 'MB' backup "$TMP/copy.db"
+LONGHAND_DB=$TMP/other.db "$L" submit -q -m "$TMP/gone" -p x -n 5 -s 1 >/dev/null
+LONGHAND_DB=$TMP/other.db "$L" backup -q "$TMP/other_copy.db"
+echo 'a chapter' >"$TMP/notes.txt"; : >"$TMP/empty"; cp "$LONGHAND_DB" "$TMP/plain_copy.db"
+cp "$TMP/copy.db" "$TMP/used.db"; LONGHAND_DB=$TMP/used.db "$L" remove -q 2
+for f in other.db other_copy.db notes.txt empty plain_copy.db used.db; do
+    cp "$TMP/$f" "$TMP/before"
+    check "backup_refuses_$f" 2 "$f (exists|has the id).*--force replaces any file" backup "$TMP/$f"
+    cmp -s "$TMP/$f" "$TMP/before"; result "backup_leaves_$f" $? "$f changed"
+done
+check backup_replaces_no_folder 2 'not a regular file' backup --force "$TMP"
+check backup_by_force 0 'MB' backup --force "$TMP/other.db"
+LONGHAND_DB=$TMP/other.db "$L" text 2 >"$TMP/now"; same the_forced_copy_has_the_text "$TMP/two" "$TMP/now"
 : >"$TMP/copy.db-journal"; check backup_over_a_store_in_use 2 'copy.db-journal exists' backup "$TMP/copy.db"
 rm "$TMP/copy.db-journal"
 
