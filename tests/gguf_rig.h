@@ -11,8 +11,8 @@
 enum { RIG_VOCAB = 300, RIG_HIDDEN = 32, RIG_HEADS = 2, RIG_FFN = 64, RIG_LAYERS = 2, RIG_EXPERTS = 5 };
 
 /* What to change: the value of a key, or the description of a tensor. kind: of the new value; DROP: no such
- * key; ADD: a tensor more. */
-enum { RIG_DROP = 100, RIG_ADD };
+ * key; ADD: a tensor more; MERGES: the text is a merge more. */
+enum { RIG_DROP = 100, RIG_ADD, RIG_MERGES };
 struct rig_change { const char *key; int kind; double x; const char *s; size_t dim[2]; };
 
 /* part: 0: a whole file; 1, 2: the parts of a split one, with the even and the odd tensors. */
@@ -34,6 +34,10 @@ static bool rig_changed(struct rig *r, const char *key)
     else if (c->kind == GGUF_ARRAY) {            /* of one number */
         gguf_put_array(&r->o, key, GGUF_I32, 1);
         gguf_add_u32(&r->o, (uint32_t)(int32_t)c->x);
+    } else if (c->kind == RIG_MERGES) {
+        gguf_put_array(&r->o, key, GGUF_STRING, 2);
+        gguf_add_text(&r->o, c->s, strlen(c->s));
+        gguf_add_text(&r->o, "a b", 3);
     }
     return true;
 }
@@ -156,6 +160,8 @@ static void rig_metadata(struct rig *r)
                                         "tokenizer.chat_template",
                                         "llama.attention.causal",
                                         "llama.attn_logit_softcapping",
+                                        "tokenizer.ggml.eot_token_id",
+                                        "tokenizer.ggml.unknown_token_id",
                                         "longhand.eos_token_ids" };
     for (size_t i = 0; i < sizeof more / sizeof *more; i++)
         if (!r->part || strncmp(more[i], "split.", 6))

@@ -291,6 +291,38 @@ static void length_releases_what_is_held(void)
     emit_close(&m);
 }
 
+/* Neither a stop string nor the loop rule ends a text before its minimum, wherever the string begins. */
+static void nothing_ends_a_text_before_its_minimum(void)
+{
+    static const char *const stop[] = { "aba" };
+    for (size_t min = 0; min <= 6; min++) {
+        struct emit_rules r = { .tokens = 200, .stop = stop, .n_stop = 1, .min_tokens = min };
+        struct emit m;
+        struct err e;
+        const char *out;
+        size_t n, shown = 0;
+        CHECK(!emit_open(&m, &r, byte_level, true, &e));
+        for (size_t i = 0; m.finish == FINISH_NONE && i < 20; i++, shown += n)
+            emit_token(&m, id_of(&"ab"[i % 2], 1), &out, &n);
+        /* "aba" is complete at tokens 3, 5, 7 */
+        const size_t ends = min <= 3 ? 3 : min <= 5 ? 5 : 7;
+        CHECK(m.finish == FINISH_STOP && m.n == ends && shown == ends - 3, "minimum %zu: %zu tokens", min, m.n);
+        emit_close(&m);
+    }
+    for (size_t min = 0; min <= 400; min += 400) {
+        struct emit_rules r = { .tokens = 500, .on_loop = ON_LOOP_STOP, .min_tokens = min };
+        struct emit m;
+        struct err e;
+        const char *out;
+        size_t n;
+        CHECK(!emit_open(&m, &r, byte_level, true, &e));
+        for (size_t i = 0; m.finish == FINISH_NONE; i++)
+            emit_token(&m, id_of(&"ab"[i % 2], 1), &out, &n);
+        CHECK(m.finish == (min ? FINISH_LENGTH : FINISH_REPETITION) && m.repetitions == 1, "minimum %zu", min);
+        emit_close(&m);
+    }
+}
+
 /* A run of byte tokens becomes text only when it ends, and may then hold a stop string. */
 static void byte_runs_are_searched_when_they_end(void)
 {
@@ -370,6 +402,7 @@ int main(void)
     RUN(emit_equals_brute_force_on_long_texts);
     RUN(eos_ends_the_text_and_is_in_neither);
     RUN(length_releases_what_is_held);
+    RUN(nothing_ends_a_text_before_its_minimum);
     RUN(byte_runs_are_searched_when_they_end);
     RUN(bad_stop_strings_are_refused);
     tokenizer_close(byte_level);

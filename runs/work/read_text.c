@@ -42,6 +42,8 @@ void job_parts_close(struct job_parts *p)
 
 /* ---- replay ---- */
 
+/* The rules of each part. A part that ended before its min_tokens was written by a program whose stop strings
+ * and loop rule did not know them. */
 static struct emit_rules *rules_of(const struct job *job, const struct job_parts *p, const struct config *c)
 {
     struct emit_rules *rules = calloc(p->n, sizeof *rules);
@@ -50,9 +52,13 @@ static struct emit_rules *rules_of(const struct job *job, const struct job_parts
         rules[i] = (struct emit_rules){ .tokens = job->wanted, .eos = c->eos, .n_eos = c->n_eos,
                                         .ignore_eos = x->sampling.ignore_eos, .stop = x->stop.v,
                                         .n_stop = x->stop.n, .on_loop = x->on_loop };
-        if (i + 1 < p->n) {
+        const bool last = i + 1 == p->n;
+        const size_t end = !last ? p->v[i + 1].start : job->state == JOB_DONE ? job->tokens : SIZE_MAX;
+        if (end >= x->sampling.min_tokens)
+            rules[i].min_tokens = x->sampling.min_tokens;
+        if (!last) {
             rules[i].next = &rules[i + 1];
-            rules[i].until = p->v[i + 1].start;
+            rules[i].until = end;
         }
     }
     return rules;

@@ -323,7 +323,7 @@ static int check_names(struct cursor *c)
     return rc;
 }
 
-/* Reads all descriptions, and checks that the data lie in the file and nothing follows them. */
+/* Reads all descriptions, and checks that the data lie in the file. Bytes after the last tensor are ignored. */
 static int take_tensors(struct cursor *c)
 {
     struct gguf *g = c->g;
@@ -340,9 +340,6 @@ static int take_tensors(struct cursor *c)
             return bad(c, c->at, "tensor \"%s\": its data end at byte %zu, the file has %zu: it is cut short",
                        t->name, t->offset + t->bytes, c->size);
     }
-    if (c->size > g->data_start && c->size - g->data_start > end)
-        return bad(c, g->data_start + end, "%zu bytes follow the data of the last tensor, none are allowed",
-                   c->size - g->data_start - end);
     return check_names(c);
 }
 
@@ -537,6 +534,14 @@ int gguf_uint(const struct gguf *g, const char *key, size_t per_layer, size_t lo
         *x = (size_t)n;
     }
     return 1;
+}
+
+int gguf_token_id(const struct gguf *g, const char *key, size_t n, size_t *id, struct err *e)
+{
+    const struct gguf_value *v = gguf_find(g, key);
+    if (v && !v->is_array && is_integer(v->kind) && (uint64_t)gguf_int_at(v, 0) >= n)
+        return 0;
+    return gguf_uint(g, key, 0, 0, n - 1, id, e);
 }
 
 int gguf_real(const struct gguf *g, const char *key, double lo, double hi, double *x, struct err *e)

@@ -175,13 +175,13 @@ static int read_vocab(const struct meta *m, size_t *vocab)
     if (tokens->n < 1 || tokens->n > 1 << 24)
         return gguf_bad(m->g, "tokenizer.ggml.tokens", m->e, "%zu tokens, allowed are 1 to %d", tokens->n,
                         1 << 24);
-    *vocab = tokens->n;
-    return read_uint(m, "vocab_size", 0, *vocab, *vocab, vocab) < 0 ? -1 : 0;
+    *vocab = tokens->n;                  /* a key vocab_size may say something else: the tokens decide */
+    return 0;
 }
 
 static int write_shape(const struct meta *m, size_t *head_dim, size_t *rope_dim, size_t *context)
 {
-    size_t hidden, blocks, layers, ffn = 0, heads, kv_heads, vocab, value_dim;
+    size_t hidden, blocks, layers, ffn = 0, heads, kv_heads, vocab = 0, value_dim;
     double eps;
     char key[KEY_BYTES];
     if (need_uint(m, "context_length", 0, CONTEXT_MAX, context) ||
@@ -361,7 +361,7 @@ static int write_ends(const struct meta *m)
     const size_t vocab = tokens->n;
     struct slice model = { 0 };
     size_t bos = SIZE_MAX, x;
-    int found = gguf_uint(m->g, "tokenizer.ggml.bos_token_id", 0, 0, vocab - 1, &bos, m->e);
+    int found = gguf_token_id(m->g, "tokenizer.ggml.bos_token_id", vocab, &bos, m->e);
     if (found < 0 || gguf_string(m->g, "tokenizer.ggml.model", &model, m->e) < 0)
         return -1;
     const bool sentence = model.n == 5 && memcmp(model.p, "llama", 5) == 0;
@@ -385,7 +385,7 @@ static int write_ends(const struct meta *m)
     for (size_t i = 0; !found && i < sizeof keys / sizeof *keys; i++) {
         char key[KEY_BYTES];
         snprintf(key, sizeof key, "tokenizer.ggml.%s_token_id", keys[i]);
-        const int has_key = gguf_uint(m->g, key, 0, 0, vocab - 1, &x, m->e);
+        const int has_key = gguf_token_id(m->g, key, vocab, &x, m->e);
         if (has_key < 0)
             return -1;
         if (has_key || (i == 0 && sentence && vocab > 2))
@@ -455,7 +455,7 @@ static int write_token(const struct meta *m, const char *name, const char *key)
     size_t id, at = 0;
     if (gguf_array(m->g, "tokenizer.ggml.tokens", GGUF_STRING, &tokens, m->e) <= 0)
         return 0;
-    const int found = gguf_uint(m->g, key, 0, 0, tokens->n - 1, &id, m->e);
+    const int found = gguf_token_id(m->g, key, tokens->n, &id, m->e);
     for (size_t i = 0; found > 0 && gguf_next_string(tokens, &at, &s); i++)
         if (i == id)
             jw_bytes(m->w, name, s.p, s.n);

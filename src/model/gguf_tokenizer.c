@@ -73,7 +73,7 @@ struct vocabulary {
     const struct gguf_value *scores;     /* NULL: none */
     size_t n;                            /* tokens, without the padding at the end */
     size_t n_model;                      /* those below belong to the BPE model */
-    uint32_t *sorted;                    /* [n_model]: ids by text */
+    uint32_t *slot; size_t slot_mask;    /* hash of the texts of the model's tokens: ids, NO_SLOT if empty */
     struct json_writer *w;
     struct err *e;
 };
@@ -117,14 +117,12 @@ static int read_tokens(struct vocabulary *v)
     if (!v->text || !v->type)
         return err_set(v->e, ERR_FAILED, "%s: out of memory for %zu tokens", v->g->file, v->n);
     for (struct slice s; gguf_next_string(tokens, &at, &s); i++) {
+        /* llama.cpp treats a token of an unknown type (0, 7) as a normal one */
         const int64_t type = typed ? gguf_int_at(types, i) : TYPE_NORMAL;
-        if (type < TYPE_NORMAL || type > TYPE_BYTE)
-            return gguf_bad(v->g, "tokenizer.ggml.token_type", v->e,
-                            "token %zu has the type %lld, allowed are 1 to 6", i, (long long)type);
         if (utf8_valid_prefix(s.p, s.n) < s.n)
             return gguf_bad(v->g, key, v->e, "token %zu is not UTF-8", i);
         v->text[i] = s;
-        v->type[i] = (uint8_t)type;
+        v->type[i] = type < TYPE_NORMAL || type > TYPE_BYTE ? TYPE_NORMAL : (uint8_t)type;
     }
     while (v->n > 1 && is_padding(v, v->n - 1))
         v->n--;
@@ -133,12 +131,54 @@ static int read_tokens(struct vocabulary *v)
     return 0;
 }
 
-/* Reads the id of a token; `otherwise` where the file has no such key. NO_TOKEN: none. */
 #define NO_TOKEN SIZE_MAX
+#define NO_SLOT UINT32_MAX
+
+/* The slot of a text, or the free slot for it. */
+static uint32_t *text_slot(const struct vocabulary *v, struct slice s)
+{
+    const unsigned char *p = s.p;
+    uint64_t h = 14695981039346656037u;                  /* FNV-1a */
+    for (size_t i = 0; i < s.n; i++)
+        h = (h ^ p[i]) * 1099511628211u;
+    for (size_t k = (h ^ h >> 32) & v->slot_mask;; k = (k + 1) & v->slot_mask) {
+        const uint32_t id = v->slot[k];
+        if (id == NO_SLOT || (v->text[id].n == s.n && memcmp(v->text[id].p, s.p, s.n) == 0))
+            return &v->slot[k];
+    }
+}
+
+/* Enters the tokens of the model by text. */
+static int enter_texts(struct vocabulary *v)
+{
+    size_t size = 4;
+    while (size < 2 * v->n_model)
+        size *= 2;
+    v->slot = malloc(size * sizeof *v->slot);
+    if (!v->slot)
+        return err_set(v->e, ERR_FAILED, "%s: out of memory for %zu tokens", v->g->file, v->n_model);
+    memset(v->slot, 0xff, size * sizeof *v->slot);
+    v->slot_mask = size - 1;
+    for (size_t i = 0; i < v->n_model; i++) {
+        uint32_t *slot = text_slot(v, v->text[i]);
+        *slot = *slot == NO_SLOT ? (uint32_t)i : *slot;
+    }
+    return 0;
+}
+
+/* The id of a text, NO_TOKEN if it is no token of the model. */
+static size_t find_text(const struct vocabulary *v, struct slice s)
+{
+    const uint32_t id = s.n ? *text_slot(v, s) : NO_SLOT;
+    return id == NO_SLOT ? NO_TOKEN : id;
+}
+
+/* Reads the id of a token; `otherwise` where the file has no such key. An id that is no token's is ignored, as
+ * in llama.cpp. NO_TOKEN: none. */
 static int read_id(const struct vocabulary *v, const char *key, size_t otherwise, size_t *id)
 {
     *id = otherwise < v->n ? otherwise : NO_TOKEN;
-    return gguf_uint(v->g, key, 0, 0, v->n - 1, id, v->e) < 0 ? -1 : 0;
+    return gguf_token_id(v->g, key, v->n, id, v->e) < 0 ? -1 : 0;
 }
 
 static void write_token(const struct vocabulary *v, const char *key, size_t id)
@@ -186,16 +226,36 @@ static void write_merge(const struct vocabulary *v, bool first, const char *a, s
     putc(']', v->w->f);
 }
 
-/* Writes the merges of the file: two parts with a space between; a part may begin with a space. */
+/* Whether the text of a and b is a token of the model. */
+static bool makes_token(const struct vocabulary *v, struct slice a, struct slice b)
+{
+    char text[256], *s = a.n + b.n <= sizeof text ? text : malloc(a.n + b.n);
+    if (!s)
+        return true;                     /* the reader of the merge looks it up, too */
+    memcpy(s, a.p, a.n);
+    memcpy(s + a.n, b.p, b.n);
+    const bool found = find_text(v, (struct slice){ s, a.n + b.n }) != NO_TOKEN;
+    if (s != text)
+        free(s);
+    return found;
+}
+
+/* Writes the merges of the file: two parts with a space between; a part may begin with a space. A merge of
+ * texts that are no tokens makes none, and stays out. */
 static int write_merges(const struct vocabulary *v, const struct gguf_value *merges)
 {
     static const char key[] = "tokenizer.ggml.merges";
     size_t at = 0, i = 0;
+    bool first = true;
     for (struct slice s; gguf_next_string(merges, &at, &s); i++) {
         const char *p = s.p, *space = s.n > 2 ? memchr(p + 1, ' ', s.n - 1) : NULL;
         if (!space || space + 1 == p + s.n || utf8_valid_prefix(p, s.n) < s.n)
             return gguf_bad(v->g, key, v->e, "merge %zu is not two texts in UTF-8 with a space between", i);
-        write_merge(v, i == 0, p, (size_t)(space - p), space + 1, (size_t)(p + s.n - space - 1));
+        const struct slice a = { p, (size_t)(space - p) }, b = { space + 1, s.n - a.n - 1 };
+        if (find_text(v, a) == NO_TOKEN || find_text(v, b) == NO_TOKEN || !makes_token(v, a, b))
+            continue;
+        write_merge(v, first, a.p, a.n, b.p, b.n);
+        first = false;
     }
     return 0;
 }
@@ -334,37 +394,6 @@ static int write_bytes_tokenizer(const struct vocabulary *v)
 
 struct score_merge { double score; uint32_t id, n_left, chars_left, chars_right, left, right; };
 
-static int compare_text(struct slice a, struct slice b)
-{
-    const int r = memcmp(a.p, b.p, MIN(a.n, b.n));
-    return r ? r : (a.n > b.n) - (a.n < b.n);
-}
-
-static int by_text(const void *a, const void *b, void *ctx)
-{
-    const struct vocabulary *v = ctx;
-    const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    const int r = compare_text(v->text[x], v->text[y]);
-    return r ? r : (x > y) - (x < y);
-}
-
-/* The id of a text, NO_TOKEN if it is no token of the model. */
-static size_t find_text(const struct vocabulary *v, struct slice s)
-{
-    size_t lo = 0, hi = v->n_model;
-    while (lo < hi) {
-        const size_t mid = lo + (hi - lo) / 2;
-        const int r = compare_text(v->text[v->sorted[mid]], s);
-        if (r == 0)
-            return v->sorted[mid];
-        if (r < 0)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return NO_TOKEN;
-}
-
 /* Highest score first; of equal ones the longest left part, then the longest right part, then the order of
  * ids. */
 static int by_score(const void *a, const void *b)
@@ -447,15 +476,9 @@ static int write_score_merges(struct vocabulary *v)
 {
     struct score_merge *m;
     size_t n;
-    v->sorted = malloc((v->n_model + 1) * sizeof *v->sorted);
-    if (!v->sorted)
-        return err_set(v->e, ERR_FAILED, "%s: out of memory for %zu tokens", v->g->file, v->n_model);
-    for (size_t i = 0; i < v->n_model; i++) {
-        v->sorted[i] = (uint32_t)i;
+    for (size_t i = 0; i < v->n_model; i++)
         if (gguf_real_at(v->scores, i) != gguf_real_at(v->scores, i))
             return gguf_bad(v->g, "tokenizer.ggml.scores", v->e, "token %zu has the score NaN", i);
-    }
-    qsort_r(v->sorted, v->n_model, sizeof *v->sorted, by_text, v);
     const int rc = find_merges(v, &m, &n);
     for (size_t i = 0; rc == 0 && i < n; i++) {
         const struct slice s = v->text[m[i].id];
@@ -512,28 +535,12 @@ static void write_sentence_steps(const struct vocabulary *v, bool prefix)
     jw_close(v->w, '}');
 }
 
-/* A byte token is exactly <0x0A>. */
-static int check_byte_tokens(const struct vocabulary *v)
-{
-    static const char hex[] = "0123456789ABCDEF";
-    for (size_t i = 0; i < v->n; i++) {
-        const char *s = v->text[i].p;
-        if (v->type[i] == TYPE_BYTE && (v->text[i].n != 6 || memcmp(s, "<0x", 3) || s[5] != '>' || !s[3] ||
-                                        !s[4] || !strchr(hex, s[3]) || !strchr(hex, s[4])))
-            return gguf_bad(v->g, "tokenizer.ggml.tokens", v->e,
-                            "token %zu is of the type of bytes, and is not spelled "
-                            "<0x00> to <0xFF>",
-                            i);
-    }
-    return 0;
-}
-
 static int write_sentence_tokenizer(struct vocabulary *v)
 {
     const struct gguf_value *merges = NULL;
     bool prefix = true;
     size_t bos, eos, unk;
-    if (check_byte_tokens(v) || gguf_bool(v->g, "tokenizer.ggml.add_space_prefix", &prefix, v->e) < 0 ||
+    if (gguf_bool(v->g, "tokenizer.ggml.add_space_prefix", &prefix, v->e) < 0 ||
         read_id(v, "tokenizer.ggml.bos_token_id", 1, &bos) ||
         read_id(v, "tokenizer.ggml.eos_token_id", 2, &eos) ||
         read_id(v, "tokenizer.ggml.unknown_token_id", 0, &unk) ||
@@ -573,7 +580,7 @@ static int write_tokenizer(struct vocabulary *v)
     if (!bytes && (kind.n != 5 || memcmp(kind.p, "llama", 5)))
         return gguf_bad(v->g, key, v->e, "found %.*s, allowed are gpt2 and llama",
                         (int)MIN(kind.n, (size_t)60), (const char *)kind.p);
-    if (read_tokens(v))
+    if (read_tokens(v) || enter_texts(v))
         return -1;
     write_added(v);
     return bytes ? write_bytes_tokenizer(v) : write_sentence_tokenizer(v);
@@ -604,7 +611,7 @@ int gguf_tokenizer(char **json, size_t *n, const struct gguf *g, struct err *e)
         rc = err_set(e, ERR_FAILED, "%s: out of memory for the tokenizer", g->file);
     free(v.text);
     free(v.type);
-    free(v.sorted);
+    free(v.slot);
     if (rc == 0)
         return 0;
     free(*json);

@@ -379,51 +379,8 @@ static int index_shards(const struct json *map, struct shard_list *l, struct err
                 : err_set(e, ERR_INPUT, "%s: weight_map is empty, at least one tensor is needed", map->file);
 }
 
-/* Checks that every entry of the weight_map names a tensor of that shard, once, and that no tensor lacks
- * an entry. */
-static int index_check(const struct tensors *ts, const struct json *map, const struct shard_list *l,
-                       uint8_t *seen, struct err *e)
-{
-    struct json key, v;
-    char name[TENSOR_NAME_MAX + 1], shard[256];
-    for (struct js_walk w = js_walk(map); js_next(&w, &key, &v);) {
-        size_t len;
-        if (entry_name(&key, &len, e) || shard_name(&v, shard, e))
-            return -1;
-        name[js_unescape(&key, name)] = 0;
-        const struct tensor *t = tensors_find(ts, name);
-        if (!t || strcmp(l->name[t->shard], shard))
-            return err_set(e, ERR_INPUT, "%s: weight_map (offset %zu): tensor \"%.*s\" is not in %s",
-                           map->file, js_offset(&key), shown(&key), key.s + 1, shard);
-        if (seen[t - ts->t]++)
-            return err_set(e, ERR_INPUT, "%s: weight_map (offset %zu): tensor \"%.*s\" is given twice",
-                           map->file, js_offset(&key), shown(&key), key.s + 1);
-    }
-    for (size_t i = 0; i < ts->n; i++)
-        if (!seen[i])
-            return err_set(e, ERR_INPUT, "%s: tensor \"%.*s\" of %s is not in weight_map", map->file,
-                           NAME_SHOWN, ts->t[i].name, l->name[ts->t[i].shard]);
-    return 0;
-}
-
-/* Checks that metadata.total_size, if given, is the sum of all tensors. */
-static int index_total(const struct tensors *ts, const struct json *root, struct err *e)
-{
-    struct json metadata, total;
-    double x;
-    int found = js_get(root, "metadata", &metadata, e);
-    if (found <= 0 || js_kind(&metadata) == JS_NULL)
-        return found < 0 ? -1 : 0;
-    if (js_kind(&metadata) != JS_OBJECT)
-        return js_bad(&metadata, e, "allowed is an object");
-    found = js_get(&metadata, "total_size", &total, e);
-    if (found <= 0)
-        return found;
-    if (!js_double(&total, &x) || x != (double)ts->data_bytes)     /* some writers write 123.0 */
-        return js_bad(&total, e, "the tensors of the shards have %zu bytes", ts->data_bytes);
-    return 0;
-}
-
+/* Reads the shards that an index names. The shards decide which tensors the model has, as in transformers: the
+ * names of the weight_map and metadata.total_size are not compared with them. */
 static int index_read(struct tensors *ts, const char *dir, const struct json *root, struct shard_list *l,
                       struct err *e)
 {
@@ -445,14 +402,7 @@ static int index_read(struct tensors *ts, const char *dir, const struct json *ro
         if (shard_read(ts, (int)i, path, e))
             return -1;
     }
-    if (tensors_sort(ts, e))
-        return -1;
-    uint8_t *seen = calloc(ts->n ? ts->n : 1, 1);
-    if (!seen)
-        return err_set(e, ERR_FAILED, "%s: out of memory", root->file);
-    int r = index_check(ts, &map, l, seen, e);
-    free(seen);
-    return r ? r : index_total(ts, root, e);
+    return tensors_sort(ts, e);
 }
 
 static int open_index(struct tensors *ts, const char *dir, const char *path, struct err *e)

@@ -28,7 +28,7 @@ static void match_start(struct stop_match *k, const char *s, size_t n, uint16_t 
     }
 }
 
-/* Adds a byte. Returns whether it completes the string; no byte follows then. */
+/* Adds a byte. Returns whether it completes the string. `matched` is below n at the next byte. */
 static bool match_byte(struct stop_match *k, char c)
 {
     while (k->matched && c != k->s[k->matched])
@@ -120,9 +120,15 @@ static bool add_bytes(struct emit *m, size_t n)
     for (size_t end = m->n_held + n; m->n_held < end; ) {
         char c = m->held[m->n_held++];
         const struct stop_match *found = NULL;
-        for (size_t i = 0; i < m->rules->n_stop; i++)
-            if (match_byte(&m->match[i], c) && (!found || m->match[i].n > found->n))
-                found = &m->match[i];
+        for (size_t i = 0; i < m->rules->n_stop; i++) {
+            struct stop_match *k = &m->match[i];
+            if (!match_byte(k, c))
+                continue;
+            if (m->n < m->rules->min_tokens)
+                k->matched = k->fail[k->n - 1];
+            else if (!found || k->n > found->n)
+                found = k;
+        }
         if (found) {
             m->n_held -= found->n;
             m->stop_string = found->s;
@@ -196,7 +202,7 @@ void emit_token(struct emit *m, int32_t id, const char **out, size_t *n)
         }
     m->n++;
     const bool found = m->loop && loop_token(m->loop, id), repeats = found && r->on_loop != ON_LOOP_OFF;
-    const bool stop = repeats && r->on_loop == ON_LOOP_STOP;
+    const bool stop = repeats && r->on_loop == ON_LOOP_STOP && m->n >= r->min_tokens;
     m->repetitions += repeats;
     if (add_token(m, id) || ((stop || m->n == r->tokens) && add_flush(m)))
         m->finish = FINISH_STOP;

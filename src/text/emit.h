@@ -16,6 +16,9 @@
  *                FINISH_REPETITION.
  *   length       FINISH_LENGTH.
  *
+ * Before min_tokens tokens exist neither a stop string nor the loop rule ends the text. (The sampler bans EOS
+ * until then.) A stop string that is complete by then stays in the text.
+ *
  * Rules may change within a text, where `extend` or `fork` began a part with other parameters. If stop
  * strings or the loop rule change there, both start anew: no stop string spans the border.
  *
@@ -35,6 +38,7 @@ struct emit_rules {                         /* borrowed by an open emit */
     bool ignore_eos;                        /* an EOS is an ordinary token */
     const char *const *stop; size_t n_stop; /* stop strings: UTF-8, none empty */
     enum on_loop on_loop;
+    size_t min_tokens;                      /* no stop string and no loop ends the text before */
     const struct emit_rules *next; size_t until;    /* the rules of the tokens from `until` on; NULL: these */
 };
 

@@ -52,8 +52,7 @@ static const struct added *added_by_id(const struct tokenizer *t, uint32_t id)
 }
 
 /* Stores the text of `token` as the decoder sees it. */
-static int show(struct tokenizer *t, uint32_t id, const struct span *token, struct bytes *work,
-                const char *file, struct err *e)
+static int show(struct tokenizer *t, uint32_t id, const struct span *token, struct bytes *work)
 {
     const char *s = t->pool.s + token->at;
     size_t n = token->n, at = t->shown_pool.n;
@@ -74,10 +73,6 @@ static int show(struct tokenizer *t, uint32_t id, const struct span *token, stru
         int b = t->byte_tokens ? byte_token(s, n) : -1;
         if (b >= 0)
             t->shown_flags[id] |= SHOWN_BYTE;
-        else if (t->byte_tokens && n >= 4 && n <= 8 && !memcmp(s, "<0x", 3) && s[n - 1] == '>')
-            return err_set(e, ERR_INPUT,
-                           "%s: vocab: token \"%.*s\" (id %u): byte tokens are <0x00> .. <0xFF>", file,
-                           (int)n, s, id);
         bytes_add(&t->shown_pool, b >= 0 ? &(char){ (char)b } : s, b >= 0 ? 1 : n);
     }
     t->shown[id] = (struct span){ (uint32_t)at, (uint32_t)(t->shown_pool.n - at) };
@@ -102,7 +97,7 @@ int tok_build_shown(struct tokenizer *t, const char *file, struct err *e)
             const struct added *b = same == NO_ID ? NULL : added_by_id(t, same);
             t->shown_flags[id] = b && (b->flags & ADDED_SPECIAL) ? SHOWN_SPECIAL : 0;
         }
-        r = show(t, id, token, work, file, e);
+        r = show(t, id, token, work);
     }
     free(work[0].s);
     free(work[1].s);

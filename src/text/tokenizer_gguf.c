@@ -31,7 +31,7 @@ static void put_tokens(struct gguf_out *o, const struct tokenizer *t, size_t voc
     char name[32];
     gguf_put_array(o, "tokenizer.ggml.tokens", GGUF_STRING, vocab);
     for (size_t i = 0; i < vocab; i++)
-        if (i < t->n)
+        if (i < t->n && t->content[i].n)
             gguf_add_text(o, t->pool.s + t->content[i].at, t->content[i].n);
         else
             gguf_add_text(o, name, (size_t)snprintf(name, sizeof name, "[PAD%zu]", i));
@@ -43,7 +43,7 @@ static int put_types(struct gguf_out *o, const struct tokenizer *t, size_t vocab
     if (!type)
         return err_set(e, ERR_FAILED, "out of memory for %zu tokens", vocab);
     for (size_t i = 0; i < vocab; i++)
-        type[i] = i < t->n ? TYPE_NORMAL : TYPE_UNUSED;
+        type[i] = i < t->n && t->content[i].n ? TYPE_NORMAL : TYPE_UNUSED;
     for (size_t b = 0; b < 256; b++)
         if (t->has_fallback && t->byte_fallback[b] < vocab)
             type[t->byte_fallback[b]] = TYPE_BYTE;

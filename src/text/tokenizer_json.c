@@ -334,27 +334,7 @@ static int decoder_step(struct tokenizer *t, const struct json *v, const struct 
 
 /* ---- the whole file ---- */
 
-/* Checks that the tokens of a byte-level model are written in the byte alphabet. Added tokens need not be. */
-static int check_alphabet(const struct tokenizer *t, const char *file, struct err *e)
-{
-    uint32_t c;
-    for (uint32_t id = 0, a = 0; id < t->n_model; id++) {
-        while (a < t->n_added && t->added[a].id < id)
-            a++;
-        if (a < t->n_added && t->added[a].id == id)
-            continue;
-        const char *s = t->pool.s + t->content[id].at;
-        for (size_t i = 0; i < t->content[id].n;) {
-            i += utf8_get(s + i, &c);
-            if (char_to_byte(c) < 0)
-                return err_set(e, ERR_INPUT,
-                               "%s: model.vocab: token \"%.*s\" (id %u): U+%04X is not a character of the "
-                               "byte-level alphabet", file, (int)MIN(t->content[id].n, 60), s, id, c);
-        }
-    }
-    return 0;
-}
-
+/* truncation and padding are settings for batches of inputs of a fixed length. A text has neither. */
 static int read_file(struct tokenizer *t, const struct json *root, struct err *e)
 {
     struct field f[] = { { "version" }, { "truncation" }, { "padding" }, { "added_tokens" }, { "normalizer" },
@@ -365,9 +345,6 @@ static int read_file(struct tokenizer *t, const struct json *root, struct err *e
         return -1;
     if (f[0].given && !js_is(&f[0].v, "1.0"))
         return js_bad(&f[0].v, e, "only version \"1.0\" is known");
-    for (size_t i = 1; i <= 2; i++)
-        if (!field_null(&f[i]))
-            return js_bad(&f[i].v, e, "only null is implemented");
     if (!f[3].given)
         f[3].v = *root;
     if (tok_count_added(&f[3], &n_added, e) || tok_read_model(t, &f[8].v, n_added, e) ||
@@ -382,8 +359,6 @@ static int read_file(struct tokenizer *t, const struct json *root, struct err *e
     if (t->metaspace && t->meta_prepend == PREPEND_FIRST && t->n_norm && t->normalized.n)
         return js_bad(&f[5].v, e, "prepend_scheme \"first\" is not implemented with a normalizer and "
                                   "normalized added tokens");
-    if (t->byte_level && check_alphabet(t, root->file, e))
-        return -1;
     if (t->decoder_stage < 0)
         return js_bad(&f[7].v, e, "a decoder is needed");
     return tok_prepare(t, root, e) || tok_build_shown(t, root->file, e) ? -1 : 0;

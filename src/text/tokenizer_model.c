@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Reads a token's content into the pool. */
+/* Reads a token's content, which may be empty, into the pool. */
 static int read_content(struct tokenizer *t, const struct json *v, size_t max, struct span *x, struct err *e)
 {
     size_t raw = (size_t)(v->end - v->s);
@@ -15,8 +15,8 @@ static int read_content(struct tokenizer *t, const struct json *v, size_t max, s
     if (!bytes_reserve(&t->pool, raw))
         return tok_no_memory(v, e);
     size_t n = js_unescape(v, t->pool.s + t->pool.n);
-    if (n == 0 || n > max)
-        return js_bad(v, e, "a token has 1 to %zu bytes", max);
+    if (n > max)
+        return js_bad(v, e, "a token has at most %zu bytes", max);
     *x = (struct span){ (uint32_t)t->pool.n, (uint32_t)n };
     t->pool.n += n;
     t->token_max = MAX(t->token_max, n);
@@ -40,15 +40,22 @@ static size_t hash_size(size_t n)
     return size;
 }
 
+/* Reads the vocabulary. An id without a token, and an id whose token is empty, is a hole: no text makes it,
+ * and its text is empty, as in Hugging Face. */
 static int read_vocab(struct tokenizer *t, const struct json *v, size_t n_added, struct err *e)
 {
     struct json k, x;
     if (js_kind(v) != JS_OBJECT)
         return js_bad(v, e, "an object is needed");
-    size_t n = 0;
-    for (struct js_walk w = js_walk(v); js_next(&w, NULL, &x);)
-        if (++n > TOK_IDS_MAX)
-            return js_bad(&x, e, "at most %d tokens are allowed", TOK_IDS_MAX);
+    size_t n = 0;                        /* ids, holes included */
+    for (struct js_walk w = js_walk(v); js_next(&w, NULL, &x);) {
+        uint64_t id;
+        if (!js_u64(&x, &id) || id >= TOK_IDS_MAX)
+            return js_bad(&x, e, "an id is a whole number below %d", TOK_IDS_MAX);
+        if (id >= t->vocab)
+            return js_bad(&x, e, "the model has %zu ids", t->vocab);
+        n = MAX(n, (size_t)id + 1);
+    }
     size_t size = hash_size(n + n_added);
     t->content = calloc(n + n_added + 1, sizeof *t->content);
     t->slot = malloc(size * sizeof *t->slot);
@@ -57,18 +64,15 @@ static int read_vocab(struct tokenizer *t, const struct json *v, size_t n_added,
     memset(t->slot, 0xff, size * sizeof *t->slot);
     t->slot_mask = size - 1;
     for (struct js_walk w = js_walk(v); js_next(&w, &k, &x);) {
-        uint64_t id;
+        uint64_t id = 0;
         struct span content;
-        if (!js_u64(&x, &id) || id >= n)
-            return js_bad(&x, e, "the ids of %zu tokens are 0 to %zu, none left out", n, n - 1);
-        if (id >= t->vocab)
-            return js_bad(&x, e, "the model has %zu ids", t->vocab);
+        js_u64(&x, &id);
         if (t->content[id].n)
             return js_bad(&x, e, "another token has this id");
         if (read_content(t, &k, TOK_TOKEN_MAX, &content, e))
             return -1;
         t->content[id] = content;
-        if (!enter(t, (uint32_t)id))
+        if (content.n && !enter(t, (uint32_t)id))
             return js_bad(&k, e, "the token is given twice");
     }
     t->n = t->n_model = n;
@@ -178,14 +182,12 @@ int tok_read_model(struct tokenizer *t, const struct json *v, size_t n_added, st
         tok_flag(&f[6], &t->has_fallback, false, e) || tok_flag(&f[7], &t->ignore_merges, false, e) ||
         read_vocab(t, &f[8].v, n_added, e) || read_merges(t, &f[9].v, e))
         return -1;
-    t->unk = NO_ID;
+    t->unk = NO_ID;                      /* also where unk_token is no token of the vocabulary */
     if (!field_null(&f[2])) {
         struct span unk;
         if (read_content(t, &f[2].v, TOK_TOKEN_MAX, &unk, e))
             return -1;
-        t->unk = tok_find(t, t->pool.s + unk.at, unk.n);
-        if (t->unk == NO_ID)
-            return js_bad(&f[2].v, e, "it is not a token of the vocabulary");
+        t->unk = unk.n ? tok_find(t, t->pool.s + unk.at, unk.n) : NO_ID;
     }
     for (unsigned b = 0; b < 256; b++) {
         char s[8];
@@ -251,8 +253,10 @@ int tok_prepare(struct tokenizer *t, const struct json *root, struct err *e)
 
 /* ---- added tokens ---- */
 
-static int read_one_added(struct tokenizer *t, const struct json *v, struct added *a, struct err *e)
+/* Reads the added token that follows t->added. An empty one becomes a hole. */
+static int read_one_added(struct tokenizer *t, const struct json *v, struct err *e)
 {
+    struct added *a = &t->added[t->n_added];
     struct field f[] = { { "id", true }, { "content", true }, { "single_word", true }, { "lstrip", true },
                          { "rstrip", true }, { "normalized", true }, { "special", true }, { 0 } };
     size_t id;
@@ -267,16 +271,22 @@ static int read_one_added(struct tokenizer *t, const struct json *v, struct adde
     }
     if (id >= t->vocab)
         return js_bad(&f[0].v, e, "the model has %zu ids", t->vocab);
-    /* Hugging Face gives an added token the id of its content in the vocabulary, or else the next free id. */
-    uint32_t known = tok_find(t, t->pool.s + a->content.at, a->content.n),
-             is = known == NO_ID ? (uint32_t)t->n : known;
-    if (id != is)
-        return js_bad(&f[0].v, e, known == NO_ID ? "the next free id is %u" : "its content has the id %u",
-                      is);
-    a->id = is;
+    /* An added token has the id of its content in the vocabulary, or else a hole or the next free id. */
+    uint32_t known = a->content.n ? tok_find(t, t->pool.s + a->content.at, a->content.n) : NO_ID;
+    if (known != NO_ID && id != known)
+        return js_bad(&f[0].v, e, "its content has the id %u", known);
+    if (known == NO_ID && id > t->n)
+        return js_bad(&f[0].v, e, "the next free id is %zu", t->n);
+    if (known == NO_ID && id < t->n && t->content[id].n)
+        return js_bad(&f[0].v, e, "another token has this id");
+    a->id = (uint32_t)id;
+    t->n = MAX(t->n, id + 1);
+    if (!a->content.n)
+        return 0;
+    t->n_added++;
     if (known == NO_ID) {
-        t->content[t->n++] = a->content;
-        enter(t, is);
+        t->content[id] = a->content;
+        enter(t, a->id);
     }
     a->pattern = a->content;
     if (!(a->flags & ADDED_NORMALIZED) || !t->n_norm)
@@ -356,7 +366,7 @@ int tok_read_added(struct tokenizer *t, const struct field *f, size_t n, struct 
         return tok_no_memory(&f->v, e);
     if (n)
         for (struct js_walk w = js_walk(&f->v); js_next(&w, NULL, &x);)
-            if (read_one_added(t, &x, &t->added[t->n_added++], e))
+            if (read_one_added(t, &x, e))
                 return -1;
     qsort(t->added, t->n_added, sizeof *t->added, by_id);
     for (size_t i = 1; i < t->n_added; i++)
