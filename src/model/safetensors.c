@@ -180,7 +180,7 @@ static int header_measure(const struct json *root, size_t data_bytes, size_t *n,
     bool metadata = false;
     *n = *name_bytes = 0;
     for (struct js_walk w = js_walk(root); js_next(&w, &key, &v);) {
-        size_t len;
+        size_t len = 0;
         if (js_is(&key, "__metadata__")) {
             if (metadata)
                 return js_bad(&key, e, "allowed once");
