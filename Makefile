@@ -29,7 +29,7 @@ CFLAGS += -fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all
 LDLIBS += -fsanitize=$(SAN)
 endif
 
-SRC   := $(filter-out src/cli/main.c,$(wildcard src/*/*.c ngram/*.c kvmgr/*.c runs/*/*.c kernels/*.c))
+SRC   := $(filter-out src/cli/main.c,$(sort $(shell find src ngram kvmgr runs kernels -name '*.c')))
 OBJ   := $(SRC:%=$(BUILD)/%.o)
 LIB   := $(BUILD)/liblonghand.a
 # Test programs also get an emulated GPU and a drafter that knows the text.

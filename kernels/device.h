@@ -1,8 +1,8 @@
 /* A device: where the forward pass runs, and the only interface that the engine has to it.
  *
  *   cpu        kernels/device_cpu.c: the operations of ops.h, shared out over a pool
- *   cuda       kernels/device_gpu.c over the driver (cuda.c): the kernels of kernels/cu_*.cu on one stream
- *   emulated   for tests: kernels/device_gpu.c over the same kernels compiled as C (tests/emulated)
+ *   cuda       kernels/cuda/device_gpu.c over the driver (cuda.c): the kernels cu_*.cu on one stream
+ *   emulated   for tests: kernels/cuda/device_gpu.c over the same kernels compiled as C (tests/emulated)
  *
  * An operation here covers all rows, all heads and all columns; ops.h has the part that one thread computes.
  * All operations go to one queue in the order of the calls and return at once; `download`, `sample` and `end`

@@ -23,8 +23,8 @@ flags="-std=c11 -D_GNU_SOURCE -g -O2 -ffp-contract=off $warn -I."
 mkdir -p "$build" || exit 1
 rm -f "$build"/*.o "$build"/engine.a
 objects=
-for f in kernels/*.c kvmgr/*.c ngram/*.c src/*/*.c; do
-    [ -f "$f" ] && [ "$f" != src/cli/main.c ] || continue
+for f in $(find kernels kvmgr ngram src -name '*.c' | sort); do
+    [ "$f" != src/cli/main.c ] || continue
     o=$build/$(echo "$f" | tr / _).o
     extra=
     case $f in kernels/*) extra="-O3 -fno-math-errno -fno-trapping-math" ;; esac

@@ -3,8 +3,8 @@
 
     scripts/count_cuda.py OLD.cubin NEW.cubin      sm_90a images before and after a change; prints Markdown
 
-OLD is of numerics version 1, NEW of version 2 (kernels/gpu.h). Needs cuobjdump (CUOBJDUMP=...), no GPU. The
-instructions of a loop are those of its body without inner loops: work on trees, and importances of keys.
+OLD is of numerics version 1, NEW of version 2 (kernels/cuda/gpu.h). Needs cuobjdump (CUOBJDUMP=...), no GPU.
+The instructions of a loop are those of its body without inner loops: work on trees, and importances of keys.
 
 The estimate is a model, not a measurement. It adds, for each launch, the time of its bytes at 4.3 TB/s,
 dependent rounds of loads from the L2 cache at 0.19 us, instructions of the busiest warps of a multiprocessor

@@ -8,7 +8,7 @@ nvcc=${NVCC:-$(command -v nvcc || echo build/nvcc/bin/nvcc)}
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 for arch in sm_80 sm_89 sm_90a; do
-    "$nvcc" -cubin -arch=$arch -std=c++17 -O3 -fmad=false -Xptxas -v -I. kernels/cu_all.cu \
+    "$nvcc" -cubin -arch=$arch -std=c++17 -O3 -fmad=false -Xptxas -v -I. kernels/cuda/cu_all.cu \
         -o "$out/x.cubin" 2>&1 | awk -v arch=$arch '
         /Compiling entry/ { match($0, /kernel_[a-z0-9_]+/); name = substr($0, RSTART + 7, RLENGTH - 7) }
         /spill stores/ {

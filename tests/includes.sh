@@ -1,6 +1,6 @@
 #!/bin/bash
 # The order of the folders (docs/architecture.md). A folder may include itself and the folders above it in
-# ORDER.
+# ORDER. A folder's sub-folders belong to it, unless ORDER names them.
 #
 #     includes    every #include of the product that names a folder further down
 #     symbols     every object file that needs a symbol from a folder further down
@@ -8,7 +8,7 @@
 #
 # The script prints each violation and the symbols that cause it. Then it plants an include that runs
 # upwards and two files that call each other in a copy of the tree, and checks that it finds them.
-ORDER="src/base kernels ngram kvmgr src/model src/text src/sample src/decode src/train
+ORDER="src/base kernels kernels/cuda ngram kvmgr src/model src/text src/sample src/decode src/train
        runs/store src/request runs/work runs/report src/bench src/cli"
 build=$(realpath "$(dirname "${LONGHAND:-build/cc/longhand}")")
 TMP=$(mktemp -d) || exit 1
@@ -21,23 +21,33 @@ empty() { if [ -s "$2" ]; then failed=1; sed 's/^/    /' "$2"; echo "FAIL $1"; e
 found() { if grep -qE "$2" "$3"; then echo "ok $1"; else failed=1; sed 's/^/    /' "$3"; echo "FAIL $1"; fi; }
 
 # FOLDER: the product's files, by path.
-sources() { (cd "$1" && find $ORDER -maxdepth 1 '(' -name '*.[ch]' -o -name '*.cu*' ')'); }
+sources() { (cd "$1" && find src kernels ngram kvmgr runs '(' -name '*.[ch]' -o -name '*.cu*' ')'); }
+
+# The start of an awk program: place(PATH) is the place of the file's folder in ORDER, or 0.
+PLACE='
+    BEGIN { n = split(order, name, " "); for (i = 1; i <= n; i++) at[name[i]] = i }
+    function place(path)
+    {
+        while (sub(/\/[^\/]*$/, "", path))
+            if (path in at)
+                return at[path]
+        return 0
+    }
+'
 
 # FOLDER: its includes that run upwards, and folders that ORDER does not have.
 upward_includes()
 {
-    sources "$1" | (cd "$1" && xargs grep -n '^ *# *include *"') | awk -v order="$ORDER" '
-        BEGIN { n = split(order, name, " "); for (i = 1; i <= n; i++) place[name[i]] = i }
-        function folder(path) { sub(/\/[^\/]*$/, "", path); return path }
+    sources "$1" | (cd "$1" && xargs grep -n '^ *# *include *"') | awk -v order="$ORDER" "$PLACE"'
         {
             split($0, part, ":"); split($0, quoted, "\"")
-            to = folder(quoted[2])
-            if (!(to in place) || place[to] > place[folder(part[1])])
+            to = place(quoted[2])
+            if (!to || to > place(part[1]))
                 print part[1] ":" part[2] " includes " quoted[2]
         }'
-    (cd "$1" && for f in src/*/*.c runs/*/*.c; do echo "${f%/*}"; done) | sort -u | while read -r d; do
-        case " $(echo $ORDER) " in *" $d "*) ;; *) echo "$d has no place in the order" ;; esac
-    done
+    sources "$1" | awk -v order="$ORDER" "$PLACE"'
+        { path = $0; sub(/\/[^\/]*$/, "") }
+        !place(path) && !seen[$0]++ { print $0 " has no place in the order" }'
 }
 
 # FOLDER BUILD: lines "FILE needs FILE: SYMBOLS", from the object files of BUILD.
@@ -62,11 +72,9 @@ needs()
 # Of the lines of `needs`: those that run upwards.
 upward_needs()
 {
-    awk -v order="$ORDER" '
-        BEGIN { n = split(order, name, " "); for (i = 1; i <= n; i++) place[name[i]] = i }
-        function folder(path) { sub(/\/[^\/]*$/, "", path); return path }
+    awk -v order="$ORDER" "$PLACE"'
         { to = $3; sub(/:$/, "", to) }
-        place[folder(to)] > place[folder($1)]'
+        place(to) > place($1)'
 }
 
 # Of the lines of `needs`: those between files of one circle, that is where the second file reaches the
@@ -117,9 +125,9 @@ empty no_circle_of_files "$TMP/circles"
 
 mkdir "$TMP/tree" "$TMP/build"
 cp -r src kernels ngram kvmgr runs "$TMP/tree"
-for d in $ORDER; do
+for d in $(find src kernels ngram kvmgr runs -type d); do
     mkdir -p "$TMP/build/$d"
-    ln -s "$build/$d"/*.c.o "$TMP/build/$d"
+    ln -s "$build/$d"/*.c.o "$TMP/build/$d" 2>/dev/null
 done
 plant()
 {

@@ -1,5 +1,5 @@
 /* The kernel images of this binary, identified by their own bytes; and a machine without a GPU. */
-#include "kernels/cuda_images.h"
+#include "kernels/cuda/cuda_images.h"
 #include "kernels/device.h"
 #include "tests/test.h"
 

@@ -1,7 +1,7 @@
 /* The CUDA kernels, compiled as C for the emulated GPU: against references in double, and against themselves
  * (R1). */
 #include "tests/emulated/emulate.h"
-#include "kernels/cu_args.h"
+#include "kernels/cuda/cu_args.h"
 #include "tests/device_rig.h"
 
 static struct device *dev;

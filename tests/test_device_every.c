@@ -1,8 +1,8 @@
 /* Every kernel once, with few rows and small shapes, so that tools which make a kernel a hundred times slower
  * (compute-sanitizer) can watch all of them. Other tests check the results; this one checks that they are
  * finite, and the same when everything runs again. */
-#include "kernels/device_train.h"
-#include "kernels/gpu.h"
+#include "kernels/cuda/device_train.h"
+#include "kernels/cuda/gpu.h"
 #include "tests/device_rig.h"
 
 enum { HIDDEN = 192, FFN = 160, VOCAB = 300, HEADS = 4, KV_HEADS = 2, PAST = 70, ROWS_MAX = 70 };

@@ -1,7 +1,7 @@
 /* R1 for whole passes on a device: the logits of a row are the same bytes for any number of rows in the pass,
  * as rows after the text or as a chain in a tree. On a GPU: two layers of Llama-3.1-8B's shape, 1 to 128 rows
  * and 900, at lengths up to 100,000. On the emulated GPU: a few of these cases. */
-#include "kernels/gpu.h"
+#include "kernels/cuda/gpu.h"
 #include "src/model/model.h"
 #include "tests/device_open.h"
 #include "tests/test.h"

@@ -1,7 +1,7 @@
 /* Products and attention at the shapes of Llama-3.1-8B, every output against double precision: the references
- * of kernels/cu_naive.cu, which run on the same device. The emulated GPU takes small shapes, to test the
+ * of kernels/cuda/cu_naive.cu, which run on the same device. The emulated GPU takes small shapes, to test the
  * references and this program. */
-#include "kernels/gpu.h"
+#include "kernels/cuda/gpu.h"
 #include "tests/device_rig.h"
 
 static struct device *dev;

@@ -4,7 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "kernels/gpu.h"
+#include "kernels/cuda/gpu.h"
 #include "tests/device_rig.h"
 #include "tests/emulated/emulate.h"
 

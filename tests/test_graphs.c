@@ -1,5 +1,5 @@
-/* Which recorded passes are kept (kernels/graphs.h), and that texts do not depend on it. */
-#include "kernels/graphs.h"
+/* Which recorded passes are kept (kernels/cuda/graphs.h), and that texts do not depend on it. */
+#include "kernels/cuda/graphs.h"
 #include "src/decode/decode.h"
 #include "tests/oracle.h"
 #include "tests/device_open.h"

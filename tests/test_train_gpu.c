@@ -2,9 +2,9 @@
  * between them with the plain C twin, and the gradients of a window with the CPU's trainer and PyTorch
  * (tests/data/train_fixture.txt). The device is the emulated GPU, or with LONGHAND_TEST_DEVICE=cuda a real
  * one. */
-#include "kernels/cu_args.h"
-#include "kernels/cublas.h"
-#include "kernels/device_train.h"
+#include "kernels/cuda/cu_args.h"
+#include "kernels/cuda/cublas.h"
+#include "kernels/cuda/device_train.h"
 #include "src/model/heads.h"
 #include "src/train/train_heads_impl.h"
 #include "tests/device_open.h"

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/device_train.h"
+#include "kernels/cuda/device_train.h"
 #include "src/base/input.h"
 #include "src/base/json_write.h"
 #include "src/base/output.h"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/device_train.h"
+#include "kernels/cuda/device_train.h"
 #include "src/train/train_heads_impl.h"
 
 /* Rows of a piece; rows of a matrix that are read at a time. */

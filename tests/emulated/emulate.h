@@ -1,5 +1,5 @@
-/* The C half of kernels/cu.h, and the emulator that runs such kernels. Threads of a block are fibers; they
- * switch at barriers and at common steps of a warp. It finds these errors of kernels:
+/* The C half of kernels/cuda/cu.h, and the emulator that runs such kernels. Threads of a block are fibers;
+ * they switch at barriers and at common steps of a warp. It finds these errors of kernels:
  *
  *   - results that depend on the order of threads, warps or blocks. In the random order three blocks run at
  *     once, and warps let others go on at steps chosen by chance, also before an atomic operation;

@@ -1,4 +1,4 @@
-/* The driver of the emulated GPU (kernels/gpu.h): it runs the kernels compiled as C, counts calls, and
+/* The driver of the emulated GPU (kernels/cuda/gpu.h): it runs the kernels compiled as C, counts calls, and
  * records and plays passes. The last launch waits for the next one, whose first blocks run up to their wait
  * before it (put). Start reading at device_emulated_open. */
 #include <assert.h>
@@ -9,18 +9,18 @@
 #include <time.h>
 
 #include "kernels/device.h"
-#include "kernels/gpu.h"
-#include "kernels/graphs.h"
+#include "kernels/cuda/gpu.h"
+#include "kernels/cuda/graphs.h"
 #include "tests/emulated/emulate.h"
 #include "tests/emulated/emulated.h"
 #include "tests/emulated/outputs.h"
-#include "kernels/cu_attend.cu"
-#include "kernels/cu_cache.cu"
-#include "kernels/cu_naive.cu"
-#include "kernels/cu_sample.cu"
-#include "kernels/cu_product.cu"
-#include "kernels/cu_row.cu"
-#include "kernels/cu_train.cu"
+#include "kernels/cuda/cu_attend.cu"
+#include "kernels/cuda/cu_cache.cu"
+#include "kernels/cuda/cu_naive.cu"
+#include "kernels/cuda/cu_sample.cu"
+#include "kernels/cuda/cu_product.cu"
+#include "kernels/cuda/cu_row.cu"
+#include "kernels/cuda/cu_train.cu"
 
 #define X(name, args) static void run_##name(const void *a) { struct cu_##args args_; \
     memcpy(&args_, a, sizeof args_); kernel_##name(args_); }

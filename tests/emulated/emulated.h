@@ -1,4 +1,4 @@
-/* The emulated GPU: kernels/device_gpu.c over the kernels compiled as C. Programs that link tests/emulated/
+/* The emulated GPU: device_gpu.c over the kernels compiled as C. Programs that link tests/emulated/
  * offer it as the device "emulated" (device_added of kernels/device.h). It is slow: it is for tests of
  * correctness. */
 #pragma once

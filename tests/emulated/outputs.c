@@ -1,4 +1,4 @@
-/* What a launch writes (outputs.h). Each function knows the arguments of one kernel (kernels/cu_args.h). */
+/* What a launch writes (outputs.h). Each function knows the arguments of one kernel (cu_args.h). */
 #include "tests/emulated/outputs.h"
 
 struct visitor { output_visit *visit; void *ctx; };

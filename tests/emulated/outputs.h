@@ -1,6 +1,6 @@
 /* What a launch writes, from its arguments. */
 #pragma once
-#include "kernels/gpu.h"
+#include "kernels/cuda/gpu.h"
 
 /* whole: the kernel writes every byte, and reads none of them before. */
 typedef void output_visit(void *ctx, void *p, size_t bytes, bool whole);

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "kernels/gpu.h"
+#include "kernels/cuda/gpu.h"
 #include "src/base/stopping.h"
 #include "src/bench/bench.h"
 #include "tests/labbench/lab.h"

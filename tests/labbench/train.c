@@ -2,7 +2,7 @@
  * on windows of random tokens. Start at lab_train. */
 #include <stdlib.h>
 
-#include "kernels/device_train.h"
+#include "kernels/cuda/device_train.h"
 #include "src/train/train_heads.h"
 #include "tests/labbench/lab.h"
 

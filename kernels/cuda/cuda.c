@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cublas.h"
-#include "kernels/cuda_images.h"
+#include "kernels/cuda/cublas.h"
+#include "kernels/cuda/cuda_images.h"
 #include "kernels/device.h"
-#include "kernels/gpu.h"
-#include "kernels/graphs.h"
+#include "kernels/cuda/gpu.h"
+#include "kernels/cuda/graphs.h"
 
 #ifndef WITH_CUDA
 

@@ -1,12 +1,12 @@
 /* Training on a GPU (device_train.h): launches of the kernels of cu_train.cu, and products by the driver's
  * BLAS. It owns no data; start reading at device_train_open. */
-#include "kernels/device_train.h"
+#include "kernels/cuda/device_train.h"
 
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 
-#include "kernels/gpu.h"
+#include "kernels/cuda/gpu.h"
 
 _Static_assert(sizeof(struct xent) == sizeof(struct cu_loss) &&
                    offsetof(struct xent, above) == offsetof(struct cu_loss, above),

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "kernels/device.h"
-#include "kernels/gpu.h"
+#include "kernels/cuda/gpu.h"
 
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))

@@ -12,8 +12,8 @@
  * ancestors are computed from key rows fetched into the columns that they have once committed. Steps of 16
  * keys with such slots are done once for each row, with that row's values fetched and the weights of all
  * other rows 0. Everything else is shared. */
-#include "kernels/cu.h"
-#include "kernels/cu_args.h"
+#include "kernels/cuda/cu.h"
+#include "kernels/cuda/cu_args.h"
 
 struct attending {
     const struct cu_attend *a;

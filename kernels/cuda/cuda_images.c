@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cuda_images.h"
+#include "kernels/cuda/cuda_images.h"
 #include "kernels/device.h"
-#include "kernels/gpu.h"
+#include "kernels/cuda/gpu.h"
 
 #ifdef WITH_CUDA
 #define IMAGE(name, file) \

@@ -1,7 +1,7 @@
 /* cuBLAS, loaded at run time, for the products of head training. The build needs no part of it. The caller's
  * CUDA context is current. */
 #pragma once
-#include "kernels/gpu.h"
+#include "kernels/cuda/gpu.h"
 
 struct cublas;
 /* Returns 0, or -1 with the reason in why (one line: not found, or it does not start). stream: a CUstream. */

@@ -1,7 +1,7 @@
 /* Operations on single rows: packing of weights, embedding, norms, RoPE and the stored form of K and V,
  * swiglu, copies. */
-#include "kernels/cu.h"
-#include "kernels/cu_args.h"
+#include "kernels/cuda/cu.h"
+#include "kernels/cuda/cu_args.h"
 
 /* Index of element (row, k) of a packed matrix. */
 FN size_t pack_at(size_t row, size_t k, size_t tiles_k)

@@ -1,7 +1,7 @@
 /* Training of drafting heads, except products. The arithmetic is that of kernels/train.h except for the order
  * of sums, which here depends on the sizes alone. */
-#include "kernels/cu.h"
-#include "kernels/cu_args.h"
+#include "kernels/cuda/cu.h"
+#include "kernels/cuda/cu_args.h"
 
 /* Backward pass of rmsnorm, a block for each row. scale[row] is kept for gain_back. */
 KERNEL(norm_back, norm_back, CU_NORM_THREADS, 1)

@@ -3,8 +3,8 @@
  * are whole numbers, and every step in double executes the same IEEE operations in the same order (weigh.h;
  * log_own in src/sample/coin.c; compiled without contraction). Candidates that a filter drops become -inf. */
 #include <assert.h>
-#include "kernels/cu.h"
-#include "kernels/cu_args.h"
+#include "kernels/cuda/cu.h"
+#include "kernels/cuda/cu_args.h"
 #include "kernels/weigh.h"
 
 /* from SAMPLE_TEMPERATURE on: enum device_step */

@@ -1,4 +1,4 @@
-/* The driver below kernels/device_gpu.c. It runs the kernels of cu_args.h: with CUDA (cuda.c), or compiled as
+/* The driver below device_gpu.c. It runs the kernels of cu_args.h: with CUDA (cuda.c), or compiled as
  * C (tests/emulated). It has one queue. Functions that return int return -1 and set `error` to one line
  * without the device's name; after an error nothing more is launched. */
 #pragma once
@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "kernels/cu_args.h"
+#include "kernels/cuda/cu_args.h"
 
 struct device;
 

@@ -6,8 +6,8 @@
  *
  * Weights are the `a` of mma (16 outputs), rows of x its `b` (8 rows): a block of 4 warps has 128 outputs, a
  * warp 32. */
-#include "kernels/cu.h"
-#include "kernels/cu_args.h"
+#include "kernels/cuda/cu.h"
+#include "kernels/cuda/cu_args.h"
 
 FN size_t product_from(size_t tiles, unsigned piece, unsigned pieces) { return tiles * piece / pieces; }
 /* The piece of tile t. */

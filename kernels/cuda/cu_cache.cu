@@ -1,7 +1,7 @@
 /* Caches: copies of rows, and selection of the most important rows. */
 #include <assert.h>
-#include "kernels/cu.h"
-#include "kernels/cu_args.h"
+#include "kernels/cuda/cu.h"
+#include "kernels/cuda/cu_args.h"
 
 /* Address of a row of K; the row of V is 64 rows further on. `at`: layer * heads + head. */
 FN char *cache_row(const struct cu_cache *c, size_t at, size_t heads, size_t slot, size_t dp)

@@ -1,5 +1,5 @@
 /* cuBLAS, loaded with dlopen. Start reading at cublas_open. */
-#include "kernels/cublas.h"
+#include "kernels/cuda/cublas.h"
 
 #include <assert.h>
 #include <dlfcn.h>

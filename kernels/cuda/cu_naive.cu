@@ -1,7 +1,7 @@
 /* References in double precision for tests at the shapes of real models: a thread for each output, plain
  * loops, no tiles, no shared memory. Nothing else calls them. */
-#include "kernels/cu.h"
-#include "kernels/cu_args.h"
+#include "kernels/cuda/cu.h"
+#include "kernels/cuda/cu_args.h"
 
 /* y[row][i] = x[row] . w[i] and the sum of the terms' magnitudes, from row-major matrices. */
 KERNEL(naive_product, naive_product, 256, 1)

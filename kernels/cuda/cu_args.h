@@ -151,7 +151,7 @@ struct cu_sample {
     uint8_t order[CU_STEPS_MAX];                            /* enum device_step */
 };
 
-/* Training (kernels/device_train.h). */
+/* Training (kernels/cuda/device_train.h). */
 struct cu_loss { float top, at, sum; uint32_t above; };                 /* struct xent */
 struct cu_norm_back { float *dx; const float *dy, *x, *w; float *scale; float eps, weight; uint32_t dim,
                       add; };
