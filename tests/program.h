@@ -62,6 +62,9 @@ static inline void program_close(void)
 static inline void faults_none(void) { memset(faults, 0, sizeof *faults); }
 
 /* Start `file` with these words, split at blanks, at most 30. */
+/* The program takes its default path, which is then rig_path. */
+static bool program_uses_default_store;
+
 static inline pid_t program_start_as(const char *file, const char *words)
 {
     static char text[5000], preload[4200];
@@ -79,7 +82,8 @@ static inline pid_t program_start_as(const char *file, const char *words)
         return pid;
     int out = program_fd[1] >= 0 ? program_fd[1] : open(program_out, O_WRONLY | O_CREAT | O_TRUNC, 0600);
     int err = program_fd[2] >= 0 ? program_fd[2] : open(program_said, O_WRONLY | O_CREAT | O_APPEND, 0600);
-    if (dup2(out, 1) < 0 || dup2(err, 2) < 0 || setenv("LONGHAND_DB", rig_path, 1) ||
+    if (dup2(out, 1) < 0 || dup2(err, 2) < 0 ||
+        setenv("LONGHAND_DB", program_uses_default_store ? "" : rig_path, 1) ||
         setenv("LD_PRELOAD", preload, 1) || setenv("LONGHAND_FAULTS", program_page, 1))
         _exit(127);
     close(out);

@@ -48,9 +48,13 @@ static void record_session(void)
     rig_new();
     strcpy(from, rig_dir);
     snprintf(scratch, sizeof scratch, "%s.cut", program_page);
-    snprintf(store_there, sizeof store_there, "%s/a/b/t.db", scratch);
+    snprintf(store_there, sizeof store_there, "%s/a/longhand/longhand.db", scratch);
     mkdir(scratch, 0700);
-    snprintf(rig_path, sizeof rig_path, "%s/a/b/t.db", rig_dir);
+    /* the default path, whose folders the program makes */
+    snprintf(rig_path, sizeof rig_path, "%s/a", rig_dir);
+    setenv("XDG_STATE_HOME", rig_path, 1);
+    snprintf(rig_path, sizeof rig_path, "%s/a/longhand/longhand.db", rig_dir);
+    program_uses_default_store = true;
     faults_none();
     faults->speed = 1000;                /* a checkpoint every 0.8 ms */
     log_begin();
@@ -87,8 +91,8 @@ static const char *lost(const struct seen *a)
     struct store *s;
     struct err e = {0};
     const char *bad = NULL;
-    if (store_open(&s, store_there, &(struct store_options){ .mode = STORE_CREATE }, &e) || store_check(s,
-        &e)) {
+    if (store_open(&s, store_there, &(struct store_options){ .mode = STORE_CREATE, .make_folders = true },
+                   &e) || store_check(s, &e)) {
         snprintf(why, sizeof why, "%s", e.msg);
         store_close(s);
         return why;

@@ -31,7 +31,11 @@ static void a_new_store_is_private_and_describes_itself(void)
     rig_new();
     snprintf(deep, sizeof deep, "%s/a/b/t.db", rig_dir);
     mode_t before = umask(0);
-    CHECK(store_open(&s, deep, &(struct store_options){ .mode = STORE_CREATE }, &e) == 0, "%s", e.msg);
+    const struct store_options o = { .mode = STORE_CREATE },
+                               with_folders = { .mode = STORE_CREATE, .make_folders = true };
+    CHECK(store_open(&s, deep, &o, &e) == -1 && e.code == ERR_INPUT && strstr(e.msg, "no folder") &&
+          files_in_rig() == 0, "%s", e.msg);
+    CHECK(store_open(&s, deep, &with_folders, &e) == 0, "%s", e.msg);
     store_close(s);
     umask(before);
     CHECK(stat(deep, &st) == 0 && (st.st_mode & 0777) == 0600, "%o", st.st_mode);
@@ -228,7 +232,10 @@ static void a_store_of_version_1_is_migrated(void)
     rig_new();
     struct store *s = rig_open(STORE_CREATE);
     int64_t job = rig_submit(s, 1000);
-    CHECK(rig_claim(s, rig_worker(s), 0, &c) == 1 && rig_commit(s, &c, 300, NULL, &e) == 0);
+    const struct metric m[] = { { 0, "", "tokens", 0, 300 }, { 0, "", "seconds", 0, 0.5 } };
+    const struct commit b = { .metrics = m, .n_metrics = 2 };
+    CHECK(rig_claim(s, rig_worker(s), 0, &c) == 1 && rig_commit(s, &c, 300, NULL, &e) == 0 &&
+          store_commit(s, &c, &b, &e) == 0, "%s", e.msg);
     store_close(s);
     rig_to_version_2();
     rig_sql("DROP TABLE snapshot; CREATE TABLE snapshot (job INTEGER PRIMARY KEY REFERENCES job(id) ON "
@@ -236,8 +243,19 @@ static void a_store_of_version_1_is_migrated(void)
             "bytes INTEGER NOT NULL); INSERT INTO snapshot VALUES (1, '1-1-64.kv', 64, 9); PRAGMA "
             "user_version=1");
     uint64_t before = file_hash(rig_path);
-    CHECK(refused(STORE_READ, "older longhand (version 1") == ERR_INPUT && file_hash(rig_path) == before);
+    s = rig_open(STORE_READ);            /* a reader reads it as it is */
+    struct job_list l;
+    struct snapshot_row row[STORE_SNAPSHOTS_MAX];
+    size_t n_rows = 9;
+    CHECK(store_jobs(s, &job, 1, &l, &e) == 0 && l.n == 1 && l.v[0].made == 300 && l.v[0].seconds == 0.5 &&
+          !l.v[0].has_sha && strcmp(l.v[0].opening, "Once upon") == 0, "%s", e.msg);
+    job_list_free(&l);
+    CHECK(store_snapshot_list(s, job, row, &n_rows, &e) == 0 && n_rows == 0 && rig_text_is(s, job, 300) &&
+          store_check(s, &e) == 0 && store_migrated_from(s) == 0, "%s", e.msg);
+    store_close(s);
+    CHECK(file_hash(rig_path) == before && rig_sql("PRAGMA user_version") == 1);
     s = rig_open(STORE_WRITE);
+    CHECK(store_migrated_from(s) == 1);
     CHECK(rig_sql("PRAGMA user_version") == STORE_VERSION && rig_sql("SELECT count(*) FROM snapshot") == 0 &&
               rig_text_is(s, job, 300) && store_check(s, &e) == 0,
           "%s", e.msg);

@@ -191,3 +191,24 @@ static const char *const store_steps[] = {
 ");\n"
 "INSERT INTO store (id) VALUES (randomblob(16));\n",
 };
+
+/* For reading a store of version i + 1 without changing it: what step i + 1 adds, as temporary views and
+ * empty tables of this connection, whose names hide those of the file. Every step needs one. */
+static const char *const store_views[] = {
+"CREATE TEMP TABLE snapshot (job, start, tokens, path, bytes);\n",
+
+"CREATE TEMP VIEW job AS SELECT j.*, NULL AS text_sha,\n"
+"    (SELECT ifnull(sum(m.value), 0) FROM metric m\n"
+"     WHERE m.job = j.id AND m.source = '' AND m.name = 'tokens') AS made,\n"
+"    (SELECT ifnull(sum(m.value), 0) FROM metric m\n"
+"     WHERE m.job = j.id AND m.source = '' AND m.name = 'seconds') AS seconds,\n"
+"    ifnull((SELECT substr(CAST(i.prompt AS TEXT), 1, 160) FROM input i WHERE i.job = j.id), '') AS opening\n"
+"    FROM main.job j;\n"
+"CREATE TEMP TABLE tokenizer (id, sha, bytes, data);\n"
+"CREATE TEMP TABLE model (fingerprint, tokenizer, vocab, eos, config, generation);\n"
+"CREATE TEMP TABLE part (job, start, parameters, fingerprint);\n",
+
+"CREATE TEMP TABLE store (id, backup);\n",
+};
+_Static_assert(sizeof store_views / sizeof *store_views + 1 == sizeof store_steps / sizeof *store_steps,
+               "older stores can be read");

@@ -60,11 +60,12 @@ enum { STORE_VERSION = 4 };              /* user_version of the file */
 enum store_mode {
     STORE_READ,                          /* never writes; works on a read-only file */
     STORE_WRITE,                         /* the file must exist */
-    STORE_CREATE,                        /* makes a missing file (0600) and missing folders (0700) */
+    STORE_CREATE,                        /* makes a missing file (0600); see make_folders */
 };
 
 struct store_options {
     enum store_mode mode;
+    bool make_folders;          /* STORE_CREATE also makes missing folders (0700), for the default path */
     bool shared_db;             /* several hosts share it: the user vouches for the locks of the network fs */
     double busy_seconds;                 /* how long to wait for a busy database; 0: 300 */
     double lease_seconds;                /* how long a worker's beat may stand still; 0: 60 */
@@ -76,7 +77,7 @@ struct store_options {
 
 /* Open a store. Refuses, with one line, a file that is not a database of longhand, has a newer version, is
  * damaged, or is read-only in a writing mode. A refused file stays as it is, byte for byte. The writing
- * modes bring an older version up to date in one transaction. */
+ * modes bring an older version up to date in one transaction. STORE_READ reads an older version as it is. */
 int  store_open(struct store **s, const char *path, const struct store_options *o, struct err *e);
 /* A further connection to the same file, for another thread. */
 int  store_reopen(struct store **out, const struct store *s, struct err *e);
@@ -84,6 +85,7 @@ void store_close(struct store *s);       /* NULL is allowed */
 
 /* A line for stderr when the store is on a network file system; else NULL. */
 const char *store_notice(const struct store *s);
+int store_migrated_from(const struct store *s);      /* the version that store_open replaced; 0: none */
 const char *store_path(const struct store *s);       /* absolute */
 double store_lease_seconds(const struct store *s);
 double wall_seconds(void);               /* since 1970 */

@@ -275,7 +275,7 @@ int db_step(struct store *s, sqlite3_stmt *q, struct err *e)
     if (rc == SQLITE_ROW)
         return 1;
     if (rc != SQLITE_DONE) {
-        db_fail(s, sqlite3_stmt_readonly(q) ? "reading" : "writing", rc, e);
+        db_fail(s, s->writes || !sqlite3_stmt_readonly(q) ? "writing" : "reading", rc, e);
         note_failed_write(s, rc, e);
     }
     db_reset(q);
@@ -498,7 +498,7 @@ int db_connect(struct store *s, struct err *e)
         return -1;
     if (s->o.mode != STORE_READ && sqlite3_db_readonly(s->db, "main") == 1)
         return err_set(e, ERR_FAILED, "%s: the file may not be written", s->shown);
-    return s->o.mode == STORE_READ ? db_script(s, "PRAGMA query_only=ON", "opening", e) : 0;
+    return 0;
 }
 
 void db_disconnect(struct store *s)

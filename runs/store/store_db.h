@@ -41,6 +41,7 @@ struct store {
     struct open_file *file;              /* entry in the register of open files, or NULL */
     bool writes;                         /* between db_begin and the end of the transaction */
     bool reads;                          /* between store_read_begin and store_read_end */
+    int migrated_from;                   /* version of the tables that store_open found; 0: this one */
     bool is_backup;                      /* the file is an untouched backup: the next write says otherwise */
 };
 

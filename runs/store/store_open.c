@@ -109,11 +109,14 @@ static int find_file(struct store *s, struct err *e)
     char folder[PATH_BYTES_MAX + 1];
     struct stat st;
     if (s->o.mode == STORE_CREATE) {
-        if (make_folders(s->path, s->shown, e))
+        if (s->o.make_folders && make_folders(s->path, s->shown, e))
             return -1;
         int fd = open(s->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
         if (fd >= 0)
             close(fd);
+        else if (errno == ENOENT || errno == ENOTDIR)
+            return err_set(e, ERR_INPUT, "%s: there is no folder of this name; longhand makes only the "
+                           "default one", s->shown);
         else if (errno != EEXIST)
             return err_set(e, ERR_FAILED,
                            "%s: cannot make it: %s; --db FILE or LONGHAND_DB puts the store elsewhere",
@@ -223,7 +226,10 @@ int store_migrate(struct store *s, const char *const *steps, int have, int want,
     int rc = 0;
     for (int i = have; i < want && rc == 0; i++)
         rc = db_script(s, steps[i], doing, e);
-    return db_end(s, rc ? rc : db_script(s, text, doing, e), e);
+    rc = db_end(s, rc ? rc : db_script(s, text, doing, e), e);
+    if (rc == 0)
+        s->migrated_from = have;
+    return rc;
 }
 
 /* Check the tables' version; make the tables of an empty file; bring an older version up to date. `first`:
@@ -259,11 +265,12 @@ static int check_version(struct store *s, bool first, struct err *e)
         s->is_backup = backup != 0;
         return MIN(rc, 0);
     }
-    return writes ? store_migrate(s, store_steps, (int)version, STORE_VERSION, e)
-                  : err_set(e, ERR_INPUT,
-                            "%s: of an older longhand (version %d of the tables, this program has %d); "
-                            "longhand doctor --repair --db %s brings it up to date",
-                            s->shown, (int)version, STORE_VERSION, s->path);
+    if (writes)
+        return store_migrate(s, store_steps, (int)version, STORE_VERSION, e);
+    for (int i = (int)version - 1; i < STORE_VERSION - 1; i++)
+        if (db_script(s, store_views[i], "opening", e))
+            return -1;
+    return 0;
 }
 
 /* ---- opening ---- */
@@ -302,7 +309,8 @@ int store_open(struct store **out, const char *path, const struct store_options 
     if (getrandom(&s->jitter, sizeof s->jitter, 0) != sizeof s->jitter)
         s->jitter = (uint32_t)getpid();
     if (set_paths(s, path, e) || find_file(s, e) || db_register(s, check_header, &first, e) ||
-        db_connect(s, e) || check_version(s, first, e)) {
+        db_connect(s, e) || check_version(s, first, e) ||
+        (s->o.mode == STORE_READ && db_script(s, "PRAGMA query_only=ON", "opening", e))) {
         store_close(s);
         return -1;
     }
@@ -333,5 +341,6 @@ void store_close(struct store *s)
 }
 
 const char *store_notice(const struct store *s) { return s->notice[0] ? s->notice : NULL; }
+int store_migrated_from(const struct store *s) { return s->migrated_from; }
 const char *store_path(const struct store *s) { return s->path; }
 double store_lease_seconds(const struct store *s) { return s->o.lease_seconds; }

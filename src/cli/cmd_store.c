@@ -28,7 +28,8 @@ static int open_store(struct store **s, const char *given, const struct options 
 {
     char path[PATH_BYTES];
     const char *env = getenv("LONGHAND_DB"), *db = given ? given : env && *env ? env : NULL;
-    const struct store_options so = { .mode = mode, .shared_db = o->shared_db, .stop = &stop_signal };
+    const struct store_options so = { .mode = mode, .make_folders = !db,
+                                      .shared_db = o->shared_db, .stop = &stop_signal };
     if (!db && store_default_path(path, sizeof path, e))
         return -1;
     if (store_open(s, db ? db : path, &so, e))
@@ -40,6 +41,10 @@ static int open_store(struct store **s, const char *given, const struct options 
     }
     if (store_notice(*s) && !o->quiet)
         fprintf(stderr, "%s%s\n", log_time(), store_notice(*s));
+    if (store_migrated_from(*s) && !o->quiet)
+        fprintf(stderr, "%s%s: brought up to date, from version %d of the tables to %d; an older longhand "
+                "cannot read it any more\n", log_time(), db ? db : path, store_migrated_from(*s),
+                STORE_VERSION);
     return 0;
 }
 

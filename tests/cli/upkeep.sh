@@ -73,17 +73,30 @@ grep -q 'check them by: 1 (the first is job 3); the store does not have their to
 result doctor_says_why_a_sha_is_missing $? "$(cat "$TMP/out")"
 sql "INSERT INTO model SELECT * FROM t; DROP TABLE t" >/dev/null; "$L" doctor --repair >/dev/null
 
-# A store of version 2 is read once it is brought up to date, by the command that list names.
-cp "$LONGHAND_DB" "$TMP/old.db"
-LONGHAND_DB=$TMP/old.db sql "ALTER TABLE job DROP COLUMN text_sha; ALTER TABLE job DROP COLUMN made;
+# A store of version 2 is read as it is; the first verb that writes brings it up to date and says so.
+cp "$LONGHAND_DB" "$TMP/old.db"; own=$LONGHAND_DB; export LONGHAND_DB=$TMP/old.db
+sql "ALTER TABLE job DROP COLUMN text_sha; ALTER TABLE job DROP COLUMN made;
     ALTER TABLE job DROP COLUMN seconds; ALTER TABLE job DROP COLUMN opening; DROP TABLE model;
     DROP TABLE tokenizer; DROP TABLE part; DROP TABLE store; PRAGMA user_version=2" >/dev/null
-check list_of_an_old_store_says_what_to_run 2 \
-    'of an older longhand .*; longhand doctor --repair --db .*/old.db brings' \
-    list --db "$TMP/old.db"
-command=$(sed 's/.*; longhand \(doctor.*\) brings it.*/\1/' "$TMP/err")
-"$L" $command >"$TMP/out" 2>&1; "$L" list --db "$TMP/old.db" | grep -q '^ *3 *done'
-result the_command_brings_it_up_to_date $? "$command: $(head -3 "$TMP/out")"
+mv "$TMP/gone" "$D"; cp "$TMP/old.db" "$TMP/before"
+check list_reads_an_old_store 0 '' list
+grep -qE '^ *3 +done +3000/3000 +[0-9.]+ .* Once upon a time$' "$TMP/out"
+result an_old_store_has_speeds_and_prompts $? "$(cat "$TMP/out")"
+"$L" text 2 >"$TMP/now" 2>/dev/null; same an_old_store_has_its_texts "$TMP/two" "$TMP/now"
+for verb in 'verify 2' 'report 1' 'show 1' 'du' 'export 2 --format jsonl' 'tail 2'; do
+    "$L" $verb >"$TMP/now" 2>"$TMP/err"; r=$?
+    [ $r = 0 ] && [ -s "$TMP/now" ]; result "${verb%% *}_reads_an_old_store" $? "exit $r: $(cat "$TMP/err")"
+done
+check doctor_reads_an_old_store 1 'findings?$' doctor
+check backup_of_an_old_store 0 MB backup "$TMP/old_copy.db"
+check backup_of_an_old_store_over_it 2 'older longhand does not know its backups' backup "$TMP/old_copy.db"
+cmp -s "$TMP/old.db" "$TMP/before"; result reading_changes_no_old_store $? "it changed"
+check a_writing_verb_says_that_it_migrates 0 \
+    'old.db: brought up to date, from version 2 of the tables to [0-9]+; an older' compact
+check a_later_verb_writes 0 'MB, before' compact
+! grep -q 'brought up to date' "$TMP/err"; result it_says_so_once $? "$(cat "$TMP/err")"
+"$L" list | grep -q '^ *3 *done'; result the_new_store_is_readable $? ""
+export LONGHAND_DB=$own; mv "$D" "$TMP/gone"
 
 # damage
 cp "$LONGHAND_DB" "$TMP/good"
@@ -93,6 +106,11 @@ check doctor_finds_damage 1 '3 findings$' doctor
 grep -q 'job 1.*chunk\|chunk.*job 1' "$TMP/out" && grep -q 'job 2: the text that was read differs' "$TMP/out"
 result doctor_names_the_damage $? "$(cat "$TMP/out")"
 cp "$TMP/good" "$LONGHAND_DB"
+
+# ---- folders ----
+check submit_makes_no_folder_for_db 2 'no/such/x.db: there is no folder of this name' \
+    submit --db "$TMP/no/such/x.db" -m "$MODEL" -p x -n 5
+[ ! -e "$TMP/no" ]; result no_folder_was_made $? "$(ls -R "$TMP/no")"
 
 # ---- du ----
 check du 0 '' du --json
