@@ -98,10 +98,10 @@ uninstall:
 have-deps:
 	@scripts/deps.sh --check
 deps:
-	@scripts/deps.sh
+	@scripts/deps.sh tests $(if $(filter 1,$(CUDA)),pip)
 	@$(if $(filter 1,$(CUDA)),scripts/deps-cuda.sh build/nvcc)
 install-deps:
-	@scripts/deps.sh --quiet
+	@scripts/deps.sh --quiet $(if $(filter test,$(MAKECMDGOALS)),tests)
 # The second make builds in parallel, after the packages have been installed.
 demo: install-deps
 	@$(MAKE) --no-print-directory -j$$(nproc) longhand
@@ -113,6 +113,7 @@ $(BUILD)/faults.so: $(BUILD)/tests/faults.c.o
 $(BUILD)/tests/faults.c.o: CFLAGS += -fPIC
 test: install-deps
 test check:
+	@scripts/deps.sh --check tests
 	@$(MAKE) --no-print-directory -j$$(nproc) longhand tests
 	@LONG=$(LONG) IN_C="$(notdir $(IN_C))" scripts/run-tests.sh $(BUILD) $(filter check,$@)
 bench: longhand $(BUILD)/labbench

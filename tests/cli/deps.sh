@@ -34,7 +34,7 @@ result make_installs_nothing $? "$(cat "$TMP/installed" 2>&1)"
 bad=
 for goal in all tests check bench install deps demo test; do
     fake_make -n $goal
-    grep -qE 'scripts/deps.sh( --quiet)?$' "$TMP/out"; installs=$?
+    grep -qE 'scripts/deps.sh( --quiet)?( tests)?( pip)? *$' "$TMP/out"; installs=$?
     case $goal in
     deps | demo | test) [ $installs = 0 ] || bad+=" $goal" ;;
     *) [ $installs = 1 ] || bad+=" $goal" ;;
@@ -45,6 +45,24 @@ done
 fake_make deps; r=$?
 [ $r = 0 ] && grep -q 'apt-get install .* zlib1g-dev$' "$TMP/installed"
 result deps_installs_the_missing_package $? "exit $r: $(head -c 300 "$TMP/err")"
+
+# python3, which the tests call and the program does not, is missing: make check names it, make test and make
+# deps install it, make demo does not ask for it. What follows deps.sh in the recipe is not run.
+printf '#!/bin/sh\nexit 1\n' >"$fakes/python3"
+sed -i 's/ \[ "$line" != .*/ true ;;/' "$fakes/cc"
+chmod +x "$fakes/python3"
+: >"$TMP/installed"
+fake_make check; r=$?
+[ $r != 0 ] && grep -q '^missing: python3. Run: make deps, or' "$TMP/err" && [ ! -s "$TMP/installed" ]
+result make_check_names_python $? "exit $r: $(head -c 300 "$TMP/err")"
+for goal in deps test; do
+    : >"$TMP/installed"
+    fake_make $goal
+    grep -q 'apt-get install .* python3$' "$TMP/installed"
+    result make_${goal}_installs_python $? "$(cat "$TMP/installed" "$TMP/err" | head -c 300)"
+done
+scripts/deps.sh --check >"$TMP/out" 2>&1; result the_program_needs_no_python $? "$(cat "$TMP/out")"
+rm "$fakes/python3"
 
 # The kernels' dependency files name sources that a later version may have renamed.
 mkdir "$TMP/cu"

@@ -41,7 +41,7 @@ result all_devices_return_the_worst_code $? "exit $r: $(cat "$TMP/err")"
 wait_for "[ \$(in_state running) = 2 ]"; kids=$(children $pid)
 kill -9 $pid; wait $pid 2>/dev/null
 [ "$(echo $kids | wc -w)" = 2 ] && wait_for "gone $kids"
-result all_devices_end_with_the_first $? "$kids: $(ps -o pid,stat,args -p "$(echo $kids | tr ' ' ,)")"
+result all_devices_end_with_the_first $? "$kids: $(for p in $kids; do cat "/proc/$p/stat"; done 2>&1)"
 # The parent sees its workers end even if it was started with SIGCHLD ignored, as some supervisors do.
 timeout -s KILL $((60 * slower)) env --ignore-signal=CHLD "$L" work -q --device emulated:all --max-time 1 \
     2>"$TMP/err"
