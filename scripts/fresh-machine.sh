@@ -7,8 +7,8 @@
 # nothing of it remains, whatever ends the script. Where no root can be made, the script says why and runs the
 # commands here.
 #
-# The root takes from this machine: suite and package sources, settings and keys of apt, proxies, certificates,
-# host names, settings of pip, and CI, CORPUS, REAL, LONG, JOBS, ONLY and LIMIT of the environment.
+# The root takes from this machine: suite and package sources, settings and keys of apt, proxies,
+# certificates, host names, settings of pip, and the variables CI, CORPUS, REAL, LONG, JOBS, ONLY and LIMIT.
 #
 # The exit status is 0 if every command ended with 0. The last line is that of the last command.
 #
@@ -16,7 +16,7 @@
 cd "$(dirname "$0")/.." || exit 1
 say() { echo "fresh-machine: $*"; }
 
-# Run the commands one after the other by RUNNER, also after one failed. The status is that of the last failure.
+# Run the commands in turn by RUNNER, also after a failure. The status is that of the last failure.
 run_all() # RUNNER COMMAND..
 {
     local runner=$1 command rc=0
@@ -32,12 +32,13 @@ run_all() # RUNNER COMMAND..
 package_source()
 {
     local codename
+    # shellcheck source=/dev/null
     codename=$(. /etc/os-release && echo "$VERSION_CODENAME")
     apt-get --print-uris update | sed -n "s|^'\(.*\)/dists/\([^/]*\)/InRelease'.*|\1 \2|p" |
         awk -v name="$codename" 'NR == 1 || $2 == name && !found { line = $0; found = $2 == name }
                                  END { if (NR) print line; exit !NR }'
 }
-# Run DEBOOTSTRAP's part: its downloads take the proxy of apt's settings.
+# Run debootstrap. It reads no settings of apt, so the proxy of apt goes into its environment.
 bootstrap() # ROOT MIRROR SUITE
 {
     local proxy
@@ -98,8 +99,8 @@ mount_all() # ROOT
 
 in_root() # COMMAND
 {
-    chroot "$root" /usr/bin/env -i HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
-        "${settings[@]}" /bin/sh -c "cd /root/longhand && $1"
+    local path=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+    chroot "$root" /usr/bin/env -i HOME=/root PATH=$path "${settings[@]}" /bin/sh -c "cd /root/longhand && $1"
 }
 # The part in the name spaces of its own, as process 1: DIR/root is the root. DIR/made says that it was made.
 inside() # DIR COMMAND..
@@ -109,11 +110,12 @@ inside() # DIR COMMAND..
     shift
     read -r mirror suite < <(package_source 2>"$dir/why") || return 1
     say "debootstrap $suite ($(date +%T))"
-    {
-        bootstrap "$root" "$mirror" "$suite" >"$dir/log" 2>&1 || { tail -3 "$dir/log" "$root"/debootstrap/*.log; false; }
-    } >"$dir/why" 2>&1 || return 1
-    { take_settings "$root" && mount_all "$root" && git clone -q . "$root/root/longhand"; } >"$dir/why" 2>&1 ||
+    if ! bootstrap "$root" "$mirror" "$suite" >"$dir/log" 2>&1; then
+        tail -n 3 "$dir/log" "$root/debootstrap/debootstrap.log" >"$dir/why" 2>&1
         return 1
+    fi
+    { take_settings "$root" && mount_all "$root" && git clone -q . "$root/root/longhand"; } \
+        >"$dir/why" 2>&1 || return 1
     : >"$dir/made"
     say "a root of $(du -shx "$root" | cut -f1), with $(chroot "$root" dpkg-query -f . -W | wc -c) packages"
     run_all in_root "$@"
@@ -136,6 +138,7 @@ if [ -z "$why" ]; then
     # Process 1 takes all others with it. The mounts end with them, so only plain files are removed.
     clean_up()
     {
+        # shellcheck disable=SC2046
         [ -z "$child" ] || kill -9 $(cat "/proc/$child/task/$child/children") "$child" 2>/dev/null
         wait
         rm -rf --one-file-system "$dir"
