@@ -2,7 +2,7 @@
 """Measurements and their tables.
 
     scripts/bench_tables.py record NAME [--machine TEXT] [--result FILE] -- OPTIONS...
-        runs `longhand bench OPTIONS --json` (labbench for spec-best and GPUs), or takes the JSON that another
+        runs `longhand bench OPTIONS --json` (labbench for spec and GPUs), or takes the JSON that another
         machine has written to FILE, and writes docs/bench/NAME.json with commit, date and machine
     scripts/bench_tables.py
         writes the tables of docs/bench.md and README.md from docs/bench/*.json
@@ -46,7 +46,7 @@ def record(name, arguments):
         given[options[0]] = options[1]
         options = options[2:]
     options = options[1:] if options[:1] == ["--"] else options
-    lab = any("spec-best" in o or o.startswith(("cuda", "emulated")) for o in options)
+    lab = any("spec" in o or o.startswith(("cuda", "emulated")) for o in options)
     program = ["build/cc/labbench"] if lab else ["./longhand", "bench"]
 
     def output(command):

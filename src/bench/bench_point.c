@@ -1,7 +1,6 @@
 /* Owns the measurement of one point: samples of a pass between probes of the machine (struct sample), and
  * their medians under the roofline. Start at bench_measure. */
 #include "src/bench/bench.h"
-#include "src/sample/sample.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +14,9 @@ static const double CLOCK_TOLERANCE = 0.07;
 /* so does a bandwidth that differs this much before and after the pass */
 static const double READ_TOLERANCE = 0.15;
 
-struct sample { double seconds, bandwidth, peak, share, disturbed; bool clean; };
+struct sample { double seconds, bandwidth, peak, share; bool clean; };
+struct samples { double seconds[SAMPLES_MAX], bandwidth[SAMPLES_MAX], peak[SAMPLES_MAX],
+                        share[SAMPLES_MAX]; };
 
 static int ascending(const void *a, const void *b)
 {
@@ -29,15 +30,6 @@ double bench_median(double *v, size_t n)
     return (v[(n - 1) / 2] + v[n / 2]) / 2;
 }
 
-double bench_median_of(const double *x, size_t stride, size_t n)
-{
-    double v[BENCH_MEDIAN_MAX];
-    assert(n <= BENCH_MEDIAN_MAX);
-    for (size_t i = 0; i < n; i++)
-        v[i] = *(const double *)(const void *)((const char *)x + i * stride);
-    return bench_median(v, n);
-}
-
 static long involuntary_switches(void)
 {
     struct rusage u;
@@ -45,11 +37,11 @@ static long involuntary_switches(void)
     return u.ru_nivcsw;
 }
 
-/* Seconds of the products at the peak of p->mul. Products of int16 count as faster by the ratio that the
+/* Seconds of the products at this peak. Products of int16 count as faster by the ratio that the
  * probe of the machine found. */
 static double products(const struct bench *b, const struct bench_point *p, double peak)
 {
-    const double gain = b->int16 ? b->peak[b->int16][1] / b->peak[p->mul][1] : 1;
+    const double gain = b->int16 ? b->peak[b->int16][1] / b->peak[b->used][1] : 1;
     return (p->work.flops - p->work.int16 + p->work.int16 / gain) / peak;
 }
 
@@ -70,9 +62,9 @@ static int measure_sample(struct bench *b, struct bench_target *t, const struct 
                           const struct schedule *plan, struct sample *s, struct err *e)
 {
     const double sweep = plan->sweep;
-    double before = probe_mul_peak(p->mul, b->pool, CLOCK_SECONDS);
+    double before = probe_mul_peak(b->used, b->g.pool, CLOCK_SECONDS);
     long s0 = involuntary_switches();
-    double read = probe_read_rate(&plan->pieces, p->how, b->pool, sweep);
+    double read = probe_read_rate(&plan->pieces, p->how, b->g.pool, sweep);
     if (sweep < 0.05 && bench_pass(t, p->rows, e))   /* the probe has changed what the caches hold */
         return -1;
     double t0 = clock_seconds();
@@ -81,54 +73,40 @@ static int measure_sample(struct bench *b, struct bench_target *t, const struct 
             return -1;
     double spent = clock_seconds() - t0;
     if (sweep < 0.05)
-        probe_read_rate(&plan->pieces, p->how, b->pool, 0);
-    double read_after = probe_read_rate(&plan->pieces, p->how, b->pool, sweep);
+        probe_read_rate(&plan->pieces, p->how, b->g.pool, 0);
+    double read_after = probe_read_rate(&plan->pieces, p->how, b->g.pool, sweep);
     long preempted = involuntary_switches() - s0;
-    double after = probe_mul_peak(p->mul, b->pool, CLOCK_SECONDS);
+    double after = probe_mul_peak(b->used, b->g.pool, CLOCK_SECONDS);
     s->seconds = spent / (double)plan->runs;
     s->bandwidth = (read + read_after) / 2;
     s->peak = MAX(before, after);
     s->share = share_of(b, p, s);
-    s->disturbed = (double)preempted / (spent + 2 * sweep) +
-                   100 * (1 - MIN(before, after) / MAX(before, after)) +
-                   100 * (1 - MIN(read, read_after) / MAX(read, read_after));
-    if (p->mul == b->used)
-        b->reference = MAX(b->reference, MIN(before, after));
-    double undisturbed = p->mul == b->used ? b->reference : s->peak;
+    b->reference = MAX(b->reference, MIN(before, after));
     s->clean = preempted <= (long)(4 * (spent + 2 * sweep)) &&
-               MIN(before, after) > (1 - CLOCK_TOLERANCE) * undisturbed &&
+               MIN(before, after) > (1 - CLOCK_TOLERANCE) * b->reference &&
                MIN(read, read_after) > (1 - READ_TOLERANCE) * MAX(read, read_after);
     return 0;
 }
 
-static int by_disturbance(const void *a, const void *b)
+/* Medians of the clean samples; of all samples where fewer than three are clean. */
+static void summarise(struct bench *b, struct bench_point *p, const struct sample *s, size_t n)
 {
-    const struct sample *x = a, *y = b;
-    return (x->disturbed > y->disturbed) - (x->disturbed < y->disturbed);
-}
-
-/* Medians of the clean samples. With fewer than three of them: medians of the least disturbed third, and
- * the point is marked as noisy. */
-static void summarise(struct bench *b, struct bench_point *p, struct sample *s, size_t n)
-{
+    struct samples x;
     size_t m = 0;
     p->samples = n;
     p->noisy = p->clean < 3;
-    if (p->noisy)
-        qsort(s, n, sizeof *s, by_disturbance);
     for (size_t i = 0; i < n; i++)
-        if (p->noisy ? i < MAX(n / 3, MIN(n, (size_t)3)) : s[i].clean)
-            s[m++] = s[i];
-    p->seconds = bench_median_of(&s->seconds, sizeof *s, m);
-    p->bandwidth = bench_median_of(&s->bandwidth, sizeof *s, m);
-    p->peak = bench_median_of(&s->peak, sizeof *s, m);
-    p->share = bench_median_of(&s->share, sizeof *s, m);
-    p->bandwidth_range[0] = p->bandwidth_range[1] = s->bandwidth;
-    for (size_t i = 1; i < m; i++) {
-        p->bandwidth_range[0] = MIN(p->bandwidth_range[0], s[i].bandwidth);
-        p->bandwidth_range[1] = MAX(p->bandwidth_range[1], s[i].bandwidth);
-    }
-    const double threads = (double)pool_threads(b->pool), memory = p->work.bytes / p->bandwidth,
+        if (p->noisy || s[i].clean) {
+            x.seconds[m] = s[i].seconds, x.bandwidth[m] = s[i].bandwidth;
+            x.peak[m] = s[i].peak, x.share[m++] = s[i].share;
+        }
+    p->seconds = bench_median(x.seconds, m);
+    p->bandwidth = bench_median(x.bandwidth, m);
+    p->peak = bench_median(x.peak, m);
+    p->share = bench_median(x.share, m);
+    p->bandwidth_range[0] = x.bandwidth[0];                  /* sorted */
+    p->bandwidth_range[1] = x.bandwidth[m - 1];
+    const double threads = (double)pool_threads(b->g.pool), memory = p->work.bytes / p->bandwidth,
                  compute = products(b, p, p->peak);
     p->memory_bound = memory >= compute;
     p->roof = p->share * p->seconds;
@@ -147,10 +125,9 @@ int bench_measure(struct bench *b, struct bench_target *t, struct bench_point *p
     size_t n = 0;
     double once = 1e9, spent = 0, step[9];
     int rc = -1;
-    p->mul = p->kind == BENCH_PREFILLING ? b->best : b->used;
     if (bench_pieces(&plan.pieces, t, p->depth, e))
         return -1;
-    p->how = probe_read_best(&plan.pieces, b->pool, PROBE_SECONDS);
+    p->how = probe_read_best(&plan.pieces, b->g.pool, PROBE_SECONDS);
     while (spent < WARM_SECONDS) {
         const double t0 = clock_seconds();
         if (bench_pass(t, p->rows, e))
@@ -172,39 +149,10 @@ int bench_measure(struct bench *b, struct bench_target *t, struct bench_point *p
     }
     summarise(b, p, s, n);
     for (int i = 0; i < 9; i++)
-        step[i] = probe_dispatch(b->pool, 0);
+        step[i] = probe_dispatch(b->g.pool, 0);
     p->step = bench_median(step, 9);
     rc = 0;
 out:
     free(plan.pieces.v);
     return rc;
-}
-
-/* The history is as long as the penalty window, so that penalties do their full work. */
-int bench_measure_sampler(const struct bench *b, struct bench_target *t, struct bench_point *p,
-                          const struct sampling *s, double pass, struct err *e)
-{
-    enum { WARM = 2 };
-    const size_t vocab = t->model.config.vocab;
-    float *row = t->logits, *copy = row + vocab;
-    const uint16_t *noise = (const uint16_t *)(const void *)(copy + vocab);
-    struct sampler *sampler = NULL;
-    double seconds[SAMPLES_MAX];
-    struct history h = { t->token, BENCH_PREFILL, BENCH_PREFILL / 2, NULL, 0 };
-    if (sampler_open(&sampler, s, vocab, b->ops, b->pool, e))
-        return -1;
-    t->dev->noise(t->dev, copy + vocab, vocab, 1, 3);
-    for (size_t i = 0; i < vocab; i++)
-        copy[i] = bf16_to_f32(noise[i]) + (float)(i % 1009) * 1e-4f;
-    p->samples = p->clean = MIN(3 * b->repeat, (size_t)SAMPLES_MAX);
-    for (size_t i = 0; i < WARM + p->samples; i++) {
-        memcpy(row, copy, vocab * sizeof *row);
-        double t0 = clock_seconds();
-        sampler_sample(sampler, row, &h);
-        seconds[i < WARM ? 0 : i - WARM] = clock_seconds() - t0;
-    }
-    sampler_close(sampler);
-    p->seconds = bench_median(seconds, p->samples);
-    p->of_pass = pass > 0 ? p->seconds / pass : 0;
-    return 0;
 }

@@ -52,7 +52,6 @@ static void mul_plain(size_t n)
     }
 #define FMA_YMM(c) c = _mm256_fmadd_ps(c, x, y)
 #define FMA_ZMM(c) c = _mm512_fmadd_ps(c, x, y)
-#define BF16_YMM(c) c = _mm256_dpbf16_ps(c, (__m256bh)x, (__m256bh)x)
 #define BF16_ZMM(c) c = _mm512_dpbf16_ps(c, (__m512bh)x, (__m512bh)x)
 /* KEEP hides the value of x, so the compiler moves no product out of the loop. */
 #define I16_YMM(c) KEEP(x); c = _mm256_add_epi32(c, _mm256_madd_epi16(x, x))
@@ -60,7 +59,6 @@ static void mul_plain(size_t n)
 MUL(mul_fma_ymm, AVX2, __m256, _mm256_set1_ps(0.25f), __m256, _mm256_set1_ps(0.5f), FMA_YMM)
 MUL(mul_fma_zmm, AVX512, __m512, _mm512_set1_ps(0.25f), __m512, _mm512_set1_ps(0.5f), FMA_ZMM)
 /* The factor is bf16 2^-20: an accumulator grows by 2 x 2^-40 each time. */
-MUL(mul_bf16_ymm, AVX512BF16, __m256, _mm256_set1_ps(1), __m256i, _mm256_set1_epi16(0x3580), BF16_YMM)
 MUL(mul_bf16_zmm, AVX512BF16, __m512, _mm512_set1_ps(1), __m512i, _mm512_set1_epi16(0x3580), BF16_ZMM)
 MUL(mul_i16_ymm, AVX2, __m256i, _mm256_set1_epi16(3), __m256i, _mm256_set1_epi16(3), I16_YMM)
 MUL(mul_i16_zmm, AVX512VNNI, __m512i, _mm512_set1_epi16(3), __m512i, _mm512_set1_epi16(3), I16_ZMM)
@@ -71,7 +69,6 @@ static const struct { const char *name; size_t flops; void (*run)(size_t n); } m
 #if defined(__x86_64__)
     [PROBE_FMA_YMM]   = { "fp32 FMA, ymm", 16, mul_fma_ymm },
     [PROBE_FMA_ZMM]   = { "fp32 FMA, zmm", 32, mul_fma_zmm },
-    [PROBE_BF16_YMM]  = { "vdpbf16ps, ymm", 32, mul_bf16_ymm },
     [PROBE_BF16_ZMM]  = { "vdpbf16ps, zmm", 64, mul_bf16_zmm },
     [PROBE_I16_YMM]   = { "vpmaddwd + vpaddd, ymm", 32, mul_i16_ymm },
     [PROBE_I16_ZMM]   = { "vpdpwssd, zmm", 64, mul_i16_zmm },
@@ -92,7 +89,7 @@ bool probe_mul_supported(enum probe_mul k)
                         __builtin_cpu_supports("avx512vl");
     has[PROBE_FMA_YMM] = has[PROBE_I16_YMM] = avx2;
     has[PROBE_FMA_ZMM] = avx512;
-    has[PROBE_BF16_YMM] = has[PROBE_BF16_ZMM] = avx512 && __builtin_cpu_supports("avx512bf16");
+    has[PROBE_BF16_ZMM] = avx512 && __builtin_cpu_supports("avx512bf16");
     has[PROBE_I16_ZMM] = avx512 && __builtin_cpu_supports("avx512vnni");
 #endif
     return has[k];
@@ -128,10 +125,10 @@ double probe_mul_peak(enum probe_mul k, struct pool *p, double seconds)
 /* ---- reading ----
  * LINE(p, k) reads the 64 bytes at p into accumulator k. */
 
-#define READ(NAME, TARGET, BYTES, LINE)                                                                    \
+#define READ(NAME, TARGET)                                                                                  \
     TARGET static void NAME(const char *p, size_t bytes, enum probe_read how)                              \
     {                                                                                                      \
-        typedef uint64_t v __attribute__((vector_size(BYTES), may_alias));                                 \
+        typedef uint64_t v __attribute__((vector_size(64), may_alias));                                 \
         v a0 = { 0 }, a1 = a0, a2 = a0, a3 = a0;                                                           \
         const size_t q = how == PROBE_READ_4_STREAMS ? bytes / 4 / 128 * 128 : 0;                          \
         size_t i = 0;                                                                                      \
@@ -151,14 +148,11 @@ double probe_mul_peak(enum probe_mul k, struct pool *p, double seconds)
         a0 |= a1 | a2 | a3;                                                                                \
         __asm__ volatile("" : : "m"(a0));                                                                  \
     }
-#define LOAD(p) (*(const v *)(const void *)(p))
-#define LINE_16(p, k) a##k |= LOAD(p) | LOAD((p) + 16) | LOAD((p) + 32) | LOAD((p) + 48)
-#define LINE_32(p, k) a##k |= LOAD(p) | LOAD((p) + 32)
-#define LINE_64(p, k) a##k |= LOAD(p)
-READ(read_plain, , 16, LINE_16)
+#define LINE(p, k) a##k |= *(const v *)(const void *)(p)
+READ(read_plain, )
 #if defined(__x86_64__)
-READ(read_avx2, AVX2, 32, LINE_32)
-READ(read_avx512, AVX512, 64, LINE_64)
+READ(read_avx2, AVX2)
+READ(read_avx512, AVX512)
 #endif
 
 static void (*widest_read(void))(const char *, size_t, enum probe_read)
@@ -252,77 +246,34 @@ int probe_cut(struct probe_pieces *m, const struct probe_pieces *segments, size_
     return 0;
 }
 
-/* ---- element-wise work ----
- * On N floats that stay in the first cache level: exp2 with the steps of the kernels (round by a magic
- * number, polynomial of degree 6, exponent added, zero below -126), the maximum, and the conversion to
- * bf16. W: floats in a vector (v). */
+/* ---- element-wise work ---- */
 
 enum { N = 2048 };
-static const float POLY[7] = { 1.0f, 0.693147182f, 0.240226504f, 0.0555041087f, 0.00961812911f,
-                               0.00133335581f, 0.000154353139f };
-enum elementwise { DO_EXP2, DO_MAX, DO_CONVERT };
 
-#define ELEMENTWISE(NAME, TARGET, W, FMA, GREATER, TO_BF16)                                                \
-    TARGET static void NAME(enum elementwise op, const float *x, uint16_t *y)                              \
-    {                                                                                                      \
-        typedef float v __attribute__((vector_size(4 * W), may_alias));                                    \
-        typedef int32_t whole __attribute__((vector_size(4 * W), may_alias));                              \
-        typedef uint16_t half __attribute__((vector_size(2 * W), may_alias));                              \
-        const v *in = (const v *)(const void *)x;                                                          \
-        v *out = (v *)(void *)y, m0 = in[0], m1 = in[1], m2 = in[2], m3 = in[3];                           \
-        half *narrow = (half *)(void *)y;                                                                  \
-        for (size_t i = 0; i < N / W && op == DO_EXP2; i++) {                                              \
-            v t = in[i] + 12582912.0f, f = in[i] - (t - 12582912.0f), p = POLY[6] - (v){ 0 };              \
-            for (int k = 5; k >= 0; k--)                                                                   \
-                p = FMA(p, f, POLY[k] - (v){ 0 });                                                         \
-            out[i] = (v)(((whole)p + ((whole)t << 23)) & (in[i] >= -126.0f));                              \
-        }                                                                                                  \
-        for (size_t i = 0; i < N / W && op == DO_MAX; i += 4) {                                            \
-            m0 = GREATER(m0, in[i]), m1 = GREATER(m1, in[i + 1]);                                          \
-            m2 = GREATER(m2, in[i + 2]), m3 = GREATER(m3, in[i + 3]);                                      \
-        }                                                                                                  \
-        for (size_t i = 0; i < N / W && op == DO_CONVERT; i++)                                             \
-            narrow[i] = TO_BF16((whole)in[i]);                                                             \
-        __asm__ volatile("" : : "r"(y), "m"(m0), "m"(m1), "m"(m2), "m"(m3) : "memory");                    \
-    }
-#define FMA_PLAIN(a, b, c) ((a) * (b) + (c))
-#define GREATER_PLAIN(a, b) (v)(((whole)(a) & ((a) > (b))) | ((whole)(b) & ~((a) > (b))))
-#define ROUND_TO_BF16(x) __builtin_convertvector(((x) + 0x7fff + ((x) >> 16 & 1)) >> 16, half)
-#define BF16_512(x) (half)_mm512_cvtneps_pbh((__m512)(x))
-ELEMENTWISE(elementwise_plain, , 4, FMA_PLAIN, GREATER_PLAIN, ROUND_TO_BF16)
-#if defined(__x86_64__)
-ELEMENTWISE(elementwise_avx2, AVX2, 8, _mm256_fmadd_ps, _mm256_max_ps, ROUND_TO_BF16)
-ELEMENTWISE(elementwise_avx512, AVX512BF16, 16, _mm512_fmadd_ps, _mm512_max_ps, BF16_512)
-#endif
-
-static double elementwise_seconds(enum elementwise op, enum probe_mul like, double seconds)
+struct probe_costs probe_costs(const struct ops *o, double seconds)
 {
+    enum { MAXIMUM, ROUND, SOFTMAX, KINDS, RUNS = 50 };
     _Alignas(64) static float x[N], y[N];
-    void (*run)(enum elementwise, const float *, uint16_t *) = elementwise_plain;
-#if defined(__x86_64__)
-    if (like != PROBE_MUL_PLAIN)
-        run = like == PROBE_FMA_ZMM && probe_mul_supported(PROBE_BF16_ZMM) ? elementwise_avx512
-                                                                           : elementwise_avx2;
-#endif
-    for (size_t i = 0; i < N; i++)
-        x[i] = -(float)(i % 97) / 7.0f;
-    double best = 1, t_end = clock_seconds() + seconds;
-    do {
-        double t0 = clock_seconds();
-        for (int r = 0; r < 50; r++)
-            run(op, x, (uint16_t *)(void *)y);
-        double t = (clock_seconds() - t0) / (50.0 * N);
-        best = MIN(best, t);
-    } while (clock_seconds() < t_end);
-    (void)like;
-    return best;
-}
-
-struct probe_costs probe_costs(enum probe_mul like, double seconds)
-{
-    return (struct probe_costs){ elementwise_seconds(DO_EXP2, like, seconds / 3),
-                                 elementwise_seconds(DO_MAX, like, seconds / 3),
-                                 elementwise_seconds(DO_CONVERT, like, seconds / 3) };
+    double best[KINDS] = { 1, 1, 1 };
+    for (const double end = clock_seconds() + seconds; clock_seconds() < end; )
+        for (int kind = 0; kind < KINDS; kind++) {
+            double spent = 0;
+            for (int r = 0; r < RUNS; r++) {
+                for (size_t i = 0; i < N; i++)
+                    x[i] = -(float)(i % 97) / 7.0f;
+                const double t0 = clock_seconds();
+                if (kind == MAXIMUM)
+                    o->argmax(x, N);
+                else if (kind == ROUND)
+                    o->round(y, DT_BF16, x, 1, N);
+                else
+                    o->softmax(y, DT_BF16, x, 0, N, N, 1);
+                spent += clock_seconds() - t0;
+            }
+            best[kind] = MIN(best[kind], spent / ((double)RUNS * N));
+        }
+    return (struct probe_costs){ MAX(0, best[SOFTMAX] - best[MAXIMUM] - best[ROUND]), best[MAXIMUM],
+                                 best[ROUND] };
 }
 
 static void nothing(void *ctx, size_t i, size_t thread) { (void)ctx; (void)i; (void)thread; }

@@ -5,12 +5,13 @@
  * passes that it is compared with. Loops branch on no data. Each uses the widest form of the instruction
  * that it is named after. */
 #pragma once
+#include "kernels/ops.h"
 #include "kernels/pool.h"
 #include "src/base/base.h"
 
 /* Multiply-adds. BF16 and I16 make two products for each 32-bit lane; I16_YMM needs an extra addition.
  * PLAIN is what the compiler makes of a*b + c in C. */
-enum probe_mul { PROBE_MUL_PLAIN, PROBE_FMA_YMM, PROBE_FMA_ZMM, PROBE_BF16_YMM, PROBE_BF16_ZMM, PROBE_I16_YMM,
+enum probe_mul { PROBE_MUL_PLAIN, PROBE_FMA_YMM, PROBE_FMA_ZMM, PROBE_BF16_ZMM, PROBE_I16_YMM,
                  PROBE_I16_ZMM, PROBE_MULS };
 const char *probe_mul_name(enum probe_mul k);
 bool probe_mul_supported(enum probe_mul k);
@@ -31,10 +32,10 @@ enum probe_read probe_read_best(const struct probe_pieces *m, struct pool *p, do
 /* Cuts segments into small pieces; every thread gets its share of each segment. free(m->v). */
 int probe_cut(struct probe_pieces *m, const struct probe_pieces *segments, size_t n_threads, struct err *e);
 
-/* Seconds per element on one thread, operands in the first cache level, with the vectors of the instruction
- * `like` (FMA_ZMM, FMA_YMM or MUL_PLAIN). */
+/* Seconds per element of this twin's own operations on one thread, operands in the first cache level. exp2:
+ * what a softmax takes beside its maximum and the conversion of its result. */
 struct probe_costs { double exp2, max, convert; };
-struct probe_costs probe_costs(enum probe_mul like, double seconds);
+struct probe_costs probe_costs(const struct ops *o, double seconds);
 
 /* Seconds of an empty pool_run with one item per thread: the fixed price of every step of a pass. */
 double probe_dispatch(struct pool *p, double seconds);

@@ -10,7 +10,6 @@
 #include "src/base/stopping.h"
 #include "src/bench/bench.h"
 #include "src/decode/trained.h"
-#include "src/request/draft_options.h"
 #include "src/request/model_options.h"
 
 enum {
@@ -26,12 +25,14 @@ static const double TURN_SECONDS = 0.02;     /* of a setting in a turn, if they 
 
 /* ---- drafters ---- */
 
-const char *const rounds_flags[DRAFT_KINDS] = {
-    [DRAFT_PARTIAL] = "--drafter partial --tree 1 --draft-passes 4",
-    [DRAFT_TOKENSWIFT] = "--drafter heads,partial --tree 1,3,3,3",
-    [DRAFT_LONGSPEC] = "--drafter longspec --tree 4,4,1,1,1",
-    [DRAFT_GUMIHO] = "--drafter gumiho --tree 9,1,1,1,1,1,1",
-    [DRAFT_SPIRE] = "--drafter spire --tree 1,1,1,1",
+/* The drafters and the fixed tree that a drafter's plan is about. A drafter without one is not measured. */
+static const struct { unsigned drafters; long passes; size_t n_width, width[TREE_WIDTHS_MAX];
+} measured[DRAFT_KINDS] = {
+    [DRAFT_PARTIAL] = { 1u << SOURCE_PARTIAL, 4, 1, { 1 } },
+    [DRAFT_TOKENSWIFT] = { 1u << SOURCE_HEADS | 1u << SOURCE_PARTIAL, -1, 4, { 1, 3, 3, 3 } },
+    [DRAFT_LONGSPEC] = { 1u << SOURCE_LONGSPEC, -1, 5, { 4, 4, 1, 1, 1 } },
+    [DRAFT_GUMIHO] = { 1u << SOURCE_GUMIHO, -1, 7, { 9, 1, 1, 1, 1, 1, 1 } },
+    [DRAFT_SPIRE] = { 1u << SOURCE_SPIRE, -1, 4, { 1, 1, 1, 1 } },
 };
 
 /* The drafters whose number of draft passes the plan does not choose. */
@@ -54,32 +55,25 @@ struct subject {                      /* the model and its drafters */
     struct progress progress;
 };
 
-static int read_settings(struct subject *s, size_t kind, struct err *e)
+/* Settings as --drafter and --tree make them. */
+static void make_settings(struct draft_settings *s, size_t kind)
 {
-    static struct drafter_files none;    /* models' own files */
-    char text[128], *word[16] = { (char *)"longhand", (char *)"bench" }, *at = NULL;
-    struct options o;
-    int n = 2;
-    snprintf(text, sizeof text, "%s", rounds_flags[kind]);
-    for (char *w = strtok_r(text, " ", &at); w && n < 16; w = strtok_r(NULL, " ", &at))
-        word[n++] = w;
-    const int rc = options_parse(&o, n, word, e) ||
-                   draft_from_options(&s->set[kind], &none, &o, s->engine.dir, LONGEST, e);
-    options_free(&o);
-    return rc ? -1 : 0;
+    draft_defaults(s);
+    s->drafters = measured[kind].drafters;
+    s->draft_passes = measured[kind].passes;
+    s->n_width = measured[kind].n_width;
+    memcpy(s->width, measured[kind].width, sizeof measured[kind].width);
+    s->kv_fixed = true;
 }
 
 /* Whether the model has and supports all drafters of a kind. */
-static bool is_there(const struct engine *g, const char *flags)
+static bool is_there(const struct engine *g, size_t kind)
 {
-    const char *list = strchr(flags, ' ') + 1;
-    for (enum source i = 0; i < N_SOURCES; i++) {
-        const char *name = strstr(list, source_names[i]);
-        if (name && name < strchr(list, ' ') &&
+    for (enum source i = 0; i < N_SOURCES; i++)
+        if (measured[kind].drafters >> i & 1 &&
             ((trained_is(i) && !trained_present(i, g->dir)) || !(draft_of_config(&g->config) >> i & 1)))
             return false;
-    }
-    return true;
+    return measured[kind].drafters != 0;
 }
 
 /* Opens the model, if the memory has room for it and a text of LONGEST tokens, and those of its drafters. */
@@ -94,10 +88,9 @@ static int open_subject(struct subject *s, const struct options *o, unsigned kin
         engine_load(&s->engine, NULL, &s->progress, e))
         return -1;
     for (size_t k = 0; k < DRAFT_KINDS; k++) {
-        if (!(kinds >> k & 1) || !rounds_flags[k] || !is_there(&s->engine, rounds_flags[k]))
+        if (!(kinds >> k & 1) || !is_there(&s->engine, k))
             continue;
-        if (read_settings(s, k, e))
-            return -1;
+        make_settings(&s->set[k], k);
         for (enum source i = 0; i < N_SOURCES; i++)
             if (trained_is(i) && s->set[k].drafters >> i & 1 && !trained_is_open(&s->engine, i) &&
                 trained_open(&s->engine, i, &s->set[k], NULL, e))

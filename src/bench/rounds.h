@@ -10,10 +10,6 @@
 #include "src/decode/throughput.h"
 #include "src/request/options.h"
 
-/* The drafter and the fixed tree that a drafter's plan is about, as options of the command line; NULL: the
- * drafter is not measured. */
-extern const char *const rounds_flags[DRAFT_KINDS];
-
 /* Measures the drafters of `kinds`, a bit each, of a model without recurrent states. Drafters without weights
  * in the model, and those that the model does not support, are left out (most is 0). The lengths are half of
  * `shortest` and one and a half of `longest`, at least 256 tokens, and at most 12,288 or what the model's

@@ -132,3 +132,20 @@ int find_model_dir(char dir[PATH_BYTES], const char *m, const char *what, struct
     return err_set(e, ERR_INPUT, "%s: %s: %s", what, m,
                    access(m, F_OK) ? strerror(errno) : "not a directory and not a file");
 }
+
+int find_model_or_demo(char dir[PATH_BYTES], const char *name, struct err *e)
+{
+    char program[PATH_BYTES];
+    ssize_t n = readlink("/proc/self/exe", program, sizeof program - sizeof "/models/demo");
+    if (name)
+        return find_model_dir(dir, name, "--model", e);
+    snprintf(dir, PATH_BYTES, "models/demo");
+    while (!is_dir(dir)) {
+        const char *slash = n > 0 ? memrchr(program, '/', (size_t)n) : NULL;
+        if (!slash)
+            return err_set(e, ERR_INPUT, "models/demo was not found; --model DIR names a model");
+        n = slash - program;
+        snprintf(dir, PATH_BYTES, "%.*s/models/demo", (int)n, program);
+    }
+    return 0;
+}

@@ -235,8 +235,7 @@ const struct option options_table[] = {
           VERB_CONVERT | VERBS_COMPUTE | VERBS_CHANGE | VERB_COMPACT | VERB_BACKUP,
       FLAG, F(quiet), OUTPUT, 0, "Print only errors on standard error." },
     { "data", "", "FILES...", VERB_TRAIN | VERB_BENCH, FILES, F(data), TRAINING, 0,
-      "Texts to train on. bench: books whose beginnings become the prompts of the spec points. Takes all "
-      "words up to the next option." },
+      "Texts to train on. Takes all words up to the next option." },
     { "valid", "", "FILES...", VERB_TRAIN, FILES, F(valid), TRAINING, 0,
       "Held-out texts, for measuring loss and accuracy." },
     { "kind", "", "chained|independent|both", VERB_TRAIN, CHOICE, F(train_kind), TRAINING, 0,

@@ -1,7 +1,7 @@
 #!/bin/bash
 # bench --points texts: one row of each of several texts. Each text reads a cache of its own.
 . tests/cli/lib.inc
-"$LONGHAND" bench --points demo,quick,decode,rows,texts,m=3,depth=0,depth=70 --repeat 1 --json >"$TMP/out" \
+"$LONGHAND" bench --points quick,decode,rows,texts,m=3,depth=0,depth=70 --repeat 1 --json >"$TMP/out" \
     2>"$TMP/err" && python3 - "$TMP/out" >"$TMP/why" 2>&1 <<'END'
 import json, sys
 points = {(p["point"], p["depth"], p["rows"]): p for p in json.load(open(sys.argv[1]))["points"]}
@@ -15,7 +15,7 @@ END
 result bench_measures_several_texts $? "$(cat "$TMP/err" "$TMP/why")"
 # A prefill has more rows than a pass of a round, and no more than the bench has tokens for.
 for n in 64 2049 x; do
-    "$LONGHAND" bench --points demo,prefill=$n 2>>"$TMP/prefill"
+    "$LONGHAND" bench --points prefill=$n 2>>"$TMP/prefill"
     echo "exit $?" >>"$TMP/prefill"
 done
 bad="longhand: --points: '\(64\|2049\|x\)' is not a whole number from 65 to 2048"
@@ -39,4 +39,27 @@ layers = c["layer_types"].count("linear_attention")
 assert bytes["texts", 0, 3] - bytes["rows", 0, 3] == 2 * layers * (state + inputs) * 4
 END
 result bench_counts_states_of_hybrids $? "$(cat "$TMP/err" "$TMP/why")"
+# A point of the engine: counts are whole numbers.
+"$LONGHAND" bench --model tests/data/models/qwen3-bf16 --points prefill --repeat 1 --json \
+    >"$TMP/point" 2>"$TMP/err" &&
+    python3 - "$TMP/point" >"$TMP/out" 2>&1 <<'END'
+import json, sys
+p, = json.load(open(sys.argv[1]))["points"]
+for key in "depth", "rows", "bytes", "flops", "samples", "clean":
+    assert isinstance(p[key], int), (key, p[key])
+assert p["point"] == "prefill" and p["bytes"] > 0 and p["flops"] > 0 and p["seconds"] > 0, p
+END
+result a_point_has_counts_as_whole_numbers $? "$(cat "$TMP/err" "$TMP/out")"
+# drafted: a text that drafting writes, at each depth, beside decode.
+"$LONGHAND" bench --points quick,decode,drafted,depth=0,depth=300 --repeat 1 --json \
+    >"$TMP/out" 2>"$TMP/err" || grep -q 'above 100 %' "$TMP/err"
+python3 - "$TMP/out" >"$TMP/why" 2>&1 <<'END'
+import json, sys
+points = json.load(open(sys.argv[1]))["points"]
+assert [(p["point"], p["depth"]) for p in points] == [("decode", 0), ("decode", 300), ("drafted", 0),
+                                                      ("drafted", 300)], points
+for p in points[2:]:
+    assert p["tokens_per_pass"] >= 1 and p["tokens_per_second"] > 0, p
+END
+result bench_measures_drafted_decoding $? "$(cat "$TMP/err" "$TMP/why")"
 exit $failed

@@ -1,11 +1,22 @@
 #!/bin/bash
-# bench --points spec...: every setting writes the tokens of plain decoding (the bench compares them), and the
+# labbench --points spec...: every setting writes the tokens of plain decoding (it compares them), and the
 # output has its figures.
 . tests/cli/lib.inc
 LAB=$(dirname "$LONGHAND")/labbench
 SMALL="prompt=300,window=100,every=400,slice=40"
 
-"$LONGHAND" bench --points spec,$SMALL --tokens 800 --repeat 1 --json >"$TMP/spec" 2>"$TMP/err" &&
+# NAME PATTERN ARGUMENTS...: labbench refuses these with exit 2 and a message.
+check_lab()
+{
+    local name=$1 pattern=$2 code
+    shift 2
+    "$LAB" "$@" >"$TMP/out" 2>"$TMP/err"
+    code=$?
+    [ $code = 2 ] && grep -q "$pattern" "$TMP/err"
+    result "$name" $? "exit $code: $(cat "$TMP/err")"
+}
+
+"$LAB" --points spec,$SMALL --tokens 800 --repeat 1 --json >"$TMP/spec" 2>"$TMP/err" &&
     python3 - "$TMP/spec" >"$TMP/out" 2>&1 <<'END'
 import json, sys
 j = json.load(open(sys.argv[1]))
@@ -35,17 +46,17 @@ result spec_has_every_setting_and_its_sums $? "$(cat "$TMP/err" "$TMP/out")"
     grep -q '^the whole text: auto' "$TMP/out" && grep -q '  given .*the flags of this command' "$TMP/out"
 result spec_best_compares_auto_with_fixed_settings $? "$(cat "$TMP/err")"
 
-"$LONGHAND" bench --points spec-copy,prompt=300,window=100,every=200,set=suffix --tokens 200 --repeat 1 \
+"$LAB" --points spec-copy,prompt=300,window=100,every=200,set=suffix --tokens 200 --repeat 1 \
     >"$TMP/out" 2>"$TMP/err" &&
     [ "$(grep -cE '^spec-copy: (a list|a play|code), 300 prompt tokens' "$TMP/out")" = 3 ]
 result spec_copy_has_three_texts $? "$(cat "$TMP/err")"
 
-"$LONGHAND" bench --points spec-short,prompt=300 --tokens 60 --repeat 3 --data models/demo/openings/m*.txt \
+"$LAB" --points spec-short,prompt=300 --tokens 60 --repeat 3 --data models/demo/openings/m*.txt \
     >"$TMP/out" 2>"$TMP/err" &&
     [ "$(grep -c '^spec-short: m' "$TMP/out")" = 2 ]
 result spec_short_takes_each_file $? "$(cat "$TMP/err")"
 
-"$LONGHAND" bench --points spec-copy,prompt=400,window=100,every=200,set=suffix --tokens 200 --repeat 1 \
+"$LAB" --points spec-copy,prompt=400,window=100,every=200,set=suffix --tokens 200 --repeat 1 \
     --temperature 0 --penalty 1 --json >"$TMP/copy" 2>"$TMP/err" && python3 - "$TMP/copy" <<'END'
 import json, sys
 rows = [c for t in json.load(open(sys.argv[1]))["texts"] for c in t["cumulative"]]
@@ -53,21 +64,9 @@ sys.exit(not any(c["setting"] == "suffix" and c["tokens_per_round"] > 1.5 for c 
 END
 result spec_copy_repeats_itself_without_a_penalty $? "$(cat "$TMP/err" "$TMP/copy")"
 
-check spec_points_stand_alone 2 'spec and spec-copy: only one spec point at a time' \
-    bench --points spec,spec-copy
-check spec_words_are_checked 2 '"depth=5"; allowed with spec: every=N' bench --points spec,depth=5
-check spec_slices_are_checked 2 "slice: '10' is not a whole number from 20 to 1000000" \
-    bench --points spec,slice=10
-check spec_fits_the_context 2 'beyond this model.s context of 131072' bench --points spec --tokens 131072
-# A point of the engine: counts are whole numbers.
-"$LONGHAND" bench --model tests/data/models/qwen3-bf16 --points prefill --repeat 1 --json \
-    >"$TMP/point" 2>"$TMP/err" &&
-    python3 - "$TMP/point" >"$TMP/out" 2>&1 <<'END'
-import json, sys
-p, = json.load(open(sys.argv[1]))["points"]
-for key in "depth", "rows", "bytes", "flops", "samples", "clean":
-    assert isinstance(p[key], int), (key, p[key])
-assert p["point"] == "prefill" and p["bytes"] > 0 and p["flops"] > 0 and p["seconds"] > 0, p
-END
-result a_point_has_counts_as_whole_numbers $? "$(cat "$TMP/err" "$TMP/out")"
+check_lab spec_points_stand_alone 'spec and spec-copy: only one spec point at a time' --points spec,spec-copy
+check_lab spec_words_are_checked '"depth=5"; allowed with spec: every=N' --points spec,depth=5
+check_lab spec_slices_are_checked "slice: '10' is not a whole number from 20 to 1000000" \
+    --points spec,slice=10
+check_lab spec_fits_the_context 'beyond this model.s context of 131072' --points spec --tokens 131072
 exit $failed

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "src/bench/bench.h"
+#include "src/model/find_model.h"
 #include "src/model/device_choice.h"
 
 static const char *const words[LAB_POINTS] = { "copy", "decode", "rows", "draft", "heads", "prefill", "train",
@@ -468,11 +469,9 @@ static int measure_demo(struct lab *b, struct err *e)
     static struct config c;
     static struct target t;
     char dir[PATH_BYTES];
-    if (b->o->model ? model_dir(dir, b->o, e) : 0)
-        return -1;
-    if (!b->o->model && !bench_find_demo(dir)) {
-        lab_skip(b, "models/demo: not found");
-        return 0;
+    if (find_model_or_demo(dir, b->o->model, e)) {
+        lab_skip(b, "%s", e->msg);
+        return b->o->model ? -1 : 0;
     }
     t = (struct target){ .seed = 9000 };
     if (config_read(&c, dir, e) ||

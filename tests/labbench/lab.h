@@ -28,12 +28,13 @@
  * for the device, after calls that are not counted (the first call of a kind records its CUDA graph). With
  * `--device emulated` a tiny model takes the same way: a test.
  *
- * `labbench --points spec-best` compares auto with 61 fixed settings.
+ * `labbench --points spec...` compares drafting with plain decoding at windows of long texts (spec.h);
+ * `spec-best` compares auto with 61 fixed settings.
  *
  * Files: main.c, lab.c (shared), device.c (points), kernels.c, device_out.c (tables, JSON), project.c,
- * train.c, sweep.c (spec-best). */
+ * train.c, spec.c, spec_text.c, spec_out.c, sweep.c (spec-best). */
 #pragma once
-#include "src/bench/bench_spec.h"
+#include "tests/labbench/spec.h"
 #include "src/decode/decode.h"
 
 #include <stdio.h>

@@ -10,10 +10,13 @@ static int run(const struct options *o, struct err *e)
 {
     if (bench_spec_wanted(o->bench_points, lab_points))
         return bench_spec(o, lab_points, e);
+    if (bench_spec_wanted(o->bench_points, spec_points))
+        return bench_spec(o, spec_points, e);
     if (strcmp(o->device, "auto") && strcmp(o->device, "cpu"))
         return lab_device(o, e);
     return err_set(e, ERR_INPUT,
-                   "give --device cuda[:N] or --points spec-best; `longhand bench` measures the rest");
+                   "give --device cuda[:N] or --points spec, spec-short, spec-copy, spec-windows or "
+                   "spec-best; `longhand bench` measures the rest");
 }
 
 int main(int argc, char **argv)

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/bench/bench.h"
+#include "src/model/find_model.h"
 
 /* ---- models/demo on real text ---- */
 
@@ -102,8 +102,8 @@ int lab_accept(struct lab *b, struct err *e)
     static struct engine g;
     char dir[PATH_BYTES];
     struct progress quiet;
-    if (!bench_find_demo(dir)) {
-        lab_skip(b, "the projection: it needs models/demo, which was not found");
+    if (find_model_or_demo(dir, NULL, e)) {
+        lab_skip(b, "the projection: %s", e->msg);
         return 0;
     }
     progress_open(&quiet, PROGRESS_NONE, true);

@@ -1,7 +1,6 @@
 /* Owns spec-best: auto against fixed trees, passes, budgets and policies, which a user could find by hand. */
 #include <stdio.h>
 
-#include "src/bench/bench_spec.h"
 #include "tests/labbench/lab.h"
 
 static const double BEST_GOAL = 0.95;

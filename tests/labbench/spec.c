@@ -1,6 +1,6 @@
 /* Owns the spec points: their settings (struct spec_point), and the windows in which settings take turns on
  * one cache (struct session, struct state). Start at bench_spec, then measure_window. */
-#include "src/bench/bench_spec.h"
+#include "tests/labbench/spec.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +9,7 @@
 #include "src/base/output.h"
 #include "src/base/stopping.h"
 #include "src/bench/bench.h"
+#include "src/model/find_model.h"
 #include "src/decode/learned.h"
 #include "src/decode/trained.h"
 #include "src/request/draft_options.h"
@@ -116,7 +117,7 @@ static int parse_points(struct spec *s, char *list, const struct spec_point *tab
     if (!p->every)
         p->every = MIN(point->every, p->kind == SPEC_SHORT ? p->length : p->length / 5);
     p->every = MAX(p->every, p->size);
-    p->repeat = s->o->repeat ? MIN(s->o->repeat, (size_t)BENCH_MEDIAN_MAX) : p->repeat;
+    p->repeat = s->o->repeat ? MIN(s->o->repeat, (size_t)SPEC_REPEAT_MAX) : p->repeat;
     return 0;
 }
 
@@ -590,8 +591,8 @@ int bench_spec(const struct options *o, const struct spec_point *table, struct e
         return err_set(e, ERR_FAILED, "bench: out of memory");
     s->o = o;
     stop_signals_catch();
-    own.model = o->model ? o->model : dir;
-    int rc = (!o->model && bench_model_dir(dir, o, e)) || parse_points(s, list, table, e) ||
+    own.model = dir;
+    int rc = find_model_or_demo(dir, o->model, e) || parse_points(s, list, table, e) ||
              options_open_engine(&s->engine, &own, e) || refuse_hybrid(s, e) || read_sampling(s, e) ||
              load(s, e) || spec_prompts(s, e);
     for (size_t i = 0; i < s->n_texts && rc == 0; i++) {

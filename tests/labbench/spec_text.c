@@ -2,7 +2,7 @@
  * at spec_prompts. */
 #include "src/base/input.h"
 #include "src/base/memory_file.h"
-#include "src/bench/bench_spec.h"
+#include "tests/labbench/spec.h"
 
 #include <dirent.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* `longhand bench --points spec...`: drafting against plain decoding, of the same binary in the same run.
+/* `labbench --points spec...`: drafting against plain decoding, of the same binary in the same run.
  *
  * Drafting changes neither the tokens nor the bits of the cache, so one cache serves every setting. At
  * sampled windows of a text, each setting writes the same tokens from the same place. The settings take
@@ -12,14 +12,14 @@
  * at the length where its last refresh was due, and follows from there; costs of passes come from `auto`,
  * because they are the machine's. Each setting writes some tokens before the window unmeasured.
  *
- * Files: bench_spec.c (texts, settings, windows), bench_spec_text.c (prompts), bench_spec_out.c (tables and
+ * Files: spec.c (texts, settings, windows), spec_text.c (prompts), spec_out.c (tables and
  * JSON). */
 #pragma once
 #include "src/decode/decode.h"
 #include "src/decode/engine.h"
 #include "src/request/options.h"
 
-enum { SPEC_SETTINGS_MAX = 64, SPEC_TEXTS_MAX = 64, SPEC_MARKS = 5 };
+enum { SPEC_SETTINGS_MAX = 64, SPEC_TEXTS_MAX = 64, SPEC_MARKS = 5, SPEC_REPEAT_MAX = 1000 };
 enum spec_kind { SPEC_LONG, SPEC_SHORT, SPEC_COPY, SPEC_WINDOWS };
 /* The first settings of every list: plain decoding twice, as its own control, and auto, which writes the
  * text. */
@@ -48,7 +48,7 @@ struct spec_setting { const char *name, *flags; };     /* flags of the command l
 
 struct spec;
 /* A word of --points and its defaults, which flags and further words of --points replace. The name NULL ends
- * a table. spec_points is the table of `longhand bench`. */
+ * a table. spec_points has the points of texts; lab_points (lab.h) has spec-best. */
 struct spec_point {
     const char *name;
     enum spec_kind kind;

@@ -2,7 +2,7 @@
  * Start at spec_print_text and spec_print_json. */
 #include "src/base/json_write.h"
 #include "src/bench/bench.h"
-#include "src/bench/bench_spec.h"
+#include "tests/labbench/spec.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -22,9 +22,12 @@ struct spec_run spec_setting_median(const struct spec *s, const struct spec_wind
 {
     enum { FIELDS = sizeof(struct spec_run) / sizeof(double) };
     union { struct spec_run run; double v[FIELDS]; } m;
-    for (size_t f = 0; f < FIELDS; f++)
-        m.v[f] = bench_median_of((const double *)runs_of(s, w, setting) + f, sizeof(struct spec_run),
-                                 s->point.repeat);
+    for (size_t f = 0; f < FIELDS; f++) {
+        double v[SPEC_REPEAT_MAX];
+        for (size_t r = 0; r < s->point.repeat; r++)
+            v[r] = ((const double *)&runs_of(s, w, setting)[r])[f];
+        m.v[f] = bench_median(v, s->point.repeat);
+    }
     return m.run;
 }
 
@@ -36,7 +39,7 @@ static double plain_seconds(const struct spec *s, const struct spec_window *w, s
 
 double spec_plain_median(const struct spec *s, const struct spec_window *w)
 {
-    double v[BENCH_MEDIAN_MAX];
+    double v[SPEC_REPEAT_MAX];
     for (size_t r = 0; r < s->point.repeat; r++)
         v[r] = plain_seconds(s, w, r);
     return bench_median(v, s->point.repeat);
@@ -45,7 +48,7 @@ double spec_plain_median(const struct spec *s, const struct spec_window *w)
 /* The median of plain seconds / seconds in the same run. `again` is compared with the other plain setting. */
 static double window_speedup(const struct spec *s, const struct spec_window *w, size_t setting)
 {
-    double v[BENCH_MEDIAN_MAX];
+    double v[SPEC_REPEAT_MAX];
     for (size_t r = 0; r < s->point.repeat; r++)
         v[r] = (setting == SPEC_AGAIN ? runs_of(s, w, SPEC_PLAIN)[r].seconds : plain_seconds(s, w, r)) /
                runs_of(s, w, setting)[r].seconds;
