@@ -219,9 +219,8 @@ static int check_text(struct json *root, const char *file, const char *text, siz
 {
     struct scan c = { file, text, text, text + n, nul_allowed, e };
     _Static_assert(JS_DEPTH_MAX <= 64, "one bit per level");
-    if (n >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0)
-        return err_set(e, ERR_INPUT, "%s: offset 0: found a byte order mark, expected JSON without one",
-                       file);
+    if (n >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0)    /* editors of Windows write it before the text */
+        c.p += 3;
     size_t valid = utf8_valid_prefix(text, n);
     if (valid < n)
         return err_set(e, ERR_INPUT, "%s: offset %zu: byte 0x%02x is not UTF-8", file, valid,

@@ -270,10 +270,15 @@ static int open_model(struct convert *c, struct err *e)
     if (model_is_file(c->dir))
         return err_set(e, ERR_INPUT,
                        "--model: %s is a GGUF file already; convert takes a Hugging Face directory", c->dir);
-    return config_read(&c->config, c->dir, e) || tensors_open(&c->ts, c->dir, e) ||
-           config_check_tensors(&c->config, &c->ts, e) ||
-           tokenizer_open(&c->tokenizer, c->dir, c->config.vocab, e) ||
-           tensors_encode(&c->ts, of[c->o->convert_weights], c->config.tied, e) ? -1 : 0;
+    if (config_read(&c->config, c->dir, e) || tensors_open(&c->ts, c->dir, e) ||
+        config_check_tensors(&c->config, &c->ts, e) ||
+        tokenizer_open(&c->tokenizer, c->dir, c->config.vocab, e) ||
+        tensors_encode(&c->ts, of[c->o->convert_weights], c->config.tied, e))
+        return -1;
+    /* A GGUF file has one BOS, which begins every text. config.json may name another one. */
+    const int32_t bos = tokenizer_bos(c->tokenizer);
+    c->config.bos = bos >= 0 ? bos : c->config.bos;
+    return 0;
 }
 
 int cmd_convert(const struct options *o, struct err *e)

@@ -29,6 +29,7 @@ size_t tokenizer_bytes(const struct tokenizer *t)
 }
 
 size_t tokenizer_size(const struct tokenizer *t) { return t->n; }
+int32_t tokenizer_bos(const struct tokenizer *t) { return t->n_prefix ? t->prefix[0] : -1; }
 const char *tokenizer_sha(const struct tokenizer *t) { return t->sha; }
 
 /* ---- encoding ---- */

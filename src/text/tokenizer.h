@@ -18,6 +18,8 @@ size_t tokenizer_bytes(const struct tokenizer *t);   /* memory it holds */
 const char *tokenizer_sha(const struct tokenizer *t);
 /* The number of tokens. Ids from here to the model's vocabulary are empty text. */
 size_t tokenizer_size(const struct tokenizer *t);
+/* The first id that encoding with specials puts before a text (BOS), -1 if there is none. */
+int32_t tokenizer_bos(const struct tokenizer *t);
 
 /* Whether both have the same tokens. If not, *id is the first that differs. */
 bool tokenizer_same(const struct tokenizer *a, const struct tokenizer *b, int32_t *id);

@@ -12,6 +12,11 @@ for name in llama2-bf16 llama3-old-bf16 llama-linear-old-bf16 llama-yarn-outer-b
     score tests/data/models/$name >"$TMP/a"; score "$TMP/$name.gguf" >"$TMP/b"
     same "${name}_scores_the_same_as_gguf" "$TMP/a" "$TMP/b"
 done
+# The BOS of the file is the one of the tokenizer, also where config.json names another.
+cp -r tests/data/models/llama2-bf16 "$TMP/bos"
+sed -i 's/"bos_token_id": 1\b/"bos_token_id": 5/' "$TMP/bos/config.json"
+"$LONGHAND" convert -m "$TMP/bos" --weights bf16 -o "$TMP/bos.gguf" -q
+same the_bos_is_the_tokenizers "$TMP/llama2-bf16.gguf" "$TMP/bos.gguf"
 # Hybrids: value heads in another order, 1 + w, -exp(A_log); experts, a shared one, a draft layer.
 for name in qwen35-grouped-bf16 qwen35moe-fused-bf16; do
     "$LONGHAND" convert -m tests/data/models/$name --weights bf16 -o "$TMP/$name.gguf" -q
