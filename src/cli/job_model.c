@@ -11,7 +11,12 @@
 #include "src/model/model_files.h"
 
 /* A model as it is on the disk. */
-struct model_here { struct config config; struct model_files files; char fingerprint[FINGERPRINT_BYTES]; };
+struct model_here {
+    char dir[PATH_BYTES];
+    struct config config;
+    struct model_files files;
+    char fingerprint[FINGERPRINT_BYTES];
+};
 
 static bool not_stopped(void *ctx, size_t done, size_t of)
 {
@@ -25,6 +30,7 @@ static int model_read(struct model_here *m, const char *dir, size_t threads, enu
 {
     const uint64_t stamp = model_stamp(dir);
     *m = (struct model_here){0};
+    snprintf(m->dir, sizeof m->dir, "%s", dir);
     if (config_read(&m->config, dir, e))
         return -1;
     struct pool *pool = pool_open(threads ? threads : pool_default_threads());
@@ -54,13 +60,18 @@ static int model_read(struct model_here *m, const char *dir, size_t threads, enu
 
 static int model_put(struct store *s, struct model_here *m, struct err *e)
 {
-    char *const *data = m->files.data;
+    char **data = m->files.data;
+    const int rc = store_model_has(s, m->fingerprint, e);
+    if (rc)
+        return rc > 0 ? 0 : -1;
+    if (tokenizer_add_config(&data[MODEL_TOKENIZER], &m->files.n[MODEL_TOKENIZER], m->dir, m->config.vocab,
+                             e))
+        return -1;
     const struct model_record r = { .tokenizer = data[MODEL_TOKENIZER],
                                     .n_tokenizer = m->files.n[MODEL_TOKENIZER], .vocab = m->config.vocab,
                                     .eos = m->config.eos, .n_eos = m->config.n_eos,
                                     .config = data[MODEL_CONFIG], .generation = data[MODEL_GENERATION] };
-    const int rc = store_model_has(s, m->fingerprint, e);
-    return rc ? (rc > 0 ? 0 : -1) : store_model_put(s, m->fingerprint, &r, e);
+    return store_model_put(s, m->fingerprint, &r, e);
 }
 
 int model_keep(struct store *s, const char *dir, size_t threads, const char *want, struct err *e)

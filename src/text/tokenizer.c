@@ -15,9 +15,14 @@ int tokenizer_open(struct tokenizer **t, const char *place, size_t vocab, struct
     if (model_file_read(&json, &n, path, sizeof path, place, "tokenizer.json", TOK_FILE_MAX, e) ||
         (!json && file_read(&json, &n, path, TOK_FILE_MAX, e)))
         return -1;
-    int r = tokenizer_parse(t, path, json, n, vocab, e);
+    char sha[SHA256_HEX];
+    sha256_text(sha, json, n);           /* of the file: it names the tokenizer of a prompt's ids */
+    *t = NULL;
+    int r = tokenizer_add_config(&json, &n, place, vocab, e) || tokenizer_parse(t, path, json, n, vocab, e);
+    if (r == 0)
+        memcpy((*t)->sha, sha, sizeof sha);
     free(json);
-    return r;
+    return r ? -1 : 0;
 }
 
 size_t tokenizer_bytes(const struct tokenizer *t)

@@ -12,6 +12,9 @@ struct tokenizer;
 int tokenizer_open(struct tokenizer **t, const char *place, size_t vocab, struct err *e);
 int tokenizer_parse(struct tokenizer **t, const char *file, const char *json, size_t n, size_t vocab,
                     struct err *e);
+/* Extends a tokenizer.json in memory, *json of *n bytes, by the added tokens that only the tokenizer_config.json
+ * of `place` has. tokenizer_open does so itself. A token whose id is not free stays out, with all the others. */
+int tokenizer_add_config(char **json, size_t *n, const char *place, size_t vocab, struct err *e);
 void tokenizer_close(struct tokenizer *t);           /* NULL is allowed */
 size_t tokenizer_bytes(const struct tokenizer *t);   /* memory it holds */
 /* SHA-256 of tokenizer.json, or of the one that a GGUF file gives, in 64 hexadecimal digits. */

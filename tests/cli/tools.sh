@@ -95,4 +95,19 @@ check distinct_of_a_missing_file 2 "/nonexistent: cannot open" distinct /nonexis
 "$LONGHAND" distinct --json "$TMP/d" "$TMP/empty" | tail -1 |
     grep -q '"words": {"1": null, "2": null, "3": null, "4": null}}\]$'
 result distinct_of_an_empty_file_is_null_and_of_several_an_array $? "json"
+
+# Added tokens that only tokenizer_config.json has are tokens, as in transformers, if their ids are free.
+mkdir "$TMP/added"
+cp tests/data/models/llama3-old-bf16/tokenizer.json "$TMP/added"
+added() { printf 'the<|tool|>sea' | "$LONGHAND" tokenize -m "$TMP/added" | tr '\n' ' '; }
+flags='"lstrip": false, "normalized": false, "rstrip": false, "single_word": false, "special": false'
+before=$(added)
+printf '{"added_tokens_decoder": {"318": {"content": "<|begin|>", %s}, "320": {"content": "<|tool|>", %s}}}' \
+    "$flags" "$flags" >"$TMP/added/tokenizer_config.json"
+after=$(added)
+[ "$(wc -w <<<"$before")" -gt 8 ] && grep -q '^318 [0-9 ]* 320 [0-9 ]*$' <<<"$after"
+result added_tokens_of_the_configuration $? "$before, then $after"
+sed -i 's/"320"/"7"/' "$TMP/added/tokenizer_config.json"
+[ "$(added)" = "$before" ]
+result an_added_token_with_an_id_in_use_is_none $? "$(added)"
 exit $failed
