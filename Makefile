@@ -46,9 +46,16 @@ $(LIB): $(OBJ)
 $(BUILD)/longhand: $(BUILD)/src/cli/main.c.o
 $(BUILD)/longhand-test: $(BUILD)/src/cli/main.c.o $(TEST_OBJ)
 $(BUILD)/labbench: $(patsubst %,$(BUILD)/%.o,$(wildcard tests/labbench/*.c)) $(TEST_OBJ)
-$(TESTS): $(BUILD)/%: $(BUILD)/tests/%.c.o $(TEST_OBJ)
+$(TESTS): $(BUILD)/%: $(BUILD)/tests/%.c.o $(TEST_OBJ) | data
 $(BUILD)/longhand $(BUILD)/longhand-test $(BUILD)/labbench $(TESTS): $(LIB)
 	$(CC) $(filter %.o,$^) $(LIB) $(LDLIBS) -o $@
+
+# Groups of files that tests read: tests/data/NAME.tar.gz, unpacked into build/data/NAME (tests/make/pack.sh).
+DATA := $(patsubst tests/%.tar.gz,build/%/unpacked,$(wildcard tests/data/*.tar.gz))
+data: $(DATA)
+$(DATA): build/%/unpacked: tests/%.tar.gz
+	@rm -rf $(@D) $(@D).new && mkdir -p $(@D).new && tar xzf $< -C $(@D).new && touch $(@D).new/unpacked && \
+	    mv $(@D).new $(@D)
 
 # The kernels: full optimisation, and for each twin the instructions that it uses.
 $(BUILD)/kernels/%.c.o $(BUILD)/tests/emulated/%.c.o: \
@@ -106,7 +113,7 @@ install-deps:
 demo: install-deps
 	@$(MAKE) --no-print-directory -j$$(nproc) longhand
 	@scripts/demo.sh
-tests: $(TESTS) $(IN_C) $(BUILD)/labbench $(BUILD)/longhand-test $(if $(SAN),,$(BUILD)/faults.so)
+tests: data $(TESTS) $(IN_C) $(BUILD)/labbench $(BUILD)/longhand-test $(if $(SAN),,$(BUILD)/faults.so)
 # Injects faults between the tested program and the C library (tests/faults.h). Sanitizers need that place.
 $(BUILD)/faults.so: $(BUILD)/tests/faults.c.o
 	$(CC) -shared $^ -o $@
@@ -125,6 +132,6 @@ clean:
 	rm -rf build longhand
 -include fuzz.mk
 .PHONY: variants
-.PHONY: all cuda-note install uninstall have-deps install-deps deps demo tests test check bench help clean
+.PHONY: all data cuda-note install uninstall have-deps install-deps deps demo tests test check bench help clean
 .PRECIOUS: $(BUILD)/%.c.o
 -include $(shell find $(BUILD) $(CU) -name '*.d' 2>/dev/null)

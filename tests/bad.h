@@ -1,7 +1,8 @@
-/* Bad inputs: the files of tests/bad, the line that rejects each file (tests/bad/expected.txt), and the
- * memory that a rejection may allocate: the size of the input and BAD_SLACK bytes.
+/* Bad inputs: the files of build/data/bad (tests/make/bad.sh), the line that rejects each file
+ * (tests/data/bad_expected.txt), and the memory that a rejection may allocate: the size of the input and
+ * BAD_SLACK bytes.
  *
- * expected.txt: name, tab, message, where @ stands for the path that the loader was given. With BAD_PRINT
+ * bad_expected.txt: name, tab, message, where @ stands for the path that the loader was given. With BAD_PRINT
  * set, lines for that file are printed instead of being checked. */
 #pragma once
 #include "src/base/base.h"
@@ -54,7 +55,7 @@ static inline char *bad_expected(const char *name, const char *path)
 {
     struct err e;
     size_t n, len = strlen(name);
-    if (!bad_table && file_read(&bad_table, &n, "tests/bad/expected.txt", 1 << 24, &e))
+    if (!bad_table && file_read(&bad_table, &n, "tests/data/bad_expected.txt", 1 << 24, &e))
         return NULL;
     for (char *p = bad_table; p && *p; p = strchr(p, '\n') ? strchr(p, '\n') + 1 : NULL) {
         if (strncmp(p, name, len) || p[len] != '\t')
@@ -80,7 +81,8 @@ static inline size_t bad_entries(const char *prefix)
     return n;
 }
 
-/* The loader returned r with e for `name`, which expected.txt says loads or is refused. Its input has `bytes` bytes; it was given `path`. */
+/* The loader returned r with e for `name`, which bad_expected.txt says loads or is refused. Its input has
+ * `bytes` bytes; it was given `path`. */
 static inline void bad_check(const char *name, const char *path, int r, const struct err *e, size_t allocated,
                              size_t bytes)
 {
@@ -102,7 +104,7 @@ static inline void bad_check(const char *name, const char *path, int r, const st
         return;
     }
     CHECK(want && strcmp(want, e->msg) == 0, "%s:\n  got  %s\n  want %s", name, e->msg,
-          want ? want : "(not in expected.txt)");
+          want ? want : "(not in bad_expected.txt)");
     CHECK(e->code == ERR_INPUT && !strchr(e->msg, '\n'), "%s: code %d", name, e->code);
     CHECK(!BAD_COUNTS || allocated <= bytes + BAD_SLACK, "%s: %zu bytes allocated for an input of %zu", name,
           allocated, bytes);

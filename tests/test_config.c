@@ -132,7 +132,7 @@ static void bad_config(const char *in, const char *file)
 static void refuses_files(void)
 {
     bad_seen = 0;
-    bad_each("tests/bad/config", bad_config);
+    bad_each("build/data/bad/config", bad_config);
     CHECK(bad_seen == bad_entries("config/"), "%zu files, %zu expected", bad_seen, bad_entries("config/"));
 }
 

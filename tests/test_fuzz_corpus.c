@@ -3,36 +3,36 @@
 #include "tests/corpus.h"
 
 #define LLVMFuzzerTestOneInput fuzz_safetensors
-#include "tests/fuzz_safetensors.c"
+#include "tests/fuzz/fuzz_safetensors.c"
 #undef LLVMFuzzerTestOneInput
 #define LLVMFuzzerTestOneInput fuzz_config
-#include "tests/fuzz_config.c"
+#include "tests/fuzz/fuzz_config.c"
 #undef LLVMFuzzerTestOneInput
 #define LLVMFuzzerTestOneInput fuzz_json
-#include "tests/fuzz_json.c"
+#include "tests/fuzz/fuzz_json.c"
 #undef LLVMFuzzerTestOneInput
 #define LLVMFuzzerTestOneInput fuzz_tokenizer
-#include "tests/fuzz_tokenizer.c"
+#include "tests/fuzz/fuzz_tokenizer.c"
 #undef LLVMFuzzerTestOneInput
 #define LLVMFuzzerTestOneInput fuzz_encode
-#include "tests/fuzz_encode.c"
+#include "tests/fuzz/fuzz_encode.c"
 #undef LLVMFuzzerTestOneInput
 
 #define LLVMFuzzerTestOneInput fuzz_gguf
-#include "tests/fuzz_gguf.c"
+#include "tests/fuzz/fuzz_gguf.c"
 #undef LLVMFuzzerTestOneInput
 
 #define LLVMFuzzerTestOneInput fuzz_quant
-#include "tests/fuzz_quant.c"
+#include "tests/fuzz/fuzz_quant.c"
 #undef LLVMFuzzerTestOneInput
 
-static void quant(void) { replay_corpus("tests/corpus/quant", fuzz_quant); }
-static void gguf(void) { replay_corpus("tests/corpus/gguf", fuzz_gguf); }
-static void safetensors(void) { replay_corpus("tests/corpus/safetensors", fuzz_safetensors); }
-static void config(void) { replay_corpus("tests/corpus/config", fuzz_config); }
-static void json(void) { replay_corpus("tests/corpus/json", fuzz_json); }
-static void tokenizer(void) { replay_corpus("tests/corpus/tokenizer", fuzz_tokenizer); }
-static void encode(void) { replay_corpus("tests/corpus/encode", fuzz_encode); }
+static void quant(void) { replay_corpus("build/data/corpus/quant", fuzz_quant); }
+static void gguf(void) { replay_corpus("build/data/corpus/gguf", fuzz_gguf); }
+static void safetensors(void) { replay_corpus("build/data/corpus/safetensors", fuzz_safetensors); }
+static void config(void) { replay_corpus("build/data/corpus/config", fuzz_config); }
+static void json(void) { replay_corpus("build/data/corpus/json", fuzz_json); }
+static void tokenizer(void) { replay_corpus("build/data/corpus/tokenizer", fuzz_tokenizer); }
+static void encode(void) { replay_corpus("build/data/corpus/encode", fuzz_encode); }
 
 int main(void)
 {

@@ -3,30 +3,30 @@
 #include "tests/corpus.h"
 
 #define LLVMFuzzerTestOneInput fuzz_snapshot
-#include "tests/fuzz_snapshot.c"
+#include "tests/fuzz/fuzz_snapshot.c"
 #undef LLVMFuzzerTestOneInput
 #define LLVMFuzzerTestOneInput fuzz_batch
-#include "tests/fuzz_batch.c"
+#include "tests/fuzz/fuzz_batch.c"
 #undef LLVMFuzzerTestOneInput
 #define LLVMFuzzerTestOneInput fuzz_job
-#include "tests/fuzz_job.c"
+#include "tests/fuzz/fuzz_job.c"
 #undef LLVMFuzzerTestOneInput
 
 /* A refused input shows little, so each test checks that some inputs were accepted. */
 static void snapshot(void)
 {
-    replay_corpus("tests/corpus/snapshot", fuzz_snapshot);
+    replay_corpus("build/data/corpus/snapshot", fuzz_snapshot);
     CHECK(snap_good > 0, "no file was accepted");
 }
 static void batch(void)
 {
-    replay_corpus("tests/corpus/batch", fuzz_batch);
+    replay_corpus("build/data/corpus/batch", fuzz_batch);
     CHECK(batch_rendered > 0 && batch_ready > 0, "%zu chats rendered, %zu requests ready", batch_rendered,
           batch_ready);
 }
 static void job(void)
 {
-    replay_corpus("tests/corpus/job", fuzz_job);
+    replay_corpus("build/data/corpus/job", fuzz_job);
     CHECK(job_written > 0, "no text was begun");
 }
 

@@ -63,7 +63,7 @@ static void bad_index(const char *in, const char *file)
 static void refuses_files(void)
 {
     bad_seen = 0;
-    bad_each("tests/bad/safetensors", bad_file);
+    bad_each("build/data/bad/safetensors", bad_file);
     CHECK(bad_seen == bad_entries("safetensors/"), "%zu files, %zu expected", bad_seen,
           bad_entries("safetensors/"));
 }
@@ -71,7 +71,7 @@ static void refuses_files(void)
 static void refuses_indexes(void)
 {
     bad_seen = 0;
-    bad_each("tests/bad/index", bad_index);
+    bad_each("build/data/bad/index", bad_index);
     CHECK(bad_seen == bad_entries("index/"), "%zu folders, %zu expected", bad_seen, bad_entries("index/"));
 }
 

@@ -368,7 +368,7 @@ static void bad_tokenizer(const char *in, const char *file)
 static void refuses_files(void)
 {
     bad_seen = 0;
-    bad_each("tests/bad/tokenizer", bad_tokenizer);
+    bad_each("build/data/bad/tokenizer", bad_tokenizer);
     CHECK(bad_seen >= 150 && bad_seen == bad_entries("tokenizer/"), "%zu files, %zu expected", bad_seen,
           bad_entries("tokenizer/"));
 }
