@@ -20,6 +20,11 @@ MODERN = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|%s| ?[^\s\p{L}
           r"|\s*[\r\n]+|\s+(?!\S)|\s+")
 QWEN35 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}"
           r"| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+WORD = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]%s[\p{Ll}\p{Lm}\p{Lo}\p{M}]%s"
+CASES = (WORD % ("*", "+") + "%s|" + WORD % ("+", "*")
+         + r"%s|%s| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+TEKKEN = CASES % ("", "", r"\p{N}")
+GPT4O = CASES % ("(?i:'s|'t|'re|'ve|'m|'ll|'d)?", "(?i:'s|'t|'re|'ve|'m|'ll|'d)?", r"\p{N}{1,3}")
 BPE_OPTIONS = {"dropout": None, "continuing_subword_prefix": None, "end_of_word_suffix": None}
 
 
@@ -183,6 +188,20 @@ def byte_kinds(texts):
     yield "qwen3.5", tokenizer(model, tokens, {"type": "NFC"}, pre, flat, flat)
 
 
+def cased_kinds(texts):
+    for name, pattern, ignore, specials in (
+            ("tekken", TEKKEN, True, ["<unk>", "<s>", "</s>", "[INST]", "[/INST]", "[TOOL_CALLS]"]),
+            ("gpt-4o", GPT4O, False, ["<|startoftext|>", "<|endoftext|>", "<|start|>", "<|end|>"])):
+        vocab, merges = train_bytes(texts, 1200, pattern)
+        tokens = number([added(s) for s in specials], vocab)
+        ids = {t["content"]: t["id"] for t in tokens}
+        model = {"type": "BPE", **BPE_OPTIONS, "unk_token": None, "fuse_unk": False, "byte_fallback": False,
+                 "ignore_merges": ignore, "vocab": vocab, "merges": merges}
+        pre = {"type": "Sequence", "pretokenizers": [split(pattern), byte_level(regex=False)]}
+        post = template([specials[1]], [], ids) if ignore else byte_level(regex=False)
+        yield name, tokenizer(model, tokens, None, pre, post, byte_level(regex=False))
+
+
 def sentence_kinds(texts):
     vocab, merges = train_sentence(texts, 900)
     specials = ["<unk>", "<s>", "</s>"]
@@ -248,6 +267,14 @@ SAMPLES = [
 ]
 
 
+CASED_SAMPLES = [
+    "HTMLParser camelCase iPhone McGregor USA's USA'S It'LL doN'T end", "ÉCOLE École éCOLE ΑΒγδ ΑΒΓ αβ ǅabc aǅB",
+    "a/b //c\n/ ...\n\n/x :/\r\n 12345 A1b2C3", "日本ABC日本abc ABC日本 한국Abc ªº ABCª xªB ʰAʰb",
+    "\u0301abc \u0301ABC A\u0301BC .\u0301A \u0301 e\u0301E\u0301", "\u00a0Abc \tABC _Abc _ABC -x--Y",
+    "शिAक्ष ABशि शिक्षा", "'s's 'S'S a's'A",
+]
+
+
 def main():
     corpus, out = map(pathlib.Path, sys.argv[1:3])
     out.mkdir(parents=True, exist_ok=True)
@@ -256,10 +283,11 @@ def main():
              if line.strip()][:40000]
     rng = random.Random(7)
     samples = SAMPLES + ["\n".join(rng.sample(texts, 3))[:300] for _ in range(8)]
-    for name, data in [*byte_kinds(texts), *sentence_kinds(texts)]:
+    for name, data in [*byte_kinds(texts), *cased_kinds(texts), *sentence_kinds(texts)]:
         (out / f"{name}.json").write_text(json.dumps(data, ensure_ascii=False, indent=None,
                                                      separators=(",", ":")), encoding="utf-8")
-        write_expected(out / f"{name}.json", out / f"{name}.jsonl", samples)
+        write_expected(out / f"{name}.json", out / f"{name}.jsonl",
+                       samples + CASED_SAMPLES * (name in ("tekken", "gpt-4o")))
     for model in map(pathlib.Path, sys.argv[3:]):
         write_expected(model / "tokenizer.json", out / f"{model.name}.jsonl", samples)
 

@@ -13,7 +13,7 @@ import tokenizers
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
 
 POINTS = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
-LETTER, NUMBER, SPACE, WORD, MARK = 1, 2, 4, 8, 16
+LETTER, NUMBER, SPACE, WORD, MARK, UPPER, LOWER = 1, 2, 4, 8, 16, 32, 64
 HANGUL = range(0xAC00, 0xD7A4)
 
 
@@ -97,10 +97,15 @@ def main():
     assert regex_class(r"[^\s\p{L}\p{N}]") == set(POINTS) - letter - number - space
     mark = regex_class(r"\p{M}")
     assert not (letter & number or letter & space or number & space or mark & (letter | number | space))
+    upper, lower = regex_class(r"[\p{Lu}\p{Lt}]"), regex_class(r"\p{Ll}")
+    assert upper | lower <= letter and not upper & lower
+    assert regex_class(r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]") == letter - lower | mark
+    assert regex_class(r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]") == letter - upper | mark
     word = word_class()
     assert strip_class() == space
     flags = [0] * 0x110000
-    for points, bit in ((letter, LETTER), (number, NUMBER), (space, SPACE), (word, WORD), (mark, MARK)):
+    for points, bit in ((letter, LETTER), (number, NUMBER), (space, SPACE), (word, WORD), (mark, MARK),
+                        (upper, UPPER), (lower, LOWER)):
         for c in points:
             flags[c] |= bit
 

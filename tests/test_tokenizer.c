@@ -7,7 +7,7 @@
 static const char *const kinds[] = { "crossing", "gpt2", "gpt2-prefix", "llama2", "llama2-metaspace",
                                      "llama3", "metaspace-always",
                                      "metaspace-never", "mistral-v1", "mistral-v3", "qwen2", "qwen3",
-                                     "qwen3.5", "vicuna", "demo" };
+                                     "qwen3.5", "tekken", "gpt-4o", "vicuna", "demo" };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
 static struct tokenizer *load(const char *kind)
@@ -486,7 +486,8 @@ static void accepts_what_hugging_face_accepts(void)
 /* Classes and NFC at a few code points; scripts/check_tokenizers.py compares all of them. */
 static void unicode_is_that_of_the_library(void)
 {
-    CHECK(unicode_class('a') == (UNI_LETTER | UNI_WORD) && unicode_class('7') == (UNI_NUMBER | UNI_WORD) &&
+    CHECK(unicode_class('a') == (UNI_LETTER | UNI_WORD | UNI_LOWER) &&
+          unicode_class('A') == (UNI_LETTER | UNI_WORD | UNI_UPPER) && unicode_class('7') == (UNI_NUMBER | UNI_WORD) &&
           unicode_class('_') == UNI_WORD);
     CHECK(unicode_class(0x85) == UNI_SPACE && unicode_class(0x180e) == 0 && unicode_class(0x200b) == 0 &&
           unicode_class(0x10ffff) == 0);

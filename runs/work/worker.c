@@ -126,7 +126,8 @@ int worker_store_model(struct worker *w, struct err *e)
     struct model_files *f = &w->files;
     int rc = f->data[MODEL_TOKENIZER] ? store_model_has(w->store, w->fingerprint, e) : 1;
     if (rc == 0)
-        rc = tokenizer_add_config(&f->data[MODEL_TOKENIZER], &f->n[MODEL_TOKENIZER], w->engine.dir, c->vocab, e);
+        rc = tokenizer_add_config(&f->data[MODEL_TOKENIZER], &f->n[MODEL_TOKENIZER], w->engine.dir, c->vocab,
+                                  e);
     if (rc == 0) {
         const struct model_record m = { .tokenizer = f->data[MODEL_TOKENIZER],
                                         .n_tokenizer = f->n[MODEL_TOKENIZER],

@@ -18,7 +18,7 @@ unsigned unicode_class(uint32_t c)
 {
     if (c < 0x80) {
         if ((c | 32) - 'a' < 26)
-            return UNI_LETTER | UNI_WORD;
+            return UNI_LETTER | UNI_WORD | (c & 32 ? UNI_LOWER : UNI_UPPER);
         if (c - '0' < 10)
             return UNI_NUMBER | UNI_WORD;
         return c == ' ' || c - 9 < 5 ? UNI_SPACE : c == '_' ? UNI_WORD : 0;

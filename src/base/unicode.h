@@ -5,8 +5,9 @@
 #include "src/base/base.h"
 
 /* \p{L}, \p{N}, \s and \p{M} in the patterns of `tokenizers` (a code point has at most one of them), and \w
- * in the rules for added tokens. */
-enum { UNI_LETTER = 1, UNI_NUMBER = 2, UNI_SPACE = 4, UNI_WORD = 8, UNI_MARK = 16 };
+ * in the rules for added tokens. Of letters: UPPER is [\p{Lu}\p{Lt}], LOWER is \p{Ll}. */
+enum { UNI_LETTER = 1, UNI_NUMBER = 2, UNI_SPACE = 4, UNI_WORD = 8, UNI_MARK = 16, UNI_UPPER = 32,
+       UNI_LOWER = 64 };
 unsigned unicode_class(uint32_t c);
 
 /* Reads the code point at `text`; returns its length in bytes, 1..4. */

@@ -47,6 +47,10 @@ static const struct pre { const char *name, *regex; bool ignore_merges, bos, nfc
     { "dbrx", SPLIT_REGEX_LLAMA3 },
     { "smaug-bpe", SPLIT_REGEX_LLAMA3 },
     { "chatglm-bpe", SPLIT_REGEX_LLAMA3 },
+    { "tekken", SPLIT_REGEX_TEKKEN, .ignore_merges = true, .bos = true },
+    { "gpt-4o", SPLIT_REGEX_GPT4O },
+    { "llama4", SPLIT_REGEX_GPT4O },
+    { "kanana2", SPLIT_REGEX_GPT4O },
     { "gpt-2", SPLIT_REGEX_GPT2 },
     { "phi-2", SPLIT_REGEX_GPT2 },
     { "mpt", SPLIT_REGEX_GPT2 },
@@ -321,7 +325,7 @@ static int find_pre(const struct vocabulary *v, const struct pre **pre)
         }
     return gguf_bad(v->g, key, v->e,
                     "found %.*s, this pattern is not implemented; implemented are qwen2, llama-bpe, "
-                    "gpt-2, smollm and those equal to them",
+                    "tekken, gpt-4o, gpt-2, smollm and those equal to them",
                     (int)MIN(s.n, (size_t)60), (const char *)s.p);
 }
 

@@ -1,5 +1,5 @@
-/* Added tokens that stand only in tokenizer_config.json (`added_tokens_decoder`). transformers adds them to the
- * tokenizer, so a model that was trained with them needs them. Start at tokenizer_add_config. */
+/* Added tokens that stand only in tokenizer_config.json (`added_tokens_decoder`). transformers adds them to
+ * the tokenizer, so a model that was trained with them needs them. Start at tokenizer_add_config. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -85,7 +85,8 @@ static char *write_merged(size_t *n, const char *json, size_t n_json, const stru
 }
 
 /* The text with the extra tokens; NULL if there are none, or the tokenizer has no room for them. */
-static char *merge(size_t *n, const char *json, size_t n_json, const char *config, size_t n_config, size_t vocab)
+static char *merge(size_t *n, const char *json, size_t n_json, const char *config, size_t n_config,
+                   size_t vocab)
 {
     struct json root, added, other, decoder;
     struct extra *list = NULL;

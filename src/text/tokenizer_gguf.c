@@ -21,6 +21,8 @@ static const char *pre_name(const struct tokenizer *t)
     case SPLIT_QWEN2:  return nfc && !t->ignore_merges ? "qwen2" : NULL;
     case SPLIT_QWEN35: return nfc && !t->ignore_merges ? "qwen35" : NULL;
     case SPLIT_LLAMA3: return nfc ? NULL : t->ignore_merges ? "llama-bpe" : "dbrx";
+    case SPLIT_TEKKEN: return nfc || !t->ignore_merges ? NULL : "tekken";
+    case SPLIT_GPT4O:  return nfc || t->ignore_merges ? NULL : "gpt-4o";
     case SPLIT_GPT2:   return nfc || t->ignore_merges ? NULL : "gpt-2";
     default:           return NULL;
     }

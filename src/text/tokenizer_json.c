@@ -127,7 +127,8 @@ static int read_split(struct tokenizer *t, const struct json *v, struct err *e)
     for (size_t i = 0; i < SPLIT_PREFIX_SPACE; i++)
         if (js_is(&p[0].v, split_regex[i]))
             return add_split(t, (enum split)i, v, e);
-    return js_bad(&p[0].v, e, "implemented are the patterns of GPT-2, Llama 3, Qwen2 and Qwen3.5");
+    return js_bad(&p[0].v, e, "implemented are the patterns of GPT-2, GPT-4o, Llama 3, Qwen2, Qwen3.5 "
+                             "and tekken");
 }
 
 static int read_metaspace(struct tokenizer *t, const struct json *v, bool decoder, struct err *e)

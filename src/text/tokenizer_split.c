@@ -12,6 +12,8 @@ const char *const split_regex[SPLIT_PREFIX_SPACE] = {
     [SPLIT_LLAMA3] = SPLIT_REGEX_LLAMA3,
     [SPLIT_QWEN2] = SPLIT_REGEX_QWEN2,
     [SPLIT_QWEN35] = SPLIT_REGEX_QWEN35,
+    [SPLIT_TEKKEN] = SPLIT_REGEX_TEKKEN,
+    [SPLIT_GPT4O] = SPLIT_REGEX_GPT4O,
 };
 
 /* The kind of a code point: UNI_LETTER, UNI_NUMBER or UNI_SPACE; 0: any other. A pattern that has \p{M}
@@ -110,6 +112,63 @@ static size_t llama3_next(const char *s, size_t n, size_t digits, bool marks)
     return len;
 }
 
+/* Whether a code point may be in the first or the second part of a word: letters that are not of the `other`
+ * case, and marks. */
+static bool in_part(unsigned class, unsigned other)
+{
+    return (class & UNI_MARK) || ((class & UNI_LETTER) && !(class & other));
+}
+
+/* A word: [upper, no case]* [lower, no case]+. The first part takes all that it can, and gives back what the
+ * second part needs: the word then ends with the last code point that both may hold. *upper: the length of the
+ * first part alone. */
+static size_t cased_word(const char *s, size_t n, size_t *upper)
+{
+    size_t i = 0, end = 0;
+    uint32_t c;
+    for (size_t len; i < n; i += len) {
+        len = utf8_get(s + i, &c);
+        if (!in_part(unicode_class(c), UNI_LOWER))
+            break;
+        end = in_part(unicode_class(c), UNI_UPPER) ? i + len : end;
+    }
+    *upper = i;
+    for (size_t len; i < n; i += len) {
+        len = utf8_get(s + i, &c);
+        if (!in_part(unicode_class(c), UNI_UPPER))
+            break;
+        end = i + len;
+    }
+    return end;
+}
+
+/* The patterns of tekken and gpt-4o. One code point that is neither letter nor number nor line end may go before
+ * a word. A word without lower case is the second alternative. */
+static size_t cases_next(const char *s, size_t n, size_t digits, bool contractions)
+{
+    uint32_t c;
+    size_t one = utf8_get(s, &c), upper[2] = { 0, 0 }, len = 0;
+    const unsigned class = unicode_class(c);
+    const bool before = c != '\r' && c != '\n' && !(class & (UNI_LETTER | UNI_NUMBER));
+    if (before && (len = cased_word(s + one, n - one, &upper[0])) > 0)
+        len += one;
+    if (len == 0)
+        len = cased_word(s, n, &upper[1]);
+    if (len == 0)
+        len = upper[0] ? one + upper[0] : upper[1];
+    if (len)
+        return len + (contractions ? contraction(s + len, n - len, true) : 0);
+    if (class & UNI_NUMBER)
+        return run(s, n, UNI_NUMBER, digits, false);
+    const size_t space = c == ' ' ? 1 : 0;
+    len = run(s + space, n - space, 0, SIZE_MAX, false);
+    if (len == 0)
+        return spaces(s, n, true);
+    for (len += space; len < n && (s[len] == '\r' || s[len] == '\n' || s[len] == '/');)
+        len++;
+    return len;
+}
+
 /* Each number alone, and everything between numbers. */
 static size_t digits_next(const char *s, size_t n)
 {
@@ -130,6 +189,8 @@ size_t split_next(enum split p, const char *s, size_t n)
     assert(n > 0 && p != SPLIT_PREFIX_SPACE);
     if (p == SPLIT_DIGITS)
         return digits_next(s, n);
+    if (p == SPLIT_TEKKEN || p == SPLIT_GPT4O)
+        return cases_next(s, n, p == SPLIT_TEKKEN ? 1 : 3, p == SPLIT_GPT4O);
     return p == SPLIT_GPT2 ? gpt2_next(s, n)
                            : llama3_next(s, n, p == SPLIT_LLAMA3 ? 3 : 1, p == SPLIT_QWEN35);
 }
