@@ -19,22 +19,23 @@ enum { CELL = 512, COLUMNS_MAX = 16, MEASURED_MAX = 1000 };      /* rows that de
 
 static double job_age(const struct job *j) { return MAX(wall_seconds() - j->created, 0.0); }
 
-/* Adds up the counts of several databases. */
-static int count_parts(const struct store_parts *p, struct store_counts *all, struct err *e)
+/* The counts of the selected jobs, as store_counts has them of a whole store. */
+static struct store_counts count_parts(const struct store_parts *p)
 {
-    *all = (struct store_counts){0};
-    for (size_t i = 0; i < p->n; i++) {
-        struct store_counts n;
-        if (store_counts(p->v[i].store, NULL, &n, e))
-            return -1;
-        for (int k = 0; k < JOB_STATES; k++)
-            all->jobs[k] += n.jobs[k];
-        all->tokens += n.tokens;
-        all->wanted += n.wanted;
-        all->open_tokens += n.open_tokens;
-        all->rate += n.rate;
-    }
-    return 0;
+    struct store_counts n = {0};
+    for (size_t i = 0; i < p->n; i++)
+        for (size_t k = 0; k < p->v[i].jobs.n; k++) {
+            const struct job *j = &p->v[i].jobs.v[k];
+            n.jobs[j->state]++;
+            if (j->state <= JOB_DONE) {
+                n.tokens += j->tokens;
+                n.wanted += j->wanted;
+            }
+            if ((j->state == JOB_QUEUED || j->state == JOB_RUNNING) && j->wanted > j->tokens)
+                n.open_tokens += j->wanted - j->tokens;
+            n.rate += j->rate;
+        }
+    return n;
 }
 
 /* ---- columns ---- */
@@ -416,7 +417,11 @@ int cmd_list(const struct options *o, struct err *e)
     struct table t;
     if (read_columns(&t, o->columns ? o->columns : "job,state,tokens,rate,finish,age,model,name,prompt", e))
         return -1;
-    int rc = parts_from_options(&p, o, true, e) || arrange(o, &p, e) || count_parts(&p, &n, e) ? -1 : 0;
+    int rc = parts_from_options(&p, o, true, e);
+    if (rc == 0) {
+        n = count_parts(&p);                     /* before --limit leaves jobs out */
+        rc = arrange(o, &p, e);
+    }
     if (rc == 0) {
         if (o->json)
             list_json(&n, &p, o->columns ? &t : NULL);

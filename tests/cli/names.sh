@@ -45,6 +45,14 @@ check an_unknown_column 2 "^longhand: --columns: 'size' is no column; job, state
 check an_unknown_order 2 "^longhand: --sort: 'size' is no column; job, state" list --sort size
 [ "$("$L" list --limit 2 --json | grep -c '"custom_id"')" = 2 ]; result json_has_the_limit $?
 
+[ "$("$L" list @many --limit 1 | head -1 | grep -oE '[0-9]+ done|[0-9]+ of [0-9]+ tokens' | tr '\n' ,)" = \
+    "3 done,90 of 90 tokens," ]
+result list_counts_the_selected_jobs $? "$("$L" list @many --limit 1)"
+"$L" list @tale --json | python3 -c 'import json, sys
+j = json.load(sys.stdin)
+assert j["counts"]["done"] == 1 and j["of"] == 40, j' 2>"$TMP/err"
+result json_counts_the_selected_jobs $? "$(tail -1 "$TMP/err")"
+
 "$L" list @tale @many/2 --json --columns job,state,tokens,rate,name,custom_id,prompt,age,error >"$TMP/a"
 python3 - "$TMP/a" <<'PY' 2>"$TMP/err"
 import json, sys
