@@ -424,6 +424,10 @@ int store_next(struct store *s, const struct claim_request *request, int64_t *jo
  * chain checked; free(*ids). 1: the worker has lost the job. */
 int store_begin(struct store *s, struct claim *c, const char *numerics, const char *fingerprint,
                 bool accept_change, int32_t **ids, struct err *e);
+/* The same comparison before the job is changed so that it begins again, with `tokens` of its tokens. Reads
+ * only. */
+int store_check_begin(struct store *s, int64_t job, size_t tokens, const char *numerics,
+                      const char *fingerprint, bool accept_change, struct err *e);
 
 struct job_end {
     enum job_state state;      /* JOB_DONE, JOB_FAILED, JOB_PAUSED, or JOB_QUEUED (any worker may continue) */

@@ -446,10 +446,10 @@ int store_claim_holds(struct store *s, int64_t job, int64_t attempt, struct err 
     return rc < 0 ? -1 : rc == 1 ? 0 : claim_lost(s, job, e);
 }
 
-/* Check that the worker has the job's arithmetic and model. `accept`: record a difference as an event
- * instead. */
+/* Check that the worker has the job's arithmetic and model. `accept`: a difference is allowed; `record`: it
+ * becomes an event. */
 static int check_same(struct store *s, const struct claim *c, const char *numerics, const char *fingerprint,
-                      bool accept, struct err *e)
+                      bool accept, bool record, struct err *e)
 {
     char before[2][200] = { "", "" }, text[480];
     const char *now[2] = { numerics, fingerprint }, *what[2] = { "numerics id", "model" };
@@ -469,9 +469,12 @@ static int check_same(struct store *s, const struct claim *c, const char *numeri
                            "job %" PRId64 " has %zu tokens made with %s %.150s, here it is %.150s: the text "
                            "would not go on as it would have; --accept-numerics-change goes on all the same",
                            c->job, c->end.tokens, what[i], before[i], now[i]);
+        if (i == 1 && c->end.tokens && model_check_readable(s, c->job, before[1], fingerprint, e))
+            return -1;
+        if (!record)
+            continue;
         if (i == 1 && c->end.tokens &&
-            (model_check_readable(s, c->job, before[1], fingerprint, e) ||
-             model_changes_at(s, c->job, c->end.tokens, before[1], fingerprint, e)))
+            model_changes_at(s, c->job, c->end.tokens, before[1], fingerprint, e))
             return -1;
         snprintf(text, sizeof text, "%s %.150s instead of %.150s from token %zu on", what[i], now[i],
                  before[i], c->end.tokens);
@@ -479,6 +482,13 @@ static int check_same(struct store *s, const struct claim *c, const char *numeri
             return -1;
     }
     return 0;
+}
+
+int store_check_begin(struct store *s, int64_t job, size_t tokens, const char *numerics,
+                      const char *fingerprint, bool accept_change, struct err *e)
+{
+    const struct claim c = { .job = job, .end.tokens = tokens };
+    return check_same(s, &c, numerics, fingerprint, accept_change, false, e);
 }
 
 int store_begin(struct store *s, struct claim *c, const char *numerics, const char *fingerprint,
@@ -489,7 +499,7 @@ int store_begin(struct store *s, struct claim *c, const char *numerics, const ch
     int rc = begin_fenced(s, c, e);
     if (rc)
         return rc;
-    rc = check_same(s, c, numerics, fingerprint, accept_change, e);
+    rc = check_same(s, c, numerics, fingerprint, accept_change, true, e);
     if (rc == 0)
         rc = chunks_read(s, c->job, ids, &end, e);
     if (rc == 0)

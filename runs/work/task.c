@@ -267,21 +267,29 @@ static int check_job(struct task *t, size_t *n_max, struct err *e)
     return t->too_large ? -1 : 0;
 }
 
-/* Do everything that may refuse the job: parameters, model, memory. */
+/* Do everything that may refuse the job: parameters, memory, model, trained drafters. *n_max: the whole
+ * length in tokens. 1: a signal interrupted it. */
+static int admit(struct task *t, size_t *n_max, struct err *e)
+{
+    struct worker *w = t->w;
+    int rc = worker_open_model(w, t->job, t->params, e);
+    t->no_model = rc && e->system;
+    if (rc || check_job(t, n_max, e))
+        return -1;
+    t->setup.draft = t->params->draft;
+    rc = worker_load_model(w, e);
+    t->no_model = rc < 0 && e->system;
+    return rc ? rc : open_trained(t, e);
+}
+
 static int prepare(struct task *t, struct err *e)
 {
     struct worker *w = t->w;
     struct engine *g = &w->engine;
     size_t n_max;
-    int rc = worker_open_model(w, t->job, t->params, e);
-    t->no_model = rc && e->system;
-    if (rc || check_job(t, &n_max, e))
-        return -1;
-    t->setup.draft = t->params->draft;
-    rc = worker_load_model(w, e);
-    t->no_model = rc < 0 && e->system;
-    if (rc || open_trained(t, e))
-        return rc ? rc : -1;
+    const int rc = admit(t, &n_max, e);
+    if (rc)
+        return rc;
     t->setup.buffers = &w->buffers;
     if (draft_wants_int8(&t->setup.draft, g->dev))
         t->setup.draft_model = engine_has_int8(g);
@@ -724,6 +732,40 @@ static void free_task(struct task *t)
         worker_release(t->w, t->bytes);
     task_forget(t);
     free(t->ids);
+}
+
+/* The task reads the job, and then takes the fields that the change will give it. */
+static int try_change(struct task *t, const struct job_change *c, struct err *e)
+{
+    struct worker *w = t->w;
+    size_t n_max;
+    if (task_read(t, c->job, e))
+        return -1;
+    t->job->model = c->model;
+    t->claim.wanted = c->wanted;
+    t->claim.end.tokens = c->tokens;
+    if (c->parameters) {
+        job_close(t->params);
+        if (job_parse(t->params, c->parameters, e))
+            return -1;
+    }
+    return admit(t, &n_max, e) ||
+           store_check_begin(w->store, c->job, c->tokens, w->engine.dev->numerics, w->fingerprint,
+                             c->accept_change, e) ? -1 : 0;
+}
+
+int task_try(struct worker *w, const struct job_change *c, struct err *e)
+{
+    struct task *t = calloc(1, sizeof *t);
+    if (!t)
+        return err_set(e, ERR_FAILED, "out of memory");
+    t->w = w;
+    t->progress = &w->progress;
+    t->options.accept_change = c->accept_change;
+    const int rc = try_change(t, c, e);
+    free_task(t);
+    free(t);
+    return rc;
 }
 
 int task_close(struct task *t, int rc, struct err *e)

@@ -113,6 +113,16 @@ size_t task_n_max(const struct task *t, size_t wanted);
 struct job_need task_need(struct task *t, size_t wanted, size_t tokens);
 /* Read the job unless task_read has, check it, open its decoder and replay its stored tokens. */
 int task_open(struct task *t, struct err *e);
+/* Whether a job could go on here after a change by extend or fork: model, arithmetic, memory, drafters. The
+ * worker keeps the model that it has loaded for the job. The store stays as it is. */
+struct job_change {
+    int64_t job;
+    const char *model;                   /* its place after the change */
+    const char *parameters;              /* of the new tokens; NULL: those of the job's end */
+    size_t tokens, wanted;               /* tokens that stay; length of the text in tokens */
+    bool accept_change;
+};
+int task_try(struct worker *w, const struct job_change *c, struct err *e);
 /* Fill the cache for at most `seconds` (0: no limit), or one pass if that takes longer. */
 int task_prefill(struct task *t, double seconds, struct err *e);
 bool task_is_complete(const struct task *t);

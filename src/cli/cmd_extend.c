@@ -26,7 +26,9 @@ struct edit {
     char *append; size_t n_append;               /* --append or --append-file; NULL: none */
     int32_t *given; size_t n_given;              /* its tokens */
     char *text; size_t bytes;                    /* the text of the given tokens */
-    size_t at;                                   /* fork: the number of shared tokens */
+    size_t at, wanted;                           /* tokens that stay or are shared; length of the text */
+    uint64_t seed;                               /* of the fork */
+    bool after_end;                              /* extend: nothing of the old text is written again */
     char *parameters;                            /* of the new tokens; NULL: those of the text so far */
 };
 
@@ -49,6 +51,9 @@ static int read_append(struct edit *d, struct err *e)
 static int edit_open(struct edit *d, const struct options *o, struct err *e)
 {
     *d = (struct edit){ .o = o };
+    if (!o->run_now && (o->output || o->from_here))
+        return err_set(e, ERR_INPUT, "%s: --%s needs --run", o->verb->name,
+                       o->output ? "output" : "from-here");
     if (store_from_options(&d->s, o, STORE_WRITE, e) || job_from_word(d->s, o->arg[0], &d->jobs, e))
         return -1;
     d->job = &d->jobs.v[0];
@@ -156,17 +161,19 @@ static int cut_stop(struct edit *d, size_t *keep, char **rest, size_t *n_rest, s
     return *rest ? 0 : err_set(e, ERR_FAILED, "out of memory");
 }
 
-static int extend(struct edit *d, struct err *e)
+/* Checks the options of extend, and sets d->keep and d->wanted. */
+static int plan_extend(struct edit *d, struct err *e)
 {
     const struct job *j = d->job;
     const char *more = d->o->more_tokens;
-    size_t n, keep = j->tokens, wanted, n_rest = 0;
+    size_t n, n_rest = 0;
     char *rest = NULL;
     if (!more || *more != '+')
         return err_set(e, ERR_INPUT, "extend: %s%s; --tokens +N is needed",
                        more ? "--tokens " : "--tokens is missing", more ? more : "");
     if (parse_size(&n, "--tokens +N", more + 1, 1, 1000000000, e))
         return -1;
+    d->at = j->tokens;
     bool stopped = j->finish_reason && strcmp(j->finish_reason, "length") != 0;
     if (change_parameters(d, SIZE_MAX, d->in.n_prompt + j->tokens + n, e))
         return -1;
@@ -178,59 +185,26 @@ static int extend(struct edit *d, struct err *e)
                        "--append TEXT adds text after its end, and another --stop or --ignore-eos goes on",
                        j->id, why, j->tokens, plural(j->tokens, "token", "tokens"));
     }
-    if (stopped && cut_stop(d, &keep, &rest, &n_rest, e))
+    d->after_end = !stopped || d->n_append;
+    if (stopped && cut_stop(d, &d->at, &rest, &n_rest, e))
         return -1;
     if (!d->n_append)                    /* other parameters: the text goes on where the stop string began */
         n_rest = 0;
     int rc = encode_given(d, rest ? rest : "", n_rest, e);
     free(rest);
-    wanted = keep + d->n_given + n;
-    if (rc || check_length(d, wanted, e))
-        return -1;
+    d->wanted = d->at + d->n_given + n;
+    return rc || check_length(d, d->wanted, e) ? -1 : 0;
+}
+
+static int extend(void *ctx, int64_t *id, struct err *e)
+{
+    struct edit *d = ctx;
     const struct given_text add = { d->given, d->n_given, d->text, d->bytes };
-    const struct extend_spec x = { .keep = keep, .add = d->n_given ? &add : NULL, .wanted = wanted,
-                                   .parameters = d->parameters,
+    const struct extend_spec x = { .keep = d->at, .add = d->n_given ? &add : NULL, .wanted = d->wanted,
+                                   .parameters = d->parameters, .paused = d->o->run_now,
                                    .model = d->model.given ? &d->model.place : NULL };
-    return store_extend(d->s, j->id, &x, e);
-}
-
-/* After the job is queued: writes its text, or says how. */
-static int go_on(const struct options *o, int64_t id, struct err *e)
-{
-    char number[24];
-    char *argv[] = { "longhand", "run", "--resume", number, NULL };
-    struct options run;
-    snprintf(number, sizeof number, "%" PRId64, id);
-    if (!o->run_now) {
-        if (!o->quiet)
-            fprintf(stderr,
-                    "job %s is queued: longhand run --resume %s writes it, and so does longhand work\n",
-                    number, number);
-        return 0;
-    }
-    if (options_parse(&run, 4, argv, e))
-        return -1;
-    run.db = o->db;
-    run.shared_db = o->shared_db;
-    run.accept_change = o->accept_change;
-    run.threads = o->threads;
-    run.device = o->device;
-    run.output = o->output;
-    run.progress = o->progress;
-    run.quiet = o->quiet;
-    int rc = cmd_run(&run, e);
-    run.db = (struct text_list){0};
-    options_free(&run);
-    return rc;
-}
-
-int cmd_extend(const struct options *o, struct err *e)
-{
-    struct edit d;
-    int rc = edit_open(&d, o, e) || extend(&d, e) ? -1 : 0;
-    const int64_t id = d.job ? d.job->id : 0;
-    edit_close(&d);
-    return rc ? rc : go_on(o, id, e);
+    *id = d->job->id;
+    return store_extend(d->s, d->job->id, &x, e);
 }
 
 /* Rejects a fork whose shared tokens already contain a stop string: its text would end at once, whatever
@@ -288,38 +262,114 @@ static int find_place(struct edit *d, struct err *e)
     return 0;
 }
 
-static int fork_job(struct edit *d, int64_t *id, struct err *e)
+/* Checks the options of fork, and sets d->at, d->seed and d->wanted. */
+static int plan_fork(struct edit *d, struct err *e)
 {
     const struct options *o = d->o;
-    uint64_t seed = o->seed;
+    d->seed = o->seed;
     if (find_place(d, e))
         return -1;
-    if (!options_given(o, "seed") && getrandom(&seed, sizeof seed, 0) != sizeof seed)
+    if (!options_given(o, "seed") && getrandom(&d->seed, sizeof d->seed, 0) != sizeof d->seed)
         return err_set(e, ERR_FAILED, "cannot draw a seed: %s; --seed gives one", strerror(errno));
     if (check_fork_goes_on(d, e) || encode_given(d, "", 0, e))
         return -1;
-    const size_t wanted = options_given(o, "tokens") ? o->tokens : d->job->wanted;
-    if (wanted <= d->at + d->n_given)
+    d->wanted = options_given(o, "tokens") ? o->tokens : d->job->wanted;
+    if (d->wanted <= d->at + d->n_given)
         return err_set(e, ERR_INPUT,
                        "%zu shared and %zu given tokens: --tokens %zu leaves no token to write", d->at,
-                       d->n_given, wanted);
-    if (check_length(d, wanted, e) || change_parameters(d, d->at, d->in.n_prompt + wanted, e))
-        return -1;
+                       d->n_given, d->wanted);
+    return check_length(d, d->wanted, e) || change_parameters(d, d->at, d->in.n_prompt + d->wanted, e) ? -1
+                                                                                                       : 0;
+}
+
+static int fork_job(void *ctx, int64_t *id, struct err *e)
+{
+    struct edit *d = ctx;
     const struct given_text add = { d->given, d->n_given, d->text, d->bytes };
-    const struct fork_spec f = { .at = d->at, .seed = seed, .add = d->n_given ? &add : NULL,
-                                 .wanted = wanted, .parameters = d->parameters,
+    const struct fork_spec f = { .at = d->at, .seed = d->seed, .add = d->n_given ? &add : NULL,
+                                 .wanted = d->wanted, .parameters = d->parameters, .paused = d->o->run_now,
                                  .model = d->model.given ? &d->model.place : NULL };
     return store_fork(d->s, d->job->id, &f, id, e);
+}
+
+/* ---- the verbs ---- */
+
+static void queued_notice(const struct options *o, int64_t id)
+{
+    if (!o->quiet)
+        fprintf(stderr,
+                "job %" PRId64 " is queued: longhand run --resume %" PRId64 " writes it, and so does "
+                "longhand work\n", id, id);
+}
+
+/* --from-here: the bytes of the text that the edit keeps, which are not printed. A character that the last
+ * kept token leaves incomplete counts as new. */
+static int old_bytes(struct edit *d, size_t *n, struct err *e)
+{
+    static const char broken[] = "\xEF\xBF\xBD";
+    struct placed_text t;
+    if (!d->o->from_here || d->at == 0)
+        return 0;
+    if (job_read_places(&d->reader, d->s, d->job, &t, e))
+        return -1;
+    *n = d->after_end || d->at >= d->job->tokens ? t.n : t.ends[d->at - 1];
+    while (*n >= 3 && memcmp(t.text + *n - 3, broken, 3) == 0)
+        *n -= 3;
+    placed_text_free(&t);
+    return 0;
+}
+
+/* --run: the change is made when nothing refuses the job any more. */
+static int change_and_run(struct edit *d, int (*make)(void *, int64_t *, struct err *), struct err *e)
+{
+    const struct options *o = d->o;
+    char number[24];
+    char *argv[] = { "longhand", "run", "--resume", number, NULL };
+    struct options run;
+    snprintf(number, sizeof number, "%" PRId64, d->job->id);
+    if (options_parse(&run, 4, argv, e))
+        return -1;
+    run.db = o->db;
+    run.shared_db = o->shared_db;
+    run.accept_change = o->accept_change;
+    run.threads = o->threads;
+    run.device = o->device;
+    run.output = o->output;
+    run.progress = o->progress;
+    run.quiet = o->quiet;
+    struct run_change c = { .job = { d->job->id, d->job->model, d->parameters, d->at, d->wanted,
+                                     o->accept_change },
+                            .make = make, .ctx = d };
+    const int rc = old_bytes(d, &c.skip, e) || run_changed(&run, d->s, &c, e) ? -1 : 0;
+    run.db = (struct text_list){0};
+    options_free(&run);
+    return rc;
+}
+
+int cmd_extend(const struct options *o, struct err *e)
+{
+    struct edit d;
+    int64_t id = 0;
+    int rc = edit_open(&d, o, e) || plan_extend(&d, e) ? -1 : 0;
+    if (rc == 0)
+        rc = o->run_now ? change_and_run(&d, extend, e) : extend(&d, &id, e);
+    edit_close(&d);
+    if (rc == 0 && !o->run_now)
+        queued_notice(o, id);
+    return rc;
 }
 
 int cmd_fork(const struct options *o, struct err *e)
 {
     struct edit d;
     int64_t id = 0;
-    int rc = edit_open(&d, o, e) || fork_job(&d, &id, e) ? -1 : 0;
+    int rc = edit_open(&d, o, e) || plan_fork(&d, e) ? -1 : 0;
+    if (rc == 0)
+        rc = o->run_now ? change_and_run(&d, fork_job, e) : fork_job(&d, &id, e);
     edit_close(&d);
     if (rc || o->run_now)
-        return rc ? rc : go_on(o, id, e);
+        return rc;
     printf("%" PRId64 "\n", id);
-    return stdout_finish(e) ? err_while(e, "job %" PRId64 " is in the queue", id) : go_on(o, id, e);
+    queued_notice(o, id);
+    return stdout_finish(e) ? err_while(e, "job %" PRId64 " is in the queue", id) : 0;
 }

@@ -27,6 +27,7 @@ struct run {
     struct job_list jobs;
     const struct job *job;
     size_t n_prompt;
+    size_t skip;                         /* bytes of the text that are still to be left out */
     bool to_terminal, wrote, stops_loops, drafts, fixed_tree, lossless;
 };
 
@@ -159,8 +160,10 @@ static int put_text(void *ctx, const char *bytes, size_t n, bool new_text, struc
     struct run *r = ctx;
     if (r->o->format != FORMAT_TEXT || (r->o->from_here && !new_text))
         return 0;
-    r->wrote = true;
-    return sink_write(&r->out, bytes, n, e);
+    const size_t skip = MIN(n, r->skip);
+    r->skip -= skip;
+    r->wrote |= n > skip;
+    return n > skip ? sink_write(&r->out, bytes + skip, n - skip, e) : 0;
 }
 
 static int put_id(void *ctx, int32_t id, bool new_text, struct err *e)
@@ -430,22 +433,53 @@ static int run_resume(struct run *r, struct store **s, struct err *e)
     return rc;
 }
 
-int cmd_run(const struct options *o, struct err *e)
+static void run_begin(struct run *r, const struct options *o)
 {
-    struct run r = { .o = o, .out = { .fd = STDOUT_FILENO } };
-    struct store *s = NULL;
-    worker_from_options(&r.worker, o);
-    if (o->from_here && !options_given(o, "resume"))
-        return err_set(e, ERR_INPUT, "--from-here needs --resume JOB");
+    memset(r, 0, sizeof *r);
+    r->o = o;
+    r->out.fd = STDOUT_FILENO;
+    worker_from_options(&r->worker, o);
     stop_signals_catch();
     stop_notice_open(o->progress == PROGRESS_JSON, o->quiet);
+}
+
+static void run_end(struct run *r)
+{
+    progress_clear(&r->worker.progress);
+    worker_close(&r->worker);
+    request_close(&r->request);
+    stop_notice_close();
+}
+
+int run_changed(const struct options *o, struct store *s, const struct run_change *c, struct err *e)
+{
+    struct run r;
+    int64_t id;
+    if (output_check_model(o, c->job.model, e))
+        return -1;
+    run_begin(&r, o);
+    r.skip = c->skip;
+    int rc = open_output(&r, 0, e);
+    if (rc == 0) {
+        rc = worker_open(&r.worker, s, e) || task_try(&r.worker, &c->job, e) || c->make(c->ctx, &id, e) ||
+             work_on(&r, id, e) ? -1 : 0;
+        sink_abandon(&r.out);
+    }
+    run_end(&r);
+    return rc;
+}
+
+int cmd_run(const struct options *o, struct err *e)
+{
+    struct run r;
+    struct store *s = NULL;
+    if (o->from_here && !options_given(o, "resume"))
+        return err_set(e, ERR_INPUT, "--from-here needs --resume JOB");
+    run_begin(&r, o);
     int rc = o->batch                     ? cmd_run_batch(o, e)
              : options_given(o, "resume") ? run_resume(&r, &s, e)
                                           : run_new(&r, &s, e);
-    progress_clear(&r.worker.progress);
-    worker_close(&r.worker);
+    run_end(&r);
     store_close(s);
-    request_close(&r.request);
-    stop_notice_close();
     return rc;
 }

@@ -2,6 +2,7 @@
 #pragma once
 #include "runs/store/store.h"
 #include "runs/work/read_text.h"
+#include "runs/work/task.h"
 #include "runs/work/worker.h"
 #include "src/request/options.h"
 
@@ -47,6 +48,14 @@ int model_from_options(struct moved_model *m, const struct options *o, struct st
                        const struct job_list *jobs, struct err *e);
 /* --model of work: moves all jobs of this model. */
 int model_of_work(const struct options *o, struct store *s, struct err *e);
+/* extend --run, fork --run: checks that the job can go on here after the change, then makes it, and writes the
+ * text of the paused job *id as `run --resume` with these options does (src/cli/cmd_run.c). */
+struct run_change {
+    struct job_change job;
+    int (*make)(void *ctx, int64_t *id, struct err *e); void *ctx;
+    size_t skip;                         /* bytes of the text that are not printed */
+};
+int run_changed(const struct options *run, struct store *s, const struct run_change *c, struct err *e);
 /* Keep in the store what reading the texts of the model in `dir` needs. ERR_INPUT, and nothing is kept, if
  * its fingerprint is not `want`. */
 int model_keep(struct store *s, const char *dir, size_t threads, const char *want, struct err *e);

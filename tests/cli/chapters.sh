@@ -33,6 +33,14 @@ check extend_run_writes_the_text 0 '' extend 4 --tokens +20 --run -q
 text 4 >"$TMP/text"; same extend_run_prints_the_text "$TMP/text" "$TMP/out"
 check extend_keeps_the_last_parts_parameters 0 '' verify 4 -q
 
+# --from-here prints what was not there before, the given text included.
+text 4 >"$TMP/a"
+"$L" extend 4 --tokens +9 --append " Chapter 2. " --run --from-here -o "$TMP/new" -q
+cat "$TMP/a" "$TMP/new" >"$TMP/b"; text 4 >"$TMP/whole"
+grep -q '^ Chapter 2' "$TMP/new" && cmp -s "$TMP/whole" "$TMP/b"
+result extend_from_here_writes_the_new_part $? "$(cat "$TMP/new")"
+check output_needs_run 2 'extend: --output needs --run' extend 4 --tokens +9 -o "$TMP/new"
+
 check fork_takes_sampling_options 0 'job 5 is queued' fork 1 --at 20 --seed 3 --temp 0.3 --top-k 5
 [ "$(cat "$TMP/out")" = 5 ]; result fork_prints_the_number $? "$(cat "$TMP/out")"
 "$L" work -q
@@ -214,4 +222,39 @@ request x ', "logprobs": null' >"$TMP/l.jsonl"
 check null_is_no_field 0 '' submit -m $MODEL --batch "$TMP/l.jsonl" -q
 request 'a\u0000b' '' >"$TMP/n.jsonl"
 check nul_in_a_batch 2 'line 1.*offset.*u0000' submit -m $MODEL --batch "$TMP/n.jsonl"
+
+# A job that cannot begin stays as it was: a finished text stays finished, and no fork appears.
+stays()                     # NAME PATTERN ARGUMENTS..
+{
+    local name=$1 pattern=$2; shift 2
+    "$L" show $id --json >"$TMP/a"; "$L" list --json | grep -o '"job":' | wc -l >"$TMP/c"
+    "$L" "$@" --run >"$TMP/out" 2>"$TMP/err"; local rc=$?
+    [ $rc != 0 ] && grep -q -- "$pattern" "$TMP/err" && "$L" show $id --json | cmp -s "$TMP/a" - &&
+        "$L" list --json | grep -o '"job":' | wc -l | cmp -s "$TMP/c" -
+    result "$name" $? "exit $rc: $(head -c 300 "$TMP/err")"
+}
+cp -r $MODEL "$TMP/m"
+id=$("$L" submit -m "$TMP/m" -p Hello -n 20 -s 3 --drafter heads --allow-beyond-context -q)
+"$L" run --resume $id -q >/dev/null
+stays extend_to_no_folder 'nosuch' extend $id --tokens +5 -o "$TMP/nosuch/x"
+stays extend_onto_the_model 'a file of the model' extend $id --tokens +5 -o "$TMP/m/config.json"
+stays extend_without_memory 'memory' extend $id --tokens +900000000
+mv "$TMP/m/model.safetensors" "$TMP/weights"
+stays extend_without_weights 'model.safetensors' extend $id --tokens +5
+stays fork_without_weights 'model.safetensors' fork $id --at 5
+python3 - "$TMP" <<'P'
+import sys
+b = bytearray(open(sys.argv[1] + "/weights", "rb").read()); b[-1] ^= 1
+open(sys.argv[1] + "/m/model.safetensors", "wb").write(b)
+P
+stays extend_with_another_model 'made with model' extend $id --tokens +5
+stays fork_with_another_model 'made with model' fork $id --at 5
+mv "$TMP/weights" "$TMP/m/model.safetensors"
+mv "$TMP/m/heads.safetensors" "$TMP/heads"
+stays extend_without_its_drafter 'heads' extend $id --tokens +5
+mv "$TMP/m" "$TMP/moved"
+stays extend_without_the_folder 'No such file' extend $id --tokens +5
+mv "$TMP/moved" "$TMP/m"; mv "$TMP/heads" "$TMP/m/heads.safetensors"
+check extend_with_everything 0 '' extend $id --tokens +5 --run -q
+check and_verify 0 '' verify $id -q
 exit $failed
