@@ -288,7 +288,7 @@ const struct option options_table[] = {
     { "resume", "", "JOB", VERB_RUN, TEXT, F(resume), STORE, 0,
       "Continue this job here, and print its text from the start." },
     { "from-here", "", NULL, VERBS_BRANCH | VERB_RUN, FLAG, F(from_here), STORE, 0,
-      "With --resume, or --run of extend and fork: print only the new text, --append included." },
+      "With --resume, or --run of another verb: print only the new text, --append included." },
     { "batch", "", "FILE.jsonl", VERBS_MAKE, TEXT, F(batch), STORE, 0,
       "Read requests in the format of the OpenAI Batch API, one per line, or lines {\"prompt\": .., "
       "\"custom_id\": .., \"metadata\": ..} of which only the prompt is needed. Options are the defaults for "

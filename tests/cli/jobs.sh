@@ -333,5 +333,5 @@ check no_store_here 2 'there is no store here' list --db "$TMP/none.db"
 echo "not a database, but long enough to be looked at closely" >"$TMP/foreign"; cp "$TMP/foreign" "$TMP/a"
 check foreign_store 2 'foreign' list --db "$TMP/foreign"
 same foreign_store_is_left_alone "$TMP/foreign" "$TMP/a"
-check unwritable_store 1 'db' run $G -n 5 -q --db /proc/none/x.db
+check store_in_no_folder 2 'there is no folder of this name' run $G -n 5 -q --db /proc/none/x.db
 exit $failed
