@@ -1,0 +1,236 @@
+/* What the files of the interpreter share: values, tokens, nodes, scopes and the state of a run.
+ *
+ *     value.c     arena, errors, texts, lists, dicts, iterators; comparison; repr and str
+ *     value_json.c    JSON to values, values to JSON
+ *     lexer.c     text to tokens            parser.c    tokens to nodes
+ *     scope.c     where each name lives     method.c    attributes, items, methods of texts, lists, dicts
+ *     filter.c    filters and tests         run.c       the walk over the nodes; jinja_open, jinja_render
+ *
+ * Everything lies in one arena, so an error can leave by longjmp: jj_fail never returns, and nothing has to
+ * be freed on the way. Only jinja_open and jinja_render call setjmp. */
+#pragma once
+#include <setjmp.h>
+#include <string.h>
+
+#include "src/text/jinja/jinja.h"
+
+enum {
+    JJ_ARENA = 64 << 20, JJ_OUTPUT = 16 << 20, JJ_RANGE = 100000, JJ_STEPS = 10000000,
+    JJ_DEPTH = 200,              /* brackets and blocks in a template, calls, printed lists */
+    JJ_EVALS = 3000,             /* nested evaluations, of all calls together */
+};
+
+/* ---- values ---- */
+
+enum jj_kind {
+    JJ_MISSING,                  /* no value yet: a name before its assignment, an argument not given */
+    JJ_UNDEFINED, JJ_NONE, JJ_BOOL, JJ_INT, JJ_FLOAT, JJ_STR, JJ_LIST, JJ_TUPLE, JJ_DICT,
+    JJ_VIEW,                     /* dict.keys(), values(), items() */
+    JJ_RANGE_OF, JJ_ITER, JJ_SPACE /* namespace() */, JJ_LOOP, JJ_CALL,
+};
+
+struct jj_str { const char *s; size_t n, chars; };      /* UTF-8: n bytes, chars code points */
+struct jj_value {
+    enum jj_kind kind;
+    union {
+        bool b;
+        int64_t i;
+        double f;
+        const struct jj_str *s;                         /* JJ_UNDEFINED: its name, or NULL */
+        struct jj_list *list;                           /* JJ_LIST, JJ_TUPLE */
+        struct jj_dict *dict;                           /* JJ_DICT, JJ_SPACE */
+        struct jj_view *view;
+        struct jj_range *range;
+        struct jj_iter *iter;
+        struct jj_loop *loop;
+        struct jj_call *call;
+    };
+};
+typedef struct jj_value V;
+
+struct jj_list { V *v; size_t n, cap; };
+struct jj_entry { V key, value; uint64_t hash; };
+struct jj_dict { struct jj_entry *v; size_t n, cap; uint32_t *index; size_t slots; };   /* insertion order */
+enum jj_part { JJ_KEYS, JJ_VALUES, JJ_ITEMS };
+struct jj_view { struct jj_dict *dict; enum jj_part part; };
+struct jj_range { int64_t from, to, step; size_t n; };
+
+/* An iterator. With `next` it makes its own values, else it walks over a value. */
+struct jj_iter {
+    V over;
+    size_t at;                                          /* next element; of a text: next byte */
+    struct jj_iter *from;
+    bool (*next)(struct jinja *j, struct jj_iter *it, V *v);
+    const void *what;                                   /* of `next` */
+};
+
+struct jj_loop {                                        /* LoopContext of jinja2 */
+    struct jj_iter *it;
+    V over;                                             /* its length, if it has one */
+    int64_t index0, depth0;
+    V before, now, after;                               /* after: peeked */
+    V length, last_changed;
+};
+
+/* Arguments of a call. */
+struct jj_keyword { const struct jj_str *name; V value; };
+struct jj_args { V *v; size_t n; struct jj_keyword *kw; size_t n_kw; };
+
+/* A builtin: name, the names of its parameters, how many must be given; p has a value or JJ_MISSING for
+ * each. `self` is the object of a method or the value before the bar of a filter. */
+enum { JJ_PARAMS = 6 };
+struct jj_builtin {
+    const char *name, *params;                          /* params "*": all arguments, unbound, in `a` */
+    int required;
+    V (*f)(struct jinja *j, V self, const V *p, const struct jj_args *a);
+};
+struct jj_call {                                        /* a builtin with its object, or a macro */
+    const struct jj_builtin *builtin; V self;
+    const struct jj_node *macro; struct jj_frame *closure;
+};
+
+/* ---- the template ---- */
+
+enum jj_token_kind { T_EOF, T_DATA, T_VAR_BEGIN, T_VAR_END, T_BLOCK_BEGIN, T_BLOCK_END, T_NAME, T_STRING, T_INT,
+                     T_FLOAT, T_OP };
+#define JJ_OP2(a, b) ((a) | (b) << 8)
+struct jj_token { enum jj_token_kind kind; unsigned line; int op; V v; };   /* v: data, name, constant */
+
+enum jj_node_kind {
+    /* expressions */
+    N_CONST, N_NAME, N_SPACE_REF, N_TUPLE, N_LIST, N_DICT, N_ATTR, N_ITEM, N_SLICE, N_CALL, N_FILTER, N_TEST,
+    N_COND, N_NOT, N_AND, N_OR, N_NEG, N_POS, N_BINARY, N_CONCAT, N_COMPARE,
+    /* statements */
+    N_OUTPUT, N_IF, N_FOR, N_SET, N_SET_BLOCK, N_MACRO, N_FILTER_BLOCK, N_GENERATION, N_WITH, N_BREAK, N_CONTINUE,
+};
+
+struct jj_nodes { struct jj_node **v; size_t n, cap; };
+struct jj_argument { const struct jj_str *name; struct jj_node *value; int stars; };    /* name=value, *v, **v */
+struct jj_node {
+    enum jj_node_kind kind;
+    unsigned line;
+    int op;                      /* N_BINARY; jj_node of an operand of N_COMPARE: its operator */
+    V v;                         /* N_CONST; N_NAME, N_ATTR, N_FILTER, N_TEST, N_MACRO, N_SPACE_REF: a name */
+    struct jj_node *a, *b, *c;   /* operands; N_FOR: target, iterable, test; N_SET: target, value */
+    struct jj_nodes list;        /* elements, operands; N_IF: tests; N_MACRO: parameters, N_WITH: values */
+    struct jj_nodes body, other; /* blocks; N_IF: one node of kind N_OUTPUT for each body */
+    struct jj_nodes defaults;    /* N_MACRO; N_WITH: targets */
+    struct jj_argument *args; size_t n_args;
+    const struct jj_builtin *builtin;        /* N_FILTER, N_TEST; NULL: unknown */
+    const struct jj_str *attr;               /* N_SPACE_REF */
+    unsigned hops, slot;                     /* N_NAME, N_SPACE_REF, N_MACRO: frames outwards, place in it */
+    struct jj_scope *scope, *test_scope, *else_scope;
+    unsigned kwargs_slot, varargs_slot;      /* N_MACRO: slot + 1; 0: the macro does not name it */
+    unsigned self_slot;                      /* N_FOR: the slot of `loop` */
+};
+
+/* The names of a block that has its own. `load` says where a name's value comes from when the block begins. */
+enum jj_load { LOAD_PARAM, LOAD_RESOLVE, LOAD_OUTER, LOAD_NOTHING };
+struct jj_symbol { const struct jj_str *name; enum jj_load load; bool stored; unsigned hops, slot; };
+struct jj_scope { struct jj_scope *parent; struct jj_symbol *v; size_t n, cap; bool top; };
+struct jj_frame { struct jj_frame *parent; const struct jj_scope *scope; V v[]; };
+
+struct jj_text { char *s; size_t n, cap; };             /* a text that grows, in the arena */
+
+struct jinja {
+    char *arena; size_t used, parsed;                   /* parsed: where a run begins */
+    jmp_buf failed; struct err *e;
+    const char *name; unsigned line;
+    uint64_t steps; unsigned depth, calls, evals; double deadline;
+    /* lexer and parser */
+    struct jj_token *tokens; size_t n_tokens, at;
+    bool soft, in_loop;                                 /* in a branch of an if; in the body of a loop */
+    struct jj_nodes body; struct jj_scope *root;
+    struct jj_list *names;                              /* all names in expressions */
+    /* a run */
+    struct jj_dict *globals, *context;                  /* variables given; names set at the top */
+    struct jj_text *out, *main_out;                     /* now; that of the whole template, JJ_OUTPUT bytes */
+    time_t now;
+};
+
+/* ---- value.c ---- */
+
+_Noreturn void jj_fail(struct jinja *j, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void *jj_alloc(struct jinja *j, size_t bytes);
+/* The array v of *cap elements of `size` bytes with room for n + 1. */
+void *jj_grow(struct jinja *j, void *v, size_t n, size_t *cap, size_t size);
+void jj_step(struct jinja *j, size_t n);                /* counts n steps */
+void jj_deeper(struct jinja *j);                        /* ++depth, or the limit's error */
+
+void jj_put(struct jinja *j, struct jj_text *t, const char *s, size_t n);
+void jj_puts(struct jinja *j, struct jj_text *t, const char *s);
+V jj_text(struct jinja *j, const struct jj_text *t);    /* shares the bytes */
+V jj_str(struct jinja *j, const char *s, size_t n);     /* shares the bytes */
+V jj_cstr(struct jinja *j, const char *s);
+V jj_slice(struct jinja *j, const struct jj_str *s, size_t from, size_t to);        /* in code points */
+bool jj_is(const struct jj_str *s, const char *text);
+bool jj_space(uint32_t c);                              /* str.isspace */
+
+static inline V jj_undefined(const struct jj_str *name) { return (V){ .kind = JJ_UNDEFINED, .s = name }; }
+static inline V jj_none(void) { return (V){ .kind = JJ_NONE }; }
+static inline V jj_bool(bool b) { return (V){ .kind = JJ_BOOL, .b = b }; }
+static inline V jj_int(int64_t i) { return (V){ .kind = JJ_INT, .i = i }; }
+static inline V jj_float(double f) { return (V){ .kind = JJ_FLOAT, .f = f }; }
+static inline bool jj_whole(V v) { return v.kind == JJ_INT || v.kind == JJ_BOOL; }
+static inline int64_t jj_i(V v) { return v.kind == JJ_BOOL ? v.b : v.i; }
+static inline bool jj_number(V v) { return jj_whole(v) || v.kind == JJ_FLOAT; }
+static inline double jj_f(V v) { return v.kind == JJ_FLOAT ? v.f : (double)jj_i(v); }
+
+V jj_list(struct jinja *j, enum jj_kind kind);          /* empty */
+void jj_append(struct jinja *j, V list, V v);
+V jj_pair(struct jinja *j, V a, V b);
+V jj_dict(struct jinja *j, enum jj_kind kind);
+void jj_set(struct jinja *j, struct jj_dict *d, V key, V value);
+V *jj_get(struct jinja *j, const struct jj_dict *d, V key);                 /* NULL: not there */
+bool jj_remove(struct jinja *j, struct jj_dict *d, V key, V *value);
+
+const char *jj_type(V v);                               /* Python's name of the type */
+bool jj_truth(V v);
+bool jj_equal(struct jinja *j, V a, V b);
+int  jj_compare(struct jinja *j, V a, V b);             /* -1, 0, 1; 2: a NaN; an error for other types */
+bool jj_contains(struct jinja *j, V box, V v);
+bool jj_has_length(V v);
+size_t jj_length(struct jinja *j, V v);                 /* an error without a length */
+bool jj_iterable(V v);
+struct jj_iter *jj_walk(struct jinja *j, V v);          /* an error if it is no iterable */
+bool jj_next(struct jinja *j, struct jj_iter *it, V *v);
+V jj_to_list(struct jinja *j, V v);
+V jj_element(V v, size_t i);                            /* of list, tuple or range */
+void jj_put_str(struct jinja *j, struct jj_text *t, V v);   /* str(v) */
+void jj_put_repr(struct jinja *j, struct jj_text *t, V v);
+V jj_to_str(struct jinja *j, V v);
+/* Binds arguments to the parameters of a builtin, and calls it. */
+V jj_call_builtin(struct jinja *j, const struct jj_builtin *b, V self, const struct jj_args *a);
+
+/* ---- value_json.c ---- */
+
+V jj_from_json(struct jinja *j, const struct json *v);
+V jj_parse_json(struct jinja *j, const struct jj_str *s);
+void jj_put_json_string(struct jinja *j, struct jj_text *t, const struct jj_str *s, bool ascii);
+V jj_to_json(struct jinja *j, V v, const V *indent, const V *separators, bool ascii, bool sorted);
+void jj_put_float(struct jinja *j, struct jj_text *t, double f);            /* repr */
+
+/* ---- lexer.c, parser.c, scope.c ---- */
+
+void jj_lex(struct jinja *j, const char *text, size_t n);
+void jj_parse(struct jinja *j);
+void jj_resolve(struct jinja *j);                       /* hops, slot and scope of every node */
+
+/* ---- method.c ---- */
+
+V jj_attr(struct jinja *j, V v, const struct jj_str *name);                 /* v.name */
+V jj_item(struct jinja *j, V v, V key);                                     /* v[key] */
+V jj_slice_of(struct jinja *j, V v, V from, V to, V step);
+const struct jj_builtin *jj_function(const struct jj_str *name);            /* range, dict, ... */
+V jj_loop_length(struct jinja *j, struct jj_loop *l);
+V jj_lower(struct jinja *j, const struct jj_str *s);
+V jj_upper(struct jinja *j, const struct jj_str *s);
+V jj_strip(struct jinja *j, const struct jj_str *s, const V *chars, bool left, bool right);
+V jj_replace(struct jinja *j, const struct jj_str *s, const struct jj_str *from, const struct jj_str *to,
+             int64_t count);
+V jj_format_percent(struct jinja *j, const struct jj_str *format, V values);
+
+/* ---- filter.c ---- */
+
+const struct jj_builtin *jj_filter(const struct jj_str *name);
+const struct jj_builtin *jj_test(const struct jj_str *name);

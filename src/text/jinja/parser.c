@@ -1,0 +1,695 @@
+/* Nodes of a template, by recursive descent. The functions have the names and the order of jinja2's parser,
+ * because precedence there has corners: `**` binds to the left, a filter applies to what unary operators
+ * leave, a test takes one argument without brackets. */
+#include "src/text/jinja/jinja_impl.h"
+
+static struct jj_token *now(struct jinja *j) { return &j->tokens[j->at]; }
+static bool is_op(struct jinja *j, int op) { return now(j)->kind == T_OP && now(j)->op == op; }
+static bool name_at(struct jinja *j, size_t at, const char *word)
+{
+    return at < j->n_tokens && j->tokens[at].kind == T_NAME && jj_is(j->tokens[at].v.s, word);
+}
+static bool is_name(struct jinja *j, const char *word) { return name_at(j, j->at, word); }
+static void advance(struct jinja *j)
+{
+    if (j->at + 1 < j->n_tokens)
+        j->at++;
+    j->line = now(j)->line;
+}
+static bool skip_op(struct jinja *j, int op) { return is_op(j, op) && (advance(j), true); }
+static bool skip_name(struct jinja *j, const char *word) { return is_name(j, word) && (advance(j), true); }
+
+_Noreturn static void unexpected(struct jinja *j, const char *wanted)
+{
+    const struct jj_token *t = now(j);
+    static const char *const kinds[] = { "the end", "text", "{{", "}}", "{%", "%}", "a name", "a text", "a number",
+                                         "a number", "" };
+    if (t->kind == T_NAME)
+        jj_fail(j, "expected %s, found '%.*s'", wanted, (int)MIN(t->v.s->n, 60u), t->v.s->s);
+    if (t->kind == T_OP)
+        jj_fail(j, "expected %s, found '%c%c'", wanted, t->op & 255, t->op > 255 ? t->op >> 8 : ' ');
+    jj_fail(j, "expected %s, found %s", wanted, kinds[t->kind]);
+}
+
+static void expect_op(struct jinja *j, int op)
+{
+    char word[8] = { '\'', (char)op, '\'', 0 };
+    if (!skip_op(j, op))
+        unexpected(j, word);
+}
+static void expect(struct jinja *j, enum jj_token_kind kind, const char *wanted)
+{
+    if (now(j)->kind != kind)
+        unexpected(j, wanted);
+    advance(j);
+}
+static const struct jj_str *expect_name(struct jinja *j)
+{
+    const struct jj_token *t = now(j);
+    expect(j, T_NAME, "a name");
+    const struct jj_str *s = t->v.s;
+    if (s->s[0] >= '0' && s->s[0] <= '9')
+        jj_fail(j, "'%.*s' is no name", (int)MIN(s->n, 60u), s->s);
+    return s;
+}
+
+static struct jj_node *node(struct jinja *j, enum jj_node_kind kind, struct jj_node *a, struct jj_node *b)
+{
+    struct jj_node *n = jj_alloc(j, sizeof *n);
+    *n = (struct jj_node){ .kind = kind, .line = j->line, .a = a, .b = b };
+    return n;
+}
+static struct jj_node *named(struct jinja *j, enum jj_node_kind kind, struct jj_node *a, const struct jj_str *name)
+{
+    struct jj_node *n = node(j, kind, a, NULL);
+    n->v = (V){ .kind = JJ_STR, .s = name };
+    return n;
+}
+static struct jj_node *constant(struct jinja *j, V v)
+{
+    struct jj_node *n = node(j, N_CONST, NULL, NULL);
+    n->v = v;
+    return n;
+}
+static void push(struct jinja *j, struct jj_nodes *l, struct jj_node *n)
+{
+    l->v = jj_grow(j, l->v, l->n, &l->cap, sizeof *l->v);
+    l->v[l->n++] = n;
+}
+
+/* ---- expressions ---- */
+
+static struct jj_node *parse_or(struct jinja *j);
+static struct jj_node *parse_unary(struct jinja *j, bool with_filter);
+
+static struct jj_node *parse_expression(struct jinja *j)
+{
+    jj_deeper(j);
+    struct jj_node *n = parse_or(j);
+    while (skip_name(j, "if")) {
+        const bool soft = j->soft;
+        struct jj_node *cond = node(j, N_COND, parse_or(j), n);
+        if (skip_name(j, "else")) {
+            j->soft = true;
+            cond->c = parse_expression(j);
+            j->soft = soft;
+        }
+        n = cond;
+    }
+    j->depth--;
+    return n;
+}
+
+enum { PLAIN, NO_COND, TARGET, TARGET_SPACE };
+
+static struct jj_node *parse_primary(struct jinja *j, int how);
+
+/* Expressions with commas between them; a tuple if there is a comma. `end` may end them, too. */
+static struct jj_node *parse_tuple(struct jinja *j, int how, const char *end, bool brackets)
+{
+    struct jj_node *tuple = node(j, N_TUPLE, NULL, NULL);
+    bool commas = false;
+    for (;;) {
+        if (tuple->list.n)
+            expect_op(j, ',');
+        if (now(j)->kind == T_VAR_END || now(j)->kind == T_BLOCK_END || is_op(j, ')') || (end && is_name(j, end)))
+            break;
+        push(j, &tuple->list, how == PLAIN ? parse_expression(j) : how == NO_COND ? parse_or(j)
+                                                                 : parse_primary(j, how));
+        if (!is_op(j, ','))
+            break;
+        commas = true;
+    }
+    if (commas)
+        return tuple;
+    if (tuple->list.n)
+        return tuple->list.v[0];
+    if (!brackets)
+        unexpected(j, "an expression");
+    return tuple;
+}
+
+static struct jj_node *parse_name(struct jinja *j, int how)
+{
+    static const char *const words[] = { "true", "True", "false", "False", "none", "None" };
+    const struct jj_str *s = expect_name(j);
+    for (size_t i = 0; i < 6; i++)
+        if (jj_is(s, words[i]))
+            return constant(j, i < 4 ? jj_bool(i < 2) : jj_none());
+    jj_append(j, (V){ .kind = JJ_LIST, .list = j->names }, (V){ .kind = JJ_STR, .s = s });
+    if (how != TARGET_SPACE || !skip_op(j, '.'))
+        return named(j, N_NAME, NULL, s);
+    struct jj_node *n = named(j, N_SPACE_REF, NULL, s);
+    n->attr = expect_name(j);
+    return n;
+}
+
+static struct jj_node *parse_strings(struct jinja *j)
+{
+    struct jj_token *t = now(j);
+    struct jj_text all = {0};
+    advance(j);
+    if (now(j)->kind != T_STRING)
+        return constant(j, t->v);
+    jj_put_str(j, &all, t->v);
+    for (; now(j)->kind == T_STRING; advance(j))
+        jj_put_str(j, &all, now(j)->v);
+    return constant(j, jj_text(j, &all));
+}
+
+static struct jj_node *parse_primary(struct jinja *j, int how)
+{
+    struct jj_token *t = now(j);
+    struct jj_node *n;
+    if (t->kind == T_NAME)
+        return parse_name(j, how);
+    if (t->kind == T_STRING)
+        return parse_strings(j);
+    if (t->kind == T_INT || t->kind == T_FLOAT) {
+        advance(j);
+        return constant(j, t->v);
+    }
+    jj_deeper(j);
+    if (skip_op(j, '(')) {
+        n = parse_tuple(j, PLAIN, NULL, true);
+        expect_op(j, ')');
+    } else if (skip_op(j, '[')) {
+        n = node(j, N_LIST, NULL, NULL);
+        while (!is_op(j, ']')) {
+            if (n->list.n)
+                expect_op(j, ',');
+            if (is_op(j, ']'))
+                break;
+            push(j, &n->list, parse_expression(j));
+        }
+        expect_op(j, ']');
+    } else if (skip_op(j, '{')) {
+        n = node(j, N_DICT, NULL, NULL);
+        while (!is_op(j, '}')) {
+            if (n->list.n)
+                expect_op(j, ',');
+            if (is_op(j, '}'))
+                break;
+            push(j, &n->list, parse_expression(j));
+            expect_op(j, ':');
+            push(j, &n->list, parse_expression(j));
+        }
+        expect_op(j, '}');
+    } else {
+        unexpected(j, "an expression");
+    }
+    j->depth--;
+    return n;
+}
+
+static void parse_args(struct jinja *j, struct jj_node *call)
+{
+    size_t cap = 0;
+    int stage = 0;                       /* 0: values, 1: names, 2: after *, 3: after ** */
+    expect_op(j, '(');
+    while (!is_op(j, ')')) {
+        if (call->n_args) {
+            expect_op(j, ',');
+            if (is_op(j, ')'))
+                break;
+        }
+        struct jj_argument a = {0};
+        const bool key = now(j)->kind == T_NAME && j->tokens[j->at + 1].kind == T_OP && j->tokens[j->at + 1].op == '=';
+        a.stars = skip_op(j, '*') ? 1 : skip_op(j, JJ_OP2('*', '*')) ? 2 : 0;
+        if (key) {
+            a.name = expect_name(j);
+            advance(j);
+        }
+        const int is = a.stars == 2 ? 3 : a.stars == 1 ? 2 : key ? 1 : 0;
+        if ((is == 0 && stage > 0) || (is == 1 && stage == 3) || (is == 2 && stage >= 2) || (is == 3 && stage == 3))
+            jj_fail(j, "the arguments are in a wrong order");
+        stage = MAX(stage, is);
+        a.value = parse_expression(j);
+        call->args = jj_grow(j, call->args, call->n_args, &cap, sizeof a);
+        call->args[call->n_args++] = a;
+    }
+    expect_op(j, ')');
+}
+
+static struct jj_node *parse_call(struct jinja *j, struct jj_node *f)
+{
+    struct jj_node *n = node(j, N_CALL, f, NULL);
+    parse_args(j, n);
+    return n;
+}
+
+static bool slice_end(struct jinja *j) { return is_op(j, ']') || is_op(j, ','); }
+
+static struct jj_node *parse_subscribed(struct jinja *j)
+{
+    struct jj_node *slice = node(j, N_SLICE, NULL, NULL);
+    if (!is_op(j, ':')) {
+        slice->a = parse_expression(j);
+        if (!is_op(j, ':'))
+            return slice->a;
+    }
+    expect_op(j, ':');
+    if (!is_op(j, ':') && !slice_end(j))
+        slice->b = parse_expression(j);
+    if (skip_op(j, ':') && !slice_end(j))
+        slice->c = parse_expression(j);
+    return slice;
+}
+
+static struct jj_node *parse_subscript(struct jinja *j, struct jj_node *of)
+{
+    if (skip_op(j, '.')) {
+        struct jj_token *t = now(j);
+        if (t->kind == T_INT) {
+            advance(j);
+            return node(j, N_ITEM, of, constant(j, t->v));
+        }
+        return named(j, N_ATTR, of, expect_name(j));
+    }
+    struct jj_node *tuple = node(j, N_TUPLE, NULL, NULL);
+    expect_op(j, '[');
+    while (!is_op(j, ']')) {
+        if (tuple->list.n)
+            expect_op(j, ',');
+        push(j, &tuple->list, parse_subscribed(j));
+    }
+    expect_op(j, ']');
+    return node(j, N_ITEM, of, tuple->list.n == 1 ? tuple->list.v[0] : tuple);
+}
+
+static struct jj_node *parse_postfix(struct jinja *j, struct jj_node *n)
+{
+    for (;;)
+        if (is_op(j, '.') || is_op(j, '['))
+            n = parse_subscript(j, n);
+        else if (is_op(j, '('))
+            n = parse_call(j, n);
+        else
+            return n;
+}
+
+static const struct jj_str *dotted_name(struct jinja *j)
+{
+    const struct jj_str *s = expect_name(j);
+    if (is_op(j, '.'))
+        jj_fail(j, "no filter or test has a dot in its name");
+    return s;
+}
+
+static void find_builtin(struct jinja *j, struct jj_node *n, bool filter)
+{
+    n->builtin = filter ? jj_filter(n->v.s) : jj_test(n->v.s);
+    if (!n->builtin && !j->soft)
+        jj_fail(j, "no %s '%.*s'", filter ? "filter" : "test", (int)MIN(n->v.s->n, 60u), n->v.s->s);
+}
+
+/* Filters from the bar on; with `inline_first` the first one has no bar. */
+static struct jj_node *parse_filter(struct jinja *j, struct jj_node *n, bool inline_first)
+{
+    while (inline_first || is_op(j, '|')) {
+        if (!inline_first)
+            advance(j);
+        inline_first = false;
+        struct jj_node *filter = named(j, N_FILTER, n, dotted_name(j));
+        if (is_op(j, '('))
+            parse_args(j, filter);
+        find_builtin(j, filter, true);
+        n = filter;
+    }
+    return n;
+}
+
+static struct jj_node *parse_test(struct jinja *j, struct jj_node *n)
+{
+    advance(j);
+    const bool negated = skip_name(j, "not");
+    struct jj_node *test = named(j, N_TEST, n, dotted_name(j));
+    const enum jj_token_kind k = now(j)->kind;
+    if (is_op(j, '(')) {
+        parse_args(j, test);
+    } else if ((k == T_NAME || k == T_STRING || k == T_INT || k == T_FLOAT || is_op(j, '[') || is_op(j, '{')) &&
+               !is_name(j, "else") && !is_name(j, "or") && !is_name(j, "and")) {
+        if (is_name(j, "is"))
+            jj_fail(j, "tests cannot be chained with 'is'");
+        test->args = jj_alloc(j, sizeof *test->args);
+        test->args[0] = (struct jj_argument){ .value = parse_postfix(j, parse_primary(j, PLAIN)) };
+        test->n_args = 1;
+    }
+    find_builtin(j, test, false);
+    return negated ? node(j, N_NOT, test, NULL) : test;
+}
+
+static struct jj_node *parse_unary(struct jinja *j, bool with_filter)
+{
+    struct jj_node *n;
+    jj_deeper(j);
+    if (skip_op(j, '-'))
+        n = node(j, N_NEG, parse_unary(j, false), NULL);
+    else if (skip_op(j, '+'))
+        n = node(j, N_POS, parse_unary(j, false), NULL);
+    else
+        n = parse_primary(j, PLAIN);
+    n = parse_postfix(j, n);
+    while (with_filter)
+        if (is_op(j, '|'))
+            n = parse_filter(j, n, false);
+        else if (is_name(j, "is"))
+            n = parse_test(j, n);
+        else if (is_op(j, '('))
+            n = parse_call(j, n);
+        else
+            break;
+    j->depth--;
+    return n;
+}
+
+/* Binary operators of one precedence, from the left. */
+static struct jj_node *binary(struct jinja *j, const int *ops, struct jj_node *(*next)(struct jinja *))
+{
+    struct jj_node *n = next(j);
+    for (const int *op = ops; *op;)
+        if (skip_op(j, *op)) {
+            n = node(j, N_BINARY, n, next(j));
+            n->op = *op;
+            op = ops;
+        } else {
+            op++;
+        }
+    return n;
+}
+
+static struct jj_node *parse_operand(struct jinja *j) { return parse_unary(j, true); }
+static struct jj_node *parse_pow(struct jinja *j) { return binary(j, (int[]){ JJ_OP2('*', '*'), 0 }, parse_operand); }
+static struct jj_node *parse_product(struct jinja *j)
+{
+    return binary(j, (int[]){ '*', '/', JJ_OP2('/', '/'), '%', 0 }, parse_pow);
+}
+static struct jj_node *parse_concat(struct jinja *j)
+{
+    struct jj_node *first = parse_product(j);
+    if (!is_op(j, '~'))
+        return first;
+    struct jj_node *n = node(j, N_CONCAT, NULL, NULL);
+    push(j, &n->list, first);
+    while (skip_op(j, '~'))
+        push(j, &n->list, parse_product(j));
+    return n;
+}
+static struct jj_node *parse_sum(struct jinja *j) { return binary(j, (int[]){ '+', '-', 0 }, parse_concat); }
+
+enum { OP_IN = 1, OP_NOT_IN = 2 };
+static int comparison(struct jinja *j)
+{
+    static const int ops[] = { JJ_OP2('=', '='), JJ_OP2('!', '='), '<', JJ_OP2('<', '='), '>', JJ_OP2('>', '=') };
+    for (size_t i = 0; i < 6; i++)
+        if (skip_op(j, ops[i]))
+            return ops[i];
+    if (skip_name(j, "in"))
+        return OP_IN;
+    if (!is_name(j, "not") || !name_at(j, j->at + 1, "in"))
+        return 0;
+    advance(j);
+    advance(j);
+    return OP_NOT_IN;
+}
+
+/* The operator of each operand but the first stands in the `op` of a node around the operand. */
+static struct jj_node *parse_compare(struct jinja *j)
+{
+    struct jj_node *first = parse_sum(j), *n = NULL;
+    for (int op; (op = comparison(j)) != 0;) {
+        if (!n)
+            n = node(j, N_COMPARE, first, NULL);
+        struct jj_node *operand = node(j, N_COMPARE, parse_sum(j), NULL);
+        operand->op = op;
+        push(j, &n->list, operand);
+    }
+    return n ? n : first;
+}
+
+static struct jj_node *parse_not(struct jinja *j)
+{
+    if (!skip_name(j, "not"))
+        return parse_compare(j);
+    jj_deeper(j);
+    struct jj_node *n = node(j, N_NOT, parse_not(j), NULL);
+    j->depth--;
+    return n;
+}
+static struct jj_node *parse_and(struct jinja *j)
+{
+    struct jj_node *n = parse_not(j);
+    while (skip_name(j, "and"))
+        n = node(j, N_AND, n, parse_not(j));
+    return n;
+}
+static struct jj_node *parse_or(struct jinja *j)
+{
+    struct jj_node *n = parse_and(j);
+    while (skip_name(j, "or"))
+        n = node(j, N_OR, n, parse_and(j));
+    return n;
+}
+
+/* ---- statements ---- */
+
+static struct jj_nodes subparse(struct jinja *j, const char *const *ends);
+
+/* The statements up to one of the names, which stays the current token. */
+static struct jj_nodes parse_block(struct jinja *j, const char *const *ends)
+{
+    skip_op(j, ':');
+    expect(j, T_BLOCK_END, "%}");
+    struct jj_nodes l = subparse(j, ends);
+    if (now(j)->kind == T_EOF)
+        jj_fail(j, "the template ends, and '%s' is missing", ends[0]);
+    return l;
+}
+
+/* A block that is no branch and no loop of the block around it. */
+static struct jj_nodes parse_own_block(struct jinja *j, const char *end, bool keep_loop)
+{
+    const bool soft = j->soft, loop = j->in_loop;
+    j->soft = false;
+    j->in_loop = loop && keep_loop;
+    struct jj_nodes l = parse_block(j, (const char *const[]){ end, NULL });
+    advance(j);
+    j->soft = soft;
+    j->in_loop = loop;
+    return l;
+}
+
+static bool assignable(const struct jj_node *n)
+{
+    if (n->kind != N_TUPLE)
+        return n->kind == N_NAME || n->kind == N_SPACE_REF;
+    for (size_t i = 0; i < n->list.n; i++)
+        if (!assignable(n->list.v[i]))
+            return false;
+    return true;
+}
+static struct jj_node *parse_target(struct jinja *j, int how, const char *end)
+{
+    struct jj_node *n = parse_tuple(j, how, end, false);
+    if (!assignable(n))
+        jj_fail(j, "the value cannot be assigned to");
+    return n;
+}
+
+static struct jj_node *parse_set(struct jinja *j)
+{
+    struct jj_node *n = node(j, N_SET, NULL, NULL);
+    advance(j);
+    n->a = parse_target(j, TARGET_SPACE, NULL);
+    if (skip_op(j, '=')) {
+        n->b = parse_tuple(j, PLAIN, NULL, false);
+        return n;
+    }
+    n->kind = N_SET_BLOCK;
+    n->b = parse_filter(j, NULL, false);
+    n->body = parse_own_block(j, "endset", true);
+    return n;
+}
+
+static bool names_loop(const struct jj_node *n)
+{
+    if (n->kind == N_NAME)
+        return jj_is(n->v.s, "loop");
+    for (size_t i = 0; n->kind == N_TUPLE && i < n->list.n; i++)
+        if (names_loop(n->list.v[i]))
+            return true;
+    return false;
+}
+
+static struct jj_node *parse_for(struct jinja *j)
+{
+    struct jj_node *n = node(j, N_FOR, NULL, NULL);
+    advance(j);
+    n->a = parse_target(j, TARGET, "in");
+    if (names_loop(n->a))
+        jj_fail(j, "a loop cannot assign to 'loop'");
+    if (!skip_name(j, "in"))
+        unexpected(j, "'in'");
+    n->b = parse_tuple(j, NO_COND, "recursive", false);
+    if (skip_name(j, "if"))
+        n->c = parse_expression(j);
+    if (is_name(j, "recursive"))
+        jj_fail(j, "recursive loops are not supported");
+    const bool soft = j->soft, loop = j->in_loop;
+    j->soft = false;
+    j->in_loop = true;
+    n->body = parse_block(j, (const char *const[]){ "endfor", "else", NULL });
+    j->in_loop = loop;
+    const bool has_else = is_name(j, "else");
+    advance(j);
+    if (has_else) {
+        n->other = parse_block(j, (const char *const[]){ "endfor", NULL });
+        advance(j);
+    }
+    j->soft = soft;
+    return n;
+}
+
+/* list: the tests; body: for each test a node whose body is the branch; other: the branch of else. */
+static struct jj_node *parse_if(struct jinja *j)
+{
+    static const char *const ends[] = { "endif", "elif", "else", NULL };
+    struct jj_node *n = node(j, N_IF, NULL, NULL);
+    const bool soft = j->soft;
+    do {
+        advance(j);
+        push(j, &n->list, parse_tuple(j, NO_COND, NULL, false));
+        j->soft = true;
+        struct jj_node *branch = node(j, N_OUTPUT, NULL, NULL);
+        branch->body = parse_block(j, ends);
+        push(j, &n->body, branch);
+    } while (is_name(j, "elif"));
+    if (skip_name(j, "else")) {
+        n->other = parse_block(j, ends);
+        if (!is_name(j, "endif"))
+            unexpected(j, "'endif'");
+    }
+    advance(j);
+    j->soft = soft;
+    return n;
+}
+
+static struct jj_node *parse_param(struct jinja *j)
+{
+    struct jj_node *n = parse_name(j, PLAIN);
+    if (n->kind != N_NAME)
+        jj_fail(j, "the value cannot be assigned to");
+    return n;
+}
+
+static struct jj_node *parse_macro(struct jinja *j)
+{
+    advance(j);
+    struct jj_node *n = named(j, N_MACRO, NULL, parse_param(j)->v.s);
+    expect_op(j, '(');
+    while (!is_op(j, ')')) {
+        if (n->list.n)
+            expect_op(j, ',');
+        push(j, &n->list, parse_param(j));
+        if (skip_op(j, '='))
+            push(j, &n->defaults, parse_expression(j));
+        else if (n->defaults.n)
+            jj_fail(j, "an argument without a value stands after one with a value");
+    }
+    advance(j);
+    n->body = parse_own_block(j, "endmacro", false);
+    return n;
+}
+
+static struct jj_node *parse_with(struct jinja *j)
+{
+    struct jj_node *n = node(j, N_WITH, NULL, NULL);
+    advance(j);
+    while (now(j)->kind != T_BLOCK_END) {
+        if (n->list.n)
+            expect_op(j, ',');
+        push(j, &n->defaults, parse_param(j));
+        expect_op(j, '=');
+        push(j, &n->list, parse_expression(j));
+    }
+    n->body = parse_own_block(j, "endwith", true);
+    return n;
+}
+
+static struct jj_node *parse_statement(struct jinja *j)
+{
+    static const char *const refused[] = { "include", "import", "from", "extends", "block", "call", "do", "autoescape" };
+    struct jj_node *n = NULL;
+    if (is_name(j, "if"))
+        return parse_if(j);
+    if (is_name(j, "for"))
+        return parse_for(j);
+    if (is_name(j, "set"))
+        return parse_set(j);
+    if (is_name(j, "macro"))
+        return parse_macro(j);
+    if (is_name(j, "with"))
+        return parse_with(j);
+    if (is_name(j, "break") || is_name(j, "continue")) {
+        if (!j->in_loop)
+            jj_fail(j, "'%s' outside of a loop", is_name(j, "break") ? "break" : "continue");
+        n = node(j, is_name(j, "break") ? N_BREAK : N_CONTINUE, NULL, NULL);
+        advance(j);
+    } else if (skip_name(j, "generation")) {
+        n = node(j, N_GENERATION, NULL, NULL);
+        n->body = parse_own_block(j, "endgeneration", false);
+    } else if (skip_name(j, "filter")) {
+        n = node(j, N_FILTER_BLOCK, NULL, NULL);
+        n->b = parse_filter(j, NULL, true);
+        n->body = parse_own_block(j, "endfilter", true);
+    } else if (skip_name(j, "print")) {
+        n = node(j, N_OUTPUT, NULL, NULL);
+        while (now(j)->kind != T_BLOCK_END) {
+            if (n->list.n)
+                expect_op(j, ',');
+            push(j, &n->list, parse_expression(j));
+        }
+    }
+    if (n)
+        return n;
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+        if (is_name(j, refused[i]))
+            jj_fail(j, "the statement '%s' is not supported", refused[i]);
+    unexpected(j, "a statement");
+}
+
+static struct jj_nodes subparse(struct jinja *j, const char *const *ends)
+{
+    struct jj_nodes l = {0};
+    jj_deeper(j);
+    while (now(j)->kind != T_EOF) {
+        struct jj_token *t = now(j);
+        struct jj_node *n;
+        advance(j);
+        if (t->kind == T_BLOCK_BEGIN) {
+            for (size_t i = 0; ends && ends[i]; i++)
+                if (is_name(j, ends[i])) {
+                    j->depth--;
+                    return l;
+                }
+            n = parse_statement(j);
+            expect(j, T_BLOCK_END, "%}");
+        } else {
+            n = node(j, N_OUTPUT, NULL, NULL);
+            push(j, &n->list, t->kind == T_DATA ? constant(j, t->v) : parse_tuple(j, PLAIN, NULL, false));
+            if (t->kind != T_DATA)
+                expect(j, T_VAR_END, "}}");
+        }
+        push(j, &l, n);
+    }
+    j->depth--;
+    return l;
+}
+
+void jj_parse(struct jinja *j)
+{
+    j->at = 0;
+    j->line = 1;
+    j->names = jj_list(j, JJ_LIST).list;
+    j->body = subparse(j, NULL);
+}

@@ -1,0 +1,773 @@
+/* The walk over the nodes of a template, and the interface of jinja.h. Start at jinja_render, statement and
+ * evaluate. */
+#include "src/text/jinja/jinja_impl.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static V evaluate(struct jinja *j, struct jj_frame *f, const struct jj_node *n);
+
+/* How a statement ended: `break` and `continue` leave all blocks up to their loop. */
+enum flow { GO, BREAK, CONTINUE };
+static enum flow block(struct jinja *j, struct jj_frame *f, const struct jj_nodes *l);
+
+/* ---- names ---- */
+
+static V function_of(struct jinja *j, const struct jj_builtin *b, V self)
+{
+    struct jj_call *c = jj_alloc(j, sizeof *c);
+    *c = (struct jj_call){ .builtin = b, .self = self };
+    return (V){ .kind = JJ_CALL, .call = c };
+}
+
+static V resolve(struct jinja *j, const struct jj_str *name)
+{
+    const V key = { .kind = JJ_STR, .s = name };
+    V *v = jj_get(j, j->context, key);
+    if (!v)
+        v = jj_get(j, j->globals, key);
+    const struct jj_builtin *b = v ? NULL : jj_function(name);
+    return v ? *v : b ? function_of(j, b, jj_none()) : (V){ .kind = JJ_MISSING };
+}
+
+static V *variable(struct jj_frame *f, unsigned hops, unsigned slot)
+{
+    while (hops-- > 0)
+        f = f->parent;
+    return &f->v[slot];
+}
+
+static struct jj_frame *new_frame(struct jinja *j, struct jj_frame *parent, const struct jj_scope *s)
+{
+    struct jj_frame *f = jj_alloc(j, sizeof *f + s->n * sizeof *f->v);
+    f->parent = parent;
+    f->scope = s;
+    memset(f->v, 0, s->n * sizeof *f->v);
+    return f;
+}
+
+/* Gives the names of a block their first values. Parameters stay as they are. */
+static void enter(struct jinja *j, struct jj_frame *f)
+{
+    for (size_t i = 0; i < f->scope->n; i++) {
+        const struct jj_symbol *y = &f->scope->v[i];
+        if (y->load == LOAD_OUTER)
+            f->v[i] = *variable(f->parent, y->hops, y->slot);
+        else if (y->load == LOAD_RESOLVE)
+            f->v[i] = resolve(j, y->name);
+        else if (y->load == LOAD_NOTHING)
+            f->v[i].kind = JJ_MISSING;
+    }
+}
+
+static struct jj_frame *entered(struct jinja *j, struct jj_frame *parent, const struct jj_scope *s)
+{
+    struct jj_frame *f = new_frame(j, parent, s);
+    enter(j, f);
+    return f;
+}
+
+static void set_variable(struct jinja *j, struct jj_frame *f, const struct jj_node *n, V v)
+{
+    *variable(f, n->hops, n->slot) = v;
+    if (f->scope->top)
+        jj_set(j, j->context, n->v, v);
+}
+
+static void assign(struct jinja *j, struct jj_frame *f, const struct jj_node *target, V v)
+{
+    if (target->kind == N_NAME) {
+        set_variable(j, f, target, v);
+    } else if (target->kind == N_SPACE_REF) {
+        V *space = variable(f, target->hops, target->slot);
+        if (space->kind != JJ_SPACE)
+            jj_fail(j, "'%.*s' is no namespace", (int)MIN(target->v.s->n, 60u), target->v.s->s);
+        if (target->attr->s[0] == '_')
+            jj_fail(j, "an attribute of a namespace cannot begin with an underscore");
+        jj_set(j, space->dict, (V){ .kind = JJ_STR, .s = target->attr }, v);
+    } else {
+        const V list = jj_to_list(j, v);
+        if (list.list->n != target->list.n)
+            jj_fail(j, "%zu names for %zu values", target->list.n, list.list->n);
+        for (size_t i = 0; i < target->list.n; i++)
+            assign(j, f, target->list.v[i], list.list->v[i]);
+    }
+}
+
+/* ---- operators ---- */
+
+_Noreturn static void no_operation(struct jinja *j, V a, V b, const char *op)
+{
+    const V u = a.kind == JJ_UNDEFINED ? a : b;
+    if (u.kind == JJ_UNDEFINED && u.s)
+        jj_fail(j, "'%.*s' is undefined", (int)MIN(u.s->n, 60u), u.s->s);
+    jj_fail(j, "no '%s' of a %s and a %s", op, jj_type(a), jj_type(b));
+}
+
+static int64_t whole_operation(struct jinja *j, int op, int64_t a, int64_t b)
+{
+    int64_t r = 0;
+    bool over = false;
+    switch (op) {
+    case '+': over = __builtin_add_overflow(a, b, &r); break;
+    case '-': over = __builtin_sub_overflow(a, b, &r); break;
+    case '*': over = __builtin_mul_overflow(a, b, &r); break;
+    case '%': case JJ_OP2('/', '/'):
+        if (b == 0)
+            jj_fail(j, "division by zero");
+        if ((over = b == -1 && a == INT64_MIN))
+            break;
+        r = op == '%' ? a % b : a / b;
+        if (a % b && (a < 0) != (b < 0))
+            r += op == '%' ? b : -1;
+        break;
+    default:                                            /* power */
+        for (r = 1; b > 0 && !over; b >>= 1) {
+            if (b & 1)
+                over = __builtin_mul_overflow(r, a, &r);
+            if (b > 1 && __builtin_mul_overflow(a, a, &a))
+                over = true;
+        }
+    }
+    if (over)
+        jj_fail(j, "a result is beyond 64 bits");
+    return r;
+}
+
+static double float_operation(struct jinja *j, int op, double a, double b)
+{
+    double r;
+    if (op == '/' || op == '%' || op == JJ_OP2('/', '/')) {
+        if (b == 0)
+            jj_fail(j, "division by zero");
+        if (op == '/')
+            return a / b;
+        double mod = fmod(a, b), div = (a - mod) / b;
+        if (mod != 0 && (b < 0) != (mod < 0)) {
+            mod += b;
+            div -= 1;
+        } else if (mod == 0) {
+            mod = copysign(0, b);
+        }
+        if (op == '%')
+            return mod;
+        r = floor(div);
+        return div == 0 ? copysign(0, a / b) : div - r > 0.5 ? r + 1 : r;
+    }
+    if (op != JJ_OP2('*', '*'))
+        return op == '+' ? a + b : op == '-' ? a - b : a * b;
+    if (a == 0 && b < 0)
+        jj_fail(j, "zero to a negative power");
+    r = pow(a, b);
+    if (isfinite(a) && isfinite(b) && !isfinite(r))
+        jj_fail(j, isnan(r) ? "a power that is no real number" : "a result is beyond a float");
+    return r;
+}
+
+static V repeat(struct jinja *j, V v, int64_t times)
+{
+    const size_t n = times > 0 ? (size_t)times : 0;
+    size_t total;
+    if (v.kind == JJ_STR) {
+        if (!mul_size(v.s->n, n, &total) || total > JJ_ARENA)
+            jj_fail(j, "a text is too long");
+        char *s = jj_alloc(j, total);
+        for (size_t i = 0; v.s->n && i < n; i++)
+            memcpy(s + i * v.s->n, v.s->s, v.s->n);
+        return jj_str(j, s, total);
+    }
+    V r = jj_list(j, v.kind);
+    const size_t one = v.list->n;
+    if (!mul_size(one, n, &total) || total > JJ_STEPS)
+        jj_fail(j, "a list is too long");
+    jj_step(j, total);
+    for (size_t i = 0; i < total; i++)
+        jj_append(j, r, v.list->v[i % one]);
+    return r;
+}
+
+static V operation(struct jinja *j, int op, V a, V b)
+{
+    const char name[3] = { (char)(op & 255), (char)(op >> 8), 0 };
+    if (jj_whole(a) && jj_whole(b) && op != '/' && !(op == JJ_OP2('*', '*') && jj_i(b) < 0))
+        return jj_int(whole_operation(j, op, jj_i(a), jj_i(b)));
+    if (jj_number(a) && jj_number(b))
+        return jj_float(float_operation(j, op, jj_f(a), jj_f(b)));
+    if (op == '%' && a.kind == JJ_STR)
+        return jj_format_percent(j, a.s, b);
+    if (op == '*') {
+        const V seq = jj_whole(a) ? b : a, times = jj_whole(a) ? a : b;
+        if (jj_whole(times) && (seq.kind == JJ_STR || seq.kind == JJ_LIST || seq.kind == JJ_TUPLE))
+            return repeat(j, seq, jj_i(times));
+    }
+    if (op != '+' || a.kind != b.kind || (a.kind != JJ_STR && a.kind != JJ_LIST && a.kind != JJ_TUPLE))
+        no_operation(j, a, b, name);
+    if (a.kind == JJ_STR) {
+        struct jj_text t = {0};
+        t.cap = a.s->n + b.s->n;
+        t.s = jj_alloc(j, t.cap);
+        jj_put_str(j, &t, a);
+        jj_put_str(j, &t, b);
+        return jj_text(j, &t);
+    }
+    V r = jj_list(j, a.kind);
+    jj_step(j, a.list->n + b.list->n);
+    for (size_t i = 0; i < a.list->n + b.list->n; i++)
+        jj_append(j, r, i < a.list->n ? a.list->v[i] : b.list->v[i - a.list->n]);
+    return r;
+}
+
+static bool compare(struct jinja *j, int op, V a, V b)
+{
+    if (op == JJ_OP2('=', '=') || op == JJ_OP2('!', '='))
+        return jj_equal(j, a, b) == (op == JJ_OP2('=', '='));
+    if (op == 1 || op == 2)                             /* in, not in */
+        return jj_contains(j, b, a) == (op == 1);
+    if (a.kind == JJ_UNDEFINED || b.kind == JJ_UNDEFINED)
+        no_operation(j, a, b, "<");
+    const int order = jj_compare(j, a, b);
+    const bool less = (op & 255) == '<', equal = op >> 8 == '=';
+    return (order == 0 && equal) || order == (less ? -1 : 1);
+}
+
+static bool compare_chain(struct jinja *j, struct jj_frame *f, const struct jj_node *n)
+{
+    V left = evaluate(j, f, n->a);
+    for (size_t i = 0; i < n->list.n; i++) {
+        const V right = evaluate(j, f, n->list.v[i]->a);
+        if (!compare(j, n->list.v[i]->op, left, right))
+            return false;
+        left = right;
+    }
+    return true;
+}
+
+/* ---- calls ---- */
+
+static void push_arg(struct jinja *j, struct jj_args *a, size_t *cap, V v)
+{
+    a->v = jj_grow(j, a->v, a->n, cap, sizeof v);
+    a->v[a->n++] = v;
+}
+
+static void push_keyword(struct jinja *j, struct jj_args *a, size_t *cap, const struct jj_str *name, V v)
+{
+    for (size_t i = 0; i < a->n_kw; i++)
+        if (a->kw[i].name->n == name->n && !memcmp(a->kw[i].name->s, name->s, name->n))
+            jj_fail(j, "an argument is given twice");
+    a->kw = jj_grow(j, a->kw, a->n_kw, cap, sizeof *a->kw);
+    a->kw[a->n_kw++] = (struct jj_keyword){ name, v };
+}
+
+static struct jj_args arguments(struct jinja *j, struct jj_frame *f, const struct jj_node *n)
+{
+    struct jj_args a = {0};
+    size_t cap = 0, cap_kw = 0;
+    for (size_t i = 0; i < n->n_args; i++) {
+        const struct jj_argument *g = &n->args[i];
+        const V v = evaluate(j, f, g->value);
+        if (g->name) {
+            push_keyword(j, &a, &cap_kw, g->name, v);
+        } else if (g->stars == 0) {
+            push_arg(j, &a, &cap, v);
+        } else if (g->stars == 1) {
+            const V list = jj_to_list(j, v);
+            for (size_t k = 0; k < list.list->n; k++)
+                push_arg(j, &a, &cap, list.list->v[k]);
+        } else if (v.kind == JJ_DICT) {
+            for (size_t k = 0; k < v.dict->n; k++) {
+                if (v.dict->v[k].key.kind != JJ_STR)
+                    jj_fail(j, "the keys after ** are texts");
+                push_keyword(j, &a, &cap_kw, v.dict->v[k].key.s, v.dict->v[k].value);
+            }
+        } else {
+            jj_fail(j, "** needs a dict");
+        }
+    }
+    return a;
+}
+
+/* Binds the arguments of a macro; those that stay MISSING get their defaults. */
+static void bind(struct jinja *j, struct jj_frame *f, const struct jj_node *m, const struct jj_args *a)
+{
+    const size_t n = m->list.n;
+    V rest = jj_list(j, JJ_TUPLE), named = jj_dict(j, JJ_DICT);
+    for (size_t i = 0; i < a->n; i++)
+        if (i < n)
+            f->v[m->list.v[i]->slot] = a->v[i];
+        else
+            jj_append(j, rest, a->v[i]);
+    if (rest.list->n && !m->varargs_slot)
+        jj_fail(j, "macro '%.*s' takes %zu arguments", (int)MIN(m->v.s->n, 60u), m->v.s->s, n);
+    for (size_t k = 0; k < a->n_kw; k++) {
+        size_t i = a->n;
+        while (i < n && !(m->list.v[i]->v.s->n == a->kw[k].name->n &&
+                          !memcmp(m->list.v[i]->v.s->s, a->kw[k].name->s, a->kw[k].name->n)))
+            i++;
+        if (i < n)
+            f->v[m->list.v[i]->slot] = a->kw[k].value;
+        else if (m->kwargs_slot)
+            jj_set(j, named.dict, (V){ .kind = JJ_STR, .s = a->kw[k].name }, a->kw[k].value);
+        else
+            jj_fail(j, "macro '%.*s' has no argument '%.*s'", (int)MIN(m->v.s->n, 60u), m->v.s->s,
+                    (int)MIN(a->kw[k].name->n, 60u), a->kw[k].name->s);
+    }
+    if (m->varargs_slot)
+        f->v[m->varargs_slot - 1] = rest;
+    if (m->kwargs_slot)
+        f->v[m->kwargs_slot - 1] = named;
+}
+
+static V call_macro(struct jinja *j, const struct jj_call *c, const struct jj_args *a)
+{
+    const struct jj_node *m = c->macro;
+    struct jj_frame *f = new_frame(j, c->closure, m->scope);
+    struct jj_text text = {0}, *out = j->out;
+    if (++j->calls > JJ_DEPTH)
+        jj_fail(j, "more than %d calls in each other", JJ_DEPTH);
+    bind(j, f, m, a);
+    enter(j, f);
+    for (size_t i = 0; i < m->list.n; i++) {
+        V *v = &f->v[m->list.v[i]->slot];
+        const size_t first = m->list.n - m->defaults.n;
+        if (v->kind == JJ_MISSING)
+            *v = i >= first ? evaluate(j, f, m->defaults.v[i - first]) : jj_undefined(m->list.v[i]->v.s);
+    }
+    j->out = &text;
+    block(j, f, &m->body);
+    j->out = out;
+    j->calls--;
+    return jj_text(j, &text);
+}
+
+static V call(struct jinja *j, struct jj_frame *f, const struct jj_node *n)
+{
+    const V callee = evaluate(j, f, n->a);
+    const struct jj_args a = arguments(j, f, n);
+    j->line = n->line;
+    if (callee.kind == JJ_UNDEFINED && callee.s)
+        jj_fail(j, "'%.*s' is undefined", (int)MIN(callee.s->n, 60u), callee.s->s);
+    if (callee.kind != JJ_CALL)
+        jj_fail(j, "a %s cannot be called", jj_type(callee));
+    return callee.call->macro ? call_macro(j, callee.call, &a)
+                              : jj_call_builtin(j, callee.call->builtin, callee.call->self, &a);
+}
+
+/* A chain of filters over `input`, the value of its innermost one. */
+static V filtered(struct jinja *j, struct jj_frame *f, const struct jj_node *n, const V *input)
+{
+    const V self = n->kind != N_FILTER ? evaluate(j, f, n) : !n->a ? *input : filtered(j, f, n->a, input);
+    if (n->kind != N_FILTER)
+        return self;
+    if (!n->builtin)
+        jj_fail(j, "no filter '%.*s'", (int)MIN(n->v.s->n, 60u), n->v.s->s);
+    const struct jj_args a = arguments(j, f, n);
+    j->line = n->line;
+    return jj_call_builtin(j, n->builtin, self, &a);
+}
+
+static V test(struct jinja *j, struct jj_frame *f, const struct jj_node *n)
+{
+    if (!n->builtin)
+        jj_fail(j, "no test '%.*s'", (int)MIN(n->v.s->n, 60u), n->v.s->s);
+    const V self = evaluate(j, f, n->a);
+    const struct jj_args a = arguments(j, f, n);
+    j->line = n->line;
+    return jj_call_builtin(j, n->builtin, self, &a);
+}
+
+/* ---- expressions ---- */
+
+static V elements(struct jinja *j, struct jj_frame *f, const struct jj_node *n)
+{
+    if (n->kind == N_DICT) {
+        V d = jj_dict(j, JJ_DICT);
+        for (size_t i = 0; i + 1 < n->list.n; i += 2) {
+            const V key = evaluate(j, f, n->list.v[i]);
+            jj_set(j, d.dict, key, evaluate(j, f, n->list.v[i + 1]));
+        }
+        return d;
+    }
+    V list = jj_list(j, n->kind == N_LIST ? JJ_LIST : JJ_TUPLE);
+    for (size_t i = 0; i < n->list.n; i++)
+        jj_append(j, list, evaluate(j, f, n->list.v[i]));
+    return list;
+}
+
+static V item(struct jinja *j, struct jj_frame *f, const struct jj_node *n)
+{
+    const V of = evaluate(j, f, n->a);
+    if (n->b->kind != N_SLICE)
+        return jj_item(j, of, evaluate(j, f, n->b));
+    const V none = jj_none(), from = n->b->a ? evaluate(j, f, n->b->a) : none;
+    const V to = n->b->b ? evaluate(j, f, n->b->b) : none, step = n->b->c ? evaluate(j, f, n->b->c) : none;
+    return jj_slice_of(j, of, from, to, step);
+}
+
+static V sign(struct jinja *j, V v, bool negative)
+{
+    if (v.kind == JJ_FLOAT)
+        return jj_float(negative ? -v.f : v.f);
+    if (!jj_whole(v))
+        no_operation(j, v, v, negative ? "-" : "+");
+    return jj_int(negative ? whole_operation(j, '-', 0, jj_i(v)) : jj_i(v));
+}
+
+static V concat(struct jinja *j, struct jj_frame *f, const struct jj_node *n)
+{
+    struct jj_text t = {0};
+    for (size_t i = 0; i < n->list.n; i++)
+        jj_put_str(j, &t, evaluate(j, f, n->list.v[i]));
+    return jj_text(j, &t);
+}
+
+static V evaluate_inner(struct jinja *j, struct jj_frame *f, const struct jj_node *n)
+{
+    V v;
+    switch (n->kind) {
+    case N_CONST: return n->v;
+    case N_NAME:
+        v = *variable(f, n->hops, n->slot);
+        return v.kind == JJ_MISSING ? jj_undefined(n->v.s) : v;
+    case N_TUPLE: case N_LIST: case N_DICT: return elements(j, f, n);
+    case N_ATTR: return jj_attr(j, evaluate(j, f, n->a), n->v.s);
+    case N_ITEM: return item(j, f, n);
+    case N_CALL: return call(j, f, n);
+    case N_FILTER: return filtered(j, f, n, NULL);
+    case N_TEST: return test(j, f, n);
+    case N_COND:
+        return jj_truth(evaluate(j, f, n->a)) ? evaluate(j, f, n->b) : n->c ? evaluate(j, f, n->c)
+                                                                            : jj_undefined(NULL);
+    case N_NOT: return jj_bool(!jj_truth(evaluate(j, f, n->a)));
+    case N_AND: v = evaluate(j, f, n->a); return jj_truth(v) ? evaluate(j, f, n->b) : v;
+    case N_OR: v = evaluate(j, f, n->a); return jj_truth(v) ? v : evaluate(j, f, n->b);
+    case N_NEG: case N_POS: return sign(j, evaluate(j, f, n->a), n->kind == N_NEG);
+    case N_BINARY:
+        v = evaluate(j, f, n->a);
+        return operation(j, n->op, v, evaluate(j, f, n->b));
+    case N_CONCAT: return concat(j, f, n);
+    case N_COMPARE: return jj_bool(compare_chain(j, f, n));
+    default: jj_fail(j, "a slice stands alone");
+    }
+}
+
+static V evaluate(struct jinja *j, struct jj_frame *f, const struct jj_node *n)
+{
+    jj_step(j, 1);
+    j->line = n->line;
+    if (++j->evals > JJ_EVALS)
+        jj_fail(j, "expressions are nested more than %d times", JJ_EVALS);
+    const V v = evaluate_inner(j, f, n);
+    j->line = n->line;
+    j->evals--;
+    return v;
+}
+
+/* ---- loops ---- */
+
+/* The elements of `from` for which the loop's test is true. */
+struct tested { const struct jj_node *node; struct jj_frame *frame; };
+static bool next_tested(struct jinja *j, struct jj_iter *it, V *v)
+{
+    const struct tested *t = it->what;
+    while (jj_next(j, it->from, v)) {
+        struct jj_frame *f = entered(j, t->frame, t->node->test_scope);
+        assign(j, f, t->node->a, *v);
+        if (jj_truth(evaluate(j, f, t->node->c)))
+            return true;
+    }
+    return false;
+}
+
+static struct jj_iter *loop_iterator(struct jinja *j, struct jj_frame *f, const struct jj_node *n, V over)
+{
+    struct jj_iter *from = jj_walk(j, over);
+    if (!n->c)
+        return from;
+    struct tested *t = jj_alloc(j, sizeof *t);
+    struct jj_iter *it = jj_alloc(j, sizeof *it);
+    *t = (struct tested){ n, f };
+    *it = (struct jj_iter){ .from = from, .next = next_tested, .what = t };
+    return it;
+}
+
+static bool loop_next(struct jinja *j, struct jj_loop *l, V *v)
+{
+    *v = l->after;
+    if (v->kind == JJ_MISSING && !jj_next(j, l->it, v))
+        return false;
+    l->after.kind = JJ_MISSING;
+    l->index0++;
+    l->before = l->now;
+    l->now = *v;
+    return true;
+}
+
+static enum flow loop(struct jinja *j, struct jj_frame *outer, const struct jj_node *n)
+{
+    const V over = evaluate(j, outer, n->b);
+    struct jj_loop *l = jj_alloc(j, sizeof *l);
+    *l = (struct jj_loop){ .it = loop_iterator(j, outer, n, over), .over = n->c ? (V){0} : over, .index0 = -1 };
+    struct jj_frame *f = new_frame(j, outer, n->scope);
+    bool completed = false;                     /* some round reached its end: as in jinja2, else depends on it */
+    V v;
+    while (loop_next(j, l, &v)) {
+        assign(j, f, n->a, v);
+        f->v[n->self_slot] = (V){ .kind = JJ_LOOP, .loop = l };
+        enter(j, f);
+        const enum flow flow = block(j, f, &n->body);
+        completed |= flow == GO;
+        if (flow == BREAK)
+            break;
+    }
+    return completed || !n->other.n ? GO : block(j, entered(j, outer, n->else_scope), &n->other);
+}
+
+/* ---- statements ---- */
+
+/* Runs the body and keeps its output. */
+static enum flow capture(struct jinja *j, struct jj_frame *f, const struct jj_nodes *body, V *text)
+{
+    struct jj_text t = {0}, *out = j->out;
+    j->out = &t;
+    const enum flow flow = block(j, f, body);
+    j->out = out;
+    *text = jj_text(j, &t);
+    return flow;
+}
+
+static enum flow conditional(struct jinja *j, struct jj_frame *f, const struct jj_node *n)
+{
+    for (size_t i = 0; i < n->list.n; i++)
+        if (jj_truth(evaluate(j, f, n->list.v[i])))
+            return block(j, f, &n->body.v[i]->body);
+    return block(j, f, &n->other);
+}
+
+static void check_space_refs(struct jinja *j, struct jj_frame *f, const struct jj_node *n)
+{
+    if (n->kind == N_SPACE_REF && variable(f, n->hops, n->slot)->kind != JJ_SPACE)
+        jj_fail(j, "'%.*s' is no namespace", (int)MIN(n->v.s->n, 60u), n->v.s->s);
+    for (size_t i = 0; n->kind == N_TUPLE && i < n->list.n; i++)
+        check_space_refs(j, f, n->list.v[i]);
+}
+
+static enum flow captured_statement(struct jinja *j, struct jj_frame *f, const struct jj_node *n)
+{
+    V text;
+    struct jj_frame *inner = n->kind == N_WITH ? new_frame(j, f, n->scope) : entered(j, f, n->scope);
+    if (n->kind == N_WITH) {
+        for (size_t i = 0; i < n->list.n; i++)
+            assign(j, inner, n->defaults.v[i], evaluate(j, f, n->list.v[i]));
+        enter(j, inner);
+        return block(j, inner, &n->body);
+    }
+    if (n->kind == N_GENERATION)
+        return block(j, inner, &n->body);
+    const enum flow flow = capture(j, inner, &n->body, &text);
+    if (flow != GO)
+        return flow;
+    if (n->b)
+        text = filtered(j, inner, n->b, &text);
+    if (n->kind == N_SET_BLOCK)
+        assign(j, f, n->a, text);
+    else
+        jj_put_str(j, j->out, text);
+    return GO;
+}
+
+static enum flow statement(struct jinja *j, struct jj_frame *f, const struct jj_node *n)
+{
+    struct jj_call *c;
+    jj_step(j, 1);
+    j->line = n->line;
+    switch (n->kind) {
+    case N_OUTPUT:
+        for (size_t i = 0; i < n->list.n; i++)
+            jj_put_str(j, j->out, evaluate(j, f, n->list.v[i]));
+        return GO;
+    case N_IF: return conditional(j, f, n);
+    case N_FOR: return loop(j, f, n);
+    case N_SET:
+        check_space_refs(j, f, n->a);
+        assign(j, f, n->a, evaluate(j, f, n->b));
+        return GO;
+    case N_MACRO:
+        c = jj_alloc(j, sizeof *c);
+        *c = (struct jj_call){ .macro = n, .closure = f };
+        set_variable(j, f, n, (V){ .kind = JJ_CALL, .call = c });
+        return GO;
+    case N_BREAK: return BREAK;
+    case N_CONTINUE: return CONTINUE;
+    default: return captured_statement(j, f, n);
+    }
+}
+
+static enum flow block(struct jinja *j, struct jj_frame *f, const struct jj_nodes *l)
+{
+    enum flow flow = GO;
+    if (++j->evals > JJ_EVALS)
+        jj_fail(j, "blocks are nested more than %d times", JJ_EVALS);
+    for (size_t i = 0; i < l->n && flow == GO; i++)
+        flow = statement(j, f, l->v[i]);
+    j->evals--;
+    return flow;
+}
+
+/* ---- the interface ---- */
+
+static void begin(struct jinja *j, struct err *e)
+{
+    j->e = e;
+    j->steps = j->depth = j->calls = j->evals = 0;
+    j->deadline = clock_seconds() + 1.0;
+}
+
+int jinja_open(struct jinja **t, const char *name, const char *text, size_t n, struct err *e)
+{
+    const size_t valid = utf8_valid_prefix(text, n);
+    *t = NULL;
+    if (valid < n)
+        return err_set(e, ERR_INPUT, "%s: byte 0x%02x at offset %zu is not UTF-8", name, (unsigned char)text[valid],
+                       valid);
+    if (n > JJ_OUTPUT)
+        return err_set(e, ERR_INPUT, "%s: a template has at most %d MiB", name, JJ_OUTPUT >> 20);
+    struct jinja *j = calloc(1, sizeof *j);
+    if (j)
+        j->arena = mem_alloc(JJ_ARENA);
+    if (!j || !j->arena) {
+        free(j);
+        return err_set(e, ERR_FAILED, "%s: no memory for a template", name);
+    }
+    j->name = name;
+    begin(j, e);
+    if (setjmp(j->failed)) {
+        jinja_close(j);
+        return -1;
+    }
+    jj_lex(j, text, n);
+    jj_parse(j);
+    jj_resolve(j);
+    j->parsed = j->used;
+    *t = j;
+    return 0;
+}
+
+void jinja_close(struct jinja *j)
+{
+    if (!j)
+        return;
+    mem_free(j->arena, JJ_ARENA);
+    free(j);
+}
+
+static void render(struct jinja *j, const struct json *variables)
+{
+    j->globals = jj_from_json(j, variables).dict;
+    j->context = jj_dict(j, JJ_DICT).dict;
+    block(j, entered(j, NULL, j->root), &j->body);
+}
+
+int jinja_render(struct jinja *j, const struct json *variables, const struct jinja_run *run,
+                 char **out, size_t *n_out, struct err *e)
+{
+    struct jj_text text = { .s = mem_alloc(JJ_OUTPUT), .cap = JJ_OUTPUT };
+    *out = NULL;
+    if (!text.s)
+        return err_set(e, ERR_FAILED, "%s: no memory for a prompt", j->name);
+    begin(j, e);
+    j->used = j->parsed;
+    j->line = 1;
+    j->now = run->now;
+    j->out = j->main_out = &text;
+    int rc = 0;
+    if (setjmp(j->failed)) {
+        rc = -1;
+    } else {
+        render(j, variables);
+    }
+    if (rc == 0 && !(*out = malloc(text.n + 1)))
+        rc = err_set(e, ERR_FAILED, "%s: no memory for a prompt", j->name);
+    if (rc == 0) {
+        memcpy(*out, text.s, text.n);
+        (*out)[text.n] = 0;
+        *n_out = text.n;
+    }
+    mem_free(text.s, JJ_OUTPUT);
+    return rc;
+}
+
+bool jinja_names(const struct jinja *j, const char *variable_name)
+{
+    for (size_t i = 0; i < j->names->n; i++)
+        if (jj_is(j->names->v[i].s, variable_name))
+            return true;
+    return false;
+}
+
+/* ---- what a template does with a member ---- */
+
+/* Whether the expression is the member, or a variable among `names` that was set from one. */
+static bool has_member(const struct jj_node *n, const struct jj_list *names)
+{
+    if (!n)
+        return false;
+    const V *key = n->kind == N_NAME || n->kind == N_ATTR ? &n->v
+                   : n->kind == N_ITEM && n->b->kind == N_CONST ? &n->b->v : NULL;
+    for (size_t i = 0; key && key->kind == JJ_STR && i < names->n; i++)
+        if ((i == 0 || n->kind == N_NAME) && jj_is(key->s, names->v[i].s->s))
+            return true;
+    if (n->kind == N_ITEM && n->b->kind == N_SLICE)
+        return has_member(n->a, names);
+    if (n->kind == N_COND)
+        return has_member(n->b, names) || has_member(n->c, names);
+    return n->kind == N_FILTER && has_member(n->a, names);
+}
+
+static bool loops_in(struct jinja *j, const struct jj_node *n, struct jj_list *names);
+static bool loops_in_any(struct jinja *j, const struct jj_nodes *l, struct jj_list *names)
+{
+    for (size_t i = 0; i < l->n; i++)
+        if (loops_in(j, l->v[i], names))
+            return true;
+    return false;
+}
+static bool loops_in(struct jinja *j, const struct jj_node *n, struct jj_list *names)
+{
+    if (!n)
+        return false;
+    if (n->kind == N_FOR && has_member(n->b, names))
+        return true;
+    if (n->kind == N_ITEM && n->b->kind == N_CONST && n->b->v.kind == JJ_INT && has_member(n->a, names))
+        return true;
+    if (n->kind == N_SET && n->a->kind == N_NAME && has_member(n->b, names)) {
+        struct jj_text t = {0};
+        jj_put(j, &t, n->a->v.s->s, n->a->v.s->n);
+        jj_put(j, &t, "", 1);
+        jj_append(j, (V){ .kind = JJ_LIST, .list = names }, jj_text(j, &t));
+    }
+    for (size_t i = 0; i < n->n_args; i++)
+        if (loops_in(j, n->args[i].value, names))
+            return true;
+    return loops_in(j, n->a, names) || loops_in(j, n->b, names) || loops_in(j, n->c, names) ||
+           loops_in_any(j, &n->list, names) || loops_in_any(j, &n->body, names) || loops_in_any(j, &n->other, names);
+}
+
+bool jinja_loops_over(struct jinja *j, const char *member)
+{
+    struct err e;
+    begin(j, &e);
+    j->used = j->parsed;
+    if (setjmp(j->failed))
+        return false;
+    V names = jj_list(j, JJ_LIST);
+    jj_append(j, names, jj_cstr(j, member));
+    return loops_in_any(j, &j->body, names.list);
+}
+
+void jinja_texts(const struct jinja *j, void (*take)(void *ctx, const char *text, size_t n), void *ctx)
+{
+    for (size_t i = 0; i < j->n_tokens; i++)
+        if (j->tokens[i].kind == T_DATA || j->tokens[i].kind == T_STRING)
+            take(ctx, j->tokens[i].v.s->s, j->tokens[i].v.s->n);
+}

@@ -1,0 +1,609 @@
+/* Values: the arena, texts, lists, dicts, iterators, comparison, str and repr. Start at struct jj_value. */
+#include "src/text/jinja/jinja_impl.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "src/base/unicode.h"
+
+/* ---- errors, memory, limits ---- */
+
+void jj_fail(struct jinja *j, const char *format, ...)
+{
+    char reason[700];
+    va_list ap;
+    va_start(ap, format);
+    vsnprintf(reason, sizeof reason, format, ap);
+    va_end(ap);
+    err_set(j->e, ERR_INPUT, "%s, line %u: %s", j->name, j->line, reason);
+    longjmp(j->failed, 1);
+}
+
+void *jj_alloc(struct jinja *j, size_t bytes)
+{
+    const size_t size = (bytes + 15) & ~(size_t)15;
+    if (bytes > JJ_ARENA || size > JJ_ARENA - j->used)
+        jj_fail(j, "the template needs more than %d MiB of memory", JJ_ARENA >> 20);
+    void *p = j->arena + j->used;
+    j->used += size;
+    return p;
+}
+
+void *jj_grow(struct jinja *j, void *v, size_t n, size_t *cap, size_t size)
+{
+    if (n < *cap)
+        return v;
+    const size_t more = MAX((size_t)4, n + n / 2 + 1);
+    void *p = jj_alloc(j, more * size);
+    if (n)
+        memcpy(p, v, n * size);
+    *cap = more;
+    return p;
+}
+
+void jj_step(struct jinja *j, size_t n)
+{
+    const uint64_t before = j->steps;
+    j->steps += n;
+    if (j->steps > JJ_STEPS)
+        jj_fail(j, "the template takes more than %d steps", JJ_STEPS);
+    if (before >> 12 != j->steps >> 12 && clock_seconds() > j->deadline)
+        jj_fail(j, "the template takes longer than one second");
+}
+
+void jj_deeper(struct jinja *j)
+{
+    if (++j->depth > JJ_DEPTH)
+        jj_fail(j, "more than %d levels", JJ_DEPTH);
+}
+
+/* ---- texts ---- */
+
+void jj_put(struct jinja *j, struct jj_text *t, const char *s, size_t n)
+{
+    if (n > t->cap - t->n) {
+        if (t == j->main_out)
+            jj_fail(j, "the prompt has more than %d MiB", JJ_OUTPUT >> 20);
+        const size_t cap = MAX((size_t)64, (t->n + n) * 2);
+        char *p = jj_alloc(j, cap);
+        if (t->n)
+            memcpy(p, t->s, t->n);
+        t->s = p;
+        t->cap = cap;
+    }
+    if (n)
+        memcpy(t->s + t->n, s, n);
+    t->n += n;
+}
+
+void jj_puts(struct jinja *j, struct jj_text *t, const char *s) { jj_put(j, t, s, strlen(s)); }
+
+V jj_str(struct jinja *j, const char *s, size_t n)
+{
+    struct jj_str *r = jj_alloc(j, sizeof *r);
+    *r = (struct jj_str){ s, n, 0 };
+    for (size_t i = 0; i < n; i++)
+        r->chars += ((unsigned char)s[i] & 0xc0) != 0x80;
+    jj_step(j, 1 + n / 256);
+    return (V){ .kind = JJ_STR, .s = r };
+}
+
+V jj_cstr(struct jinja *j, const char *s) { return jj_str(j, s, strlen(s)); }
+V jj_text(struct jinja *j, const struct jj_text *t) { return jj_str(j, t->s, t->n); }
+
+/* The byte where code point i begins. */
+static size_t byte_of(const struct jj_str *s, size_t i)
+{
+    if (s->chars == s->n)
+        return i;
+    size_t at = 0;
+    while (i-- > 0)
+        at += utf8_length((unsigned char)s->s[at]);
+    return at;
+}
+
+V jj_slice(struct jinja *j, const struct jj_str *s, size_t from, size_t to)
+{
+    if (from >= to)
+        return jj_str(j, "", 0);
+    const size_t a = byte_of(s, from), b = byte_of(s, to);
+    return jj_str(j, s->s + a, b - a);
+}
+
+bool jj_is(const struct jj_str *s, const char *text) { return s->n == strlen(text) && !memcmp(s->s, text, s->n); }
+
+bool jj_space(uint32_t c)
+{
+    return (c >= 9 && c <= 13) || (c >= 0x1c && c <= 0x20) || c == 0x85 || c == 0xa0 || c == 0x1680 ||
+           (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
+}
+
+/* ---- lists and dicts ---- */
+
+V jj_list(struct jinja *j, enum jj_kind kind)
+{
+    struct jj_list *l = jj_alloc(j, sizeof *l);
+    *l = (struct jj_list){0};
+    return (V){ .kind = kind, .list = l };
+}
+
+void jj_append(struct jinja *j, V list, V v)
+{
+    struct jj_list *l = list.list;
+    l->v = jj_grow(j, l->v, l->n, &l->cap, sizeof *l->v);
+    l->v[l->n++] = v;
+}
+
+V jj_pair(struct jinja *j, V a, V b)
+{
+    V t = jj_list(j, JJ_TUPLE);
+    jj_append(j, t, a);
+    jj_append(j, t, b);
+    return t;
+}
+
+V jj_dict(struct jinja *j, enum jj_kind kind)
+{
+    struct jj_dict *d = jj_alloc(j, sizeof *d);
+    *d = (struct jj_dict){0};
+    return (V){ .kind = kind, .dict = d };
+}
+
+/* Equal values have equal hashes: 1, 1.0 and True are one key. */
+static uint64_t hash(struct jinja *j, V v)
+{
+    double whole;
+    switch (v.kind) {
+    case JJ_NONE: return 1;
+    case JJ_BOOL: case JJ_INT: return hash64(HASH64_INIT, &(int64_t){ jj_i(v) }, 8);
+    case JJ_FLOAT:
+        if (modf(v.f, &whole) == 0 && fabs(v.f) < 9e18)
+            return hash(j, jj_int((int64_t)v.f));
+        return hash64(HASH64_INIT, &v.f, 8);
+    case JJ_STR: return hash64(HASH64_INIT, v.s->s, v.s->n);
+    case JJ_UNDEFINED: return 2;
+    case JJ_TUPLE: {
+        uint64_t h = 3;
+        jj_deeper(j);
+        for (size_t i = 0; i < v.list->n; i++)
+            h = h * 31 + hash(j, v.list->v[i]);
+        j->depth--;
+        return h;
+    }
+    default: jj_fail(j, "a %s cannot be a key", jj_type(v));
+    }
+}
+
+static void index_entry(struct jj_dict *d, size_t i)
+{
+    size_t at = d->v[i].hash & (d->slots - 1);
+    while (d->index[at])
+        at = (at + 1) & (d->slots - 1);
+    d->index[at] = (uint32_t)i + 1;
+}
+
+static void index_all(struct jinja *j, struct jj_dict *d)
+{
+    if (d->n < 8)
+        return;
+    if (d->n * 2 > d->slots) {
+        for (d->slots = 32; d->slots < d->n * 4; d->slots *= 2);
+        d->index = jj_alloc(j, d->slots * sizeof *d->index);
+    }
+    memset(d->index, 0, d->slots * sizeof *d->index);
+    for (size_t i = 0; i < d->n; i++)
+        index_entry(d, i);
+}
+
+static struct jj_entry *find(struct jinja *j, const struct jj_dict *d, V key, uint64_t h)
+{
+    jj_step(j, 1);
+    if (d->n < 8) {
+        for (size_t i = 0; i < d->n; i++)
+            if (d->v[i].hash == h && jj_equal(j, d->v[i].key, key))
+                return &d->v[i];
+        return NULL;
+    }
+    for (size_t at = h & (d->slots - 1); d->index[at]; at = (at + 1) & (d->slots - 1)) {
+        struct jj_entry *e = &d->v[d->index[at] - 1];
+        if (e->hash == h && jj_equal(j, e->key, key))
+            return e;
+    }
+    return NULL;
+}
+
+void jj_set(struct jinja *j, struct jj_dict *d, V key, V value)
+{
+    const uint64_t h = hash(j, key);
+    struct jj_entry *e = find(j, d, key, h);
+    if (e) {
+        e->value = value;
+        return;
+    }
+    d->v = jj_grow(j, d->v, d->n, &d->cap, sizeof *d->v);
+    d->v[d->n++] = (struct jj_entry){ key, value, h };
+    if (d->n >= 8 && d->n * 2 <= d->slots)
+        index_entry(d, d->n - 1);
+    else
+        index_all(j, d);
+}
+
+V *jj_get(struct jinja *j, const struct jj_dict *d, V key)
+{
+    struct jj_entry *e = find(j, d, key, hash(j, key));
+    return e ? &e->value : NULL;
+}
+
+bool jj_remove(struct jinja *j, struct jj_dict *d, V key, V *value)
+{
+    struct jj_entry *e = find(j, d, key, hash(j, key));
+    if (!e)
+        return false;
+    *value = e->value;
+    memmove(e, e + 1, (size_t)(d->v + d->n - (e + 1)) * sizeof *e);
+    d->n--;
+    jj_step(j, d->n);
+    index_all(j, d);
+    return true;
+}
+
+/* ---- properties ---- */
+
+const char *jj_type(V v)
+{
+    static const char *const names[] = { "missing value", "undefined value", "None", "bool", "int", "float", "str",
+                                         "list", "tuple", "dict", "dict view", "range", "iterator", "namespace",
+                                         "loop", "function" };
+    return names[v.kind];
+}
+
+bool jj_truth(V v)
+{
+    switch (v.kind) {
+    case JJ_MISSING: case JJ_UNDEFINED: case JJ_NONE: return false;
+    case JJ_BOOL: return v.b;
+    case JJ_INT: return v.i != 0;
+    case JJ_FLOAT: return v.f != 0;
+    case JJ_STR: return v.s->n > 0;
+    case JJ_LIST: case JJ_TUPLE: return v.list->n > 0;
+    case JJ_DICT: return v.dict->n > 0;
+    case JJ_VIEW: return v.view->dict->n > 0;
+    case JJ_RANGE_OF: return v.range->n > 0;
+    case JJ_ITER: case JJ_SPACE: case JJ_LOOP: case JJ_CALL: return true;
+    }
+    return true;
+}
+
+bool jj_has_length(V v)
+{
+    return v.kind == JJ_UNDEFINED || (v.kind >= JJ_STR && v.kind <= JJ_RANGE_OF);
+}
+
+size_t jj_length(struct jinja *j, V v)
+{
+    switch (v.kind) {
+    case JJ_UNDEFINED: return 0;
+    case JJ_STR: return v.s->chars;
+    case JJ_LIST: case JJ_TUPLE: return v.list->n;
+    case JJ_DICT: return v.dict->n;
+    case JJ_VIEW: return v.view->dict->n;
+    case JJ_RANGE_OF: return v.range->n;
+    default: jj_fail(j, "a %s has no length", jj_type(v));
+    }
+}
+
+V jj_element(V v, size_t i)
+{
+    return v.kind == JJ_RANGE_OF ? jj_int(v.range->from + (int64_t)i * v.range->step) : v.list->v[i];
+}
+
+/* ---- iteration ---- */
+
+bool jj_iterable(V v) { return jj_has_length(v) || v.kind == JJ_ITER || v.kind == JJ_LOOP; }
+
+struct jj_iter *jj_walk(struct jinja *j, V v)
+{
+    if (v.kind == JJ_ITER)
+        return v.iter;
+    if (!jj_iterable(v) || v.kind == JJ_LOOP)
+        jj_fail(j, "a %s cannot be iterated over", jj_type(v));
+    struct jj_iter *it = jj_alloc(j, sizeof *it);
+    *it = (struct jj_iter){ .over = v };
+    return it;
+}
+
+bool jj_next(struct jinja *j, struct jj_iter *it, V *v)
+{
+    jj_step(j, 1);
+    if (it->next)
+        return it->next(j, it, v);
+    const V o = it->over;
+    if (o.kind == JJ_STR) {
+        if (it->at >= o.s->n)
+            return false;
+        const size_t n = utf8_length((unsigned char)o.s->s[it->at]);
+        *v = jj_str(j, o.s->s + it->at, n);
+        it->at += n;
+        return true;
+    }
+    if (it->at >= jj_length(j, o))
+        return false;
+    const size_t i = it->at++;
+    const struct jj_dict *d = o.kind == JJ_DICT ? o.dict : o.kind == JJ_VIEW ? o.view->dict : NULL;
+    if (!d)
+        *v = jj_element(o, i);
+    else if (o.kind == JJ_DICT || o.view->part == JJ_KEYS)
+        *v = d->v[i].key;
+    else
+        *v = o.view->part == JJ_VALUES ? d->v[i].value : jj_pair(j, d->v[i].key, d->v[i].value);
+    return true;
+}
+
+V jj_to_list(struct jinja *j, V v)
+{
+    V list = jj_list(j, JJ_LIST), x;
+    for (struct jj_iter *it = jj_walk(j, v); jj_next(j, it, &x);)
+        jj_append(j, list, x);
+    return list;
+}
+
+/* ---- comparison ---- */
+
+static int compare_numbers(V a, V b)
+{
+    if (jj_whole(a) && jj_whole(b))
+        return (jj_i(a) > jj_i(b)) - (jj_i(a) < jj_i(b));
+    const long double x = a.kind == JJ_FLOAT ? (long double)a.f : (long double)jj_i(a);
+    const long double y = b.kind == JJ_FLOAT ? (long double)b.f : (long double)jj_i(b);
+    return isnan(x) || isnan(y) ? 2 : (x > y) - (x < y);
+}
+
+static int compare_texts(const struct jj_str *a, const struct jj_str *b)
+{
+    const int d = memcmp(a->s, b->s, MIN(a->n, b->n));
+    return d ? (d > 0) - (d < 0) : (a->n > b->n) - (a->n < b->n);
+}
+
+static bool equal_dicts(struct jinja *j, const struct jj_dict *a, const struct jj_dict *b)
+{
+    for (size_t i = 0; i < a->n; i++) {
+        const struct jj_entry *e = find(j, b, a->v[i].key, a->v[i].hash);
+        if (!e || !jj_equal(j, a->v[i].value, e->value))
+            return false;
+    }
+    return a->n == b->n;
+}
+
+bool jj_equal(struct jinja *j, V a, V b)
+{
+    jj_step(j, 1);
+    if (jj_number(a) && jj_number(b))
+        return compare_numbers(a, b) == 0;
+    if (a.kind != b.kind)
+        return false;
+    switch (a.kind) {
+    case JJ_MISSING: case JJ_UNDEFINED: case JJ_NONE: return true;
+    case JJ_STR: return a.s == b.s || compare_texts(a.s, b.s) == 0;
+    case JJ_VIEW: return a.view == b.view;
+    case JJ_SPACE: case JJ_ITER: case JJ_LOOP: case JJ_CALL: return a.call == b.call;
+    default: break;
+    }
+    bool same = jj_length(j, a) == jj_length(j, b);
+    jj_deeper(j);
+    if (same && a.kind == JJ_DICT)
+        same = equal_dicts(j, a.dict, b.dict);
+    else
+        for (size_t i = 0; same && i < jj_length(j, a); i++)
+            same = jj_equal(j, jj_element(a, i), jj_element(b, i));
+    j->depth--;
+    return same;
+}
+
+int jj_compare(struct jinja *j, V a, V b)
+{
+    jj_step(j, 1);
+    if (jj_number(a) && jj_number(b))
+        return compare_numbers(a, b);
+    if (a.kind == JJ_STR && b.kind == JJ_STR)
+        return compare_texts(a.s, b.s);
+    if (a.kind != b.kind || (a.kind != JJ_LIST && a.kind != JJ_TUPLE))
+        jj_fail(j, "a %s and a %s have no order", jj_type(a), jj_type(b));
+    jj_deeper(j);
+    int order = (a.list->n > b.list->n) - (a.list->n < b.list->n);
+    for (size_t i = 0; i < MIN(a.list->n, b.list->n); i++)
+        if (!jj_equal(j, a.list->v[i], b.list->v[i])) {
+            order = jj_compare(j, a.list->v[i], b.list->v[i]);
+            break;
+        }
+    j->depth--;
+    return order;
+}
+
+bool jj_contains(struct jinja *j, V box, V v)
+{
+    if (box.kind == JJ_STR) {
+        if (v.kind != JJ_STR)
+            jj_fail(j, "'in' of a text needs a text, found a %s", jj_type(v));
+        jj_step(j, 1 + box.s->n / 64);
+        return v.s->n == 0 || (box.s->n && memmem(box.s->s, box.s->n, v.s->s, v.s->n));
+    }
+    if (box.kind == JJ_DICT || (box.kind == JJ_VIEW && box.view->part == JJ_KEYS))
+        return jj_get(j, box.kind == JJ_DICT ? box.dict : box.view->dict, v) != NULL;
+    V x;
+    for (struct jj_iter *it = jj_walk(j, box); jj_next(j, it, &x);)
+        if (jj_equal(j, x, v))
+            return true;
+    return false;
+}
+
+/* ---- str and repr ---- */
+
+void jj_put_float(struct jinja *j, struct jj_text *t, double f)
+{
+    char digits[40], out[400];
+    if (!isfinite(f)) {
+        jj_puts(j, t, isnan(f) ? "nan" : f < 0 ? "-inf" : "inf");
+        return;
+    }
+    int n = 0;
+    do                                                  /* the shortest digits that give f */
+        snprintf(digits, sizeof digits, "%.*e", n, f);
+    while (strtod(digits, NULL) != f && ++n < 17);
+    const int exponent = atoi(strchr(digits, 'e') + 1);
+    if (exponent >= -4 && exponent < 16) {
+        snprintf(out, sizeof out, "%.*f", MAX(n - exponent, 1), f);
+    } else {
+        *strchr(digits, 'e') = 0;
+        snprintf(out, sizeof out, "%se%c%02d", digits, exponent < 0 ? '-' : '+', abs(exponent));
+    }
+    jj_puts(j, t, out);
+}
+
+/* repr of a text. Python escapes what it cannot print; here that is the control characters, separators and
+ * code points without a character. */
+static void put_quoted(struct jinja *j, struct jj_text *t, const struct jj_str *s)
+{
+    const bool one = s->n && memchr(s->s, '\'', s->n), two = s->n && memchr(s->s, '"', s->n);
+    const char quote = one && !two ? '"' : '\'';
+    jj_put(j, t, &quote, 1);
+    for (size_t i = 0, n; i < s->n; i += n) {
+        uint32_t c;
+        char out[16];
+        n = utf8_get(s->s + i, &c);
+        if (c == (unsigned char)quote || c == '\\')
+            snprintf(out, sizeof out, "\\%c", (char)c);
+        else if (c == '\n' || c == '\r' || c == '\t')
+            snprintf(out, sizeof out, "\\%c", c == '\n' ? 'n' : c == '\r' ? 'r' : 't');
+        else if (c < 0x20 || (c >= 0x7f && c <= 0xa0) || c == 0xad)
+            snprintf(out, sizeof out, "\\x%02x", c);
+        else if (jj_space(c) && c != ' ')
+            snprintf(out, sizeof out, "\\u%04x", c);
+        else if ((c >= 0x200b && c <= 0x200f) || (c >= 0x202a && c <= 0x202e) || (c >= 0x2060 && c <= 0x206f) ||
+                 c == 0xfeff || (c >= 0xe000 && c <= 0xf8ff) || (c >= 0xfff0 && c <= 0xfffb))
+            snprintf(out, sizeof out, "\\u%04x", c);
+        else
+            snprintf(out, sizeof out, "%.*s", (int)n, s->s + i);
+        jj_puts(j, t, out);
+    }
+    jj_put(j, t, &quote, 1);
+}
+
+static void put_dict(struct jinja *j, struct jj_text *t, const struct jj_dict *d)
+{
+    jj_puts(j, t, "{");
+    for (size_t i = 0; i < d->n; i++) {
+        jj_puts(j, t, i ? ", " : "");
+        jj_put_repr(j, t, d->v[i].key);
+        jj_puts(j, t, ": ");
+        jj_put_repr(j, t, d->v[i].value);
+    }
+    jj_puts(j, t, "}");
+}
+
+static void put_elements(struct jinja *j, struct jj_text *t, V v)
+{
+    const bool tuple = v.kind == JJ_TUPLE;
+    V x;
+    jj_puts(j, t, tuple ? "(" : "[");
+    size_t i = 0;
+    for (struct jj_iter *it = jj_walk(j, v); jj_next(j, it, &x); i++) {
+        jj_puts(j, t, i ? ", " : "");
+        jj_put_repr(j, t, x);
+    }
+    jj_puts(j, t, !tuple ? "]" : i == 1 ? ",)" : ")");
+}
+
+void jj_put_repr(struct jinja *j, struct jj_text *t, V v)
+{
+    static const char *const views[] = { "dict_keys(", "dict_values(", "dict_items(" };
+    char number[80];
+    jj_step(j, 1);
+    jj_deeper(j);
+    switch (v.kind) {
+    case JJ_MISSING: case JJ_UNDEFINED: jj_puts(j, t, "Undefined"); break;
+    case JJ_NONE: jj_puts(j, t, "None"); break;
+    case JJ_BOOL: jj_puts(j, t, v.b ? "True" : "False"); break;
+    case JJ_INT:
+        snprintf(number, sizeof number, "%lld", (long long)v.i);
+        jj_puts(j, t, number);
+        break;
+    case JJ_FLOAT: jj_put_float(j, t, v.f); break;
+    case JJ_STR: put_quoted(j, t, v.s); break;
+    case JJ_LIST: case JJ_TUPLE: put_elements(j, t, v); break;
+    case JJ_DICT: put_dict(j, t, v.dict); break;
+    case JJ_VIEW:
+        jj_puts(j, t, views[v.view->part]);
+        put_elements(j, t, v);
+        jj_puts(j, t, ")");
+        break;
+    case JJ_RANGE_OF:
+        snprintf(number, sizeof number, v.range->step == 1 ? "range(%lld, %lld)" : "range(%lld, %lld, %lld)",
+                 (long long)v.range->from, (long long)v.range->to, (long long)v.range->step);
+        jj_puts(j, t, number);
+        break;
+    case JJ_SPACE:
+        jj_puts(j, t, "<Namespace ");
+        put_dict(j, t, v.dict);
+        jj_puts(j, t, ">");
+        break;
+    case JJ_ITER: case JJ_LOOP: case JJ_CALL: jj_fail(j, "a %s has no text", jj_type(v));
+    }
+    j->depth--;
+}
+
+void jj_put_str(struct jinja *j, struct jj_text *t, V v)
+{
+    if (v.kind == JJ_STR)
+        jj_put(j, t, v.s->s, v.s->n);
+    else if (v.kind != JJ_UNDEFINED)
+        jj_put_repr(j, t, v);
+}
+
+V jj_to_str(struct jinja *j, V v)
+{
+    if (v.kind == JJ_STR)
+        return v;
+    struct jj_text t = {0};
+    jj_put_str(j, &t, v);
+    return jj_text(j, &t);
+}
+
+/* ---- calls of builtins ---- */
+
+/* The place of parameter `name` in the words of `params`, or -1. */
+static int parameter(const char *params, const struct jj_str *name)
+{
+    int i = 0;
+    for (const char *p = params; *p; i++) {
+        const size_t n = strcspn(p, " ");
+        if (n == name->n && !memcmp(p, name->s, n))
+            return i;
+        p += n + (p[n] == ' ');
+    }
+    return -1;
+}
+
+V jj_call_builtin(struct jinja *j, const struct jj_builtin *b, V self, const struct jj_args *a)
+{
+    V p[JJ_PARAMS] = {{0}};
+    if (b->params[0] == '*')
+        return b->f(j, self, p, a);
+    int n = b->params[0] != 0;
+    for (const char *s = b->params; *s; s++)
+        n += *s == ' ';
+    if (a->n > (size_t)n)
+        jj_fail(j, "%s takes %d %s, found %zu", b->name, n, plural((size_t)n, "argument", "arguments"), a->n);
+    for (size_t i = 0; i < a->n; i++)
+        p[i] = a->v[i];
+    for (size_t i = 0; i < a->n_kw; i++) {
+        const int at = parameter(b->params, a->kw[i].name);
+        if (at < 0 || p[at].kind != JJ_MISSING)
+            jj_fail(j, "%s has no argument '%.*s', or has it twice", b->name, (int)MIN(a->kw[i].name->n, 60u),
+                    a->kw[i].name->s);
+        p[at] = a->kw[i].value;
+    }
+    for (int i = 0; i < b->required; i++)
+        if (p[i].kind == JJ_MISSING)
+            jj_fail(j, "%s needs %d %s", b->name, b->required, plural((size_t)b->required, "argument", "arguments"));
+    return b->f(j, self, p, a);
+}
