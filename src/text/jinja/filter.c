@@ -463,6 +463,8 @@ static V lazily(struct jinja *j, V over, struct applied m, bool (*next)(struct j
     struct applied *kept = jj_alloc(j, sizeof *kept);
     struct jj_iter *it = jj_alloc(j, sizeof *it);
     *kept = m;
+    if (!jj_truth(over))                                /* None, False and 0 are empty here, as in jinja2 */
+        over = jj_list(j, JJ_LIST);
     *it = (struct jj_iter){ .from = jj_walk(j, over), .next = next, .what = kept };
     return (V){ .kind = JJ_ITER, .iter = it };
 }
@@ -568,20 +570,18 @@ static V t_ge(struct jinja *j, V v, const V *p, A a)
     const int o = order(j, v, p[0]);
     return jj_bool(o == 1 || o == 0);
 }
-static V t_divisible(struct jinja *j, V v, const V *p, A a)
+/* Whether v % num is `want`, as in Python. */
+static V remainder_is(struct jinja *j, V v, V num, double want)
 {
-    if (!jj_whole(v) || !jj_whole(p[0]) || jj_i(p[0]) == 0)
-        jj_fail(j, "divisibleby: whole numbers, and none that is 0, are needed");
-    return jj_bool(jj_i(p[0]) == -1 || jj_i(v) % jj_i(p[0]) == 0);
+    if (!jj_number(v) || !jj_number(num) || jj_f(num) == 0)
+        jj_fail(j, "odd, even and divisibleby need numbers, and none that is 0, found a %s", jj_type(v));
+    if (jj_whole(v) && jj_whole(num))
+        return jj_bool(jj_i(num) == -1 || llabs(jj_i(v) % jj_i(num)) == (int64_t)want);
+    return jj_bool(fabs(fmod(jj_f(v), jj_f(num))) == want);
 }
-static V parity(struct jinja *j, V v, int64_t want)
-{
-    if (!jj_whole(v))
-        jj_fail(j, "odd and even need a whole number, found a %s", jj_type(v));
-    return jj_bool((jj_i(v) & 1) == want);
-}
-static V t_even(struct jinja *j, V v, const V *p, A a) { return parity(j, v, 0); }
-static V t_odd(struct jinja *j, V v, const V *p, A a) { return parity(j, v, 1); }
+static V t_divisible(struct jinja *j, V v, const V *p, A a) { return remainder_is(j, v, p[0], 0); }
+static V t_even(struct jinja *j, V v, const V *p, A a) { return remainder_is(j, v, jj_int(2), 0); }
+static V t_odd(struct jinja *j, V v, const V *p, A a) { return remainder_is(j, v, jj_int(2), 1); }
 static V t_lower(struct jinja *j, V v, const V *p, A a) { return method(j, jj_to_str(j, v), "islower", a); }
 static V t_upper(struct jinja *j, V v, const V *p, A a) { return method(j, jj_to_str(j, v), "isupper", a); }
 static V t_sameas(struct jinja *j, V v, const V *p, A a)

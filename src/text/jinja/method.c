@@ -538,7 +538,8 @@ V jj_format_percent(struct jinja *j, const struct jj_str *s, V values)
         put_percent(j, &t, spec, s->s[i], tuple ? values.list->v[used] : values);
         used++;
     }
-    if (used < n && !(values.kind == JJ_DICT || values.kind == JJ_LIST))
+    if (used < n && values.kind != JJ_DICT && values.kind != JJ_LIST && values.kind != JJ_UNDEFINED &&
+        values.kind != JJ_RANGE_OF)
         jj_fail(j, "%%: fewer conversions than values");
     return jj_text(j, &t);
 }
@@ -800,12 +801,22 @@ static int64_t slice_bound(struct jinja *j, V v, int64_t n, bool back, int64_t o
     return MIN(i, back ? n - 1 : n);
 }
 
+static V slice_of_range(struct jinja *j, const struct jj_range *r, int64_t a, int64_t b, int64_t step)
+{
+    struct jj_range *part_of = jj_alloc(j, sizeof *part_of);
+    const int64_t n = step > 0 ? (b - a + step - 1) / step : (a - b - step - 1) / -step;
+    if (step > JJ_RANGE || step < -JJ_RANGE)
+        jj_fail(j, "a slice with such a step is not supported");
+    *part_of = (struct jj_range){ r->from + a * r->step, r->from + b * r->step, r->step * step, n > 0 ? (size_t)n : 0 };
+    return (V){ .kind = JJ_RANGE_OF, .range = part_of };
+}
+
 V jj_slice_of(struct jinja *j, V v, V from, V to, V step_value)
 {
     if (v.kind == JJ_UNDEFINED)
         undefined(j, v);
     if (v.kind != JJ_STR && v.kind != JJ_LIST && v.kind != JJ_TUPLE && v.kind != JJ_RANGE_OF)
-        return jj_undefined(NULL);
+        jj_fail(j, "a %s has no slices", jj_type(v));
     const int64_t n = (int64_t)jj_length(j, v), step = given(step_value) ? whole(j, step_value, 1, "slice") : 1;
     if (step == 0)
         jj_fail(j, "a slice with step 0");
@@ -814,7 +825,7 @@ V jj_slice_of(struct jinja *j, V v, V from, V to, V step_value)
     if (v.kind == JJ_STR && step == 1)
         return jj_slice(j, v.s, (size_t)a, (size_t)b);
     if (v.kind == JJ_RANGE_OF)
-        jj_fail(j, "a slice of a range is not supported");
+        return slice_of_range(j, v.range, a, b, step);
     V list = jj_list(j, v.kind == JJ_STR ? JJ_LIST : v.kind);
     const V whole_text = v.kind == JJ_STR ? jj_to_list(j, v) : v;
     for (int64_t i = a; step > 0 ? i < b : i > b; i += step) {

@@ -571,6 +571,8 @@ static enum flow captured_statement(struct jinja *j, struct jj_frame *f, const s
         text = filtered(j, inner, n->b, &text);
     if (n->kind == N_SET_BLOCK)
         assign(j, f, n->a, text);
+    else if (text.kind != JJ_STR)
+        jj_fail(j, "a filter block makes a %s, not a text", jj_type(text));
     else
         jj_put_str(j, j->out, text);
     return GO;
