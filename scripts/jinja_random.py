@@ -11,6 +11,7 @@ import os
 import random
 import sys
 import tempfile
+import warnings
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import jinja_reference as ref  # noqa: E402
@@ -161,12 +162,15 @@ class Maker:
 
 def excused(template, want, why, out, error):
     """Differences that jinja.h names: 64 bits, and what has no text here but an address in Python."""
+    if error and want is not None and "has no slices" in error:
+        return True                              # jinja2 folds a constant without slices to an undefined
     if error and ("beyond" in error or "is not supported" in error or "has no text" in error):
         return True
     return out is not None and why is not None and "MemoryError" in why
 
 
 def main():
+    warnings.simplefilter("ignore", SyntaxWarning)       # of Python about constants in templates
     lines = sys.argv[1:2] == ["--lines"]
     args = [int(a) for a in sys.argv[1 + lines:]]
     n, seed = (args + [100000])[0], (args[1:] + [1])[0]

@@ -52,7 +52,13 @@ static V attribute(struct jinja *j, V v, V name, V missing)
 static V f_lower(struct jinja *j, V v, const V *p, A a) { return jj_lower(j, jj_to_str(j, v).s); }
 static V f_upper(struct jinja *j, V v, const V *p, A a) { return jj_upper(j, jj_to_str(j, v).s); }
 static V f_string(struct jinja *j, V v, const V *p, A a) { return jj_to_str(j, v); }
-static V f_safe(struct jinja *j, V v, const V *p, A a) { return jj_to_str(j, v); }
+static V f_safe(struct jinja *j, V v, const V *p, A a)
+{
+    struct jj_str *s = jj_alloc(j, sizeof *s);
+    *s = *jj_to_str(j, v).s;
+    s->safe = true;
+    return (V){ .kind = JJ_STR, .s = s };
+}
 static V f_trim(struct jinja *j, V v, const V *p, A a) { return jj_strip(j, jj_to_str(j, v).s, p, true, true); }
 
 static V method(struct jinja *j, V v, const char *name, const struct jj_args *a)
@@ -350,17 +356,20 @@ static V sorted(struct jinja *j, V list, const V *keys, bool reverse)
     return out;
 }
 
+/* A key is the list of the attributes' values, as in jinja2: two undefined values are equal there. */
 static V f_sort(struct jinja *j, V v, const V *p, A a)
 {
     const V list = jj_to_list(j, v);
-    V *keys = jj_alloc(j, list.list->n * sizeof *keys + 8);
-    if (p[2].kind == JJ_STR && p[2].s->n && memchr(p[2].s->s, ',', p[2].s->n))
-        jj_fail(j, "sort: one attribute is supported");
-    for (size_t i = 0; i < list.list->n; i++)
-        keys[i] = sort_key(j, list.list->v[i], p[2], flag(p[1]));
-    for (size_t i = 0; i < list.list->n; i++)
-        if (list.list->n > 1)
-            defined(j, keys[i]);
+    V *keys = jj_alloc(j, list.list->n * sizeof *keys + 8), names = jj_list(j, JJ_LIST);
+    if (p[2].kind == JJ_STR)
+        names = jj_split(j, p[2].s, jj_cstr(j, ","));
+    else
+        jj_append(j, names, p[2]);
+    for (size_t i = 0; i < list.list->n; i++) {
+        keys[i] = jj_list(j, JJ_LIST);
+        for (size_t k = 0; k < names.list->n; k++)
+            jj_append(j, keys[i], sort_key(j, list.list->v[i], names.list->v[k], flag(p[1])));
+    }
     return sorted(j, list, keys, flag(p[0]));
 }
 
@@ -407,18 +416,8 @@ static V f_max(struct jinja *j, V v, const V *p, A a) { return extreme(j, v, p, 
 static V f_sum(struct jinja *j, V v, const V *p, A a)
 {
     V total = p[1].kind == JJ_MISSING ? jj_int(0) : p[1], x;
-    for (struct jj_iter *it = jj_walk(j, v); jj_next(j, it, &x);) {
-        x = attribute(j, x, p[0], (V){0});
-        int64_t r;
-        if (!jj_number(defined(j, x)) || !jj_number(total))
-            jj_fail(j, "sum: numbers are needed, found a %s and a %s", jj_type(total), jj_type(x));
-        if (!jj_whole(x) || !jj_whole(total))
-            total = jj_float(jj_f(total) + jj_f(x));
-        else if (__builtin_add_overflow(jj_i(total), jj_i(x), &r))
-            jj_fail(j, "a result is beyond 64 bits");
-        else
-            total = jj_int(r);
-    }
+    for (struct jj_iter *it = jj_walk(j, v); jj_next(j, it, &x);)
+        total = jj_operation(j, '+', total, attribute(j, x, p[0], (V){0}));
     return total;
 }
 
@@ -570,14 +569,10 @@ static V t_ge(struct jinja *j, V v, const V *p, A a)
     const int o = order(j, v, p[0]);
     return jj_bool(o == 1 || o == 0);
 }
-/* Whether v % num is `want`, as in Python. */
-static V remainder_is(struct jinja *j, V v, V num, double want)
+/* Whether v % num equals `want`. */
+static V remainder_is(struct jinja *j, V v, V num, int64_t want)
 {
-    if (!jj_number(v) || !jj_number(num) || jj_f(num) == 0)
-        jj_fail(j, "odd, even and divisibleby need numbers, and none that is 0, found a %s", jj_type(v));
-    if (jj_whole(v) && jj_whole(num))
-        return jj_bool(jj_i(num) == -1 || llabs(jj_i(v) % jj_i(num)) == (int64_t)want);
-    return jj_bool(fabs(fmod(jj_f(v), jj_f(num))) == want);
+    return jj_bool(jj_equal(j, jj_operation(j, '%', v, num), jj_int(want)));
 }
 static V t_divisible(struct jinja *j, V v, const V *p, A a) { return remainder_is(j, v, p[0], 0); }
 static V t_even(struct jinja *j, V v, const V *p, A a) { return remainder_is(j, v, jj_int(2), 0); }
@@ -593,6 +588,8 @@ static V t_sameas(struct jinja *j, V v, const V *p, A a)
 }
 static V t_filter(struct jinja *j, V v, const V *p, A a)
 {
+    if (v.kind == JJ_LIST || v.kind == JJ_DICT)
+        jj_fail(j, "a %s is no name of a filter", jj_type(v));
     return jj_bool(v.kind == JJ_STR && jj_filter(v.s));
 }
 

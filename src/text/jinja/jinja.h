@@ -20,7 +20,8 @@
  *     templates use them. from_json parses a text, for the same reason.
  *   - Functions, methods, macros, loops and iterators have no text: to print one is an error.
  *   - str.format knows {}, {0} and {name}; `%` of a text knows %s, %r, %d, %i, %f, %x and %%.
- *   - safe does not mark a text.
+ *   - A text marked by safe escapes what + joins to it, as in jinja2; every other use drops the mark.
+ *   - A slice of a number is an error, also where jinja2 folds constants to an undefined.
  *
  * A template comes from strangers. It has one second, 10 million steps, one arena of 64 MiB, 16 MiB of output,
  * and 200 levels of calls, brackets and printed lists. A range has at most 100,000 numbers. Each limit, and

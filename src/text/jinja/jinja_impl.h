@@ -29,7 +29,8 @@ enum jj_kind {
     JJ_RANGE_OF, JJ_ITER, JJ_SPACE /* namespace() */, JJ_LOOP, JJ_CALL,
 };
 
-struct jj_str { const char *s; size_t n, chars; };      /* UTF-8: n bytes, chars code points */
+/* UTF-8: n bytes, chars code points. safe: of the filter `safe`; only + looks at it. */
+struct jj_str { const char *s; size_t n, chars; bool safe; };
 struct jj_value {
     enum jj_kind kind;
     union {
@@ -222,6 +223,7 @@ V jj_attr(struct jinja *j, V v, const struct jj_str *name);                 /* v
 V jj_item(struct jinja *j, V v, V key);                                     /* v[key] */
 V jj_slice_of(struct jinja *j, V v, V from, V to, V step);
 const struct jj_builtin *jj_function(const struct jj_str *name);            /* range, dict, ... */
+V jj_split(struct jinja *j, const struct jj_str *s, V word);                 /* a list */
 V jj_loop_length(struct jinja *j, struct jj_loop *l);
 V jj_lower(struct jinja *j, const struct jj_str *s);
 V jj_upper(struct jinja *j, const struct jj_str *s);
@@ -229,6 +231,10 @@ V jj_strip(struct jinja *j, const struct jj_str *s, const V *chars, bool left, b
 V jj_replace(struct jinja *j, const struct jj_str *s, const struct jj_str *from, const struct jj_str *to,
              int64_t count);
 V jj_format_percent(struct jinja *j, const struct jj_str *format, V values);
+
+/* ---- run.c ---- */
+
+V jj_operation(struct jinja *j, int op, V a, V b);                          /* a op b, of numbers and texts */
 
 /* ---- filter.c ---- */
 

@@ -240,6 +240,7 @@ static V split(struct jinja *j, const struct jj_str *s, const V *p, bool right)
         reverse(list);
     return list;
 }
+V jj_split(struct jinja *j, const struct jj_str *s, V word) { return split(j, s, (V[]){ word, {0} }, false); }
 static V m_split(struct jinja *j, V v, const V *p, const struct jj_args *a) { return split(j, v.s, p, false); }
 static V m_rsplit(struct jinja *j, V v, const V *p, const struct jj_args *a) { return split(j, v.s, p, true); }
 
@@ -742,7 +743,7 @@ static bool own_attr(struct jinja *j, V v, const struct jj_str *name, V *out)
         return found ? (*out = *found, true) : false;
     }
     if (name->n > 1 && name->s[0] == '_' && name->s[1] == '_')
-        jj_fail(j, "access to the attribute '%.*s' is not safe", (int)MIN(name->n, 60u), name->s);
+        return *out = jj_undefined(name), true;
     if (!b)
         return false;
     if (!b->f)

@@ -186,7 +186,34 @@ static V repeat(struct jinja *j, V v, int64_t times)
     return r;
 }
 
-static V operation(struct jinja *j, int op, V a, V b)
+/* a + b. A text that the filter `safe` marked escapes the other one for HTML, as in jinja2. */
+static V joined(struct jinja *j, const struct jj_str *a, const struct jj_str *b)
+{
+    struct jj_text t = {0};
+    t.cap = a->n + b->n;
+    t.s = jj_alloc(j, t.cap);
+    for (int k = 0; k < 2; k++) {
+        const struct jj_str *s = k ? b : a, *other = k ? a : b;
+        if (s->safe || !other->safe) {
+            jj_put(j, &t, s->s, s->n);
+            continue;
+        }
+        for (size_t i = 0; i < s->n; i++) {
+            static const char marks[] = "&<>'\"", *const names[] = { "&amp;", "&lt;", "&gt;", "&#39;", "&#34;" };
+            const char *at = s->s[i] ? strchr(marks, s->s[i]) : NULL;
+            if (at)
+                jj_puts(j, &t, names[at - marks]);
+            else
+                jj_put(j, &t, &s->s[i], 1);
+        }
+    }
+    struct jj_str *r = jj_alloc(j, sizeof *r);
+    *r = *jj_text(j, &t).s;
+    r->safe = a->safe || b->safe;
+    return (V){ .kind = JJ_STR, .s = r };
+}
+
+V jj_operation(struct jinja *j, int op, V a, V b)
 {
     const char name[3] = { (char)(op & 255), (char)(op >> 8), 0 };
     if (jj_whole(a) && jj_whole(b) && op != '/' && !(op == JJ_OP2('*', '*') && jj_i(b) < 0))
@@ -202,14 +229,8 @@ static V operation(struct jinja *j, int op, V a, V b)
     }
     if (op != '+' || a.kind != b.kind || (a.kind != JJ_STR && a.kind != JJ_LIST && a.kind != JJ_TUPLE))
         no_operation(j, a, b, name);
-    if (a.kind == JJ_STR) {
-        struct jj_text t = {0};
-        t.cap = a.s->n + b.s->n;
-        t.s = jj_alloc(j, t.cap);
-        jj_put_str(j, &t, a);
-        jj_put_str(j, &t, b);
-        return jj_text(j, &t);
-    }
+    if (a.kind == JJ_STR)
+        return joined(j, a.s, b.s);
     V r = jj_list(j, a.kind);
     jj_step(j, a.list->n + b.list->n);
     for (size_t i = 0; i < a.list->n + b.list->n; i++)
@@ -444,7 +465,7 @@ static V evaluate_inner(struct jinja *j, struct jj_frame *f, const struct jj_nod
     case N_NEG: case N_POS: return sign(j, evaluate(j, f, n->a), n->kind == N_NEG);
     case N_BINARY:
         v = evaluate(j, f, n->a);
-        return operation(j, n->op, v, evaluate(j, f, n->b));
+        return jj_operation(j, n->op, v, evaluate(j, f, n->b));
     case N_CONCAT: return concat(j, f, n);
     case N_COMPARE: return jj_bool(compare_chain(j, f, n));
     default: jj_fail(j, "a slice stands alone");

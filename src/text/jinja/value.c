@@ -81,7 +81,7 @@ void jj_puts(struct jinja *j, struct jj_text *t, const char *s) { jj_put(j, t, s
 V jj_str(struct jinja *j, const char *s, size_t n)
 {
     struct jj_str *r = jj_alloc(j, sizeof *r);
-    *r = (struct jj_str){ s, n, 0 };
+    *r = (struct jj_str){ s, n, 0, false };
     for (size_t i = 0; i < n; i++)
         r->chars += ((unsigned char)s[i] & 0xc0) != 0x80;
     jj_step(j, 1 + n / 256);
@@ -305,7 +305,9 @@ struct jj_iter *jj_walk(struct jinja *j, V v)
 {
     if (v.kind == JJ_ITER)
         return v.iter;
-    if (!jj_iterable(v) || v.kind == JJ_LOOP)
+    if (v.kind == JJ_LOOP)
+        jj_fail(j, "a loop over 'loop' is not supported");
+    if (!jj_iterable(v))
         jj_fail(j, "a %s cannot be iterated over", jj_type(v));
     struct jj_iter *it = jj_alloc(j, sizeof *it);
     *it = (struct jj_iter){ .over = v };
