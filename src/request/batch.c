@@ -184,7 +184,7 @@ static int read_chat(struct batch_model *m, struct batch_line *l, struct request
         err_while(e, "body.messages");
         goto fail;
     }
-    r->chat_template = chat_name(c);
+    snprintf(r->chat_template, sizeof r->chat_template, "%s", chat_name(c));
     l->o.thinking = l->how.thinking;
     l->o.chat_date = l->how.date;
     free(messages);

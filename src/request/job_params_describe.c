@@ -65,7 +65,7 @@ static int biases(struct json_writer *w, const struct sampling *s)
 
 static void chat(struct json_writer *w, const struct options *o, const char *template)
 {
-    if (!template) {
+    if (!*template) {
         jw_null(w, "chat");
         return;
     }

@@ -2,6 +2,7 @@
  * Start at options_open_engine. */
 #include "src/request/model_options.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "src/base/input.h"
@@ -40,11 +41,11 @@ static int check_chat_options(const struct options *o, struct err *e)
     return o->system ? text_check_utf8("--system", o->system, strlen(o->system), e) : 0;
 }
 
-int prompt_encode(int32_t **ids, size_t *n_ids, const char **template, const struct options *o,
+int prompt_encode(int32_t **ids, size_t *n_ids, char template[CHAT_NAME_BYTES], const struct options *o,
                   const struct prompt_text *p, struct err *e)
 {
     struct chat c;
-    *template = NULL;
+    template[0] = 0;
     if (check_chat_options(o, e))
         return -1;
     if (!o->chat && !o->messages)
@@ -62,7 +63,7 @@ int prompt_encode(int32_t **ids, size_t *n_ids, const char **template, const str
              : how.date && !chat_has_date(&c)
                  ? err_set(e, ERR_INPUT, "--chat-date: chat template %s names no day", chat_name(&c))
                  : chat_encode(&c, p->tokenizer, m, n, &how, ids, n_ids, e);
-    *template = chat_name(&c);
+    snprintf(template, CHAT_NAME_BYTES, "%s", chat_name(&c));
     chat_close(&c);
     return rc;
 }

@@ -19,7 +19,7 @@ struct prompt_text {
 };
 
 /* Encodes a prompt; free(*ids). With --chat the text is a user's message, and it goes through the chat
- * template of the model, whose name goes to *template; --messages go through it, too. Otherwise the text is
- * encoded as it stands, and *template is NULL. */
-int prompt_encode(int32_t **ids, size_t *n_ids, const char **template, const struct options *o,
+ * template of the model, whose chat_name goes to `template`; --messages go through it, too. Otherwise the text
+ * is encoded as it stands, and `template` is "". */
+int prompt_encode(int32_t **ids, size_t *n_ids, char template[CHAT_NAME_BYTES], const struct options *o,
                   const struct prompt_text *p, struct err *e);

@@ -93,7 +93,7 @@ static int read_messages(struct request *r, const struct engine *g, struct err *
     const struct prompt_text p = {
         .dir = g->dir, .tokenizer = g->tokenizer, .messages = m, .n_messages = n_m
     };
-    if (rc == 0 && prompt_encode(&r->ids, &r->n_ids, &r->chat_template, r->o, &p, e))
+    if (rc == 0 && prompt_encode(&r->ids, &r->n_ids, r->chat_template, r->o, &p, e))
         rc = err_while(e, "%s", where);
     if (rc == 0)
         rc = tokenizer_decode(g->tokenizer, &r->prompt, &r->prompt_bytes, r->ids, r->n_ids, false, e);
@@ -123,7 +123,7 @@ static int read_prompt(struct request *r, const struct engine *g, struct err *e)
     }
     const struct prompt_text p = { .dir = g->dir, .tokenizer = g->tokenizer, .text = r->prompt,
                                    .n = r->prompt_bytes };
-    if (prompt_encode(&r->ids, &r->n_ids, &r->chat_template, o, &p, e))
+    if (prompt_encode(&r->ids, &r->n_ids, r->chat_template, o, &p, e))
         return -1;
     if (r->n_ids == 0)
         return err_set(e, ERR_INPUT,

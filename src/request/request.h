@@ -3,12 +3,13 @@
 #pragma once
 #include "runs/store/store.h"
 #include "src/request/job_params.h"
+#include "src/text/chat.h"
 
 struct request {                     /* {0} is closed */
     const struct options *o;
     char *prompt; size_t prompt_bytes;
     int32_t *ids; size_t n_ids;
-    const char *chat_template;       /* its name; NULL: no chat */
+    char chat_template[CHAT_NAME_BYTES];     /* chat_name; "": no chat */
     struct sampling sampling;        /* with the seed, drawn or given */
     char *parameters;                /* stored parameters: see job_params.h */
 };

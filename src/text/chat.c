@@ -8,12 +8,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "src/base/json_write.h"
 #include "src/base/sha256.h"
-#include "src/base/json.h"
 #include "src/base/memory_file.h"
 #include "src/base/unicode.h"
 #include "src/model/model_files.h"
 #include "src/text/chat_known.h"
+#include "src/text/jinja/jinja.h"
 
 enum role { SYSTEM, USER, ASSISTANT };
 static const char *const role_names[] = { "system", "user", "assistant" };
@@ -389,14 +390,20 @@ static const struct chat_template *by_name(const char *name)
     return NULL;
 }
 
-const char *chat_name(const struct chat *c) { return c->t->name; }
-bool chat_has_thinking(const struct chat *c) { return c->t->thinks != THINKS_NOT; }
+const char *chat_name(const struct chat *c) { return c->t ? c->t->name : c->sha256; }
+bool chat_has_thinking(const struct chat *c)
+{
+    return c->t ? c->t->thinks != THINKS_NOT : jinja_names(c->own, "enable_thinking");
+}
 bool chat_thinks(const char *name)
 {
     const struct chat_template *t = by_name(name);
     return t && !t->thinks_if_asked;
 }
-bool chat_has_date(const struct chat *c) { return c->t->front && strstr(c->t->front, "%d"); }
+bool chat_has_date(const struct chat *c)
+{
+    return c->t ? c->t->front && strstr(c->t->front, "%d") : jinja_names(c->own, "date_string");
+}
 
 const char *chat_template_name_of_hash(const char *sha256)
 {
@@ -428,7 +435,7 @@ const char *chat_template_name(const char *text, size_t n)
     return chat_template_name_of_hash(hex);
 }
 
-enum { FILE_BYTES_MAX = 1 << 26 };
+enum { FILE_BYTES_MAX = 1 << 26, DAY = 1721952000 };         /* DAY: 26 Jul 2024, the clock of programs */
 
 /* Reads a JSON file of the directory; *data is NULL if it does not exist. */
 static int read_json(char **data, struct json *root, char *path, size_t size, const char *dir,
@@ -543,24 +550,34 @@ int chat_template_text(char **text, const char *place, struct err *e)
     return read_template(text, path, sizeof path, place, e);
 }
 
-static int recognise(struct chat *c, const char *dir, struct err *e)
+/* The template of the model: one of the table, or a program. */
+static int open_own(struct chat *c, const char *dir, struct err *e)
 {
-    char path[4096], *text;
+    char path[PATH_BYTES], *text;
     if (read_template(&text, path, sizeof path, dir, e))
         return -1;
     if (!text)
         return err_set(e, ERR_INPUT,
                        "%s: the model has no chat template; --chat-template NAME selects one of %s", dir,
                        CHAT_NAMES);
-    const char *name = chat_template_name(text, strlen(text));
+    const size_t n = strlen(text);
+    const char *name = chat_template_name(text, n);
+    int rc = 0;
+    if (name) {
+        c->t = by_name(name);
+    } else {
+        uint8_t digest[SHA256_BYTES];
+        struct sha256 h;
+        sha256_start(&h);
+        sha256_add(&h, text, n);
+        sha256_end(&h, digest);
+        sha256_hex(c->sha256, digest);
+        c->file = strdup(path);
+        rc = c->file ? jinja_open(&c->own, c->file, text, n, e)
+                     : err_set(e, ERR_FAILED, "%s: no memory for a template", path);
+    }
     free(text);
-    if (!name)
-        return err_set(e, ERR_INPUT,
-                       "%s: this version does not know the model's chat template; --chat-template NAME "
-                       "selects one of %s", path, CHAT_NAMES);
-    c->t = by_name(name);
-    assert(c->t);
-    return 0;
+    return rc;
 }
 
 int chat_open(struct chat *c, const char *dir, const char *name, struct err *e)
@@ -568,9 +585,7 @@ int chat_open(struct chat *c, const char *dir, const char *name, struct err *e)
     *c = (struct chat){ .t = name ? by_name(name) : NULL };
     if (name && !c->t)
         return err_set(e, ERR_INPUT, "--chat-template '%s': unknown, allowed are %s", name, CHAT_NAMES);
-    if (!name && recognise(c, dir, e))
-        return -1;
-    if (read_tokens(c, dir, e) == 0)
+    if ((name || open_own(c, dir, e) == 0) && read_tokens(c, dir, e) == 0)
         return 0;
     chat_close(c);
     return -1;
@@ -578,6 +593,8 @@ int chat_open(struct chat *c, const char *dir, const char *name, struct err *e)
 
 void chat_close(struct chat *c)
 {
+    jinja_close(c->own);
+    free(c->file);
     free(c->bos);
     free(c->eos);
     *c = (struct chat){0};
@@ -609,18 +626,65 @@ static int check(const struct chat *c, size_t n, const struct chat_options *o, s
         return err_set(e, ERR_INPUT, "a chat needs at least one message");
     if (o->continue_final_message && o->add_generation_prompt)
         return err_set(e, ERR_INPUT, "continue_final_message and add_generation_prompt exclude each other");
-    if (c->t->bos && !c->bos)
+    if (c->t && c->t->bos && !c->bos)
         return err_set(e, ERR_INPUT,
             "chat template %s: it begins with a BOS token, and the model's tokenizer_config.json names none",
             c->t->name);
-    if (c->t->eos && !c->eos)
+    if (c->t && c->t->eos && !c->eos)
         return err_set(e, ERR_INPUT, "chat template %s: it ends answers with an EOS token, and the model's "
                        "tokenizer_config.json names none", c->t->name);
     return 0;
 }
 
+/* The variables of a program, as transformers gives them. */
+static void write_variables(FILE *f, const struct scene *x)
+{
+    struct json_writer w = { .f = f };
+    jw_open(&w, NULL, '{');
+    if (x->c->bos)
+        jw_text(&w, "bos_token", x->c->bos);
+    if (x->c->eos)
+        jw_text(&w, "eos_token", x->c->eos);
+    if (x->o->thinking != CHAT_THINKING_OWN)
+        jw_bool(&w, "enable_thinking", x->o->thinking == CHAT_THINKING_ON);
+    if (x->o->date)
+        jw_text(&w, "date_string", x->o->date);
+    jw_bool(&w, "add_generation_prompt", x->o->add_generation_prompt);
+    jw_null(&w, "tools");
+    jw_null(&w, "documents");
+    jw_open(&w, "messages", '[');
+    for (size_t i = 0; i < x->n; i++) {
+        jw_open(&w, NULL, '{');
+        jw_text(&w, "role", role_names[x->m[i].role]);
+        jw_bytes(&w, "content", x->m[i].text.s, x->m[i].text.n);
+        jw_close(&w, '}');
+    }
+    jw_close(&w, ']');
+    jw_close(&w, '}');
+}
+
+static int render_own(const struct scene *x, char **text, size_t *size, struct err *e)
+{
+    char *variables;
+    size_t n;
+    struct json root;
+    *text = NULL;
+    FILE *f = memory_file(&variables, &n);
+    if (!f)
+        return err_set(e, ERR_FAILED, "no memory for a chat");
+    write_variables(f, x);
+    int rc = stream_end(f) ? err_set(e, ERR_FAILED, "no memory for a chat")
+                           : js_check_with_nul(&root, "chat", variables, n, e);
+    if (rc == 0)
+        rc = jinja_render(x->c->own, &root, &(struct jinja_run){ .now = DAY }, text, size, e);
+    free(variables);
+    return rc;
+}
+
 static int render(const struct scene *in, char **text, size_t *size, struct err *e)
 {
+    if (in->c->own)
+        return render_own(in, text, size, e);
     struct scene x = *in;
     *text = NULL;
     x.out = memory_file(text, size);
@@ -661,7 +725,7 @@ static int render_open(struct scene *x, struct turn *last, char **text, size_t *
         *text = NULL;
         return err_set(e, ERR_INPUT,
                        "continue_final_message: chat template %s leaves out or changes the final message",
-                       x->c->t->name);
+                       chat_name(x->c));
     }
     struct span head = { all.s, (size_t)(at - all.s) };
     if (at[n_mark - 1] != ' ')                   /* the mark's space was stripped: strip the message's, too */
@@ -701,7 +765,7 @@ int chat_encode(const struct chat *c, const struct tokenizer *t, const struct ch
     if (rc == 0 && *n_ids == 0) {
         free(*ids);
         *ids = NULL;
-        rc = err_set(e, ERR_INPUT, "chat template %s: the messages make an empty prompt", c->t->name);
+        rc = err_set(e, ERR_INPUT, "chat template %s: the messages make an empty prompt", chat_name(c));
     }
     return rc;
 }

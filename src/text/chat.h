@@ -7,14 +7,12 @@
  *     if (chat_encode(&c, tokenizer, m, 1, &o, &ids, &n_ids, e)) ...
  *     chat_close(&c);
  *
- * A chat template is a Jinja program. longhand does not interpret it. A table (src/text/chat.c) describes the
- * well-known templates, and a model's template is recognised by the SHA-256 of its whole text. A template
- * that differs from a known one in a default system message, a space or a newline makes other prompts. The
- * model answers those worse, and nobody notices. A template that is not known byte for byte is therefore
- * refused with the list of names, and --chat-template NAME selects one of them. Two differences do not count,
- * because Jinja itself removes them: line ends become \n, and one newline at the very end is dropped.
+ * A chat template is a Jinja program, and src/text/jinja runs it. A table (src/text/chat.c) describes the
+ * well-known templates, which --chat-template names; a model's template that is one of them byte for byte is
+ * recognised by the SHA-256 of its text, and the table stands for it. The text of a job must not change, and
+ * the date of such a template is fixed.
  *
- * Each template equals transformers' apply_chat_template (text, ids, refusals) on the cases of
+ * Each template of the table equals transformers' apply_chat_template (text, ids, refusals) on the cases of
  * tests/data/chat. scripts/make_chat_fixtures.py renders those cases with the real templates.
  *
  * Equality with transformers has these consequences:
@@ -24,7 +22,7 @@
  *     sanitize_control_tokens=False). A caller that passes on texts of strangers must remove them.
  *   - Refusals of a template have its own words ("Conversation roles must alternate user/assistant/...").
  *
- * Roles are system, user and assistant. Tool calls and their results are refused.
+ * Roles of the table are system, user and assistant. Tool calls and their results are refused.
  *
  * The date line of Llama 3.1 is the template's 26 Jul 2024 unless the caller gives another. Llama 3.2's
  * template takes the day of the call if it can. longhand uses the same fixed date for it, because a text
@@ -50,16 +48,25 @@ struct chat_options {
     const char *date;                /* llama3.1; NULL: "26 Jul 2024" */
 };
 
-/* {0} is closed. bos, eos: NULL if the model has none. */
-struct chat { const struct chat_template *t; char *bos, *eos; };
+enum { CHAT_NAME_BYTES = 65 };
+
+/* {0} is closed. bos, eos: NULL if the model has none. t: of the table; NULL: `own`, a program. */
+struct chat {
+    const struct chat_template *t;
+    struct jinja *own; char *file;
+    char *bos, *eos;
+    char sha256[CHAT_NAME_BYTES];    /* of the text of `own` */
+};
 
 /* Opens the template `name`. With NULL it opens the template of the model directory: chat_template.jinja,
  * else chat_template in tokenizer_config.json (of several, the one called "default"), else
- * chat_template.json. ERR_INPUT with one line if the template is unknown or there is none. */
+ * chat_template.json. ERR_INPUT with one line if the name is unknown, the template has a fault, or there is
+ * none. */
 int  chat_open(struct chat *c, const char *dir, const char *name, struct err *e);
 /* The text of the model's own template; NULL if it has none. The caller frees it. */
 int  chat_template_text(char **text, const char *place, struct err *e);
 void chat_close(struct chat *c);
+/* The name of a template of the table; else the SHA-256 of its text. */
 const char *chat_name(const struct chat *c);
 /* Whether the template uses thinking and date. Other templates ignore these options. */
 bool chat_has_thinking(const struct chat *c);

@@ -1,5 +1,5 @@
 #!/bin/bash
-# --chat: the prompt goes through the model's chat template, with one BOS; unknown templates are refused.
+# --chat: the prompt goes through the model's chat template, with one BOS; any template runs.
 . tests/cli/lib.inc
 D=$TMP/model; mkdir "$D"
 for f in config.json generation_config.json model.safetensors tokenizer.json tokenizer_config.json; do
@@ -40,8 +40,12 @@ differ another_template_is_another_prompt "$TMP/chat" "$TMP/own"
 "$LONGHAND" run --model $D --tokens 2 --seed 7 --chat -p x >"$TMP/out" 2>"$TMP/err"
 grep -q '^chat template: chatml$' "$TMP/err"; result the_template_is_named $? "$(cat "$TMP/err")"
 echo "{#- changed -#}" >>"$D/chat_template.jinja"
-check a_changed_template_is_refused 2 'chat_template.jinja: .*does not know.*--chat-template NAME' \
-    $R --chat -p x
+"$LONGHAND" $R --chat -p "Tell me of the sea." >"$TMP/changed"
+same_ids a_changed_template_is_run named changed
+echo "{{ raise_exception('No chats today') }}" >>"$D/chat_template.jinja"
+check a_template_says_no 2 'chat_template.jinja, line 8: No chats today' $R --chat -p x
+echo "{% endif %}" >>"$D/chat_template.jinja"
+check a_fault_of_a_template_is_one_line 2 "chat_template.jinja, line 9: .*'endif'" $R --chat -p x
 check an_unknown_name_is_refused 2 "'chatMl'.*allowed are chatml" $R --chat --chat-template chatMl -p x
 
 for o in "--system x" "--chat-template chatml" "--thinking off" "--chat-date x"; do

@@ -4,7 +4,8 @@
  *     value_json.c    JSON to values, values to JSON
  *     lexer.c     text to tokens            parser.c    tokens to nodes
  *     scope.c     where each name lives     method.c    attributes, items, methods of texts, lists, dicts
- *     filter.c    filters and tests         run.c       the walk over the nodes; jinja_open, jinja_render
+ *     operation.c arithmetic                filter.c    filters and tests
+ *     run.c       the walk over the nodes; jinja_open, jinja_render
  *
  * Everything lies in one arena, so an error can leave by longjmp: jj_fail never returns, and nothing has to
  * be freed on the way. Only jinja_open and jinja_render call setjmp. */
@@ -232,9 +233,10 @@ V jj_replace(struct jinja *j, const struct jj_str *s, const struct jj_str *from,
              int64_t count);
 V jj_format_percent(struct jinja *j, const struct jj_str *format, V values);
 
-/* ---- run.c ---- */
+/* ---- operation.c ---- */
 
 V jj_operation(struct jinja *j, int op, V a, V b);                          /* a op b, of numbers and texts */
+_Noreturn void jj_no_operation(struct jinja *j, V a, V b, const char *op);   /* the error of such types */
 
 /* ---- filter.c ---- */
 
