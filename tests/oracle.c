@@ -5,12 +5,12 @@ static void propose_text(struct drafting *g)
 {
     const struct oracle *o = g->set.added;
     const size_t vocab = g->model->config.vocab;
-    const uint16_t cell = GUESS_ADDED * CELLS_PER_GUESS;
+    const uint16_t cell = DRAFTER_ADDED * CELLS_PER_GUESS;
     uint32_t node = 0;
     for (size_t i = 0; o && i <= o->depth && g->n_tokens + i < o->n_tokens; i++) {
         const int32_t right = o->tokens[g->n_tokens + i];
         const int32_t wrong = (int32_t)(((size_t)right + 1 + i) % vocab);
-        node = tree_add(g->tree, node, i < o->depth ? right : wrong, SOURCE_ADDED, 0.99f, cell);
+        node = tree_add(g->tree, node, i < o->depth ? right : wrong, DRAFTER_ADDED, 0.99f, cell);
         if (!node)
             break;
     }
@@ -30,14 +30,14 @@ static int oracle_expand(struct drafting *const *g, size_t n, bool *more, struct
 
 static void oracle_observe(struct drafting *g, const struct observed *o) { (void)g, (void)o; }
 
-static const struct drafter_ops oracle_ops = { .source = SOURCE_ADDED, .expand = oracle_expand,
+static size_t oracle_rows(const struct draft_settings *s, size_t n_text)
+{
+    (void)n_text;
+    return s->added_rows;
+}
+
+static const struct drafter_ops oracle_ops = { .id = DRAFTER_ADDED, .name = "added", .tokenswift = true,
+                                               .rows = oracle_rows, .expand = oracle_expand,
                                                .observe = oracle_observe };
 
-/* The oracle is asked first. */
-__attribute__((constructor)) static void add_oracle(void)
-{
-    static const struct drafter_ops *list[N_SOURCES + 1] = { &oracle_ops };
-    for (size_t i = 0; drafters_all[i]; i++)
-        list[i + 1] = drafters_all[i];
-    drafters_all = list;
-}
+__attribute__((constructor)) static void add_oracle(void) { drafters[DRAFTER_ADDED] = &oracle_ops; }

@@ -1,5 +1,5 @@
 /* The oracle: a drafter for tests that knows the text. It proposes the true continuation down to a given
- * depth and then one wrong token. A program that links oracle.c has it as the drafter of SOURCE_ADDED. */
+ * depth and then one wrong token. A program that links oracle.c has it as the drafter of DRAFTER_ADDED. */
 #pragma once
 #include "src/decode/draft.h"
 
@@ -10,7 +10,7 @@ struct oracle {
 };
 
 /* Gives the settings this oracle, which must outlive every decoder opened with them. The caller sets the bit
- * of SOURCE_ADDED in s->drafters. */
+ * of DRAFTER_ADDED in s->drafters. */
 static inline void oracle_set(struct draft_settings *s, const struct oracle *o)
 {
     s->added = o;

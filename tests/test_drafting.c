@@ -1,6 +1,8 @@
 /* Everything around drafting: a round allocates nothing, the table of 4-grams follows the text with the right
  * delay, statistics equal a log of the rounds, and the edges: ends of texts, tiny caches and vocabularies,
  * restarts, several decoders. */
+#include "ngram/ngram.h"
+#include "src/model/heads.h"
 #include "tests/allocations.h"
 #include "src/decode/decode.h"
 #include "tests/json_at.h"
@@ -12,7 +14,7 @@ enum { PROMPT = 120 };
 
 struct setting { const char *name; unsigned drafters; size_t width[8],
                  n_width; long passes; enum kv_policy policy; size_t sinks, budget; enum ngram_lead lead; };
-#define BIT(x) (1u << SOURCE_##x)
+#define BIT(x) (1u << DRAFTER_##x)
 static const struct setting settings[] = {
     { "plain", 0, { 0 }, 0, -1, KV_DYNAMIC, 16, 4096, LEAD_FIRST },
     { "auto", BIT(PARTIAL) | BIT(NGRAM) | BIT(SUFFIX) | BIT(HEADS), { 0 }, 0, -1, KV_AUTO, 16, 4096,
@@ -28,6 +30,8 @@ enum { N_SETTINGS = sizeof settings / sizeof *settings };
 
 static struct rig rig;
 static struct heads heads;
+/* What a decoder keeps for draft passes is their cache (src/decode/drafters/partial.c). */
+static struct partial *cache_of(const struct drafting *g) { return g->own[DRAFTER_PARTIAL]; }
 
 static void setup_of(struct decode_setup *s, const struct setting *x, const struct heads *h)
 {
@@ -39,7 +43,7 @@ static void setup_of(struct decode_setup *s, const struct setting *x, const stru
     s->draft.kv_policy = x->policy, s->draft.kv_sinks = x->sinks, s->draft.kv_budget = x->budget,
     s->draft.ngram_lead = x->lead;
     s->draft.kv_fixed = x->n_width > 0;
-    s->heads = s->draft.drafters & BIT(HEADS) ? h : NULL;
+    s->weights[DRAFTER_HEADS] = s->draft.drafters & BIT(HEADS) ? (void *)h : NULL;
 }
 static void sampling_of(struct sampling *p, uint64_t seed)
 {
@@ -164,19 +168,20 @@ static void the_cache_that_guesses_best_is_taken(void)
     caches_of(&d, KV_AUTO, false, 600);
     CHECK(g->n_caches == 4 && cache_is(g, 0, KV_MEAN, 256) && cache_is(g, 1, KV_DYNAMIC, 256) &&
           cache_is(g, 2, KV_MEAN, 600) && cache_is(g, 3, KV_DYNAMIC, 600));
-    CHECK(g->current_cache == 0 && g->partial.policy == KV_MEAN && g->partial.budget == 256);
+    CHECK(g->current_cache == 0 && cache_of(g)->policy == KV_MEAN && cache_of(g)->budget == 256);
     step(&d);
     for (size_t better = 0; better < 4; better++) {
-        for (size_t round = 0; (round == 0 || partial_kv(&g->partial) == g->kv) && d.n_tokens < d.n_max;
+        for (size_t round = 0; (round == 0 || partial_kv(cache_of(g)) == g->kv) && d.n_tokens < d.n_max;
              round++) {
             know_caches(&d, better);
             step(&d);
-            CHECK(g->current_cache == better && g->partial.policy == g->cache[better].policy &&
-                      g->partial.budget == g->cache[better].budget,
+            CHECK(g->current_cache == better && cache_of(g)->policy == g->cache[better].policy &&
+                      cache_of(g)->budget == g->cache[better].budget,
                   "cache %zu instead of %zu", g->current_cache, better);
         }
-        CHECK(g->partial.filled && (better != 1 || g->partial.refreshes > 0), "%zu: %zu selections", better,
-              g->partial.refreshes);
+        CHECK(cache_of(g)->filled && (better != 1 || cache_of(g)->refreshes > 0),
+              "%zu: %zu selections", better,
+              cache_of(g)->refreshes);
     }
     CHECK(d.n_tokens < d.n_max);
     decode_close(&d);
@@ -265,7 +270,8 @@ static void ngrams_lag_behind_the_penalty_window(void)
             size_t seen = cases[i].lag < shown ? shown - cases[i].lag : 0;
             for (size_t k = 0; k < d.n_tokens; k += 1 + k % 3) {
                 size_t n = brute_grams(want, d.tokens, seen, d.tokens[k]),
-                       got = ngram_top(d.draft.ngram, d.tokens[k], NGRAM_K_MAX, next, frequency);
+                       got = ngram_top(*(struct ngram **)d.draft.own[DRAFTER_NGRAM], d.tokens[k], NGRAM_K_MAX,
+                                       next, frequency);
                 bool same = got == MIN(n, (size_t)NGRAM_K_MAX);
                 for (size_t j = 0; same && j < got; j++)
                     same = frequency[j] == want[j].count && !memcmp(next[j], want[j].next, sizeof next[j]);
@@ -320,7 +326,7 @@ static void unlikely_proposals_are_looked_at(void)
 /* ---- statistics against a log ---- */
 
 struct round_log { size_t tokens, rows, pool, depth, reached[TREE_DEPTH_MAX + 2],
-                   ngram; unsigned path[TREE_DEPTH_MAX]; size_t drafted[N_SOURCES], passes; };
+                   ngram; unsigned path[TREE_DEPTH_MAX]; size_t drafted[N_DRAFTERS], passes; };
 
 /* What the tree of the last round and the tokens that came of it say. */
 static void log_round(struct round_log *x, const struct decoder *d, size_t from)
@@ -333,7 +339,7 @@ static void log_round(struct round_log *x, const struct decoder *d, size_t from)
     for (size_t i = 1; i < t->n; i++) {
         const bool meant = kept[i] || !d->draft.look || t->node[i].reach >= d->draft.min_reach;
         x->pool += meant;
-        for (size_t s = 0; s < N_SOURCES; s++) x->drafted[s] += meant && t->node[i].sources >> s & 1;
+        for (size_t s = 0; s < N_DRAFTERS; s++) x->drafted[s] += meant && t->node[i].sources >> s & 1;
         if (kept[i]) x->depth = MAX(x->depth, (size_t)t->node[i].depth);
     }
     for (size_t k = 0; k < x->tokens; k++) {                /* the node at depth k was accepted */
@@ -347,7 +353,7 @@ static void log_round(struct round_log *x, const struct decoder *d, size_t from)
         if (next) x->path[k] = t->node[next].sources;
         for (size_t c = 0; next && c < t->n_chains; c++) {  /* a row of a 4-gram that goes through it */
             uint32_t i = t->chain[c];
-            bool ngram = t->node[i].sources >> SOURCE_NGRAM & 1;
+            bool ngram = t->node[i].sources >> DRAFTER_NGRAM & 1;
             while (i && i != next) i = t->node[i].parent;
             if (ngram && i) x->ngram = k + 1;
         }
@@ -411,7 +417,7 @@ static void statistics_equal_a_log(void)
             size_t accepted = 0, depth = 0, rows = 0, pool = 0, beta = 0, passes = 0,
                 hist[TREE_DEPTH_MAX + 2] = { 0 };
             size_t reached[TREE_DEPTH_MAX + 2] = { 0 }, taken[TREE_DEPTH_MAX + 2] = { 0 },
-                drafted[N_SOURCES] = { 0 }, good[N_SOURCES] = { 0 };
+                drafted[N_DRAFTERS] = { 0 }, good[N_DRAFTERS] = { 0 };
             for (size_t k = 0; k < rounds; k++) {
                 const size_t n = x[k].tokens, full = n < TOKENS && k + 1 == rounds ? d.round.tokens : n,
                              a = n < full ? n : n - 1;
@@ -419,7 +425,7 @@ static void statistics_equal_a_log(void)
                     passes += x[k].passes, hist[n]++;
                 beta += a && x[k].ngram >= a ? a : 0;
                 for (size_t q = 1; q <= n; q++) reached[q] += x[k].reached[q], taken[q] += q <= a;
-                for (size_t q = 0; q < N_SOURCES; q++) {
+                for (size_t q = 0; q < N_DRAFTERS; q++) {
                     drafted[q] += x[k].drafted[q];
                     for (size_t v = 0; v < a; v++) good[q] += x[k].path[v] >> q & 1;
                 }
@@ -450,15 +456,15 @@ static void statistics_equal_a_log(void)
                 sum += q * at(j, "acceptance_histogram", q - 1);
             }
             CHECK(sum == tokens, "%zu tokens in the histogram", sum);
-            for (size_t q = 0; q < N_SOURCES; q++) {
+            for (size_t q = 0; q < N_DRAFTERS; q++) {
                 char path[64];
-                snprintf(path, sizeof path, "sources.%s", source_names[q]);
+                snprintf(path, sizeof path, "sources.%s", drafter_name(q));
                 const struct json one = json_at(j, path);
                 CHECK(!one.s == !drafted[q]);
                 if (one.s)
                     CHECK(number(&one, "drafted") == (double)drafted[q] &&
                               number(&one, "accepted") == (double)good[q],
-                          "%s %s", name, source_names[q]);
+                          "%s %s", name, drafter_name(q));
             }
             double parts = number(j, "time.draft") + number(j, "time.verify") + number(j, "time.controller") +
                            number(j, "time.other") + number(j, "time.checkpoint");

@@ -4,6 +4,8 @@
  * it. Texts that begin alike share rows and states. Every token equals that of plain decoding.
  *
  *     test_families [--long [FAMILY]]     --long: 300 runs of each family, otherwise 3 */
+#include "src/model/heads.h"
+#include "src/model/mtp.h"
 #include "kvmgr/prefix.h"
 #include "src/decode/decode.h"
 #include "src/decode/decoder_image.h"
@@ -26,10 +28,10 @@ static const struct tiny families[] = {
 };
 enum { FAMILIES = sizeof families / sizeof *families, RUNS = 300, RUNS_A_RIG = 50, TEXTS = 4, PROMPT = 150,
        END = 330, ROWS = 200, IMAGES = 4 };
-#define BIT(x) (1u << SOURCE_##x)
+#define BIT(x) (1u << DRAFTER_##x)
 
 struct counts { size_t runs, texts, tokens, deep, kills, restored, extended, forked, shared, together,
-                       by[N_SOURCES]; };
+                       by[N_DRAFTERS]; };
 
 /* What the runs of a rig share. */
 struct family {
@@ -95,9 +97,9 @@ static void any_drafters(struct family *f, struct decode_setup *s, struct text *
     if (d->kv_fixed) d->kv_policy = (enum kv_policy)rng_below(g, KV_AUTO);
     t->oracle = (struct oracle){ rng_below(g, 9), t->tokens, t->end };
     oracle_set(d, &t->oracle);
-    s->heads = d->drafters & BIT(HEADS) ? &f->heads : NULL;
-    s->mtp = d->drafters & BIT(MTP) ? &f->mtp : NULL;
-    for (size_t i = 0; i < N_SOURCES; i++) f->n.by[i] += d->drafters >> i & 1;
+    s->weights[DRAFTER_HEADS] = d->drafters & BIT(HEADS) ? &f->heads : NULL;
+    s->weights[DRAFTER_MTP] = d->drafters & BIT(MTP) ? &f->mtp : NULL;
+    for (size_t i = 0; i < N_DRAFTERS; i++) f->n.by[i] += d->drafters >> i & 1;
 }
 
 /* ---- a text ---- */
@@ -320,8 +322,8 @@ static void runs_of(size_t i)
            families[i].name, c->runs, c->texts, c->tokens, c->together, c->deep, c->kills, c->restored,
            c->extended, c->forked, c->shared);
     printf("    drafters:");
-    for (size_t k = 0; k < N_SOURCES; k++)
-        if (c->by[k]) printf(" %s %zu", source_names[k], c->by[k]);
+    for (size_t k = 0; k < N_DRAFTERS; k++)
+        if (c->by[k]) printf(" %s %zu", drafter_name(k), c->by[k]);
     printf("\n");
     CHECK(c->runs == runs && c->deep > 0 && c->together > 0 && c->kills > 0 && c->restored > 0 &&
           c->extended > 0 && c->forked > 0 && c->shared > 0);

@@ -1,5 +1,6 @@
 /* Whole models on the emulated GPU (or a GPU, see tests/device_open.h): the GPU's kernels under the engine's
  * own forward pass, caches and rounds. */
+#include "src/model/heads.h"
 #include "src/decode/decode.h"
 #include "tests/oracle.h"
 #include "tests/device_open.h"
@@ -146,8 +147,8 @@ static void speculation_never_changes_the_text(void)
     struct err e = { 0 };
     if (heads_open(&heads, NULL, &r.m, &e)) rig_die("heads", &e);
     draft_defaults(&setup.draft);
-    setup.heads = &heads;
-    setup.draft.drafters |= 1u << SOURCE_HEADS;
+    setup.weights[DRAFTER_HEADS] = &heads;
+    setup.draft.drafters |= 1u << DRAFTER_HEADS;
     setup.draft.width[0] = 2, setup.draft.width[1] = 2, setup.draft.n_width = 2, setup.draft.ngram_k = 2;
     setup.draft.kv_sinks = 2, setup.draft.kv_budget = 20, setup.draft.kv_fixed = true,
     setup.draft.draft_passes = 1;
@@ -264,9 +265,9 @@ static void tokens_are_sampled_on_the_device(void)
     device_rig_open(&r, dir, 2, PROMPT + CHOSEN);
     if (heads_open(&heads, NULL, &r.m, &e)) rig_die("heads", &e);
     draft_defaults(&setup.draft);
-    setup.heads = &heads;
-    setup.draft.drafters = 1u << SOURCE_HEADS | 1u << SOURCE_PARTIAL | 1u << SOURCE_NGRAM |
-                           1u << SOURCE_ADDED;
+    setup.weights[DRAFTER_HEADS] = &heads;
+    setup.draft.drafters = 1u << DRAFTER_HEADS | 1u << DRAFTER_PARTIAL | 1u << DRAFTER_NGRAM |
+                           1u << DRAFTER_ADDED;
     setup.draft.width[0] = 2, setup.draft.width[1] = 2, setup.draft.n_width = 2, setup.draft.ngram_k = 2;
     setup.draft.kv_sinks = 2, setup.draft.kv_budget = 20, setup.draft.kv_fixed = true,
     setup.draft.draft_passes = 1;
@@ -280,7 +281,7 @@ static void tokens_are_sampled_on_the_device(void)
         if (i % 3)
             continue;
         struct decode_setup other = setup;       /* the published rule is exact for one row of candidates */
-        other.draft.width[0] = other.draft.width[1] = 1, other.draft.drafters = 1u << SOURCE_ADDED,
+        other.draft.width[0] = other.draft.width[1] = 1, other.draft.drafters = 1u << DRAFTER_ADDED,
         other.draft.verifier = VERIFY_PAPER;
         sampled_on_the_device(&r, &cases[i], &other, "one row, the published rule", text);
         other = setup, other.draft.n_width = 0, other.draft.draft_passes = -1;
@@ -295,7 +296,7 @@ struct drawn { struct rig r; char dir[4096]; struct sampling p; struct decode_se
                struct oracle oracle;
                int32_t text[PROMPT + CHOSEN]; };
 
-static void drawn_open(struct drawn *x, bool cpu, unsigned drafters, int draft_passes)
+static void drawn_open(struct drawn *x, bool cpu, unsigned set, int draft_passes)
 {
     struct err e = { 0 };
     struct decoder d;
@@ -316,7 +317,7 @@ static void drawn_open(struct drawn *x, bool cpu, unsigned drafters, int draft_p
     memcpy(x->text, d.tokens, sizeof x->text);
     decode_close(&d);
     draft_defaults(&x->setup.draft);
-    x->setup.draft.drafters = drafters;
+    x->setup.draft.drafters = set;
     x->setup.draft.width[0] = 2, x->setup.draft.width[1] = 2, x->setup.draft.n_width = 2;
     x->setup.draft.kv_sinks = 2, x->setup.draft.kv_budget = 12, x->setup.draft.kv_fixed = true,
     x->setup.draft.draft_passes = draft_passes;
@@ -338,8 +339,8 @@ static void a_round_waits_once(void)
     static const struct { const char *name; unsigned drafters; int passes;
     } of[] = {
         { "plain", 0, 0 },
-        { "a tree", 1u << SOURCE_ADDED | 1u << SOURCE_NGRAM, 0 },
-        { "draft passes", 1u << SOURCE_PARTIAL | 1u << SOURCE_ADDED, 2 },
+        { "a tree", 1u << DRAFTER_ADDED | 1u << DRAFTER_NGRAM, 0 },
+        { "draft passes", 1u << DRAFTER_PARTIAL | 1u << DRAFTER_ADDED, 2 },
     };
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         struct err e = { 0 };
@@ -374,7 +375,7 @@ static void a_round_that_is_not_finite_commits_nothing(void)
             struct err e = { 0 }, alone = { 0 };
             struct drawn x;
             struct decoder d;
-            drawn_open(&x, form & 2, form & 1 ? 1u << SOURCE_ADDED : 0, 0);
+            drawn_open(&x, form & 2, form & 1 ? 1u << DRAFTER_ADDED : 0, 0);
             drawn_start(&x, &d);
             if (decode_step(&d, &e)) rig_die("round", &e);
             const size_t n = d.n_tokens, past = d.kv.n_past;
@@ -404,16 +405,16 @@ static void a_draft_pass_that_is_not_finite_proposes_nothing(void)
     struct drawn x;
     struct decoder d;
     size_t before = 0, after = 0, lost = 0, refreshes = 0;
-    drawn_open(&x, false, 1u << SOURCE_PARTIAL, 1);
+    drawn_open(&x, false, 1u << DRAFTER_PARTIAL, 1);
     drawn_start(&x, &d);
     while (d.n_tokens < d.n_max && !lost) {
         if (decode_step(&d, &e)) rig_die("round", &e);
-        const struct kv *kv = &d.draft.partial.kv;
+        const struct kv *kv = &((struct partial *)d.draft.own[DRAFTER_PARTIAL])->kv;
         before += d.round.draft_passes;
-        if (before && d.draft.partial.filled) {
+        if (before && ((struct partial *)d.draft.own[DRAFTER_PARTIAL])->filled) {
             const uint16_t none = 0x7fc0;
             x.r.dev->upload(x.r.dev, kv->base, &none, sizeof none);
-            refreshes = d.draft.partial.refreshes;
+            refreshes = ((struct partial *)d.draft.own[DRAFTER_PARTIAL])->refreshes;
             if (decode_step(&d, &e)) rig_die("round", &e);
             lost++;
             CHECK(d.round.draft_passes == 0 && d.round.rows == 1, "%zu draft passes, %zu rows",
@@ -424,7 +425,7 @@ static void a_draft_pass_that_is_not_finite_proposes_nothing(void)
         if (decode_step(&d, &e)) rig_die("round", &e);
         after += d.round.draft_passes;
     }
-    CHECK(lost && after > 0 && d.draft.partial.refreshes > refreshes &&
+    CHECK(lost && after > 0 && ((struct partial *)d.draft.own[DRAFTER_PARTIAL])->refreshes > refreshes &&
               memcmp(d.tokens, x.text, sizeof x.text) == 0,
           "%zu lost", lost);
     decode_close(&d), drawn_close(&x);

@@ -87,7 +87,7 @@ static void a_text_does_not_depend_on_graphs(void)
         p.seed = 6, p.text_max = PROMPT + TEXT;
         rig_tokens(text[i], PROMPT, r.c.vocab, 3);
         draft_defaults(&setup.draft);
-        setup.draft.drafters = 1u << SOURCE_PARTIAL | 1u << SOURCE_NGRAM | 1u << SOURCE_ADDED;
+        setup.draft.drafters = 1u << DRAFTER_PARTIAL | 1u << DRAFTER_NGRAM | 1u << DRAFTER_ADDED;
         setup.draft.width[0] = 2, setup.draft.width[1] = 1, setup.draft.n_width = 2,
         setup.draft.draft_passes = 1;
         setup.draft.kv_sinks = 2, setup.draft.kv_budget = 20, setup.draft.kv_fixed = true;

@@ -180,12 +180,12 @@ static void decoder_open_at(struct decoder *d, const struct rig *r, struct gumih
 {
     static const size_t width[] = { 2, 2, 1, 1, 1 };
     struct sampling p;
-    struct decode_setup x = { .gumiho = g };
+    struct decode_setup x = { .weights[DRAFTER_GUMIHO] = g };
     struct err e = { 0 };
     draft_defaults(&x.draft);
     sampling_defaults(&p);
     p.text_max = 600, p.temperature = temperature;
-    x.draft.drafters = 1u << SOURCE_GUMIHO;
+    x.draft.drafters = 1u << DRAFTER_GUMIHO;
     x.draft.n_width = planned ? 0 : 5, x.draft.draft_passes = planned ? 3 : -1;
     memcpy(x.draft.width, width, sizeof width);
     if (decode_open(d, &r->m, &p, &x, token, n, 600, &e) || decode_prefill(d, 0, NULL, NULL, &e))
@@ -293,17 +293,17 @@ static void drafts_follow_from_tokens(void)
     open_tiny(&r, &g, DT_BF16, true);
     rig_tokens(token, 30, r.c.vocab, 4);
     decoder_open(&d, &r, &g, token, 30, false);
-    char *state = must_alloc(draft_gumiho.state_bytes(&d.draft));
+    char *state = must_alloc(drafter_gumiho.state_bytes(&d.draft));
     for (size_t round = 0; d.n_tokens < 560; round++) {
         const bool now = round % 40 == 39;
         if (now) {
             decoder_open(&x, &r, &g, d.tokens, d.n_tokens, false);
-            const size_t n = draft_gumiho.save(&d.draft, state);
+            const size_t n = drafter_gumiho.save(&d.draft, state);
             CHECK(n > 1000, "%zu bytes", n);
             if (round % 80 == 39) {
-                draft_gumiho.reset(&x.draft);
-                CHECK(!draft_gumiho.prepare(&x.draft) && !draft_gumiho.load(&x.draft, state, n - 1) &&
-                      draft_gumiho.load(&x.draft, state, n));
+                drafter_gumiho.reset(&x.draft);
+                CHECK(!drafter_gumiho.prepare(&x.draft) && !drafter_gumiho.load(&x.draft, state, n - 1) &&
+                      drafter_gumiho.load(&x.draft, state, n));
             }
             CHECK(decode_step(&x, &e) == 0, "%s", e.msg);
         }

@@ -425,7 +425,7 @@ static void a_long_text(void)
 
 /* ---- decoders ---- */
 
-#define BIT(x) (1u << SOURCE_##x)
+#define BIT(x) (1u << DRAFTER_##x)
 enum { PROMPT = 90, END = 420 };
 
 static void open_decoder(struct decoder *d, const struct rig *r, const struct sampling *p,
@@ -676,7 +676,7 @@ static void drafters_with_caches_are_refused(void)
     }
     s.drafters = BIT(NGRAM) | BIT(SUFFIX) | BIT(MODEL);
     CHECK(!draft_check_model(&s, &dev, &c, &e), "%s", e.msg);
-    CHECK(draft_of_config(&c) >> SOURCE_SUFFIX & 1 && !(draft_of_config(&c) >> SOURCE_PARTIAL & 1));
+    CHECK(draft_of_config(&c) >> DRAFTER_SUFFIX & 1 && !(draft_of_config(&c) >> DRAFTER_PARTIAL & 1));
 }
 
 /* ---- snapshots ---- */

@@ -310,11 +310,11 @@ static void texts_do_not_mix(void)
 static void decoder_open(struct decoder *d, struct bench *b, const size_t *width, size_t n_width, long passes,
                          size_t n, size_t n_max)
 {
-    struct decode_setup s = { .longspec = &b->l };
+    struct decode_setup s = { .weights[DRAFTER_LONGSPEC] = &b->l };
     struct sampling p;
     struct err e = { 0 };
     draft_defaults(&s.draft);
-    s.draft.drafters = 1u << SOURCE_LONGSPEC;
+    s.draft.drafters = 1u << DRAFTER_LONGSPEC;
     s.draft.n_width = n_width, s.draft.draft_passes = passes;
     for (size_t i = 0; i < n_width; i++) s.draft.width[i] = width[i];
     sampling_defaults(&p);

@@ -10,6 +10,7 @@
  * Short: a sample of one model. --long: 2,196 runs of seven models in two arithmetics. */
 #include <fcntl.h>
 
+#include "src/model/heads.h"
 #include "src/decode/decode.h"
 #include "src/decode/decoder_image.h"
 #include "src/decode/small_model.h"
@@ -20,22 +21,22 @@ static bool long_test;
 
 /* ---- what is tried ---- */
 
-#define BIT(x) (1u << SOURCE_##x)
-static const struct { const char *name; unsigned drafters; } drafters[] = {
+#define BIT(x) (1u << DRAFTER_##x)
+static const struct { const char *name; unsigned drafters; } subjects[] = {
     { "heads", BIT(HEADS) }, { "partial", BIT(PARTIAL) }, { "ngram", BIT(NGRAM) }, { "suffix", BIT(SUFFIX) },
     { "longspec", BIT(LONGSPEC) }, { "gumiho", BIT(GUMIHO) }, { "spire", BIT(SPIRE) },
     { "model", BIT(MODEL) },
     { "all", BIT(HEADS) | BIT(PARTIAL) | BIT(NGRAM) | BIT(SUFFIX) | BIT(LONGSPEC) | BIT(GUMIHO) | BIT(SPIRE) |
              BIT(MODEL) },
 };
-enum { N_DRAFTERS = sizeof drafters / sizeof *drafters };
+enum { N_SUBJECTS = sizeof subjects / sizeof *subjects };
 /* A tree of several drafters that make passes is the plan's: "all" is planned in each shape. */
 static const struct { size_t width[5], n; } shapes[] = { { { 1, 1, 1, 1, 1 }, 5 }, { { 3, 2, 2 }, 3 },
                                                          { { 0 }, 0 } };
-enum { N_SHAPES = sizeof shapes / sizeof *shapes, N_SETTINGS = N_DRAFTERS * N_SHAPES };
+enum { N_SHAPES = sizeof shapes / sizeof *shapes, N_SETTINGS = N_SUBJECTS * N_SHAPES };
 enum way { WHOLE, KILLED, SNAPSHOT, WITH_OTHERS, N_WAYS };
 
-static struct { size_t runs[N_WAYS], tokens, rounds; } count[N_DRAFTERS];
+static struct { size_t runs[N_WAYS], tokens, rounds; } count[N_SUBJECTS];
 
 /* Each of four temperatures with each of ten filters and penalties. */
 static struct sampling sampling_of(size_t i)
@@ -114,19 +115,19 @@ static void close_all(void)
 static struct decode_setup setup_of(size_t setting, size_t text, struct round_buffers *buffers)
 {
     static const enum kv_policy policies[] = { KV_DYNAMIC, KV_WINDOW, KV_STATIC, KV_MEAN, KV_FULL };
-    const size_t d = setting / N_SHAPES, shape = d == N_DRAFTERS - 1 ? N_SHAPES - 1 : setting % N_SHAPES;
+    const size_t d = setting / N_SHAPES, shape = d == N_SUBJECTS - 1 ? N_SHAPES - 1 : setting % N_SHAPES;
     struct decode_setup s = { .buffers = buffers };
     draft_defaults(&s.draft);
-    s.draft.drafters = drafters[d].drafters & ~(spire.file.mem ? 0 : BIT(SPIRE));
+    s.draft.drafters = subjects[d].drafters & ~(spire.file.mem ? 0 : BIT(SPIRE));
     memcpy(s.draft.width, shapes[shape].width, sizeof shapes[shape].width);
     s.draft.n_width = shapes[shape].n, s.draft.draft_passes = 1 + (long)(text % 3);
     s.draft.kv_policy = s.draft.n_width ? policies[text % 5] : KV_AUTO;
     s.draft.kv_sinks = 4, s.draft.kv_budget = 40, s.draft.kv_fixed = s.draft.n_width > 0;
-    s.heads = s.draft.drafters & BIT(HEADS) ? &heads : NULL;
-    s.longspec = s.draft.drafters & BIT(LONGSPEC) ? &longspec : NULL;
-    s.gumiho = s.draft.drafters & BIT(GUMIHO) ? &gumiho : NULL;
-    s.spire = s.draft.drafters & BIT(SPIRE) ? &spire : NULL;
-    s.small = s.draft.drafters & BIT(MODEL) ? &small : NULL;
+    s.weights[DRAFTER_HEADS] = s.draft.drafters & BIT(HEADS) ? &heads : NULL;
+    s.weights[DRAFTER_LONGSPEC] = s.draft.drafters & BIT(LONGSPEC) ? &longspec : NULL;
+    s.weights[DRAFTER_GUMIHO] = s.draft.drafters & BIT(GUMIHO) ? &gumiho : NULL;
+    s.weights[DRAFTER_SPIRE] = s.draft.drafters & BIT(SPIRE) ? &spire : NULL;
+    s.weights[DRAFTER_MODEL] = s.draft.drafters & BIT(MODEL) ? &small : NULL;
     s.draft_model = text % 2 ? &int8 : NULL;
     return s;
 }
@@ -142,7 +143,7 @@ static void open_run(struct decoder *d, size_t setting, size_t t, struct round_b
     struct err e;
     if (draft_check(&s.draft, &e) ||
         decode_open(d, &rig.m, &text[t].p, &s, text[t].tokens, text[t].n_prompt, text[t].n, &e))
-        rig_die(drafters[setting / N_SHAPES].name, &e);
+        rig_die(subjects[setting / N_SHAPES].name, &e);
 }
 static void prefill(struct decoder *d)
 {
@@ -165,7 +166,7 @@ static void check_run(const struct decoder *d, size_t model, size_t setting, siz
     size_t same = 0;
     while (same < text[t].n && d->tokens[same] == text[t].tokens[same]) same++;
     CHECK(same == text[t].n, "%s, %s, shape %zu, seed %zu, %s: token %zu differs", tiny_models[model].name,
-          drafters[setting / N_SHAPES].name, setting % N_SHAPES, (size_t)text[t].p.seed, ways[way], same);
+          subjects[setting / N_SHAPES].name, setting % N_SHAPES, (size_t)text[t].p.seed, ways[way], same);
     count[setting / N_SHAPES].runs[way]++;
 }
 
@@ -274,7 +275,7 @@ static void runs_of_a_model(size_t model, enum dtype compute, size_t texts, size
     for (size_t t = 0; t < texts; t++)
         for (size_t s = 0; s < N_SETTINGS; s++) {
             const enum way way = (enum way)((s + t + first) % N_WAYS);
-            if (drafters[s / N_SHAPES].drafters == BIT(SPIRE) && !spire.file.mem)
+            if (subjects[s / N_SHAPES].drafters == BIT(SPIRE) && !spire.file.mem)
                 continue;
             if (way != WITH_OTHERS) {
                 one_run(model, s, t, way);
@@ -295,10 +296,10 @@ static void every_run_writes_the_plain_text(void)
     for (size_t m = 0; m < (long_test ? N_TINY : 1); m++)
         for (int f32 = 0; f32 < (long_test ? 2 : 1); f32++, group++)
             runs_of_a_model(m, f32 ? DT_F32 : DT_BF16, long_test ? TEXTS : 3, group * TEXTS);
-    for (size_t d = 0; d < N_DRAFTERS; d++) {
+    for (size_t d = 0; d < N_SUBJECTS; d++) {
         const size_t *r = count[d].runs;
         printf("    %-8s %4zu whole, %4zu killed, %4zu snapshot, %4zu together; %.2f tokens a round alone\n",
-               drafters[d].name, r[WHOLE], r[KILLED], r[SNAPSHOT], r[WITH_OTHERS],
+               subjects[d].name, r[WHOLE], r[KILLED], r[SNAPSHOT], r[WITH_OTHERS],
                (double)count[d].tokens / (double)count[d].rounds);
         CHECK(r[WHOLE] && r[KILLED] && r[SNAPSHOT] && r[WITH_OTHERS] && count[d].tokens > count[d].rounds);
         all += r[WHOLE] + r[KILLED] + r[SNAPSHOT] + r[WITH_OTHERS];

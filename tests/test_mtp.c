@@ -1,6 +1,7 @@
 /* The draft layer (MTP) of hybrids: the logits of chained drafts are those of the formulas, in directories
  * and GGUF files; texts with its drafts are those of plain decoding, alone, together, restored and cut; its
  * cache has rows of the text alone; its 8-bit copy is near; files that do not fit are refused. */
+#include "src/model/mtp.h"
 #include "src/decode/decode.h"
 #include "src/decode/decoder_image.h"
 #include "src/model/safetensors.h"
@@ -182,7 +183,7 @@ static void drafts_are_those_of_the_formulas(void)
 
 /* ---- decoders ---- */
 
-#define BIT(x) (1u << SOURCE_##x)
+#define BIT(x) (1u << DRAFTER_##x)
 enum { PROMPT = 90, END = 320 };
 
 /* Settings of drafting: fixed trees, and plans. */
@@ -203,7 +204,7 @@ enum { N_SETTINGS = sizeof settings / sizeof *settings };
 
 static void set(struct decode_setup *s, size_t i, struct mtp *t)
 {
-    *s = (struct decode_setup){ .mtp = t };
+    *s = (struct decode_setup){ .weights[DRAFTER_MTP] = t };
     draft_defaults(&s->draft);
     s->draft.drafters = settings[i].drafters;
     memcpy(s->draft.width, settings[i].width, sizeof settings[i].width);
@@ -228,7 +229,7 @@ static size_t finish_text(struct decoder *d, size_t n)
     while (d->n_tokens < n) {
         if (decode_step(d, &e)) rig_die("step", &e);
         for (size_t i = 0; i + 1 < d->round.tokens; i++)
-            guessed += d->round.path_sources[i] >> SOURCE_MTP & 1;
+            guessed += d->round.path_sources[i] >> DRAFTER_MTP & 1;
     }
     return guessed;
 }
@@ -244,7 +245,7 @@ static void a_decoder_drafts_the_chain(void)
             const char *chain = c.mtp + 20 + k * (4 + 4 * (size_t)c.n_drafts * c.vocab);
             const float *want = (const float *)(chain + 4);
             struct sampling p;
-            struct decode_setup s = { .mtp = &c.t };
+            struct decode_setup s = { .weights[DRAFTER_MTP] = &c.t };
             struct decoder d;
             struct err e;
             uint32_t at;
@@ -323,8 +324,8 @@ static void text_is_that_of_plain_decoding(void)
         }
 }
 
-/* What a decoder keeps for the drafter begins with its cache (draft_mtp.c). */
-static struct kv *cache_of(struct decoder *d) { return d->draft.own[SOURCE_MTP]; }
+/* What a decoder keeps for the drafter begins with its cache (drafters/mtp.c). */
+static struct kv *cache_of(struct decoder *d) { return d->draft.own[DRAFTER_MTP]; }
 
 /* Rows of the cache are those of the text, whatever was drafted: a chain and a tree leave the same ones, and
  * so does a text that is read again; a small cache begins with the first of them. */
@@ -441,7 +442,7 @@ static void texts_together(void)
         if (n && decode_round(list, n, &e)) rig_die("round", &e);
         for (size_t i = 0; i < n; i++)
             for (size_t k = 0; k + 1 < list[i]->round.tokens; k++)
-                guessed[1][list[i] - d[1]] += list[i]->round.path_sources[k] >> SOURCE_MTP & 1;
+                guessed[1][list[i] - d[1]] += list[i]->round.path_sources[k] >> DRAFTER_MTP & 1;
     }
     for (size_t i = 0; i < TEXTS; i++) {
         CHECK(!memcmp(d[0][i].tokens, d[1][i].tokens, END * sizeof(int32_t)), "text %zu differs", i);

@@ -99,7 +99,7 @@ static void learn(double p[2], bool hit)
 }
 /* A guess after `node`: the text's token, as often as p says where the path to the node is the text; else one
  * of its source's own. */
-static int32_t guess(const struct drafting *g, uint32_t node, enum source source, double p)
+static int32_t guess(const struct drafting *g, uint32_t node, enum drafter source, double p)
 {
     const bool on_path = node == 0 || g->tree->node[node].token == RIGHT;
     return on_path && uniform() < p ? RIGHT : 2 + (int32_t)source;
@@ -111,7 +111,7 @@ static int propose_match(struct drafting *const *all, size_t n, bool *more, stru
     sim.clock += g->look ? 20e-6 : 2e-6;         /* a look takes in 17 tokens and proposes unlikely ones */
     for (uint32_t i = 0, at = 0; sim.found && i < MATCH && (i == 0 || at); i++)
         if (g->look || chance(sim.match_p) * g->tree->node[at].reach >= (double)g->min_reach)
-            at = tree_add(g->tree, at, guess(g, at, SOURCE_SUFFIX, sim.text->match), SOURCE_SUFFIX,
+            at = tree_add(g->tree, at, guess(g, at, DRAFTER_SUFFIX, sim.text->match), DRAFTER_SUFFIX,
                           (float)chance(sim.match_p), 0);
     return 0;
 }
@@ -121,7 +121,7 @@ static int propose_heads(struct drafting *const *all, size_t n, bool *more, stru
     (void)n, (void)e, *more = false;
     spend(sim.text->head_seconds);
     for (uint32_t i = 0, at = 0; i < HEADS && (i == 0 || at); i++)
-        at = tree_add(g->tree, at, guess(g, at, SOURCE_HEADS, sim.text->heads), SOURCE_HEADS,
+        at = tree_add(g->tree, at, guess(g, at, DRAFTER_HEADS, sim.text->heads), DRAFTER_HEADS,
                       (float)chance(sim.head_p), 0);
     return 0;
 }
@@ -133,8 +133,8 @@ static int make_pass(struct drafting *const *all, size_t n, bool *more, struct e
     (void)n, (void)e;
     planner_passed(&g->planner, 1, spend(exact_draft(sim.m, cache, sim.length)));
     g->passes++, g->pass_node = node;
-    *more = tree_add(g->tree, node, guess(g, node, SOURCE_PARTIAL, true_hit(sim.text, cache)), SOURCE_PARTIAL,
-                     (float)g->planner.used.hit[cache], 0) != 0;
+    *more = tree_add(g->tree, node, guess(g, node, DRAFTER_PARTIAL, true_hit(sim.text, cache)),
+                     DRAFTER_PARTIAL, (float)g->planner.used.hit[cache], 0) != 0;
     const uint32_t next = tree_best_child(g->tree, node);
     g->next_reach = next ? g->tree->node[next].reach : 0;
     return 0;
@@ -146,11 +146,10 @@ static bool guess_nothing(struct drafting *g)
     return false;
 }
 static struct pass_bytes bytes_of_sim(const struct drafting *g, size_t i) { return g->planner.reads[i]; }
-static const struct drafter_ops sim_suffix = { .source = SOURCE_SUFFIX, .expand = propose_match },
-    sim_heads = { .source = SOURCE_HEADS, .expand = propose_heads },
-    sim_partial = { .source = SOURCE_PARTIAL, .reads = bytes_of_sim, .expand = make_pass,
-                    .ahead = guess_nothing };
-static const struct drafter_ops *const sim_drafters[] = { &sim_suffix, &sim_partial, &sim_heads, NULL };
+static const struct drafter_ops sim_suffix = { .id = DRAFTER_SUFFIX, .expand = propose_match },
+    sim_heads = { .id = DRAFTER_HEADS, .turn = TURN_MODEL, .expand = propose_heads, .ahead = guess_nothing },
+    sim_partial = { .id = DRAFTER_PARTIAL, .turn = TURN_PASSES, .reads = bytes_of_sim, .expand = make_pass,
+                    .leaves_hidden = true };
 
 /* ---- rounds ---- */
 
@@ -167,13 +166,15 @@ static void start(const struct machine *m, const struct text *text, size_t lengt
     sim = (struct sim){
         .m = m, .text = text, .length = length, .others = 1, .match_p = { 3, 6 }, .head_p = { 3, 6 }
     };
-    sim.g.n_caches = n_caches, sim.g.heads = (const struct heads *)&sim;    /* exist, never read */
+    sim.g.n_caches = n_caches;
+    drafters[DRAFTER_SUFFIX] = &sim_suffix, drafters[DRAFTER_PARTIAL] = &sim_partial;
+    drafters[DRAFTER_HEADS] = &sim_heads;
     for (size_t i = 0; i < n_caches; i++)
         sim.g.cache[i].ops = &sim_partial, sim.g.cache[i].budget = budgets[i];
     static struct round_buffers buffers = { .verify_rows = TREE_ROWS_MAX };
     sim.g.tree = &sim.tree, sim.g.clock = clock_of_sim, sim.g.buffers = &buffers;
     sim.g.set.drafters =
-        1u << SOURCE_SUFFIX | 1u << SOURCE_PARTIAL | (text->head_seconds > 0) << SOURCE_HEADS;
+        1u << DRAFTER_SUFFIX | 1u << DRAFTER_PARTIAL | (text->head_seconds > 0) << DRAFTER_HEADS;
     sim.g.set.draft_passes = -1;
     planner_start(&sim.g.planner, &sim.costs, &s);
 }
@@ -196,9 +197,9 @@ static size_t accept(void)
         uint32_t next = 0;
         for (uint32_t i = t->node[at].first; i; i = t->node[i].next) {
             const bool right = t->node[i].token == RIGHT;
-            if (t->node[i].sources >> SOURCE_SUFFIX & 1) learn(sim.match_p, right);
-            if (t->node[i].sources >> SOURCE_HEADS & 1) learn(sim.head_p, right);
-            if (t->node[i].sources >> SOURCE_PARTIAL & 1) planner_guessed(&sim.g.planner, right);
+            if (t->node[i].sources >> DRAFTER_SUFFIX & 1) learn(sim.match_p, right);
+            if (t->node[i].sources >> DRAFTER_HEADS & 1) learn(sim.head_p, right);
+            if (t->node[i].sources >> DRAFTER_PARTIAL & 1) planner_guessed(&sim.g.planner, right);
             if (right) next = i;
         }
         bool kept = false;
@@ -218,7 +219,7 @@ static size_t run_round(size_t left)
     sim.found = uniform() < sim.text->often;
     tree_start(&sim.tree, 0, left - 1);
     sim.g.n_tokens = sim.length + 1;
-    draft_round(&(struct drafting *){ &sim.g }, 1, sim_drafters, &e);
+    draft_round(&(struct drafting *){ &sim.g }, 1, &e);
     planner_verified(p, sim.length, sim.tree.n_kept, sim.tree.n_kept,
                      spend_pass(sim.tree.n_kept, sim.g.passes > 0), true);
     double expected = 0;
@@ -476,7 +477,7 @@ static struct costs table_of_costs(void)
 static void the_plan_of_the_highest_rate(void)
 {
     const struct costs c = table_of_costs();
-    const unsigned heads = 1u << SOURCE_HEADS, match = 1u << SOURCE_SUFFIX;
+    const unsigned heads = 1u << DRAFTER_HEADS, match = 1u << DRAFTER_SUFFIX;
     const struct plan_state all = { .ways = 7, .asks = heads | match, .passes = -1, .deepest = 30 };
     static const struct {
         double hit[2], heads[2], match;
@@ -497,7 +498,7 @@ static void the_plan_of_the_highest_rate(void)
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         struct chances h = { .hit = { table[i].hit[0], table[i].hit[1] }, .made = { 1, 1 } };
         for (size_t d = 0; d < 2; d++)
-            h.gain[d][SOURCE_HEADS] = table[i].heads[d], h.gain[d][SOURCE_SUFFIX] = table[i].match;
+            h.gain[d][DRAFTER_HEADS] = table[i].heads[d], h.gain[d][DRAFTER_SUFFIX] = table[i].match;
         const struct plan p = plan_round(&c, &h, &all), again = plan_round(&c, &h, &all);
         CHECK(p.way == table[i].way && p.passes == table[i].passes &&
                   p.ask == (table[i].ask_heads ? heads : 0) + (table[i].ask_match ? match : 0),
@@ -542,8 +543,8 @@ static void what_a_plan_may_do(void)
     CHECK(plan_round(&c, &h, &s).way == 0, "a change has to be worth it");
     s.last = (struct plan){ .way = 1, .passes = 1 };
     CHECK(plan_round(&c, &h, &s).way == 1, "where it drafts already, drafting goes on");
-    s.asks = s.forced = 1u << SOURCE_HEADS, h.made[1] = 1;
-    CHECK(plan_round(&c, &h, &s).ask == 1u << SOURCE_HEADS, "heads that must be asked");
+    s.asks = s.forced = 1u << DRAFTER_HEADS, h.made[1] = 1;
+    CHECK(plan_round(&c, &h, &s).ask == 1u << DRAFTER_HEADS, "heads that must be asked");
 }
 
 static void sizes_of_passes(void)
@@ -613,7 +614,7 @@ static void rows_of_several_texts(void)
         for (size_t i = 0; i < TEXTS; i++) {
             tree_start(&tree[i], 0, MOST);
             for (uint32_t k = 0, at = 0; k + 1 < MOST; k++) {
-                at = tree_add(&tree[i], at, 1, SOURCE_SUFFIX, (float)chance[i], 0);
+                at = tree_add(&tree[i], at, 1, DRAFTER_SUFFIX, (float)chance[i], 0);
                 reach[i][k] = (double)tree[i].node[at].reach;
             }
             planner_value(&p[i], &tree[i], &alone.rows[i]);
@@ -681,7 +682,7 @@ static void a_second_row_has_the_price_of_its_experts(void)
                 tree_start(&tree, 0, 31);
                 const double chance = 0.3 + 0.65 * uniform();
                 for (uint32_t k = 0, at = 0; k < 31; k++)
-                    at = tree_add(&tree, at, 1, SOURCE_SUFFIX, (float)chance, 0);
+                    at = tree_add(&tree, at, 1, DRAFTER_SUFFIX, (float)chance, 0);
                 for (size_t r = 1; r <= 32; r++) {
                     const double seconds = (dense + LAYERS * expert * experts_of(freshness[f], r)) / speed;
                     if (tokens - p.price * seconds > most) most = tokens - p.price * seconds, best = r;
@@ -731,7 +732,7 @@ static void off_and_short_texts(void)
                                    .weight_bytes = 1e7,
                                    .kv_bytes = 1000 };
     struct plan_state s = {
-        .ways = 3, .asks = 1u << SOURCE_HEADS | 1u << SOURCE_NGRAM, .passes = 4, .deepest = 9
+        .ways = 3, .asks = 1u << DRAFTER_HEADS | 1u << DRAFTER_NGRAM, .passes = 4, .deepest = 9
     };
     costs = (struct cost_model){ 0 };
     planner_start(&p, &costs, &setup);

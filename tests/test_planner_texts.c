@@ -46,7 +46,7 @@ static int make_passes(struct drafting *const *all, size_t n, bool *more, struct
         const bool on_path = node == 0 || g->tree->node[node].token == RIGHT;
         planner_passed(&g->planner, n, seconds / (double)n);
         g->passes++, g->pass_node = node;
-        more[i] = tree_add(g->tree, node, on_path && uniform() < t->hit ? RIGHT : 2, SOURCE_PARTIAL,
+        more[i] = tree_add(g->tree, node, on_path && uniform() < t->hit ? RIGHT : 2, DRAFTER_PARTIAL,
                            (float)g->planner.used.hit[0], 0) != 0;
         const uint32_t next = tree_best_child(g->tree, node);
         g->next_reach = next ? g->tree->node[next].reach : 0;
@@ -54,9 +54,8 @@ static int make_passes(struct drafting *const *all, size_t n, bool *more, struct
     return 0;
 }
 static struct pass_bytes bytes_of_sim(const struct drafting *g, size_t i) { return g->planner.reads[i]; }
-static const struct drafter_ops partial = { .source = SOURCE_PARTIAL, .reads = bytes_of_sim,
+static const struct drafter_ops partial = { .id = DRAFTER_PARTIAL, .turn = TURN_PASSES, .reads = bytes_of_sim,
                                             .expand = make_passes };
-static const struct drafter_ops *const drafters[] = { &partial, NULL };
 
 static void join(size_t i)
 {
@@ -68,7 +67,8 @@ static void join(size_t i)
     *t = (struct text){ .length = PROMPT, .left = q->tokens, .hit = q->hit[i % 2] };
     t->g.tree = &t->tree, t->g.clock = clock_of_sim, t->g.buffers = &buffers;
     t->g.n_caches = 1, t->g.cache[0].ops = &partial, t->g.cache[0].budget = BUDGET;
-    t->g.set.drafters = 1u << SOURCE_PARTIAL, t->g.set.draft_passes = -1;
+    drafters[DRAFTER_PARTIAL] = &partial;
+    t->g.set.drafters = 1u << DRAFTER_PARTIAL, t->g.set.draft_passes = -1;
     planner_start(&t->g.planner, &costs, &s);
 }
 
@@ -106,7 +106,7 @@ static size_t run_round(void)
         keys += (double)t->length;
     }
     const double from = now;
-    CHECK(draft_round(g, n, drafters, &e) == 0);
+    CHECK(draft_round(g, n, &e) == 0);
     for (size_t i = 0; i < n; i++) rows += text[i].tree.n_kept;
     const double seconds = spend(exact(1, rows, keys));
     for (size_t i = 0; i < n; i++)

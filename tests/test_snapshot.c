@@ -138,7 +138,9 @@ static void a_torn_file_is_seen(void)
 
 /* ---- the decoder ---- */
 
-#define BIT(x) (1u << SOURCE_##x)
+static struct partial *cache_of(struct decoder *d) { return d->draft.own[DRAFTER_PARTIAL]; }
+
+#define BIT(x) (1u << DRAFTER_##x)
 static const struct setting { const char *name; unsigned drafters; size_t width[3],
                               n_width; enum kv_policy policy; size_t sinks, budget; } settings[] = {
     { "plain", 0, { 0 }, 0, KV_DYNAMIC, 16, 4096 },
@@ -213,7 +215,7 @@ static void text_and_snapshot(struct decoder *d, struct image *m, const struct s
     size_t rows = image_rows(m, d->n_tokens);
     CHECK(rows % KV_BLOCK == 0 && rows <= d->kv.n_past && rows + KV_BLOCK > d->kv.n_past &&
           image_rows(m, 130) == 128);
-    if (!lagging) partial_follow(&d->draft.partial);          /* as the next round would */
+    if (!lagging) partial_follow(d->draft.own[DRAFTER_PARTIAL]);          /* as the next round would */
     CHECK(image_capture(m, 0, rows) > 0);
     pthread_create(&t, NULL, write_image, m);
     finish(d);
@@ -245,7 +247,7 @@ static void the_text_goes_on_as_it_would_have(void)
             prefill(&d);
             CHECK(d.count.prefill_tokens == cuts[k] - 1 - 256);
             image_restore_drafters(&m);
-            const struct partial *p = &d.draft.partial;
+            const struct partial *p = d.draft.own[DRAFTER_PARTIAL];
             if (x->drafters & BIT(PARTIAL) && x->n_width && cuts[k] >= at) {
                 CHECK(p->filled, "%s", x->name);
                 size_t newest = 0;           /* rows after the snapshot have replaced its slots */
@@ -343,13 +345,13 @@ static void the_selection_comes_back(void)
         prefill(&d);
         image_restore_drafters(&m);
         size_t k = 0, compared = 0;
-        for (; drafters_all[k]; k++) {
+        for (; k < N_DRAFTERS; k++) {
             if (!kept.state[k].n) continue;
             again = malloc(kept.state[k].room);
-            size_t n = drafters_all[k]->save(&d.draft, again);
+            size_t n = drafters[k]->save(&d.draft, again);
             CHECK(n == kept.state[k].n && memcmp(again, kept.state[k].p, n) == 0, "%s: %zu of %zu bytes",
                   settings[i].name, n, kept.state[k].n);
-            const struct partial *p = &d.draft.partial;
+            const struct partial *p = d.draft.own[DRAFTER_PARTIAL];
             if (p->policy == KV_MEAN)        /* computed again: tests/test_partial.c */
                 CHECK(p->filled && p->kv.bias && p->n_far == d.kv.n_past - 4 - 30 &&
                       p->kv.n_past == 4 + 30 + (p->n_far + p->group - 1) / p->group);
@@ -361,11 +363,11 @@ static void the_selection_comes_back(void)
                     kv_get(y, p->kv.type, p->kv.head_dim, row % KV_BLOCK, kv_block(&d.kv, 0, h, row));
                     CHECK(memcmp(x, y, kv_row_bytes(p->kv.type, p->kv.head_dim)) == 0, "slot %zu", slot);
                 }
-            CHECK(!drafters_all[k]->load(&d.draft, again, n - 1) &&
-                      !drafters_all[k]->load(&d.draft, again, 3),
+            CHECK(!drafters[k]->load(&d.draft, again, n - 1) &&
+                      !drafters[k]->load(&d.draft, again, 3),
                   "a shorter one");
             memset(again + n - 4, 0xff, 4);
-            CHECK(!drafters_all[k]->load(&d.draft, again, n), "a row that is not there");
+            CHECK(!drafters[k]->load(&d.draft, again, n), "a row that is not there");
             compared++;
             free(again);
         }
@@ -427,12 +429,11 @@ static void the_selection_comes_back_on_a_device(void)
         struct image m[2];
         struct snapshot_owner o = owner_of(9);
         char *state[2];
-        size_t n[2], drafter = 0, bytes;
-        while (drafters_all[drafter] != &draft_partial) drafter++;
+        size_t n[2], drafter = DRAFTER_PARTIAL, bytes;
         for (int k = 0; k < 2; k++) {
             open_decoder(&d[k], &of[i], prompt);
             if (image_open(&m[k], &d[k], &o, &e)) rig_die("image", &e);
-            struct partial *p = &d[k].draft.partial;
+            struct partial *p = d[k].draft.own[DRAFTER_PARTIAL];
             if (k == 0) {
                 prefill(&d[0]);
                 while (d[0].n_tokens < PROMPT + TEXT || (of[i].n_width && p->n_recent < 3))
@@ -446,7 +447,7 @@ static void the_selection_comes_back_on_a_device(void)
                 CHECK(image_restore(&m[1], path, &e) == 0, "%s: %s", of[i].name, e.msg);
                 prefill(&d[1]);
                 image_restore_drafters(&m[1]);
-                CHECK(p->filled == d[0].draft.partial.filled && p->refreshes == 0 &&
+                CHECK(p->filled == cache_of(&d[0])->filled && p->refreshes == 0 &&
                           d[1].draft.current_cache == d[0].draft.current_cache &&
                           memcmp(d[1].draft.planner.cache, d[0].draft.planner.cache,
                                  sizeof d[0].draft.planner.cache) == 0,
@@ -454,13 +455,13 @@ static void the_selection_comes_back_on_a_device(void)
             }
             bytes = p->kv.layer_bytes * p->kv.n_layers;
             state[k] = malloc(m[k].state[drafter].room + bytes);
-            n[k] = drafters_all[drafter]->save(&d[k].draft, state[k]);
+            n[k] = drafters[drafter]->save(&d[k].draft, state[k]);
             CHECK(n[k] <= m[k].state[drafter].room && (n[k] > 0) == p->filled &&
                   r.dev->download(r.dev, state[k] + n[k], p->kv.base, bytes) == 0);
         }
         CHECK(n[0] == n[1] && (n[0] || !of[i].n_width) && memcmp(state[0], state[1], n[0]) == 0,
               "%s: another selection", of[i].name);
-        const struct partial *p = &d[0].draft.partial;
+        const struct partial *p = d[0].draft.own[DRAFTER_PARTIAL];
         for (size_t l = 0; l < p->kv.n_layers && n[0]; l++)
             for (size_t h = 0; h < p->kv.n_kv_heads; h++)
                 /* the bytes of all slots below the budget: K, and V 64 rows further on */
@@ -477,7 +478,7 @@ static void the_selection_comes_back_on_a_device(void)
             while (d[k].n_tokens < PROMPT + END)
                 if (decode_step(&d[k], &e)) rig_die("step", &e);
         CHECK(memcmp(d[0].tokens, d[1].tokens, (PROMPT + END) * sizeof *d[0].tokens) == 0 &&
-                  d[0].draft.partial.refreshes >= d[1].draft.partial.refreshes,
+                  cache_of(&d[0])->refreshes >= cache_of(&d[1])->refreshes,
               "%s", of[i].name);
         for (int k = 0; k < 2; k++)
             free(state[k]), image_close(&m[k]), decode_close(&d[k]);

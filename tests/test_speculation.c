@@ -3,6 +3,7 @@
  * the tree that stood there, and the first layer whose rows differ from plain decoding's.
  *
  * And that this can fail: the published acceptance rule (several candidates, temperature above 0) does. */
+#include "src/model/heads.h"
 #include "src/decode/decode.h"
 #include "src/decode/small_model.h"
 #include "src/text/tokenizer.h"
@@ -18,7 +19,7 @@ struct text { int32_t *tokens; size_t n_prompt, n; };
 
 struct setting { const char *name; unsigned drafters; size_t width[8],
                  n_width; long passes; enum kv_policy policy; size_t budget; enum ngram_lead lead; };
-#define BIT(x) (1u << SOURCE_##x)
+#define BIT(x) (1u << DRAFTER_##x)
 static const struct setting settings[] = {
     { "auto", BIT(PARTIAL) | BIT(NGRAM) | BIT(SUFFIX) | BIT(HEADS), { 0 }, 0, -1, KV_AUTO, 4096, LEAD_FIRST },
     { "auto, small cache", BIT(PARTIAL) | BIT(NGRAM) | BIT(SUFFIX), { 0 }, 0, -1, KV_AUTO, 100, LEAD_FIRST },
@@ -61,11 +62,11 @@ static void setup_of(struct decode_setup *s, const struct setting *x, const stru
     s->draft.n_width = x->n_width, s->draft.draft_passes = x->passes;
     s->draft.kv_policy = x->policy, s->draft.kv_budget = x->budget, s->draft.kv_fixed = x->n_width > 0,
     s->draft.kv_sinks = 16, s->draft.ngram_lead = x->lead;
-    s->heads = s->draft.drafters & BIT(HEADS) ? heads : NULL;
-    s->longspec = longspec.file.mem ? &longspec : NULL;
-    s->small = heads ? &small : NULL;
-    s->spire = spire.file.mem ? &spire : NULL;
-    s->gumiho = gumiho.file.mem ? &gumiho : NULL;
+    s->weights[DRAFTER_HEADS] = s->draft.drafters & BIT(HEADS) ? (void *)heads : NULL;
+    s->weights[DRAFTER_LONGSPEC] = longspec.file.mem ? &longspec : NULL;
+    s->weights[DRAFTER_MODEL] = heads ? &small : NULL;
+    s->weights[DRAFTER_SPIRE] = spire.file.mem ? &spire : NULL;
+    s->weights[DRAFTER_GUMIHO] = gumiho.file.mem ? &gumiho : NULL;
     s->draft_model = heads ? &demo_int8 : NULL;
 }
 

@@ -64,12 +64,14 @@ static void a_pass_reads_the_model(void)
     const struct pass_work w = throughput_model(&c, &b, 1000);
     CHECK(w.weight_bytes == 2 * (6979584000.0 - 32 * 2 * 4096 + 128256.0 * 4096));
     CHECK(w.kv_bytes == 2.0 * 1000 * 65536);
-    for (int k = 0; k < DRAFT_KINDS; k++) {
-        const size_t passes = draft_published[k].passes;
-        const struct draft_work d = throughput_draft((enum draft_kind)k, &c, &c, &b, 1000, 2);
+    for (enum drafter k = 0; k < N_DRAFTERS; k++) {
+        if (!drafters[k] || !drafters[k]->forecast)
+            continue;
+        const size_t passes = drafters[k]->forecast->passes;
+        const struct draft_work d = throughput_draft(k, &c, &c, &b, 1000, 2);
         double all = (double)d.passes * d.pass.weight_bytes;
-        CHECK(d.passes == passes && (k == DRAFT_SUFFIX || all > 0));
-        CHECK(all <= (double)passes * w.weight_bytes, "%s", draft_published[k].name);
+        CHECK(d.passes == passes && (k == DRAFTER_SUFFIX || all > 0));
+        CHECK(all <= (double)passes * w.weight_bytes, "%s", throughput_name(k));
     }
 }
 
@@ -130,18 +132,18 @@ static void measured_costs_are_interpolated(void)
     struct draft_work w = { .pass = { .weight_bytes = 50, .kv_bytes = 0 }, .passes = 3, .widths = 1,
                             .width = { 4 } };
     m = (struct measured_rounds){ .length = { 100, 300 }, .rest = { 7, 9 } };
-    m.draft[DRAFT_SPIRE].most = 3;
-    m.draft[DRAFT_SPIRE].reads = (struct pass_bytes){ .weights = 100, .key = 1, .keys = 200 };
+    m.draft[DRAFTER_SPIRE].most = 3;
+    m.draft[DRAFTER_SPIRE].reads = (struct pass_bytes){ .weights = 100, .key = 1, .keys = 200 };
     for (size_t i = 0; i < 2; i++) {
         cost_start(&m.pass[i], 1000, 1, &none);
         for (size_t k = 0; k < COST_SIZES; k++)
             cost_measured(&m.pass[i], k, m.length[i],
                           pass_of(cost_rows(k), (double)m.length[i], i ? 2 : 1));
         for (size_t k = 1; k <= 3; k++)
-            m.draft[DRAFT_SPIRE].seconds[i][k] = (double)k * (i ? 300 : 200);
+            m.draft[DRAFTER_SPIRE].seconds[i][k] = (double)k * (i ? 300 : 200);
     }
     for (size_t i = 0; i < 2; i++) {
-        throughput_measured(&s, &m, DRAFT_SPIRE, &w, m.length[i], 1);
+        throughput_measured(&s, &m, DRAFTER_SPIRE, &w, m.length[i], 1);
         CHECK(near(s.plain, m.rest[i] + pass_of(1, (double)m.length[i], i ? 2 : 1), 0, 1e-9), "%g", s.plain);
         for (size_t k = 1; k <= 3; k++) {
             const double pass = m.rest[i] + pass_of(4 + k, (double)m.length[i], i ? 2 : 1);
@@ -149,17 +151,17 @@ static void measured_costs_are_interpolated(void)
             CHECK(near(s.draft[k], (double)k * (i ? 300 : 200), 0, 1e-9), "%zu drafts: %g", k, s.draft[k]);
         }
     }
-    throughput_measured(&s, &m, DRAFT_SPIRE, &w, 200, 1);        /* the middle */
+    throughput_measured(&s, &m, DRAFTER_SPIRE, &w, 200, 1);        /* the middle */
     CHECK(near(s.plain, 8 + pass_of(1, 200, 1.5), 0, 1e-9), "%g", s.plain);
     CHECK(near(s.draft[2], 2 * 300, 0, 1e-9), "%g", s.draft[2]); /* 200 for 200 bytes, 300 for 300 */
-    throughput_measured(&s, &m, DRAFT_SPIRE, &w, 50, 1);
+    throughput_measured(&s, &m, DRAFTER_SPIRE, &w, 50, 1);
     CHECK(near(s.plain, 7 + pass_of(1, 50, 1), 0, 1e-9) && near(s.draft[1], 150, 0, 1e-9));
-    throughput_measured(&s, &m, DRAFT_SPIRE, &w, 3000, 1);
+    throughput_measured(&s, &m, DRAFTER_SPIRE, &w, 3000, 1);
     CHECK(near(s.plain, 9 + pass_of(1, 3000, 2), 0, 1e-9) && near(s.draft[1], 300, 0, 1e-9));
-    throughput_measured(&s, &m, DRAFT_LONGSPEC, &w, 100, 1);     /* not measured: 50 bytes a pass */
+    throughput_measured(&s, &m, DRAFTER_LONGSPEC, &w, 100, 1);     /* not measured: 50 bytes a pass */
     CHECK(near(s.draft[2], 2 * 50, 0, 1e-9), "%g", s.draft[2]);
     /* two texts read the weights once in a pass of two rows, and each its own cache */
-    throughput_measured(&s, &m, DRAFT_SPIRE, &w, 100, 2);
+    throughput_measured(&s, &m, DRAFTER_SPIRE, &w, 100, 2);
     CHECK(near(s.plain, 2 * 7 + 1.1 * 1000 + 2 * 100, 0, 1e-9), "%g", s.plain);
     CHECK(near(s.draft[1], 1.1 * 100 + 2 * 100, 0, 1e-9), "%g", s.draft[1]);
 }

@@ -12,7 +12,7 @@ struct entry {
     size_t depth;
     unsigned sources;
     float p;
-    uint16_t cell[N_SOURCES];
+    uint16_t cell[N_DRAFTERS];
 };
 static struct entry list[TREE_POOL_MAX];
 static size_t n_list;
@@ -23,7 +23,7 @@ static struct entry *find(const int32_t *path, size_t depth)
         if (list[i].depth == depth && !memcmp(list[i].path, path, depth * sizeof *path)) return &list[i];
     return NULL;
 }
-static bool propose(const int32_t *parent, size_t depth, int32_t token, enum source source, float p,
+static bool propose(const int32_t *parent, size_t depth, int32_t token, enum drafter source, float p,
                     uint16_t cell, size_t max_depth)
 {
     int32_t path[TREE_DEPTH_MAX + 1];
@@ -61,7 +61,7 @@ static bool same_pool(const struct tree *t)
         same = k->depth == x->depth && k->parent < i && !memcmp(path, x->path, x->depth * sizeof *path) &&
                k->sources == x->sources && k->p == x->p && k->reach == reach_of(x) &&
                tree_child(t, k->parent, k->token) == i;
-        for (size_t s = 0; s < N_SOURCES; s++)
+        for (size_t s = 0; s < N_DRAFTERS; s++)
             same &= !(x->sources >> s & 1) || k->cell[s] == x->cell[s];
     }
     return same;
@@ -103,7 +103,7 @@ static void one_more(size_t vocab, bool ties, size_t max_depth)
     uint32_t parent =
         (uint32_t)rng_below(&rng, 3) ? (uint32_t)rng_below(&rng, tree.n) : (uint32_t)(tree.n - 1);
     int32_t token = (int32_t)rng_below(&rng, vocab), path[TREE_DEPTH_MAX];
-    enum source s = (enum source)rng_below(&rng, N_SOURCES);
+    enum drafter s = (enum drafter)rng_below(&rng, N_DRAFTERS);
     float p =
         ties ? (float)rng_below(&rng, 5) / 4 : (float)rng_below(&rng, 1 << 20) / (1 << 20) * 1.2f - 0.1f;
     uint16_t cell = (uint16_t)rng_below(&rng, 500);
@@ -151,8 +151,8 @@ static void ties_go_to_the_first_proposed(void)
         int32_t path[TREE_DEPTH_MAX];
         uint32_t up = tree.node[i + 1].parent;
         tree_path(&tree, up, path);
-        propose(path, tree.node[up].depth, tree.node[i + 1].token, SOURCE_ADDED, 1, 3, 32);
-        CHECK(tree_add(&tree, up, tree.node[i + 1].token, SOURCE_ADDED, 1, 3) == i + 1);
+        propose(path, tree.node[up].depth, tree.node[i + 1].token, DRAFTER_ADDED, 1, 3, 32);
+        CHECK(tree_add(&tree, up, tree.node[i + 1].token, DRAFTER_ADDED, 1, 3) == i + 1);
     }
     CHECK(same_pool(&tree));
     for (size_t rows = 1; rows <= tree.n; rows++) {
@@ -165,42 +165,42 @@ static void ties_go_to_the_first_proposed(void)
 static void a_raised_chance_reaches_down(void)
 {
     tree_start(&tree, 1, 8);
-    uint32_t a = tree_add(&tree, 0, 10, SOURCE_NGRAM, 0.1f, 0),
-             b = tree_add(&tree, a, 11, SOURCE_NGRAM, 0.9f, 0);
-    uint32_t c = tree_add(&tree, b, 12, SOURCE_NGRAM, 0.5f, 0),
-             d = tree_add(&tree, 0, 20, SOURCE_HEADS, 0.3f, 0);
+    uint32_t a = tree_add(&tree, 0, 10, DRAFTER_NGRAM, 0.1f, 0),
+             b = tree_add(&tree, a, 11, DRAFTER_NGRAM, 0.9f, 0);
+    uint32_t c = tree_add(&tree, b, 12, DRAFTER_NGRAM, 0.5f, 0),
+             d = tree_add(&tree, 0, 20, DRAFTER_HEADS, 0.3f, 0);
     tree_keep(&tree, 2);
     CHECK(tree.kept[1] == d);
-    CHECK(tree_add(&tree, 0, 10, SOURCE_PARTIAL, 0.8f, 5) == a &&
-          tree.node[a].sources == (1u << SOURCE_NGRAM | 1u << SOURCE_PARTIAL));
+    CHECK(tree_add(&tree, 0, 10, DRAFTER_PARTIAL, 0.8f, 5) == a &&
+          tree.node[a].sources == (1u << DRAFTER_NGRAM | 1u << DRAFTER_PARTIAL));
     CHECK(tree.node[a].reach == 0.8f && tree.node[b].reach == 0.8f * 0.9f &&
           tree.node[c].reach == 0.8f * 0.9f * 0.5f);
-    CHECK(tree_add(&tree, 0, 10, SOURCE_SUFFIX, 0.2f, 0) == a && tree.node[a].p == 0.8f,
+    CHECK(tree_add(&tree, 0, 10, DRAFTER_SUFFIX, 0.2f, 0) == a && tree.node[a].p == 0.8f,
           "the largest counts");
     tree_keep(&tree, 4);
     CHECK(tree.n_kept == 4 && tree.kept[1] == a && tree.kept[2] == b && tree.kept[3] == c);
     CHECK(tree_is_chain(&tree));
     tree_keep(&tree, 5);
     CHECK(!tree_is_chain(&tree) && tree.kept_parent[4] == 0);
-    CHECK(tree_add(&tree, 0, 30, SOURCE_ADDED, 7, 0) && tree.node[5].p == 1, "clamped");
-    CHECK(tree_add(&tree, 0, 31, SOURCE_ADDED, -7, 0) && tree.node[6].p == 0);
+    CHECK(tree_add(&tree, 0, 30, DRAFTER_ADDED, 7, 0) && tree.node[5].p == 1, "clamped");
+    CHECK(tree_add(&tree, 0, 31, DRAFTER_ADDED, -7, 0) && tree.node[6].p == 0);
 }
 
 static void limits(void)
 {
     tree_start(&tree, 1, 0);
-    CHECK(!tree_add(&tree, 0, 5, SOURCE_ADDED, 1, 0) && tree.n == 1, "the text ends here");
+    CHECK(!tree_add(&tree, 0, 5, DRAFTER_ADDED, 1, 0) && tree.n == 1, "the text ends here");
     tree_keep(&tree, 100);
     CHECK(tree.n_kept == 1 && tree_is_chain(&tree));
     tree_start(&tree, 1, 1000);
     uint32_t at = 0;
     for (size_t d = 1; d <= TREE_DEPTH_MAX; d++)
-        CHECK((at = tree_add(&tree, at, (int32_t)d, SOURCE_ADDED, 1, 0)) == d);
-    CHECK(!tree_add(&tree, at, 9, SOURCE_ADDED, 1, 0), "as deep as it gets");
+        CHECK((at = tree_add(&tree, at, (int32_t)d, DRAFTER_ADDED, 1, 0)) == d);
+    CHECK(!tree_add(&tree, at, 9, DRAFTER_ADDED, 1, 0), "as deep as it gets");
     for (int32_t i = 0; tree.n < TREE_POOL_MAX; i++)
-        CHECK(tree_add(&tree, 0, 100 + i, SOURCE_ADDED, 0.5f, 0) == tree.n - 1);
-    CHECK(!tree_add(&tree, 0, 99, SOURCE_ADDED, 1, 0) && tree.n == TREE_POOL_MAX, "full");
-    CHECK(tree_add(&tree, 0, 100, SOURCE_HEADS, 0.7f, 0) == TREE_DEPTH_MAX + 1,
+        CHECK(tree_add(&tree, 0, 100 + i, DRAFTER_ADDED, 0.5f, 0) == tree.n - 1);
+    CHECK(!tree_add(&tree, 0, 99, DRAFTER_ADDED, 1, 0) && tree.n == TREE_POOL_MAX, "full");
+    CHECK(tree_add(&tree, 0, 100, DRAFTER_HEADS, 0.7f, 0) == TREE_DEPTH_MAX + 1,
           "one that is there is found in a full pool");
     tree_keep(&tree, 1000000);
     CHECK(tree.n_kept == TREE_ROWS_MAX && tree.kept[TREE_DEPTH_MAX] == TREE_DEPTH_MAX);
@@ -211,8 +211,8 @@ static void limits(void)
 static void chains_are_kept_as_proposed(void)
 {
     tree_start(&tree, 1, 8);
-    uint32_t a = tree_add(&tree, 0, 1, SOURCE_NGRAM, 0.5f, 0),
-             b = tree_add(&tree, a, 2, SOURCE_NGRAM, 0.5f, 0);
+    uint32_t a = tree_add(&tree, 0, 1, DRAFTER_NGRAM, 0.5f, 0),
+             b = tree_add(&tree, a, 2, DRAFTER_NGRAM, 0.5f, 0);
     const uint32_t want[] = { b, a, b };
     for (size_t i = 0; i < 3; i++) tree_chain(&tree, want[i]);
     CHECK(tree.n_chains == 3 && !memcmp(tree.chain, want, sizeof want));

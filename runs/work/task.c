@@ -42,8 +42,8 @@ static const struct counter {
     COUNTER("reached", reached, PER_DEPTH, TREE_DEPTH_MAX + 1),
     COUNTER("accepted_at", accepted_at, PER_DEPTH, TREE_DEPTH_MAX + 1),
     COUNTER("histogram", histogram, PER_DEPTH, TREE_DEPTH_MAX + 2),
-    COUNTER("drafted", source_drafted, PER_SOURCE, N_SOURCES),
-    COUNTER("accepted", source_accepted, PER_SOURCE, N_SOURCES),
+    COUNTER("drafted", source_drafted, PER_SOURCE, N_DRAFTERS),
+    COUNTER("accepted", source_accepted, PER_SOURCE, N_DRAFTERS),
     { NULL, 0, NUMBER, 0 },
 };
 
@@ -143,20 +143,20 @@ struct job_need task_need(struct task *t, size_t wanted, size_t tokens)
  * opened. */
 static int open_trained(struct task *t, struct err *e)
 {
-    for (size_t i = 0; i < N_SOURCES; i++) {
-        if (!trained_is((enum source)i) || !(t->params->draft.drafters >> i & 1))
+    for (size_t i = 0; i < N_DRAFTERS; i++) {
+        if (!weights_has((enum drafter)i) || !(t->params->draft.drafters >> i & 1))
             continue;
-        if (worker_open_trained(t->w, (enum source)i, t->params, e) == 0)
+        if (worker_open_trained(t->w, (enum drafter)i, t->params, e) == 0)
             continue;
         if (!t->params->drafter_auto)
             return -1;
         /* a device without it is nothing that a user can change in the file */
-        if (i == SOURCE_HEADS || t->w->engine.dev->host_memory)
-            snprintf(t->untrained, sizeof t->untrained, "drafting without %s: %.400s", source_names[i],
+        if (drafters[i]->weights->on_devices || t->w->engine.dev->host_memory)
+            snprintf(t->untrained, sizeof t->untrained, "drafting without %s: %.400s", drafters[i]->name,
                      e->msg);
         t->setup.draft.drafters &= ~(1u << i);
     }
-    trained_setup(&t->setup, &t->w->engine);
+    weights_setup(&t->setup, &t->w->engine);
     return 0;
 }
 
@@ -407,16 +407,10 @@ static void trained_notice(struct task *t)
     char line[PATH_BYTES + 160];
     if (t->untrained[0])
         write_notice(t, t->untrained);
-    for (size_t i = 0; i < N_SOURCES; i++) {
-        if (!(t->setup.draft.drafters >> i & 1) || !trained_is_foreign(&t->w->engine, (enum source)i))
+    for (size_t i = 0; i < N_DRAFTERS; i++) {
+        if (!(t->setup.draft.drafters >> i & 1) || !weights_are_foreign(&t->w->engine, (enum drafter)i))
             continue;
-        snprintf(line, sizeof line,
-                 i == SOURCE_HEADS
-                     ? "%s: these heads were trained for another model: few of their guesses will come true, "
-                       "and the text is the same"
-                     : "%s: the drafter %s was trained for another form of this model: fewer of its guesses "
-                       "may come true, and the text is the same",
-                 t->w->trained[i].path, source_names[i]);
+        weights_foreign_line(line, sizeof line, (enum drafter)i, t->w->trained[i].path);
         write_notice(t, line);
     }
 }
@@ -508,7 +502,7 @@ static void open_counters(struct task *t)
     for (const struct counter *c = counters; c->name; c++)
         for (size_t i = c->kind == PER_DEPTH; i < c->n; i++)
             t->counter[k++] = c->kind == PER_SOURCE
-                                  ? checkpoint_counter(t->checkpoint, source_names[i], c->name, 0)
+                                  ? checkpoint_counter(t->checkpoint, drafter_name(i), c->name, 0)
                                   : checkpoint_counter(t->checkpoint, "", c->name, (unsigned)i);
     t->prefill_tokens = checkpoint_counter(t->checkpoint, "", "prefill_tokens", 0);
     t->prefill_seconds = checkpoint_counter(t->checkpoint, "", "prefill_seconds", 0);
@@ -536,15 +530,15 @@ static void add_counters(struct task *t)
 /* The names of the drafters on the accepted path; a static string. */
 static const char *path_sources(const struct round_stats *r)
 {
-    static char names[1 << N_SOURCES][64];       /* only one thread of a process runs a decoder */
+    static char names[1 << N_DRAFTERS][64];       /* only one thread of a process runs a decoder */
     unsigned set = 0;
     for (size_t i = 0; i + 1 < r->tokens; i++)
         set |= r->path_sources[i];
     if (set && !names[set][0])
-        for (size_t i = 0; i < N_SOURCES; i++)
+        for (size_t i = 0; i < N_DRAFTERS; i++)
             if (set >> i & 1)
                 snprintf(names[set] + strlen(names[set]), sizeof names[set] - strlen(names[set]), "%s%s",
-                         names[set][0] ? "+" : "", source_names[i]);
+                         names[set][0] ? "+" : "", drafter_name(i));
     return names[set];
 }
 

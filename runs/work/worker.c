@@ -60,7 +60,7 @@ bool worker_has_model(const struct worker *w, const struct job *job, const struc
 {
     const struct engine *g = &w->engine;
     return g->path[0] && strcmp(g->path, job->model) == 0 && g->compute == p->compute &&
-           g->weights == p->weights && (g->kv == p->kv || g->dev->kv_type == p->kv) &&
+           g->encoding == p->weights && (g->kv == p->kv || g->dev->kv_type == p->kv) &&
            strcmp(g->scaling, p->scaling ? p->scaling : "") == 0 &&
            device_choice_matches(w->device, g->dev->numerics, job->numerics) && !*g->dev->error &&
            model_stamp(g->dir) == g->stamp;
@@ -98,7 +98,7 @@ int worker_load_model(struct worker *w, struct err *e)
         rc = engine_load(g, &f, &w->progress, e);
         w->loaded = rc == 0;
         if (rc == 0)
-            fingerprint_end(&f, g->weights, w->fingerprint);
+            fingerprint_end(&f, g->encoding, w->fingerprint);
         fingerprint_close(&f);
     }
     /* if the files changed meanwhile, configuration, weights and fingerprint may not belong together */

@@ -26,7 +26,7 @@
 #include "src/decode/buffers.h"
 #include "src/decode/decode.h"
 #include "src/decode/engine.h"
-#include "src/decode/trained.h"
+#include "src/decode/weights.h"
 #include "src/model/device_choice.h"
 #include "src/model/fingerprint.h"
 
@@ -40,7 +40,7 @@ struct worker {
     char fingerprint[FINGERPRINT_BYTES];
     struct model_files files;            /* the model's small files, until the store has them */
     /* the files of the trained drafters that are open in the engine; "": closed */
-    struct { char path[PATH_BYTES]; uint64_t stamp; size_t bytes; } trained[N_SOURCES];
+    struct { char path[PATH_BYTES]; uint64_t stamp; size_t bytes; } trained[N_DRAFTERS];
     struct missing missing;              /* models that could not be read */
     struct progress progress;
     size_t threads;
@@ -96,6 +96,6 @@ void worker_keep(struct worker *w, struct kv *kv, int32_t *tokens);
 /* Open the buffers of passes, or larger ones, for a decoder of these settings. Between rounds only. */
 int  worker_open_buffers(struct worker *w, const struct decode_setup *setup, size_t n_max, struct err *e);
 /* Open a trained drafter that a job drafts with, or keep the one that is open. 0; -1. */
-int  worker_open_trained(struct worker *w, enum source s, const struct job_params *p, struct err *e);
+int  worker_open_trained(struct worker *w, enum drafter s, const struct job_params *p, struct err *e);
 /* Whether the trained drafters that a job wants are open, or may be opened. */
 bool worker_has_trained(const struct worker *w, const struct job_params *p);

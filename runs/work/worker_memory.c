@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "src/model/heads.h"
+
 /* Rows that one pass over several jobs verifies; a job with a larger tree raises it (decode_round makes
  * several passes if the trees of all jobs together have more rows). */
 enum { ROWS = 64 };
@@ -13,7 +15,7 @@ static size_t rows_at_least(const struct worker *w) { return w->parallel > 1 ? R
 
 /* ---- trained drafters ---- */
 
-static const char *trained_path(const struct worker *w, enum source s, const struct job_params *p)
+static const char *trained_path(const struct worker *w, enum drafter s, const struct job_params *p)
 {
     return p->file[s] ? p->file[s] : w->engine.path;
 }
@@ -28,14 +30,14 @@ static uint64_t trained_stamp(const char *path)
     return model_stamp(path) + model_stamp(heads) + model_stamp(folder);
 }
 
-static void close_trained(struct worker *w, enum source s)
+static void close_trained(struct worker *w, enum drafter s)
 {
-    trained_close(&w->engine, s);
+    weights_close(&w->engine, s);
     w->trained[s].path[0] = 0;
     w->trained[s].bytes = 0;
 }
 
-static bool is_the_one(const struct worker *w, enum source s, const struct job_params *p)
+static bool is_the_one(const struct worker *w, enum drafter s, const struct job_params *p)
 {
     const char *path = trained_path(w, s, p);
     return strcmp(w->trained[s].path, path) == 0 && w->trained[s].stamp == trained_stamp(path);
@@ -44,20 +46,20 @@ static bool is_the_one(const struct worker *w, enum source s, const struct job_p
 bool worker_has_trained(const struct worker *w, const struct job_params *p)
 {
     bool all = true;
-    for (size_t i = 0; i < N_SOURCES && w->n_jobs; i++)
-        if (trained_is((enum source)i) && p->draft.drafters >> i & 1 && w->trained[i].path[0])
-            all &= is_the_one(w, (enum source)i, p);
+    for (size_t i = 0; i < N_DRAFTERS && w->n_jobs; i++)
+        if (weights_has((enum drafter)i) && p->draft.drafters >> i & 1 && w->trained[i].path[0])
+            all &= is_the_one(w, (enum drafter)i, p);
     return all;
 }
 
-int worker_open_trained(struct worker *w, enum source s, const struct job_params *p, struct err *e)
+int worker_open_trained(struct worker *w, enum drafter s, const struct job_params *p, struct err *e)
 {
     if (is_the_one(w, s, p))
         return 0;
     close_trained(w, s);
-    const size_t bytes = trained_bytes(s, &p->draft, p->file[s], &w->engine);
+    const size_t bytes = weights_bytes(s, &p->draft, p->file[s], &w->engine);
     w->trained[s].stamp = trained_stamp(trained_path(w, s, p));
-    if (trained_open(&w->engine, s, &p->draft, p->file[s], e))
+    if (weights_open(&w->engine, s, &p->draft, p->file[s], e))
         return -1;
     w->trained[s].bytes = w->engine.dev->host_memory ? bytes : 0;
     snprintf(w->trained[s].path, sizeof w->trained[s].path, "%s", trained_path(w, s, p));
@@ -110,7 +112,7 @@ static size_t cache_bytes(const struct worker *w)
 static size_t drafter_bytes_held(const struct worker *w)
 {
     size_t n = w->engine.int8.mem_bytes;
-    for (size_t i = 0; i < N_SOURCES; i++)
+    for (size_t i = 0; i < N_DRAFTERS; i++)
         n += w->trained[i].bytes;
     return n;
 }
@@ -120,8 +122,8 @@ static bool close_drafters(struct worker *w)
 {
     const bool any = drafter_bytes_held(w) > 0;
     engine_drop_int8(&w->engine);
-    for (size_t i = 0; i < N_SOURCES; i++)
-        close_trained(w, (enum source)i);
+    for (size_t i = 0; i < N_DRAFTERS; i++)
+        close_trained(w, (enum drafter)i);
     return any;
 }
 

@@ -2,7 +2,7 @@
  * tokens a second on the way. Start at bench_drafted. */
 #include "src/base/stopping.h"
 #include "src/bench/bench.h"
-#include "src/decode/trained.h"
+#include "src/decode/weights.h"
 #include "src/request/draft_options.h"
 
 #include <stdlib.h>
@@ -26,11 +26,11 @@ static int open_drafters(struct engine *g, struct decode_setup *x, const struct 
     decode_plan(&plan, x, &g->model, n_max);
     if (memory_plan_check(&plan, "--tokens N (the deepest point)", e))
         return -1;
-    for (enum source s = 0; s < N_SOURCES; s++)
-        if (trained_is(s) && x->draft.drafters >> s & 1 &&
-            trained_open(g, s, &x->draft, *files.path[s] ? files.path[s] : NULL, e))
+    for (enum drafter d = 0; d < N_DRAFTERS; d++)
+        if (weights_has(d) && x->draft.drafters >> d & 1 &&
+            weights_open(g, d, &x->draft, *files.path[d] ? files.path[d] : NULL, e))
             return -1;
-    trained_setup(x, g);
+    weights_setup(x, g);
     if (draft_wants_int8(&x->draft, g->dev) && engine_int8(g, 0, &none, e) < 0)
         return -1;
     x->draft_model = engine_has_int8(g);

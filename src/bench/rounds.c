@@ -9,7 +9,7 @@
 
 #include "src/base/stopping.h"
 #include "src/bench/bench.h"
-#include "src/decode/trained.h"
+#include "src/decode/weights.h"
 #include "src/request/model_options.h"
 
 enum {
@@ -25,55 +25,53 @@ static const double TURN_SECONDS = 0.02;     /* of a setting in a turn, if they 
 
 /* ---- drafters ---- */
 
-/* The drafters and the fixed tree that a drafter's plan is about. A drafter without one is not measured. */
-static const struct { unsigned drafters; long passes; size_t n_width, width[TREE_WIDTHS_MAX];
-} measured[DRAFT_KINDS] = {
-    [DRAFT_PARTIAL] = { 1u << SOURCE_PARTIAL, 4, 1, { 1 } },
-    [DRAFT_TOKENSWIFT] = { 1u << SOURCE_HEADS | 1u << SOURCE_PARTIAL, -1, 4, { 1, 3, 3, 3 } },
-    [DRAFT_LONGSPEC] = { 1u << SOURCE_LONGSPEC, -1, 5, { 4, 4, 1, 1, 1 } },
-    [DRAFT_GUMIHO] = { 1u << SOURCE_GUMIHO, -1, 7, { 9, 1, 1, 1, 1, 1, 1 } },
-    [DRAFT_SPIRE] = { 1u << SOURCE_SPIRE, -1, 4, { 1, 1, 1, 1 } },
-};
+/* Whether rounds of a drafter are measured. */
+static bool has_rounds(size_t d)
+{
+    return drafters[d] && drafters[d]->forecast && drafters[d]->forecast->tree.n_width;
+}
 
 /* The drafters whose number of draft passes the plan does not choose. */
-static bool is_fixed(size_t kind) { return kind == DRAFT_TOKENSWIFT || kind == DRAFT_GUMIHO; }
+static bool is_fixed(size_t d) { return drafters[d]->forecast->fixed; }
 
 /* The settings of a tree of k draft passes. */
-static void set_passes(struct draft_settings *s, size_t kind, size_t k)
+static void set_passes(struct draft_settings *s, size_t d, size_t k)
 {
-    if (kind == DRAFT_PARTIAL)
-        s->draft_passes = (long)k;
-    else if (!is_fixed(kind))
+    if (!is_fixed(d) && drafters[d]->pass_per_depth)
         s->n_width = k;
+    else if (!is_fixed(d))
+        s->draft_passes = (long)k;
 }
 
 struct subject {                      /* the model and its drafters */
     struct engine engine;
-    struct draft_settings set[DRAFT_KINDS];
+    struct draft_settings set[N_DRAFTERS];
     unsigned kinds;                  /* that are measured */
     bool int8;
     struct progress progress;
 };
 
 /* Settings as --drafter and --tree make them. */
-static void make_settings(struct draft_settings *s, size_t kind)
+static void make_settings(struct draft_settings *s, size_t d)
 {
+    const struct drafter_forecast *f = drafters[d]->forecast;
     draft_defaults(s);
-    s->drafters = measured[kind].drafters;
-    s->draft_passes = measured[kind].passes;
-    s->n_width = measured[kind].n_width;
-    memcpy(s->width, measured[kind].width, sizeof measured[kind].width);
+    s->drafters = f->tree.drafters;
+    s->draft_passes = f->tree.draft_passes;
+    s->n_width = f->tree.n_width;
+    memcpy(s->width, f->tree.width, sizeof s->width);
     s->kv_fixed = true;
 }
 
-/* Whether the model has and supports all drafters of a kind. */
-static bool is_there(const struct engine *g, size_t kind)
+/* Whether the model has and supports all drafters of the tree of a drafter. */
+static bool is_there(const struct engine *g, size_t d)
 {
-    for (enum source i = 0; i < N_SOURCES; i++)
-        if (measured[kind].drafters >> i & 1 &&
-            ((trained_is(i) && !trained_present(i, g->dir)) || !(draft_of_config(&g->config) >> i & 1)))
+    const unsigned set = drafters[d]->forecast->tree.drafters;
+    for (enum drafter i = 0; i < N_DRAFTERS; i++)
+        if (set >> i & 1 &&
+            ((weights_has(i) && !weights_present(i, g->dir)) || !(draft_of_config(&g->config) >> i & 1)))
             return false;
-    return measured[kind].drafters != 0;
+    return true;
 }
 
 /* Opens the model, if the memory has room for it and a text of LONGEST tokens, and those of its drafters. */
@@ -87,13 +85,13 @@ static int open_subject(struct subject *s, const struct options *o, unsigned kin
     if (memory_plan_check(&plan, "--hardware GFLOPS:GBS needs no memory", e) ||
         engine_load(&s->engine, NULL, &s->progress, e))
         return -1;
-    for (size_t k = 0; k < DRAFT_KINDS; k++) {
-        if (!(kinds >> k & 1) || !is_there(&s->engine, k))
+    for (size_t k = 0; k < N_DRAFTERS; k++) {
+        if (!(kinds >> k & 1) || !has_rounds(k) || !is_there(&s->engine, k))
             continue;
         make_settings(&s->set[k], k);
-        for (enum source i = 0; i < N_SOURCES; i++)
-            if (trained_is(i) && s->set[k].drafters >> i & 1 && !trained_is_open(&s->engine, i) &&
-                trained_open(&s->engine, i, &s->set[k], NULL, e))
+        for (enum drafter i = 0; i < N_DRAFTERS; i++)
+            if (weights_has(i) && s->set[k].drafters >> i & 1 && !s->engine.weights[i] &&
+                weights_open(&s->engine, i, &s->set[k], NULL, e))
                 return -1;
         s->kinds |= 1u << k;
         s->int8 |= draft_wants_int8(&s->set[k], s->engine.dev);
@@ -111,15 +109,15 @@ struct rig {
     struct subject *s;
     size_t length, n_max;
     struct round_buffers buffers;
-    struct decoder plain, d[DRAFT_KINDS];
+    struct decoder plain, d[N_DRAFTERS];
     int32_t *prompt;
     double pass[COST_SIZES][TURNS];
-    struct figures round[DRAFT_KINDS][PASSES_MAX + 1], none;
+    struct figures round[N_DRAFTERS][PASSES_MAX + 1], none;
 };
 
 static void close_rig(struct rig *r)
 {
-    for (size_t k = 0; k < DRAFT_KINDS; k++)
+    for (size_t k = 0; k < N_DRAFTERS; k++)
         decode_close(&r->d[k]);
     decode_close(&r->plain);
     round_buffers_close(&r->buffers);
@@ -130,7 +128,7 @@ static void set_up(struct decode_setup *x, struct rig *r, size_t kind)
 {
     const struct model *m = &r->s->engine.model;
     *x = (struct decode_setup){ .buffers = &r->buffers, .draft = r->s->set[kind] };
-    trained_setup(x, &r->s->engine);
+    weights_setup(x, &r->s->engine);
     x->draft_model = r->s->int8 && draft_wants_int8(&x->draft, m->dev) ? &r->s->engine.int8 : NULL;
 }
 
@@ -169,11 +167,11 @@ static int open_rig(struct rig *r, struct err *e)
 {
     const struct model *m = &r->s->engine.model;
     struct memory_plan plan = { 0 }, each = { 0 };
-    struct decode_setup x[DRAFT_KINDS], plain = { .buffers = &r->buffers };
+    struct decode_setup x[N_DRAFTERS], plain = { .buffers = &r->buffers };
     const size_t shared = shared_rows(r);
     r->n_max = r->length + ROOM;
     size_t rows = COST_ROWS_MAX, work = MAX(rows, decode_work_rows(&plain, r->n_max));
-    for (size_t k = 0; k < DRAFT_KINDS; k++)
+    for (size_t k = 0; k < N_DRAFTERS; k++)
         if (r->s->kinds >> k & 1) {
             set_up(&x[k], r, k);
             rows = MAX(rows, decode_verify_rows(&x[k]));
@@ -182,7 +180,7 @@ static int open_rig(struct rig *r, struct err *e)
     engine_plan_shared(&plan, &r->s->engine, r->n_max, work, rows);
     memory_plan_deduct(&plan, 0, r->s->engine.weight_bytes);
     engine_plan_cache(&plan, &r->s->engine, r->n_max, 1, 0);
-    for (size_t k = 0; k < DRAFT_KINDS; k++)
+    for (size_t k = 0; k < N_DRAFTERS; k++)
         if (r->s->kinds >> k & 1) {
             each.n = 0;                  /* only the totals matter */
             decode_plan(&each, &x[k], m, r->n_max);
@@ -199,7 +197,7 @@ static int open_rig(struct rig *r, struct err *e)
         r->prompt[i] = (int32_t)(i * 7919 % m->config.vocab);
     if (round_buffers_open(&r->buffers, m, work, rows, r->n_max, e) || open_decoder(&r->plain, r, &plain, e))
         return -1;
-    for (size_t k = 0; k < DRAFT_KINDS; k++)
+    for (size_t k = 0; k < N_DRAFTERS; k++)
         if (r->s->kinds >> k & 1 && open_decoder(&r->d[k], r, &x[k], e))
             return -1;
     return 0;
@@ -256,8 +254,13 @@ static int time_rounds(struct decoder *d, struct figures *f, size_t turn, struct
     return 0;
 }
 
-/* The least and the most draft passes of a drafter's rounds. */
-static size_t least_passes(size_t kind) { return is_fixed(kind) ? draft_published[kind].passes : 1; }
+/* The least draft passes of a drafter's rounds; 0: it is not measured. */
+static size_t least_passes(const struct rig *r, size_t d)
+{
+    if (!(r->s->kinds >> d & 1))
+        return 0;
+    return is_fixed(d) ? drafters[d]->forecast->passes : 1;
+}
 
 static int take_turn(struct rig *r, size_t turn, struct err *e)
 {
@@ -266,8 +269,8 @@ static int take_turn(struct rig *r, size_t turn, struct err *e)
             return -1;
     if (time_rounds(&r->plain, &r->none, turn, e))
         return -1;
-    for (size_t k = 0; k < DRAFT_KINDS; k++)
-        for (size_t n = least_passes(k); r->s->kinds >> k & 1 && n <= draft_published[k].passes; n++) {
+    for (size_t k = 0; k < N_DRAFTERS; k++)
+        for (size_t n = least_passes(r, k); n && n <= drafters[k]->forecast->passes; n++) {
             set_passes(&r->d[k].draft.set, k, n);
             if (time_rounds(&r->d[k], &r->round[k][n], turn, e))
                 return -1;
@@ -299,8 +302,8 @@ static void take_figures(struct measured_rounds *m, size_t at, struct rig *r)
         cost_measured(c, i, r->length, bench_median(r->pass[i], TURNS));
     m->length[at] = r->length;
     m->rest[at] = fmax(0, beside_pass(c, &r->none));
-    for (size_t k = 0; k < DRAFT_KINDS; k++)
-        for (size_t n = least_passes(k); r->s->kinds >> k & 1 && n <= draft_published[k].passes; n++) {
+    for (size_t k = 0; k < N_DRAFTERS; k++)
+        for (size_t n = least_passes(r, k); n && n <= drafters[k]->forecast->passes; n++) {
             m->draft[k].reads = r->d[k].draft.planner.reads[0];
             m->draft[k].most = n;
             m->draft[k].seconds[at][n] = fmax(0, beside_pass(c, &r->round[k][n]) - m->rest[at]);

@@ -13,7 +13,7 @@
 #include "src/cli/verbs.h"
 #include "src/decode/decode.h"
 #include "src/decode/engine.h"
-#include "src/decode/trained.h"
+#include "src/decode/weights.h"
 #include "src/model/config_tensors.h"
 #include "src/model/device_choice.h"
 #include "src/model/safetensors.h"
@@ -138,8 +138,8 @@ static void examine_files(struct inspect *s)
     }
     if (s->has_tensors && tensors_find(&g->tensors, "mtp.fc.weight")) {
         s->has_mtp = true;
-        if (mtp_check(&g->model, &g->tensors, &g->mtp_bytes, &s->mtp))
-            g->mtp_bytes = 0;
+        if (weights_check(DRAFTER_MTP, NULL, g, &s->mtp) == 0)
+            g->own_bytes[DRAFTER_MTP] = drafters[DRAFTER_MTP]->weights->of_model(g);
     }
     if (tokenizer_open(&g->tokenizer, g->dir, g->config.vocab, &e)) {
         g->tokenizer = NULL;
@@ -179,15 +179,15 @@ static int examine(struct inspect *s, struct err *e)
     const struct config *c = &g->config;
     s->tokens = s->o->tokens ? s->o->tokens : c->context;
     s->kv_per_token = (size_t)model_kv_bytes(&g->model);
-    struct decode_setup setup;
+    struct decode_setup setup = { 0 };
     draft_defaults(&setup.draft);
     setup.draft.drafters &= draft_of_config(c);
-    setup.draft.drafters |= (unsigned)(g->mtp_bytes > 0) << SOURCE_MTP;
-    setup.heads = NULL;
+    for (enum drafter d = 0; d < N_DRAFTERS; d++)
+        setup.draft.drafters |= (unsigned)(g->own_bytes[d] > 0) << d;
     engine_plan(&s->plan, g, s->tokens, decode_work_rows(&setup, s->tokens), decode_verify_rows(&setup));
-    if (g->mtp_bytes)
-        memory_plan_add(&s->plan, source_names[SOURCE_MTP],
-                        trained_bytes(SOURCE_MTP, &setup.draft, NULL, g));
+    for (enum drafter d = 0; d < N_DRAFTERS; d++)
+        if (g->own_bytes[d])
+            memory_plan_add(&s->plan, drafters[d]->name, weights_bytes(d, &setup.draft, NULL, g));
     decode_plan(&s->plan, &setup, &g->model, s->tokens);
     s->int8_bytes = g->dev->quantised || config_is_hybrid(c) ? 0 : model_quantized_bytes(c, g->dev);
     return 0;
@@ -234,7 +234,7 @@ static void print_json(const struct inspect *s, size_t available, const char *li
         jw_uint(&w, s->dtype[i].name, s->dtype[i].bytes);
     jw_close(&w, '}');
     jw_uint(&w, "kv_bytes_per_token", s->kv_per_token);
-    jw_bool(&w, "draft_layer", s->engine.mtp_bytes > 0);
+    jw_bool(&w, "draft_layer", s->engine.own_bytes[DRAFTER_MTP] > 0);
     jw_text(&w, "compute", s->engine.compute == DT_F32 ? "f32" : "bf16");
     jw_uint(&w, "tokens", s->tokens);
     jw_open(&w, "memory", '{');
@@ -281,7 +281,8 @@ static void print_text(const struct inspect *s, size_t available, const char *li
     printf("\nKV cache      %zu bytes per token (%s)\n", s->kv_per_token,
            kv_type_name(s->engine.dev->kv_type));
     if (s->has_mtp)
-        printf("draft layer   %s%s\n", s->engine.mtp_bytes ? "MTP, one layer (--drafter mtp)" : "unusable: ",
+        printf("draft layer   %s%s\n",
+               s->engine.own_bytes[DRAFTER_MTP] ? "MTP, one layer (--drafter mtp)" : "unusable: ",
                s->mtp.msg);
     printf("\nmemory for %zu tokens, MiB\n", s->tokens);
     for (size_t i = 0; i < s->plan.n; i++)

@@ -156,7 +156,7 @@ static int read_hardware(struct hardware *h, char what[128], const struct option
 
 /* ---- the command line ---- */
 
-struct drafter {
+struct predicted {
     bool on;
     /* of a round with the published number of draft passes; by depth: and of one with i draft passes */
     double tokens, at[PASSES_MAX + 1]; bool by_depth;
@@ -169,7 +169,8 @@ struct setup {
     struct hardware hardware; char what[128];
     struct model_bytes bytes;
     size_t length[LIST_MAX], n_lengths, texts[LIST_MAX], n_texts;
-    struct drafter drafter[DRAFT_KINDS];
+    struct predicted drafter[N_DRAFTERS];
+    enum drafter listed[N_DRAFTERS]; size_t n_listed;    /* those that are predicted, as named */
     bool measured; struct measured_rounds rounds;    /* of --model on this machine */
 };
 
@@ -205,40 +206,61 @@ static bool next_word(char word[64], const char **p)
 
 static int find_drafter(const char *option, const char *name, struct err *e)
 {
-    for (int k = 0; k < DRAFT_KINDS; k++)
-        if (strcmp(draft_published[k].name, name) == 0)
-            return k;
-    return err_set(e, ERR_INPUT,
-                   "%s: '%s' is not partial, tokenswift, longspec, gumiho, spire, model, mtp or suffix",
-                   option, name);
+    char list[256] = "";
+    for (enum drafter k = 0; k < DRAFTER_ADDED; k++) {
+        if (!drafters[k]->forecast)
+            continue;
+        if (strcmp(throughput_name(k), name) == 0)
+            return (int)k;
+        snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", *list ? ", " : "",
+                 throughput_name(k));
+    }
+    return err_set(e, ERR_INPUT, "%s: '%s' is not one of %s", option, name, list);
+}
+
+static const struct drafter_forecast *forecast_of(int k) { return drafters[k]->forecast; }
+
+static void list_drafter(struct setup *s, int k)
+{
+    if (!s->drafter[k].on)
+        s->listed[s->n_listed++] = (enum drafter)k;
+    s->drafter[k].on = true;
 }
 
 static int read_drafters(struct setup *s, struct err *e)
 {
-    const char *p = s->o->drafters ? s->o->drafters : "partial,tokenswift,longspec,gumiho,spire";
+    const char *p = s->o->drafters;
     char word[64];
-    while (next_word(word, &p)) {
+    for (enum drafter k = 0; k < DRAFTER_ADDED && !p; k++)
+        if (drafters[k]->forecast && drafters[k]->forecast->tree.n_width) {
+            list_drafter(s, (int)k);
+            s->drafter[k].tokens = forecast_of((int)k)->tokens;
+            s->drafter[k].where = forecast_of((int)k)->where;
+        }
+    while (p && next_word(word, &p)) {
         char *shape = strchr(word, ':');
         if (shape)
             *shape++ = 0;
         const int k = find_drafter("--drafter", word, e);
-        if (k < 0 || (shape && k != DRAFT_MODEL))
+        const bool takes = k >= 0 && drafters[k]->option == OPTION_DIR;
+        if (k < 0 || (shape && !takes))
             return k < 0 ? -1 : err_set(e, ERR_INPUT, "--drafter: %s takes no ':%s'", word, shape);
-        if (k == DRAFT_MODEL && !shape)
-            return err_set(e, ERR_INPUT, "--drafter: model needs a shape, such as model:llama3.2-1b");
+        if (takes && !shape)
+            return err_set(e, ERR_INPUT, "--drafter: %s needs a shape, such as %s:llama3.2-1b", word, word);
         if (shape && read_shape(&s->small, shape, "--drafter", e))
             return -1;
-        s->drafter[k] = (struct drafter){ .on = true, .tokens = draft_published[k].tokens,
-                                          .where = draft_published[k].where };
+        list_drafter(s, k);
+        s->drafter[k].tokens = forecast_of(k)->tokens;
+        s->drafter[k].where = forecast_of(k)->where;
     }
     return 0;
 }
 
 /* Tokens of a round with drafter k as a job had them. A fixed tree that is deep enough shows them by
  * depth. */
-static void take_acceptance(struct drafter *d, int k, const struct report *r)
+static void take_acceptance(struct predicted *d, int k, const struct report *r)
 {
-    const size_t passes = draft_published[k].passes;
+    const size_t passes = forecast_of(k)->passes;
     d->tokens = report_acceptance(&r->sum);
     d->by_depth = r->tree_fixed && passes < REPORT_DEPTHS && r->reached[passes] > 0;
     d->at[0] = 1;
@@ -247,7 +269,8 @@ static void take_acceptance(struct drafter *d, int k, const struct report *r)
     d->tokens = d->by_depth ? d->at[passes] : d->tokens;
 }
 
-static int job_acceptance(struct drafter *d, int k, const struct options *o, const char *word, struct err *e)
+static int job_acceptance(struct predicted *d, int k, const struct options *o, const char *word,
+                          struct err *e)
 {
     struct store *store = NULL;
     struct job_list jobs = { 0 };
@@ -278,24 +301,24 @@ static int read_acceptance(struct setup *s, struct err *e)
         const int k = find_drafter("--acceptance", word, e);
         if (k < 0)
             return -1;
-        struct drafter *d = &s->drafter[k];
-        if (k == DRAFT_MODEL && !d->on)
-            return err_set(e, ERR_INPUT, "--acceptance: model needs --drafter model:SHAPE");
-        d->on = true;
+        struct predicted *d = &s->drafter[k];
+        if (drafters[k]->option == OPTION_DIR && !d->on)
+            return err_set(e, ERR_INPUT, "--acceptance: %s needs --drafter %s:SHAPE", word, word);
+        list_drafter(s, k);
         d->by_depth = false;             /* the last word about a drafter counts */
         if (*value == '@' ? job_acceptance(d, k, s->o, value + 1, e)
                           : parse_real(&d->tokens, "--acceptance", value, 1, PASSES_MAX + 1, e))
             return -1;
-        if (d->tokens > (double)draft_published[k].passes + 1)
+        if (d->tokens > (double)forecast_of(k)->passes + 1)
             return err_set(e, ERR_INPUT, "--acceptance: %s=%s: %zu draft passes make at most %zu tokens a "
-                           "round", word, value, draft_published[k].passes, draft_published[k].passes + 1);
+                           "round", word, value, forecast_of(k)->passes, forecast_of(k)->passes + 1);
         snprintf(d->from, sizeof d->from, *value == '@' ? "job %.20s" : "given", value + 1);
         d->where = d->from;
     }
-    for (int k = 0; k < DRAFT_KINDS; k++)
-        if (s->drafter[k].on && !(s->drafter[k].tokens >= 1))
+    for (size_t i = 0; i < s->n_listed; i++)
+        if (!(s->drafter[s->listed[i]].tokens >= 1))
             return err_set(e, ERR_INPUT, "--drafter: %s needs --acceptance %s=TOKENS",
-                           draft_published[k].name, draft_published[k].name);
+                           throughput_name(s->listed[i]), throughput_name(s->listed[i]));
     return 0;
 }
 
@@ -306,8 +329,8 @@ static int measure_model(struct setup *s, struct err *e)
     unsigned kinds = 0;
     for (size_t i = 0; i < s->n_lengths; i++)
         shortest = MIN(shortest, s->length[i]), longest = MAX(longest, s->length[i]);
-    for (int k = 0; k < DRAFT_KINDS; k++)
-        kinds |= (unsigned)s->drafter[k].on << k;
+    for (size_t i = 0; i < s->n_listed; i++)
+        kinds |= 1u << s->listed[i];
     s->measured = true;
     s->bytes.draft_weight = planner_bytes(s->bytes.weight, s->bytes.draft_weight);
     stop_signals_catch();
@@ -343,15 +366,15 @@ static struct throughput predict(const struct setup *s, int kind, size_t length,
 {
     const double keys = (double)length;
     const struct pass_work target = throughput_model(&s->target, &s->bytes, keys);
-    const struct drafter *d = &s->drafter[kind];
-    struct draft_work w = throughput_draft((enum draft_kind)kind, &s->target, &s->small, &s->bytes, keys,
+    const struct predicted *d = &s->drafter[kind];
+    struct draft_work w = throughput_draft((enum drafter)kind, &s->target, &s->small, &s->bytes, keys,
                                            d->tokens);
     struct round_seconds r;
     if (d->by_depth)
         memcpy(w.tokens, d->at, sizeof w.tokens);
     if (!s->measured)
         return throughput_round(&s->hardware.m, &target, &w, (double)texts);
-    throughput_measured(&r, &s->rounds, (enum draft_kind)kind, &w, length, texts);
+    throughput_measured(&r, &s->rounds, (enum drafter)kind, &w, length, texts);
     return throughput_best(&r, &w, (double)texts);
 }
 
@@ -361,7 +384,7 @@ static struct throughput plain(const struct setup *s, size_t length, size_t text
     const struct draft_work none = { 0 };
     struct round_seconds r = { 0 };
     if (s->measured)
-        throughput_measured(&r, &s->rounds, DRAFT_SUFFIX, &none, length, texts);
+        throughput_measured(&r, &s->rounds, DRAFTER_SUFFIX, &none, length, texts);
     const double seconds = s->measured ? r.plain : throughput_pass(&s->hardware.m, &w, (double)texts, 1);
     return (struct throughput){ 0, 1, 1, seconds, (double)texts / seconds, 1 };
 }
@@ -372,20 +395,20 @@ static void each_row(const struct setup *s, row_fn *row, void *ctx)
 {
     for (size_t b = 0; b < s->n_texts; b++)
         for (size_t l = 0; l < s->n_lengths; l++)
-            for (int k = -1; k < DRAFT_KINDS; k++)
-                if (k < 0 || s->drafter[k].on) {
-                    const struct throughput t = k < 0 ? plain(s, s->length[l], s->texts[b])
-                                                      : predict(s, k, s->length[l], s->texts[b]);
-                    row(ctx, s->length[l], s->texts[b], k, &t);
-                }
+            for (size_t i = 0; i <= s->n_listed; i++) {
+                const int k = i ? (int)s->listed[i - 1] : -1;
+                const struct throughput t = k < 0 ? plain(s, s->length[l], s->texts[b])
+                                                  : predict(s, k, s->length[l], s->texts[b]);
+                row(ctx, s->length[l], s->texts[b], k, &t);
+            }
 }
 
-static const char *drafter_name(int kind) { return kind < 0 ? "none" : draft_published[kind].name; }
+static const char *name_of(int kind) { return kind < 0 ? "none" : throughput_name((enum drafter)kind); }
 
 static void text_row(void *ctx, size_t length, size_t texts, int kind, const struct throughput *t)
 {
     (void)ctx;
-    printf("%9zu %5zu  %-10s %6zu %5zu %8.2f %10.3f %10.1f %8.2f\n", length, texts, drafter_name(kind),
+    printf("%9zu %5zu  %-10s %6zu %5zu %8.2f %10.3f %10.1f %8.2f\n", length, texts, name_of(kind),
            t->passes, t->rows, t->tokens, t->seconds * 1e3, t->rate, t->speedup);
 }
 
@@ -394,21 +417,21 @@ static void print_measured(const struct setup *s)
 {
     printf("\nPasses and rounds were measured with this model at %zu and %zu tokens.\n", s->rounds.length[0],
            s->rounds.length[1]);
-    for (int k = 0; k < DRAFT_KINDS; k++)
-        if (s->drafter[k].on && k != DRAFT_SUFFIX && !s->rounds.draft[k].most)
+    for (size_t i = 0; i < s->n_listed; i++)
+        if (forecast_of((int)s->listed[i])->work && !s->rounds.draft[s->listed[i]].most)
             printf("%s: draft passes were not measured: as long for each byte as a pass of one row.\n",
-                   draft_published[k].name);
+                   throughput_name(s->listed[i]));
 }
 
 static void print_text(const struct setup *s)
 {
     printf("machine     %s\nmodel       %s, %.2f bytes a weight\nacceptance", s->hardware.what,
            s->o->model ? s->o->model : s->o->shape ? s->o->shape : "llama3-8b", s->bytes.weight);
-    for (int k = 0, n = 0; k < DRAFT_KINDS; k++)
-        if (s->drafter[k].on)
-            printf("%s%-10s %.2f tokens in %zu passes (%s)\n", n++ ? "            " : "  ",
-                   draft_published[k].name, s->drafter[k].tokens, draft_published[k].passes,
-                   s->drafter[k].where);
+    for (size_t i = 0; i < s->n_listed; i++) {
+        const enum drafter k = s->listed[i];
+        printf("%s%-10s %.2f tokens in %zu passes (%s)\n", i ? "            " : "  ", throughput_name(k),
+               s->drafter[k].tokens, drafters[k]->forecast->passes, s->drafter[k].where);
+    }
     printf("\n%9s %5s  %-10s %6s %5s %8s %10s %10s %8s\n", "length", "texts", "drafter", "passes", "rows",
            "tokens", "round ms", "tokens/s", "speedup");
     each_row(s, text_row, NULL);
@@ -424,7 +447,7 @@ static void json_row(void *ctx, size_t length, size_t texts, int kind, const str
     jw_open(w, NULL, '{');
     jw_uint(w, "length", length);
     jw_uint(w, "texts", texts);
-    jw_text(w, "drafter", drafter_name(kind));
+    jw_text(w, "drafter", name_of(kind));
     jw_uint(w, "draft_passes", t->passes);
     jw_uint(w, "rows", t->rows);
     jw_format(w, "tokens_per_round", "%.6g", t->tokens);
@@ -451,9 +474,8 @@ static void print_json(const struct setup *s)
     }
     jw_format(&w, "bytes_per_weight", "%.6g", s->bytes.weight);
     jw_open(&w, "acceptance", '{');
-    for (int k = 0; k < DRAFT_KINDS; k++)
-        if (s->drafter[k].on)
-            jw_format(&w, draft_published[k].name, "%.6g", s->drafter[k].tokens);
+    for (size_t i = 0; i < s->n_listed; i++)
+        jw_format(&w, throughput_name(s->listed[i]), "%.6g", s->drafter[s->listed[i]].tokens);
     jw_close(&w, '}');
     jw_open(&w, "plan", '[');
     each_row(s, json_row, &w);
@@ -464,7 +486,7 @@ static void print_json(const struct setup *s)
 /* A page with one plot for each number of texts: speedup over the length. */
 static int print_html(const struct setup *s, struct err *e)
 {
-    double x[LIST_MAX], y[DRAFT_KINDS][LIST_MAX];
+    double x[LIST_MAX], y[N_DRAFTERS][LIST_MAX];
     char *text = NULL;
     size_t n;
     FILE *f = memory_file(&text, &n);
@@ -475,24 +497,20 @@ static int print_html(const struct setup *s, struct err *e)
                 s->measured ? "Passes and rounds were measured with the model."
                             : "Every pass runs at full bandwidth or at full speed of products.");
     for (size_t b = 0; b < s->n_texts; b++) {
-        struct series v[DRAFT_KINDS];
-        size_t n_series = 0;
+        struct series v[N_DRAFTERS];
         char title[64];
         for (size_t l = 0; l < s->n_lengths; l++)
             x[l] = (double)s->length[l];
-        for (int k = 0; k < DRAFT_KINDS; k++) {
-            for (size_t l = 0; l < s->n_lengths && s->drafter[k].on; l++)
-                y[n_series][l] = predict(s, k, s->length[l], s->texts[b]).speedup;
-            if (s->drafter[k].on) {
-                v[n_series] = (struct series){ draft_published[k].name, y[n_series] };
-                n_series++;
-            }
+        for (size_t i = 0; i < s->n_listed; i++) {
+            for (size_t l = 0; l < s->n_lengths; l++)
+                y[i][l] = predict(s, (int)s->listed[i], s->length[l], s->texts[b]).speedup;
+            v[i] = (struct series){ throughput_name(s->listed[i]), y[i] };
         }
         snprintf(title, sizeof title, "Speedup, %zu %s at once", s->texts[b],
                  plural(s->texts[b], "text", "texts"));
         page_plot(f, &(struct page_plot){ .title = title, .note = "tokens per second over plain decoding, by "
                                           "length of the text", .x = x, .n = s->n_lengths,
-                                          .length = x[s->n_lengths - 1] }, v, n_series);
+                                          .length = x[s->n_lengths - 1] }, v, s->n_listed);
     }
     fputs("</main></body></html>\n", f);
     int rc = stream_end(f) ? err_set(e, ERR_FAILED, "out of memory for the page") : 0;

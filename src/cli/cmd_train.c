@@ -1,4 +1,4 @@
-/* longhand train: trains drafters for a model on texts. struct job holds the call, struct drafter what the
+/* longhand train: trains drafters for a model on texts. struct job holds the call, struct trained what the
  * drafters of one module differ in; start at train. The training itself is in src/train. */
 #include <inttypes.h>
 #include <math.h>
@@ -28,7 +28,7 @@ enum { KIND_CHAINED, KIND_INDEPENDENT, KIND_BOTH };
 
 struct job;
 /* A drafter of one module. */
-struct drafter {
+struct trained {
     const char *name;
     double rate; size_t skip_max;        /* the defaults of struct train_settings */
     int  (*open)(struct module *u, const struct job *j, struct err *e);
@@ -47,7 +47,7 @@ struct job {
     char out[2][PATH_BYTES], checkpoint[PATH_BYTES];
     char page[PATH_BYTES], curves[PATH_BYTES];           /* of --html; "": none */
     struct train_score last[2 * TRAIN_OUTPUTS_MAX];      /* on held-out text */
-    const struct drafter *drafter;       /* NULL: heads */
+    const struct trained *drafter;       /* NULL: heads */
 };
 
 /* Reads and encodes texts, without the tokens that the tokenizer adds before and after a text. */
@@ -123,13 +123,13 @@ static int open_spire(struct module *u, const struct job *j, struct err *e)
 
 /* Of LongSpec's published settings: the learning rate of the first stage, and the longest random distance.
  * Gumiho's published rate. SPIRe publishes none. */
-static const struct drafter drafters[] = {
+static const struct trained trained[] = {
     { "longspec", 5e-4, 30000, open_longspec, train_longspec_close, train_longspec_bytes,
       train_longspec_params },
     { "gumiho", 2e-4, 30000, open_gumiho, train_gumiho_close, train_gumiho_bytes, train_gumiho_params },
     { "spire", 1e-3, 30000, open_spire, train_spire_close, train_spire_bytes, train_spire_params },
 };
-enum { N_DRAFTERS = sizeof drafters / sizeof *drafters };
+enum { N_TRAINED = sizeof trained / sizeof *trained };
 
 /* ---- settings and data ---- */
 
@@ -149,9 +149,9 @@ static void second_name(char to[PATH_BYTES], const char *out)
 static int read_kind(struct job *j, struct err *e)
 {
     const struct options *o = j->o;
-    for (size_t i = 0; i < N_DRAFTERS && o->n_args == 1; i++)
-        if (strcmp(o->arg[0], drafters[i].name) == 0)
-            j->drafter = &drafters[i];
+    for (size_t i = 0; i < N_TRAINED && o->n_args == 1; i++)
+        if (strcmp(o->arg[0], trained[i].name) == 0)
+            j->drafter = &trained[i];
     if (o->n_args != 1 || (!j->drafter && strcmp(o->arg[0], "heads")))
         return err_set(e, ERR_INPUT,
                        "train: '%s' is not heads, longspec, gumiho or spire; "

@@ -6,40 +6,25 @@
 
 enum { PRIOR_WEIGHT = 6, FADE_AT = 400 };
 
-/* The estimate of a cell without observations. */
-static float prior(uint16_t cell)
+double calibrate_ranked(size_t i, double fade)
 {
-    size_t kind = cell / CELLS_PER_GUESS, i = cell % CELLS_PER_GUESS;
-    double p;
-    switch (kind) {
-    case GUESS_VERIFIED: case GUESS_PASS: case GUESS_AHEAD: case GUESS_LONGSPEC:
-    case GUESS_SPIRE: case GUESS_GUMIHO: case GUESS_MTP: case GUESS_MODEL: {
-        /* buckets 8..15: rank 0, ahead of the next score by (lead - 8) / 2 */
-        size_t ahead = i / 16, lead = i % 16;
-        p = lead >= 8 ? 0.95 - 0.6 * exp(-0.35 * (double)(lead - 8)) : 0.3 * exp(-0.6 * (double)(7 - lead));
-        p *= kind == GUESS_PASS       ? 1
-             : kind == GUESS_LONGSPEC || kind == GUESS_SPIRE || kind == GUESS_MODEL ||
-                     kind == GUESS_MTP || (kind == GUESS_GUMIHO && ahead < 2)
-                 ? pow(0.9, (double)ahead + 1)
-                                      : pow(0.75, (double)ahead + 1);
-        break;
-    }
-    case GUESS_NGRAM:  p = i / NGRAM_CELLS ? 0.5 : 0.05; break;
-    case GUESS_SUFFIX: p = 0.1 + 0.1 * (double)(i / 8); break;
-    default:           p = 0.5; break;
-    }
-    return (float)(p > 0.95 ? 0.95 : p);
+    /* buckets 8..15: rank 0, ahead of the next score by (lead - 8) / 2 */
+    const size_t ahead = i / 16, lead = i % 16;
+    const double p =
+        lead >= 8 ? 0.95 - 0.6 * exp(-0.35 * (double)(lead - 8)) : 0.3 * exp(-0.6 * (double)(7 - lead));
+    return p * pow(fade, (double)ahead + 1);
 }
 
-void calibrate_start(struct calibration *c)
+void calibrate_start(struct calibration *c, size_t kind, double (*prior)(size_t i))
 {
-    for (size_t i = 0; i < CELLS; i++) {
-        c->cell[i].trials = PRIOR_WEIGHT;
-        c->cell[i].hits = PRIOR_WEIGHT * prior((uint16_t)i);
+    for (size_t i = 0; i < CELLS_PER_GUESS; i++) {
+        const double p = prior ? prior(i) : 0.5;
+        c->cell[kind * CELLS_PER_GUESS + i].trials = PRIOR_WEIGHT;
+        c->cell[kind * CELLS_PER_GUESS + i].hits = PRIOR_WEIGHT * (float)(p > 0.95 ? 0.95 : p);
     }
 }
 
-uint16_t cell_ranked(enum guess kind, size_t ahead, double lead)
+uint16_t cell_ranked(size_t kind, size_t ahead, double lead)
 {
     double halves = lead * 2;
     int bucket = halves >= 0 ? 8 + (int)MIN(halves, 7) : 7 - (int)MIN(-halves, 7);
@@ -59,13 +44,13 @@ static size_t log2_up_to(size_t x, size_t most)
 uint16_t cell_ngram(size_t rank, uint32_t frequency, size_t i)
 {
     size_t r = rank < 2 ? rank : rank < 4 ? 2 : 3;
-    return (uint16_t)(GUESS_NGRAM * CELLS_PER_GUESS + i * NGRAM_CELLS + r * 8 + log2_up_to(frequency, 7));
+    return (uint16_t)(DRAFTER_NGRAM * CELLS_PER_GUESS + i * NGRAM_CELLS + r * 8 + log2_up_to(frequency, 7));
 }
 
 uint16_t cell_suffix(size_t match, size_t i)
 {
     size_t m = match <= 4 ? match : match <= 6 ? 5 : match <= 9 ? 6 : match <= 12 ? 7 : match <= 15 ? 8 : 9;
-    return (uint16_t)(GUESS_SUFFIX * CELLS_PER_GUESS + m * 8 + MIN(i, (size_t)7));
+    return (uint16_t)(DRAFTER_SUFFIX * CELLS_PER_GUESS + m * 8 + MIN(i, (size_t)7));
 }
 
 float calibrate_p(const struct calibration *c, uint16_t cell)
@@ -95,7 +80,7 @@ static void learn(struct calibration *c, uint16_t cell, bool hit)
 void calibrate_learn(struct calibration *c, const struct tree *t, uint32_t node, int32_t sample)
 {
     for (uint32_t i = t->node[node].first; i; i = t->node[i].next)
-        for (size_t s = 0; s < N_SOURCES; s++)
+        for (size_t s = 0; s < N_DRAFTERS; s++)
             if (t->node[i].sources >> s & 1)
                 learn(c, t->node[i].cell[s], t->node[i].token == sample);
 }

@@ -45,7 +45,7 @@ struct cost_model {
     size_t rounds;
     bool look;
     double credit;
-    size_t sharers[N_SOURCES];
+    size_t sharers[N_DRAFTERS];
 };
 
 /* Bytes that a draft pass reads: of weights, once for all texts of the pass, and of the text's caches: `key`
@@ -54,7 +54,7 @@ struct cost_model {
  * most often that its first guess may come true before it was tried, 0: no bound. It is 0.9 for whole models
  * and for a layer trained together with the model, 0.8 for a layer or two trained afterwards. Texts share the
  * draft passes of one drafter, the maker. */
-struct pass_bytes { double weights, key; size_t keys, most; double hope; enum source maker; };
+struct pass_bytes { double weights, key; size_t keys, most; double hope; enum drafter maker; };
 /* Weights of `bytes` bytes in the model's own form, stored in `stored`: fewer bytes save half of their share
  * of the time. */
 static inline double planner_bytes(double bytes, double stored) { return (bytes + stored) / 2; }

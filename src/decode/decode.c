@@ -16,13 +16,19 @@ size_t decode_work_rows(const struct decode_setup *setup, size_t n_max)
     return MAX(MIN((size_t)PREFILL_ROWS, n_max), decode_verify_rows(setup));
 }
 
+static void add_to_host(struct memory_plan *plan, struct device *dev, const char *item, size_t bytes)
+{
+    (void)dev;
+    memory_plan_add(plan, item, bytes);
+}
+
 void decode_plan(struct memory_plan *plan, const struct decode_setup *setup, const struct model *m,
                  size_t n_max)
 {
     const struct draft_settings *draft = &setup->draft;
     const size_t parts[] = {
         n_max * sizeof(int32_t), device_sampler_bytes(m, decode_verify_rows(setup)), stats_bytes(n_max),
-            draft_bytes(draft, m, setup->heads),
+            draft_bytes(draft),
     };
     size_t n = 0;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
@@ -32,12 +38,10 @@ void decode_plan(struct memory_plan *plan, const struct decode_setup *setup, con
     if (!m->dev->host_memory)
         memory_plan_add_on(plan, m->dev, "choosing tokens",
                            device_sampler_device_bytes(m, decode_verify_rows(setup)));
-    for (size_t i = 0; drafters_all[i]; i++)
-        if (draft->drafters >> drafters_all[i]->source & 1 && drafters_all[i]->bytes)
-            drafters_all[i]->on_device
-                ? memory_plan_add_on(plan, m->dev, drafters_all[i]->item,
-                                     drafters_all[i]->bytes(draft, m, n_max))
-                : memory_plan_add(plan, drafters_all[i]->item, drafters_all[i]->bytes(draft, m, n_max));
+    for (const struct drafter_ops *o = NULL; (o = drafter_next(draft->drafters, o));)
+        if (o->bytes)
+            (o->on_device ? memory_plan_add_on : add_to_host)(
+                plan, m->dev, o->item, o->bytes(draft, setup->weights[o->id], m, n_max));
 }
 
 int decode_open(struct decoder *d, const struct model *m, const struct sampling *p,
@@ -72,9 +76,8 @@ int decode_open(struct decoder *d, const struct model *m, const struct sampling 
         device_sampler_open(&d->sampler, m, p, d->rows_max, e) || stats_open(&d->stats, n_max, e))
         goto fail;
     d->draft = (struct drafting){ .set = setup->draft, .model = m, .draft_model = setup->draft_model,
-                                  .heads = setup->heads, .longspec = setup->longspec, .spire = setup->spire,
-                                  .small = setup->small, .gumiho = setup->gumiho, .mtp = setup->mtp,
                                   .kv = &d->kv, .buffers = d->buffers, .sampler = d->sampler };
+    memcpy(d->draft.weights, setup->weights, sizeof d->draft.weights);
     assert(d->buffers->model == m && d->buffers->n_max >= n_max && d->buffers->verify_rows >= d->rows_max);
     if (draft_open(&d->draft, p, n_max, e))
         goto fail;
@@ -119,10 +122,9 @@ static void observe(struct decoder *d, const struct observed *o, bool reading)
     d->draft.tokens = d->tokens;
     d->draft.n_tokens = d->n_tokens;
     d->draft.n_prompt = d->n_prompt;
-    for (size_t i = 0; drafters_all[i]; i++)
-        if (d->draft.set.drafters >> drafters_all[i]->source & 1 &&
-            drafters_all[i]->observe && (!reading || drafters_all[i]->reads_prompt))
-            drafters_all[i]->observe(&d->draft, o);
+    for (const struct drafter_ops *k = NULL; (k = drafter_next(d->draft.set.drafters, k));)
+        if (k->observe && (!reading || k->reads_prompt))
+            k->observe(&d->draft, o);
 }
 
 /* Rows of the next pass of a prefill that has `left` seconds: as many as the last pass says that will do, in
@@ -234,6 +236,13 @@ static int time_passes(struct decoder *d, struct err *e)
     return 0;
 }
 
+/* How often keys were selected for the caches of draft passes so far. */
+static size_t refreshes_of(const struct drafting *g)
+{
+    const struct drafter_ops *maker = draft_pass_maker(g);
+    return maker && maker->refreshes ? maker->refreshes(g) : 0;
+}
+
 /* Drafts a round; the trees then have the kept candidates. */
 static int draft(struct decoder *const *d, size_t n, struct err *e)
 {
@@ -245,7 +254,7 @@ static int draft(struct decoder *const *d, size_t n, struct err *e)
         g[i]->tokens = d[i]->tokens, g[i]->n_tokens = d[i]->n_tokens, g[i]->n_prompt = d[i]->n_prompt;
         tree_start(g[i]->tree, d[i]->tokens[d[i]->n_tokens - 1], d[i]->n_max - d[i]->n_tokens - 1);
     }
-    if (draft_round(g, n, drafters_all, e))
+    if (draft_round(g, n, e))
         return -1;
     for (size_t i = 0; i < n; i++)
         planning += g[i]->planner_seconds;
@@ -258,7 +267,7 @@ static int draft(struct decoder *const *d, size_t n, struct err *e)
         r->draft_passes = g[i]->passes;
         r->control = r->calibrating + g[i]->planner_seconds;
         r->draft = (clock_seconds() - start - planning) / (double)n;
-        r->refreshes = g[i]->partial.refreshes;
+        r->refreshes = refreshes_of(g[i]);
     }
     return 0;
 }
@@ -309,7 +318,7 @@ static int verify(struct decoder *const *d, size_t n, struct err *e)
         struct decoder *x = d[i];
         const size_t own = x->draft.tree->n_kept;
         x->round.verify = seconds * (double)own / (double)rows;
-        x->round.refreshes = x->draft.partial.refreshes - x->round.refreshes;
+        x->round.refreshes = refreshes_of(&x->draft) - x->round.refreshes;
         planner_verified(&x->draft.planner, x->kv.n_past, own, rows, seconds, !x->round.refreshes);
     }
     return 0;
@@ -372,16 +381,16 @@ static void describe_round(struct decoder *d, const uint32_t *path, size_t n)
         if (!is_for_verification(d, (uint32_t)i))
             continue;
         r->drafted++;
-        for (size_t s = 0; s < N_SOURCES; s++)
+        for (size_t s = 0; s < N_DRAFTERS; s++)
             r->source_drafted[s] += t->node[i].sources >> s & 1;
     }
     for (size_t i = 1; i < n; i++) {
         const struct node *k = &t->node[t->kept[path[i]]];
         r->path_sources[i - 1] = k->sources;
         /* if a 4-gram chain proposed k, the same chain proposed its ancestors */
-        bool ngram = k->sources >> SOURCE_NGRAM & 1;
+        bool ngram = k->sources >> DRAFTER_NGRAM & 1;
         for (uint32_t c = k->first; c && i == 1; c = t->node[c].next)       /* the leading token of a chain */
-            ngram |= t->node[c].sources >> SOURCE_NGRAM & 1;
+            ngram |= t->node[c].sources >> DRAFTER_NGRAM & 1;
         if (ngram)
             r->ngram_covers = i;
     }

@@ -28,12 +28,7 @@ enum { PREFILL_ROWS = 256, SLICE_ROWS = 32 };
 
 struct decode_setup {                /* how tokens are found, not which tokens */
     struct draft_settings draft;     /* all zero: plain decoding */
-    const struct heads *heads;       /* or NULL; borrowed, shared, as the next five */
-    struct longspec *longspec;
-    struct small_model *small;
-    struct spire *spire;
-    struct gumiho *gumiho;
-    struct mtp *mtp;
+    void *weights[N_DRAFTERS];       /* of drafters; NULL: not open; borrowed, shared */
     const struct model *draft_model; /* the model in 8 bits; NULL: drafts use the model; borrowed, shared */
     /* Buffers that several decoders of the model share; borrowed. NULL: the decoder opens its own. */
     struct round_buffers *buffers;

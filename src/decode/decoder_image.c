@@ -11,9 +11,12 @@ static const char KV[] = "kv", STATES[] = "states";
 enum { KNOWN = 64 };                     /* fewer tokens say nothing about speed */
 static const double PREFILL_GAIN = 3;    /* speed of prefill over that of verification passes, a guess */
 
-static bool keeps(const struct decoder *d, size_t i)
+/* The drafter after `last` that keeps a state in snapshots. */
+static const struct drafter_ops *keeper(const struct decoder *d, const struct drafter_ops *last)
 {
-    return drafters_all[i]->save && d->draft.set.drafters >> drafters_all[i]->source & 1;
+    while ((last = drafter_next(d->draft.set.drafters, last)) && !last->save)
+        ;
+    return last;
 }
 
 int image_open(struct image *m, struct decoder *d, const struct snapshot_owner *owner, struct err *e)
@@ -31,9 +34,9 @@ int image_open(struct image *m, struct decoder *d, const struct snapshot_owner *
         snprintf(m->exact_shape, sizeof m->exact_shape, "%zu of %zu/%zu heads, %zu x %zu, %zu rows",
                  s->n_layers, s->key_heads, s->value_heads, s->key_dim, s->value_dim, s->conv);
     }
-    for (size_t i = 0; drafters_all[i] && ok; i++)
-        if (keeps(d, i) && (m->state[i].room = drafters_all[i]->state_bytes(&d->draft)))
-            ok = (m->state[i].p = mem_alloc(m->state[i].room)) != NULL;
+    for (const struct drafter_ops *o = NULL; ok && (o = keeper(d, o));)
+        if ((m->state[o->id].room = o->state_bytes(&d->draft)))
+            ok = (m->state[o->id].p = mem_alloc(m->state[o->id].room)) != NULL;
     if (ok)
         return 0;
     image_close(m);
@@ -44,7 +47,7 @@ void image_close(struct image *m)
 {
     free(m->part);
     mem_free(m->exact, m->exact_bytes);
-    for (size_t i = 0; i < N_SOURCES; i++)
+    for (size_t i = 0; i < N_DRAFTERS; i++)
         mem_free(m->state[i].p, m->state[i].room);
     *m = (struct image){0};
 }
@@ -114,13 +117,14 @@ uint64_t image_capture(struct image *m, size_t from, size_t rows)
         m->exact_part = (struct snapshot_part){ m->exact, m->exact_bytes };
         add_section(m, STATES, m->exact_shape, &m->exact_part, 1, NULL);
     }
-    for (size_t i = 0; drafters_all[i]; i++) {
+    for (const struct drafter_ops *o = NULL; (o = keeper(d, o));) {
+        const enum drafter i = o->id;
         if (m->state[i].room && !m->pending)
-            m->state[i].n = drafters_all[i]->save(&d->draft, m->state[i].p);
+            m->state[i].n = o->save(&d->draft, m->state[i].p);
         if (!m->state[i].n)
             continue;
         m->state_part[i] = (struct snapshot_part){ m->state[i].p, m->state[i].n };
-        add_section(m, source_names[drafters_all[i]->source], m->shape, &m->state_part[i], 1, NULL);
+        add_section(m, o->name, m->shape, &m->state_part[i], 1, NULL);
     }
     return snapshot_bytes(m->section, m->n_sections);
 }
@@ -176,14 +180,14 @@ static int check_owner(const struct image *m, const struct snapshot *f, const ch
 static void read_states(struct image *m, const struct snapshot *f)
 {
     struct err ignored;
-    for (size_t i = 0; drafters_all[i]; i++) {
-        const char *name = source_names[drafters_all[i]->source];
-        size_t n = m->state[i].room ? snapshot_size(f, name, m->shape) : 0;
+    for (const struct drafter_ops *o = NULL; (o = keeper(m->d, o));) {
+        const enum drafter i = o->id;
+        size_t n = m->state[i].room ? snapshot_size(f, o->name, m->shape) : 0;
         m->state[i].n = 0;
         if (!n || n > m->state[i].room)
             continue;
         m->state_part[i] = (struct snapshot_part){ m->state[i].p, n };
-        const struct snapshot_section s = { name, m->shape, &m->state_part[i], 1, NULL };
+        const struct snapshot_section s = { o->name, m->shape, &m->state_part[i], 1, NULL };
         if (snapshot_read(f, &s, m->d->model->pool, &ignored) == 0)
             m->state[i].n = n;
     }
@@ -251,9 +255,9 @@ int image_restore(struct image *m, const char *path, struct err *e)
 void image_restore_drafters(struct image *m)
 {
     m->pending = false;
-    for (size_t i = 0; drafters_all[i]; i++)
-        if (m->state[i].n)
-            drafters_all[i]->load(&m->d->draft, m->state[i].p, m->state[i].n);
+    for (const struct drafter_ops *o = NULL; (o = keeper(m->d, o));)
+        if (m->state[o->id].n)
+            o->load(&m->d->draft, m->state[o->id].p, m->state[o->id].n);
 }
 
 /* ---- the cost of reading the text again ---- */

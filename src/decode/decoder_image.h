@@ -30,8 +30,8 @@ struct image {                           /* {0} is closed */
     char *exact; size_t exact_bytes;
     struct snapshot_part exact_part;
     char exact_shape[SNAPSHOT_SHAPE_BYTES];
-    struct { void *p; size_t room, n; } state[N_SOURCES];
-    struct snapshot_part state_part[N_SOURCES];
+    struct { void *p; size_t room, n; } state[N_DRAFTERS];
+    struct snapshot_part state_part[N_DRAFTERS];
     struct snapshot_section section[SNAPSHOT_SECTIONS_MAX]; size_t n_sections;
     char shape[SNAPSHOT_SHAPE_BYTES];
     /* state[] was read from a file, and the drafters do not have it yet */

@@ -1,37 +1,24 @@
 /* Drafting: what a decoder proposes before a pass verifies it. Drafting decides how many tokens a pass yields
  * and never changes the text (docs/architecture.md, rules R1 and R2).
  *
- * A drafter is a table of functions (struct drafter_ops) over its own state. It adds scored candidates to the
- * tree of the round and observes the committed tokens. These come with longhand:
- *
- *     heads     the model's drafting heads on the hidden state of the last verified row: needs no pass
- *     partial   draft passes of the full model over the partial cache, and the heads after them (TokenSwift)
- *     ngram     the table of 4-grams of prompt and text (TokenSwift's token reutilization)
- *     suffix    the continuation of the longest earlier match of the end of the text
- *     gumiho    two draft passes of two trained layers, then five trained heads at once (Gumiho)
- *     spire     draft passes of two trained blocks over the model's last residuals (SPIRe)
- *     longspec  draft passes of one trained layer that reads the model's own cache (LongSpec)
- *     model     draft passes of a smaller model of the same tokenizer
- *     mtp       draft passes of the model's own draft layer (MTP)
+ * A drafter is one file in drafters/: a struct drafter_ops over its own state. It adds scored candidates to
+ * the tree of the round and observes the committed tokens. drafters.h lists all of them.
  *
  * Draft logits pass through the target's chain of penalties and filters with the window of the node's own
  * path. Candidates are ranked with the coin of their position. So at any temperature the likeliest guess is
  * the token that the target would sample if its logits were those of the draft. */
 #pragma once
 #include "kvmgr/partial.h"
-#include "ngram/ngram.h"
-#include "ngram/suffix.h"
 #include "src/decode/buffers.h"
 #include "src/decode/calibrate.h"
+#include "src/decode/pass_work.h"
 #include "src/decode/tree.h"
-#include "src/model/gumiho.h"
-#include "src/model/heads.h"
-#include "src/model/longspec.h"
-#include "src/model/mtp.h"
-#include "src/model/spire.h"
 #include "src/sample/device_sampler.h"
 
-struct small_model;
+struct drafter_kind;
+struct drafter_ops;
+struct drafting;
+struct engine;
 
 enum { TREE_WIDTHS_MAX = 16, NGRAM_K_MAX = 32, DRAFT_PASSES_MAX = PARTIAL_ROWS_MAX };
 enum ngram_lead {                    /* the nodes that 4-grams continue */
@@ -44,7 +31,7 @@ enum verifier { VERIFY_EXACT, VERIFY_PAPER };
 enum draft_weights { WEIGHTS_INT8, WEIGHTS_MODEL };
 
 struct draft_settings {              /* recorded with a job; all zero: plain decoding */
-    unsigned drafters;               /* bit per enum source */
+    unsigned drafters;               /* bit per enum drafter (drafters.h) */
     /* --tree: candidates at each depth; n_width > 0 turns the planner off, and every candidate is verified */
     size_t width[TREE_WIDTHS_MAX], n_width;
     size_t ngram_k;                  /* continuations of a leading token */
@@ -60,14 +47,13 @@ struct draft_settings {              /* recorded with a job; all zero: plain dec
     /* the most nodes of a verification pass; 0: what the tree needs, or ROWS_AUTO */
     size_t rows_max;
     enum verifier verifier;
-    /* SOURCE_ADDED: the most rows that it proposes, and its settings */
-    size_t added_rows;
-    const void *added;
+    const void *added; size_t added_rows;    /* of DRAFTER_ADDED: its settings; the most rows it proposes */
 };
 enum { ROWS_AUTO = 48 };
 
 /* Every drafter that needs no weights of its own, with the planner. */
 void draft_defaults(struct draft_settings *s);
+unsigned draft_default_set(void);
 /* Checks the ranges of the settings; messages name the flags. */
 int  draft_check(const struct draft_settings *s, struct err *e);
 /* Whether the device and the model support the drafters. A hybrid, whose cache grows in few layers, supports
@@ -90,14 +76,9 @@ struct ranking {                     /* of at most DEVICE_SAMPLER_RANKS nodes, `
 /* What the drafters of one text share. A decoder owns it; draft_open takes all memory. */
 struct drafting {
     struct draft_settings set;
-    const struct model *model;       /* borrowed, as the next ten */
+    const struct model *model;       /* borrowed, as the next six */
     const struct model *draft_model; /* used by draft passes and heads: the model in 8 bits, or itself */
-    const struct heads *heads;       /* or NULL */
-    struct longspec *longspec;       /* or NULL */
-    struct small_model *small;       /* or NULL */
-    struct spire *spire;             /* or NULL */
-    struct gumiho *gumiho;           /* or NULL */
-    struct mtp *mtp;                 /* or NULL */
+    void *weights[N_DRAFTERS];       /* of the drafters that have some; NULL: not open */
     struct kv *kv;
     struct round_buffers *buffers;
     struct device_sampler *sampler;
@@ -107,13 +88,8 @@ struct drafting {
     float min_reach;                 /* candidates less likely than this would be trimmed anyway */
     /* in this round text drafters propose unlikely candidates too, so that their chances are learned */
     bool look;
-    bool have_hidden;
-    /* the device's [hidden]: residual of the last committed row, before the final norm */
-    float *hidden;
-    float *logits;                   /* the device's [heads->n][vocab]; NULL without heads */
-    void *heads_scratch;             /* the device's */
-    struct partial partial;
-    void *own[N_SOURCES];            /* what a drafter keeps for the text */
+    unsigned ask_model;              /* the drafters of `set` whose guesses come from a model; a bit each */
+    void *own[N_DRAFTERS];           /* what a drafter keeps for the text */
     struct planner planner;
     double (*clock)(void);           /* seconds: clock_seconds, or simulated in tests */
     /* what the planner may choose: a drafter that makes passes, and a setting of its cache */
@@ -125,11 +101,9 @@ struct drafting {
     size_t passes;
     uint32_t pass_node;
     float next_reach;
-    float *pass_hidden;              /* the device's [hidden], of the last draft pass */
+    /* the device's [hidden]: the model's residual in the last draft pass, where heads want it; or NULL */
+    float *pass_hidden;
     struct ranking ranking;          /* of the last draft pass */
-    struct ngram *ngram; size_t ngram_delay;
-    struct suffix *suffix;
-    size_t bytes, hidden_bytes, logits_bytes, heads_bytes;
 };
 
 /* Committed rows, and what the pass left of them. */
@@ -148,18 +122,84 @@ static inline const float *observed_hidden(const struct observed *o, size_t i, s
     return o->hidden + (o->row ? o->row[i] : i) * hidden;
 }
 
+/* When a drafter is asked; those of one turn in the order of drafters.h. */
+enum drafter_turn {
+    TURN_TEXT,                       /* from the text alone */
+    TURN_PASSES,                     /* by draft passes */
+    TURN_MODEL,                      /* from the model's last pass */
+    TURN_LAST,                       /* continues the candidates of the others */
+    N_TURNS
+};
+enum drafter_option { OPTION_NONE, OPTION_FILE, OPTION_DIR };  /* NAME, NAME[:FILE] or NAME:DIR */
+
+/* The weights of a drafter that has some (weights.h). `o` is the drafter. */
+struct drafter_weights {
+    bool on_devices;                 /* they work on a GPU, too */
+    /* What a user reads where the model has none, after the name of the model, and where they were made for
+     * another model, after the name of the file. NULL: what weights.c says. */
+    const char *missing, *foreign;
+    /* Whether a model has them. Looks at names and metadata only. */
+    bool (*present)(const struct drafter_ops *o, const char *model);
+    /* Whether `open` would find tensors that fit in the file (NULL: the model's own). Reads headers only, and
+     * needs no weights of the model. */
+    int  (*check)(const struct drafter_ops *o, const char *path, const struct engine *g, struct err *e);
+    /* The bytes that they will hold, before they are read. int8: their matrices in 8 bits. */
+    size_t (*bytes)(const struct drafter_ops *o, const char *path, const struct engine *g, bool int8);
+    /* Opens them for an engine whose model is loaded. NULL: *e says why. */
+    void *(*open)(const struct drafter_ops *o, const char *path, const struct engine *g, bool int8,
+                  struct err *e);
+    void (*close)(const struct drafter_ops *o, void *weights);
+    /* Whether they were made for another model. NULL: never. */
+    bool (*is_foreign)(const void *weights);
+    /* Bytes of those that lie in the model's own files, whose headers are open; 0: there are none. NULL: they
+     * lie elsewhere. */
+    size_t (*of_model)(const struct engine *g);
+};
+
+/* What `plan` predicts with. */
+struct drafter_forecast {
+    const char *name;                /* NULL: the drafter's */
+    /* what a round yields where it was published; tokens 0: it depends on the text */
+    double tokens; size_t passes; const char *where;
+    /* the drafters and the fixed tree of the rounds that are measured; n_width 0: none are */
+    struct { unsigned drafters; long draft_passes; size_t n_width, width[TREE_WIDTHS_MAX]; } tree;
+    bool fixed;                      /* a round always makes `passes` draft passes */
+    /* Fills in the mean draft pass and the rows that it adds. c: the model; small: the model that drafts. */
+    void (*work)(struct draft_work *w, const struct config *c, const struct config *small,
+                 const struct model_bytes *b, double keys);
+};
+
 struct drafter_ops {
-    enum source source;
+    enum drafter id;
+    const char *name;                /* in --drafter, reports and snapshots */
+    enum drafter_turn turn;
+    enum drafter_option option;
+    bool by_default;                 /* --drafter auto asks it for every model */
+    bool tokenswift;                 /* the published verifier checks it */
+    bool int8;                       /* it uses the 8-bit copy of the model */
+    bool every_layer;                /* it needs a cache of every layer: not for hybrids */
+    /* with a fixed tree it proposes all widths of the tree, and its candidates are their product */
+    bool whole_tree;
+    const struct drafter_weights *weights;       /* NULL: it has none */
+    const struct drafter_kind *kind;             /* of its file (drafter_file.h), or NULL */
+    const struct drafter_forecast *forecast;     /* NULL: plan does not predict it */
+    /* The rows of a verification pass that it needs with a fixed tree. n_text: the other drafters that read
+     * the text alone. */
+    size_t (*rows)(const struct draft_settings *s, size_t n_text);
+    /* The chance of a guess in calibration cell i of its kind, before any was seen. NULL: one half. */
+    double (*prior)(size_t i);
+
     const char *item;                /* the name of its memory in the memory plan */
     bool on_device;                  /* its memory is the device's */
     /* it observes the rows of every chunk of a prefill, as they are read */
     bool reads_prompt;
-    /* with a fixed tree it makes one pass for each depth; without this, one pass and the heads after it */
-    bool pass_per_depth;
-    /* Its own state for a text of n_max tokens: its size, opening, closing, and emptying it for another text.
-     * Each may be NULL. */
-    size_t (*bytes)(const struct draft_settings *s, const struct model *m, size_t n_max);
-    int  (*open)(struct drafting *g, size_t n_max, struct err *e);
+    /* Of a drafter that makes passes: with a fixed tree it makes one pass for each depth; without this, one
+     * pass, and the heads after it. Its passes leave the model's hidden state in pass_hidden, for heads. */
+    bool pass_per_depth, leaves_hidden;
+    /* Its own state for a text of n_max tokens sampled with p: its size, opening, closing, and emptying it
+     * for another text. weights: its own, or NULL before they are open. Each may be NULL. */
+    size_t (*bytes)(const struct draft_settings *s, const void *weights, const struct model *m, size_t n_max);
+    int  (*open)(struct drafting *g, const struct sampling *p, size_t n_max, struct err *e);
     void (*close)(struct drafting *g);
     void (*reset)(struct drafting *g);
     /* Before the drafter is first asked in a round: brings its state up to date. False: it cannot be asked
@@ -172,11 +212,14 @@ struct drafter_ops {
     /* Makes one pass of proposals for each of n <= BATCH_MAX texts of a round. more[i]: a further pass for
      * text i may be of use; a drafter that makes passes then sets next_reach, too. Returns -1 on failure. */
     int  (*expand)(struct drafting *const *g, size_t n, bool *more, struct err *e);
-    /* Optional, of a drafter that makes passes: asks the heads on the hidden state of its last pass and adds
-     * their guesses below those of the pass, as TokenSwift does. False: no heads, or no guess to continue. */
+    /* Of heads: the number of weights that asking them reads; asking them on the hidden state of the last
+     * draft pass, below the guesses of the pass, as TokenSwift does. False: there is no guess to continue. */
+    double (*weights_read)(const struct drafting *g);
     bool (*ahead)(struct drafting *g);
-    /* Optional, of the drafter of the plan: asks the verification pass for scores of keys. */
+    /* Optional, of the drafter of the plan: asks the verification pass for scores of keys; how often keys
+     * were selected by them so far. */
     void (*score)(struct drafting *g, struct pass_seq *seq);
+    size_t (*refreshes)(const struct drafting *g);
     /* Tokens were committed: by a round, or all at once (a prompt, a resumed text). May be NULL. */
     void (*observe)(struct drafting *g, const struct observed *o);
     /* For snapshots of state that is dear to rebuild from tokens: the room that it needs; writing it (returns
@@ -186,15 +229,22 @@ struct drafter_ops {
     size_t (*save)(const struct drafting *g, void *out);
     bool (*load)(struct drafting *g, const void *state, size_t n);
 };
-extern const struct drafter_ops draft_heads, draft_partial, draft_ngram, draft_suffix, draft_longspec,
-    draft_spire, draft_gumiho, draft_small, draft_mtp;
-/* The drafters in the order in which they are asked; NULL ends the list. A program may point drafters_all to
- * a longer list with a drafter of SOURCE_ADDED. The product adds none; tests add one that knows the text
- * (tests/oracle.h). */
-extern const struct drafter_ops *const *drafters_all;
+
+/* By number; NULL: none. A test program puts its own into the place of DRAFTER_ADDED, which the product
+ * leaves empty (tests/oracle.h), or of others. */
+extern const struct drafter_ops *drafters[N_DRAFTERS];
+#define DRAFTER_OPS(number, file) extern const struct drafter_ops drafter_##file;
+DRAFTERS(DRAFTER_OPS)
+#undef DRAFTER_OPS
+/* The drafters of a set of bits in the order in which they are asked: the one after `last`, NULL: the first.
+ * NULL after the last one. */
+const struct drafter_ops *drafter_next(unsigned set, const struct drafter_ops *last);
+/* Writes "heads[:FILE], partial, .." into list: the drafters of a set as --drafter takes them. */
+const char *drafter_list(char list[256], unsigned set);
+enum { ALL_DRAFTERS = (1 << N_DRAFTERS) - 1 };
 
 /* Bytes of struct drafting without the state of each drafter. */
-size_t draft_bytes(const struct draft_settings *s, const struct model *m, const struct heads *heads);
+size_t draft_bytes(const struct draft_settings *s);
 /* Opens g for a text of n_max tokens sampled with p. The caller has set g->set and the borrowed pointers, all
  * else is zero; a NULL g->draft_model means that drafts ask g->model. On failure g is closed. */
 int draft_open(struct drafting *g, const struct sampling *p, size_t n_max, struct err *e);
@@ -221,29 +271,38 @@ const struct drafter_ops *draft_pass_maker(const struct drafting *g);
  * one depth. `kind` and `ahead`, the tokens between the hidden state and the guess, choose the calibration
  * cell. Returns the number of added nodes. */
 size_t draft_propose(struct drafting *g, const uint32_t *node, size_t n, const float *logits, size_t k,
-                     enum source source, enum guess kind, size_t ahead);
+                     enum drafter source, size_t kind, size_t ahead);
 /* The two halves of draft_propose, for at most DEVICE_SAMPLER_RANKS nodes: the pass ends between them. */
 void draft_rank(struct drafting *g, const uint32_t *node, size_t n, const float *logits, size_t k,
                 struct ranking *r);
 size_t draft_add(struct drafting *g, const uint32_t *node, size_t n, const struct ranking *r, size_t k,
-                 enum source source, enum guess kind, size_t ahead);
+                 enum drafter source, size_t kind, size_t ahead);
 /* The target sampled `sample` after a node: calibration and planner learn from it. */
 void draft_learn(struct drafting *g, uint32_t node, int32_t sample);
 /* One round of n texts of one model: plans it, asks the drafters of the plan, each for all texts that want
  * it, and keeps the candidates that pay. The caller has set tokens, n_tokens and n_prompt and called
  * tree_start(). -1: a drafter failed. */
-int draft_round(struct drafting *const *g, size_t n, const struct drafter_ops *const *drafters,
-                struct err *e);
+int draft_round(struct drafting *const *g, size_t n, struct err *e);
 /* How many children a node gets: as --tree says, or as many as may pay. */
 size_t draft_width(const struct drafting *g, uint32_t node);
 /* Adds a tree of the guesses of heads 0..n-1 below `node`. logits: [n][vocab]; head 0 guesses the children,
  * `ahead` tokens after what it knows. */
-void draft_propose_heads(struct drafting *g, uint32_t node, const float *logits, size_t n, enum source source,
-                         enum guess kind, size_t ahead);
+void draft_propose_heads(struct drafting *g, uint32_t node, const float *logits, size_t n,
+                         enum drafter source, size_t kind, size_t ahead);
+/* Whether a candidate of this reach would be trimmed anyway, in a round that does not look. */
+bool draft_trims(const struct drafting *g, float reach);
+/* For drafters that read the text alone: proposes a chain of n tokens below a node, up to the first one that
+ * the sampler can never give. Returns the last node. */
+uint32_t draft_propose_chain(struct drafting *g, uint32_t node, const int32_t *token, size_t n,
+                             enum drafter source, const uint16_t *cell);
+/* Tables of the text take it in when they are asked, with the planner so many tokens at once: their memory
+ * has left the caches since the last time, and one visit is faster than many. The longest match is found all
+ * the same (suffix.h). 4-grams enter that much later, unless --ngram-delay fixes the delay. */
+enum { DRAFT_TOGETHER = 16 };
 /* Rows of the next pass: the likeliest children of parent[0..n), the likeliest first, at most `most`. With a
  * planner only those whose children are worth a row of `seconds`; in a fixed tree only those that `source`
  * proposed (draft_rows counts them). row[i]: the index of child[i]'s parent. Returns their number. */
-size_t draft_children(const struct drafting *g, enum source source, const uint32_t *parent, size_t n,
+size_t draft_children(const struct drafting *g, enum drafter source, const uint32_t *parent, size_t n,
                       size_t most, double seconds, uint32_t *child, int32_t *row);
 /* Raises next_reach to the reach of the likeliest child of a node that a further pass may continue. */
 void draft_reach(struct drafting *g, uint32_t node);

@@ -13,7 +13,7 @@ size_t draft_width(const struct drafting *g, uint32_t node)
 
 /* Adds the ranked candidates of one node. */
 static size_t add_ranked(struct drafting *g, uint32_t node, const struct candidate *best, size_t n, size_t k,
-                         enum source source, enum guess kind, size_t ahead)
+                         enum drafter source, size_t kind, size_t ahead)
 {
     const float reach = g->tree->node[node].reach;
     size_t added = 0;
@@ -48,7 +48,7 @@ void draft_rank(struct drafting *g, const uint32_t *node, size_t n, const float 
 }
 
 size_t draft_add(struct drafting *g, const uint32_t *node, size_t n, const struct ranking *r, size_t k,
-                 enum source source, enum guess kind, size_t ahead)
+                 enum drafter source, size_t kind, size_t ahead)
 {
     size_t added = 0;
     for (size_t i = 0; i < n; i++)
@@ -57,7 +57,7 @@ size_t draft_add(struct drafting *g, const uint32_t *node, size_t n, const struc
 }
 
 size_t draft_propose(struct drafting *g, const uint32_t *node, size_t n, const float *logits, size_t k,
-                     enum source source, enum guess kind, size_t ahead)
+                     enum drafter source, size_t kind, size_t ahead)
 {
     struct ranking r;
     size_t added = 0;
@@ -71,8 +71,8 @@ size_t draft_propose(struct drafting *g, const uint32_t *node, size_t n, const f
 
 /* Works level by level, so that the pool is in order of depth. With the planner only nodes that may be kept
  * get children. */
-void draft_propose_heads(struct drafting *g, uint32_t node, const float *logits, size_t n, enum source source,
-                         enum guess kind, size_t ahead)
+void draft_propose_heads(struct drafting *g, uint32_t node, const float *logits, size_t n,
+                         enum drafter source, size_t kind, size_t ahead)
 {
     const struct tree *t = g->tree;
     const size_t vocab = g->model->config.vocab, base = t->node[node].depth;
@@ -107,7 +107,32 @@ void draft_propose_heads(struct drafting *g, uint32_t node, const float *logits,
         for (size_t i = 0; i < n_level; i++) tree_chain(g->tree, level[i]);
 }
 
-size_t draft_children(const struct drafting *g, enum source source, const uint32_t *parent, size_t n_parents,
+bool draft_trims(const struct drafting *g, float reach)
+{
+    return !g->set.n_width && !g->look && reach < g->min_reach;
+}
+
+uint32_t draft_propose_chain(struct drafting *g, uint32_t node, const int32_t *token, size_t n,
+                             enum drafter source, const uint16_t *cell)
+{
+    for (size_t i = 0; i < n; i++) {
+        int32_t path[TREE_DEPTH_MAX];
+        tree_path(g->tree, node, path);
+        const struct history h = { g->tokens, g->n_tokens, g->n_prompt, path, g->tree->node[node].depth,
+                                   .known = g->n_tokens };
+        float p = calibrate_p(&g->calibration, cell[i]);
+        if (sampler_bans(device_sampler_host(g->sampler), token[i], &h) ||
+            draft_trims(g, p * g->tree->node[node].reach))
+            break;
+        uint32_t child = tree_add(g->tree, node, token[i], source, p, cell[i]);
+        if (!child)
+            break;
+        node = child;
+    }
+    return node;
+}
+
+size_t draft_children(const struct drafting *g, enum drafter source, const uint32_t *parent, size_t n_parents,
                       size_t most, double seconds, uint32_t *child, int32_t *row)
 {
     const struct tree *t = g->tree;

@@ -25,10 +25,10 @@ static void plan(struct drafting *g, size_t n)
 {
     struct planner *p = &g->planner;
     /* A fixed tree with draft passes asks the heads after each pass, as TokenSwift does. */
-    const bool fixed = !p->on && g->n_caches && g->cache[0].ops->ahead;
-    unsigned not_asked = (unsigned)(fixed || !g->heads) << SOURCE_HEADS;
+    const bool fixed = !p->on && g->n_caches && g->cache[0].ops->leaves_hidden;
+    unsigned not_asked = (unsigned)fixed << DRAFTER_HEADS;
     for (size_t i = 0; i < g->n_caches; i++)
-        not_asked |= 1u << g->cache[i].ops->source;
+        not_asked |= 1u << g->cache[i].ops->id;
     const size_t length = g->n_tokens - 1;
     const double start = g->clock();
     const struct plan_state s = { .ways = ways(g, length),
@@ -69,7 +69,7 @@ const struct drafter_ops *draft_pass_maker(const struct drafting *g)
 static bool is_wanted(struct drafting *g, const struct drafter_ops *ops)
 {
     const bool wanted =
-        ops->reads ? ops == draft_pass_maker(g) : g->planner.plan.ask >> ops->source & 1;
+        ops->reads ? ops == draft_pass_maker(g) : g->planner.plan.ask >> ops->id & 1;
     if (!wanted || g->tree->max_depth == 0 || !ops->prepare)
         return wanted && g->tree->max_depth > 0;
     const double start = g->clock();
@@ -97,16 +97,16 @@ static int ask(struct drafting *const *g, size_t n, const struct drafter_ops *op
     for (size_t i = 0; i < n; i++) {
         const double after = value(g[i]);
         if (g[i]->planner.on)
-            planner_asked(&g[i]->planner, ops->source, before[i], after,
+            planner_asked(&g[i]->planner, ops->id, before[i], after,
                           (g[i]->clock() - start) / (double)n);
     }
     return 0;
 }
 
-static void ask_ahead(struct drafting *g, const struct drafter_ops *ops)
+static void ask_ahead(struct drafting *g)
 {
     const double start = g->clock(), before = value(g);
-    ops->ahead(g);
+    drafters[DRAFTER_HEADS]->ahead(g);
     planner_asked(&g->planner, HEADS_AHEAD, before, value(g), g->clock() - start);
 }
 
@@ -156,24 +156,35 @@ static void trim(struct drafting *const *g, size_t n)
         g[i]->planner_seconds += each;
 }
 
-int draft_round(struct drafting *const *g, size_t n, const struct drafter_ops *const *drafters, struct err *e)
+int draft_round(struct drafting *const *g, size_t n, struct err *e)
 {
     assert(n >= 1 && n <= BATCH_MAX);
     plan_all(g, n);
-    for (size_t k = 0; drafters[k]; k++) {
-        const struct drafter_ops *ops = drafters[k];
+    for (const struct drafter_ops *ops = NULL; (ops = drafter_next(ALL_DRAFTERS, ops));) {
         struct drafting *asked[BATCH_MAX];
         size_t n_asked = 0;
         for (size_t i = 0; i < n; i++)
             if (is_wanted(g[i], ops))
                 asked[n_asked++] = g[i];
-        if (n_asked &&
-            (ops->reads ? ask_passes : ask)(asked, n_asked, ops, e))
+        if (n_asked && (ops->reads ? ask_passes : ask)(asked, n_asked, ops, e))
             return -1;
-        for (size_t i = 0; i < n_asked; i++)
-            if (ops->ahead && asked[i]->passes && asked[i]->planner.plan.ask >> HEADS_AHEAD & 1)
-                ask_ahead(asked[i], ops);
+        for (size_t i = 0; i < n_asked && ops->leaves_hidden; i++)
+            if (asked[i]->passes && asked[i]->planner.plan.ask >> HEADS_AHEAD & 1)
+                ask_ahead(asked[i]);
     }
     trim(g, n);
     return 0;
+}
+
+void draft_learn(struct drafting *g, uint32_t node, int32_t sample)
+{
+    const struct tree *t = g->tree;
+    const struct drafter_ops *maker = draft_pass_maker(g);
+    calibrate_learn(&g->calibration, t, node, sample);
+    for (uint32_t i = t->node[node].first; i && maker; i = t->node[i].next)
+        /* the first choice of the pass */
+        if (t->node[i].sources >> maker->id & 1 && cell_is_first(t->node[i].cell[maker->id])) {
+            planner_guessed(&g->planner, t->node[i].token == sample);
+            return;
+        }
 }

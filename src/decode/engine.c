@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "src/base/stopping.h"
+#include "src/decode/weights.h"
 #include "src/model/config_tensors.h"
 #include "src/model/device_choice.h"
 #include "src/model/fingerprint.h"
@@ -21,7 +22,7 @@ static int open_files(struct engine *g, const struct engine_spec *s, struct err 
 {
     return config_read(&g->config, g->dir, e) ||
                    (s->scaling && config_scale_context(&g->config, s->scaling, e)) ||
-                   tensors_open_as(&g->tensors, g->dir, g->weights, g->config.tied, e) ||
+                   tensors_open_as(&g->tensors, g->dir, g->encoding, g->config.tied, e) ||
                    config_check_tensors(&g->config, &g->tensors, e) ||
                    tokenizer_open(&g->tokenizer, g->dir, g->config.vocab, e)
                ? -1
@@ -31,8 +32,7 @@ static int open_files(struct engine *g, const struct engine_spec *s, struct err 
 int engine_open(struct engine *g, const struct engine_spec *s, struct err *e)
 {
     const char *why = "";
-    struct err ignored;
-    *g = (struct engine){ .compute = s->compute, .kv = s->kv, .weights = s->weights };
+    *g = (struct engine){ .compute = s->compute, .kv = s->kv, .encoding = s->weights };
     snprintf(g->dir, sizeof g->dir, "%s", s->dir);
     snprintf(g->scaling, sizeof g->scaling, "%s", s->scaling ? s->scaling : "");
     if (model_absolute_path(g->path, g->dir))
@@ -59,8 +59,9 @@ int engine_open(struct engine *g, const struct engine_spec *s, struct err *e)
     g->model = sizes_only(g);
     if (model_plan_bytes(&g->config, &g->tensors, g->compute, g->dev, &g->weight_bytes, e))
         goto fail;
-    if (mtp_check(&g->model, &g->tensors, &g->mtp_bytes, &ignored))
-        g->mtp_bytes = 0;
+    for (enum drafter d = 0; d < N_DRAFTERS; d++)
+        if (drafters[d] && drafters[d]->weights && drafters[d]->weights->of_model)
+            g->own_bytes[d] = drafters[d]->weights->of_model(g);
     return 0;
 fail:
     engine_close(g);
@@ -116,7 +117,7 @@ int engine_load(struct engine *g, struct fingerprint *f, struct progress *p, str
     g->tensors = (struct tensors){0};
     progress_phase(p, "loading", "bytes", g->weight_bytes);
     const struct model_setup setup = { &g->config, g->compute, g->dev,     g->ops, g->pool,
-                                       loading,    p,          g->weights, f };
+                                       loading,    p,          g->encoding, f };
     if (model_open(&g->model, g->dir, &setup, e) == 0)
         return 0;
     g->model = sizes_only(g);     /* sizes for the next job, which reads the weights again */
@@ -155,12 +156,8 @@ void engine_close(struct engine *g)
     engine_drop_int8(g);
     if (g->model.mem)                /* otherwise only what sizes are computed from */
         model_close(&g->model);
-    heads_close(&g->heads);
-    drafter_close(&g->longspec.file, &longspec_kind);
-    small_model_close(&g->small);
-    drafter_close(&g->spire.file, &spire_kind);
-    drafter_close(&g->gumiho.file, &gumiho_kind);
-    mtp_close(&g->mtp);
+    for (enum drafter d = 0; d < N_DRAFTERS; d++)
+        weights_close(g, d);
     tensors_close(&g->tensors);
     if (g->dev)
         g->dev->close(g->dev);

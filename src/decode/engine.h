@@ -1,5 +1,5 @@
-/* The engine: everything that computes with one model. It holds the model, its tokenizer, the drafting
- * heads, the threads and the device.
+/* The engine: everything that computes with one model. It holds the model, its tokenizer, the weights of
+ * drafters, the threads and the device.
  *
  *     engine_open         configuration, tokenizer, device, threads; reads only the headers of the weights
  *     engine_plan         what a decoder will need, to be checked before the weights are read
@@ -11,23 +11,16 @@
 #pragma once
 #include "src/base/base.h"
 #include "src/base/progress.h"
-#include "src/model/heads.h"
+#include "src/decode/drafters.h"
 #include "src/decode/small_model.h"
-#include "src/model/gumiho.h"
-#include "src/model/longspec.h"
 #include "src/model/memory_plan.h"
 #include "src/model/model.h"
-#include "src/model/mtp.h"
-#include "src/model/spire.h"
 #include "src/text/tokenizer.h"
 
 struct engine {                      /* {0} is closed */
-    struct heads heads;              /* where drafting wants them: trained.h */
-    struct longspec longspec;
-    struct small_model small;
-    struct spire spire;
-    struct gumiho gumiho;
-    struct mtp mtp;
+    /* of drafters, each as its file in drafters/ has it; NULL: not open (weights.h) */
+    void *weights[N_DRAFTERS];
+    size_t own_bytes[N_DRAFTERS];    /* of those in the model's own files; 0: none that fit */
     char dir[PATH_BYTES];            /* as the user named the folder */
     char path[PATH_BYTES];           /* the folder's absolute path, links resolved */
     char scaling[64];                /* --context-scaling, or "" */
@@ -37,12 +30,11 @@ struct engine {                      /* {0} is closed */
     struct pool *pool;
     struct device *dev;
     enum dtype compute, kv;          /* as requested; kv DT_OTHER: auto */
-    enum weights weights;            /* as requested */
+    enum weights encoding;           /* as requested */
     struct tensors tensors;          /* headers only; engine_load closes them */
     struct model model;              /* before engine_load: only the fields that sizes are computed from */
     struct model int8; struct model_quantized int8_done;     /* where drafting wants it (engine_int8) */
     size_t weight_bytes;
-    size_t mtp_bytes;                /* of the weights of the draft layer; 0: none that fits */
     uint64_t stamp;                  /* model_stamp before anything was read */
 };
 

@@ -21,7 +21,7 @@ enum {
     LONG = 3000,                     /* rounds that the counts of an idle drafter remember */
     PRIOR = 4,                       /* observations that the prior of a chance is worth */
     CAREFUL = 32,                    /* tokens that the prior of a token count is worth */
-    HEADS = 1 << SOURCE_HEADS | 1 << HEADS_AHEAD,
+    HEADS = 1 << DRAFTER_HEADS | 1 << HEADS_AHEAD,
 };
 
 /* ---- the plan of a round ---- */
@@ -51,13 +51,13 @@ static struct plan best_of_way(const struct costs *c, const struct chances *h, c
         struct plan p = { .way = way, .passes = k, .tokens = tokens,
                           .seconds = c->pass[k + 1] + (k ? (double)k * c->draft[way - 1] : 0) };
         if (heads)
-            add_ask(&p, SOURCE_HEADS, c, h);
+            add_ask(&p, DRAFTER_HEADS, c, h);
         if (k >= from && p.tokens * best.seconds >= best.tokens * p.seconds)
             best = p;
     }
     for (size_t a = 0; a < ASKS; a++) {
-        const size_t source = a == HEADS_AHEAD ? SOURCE_HEADS : a;
-        const bool may = s->asks >> source & 1 && a != SOURCE_HEADS && (a != HEADS_AHEAD || best.passes);
+        const size_t source = a == HEADS_AHEAD ? DRAFTER_HEADS : a;
+        const bool may = s->asks >> source & 1 && a != DRAFTER_HEADS && (a != HEADS_AHEAD || best.passes);
         if (may &&
             (s->forced >> a & 1 || h->gain[best.passes > 0][a] * best.seconds > best.tokens * c->ask[a]))
             add_ask(&best, a, c, h);
@@ -69,7 +69,7 @@ static struct plan best_of_way(const struct costs *c, const struct chances *h, c
 
 struct plan plan_round(const struct costs *c, const struct chances *h, const struct plan_state *s)
 {
-    const bool may = s->asks >> SOURCE_HEADS & 1, must = s->forced >> SOURCE_HEADS & 1;
+    const bool may = s->asks >> DRAFTER_HEADS & 1, must = s->forced >> DRAFTER_HEADS & 1;
     struct plan best = { 0 };
     double top = 0;
     for (size_t i = 0; i < 2 * (c->n_caches + 1); i++) {
@@ -78,7 +78,7 @@ struct plan plan_round(const struct costs *c, const struct chances *h, const str
         if (!(s->ways >> way & 1) || (heads ? !may : must))
             continue;
         const struct plan p = best_of_way(c, h, s, way, heads);
-        const bool same = way == s->last.way && heads == (s->last.ask >> SOURCE_HEADS & 1);
+        const bool same = way == s->last.way && heads == (s->last.ask >> DRAFTER_HEADS & 1);
         const double value = p.rate * (same ? MARGIN : 1);
         if (value > top)
             best = p, top = value;
@@ -224,7 +224,7 @@ static bool begins_run(struct planner *p, const struct plan_state *s, const stru
         const bool heads = i > p->costs.n_caches;
         x.ways = 1u << (heads ? best->way : i);
         x.forced |= heads ? HEADS : 0;
-        if (heads ? !(s->asks >> SOURCE_HEADS & 1) || best->ask & HEADS
+        if (heads ? !(s->asks >> DRAFTER_HEADS & 1) || best->ask & HEADS
                   : !(s->ways & x.ways) || i == best->way)
             continue;
         const double rate = optimistic_rate(p, &x);
@@ -277,7 +277,7 @@ static void settle(struct planner *const *p, size_t n, size_t *sharers)
 {
     for (bool again = true; again;) {
         struct cost_model *m = p[0]->model;
-        memset(sharers, 0, N_SOURCES * sizeof *sharers);
+        memset(sharers, 0, N_DRAFTERS * sizeof *sharers);
         for (size_t i = 0; i < n; i++)
             if (p[i]->plan.passes)
                 sharers[p[i]->reads[p[i]->plan.way - 1].maker]++;
@@ -291,7 +291,7 @@ static void settle(struct planner *const *p, size_t n, size_t *sharers)
                 again = true;
             }
         }
-        for (size_t k = 0; k < N_SOURCES; k++)
+        for (size_t k = 0; k < N_DRAFTERS; k++)
             m->sharers[k] = sharers[k] ? sharers[k] : m->sharers[k];
     }
 }
@@ -303,7 +303,7 @@ static void explore(struct planner *const *p, size_t n, const size_t *sharers)
     const struct cost_model *m = p[0]->model;
     bool begins[BATCH_MAX];
     size_t drafting = 0, last = 0, now = 0;
-    for (size_t k = 0; k < N_SOURCES; k++)
+    for (size_t k = 0; k < N_DRAFTERS; k++)
         drafting += sharers[k];
     for (size_t i = 0; i < n; i++)
         drafting += p[i]->exploring && !p[i]->plan.passes;
@@ -337,7 +337,7 @@ void planner_agree(struct planner *const *all, size_t n_all)
     struct planner *p[BATCH_MAX];
     struct cost_model *m = all[0]->model;
     double tokens = 0, seconds = 0;
-    size_t sharers[N_SOURCES], n = 0;
+    size_t sharers[N_DRAFTERS], n = 0;
     for (size_t i = 0; i < n_all; i++)
         if (all[i]->on && all[i]->price > 0)
             p[n++] = all[i];

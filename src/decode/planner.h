@@ -51,9 +51,9 @@
 enum {
     CACHES_MAX = 12,                 /* what draft passes may read: drafters, with budgets and policies */
     PASSES_MAX = 16,                 /* draft passes of a round */
-    HEADS_AHEAD = N_SOURCES,         /* beside SOURCE_HEADS: the heads after the last draft pass */
-    /* drafters that make no pass of their own: enum source, and HEADS_AHEAD */
-    ASKS = N_SOURCES + 1,
+    HEADS_AHEAD = N_DRAFTERS,         /* beside DRAFTER_HEADS: the heads after the last draft pass */
+    /* drafters that make no pass of their own: enum drafter, and HEADS_AHEAD */
+    ASKS = N_DRAFTERS + 1,
     BATCH_MAX = 64,                  /* texts of a round */
     /* a way of drafting: no draft passes; way w > 0: the passes of one drafter over cache w - 1 */
     NO_CACHE = 0,

@@ -65,7 +65,7 @@ void stats_add(struct draft_stats *s, const struct round_stats *r, size_t tokens
         s->accepted_at[d] += d <= accepted;
     }
     s->histogram[MIN(tokens, (size_t)TREE_DEPTH_MAX + 1)]++;
-    for (size_t i = 0; i < N_SOURCES; i++) {
+    for (size_t i = 0; i < N_DRAFTERS; i++) {
         s->source_drafted[i] += r->source_drafted[i];
         for (size_t d = 0; d < accepted; d++)
             s->source_accepted[i] += r->path_sources[d] >> i & 1;
@@ -109,9 +109,9 @@ void stats_json(struct json_writer *w, const struct draft_stats *s, bool tree_fi
     put_list(w, "accepted_per_depth", s->accepted_at, TREE_DEPTH_MAX + 1);
     put_list(w, "acceptance_histogram", s->histogram, TREE_DEPTH_MAX + 2);
     jw_open(w, "sources", '{');
-    for (size_t i = 0; i < N_SOURCES; i++)
+    for (size_t i = 0; i < N_DRAFTERS; i++)
         if (s->source_drafted[i]) {
-            jw_open(w, source_names[i], '{');
+            jw_open(w, drafter_name(i), '{');
             jw_uint(w, "drafted", s->source_drafted[i]);
             jw_uint(w, "accepted", s->source_accepted[i]);
             jw_close(w, '}');

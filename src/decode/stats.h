@@ -15,7 +15,7 @@ struct round_stats {                 /* of one round */
     /* depth d >= 1: 1 when a node of depth d-1 was accepted and had verified children */
     size_t n_reached[TREE_DEPTH_MAX + 1];
     /* by source; a shared candidate counts for each of its sources */
-    size_t source_drafted[N_SOURCES];
+    size_t source_drafted[N_DRAFTERS];
     unsigned path_sources[TREE_DEPTH_MAX];   /* of each accepted candidate, in order */
     /* accepted candidates from the first on that one 4-gram chain covers (TokenSwift eq. 6) */
     size_t ngram_covers;
@@ -39,7 +39,7 @@ struct draft_stats {
     size_t tokens, rounds, drafted, verified_rows, accepted, drafted_depth, beta_accepted, draft_passes,
         refreshes, to_host;
     size_t reached[TREE_DEPTH_MAX + 1], accepted_at[TREE_DEPTH_MAX + 1], histogram[TREE_DEPTH_MAX + 2];
-    size_t source_drafted[N_SOURCES], source_accepted[N_SOURCES];
+    size_t source_drafted[N_DRAFTERS], source_accepted[N_DRAFTERS];
     double seconds, draft, verify, control;  /* sums of the rounds' */
     double plain;                        /* estimate: seconds of all tokens without drafting */
     /* rounds whose seconds the planner foresaw; what it foresaw, and what they took */

@@ -1,4 +1,4 @@
-/* The throughput model (throughput.h): passes, rounds, the work of each drafter, the paper's grids. Start
+/* The throughput model (throughput.h): passes, rounds, drafters, the paper's grids. Start
  * reading at throughput_round(). */
 #include "src/decode/throughput.h"
 
@@ -87,159 +87,21 @@ struct throughput throughput_round(const struct machine *m, const struct pass_wo
     return throughput_best(&s, draft, texts);
 }
 
-/* ---- models and drafters ---- */
+/* ---- drafters ---- */
 
-/* The part of the layers that have attention; the others have a state of fixed size. */
-static double attention_part(const struct config *c)
+const char *throughput_name(enum drafter d)
 {
-    return (double)config_mixers(c, MIXER_ATTENTION) / (double)c->n_layers;
+    return drafters[d]->forecast->name ? drafters[d]->forecast->name : drafters[d]->name;
 }
 
-static double expert_part(const struct config *c)
-{
-    size_t n = 0;
-    for (size_t l = 0; l < c->n_layers; l++)
-        n += c->kind[l] == LAYER_EXPERTS;
-    return (double)n / (double)c->n_layers;
-}
-
-/* Weights of the mean decoder layer without norms and experts: of its mixer and its feed-forward part. */
-static double layer_weights(const struct config *c)
-{
-    const double d = (double)c->hidden, q = (double)(c->n_heads * c->head_dim),
-                 kv = (double)(c->n_kv_heads * c->head_dim), values = (double)c->delta.value_heads,
-                 state = d * ((double)config_delta_channels(c) + 2 * values * (double)c->delta.value_dim +
-                              2 * values),
-                 attention = d * ((c->gated ? 2 : 1) * q + 2 * kv) + q * d, part = expert_part(c);
-    return attention_part(c) * attention + (1 - attention_part(c)) * state +
-           (1 - part) * 3 * d * (double)c->ffn +
-           part * d * ((double)c->n_experts + 3 * (double)c->shared_ffn);
-}
-
-/* Weights of all experts of the mean layer. */
-static double layer_experts(const struct config *c)
-{
-    return expert_part(c) * (double)c->n_experts * 3 * (double)c->hidden * (double)c->expert_ffn;
-}
-
-/* Values of keys and values of a position in the mean layer. */
-static double layer_kv(const struct config *c)
-{
-    return attention_part(c) * 2 * (double)(c->n_kv_heads * c->head_dim);
-}
-
-/* Operations of attention over one key in the mean layer: products with the key and with the value. */
-static double key_flops(const struct config *c)
-{
-    return attention_part(c) * 4 * (double)(c->n_heads * c->head_dim);
-}
-
-static struct pass_work layers_work(const struct config *c, double layers, double byte, double kv_byte,
-                                    double keys)
-{
-    const double w = layers * layer_weights(c), head = (double)c->vocab * (double)c->hidden,
-                 experts = layers * layer_experts(c),
-                 share = c->n_experts ? (double)c->experts_used / (double)c->n_experts : 0;
-    return (struct pass_work){ .weight_bytes = byte * (w + head),
-                               .kv_bytes = kv_byte * keys * layers * layer_kv(c),
-                               .flops = 2 * (w + share * experts + head) + keys * layers * key_flops(c),
-                               .expert_bytes = byte * experts, .expert_share = share };
-}
-
-struct pass_work throughput_model(const struct config *c, const struct model_bytes *b, double keys)
-{
-    return layers_work(c, (double)c->n_layers, b->weight, b->kv, keys);
-}
-
-const struct draft_published draft_published[DRAFT_KINDS] = {
-    { "partial", 3.891, 4, "SPIRe, MagicDec at 512 tokens" },
-    { "tokenswift", 4.36, 4, "TokenSwift, LLaMA3.1-8B at 100,000 tokens: alpha 0.84" },
-    { "longspec", 3.25, 5, "LongSpec, Llama-3-8B-262k, GovReport" },
-    { "gumiho", 4.46, 7, "Gumiho, Llama-3-8B" },
-    { "spire", 3.401, 4, "SPIRe at 512 tokens" },
-    { "model", 2.647, 4, "SPIRe, vanilla draft model at 512 tokens" },
-    { "mtp", 2.89, 3, "llama.cpp, Qwen3.6-27B, creative prompts" },
-    { "suffix", 0, PASSES_MAX, "none: it depends on the text" },
-};
-
-static const struct pass_work nothing;
-
-/* Work that only a part of the passes has. */
-static struct pass_work part_of(struct pass_work w, double part)
-{
-    w.weight_bytes *= part, w.kv_bytes *= part, w.flops *= part, w.expert_bytes *= part;
-    return w;
-}
-
-/* Adds n weights, read in a pass of the drafter, times the part of its passes that read them. */
-static void add_weights(struct pass_work *w, double n, double byte, double part)
-{
-    w->weight_bytes += part * byte * n;
-    w->flops += part * 2 * n;
-}
-
-/* The draft layer of a model: a layer with attention, and the matrix before it. */
-static struct pass_work mtp_work(const struct config *c, double byte, double kv_byte, double keys)
-{
-    struct config layer = *c;
-    layer.n_layers = 1;
-    layer.mixer[0] = MIXER_ATTENTION;
-    layer.kind[0] = c->n_experts ? LAYER_EXPERTS : LAYER_DENSE;
-    struct pass_work w = layers_work(&layer, 1, byte, kv_byte, keys);
-    add_weights(&w, 2 * (double)c->hidden * (double)c->hidden, byte, 1);
-    return w;
-}
-
-struct draft_work throughput_draft(enum draft_kind kind, const struct config *c, const struct config *small,
+struct draft_work throughput_draft(enum drafter d, const struct config *c, const struct config *small,
                                    const struct model_bytes *b, double keys, double tokens)
 {
-    enum { WINDOW_PART = 8, SINK = 1, SPIRE_WINDOW = 64, LONGSPEC_WINDOW = 512, PARTIAL_BUDGET = 4096,
-           HEADS = 3, GUMIHO_SERIAL = 2, GUMIHO_HEADS = 5, SPIRE_LAYERS = 2, MTP_WINDOW = 4096 };
-    const double d = (double)c->hidden, q = (double)(c->n_heads * c->head_dim), byte = b->draft_weight,
-                 budget = fmin(keys, PARTIAL_BUDGET), part = 1 / (double)draft_published[kind].passes;
-    struct draft_work w = { .passes = draft_published[kind].passes };
+    const struct drafter_forecast *f = drafters[d]->forecast;
+    struct draft_work w = { .passes = f->passes, .fixed = f->fixed };
     throughput_tokens(&w, tokens, w.passes);
-    switch (kind) {
-    case DRAFT_PARTIAL:
-        w.pass = layers_work(c, (double)c->n_layers, byte, b->kv, SINK + floor(keys / WINDOW_PART));
-        break;
-    case DRAFT_TOKENSWIFT: {         /* one pass over 4,096 keys, then three heads that share the LM head */
-        w.pass = part_of(layers_work(c, (double)c->n_layers, byte, b->kv, budget), part);
-        add_weights(&w.pass, HEADS * (d * d + (double)c->vocab * d), byte, part);
-        w.rows = 1;
-        w.fixed = true;
-        w.widths = 4, w.width[0] = 1, w.width[1] = 3, w.width[2] = 9, w.width[3] = 27;
-        break;
-    }
-    case DRAFT_LONGSPEC:             /* cross-attention reads the last layer's cache; it projects q and o */
-        w.pass = layers_work(c, 1, byte, b->kv, fmin(keys, LONGSPEC_WINDOW) + keys);
-        add_weights(&w.pass, 2 * d * q, byte, 1);
-        w.widths = 5, w.width[0] = 4;
-        for (size_t i = 1; i < w.widths; i++)
-            w.width[i] = 16;
-        break;
-    case DRAFT_GUMIHO:               /* two passes of two layers, then five heads of two matrices at once */
-        w.pass = part_of(layers_work(c, GUMIHO_SERIAL, byte, b->kv, keys), GUMIHO_SERIAL * part);
-        add_weights(&w.pass, GUMIHO_HEADS * 3 * d * d + (double)c->vocab * d, byte, part);
-        w.rows = 8;
-        w.fixed = true;
-        w.widths = 7;
-        for (size_t i = 0; i < w.widths; i++)
-            w.width[i] = 9;
-        break;
-    case DRAFT_SPIRE:                /* memories are projected to keys and values once more */
-        w.pass = layers_work(c, SPIRE_LAYERS, byte, b->kv, fmin(keys, SINK + SPIRE_WINDOW));
-        w.pass.flops += 2 * SPIRE_LAYERS * d * layer_kv(c);
-        break;
-    case DRAFT_MODEL:
-        w.pass = layers_work(small, (double)small->n_layers, byte, b->kv, keys);
-        break;
-    case DRAFT_MTP:
-        w.pass = mtp_work(c, byte, b->kv, fmin(keys, MTP_WINDOW));
-        break;
-    default:
-        w.pass = nothing;
-    }
+    if (f->work)
+        f->work(&w, c, small, b, keys);
     return w;
 }
 
@@ -270,14 +132,14 @@ static double draft_seconds(const struct measured_rounds *m, const struct pass_b
     return (double)k * bytes * between(m, length, cost_size(&m->pass[0], 1), cost_size(&m->pass[1], 1));
 }
 
-void throughput_measured(struct round_seconds *s, const struct measured_rounds *m, enum draft_kind kind,
+void throughput_measured(struct round_seconds *s, const struct measured_rounds *m, enum drafter d,
                          const struct draft_work *w, size_t length, size_t texts)
 {
-    const size_t most = m->draft[kind].most;
+    const size_t most = m->draft[d].most;
     const struct pass_work *p = &w->pass;
     const struct pass_bytes own = { .weights = p->weight_bytes + p->expert_bytes * p->expert_share,
                                     .key = p->kv_bytes / (double)length, .keys = length },
-                            *r = most ? &m->draft[kind].reads : &own;
+                            *r = most ? &m->draft[d].reads : &own;
     const double n = (double)texts, rest = n * between(m, length, m->rest[0], m->rest[1]);
     double share = n, scale[2] = { 1, 1 };       /* scale: the bytes here by those where it was measured */
     if (r->weights > 0)
@@ -290,8 +152,8 @@ void throughput_measured(struct round_seconds *s, const struct measured_rounds *
     s->draft[0] = 0;
     s->pass[0] = s->plain;
     for (size_t k = 1; k <= w->passes; k++) {
-        const double one = k <= most ? between(m, length, scale[0] * m->draft[kind].seconds[0][k],
-                                               scale[1] * m->draft[kind].seconds[1][k])
+        const double one = k <= most ? between(m, length, scale[0] * m->draft[d].seconds[0][k],
+                                               scale[1] * m->draft[d].seconds[1][k])
                                      : draft_seconds(m, r, length, k);
         s->draft[k] = share * one;
         s->pass[k] = rest + pass_seconds(m, length, texts, throughput_rows(w, k));

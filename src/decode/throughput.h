@@ -12,31 +12,13 @@
  * A pass reads the weights once for all texts, and the cache of every text. Attention costs 4 operations for
  * each key, query head and head dimension. The paper's grids leave out attention and the LM head. */
 #pragma once
-#include "src/decode/planner.h"
-#include "src/model/config.h"
+#include "src/decode/draft.h"
 
 struct machine { double flops, bandwidth; };     /* a second: operations of products, bytes */
-
-/* The work of a pass. flops: operations of one row; kv_bytes: read of the cache of one text. weight_bytes:
- * read by every pass. expert_bytes: of all experts, of which a row reads the part expert_share; rows choose
- * independently, so that n rows read the part 1 - (1 - expert_share)^n. */
-struct pass_work { double weight_bytes, kv_bytes, flops, expert_bytes, expert_share; };
 
 /* Seconds of a pass of `rows` rows for each of `texts` texts. */
 double throughput_pass(const struct machine *m, const struct pass_work *w, double texts, double rows);
 
-/* What a drafter does in a round. */
-struct draft_work {
-    struct pass_work pass;           /* of the mean draft pass */
-    /* of a draft pass, for each text; 0: the first reads the root, each further one the rows that the one
-     * before added */
-    double rows;
-    /* rows that draft pass i adds to the verification pass; one each after the last of `widths` */
-    size_t widths, width[PASSES_MAX];
-    size_t passes;                   /* the most */
-    bool fixed;                      /* always `passes` */
-    double tokens[PASSES_MAX + 1];   /* of a round with so many draft passes, from 0 on */
-};
 /* Rows of the verification pass after k draft passes. */
 size_t throughput_rows(const struct draft_work *d, size_t k);
 
@@ -62,22 +44,14 @@ struct throughput throughput_best(const struct round_seconds *s, const struct dr
 struct throughput throughput_round(const struct machine *m, const struct pass_work *target,
                                    const struct draft_work *draft, double texts);
 
-/* ---- models and drafters ---- */
+/* ---- drafters ---- */
 
-/* Bytes of a weight, of a weight of drafts, and of a value of the cache. */
-struct model_bytes { double weight, draft_weight, kv; };
-/* A pass of the whole model over `keys` cached positions, LM head included. */
-struct pass_work throughput_model(const struct config *c, const struct model_bytes *b, double keys);
-
-enum draft_kind { DRAFT_PARTIAL, DRAFT_TOKENSWIFT, DRAFT_LONGSPEC, DRAFT_GUMIHO, DRAFT_SPIRE, DRAFT_MODEL,
-                  DRAFT_MTP, DRAFT_SUFFIX, DRAFT_KINDS };
-/* Names as --drafter has them; what a round yields where it was published (tokens, draft passes, where). */
-struct draft_published { const char *name; double tokens; size_t passes; const char *where; };
-extern const struct draft_published draft_published[DRAFT_KINDS];
-/* The work of a drafter for the model `c` with `keys` cached positions. small: the model of DRAFT_MODEL.
- * tokens: of a round with draft_published[kind].passes passes. */
-struct draft_work throughput_draft(enum draft_kind kind, const struct config *c, const struct config *small,
+/* The work of a drafter that has a forecast, for the model `c` with `keys` cached positions. small: the model
+ * that drafts. tokens: of a round with as many passes as the forecast has. */
+struct draft_work throughput_draft(enum drafter d, const struct config *c, const struct config *small,
                                    const struct model_bytes *b, double keys, double tokens);
+/* The name of a drafter in `plan`. */
+const char *throughput_name(enum drafter d);
 
 /* ---- measured costs ---- */
 
@@ -91,11 +65,11 @@ struct measured_rounds {
     double rest[2];                  /* of a round without drafts, beside its pass */
     /* Of each drafter: what a draft pass reads, and the seconds that a round with k draft passes takes beyond
      * the verification pass and `rest`. most: the largest k; 0: not measured. */
-    struct { struct pass_bytes reads; size_t most; double seconds[2][PASSES_MAX + 1]; } draft[DRAFT_KINDS];
+    struct { struct pass_bytes reads; size_t most; double seconds[2][PASSES_MAX + 1]; } draft[N_DRAFTERS];
 };
 /* The seconds of rounds of `texts` texts of `length` tokens, with a drafter that does the work `w`. Draft
  * passes that were not measured take as long for each byte as a pass of one row. */
-void throughput_measured(struct round_seconds *s, const struct measured_rounds *m, enum draft_kind kind,
+void throughput_measured(struct round_seconds *s, const struct measured_rounds *m, enum drafter d,
                          const struct draft_work *w, size_t length, size_t texts);
 
 /* ---- the paper's grids ---- */

@@ -5,9 +5,6 @@
 
 _Static_assert((int)TREE_DEPTH_MAX <= (int)SAMPLE_PATH_MAX, "the sampler accepts every path of the tree");
 
-const char *const source_names[N_SOURCES] = { "heads", "partial", "ngram", "suffix", "longspec",
-                                               "spire", "gumiho", "model", "mtp", "added" };
-
 void tree_start(struct tree *t, int32_t root, size_t max_depth)
 {
     t->n = 1;
@@ -41,7 +38,7 @@ static void reach_down(struct tree *t, uint32_t i)
         reach_down(t, c);
 }
 
-uint32_t tree_add(struct tree *t, uint32_t parent, int32_t token, enum source source, float p, uint16_t cell)
+uint32_t tree_add(struct tree *t, uint32_t parent, int32_t token, enum drafter source, float p, uint16_t cell)
 {
     assert(parent < t->n);
     p = p < 0 ? 0 : p > 1 ? 1 : p;

@@ -4,6 +4,7 @@
  * ancestors. */
 #pragma once
 #include "src/base/base.h"
+#include "src/decode/drafters.h"
 
 enum {
     TREE_POOL_MAX = 2048,            /* candidates of a round, the root among them */
@@ -12,22 +13,17 @@ enum {
     TREE_CHAINS_MAX = 1024,          /* candidate rows of the published verifier */
 };
 
-/* SOURCE_ADDED, a drafter of tests, is the last. */
-enum source { SOURCE_HEADS, SOURCE_PARTIAL, SOURCE_NGRAM, SOURCE_SUFFIX, SOURCE_LONGSPEC, SOURCE_SPIRE,
-              SOURCE_GUMIHO, SOURCE_MODEL, SOURCE_MTP, SOURCE_ADDED, N_SOURCES };
-extern const char *const source_names[N_SOURCES];   /* "heads", "partial", .. */
-
 struct node {
     int32_t token;
     uint32_t parent, depth;          /* the root has 0 and 0 */
     uint32_t first, next;            /* first child, next sibling; 0: none */
-    uint32_t sources;                /* bit per enum source */
+    uint32_t sources;                /* bit per enum drafter */
     /* estimated chance that the target samples this token after the parent */
     float p;
     /* product of p down from the root: the chance that the node is accepted */
     float reach;
     /* per source, valid where its bit is set: the calibration cell of its estimate (calibrate.h) */
-    uint16_t cell[N_SOURCES];
+    uint16_t cell[N_DRAFTERS];
 };
 
 struct tree {
@@ -52,7 +48,8 @@ uint32_t tree_best_child(const struct tree *t, uint32_t parent);
 
 /* Proposes `token` after `parent` with chance p, clamped to [0, 1]; of several proposals the largest chance
  * counts. Returns the node, or 0 when the pool is full or the node would be too deep. */
-uint32_t tree_add(struct tree *t, uint32_t parent, int32_t token, enum source source, float p, uint16_t cell);
+uint32_t tree_add(struct tree *t, uint32_t parent, int32_t token, enum drafter source, float p,
+                  uint16_t cell);
 
 /* A candidate row ends at `node`. */
 void tree_chain(struct tree *t, uint32_t node);

@@ -15,10 +15,10 @@ int verify_published_check(const struct draft_settings *s, struct err *e)
         return err_set(e, ERR_INPUT, "--verifier paper: there is nothing to verify with --drafter none");
     if (!s->n_width)
         return err_set(e, ERR_INPUT, "--verifier paper: needs a fixed --tree (or --preset tokenswift)");
-    for (size_t i = SOURCE_LONGSPEC; i < SOURCE_ADDED; i++)
-        if (s->drafters >> i & 1)
+    for (const struct drafter_ops *o = NULL; (o = drafter_next(s->drafters, o));)
+        if (!o->tokenswift)
             return err_set(e, ERR_INPUT, "--verifier paper: is TokenSwift's, and does not check %s",
-                           source_names[i]);
+                           o->name);
     if (s->rows_max)
         return err_set(
             e, ERR_INPUT,

@@ -122,7 +122,7 @@ int drafter_block_read(const struct drafter_file *f, struct drafter_block *b,
 
 /* ---- a pass ---- */
 
-struct device_heads drafter_heads(const struct model *m)
+struct device_heads drafter_block_heads(const struct model *m)
 {
     return (struct device_heads){ m->config.n_heads, m->config.n_kv_heads, m->config.head_dim, m->head_dim };
 }
@@ -163,7 +163,7 @@ static void norm(const struct model *m, void *y, const float *x, const float *ga
 void drafter_project(const struct model *m, const struct drafter_block *k, const struct drafter_buffers *b,
                      size_t layer, const float *x, size_t n)
 {
-    const struct device_heads heads = drafter_heads(m);
+    const struct device_heads heads = drafter_block_heads(m);
     if (k->norm_attn)
         norm(m, b->xn, x, k->norm_attn, n);
     else
@@ -175,7 +175,7 @@ void drafter_project(const struct model *m, const struct drafter_block *k, const
 void drafter_attend(const struct model *m, const struct drafter_block *k, const struct drafter_buffers *b,
                     size_t layer, size_t window, size_t n)
 {
-    const struct device_heads heads = drafter_heads(m);
+    const struct device_heads heads = drafter_block_heads(m);
     m->dev->attend(m->dev, b->attn, b->q, &heads, layer, window);
     drafter_product(m, b->x, &k->o, b->attn, NULL, n, true);
 }

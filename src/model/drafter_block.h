@@ -1,5 +1,5 @@
-/* A decoder block of a trained drafter, and the buffers of its passes: what LongSpec's layer, SPIRe's blocks
- * and Gumiho's layers have in common. Its operations are those of the model's own layers (forward.c).
+/* A decoder block of a trained drafter, and the buffers of its passes: what such drafters have in
+ * common. Its operations are those of the model's own layers (forward.c).
  *
  * Names in files, after a prefix; q = n_heads * head_dim and kv = n_kv_heads * head_dim:
  *     self_attn.{q,k,v}_proj.weight, and .bias in a block with biases; self_attn.o_proj.weight
@@ -48,7 +48,7 @@ enum { DRAFTER_BLOCK_TENSORS = 12 };
 size_t drafter_block_tensors(const struct model *m, const struct drafter_block_weights *w,
                              const struct drafter_block_kind *k, const char *prefix, struct tensor_out *t);
 
-struct device_heads drafter_heads(const struct model *m);
+struct device_heads drafter_block_heads(const struct model *m);
 /* The first n rows, of n_seqs texts. */
 struct device_rows drafter_rows_of(const struct model *m, const struct drafter_rows *r, size_t n,
                                    size_t n_seqs);

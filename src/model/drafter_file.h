@@ -8,8 +8,8 @@
  * one, or that have no kind and a name that begins with it, the first by name. ERR_INPUT: there is none. */
 int drafter_find(char path[PATH_BYTES], const char *model, const char *kind, struct err *e);
 
-/* What all trained drafters with such files have: the first member of struct longspec, spire and gumiho. {0}
- * is closed. */
+/* What all trained drafters with such files have: the first member of the struct of each. {0} is
+ * closed. */
 struct drafter_file {
     const struct model *model;           /* borrowed */
     bool foreign;                        /* the file names another model: see drafter_open */

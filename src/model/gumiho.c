@@ -104,7 +104,7 @@ static int gumiho_read(struct drafter_file *f, const struct tensors *ts, struct 
     char name[2][64];
     /* fc and the heads have the widest inputs */
     const struct device_limits limits = { .rows_max = GUMIHO_ROWS, .n_max = 1,
-                                           .heads = drafter_heads(f->model),
+                                           .heads = drafter_block_heads(f->model),
                                            .n_in_max = inputs(f->model, 0) };
     if (f->mem && f->model->dev->reserve(f->model->dev, &limits))
         return err_set(e, ERR_FAILED, "%s: out of memory", f->path);

@@ -29,7 +29,7 @@
 #include "src/model/model.h"
 #include "src/model/safetensors_write.h"
 
-enum { HEADS_MAX = 16 };
+enum { HEADS_MAX = 16, USUAL_HEADS = 4 };  /* USUAL_HEADS: assumed before a file is read */
 #define HEADS_FILE "heads.safetensors"
 
 struct heads {                           /* {0} is closed */

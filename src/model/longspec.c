@@ -118,7 +118,7 @@ static void run_qkv(const struct longspec *l, const struct device_rows *rows)
 static void run_cross(const struct longspec *l, const struct device_rows *rows)
 {
     const struct model *m = l->file.model;
-    const struct device_heads heads = drafter_heads(m);
+    const struct device_heads heads = drafter_block_heads(m);
     const struct drafter_buffers *b = &l->buffers->b;
     struct device *d = m->dev;
     d->begin(d, rows);

@@ -49,8 +49,8 @@ static enum value value_of(const struct option *opt, char words[WORDS_BYTES])
         p += strcspn(p, "|");
     }
     if (strcmp(opt->name, "drafter") == 0)
-        for (size_t i = 0; i < SOURCE_ADDED; i++)
-            add_word(words, source_names[i], strlen(source_names[i]));
+        for (enum drafter i = 0; i < DRAFTER_ADDED; i++)
+            add_word(words, drafter_name(i), strlen(drafter_name(i)));
     return *words ? VALUE_WORDS : VALUE_OTHER;
 }
 
@@ -196,7 +196,7 @@ static void zsh_spec(FILE *f, const struct option *opt, const char *spelled)
     const char *attach = !opt->arg || opt->kind == FILES ? "" : spelled[1] == '-' ? "=" : "+";
     fprintf(f, " \\\n            '%s%s%s[", opt->kind == LIST || opt->kind == FILES ? "*" : "", spelled,
             attach);
-    quoted(f, opt->help, true, "'\\''");
+    quoted(f, option_help(opt), true, "'\\''");
     fputs("]", f);
     zsh_value(f, opt);
     fputs("'", f);
@@ -264,7 +264,7 @@ static void fish_verb(FILE *f, const struct verb *v)
             else if (of == VALUE_DIR)
                 fputs(" -a '(__fish_complete_directories)'", f);
             fputs(" -d '", f);
-            quoted(f, opt->help, false, "\\'");
+            quoted(f, option_help(opt), false, "\\'");
             fputs("'\n", f);
         }
 }

@@ -1,6 +1,6 @@
 /* Reads the options of drafting into struct draft_settings. Start at draft_from_options. */
 #include "src/request/draft_options.h"
-#include "src/decode/trained.h"
+#include "src/decode/weights.h"
 #include "src/decode/verify_published.h"
 
 #include <stdio.h>
@@ -13,10 +13,10 @@
 struct preset_drafting { unsigned drafters; const char *tree; long passes;
                          enum kv_policy policy; size_t sinks, budget; };
 static const struct preset_drafting
-    tokenswift = { 1u << SOURCE_HEADS | 1u << SOURCE_PARTIAL | 1u << SOURCE_NGRAM, "1,3,3,3", 1, KV_AUTO, 16,
-                   4096 },
-    magicdec = { 1u << SOURCE_PARTIAL, "1", 4, KV_WINDOW, 1, 257 },
-    medusa = { 1u << SOURCE_HEADS, "5,3,2", -1, KV_AUTO, 16, 4096 };
+    tokenswift = { 1u << DRAFTER_HEADS | 1u << DRAFTER_PARTIAL | 1u << DRAFTER_NGRAM, "1,3,3,3", 1, KV_AUTO,
+                   16, 4096 },
+    magicdec = { 1u << DRAFTER_PARTIAL, "1", 4, KV_WINDOW, 1, 257 },
+    medusa = { 1u << DRAFTER_HEADS, "5,3,2", -1, KV_AUTO, 16, 4096 };
 static const struct preset { const char *name; const struct preset_drafting *drafting;
                              double temperature, top_p, min_p, penalty; long window; } presets[] = {
     { "tokenswift", &tokenswift, 0, 0, 0, 0, 0 },
@@ -87,16 +87,6 @@ static int parse_tree(struct draft_settings *s, const char *text, struct err *e)
     }
 }
 
-/* The names of drafters, for messages: heads[:FILE], partial, .. */
-static const char *drafter_list(char list[256])
-{
-    *list = 0;
-    for (size_t i = 0; i < SOURCE_ADDED; i++)
-        snprintf(list + strlen(list), 256 - strlen(list), "%s%s%s", i ? ", " : "", source_names[i],
-                 i == SOURCE_MODEL ? ":DIR" : trained_takes_file((enum source)i) ? "[:FILE]" : "");
-    return list;
-}
-
 /* Parses a list of drafters: NAME or NAME:FILE. */
 static int parse_drafters(struct draft_settings *s, struct drafter_files *files, const char *text,
                           struct err *e)
@@ -105,14 +95,14 @@ static int parse_drafters(struct draft_settings *s, struct drafter_files *files,
     s->drafters = 0;
     for (const char *p = text;; p++) {
         const size_t n = strcspn(p, ","), name = MIN(n, strcspn(p, ":")), file = n - MIN(n, name + 1);
-        size_t known = N_SOURCES;
-        for (size_t i = 0; i < SOURCE_ADDED; i++)
-            if (strlen(source_names[i]) == name && memcmp(p, source_names[i], name) == 0 &&
-                (name == n || (file && file < PATH_BYTES && trained_takes_file((enum source)i))))
+        size_t known = N_DRAFTERS;
+        for (size_t i = 0; i < DRAFTER_ADDED; i++)
+            if (strlen(drafters[i]->name) == name && memcmp(p, drafters[i]->name, name) == 0 &&
+                (name == n || (file && file < PATH_BYTES && drafters[i]->option != OPTION_NONE)))
                 known = i;
-        if (known == N_SOURCES)
+        if (known == N_DRAFTERS)
             return err_set(e, ERR_INPUT, "--drafter: '%.*s' is not one of auto, none, %s", (int)n, p,
-                           drafter_list(list));
+                           drafter_list(list, ALL_DRAFTERS));
         if (file) {
             memcpy(files->path[known], p + name + 1, file);
             files->path[known][file] = 0;
@@ -138,8 +128,8 @@ unsigned draft_of_model(const char *dir)
     static unsigned had;
     if (!last[0] || strcmp(last, dir)) {
         had = 0;
-        for (size_t i = 0; i < N_SOURCES; i++)
-            had |= (unsigned)trained_present((enum source)i, dir) << i;
+        for (size_t i = 0; i < N_DRAFTERS; i++)
+            had |= (unsigned)weights_present((enum drafter)i, dir) << i;
         snprintf(last, sizeof last, "%s", dir);
     }
     return had;
@@ -167,7 +157,7 @@ int draft_from_options(struct draft_settings *s, struct drafter_files *files, co
         if (parse_drafters(s, files, o->drafter, e))
             return -1;
     } else if (!preset) {
-        s->drafters |= trained_of_auto(draft_of_model(model_dir), o->tree != NULL);
+        s->drafters |= weights_of_auto(draft_of_model(model_dir), o->tree != NULL);
     }
     if (options_given(o, "kv-sinks")) s->kv_sinks = o->kv_sinks;
     if (options_given(o, "ngram-k")) s->ngram_k = o->ngram_k;
@@ -185,6 +175,6 @@ int draft_from_options(struct draft_settings *s, struct drafter_files *files, co
     if (!s->drafters)
         return verify_published_check(s, e);
     if (s->draft_passes == 0)
-        s->drafters &= ~(1u << SOURCE_PARTIAL);
+        s->drafters &= ~(1u << DRAFTER_PARTIAL);
     return draft_check(s, e);
 }

@@ -10,9 +10,9 @@ const char *preset_name(size_t i);
 int preset_sampling(struct sampling *s, const struct options *o, struct err *e);
 
 /* The FILE of NAME:FILE for each drafter; "": the model's own. */
-struct drafter_files { char path[N_SOURCES][PATH_BYTES]; };
+struct drafter_files { char path[N_DRAFTERS][PATH_BYTES]; };
 
-/* The trained drafters (src/decode/trained.h) whose files the model has, bit per source. The answer for the
+/* The trained drafters (src/decode/weights.h) whose files the model has, bit per source. The answer for the
  * last model is cached, because every line of a batch asks. */
 unsigned draft_of_model(const char *dir);
 /* Reads and checks the settings. `auto` includes the trained drafters of the model. */

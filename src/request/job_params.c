@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "src/base/json.h"
-#include "src/decode/trained.h"
+#include "src/decode/weights.h"
 #include "src/request/model_options.h"
 #include "src/request/sampling_options.h"
 #include "src/text/emit.h"
@@ -285,12 +285,12 @@ static void drafter_of(struct reader *r, struct job_params *p)
 {
     const char *s = text_of(r, "drafter");
     p->drafter_auto = s && strcmp(s, "auto") == 0;
-    p->draft.drafters = p->drafter_auto ? 1u << SOURCE_PARTIAL | 1u << SOURCE_NGRAM | 1u << SOURCE_SUFFIX : 0;
+    p->draft.drafters = p->drafter_auto ? draft_default_set() : 0;
     for (const char *w = s; w && !p->drafter_auto && strcmp(s, "none");) {
         size_t n = strcspn(w, ","), k = 0;
-        while (k < SOURCE_ADDED && !(strlen(source_names[k]) == n && memcmp(source_names[k], w, n) == 0))
+        while (k < DRAFTER_ADDED && !(strlen(drafter_name(k)) == n && memcmp(drafter_name(k), w, n) == 0))
             k++;
-        if (k == SOURCE_ADDED) {
+        if (k == DRAFTER_ADDED) {
             bad(r, "drafter", "auto, none or a list of drafters");
             return;
         }
@@ -321,22 +321,19 @@ static void drafting_of(struct reader *r, struct job_params *p)
     const char *policies[JOB_POLICIES];
     draft_defaults(d);
     drafter_of(r, p);
-    p->file[SOURCE_HEADS] = text_of(r, "heads_file");
-    if (has(r, "longspec_file"))
-        p->file[SOURCE_LONGSPEC] = text_of(r, "longspec_file");
-    if (has(r, "model_file"))
-        p->file[SOURCE_MODEL] = text_of(r, "model_file");
-    if (has(r, "spire_file"))
-        p->file[SOURCE_SPIRE] = text_of(r, "spire_file");
-    if (has(r, "gumiho_file"))
-        p->file[SOURCE_GUMIHO] = text_of(r, "gumiho_file");
+    for (enum drafter i = 0; i < DRAFTER_ADDED; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "%s_file", drafters[i]->name);
+        if (drafters[i]->option != OPTION_NONE && (i == DRAFTER_HEADS || has(r, name)))
+            p->file[i] = text_of(r, name);
+    }
     tree_of(r, d);
     d->ngram_k = size_of(r, "ngram_k");
     d->ngram_lead = (enum ngram_lead)WORD_OF(r, "ngram_lead", job_lead_names);
     d->ngram_delay = long_of(r, "ngram_delay");
     d->draft_passes = long_of(r, "draft_passes");
     if (d->draft_passes == 0)
-        d->drafters &= ~(1u << SOURCE_PARTIAL);
+        d->drafters &= ~(1u << DRAFTER_PARTIAL);
     for (size_t i = 0; i < JOB_POLICIES; i++)
         policies[i] = job_policies[i].name;
     d->kv_policy = job_policies[WORD_OF(r, "kv_policy", policies)].policy;
@@ -417,8 +414,8 @@ void job_close(struct job_params *p)
 
 void job_bind_drafters(struct job_params *p, const struct config *c, const char *model_dir)
 {
-    for (size_t i = 0; p->drafter_auto && i < N_SOURCES; i++)
-        p->draft.drafters |= trained_of_auto((unsigned)trained_present((enum source)i, model_dir) << i,
+    for (size_t i = 0; p->drafter_auto && i < N_DRAFTERS; i++)
+        p->draft.drafters |= weights_of_auto((unsigned)weights_present((enum drafter)i, model_dir) << i,
                                              p->draft.n_width > 0);
     if (p->drafter_auto)
         p->draft.drafters &= draft_of_config(c);

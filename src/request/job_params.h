@@ -26,8 +26,8 @@
  *     "weights"                only if not as-is: the word of --weights
  *     "context_scaling"        null: the model's own
  *     "allow_beyond_context"
- *     "drafting"               {"drafter": "auto", "none" or a list, "heads_file", "longspec_file",
- *                               "spire_file", "gumiho_file", "model_file" (only if given), "tree",
+ *     "drafting"               {"drafter": "auto", "none" or a list, "heads_file", "NAME_file" of
+ *                               other drafters with files (only if given), "tree",
  *                               "ngram_k", "ngram_lead", "ngram_delay", "draft_passes", "kv_policy",
  *                               "kv_sinks", "kv_budget", "kv_fixed", "draft_weights" (missing: int8),
  *                               "rows_max", "verifier"} */
@@ -52,7 +52,7 @@ struct job_params {                  /* {0} is closed */
     bool allow_beyond_context;
     struct draft_settings draft;
     bool drafter_auto;
-    const char *file[N_SOURCES];     /* of trained drafters; NULL: the model's own */
+    const char *file[N_DRAFTERS];     /* of trained drafters; NULL: the model's own */
 };
 
 /* Writes the parameters of a command line for model g into *text; free(*text). `sampling` comes from

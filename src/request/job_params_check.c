@@ -3,7 +3,7 @@
 #include "src/request/job_params.h"
 
 #include "src/decode/decoder_image.h"
-#include "src/decode/trained.h"
+#include "src/decode/weights.h"
 #include "src/sample/dry.h"
 
 int job_check_length(const struct config *c, size_t n_prompt, size_t tokens, bool allow_beyond, struct err *e)
@@ -28,9 +28,7 @@ int job_check_length(const struct config *c, size_t n_prompt, size_t tokens, boo
 void job_plan(struct memory_plan *plan, const struct job_params *p, const struct engine *g, size_t n_max,
               size_t n_shared)
 {
-    const struct heads usual = { .n = 4 };       /* before they are read */
-    struct decode_setup setup = { .draft = p->draft };
-    setup.heads = setup.draft.drafters >> SOURCE_HEADS & 1 ? &usual : NULL;
+    const struct decode_setup setup = { .draft = p->draft };
     engine_plan_cache(plan, g, n_max, decode_verify_rows(&setup), n_shared);
     decode_plan(plan, &setup, &g->model, n_max);
     memory_plan_add(plan, "DRY", dry_bytes(&p->sampling, g->config.vocab));
@@ -48,10 +46,10 @@ void job_plan_shared(struct memory_plan *plan, const struct job_params *p, const
 
 void job_plan_trained(struct memory_plan *plan, const struct job_params *p, const struct engine *g)
 {
-    for (size_t i = 0; i < N_SOURCES; i++)
-        if (trained_is((enum source)i) && p->draft.drafters >> i & 1 && !trained_is_open(g, (enum source)i))
-            memory_plan_add_on(plan, g->dev, source_names[i],
-                               trained_bytes((enum source)i, &p->draft, p->file[i], g));
+    for (size_t i = 0; i < N_DRAFTERS; i++)
+        if (weights_has((enum drafter)i) && p->draft.drafters >> i & 1 && !g->weights[i])
+            memory_plan_add_on(plan, g->dev, drafter_name(i),
+                               weights_bytes((enum drafter)i, &p->draft, p->file[i], g));
 }
 
 static void plan_alone(struct memory_plan *plan, const struct job_params *p, const struct engine *g,

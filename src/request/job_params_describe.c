@@ -12,7 +12,7 @@
 #include "src/base/input.h"
 #include "src/base/json_write.h"
 #include "src/base/memory_file.h"
-#include "src/decode/trained.h"
+#include "src/decode/weights.h"
 #include "src/request/draft_options.h"
 #include "src/request/sampling_options.h"
 #include "src/text/chat.h"
@@ -81,11 +81,36 @@ static void chat(struct json_writer *w, const struct options *o, const char *tem
 static void drafter(struct json_writer *w, const struct draft_settings *d, bool is_auto)
 {
     char text[128] = "";
-    for (size_t i = 0; i < SOURCE_ADDED; i++)
+    for (size_t i = 0; i < DRAFTER_ADDED; i++)
         if (d->drafters >> i & 1)
             snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s", *text ? "," : "",
-                     source_names[i]);
+                     drafter_name(i));
     jw_text(w, "drafter", is_auto ? "auto" : *text ? text : "none");
+}
+
+/* Writes the members NAME_file whose names lie after `from` and before `to`, sorted, for files that are
+ * given. The member of heads is always there. Returns `to`. */
+static const char *drafter_files_up_to(struct json_writer *w, const struct drafter_files *files,
+                                       const char *from, const char *to)
+{
+    char last[64], name[64];
+    snprintf(last, sizeof last, "%s", from);
+    for (enum drafter next = 0; next < N_DRAFTERS;) {
+        char first[64];
+        next = N_DRAFTERS;
+        snprintf(first, sizeof first, "%s", to);
+        for (enum drafter d = 0; d < DRAFTER_ADDED; d++) {
+            snprintf(name, sizeof name, "%s_file", drafters[d]->name);
+            if (drafters[d]->option != OPTION_NONE && strcmp(name, last) > 0 && strcmp(name, first) < 0) {
+                next = d;
+                snprintf(first, sizeof first, "%s", name);
+            }
+        }
+        if (next < N_DRAFTERS && (files->path[next][0] || next == DRAFTER_HEADS))
+            jw_text(w, first, files->path[next][0] ? files->path[next] : NULL);
+        snprintf(last, sizeof last, "%s", first);
+    }
+    return to;
 }
 
 static void drafting(struct json_writer *w, const struct description *x)
@@ -98,23 +123,17 @@ static void drafting(struct json_writer *w, const struct description *x)
     jw_int(w, "draft_passes", d->draft_passes);
     jw_text(w, "draft_weights", job_weight_names[d->weights]);
     drafter(w, d, strcmp(x->o->drafter, "auto") == 0 && !x->o->preset);
-    if (x->files->path[SOURCE_GUMIHO][0])
-        jw_text(w, "gumiho_file", x->files->path[SOURCE_GUMIHO]);
-    jw_text(w, "heads_file", x->files->path[SOURCE_HEADS][0] ? x->files->path[SOURCE_HEADS] : NULL);
+    const char *at = drafter_files_up_to(w, x->files, "", "kv_budget");
     jw_uint(w, "kv_budget", d->kv_budget);
     jw_bool(w, "kv_fixed", d->kv_fixed);
     jw_text(w, "kv_policy", job_policies[policy].name);
     jw_uint(w, "kv_sinks", d->kv_sinks);
-    if (x->files->path[SOURCE_LONGSPEC][0])
-        jw_text(w, "longspec_file", x->files->path[SOURCE_LONGSPEC]);
-    if (x->files->path[SOURCE_MODEL][0])
-        jw_text(w, "model_file", x->files->path[SOURCE_MODEL]);
+    at = drafter_files_up_to(w, x->files, at, "ngram_delay");
     jw_int(w, "ngram_delay", d->ngram_delay);
     jw_uint(w, "ngram_k", d->ngram_k);
     jw_text(w, "ngram_lead", job_lead_names[d->ngram_lead]);
     jw_uint(w, "rows_max", d->rows_max);
-    if (x->files->path[SOURCE_SPIRE][0])
-        jw_text(w, "spire_file", x->files->path[SOURCE_SPIRE]);
+    drafter_files_up_to(w, x->files, at, "tree");
     jw_open(w, "tree", '[');
     for (size_t i = 0; i < d->n_width; i++)
         jw_uint(w, NULL, d->width[i]);
@@ -164,8 +183,8 @@ static int described_members(struct json_writer *w, const void *of)
     jw_text(w, "tokenizer", tokenizer_sha(x->g->tokenizer));
     jw_int(w, "top_k", s->top_k);
     jw_number(w, "top_p", s->top_p);
-    if (x->g->weights != WEIGHTS_AS_IS)
-        jw_text(w, "weights", weights_names[x->g->weights]);
+    if (x->g->encoding != WEIGHTS_AS_IS)
+        jw_text(w, "weights", weights_names[x->g->encoding]);
     jw_close(w, '}');
     return 0;
 }
@@ -211,20 +230,14 @@ static int make_absolute(char file[PATH_BYTES], const char *name, struct err *e)
 
 /* Refuses a trained drafter that a worker would refuse. The lines of a batch share one check. file "": the
  * model's own. */
-static int check_trained(enum source s, const char *file, const struct options *o, const struct engine *g,
+static int check_trained(enum drafter s, const char *file, const struct options *o, const struct engine *g,
                          struct err *e)
 {
-    static struct { char file[PATH_BYTES], model[PATH_BYTES]; } checked[N_SOURCES];
-    if (!*file && s != SOURCE_MODEL && !(draft_of_model(g->dir) >> s & 1))
-        return err_set(e, ERR_INPUT, s == SOURCE_HEADS
-                           ? "--%s: %s has no drafting heads, neither in its checkpoint nor as "
-                             "heads.safetensors; --drafter heads:FILE names some"
-                       : s == SOURCE_MTP
-                           ? "--%s: %s has no draft layer (MTP): its files have no tensor mtp.fc.weight"
-                           : "--%s: %s has no drafter of this kind in drafters/; --drafter %s:FILE names one",
-                       o->preset ? "preset" : "drafter", g->dir, source_names[s]);
+    static struct { char file[PATH_BYTES], model[PATH_BYTES]; } checked[N_DRAFTERS];
+    if (!*file && drafters[s]->option != OPTION_DIR && !(draft_of_model(g->dir) >> s & 1))
+        return weights_missing(s, o->preset ? "preset" : "drafter", g->dir, e);
     if ((strcmp(checked[s].file, file) || strcmp(checked[s].model, g->path)) &&
-        trained_check(s, *file ? file : NULL, g, e))
+        weights_check(s, *file ? file : NULL, g, e))
         return -1;
     snprintf(checked[s].file, sizeof checked[s].file, "%s", file);
     snprintf(checked[s].model, sizeof checked[s].model, "%s", g->path);
@@ -242,12 +255,12 @@ int job_describe(char **text, const struct options *o, const struct sampling *sa
         d.drafters &= draft_of_config(&g->config);
     if (draft_check_model(&d, g->dev, &g->config, e))
         return -1;
-    for (size_t i = 0; i < N_SOURCES; i++) {
+    for (size_t i = 0; i < N_DRAFTERS; i++) {
         char *file = files.path[i];
-        if (*file && make_absolute(file, source_names[i], e))
+        if (*file && make_absolute(file, drafter_name(i), e))
             return -1;
-        if (trained_is((enum source)i) && d.drafters >> i & 1 && (o->preset || strcmp(o->drafter, "auto")) &&
-            check_trained((enum source)i, file, o, g, e))
+        if (weights_has((enum drafter)i) && d.drafters >> i & 1 &&
+            (o->preset || strcmp(o->drafter, "auto")) && check_trained((enum drafter)i, file, o, g, e))
             return -1;
     }
     const struct description x = { o, sampling, g, &d, &files, chat_template };

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "src/base/version.h"
+#include "src/decode/draft.h"
 #include "src/request/options_impl.h"
 
 struct entry { const char *name, *text; };
@@ -110,12 +111,24 @@ static void text_of_verb(char *out, size_t size, const char *text, const char *e
     }
 }
 
+const char *option_help(const struct option *opt)
+{
+    static char text[800];
+    char list[256];
+    const char *at = strstr(opt->help, OPTION_DRAFTERS);
+    if (!at)
+        return opt->help;
+    snprintf(text, sizeof text, "%.*s%s%s", (int)(at - opt->help), opt->help,
+             drafter_list(list, ALL_DRAFTERS), at + strlen(OPTION_DRAFTERS));
+    return text;
+}
+
 /* verb 0: of all verbs */
 static void help_option(FILE *f, const struct option *opt, bool verbs, unsigned verb)
 {
     char text[640], list[256], help[512], of_verb[200];
     const char *def = option_default(opt), *form;
-    text_of_verb(help, sizeof help, opt->help, ". ", verb, false);
+    text_of_verb(help, sizeof help, option_help(opt), ". ", verb, false);
     if (def) {
         text_of_verb(of_verb, sizeof of_verb, def, "; ", verb, true);
         def = *of_verb ? of_verb : NULL;
@@ -244,7 +257,7 @@ static void man_option(FILE *f, const struct option *opt)
         fputs("\\fR", f);
     }
     option_verbs(list, sizeof list, opt);
-    snprintf(text, sizeof text, "%s%s%s%s", opt->help, def ? " Default: " : "", def ? def : "",
+    snprintf(text, sizeof text, "%s%s%s%s", option_help(opt), def ? " Default: " : "", def ? def : "",
              def ? "." : "");
     fputc('\n', f);
     troff(f, text);

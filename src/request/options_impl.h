@@ -26,6 +26,10 @@ extern const struct option options_table[];
 extern const struct verb verbs_table[];
 /* The groups of options in the order of the help; NULL after the last. */
 const char *option_group_at(size_t i);
+/* In a help text: the drafters, as --drafter takes them. */
+#define OPTION_DRAFTERS "@DRAFTERS"
+/* The help text with its names filled in: of the last call. */
+const char *option_help(const struct option *opt);
 /* The default as the help shows it; NULL: none. */
 const char *option_default(const struct option *opt);
 /* "run, submit", without aliases. */

@@ -143,8 +143,8 @@ const struct option options_table[] = {
       "with.", .value = "auto" },
     { "drafter", "", "auto|none|LIST", VERBS_MAKE | VERB_BENCH, TEXT, F(drafter), DRAFTING, MAIN,
       "How to guess tokens before the model verifies them. The text does not depend on it. LIST is a list "
-      "of heads[:FILE], partial, longspec[:FILE], spire[:FILE], gumiho[:FILE], model:DIR, mtp (the model's "
-      "own draft layer), ngram and suffix. none writes one token at a time.", .value = "auto" },
+      "of " OPTION_DRAFTERS ". mtp is the model's own draft layer. none writes one token at a time.",
+      .value = "auto" },
     { "preset", "", "NAME", VERBS_MAKE | VERB_BENCH, TEXT, F(preset), DRAFTING, 0,
       "tokenswift: draft as in the TokenSwift paper; its filters keep 20 tokens, which changes the text. "
       "table11-MODEL: also use the paper's sampling settings for MODEL. magicdec: four draft passes of the "
@@ -431,9 +431,9 @@ const struct option options_table[] = {
       "about 300 passes of 1 row and 100 of 64 for each; not of models with recurrent states.",
       .shown = "measured" },
     { "drafter", "", "LIST", VERB_PLAN, TEXT, F(drafters), DRAFTING, MAIN,
-      "The drafters to predict: a list of partial, tokenswift, longspec, gumiho, spire, mtp, suffix and "
-      "model:SHAPE.",
-      .shown = "partial,tokenswift,longspec,gumiho,spire" },
+      "The drafters to predict: a list of those of run, with tokenswift for heads and partial together, and "
+      "model:SHAPE. An unknown name lists all of them.",
+      .shown = "those that --hardware measured measures" },
     { "acceptance", "", "LIST", VERB_PLAN, TEXT, F(acceptance), DRAFTING, MAIN,
       "Tokens that a round makes with a drafter: NAME=TOKENS, or NAME=@JOB for what a job of the store has "
       "shown; a job with a fixed --tree shows it by depth.",

@@ -10,6 +10,7 @@
 
 #include "src/request/output_check.h"
 #include "src/base/input.h"
+#include "src/decode/draft.h"
 #include "src/model/fingerprint.h"
 #include "src/model/gguf_model.h"
 #include "src/model/heads.h"
@@ -77,20 +78,19 @@ static const char *drafter_of(char to[PATH_BYTES], const struct options *o, cons
 /* Refuses the files that the command reads. */
 static int check_reads(const struct options *o, const char *option, const char *path, struct err *e)
 {
-    enum { FILES = 4 };
-    static const char *const names[FILES] = { "heads", "longspec", "spire", "gumiho" };
-    char file[FILES][PATH_BYTES], in_folder[PATH_BYTES + sizeof HEADS_FILE + 1];
-    const char *drafter[FILES + 1] = { 0 };
-    for (size_t i = 0; i < FILES; i++)
-        drafter[i] = drafter_of(file[i], o, names[i]);
-    if (drafter[0]) {
-        snprintf(in_folder, sizeof in_folder, "%s/" HEADS_FILE, drafter[0]);
-        drafter[FILES] = in_folder;
+    char file[N_DRAFTERS][PATH_BYTES], in_folder[PATH_BYTES + sizeof HEADS_FILE + 1];
+    const char *drafter[N_DRAFTERS + 1] = { 0 };
+    for (enum drafter i = 0; i < DRAFTER_ADDED; i++)
+        if (drafters[i]->option == OPTION_FILE)
+            drafter[i] = drafter_of(file[i], o, drafters[i]->name);
+    if (drafter[DRAFTER_HEADS]) {
+        snprintf(in_folder, sizeof in_folder, "%s/" HEADS_FILE, drafter[DRAFTER_HEADS]);
+        drafter[N_DRAFTERS] = in_folder;
     }
     const struct { const char *option, *const *file; size_t n; } in[] = {
         { "prompt-file", &o->prompt_file, 1 },
         { "batch", &o->batch, 1 },
-        { "drafter", drafter, FILES + 1 },
+        { "drafter", drafter, N_DRAFTERS + 1 },
         { "data", (const char *const *)o->data.v, o->data.n },
         { "valid", (const char *const *)o->valid.v, o->valid.n },
     };

@@ -88,7 +88,8 @@ check model_without_shape 2 "--acceptance: model needs --drafter model:SHAPE" \
     plan --acceptance model=2 --hardware h100
 check unknown_hardware 2 "--hardware: 'tpu' is not h100" plan --hardware tpu
 check unknown_shape 2 "--shape: unknown shape 'x' .*llama3-8b" plan --hardware h100 --shape x
-check unknown_drafter 2 "--drafter: 'eagle' is not partial" plan --hardware h100 --drafter eagle
+check unknown_drafter 2 "--drafter: 'eagle' is not one of tokenswift, partial" plan --hardware h100 \
+    --drafter eagle
 check model_without_a_shape 2 'model needs a shape' plan --hardware h100 --drafter model
 check suffix_needs_an_acceptance 2 'suffix needs --acceptance' plan --hardware h100 --drafter suffix
 check acceptance_too_high 2 'spire=6: 4 draft passes make at most 5' plan --hardware h100 --acceptance spire=6

@@ -74,7 +74,7 @@ static void job_write(const struct job_params *p)
     struct decode_setup setup = { .draft = p->draft };
     struct decoder d;
     struct err e;
-    setup.draft.drafters &= ~(1u << SOURCE_HEADS);           /* the tiny model has none */
+    setup.draft.drafters &= ~(1u << DRAFTER_HEADS);           /* the tiny model has none */
     if (decode_open(&d, &job_engine.model, &p->sampling, &setup, job_prompt, JOB_PROMPT, JOB_TEXT_MAX, &e))
         return;
     if (decode_prefill(&d, 0, NULL, NULL, &e))

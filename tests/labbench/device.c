@@ -1,4 +1,5 @@
 /* Owns the points of a GPU: copies, and passes of a model at depths (struct target). Start at lab_device. */
+#include "src/model/heads.h"
 #include "src/base/json_write.h"
 #include "src/base/output.h"
 #include "src/base/stopping.h"
@@ -280,7 +281,7 @@ static int open_target(struct target *t, struct err *e)
     /* A fixed tree of heads that do not exist: the decoder gets scratch and logits for many rows, and drafts
      * nothing. */
     const struct decode_setup setup = {
-        .draft = { .drafters = 1u << SOURCE_HEADS, .n_width = 1, .width = { 1 }, .rows_max = LAB_NODES },
+        .draft = { .drafters = 1u << DRAFTER_HEADS, .n_width = 1, .width = { 1 }, .rows_max = LAB_NODES },
     };
     sampling_defaults(s);
     s->seed = 1;

@@ -1,5 +1,6 @@
 /* Owns the projection: tokens per round of models/demo on real text, and the time of a long text computed
  * from the times of device.c. Start at lab_accept and lab_project. */
+#include "src/decode/weights.h"
 #include "src/base/input.h"
 #include "src/base/stopping.h"
 #include "tests/labbench/lab.h"
@@ -64,14 +65,14 @@ static int write_text(const struct engine *g, const struct sampling *s, const st
 }
 
 /* One set of drafters over the openings. */
-static int accept(struct lab *b, const struct engine *g, struct lab_accepted *a, unsigned drafters,
+static int accept(struct lab *b, const struct engine *g, struct lab_accepted *a, unsigned set,
                   struct err *e)
 {
     const size_t texts = b->tiny ? 1 : 3, tokens = b->tiny ? 6 : 3000, most = b->tiny ? 20 : 1000;
-    struct decode_setup setup = { .heads = a->heads ? &g->heads : NULL };
+    struct decode_setup setup = { .weights[DRAFTER_HEADS] = a->heads ? g->weights[DRAFTER_HEADS] : NULL };
     struct sampling s;
     draft_defaults(&setup.draft);
-    setup.draft.drafters = drafters;
+    setup.draft.drafters = set;
     sampling_defaults(&s);
     s.min_p = 0.1;
     s.penalty = 1.2;
@@ -111,17 +112,18 @@ int lab_accept(struct lab *b, struct err *e)
         NULL }, e);
     if (rc)
         return -1;
-    rc = engine_load(&g, NULL, &quiet, e) || heads_open(&g.heads, NULL, &g.model, e) ? -1 : 0;
+    rc = engine_load(&g, NULL, &quiet, e) ||
+         weights_open(&g, DRAFTER_HEADS, &(struct draft_settings){ 0 }, NULL, e) ? -1 : 0;
     static const struct { const char *name; unsigned set;
     } sets[LAB_DRAFTERS] = {
-        { "ngram,suffix", 1u << SOURCE_NGRAM | 1u << SOURCE_SUFFIX },
-        { "heads,ngram,suffix", 1u << SOURCE_HEADS | 1u << SOURCE_NGRAM | 1u << SOURCE_SUFFIX },
+        { "ngram,suffix", 1u << DRAFTER_NGRAM | 1u << DRAFTER_SUFFIX },
+        { "heads,ngram,suffix", 1u << DRAFTER_HEADS | 1u << DRAFTER_NGRAM | 1u << DRAFTER_SUFFIX },
         { "heads,partial,ngram,suffix",
-          1u << SOURCE_HEADS | 1u << SOURCE_PARTIAL | 1u << SOURCE_NGRAM | 1u << SOURCE_SUFFIX },
+          1u << DRAFTER_HEADS | 1u << DRAFTER_PARTIAL | 1u << DRAFTER_NGRAM | 1u << DRAFTER_SUFFIX },
     };
     for (size_t i = 0; i < LAB_DRAFTERS && rc == 0; i++) {
         struct lab_accepted *a = &b->accepted[i];
-        *a = (struct lab_accepted){ .drafters = sets[i].name, .heads = sets[i].set >> SOURCE_HEADS & 1 };
+        *a = (struct lab_accepted){ .drafters = sets[i].name, .heads = sets[i].set >> DRAFTER_HEADS & 1 };
         if ((rc = accept(b, &g, a, sets[i].set, e)) == 0)
             b->n_accepted++;
     }

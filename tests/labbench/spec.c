@@ -11,7 +11,7 @@
 #include "src/bench/bench.h"
 #include "src/model/find_model.h"
 #include "src/decode/learned.h"
-#include "src/decode/trained.h"
+#include "src/decode/weights.h"
 #include "src/request/draft_options.h"
 #include "src/request/model_options.h"
 
@@ -210,19 +210,19 @@ static void save_state(struct state *x, const struct decoder *d)
 {
     const struct drafting *g = &d->draft;
     learned_save(&x->learned, d);
-    x->budget = g->partial.budget;
-    x->policy = g->partial.policy;
-    x->selected = g->partial.filled && kv_selects(g->partial.policy) ? g->partial.n_seen - g->partial.n_recent
-                                                                     : 0;
+    const struct partial *p = g->own[DRAFTER_PARTIAL];
+    x->budget = p ? p->budget : 0;
+    x->policy = p ? p->policy : KV_FULL;
+    x->selected = p && p->filled && kv_selects(p->policy) ? p->n_seen - p->n_recent : 0;
 }
 
 /* Brings a setting that did not write the text since its last window to the state that it would have, had
  * it written the text up to the length n_past. */
 static void catch_up(struct state *x, const struct decoder *d, const struct state *writer, size_t n_past)
 {
-    const struct partial *p = &d->draft.partial;
+    const struct partial *p = d->draft.own[DRAFTER_PARTIAL];
     learned_catch_up(&x->learned, &writer->learned);
-    if (!p->work || n_past <= x->budget || !kv_selects(x->policy))
+    if (!p || !p->work || n_past <= x->budget || !kv_selects(x->policy))
         return;
     if (!x->selected)
         x->selected = MAX(x->budget + 1, d->n_prompt - 1);
@@ -237,9 +237,9 @@ static int restore_partial(struct session *b, struct decoder *d, const struct st
 {
     static const int32_t root[] = { -1 };
     static const uint8_t none[] = { 0 };
-    struct partial *p = &d->draft.partial;
+    struct partial *p = d->draft.own[DRAFTER_PARTIAL];
     const size_t n_past = d->kv.n_past;
-    if (!p->work)
+    if (!p || !p->work)
         return 0;
     p->budget = x->budget;
     p->policy = x->policy;
@@ -468,7 +468,7 @@ static int open_decoders(struct session *b, struct err *e)
     for (size_t i = 0; i < s->n_settings; i++) {
         if (read_setting(s, i, b->t->n_prompt, e))
             return err_while(e, "bench: %s", s->setting[i].name);
-        trained_setup(&s->setup[i], &s->engine);
+        weights_setup(&s->setup[i], &s->engine);
         s->setup[i].draft_model =
             s->int8 && draft_wants_int8(&s->setup[i].draft, m->dev) ? &s->engine.int8 : NULL;
         s->setup[i].buffers = &b->buffers;
@@ -561,10 +561,10 @@ static int load(struct spec *s, struct err *e)
     if (check(s, e) || engine_load(&s->engine, NULL, &none, e))
         return -1;
     for (size_t i = 0; i < s->n_settings; i++)
-        for (size_t k = 0; k < N_SOURCES; k++)
-            if (trained_is((enum source)k) && s->setup[i].draft.drafters >> k & 1 &&
-                !trained_is_open(&s->engine, (enum source)k) &&
-                trained_open(&s->engine, (enum source)k, &s->setup[i].draft, NULL, e))
+        for (size_t k = 0; k < N_DRAFTERS; k++)
+            if (weights_has((enum drafter)k) && s->setup[i].draft.drafters >> k & 1 &&
+                !s->engine.weights[k] &&
+                weights_open(&s->engine, (enum drafter)k, &s->setup[i].draft, NULL, e))
                 return -1;
     s->int8 = s->int8 && engine_int8(&s->engine, 0, &none, e) == 0;
     return 0;

@@ -66,7 +66,7 @@ static void write_item(FILE *f, const char *p, size_t number, uint64_t *random)
 static int write_on(struct spec *s, int32_t *tokens, size_t have, size_t n, struct err *e)
 {
     struct decoder d;
-    struct decode_setup setup = { .heads = s->engine.heads.n ? &s->engine.heads : NULL,
+    struct decode_setup setup = { .weights[DRAFTER_HEADS] = s->engine.weights[DRAFTER_HEADS],
                                   .draft_model = engine_has_int8(&s->engine) };
     draft_defaults(&setup.draft);
     if (decode_open(&d, &s->engine.model, &s->sampling, &setup, tokens, have, n, e))

@@ -15,6 +15,9 @@
 #include <string.h>
 
 #include "src/decode/draft.h"
+#include "src/decode/engine.h"
+#include "src/decode/fixed_tree.h"
+#include "src/model/mtp.h"
 
 enum {
     NODES = MTP_BEAM * (MTP_PASSES - 1), /* rows of a round's candidates */
@@ -39,7 +42,8 @@ struct drafts {                      /* of one text */
     struct row_seconds rows;
 };
 
-static struct drafts *drafts_of(const struct drafting *g) { return g->own[SOURCE_MTP]; }
+static struct mtp *weights_of(const struct drafting *g) { return g->weights[DRAFTER_MTP]; }
+static struct drafts *drafts_of(const struct drafting *g) { return g->own[DRAFTER_MTP]; }
 
 /* ---- memory ---- */
 
@@ -56,29 +60,32 @@ static struct kv_size cache_size(const struct draft_settings *s, const struct mo
     return (struct kv_size){ m->dev->kv_type, 1, m->config.n_kv_heads, m->head_dim, slots, NODES, 0 };
 }
 
-static size_t mtp_size(const struct draft_settings *s, const struct model *m, size_t n_max)
+static size_t mtp_size(const struct draft_settings *s, const void *weights, const struct model *m,
+                       size_t n_max)
 {
+    (void)weights;
     const struct kv_size size = cache_size(s, m, n_max);
     return sizeof(struct drafts) + kv_bytes(&size) + states_bytes(m);
 }
 
-static int mtp_begin(struct drafting *g, size_t n_max, struct err *e)
+static int mtp_begin(struct drafting *g, const struct sampling *p, size_t n_max, struct err *e)
 {
     const struct kv_size size = cache_size(&g->set, g->model, n_max);
     const size_t hidden = g->model->config.hidden;
     struct drafts *s = calloc(1, sizeof *s);
+    (void)p;
     if (s)
         s->pending = mem_alloc(states_bytes(g->model));
-    g->own[SOURCE_MTP] = s;
+    g->own[DRAFTER_MTP] = s;
     if (!s || !s->pending)
         return err_set(e, ERR_FAILED, "drafting: out of memory");
     s->state = s->pending + PENDING * hidden;
     s->input = s->state + (1 + NODES) * hidden;
     s->keys = keys_of(&g->set);
     s->sinks = MIN(g->set.kv_sinks, s->keys - 1);
-    draft_add_cache(g, &draft_mtp, KV_WINDOW, s->keys);
-    if (g->mtp->brief.lm_head.w) {       /* no text is shorter than its budget */
-        draft_add_cache(g, &draft_mtp, KV_WINDOW, 0);
+    draft_add_cache(g, &drafter_mtp, KV_WINDOW, s->keys);
+    if (weights_of(g)->brief.lm_head.w) {       /* no text is shorter than its budget */
+        draft_add_cache(g, &drafter_mtp, KV_WINDOW, 0);
         s->brief = g->n_caches;
     }
     return kv_open(&s->kv, g->model->dev, &size, e);
@@ -92,7 +99,7 @@ static void mtp_end(struct drafting *g)
         mem_free(s->pending, states_bytes(g->model));
     }
     free(s);
-    g->own[SOURCE_MTP] = NULL;
+    g->own[DRAFTER_MTP] = NULL;
 }
 
 /* Begins anew with the state of row `next`. */
@@ -108,7 +115,7 @@ static void mtp_reset(struct drafting *g) { forget(drafts_of(g), 0); }
 /* The layer with the experts of a row, and the LM head. */
 static struct pass_bytes mtp_reads(const struct drafting *g, size_t i)
 {
-    const struct mtp *t = g->mtp;
+    const struct mtp *t = weights_of(g);
     const struct drafts *s = drafts_of(g);
     const struct mat *head = &t->layer.lm_head;
     const double part = s->brief == i + 1 ? (double)t->brief.lm_head.n / (double)head->n : 1,
@@ -148,7 +155,7 @@ static void read_pending(struct drafting *g, size_t n)
         some = MIN(n, (size_t)MTP_ROWS);
         struct pass_seq seq = pending_rows(g, some);
         seq.want = none;
-        mtp_forward(g->mtp, &seq, 1, false);
+        mtp_forward(weights_of(g), &seq, 1, false);
         kv_advance(&drafts_of(g)->kv, some);
         drop_pending(g, some);
     }
@@ -218,7 +225,7 @@ static size_t choose_rows(struct drafting *g, struct part *p, size_t most)
     const size_t hidden = g->model->config.hidden, last = s->from;
     const bool first = g->passes == 1;
     s->from = s->n;
-    const size_t n = draft_children(g, SOURCE_MTP, first ? &root : s->node + last, first ? 1 : s->n - last,
+    const size_t n = draft_children(g, DRAFTER_MTP, first ? &root : s->node + last, first ? 1 : s->n - last,
                                     most, s->rows.more, p->node, s->parent + s->n);
     for (size_t i = 0; i < n; i++) {
         int32_t *parent = &s->parent[s->n + i];
@@ -269,8 +276,8 @@ static size_t take(struct drafting *g, const struct part *p, const float *hidden
     g->next_reach = 0;
     for (size_t i = 0; i < n; i++) {
         const uint32_t node = p->node[i];
-        added += draft_propose(g, &node, 1, logits + i * vocab, draft_width(g, node), SOURCE_MTP, GUESS_MTP,
-                               t->node[node].depth);
+        added += draft_propose(g, &node, 1, logits + i * vocab, draft_width(g, node), DRAFTER_MTP,
+                               DRAFTER_MTP, t->node[node].depth);
         draft_reach(g, node);
     }
     if (++g->passes == MTP_PASSES)
@@ -281,7 +288,7 @@ static size_t take(struct drafting *g, const struct part *p, const float *hidden
 /* One pass for n texts. */
 static void pass_of(struct drafting *const *g, size_t n, struct part *part, bool *const *more)
 {
-    struct mtp *t = g[0]->mtp;
+    struct mtp *t = weights_of(g[0]);
     const size_t vocab = g[0]->model->config.vocab;
     float *logits = g[0]->buffers->logits;
     const float *hidden = t->hidden;
@@ -336,15 +343,101 @@ static int mtp_expand(struct drafting *const *g, size_t n, bool *more, struct er
     return 0;
 }
 
-const struct drafter_ops draft_mtp = { .source = SOURCE_MTP,
-                                       .item = "mtp cache",
-                                       .reads_prompt = true,
-                                       .pass_per_depth = true,
-                                       .bytes = mtp_size,
-                                       .open = mtp_begin,
-                                       .close = mtp_end,
-                                       .reset = mtp_reset,
-                                       .prepare = mtp_prepare,
-                                       .reads = mtp_reads,
-                                       .expand = mtp_expand,
-                                       .observe = mtp_observe };
+/* ---- weights: a layer of the model's own files ---- */
+
+static bool present(const struct drafter_ops *o, const char *model) { (void)o; return mtp_present(model); }
+
+static int check(const struct drafter_ops *o, const char *path, const struct engine *g, struct err *e)
+{
+    size_t n;
+    (void)o, (void)path;
+    return mtp_check(&g->model, &g->tensors, &n, e);
+}
+
+static size_t bytes_in_files(const struct engine *g)
+{
+    struct err ignored;
+    size_t n;
+    return mtp_check(&g->model, &g->tensors, &n, &ignored) ? 0 : n;
+}
+
+static size_t bytes(const struct drafter_ops *o, const char *path, const struct engine *g, bool int8)
+{
+    (void)path;
+    return mtp_bytes(&g->model, g->own_bytes[o->id], int8);
+}
+
+static void *open_weights(const struct drafter_ops *o, const char *path, const struct engine *g, bool int8,
+                          struct err *e)
+{
+    struct mtp *t = calloc(1, sizeof *t);
+    (void)o, (void)path;
+    if (!t)
+        err_set(e, ERR_FAILED, "mtp: out of memory");
+    else if (mtp_open(t, &g->model, g->dir, g->encoding, int8, e))
+        free(t), t = NULL;
+    return t;
+}
+
+static void close_weights(const struct drafter_ops *o, void *weights)
+{
+    (void)o;
+    mtp_close(weights);
+    free(weights);
+}
+
+static const struct drafter_weights weights = {
+    .missing = "has no draft layer (MTP): its files have no tensor mtp.fc.weight",
+    .present = present,
+    .check = check,
+    .bytes = bytes,
+    .open = open_weights,
+    .close = close_weights,
+    .of_model = bytes_in_files,
+};
+
+/* ---- the table ---- */
+
+static size_t mtp_rows(const struct draft_settings *s, size_t n_text)
+{
+    (void)n_text;
+    return fixed_tree_beam(s, MIN(fixed_tree_depth(s), (size_t)MTP_PASSES), MTP_BEAM);
+}
+
+static double mtp_prior(size_t i) { return calibrate_ranked(i, 0.9); }
+
+/* A layer with attention, and the matrix before it. */
+static void mtp_work(struct draft_work *w, const struct config *c, const struct config *small,
+                     const struct model_bytes *b, double keys)
+{
+    struct config layer = *c;
+    (void)small;
+    layer.n_layers = 1;
+    layer.mixer[0] = MIXER_ATTENTION;
+    layer.kind[0] = c->n_experts ? LAYER_EXPERTS : LAYER_DENSE;
+    w->pass = work_of_layers(&layer, 1, b->draft_weight, b->kv, MIN(keys, (double)MTP_KEYS));
+    work_add_weights(&w->pass, 2 * (double)c->hidden * (double)c->hidden, b->draft_weight, 1);
+}
+
+static const struct drafter_forecast forecast = { .tokens = 2.89, .passes = 3,
+                                                  .where = "llama.cpp, Qwen3.6-27B, creative prompts",
+                                                  .work = mtp_work };
+
+const struct drafter_ops drafter_mtp = { .id = DRAFTER_MTP,
+                                         .name = "mtp",
+                                         .turn = TURN_PASSES,
+                                         .weights = &weights,
+                                         .forecast = &forecast,
+                                         .rows = mtp_rows,
+                                         .prior = mtp_prior,
+                                         .item = "mtp cache",
+                                         .reads_prompt = true,
+                                         .pass_per_depth = true,
+                                         .bytes = mtp_size,
+                                         .open = mtp_begin,
+                                         .close = mtp_end,
+                                         .reset = mtp_reset,
+                                         .prepare = mtp_prepare,
+                                         .reads = mtp_reads,
+                                         .expand = mtp_expand,
+                                         .observe = mtp_observe };

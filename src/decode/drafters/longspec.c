@@ -11,6 +11,8 @@
 #include <string.h>
 
 #include "src/decode/draft.h"
+#include "src/decode/file_weights.h"
+#include "src/decode/fixed_tree.h"
 #include "src/model/longspec.h"
 
 enum {
@@ -35,7 +37,8 @@ struct beam {                        /* of one text */
     struct row_seconds rows;
 };
 
-static struct beam *beam_of(const struct drafting *g) { return g->own[SOURCE_LONGSPEC]; }
+static struct longspec *weights_of(const struct drafting *g) { return g->weights[DRAFTER_LONGSPEC]; }
+static struct beam *beam_of(const struct drafting *g) { return g->own[DRAFTER_LONGSPEC]; }
 
 /* ---- memory ---- */
 
@@ -44,22 +47,23 @@ static struct kv_size cache_size(const struct model *m)
     return (struct kv_size){ m->dev->kv_type, 1, m->config.n_kv_heads, m->head_dim, SLOTS, NODES, 0 };
 }
 
-static size_t longspec_size(const struct draft_settings *s, const struct model *m, size_t n_max)
+static size_t longspec_size(const struct draft_settings *s, const void *weights, const struct model *m,
+                            size_t n_max)
 {
     const struct kv_size size = cache_size(m);
-    (void)s, (void)n_max;
+    (void)s, (void)weights, (void)n_max;
     return sizeof(struct beam) + kv_bytes(&size);
 }
 
-static int longspec_begin(struct drafting *g, size_t n_max, struct err *e)
+static int longspec_begin(struct drafting *g, const struct sampling *p, size_t n_max, struct err *e)
 {
     const struct kv_size size = cache_size(g->model);
     struct beam *b = calloc(1, sizeof *b);
-    (void)n_max;
+    (void)p, (void)n_max;
     if (!b)
         return err_set(e, ERR_FAILED, "drafting: out of memory");
-    g->own[SOURCE_LONGSPEC] = b;
-    draft_add_cache(g, &draft_longspec, KV_FULL, SIZE_MAX);
+    g->own[DRAFTER_LONGSPEC] = b;
+    draft_add_cache(g, &drafter_longspec, KV_FULL, SIZE_MAX);
     return kv_open(&b->kv, g->model->dev, &size, e);
 }
 
@@ -69,7 +73,7 @@ static void longspec_end(struct drafting *g)
     if (b)
         kv_close(&b->kv);
     free(b);
-    g->own[SOURCE_LONGSPEC] = NULL;
+    g->own[DRAFTER_LONGSPEC] = NULL;
 }
 
 static void longspec_reset(struct drafting *g)
@@ -81,7 +85,7 @@ static void longspec_reset(struct drafting *g)
 /* The layer's matrices, the LM head, the keys of the model's last layer, and of its own cache the window. */
 static struct pass_bytes longspec_reads(const struct drafting *g, size_t i)
 {
-    const struct longspec *l = g->longspec;
+    const struct longspec *l = weights_of(g);
     const struct model *m = g->model;
     const double key = model_kv_bytes(m) / (double)m->config.n_layers;
     (void)i;
@@ -114,7 +118,7 @@ static bool longspec_prepare(struct drafting *g)
             kv_keep_last(&b->kv, RECENT);
         }
         n = MIN(to - at, SLOTS - b->kv.n_past);
-        longspec_read(g->longspec, &b->kv, b->first, g->tokens + at, n);
+        longspec_read(weights_of(g), &b->kv, b->first, g->tokens + at, n);
     }
     b->n = b->from = 0;
     return to > 0;
@@ -135,7 +139,7 @@ static size_t choose_rows(struct drafting *g, size_t most, int32_t token[BEAM])
         return 1;
     }
     b->from = b->n;
-    const size_t n = draft_children(g, SOURCE_LONGSPEC, b->node + last, b->n - last, most, b->rows.more,
+    const size_t n = draft_children(g, DRAFTER_LONGSPEC, b->node + last, b->n - last, most, b->rows.more,
                                     b->node + b->n, b->parent + b->n);
     for (size_t i = 0; i < n; i++)
         b->parent[b->n + i] += (int32_t)last;
@@ -155,8 +159,8 @@ static size_t take(struct drafting *g, size_t rows, const float *logits)
     g->next_reach = 0;
     for (size_t i = 0; i < rows; i++) {
         const uint32_t node = b->node[b->n + i];
-        added += draft_propose(g, &node, 1, logits + i * vocab, draft_width(g, node), SOURCE_LONGSPEC,
-                               GUESS_LONGSPEC, t->node[node].depth);
+        added += draft_propose(g, &node, 1, logits + i * vocab, draft_width(g, node), DRAFTER_LONGSPEC,
+                               DRAFTER_LONGSPEC, t->node[node].depth);
         draft_reach(g, node);
     }
     b->n += rows;
@@ -179,7 +183,7 @@ static void pass_of(struct drafting *const *g, size_t n, const int32_t (*token)[
                                         .n = rows[i], .token = token[i], .parent = b->parent };
         all += rows[i];
     }
-    const int rc = longspec_forward(g[0]->longspec, &g[0]->draft_model->lm_head, seq, n, buffers->logits);
+    const int rc = longspec_forward(weights_of(g[0]), &g[0]->draft_model->lm_head, seq, n, buffers->logits);
     const float *logits = buffers->logits;
     for (size_t i = 0; i < n; i++) {
         /* after a value that is not finite only guesses are lost */
@@ -222,13 +226,53 @@ static int longspec_expand(struct drafting *const *g, size_t n, bool *more, stru
     return 0;
 }
 
-const struct drafter_ops draft_longspec = { .source = SOURCE_LONGSPEC,
-                                            .item = "LongSpec's window",
-                                            .pass_per_depth = true,
-                                            .bytes = longspec_size,
-                                            .open = longspec_begin,
-                                            .close = longspec_end,
-                                            .reset = longspec_reset,
-                                            .prepare = longspec_prepare,
-                                            .reads = longspec_reads,
-                                            .expand = longspec_expand };
+/* ---- the table ---- */
+
+static size_t longspec_rows(const struct draft_settings *s, size_t n_text)
+{
+    (void)n_text;
+    return fixed_tree_beam(s, s->n_width, BEAM);
+}
+
+static double longspec_prior(size_t i) { return calibrate_ranked(i, 0.9); }
+
+/* Cross-attention reads the last layer's cache; it projects q and o. */
+static void longspec_work(struct draft_work *w, const struct config *c, const struct config *small,
+                          const struct model_bytes *b, double keys)
+{
+    const double d = (double)c->hidden, q = (double)(c->n_heads * c->head_dim);
+    (void)small;
+    w->pass = work_of_layers(c, 1, b->draft_weight, b->kv, MIN(keys, (double)RECENT) + keys);
+    work_add_weights(&w->pass, 2 * d * q, b->draft_weight, 1);
+    w->widths = PASSES, w->width[0] = 4;
+    for (size_t i = 1; i < w->widths; i++)
+        w->width[i] = BEAM;
+}
+
+static const struct drafter_forecast forecast = {
+    .tokens = 3.25, .passes = PASSES, .where = "LongSpec, Llama-3-8B-262k, GovReport",
+    .tree = { .drafters = 1u << DRAFTER_LONGSPEC, .draft_passes = -1, .n_width = 5,
+              .width = { 4, 4, 1, 1, 1 } },
+    .work = longspec_work
+};
+
+const struct drafter_ops drafter_longspec = { .id = DRAFTER_LONGSPEC,
+                                              .name = "longspec",
+                                              .turn = TURN_PASSES,
+                                              .option = OPTION_FILE,
+                                              .int8 = true,
+                                              .every_layer = true,
+                                              .weights = &file_weights,
+                                              .kind = &longspec_kind,
+                                              .forecast = &forecast,
+                                              .rows = longspec_rows,
+                                              .prior = longspec_prior,
+                                              .item = "LongSpec's window",
+                                              .pass_per_depth = true,
+                                              .bytes = longspec_size,
+                                              .open = longspec_begin,
+                                              .close = longspec_end,
+                                              .reset = longspec_reset,
+                                              .prepare = longspec_prepare,
+                                              .reads = longspec_reads,
+                                              .expand = longspec_expand };

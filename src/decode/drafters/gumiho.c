@@ -11,6 +11,9 @@
 #include <string.h>
 
 #include "src/decode/draft.h"
+#include "src/decode/file_weights.h"
+#include "src/decode/fixed_tree.h"
+#include "src/model/gumiho.h"
 
 enum {
     BEAM = 16,                       /* rows of pass 1 */
@@ -34,7 +37,8 @@ struct serial {                      /* of one text */
     struct row_seconds rows[PASSES];
 };
 
-static struct serial *serial_of(const struct drafting *g) { return g->own[SOURCE_GUMIHO]; }
+static struct gumiho *weights_of(const struct drafting *g) { return g->weights[DRAFTER_GUMIHO]; }
+static struct serial *serial_of(const struct drafting *g) { return g->own[DRAFTER_GUMIHO]; }
 /* The pair that the cache reads next. */
 static size_t next_pair(const struct serial *s) { return s->first + s->kv.n_past; }
 
@@ -52,22 +56,24 @@ static size_t states_bytes(const struct model *m, size_t keep)
     return (keep + 1 + BEAM) * m->config.hidden * sizeof(float);
 }
 
-static size_t gumiho_size(const struct draft_settings *s, const struct model *m, size_t n_max)
+static size_t gumiho_size(const struct draft_settings *s, const void *weights, const struct model *m,
+                          size_t n_max)
 {
     const struct kv_size size = cache_size(m, n_max);
-    (void)s;
+    (void)s, (void)weights;
     return sizeof(struct serial) + kv_bytes(&size) + states_bytes(m, kept(n_max));
 }
 
-static int gumiho_begin(struct drafting *g, size_t n_max, struct err *e)
+static int gumiho_begin(struct drafting *g, const struct sampling *p, size_t n_max, struct err *e)
 {
     const struct kv_size size = cache_size(g->model, n_max);
     struct serial *s = calloc(1, sizeof *s);
-    g->own[SOURCE_GUMIHO] = s;
+    (void)p;
+    g->own[DRAFTER_GUMIHO] = s;
     if (!s || !(s->ring = mem_alloc(states_bytes(g->model, s->keep = kept(n_max)))))
         return err_set(e, ERR_FAILED, "drafting: out of memory");
     s->state = s->ring + s->keep * g->model->config.hidden;
-    draft_add_cache(g, &draft_gumiho, KV_FULL, SIZE_MAX);
+    draft_add_cache(g, &drafter_gumiho, KV_FULL, SIZE_MAX);
     return kv_open(&s->kv, g->model->dev, &size, e);
 }
 
@@ -79,7 +85,7 @@ static void gumiho_end(struct drafting *g)
         mem_free(s->ring, states_bytes(g->model, s->keep));
     }
     free(s);
-    g->own[SOURCE_GUMIHO] = NULL;
+    g->own[DRAFTER_GUMIHO] = NULL;
 }
 
 /* Begins anew with pair `first`. */
@@ -94,13 +100,13 @@ static void gumiho_reset(struct drafting *g) { forget(serial_of(g), 0); }
 /* The mean pass: a third of the matrices of two serial passes and one of the heads, and the LM head. */
 static struct pass_bytes gumiho_reads(const struct drafting *g, size_t i)
 {
-    const struct drafter_file *f = &g->gumiho->file;
+    const struct drafter_file *f = &weights_of(g)->file;
     const struct model *m = g->model;
     const double layers = GUMIHO_LAYERS * model_kv_bytes(m) / (double)m->config.n_layers;
     size_t heads = 0;
     (void)i;
     for (size_t k = 0; k < GUMIHO_HEADS * GUMIHO_LINEARS; k++)
-        heads += mat_bytes(&g->gumiho->head[k / GUMIHO_LINEARS][k % GUMIHO_LINEARS].w);
+        heads += mat_bytes(&weights_of(g)->head[k / GUMIHO_LINEARS][k % GUMIHO_LINEARS].w);
     const double of_heads = (double)heads / (double)f->weight_bytes;
     return (struct pass_bytes){ planner_bytes((double)f->plain_bytes, (double)f->weight_bytes) *
                                         (2 - of_heads) / PASSES +
@@ -125,7 +131,7 @@ static void gumiho_observe(struct drafting *g, const struct observed *o)
         forget(s, o->first);
     for (size_t i = 0; i < o->n_rows; i++, s->end++)
         if (s->end + s->keep >= o->n_tokens - 1)         /* the ring will still have it after the text */
-            gumiho_state(g->gumiho, state_of(g, s->end), observed_hidden(o, i, hidden));
+            gumiho_state(weights_of(g), state_of(g, s->end), observed_hidden(o, i, hidden));
     s->begin = MAX(s->begin, s->end - MIN(s->end, s->keep));
 }
 
@@ -160,7 +166,7 @@ static bool gumiho_prepare(struct drafting *g)
             break;
         const size_t n = MIN(MIN(to - at - 1, whole), (size_t)GUMIHO_ROWS);
         const struct gumiho_seq seq = committed_rows(g, n, NULL);
-        gumiho_serial(g->gumiho, NULL, &seq, 1, NULL);
+        gumiho_serial(weights_of(g), NULL, &seq, 1, NULL);
     }
     s->n = 0;
     return true;
@@ -192,7 +198,7 @@ static bool plan_part(struct drafting *g, struct part *p, size_t n_heads)
     const bool serial = g->passes < SERIAL;
     const size_t most = serial ? MIN((size_t)BEAM, verify_rows)
                                : MIN((size_t)GUMIHO_BRANCHES, verify_rows / n_heads);
-    p->n = draft_children(g, SOURCE_GUMIHO, serial ? &(uint32_t){ 0 } : s->node, serial ? 1 : s->n, most,
+    p->n = draft_children(g, DRAFTER_GUMIHO, serial ? &(uint32_t){ 0 } : s->node, serial ? 1 : s->n, most,
                           s->rows[g->passes].more, p->node, p->parent);
     p->n_logits = serial ? p->n : p->n * n_heads;
     for (size_t i = 0; i < p->n; i++)
@@ -221,11 +227,11 @@ static size_t take(struct drafting *g, const struct part *p, size_t n_heads, con
     for (size_t i = 0; i < p->n; i++) {
         const uint32_t node = p->node[i];
         if (g->passes == SERIAL) {
-            draft_propose_heads(g, node, logits + i * n_heads * vocab, n_heads, SOURCE_GUMIHO, GUESS_GUMIHO,
-                                SERIAL);
+            draft_propose_heads(g, node, logits + i * n_heads * vocab, n_heads, DRAFTER_GUMIHO,
+                                DRAFTER_GUMIHO, SERIAL);
             continue;
         }
-        draft_propose(g, &node, 1, logits + i * vocab, draft_width(g, node), SOURCE_GUMIHO, GUESS_GUMIHO,
+        draft_propose(g, &node, 1, logits + i * vocab, draft_width(g, node), DRAFTER_GUMIHO, DRAFTER_GUMIHO,
                       g->passes);
         draft_reach(g, node);
     }
@@ -249,8 +255,8 @@ static void pass_of(struct drafting *const *g, size_t n, const struct part *part
         if (pass == SERIAL)
             memcpy(branch + all, part[i].branch, part[i].n * sizeof *branch);
     }
-    const int rc = pass == SERIAL ? gumiho_heads(g[0]->gumiho, head, branch, all, n_heads, logits)
-                                  : gumiho_serial(g[0]->gumiho, head, seq, n, logits);
+    const int rc = pass == SERIAL ? gumiho_heads(weights_of(g[0]), head, branch, all, n_heads, logits)
+                                  : gumiho_serial(weights_of(g[0]), head, seq, n, logits);
     for (size_t i = 0; i < n; i++) {
         *more[i] = rc == 0 && take(g[i], &part[i], n_heads, logits) > 0 && g[i]->passes < PASSES;
         logits += part[i].n_logits * vocab;
@@ -350,18 +356,62 @@ static bool gumiho_load(struct drafting *g, const void *state, size_t n)
     return true;
 }
 
-const struct drafter_ops draft_gumiho = { .source = SOURCE_GUMIHO,
-                                          .item = "Gumiho's window",
-                                          .reads_prompt = true,
-                                          .pass_per_depth = true,
-                                          .bytes = gumiho_size,
-                                          .open = gumiho_begin,
-                                          .close = gumiho_end,
-                                          .reset = gumiho_reset,
-                                          .prepare = gumiho_prepare,
-                                          .reads = gumiho_reads,
-                                          .expand = gumiho_expand,
-                                          .observe = gumiho_observe,
-                                          .state_bytes = gumiho_state_bytes,
-                                          .save = gumiho_save,
-                                          .load = gumiho_load };
+/* ---- the table ---- */
+
+/* Every candidate of a depth has the depth's width. */
+static size_t gumiho_rows(const struct draft_settings *s, size_t n_text)
+{
+    (void)n_text;
+    return fixed_tree_beam(s, MIN(fixed_tree_depth(s), (size_t)SERIAL + GUMIHO_HEADS), SIZE_MAX);
+}
+
+/* The two tokens of the serial passes, then those of the heads. */
+static double gumiho_prior(size_t i) { return calibrate_ranked(i, i / 16 < SERIAL ? 0.9 : 0.75); }
+
+/* Two passes of two layers, then five heads of two matrices at once. */
+static void gumiho_work(struct draft_work *w, const struct config *c, const struct config *small,
+                        const struct model_bytes *b, double keys)
+{
+    const double d = (double)c->hidden, byte = b->draft_weight, part = 1 / (double)w->passes;
+    (void)small;
+    w->pass = work_part(work_of_layers(c, SERIAL, byte, b->kv, keys), SERIAL * part);
+    work_add_weights(&w->pass, GUMIHO_HEADS * 3 * d * d + (double)c->vocab * d, byte, part);
+    w->rows = 8;
+    w->widths = SERIAL + GUMIHO_HEADS;
+    for (size_t i = 0; i < w->widths; i++)
+        w->width[i] = 9;
+}
+
+static const struct drafter_forecast forecast = {
+    .tokens = 4.46, .passes = SERIAL + GUMIHO_HEADS, .where = "Gumiho, Llama-3-8B",
+    .tree = { .drafters = 1u << DRAFTER_GUMIHO, .draft_passes = -1, .n_width = 7,
+              .width = { 9, 1, 1, 1, 1, 1, 1 } },
+    .fixed = true, .work = gumiho_work
+};
+
+const struct drafter_ops drafter_gumiho = { .id = DRAFTER_GUMIHO,
+                                            .name = "gumiho",
+                                            .turn = TURN_PASSES,
+                                            .option = OPTION_FILE,
+                                            .int8 = true,
+                                            .every_layer = true,
+                                            .whole_tree = true,
+                                            .weights = &file_weights,
+                                            .kind = &gumiho_kind,
+                                            .forecast = &forecast,
+                                            .rows = gumiho_rows,
+                                            .prior = gumiho_prior,
+                                            .item = "Gumiho's window",
+                                            .reads_prompt = true,
+                                            .pass_per_depth = true,
+                                            .bytes = gumiho_size,
+                                            .open = gumiho_begin,
+                                            .close = gumiho_end,
+                                            .reset = gumiho_reset,
+                                            .prepare = gumiho_prepare,
+                                            .reads = gumiho_reads,
+                                            .expand = gumiho_expand,
+                                            .observe = gumiho_observe,
+                                            .state_bytes = gumiho_state_bytes,
+                                            .save = gumiho_save,
+                                            .load = gumiho_load };

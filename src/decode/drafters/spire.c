@@ -11,6 +11,9 @@
 #include <string.h>
 
 #include "src/decode/draft.h"
+#include "src/decode/file_weights.h"
+#include "src/decode/fixed_tree.h"
+#include "src/model/spire.h"
 
 struct ring {                        /* of one text */
     struct kv kv;                    /* n_past: slots in use */
@@ -22,7 +25,8 @@ struct ring {                        /* of one text */
     float *slot;
 };
 
-static struct ring *ring_of(const struct drafting *g) { return g->own[SOURCE_SPIRE]; }
+static struct spire *weights_of(const struct drafting *g) { return g->weights[DRAFTER_SPIRE]; }
+static struct ring *ring_of(const struct drafting *g) { return g->own[DRAFTER_SPIRE]; }
 
 /* ---- memory ---- */
 
@@ -35,23 +39,24 @@ static struct kv_size cache_size(const struct model *m)
 static size_t slot_bytes(const struct model *m) { return SPIRE_LAYERS * m->config.hidden * sizeof(float); }
 static size_t slots_bytes(const struct model *m) { return SPIRE_SLOTS * slot_bytes(m); }
 
-static size_t spire_size(const struct draft_settings *s, const struct model *m, size_t n_max)
+static size_t spire_size(const struct draft_settings *s, const void *weights, const struct model *m,
+                         size_t n_max)
 {
     enum { ROWS_USUAL = 256 };       /* of a prefill; the workspace keeps their residuals */
     const struct kv_size size = cache_size(m);
-    (void)s, (void)n_max;
+    (void)s, (void)weights, (void)n_max;
     return sizeof(struct ring) + kv_bytes(&size) + slots_bytes(m) + workspace_keep_bytes(m, ROWS_USUAL);
 }
 
-static int spire_begin(struct drafting *g, size_t n_max, struct err *e)
+static int spire_begin(struct drafting *g, const struct sampling *p, size_t n_max, struct err *e)
 {
     const struct kv_size size = cache_size(g->model);
     struct ring *r = calloc(1, sizeof *r);
-    (void)n_max;
-    g->own[SOURCE_SPIRE] = r;
+    (void)p, (void)n_max;
+    g->own[DRAFTER_SPIRE] = r;
     if (!r || !(r->slot = mem_alloc(slots_bytes(g->model))))
         return err_set(e, ERR_FAILED, "drafting: out of memory");
-    draft_add_cache(g, &draft_spire, KV_FULL, SIZE_MAX);
+    draft_add_cache(g, &drafter_spire, KV_FULL, SIZE_MAX);
     return workspace_keep(g->buffers->work, g->model, e) || kv_open(&r->kv, g->model->dev, &size, e) ? -1 : 0;
 }
 
@@ -63,7 +68,7 @@ static void spire_end(struct drafting *g)
         mem_free(r->slot, slots_bytes(g->model));
     }
     free(r);
-    g->own[SOURCE_SPIRE] = NULL;
+    g->own[DRAFTER_SPIRE] = NULL;
 }
 
 static size_t slots_of(const struct ring *r)
@@ -84,7 +89,7 @@ static void spire_reset(struct drafting *g) { forget(ring_of(g), SIZE_MAX); }
 /* The blocks' matrices and the LM head. */
 static struct pass_bytes spire_reads(const struct drafting *g, size_t i)
 {
-    const struct spire *s = g->spire;
+    const struct spire *s = weights_of(g);
     (void)i;
     return (struct pass_bytes){ planner_bytes((double)s->file.plain_bytes, (double)s->file.weight_bytes) +
                                     planner_bytes((double)mat_bytes(&g->model->lm_head),
@@ -144,7 +149,7 @@ static bool spire_prepare(struct drafting *g)
         for (size_t k = 0; k < SPIRE_LAYERS; k++)
             x->entering[k] = residual_of(g, at, k);
     }
-    spire_commit(g->spire, &r->kv, row, rows);
+    spire_commit(weights_of(g), &r->kv, row, rows);
     r->read = r->end;
     r->kv.n_past = r->kv.n_written = slots_of(r);
     return true;
@@ -164,8 +169,8 @@ static bool next_node(const struct drafting *g, uint32_t *node)
 static size_t take(struct drafting *g, uint32_t node, const float *logits)
 {
     const struct tree *t = g->tree;
-    const size_t added = draft_propose(g, &node, 1, logits, draft_width(g, node), SOURCE_SPIRE, GUESS_SPIRE,
-                                       g->passes);
+    const size_t added = draft_propose(g, &node, 1, logits, draft_width(g, node), DRAFTER_SPIRE,
+                                       DRAFTER_SPIRE, g->passes);
     const uint32_t next = tree_best_child(t, node);
     g->pass_node = node;
     g->passes++;
@@ -184,7 +189,7 @@ static void pass_of(struct drafting *const *g, const uint32_t *node, size_t n, s
         row[i] = (struct spire_row){ .own = &ring_of(g[i])->kv, .node = g[i]->passes,
                                      .position = g[i]->kv->n_past + g[i]->passes,
                                      .token = g[i]->tree->node[node[i]].token };
-    const int rc = spire_forward(g[0]->spire, &g[0]->draft_model->lm_head, row, n, true, logits);
+    const int rc = spire_forward(weights_of(g[0]), &g[0]->draft_model->lm_head, row, n, true, logits);
     for (size_t i = 0; i < n; i++) {
         added[i] = rc ? 0 : take(g[i], node[i], logits + i * vocab);
         if (rc) {                    /* only guesses are lost; no value that is not finite may stay */
@@ -257,18 +262,54 @@ static bool spire_load(struct drafting *g, const void *state, size_t n)
     return true;
 }
 
-const struct drafter_ops draft_spire = { .source = SOURCE_SPIRE,
-                                         .item = "SPIRe's window",
-                                         .reads_prompt = true,
-                                         .pass_per_depth = true,
-                                         .bytes = spire_size,
-                                         .open = spire_begin,
-                                         .close = spire_end,
-                                         .reset = spire_reset,
-                                         .prepare = spire_prepare,
-                                         .reads = spire_reads,
-                                         .expand = spire_expand,
-                                         .observe = spire_observe,
-                                         .state_bytes = spire_state_bytes,
-                                         .save = spire_save,
-                                         .load = spire_load };
+/* ---- the table ---- */
+
+static size_t spire_rows(const struct draft_settings *s, size_t n_text)
+{
+    (void)n_text;
+    return fixed_tree_beam(s, MIN(s->n_width, (size_t)SPIRE_DEPTH), 1);
+}
+
+static double spire_prior(size_t i) { return calibrate_ranked(i, 0.9); }
+
+/* Memories are projected to keys and values once more. */
+static void spire_work(struct draft_work *w, const struct config *c, const struct config *small,
+                       const struct model_bytes *b, double keys)
+{
+    (void)small;
+    w->pass = work_of_layers(c, SPIRE_LAYERS, b->draft_weight, b->kv, MIN(keys, (double)SPIRE_SLOTS));
+    w->pass.flops += 2 * SPIRE_LAYERS * (double)c->hidden * work_layer_kv(c);
+}
+
+static const struct drafter_forecast forecast = {
+    .tokens = 3.401, .passes = SPIRE_DEPTH, .where = "SPIRe at 512 tokens",
+    .tree = { .drafters = 1u << DRAFTER_SPIRE, .draft_passes = -1, .n_width = 4,
+              .width = { 1, 1, 1, 1 } },
+    .work = spire_work
+};
+
+const struct drafter_ops drafter_spire = { .id = DRAFTER_SPIRE,
+                                           .name = "spire",
+                                           .turn = TURN_PASSES,
+                                           .option = OPTION_FILE,
+                                           .int8 = true,
+                                           .every_layer = true,
+                                           .weights = &file_weights,
+                                           .kind = &spire_kind,
+                                           .forecast = &forecast,
+                                           .rows = spire_rows,
+                                           .prior = spire_prior,
+                                           .item = "SPIRe's window",
+                                           .reads_prompt = true,
+                                           .pass_per_depth = true,
+                                           .bytes = spire_size,
+                                           .open = spire_begin,
+                                           .close = spire_end,
+                                           .reset = spire_reset,
+                                           .prepare = spire_prepare,
+                                           .reads = spire_reads,
+                                           .expand = spire_expand,
+                                           .observe = spire_observe,
+                                           .state_bytes = spire_state_bytes,
+                                           .save = spire_save,
+                                           .load = spire_load };

@@ -1,48 +1,21 @@
-/* Drafters that ask the model: its heads on the hidden state of the last verified row, and draft passes over
- * the partial cache. Start reading at partial_expand(), one draft pass. */
+/* Draft passes of the model over the partial cache (TokenSwift; kvmgr/partial.h), and the heads after them.
+ * Start reading at partial_expand(), one draft pass. */
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "src/decode/draft.h"
+#include "src/decode/fixed_tree.h"
 
-/* ---- heads on the hidden state of the last verified row ---- */
+static struct partial *cache_of(const struct drafting *g) { return g->own[DRAFTER_PARTIAL]; }
 
-/* The hidden state stands at the position before the root, so head 0 guesses the token after the root. */
-static int heads_expand(struct drafting *const *g, size_t n, bool *more, struct err *e)
-{
-    (void)e;
-    for (size_t i = 0; i < n; i++) {
-        struct drafting *x = g[i];
-        more[i] = false;
-        if (!x->have_hidden)
-            continue;
-        const size_t heads = x->set.n_width ? MIN(x->heads->n, x->set.n_width) : x->heads->n;
-        heads_forward(x->heads, x->draft_model, x->hidden, 1, heads, x->logits, x->heads_scratch);
-        draft_propose_heads(x, 0, x->logits, heads, SOURCE_HEADS, GUESS_VERIFIED, 0);
-    }
-    return 0;
-}
-
-static void heads_observe(struct drafting *g, const struct observed *o)
-{
-    const size_t hidden = g->model->config.hidden;
-    g->have_hidden = o->n_rows > 0;
-    if (o->n_rows)
-        g->model->dev->copy(g->model->dev, g->hidden, observed_hidden(o, o->n_rows - 1, hidden),
-                            hidden * sizeof *g->hidden);
-}
-
-static void heads_reset(struct drafting *g) { g->have_hidden = false; }
-
-const struct drafter_ops draft_heads = { .source = SOURCE_HEADS, .expand = heads_expand,
-                                         .observe = heads_observe, .reset = heads_reset };
-
-/* ---- draft passes over the partial cache ---- */
+/* ---- draft passes ---- */
 
 /* Switches to the cache of the plan and brings it up to the text. A cache that selects waits for the
  * selection of the next verification pass. */
 static bool partial_prepare(struct drafting *g)
 {
-    struct partial *p = &g->partial;
+    struct partial *p = cache_of(g);
     const size_t i = g->planner.plan.way - 1;
     if (i != g->current_cache) {
         g->current_cache = i;
@@ -52,31 +25,12 @@ static bool partial_prepare(struct drafting *g)
     return g->set.n_width || !p->work || p->filled || p->full->n_past <= p->budget;
 }
 
-static bool heads_ahead(struct drafting *g)
-{
-    const struct tree *t = g->tree;
-    const size_t depth = t->node[g->pass_node].depth;
-    size_t n = g->heads && g->set.drafters >> SOURCE_HEADS & 1 ? g->heads->n : 0;
-    if (g->set.n_width)
-        n = MIN(n, g->set.n_width - MIN(g->set.n_width, depth + 1));
-    uint32_t next = g->passes ? tree_best_child(t, g->pass_node) : 0;
-    if (!n || !next)
-        return false;
-    heads_forward(g->heads, g->draft_model, g->pass_hidden, 1, n, g->logits, g->heads_scratch);
-    if (!g->set.n_width)
-        draft_propose_heads(g, next, g->logits, n, SOURCE_HEADS, GUESS_AHEAD, 0);
-    for (uint32_t c = t->node[g->pass_node].first; c && g->set.n_width; c = t->node[c].next)
-        if (t->node[c].sources >> SOURCE_PARTIAL & 1)
-            draft_propose_heads(g, c, g->logits, n, SOURCE_HEADS, GUESS_AHEAD, 0);
-    return true;
-}
-
 /* The next draft pass of a text: the node that it continues and its slot in the partial cache. false: the
  * chain has ended. */
 static bool partial_next(const struct drafting *g, uint32_t *node, size_t *slot)
 {
     const struct tree *t = g->tree;
-    const struct kv *kv = partial_kv((struct partial *)&g->partial);
+    const struct kv *kv = partial_kv(cache_of(g));
     *node = g->passes ? tree_best_child(t, g->pass_node) : 0;
     *slot = kv->n_past + g->passes;
     return g->passes < DRAFT_PASSES_MAX && (!g->passes || *node) && t->node[*node].depth < t->max_depth &&
@@ -89,12 +43,12 @@ static size_t partial_take(struct drafting *g, uint32_t node, const float *resid
     const struct tree *t = g->tree;
     struct device *dev = g->model->dev;
     g->pass_node = node;
-    if (g->heads)
+    if (g->pass_hidden)
         dev->copy(dev, g->pass_hidden, residual, g->model->config.hidden * sizeof *g->pass_hidden);
     const size_t added =
-        draft_add(g, &node, 1, &g->ranking, draft_width(g, node), SOURCE_PARTIAL, GUESS_PASS, 0);
+        draft_add(g, &node, 1, &g->ranking, draft_width(g, node), DRAFTER_PARTIAL, DRAFTER_PARTIAL, 0);
     /* with the planner the heads are asked once, after the last pass */
-    if (g->set.n_width && !heads_ahead(g))
+    if (g->set.n_width && !(g->pass_hidden && drafter_heads.ahead(g)))
         for (uint32_t c = t->node[node].first; c; c = t->node[c].next)
             tree_chain(g->tree, c);
     const uint32_t next = tree_best_child(t, node);
@@ -113,7 +67,7 @@ static int pass_of(struct drafting *const *g, const uint32_t *node, size_t n, si
     const double start = g[0]->clock();
     assert(n <= b->verify_rows);
     for (size_t i = 0; i < n; i++) {
-        struct kv *kv = partial_kv(&g[i]->partial);
+        struct kv *kv = partial_kv(cache_of(g[i]));
         n_past[i] = kv->n_past;
         seq[i] = (struct pass_seq){ .kv = kv, .n = 1, .token = &g[i]->tree->node[node[i]].token,
                                     .shift = g[i]->kv->n_past - n_past[i], .logits = b->logits + i * vocab };
@@ -169,26 +123,13 @@ static int partial_expand(struct drafting *const *g, size_t n, bool *more, struc
     return 0;
 }
 
-void draft_learn(struct drafting *g, uint32_t node, int32_t sample)
-{
-    const struct tree *t = g->tree;
-    const struct drafter_ops *maker = draft_pass_maker(g);
-    calibrate_learn(&g->calibration, t, node, sample);
-    for (uint32_t i = t->node[node].first; i && maker; i = t->node[i].next)
-        /* the first choice of the pass */
-        if (t->node[i].sources >> maker->source & 1 && cell_is_first(t->node[i].cell[maker->source])) {
-            planner_guessed(&g->planner, t->node[i].token == sample);
-            return;
-        }
-}
-
 /* The partial cache follows in rounds with draft passes alone: following takes 13 us of a round of 450 us. A
  * cut of the text has to be seen before the text grows again. */
 static void partial_observe(struct drafting *g, const struct observed *o)
 {
     (void)o;
-    if (g->kv->n_past < g->partial.n_seen)
-        partial_follow(&g->partial);
+    if (g->kv->n_past < cache_of(g)->n_seen)
+        partial_follow(cache_of(g));
 }
 
 /* The policy without selection. Whether selected rows are worth more than the most recent rows depends on
@@ -207,36 +148,48 @@ static void add_caches(struct drafting *g, size_t budget)
 {
     const enum kv_policy p = g->set.kv_policy;
     if (p == KV_AUTO && !g->set.kv_fixed)
-        draft_add_cache(g, &draft_partial, unselected(g), budget);
-    draft_add_cache(g, &draft_partial, p == KV_AUTO ? KV_DYNAMIC : p, budget);
+        draft_add_cache(g, &drafter_partial, unselected(g), budget);
+    draft_add_cache(g, &drafter_partial, p == KV_AUTO ? KV_DYNAMIC : p, budget);
 }
 
-static size_t partial_size(const struct draft_settings *s, const struct model *m, size_t n_max)
+static size_t partial_size(const struct draft_settings *s, const void *weights, const struct model *m,
+                           size_t n_max)
 {
+    (void)weights;
     const struct kv full = { .dev = m->dev, .type = m->dev->kv_type, .n_layers = m->config.n_layers,
                              .n_kv_heads = m->config.n_kv_heads, .head_dim = m->head_dim,
                              .n_max = n_max };
     return partial_bytes(&full, s->kv_policy, s->kv_budget, n_max);
 }
 
-static int partial_begin(struct drafting *g, size_t n_max, struct err *e)
+static int partial_begin(struct drafting *g, const struct sampling *p, size_t n_max, struct err *e)
 {
     const struct draft_settings *s = &g->set;
     const size_t first = g->n_caches;
-    (void)n_max;
+    (void)p, (void)n_max;
+    if (!(g->own[DRAFTER_PARTIAL] = calloc(1, sizeof(struct partial))))
+        return err_set(e, ERR_FAILED, "drafting: out of memory");
     for (size_t budget = 256;
          budget <= 1024 && !s->kv_fixed && budget > 2 * s->kv_sinks && budget < s->kv_budget; budget *= 4)
         add_caches(g, budget);
     add_caches(g, s->kv_budget);
     g->current_cache = first;
-    if (partial_open(&g->partial, g->kv, g->model->pool, g->cache[first].policy, s->kv_sinks, s->kv_budget,
+    if (partial_open(cache_of(g), g->kv, g->model->pool, g->cache[first].policy, s->kv_sinks, s->kv_budget,
                      e))
         return -1;
-    partial_change(&g->partial, g->cache[first].policy, g->cache[first].budget);
+    partial_change(cache_of(g), g->cache[first].policy, g->cache[first].budget);
     return 0;
 }
 
-static void partial_end(struct drafting *g) { partial_close(&g->partial); }
+static void partial_end(struct drafting *g)
+{
+    if (cache_of(g))
+        partial_close(cache_of(g));
+    free(cache_of(g));
+    g->own[DRAFTER_PARTIAL] = NULL;
+}
+
+static size_t partial_refreshes(const struct drafting *g) { return cache_of(g)->refreshes; }
 
 static struct pass_bytes partial_reads(const struct drafting *g, size_t i)
 {
@@ -247,10 +200,10 @@ static struct pass_bytes partial_reads(const struct drafting *g, size_t i)
 /* A cache that selects asks for the importance of all rows. */
 static void partial_score(struct drafting *g, struct pass_seq *seq)
 {
-    if (!partial_needs_scores(&g->partial))
+    if (!partial_needs_scores(cache_of(g)))
         return;
     seq->scored = partial_select;
-    seq->scored_ctx = &g->partial;
+    seq->scored_ctx = cache_of(g);
 }
 
 /* The state of the partial cache in a snapshot: this struct, then the selection (partial_save). */
@@ -263,14 +216,14 @@ struct saved_partial {
 static size_t partial_first(const struct drafting *g)
 {
     size_t i = 0;
-    while (i < g->n_caches && g->cache[i].ops != &draft_partial)
+    while (i < g->n_caches && g->cache[i].ops != &drafter_partial)
         i++;
     return i;
 }
 
 static size_t saved_partial_bytes(const struct drafting *g)
 {
-    size_t n = partial_state_bytes(&g->partial);
+    size_t n = partial_state_bytes(cache_of(g));
     return n ? sizeof(struct saved_partial) + n : 0;
 }
 
@@ -279,7 +232,7 @@ static struct saved_partial saved_partial_now(const struct drafting *g)
     struct saved_partial k;
     const size_t first = partial_first(g);
     memset(&k, 0, sizeof k);
-    for (size_t i = first; i < g->n_caches && g->cache[i].ops == &draft_partial; i++) {
+    for (size_t i = first; i < g->n_caches && g->cache[i].ops == &drafter_partial; i++) {
         struct saved_cache *c = &k.cache[k.n_caches++];
         c->known = g->planner.cache[i];
         c->policy = g->cache[i].policy;
@@ -293,7 +246,7 @@ static struct saved_partial saved_partial_now(const struct drafting *g)
 static size_t saved_partial_save(const struct drafting *g, void *out)
 {
     const struct saved_partial k = saved_partial_now(g);
-    const size_t n = partial_save(&g->partial, (char *)out + sizeof k);
+    const size_t n = partial_save(cache_of(g), (char *)out + sizeof k);
     memcpy(out, &k, sizeof k);
     return n ? sizeof k + n : 0;
 }
@@ -309,7 +262,7 @@ static bool saved_partial_load(struct drafting *g, const void *state, size_t n)
                 k.weight_bytes == mine.weight_bytes;
     for (size_t i = 0; i < mine.n_caches && same; i++)
         same = k.cache[i].budget == mine.cache[i].budget && k.cache[i].policy == mine.cache[i].policy;
-    if (!same || !partial_load(&g->partial, (const char *)state + sizeof k, n - sizeof k))
+    if (!same || !partial_load(cache_of(g), (const char *)state + sizeof k, n - sizeof k))
         return false;
     const size_t first = partial_first(g);
     for (size_t i = 0; i < k.n_caches; i++)
@@ -318,19 +271,59 @@ static bool saved_partial_load(struct drafting *g, const void *state, size_t n)
     return true;
 }
 
+/* ---- the table ---- */
+
+/* Further passes continue below the best path. */
+static size_t partial_rows(const struct draft_settings *s, size_t n_text)
+{
+    const size_t tree = fixed_tree_rows(s), more = s->draft_passes > 1 ? (size_t)(s->draft_passes - 1) : 0;
+    (void)n_text;
+    return tree + more * tree;
+}
+
+static double partial_prior(size_t i) { return calibrate_ranked(i, 1); }
+
+/* A pass of the model over one sink and an eighth of the keys. */
+static void partial_work(struct draft_work *w, const struct config *c, const struct config *small,
+                         const struct model_bytes *b, double keys)
+{
+    enum { WINDOW_PART = 8, SINK = 1 };
+    (void)small;
+    w->pass = work_of_layers(c, (double)c->n_layers, b->draft_weight, b->kv,
+                             SINK + floor(keys / WINDOW_PART));
+}
+
+static const struct drafter_forecast forecast = {
+    .tokens = 3.891, .passes = 4, .where = "SPIRe, MagicDec at 512 tokens",
+    .tree = { .drafters = 1u << DRAFTER_PARTIAL, .draft_passes = 4, .n_width = 1,
+              .width = { 1 } },
+    .work = partial_work
+};
+
 /* No reset: partial_observe notices a cache that was cut. */
-const struct drafter_ops draft_partial = { .source = SOURCE_PARTIAL,
-                                           .item = "partial cache",
-                                           .on_device = true,
-                                           .bytes = partial_size,
-                                           .open = partial_begin,
-                                           .close = partial_end,
-                                           .prepare = partial_prepare,
-                                           .reads = partial_reads,
-                                           .expand = partial_expand,
-                                           .ahead = heads_ahead,
-                                           .score = partial_score,
-                                           .observe = partial_observe,
-                                           .state_bytes = saved_partial_bytes,
-                                           .save = saved_partial_save,
-                                           .load = saved_partial_load };
+const struct drafter_ops drafter_partial = { .id = DRAFTER_PARTIAL,
+                                             .name = "partial",
+                                             .turn = TURN_PASSES,
+                                             .by_default = true,
+                                             .tokenswift = true,
+                                             .int8 = true,
+                                             .every_layer = true,
+                                             .whole_tree = true,
+                                             .forecast = &forecast,
+                                             .rows = partial_rows,
+                                             .prior = partial_prior,
+                                             .item = "partial cache",
+                                             .on_device = true,
+                                             .leaves_hidden = true,
+                                             .bytes = partial_size,
+                                             .open = partial_begin,
+                                             .close = partial_end,
+                                             .prepare = partial_prepare,
+                                             .reads = partial_reads,
+                                             .expand = partial_expand,
+                                             .score = partial_score,
+                                             .refreshes = partial_refreshes,
+                                             .observe = partial_observe,
+                                             .state_bytes = saved_partial_bytes,
+                                             .save = saved_partial_save,
+                                             .load = saved_partial_load };

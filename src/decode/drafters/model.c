@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "src/decode/draft.h"
+#include "src/decode/engine.h"
+#include "src/decode/fixed_tree.h"
 #include "src/decode/small_model.h"
 
 struct chain {                       /* of one text */
@@ -16,7 +18,8 @@ struct chain {                       /* of one text */
     int32_t flight[PASSES_MAX + 1]; size_t n_flight;
 };
 
-static struct chain *chain_of(const struct drafting *g) { return g->own[SOURCE_MODEL]; }
+static struct small_model *small_of(const struct drafting *g) { return g->weights[DRAFTER_MODEL]; }
+static struct chain *chain_of(const struct drafting *g) { return g->own[DRAFTER_MODEL]; }
 /* The position after the committed rows. */
 static size_t end_of(const struct chain *c)
 {
@@ -30,19 +33,19 @@ static struct kv_size cache_size(const struct model *m, size_t keys)
     return model_cache(m, 2 * keys + 2 * SMALL_ROWS, 0);
 }
 
-static int small_begin(struct drafting *g, size_t n_max, struct err *e)
+static int small_begin(struct drafting *g, const struct sampling *p, size_t n_max, struct err *e)
 {
     const size_t keys = MIN(g->set.kv_budget, (size_t)SMALL_KEYS);
-    const struct kv_size size = cache_size(&g->small->own, keys);
+    const struct kv_size size = cache_size(&small_of(g)->own, keys);
     struct chain *c = calloc(1, sizeof *c);
-    (void)n_max;
+    (void)p, (void)n_max;
     if (!c)
         return err_set(e, ERR_FAILED, "drafting: out of memory");
-    g->own[SOURCE_MODEL] = c;
+    g->own[DRAFTER_MODEL] = c;
     c->keys = keys;
     c->sinks = MIN(g->set.kv_sinks, c->keys - 1);
     c->first = c->sinks;
-    draft_add_cache(g, &draft_small, KV_WINDOW, c->keys);
+    draft_add_cache(g, &drafter_model, KV_WINDOW, c->keys);
     return kv_open(&c->kv, g->model->dev, &size, e);
 }
 
@@ -52,7 +55,7 @@ static void small_end(struct drafting *g)
     if (c)
         kv_close(&c->kv);
     free(c);
-    g->own[SOURCE_MODEL] = NULL;
+    g->own[DRAFTER_MODEL] = NULL;
 }
 
 static void small_reset(struct drafting *g)
@@ -65,9 +68,9 @@ static void small_reset(struct drafting *g)
 
 static struct pass_bytes small_reads(const struct drafting *g, size_t i)
 {
-    const struct model *m = &g->small->own;
+    const struct model *m = &small_of(g)->own;
     return (struct pass_bytes){ planner_bytes((double)m->weight_bytes,
-                                              (double)small_model_of(g->small)->weight_bytes),
+                                              (double)small_model_of(small_of(g))->weight_bytes),
                                 model_kv_bytes(m), g->cache[i].budget / 2 * 3, 0, 0.9 };
 }
 
@@ -101,7 +104,7 @@ static bool read_text(struct drafting *g, size_t at, size_t to)
         n = c->kv.n_past < c->sinks ? MIN(n, c->sinks - c->kv.n_past) : n;
         struct pass_seq seq = rows_at(c, g->tokens + at, n);
         seq.want = none;
-        if (model_forward(small_model_of(g->small), g->small->work, &seq, 1, NULL, 0, &ignored)) {
+        if (model_forward(small_model_of(small_of(g)), small_of(g)->work, &seq, 1, NULL, 0, &ignored)) {
             small_reset(g);
             return false;
         }
@@ -157,7 +160,7 @@ static size_t take(struct drafting *g, uint32_t node, const float *logits)
     const struct tree *t = g->tree;
     g->pass_node = node;
     const size_t added =
-        draft_propose(g, &node, 1, logits, draft_width(g, node), SOURCE_MODEL, GUESS_MODEL, 0);
+        draft_propose(g, &node, 1, logits, draft_width(g, node), DRAFTER_MODEL, DRAFTER_MODEL, 0);
     const uint32_t next = tree_best_child(t, node);
     g->next_reach = next && t->node[next].depth < t->max_depth ? t->node[next].reach : 0;
     return added;
@@ -167,7 +170,7 @@ static size_t take(struct drafting *g, uint32_t node, const float *logits)
 static void pass_of(struct drafting *const *g, struct pass_seq *seq, const uint32_t *node, size_t n,
                     bool *const *more)
 {
-    struct small_model *s = g[0]->small;
+    struct small_model *s = small_of(g[0]);
     const size_t vocab = s->config.vocab;
     struct err ignored;
     const double start = g[0]->clock();
@@ -220,11 +223,86 @@ static int small_expand(struct drafting *const *g, size_t n, bool *more, struct 
     return 0;
 }
 
-const struct drafter_ops draft_small = { .source = SOURCE_MODEL,
-                                         .pass_per_depth = true,
-                                         .open = small_begin,
-                                         .close = small_end,
-                                         .reset = small_reset,
-                                         .prepare = small_prepare,
-                                         .reads = small_reads,
-                                         .expand = small_expand };
+/* ---- weights: a folder or file that the user names ---- */
+
+static const char no_model[] = "--drafter: model needs a model: model:DIR";
+
+static bool present(const struct drafter_ops *o, const char *model) { (void)o, (void)model; return false; }
+
+static int check(const struct drafter_ops *o, const char *path, const struct engine *g, struct err *e)
+{
+    (void)o;
+    return path ? small_model_check(path, &g->model, g->tokenizer, false, NULL, e)
+                : err_set(e, ERR_INPUT, no_model);
+}
+
+static size_t bytes(const struct drafter_ops *o, const char *path, const struct engine *g, bool int8)
+{
+    struct err ignored;
+    size_t n = 0;
+    (void)o;
+    if (path)
+        small_model_check(path, &g->model, g->tokenizer, int8, &n, &ignored);
+    return n;
+}
+
+static void *open_weights(const struct drafter_ops *o, const char *path, const struct engine *g, bool int8,
+                          struct err *e)
+{
+    struct small_model *s = path ? calloc(1, sizeof *s) : NULL;
+    (void)o;
+    if (!path)
+        err_set(e, ERR_INPUT, no_model);
+    else if (!s)
+        err_set(e, ERR_FAILED, "%s: out of memory", path);
+    else if (small_model_open(s, path, &g->model, g->tokenizer, int8, e))
+        free(s), s = NULL;
+    return s;
+}
+
+static void close_weights(const struct drafter_ops *o, void *weights)
+{
+    (void)o;
+    small_model_close(weights);
+    free(weights);
+}
+
+static const struct drafter_weights weights = { .present = present, .check = check, .bytes = bytes,
+                                                .open = open_weights, .close = close_weights };
+
+/* ---- the table ---- */
+
+static size_t small_rows(const struct draft_settings *s, size_t n_text)
+{
+    (void)n_text;
+    return fixed_tree_beam(s, fixed_tree_depth(s), 1);
+}
+
+static double small_prior(size_t i) { return calibrate_ranked(i, 0.9); }
+
+static void small_work(struct draft_work *w, const struct config *c, const struct config *small,
+                       const struct model_bytes *b, double keys)
+{
+    (void)c;
+    w->pass = work_of_layers(small, (double)small->n_layers, b->draft_weight, b->kv, keys);
+}
+
+static const struct drafter_forecast forecast = { .tokens = 2.647, .passes = 4,
+                                                  .where = "SPIRe, vanilla draft model at 512 tokens",
+                                                  .work = small_work };
+
+const struct drafter_ops drafter_model = { .id = DRAFTER_MODEL,
+                                           .name = "model",
+                                           .turn = TURN_PASSES,
+                                           .option = OPTION_DIR,
+                                           .weights = &weights,
+                                           .forecast = &forecast,
+                                           .rows = small_rows,
+                                           .prior = small_prior,
+                                           .pass_per_depth = true,
+                                           .open = small_begin,
+                                           .close = small_end,
+                                           .reset = small_reset,
+                                           .prepare = small_prepare,
+                                           .reads = small_reads,
+                                           .expand = small_expand };

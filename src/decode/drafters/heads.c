@@ -1,0 +1,238 @@
+/* The model's drafting heads (src/model/heads.h) on the hidden state of the last verified row: they need no
+ * pass. After draft passes over the partial cache they continue the last one, as TokenSwift does. Start
+ * reading at heads_expand() and heads_ahead(). */
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/decode/draft.h"
+#include "src/decode/engine.h"
+#include "src/decode/fixed_tree.h"
+#include "src/model/heads.h"
+
+struct heads_text {                  /* of one text */
+    bool have_hidden;
+    /* the device's [hidden]: residual of the last committed row, before the final norm; then that of the last
+     * draft pass */
+    float *hidden;
+    float *logits;                   /* the device's [heads->n][vocab] */
+    void *scratch;                   /* the device's */
+    size_t hidden_bytes, logits_bytes, scratch_bytes;
+};
+
+static struct heads_text *text_of(const struct drafting *g) { return g->own[DRAFTER_HEADS]; }
+static const struct heads *heads_of(const struct drafting *g) { return g->weights[DRAFTER_HEADS]; }
+
+/* ---- memory ---- */
+
+static struct heads_text sizes_of(const struct heads *h, const struct model *m)
+{
+    return (struct heads_text){ .hidden_bytes = 2 * m->config.hidden * sizeof(float),
+                                .logits_bytes = h->n * m->config.vocab * sizeof(float),
+                                .scratch_bytes = heads_scratch_bytes(h, m, 1) };
+}
+
+static size_t heads_size(const struct draft_settings *s, const void *weights, const struct model *m,
+                         size_t n_max)
+{
+    static const struct heads usual = { .n = USUAL_HEADS };
+    const struct heads_text x = sizes_of(weights ? weights : &usual, m);
+    (void)s, (void)n_max;
+    return x.hidden_bytes + x.logits_bytes + x.scratch_bytes;
+}
+
+static int heads_begin(struct drafting *g, const struct sampling *p, size_t n_max, struct err *e)
+{
+    struct device *dev = g->model->dev;
+    struct heads_text *x = calloc(1, sizeof *x);
+    (void)p, (void)n_max;
+    g->own[DRAFTER_HEADS] = x;
+    if (!x)
+        return err_set(e, ERR_FAILED, "drafting: out of memory");
+    *x = sizes_of(heads_of(g), g->model);
+    x->hidden = dev->alloc(dev, x->hidden_bytes);
+    x->scratch = dev->alloc(dev, x->scratch_bytes);
+    x->logits = dev->alloc(dev, x->logits_bytes);
+    if (!x->hidden || !x->scratch || !x->logits)
+        return err_set(e, ERR_FAILED, "drafting: out of memory (%zu bytes)",
+                       x->hidden_bytes + x->logits_bytes + x->scratch_bytes);
+    g->pass_hidden = x->hidden + g->model->config.hidden;
+    return 0;
+}
+
+static void heads_end(struct drafting *g)
+{
+    struct heads_text *x = text_of(g);
+    if (x) {
+        struct device *dev = g->model->dev;
+        dev->free(dev, x->logits, x->logits_bytes);
+        dev->free(dev, x->hidden, x->hidden_bytes);
+        dev->free(dev, x->scratch, x->scratch_bytes);
+    }
+    free(x);
+    g->own[DRAFTER_HEADS] = NULL;
+    g->pass_hidden = NULL;
+}
+
+static void heads_reset(struct drafting *g) { text_of(g)->have_hidden = false; }
+
+/* ---- a round ---- */
+
+/* The hidden state stands at the position before the root, so head 0 guesses the token after the root. */
+static int heads_expand(struct drafting *const *g, size_t n, bool *more, struct err *e)
+{
+    (void)e;
+    for (size_t i = 0; i < n; i++) {
+        const struct heads_text *x = text_of(g[i]);
+        const struct heads *h = heads_of(g[i]);
+        const size_t some = g[i]->set.n_width ? MIN(h->n, g[i]->set.n_width) : h->n;
+        more[i] = false;
+        if (!x->have_hidden)
+            continue;
+        heads_forward(h, g[i]->draft_model, x->hidden, 1, some, x->logits, x->scratch);
+        draft_propose_heads(g[i], 0, x->logits, some, DRAFTER_HEADS, DRAFTER_HEADS, 0);
+    }
+    return 0;
+}
+
+static bool heads_ahead(struct drafting *g)
+{
+    const struct heads_text *x = text_of(g);
+    const struct tree *t = g->tree;
+    const size_t depth = t->node[g->pass_node].depth;
+    size_t n = heads_of(g)->n;
+    if (g->set.n_width)
+        n = MIN(n, g->set.n_width - MIN(g->set.n_width, depth + 1));
+    uint32_t next = g->passes ? tree_best_child(t, g->pass_node) : 0;
+    if (!n || !next)
+        return false;
+    heads_forward(heads_of(g), g->draft_model, g->pass_hidden, 1, n, x->logits, x->scratch);
+    if (!g->set.n_width)
+        draft_propose_heads(g, next, x->logits, n, DRAFTER_HEADS, GUESS_AHEAD, 0);
+    for (uint32_t c = t->node[g->pass_node].first; c && g->set.n_width; c = t->node[c].next)
+        if (t->node[c].sources >> DRAFTER_PARTIAL & 1)
+            draft_propose_heads(g, c, x->logits, n, DRAFTER_HEADS, GUESS_AHEAD, 0);
+    return true;
+}
+
+/* Their own matrices, and the LM head. */
+static double heads_weights_read(const struct drafting *g)
+{
+    const struct config *c = &g->model->config;
+    return (double)(c->hidden * (c->vocab + heads_of(g)->n * c->hidden));
+}
+
+static void heads_observe(struct drafting *g, const struct observed *o)
+{
+    struct heads_text *x = text_of(g);
+    const size_t hidden = g->model->config.hidden;
+    x->have_hidden = o->n_rows > 0;
+    if (o->n_rows)
+        g->model->dev->copy(g->model->dev, x->hidden, observed_hidden(o, o->n_rows - 1, hidden),
+                            hidden * sizeof *x->hidden);
+}
+
+/* ---- weights ---- */
+
+static bool present(const struct drafter_ops *o, const char *model) { (void)o; return heads_present(model); }
+
+static int check(const struct drafter_ops *o, const char *path, const struct engine *g, struct err *e)
+{
+    (void)o;
+    return heads_check(path ? path : g->dir, &g->model, e);
+}
+
+static size_t bytes(const struct drafter_ops *o, const char *path, const struct engine *g, bool int8)
+{
+    (void)o, (void)path, (void)int8;
+    return heads_bytes(&g->model, USUAL_HEADS);
+}
+
+static void *open_weights(const struct drafter_ops *o, const char *path, const struct engine *g, bool int8,
+                          struct err *e)
+{
+    struct heads *h = calloc(1, sizeof *h);
+    (void)o, (void)int8;
+    if (!h)
+        err_set(e, ERR_FAILED, "heads: out of memory");
+    else if (heads_open(h, path, &g->model, e))
+        free(h), h = NULL;
+    return h;
+}
+
+static void close_weights(const struct drafter_ops *o, void *weights)
+{
+    (void)o;
+    heads_close(weights);
+    free(weights);
+}
+
+static bool is_foreign(const void *weights) { return ((const struct heads *)weights)->foreign; }
+
+static const struct drafter_weights weights = {
+    .on_devices = true,
+    .missing = "has no drafting heads, neither in its checkpoint nor as heads.safetensors; --drafter "
+               "heads:FILE names some",
+    .foreign = "these heads were trained for another model: few of their guesses will come true, and the "
+               "text is the same",
+    .present = present,
+    .check = check,
+    .bytes = bytes,
+    .open = open_weights,
+    .close = close_weights,
+    .is_foreign = is_foreign,
+};
+
+/* ---- the table ---- */
+
+/* With passes of the model the levels hold the candidates of both. */
+static size_t heads_rows(const struct draft_settings *s, size_t n_text)
+{
+    (void)n_text;
+    return s->drafters >> DRAFTER_PARTIAL & 1 ? 0 : fixed_tree_rows(s);
+}
+
+static double heads_prior(size_t i) { return calibrate_ranked(i, 0.75); }
+
+/* TokenSwift: one pass over 4,096 keys, then three heads that share the LM head. */
+static void heads_work(struct draft_work *w, const struct config *c, const struct config *small,
+                       const struct model_bytes *b, double keys)
+{
+    enum { HEADS = 3, BUDGET = 4096 };
+    const double d = (double)c->hidden, part = 1 / (double)w->passes, budget = MIN(keys, (double)BUDGET);
+    (void)small;
+    w->pass = work_part(work_of_layers(c, (double)c->n_layers, b->draft_weight, b->kv, budget), part);
+    work_add_weights(&w->pass, HEADS * (d * d + (double)c->vocab * d), b->draft_weight, part);
+    w->rows = 1;
+    w->widths = 4, w->width[0] = 1, w->width[1] = 3, w->width[2] = 9, w->width[3] = 27;
+}
+
+static const struct drafter_forecast forecast = {
+    .name = "tokenswift", .tokens = 4.36, .passes = 4,
+    .where = "TokenSwift, LLaMA3.1-8B at 100,000 tokens: alpha 0.84",
+    .tree = { .drafters = 1u << DRAFTER_HEADS | 1u << DRAFTER_PARTIAL, .draft_passes = -1,
+              .n_width = 4, .width = { 1, 3, 3, 3 } },
+    .fixed = true, .work = heads_work
+};
+
+const struct drafter_ops drafter_heads = { .id = DRAFTER_HEADS,
+                                           .name = "heads",
+                                           .turn = TURN_MODEL,
+                                           .option = OPTION_FILE,
+                                           .tokenswift = true,
+                                           .int8 = true,
+                                           .every_layer = true,
+                                           .whole_tree = true,
+                                           .weights = &weights,
+                                           .forecast = &forecast,
+                                           .rows = heads_rows,
+                                           .prior = heads_prior,
+                                           .item = "drafting heads",
+                                           .on_device = true,
+                                           .bytes = heads_size,
+                                           .open = heads_begin,
+                                           .close = heads_end,
+                                           .reset = heads_reset,
+                                           .expand = heads_expand,
+                                           .weights_read = heads_weights_read,
+                                           .ahead = heads_ahead,
+                                           .observe = heads_observe };
