@@ -9,7 +9,7 @@ G="run -m $MODEL -f $P -s 5 -q --temperature 0.6"
 limited() # run the program with $mib MiB of address space
 {
     (
-        ulimit -s 256
+        ulimit -s 384                # a product with AVX2 keeps 128 KiB of wide inputs on the stack
         ulimit -v $((mib * 1024))
         GLIBC_TUNABLES=glibc.malloc.arena_max=1 "$LONGHAND" "$@" 2>"$TMP/err"
     )
