@@ -143,7 +143,7 @@ struct job_spec {
     const char *parameters;              /* JSON object with everything that decides the text */
     const char *metadata;                /* JSON of the input line, or NULL */
     const char *model, *fingerprint;     /* path; fingerprint NULL: not known yet */
-    const char *prompt; size_t prompt_bytes;
+    const char *prompt; size_t prompt_bytes;     /* what the user wrote; prompt_ids is what the model reads */
     const int32_t *prompt_ids; size_t n_prompt;
     uint64_t seed;
     size_t wanted;                       /* length of the text in tokens, given ones included */

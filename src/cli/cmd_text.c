@@ -31,14 +31,45 @@ static int put_ids(struct sink *out, const int32_t *ids, size_t n, struct err *e
     return 0;
 }
 
+static bool with_prompt(const struct options *o) { return options_given(o, "with-prompt"); }
+
+/* The job's input, with the text that the model read in place of what the user of a chat wrote. Without a
+ * chat both are the same. */
+static int read_prompt(struct text_reader *r, struct store *s, const struct job *job, const struct options *o,
+                       struct job_input *in, struct err *e)
+{
+    struct job_params p = {0};
+    char *text = NULL;
+    size_t n;
+    if (store_input(s, job->id, in, e))
+        return -1;
+    if (o->with_prompt == PROMPT_USER || o->format == FORMAT_IDS)
+        return 0;
+    int rc = job_parse(&p, in->parameters, e);
+    if (rc == 0 && p.chat) {
+        rc = text_reader_open(r, s, job, &p, e) ||
+             tokenizer_decode(r->tokenizer, &text, &n, in->prompt_ids, in->n_prompt, false, e) ? -1 : 0;
+        if (rc == 0) {
+            free(in->prompt);
+            in->prompt = text;
+            in->prompt_bytes = n;
+        }
+    }
+    job_close(&p);
+    if (rc)
+        job_input_free(in);
+    return rc;
+}
+
 /* Prints the prompt, as text or as ids. */
-static int put_prompt(struct store *s, const struct job *job, bool as_ids, struct sink *out, struct err *e)
+static int put_prompt(struct text_reader *r, struct store *s, const struct job *job, const struct options *o,
+                      struct sink *out, struct err *e)
 {
     struct job_input in;
-    if (store_input(s, job->id, &in, e))
+    if (read_prompt(r, s, job, o, &in, e))
         return -1;
-    int rc = as_ids ? put_ids(out, in.prompt_ids, in.n_prompt, e)
-                    : sink_write(out, in.prompt, in.prompt_bytes, e);
+    int rc = o->format == FORMAT_IDS ? put_ids(out, in.prompt_ids, in.n_prompt, e)
+                                     : sink_write(out, in.prompt, in.prompt_bytes, e);
     job_input_free(&in);
     return rc;
 }
@@ -79,16 +110,16 @@ static int put_json(struct text_reader *r, struct store *s, const struct job *jo
     char *text = NULL, name[512];
     int32_t *ids = NULL;
     size_t n;
-    int rc = o->with_prompt ? store_input(s, job->id, &in, e) : 0;
+    int rc = with_prompt(o) ? read_prompt(r, s, job, o, &in, e) : 0;
     rc = rc ? rc : as_ids ? job_read_ids(s, job, &ids, &n, e) : job_read_text(r, s, job, &text, &n, e);
     if (rc == 0) {
         job_label(name, sizeof name, job);
         jw_open(w, NULL, '{');
         jw_int(w, "job", job->id);
         jw_text(w, "name", *name ? name : NULL);
-        if (o->with_prompt && as_ids)
+        if (with_prompt(o) && as_ids)
             put_json_ids(w, "prompt_ids", in.prompt_ids, in.n_prompt);
-        else if (o->with_prompt)
+        else if (with_prompt(o))
             jw_bytes(w, "prompt", in.prompt, in.prompt_bytes);
         if (as_ids)
             put_json_ids(w, "ids", ids, n);
@@ -134,7 +165,7 @@ static int put_text(struct text_reader *r, struct store *s, const struct job *jo
     char *text = NULL;
     int32_t *ids = NULL;
     size_t n;
-    if (o->with_prompt && put_prompt(s, job, as_ids, out, e))
+    if (with_prompt(o) && put_prompt(r, s, job, o, out, e))
         return -1;
     int rc = as_ids ? job_read_ids(s, job, &ids, &n, e) || put_ids(out, ids, n, e)
                     : job_read_text(r, s, job, &text, &n, e) || sink_write(out, text, n, e);
@@ -151,10 +182,13 @@ int cmd_text(const struct options *o, struct err *e)
     struct sink out = { .fd = STDOUT_FILENO };
     int64_t *ids = NULL;
     size_t found = 0;
-    if (o->find && (!*o->find || o->with_prompt || o->json || options_given(o, "format")))
+    if (o->find && (!*o->find || with_prompt(o) || o->json || options_given(o, "format")))
         return err_set(e, ERR_INPUT, *o->find ? "--find and --%s: only one of them is allowed"
                                               : "--find: '' is no phrase",
-                       o->with_prompt ? "with-prompt" : o->json ? "json" : "format");
+                       with_prompt(o) ? "with-prompt" : o->json ? "json" : "format");
+    if (o->with_prompt == PROMPT_USER && o->format == FORMAT_IDS)
+        return err_set(e, ERR_INPUT, "--with-prompt=user and --format ids: what the user wrote has no ids; the "
+                       "model's prompt has");
     if (store_from_options(&s, o, STORE_READ, e))
         return -1;
     int rc = jobs_from_options(s, o, false, &ids, &jobs, e);

@@ -162,7 +162,8 @@ static int read_chat(struct batch_model *m, struct batch_line *l, struct request
     const struct chat *c;
     struct chat own = {0};
     struct chat_message *messages = NULL;
-    size_t n;
+    char *text = NULL;
+    size_t n, bytes;
     if (find_template(m, l, &own, &c, e) || batch_line_messages(l, &messages, &n, e))
         goto fail;
     if (!l->thinks && options_given(&l->o, "thinking")) {
@@ -179,8 +180,11 @@ static int read_chat(struct batch_model *m, struct batch_line *l, struct request
         err_set(e, ERR_INPUT, "date_string (--chat-date): chat template %s names no day", chat_name(c));
         goto fail;
     }
-    if (chat_render(c, messages, n, &l->how, &r->prompt, &r->prompt_bytes, e) ||
-        tokenizer_encode(m->engine.tokenizer, &r->ids, &r->n_ids, r->prompt, r->prompt_bytes, false, e)) {
+    int rc = chat_render(c, messages, n, &l->how, &text, &bytes, e) ||
+             tokenizer_encode(m->engine.tokenizer, &r->ids, &r->n_ids, text, bytes, false, e) ||
+             messages_of_user(messages, n, &r->prompt, &r->prompt_bytes, e);
+    free(text);
+    if (rc) {
         err_while(e, "body.messages");
         goto fail;
     }

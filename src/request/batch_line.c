@@ -656,6 +656,22 @@ int batch_line_messages(struct batch_line *l, struct chat_message **m, size_t *n
     return 0;
 }
 
+int messages_of_user(const struct chat_message *m, size_t n, char **text, size_t *bytes, struct err *e)
+{
+    FILE *f = memory_file(text, bytes);
+    for (size_t i = 0, any = 0; f && i < n; i++)
+        if (strcmp(m[i].role, "user") == 0) {
+            fputs(any++ ? "\n\n" : "", f);
+            fwrite(m[i].content, 1, m[i].n_content, f);
+        }
+    if (f && stream_end(f) == 0)
+        return 0;
+    if (f)
+        free(*text);
+    *text = NULL;
+    return err_set(e, ERR_FAILED, "out of memory for the messages");
+}
+
 static int read_ids(const struct json *v, size_t vocab, int32_t **ids, size_t *n_ids, struct err *e)
 {
     struct json one;

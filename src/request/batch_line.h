@@ -71,6 +71,8 @@ int batch_line_of_messages(struct batch_line *l, const char *where, const char *
                            struct err *e);
 /* The messages of a chat; free(*m). The line owns the strings. */
 int  batch_line_messages(struct batch_line *l, struct chat_message **m, size_t *n, struct err *e);
+/* What the user wrote in a chat: the messages of the user, with a blank line between them; free(*text). */
+int  messages_of_user(const struct chat_message *m, size_t n, char **text, size_t *bytes, struct err *e);
 /* The prompt. 1: token ids below vocab, free(*ids); 0: a text with a NUL, which the line owns; -1. */
 int batch_line_prompt(struct batch_line *l, size_t vocab, int32_t **ids, size_t *n_ids, const char **text,
                       size_t *n_text, struct err *e);

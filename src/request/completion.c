@@ -25,7 +25,7 @@ static enum value value_of(const struct option *opt, char words[WORDS_BYTES])
 {
     const char *name;
     *words = 0;
-    if (!opt->arg)
+    if (!opt->arg || opt->flags & OPTIONAL)
         return VALUE_NONE;
     if (strncmp(opt->arg, "FILE", 4) == 0)
         return VALUE_FILE;
@@ -193,7 +193,8 @@ static void zsh_value(FILE *f, const struct option *opt)
 
 static void zsh_spec(FILE *f, const struct option *opt, const char *spelled)
 {
-    const char *attach = !opt->arg || opt->kind == FILES ? "" : spelled[1] == '-' ? "=" : "+";
+    const bool alone = !opt->arg || opt->flags & OPTIONAL || opt->kind == FILES;
+    const char *attach = alone ? "" : spelled[1] == '-' ? "=" : "+";
     fprintf(f, " \\\n            '%s%s%s[", opt->kind == LIST || opt->kind == FILES ? "*" : "", spelled,
             attach);
     quoted(f, option_help(opt), true, "'\\''");

@@ -353,7 +353,7 @@ static int wrong_verb(const struct options *o, const struct option *opt, const c
 /* Parses the option at argv[*i]. Its value is in the same word or in the next one. */
 static int parse_option(struct options *o, int argc, char **argv, int *i, struct err *e)
 {
-    char name[64];
+    char name[64], first[32];
     const char *word = argv[*i], *value = NULL;
     size_t n = word[1] == '-' ? strcspn(word, "=") : 2;
     if (n >= sizeof name)
@@ -378,6 +378,9 @@ static int parse_option(struct options *o, int argc, char **argv, int *i, struct
     if (opt->kind == FLAG) {
         if (value)
             return err_set(e, ERR_INPUT, "%s takes no value", name);
+    } else if (!value && opt->flags & OPTIONAL) {
+        snprintf(first, sizeof first, "%.*s", (int)strcspn(opt->arg, "|"), opt->arg);
+        value = first;
     } else if (!value) {
         if (*i + 1 >= argc)
             return err_set(e, ERR_INPUT, "%s needs a value: %s", name, opt->arg);

@@ -49,6 +49,7 @@ struct text_list { const char **v; size_t n; };
 enum { COMPUTE_BF16, COMPUTE_F32 };
 enum { KV_DTYPE_AUTO, KV_DTYPE_INT16, KV_DTYPE_BF16 };
 enum { FORMAT_TEXT, FORMAT_IDS, FORMAT_JSONL, FORMAT_CSV, FORMAT_OPENAI };
+enum { PROMPT_MODEL, PROMPT_USER };
 enum { GENERATION_AUTO, GENERATION_NONE };
 enum { SHELL_BASH, SHELL_ZSH, SHELL_FISH };
 
@@ -98,7 +99,8 @@ struct options {
     uint64_t max_memory;             /* 0: no limit of its own */
     const char *metrics;             /* file; NULL: none */
     size_t max_jobs, max_attempts, from, at, occurrence, sample;
-    bool with_prompt, shared_db, run_now, from_here, accept_change, rounds, until_empty, watch, follow;
+    int with_prompt;
+    bool shared_db, run_now, from_here, accept_change, rounds, until_empty, watch, follow;
     bool partial, gzip, csv, html, force, windows;
     int export_format;
     bool man; int completion;                    /* help */

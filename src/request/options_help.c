@@ -136,7 +136,7 @@ static void help_option(FILE *f, const struct option *opt, bool verbs, unsigned 
     fputs("  ", f);
     for (const char *p = opt->also; (p = short_form(p, &form));)
         fprintf(f, "%.2s, ", form);
-    fprintf(f, "--%s%s%s", opt->name, opt->arg ? " " : "", opt->arg ? opt->arg : "");
+    fprintf(f, opt->flags & OPTIONAL ? "--%s[=%s]" : opt->arg ? "--%s %s" : "--%s", opt->name, opt->arg);
     option_verbs(list, sizeof list, opt);
     if (verbs && !(opt->verbs & VERB_RUN) && (opt->verbs & VERBS_SELECT) != VERBS_SELECT)
         fprintf(f, "   (%s)", list);
@@ -252,9 +252,9 @@ static void man_option(FILE *f, const struct option *opt)
     troff(f, opt->name);
     fputs("\\fR", f);
     if (opt->arg) {
-        fputs(" \\fI", f);
+        fputs(opt->flags & OPTIONAL ? "[=\\fI" : " \\fI", f);
         troff(f, opt->arg);
-        fputs("\\fR", f);
+        fputs(opt->flags & OPTIONAL ? "\\fR]" : "\\fR", f);
     }
     option_verbs(list, sizeof list, opt);
     snprintf(text, sizeof text, "%s%s%s%s", option_help(opt), def ? " Default: " : "", def ? def : "",

@@ -4,7 +4,8 @@
 #include "src/request/options.h"
 
 enum option_kind { FLAG, SIZE, U64, BYTES, LONG, REAL, TEXT, LIST, FILES, CHOICE };
-enum { MAIN = 1, HIDDEN = 2 };       /* in the main help; in no help */
+/* in the main help; in no help; the value may be missing and follows a =, else it is the first word */
+enum { MAIN = 1, HIDDEN = 2, OPTIONAL = 4 };
 
 struct option {
     const char *name;

@@ -385,8 +385,9 @@ const struct option options_table[] = {
     { "find", "", "PHRASE", VERB_TEXT, TEXT, F(find), OUTPUT, 0,
       "Print the places of PHRASE instead of the text: the token with its first byte, and the offset of this "
       "byte, both counted from 0." },
-    { "with-prompt", "", NULL, VERB_TEXT, FLAG, F(with_prompt), OUTPUT, 0,
-      "Print the prompt before each text." },
+    { "with-prompt", "", "model|user", VERB_TEXT, CHOICE, F(with_prompt), OUTPUT, OPTIONAL,
+      "Print the prompt before each text: what the model read, with the marks of the chat template, or what "
+      "the user wrote." },
     { "dir", "", "DIR", VERB_EXPORT, TEXT, F(dir), OUTPUT, 0,
       "Write one file per job into DIR, named after the job's custom_id or name. No file is overwritten." },
     { "append", "", "TEXT", VERBS_BRANCH, TEXT, F(append), STORE, 0,

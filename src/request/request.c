@@ -79,7 +79,7 @@ static int check_options(const struct options *o, struct err *e)
     return request_check_options_stop(o, e);
 }
 
-/* Reads --messages. The prompt that is stored is the text that the template makes of them. */
+/* Reads --messages. The prompt that is stored is what the user wrote. */
 static int read_messages(struct request *r, const struct engine *g, struct err *e)
 {
     const char *path = r->o->messages, *where = strcmp(path, "-") ? path : "standard input";
@@ -96,7 +96,7 @@ static int read_messages(struct request *r, const struct engine *g, struct err *
     if (rc == 0 && prompt_encode(&r->ids, &r->n_ids, r->chat_template, r->o, &p, e))
         rc = err_while(e, "%s", where);
     if (rc == 0)
-        rc = tokenizer_decode(g->tokenizer, &r->prompt, &r->prompt_bytes, r->ids, r->n_ids, false, e);
+        rc = messages_of_user(m, n_m, &r->prompt, &r->prompt_bytes, e);
     free(m);
     batch_line_close(&l);
     free(text);

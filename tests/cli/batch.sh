@@ -182,13 +182,15 @@ chat_line() # ID FIELDS
 }
 (chat_line t ', "chat_template_kwargs": {"enable_thinking": true}'; chat_line o '') >"$TMP/chat.jsonl"
 "$L" submit --batch "$TMP/chat.jsonl" -m $MODEL -n 3 --chat-template qwen3 --thinking off -q >/dev/null &&
-    "$L" export @chat --format jsonl --partial | python3 -c '
+    "$L" text @chat --with-prompt --json | python3 -c '
 import json, sys
-a, b = (json.loads(l)["prompt"] for l in sys.stdin)
+a, b = (x["prompt"] for x in json.load(sys.stdin))
 assert a == "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n", a
 assert b == a + "<think>\n\n</think>\n\n", b' \
     2>"$TMP/err"
 result options_are_defaults_of_chat_lines $? "$(tail -1 "$TMP/err")"
+[ "$("$L" export @chat --format csv --partial --fields prompt | sort -u | tr '\r\n' '  ')" = "Hi  prompt  " ]
+result exports_have_what_the_user_wrote $? "$("$L" export @chat --format csv --partial --fields prompt)"
 "$L" run --chat --chat-template qwen3 --thinking off -p Hi -m $MODEL -n 3 -s 2 -q >"$TMP/a"
 python3 -c \
     'import json, sys

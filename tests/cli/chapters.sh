@@ -199,6 +199,19 @@ python3 -c 'import json, sys
 sys.stdout.write(json.load(open(sys.argv[1]))["response"]["body"]["choices"][0]["message"]["content"])' \
     "$TMP/c.out" >"$TMP/content"
 same messages_are_the_chat_of_a_batch "$TMP/run" "$TMP/content"
+# --with-prompt prints what the model read, however the prompt came; =user what the user wrote.
+echo '[{"role": "user", "content": "Tell me."}]' >"$TMP/one.json"
+chat="$("$L" submit -m $MODEL -p "Tell me." --chat --chat-template chatml -n 5 -s 4 -q)"
+list="$("$L" submit -m $MODEL --messages "$TMP/one.json" --chat-template chatml -n 5 -s 4 -q)"
+printf '<|im_start|>user\nTell me.<|im_end|>\n<|im_start|>assistant\n' >"$TMP/read"
+printf 'Tell me.' >"$TMP/wrote"
+for id in $chat $list; do
+    "$L" text $id --with-prompt >"$TMP/a"; same with_prompt_of_chat_$id "$TMP/read" "$TMP/a"
+    "$L" text $id --with-prompt=user >"$TMP/a"; same with_prompt_of_user_$id "$TMP/wrote" "$TMP/a"
+done
+[ "$("$L" list $list --columns prompt | tail -1 | tr -d ' ')" = Tellme. ]
+result list_has_what_the_user_wrote $? "$("$L" list $list --columns prompt)"
+check with_prompt_of_another_kind 2 "'all' is not one of model\|user" text $list --with-prompt=all
 check messages_and_prompt 2 'messages and --prompt: only one' \
     run -m $MODEL --messages "$TMP/m.json" --chat-template chatml -n 3 -p x
 echo '[{"role": "user"}]' >"$TMP/bad.json"

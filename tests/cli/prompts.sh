@@ -66,7 +66,7 @@ check the_chat_equals_its_long_form 0 '@c: 0 new jobs, 1 exists' submit --batch 
 same the_chat_writes_the_text_of_its_long_form "$TMP/a" "$TMP/b"
 printf 'Who?\nWhy?\n' >"$TMP/q.txt"
 check lines_may_be_chats 0 '@q: 2 new jobs' submit --batch "$TMP/q.txt" --lines --chat "${O[@]}" "${C[@]}"
-"$L" show @q/2 --json | grep -q 'user.nWhy?'; result each_line_is_a_message $? "$("$L" show @q/2 --json)"
+"$L" show @q/2 --json | grep -q '"prompt": "Why?"'; result each_line_is_a_message $? "$("$L" show @q/2 --json)"
 check chat_and_a_line_with_a_url 2 'line 1: --chat is for lines' submit --batch "$TMP/long.jsonl" --name u \
     --chat \
     "${O[@]}" "${C[@]}"
