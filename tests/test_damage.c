@@ -199,6 +199,13 @@ static void damaged_jobs_fail_alone(void)
         { "parameters: a newer one",
           "UPDATE input SET parameters = json_set(parameters, '$.later', 1) WHERE job = 1", "newer",
               "newer" },
+        { "parameters: another order of the steps",
+          "UPDATE input SET parameters = json_set(parameters, '$.order', "
+          "json('[\"dry\",\"bias\",\"penalties\",\"temperature\",\"top_k\",\"top_p\",\"min_p\",\"eta\"]'))"
+          " WHERE job = 1", "order", "order" },
+        { "parameters: one member is missing",
+          "UPDATE input SET parameters = json_remove(parameters, '$.top_p') WHERE job = 1", "top_p",
+              "top_p" },
         { "parameters: wrong type",
           "UPDATE input SET parameters = json_set(parameters, '$.temperature', 'hot') WHERE job = 1",
               "temperature", "temperature" },

@@ -31,9 +31,9 @@ static void check_refused(const char *line, const char *part)
 static void options_have_their_defaults(void)
 {
     GOOD("run");
-    CHECK(o.verb->bit == VERB_RUN && o.min_keep == 1 && o.penalty_window == 1024 && o.samples == 1 &&
-          o.min_tokens == 0);
-    CHECK(o.compute == COMPUTE_BF16 && o.format == FORMAT_TEXT && o.progress == PROGRESS_AUTO &&
+    CHECK(o.verb->bit == VERB_RUN && o.job.sampling.min_keep == 1 && o.samples == 1 &&
+          o.job.sampling.penalty_window == 1024 && o.job.sampling.min_tokens == 0);
+    CHECK(o.job.compute == COMPUTE_BF16 && o.format == FORMAT_TEXT && o.progress == PROGRESS_AUTO &&
           o.generation_config == GENERATION_AUTO);
     CHECK(!options_given(&o, "min-keep") && !options_given(&o, "tokens") && !o.quiet && !o.model);
     options_free(&o);
@@ -57,14 +57,15 @@ static void options_are_spelled_in_every_way(void)
     }
     GOOD("run --seed 18446744073709551615 --temp 0.5 --top-k -1 --top_p .9 --repeat-penalty 1.1 "
          "--repeat-last-n -1 --file=- --stop a --stop b");
-    CHECK(o.seed == UINT64_MAX && o.temperature == 0.5 && o.top_k == -1 && o.top_p == 0.9 &&
-          o.penalty == 1.1 && o.penalty_window == -1);
-    CHECK(!strcmp(o.prompt_file, "-") && o.stop.n == 2 && !strcmp(o.stop.v[1], "b"));
+    const struct sampling *s = &o.job.sampling;
+    CHECK(o.seed == UINT64_MAX && s->temperature == 0.5 && s->top_k == -1 && s->top_p == 0.9 &&
+          s->penalty == 1.1 && s->penalty_window == -1);
+    CHECK(!strcmp(o.prompt_file, "-") && o.job.stop.n == 2 && !strcmp(o.job.stop.v[1], "b"));
     options_free(&o);
     GOOD("run --compute f32 --format ids --progress json --generation-config none --drafter none --device "
          "cpu -q --ignore-eos");
-    CHECK(o.compute == COMPUTE_F32 && o.format == FORMAT_IDS && o.progress == PROGRESS_JSON &&
-          o.generation_config == GENERATION_NONE && o.quiet && o.ignore_eos);
+    CHECK(o.job.compute == COMPUTE_F32 && o.format == FORMAT_IDS && o.progress == PROGRESS_JSON &&
+          o.generation_config == GENERATION_NONE && o.quiet && o.job.sampling.ignore_eos);
     options_free(&o);
     GOOD("train heads --device cuda:1 --heads 2 --steps 5 --batch-windows 3");
     CHECK(o.device && !strcmp(o.device, "cuda:1") && o.heads == 2 && o.train_steps == 5 &&
@@ -127,12 +128,12 @@ static void scaling_is_joined_from_its_parts(void)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         GOOD(cases[i].line);
-        CHECK(o.context_scaling && !strcmp(o.context_scaling, cases[i].want), "%s: %s", cases[i].line,
-              o.context_scaling);
+        CHECK(o.job.scaling && !strcmp(o.job.scaling, cases[i].want), "%s: %s", cases[i].line,
+              o.job.scaling);
         options_free(&o);
     }
     GOOD("run --rope-scaling none");
-    CHECK(!o.context_scaling);
+    CHECK(!o.job.scaling);
     options_free(&o);
     check_refused("run --yarn-orig-ctx 1024", "needs --rope-scale");
     check_refused("run --rope-scale 0.5", "from 1 to");

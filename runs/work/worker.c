@@ -1,6 +1,7 @@
 /* The worker: a store and a model, which stays loaded for the next job. worker_memory.c has the memory of its
  * jobs, task.c one job, schedule.c the jobs that run at once. Start at worker_open and worker_load_model. */
 #include "runs/work/worker.h"
+#include "src/request/model_options.h"
 #include "src/base/json_write.h"
 #include "src/base/stopping.h"
 
@@ -59,8 +60,9 @@ struct claim_request worker_claim_request(const struct worker *w, int64_t job)
 bool worker_has_model(const struct worker *w, const struct job *job, const struct job_params *p)
 {
     const struct engine *g = &w->engine;
-    return g->path[0] && strcmp(g->path, job->model) == 0 && g->compute == p->compute &&
-           g->encoding == p->weights && (g->kv == p->kv || g->dev->kv_type == p->kv) &&
+    const enum dtype kv = option_kv(p->kv_dtype);
+    return g->path[0] && strcmp(g->path, job->model) == 0 && g->compute == option_compute(p->compute) &&
+           g->encoding == p->weights && (g->kv == kv || g->dev->kv_type == kv) &&
            strcmp(g->scaling, p->scaling ? p->scaling : "") == 0 &&
            device_choice_matches(w->device, g->dev->numerics, job->numerics) && !*g->dev->error &&
            model_stamp(g->dir) == g->stamp;
@@ -77,8 +79,8 @@ int worker_open_model(struct worker *w, const struct job *job, const struct job_
     engine_close(g);
     w->loaded = false;
     memset(w->trained, 0, sizeof w->trained);
-    const struct engine_spec spec = { job->model, p->compute, p->scaling, w->threads,
-                                      w->device,  job->numerics, p->kv, p->weights };
+    const struct engine_spec spec = { job->model, option_compute(p->compute), p->scaling, w->threads,
+                                      w->device,  job->numerics, option_kv(p->kv_dtype), p->weights };
     if (engine_open(g, &spec, e) == 0)
         return 0;
     g->path[0] = 0;

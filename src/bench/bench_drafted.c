@@ -55,17 +55,20 @@ int bench_drafted(struct engine *g, const struct options *o, struct bench_point 
 {
     static struct decoder d;
     struct decode_setup x = { 0 };
+    struct options own = *o;
     struct sampling s;
     int32_t *prompt = NULL;
     size_t n_prompt = 0;
     const size_t n_max = n ? p[n - 1].depth + sizeof PROMPT + BENCH_DRAFTED + TREE_DEPTH_MAX : 0;
-    sampling_defaults(&s);
+    if (!n)
+        return 0;
+    if (preset_apply(&own, e))
+        return -1;
+    s = own.job.sampling;
     s.ignore_eos = true;
     s.eos = g->config.eos;
     s.n_eos = g->config.n_eos;
-    if (!n)
-        return 0;
-    int rc = preset_sampling(&s, o, e) || open_drafters(g, &x, o, n_max, e) ||
+    int rc = open_drafters(g, &x, o, n_max, e) ||
              tokenizer_encode(g->tokenizer, &prompt, &n_prompt, PROMPT, strlen(PROMPT), true, e) ||
              decode_open(&d, &g->model, &s, &x, prompt, n_prompt, n_max, e) ||
              decode_prefill(&d, 0, NULL, NULL, e) ? -1 : 0;

@@ -118,7 +118,7 @@ static void examine_files(struct inspect *s)
     struct err e = {0};
     add_missing_files(s);
     s->has_tensors =
-        tensors_open_as(&g->tensors, g->dir, (enum weights)s->o->weights, g->config.tied, &e) == 0;
+        tensors_open_as(&g->tensors, g->dir, (enum weights)s->o->job.weights, g->config.tied, &e) == 0;
     if (!s->has_tensors) {
         note_problem(s, &e);
     } else {
@@ -152,10 +152,10 @@ static int examine(struct inspect *s, struct err *e)
     struct engine *g = &s->engine;
     const char *why = "";
     enum dtype kv;
-    g->compute = option_compute(s->o);
+    g->compute = option_compute(s->o->job.compute);
     if (model_dir(g->dir, s->o, e) || config_read(&g->config, g->dir, e))
         return -1;
-    if (s->o->context_scaling && config_scale_context(&g->config, s->o->context_scaling, e))
+    if (s->o->job.scaling && config_scale_context(&g->config, s->o->job.scaling, e))
         return -1;
     g->ops = ops_for_cpu(&why);
     if (!g->ops)
@@ -167,7 +167,7 @@ static int examine(struct inspect *s, struct err *e)
     g->model.compute = g->compute;
     g->model.ops = g->ops;
     g->model.pool = g->pool;
-    if (device_choice_cpu_kv(&kv, g->compute, option_kv(s->o->kv_dtype), e))
+    if (device_choice_cpu_kv(&kv, g->compute, option_kv(s->o->job.kv_dtype), e))
         return -1;
     if (device_cpu_open(&g->dev, g->ops, g->pool, kv, e->msg, sizeof e->msg))
         return err_set(e, ERR_FAILED, "out of memory");

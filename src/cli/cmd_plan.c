@@ -354,7 +354,7 @@ static int read_setup(struct setup *s, const struct options *o, struct err *e)
         read_drafters(s, e) || read_acceptance(s, e) ||
         read_hardware(&s->hardware, s->what, o, measures_model(o, &s->target), e))
         return -1;
-    s->bytes.weight = weight[o->weights];
+    s->bytes.weight = weight[o->job.weights];
     s->bytes.draft_weight = s->hardware.cpu ? fmin(s->bytes.weight, 1) : s->bytes.weight;
     s->bytes.kv = 2;
     return measures_model(o, &s->target) ? measure_model(s, e) : 0;

@@ -93,7 +93,7 @@ static int find_moved(struct model_here *m, char path[PATH_BYTES], const struct 
         return -1;
     if (model_absolute_path(path, dir))
         return err_set(e, ERR_INPUT, "--model: %s: %s", dir, strerror(errno));
-    return model_read(m, path, o->threads, (enum weights)o->weights, NULL, e);
+    return model_read(m, path, o->threads, (enum weights)o->job.weights, NULL, e);
 }
 
 /* Whether the prompt's ids of a job come from this model's tokenizer, as far as the job tells: 1, 0, -1. */

@@ -113,8 +113,8 @@ static int find_model(struct batch *b, struct batch_model **out, const char *nam
             return no_memory(e);
         b->n_models++;
         const struct engine_spec spec = {
-            dir,  option_compute(b->o),      b->o->context_scaling,      b->o->threads, b->o->device,
-            NULL, option_kv(b->o->kv_dtype), (enum weights)b->o->weights
+            dir,  option_compute(b->o->job.compute),      b->o->job.scaling,      b->o->threads, b->o->device,
+            NULL, option_kv(b->o->job.kv_dtype), b->o->job.weights
         };
         m->failed = find_model_dir(dir, name, what, &m->why) || output_check_model(b->o, dir, &m->why) ||
                     engine_open(&m->engine, &spec, &m->why);
@@ -344,7 +344,7 @@ static int describe_request(struct batch *b, struct batch_line *l, struct reques
             return -1;
     }
     r->o = &l->o;
-    return request_check_stop("body.stop", &l->o.stop, e) || request_describe(r, &(*m)->engine, e) ||
+    return request_check_stop("body.stop", &l->o.job.stop, e) || request_describe(r, &(*m)->engine, e) ||
                    check_once(*m, r, e)
                ? -1
                : 0;

@@ -1,5 +1,5 @@
-/* Reads one line of a batch file. Four tables say what happens to each field of the body; read_body walks
- * over the fields. Start at batch_line_read. */
+/* Reads one line of a batch file. The options' table and three tables here say what happens to each field of
+ * the body; read_body walks over the fields. Start at batch_line_read. */
 #include "src/request/batch_line.h"
 
 #include <stdio.h>
@@ -9,26 +9,35 @@
 #include "src/base/json_write.h"
 #include "src/base/memory_file.h"
 #include "src/model/memory_plan.h"
+#include "src/request/options_impl.h"
 
 /* ---- the fields ---- */
 
 enum { COMPLETIONS = 1, CHAT = 2, BOTH = 3 };
-enum field_kind { NUMBER, SWITCH, WORD };            /* the JSON kinds of fields that stand for an option */
+/* The fields that stand for an option: rows of the options' table say which. */
+enum { OPTION_FIELDS_MAX = 48 };
+static struct option_field { char name[40]; const struct option *opt; } option_fields[OPTION_FIELDS_MAX];
+static size_t n_option_fields;
 
-static const struct { const char *name, *option; enum field_kind kind; } option_fields[] = {
-    { "max_tokens", "tokens", NUMBER }, { "max_completion_tokens", "tokens", NUMBER },
-    { "n", "samples", NUMBER }, { "seed", "seed", NUMBER }, { "temperature", "temperature", NUMBER },
-    { "top_p", "top-p", NUMBER }, { "top_k", "top-k", NUMBER }, { "min_p", "min-p", NUMBER },
-    { "eta", "eta", NUMBER }, { "min_keep", "min-keep", NUMBER },
-    { "repetition_penalty", "penalty", NUMBER }, { "repeat_penalty", "penalty", NUMBER },
-    { "repeat_last_n", "penalty-window", NUMBER }, { "penalty_window", "penalty-window", NUMBER },
-    { "presence_penalty", "presence-penalty", NUMBER },
-    { "frequency_penalty", "frequency-penalty", NUMBER }, { "dry_multiplier", "dry-multiplier", NUMBER },
-    { "dry_base", "dry-base", NUMBER }, { "dry_allowed_length", "dry-allowed-length", NUMBER },
-    { "dry_penalty_last_n", "dry-penalty-last-n", NUMBER }, { "min_tokens", "min-tokens", NUMBER },
-    { "ignore_eos", "ignore-eos", SWITCH }, { "on_loop", "on-loop", WORD },
-};
-enum { N_OPTION = sizeof option_fields / sizeof *option_fields };
+static void add_field(const char *name, size_t n, const struct option *opt)
+{
+    assert(n_option_fields < OPTION_FIELDS_MAX && n < sizeof option_fields->name);
+    struct option_field *f = &option_fields[n_option_fields++];
+    f->opt = opt;
+    snprintf(f->name, sizeof f->name, "%.*s", (int)n, name);
+    for (char *p = f->name; *p; p++)
+        *p = *p == '-' ? '_' : *p;
+}
+
+static void list_option_fields(void)
+{
+    for (const struct option *opt = options_table; opt->name; opt++) {
+        if (opt->flags & BODY)
+            add_field(opt->name, strlen(opt->name), opt);
+        for (const char *p = opt->fields ? opt->fields : ""; *p; p += strcspn(p, " "), p += *p == ' ')
+            add_field(p, strcspn(p, " "), opt);
+    }
+}
 
 enum special { MODEL, PROMPT, MESSAGES, STOP, BREAKERS, BIAS, METADATA, SPECIALS, GENERATION_PROMPT, CONTINUE,
                TEMPLATE, TEMPLATE_ARGS, RESPONSE_FORMAT };
@@ -112,18 +121,16 @@ static char *copy_string(struct batch_line *l, const struct json *v, struct err 
     return p;
 }
 
-static int read_option_field(struct batch_line *l, size_t i, const struct json *v, struct err *e)
+static int read_option_field(struct batch_line *l, const struct option_field *f, const struct json *v,
+                             struct err *e)
 {
-    static const char *const kinds[] = { "a number", "true or false", "a text" };
     const enum js_kind kind = js_kind(v);
-    const bool fits = option_fields[i].kind == NUMBER   ? kind == JS_NUMBER
-                      : option_fields[i].kind == SWITCH ? kind == JS_TRUE || kind == JS_FALSE
-                                                : kind == JS_STRING;
+    const bool flag = f->opt->kind == FLAG, word = f->opt->kind == CHOICE;
     char spelled[64], number[JS_NUMBER_MAX + 1];
-    const char *value;
-    if (!fits)
-        return js_bad(v, e, "allowed is %s", kinds[option_fields[i].kind]);
-    if (option_fields[i].kind == WORD) {
+    const char *value = number;
+    if (!(flag ? kind == JS_TRUE || kind == JS_FALSE : kind == (word ? JS_STRING : JS_NUMBER)))
+        return js_bad(v, e, "allowed is %s", flag ? "true or false" : word ? "a text" : "a number");
+    if (word) {
         value = copy_string(l, v, e);
     } else {
         size_t n = (size_t)(v->end - v->s);
@@ -131,12 +138,11 @@ static int read_option_field(struct batch_line *l, size_t i, const struct json *
             return js_bad(v, e, "a number of at most %d digits is allowed", JS_NUMBER_MAX);
         memcpy(number, v->s, n);
         number[n] = 0;
-        value = number;
     }
-    snprintf(spelled, sizeof spelled, "body.%s", option_fields[i].name);
-    if (options_assign(&l->o, option_fields[i].option, spelled, value, e))
+    snprintf(spelled, sizeof spelled, "body.%s", f->name);
+    if (options_assign(&l->o, f->opt->name, spelled, value, e))
         return err_while(e, "%s", v->file);
-    l->seeded |= strcmp(option_fields[i].name, "seed") == 0;
+    l->seeded |= strcmp(f->name, "seed") == 0;
     return 0;
 }
 
@@ -167,9 +173,9 @@ static int read_texts(struct batch_line *l, const struct json *v, const char **l
  * option's syntax needs two. An empty list becomes "none", as in --dry-sequence-breaker. */
 static int read_breakers(struct batch_line *l, const struct json *v, struct err *e)
 {
-    if (read_texts(l, v, l->breaker, &l->o.dry_breakers, e))
+    if (read_texts(l, v, l->breaker, &l->o.job.breakers, e))
         return -1;
-    for (size_t i = 0; i < l->o.dry_breakers.n; i++) {
+    for (size_t i = 0; i < l->o.job.breakers.n; i++) {
         const char *text = l->breaker[i];
         size_t more = 0;
         for (const char *p = text; *p; p++)
@@ -182,9 +188,9 @@ static int read_breakers(struct batch_line *l, const struct json *v, struct err 
             if (*text == '\\')
                 *out++ = '\\';
     }
-    if (l->o.dry_breakers.n == 0) {
+    if (l->o.job.breakers.n == 0) {
         l->breaker[0] = "none";
-        l->o.dry_breakers = (struct text_list){ l->breaker, 1 };
+        l->o.job.breakers = (struct text_list){ l->breaker, 1 };
     }
     return 0;
 }
@@ -259,7 +265,7 @@ static int read_special_field(struct batch_line *l, enum special what, const str
     case MODEL:    return (l->model = copy_string(l, v, e)) ? 0 : -1;
     case PROMPT:   l->prompt = *v; return 0;
     case MESSAGES: l->messages = *v; return 0;
-    case STOP:     return read_texts(l, v, l->stop, &l->o.stop, e);
+    case STOP:     return read_texts(l, v, l->stop, &l->o.job.stop, e);
     case BREAKERS: return read_breakers(l, v, e);
     case BIAS:
         if (js_kind(v) != JS_OBJECT)
@@ -312,24 +318,27 @@ static int check_neutral(size_t i, const struct json *v, struct err *e)
 
 /* ---- the body ---- */
 
-enum { N_FIELDS = N_OPTION + N_SPECIAL + N_NEUTRAL + N_IGNORED };
+/* The number of a field: special, neutral, ignored fields, then those that stand for options. */
+enum { N_REFUSED = N_SPECIAL + N_NEUTRAL, FIRST_OPTION = N_REFUSED + N_IGNORED,
+       N_FIELDS_MAX = FIRST_OPTION + OPTION_FIELDS_MAX };
 
 static const char *field_name(size_t i)
 {
-    return i < N_OPTION ? option_fields[i].name : (i -= N_OPTION) < N_SPECIAL ? special_fields[i].name
-        : (i -= N_SPECIAL) < N_NEUTRAL ? neutral_fields[i].name : ignored_fields[i - N_NEUTRAL];
+    return i < N_SPECIAL      ? special_fields[i].name
+           : i < N_REFUSED    ? neutral_fields[i - N_SPECIAL].name
+           : i < FIRST_OPTION ? ignored_fields[i - N_REFUSED]
+                              : option_fields[i - FIRST_OPTION].name;
 }
 
-/* The number of a field; N_FIELDS if the url has no such field. */
+/* N_FIELDS_MAX if the url has no such field. */
 static size_t find_field(const struct batch_line *l, const struct json *key)
 {
     const unsigned url = l->chat ? CHAT : COMPLETIONS;
+    const size_t n = FIRST_OPTION + n_option_fields;
     size_t i = 0;
-    while (i < N_FIELDS && !js_is(key, field_name(i)))
+    while (i < n && !js_is(key, field_name(i)))
         i++;
-    const bool other_url =
-        i >= N_OPTION && i < N_OPTION + N_SPECIAL && !(special_fields[i - N_OPTION].urls & url);
-    return other_url ? N_FIELDS : i;
+    return i == n || (i < N_SPECIAL && !(special_fields[i].urls & url)) ? N_FIELDS_MAX : i;
 }
 
 static int unknown_field(const struct batch_line *l, const struct json *key, struct err *e)
@@ -341,17 +350,19 @@ static int unknown_field(const struct batch_line *l, const struct json *key, str
         key->file, js_offset(key), shown, key->s, l->chat ? "/v1/chat/completions" : "/v1/completions");
 }
 
-enum {
-    MAX_TOKENS = 0,
-    MAX_COMPLETION_TOKENS = 1
-}; /* rows of option_fields; the second overrides the first */
-
-/* Some fields have two names; a line must use only one. */
-static int check_other_names(size_t i, const bool set[N_OPTION], const struct json *v, struct err *e)
+/* Some fields have two names; a line must use only one. max_completion_tokens overrides max_tokens: 1 if the
+ * field counts for nothing. */
+static int check_other_names(size_t i, const bool set[OPTION_FIELDS_MAX], const struct json *v, struct err *e)
 {
-    for (size_t k = MAX_COMPLETION_TOKENS + 1; k < N_OPTION; k++)
-        if (set[k] && k != i && strcmp(option_fields[k].option, option_fields[i].option) == 0)
-            return js_bad(v, e, "body.%s means the same; only one of them is allowed", option_fields[k].name);
+    for (size_t k = 0; k < n_option_fields; k++) {
+        const char *other = option_fields[k].name;
+        if (!set[k] || k == i || option_fields[k].opt != option_fields[i].opt)
+            continue;
+        if (strcmp(other, "max_completion_tokens") == 0)
+            return 1;
+        if (strcmp(other, "max_tokens"))
+            return js_bad(v, e, "body.%s means the same; only one of them is allowed", other);
+    }
     return 0;
 }
 
@@ -359,11 +370,11 @@ static int read_body(struct batch_line *l, struct batch_notes *notes, struct err
 {
     struct chat_flags f = { .prompt = true };
     struct json key, v;
-    bool seen[N_FIELDS] = { false }, set[N_OPTION] = { false };       /* set: seen and not null */
+    bool seen[N_FIELDS_MAX] = { false }, set[OPTION_FIELDS_MAX] = { false };  /* set: seen and not null */
     uint64_t ignored = 0;
     for (struct js_walk w = js_walk(&l->body); js_next(&w, &key, &v);) {
         size_t i = find_field(l, &key);
-        if (i == N_FIELDS)
+        if (i == N_FIELDS_MAX)
             return unknown_field(l, &key, e);
         if (seen[i])
             return err_set(e, ERR_INPUT, "%s: body (offset %zu): the field \"%s\" is given twice", key.file,
@@ -375,17 +386,17 @@ static int read_body(struct batch_line *l, struct batch_notes *notes, struct err
             continue;
         }
         int rc = 0;
-        if (i < N_OPTION) {
-            rc = i == MAX_TOKENS && set[MAX_COMPLETION_TOKENS]                          ? 0
-                 : check_other_names(i, set, &v, e) || read_option_field(l, i, &v, e) ? -1
-                                                                               : 0;
-            set[i] = true;
-        } else if (i < N_OPTION + N_SPECIAL)
-            rc = read_special_field(l, special_fields[i - N_OPTION].what, &v, &f, e);
-        else if (i < N_OPTION + N_SPECIAL + N_NEUTRAL)
-            rc = check_neutral(i - N_OPTION - N_SPECIAL, &v, e);
-        else
-            ignored |= (uint64_t)1 << (i - N_OPTION - N_SPECIAL - N_NEUTRAL);
+        if (i < N_SPECIAL) {
+            rc = read_special_field(l, special_fields[i].what, &v, &f, e);
+        } else if (i < N_REFUSED) {
+            rc = check_neutral(i - N_SPECIAL, &v, e);
+        } else if (i < FIRST_OPTION) {
+            ignored |= (uint64_t)1 << (i - N_REFUSED);
+        } else {
+            rc = check_other_names(i - FIRST_OPTION, set, &v, e);
+            rc = rc ? MIN(rc, 0) : read_option_field(l, &option_fields[i - FIRST_OPTION], &v, e);
+            set[i - FIRST_OPTION] = true;
+        }
         if (rc)
             return -1;
     }
@@ -414,8 +425,9 @@ static int check_misplaced(const struct json *line, struct err *e)
 {
     struct json key, v;
     for (struct js_walk w = js_walk(line); js_next(&w, &key, &v);)
-        for (size_t i = 0; i < N_FIELDS - N_IGNORED; i++)
-            if (js_is(&key, field_name(i)) && !js_is(&key, "metadata"))
+        for (size_t i = 0; i < FIRST_OPTION + n_option_fields; i++)
+            if ((i < N_REFUSED || i >= FIRST_OPTION) && js_is(&key, field_name(i)) &&
+                !js_is(&key, "metadata"))
                 return err_set(
                     e, ERR_INPUT,
                     "%s: offset %zu: the field \"%s\" stands beside body; it is allowed only inside body",
@@ -539,6 +551,8 @@ int batch_line_read(struct batch_line *l, const struct options *o, const char *w
                     size_t n, struct batch_notes *notes, struct err *e)
 {
     struct json line;
+    if (!n_option_fields)
+        list_option_fields();
     *l = (struct batch_line){ .o = *o, .size = 2 * n + 256 };
     if (o->chat && o->system)
         l->size += 8 * strlen(o->system);        /* an escaped copy, and one that is not */

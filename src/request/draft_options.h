@@ -5,9 +5,9 @@
 
 /* The names of the presets; NULL after the last. */
 const char *preset_name(size_t i);
-/* Applies the sampling settings of --preset: temperature, filters, penalty and min-keep. Given options
- * override them later. ERR_INPUT with the list of presets for an unknown name. */
-int preset_sampling(struct sampling *s, const struct options *o, struct err *e);
+/* Sets the options of --preset that the command line does not give. ERR_INPUT with the list of presets for an
+ * unknown name. */
+int preset_apply(struct options *o, struct err *e);
 
 /* The FILE of NAME:FILE for each drafter; "": the model's own. */
 struct drafter_files { char path[N_DRAFTERS][PATH_BYTES]; };

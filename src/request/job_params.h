@@ -9,16 +9,17 @@
  *              job_bind(&p, ...)            with the job's model; then p.sampling and p.draft are ready
  *
  * Members have the names of the command line's options, with _ for -. Every member is written, so that a
- * later change of a default changes no stored job. job_parse refuses a member that this version does not
- * know. The text is canonical: equal parameters are equal bytes. Members are sorted by name, and all reals
- * of a text have the same number of digits: the smallest number, at least 6, that gives every real back
+ * later change of a default changes no stored job; a parameter that longhand got later is written only where
+ * it is set. job_parse refuses a member that this version does not know, and a job that lacks one.
+ * The text is canonical: equal parameters are equal bytes. Members are sorted by name, and all reals of a
+ * text have the same number of digits: the smallest number, at least 6, that gives every real back
  * exactly.
  *
  *     "temperature" "top_k" "top_p" "min_p" "eta" "min_keep" "penalty" "penalty_window" "presence_penalty"
  *     "frequency_penalty" "dry_multiplier" "dry_base" "dry_allowed_length" "dry_penalty_last_n"
  *     "dry_sequence_breakers"  array of texts; null: the default breakers
  *     "logit_bias"             {"ID": number or "-inf"}
- *     "order"                  ["bias", ..]: the steps of the sampling chain
+ *     "order"                  ["bias", ..]: the steps of the sampling chain; another order is refused
  *     "min_tokens" "ignore_eos" "stop" [..] "on_loop"
  *     "chat"                   null, or the form of the prompt: {"template", "system", "thinking", "date"}
  *     "compute" "kv_dtype"     a job without "kv_dtype" was stored by an older version and uses bf16
@@ -36,29 +37,12 @@
 #include "src/decode/engine.h"
 #include "src/request/options.h"
 #include "src/sample/sample.h"
-#include "src/text/loop.h"
 #include "src/text/tokenizer.h"
 
-struct job_params {                  /* {0} is closed */
-    char *strings;                   /* owns every text below */
-    struct sampling sampling;        /* job_bind adds EOS ids, breakers and seed */
-    struct text_list stop, breakers; /* breakers.n == 0: the default breakers */
-    enum on_loop on_loop;
-    bool chat;                       /* the text follows the opening of the assistant's turn */
-    enum dtype compute, kv;          /* kv DT_OTHER: auto */
-    enum weights weights;
-    const char *tokenizer;           /* or NULL: not known */
-    const char *scaling;             /* or NULL */
-    bool allow_beyond_context;
-    struct draft_settings draft;
-    bool drafter_auto;
-    const char *file[N_DRAFTERS];     /* of trained drafters; NULL: the model's own */
-};
-
-/* Writes the parameters of a command line for model g into *text; free(*text). `sampling` comes from
- * sampling_from_options. */
-int job_describe(char **text, const struct options *o, const struct sampling *sampling,
-                 const struct engine *g, size_t n_prompt, const char *chat_template, struct err *e);
+/* Writes the parameters of a command line for model g into *text; free(*text). p begins as those of the
+ * command line with the sampling of sampling_from_options, and gets those of drafting and of the model. */
+int job_describe(char **text, struct job_params *p, const struct options *o, const struct engine *g,
+                 size_t n_prompt, const char *chat_template, struct err *e);
 /* Writes the parameters `old` with the sampling options, --stop and --on-loop of a command line in the places
  * of theirs; free(*text). *text is NULL if the command line has none. The result is not checked yet. */
 int  job_change(char **text, const char *old, const struct options *o, size_t vocab, struct err *e);

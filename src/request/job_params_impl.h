@@ -1,11 +1,17 @@
-/* The words of stored parameters, shared by the writer (job_params_describe.c) and the reader
- * (job_params.c). Each list is indexed by its enum. */
+/* The members of stored parameters, shared by the writer (job_params_describe.c) and the reader
+ * (job_params.c). */
 #pragma once
 #include "src/request/job_params.h"
+#include "src/request/options_impl.h"
 
-enum { JOB_POLICIES = 6 };
-struct job_policy { const char *name; enum kv_policy policy; };
-extern const struct job_policy job_policies[JOB_POLICIES];
+/* A member: of a row of the options' table, or (opt NULL) the FILE of `drafter`. */
+struct member { char name[40]; const struct option *opt; size_t drafter; };
+enum { MEMBERS_MAX = 64 };
+/* The members of the object, or of "drafting" within it, in the order of their names. */
+const struct member *job_members(bool drafting, size_t *n);
+/* The place of the value of a row. */
+static inline void *job_place(const struct job_params *p, const struct option *opt)
+{
+    return (char *)(uintptr_t)p + (opt->field - offsetof(struct options, job));
+}
 extern const char *const job_step_names[CHAIN_STEPS];
-extern const char *const job_compute_names[2], *const job_kv_names[3], *const job_lead_names[3],
-    *const job_verifier_names[2], *const job_weight_names[2], *const job_encoded_names[2];

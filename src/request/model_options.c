@@ -16,7 +16,7 @@ int model_dir(char dir[PATH_BYTES], const struct options *o, struct err *e)
     return find_model_dir(dir, o->model, "--model", e);
 }
 
-enum dtype option_compute(const struct options *o) { return o->compute == COMPUTE_F32 ? DT_F32 : DT_BF16; }
+enum dtype option_compute(int compute) { return compute == COMPUTE_F32 ? DT_F32 : DT_BF16; }
 
 enum dtype option_kv(int kv_dtype)
 {
@@ -28,8 +28,8 @@ int options_open_engine(struct engine *g, const struct options *o, struct err *e
     char dir[PATH_BYTES];
     if (model_dir(dir, o, e))
         return -1;
-    return engine_open(g, &(struct engine_spec){ dir, option_compute(o), o->context_scaling, o->threads,
-        o->device, NULL, option_kv(o->kv_dtype), (enum weights)o->weights }, e);
+    return engine_open(g, &(struct engine_spec){ dir, option_compute(o->job.compute), o->job.scaling,
+        o->threads, o->device, NULL, option_kv(o->job.kv_dtype), o->job.weights }, e);
 }
 
 static int check_chat_options(const struct options *o, struct err *e)

@@ -9,7 +9,7 @@ int model_dir(char dir[PATH_BYTES], const struct options *o, struct err *e);
 /* engine_open with the model, --compute, --kv-dtype, --context-scaling, --threads and --device. */
 int options_open_engine(struct engine *g, const struct options *o, struct err *e);
 
-enum dtype option_compute(const struct options *o);    /* --compute */
+enum dtype option_compute(int compute);                /* COMPUTE_* of --compute */
 enum dtype option_kv(int kv_dtype);                    /* KV_DTYPE_* of --kv-dtype; DT_OTHER: auto */
 
 /* A text of n bytes, to become the prompt of the model in `dir`. */

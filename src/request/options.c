@@ -15,6 +15,23 @@ const char *option_default(const struct option *opt)
     return opt->shown ? opt->shown : opt->kind == CHOICE ? NULL : opt->value;
 }
 
+const char *option_word(const struct option *opt, int i, size_t *n)
+{
+    const char *p = opt->words ? opt->words : opt->arg;
+    for (; i > 0 && *p; i--)
+        p += strcspn(p, "|"), p += *p == '|';
+    *n = strcspn(p, "|");
+    return *n ? p : NULL;
+}
+
+const char *option_member(char name[40], const struct option *opt)
+{
+    snprintf(name, 40, "%s", opt->member ? opt->member : opt->name);
+    for (char *p = name; *p; p++)
+        *p = *p == '-' ? '_' : *p;
+    return name;
+}
+
 void option_verbs(char *out, size_t size, const struct option *opt)
 {
     *out = 0;
@@ -80,14 +97,12 @@ static bool is_listed(const char *list, const char *name)
     return false;
 }
 
-/* The row of an option that is spelled "--name" or "-x": the row of this verb, else of any verb, else
- * NULL. */
-static const struct option *find_option(const char *spelled, unsigned verb)
+const struct option *option_find(const char *spelled, unsigned verb)
 {
     const struct option *other = NULL;
     for (const struct option *opt = options_table; opt->name; opt++)
-        if ((spelled[0] == '-' && spelled[1] == '-' && strcmp(spelled + 2, opt->name) == 0) ||
-            is_listed(opt->also, spelled)) {
+        if (opt->verbs && ((strncmp(spelled, "--", 2) == 0 && strcmp(spelled + 2, opt->name) == 0) ||
+                           is_listed(opt->also, spelled))) {
             if (opt->verbs & verb)
                 return opt;
             other = other ? other : opt;
@@ -141,31 +156,20 @@ const char *option_of_alias(const char *word)
 
 const char *options_of_job(const struct options *o)
 {
-    static const char *const others[] = { "threads", "device", "db", "shared-db", "quiet" };
-    for (const struct option *opt = options_table; opt->name; opt++) {
-        bool of_job = o->given[opt - options_table] && (opt->verbs & VERBS_MAKE) == VERBS_MAKE;
-        for (size_t k = 0; k < sizeof others / sizeof *others; k++)
-            of_job = of_job && strcmp(opt->name, others[k]);
-        if (of_job)
+    for (const struct option *opt = options_table; opt->name; opt++)
+        if (o->given[opt - options_table] && (opt->verbs & VERBS_MAKE) == VERBS_MAKE &&
+            !(opt->flags & MACHINE))
             return opt->name;
-    }
     return NULL;
 }
 
 const char *options_of_text(const struct options *o, const char *name)
 {
-    static const char *const length[] = { "tokens", "min-tokens", "on-loop" };
     char word[64] = "--";
     for (size_t i = 0; name[i] && i < sizeof word - 3; i++)
         word[2 + i] = name[i] == '_' ? '-' : name[i];
-    const struct option *opt = find_option(word, o->verb->bit);
-    if (!opt || !(opt->verbs & o->verb->bit) || opt->kind == LIST || opt->kind == FLAG ||
-        strcmp(opt->name, "seed") == 0)
-        return NULL;
-    bool known = strcmp(opt->group, "Sampling") == 0 || strcmp(opt->group, "Drafting") == 0;
-    for (size_t i = 0; i < sizeof length / sizeof *length; i++)
-        known |= strcmp(opt->name, length[i]) == 0;
-    return known ? opt->name : NULL;
+    const struct option *opt = option_find(word, o->verb->bit);
+    return opt && (opt->verbs & o->verb->bit) && (opt->flags & GRID) ? opt->name : NULL;
 }
 
 /* ---- values ---- */
@@ -236,16 +240,35 @@ int parse_real(double *out, const char *name, const char *s, double min, double 
 
 static int parse_choice(int *out, const struct option *opt, const char *spelled, const char *s, struct err *e)
 {
-    int i = 0;
-    for (const char *p = opt->arg; *p; i++) {
-        size_t len = strcspn(p, "|");
-        if (strlen(s) == len && memcmp(p, s, len) == 0) {
+    const char *word;
+    size_t n;
+    for (int i = 0; (word = option_word(opt, i, &n)); i++)
+        if (strlen(s) == n && memcmp(word, s, n) == 0) {
             *out = i;
             return 0;
         }
-        p += len + (p[len] == '|');
-    }
     return err_set(e, ERR_INPUT, "%s: '%s' is not one of %s", spelled, s, opt->arg);
+}
+
+static int parse_widths(struct draft_settings *d, const char *spelled, const char *text, struct err *e)
+{
+    d->n_width = 0;
+    for (const char *p = text;; p++) {
+        char number[24];
+        size_t n = strcspn(p, ",");
+        if (d->n_width == TREE_WIDTHS_MAX)
+            return err_set(e, ERR_INPUT, "%s: '%s' is deeper than %d", spelled, text, TREE_WIDTHS_MAX);
+        if (n == 0 || n >= sizeof number)
+            return err_set(e, ERR_INPUT, "%s: '%s' is not a list of whole numbers like 1,3,3,3", spelled,
+                           text);
+        memcpy(number, p, n);
+        number[n] = 0;
+        if (parse_size(&d->width[d->n_width++], spelled, number, 1, RANK_MAX - 1, e))
+            return -1;
+        p += n;
+        if (!*p)
+            return 0;
+    }
 }
 
 static int list_add(struct text_list *l, const char *s, struct err *e)
@@ -258,22 +281,45 @@ static int list_add(struct text_list *l, const char *s, struct err *e)
     return 0;
 }
 
-static int set_option(struct options *o, const struct option *opt, const char *spelled, const char *s,
-                      struct err *e)
+static int set_real(double *out, const struct option *opt, const char *spelled, const char *s, struct err *e)
+{
+    double x;
+    const bool above = opt->flags & ABOVE_MIN, below = opt->flags & BELOW_MAX;
+    if (parse_real(&x, spelled, s, opt->min, opt->max, e) == 0 && !(above && x == opt->min) &&
+        !(below && x == opt->max) && !(opt->least > 0 && x != 0 && x < opt->least)) {
+        *out = x;
+        return 0;
+    }
+    char more[48] = "";
+    if (above || below)
+        snprintf(more, sizeof more, ", without %g", above ? opt->min : opt->max);
+    else if (opt->least > 0)
+        snprintf(more, sizeof more, ", 0 or at least %g", opt->least);
+    return err_set(e, ERR_INPUT, "%s: '%s' is not a number from %g to %g%s", spelled, s, opt->min, opt->max,
+                   more);
+}
+
+int option_set(struct options *o, const struct option *opt, const char *spelled, const char *s, struct err *e)
 {
     void *field = (char *)o + opt->field;
+    if (opt->word && strcmp(s, opt->word) == 0) {
+        *(size_t *)field = 0;
+        return 0;
+    }
     switch (opt->kind) {
     case FLAG:   *(bool *)field = true; return 0;
     case SIZE:   return parse_size(field, spelled, s, (size_t)opt->min, (size_t)opt->max, e);
     case U64:    return parse_u64(field, spelled, s, 0, UINT64_MAX, e);
     case BYTES:  return parse_bytes(field, spelled, s, (uint64_t)opt->min, e);
     case LONG:   return parse_long(field, spelled, s, (long)opt->min, (long)opt->max, e);
-    case REAL:   return parse_real(field, spelled, s, opt->min, opt->max, e);
-    case TEXT:
+    case REAL:   return set_real(field, opt, spelled, s, e);
+    case TEXT: case DRAFTERS:
         *(const char **)field = s;
         return field == &o->device ? device_choice_check(spelled, s, e) : 0;
-    case LIST: case FILES: return list_add(field, s, e);
+    case LIST: case FILES: case BIASES: return list_add(field, s, e);
     case CHOICE: return parse_choice(field, opt, spelled, s, e);
+    case WIDTHS: return parse_widths(field, spelled, s, e);
+    case CHAT_FORM: case DRAFTING_FORM: case ORDER: break;
     }
     return 0;
 }
@@ -282,11 +328,12 @@ int options_assign(struct options *o, const char *name, const char *spelled, con
 {
     char word[64];
     snprintf(word, sizeof word, "--%s", name);
-    const struct option *opt = find_option(word, o->verb->bit);
-    assert(opt && (opt->verbs & o->verb->bit) && opt->kind != LIST && opt->kind != FILES);
+    const struct option *opt = option_find(word, o->verb->bit);
+    assert(opt && (opt->verbs & o->verb->bit) && opt->kind != LIST && opt->kind != FILES &&
+           opt->kind != BIASES);
     o->given[opt - options_table] = 1;
     if (opt->kind != FLAG)
-        return set_option(o, opt, spelled, value, e);
+        return option_set(o, opt, spelled, value, e);
     *(bool *)(void *)((char *)o + opt->field) = strcmp(value, "true") == 0;
     return 0;
 }
@@ -366,7 +413,7 @@ static int parse_option(struct options *o, int argc, char **argv, int *i, struct
     if (word[n])
         value = word + n + (word[1] == '-');
 
-    const struct option *opt = find_option(name, o->verb->bit);
+    const struct option *opt = option_find(name, o->verb->bit);
     const char *hint = hint_of(word[1] == '-' ? name : word);
     if (hint && (!opt || word[1] != '-'))
         return err_set(e, ERR_INPUT, "%s: there is no option '%.40s': %s", o->verb->name,
@@ -387,7 +434,7 @@ static int parse_option(struct options *o, int argc, char **argv, int *i, struct
         value = argv[++*i];
     }
     o->given[opt - options_table] = 1;
-    if (set_option(o, opt, name, value, e)) {
+    if (option_set(o, opt, name, value, e)) {
         if (opt->field == offsetof(struct options, seed) && strcmp(value, "-1") == 0)
             err_set(e, ERR_INPUT, "%s: '-1' is llama.cpp's word for a random seed; without %s the seed is "
                     "drawn at random and printed", name, name);
@@ -400,7 +447,7 @@ static int parse_option(struct options *o, int argc, char **argv, int *i, struct
         return -1;
     }
     while (opt->kind == FILES && *i + 1 < argc && (argv[*i + 1][0] != '-' || !argv[*i + 1][1]))
-        if (set_option(o, opt, name, argv[++*i], e))
+        if (option_set(o, opt, name, argv[++*i], e))
             return -1;
     return 0;
 }
@@ -408,17 +455,17 @@ static int parse_option(struct options *o, int argc, char **argv, int *i, struct
 /* Joins llama.cpp's --rope-scaling TYPE, --rope-scale F and --yarn-orig-ctx ORIG into one text. */
 static int join_scaling(struct options *o, struct err *e)
 {
-    const char *type = o->context_scaling ? o->context_scaling : "yarn";
+    const char *type = o->job.scaling ? o->job.scaling : "yarn";
     const char *factor = o->rope_scale;
     double f;
     if (strcmp(type, "none") == 0 && !factor && !o->yarn_orig_ctx) {
-        o->context_scaling = NULL;
+        o->job.scaling = NULL;
         return 0;
     }
     if (!factor && !o->yarn_orig_ctx)
         return 0;
-    if (factor && strchr(factor, ':') && !o->context_scaling && !o->yarn_orig_ctx) {
-        o->context_scaling = factor;
+    if (factor && strchr(factor, ':') && !o->job.scaling && !o->yarn_orig_ctx) {
+        o->job.scaling = factor;
         return 0;
     }
     if (strcmp(type, "yarn") && strcmp(type, "linear"))
@@ -434,7 +481,7 @@ static int join_scaling(struct options *o, struct err *e)
         snprintf(o->scaling_text, sizeof o->scaling_text, "%s:%s:%zu", type, factor, o->yarn_orig_ctx);
     else
         snprintf(o->scaling_text, sizeof o->scaling_text, "%s:%s", type, factor);
-    o->context_scaling = o->scaling_text;
+    o->job.scaling = o->scaling_text;
     return 0;
 }
 
@@ -456,8 +503,8 @@ static void unescape_texts(struct options *o)
 {
     unescape_word(o->prompt);
     unescape_word(o->append);
-    for (size_t i = 0; i < o->stop.n; i++)
-        unescape_word(o->stop.v[i]);
+    for (size_t i = 0; i < o->job.stop.n; i++)
+        unescape_word(o->job.stop.v[i]);
 }
 
 /* `priority` takes a number below 0 as a word. */
@@ -497,8 +544,10 @@ int options_parse(struct options *o, int argc, char **argv, struct err *e)
 {
     const char *name = argc > 1 ? argv[1] : "help";
     *o = (struct options){0};
+    sampling_defaults(&o->job.sampling);
+    draft_defaults(&o->job.draft);
     for (const struct option *opt = options_table; opt->name; opt++)
-        if (opt->value && set_option(o, opt, opt->name, opt->value, e))
+        if (opt->value && option_set(o, opt, opt->name, opt->value, e))
             assert(!"a default is outside its range");
     if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0)
         name = "version";
@@ -522,13 +571,11 @@ int options_parse(struct options *o, int argc, char **argv, struct err *e)
 void options_free(struct options *o)
 {
     free(o->arg);
-    free(o->stop.v);
-    free(o->data.v);
-    free(o->valid.v);
-    free(o->logit_bias.v);
-    free(o->dry_breakers.v);
-    free(o->db.v);
-    free(o->by.v);
-    free(o->grid.v);
+    for (const struct option *opt = options_table; opt->name; opt++)
+        if (opt->kind == LIST || opt->kind == FILES || opt->kind == BIASES) {
+            struct text_list *l = (struct text_list *)(void *)((char *)o + opt->field);
+            free(l->v);
+            l->v = NULL;
+        }
     *o = (struct options){0};
 }

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include "src/base/base.h"
 #include "src/base/progress.h"
+#include "src/request/params.h"
 
 enum {
     VERB_RUN = 1, VERB_SCORE = 2, VERB_TOKENIZE = 4, VERB_INSPECT = 8, VERB_DISTINCT = 16, VERB_BENCH = 32,
@@ -43,11 +44,7 @@ struct verb {
     int min_args, max_args;          /* words that are not options; INT_MAX: any number */
 };
 
-struct text_list { const char **v; size_t n; };
-
 /* Values of choices: the index of the word in the row's argument "a|b|c". */
-enum { COMPUTE_BF16, COMPUTE_F32 };
-enum { KV_DTYPE_AUTO, KV_DTYPE_INT16, KV_DTYPE_BF16 };
 enum { FORMAT_TEXT, FORMAT_IDS, FORMAT_JSONL, FORMAT_CSV, FORMAT_OPENAI };
 enum { PROMPT_MODEL, PROMPT_USER };
 enum { GENERATION_AUTO, GENERATION_NONE };
@@ -58,26 +55,21 @@ struct options {
     const char **arg; size_t n_args;             /* words that are not options */
     unsigned char given[OPTIONS_MAX];            /* by row of the table; see options_given */
 
-    const char *model, *prompt, *prompt_file, *output, *context_scaling;
-    const char *rope_scale; size_t yarn_orig_ctx;  /* llama.cpp's parts of context_scaling */
+    struct job_params job;                       /* parameters of a job, as far as the words give them */
+    const char *model, *prompt, *prompt_file, *output;
+    const char *rope_scale; size_t yarn_orig_ctx;  /* llama.cpp's parts of job.scaling */
     bool repair;
     const char *messages;
     bool chat, escape;
     const char *system, *chat_template, *chat_date;
     int thinking;                                /* enum chat_thinking */
-    size_t tokens, min_tokens, samples, threads, window;
+    size_t tokens, samples, threads, window;
     uint64_t seed;
-    double temperature, top_p, min_p, eta, penalty, presence, frequency;
-    long top_k, penalty_window;
-    size_t min_keep;
-    double dry_multiplier, dry_base; size_t dry_allowed_length; long dry_penalty_last_n;
-    struct text_list stop, logit_bias, dry_breakers;
-    bool ignore_eos, allow_beyond_context, quiet, json, per_token, jsonl, decode, all, help;
-    int generation_config, compute, format, progress, kv_dtype, weights, convert_weights;
+    struct text_list logit_bias;
+    bool quiet, json, per_token, jsonl, decode, all, help;
+    int generation_config, format, progress, convert_weights;
     const char *shape, *hardware, *lengths, *batch_sizes, *acceptance, *drafters, *paper;   /* plan */
-    const char *device, *drafter, *preset, *tree, *kv_budget, *json_stats;
-    size_t ngram_k, draft_passes, kv_sinks, ngram_delay;
-    int ngram_lead, kv_policy, draft_weights, verifier, on_loop;
+    const char *device, *preset, *json_stats;
     const char *bench_points; size_t repeat;     /* bench */
     struct text_list data, valid;                /* train */
     const char *curves, *train_from;
@@ -104,7 +96,7 @@ struct options {
     bool partial, gzip, csv, html, force, windows;
     int export_format;
     bool man; int completion;                    /* help */
-    char scaling_text[64];                       /* context_scaling, joined from its parts */
+    char scaling_text[64];                       /* job.scaling, joined from its parts */
 };
 
 /* Parses a command line. Fails with ERR_INPUT and one line; for an unknown name the line offers the

@@ -3,15 +3,33 @@
 #pragma once
 #include "src/request/options.h"
 
-enum option_kind { FLAG, SIZE, U64, BYTES, LONG, REAL, TEXT, LIST, FILES, CHOICE };
-/* in the main help; in no help; the value may be missing and follows a =, else it is the first word */
-enum { MAIN = 1, HIDDEN = 2, OPTIONAL = 4 };
+/* The kind of a value. Lists may be given several times. The kinds from CHAT_FORM on occur in stored
+ * parameters alone. */
+enum option_kind { FLAG, SIZE, U64, BYTES, LONG, REAL, TEXT, LIST, FILES, CHOICE, WIDTHS, DRAFTERS, BIASES,
+                   CHAT_FORM, DRAFTING_FORM, ORDER };
+
+enum {
+    MAIN = 1, HIDDEN = 2,            /* in the main help; in no help */
+    OPTIONAL = 1 << 14,              /* the value may be missing and follows a =, else it is the first word */
+    BODY = 4,                        /* the body of a request has a field of this name, with _ for - */
+    GRID = 8,                        /* --grid may vary it */
+    MACHINE = 16,                    /* of the machine that computes, not of a job */
+    STORED = 32,                     /* a member of stored parameters */
+    DRAFT = 64,                      /* within the member "drafting" */
+    LATER = 128,                     /* jobs of older versions lack the member */
+    WHEN_SET = 256,                  /* the member is written only where it differs from its default */
+    NULL_IF_EMPTY = 512,             /* an empty list is stored as null */
+    DECIDES = 1024,                  /* the text depends on it */
+    CHANGES = 2048,                  /* extend and fork may change it */
+    ABOVE_MIN = 4096, BELOW_MAX = 8192,   /* the range of a REAL is without its least or greatest number */
+    CHANGED = STORED | DECIDES | CHANGES, SAMPLED = CHANGED | BODY | GRID, DRAFTED = STORED | DRAFT | GRID,
+};
 
 struct option {
     const char *name;
     const char *also;                /* aliases, separated by spaces; "-x" is a short form */
     const char *arg;                 /* as the help shows it; the words of a CHOICE, separated by | */
-    unsigned verbs;
+    unsigned verbs;                  /* 0: no option, but a member of stored parameters */
     enum option_kind kind;
     size_t field;                    /* offset in struct options */
     const char *group;
@@ -20,11 +38,22 @@ struct option {
     double min, max;                 /* of numbers */
     const char *value;               /* the default, parsed like a given value; NULL: zero */
     const char *shown;               /* the default as the help shows it; NULL: `value` */
+    const char *fields;              /* further fields of a body, separated by spaces */
+    const char *member;              /* of stored parameters; NULL: the name with _ for - */
+    const char *words;               /* of a CHOICE, if the help does not show all; NULL: arg */
+    double least;                    /* of a REAL: the least number but 0 */
+    const char *word;                /* of a SIZE: this word stands for 0 */
 };
 
 /* Both tables end with a row without a name. An alias of a verb follows its verb and has no help. */
 extern const struct option options_table[];
 extern const struct verb verbs_table[];
+/* The row of an option that is spelled "--name" or "-x": the row of this verb, else of any verb, else
+ * NULL. */
+const struct option *option_find(const char *spelled, unsigned verb);
+/* Parses a value into its place in o. `spelled` begins messages. */
+int option_set(struct options *o, const struct option *opt, const char *spelled, const char *value,
+               struct err *e);
 /* The groups of options in the order of the help; NULL after the last. */
 const char *option_group_at(size_t i);
 /* In a help text: the drafters, as --drafter takes them. */
@@ -33,5 +62,9 @@ const char *option_group_at(size_t i);
 const char *option_help(const struct option *opt);
 /* The default as the help shows it; NULL: none. */
 const char *option_default(const struct option *opt);
+/* The words of a choice: its number; `n` bytes at the return value are word i; NULL after the last. */
+const char *option_word(const struct option *opt, int i, size_t *n);
+/* The name of the member of stored parameters. */
+const char *option_member(char name[40], const struct option *opt);
 /* "run, submit", without aliases. */
 void option_verbs(char *out, size_t size, const struct option *opt);

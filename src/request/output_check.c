@@ -67,7 +67,7 @@ static int check_model(const char *dir, const char *option, const char *path, st
 static const char *drafter_of(char to[PATH_BYTES], const struct options *o, const char *name)
 {
     const size_t n = strlen(name);
-    for (const char *p = o->drafter ? o->drafter : ""; *p; p += strcspn(p, ","), p += *p == ',')
+    for (const char *p = o->job.drafter ? o->job.drafter : ""; *p; p += strcspn(p, ","), p += *p == ',')
         if (strncmp(p, name, n) == 0 && p[n] == ':') {
             snprintf(to, PATH_BYTES, "%.*s", (int)strcspn(p + n + 1, ","), p + n + 1);
             return to;

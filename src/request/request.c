@@ -51,12 +51,12 @@ void request_notice(const struct options *o, const char *format, ...)
 
 int request_check_options_stop(const struct options *o, struct err *e)
 {
-    for (size_t i = 0; i < o->stop.n && !o->escape; i++)
-        if (strchr(o->stop.v[i], '\\')) {
+    for (size_t i = 0; i < o->job.stop.n && !o->escape; i++)
+        if (strchr(o->job.stop.v[i], '\\')) {
             request_notice(o, "--stop: a backslash stands for itself; -e makes \\n a newline");
             break;
         }
-    return request_check_stop("--stop", &o->stop, e);
+    return request_check_stop("--stop", &o->job.stop, e);
 }
 
 static int check_options(const struct options *o, struct err *e)
@@ -149,9 +149,12 @@ int request_check(const struct request *r, const struct engine *g, struct err *e
 int request_describe(struct request *r, const struct engine *g, struct err *e)
 {
     const struct options *o = r->o;
-    return job_check_length(&g->config, r->n_ids, o->tokens, o->allow_beyond_context, e) ||
-           sampling_from_options(&r->sampling, o, &g->config, NULL, r->n_ids + o->tokens, e) ||
-           job_describe(&r->parameters, o, &r->sampling, g, r->n_ids, r->chat_template, e) ? -1 : 0;
+    struct job_params p = o->job;
+    if (job_check_length(&g->config, r->n_ids, o->tokens, o->job.allow_beyond_context, e) ||
+        sampling_from_options(&r->sampling, o, &g->config, NULL, r->n_ids + o->tokens, e))
+        return -1;
+    p.sampling = r->sampling;
+    return job_describe(&r->parameters, &p, o, g, r->n_ids, r->chat_template, e);
 }
 
 int request_open(struct request *r, const struct options *o, struct engine *g, struct err *e)

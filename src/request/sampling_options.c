@@ -82,21 +82,22 @@ static int parse_bias(struct sampling *s, const char *text, size_t vocab, struct
     return add_bias(s, id, bias, vocab, e);
 }
 
-static void apply_generation_config(struct sampling *s, const struct config *c)
+static void apply_generation_config(struct options *o, const struct config *c)
 {
-    if (!isnan(c->temperature))
-        s->temperature = c->temperature;
-    if (c->do_sample_known && !c->do_sample)
+    struct sampling *s = &o->job.sampling;
+    if (c->do_sample_known && !c->do_sample && !options_given(o, "temperature"))
         s->temperature = 0;
-    if (c->top_k > 0)
+    else if (!isnan(c->temperature) && !options_given(o, "temperature"))
+        s->temperature = c->temperature;
+    if (c->top_k > 0 && !options_given(o, "top-k"))
         s->top_k = c->top_k;
-    if (!isnan(c->top_p))
+    if (!isnan(c->top_p) && !options_given(o, "top-p"))
         s->top_p = c->top_p;
-    if (!isnan(c->min_p))
+    if (!isnan(c->min_p) && !options_given(o, "min-p"))
         s->min_p = c->min_p;
-    if (!isnan(c->eta))
+    if (!isnan(c->eta) && !options_given(o, "eta"))
         s->eta = c->eta;
-    if (!isnan(c->repetition_penalty))
+    if (!isnan(c->repetition_penalty) && !options_given(o, "penalty"))
         s->penalty = c->repetition_penalty;
 }
 
@@ -256,7 +257,8 @@ int sampling_biases(struct sampling *s, const struct options *o, size_t vocab, s
 int sampling_from_options(struct sampling *s, const struct options *o, const struct config *c,
                           const struct tokenizer *t, size_t text_max, struct err *e)
 {
-    sampling_defaults(s);
+    struct options x = *o;
+    memset(s, 0, sizeof *s);
     if (c->has_generation_config && o->generation_config == GENERATION_AUTO) {
         if (*c->generation_unknown)
             return err_set(
@@ -264,33 +266,18 @@ int sampling_from_options(struct sampling *s, const struct options *o, const str
                 "generation_config.json: %s is a setting that is not implemented; --generation-config none "
                 "takes the neutral settings instead",
                 c->generation_unknown);
-        apply_generation_config(s, c);
+        apply_generation_config(&x, c);
     }
-    if (preset_sampling(s, o, e))
+    if (preset_apply(&x, e))
         return -1;
-    if (options_given(o, "temperature")) s->temperature = o->temperature;
-    if (options_given(o, "top-k")) s->top_k = o->top_k;
-    if (options_given(o, "top-p")) s->top_p = o->top_p;
-    if (options_given(o, "min-p")) s->min_p = o->min_p;
-    if (options_given(o, "eta")) s->eta = o->eta;
-    if (options_given(o, "penalty")) s->penalty = o->penalty;
-    if (!o->preset || options_given(o, "min-keep")) s->min_keep = o->min_keep;
-    if (!o->preset || options_given(o, "penalty-window")) s->penalty_window = o->penalty_window;
-    s->presence = o->presence;
-    s->frequency = o->frequency;
-    s->dry_multiplier = o->dry_multiplier;
-    s->dry_base = o->dry_base;
-    s->dry_allowed = o->dry_allowed_length;
-    s->dry_last_n = o->dry_penalty_last_n;
+    *s = x.job.sampling;
     s->text_max = text_max;
     /* the store keeps them before a tokenizer sees them */
-    for (size_t i = 0; i < o->dry_breakers.n; i++)
-        if (text_check_utf8("--dry-sequence-breaker", o->dry_breakers.v[i], strlen(o->dry_breakers.v[i]), e))
+    for (size_t i = 0; i < o->job.breakers.n; i++)
+        if (text_check_utf8("--dry-sequence-breaker", o->job.breakers.v[i], strlen(o->job.breakers.v[i]), e))
             return -1;
-    if (s->dry_multiplier != 0 && t && sampling_breakers(s, &o->dry_breakers, t, e))
+    if (s->dry_multiplier != 0 && t && sampling_breakers(s, &o->job.breakers, t, e))
         return -1;
-    s->min_tokens = o->min_tokens;
-    s->ignore_eos = o->ignore_eos;
     s->eos = c->eos;
     s->n_eos = c->n_eos;
     s->seed = o->seed;

@@ -212,6 +212,11 @@ for i in 20 0; do
 done
 sed -n 3p "$TMP/bad.jsonl" >"$TMP/one.jsonl"
 check one_bad_line_is_one_line 2 'one.jsonl: line 1: ' submit --batch "$TMP/one.jsonl" -m $MODEL -n 7
+echo '{"custom_id": "a", "url": "/v1/completions", "method": "POST", "body": {"prompt": "x", "top_p": 0}}' \
+    >"$TMP/zero.jsonl"
+check top_p_of_zero_in_a_body_has_one_range 2 \
+    "line 1: body.top_p: '0' is not a number from 0 to 1, without 0$" \
+    submit --batch "$TMP/zero.jsonl" -m $MODEL -n 7
 for i in $(seq 30); do echo '{}'; done >"$TMP/many.jsonl"
 "$L" submit --batch "$TMP/many.jsonl" -m $MODEL 2>"$TMP/err"
 [ "$(wc -l <"$TMP/err")" = 21 ] && grep -q '30 of 30 lines are bad, the first 20 are above' "$TMP/err"

@@ -61,6 +61,8 @@ check temperature_negative 2 "'-1' is not a number from 0 to" $R --temperature -
 check temperature_nan 2 "'nan' is not a number" $R --temp nan
 check temperature_hex 2 "'0x1' is not a number" $R --temp 0x1
 check top_p_above_one 2 "'1.5' is not a number from 0 to 1" $R --top_p 1.5
+check top_p_of_zero_has_one_range 2 "^longhand: --top-p: '0' is not a number from 0 to 1, without 0$" $R \
+    --top-p 0
 check min_keep_zero 2 "--min-keep: '0' is not" $R --min-keep 0
 check logit_bias_id_beyond_the_vocabulary 2 "logit-bias: token id: '99999999'" $R --logit-bias 99999999:1
 check logit_bias_nonsense 2 "neither ID:BIAS nor a JSON object" $R --logit-bias nonsense

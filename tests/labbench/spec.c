@@ -167,21 +167,16 @@ static int read_setting(struct spec *s, size_t i, size_t n_prompt, struct err *e
  * plain decoding too); flags of the command override both. */
 static int read_sampling(struct spec *s, struct err *e)
 {
-    sampling_defaults(&s->sampling);
+    struct options x = *s->o;
+    if (!options_given(&x, "min-p")) x.job.sampling.min_p = 0.1;
+    if (!options_given(&x, "penalty")) x.job.sampling.penalty = 1.2;
+    if (preset_apply(&x, e))
+        return -1;
+    s->sampling = x.job.sampling;
     s->sampling.seed = options_given(s->o, "seed") ? s->o->seed : 1;
-    s->sampling.min_p = 0.1;
-    s->sampling.penalty = 1.2;
-    s->sampling.penalty_window = 1024;
     s->sampling.ignore_eos = true;
     s->sampling.eos = s->engine.config.eos;
     s->sampling.n_eos = s->engine.config.n_eos;
-    if (preset_sampling(&s->sampling, s->o, e))
-        return -1;
-    if (options_given(s->o, "temperature")) s->sampling.temperature = s->o->temperature;
-    if (options_given(s->o, "top-p")) s->sampling.top_p = s->o->top_p;
-    if (options_given(s->o, "min-p")) s->sampling.min_p = s->o->min_p;
-    if (options_given(s->o, "penalty")) s->sampling.penalty = s->o->penalty;
-    if (options_given(s->o, "penalty-window")) s->sampling.penalty_window = s->o->penalty_window;
     return sampling_check(&s->sampling, s->engine.config.vocab, e) ? -1 : 0;
 }
 

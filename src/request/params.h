@@ -1,0 +1,30 @@
+/* The parameters of a job, as the command line, a line of a batch and a stored job give them. Each has a row
+ * in the table of options (options_table.c), which says where it lies here. */
+#pragma once
+#include "src/decode/draft.h"
+#include "src/model/tensors.h"
+#include "src/sample/sampling.h"
+#include "src/text/loop.h"
+
+struct text_list { const char **v; size_t n; };
+
+/* Values of choices: the index of the word in the row's argument "a|b|c". */
+enum { COMPUTE_BF16, COMPUTE_F32 };
+enum { KV_DTYPE_AUTO, KV_DTYPE_INT16, KV_DTYPE_BF16 };
+
+struct job_params {                  /* {0} is closed */
+    char *strings;                   /* of a stored job: owns every text below */
+    struct sampling sampling;        /* job_bind adds EOS ids, breakers and seed */
+    struct text_list stop, breakers; /* breakers.n == 0: the default breakers */
+    enum on_loop on_loop;
+    bool chat;                       /* the text follows the opening of the assistant's turn */
+    int compute, kv_dtype;           /* COMPUTE_*, KV_DTYPE_* */
+    enum weights weights;
+    const char *tokenizer;           /* SHA-256 of the tokenizer.json; NULL: not known */
+    const char *scaling;             /* --context-scaling; NULL: the model's own */
+    bool allow_beyond_context;
+    struct draft_settings draft;     /* kv_budget 0: the length of the prompt, until a prompt is known */
+    const char *drafter;             /* --drafter; NULL in a stored job */
+    bool drafter_auto;
+    const char *file[N_DRAFTERS];     /* of trained drafters; NULL: the model's own */
+};
