@@ -10,17 +10,7 @@
 #include "src/base/input.h"
 #include "src/base/output.h"
 #include "src/base/stopping.h"
-
-/* An output replaces the file of its name, which must not be the store itself. */
-static int check_not_output(const struct options *o, const char *db, struct err *e)
-{
-    const char *const file[] = { o->output, o->json_stats }, *const name[] = { "output", "json-stats" };
-    for (size_t i = 0; i < 2; i++)
-        if (file[i] && same_file(file[i], db))
-            return err_set(e, ERR_INPUT, "--%s: %s is the database; any other file is allowed", name[i],
-                           file[i]);
-    return 0;
-}
+#include "src/request/output_check.h"
 
 /* given: a path, or NULL for LONGHAND_DB or the default path. */
 static int open_store(struct store **s, const char *given, const struct options *o, enum store_mode mode,
@@ -34,7 +24,7 @@ static int open_store(struct store **s, const char *given, const struct options 
         return -1;
     if (store_open(s, db ? db : path, &so, e))
         return -1;
-    if (check_not_output(o, store_path(*s), e)) {
+    if (output_check_store(o, store_path(*s), e)) {
         store_close(*s);
         *s = NULL;
         return -1;

@@ -382,6 +382,8 @@ const struct option options_table[] = {
       "Also remove jobs that a worker is writing. Without it, nothing is removed if there is one." },
     { "force", "", NULL, VERB_BACKUP, FLAG, F(force), STORE, 0,
       "Replace the file that is there, also when it is not an earlier backup of this store." },
+    { "force", "", NULL, VERB_CONVERT | VERB_TRAIN, FLAG, F(force), OUTPUT, 0,
+      "Replace the file that is there, also when it holds weights." },
     { "follow", "-f", NULL, VERB_TAIL, FLAG, F(follow), STORE, 0,
       "Follow the text as it grows, until it ends." },
     { "from", "", "TOKEN", VERB_TAIL, SIZE, F(from), STORE, 0,

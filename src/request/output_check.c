@@ -11,6 +11,7 @@
 #include "src/request/output_check.h"
 #include "src/base/input.h"
 #include "src/decode/draft.h"
+#include "src/model/drafter_file.h"
 #include "src/model/fingerprint.h"
 #include "src/model/gguf_model.h"
 #include "src/model/heads.h"
@@ -89,6 +90,9 @@ static int check_reads(const struct options *o, const char *option, const char *
     }
     const struct { const char *option, *const *file; size_t n; } in[] = {
         { "prompt-file", &o->prompt_file, 1 },
+        { "messages", &o->messages, 1 },
+        { "append-file", &o->append_file, 1 },
+        { "from", &o->train_from, 1 },
         { "batch", &o->batch, 1 },
         { "drafter", drafter, N_DRAFTERS + 1 },
         { "data", (const char *const *)o->data.v, o->data.n },
@@ -102,6 +106,109 @@ static int check_reads(const struct options *o, const char *option, const char *
     return 0;
 }
 
+/* The outputs that the options name. Text I of several texts, and its statistics, go to FILE.I. */
+enum { OUTPUTS = 4 };
+static const char *const *output_options(const struct options *o, const char *file[OUTPUTS])
+{
+    static const char *const train[OUTPUTS] = { "out", "json-stats", "curves", "metrics" },
+        *const other[OUTPUTS] = { "output", "json-stats", "curves", "metrics" };
+    const bool trains = o->verb->bit == VERB_TRAIN;
+    /* NULL for standard output, and for an empty name, which sink_open refuses */
+    file[0] = o->output && !trains && (!*o->output || strcmp(o->output, "-") == 0) ? NULL : o->output;
+    file[1] = o->json_stats;
+    file[2] = o->curves;
+    file[3] = o->metrics;
+    return trains ? train : other;
+}
+
+/* ---- what no output replaces ---- */
+
+static bool begins_with(const char *path, const char *magic, size_t n)
+{
+    char begin[16] = "";
+    FILE *f = is_regular(path) ? fopen(path, "rb") : NULL;
+    const size_t got = f ? fread(begin, 1, sizeof begin, f) : 0;
+    if (f)
+        fclose(f);
+    return got >= n && memcmp(begin, magic, n) == 0;
+}
+
+static bool is_database(const char *path)
+{
+    static const char magic[] = "SQLite format 3";
+    return begins_with(path, magic, sizeof magic);
+}
+
+/* Whether SQLite keeps this file beside the database `db`. */
+static bool is_journal(const char *path, const char *db)
+{
+    static const char *const ends[] = { "-journal", "-wal", "-shm" };
+    char file[PATH_BYTES + 16];
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        snprintf(file, sizeof file, "%s%s", db, ends[i]);
+        if (same_place(path, file))
+            return true;
+    }
+    return false;
+}
+
+/* Whether the folder of the file is that of a model, which consists of such files. */
+static bool is_in_model(const char *path)
+{
+    char folder[PATH_BYTES], config[PATH_BYTES + 16];
+    const char *name = folder_of(folder, path);
+    snprintf(config, sizeof config, "%s/config.json", folder);
+    return is_regular(config) && model_uses_file(name);
+}
+
+/* A safetensors file begins with the length of its header, which is an object. */
+static bool is_weights(const char *path)
+{
+    char begin[9] = "";
+    FILE *f = is_regular(path) ? fopen(path, "rb") : NULL;
+    const size_t got = f ? fread(begin, 1, sizeof begin, f) : 0;
+    if (f)
+        fclose(f);
+    return begins_with(path, "GGUF", 4) || (got == sizeof begin && begin[8] == '{' && begin[7] == 0);
+}
+
+/* Refuses files with work that no command makes again: databases, their journals, weights. train replaces
+ * drafters; with --force, convert and train replace all files but databases. */
+static int check_kept(const struct options *o, const char *option, const char *path, struct err *e)
+{
+    char db[PATH_BYTES], *real = realpath(path, NULL);
+    const char *what = NULL, *file = real ? real : path, *dash = strrchr(file, '-');
+    snprintf(db, sizeof db, "%.*s", dash ? (int)(dash - file) : 0, file);
+    const bool makes_weights = o->verb->bit == VERB_CONVERT || o->verb->bit == VERB_TRAIN,
+               drafter = o->verb->bit == VERB_TRAIN && drafter_file_is(file);
+    if (is_database(file))
+        what = "a database";
+    else if (is_database(db) && is_journal(file, db))
+        what = "the journal of a database";
+    else if (o->force || drafter)
+        what = NULL;
+    else if (is_regular(file) && is_in_model(file))
+        what = "a file of the model in its folder";
+    else if (is_weights(file))
+        what = "a file of weights";
+    else if (o->verb->bit == VERB_CONVERT && is_regular(file))
+        what = "a file that is there already";
+    free(real);
+    return what ? err_set(e, ERR_INPUT, "--%s: %s is %s; any other file is allowed%s", option, path, what,
+                          makes_weights && !strstr(what, "database") ? ", and --force replaces it" : "")
+                : 0;
+}
+
+int output_check_store(const struct options *o, const char *db, struct err *e)
+{
+    const char *file[OUTPUTS], *const *option = output_options(o, file);
+    for (size_t i = 0; i < OUTPUTS; i++)
+        if (file[i] && (same_file(file[i], db) || is_journal(file[i], db)))
+            return err_set(e, ERR_INPUT, "--%s: %s is the %s; any other file is allowed", option[i], file[i],
+                           same_file(file[i], db) ? "database" : "journal of the database");
+    return 0;
+}
+
 /* Checks that a file can be made or replaced at `path`. For an output that is written under a temporary
  * name and renamed, the permissions of its folder decide. A pipe or a device is not checked. */
 static int check_place(const char *option, const char *path, struct err *e)
@@ -109,7 +216,7 @@ static int check_place(const char *option, const char *path, struct err *e)
     char folder[PATH_BYTES], *real = realpath(path, NULL);
     struct stat st;
     const bool exists = stat(path, &st) == 0,
-               renamed = strcmp(option, "output") == 0 || strcmp(option, "out") == 0;
+               renamed = strcmp(option, "json-stats") && strcmp(option, "curves");
     folder_of(folder, real && strlen(real) < PATH_BYTES ? real : path);
     free(real);
     if (exists && S_ISDIR(st.st_mode))
@@ -121,19 +228,6 @@ static int check_place(const char *option, const char *path, struct err *e)
     return err_set(e, ERR_INPUT, "--%s: %s: cannot write: %s", option, path, strerror(errno));
 }
 
-/* The outputs that the options name. Text I of several texts, and its statistics, go to FILE.I. */
-enum { OUTPUTS = 3 };
-static const char *const *output_options(const struct options *o, const char *file[OUTPUTS])
-{
-    static const char *const train[OUTPUTS] = { "out", "json-stats", "curves" },
-        *const other[OUTPUTS] = { "output", "json-stats", "curves" };
-    const bool trains = o->verb->bit == VERB_TRAIN;
-    /* NULL for standard output, and for an empty name, which sink_open refuses */
-    file[0] = o->output && !trains && (!*o->output || strcmp(o->output, "-") == 0) ? NULL : o->output;
-    file[1] = o->json_stats;
-    file[2] = o->curves;
-    return trains ? train : other;
-}
 static size_t n_texts(const struct options *o)
 {
     return o->verb->bit == VERB_RUN && !o->batch && o->samples > 1 ? o->samples : 1;
@@ -169,7 +263,8 @@ int output_check_one(const struct options *o, const char *option, const char *pa
         if (file[i] && strcmp(name[i], option) && same_place(path, file[i]))
             return err_set(e, ERR_INPUT, "--%s: %s is the file of --%s; any other file is allowed", option,
                            path, name[i]);
-    return check_reads(o, option, path, e) || check_place(option, path, e) ? -1 : 0;
+    return check_reads(o, option, path, e) || check_place(option, path, e) || check_kept(o, option, path, e)
+               ? -1 : 0;
 }
 
 int output_check_all(const struct options *o, struct err *e)
@@ -188,5 +283,11 @@ int output_check_all(const struct options *o, struct err *e)
                     return err_set(e, ERR_INPUT, "--%s: %s is the file of --%s; any other file is allowed",
                                    option[i], path, option[j]);
         }
-    return o->model && model_dir(dir, o, &ignored) == 0 ? output_check_model(o, dir, e) : 0;
+    if (o->model && model_dir(dir, o, &ignored) == 0 && output_check_model(o, dir, e))
+        return -1;
+    for (size_t i = 0; i < OUTPUTS; i++)
+        for (size_t k = 0; file[i] && k < n_texts(o); k++)
+            if (output_name(path, o, option[i], file[i], k, e) || check_kept(o, option[i], path, e))
+                return -1;
+    return 0;
 }

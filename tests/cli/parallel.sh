@@ -209,7 +209,7 @@ cp "$TMP/queue8.db" "$LONGHAND_DB"
 result the_model_in_8_bits_counts_as_memory $? "$(tail -3 "$TMP/err")"
 
 # The metrics: a whole file in Prometheus' format that agrees with the store.
-check metrics_in_a_folder_that_is_missing 2 '--metrics .*: cannot write: No such file' work --metrics \
+check metrics_in_a_folder_that_is_missing 2 '--metrics.*: cannot write: No such file' work --metrics \
     "$TMP/none/m.prom"
 check metrics_in_a_device 2 "--metrics '/dev/null': the name of a file is needed" work --metrics /dev/null
 cp "$TMP/queue.db" "$LONGHAND_DB"
