@@ -4,6 +4,7 @@
 #include "ngram/ngram.h"
 #include "src/model/heads.h"
 #include "tests/allocations.h"
+#include "runs/report/report.h"
 #include "src/decode/decode.h"
 #include "tests/json_at.h"
 #include "tests/rig.h"
@@ -408,7 +409,7 @@ static void statistics_equal_a_log(void)
             size_t bytes;
             FILE *f = open_memstream(&text, &bytes);
             struct json_writer w = jw_begin(f, JW_LINE, 0);
-            stats_json(&w, &d.stats, s.draft.n_width > 0);
+            report_put_stats(&w, &d.stats, 0, s.draft.n_width > 0);
             jw_end(&w);
             fclose(f);
             struct json root, *j = &root;

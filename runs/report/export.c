@@ -10,6 +10,7 @@
 #include <zlib.h>
 
 #include "runs/report/csv.h"
+#include "runs/store/figures.h"
 #include "src/base/json.h"
 #include "src/base/json_write.h"
 #include "src/base/memory_file.h"
@@ -118,57 +119,14 @@ static bool same_request(const struct item *a, const struct item *b)
 
 /* ---- one job ---- */
 
-/* The job's counters, summed over its windows. */
-struct speculation {
-    bool on;                             /* the job may use some drafter */
-    double tokens, rounds, rows, accepted, seconds;
-    double histogram[TREE_DEPTH_MAX + 2];            /* rounds by accepted candidates */
-    size_t depth;                        /* the deepest candidate that was verified */
-};
-
 struct exported {                        /* everything that is exported of one job; {0} is closed */
     struct job_input in;
     struct job_params params;
     char *text; size_t n_text;
-    struct speculation spec;
+    struct counts counts; figure_lists list;
+    bool drafts;                         /* the job may use some drafter */
     bool repeats; struct noticed_repetition repetition;
 };
-
-static void add_metric(struct speculation *s, const struct metric *m)
-{
-    static const struct { const char *name; size_t at;
-    } sums[] = {
-        { "tokens", offsetof(struct speculation, tokens) },
-        { "rounds", offsetof(struct speculation, rounds) },
-        { "verified_rows", offsetof(struct speculation, rows) },
-        { "accepted", offsetof(struct speculation, accepted) },
-        { "seconds", offsetof(struct speculation, seconds) },
-    };
-    if (m->source[0])
-        return;
-    for (size_t i = 0; i < sizeof sums / sizeof *sums; i++)
-        if (strcmp(m->name, sums[i].name) == 0)
-            *(double *)(void *)((char *)s + sums[i].at) += m->value;
-    /* the store counts rounds by their tokens, including the bonus token */
-    if (strcmp(m->name, "histogram") == 0 && m->index >= 1 && m->index <= TREE_DEPTH_MAX + 1) {
-        s->histogram[m->index - 1] += m->value;
-        if (m->value > 0)
-            s->depth = MAX(s->depth, (size_t)m->index - 1);
-    }
-    if (strcmp(m->name, "reached") == 0 && m->value > 0)
-        s->depth = MAX(s->depth, MIN((size_t)m->index, (size_t)TREE_DEPTH_MAX));
-}
-
-static int add_metrics(struct speculation *s, struct store *store, int64_t job, struct err *e)
-{
-    struct metric_list l;
-    if (store_metrics(store, job, &l, e))
-        return -1;
-    for (size_t i = 0; i < l.n; i++)
-        add_metric(s, &l.v[i]);
-    metric_list_free(&l);
-    return 0;
-}
 
 static void exported_close(struct exported *t)
 {
@@ -185,14 +143,14 @@ static int read_exported(struct exporter *x, const struct item *i, struct export
         return -1;
     int rc = store_input(i->store, i->job->id, &t->in, e) || job_parse(&t->params, t->in.parameters, e) ||
              job_read_text(&x->reader, i->store, i->job, &t->text, &t->n_text, e) ||
-             add_metrics(&t->spec, i->store, i->job->id, e);
+             figures_read(&t->counts, t->list, i->store, i->job->id, e);
     const bool is_short = i->job->tokens < LOOP_SCORE;
     const int repeats = rc || is_short ? 0 : store_repetition(i->store, i->job->id, &t->repetition, e);
     t->repeats = repeats == 1;
     store_read_end(i->store);
     if (rc || repeats < 0)
         return -1;
-    t->spec.on = t->params.drafter_auto || t->params.draft.drafters != 0;
+    t->drafts = t->params.drafter_auto || t->params.draft.drafters != 0;
     return 0;
 }
 
@@ -228,13 +186,14 @@ static void put_repetition(struct json_writer *w, const struct exported *t)
 
 /* ---- jsonl ---- */
 
-/* The fields of a line, in their order. The rate is the last one, so that lines of equal texts are equal up
- * to it. "metadata" writes the members of the metadata, too. */
+/* The fields of a line, in their order. The rate and what it means come last, so that lines of equal
+ * texts are equal up to them. "metadata" writes the members of the metadata, too. */
 enum field { CUSTOM_ID, PROMPT, TEXT_FIELD, TOKENS, FINISH_REASON, SEED, STOP_REASON, REPETITION,
-             PROMPT_TOKENS, SAMPLE, JOB, NAME, DB, STATE, ERROR, METADATA, RATE, FIELDS };
+             PROMPT_TOKENS, SAMPLE, JOB, NAME, DB, STATE, ERROR, METADATA, RATE, RAN_ALONE, FIELDS };
 static const char *const field_names[FIELDS] = {
     "custom_id", "prompt", "text", "tokens", "finish_reason", "seed", "stop_reason", "repetition",
     "prompt_tokens", "sample", "job", "name", "db", "state", "error", "metadata", "tokens_per_second",
+    "ran_alone",
 };
 
 static enum field field_of(const char *name)
@@ -303,9 +262,8 @@ static void put_field(struct json_writer *w, const struct item *i, const struct 
     case DB:            jw_text(w, name, store_path(i->store)); break;
     case STATE:         jw_text(w, name, job_state_name(j->state)); break;
     case ERROR:         jw_text(w, name, j->error); break;
-    case RATE:
-        jw_number(w, name, t->spec.seconds > 0 ? t->spec.tokens / t->spec.seconds : NAN);
-        break;
+    case RATE:          jw_number(w, name, figure(&t->counts, "tokens_per_second")); break;
+    case RAN_ALONE:     jw_bool(w, name, ran_alone(&t->counts)); break;
     default: break;
     }
 }
@@ -358,8 +316,8 @@ static int find_fields(struct exporter *x, struct err *e)
                            "--fields: \"%.60s\" is no field; allowed are custom_id, prompt, text, tokens, "
                            "finish_reason, seed, stop_reason, repetition, prompt_tokens, sample, job, name, "
                            "db, state, error, "
-                           "metadata, metadata.NAME, parameters.NAME and "
-                           "tokens_per_second",
+                           "metadata, metadata.NAME, parameters.NAME, "
+                           "tokens_per_second and ran_alone",
                            p);
         for (size_t k = 0; k < x->n_fields; k++)
             if (strcmp(x->field[k], p) == 0)
@@ -417,30 +375,34 @@ static int put_csv(const struct exporter *x, FILE *f, const struct item *i, cons
 
 /* ---- openai-batch ---- */
 
-/* repeats: the first sample that repeats itself, or one that does not. */
-static void put_metrics(struct json_writer *w, const struct speculation *s, uint64_t seed,
-                        const struct exported *repeats)
+/* all: the samples of a request as one; its repetition is that of the first sample that repeats itself. */
+static void put_metrics(struct json_writer *w, const struct exported *all, uint64_t seed)
 {
-    const double drafted = s->rows - s->rounds;      /* candidates that were verified */
+    const struct counts *c = &all->counts;
+    const double *histogram = all->list[LIST_HISTOGRAM], verified = figure(c, "verified");
+    /* the deepest candidate that was verified; the histogram counts rounds by their tokens, with the bonus
+     * token */
+    const size_t depth = MAX(MAX(figure_list_end(histogram), (size_t)2) - 2,
+                             figure_list_end(all->list[LIST_REACHED]) - 1);
     jw_open(w, "metrics", '{');
     jw_uint(w, "seed", seed);
-    put_repetition(w, repeats);
-    if (!s->on || !(s->rounds > 0)) {
+    put_repetition(w, all);
+    if (!all->drafts || !(c->rounds > 0)) {
         jw_null(w, "speculative_decoding");
         jw_close(w, '}');
         return;
     }
     jw_open(w, "speculative_decoding", '{');
-    jw_number(w, "mean_acceptance_length", s->tokens / s->rounds);
-    jw_number(w, "draft_acceptance_rate", drafted > 0 ? s->accepted / drafted : 0);
+    jw_number(w, "mean_acceptance_length", figure(c, "mean_acceptance_length"));
+    jw_number(w, "draft_acceptance_rate", verified > 0 ? c->accepted / verified : 0);
     jw_open(w, "acceptance_histogram", '[');
-    for (size_t i = 0; i <= s->depth; i++)
-        jw_number(w, NULL, s->histogram[i]);
+    for (size_t i = 0; i <= depth; i++)
+        jw_number(w, NULL, histogram[i + 1]);
     jw_close(w, ']');
-    jw_number(w, "num_spec_steps", s->rounds);
-    jw_number(w, "num_accepted_draft_tokens", s->accepted);
-    jw_number(w, "num_draft_tokens", drafted);
-    jw_uint(w, "num_spec_tokens", s->depth);
+    jw_number(w, "num_spec_steps", c->rounds);
+    jw_number(w, "num_accepted_draft_tokens", c->accepted);
+    jw_number(w, "num_draft_tokens", verified);
+    jw_uint(w, "num_spec_tokens", depth);
     jw_close(w, '}');
     jw_close(w, '}');
 }
@@ -486,8 +448,7 @@ static void begin_response(struct json_writer *w, const struct job *j, const cha
 static int put_response(struct exporter *x, struct json_writer *w, const struct item *v, size_t n,
                         const char *id, struct err *e)
 {
-    struct speculation all = {0};
-    struct exported first = {0};         /* only its repetition */
+    struct exported all = {0};           /* no texts */
     size_t made = 0;
     for (size_t i = 0; i < n; i++) {
         struct exported t;
@@ -497,13 +458,11 @@ static int put_response(struct exporter *x, struct json_writer *w, const struct 
         if (rc == 0)
             put_choice(w, v[i].job, &t);
         made += v[i].job->tokens - v[i].job->given;
-        if (t.repeats && !first.repeats)
-            first = (struct exported){ .repeats = true, .repetition = t.repetition };
-        all.on |= t.spec.on;
-        if (n == 1)
-            all = t.spec;
-        else if (rc == 0)
-            rc = add_metrics(&all, v[i].store, v[i].job->id, e);
+        if (t.repeats && !all.repeats)
+            all.repetition = t.repetition;
+        all.repeats |= t.repeats;
+        all.drafts |= t.drafts;
+        figures_add(&all.counts, all.list, &t.counts, t.list);
         exported_close(&t);
         if (rc)
             return -1;
@@ -514,7 +473,7 @@ static int put_response(struct exporter *x, struct json_writer *w, const struct 
     jw_uint(w, "completion_tokens", made);
     jw_uint(w, "total_tokens", v->job->prompt_tokens + made);
     jw_close(w, '}');
-    put_metrics(w, &all, v->job->seed, &first);
+    put_metrics(w, &all, v->job->seed);
     jw_close(w, '}');
     jw_close(w, '}');
     jw_null(w, "error");

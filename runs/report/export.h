@@ -8,9 +8,10 @@
  * unless `partial` is set: then their texts so far are exported, with finish_reason null. The other
  * formats export finished texts, and with `partial` all texts.
  *
- * A line of jsonl or csv has the fields of `fields` in this order, or all fields, of which the rate is the
- * last. "metadata.NAME" is a member of the metadata, "parameters.NAME" one of the stored parameters. Lines of
- * csv end in CR LF, and a text that a spreadsheet would compute begins with an apostrophe.
+ * A line of jsonl or csv has the fields of `fields` in this order, or all fields, of which the rate and
+ * whether the job ran alone come last. "metadata.NAME" is a member of the metadata, "parameters.NAME" one of
+ * the stored parameters. Lines of csv end in CR LF, and a text that a spreadsheet would compute begins with
+ * an apostrophe.
  *
  * The output depends only on the jobs, not on the time of the export. It is written line by line to a
  * temporary file, which takes its name when it is complete. */

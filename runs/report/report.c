@@ -17,60 +17,19 @@ static int no_memory(struct err *e) { return err_set(e, ERR_FAILED, "out of memo
 
 /* ---- counters ---- */
 
-#define SUM(name, field) { name, offsetof(struct report_sum, field) }
-static const struct { const char *name; size_t offset;
-} sums[] = {
-    SUM("tokens", tokens),
-    SUM("rounds", rounds),
-    SUM("drafted", drafted),
-    SUM("verified_rows", rows),
-    SUM("accepted", accepted),
-    SUM("drafted_depth", drafted_depth),
-    SUM("beta_accepted", beta_accepted),
-    SUM("draft_passes", draft_passes),
-    SUM("refreshes", refreshes),
-    SUM("seconds", seconds),
-    SUM("draft_seconds", draft),
-    SUM("verify_seconds", verify),
-    SUM("control_seconds", control),
-    SUM("plain_seconds", plain),
-    SUM("predicted_rounds", predicted_rounds),
-    SUM("predicted_seconds", predicted),
-    SUM("measured_seconds", measured),
-    SUM("prefill_tokens", prefill_tokens),
-    SUM("prefill_seconds", prefill_seconds),
-    SUM("checkpoint_commits", commits),
-    SUM("checkpoint_seconds", commit_seconds),
-    SUM("checkpoint_cpu_seconds", commit_cpu),
-    SUM("checkpoint_put_seconds", put),
-    SUM("snapshots", snapshots),
-    SUM("snapshot_bytes", snapshot_bytes),
-    SUM("snapshot_seconds", snapshot_seconds),
-    SUM("snapshot_cpu_seconds", snapshot_cpu),
-    SUM("snapshot_put_seconds", snapshot_put),
-    SUM("restored_tokens", restored),
-    SUM("restore_seconds", restore_seconds),
-    SUM("restore_saved_seconds", saved),
-    SUM("worker_tokens", worker_tokens),
-    SUM("worker_seconds", worker_seconds),
-};
-
-static void add_counter(struct report *r, struct report_window *w, const struct metric *m)
+/* What a report knows before it has read anything. */
+static struct counts no_counts(void)
 {
-    for (size_t i = 0; i < sizeof sums / sizeof *sums; i++)
-        if (strcmp(m->name, sums[i].name) == 0) {
-            *(double *)(void *)((char *)&r->sum + sums[i].offset) += m->value;
-            *(double *)(void *)((char *)&w->sum + sums[i].offset) += m->value;
-            return;
-        }
-    double *list = strcmp(m->name, "reached") == 0       ? r->reached
-                   : strcmp(m->name, "accepted_at") == 0 ? r->accepted_at
-                   : strcmp(m->name, "histogram") == 0   ? r->histogram
-                                                         : NULL;
-    if (list && m->index < REPORT_DEPTHS)
-        list[m->index] += m->value;
-    else if (strcmp(m->name, "jobs") == 0 && m->index < REPORT_DEPTHS)
-        r->with[m->index] += m->value;
+    struct counts c = { .speedup = NAN, .estimate = NAN };
+    for (size_t k = 0; k < DISTINCT_MAX; k++)
+        c.distinct[k] = c.so_far[k] = c.words[k] = NAN;
+    return c;
+}
+
+static void count(struct report *r, struct report_window *w, const struct metric *m)
+{
+    figures_count(&r->sum, r->list, m);
+    figures_count(&w->sum, NULL, m);
 }
 
 static int add_source(struct report *r, size_t window, const struct metric *m, struct err *e)
@@ -108,18 +67,21 @@ static int add_counters(struct report *r, struct err *e)
         struct report_window *w = &r->window[i];
         w->start = i * METRIC_WINDOW;
         w->n = w->start < r->job->tokens ? MIN(r->job->tokens - w->start, (size_t)METRIC_WINDOW) : 0;
-        for (size_t k = 0; k < DISTINCT_MAX; k++)
-            w->distinct[k] = w->so_far[k] = NAN;
+        w->partial = w->n < METRIC_WINDOW;
+        w->sum = no_counts();
     }
     for (size_t i = 0; i < r->metrics.n; i++) {
         const struct metric *m = &r->metrics.v[i];
         /* counters that came after the last token belong to the last window */
         size_t w = MIN(m->window / METRIC_WINDOW, r->n_windows - 1);
         if (!m->source[0])
-            add_counter(r, &r->window[w], m);
+            count(r, &r->window[w], m);
         else if (add_source(r, w, m, e))
             return -1;
     }
+    for (size_t i = 0; i < r->n_windows; i++)
+        figures_complete(&r->window[i].sum, NULL, r->tree_fixed);
+    figures_complete(&r->sum, r->list, r->tree_fixed);
     return 0;
 }
 
@@ -183,8 +145,8 @@ static void end_window(struct text_pass *g, size_t i)
 {
     struct report_window *w = &g->r->window[i];
     for (size_t k = 0; k < DISTINCT_MAX; k++) {
-        w->distinct[k] = distinct_ratio(&g->window, k + 1);
-        w->so_far[k] = distinct_ratio(&g->whole, k + 1);
+        w->sum.distinct[k] = distinct_ratio(&g->window, k + 1);
+        w->sum.so_far[k] = distinct_ratio(&g->whole, k + 1);
     }
 }
 
@@ -268,7 +230,7 @@ static int finish_words(struct text_pass *g, struct err *e)
     r->has_words = true;
     r->n_words = g->words.total[0];
     for (size_t k = 0; k < DISTINCT_MAX; k++)
-        r->words[k] = distinct_ratio(&g->words, k + 1);
+        r->sum.words[k] = distinct_ratio(&g->words, k + 1);
     return add_excerpts(g, e);
 }
 
@@ -304,7 +266,7 @@ static int add_text_figures(struct report *r, const struct stored *t, struct sto
         (rc = pass_over_tokens(&g, e)) == 0)
         rc = finish_words(&g, e);
     for (size_t k = 0; k < DISTINCT_MAX && rc == 0; k++)
-        r->distinct[k] = distinct_ratio(&g.whole, k + 1);
+        r->sum.distinct[k] = distinct_ratio(&g.whole, k + 1);
     distinct_close(&g.whole);
     distinct_close(&g.window);
     distinct_close(&g.words);
@@ -444,21 +406,32 @@ static int read_job(struct report *r, struct stored *t, struct store *s, int64_t
     return rc ? -1 : found;
 }
 
+/* The figures that follow from the job's row and from its text. */
+static void add_job_figures(struct report *r)
+{
+    struct counts *c = &r->sum;
+    c->prompt = (double)r->job->prompt_tokens;
+    c->generated = (double)r->tokens;
+    c->given = (double)r->given;
+    c->wanted = (double)r->job->wanted;
+    c->resumes = (double)r->job->resumes;
+    c->repetitions = (double)r->n_repetitions;
+    if (ran_alone(c) && c->drafted > 0 && !r->tree_fixed && c->plain > 0 && c->seconds > 0)
+        c->estimate = c->plain / c->seconds;
+}
+
 /* The report of a job; as read_job. */
 static int read_report(struct report *r, struct store *s, int64_t id, const struct report_options *o,
                        struct text_reader *h, struct err *e)
 {
     struct stored t = {0};
-    *r = (struct report){ .speedup = NAN, .estimate = NAN };
-    for (size_t k = 0; k < DISTINCT_MAX; k++)
-        r->distinct[k] = r->words[k] = NAN;
+    *r = (struct report){ .sum = no_counts() };
     int rc = read_job(r, &t, s, id, o->rounds, e);
     if (rc == 1 && (add_parameters(r, e) || add_counters(r, e) ||
                     add_text_figures(r, &t, s, h, e)))
         rc = -1;
-    if (rc == 1 && report_ran_alone(r) && r->sum.drafted > 0 && !r->tree_fixed && r->sum.plain > 0 &&
-        r->sum.seconds > 0)
-        r->estimate = r->sum.plain / r->sum.seconds;
+    if (rc == 1)
+        add_job_figures(r);
     span_list_free(&t.spans);
     free(t.ids);
     return rc;
@@ -496,7 +469,7 @@ static int find_speedups(struct reports *l, struct err *e)
         return no_memory(e);
     for (size_t i = 0; i < l->n; i++) {
         struct report *p = &l->v[i];
-        if (p->job->state == JOB_DONE && p->job->numerics && report_ran_alone(p) && p->sum.rounds > 0 &&
+        if (p->job->state == JOB_DONE && p->job->numerics && ran_alone(&p->sum) && p->sum.rounds > 0 &&
             p->sum.rows == p->sum.rounds && p->sum.drafted == 0)
             plain[n++] = p;
     }
@@ -506,11 +479,11 @@ static int find_speedups(struct reports *l, struct err *e)
             plain[kept++] = plain[i];
     for (size_t i = 0; i < l->n && kept; i++) {
         struct report *r = &l->v[i], **p = NULL;
-        if (r->job->state == JOB_DONE && report_ran_alone(r) &&
+        if (r->job->state == JOB_DONE && ran_alone(&r->sum) &&
             (r->sum.drafted != 0 || r->sum.rows != r->sum.rounds))
             p = bsearch(&r, plain, kept, sizeof *plain, by_comparison);
         if (p) {
-            r->speedup = report_speed(&r->sum) / report_speed(&(*p)->sum);
+            r->sum.speedup = figure(&r->sum, "tokens_per_second") / figure(&(*p)->sum, "tokens_per_second");
             r->plain = (*p)->job->id;
         }
     }

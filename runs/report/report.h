@@ -13,7 +13,8 @@
  * model, arithmetic, prompt length and text length. Otherwise it is estimated, and called an estimate,
  * from the one-row passes that the planner measured while it wrote the text. A job that shared its passes
  * with other jobs is charged its share of each pass by rows (`seconds`), which says little about the time
- * that it would take alone: such a job has no speedup, neither measured nor estimated.
+ * that it would take alone: such a job has no speedup, neither measured nor estimated, and its speed is
+ * marked (ran_alone).
  *
  * Texts, names and messages come from outside. Tables show what is not printable as \xNN or \u{...}. CSV
  * cells that a spreadsheet would take for a formula begin with an apostrophe. Pages are escaped, load
@@ -21,29 +22,10 @@
 #pragma once
 #include <stdio.h>
 
-#include "runs/store/store.h"
-#include "src/base/json_write.h"
-#include "src/text/distinct.h"
+#include "runs/store/figures.h"
 #include "src/text/loop.h"
 
-/* REPORT_DEPTHS: also of the numbers of jobs in a round */
-enum { REPORT_DEPTHS = 65, REPORT_BY_MAX = 8, REPORT_DIFFERING_MAX = 8 };
-
-struct report_sum {                      /* of a window, or of a job; times in seconds */
-    double tokens, rounds, drafted, rows, accepted, drafted_depth, beta_accepted, draft_passes, refreshes;
-    double seconds, draft, verify, control;
-    double plain;                        /* estimate for the same text written one token at a time */
-    /* rounds whose time the planner foresaw: what it foresaw, and what they took */
-    double predicted_rounds, predicted, measured;
-    double prefill_tokens, prefill_seconds;              /* of all attempts */
-    double commits, commit_seconds, commit_cpu;          /* checkpoints, by the thread that writes them */
-    double put;                                          /* time that checkpoints took from the decode loop */
-    double snapshots, snapshot_bytes, snapshot_seconds, snapshot_cpu, snapshot_put;      /* likewise */
-    double restored, restore_seconds;                    /* tokens that came from snapshots */
-    double saved;                        /* estimate of what they saved (runs/work/snapshot_policy.h) */
-    /* of the rounds that the job shared or could have shared: tokens of all jobs in them, and seconds */
-    double worker_tokens, worker_seconds;
-};
+enum { REPORT_BY_MAX = 8, REPORT_DIFFERING_MAX = 8 };
 
 struct report_parameter {
     char *name;                          /* "temperature", "drafting.drafter", "metadata.book" */
@@ -51,15 +33,11 @@ struct report_parameter {
     bool is_number, is_text;
 };
 
-struct report_source {
-    const char *name;
-    double drafted, accepted;
-    double *window;
-}; /* window [n_windows] */
+struct report_source { const char *name; double drafted, accepted, *window; };   /* window [n_windows] */
 struct report_window {
     size_t start, n;                     /* tokens of the text */
-    struct report_sum sum;
-    double distinct[DISTINCT_MAX], so_far[DISTINCT_MAX];                   /* NAN: undefined */
+    bool partial;                        /* shorter than METRIC_WINDOW: its figures say less */
+    struct counts sum;
 };
 struct report_repetition {
     struct repetition at;
@@ -74,19 +52,16 @@ struct report {
     char *json, *metadata;               /* the stored parameters, an object; the metadata, or NULL */
     struct report_parameter *parameter; size_t n_parameters;
     size_t tokens, given;                /* generated tokens; tokens that extend and fork added */
-    struct report_sum sum;
-    double reached[REPORT_DEPTHS], accepted_at[REPORT_DEPTHS];             /* by depth, from 1 */
-    double histogram[REPORT_DEPTHS]; /* rounds by their tokens, from 1 */
-    double with[REPORT_DEPTHS];            /* rounds by the number of jobs in them, from 1 */
+    struct counts sum;
+    figure_lists list;
     struct report_source *source; size_t n_sources;
     struct report_window *window; size_t n_windows;
     bool tree_fixed, has_words;
-    double distinct[DISTINCT_MAX], words[DISTINCT_MAX]; size_t n_words;    /* NAN: undefined */
+    size_t n_words;
     struct report_repetition *repetition; size_t n_repetitions;
     struct round_list rounds;            /* with report_options.rounds */
     struct event_list events;
-    double speedup; int64_t plain;       /* NAN or the measured speedup, and the plain job */
-    double estimate; /* estimated speedup; NAN: nothing was drafted, or with a fixed tree */
+    int64_t plain;                       /* the plain job of a measured speedup */
     struct metric_list metrics;          /* owns the names of the sources */
     const char *no_text;                 /* why no words are known, or NULL */
 };
@@ -94,7 +69,7 @@ struct report {
 struct report_options {
     bool rounds;                         /* read every stored round */
     bool windows;                        /* report_csv writes the windows of every job, one line each */
-    const char *by; /* parameters to group by: "temperature,drafter", "model", ..; or NULL */
+    const char *by;                      /* parameters to group by: "temperature,drafter", ..; or NULL */
 };
 
 struct report_from { struct store *store; const int64_t *ids; size_t n; };  /* jobs of one database */
@@ -107,16 +82,19 @@ struct report_value {
 };
 
 /* Means over the jobs with the same values of the parameters that they are grouped by. n counts the jobs for
- * which the figure is defined. Distinct-n is compared only when all jobs have the same length. */
-enum report_figure { FIGURE_SPEED, FIGURE_SPEEDUP, FIGURE_LENGTH, FIGURE_ALPHA, FIGURE_LOOPS, FIGURE_DISTINCT,
-                     FIGURES = FIGURE_DISTINCT + DISTINCT_MAX };
-extern const char *const report_figure_names[FIGURES];
+ * which the figure is defined. Distinct-n is compared only when all jobs have the same length: the last
+ * DISTINCT_MAX figures are left out otherwise. */
+enum { GROUP_SPEED, GROUP_SPEEDUP, GROUP_FIGURES = 5 + DISTINCT_MAX };     /* the first two are marked */
+struct reports;
+extern const struct figure_column report_group_columns[GROUP_FIGURES];
+size_t report_group_figures(const struct reports *l);
 struct report_figure_sum { size_t n; double mean, sd; };  /* sd: sample standard deviation, NAN for n < 2 */
 struct report_group {
     const struct report_value *value;    /* [n_by] */
     const size_t *job; size_t n;         /* places in reports.v, ascending */
     size_t estimated;                    /* jobs whose speedup is an estimate */
-    struct report_figure_sum figure[FIGURES];
+    size_t shared;                       /* jobs that shared passes with other jobs */
+    struct report_figure_sum figure[GROUP_FIGURES];
 };
 
 struct reports {
@@ -126,8 +104,7 @@ struct reports {
     struct report_value *value;          /* [n][n_by] */
     size_t *order;                       /* of the jobs, by their values */
     struct report_group *group; size_t n_groups;                         /* in the order of their values */
-    const char *differing[REPORT_DIFFERING_MAX];
-    size_t n_differing; /* parameters that differ between jobs */
+    const char *differing[REPORT_DIFFERING_MAX]; size_t n_differing;     /* parameters that differ */
     bool equal_lengths;
 };
 
@@ -144,30 +121,19 @@ const char *report_value_text(const struct report_value *v);
  * does. */
 void report_group_label(const struct reports *l, const struct report_group *g, char *out, size_t size);
 void report_label(const struct reports *l, const struct report *r, char *out, size_t size);
-/* The measured speedup, else the estimate. Renderers mark an estimate with ~. */
-double report_best_speedup(const struct report *r);
-
-/* Derived figures; NAN where they are undefined. */
-double report_speed(const struct report_sum *s);         /* tokens per second of decoding */
-double report_acceptance(const struct report_sum *s);    /* tokens per verification pass */
-double report_alpha(const struct report_sum *s);
-/* Seconds of a round: as the planner foresaw them, and as measured. */
-double report_round_predicted(const struct report_sum *s);
-double report_round_measured(const struct report_sum *s);
-/* Of all jobs of the worker together, while this one was written. */
-double report_worker_speed(const struct report_sum *s);
-/* The share of the job's rounds that had n jobs; n 0: more than one. NAN: not known. */
+/* Whether the best speedup is an estimate. Renderers mark it with ~. */
+bool report_is_estimate(const struct report *r);
+/* The share of the job's rounds that had n jobs. NAN: not known. */
 double report_with(const struct report *r, size_t n);
-bool   report_ran_alone(const struct report *r);         /* no other job was in any of its rounds */
-double report_beta(const struct report *r, const struct report_sum *s);
-/* The cost of checkpoints and of snapshots as a share of the time. The CPU time of the writing thread counts
- * as if the decode loop had spent it. */
-double report_checkpoint_share(const struct report *r);
-double report_snapshot_share(const struct report *r);
+/* The windows without a last one that is shorter. */
+size_t report_full_windows(const struct report *r);
 /* The job's name or @batch/custom_id, "" when it has none; with several databases also the database's
  * path. */
 void   report_name(const struct report *r, char *out, size_t size);
 
+/* Writes the members of --json-stats that follow from the statistics of a run, "seconds" to "windows". */
+void report_put_stats(struct json_writer *w, const struct draft_stats *s, double prefill_seconds,
+                      bool tree_fixed);
 /* Writes the member "events": the history of a job. */
 void report_put_events(struct json_writer *w, const struct event_list *events);
 

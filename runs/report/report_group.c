@@ -76,23 +76,48 @@ const char *report_value_text(const struct report_value *v)
 
 /* ---- groups ---- */
 
-const char *const report_figure_names[FIGURES] = { "tokens/s",   "speedup",    "acceptance length",
-                                                   "alpha",      "loops",      "distinct-1",
-                                                   "distinct-2", "distinct-3", "distinct-4" };
+const struct figure_column report_group_columns[GROUP_FIGURES] = {
+    { "tokens_per_second", "tokens/s", 0, 1 },
+    { "best_speedup", "speedup", 0, 2 },
+    { "mean_acceptance_length", "acceptance length", 0, 2 },
+    { "alpha", "alpha", 0, 4 },
+    { "repetitions", "loops", 0, 2 },
+    { "distinct_1", "distinct-1", 0, 4 },
+    { "distinct_2", "distinct-2", 0, 4 },
+    { "distinct_3", "distinct-3", 0, 4 },
+    { "distinct_4", "distinct-4", 0, 4 },
+};
 
-double report_best_speedup(const struct report *r)
+size_t report_group_figures(const struct reports *l)
 {
-    return isfinite(r->speedup) ? r->speedup : r->estimate;
+    return l->equal_lengths ? GROUP_FIGURES : GROUP_FIGURES - DISTINCT_MAX;
 }
 
-static double figure(const struct report *r, size_t i)
+bool report_is_estimate(const struct report *r)
 {
-    return i == FIGURE_SPEED     ? report_speed(&r->sum)
-           : i == FIGURE_SPEEDUP ? report_best_speedup(r)
-           : i == FIGURE_LENGTH  ? report_acceptance(&r->sum)
-           : i == FIGURE_ALPHA   ? report_alpha(&r->sum)
-           : i == FIGURE_LOOPS   ? (double)r->n_repetitions
-                                 : r->distinct[i - FIGURE_DISTINCT];
+    return !isfinite(r->sum.speedup) && isfinite(r->sum.estimate);
+}
+
+size_t report_full_windows(const struct report *r)
+{
+    return r->n_windows - r->window[r->n_windows - 1].partial;
+}
+
+double report_with(const struct report *r, size_t n)
+{
+    return r->sum.shareable > 0 ? r->list[LIST_JOBS][n] / r->sum.shareable : NAN;
+}
+
+void report_name(const struct report *r, char *out, size_t size)
+{
+    const struct job *j = r->job;
+    int n = snprintf(out, size, "%s%s%s%s", j->batch ? "@" : "", j->batch ? j->batch : "",
+                     j->batch && j->custom_id ? "/" : "", j->custom_id ? j->custom_id : "");
+    if (r->db && (size_t)n < size) {
+        if (n == 0)
+            n = snprintf(out, size, "job %" PRId64, j->id);
+        snprintf(out + n, size - (size_t)n, " in %s", r->db);
+    }
 }
 
 /* Mean and standard deviation over the jobs of a group. */
@@ -100,11 +125,11 @@ static struct report_figure_sum figure_sum(const struct reports *l, const struct
 {
     struct report_figure_sum s = { .mean = NAN, .sd = NAN };
     double sum = 0, squares = 0;
-    if (f >= FIGURE_DISTINCT && !l->equal_lengths)
+    if (f >= report_group_figures(l))
         return s;
     for (int pass = 0; pass < 2; pass++)
         for (size_t i = 0; i < g->n; i++) {
-            const double x = figure(&l->v[g->job[i]], f);
+            const double x = figure(&l->v[g->job[i]].sum, report_group_columns[f].figure);
             if (isnan(x))
                 continue;
             if (pass == 0) {
@@ -209,11 +234,12 @@ int reports_group(struct reports *l, struct err *e)
         *g = (struct report_group){ .value = &l->value[l->order[i] * l->n_by],
                                     .job = l->order + i,
                                     .n = end - i };
-        for (size_t f = 0; f < FIGURES; f++)
+        for (size_t f = 0; f < GROUP_FIGURES; f++)
             g->figure[f] = figure_sum(l, g, f);
         for (size_t k = 0; k < g->n; k++) {
             const struct report *r = &l->v[g->job[k]];
-            g->estimated += !isfinite(r->speedup) && isfinite(r->estimate);
+            g->estimated += report_is_estimate(r);
+            g->shared += !ran_alone(&r->sum);
         }
     }
     return 0;

@@ -10,7 +10,7 @@
 #include "runs/report/report_overview.h"
 #include "runs/report/report_page.h"
 
-enum { SECTIONS_MAX = 24, ROUNDS_SHOWN = 5000, SOURCES_SHOWN = 6 };
+enum { SECTIONS_MAX = 24, ROUNDS_SHOWN = 5000, SOURCES_SHOWN = 12 };
 
 /* ---- the head of a job ---- */
 
@@ -48,20 +48,21 @@ static void length_tile(FILE *f, const struct report *r)
 
 static void speed_tile(FILE *f, const struct report *r)
 {
-    const double speed = report_speed(&r->sum), speedup = isfinite(r->speedup) ? r->speedup : r->estimate;
+    const struct counts *c = &r->sum;
+    const double speed = figure(c, "tokens_per_second"), speedup = figure(c, "best_speedup");
     if (!isfinite(speedup)) {
         tile(f, "Speed");
         page_format(f, "@1</b><small>tokens/s; @2 tokens per verification pass", speed,
-                    report_acceptance(&r->sum));
-        if (!report_ran_alone(r))
+                    figure(c, "mean_acceptance_length"));
+        if (!ran_alone(c))
             page_format(f, "; other jobs in @0 % of the passes, so no speedup; all jobs @1 tokens/s",
-                        100 * report_with(r, 0), report_worker_speed(&r->sum));
+                        100 * figure(c, "share_with_others"), figure(c, "worker_tokens_per_second"));
         fputs("</small></div>", f);
         return;
     }
     tile(f, "Speedup");
     page_format(f, "@2&times;</b><small>", speedup);
-    if (isfinite(r->speedup))
+    if (!report_is_estimate(r))
         fprintf(f, "against job %" PRId64 ", one token at a time; ", r->plain);
     else
         fputs("estimated, against one token at a time; ", f);
@@ -110,32 +111,31 @@ static void repetitions(FILE *f, const struct report *r)
 
 /* ---- plots ---- */
 
-enum { ROWS = 16 };
+/* The figures of the lines, by window. */
+static const char *const line_figures[] = {
+    "tokens_per_second", "mean_acceptance_length", "alpha", "beta",
+    "distinct_1", "distinct_2", "distinct_3", "distinct_4",
+    "distinct_1_so_far", "distinct_2_so_far", "distinct_3_so_far", "distinct_4_so_far",
+};
+enum { LINES = sizeof line_figures / sizeof *line_figures, DISTINCT_LINE = 4, SO_FAR_LINE = 8 };
 
-/* Several lines of values by window. x: the middle of a window; end: the first token after it. */
-struct lines { size_t n; double *x, *end, *y[ROWS]; };
+/* x: the middle of a window; end: the first token after it. The lines end with the last full window. */
+struct lines { size_t n, full; double *x, *end, *y[LINES]; };
 
 static bool lines_open(struct lines *v, const struct report *r)
 {
-    *v = (struct lines){ .n = r->n_windows };
-    double *all = calloc((ROWS + 2) * r->n_windows, sizeof *all);
+    *v = (struct lines){ .n = r->n_windows, .full = report_full_windows(r) };
+    double *all = calloc((LINES + 2) * r->n_windows, sizeof *all);
     v->x = all;
-    for (size_t k = 0; all && k < ROWS; k++)
+    for (size_t k = 0; all && k < LINES; k++)
         v->y[k] = all + (k + 2) * r->n_windows;
     v->end = all ? all + r->n_windows : NULL;
     for (size_t i = 0; all && i < r->n_windows; i++) {
         const struct report_window *w = &r->window[i];
-        const struct report_sum *s = &w->sum;
         v->x[i] = (double)w->start + (double)w->n / 2;
         v->end[i] = (double)(w->start + w->n);
-        v->y[0][i] = report_speed(s);
-        v->y[1][i] = report_acceptance(s);
-        v->y[2][i] = report_alpha(s);
-        v->y[3][i] = report_beta(r, s);
-        for (size_t k = 0; k < DISTINCT_MAX; k++) {
-            v->y[4 + k][i] = w->distinct[k];
-            v->y[8 + k][i] = w->so_far[k];
-        }
+        for (size_t k = 0; k < LINES; k++)
+            v->y[k][i] = figure(&w->sum, line_figures[k]);
     }
     return all != NULL;
 }
@@ -150,7 +150,7 @@ static void source_plot(FILE *f, const struct report *r, struct lines *v)
             y[k * v->n + i] =
                 r->window[i].sum.tokens > 0 ? r->source[k].window[i] / r->window[i].sum.tokens : NAN;
         any += r->source[k].drafted > 0;
-        s[k] = (struct series){ r->source[k].name, y + k * v->n };
+        s[k] = (struct series){ r->source[k].name, y + k * v->n, v->full };
     }
     if (any)
         page_plot(f,
@@ -172,23 +172,22 @@ static bool plots(FILE *f, const struct report *r)
     if (!lines_open(&v, r))
         return false;
     for (size_t k = 0; k < 4; k++) {
-        d[k] = (struct series){ grams[k], v.y[4 + k] };
-        far[k] = (struct series){ grams[k], v.y[8 + k] };
+        d[k] = (struct series){ grams[k], v.y[DISTINCT_LINE + k], v.full };
+        far[k] = (struct series){ grams[k], v.y[SO_FAR_LINE + k], v.n };
     }
-    fputs("<h2>Over the length</h2><p class=\"note\">One point for every 1,000 tokens.</p><div "
-          "class=\"plots\">",
-          f);
+    fputs("<h2>Over the length</h2><p class=\"note\">One point for every 1,000 tokens; "
+          PAGE_HOLLOW "</p><div class=\"plots\">", f);
     struct page_plot p = { "Speed", "tokens per second", v.x, v.n, (double)r->job->tokens };
-    page_plot(f, &p, &(struct series){ "tokens/s", v.y[0] }, 1);
+    page_plot(f, &p, &(struct series){ "tokens/s", v.y[0], v.full }, 1);
     p.title = "Mean acceptance length";
     p.note = "tokens per verification pass; 1 without drafting";
     p.low = 1;
-    page_plot(f, &p, &(struct series){ "length", v.y[1] }, 1);
+    page_plot(f, &p, &(struct series){ "length", v.y[1], v.full }, 1);
     p.low = 0;
     p.shares = true;
     if (drafted) {
-        struct series s[2] = { { "alpha: accepted of the depth drafted", v.y[2] },
-                               { "beta: of these, covered by one 4-gram chain", v.y[3] } };
+        struct series s[2] = { { "alpha: accepted of the depth drafted", v.y[2], v.full },
+                               { "beta: of these, covered by one 4-gram chain", v.y[3], v.full } };
         p.title = r->tree_fixed ? "Alpha and beta" : "Alpha";
         p.note = r->tree_fixed ? "shares of the depth that was drafted"
                                : "accepted share of the depth that was drafted; beta needs a fixed tree";
@@ -221,17 +220,9 @@ static void td_real(FILE *f, double x, int digits)
     fputs("</td>", f);
 }
 
-static size_t filled(const double *v)
-{
-    size_t n = REPORT_DEPTHS;
-    while (n > 1 && v[n - 1] == 0)
-        n--;
-    return n;
-}
-
 static void drafting(FILE *f, const struct report *r)
 {
-    const struct report_sum *s = &r->sum;
+    const struct counts *s = &r->sum;
     if (s->drafted <= 0)
         return;
     page_format(f,
@@ -250,31 +241,31 @@ static void drafting(FILE *f, const struct report *r)
                         100 * r->source[i].accepted / r->source[i].drafted);
         }
     fputs("</table></div>", f);
-    page_bars(f, "Tokens per round", "share of the rounds", r->histogram + 1, filled(r->histogram) - 1, 1);
+    const double *reached = r->list[LIST_REACHED], *accepted = r->list[LIST_ACCEPTED];
+    page_bars(f, "Tokens per round", "share of the rounds", r->list[LIST_HISTOGRAM] + 1,
+              figure_list_end(r->list[LIST_HISTOGRAM]) - 1, 1);
     fputs("<div class=\"card "
           "scroll\"><table><tr><th>depth</th><th>reached</th><th>accepted</th><th>share</th></tr>",
           f);
-    for (size_t d = 1; d < filled(r->reached); d++) {
-        page_format(f, "<tr><td>@0</td><td>@c</td><td>@c</td><td>@1 %</td></tr>", (double)d, r->reached[d],
-                    r->accepted_at[d], r->reached[d] > 0 ? 100 * r->accepted_at[d] / r->reached[d] : NAN);
-    }
+    for (size_t d = 1; d < figure_list_end(reached); d++)
+        page_format(f, "<tr><td>@0</td><td>@c</td><td>@c</td><td>@1 %</td></tr>", (double)d, reached[d],
+                    accepted[d], reached[d] > 0 ? 100 * accepted[d] / reached[d] : NAN);
     fputs("</table></div></div>\n", f);
 }
 
 static void costs(FILE *f, const struct report *r)
 {
-    const struct report_sum *s = &r->sum;
-    double other = s->seconds - s->draft - s->verify - s->control;
+    const struct counts *s = &r->sum;
     const struct part parts[] = { { "model", s->verify },           { "drafts", s->draft },
                                   { "controller", s->control },     { "prefill", s->prefill_seconds },
-                                  { "checkpoints", s->put },        { "other", MAX(other, 0) } };
+                                  { "checkpoints", s->put },        { "other", figure(s, "other_seconds") } };
     fputs("<h2>Where the time went</h2><div class=\"card\">", f);
     page_parts(f, parts, sizeof parts / sizeof *parts);
     page_format(f,
                 "<p><b>Checkpoints:</b> @c commits. The decode loop waited @d, and the writing thread "
                 "computed @d "
                 "(of @d on the disk): @2 % of the time.</p>",
-                s->commits, s->put, s->commit_cpu, s->commit_seconds, 100 * report_checkpoint_share(r));
+                s->commits, s->put, s->commit_cpu, s->commit_seconds, 100 * figure(s, "checkpoint_share"));
     page_format(f,
                 "<p><b>Controller:</b> @2 % of the writing. <b>Resumes:</b> @0; the prefill of all attempts "
                 "processed @c tokens of prompt and text in @d.</p>",
@@ -284,29 +275,31 @@ static void costs(FILE *f, const struct report *r)
         page_format(f,
                     "<p><b>A round:</b> predicted @2 ms, measured @2 ms "
                     "(@c rounds that the planner priced).</p>",
-                    1000 * report_round_predicted(s), 1000 * report_round_measured(s), s->predicted_rounds);
+                    1000 * figure(s, "round_seconds_predicted"), 1000 * figure(s, "round_seconds_measured"),
+                    s->predicted_rounds);
     if (s->snapshots > 0 || s->restored > 0)
         page_format(f,
                     "<p><b>Snapshots of the KV cache:</b> @c made, @2 % of the time. @c tokens came from "
                     "snapshots, "
                     "in @d, which saved about @d of prefill.</p>",
-                    s->snapshots, 100 * report_snapshot_share(r), s->restored, s->restore_seconds,
+                    s->snapshots, 100 * figure(s, "snapshot_share"), s->restored, s->restore_seconds,
                     MAX(s->saved, 0));
     fputs("</div>\n", f);
 }
 
 static void diversity(FILE *f, const struct report *r)
 {
+    const struct counts *s = &r->sum;
     fputs("<h2>Distinct-n of the whole text</h2><div class=\"card scroll\"><table><tr><th>of</th><th>n = "
           "1</th><th>2</th><th>3</th><th>4</th></tr><tr><td>tokens</td>",
           f);
     for (size_t k = 0; k < DISTINCT_MAX; k++)
-        td_real(f, r->distinct[k], 4);
+        td_real(f, s->distinct[k], 4);
     fputs("</tr>", f);
     if (r->has_words) {
         fputs("<tr><td>words</td>", f);
         for (size_t k = 0; k < DISTINCT_MAX; k++)
-            td_real(f, r->words[k], 4);
+            td_real(f, s->words[k], 4);
         fputs("</tr>", f);
     }
     fputs("</table>", f);
@@ -359,25 +352,24 @@ static void history(FILE *f, const struct report *r)
 
 static void numbers(FILE *f, const struct report *r)
 {
-    fputs(
-        "<details><summary>The numbers of the plots</summary><div class=\"card "
-        "scroll\"><table><tr><th>from "
-        "token</th><th>tokens</th><th>seconds</th><th>tokens/s</th><th>length</th><th>alpha</th><th>beta</th>"
-        "<th>D-1</th><th>D-2</th><th>D-3</th><th>D-4</th>",
-        f);
+    static const struct figure_column columns[] = {
+        { "seconds", "seconds", 0, 3 }, { "tokens_per_second", "tokens/s", 0, 1 },
+        { "mean_acceptance_length", "length", 0, 3 }, { "alpha", "alpha", 0, 3 }, { "beta", "beta", 0, 3 },
+        { "distinct_1", "D-1", 0, 4 }, { "distinct_2", "D-2", 0, 4 }, { "distinct_3", "D-3", 0, 4 },
+        { "distinct_4", "D-4", 0, 4 },
+    };
+    fputs("<details><summary>The numbers of the plots</summary><div class=\"card scroll\"><table>"
+          "<tr><th>from token</th><th>tokens</th>", f);
+    for (size_t k = 0; k < sizeof columns / sizeof *columns; k++)
+        fprintf(f, "<th>%s</th>", columns[k].head);
     for (size_t k = 0; k < r->n_sources; k++)
         page_format(f, "<th>@t</th>", r->source[k].name);
     fputs("</tr>", f);
     for (size_t i = 0; i < r->n_windows; i++) {
         const struct report_window *w = &r->window[i];
-        fprintf(f, "<tr><td>%zu</td><td>%zu</td>", w->start, w->n);
-        td_real(f, w->sum.seconds, 3);
-        td_real(f, report_speed(&w->sum), 1);
-        td_real(f, report_acceptance(&w->sum), 3);
-        td_real(f, report_alpha(&w->sum), 3);
-        td_real(f, report_beta(r, &w->sum), 3);
-        for (size_t k = 0; k < DISTINCT_MAX; k++)
-            td_real(f, w->distinct[k], 4);
+        fprintf(f, "<tr><td>%zu</td><td>%zu%s</td>", w->start, w->n, w->partial ? " (shorter)" : "");
+        for (size_t k = 0; k < sizeof columns / sizeof *columns; k++)
+            td_real(f, figure(&w->sum, columns[k].figure), columns[k].digits);
         for (size_t k = 0; k < r->n_sources; k++)
             td_count(f, r->source[k].window[i]);
         fputs("</tr>", f);

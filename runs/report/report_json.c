@@ -6,82 +6,57 @@
 
 #include "runs/report/csv.h"
 #include "runs/report/report.h"
-#include "src/base/json_write.h"
+
+#define LENGTH(v) (sizeof(v) / sizeof *(v))
 
 /* ---- JSON ---- */
 
 /* Reals have 10 digits, more than the clock gives; counts are whole numbers. */
 enum { DIGITS = 10 };
 
-static void count(struct json_writer *w, const char *key, double x) { jw_int(w, key, llround(x)); }
-
-struct figure { const char *name; double x; enum { REAL, COUNT } kind; };
-
-static void put_figures(struct json_writer *w, const struct figure *v, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        (v[i].kind == COUNT ? count : jw_real)(w, v[i].name, v[i].x);
-}
-
-static void put_object(struct json_writer *w, const char *key, const struct figure *v, size_t n)
-{
-    jw_open(w, key, '{');
-    put_figures(w, v, n);
-    jw_close(w, '}');
-}
-
-#define LENGTH(v) (sizeof(v) / sizeof *(v))
-
-static void put_counts(struct json_writer *w, const char *key, const double *v, size_t from)
-{
-    size_t n = REPORT_DEPTHS;
-    while (n > from && v[n - 1] == 0)
-        n--;
-    jw_open(w, key, '[');
-    for (size_t i = from; i < n; i++)
-        count(w, NULL, v[i]);
-    jw_close(w, ']');
-}
-
-static void put_distinct(struct json_writer *w, const char *key, const double v[DISTINCT_MAX])
-{
-    static const char *const names[DISTINCT_MAX] = { "1", "2", "3", "4" };
-    jw_open(w, key, '{');
-    for (size_t k = 0; k < DISTINCT_MAX; k++)
-        jw_real(w, names[k], v[k]);
-    jw_close(w, '}');
-}
-
 static void put_sources(struct json_writer *w, const struct report *r)
 {
     jw_open(w, "sources", '{');
     for (size_t i = 0; i < r->n_sources; i++) {
-        const struct figure v[] = { { "drafted", r->source[i].drafted, COUNT },
-                                    { "accepted", r->source[i].accepted, COUNT } };
-        put_object(w, r->source[i].name, v, LENGTH(v));
+        const struct report_source *x = &r->source[i];
+        jw_open(w, x->name, '{');
+        jw_int(w, "drafted", llround(x->drafted));
+        jw_int(w, "accepted", llround(x->accepted));
+        jw_close(w, '}');
     }
     jw_close(w, '}');
+}
+
+static void put_distinct(struct json_writer *w, const char *key, const struct counts *c, const char *from,
+                         const char *to)
+{
+    jw_open(w, key, '{');
+    figures_json(w, c, from, to, 0);
+    jw_close(w, '}');
+}
+
+static void begin_window(struct json_writer *w, const struct report_window *x, unsigned where)
+{
+    jw_open(w, NULL, '{');
+    jw_uint(w, "start", x->start);
+    jw_uint(w, "tokens", x->n);
+    jw_bool(w, "partial", x->partial);
+    figures_json(w, &x->sum, "seconds", "beta", where);
 }
 
 static void put_window(struct json_writer *w, const struct report *r, size_t i)
 {
     const struct report_window *x = &r->window[i];
-    const struct figure v[] = {
-        { "start", (double)x->start, COUNT }, { "tokens", (double)x->n, COUNT },
-        { "seconds", x->sum.seconds }, { "tokens_per_second", report_speed(&x->sum) },
-        { "mean_acceptance_length", report_acceptance(&x->sum) },
-        { "alpha", report_alpha(&x->sum) }, { "beta", report_beta(r, &x->sum) },
-    };
-    jw_open(w, NULL, '{');
-    put_figures(w, v, LENGTH(v));
-    put_distinct(w, "distinct", x->distinct);
-    put_distinct(w, "distinct_so_far", x->so_far);
+    begin_window(w, x, IN_WINDOWS);
+    put_distinct(w, "distinct", &x->sum, "distinct_1", "distinct_4");
+    put_distinct(w, "distinct_so_far", &x->sum, "distinct_1_so_far", "distinct_4_so_far");
     jw_open(w, "sources", '{');
     for (size_t k = 0; k < r->n_sources; k++) {
         const double n = r->source[k].window[i];
-        const struct figure of[] = { { "accepted", n, COUNT },
-                                     { "share", x->sum.tokens > 0 ? n / x->sum.tokens : NAN } };
-        put_object(w, r->source[k].name, of, LENGTH(of));
+        jw_open(w, r->source[k].name, '{');
+        jw_int(w, "accepted", llround(n));
+        jw_real(w, "share", x->sum.tokens > 0 ? n / x->sum.tokens : NAN);
+        jw_close(w, '}');
     }
     jw_close(w, '}');
     jw_close(w, '}');
@@ -157,71 +132,52 @@ static void put_identity(struct json_writer *w, const struct report *r)
     jw_parsed(w, "parameters", r->json);
     jw_text(w, "numerics", j->numerics);
     jw_text(w, "fingerprint", j->fingerprint);
-    jw_uint(w, "prompt_tokens", j->prompt_tokens);
-    jw_uint(w, "tokens", r->tokens);
-    jw_uint(w, "given_tokens", r->given);
-    jw_uint(w, "wanted_tokens", j->wanted);
+    figures_json(w, &r->sum, "prompt_tokens", "wanted_tokens", 0);
 }
 
-static void put_drafting(struct json_writer *w, const struct report *r)
+static void put_drafting(struct json_writer *w, struct report *r)
 {
-    const struct report_sum *s = &r->sum;
-    const struct figure speed[] = {
-        { "seconds", s->seconds }, { "prefill_seconds", s->prefill_seconds },
-        { "prefill_tokens", s->prefill_tokens, COUNT }, { "tokens_per_second", report_speed(s) },
-        { "worker_tokens_per_second", report_worker_speed(s) }, { "speedup", r->speedup },
-        { "speedup_estimate", r->estimate },
-    }, rounds[] = {
-        { "rounds", s->rounds, COUNT }, { "mean_acceptance_length", report_acceptance(s) },
-        { "alpha", report_alpha(s) }, { "beta", report_beta(r, s) }, { "drafted", s->drafted, COUNT },
-        { "verified_rows", s->rows, COUNT }, { "accepted", s->accepted, COUNT },
-        { "draft_passes", s->draft_passes, COUNT },
-    };
-    put_figures(w, speed, LENGTH(speed));
-    jw_number(w, "plain_job", isnan(r->speedup) ? NAN : (double)r->plain);
-    jw_bool(w, "ran_alone", report_ran_alone(r));
-    put_figures(w, rounds, LENGTH(rounds));
-    put_counts(w, "rounds_by_jobs", r->with, 1);
-    put_counts(w, "reached_per_depth", r->reached, 1);
-    put_counts(w, "accepted_per_depth", r->accepted_at, 1);
-    put_counts(w, "acceptance_histogram", r->histogram, 1);
+    figures_json(w, &r->sum, "seconds", "speedup_estimate", 0);
+    jw_number(w, "plain_job", isnan(r->sum.speedup) ? NAN : (double)r->plain);
+    figures_json(w, &r->sum, "ran_alone", "draft_passes", 0);
+    figures_json_lists(w, r->list, LIST_JOBS);
     put_sources(w, r);
+    figures_json(w, &r->sum, "draft_seconds", "resumes", 0);
 }
 
-static void put_times(struct json_writer *w, const struct report *r)
+void report_put_stats(struct json_writer *w, const struct draft_stats *s, double prefill_seconds,
+                      bool tree_fixed)
 {
-    const struct report_sum *s = &r->sum;
-    const double other = s->seconds - s->draft - s->verify - s->control;
-    const struct figure time[] = {
-        { "draft", s->draft }, { "verify", s->verify }, { "checkpoint", s->put },
-        { "controller", s->control }, { "other", other > 0 ? other : 0 },
-    }, checkpoints[] = {
-        { "commits", s->commits, COUNT }, { "seconds", s->commit_seconds }, { "cpu_seconds", s->commit_cpu },
-        { "put_seconds", s->put }, { "share", report_checkpoint_share(r) },
-    }, round[] = {
-        { "predicted", report_round_predicted(s) }, { "measured", report_round_measured(s) },
-        { "rounds", s->predicted_rounds, COUNT },
-    }, snapshots[] = {
-        { "made", s->snapshots, COUNT }, { "bytes", s->snapshot_bytes, COUNT },
-        { "seconds", s->snapshot_seconds }, { "cpu_seconds", s->snapshot_cpu },
-        { "put_seconds", s->snapshot_put }, { "share", report_snapshot_share(r) },
-        { "restored_tokens", s->restored, COUNT }, { "restore_seconds", s->restore_seconds },
-        { "saved_seconds", s->saved },
-    };
-    put_object(w, "time", time, LENGTH(time));
-    put_object(w, "seconds_per_round", round, LENGTH(round));
-    put_object(w, "checkpoints", checkpoints, LENGTH(checkpoints));
-    put_object(w, "snapshots", snapshots, LENGTH(snapshots));
-    count(w, "refreshes", s->refreshes);
-    jw_uint(w, "resumes", r->job->resumes);
+    struct report_source drafters[N_DRAFTERS];
+    struct report r = { .sum.prefill_seconds = prefill_seconds, .source = drafters };
+    figures_add_stats(&r.sum, r.list, s);
+    figures_complete(&r.sum, r.list, tree_fixed);
+    for (size_t i = 0; i < N_DRAFTERS; i++)
+        if (s->source_drafted[i])
+            drafters[r.n_sources++] = (struct report_source){
+                drafter_name(i), (double)s->source_drafted[i], (double)s->source_accepted[i], NULL };
+    figures_json(w, &r.sum, "seconds", "draft_passes", IN_STATS);
+    figures_json_lists(w, r.list, LIST_REACHED);
+    put_sources(w, &r);
+    figures_json(w, &r.sum, "draft_seconds", "refreshes", IN_STATS);
+    jw_open(w, "windows", '[');
+    for (size_t i = s->from / STATS_WINDOW; i < s->n_windows && s->window[i].tokens; i++) {
+        const struct window_stats *x = &s->window[i];
+        begin_window(w, &(struct report_window){
+                            MAX(i * STATS_WINDOW, s->from), x->tokens, x->tokens < STATS_WINDOW,
+                            { .tokens = (double)x->tokens, .rounds = x->rounds, .seconds = x->seconds } },
+                     IN_STATS_WINDOWS);
+        jw_close(w, '}');
+    }
+    jw_close(w, ']');
 }
 
 static void put_text(struct json_writer *w, const struct report *r)
 {
     jw_open(w, "distinct", '{');
-    put_distinct(w, "tokens", r->distinct);
+    put_distinct(w, "tokens", &r->sum, "distinct_1", "distinct_4");
     if (r->has_words)
-        put_distinct(w, "words", r->words);
+        put_distinct(w, "words", &r->sum, "word_distinct_1", "word_distinct_4");
     else
         jw_null(w, "words");
     jw_close(w, '}');
@@ -231,12 +187,11 @@ static void put_text(struct json_writer *w, const struct report *r)
     put_repetitions(w, r);
 }
 
-static void put_report(struct json_writer *w, const struct report *r, bool rounds)
+static void put_report(struct json_writer *w, struct report *r, bool rounds)
 {
     jw_open(w, NULL, '{');
     put_identity(w, r);
     put_drafting(w, r);
-    put_times(w, r);
     put_text(w, r);
     jw_open(w, "windows", '[');
     for (size_t i = 0; i < r->n_windows; i++)
@@ -271,8 +226,9 @@ static void put_groups(struct json_writer *w, const struct reports *l)
             put_value(w, l->by[k], &g->value[k]);
         jw_uint(w, "n", g->n);
         jw_uint(w, "estimated_speedups", g->estimated);
-        for (size_t k = 0; k < FIGURES; k++) {
-            jw_open(w, report_figure_names[k], '{');
+        jw_uint(w, "shared_speeds", g->shared);
+        for (size_t k = 0; k < GROUP_FIGURES; k++) {
+            jw_open(w, report_group_columns[k].head, '{');
             jw_uint(w, "n", g->figure[k].n);
             jw_real(w, "mean", g->figure[k].mean);
             jw_real(w, "sd", g->figure[k].sd);
@@ -353,42 +309,38 @@ static void parameter_cell(FILE *f, const struct report *r, const char *name)
     }
 }
 
-/* The numbers of one job or, for the first line, their names. */
-static void csv_numbers(FILE *f, const struct report *r, bool names)
+/* A value of a figure as a cell. */
+static void figure_cell(FILE *f, const struct figure *x, const struct counts *c)
 {
-    const struct job *j = r->job;
-    const struct report_sum *s = &r->sum;
-    const struct figure v[] = {
-        { "prompt_tokens", (double)j->prompt_tokens }, { "tokens", (double)r->tokens },
-        { "given_tokens", (double)r->given }, { "wanted_tokens", (double)j->wanted },
-        { "seconds", s->seconds }, { "prefill_seconds", s->prefill_seconds },
-        { "tokens_per_second", report_speed(s) }, { "worker_tokens_per_second", report_worker_speed(s) },
-        { "share_alone", report_with(r, 1) }, { "speedup", r->speedup },
-        { "speedup_estimate", r->estimate }, { "rounds", s->rounds },
-        { "mean_acceptance_length", report_acceptance(s) }, { "alpha", report_alpha(s) },
-        { "beta", report_beta(r, s) }, { "drafted", s->drafted }, { "verified_rows", s->rows },
-        { "accepted", s->accepted }, { "draft_seconds", s->draft }, { "verify_seconds", s->verify },
-        { "controller_seconds", s->control },
-        { "round_seconds_predicted", report_round_predicted(s) },
-        { "round_seconds_measured", report_round_measured(s) }, { "checkpoint_seconds", s->put },
-        { "checkpoints", s->commits }, { "checkpoint_share", report_checkpoint_share(r) },
-        { "snapshots", s->snapshots }, { "snapshot_share", report_snapshot_share(r) },
-        { "restored_tokens", s->restored }, { "restore_saved_seconds", s->saved },
-        { "refreshes", s->refreshes }, { "resumes", (double)j->resumes },
-        { "distinct_1", r->distinct[0] }, { "distinct_2", r->distinct[1] },
-        { "distinct_3", r->distinct[2] }, { "distinct_4", r->distinct[3] },
-        { "word_distinct_1", r->words[0] }, { "word_distinct_2", r->words[1] },
-        { "word_distinct_3", r->words[2] }, { "word_distinct_4", r->words[3] },
-        { "repetitions", (double)r->n_repetitions },
-    };
-    for (size_t i = 0; i < LENGTH(v); i++)
-        if (names)
-            fprintf(f, ",%s", v[i].name);
-        else
-            number(f, v[i].x);
+    const double value = figure_value(x, c);
+    if (x->unit == UNIT_TRUTH)
+        fprintf(f, ",%s", value != 0 ? "true" : "false");
+    else
+        number(f, value);
 }
 
-static void csv_job(FILE *f, const struct report *r, const struct columns *c)
+/* Depth 1 to `depths` of the lists of rounds by depth. */
+static const struct { const char *name; enum figure_list list; } by_depth[] = {
+    { "reached_at", LIST_REACHED }, { "accepted_at", LIST_ACCEPTED },
+};
+
+/* The numbers of one job or, with r NULL, their names. */
+static void csv_numbers(FILE *f, const struct report *r, size_t depths)
+{
+    for (const struct figure *x = figures; x->name; x++)
+        if (x->where & IN_CSV && r)
+            figure_cell(f, x, &r->sum);
+        else if (x->where & IN_CSV)
+            fprintf(f, ",%s", x->name);
+    for (size_t k = 0; k < LENGTH(by_depth); k++)
+        for (size_t d = 1; d < depths; d++)
+            if (r)
+                number(f, r->list[by_depth[k].list][d]);
+            else
+                fprintf(f, ",%s_%zu", by_depth[k].name, d);
+}
+
+static void csv_job(FILE *f, const struct report *r, const struct columns *c, size_t depths)
 {
     const struct job *j = r->job;
     fprintf(f, "%" PRId64 ",", j->id);
@@ -399,7 +351,7 @@ static void csv_job(FILE *f, const struct report *r, const struct columns *c)
         fputc(',', f);
     }
     fprintf(f, "%" PRIu64 ",%" PRIu32, j->seed, j->sample);
-    csv_numbers(f, r, false);
+    csv_numbers(f, r, depths);
     for (size_t i = 0; i < c->n; i++) {
         fputc(',', f);
         parameter_cell(f, r, c->name[i]);
@@ -438,10 +390,11 @@ static void csv_groups(FILE *f, const struct reports *l)
         cell(f, l->by[k]);
         fputc(',', f);
     }
-    fputs("n,estimated_speedups", f);
-    for (size_t k = 0; k < FIGURES; k++)
-        fprintf(f, ",%s n,%s mean,%s sd", report_figure_names[k], report_figure_names[k],
-                report_figure_names[k]);
+    fputs("n,estimated_speedups,shared_speeds", f);
+    for (size_t k = 0; k < GROUP_FIGURES; k++) {
+        const char *name = report_group_columns[k].head;
+        fprintf(f, ",%s n,%s mean,%s sd", name, name, name);
+    }
     fputs("\r\n", f);
     for (size_t i = 0; i < l->n_groups; i++) {
         const struct report_group *g = &l->group[i];
@@ -449,8 +402,8 @@ static void csv_groups(FILE *f, const struct reports *l)
             value_cell(f, &g->value[k]);
             fputc(',', f);
         }
-        fprintf(f, "%zu,%zu", g->n, g->estimated);
-        for (size_t k = 0; k < FIGURES; k++) {
+        fprintf(f, "%zu,%zu,%zu", g->n, g->estimated, g->shared);
+        for (size_t k = 0; k < GROUP_FIGURES; k++) {
             fprintf(f, ",%zu", g->figure[k].n);
             number(f, g->figure[k].mean);
             number(f, g->figure[k].sd);
@@ -474,11 +427,6 @@ static void csv_window(FILE *f, const struct reports *l, size_t job, size_t i, c
 {
     const struct report *r = &l->v[job];
     const struct report_window *x = &r->window[i];
-    const double v[] = {
-        (double)x->start, (double)x->n, x->sum.seconds, report_speed(&x->sum), report_acceptance(&x->sum),
-        report_alpha(&x->sum), report_beta(r, &x->sum), x->distinct[0], x->distinct[1], x->distinct[2],
-        x->distinct[3], x->so_far[0], x->so_far[1], x->so_far[2], x->so_far[3],
-    };
     fprintf(f, "%" PRId64 ",", r->job->id);
     cell(f, r->job->batch);
     fputc(',', f);
@@ -488,8 +436,10 @@ static void csv_window(FILE *f, const struct reports *l, size_t job, size_t i, c
         fputc(',', f);
         value_cell(f, &l->value[job * l->n_by + k]);
     }
-    for (size_t k = 0; k < LENGTH(v); k++)
-        number(f, v[k]);
+    fprintf(f, ",%zu,%zu,%s", x->start, x->n, x->partial ? "true" : "false");
+    for (const struct figure *c = figures; c->name; c++)
+        if (c->where & IN_WINDOWS)
+            figure_cell(f, c, &x->sum);
     for (size_t k = 0; k < sources->n; k++) {
         double share = NAN;
         for (size_t q = 0; q < r->n_sources; q++)
@@ -515,11 +465,10 @@ static int csv_windows(FILE *f, const struct reports *l)
         fputc(',', f);
         cell(f, l->by[k]);
     }
-    fputs(",start,tokens,seconds,tokens_per_second,mean_acceptance_length,alpha,beta", f);
-    for (int k = 1; k <= DISTINCT_MAX; k++)
-        fprintf(f, ",distinct_%d", k);
-    for (int k = 1; k <= DISTINCT_MAX; k++)
-        fprintf(f, ",distinct_%d_so_far", k);
+    fputs(",start,tokens,partial", f);
+    for (const struct figure *c = figures; c->name; c++)
+        if (c->where & IN_WINDOWS)
+            fprintf(f, ",%s", c->name);
     for (size_t k = 0; k < sources.n; k++) {
         fputs(",share_", f);
         cell(f, sources.name[k]);
@@ -545,17 +494,20 @@ int report_csv(FILE *f, const struct reports *l, struct err *e)
         csv_rounds(f, l);
     if (l->o.windows || l->o.by || l->o.rounds)
         return rc ? err_set(e, ERR_FAILED, "out of memory for the report") : 0;
-    for (size_t i = 0; i < l->n && rc == 0; i++)
+    size_t depths = 1;
+    for (size_t i = 0; i < l->n && rc == 0; i++) {
         rc = add_columns(&c, &l->v[i]);
+        depths = MAX(depths, figure_list_end(l->v[i].list[LIST_REACHED]));
+    }
     fputs("job,name,custom_id,state,finish_reason,stop_reason,error,model,numerics,seed,sample", f);
-    csv_numbers(f, &(struct report){ .job = &(struct job){ 0 } }, true);
+    csv_numbers(f, NULL, depths);
     for (size_t i = 0; i < c.n; i++) {
         fputc(',', f);
         cell(f, c.name[i]);
     }
     fputs(l->n && l->v[0].db ? ",db\r\n" : "\r\n", f);
     for (size_t i = 0; i < l->n; i++)
-        csv_job(f, &l->v[i], &c);
+        csv_job(f, &l->v[i], &c, depths);
     free(c.name);
     return rc ? err_set(e, ERR_FAILED, "out of memory for the report") : 0;
 }

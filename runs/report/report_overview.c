@@ -18,21 +18,15 @@ void report_anchor(FILE *f, const struct report *r)
         fprintf(f, "-%08" PRIx64, hash64(HASH64_INIT, r->db, strlen(r->db)) & 0xffffffff);
 }
 
-static void td_real(FILE *f, double x, int digits)
-{
-    fputs("<td>", f);
-    page_real(f, x, digits);
-    fputs("</td>", f);
-}
-
 /* ---- groups ---- */
 
 static void group_cell(FILE *f, const struct report_group *g, size_t k)
 {
     const struct report_figure_sum *s = &g->figure[k];
-    const int digits = k == FIGURE_SPEED ? 1 : k < FIGURE_ALPHA || k == FIGURE_LOOPS ? 2 : 4;
-    fputs(k == FIGURE_SPEEDUP && g->estimated && s->n ? "<td>~" : "<td>", f);
+    const int digits = report_group_columns[k].digits;
+    fputs(k == GROUP_SPEEDUP && g->estimated && s->n ? "<td>~" : "<td>", f);
     page_real(f, s->mean, digits);
+    fputs(k == GROUP_SPEED && g->shared ? SHARED_MARK : "", f);
     if (isfinite(s->sd)) {
         fputs("<br><small>&plusmn; ", f);
         page_real(f, s->sd, digits);
@@ -52,13 +46,15 @@ void report_groups(FILE *f, const struct reports *l)
           "brackets n where fewer jobs have the figure.",
           f);
     fputs(l->equal_lengths ? "" : " The texts differ in length, so Distinct-n is not compared.", f);
+    for (size_t i = 0, shared = 0; i < l->n_groups; i++)
+        if (l->group[i].shared && !shared++)
+            fputs(" " SHARED_NOTE ".", f);
     fputs("</p><div class=\"card scroll\"><table><tr>", f);
     for (size_t k = 0; k < l->n_by; k++)
         page_format(f, "<th class=\"l\">@t</th>", l->by[k]);
     fputs("<th>n</th>", f);
-    for (size_t k = 0; k < FIGURES; k++)
-        if (k < FIGURE_DISTINCT || l->equal_lengths)
-            fprintf(f, "<th class=\"w\">%s</th>", report_figure_names[k]);
+    for (size_t k = 0; k < report_group_figures(l); k++)
+        fprintf(f, "<th class=\"w\">%s</th>", report_group_columns[k].head);
     fputs("</tr>", f);
     for (size_t i = 0; i < l->n_groups; i++) {
         const struct report_group *g = &l->group[i];
@@ -66,9 +62,8 @@ void report_groups(FILE *f, const struct reports *l)
         for (size_t k = 0; k < l->n_by; k++)
             page_format(f, "<td class=\"name\"><bdi>@t</bdi></td>", report_value_text(&g->value[k]));
         fprintf(f, "<td>%zu</td>", g->n);
-        for (size_t k = 0; k < FIGURES; k++)
-            if (k < FIGURE_DISTINCT || l->equal_lengths)
-                group_cell(f, g, k);
+        for (size_t k = 0; k < report_group_figures(l); k++)
+            group_cell(f, g, k);
         fputs("</tr>\n", f);
     }
     fputs("</table></div>\n", f);
@@ -79,24 +74,37 @@ void report_groups(FILE *f, const struct reports *l)
 /* A line of the plots: the mean of some jobs. */
 struct line { char name[LABEL_BYTES]; const size_t *job; size_t n, one; };
 
-enum curve { CURVE_SPEED, CURVE_LENGTH, CURVE_ALPHA, CURVE_DISTINCT_1, CURVE_DISTINCT_4, CURVES };
+static const struct curve { const char *figure; struct page_plot plot; } curve_plots[] = {
+    { "tokens_per_second", { "Speed", "tokens per second" } },
+    { "mean_acceptance_length",
+      { "Mean acceptance length", "tokens per verification pass; 1 without drafting", .low = 1 } },
+    { "alpha", { "Alpha", "accepted share of the depth that was drafted", .shares = true } },
+    { "distinct_1",
+      { "Distinct-1 of each 1,000 tokens", "different tokens / all tokens", .shares = true } },
+    { "distinct_4",
+      { "Distinct-4 of each 1,000 tokens", "different 4-grams of tokens / all 4-grams", .shares = true } },
+};
 
-static double curve_at(const struct report_window *w, enum curve c)
+/* The windows up to the last one that is full in some job of the line. */
+static size_t full_windows(const struct reports *l, const struct line *v)
 {
-    return c == CURVE_SPEED        ? report_speed(&w->sum)
-           : c == CURVE_LENGTH     ? report_acceptance(&w->sum)
-           : c == CURVE_ALPHA      ? report_alpha(&w->sum)
-           : c == CURVE_DISTINCT_1 ? w->distinct[0]
-                                   : w->distinct[3];
+    size_t n = 0;
+    for (size_t i = 0; i < v->n; i++)
+        n = MAX(n, report_full_windows(&l->v[v->job ? v->job[i] : v->one]));
+    return n;
 }
 
-static double mean_at(const struct reports *l, const struct line *v, size_t window, enum curve c)
+/* The mean of the jobs with such a window. A shorter window counts only after all full ones. */
+static double mean_at(const struct reports *l, const struct line *v, size_t window, const char *name,
+                      size_t full)
 {
     double sum = 0;
     size_t n = 0;
     for (size_t i = 0; i < v->n; i++) {
         const struct report *r = &l->v[v->job ? v->job[i] : v->one];
-        const double y = window < r->n_windows ? curve_at(&r->window[window], c) : NAN;
+        if (window >= r->n_windows || (window < full && r->window[window].partial))
+            continue;
+        const double y = figure(&r->window[window].sum, name);
         if (isfinite(y)) {
             sum += y;
             n++;
@@ -123,16 +131,6 @@ static void find_lines(const struct reports *l, struct line *v, size_t n)
 
 static void plot_lines(FILE *f, const struct reports *l, const struct line *v, size_t n, double *y)
 {
-    static const struct page_plot plots[CURVES] = {
-        [CURVE_SPEED] = { "Speed", "tokens per second" },
-        [CURVE_LENGTH] = { "Mean acceptance length", "tokens per verification pass; 1 without drafting",
-                           .low = 1 },
-        [CURVE_ALPHA] = { "Alpha", "accepted share of the depth that was drafted", .shares = true },
-        [CURVE_DISTINCT_1] = { "Distinct-1 of each 1,000 tokens", "different tokens / all tokens",
-                               .shares = true },
-        [CURVE_DISTINCT_4] = { "Distinct-4 of each 1,000 tokens", "different 4-grams of tokens / all 4-grams",
-                               .shares = true },
-    };
     const struct report *longest = &l->v[0];
     struct series s[LINES_MAX];
     for (size_t i = 1; i < l->n; i++)
@@ -140,16 +138,16 @@ static void plot_lines(FILE *f, const struct reports *l, const struct line *v, s
     const size_t windows = longest->n_windows;
     for (size_t i = 0; i < windows; i++)
         y[n * windows + i] = (double)longest->window[i].start + (double)longest->window[i].n / 2;
-    for (size_t c = 0; c < CURVES; c++) {
-        struct page_plot p = plots[c];
+    for (size_t c = 0; c < sizeof curve_plots / sizeof *curve_plots; c++) {
+        struct page_plot p = curve_plots[c].plot;
         p.x = y + n * windows;
         p.n = windows;
         p.length = (double)longest->job->tokens;
         p.no_legend = true;
         for (size_t k = 0; k < n; k++) {
-            s[k] = (struct series){ v[k].name, y + k * windows };
+            s[k] = (struct series){ v[k].name, y + k * windows, full_windows(l, &v[k]) };
             for (size_t i = 0; i < windows; i++)
-                y[k * windows + i] = mean_at(l, &v[k], i, (enum curve)c);
+                y[k * windows + i] = mean_at(l, &v[k], i, curve_plots[c].figure, s[k].full);
         }
         page_plot(f, &p, s, n);
     }
@@ -175,9 +173,9 @@ static bool curves(FILE *f, const struct reports *l)
         return false;
     find_lines(l, v, n);
     for (size_t i = 0; i < n; i++)
-        names[i] = (struct series){ v[i].name, NULL };
-    fprintf(f, "<p class=\"note\">One point for every 1,000 tokens%s.</p><div class=\"card\">",
-            l->o.by ? ": the mean of the jobs of a group" : "");
+        names[i] = (struct series){ v[i].name, NULL, 0 };
+    fprintf(f, "<p class=\"note\">One point for every 1,000 tokens%s; " PAGE_HOLLOW "</p>"
+            "<div class=\"card\">", l->o.by ? ": the mean of the jobs of a group" : "");
     page_legend(f, names, n);
     fputs("</div><div class=\"plots more\">", f);
     plot_lines(f, l, v, n, y);
@@ -190,8 +188,8 @@ static bool curves(FILE *f, const struct reports *l)
 
 static void job_row(FILE *f, const struct reports *l, const struct report *r, bool sections)
 {
+    const struct counts *c = &r->sum;
     char name[600], label[300];
-    const double speedup = report_best_speedup(r);
     report_name(r, name, sizeof name);
     report_label(l, r, label, sizeof label);
     fputs(sections ? "<tr><td><a href=\"#" : "<tr><td>", f);
@@ -203,15 +201,12 @@ static void job_row(FILE *f, const struct reports *l, const struct report *r, bo
         page_format(f, *name ? "<br><small><bdi>@t</bdi></small>" : "<bdi>@t</bdi>", label);
     page_format(f, "</td><td class=\"l\">@t</td><td class=\"l\">@t</td><td>@c</td>",
                 job_state_name(r->job->state), r->job->finish_reason, (double)r->job->tokens);
-    td_real(f, report_speed(&r->sum), 1);
-    fputs(isfinite(speedup) && !isfinite(r->speedup) ? "<td>~" : "<td>", f);
-    page_real(f, speedup, 2);
-    fputs("</td>", f);
-    td_real(f, report_acceptance(&r->sum), 2);
-    td_real(f, report_alpha(&r->sum), 3);
-    td_real(f, r->distinct[0], 4);
-    td_real(f, r->distinct[3], 4);
-    page_format(f, "<td>@c</td></tr>\n", (double)r->n_repetitions);
+    page_format(f, ran_alone(c) ? "<td>@1</td>" : "<td>@1" SHARED_MARK "</td>",
+                figure(c, "tokens_per_second"));
+    page_format(f, report_is_estimate(r) ? "<td>~@2</td>" : "<td>@2</td>", figure(c, "best_speedup"));
+    page_format(f, "<td>@2</td><td>@3</td><td>@4</td><td>@4</td><td>@c</td></tr>\n",
+                figure(c, "mean_acceptance_length"), figure(c, "alpha"), c->distinct[0], c->distinct[3],
+                c->repetitions);
 }
 
 bool report_overview(FILE *f, const struct reports *l, size_t sections_max)
@@ -224,7 +219,8 @@ bool report_overview(FILE *f, const struct reports *l, size_t sections_max)
         return false;
     fputs("<h2>Jobs</h2><p class=\"note\">Speedup: against a job of this report that wrote one token at a "
           "time; "
-          "~ estimated from the one-row passes of the same text. Only jobs that ran alone are compared.</p>"
+          "~ estimated from the one-row passes of the same text. Only jobs that ran alone are compared. "
+          SHARED_NOTE ".</p>"
           "<div class=\"card scroll\"><table><tr><th>job</th><th class=\"l\">name</th><th "
           "class=\"l\">state</th><th class=\"l\">ended "
           "by</th><th>tokens</th><th>tokens/s</th><th>speedup</th><th>length</th><th>alpha</th>"

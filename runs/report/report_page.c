@@ -35,8 +35,8 @@ static const char page_style[] =
 "font-size:11px;fill:var(--dim)}"
 ".grid{stroke:var(--line);stroke-width:1}.line{fill:none;stroke-width:1.8;stroke-linejoin:round}"
 ".s0{--c:var(--c0)}.s1{--c:var(--c1)}.s2{--c:var(--c2)}.s3{--c:var(--c3)}.s4{--c:var(--c4)}.s5{--c:var(--c5)}"
-".line{stroke:var(--c)}.dot,.bar{fill:var(--c)}.line.s1{stroke-dasharray:7 3}.line.s2{stroke-dasharray:2 3}"
-".line.s3{stroke-dasharray:9 3 2 3}.line.s4{stroke-dasharray:4 4}.line.s5{stroke-dasharray:1 4}"
+".line,.hollow{stroke:var(--c)}.hollow{fill:none}.dot,.bar{fill:var(--c)}"
+".line.s1{stroke-dasharray:7 3}.line.s2{stroke-dasharray:2 3}.line.s3{stroke-dasharray:9 3 2 3}.line.s4{stroke-dasharray:4 4}.line.s5{stroke-dasharray:1 4}"
 ".legend{display:flex;flex-wrap:wrap;gap:2px 14px;font-size:.82rem;margin:2px 0 4px}.legend i{"
 "display:inline-block;width:22px;margin-right:5px;vertical-align:middle;border-top:3px solid var(--c)}"
 ".legend .s1 i{border-top-style:dashed}.legend .s2 i{border-top-style:dotted}.legend .s3 i,.legend .s4 i{"
@@ -206,17 +206,20 @@ static void draw_line(FILE *f, const struct series *s, size_t k, const double *x
         else
             fprintf(f, "%s-", i ? " " : "");
     fputs("\" d=\"", f);
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < s->full; i++) {
         if (isfinite(s->y[i]))
             fprintf(f, "%s%.1f %.1f", down ? "L" : "M", at_x(x[i], last),
                     at_y(MIN(s->y[i], high), low, high));
         down = isfinite(s->y[i]);
     }
     fputs("\"/>", f);
-    for (size_t i = 0; i < n; i++)               /* a point without neighbours has no line */
-        if (isfinite(s->y[i]) && (i == 0 || !isfinite(s->y[i - 1])) && (i + 1 == n || !isfinite(s->y[i + 1])))
-            fprintf(f, "<circle class=\"dot s%zu\" cx=\"%.1f\" cy=\"%.1f\" r=\"3\"/>", k % 6,
-                    at_x(x[i], last), at_y(MIN(s->y[i], high), low, high));
+    for (size_t i = 0; i < n; i++) {             /* a point without neighbours has no line */
+        const bool before = i > 0 && isfinite(s->y[i - 1]), after = i + 1 < s->full && isfinite(s->y[i + 1]);
+        if (isfinite(s->y[i]) && (i >= s->full || (!before && !after)))
+            fprintf(f, "<circle class=\"%s s%zu\" cx=\"%.1f\" cy=\"%.1f\" r=\"3\"/>",
+                    i < s->full ? "dot" : "hollow", k % 6, at_x(x[i], last),
+                    at_y(MIN(s->y[i], high), low, high));
+    }
 }
 
 void page_legend(FILE *f, const struct series *v, size_t n)

@@ -20,7 +20,9 @@ void page_real(FILE *f, double x, int digits);
  * @9 a double for page_real, @t a const char * for page_text. */
 void page_format(FILE *f, const char *format, ...);
 
-struct series { const char *name; const double *y; };    /* y [n]; NAN: a gap */
+/* y [n]; NAN: a gap. The values from `full` on are of shorter windows: hollow points beside the line. */
+struct series { const char *name; const double *y; size_t full; };
+#define PAGE_HOLLOW "a hollow one is of the last window, if it is shorter."
 
 /* Lines over a text of `length` tokens, with points at x[n]. */
 struct page_plot {

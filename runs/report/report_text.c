@@ -7,6 +7,8 @@
 #include "runs/report/report.h"
 #include "src/base/output.h"
 
+#define LENGTH(v) (sizeof(v) / sizeof *(v))
+
 /* A text from outside as one line of at most `size` bytes. */
 static const char *plain(struct err *buffer, const char *s, size_t size)
 {
@@ -32,16 +34,6 @@ static void share(FILE *f, const char *name, double part, double of)
         fprintf(f, " (%.1f %%)", 100 * part / of);
 }
 
-static void four(FILE *f, const double v[DISTINCT_MAX])
-{
-    for (size_t k = 0; k < DISTINCT_MAX; k++)
-        if (isnan(v[k]))
-            fprintf(f, "%9s", "-");
-        else
-            fprintf(f, "%9.4f", v[k]);
-    fputc('\n', f);
-}
-
 static void value(FILE *f, int width, int digits, double x)
 {
     if (isnan(x))
@@ -50,30 +42,48 @@ static void value(FILE *f, int width, int digits, double x)
         fprintf(f, "%*.*f", width, digits, x);
 }
 
+static void four(FILE *f, const double v[DISTINCT_MAX])
+{
+    for (size_t k = 0; k < DISTINCT_MAX; k++)
+        value(f, 9, 4, v[k]);
+    fputc('\n', f);
+}
+
+static void heads(FILE *f, const struct figure_column *v, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        fprintf(f, "%*s", v[i].width, v[i].head);
+}
+
+static void columns(FILE *f, const struct counts *c, const struct figure_column *v, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        value(f, v[i].width, v[i].digits, figure(c, v[i].figure));
+}
+
+static const struct figure_column window_columns[] = {
+    { "tokens_per_second", "tokens/s", 10, 1 }, { "mean_acceptance_length", "length", 9, 2 },
+    { "alpha", "alpha", 8, 3 }, { "distinct_1", "distinct-1", 11, 4 }, { "distinct_4", "distinct-4", 11, 4 },
+};
+
 static void windows(FILE *f, const struct report *r)
 {
     /* about twenty lines for a text of any length */
     size_t each = r->n_windows / 20 + 1;
-    fprintf(f, "\n  %8s %9s %8s %7s %10s %10s", "token", "tokens/s", "length", "alpha", "distinct-1",
-            "distinct-4");
+    fprintf(f, "\n  %8s", "token");
+    heads(f, window_columns, LENGTH(window_columns));
     for (size_t k = 0; k < r->n_sources; k++)
         fprintf(f, " %8.8s", r->source[k].name);
     fputc('\n', f);
     for (size_t i = 0; i < r->n_windows; i += each) {
-        struct report_sum s = {0};
-        for (size_t k = i; k < MIN(i + each, r->n_windows); k++) {
-            s.tokens += r->window[k].sum.tokens;
-            s.seconds += r->window[k].sum.seconds;
-            s.rounds += r->window[k].sum.rounds;
-            s.accepted += r->window[k].sum.accepted;
-            s.drafted_depth += r->window[k].sum.drafted_depth;
+        struct counts s = r->window[i].sum;      /* Distinct-n is that of the first window */
+        size_t n = r->window[i].n;
+        for (size_t k = i + 1; k < MIN(i + each, r->n_windows); k++) {
+            figures_add(&s, NULL, &r->window[k].sum, NULL);
+            n += r->window[k].n;
         }
         fprintf(f, "  %8zu", r->window[i].start);
-        value(f, 10, 1, report_speed(&s));
-        value(f, 9, 2, report_acceptance(&s));
-        value(f, 8, 3, report_alpha(&s));
-        value(f, 11, 4, r->window[i].distinct[0]);
-        value(f, 11, 4, r->window[i].distinct[3]);
+        columns(f, &s, window_columns, LENGTH(window_columns));
         for (size_t k = 0; k < r->n_sources; k++) {
             double a = 0;
             for (size_t w = i; w < MIN(i + each, r->n_windows); w++)
@@ -83,6 +93,8 @@ static void windows(FILE *f, const struct report *r)
             else
                 fprintf(f, " %8s", "-");
         }
+        if (n < each * METRIC_WINDOW)
+            fprintf(f, "  (only %zu %s)", n, plural(n, "token", "tokens"));
         fputc('\n', f);
     }
     fputs("  (sources: share of tokens that each drafter guessed; several drafters may guess a token)\n", f);
@@ -115,40 +127,63 @@ static void head(FILE *f, const struct report *r)
 /* Of a job that had company in its passes. */
 static void shared(FILE *f, const struct report *r)
 {
-    size_t most = 1;
-    for (size_t i = 1; i < REPORT_DEPTHS; i++)
-        most = r->with[i] > 0 ? i : most;
+    const size_t most = figure_list_end(r->list[LIST_JOBS]) - 1;
     fputs(" (its share of the passes by rows)\n", f);
-    fprintf(f, "  worker      %.1f tokens/s of all jobs meanwhile; passes", report_worker_speed(&r->sum));
+    fprintf(f, "  worker      %.1f tokens/s of all jobs meanwhile; passes",
+            figure(&r->sum, "worker_tokens_per_second"));
     for (size_t i = 1; i <= most; i++)
-        if (r->with[i] > 0)
+        if (r->list[LIST_JOBS][i] > 0)
             fprintf(f, " %.1f %% with %zu %s%s", 100 * report_with(r, i), i, i > 1 ? "jobs" : "job",
                     i < most ? "," : "");
     fputs("\n  speedup     not compared: only jobs that ran alone are", f);
 }
 
+/* How often a round reached each depth of the tree, and how often a candidate was accepted there. */
+static void depths(FILE *f, const struct report *r)
+{
+    enum { EACH = 10 };
+    const double *reached = r->list[LIST_REACHED], *accepted = r->list[LIST_ACCEPTED];
+    const size_t end = figure_list_end(reached);
+    for (size_t from = 1; from < end; from += EACH) {
+        const size_t to = MIN(from + EACH, end);
+        fputs("    depth     ", f);
+        for (size_t d = from; d < to; d++)
+            fprintf(f, "%9zu", d);
+        fputs("\n    reached   ", f);
+        for (size_t d = from; d < to; d++)
+            value(f, 9, 0, reached[d]);
+        fputs("\n    accepted  ", f);
+        for (size_t d = from; d < to; d++)
+            value(f, 9, 0, accepted[d]);
+        fputs("\n    share     ", f);
+        for (size_t d = from; d < to; d++)
+            value(f, 9, 3, reached[d] > 0 ? accepted[d] / reached[d] : NAN);
+        fputc('\n', f);
+    }
+}
+
 static void drafting(FILE *f, const struct report *r)
 {
-    const struct report_sum *s = &r->sum;
+    const struct counts *s = &r->sum;
     struct err b;
     fputs("  speed       ", f);
-    value(f, 0, 1, report_speed(s));
+    value(f, 0, 1, figure(s, "tokens_per_second"));
     fputs(" tokens/s, ", f);
     duration(f, s->seconds);
-    if (isfinite(r->speedup))
-        fprintf(f, "; %.2f times job %" PRId64 ", one token at a time", r->speedup, r->plain);
-    else if (isfinite(r->estimate))
+    if (isfinite(s->speedup))
+        fprintf(f, "; %.2f times job %" PRId64 ", one token at a time", s->speedup, r->plain);
+    else if (isfinite(s->estimate))
         fprintf(f, "; about %.2f times one token at a time (estimated from one-row passes)",
-                r->estimate);
-    if (!report_ran_alone(r))
+                s->estimate);
+    if (!ran_alone(s))
         shared(f, r);
     fprintf(f, "\n  drafting    %.0f rounds, acceptance length ", s->rounds);
-    value(f, 0, 2, report_acceptance(s));
+    value(f, 0, 2, figure(s, "mean_acceptance_length"));
     fputs(", alpha ", f);
-    value(f, 0, 3, report_alpha(s));
+    value(f, 0, 3, figure(s, "alpha"));
     if (r->tree_fixed) {
         fputs(", beta ", f);
-        value(f, 0, 3, report_beta(r, s));
+        value(f, 0, 3, figure(s, "beta"));
     }
     fprintf(f,
             "\n              %.0f candidates, %.0f rows verified, %.0f accepted, %.0f draft passes, %.0f "
@@ -157,17 +192,19 @@ static void drafting(FILE *f, const struct report *r)
     for (size_t i = 0; i < r->n_sources; i++)
         fprintf(f, "              %-8s %.0f of %.0f candidates accepted\n", plain(&b, r->source[i].name, 40),
                 r->source[i].accepted, r->source[i].drafted);
+    depths(f, r);
 }
 
 static void times(FILE *f, const struct report *r)
 {
-    const struct report_sum *s = &r->sum;
+    const struct counts *s = &r->sum;
     share(f, "  time        model ", s->verify, s->seconds);
     share(f, ", drafts ", s->draft, s->seconds);
     share(f, ", controller ", s->control, s->seconds);
     if (s->predicted_rounds > 0)
         fprintf(f, "\n  a round     predicted %.3f ms, measured %.3f ms (%.0f rounds)",
-                1000 * report_round_predicted(s), 1000 * report_round_measured(s), s->predicted_rounds);
+                1000 * figure(s, "round_seconds_predicted"), 1000 * figure(s, "round_seconds_measured"),
+                s->predicted_rounds);
     fprintf(f, "\n  checkpoints %.0f", s->commits);
     share(f, ": the decode loop waited ", s->put, s->seconds);
     share(f, ", the writing thread computed ", s->commit_cpu, s->seconds);
@@ -196,10 +233,10 @@ static void one(FILE *f, const struct report *r)
     drafting(f, r);
     times(f, r);
     fprintf(f, "  distinct-n  %9s%9s%9s%9s\n    tokens    ", "1", "2", "3", "4");
-    four(f, r->distinct);
+    four(f, r->sum.distinct);
     fputs("    words     ", f);
     if (r->has_words)
-        four(f, r->words);
+        four(f, r->sum.words);
     else
         fprintf(f, "unknown: %s\n", r->no_text ? r->no_text : "no text");
     if (!r->n_repetitions)
@@ -237,45 +274,48 @@ static void rounds(FILE *f, const struct report *r)
         fputs("  no rounds are stored; run and work store them with --rounds\n", f);
 }
 
-static void speedup(FILE *f, int width, const struct report *r)
+/* job_columns has the speedup between its first column and the others. */
+static const struct figure_column job_columns[] = {
+    { "tokens_per_second", "tokens/s", 10, 1 }, { "best_speedup", "speedup", 8, 2 },
+    { "mean_acceptance_length", "length", 8, 2 }, { "alpha", "alpha", 8, 3 },
+    { "distinct_1", "dist.-1", 9, 4 }, { "distinct_4", "dist.-4", 9, 4 }, { "repetitions", "loops", 7, 0 },
+};
+
+/* The marks stand before an estimated speedup, and after a speed that is a share of passes. */
+static void job_figures(FILE *f, const struct report *r)
 {
-    const double x = report_best_speedup(r);
-    char s[32];
-    snprintf(s, sizeof s, isnan(x) ? "-" : "%s%.2f", isfinite(r->speedup) ? "" : "~", x);
-    fprintf(f, "%*s", width, s);
+    char s[40];
+    columns(f, &r->sum, job_columns, 1);
+    snprintf(s, sizeof s, "%s%.2f", report_is_estimate(r) ? "~" : "", figure(&r->sum, "best_speedup"));
+    fprintf(f, "%s%*s", ran_alone(&r->sum) ? " " : SHARED_MARK, job_columns[1].width - 1,
+            isnan(figure(&r->sum, "best_speedup")) ? "-" : s);
+    columns(f, &r->sum, job_columns + 2, LENGTH(job_columns) - 2);
 }
 
 static void many(FILE *f, const struct reports *l)
 {
     struct err b, c;
     char name[600], label[300];
-    bool estimates = false;
-    fprintf(f, "%6s  %-9s %-10s %9s %9s %7s %7s %7s %8s %8s %6s  %s\n", "job", "state", "ended by", "tokens",
-            "tokens/s", "speedup", "length", "alpha", "dist.-1", "dist.-4", "loops", "name");
+    size_t estimates = 0, shares = 0;
+    fprintf(f, "%6s  %-9s %-10s %9s", "job", "state", "ended by", "tokens");
+    heads(f, job_columns, LENGTH(job_columns));
+    fputs("  name\n", f);
     for (size_t i = 0; i < l->n; i++) {
         const struct report *r = &l->v[i];
         report_name(r, name, sizeof name);
         report_label(l, r, label, sizeof label);
-        estimates |= !isfinite(r->speedup) && isfinite(r->estimate);
-        fprintf(f, "%6" PRId64 "  %-9s %-10s %9zu ", r->job->id, job_state_name(r->job->state),
+        estimates += report_is_estimate(r);
+        shares += !ran_alone(&r->sum);
+        fprintf(f, "%6" PRId64 "  %-9s %-10s %9zu", r->job->id, job_state_name(r->job->state),
                 r->job->finish_reason ? r->job->finish_reason : "-", r->job->tokens);
-        value(f, 9, 1, report_speed(&r->sum));
-        speedup(f, 8, r);
-        value(f, 8, 2, report_acceptance(&r->sum));
-        value(f, 8, 3, report_alpha(&r->sum));
-        value(f, 9, 4, r->distinct[0]);
-        value(f, 9, 4, r->distinct[3]);
-        fprintf(f, " %6zu  %s%s%s\n", r->n_repetitions, plain(&b, name, r->db ? 200 : 80),
-                *name && *label ? "  " : "", plain(&c, label, 120));
+        job_figures(f, r);
+        fprintf(f, "  %s%s%s\n", plain(&b, name, r->db ? 200 : 80), *name && *label ? "  " : "",
+                plain(&c, label, 120));
     }
     if (estimates)
         fputs("~ estimated from the one-row passes of the same text\n", f);
-    for (size_t i = 0; i < l->n; i++)
-        if (!report_ran_alone(&l->v[i])) {
-            fputs("Jobs that shared passes of the model with other jobs have no speedup: only jobs that ran "
-                  "alone are compared.\n", f);
-            break;
-        }
+    if (shares)
+        fputs(SHARED_NOTE ".\n  It has no speedup: only jobs that ran alone are compared.\n", f);
 }
 
 /* ---- groups ---- */
@@ -299,18 +339,19 @@ static bool group_cell(char out[CELL_BYTES], const struct reports *l, const stru
         return true;
     }
     const size_t f = column - l->n_by - 1;
-    if (f >= FIGURES || (f >= FIGURE_DISTINCT && !l->equal_lengths))
+    if (f >= report_group_figures(l))
         return false;
+    const struct figure_column *c = &report_group_columns[f];
     if (!g) {
-        snprintf(out, CELL_BYTES, "%s", report_figure_names[f]);
+        snprintf(out, CELL_BYTES, "%s", c->head);
         return true;
     }
     const struct report_figure_sum *s = &g->figure[f];
-    const int digits = f == FIGURE_SPEED ? 1 : f < FIGURE_ALPHA || f == FIGURE_LOOPS ? 2 : 4;
-    size_t n = (size_t)snprintf(out, CELL_BYTES, s->n ? "%s%.*f" : "-",
-                                f == FIGURE_SPEEDUP && g->estimated ? "~" : "", digits, s->mean);
+    size_t n = (size_t)snprintf(out, CELL_BYTES, s->n ? "%s%.*f%s" : "-",
+                                f == GROUP_SPEEDUP && g->estimated ? "~" : "",
+                                c->digits, s->mean, f == GROUP_SPEED && g->shared ? SHARED_MARK : "");
     if (isfinite(s->sd))
-        n += (size_t)snprintf(out + n, CELL_BYTES - n, " +-%.*f", digits, s->sd);
+        n += (size_t)snprintf(out + n, CELL_BYTES - n, " +-%.*f", c->digits, s->sd);
     if (s->n && s->n != g->n)
         snprintf(out + n, CELL_BYTES - n, " (%zu)", s->n);
     return true;
@@ -319,14 +360,15 @@ static bool group_cell(char out[CELL_BYTES], const struct reports *l, const stru
 static void groups(FILE *f, const struct reports *l)
 {
     char cell[CELL_BYTES];
-    size_t wide[REPORT_BY_MAX + 1 + FIGURES] = {0}, fewer = 0, estimated = 0;
+    size_t wide[REPORT_BY_MAX + 1 + GROUP_FIGURES] = {0}, fewer = 0, estimated = 0, shared = 0;
     for (size_t i = 0; i <= l->n_groups; i++) {
         const struct report_group *g = i ? &l->group[i - 1] : NULL;
         for (size_t c = 0; group_cell(cell, l, g, c); c++)
             wide[c] = MAX(wide[c], strlen(cell));
-        for (size_t k = 0; g && k < FIGURES; k++)
+        for (size_t k = 0; g && k < GROUP_FIGURES; k++)
             fewer += g->figure[k].n && g->figure[k].n != g->n;
         estimated += g ? g->estimated : 0;
+        shared += g ? g->shared : 0;
     }
     for (size_t i = 0; i <= l->n_groups; i++) {
         for (size_t c = 0; group_cell(cell, l, i ? &l->group[i - 1] : NULL, c); c++)
@@ -337,6 +379,7 @@ static void groups(FILE *f, const struct reports *l)
     fputs(fewer ? " (n where fewer jobs have the figure)" : "", f);
     fputs(estimated ? "; ~ estimated from the one-row passes of the same texts" : "", f);
     fputs(l->equal_lengths ? "\n" : "; the texts differ in length, so Distinct-n is not compared\n", f);
+    fputs(shared ? SHARED_NOTE "\n" : "", f);
 }
 
 int report_table(FILE *f, const struct reports *l, struct err *e)

@@ -44,17 +44,9 @@ bool metrics_due(const struct metrics *m)
 
 void metrics_add(struct metrics_sums *s, const struct draft_stats *d, size_t prefill_tokens, double prefill)
 {
-    s->prompt_tokens += prefill_tokens;
-    s->tokens += d->tokens;
-    s->drafts += d->reached[1];
-    s->draft_tokens += d->verified_rows - d->rounds;
-    s->accepted += d->accepted;
-    for (size_t i = 1; i <= TREE_DEPTH_MAX; i++)
-        s->accepted_at[i] += d->accepted_at[i];
-    s->prefill += prefill;
-    s->seconds += d->seconds;
-    s->draft += d->draft;
-    s->verify += d->verify;
+    figures_add_stats(&s->counts, s->list, d);
+    s->counts.prefill_tokens += (double)prefill_tokens;
+    s->counts.prefill_seconds += prefill;
 }
 
 /* ---- lines ---- */
@@ -78,6 +70,13 @@ static void one(struct text *t, const char *name, const char *help, double x)
 {
     begin(t, name, help);
     value(t, name, strncmp(name, "vllm:", 5) == 0 ? t->model : "", x);
+}
+
+/* A metric that is a figure. */
+static void put(struct text *t, const struct metrics_sums *s, const char *name)
+{
+    const struct figure *f = figure_find(name);
+    one(t, f->metric, f->help, figure_value(f, &s->counts));
 }
 
 static void label_model(struct text *t, const char *model)
@@ -123,23 +122,22 @@ static void put_gauges(struct text *t, const struct metrics *m, const struct met
 static void put_counters(struct text *t, const struct metrics *m, const struct metrics_sums *s)
 {
     char labels[3 * PATH_BYTES + 64];
-    one(t, "vllm:prompt_tokens_total", "Tokens read by prefill.", (double)s->prompt_tokens);
-    one(t, "vllm:generation_tokens_total", "Tokens made.", (double)s->tokens);
+    put(t, s, "prefill_tokens");
+    put(t, s, "round_tokens");
     begin(t, "vllm:request_success_total", "Jobs done, by the reason of their end.");
     for (int i = FINISH_NONE + 1; i <= FINISH_REPETITION; i++) {
         snprintf(labels, sizeof labels, "finished_reason=\"%s\",%s", finish_name((enum finish)i), t->model);
         value(t, "vllm:request_success_total", labels, (double)m->finished[i]);
     }
     one(t, "longhand_failed_jobs_total", "Jobs that failed.", (double)m->failed);
-    one(t, "vllm:spec_decode_num_drafts_total", "Rounds that verified candidates.", (double)s->drafts);
-    one(t, "vllm:spec_decode_num_draft_tokens_total", "Candidates that were verified.",
-        (double)s->draft_tokens);
-    one(t, "vllm:spec_decode_num_accepted_tokens_total", "Candidates that were accepted.",
-        (double)s->accepted);
+    put(t, s, "drafts");
+    put(t, s, "verified");
+    put(t, s, "accepted");
     begin(t, "vllm:spec_decode_num_accepted_tokens_per_pos_total", "Accepted candidates by position.");
-    for (int i = 1; i <= TREE_DEPTH_MAX && (i == 1 || s->accepted_at[i]); i++) {
+    const double *accepted = s->list[LIST_ACCEPTED];
+    for (int i = 1; i <= TREE_DEPTH_MAX && (i == 1 || accepted[i] > 0); i++) {
         snprintf(labels, sizeof labels, "position=\"%d\",%s", i - 1, t->model);
-        value(t, "vllm:spec_decode_num_accepted_tokens_per_pos_total", labels, (double)s->accepted_at[i]);
+        value(t, "vllm:spec_decode_num_accepted_tokens_per_pos_total", labels, accepted[i]);
     }
     begin(t, "longhand_rounds_total", "Rounds by the number of jobs in them.");
     for (size_t i = 1; i <= METRICS_JOBS_MAX; i++)
@@ -147,14 +145,13 @@ static void put_counters(struct text *t, const struct metrics *m, const struct m
             snprintf(labels, sizeof labels, "jobs=\"%zu\"", i);
             value(t, "longhand_rounds_total", labels, (double)m->rounds[i]);
         }
-    one(t, "longhand_prefill_seconds_total", "Time of prefills.", s->prefill);
-    one(t, "longhand_decode_seconds_total", "Time of rounds.", s->seconds);
-    one(t, "longhand_draft_seconds_total", "Time of rounds in drafters.", s->draft);
-    one(t, "longhand_verify_seconds_total", "Time of rounds in verification passes.", s->verify);
+    put(t, s, "prefill_seconds");
+    put(t, s, "seconds");
+    put(t, s, "draft_seconds");
+    put(t, s, "verify_seconds");
 }
 
-int metrics_write(struct metrics *m, const struct metrics_now *now, const struct metrics_sums *all,
-                  struct err *e)
+int metrics_write(struct metrics *m, const struct metrics_now *now, struct metrics_sums *all, struct err *e)
 {
     char temporary[PATH_BYTES], *data = NULL;
     size_t n;
@@ -166,6 +163,7 @@ int metrics_write(struct metrics *m, const struct metrics_now *now, const struct
         free(t);
         return err_set(e, ERR_FAILED, "out of memory for --metrics");
     }
+    figures_complete(&all->counts, all->list, false);
     label_model(t, m->model);
     put_gauges(t, m, now);
     put_counters(t, m, all);

@@ -11,18 +11,13 @@
  * one and renamed into its place, so a reader sees a whole file. It is not synced to the disk: after a power
  * cut it may be old or empty. */
 #pragma once
-#include "runs/store/store.h"
-#include "src/decode/stats.h"
+#include "runs/store/figures.h"
 #include "src/text/emit.h"
 
 #define METRICS_SECONDS 5.0
 enum { METRICS_JOBS_MAX = 64 };
 
-struct metrics_sums {                    /* of one job, or of many */
-    size_t prompt_tokens, tokens;        /* tokens read by prefill; tokens made */
-    size_t drafts, draft_tokens, accepted, accepted_at[TREE_DEPTH_MAX + 1];     /* index: depth, from 1 */
-    double prefill, seconds, draft, verify;      /* seconds; `seconds`: of decoding, drafts included */
-};
+struct metrics_sums { struct counts counts; figure_lists list; };     /* of one job, or of many */
 struct metrics_now {                     /* gauges */
     struct store_counts counts;
     size_t running;                      /* jobs of this worker */
@@ -49,5 +44,4 @@ bool metrics_due(const struct metrics *m);
 /* The counters of a decoder's statistics. */
 void metrics_add(struct metrics_sums *s, const struct draft_stats *d, size_t prefill_tokens, double prefill);
 /* all: m->sums and those of the running jobs. */
-int  metrics_write(struct metrics *m, const struct metrics_now *now, const struct metrics_sums *all,
-                   struct err *e);
+int  metrics_write(struct metrics *m, const struct metrics_now *now, struct metrics_sums *all, struct err *e);

@@ -12,47 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The counters of the store that are fields of struct draft_stats: a number, a double of seconds, an array
- * of numbers from depth 1 on, or an array of numbers per drafter. */
-enum counter_kind { NUMBER, SECONDS, PER_DEPTH, PER_SOURCE };
-#define COUNTER(name, field, kind, n) { name, offsetof(struct draft_stats, field), kind, n }
-static const struct counter {
-    const char *name;
-    size_t offset;
-    enum counter_kind kind;
-    size_t n;
-} counters[] = {
-    COUNTER("tokens", tokens, NUMBER, 1),
-    COUNTER("rounds", rounds, NUMBER, 1),
-    COUNTER("drafted", drafted, NUMBER, 1),
-    COUNTER("verified_rows", verified_rows, NUMBER, 1),
-    COUNTER("accepted", accepted, NUMBER, 1),
-    COUNTER("drafted_depth", drafted_depth, NUMBER, 1),
-    COUNTER("beta_accepted", beta_accepted, NUMBER, 1),
-    COUNTER("draft_passes", draft_passes, NUMBER, 1),
-    COUNTER("refreshes", refreshes, NUMBER, 1),
-    COUNTER("seconds", seconds, SECONDS, 1),
-    COUNTER("draft_seconds", draft, SECONDS, 1),
-    COUNTER("verify_seconds", verify, SECONDS, 1),
-    COUNTER("control_seconds", control, SECONDS, 1),
-    COUNTER("plain_seconds", plain, SECONDS, 1),
-    COUNTER("predicted_rounds", predicted_rounds, NUMBER, 1),
-    COUNTER("predicted_seconds", predicted, SECONDS, 1),
-    COUNTER("measured_seconds", measured, SECONDS, 1),
-    COUNTER("reached", reached, PER_DEPTH, TREE_DEPTH_MAX + 1),
-    COUNTER("accepted_at", accepted_at, PER_DEPTH, TREE_DEPTH_MAX + 1),
-    COUNTER("histogram", histogram, PER_DEPTH, TREE_DEPTH_MAX + 2),
-    COUNTER("drafted", source_drafted, PER_SOURCE, N_DRAFTERS),
-    COUNTER("accepted", source_accepted, PER_SOURCE, N_DRAFTERS),
-    { NULL, 0, NUMBER, 0 },
-};
-
-static double counter_value(const struct draft_stats *s, const struct counter *c, size_t i)
-{
-    const void *field = (const char *)s + c->offset;
-    return c->kind == SECONDS ? *(const double *)field : (double)((const size_t *)field)[i];
-}
-
 /* Whether the work must stop now; t->result says why. */
 static bool must_stop(struct task *t)
 {
@@ -496,14 +455,17 @@ int task_prefill(struct task *t, double seconds, struct err *e)
     return rc;
 }
 
+static void open_counter(void *ctx, size_t k, const char *source, const char *name, unsigned index,
+                         double value)
+{
+    struct task *t = ctx;
+    t->counter[k] = checkpoint_counter(t->checkpoint, source, name, index);
+    t->stored[k] = value;
+}
+
 static void open_counters(struct task *t)
 {
-    size_t k = 0;
-    for (const struct counter *c = counters; c->name; c++)
-        for (size_t i = c->kind == PER_DEPTH; i < c->n; i++)
-            t->counter[k++] = c->kind == PER_SOURCE
-                                  ? checkpoint_counter(t->checkpoint, drafter_name(i), c->name, 0)
-                                  : checkpoint_counter(t->checkpoint, "", c->name, (unsigned)i);
+    stats_each(&t->decoder.stats, open_counter, t);
     t->prefill_tokens = checkpoint_counter(t->checkpoint, "", "prefill_tokens", 0);
     t->prefill_seconds = checkpoint_counter(t->checkpoint, "", "prefill_seconds", 0);
     t->shared_tokens = checkpoint_counter(t->checkpoint, "", "shared_tokens", 0);
@@ -513,18 +475,15 @@ static void open_counters(struct task *t)
         t->of_jobs[n] = checkpoint_counter(t->checkpoint, "", "jobs", n);
 }
 
-/* Add to the store's counters what the round added to the statistics. */
-static void add_counters(struct task *t)
+/* Add to a counter of the store what the round added to it in the statistics. */
+static void add_counter(void *ctx, size_t k, const char *source, const char *name, unsigned index,
+                        double value)
 {
-    const struct draft_stats *now = &t->decoder.stats;
-    size_t k = 0;
-    for (const struct counter *c = counters; c->name; c++)
-        for (size_t i = c->kind == PER_DEPTH; i < c->n; i++, k++) {
-            double added = counter_value(now, c, i) - counter_value(&t->stored, c, i);
-            if (added != 0)
-                checkpoint_add(t->checkpoint, t->counter[k], added);
-        }
-    t->stored = *now;
+    struct task *t = ctx;
+    (void)source, (void)name, (void)index;
+    if (value != t->stored[k])
+        checkpoint_add(t->checkpoint, t->counter[k], value - t->stored[k]);
+    t->stored[k] = value;
 }
 
 /* The names of the drafters on the accepted path; a static string. */
@@ -551,7 +510,7 @@ int task_take_round(struct task *t, const struct round_total *total, struct err 
     for (size_t i = from; i < d->n_tokens && m->finish == FINISH_NONE && rc == 0; i++)
         rc = send_token(t, d->tokens[i], true, &t->result.why);
     decode_add_stats(d, m->n - first);
-    add_counters(t);
+    stats_each(&d->stats, add_counter, t);
     if (total) {
         checkpoint_add(t->checkpoint, t->worker_tokens, (double)total->tokens);
         checkpoint_add(t->checkpoint, t->worker_seconds, total->seconds);

@@ -90,7 +90,7 @@ struct task {
     int prefill_tokens, prefill_seconds;
     int shared_tokens;
     int worker_tokens, worker_seconds, of_jobs[COMMITTER_JOBS_MAX + 1];
-    struct draft_stats stored;           /* the statistics that the checkpoints have received */
+    double stored[CHECKPOINT_COUNTERS_MAX];      /* values that the checkpoints have received */
     uint8_t sha[SHA256_BYTES];           /* of the whole text */
     struct job_end end;
     size_t bytes; bool reserved;         /* worker_reserve */

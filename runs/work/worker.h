@@ -13,7 +13,7 @@
  * (runs/work/checkpoint.h). The next token depends only on the tokens so far, so the text equals the text of
  * an uninterrupted run.
  *
- * Counters. Every field of struct draft_stats is a counter of the store (`counters` in task.c), so a
+ * Counters. Every field of struct draft_stats is a counter of the store (`counters` in stats.c), so a
  * report shows the same figures as `run`. */
 #pragma once
 #include "runs/work/checkpoint.h"

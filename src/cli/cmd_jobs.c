@@ -92,36 +92,13 @@ static size_t snapshot_tokens(struct store *s, int64_t job)
     return store_snapshot_list(s, job, row, &n, &ignored) == 0 && n ? row[n - 1].tokens : 0;
 }
 
-/* How fast a job was written, and the worker's other jobs meanwhile. Rates are NAN until they are known. */
-struct pace { double rate, worker_rate, rounds, alone; };
-
-static int read_pace(struct pace *p, struct store *s, const struct job *j, struct err *e)
-{
-    struct metric_list l = {0};
-    double tokens = 0, seconds = 0;
-    *p = (struct pace){ .rate = j->seconds > 0 ? (double)j->made / j->seconds : NAN };
-    if (store_metrics(s, j->id, &l, e))
-        return -1;
-    for (size_t i = 0; i < l.n; i++) {
-        const struct metric *m = &l.v[i];
-        const bool own = !m->source[0];
-        tokens += own && strcmp(m->name, "worker_tokens") == 0 ? m->value : 0;
-        seconds += own && strcmp(m->name, "worker_seconds") == 0 ? m->value : 0;
-        p->rounds += own && strcmp(m->name, "jobs") == 0 ? m->value : 0;
-        p->alone += own && strcmp(m->name, "jobs") == 0 && m->index == 1 ? m->value : 0;
-    }
-    p->worker_rate = seconds > 0 ? tokens / seconds : NAN;
-    metric_list_free(&l);
-    return 0;
-}
-
-static void show_json(struct json_writer *w, const struct job *j, const struct pace *p, size_t snapshot,
+static void show_json(struct json_writer *w, const struct job *j, const struct counts *c, size_t snapshot,
                       const struct job_input *in, const struct event_list *events)
 {
     put_job_json(w, j, NULL);
-    jw_real(w, "mean_tokens_per_second", p->rate);
-    jw_real(w, "worker_tokens_per_second", p->worker_rate);
-    jw_real(w, "share_alone", p->rounds > 0 ? p->alone / p->rounds : NAN);
+    jw_real(w, "mean_tokens_per_second", figure(c, "tokens_per_second"));
+    jw_real(w, "worker_tokens_per_second", figure(c, "worker_tokens_per_second"));
+    jw_real(w, "share_alone", figure(c, "share_alone"));
     jw_text(w, "fingerprint", j->fingerprint);
     jw_parsed(w, "parameters", in->parameters);
     jw_parsed(w, "metadata", in->metadata);
@@ -131,7 +108,7 @@ static void show_json(struct json_writer *w, const struct job *j, const struct p
     jw_close(w, '}');
 }
 
-static void show_text(const struct job *j, const struct pace *p, size_t snapshot, const struct job_input *in,
+static void show_text(const struct job *j, const struct counts *c, size_t snapshot, const struct job_input *in,
                       const struct event_list *events)
 {
     char text[400], when[32];
@@ -165,12 +142,13 @@ static void show_text(const struct job *j, const struct pace *p, size_t snapshot
     printf(", last change %s", time_text(when, j->updated));
     printf(", ended %s; attempt %" PRId64 ", %zu resumes\n", time_text(when, j->ended), j->attempt,
            j->resumes);
-    if (p->rate > 0)
-        printf("  written with %.1f tokens/s", p->rate);
-    if (p->rate > 0 && p->alone < p->rounds)
+    const double rate = figure(c, "tokens_per_second");
+    if (rate > 0)
+        printf("  written with %.1f tokens/s", rate);
+    if (rate > 0 && !ran_alone(c))
         printf(" of its share of the passes, %.0f %% of them with other jobs; all together %.1f tokens/s",
-               100 - 100 * p->alone / p->rounds, p->worker_rate);
-    if (p->rate > 0)
+               100 * figure(c, "share_with_others"), figure(c, "worker_tokens_per_second"));
+    if (rate > 0)
         putchar('\n');
     if (snapshot)
         printf("  snapshot of the KV cache: the first %zu %s of prompt and text\n", snapshot,
@@ -202,13 +180,15 @@ int cmd_show(const struct options *o, struct err *e)
         struct job_input in = {0};
         struct event_list events = {0};
         const struct job *j = &jobs.v[i];
-        struct pace p;
-        rc = store_input(s, j->id, &in, e) || store_events(s, j->id, &events, e) || read_pace(&p, s, j, e)
+        struct counts c;
+        figure_lists lists;
+        rc = store_input(s, j->id, &in, e) || store_events(s, j->id, &events, e) ||
+                     figures_read(&c, lists, s, j->id, e)
                  ? -1 : 0;
         if (rc == 0 && o->json)
-            show_json(&w, j, &p, snapshot_tokens(s, j->id), &in, &events);
+            show_json(&w, j, &c, snapshot_tokens(s, j->id), &in, &events);
         else if (rc == 0)
-            show_text(j, &p, snapshot_tokens(s, j->id), &in, &events);
+            show_text(j, &c, snapshot_tokens(s, j->id), &in, &events);
         event_list_free(&events);
         job_input_free(&in);
     }

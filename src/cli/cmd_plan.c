@@ -261,11 +261,11 @@ static int read_drafters(struct setup *s, struct err *e)
 static void take_acceptance(struct predicted *d, int k, const struct report *r)
 {
     const size_t passes = forecast_of(k)->passes;
-    d->tokens = report_acceptance(&r->sum);
-    d->by_depth = r->tree_fixed && passes < REPORT_DEPTHS && r->reached[passes] > 0;
+    d->tokens = figure(&r->sum, "mean_acceptance_length");
+    d->by_depth = r->tree_fixed && passes < FIGURE_DEPTHS && r->list[LIST_REACHED][passes] > 0;
     d->at[0] = 1;
     for (size_t i = 1; d->by_depth && i <= passes; i++)
-        d->at[i] = d->at[i - 1] + r->accepted_at[i] / r->sum.rounds;
+        d->at[i] = d->at[i - 1] + r->list[LIST_ACCEPTED][i] / r->sum.rounds;
     d->tokens = d->by_depth ? d->at[passes] : d->tokens;
 }
 
@@ -279,7 +279,7 @@ static int job_acceptance(struct predicted *d, int k, const struct options *o, c
     if (rc == 0)
         rc = reports_open(&l, &(struct report_from){ store, &jobs.v[0].id, 1 }, 1,
                           &(struct report_options){ 0 }, e);
-    if (rc == 0 && (l.n != 1 || !(report_acceptance(&l.v[0].sum) >= 1)))
+    if (rc == 0 && (l.n != 1 || !(figure(&l.v[0].sum, "mean_acceptance_length") >= 1)))
         rc = err_set(e, ERR_INPUT, "--acceptance: job %s has no rounds yet", word);
     if (rc == 0)
         take_acceptance(d, k, &l.v[0]);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "src/decode/verify_published.h"
+#include "runs/report/report.h"
 #include "runs/work/schedule.h"
 #include "src/base/json_write.h"
 #include "src/base/output.h"
@@ -143,10 +144,7 @@ static int write_stats(const struct run *r, const struct work_result *x, struct 
     jw_uint(&w, "prompt_tokens", r->n_prompt);
     jw_uint(&w, "tokens", x->tokens);
     jw_uint(&w, "from", x->tokens_before);
-    jw_format(&w, "seconds", "%.6f", s->seconds);
-    jw_format(&w, "prefill_seconds", "%.6f", x->prefill_seconds);
-    jw_format(&w, "tokens_per_second", "%.3f", s->seconds > 0 ? (double)s->tokens / s->seconds : 0);
-    stats_json(&w, s, r->fixed_tree);
+    report_put_stats(&w, s, x->prefill_seconds, r->fixed_tree);
     if (s->to_host)                          /* ids and scores; logits stay on the device */
         jw_format(&w, "device_to_host_bytes_per_round", "%.1f", (double)s->to_host / (double)s->rounds);
     jw_end(&w);

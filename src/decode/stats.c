@@ -1,8 +1,7 @@
-/* Statistics of drafting: sums over rounds, windows of 1,000 tokens, and their JSON. Start reading at
- * stats_add(). */
+/* Statistics of drafting: sums over rounds, windows of 1,000 tokens, and the counters of the store that they
+ * are. Start reading at stats_add(). */
 #include "src/decode/stats.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -82,63 +81,49 @@ void stats_add(struct draft_stats *s, const struct round_stats *r, size_t tokens
     }
 }
 
-static void put_list(struct json_writer *w, const char *name, const size_t *v, size_t n)
-{
-    while (n > 1 && !v[n - 1])
-        n--;
-    jw_open(w, name, '[');
-    for (size_t i = 1; i < n; i++)
-        jw_uint(w, NULL, v[i]);
-    jw_close(w, ']');
-}
+/* The counters: a number, seconds, numbers by depth from 1 on, or numbers by drafter. */
+enum counter_kind { NUMBER, SECONDS, PER_DEPTH, PER_SOURCE };
+#define COUNTER(name, field, kind, n) { name, offsetof(struct draft_stats, field), kind, n }
+static const struct counter {
+    const char *name;
+    size_t offset;
+    enum counter_kind kind;
+    size_t n;
+} counters[] = {
+    COUNTER("tokens", tokens, NUMBER, 1),
+    COUNTER("rounds", rounds, NUMBER, 1),
+    COUNTER("drafted", drafted, NUMBER, 1),
+    COUNTER("verified_rows", verified_rows, NUMBER, 1),
+    COUNTER("accepted", accepted, NUMBER, 1),
+    COUNTER("drafted_depth", drafted_depth, NUMBER, 1),
+    COUNTER("beta_accepted", beta_accepted, NUMBER, 1),
+    COUNTER("draft_passes", draft_passes, NUMBER, 1),
+    COUNTER("refreshes", refreshes, NUMBER, 1),
+    COUNTER("seconds", seconds, SECONDS, 1),
+    COUNTER("draft_seconds", draft, SECONDS, 1),
+    COUNTER("verify_seconds", verify, SECONDS, 1),
+    COUNTER("control_seconds", control, SECONDS, 1),
+    COUNTER("plain_seconds", plain, SECONDS, 1),
+    COUNTER("predicted_rounds", predicted_rounds, NUMBER, 1),
+    COUNTER("predicted_seconds", predicted, SECONDS, 1),
+    COUNTER("measured_seconds", measured, SECONDS, 1),
+    COUNTER("reached", reached, PER_DEPTH, TREE_DEPTH_MAX + 1),
+    COUNTER("accepted_at", accepted_at, PER_DEPTH, TREE_DEPTH_MAX + 1),
+    COUNTER("histogram", histogram, PER_DEPTH, TREE_DEPTH_MAX + 2),
+    COUNTER("drafted", source_drafted, PER_SOURCE, N_DRAFTERS),
+    COUNTER("accepted", source_accepted, PER_SOURCE, N_DRAFTERS),
+    { NULL, 0, NUMBER, 0 },
+};
 
-static double ratio(double a, double b) { return b > 0 ? a / b : 0; }
-static double share(size_t n, size_t of) { return of ? (double)n / (double)of : NAN; }
-
-void stats_json(struct json_writer *w, const struct draft_stats *s, bool tree_fixed)
+void stats_each(const struct draft_stats *s, stats_counter *take, void *ctx)
 {
-    jw_uint(w, "rounds", s->rounds);
-    jw_format(w, "mean_acceptance_length", "%.4f", ratio((double)s->tokens, (double)s->rounds));
-    jw_format(w, "alpha", "%.4f", share(s->accepted, s->drafted_depth));
-    jw_format(w, "beta", "%.4f", share(s->beta_accepted, tree_fixed ? s->drafted_depth : 0));
-    jw_uint(w, "drafted", s->drafted);
-    jw_uint(w, "verified_rows", s->verified_rows);
-    jw_uint(w, "accepted", s->accepted);
-    jw_uint(w, "draft_passes", s->draft_passes);
-    put_list(w, "reached_per_depth", s->reached, TREE_DEPTH_MAX + 1);
-    put_list(w, "accepted_per_depth", s->accepted_at, TREE_DEPTH_MAX + 1);
-    put_list(w, "acceptance_histogram", s->histogram, TREE_DEPTH_MAX + 2);
-    jw_open(w, "sources", '{');
-    for (size_t i = 0; i < N_DRAFTERS; i++)
-        if (s->source_drafted[i]) {
-            jw_open(w, drafter_name(i), '{');
-            jw_uint(w, "drafted", s->source_drafted[i]);
-            jw_uint(w, "accepted", s->source_accepted[i]);
-            jw_close(w, '}');
+    size_t k = 0;
+    for (const struct counter *c = counters; c->name; c++)
+        for (size_t i = c->kind == PER_DEPTH; i < c->n; i++) {
+            const void *field = (const char *)s + c->offset;
+            const double value = c->kind == SECONDS ? *(const double *)field
+                                                    : (double)((const size_t *)field)[i];
+            const bool by_source = c->kind == PER_SOURCE;
+            take(ctx, k++, by_source ? drafter_name(i) : "", c->name, by_source ? 0 : (unsigned)i, value);
         }
-    jw_close(w, '}');
-    jw_open(w, "time", '{');
-    jw_format(w, "draft", "%.6f", s->draft);
-    jw_format(w, "verify", "%.6f", s->verify);
-    jw_format(w, "checkpoint", "%.6f", s->put);
-    jw_format(w, "controller", "%.6f", s->control);
-    jw_format(w, "other", "%.6f", s->seconds - s->draft - s->verify - s->control);
-    jw_close(w, '}');
-    jw_open(w, "seconds_per_round", '{');
-    jw_format(w, "predicted", "%.9f", ratio(s->predicted, (double)s->predicted_rounds));
-    jw_format(w, "measured", "%.9f", ratio(s->measured, (double)s->predicted_rounds));
-    jw_uint(w, "rounds", s->predicted_rounds);
-    jw_close(w, '}');
-    jw_uint(w, "refreshes", s->refreshes);
-    jw_open(w, "windows", '[');
-    for (size_t i = s->from / STATS_WINDOW; i < s->n_windows && s->window[i].tokens; i++) {
-        const struct window_stats *x = &s->window[i];
-        jw_open(w, NULL, '{');
-        jw_uint(w, "start", MAX(i * STATS_WINDOW, s->from));
-        jw_uint(w, "tokens", x->tokens);
-        jw_format(w, "seconds", "%.6f", x->seconds);
-        jw_format(w, "mean_acceptance_length", "%.4f", ratio((double)x->tokens, x->rounds));
-        jw_close(w, '}');
-    }
-    jw_close(w, ']');
 }

@@ -1,8 +1,7 @@
 /* Statistics of drafting. Each round has its own statistics (struct round_stats). They are added to those of
  * the text (struct draft_stats) when it is known how many of the round's tokens belong to the text, because
- * the end of the text cuts the last round. `report --json` shows the same figures. */
+ * the end of the text cuts the last round. runs/store/figures.h says what a report shows of them. */
 #pragma once
-#include "src/base/json_write.h"
 #include "src/decode/tree.h"
 
 enum { STATS_WINDOW = 1000 };        /* tokens */
@@ -58,6 +57,9 @@ void stats_close(struct draft_stats *s);
 void stats_clear(struct draft_stats *s);
 /* Adds a round; its first `tokens` tokens count. */
 void stats_add(struct draft_stats *s, const struct round_stats *r, size_t tokens);
-/* Writes the members "rounds" to "windows" of the open object. tree_fixed: the tree has a fixed shape, so
- * "beta" is defined. */
-void stats_json(struct json_writer *w, const struct draft_stats *s, bool tree_fixed);
+/* Calls `take` for each counter of the statistics, k = 0, 1, .., always in the same order. Their names are
+ * those of the store. source: a drafter, "" for the whole. index: the depth, from 1; 0 where there is one
+ * value. A new counter is a field of draft_stats and a row of `counters` in stats.c. */
+typedef void stats_counter(void *ctx, size_t k, const char *source, const char *name, unsigned index,
+                           double value);
+void stats_each(const struct draft_stats *s, stats_counter *take, void *ctx);
