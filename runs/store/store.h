@@ -203,7 +203,8 @@ struct job {
     const char *host; int64_t pid;       /* of the worker while it runs; else NULL and 0 */
     double stalled;                      /* seconds since a running job last stored something, if it should
                                           * have; else 0 */
-    bool gone;                         /* state is "running", but the kernel says that the worker has ended */
+    bool gone;                           /* "running", but the kernel says that the worker has ended */
+    bool shared;                         /* store_mark_shared: other jobs were in some of its rounds */
 };
 
 struct job_list { struct job *v; size_t n; struct strings *text; };   /* the list owns its strings */
@@ -339,6 +340,8 @@ struct metric { size_t window; const char *source, *name; unsigned index; double
 struct metric_list { struct metric *v; size_t n; struct strings *text; };
 /* By window, source, name, index, ascending. */
 int  store_metrics(struct store *s, int64_t job, struct metric_list *out, struct err *e);
+/* Sets `shared` of each job of the list. */
+int  store_mark_shared(struct store *s, struct job_list *l, struct err *e);
 void metric_list_free(struct metric_list *l);
 
 struct round_row {

@@ -492,6 +492,24 @@ int store_metrics(struct store *s, int64_t job, struct metric_list *out, struct 
     return rc;
 }
 
+/* One search for each window: a scan of the job would read a hundred counters of each. */
+int store_mark_shared(struct store *s, struct job_list *l, struct err *e)
+{
+    int rc = db_begin_read(s, e);
+    if (rc)
+        return rc;
+    for (size_t i = 0; i < l->n && rc >= 0; i++) {
+        struct job *j = &l->v[i];
+        size_t at = j->parent_at - j->parent_at % METRIC_WINDOW;
+        for (int64_t n = 0; at < j->tokens && rc >= 0 && !j->shared; at += METRIC_WINDOW) {
+            rc = db_get(s, e, &n, "SELECT EXISTS (SELECT 1 FROM metric WHERE job = ?1 AND start = ?2 AND "
+                                  "source = '' AND name = 'jobs' AND idx > 1)", "ii", j->id, (int64_t)at);
+            j->shared = n;
+        }
+    }
+    return db_end(s, MIN(rc, 0), e);
+}
+
 int store_rounds(struct store *s, int64_t job, struct round_list *out, struct err *e)
 {
     bool failed = false;

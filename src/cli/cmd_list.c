@@ -8,6 +8,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "runs/store/figures.h"
 #include "src/base/json_write.h"
 #include "src/base/output.h"
 #include "src/cli/cmd_store.h"
@@ -111,7 +112,7 @@ static void put_rate(char out[CELL], const struct job *j)
 {
     const double x = job_speed(j);
     if (x > 0)
-        snprintf(out, CELL, "%.1f", x);
+        snprintf(out, CELL, "%.1f%s", x, j->shared ? SHARED_MARK : "");
 }
 
 static void put_seed(char out[CELL], const struct job *j) { snprintf(out, CELL, "%" PRIu64, j->seed); }
@@ -169,7 +170,7 @@ static const struct column *find_column(const char *option, const char *name, si
     return NULL;
 }
 
-struct table { const struct column *v[COLUMNS_MAX]; size_t n, wide[COLUMNS_MAX]; };
+struct table { const struct column *v[COLUMNS_MAX]; size_t n, wide[COLUMNS_MAX]; bool marked; };
 
 static int read_columns(struct table *t, const char *list, struct err *e)
 {
@@ -249,6 +250,21 @@ static int arrange(const struct options *o, struct store_parts *p, struct err *e
     return options_given(o, "limit") ? keep_first(p, o->limit, e) : 0;
 }
 
+/* Finds the jobs whose speed is marked. */
+static int mark_shared(struct table *t, struct store_parts *p, struct err *e)
+{
+    bool rates = false;
+    for (size_t i = 0; i < t->n; i++)
+        rates |= t->v[i]->put == put_rate;
+    for (size_t i = 0; i < p->n && rates; i++) {
+        if (store_mark_shared(p->v[i].store, &p->v[i].jobs, e))
+            return -1;
+        for (size_t k = 0; k < p->v[i].jobs.n; k++)
+            t->marked |= p->v[i].jobs.v[k].shared;
+    }
+    return 0;
+}
+
 /* ---- the table ---- */
 
 /* The columns that a code point takes on a terminal: 2 for East Asian and pictures. */
@@ -291,6 +307,8 @@ static size_t put_one(char cell[CELL], const struct table *t, size_t i, const st
         strcpy(cell, c->head);
     if (!*cell && !last)
         strcpy(cell, "-");
+    if (j && c->put == put_rate && t->marked && !j->shared)
+        strcat(cell, " ");                       /* where others have the mark */
     return cut_to(cell, c->cut && !last ? MIN(room, c->cut) : room);
 }
 
@@ -354,6 +372,8 @@ static void list_text(const struct store_counts *n, const struct store_parts *p,
         for (size_t k = 0; k < jobs->n; k++)
             print_row(t, &jobs->v[k], wide);
     }
+    if (t->marked)
+        printf("%.*s\n", (int)MIN(wide, strlen(SHARED_NOTE)), SHARED_NOTE);
 }
 
 /* The columns of a job as members; the object stays open. Numbers are numbers, an empty cell is null. */
@@ -393,11 +413,14 @@ static void list_json(const struct store_counts *n, const struct store_parts *p,
     jw_open(&w, "jobs", '[');
     for (size_t i = 0; i < p->n; i++)
         for (size_t k = 0; k < p->v[i].jobs.n; k++) {
+            const struct job *j = &p->v[i].jobs.v[k];
             const char *db = p->n > 1 ? store_path(p->v[i].store) : NULL;
             if (t)
-                put_columns_json(&w, t, &p->v[i].jobs.v[k], db);
-            else
-                put_job_json(&w, &p->v[i].jobs.v[k], db);
+                put_columns_json(&w, t, j, db);
+            else {
+                put_job_json(&w, j, db);
+                jw_bool(&w, "ran_alone", !j->shared);
+            }
             jw_close(&w, '}');
         }
     jw_close(&w, ']');
@@ -414,13 +437,13 @@ int cmd_list(const struct options *o, struct err *e)
 {
     struct store_parts p = {0};
     struct store_counts n;
-    struct table t;
+    struct table t = {0};
     if (read_columns(&t, o->columns ? o->columns : "job,state,tokens,rate,finish,age,model,name,prompt", e))
         return -1;
     int rc = parts_from_options(&p, o, true, e);
     if (rc == 0) {
         n = count_parts(&p);                     /* before --limit leaves jobs out */
-        rc = arrange(o, &p, e);
+        rc = arrange(o, &p, e) || mark_shared(&t, &p, e) ? -1 : 0;
     }
     if (rc == 0) {
         if (o->json)

@@ -29,7 +29,7 @@ timed()                              # NAME MILLISECONDS LINES ARGS..
     result "$name" $? "$best ms, $(wc -l <"$TMP/out") lines"
     echo "    $name: $best ms"
 }
-timed list_of_many_jobs 100 $n list
+timed list_of_many_jobs 150 $n list
 timed report_of_many_jobs 1000 $n report --all
 timed export_of_many_jobs 700 $n export --all --format jsonl
 exit $failed

@@ -26,7 +26,7 @@ result sample_2_is_called_2 $? "$("$L" list @many)"
 "$L" list >"$TMP/list"
 awk 'NR == 2' "$TMP/list" | grep -qE '^job +state +tokens +tokens/s +finish +age +model +name +prompt$' && \
     awk 'NR == 3' "$TMP/list" | grep \
-        -qE '^ *1 +done +40/40 +[0-9.]+ +length +[0-9]+s +demo +@tale +Once upon a time there was$' &&
+        -qE '^ *1 +done +40/40 +[0-9.]+\*? +length +[0-9]+s +demo +@tale +Once upon a time there was$' &&
     awk 'NR == 4' "$TMP/list" | grep -qE '^ *2 +done +5/5 .* @short +x$' &&
         grep -q ' @many/2 .* A$' "$TMP/list"
 result list_shows_name_age_rate_model_and_prompt $? "$(cat "$TMP/list")"
