@@ -47,7 +47,7 @@ at_n() # NAME N ARGS...: runs the queue with N jobs at once; texts and statistic
     same ${name}_statistics "$TMP/$want.fixed" "$TMP/fixed"
 }
 isas=$(for isa in generic avx2 avx512; do
-    LONGHAND_ISA=$isa "$L" tokenize -m $MODEL /dev/null >/dev/null 2>&1 && echo $isa
+    LONGHAND_ISA=$isa "$L" run -q -m $MODEL -p x -n 1 --db "$TMP/isa.db" >/dev/null 2>&1 && echo $isa
 done)
 best=$(echo "$isas" | tail -1)
 submit_all 70 heads,partial $MODEL; cp "$LONGHAND_DB" "$TMP/queue.db"
