@@ -50,6 +50,14 @@ $(TESTS): $(BUILD)/%: $(BUILD)/tests/%.c.o $(TEST_OBJ) | data
 $(BUILD)/longhand $(BUILD)/longhand-test $(BUILD)/labbench $(TESTS): $(LIB)
 	$(CC) $(filter %.o,$^) $(LIB) $(LDLIBS) -o $@
 
+# The commit, for `longhand version`. Only main.c.o knows it: a new commit links no test program anew.
+COMMIT := $(or $(shell git describe --always --dirty --abbrev=12 --exclude='*' 2>/dev/null),not known)
+COMMIT_MARK := $(BUILD)/commit-$(subst $() ,-,$(COMMIT))
+$(BUILD)/src/cli/main.c.o: $(COMMIT_MARK)
+$(BUILD)/src/cli/main.c.o: CFLAGS += -DLONGHAND_COMMIT='"$(COMMIT)"'
+$(COMMIT_MARK):
+	@mkdir -p $(@D) && rm -f $(BUILD)/commit-* && touch $@
+
 # Groups of files that tests read: tests/data/NAME.tar.gz, unpacked into build/data/NAME (tests/make/pack.sh).
 DATA := $(patsubst tests/%.tar.gz,build/%/unpacked,$(wildcard tests/data/*.tar.gz))
 data: $(DATA)

@@ -11,9 +11,9 @@ int program_main(int argc, char **argv);
 #undef main
 #include "tests/test.h"
 
-int verb_that_fails(const struct options *o, struct err *e)
+int verb_that_fails(const struct options *o, const char *commit, struct err *e)
 {
-    (void)o, (void)e;
+    (void)o, (void)commit, (void)e;
     return -1;
 }
 

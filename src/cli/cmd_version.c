@@ -6,7 +6,7 @@
 #include "src/base/version.h"
 #include "src/cli/verbs.h"
 
-int cmd_version(const struct options *o, struct err *e)
+int cmd_version(const struct options *o, const char *commit, struct err *e)
 {
     char images[128];
     const char *why = "";
@@ -14,7 +14,7 @@ int cmd_version(const struct options *o, struct err *e)
     (void)o;
     if (!chosen)
         return err_set(e, ERR_INPUT, "LONGHAND_ISA '%s': %s", getenv("LONGHAND_ISA"), why);
-    printf("longhand %s\nnumerics: cpu-%d\ntwins:", LONGHAND_VERSION, NUMERICS_VERSION);
+    printf("longhand %s\ncommit: %s\nnumerics: cpu-%d\ntwins:", LONGHAND_VERSION, commit, NUMERICS_VERSION);
     for (size_t i = 0; ops_all[i]; i++)
         printf(" %s%s", ops_all[i]->name, ops_all[i]->supported() ? "" : " (not on this CPU)");
     device_cuda_images(images, sizeof images);

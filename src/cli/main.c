@@ -11,6 +11,10 @@
 #include "src/cli/verbs.h"
 #include "src/request/output_check.h"
 
+#ifndef LONGHAND_COMMIT
+#define LONGHAND_COMMIT "not known"      /* the Makefile knows it */
+#endif
+
 static int run_verb(const struct options *o, struct err *e)
 {
     if (o->help) {
@@ -46,7 +50,7 @@ static int run_verb(const struct options *o, struct err *e)
     case VERB_DU:       return cmd_du(o, e);
     case VERB_BACKUP:   return cmd_backup(o, e);
     case VERB_PLAN:     return cmd_plan(o, e);
-    case VERB_VERSION:  return cmd_version(o, e);
+    case VERB_VERSION:  return cmd_version(o, LONGHAND_COMMIT, e);
     default:            return cmd_help(o, e);
     }
 }

@@ -8,7 +8,7 @@ int cmd_score(const struct options *o, struct err *e);
 int cmd_tokenize(const struct options *o, struct err *e);
 int cmd_inspect(const struct options *o, struct err *e);
 int cmd_distinct(const struct options *o, struct err *e);
-int cmd_version(const struct options *o, struct err *e);
+int cmd_version(const struct options *o, const char *commit, struct err *e);
 int cmd_help(const struct options *o, struct err *e);
 int cmd_train(const struct options *o, struct err *e);
 int cmd_report(const struct options *o, struct err *e);

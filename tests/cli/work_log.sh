@@ -19,6 +19,10 @@ batch "$TMP/book.jsonl" 3 20
 ! grep -qvE "$day" "$TMP/err" && [ "$(wc -l <"$TMP/err")" = 7 ]
 result log_lines_have_date_and_time $? "$(cat "$TMP/err")"
 "$L" version >"$TMP/version"
+commit=$(sed -n 's/^commit: //p' "$TMP/version")
+if git rev-parse -q --verify HEAD >/dev/null 2>&1; then git cat-file -e "${commit%-dirty}^{commit}"
+else [ "$commit" = "not known" ]; fi
+result version_names_the_commit $? "$commit"
 head -1 "$TMP/err" | grep \
     -qE "${day}$(head -1 "$TMP/version"): store $LONGHAND_DB, model $(realpath $MODEL), \
 device cpu \($(sed -n 's/^chosen: //p' "$TMP/version")\), [1-9][0-9]* threads\$"
