@@ -550,15 +550,33 @@ static int render(struct exporter *x, FILE *f, const struct item *v, size_t n, b
             fprintf(f, "%" PRId32 "\n", ids[i]);
         free(ids);
     } else if (x->o->format == FORMAT_TEXT) {
-        rc = job_read_text(&x->reader, v->store, v->job, &t.text, &t.n_text, e);
-        if (rc == 0)
+        char *begins = NULL;
+        rc = export_text_begins(&begins, x->counts->exported, v->job, x->o->between, x->o->headings, e);
+        rc = rc ? rc : job_read_text(&x->reader, v->store, v->job, &t.text, &t.n_text, e);
+        if (rc == 0) {
+            fputs(begins, f);
             fwrite(t.text, 1, t.n_text, f);
+        }
+        free(begins);
     } else {
         rc = read_exported(x, v, &t, e);
         rc = rc ? rc : (x->o->format == FORMAT_CSV ? put_csv : put_flat)(x, f, v, &t, e);
     }
     exported_close(&t);
     return rc;
+}
+
+int export_text_begins(char **begins, size_t i, const struct job *job, const char *between, bool headings,
+                       struct err *e)
+{
+    char number[40], sample[24] = "";
+    snprintf(number, sizeof number, "job %" PRId64, job->id);
+    if (job->custom_id && job->sample)
+        snprintf(sample, sizeof sample, "/%" PRIu32, job->sample);
+    const char *name = job->custom_id ? job->custom_id : job->batch ? job->batch : number;
+    const char *gap = !i ? "" : between ? between : headings ? "\n\n" : "";
+    const int n = headings ? asprintf(begins, "%s# %s%s\n\n", gap, name, sample) : asprintf(begins, "%s", gap);
+    return n < 0 ? err_set(e, ERR_FAILED, "out of memory for a heading") : 0;
 }
 
 static int write_csv_head(struct exporter *x, struct err *e)

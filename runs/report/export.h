@@ -30,9 +30,14 @@ struct export_options {
     const char *output;
     const char *fields;                  /* of jsonl and csv: "custom_id,text"; NULL: all */
     bool is_new;                         /* ERR_INPUT if `output` is there; no file is replaced */
+    const char *between; bool headings;  /* of text: export_text_begins */
 };
 struct export_counts { size_t exported, left_out; };                                 /* jobs */
 
+/* What stands before text number i, from 0: `between` (NULL: nothing, with headings an empty line) after
+ * another text, and the heading, "# NAME" and an empty line. free(*begins). */
+int export_text_begins(char **begins, size_t i, const struct job *job, const char *between, bool headings,
+                       struct err *e);
 /* With several sources jsonl lines have the path of the database under "db", and ids of openai-batch begin
  * with the number of the source. */
 int export_jobs(const struct export_options *o, const struct export_source *v, size_t n,

@@ -136,7 +136,8 @@ void model_use_list_free(struct model_use_list *l);
 
 struct job_spec {
     const char *custom_id;               /* NULL outside a batch, and of one job that has the name alone */
-    bool alone;                          /* no request of a batch: the name must be new */
+    bool alone;                          /* no request of a batch: the name must be new, */
+    bool replace;                        /* or is taken from the single jobs that have it */
     size_t line;                         /* in the batch file, from 1; 0: none. Orders an export */
     uint32_t sample;
     const char *identity; size_t identity_bytes;     /* equal requests have equal bytes; stored as SHA-256 */
@@ -292,6 +293,7 @@ struct extend_spec {
     const char *parameters;              /* from token `keep` on; NULL: those of the text's end hold on */
     bool paused;                         /* the job is paused, not queued */
     const struct model_place *model;     /* as store_model_move; NULL: it stays */
+    const char *name; bool replace;      /* of the job alone, as in job_spec; NULL: it stays */
 };
 /* Continue a job that is neither queued nor running. */
 int store_extend(struct store *s, int64_t job, const struct extend_spec *x, struct err *e);
@@ -304,6 +306,7 @@ struct fork_spec {
     const char *parameters;              /* from token `at` on; NULL: those of the job's token `at` */
     bool paused;
     const struct model_place *model;     /* of the new job, as store_model_move; NULL: that of the job */
+    const char *name; bool replace;      /* of the new job alone; NULL: none */
 };
 /* Make a new job, outside batches, from a job in any state. The job's parts before `at` come along. */
 int store_fork(struct store *s, int64_t job, const struct fork_spec *f, int64_t *id, struct err *e);

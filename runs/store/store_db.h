@@ -115,6 +115,8 @@ int event_add_at(struct store *s, int64_t job, int64_t attempt, const char *kind
                  struct err *e);
 int event_add(struct store *s, int64_t job, int64_t attempt, const char *kind, const char *text,
               struct err *e);
+/* Give the job a name of its own; NULL: it has the one it had. Part of the caller's transaction. */
+int job_rename(struct store *s, int64_t job, const char *name, bool replace, struct err *e);
 /* The prompt's ids from columns `ids` and `ids` + 1 (crc) of a row of `input`: *out [n], malloc'ed. */
 int prompt_unpack(struct store *s, int64_t job, sqlite3_stmt *q, int ids, int64_t n, int32_t **out,
                   struct err *e);

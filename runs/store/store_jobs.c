@@ -134,17 +134,51 @@ static int find_same(struct store *s, const struct batch *b, const struct job_sp
     return 1;
 }
 
-/* Refuse a name of a single job that is in use, and a batch under the name of a single job. */
-static int check_name(struct store *s, const struct batch *b, bool alone, struct err *e)
+/* Refuse a name of a single job that is in use, and a batch under the name of a single job. `replace`: the
+ * single jobs that have the name lose it. `job` may have it already. */
+static int check_name(struct store *s, const struct batch *b, bool alone, bool replace, int64_t job,
+                      struct err *e)
 {
     int64_t other;
-    const int rc = db_get(s, e, &other,
-                          "SELECT id FROM job WHERE batch = ?1 AND (?2 OR custom_id IS NULL) ORDER BY id "
-                          "LIMIT 1",
-                          "id", b->id, (int)alone);
+    int rc = db_get(s, e, &other,
+                    "SELECT id FROM job WHERE batch = ?1 AND (?2 OR custom_id IS NULL) AND id <> ?3 "
+                    "ORDER BY line IS NULL, id LIMIT 1",
+                    "idi", b->id, (int)alone, job);
     if (rc != 1)
         return rc;
-    return err_set(e, ERR_INPUT, "the name \"%s\" is in use: job %" PRId64 " has it", b->name, other);
+    if (!replace)
+        return err_set(e, ERR_INPUT,
+                       "the name \"%s\" is in use: job %" PRId64 " has it; longhand run --resume @%s goes on "
+                       "with it, and --replace gives the name to another text (that of job %" PRId64
+                       " stays under its number)",
+                       b->name, other, b->name, other);
+    rc = db_get(s, e, &other, "SELECT count(*) FROM job WHERE batch = ?1 AND (line IS NOT NULL OR "
+                "custom_id GLOB '*[^0-9]*')", "i", b->id);
+    if (rc == 1 && other)
+        return err_set(e, ERR_INPUT,
+                       "--replace: @%s is a batch of %" PRId64 " %s, whose custom_ids need the name", b->name,
+                       other, plural((size_t)other, "job", "jobs"));
+    return rc != 1 || db_run(s, e,
+                  "INSERT INTO event (job, at, attempt, kind, text) SELECT id, ?3, attempt, 'renamed', ?4 "
+                  "FROM job WHERE batch = ?1 AND id <> ?2", "iirt", b->id, job, wall_seconds(),
+                  "another text has its name") ||
+                   db_run(s, e, "UPDATE job SET batch = NULL, custom_id = NULL WHERE batch = ?1 AND id <> ?2",
+                          "ii", b->id, job) ? -1 : 0;
+}
+
+int job_rename(struct store *s, int64_t job, const char *name, bool replace, struct err *e)
+{
+    struct batch b = { .name = name };
+    int64_t of_batch;
+    if (!name)
+        return 0;
+    if (batch_name_check("--name", name, e) || open_batch(s, &b, e) ||
+        db_get(s, e, &of_batch, "SELECT custom_id IS NOT NULL FROM job WHERE id = ?1", "i", job) < 0)
+        return -1;
+    if (of_batch)
+        return err_set(e, ERR_INPUT, "--name: job %" PRId64 " has a custom_id of a batch, and keeps it", job);
+    return check_name(s, &b, true, replace, job, e) ||
+           db_run(s, e, "UPDATE job SET batch = ?2 WHERE id = ?1", "ii", job, b.id) ? -1 : 0;
 }
 
 static int submit_one(struct store *s, const struct batch *b, const struct job_spec *j, int64_t *id,
@@ -174,7 +208,7 @@ int store_submit(struct store *s, const char *batch, const struct job_spec *v, s
         assert((batch || !v[k].custom_id) && v[k].model && v[k].parameters && v[k].wanted <= INT64_MAX);
     if ((batch && batch_name_check("the name of the batch", batch, e)) || db_begin(s, e))
         return -1;
-    if (open_batch(s, &b, e) || (batch && n && check_name(s, &b, v[0].alone, e)))
+    if (open_batch(s, &b, e) || (batch && n && check_name(s, &b, v[0].alone, v[0].replace, 0, e)))
         return db_rollback(s);
     while (i < n && submit_one(s, &b, &v[i], &ids[i], is_new ? &is_new[i] : NULL, e) == 0)
         i++;

@@ -321,7 +321,8 @@ int store_extend(struct store *s, int64_t job, const struct extend_spec *x, stru
                 "stop_reason = NULL, error = NULL, ended = NULL, text_sha = NULL WHERE id = ?1",
                 "it", job, x->paused ? "paused" : "queued") ||
          db_get(s, e, &attempt, "SELECT attempt FROM job WHERE id = ?1", "i", job) < 0 ||
-         event_add(s, job, attempt, "extended", text, e) || (x->model && model_move(s, job, x->model, e))))
+         event_add(s, job, attempt, "extended", text, e) || (x->model && model_move(s, job, x->model, e)) ||
+         job_rename(s, job, x->name, x->replace, e)))
         rc = -1;
     free(ids);
     return db_end(s, rc, e);
@@ -407,7 +408,8 @@ int store_fork(struct store *s, int64_t job, const struct fork_spec *f, int64_t 
                      share_spans(s, job, *id, f->at, e) || chunks_append(s, *id, &end, ids, f->at, e) ||
                      append_given(s, *id, &end, f->add, e) ||
                      update_text_facts(s, *id, &end, f->wanted, e) ||
-                     event_add(s, *id, 0, "forked", text, e) || (f->model && model_move(s, *id, f->model, e))
+                     event_add(s, *id, 0, "forked", text, e) || (f->model && model_move(s, *id, f->model, e)) ||
+                     job_rename(s, *id, f->name, f->replace, e)
                  ? -1
                  : 0;
     }

@@ -14,10 +14,15 @@ int cmd_export(const struct options *o, struct err *e)
 {
     struct store_parts p = {0};
     struct export_counts n;
-    const struct export_options how = { o->export_format, o->partial, o->gzip, o->output, o->fields };
+    const struct export_options how = { o->export_format, o->partial, o->gzip, o->output, o->fields,
+                                        .between = o->between, .headings = o->headings };
     if (!options_given(o, "format"))
         return err_set(e, ERR_INPUT,
                        "export: --format is missing; text, ids, jsonl, csv and openai-batch are allowed");
+    if ((o->between || o->headings) && o->export_format != FORMAT_TEXT)
+        return err_set(e, ERR_INPUT, "--%s is for --format text", o->between ? "between" : "headings");
+    if (o->between && o->dir)
+        return err_set(e, ERR_INPUT, "--between and --dir: only one of them is allowed");
     stop_signals_catch();
     int rc = parts_from_options(&p, o, false, e);
     struct export_source *v = rc ? NULL : calloc(p.n, sizeof *v);

@@ -51,6 +51,8 @@ static int read_append(struct edit *d, struct err *e)
 static int edit_open(struct edit *d, const struct options *o, struct err *e)
 {
     *d = (struct edit){ .o = o };
+    if (o->replace && !o->name)
+        return err_set(e, ERR_INPUT, "--replace needs --name");
     if (!o->run_now && (o->output || o->from_here))
         return err_set(e, ERR_INPUT, "%s: --%s needs --run", o->verb->name,
                        o->output ? "output" : "from-here");
@@ -202,6 +204,7 @@ static int extend(void *ctx, int64_t *id, struct err *e)
     const struct given_text add = { d->given, d->n_given, d->text, d->bytes };
     const struct extend_spec x = { .keep = d->at, .add = d->n_given ? &add : NULL, .wanted = d->wanted,
                                    .parameters = d->parameters, .paused = d->o->run_now,
+                                   .name = d->o->name, .replace = d->o->replace,
                                    .model = d->model.given ? &d->model.place : NULL };
     *id = d->job->id;
     return store_extend(d->s, d->job->id, &x, e);
@@ -288,6 +291,7 @@ static int fork_job(void *ctx, int64_t *id, struct err *e)
     const struct given_text add = { d->given, d->n_given, d->text, d->bytes };
     const struct fork_spec f = { .at = d->at, .seed = d->seed, .add = d->n_given ? &add : NULL,
                                  .wanted = d->wanted, .parameters = d->parameters, .paused = d->o->run_now,
+                                 .name = d->o->name, .replace = d->o->replace,
                                  .model = d->model.given ? &d->model.place : NULL };
     return store_fork(d->s, d->job->id, &f, id, e);
 }

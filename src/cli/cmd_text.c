@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "runs/report/export.h"
 #include "src/base/json_write.h"
 #include "src/base/memory_file.h"
 #include "src/base/output.h"
@@ -157,14 +158,20 @@ static int text_json(struct text_reader *r, struct store *s, const struct job_li
     return rc;
 }
 
-/* Prints one text in the form that the options ask for. */
-static int put_text(struct text_reader *r, struct store *s, const struct job *job, const struct options *o,
-                    struct sink *out, struct err *e)
+/* Prints one text, number i, in the form that the options ask for. */
+static int put_text(struct text_reader *r, struct store *s, const struct job *job, size_t i,
+                    const struct options *o, struct sink *out, struct err *e)
 {
     const bool as_ids = o->format == FORMAT_IDS;
-    char *text = NULL;
+    char *text = NULL, *begins = NULL;
     int32_t *ids = NULL;
     size_t n;
+    if (export_text_begins(&begins, i, job, o->between, o->headings, e) ||
+        sink_write(out, begins, strlen(begins), e)) {
+        free(begins);
+        return -1;
+    }
+    free(begins);
     if (with_prompt(o) && put_prompt(r, s, job, o, out, e))
         return -1;
     int rc = as_ids ? job_read_ids(s, job, &ids, &n, e) || put_ids(out, ids, n, e)
@@ -189,6 +196,10 @@ int cmd_text(const struct options *o, struct err *e)
     if (o->with_prompt == PROMPT_USER && o->format == FORMAT_IDS)
         return err_set(e, ERR_INPUT, "--with-prompt=user and --format ids: what the user wrote has no ids; the "
                        "model's prompt has");
+    if ((o->between || o->headings) && (o->json || o->find || o->format == FORMAT_IDS))
+        return err_set(e, ERR_INPUT, "--%s is for texts alone: not for --%s",
+                       o->between ? "between" : "headings",
+                       o->json ? "json" : o->find ? "find" : "format ids");
     if (store_from_options(&s, o, STORE_READ, e))
         return -1;
     int rc = jobs_from_options(s, o, false, &ids, &jobs, e);
@@ -196,7 +207,7 @@ int cmd_text(const struct options *o, struct err *e)
         rc = o->json ? text_json(&reader, s, &jobs, o, e) : sink_open(&out, o->output, e);
     for (size_t i = 0; rc == 0 && i < jobs.n && !o->json; i++)
         rc = o->find ? put_places(&reader, s, &jobs.v[i], o->find, &out, &found, e)
-                     : put_text(&reader, s, &jobs.v[i], o, &out, e);
+                     : put_text(&reader, s, &jobs.v[i], i, o, &out, e);
     rc = rc ? rc : sink_finish(&out, e);
     if (rc == 0 && o->find && !found)
         rc = err_set(e, ERR_FAILED, "--find: no such place");

@@ -123,7 +123,8 @@ static int write_file(const struct options *o, const struct file *f, struct err 
     struct export_counts n;
     if (path_of(path, o, f, e))
         return -1;
-    const struct export_options how = { o->export_format, o->partial, o->gzip, path, o->fields, true };
+    const struct export_options how = { o->export_format, o->partial, o->gzip, path, o->fields, true, NULL,
+                                        o->headings };
     return export_jobs(&how, &(struct export_source){ f->store, &one }, 1, &n, e);
 }
 

@@ -72,6 +72,8 @@ static int parse_options(struct grid *g, const struct options *o, struct err *e)
 {
     if (o->batch)
         return err_set(e, ERR_INPUT, "--grid and --batch: only one of them is allowed");
+    if (o->replace)
+        return err_set(e, ERR_INPUT, "--grid and --replace: only one of them is allowed");
     g->n = o->samples;
     for (size_t i = 0; i < o->grid.n; i++) {
         if (parse_option(g, o->grid.v[i], e))

@@ -531,6 +531,7 @@ static int parse_words(struct options *o, int argc, char **argv, struct err *e)
         return 0;
     if (o->escape)
         unescape_texts(o);
+    unescape_word(o->between);
     if (o->n_args > (size_t)o->verb->max_args)
         return err_set(e, ERR_INPUT, "%s: '%s' is one word too many; usage: longhand %s %s", o->verb->name,
                        o->arg[o->verb->max_args], o->verb->name, o->verb->args);

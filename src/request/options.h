@@ -79,8 +79,8 @@ struct options {
     struct text_list db, by, grid;               /* jobs */
     size_t limit;
     const char *sort, *columns, *finish;
-    bool reverse, loops, lines, keep;
-    const char *batch, *name, *shard, *state, *append, *append_file, *at_text, *find, *dir, *older_than,
+    bool reverse, loops, lines, keep, replace, headings;
+    const char *batch, *name, *shard, *state, *append, *append_file, *at_text, *find, *between, *dir, *older_than,
         *fields;
     const char *more_tokens, *resume;
     long priority;

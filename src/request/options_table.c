@@ -312,9 +312,11 @@ const struct option options_table[] = {
       "With --batch of a name that is in use: keep its jobs as they are, also where the options of the "
       "command line "
       "are other ones." },
-    { "name", "", "NAME", VERBS_MAKE, TEXT, F(name), STORE, 0,
+    { "name", "", "NAME", VERBS_SAMPLE, TEXT, F(name), STORE, 0,
       "Name of the batch or of the job: @NAME selects "
       "it. The jobs of --samples are @NAME/0, @NAME/1, ..", .shown = "a batch: the name of the file" },
+    { "replace", "", NULL, VERBS_SAMPLE, FLAG, F(replace), STORE, 0,
+      "With --name: take the name from the text that has it. That text stays under its number." },
     { "shard", "", "I/N", VERBS_MAKE, TEXT, F(shard), STORE, 0,
       "Queue only part I of N of the lines of a batch." },
     { "grid", "", "NAME=A,B,..", VERB_SUBMIT, LIST, F(grid), STORE, 0,
@@ -402,6 +404,11 @@ const struct option options_table[] = {
     { "with-prompt", "", "model|user", VERB_TEXT, CHOICE, F(with_prompt), OUTPUT, OPTIONAL,
       "Print the prompt before each text: what the model read, with the marks of the chat template, or what "
       "the user wrote." },
+    { "between", "", "TEXT", VERB_TEXT | VERB_EXPORT, TEXT, F(between), OUTPUT, 0,
+      "Print TEXT between two texts. The escapes \\n, \\t, \\\" and \\\\ are supported.",
+      .shown = "nothing; with --headings an empty line" },
+    { "headings", "", NULL, VERB_TEXT | VERB_EXPORT, FLAG, F(headings), OUTPUT, 0,
+      "Print a line \"# NAME\" before each text: its custom_id or name, else the number of the job." },
     { "dir", "", "DIR", VERB_EXPORT, TEXT, F(dir), OUTPUT, 0,
       "Write one file per job into DIR, named after the job's custom_id or name. No file is overwritten." },
     { "append", "", "TEXT", VERBS_BRANCH, TEXT, F(append), STORE, 0,

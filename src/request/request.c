@@ -67,6 +67,8 @@ static int check_options(const struct options *o, struct err *e)
                        o->shard ? "shard" : o->lines ? "lines" : "keep");
     if (o->name && batch_name_check("--name", o->name, e))
         return -1;
+    if (o->replace && !o->name)
+        return err_set(e, ERR_INPUT, "--replace needs --name");
     if (!options_given(o, "tokens"))
         return err_set(e, ERR_INPUT, "%s: --tokens N is missing", verb);
     if (o->messages && (o->prompt || o->prompt_file || o->system))
@@ -187,7 +189,7 @@ int request_submit(const struct request *r, const struct engine *g, struct store
     for (size_t i = 0; i < o->samples && rc == 0; i++) {
         snprintf(number[i], DIGITS, "%zu", i);
         v[i] = (struct job_spec){ .custom_id = o->name && o->samples > 1 ? number[i] : NULL,
-                                  .alone = true, .sample = (uint32_t)i, .parameters = r->parameters,
+                                  .alone = true, .replace = o->replace, .sample = (uint32_t)i, .parameters = r->parameters,
                                   .model = g->path,
                                   .prompt = r->prompt, .prompt_bytes = r->prompt_bytes,
                                   .prompt_ids = r->ids, .n_prompt = r->n_ids, .seed = r->sampling.seed,

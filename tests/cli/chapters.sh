@@ -270,4 +270,32 @@ stays extend_without_the_folder 'No such file' extend $id --tokens +5
 mv "$TMP/moved" "$TMP/m"; mv "$TMP/heads" "$TMP/m/heads.safetensors"
 check extend_with_everything 0 '' extend $id --tokens +5 --run -q
 check and_verify 0 '' verify $id -q
+
+# Names of chapters, and texts of several jobs.
+O=(-m $MODEL -p Hello -n 12 -s 3 -q)
+"$L" submit "${O[@]}" --name novel >/dev/null; "$L" run --resume @novel -q >/dev/null
+check a_name_in_use 2 'in use: job [0-9]+ has it; longhand run --resume @novel goes on.*--replace' \
+    submit "${O[@]}" --name novel
+"$L" text @novel >"$TMP/old"; id=$("$L" list @novel --columns job | tail -1 | tr -d ' ')
+"$L" run -m $MODEL -p Other -n 12 -s 4 -q --name novel --replace >"$TMP/new"
+"$L" text @novel >"$TMP/a"; same the_name_is_of_the_new_text "$TMP/new" "$TMP/a"
+"$L" text $id >"$TMP/a"; same the_old_text_has_its_number "$TMP/old" "$TMP/a"
+check replace_needs_a_name 2 '--replace needs --name' submit "${O[@]}" --replace
+printf '{"prompt": "a", "custom_id": "x"}\n' >"$TMP/onebatch.jsonl"
+"$L" run --batch "$TMP/onebatch.jsonl" -m $MODEL -n 3 -q -o "$TMP/b.out"
+check a_batch_keeps_its_name 2 '@onebatch is a batch of 1 job' submit "${O[@]}" --name onebatch --replace
+check extend_gives_a_name 0 '' extend $id --tokens +5 --name first --run -q
+check fork_takes_no_name_in_use 2 'in use' fork $id --at 3 --name first
+check fork_gives_a_name 0 '' fork $id --at 3 --name second --run -q
+check fork_takes_a_name 0 '' fork $id --at 3 --name first --replace --run -q
+[ "$("$L" list @first --columns job | tail -1 | tr -d ' ')" != $id ]; result fork_took_the_name $?
+check a_custom_id_stays 2 'has a custom_id of a batch' extend @onebatch/x --tokens +3 --name c
+{ "$L" text @second; printf '\n***\n'; "$L" text @first; } >"$TMP/a"
+"$L" text @second @first --between '\n***\n' >"$TMP/b"; same texts_with_a_line_between "$TMP/a" "$TMP/b"
+"$L" export @second @first --format text --between '\n***\n' >"$TMP/b"
+same exports_with_a_line_between "$TMP/a" "$TMP/b"
+{ printf '# second\n\n'; "$L" text @second; printf '\n\n# first\n\n'; "$L" text @first; } >"$TMP/a"
+"$L" text @second @first --headings >"$TMP/b"; same texts_with_headings "$TMP/a" "$TMP/b"
+"$L" export @second @first --format text --headings >"$TMP/b"; same exports_with_headings "$TMP/a" "$TMP/b"
+check headings_are_for_texts 2 'headings is for' export @first --format csv --headings
 exit $failed
