@@ -169,6 +169,35 @@ struct drafter_forecast {
                  const struct model_bytes *b, double keys);
 };
 
+/* What one text adds to a draft pass. */
+enum { PASS_NODES = 16 };
+struct pass_part {
+    size_t rows;                     /* of the pass */
+    size_t n; uint32_t node[PASS_NODES];     /* the nodes of the tree that the pass continues */
+    int32_t token[PASS_NODES], parent[PASS_NODES];       /* of these nodes, for the drafter's own use */
+    size_t width;                    /* children of each node; 0: draft_width */
+    size_t heads;                    /* of each node; 0: the pass itself guesses the next token */
+    float *logits;                   /* [n][heads, or 1][vocab], where `forward` writes them */
+    const float *hidden;             /* of the rows, where `forward` leaves hidden states for `keep` */
+};
+
+/* The passes of a drafter (draft_pass.c). */
+struct drafter_passes {
+    size_t most, rows;               /* passes of a round; rows of a pass */
+    bool chain;                      /* a pass continues the likeliest child of the node before */
+    bool by_depth;                   /* how sure its guesses are depends on their depth */
+    bool ranks;                      /* `forward` leaves the ranked guesses in g->ranking */
+    /* Chooses rows and nodes of the next pass of a text. part is zero. False: there is none. */
+    bool (*choose)(struct drafting *g, struct pass_part *part);
+    /* One pass for n texts with the same draft_model and number of heads. It may set *end to the time at
+     * which the pass ended. -1: a value is not finite; only guesses are lost, and the drafter is reset. */
+    int  (*forward)(struct drafting *const *g, size_t n, struct pass_part *const *part, double *end);
+    /* The guesses of a pass are in the tree; g->passes counts it. May be NULL, as the next. */
+    void (*keep)(struct drafting *g, const struct pass_part *part);
+    /* A pass for this text alone has taken so long. */
+    void (*learn)(struct drafting *g, const struct pass_part *part, double seconds);
+};
+
 struct drafter_ops {
     enum drafter id;
     const char *name;                /* in --drafter, reports and snapshots */
@@ -209,8 +238,10 @@ struct drafter_ops {
      * added the caches (draft_add_cache). The plan names one of them, and says how many passes it makes at
      * most. */
     struct pass_bytes (*reads)(const struct drafting *g, size_t i);
-    /* Makes one pass of proposals for each of n <= BATCH_MAX texts of a round. more[i]: a further pass for
-     * text i may be of use; a drafter that makes passes then sets next_reach, too. Returns -1 on failure. */
+    const struct drafter_passes *passes;
+    /* Of other drafters: proposes for each of n <= BATCH_MAX texts of a round. more[i]: asking again for text
+     * i may be of use. Returns -1 on failure. A drafter of tests that has `reads` makes its own passes here,
+     * and sets next_reach. */
     int  (*expand)(struct drafting *const *g, size_t n, bool *more, struct err *e);
     /* Of heads: the number of weights that asking them reads; asking them on the hidden state of the last
      * draft pass, below the guesses of the pass, as TokenSwift does. False: there is no guess to continue. */
@@ -283,6 +314,11 @@ void draft_learn(struct drafting *g, uint32_t node, int32_t sample);
  * it, and keeps the candidates that pay. The caller has set tokens, n_tokens and n_prompt and called
  * tree_start(). -1: a drafter failed. */
 int draft_round(struct drafting *const *g, size_t n, struct err *e);
+/* One draft pass of `ops` for n texts, or as many as have room for all of them. more[i]: a further pass for
+ * text i may be of use; next_reach is the reach of the likeliest node that it would continue. */
+void draft_pass(struct drafting *const *g, size_t n, const struct drafter_ops *ops, bool *more);
+/* The node that the next pass of a chain continues, as the one row of a part. False: the chain has ended. */
+bool draft_chain(const struct drafting *g, struct pass_part *part);
 /* How many children a node gets: as --tree says, or as many as may pay. */
 size_t draft_width(const struct drafting *g, uint32_t node);
 /* Adds a tree of the guesses of heads 0..n-1 below `node`. logits: [n][vocab]; head 0 guesses the children,
@@ -306,8 +342,6 @@ size_t draft_children(const struct drafting *g, enum drafter source, const uint3
                       size_t most, double seconds, uint32_t *child, int32_t *row);
 /* Raises next_reach to the reach of the likeliest child of a node that a further pass may continue. */
 void draft_reach(struct drafting *g, uint32_t node);
-/* n texts have made a pass that began at `start`: their planners learn its seconds, which it returns. */
-double draft_passed(struct drafting *const *g, size_t n, double start);
 /* Seconds of a drafter's passes, fading means: of those of one row, and of each further row. */
 struct row_seconds { double one, more; };
 void row_seconds_learn(struct row_seconds *s, size_t rows, double seconds);

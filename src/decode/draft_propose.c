@@ -161,14 +161,6 @@ void draft_reach(struct drafting *g, uint32_t node)
             g->next_reach = MAX(g->next_reach, t->node[c].reach);
 }
 
-double draft_passed(struct drafting *const *g, size_t n, double start)
-{
-    const double seconds = g[0]->clock() - start;
-    for (size_t i = 0; i < n; i++)
-        planner_passed(&g[i]->planner, n, seconds / (double)n);
-    return seconds;
-}
-
 void row_seconds_learn(struct row_seconds *s, size_t rows, double seconds)
 {
     enum { SOME = 32 };

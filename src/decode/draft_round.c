@@ -128,7 +128,9 @@ static int ask_passes(struct drafting *const *g, size_t n, const struct drafter_
         if (wants_pass(g[i]))
             live[n_live++] = g[i];
     while (n_live > 0) {
-        if (ops->expand(live, n_live, more, e))
+        if (ops->passes)
+            draft_pass(live, n_live, ops, more);
+        else if (ops->expand(live, n_live, more, e))
             return -1;
         size_t left = 0;
         for (size_t i = 0; i < n_live; i++)

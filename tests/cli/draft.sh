@@ -141,6 +141,11 @@ for h in longspec spire gumiho; do
         cmp -s "$TMP/want" "$TMP/t" && grep -qE "\"$h\": \{\"drafted\": [0-9]+, \"accepted\": [1-9]" "$TMP/s"
     result the_own_${h}_drafts $? "$(cat "$TMP/err")"
 done
+# More passes than a fixed tree has depths.
+for h in partial longspec spire gumiho model:models/demo; do
+    "$LONGHAND" $G -n 60 -m models/demo --drafter $h --tree 2,1 --draft-passes 4 >"$TMP/t" 2>"$TMP/err"
+    same passes_beyond_the_tree_of_${h%:*} "$TMP/want" "$TMP/t"
+done
 every=heads,partial,ngram,suffix,longspec,spire,gumiho,model:models/demo
 "$LONGHAND" $G -n 60 -m models/demo --drafter $every >"$TMP/t" 2>"$TMP/err"
 same all_drafters_at_once "$TMP/want" "$TMP/t"

@@ -12,7 +12,8 @@ export GIT_CEILING_DIRECTORIES=$TMP      # git apply takes the copy for no part 
 patched() { (cd "$tree" && git apply "$@" - <tests.patch); }
 cp tests/cli/echo.patch "$tree/tests.patch"
 
-[ "$(grep -c '^diff' tests/cli/echo.patch)" = 2 ] && patched && (cd "$tree" && make -j2 longhand) >"$TMP/log" 2>&1
+[ "$(grep -c '^diff' tests/cli/echo.patch)" = 2 ] && patched &&
+    (cd "$tree" && make -j2 longhand) >"$TMP/log" 2>&1
 result an_added_drafter_builds $? "$(grep -m 5 -iE 'error|warning' "$TMP/log")"
 ! grep -q 'warning:' "$TMP/log"; result and_without_warnings $? "$(grep -m 5 warning: "$TMP/log")"
 L=$tree/$objects/longhand

@@ -6,7 +6,7 @@
  *
  * A committed pair costs a copy of its state. The states of the window wait in a ring until the drafter is
  * asked; then its cache reads those that it lacks. A snapshot holds the ring. A text that was rebuilt from
- * tokens alone has no states: its ring begins anew. Start reading at gumiho_expand() and gumiho_prepare(). */
+ * tokens alone has no states: its ring begins anew. Start reading at gumiho_pass() and gumiho_prepare(). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -174,144 +174,90 @@ static bool gumiho_prepare(struct drafting *g)
 
 /* ---- passes ---- */
 
-/* What a text adds to a pass: rows of a serial pass, or branches of the heads. */
-struct part {
-    struct gumiho_seq seq;
-    struct gumiho_branch branch[GUMIHO_BRANCHES];
-    int32_t token[BEAM], parent[BEAM];
-    uint32_t node[BEAM];             /* that the rows or branches continue */
-    size_t n, n_logits;              /* of logits: rows with guesses */
-};
+/* The heads that a text wants: with a fixed tree those that its depth needs. */
+static size_t heads_of(const struct drafting *g)
+{
+    const size_t depth = g->set.n_width ? g->set.n_width : SERIAL + GUMIHO_HEADS,
+                 heads = MIN(depth, (size_t)SERIAL + GUMIHO_HEADS) - MIN(depth, (size_t)SERIAL);
+    return MIN(MAX(heads, (size_t)1), g->buffers->verify_rows);
+}
 
-/* Fills in pass g->passes of a text. Returns false if it has nothing to read. */
-static bool plan_part(struct drafting *g, struct part *p, size_t n_heads)
+/* Pass 0 reads committed pairs, pass 1 the likeliest guesses of pass 0, and pass 2 asks the heads below the
+ * likeliest guesses of pass 1. */
+static bool gumiho_choose(struct drafting *g, struct pass_part *p)
 {
     struct serial *s = serial_of(g);
-    const struct tree *t = g->tree;
-    const size_t hidden = g->model->config.hidden, verify_rows = g->buffers->verify_rows;
+    const size_t verify_rows = g->buffers->verify_rows;
     if (g->passes == 0) {
-        p->seq = committed_rows(g, s->end - next_pair(s), s->state);
-        p->node[0] = 0;
-        p->n = p->n_logits = 1;
+        p->rows = s->end - next_pair(s);
+        p->n = 1;
         return true;
     }
     const bool serial = g->passes < SERIAL;
+    p->heads = serial ? 0 : heads_of(g);
     const size_t most = serial ? MIN((size_t)BEAM, verify_rows)
-                               : MIN((size_t)GUMIHO_BRANCHES, verify_rows / n_heads);
+                               : MIN((size_t)GUMIHO_BRANCHES, verify_rows / p->heads);
     p->n = draft_children(g, DRAFTER_GUMIHO, serial ? &(uint32_t){ 0 } : s->node, serial ? 1 : s->n, most,
                           s->rows[g->passes].more, p->node, p->parent);
-    p->n_logits = serial ? p->n : p->n * n_heads;
+    p->rows = serial ? p->n : p->n * GUMIHO_HEADS;
     for (size_t i = 0; i < p->n; i++)
-        p->token[i] = t->node[p->node[i]].token;
+        p->token[i] = g->tree->node[p->node[i]].token;
     if (serial) {
-        p->seq = (struct gumiho_seq){ .own = &s->kv, .first = s->first, .n = p->n, .token = p->token,
-                                      .state = s->state, .candidates = true, .out = s->state + hidden };
         memcpy(s->node, p->node, p->n * sizeof *p->node);
         s->n = p->n;
     }
-    for (size_t i = 0; i < p->n && !serial; i++)
-        p->branch[i] = (struct gumiho_branch){
-            { s->state, s->state + (size_t)(1 + p->parent[i]) * hidden },
-            { t->node[s->node[p->parent[i]]].token, p->token[i] }
-        };
     return p->n > 0;
 }
 
-/* Adds the guesses of a text's rows to its tree. Returns the number of new nodes. */
-static size_t take(struct drafting *g, const struct part *p, size_t n_heads, const float *logits)
+static int serial_pass(struct drafting *const *g, size_t n, struct pass_part *const *part)
 {
-    const struct tree *t = g->tree;
-    const size_t vocab = g->model->config.vocab, before = t->n;
-    g->pass_node = p->node[0];
-    g->next_reach = 0;
-    for (size_t i = 0; i < p->n; i++) {
-        const uint32_t node = p->node[i];
-        if (g->passes == SERIAL) {
-            draft_propose_heads(g, node, logits + i * n_heads * vocab, n_heads, DRAFTER_GUMIHO,
-                                DRAFTER_GUMIHO, SERIAL);
-            continue;
-        }
-        draft_propose(g, &node, 1, logits + i * vocab, draft_width(g, node), DRAFTER_GUMIHO, DRAFTER_GUMIHO,
-                      g->passes);
-        draft_reach(g, node);
-    }
-    g->passes++;
-    return t->n - before;
-}
-
-/* One pass for n texts with the same LM head. */
-static void pass_of(struct drafting *const *g, size_t n, const struct part *part, size_t n_heads,
-                    bool *const *more)
-{
-    const size_t vocab = g[0]->model->config.vocab, pass = g[0]->passes;
-    const struct mat *head = &g[0]->draft_model->lm_head;
-    float *logits = g[0]->buffers->logits;
+    const size_t hidden = g[0]->model->config.hidden;
     struct gumiho_seq seq[BATCH_MAX];
+    for (size_t i = 0; i < n; i++) {
+        struct serial *s = serial_of(g[i]);
+        seq[i] = g[i]->passes == 0
+                     ? committed_rows(g[i], part[i]->rows, s->state)
+                     : (struct gumiho_seq){ .own = &s->kv, .first = s->first, .n = part[i]->n,
+                                            .token = part[i]->token, .state = s->state, .candidates = true,
+                                            .out = s->state + hidden };
+    }
+    return gumiho_serial(weights_of(g[0]), &g[0]->draft_model->lm_head, seq, n, part[0]->logits);
+}
+
+static int heads_pass(struct drafting *const *g, size_t n, struct pass_part *const *part)
+{
+    const size_t hidden = g[0]->model->config.hidden;
     struct gumiho_branch branch[GUMIHO_BRANCHES];
-    const double start = g[0]->clock();
     size_t all = 0;
-    for (size_t i = 0; i < n; all += part[i++].n) {
-        seq[i] = part[i].seq;
-        if (pass == SERIAL)
-            memcpy(branch + all, part[i].branch, part[i].n * sizeof *branch);
-    }
-    const int rc = pass == SERIAL ? gumiho_heads(weights_of(g[0]), head, branch, all, n_heads, logits)
-                                  : gumiho_serial(weights_of(g[0]), head, seq, n, logits);
     for (size_t i = 0; i < n; i++) {
-        *more[i] = rc == 0 && take(g[i], &part[i], n_heads, logits) > 0 && g[i]->passes < PASSES;
-        logits += part[i].n_logits * vocab;
-        if (rc) {                    /* only guesses are lost; no value that is not finite may stay */
-            forget(serial_of(g[i]), 0);
-            g[i]->next_reach = 0;
+        const struct serial *s = serial_of(g[i]);
+        for (size_t k = 0; k < part[i]->n; k++) {
+            const size_t row = (size_t)part[i]->parent[k];
+            branch[all++] = (struct gumiho_branch){ { s->state, s->state + (1 + row) * hidden },
+                                                    { g[i]->tree->node[s->node[row]].token,
+                                                      part[i]->token[k] } };
         }
     }
-    const double seconds = draft_passed(g, n, start);
-    if (n == 1)
-        row_seconds_learn(&serial_of(g[0])->rows[pass], part[0].n, seconds);
+    return gumiho_heads(weights_of(g[0]), &g[0]->draft_model->lm_head, branch, all, part[0]->heads,
+                        part[0]->logits);
 }
 
-/* The heads that the texts want: with a fixed tree those that its depth needs. */
-static size_t heads_of(struct drafting *const *g, size_t n)
+/* Texts of a round are at the same pass. */
+static int gumiho_pass(struct drafting *const *g, size_t n, struct pass_part *const *part, double *end)
 {
-    size_t most = 1;
-    for (size_t i = 0; i < n; i++) {
-        const size_t depth = g[i]->set.n_width ? g[i]->set.n_width : SERIAL + GUMIHO_HEADS;
-        most = MAX(most, MIN(depth, (size_t)SERIAL + GUMIHO_HEADS) - MIN(depth, (size_t)SERIAL));
-    }
-    return most;
+    (void)end;
+    return part[0]->heads ? heads_pass(g, n, part) : serial_pass(g, n, part);
 }
 
-static int gumiho_expand(struct drafting *const *g, size_t n, bool *more, struct err *e)
+/* Pass g->passes - 1 is over: rows[] are of rows, or of branches. */
+static void gumiho_learn(struct drafting *g, const struct pass_part *p, double seconds)
 {
-    const size_t verify_rows = g[0]->buffers->verify_rows, n_heads = MIN(heads_of(g, n), verify_rows);
-    const size_t pass = g[0]->passes;
-    struct part part[BATCH_MAX];
-    (void)e;
-    for (size_t i = 0; i < n;) {     /* lots: as many texts as fit a pass */
-        struct drafting *live[BATCH_MAX];
-        bool *on[BATCH_MAX];
-        size_t n_live = 0, rows = 0, logits = 0;
-        for (; i < n && (!n_live || g[i]->draft_model == live[0]->draft_model); i++) {
-            struct part *p = &part[n_live];
-            assert(g[i]->passes == pass);
-            more[i] = false;
-            if (!plan_part(g[i], p, n_heads)) {
-                g[i]->next_reach = 0;
-                continue;
-            }
-            const size_t own = g[i]->passes == SERIAL ? p->n * GUMIHO_HEADS : p->seq.n;
-            if (n_live && (rows + own > GUMIHO_BRANCHES * GUMIHO_HEADS ||
-                           logits + p->n_logits > verify_rows))
-                break;
-            rows += own, logits += p->n_logits;
-            on[n_live] = &more[i];
-            live[n_live++] = g[i];
-        }
-        if (n_live)
-            pass_of(live, n_live, part, n_heads, on);
-    }
-    return 0;
+    row_seconds_learn(&serial_of(g)->rows[g->passes - 1], p->n, seconds);
 }
+
+static const struct drafter_passes passes = { .most = PASSES, .rows = GUMIHO_BRANCHES * GUMIHO_HEADS,
+                                              .by_depth = true, .choose = gumiho_choose,
+                                              .forward = gumiho_pass, .learn = gumiho_learn };
 
 /* ---- snapshots ---- */
 
@@ -410,7 +356,7 @@ const struct drafter_ops drafter_gumiho = { .id = DRAFTER_GUMIHO,
                                             .reset = gumiho_reset,
                                             .prepare = gumiho_prepare,
                                             .reads = gumiho_reads,
-                                            .expand = gumiho_expand,
+                                            .passes = &passes,
                                             .observe = gumiho_observe,
                                             .state_bytes = gumiho_state_bytes,
                                             .save = gumiho_save,

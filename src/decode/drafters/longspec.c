@@ -1,7 +1,7 @@
 /* LongSpec's drafter (src/model/longspec.h): a beam of draft passes of one layer. Pass 0 reads the root; pass
  * k reads the likeliest nodes of depth k below the nodes that pass k - 1 read, at most LONGSPEC_BEAM of them.
  * The rows of a round's passes stay in the scratch of the drafter's own cache, and no key moves. After the
- * round the cache reads the committed tokens again. Start reading at longspec_expand().
+ * round the cache reads the committed tokens again. Start reading at longspec_pass().
  *
  * The paper's beam is 4, 16, 16, 16, 16 candidates of the largest product of chances. Here a candidate has
  * the chance that its calibration cell has shown, the planner says how many passes pay, and a node becomes a
@@ -126,105 +126,53 @@ static bool longspec_prepare(struct drafting *g)
 
 /* ---- a pass ---- */
 
-/* The rows of the next pass of a text: the root; then children of the last pass's rows, the likeliest first.
- * With the planner only those whose children are worth a row. Writes their tokens. */
-static size_t choose_rows(struct drafting *g, size_t most, int32_t token[BEAM])
+/* The root; then children of the last pass's rows, the likeliest first. With the planner only those whose
+ * children are worth a row. */
+static bool longspec_choose(struct drafting *g, struct pass_part *p)
 {
     struct beam *b = beam_of(g);
     const struct tree *t = g->tree;
-    const size_t last = b->from;
+    const size_t last = b->from, most = MIN((size_t)BEAM, g->buffers->verify_rows);
     if (g->passes == 0) {
         b->node[0] = 0, b->parent[0] = -1;
-        token[0] = t->node[0].token;
-        return 1;
+        p->n = 1;
+    } else {
+        b->from = b->n;
+        p->n = draft_children(g, DRAFTER_LONGSPEC, b->node + last, b->n - last, most, b->rows.more,
+                              b->node + b->n, b->parent + b->n);
+        for (size_t i = 0; i < p->n; i++)
+            b->parent[b->n + i] += (int32_t)last;
     }
-    b->from = b->n;
-    const size_t n = draft_children(g, DRAFTER_LONGSPEC, b->node + last, b->n - last, most, b->rows.more,
-                                    b->node + b->n, b->parent + b->n);
-    for (size_t i = 0; i < n; i++)
-        b->parent[b->n + i] += (int32_t)last;
-    for (size_t i = 0; i < n; i++)
-        token[i] = t->node[b->node[b->n + i]].token;
-    return n;
+    for (size_t i = 0; i < p->n; i++) {
+        p->node[i] = b->node[b->n + i];
+        p->token[i] = t->node[p->node[i]].token;
+    }
+    p->rows = p->n;
+    return p->n > 0;
 }
 
-/* Adds the guesses of a text's rows to its tree. Returns the number of new nodes. */
-static size_t take(struct drafting *g, size_t rows, const float *logits)
+static int longspec_pass(struct drafting *const *g, size_t n, struct pass_part *const *part, double *end)
 {
-    struct beam *b = beam_of(g);
-    const struct tree *t = g->tree;
-    const size_t vocab = g->model->config.vocab;
-    size_t added = 0;
-    g->pass_node = b->node[b->n];
-    g->next_reach = 0;
-    for (size_t i = 0; i < rows; i++) {
-        const uint32_t node = b->node[b->n + i];
-        added += draft_propose(g, &node, 1, logits + i * vocab, draft_width(g, node), DRAFTER_LONGSPEC,
-                               DRAFTER_LONGSPEC, t->node[node].depth);
-        draft_reach(g, node);
-    }
-    b->n += rows;
-    if (++g->passes == PASSES)
-        g->next_reach = 0;
-    return added;
-}
-
-/* One pass for n texts with the same LM head. */
-static void pass_of(struct drafting *const *g, size_t n, const int32_t (*token)[BEAM], const size_t *rows,
-                    bool *const *more)
-{
-    struct round_buffers *buffers = g[0]->buffers;
     struct longspec_seq seq[BATCH_MAX];
-    const double start = g[0]->clock();
-    size_t all = 0;
+    (void)end;
     for (size_t i = 0; i < n; i++) {
         struct beam *b = beam_of(g[i]);
         seq[i] = (struct longspec_seq){ .target = g[i]->kv, .own = &b->kv, .first = b->first, .node0 = b->n,
-                                        .n = rows[i], .token = token[i], .parent = b->parent };
-        all += rows[i];
+                                        .n = part[i]->n, .token = part[i]->token, .parent = b->parent };
     }
-    const int rc = longspec_forward(weights_of(g[0]), &g[0]->draft_model->lm_head, seq, n, buffers->logits);
-    const float *logits = buffers->logits;
-    for (size_t i = 0; i < n; i++) {
-        /* after a value that is not finite only guesses are lost */
-        *more[i] = rc == 0 && take(g[i], rows[i], logits) > 0;
-        logits += rows[i] * g[i]->model->config.vocab;
-        if (rc) {
-            longspec_reset(g[i]);
-            g[i]->next_reach = 0;
-        }
-    }
-    const double seconds = draft_passed(g, n, start);
-    if (n == 1)
-        row_seconds_learn(&beam_of(g[0])->rows, all, seconds);
+    return longspec_forward(weights_of(g[0]), &g[0]->draft_model->lm_head, seq, n, part[0]->logits);
 }
 
-static int longspec_expand(struct drafting *const *g, size_t n, bool *more, struct err *e)
+static void longspec_keep(struct drafting *g, const struct pass_part *p) { beam_of(g)->n += p->n; }
+
+static void longspec_learn(struct drafting *g, const struct pass_part *p, double seconds)
 {
-    const size_t most = MIN((size_t)LONGSPEC_ROWS, g[0]->buffers->verify_rows);
-    (void)e;
-    for (size_t i = 0; i < n;) {         /* lots: as many texts as fit a pass */
-        struct drafting *live[BATCH_MAX];
-        int32_t token[BATCH_MAX][BEAM];
-        size_t rows[BATCH_MAX], n_live = 0, all = 0;
-        bool *on[BATCH_MAX];
-        for (; i < n && all + MIN((size_t)BEAM, most) <= most &&
-               (!n_live || g[i]->draft_model == live[0]->draft_model);
-             i++) {
-            more[i] = false;
-            if (!(rows[n_live] = choose_rows(g[i], MIN((size_t)BEAM, most), token[n_live]))) {
-                g[i]->next_reach = 0;
-                continue;
-            }
-            all += rows[n_live];
-            on[n_live] = &more[i];
-            live[n_live++] = g[i];
-        }
-        if (n_live)
-            pass_of(live, n_live, token, rows, on);
-    }
-    return 0;
+    row_seconds_learn(&beam_of(g)->rows, p->rows, seconds);
 }
+
+static const struct drafter_passes passes = { .most = PASSES, .rows = LONGSPEC_ROWS, .by_depth = true,
+                                              .choose = longspec_choose, .forward = longspec_pass,
+                                              .keep = longspec_keep, .learn = longspec_learn };
 
 /* ---- the table ---- */
 
@@ -275,4 +223,4 @@ const struct drafter_ops drafter_longspec = { .id = DRAFTER_LONGSPEC,
                                               .reset = longspec_reset,
                                               .prepare = longspec_prepare,
                                               .reads = longspec_reads,
-                                              .expand = longspec_expand };
+                                              .passes = &passes };

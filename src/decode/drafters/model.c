@@ -1,7 +1,7 @@
 /* A smaller model of the same tokenizer as drafter (small_model.h): a chain of draft passes over a cache of
  * its own, which holds the first tokens and the most recent ones, as under the policy `window` of the partial
  * cache. The first pass of a round reads the tokens that it lacks, the root last. Start reading at
- * small_expand(). */
+ * small_pass(). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -141,87 +141,47 @@ static bool small_prepare(struct drafting *g)
 
 /* ---- draft passes ---- */
 
-/* The rows of the next pass of a text: the tokens that its cache lacks with the root, or the likeliest guess
- * of the pass before. */
-static struct pass_seq next_rows(struct drafting *g, uint32_t *node)
+/* The first pass reads the tokens that the cache lacks, with the root. */
+static bool small_choose(struct drafting *g, struct pass_part *p)
 {
-    struct chain *c = chain_of(g);
-    *node = g->passes ? tree_best_child(g->tree, g->pass_node) : 0;
-    if (g->passes == 0) {
-        const size_t at = end_of(c);
-        return rows_at(c, g->tokens + at, g->n_tokens - at);
-    }
-    return rows_at(c, &g->tree->node[*node].token, 1);
+    if (!draft_chain(g, p))
+        return false;
+    if (g->passes == 0)
+        p->rows = g->n_tokens - end_of(chain_of(g));
+    return true;
 }
 
-/* Adds the guesses of a pass. Returns the number of new nodes. */
-static size_t take(struct drafting *g, uint32_t node, const float *logits)
-{
-    const struct tree *t = g->tree;
-    g->pass_node = node;
-    const size_t added =
-        draft_propose(g, &node, 1, logits, draft_width(g, node), DRAFTER_MODEL, DRAFTER_MODEL, 0);
-    const uint32_t next = tree_best_child(t, node);
-    g->next_reach = next && t->node[next].depth < t->max_depth ? t->node[next].reach : 0;
-    return added;
-}
-
-/* One pass for n texts. */
-static void pass_of(struct drafting *const *g, struct pass_seq *seq, const uint32_t *node, size_t n,
-                    bool *const *more)
+static int small_pass(struct drafting *const *g, size_t n, struct pass_part *const *part, double *end)
 {
     struct small_model *s = small_of(g[0]);
-    const size_t vocab = s->config.vocab;
+    struct pass_seq seq[BATCH_MAX];
     struct err ignored;
-    const double start = g[0]->clock();
+    (void)end;
     for (size_t i = 0; i < n; i++) {
         struct chain *c = chain_of(g[i]);
-        seq[i].logits = s->logits + i * vocab;
+        const int32_t *token = g[i]->passes ? &g[i]->tree->node[part[i]->node[0]].token
+                                            : g[i]->tokens + g[i]->n_tokens - part[i]->rows;
+        seq[i] = rows_at(c, token, part[i]->rows);
+        seq[i].logits = part[i]->logits = s->logits + i * s->config.vocab;
         c->kv.n_past += c->n_flight;     /* rows in flight are seen */
     }
     const int rc = model_forward(small_model_of(s), s->work, seq, n, NULL, 0, &ignored);
-    for (size_t i = 0; i < n; i++) {
-        struct chain *c = chain_of(g[i]);
-        c->kv.n_past -= c->n_flight;
-        if (rc) {                        /* guesses alone are lost; no NaN may stay */
-            small_reset(g[i]);
-            g[i]->next_reach = 0;
-            *more[i] = false;
-            continue;
-        }
-        kv_advance(&c->kv, seq[i].n - 1);
-        c->flight[c->n_flight++] = seq[i].token[seq[i].n - 1];
-        *more[i] = take(g[i], node[i], seq[i].logits) > 0;
-        g[i]->passes++;
-    }
-    draft_passed(g, n, start);
+    for (size_t i = 0; i < n; i++)
+        chain_of(g[i])->kv.n_past -= chain_of(g[i])->n_flight;
+    return rc;
 }
 
-static int small_expand(struct drafting *const *g, size_t n, bool *more, struct err *e)
+/* All rows but the last are the text's. */
+static void small_keep(struct drafting *g, const struct pass_part *p)
 {
-    (void)e;
-    for (size_t i = 0; i < n;) {         /* lots: as many texts as fit a pass */
-        struct drafting *live[BATCH_MAX];
-        struct pass_seq seq[BATCH_MAX];
-        uint32_t node[BATCH_MAX];
-        bool *on[BATCH_MAX];
-        size_t n_live = 0, rows = 0;
-        for (; i < n; i++) {
-            more[i] = false;
-            if (g[i]->passes >= PASSES_MAX || (g[i]->passes && !tree_best_child(g[i]->tree, g[i]->pass_node)))
-                continue;
-            seq[n_live] = next_rows(g[i], &node[n_live]);
-            if (rows + seq[n_live].n > SMALL_ROWS)
-                break;
-            rows += seq[n_live].n;
-            on[n_live] = &more[i];
-            live[n_live++] = g[i];
-        }
-        if (n_live)
-            pass_of(live, seq, node, n_live, on);
-    }
-    return 0;
+    struct chain *c = chain_of(g);
+    kv_advance(&c->kv, p->rows - 1);
+    c->flight[c->n_flight++] = g->tree->node[p->node[0]].token;
 }
+
+static const struct drafter_passes passes = { .most = PASSES_MAX, .rows = SMALL_ROWS, .chain = true,
+                                              .choose = small_choose, .forward = small_pass,
+                                              .keep = small_keep };
 
 /* ---- weights: a folder or file that the user names ---- */
 
@@ -305,4 +265,4 @@ const struct drafter_ops drafter_model = { .id = DRAFTER_MODEL,
                                            .reset = small_reset,
                                            .prepare = small_prepare,
                                            .reads = small_reads,
-                                           .expand = small_expand };
+                                           .passes = &passes };

@@ -9,7 +9,7 @@
  * begins anew with the first pass after one.
  *
  * The LM head is most of what a pass reads. The plan may choose passes with a short one instead: they are a
- * way of their own, with seconds and chances of their own. Start reading at mtp_expand() and at
+ * way of their own, with seconds and chances of their own. Start reading at mtp_pass() and at
  * mtp_observe(). */
 #include <stdlib.h>
 #include <string.h>
@@ -208,140 +208,86 @@ static bool mtp_prepare(struct drafting *g)
 
 /* ---- passes ---- */
 
-/* What a text adds to a pass: its rows, and the nodes of the tree that those with logits continue. */
-struct part {
-    struct pass_seq seq;
-    size_t n_logits;
-    uint32_t node[MTP_BEAM];
-    int32_t token[MTP_BEAM];
-    uint8_t want[MTP_BEAM];
-};
-
 /* The rows of candidates: children of the last pass's rows, the likeliest first. */
-static size_t choose_rows(struct drafting *g, struct part *p, size_t most)
+static void choose_children(struct drafting *g, struct pass_part *p)
 {
     static const uint32_t root = 0;
     struct drafts *s = drafts_of(g);
-    const size_t hidden = g->model->config.hidden, last = s->from;
+    const size_t hidden = g->model->config.hidden, last = s->from,
+                 most = MIN((size_t)MTP_BEAM, g->buffers->verify_rows);
     const bool first = g->passes == 1;
     s->from = s->n;
-    const size_t n = draft_children(g, DRAFTER_MTP, first ? &root : s->node + last, first ? 1 : s->n - last,
-                                    most, s->rows.more, p->node, s->parent + s->n);
-    for (size_t i = 0; i < n; i++) {
+    p->n = draft_children(g, DRAFTER_MTP, first ? &root : s->node + last, first ? 1 : s->n - last, most,
+                          s->rows.more, p->node, s->parent + s->n);
+    for (size_t i = 0; i < p->n; i++) {
         int32_t *parent = &s->parent[s->n + i];
         *parent = first ? -1 : *parent + (int32_t)last;
         s->node[s->n + i] = p->node[i];
         p->token[i] = g->tree->node[p->node[i]].token;
         memcpy(s->input + i * hidden, s->state + (size_t)(*parent + 1) * hidden, hidden * sizeof *s->input);
     }
-    return n;
 }
 
-/* Fills in the next pass of a text. Returns false if it has nothing to read. */
-static bool plan_part(struct drafting *g, struct part *p)
+/* Pass 0 reads the pairs that wait, the root's last. */
+static bool mtp_choose(struct drafting *g, struct pass_part *p)
 {
-    struct drafts *s = drafts_of(g);
-    memset(p->want, 0, sizeof p->want);
-    if (g->passes == 0) {
-        p->seq = pending_rows(g, s->n_pending);
-        p->want[s->n_pending - 1] = 1;
-        p->node[0] = 0;
-        p->n_logits = 1;
-        return true;
-    }
-    p->n_logits = choose_rows(g, p, MIN((size_t)MTP_BEAM, g->buffers->verify_rows));
-    memset(p->want, 1, p->n_logits);
-    p->seq = (struct pass_seq){ .kv = &s->kv, .n = p->n_logits, .token = p->token, .parent = s->parent,
-                                .node0 = s->n, .state = s->input, .shift = s->next + 1 - s->kv.n_past };
-    return p->n_logits > 0;
+    p->n = 1;
+    if (g->passes)
+        choose_children(g, p);
+    p->rows = g->passes ? p->n : drafts_of(g)->n_pending;
+    return p->n > 0;
 }
 
-/* Keeps the hidden states of a text's rows, and adds their guesses to its tree. Returns the number of new
- * nodes. */
-static size_t take(struct drafting *g, const struct part *p, const float *hidden, const float *logits)
-{
-    struct drafts *s = drafts_of(g);
-    const struct tree *t = g->tree;
-    const size_t vocab = g->model->config.vocab, d = g->model->config.hidden, n = p->n_logits;
-    size_t added = 0;
-    if (g->passes == 0) {
-        kv_advance(&s->kv, p->seq.n);
-        drop_pending(g, p->seq.n);
-        memcpy(s->state, hidden + (p->seq.n - 1) * d, d * sizeof *hidden);
-    } else {
-        memcpy(s->state + (1 + s->n) * d, hidden, n * d * sizeof *hidden);
-        s->n += n;
-    }
-    g->pass_node = p->node[0];
-    g->next_reach = 0;
-    for (size_t i = 0; i < n; i++) {
-        const uint32_t node = p->node[i];
-        added += draft_propose(g, &node, 1, logits + i * vocab, draft_width(g, node), DRAFTER_MTP,
-                               DRAFTER_MTP, t->node[node].depth);
-        draft_reach(g, node);
-    }
-    if (++g->passes == MTP_PASSES)
-        g->next_reach = 0;
-    return added;
-}
-
-/* One pass for n texts. */
-static void pass_of(struct drafting *const *g, size_t n, struct part *part, bool *const *more)
+static int mtp_pass(struct drafting *const *g, size_t n, struct pass_part *const *part, double *end)
 {
     struct mtp *t = weights_of(g[0]);
-    const size_t vocab = g[0]->model->config.vocab;
-    float *logits = g[0]->buffers->logits;
     const float *hidden = t->hidden;
     struct pass_seq seq[BATCH_MAX];
-    const double start = g[0]->clock();
+    uint8_t want[BATCH_MAX][MTP_BEAM] = { 0 };
     bool brief = true;                   /* if the plans of all texts say so */
-    size_t rows = 0;
+    (void)end;
     for (size_t i = 0; i < n; i++) {
-        brief &= drafts_of(g[i])->brief && g[i]->planner.plan.way == drafts_of(g[i])->brief;
-        seq[i] = part[i].seq;
-        seq[i].want = part[i].want;
-        seq[i].logits = logits + rows * vocab;
-        rows += part[i].n_logits;
+        struct drafts *s = drafts_of(g[i]);
+        const struct pass_part *p = part[i];
+        brief &= s->brief && g[i]->planner.plan.way == s->brief;
+        if (g[i]->passes == 0)
+            seq[i] = pending_rows(g[i], p->rows);
+        else
+            seq[i] = (struct pass_seq){ .kv = &s->kv, .n = p->rows, .token = p->token, .parent = s->parent,
+                                        .node0 = s->n, .state = s->input,
+                                        .shift = s->next + 1 - s->kv.n_past };
+        memset(want[i] + p->rows - p->n, 1, p->n);
+        seq[i].want = want[i];
+        seq[i].logits = p->logits;
+        part[i]->hidden = hidden;
+        hidden += p->rows * g[i]->model->config.hidden;
     }
-    const int rc = mtp_forward(t, seq, n, brief);
-    for (size_t i = 0; i < n; i++) {
-        *more[i] = rc == 0 && take(g[i], &part[i], hidden, seq[i].logits) > 0 && g[i]->passes < MTP_PASSES;
-        hidden += seq[i].n * g[i]->model->config.hidden;
-        if (rc) {                        /* only guesses are lost; no value that is not finite may stay */
-            forget(drafts_of(g[i]), 0);
-            g[i]->next_reach = 0;
-        }
-    }
-    const double seconds = draft_passed(g, n, start);
-    if (n == 1)
-        row_seconds_learn(&drafts_of(g[0])->rows, seq[0].n, seconds);
+    return mtp_forward(t, seq, n, brief);
 }
 
-static int mtp_expand(struct drafting *const *g, size_t n, bool *more, struct err *e)
+/* Keeps the hidden states of a text's rows, after pass 0 that of the root. */
+static void mtp_keep(struct drafting *g, const struct pass_part *p)
 {
-    const size_t verify_rows = g[0]->buffers->verify_rows;
-    struct part part[BATCH_MAX];
-    (void)e;
-    for (size_t i = 0; i < n;) {         /* lots: as many texts as fit a pass */
-        struct drafting *live[BATCH_MAX];
-        bool *on[BATCH_MAX];
-        size_t n_live = 0, rows = 0, logits = 0;
-        for (; i < n && rows + MTP_BEAM <= (size_t)MTP_ROWS &&
-               (!n_live || logits + MTP_BEAM <= verify_rows); i++) {
-            more[i] = false;
-            if (!plan_part(g[i], &part[n_live])) {
-                g[i]->next_reach = 0;
-                continue;
-            }
-            rows += part[n_live].seq.n, logits += part[n_live].n_logits;
-            on[n_live] = &more[i];
-            live[n_live++] = g[i];
-        }
-        if (n_live)
-            pass_of(live, n_live, part, on);
+    struct drafts *s = drafts_of(g);
+    const size_t d = g->model->config.hidden;
+    if (g->passes == 1) {
+        kv_advance(&s->kv, p->rows);
+        drop_pending(g, p->rows);
+        memcpy(s->state, p->hidden + (p->rows - 1) * d, d * sizeof *p->hidden);
+    } else {
+        memcpy(s->state + (1 + s->n) * d, p->hidden, p->n * d * sizeof *p->hidden);
+        s->n += p->n;
     }
-    return 0;
 }
+
+static void mtp_learn(struct drafting *g, const struct pass_part *p, double seconds)
+{
+    row_seconds_learn(&drafts_of(g)->rows, p->rows, seconds);
+}
+
+static const struct drafter_passes passes = { .most = MTP_PASSES, .rows = MTP_ROWS, .by_depth = true,
+                                              .choose = mtp_choose, .forward = mtp_pass, .keep = mtp_keep,
+                                              .learn = mtp_learn };
 
 /* ---- weights: a layer of the model's own files ---- */
 
@@ -439,5 +385,5 @@ const struct drafter_ops drafter_mtp = { .id = DRAFTER_MTP,
                                          .reset = mtp_reset,
                                          .prepare = mtp_prepare,
                                          .reads = mtp_reads,
-                                         .expand = mtp_expand,
+                                         .passes = &passes,
                                          .observe = mtp_observe };

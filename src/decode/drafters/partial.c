@@ -1,5 +1,5 @@
 /* Draft passes of the model over the partial cache (TokenSwift; kvmgr/partial.h), and the heads after them.
- * Start reading at partial_expand(), one draft pass. */
+ * Start reading at partial_forward(), one draft pass. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,103 +25,62 @@ static bool partial_prepare(struct drafting *g)
     return g->set.n_width || !p->work || p->filled || p->full->n_past <= p->budget;
 }
 
-/* The next draft pass of a text: the node that it continues and its slot in the partial cache. false: the
- * chain has ended. */
-static bool partial_next(const struct drafting *g, uint32_t *node, size_t *slot)
+static bool partial_choose(struct drafting *g, struct pass_part *p)
 {
-    const struct tree *t = g->tree;
     const struct kv *kv = partial_kv(cache_of(g));
-    *node = g->passes ? tree_best_child(t, g->pass_node) : 0;
-    *slot = kv->n_past + g->passes;
-    return g->passes < DRAFT_PASSES_MAX && (!g->passes || *node) && t->node[*node].depth < t->max_depth &&
-           *slot < kv->n_max;
+    if (!draft_chain(g, p) || kv->n_past + g->passes >= kv->n_max)
+        return false;
+    /* passes below the last width of a fixed tree continue with one candidate */
+    const bool below = g->set.n_width && g->tree->node[p->node[0]].depth >= g->set.n_width;
+    p->width = below ? 1 : draft_width(g, p->node[0]);
+    return true;
 }
 
-/* Adds the ranked guesses of a pass at `node`, whose residual is given. Returns the number of new nodes. */
-static size_t partial_take(struct drafting *g, uint32_t node, const float *residual)
-{
-    const struct tree *t = g->tree;
-    struct device *dev = g->model->dev;
-    g->pass_node = node;
-    if (g->pass_hidden)
-        dev->copy(dev, g->pass_hidden, residual, g->model->config.hidden * sizeof *g->pass_hidden);
-    const size_t added =
-        draft_add(g, &node, 1, &g->ranking, draft_width(g, node), DRAFTER_PARTIAL, DRAFTER_PARTIAL, 0);
-    /* with the planner the heads are asked once, after the last pass */
-    if (g->set.n_width && !(g->pass_hidden && drafter_heads.ahead(g)))
-        for (uint32_t c = t->node[node].first; c; c = t->node[c].next)
-            tree_chain(g->tree, c);
-    const uint32_t next = tree_best_child(t, node);
-    g->next_reach = next ? t->node[next].reach : 0;
-    return added;
-}
-
-/* One pass for n texts with the same draft model. */
-static int pass_of(struct drafting *const *g, const uint32_t *node, size_t n, size_t *added, struct err *e)
+static int partial_forward(struct drafting *const *g, size_t n, struct pass_part *const *part, double *end)
 {
     struct round_buffers *b = g[0]->buffers;
-    struct device *dev = g[0]->model->dev;
-    const size_t vocab = g[0]->model->config.vocab, hidden = g[0]->model->config.hidden;
     struct pass_seq seq[BATCH_MAX];
     size_t n_past[BATCH_MAX];
-    const double start = g[0]->clock();
-    assert(n <= b->verify_rows);
+    struct err ignored;
     for (size_t i = 0; i < n; i++) {
         struct kv *kv = partial_kv(cache_of(g[i]));
         n_past[i] = kv->n_past;
-        seq[i] = (struct pass_seq){ .kv = kv, .n = 1, .token = &g[i]->tree->node[node[i]].token,
-                                    .shift = g[i]->kv->n_past - n_past[i], .logits = b->logits + i * vocab };
-        kv->n_past += g[i]->passes++;
+        seq[i] = (struct pass_seq){ .kv = kv, .n = 1, .token = &g[i]->tree->node[part[i]->node[0]].token,
+                                    .shift = g[i]->kv->n_past - n_past[i], .logits = part[i]->logits };
+        part[i]->hidden = workspace_residual(b->work) + i * g[i]->model->config.hidden;
+        kv->n_past += g[i]->passes;
     }
-    int rc = model_forward_begin(g[0]->draft_model, b->work, seq, n, e);
-    double seconds = g[0]->clock() - start;
+    int rc = model_forward_begin(g[0]->draft_model, b->work, seq, n, &ignored);
+    *end = g[0]->clock();
     for (size_t i = 0; i < n && rc == 0; i++)
-        draft_rank(g[i], &node[i], 1, seq[i].logits, draft_width(g[i], node[i]), &g[i]->ranking);
+        draft_rank(g[i], part[i]->node, 1, seq[i].logits, part[i]->width, &g[i]->ranking);
     if (rc == 0)
-        rc = model_forward_end(g[0]->draft_model, b->work, seq, n, e);
-    if (!dev->host_memory)
-        seconds = g[0]->clock() - start;     /* a device has finished when its ranking is there */
+        rc = model_forward_end(g[0]->draft_model, b->work, seq, n, &ignored);
+    if (!g[0]->model->dev->host_memory)
+        *end = g[0]->clock();        /* a device has finished when its ranking is there */
     for (size_t i = 0; i < n; i++) {
         seq[i].kv->n_past = n_past[i];
-        planner_passed(&g[i]->planner, n, seconds / (double)n);
-    }
-    for (size_t i = 0; i < n; i++) {
-        added[i] = 0;
-        if (rc) {                            /* guesses alone are lost; no NaN may stay in a slot */
-            g[i]->passes--;
+        if (rc)                      /* no NaN may stay in a slot */
             kv_truncate(seq[i].kv, n_past[i]);
-        } else {
-            added[i] = partial_take(g[i], node[i], workspace_residual(b->work) + i * hidden);
-        }
     }
-    return 0;
+    return rc;
 }
 
-static int partial_expand(struct drafting *const *g, size_t n, bool *more, struct err *e)
+/* In a fixed tree the heads continue every pass. With the planner they are asked once, after the last one. */
+static void partial_keep(struct drafting *g, const struct pass_part *p)
 {
-    struct drafting *live[BATCH_MAX];
-    uint32_t node[BATCH_MAX];
-    size_t at[BATCH_MAX], added[BATCH_MAX], slot;
-    bool done[BATCH_MAX] = { false };
-    for (size_t first = 0; first < n; first++) {     /* texts with another draft model need another pass */
-        size_t n_live = 0;
-        for (size_t i = first; i < n; i++) {
-            if (done[i] || g[i]->draft_model != g[first]->draft_model)
-                continue;
-            more[i] = false;
-            done[i] = true;
-            if (partial_next(g[i], &node[n_live], &slot)) {
-                at[n_live] = i;
-                live[n_live++] = g[i];
-            }
-        }
-        if (n_live && pass_of(live, node, n_live, added, e))
-            return -1;
-        for (size_t i = 0; i < n_live; i++)
-            more[at[i]] = added[i] > 0;
-    }
-    return 0;
+    const struct tree *t = g->tree;
+    struct device *dev = g->model->dev;
+    if (g->pass_hidden)
+        dev->copy(dev, g->pass_hidden, p->hidden, g->model->config.hidden * sizeof *g->pass_hidden);
+    if (g->set.n_width && !(g->pass_hidden && drafter_heads.ahead(g)))
+        for (uint32_t c = t->node[g->pass_node].first; c; c = t->node[c].next)
+            tree_chain(g->tree, c);
 }
+
+static const struct drafter_passes passes = { .most = DRAFT_PASSES_MAX, .rows = BATCH_MAX, .chain = true,
+                                              .ranks = true, .choose = partial_choose,
+                                              .forward = partial_forward, .keep = partial_keep };
 
 /* The partial cache follows in rounds with draft passes alone: following takes 13 us of a round of 450 us. A
  * cut of the text has to be seen before the text grows again. */
@@ -320,7 +279,7 @@ const struct drafter_ops drafter_partial = { .id = DRAFTER_PARTIAL,
                                              .close = partial_end,
                                              .prepare = partial_prepare,
                                              .reads = partial_reads,
-                                             .expand = partial_expand,
+                                             .passes = &passes,
                                              .score = partial_score,
                                              .refreshes = partial_refreshes,
                                              .observe = partial_observe,

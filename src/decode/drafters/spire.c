@@ -3,7 +3,7 @@
  * which a verification pass leaves in the workspace: those of position 0 and of the last 64 positions are
  * copied to a ring of slots. Their keys and values are computed when the drafter is asked. Keys have the
  * rotation of their positions, so that the order of the slots does not matter. Start reading at
- * spire_expand(), spire_observe() and spire_prepare().
+ * spire_pass(), spire_observe() and spire_prepare().
  *
  * The paper samples its drafts; here each pass proposes its likeliest tokens under the coin of their
  * position, as every drafter does (draft.h). */
@@ -157,72 +157,22 @@ static bool spire_prepare(struct drafting *g)
 
 /* ---- a pass ---- */
 
-/* The node that the next pass of a text continues. false: the chain has ended. */
-static bool next_node(const struct drafting *g, uint32_t *node)
+static int spire_pass(struct drafting *const *g, size_t n, struct pass_part *const *part, double *end)
 {
-    const struct tree *t = g->tree;
-    *node = g->passes ? tree_best_child(t, g->pass_node) : 0;
-    return g->passes < SPIRE_DEPTH && (!g->passes || *node) && t->node[*node].depth < t->max_depth;
-}
-
-/* Adds the guesses of a pass. Returns the number of new nodes. */
-static size_t take(struct drafting *g, uint32_t node, const float *logits)
-{
-    const struct tree *t = g->tree;
-    const size_t added = draft_propose(g, &node, 1, logits, draft_width(g, node), DRAFTER_SPIRE,
-                                       DRAFTER_SPIRE, g->passes);
-    const uint32_t next = tree_best_child(t, node);
-    g->pass_node = node;
-    g->passes++;
-    g->next_reach = next && g->passes < SPIRE_DEPTH ? t->node[next].reach : 0;
-    return added;
-}
-
-/* One pass for n texts with the same LM head. */
-static void pass_of(struct drafting *const *g, const uint32_t *node, size_t n, size_t *added)
-{
-    const size_t vocab = g[0]->model->config.vocab;
-    float *logits = g[0]->buffers->logits;
     struct spire_row row[BATCH_MAX];
-    const double start = g[0]->clock();
+    (void)end;
     for (size_t i = 0; i < n; i++)
         row[i] = (struct spire_row){ .own = &ring_of(g[i])->kv, .node = g[i]->passes,
                                      .position = g[i]->kv->n_past + g[i]->passes,
-                                     .token = g[i]->tree->node[node[i]].token };
-    const int rc = spire_forward(weights_of(g[0]), &g[0]->draft_model->lm_head, row, n, true, logits);
-    for (size_t i = 0; i < n; i++) {
-        added[i] = rc ? 0 : take(g[i], node[i], logits + i * vocab);
-        if (rc) {                    /* only guesses are lost; no value that is not finite may stay */
-            spire_reset(g[i]);
-            g[i]->next_reach = 0;
-        }
-    }
-    draft_passed(g, n, start);
+                                     .token = g[i]->tree->node[part[i]->node[0]].token };
+    return spire_forward(weights_of(g[0]), &g[0]->draft_model->lm_head, row, n, true, part[0]->logits);
 }
 
-static int spire_expand(struct drafting *const *g, size_t n, bool *more, struct err *e)
-{
-    const size_t most = MIN((size_t)SPIRE_ROWS, g[0]->buffers->verify_rows);
-    (void)e;
-    for (size_t i = 0; i < n;) {     /* lots: as many texts as fit a pass */
-        struct drafting *live[BATCH_MAX];
-        uint32_t node[BATCH_MAX];
-        size_t added[BATCH_MAX], at[BATCH_MAX], n_live = 0;
-        for (; i < n && n_live < most && (!n_live || g[i]->draft_model == live[0]->draft_model); i++) {
-            more[i] = false;
-            g[i]->next_reach = 0;
-            if (next_node(g[i], &node[n_live])) {
-                at[n_live] = i;
-                live[n_live++] = g[i];
-            }
-        }
-        if (n_live)
-            pass_of(live, node, n_live, added);
-        for (size_t k = 0; k < n_live; k++)
-            more[at[k]] = added[k] > 0;
-    }
-    return 0;
-}
+static bool spire_choose(struct drafting *g, struct pass_part *p) { return draft_chain(g, p); }
+
+static const struct drafter_passes passes = { .most = SPIRE_DEPTH, .rows = SPIRE_ROWS, .chain = true,
+                                              .by_depth = true, .choose = spire_choose,
+                                              .forward = spire_pass };
 
 /* ---- snapshots ---- */
 
@@ -267,7 +217,7 @@ static bool spire_load(struct drafting *g, const void *state, size_t n)
 static size_t spire_rows(const struct draft_settings *s, size_t n_text)
 {
     (void)n_text;
-    return fixed_tree_beam(s, MIN(s->n_width, (size_t)SPIRE_DEPTH), 1);
+    return fixed_tree_beam(s, MIN(fixed_tree_depth(s), (size_t)SPIRE_DEPTH), 1);
 }
 
 static double spire_prior(size_t i) { return calibrate_ranked(i, 0.9); }
@@ -308,7 +258,7 @@ const struct drafter_ops drafter_spire = { .id = DRAFTER_SPIRE,
                                            .reset = spire_reset,
                                            .prepare = spire_prepare,
                                            .reads = spire_reads,
-                                           .expand = spire_expand,
+                                           .passes = &passes,
                                            .observe = spire_observe,
                                            .state_bytes = spire_state_bytes,
                                            .save = spire_save,
