@@ -1,10 +1,12 @@
 /* longhand version, help. Start at cmd_version and cmd_help. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "kernels/device.h"
 #include "src/base/output.h"
 #include "src/base/version.h"
 #include "src/cli/verbs.h"
+#include "src/request/batch_line.h"
 
 int cmd_version(const struct options *o, const char *commit, struct err *e)
 {
@@ -33,12 +35,15 @@ int cmd_version(const struct options *o, const char *commit, struct err *e)
 int cmd_help(const struct options *o, struct err *e)
 {
     const struct verb *v = NULL;
-    if (o->n_args && !(v = options_verb(o->arg[0])))
+    const bool batch = o->n_args && strcmp(o->arg[0], "batch") == 0;
+    if (o->n_args && !batch && !(v = options_verb(o->arg[0])))
         return err_set(e, ERR_INPUT, "help: unknown verb '%s'; see longhand help", o->arg[0]);
     if ((o->n_args > 0) + o->all + o->man + options_given(o, "completion") > 1)
         return err_set(e, ERR_INPUT,
                        "help: VERB, --all, --man and --completion: only one of them is allowed");
-    if (o->man)
+    if (batch)
+        batch_line_help(stdout);
+    else if (o->man)
         options_man(stdout);
     else if (options_given(o, "completion"))
         options_completion(stdout, o->completion);

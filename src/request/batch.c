@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/random.h>
 #include <uthash.h>
 
@@ -17,6 +18,7 @@
 #include "src/base/sha256.h"
 #include "src/base/stopping.h"
 #include "src/model/find_model.h"
+#include "src/request/batch_csv.h"
 #include "src/request/batch_line.h"
 #include "src/request/job_params.h"
 #include "src/request/model_options.h"
@@ -74,9 +76,23 @@ static int parse_shard(const struct options *o, size_t *i, size_t *n, struct err
 }
 
 /* The batch is called --name, else like the file without folders and .jsonl (.txt with --lines). */
+static bool is_tsv(const char *path)
+{
+    const size_t n = strlen(path);
+    return n > 4 && strcasecmp(path + n - 4, ".tsv") == 0;
+}
+
+/* Whether the batch is a table. */
+static bool is_csv(const struct options *o)
+{
+    const size_t n = strlen(o->batch);
+    return !o->lines && (o->csv || is_tsv(o->batch) || (n > 4 && strcasecmp(o->batch + n - 4, ".csv") == 0));
+}
+
 static int name_batch(struct batch *b, struct err *e)
 {
-    const char *const end = b->o->lines ? ".txt" : ".jsonl";
+    const char *const end = b->o->lines ? ".txt" : is_tsv(b->o->batch) ? ".tsv" : is_csv(b->o) ? ".csv"
+                                                                                            : ".jsonl";
     const size_t n_end = strlen(end);
     const char *path = b->o->batch, *slash = strrchr(path, '/'), *name = b->o->name ? b->o->name : slash
         ? slash + 1 : path;
@@ -376,7 +392,7 @@ static int read_line(struct batch *b, size_t line, bool mine, const char *text, 
     struct batch_line l = {0};
     struct batch_model *m;
     struct request r = {0};
-    snprintf(where, sizeof where, "%s: line %zu", b->file, line);
+    snprintf(where, sizeof where, "%s: %s %zu", b->file, is_csv(b->o) ? "row" : "line", line);
     int rc = b->o->lines ? line_as_json(&json, &n, where, text, n, e) : 0;
     if (rc == 0)
         rc = batch_line_read(&l, b->o, where, json ? json : text, n, notes, e);
@@ -464,18 +480,53 @@ static void report_submitted(const struct batch *b)
         fprintf(stderr, "seed: %" PRIu64 "\n", b->seed);
 }
 
-/* Reads every line. With two or more bad lines the first ones go to stderr and *e is their number; a
- * single bad line is *e alone. */
-static int read_lines(struct batch *b, const char *text, size_t n, size_t shard, size_t shards, struct err *e)
+/* The lines that were read. shard of shards: those that become jobs here. */
+struct tally { size_t requests, bad, shard, shards; struct batch_notes notes; };
+
+/* Reads a line or row. With two or more bad lines the first ones go to stderr; *e is the first one. -1: the
+ * rest is not read. */
+static int take_line(struct batch *b, struct tally *t, size_t line, size_t number, const char *text, size_t n,
+                     struct err *e)
 {
-    struct batch_notes notes = {0};
     struct err one = {0};
-    size_t line = 0, requests = 0, bad = 0;
-    /* a byte order mark belongs to the file, not to its first line */
-    if (n >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) {
-        text += 3;
-        n -= 3;
+    t->requests++;
+    if (stop_signal)
+        return err_set(e, ERR_AGAIN, "stopped by %s; nothing was queued", stop_signal_name());
+    if (read_line(b, line, number % t->shards + 1 == t->shard, text, n, &t->notes, &one) == 0)
+        return 0;
+    if (one.code != ERR_INPUT) {
+        *e = one;
+        return -1;
     }
+    if (++t->bad == 2)
+        fprintf(stderr, "%s\n", e->msg);
+    if (t->bad == 1)
+        *e = one;
+    else if (t->bad <= BATCH_ERRORS_SHOWN)
+        fprintf(stderr, "%s\n", one.msg);
+    return 0;
+}
+
+static int read_rows(struct batch *b, struct tally *t, const char *text, size_t n, struct err *e)
+{
+    struct csv_rows c;
+    char *json = NULL;
+    size_t n_json;
+    struct err one;
+    int rc = csv_open(&c, b->file, text, n, is_tsv(b->o->batch) ? '\t' : ',', e);
+    while (rc == 0 && (rc = csv_next(&c, &json, &n_json, &one)) == 1) {
+        rc = take_line(b, t, c.row, c.row - 2, json, n_json, e);
+        free(json);
+    }
+    if (rc < 0 && c.n_columns && one.code)
+        *e = one;
+    csv_close(&c);
+    return rc;
+}
+
+static int read_text_lines(struct batch *b, struct tally *t, const char *text, size_t n, struct err *e)
+{
+    size_t line = 0;
     for (const char *p = text, *end = text + n; p < end;) {
         const char *stop = memchr(p, '\n', (size_t)(end - p));
         size_t len = (size_t)((stop ? stop : end) - p);
@@ -483,33 +534,40 @@ static int read_lines(struct batch *b, const char *text, size_t n, size_t shard,
         line++;
         for (size_t i = 0; i < len && blank; i++)
             blank = p[i] == ' ' || p[i] == '\t' || p[i] == '\r';
-        requests += !blank;
-        if (stop_signal)
-            return err_set(e, ERR_AGAIN, "stopped by %s; nothing was queued", stop_signal_name());
-        if (!blank && read_line(b, line, (line - 1) % shards + 1 == shard, p, len, &notes, &one)) {
-            if (one.code != ERR_INPUT) {
-                *e = one;
-                return -1;
-            }
-            if (++bad == 2)
-                fprintf(stderr, "%s\n", e->msg);
-            if (bad == 1)
-                *e = one;
-            else if (bad <= BATCH_ERRORS_SHOWN)
-                fprintf(stderr, "%s\n", one.msg);
-        }
+        if (!blank && take_line(b, t, line, line - 1, p, len, e))
+            return -1;
         p += len + (stop != NULL);
     }
-    if (bad == 1)
+    return 0;
+}
+
+/* Reads every line. A single bad line is *e alone, of several *e is their number. */
+static int read_lines(struct batch *b, const char *text, size_t n, size_t shard, size_t shards, struct err *e)
+{
+    struct tally t = { .shard = shard, .shards = shards };
+    /* a byte order mark belongs to the file, not to its first line */
+    if (n >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) {
+        text += 3;
+        n -= 3;
+    }
+    if (n >= 4 && memcmp(text, "PAR1", 4) == 0)
+        return err_set(e, ERR_INPUT,
+                       "%s: a Parquet file. This makes lines of JSON of it: python3 -c \"import pandas; "
+                       "pandas.read_parquet('%s')[['prompt']].to_json('%s.jsonl', orient='records', "
+                       "lines=True)\"", b->file, b->file, b->file);
+    if ((is_csv(b->o) ? read_rows : read_text_lines)(b, &t, text, n, e))
         return -1;
-    if (bad)
-        return err_set(e, ERR_INPUT, "%s: %zu of %zu lines are bad%s; nothing was queued%s", b->file, bad,
-                       requests, bad > BATCH_ERRORS_SHOWN ? ", the first 20 are above" : "",
-                       bad == requests && !b->o->lines && *text != '{'
-                           ? " (with --lines each line is a prompt)" : "");
-    if (!requests)
+    if (t.bad == 1)
+        return -1;
+    if (t.bad)
+        return err_set(e, ERR_INPUT, "%s: %zu of %zu %s are bad%s; nothing was queued%s", b->file, t.bad,
+                       t.requests, is_csv(b->o) ? "rows" : "lines",
+                       t.bad > BATCH_ERRORS_SHOWN ? ", the first 20 are above" : "",
+                       t.bad == t.requests && !b->o->lines && !is_csv(b->o) && *text != '{'
+                           ? " (with --lines each line is a prompt, --csv reads a table)" : "");
+    if (!t.requests)
         return err_set(e, ERR_INPUT, "%s: the file contains no request", b->file);
-    report_ignored(b, &notes);
+    report_ignored(b, &t.notes);
     return 0;
 }
 

@@ -14,7 +14,8 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const struct member *)a)->name, ((const struct member *)b)->name);
 }
 
-static int put_value(FILE *f, const struct json *v, bool top);
+enum top { INSIDE, BODY, LINE };     /* LINE: a body with custom_id and metadata, which are left out */
+static int put_value(FILE *f, const struct json *v, enum top top);
 
 static int put_string(FILE *f, const struct json *v)
 {
@@ -31,7 +32,7 @@ static int put_string(FILE *f, const struct json *v)
 }
 
 /* Writes members sorted by name. At the top level null members are omitted. */
-static int put_object(FILE *f, const struct json *v, bool top)
+static int put_object(FILE *f, const struct json *v, enum top top)
 {
     struct json key, one;
     size_t n = 0, i = 0;
@@ -45,6 +46,8 @@ static int put_object(FILE *f, const struct json *v, bool top)
         bool control;
         if (top && js_kind(&one) == JS_NULL)
             continue;
+        if (top == LINE && (js_is(&key, "custom_id") || js_is(&key, "metadata")))
+            continue;
         m[i] = (struct member){ key, one, calloc(js_length(&key, &control) + 1, 1) };
         if (m[i].name)
             js_unescape(&key, m[i].name);
@@ -56,7 +59,7 @@ static int put_object(FILE *f, const struct json *v, bool top)
         qsort(m, i, sizeof *m, by_name);
     fputc('{', f);
     for (size_t k = 0; k < i; k++) {
-        rc = rc || put_string(f, &m[k].key) || put_value(f, &m[k].value, false) ? -1 : 0;
+        rc = rc || put_string(f, &m[k].key) || put_value(f, &m[k].value, INSIDE) ? -1 : 0;
         free(m[k].name);
     }
     fputc('}', f);
@@ -65,7 +68,7 @@ static int put_object(FILE *f, const struct json *v, bool top)
 }
 
 /* The recursion is at most JS_DEPTH_MAX deep. */
-static int put_value(FILE *f, const struct json *v, bool top)
+static int put_value(FILE *f, const struct json *v, enum top top)
 {
     struct json one;
     int rc = 0;
@@ -75,7 +78,7 @@ static int put_value(FILE *f, const struct json *v, bool top)
     case JS_ARRAY:
         fputc('[', f);
         for (struct js_walk w = js_walk(v); rc == 0 && js_next(&w, NULL, &one);)
-            rc = put_value(f, &one, false);
+            rc = put_value(f, &one, INSIDE);
         fputc(']', f);
         return rc;
     default:
@@ -91,7 +94,7 @@ int batch_line_identity(const struct batch_line *l, char **bytes, size_t *n, str
     int rc = -1;
     if (f) {
         fputs(l->chat ? "chat" : "completions", f);
-        rc = put_value(f, &l->body, true);
+        rc = put_value(f, &l->body, l->plain ? LINE : BODY);
         if (stream_end(f))
             rc = -1;
     }

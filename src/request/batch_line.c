@@ -89,6 +89,66 @@ void batch_notes_text(char *out, size_t size, const struct batch_notes *n)
             at += (size_t)snprintf(out + at, size - at, "%s%s", at ? ", " : "", ignored_fields[i]);
 }
 
+bool batch_line_has_field(const char *name)
+{
+    bool known = strcmp(name, "custom_id") == 0;
+    if (!n_option_fields)
+        list_option_fields();
+    for (size_t i = 0; i < n_option_fields; i++)
+        known |= strcmp(name, option_fields[i].name) == 0;
+    for (size_t i = 0; i < N_SPECIAL; i++)
+        known |= strcmp(name, special_fields[i].name) == 0;
+    return known;
+}
+
+static void put_names(FILE *f, const char *head, const char *(*name)(size_t), size_t n)
+{
+    size_t at = (size_t)fprintf(f, "%s", head);
+    for (size_t i = 0; i < n; i++) {
+        const size_t len = strlen(name(i)) + 2;
+        if (at + len > 100)
+            at = (size_t)fprintf(f, "\n   ") - 1;
+        at += (size_t)fprintf(f, " %s%s", name(i), i + 1 < n ? "," : "\n");
+    }
+}
+
+static const char *neutral_name(size_t i) { return neutral_fields[i].name; }
+static const char *ignored_name(size_t i) { return ignored_fields[i]; }
+
+void batch_line_help(FILE *f)
+{
+    if (!n_option_fields)
+        list_option_fields();
+    fputs("A batch is a file with one request a line, in one of these forms:\n\n"
+          "    {\"custom_id\": \"a\", \"method\": \"POST\", \"url\": \"/v1/completions\", "
+          "\"body\": {\"prompt\": ..}}\n"
+          "    {\"custom_id\": \"b\", \"method\": \"POST\", \"url\": \"/v1/chat/completions\", \"body\": {..}}\n"
+          "    {\"prompt\": \"Chapter 1\", \"max_tokens\": 4000, \"metadata\": {\"book\": 7}}\n"
+          "    {\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}], \"seed\": 3}\n\n"
+          "FILE.csv and FILE.tsv (or --csv) are tables: the first row names the columns, and columns that are\n"
+          "no field become metadata. With --lines each line is a prompt, as plain text. A request without\n"
+          "custom_id has the number of its line. Options of the command line are the defaults.\n\n"
+          "Fields beside the body, and in short lines:\n"
+          "    custom_id               name of the request: @BATCH/custom_id\n"
+          "    metadata                any JSON; exports and reports have it\n\nFields of the body:\n"
+          "    prompt                  a text, or a list of token ids\n"
+          "    messages                a chat: role and content of each message\n"
+          "    model                   --model of this line\n", f);
+    for (size_t i = 0; i < n_option_fields; i++)
+        fprintf(f, "    %-23s --%s\n", option_fields[i].name, option_fields[i].opt->name);
+    fputs("    stop                    --stop: a text or a list\n"
+          "    logit_bias              --logit-bias: {\"ID\": BIAS, ..}\n"
+          "    dry_sequence_breakers   --dry-sequence-breaker: a list\n"
+          "    add_special_tokens      false: no BOS before the prompt\n"
+          "    add_generation_prompt   false: the chat does not open the assistant's turn\n"
+          "    continue_final_message  true: the text continues the last message\n"
+          "    chat_template           a name, or the text of a template\n"
+          "    chat_template_kwargs    {enable_thinking, date_string}\n"
+          "    response_format         {\"type\": \"text\"}\n\n", f);
+    put_names(f, "Refused, unless neutral, because the answer would change:", neutral_name, N_NEUTRAL);
+    put_names(f, "\nIgnored, because no text depends on them:", ignored_name, N_IGNORED);
+}
+
 /* ---- values ---- */
 
 /* Takes n bytes and a NUL from the line's room. */
@@ -366,6 +426,17 @@ static int check_other_names(size_t i, const bool set[OPTION_FIELDS_MAX], const 
     return 0;
 }
 
+static int read_custom_id(struct batch_line *l, const struct json *v, struct err *e)
+{
+    bool control = false;
+    size_t n = js_kind(v) == JS_STRING ? js_length(v, &control) : 0;
+    if (n == 0 || n > BATCH_CUSTOM_ID_BYTES_MAX || control)
+        return js_bad(v, e, "allowed is a text of 1 to %d bytes without control characters",
+                      BATCH_CUSTOM_ID_BYTES_MAX);
+    l->custom_id = copy_string(l, v, e);
+    return 0;
+}
+
 static int read_body(struct batch_line *l, struct batch_notes *notes, struct err *e)
 {
     struct chat_flags f = { .prompt = true };
@@ -373,6 +444,12 @@ static int read_body(struct batch_line *l, struct batch_notes *notes, struct err
     bool seen[N_FIELDS_MAX] = { false }, set[OPTION_FIELDS_MAX] = { false };  /* set: seen and not null */
     uint64_t ignored = 0;
     for (struct js_walk w = js_walk(&l->body); js_next(&w, &key, &v);) {
+        if (l->plain && js_is(&key, "custom_id")) {
+            v.key[0] = "custom_id";
+            if (js_kind(&v) != JS_NULL && read_custom_id(l, &v, e))
+                return -1;
+            continue;
+        }
         size_t i = find_field(l, &key);
         if (i == N_FIELDS_MAX)
             return unknown_field(l, &key, e);
@@ -435,87 +512,80 @@ static int check_misplaced(const struct json *line, struct err *e)
     return 0;
 }
 
-static int read_custom_id(struct batch_line *l, const struct json *v, struct err *e)
+/* --chat: the messages of a prompt: one of the user, after --system. */
+static void put_messages(struct json_writer *w, const struct batch_line *l, const struct json *prompt)
 {
-    bool control = false;
-    size_t n = js_kind(v) == JS_STRING ? js_length(v, &control) : 0;
-    if (n == 0 || n > BATCH_CUSTOM_ID_BYTES_MAX || control)
-        return js_bad(v, e, "allowed is a text of 1 to %d bytes without control characters",
-                      BATCH_CUSTOM_ID_BYTES_MAX);
-    l->custom_id = copy_string(l, v, e);
+    jw_open(w, "messages", '[');
+    if (l->o.system) {
+        jw_open(w, NULL, '{');
+        jw_text(w, "role", "system");
+        jw_text(w, "content", l->o.system);
+        jw_close(w, '}');
+    }
+    jw_open(w, NULL, '{');
+    jw_text(w, "role", "user");
+    jw_value(w, "content", prompt);
+    jw_close(w, '}');
+    jw_close(w, ']');
+}
+
+/* The body of a chat of --chat: all members of the line but custom_id and metadata. */
+static int put_chat_body(struct json_writer *w, struct batch_line *l, const struct json *line, struct err *e)
+{
+    struct json key, v;
+    char name[80];
+    bool control;
+    jw_open(w, NULL, '{');
+    for (struct js_walk at = js_walk(line); js_next(&at, &key, &v);) {
+        const bool id = js_is(&key, "custom_id"), metadata = js_is(&key, "metadata");
+        if (js_is(&key, "prompt") && js_kind(&v) != JS_STRING)
+            return js_bad(&v, e, "with --chat a text is needed");
+        if (id && js_kind(&v) != JS_NULL && read_custom_id(l, &v, e))
+            return -1;
+        if (metadata && js_kind(&v) != JS_NULL) {
+            l->metadata = v.s;
+            l->n_metadata = (size_t)(v.end - v.s);
+        }
+        if (js_is(&key, "prompt"))
+            put_messages(w, l, &v);
+        if (id || metadata || js_is(&key, "prompt"))
+            continue;
+        if (js_length(&key, &control) >= sizeof name)
+            return unknown_field(l, &key, e);
+        name[js_unescape(&key, name)] = 0;
+        jw_value(w, name, &v);
+    }
+    jw_close(w, '}');
     return 0;
 }
 
-/* --chat: the body {"messages": ..} of a prompt: one message of the user, after --system. */
-static int chat_body(struct batch_line *l, const struct json *line, const struct json *prompt, struct err *e)
+/* A line without url and body: the same request as /v1/completions with its fields, or with messages or
+ * --chat as /v1/chat/completions. */
+static int read_plain(struct batch_line *l, const struct json *line, struct err *e)
 {
+    struct json ignored;
     size_t n;
     char *body = NULL;
-    if (js_kind(prompt) != JS_STRING)
-        return js_bad(prompt, e, "with --chat a text is needed");
+    l->chat = l->o.chat || js_get(line, "messages", &ignored, e) == 1;
+    l->plain = !l->o.chat;
+    l->body = *line;
+    if (l->plain)
+        return 0;
     FILE *f = memory_file(&body, &n);
     if (!f)
         return err_set(e, ERR_FAILED, "out of memory for a line");
     struct json_writer w = { .f = f };
-    jw_open(&w, NULL, '{');
-    jw_open(&w, "messages", '[');
-    if (l->o.system) {
-        jw_open(&w, NULL, '{');
-        jw_text(&w, "role", "system");
-        jw_text(&w, "content", l->o.system);
-        jw_close(&w, '}');
-    }
-    jw_open(&w, NULL, '{');
-    jw_text(&w, "role", "user");
-    jw_value(&w, "content", prompt);
-    jw_close(&w, '}');
-    jw_close(&w, ']');
-    jw_close(&w, '}');
-    int rc = stream_end(f) ? err_set(e, ERR_FAILED, "out of memory for a line") : 0;
+    int rc = put_chat_body(&w, l, line, e);
+    if (stream_end(f) && rc == 0)
+        rc = err_set(e, ERR_FAILED, "out of memory for a line");
     if (rc == 0) {
         char *room = take_room(l, n);
         memcpy(room, body, n);
         rc = js_check(&l->body, line->file, room, n, e);
     }
     free(body);
-    l->chat = true;
     l->o.system = NULL;                          /* a message now */
     return rc;
-}
-
-/* A line that is only a prompt, its custom_id and its metadata: the same request as /v1/completions with this
- * prompt and nothing else; with --chat as /v1/chat/completions with one message. */
-static int read_plain(struct batch_line *l, const struct json *line, struct err *e)
-{
-    static const char head[] = "{\"prompt\": ";
-    struct json key, v, prompt = {0};
-    for (struct js_walk w = js_walk(line); js_next(&w, &key, &v);) {
-        const bool is_prompt = js_is(&key, "prompt"), is_metadata = js_is(&key, "metadata");
-        if (!is_prompt && !is_metadata && !js_is(&key, "custom_id"))
-            return err_set(
-                e, ERR_INPUT,
-                "%s: offset %zu: the field %.*s stands beside prompt, where custom_id and metadata "
-                "are allowed; a line with other fields has custom_id, method, url and body",
-                line->file, js_offset(&key), (int)MIN(key.end - key.s, 60), key.s);
-        if (is_prompt) {
-            prompt = v;
-        } else if (js_kind(&v) != JS_NULL && is_metadata) {
-            l->metadata = v.s;
-            l->n_metadata = (size_t)(v.end - v.s);
-        } else if (js_kind(&v) != JS_NULL) {
-            v.key[0] = "custom_id";
-            if (read_custom_id(l, &v, e))
-                return -1;
-        }
-    }
-    if (l->o.chat)
-        return chat_body(l, line, &prompt, e);
-    const size_t n = (size_t)(prompt.end - prompt.s), n_body = sizeof head + n;
-    char *body = take_room(l, n_body);
-    memcpy(body, head, sizeof head - 1);
-    memcpy(body + sizeof head - 1, prompt.s, n);
-    body[n_body - 1] = '}';
-    return js_check(&l->body, line->file, body, n_body, e);
 }
 
 static int read_head(struct batch_line *l, const struct json *line, struct err *e)
@@ -553,7 +623,7 @@ int batch_line_read(struct batch_line *l, const struct options *o, const char *w
     struct json line;
     if (!n_option_fields)
         list_option_fields();
-    *l = (struct batch_line){ .o = *o, .size = 2 * n + 256 };
+    *l = (struct batch_line){ .o = *o, .size = 3 * n + 512 };
     if (o->chat && o->system)
         l->size += 8 * strlen(o->system);        /* an escaped copy, and one that is not */
     if (js_check(&line, where, text, n, e))
@@ -563,9 +633,11 @@ int batch_line_read(struct batch_line *l, const struct options *o, const char *w
     if (!(l->room = malloc(l->size)))
         return err_set(e, ERR_FAILED, "out of memory for a line of %zu bytes", n);
     struct json ignored;
-    const bool plain = js_get(&line, "prompt", &ignored, e) == 1 && !js_get(&line, "body", &ignored, e) &&
-                       !js_get(&line, "url", &ignored, e) && !js_get(&line, "method", &ignored, e);
-    if (!plain && o->chat)
+    const bool prompt = js_get(&line, "prompt", &ignored, e) == 1,
+               plain = (prompt || js_get(&line, "messages", &ignored, e) == 1) &&
+                       !js_get(&line, "body", &ignored, e) && !js_get(&line, "url", &ignored, e) &&
+                       !js_get(&line, "method", &ignored, e);
+    if ((!plain || !prompt) && o->chat)
         return err_set(e, ERR_INPUT, "%s: --chat is for lines {\"prompt\": ..} and --lines; the url of this "
                        "line says whether it is a chat", where);
     if (plain ? read_plain(l, &line, e) : read_head(l, &line, e) || check_misplaced(&line, e))

@@ -3,9 +3,11 @@
  *
  *     {"custom_id": "a", "method": "POST", "url": "/v1/completions", "body": {..}, "metadata": ..}
  *     {"custom_id": "b", "method": "POST", "url": "/v1/chat/completions", "body": {..}}
- *     {"prompt": .., "custom_id": "c", "metadata": ..}           only the prompt is needed
+ *     {"prompt": .., "custom_id": "c", "metadata": ..}           only the prompt, or
+ *     {"messages": [..], "max_tokens": 90}                       only the messages are needed
  *
- * With --chat the prompt of such a line is the message of a user, after --system.
+ * The short lines have the fields of a body beside custom_id and metadata. With --chat the prompt of such a
+ * line is the message of a user, after --system.
  *
  * Fields have the names of OpenAI's and vLLM's APIs and the ranges of the options they stand for. null is
  * as good as a missing field. A field that longhand does not implement is an error if it may change the
@@ -50,7 +52,7 @@ struct batch_line {
     bool seeded, thinks;             /* the body has `seed`; it has enable_thinking */
     char *template;                  /* the name of a template; NULL: the model's own */
     const char *metadata; size_t n_metadata;     /* JSON, borrowed from the line; NULL: none */
-    struct json body;
+    struct json body; bool plain;    /* plain: the line itself, with custom_id and metadata */
     const char *stop[BATCH_TEXTS_MAX], *breaker[BATCH_TEXTS_MAX], *bias[1];
     char *room; size_t used, size;
 };
@@ -63,6 +65,10 @@ struct batch_notes { uint64_t ignored; size_t lines; };
 int batch_line_read(struct batch_line *l, const struct options *o, const char *where, const char *text,
                     size_t n, struct batch_notes *notes, struct err *e);
 void batch_line_close(struct batch_line *l);
+/* Whether a field of this name may change a text, or is custom_id or metadata. */
+bool batch_line_has_field(const char *name);
+/* Prints the fields of a line and what they stand for: longhand help batch. */
+void batch_line_help(FILE *f);
 /* The names of the ignored fields: "user, stream". */
 void batch_notes_text(char *out, size_t size, const struct batch_notes *n);
 

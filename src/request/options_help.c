@@ -1,9 +1,12 @@
 /* The help and the man page, generated from the tables of options and verbs. Start at options_help and
  * options_man. */
+#include <stdlib.h>
 #include <string.h>
 
+#include "src/base/memory_file.h"
 #include "src/base/version.h"
 #include "src/decode/draft.h"
+#include "src/request/batch_line.h"
 #include "src/request/options_impl.h"
 
 struct entry { const char *name, *text; };
@@ -296,6 +299,28 @@ static void man_verbs(FILE *f)
         tagged(f, selectors[i].name, NULL, selectors[i].text);
 }
 
+/* The lines of longhand help batch as they are. */
+static void man_batch(FILE *f)
+{
+    char *text = NULL, *next;
+    size_t n;
+    FILE *lines = memory_file(&text, &n);
+    section(f, "SH", "BATCH FILES");
+    if (!lines)
+        return;
+    batch_line_help(lines);
+    if (stream_end(lines) == 0) {
+        fputs(".nf\n", f);
+        for (char *line = text; (next = strchr(line, '\n')); line = next + 1) {
+            *next = 0;
+            troff(f, line);
+            fputc('\n', f);
+        }
+        fputs(".fi\n", f);
+        free(text);
+    }
+}
+
 void options_man(FILE *f)
 {
     fprintf(f, ".TH LONGHAND 1 \"\" \"longhand %s\" \"User Commands\"\n", LONGHAND_VERSION);
@@ -317,6 +342,7 @@ void options_man(FILE *f)
           f);
     man_verbs(f);
     man_options(f);
+    man_batch(f);
     section(f, "SH", "ENVIRONMENT");
     for (size_t i = 0; i < N(environment); i++)
         tagged(f, environment[i].name, NULL, environment[i].text);

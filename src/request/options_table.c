@@ -301,10 +301,12 @@ const struct option options_table[] = {
       "Continue this job here, and print its text from the start." },
     { "from-here", "", NULL, VERBS_BRANCH | VERB_RUN, FLAG, F(from_here), STORE, 0,
       "With --resume, or --run of another verb: print only the new text, --append included." },
-    { "batch", "", "FILE.jsonl", VERBS_MAKE, TEXT, F(batch), STORE, 0,
-      "Read requests in the format of the OpenAI Batch API, one per line, or lines {\"prompt\": .., "
-      "\"custom_id\": .., \"metadata\": ..} of which only the prompt is needed. Options are the defaults for "
-      "fields that a line does not have." },
+    { "batch", "", "FILE", VERBS_MAKE, TEXT, F(batch), STORE, 0,
+      "Read requests from FILE.jsonl, one per line: {\"prompt\": ..} or {\"messages\": ..} with the fields "
+      "that the line needs, or the format of the OpenAI Batch API. FILE.csv and FILE.tsv are tables. Options "
+      "are the defaults for fields that a line does not have. longhand help batch lists the fields." },
+    { "csv", "", NULL, VERBS_MAKE, FLAG, F(csv), STORE, 0,
+      "With --batch: the file is a table of CSV, whatever its name. Its first row names the columns." },
     { "lines", "", NULL, VERBS_MAKE, FLAG, F(lines), STORE, 0,
       "With --batch: every line of the file is a prompt, as plain text. Its custom_id is the number of "
       "the line." },

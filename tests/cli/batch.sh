@@ -43,10 +43,10 @@ result distinct_n_of_a_report_is_that_of_the_exported_ids $? "$(tail -3 "$TMP/er
 
 # An output replaces a file, but never the database or the batch itself. A bad output fails before the work.
 cp "$LONGHAND_DB" "$TMP/kept.db"; cp "$TMP/in.jsonl" "$TMP/kept.jsonl"; ln -s "$LONGHAND_DB" "$TMP/link.db"
-check output_is_the_database 2 'longhand.db is the database' export @in --format jsonl -o "$LONGHAND_DB"
-check output_is_a_link_to_the_database 2 'link.db is the database' run -m $MODEL -p x -n 2 -q -o \
+check output_is_the_database 2 'longhand.db is a database' export @in --format jsonl -o "$LONGHAND_DB"
+check output_is_a_link_to_the_database 2 'link.db is a database' run -m $MODEL -p x -n 2 -q -o \
     "$TMP/link.db"
-check statistics_are_the_database 2 'json-stats: .*longhand.db is the database' run -m $MODEL -p x -n 2 -q \
+check statistics_are_the_database 2 'json-stats: .*longhand.db is a database' run -m $MODEL -p x -n 2 -q \
     --json-stats "$LONGHAND_DB"
 same database_is_left_alone "$LONGHAND_DB" "$TMP/kept.db"
 check output_is_the_batch 2 'in.jsonl is the file of --batch' run --batch "$TMP/in.jsonl" -o "$TMP/in.jsonl" \

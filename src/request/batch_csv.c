@@ -1,0 +1,178 @@
+/* Reads a batch from CSV or TSV (batch_csv.h). read_row takes a row apart, csv_next makes JSON of it. */
+#include "src/request/batch_csv.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "src/base/input.h"
+#include "src/base/json_write.h"
+#include "src/base/memory_file.h"
+#include "src/request/batch_line.h"
+
+static int no_memory(struct err *e) { return err_set(e, ERR_FAILED, "out of memory for a table"); }
+
+/* Takes one cell, copies it to `to`, and moves *at past it. Returns the end of the copy; NULL: its quote does
+ * not end. */
+static char *read_cell(const char **at, const char *end, char separator, char *to)
+{
+    const char *p = *at;
+    const bool quoted = p < end && *p == '"';
+    for (p += quoted; p < end; *to++ = *p++) {
+        if (quoted && *p == '"') {
+            if (p + 1 < end && p[1] == '"')
+                p++;
+            else
+                break;
+        }
+        if (!quoted && (*p == separator || *p == '\n' || *p == '\r'))
+            break;
+    }
+    if (quoted && p == end)
+        return NULL;
+    *at = p + quoted;
+    return to;
+}
+
+/* Reads the next row: *n cells, which lie in `to`. 1; 0: the table ends; -1. */
+static int read_row(struct csv_rows *c, char *to, struct csv_cell cell[CSV_COLUMNS_MAX], size_t *n,
+                    struct err *e)
+{
+    *n = 0;
+    if (c->at == c->end)
+        return 0;
+    c->row++;
+    for (bool more = true; more; ) {
+        if (*n == CSV_COLUMNS_MAX)
+            return err_set(e, ERR_INPUT, "%s: row %zu: more than %d columns", c->file, c->row,
+                           CSV_COLUMNS_MAX);
+        cell[*n].text = to;
+        if (!(to = read_cell(&c->at, c->end, c->separator, to)))
+            return err_set(e, ERR_INPUT, "%s: row %zu, column %zu: the quote that begins the cell does not "
+                           "end", c->file, c->row, *n + 1);
+        cell[*n].n = (size_t)(to - cell[*n].text);
+        *to++ = 0;
+        ++*n;
+        more = c->at < c->end && *c->at == c->separator;
+        if (!more && c->at < c->end && *c->at != '\n' && *c->at != '\r')
+            return err_set(e, ERR_INPUT, "%s: row %zu, column %zu: a character follows the closing quote",
+                           c->file, c->row, *n);
+        c->at += more;
+    }
+    c->at += c->at < c->end && *c->at == '\r';
+    c->at += c->at < c->end && *c->at == '\n';
+    return 1;
+}
+
+static bool is_named(const struct csv_cell *c, const char *name)
+{
+    return c->n == strlen(name) && memcmp(c->text, name, c->n) == 0;
+}
+
+int csv_open(struct csv_rows *c, const char *file, const char *text, size_t n, char separator,
+             struct err *e)
+{
+    bool prompts = false;
+    *c = (struct csv_rows){ .file = file, .at = text, .end = text + n, .separator = separator };
+    if (text_check_utf8(file, text, n, e) || text_check_nul(file, text, n, e))
+        return -1;
+    c->names = malloc(n + CSV_COLUMNS_MAX + 1);
+    c->room = malloc(n + CSV_COLUMNS_MAX + 1);
+    if (!c->names || !c->room)
+        return no_memory(e);
+    const int rc = read_row(c, c->names, c->column, &c->n_columns, e);
+    if (rc < 0)
+        return -1;
+    for (size_t i = 0; i < c->n_columns; i++) {
+        prompts |= is_named(&c->column[i], "prompt") || is_named(&c->column[i], "messages");
+        for (size_t k = 0; k < i; k++)
+            if (c->column[k].n == c->column[i].n && is_named(&c->column[i], c->column[k].text))
+                return err_set(e, ERR_INPUT, "%s: row 1: two columns have the name \"%s\"", file,
+                               c->column[i].text);
+    }
+    return prompts ? 0 : err_set(e, ERR_INPUT, "%s: row 1: the names of the columns are needed, one of them "
+                                 "prompt or messages", file);
+}
+
+/* A cell of a field as JSON: a number, a list and so on as they are, everything else as a text. */
+static void put_field(struct json_writer *w, const char *name, const struct csv_cell *cell)
+{
+    struct json v;
+    struct err ignored;
+    if (strcasecmp(cell->text, "true") == 0 || strcasecmp(cell->text, "false") == 0)
+        jw_bool(w, name, strcasecmp(cell->text, "true") == 0);
+    else if (js_check(&v, "", cell->text, cell->n, &ignored) == 0)
+        jw_raw(w, name, cell->text, cell->n);
+    else
+        jw_bytes(w, name, cell->text, cell->n);
+}
+
+static void put_message(struct json_writer *w, const struct csv_cell *cell)
+{
+    if (*cell->text == '[') {
+        put_field(w, "messages", cell);
+        return;
+    }
+    jw_open(w, "messages", '[');
+    jw_open(w, NULL, '{');
+    jw_text(w, "role", "user");
+    jw_bytes(w, "content", cell->text, cell->n);
+    jw_close(w, '}');
+    jw_close(w, ']');
+}
+
+static void put_row(struct json_writer *w, const struct csv_rows *c, const struct csv_cell *cell)
+{
+    size_t others = 0;
+    jw_open(w, NULL, '{');
+    for (size_t i = 0; i < c->n_columns; i++) {
+        const char *name = c->column[i].text;
+        if (!cell[i].n)
+            continue;
+        if (strcmp(name, "prompt") == 0 || strcmp(name, "custom_id") == 0)
+            jw_bytes(w, name, cell[i].text, cell[i].n);
+        else if (strcmp(name, "messages") == 0)
+            put_message(w, &cell[i]);
+        else if (batch_line_has_field(name))
+            put_field(w, name, &cell[i]);
+        else
+            others++;
+    }
+    if (others) {
+        jw_open(w, "metadata", '{');
+        for (size_t i = 0; i < c->n_columns; i++)
+            if (cell[i].n && !batch_line_has_field(c->column[i].text))
+                jw_bytes(w, c->column[i].text, cell[i].text, cell[i].n);
+        jw_close(w, '}');
+    }
+    jw_close(w, '}');
+}
+
+int csv_next(struct csv_rows *c, char **json, size_t *n, struct err *e)
+{
+    struct csv_cell cell[CSV_COLUMNS_MAX];
+    size_t n_cells;
+    int rc;
+    *json = NULL;
+    do
+        rc = read_row(c, c->room, cell, &n_cells, e);
+    while (rc == 1 && n_cells == 1 && !cell[0].n);
+    if (rc != 1)
+        return rc;
+    if (n_cells != c->n_columns)
+        return err_set(e, ERR_INPUT, "%s: row %zu: %zu cells, row 1 names %zu columns", c->file, c->row,
+                       n_cells, c->n_columns);
+    FILE *f = memory_file(json, n);
+    if (!f)
+        return no_memory(e);
+    struct json_writer w = { .f = f };
+    put_row(&w, c, cell);
+    return stream_end(f) ? no_memory(e) : 1;
+}
+
+void csv_close(struct csv_rows *c)
+{
+    free(c->names);
+    free(c->room);
+    *c = (struct csv_rows){0};
+}
