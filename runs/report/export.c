@@ -569,10 +569,9 @@ static int render(struct exporter *x, FILE *f, const struct item *v, size_t n, b
 int export_text_begins(char **begins, size_t i, const struct job *job, const char *between, bool headings,
                        struct err *e)
 {
-    char number[40], sample[24] = "";
+    char number[40], sample[JOB_SAMPLE_BYTES];
     snprintf(number, sizeof number, "job %" PRId64, job->id);
-    if (job->custom_id && job->sample)
-        snprintf(sample, sizeof sample, "/%" PRIu32, job->sample);
+    job_sample(sample, job);
     const char *name = job->custom_id ? job->custom_id : job->batch ? job->batch : number;
     const char *gap = !i ? "" : between ? between : headings ? "\n\n" : "";
     const int n = headings ? asprintf(begins, "%s# %s%s\n\n", gap, name, sample) : asprintf(begins, "%s", gap);

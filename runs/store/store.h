@@ -208,6 +208,13 @@ struct job {
     bool shared;                         /* store_mark_shared: other jobs were in some of its rounds */
 };
 
+/* The name of a job as people read it: @NAME/custom_id, with /sample for further samples of a line, or of
+ * which job it is a fork; "": none. */
+void job_label(char *out, size_t size, const struct job *j);
+/* "/1" for a further sample of a custom_id that does not have the number in it; else "". */
+enum { JOB_SAMPLE_BYTES = 24 };
+void job_sample(char out[JOB_SAMPLE_BYTES], const struct job *j);
+
 struct job_list { struct job *v; size_t n; struct strings *text; };   /* the list owns its strings */
 
 /* The numbers of the selected jobs, ascending; free(*ids). A number, name or custom_id that does not exist

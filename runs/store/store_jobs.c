@@ -3,6 +3,7 @@
  * Owns the tables batch, job, input and event, but for what a worker writes (store_work.c). Start at
  * store_submit and change_jobs. */
 #include "runs/store/store_db.h"
+#include "src/base/output.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -300,11 +301,38 @@ static int select_term(struct store *s, const struct selection_term *t, struct i
                      "tt", t->name, t->custom_id);
     if (id_add_rows(s, q, l, e))
         return -1;
+    if (l->n == before && t->custom_id)              /* @NAME/custom_id/sample */
+        q = db_query(s, e,
+                     "SELECT id FROM job WHERE batch = (SELECT id FROM batch WHERE name = ?1) AND line NOT "
+                     "NULL AND custom_id || '/' || sample = ?2",
+                     "tt", t->name, t->custom_id);
+    if (l->n == before && t->custom_id && id_add_rows(s, q, l, e))
+        return -1;
     if (l->n > before)
         return 0;
     if (!t->name[0] && t->first == t->last)
         return err_set(e, ERR_INPUT, "there is no job %" PRId64, t->first);
     return err_set(e, ERR_INPUT, "no job is selected by \"%s\"", t->word);
+}
+
+void job_sample(char out[JOB_SAMPLE_BYTES], const struct job *j)
+{
+    const char *id = j->custom_id ? j->custom_id : "", *slash = strrchr(id, '/');
+    snprintf(out, JOB_SAMPLE_BYTES, "/%" PRIu32, j->sample);
+    if (!*id || !j->sample || strcmp(id, out + 1) == 0 || (slash && strcmp(slash, out) == 0))
+        *out = 0;
+}
+
+void job_label(char *out, size_t size, const struct job *j)
+{
+    char name[300] = "", sample[JOB_SAMPLE_BYTES];
+    job_sample(sample, j);
+    if (j->batch)
+        snprintf(name, sizeof name, "@%s%s%.80s%s", j->batch, j->custom_id ? "/" : "",
+                 j->custom_id ? j->custom_id : "", sample);
+    else if (j->parent)
+        snprintf(name, sizeof name, "fork of %" PRId64 " at %zu", j->parent, j->parent_at);
+    terminal_text(out, size, name);
 }
 
 /* Whether the selection takes the job, whatever its number. */

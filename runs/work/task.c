@@ -288,10 +288,9 @@ static void repetition_notice(struct task *t, const struct repetition *p)
         jw_end(&w);
         return;
     }
-    snprintf(name, sizeof name, "%s%s%s%.80s", j->batch ? " @" : "", j->batch ? j->batch : "",
-             j->custom_id ? "/" : "", j->custom_id ? j->custom_id : "");
-    fprintf(stderr, "%sjob %" PRId64 "%s: the text repeats itself since token %zu, every %zu tokens%s\n",
-            log_time(), j->id, name, p->start, p->period, stop ? "; it ends here" : "");
+    job_label(name, sizeof name, j);
+    fprintf(stderr, "%sjob %" PRId64 "%s%s: the text repeats itself since token %zu, every %zu tokens%s\n",
+            log_time(), j->id, *name ? " " : "", name, p->start, p->period, stop ? "; it ends here" : "");
 }
 
 /* Send the text that one token adds to the output, and a notice when the loop rule finds a repetition. */
@@ -324,6 +323,7 @@ static int send_token(struct task *t, int32_t id, bool new_text, struct err *e)
 static void write_notice(struct task *t, const char *line)
 {
     struct worker *w = t->w;
+    char name[340];
     checkpoint_note(t->checkpoint, "notice", line);
     if (w->quiet)
         return;
@@ -333,10 +333,14 @@ static void write_notice(struct task *t, const char *line)
         struct json_writer j = jw_begin(stderr, JW_LINE, 0);
         jw_text(&j, "phase", "notice");
         jw_int(&j, "job", t->claim.job);
+        jw_text(&j, "name", t->job->batch);
+        jw_text(&j, "custom_id", t->job->custom_id);
         jw_text(&j, "message", line);
         jw_end(&j);
     } else {
-        fprintf(stderr, "%sjob %" PRId64 ": %s\n", log_time(), t->claim.job, line);
+        job_label(name, sizeof name, t->job);
+        fprintf(stderr, "%sjob %" PRId64 "%s%s: %s\n", log_time(), t->claim.job, *name ? " " : "", name,
+                line);
     }
 }
 

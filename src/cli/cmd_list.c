@@ -116,6 +116,7 @@ static void put_rate(char out[CELL], const struct job *j)
 }
 
 static void put_seed(char out[CELL], const struct job *j) { snprintf(out, CELL, "%" PRIu64, j->seed); }
+static void put_sample(char out[CELL], const struct job *j) { snprintf(out, CELL, "%" PRIu32, j->sample); }
 static void put_state(char out[CELL], const struct job *j) { strcpy(out, job_state_name(j->state)); }
 
 static void put_tokens(char out[CELL], const struct job *j)
@@ -131,6 +132,7 @@ static const char *text_opening(const struct job *j) { return j->opening; }
 static double of_job(const struct job *j) { return (double)j->id; }
 static double of_priority(const struct job *j) { return j->priority; }
 static double of_seed(const struct job *j) { return (double)j->seed; }
+static double of_sample(const struct job *j) { return j->sample; }
 static double of_tokens(const struct job *j) { return (double)j->tokens; }
 
 /* cut: a longer value is cut, unless the column is the last one; 0: none is. */
@@ -155,10 +157,11 @@ static const struct column {
     { "error", "error", put_error, NULL, text_error, 0, false },
     { "priority", "priority", put_priority, of_priority, NULL, 0, true },
     { "seed", "seed", put_seed, of_seed, NULL, 0, true },
+    { "sample", "sample", put_sample, of_sample, NULL, 0, true },
 };
 enum { N_COLUMNS = sizeof columns / sizeof *columns };
 static const char COLUMN_NAMES[] = "job, state, tokens, rate, finish, age, model, name, prompt, custom_id, "
-                                   "error, priority and seed are allowed";
+                                   "error, priority, seed and sample are allowed";
 
 static const struct column *find_column(const char *option, const char *name, size_t n, struct err *e)
 {

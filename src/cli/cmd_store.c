@@ -203,17 +203,6 @@ int job_from_word(struct store *s, const char *word, struct job_list *jobs, stru
     return rc;
 }
 
-void job_label(char *out, size_t size, const struct job *j)
-{
-    char name[300] = "";
-    if (j->batch)
-        snprintf(name, sizeof name, "@%s%s%.80s", j->batch, j->custom_id ? "/" : "",
-                 j->custom_id ? j->custom_id : "");
-    else if (j->parent)
-        snprintf(name, sizeof name, "fork of %" PRId64 " at %zu", j->parent, j->parent_at);
-    terminal_text(out, size, name);
-}
-
 void worker_from_options(struct worker *w, const struct options *o)
 {
     w->threads = o->threads;

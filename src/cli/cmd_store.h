@@ -26,8 +26,6 @@ void parts_close(struct store_parts *p);
 /* The one job that `word` names; job_list_free. */
 int job_from_word(struct store *s, const char *word, struct job_list *jobs, struct err *e);
 
-/* The name of a job as people read it: @NAME/custom_id, or of which job it is a fork; "": none. */
-void job_label(char *out, size_t size, const struct job *j);
 /* Recent tokens per second of a running job, the mean of another one; 0: not known. */
 double job_speed(const struct job *j);
 /* Writes the members of a job and leaves the object open. db: the path of its database, or NULL. */

@@ -376,7 +376,7 @@ const struct option options_table[] = {
     { "reverse", "", NULL, VERB_LIST, FLAG, F(reverse), OUTPUT, 0, "Turn the order round." },
     { "columns", "", "LIST", VERB_LIST, TEXT, F(columns), OUTPUT, 0,
       "The columns of the table, with --json the members of each job: job, state, tokens, rate, finish, age, "
-      "model, name, prompt, custom_id, error, priority, seed.",
+      "model, name, prompt, custom_id, error, priority, seed, sample.",
       .shown = "the first nine; --json: more" },
     { "older-than", "", "AGE", VERB_REMOVE, TEXT, F(older_than), STORE, 0,
       "Of the selected jobs (default: all) only those that ended at least AGE ago: a number and s, m, h "

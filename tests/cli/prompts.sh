@@ -99,6 +99,13 @@ assert got == [("a", 'Once, upon\na "time"', {"lang": "en", "user": "007"}, 0.7)
                ("3", "u", {"topic": "x"}, 1)], got
 P
 result rows_are_requests $? "$(tail -1 "$TMP/err")"
+# The samples of a line: @BATCH/custom_id/sample.
+[ "$("$L" list @chats/2/1 --columns sample,name,prompt | tail -1 | tr -s ' ')" = " 1 @chats/2/1 Hi there" ] &&
+    [ "$("$L" list @chats/2 --columns name | sed 1,2d | tr -d ' ' | tr '\n' ,)" = "@chats/2,@chats/2/1," ]
+result samples_have_names $? "$("$L" list @chats --columns sample,name,prompt)"
+check a_sample_that_is_not_there 2 'no job is selected by "@chats/2/7"' list @chats/2/7
+"$L" work --max-jobs 99 2>"$TMP/log" && grep -q 'job [0-9]* @chats/2/1: done' "$TMP/log"
+result logs_name_samples $? "$(head -3 "$TMP/log")"
 cp "$TMP/table.csv" "$TMP/table"
 check a_table_of_any_name 0 '@again: 3 new jobs' submit --batch "$TMP/table" --csv --name again "${O[@]}"
 check a_table_again_is_the_same 0 '@table: 0 new jobs, 3 exist' submit --batch "$TMP/table.csv" "${O[@]}"
