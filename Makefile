@@ -34,7 +34,8 @@ OBJ   := $(SRC:%=$(BUILD)/%.o)
 LIB   := $(BUILD)/liblonghand.a
 # Test programs also get an emulated GPU and a drafter that knows the text.
 TEST_OBJ := $(patsubst %,$(BUILD)/%.o,$(wildcard tests/emulated/*.c) tests/oracle.c)
-TESTS := $(patsubst tests/%.c,$(BUILD)/%,$(wildcard tests/test_*.c))
+TEST_SRC := $(sort $(shell find tests -name 'test_*.c'))
+TESTS := $(patsubst %.c,$(BUILD)/%,$(notdir $(TEST_SRC)))
 
 all: longhand cuda-note
 
@@ -46,7 +47,8 @@ $(LIB): $(OBJ)
 $(BUILD)/longhand: $(BUILD)/src/cli/main.c.o
 $(BUILD)/longhand-test: $(BUILD)/src/cli/main.c.o $(TEST_OBJ)
 $(BUILD)/labbench: $(patsubst %,$(BUILD)/%.o,$(wildcard tests/labbench/*.c)) $(TEST_OBJ)
-$(TESTS): $(BUILD)/%: $(BUILD)/tests/%.c.o $(TEST_OBJ) | data
+$(foreach t,$(TEST_SRC),$(eval $(BUILD)/$(basename $(notdir $t)): $(BUILD)/$t.o))
+$(TESTS): $(TEST_OBJ) | data
 $(BUILD)/longhand $(BUILD)/longhand-test $(BUILD)/labbench $(TESTS): $(LIB)
 	$(CC) $(filter %.o,$^) $(LIB) $(LDLIBS) -o $@
 
@@ -59,10 +61,10 @@ $(COMMIT_MARK):
 	@mkdir -p $(@D) && rm -f $(BUILD)/commit-* && touch $@
 
 # Groups of files that tests read: tests/data/NAME.tar.gz, unpacked into build/data/NAME (tests/make/pack.sh).
-DATA := $(patsubst tests/%.tar.gz,build/%/unpacked,$(wildcard tests/data/*.tar.gz))
+DATA := $(patsubst tests/%.tar.gz,build/%/.unpacked,$(wildcard tests/data/*.tar.gz))
 data: $(DATA)
-$(DATA): build/%/unpacked: tests/%.tar.gz
-	@rm -rf $(@D) $(@D).new && mkdir -p $(@D).new && tar xzf $< -C $(@D).new && touch $(@D).new/unpacked && \
+$(DATA): build/%/.unpacked: tests/%.tar.gz
+	@rm -rf $(@D) $(@D).new && mkdir -p $(@D).new && tar xzf $< -C $(@D).new && touch $(@D).new/.unpacked && \
 	    mv $(@D).new $(@D)
 
 # The kernels: full optimisation, and for each twin the instructions that it uses.
@@ -80,15 +82,18 @@ $(BUILD)/kernels/avx512.c.o: CFLAGS += -mavx2 -mfma -mf16c -mavx512f -mavx512bw 
 # in_c_*: tests of the operations with an AVX-512 twin whose instructions are written in C, for CPUs that have
 # only AVX2. They need gcc, because clang defines some of these instructions as macros.
 ifeq ($(findstring clang,$(CC)),)
-IN_C := $(patsubst %,$(BUILD)/in_c_%,ops op_matmul op_attn op_quantised int8 golden)
+IN_C_SRC := $(filter %/test_ops.c %/test_op_matmul.c %/test_op_attn.c %/test_op_quantised.c %/test_int8.c \
+    %/test_golden.c,$(TEST_SRC))
+IN_C := $(patsubst test_%.c,$(BUILD)/in_c_%,$(notdir $(IN_C_SRC)))
+$(foreach t,$(IN_C_SRC),$(eval $(BUILD)/$(patsubst test_%.c,in_c_%,$(notdir $t)): $(BUILD)/$t.o))
 $(BUILD)/avx512_in_c.o: CFLAGS += $(NO_RED_ZONES)
 endif
 $(BUILD)/avx512_in_c.o: kernels/avx512.c tests/avx512_in_c.h Makefile | have-deps
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) -Og -fno-math-errno -fno-trapping-math -mavx2 -mfma -mf16c -Wno-psabi \
 	    -Wno-maybe-uninitialized -include tests/avx512_in_c.h -c $< -o $@
-$(BUILD)/in_c_%: $(BUILD)/tests/test_%.c.o $(BUILD)/avx512_in_c.o $(LIB)
-	$(CC) $^ $(LDLIBS) -o $@
+$(IN_C): $(BUILD)/avx512_in_c.o $(LIB)
+	$(CC) $(filter %.o,$^) $(LIB) $(LDLIBS) -o $@
 endif
 $(BUILD)/%.c.o: %.c Makefile | have-deps
 	@mkdir -p $(@D)

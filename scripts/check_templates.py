@@ -17,7 +17,7 @@ import tarfile
 import tempfile
 import zipfile
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tests/make"))
 import jinja_reference as ref  # noqa: E402
 
 

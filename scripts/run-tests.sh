@@ -2,7 +2,7 @@
 # run-tests.sh BUILD [check]: run the test programs of a build side by side. `make test` and `make check` call
 # it.
 #
-# The programs are BUILD/test_* for each tests/test_*.c, those named in $IN_C, and the scripts tests/*.sh and
+# The programs are BUILD/test_* for each test_*.c under tests/, those named in $IN_C, and the scripts tests/*.sh and
 # tests/cli/*.sh. A program prints the lines "ok NAME", "FAIL NAME" and "skip NAME (why)". A program that
 # exits with another status than 0 without a FAIL line counts as one failure. So does a program with a
 # sanitizer finding, a program that does not end within LIMIT seconds, and a program that was never run.
@@ -79,7 +79,7 @@ export work LONGHAND=$build/longhand
 [ -x "$LONGHAND" ] || { echo "FAIL run-tests ($LONGHAND does not exist)"; exit 1; }
 
 # Every program with its row of the plan, longest first: lines "SECONDS pool|alone NAME SHARD".
-for t in tests/test_*.c $IN_C tests/*.sh tests/cli/*.sh; do
+for t in $(find tests -name 'test_*.c') $IN_C tests/*.sh tests/cli/*.sh; do
     case $t in *.sh) echo "$t" ;; *) basename "$t" .c ;; esac
 done | awk -v mode="$mode" -v only="$ONLY" '
     BEGIN { n_only = split(only, word) }

@@ -4,7 +4,7 @@
  *
  * The library counts the calls of the chosen classes over all threads and processes that see the page. At
  * call number `at` and the `times` - 1 calls after it, `what` happens. The library writes to `log` what
- * changed under the folder `root`, in order, for tests/test_power.c. */
+ * changed under the folder `root`, in order, for tests/runs/work/test_power.c. */
 #pragma once
 #include <stdint.h>
 

@@ -1,4 +1,4 @@
-/* Renders templates for scripts/check_templates.py and scripts/jinja_random.py: reads lines
+/* Renders templates for scripts/check_templates.py and tests/make/jinja_random.py: reads lines
  * {"template": .., "vars": {..}}, writes a line {"out": ..} or {"error": ..} for each. The clock of
  * strftime_now is 2024-07-26. */
 #include <stdlib.h>

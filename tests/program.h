@@ -17,7 +17,7 @@
 #include "tests/faults.h"
 #include "tests/store_rig.h"
 
-#define TINY "tests/data/models/llama2-bf16"     /* some 20,000 tokens a second */
+#define TINY "build/data/models/llama2-bf16"     /* some 20,000 tokens a second */
 #define NO_PROGRAM "the sanitizers want the place in front of the C library for themselves"
 
 static struct faults *faults;

@@ -3,7 +3,7 @@
  * rows in one launch, and only ids and scores come to the host. The sampler's tables then tell the device
  * what precedes each row: the path's changes to the penalty counts, the tokens that DRY found, the bans. Both
  * ways give the same tokens: for equal logits the device's operation equals the sampler
- * (tests/test_device_sample.c).
+ * (tests/kernels/cuda/test_device_sample.c).
  *
  * Every setting of the sampler works this way, the published verifier's coins too. Logits are never copied
  * to the host. On a device with its own memory the ids of biases must be distinct; the command line

@@ -13,7 +13,7 @@
  * the date of such a template is fixed.
  *
  * Each template of the table equals transformers' apply_chat_template (text, ids, refusals) on the cases of
- * tests/data/chat. scripts/make_chat_fixtures.py renders those cases with the real templates.
+ * tests/data/chat. tests/make/make_chat_fixtures.py renders those cases with the real templates.
  *
  * Equality with transformers has these consequences:
  *   - The template writes BOS or does not. The tokenizer adds no special token (add_special_tokens=False), so

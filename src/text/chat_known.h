@@ -1,4 +1,4 @@
-/* Made by scripts/make_chat_fixtures.py; do not edit. SHA-256 of the texts of real chat
+/* Made by tests/make/make_chat_fixtures.py; do not edit. SHA-256 of the texts of real chat
  * templates, and the names of the templates in chat.c that equal them. The script proves each equality. */
 static const struct { const char *sha256, *name; } chat_known[] = {
     { "fcf7a096fe99a48fd9ad2b250bf9237e96e8f48bffec1c7ea4d3f225176cd40e", "chatml" },    /* openhermes-2.5 */

@@ -23,7 +23,7 @@ bad="longhand: --points: '\(64\|2049\|x\)' is not a whole number from 65 to 2048
     [ "$(grep -cx "exit 2" "$TMP/prefill")" = 3 ]
 result bench_checks_the_rows_of_a_prefill $? "$(cat "$TMP/prefill")"
 # A hybrid: a position adds keys in layers of attention alone, and a text adds the states of the other layers.
-H=tests/data/models/qwen35-equal-f32
+H=build/data/models/qwen35-equal-f32
 "$LONGHAND" bench --model $H --points quick,rows,texts,m=1,m=3,depth=0,depth=70 --repeat 1 --json \
     >"$TMP/out" 2>"$TMP/err" && python3 - "$TMP/out" $H/config.json >"$TMP/why" 2>&1 <<'END'
 import json, sys
@@ -40,7 +40,7 @@ assert bytes["texts", 0, 3] - bytes["rows", 0, 3] == 2 * layers * (state + input
 END
 result bench_counts_states_of_hybrids $? "$(cat "$TMP/err" "$TMP/why")"
 # A point of the engine: counts are whole numbers.
-"$LONGHAND" bench --model tests/data/models/qwen3-bf16 --points prefill --repeat 1 --json \
+"$LONGHAND" bench --model build/data/models/qwen3-bf16 --points prefill --repeat 1 --json \
     >"$TMP/point" 2>"$TMP/err" &&
     python3 - "$TMP/point" >"$TMP/out" 2>&1 <<'END'
 import json, sys

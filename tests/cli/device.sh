@@ -2,11 +2,11 @@
 # The commands on the emulated GPU: texts, queue, kills. DEVICE=cuda runs the same tests on a GPU.
 . tests/cli/lib.inc
 D=${DEVICE:-emulated}
-M=tests/data/models/llama3-old-bf16
+M=build/data/models/llama3-old-bf16
 [ $D = emulated ] && LONGHAND=$LONGHAND_TEST
 L=$LONGHAND
 G="-m $M -f $TMP/prompt --ignore-eos --device $D"
-head -c 120 tests/data/models/short.txt >"$TMP/prompt"
+head -c 120 build/data/models/short.txt >"$TMP/prompt"
 wait_for() { for i in $(seq $((1000 * slower))); do eval "$1" && return 0; sleep 0.02; done; return 1; }
 tokens_of() { "$L" list "$1" | awk 'NR == 3 { split($3, a, "/"); print a[1] }'; }
 state_of() { "$L" list "$1" | awk 'NR == 3 { print $2 }'; }
@@ -76,7 +76,7 @@ check device_cpu_cannot_verify_it 2 "made with numerics .* here it is cpu-1-int1
 # (test_snapshot tests snapshots of other arithmetic.)
 shown() { "$L" show "$1" | grep -c "$2"; }
 # The prompt fills a block of the cache, so the snapshot is made before the first token.
-head -c 240 tests/data/models/short.txt >"$TMP/prompt"
+head -c 240 build/data/models/short.txt >"$TMP/prompt"
 "$L" run $G -n $N -s 7 --drafter none --format ids -q >"$TMP/plain"
 for how in kept damaged; do
     id=$("$L" submit $G -n $N -s 7)
@@ -99,7 +99,7 @@ for how in kept damaged; do
 done
 
 # Other commands.
-head -c 400 tests/data/models/short.txt >"$TMP/text"
+head -c 400 build/data/models/short.txt >"$TMP/text"
 "$L" score -m $M "$TMP/text" -q --device cpu >"$TMP/a"; "$L" score -m $M "$TMP/text" -q --device $D >"$TMP/b"
 cat "$TMP/a" "$TMP/b" | awk '{ n[NR] = $1; nll[NR] = $4; d = nll[1] - nll[NR] }
     END { exit !(NR == 2 && n[1] == n[2] && n[1] > 50 && nll[1] > 0 && d * d < (0.005 * nll[1]) ^ 2) }'

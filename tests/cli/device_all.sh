@@ -2,9 +2,9 @@
 # work --device cuda:all with two emulated GPUs: a worker for each GPU, one queue, one signal for all workers,
 # the worst exit code.
 . tests/cli/lib.inc
-M=tests/data/models/llama3-old-bf16
+M=build/data/models/llama3-old-bf16
 LONGHAND=$LONGHAND_TEST L=$LONGHAND_TEST
-head -c 60 tests/data/models/short.txt >"$TMP/prompt"
+head -c 60 build/data/models/short.txt >"$TMP/prompt"
 G="-m $M -f $TMP/prompt --ignore-eos --device emulated --drafter none"
 wait_for() { for i in $(seq 3000); do eval "$1" && return 0; sleep 0.02; done; return 1; }
 in_state() { "$L" list --all | awk -v s=$1 'NR > 2 && $2 == s { n++ } END { print n + 0 }'; }

@@ -3,13 +3,13 @@
 # exit code is 1, and a resume gives the same bytes. A device with too little memory is rejected with the
 # numbers before work begins.
 . tests/cli/lib.inc
-M=tests/data/models/llama3-old-bf16
+M=build/data/models/llama3-old-bf16
 check product_has_no_emulated_device 2 "'emulated' is not one of auto, cpu, cuda, cuda:N, cuda:all" run \
     -m $M -p a -n 1 --device emulated
 ! nm "$LONGHAND" 2>&1 | grep -qiE 'emulat|oracle|no symbols'
 result product_has_no_test_code $? "$(nm "$LONGHAND" 2>&1 | grep -iE 'emulat|oracle|no symbols' | head -3)"
 LONGHAND=$LONGHAND_TEST L=$LONGHAND_TEST
-head -c 60 tests/data/models/short.txt >"$TMP/prompt"
+head -c 60 build/data/models/short.txt >"$TMP/prompt"
 N=12
 G="-m $M -f $TMP/prompt -n $N -s 7 --ignore-eos --device emulated"
 G="$G --drafter partial,ngram,suffix --tree 2,1 --draft-passes 1 --kv-sinks 2 --kv-budget 12"

@@ -93,7 +93,7 @@ same f32_drafted_is_f32_plain "$TMP/want" "$TMP/t"
 # Files of trained drafters: each thing that is wrong with one is named in one line.
 R="run -m $MODEL -p x -n 5 -q"
 check no_drafter_beside_the_model 2 "no drafter of this kind in drafters/" $R --drafter longspec \
-    -m tests/data/models/mistral-nowindow-f16
+    -m build/data/models/mistral-nowindow-f16
 check no_such_drafter_file 2 "longspec:/none: cannot open" $R --drafter longspec:/none
 check a_file_of_heads 2 "kind is chained, allowed is longspec" $R --drafter longspec:$MODEL/heads.safetensors
 LC_ALL=C sed 's/mlp.down_proj.weight/mlp.dawn_proj.weight/' "$L" >"$TMP/l1"
@@ -192,7 +192,7 @@ result a_repeating_text_takes_fewer_rounds $? "$(head -c 600 "$TMP/s")"
 
 # Drafted tokens with infinite hidden states do not end a text: every token that is not in the text gets an
 # infinite embedding.
-cp -r tests/data/models/mistral-nowindow-f16 "$TMP/inf"
+cp -r build/data/models/mistral-nowindow-f16 "$TMP/inf"
 trains "$TMP/l1" "$TMP/inf" && LC_ALL=C sed 's/"model":"/"modex":"/' "$TMP/l1" >"$TMP/l2"
 I="run -m $TMP/inf -s 3 -n 200 --ignore-eos --temperature 0.3 -q"
 "$LONGHAND" $I -p "the cat sat on the mat" --drafter none --format ids >"$TMP/ids"
@@ -247,9 +247,9 @@ done
 check heads_of_a_file_that_is_not_there 2 'heads:/nonexistent: cannot open' \
     run -m $MODEL -p x -n 5 --drafter heads:/nonexistent
 check heads_that_the_model_does_not_have 2 '^longhand: --drafter: .* has no drafting heads' \
-    submit -m tests/data/models/llama3-new-f16 -p x -n 5 --drafter ngram,heads
+    submit -m build/data/models/llama3-new-f16 -p x -n 5 --drafter ngram,heads
 check heads_that_the_preset_needs 2 '^longhand: --preset: .* has no drafting heads' \
-    submit -m tests/data/models/llama3-new-f16 -p x -n 5 --preset tokenswift
+    submit -m build/data/models/llama3-new-f16 -p x -n 5 --preset tokenswift
 # A heads file that a worker would reject queues nothing.
 before=$("$LONGHAND" list | wc -l)
 check heads_of_another_kind_of_file 2 'README.md: header length' \
@@ -257,7 +257,7 @@ check heads_of_another_kind_of_file 2 'README.md: header length' \
 check heads_that_are_a_model 2 'model.safetensors: no tensor "heads.0.linear.weight"' \
     run -m $MODEL -p x -n 5 --drafter "heads:$MODEL/model.safetensors"
 check heads_of_another_size 2 'heads of a model with hidden_size 256, this model has' \
-    submit -m tests/data/models/llama2-bf16 -p x -n 5 --drafter "partial,heads:$MODEL/heads.safetensors"
+    submit -m build/data/models/llama2-bf16 -p x -n 5 --drafter "partial,heads:$MODEL/heads.safetensors"
 [ "$("$LONGHAND" list | wc -l)" = "$before" ]
 result nothing_was_queued_for_them $? "$("$LONGHAND" list | tail -3)"
 # Heads of another model: a notice, and the same text. The model's own heads: no notice.

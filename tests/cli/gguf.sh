@@ -1,33 +1,33 @@
 #!/bin/bash
 # GGUF files: convert, reading what convert wrote, and a directory with one file.
 . tests/cli/lib.inc
-T=tests/data/models/middle.txt
+T=build/data/models/middle.txt
 score() { "$LONGHAND" score -m "$1" $T --json --per-token -q; }
 
 # Models of BF16: every permutation of rows, scaling of RoPE, bias and window survives the way there and back.
 for name in llama2-bf16 llama3-old-bf16 llama-linear-old-bf16 llama-yarn-outer-bf16 mistral-window-bf16 \
     mistral-default-window-bf16 qwen2-tied-bf16 qwen2-yarn-old-bf16 qwen3-bf16 qwen3moe-each-bf16 \
     mixtral-each-bf16 qwen2moe-each-bf16; do
-    "$LONGHAND" convert -m tests/data/models/$name --weights bf16 -o "$TMP/$name.gguf" -q
-    score tests/data/models/$name >"$TMP/a"; score "$TMP/$name.gguf" >"$TMP/b"
+    "$LONGHAND" convert -m build/data/models/$name --weights bf16 -o "$TMP/$name.gguf" -q
+    score build/data/models/$name >"$TMP/a"; score "$TMP/$name.gguf" >"$TMP/b"
     same "${name}_scores_the_same_as_gguf" "$TMP/a" "$TMP/b"
 done
 # The BOS of the file is the one of the tokenizer, also where config.json names another.
-cp -r tests/data/models/llama2-bf16 "$TMP/bos"
+cp -r build/data/models/llama2-bf16 "$TMP/bos"
 sed -i 's/"bos_token_id": 1\b/"bos_token_id": 5/' "$TMP/bos/config.json"
 "$LONGHAND" convert -m "$TMP/bos" --weights bf16 -o "$TMP/bos.gguf" -q
 same the_bos_is_the_tokenizers "$TMP/llama2-bf16.gguf" "$TMP/bos.gguf"
 # Hybrids: value heads in another order, 1 + w, -exp(A_log); experts, a shared one, a draft layer.
 for name in qwen35-grouped-bf16 qwen35moe-fused-bf16; do
-    "$LONGHAND" convert -m tests/data/models/$name --weights bf16 -o "$TMP/$name.gguf" -q
-    for m in tests/data/models/$name tests/data/gguf/$name.gguf "$TMP/$name.gguf"; do
+    "$LONGHAND" convert -m build/data/models/$name --weights bf16 -o "$TMP/$name.gguf" -q
+    for m in build/data/models/$name tests/data/gguf/$name.gguf "$TMP/$name.gguf"; do
         "$LONGHAND" score -m $m $T --compute f32 -q 2>&1 | sed -n 's/.*nll \([0-9.]*\).*/\1/p'
     done >"$TMP/a"
     awk 'NR == 1 { x = $1 } { d = x - $1; near += d < 0.01 && d > -0.01 } END { exit near != 3 }' "$TMP/a"
     result "${name}_scores_the_same_as_gguf" $? "$(tr '\n' ' ' <"$TMP/a")"
 done
 # The draft layer of the file guesses what that of the directory guesses.
-for m in tests/data/models/qwen35moe-fused-bf16 "$TMP/qwen35moe-fused-bf16.gguf"; do
+for m in build/data/models/qwen35moe-fused-bf16 "$TMP/qwen35moe-fused-bf16.gguf"; do
     "$LONGHAND" run -m $m --prompt "The ship" -n 200 -s 3 --progress none --ignore-eos --drafter mtp \
         --tree 1,1 --json-stats "$TMP/stats" >/dev/null 2>&1
     grep -o '"sources": {"mtp": {[^}]*}' "$TMP/stats"
@@ -35,7 +35,7 @@ done >"$TMP/a"
 [ "$(sort -u "$TMP/a" | wc -l)" = 1 ] && [ "$(wc -l <"$TMP/a")" = 2 ]
 result the_draft_layer_is_written $? "$(cat "$TMP/a")"
 # A gate of the draft layer that is a vector already.
-cp -r tests/data/models/qwen35moe-fused-bf16 "$TMP/gate"
+cp -r build/data/models/qwen35moe-fused-bf16 "$TMP/gate"
 python3 - "$TMP"/gate/*.safetensors <<'END'
 import json, sys
 for path in sys.argv[1:]:
@@ -53,7 +53,7 @@ same a_gate_that_is_a_vector "$TMP/qwen35moe-fused-bf16.gguf" "$TMP/gate.gguf"
 # Tensors of a layer that the hybrid does not have may have any shape.
 stray() # NAME SHAPE MODEL: a copy of a hybrid with one more tensor of zeros
 {
-    cp -r tests/data/models/$3 "$TMP/$1"
+    cp -r build/data/models/$3 "$TMP/$1"
     python3 - "$TMP/$1/model.safetensors" "$1" "$2" <<'END'
 import json, math, sys
 path, name, shape = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
@@ -79,13 +79,13 @@ check a_tensor_without_the_value_heads 2 "$narrow.: 24 columns, needed are 72" c
 check an_expert_without_the_others 2 "experts.1.up_proj.weight. is missing or has another shape" convert \
     -m "$TMP/$expert" --weights bf16 -o "$TMP/x.gguf"
 check dynamic_rope_is_refused 2 "config.json: rope_type dynamic cannot be written" convert \
-    -m tests/data/models/llama-dynamic-old-bf16 -o "$TMP/x.gguf"
+    -m build/data/models/llama-dynamic-old-bf16 -o "$TMP/x.gguf"
 check window_in_some_layers_is_refused 2 "a window in some of the layers cannot be written" convert \
-    -m tests/data/models/qwen2-window-f16 -o "$TMP/x.gguf"
+    -m build/data/models/qwen2-window-f16 -o "$TMP/x.gguf"
 check experts_without_a_norm_are_refused 2 "norm_topk_prob false cannot be written" convert \
-    -m tests/data/models/qwen3moe-fused-f32 -o "$TMP/x.gguf"
+    -m build/data/models/qwen3moe-fused-f32 -o "$TMP/x.gguf"
 check experts_with_a_norm_are_refused 2 "norm_topk_prob true of qwen2_moe cannot be written" convert \
-    -m tests/data/models/qwen2moe-fused-f32 -o "$TMP/x.gguf"
+    -m build/data/models/qwen2moe-fused-f32 -o "$TMP/x.gguf"
 [ ! -e "$TMP/x.gguf" ] && [ -z "$(ls "$TMP" | grep part)" ]
 result a_refused_model_leaves_no_file $? "$(ls "$TMP")"
 check convert_needs_a_file 2 "convert: -o FILE.gguf is missing" convert -m $MODEL
@@ -197,7 +197,7 @@ for k in heads longspec; do
 done
 
 # A mixture of experts: quantised experts, drafts and a kill change nothing; a GPU does not take it.
-X=tests/data/models/qwen3moe-each-bf16
+X=build/data/models/qwen3moe-each-bf16
 for w in q8_0 q4_0; do
     "$LONGHAND" convert -m $X --weights $w -o "$TMP/x-$w.gguf" -q
     score "$TMP/x-$w.gguf" >"$TMP/s1"

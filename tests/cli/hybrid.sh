@@ -1,7 +1,7 @@
 #!/bin/bash
 # Hybrids: drafts, kills, snapshots, several texts at once, fork and extend change no byte of a text.
 . tests/cli/lib.inc
-M=tests/data/models/qwen35-equal-f32
+M=build/data/models/qwen35-equal-f32
 N=2500
 job() { "$LONGHAND" $1 -m $M --prompt "The ship went on and on and on" -n $N -s 3 -q --ignore-eos "${@:2}"; }
 
@@ -16,7 +16,7 @@ for d in partial heads longspec spire gumiho; do
         run -m $M --prompt x -n 9 --drafter $d
 done
 check a_model_without_a_draft_layer 2 'qwen35-grouped-bf16 has no draft layer \(MTP\): .*mtp.fc.weight' \
-    run -m tests/data/models/qwen35-grouped-bf16 --prompt x -n 9 --drafter mtp
+    run -m build/data/models/qwen35-grouped-bf16 --prompt x -n 9 --drafter mtp
 check the_draft_layer_has_no_file 2 "'mtp:x' is not one of .*mtp" run -m $M --prompt x -n 9 --drafter mtp:x
 
 check the_published_verifier_is_tokenswifts 2 'verifier paper: .*does not check mtp' \
@@ -28,10 +28,10 @@ for k in heads longspec gumiho spire; do
 done
 
 # A smaller model drafts for a hybrid, but a hybrid for nobody; a GPU takes none.
-job run --drafter model:tests/data/models/qwen3-bf16 --format ids >"$TMP/a"
+job run --drafter model:build/data/models/qwen3-bf16 --format ids >"$TMP/a"
 same drafts_of_a_model_change_nothing "$TMP/whole" "$TMP/a"
 check a_hybrid_drafts_for_nobody 2 "models with recurrent states .qwen3_5. do not draft" \
-    run -m tests/data/models/qwen3-bf16 --prompt x -n 9 --drafter model:tests/data/models/qwen35-grouped-bf16
+    run -m build/data/models/qwen3-bf16 --prompt x -n 9 --drafter model:build/data/models/qwen35-grouped-bf16
 if [ -x "$LONGHAND_TEST" ]; then
     LONGHAND=$LONGHAND_TEST check gpu_refuses_states 2 \
         'recurrent states .qwen3_5. are not supported on this device; --device cpu supports them' \
@@ -54,7 +54,7 @@ check a_missing_tensor_is_named 2 'tensor "model.layers.0.linear_attn.A_log" is 
 check data_of_no_tensor 2 'the tensors end at byte .*, nothing may follow' run -m "$TMP/more" --prompt x -n 9
 
 # kill -9 while the text is being written; then another process completes it, with snapshots and without.
-X=tests/data/models/qwen35moe-each-f32
+X=build/data/models/qwen35moe-each-f32
 for w in on off experts; do
     [ $w = experts ] && M=$X && N=1000 && job run --drafter none --format ids >"$TMP/of_experts"
     [ $w = experts ] && text=$TMP/of_experts && use=on || { text=$TMP/whole; use=$w; }
@@ -72,7 +72,7 @@ done
 
 # Quantised files of hybrids, whose blocks reach over value heads: drafts and kills change nothing.
 for w in q8_0 q4_0; do
-    "$LONGHAND" convert -m tests/data/models/qwen35-wrapped-bf16 --weights $w -o "$TMP/$w.gguf" -q
+    "$LONGHAND" convert -m build/data/models/qwen35-wrapped-bf16 --weights $w -o "$TMP/$w.gguf" -q
     M=$TMP/$w.gguf
     job run --drafter none --format ids >"$TMP/b"
     job run --drafter ngram,suffix --tree 2,2,1 --format ids >"$TMP/a"
@@ -84,7 +84,7 @@ for w in q8_0 q4_0; do
     "$LONGHAND" work -q --kv-snapshot on; "$LONGHAND" text "$id" --format ids >"$TMP/a"
     same "killed_and_continued_$w" "$TMP/b" "$TMP/a"
 done
-M=tests/data/models/qwen35-equal-f32
+M=build/data/models/qwen35-equal-f32
 N=2500
 
 # A clean stop makes a snapshot at any position, and the next process goes on from there.

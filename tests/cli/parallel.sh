@@ -59,7 +59,7 @@ for isa in $best $(echo "$isas" | grep -v "$best"); do
 done
 if [ -e "$LONGHAND_TEST" ]; then
     L=$LONGHAND_TEST want=emulated
-    rm -f "$LONGHAND_DB"; submit_all 40 partial tests/data/models/llama2-bf16
+    rm -f "$LONGHAND_DB"; submit_all 40 partial build/data/models/llama2-bf16
     cp "$LONGHAND_DB" "$TMP/queue.db"
     numbers="1 8"; [ -z "${LONG:-}" ] || numbers="1 2 3 8 16"
     for n in $numbers; do at_n texts_of_${n}_jobs_emulated $n --device emulated; done

@@ -96,7 +96,7 @@ if part fingerprints; then
     LONGHAND_DB=$TMP/fingerprints.db
     last() { query "SELECT fingerprint, numerics FROM job ORDER BY id DESC LIMIT 1"; }
     {
-        for m in $MODEL tests/data/models/*/config.json tests/data/gguf/*.gguf; do
+        for m in $MODEL build/data/models/*/config.json tests/data/gguf/*.gguf; do
             m=${m%/config.json}
             "$L" run -m "$m" -p a -n 1 -s 1 --generation-config none --drafter none -q >/dev/null 2>"$TMP/err"
             echo "$m $(last) $(cat "$TMP/err")"
@@ -115,10 +115,10 @@ if part fingerprints; then
         done <<DRAFTERS
 heads models/demo
 heads TMP/q8.gguf
-heads tests/data/models/qwen2-tied-bf16
-longspec tests/data/models/qwen2-tied-bf16
-gumiho tests/data/models/qwen2-tied-bf16
-spire tests/data/models/llama3-old-bf16
+heads build/data/models/qwen2-tied-bf16
+longspec build/data/models/qwen2-tied-bf16
+gumiho build/data/models/qwen2-tied-bf16
+spire build/data/models/llama3-old-bf16
 DRAFTERS
     } >"$TMP/fingerprints"
     pin fingerprints "$TMP/fingerprints"

@@ -126,18 +126,18 @@ same without_model_settings_temperature_is_1 "$TMP/a" "$TMP/t"
 
 # Lengths: dynamic NTK ends at its original length in every case; the other forms of RoPE go beyond the
 # context when allowed.
-D=tests/data/models/llama-dynamic-old-bf16
+D=build/data/models/llama-dynamic-old-bf16
 check dynamic_ntk_is_refused_beyond_its_length 2 'dynamic NTK.*earlier keys would have to turn' run -m $D -p \
     x -n 10000 --allow-beyond-context
 check score_beyond_the_context 2 'tokens are beyond this model.s context of 2560; --window N' score -m \
-    tests/data/models/llama-linear-old-bf16 tests/data/models/long.txt
-"$LONGHAND" run -m tests/data/models/llama-linear-old-bf16 -p x -n 2700 -s 1 -q --ignore-eos \
+    build/data/models/llama-linear-old-bf16 build/data/models/long.txt
+"$LONGHAND" run -m build/data/models/llama-linear-old-bf16 -p x -n 2700 -s 1 -q --ignore-eos \
     --allow-beyond-context --format ids >"$TMP/t"; [ "$(wc -l <"$TMP/t")" = 2700 ]
 result beyond_the_context_when_allowed $? "$(wc -l <"$TMP/t")"
-"$LONGHAND" run -m tests/data/models/llama-linear-old-bf16 -p x -n 2700 -s 1 -q --ignore-eos \
+"$LONGHAND" run -m build/data/models/llama-linear-old-bf16 -p x -n 2700 -s 1 -q --ignore-eos \
     --context-scaling yarn:4 --format ids >"$TMP/a"; [ "$(wc -l <"$TMP/a")" = 2700 ]
 result scaled_context_holds_more $? "$(wc -l <"$TMP/a")"
-"$LONGHAND" run -m tests/data/models/llama-linear-old-bf16 -p x -n 2700 -s 1 -q --ignore-eos --rope-scaling \
+"$LONGHAND" run -m build/data/models/llama-linear-old-bf16 -p x -n 2700 -s 1 -q --ignore-eos --rope-scaling \
     yarn --rope-scale 4 --format ids >"$TMP/b"
 same rope_scaling_is_an_alias "$TMP/a" "$TMP/b"
 differ scaling_changes_the_text "$TMP/a" "$TMP/t"

@@ -11,7 +11,7 @@ begin()
     rm -rf "$TMP/tree"
     mkdir -p "$TMP/tree/tests/cli" "$TMP/tree/build"
     cd "$TMP/tree" || exit 1
-    touch tests/test_shards.c
+    mkdir -p tests/base; touch tests/base/test_shards.c
     echo 'test_shards 3 2 check' >tests/plan.txt
     echo 'echo "ok script"' | tee tests/top.sh >tests/cli/good.sh
     printf '#!/bin/bash\necho "ok part_${TEST_SHARD/\\//_of_}$1"\n' >build/test_shards

@@ -98,7 +98,7 @@ result distinct_of_an_empty_file_is_null_and_of_several_an_array $? "json"
 
 # Added tokens that only tokenizer_config.json has are tokens, as in transformers, if their ids are free.
 mkdir "$TMP/added"
-cp tests/data/models/llama3-old-bf16/tokenizer.json "$TMP/added"
+cp build/data/models/llama3-old-bf16/tokenizer.json "$TMP/added"
 added() { printf 'the<|tool|>sea' | "$LONGHAND" tokenize -m "$TMP/added" | tr '\n' ' '; }
 flags='"lstrip": false, "normalized": false, "rstrip": false, "single_word": false, "special": false'
 before=$(added)

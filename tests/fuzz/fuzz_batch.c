@@ -16,7 +16,7 @@ static size_t batch_rendered, batch_ready;
 static void batch_start(void)
 {
     static char *argv[] = { (char *)"longhand", (char *)"submit", (char *)"-m",
-                            (char *)"tests/data/models/llama2-bf16", (char *)"--batch", (char *)"in.jsonl",
+                            (char *)"build/data/models/llama2-bf16", (char *)"--batch", (char *)"in.jsonl",
                             (char *)"--threads", (char *)"1", (char *)"--device", (char *)"cpu" };
     struct err e;
     if (options_parse(&batch_options, sizeof argv / sizeof *argv, argv, &e) ||

@@ -15,7 +15,7 @@ enum { JOB_PROMPT = sizeof job_prompt / sizeof *job_prompt, JOB_TEXT_MAX = JOB_P
 static void job_start(void)
 {
     static char *argv[] = {
-        (char *)"longhand",  (char *)"submit", (char *)"-m",       (char *)"tests/data/models/llama2-bf16",
+        (char *)"longhand",  (char *)"submit", (char *)"-m",       (char *)"build/data/models/llama2-bf16",
         (char *)"-p",        (char *)"a",      (char *)"-n",       (char *)"40",
         (char *)"--threads", (char *)"1",      (char *)"--device", (char *)"cpu"
     };

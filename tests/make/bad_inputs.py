@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes malformed model files for tests/test_safetensors.c and tests/test_config.c, into FOLDER.
+"""Writes malformed model files for tests/model/test_safetensors.c and tests/model/test_config.c, into FOLDER.
 
     bad_inputs.py FOLDER
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes malformed tokenizer.json files for tests/test_tokenizer.c, into FOLDER.
+"""Writes malformed tokenizer.json files for tests/text/test_tokenizer.c, into FOLDER.
 
     bad_tokenizers.py FOLDER
 

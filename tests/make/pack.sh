@@ -5,6 +5,6 @@
 [ -d "$1" ] && [ -n "$2" ] || { echo "usage: pack.sh FOLDER ARCHIVE.tar.gz" >&2; exit 2; }
 set -e
 tar -c --format=ustar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX \
-    --exclude=./unpacked -C "$1" . >"$2.tar"
+    --exclude=./.unpacked -C "$1" . >"$2.tar"
 gzip -9n <"$2.tar" >"$2"
 rm "$2.tar"

@@ -8,7 +8,7 @@
 set -e
 L=$(realpath "$1"); TMP=$(mktemp -d); trap 'rm -rf "$TMP"' EXIT
 export LONGHAND_DB=$TMP/store.db
-M=models/demo H=tests/data/models/qwen35-equal-f32
+M=models/demo H=build/data/models/qwen35-equal-f32
 held() { python3 tests/cli/held.py "$@"; }
 P="The king sat in his hall, and the lords sat beside him; and the king said:"
 PP="$P who will go with me to the sea? And the lords said to him: we will go with thee, for thou art our"

@@ -7,8 +7,8 @@
  *
  * A template renders to the bytes that jinja2 makes with the environment of transformers: the immutable
  * sandbox, trim_blocks, lstrip_blocks, loopcontrols, the functions raise_exception and strftime_now, the
- * filter tojson without HTML escapes, and generation blocks. scripts/make_jinja_fixtures.py renders the
- * fixtures of the test with jinja2, scripts/jinja_random.py compares random templates.
+ * filter tojson without HTML escapes, and generation blocks. tests/make/make_jinja_fixtures.py renders the
+ * fixtures of the test with jinja2, tests/make/jinja_random.py compares random templates.
  *
  * Statements: if, for with `if` and else, set (names, unpacking, namespace attributes, blocks), macro, filter
  * blocks, with, print, break, continue, generation, raw. Refused by name: recursive loops, call, do, block,

@@ -1,0 +1,381 @@
+/* config.json and generation_config.json are understood as transformers does, with equal rope frequencies. */
+#include "src/model/config.h"
+#include "src/model/config_tensors.h"
+#include "src/model/config.h"
+#include "tests/bad.h"
+
+static int parse(struct config *c, const char *json, const char *generation, struct err *e)
+{
+    return config_parse(c, "config.json", json, strlen(json), "generation_config.json", generation,
+                        generation ? strlen(generation) : 0, e);
+}
+
+/* The distance of two positive floats in float32 steps. */
+static int64_t ulps(float a, uint32_t b)
+{
+    union { float f; uint32_t u; } x = { a };
+    return llabs((int64_t)x.u - (int64_t)b);
+}
+
+static size_t n_cases, n_powers, n_exact, n_values;
+
+static void compare_shape(const struct config *c, const char *want, const char *json)
+{
+    char layers[CONFIG_LAYERS_MAX + 1], got[2 * CONFIG_LAYERS_MAX + 256];
+    bool any = memchr(c->windowed, 1, c->n_layers) != NULL;
+    for (size_t l = 0; l < c->n_layers; l++)
+        layers[l] = (char)('0' + c->windowed[l]);
+    layers[c->n_layers] = 0;
+    snprintf(got, sizeof got, "%zu %zu %zu %zu %zu %zu %zu %zu %d %zu %s %g %d %d", c->vocab, c->hidden,
+             c->ffn, c->n_layers, c->n_heads, c->n_kv_heads, c->head_dim, c->max_position, c->tied, c->window,
+             layers, c->rms_eps, c->bos, c->n_eos ? c->eos[0] : -1);
+    for (size_t l = 0; l < c->n_layers; l++)
+        layers[l] = (char)('0' + c->kind[l]);
+    const size_t n = strlen(got);
+    if (c->n_experts)
+        snprintf(got + n, sizeof got - n, " %zu %zu %zu %d %s", c->n_experts, c->experts_used, c->expert_ffn,
+                 c->experts_normalised, layers);
+    CHECK(strcmp(got, want) == 0, "\n  %s\n  got  %s\n  want %s", json, got, want);
+    CHECK(any ? c->window > 0 : true, "%s", json);
+}
+
+/* Reads floats in hex into x[0..max) and returns their number. */
+static size_t read_hex(char *hex, uint32_t *x, size_t max)
+{
+    size_t n = 0;
+    for (char *p = strtok(hex, " \n"); p; p = strtok(NULL, " \n"))
+        if (n < max)
+            x[n++] = (uint32_t)strtoul(p, NULL, 16);
+    return n;
+}
+
+/* Powers are within one float32 step of torch's. Computed from torch's powers, every bit is equal. */
+static void compare_rope(const struct config *c, char *rope, char *powers, const char *json)
+{
+    uint32_t want[HEAD_DIM_MAX / 2 + 1], torch[HEAD_DIM_MAX / 2];
+    float power[HEAD_DIM_MAX / 2], inv_freq[HEAD_DIM_MAX / 2], factor;
+    size_t n = c->head_dim / 2;
+    CHECK(read_hex(rope, want, HEAD_DIM_MAX / 2 + 1) == n + 1 &&
+              read_hex(powers, torch, HEAD_DIM_MAX / 2) == n,
+          "%s", json);
+    rope_powers(c, power);
+    for (size_t i = 0; i < n; i++) {
+        n_exact += ulps(power[i], torch[i]) == 0;
+        n_powers++;
+        CHECK(ulps(power[i], torch[i]) <= 1, "%s: power %zu is %a", json, i, (double)power[i]);
+        memcpy(&power[i], &torch[i], 4);
+    }
+    rope_frequencies(c, power, inv_freq, &factor);
+    n_values += n + 1;
+    CHECK(ulps(factor, want[0]) == 0, "%s: factor %a, want %08x", json, (double)factor, want[0]);
+    for (size_t i = 0; i < n; i++)
+        CHECK(ulps(inv_freq[i], want[i + 1]) == 0, "%s: frequency %zu is %a, want %08x", json, i,
+              (double)inv_freq[i], want[i + 1]);
+}
+
+/* CONFIG_FIXTURE names another output of tests/make/make_config_fixture.py. */
+static void as_transformers(void)
+{
+    const char *path = getenv("CONFIG_FIXTURE");
+    FILE *f = fopen(path ? path : "tests/data/config_fixture.txt", "r");
+    char *line = NULL;
+    size_t size = 0;
+    CHECK(f, "no fixture");
+    while (f && getline(&line, &size, f) > 0) {
+        char *json = line, *shape = strchr(json, '\t');
+        char *rope = shape ? strchr(shape + 1, '\t') : NULL, *powers = rope ? strchr(rope + 1, '\t') : NULL;
+        struct config c;
+        struct err e;
+        CHECK(powers, "bad line");
+        if (!powers)
+            break;
+        *shape++ = *rope++ = *powers++ = 0;
+        n_cases++;
+        int r = parse(&c, json, NULL, &e);
+        CHECK(r == 0, "%s: %s", json, e.msg);
+        if (r)
+            continue;
+        compare_shape(&c, shape, json);
+        compare_rope(&c, rope, powers, json);
+    }
+    free(line);
+    if (f)
+        fclose(f);
+    CHECK(n_cases >= 60, "%zu cases", n_cases);
+    printf("    %zu configurations; %zu of %zu powers are torch's, the others one float32 step off; all %zu "
+           "values computed from them equal\n",
+           n_cases, n_exact, n_powers, n_values);
+}
+
+static const char small[] = "{\"model_type\": \"llama\", \"hidden_size\": 64, \"intermediate_size\": 128, "
+                            "\"num_hidden_layers\": 2, \"num_attention_heads\": 4, "
+                            "\"num_key_value_heads\": 2, \"vocab_size\": 100, \"max_position_embeddings\": "
+                            "512, \"bos_token_id\": 1, \"eos_token_id\": 2}";
+
+static void bad_config(const char *in, const char *file)
+{
+    char name[300], path[600], *json;
+    size_t n, len = strlen(file);
+    struct config c;
+    struct err e = { 0 };
+    snprintf(name, sizeof name, "config/%s", file);
+    snprintf(path, sizeof path, "%s/%s", in, file);
+    CHECK(file_read(&json, &n, path, 1 << 20, &e) == 0, "%s", e.msg);
+    size_t before = bad_allocated;
+    bool generation = len > 16 && strcmp(file + len - 16, ".generation.json") == 0;
+    int r = generation ? config_parse(&c, "config.json", small, strlen(small), path, json, n, &e)
+                       : config_parse(&c, path, json, n, NULL, NULL, 0, &e);
+    bad_check(name, path, r, &e, bad_allocated - before, n);
+    free(json);
+}
+
+static void refuses_files(void)
+{
+    bad_seen = 0;
+    bad_each("build/data/bad/config", bad_config);
+    CHECK(bad_seen == bad_entries("config/"), "%zu files, %zu expected", bad_seen, bad_entries("config/"));
+}
+
+/* A missing or too large file, and a generation_config.json that exists but cannot be read. */
+static void refuses_no_file(void)
+{
+    char folder[] = "/tmp/test_config_XXXXXX", path[80], gen[80];
+    struct config c;
+    struct err e = { 0 };
+    CHECK(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/config.json", folder);
+    snprintf(gen, sizeof gen, "%s/generation_config.json", folder);
+    bad_check("no_config/missing", path, config_read(&c, folder, &e), &e, 0, 0);
+    CHECK(mkdir(path, 0700) == 0);
+    bad_check("no_config/folder", path, config_read(&c, folder, &e), &e, 0, 0);
+    rmdir(path);
+    CHECK(mkfifo(path, 0600) == 0);
+    bad_check("no_config/fifo", path, config_read(&c, folder, &e), &e, 0, 0);
+    unlink(path);
+    FILE *f = fopen(path, "w");
+    CHECK(f && ftruncate(fileno(f), CONFIG_BYTES_MAX + 1) == 0);
+    size_t before = bad_allocated;
+    bad_check("no_config/large", path, config_read(&c, folder, &e), &e, bad_allocated - before, 0);
+    CHECK(ftruncate(fileno(f), 0) == 0 && fputs(small, f) >= 0 && fclose(f) == 0);
+    CHECK(config_read(&c, folder, &e) == 0 && !c.has_generation_config, "%s", e.msg);
+    CHECK(symlink("nowhere", gen) == 0);
+    bad_check("no_config/generation_link", gen, config_read(&c, folder, &e), &e, 0, 0);
+    unlink(gen);
+    CHECK(mkdir(gen, 0700) == 0);
+    bad_check("no_config/generation_folder", gen, config_read(&c, folder, &e), &e, 0, 0);
+    rmdir(gen);
+    unlink(path);
+    rmdir(folder);
+}
+
+/* Nesting of 100,000 is refused fast. A file of keys at the size limit is read fast. */
+static void refuses_large(void)
+{
+    size_t n = 100000, before;
+    struct config c;
+    struct err e = { 0 };
+    char *p = malloc(CONFIG_BYTES_MAX);
+    memset(p, '[', n);
+    before = bad_allocated;
+    bad_check("large/config_nested", "x", config_parse(&c, "x", p, n, NULL, NULL, 0, &e), &e,
+              bad_allocated - before, 0);
+    n = 0;
+    for (p[n++] = '{'; n < CONFIG_BYTES_MAX - 8;)
+        n += (size_t)sprintf(p + n, "\"\":{},");
+    p[n - 1] = '}';
+    before = bad_allocated;
+    bad_check("large/config_keys", "x", config_parse(&c, "x", p, n, NULL, NULL, 0, &e), &e,
+              bad_allocated - before, 0);
+    free(p);
+}
+
+static void refuses_every_prefix(void)
+{
+    char *json;
+    size_t n, refused = 0;
+    struct config c;
+    struct err e;
+    CHECK(file_read(&json, &n, "models/demo/config.json", 1 << 20, &e) == 0, "%s", e.msg);
+    while (n && json[n - 1] == '\n')
+        n--;
+    CHECK(config_parse(&c, "x", json, n, NULL, NULL, 0, &e) == 0, "%s", e.msg);
+    for (size_t i = 0; i < n; i++)
+        refused += config_parse(&c, "x", json, i, NULL, NULL, 0, &e) == -1 && e.code == ERR_INPUT;
+    CHECK(refused == n, "%zu of %zu prefixes", refused, n);
+    free(json);
+}
+
+/* Parses `small` with more members. */
+static int parse_with(struct config *c, const char *more, const char *generation, struct err *e)
+{
+    char json[4096];
+    snprintf(json, sizeof json, "%.*s, %s}", (int)strlen(small) - 1, small, more);
+    return parse(c, json, generation, e);
+}
+
+/* Optional keys and their meaning. */
+static void accepts(void)
+{
+    static const char *const more[] = {
+        "\"architectures\": [\"LlamaForCausalLM\"]", "\"architectures\": null", "\"architectures\": []",
+            "\"hidden_act\": \"swish\"", "\"quantization_config\": null",
+        "\"partial_rotary_factor\": 1.0",
+            "\"pretraining_tp\": 2, \"use_cache\": false, \"torch_dtype\": \"float16\", \"pad_token_id\": -1",
+                "\"rope_scaling\": null, \"rope_parameters\": null",
+        "\"rope_scaling\": {\"type\": \"default\"}",
+            "\"rope_scaling\": {\"rope_type\": \"linear\", \"type\": \"mrope\", \"factor\": 2}",
+                "\"sliding_window\": null", "\"head_dim\": 16",
+        "\"layer_types\": [\"full_attention\", \"full_attention\"]",
+            "\"_name_or_path\": \"\\\\x\", \"x\": [[[]]]", "\"attn_logit_softcapping\": null",
+                "\"num_local_experts\": 0",
+        "\"is_causal\": true", "\"max_length\": 20, \"temperature\": \"hot\"", "\"rope_theta\": 1000000",
+            "\"rope_theta\": 1e6",
+    };
+    struct config c;
+    struct err e;
+    for (size_t i = 0; i < sizeof more / sizeof *more; i++)
+        CHECK(parse_with(&c, more[i], NULL, &e) == 0, "%s: %s", more[i], e.msg);
+    CHECK(parse(&c, "{\"architectures\": [\"Qwen3ForCausalLM\"], \"use_qk_norm\": null}", NULL, &e) == 0 &&
+              strcmp(c.model_type, "qwen3") == 0 && c.qk_norm && !c.qkv_bias,
+          "%s", e.msg);
+    CHECK(parse(&c, "{\"model_type\": \"qwen2\", \"attention_bias\": true}", NULL, &e) == 0 && c.qkv_bias &&
+              !c.o_bias && !c.qk_norm,
+          "%s", e.msg);
+    CHECK(parse(&c, "{\"model_type\": \"qwen3\", \"attention_bias\": true}", NULL, &e) == 0 && c.qkv_bias &&
+              c.o_bias,
+          "%s", e.msg);
+    CHECK(parse_with(&c, "\"attention_bias\": true, \"mlp_bias\": true", NULL, &e) == 0 && c.qkv_bias &&
+              c.o_bias && c.mlp_bias,
+          "%s", e.msg);
+    CHECK(parse(&c, small, NULL, &e) == 0 && !c.qkv_bias && !c.o_bias && !c.mlp_bias && !c.tied);
+}
+
+/* The ids that end a text: the union of both files, or the architecture's default if neither has any. */
+static void end_ids(void)
+{
+    struct config c;
+    struct err e;
+    CHECK(parse(&c, small, NULL, &e) == 0 && c.bos == 1 && c.n_eos == 1 && c.eos[0] == 2);
+    CHECK(parse(&c, small, "{\"eos_token_id\": [5, 2, 7], \"bos_token_id\": 9}", &e) == 0 && c.bos == 1 &&
+              c.n_eos == 3,
+          "%s", e.msg);
+    CHECK(c.eos[0] == 2 && c.eos[1] == 5 && c.eos[2] == 7);
+    CHECK(parse(&c, small, "{\"eos_token_id\": null}", &e) == 0 && c.n_eos == 1 && c.eos[0] == 2);
+    CHECK(parse(&c, "{\"model_type\": \"llama\"}", NULL, &e) == 0 && c.bos == 1 && c.n_eos == 1 &&
+          c.eos[0] == 2);
+    CHECK(parse(&c, "{\"model_type\": \"llama\", \"vocab_size\": 2}", NULL, &e) == 0 && c.bos == 1 &&
+          c.n_eos == 0);
+    CHECK(parse(&c, "{\"model_type\": \"llama\", \"eos_token_id\": null, \"bos_token_id\": null}", NULL,
+                &e) == 0 &&
+          c.bos == -1 && c.n_eos == 0);
+    CHECK(parse(&c, "{\"model_type\": \"llama\"}", "{\"eos_token_id\": 7}", &e) == 0 && c.n_eos == 1 &&
+          c.eos[0] == 7);
+    CHECK(parse(&c, "{\"model_type\": \"llama\"}", "{}", &e) == 0 && c.n_eos == 0 && c.bos == 1);
+    CHECK(parse(&c, "{\"model_type\": \"qwen2\"}",
+                "{\"eos_token_id\": [151645, 151643], \"bos_token_id\": 151643}", &e) == 0 &&
+          c.n_eos == 2 && c.bos == 151643);
+}
+
+static void generation_settings(void)
+{
+    struct config c;
+    struct err e;
+    CHECK(parse(&c, small, NULL, &e) == 0 && !c.has_generation_config && !c.do_sample_known &&
+          isnan(c.temperature) && isnan(c.top_p) && isnan(c.min_p) && isnan(c.eta) &&
+          isnan(c.repetition_penalty) && c.top_k == -1 && !*c.generation_unknown);
+    CHECK(parse(&c, small,
+                "{\"do_sample\": true, \"temperature\": 0.6, \"top_k\": 20, \"top_p\": 0.95, \"min_p\": 0, "
+                "\"eta_cutoff\": 3e-4, \"repetition_penalty\": 1.05}",
+                &e) == 0,
+          "%s", e.msg);
+    CHECK(c.has_generation_config && c.do_sample_known && c.do_sample && c.temperature == 0.6 &&
+          c.top_k == 20 && c.top_p == 0.95 && c.min_p == 0 && c.eta == 3e-4 && c.repetition_penalty == 1.05 &&
+          !*c.generation_unknown);
+    CHECK(parse(&c, small, "{\"do_sample\": false, \"temperature\": 0.9, \"top_k\": null, \"top_p\": null}",
+                &e) == 0 &&
+              c.do_sample_known && !c.do_sample && c.temperature == 0.9 && c.top_k == -1 && isnan(c.top_p),
+          "%s", e.msg);
+    CHECK(parse(&c, small,
+                "{\"typical_p\": 1.0, \"num_beams\": 1, \"epsilon_cutoff\": 0.0, \"bad_words_ids\": null, "
+                "\"max_length\": 4096, \"transformers_version\": \"4.31\"}", &e) == 0 &&
+          !*c.generation_unknown && !c.do_sample_known, "%s", e.msg);
+    CHECK(parse(&c, small, "{\"typical_p\": 0.9}", &e) == 0 &&
+              strcmp(c.generation_unknown, "typical_p 0.9") == 0,
+          "%s", c.generation_unknown);
+    CHECK(parse(&c, small, "{\"suppress_tokens\": [1, 2]}", &e) == 0 &&
+              strcmp(c.generation_unknown, "suppress_tokens [1, 2]") == 0,
+          "%s", c.generation_unknown);
+}
+
+/* The usable length, from the file and with --context-scaling. */
+static void context(void)
+{
+    static const struct { const char *rope; size_t context; } files[] = {
+        { "\"rope_scaling\": null", 512 },
+        { "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 4}", 2048 },
+        { "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 1.7}", 870 },
+        { "\"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 4}", 512 },
+        { "\"rope_scaling\": {\"type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 1, "
+          "\"high_freq_factor\": 4, \"original_max_position_embeddings\": 128}", 512 },
+        { "\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4, \"original_max_position_embeddings\": 64}",
+          512 },
+        { "\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4, \"original_max_position_embeddings\": 256}",
+          1024 },
+        { "\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4}", 2048 },
+        { "\"rope_scaling\": {\"type\": \"yarn\", \"factor\": null, \"original_max_position_embeddings\": "
+          "128}", 512 },
+    };
+    static const struct { const char *spec; size_t context, original; double factor; enum rope_type type;
+    } specs[] = {
+        { "yarn:4", 2048, 512, 4, ROPE_YARN },        { "yarn:4:256", 1024, 256, 4, ROPE_YARN },
+        { "yarn:1.5:100", 512, 100, 1.5, ROPE_YARN }, { "linear:2", 1024, 0, 2, ROPE_LINEAR },
+        { "yarn:1e1", 5120, 512, 10, ROPE_YARN },
+    };
+    static const char *const bad[] = { "", "yarn", "yarn:", "yarn:0", "yarn:0.5", "yarn:-2", "yarn:nan",
+                                       "yarn:inf", "yarn: 2", "yarn:2:", "yarn:2:0", "yarn:2:1.5",
+                                           "yarn:2:-1", "yarn:2:3:4",
+        "yarn:2x", "linear:2:100", "ntk:2", "YARN:2", "yarn:1e9", "linear:1e6x", "yarn:0x2",
+            "yarn:1000000:1073741824" };
+    struct config c, n;
+    struct err e;
+    float inv[8], plain[8], f;
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        CHECK(parse_with(&c, files[i].rope, NULL, &e) == 0 && c.context == files[i].context, "%s: %zu",
+              files[i].rope, c.context);
+    CHECK(parse(&c, small, NULL, &e) == 0);
+    config_rope(&c, plain, &f);
+    CHECK(f == 1);
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+        n = c;
+        CHECK(config_scale_context(&n, specs[i].spec, &e) == 0 && n.context == specs[i].context &&
+                  n.rope.original == specs[i].original && n.rope.factor == specs[i].factor &&
+                  n.rope.type == specs[i].type,
+              "%s: %zu", specs[i].spec, n.context);
+        config_rope(&n, inv, &f);
+        CHECK(inv[7] < plain[7] && (f > 1) == (n.rope.type == ROPE_YARN), "%s", specs[i].spec);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        n = c;
+        CHECK(config_scale_context(&n, bad[i], &e) == -1 && e.code == ERR_INPUT && strstr(e.msg, bad[i]) &&
+                  memcmp(&n, &c, sizeof c) == 0,
+              "%s is accepted", bad[i]);
+    }
+    /* On a yarn model the original length is kept. */
+    CHECK(parse_with(&c, files[6].rope, NULL, &e) == 0 && config_scale_context(&c, "yarn:8", &e) == 0 &&
+          c.context == 2048 && c.rope.original == 256);
+}
+
+int main(void)
+{
+    RUN(as_transformers);
+    RUN(accepts);
+    RUN(end_ids);
+    RUN(generation_settings);
+    RUN(context);
+    RUN(refuses_files);
+    RUN(refuses_no_file);
+    RUN(refuses_every_prefix);
+    RUN(refuses_large);
+    free(bad_table);
+    return test_end();
+}
