@@ -317,6 +317,23 @@ int draft_round(struct drafting *const *g, size_t n, struct err *e);
 /* One draft pass of `ops` for n texts, or as many as have room for all of them. more[i]: a further pass for
  * text i may be of use; next_reach is the reach of the likeliest node that it would continue. */
 void draft_pass(struct drafting *const *g, size_t n, const struct drafter_ops *ops, bool *more);
+/* Seconds of a drafter's passes, fading means: of those of one row, and of each further row. */
+struct row_seconds { double one, more; };
+void row_seconds_learn(struct row_seconds *s, size_t rows, double seconds);
+/* For beams: the rows of a round's passes so far, their nodes, the rows of their parents (-1: the root is no
+ * row), and the first row of the last pass. rows: what their seconds were. */
+enum { BEAM_ROWS_MAX = 65 };
+struct draft_beam {
+    size_t n, from;
+    uint32_t node[BEAM_ROWS_MAX];
+    int32_t parent[BEAM_ROWS_MAX];
+    struct row_seconds rows;
+};
+/* Chooses the next pass: children of the last pass's rows, or of the root, the likeliest first, at most
+ * `most`. With the planner only those whose children are worth a row. The caller counts them in n after the
+ * pass. */
+bool draft_beam(struct drafting *g, struct draft_beam *b, enum drafter source, size_t most,
+                struct pass_part *part);
 /* The node that the next pass of a chain continues, as the one row of a part. False: the chain has ended. */
 bool draft_chain(const struct drafting *g, struct pass_part *part);
 /* How many children a node gets: as --tree says, or as many as may pay. */
@@ -342,6 +359,3 @@ size_t draft_children(const struct drafting *g, enum drafter source, const uint3
                       size_t most, double seconds, uint32_t *child, int32_t *row);
 /* Raises next_reach to the reach of the likeliest child of a node that a further pass may continue. */
 void draft_reach(struct drafting *g, uint32_t node);
-/* Seconds of a drafter's passes, fading means: of those of one row, and of each further row. */
-struct row_seconds { double one, more; };
-void row_seconds_learn(struct row_seconds *s, size_t rows, double seconds);

@@ -18,6 +18,26 @@ bool draft_chain(const struct drafting *g, struct pass_part *part)
     return (!g->passes || part->node[0]) && t->node[part->node[0]].depth < t->max_depth;
 }
 
+bool draft_beam(struct drafting *g, struct draft_beam *b, enum drafter source, size_t most,
+                struct pass_part *part)
+{
+    const bool of_root = b->n == 0;
+    const size_t last = b->from;
+    b->from = b->n;
+    part->n = draft_children(g, source, of_root ? &(uint32_t){ 0 } : b->node + last,
+                             of_root ? 1 : b->n - last, MIN(most, g->buffers->verify_rows), b->rows.more,
+                             part->node, b->parent + b->n);
+    part->rows = part->n;
+    assert(b->n + part->n <= BEAM_ROWS_MAX);
+    for (size_t i = 0; i < part->n; i++) {
+        int32_t *parent = &b->parent[b->n + i];
+        *parent = of_root ? -1 : *parent + (int32_t)last;
+        b->node[b->n + i] = part->node[i];
+        part->token[i] = g->tree->node[part->node[i]].token;
+    }
+    return part->n > 0;
+}
+
 /* Rows of logits. */
 static size_t logits_of(const struct pass_part *p) { return p->n * MAX(p->heads, (size_t)1); }
 

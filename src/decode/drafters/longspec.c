@@ -28,13 +28,7 @@ enum {
 struct beam {                        /* of one text */
     struct kv kv;                    /* the drafter's own: slot s has position first + s */
     size_t first;
-    /* this round: rows of its passes so far; the tree's node and the row of the parent of each */
-    size_t n;
-    uint32_t node[NODES];
-    int32_t parent[NODES];
-    /* rows of the next pass: at which row of node[] they begin */
-    size_t from;
-    struct row_seconds rows;
+    struct draft_beam round;
 };
 
 static struct longspec *weights_of(const struct drafting *g) { return g->weights[DRAFTER_LONGSPEC]; }
@@ -120,35 +114,22 @@ static bool longspec_prepare(struct drafting *g)
         n = MIN(to - at, SLOTS - b->kv.n_past);
         longspec_read(weights_of(g), &b->kv, b->first, g->tokens + at, n);
     }
-    b->n = b->from = 0;
+    b->round.n = b->round.from = 0;
     return to > 0;
 }
 
 /* ---- a pass ---- */
 
-/* The root; then children of the last pass's rows, the likeliest first. With the planner only those whose
- * children are worth a row. */
+/* The root is the first row. */
 static bool longspec_choose(struct drafting *g, struct pass_part *p)
 {
-    struct beam *b = beam_of(g);
-    const struct tree *t = g->tree;
-    const size_t last = b->from, most = MIN((size_t)BEAM, g->buffers->verify_rows);
-    if (g->passes == 0) {
-        b->node[0] = 0, b->parent[0] = -1;
-        p->n = 1;
-    } else {
-        b->from = b->n;
-        p->n = draft_children(g, DRAFTER_LONGSPEC, b->node + last, b->n - last, most, b->rows.more,
-                              b->node + b->n, b->parent + b->n);
-        for (size_t i = 0; i < p->n; i++)
-            b->parent[b->n + i] += (int32_t)last;
-    }
-    for (size_t i = 0; i < p->n; i++) {
-        p->node[i] = b->node[b->n + i];
-        p->token[i] = t->node[p->node[i]].token;
-    }
-    p->rows = p->n;
-    return p->n > 0;
+    struct draft_beam *b = &beam_of(g)->round;
+    if (g->passes)
+        return draft_beam(g, b, DRAFTER_LONGSPEC, BEAM, p);
+    b->node[0] = 0, b->parent[0] = -1;
+    p->token[0] = g->tree->node[0].token;
+    p->rows = p->n = 1;
+    return true;
 }
 
 static int longspec_pass(struct drafting *const *g, size_t n, struct pass_part *const *part, double *end)
@@ -157,17 +138,18 @@ static int longspec_pass(struct drafting *const *g, size_t n, struct pass_part *
     (void)end;
     for (size_t i = 0; i < n; i++) {
         struct beam *b = beam_of(g[i]);
-        seq[i] = (struct longspec_seq){ .target = g[i]->kv, .own = &b->kv, .first = b->first, .node0 = b->n,
-                                        .n = part[i]->n, .token = part[i]->token, .parent = b->parent };
+        seq[i] = (struct longspec_seq){ .target = g[i]->kv, .own = &b->kv, .first = b->first,
+                                        .node0 = b->round.n, .n = part[i]->n, .token = part[i]->token,
+                                        .parent = b->round.parent };
     }
     return longspec_forward(weights_of(g[0]), &g[0]->draft_model->lm_head, seq, n, part[0]->logits);
 }
 
-static void longspec_keep(struct drafting *g, const struct pass_part *p) { beam_of(g)->n += p->n; }
+static void longspec_keep(struct drafting *g, const struct pass_part *p) { beam_of(g)->round.n += p->n; }
 
 static void longspec_learn(struct drafting *g, const struct pass_part *p, double seconds)
 {
-    row_seconds_learn(&beam_of(g)->rows, p->rows, seconds);
+    row_seconds_learn(&beam_of(g)->round.rows, p->rows, seconds);
 }
 
 static const struct drafter_passes passes = { .most = PASSES, .rows = LONGSPEC_ROWS, .by_depth = true,

@@ -32,14 +32,10 @@ struct drafts {                      /* of one text */
     /* The pairs that wait: those of the states of rows next .., [n_pending][hidden] */
     size_t next;
     float *pending; size_t n_pending;
-    /* This round: hidden states of the root and of each row [1 + NODES][hidden]; rows of candidates, their
-     * nodes of the tree, and the rows of their parents, -1: the root; the first row of the last pass */
+    /* This round: rows of candidates; hidden states of the root and of each row, [1 + NODES][hidden] */
+    struct draft_beam round;
     float *state;
-    size_t n, from;
-    uint32_t node[NODES];
-    int32_t parent[NODES];
     float *input;                    /* [MTP_BEAM][hidden]: states for the rows of a pass */
-    struct row_seconds rows;
 };
 
 static struct mtp *weights_of(const struct drafting *g) { return g->weights[DRAFTER_MTP]; }
@@ -202,40 +198,28 @@ static bool mtp_prepare(struct drafting *g)
         return false;
     if (s->n_pending > most)
         read_pending(g, s->n_pending - most);
-    s->n = s->from = 0;
+    s->round.n = s->round.from = 0;
     return true;
 }
 
 /* ---- passes ---- */
 
-/* The rows of candidates: children of the last pass's rows, the likeliest first. */
-static void choose_children(struct drafting *g, struct pass_part *p)
-{
-    static const uint32_t root = 0;
-    struct drafts *s = drafts_of(g);
-    const size_t hidden = g->model->config.hidden, last = s->from,
-                 most = MIN((size_t)MTP_BEAM, g->buffers->verify_rows);
-    const bool first = g->passes == 1;
-    s->from = s->n;
-    p->n = draft_children(g, DRAFTER_MTP, first ? &root : s->node + last, first ? 1 : s->n - last, most,
-                          s->rows.more, p->node, s->parent + s->n);
-    for (size_t i = 0; i < p->n; i++) {
-        int32_t *parent = &s->parent[s->n + i];
-        *parent = first ? -1 : *parent + (int32_t)last;
-        s->node[s->n + i] = p->node[i];
-        p->token[i] = g->tree->node[p->node[i]].token;
-        memcpy(s->input + i * hidden, s->state + (size_t)(*parent + 1) * hidden, hidden * sizeof *s->input);
-    }
-}
-
-/* Pass 0 reads the pairs that wait, the root's last. */
+/* Pass 0 reads the pairs that wait, the root's last. Rows of the others get the states of their parents. */
 static bool mtp_choose(struct drafting *g, struct pass_part *p)
 {
-    p->n = 1;
-    if (g->passes)
-        choose_children(g, p);
-    p->rows = g->passes ? p->n : drafts_of(g)->n_pending;
-    return p->n > 0;
+    struct drafts *s = drafts_of(g);
+    const size_t hidden = g->model->config.hidden;
+    if (g->passes == 0) {
+        p->n = 1;
+        p->rows = s->n_pending;
+        return true;
+    }
+    if (!draft_beam(g, &s->round, DRAFTER_MTP, MTP_BEAM, p))
+        return false;
+    for (size_t i = 0; i < p->n; i++)
+        memcpy(s->input + i * hidden, s->state + (size_t)(s->round.parent[s->round.n + i] + 1) * hidden,
+               hidden * sizeof *s->input);
+    return true;
 }
 
 static int mtp_pass(struct drafting *const *g, size_t n, struct pass_part *const *part, double *end)
@@ -253,8 +237,8 @@ static int mtp_pass(struct drafting *const *g, size_t n, struct pass_part *const
         if (g[i]->passes == 0)
             seq[i] = pending_rows(g[i], p->rows);
         else
-            seq[i] = (struct pass_seq){ .kv = &s->kv, .n = p->rows, .token = p->token, .parent = s->parent,
-                                        .node0 = s->n, .state = s->input,
+            seq[i] = (struct pass_seq){ .kv = &s->kv, .n = p->rows, .token = p->token,
+                                        .parent = s->round.parent, .node0 = s->round.n, .state = s->input,
                                         .shift = s->next + 1 - s->kv.n_past };
         memset(want[i] + p->rows - p->n, 1, p->n);
         seq[i].want = want[i];
@@ -275,14 +259,14 @@ static void mtp_keep(struct drafting *g, const struct pass_part *p)
         drop_pending(g, p->rows);
         memcpy(s->state, p->hidden + (p->rows - 1) * d, d * sizeof *p->hidden);
     } else {
-        memcpy(s->state + (1 + s->n) * d, p->hidden, p->n * d * sizeof *p->hidden);
-        s->n += p->n;
+        memcpy(s->state + (1 + s->round.n) * d, p->hidden, p->n * d * sizeof *p->hidden);
+        s->round.n += p->n;
     }
 }
 
 static void mtp_learn(struct drafting *g, const struct pass_part *p, double seconds)
 {
-    row_seconds_learn(&drafts_of(g)->rows, p->rows, seconds);
+    row_seconds_learn(&drafts_of(g)->round.rows, p->rows, seconds);
 }
 
 static const struct drafter_passes passes = { .most = MTP_PASSES, .rows = MTP_ROWS, .by_depth = true,
