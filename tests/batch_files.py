@@ -79,11 +79,11 @@ BAD = [
     (request("w", {"prompt": ["a", "b"], "max_tokens": 4}),
      "it has 2 prompts and one is allowed: give each its own line and custom_id"),
     (request("w2", {"prompt": [[5], [6], [7]], "max_tokens": 4}), "it has 3 prompts and one is allowed"),
-    (request("c", {"messages": [{"role": "tool", "content": "x"}], "max_tokens": 4,
-                   "chat_template": "chatml"}, chat=True),
-     "role 'tool', allowed are system, user and assistant"),
+    (request("c", {"messages": [{"role": "assistant", "content": "x"}], "max_tokens": 4,
+                   "chat_template": "{{ raise_exception('No ' ~ messages[0].role) }}"}, chat=True),
+     "the chat template given, line 1: No assistant"),
     (request("q", {"messages": [{"role": "user", "content": "x"}], "max_tokens": 4}, chat=True),
-     "no chat template; --chat-template NAME"),
+     "no chat template; --chat-template names one of"),
     (plain("r0", 1), 'custom_id: "r0" is also in line 1'),
     (plain("s", 1, logit_bias={"5000": 1}), "token id: '5000' is not a whole number from 0 to 4095"),
     (plain("n", 1, n=0), "body.n: '0' is not a whole number from 1"),
@@ -93,7 +93,7 @@ BAD = [
     (plain("o", 1, stop=["a", ""]), "body.stop: a string of 0 bytes, 1 to 1024 are allowed"),
     ('{"custom_id": "i", "method": "POST", "url": "/v1/chat/completions", "body": {"messages": '
      '[{"role": "user", "role": "system", "content": "x"}], "chat_template": "chatml"}}',
-     "body.messages .*a message has one role"),
+     "message 1 .*a message has one role"),
 ]
 
 

@@ -150,6 +150,7 @@ struct job_spec {
     size_t wanted;                       /* length of the text in tokens, given ones included */
     int priority;                        /* higher first; default 0 */
     bool paused;                         /* not in the queue: only a claim that names the job gets it */
+    const char *refusal;                 /* NULL; else why a job that does not exist yet cannot be stored */
 };
 
 /* Store n jobs in one transaction, all or none. `batch` is NULL or a name (batch_name_check) of a batch,
@@ -157,7 +158,7 @@ struct job_spec {
  *
  * A (batch, custom_id, sample) that exists with the same identity is not stored again; its line number is
  * updated. With ERR_INPUT the call stores nothing, and *bad (may be NULL) is the index of the job that
- * caused it: the triple exists with another identity, occurs twice with different identities in v, or adds
+ * caused it: it is new and has a refusal, the triple exists with another identity, occurs twice with different identities in v, or adds
  * a sample to an older custom_id (its seed would differ from the others). For other failures *bad is n.
  *
  * ids[n] receives the job numbers; is_new[n] (may be NULL) says which jobs were added. */

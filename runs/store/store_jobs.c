@@ -195,6 +195,8 @@ static int submit_one(struct store *s, const struct batch *b, const struct job_s
         return -1;
     if (is_new)
         *is_new = rc == 0;
+    if (rc == 0 && j->refusal)
+        return err_set(e, ERR_INPUT, "%s", j->refusal);
     return rc == 1 ? 0 : insert_job(s, b->id, j, identity, id, e);
 }
 

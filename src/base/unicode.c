@@ -28,6 +28,40 @@ unsigned unicode_class(uint32_t c)
     return class_runs[at].bits;
 }
 
+bool unicode_is_space(uint32_t c)
+{
+    return (c >= 9 && c <= 13) || (c >= 0x1c && c <= 0x20) || c == 0x85 || c == 0xa0 || c == 0x1680 ||
+           (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
+}
+
+size_t unicode_rstrip(const char *s, size_t n)
+{
+    while (n > 0) {
+        size_t p = n - 1;
+        uint32_t c;
+        while (p > 0 && ((unsigned char)s[p] & 0xc0) == 0x80)
+            p--;
+        utf8_get(s + p, &c);
+        if (!unicode_is_space(c))
+            break;
+        n = p;
+    }
+    return n;
+}
+
+size_t unicode_lstrip(const char *s, size_t n)
+{
+    size_t p = 0;
+    while (p < n) {
+        uint32_t c;
+        const size_t length = utf8_get(s + p, &c);
+        if (!unicode_is_space(c))
+            break;
+        p += length;
+    }
+    return p;
+}
+
 size_t utf8_put(char *out, uint32_t c)
 {
     size_t n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;

@@ -65,10 +65,11 @@ static void print_start(void *ctx, const struct decoder *d, const struct job_par
         if (own[0])
             fprintf(stderr, "the model's own settings (generation_config.json): %s\n", own);
         fprintf(stderr, "job: %" PRId64 "\n", r->job->id);
-        if (*r->request.chat_template)
+        if (*r->request.chat.template)
             fprintf(stderr, "chat template: %s\n",
-                    strlen(r->request.chat_template) < CHAT_NAME_BYTES - 1 ? r->request.chat_template
-                                                                           : "the model's own");
+                    !o->chat_template                                       ? "the model's own"
+                    : strlen(r->request.chat.template) < CHAT_NAME_BYTES - 1 ? r->request.chat.template
+                                                                            : "the one given");
         if (drawn)
             fprintf(stderr, "seed: %" PRIu64 "\n", r->job->seed);
         if (!r->lossless)

@@ -14,6 +14,7 @@
 #include "src/base/json_write.h"
 #include "src/base/output.h"
 #include "src/cli/verbs.h"
+#include "src/request/chat_options.h"
 #include "src/request/model_options.h"
 #include "src/text/tokenizer.h"
 
@@ -247,6 +248,25 @@ static int tokenize_whole(const struct tokenizer *t, const char *path, bool deco
     return rc;
 }
 
+/* --messages: the ids of the prompt that a chat template makes, or with --render its text. */
+static int tokenize_chat(const struct tokenizer *t, const char *dir, const struct options *o, struct err *e)
+{
+    struct chat_prompt p;
+    if (o->n_args || o->decode || o->jsonl)
+        return err_set(e, ERR_INPUT, "tokenize: --messages and %s: only one of them is allowed",
+                       o->n_args ? o->arg[0] : o->decode ? "--decode" : "--jsonl");
+    if (chat_prompt_of(&p, dir, t, o, NULL, 0, e))
+        return -1;
+    if (o->render)
+        fwrite(p.text, 1, p.n, stdout);
+    for (size_t i = 0; i < p.n_ids && !o->render; i++) {
+        put_id(p.ids[i]);
+        putc_unlocked('\n', stdout);
+    }
+    chat_prompt_free(&p);
+    return 0;
+}
+
 int cmd_tokenize(const struct options *o, struct err *e)
 {
     static struct config config;
@@ -261,7 +281,10 @@ int cmd_tokenize(const struct options *o, struct err *e)
     if (tokenizer_open(&t, dir, vocab, e))
         return -1;
     const char *path = o->n_args ? o->arg[0] : "-";
-    int rc = o->jsonl ? tokenize_lines(t, path, o->decode, e) : tokenize_whole(t, path, o->decode, e);
+    int rc = chat_check_options(o, e)   ? -1
+             : o->messages              ? tokenize_chat(t, dir, o, e)
+             : o->render                ? err_set(e, ERR_INPUT, "--render needs --messages")
+             : o->jsonl ? tokenize_lines(t, path, o->decode, e) : tokenize_whole(t, path, o->decode, e);
     tokenizer_close(t);
     if (rc)
         return -1;

@@ -21,13 +21,14 @@
 #include "src/request/batch_csv.h"
 #include "src/request/batch_line.h"
 #include "src/request/job_params.h"
+#include "src/request/chat_options.h"
 #include "src/request/model_options.h"
 #include "src/request/output_check.h"
 #include "src/request/request.h"
 #include "src/request/same_model.h"
 #include "src/request/sampling_options.h"
 
-struct batch_request { char *custom_id, *prompt, *parameters, *metadata, *identity; int32_t *ids; };
+struct batch_request { char *custom_id, *prompt, *parameters, *metadata, *identity, *refusal; int32_t *ids; };
 struct batch_seen { size_t line; UT_hash_handle hh; char custom_id[]; };
 /* parameters that request_check has accepted for this model and texts of at most n_max tokens */
 struct checked { size_t n_max; UT_hash_handle hh; char parameters[]; };
@@ -37,7 +38,8 @@ struct batch_model {
     char *name;
     struct engine engine;
     bool failed; struct err why;
-    struct chat chat; bool chat_template_name_of_hash, chat_failed; struct err chat_why;
+    struct chat chat; bool chat_opened, chat_failed; struct err chat_why;
+    struct chat_notes chat_notes;
     struct checked *checked;
 };
 
@@ -150,11 +152,11 @@ static int find_template(struct batch_model *m, const struct batch_line *l, stru
     const char *dir = m->engine.dir;
     if (l->template) {
         *out = own;
-        return chat_open(own, dir, l->template, e) ? err_while(e, "body.chat_template") : 0;
+        return chat_open(own, dir, l->template, CHAT_TEXT, e) ? err_while(e, "body.chat_template") : 0;
     }
-    if (!m->chat_template_name_of_hash) {
-        m->chat_template_name_of_hash = true;
-        m->chat_failed = chat_open(&m->chat, dir, l->o.chat_template, &m->chat_why) != 0;
+    if (!m->chat_opened) {
+        m->chat_opened = true;
+        m->chat_failed = chat_open(&m->chat, dir, l->o.chat_template, CHAT_FILE, &m->chat_why) != 0;
     }
     *out = &m->chat;
     if (m->chat_failed)
@@ -175,47 +177,36 @@ static int copy_prompt(struct request *r, const char *text, size_t n, struct err
     return 0;
 }
 
+/* The prompt of a chat. The options of the line become those that hold for it. */
 static int read_chat(struct batch_model *m, struct batch_line *l, struct request *r, struct err *e)
 {
     const struct chat *c;
     struct chat own = {0};
-    struct chat_message *messages = NULL;
-    char *text = NULL;
-    size_t n, bytes;
-    if (find_template(m, l, &own, &c, e) || batch_line_messages(l, &messages, &n, e))
-        goto fail;
-    if (!l->thinks && options_given(&l->o, "thinking")) {
-        l->thinks = true;
-        l->how.thinking = l->o.thinking;
-    }
-    l->how.date = l->how.date ? l->how.date : l->o.chat_date;
-    if (l->thinks && !chat_has_thinking(c)) {
-        err_set(e, ERR_INPUT, "enable_thinking (--thinking): chat template %s has no such switch",
-                chat_name(c));
-        goto fail;
-    }
-    if (l->how.date && !chat_has_date(c)) {
-        err_set(e, ERR_INPUT, "date_string (--chat-date): chat template %s names no day", chat_name(c));
-        goto fail;
-    }
-    int rc = chat_render(c, messages, n, &l->how, &text, &bytes, e) ||
-             tokenizer_encode(m->engine.tokenizer, &r->ids, &r->n_ids, text, bytes, false, e) ||
-             messages_of_user(messages, n, &r->prompt, &r->prompt_bytes, e);
-    free(text);
-    if (rc) {
+    struct chat_input in;
+    struct chat_prompt p;
+    if (l->thinking != CHAT_THINKING_OWN)
+        l->o.thinking = l->thinking;
+    if (chat_input_of(&in, &l->o, e))
+        return -1;
+    l->in.kwargs[0] = in.kwargs[0];
+    l->in.thinking = in.thinking;
+    l->in.day = in.day;
+    l->in.date = in.date;
+    int rc = find_template(m, l, &own, &c, e);
+    if (rc == 0 && (rc = chat_prompt_make(&p, c, m->engine.tokenizer, &l->in, &m->chat_notes, e)) != 0)
         err_while(e, "body.messages");
-        goto fail;
-    }
-    snprintf(r->chat_template, sizeof r->chat_template, "%s", chat_name(c));
-    l->o.thinking = l->how.thinking;
-    l->o.chat_date = l->how.date;
-    free(messages);
     chat_close(&own);
+    if (rc)
+        return -1;
+    r->prompt = p.user;
+    r->prompt_bytes = p.n_user;
+    r->ids = p.ids;
+    free(p.text);
+    r->n_ids = p.n_ids;
+    r->chat = p.facts;
+    if (l->kwargs)
+        l->o.chat_kwargs = l->kwargs;
     return 0;
-fail:
-    free(messages);
-    chat_close(&own);
-    return -1;
 }
 
 static int read_prompt(const struct batch_model *m, struct batch_line *l, struct request *r, struct err *e)
@@ -283,6 +274,22 @@ static int check_unique(struct batch *b, const char *custom_id, size_t line, str
     return 0;
 }
 
+/* Whether the line names a built-in template of an older version. A job that exists stays as it is; a new one
+ * is refused. */
+static bool has_gone_template(const struct batch_line *l)
+{
+    const char *name = l->template ? l->template : l->o.chat_template;
+    return l->chat && name && chat_name_is_gone(name);
+}
+
+static char *refusal_of(const struct batch_line *l, const char *dir)
+{
+    struct chat c;
+    struct err e = {0};
+    chat_open(&c, dir, l->template ? l->template : l->o.chat_template, CHAT_TEXT, &e);
+    return strdup(err_text(&e));
+}
+
 /* Adds a request to the jobs of the batch. Takes prompt, ids and parameters out of r. */
 static int add_request(struct batch *b, const struct batch_line *l, struct request *r,
                        const struct batch_model *m, size_t line, struct err *e)
@@ -296,6 +303,8 @@ static int add_request(struct batch *b, const struct batch_line *l, struct reque
                                  .metadata = l->metadata ? strndup(l->metadata, l->n_metadata) : NULL };
     r->prompt = r->parameters = NULL;
     r->ids = NULL;
+    if (has_gone_template(l) && !(q->refusal = refusal_of(l, m->engine.dir)))
+        return no_memory(e);
     if (!q->custom_id || (l->metadata && !q->metadata))
         return no_memory(e);
     if (batch_line_identity(l, &q->identity, &n_identity, e)) {
@@ -310,7 +319,8 @@ static int add_request(struct batch *b, const struct batch_line *l, struct reque
             .identity_bytes = n_identity, .parameters = q->parameters,
             .metadata = q->metadata, .model = m->engine.path, .prompt = q->prompt,
             .prompt_bytes = r->prompt_bytes, .prompt_ids = q->ids, .n_prompt = r->n_ids,
-            .seed = r->sampling.seed, .wanted = l->o.tokens, .priority = (int)b->o->priority };
+            .seed = r->sampling.seed, .wanted = l->o.tokens, .priority = (int)b->o->priority,
+            .refusal = q->refusal };
     }
     return 0;
 }
@@ -350,17 +360,23 @@ static int describe_request(struct batch *b, struct batch_line *l, struct reques
     char seed[24];
     if (find_model(b, m, b->o->model ? b->o->model : l->model, b->o->model ? "--model" : "body.model", e))
         return -1;
+    if (!l->seeded) {
+        snprintf(seed, sizeof seed, "%" PRIu64, line_seed(b->seed, l->custom_id));
+        if (options_assign(&l->o, "seed", "seed", seed, e))
+            return -1;
+    }
+    if (has_gone_template(l)) {
+        r->sampling.seed = l->o.seed;
+        r->prompt = strdup("");
+        r->parameters = strdup("{}");
+        return r->prompt && r->parameters ? 0 : no_memory(e);
+    }
     if (l->chat ? read_chat(*m, l, r, e) : read_prompt(*m, l, r, e))
         return -1;
     if (r->n_ids == 0)
         return err_set(e, ERR_INPUT,
                        "body.prompt is empty and this model's tokenizer puts no token before a text; at "
                        "least one token is needed");
-    if (!l->seeded) {
-        snprintf(seed, sizeof seed, "%" PRIu64, line_seed(b->seed, l->custom_id));
-        if (options_assign(&l->o, "seed", "seed", seed, e))
-            return -1;
-    }
     r->o = &l->o;
     return request_check_stop("body.stop", &l->o.job.stop, e) || request_describe(r, &(*m)->engine, e) ||
                    check_once(*m, r, e)
@@ -445,6 +461,7 @@ static void report_submitted_json(const struct batch *b)
         jw_uint(&w, "seed", b->seed);
     jw_end(&w);
     for (size_t i = 0; i < b->n_models && b->n_new; i++) {
+        chat_notes_print(&b->model[i].chat_notes, b->o);
         describe_generation_config(own, sizeof own, b->o, &b->model[i].engine.config);
         w = jw_begin(stderr, JW_LINE, 0);
         jw_text(&w, "phase", "settings");
@@ -471,6 +488,7 @@ static void report_submitted(const struct batch *b)
                        "exist already and stay unchanged"));
     fputc('\n', stderr);
     for (size_t i = 0; i < b->n_models && b->n_new; i++) {
+        chat_notes_print(&b->model[i].chat_notes, b->o);
         describe_generation_config(own, sizeof own, b->o, &b->model[i].engine.config);
         if (*own)
             fprintf(stderr, "the model's own settings (generation_config.json)%s%s: %s\n",
@@ -634,7 +652,7 @@ static int compare_with_stored(const struct batch *b, const struct job_spec *j,
         else
             add_difference(d, "model");
     }
-    return job_differences(r->parameters, j->parameters, o, add_difference, d, e);
+    return j->refusal ? 0 : job_differences(r->parameters, j->parameters, o, add_difference, d, e);
 }
 
 /* Refuses options of the command line that decide texts and that stored jobs of this name do not have. */
@@ -705,6 +723,7 @@ void batch_close(struct batch *b)
         free(q->parameters);
         free(q->metadata);
         free(q->identity);
+        free(q->refusal);
         free(q->ids);
     }
     for (size_t i = 0; i < b->n_models; i++) {

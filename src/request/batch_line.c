@@ -40,13 +40,14 @@ static void list_option_fields(void)
 }
 
 enum special { MODEL, PROMPT, MESSAGES, STOP, BREAKERS, BIAS, METADATA, SPECIALS, GENERATION_PROMPT, CONTINUE,
-               TEMPLATE, TEMPLATE_ARGS, RESPONSE_FORMAT };
+               TEMPLATE, TEMPLATE_ARGS, EFFORT, TOOLS, DOCUMENTS, RESPONSE_FORMAT };
 static const struct { const char *name; enum special what; unsigned urls; } special_fields[] = {
     { "model", MODEL, BOTH }, { "prompt", PROMPT, COMPLETIONS }, { "messages", MESSAGES, CHAT },
     { "stop", STOP, BOTH }, { "dry_sequence_breakers", BREAKERS, BOTH }, { "logit_bias", BIAS, BOTH },
     { "metadata", METADATA, BOTH }, { "add_special_tokens", SPECIALS, BOTH },
     { "add_generation_prompt", GENERATION_PROMPT, CHAT }, { "continue_final_message", CONTINUE, CHAT },
     { "chat_template", TEMPLATE, CHAT }, { "chat_template_kwargs", TEMPLATE_ARGS, CHAT },
+    { "reasoning_effort", EFFORT, CHAT }, { "tools", TOOLS, CHAT }, { "documents", DOCUMENTS, CHAT },
     { "response_format", RESPONSE_FORMAT, BOTH },
 };
 enum { N_SPECIAL = sizeof special_fields / sizeof *special_fields };
@@ -57,9 +58,9 @@ static const struct { const char *name, *neutral[2]; } neutral_fields[] = {
     { "use_beam_search", { "false" } }, { "stop_token_ids", { "[]" } },
     { "include_stop_str_in_output", { "false" } }, { "skip_special_tokens", { "true" } },
     { "truncate_prompt_tokens", { NULL } }, { "bad_words", { "[]" } }, { "allowed_token_ids", { "[]" } },
-    { "tools", { "[]" } }, { "tool_choice", { "\"none\"", "\"auto\"" } }, { "functions", { "[]" } },
+    { "tool_choice", { "\"none\"", "\"auto\"" } }, { "functions", { "[]" } },
     { "function_call", { "\"none\"", "\"auto\"" } }, { "modalities", { "[\"text\"]" } },
-    { "audio", { NULL } }, { "documents", { "[]" } }, { "reasoning_effort", { NULL } },
+    { "audio", { NULL } }, 
     { "verbosity", { NULL } }, { "web_search_options", { NULL } }, { "structured_outputs", { NULL } },
     { "guided_json", { NULL } }, { "guided_regex", { NULL } }, { "guided_choice", { NULL } },
     { "guided_grammar", { NULL } }, { "logits_processors", { "[]" } }, { "vllm_xargs", { "{}" } },
@@ -255,43 +256,36 @@ static int read_breakers(struct batch_line *l, const struct json *v, struct err 
     return 0;
 }
 
-/* Reads the name of a known template, or the text of one. */
-static int read_template(struct batch_line *l, const struct json *v, struct err *e)
+static int read_kwargs(struct batch_line *l, const struct json *v, struct err *e)
 {
-    char *text = copy_string(l, v, e);
-    if (!text)
-        return -1;
-    const char *known = strchr(text, '{') ? chat_template_name(text, strlen(text)) : text;
-    if (!known)
-        return js_bad(
-            v, e, "this version does not know this template; allowed are %s, and the text of one of these",
-            CHAT_NAMES);
-    l->template = take_room(l, strlen(known));
-    memcpy(l->template, known, strlen(known));
+    struct json key, one;
+    if (js_kind(v) != JS_OBJECT)
+        return js_bad(v, e, "allowed is an object");
+    l->in.kwargs[1] = *v;
+    l->kwargs = copy_raw(l, v);
+    for (struct js_walk w = js_walk(v); js_next(&w, &key, &one);)
+        if (js_is(&key, "enable_thinking") && (js_kind(&one) == JS_TRUE || js_kind(&one) == JS_FALSE))
+            l->thinking = js_kind(&one) == JS_TRUE ? CHAT_THINKING_ON : CHAT_THINKING_OFF;
     return 0;
 }
 
-static int read_template_args(struct batch_line *l, const struct json *v, struct err *e)
+static int read_effort(struct batch_line *l, const struct json *v, struct err *e)
 {
-    struct json key, one;
-    bool on;
-    if (js_kind(v) != JS_OBJECT)
-        return js_bad(v, e, "allowed is an object");
-    for (struct js_walk w = js_walk(v); js_next(&w, &key, &one);) {
-        if (js_kind(&one) == JS_NULL)
-            continue;
-        if (js_is(&key, "enable_thinking")) {
-            if (js_bool(&one, &on, e))
-                return -1;
-            l->thinks = true;
-            l->how.thinking = on ? CHAT_THINKING_ON : CHAT_THINKING_OFF;
-        } else if (js_is(&key, "date_string")) {
-            if (!(l->how.date = copy_string(l, &one, e)))
-                return -1;
-        } else {
-            return js_bad(v, e, "the members enable_thinking and date_string are allowed");
+    for (int i = 0; i < 3; i++)
+        if (js_is(v, chat_efforts[i])) {
+            l->thinking = CHAT_EFFORT_LOW + i;
+            return 0;
         }
-    }
+    return js_bad(v, e, "allowed are low, medium and high; chat_template_kwargs takes what a template knows");
+}
+
+/* An array of objects for the template. */
+static int read_array(struct json *to, const struct json *v, struct err *e)
+{
+    if (js_kind(v) != JS_ARRAY)
+        return js_bad(v, e, "allowed is an array of objects");
+    if (js_count(v))
+        *to = *v;
     return 0;
 }
 
@@ -324,7 +318,7 @@ static int read_special_field(struct batch_line *l, enum special what, const str
     switch (what) {
     case MODEL:    return (l->model = copy_string(l, v, e)) ? 0 : -1;
     case PROMPT:   l->prompt = *v; return 0;
-    case MESSAGES: l->messages = *v; return 0;
+    case MESSAGES: l->in.messages = *v; return 0;
     case STOP:     return read_texts(l, v, l->stop, &l->o.job.stop, e);
     case BREAKERS: return read_breakers(l, v, e);
     case BIAS:
@@ -342,8 +336,11 @@ static int read_special_field(struct batch_line *l, enum special what, const str
     case SPECIALS:          return read_special_tokens(l, v, e);
     case GENERATION_PROMPT: f->prompt_given = true; return js_bool(v, &f->prompt, e);
     case CONTINUE:          return js_bool(v, &f->open, e);
-    case TEMPLATE:          return read_template(l, v, e);
-    case TEMPLATE_ARGS:     return read_template_args(l, v, e);
+    case TEMPLATE:          return (l->template = copy_string(l, v, e)) ? 0 : -1;
+    case TEMPLATE_ARGS:     return read_kwargs(l, v, e);
+    case EFFORT:            return read_effort(l, v, e);
+    case TOOLS:             return read_array(&l->in.tools, v, e);
+    case DOCUMENTS:         return read_array(&l->in.documents, v, e);
     case RESPONSE_FORMAT:   return check_response_format(v, e);
     }
     return 0;
@@ -481,8 +478,8 @@ static int read_body(struct batch_line *l, struct batch_notes *notes, struct err
         return err_set(e, ERR_INPUT,
                        "%s: body: continue_final_message and add_generation_prompt exclude each other",
                        l->body.file);
-    l->how.continue_final_message = f.open;
-    l->how.add_generation_prompt = f.prompt && !f.open;
+    l->in.continue_final_message = f.open;
+    l->in.add_generation_prompt = f.prompt && !f.open;
     notes->ignored |= ignored;
     notes->lines += ignored != 0;
     return 0;
@@ -644,7 +641,7 @@ int batch_line_read(struct batch_line *l, const struct options *o, const char *w
         return -1;
     if (read_body(l, notes, e))
         return -1;
-    const struct json *need = l->chat ? &l->messages : &l->prompt;
+    const struct json *need = l->chat ? &l->in.messages : &l->prompt;
     if (!need->s)
         return err_set(e, ERR_INPUT, "%s: body.%s is missing", where, l->chat ? "messages" : "prompt");
     if (l->chat && js_kind(need) != JS_ARRAY)
@@ -655,17 +652,6 @@ int batch_line_read(struct batch_line *l, const struct options *o, const char *w
     return 0;
 }
 
-int batch_line_of_messages(struct batch_line *l, const char *where, const char *text, size_t n,
-                           struct err *e)
-{
-    *l = (struct batch_line){ .chat = true, .size = 2 * n + 256 };
-    if (js_check(&l->messages, where, text, n, e))
-        return -1;
-    if (js_kind(&l->messages) != JS_ARRAY)
-        return js_bad(&l->messages, e, "allowed is an array of messages");
-    return (l->room = malloc(l->size)) ? 0 : err_set(e, ERR_FAILED, "out of memory for %zu bytes", n);
-}
-
 void batch_line_close(struct batch_line *l)
 {
     free(l->room);
@@ -673,90 +659,6 @@ void batch_line_close(struct batch_line *l)
 }
 
 /* ---- prompts ---- */
-
-/* Joins an array of text parts into one text. */
-static char *join_parts(struct batch_line *l, const struct json *v, struct err *e)
-{
-    struct json part, type, text;
-    char *start = l->room + l->used;                 /* the next copy starts here */
-    bool any = false;
-    for (struct js_walk w = js_walk(v); js_next(&w, NULL, &part);) {
-        int found = js_kind(&part) == JS_OBJECT ? js_get(&part, "type", &type, e) : 0;
-        if (found < 0 || (found && js_is(&type, "text") && js_get(&part, "text", &text, e) != 1) || !found ||
-            !js_is(&type, "text")) {
-            js_bad(&part, e, "only parts {\"type\": \"text\", \"text\": ..} are supported");
-            return NULL;
-        }
-        if (any)
-            l->room[l->used - 1] = '\n';             /* in place of the NUL */
-        if (!copy_string(l, &text, e))
-            return NULL;
-        any = true;
-    }
-    return any ? start : take_room(l, 0);
-}
-
-static int read_message(struct batch_line *l, struct chat_message *m, const struct json *v, struct err *e)
-{
-    struct json key, one, role = { .s = NULL }, content = { .s = NULL };
-    if (js_kind(v) != JS_OBJECT)
-        return js_bad(v, e, "a message is an object with role and content");
-    for (struct js_walk w = js_walk(v); js_next(&w, &key, &one);) {
-        struct json *place = js_is(&key, "role") ? &role : js_is(&key, "content") ? &content : NULL;
-        if (place && place->s)
-            return js_bad(v, e, "a message has one role and one content");
-        if (place)
-            *place = one;
-        /* no known template uses names */
-        else if (js_kind(&one) != JS_NULL && !js_is(&key, "name"))
-            return js_bad(v, e, "a message has role, content and name, nothing else is supported");
-    }
-    if (!role.s || !content.s || js_kind(&role) != JS_STRING)
-        return js_bad(v, e, "a message is an object with role and content");
-    if (js_kind(&content) != JS_STRING && js_kind(&content) != JS_ARRAY)
-        return js_bad(&content, e, "the content of a message is a text or an array of text parts");
-    m->role = copy_string(l, &role, e);
-    m->content = js_kind(&content) == JS_STRING ? copy_string(l, &content, e) : join_parts(l, &content, e);
-    if (!m->role || !m->content)
-        return -1;
-    m->n_content = strlen(m->content);
-    return 0;
-}
-
-int batch_line_messages(struct batch_line *l, struct chat_message **m, size_t *n, struct err *e)
-{
-    struct json one;
-    size_t room = 0;
-    for (struct js_walk w = js_walk(&l->messages); js_next(&w, NULL, &one);)
-        room++;
-    *n = 0;
-    *m = calloc(room + 1, sizeof **m);
-    if (!*m)
-        return err_set(e, ERR_FAILED, "out of memory for %zu messages", room);
-    for (struct js_walk w = js_walk(&l->messages); js_next(&w, NULL, &one);)
-        if (read_message(l, &(*m)[(*n)++], &one, e)) {
-            free(*m);
-            *m = NULL;
-            return -1;
-        }
-    return 0;
-}
-
-int messages_of_user(const struct chat_message *m, size_t n, char **text, size_t *bytes, struct err *e)
-{
-    FILE *f = memory_file(text, bytes);
-    for (size_t i = 0, any = 0; f && i < n; i++)
-        if (strcmp(m[i].role, "user") == 0) {
-            fputs(any++ ? "\n\n" : "", f);
-            fwrite(m[i].content, 1, m[i].n_content, f);
-        }
-    if (f && stream_end(f) == 0)
-        return 0;
-    if (f)
-        free(*text);
-    *text = NULL;
-    return err_set(e, ERR_FAILED, "out of memory for the messages");
-}
 
 static int read_ids(const struct json *v, size_t vocab, int32_t **ids, size_t *n_ids, struct err *e)
 {

@@ -11,13 +11,13 @@
  *
  * Fields have the names of OpenAI's and vLLM's APIs and the ranges of the options they stand for. null is
  * as good as a missing field. A field that longhand does not implement is an error if it may change the
- * answer (`tools`, `logprobs`, ..), unless its value is neutral; a field that cannot change the answer
+ * answer (`logprobs`, ..), unless its value is neutral; a field that cannot change the answer
  * (`user`, `stream`, ..) is noted and ignored. An unknown field may change anything, so it is an error.
  *
  *     prompt                    text or token ids (which get no BOS), or an array of one prompt. Several
  *                               prompts are an error: a custom_id names one request with samples of one text
- *     messages                  chat: role and content. The content is a text, or an array of text parts that
- *                               newlines join, as in vLLM
+ *     messages                  chat: see src/text/chat.h
+ *     tools, documents          for the chat template; the answer stays text
  *     max_tokens                --tokens; max_completion_tokens overrides it
  *     n, seed                   --samples; --seed for this line
  *     temperature top_p top_k min_p eta min_keep presence_penalty frequency_penalty min_tokens ignore_eos
@@ -27,8 +27,9 @@
  *     stop, logit_bias, dry_sequence_breakers  replace the values of the command line; [] means none
  *     add_special_tokens        completions: false omits BOS
  *     add_generation_prompt, continue_final_message (which turns the former off)
- *     chat_template             a name of src/text/chat.h, or the text of a known template
- *     chat_template_kwargs      {enable_thinking, date_string}
+ *     chat_template             a name of src/text/chat.h, or the text of a template
+ *     chat_template_kwargs      more variables for the template, over those of --chat-template-kwargs
+ *     reasoning_effort          low, medium, high: that variable
  *     metadata                  here or beside custom_id; exports return it
  *
  * Errors name the file, the line, the field, the offset in the line, and what is allowed. */
@@ -46,11 +47,12 @@ struct batch_line {
     char *custom_id;                 /* this and other strings are in `room`; NULL: a line without one */
     char *model;                     /* body.model; NULL: none */
     struct json prompt; /* completions: a string or an array; s == NULL: none. Borrows the line */
-    struct json messages;            /* chat: an array; likewise */
     bool no_specials;                /* add_special_tokens is false */
-    struct chat_options how;
-    bool seeded, thinks;             /* the body has `seed`; it has enable_thinking */
-    char *template;                  /* the name of a template; NULL: the model's own */
+    struct chat_input in;            /* chat: what the body says; borrows the line */
+    int thinking;                    /* enum chat_thinking of the body; CHAT_THINKING_OWN: as --thinking */
+    bool seeded;                     /* the body has `seed` */
+    char *template;                  /* the name or the text of a template; NULL: as --chat-template */
+    char *kwargs;                    /* chat_template_kwargs as JSON; NULL: none */
     const char *metadata; size_t n_metadata;     /* JSON, borrowed from the line; NULL: none */
     struct json body; bool plain;    /* plain: the line itself, with custom_id and metadata */
     const char *stop[BATCH_TEXTS_MAX], *breaker[BATCH_TEXTS_MAX], *bias[1];
@@ -72,13 +74,6 @@ void batch_line_help(FILE *f);
 /* The names of the ignored fields: "user, stream". */
 void batch_notes_text(char *out, size_t size, const struct batch_notes *n);
 
-/* The list of messages text[0..n), which is borrowed, as the only member of a line. */
-int batch_line_of_messages(struct batch_line *l, const char *where, const char *text, size_t n,
-                           struct err *e);
-/* The messages of a chat; free(*m). The line owns the strings. */
-int  batch_line_messages(struct batch_line *l, struct chat_message **m, size_t *n, struct err *e);
-/* What the user wrote in a chat: the messages of the user, with a blank line between them; free(*text). */
-int  messages_of_user(const struct chat_message *m, size_t n, char **text, size_t *bytes, struct err *e);
 /* The prompt. 1: token ids below vocab, free(*ids); 0: a text with a NUL, which the line owns; -1. */
 int batch_line_prompt(struct batch_line *l, size_t vocab, int32_t **ids, size_t *n_ids, const char **text,
                       size_t *n_text, struct err *e);

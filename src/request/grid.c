@@ -130,8 +130,7 @@ static int add_jobs(struct grid *g, size_t c, const struct request *r, const cha
 static int add_combination(struct grid *g, size_t c, struct err *e)
 {
     char name[512];
-    struct request r = { .o = &g->o, .ids = g->first.ids, .n_ids = g->first.n_ids };
-    memcpy(r.chat_template, g->first.chat_template, sizeof r.chat_template);
+    struct request r = { .o = &g->o, .ids = g->first.ids, .n_ids = g->first.n_ids, .chat = g->first.chat };
     int rc = set_combination(g, c, name, sizeof name, e) || request_describe(&r, &g->engine, e) ||
                      request_check(&r, &g->engine, e)
                  ? -1

@@ -21,7 +21,8 @@
  *     "logit_bias"             {"ID": number or "-inf"}
  *     "order"                  ["bias", ..]: the steps of the sampling chain; another order is refused
  *     "min_tokens" "ignore_eos" "stop" [..] "on_loop"
- *     "chat"                   null, or the form of the prompt: {"template", "system", "thinking", "date"}
+ *     "chat"                   null, or the form of the prompt: {"template", "system", "thinking", "date",
+ *                               "effort" and "kwargs" (only if given)}; template: a name or a SHA-256
  *     "compute" "kv_dtype"     a job without "kv_dtype" was stored by an older version and uses bf16
  *     "tokenizer"              SHA-256 of the tokenizer.json that made the prompt's ids; older jobs have none
  *     "weights"                only if not as-is: the word of --weights
@@ -39,10 +40,11 @@
 #include "src/sample/sample.h"
 #include "src/text/tokenizer.h"
 
+struct chat_facts;
 /* Writes the parameters of a command line for model g into *text; free(*text). p begins as those of the
  * command line with the sampling of sampling_from_options, and gets those of drafting and of the model. */
 int job_describe(char **text, struct job_params *p, const struct options *o, const struct engine *g,
-                 size_t n_prompt, const char *chat_template, struct err *e);
+                 size_t n_prompt, const struct chat_facts *chat, struct err *e);
 /* Writes the parameters `old` with the sampling options, --stop and --on-loop of a command line in the places
  * of theirs; free(*text). *text is NULL if the command line has none. The result is not checked yet. */
 int  job_change(char **text, const char *old, const struct options *o, size_t vocab, struct err *e);

@@ -15,7 +15,7 @@
 #include "src/decode/weights.h"
 #include "src/request/draft_options.h"
 #include "src/request/sampling_options.h"
-#include "src/text/chat.h"
+#include "src/request/chat_options.h"
 #include "src/text/emit.h"
 
 const char *const job_step_names[CHAIN_STEPS] = { "bias", "penalties", "dry", "temperature", "top_k", "top_p",
@@ -24,7 +24,7 @@ const char *const job_step_names[CHAIN_STEPS] = { "bias", "penalties", "dry", "t
 struct description {
     const struct options *o;
     const struct job_params *p;
-    const char *chat_template;
+    const struct chat_facts *chat;
 };
 
 /* ---- the members ---- */
@@ -104,18 +104,21 @@ static int write_biases(struct json_writer *w, const char *key, const struct sam
     return 0;
 }
 
-static void write_chat(struct json_writer *w, const struct options *o, const char *template)
+static void write_chat(struct json_writer *w, const struct options *o, const struct chat_facts *c)
 {
-    if (!*template) {
+    if (!*c->template) {
         jw_null(w, "chat");
         return;
     }
     jw_open(w, "chat", '{');
-    jw_text(w, "date", o->chat_date);
+    jw_text(w, "date", *c->day ? c->day : NULL);
+    if (o->thinking >= CHAT_EFFORT_LOW)
+        jw_text(w, "effort", chat_efforts[o->thinking - CHAT_EFFORT_LOW]);
+    if (o->chat_kwargs)
+        jw_parsed(w, "kwargs", o->chat_kwargs);
     jw_text(w, "system", o->system);
-    jw_text(w, "template", template);
-    jw_bool(w, "thinking", o->thinking == CHAT_THINKING_OWN ? chat_thinks(template)
-                                                            : o->thinking == CHAT_THINKING_ON);
+    jw_text(w, "template", c->template);
+    jw_bool(w, "thinking", o->thinking != CHAT_THINKING_OFF);
     jw_close(w, '}');
 }
 
@@ -195,7 +198,7 @@ static int write_member(struct json_writer *w, const struct member *m, const str
             jw_uint(w, NULL, d->width[i]);
         jw_close(w, ']');
         break;
-    case CHAT_FORM:     write_chat(w, x->o, x->chat_template); break;
+    case CHAT_FORM:     write_chat(w, x->o, x->chat); break;
     case DRAFTING_FORM: return write_object(w, m->name, x, true);
     default: assert(!"parameters have no such values");
     }
@@ -277,7 +280,7 @@ static int check_trained(enum drafter s, const char *file, const struct options 
 }
 
 int job_describe(char **text, struct job_params *p, const struct options *o, const struct engine *g,
-                 size_t n_prompt, const char *chat_template, struct err *e)
+                 size_t n_prompt, const struct chat_facts *chat, struct err *e)
 {
     struct drafter_files files;
     p->drafter_auto = strcmp(o->job.drafter, "auto") == 0 && !o->preset;
@@ -299,7 +302,7 @@ int job_describe(char **text, struct job_params *p, const struct options *o, con
     p->scaling = g->scaling[0] ? g->scaling : NULL;
     p->weights = g->encoding;
     p->tokenizer = tokenizer_sha(g->tokenizer);
-    const struct description x = { o, p, chat_template };
+    const struct description x = { o, p, chat };
     int rc = canonical(text, described_members, &x, e);
     memset(p->file, 0, sizeof p->file);
     return rc;
@@ -380,6 +383,29 @@ static bool same_value(const struct json *a, const struct json *b)
     return (size_t)(b->end - b->s) == n && memcmp(a->s, b->s, n) == 0;
 }
 
+/* Whether the form of the prompt differs in what the command line gives. A built-in template that is gone counts
+ * as equal: the job keeps its prompt. */
+static bool chat_differs(const struct options *o, const struct json *old, const struct json *now)
+{
+    static const char *const pairs[][2] = { { "chat-template", "template" }, { "thinking", "thinking" },
+                                              { "thinking", "effort" }, { "chat-date", "date" },
+                                              { "chat-template-kwargs", "kwargs" } };
+    struct json a, b;
+    struct err ignored;
+    if (js_kind(old) != JS_OBJECT || js_kind(now) != JS_OBJECT)
+        return !same_value(old, now);
+    char *name = js_get(old, "template", &a, &ignored) > 0 ? js_strdup(&a) : NULL;
+    const bool gone = name && chat_name_is_gone(name);
+    bool differs = false;
+    free(name);
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs && !gone; i++) {
+        const int has = js_get(old, pairs[i][1], &a, &ignored), wants = js_get(now, pairs[i][1], &b, &ignored);
+        if (options_given(o, pairs[i][0]))
+            differs |= has != wants || (has > 0 && !same_value(&a, &b));
+    }
+    return differs;
+}
+
 int job_differences(const char *stored, const char *now, const struct options *o, job_difference *found,
                     void *ctx, struct err *e)
 {
@@ -396,7 +422,8 @@ int job_differences(const char *stored, const char *now, const struct options *o
         const int before = js_get(&a, m[i].name, &v, e), after = js_get(&b, m[i].name, &w, e);
         if (before < 0 || after < 0)
             return -1;
-        if (before != after || (before && !same_value(&v, &w)))
+        const bool differs = before != after || (before && !same_value(&v, &w));
+        if (differs && (before != after || strcmp(m[i].name, "chat") || chat_differs(o, &v, &w)))
             found(ctx, m[i].name);
     }
     return 0;

@@ -1,10 +1,12 @@
 /* Parses the command line into struct options. Start at options_parse; the rows of the options are in
  * options_table.c. */
+#include "src/base/json_write.h"
 #include "src/model/device_choice.h"
 #include "src/request/options_impl.h"
 
 #include <errno.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -579,4 +581,23 @@ void options_free(struct options *o)
             l->v = NULL;
         }
     *o = (struct options){0};
+}
+
+void request_notice(const struct options *o, const char *format, ...)
+{
+    char line[PATH_BYTES + 256];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    if (o->quiet)
+        return;
+    if (o->progress == PROGRESS_JSON) {
+        struct json_writer w = jw_begin(stderr, JW_LINE, 0);
+        jw_text(&w, "phase", "notice");
+        jw_text(&w, "message", line);
+        jw_end(&w);
+    } else {
+        fprintf(stderr, "%s\n", line);
+    }
 }

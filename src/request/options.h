@@ -24,7 +24,7 @@ enum {
     VERB_CONVERT = 1 << 24, VERB_DOCTOR = 1 << 25, VERB_COMPACT = 1 << 26, VERB_DU = 1 << 27,
     VERB_BACKUP = 1 << 28, VERB_PRIORITY = 1 << 29, VERB_PLAN = 1 << 30,
     VERBS_UPKEEP = VERB_DOCTOR | VERB_COMPACT | VERB_BACKUP,
-    VERBS_MAKE = VERB_RUN | VERB_SUBMIT, VERBS_BRANCH = VERB_EXTEND | VERB_FORK,
+    VERBS_MAKE = VERB_RUN | VERB_SUBMIT, VERBS_CHAT = VERBS_MAKE | VERB_TOKENIZE, VERBS_BRANCH = VERB_EXTEND | VERB_FORK,
     VERBS_SAMPLE = VERBS_MAKE | VERBS_BRANCH,
     VERBS_CHANGE = VERB_PAUSE | VERB_RESUME | VERB_CANCEL | VERB_REMOVE | VERB_PRIORITY,
     VERBS_SELECT = VERB_LIST | VERB_SHOW | VERB_TEXT | VERBS_CHANGE | VERB_REPORT | VERB_EXPORT |
@@ -61,12 +61,12 @@ struct options {
     bool repair;
     const char *messages;
     bool chat, escape;
-    const char *system, *chat_template, *chat_date;
+    const char *system, *chat_template, *chat_kwargs, *chat_date;
     int thinking;                                /* enum chat_thinking */
     size_t tokens, samples, threads, window;
     uint64_t seed;
     struct text_list logit_bias;
-    bool quiet, json, per_token, jsonl, decode, all, help;
+    bool quiet, json, per_token, jsonl, decode, render, all, help;
     int generation_config, format, progress, convert_weights;
     const char *shape, *hardware, *lengths, *batch_sizes, *acceptance, *drafters, *paper;   /* plan */
     const char *device, *preset, *json_stats;
@@ -130,6 +130,9 @@ void options_help(FILE *f, const struct verb *verb, bool all);
 /* The man page, and the script that completes command lines in a shell (SHELL_*). */
 void options_man(FILE *f);
 void options_completion(FILE *f, int shell);
+
+/* One line on standard error, unless --quiet. */
+void request_notice(const struct options *o, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Parses all of `s` as a number in [min, max]. `name` begins the message. */
 int parse_size(size_t *out, const char *name, const char *s, size_t min, size_t max, struct err *e);

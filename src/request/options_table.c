@@ -29,7 +29,7 @@ const struct option options_table[] = {
     { "chat", "", NULL, VERBS_MAKE, FLAG, F(chat), TEXTS, MAIN,
       "Treat the prompt as a user's message: it goes through the model's chat template. Of a batch: lines "
       "{\"prompt\": ..} and --lines." },
-    { "messages", "", "FILE.json", VERBS_MAKE, TEXT, F(messages), TEXTS, 0,
+    { "messages", "", "FILE.json", VERBS_CHAT, TEXT, F(messages), TEXTS, 0,
       "Read a conversation instead of a prompt: a list of messages with role and content, as in OpenAI's "
       "API. "
       "It goes through the model's chat template. - is standard input." },
@@ -38,15 +38,18 @@ const struct option options_table[] = {
       "characters that they stand for." },
     { "system", "", "TEXT", VERBS_MAKE, TEXT, F(system), TEXTS, 0,
       "With --chat: the system message that precedes the prompt." },
-    { "chat-template", "", "NAME", VERBS_MAKE, TEXT, F(chat_template), TEXTS, DECIDES,
-      "With --chat: the chat template to use. NAME is one of " CHAT_NAMES ".",
-      .shown = "the model's own, if it is known", .member = "chat" },
-    { "thinking", "", "auto|on|off", VERBS_MAKE, CHOICE, F(thinking), TEXTS, DECIDES,
-      "With --chat and a template of Qwen3 or later: off asks for an answer without thoughts, auto leaves it "
-      "to the template.", .value = "auto", .member = "chat" },
-    { "chat-date", "", "DATE", VERBS_MAKE, TEXT, F(chat_date), TEXTS, DECIDES,
-      "With --chat and the template llama3.1: the date in the system message.",
-      .shown = "26 Jul 2024", .member = "chat" },
+    { "chat-template", "", "TEMPLATE", VERBS_CHAT, TEXT, F(chat_template), TEXTS, DECIDES,
+      "With --chat: the chat template to use: a file, a text in Jinja, or one of " CHAT_NAMES ".",
+      .shown = "the model's own", .member = "chat" },
+    { "chat-template-kwargs", "", "JSON", VERBS_CHAT, TEXT, F(chat_kwargs), TEXTS, DECIDES,
+      "With --chat: an object with more variables for the template, like {\"enable_thinking\": false}.",
+      .member = "chat" },
+    { "thinking", "", "auto|on|off|low|medium|high", VERBS_CHAT, CHOICE, F(thinking), TEXTS, DECIDES,
+      "With --chat: on and off set the template's variables enable_thinking and thinking, the others "
+      "reasoning_effort. auto leaves them to the template.", .value = "auto", .member = "chat" },
+    { "chat-date", "", "DATE", VERBS_CHAT, TEXT, F(chat_date), TEXTS, DECIDES,
+      "With --chat: the day that the template knows, like 2024-07-26 or 26 Jul 2024.",
+      .shown = "the day of the command", .member = "chat" },
     { "tokens", "-n --predict --n-predict --max-tokens", "N",
       VERBS_MAKE | VERB_INSPECT | VERB_BENCH | VERB_FORK, SIZE, F(tokens), TEXTS, MAIN | GRID,
       "Number of tokens to generate. inspect: the length for which memory is itemised. fork: the length "
@@ -224,6 +227,8 @@ const struct option options_table[] = {
       .shown = "the whole text at once; train: 8192" },
     { "json-stats", "", "FILE", VERB_RUN, TEXT, F(json_stats), OUTPUT, 0,
       "Write statistics of the run to FILE, as JSON: rounds, acceptance, times, windows of 1,000 tokens." },
+    { "render", "", NULL, VERB_TOKENIZE, FLAG, F(render), OUTPUT, 0,
+      "With --messages: print the text that the chat template makes, not its ids." },
     { "jsonl", "", NULL, VERB_TOKENIZE, FLAG, F(jsonl), OUTPUT, 0,
       "Read one JSON string per line and write one JSON array of ids per line." },
     { "decode", "", NULL, VERB_TOKENIZE, FLAG, F(decode), OUTPUT, 0,

@@ -2,14 +2,11 @@
  * request_open. */
 #include "src/request/request.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "src/base/input.h"
-#include "src/base/json_write.h"
-#include "src/request/batch_line.h"
 #include "src/request/model_options.h"
 #include "src/request/sampling_options.h"
 #include "src/text/emit.h"
@@ -28,25 +25,6 @@ int request_check_stop(const char *name, const struct text_list *stop, struct er
             return -1;
     }
     return 0;
-}
-
-void request_notice(const struct options *o, const char *format, ...)
-{
-    char line[PATH_BYTES + 256];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(line, sizeof line, format, args);
-    va_end(args);
-    if (o->quiet)
-        return;
-    if (o->progress == PROGRESS_JSON) {
-        struct json_writer w = jw_begin(stderr, JW_LINE, 0);
-        jw_text(&w, "phase", "notice");
-        jw_text(&w, "message", line);
-        jw_end(&w);
-    } else {
-        fprintf(stderr, "%s\n", line);
-    }
 }
 
 int request_check_options_stop(const struct options *o, struct err *e)
@@ -81,35 +59,29 @@ static int check_options(const struct options *o, struct err *e)
     return request_check_options_stop(o, e);
 }
 
-/* Reads --messages. The prompt that is stored is what the user wrote. */
-static int read_messages(struct request *r, const struct engine *g, struct err *e)
+/* Puts the prompt through the chat template. The prompt that is stored is what the user wrote. */
+static int read_chat(struct request *r, const struct engine *g, struct err *e)
 {
-    const char *path = r->o->messages, *where = strcmp(path, "-") ? path : "standard input";
-    struct chat_message *m = NULL;
-    struct batch_line l = {0};
-    char *text = NULL;
-    size_t n = 0, n_m = 0;
-    if (text_read_utf8(&text, &n, path, e))
+    struct chat_prompt p;
+    if (chat_prompt_of(&p, g->dir, g->tokenizer, r->o, r->prompt, r->prompt_bytes, e))
         return -1;
-    int rc = batch_line_of_messages(&l, where, text, n, e) || batch_line_messages(&l, &m, &n_m, e) ? -1 : 0;
-    const struct prompt_text p = {
-        .dir = g->dir, .tokenizer = g->tokenizer, .messages = m, .n_messages = n_m
-    };
-    if (rc == 0 && prompt_encode(&r->ids, &r->n_ids, r->chat_template, r->o, &p, e))
-        rc = err_while(e, "%s", where);
-    if (rc == 0)
-        rc = messages_of_user(m, n_m, &r->prompt, &r->prompt_bytes, e);
-    free(m);
-    batch_line_close(&l);
-    free(text);
-    return rc;
+    free(r->prompt);
+    free(p.text);
+    r->prompt = p.user;
+    r->prompt_bytes = p.n_user;
+    r->ids = p.ids;
+    r->n_ids = p.n_ids;
+    r->chat = p.facts;
+    return 0;
 }
 
 static int read_prompt(struct request *r, const struct engine *g, struct err *e)
 {
     const struct options *o = r->o;
+    if (chat_check_options(o, e))
+        return -1;
     if (o->messages)
-        return read_messages(r, g, e);
+        return read_chat(r, g, e);
     if (o->prompt) {
         r->prompt_bytes = strlen(o->prompt);
         if (text_check_utf8("--prompt", o->prompt, r->prompt_bytes, e))
@@ -123,9 +95,9 @@ static int read_prompt(struct request *r, const struct engine *g, struct err *e)
         if (r->prompt_bytes == 0)
             request_notice(o, "%s: the prompt is empty", o->prompt_file);
     }
-    const struct prompt_text p = { .dir = g->dir, .tokenizer = g->tokenizer, .text = r->prompt,
-                                   .n = r->prompt_bytes };
-    if (prompt_encode(&r->ids, &r->n_ids, r->chat_template, o, &p, e))
+    if (o->chat)
+        return read_chat(r, g, e);
+    if (tokenizer_encode(g->tokenizer, &r->ids, &r->n_ids, r->prompt, r->prompt_bytes, true, e))
         return -1;
     if (r->n_ids == 0)
         return err_set(e, ERR_INPUT,
@@ -156,7 +128,7 @@ int request_describe(struct request *r, const struct engine *g, struct err *e)
         sampling_from_options(&r->sampling, o, &g->config, NULL, r->n_ids + o->tokens, e))
         return -1;
     p.sampling = r->sampling;
-    return job_describe(&r->parameters, &p, o, g, r->n_ids, r->chat_template, e);
+    return job_describe(&r->parameters, &p, o, g, r->n_ids, &r->chat, e);
 }
 
 int request_open(struct request *r, const struct options *o, struct engine *g, struct err *e)

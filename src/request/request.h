@@ -3,13 +3,13 @@
 #pragma once
 #include "runs/store/store.h"
 #include "src/request/job_params.h"
-#include "src/text/chat.h"
+#include "src/request/chat_options.h"
 
 struct request {                     /* {0} is closed */
     const struct options *o;
     char *prompt; size_t prompt_bytes;
     int32_t *ids; size_t n_ids;
-    char chat_template[CHAT_NAME_BYTES];     /* chat_name; "": no chat */
+    struct chat_facts chat;
     struct sampling sampling;        /* with the seed, drawn or given */
     char *parameters;                /* stored parameters: see job_params.h */
 };
@@ -26,8 +26,6 @@ int  request_check(const struct request *r, const struct engine *g, struct err *
 /* Stores --samples jobs in one transaction; ids [o->samples]. */
 int request_submit(const struct request *r, const struct engine *g, struct store *s, bool paused,
                    int64_t *ids, struct err *e);
-/* One line on standard error, unless --quiet. */
-void request_notice(const struct options *o, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Checks the number and the lengths of stop strings. `name` begins the message. */
 int  request_check_stop(const char *name, const struct text_list *stop, struct err *e);
 /* The same for --stop, with a notice of a backslash without --escape. */

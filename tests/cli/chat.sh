@@ -22,7 +22,7 @@ printf 'Tell me of the sea.' |
     "$LONGHAND" $R --chat --chat-template llama3 --system "Be brief." -f - >"$TMP/stdin"
 same_ids the_message_from_standard_input plain stdin
 
-check no_template_is_refused_with_the_list 2 'no chat template.*--chat-template NAME.*chatml.*zephyr' \
+check no_template_is_refused_with_the_list 2 'no chat template.*--chat-template names.*chatml.*zephyr' \
     $R --chat -p x
 cat >"$D/chat_template.jinja" <<'T'
 {%- for m in messages %}
@@ -34,11 +34,11 @@ cat >"$D/chat_template.jinja" <<'T'
 T
 "$LONGHAND" $R --chat -p "Tell me of the sea." >"$TMP/own"
 "$LONGHAND" $R --chat --chat-template chatml -p "Tell me of the sea." >"$TMP/named"
-same_ids the_models_own_template_is_recognised named own
+same_ids the_models_own_template_is_run named own
 differ another_template_is_another_prompt "$TMP/chat" "$TMP/own"
 "$LONGHAND" $R --chat -p "Tell me of the sea." >"$TMP/out" 2>"$TMP/err"
 "$LONGHAND" run --model $D --tokens 2 --seed 7 --chat -p x >"$TMP/out" 2>"$TMP/err"
-grep -q '^chat template: chatml$' "$TMP/err"; result the_template_is_named $? "$(cat "$TMP/err")"
+grep -q "^chat template: the model's own$" "$TMP/err"; result the_template_is_named $? "$(cat "$TMP/err")"
 echo "{#- changed -#}" >>"$D/chat_template.jinja"
 "$LONGHAND" $R --chat -p "Tell me of the sea." >"$TMP/changed"
 same_ids a_changed_template_is_run named changed
@@ -51,17 +51,45 @@ check an_unknown_name_is_refused 2 "'chatMl'.*allowed are chatml" $R --chat --ch
 for o in "--system x" "--chat-template chatml" "--thinking off" "--chat-date x"; do
     check "${o// /_}_needs_chat" 2 "needs --chat" $R $o -p x
 done
-"$LONGHAND" $R --chat --chat-template qwen3 -p "Tell me of the sea." >"$TMP/on"
-"$LONGHAND" $R --chat --chat-template qwen3 --thinking off -p "Tell me of the sea." >"$TMP/off"
-"$LONGHAND" $R --chat --chat-template chatml -p "Tell me of the sea." >"$TMP/plain"
-same_ids qwen3_thinks_by_default plain on; differ thinking_off_is_another_prompt "$TMP/on" "$TMP/off"
-check a_template_without_thoughts_has_no_switch 2 "template chatml has no such switch" \
-    $R --chat --chat-template chatml --thinking off -p x
-"$LONGHAND" $R --chat --chat-template llama3.1 -p "Tell me of the sea." >"$TMP/today"
-date() { "$LONGHAND" $R --chat --chat-template llama3.1 --chat-date "$1" -p "Tell me of the sea."; }
-date "26 Jul 2024" >"$TMP/given"; date "1 Jan 2030" >"$TMP/other"
-same_ids the_date_is_fixed today given; differ another_date_is_another_prompt "$TMP/today" "$TMP/other"
-check a_template_without_a_date_takes_none 2 "template llama2 names no day" \
-    $R --chat --chat-template llama2 --chat-date x -p x
+# --thinking, --chat-date and --chat-template-kwargs are variables of the template.
+T='{{ messages[0].content }}|{{ enable_thinking }}|{{ thinking }}|{{ reasoning_effort }}|{{ date_string }}|'
+T+="{{ strftime_now('%Y-%m-%d') }}|{{ mood }}"
+echo '[{"role": "user", "content": "Hi"}]' >"$TMP/m.json"
+render() { "$LONGHAND" tokenize --model $D --messages "$TMP/m.json" --render --chat-template "$T" "$@"; }
+says() # NAME TEXT ARGUMENTS..
+{
+    local name=$1 want=$2
+    shift 2
+    [ "$(render "$@" 2>"$TMP/err")" = "$want" ]; result "$name" $? "$(render "$@" 2>&1)"
+}
+says nothing_is_set "Hi|||||$(command date +%Y-%m-%d)|" ; says thinking_off 'Hi|False|False|||2024-07-26|' \
+    --thinking off --chat-date 2024-07-26 --chat-template "${T/'{{ date_string }}'/}"
+says an_effort 'Hi|||high|1 Jan 2030|2030-01-01|' --thinking high --chat-date '1 Jan 2030'
+says a_day_of_digits 'Hi|True|True||01 Jan 2030|2030-01-01|' --thinking on --chat-date 2030-01-01
+says kwargs "Hi|no||||2030-01-01|[1]" --chat-date 2030-01-01 --chat-template-kwargs \
+    '{"enable_thinking": "no", "date_string": "", "mood": [1]}'
+check kwargs_are_an_object 2 'chat-template-kwargs: .*found .1., allowed is an object' $R --chat \
+    --chat-template-kwargs '[1]' -p x
+check kwargs_have_no_messages 2 'messages is no variable of this object' $R --chat --chat-template-kwargs \
+    '{"messages": []}' -p x
+check a_day_that_is_none 2 "chat-date: '26 Julember' is no day, allowed" $R --chat --chat-date '26 Julember' -p x
+check a_variable_that_the_template_lacks 0 '^chat template chatml never names enable_thinking, mood$' run --model $D \
+    --tokens 2 --chat --chat-template chatml --thinking off --chat-template-kwargs '{"mood": 1}' -p x
+check marks_that_are_no_tokens 0 'chat template chatml writes marks that are no tokens of this model: <|im_start|>' \
+    run --model $D --tokens 2 --chat --chat-template chatml -p x
+echo "$T" >"$TMP/t.jinja"
+"$LONGHAND" $R --chat --chat-template "$T" -p Hi >"$TMP/text"
+"$LONGHAND" $R --chat --chat-template "$TMP/t.jinja" -p Hi >"$TMP/file"
+same_ids a_template_is_a_text_or_a_file text file
+check a_name_of_an_older_version 2 "'qwen3': this version has it no more, allowed are chatml" $R --chat \
+    --chat-template qwen3 -p x
+"$LONGHAND" tokenize --model $D --messages "$TMP/m.json" --chat-template zephyr --chat-date 2024-01-01 2>"$TMP/err" \
+    >"$TMP/ids"
+"$LONGHAND" tokenize --model $D --messages "$TMP/m.json" --chat-template zephyr --render >"$TMP/t" 2>/dev/null
+"$LONGHAND" tokenize --model $D "$TMP/t" | tail -n +2 >"$TMP/plain"
+same_ids tokenize_prints_the_ids_of_a_chat plain ids
+check render_needs_messages 2 '--render needs --messages' tokenize --model $D --render "$TMP/m.json"
+check messages_and_a_file 2 '--messages and ' tokenize --model $D --messages "$TMP/m.json" "$TMP/m.json"
+check chat_options_need_messages 2 '--thinking needs --messages' tokenize --model $D --thinking on "$TMP/m.json"
 check a_system_message_is_utf8 2 "--system.*UTF-8" $R --chat --chat-template llama3 --system $'\xff' -p x
 exit $failed

@@ -63,7 +63,7 @@ offers bash_completes_after_equals 'f32 ' run --compute = f
 offers bash_completes_at_equals 'auto plain json none ' work --progress =
 offers bash_completes_states 'queued ' list --state q
 offers bash_completes_presets 'table11-llama3.1-8b ' run --preset table11-l
-offers bash_completes_templates 'llama3 llama3-first llama3.1 ' run --chat-template llama3
+offers bash_completes_templates 'llama2 llama3 ' run --chat-template llama
 offers bash_completes_files 'README.md ' run -f READ
 offers bash_completes_folders 'models ' run --model mod
 offers bash_completes_many_files 'Makefile ' train heads --data README.md Make

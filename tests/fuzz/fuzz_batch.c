@@ -39,25 +39,18 @@ static void batch_text(const char *s, size_t n)
         abort();
 }
 
-/* Every template renders the messages or refuses them. */
+/* Every built-in template, and the line's own, renders the messages or refuses them. */
 static void batch_chat(struct batch_line *l)
 {
-    char names[] = CHAT_NAMES, *save;
-    struct chat_message *m;
-    struct err e;
-    size_t n, size;
-    if (batch_line_messages(l, &m, &n, &e)) {
-        batch_refused(&e);
-        return;
-    }
-    for (size_t i = 0; i < n; i++)
-        batch_text(m[i].role, strlen(m[i].role)), batch_text(m[i].content, m[i].n_content);
-    for (char *name = strtok_r(names, ", ", &save); name; name = strtok_r(NULL, ", ", &save)) {
+    char names[] = CHAT_NAMES ", ", *save;
+    for (char *name = strtok_r(names, ", ", &save); name || l->template; name = strtok_r(NULL, ", ", &save)) {
         struct chat c;
+        struct err e;
         char *text;
-        if (chat_open(&c, batch_engine.dir, name, &e))
-            abort();
-        if (chat_render(&c, m, n, &l->how, &text, &size, &e)) {
+        size_t size;
+        if (chat_open(&c, batch_engine.dir, name ? name : l->template, CHAT_TEXT, &e)) {
+            batch_refused(&e);
+        } else if (chat_render(&c, &l->in, &text, &size, &e)) {
             batch_refused(&e);
         } else {
             batch_text(text, size);
@@ -65,8 +58,9 @@ static void batch_chat(struct batch_line *l)
             batch_rendered++;
         }
         chat_close(&c);
+        if (!name)
+            break;
     }
-    free(m);
 }
 
 /* Does what src/request/batch.c does for a text; the tokens of a chat do not matter here. */

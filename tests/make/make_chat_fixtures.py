@@ -1,28 +1,20 @@
 #!/usr/bin/env python3
-"""Renders chats with the chat templates of well-known models, as transformers does, for tests/text/test_chat.c.
+"""Renders chats with chat templates, as transformers does, for tests/test_chat.c.
 
     python3 -m venv venv && venv/bin/pip install transformers jinja2 tokenizers
-    venv/bin/python tests/make/make_chat_fixtures.py SOURCES
+    venv/bin/python tests/make/make_chat_fixtures.py [SOURCES]
 
-SOURCES is a folder of real template texts: one LABEL.jinja for each label below. The texts belong to others
-and are not kept here. Their sources:
-  - llama.cpp has most of them (models/templates/*.jinja, tests/test-chat-template.cpp). Both are in the
-    source package of llama-cpp-python, whose llama_cpp/llama_chat_format.py has three more.
-  - The package trl has others (trl/chat_templates: labels trl-*).
-  - The package unsloth has others (unsloth/chat_templates.py: labels unsloth-*).
-  - huggingface.js tests some (packages/jinja/test/e2e.test.js).
-  - The rest is in tokenizer_config.json of the models themselves.
-A label without a file is skipped and printed. A name without any file keeps its hashes and its chats.
-
-All templates of one name must render all chats alike, refusals included. The script then writes
-tests/data/chat/NAME.jsonl (a line about the template, then a line for each chat) and the table of hashes,
-src/text/chat_known.h.
+Writes tests/data/chat/NAME.jsonl: a line about the template, then a line for each chat.
+  - own.jsonl has templates in our own words, which stand in its lines, with everything that a chat may have.
+  - The others are for the built-in templates of src/text/chat_builtin.h. SOURCES is a folder with the templates of
+    models that these equal: NAME.jinja for each name of TEMPLATES. They belong to others and are not kept here.
+    They are in the packages llama-cpp-python (vendor/llama.cpp/models/templates), trl (trl/chat_templates) and
+    unsloth (unsloth/chat_templates.py), and in tokenizer_config.json of the models. A name without a file keeps
+    its chats.
 """
-import hashlib
 import json
 import pathlib
 import random
-import re
 import sys
 
 from jinja2.exceptions import TemplateError
@@ -30,69 +22,54 @@ from transformers import PreTrainedTokenizerFast
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 OUT = ROOT / "tests/data/chat"
-KNOWN = ROOT / "src/text/chat_known.h"
-KNOWN_HEAD = """/* Made by tests/make/make_chat_fixtures.py; do not edit. SHA-256 of the texts of real chat
- * templates, and the names of the templates in chat.c that equal them. The script proves each equality. */
-static const struct { const char *sha256, *name; } chat_known[] = {
-"""
 S = ("<s>", "</s>")
-DATE = "26 Jul 2024"
 
-# name: (tokenizer of tests/data/tokenizers, (bos, eos), labels)
+# name: (tokenizer of tests/data/tokenizers, bos, eos)
 TEMPLATES = {
-    "chatml": ("qwen2", (None, "<|im_end|>"), ["openhermes-2.5", "dolphin-2.5", "own-chatml",
-                                               "unsloth-chatml", "trl-qwen3_instruct_2507",
-                                              "trl-qwen3_instruct_2507_training"]),
-    "chatml-bos": ("metaspace-always", S, ["internlm2-chat-7b"]),
-    "llama2": ("llama2", S, ["llama-2-chat"]),
-    "llama3": ("llama3", ("<|begin_of_text|>", "<|eot_id|>"),
-               ["llama-3-instruct", "trl-llama3", "trl-llama3_training", "unsloth-llama3"]),
-    "llama3-first": ("llama3", ("<|begin_of_text|>", "<|end_of_text|>"), ["llama-3-instruct-first"]),
-    "llama3.1": ("llama3", ("<|begin_of_text|>", "<|eot_id|>"),
-                 ["llama-3.1-instruct", "llama-3.2-instruct", "llama-3.3-instruct", "trl-llama3_1",
-                                                                 "trl-llama3_2"]),
-    "mistral-v0.1": ("mistral-v1", S, ["mistral-7b-instruct-v0.1"]),
-    "mistral-v0.2": ("mistral-v1", S, ["mixtral-8x7b-instruct-v0.1"]),
-    "mistral-v1": ("mistral-v1", S, ["mistral-7b-instruct-v0.2"]),
-    "mistral-v3": ("mistral-v3", S, ["mistral-large-instruct-2407"]),
-    "mistral-v3-tekken": ("mistral-v3", S, ["mistral-nemo-instruct-2407"]),
-    "mistral-v7": ("mistral-v3", S, ["mistral-large-instruct-2411"]),
-    "qwen1.5": ("qwen2", (None, "<|im_end|>"), ["qwen1.5-chat"]),
-    "qwen2": ("qwen2", (None, "<|im_end|>"), ["qwen2-instruct"]),
-    "qwen2.5": ("qwen2", (None, "<|im_end|>"), ["qwen2.5-instruct", "trl-qwen2_5", "trl-qwen2_5_training"]),
-    "qwen3": ("qwen3", (None, "<|im_end|>"), ["trl-qwen3", "qwen3-0.6b", "qwen3-0.6b-2", "unsloth-qwen3"]),
-    "qwen3.5": ("qwen3.5", (None, "<|im_end|>"), ["trl-qwen3_5_think", "trl-qwen3_6"]),
-    "qwen3.5-small": ("qwen3.5", (None, "<|im_end|>"), ["trl-qwen3_5_nothink"]),
-    "qwen3.8": ("qwen3.5", (None, "<|im_end|>"), ["trl-qwen3_8"]),
-    "vicuna": ("vicuna", S, ["own-vicuna"]),
-    "vicuna-lines": ("vicuna", S, ["vicuna-lines"]),
-    "zephyr": ("mistral-v1", S, ["zephyr-7b-beta", "unsloth-zephyr"]),
+    "chatml": ("qwen2", None, "<|im_end|>"), "llama2": ("llama2", *S),
+    "llama3": ("llama3", "<|begin_of_text|>", "<|eot_id|>"), "mistral": ("mistral-v3", *S),
+    "gemma": ("metaspace-always", *S), "vicuna": ("vicuna", *S), "zephyr": ("mistral-v1", *S),
 }
 
-# Written for these tests and for models without a template. Vicuna has the layout of FastChat's vicuna_v1.1.
+# Templates in our own words.
 OWN = {
-    "own-chatml": """\
+    "everything": """\
+{{- bos_token }}
+{%- if tools %}
+    {{- '[TOOLS]' ~ tools | tojson ~ '[/TOOLS]' }}
+{%- endif %}
+{%- for d in documents or [] %}
+    {{- '[DOC ' ~ loop.index ~ '] ' ~ d.title ~ ': ' ~ d.text ~ '\\n' }}
+{%- endfor %}
 {%- for m in messages %}
-    {{- '<|im_start|>' ~ m.role ~ '\\n' ~ m.content ~ '<|im_end|>\\n' }}
+    {{- '<' ~ m.role ~ '>' }}
+    {%- if m.reasoning_content %}
+        {{- '(' ~ m.reasoning_content | trim ~ ')' }}
+    {%- endif %}
+    {%- if m.content is string %}
+        {{- m.content }}
+    {%- else %}
+        {%- for part in m.content or [] %}
+            {{- '|' ~ part.text }}
+        {%- endfor %}
+    {%- endif %}
+    {%- for call in m.tool_calls or [] %}
+        {{- '[CALL ' ~ call.function.name ~ ' ' ~ call.function.arguments | tojson ~ ']' }}
+    {%- endfor %}
+    {{- '[' ~ m.tool_call_id ~ ']' if m.tool_call_id is defined }}
+    {{- eos_token }}
 {%- endfor %}
 {%- if add_generation_prompt %}
-    {{- '<|im_start|>assistant\\n' }}
+    {{- '<assistant>' ~ ('' if enable_thinking is not defined else '<think>' if enable_thinking else '<no think>') }}
+    {{- mood | default('') }}
 {%- endif %}
 """,
-    "own-vicuna": """\
-{{- bos_token }}
-{%- set first = 1 if messages[0].role == 'system' else 0 %}
-{%- if first %}
-    {{- messages[0].content ~ ' ' }}
-{%- else %}
-    {{- 'A chat between a curious user and an artificial intelligence assistant. ' }}
-    {{- "The assistant gives helpful, detailed, and polite answers to the user's questions. " }}
-{%- endif %}
-{%- for m in messages[first:] %}
-    {%- if m.role != ('assistant' if loop.index0 % 2 else 'user') %}
-        {{- raise_exception('Conversation roles must alternate user/assistant/user/assistant/...') }}
+    "strict": """\
+{%- for m in messages %}
+    {%- if m.role not in ['user', 'assistant'] %}
+        {{- raise_exception('No role ' ~ m.role) }}
     {%- endif %}
-    {{- 'USER: ' ~ m.content ~ ' ' if m.role == 'user' else 'ASSISTANT: ' ~ m.content ~ eos_token }}
+    {{- m['role'] | upper + ': ' + m['content'] | trim + '\\n' }}
 {%- endfor %}
 {%- if add_generation_prompt %}
     {{- 'ASSISTANT:' }}
@@ -101,24 +78,8 @@ OWN = {
 }
 
 
-def normalised(text):
-    """What Jinja does to a source before it reads it."""
-    text = re.sub(r"\r\n|\r", "\n", text)
-    return text[:-1] if text.endswith("\n") else text
-
-
-def respelled(text):
-    """The other spelling of a template whose only newlines are in its strings; None for other templates."""
-    inside = re.findall(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"", text)
-    if "\\n" in text:
-        return text.replace("\\n", "\n") if "\n" not in text else None
-    if "\n" in text and sum(s.count("\n") for s in inside) == text.count("\n"):
-        return text.replace("\n", "\\n")
-    return None
-
-
 def chats():
-    """Chats as [role, content] lists with the options they are rendered with."""
+    """Chats as [role, content] lists with the options that they are rendered with."""
     s, u, a = (lambda r: lambda t: [r, t])("system"), (lambda r: lambda t: [r,
         t])("user"), (lambda r: lambda t: [r, t])("assistant")
     ask, told = u("Write the first line of a book about the sea."), s("You write plainly.\nNo lists.")
@@ -148,9 +109,6 @@ def chats():
     for m in plain:
         yield m, {"gen": True}
         yield m, {"gen": False}
-    for m in ([ask], [told, ask], [ask, think, ask]):
-        yield m, {"gen": True, "no_thinking": True}
-        yield m, {"gen": True, "date": "1 Jan 2030"}
     ends = ["Once upon a time", "It ended ", " It began", "\n", "", "tail\n\n", "two  \u00a0",
             "CONTINUE_FINAL_MESSAGE_TAG x", "<think>\nHm", "<think>\nHm\n</think>\n\nSo ",
             "a CONTINUE_FINAL_MESSAGE_TAG "]
@@ -166,17 +124,34 @@ def chats():
         roles += ["ua"[k % 2] for k in range(rng.randint(1, 5))] if i % 3 else rng.choices("sua",
             weights=(1, 3, 3), k=rng.randint(1, 4))
         m = [{"s": s, "u": u, "a": a}[r]("".join(rng.choices(parts, k=rng.randint(0, 8)))) for r in roles]
-        kind = rng.choice([{"gen": True}, {"gen": False}, {"gen": False, "continue": True},
-                           {"gen": True, "no_thinking": True}])
+        kind = rng.choice([{"gen": True}, {"gen": False}, {"gen": False, "continue": True}])
         yield m, kind
 
 
-def more_chats(name):
-    """More chats of templates whose own enable_thinking may be false."""
-    told, ask = ["system", " You write.\n"], ["user", "Hm? "]
-    for m in ([ask], [told, ask], [["system", " \n"], ask], [told, ask, ["assistant", "\nNo.\n"], ask]):
-        for how in ({"thinking": True}, {"no_thinking": True}, {}) if name.startswith("qwen3.") else ():
-            yield m, {"gen": True, **how}
+def full_chats():
+    """Messages and options of everything that a chat may have."""
+    tool = {"type": "function", "function": {"name": "weather", "description": "Of a \"place\" <b>", "parameters": {
+        "type": "object", "properties": {"place": {"type": "string"}, "days": {"type": "integer", "default": 3}}}}}
+    call = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": {"place": "K\u00f6ln", "x": 1.5}}}
+    told, ask = {"role": "system", "content": "Be brief."}, {"role": "user", "content": " Hm?\n"}
+    parts = {"role": "user", "content": [{"type": "text", "text": "One"}, {"type": "text", "text": "two \u00e9"}]}
+    thought = {"role": "assistant", "content": "Yes.", "reasoning_content": " Because.\n"}
+    calls = {"role": "assistant", "content": None, "tool_calls": [call]}
+    result = {"role": "tool", "content": "{\"t\": 21}", "tool_call_id": "c1", "name": "weather"}
+    odd = {"role": "judge", "content": "Guilty"}
+    chats = [[ask], [told, ask], [told, ask, thought, ask], [ask, calls, result], [parts], [told, parts, thought, parts],
+             [ask, odd], [ask, {"role": "assistant", "content": ""}, ask],
+             [ask, {"role": "assistant", "content": "No.", "thinking": "T"}], [ask, {**thought, "reasoning": "R"}]]
+    ways = [{"gen": True}, {"gen": False}, {"gen": True, "tools": [tool]}, {"gen": False, "continue": True},
+            {"gen": True, "documents": [{"title": "T", "text": "words"}, {"title": "U", "text": "more"}]},
+            {"gen": True, "kwargs": {"enable_thinking": False}},
+            {"gen": True, "kwargs": {"enable_thinking": True, "mood": [1, None, "x"], "bos_token": "!"}}]
+    for m in chats:
+        for way in ways:
+            yield m, way
+    open_parts = {"role": "assistant", "content": [{"type": "text", "text": "One"}, {"type": "text", "text": "tail \n"}]}
+    for end in (open_parts, {"role": "assistant", "content": "So it  "}, {"role": "user", "content": "\n"}):
+        yield [ask, end], {"gen": False, "continue": True}
 
 
 def tokenizer(name, bos, eos):
@@ -185,70 +160,53 @@ def tokenizer(name, bos, eos):
 
 
 def render(t, text, messages, options):
-    kwargs = {"date_string": options["date"]} if options.get("date") else {
-        "date_string": DATE} if "strftime_now" in text else {}
-    if options.get("no_thinking") or options.get("thinking"):
-        kwargs["enable_thinking"] = bool(options.get("thinking"))
-    same = {"chat_template": text, "add_generation_prompt": options["gen"],
-            "continue_final_message": options.get("continue", False), **kwargs}
-    chat = [{"role": r, "content": c} for r, c in messages]
+    same = {"chat_template": text, "add_generation_prompt": options["gen"], "tools": options.get("tools"),
+            "documents": options.get("documents"), "continue_final_message": options.get("continue", False),
+            **options.get("kwargs", {})}
     try:
-        out = t.apply_chat_template(chat, tokenize=False, **same)
-        ids = t.apply_chat_template(chat, tokenize=True, return_dict=False, **same)
+        out = t.apply_chat_template(messages, tokenize=False, **same)
     except TemplateError as e:
         return {"error": str(e)}
+    except TypeError:
+        return {"error": ""}
     except ValueError as e:
         assert "continue_final_message" in str(e), e
         return {"error": "continue_final_message"}
-    assert ids == t.encode(out, add_special_tokens=False)
-    return {"text": out, "ids": ids}
+    return {"text": out, "ids": t.encode(out, add_special_tokens=False)}
+
+
+def joined(messages):
+    """What longhand gives to a template that does not loop over content."""
+    return [{**m, "content": "\n".join(p["text"] for p in m["content"])} if isinstance(m["content"], list) else m
+            for m in messages]
+
+
+def write(name, lines):
+    with open(OUT / f"{name}.jsonl", "w", encoding="utf-8") as f:
+        for x in lines:
+            f.write(json.dumps(x, ensure_ascii=False, separators=(",", ":")).replace("\u2029", "\\u2029") + "\n")
+    print(f"{name}: {len(lines)} lines", file=sys.stderr)
 
 
 def main():
-    sources, table, missing = pathlib.Path(sys.argv[1]), [], []
+    sources = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else None
     OUT.mkdir(parents=True, exist_ok=True)
-    known = re.findall(r'\{ "(\w+)", "(.*?)" \},    /\* (.*?) \*/', KNOWN.read_text(encoding="utf-8"))
-    for name, (tok, (bos, eos), labels) in TEMPLATES.items():
-        t, results, hashes = tokenizer(tok, bos, eos), None, []
-        cases = [*chats(), *more_chats(name)]
-        if not any((sources / f"{x}.jinja").exists() for x in labels):
-            table += [row for row in known if row[1] == name]
-            missing += labels
+    lines = []
+    for name, text in OWN.items():
+        t = tokenizer("mistral-v3", *S)
+        lines.append({"name": name, "template": text, "tokenizer": "mistral-v3", "bos": S[0], "eos": S[1]})
+        lines += [{"messages": m, **o, **render(t, text, joined(m) if name == "strict" else m, o)}
+                  for m, o in full_chats()]
+    write("own", lines)
+    for name, (tok, bos, eos) in TEMPLATES.items():
+        path = sources / f"{name}.jinja" if sources else None
+        if not path or not path.exists():
+            print(f"{name}: no file, kept", file=sys.stderr)
             continue
-        for label in labels:
-            path = sources / f"{label}.jinja"
-            if label not in OWN and not path.exists():
-                missing.append(label)
-                continue
-            text = OWN[label] if label in OWN else path.read_bytes().decode()
-            for spelled in filter(None, (text, respelled(text) if label not in OWN else None)):
-                digest = hashlib.sha256(normalised(spelled).encode()).hexdigest()
-                if digest in hashes:
-                    continue
-                got = [render(t, spelled, m, o) for m, o in cases]
-                if results is not None and got != results:
-                    i = next(i for i in range(len(cases)) if got[i] != results[i])
-                    sys.exit(f"{name}: {label} differs in {cases[i]}: {got[i]} instead of {results[i]}")
-                results = got
-                hashes.append(digest)
-                table.append((digest, name, label))
-        if results is None:
-            continue
-        head = {"name": name, "tokenizer": tok, "bos": bos, "eos": eos, "hashes": hashes,
-                "own": [OWN[x] for x in labels if x in OWN]}
-        with open(OUT / f"{name}.jsonl", "w", encoding="utf-8") as f:
-            for x in [head] + [{"messages": m, **o, **r} for (m, o), r in zip(cases, results)]:
-                f.write(json.dumps(x, ensure_ascii=False, separators=(",", ":")).replace("\u2029",
-                    "\\u2029") + "\n")
-        refused = sum("error" in r for r in results)
-        print(f"{name}: {len(results)} chats, {refused} refused, {len(hashes)} spellings", file=sys.stderr)
-    with open(KNOWN, "w", encoding="utf-8") as f:
-        f.write(KNOWN_HEAD)
-        for digest, name, label in table:
-            f.write(f'    {{ "{digest}", "{name}" }},    /* {label} */\n')
-        f.write("};\n")
-    if missing:
-        print("no file for:", *missing, file=sys.stderr)
+        t, text = tokenizer(tok, bos, eos), path.read_bytes().decode()
+        cases = [([{"role": r, "content": c} for r, c in m], o) for m, o in chats()]
+        write(name, [{"name": name, "tokenizer": tok, "bos": bos, "eos": eos}] +
+              [{"messages": m, **o, **render(t, text, m, o)} for m, o in cases])
 
 
 main()

@@ -1,15 +1,12 @@
-/* Chat templates: prompts and ids equal those of transformers (tests/data/chat,
- * tests/make/make_chat_fixtures.py); recognition; refusals. */
+/* Chat templates: prompts and ids equal those of transformers (tests/data/chat, tests/make/make_chat_fixtures.py);
+ * where a template stands; what is more than transformers does; refusals and notices. */
 #include <dirent.h>
 #include <unistd.h>
 
-#include "src/text/chat.h"
 #include "src/base/json.h"
+#include "src/text/chat.h"
 #include "tests/test.h"
 
-enum { MESSAGES_MAX = 16 };
-
-struct fixture { char name[64], *data; struct json head; struct tokenizer *t; };
 static char dir[4096];                           /* a model directory with a template only */
 
 static char *text_of(const struct json *v, size_t *n)
@@ -87,66 +84,75 @@ static void clear(void)
         unlink(path_of(files[i]));
 }
 
+/* The member of a line, or {0}. */
+static struct json get(const struct json *line, const char *key)
+{
+    struct json v = { .s = NULL };
+    struct err e;
+    return js_get(line, key, &v, &e) > 0 ? v : (struct json){ .s = NULL };
+}
+
+static struct chat_input input_of(const struct json *line)
+{
+    return (struct chat_input){ .messages = get(line, "messages"), .tools = get(line, "tools"),
+                                .documents = get(line, "documents"), .kwargs = { [1] = get(line, "kwargs") },
+                                .add_generation_prompt = flag(line, "gen"),
+                                .continue_final_message = flag(line, "continue") };
+}
+
 /* Checks one line of a fixture. */
 static void check_case(const struct chat *c, const struct tokenizer *t, const struct json *line,
                        const char *where, size_t number)
 {
-    struct chat_message m[MESSAGES_MAX];
-    char *role[MESSAGES_MAX], *content[MESSAGES_MAX], *date = member(line, "date"),
-                                                      *error = member(line, "error"), *text;
-    struct json list, one, v;
-    size_t n = 0, size, n_want;
-    struct err e;
-    struct chat_options o = { .add_generation_prompt = flag(line, "gen"), .continue_final_message = flag(line,
-        "continue"),
-                              .thinking = flag(line, "no_thinking") ? CHAT_THINKING_OFF
-                                        : flag(line, "thinking")    ? CHAT_THINKING_ON
-                                                                    : CHAT_THINKING_OWN,
-                              .date = date };
-    js_get(line, "messages", &list, &e);
-    for (struct js_walk w = js_walk(&list); js_next(&w, NULL, &one); n++) {
-        struct js_walk pair = js_walk(&one);
-        size_t n_role;
-        if (n == MESSAGES_MAX)
-            abort();
-        js_next(&pair, NULL, &v), role[n] = text_of(&v, &n_role);
-        js_next(&pair, NULL, &v), content[n] = text_of(&v, &m[n].n_content);
-        m[n].role = role[n], m[n].content = content[n];
-    }
-    int rc = chat_render(c, m, n, &o, &text, &size, &e);
+    char *error = member(line, "error"), *want = member(line, "text"), *text;
+    struct json v = get(line, "ids"), one;
+    size_t size, n_want = 0, n_ids = 0, i = 0;
+    int32_t *ids;
+    struct err e = {0};
+    const struct chat_input in = input_of(line);
+    int rc = chat_render(c, &in, &text, &size, &e);
     if (error) {
-        CHECK(rc && e.code == ERR_INPUT, "%s:%zu: made '%s', want '%s'", where, number, rc ? "" : text,
-              error);
-        CHECK(!rc || strstr(e.msg, error), "%s:%zu: %s, want %s", where, number, e.msg, error);
+        CHECK(rc && e.code == ERR_INPUT && strstr(e.msg, error), "%s:%zu: %s, want %s", where, number,
+              rc ? e.msg : text, error);
     } else {
-        js_get(line, "text", &v, &e);
-        char *want = text_of(&v, &n_want);
-        CHECK(rc == 0, "%s:%zu: %s", where, number, e.msg);
-        CHECK(rc || (size == n_want && !memcmp(text, want, size) && text[size] == 0),
-              "%s:%zu: '%s', want '%s'", where, number, rc ? "" : text, want);
+        struct json w = get(line, "text");
         free(want);
-        int32_t *ids = NULL;
-        size_t n_ids = 0, i = 0;
-        js_get(line, "ids", &v, &e);
-        int made = chat_encode(c, t, m, n, &o, &ids, &n_ids, &e);
+        want = text_of(&w, &n_want);
+        CHECK(rc == 0 && size == n_want && !memcmp(text, want, size) && text[size] == 0, "%s:%zu: '%s', want '%s'",
+              where, number, rc ? e.msg : text, want);
+    }
+    if (rc == 0)
+        free(text);
+    if (!error) {
+        int made = chat_encode(c, t, &in, &text, &size, &ids, &n_ids, &e);
         for (struct js_walk w = js_walk(&v); js_next(&w, NULL, &one); i++)
             CHECK(i < n_ids && ids[i] == atoi(one.s), "%s:%zu: id %zu", where, number, i);
         CHECK(i == n_ids, "%s:%zu: %zu ids, want %zu", where, number, n_ids, i);
         CHECK((made == 0) == (i > 0), "%s:%zu: %s", where, number, e.msg);
+        free(text);
         free(ids);
     }
-    if (rc == 0)
-        free(text);
-    for (size_t i = 0; i < n; i++)
-        free(role[i]), free(content[i]);
-    free(date);
     free(error);
+    free(want);
 }
 
-/* Checks all lines of a fixture and returns their number. */
+static struct tokenizer *open_tokenizer(const char *name)
+{
+    char file[300], *json;
+    struct tokenizer *t = NULL;
+    struct err e;
+    size_t n;
+    snprintf(file, sizeof file, "tests/data/tokenizers/%s.json", name);
+    CHECK(file_read(&json, &n, file, 1 << 26, &e) == 0 && tokenizer_parse(&t, file, json, n, SIZE_MAX, &e) == 0,
+          "%s", e.msg);
+    free(json);
+    return t;
+}
+
+/* Checks all lines of a fixture and returns their number. A line with a name begins another template. */
 static size_t check_fixture(const char *name)
 {
-    char path[300], *data, *tokenizer = NULL;
+    char path[300], *data;
     size_t n, number = 0;
     struct err e;
     struct tokenizer *t = NULL;
@@ -156,44 +162,29 @@ static size_t check_fixture(const char *name)
         CHECK(false, "%s", e.msg);
         return 0;
     }
-    for (char *line = data, *end; (end = memchr(line, '\n', (size_t)(data + n - line))) != NULL;
-         line = end + 1, number++) {
-        struct json root, v, one;
+    for (char *line = data, *end; (end = memchr(line, '\n', (size_t)(data + n - line))) != NULL; line = end + 1) {
+        struct json root;
+        number++;
         if (js_check(&root, path, line, (size_t)(end - line), &e)) {
             CHECK(false, "%s", e.msg);
             break;
         }
-        if (number > 0) {
-            check_case(&c, t, &root, name, number + 1);
+        char *template_name = member(&root, "name");
+        if (!template_name) {
+            check_case(&c, t, &root, name, number);
             continue;
         }
-        char *bos = member(&root, "bos"), *eos = member(&root, "eos"), file[300];
-        tokenizer = member(&root, "tokenizer");
-        write_config(bos, eos, NULL);
-        CHECK(chat_open(&c, dir, name, &e) == 0, "%s", e.msg);
-        snprintf(file, sizeof file, "tests/data/tokenizers/%s.json", tokenizer);
-        char *json;
-        size_t n_json;
-        if (file_read(&json, &n_json, file, 1 << 26, &e) ||
-            tokenizer_parse(&t, file, json, n_json, SIZE_MAX, &e)) {
-            CHECK(false, "%s", e.msg);
-            break;
-        }
-        free(json);
-        js_get(&root, "hashes", &v, &e);
-        for (struct js_walk w = js_walk(&v); js_next(&w, NULL, &one);) {
-            size_t n_hash;
-            char *hash = text_of(&one, &n_hash);
-            const char *known = chat_template_name_of_hash(hash);
-            CHECK(known && !strcmp(known, name), "%s: %s is %s", name, hash, known ? known : "unknown");
-            free(hash);
-        }
-        free(bos);
-        free(eos);
+        char *bos = member(&root, "bos"), *eos = member(&root, "eos"), *own = member(&root, "template"),
+             *tokenizer = member(&root, "tokenizer");
+        write_config(bos, eos, own);
+        chat_close(&c);
+        CHECK(chat_open(&c, dir, own ? NULL : template_name, CHAT_TEXT, &e) == 0, "%s", e.msg);
+        tokenizer_close(t);
+        t = open_tokenizer(tokenizer);
+        free(template_name), free(bos), free(eos), free(own), free(tokenizer);
     }
     chat_close(&c);
     tokenizer_close(t);
-    free(tokenizer);
     free(data);
     return number;
 }
@@ -207,172 +198,163 @@ static void every_template_equals_transformers(void)
         name += *name == ' ';
         CHECK(check_fixture(name) > 150, "%s", name);
     }
-    CHECK(n_names == 22, "%zu", n_names);
+    CHECK(n_names == 7, "%zu", n_names);
     clear();
 }
 
-/* The text of longhand's own ChatML template, from the fixture. */
-static char *own_template(void)
+static void everything_of_a_chat_equals_transformers(void)
 {
-    char *data, *text = NULL;
+    CHECK(check_fixture("own") > 140);
+    clear();
+}
+
+/* ---- where a template stands ---- */
+
+/* The prompt of the model's template for "x" of a user; NULL and the reason in *e. */
+static char *prompt(const char *template, const char *input, struct err *e)
+{
+    struct chat c;
+    struct json root;
+    char *text = NULL;
     size_t n;
-    struct err e;
-    struct json root, v, one;
-    if (file_read(&data, &n, "tests/data/chat/chatml.jsonl", 1 << 26, &e))
-        abort();
-    js_check(&root, "chatml.jsonl", data, (size_t)(strchr(data, '\n') - data), &e);
-    js_get(&root, "own", &v, &e);
-    struct js_walk w = js_walk(&v);
-    js_next(&w, NULL, &one);
-    text = text_of(&one, &n);
-    free(data);
+    *e = (struct err){0};
+    if (chat_open(&c, dir, template, CHAT_TEXT, e))
+        return NULL;
+    CHECK(js_check(&root, "input", input, strlen(input), e) == 0, "%s", e->msg);
+    const struct chat_input in = input_of(&root);
+    chat_render(&c, &in, &text, &n, e);
+    chat_close(&c);
     return text;
 }
 
-static void check_recognised(const char *what, bool known)
+#define ASK "{\"messages\": [{\"role\": \"user\", \"content\": \"x\"}], \"gen\": true}"
+#define ASK_TOOLS "{\"messages\": [{\"role\": \"user\", \"content\": \"x\"}], \"tools\": [{\"a\": 1}]}"
+
+/* want: the prompt; else `reason` is part of the refusal. */
+static void check_prompt(const char *template, const char *input, const char *want, const char *reason)
 {
-    struct chat c;
     struct err e;
-    int rc = chat_open(&c, dir, NULL, &e);
-    CHECK(rc == 0 || !known, "%s: %s", what, e.msg);
-    if (rc == 0) {
-        CHECK(!strcmp(chat_name(&c), "chatml") == known, "%s: %s", what, chat_name(&c));
-        chat_close(&c);
-    } else {
-        CHECK(e.code == ERR_INPUT && strstr(e.msg, "--chat-template NAME") && strstr(e.msg, "zephyr"),
-              "%s: %s", what, e.msg);
-    }
+    char *text = prompt(template, input, &e);
+    CHECK(want ? text && !strcmp(text, want) : !text, "%s: %s, want %s", input, text ? text : e.msg,
+          want ? want : reason);
+    CHECK(!reason || (e.code == ERR_INPUT && strstr(e.msg, reason)), "%s: %s, want %s", input, e.msg, reason);
+    free(text);
 }
 
-static void a_template_is_recognised_wherever_it_stands(void)
+static void a_template_is_found_wherever_it_stands(void)
 {
-    char *own = own_template(), other[4096], list[8192];
-    size_t n = strlen(own);
-    check_recognised("no file", false);
+    static const char several[] = "{\"chat_template\": [{\"name\": \"rag\", \"template\": \"r\"}, {\"name\": "
+                                  "\"tool_use\", \"template\": \"t{{ tools }}\"}, {\"name\": \"default\", "
+                                  "\"template\": \"d\"}]}";
+    check_prompt(NULL, ASK, NULL, "no chat template; --chat-template names one of chatml");
     write_config(NULL, NULL, NULL);
-    check_recognised("no template", false);
-    write_config(NULL, NULL, own);
-    check_recognised("tokenizer_config.json", true);
-    snprintf(other, sizeof other, "%s ", own);
-    write_config(NULL, NULL, other);
-    check_recognised("one space more", false);
-    write_text("chat_template.jinja", own, n);
-    check_recognised("chat_template.jinja goes before tokenizer_config.json", true);
-    write_text("chat_template.jinja", own, n - 1);
-    check_recognised("without the newline at its end", true);
-    snprintf(other, sizeof other, "%s\n", own);
-    write_text("chat_template.jinja", other, n + 1);
-    check_recognised("with two", false);
-    size_t k = 0;
-    for (size_t i = 0; i < n; k++, i++) {
-        if (own[i] == '\n')
-            other[k++] = '\r';
-        other[k] = own[i];
-    }
-    write_text("chat_template.jinja", other, k);
-    check_recognised("CR LF", true);
-    for (size_t i = 0; i < n; i++)
-        other[i] = own[i] == '\n' ? '\r' : own[i];
-    write_text("chat_template.jinja", other, n);
-    check_recognised("CR", true);
+    check_prompt(NULL, ASK, NULL, "no chat template");
+    write_config(NULL, NULL, "config");
+    check_prompt(NULL, ASK, "config", NULL);
+    write_text("chat_template.json", "{\"chat_template\": \"json\"}", 25);
+    check_prompt(NULL, ASK, "json", NULL);
+    write_text("chat_template.jinja", "jinja\n", 6);
+    check_prompt(NULL, ASK, "jinja", NULL);
     clear();
-    write_config(NULL, NULL, own);
-    char *config, *value;
-    struct err e;
-    if (file_read(&config, &n, path_of("tokenizer_config.json"), 1 << 20, &e))
-        abort();
-    value = strstr(config, "\"chat_template\": ") + 17;
-    value[strlen(value) - 1] = 0;                /* drops the object's bracket */
-    clear();
-    n = (size_t)snprintf(list, sizeof list,
-                         "{\"chat_template\": [{\"name\": \"tool_use\", \"template\": \"x\"}, {\"name\": "
-                         "\"default\", \"template\": %s}]}",
-                         value);
-    write_text("tokenizer_config.json", list, n);
-    check_recognised("the default of several", true);
-    clear();
-    n = (size_t)snprintf(list, sizeof list, "{\"chat_template\": %s}", value);
-    write_text("chat_template.json", list, n);
-    check_recognised("chat_template.json", true);
-    free(config);
-    free(own);
-    clear();
-}
-
-/* A template of no table runs; errors of the template are the caller's, in one line. */
-static void check_program(const char *template, const char *want, const char *reason)
-{
-    struct chat c;
-    struct err e = {0};
-    char *text = NULL;
-    size_t n;
-    write_config("<s>", "</s>", template);
-    int rc = chat_open(&c, dir, NULL, &e);
-    if (rc == 0) {
-        const struct chat_message m[] = { { "system", "S\0s", 3 }, { "user", " u ", 3 } };
-        rc = chat_render(&c, m, 2, &(struct chat_options){ .add_generation_prompt = true }, &text, &n, &e);
-        CHECK(strlen(chat_name(&c)) == 64, "%s", chat_name(&c));
-        chat_close(&c);
-    }
-    CHECK((rc == 0) == (want != NULL), "%s: %s", template, rc ? e.msg : text);
-    CHECK(rc || !want || (n == strlen(want) + 1 && !memcmp(text + 2, want + 1, n - 2)), "%s: %s", template, text);
-    CHECK(!reason || (e.code == ERR_INPUT && strstr(e.msg, reason)), "%s: %s", template, e.msg);
-    if (rc == 0)
-        free(text);
-}
-
-static void a_template_of_its_own_is_run(void)
-{
-    check_program("{% for m in messages %}{{ m.content + '|' + m['role'] | upper }}{% endfor %}{{ bos_token }}"
-                  "{{ add_generation_prompt }}{{ tools is none }}", "Ss|SYSTEM u |USER<s>TrueTrue", NULL);
-    check_program("a\n{% if %}", NULL, "tokenizer_config.json, line 2: ");
-    check_program("{{ raise_exception('No ' + messages[0].role) }}", NULL, "tokenizer_config.json, line 1: No system");
-    clear();
-}
-
-static int render(const char *name, const char *role, const struct chat_options *o, struct err *e)
-{
-    struct chat c;
-    char *text;
-    size_t n;
-    if (chat_open(&c, dir, name, e))
-        return -1;
-    int rc = chat_render(&c, &(struct chat_message){ role, "x", 1 }, role[0] ? 1 : 0, o, &text, &n, e);
-    if (rc == 0)
-        free(text);
-    chat_close(&c);
-    return rc;
-}
-
-static void refusals_say_what_is_wrong(void)
-{
-    struct err e;
-    const struct chat_options gen = { .add_generation_prompt = true }, both = { true, true };
-    write_config(NULL, NULL, NULL);
-    CHECK(render("chatml", "user", &gen, &e) == 0, "%s", e.msg);
-    CHECK(render("chatml", "tool", &gen, &e) && strstr(e.msg, "message 1: role 'tool'"), "%s", e.msg);
-    CHECK(render("chatml", "", &gen, &e) && strstr(e.msg, "at least one message"), "%s", e.msg);
-    CHECK(render("chatml", "user", &both, &e) && strstr(e.msg, "exclude each other"), "%s", e.msg);
-    CHECK(render("llama2", "user", &gen, &e) && strstr(e.msg, "BOS"), "%s", e.msg);
-    CHECK(render("ChatML", "user", &gen, &e) && strstr(e.msg, "'ChatML'") && strstr(e.msg, "qwen2.5"), "%s",
-          e.msg);
-    write_text("special_tokens_map.json", "{\"bos_token\": \"<s>\", \"eos_token\": \"</s>\"}", 40);
-    CHECK(render("llama2", "user", &gen, &e), "broken JSON is refused");
-    write_text("special_tokens_map.json", "{\"bos_token\": \"<s>\", \"eos_token\": \"</s>\"}", 41);
-    CHECK(render("llama2", "user", &gen, &e) == 0, "%s", e.msg);
-    struct chat c;
-    char *text;
-    size_t n;
-    CHECK(chat_open(&c, dir, "chatml", &e) == 0, "%s", e.msg);
-    CHECK(chat_render(&c, &(struct chat_message){ "user", "a\xff", 2 }, 1, &gen, &text, &n, &e) &&
-          strstr(e.msg, "0xff at offset 1"), "%s", e.msg);
-    chat_close(&c);
-    clear();
+    write_text("tokenizer_config.json", several, sizeof several - 1);
+    check_prompt(NULL, ASK, "d", NULL);
+    check_prompt(NULL, ASK_TOOLS, "t[{'a': 1}]", NULL);
+    write_text("tokenizer_config.json", "{\"chat_template\": [{\"name\": \"rag\", \"template\": \"r\"}]}", 53);
+    check_prompt(NULL, ASK, NULL, "no chat template");
     write_text("tokenizer_config.json", "{\"chat_template\": 7}", 20);
-    CHECK(chat_open(&c, dir, NULL, &e) && e.code == ERR_INPUT && strstr(e.msg, "chat_template"), "%s", e.msg);
+    check_prompt(NULL, ASK, NULL, "chat_template");
     write_text("tokenizer_config.json", "{\"bos_token\": 7}", 16);
-    CHECK(chat_open(&c, dir, "chatml", &e) && e.code == ERR_INPUT && strstr(e.msg, "bos_token"), "%s", e.msg);
+    check_prompt("chatml", ASK, NULL, "bos_token");
     clear();
+    write_config("<s>", "</s>", NULL);
+    check_prompt("{{ bos_token }}{{ messages[0].content }}", ASK, "<s>x", NULL);
+    check_prompt("llama9", ASK, NULL, "'llama9': unknown, allowed are chatml");
+    check_prompt("qwen2.5", ASK, NULL, "'qwen2.5': this version has it no more, allowed are chatml");
+    write_text("special_tokens_map.json", "{\"pad_token\": {\"content\": \"<p>\"}}", 33);
+    check_prompt("{{ pad_token }}{{ eos_token }}", ASK, "<p></s>", NULL);
+    write_text("special_tokens_map.json", "{\"pad_token\": {\"content\": \"<p>\"}}", 32);
+    check_prompt("{{ pad_token }}", ASK, NULL, "special_tokens_map.json");
+    clear();
+    check_prompt("llama2", ASK, NULL, "chat template llama2: it writes bos_token");
+}
+
+/* ---- messages of clients ---- */
+
+#define PRINT "{% for m in messages %}{{ m }}{% endfor %}"
+#define LOOP "{% for m in messages %}{% for p in m.content %}{{ p }}{% endfor %}{% endfor %}"
+#define ONE(message) "{\"messages\": [" message "]}"
+
+static void messages_of_clients_are_read(void)
+{
+    check_prompt(PRINT, ONE("{\"role\": \"developer\", \"content\": \"x\"}"), "{'role': 'system', 'content': 'x'}", NULL);
+    check_prompt(PRINT "{{ 'developer' }}", ONE("{\"role\": \"developer\", \"content\": \"\"}"),
+                 "{'role': 'developer', 'content': ''}developer", NULL);
+    check_prompt(PRINT, ONE("{\"role\": \"user\", \"content\": \"x\", \"refusal\": null, \"annotations\": [], "
+                            "\"audio\": {}, \"function_call\": null, \"id\": \"\"}"),
+                 "{'role': 'user', 'content': 'x'}", NULL);
+    check_prompt(PRINT, ONE("{\"role\": \"user\", \"content\": \"x\", \"annotations\": [1]}"), NULL,
+                 "message 1.annotations (offset 62): found [1], a message has role");
+    check_prompt(PRINT "{{ m.mood }}", ONE("{\"role\": \"user\", \"content\": \"x\", \"mood\": 2}"), NULL, "'m' is undefined");
+    check_prompt("{{ messages[0].mood }}", ONE("{\"role\": \"user\", \"content\": \"x\", \"mood\": 2}"), "2", NULL);
+    check_prompt("{{ messages[0].content }}", ONE("{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"a\"}, "
+                 "{\"type\": \"text\", \"text\": \"\u00e9\"}]}"), "a\n\xc3\xa9", NULL);
+    check_prompt(LOOP, ONE("{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"a\"}]}"),
+                 "{'type': 'text', 'text': 'a'}", NULL);
+    check_prompt(LOOP, ONE("{\"role\": \"user\", \"content\": [{\"type\": \"image\"}]}"), NULL, "message 1.content (offset 43): found");
+    check_prompt(PRINT, ONE("{\"role\": \"user\", \"content\": [{\"type\": \"image\"}]}"), NULL, "only parts {\"type\"");
+    check_prompt(PRINT, ONE("{\"role\": \"user\", \"content\": 7}"), NULL, "message 1.content (offset");
+    check_prompt(PRINT, ONE("{\"role\": \"user\"}"), NULL, "message 1 (offset 14): found");
+    check_prompt(PRINT, ONE("{\"role\": \"user\", \"content\": null}"), NULL, "a message is an object with role and content");
+    check_prompt(PRINT, ONE("{\"content\": \"x\"}"), NULL, "a message is an object with role and content");
+    check_prompt(PRINT, ONE("{\"role\": \"user\", \"role\": \"user\", \"content\": \"x\"}"), NULL, "one role and one content");
+    check_prompt(PRINT, ONE("7"), NULL, "a message is an object");
+    check_prompt(PRINT, "{\"messages\": []}", NULL, "at least one message");
+    check_prompt(PRINT, "{\"messages\": [{\"role\": \"user\", \"content\": \"x\"}], \"gen\": true, \"continue\": true}", NULL,
+                 "exclude each other");
+    check_prompt("a\n{% if %}", ASK, NULL, "the chat template given, line 2: ");
+    check_prompt("{{ raise_exception('No ' + messages[0].role) }}", ASK, NULL, "the chat template given, line 1: No user");
+}
+
+/* ---- options ---- */
+
+static void options_are_variables(void)
+{
+    struct chat c;
+    struct err e;
+    struct json root;
+    char *text, line[700];
+    size_t n;
+    time_t day;
+    static const char t[] = "{{ strftime_now('%d %B %Y %H:%M') }}|{{ date_string }}|{{ enable_thinking }}|{{ thinking }}|"
+                            "{{ reasoning_effort }}|<|mark|><|im_end|>";
+    CHECK(js_check(&root, "input", ASK, strlen(ASK), &e) == 0);
+    struct chat_input in = input_of(&root);
+    CHECK(chat_day(&in.day, "--chat-date", "2024-07-06", &e) == 0 && chat_open(&c, dir, t, CHAT_TEXT, &e) == 0);
+    in.date = "2024-07-06";
+    in.thinking = CHAT_THINKING_OFF;
+    CHECK(chat_render(&c, &in, &text, &n, &e) == 0, "%s", e.msg);
+    CHECK(!strcmp(text, "06 July 2024 00:00|06 Jul 2024|False|False||<|mark|><|im_end|>"), "%s", text);
+    free(text);
+    in.date = "6 Jul 2024";
+    in.thinking = CHAT_EFFORT_HIGH;
+    CHECK(chat_render(&c, &in, &text, &n, &e) == 0, "%s", e.msg);
+    CHECK(!strcmp(text, "06 July 2024 00:00|6 Jul 2024|||high|<|mark|><|im_end|>"), "%s", text);
+    free(text);
+    chat_notice(line, sizeof line, &c, &in);
+    CHECK(!*line, "%s", line);
+    struct tokenizer *qwen = open_tokenizer("qwen2");
+    chat_marks_notice(line, sizeof line, &c, qwen);
+    CHECK(strstr(line, "no tokens of this model: <|mark|>") && !strstr(line, "im_end"), "%s", line);
+    tokenizer_close(qwen);
+    chat_close(&c);
+    CHECK(chat_open(&c, dir, "chatml", CHAT_TEXT, &e) == 0 && !chat_has_day(&c), "%s", e.msg);
+    chat_notice(line, sizeof line, &c, &in);
+    CHECK(!strcmp(line, "chat template chatml never names reasoning_effort, strftime_now"), "%s", line);
+    chat_close(&c);
+    CHECK(chat_day(&day, "--chat-date", "6 Jul 2024", &e) == 0 && day == in.day);
+    CHECK(chat_day(&day, "--chat-date", NULL, &e) == 0 && day % 86400 == 0 && llabs(day - time(NULL)) < 2 * 86400);
+    CHECK(chat_day(&day, "--chat-date", "30 Feb 2024", &e) && strstr(e.msg, "'30 Feb 2024' is no day"), "%s", e.msg);
+    CHECK(chat_day(&day, "--chat-date", "2024-07-06x", &e));
 }
 
 int main(void)
@@ -382,9 +364,10 @@ int main(void)
     if (!mkdtemp(dir))
         return 1;
     RUN(every_template_equals_transformers);
-    RUN(a_template_is_recognised_wherever_it_stands);
-    RUN(a_template_of_its_own_is_run);
-    RUN(refusals_say_what_is_wrong);
+    RUN(everything_of_a_chat_equals_transformers);
+    RUN(a_template_is_found_wherever_it_stands);
+    RUN(messages_of_clients_are_read);
+    RUN(options_are_variables);
     rmdir(dir);
     return test_end();
 }

@@ -79,7 +79,7 @@ static V f_title(struct jinja *j, V v, const V *p, A a)
         n = utf8_get(s->s + i, &c);
         const struct jj_str *one = jj_str(j, s->s + i, n).s;
         jj_put_str(j, &t, first ? jj_upper(j, one) : jj_lower(j, one));
-        first = jj_space(c) || c == '-' || c == '(' || c == '{' || c == '[' || c == '<';
+        first = unicode_is_space(c) || c == '-' || c == '(' || c == '{' || c == '[' || c == '<';
     }
     return jj_text(j, &t);
 }
@@ -187,7 +187,7 @@ static bool number_text(struct jinja *j, const struct jj_str *text, char out[100
             out[n++] = s->s[i];
     }
     out[n] = 0;
-    return n > 0 && !jj_space((unsigned char)out[0]);
+    return n > 0 && !unicode_is_space((unsigned char)out[0]);
 }
 static bool parse_float(struct jinja *j, const struct jj_str *s, double *f)
 {

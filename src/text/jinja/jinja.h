@@ -48,6 +48,8 @@ int jinja_render(struct jinja *t, const struct json *variables, const struct jin
 
 /* Whether an expression of the template names the variable. */
 bool jinja_names(const struct jinja *t, const char *variable);
+/* Whether the template has the word as a name, an attribute, or a whole text in quotes. */
+bool jinja_mentions(const struct jinja *t, const char *word);
 /* Whether the template has a loop over, or takes an element of, a value called `member`, of an object or
  * in a variable of that name; also of a variable that was set from one. */
 bool jinja_loops_over(struct jinja *t, const char *member);

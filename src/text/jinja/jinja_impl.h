@@ -143,7 +143,6 @@ struct jinja {
     struct jj_token *tokens; size_t n_tokens, at;
     bool soft, in_loop;                                 /* in a branch of an if; in the body of a loop */
     struct jj_nodes body; struct jj_scope *root;
-    struct jj_list *names;                              /* all names in expressions */
     /* a run */
     struct jj_dict *globals, *context;                  /* variables given; names set at the top */
     struct jj_text *out, *main_out;                     /* now; that of the whole template, JJ_OUTPUT bytes */
@@ -166,7 +165,6 @@ V jj_str(struct jinja *j, const char *s, size_t n);     /* shares the bytes */
 V jj_cstr(struct jinja *j, const char *s);
 V jj_slice(struct jinja *j, const struct jj_str *s, size_t from, size_t to);        /* in code points */
 bool jj_is(const struct jj_str *s, const char *text);
-bool jj_space(uint32_t c);                              /* str.isspace */
 
 static inline V jj_undefined(const struct jj_str *name) { return (V){ .kind = JJ_UNDEFINED, .s = name }; }
 static inline V jj_none(void) { return (V){ .kind = JJ_NONE }; }

@@ -35,45 +35,19 @@ static bool at(const struct lexer *x, size_t p, const char *word)
     return p <= x->n && x->n - p >= n && !memcmp(x->s + p, word, n);
 }
 
-static size_t skip_space(const struct lexer *x, size_t p)
-{
-    while (p < x->n) {
-        uint32_t c;
-        const size_t n = utf8_get(x->s + p, &c);
-        if (!jj_space(c))
-            break;
-        p += n;
-    }
-    return p;
-}
-
-/* The end of text s[from..to) without the white space before `to`. */
-static size_t strip_right(const struct lexer *x, size_t from, size_t to)
-{
-    while (to > from) {
-        size_t p = to - 1;
-        uint32_t c;
-        while (p > from && ((unsigned char)x->s[p] & 0xc0) == 0x80)
-            p--;
-        utf8_get(x->s + p, &c);
-        if (!jj_space(c))
-            break;
-        to = p;
-    }
-    return to;
-}
+static size_t skip_space(const struct lexer *x, size_t p) { return p + unicode_lstrip(x->s + p, x->n - p); }
 
 /* Adds the text s[from..to) before a tag with the sign '-', '+' or 0. */
 static void add_data(struct lexer *x, size_t from, size_t to, char sign, bool variable)
 {
     size_t end = to;
     if (sign == '-') {
-        end = strip_right(x, from, to);
+        end = from + unicode_rstrip(x->s + from, to - from);
     } else if (sign != '+' && !variable) {
         size_t line = to;
         while (line > from && x->s[line - 1] != '\n')
             line--;
-        if ((line > from || x->line_starting) && strip_right(x, line, to) == line)
+        if ((line > from || x->line_starting) && unicode_rstrip(x->s + line, to - line) == 0)
             end = line;
     }
     if (end > from)

@@ -117,7 +117,7 @@ static V m_isdigit(struct jinja *j, V v, const V *p, const struct jj_args *a) { 
 static V m_isalnum(struct jinja *j, V v, const V *p, const struct jj_args *a) { return jj_bool(all_of(v.s, alnum)); }
 static V m_isspace(struct jinja *j, V v, const V *p, const struct jj_args *a)
 {
-    return jj_bool(all_of(v.s, jj_space));
+    return jj_bool(all_of(v.s, unicode_is_space));
 }
 static V m_isupper(struct jinja *j, V v, const V *p, const struct jj_args *a) { return jj_bool(only_case(v.s, true)); }
 static V m_islower(struct jinja *j, V v, const V *p, const struct jj_args *a) { return jj_bool(only_case(v.s, false)); }
@@ -128,7 +128,7 @@ static bool strips(const struct jj_str *chars, uint32_t c)
 {
     uint32_t one;
     if (!chars)
-        return jj_space(c);
+        return unicode_is_space(c);
     for (size_t i = 0; i < chars->n;) {
         i += utf8_get(chars->s + i, &one);
         if (one == c)
@@ -192,7 +192,7 @@ static V split_words(struct jinja *j, const struct jj_str *s, int64_t most, bool
             while (right && p > 0 && ((unsigned char)rest->s[p] & 0xc0) == 0x80)
                 p--;
             const size_t n = utf8_get(rest->s + p, &c);
-            if (jj_space(c))
+            if (unicode_is_space(c))
                 break;
             at = right ? p : at + n;
         }

@@ -136,7 +136,6 @@ static struct jj_node *parse_name(struct jinja *j, int how)
     for (size_t i = 0; i < 6; i++)
         if (jj_is(s, words[i]))
             return constant(j, i < 4 ? jj_bool(i < 2) : jj_none());
-    jj_append(j, (V){ .kind = JJ_LIST, .list = j->names }, (V){ .kind = JJ_STR, .s = s });
     if (how != TARGET_SPACE || !skip_op(j, '.'))
         return named(j, N_NAME, NULL, s);
     struct jj_node *n = named(j, N_SPACE_REF, NULL, s);
@@ -690,6 +689,5 @@ void jj_parse(struct jinja *j)
 {
     j->at = 0;
     j->line = 1;
-    j->names = jj_list(j, JJ_LIST).list;
     j->body = subparse(j, NULL);
 }

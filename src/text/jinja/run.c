@@ -577,12 +577,25 @@ int jinja_render(struct jinja *j, const struct json *variables, const struct jin
     return rc;
 }
 
+/* Whether a token of the kind is the word. Names after a dot are attributes. */
+static bool has_token(const struct jinja *j, enum jj_token_kind kind, const char *word, bool attributes)
+{
+    for (size_t i = 0; i < j->n_tokens; i++) {
+        const struct jj_token *t = &j->tokens[i];
+        if (t->kind == kind && jj_is(t->v.s, word) && (attributes || !i || t[-1].kind != T_OP || t[-1].op != '.'))
+            return true;
+    }
+    return false;
+}
+
 bool jinja_names(const struct jinja *j, const char *variable_name)
 {
-    for (size_t i = 0; i < j->names->n; i++)
-        if (jj_is(j->names->v[i].s, variable_name))
-            return true;
-    return false;
+    return has_token(j, T_NAME, variable_name, false);
+}
+
+bool jinja_mentions(const struct jinja *j, const char *word)
+{
+    return has_token(j, T_NAME, word, true) || has_token(j, T_STRING, word, true);
 }
 
 /* ---- what a template does with a member ---- */
@@ -601,6 +614,8 @@ static bool has_member(const struct jj_node *n, const struct jj_list *names)
         return has_member(n->a, names);
     if (n->kind == N_COND)
         return has_member(n->b, names) || has_member(n->c, names);
+    if (n->kind == N_OR || n->kind == N_AND)
+        return has_member(n->a, names) || has_member(n->b, names);
     return n->kind == N_FILTER && has_member(n->a, names);
 }
 

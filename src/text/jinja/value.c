@@ -112,12 +112,6 @@ V jj_slice(struct jinja *j, const struct jj_str *s, size_t from, size_t to)
 
 bool jj_is(const struct jj_str *s, const char *text) { return s->n == strlen(text) && !memcmp(s->s, text, s->n); }
 
-bool jj_space(uint32_t c)
-{
-    return (c >= 9 && c <= 13) || (c >= 0x1c && c <= 0x20) || c == 0x85 || c == 0xa0 || c == 0x1680 ||
-           (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
-}
-
 /* ---- lists and dicts ---- */
 
 V jj_list(struct jinja *j, enum jj_kind kind)
@@ -478,7 +472,7 @@ static void put_quoted(struct jinja *j, struct jj_text *t, const struct jj_str *
             snprintf(out, sizeof out, "\\%c", c == '\n' ? 'n' : c == '\r' ? 'r' : 't');
         else if (c < 0x20 || (c >= 0x7f && c <= 0xa0) || c == 0xad)
             snprintf(out, sizeof out, "\\x%02x", c);
-        else if (jj_space(c) && c != ' ')
+        else if (unicode_is_space(c) && c != ' ')
             snprintf(out, sizeof out, "\\u%04x", c);
         else if ((c >= 0x200b && c <= 0x200f) || (c >= 0x202a && c <= 0x202e) || (c >= 0x2060 && c <= 0x206f) ||
                  c == 0xfeff || (c >= 0xe000 && c <= 0xf8ff) || (c >= 0xfff0 && c <= 0xfffb))
