@@ -170,7 +170,9 @@ static struct cand *ref_chain(const struct sampling *p, const float *logits, siz
     for (size_t i = 0; i < vocab; i++)
         c[i] = (struct cand){ logits[i], (int32_t)i };
     n = vocab;
-    for (size_t step = 0; step < p->n_order; step++) {
+    enum { STEP_BIAS, STEP_PENALTIES, STEP_DRY, STEP_TEMPERATURE, STEP_TOP_K, STEP_TOP_P, STEP_MIN_P,
+           STEP_ETA, STEPS };
+    for (int step = 0; step < STEPS; step++) {
         size_t kept = 0, m;
         for (size_t i = 0; i < n; i++)
             if (!isinf(c[i].x))
@@ -180,7 +182,7 @@ static struct cand *ref_chain(const struct sampling *p, const float *logits, siz
         if (n == 0)
             break;
         m = n;
-        switch (p->order[step]) {
+        switch (step) {
         case STEP_BIAS:
             for (size_t i = 0; i < n; i++) {
                 for (size_t j = 0; j < p->n_bias; j++)

@@ -146,7 +146,7 @@ static void read_order(struct reader *r, const char *key, const struct json *a)
 {
     struct json v;
     size_t n = 0;
-    bool fixed = js_kind(a) == JS_ARRAY && js_count(a) == CHAIN_STEPS;
+    bool fixed = js_kind(a) == JS_ARRAY && js_count(a) == JOB_STEPS;
     for (struct js_walk w = js_walk(a); fixed && js_next(&w, NULL, &v);)
         fixed = js_is(&v, job_step_names[n++]);
     if (!fixed)
@@ -203,6 +203,12 @@ static void read_member(struct reader *r, const struct member *m, const struct j
     int64_t x = 0;
     if (!opt) {
         read_text(r, key, v, &r->p->file[m->drafter]);
+        return;
+    }
+    double number;
+    if ((opt->flags & DECIDES) && js_double(v, &number) && !option_in_range(opt, number)) {
+        char range[96];
+        bad(r, key, option_range(range, opt));
         return;
     }
     switch (opt->kind) {

@@ -18,8 +18,8 @@
 #include "src/request/chat_options.h"
 #include "src/text/emit.h"
 
-const char *const job_step_names[CHAIN_STEPS] = { "bias", "penalties", "dry", "temperature", "top_k", "top_p",
-                                                  "min_p", "eta" };
+const char *const job_step_names[JOB_STEPS] = { "bias", "penalties", "dry", "temperature", "top_k", "top_p",
+                                                "min_p", "eta" };
 
 struct description {
     const struct options *o;
@@ -135,7 +135,7 @@ static void write_drafters(struct json_writer *w, const struct job_params *p)
 static void write_order(struct json_writer *w)
 {
     jw_open(w, "order", '[');
-    for (size_t i = 0; i < CHAIN_STEPS; i++)
+    for (size_t i = 0; i < JOB_STEPS; i++)
         jw_text(w, NULL, job_step_names[i]);
     jw_close(w, ']');
 }
@@ -147,8 +147,7 @@ static bool is_unset(const struct member *m, const struct job_params *p)
         return !p->file[m->drafter] && m->drafter != DRAFTER_HEADS;
     if (!(m->opt->flags & WHEN_SET))
         return false;
-    static const struct options zero;
-    struct options of_default = { .job.sampling = zero.job.sampling };
+    struct options of_default = { 0 };
     const size_t bytes = m->opt->kind == REAL ? sizeof(double) : m->opt->kind == CHOICE ? sizeof(int)
                          : m->opt->kind == FLAG ? sizeof(bool) : sizeof(size_t);
     struct err ignored;

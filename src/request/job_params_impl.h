@@ -14,4 +14,7 @@ static inline void *job_place(const struct job_params *p, const struct option *o
 {
     return (char *)(uintptr_t)p + (opt->field - offsetof(struct options, job));
 }
-extern const char *const job_step_names[CHAIN_STEPS];
+/* The member "order" of every job: the steps of the sampling chain as they were when jobs began to name them.
+ * A later step is not among them. */
+enum { JOB_STEPS = 8 };
+extern const char *const job_step_names[JOB_STEPS];

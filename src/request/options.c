@@ -44,6 +44,23 @@ void option_verbs(char *out, size_t size, const struct option *opt)
         }
 }
 
+bool option_in_range(const struct option *opt, double x)
+{
+    return x >= opt->min && x <= opt->max && !((opt->flags & ABOVE_MIN) && x == opt->min) &&
+           !((opt->flags & BELOW_MAX) && x == opt->max) && !(opt->least > 0 && x != 0 && x < opt->least);
+}
+
+const char *option_range(char text[96], const struct option *opt)
+{
+    const char *kind = opt->kind == REAL ? "a number" : "a whole number";
+    int n = snprintf(text, 96, "%s from %.10g to %.10g", kind, opt->min, opt->max);
+    if (opt->flags & (ABOVE_MIN | BELOW_MAX))
+        snprintf(text + n, 96 - (size_t)n, ", without %g", opt->flags & ABOVE_MIN ? opt->min : opt->max);
+    else if (opt->least > 0)
+        snprintf(text + n, 96 - (size_t)n, ", 0 or at least %g", opt->least);
+    return text;
+}
+
 /* ---- names ---- */
 
 /* The number of edits (insert, delete, replace, swap neighbours) from a to b. A name of more than 40
@@ -286,19 +303,11 @@ static int list_add(struct text_list *l, const char *s, struct err *e)
 static int set_real(double *out, const struct option *opt, const char *spelled, const char *s, struct err *e)
 {
     double x;
-    const bool above = opt->flags & ABOVE_MIN, below = opt->flags & BELOW_MAX;
-    if (parse_real(&x, spelled, s, opt->min, opt->max, e) == 0 && !(above && x == opt->min) &&
-        !(below && x == opt->max) && !(opt->least > 0 && x != 0 && x < opt->least)) {
-        *out = x;
-        return 0;
-    }
-    char more[48] = "";
-    if (above || below)
-        snprintf(more, sizeof more, ", without %g", above ? opt->min : opt->max);
-    else if (opt->least > 0)
-        snprintf(more, sizeof more, ", 0 or at least %g", opt->least);
-    return err_set(e, ERR_INPUT, "%s: '%s' is not a number from %g to %g%s", spelled, s, opt->min, opt->max,
-                   more);
+    char range[96];
+    if (parse_real(&x, spelled, s, opt->min, opt->max, e) || !option_in_range(opt, x))
+        return err_set(e, ERR_INPUT, "%s: '%s' is not %s", spelled, s, option_range(range, opt));
+    *out = x;
+    return 0;
 }
 
 int option_set(struct options *o, const struct option *opt, const char *spelled, const char *s, struct err *e)

@@ -51,6 +51,9 @@ extern const struct verb verbs_table[];
 /* The row of an option that is spelled "--name" or "-x": the row of this verb, else of any verb, else
  * NULL. */
 const struct option *option_find(const char *spelled, unsigned verb);
+/* Whether a number is in the range of a row, and the range in words: "a number from 0 to 1, without 0". */
+bool option_in_range(const struct option *opt, double x);
+const char *option_range(char text[96], const struct option *opt);
 /* Parses a value into its place in o. `spelled` begins messages. */
 int option_set(struct options *o, const struct option *opt, const char *spelled, const char *value,
                struct err *e);

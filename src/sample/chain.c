@@ -335,6 +335,25 @@ void chain_eta(struct chain *c, double eps, size_t min_keep)
     keep(c, end_of_difference(c, MIN(least, 0)), min_keep);
 }
 
+static bool top_k_on(const struct sampling *p) { return p->top_k > 0; }
+static bool top_p_on(const struct sampling *p) { return p->top_p < 1; }
+static bool min_p_on(const struct sampling *p) { return p->min_p > 0; }
+static bool eta_on(const struct sampling *p) { return p->eta > 0; }
+
+static void top_k(struct chain *c, const struct sampling *p)
+{
+    chain_top_k(c, MAX((size_t)p->top_k, p->min_keep));
+}
+static void top_p(struct chain *c, const struct sampling *p) { chain_top_p(c, p->top_p, p->min_keep); }
+static void min_p(struct chain *c, const struct sampling *p) { chain_min_p(c, p->min_p, p->min_keep); }
+static void eta(struct chain *c, const struct sampling *p) { chain_eta(c, p->eta, p->min_keep); }
+
+const struct chain_filter chain_filters[] = {
+    { "top-k", top_k_on, top_k, true }, { "top-p", top_p_on, top_p, true },
+    { "min-p", min_p_on, min_p, true }, { "eta", eta_on, eta, true },
+    { NULL },
+};
+
 int32_t chain_best(struct chain *c)
 {
     if (!find_top(c))

@@ -36,6 +36,16 @@ void chain_penalties(struct chain *c, const struct sampling *p, const struct tok
 void chain_dry(struct chain *c, const struct dry *dry);
 void chain_temperature(struct chain *c, double t);
 
+/* A filter of the chain: whether the settings use it, and what it does then. */
+struct chain_filter {
+    const char *name;                /* of its option */
+    bool (*on)(const struct sampling *p);
+    void (*apply)(struct chain *c, const struct sampling *p);
+    bool on_gpu;                     /* kernels/cuda/cu_sample.cu has it, too */
+};
+/* In the order in which they run; ends with a filter without a name. */
+extern const struct chain_filter chain_filters[];
+/* Each filter alone. */
 void chain_top_k(struct chain *c, size_t k);
 void chain_top_p(struct chain *c, double p, size_t min_keep);
 void chain_min_p(struct chain *c, double p, size_t min_keep);

@@ -35,12 +35,9 @@ struct device_sampler {
     int32_t *token;                      /* [rows of a tree], -1: no candidate is left */
 };
 
-static const enum device_step step_of[CHAIN_STEPS] = {
-    [STEP_BIAS] = DEVICE_BIAS,   [STEP_PENALTIES] = DEVICE_PENALTIES,
-    [STEP_DRY] = DEVICE_DRY,     [STEP_TEMPERATURE] = DEVICE_TEMPERATURE,
-    [STEP_TOP_K] = DEVICE_TOP_K, [STEP_TOP_P] = DEVICE_TOP_P,
-    [STEP_MIN_P] = DEVICE_MIN_P, [STEP_ETA] = DEVICE_ETA,
-};
+/* The order of sampling.h. */
+static const enum device_step steps[] = { DEVICE_BIAS, DEVICE_PENALTIES, DEVICE_DRY, DEVICE_TEMPERATURE,
+                                          DEVICE_TOP_K, DEVICE_TOP_P, DEVICE_MIN_P, DEVICE_ETA };
 
 /* ---- memory ---- */
 
@@ -139,11 +136,18 @@ static void chain_of(struct device_chain *d, const struct sampling *p, const uin
         .temperature = p->temperature, .top_k = p->top_k > 0 ? (size_t)p->top_k : 0,
         .min_keep = p->min_keep, .top_p = p->top_p, .min_p = p->min_p, .eta = p->eta,
         .penalty = p->penalty, .presence = p->presence, .frequency = p->frequency,
-        .seed = p->seed, .sample = p->sample, .counts = counts, .n_order = p->n_order,
+        .seed = p->seed, .sample = p->sample, .counts = counts, .n_order = DEVICE_STEPS,
     };
-    static_assert((int)CHAIN_STEPS == (int)DEVICE_STEPS, "every step has its twin");
-    for (size_t i = 0; i < p->n_order; i++)
-        d->order[i] = step_of[p->order[i]];
+    static_assert(sizeof steps / sizeof *steps == DEVICE_STEPS, "every step of a device");
+    memcpy(d->order, steps, sizeof steps);
+}
+
+static int check_filters(const struct sampling *p, struct err *e)
+{
+    for (const struct chain_filter *f = chain_filters; f->name; f++)
+        if (f->on(p) && !f->on_gpu)
+            return err_set(e, ERR_INPUT, "--%s: only a CPU has this filter; --device cpu", f->name);
+    return 0;
 }
 
 int device_sampler_open(struct device_sampler **out, const struct model *m, const struct sampling *p,
@@ -152,6 +156,8 @@ int device_sampler_open(struct device_sampler **out, const struct model *m, cons
     struct device_sampler c = sizes(m, p, rows);
     struct device *dev = m->dev;
     *out = NULL;
+    if (!dev->host_memory && check_filters(p, e))
+        return -1;
     if (sampler_open(&c.sampler, p, c.vocab, m->ops, m->pool, e))
         return -1;
     c.bytes = layout(&c, NULL, rows);

@@ -80,20 +80,14 @@ static void run_chain(struct sampler *s, float *logits, const struct history *h)
     token_counts_follow(&s->counts, h, extends);
     dry_enter(&s->dry, h, extends);
     chain_start(c, logits);
-    for (size_t i = 0; i < p->n_order; i++) {
-        if (p->temperature == 0 && p->order[i] >= STEP_TEMPERATURE)
-            continue;
-        switch (p->order[i]) {
-        case STEP_BIAS:        chain_bias(c, p, sampler_bans_eos(p, h)); break;
-        case STEP_PENALTIES:   chain_penalties(c, p, &s->counts); break;
-        case STEP_DRY:         chain_dry(c, &s->dry); break;
-        case STEP_TEMPERATURE: chain_temperature(c, p->temperature); break;
-        case STEP_TOP_K: if (p->top_k > 0) chain_top_k(c, MAX((size_t)p->top_k, p->min_keep)); break;
-        case STEP_TOP_P: if (p->top_p < 1) chain_top_p(c, p->top_p, p->min_keep); break;
-        case STEP_MIN_P: if (p->min_p > 0) chain_min_p(c, p->min_p, p->min_keep); break;
-        case STEP_ETA:   if (p->eta > 0) chain_eta(c, p->eta, p->min_keep); break;
-        case CHAIN_STEPS: break;
-        }
+    chain_bias(c, p, sampler_bans_eos(p, h));
+    chain_penalties(c, p, &s->counts);
+    chain_dry(c, &s->dry);
+    if (p->temperature != 0) {
+        chain_temperature(c, p->temperature);
+        for (const struct chain_filter *f = chain_filters; f->name; f++)
+            if (f->on(p))
+                f->apply(c, p);
     }
     token_counts_drop_path(&s->counts, h);
     dry_leave(&s->dry);

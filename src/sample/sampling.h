@@ -1,6 +1,6 @@
 /* Sampling parameters, and the tokens before the position that is sampled.
  *
- * The sampling chain turns the logits of a position into one token. Its steps run in the recorded order:
+ * The sampling chain turns the logits of a position into one token. Its steps run in this order:
  *
  *   bias         l + bias; -inf bans. min_tokens and ignore_eos ban the EOS ids
  *   penalties    once for each distinct token of the window: l < 0 ? l * penalty : l / penalty; then
@@ -20,9 +20,6 @@
  * candidate; bias, penalties and DRY still apply. */
 #pragma once
 #include "src/base/base.h"
-
-enum chain_step { STEP_BIAS, STEP_PENALTIES, STEP_DRY, STEP_TEMPERATURE, STEP_TOP_K, STEP_TOP_P, STEP_MIN_P,
-                  STEP_ETA, CHAIN_STEPS };
 
 enum {
     RANK_MAX = 32,                   /* candidates of one ranking */
@@ -53,13 +50,13 @@ struct sampling {
     size_t min_tokens;               /* EOS ids are banned before this many generated tokens */
     bool ignore_eos;                 /* EOS ids are always banned */
     const int32_t *eos; size_t n_eos;
-    enum chain_step order[CHAIN_STEPS]; size_t n_order;
 };
 
 /* Neutral parameters: temperature 1, filters off, min_keep 1, window 1024, DRY off (base 1.75, allowed 2, all
- * tokens, no breakers), default order. */
+ * tokens, no breakers). */
 void sampling_defaults(struct sampling *s);
-/* Checks all ranges. ERR_INPUT names the flag. */
+/* Checks what depends on the vocabulary: ids and breakers. The table of options has the ranges of numbers,
+ * which are checked wherever a parameter is read. ERR_INPUT names the flag. */
 int  sampling_check(const struct sampling *s, size_t vocab, struct err *e);
 bool sampling_has_penalty(const struct sampling *s);          /* the contextual penalty is on */
 bool sampling_has_text_penalty(const struct sampling *s);     /* presence or frequency penalty is on */

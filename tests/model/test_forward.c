@@ -173,21 +173,20 @@ enum { CHOSEN = 16, PROMPT = 16 };
 static const int32_t eos[] = { 5, 17 };
 struct sampling_case { const char *name; struct sampling p; };
 
-/* Every filter, penalty and ban, at several temperatures, in the usual order and in another. */
+/* Every filter, penalty and ban, at several temperatures. */
 static size_t all_sampling_cases(struct sampling_case *a)
 {
     static struct { int32_t id; float bias; } bias[] = { { 5, 3 }, { 9, -INFINITY }, { 40, 6 }, { 41, 6 } };
     static const struct dry_breaker breaker[] = { { 1, { 40 } } };
     static const struct { const char *name; double temperature; long top_k; double top_p, min_p, eta, penalty,
-                          presence, frequency, dry; long window; size_t min_tokens; bool turned,
-                              biased; } of[] = {
-        { "greedy", 0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, false, false },
-        { "greedy, penalties, bans", 0, 0, 1, 0, 0, 1.3, 0.5, 0.1, 0.8, 12, 9, false, true },
-        { "0.3, top-k", 0.3, 7, 1, 0, 0, 1.2, 0, 0, 0, 1024, 0, false, false },
-        { "0.7, top-p, all that was", 0.7, 0, 0.8, 0, 0, 1.1, 0, 0, 0, -1, 0, false, true },
-        { "1, min-p, a short window", 1, 0, 1, 0.05, 0, 1.4, 0, 0.3, 0, 3, CHOSEN + 9, false, true },
-        { "1, eta, DRY", 1, 0, 1, 0, 0.01, 1, 0, 0, 1.5, 0, 11, false, false },
-        { "1.5, all, turned round", 1.5, 60, 0.95, 0.001, 0.0005, 1.2, 0.4, 0.2, 0.7, 20, 5, true, true },
+                          presence, frequency, dry; long window; size_t min_tokens; bool biased; } of[] = {
+        { "greedy", 0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, false },
+        { "greedy, penalties, bans", 0, 0, 1, 0, 0, 1.3, 0.5, 0.1, 0.8, 12, 9, true },
+        { "0.3, top-k", 0.3, 7, 1, 0, 0, 1.2, 0, 0, 0, 1024, 0, false },
+        { "0.7, top-p, all that was", 0.7, 0, 0.8, 0, 0, 1.1, 0, 0, 0, -1, 0, true },
+        { "1, min-p, a short window", 1, 0, 1, 0.05, 0, 1.4, 0, 0.3, 0, 3, CHOSEN + 9, true },
+        { "1, eta, DRY", 1, 0, 1, 0, 0.01, 1, 0, 0, 1.5, 0, 11, false },
+        { "1.5, all", 1.5, 60, 0.95, 0.001, 0.0005, 1.2, 0.4, 0.2, 0.7, 20, 5, true },
     };
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         struct sampling *p = &a[i].p;
@@ -201,8 +200,6 @@ static size_t all_sampling_cases(struct sampling_case *a)
         p->min_keep = 1 + i % 3;
         p->min_tokens = of[i].min_tokens, p->eos = eos, p->n_eos = 2, p->text_max = PROMPT + CHOSEN;
         if (of[i].biased) p->bias = (void *)bias, p->n_bias = sizeof bias / sizeof *bias;
-        for (size_t j = 0; of[i].turned && j < CHAIN_STEPS; j++)
-            p->order[j] = (enum chain_step)(CHAIN_STEPS - 1 - j);
     }
     return sizeof of / sizeof *of;
 }

@@ -1,6 +1,7 @@
 /* The command line: spellings, ranges, the options of each verb, messages. */
 #include "tests/test.h"
-#include "src/request/options.h"
+#include "src/request/job_params.h"
+#include "src/request/options_impl.h"
 
 static struct options o;
 static struct err e;
@@ -140,6 +141,61 @@ static void scaling_is_joined_from_its_parts(void)
     check_refused("run --rope-scaling yarn:2 --rope-scale 4", "together with");
 }
 
+/* text with `value` in the place of the number of a member; free it. */
+static char *with_number(const char *text, const char *member, double value)
+{
+    char key[48], *out = NULL;
+    snprintf(key, sizeof key, "\"%s\": ", member);
+    const char *at = strstr(text, key);
+    CHECK(at, "%s", key);
+    if (!at)
+        return NULL;
+    at += strlen(key);
+    if (asprintf(&out, "%.*s%.17g%s", (int)(at - text), text, value, at + strcspn(at, ",}")) < 0)
+        abort();
+    return out;
+}
+
+/* A number of a stored job that its row does not allow is refused. The message has member and range. */
+static void stored_numbers_have_the_ranges_of_options(void)
+{
+    static char text[8192];
+    struct job_params p;
+    size_t refused = 0;
+    FILE *f = fopen("tests/pins/parameters", "r");
+    while (f && fgets(text, sizeof text, f) && *text != '{')
+        ;
+    CHECK(f && job_parse(&p, text, &e) == 0, "%s", e.msg);
+    job_close(&p);
+    for (const struct option *opt = options_table; opt->name; opt++) {
+        if (!(opt->flags & DECIDES) || (opt->kind != REAL && opt->kind != LONG && opt->kind != SIZE))
+            continue;
+        const double bad[] = { opt->min - 1, opt->max + 1, opt->flags & ABOVE_MIN ? opt->min : opt->max + 2,
+                               opt->flags & BELOW_MAX ? opt->max : opt->max + 2,
+                               opt->least > 0 ? opt->least / 2 : opt->max + 2 };
+        const double good[] = { opt->flags & ABOVE_MIN ? opt->max : opt->min,
+                                opt->flags & BELOW_MAX ? opt->min : opt->max };
+        char member[40], part[80];
+        snprintf(part, sizeof part, "parameters: \"%s\" is not a", option_member(member, opt));
+        for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+            char *other = with_number(text, member, bad[i]);
+            CHECK(other && job_parse(&p, other, &e) == -1 && !strncmp(e.msg, part, strlen(part)) &&
+                      strstr(e.msg, "number from"), "%s %g: %s", member, bad[i], e.msg);
+            refused++;
+            free(other);
+        }
+        for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+            char *other = with_number(text, member, good[i]);
+            CHECK(other && job_parse(&p, other, &e) == 0, "%s %g: %s", member, good[i], e.msg);
+            job_close(&p);
+            free(other);
+        }
+    }
+    CHECK(refused >= 5 * 14, "%zu", refused);
+    if (f)
+        fclose(f);
+}
+
 /* Every listed option has a help sentence, and every verb's help can be printed. */
 static void help_covers_the_table(void)
 {
@@ -165,6 +221,7 @@ int main(void)
     RUN(options_are_spelled_in_every_way);
     RUN(options_refuse_what_they_do_not_take);
     RUN(scaling_is_joined_from_its_parts);
+    RUN(stored_numbers_have_the_ranges_of_options);
     RUN(help_covers_the_table);
     return test_end();
 }

@@ -7,9 +7,6 @@
 static struct device *dev;
 enum { VOCAB = 3001, ROWS = 4, PROMPT = 20, TEXT = 60 };
 
-static const enum chain_step step_of[DEVICE_STEPS] = { STEP_TEMPERATURE, STEP_TOP_K, STEP_TOP_P, STEP_MIN_P,
-    STEP_ETA, STEP_PENALTIES, STEP_BIAS, STEP_DRY };
-
 static struct sampling random_sampling(int c)
 {
     struct sampling s;
@@ -26,12 +23,6 @@ static struct sampling random_sampling(int c)
     s.presence = c % 4 == 2 ? 0.7 : 0;
     s.frequency = c % 4 == 1 ? 0.2 : 0;
     s.penalty_window = 30;
-    for (size_t i = s.n_order; c % 2 && i > 1; i--) {        /* any order */
-        const size_t j = rig_random() % i;
-        const enum chain_step t = s.order[i - 1];
-        s.order[i - 1] = s.order[j];
-        s.order[j] = t;
-    }
     return s;
 }
 
@@ -40,11 +31,9 @@ static struct device_chain chain_of(const struct sampling *s, const uint32_t *co
     struct device_chain c = { .temperature = s->temperature, .top_k = s->top_k > 0 ? (size_t)s->top_k : 0,
                               .min_keep = s->min_keep, .top_p = s->top_p, .min_p = s->min_p,
         .eta = s->eta, .penalty = s->penalty, .presence = s->presence, .frequency = s->frequency,
-        .seed = s->seed, .sample = s->sample, .counts = counts };
-    for (size_t i = 0; i < s->n_order; i++)
-        for (int d = 0; d < DEVICE_STEPS; d++)
-            if (step_of[d] == s->order[i])
-                c.order[c.n_order++] = (enum device_step)d;
+        .seed = s->seed, .sample = s->sample, .counts = counts,
+        .order = { DEVICE_BIAS, DEVICE_PENALTIES, DEVICE_DRY, DEVICE_TEMPERATURE, DEVICE_TOP_K, DEVICE_TOP_P,
+                   DEVICE_MIN_P, DEVICE_ETA }, .n_order = DEVICE_STEPS };
     return c;
 }
 
