@@ -1,20 +1,22 @@
 #!/bin/bash
-# The recipes of docs/architecture.md hold: a patch that adds an example is one file and one line, and with it
-# the program builds, drafts, and knows the new name wherever it lists names. The patch goes to a copy of the
-# tree with its objects, so that only what depends on the table is compiled.
+# The recipes of docs/architecture.md hold. A patch that adds a drafter is one file and one line; a patch that
+# adds a filter of sampling is one row and its function. With them the program builds, and knows the new names
+# wherever it lists names. The patches go to a copy of the tree with its objects, so that only what depends on
+# the tables is compiled.
 . tests/cli/lib.inc
-if [ $slower != 1 ]; then skip an_added_drafter "the copy is built without sanitizers"; exit 0; fi
+if [ $slower != 1 ]; then skip an_added_drafter_and_filter "the copy is built without sanitizers"; exit 0; fi
 tree=$TMP/tree objects=$(dirname "$LONGHAND")
 mkdir -p "$tree/$objects" && cp -a Makefile ./*.mk src ngram kvmgr runs kernels scripts "$tree" &&
     cp -a "$objects"/{src,ngram,kvmgr,runs,kernels,cuda-*,liblonghand.a} "$tree/$objects" || exit 1
 [ ! -d build/cu ] || cp -a build/cu "$tree/build"
 export GIT_CEILING_DIRECTORIES=$TMP      # git apply takes the copy for no part of a repository
 patched() { (cd "$tree" && git apply "$@" - <tests.patch); }
-cp tests/cli/echo.patch "$tree/tests.patch"
+cat tests/cli/echo.patch tests/cli/min-q.patch >"$tree/tests.patch"
 
-[ "$(grep -c '^diff' tests/cli/echo.patch)" = 2 ] && patched &&
+[ "$(grep -c '^diff' tests/cli/echo.patch)" = 2 ] && [ "$(grep -c '^diff' tests/cli/min-q.patch)" = 3 ] &&
+    [ "$(grep -c '^+[^+]' tests/cli/min-q.patch)" -le 12 ] && patched &&
     (cd "$tree" && make -j2 longhand) >"$TMP/log" 2>&1
-result an_added_drafter_builds $? "$(grep -m 5 -iE 'error|warning' "$TMP/log")"
+result an_added_drafter_and_filter_build $? "$(grep -m 5 -iE 'error|warning' "$TMP/log")"
 ! grep -q 'warning:' "$TMP/log"; result and_without_warnings $? "$(grep -m 5 warning: "$TMP/log")"
 L=$tree/$objects/longhand
 LONGHAND=$L
@@ -35,5 +37,35 @@ same and_its_text "$TMP/plain" "$TMP/drafted"
 grep -qE '^ *echo +[1-9][0-9]* of [1-9][0-9]* candidates accepted' "$TMP/report"
 result the_report_counts_its_candidates $? "$(head -c 600 "$TMP/report")"
 check other_names_are_refused 2 'one of auto, none, .*echo' run $G nosuch --prompt x
+
+# ---- the filter: --min-q ----
+"$L" help run | grep -A 1 -e '--min-q Q' | grep -q 'at most Q below'; result a_filter_is_in_the_help $?
+before=$(sql 'SELECT max(id) FROM job')
+R="-m $MODEL -n 60 -s 3 -q --prompt The_king"
+"$L" run $R >"$TMP/without"; "$L" run $R --min-q 0.7 >"$TMP/with"
+"$L" run $R --min-q 0.7 --drafter none >"$TMP/plain"
+differ a_filter_changes_the_text "$TMP/without" "$TMP/with"
+same and_drafting_does_not "$TMP/plain" "$TMP/with"
+"$L" run $R --min-q 1e-9 >"$TMP/narrow"; "$L" run $R --temperature 0 >"$TMP/greedy"
+same a_filter_that_leaves_one_token_is_greedy "$TMP/greedy" "$TMP/narrow"
+printf '%s' '{"custom_id": "a", "method": "POST", "url": "/v1/completions", ' \
+    '"body": {"prompt": "The_king", "seed": 3, "min_q": 0.7}}' >"$TMP/line"
+"$L" run -m $MODEL -n 60 -s 3 -q --batch "$TMP/line" -o "$TMP/answer" --name line
+"$L" text @line >"$TMP/of_line"; same a_batch_line_has_it "$TMP/with" "$TMP/of_line"
+"$L" show @line >"$TMP/show"; grep -q '"min_q": 0.7,' "$TMP/show"
+result show_has_it $? "$(grep parameters "$TMP/show")"
+"$L" show $((before + 1)) >"$TMP/show"; ! grep -q min_q "$TMP/show"
+result a_job_without_it_keeps_its_bytes $?
+"$L" submit $R --grid min_q=0,0.7 --name sweep >/dev/null; "$L" work -q
+"$L" report @sweep --by min_q >"$TMP/report"
+grep -q 'min_q' "$TMP/report" && grep -qE '^ *0\.7 ' "$TMP/report"
+result a_grid_and_the_report_have_it $? "$(head -c 600 "$TMP/report")"
+for how in "--min-q 1e-9" "--temperature 0"; do
+    "$L" fork $((before + 1)) --at 20 --seed 3 $how --run -q >"$TMP/fork${how:2:3}"
+done
+same a_fork_takes_it "$TMP/forktem" "$TMP/forkmin"; differ and_the_text_changes "$TMP/without" "$TMP/forkmin"
+check its_range_is_that_of_the_row 2 "^longhand: --min-q: '101' is not a number from 0 to 100$" run $R \
+    --min-q 101
+
 patched -R && diff -r src "$tree/src"; result the_patch_can_be_taken_out $?
 exit $failed
