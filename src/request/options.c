@@ -34,11 +34,11 @@ const char *option_member(char name[40], const struct option *opt)
     return name;
 }
 
-void option_verbs(char *out, size_t size, const struct option *opt)
+void option_verbs(char *out, size_t size, unsigned verbs)
 {
     *out = 0;
     for (const struct verb *v = verbs_table; v->name; v++)
-        if ((opt->verbs & v->bit) && v->help) {
+        if ((verbs & v->bit) && v->help) {
             size_t n = strlen(out);
             snprintf(out + n, size - n, "%s%s", n ? ", " : "", v->name);
         }
@@ -404,7 +404,7 @@ static const char *hint_of(const char *word)
 static int wrong_verb(const struct options *o, const struct option *opt, const char *spelled, struct err *e)
 {
     char list[256];
-    option_verbs(list, sizeof list, opt);
+    option_verbs(list, sizeof list, opt->verbs);
     return err_set(e, ERR_INPUT, "%s: '%s' is an option of %s", o->verb->name, spelled, list);
 }
 

@@ -71,49 +71,6 @@ static const char *short_form(const char *also, const char **found)
     return NULL;
 }
 
-/* The verbs that a clause is about: "train, convert: .." is about two. 0: about all. *rest follows them. */
-static unsigned clause_verbs(const char *clause, const char **rest)
-{
-    unsigned bits = 0;
-    for (const char *p = clause;;) {
-        const size_t n = strcspn(p, " ,:.;");
-        const struct verb *v = verbs_table;
-        while (v->name && (strlen(v->name) != n || memcmp(v->name, p, n)))
-            v++;
-        p += n;
-        if (!v->name || (strncmp(p, ", ", 2) && strncmp(p, ": ", 2)))
-            return 0;
-        bits |= v->bit;
-        p += 2;
-        if (p[-2] == ':') {
-            *rest = p;
-            return bits;
-        }
-    }
-}
-
-/* Copies a text without the clauses about other verbs; `end` ends a clause. only: where a clause is about
- * this verb, without the others. verb 0: the whole text. */
-static void text_of_verb(char *out, size_t size, const char *text, const char *end, unsigned verb, bool only)
-{
-    const size_t n_end = strlen(end);
-    *out = 0;
-    for (const char *p = text, *next; *p; p = next) {
-        const char *stop = strstr(p, end), *rest = p;
-        const unsigned about = verb ? clause_verbs(p, &rest) : 0;
-        const size_t n = stop ? (size_t)(stop - p) : strlen(p);
-        next = stop ? stop + n_end : p + n;
-        if (about && !(about & verb))
-            continue;
-        if (about && only) {
-            snprintf(out, size, "%.*s", (int)(n - (size_t)(rest - p)), rest);
-            return;
-        }
-        const size_t at = strlen(out);
-        snprintf(out + at, size - at, "%s%.*s", at ? end : "", (int)n, p);
-    }
-}
-
 const char *option_help(const struct option *opt)
 {
     static char text[800];
@@ -126,25 +83,51 @@ const char *option_help(const struct option *opt)
     return text;
 }
 
+/* The help of an option: of one verb, or of all of them (verb 0). */
+static void text_of_verb(char *out, size_t size, const struct option *opt, unsigned verb)
+{
+    char names[64];
+    size_t n = (size_t)snprintf(out, size, "%s", option_help(opt));
+    for (const struct clause *c = opt->of; c && c->verbs; c++)
+        if (c->help && (!verb || c->verbs & verb)) {
+            option_verbs(names, sizeof names, c->verbs);
+            n += (size_t)snprintf(out + n, size - n, " %s: %s.", names, c->help);
+        }
+    assert(n < size);
+}
+
+/* Its default; "": none. */
+static void default_of_verb(char *out, size_t size, const struct option *opt, unsigned verb)
+{
+    char names[64];
+    const char *def = option_default(opt);
+    size_t n = (size_t)snprintf(out, size, "%s", def ? def : "");
+    for (const struct clause *c = opt->of; c && c->verbs; c++)
+        if (c->shown && verb) {
+            if (c->verbs & verb)
+                snprintf(out, size, "%s", c->shown);
+        } else if (c->shown) {
+            option_verbs(names, sizeof names, c->verbs);
+            n += (size_t)snprintf(out + n, size - n, "%s%s: %s", n ? "; " : "", names, c->shown);
+        }
+    assert(n < size);
+}
+
 /* verb 0: of all verbs */
 static void help_option(FILE *f, const struct option *opt, bool verbs, unsigned verb)
 {
-    char text[640], list[256], help[512], of_verb[200];
-    const char *def = option_default(opt), *form;
-    text_of_verb(help, sizeof help, option_help(opt), ". ", verb, false);
-    if (def) {
-        text_of_verb(of_verb, sizeof of_verb, def, "; ", verb, true);
-        def = *of_verb ? of_verb : NULL;
-    }
+    char text[1024], list[256], help[800], def[200];
+    const char *form;
+    text_of_verb(help, sizeof help, opt, verb);
+    default_of_verb(def, sizeof def, opt, verb);
     fputs("  ", f);
     for (const char *p = opt->also; (p = short_form(p, &form));)
         fprintf(f, "%.2s, ", form);
     fprintf(f, opt->flags & OPTIONAL ? "--%s[=%s]" : opt->arg ? "--%s %s" : "--%s", opt->name, opt->arg);
-    option_verbs(list, sizeof list, opt);
+    option_verbs(list, sizeof list, opt->verbs);
     if (verbs && !(opt->verbs & VERB_RUN) && (opt->verbs & VERBS_SELECT) != VERBS_SELECT)
         fprintf(f, "   (%s)", list);
-    snprintf(text, sizeof text, "%s%s%s%s%s", help, *help && help[strlen(help) - 1] != '.' ? "." : "",
-             def ? " Default: " : "", def ? def : "", def ? "." : "");
+    snprintf(text, sizeof text, "%s%s%s%s", help, *def ? " Default: " : "", def, *def ? "." : "");
     fputc('\n', f);
     wrap(f, text, 6, 100);
 }
@@ -246,8 +229,10 @@ static void tagged(FILE *f, const char *tag, const char *arg, const char *text)
 
 static void man_option(FILE *f, const struct option *opt)
 {
-    char text[1024], list[256];
-    const char *def = option_default(opt), *form;
+    char text[1024], list[256], help[800], def[200];
+    const char *form;
+    text_of_verb(help, sizeof help, opt, 0);
+    default_of_verb(def, sizeof def, opt, 0);
     fputs(".TP\n", f);
     for (const char *p = opt->also; (p = short_form(p, &form));)
         fprintf(f, "\\fB\\-%c\\fR, ", form[1]);
@@ -259,9 +244,8 @@ static void man_option(FILE *f, const struct option *opt)
         troff(f, opt->arg);
         fputs(opt->flags & OPTIONAL ? "\\fR]" : "\\fR", f);
     }
-    option_verbs(list, sizeof list, opt);
-    snprintf(text, sizeof text, "%s%s%s%s", option_help(opt), def ? " Default: " : "", def ? def : "",
-             def ? "." : "");
+    option_verbs(list, sizeof list, opt->verbs);
+    snprintf(text, sizeof text, "%s%s%s%s", help, *def ? " Default: " : "", def, *def ? "." : "");
     fputc('\n', f);
     troff(f, text);
     fprintf(f, "\n.br\n(%s)\n", opt->verbs == VERBS_STORE ? "every verb about jobs" : list);

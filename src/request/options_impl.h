@@ -25,6 +25,9 @@ enum {
     CHANGED = STORED | DECIDES | CHANGES, SAMPLED = CHANGED | BODY | GRID, DRAFTED = STORED | DRAFT | GRID,
 };
 
+/* What the help says of some verbs alone, and their default. */
+struct clause { unsigned verbs; const char *help, *shown; };
+
 struct option {
     const char *name;
     const char *also;                /* aliases, separated by spaces; "-x" is a short form */
@@ -38,6 +41,7 @@ struct option {
     double min, max;                 /* of numbers */
     const char *value;               /* the default, parsed like a given value; NULL: zero */
     const char *shown;               /* the default as the help shows it; NULL: `value` */
+    const struct clause *of;         /* of some verbs; ends with verbs 0 */
     const char *fields;              /* further fields of a body, separated by spaces */
     const char *member;              /* of stored parameters; NULL: the name with _ for - */
     const char *words;               /* of a CHOICE, if the help does not show all; NULL: arg */
@@ -69,5 +73,5 @@ const char *option_default(const struct option *opt);
 const char *option_word(const struct option *opt, int i, size_t *n);
 /* The name of the member of stored parameters. */
 const char *option_member(char name[40], const struct option *opt);
-/* "run, submit", without aliases. */
-void option_verbs(char *out, size_t size, const struct option *opt);
+/* "run, submit": the names of verbs, without aliases. */
+void option_verbs(char *out, size_t size, unsigned verbs);

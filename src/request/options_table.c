@@ -8,6 +8,7 @@
 #define F(x) offsetof(struct options, x)
 #define J(x) offsetof(struct options, job.x)
 #define BIG 1e9
+#define OF(...) .of = (const struct clause[]){ __VA_ARGS__, { 0 } }
 #define THE_MODELS "the model's own, else off"
 
 static const char TEXTS[] = "Text", SAMPLING[] = "Sampling", DRAFTING[] = "Drafting",
@@ -20,8 +21,8 @@ const struct option options_table[] = {
       "from the local Hugging Face cache. Supported are Llama, Mistral, Qwen2 and Qwen3, on a CPU also "
       "Mixtral, Qwen2-MoE, Qwen3-MoE, and Qwen3.5 to 3.8 (dense and MoE)." },
     { "model", "-m", "DIR", VERB_WORK | VERB_RESUME | VERB_EXTEND | VERB_FORK, TEXT, F(model), STORE, 0,
-      "The new place of a model that was moved. Its files must have the fingerprint that the jobs have. "
-      "work: for all jobs with this fingerprint." },
+      "The new place of a model that was moved. Its files must have the fingerprint that the jobs "
+      "have.", OF({ VERB_WORK, "for all jobs with this fingerprint" }) },
     { "prompt", "-p", "TEXT", VERBS_MAKE, TEXT, F(prompt), TEXTS, MAIN,
       "The prompt that the text continues." },
     { "prompt-file", "-f --file", "FILE", VERBS_MAKE, TEXT, F(prompt_file), TEXTS, MAIN,
@@ -52,8 +53,9 @@ const struct option options_table[] = {
       .shown = "the day of the command", .member = "chat" },
     { "tokens", "-n --predict --n-predict --max-tokens", "N",
       VERBS_MAKE | VERB_INSPECT | VERB_BENCH | VERB_FORK, SIZE, F(tokens), TEXTS, MAIN | GRID,
-      "Number of tokens to generate. inspect: the length for which memory is itemised. fork: the length "
-      "of the whole text.", .min = 1, .max = BIG, .shown = "fork: the length of the other job",
+      "Number of tokens to generate.", .min = 1, .max = BIG,
+      OF({ VERB_INSPECT, "the length for which memory is itemised" },
+         { VERB_FORK, "the length of the whole text", "the length of the other job" }),
       .fields = "max_tokens max_completion_tokens" },
     { "tokens", "-n --predict --n-predict --max-tokens", "+N", VERB_EXTEND, TEXT, F(more_tokens), TEXTS, 0,
       "Number of tokens to add to the text." },
@@ -84,7 +86,7 @@ const struct option options_table[] = {
     { "seed", "-s", "S", VERBS_MAKE | VERB_BENCH | VERB_TRAIN | VERB_FORK, U64, F(seed), SAMPLING,
       MAIN | BODY,
       "The seed, a number of 64 bits. The same seed writes the same text.",
-      .shown = "drawn at random and printed; train: 42" },
+      .shown = "drawn at random and printed", OF({ VERB_TRAIN, NULL, "42" }) },
     { "temperature", "--temp", "T", VERBS_SAMPLE | VERB_BENCH, REAL, J(sampling.temperature), SAMPLING,
       MAIN | SAMPLED,
       "The sampling temperature. 0 always takes the likeliest token.", .max = 1000, .least = 1e-4,
@@ -198,9 +200,9 @@ const struct option options_table[] = {
     { "device", "", "auto|cpu|cuda[:N|:all]",
       VERBS_BRANCH | VERBS_MAKE | VERBS_COMPUTE | VERB_SCORE | VERB_BENCH | VERB_TRAIN, TEXT, F(device),
       MODELS, MACHINE,
-      "Where to compute. auto: the first GPU that can hold the model, else the CPU. train: auto is the CPU. "
-      "cuda:all, for work only: one worker for each GPU. A text keeps the arithmetic that it began with.",
-      .value = "auto" },
+      "Where to compute. auto: the first GPU that can hold the model, else the CPU. cuda:all, for work only: "
+      "one worker for each GPU. A text keeps the arithmetic that it began with.", .value = "auto",
+      OF({ VERB_TRAIN, "auto is the CPU" }) },
     { "weights", "", "as-is|q8_0|q4_0",
       VERBS_MAKE | VERB_SCORE | VERB_INSPECT | VERB_WORK | VERB_RESUME | VERB_EXTEND | VERB_FORK |
           VERB_PLAN, CHOICE, J(weights),
@@ -219,12 +221,12 @@ const struct option options_table[] = {
       VERBS_BRANCH | VERB_RUN | VERB_TRAIN | VERB_TEXT | VERB_REPORT | VERB_EXPORT | VERB_CONVERT |
           VERB_PLAN, TEXT, F(output), OUTPUT, MAIN,
       "Write the result to FILE. The file appears under its name when it is complete.",
-      .shown = "standard output; train, convert: none, FILE is required" },
+      .shown = "standard output", OF({ VERB_TRAIN | VERB_CONVERT, NULL, "none, FILE is required" }) },
     { "per-token", "", NULL, VERB_SCORE, FLAG, F(per_token), OUTPUT, 0,
       "Also print every token with its negative log-likelihood." },
     { "window", "", "N", VERB_SCORE | VERB_TRAIN, SIZE, F(window), TEXTS, 0,
       "Split the text into pieces of N tokens.", .min = 2, .max = BIG,
-      .shown = "the whole text at once; train: 8192" },
+      .shown = "the whole text at once", OF({ VERB_TRAIN, NULL, "8192" }) },
     { "json-stats", "", "FILE", VERB_RUN, TEXT, F(json_stats), OUTPUT, 0,
       "Write statistics of the run to FILE, as JSON: rounds, acceptance, times, windows of 1,000 tokens." },
     { "render", "", NULL, VERB_TOKENIZE, FLAG, F(render), OUTPUT, 0,
@@ -365,7 +367,7 @@ const struct option options_table[] = {
       F(accept_change), STORE, 0,
       "Continue a text that other arithmetic or another model began. The change is recorded." },
     { "rounds", "", NULL, VERB_RUN | VERB_WORK | VERB_REPORT, FLAG, F(rounds), STORE, 0,
-      "Store every round. report: include every round." },
+      "Store every round.", OF({ VERB_REPORT, "include every round" }) },
     { "state", "", "STATE", VERBS_SELECT, TEXT, F(state), STORE, 0,
       "Select jobs that are queued, running, paused, done, failed or cancelled." },
     { "finish", "", "REASON", VERBS_SELECT, TEXT, F(finish), STORE, 0,
@@ -437,8 +439,9 @@ const struct option options_table[] = {
     { "gzip", "", NULL, VERB_EXPORT, FLAG, F(gzip), OUTPUT, 0, "Compress the output." },
     { "csv", "", NULL, VERB_REPORT, FLAG, F(csv), OUTPUT, 0, "Print CSV, one line per job." },
     { "html", "", NULL, VERB_REPORT | VERB_PLAN | VERB_TRAIN, FLAG, F(html), OUTPUT, 0,
-      "Write a page with plots, in one file that loads nothing. train: beside the result, the curves of loss "
-      "and accuracy in FILE.html, and their numbers in the file of --curves, else in FILE.csv." },
+      "Write a page with plots, in one file that loads nothing.",
+      OF({ VERB_TRAIN, "beside the result, the curves of loss and accuracy in FILE.html, and their numbers "
+                       "in the file of --curves, else in FILE.csv" }) },
     { "by", "", "A,B,..", VERB_REPORT, LIST, F(by), OUTPUT, 0,
       "Group the jobs by these parameters, such as temperature,drafter or metadata.book, and show means and "
       "standard deviations. May be given several times." },

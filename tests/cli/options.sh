@@ -126,4 +126,10 @@ grep -oE '(^    \./|`)longhand [a-z]+ [^`]*' README.md | while read -r _ verb wo
 done >"$TMP/missing"
 [ ! -s "$TMP/missing" ] && [ "$(grep -cE '^    \./longhand' README.md)" -ge 2 ]
 result help_has_the_spellings_of_the_readme $? "$(cat "$TMP/missing")"
+"$LONGHAND" help export | grep -q 'text: the texts, one after'
+result help_of_export_says_what_format_text_is $?
+for verb in train run; do "$LONGHAND" help $verb | tr -s '\n ' ' ' >"$TMP/$verb"; done
+grep -q 'train: auto is the CPU' "$TMP/train" && ! grep -q 'train:' "$TMP/run" &&
+    grep -q 'same text. Default: 42\.' "$TMP/train"
+result help_of_a_verb_has_the_clauses_of_the_verb $?
 exit $failed
