@@ -26,7 +26,9 @@ need "echo '#include <zlib.h>' | ${cc:-false} -E -" zlib1g-dev
 for for in "$@"; do
     # python3-minimal lacks modules that the tests import.
     case $for in
-    tests) need 'python3 -c "import json, sqlite3"' python3 ;;
+    tests)
+        need 'python3 -c "import json, sqlite3"' python3
+        need 'patch --version' patch ;;
     pip) need 'python3 -m pip --version' python3-pip ;;
     esac
 done
