@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "runs/report/report.h"
 #include "runs/report/report_page.h"
@@ -337,9 +338,43 @@ static int measure_model(struct setup *s, struct err *e)
     return rounds_measure(&s->rounds, s->o, kinds, shortest, longest, e);
 }
 
+/* Whether a model's weights are there. A plan needs no more than its config.json. */
+static bool has_weights(const char *place)
+{
+    static const char *const files[] = { "model.safetensors", "model.safetensors.index.json" };
+    char path[PATH_BYTES + 40];
+    bool found = model_is_file(place);
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        snprintf(path, sizeof path, "%s/%s", place, files[i]);
+        found |= access(path, F_OK) == 0;
+    }
+    return found;
+}
+
+/* The bytes of a weight in memory: the mean over the model's files, with --weights, where they are quantised;
+ * else those of bf16. */
+static int read_weight_bytes(struct setup *s, const char *place, struct err *e)
+{
+    static const double by_option[] = { 2, 34.0 / 32, 18.0 / 32 };       /* as-is, q8_0, q4_0 */
+    struct tensors ts = { 0 };
+    double bytes = 0, n = 0;
+    s->bytes.weight = by_option[s->o->job.weights];
+    if (!s->o->model || !has_weights(place))
+        return 0;
+    if (tensors_open_as(&ts, place, (enum weights)s->o->job.weights, s->target.tied, e))
+        return -1;
+    for (size_t i = 0; i < ts.n; i++) {
+        bytes += (double)ts.t[i].bytes;
+        n += (double)ts.t[i].n_elements;
+    }
+    if (model_is_quantised(&ts))
+        s->bytes.weight = bytes / n;
+    tensors_close(&ts);
+    return 0;
+}
+
 static int read_setup(struct setup *s, const struct options *o, struct err *e)
 {
-    static const double weight[] = { 2, 34.0 / 32, 18.0 / 32 };      /* as-is, q8_0, q4_0 */
     char dir[PATH_BYTES];
     *s = (struct setup){ .o = o };
     if (o->model && o->shape)
@@ -352,9 +387,9 @@ static int read_setup(struct setup *s, const struct options *o, struct err *e)
         read_list(s->texts, &s->n_texts, "--batch-sizes", o->batch_sizes ? o->batch_sizes : "1", 1 << 16,
                   e) ||
         read_drafters(s, e) || read_acceptance(s, e) ||
+        read_weight_bytes(s, dir, e) ||
         read_hardware(&s->hardware, s->what, o, measures_model(o, &s->target), e))
         return -1;
-    s->bytes.weight = weight[o->job.weights];
     s->bytes.draft_weight = s->hardware.cpu ? fmin(s->bytes.weight, 1) : s->bytes.weight;
     s->bytes.kv = 2;
     return measures_model(o, &s->target) ? measure_model(s, e) : 0;

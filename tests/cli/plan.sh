@@ -84,6 +84,20 @@ done | paste -sd' ' >"$TMP/out"
 awk '{ exit !($2 / $1 > 1.85 && $2 / $1 < 1.9) }' "$TMP/out"
 result fewer_bytes_are_faster $? "$(cat "$TMP/out")"
 
+# a model's own bytes a weight: 18 for 32 weights, and some of more bits
+"$L" convert -m build/data/models/mistral-nowindow-f16 --weights q4_0 -o "$TMP/q4.gguf" -q
+for m in build/data/models/mistral-nowindow-f16 "$TMP/q4.gguf"; do
+    "$L" plan --hardware 1000:50 --lengths 1 --drafter suffix --acceptance suffix=2 --model "$m" --json
+done >"$TMP/json"
+python3 - "$TMP/json" "$TMP/q4.gguf" <<'PY'
+import json, os, sys
+f16, q4 = map(json.loads, open(sys.argv[1]))
+assert f16["bytes_per_weight"] == 2 and 0.56 < q4["bytes_per_weight"] < 1.1, q4
+faster = q4["plan"][0]["tokens_per_second"] / f16["plan"][0]["tokens_per_second"]
+assert abs(faster / (2 / q4["bytes_per_weight"]) - 1) < 0.1, faster
+PY
+result a_models_own_bytes_a_weight $? "$(cut -c 1-300 "$TMP/json")"
+
 check model_without_shape 2 "--acceptance: model needs --drafter model:SHAPE" \
     plan --acceptance model=2 --hardware h100
 check unknown_hardware 2 "--hardware: 'tpu' is not h100" plan --hardware tpu
