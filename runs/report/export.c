@@ -186,14 +186,14 @@ static void put_repetition(struct json_writer *w, const struct exported *t)
 
 /* ---- jsonl ---- */
 
-/* The fields of a line, in their order. The rate and what it means come last, so that lines of equal
- * texts are equal up to them. "metadata" writes the members of the metadata, too. */
+/* The fields of a line, in their order. The rate comes last, after whether it is marked, so that lines of
+ * equal texts are equal up to these two. "metadata" writes the members of the metadata, too. */
 enum field { CUSTOM_ID, PROMPT, TEXT_FIELD, TOKENS, FINISH_REASON, SEED, STOP_REASON, REPETITION,
-             PROMPT_TOKENS, SAMPLE, JOB, NAME, DB, STATE, ERROR, METADATA, RATE, RAN_ALONE, FIELDS };
+             PROMPT_TOKENS, SAMPLE, JOB, NAME, DB, STATE, ERROR, METADATA, RAN_ALONE, RATE, FIELDS };
 static const char *const field_names[FIELDS] = {
     "custom_id", "prompt", "text", "tokens", "finish_reason", "seed", "stop_reason", "repetition",
-    "prompt_tokens", "sample", "job", "name", "db", "state", "error", "metadata", "tokens_per_second",
-    "ran_alone",
+    "prompt_tokens", "sample", "job", "name", "db", "state", "error", "metadata", "ran_alone",
+    "tokens_per_second",
 };
 
 static enum field field_of(const char *name)
@@ -315,9 +315,8 @@ static int find_fields(struct exporter *x, struct err *e)
             return err_set(e, ERR_INPUT,
                            "--fields: \"%.60s\" is no field; allowed are custom_id, prompt, text, tokens, "
                            "finish_reason, seed, stop_reason, repetition, prompt_tokens, sample, job, name, "
-                           "db, state, error, "
-                           "metadata, metadata.NAME, parameters.NAME, "
-                           "tokens_per_second and ran_alone",
+                           "db, state, error, metadata, metadata.NAME, parameters.NAME, ran_alone and "
+                           "tokens_per_second",
                            p);
         for (size_t k = 0; k < x->n_fields; k++)
             if (strcmp(x->field[k], p) == 0)

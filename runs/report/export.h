@@ -8,8 +8,8 @@
  * unless `partial` is set: then their texts so far are exported, with finish_reason null. The other
  * formats export finished texts, and with `partial` all texts.
  *
- * A line of jsonl or csv has the fields of `fields` in this order, or all fields, of which the rate and
- * whether the job ran alone come last. "metadata.NAME" is a member of the metadata, "parameters.NAME" one of
+ * A line of jsonl or csv has the fields of `fields` in this order, or all fields, of which whether the
+ * job ran alone and its rate come last. "metadata.NAME" is a member of the metadata, "parameters.NAME" one of
  * the stored parameters. Lines of csv end in CR LF, and a text that a spreadsheet would compute begins with
  * an apostrophe.
  *
