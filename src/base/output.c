@@ -127,8 +127,10 @@ int stdout_finish(struct err *e)
 {
     struct pollfd p = { .fd = STDOUT_FILENO };
     errno = 0;
-    if (fflush(stdout) || ferror(stdout)) {      /* of an earlier failure only the pipe knows the cause */
-        int why = errno ? errno : poll(&p, 1, 0) == 1 && p.revents & POLLERR ? EPIPE : EIO;
+    if (fflush(stdout) || ferror(stdout)) {
+        int why = errno ? errno : poll(&p, 1, 0) == 1 && p.revents & POLLERR ? EPIPE : 0;
+        if (!why)                                /* one more byte shows the cause of an earlier failure */
+            why = write(STDOUT_FILENO, "\n", 1) < 0 ? errno : EIO;
         return cannot_write("standard output", why, e);
     }
     return 0;
