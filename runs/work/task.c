@@ -3,7 +3,7 @@
  * struct task is the job. task_open does everything that may refuse the job, then task_replay its stored
  * tokens; task_prefill fills the cache; task_take_round follows each round; task_close ends the claim. */
 #include "runs/work/task.h"
-#include "src/base/json_write.h"
+#include "src/base/notice.h"
 #include "src/base/stopping.h"
 #include "src/decode/verify_published.h"
 
@@ -276,21 +276,14 @@ static void repetition_notice(struct task *t, const struct repetition *p)
         return;
     progress_clear(t->progress);
     progress_clear(&t->w->progress);
-    if (t->w->progress.show == SHOW_JSON) {
-        struct json_writer w = jw_begin(stderr, JW_LINE, 0);
-        jw_text(&w, "phase", "repetition");
-        jw_int(&w, "job", j->id);
-        jw_text(&w, "name", j->batch);
-        jw_text(&w, "custom_id", j->custom_id);
-        jw_uint(&w, "start", p->start);
-        jw_uint(&w, "found", p->found);
-        jw_uint(&w, "period", p->period);
-        jw_end(&w);
-        return;
-    }
     job_label(name, sizeof name, j);
-    fprintf(stderr, "%sjob %" PRId64 "%s%s: the text repeats itself since token %zu, every %zu tokens%s\n",
-            log_time(), j->id, *name ? " " : "", name, p->start, p->period, stop ? "; it ends here" : "");
+    notice(t->w->progress.show == SHOW_JSON,
+           (struct notice_member[]){ NOTICE_TEXT("phase", "repetition"), NOTICE_INT("job", j->id),
+                                     NOTICE_TEXT("name", j->batch), NOTICE_TEXT("custom_id", j->custom_id),
+                                     NOTICE_UINT("start", p->start), NOTICE_UINT("found", p->found),
+                                     NOTICE_UINT("period", p->period), NOTICE_END },
+           "job %" PRId64 "%s%s: the text repeats itself since token %zu, every %zu tokens%s", j->id,
+           *name ? " " : "", name, p->start, p->period, stop ? "; it ends here" : "");
 }
 
 /* Send the text that one token adds to the output, and a notice when the loop rule finds a repetition. */
@@ -329,19 +322,13 @@ static void write_notice(struct task *t, const char *line)
         return;
     progress_clear(t->progress);
     progress_clear(&w->progress);
-    if (w->progress.show == SHOW_JSON) {
-        struct json_writer j = jw_begin(stderr, JW_LINE, 0);
-        jw_text(&j, "phase", "notice");
-        jw_int(&j, "job", t->claim.job);
-        jw_text(&j, "name", t->job->batch);
-        jw_text(&j, "custom_id", t->job->custom_id);
-        jw_text(&j, "message", line);
-        jw_end(&j);
-    } else {
-        job_label(name, sizeof name, t->job);
-        fprintf(stderr, "%sjob %" PRId64 "%s%s: %s\n", log_time(), t->claim.job, *name ? " " : "", name,
-                line);
-    }
+    job_label(name, sizeof name, t->job);
+    notice(w->progress.show == SHOW_JSON,
+           (struct notice_member[]){ NOTICE_TEXT("phase", "notice"), NOTICE_INT("job", t->claim.job),
+                                     NOTICE_TEXT("name", t->job->batch),
+                                     NOTICE_TEXT("custom_id", t->job->custom_id),
+                                     NOTICE_TEXT("message", line), NOTICE_END },
+           "job %" PRId64 "%s%s: %s", t->claim.job, *name ? " " : "", name, line);
 }
 
 /* Show the notice of the snapshot policy, once. */

@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "src/base/json_write.h"
+#include "src/base/notice.h"
 #include "src/base/progress.h"
 
 /* ---- the notice ---- */
@@ -26,17 +26,13 @@ static _Atomic(const char *) current_task = DATABASE;
 
 static void print_notice(const char *task)
 {
-    if (as_json) {
-        struct json_writer w = jw_begin(stderr, JW_LINE, 0);
-        jw_text(&w, "phase", "stopping");
-        jw_text(&w, "waiting_for", task);
-        jw_end(&w);
-    } else {                 /* on a terminal the line already holds ^C, and maybe text or progress */
-        fprintf(stderr,
-                "%s%sstopping: waiting for %s; a second Ctrl-C leaves at once, and the job can still be "
-                "resumed\n",
-                isatty(STDERR_FILENO) ? "\n" : "", log_time(), task);
-    }
+    if (!as_json && isatty(STDERR_FILENO))
+        fputc('\n', stderr);                     /* the line already holds ^C, and maybe text or progress */
+    notice(as_json,
+           (struct notice_member[]){ NOTICE_TEXT("phase", "stopping"), NOTICE_TEXT("waiting_for", task),
+                                     NOTICE_END },
+           "stopping: waiting for %s; a second Ctrl-C leaves at once, and the job can still be resumed",
+           task);
     fflush(stderr);
 }
 

@@ -12,6 +12,7 @@
 #include "runs/report/report.h"
 #include "runs/work/schedule.h"
 #include "src/base/json_write.h"
+#include "src/base/notice.h"
 #include "src/base/output.h"
 #include "src/base/stopping.h"
 #include "src/cli/cmd_store.h"
@@ -52,19 +53,16 @@ static void print_start(void *ctx, const struct decoder *d, const struct job_par
         describe_generation_config(own, sizeof own, o, &r->worker.engine.config);
     if (o->quiet)
         return;
-    if (p->show == SHOW_JSON) {
-        struct json_writer w = jw_begin(stderr, JW_LINE, 0);
-        jw_text(&w, "phase", "start");
-        jw_int(&w, "job", r->job->id);
-        jw_uint(&w, "seed", r->job->seed);
-        jw_uint(&w, "prompt_tokens", r->n_prompt);
-        jw_uint(&w, "tokens", r->job->wanted);
-        jw_text(&w, "generation_config", own);
-        jw_end(&w);
-    } else {
-        if (own[0])
-            fprintf(stderr, "the model's own settings (generation_config.json): %s\n", own);
-        fprintf(stderr, "job: %" PRId64 "\n", r->job->id);
+    if (own[0] && p->show != SHOW_JSON)
+        fprintf(stderr, "the model's own settings (generation_config.json): %s\n", own);
+    notice(p->show == SHOW_JSON,
+           (struct notice_member[]){ NOTICE_TEXT("phase", "start"), NOTICE_INT("job", r->job->id),
+                                     NOTICE_UINT("seed", r->job->seed),
+                                     NOTICE_UINT("prompt_tokens", r->n_prompt),
+                                     NOTICE_UINT("tokens", r->job->wanted),
+                                     NOTICE_TEXT("generation_config", own), NOTICE_END },
+           "job: %" PRId64, r->job->id);
+    if (p->show != SHOW_JSON) {
         if (*r->request.chat.template)
             fprintf(stderr, "chat template: %s\n",
                     !o->chat_template                                       ? "the model's own"
@@ -84,47 +82,39 @@ static double speed_of(const struct work_result *x)
     return x->seconds > 0 ? (double)(x->tokens - x->tokens_before) / x->seconds : 0;
 }
 
-static void print_end_json(const struct run *r, const struct work_result *x)
-{
-    struct json_writer w = jw_begin(stderr, JW_LINE, 0);
-    jw_text(&w, "phase", "done");
-    jw_uint(&w, "tokens", x->tokens);
-    jw_uint(&w, "of", r->job->wanted);
-    jw_text(&w, "finish_reason", finish_name(x->finish));
-    if (x->stopped_by_string || !x->stop_reason[0])
-        jw_text(&w, "stop_reason", x->stopped_by_string ? x->stop_reason : NULL);
-    else                                     /* the id of a token */
-        jw_raw(&w, "stop_reason", x->stop_reason, strlen(x->stop_reason));
-    jw_format(&w, "seconds", "%.3f", x->seconds);
-    jw_format(&w, "tokens_per_second", "%.3f", speed_of(x));
-    jw_uint(&w, "prompt_tokens", r->n_prompt);
-    jw_format(&w, "prefill_seconds", "%.3f", x->prefill_seconds);
-    jw_int(&w, "job", r->job->id);
-    jw_end(&w);
-}
-
 static void print_end(const struct run *r, const struct work_result *w)
 {
     const size_t wanted = r->job->wanted;
-    char speed[96];
+    char speed[96], line[PATH_BYTES];
     int n = snprintf(speed, sizeof speed, "%.2f s, %.1f tokens/s", w->seconds, speed_of(w));
     if (r->drafts && w->stats.rounds)
         snprintf(speed + n, sizeof speed - (size_t)n, ", %.2f tokens a pass",
                  (double)w->stats.tokens / (double)w->stats.rounds);
     if (r->o->quiet)
         return;
-    if (r->o->progress == PROGRESS_JSON)
-        print_end_json(r, w);
-    else if (w->stopped_by_string)
-        fprintf(stderr, "stop string after %zu of %zu %s, %s\n", w->tokens, wanted,
-                plural(wanted, "token", "tokens"), speed);
-    else if (w->finish == FINISH_STOP)
-        fprintf(
-            stderr,
-            "end of text (token %s) after %zu of %zu %s, %s; --ignore-eos or --min-tokens N continues\n",
-            w->stop_reason, w->tokens, wanted, plural(wanted, "token", "tokens"), speed);
-    else if (r->o->progress != PROGRESS_NONE)
-        fprintf(stderr, "%zu %s, %s\n", w->tokens, plural(w->tokens, "token", "tokens"), speed);
+    const bool stopped = w->stopped_by_string || w->finish == FINISH_STOP;
+    if (w->stopped_by_string)
+        snprintf(line, sizeof line, "stop string after %zu of %zu %s, %s", w->tokens, wanted,
+                 plural(wanted, "token", "tokens"), speed);
+    else if (stopped)
+        snprintf(line, sizeof line, "end of text (token %s) after %zu of %zu %s, %s; --ignore-eos or "
+                                    "--min-tokens N continues",
+                 w->stop_reason, w->tokens, wanted, plural(wanted, "token", "tokens"), speed);
+    else
+        snprintf(line, sizeof line, "%zu %s, %s", w->tokens, plural(w->tokens, "token", "tokens"), speed);
+    if (stopped || r->o->progress != PROGRESS_NONE)
+        notice(r->o->progress == PROGRESS_JSON,
+               (struct notice_member[]){
+                   NOTICE_TEXT("phase", "done"), NOTICE_UINT("tokens", w->tokens), NOTICE_UINT("of", wanted),
+                   NOTICE_TEXT("finish_reason", finish_name(w->finish)),
+                   /* a stop string, the id of a token, or null */
+                   NOTICE_TEXT_OR_RAW(w->stopped_by_string || !w->stop_reason[0], "stop_reason",
+                                      w->stopped_by_string || w->stop_reason[0] ? w->stop_reason : NULL),
+                   NOTICE_REAL("seconds", w->seconds), NOTICE_REAL("tokens_per_second", speed_of(w)),
+                   NOTICE_UINT("prompt_tokens", r->n_prompt),
+                   NOTICE_REAL("prefill_seconds", w->prefill_seconds), NOTICE_INT("job", r->job->id),
+                   NOTICE_END },
+               "%s", line);
 }
 
 /* Writes --json-stats: the fields of `report --json` that a single run has. They cover this attempt, which
@@ -185,18 +175,14 @@ static void print_repetition(void *ctx, const struct repetition *p)
     if (o->quiet)
         return;
     progress_clear(&r->worker.progress);
-    if (o->progress == PROGRESS_JSON) {
-        struct json_writer w = jw_begin(stderr, JW_LINE, 0);
-        jw_text(&w, "phase", "repetition");
-        jw_uint(&w, "start", p->start);
-        jw_uint(&w, "found", p->found);
-        jw_uint(&w, "period", p->period);
-        jw_end(&w);
-    } else if (o->progress != PROGRESS_NONE || stop) {
-        fprintf(stderr, "the text repeats itself since token %zu, every %zu %s%s\n", p->start, p->period,
-                plural(p->period, "token", "tokens"),
-                stop ? "; it ends here" : "; --on-loop stop would end it here");
-    }
+    if (o->progress != PROGRESS_NONE || stop)
+        notice(o->progress == PROGRESS_JSON,
+               (struct notice_member[]){ NOTICE_TEXT("phase", "repetition"), NOTICE_UINT("start", p->start),
+                                         NOTICE_UINT("found", p->found), NOTICE_UINT("period", p->period),
+                                         NOTICE_END },
+               "the text repeats itself since token %zu, every %zu %s%s", p->start, p->period,
+               plural(p->period, "token", "tokens"),
+               stop ? "; it ends here" : "; --on-loop stop would end it here");
 }
 
 /* Names the pieces of the output that other runs left, as a killed one does. */

@@ -9,7 +9,7 @@
 #include "kernels/ops.h"
 #include "kernels/pool.h"
 #include "runs/work/schedule.h"
-#include "src/base/json_write.h"
+#include "src/base/notice.h"
 #include "src/base/output.h"
 #include "src/base/stopping.h"
 #include "src/base/version.h"
@@ -44,25 +44,19 @@ static void job_begins(void *ctx, const struct job *j)
     char name[340];
     if (h->o->quiet || h->o->progress == PROGRESS_NONE || isatty(STDERR_FILENO))
         return;
-    if (h->o->progress == PROGRESS_JSON) {
-        struct json_writer w = jw_begin(stderr, JW_LINE, 0);
-        jw_text(&w, "phase", "begins");
-        jw_int(&w, "job", j->id);
-        jw_text(&w, "name", j->batch);
-        jw_text(&w, "custom_id", j->custom_id);
-        jw_uint(&w, "tokens", j->tokens);
-        jw_uint(&w, "of", j->wanted);
-        jw_end(&w);
-        return;
-    }
     job_name(name, sizeof name, j->id, j);
-    fprintf(stderr, "%sjob %s: begins at token %zu of %zu\n", log_time(), name, j->tokens, j->wanted);
+    notice(h->o->progress == PROGRESS_JSON,
+           (struct notice_member[]){ NOTICE_TEXT("phase", "begins"), NOTICE_INT("job", j->id),
+                                     NOTICE_TEXT("name", j->batch), NOTICE_TEXT("custom_id", j->custom_id),
+                                     NOTICE_UINT("tokens", j->tokens), NOTICE_UINT("of", j->wanted),
+                                     NOTICE_END },
+           "job %s: begins at token %zu of %zu", name, j->tokens, j->wanted);
 }
 
 static void print_result(const struct shift *h, int64_t id, const struct job *j, const struct work_result *r,
                          size_t wanted)
 {
-    char name[340];
+    char name[340], line[PATH_BYTES + sizeof r->why.msg];
     const char *end = r->end == WORK_DONE     ? "done"
                        : r->end == WORK_FAILED ? "failed"
                        : r->end == WORK_LOST   ? "left"
@@ -71,30 +65,26 @@ static void print_result(const struct shift *h, int64_t id, const struct job *j,
     if (h->o->quiet)
         return;
     job_name(name, sizeof name, id, j);
-    if (h->o->progress == PROGRESS_JSON) {
-        struct json_writer w = jw_begin(stderr, JW_LINE, 0);
-        jw_text(&w, "phase", end);
-        jw_int(&w, "job", id);
-        jw_text(&w, "name", j ? j->batch : NULL);
-        jw_text(&w, "custom_id", j ? j->custom_id : NULL);
-        jw_uint(&w, "tokens", r->tokens);
-        jw_uint(&w, "of", wanted);
-        jw_format(&w, "seconds", "%.3f", r->seconds);
-        jw_format(&w, "prefill_seconds", "%.3f", r->prefill_seconds);
-        jw_text(&w, "message", r->why.msg[0] ? r->why.msg : NULL);
-        jw_end(&w);
-    } else if (r->end == WORK_DONE) {
-        if (h->o->progress != PROGRESS_NONE)
-            fprintf(stderr, "%sjob %s: done, %zu of %zu %s, %.2f s, %.1f tokens/s\n", log_time(), name,
-                    r->tokens, wanted, plural(wanted, "token", "tokens"), r->seconds,
-                    r->seconds > 0 ? (double)(r->tokens - r->tokens_before) / r->seconds : 0);
-    } else {
-        fprintf(stderr, "%sjob %s: %s after %zu of %zu %s: %s", log_time(), name, end, r->tokens, wanted,
-                plural(wanted, "token", "tokens"), r->why.msg);
-        if (r->end == WORK_WAITS)
-            fprintf(stderr, "; work --model PATH and resume %" PRId64 " --model PATH name another place", id);
-        fputc('\n', stderr);
-    }
+    if (r->end == WORK_DONE)
+        snprintf(line, sizeof line, "done, %zu of %zu %s, %.2f s, %.1f tokens/s", r->tokens, wanted,
+                 plural(wanted, "token", "tokens"), r->seconds,
+                 r->seconds > 0 ? (double)(r->tokens - r->tokens_before) / r->seconds : 0);
+    else
+        snprintf(line, sizeof line, "%s after %zu of %zu %s: %s", end, r->tokens, wanted,
+                 plural(wanted, "token", "tokens"), r->why.msg);
+    const size_t n = strlen(line);
+    if (r->end == WORK_WAITS)
+        snprintf(line + n, sizeof line - n,
+                 "; work --model PATH and resume %" PRId64 " --model PATH name another place", id);
+    if (r->end != WORK_DONE || h->o->progress != PROGRESS_NONE)
+        notice(h->o->progress == PROGRESS_JSON,
+               (struct notice_member[]){
+                   NOTICE_TEXT("phase", end), NOTICE_INT("job", id), NOTICE_TEXT("name", j ? j->batch : NULL),
+                   NOTICE_TEXT("custom_id", j ? j->custom_id : NULL), NOTICE_UINT("tokens", r->tokens),
+                   NOTICE_UINT("of", wanted), NOTICE_REAL("seconds", r->seconds),
+                   NOTICE_REAL("prefill_seconds", r->prefill_seconds),
+                   NOTICE_TEXT("message", r->why.msg[0] ? r->why.msg : NULL), NOTICE_END },
+               "job %s: %s", name, line);
 }
 
 int parallel_from_options(const struct options *o, size_t *n, struct err *e)
@@ -142,22 +132,14 @@ static int print_start(const struct shift *h, struct err *e)
     terminal_text(path, sizeof path, store_path(h->store));
     if (models > 1)
         snprintf(others, sizeof others, " and %zu more", models - 1);
-    if (o->progress == PROGRESS_JSON) {
-        struct json_writer w = jw_begin(stderr, JW_LINE, 0);
-        jw_text(&w, "phase", "worker");
-        jw_text(&w, "version", LONGHAND_VERSION);
-        jw_text(&w, "store", store_path(h->store));
-        jw_text(&w, "model", model ? model->model : NULL);
-        jw_uint(&w, "models", models);
-        jw_text(&w, "device", o->device);
-        jw_text(&w, "numerics", numerics);
-        jw_uint(&w, "threads", threads);
-        jw_end(&w);
-    } else {
-        fprintf(stderr, "%slonghand %s: store %s, model %s%s, device %s (%s), %zu threads\n", log_time(),
-                LONGHAND_VERSION, path, shown, others, cpu ? "cpu" : o->device, ops ? ops->name : numerics,
-                threads);
-    }
+    notice(o->progress == PROGRESS_JSON,
+           (struct notice_member[]){
+               NOTICE_TEXT("phase", "worker"), NOTICE_TEXT("version", LONGHAND_VERSION),
+               NOTICE_TEXT("store", store_path(h->store)), NOTICE_TEXT("model", model ? model->model : NULL),
+               NOTICE_UINT("models", models), NOTICE_TEXT("device", o->device),
+               NOTICE_TEXT("numerics", numerics), NOTICE_UINT("threads", threads), NOTICE_END },
+           "longhand %s: store %s, model %s%s, device %s (%s), %zu threads", LONGHAND_VERSION, path, shown,
+           others, cpu ? "cpu" : o->device, ops ? ops->name : numerics, threads);
     model_use_list_free(&uses);
     return 0;
 }
@@ -200,22 +182,16 @@ static int report_jobs_left(const struct shift *h, struct err *e)
             first = first ? first : &jobs.v[i];
             others++;
         }
-    if (first && h->o->progress == PROGRESS_JSON) {
-        struct json_writer w = jw_begin(stderr, JW_LINE, 0);
-        jw_text(&w, "phase", "not for this worker");
-        jw_uint(&w, "jobs", others);
-        jw_int(&w, "job", first->id);
-        jw_text(&w, "numerics", first->numerics);
-        jw_text(&w, "here", h->worker.numerics[0]);
-        jw_end(&w);
-    }
-    else if (first)
-        fprintf(stderr,
-                "%s%zu %s queued that other arithmetic began (job %" PRId64
-                ": %s, here it is %s): a worker with that arithmetic continues them, or any worker with "
-                "--accept-numerics-change\n",
-                log_time(), others, plural(others, "job stays", "jobs stay"), first->id, first->numerics,
-                h->worker.numerics[0]);
+    if (first)
+        notice(h->o->progress == PROGRESS_JSON,
+               (struct notice_member[]){
+                   NOTICE_TEXT("phase", "not for this worker"), NOTICE_UINT("jobs", others),
+                   NOTICE_INT("job", first->id), NOTICE_TEXT("numerics", first->numerics),
+                   NOTICE_TEXT("here", h->worker.numerics[0]), NOTICE_END },
+               "%zu %s queued that other arithmetic began (job %" PRId64 ": %s, here it is %s): a worker "
+               "with that arithmetic continues them, or any worker with --accept-numerics-change",
+               others, plural(others, "job stays", "jobs stay"), first->id, first->numerics,
+               h->worker.numerics[0]);
     job_list_free(&jobs);
     free(ids);
     return rc;

@@ -15,6 +15,7 @@
 #include "src/base/input.h"
 #include "src/base/json_write.h"
 #include "src/base/memory_file.h"
+#include "src/base/notice.h"
 #include "src/base/sha256.h"
 #include "src/base/stopping.h"
 #include "src/model/find_model.h"
@@ -437,64 +438,42 @@ static void report_ignored(const struct batch *b, const struct batch_notes *note
     batch_notes_text(names, sizeof names, notes);
     if (!*names || b->o->quiet)
         return;
-    if (b->o->progress != PROGRESS_JSON) {
-        fprintf(stderr, "%s: ignored in %zu %s, because they do not change a text: %s\n", b->file,
-                notes->lines, plural(notes->lines, "line", "lines"), names);
-        return;
-    }
-    struct json_writer w = jw_begin(stderr, JW_LINE, 0);
-    jw_text(&w, "phase", "fields passed over");
-    jw_uint(&w, "lines", notes->lines);
-    jw_text(&w, "fields", names);
-    jw_end(&w);
-}
-
-static void report_submitted_json(const struct batch *b)
-{
-    char own[256];
-    struct json_writer w = jw_begin(stderr, JW_LINE, 0);
-    jw_text(&w, "phase", "submitted");
-    jw_text(&w, "name", b->name);
-    jw_uint(&w, "jobs", b->n);
-    jw_uint(&w, "new", b->n_new);
-    if (b->n_new)
-        jw_uint(&w, "seed", b->seed);
-    jw_end(&w);
-    for (size_t i = 0; i < b->n_models && b->n_new; i++) {
-        chat_notes_print(&b->model[i].chat_notes, b->o);
-        describe_generation_config(own, sizeof own, b->o, &b->model[i].engine.config);
-        w = jw_begin(stderr, JW_LINE, 0);
-        jw_text(&w, "phase", "settings");
-        jw_text(&w, "model", b->model[i].name);
-        jw_text(&w, "generation_config", own);
-        jw_end(&w);
-    }
+    notice(b->o->progress == PROGRESS_JSON,
+           (struct notice_member[]){ NOTICE_TEXT("phase", "fields passed over"),
+                                     NOTICE_UINT("lines", notes->lines), NOTICE_TEXT("fields", names),
+                                     NOTICE_END },
+           "%s: ignored in %zu %s, because they do not change a text: %s", b->file, notes->lines,
+           plural(notes->lines, "line", "lines"), names);
 }
 
 /* Reports how many jobs are new, and the settings of the new texts that are not in the lines. */
 static void report_submitted(const struct batch *b)
 {
-    char own[256];
+    const bool json = b->o->progress == PROGRESS_JSON;
+    const size_t there = b->n - b->n_new;
+    char own[256], rest[80] = "";
     if (b->o->quiet)
         return;
-    if (b->o->progress == PROGRESS_JSON) {
-        report_submitted_json(b);
-        return;
-    }
-    fprintf(stderr, "@%s: %zu new %s", b->name, b->n_new, plural(b->n_new, "job", "jobs"));
-    if (b->n_new < b->n)
-        fprintf(stderr, ", %zu %s", b->n - b->n_new,
-                plural(b->n - b->n_new, "exists already and stays unchanged",
-                       "exist already and stay unchanged"));
-    fputc('\n', stderr);
+    if (there)
+        snprintf(rest, sizeof rest, ", %zu %s", there,
+                 plural(there, "exists already and stays unchanged", "exist already and stay unchanged"));
+    notice(json,
+           (struct notice_member[]){ NOTICE_TEXT("phase", "submitted"), NOTICE_TEXT("name", b->name),
+                                     NOTICE_UINT("jobs", b->n), NOTICE_UINT("new", b->n_new),
+                                     NOTICE_UINT_IF(b->n_new, "seed", b->seed), NOTICE_END },
+           "@%s: %zu new %s%s", b->name, b->n_new, plural(b->n_new, "job", "jobs"), rest);
     for (size_t i = 0; i < b->n_models && b->n_new; i++) {
         chat_notes_print(&b->model[i].chat_notes, b->o);
         describe_generation_config(own, sizeof own, b->o, &b->model[i].engine.config);
-        if (*own)
-            fprintf(stderr, "the model's own settings (generation_config.json)%s%s: %s\n",
-                    b->n_models > 1 ? " of " : "", b->n_models > 1 ? b->model[i].name : "", own);
+        if (*own || json)
+            notice(json,
+                   (struct notice_member[]){ NOTICE_TEXT("phase", "settings"),
+                                             NOTICE_TEXT("model", b->model[i].name),
+                                             NOTICE_TEXT("generation_config", own), NOTICE_END },
+                   "the model's own settings (generation_config.json)%s%s: %s", b->n_models > 1 ? " of " : "",
+                   b->n_models > 1 ? b->model[i].name : "", own);
     }
-    if (b->n_new && !options_given(b->o, "seed"))
+    if (b->n_new && !json && !options_given(b->o, "seed"))
         fprintf(stderr, "seed: %" PRIu64 "\n", b->seed);
 }
 

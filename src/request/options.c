@@ -1,6 +1,6 @@
 /* Parses the command line into struct options. Start at options_parse; the rows of the options are in
  * options_table.c. */
-#include "src/base/json_write.h"
+#include "src/base/notice.h"
 #include "src/model/device_choice.h"
 #include "src/request/options_impl.h"
 
@@ -599,14 +599,9 @@ void request_notice(const struct options *o, const char *format, ...)
     va_start(args, format);
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
-    if (o->quiet)
-        return;
-    if (o->progress == PROGRESS_JSON) {
-        struct json_writer w = jw_begin(stderr, JW_LINE, 0);
-        jw_text(&w, "phase", "notice");
-        jw_text(&w, "message", line);
-        jw_end(&w);
-    } else {
-        fprintf(stderr, "%s\n", line);
-    }
+    if (!o->quiet)
+        notice(o->progress == PROGRESS_JSON,
+               (struct notice_member[]){ NOTICE_TEXT("phase", "notice"), NOTICE_TEXT("message", line),
+                                         NOTICE_END },
+               "%s", line);
 }
