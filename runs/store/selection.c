@@ -83,13 +83,17 @@ static int parse_word(struct selection_term *t, const char *word, struct err *e)
 }
 
 /* Whether jobs are selected by what they are, whatever their number. */
-static bool narrows(const struct selection_words *w) { return w->state || w->finish || w->loops; }
+static bool narrows(const struct selection_words *w)
+{
+    return w->state || w->finish || w->loops || w->shorter || w->longer;
+}
 
 int selection_parse(struct selection *sel, const struct selection_words *w, struct err *e)
 {
     static const char *const reasons[] = { "length", "stop", "repetition" };
     bool known = !w->finish;
-    *sel = (struct selection){ .finish = w->finish, .loops = w->loops };
+    *sel = (struct selection){ .finish = w->finish, .loops = w->loops, .shorter = w->shorter,
+                               .longer = w->longer };
     if (w->all && w->n)
         return err_set(e, ERR_INPUT, "--all and \"%s\": only one of them is allowed", w->v[0]);
     if (!w->all && !w->n && !narrows(w))

@@ -1,8 +1,8 @@
-/* Which jobs a command names: 7, 5-90, @NAME, @NAME/custom_id, --state STATE, --finish REASON, --loops,
- * --all.
+/* Which jobs a command names: 7, 5-90, @NAME, @NAME/custom_id, @NAME/custom_id/sample, --state STATE,
+ * --finish REASON, --loops, --shorter-than N, --longer-than N, --all.
  *
- * Several words select the union of their jobs: `7 @novel` is job 7 and the batch "novel". --state, --finish
- * and --loops narrow the union; without words they select from all jobs. Nothing here knows the store:
+ * Several words select the union of their jobs: `7 @novel` is job 7 and the batch "novel". The options narrow
+ * the union; without words they select from all jobs. Nothing here knows the store:
  * store_select turns a selection into job numbers. */
 #pragma once
 #include "src/base/base.h"
@@ -29,14 +29,16 @@ struct selection {
     bool by_state; enum job_state state;
     const char *finish;                      /* finish_reason; NULL: any */
     bool loops;                              /* only jobs in whose text a repetition was noticed */
+    size_t shorter, longer;                  /* tokens of the text: below `shorter`, above `longer`; 0: any */
 };
 
 /* The words of a command line. They are borrowed and must outlive the selection. */
 struct selection_words {
     const char *const *v; size_t n;
     const char *state, *finish; bool loops, all;
+    size_t shorter, longer;
 };
-/* No words, no state, finish or loops, and no `all` is an error; a verb whose default is every job passes
+/* No words, no option that narrows, and no `all` is an error; a verb whose default is every job passes
  * `all`. `all` together with words is an error. Call selection_free also after a failure. */
 int selection_parse(struct selection *sel, const struct selection_words *w, struct err *e);
 void selection_free(struct selection *sel);

@@ -341,12 +341,13 @@ void job_label(char *out, size_t size, const struct job *j)
 #define TAKEN \
     "(?1 IS NULL OR j.state = ?1) AND (?2 IS NULL OR j.finish_reason = ?2) AND (NOT ?3 OR " \
     "j.finish_reason = 'repetition' OR EXISTS (SELECT 1 FROM event v WHERE v.job = j.id AND " \
-    "v.kind = 'repetition'))"
+    "v.kind = 'repetition')) AND (?4 = 0 OR j.tokens < ?4) AND (?5 = 0 OR j.tokens > ?5)"
 
 /* Keep ids[0..*n), ascending and once each, that the selection takes. */
 static int filter_ids(struct store *s, const struct selection *sel, int64_t *ids, size_t *n, struct err *e)
 {
-    const bool narrow = sel->n && (sel->by_state || sel->finish || sel->loops);
+    const bool narrow = sel->n && (sel->by_state || sel->finish || sel->loops || sel->shorter ||
+                                   sel->longer);
     size_t kept = 0;
     int64_t ignored;
     if (*n)
@@ -354,9 +355,9 @@ static int filter_ids(struct store *s, const struct selection *sel, int64_t *ids
     for (size_t i = 0; i < *n; i++) {
         int keep = i == 0 || ids[i] != ids[i - 1];
         if (keep && narrow)
-            keep = db_get(s, e, &ignored, "SELECT 1 FROM job j WHERE j.id = ?4 AND " TAKEN, "ttdi",
+            keep = db_get(s, e, &ignored, "SELECT 1 FROM job j WHERE j.id = ?6 AND " TAKEN, "ttdzzi",
                           sel->by_state ? job_state_name(sel->state) : NULL, sel->finish, (int)sel->loops,
-                          ids[i]);
+                          sel->shorter, sel->longer, ids[i]);
         if (keep < 0)
             return -1;
         if (keep)
@@ -378,9 +379,9 @@ int store_select(struct store *s, const struct selection *sel, int64_t **ids, si
         rc = select_term(s, &sel->v[i], &l, e);
     if (rc == 0 && sel->n == 0)
         rc = id_add_rows(s,
-                         db_query(s, e, "SELECT j.id FROM job j WHERE " TAKEN, "ttd",
+                         db_query(s, e, "SELECT j.id FROM job j WHERE " TAKEN, "ttdzz",
                                   sel->by_state ? job_state_name(sel->state) : NULL, sel->finish,
-                                  (int)sel->loops),
+                                  (int)sel->loops, sel->shorter, sel->longer),
                          &l, e);
     if (rc == 0)
         rc = filter_ids(s, sel, l.v, &l.n, e);

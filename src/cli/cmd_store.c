@@ -83,7 +83,8 @@ static int select_words(struct store_parts *p, const struct options *o, const ch
     struct selection sel;
     struct err first = {0};
     size_t found = 0;
-    const struct selection_words w = { words, n_words, o->state, o->finish, o->loops, every };
+    const struct selection_words w = { words, n_words, o->state, o->finish, o->loops, every,
+                                        o->shorter, o->longer };
     int rc = selection_parse(&sel, &w, e);
     for (size_t i = 0; i < p->n && rc == 0; i++) {
         int64_t *ids = NULL;
@@ -186,7 +187,8 @@ int jobs_from_options(struct store *s, const struct options *o, bool every, int6
                       struct job_list *jobs, struct err *e)
 {
     const bool all = o->all || (every && !o->n_args && !o->state);
-    const struct selection_words w = { o->arg, o->n_args, o->state, o->finish, o->loops, all };
+    const struct selection_words w = { o->arg, o->n_args, o->state, o->finish, o->loops, all,
+                                        o->shorter, o->longer };
     return jobs_from_words(s, &w, ids, jobs, e);
 }
 

@@ -77,7 +77,7 @@ struct options {
     double train_rate, train_decay, train_clip, checkpoint_seconds;
     int train_kind, train_ablation;
     struct text_list db, by, grid;               /* jobs */
-    size_t limit;
+    size_t limit, shorter, longer;
     const char *sort, *columns, *finish;
     bool reverse, loops, lines, keep, replace, headings;
     const char *batch, *name, *shard, *state, *append, *append_file, *at_text, *find, *between, *dir, *older_than,

@@ -110,6 +110,16 @@ result export_takes_loops $? "differs"
 [ "$("$L" report --loops --json | grep -c '"job"')" = 2 ]
 result report_takes_loops $? "$("$L" report --loops)"
 check resume_takes_finish 0 '0 jobs queued again; the others were not paused or failed' resume --finish length
+lengths()
+{
+    "$L" list --columns job,tokens "$@" | sed 1,2d | awk '{ split($2, t, "/"); print t[1] }' | sort -nu |
+        tr '\n' ' '
+}
+all=$(lengths); small=${all%% *}
+[ -n "$small" ] && [ "$(lengths --shorter-than $((small + 1)))" = "$small " ] &&
+    [ "$small $(lengths --longer-than "$small")" = "$all" ] &&
+    [ -z "$(lengths --shorter-than 1 --longer-than 1)" ]
+result selection_by_length $? "all $all, short $(lengths --shorter-than $((small + 1)))"
 check an_unknown_finish 2 '^longhand: --finish "loop": allowed are length, stop, repetition' list \
     --finish loop
 check remove_takes_loops 0 '2 jobs removed' remove --loops
