@@ -64,7 +64,7 @@ plain, draft, chain = d["plan"]
 assert d["measured_lengths"] == [256, 512] and "flops" not in d
 assert (plain["drafter"], draft["drafter"], chain["drafter"]) == ("none", "partial", "suffix")
 assert 0 < plain["seconds_per_round"] <= chain["seconds_per_round"]
-assert draft["seconds_per_round"] > 1.5 * plain["seconds_per_round"] and draft["rows"] == 2
+assert draft["seconds_per_round"] > 1.2 * plain["seconds_per_round"] and draft["rows"] == 2
 by_seconds = draft["tokens_per_round"] * plain["seconds_per_round"] / draft["seconds_per_round"]
 assert abs(draft["speedup"] / by_seconds - 1) < 1e-4
 PY
