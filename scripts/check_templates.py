@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Compares every chat template in three public packages (the source of llama-cpp-python, trl and transformers)
+"""Compares every chat template in three public packages \
+(the source of llama-cpp-python, trl and transformers)
 with jinja2: each template with a set of conversations. Needs pip, jinja2 and a finished `make`.
 
     python3 scripts/check_templates.py [FOLDER]      FOLDER keeps the packages; without it they go
@@ -44,23 +45,26 @@ def templates(folder):
                     yield name, z.read(name).decode()
                 elif name.endswith(".py") and b"{%" in z.read(name):
                     for i, node in enumerate(ast.walk(ast.parse(z.read(name)))):
-                        if isinstance(node, ast.Constant) and isinstance(node.value, str) and "{%" in node.value \
-                                and "message" in node.value and "endfor" in node.value:
+                        if isinstance(node, ast.Constant) and isinstance(node.value, str) \
+                                and "{%" in node.value and "message" in node.value and "endfor" in node.value:
                             yield f"{name}:{node.lineno}", node.value
 
 
 TOOL = {"type": "function", "function": {
     "name": "weather", "description": "The weather of a place.\nIn degrees.", "parameters": {
         "type": "object", "required": ["place"], "properties": {
-            "place": {"type": "string", "description": "A town"}, "days": {"type": ["integer", "null"], "default": 3},
-            "unit": {"type": "string", "enum": ["C", "F"]}, "tags": {"type": "array", "items": {"type": "string"}},
+            "place": {"type": "string", "description": "A town"},
+            "days": {"type": ["integer", "null"], "default": 3},
+            "unit": {"type": "string", "enum": ["C", "F"]},
+            "tags": {"type": "array", "items": {"type": "string"}},
             "more": {"type": "object", "properties": {"a": {"type": "number", "nullable": True}}}}},
     "return": {"type": "string"}}}
 NO_ARGS = {"type": "function", "function": {"name": "now", "description": "The time", "parameters": {
     "type": "object", "properties": {}}}}
 CALL = {"id": "call12345", "type": "function", "function": {"name": "weather",
         "arguments": {"place": "K\u00f6ln <b>", "days": 2, "tags": ["a", 1.5, None, True]}}}
-CALL_TEXT = {"id": "call12345", "type": "function", "function": {"name": "weather", "arguments": "{\"place\": \"Bonn\"}"}}
+CALL_TEXT = {"id": "call12345", "type": "function", "function": {
+    "name": "weather", "arguments": "{\"place\": \"Bonn\"}"}}
 
 
 def conversations():
@@ -75,31 +79,39 @@ def conversations():
     parts = m("user", [{"type": "text", "text": "One"}, {"type": "text", "text": "two"}])
     turns = {
         "one": [hi], "system": [system, hi], "turns": [system, hi, answer, m("user", "Why?")],
-        "long": [hi, answer, m("user", "x"), m("assistant", "y "), m("user", "z")], "thought": [hi, thought, m("user", "Why?")],
+        "long": [hi, answer, m("user", "x"), m("assistant", "y "), m("user", "z")],
+        "thought": [hi, thought, m("user", "Why?")],
         "reasoned": [hi, reasoned, m("user", "And?")], "last answer": [system, hi, reasoned],
-        "call": [system, hi, asked, result], "call and answer": [hi, asked, result, answer, m("user", "Thanks")],
+        "call": [system, hi, asked, result],
+        "call and answer": [hi, asked, result, answer, m("user", "Thanks")],
         "call as text": [hi, m("assistant", None, tool_calls=[CALL_TEXT]), result],
         "two calls": [hi, m("assistant", "Wait", tool_calls=[CALL, dict(CALL, id="call67890")]), result,
                       dict(result, tool_call_id="call67890")],
-        "call thought": [hi, m("assistant", "", reasoning_content="Tools?", thinking="Tools?", tool_calls=[CALL]), result],
-        "parts": [system, parts], "parts system": [m("system", [{"type": "text", "text": "S"}]), parts, answer, parts],
+        "call thought": [hi, m("assistant", "", reasoning_content="Tools?", thinking="Tools?",
+                               tool_calls=[CALL]), result],
+        "parts": [system, parts],
+        "parts system": [m("system", [{"type": "text", "text": "S"}]), parts, answer, parts],
         "parts answer": [hi, m("assistant", [{"type": "text", "text": "A"}]), hi],
         "image": [m("user", [{"type": "image"}, {"type": "text", "text": "What?"}])],
         "developer": [m("developer", "D"), hi], "two systems": [system, hi, answer, system, hi],
-        "wrong order": [hi, hi], "answer first": [answer, hi], "empty": [], "empty texts": [m("system", ""), m("user", "")],
-        "odd role": [m("judge", "x")], "unicode": [m("user", "\u00c9t\u00e9 \U0001f600 <|im_end|> \u4f60\u597d")],
+        "wrong order": [hi, hi], "answer first": [answer, hi], "empty": [],
+        "empty texts": [m("system", ""), m("user", "")],
+        "odd role": [m("judge", "x")],
+        "unicode": [m("user", "\u00c9t\u00e9 \U0001f600 <|im_end|> \u4f60\u597d")],
     }
     ways = {
         "plain": {}, "prompt": {"add_generation_prompt": True},
         "tools": {"add_generation_prompt": True, "tools": [TOOL, NO_ARGS]}, "no tools": {"tools": []},
         "thinking": {"add_generation_prompt": True, "enable_thinking": True, "thinking": True},
         "no thinking": {"add_generation_prompt": True, "enable_thinking": False, "thinking": False},
-        "effort": {"add_generation_prompt": True, "reasoning_effort": "high", "tools": [TOOL], "builtin_tools": ["browser", "python"]},
-        "kwargs": {"date_string": "1 Jan 2025", "documents": [{"title": "T", "text": "words"}], "add_generation_prompt": True,
-                   "custom_tools": [TOOL], "tools_in_user_message": False, "preserve_thinking": True, "clear_thinking": False},
+        "effort": {"add_generation_prompt": True, "reasoning_effort": "high", "tools": [TOOL],
+                   "builtin_tools": ["browser", "python"]},
+        "kwargs": {"date_string": "1 Jan 2025", "documents": [{"title": "T", "text": "words"}],
+                   "add_generation_prompt": True, "custom_tools": [TOOL], "tools_in_user_message": False,
+                   "preserve_thinking": True, "clear_thinking": False},
     }
-    base = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>", "tools": None,
-            "documents": None, "add_generation_prompt": False}
+    base = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>",
+            "tools": None, "documents": None, "add_generation_prompt": False}
     for name, messages in turns.items():
         for way, more in ways.items():
             yield f"{name}, {way}", {**base, "messages": messages, **more}
@@ -136,10 +148,11 @@ def main():
                 differ += 1
                 case, want, why, out, error = first
                 at = next((i for i, (a, b) in enumerate(zip(want or "", out or "")) if a != b), 0)
-                print(f"{name}: {bad} differ, first [{case}]\n    jinja2:   {why or repr(want[max(at - 30, 0):at + 50])}\n"
+                print(f"{name}: {bad} differ, first [{case}]\n"
+                      f"    jinja2:   {why or repr(want[max(at - 30, 0):at + 50])}\n"
                       f"    longhand: {error or repr(out[max(at - 30, 0):at + 50])}")
-        print(f"{names} templates, {total} renderings, {refused} refused by both, {beyond} that only longhand makes "
-              f"(append, pop, from_json), {differ} templates that differ")
+        print(f"{names} templates, {total} renderings, {refused} refused by both, "
+              f"{beyond} that only longhand makes (append, pop, from_json), {differ} templates that differ")
     return differ > 0
 
 

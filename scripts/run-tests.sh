@@ -2,10 +2,11 @@
 # run-tests.sh BUILD [check]: run the test programs of a build side by side. `make test` and `make check` call
 # it.
 #
-# The programs are BUILD/test_* for each test_*.c under tests/, those named in $IN_C, and the scripts tests/*.sh and
-# tests/cli/*.sh. A program prints the lines "ok NAME", "FAIL NAME" and "skip NAME (why)". A program that
-# exits with another status than 0 without a FAIL line counts as one failure. So does a program with a
-# sanitizer finding, a program that does not end within LIMIT seconds, and a program that was never run.
+# The programs are BUILD/test_* for each test_*.c under tests/, those named in $IN_C, and the scripts
+# tests/*.sh and tests/cli/*.sh. A program prints the lines "ok NAME", "FAIL NAME" and "skip NAME (why)".
+# A program that exits with another status than 0 without a FAIL line counts as one failure. So does a
+# program with a sanitizer finding, a program that does not end within LIMIT seconds, and a program that
+# was never run.
 #
 # tests/plan.txt says which programs take long, which run in several shards, which run alone, and which
 # `check` runs. This script prints one line for each program, and the whole output of a program that fails.

@@ -183,7 +183,8 @@ chat_line() # ID FIELDS
 echo "{% for m in messages %}<|im_start|>{{ m.role + '\n' + m.content }}<|im_end|>{{ '\n' }}{% endfor %}\
 <|im_start|>assistant{{ '\n' + ('' if enable_thinking else '<think>\n\n</think>\n\n') }}" >"$TMP/think.jinja"
 (chat_line t ', "chat_template_kwargs": {"enable_thinking": true}'; chat_line o '') >"$TMP/chat.jsonl"
-"$L" submit --batch "$TMP/chat.jsonl" -m $MODEL -n 3 --chat-template "$TMP/think.jinja" --thinking off -q >/dev/null &&
+"$L" submit --batch "$TMP/chat.jsonl" -m $MODEL -n 3 --chat-template "$TMP/think.jinja" --thinking off \
+    -q >/dev/null &&
     "$L" text @chat --with-prompt --json | python3 -c '
 import json, sys
 a, b = (x["prompt"] for x in json.load(sys.stdin))
@@ -199,7 +200,8 @@ python3 -c \
 l = json.loads(open(sys.argv[1]).readlines()[1])
 l["body"]["seed"] = 2
 print(json.dumps(l))' "$TMP/chat.jsonl" >"$TMP/chat2.jsonl"
-"$L" run --batch "$TMP/chat2.jsonl" -o "$TMP/out2" -m $MODEL -n 3 --chat-template "$TMP/think.jinja" --thinking off -q
+"$L" run --batch "$TMP/chat2.jsonl" -o "$TMP/out2" -m $MODEL -n 3 \
+    --chat-template "$TMP/think.jinja" --thinking off -q
 "$L" text @chat2 >"$TMP/b"; same chat_line_writes_what_run_writes "$TMP/a" "$TMP/b"
 check chat_switch_that_a_template_lacks 0 '^chat template chatml never names enable_thinking$' \
     submit --batch <(head -1 "$TMP/chat.jsonl") --name sw -m $MODEL -n 3 --chat-template chatml
@@ -208,11 +210,12 @@ import json, sys
 l = json.loads(open(sys.argv[1]).readline())
 l["body"].update(tools=[{"type": "function", "function": {"name": "f"}}], reasoning_effort="low",
                  documents=[{"title": "T"}], chat_template_kwargs={"mood": "bad"}, chat_template=
-                 "{{ tools[0].function.name }} {{ reasoning_effort }} {{ documents[0].title }} {{ mood }} {{ zest }}")
+                 "{{ tools[0].function.name }} {{ reasoning_effort }} {{ documents[0].title }} "
+                 "{{ mood }} {{ zest }}")
 print(json.dumps(l))
 P
-"$L" submit --batch "$TMP/tools.jsonl" -m $MODEL -n 3 --chat-template-kwargs '{"mood": "good", "zest": 1}' -q \
-    >/dev/null
+"$L" submit --batch "$TMP/tools.jsonl" -m $MODEL -n 3 --chat-template-kwargs '{"mood": "good", "zest": 1}' \
+    -q >/dev/null
 "$L" text @tools --with-prompt | grep -q 'f low T bad 1'
     result tools_and_variables_reach_the_template $? "$("$L" text @tools --with-prompt)"
 tail -1 "$TMP/chat.jsonl" >"$TMP/gone.jsonl"
@@ -220,13 +223,14 @@ tail -1 "$TMP/chat.jsonl" >"$TMP/gone.jsonl"
 python3 - "$LONGHAND_DB" <<'P'
 import sqlite3, sys
 with sqlite3.connect(sys.argv[1], timeout=60) as db:
-    n = db.execute("""UPDATE input SET parameters = replace(parameters, '"chatml"', '"qwen3"') WHERE job = (SELECT max(id)
-                      FROM job)""").rowcount
+    n = db.execute("""UPDATE input SET parameters = replace(parameters, '"chatml"', '"qwen3"')
+                      WHERE job = (SELECT max(id) FROM job)""").rowcount
 assert n == 1
 P
-check a_job_keeps_a_template_of_an_older_version 0 '@gone: 0 new jobs, 1 exists' submit --batch "$TMP/gone.jsonl" \
-    -m $MODEL -n 3 -s 9 --chat-template qwen3 --thinking on
-check a_new_job_has_no_template_of_an_older_version 2 "line 1: chat template 'qwen3': this version has it no more" \
+check a_job_keeps_a_template_of_an_older_version 0 '@gone: 0 new jobs, 1 exists' submit \
+    --batch "$TMP/gone.jsonl" -m $MODEL -n 3 -s 9 --chat-template qwen3 --thinking on
+check a_new_job_has_no_template_of_an_older_version 2 \
+    "line 1: chat template 'qwen3': this version has it no more" \
     submit --batch "$TMP/gone.jsonl" --name gone2 -m $MODEL -n 3 --chat-template qwen3
 check a_path_is_no_template_of_a_body 2 'line 1: body.chat_template: .*unknown, allowed are chatml' \
     submit --batch <(sed "s|{{ tools.*zest }}|$TMP/think.jinja|" "$TMP/tools.jsonl") --name pa -m $MODEL -n 3

@@ -72,10 +72,13 @@ check kwargs_are_an_object 2 'chat-template-kwargs: .*found .1., allowed is an o
     --chat-template-kwargs '[1]' -p x
 check kwargs_have_no_messages 2 'messages is no variable of this object' $R --chat --chat-template-kwargs \
     '{"messages": []}' -p x
-check a_day_that_is_none 2 "chat-date: '26 Julember' is no day, allowed" $R --chat --chat-date '26 Julember' -p x
-check a_variable_that_the_template_lacks 0 '^chat template chatml never names enable_thinking, mood$' run --model $D \
-    --tokens 2 --chat --chat-template chatml --thinking off --chat-template-kwargs '{"mood": 1}' -p x
-check marks_that_are_no_tokens 0 'chat template chatml writes marks that are no tokens of this model: <|im_start|>' \
+check a_day_that_is_none 2 "chat-date: '26 Julember' is no day, allowed" $R --chat \
+    --chat-date '26 Julember' -p x
+check a_variable_that_the_template_lacks 0 '^chat template chatml never names enable_thinking, mood$' run \
+    --model $D --tokens 2 --chat --chat-template chatml --thinking off \
+    --chat-template-kwargs '{"mood": 1}' -p x
+check marks_that_are_no_tokens 0 \
+    'chat template chatml writes marks that are no tokens of this model: <|im_start|>' \
     run --model $D --tokens 2 --chat --chat-template chatml -p x
 echo "$T" >"$TMP/t.jinja"
 "$LONGHAND" $R --chat --chat-template "$T" -p Hi >"$TMP/text"
@@ -83,13 +86,14 @@ echo "$T" >"$TMP/t.jinja"
 same_ids a_template_is_a_text_or_a_file text file
 check a_name_of_an_older_version 2 "'qwen3': this version has it no more, allowed are chatml" $R --chat \
     --chat-template qwen3 -p x
-"$LONGHAND" tokenize --model $D --messages "$TMP/m.json" --chat-template zephyr --chat-date 2024-01-01 2>"$TMP/err" \
-    >"$TMP/ids"
+"$LONGHAND" tokenize --model $D --messages "$TMP/m.json" --chat-template zephyr --chat-date 2024-01-01 \
+    2>"$TMP/err" >"$TMP/ids"
 "$LONGHAND" tokenize --model $D --messages "$TMP/m.json" --chat-template zephyr --render >"$TMP/t" 2>/dev/null
 "$LONGHAND" tokenize --model $D "$TMP/t" | tail -n +2 >"$TMP/plain"
 same_ids tokenize_prints_the_ids_of_a_chat plain ids
 check render_needs_messages 2 '--render needs --messages' tokenize --model $D --render "$TMP/m.json"
 check messages_and_a_file 2 '--messages and ' tokenize --model $D --messages "$TMP/m.json" "$TMP/m.json"
-check chat_options_need_messages 2 '--thinking needs --messages' tokenize --model $D --thinking on "$TMP/m.json"
+check chat_options_need_messages 2 '--thinking needs --messages' tokenize --model $D \
+    --thinking on "$TMP/m.json"
 check a_system_message_is_utf8 2 "--system.*UTF-8" $R --chat --chat-template llama3 --system $'\xff' -p x
 exit $failed

@@ -1,6 +1,6 @@
 #!/bin/bash
-# A store with 10,000 finished jobs of 8 tokens: list, report and export. Times are of processors, as shares of
-# a fixed loop of Python that runs beside them: processors and their load differ. The best of three counts.
+# A store with 10,000 finished jobs of 8 tokens: list, report and export. Times are of processors, as shares
+# of a fixed loop of Python that runs beside them: processors and their load differ. The best of three counts.
 . tests/cli/lib.inc
 L="$LONGHAND" n=10000
 "$L" run -q -m $MODEL -p "Once upon a time" -n 8 -s 1 --ignore-eos --threads 1 >/dev/null 2>"$TMP/err"

@@ -49,8 +49,8 @@ kept() { local name=$1 pattern=$2; shift 2; check "$name" 2 "$pattern; any other
 kept output_is_another_store 'store2.db is a database' $R -o "$TMP/store2.db"
 kept output_is_a_journal 'store2.db-journal is the journal of a database' $R -o "$TMP/store2.db-journal"
 kept output_is_a_journal_to_come 'store2.db-wal is the journal of a database' $R -o "$TMP/store2.db-wal"
-kept output_is_the_journal_of_its_store 'new.db-journal is the journal of the database' $R --db "$TMP/new.db" \
-    -o "$TMP/new.db-journal"
+kept output_is_the_journal_of_its_store 'new.db-journal is the journal of the database' $R \
+    --db "$TMP/new.db" -o "$TMP/new.db-journal"
 kept report_is_a_store 'store2.db is a database' report "$id" -o "$TMP/store2.db"
 kept export_is_weights 'loose.safetensors is a file of weights' export "$id" --partial --format jsonl \
     -o "$TMP/loose.safetensors"

@@ -25,7 +25,8 @@ check a_plain_line_equals_its_long_form 0 '@book: 0 new jobs, 1 exists already a
     --batch "$TMP/full.jsonl" "${O[@]}" \
     --name book
 bad() { printf '%s\n' "$2" >"$TMP/bad.jsonl"; check "$1" 2 "$3" submit --batch "$TMP/bad.jsonl" "${O[@]}"; }
-bad a_field_beside_a_plain_prompt '{"prompt": "x", "tempo": 0}' 'line 1: .*offset 16.*the field "tempo" is unknown'
+bad a_field_beside_a_plain_prompt '{"prompt": "x", "tempo": 0}' \
+    'line 1: .*offset 16.*the field "tempo" is unknown'
 bad a_plain_prompt_is_a_text '{"prompt": {"a": 1}}' 'line 1: .*prompt'
 bad a_plain_custom_id_is_a_text '{"prompt": "x", "custom_id": 7}' 'custom_id .*allowed is a text of 1 to'
 bad a_plain_number_is_in_use "$(printf '{"prompt": "x"}\n{"prompt": "y", "custom_id": "1"}')" \
@@ -33,7 +34,9 @@ bad a_plain_number_is_in_use "$(printf '{"prompt": "x"}\n{"prompt": "y", "custom
 
 printf 'Chapter "1" \\n\r\n\nChapter 3\nÄ 4' >"$TMP/prompts.txt"
 "$L" submit --batch "$TMP/prompts.txt" "${O[@]}" 2>"$TMP/err"
-grep -q '3 of 3 lines are bad; nothing was queued (with --lines each line is a prompt, --csv reads a table)$' "$TMP/err"
+grep -q \
+    '3 of 3 lines are bad; nothing was queued (with --lines each line is a prompt, --csv reads a table)$' \
+    "$TMP/err"
 result text_without_lines_has_a_hint $? "$(tail -1 "$TMP/err")"
 check lines_are_a_batch 0 '@prompts: 3 new jobs' submit --batch "$TMP/prompts.txt" --lines "${O[@]}"
 "$L" show @prompts --json | python3 -c 'import json, sys
@@ -65,7 +68,8 @@ check the_chat_equals_its_long_form 0 '@c: 0 new jobs, 1 exists' submit --batch 
 same the_chat_writes_the_text_of_its_long_form "$TMP/a" "$TMP/b"
 printf 'Who?\nWhy?\n' >"$TMP/q.txt"
 check lines_may_be_chats 0 '@q: 2 new jobs' submit --batch "$TMP/q.txt" --lines --chat "${O[@]}" "${C[@]}"
-"$L" show @q/2 --json | grep -q '"prompt": "Why?"'; result each_line_is_a_message $? "$("$L" show @q/2 --json)"
+"$L" show @q/2 --json | grep -q '"prompt": "Why?"'
+result each_line_is_a_message $? "$("$L" show @q/2 --json)"
 check chat_and_a_line_with_a_url 2 'line 1: --chat is for lines' submit --batch "$TMP/long.jsonl" --name u \
     --chat \
     "${O[@]}" "${C[@]}"
@@ -110,7 +114,12 @@ cp "$TMP/table.csv" "$TMP/table"
 check a_table_of_any_name 0 '@again: 3 new jobs' submit --batch "$TMP/table" --csv --name again "${O[@]}"
 check a_table_again_is_the_same 0 '@table: 0 new jobs, 3 exist' submit --batch "$TMP/table.csv" "${O[@]}"
 table() { printf "$1" >"$TMP/bad.csv"; }
-bad_table() { local name=$1 pattern=$2; table "$3"; check "$name" 2 "$pattern" submit --batch "$TMP/bad.csv" "${O[@]}"; }
+bad_table()
+{
+    local name=$1 pattern=$2
+    table "$3"
+    check "$name" 2 "$pattern" submit --batch "$TMP/bad.csv" "${O[@]}"
+}
 bad_table a_table_without_prompts 'row 1: .*prompt or messages' 'a,b\n1,2\n'
 bad_table a_quote_without_end 'row 2, column 1: the quote' 'prompt\n"a\n'
 bad_table a_row_with_fewer_cells 'row 2: 1 cells, row 1 names 2' 'prompt,x\na\n'
@@ -121,13 +130,15 @@ cat >"$TMP/short.jsonl" <<'J'
 {"messages": [{"role": "user", "content": "Q"}], "max_tokens": 3, "temperature": 0.5, "metadata": {"k": 1}}
 {"prompt": "P", "custom_id": "p", "seed": 3, "top_p": 0.5}
 J
-cat >"$TMP/full.jsonl" <<'J'
-{"custom_id": "1", "method": "POST", "url": "/v1/chat/completions", "metadata": {"k": 1}, "body": {"messages": [{"role": "user", "content": "Q"}], "temperature": 0.5, "max_tokens": 3}}
-{"custom_id": "p", "method": "POST", "url": "/v1/completions", "body": {"top_p": 0.5, "prompt": "P", "seed": 3}}
+cat >"$TMP/full.jsonl" <<J
+{"custom_id": "1", "method": "POST", "url": "/v1/chat/completions", "metadata": {"k": 1}, \
+"body": {"messages": [{"role": "user", "content": "Q"}], "temperature": 0.5, "max_tokens": 3}}
+{"custom_id": "p", "method": "POST", "url": "/v1/completions", \
+"body": {"top_p": 0.5, "prompt": "P", "seed": 3}}
 J
 check short_lines_have_fields 0 '@short: 2 new' submit --batch "$TMP/short.jsonl" "${O[@]}" "${C[@]}"
-check short_and_full_lines_are_the_same 0 '0 new jobs, 2 exist' submit --batch "$TMP/full.jsonl" --name short \
-    "${O[@]}" "${C[@]}"
+check short_and_full_lines_are_the_same 0 '0 new jobs, 2 exist' submit --batch "$TMP/full.jsonl" \
+    --name short "${O[@]}" "${C[@]}"
 "$L" help batch >"$TMP/help"; "$L" help --man >"$TMP/man"
 grep -q '^    max_completion_tokens   --tokens$' "$TMP/help" && grep -q 'max_completion_tokens' "$TMP/man"
 result help_lists_the_fields_of_a_line $? "$(head -3 "$TMP/help")"

@@ -1,5 +1,6 @@
 """A float64 program of the formulas of Qwen3.5 hybrids: Gated DeltaNet, gated attention, mixtures of experts
-with a shared expert, and the draft layer (MTP). tests/make/make_hybrid_fixtures.py compares it with transformers
+with a shared expert, and the draft layer (MTP). \
+tests/make/make_hybrid_fixtures.py compares it with transformers
 and writes its results for the tests.
 
 The only steps in float32 are those that the model defines so: the frequencies and angles of RoPE."""

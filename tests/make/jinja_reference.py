@@ -55,7 +55,8 @@ def environment():
         raise jinja2.exceptions.TemplateError(message)
 
     def tojson(x, ensure_ascii=False, indent=None, separators=None, sort_keys=False):
-        return json.dumps(x, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+        return json.dumps(x, ensure_ascii=ensure_ascii, indent=indent, separators=separators,
+                          sort_keys=sort_keys)
     env.filters["tojson"] = tojson
     env.globals["raise_exception"] = raise_exception
     env.globals["strftime_now"] = lambda form: NOW.strftime(form)
@@ -85,8 +86,9 @@ def build_driver(folder):
     if not library:
         sys.exit("run make first, from the root of the repository")
     path = os.path.join(folder, "jinja_driver")
-    subprocess.run([os.environ.get("CC", "cc"), "-std=c11", "-D_GNU_SOURCE", "-O1", "-I.", "tests/jinja_driver.c",
-                    library, "-lsqlite3", "-lz", "-lm", "-ldl", "-lpthread", "-o", path], check=True)
+    subprocess.run([os.environ.get("CC", "cc"), "-std=c11", "-D_GNU_SOURCE", "-O1", "-I.",
+                    "tests/jinja_driver.c", library, "-lsqlite3", "-lz", "-lm", "-ldl", "-lpthread",
+                    "-o", path], check=True)
     return path
 
 

@@ -6,10 +6,14 @@
 
 Writes tests/data/chat/NAME.jsonl: a line about the template, then a line for each chat.
   - own.jsonl has templates in our own words, which stand in its lines, with everything that a chat may have.
-  - The others are for the built-in templates of src/text/chat_builtin.h. SOURCES is a folder with the templates of
-    models that these equal: NAME.jinja for each name of TEMPLATES. They belong to others and are not kept here.
-    They are in the packages llama-cpp-python (vendor/llama.cpp/models/templates), trl (trl/chat_templates) and
-    unsloth (unsloth/chat_templates.py), and in tokenizer_config.json of the models. A name without a file keeps
+  - The others are for the built-in templates of src/text/chat_builtin.h. \
+SOURCES is a folder with the templates of
+    models that these equal: NAME.jinja for each name of TEMPLATES. \
+They belong to others and are not kept here.
+    They are in the packages llama-cpp-python (vendor/llama.cpp/models/templates), \
+trl (trl/chat_templates) and
+    unsloth (unsloth/chat_templates.py), and in tokenizer_config.json of the models. \
+A name without a file keeps
     its chats.
 """
 import json
@@ -60,7 +64,8 @@ OWN = {
     {{- eos_token }}
 {%- endfor %}
 {%- if add_generation_prompt %}
-    {{- '<assistant>' ~ ('' if enable_thinking is not defined else '<think>' if enable_thinking else '<no think>') }}
+    {{- '<assistant>' ~ ('' if enable_thinking is not defined else \
+'<think>' if enable_thinking else '<no think>') }}
     {{- mood | default('') }}
 {%- endif %}
 """,
@@ -130,18 +135,24 @@ def chats():
 
 def full_chats():
     """Messages and options of everything that a chat may have."""
-    tool = {"type": "function", "function": {"name": "weather", "description": "Of a \"place\" <b>", "parameters": {
-        "type": "object", "properties": {"place": {"type": "string"}, "days": {"type": "integer", "default": 3}}}}}
-    call = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": {"place": "K\u00f6ln", "x": 1.5}}}
+    tool = {"type": "function", "function": {
+        "name": "weather", "description": "Of a \"place\" <b>", "parameters": {
+            "type": "object", "properties": {
+                "place": {"type": "string"}, "days": {"type": "integer", "default": 3}}}}}
+    call = {"id": "c1", "type": "function", "function": {
+        "name": "weather", "arguments": {"place": "K\u00f6ln", "x": 1.5}}}
     told, ask = {"role": "system", "content": "Be brief."}, {"role": "user", "content": " Hm?\n"}
-    parts = {"role": "user", "content": [{"type": "text", "text": "One"}, {"type": "text", "text": "two \u00e9"}]}
+    parts = {"role": "user", "content": [{"type": "text", "text": "One"},
+                                         {"type": "text", "text": "two \u00e9"}]}
     thought = {"role": "assistant", "content": "Yes.", "reasoning_content": " Because.\n"}
     calls = {"role": "assistant", "content": None, "tool_calls": [call]}
     result = {"role": "tool", "content": "{\"t\": 21}", "tool_call_id": "c1", "name": "weather"}
     odd = {"role": "judge", "content": "Guilty"}
-    chats = [[ask], [told, ask], [told, ask, thought, ask], [ask, calls, result], [parts], [told, parts, thought, parts],
+    chats = [[ask], [told, ask], [told, ask, thought, ask], [ask, calls, result], [parts],
+             [told, parts, thought, parts],
              [ask, odd], [ask, {"role": "assistant", "content": ""}, ask],
-             [ask, {"role": "assistant", "content": "No.", "thinking": "T"}], [ask, {**thought, "reasoning": "R"}]]
+             [ask, {"role": "assistant", "content": "No.", "thinking": "T"}],
+             [ask, {**thought, "reasoning": "R"}]]
     ways = [{"gen": True}, {"gen": False}, {"gen": True, "tools": [tool]}, {"gen": False, "continue": True},
             {"gen": True, "documents": [{"title": "T", "text": "words"}, {"title": "U", "text": "more"}]},
             {"gen": True, "kwargs": {"enable_thinking": False}},
@@ -149,7 +160,8 @@ def full_chats():
     for m in chats:
         for way in ways:
             yield m, way
-    open_parts = {"role": "assistant", "content": [{"type": "text", "text": "One"}, {"type": "text", "text": "tail \n"}]}
+    open_parts = {"role": "assistant", "content": [{"type": "text", "text": "One"},
+                                                   {"type": "text", "text": "tail \n"}]}
     for end in (open_parts, {"role": "assistant", "content": "So it  "}, {"role": "user", "content": "\n"}):
         yield [ask, end], {"gen": False, "continue": True}
 
@@ -177,14 +189,16 @@ def render(t, text, messages, options):
 
 def joined(messages):
     """What longhand gives to a template that does not loop over content."""
-    return [{**m, "content": "\n".join(p["text"] for p in m["content"])} if isinstance(m["content"], list) else m
+    return [{**m, "content": "\n".join(p["text"] for p in m["content"])}
+            if isinstance(m["content"], list) else m
             for m in messages]
 
 
 def write(name, lines):
     with open(OUT / f"{name}.jsonl", "w", encoding="utf-8") as f:
         for x in lines:
-            f.write(json.dumps(x, ensure_ascii=False, separators=(",", ":")).replace("\u2029", "\\u2029") + "\n")
+            f.write(json.dumps(x, ensure_ascii=False, separators=(",", ":"))
+                    .replace("\u2029", "\\u2029") + "\n")
     print(f"{name}: {len(lines)} lines", file=sys.stderr)
 
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Make tests/data/gumiho_fixture.safetensors: a Gumiho drafter with random weights for
-build/data/models/llama2-bf16, and the logits that PyTorch computes with it, for tests/decode/drafters/test_gumiho.c.
+build/data/models/llama2-bf16, and the logits that PyTorch computes with it, \
+for tests/decode/drafters/test_gumiho.c.
 
     python3 tests/make/make_gumiho_fixture.py          needs torch
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Make tests/data/longspec_fixture.safetensors: a LongSpec drafter with random weights for
-build/data/models/llama2-bf16, and the logits that PyTorch computes with it, for tests/decode/drafters/test_longspec.c.
+build/data/models/llama2-bf16, and the logits that PyTorch computes with it, \
+for tests/decode/drafters/test_longspec.c.
 
     python3 tests/make/make_longspec_fixture.py          needs torch
 

@@ -268,7 +268,8 @@ SAMPLES = [
 
 
 CASED_SAMPLES = [
-    "HTMLParser camelCase iPhone McGregor USA's USA'S It'LL doN'T end", "ÉCOLE École éCOLE ΑΒγδ ΑΒΓ αβ ǅabc aǅB",
+    "HTMLParser camelCase iPhone McGregor USA's USA'S It'LL doN'T end",
+    "ÉCOLE École éCOLE ΑΒγδ ΑΒΓ αβ ǅabc aǅB",
     "a/b //c\n/ ...\n\n/x :/\r\n 12345 A1b2C3", "日本ABC日本abc ABC日本 한국Abc ªº ABCª xªB ʰAʰb",
     "\u0301abc \u0301ABC A\u0301BC .\u0301A \u0301 e\u0301E\u0301", "\u00a0Abc \tABC _Abc _ABC -x--Y",
     "शिAक्ष ABशि शिक्षा", "'s's 'S'S a's'A",
