@@ -1,6 +1,6 @@
 /* The AVX-512 + BF16 twin (Zen 4 and 5, Cooper Lake, Sapphire Rapids and later). VDPBF16PS is "dot bf16" in
- * one instruction, flush included, whatever MXCSR says (tests/kernels/test_dpbf16.c). The sums of attention weights
- * are flushed by MXCSR. Start reading at twin_impl.h, which the file includes. */
+ * one instruction, flush included, whatever MXCSR says (tests/kernels/test_dpbf16.c). The sums of attention
+ * weights are flushed by MXCSR. Start reading at twin_impl.h, which the file includes. */
 #include "kernels/twins.h"
 
 #if defined(__AVX512BF16__)

@@ -1,7 +1,7 @@
 /* The instructions of the AVX-512 twin (kernels/avx512.c), written in C for CPUs with AVX2. The twin's tiles,
  * its order of sums and its rounding are thus tested on CPUs without AVX-512. The instructions follow Intel's
- * manual; tests/kernels/test_dpbf16.c compares the most intricate instruction with the hardware, where available.
- * Included before the twin (Makefile, IN_C); it has only the instructions that the twin uses. */
+ * manual; tests/kernels/test_dpbf16.c compares the most intricate instruction with the hardware, where
+ * available. Included before the twin (Makefile, IN_C); it has only the instructions that the twin uses. */
 #pragma once
 #include <assert.h>
 #include <immintrin.h>

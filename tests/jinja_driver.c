@@ -17,8 +17,8 @@ int main(void)
         struct jinja *t = NULL;
         char *text = NULL, *out = NULL;
         size_t n_out = 0;
-        int rc = js_check_with_nul(&root, "stdin", line, (size_t)n, &e) || js_get(&root, "template", &template, &e) <= 0 ||
-                 js_get(&root, "vars", &vars, &e) <= 0;
+        int rc = js_check_with_nul(&root, "stdin", line, (size_t)n, &e) ||
+                 js_get(&root, "template", &template, &e) <= 0 || js_get(&root, "vars", &vars, &e) <= 0;
         if (rc == 0) {
             text = malloc((size_t)(template.end - template.s));
             rc = !text || jinja_open(&t, "template", text, js_unescape(&template, text), &e);

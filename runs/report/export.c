@@ -573,7 +573,8 @@ int export_text_begins(char **begins, size_t i, const struct job *job, const cha
     job_sample(sample, job);
     const char *name = job->custom_id ? job->custom_id : job->batch ? job->batch : number;
     const char *gap = !i ? "" : between ? between : headings ? "\n\n" : "";
-    const int n = headings ? asprintf(begins, "%s# %s%s\n\n", gap, name, sample) : asprintf(begins, "%s", gap);
+    const int n = headings ? asprintf(begins, "%s# %s%s\n\n", gap, name, sample)
+                           : asprintf(begins, "%s", gap);
     return n < 0 ? err_set(e, ERR_FAILED, "out of memory for a heading") : 0;
 }
 

@@ -158,8 +158,9 @@ struct job_spec {
  *
  * A (batch, custom_id, sample) that exists with the same identity is not stored again; its line number is
  * updated. With ERR_INPUT the call stores nothing, and *bad (may be NULL) is the index of the job that
- * caused it: it is new and has a refusal, the triple exists with another identity, occurs twice with different identities in v, or adds
- * a sample to an older custom_id (its seed would differ from the others). For other failures *bad is n.
+ * caused it: it is new and has a refusal, the triple exists with another identity, occurs twice with
+ * different identities in v, or adds a sample to an older custom_id (its seed would differ from the others).
+ * For other failures *bad is n.
  *
  * ids[n] receives the job numbers; is_new[n] (may be NULL) says which jobs were added. */
 int store_submit(struct store *s, const char *batch, const struct job_spec *v, size_t n, int64_t *ids,

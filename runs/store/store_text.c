@@ -406,9 +406,9 @@ int store_fork(struct store *s, int64_t job, const struct fork_spec *f, int64_t 
         snprintf(text, sizeof text, "of job %" PRId64 " at token %zu", job, f->at);
         rc = copy_input(s, job, *id, f, e) || copy_parts(s, job, *id, f, e) ||
                      share_spans(s, job, *id, f->at, e) || chunks_append(s, *id, &end, ids, f->at, e) ||
-                     append_given(s, *id, &end, f->add, e) ||
-                     update_text_facts(s, *id, &end, f->wanted, e) ||
-                     event_add(s, *id, 0, "forked", text, e) || (f->model && model_move(s, *id, f->model, e)) ||
+                     append_given(s, *id, &end, f->add, e) || update_text_facts(s, *id, &end, f->wanted, e) ||
+                     event_add(s, *id, 0, "forked", text, e) ||
+                     (f->model && model_move(s, *id, f->model, e)) ||
                      job_rename(s, *id, f->name, f->replace, e)
                  ? -1
                  : 0;

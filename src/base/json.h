@@ -2,8 +2,8 @@
  *
  * js_check validates a whole text without allocating. After it no walk can fail, and a value is a span of
  * the text, so a header of 100 MB needs no memory besides its own bytes. The reader is stricter than the
- * RFC where that reveals mistakes: it rejects NUL (raw or \u0000), lone surrogates, and more than JS_DEPTH_MAX
- * levels. It passes over a byte order mark before the text.
+ * RFC where that reveals mistakes: it rejects NUL (raw or \u0000), lone surrogates, and more than
+ * JS_DEPTH_MAX levels. It passes over a byte order mark before the text.
  *
  *     struct json root, v;
  *     if (js_check(&root, path, text, n, e)) return -1;

@@ -2,8 +2,8 @@
  *
  * Own code, because a library hashes one input at a time. With the SHA instructions of a CPU the latency of
  * an instruction then bounds the rate: libcrypto 3 has 1.9 GB/s on a core of an EPYC 9004, sha256_pair 3.5
- * GB/s. Plain C has 0.5 GB/s. tests/runs/store/test_chunk.c checks the standard's test vectors, and plain C against the
- * instructions.
+ * GB/s. Plain C has 0.5 GB/s. tests/runs/store/test_chunk.c checks the standard's test vectors, and plain C
+ * against the instructions.
  *
  *     sha256_start(&h); sha256_add(&h, p, n); ... sha256_end(&h, digest); */
 #pragma once

@@ -24,8 +24,8 @@ static inline size_t utf8_get(const char *text, uint32_t *c)
          (s[3] & 0x3f);
     return 4;
 }
-/* str.isspace of Python. The length of s[0..n) without the white space at its end, and that of the white space at
- * its start. */
+/* str.isspace of Python. The length of s[0..n) without the white space at its end, and that of the white
+ * space at its start. */
 bool unicode_is_space(uint32_t c);
 size_t unicode_rstrip(const char *s, size_t n);
 size_t unicode_lstrip(const char *s, size_t n);

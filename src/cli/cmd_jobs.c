@@ -108,8 +108,8 @@ static void show_json(struct json_writer *w, const struct job *j, const struct c
     jw_close(w, '}');
 }
 
-static void show_text(const struct job *j, const struct counts *c, size_t snapshot, const struct job_input *in,
-                      const struct event_list *events)
+static void show_text(const struct job *j, const struct counts *c, size_t snapshot,
+                      const struct job_input *in, const struct event_list *events)
 {
     char text[400], when[32];
     printf("job %" PRId64 ": %s, %zu of %zu %s (%zu given)%s%s\n", j->id, job_state_name(j->state),

@@ -46,8 +46,8 @@ int model_from_options(struct moved_model *m, const struct options *o, struct st
                        const struct job_list *jobs, struct err *e);
 /* --model of work: moves all jobs of this model. */
 int model_of_work(const struct options *o, struct store *s, struct err *e);
-/* extend --run, fork --run: checks that the job can go on here after the change, then makes it, and writes the
- * text of the paused job *id as `run --resume` with these options does (src/cli/cmd_run.c). */
+/* extend --run, fork --run: checks that the job can go on here after the change, then makes it, and writes
+ * the text of the paused job *id as `run --resume` with these options does (src/cli/cmd_run.c). */
 struct run_change {
     struct job_change job;
     int (*make)(void *ctx, int64_t *id, struct err *e); void *ctx;

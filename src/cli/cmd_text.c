@@ -194,7 +194,8 @@ int cmd_text(const struct options *o, struct err *e)
                                               : "--find: '' is no phrase",
                        with_prompt(o) ? "with-prompt" : o->json ? "json" : "format");
     if (o->with_prompt == PROMPT_USER && o->format == FORMAT_IDS)
-        return err_set(e, ERR_INPUT, "--with-prompt=user and --format ids: what the user wrote has no ids; the "
+        return err_set(e, ERR_INPUT,
+                       "--with-prompt=user and --format ids: what the user wrote has no ids; the "
                        "model's prompt has");
     if ((o->between || o->headings) && (o->json || o->find || o->format == FORMAT_IDS))
         return err_set(e, ERR_INPUT, "--%s is for texts alone: not for --%s",

@@ -323,7 +323,8 @@ static int check_names(struct cursor *c)
     return rc;
 }
 
-/* Reads all descriptions, and checks that the data lie in the file. Bytes after the last tensor are ignored. */
+/* Reads all descriptions, and checks that the data lie in the file. Bytes after the last tensor are ignored.
+ */
 static int take_tensors(struct cursor *c)
 {
     struct gguf *g = c->g;

@@ -177,8 +177,8 @@ static size_t find_text(const struct vocabulary *v, struct slice s)
     return id == NO_SLOT ? NO_TOKEN : id;
 }
 
-/* Reads the id of a token; `otherwise` where the file has no such key. An id that is no token's is ignored, as
- * in llama.cpp. NO_TOKEN: none. */
+/* Reads the id of a token; `otherwise` where the file has no such key. An id that is no token's is ignored,
+ * as in llama.cpp. NO_TOKEN: none. */
 static int read_id(const struct vocabulary *v, const char *key, size_t otherwise, size_t *id)
 {
     *id = otherwise < v->n ? otherwise : NO_TOKEN;

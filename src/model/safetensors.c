@@ -379,8 +379,8 @@ static int index_shards(const struct json *map, struct shard_list *l, struct err
                 : err_set(e, ERR_INPUT, "%s: weight_map is empty, at least one tensor is needed", map->file);
 }
 
-/* Reads the shards that an index names. The shards decide which tensors the model has, as in transformers: the
- * names of the weight_map and metadata.total_size are not compared with them. */
+/* Reads the shards that an index names. The shards decide which tensors the model has, as in transformers:
+ * the names of the weight_map and metadata.total_size are not compared with them. */
 static int index_read(struct tensors *ts, const char *dir, const struct json *root, struct shard_list *l,
                       struct err *e)
 {

@@ -52,7 +52,8 @@ static int check_options(const struct options *o, struct err *e)
 {
     static const char *const others[] = { "prompt", "prompt-file", "messages" };
     if (o->replace)
-        return err_set(e, ERR_INPUT, "--batch and --replace: a batch keeps its name; --name gives another one");
+        return err_set(e, ERR_INPUT,
+                       "--batch and --replace: a batch keeps its name; --name gives another one");
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (options_given(o, others[i]))
             return err_set(e, ERR_INPUT, "--batch and --%s: the lines of a batch have their own", others[i]);

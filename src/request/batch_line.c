@@ -120,21 +120,24 @@ void batch_line_help(FILE *f)
 {
     if (!n_option_fields)
         list_option_fields();
-    fputs("A batch is a file with one request a line, in one of these forms:\n\n"
-          "    {\"custom_id\": \"a\", \"method\": \"POST\", \"url\": \"/v1/completions\", "
-          "\"body\": {\"prompt\": ..}}\n"
-          "    {\"custom_id\": \"b\", \"method\": \"POST\", \"url\": \"/v1/chat/completions\", \"body\": {..}}\n"
-          "    {\"prompt\": \"Chapter 1\", \"max_tokens\": 4000, \"metadata\": {\"book\": 7}}\n"
-          "    {\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}], \"seed\": 3}\n\n"
-          "FILE.csv and FILE.tsv (or --csv) are tables: the first row names the columns, and columns that are\n"
-          "no field become metadata. With --lines each line is a prompt, as plain text. A request without\n"
-          "custom_id has the number of its line. Options of the command line are the defaults.\n\n"
-          "Fields beside the body, and in short lines:\n"
-          "    custom_id               name of the request: @BATCH/custom_id\n"
-          "    metadata                any JSON; exports and reports have it\n\nFields of the body:\n"
-          "    prompt                  a text, or a list of token ids\n"
-          "    messages                a chat: role and content of each message\n"
-          "    model                   --model of this line\n", f);
+    fputs(
+        "A batch is a file with one request a line, in one of these forms:\n\n"
+        "    {\"custom_id\": \"a\", \"method\": \"POST\", \"url\": \"/v1/completions\", "
+        "\"body\": {\"prompt\": ..}}\n"
+        "    {\"custom_id\": \"b\", \"method\": \"POST\", \"url\": \"/v1/chat/completions\", \"body\": "
+        "{..}}\n"
+        "    {\"prompt\": \"Chapter 1\", \"max_tokens\": 4000, \"metadata\": {\"book\": 7}}\n"
+        "    {\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}], \"seed\": 3}\n\n"
+        "FILE.csv and FILE.tsv (or --csv) are tables: the first row names the columns, and columns that are\n"
+        "no field become metadata. With --lines each line is a prompt, as plain text. A request without\n"
+        "custom_id has the number of its line. Options of the command line are the defaults.\n\n"
+        "Fields beside the body, and in short lines:\n"
+        "    custom_id               name of the request: @BATCH/custom_id\n"
+        "    metadata                any JSON; exports and reports have it\n\nFields of the body:\n"
+        "    prompt                  a text, or a list of token ids\n"
+        "    messages                a chat: role and content of each message\n"
+        "    model                   --model of this line\n",
+        f);
     for (size_t i = 0; i < n_option_fields; i++)
         fprintf(f, "    %-23s --%s\n", option_fields[i].name, option_fields[i].opt->name);
     fputs("    stop                    --stop: a text or a list\n"

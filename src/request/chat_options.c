@@ -9,7 +9,8 @@
 
 int chat_check_options(const struct options *o, struct err *e)
 {
-    static const char *const names[] = { "system", "chat-template", "chat-template-kwargs", "thinking", "chat-date" };
+    static const char *const names[] = { "system", "chat-template", "chat-template-kwargs", "thinking",
+                                         "chat-date" };
     for (size_t i = 0; i < sizeof names / sizeof *names && !o->chat && !o->messages; i++)
         if (options_given(o, names[i]))
             return err_set(e, ERR_INPUT, "--%s needs --%s", names[i],
@@ -96,14 +97,18 @@ int chat_prompt_of(struct chat_prompt *p, const char *dir, const struct tokenize
     *p = (struct chat_prompt){0};
     int rc = chat_input_of(&in, o, e);
     if (rc == 0 && o->messages) {
-        rc = text_read_utf8(&file, &n_file, o->messages, e) || js_check(&in.messages, where, file, n_file, e) ? -1 : 0;
+        rc = text_read_utf8(&file, &n_file, o->messages, e) || js_check(&in.messages, where, file, n_file, e)
+                 ? -1
+                 : 0;
         if (rc == 0 && js_kind(&in.messages) != JS_ARRAY)
             rc = js_bad(&in.messages, e, "allowed is an array of messages");
     } else if (rc == 0) {
         rc = chat_messages(&messages, &in.messages, o->system, text, n, e);
     }
     if (rc == 0)
-        rc = chat_open(&c, dir, o->chat_template, CHAT_FILE, e) || chat_prompt_make(p, &c, t, &in, &notes, e) ? -1 : 0;
+        rc = chat_open(&c, dir, o->chat_template, CHAT_FILE, e) || chat_prompt_make(p, &c, t, &in, &notes, e)
+                 ? -1
+                 : 0;
     if (rc == 0)
         chat_notes_print(&notes, o);
     chat_close(&c);

@@ -9,7 +9,8 @@ struct chat_facts {
     char day[16];                    /* 2024-07-26; "": the prompt does not depend on the day */
 };
 
-/* The prompt of a chat: what the model reads as text and ids, and what the user wrote; the caller frees them. */
+/* The prompt of a chat: what the model reads as text and ids, and what the user wrote; the caller frees them.
+ */
 struct chat_prompt {
     char *text; size_t n;
     char *user; size_t n_user;
@@ -22,11 +23,13 @@ void chat_prompt_free(struct chat_prompt *p);
 int chat_check_options(const struct options *o, struct err *e);
 /* What --thinking, --chat-date and --chat-template-kwargs say. The input borrows from o. */
 int chat_input_of(struct chat_input *in, const struct options *o, struct err *e);
-/* Renders and encodes. What the template and the model do not know becomes notices, unless there are some already. */
+/* Renders and encodes. What the template and the model do not know becomes notices, unless there are some
+ * already. */
 struct chat_notes { char variables[700], marks[700]; };
 int chat_prompt_make(struct chat_prompt *p, const struct chat *c, const struct tokenizer *t,
                      const struct chat_input *in, struct chat_notes *notes, struct err *e);
 void chat_notes_print(const struct chat_notes *notes, const struct options *o);
-/* The same with notices on standard error, for a command line with --chat, whose prompt is text[0..n), or with --messages. dir: of the model. */
+/* The same with notices on standard error, for a command line with --chat, whose prompt is text[0..n), or
+ * with --messages. dir: of the model. */
 int chat_prompt_of(struct chat_prompt *p, const char *dir, const struct tokenizer *t, const struct options *o,
                    const char *text, size_t n, struct err *e);

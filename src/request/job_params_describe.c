@@ -382,8 +382,8 @@ static bool same_value(const struct json *a, const struct json *b)
     return (size_t)(b->end - b->s) == n && memcmp(a->s, b->s, n) == 0;
 }
 
-/* Whether the form of the prompt differs in what the command line gives. A built-in template that is gone counts
- * as equal: the job keeps its prompt. */
+/* Whether the form of the prompt differs in what the command line gives. A built-in template that is gone
+ * counts as equal: the job keeps its prompt. */
 static bool chat_differs(const struct options *o, const struct json *old, const struct json *now)
 {
     static const char *const pairs[][2] = { { "chat-template", "template" }, { "thinking", "thinking" },
@@ -398,7 +398,8 @@ static bool chat_differs(const struct options *o, const struct json *old, const 
     bool differs = false;
     free(name);
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs && !gone; i++) {
-        const int has = js_get(old, pairs[i][1], &a, &ignored), wants = js_get(now, pairs[i][1], &b, &ignored);
+        const int has = js_get(old, pairs[i][1], &a, &ignored),
+                  wants = js_get(now, pairs[i][1], &b, &ignored);
         if (options_given(o, pairs[i][0]))
             differs |= has != wants || (has > 0 && !same_value(&a, &b));
     }

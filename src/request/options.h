@@ -24,7 +24,8 @@ enum {
     VERB_CONVERT = 1 << 24, VERB_DOCTOR = 1 << 25, VERB_COMPACT = 1 << 26, VERB_DU = 1 << 27,
     VERB_BACKUP = 1 << 28, VERB_PRIORITY = 1 << 29, VERB_PLAN = 1 << 30,
     VERBS_UPKEEP = VERB_DOCTOR | VERB_COMPACT | VERB_BACKUP,
-    VERBS_MAKE = VERB_RUN | VERB_SUBMIT, VERBS_CHAT = VERBS_MAKE | VERB_TOKENIZE, VERBS_BRANCH = VERB_EXTEND | VERB_FORK,
+    VERBS_MAKE = VERB_RUN | VERB_SUBMIT, VERBS_CHAT = VERBS_MAKE | VERB_TOKENIZE,
+    VERBS_BRANCH = VERB_EXTEND | VERB_FORK,
     VERBS_SAMPLE = VERBS_MAKE | VERBS_BRANCH,
     VERBS_CHANGE = VERB_PAUSE | VERB_RESUME | VERB_CANCEL | VERB_REMOVE | VERB_PRIORITY,
     VERBS_SELECT = VERB_LIST | VERB_SHOW | VERB_TEXT | VERBS_CHANGE | VERB_REPORT | VERB_EXPORT |
@@ -80,8 +81,8 @@ struct options {
     size_t limit, shorter, longer;
     const char *sort, *columns, *finish;
     bool reverse, loops, lines, keep, replace, headings;
-    const char *batch, *name, *shard, *state, *append, *append_file, *at_text, *find, *between, *dir, *older_than,
-        *fields;
+    const char *batch, *name, *shard, *state, *append, *append_file, *at_text, *find, *between, *dir,
+        *older_than, *fields;
     const char *more_tokens, *resume;
     long priority;
     double max_time;

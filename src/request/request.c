@@ -161,11 +161,18 @@ int request_submit(const struct request *r, const struct engine *g, struct store
     for (size_t i = 0; i < o->samples && rc == 0; i++) {
         snprintf(number[i], DIGITS, "%zu", i);
         v[i] = (struct job_spec){ .custom_id = o->name && o->samples > 1 ? number[i] : NULL,
-                                  .alone = true, .replace = o->replace, .sample = (uint32_t)i, .parameters = r->parameters,
+                                  .alone = true,
+                                  .replace = o->replace,
+                                  .sample = (uint32_t)i,
+                                  .parameters = r->parameters,
                                   .model = g->path,
-                                  .prompt = r->prompt, .prompt_bytes = r->prompt_bytes,
-                                  .prompt_ids = r->ids, .n_prompt = r->n_ids, .seed = r->sampling.seed,
-                                  .wanted = o->tokens, .priority = (int)o->priority,
+                                  .prompt = r->prompt,
+                                  .prompt_bytes = r->prompt_bytes,
+                                  .prompt_ids = r->ids,
+                                  .n_prompt = r->n_ids,
+                                  .seed = r->sampling.seed,
+                                  .wanted = o->tokens,
+                                  .priority = (int)o->priority,
                                   .paused = paused };
     }
     rc = rc ? rc : store_submit(s, o->name, v, o->samples, ids, NULL, NULL, e);

@@ -1,5 +1,5 @@
-/* Opens chat templates: where they stand, and the special tokens that they name. src/text/chat_render.c runs them.
- * Start at chat_open. */
+/* Opens chat templates: where they stand, and the special tokens that they name. src/text/chat_render.c runs
+ * them. Start at chat_open. */
 #include "src/text/chat.h"
 
 #include <stdlib.h>
@@ -104,7 +104,10 @@ static int templates_of_json(char **text, char **tool_use, const struct json *ro
             return js_bad(&one, e, "an object with name and template is needed");
         if ((found = js_get(&one, "name", &name, e)) < 0)
             return -1;
-        char **to = !found ? NULL : js_is(&name, "default") ? text : js_is(&name, "tool_use") ? tool_use : NULL;
+        char **to = !found                     ? NULL
+                    : js_is(&name, "default")  ? text
+                    : js_is(&name, "tool_use") ? tool_use
+                                               : NULL;
         if (!to || *to)
             continue;
         if ((found = js_get(&one, "template", &v, e)) <= 0 || js_kind(&v) != JS_STRING)
@@ -184,8 +187,9 @@ static int open_own(struct chat *c, const char *dir, struct err *e)
     char path[PATH_BYTES], *text, *tool_use;
     int rc = read_templates(&text, &tool_use, path, dir, e);
     if (rc == 0 && !text)
-        rc = err_set(e, ERR_INPUT, "%s: the model has no chat template; --chat-template names one of %s, or a file",
-                     dir, CHAT_NAMES);
+        rc = err_set(e, ERR_INPUT,
+                     "%s: the model has no chat template; --chat-template names one of %s, or a file", dir,
+                     CHAT_NAMES);
     if (rc == 0)
         rc = set_label(c, e, "%s", path) || open_texts(c, text, tool_use, e) ? -1 : 0;
     free(text);
@@ -208,7 +212,8 @@ static int open_builtin(struct chat *c, size_t i, struct err *e)
 {
     static const char *const tokens[] = { "bos_token", "eos_token" };
     struct json root, v;
-    if (set_label(c, e, "chat template %s", chat_builtin[i].name) || open_texts(c, chat_builtin[i].text, NULL, e) ||
+    if (set_label(c, e, "chat template %s", chat_builtin[i].name) ||
+        open_texts(c, chat_builtin[i].text, NULL, e) ||
         js_check(&root, "tokens", c->tokens, strlen(c->tokens), e))
         return -1;
     snprintf(c->name, sizeof c->name, "%s", chat_builtin[i].name);
@@ -249,7 +254,8 @@ static int open_given(struct chat *c, const char *template, enum chat_source sou
 int chat_open(struct chat *c, const char *dir, const char *template, enum chat_source source, struct err *e)
 {
     *c = (struct chat){0};
-    if (read_tokens(c, dir, e) == 0 && (template ? open_given(c, template, source, e) : open_own(c, dir, e)) == 0)
+    if (read_tokens(c, dir, e) == 0 &&
+        (template ? open_given(c, template, source, e) : open_own(c, dir, e)) == 0)
         return 0;
     chat_close(c);
     return -1;

@@ -7,21 +7,21 @@
  *     chat_close(&c);
  *
  * A chat template is a Jinja program, and src/text/jinja runs it. The prompt equals that of transformers'
- * apply_chat_template (scripts/check_templates.py, tests/make/make_chat_fixtures.py), and so do the variables:
- * messages, tools, documents, add_generation_prompt, the special tokens of the tokenizer by name, and those of
- * chat_template_kwargs. With equality come these consequences:
+ * apply_chat_template (scripts/check_templates.py, tests/make/make_chat_fixtures.py), and so do the
+ * variables: messages, tools, documents, add_generation_prompt, the special tokens of the tokenizer by name,
+ * and those of chat_template_kwargs. With equality come these consequences:
  *   - The template writes BOS or does not. The tokenizer adds no special token (add_special_tokens=False).
  *   - Special tokens in the content of a message ("<|im_end|>") become those tokens (transformers' default,
  *     sanitize_control_tokens=False). A caller that passes on texts of strangers must remove them.
- *   - Roles, and tools and their results, are what the template makes of them. Refusals of a template have its
- *     own words ("Conversation roles must alternate user/assistant/...").
+ *   - Roles, and tools and their results, are what the template makes of them. Refusals of a template have
+ * its own words ("Conversation roles must alternate user/assistant/...").
  *
  * Three things are more than transformers does, because clients of OpenAI's API need them:
  *   - The role `developer` is `system` for a template that does not name it.
- *   - A member of a message that is null or empty is dropped. Another member that neither OpenAI's API has nor
- *     the template names is refused, because it would be lost.
- *   - Content is a text, or a list of parts {"type": "text", "text": ..}. The list stays a list if the template
- *     loops over content; else newlines join its parts. */
+ *   - A member of a message that is null or empty is dropped. Another member that neither OpenAI's API has
+ * nor the template names is refused, because it would be lost.
+ *   - Content is a text, or a list of parts {"type": "text", "text": ..}. The list stays a list if the
+ * template loops over content; else newlines join its parts. */
 #pragma once
 #include "src/base/json.h"
 #include "src/text/jinja/jinja.h"
@@ -54,14 +54,14 @@ struct chat_input {
     bool continue_final_message;     /* leave the last message open; excludes the option above */
     int thinking;                    /* on, off: enable_thinking and thinking; efforts: reasoning_effort */
     time_t day;                      /* of strftime_now, 00:00 in UTC */
-    const char *date;                /* the day as the user wrote it, for a template that names date_string; or NULL */
+    const char *date; /* the day as the user wrote it, for a template that names date_string; or NULL */
 };
 
 /* What chat_open accepts besides a name: a text, or a text and a file. */
 enum chat_source { CHAT_TEXT, CHAT_FILE };
 
-/* Opens a template: the name of a built-in one, a text (it contains a brace), or a file. With NULL it opens the
- * template of the model at `dir`: chat_template.jinja, else chat_template.json, else chat_template in
+/* Opens a template: the name of a built-in one, a text (it contains a brace), or a file. With NULL it opens
+ * the template of the model at `dir`: chat_template.jinja, else chat_template.json, else chat_template in
  * tokenizer_config.json. Of several in a file the one called "default" is used, and "tool_use" with tools.
  * ERR_INPUT with one line if there is none, or it has a fault. */
 int  chat_open(struct chat *c, const char *dir, const char *template, enum chat_source source, struct err *e);
@@ -83,7 +83,8 @@ int chat_messages(char **json, struct json *messages, const char *system, const 
 /* What the user wrote: the messages of the role user, with a blank line between them; free(*text). */
 int chat_user_text(const struct json *messages, char **text, size_t *n, struct err *e);
 
-/* The day of a text like 2024-07-26 or 26 Jul 2024; with NULL today, in local time. `name` begins the message. */
+/* The day of a text like 2024-07-26 or 26 Jul 2024; with NULL today, in local time. `name` begins the
+ * message. */
 int chat_day(time_t *day, const char *name, const char *text, struct err *e);
 /* Whether the prompt depends on the day. */
 bool chat_has_day(const struct chat *c);

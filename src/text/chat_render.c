@@ -1,4 +1,5 @@
-/* Renders the messages of a chat: writes the variables of a template as JSON and runs it. Start at chat_render. */
+/* Renders the messages of a chat: writes the variables of a template as JSON and runs it. Start at
+ * chat_render. */
 #include "src/text/chat.h"
 
 #include <stdlib.h>
@@ -58,8 +59,8 @@ static int part_text(const struct message *m, const struct json *part, struct js
 }
 
 /* Writes a text, and the mark after it. */
-static int write_text(struct json_writer *w, const char *key, const struct message *m, const struct json *text,
-                      bool mark, struct err *e)
+static int write_text(struct json_writer *w, const char *key, const struct message *m,
+                      const struct json *text, bool mark, struct err *e)
 {
     if (!mark) {
         copy(w, key, text);
@@ -90,7 +91,8 @@ static int write_list(struct json_writer *w, const struct message *m, const stru
         jw_open(w, NULL, '{');
         for (struct js_walk inner = js_walk(&part); js_next(&inner, &key, &v);) {
             char *name = js_strdup(&key);
-            const int rc = !name ? no_memory(e) : write_text(w, name, m, &v, m->open && n == 1 && v.s == text.s, e);
+            const int rc = !name ? no_memory(e)
+                                 : write_text(w, name, m, &v, m->open && n == 1 && v.s == text.s, e);
             free(name);
             if (rc)
                 return -1;
@@ -128,7 +130,8 @@ static int put_parts(FILE *f, const struct message *m, const struct json *parts,
 }
 
 /* Writes the texts of parts as one text. */
-static int write_joined(struct json_writer *w, const struct message *m, const struct json *parts, struct err *e)
+static int write_joined(struct json_writer *w, const struct message *m, const struct json *parts,
+                        struct err *e)
 {
     struct json joined;
     char *all = NULL, *json = NULL;
@@ -167,18 +170,19 @@ static bool is_empty(const struct json *v)
 }
 
 /* Writes a member that is not role and content. */
-static int write_member(struct json_writer *w, const struct message *m, const char *name, const struct json *v,
-                        struct err *e)
+static int write_member(struct json_writer *w, const struct message *m, const char *name,
+                        const struct json *v, struct err *e)
 {
-    static const char *const known[] = { "name", "tool_calls", "tool_call_id", "reasoning_content", "reasoning",
-                                         "thinking" };
+    static const char *const known[] = { "name",      "tool_calls", "tool_call_id", "reasoning_content",
+                                         "reasoning", "thinking" };
     bool some = jinja_mentions(m->t, name);
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         some |= strcmp(known[i], name) == 0;
     if (is_empty(v) || (!some && js_is(v, "")))
         return 0;
     if (!some)
-        return refuse(m, e, v, "a message has role, content, name, tool_calls, tool_call_id, reasoning_content, and "
+        return refuse(m, e, v,
+                      "a message has role, content, name, tool_calls, tool_call_id, reasoning_content, and "
                       "what the chat template names");
     copy(w, name, v);
     return 0;
@@ -212,14 +216,17 @@ static int write_message(struct json_writer *w, const struct message *m, struct 
         char *name = js_strdup(&key);
         if (!name)
             return no_memory(e);
-        struct json *place = strcmp(name, "role") == 0 ? &role : strcmp(name, "content") == 0 ? &content : NULL;
+        struct json *place = strcmp(name, "role") == 0      ? &role
+                             : strcmp(name, "content") == 0 ? &content
+                                                            : NULL;
         one.key[0] = name;
         if (place && place->s)
             rc = refuse(m, e, v, "a message has one role and one content");
         else if (place == &role)
             rc = js_kind(&one) != JS_STRING ? refuse(m, e, &one, "a role is a text")
-                 : js_is(&one, "developer") && !jinja_mentions(m->t, "developer") ? (jw_text(w, name, "system"), 0)
-                                                                                  : (copy(w, name, &one), 0);
+                 : js_is(&one, "developer") && !jinja_mentions(m->t, "developer")
+                     ? (jw_text(w, name, "system"), 0)
+                     : (copy(w, name, &one), 0);
         else
             rc = place ? write_content(w, m, &one, e) : write_member(w, m, name, &one, e);
         calls |= strcmp(name, "tool_calls") == 0 && !is_empty(&one);
@@ -313,9 +320,11 @@ static int cut_at_mark(const struct chat *c, const char *final, char *text, size
     char *at = NULL, *p = text;
     while ((p = memmem(p, *size - (size_t)(p - text), open_mark, n_mark - 1)) != NULL)
         at = p++;
-    const size_t from = unicode_lstrip(final, strlen(final)), n = unicode_rstrip(final + from, strlen(final + from));
+    const size_t from = unicode_lstrip(final, strlen(final)),
+                 n = unicode_rstrip(final + from, strlen(final + from));
     if (!at || (n && !memmem(text, *size, final + from, n)))
-        return err_set(e, ERR_INPUT, "continue_final_message: %s leaves out or changes the final message", c->label);
+        return err_set(e, ERR_INPUT, "continue_final_message: %s leaves out or changes the final message",
+                       c->label);
     *size = (size_t)(at - text);
     if (at[n_mark - 1] != ' ')                   /* the mark's space was stripped: strip the message's, too */
         *size = unicode_rstrip(text, *size);
@@ -404,7 +413,8 @@ int chat_user_text(const struct json *messages, char **text, size_t *n, struct e
     int rc = f ? 0 : no_memory(e);
     for (struct js_walk w = js_walk(messages); rc == 0 && js_next(&w, NULL, &one);) {
         m.number++;
-        if (js_get(&one, "role", &role, e) <= 0 || !js_is(&role, "user") || js_get(&one, "content", &content, e) <= 0)
+        if (js_get(&one, "role", &role, e) <= 0 || !js_is(&role, "user") ||
+            js_get(&one, "content", &content, e) <= 0)
             continue;
         fputs(more ? "\n\n" : "", f);
         rc = js_kind(&content) == JS_STRING ? put_string(f, &content, e) : put_parts(f, &m, &content, e);
@@ -439,7 +449,8 @@ int chat_day(time_t *day, const char *name, const char *text, struct err *e)
         if (end && !*end && (*day = timegm(&d), d.tm_mday == mday))
             return 0;
     }
-    return err_set(e, ERR_INPUT, "%s: '%s' is no day, allowed are days like 2024-07-26 and 26 Jul 2024", name, text);
+    return err_set(e, ERR_INPUT, "%s: '%s' is no day, allowed are days like 2024-07-26 and 26 Jul 2024", name,
+                   text);
 }
 
 bool chat_has_day(const struct chat *c)

@@ -13,8 +13,9 @@
  * That is the fifth copy of a passage, and at least 128 tokens of repetition. A quotation, a refrain or a
  * repeated stanza is not enough, nor is a list whose lines begin or end alike.
  *
- * What the rule catches (tests/text/test_loop.c): a loop of period p <= LOOP_WINDOW - 6, at token p + 5 + max(128,
- * 4 p) after its first one. If every d-th token of the loop varies (d > 18), the second part is divided by 1
+ * What the rule catches (tests/text/test_loop.c): a loop of period p <= LOOP_WINDOW - 6, at token p + 5 +
+ * max(128, 4 p) after its first one. If every d-th token of the loop varies (d > 18), the second part is
+ * divided by 1
  * - 18 / d. A loop that counts is such a loop, so short lines that differ in a number are not caught.
  * Repetitions just before a loop are part of its run and may delay the rule a little.
  *

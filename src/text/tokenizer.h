@@ -1,7 +1,7 @@
 /* Text <-> token ids, from tokenizer.json alone. Supported are byte-level BPE (patterns of GPT-2, GPT-4o,
- * Llama 3, Qwen2, Qwen3.5, tekken) and SentencePiece-style BPE (Llama 2, Vicuna, Mistral). Ids equal those of Hugging Face
- * `tokenizers`. The code never recurses on user text; encoding is O(n log n). Anything in the file that is
- * not implemented is refused by name. */
+ * Llama 3, Qwen2, Qwen3.5, tekken) and SentencePiece-style BPE (Llama 2, Vicuna, Mistral). Ids equal those of
+ * Hugging Face `tokenizers`. The code never recurses on user text; encoding is O(n log n). Anything in the
+ * file that is not implemented is refused by name. */
 #pragma once
 #include "src/base/base.h"
 
@@ -12,8 +12,9 @@ struct tokenizer;
 int tokenizer_open(struct tokenizer **t, const char *place, size_t vocab, struct err *e);
 int tokenizer_parse(struct tokenizer **t, const char *file, const char *json, size_t n, size_t vocab,
                     struct err *e);
-/* Extends a tokenizer.json in memory, *json of *n bytes, by the added tokens that only the tokenizer_config.json
- * of `place` has. tokenizer_open does so itself. A token whose id is not free stays out, with all the others. */
+/* Extends a tokenizer.json in memory, *json of *n bytes, by the added tokens that only the
+ * tokenizer_config.json of `place` has. tokenizer_open does so itself. A token whose id is not free stays
+ * out, with all the others. */
 int tokenizer_add_config(char **json, size_t *n, const char *place, size_t vocab, struct err *e);
 void tokenizer_close(struct tokenizer *t);           /* NULL is allowed */
 size_t tokenizer_bytes(const struct tokenizer *t);   /* memory it holds */

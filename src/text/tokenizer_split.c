@@ -120,8 +120,8 @@ static bool in_part(unsigned class, unsigned other)
 }
 
 /* A word: [upper, no case]* [lower, no case]+. The first part takes all that it can, and gives back what the
- * second part needs: the word then ends with the last code point that both may hold. *upper: the length of the
- * first part alone. */
+ * second part needs: the word then ends with the last code point that both may hold. *upper: the length of
+ * the first part alone. */
 static size_t cased_word(const char *s, size_t n, size_t *upper)
 {
     size_t i = 0, end = 0;
@@ -142,8 +142,8 @@ static size_t cased_word(const char *s, size_t n, size_t *upper)
     return end;
 }
 
-/* The patterns of tekken and gpt-4o. One code point that is neither letter nor number nor line end may go before
- * a word. A word without lower case is the second alternative. */
+/* The patterns of tekken and gpt-4o. One code point that is neither letter nor number nor line end may go
+ * before a word. A word without lower case is the second alternative. */
 static size_t cases_next(const char *s, size_t n, size_t digits, bool contractions)
 {
     uint32_t c;

@@ -1,7 +1,7 @@
 /* Mixtures of experts: the operation of the device against its definition (kernels/device.h) in double
  * precision, ties, the number of experts that a pass reads, quantised weights in passes of every size, and
- * models that are refused. tests/model/test_logits.c compares whole models with transformers, tests/model/test_r1.c rows
- * with rows. */
+ * models that are refused. tests/model/test_logits.c compares whole models with transformers,
+ * tests/model/test_r1.c rows with rows. */
 #include "src/model/config_tensors.h"
 #include "src/model/expert_tensors.h"
 #include "src/model/safetensors.h"

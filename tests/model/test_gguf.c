@@ -193,7 +193,8 @@ static void a_file_that_ends_early_is_refused(void)
 
 /* ---- the model ---- */
 
-/* Opens a file as a model. Its tokenizer must give the letter c the id that it has in every file of the rig. */
+/* Opens a file as a model. Its tokenizer must give the letter c the id that it has in every file of the rig.
+ */
 static int open_file(const char *file, size_t n, struct err *e)
 {
     char path[] = "/tmp/longhand-gguf-XXXXXX";

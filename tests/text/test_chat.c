@@ -1,5 +1,6 @@
-/* Chat templates: prompts and ids equal those of transformers (tests/data/chat, tests/make/make_chat_fixtures.py);
- * where a template stands; what is more than transformers does; refusals and notices. */
+/* Chat templates: prompts and ids equal those of transformers (tests/data/chat,
+ * tests/make/make_chat_fixtures.py); where a template stands; what is more than transformers does; refusals
+ * and notices. */
 #include <dirent.h>
 #include <unistd.h>
 
@@ -118,8 +119,8 @@ static void check_case(const struct chat *c, const struct tokenizer *t, const st
         struct json w = get(line, "text");
         free(want);
         want = text_of(&w, &n_want);
-        CHECK(rc == 0 && size == n_want && !memcmp(text, want, size) && text[size] == 0, "%s:%zu: '%s', want '%s'",
-              where, number, rc ? e.msg : text, want);
+        CHECK(rc == 0 && size == n_want && !memcmp(text, want, size) && text[size] == 0,
+              "%s:%zu: '%s', want '%s'", where, number, rc ? e.msg : text, want);
     }
     if (rc == 0)
         free(text);
@@ -143,7 +144,8 @@ static struct tokenizer *open_tokenizer(const char *name)
     struct err e;
     size_t n;
     snprintf(file, sizeof file, "tests/data/tokenizers/%s.json", name);
-    CHECK(file_read(&json, &n, file, 1 << 26, &e) == 0 && tokenizer_parse(&t, file, json, n, SIZE_MAX, &e) == 0,
+    CHECK(file_read(&json, &n, file, 1 << 26, &e) == 0 &&
+              tokenizer_parse(&t, file, json, n, SIZE_MAX, &e) == 0,
           "%s", e.msg);
     free(json);
     return t;
@@ -162,7 +164,8 @@ static size_t check_fixture(const char *name)
         CHECK(false, "%s", e.msg);
         return 0;
     }
-    for (char *line = data, *end; (end = memchr(line, '\n', (size_t)(data + n - line))) != NULL; line = end + 1) {
+    for (char *line = data, *end; (end = memchr(line, '\n', (size_t)(data + n - line))) != NULL;
+         line = end + 1) {
         struct json root;
         number++;
         if (js_check(&root, path, line, (size_t)(end - line), &e)) {
@@ -259,7 +262,8 @@ static void a_template_is_found_wherever_it_stands(void)
     write_text("tokenizer_config.json", several, sizeof several - 1);
     check_prompt(NULL, ASK, "d", NULL);
     check_prompt(NULL, ASK_TOOLS, "t[{'a': 1}]", NULL);
-    write_text("tokenizer_config.json", "{\"chat_template\": [{\"name\": \"rag\", \"template\": \"r\"}]}", 53);
+    write_text("tokenizer_config.json", "{\"chat_template\": [{\"name\": \"rag\", \"template\": \"r\"}]}",
+               53);
     check_prompt(NULL, ASK, NULL, "no chat template");
     write_text("tokenizer_config.json", "{\"chat_template\": 7}", 20);
     check_prompt(NULL, ASK, NULL, "chat_template");
@@ -286,33 +290,46 @@ static void a_template_is_found_wherever_it_stands(void)
 
 static void messages_of_clients_are_read(void)
 {
-    check_prompt(PRINT, ONE("{\"role\": \"developer\", \"content\": \"x\"}"), "{'role': 'system', 'content': 'x'}", NULL);
+    check_prompt(PRINT, ONE("{\"role\": \"developer\", \"content\": \"x\"}"),
+                 "{'role': 'system', 'content': 'x'}", NULL);
     check_prompt(PRINT "{{ 'developer' }}", ONE("{\"role\": \"developer\", \"content\": \"\"}"),
                  "{'role': 'developer', 'content': ''}developer", NULL);
-    check_prompt(PRINT, ONE("{\"role\": \"user\", \"content\": \"x\", \"refusal\": null, \"annotations\": [], "
-                            "\"audio\": {}, \"function_call\": null, \"id\": \"\"}"),
+    check_prompt(PRINT,
+                 ONE("{\"role\": \"user\", \"content\": \"x\", \"refusal\": null, \"annotations\": [], "
+                     "\"audio\": {}, \"function_call\": null, \"id\": \"\"}"),
                  "{'role': 'user', 'content': 'x'}", NULL);
     check_prompt(PRINT, ONE("{\"role\": \"user\", \"content\": \"x\", \"annotations\": [1]}"), NULL,
                  "message 1.annotations (offset 62): found [1], a message has role");
-    check_prompt(PRINT "{{ m.mood }}", ONE("{\"role\": \"user\", \"content\": \"x\", \"mood\": 2}"), NULL, "'m' is undefined");
-    check_prompt("{{ messages[0].mood }}", ONE("{\"role\": \"user\", \"content\": \"x\", \"mood\": 2}"), "2", NULL);
-    check_prompt("{{ messages[0].content }}", ONE("{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"a\"}, "
-                 "{\"type\": \"text\", \"text\": \"\u00e9\"}]}"), "a\n\xc3\xa9", NULL);
+    check_prompt(PRINT "{{ m.mood }}", ONE("{\"role\": \"user\", \"content\": \"x\", \"mood\": 2}"), NULL,
+                 "'m' is undefined");
+    check_prompt("{{ messages[0].mood }}", ONE("{\"role\": \"user\", \"content\": \"x\", \"mood\": 2}"), "2",
+                 NULL);
+    check_prompt("{{ messages[0].content }}",
+                 ONE("{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"a\"}, "
+                     "{\"type\": \"text\", \"text\": \"\u00e9\"}]}"),
+                 "a\n\xc3\xa9", NULL);
     check_prompt(LOOP, ONE("{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"a\"}]}"),
                  "{'type': 'text', 'text': 'a'}", NULL);
-    check_prompt(LOOP, ONE("{\"role\": \"user\", \"content\": [{\"type\": \"image\"}]}"), NULL, "message 1.content (offset 43): found");
-    check_prompt(PRINT, ONE("{\"role\": \"user\", \"content\": [{\"type\": \"image\"}]}"), NULL, "only parts {\"type\"");
+    check_prompt(LOOP, ONE("{\"role\": \"user\", \"content\": [{\"type\": \"image\"}]}"), NULL,
+                 "message 1.content (offset 43): found");
+    check_prompt(PRINT, ONE("{\"role\": \"user\", \"content\": [{\"type\": \"image\"}]}"), NULL,
+                 "only parts {\"type\"");
     check_prompt(PRINT, ONE("{\"role\": \"user\", \"content\": 7}"), NULL, "message 1.content (offset");
     check_prompt(PRINT, ONE("{\"role\": \"user\"}"), NULL, "message 1 (offset 14): found");
-    check_prompt(PRINT, ONE("{\"role\": \"user\", \"content\": null}"), NULL, "a message is an object with role and content");
+    check_prompt(PRINT, ONE("{\"role\": \"user\", \"content\": null}"), NULL,
+                 "a message is an object with role and content");
     check_prompt(PRINT, ONE("{\"content\": \"x\"}"), NULL, "a message is an object with role and content");
-    check_prompt(PRINT, ONE("{\"role\": \"user\", \"role\": \"user\", \"content\": \"x\"}"), NULL, "one role and one content");
+    check_prompt(PRINT, ONE("{\"role\": \"user\", \"role\": \"user\", \"content\": \"x\"}"), NULL,
+                 "one role and one content");
     check_prompt(PRINT, ONE("7"), NULL, "a message is an object");
     check_prompt(PRINT, "{\"messages\": []}", NULL, "at least one message");
-    check_prompt(PRINT, "{\"messages\": [{\"role\": \"user\", \"content\": \"x\"}], \"gen\": true, \"continue\": true}", NULL,
-                 "exclude each other");
+    check_prompt(
+        PRINT,
+        "{\"messages\": [{\"role\": \"user\", \"content\": \"x\"}], \"gen\": true, \"continue\": true}", NULL,
+        "exclude each other");
     check_prompt("a\n{% if %}", ASK, NULL, "the chat template given, line 2: ");
-    check_prompt("{{ raise_exception('No ' + messages[0].role) }}", ASK, NULL, "the chat template given, line 1: No user");
+    check_prompt("{{ raise_exception('No ' + messages[0].role) }}", ASK, NULL,
+                 "the chat template given, line 1: No user");
 }
 
 /* ---- options ---- */
@@ -325,11 +342,13 @@ static void options_are_variables(void)
     char *text, line[700];
     size_t n;
     time_t day;
-    static const char t[] = "{{ strftime_now('%d %B %Y %H:%M') }}|{{ date_string }}|{{ enable_thinking }}|{{ thinking }}|"
-                            "{{ reasoning_effort }}|<|mark|><|im_end|>";
+    static const char t[] =
+        "{{ strftime_now('%d %B %Y %H:%M') }}|{{ date_string }}|{{ enable_thinking }}|{{ thinking }}|"
+        "{{ reasoning_effort }}|<|mark|><|im_end|>";
     CHECK(js_check(&root, "input", ASK, strlen(ASK), &e) == 0);
     struct chat_input in = input_of(&root);
-    CHECK(chat_day(&in.day, "--chat-date", "2024-07-06", &e) == 0 && chat_open(&c, dir, t, CHAT_TEXT, &e) == 0);
+    CHECK(chat_day(&in.day, "--chat-date", "2024-07-06", &e) == 0 &&
+          chat_open(&c, dir, t, CHAT_TEXT, &e) == 0);
     in.date = "2024-07-06";
     in.thinking = CHAT_THINKING_OFF;
     CHECK(chat_render(&c, &in, &text, &n, &e) == 0, "%s", e.msg);
@@ -352,8 +371,10 @@ static void options_are_variables(void)
     CHECK(!strcmp(line, "chat template chatml never names reasoning_effort, strftime_now"), "%s", line);
     chat_close(&c);
     CHECK(chat_day(&day, "--chat-date", "6 Jul 2024", &e) == 0 && day == in.day);
-    CHECK(chat_day(&day, "--chat-date", NULL, &e) == 0 && day % 86400 == 0 && llabs(day - time(NULL)) < 2 * 86400);
-    CHECK(chat_day(&day, "--chat-date", "30 Feb 2024", &e) && strstr(e.msg, "'30 Feb 2024' is no day"), "%s", e.msg);
+    CHECK(chat_day(&day, "--chat-date", NULL, &e) == 0 && day % 86400 == 0 &&
+          llabs(day - time(NULL)) < 2 * 86400);
+    CHECK(chat_day(&day, "--chat-date", "30 Feb 2024", &e) && strstr(e.msg, "'30 Feb 2024' is no day"), "%s",
+          e.msg);
     CHECK(chat_day(&day, "--chat-date", "2024-07-06x", &e));
 }
 

@@ -306,7 +306,8 @@ static void nothing_ends_a_text_before_its_minimum(void)
             emit_token(&m, id_of(&"ab"[i % 2], 1), &out, &n);
         /* "aba" is complete at tokens 3, 5, 7 */
         const size_t ends = min <= 3 ? 3 : min <= 5 ? 5 : 7;
-        CHECK(m.finish == FINISH_STOP && m.n == ends && shown == ends - 3, "minimum %zu: %zu tokens", min, m.n);
+        CHECK(m.finish == FINISH_STOP && m.n == ends && shown == ends - 3, "minimum %zu: %zu tokens", min,
+              m.n);
         emit_close(&m);
     }
     for (size_t min = 0; min <= 400; min += 400) {
@@ -318,7 +319,8 @@ static void nothing_ends_a_text_before_its_minimum(void)
         CHECK(!emit_open(&m, &r, byte_level, true, &e));
         for (size_t i = 0; m.finish == FINISH_NONE; i++)
             emit_token(&m, id_of(&"ab"[i % 2], 1), &out, &n);
-        CHECK(m.finish == (min ? FINISH_LENGTH : FINISH_REPETITION) && m.repetitions == 1, "minimum %zu", min);
+        CHECK(m.finish == (min ? FINISH_LENGTH : FINISH_REPETITION) && m.repetitions == 1, "minimum %zu",
+              min);
         emit_close(&m);
     }
 }

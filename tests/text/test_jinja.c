@@ -35,8 +35,8 @@ static void check_line(const char *file, size_t line, const struct json *root, c
     char *text = text_of(&template, &n), *want = js_kind(&out) == JS_STRING ? text_of(&out, &n_want) : NULL;
     char *got = render(text, n, vars, &n_got, &e);
     CHECK(!got == !want, "%s:%zu: %s: %s", file, line, text, got ? got : e.msg);
-    CHECK(!got || !want || (n_got == n_want && !memcmp(got, want, n_got)), "%s:%zu: %s\n  got  %s\n  want %s", file, line,
-          text, got, want);
+    CHECK(!got || !want || (n_got == n_want && !memcmp(got, want, n_got)), "%s:%zu: %s\n  got  %s\n  want %s",
+          file, line, text, got, want);
     free(text);
     free(want);
     free(got);
@@ -90,9 +90,11 @@ static void check(const char *template, const char *variables, const char *want,
 static void errors_name_the_line(void)
 {
     check("a\n{{ x.y }}", "{}", NULL, "t, line 2: 'x' is undefined");
-    check("{% for x in l recursive %}{% endfor %}", "{}", NULL, "t, line 1: recursive loops are not supported");
+    check("{% for x in l recursive %}{% endfor %}", "{}", NULL,
+          "t, line 1: recursive loops are not supported");
     check("\n\n{% include 'x' %}", "{}", NULL, "t, line 3: the statement 'include' is not supported");
-    check("{% if x %}\n\n{{ raise_exception('Only ' ~ x) }}{% endif %}", "{\"x\":\"one\"}", NULL, "t, line 3: Only one");
+    check("{% if x %}\n\n{{ raise_exception('Only ' ~ x) }}{% endif %}", "{\"x\":\"one\"}", NULL,
+          "t, line 3: Only one");
     check("{{ 9223372036854775807 + 1 }}", "{}", NULL, "t, line 1: a result is beyond 64 bits");
     check("{{ x }}\n{% endif %}", "{}", NULL, "t, line 2: expected a statement, found 'endif'");
     check("\xff", "{}", NULL, "t: byte 0xff at offset 0 is not UTF-8");
@@ -102,31 +104,35 @@ static void errors_name_the_line(void)
 static void changes_lists(void)
 {
     check("{% set l = [1] %}{% set _ = l.append(2) %}{{ l.pop(0) }}{{ l }}", "{}", "1[2]", NULL);
-    check("{% set d = {'a': 1, 'b': 2} %}{{ d.pop('a') }}{{ d }}{{ d.pop('q', 3) }}", "{}", "1{'b': 2}3", NULL);
+    check("{% set d = {'a': 1, 'b': 2} %}{{ d.pop('a') }}{{ d }}{{ d.pop('q', 3) }}", "{}", "1{'b': 2}3",
+          NULL);
     check("{{ ('{\"a\": [1, null]}'|from_json).a }}", "{}", "[1, None]", NULL);
 }
 
 static void limits(void)
 {
     char deep[4000];
-    check("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "{}", NULL, "t, line 1: more than 200 calls in each other");
+    check("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "{}", NULL,
+          "t, line 1: more than 200 calls in each other");
     check("{% set l = [1] %}{% set _ = l.append(l) %}{{ l }}", "{}", NULL, "t, line 1: more than 200 levels");
     check("{{ range(100001) }}", "{}", NULL, "t, line 1: a range has at most 100000 numbers");
     check("{% set a = 'x' * 1000000 %}{% for i in range(20) %}{{ a }}{% endfor %}", "{}", NULL,
           "t, line 1: the prompt has more than 16 MiB");
-    check("{% set ns = namespace(a='x') %}{% for i in range(30) %}{% set ns.a = ns.a + ns.a %}{% endfor %}", "{}", NULL,
-          "t, line 1: the template needs more than 64 MiB of memory");
+    check("{% set ns = namespace(a='x') %}{% for i in range(30) %}{% set ns.a = ns.a + ns.a %}{% endfor %}",
+          "{}", NULL, "t, line 1: the template needs more than 64 MiB of memory");
     for (int brackets = 0; brackets < 2; brackets++) {
         snprintf(deep, sizeof deep, "{{ %0*d }}", 1000, 0);
         memset(deep + 3, brackets ? '(' : '-', 1000);
-        check(deep, "{}", NULL, brackets ? "t, line 1: more than 200 brackets" : "t, line 1: more than 200 levels");
+        check(deep, "{}", NULL,
+              brackets ? "t, line 1: more than 200 brackets" : "t, line 1: more than 200 levels");
     }
 }
 
 /* Ten million steps or one second, whichever comes first. */
 static void has_an_end(void)
 {
-    static const char endless[] = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}";
+    static const char endless[] =
+        "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}";
     struct json vars;
     struct err e;
     size_t n;
@@ -151,7 +157,10 @@ static bool loops(const char *template)
     return yes;
 }
 
-static void count_marks(void *ctx, const char *text, size_t n) { *(int *)ctx += memmem(text, n, "<|x|>", 5) != NULL; }
+static void count_marks(void *ctx, const char *text, size_t n)
+{
+    *(int *)ctx += memmem(text, n, "<|x|>", 5) != NULL;
+}
 
 static void describes_a_template(void)
 {
@@ -162,7 +171,8 @@ static void describes_a_template(void)
     CHECK(jinja_names(t, "enable_thinking") && jinja_names(t, "m") && !jinja_names(t, "other"));
     jinja_close(t);
     CHECK(loops("{% for m in messages %}{% for p in m.content %}{{ p.text }}{% endfor %}{% endfor %}"));
-    CHECK(loops("{% for m in messages %}{% set c = m['content'] %}{% for p in c %}{{ p }}{% endfor %}{% endfor %}"));
+    CHECK(loops(
+        "{% for m in messages %}{% set c = m['content'] %}{% for p in c %}{{ p }}{% endfor %}{% endfor %}"));
     CHECK(loops("{{ messages[0].content[0].text }}"));
     CHECK(!loops("{% for m in messages %}{{ m.content }}{% endfor %}"));
 }

@@ -487,8 +487,8 @@ static void accepts_what_hugging_face_accepts(void)
 static void unicode_is_that_of_the_library(void)
 {
     CHECK(unicode_class('a') == (UNI_LETTER | UNI_WORD | UNI_LOWER) &&
-          unicode_class('A') == (UNI_LETTER | UNI_WORD | UNI_UPPER) && unicode_class('7') == (UNI_NUMBER | UNI_WORD) &&
-          unicode_class('_') == UNI_WORD);
+          unicode_class('A') == (UNI_LETTER | UNI_WORD | UNI_UPPER) &&
+          unicode_class('7') == (UNI_NUMBER | UNI_WORD) && unicode_class('_') == UNI_WORD);
     CHECK(unicode_class(0x85) == UNI_SPACE && unicode_class(0x180e) == 0 && unicode_class(0x200b) == 0 &&
           unicode_class(0x10ffff) == 0);
     CHECK(unicode_class(0x2160) == (UNI_NUMBER | UNI_WORD) && unicode_class(0x301) == (UNI_WORD | UNI_MARK) &&

@@ -11,7 +11,6 @@
 /* The functions of a table have the same parameters. */
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
-typedef const struct jj_args *A;
 
 static bool given(V v) { return v.kind != JJ_MISSING && v.kind != JJ_NONE; }
 static bool flag(V v) { return v.kind != JJ_MISSING && jj_truth(v); }
@@ -59,14 +58,20 @@ static V f_safe(struct jinja *j, V v, const V *p, A a)
     s->safe = true;
     return (V){ .kind = JJ_STR, .s = s };
 }
-static V f_trim(struct jinja *j, V v, const V *p, A a) { return jj_strip(j, jj_to_str(j, v).s, p, true, true); }
+static V f_trim(struct jinja *j, V v, const V *p, A a)
+{
+    return jj_strip(j, jj_to_str(j, v).s, p, true, true);
+}
 
 static V method(struct jinja *j, V v, const char *name, const struct jj_args *a)
 {
     const V m = jj_attr(j, v, jj_cstr(j, name).s);
     return jj_call_builtin(j, m.call->builtin, v, a);
 }
-static V f_capitalize(struct jinja *j, V v, const V *p, A a) { return method(j, jj_to_str(j, v), "capitalize", a); }
+static V f_capitalize(struct jinja *j, V v, const V *p, A a)
+{
+    return method(j, jj_to_str(j, v), "capitalize", a);
+}
 
 /* A word begins after white space, a hyphen or an opening bracket. */
 static V f_title(struct jinja *j, V v, const V *p, A a)
@@ -178,8 +183,8 @@ static bool number_text(struct jinja *j, const struct jj_str *text, char out[100
     size_t n = 0;
     for (size_t i = 0; i < s->n; i++) {
         const bool under = s->s[i] == '_';
-        if (under && (i == 0 || i + 1 == s->n || s->s[i - 1] < '0' || s->s[i - 1] > '9' || s->s[i + 1] < '0' ||
-                      s->s[i + 1] > '9'))
+        if (under && (i == 0 || i + 1 == s->n || s->s[i - 1] < '0' || s->s[i - 1] > '9' ||
+                      s->s[i + 1] < '0' || s->s[i + 1] > '9'))
             return false;
         if (n == 99 || s->s[i] == 0)
             return false;
@@ -283,8 +288,9 @@ static V f_length(struct jinja *j, V v, const V *p, A a) { return jj_int((int64_
 static V f_list(struct jinja *j, V v, const V *p, A a) { return jj_to_list(j, v); }
 static V f_default(struct jinja *j, V v, const V *p, A a)
 {
-    return v.kind == JJ_UNDEFINED || (flag(p[1]) && !jj_truth(v)) ? p[0].kind == JJ_MISSING ? jj_str(j, "", 0) : p[0]
-                                                                  : v;
+    return v.kind == JJ_UNDEFINED || (flag(p[1]) && !jj_truth(v))
+               ? p[0].kind == JJ_MISSING ? jj_str(j, "", 0) : p[0]
+               : v;
 }
 static V f_first(struct jinja *j, V v, const V *p, A a)
 {
@@ -377,7 +383,8 @@ static V f_dictsort(struct jinja *j, V v, const V *p, A a)
 {
     const struct jj_args none = {0};
     const bool by_value = p[1].kind == JJ_STR && jj_is(p[1].s, "value");
-    if (v.kind != JJ_DICT || (p[1].kind != JJ_MISSING && !by_value && !(p[1].kind == JJ_STR && jj_is(p[1].s, "key"))))
+    if (v.kind != JJ_DICT ||
+        (p[1].kind != JJ_MISSING && !by_value && !(p[1].kind == JJ_STR && jj_is(p[1].s, "key"))))
         jj_fail(j, "dictsort: a dict, and by 'key' or 'value' are needed");
     const V list = jj_to_list(j, method(j, v, "items", &none));
     V *keys = jj_alloc(j, list.list->n * sizeof *keys + 8);
@@ -443,7 +450,8 @@ static bool next_mapped(struct jinja *j, struct jj_iter *it, V *v)
     const struct applied *m = it->what;
     if (!jj_next(j, it->from, v))
         return false;
-    *v = m->builtin ? jj_call_builtin(j, m->builtin, *v, &m->args) : attribute(j, *v, m->attribute, m->missing);
+    *v = m->builtin ? jj_call_builtin(j, m->builtin, *v, &m->args)
+                    : attribute(j, *v, m->attribute, m->missing);
     return true;
 }
 static bool next_selected(struct jinja *j, struct jj_iter *it, V *v)
@@ -457,7 +465,8 @@ static bool next_selected(struct jinja *j, struct jj_iter *it, V *v)
     return false;
 }
 
-static V lazily(struct jinja *j, V over, struct applied m, bool (*next)(struct jinja *, struct jj_iter *, V *))
+static V lazily(struct jinja *j, V over, struct applied m,
+                bool (*next)(struct jinja *, struct jj_iter *, V *))
 {
     struct applied *kept = jj_alloc(j, sizeof *kept);
     struct jj_iter *it = jj_alloc(j, sizeof *it);
@@ -514,11 +523,13 @@ static V f_rejectattr(struct jinja *j, V v, const V *p, A a) { return chosen(j, 
 static const struct jj_builtin filters[] = {
     { "abs", "", 0, f_abs }, { "attr", "name", 1, f_attr }, { "capitalize", "", 0, f_capitalize },
     { "count", "", 0, f_length }, { "d", "default_value boolean", 0, f_default },
-    { "default", "default_value boolean", 0, f_default }, { "dictsort", "case_sensitive by reverse", 0, f_dictsort },
+    { "default", "default_value boolean", 0, f_default },
+    { "dictsort", "case_sensitive by reverse", 0, f_dictsort },
     { "first", "", 0, f_first }, { "float", "default", 0, f_float }, { "format", "*", 0, f_format },
     { "from_json", "", 0, f_from_json }, { "indent", "width first blank", 0, f_indent },
     { "int", "default base", 0, f_int }, { "items", "", 0, f_items }, { "join", "d attribute", 0, f_join },
-    { "last", "", 0, f_last }, { "length", "", 0, f_length }, { "list", "", 0, f_list }, { "lower", "", 0, f_lower },
+    { "last", "", 0, f_last }, { "length", "", 0, f_length }, { "list", "", 0, f_list },
+    { "lower", "", 0, f_lower },
     { "map", "*", 0, f_map }, { "max", "case_sensitive attribute", 0, f_max },
     { "min", "case_sensitive attribute", 0, f_min }, { "reject", "*", 0, f_reject },
     { "rejectattr", "*", 0, f_rejectattr }, { "replace", "old new count", 2, f_replace },

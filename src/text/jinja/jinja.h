@@ -23,9 +23,9 @@
  *   - A text marked by safe escapes what + joins to it, as in jinja2; every other use drops the mark.
  *   - A slice of a number is an error, also where jinja2 folds constants to an undefined.
  *
- * A template comes from strangers. It has one second, 10 million steps, one arena of 64 MiB, 16 MiB of output,
- * and 200 levels of calls, brackets and printed lists. A range has at most 100,000 numbers. Each limit, and
- * every other error, is one line: "NAME, line 3: reason", ERR_INPUT. */
+ * A template comes from strangers. It has one second, 10 million steps, one arena of 64 MiB, 16 MiB of
+ * output, and 200 levels of calls, brackets and printed lists. A range has at most 100,000 numbers. Each
+ * limit, and every other error, is one line: "NAME, line 3: reason", ERR_INPUT. */
 #pragma once
 #include <time.h>
 

@@ -49,6 +49,7 @@ struct jj_value {
     };
 };
 typedef struct jj_value V;
+typedef const struct jj_args *A;
 
 struct jj_list { V *v; size_t n, cap; };
 struct jj_entry { V key, value; uint64_t hash; };
@@ -93,8 +94,9 @@ struct jj_call {                                        /* a builtin with its ob
 
 /* ---- the template ---- */
 
-enum jj_token_kind { T_EOF, T_DATA, T_VAR_BEGIN, T_VAR_END, T_BLOCK_BEGIN, T_BLOCK_END, T_NAME, T_STRING, T_INT,
-                     T_FLOAT, T_OP };
+enum jj_token_kind {
+    T_EOF, T_DATA, T_VAR_BEGIN, T_VAR_END, T_BLOCK_BEGIN, T_BLOCK_END, T_NAME, T_STRING, T_INT, T_FLOAT, T_OP,
+};
 #define JJ_OP2(a, b) ((a) | (b) << 8)
 struct jj_token { enum jj_token_kind kind; unsigned line; int op; V v; };   /* v: data, name, constant */
 
@@ -103,11 +105,12 @@ enum jj_node_kind {
     N_CONST, N_NAME, N_SPACE_REF, N_TUPLE, N_LIST, N_DICT, N_ATTR, N_ITEM, N_SLICE, N_CALL, N_FILTER, N_TEST,
     N_COND, N_NOT, N_AND, N_OR, N_NEG, N_POS, N_BINARY, N_CONCAT, N_COMPARE,
     /* statements */
-    N_OUTPUT, N_IF, N_FOR, N_SET, N_SET_BLOCK, N_MACRO, N_FILTER_BLOCK, N_GENERATION, N_WITH, N_BREAK, N_CONTINUE,
+    N_OUTPUT, N_IF, N_FOR, N_SET, N_SET_BLOCK, N_MACRO, N_FILTER_BLOCK, N_GENERATION, N_WITH, N_BREAK,
+    N_CONTINUE,
 };
 
 struct jj_nodes { struct jj_node **v; size_t n, cap; };
-struct jj_argument { const struct jj_str *name; struct jj_node *value; int stars; };    /* name=value, *v, **v */
+struct jj_argument { const struct jj_str *name; struct jj_node *value; int stars; }; /* name=value, *v, **v */
 struct jj_node {
     enum jj_node_kind kind;
     unsigned line;
@@ -126,7 +129,8 @@ struct jj_node {
     unsigned self_slot;                      /* N_FOR: the slot of `loop` */
 };
 
-/* The names of a block that has its own. `load` says where a name's value comes from when the block begins. */
+/* The names of a block that has its own. `load` says where a name's value comes from when the block
+ * begins. */
 enum jj_load { LOAD_PARAM, LOAD_RESOLVE, LOAD_OUTER, LOAD_NOTHING };
 struct jj_symbol { const struct jj_str *name; enum jj_load load; bool stored; unsigned hops, slot; };
 struct jj_scope { struct jj_scope *parent; struct jj_symbol *v; size_t n, cap; bool top; };

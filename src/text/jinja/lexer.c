@@ -1,6 +1,6 @@
-/* Tokens of a template, by the rules of jinja2's lexer with trim_blocks and lstrip_blocks: the newline after a
- * block or a comment goes, and the white space before one that begins a line. A minus strips all white space
- * on its side, a plus keeps it. */
+/* Tokens of a template, by the rules of jinja2's lexer with trim_blocks and lstrip_blocks: the newline after
+ * a block or a comment goes, and the white space before one that begins a line. A minus strips all white
+ * space on its side, a plus keeps it. */
 #include "src/text/jinja/jinja_impl.h"
 
 #include <errno.h>
@@ -125,7 +125,8 @@ static void add_raw(struct lexer *x)
 static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 static bool is_word(char c)
 {
-    return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (unsigned char)c >= 0x80;
+    return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
+           (unsigned char)c >= 0x80;
 }
 
 /* Digits of `allowed` with single underscores between them, from p on. */
@@ -161,7 +162,10 @@ static void add_number(struct lexer *x)
     size_t end = float_end(x, x->p), n = 0;
     const bool whole = end == 0;
     const char base = whole && s[0] == '0' && x->p + 1 < x->n ? (char)(s[1] | 32) : 0;
-    const char *allowed = base == 'x' ? "0123456789abcdefABCDEF" : base == 'o' ? "01234567" : base == 'b' ? "01" : NULL;
+    const char *allowed = base == 'x'   ? "0123456789abcdefABCDEF"
+                          : base == 'o' ? "01234567"
+                          : base == 'b' ? "01"
+                                        : NULL;
     size_t skip = 0;
     if (allowed && digits(x, x->p + 2, allowed) > x->p + 2) {
         skip = 2;

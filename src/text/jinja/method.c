@@ -38,7 +38,8 @@ static size_t put_case(char *out, uint32_t c, bool upper)
         if (case_specials[i].upper == upper && case_specials[i].c == c)
             return (size_t)snprintf(out, 16, "%s", case_specials[i].to);
     const struct case_run *runs = upper ? upper_runs : lower_runs;
-    size_t lo = 0, hi = upper ? sizeof upper_runs / sizeof *upper_runs : sizeof lower_runs / sizeof *lower_runs;
+    size_t lo = 0,
+           hi = upper ? sizeof upper_runs / sizeof *upper_runs : sizeof lower_runs / sizeof *lower_runs;
     while (lo < hi) {
         const size_t mid = (lo + hi) / 2;
         if (c > runs[mid].last)
@@ -56,7 +57,8 @@ static bool is_cased(uint32_t c, bool *upper)
 {
     char to_upper[16], to_lower[16], self[4];
     const size_t n = utf8_put(self, c), u = put_case(to_upper, c, true), l = put_case(to_lower, c, false);
-    const bool changes_up = u != n || memcmp(self, to_upper, n), changes_down = l != n || memcmp(self, to_lower, n);
+    const bool changes_up = u != n || memcmp(self, to_upper, n),
+               changes_down = l != n || memcmp(self, to_lower, n);
     *upper = changes_down;
     return changes_up || changes_down;
 }
@@ -79,10 +81,10 @@ static V change_case(struct jinja *j, const struct jj_str *s, char how)
 }
 V jj_lower(struct jinja *j, const struct jj_str *s) { return change_case(j, s, 'l'); }
 V jj_upper(struct jinja *j, const struct jj_str *s) { return change_case(j, s, 'u'); }
-static V m_lower(struct jinja *j, V v, const V *p, const struct jj_args *a) { return jj_lower(j, v.s); }
-static V m_upper(struct jinja *j, V v, const V *p, const struct jj_args *a) { return jj_upper(j, v.s); }
-static V m_capitalize(struct jinja *j, V v, const V *p, const struct jj_args *a) { return change_case(j, v.s, 'c'); }
-static V m_title(struct jinja *j, V v, const V *p, const struct jj_args *a) { return change_case(j, v.s, 't'); }
+static V m_lower(struct jinja *j, V v, const V *p, A a) { return jj_lower(j, v.s); }
+static V m_upper(struct jinja *j, V v, const V *p, A a) { return jj_upper(j, v.s); }
+static V m_capitalize(struct jinja *j, V v, const V *p, A a) { return change_case(j, v.s, 'c'); }
+static V m_title(struct jinja *j, V v, const V *p, A a) { return change_case(j, v.s, 't'); }
 
 /* Whether all code points pass, and there is one. */
 static bool all_of(const struct jj_str *s, bool (*pass)(uint32_t c))
@@ -112,15 +114,15 @@ static bool only_case(const struct jj_str *s, bool want_upper)
     }
     return some;
 }
-static V m_isalpha(struct jinja *j, V v, const V *p, const struct jj_args *a) { return jj_bool(all_of(v.s, alpha)); }
-static V m_isdigit(struct jinja *j, V v, const V *p, const struct jj_args *a) { return jj_bool(all_of(v.s, digit)); }
-static V m_isalnum(struct jinja *j, V v, const V *p, const struct jj_args *a) { return jj_bool(all_of(v.s, alnum)); }
-static V m_isspace(struct jinja *j, V v, const V *p, const struct jj_args *a)
+static V m_isalpha(struct jinja *j, V v, const V *p, A a) { return jj_bool(all_of(v.s, alpha)); }
+static V m_isdigit(struct jinja *j, V v, const V *p, A a) { return jj_bool(all_of(v.s, digit)); }
+static V m_isalnum(struct jinja *j, V v, const V *p, A a) { return jj_bool(all_of(v.s, alnum)); }
+static V m_isspace(struct jinja *j, V v, const V *p, A a)
 {
     return jj_bool(all_of(v.s, unicode_is_space));
 }
-static V m_isupper(struct jinja *j, V v, const V *p, const struct jj_args *a) { return jj_bool(only_case(v.s, true)); }
-static V m_islower(struct jinja *j, V v, const V *p, const struct jj_args *a) { return jj_bool(only_case(v.s, false)); }
+static V m_isupper(struct jinja *j, V v, const V *p, A a) { return jj_bool(only_case(v.s, true)); }
+static V m_islower(struct jinja *j, V v, const V *p, A a) { return jj_bool(only_case(v.s, false)); }
 
 /* ---- stripping, splitting, replacing ---- */
 
@@ -159,9 +161,9 @@ V jj_strip(struct jinja *j, const struct jj_str *s, const V *chars, bool left, b
     }
     return jj_str(j, s->s + from, to - from);
 }
-static V m_strip(struct jinja *j, V v, const V *p, const struct jj_args *a) { return jj_strip(j, v.s, p, true, true); }
-static V m_lstrip(struct jinja *j, V v, const V *p, const struct jj_args *a) { return jj_strip(j, v.s, p, true, false); }
-static V m_rstrip(struct jinja *j, V v, const V *p, const struct jj_args *a) { return jj_strip(j, v.s, p, false, true); }
+static V m_strip(struct jinja *j, V v, const V *p, A a) { return jj_strip(j, v.s, p, true, true); }
+static V m_lstrip(struct jinja *j, V v, const V *p, A a) { return jj_strip(j, v.s, p, true, false); }
+static V m_rstrip(struct jinja *j, V v, const V *p, A a) { return jj_strip(j, v.s, p, false, true); }
 
 /* The place of `word` (not empty) in s from `from` on, or SIZE_MAX. */
 static size_t find_from(const struct jj_str *s, const struct jj_str *word, size_t from)
@@ -241,10 +243,10 @@ static V split(struct jinja *j, const struct jj_str *s, const V *p, bool right)
     return list;
 }
 V jj_split(struct jinja *j, const struct jj_str *s, V word) { return split(j, s, (V[]){ word, {0} }, false); }
-static V m_split(struct jinja *j, V v, const V *p, const struct jj_args *a) { return split(j, v.s, p, false); }
-static V m_rsplit(struct jinja *j, V v, const V *p, const struct jj_args *a) { return split(j, v.s, p, true); }
+static V m_split(struct jinja *j, V v, const V *p, A a) { return split(j, v.s, p, false); }
+static V m_rsplit(struct jinja *j, V v, const V *p, A a) { return split(j, v.s, p, true); }
 
-static V m_splitlines(struct jinja *j, V v, const V *p, const struct jj_args *a)
+static V m_splitlines(struct jinja *j, V v, const V *p, A a)
 {
     V list = jj_list(j, JJ_LIST);
     const bool keep = p[0].kind != JJ_MISSING && jj_truth(p[0]);
@@ -276,8 +278,8 @@ static V partition(struct jinja *j, V v, V separator, bool right)
     jj_append(j, t, at != SIZE_MAX ? jj_str(j, s->s + at + word->n, s->n - at - word->n) : right ? v : empty);
     return t;
 }
-static V m_partition(struct jinja *j, V v, const V *p, const struct jj_args *a) { return partition(j, v, p[0], false); }
-static V m_rpartition(struct jinja *j, V v, const V *p, const struct jj_args *a) { return partition(j, v, p[0], true); }
+static V m_partition(struct jinja *j, V v, const V *p, A a) { return partition(j, v, p[0], false); }
+static V m_rpartition(struct jinja *j, V v, const V *p, A a) { return partition(j, v, p[0], true); }
 
 V jj_replace(struct jinja *j, const struct jj_str *s, const struct jj_str *from, const struct jj_str *to,
              int64_t count)
@@ -303,9 +305,10 @@ V jj_replace(struct jinja *j, const struct jj_str *s, const struct jj_str *from,
         jj_put(j, &t, s->s + p, s->n - p);
     return jj_text(j, &t);
 }
-static V m_replace(struct jinja *j, V v, const V *p, const struct jj_args *a)
+static V m_replace(struct jinja *j, V v, const V *p, A a)
 {
-    return jj_replace(j, v.s, text(j, p[0], "replace"), text(j, p[1], "replace"), whole(j, p[2], -1, "replace"));
+    return jj_replace(j, v.s, text(j, p[0], "replace"), text(j, p[1], "replace"),
+                      whole(j, p[2], -1, "replace"));
 }
 
 /* ---- searching ---- */
@@ -321,7 +324,8 @@ static size_t bound(struct jinja *j, V v, size_t n, size_t otherwise, const char
 }
 
 /* The part of s that the arguments from and to of a search give; *shift: where it begins, in code points. */
-static const struct jj_str *part(struct jinja *j, const struct jj_str *s, const V *p, size_t *shift, bool *none)
+static const struct jj_str *part(struct jinja *j, const struct jj_str *s, const V *p, size_t *shift,
+                                 bool *none)
 {
     const size_t from = bound(j, p[0], s->chars, 0, "start"), to = bound(j, p[1], s->chars, s->chars, "end");
     *shift = from;
@@ -345,14 +349,14 @@ static V has_affix(struct jinja *j, V v, const V *p, bool end)
             return jj_bool(true);
     return jj_bool(false);
 }
-static V m_startswith(struct jinja *j, V v, const V *p, const struct jj_args *a) { return has_affix(j, v, p, false); }
-static V m_endswith(struct jinja *j, V v, const V *p, const struct jj_args *a) { return has_affix(j, v, p, true); }
-static V m_removeprefix(struct jinja *j, V v, const V *p, const struct jj_args *a)
+static V m_startswith(struct jinja *j, V v, const V *p, A a) { return has_affix(j, v, p, false); }
+static V m_endswith(struct jinja *j, V v, const V *p, A a) { return has_affix(j, v, p, true); }
+static V m_removeprefix(struct jinja *j, V v, const V *p, A a)
 {
     const struct jj_str *word = text(j, p[0], "removeprefix");
     return affix(v.s, word, false) ? jj_str(j, v.s->s + word->n, v.s->n - word->n) : v;
 }
-static V m_removesuffix(struct jinja *j, V v, const V *p, const struct jj_args *a)
+static V m_removesuffix(struct jinja *j, V v, const V *p, A a)
 {
     const struct jj_str *word = text(j, p[0], "removesuffix");
     return affix(v.s, word, true) ? jj_str(j, v.s->s, v.s->n - word->n) : v;
@@ -365,19 +369,21 @@ static int64_t search(struct jinja *j, V v, const V *p, bool last)
     const struct jj_str *word = text(j, p[0], "find"), *s = part(j, v.s, p + 1, &shift, &none);
     if (none)
         return -1;
-    const size_t at = word->n == 0 ? (last ? s->n : 0) : last ? find_before(s, word, s->n) : find_from(s, word, 0);
+    const size_t at = word->n == 0 ? (last ? s->n : 0)
+                      : last       ? find_before(s, word, s->n)
+                                   : find_from(s, word, 0);
     return at == SIZE_MAX ? -1 : (int64_t)(shift + jj_str(j, s->s, at).s->chars);
 }
-static V m_find(struct jinja *j, V v, const V *p, const struct jj_args *a) { return jj_int(search(j, v, p, false)); }
-static V m_rfind(struct jinja *j, V v, const V *p, const struct jj_args *a) { return jj_int(search(j, v, p, true)); }
-static V m_str_index(struct jinja *j, V v, const V *p, const struct jj_args *a)
+static V m_find(struct jinja *j, V v, const V *p, A a) { return jj_int(search(j, v, p, false)); }
+static V m_rfind(struct jinja *j, V v, const V *p, A a) { return jj_int(search(j, v, p, true)); }
+static V m_str_index(struct jinja *j, V v, const V *p, A a)
 {
     const int64_t at = search(j, v, p, false);
     if (at < 0)
         jj_fail(j, "index: the text does not occur");
     return jj_int(at);
 }
-static V m_str_count(struct jinja *j, V v, const V *p, const struct jj_args *a)
+static V m_str_count(struct jinja *j, V v, const V *p, A a)
 {
     const struct jj_str *word = text(j, p[0], "count");
     int64_t n = 0;
@@ -388,7 +394,7 @@ static V m_str_count(struct jinja *j, V v, const V *p, const struct jj_args *a)
     return jj_int(n);
 }
 
-static V m_join(struct jinja *j, V v, const V *p, const struct jj_args *a)
+static V m_join(struct jinja *j, V v, const V *p, A a)
 {
     struct jj_text t = {0};
     V x;
@@ -420,10 +426,10 @@ static V pad(struct jinja *j, V v, const V *p, char how)
         jj_put_str(j, &t, v);
     return jj_text(j, &t);
 }
-static V m_ljust(struct jinja *j, V v, const V *p, const struct jj_args *a) { return pad(j, v, p, 'l'); }
-static V m_rjust(struct jinja *j, V v, const V *p, const struct jj_args *a) { return pad(j, v, p, 'r'); }
-static V m_center(struct jinja *j, V v, const V *p, const struct jj_args *a) { return pad(j, v, p, 'c'); }
-static V m_zfill(struct jinja *j, V v, const V *p, const struct jj_args *a)
+static V m_ljust(struct jinja *j, V v, const V *p, A a) { return pad(j, v, p, 'l'); }
+static V m_rjust(struct jinja *j, V v, const V *p, A a) { return pad(j, v, p, 'r'); }
+static V m_center(struct jinja *j, V v, const V *p, A a) { return pad(j, v, p, 'c'); }
+static V m_zfill(struct jinja *j, V v, const V *p, A a)
 {
     const bool sign = v.s->n && strchr("+-", v.s->s[0]);
     const V q[2] = { jj_int(whole(j, p[0], 0, "width") - sign), jj_cstr(j, "0") };
@@ -437,7 +443,7 @@ static V m_zfill(struct jinja *j, V v, const V *p, const struct jj_args *a)
 
 /* ---- format ---- */
 
-static V m_format(struct jinja *j, V v, const V *unused, const struct jj_args *a)
+static V m_format(struct jinja *j, V v, const V *unused, A a)
 {
     const struct jj_str *s = v.s;
     struct jj_text t = {0};
@@ -472,8 +478,8 @@ static V m_format(struct jinja *j, V v, const V *unused, const struct jj_args *a
                     value = &a->kw[k].value;
         }
         if (!value)
-            jj_fail(j, "format: no value for '{%.*s}' (only {}, {0} and {name} are supported)", (int)MIN(name.n, 60u),
-                    name.s);
+            jj_fail(j, "format: no value for '{%.*s}' (only {}, {0} and {name} are supported)",
+                    (int)MIN(name.n, 60u), name.s);
         jj_put_str(j, &t, *value);
         i = (size_t)(end - s->s);
     }
@@ -547,7 +553,7 @@ V jj_format_percent(struct jinja *j, const struct jj_str *s, V values)
 
 /* ---- methods of dicts and lists ---- */
 
-static V m_get(struct jinja *j, V v, const V *p, const struct jj_args *a)
+static V m_get(struct jinja *j, V v, const V *p, A a)
 {
     const V *found = jj_get(j, v.dict, p[0]);
     return found ? *found : p[1].kind == JJ_MISSING ? jj_none() : p[1];
@@ -558,17 +564,17 @@ static V view(struct jinja *j, V v, enum jj_part part_of)
     *w = (struct jj_view){ v.dict, part_of };
     return (V){ .kind = JJ_VIEW, .view = w };
 }
-static V m_keys(struct jinja *j, V v, const V *p, const struct jj_args *a) { return view(j, v, JJ_KEYS); }
-static V m_values(struct jinja *j, V v, const V *p, const struct jj_args *a) { return view(j, v, JJ_VALUES); }
-static V m_items(struct jinja *j, V v, const V *p, const struct jj_args *a) { return view(j, v, JJ_ITEMS); }
-static V m_dict_copy(struct jinja *j, V v, const V *p, const struct jj_args *a)
+static V m_keys(struct jinja *j, V v, const V *p, A a) { return view(j, v, JJ_KEYS); }
+static V m_values(struct jinja *j, V v, const V *p, A a) { return view(j, v, JJ_VALUES); }
+static V m_items(struct jinja *j, V v, const V *p, A a) { return view(j, v, JJ_ITEMS); }
+static V m_dict_copy(struct jinja *j, V v, const V *p, A a)
 {
     V d = jj_dict(j, JJ_DICT);
     for (size_t i = 0; i < v.dict->n; i++)
         jj_set(j, d.dict, v.dict->v[i].key, v.dict->v[i].value);
     return d;
 }
-static V m_dict_pop(struct jinja *j, V v, const V *p, const struct jj_args *a)
+static V m_dict_pop(struct jinja *j, V v, const V *p, A a)
 {
     V value;
     if (jj_remove(j, v.dict, p[0], &value))
@@ -577,8 +583,8 @@ static V m_dict_pop(struct jinja *j, V v, const V *p, const struct jj_args *a)
         jj_fail(j, "pop: no such key");
     return p[1];
 }
-static V m_append(struct jinja *j, V v, const V *p, const struct jj_args *a) { return jj_append(j, v, p[0]), jj_none(); }
-static V m_list_pop(struct jinja *j, V v, const V *p, const struct jj_args *a)
+static V m_append(struct jinja *j, V v, const V *p, A a) { return jj_append(j, v, p[0]), jj_none(); }
+static V m_list_pop(struct jinja *j, V v, const V *p, A a)
 {
     struct jj_list *l = v.list;
     int64_t i = whole(j, p[0], -1, "pop");
@@ -591,15 +597,15 @@ static V m_list_pop(struct jinja *j, V v, const V *p, const struct jj_args *a)
     l->n--;
     return out;
 }
-static V m_list_copy(struct jinja *j, V v, const V *p, const struct jj_args *a) { return jj_to_list(j, v); }
-static V m_index(struct jinja *j, V v, const V *p, const struct jj_args *a)
+static V m_list_copy(struct jinja *j, V v, const V *p, A a) { return jj_to_list(j, v); }
+static V m_index(struct jinja *j, V v, const V *p, A a)
 {
     for (size_t i = 0; i < v.list->n; i++)
         if (jj_equal(j, v.list->v[i], p[0]))
             return jj_int((int64_t)i);
     jj_fail(j, "index: the value does not occur");
 }
-static V m_count(struct jinja *j, V v, const V *p, const struct jj_args *a)
+static V m_count(struct jinja *j, V v, const V *p, A a)
 {
     int64_t n = 0;
     for (size_t i = 0; i < v.list->n; i++)
@@ -609,18 +615,23 @@ static V m_count(struct jinja *j, V v, const V *p, const struct jj_args *a)
 
 /* f NULL: Python has the method, and this interpreter has not. */
 static const struct jj_builtin str_methods[] = {
-    { "capitalize", "", 0, m_capitalize }, { "casefold", "", 0, NULL }, { "center", "width fill", 1, m_center },
-    { "count", "word", 1, m_str_count }, { "encode", "", 0, NULL }, { "endswith", "word start end", 1, m_endswith },
+    { "capitalize", "", 0, m_capitalize }, { "casefold", "", 0, NULL },
+    { "center", "width fill", 1, m_center },
+    { "count", "word", 1, m_str_count }, { "encode", "", 0, NULL },
+    { "endswith", "word start end", 1, m_endswith },
     { "expandtabs", "", 0, NULL }, { "find", "word start end", 1, m_find }, { "format", "*", 0, m_format },
-    { "format_map", "", 0, NULL }, { "index", "word start end", 1, m_str_index }, { "isalnum", "", 0, m_isalnum },
+    { "format_map", "", 0, NULL }, { "index", "word start end", 1, m_str_index },
+    { "isalnum", "", 0, m_isalnum },
     { "isalpha", "", 0, m_isalpha }, { "isascii", "", 0, NULL }, { "isdecimal", "", 0, m_isdigit },
     { "isdigit", "", 0, m_isdigit }, { "isidentifier", "", 0, NULL }, { "islower", "", 0, m_islower },
     { "isnumeric", "", 0, m_isdigit }, { "isprintable", "", 0, NULL }, { "isspace", "", 0, m_isspace },
     { "istitle", "", 0, NULL }, { "isupper", "", 0, m_isupper }, { "join", "values", 1, m_join },
     { "ljust", "width fill", 1, m_ljust }, { "lower", "", 0, m_lower }, { "lstrip", "chars", 0, m_lstrip },
-    { "maketrans", "", 0, NULL }, { "partition", "sep", 1, m_partition }, { "removeprefix", "word", 1, m_removeprefix },
+    { "maketrans", "", 0, NULL }, { "partition", "sep", 1, m_partition },
+    { "removeprefix", "word", 1, m_removeprefix },
     { "removesuffix", "word", 1, m_removesuffix }, { "replace", "old new count", 2, m_replace },
-    { "rfind", "word start end", 1, m_rfind }, { "rindex", "", 0, NULL }, { "rjust", "width fill", 1, m_rjust },
+    { "rfind", "word start end", 1, m_rfind }, { "rindex", "", 0, NULL },
+    { "rjust", "width fill", 1, m_rjust },
     { "rpartition", "sep", 1, m_rpartition }, { "rsplit", "sep maxsplit", 0, m_rsplit },
     { "rstrip", "chars", 0, m_rstrip }, { "split", "sep maxsplit", 0, m_split },
     { "splitlines", "keepends", 0, m_splitlines }, { "startswith", "word start end", 1, m_startswith },
@@ -666,13 +677,13 @@ static V peek(struct jinja *j, struct jj_loop *l)
     return l->after;
 }
 
-static V m_cycle(struct jinja *j, V v, const V *p, const struct jj_args *a)
+static V m_cycle(struct jinja *j, V v, const V *p, A a)
 {
     if (!a->n || a->n_kw)
         jj_fail(j, "loop.cycle needs values");
     return a->v[(size_t)v.loop->index0 % a->n];
 }
-static V m_changed(struct jinja *j, V v, const V *p, const struct jj_args *a)
+static V m_changed(struct jinja *j, V v, const V *p, A a)
 {
     V now = jj_list(j, JJ_TUPLE);
     for (size_t i = 0; i < a->n; i++)
@@ -733,8 +744,12 @@ _Noreturn static void undefined(struct jinja *j, V v)
 /* A Python attribute: a method, or one of loop. */
 static bool own_attr(struct jinja *j, V v, const struct jj_str *name, V *out)
 {
-    const struct jj_builtin *methods = v.kind == JJ_STR ? str_methods : v.kind == JJ_DICT ? dict_methods
-        : v.kind == JJ_LIST ? list_methods : v.kind == JJ_TUPLE ? tuple_methods : v.kind == JJ_LOOP ? loop_methods : NULL;
+    const struct jj_builtin *methods = v.kind == JJ_STR     ? str_methods
+                                       : v.kind == JJ_DICT  ? dict_methods
+                                       : v.kind == JJ_LIST  ? list_methods
+                                       : v.kind == JJ_TUPLE ? tuple_methods
+                                       : v.kind == JJ_LOOP  ? loop_methods
+                                                            : NULL;
     const struct jj_builtin *b = lookup(methods, name);
     if (v.kind == JJ_LOOP && !b)
         return loop_attr(j, v.loop, name, out);
@@ -763,7 +778,8 @@ static bool own_item(struct jinja *j, V v, V key, V *out)
         const V *found = jj_get(j, v.dict, key);
         return found ? (*out = *found, true) : false;
     }
-    if (!jj_whole(key) || !(v.kind == JJ_STR || v.kind == JJ_LIST || v.kind == JJ_TUPLE || v.kind == JJ_RANGE_OF))
+    if (!jj_whole(key) ||
+        !(v.kind == JJ_STR || v.kind == JJ_LIST || v.kind == JJ_TUPLE || v.kind == JJ_RANGE_OF))
         return false;
     const int64_t n = (int64_t)jj_length(j, v), i = jj_i(key) + (jj_i(key) < 0 ? n : 0);
     if (i < 0 || i >= n)
@@ -777,8 +793,9 @@ V jj_attr(struct jinja *j, V v, const struct jj_str *name)
     V out;
     if (v.kind == JJ_UNDEFINED)
         undefined(j, v);
-    return own_attr(j, v, name, &out) || own_item(j, v, (V){ .kind = JJ_STR, .s = name }, &out) ? out
-                                                                                                : jj_undefined(name);
+    return own_attr(j, v, name, &out) || own_item(j, v, (V){ .kind = JJ_STR, .s = name }, &out)
+               ? out
+               : jj_undefined(name);
 }
 
 V jj_item(struct jinja *j, V v, V key)
@@ -808,7 +825,8 @@ static V slice_of_range(struct jinja *j, const struct jj_range *r, int64_t a, in
     const int64_t n = step > 0 ? (b - a + step - 1) / step : (a - b - step - 1) / -step;
     if (step > JJ_RANGE || step < -JJ_RANGE)
         jj_fail(j, "a slice with such a step is not supported");
-    *part_of = (struct jj_range){ r->from + a * r->step, r->from + b * r->step, r->step * step, n > 0 ? (size_t)n : 0 };
+    *part_of = (struct jj_range){ r->from + a * r->step, r->from + b * r->step, r->step * step,
+                                  n > 0 ? (size_t)n : 0 };
     return (V){ .kind = JJ_RANGE_OF, .range = part_of };
 }
 
@@ -818,7 +836,8 @@ V jj_slice_of(struct jinja *j, V v, V from, V to, V step_value)
         undefined(j, v);
     if (v.kind != JJ_STR && v.kind != JJ_LIST && v.kind != JJ_TUPLE && v.kind != JJ_RANGE_OF)
         jj_fail(j, "a %s has no slices", jj_type(v));
-    const int64_t n = (int64_t)jj_length(j, v), step = given(step_value) ? whole(j, step_value, 1, "slice") : 1;
+    const int64_t n = (int64_t)jj_length(j, v),
+                  step = given(step_value) ? whole(j, step_value, 1, "slice") : 1;
     if (step == 0)
         jj_fail(j, "a slice with step 0");
     const int64_t a = slice_bound(j, from, n, step < 0, step < 0 ? n - 1 : 0);
@@ -843,7 +862,7 @@ V jj_slice_of(struct jinja *j, V v, V from, V to, V step_value)
 
 /* ---- functions ---- */
 
-static V f_range(struct jinja *j, V v, const V *p, const struct jj_args *a)
+static V f_range(struct jinja *j, V v, const V *p, A a)
 {
     const bool one = p[1].kind == JJ_MISSING;
     const int64_t from = one ? 0 : whole(j, p[0], 0, "range"), to = whole(j, one ? p[0] : p[1], 0, "range");
@@ -880,16 +899,16 @@ static V make_dict(struct jinja *j, const struct jj_args *a, enum jj_kind kind)
             jj_fail(j, "an attribute of a namespace cannot begin with an underscore");
     return d;
 }
-static V f_dict(struct jinja *j, V v, const V *p, const struct jj_args *a) { return make_dict(j, a, JJ_DICT); }
-static V f_namespace(struct jinja *j, V v, const V *p, const struct jj_args *a) { return make_dict(j, a, JJ_SPACE); }
+static V f_dict(struct jinja *j, V v, const V *p, A a) { return make_dict(j, a, JJ_DICT); }
+static V f_namespace(struct jinja *j, V v, const V *p, A a) { return make_dict(j, a, JJ_SPACE); }
 
-static V f_raise(struct jinja *j, V v, const V *p, const struct jj_args *a)
+static V f_raise(struct jinja *j, V v, const V *p, A a)
 {
     const V s = jj_to_str(j, p[0]);
     jj_fail(j, "%.*s", (int)MIN(s.s->n, 600u), s.s->s);
 }
 
-static V f_strftime(struct jinja *j, V v, const V *p, const struct jj_args *a)
+static V f_strftime(struct jinja *j, V v, const V *p, A a)
 {
     const struct jj_str *format = text(j, p[0], "strftime_now");
     char *copy = jj_alloc(j, format->n + 2), out[1000];
@@ -907,7 +926,8 @@ static V f_strftime(struct jinja *j, V v, const V *p, const struct jj_args *a)
 const struct jj_builtin *jj_function(const struct jj_str *name)
 {
     static const struct jj_builtin functions[] = {
-        { "range", "start stop step", 1, f_range }, { "dict", "*", 0, f_dict }, { "namespace", "*", 0, f_namespace },
+        { "range", "start stop step", 1, f_range }, { "dict", "*", 0, f_dict },
+        { "namespace", "*", 0, f_namespace },
         { "raise_exception", "message", 1, f_raise }, { "strftime_now", "format", 1, f_strftime }, { NULL },
     };
     return lookup(functions, name);

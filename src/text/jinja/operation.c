@@ -106,7 +106,8 @@ static V joined(struct jinja *j, const struct jj_str *a, const struct jj_str *b)
             continue;
         }
         for (size_t i = 0; i < s->n; i++) {
-            static const char marks[] = "&<>'\"", *const names[] = { "&amp;", "&lt;", "&gt;", "&#39;", "&#34;" };
+            static const char marks[] = "&<>'\"", *const names[] = { "&amp;", "&lt;", "&gt;", "&#39;",
+                                                                     "&#34;" };
             const char *at = s->s[i] ? strchr(marks, s->s[i]) : NULL;
             if (at)
                 jj_puts(j, &t, names[at - marks]);

@@ -22,8 +22,8 @@ static bool skip_name(struct jinja *j, const char *word) { return is_name(j, wor
 _Noreturn static void unexpected(struct jinja *j, const char *wanted)
 {
     const struct jj_token *t = now(j);
-    static const char *const kinds[] = { "the end", "text", "{{", "}}", "{%", "%}", "a name", "a text", "a number",
-                                         "a number", "" };
+    static const char *const kinds[] = { "the end", "text",   "{{",       "}}",       "{%", "%}",
+                                         "a name",  "a text", "a number", "a number", "" };
     if (t->kind == T_NAME)
         jj_fail(j, "expected %s, found '%.*s'", wanted, (int)MIN(t->v.s->n, 60u), t->v.s->s);
     if (t->kind == T_OP)
@@ -59,7 +59,8 @@ static struct jj_node *node(struct jinja *j, enum jj_node_kind kind, struct jj_n
     *n = (struct jj_node){ .kind = kind, .line = j->line, .a = a, .b = b };
     return n;
 }
-static struct jj_node *named(struct jinja *j, enum jj_node_kind kind, struct jj_node *a, const struct jj_str *name)
+static struct jj_node *named(struct jinja *j, enum jj_node_kind kind, struct jj_node *a,
+                             const struct jj_str *name)
 {
     struct jj_node *n = node(j, kind, a, NULL);
     n->v = (V){ .kind = JJ_STR, .s = name };
@@ -112,7 +113,8 @@ static struct jj_node *parse_tuple(struct jinja *j, int how, const char *end, bo
     for (;;) {
         if (tuple->list.n)
             expect_op(j, ',');
-        if (now(j)->kind == T_VAR_END || now(j)->kind == T_BLOCK_END || is_op(j, ')') || (end && is_name(j, end)))
+        if (now(j)->kind == T_VAR_END || now(j)->kind == T_BLOCK_END || is_op(j, ')') ||
+            (end && is_name(j, end)))
             break;
         push(j, &tuple->list, how == PLAIN ? parse_expression(j) : how == NO_COND ? parse_or(j)
                                                                  : parse_primary(j, how));
@@ -213,14 +215,16 @@ static void parse_args(struct jinja *j, struct jj_node *call)
                 break;
         }
         struct jj_argument a = {0};
-        const bool key = now(j)->kind == T_NAME && j->tokens[j->at + 1].kind == T_OP && j->tokens[j->at + 1].op == '=';
+        const bool key = now(j)->kind == T_NAME && j->tokens[j->at + 1].kind == T_OP &&
+                         j->tokens[j->at + 1].op == '=';
         a.stars = skip_op(j, '*') ? 1 : skip_op(j, JJ_OP2('*', '*')) ? 2 : 0;
         if (key) {
             a.name = expect_name(j);
             advance(j);
         }
         const int is = a.stars == 2 ? 3 : a.stars == 1 ? 2 : key ? 1 : 0;
-        if ((is == 0 && stage > 0) || (is == 1 && stage == 3) || (is == 2 && stage >= 2) || (is == 3 && stage == 3))
+        if ((is == 0 && stage > 0) || (is == 1 && stage == 3) || (is == 2 && stage >= 2) ||
+            (is == 3 && stage == 3))
             jj_fail(j, "the arguments are in a wrong order");
         stage = MAX(stage, is);
         a.value = parse_expression(j);
@@ -326,7 +330,8 @@ static struct jj_node *parse_test(struct jinja *j, struct jj_node *n)
     const enum jj_token_kind k = now(j)->kind;
     if (is_op(j, '(')) {
         parse_args(j, test);
-    } else if ((k == T_NAME || k == T_STRING || k == T_INT || k == T_FLOAT || is_op(j, '[') || is_op(j, '{')) &&
+    } else if ((k == T_NAME || k == T_STRING || k == T_INT || k == T_FLOAT || is_op(j, '[') ||
+                is_op(j, '{')) &&
                !is_name(j, "else") && !is_name(j, "or") && !is_name(j, "and")) {
         if (is_name(j, "is"))
             jj_fail(j, "tests cannot be chained with 'is'");
@@ -378,7 +383,10 @@ static struct jj_node *binary(struct jinja *j, const int *ops, struct jj_node *(
 }
 
 static struct jj_node *parse_operand(struct jinja *j) { return parse_unary(j, true); }
-static struct jj_node *parse_pow(struct jinja *j) { return binary(j, (int[]){ JJ_OP2('*', '*'), 0 }, parse_operand); }
+static struct jj_node *parse_pow(struct jinja *j)
+{
+    return binary(j, (int[]){ JJ_OP2('*', '*'), 0 }, parse_operand);
+}
 static struct jj_node *parse_product(struct jinja *j)
 {
     return binary(j, (int[]){ '*', '/', JJ_OP2('/', '/'), '%', 0 }, parse_pow);
@@ -399,7 +407,8 @@ static struct jj_node *parse_sum(struct jinja *j) { return binary(j, (int[]){ '+
 enum { OP_IN = 1, OP_NOT_IN = 2 };
 static int comparison(struct jinja *j)
 {
-    static const int ops[] = { JJ_OP2('=', '='), JJ_OP2('!', '='), '<', JJ_OP2('<', '='), '>', JJ_OP2('>', '=') };
+    static const int ops[] = { JJ_OP2('=', '='), JJ_OP2('!', '='), '<', JJ_OP2('<', '='), '>',
+                               JJ_OP2('>', '=') };
     for (size_t i = 0; i < 6; i++)
         if (skip_op(j, ops[i]))
             return ops[i];
@@ -617,7 +626,8 @@ static struct jj_node *parse_with(struct jinja *j)
 
 static struct jj_node *parse_statement(struct jinja *j)
 {
-    static const char *const refused[] = { "include", "import", "from", "extends", "block", "call", "do", "autoescape" };
+    static const char *const refused[] = { "include", "import", "from", "extends",
+                                           "block",   "call",   "do",   "autoescape" };
     struct jj_node *n = NULL;
     if (is_name(j, "if"))
         return parse_if(j);

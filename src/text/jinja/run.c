@@ -385,9 +385,11 @@ static enum flow loop(struct jinja *j, struct jj_frame *outer, const struct jj_n
 {
     const V over = evaluate(j, outer, n->b);
     struct jj_loop *l = jj_alloc(j, sizeof *l);
-    *l = (struct jj_loop){ .it = loop_iterator(j, outer, n, over), .over = n->c ? (V){0} : over, .index0 = -1 };
+    *l = (struct jj_loop){ .it = loop_iterator(j, outer, n, over),
+                           .over = n->c ? (V){ 0 } : over,
+                           .index0 = -1 };
     struct jj_frame *f = new_frame(j, outer, n->scope);
-    bool completed = false;                     /* some round reached its end: as in jinja2, else depends on it */
+    bool completed = false; /* some round reached its end: as in jinja2, else depends on it */
     V v;
     while (loop_next(j, l, &v)) {
         assign(j, f, n->a, v);
@@ -508,8 +510,8 @@ int jinja_open(struct jinja **t, const char *name, const char *text, size_t n, s
     const size_t valid = utf8_valid_prefix(text, n);
     *t = NULL;
     if (valid < n)
-        return err_set(e, ERR_INPUT, "%s: byte 0x%02x at offset %zu is not UTF-8", name, (unsigned char)text[valid],
-                       valid);
+        return err_set(e, ERR_INPUT, "%s: byte 0x%02x at offset %zu is not UTF-8", name,
+                       (unsigned char)text[valid], valid);
     if (n > JJ_OUTPUT)
         return err_set(e, ERR_INPUT, "%s: a template has at most %d MiB", name, JJ_OUTPUT >> 20);
     struct jinja *j = calloc(1, sizeof *j);
@@ -582,7 +584,8 @@ static bool has_token(const struct jinja *j, enum jj_token_kind kind, const char
 {
     for (size_t i = 0; i < j->n_tokens; i++) {
         const struct jj_token *t = &j->tokens[i];
-        if (t->kind == kind && jj_is(t->v.s, word) && (attributes || !i || t[-1].kind != T_OP || t[-1].op != '.'))
+        if (t->kind == kind && jj_is(t->v.s, word) &&
+            (attributes || !i || t[-1].kind != T_OP || t[-1].op != '.'))
             return true;
     }
     return false;
@@ -645,7 +648,8 @@ static bool loops_in(struct jinja *j, const struct jj_node *n, struct jj_list *n
         if (loops_in(j, n->args[i].value, names))
             return true;
     return loops_in(j, n->a, names) || loops_in(j, n->b, names) || loops_in(j, n->c, names) ||
-           loops_in_any(j, &n->list, names) || loops_in_any(j, &n->body, names) || loops_in_any(j, &n->other, names);
+           loops_in_any(j, &n->list, names) || loops_in_any(j, &n->body, names) ||
+           loops_in_any(j, &n->other, names);
 }
 
 bool jinja_loops_over(struct jinja *j, const char *member)

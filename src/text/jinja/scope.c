@@ -1,10 +1,11 @@
 /* Where each name of a template lives, by the rules of jinja2's compiler.
  *
- * These blocks have names of their own: the template, the body, test and else part of a loop, a macro, a block
- * of set, filter, with and generation. When such a block begins, each of its names gets a first value: that of
- * the block around it, that of the render's variables, or none. So a name that a loop sets is gone after the
- * loop, and a name that is only set later in the block around is undefined in an inner block, even if the
- * caller gave a variable of that name. The branches of an if share the names of the block around them. */
+ * These blocks have names of their own: the template, the body, test and else part of a loop, a macro, a
+ * block of set, filter, with and generation. When such a block begins, each of its names gets a first value:
+ * that of the block around it, that of the render's variables, or none. So a name that a loop sets is gone
+ * after the loop, and a name that is only set later in the block around is undefined in an inner block, even
+ * if the caller gave a variable of that name. The branches of an if share the names of the block around them.
+ */
 #include "src/text/jinja/jinja_impl.h"
 
 static struct jj_scope *new_scope(struct jinja *j, struct jj_scope *parent)
@@ -14,7 +15,10 @@ static struct jj_scope *new_scope(struct jinja *j, struct jj_scope *parent)
     return s;
 }
 
-static bool same(const struct jj_str *a, const struct jj_str *b) { return a->n == b->n && !memcmp(a->s, b->s, a->n); }
+static bool same(const struct jj_str *a, const struct jj_str *b)
+{
+    return a->n == b->n && !memcmp(a->s, b->s, a->n);
+}
 
 static struct jj_symbol *own(struct jj_scope *s, const struct jj_str *name)
 {
@@ -37,7 +41,8 @@ static bool find(struct jj_scope *s, const struct jj_str *name, unsigned *hops, 
     return false;
 }
 
-static struct jj_symbol *define(struct jinja *j, struct jj_scope *s, const struct jj_str *name, enum jj_load load)
+static struct jj_symbol *define(struct jinja *j, struct jj_scope *s, const struct jj_str *name,
+                                enum jj_load load)
 {
     struct jj_symbol *y = own(s, name);
     if (!y) {
@@ -180,7 +185,8 @@ static bool mentions(struct jinja *j, const struct jj_node *n, const char *name)
            any_mentions(j, &n->other, name) || any_mentions(j, &n->defaults, name);
 }
 
-static unsigned declare_if_used(struct jinja *j, struct jj_scope *s, const struct jj_node *macro, const char *name)
+static unsigned declare_if_used(struct jinja *j, struct jj_scope *s, const struct jj_node *macro,
+                                const char *name)
 {
     if (!any_mentions(j, &macro->body, name))
         return 0;
@@ -247,9 +253,10 @@ static void place(struct jinja *j, struct jj_scope *s, struct jj_node *n)
         return;
     jj_step(j, 1);
     j->line = n->line;
-    if ((n->kind == N_NAME || n->kind == N_SPACE_REF || n->kind == N_MACRO) && !find(s, n->v.s, &n->hops, &n->slot))
-        jj_fail(j, "the filter of a set block names '%.*s', which its block does not", (int)MIN(n->v.s->n, 60u),
-                n->v.s->s);
+    if ((n->kind == N_NAME || n->kind == N_SPACE_REF || n->kind == N_MACRO) &&
+        !find(s, n->v.s, &n->hops, &n->slot))
+        jj_fail(j, "the filter of a set block names '%.*s', which its block does not",
+                (int)MIN(n->v.s->n, 60u), n->v.s->s);
     switch (n->kind) {
     case N_FOR: place_for(j, s, n); return;
     case N_MACRO: place_macro(j, s, n); return;

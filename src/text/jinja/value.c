@@ -110,7 +110,10 @@ V jj_slice(struct jinja *j, const struct jj_str *s, size_t from, size_t to)
     return jj_str(j, s->s + a, b - a);
 }
 
-bool jj_is(const struct jj_str *s, const char *text) { return s->n == strlen(text) && !memcmp(s->s, text, s->n); }
+bool jj_is(const struct jj_str *s, const char *text)
+{
+    return s->n == strlen(text) && !memcmp(s->s, text, s->n);
+}
 
 /* ---- lists and dicts ---- */
 
@@ -245,9 +248,11 @@ bool jj_remove(struct jinja *j, struct jj_dict *d, V key, V *value)
 
 const char *jj_type(V v)
 {
-    static const char *const names[] = { "missing value", "undefined value", "None", "bool", "int", "float", "str",
-                                         "list", "tuple", "dict", "dict view", "range", "iterator", "namespace",
-                                         "loop", "function" };
+    static const char *const names[] = {
+        "missing value", "undefined value", "None", "bool",      "int",   "float",    "str",
+        "list",          "tuple",           "dict", "dict view", "range", "iterator", "namespace",
+        "loop",          "function"
+    };
     return names[v.kind];
 }
 
@@ -474,8 +479,9 @@ static void put_quoted(struct jinja *j, struct jj_text *t, const struct jj_str *
             snprintf(out, sizeof out, "\\x%02x", c);
         else if (unicode_is_space(c) && c != ' ')
             snprintf(out, sizeof out, "\\u%04x", c);
-        else if ((c >= 0x200b && c <= 0x200f) || (c >= 0x202a && c <= 0x202e) || (c >= 0x2060 && c <= 0x206f) ||
-                 c == 0xfeff || (c >= 0xe000 && c <= 0xf8ff) || (c >= 0xfff0 && c <= 0xfffb))
+        else if ((c >= 0x200b && c <= 0x200f) || (c >= 0x202a && c <= 0x202e) ||
+                 (c >= 0x2060 && c <= 0x206f) || c == 0xfeff || (c >= 0xe000 && c <= 0xf8ff) ||
+                 (c >= 0xfff0 && c <= 0xfffb))
             snprintf(out, sizeof out, "\\u%04x", c);
         else
             snprintf(out, sizeof out, "%.*s", (int)n, s->s + i);
@@ -600,6 +606,7 @@ V jj_call_builtin(struct jinja *j, const struct jj_builtin *b, V self, const str
     }
     for (int i = 0; i < b->required; i++)
         if (p[i].kind == JJ_MISSING)
-            jj_fail(j, "%s needs %d %s", b->name, b->required, plural((size_t)b->required, "argument", "arguments"));
+            jj_fail(j, "%s needs %d %s", b->name, b->required,
+                    plural((size_t)b->required, "argument", "arguments"));
     return b->f(j, self, p, a);
 }

@@ -76,7 +76,8 @@ void jj_put_json_string(struct jinja *j, struct jj_text *t, const struct jj_str 
         else if (c < 0x20 || (ascii && c >= 0x7f && c < 0x10000 && c != 0x7f))
             snprintf(out, sizeof out, "\\u%04x", c);
         else if (ascii && c >= 0x10000)
-            snprintf(out, sizeof out, "\\u%04x\\u%04x", 0xd800 + ((c - 0x10000) >> 10), 0xdc00 + ((c - 0x10000) & 0x3ff));
+            snprintf(out, sizeof out, "\\u%04x\\u%04x", 0xd800 + ((c - 0x10000) >> 10),
+                     0xdc00 + ((c - 0x10000) & 0x3ff));
         else {
             jj_put(j, t, s->s + i, n);
             continue;
