@@ -100,7 +100,8 @@ mount_all() # ROOT
 in_root() # COMMAND
 {
     local path=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
-    chroot "$root" /usr/bin/env -i HOME=/root PATH=$path "${settings[@]}" /bin/sh -c "cd /root/longhand && $1"
+    chroot "$root" /usr/bin/env -i HOME=/root PATH=$path "${settings[@]}" \
+        /bin/sh -c "cd \"\$HOME/longhand\" && $1"
 }
 # The part in the name spaces of its own, as process 1: DIR/root is the root. DIR/made says that it was made.
 inside() # DIR COMMAND..

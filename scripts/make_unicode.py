@@ -131,28 +131,32 @@ def main():
                 last = value(c)
                 yield c, last
 
-    def table(declaration, rows, fmt, per):
+    def table(declaration, rows, fmt):
         out.append(declaration + " = {")
         rows = [fmt % r for r in rows]
-        for i in range(0, len(rows), per):
-            out.append("    " + " ".join(r + "," for r in rows[i:i + per]))
+        line = "   "
+        for r in rows:
+            if len(line) + len(r) + 2 > 110:
+                out.append(line)
+                line = "   "
+            line += f" {r},"
+        out.append(line)
         out.append("};")
         out.append("")
 
     out += ["/* The class bits of the code points from `from` up to the next row. */"]
     table("static const struct { uint32_t from; uint8_t bits; } class_runs[]", list(runs(lambda c: flags[c])),
-          "{0x%x,%d}", 10)
+          "{0x%x,%d}")
     out += ["/* The rank of the canonical combining class of the code points from `from` to the next row; "
             "0: a starter. */"]
     table("static const struct { uint32_t from; uint8_t ccc; } ccc_runs[]",
-          list(runs(lambda c: ccc.get(c, 0))), "{0x%x,%d}", 10)
+          list(runs(lambda c: ccc.get(c, 0))), "{0x%x,%d}")
     out += ["/* Full canonical decompositions, without Hangul syllables. */"]
     table("static const struct { uint32_t from, to[4]; } decompositions[]",
-          [(c, ",".join("0x%x" % ord(x) for x in s)) for c, s in sorted(decomposed.items())], "{0x%x,{%s}}",
-          4)
+          [(c, ",".join("0x%x" % ord(x) for x in s)) for c, s in sorted(decomposed.items())], "{0x%x,{%s}}")
     out += ["/* Primary composites: `first` and `second` compose to `whole`. */"]
     table("static const struct { uint32_t first, second, whole; } compositions[]",
-          [(a, b, c) for (a, b), c in sorted(pairs.items())], "{0x%x,0x%x,0x%x}", 6)
+          [(a, b, c) for (a, b), c in sorted(pairs.items())], "{0x%x,0x%x,0x%x}")
     sys.stdout.write("\n".join(out[:-1]) + "\n")
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Renders chats with chat templates, as transformers does, for tests/test_chat.c.
+"""Renders chats with chat templates, as transformers does, for tests/text/test_chat.c.
 
     python3 -m venv venv && venv/bin/pip install transformers jinja2 tokenizers
     venv/bin/python tests/make/make_chat_fixtures.py [SOURCES]

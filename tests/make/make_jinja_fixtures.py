@@ -8,7 +8,8 @@ import json
 import os
 import sys
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(HERE, "../../scripts")]
 import check_templates  # noqa: E402
 import jinja_random  # noqa: E402
 import jinja_reference as ref  # noqa: E402
