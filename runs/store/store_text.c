@@ -494,7 +494,7 @@ int store_metrics(struct store *s, int64_t job, struct metric_list *out, struct 
     return rc;
 }
 
-/* One search for each window: a scan of the job would read a hundred counters of each. */
+/* The query jumps from window to window: a scan of the job would read a hundred counters of each. */
 int store_mark_shared(struct store *s, struct job_list *l, struct err *e)
 {
     int rc = db_begin_read(s, e);
@@ -502,12 +502,18 @@ int store_mark_shared(struct store *s, struct job_list *l, struct err *e)
         return rc;
     for (size_t i = 0; i < l->n && rc >= 0; i++) {
         struct job *j = &l->v[i];
-        size_t at = j->parent_at - j->parent_at % METRIC_WINDOW;
-        for (int64_t n = 0; at < j->tokens && rc >= 0 && !j->shared; at += METRIC_WINDOW) {
-            rc = db_get(s, e, &n, "SELECT EXISTS (SELECT 1 FROM metric WHERE job = ?1 AND start = ?2 AND "
-                                  "source = '' AND name = 'jobs' AND idx > 1)", "ii", j->id, (int64_t)at);
-            j->shared = n;
-        }
+        int64_t shared = 0;
+        if (j->tokens)
+            rc = db_get(s, e, &shared,
+                        "WITH RECURSIVE jobs_window(start) AS ("
+                        "  SELECT min(start) FROM metric WHERE job = ?1 AND start >= ?2"
+                        "  UNION ALL"
+                        "  SELECT (SELECT min(start) FROM metric WHERE job = ?1 AND start > jobs_window.start)"
+                        "  FROM jobs_window WHERE start IS NOT NULL) "
+                        "SELECT EXISTS (SELECT 1 FROM jobs_window CROSS JOIN metric USING (start) "
+                        "WHERE job = ?1 AND source = '' AND name = 'jobs' AND idx > 1)",
+                        "ii", j->id, (int64_t)(j->parent_at - j->parent_at % METRIC_WINDOW));
+        j->shared = shared;
     }
     return db_end(s, MIN(rc, 0), e);
 }
