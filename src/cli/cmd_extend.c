@@ -173,7 +173,7 @@ static int plan_extend(struct edit *d, struct err *e)
     if (!more || *more != '+')
         return err_set(e, ERR_INPUT, "extend: %s%s; --tokens +N is needed",
                        more ? "--tokens " : "--tokens is missing", more ? more : "");
-    if (parse_size(&n, "--tokens +N", more + 1, 1, 1000000000, e))
+    if (parse_count(&n, "--tokens +N", more + 1, 1, 1000000000, e))
         return -1;
     d->at = j->tokens;
     bool stopped = j->finish_reason && strcmp(j->finish_reason, "length") != 0;

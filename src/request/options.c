@@ -103,8 +103,7 @@ static void consider(struct nearest *n, const char *candidate)
     }
 }
 
-/* Whether `name` ("--long" or "-s") is a word of `list`. */
-static bool is_listed(const char *list, const char *name)
+bool option_is_listed(const char *list, const char *name)
 {
     size_t n = strlen(name);
     for (const char *p = list; *p;) {
@@ -121,7 +120,7 @@ const struct option *option_find(const char *spelled, unsigned verb)
     const struct option *other = NULL;
     for (const struct option *opt = options_table; opt->name; opt++)
         if (opt->verbs && ((strncmp(spelled, "--", 2) == 0 && strcmp(spelled + 2, opt->name) == 0) ||
-                           is_listed(opt->also, spelled))) {
+                           option_is_listed(opt->also, spelled))) {
             if (opt->verbs & verb)
                 return opt;
             other = other ? other : opt;
@@ -140,8 +139,11 @@ const struct verb *options_verb(const char *name)
 static int find_verb(const struct verb **out, const char *name, struct err *e)
 {
     struct nearest n = nearest_to(name);
+    const char *hint = verb_hint(name);
     if ((*out = options_verb(name)))
         return 0;
+    if (hint)
+        return err_set(e, ERR_INPUT, "there is no verb '%s': %s", name, hint);
     for (const struct verb *v = verbs_table; v->name; v++)
         consider(&n, v->name);
     if (n.best)
@@ -168,7 +170,7 @@ const char *option_of_alias(const char *word)
     for (size_t i = 0; word[i] && i < sizeof spelled - 3; i++)
         spelled[2 + i] = word[i] == '_' ? '-' : word[i];
     for (const struct option *opt = options_table; opt->name; opt++)
-        if (is_listed(opt->also, spelled))
+        if (option_is_listed(opt->also, spelled))
             return opt->name;
     return NULL;
 }
@@ -216,6 +218,22 @@ int parse_size(size_t *out, const char *name, const char *s, size_t min, size_t 
     if (parse_u64(&v, name, s, min, max, e))
         return -1;
     *out = v;
+    return 0;
+}
+
+int parse_count(size_t *out, const char *name, const char *s, size_t min, size_t max, struct err *e)
+{
+    char digits[24];
+    const size_t n = strspn(s, "0123456789");
+    const int unit = s[n] | 0x20;
+    const size_t scale = unit == 'k' ? 1000 : unit == 'm' ? 1000000 : 1;
+    if (scale == 1 || s[n + 1] || n == 0 || n >= sizeof digits)
+        return parse_size(out, name, s, min, max, e);
+    memcpy(digits, s, n);
+    digits[n] = 0;
+    if (parse_size(out, name, digits, 0, max / scale, e) || *out * scale < min)
+        return err_set(e, ERR_INPUT, "%s: '%s' is not a whole number from %zu to %zu", name, s, min, max);
+    *out *= scale;
     return 0;
 }
 
@@ -319,7 +337,7 @@ int option_set(struct options *o, const struct option *opt, const char *spelled,
     }
     switch (opt->kind) {
     case FLAG:   *(bool *)field = true; return 0;
-    case SIZE:   return parse_size(field, spelled, s, (size_t)opt->min, (size_t)opt->max, e);
+    case SIZE:   return parse_count(field, spelled, s, (size_t)opt->min, (size_t)opt->max, e);
     case U64:    return parse_u64(field, spelled, s, 0, UINT64_MAX, e);
     case BYTES:  return parse_bytes(field, spelled, s, (uint64_t)opt->min, e);
     case LONG:   return parse_long(field, spelled, s, (long)opt->min, (long)opt->max, e);
@@ -351,6 +369,10 @@ int options_assign(struct options *o, const char *name, const char *spelled, con
 
 /* ---- the command line ---- */
 
+/* The messages of these three name the option, but not the verb: parse_words joins them. They return
+ * NO_OPTION. */
+enum { NO_OPTION = 1 };
+
 static int unknown_option(const struct options *o, const char *spelled, struct err *e)
 {
     struct nearest n = nearest_to(strlen(spelled) > 3 ? spelled + 2 : "");
@@ -358,81 +380,53 @@ static int unknown_option(const struct options *o, const char *spelled, struct e
         if (opt->verbs & o->verb->bit)
             consider(&n, opt->name);
     if (n.best)
-        return err_set(e, ERR_INPUT, "%s: unknown option '%s': did you mean '--%s'?", o->verb->name, spelled,
-                       n.best);
-    return err_set(e, ERR_INPUT, "%s: unknown option '%s'; see longhand help %s", o->verb->name, spelled,
-                   o->verb->name);
+        err_set(e, ERR_INPUT, "unknown option '%.60s': did you mean '--%s'?", spelled, n.best);
+    else
+        err_set(e, ERR_INPUT, "unknown option '%.60s'; see longhand help %s", spelled, o->verb->name);
+    return NO_OPTION;
 }
 
-/* What stands for options of llama.cpp and vLLM that longhand does not have. */
-static const char *hint_of(const char *word)
+static int refused_option(const char *spelled, const char *hint, struct err *e)
 {
-    static const struct { const char *words, *hint;
-    } hints[] = {
-        { "-c --ctx-size", "the context is as long as prompt and --tokens need" },
-        { "-ngl --gpu-layers --n-gpu-layers", "--device cuda computes all layers on a GPU" },
-        { "-md --model-draft --speculative-config --speculative-model --draft-max --draft-min",
-          "--drafter names the drafters" },
-        { "-cnv --conversation", "--chat sends the prompt through the chat template" },
-        { "-b --batch-size -ub --ubatch-size -fa --flash-attn --no-mmap --mlock", "longhand chooses it" },
-        { "-ctk --cache-type-k -ctv --cache-type-v", "--kv-dtype is the type of the cache" },
-        { "-sys --system-prompt", "--chat --system TEXT is the system message" },
-        { "--mirostat --mirostat-lr --mirostat-ent --mirostat-eta --mirostat-tau --typical --typical-p "
-          "--top-nsigma --top-n-sigma --xtc-probability --xtc-threshold --dynatemp-range --dynatemp-exp "
-          "--adaptive-target", "longhand's samplers are --top-k, --top-p, --min-p, --eta and DRY" },
-        { "--samplers --sampler-seq", "the order of the samplers is fixed" },
-        { "--grammar --grammar-file -j --json-schema -jf --guided-json --guided-regex", "texts are free" },
-        { "--in-prefix --in-suffix -i --interactive", "longhand writes whole texts, and does not talk" },
-        { "-no-cnv --no-conversation --no-display-prompt --simple-io --log-disable --color",
-          "only the text goes to standard output, without the prompt; -q silences the rest" },
-        { "-r --reverse-prompt", "--stop TEXT ends a text" },
-        { "--prompt-cache --prompt-cache-all",
-          "jobs with a common beginning read it once, without an option" },
-        { "--lora --lora-scaled --enable-lora", "a model with its adapter merged into it is needed" },
-        { "-hf --hf-repo", "--model org/name is a model of the local Hugging Face cache" },
-        { "-np --max-num-seqs", "--parallel N is the number of texts at once" },
-        { "--gpu-memory-utilization", "--max-memory SIZE is the memory of the process" },
-        { "--max-model-len", "the context is as long as prompt and --tokens need" },
-        { "--dtype", "--compute is the number format of the computation, --weights that of the matrices" },
-    };
-    for (size_t i = 0; i < sizeof hints / sizeof *hints; i++)
-        if (is_listed(hints[i].words, word))
-            return hints[i].hint;
-    return NULL;
+    err_set(e, ERR_INPUT, "there is no option '%.40s': %s", spelled, hint);
+    return NO_OPTION;
 }
 
-static int wrong_verb(const struct options *o, const struct option *opt, const char *spelled, struct err *e)
+static int wrong_verb(const struct option *opt, const char *spelled, struct err *e)
 {
     char list[256];
     option_verbs(list, sizeof list, opt->verbs);
-    return err_set(e, ERR_INPUT, "%s: '%s' is an option of %s", o->verb->name, spelled, list);
+    err_set(e, ERR_INPUT, "'%s' is an option of %s", spelled, list);
+    return NO_OPTION;
 }
 
-/* Parses the option at argv[*i]. Its value is in the same word or in the next one. */
+/* Parses the option at argv[*i]. Its value is in the same word or in the next one. 0, NO_OPTION, or -1. */
 static int parse_option(struct options *o, int argc, char **argv, int *i, struct err *e)
 {
     char name[64], first[32];
     const char *word = argv[*i], *value = NULL;
-    size_t n = word[1] == '-' ? strcspn(word, "=") : 2;
+    const bool is_long = word[1] == '-';
+    /* "-hf" is one name, "-n5" a name and its value */
+    const struct option *opt = is_long ? NULL : option_find(word, o->verb->bit);
+    size_t n = is_long ? strcspn(word, "=") : opt ? strlen(word) : 2;
     if (n >= sizeof name)
-        return err_set(e, ERR_INPUT, "%s: unknown option '%.60s...'", o->verb->name, word);
+        return unknown_option(o, word, e);
     memcpy(name, word, n);
     name[n] = 0;
     for (size_t k = 0; k < n; k++)
         if (name[k] == '_')
             name[k] = '-';
     if (word[n])
-        value = word + n + (word[1] == '-');
+        value = word + n + is_long;
 
-    const struct option *opt = option_find(name, o->verb->bit);
-    const char *hint = hint_of(word[1] == '-' ? name : word);
-    if (hint && (!opt || word[1] != '-'))
-        return err_set(e, ERR_INPUT, "%s: there is no option '%.40s': %s", o->verb->name,
-                       word[1] == '-' ? name : word, hint);
+    opt = opt ? opt : option_find(name, o->verb->bit);
+    const char *hint = option_hint(is_long ? name : word);
+    if (hint && (!opt || !is_long))
+        return refused_option(is_long ? name : word, hint, e);
     if (!opt)
         return unknown_option(o, name, e);
     if (!(opt->verbs & o->verb->bit))
-        return wrong_verb(o, opt, name, e);
+        return wrong_verb(opt, name, e);
     if (opt->kind == FLAG) {
         if (value)
             return err_set(e, ERR_INPUT, "%s takes no value", name);
@@ -518,25 +512,60 @@ static void unescape_texts(struct options *o)
         unescape_word(o->job.stop.v[i]);
 }
 
-/* `priority` takes a number below 0 as a word. */
-static bool is_priority(const struct options *o, const char *word)
+/* Whether a word is a number below 0: `priority` takes one, and so may an option that is refused. */
+static bool is_number_word(const struct options *o, const char *word, bool refused)
 {
-    return o->verb->bit == VERB_PRIORITY && word[1] >= '0' && word[1] <= '9';
+    return (o->verb->bit == VERB_PRIORITY || refused) && word[1] >= '0' && word[1] <= '9';
+}
+
+/* The messages of all options that the verb does not have. */
+struct refusals { char list[900]; size_t more; };      /* `more` have no room in the list */
+
+static void add_refused(struct refusals *r, const char *message)
+{
+    const size_t n = strlen(r->list);
+    if (strstr(r->list, message))
+        return;
+    if (n + strlen(message) + 3 > sizeof r->list)
+        r->more++;
+    else
+        snprintf(r->list + n, sizeof r->list - n, "%s%s", n ? "; " : "", message);
+}
+
+static int set_refused(const struct refusals *r, const char *verb, struct err *e)
+{
+    char more[40] = "";
+    if (r->more)
+        snprintf(more, sizeof more, "; and %zu more", r->more);
+    return err_set(e, ERR_INPUT, "%s: %s%s", verb, r->list, more);
 }
 
 static int parse_words(struct options *o, int argc, char **argv, struct err *e)
 {
-    bool only_words = false;
+    bool only_words = false, refused = false;
+    struct refusals r = {0};
+    struct err first = {0};              /* of a value */
     for (int i = 2; i < argc; i++) {
         const char *w = argv[i];
         if (!only_words && strcmp(w, "--") == 0) {
             only_words = true;
-        } else if (!only_words && w[0] == '-' && w[1] && !is_priority(o, w)) {
-            if (parse_option(o, argc, argv, &i, e))
-                return -1;
+        } else if (!only_words && w[0] == '-' && w[1] && !is_number_word(o, w, refused)) {
+            const int rc = parse_option(o, argc, argv, &i, e);
+            if (rc < 0 && !first.code)
+                first = *e;
+            if (rc == NO_OPTION)
+                add_refused(&r, e->msg);
+            refused = rc == NO_OPTION;
         } else {
             o->arg[o->n_args++] = w;
+            refused = false;
         }
+    }
+    if (*r.list)
+        return set_refused(&r, o->verb->name, e);
+    if (first.code) {
+        *e = first;
+        return -1;
     }
     if (o->help)
         return 0;

@@ -137,5 +137,7 @@ void request_notice(const struct options *o, const char *format, ...) __attribut
 
 /* Parses all of `s` as a number in [min, max]. `name` begins the message. */
 int parse_size(size_t *out, const char *name, const char *s, size_t min, size_t max, struct err *e);
+/* The same of a number that k (thousands) or m (millions) may follow. */
+int parse_count(size_t *out, const char *name, const char *s, size_t min, size_t max, struct err *e);
 int parse_long(long *out, const char *name, const char *s, long min, long max, struct err *e);
 int parse_real(double *out, const char *name, const char *s, double min, double max, struct err *e);

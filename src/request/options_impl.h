@@ -55,6 +55,11 @@ extern const struct verb verbs_table[];
 /* The row of an option that is spelled "--name" or "-x": the row of this verb, else of any verb, else
  * NULL. */
 const struct option *option_find(const char *spelled, unsigned verb);
+/* What stands for an option ("--ctx-size", "-c") or a verb of another program; NULL: nothing. */
+const char *option_hint(const char *spelled);
+const char *verb_hint(const char *name);
+/* Whether `name` is a word of a list such as `also`. */
+bool option_is_listed(const char *list, const char *name);
 /* Whether a number is in the range of a row, and the range in words: "a number from 0 to 1, without 0". */
 bool option_in_range(const struct option *opt, double x);
 const char *option_range(char text[96], const struct option *opt);

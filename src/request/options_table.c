@@ -16,11 +16,12 @@ static const char TEXTS[] = "Text", SAMPLING[] = "Sampling", DRAFTING[] = "Draft
                   STORE[] = "Jobs";
 
 const struct option options_table[] = {
-    { "model", "-m", "DIR", VERBS_MODEL | VERB_SUBMIT, TEXT, F(model), MODELS, MAIN,
+    { "model", "-m -hf -hfr --hf-repo", "DIR", VERBS_MODEL | VERB_SUBMIT, TEXT, F(model), MODELS, MAIN,
       "The model: a Hugging Face directory, a GGUF file (of a split file the first part), or org/name "
       "from the local Hugging Face cache. Supported are Llama, Mistral, Qwen2 and Qwen3, on a CPU also "
       "Mixtral, Qwen2-MoE, Qwen3-MoE, and Qwen3.5 to 3.8 (dense and MoE)." },
-    { "model", "-m", "DIR", VERB_WORK | VERB_RESUME | VERB_EXTEND | VERB_FORK, TEXT, F(model), STORE, 0,
+    { "model", "-m -hf -hfr --hf-repo", "DIR", VERB_WORK | VERB_RESUME | VERB_EXTEND | VERB_FORK, TEXT,
+      F(model), STORE, 0,
       "The new place of a model that was moved. Its files must have the fingerprint that the jobs "
       "have.", OF({ VERB_WORK, "for all jobs with this fingerprint" }) },
     { "prompt", "-p", "TEXT", VERBS_MAKE, TEXT, F(prompt), TEXTS, MAIN,
@@ -51,13 +52,14 @@ const struct option options_table[] = {
     { "chat-date", "", "DATE", VERBS_CHAT, TEXT, F(chat_date), TEXTS, DECIDES,
       "With --chat: the day that the template knows, like 2024-07-26 or 26 Jul 2024.",
       .shown = "the day of the command", .member = "chat" },
-    { "tokens", "-n --predict --n-predict --max-tokens", "N",
+    { "tokens", "-n --predict --n-predict --max-tokens --max-new-tokens", "N",
       VERBS_MAKE | VERB_INSPECT | VERB_BENCH | VERB_FORK, SIZE, F(tokens), TEXTS, MAIN | GRID,
-      "Number of tokens to generate.", .min = 1, .max = BIG,
+      "Number of tokens to generate. 100k is 100,000.", .min = 1, .max = BIG,
       OF({ VERB_INSPECT, "the length for which memory is itemised" },
          { VERB_FORK, "the length of the whole text", "the length of the other job" }),
       .fields = "max_tokens max_completion_tokens" },
-    { "tokens", "-n --predict --n-predict --max-tokens", "+N", VERB_EXTEND, TEXT, F(more_tokens), TEXTS, 0,
+    { "tokens", "-n --predict --n-predict --max-tokens --max-new-tokens", "+N", VERB_EXTEND, TEXT,
+      F(more_tokens), TEXTS, 0,
       "Number of tokens to add to the text." },
     { "min-tokens", "", "N", VERBS_SAMPLE, SIZE, J(sampling.min_tokens), TEXTS, SAMPLED,
       "Do not end the text before it has N tokens: until then end-of-text tokens are banned.", .max = BIG,

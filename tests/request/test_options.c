@@ -116,6 +116,61 @@ static void options_refuse_what_they_do_not_take(void)
         "unknown option");
 }
 
+static void thousands_and_millions_are_numbers(void)
+{
+    const struct { const char *line; size_t tokens;
+    } cases[] = {
+        { "run -n 100k", 100000 }, { "run -n100K", 100000 }, { "run --tokens=2M", 2000000 },
+        { "fork 1 --tokens 3k", 3000 }, { "run --max-new-tokens 7", 7 }, { "run -n 1000m", 1000000000 },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        GOOD(cases[i].line);
+        CHECK(o.tokens == cases[i].tokens, "%s: %zu", cases[i].line, o.tokens);
+        options_free(&o);
+    }
+    check_refused("run -n 1001m", "-n: '1001m' is not a whole number from 1 to 1000000000");
+    check_refused("run -n 0k", "'0k' is not a whole number from 1 to");
+    check_refused("run -n k", "'k' is not a whole number");
+    check_refused("run -n 1kk", "'1kk' is not a whole number");
+    check_refused("run -n 99999999999999999999k", "99999999999999999999k");
+    check_refused("run --seed 1k", "'1k' is not a whole number");
+}
+
+static void all_unknown_options_are_in_one_message(void)
+{
+    check_refused("run --jinja -st -v -n 5 -ngl 99 --tempature -1 --window 9 --jinja",
+                  "run: there is no option '--jinja': --chat runs the model's chat template, which is Jinja; "
+                  "there is no option '-st': run writes one text and ends; there is no option '-v': longhand "
+                  "show JOB and longhand report JOB tell everything about a text; there is no option '-ngl': "
+                  "--device cuda computes all layers on a GPU; unknown option '--tempature': did you mean "
+                  "'--temperature'?; '--window' is an option of score");
+    /* an unknown option comes before a bad value, on whichever side it stands */
+    check_refused("run --tokens x --zzzzzz", "run: unknown option '--zzzzzz'; see longhand help run");
+    check_refused("run --zzzzzz 1 --tokens x", "run: unknown option '--zzzzzz'");
+    check_refused("run --tokens x --seed y", "--tokens: 'x'");
+    CHECK(!strstr(e.msg, "seed"));
+    char line[900] = "run";
+    for (int i = 0; i < 60; i++)
+        snprintf(line + strlen(line), sizeof line - strlen(line), " --zzzzz%d", i);
+    check_refused(line, "--zzzzz0'");
+    check_refused(line, "longhand help run; and 4");
+    check_refused("chat", "there is no verb 'chat': longhand run --chat");
+    check_refused("server --port 8080", "there is no verb 'server': longhand submit queues texts");
+}
+
+static void names_of_several_letters_have_one_dash(void)
+{
+    GOOD("run -hf org/name -n 5");
+    CHECK(o.model && !strcmp(o.model, "org/name") && o.tokens == 5);
+    options_free(&o);
+    GOOD("submit --hf-repo org/name");
+    CHECK(o.model && !strcmp(o.model, "org/name"));
+    options_free(&o);
+    GOOD("work -hf org/name:Q8_0");
+    CHECK(o.model && !strcmp(o.model, "org/name:Q8_0"));
+    options_free(&o);
+}
+
 static void scaling_is_joined_from_its_parts(void)
 {
     const struct { const char *line, *want;
@@ -220,6 +275,9 @@ int main(void)
     RUN(options_have_their_defaults);
     RUN(options_are_spelled_in_every_way);
     RUN(options_refuse_what_they_do_not_take);
+    RUN(thousands_and_millions_are_numbers);
+    RUN(all_unknown_options_are_in_one_message);
+    RUN(names_of_several_letters_have_one_dash);
     RUN(scaling_is_joined_from_its_parts);
     RUN(stored_numbers_have_the_ranges_of_options);
     RUN(help_covers_the_table);
