@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/text/distinct.h"
+
 static const char *const state_names[JOB_STATES] = { "queued", "running", "paused", "done", "failed",
     "cancelled" };
 
@@ -85,7 +87,32 @@ static int parse_word(struct selection_term *t, const char *word, struct err *e)
 /* Whether jobs are selected by what they are, whatever their number. */
 static bool narrows(const struct selection_words *w)
 {
-    return w->state || w->finish || w->loops || w->shorter || w->longer;
+    return w->state || w->finish || w->loops || w->shorter || w->longer || w->distinct_below ||
+           w->repeats_above;
+}
+
+/* A share, from 0 to 1. */
+static bool parse_share(double *x, const char *text)
+{
+    char *end;
+    *x = strtod(text, &end);
+    return end > text && !*end && *x >= 0 && *x <= 1;
+}
+
+/* --distinct-below N:X and --repeats-above X. */
+static int parse_shares(struct selection *sel, const struct selection_words *w, struct err *e)
+{
+    const char *s = w->distinct_below;
+    if (s && (*s < '1' || *s > '0' + DISTINCT_MAX || s[1] != ':' ||
+              !parse_share(&sel->distinct_below, s + 2)))
+        return err_set(e, ERR_INPUT,
+                       "--distinct-below: '%s' is not N:X like 2:0.6, with N from 1 to %d and X from 0 to 1",
+                       s, DISTINCT_MAX);
+    sel->distinct = s ? (size_t)(*s - '0') : 0;
+    sel->by_repeats = w->repeats_above;
+    if (sel->by_repeats && !parse_share(&sel->repeats_above, w->repeats_above))
+        return err_set(e, ERR_INPUT, "--repeats-above: '%s' is not a number from 0 to 1", w->repeats_above);
+    return 0;
 }
 
 int selection_parse(struct selection *sel, const struct selection_words *w, struct err *e)
@@ -109,6 +136,8 @@ int selection_parse(struct selection *sel, const struct selection_words *w, stru
         if (job_state_parse(&sel->state, w->state, e))
             return -1;
     }
+    if (parse_shares(sel, w, e))
+        return -1;
     if (w->n && !(sel->v = calloc(w->n, sizeof *sel->v)))
         return err_set(e, ERR_FAILED, "out of memory for %zu selections", w->n);
     for (; sel->n < w->n; sel->n++)

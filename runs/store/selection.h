@@ -1,5 +1,6 @@
 /* Which jobs a command names: 7, 5-90, @NAME, @NAME/custom_id, @NAME/custom_id/sample, --state STATE,
- * --finish REASON, --loops, --shorter-than N, --longer-than N, --all.
+ * --finish REASON, --loops, --shorter-than N, --longer-than N, --distinct-below N:X, --repeats-above X,
+ * --all.
  *
  * Several words select the union of their jobs: `7 @novel` is job 7 and the batch "novel". The options narrow
  * the union; without words they select from all jobs. Nothing here knows the store:
@@ -30,6 +31,8 @@ struct selection {
     const char *finish;                      /* finish_reason; NULL: any */
     bool loops;                              /* only jobs in whose text a repetition was noticed */
     size_t shorter, longer;                  /* tokens of the text: below `shorter`, above `longer`; 0: any */
+    size_t distinct; double distinct_below;  /* Distinct-n of the tokens, with this n; 0: any */
+    bool by_repeats; double repeats_above;   /* share of the tokens that repeat (src/text/loop.h) */
 };
 
 /* The words of a command line. They are borrowed and must outlive the selection. */
@@ -37,6 +40,7 @@ struct selection_words {
     const char *const *v; size_t n;
     const char *state, *finish; bool loops, all;
     size_t shorter, longer;
+    const char *distinct_below, *repeats_above;      /* "N:X" and "X"; NULL: any */
 };
 /* No words, no option that narrows, and no `all` is an error; a verb whose default is every job passes
  * `all`. `all` together with words is an error. Call selection_free also after a failure. */

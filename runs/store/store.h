@@ -320,6 +320,13 @@ struct fork_spec {
 /* Make a new job, outside batches, from a job in any state. The job's parts before `at` come along. */
 int store_fork(struct store *s, int64_t job, const struct fork_spec *f, int64_t *id, struct err *e);
 
+/* Queue a new job for each of n jobs that are done, failed or cancelled: the same request is written again,
+ * under the next sample number, with seed[i] (seed NULL: the job's own). The old jobs stay. now[n] receives
+ * the new jobs; 0: the job is in another state, or was redone before. ERR_INPUT, and nothing changes, for a
+ * job that goes on with given text or other parameters (extend, fork). One transaction. */
+int store_redo(struct store *s, const int64_t *ids, size_t n, const uint64_t *seed, int64_t *now,
+               struct err *e);
+
 /* ---- reading texts and figures ---- */
 
 /* All reads between these two calls see the database at one moment. Keep the time short: no writer can

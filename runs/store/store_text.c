@@ -417,6 +417,74 @@ int store_fork(struct store *s, int64_t job, const struct fork_spec *f, int64_t 
     return db_end(s, rc, e);
 }
 
+/* ---- redo ---- */
+
+/* 1: the job can be redone; 0: it is in another state, or was redone; -1. */
+static int can_redo(struct store *s, int64_t job, struct err *e)
+{
+    int64_t yes = 0, changed = 0;
+    if (db_get(s, e, &yes,
+               "SELECT state IN ('done', 'failed', 'cancelled') AND NOT EXISTS (SELECT 1 FROM event v "
+               "WHERE v.job = j.id AND v.kind = 'redone') FROM job j WHERE j.id = ?1", "i", job) < 0 ||
+        db_get(s, e, &changed,
+               "SELECT EXISTS (SELECT 1 FROM span WHERE job = ?1) OR EXISTS (SELECT 1 FROM part "
+               "WHERE job = ?1)", "i", job) < 0)
+        return -1;
+    if (yes && changed)
+        return err_set(e, ERR_INPUT,
+                       "job %" PRId64 " goes on with given text or other parameters; longhand fork --at "
+                       "writes another version of it", job);
+    return yes != 0;
+}
+
+/* Jobs with one seed and one prompt have different sample numbers, so that their texts differ. A single job
+ * that has a name gets a custom_id, as the jobs of --samples have: its sample number. */
+static int redo_one(struct store *s, int64_t job, const uint64_t *seed, int64_t *now, struct err *e)
+{
+    struct text_facts facts;
+    char text[48];
+    int rc = can_redo(s, job, e);
+    if (rc != 1)
+        return rc;
+    if (read_facts(s, job, &facts, e) ||
+        db_run(s, e,
+               "INSERT INTO job (batch, line, custom_id, sample, identity, model, fingerprint, seed, wanted, "
+               "prompt_tokens, link, state, priority, created, updated, opening) "
+               "SELECT j.batch, j.line, CASE WHEN j.batch NOT NULL AND j.line IS NULL THEN x.next ELSE "
+               "j.custom_id END, x.next, j.identity, j.model, j.fingerprint, "
+               "CASE WHEN ?2 THEN ?3 ELSE j.seed END, j.wanted, j.prompt_tokens, ?4, 'queued', j.priority, "
+               "?5, ?5, j.opening FROM job j, (SELECT max(o.sample) + 1 AS next FROM job o, job me "
+               "WHERE me.id = ?1 AND o.batch IS me.batch AND (o.custom_id = me.custom_id OR "
+               "(o.seed = me.seed AND o.prompt_tokens = me.prompt_tokens AND o.opening = me.opening))) x "
+               "WHERE j.id = ?1",
+               "idibr", job, (int)(seed != NULL), (int64_t)(seed ? *seed : 0), facts.start.v,
+               sizeof facts.start.v, wall_seconds()))
+        return -1;
+    *now = sqlite3_last_insert_rowid(s->db);
+    if (db_run(s, e,
+               "INSERT INTO input (job, parameters, metadata, prompt, ids, crc) SELECT ?1, parameters, "
+               "metadata, prompt, ids, crc FROM input WHERE job = ?2", "ii", *now, job))
+        return -1;
+    snprintf(text, sizeof text, "as job %" PRId64, *now);
+    if (event_add(s, job, 0, "redone", text, e))
+        return -1;
+    snprintf(text, sizeof text, "in place of job %" PRId64, job);
+    return event_add(s, *now, 0, "submitted", text, e);
+}
+
+int store_redo(struct store *s, const int64_t *ids, size_t n, const uint64_t *seed, int64_t *now,
+               struct err *e)
+{
+    int rc = 0;
+    if (db_begin(s, e))
+        return -1;
+    for (size_t i = 0; i < n && rc == 0; i++) {
+        now[i] = 0;
+        rc = redo_one(s, ids[i], seed ? &seed[i] : NULL, &now[i], e);
+    }
+    return db_end(s, rc, e);
+}
+
 /* ---- lists ---- */
 
 /* Step q. When it gives a row, make room for the row in *v, a pointer to n elements of `size` bytes.

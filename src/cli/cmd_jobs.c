@@ -1,5 +1,5 @@
-/* longhand show, pause, resume, cancel, remove, priority: all about single jobs, and changes of their state.
- * Start at cmd_show and cmd_change. */
+/* longhand show, pause, resume, cancel, remove, priority, redo: all about single jobs, and changes of their
+ * state. Start at cmd_show and cmd_change. */
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -14,6 +14,7 @@
 #include "src/base/output.h"
 #include "src/cli/cmd_store.h"
 #include "src/cli/verbs.h"
+#include "src/request/batch.h"
 
 static const char *time_text(char out[32], double t)
 {
@@ -324,6 +325,54 @@ int cmd_priority(const struct options *o, struct err *e)
                 changed < jobs.n ? "; the others are done or cancelled" : "");
     job_list_free(&jobs);
     free(ids);
+    store_close(s);
+    return rc;
+}
+
+/* ---- redo ---- */
+
+/* Prints the numbers of the new jobs, one a line. */
+static int print_redone(const struct options *o, const struct job_list *jobs, const int64_t *now,
+                        struct err *e)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < jobs->n; i++)
+        n += now[i] != 0;
+    if (!n && jobs->n == 1)
+        return err_set(e, ERR_INPUT, "job %" PRId64 " is %s%s", jobs->v[0].id,
+                       job_state_name(jobs->v[0].state),
+                       jobs->v[0].state < JOB_DONE
+                           ? ", not done, failed or cancelled"
+                           : " and was redone before; longhand show names its successor");
+    if (!o->quiet)
+        fprintf(stderr, "%zu %s queued again under another sample number%s\n", n, plural(n, "text", "texts"),
+                n < jobs->n ? "; the others have not ended, or were redone before" : "");
+    for (size_t i = 0; i < jobs->n; i++)
+        if (now[i])
+            printf("%" PRId64 "\n", now[i]);
+    return stdout_finish(e);
+}
+
+int cmd_redo(const struct options *o, struct err *e)
+{
+    struct store *s = NULL;
+    struct job_list jobs = {0};
+    int64_t *ids = NULL, *now = NULL;
+    uint64_t *seed = NULL;
+    if (store_from_options(&s, o, STORE_WRITE, e))
+        return -1;
+    int rc = jobs_from_options(s, o, false, &ids, &jobs, e);
+    if (rc == 0 && (!(now = calloc(jobs.n + 1, sizeof *now)) || !(seed = calloc(jobs.n + 1, sizeof *seed))))
+        rc = err_set(e, ERR_FAILED, "out of memory for %zu jobs", jobs.n);
+    for (size_t i = 0; rc == 0 && i < jobs.n; i++)
+        seed[i] = jobs.v[i].line ? batch_line_seed(o->seed, jobs.v[i].custom_id) : o->seed;
+    if (rc == 0)
+        rc = store_redo(s, ids, jobs.n, options_given(o, "seed") ? seed : NULL, now, e);
+    rc = rc ? rc : print_redone(o, &jobs, now, e);
+    free(seed);
+    free(now);
+    free(ids);
+    job_list_free(&jobs);
     store_close(s);
     return rc;
 }

@@ -75,6 +75,13 @@ static int id_order(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* The options that narrow a selection, with words. */
+static struct selection_words words_of(const struct options *o, const char *const *words, size_t n, bool all)
+{
+    return (struct selection_words){ words, n, o->state, o->finish, o->loops, all, o->shorter, o->longer,
+                                     o->distinct_below, o->repeats_above };
+}
+
 /* Adds the jobs that `words` select to the parts, whose n_ids[p->n] grow. One part that has the job is
  * enough. */
 static int select_words(struct store_parts *p, const struct options *o, const char *const *words,
@@ -83,8 +90,7 @@ static int select_words(struct store_parts *p, const struct options *o, const ch
     struct selection sel;
     struct err first = {0};
     size_t found = 0;
-    const struct selection_words w = { words, n_words, o->state, o->finish, o->loops, every,
-                                        o->shorter, o->longer };
+    const struct selection_words w = words_of(o, words, n_words, every);
     int rc = selection_parse(&sel, &w, e);
     for (size_t i = 0; i < p->n && rc == 0; i++) {
         int64_t *ids = NULL;
@@ -187,8 +193,7 @@ int jobs_from_options(struct store *s, const struct options *o, bool every, int6
                       struct job_list *jobs, struct err *e)
 {
     const bool all = o->all || (every && !o->n_args && !o->state);
-    const struct selection_words w = { o->arg, o->n_args, o->state, o->finish, o->loops, all,
-                                        o->shorter, o->longer };
+    const struct selection_words w = words_of(o, o->arg, o->n_args, all);
     return jobs_from_words(s, &w, ids, jobs, e);
 }
 

@@ -41,6 +41,7 @@ static int run_verb(const struct options *o, struct err *e)
     case VERB_PRIORITY: return cmd_priority(o, e);
     case VERB_EXTEND:   return cmd_extend(o, e);
     case VERB_FORK:     return cmd_fork(o, e);
+    case VERB_REDO:     return cmd_redo(o, e);
     case VERB_VERIFY:   return cmd_verify(o, e);
     case VERB_REPORT:   return cmd_report(o, e);
     case VERB_EXPORT:   return cmd_export(o, e);

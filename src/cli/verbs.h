@@ -15,10 +15,11 @@ int cmd_report(const struct options *o, struct err *e);
 int cmd_submit(const struct options *o, struct err *e);
 int cmd_work(const struct options *o, struct err *e);
 int cmd_list(const struct options *o, struct err *e);
-/* src/cli/cmd_jobs.c: show, pause, resume, cancel, remove, priority */
+/* src/cli/cmd_jobs.c: show, pause, resume, cancel, remove, priority, redo */
 int cmd_show(const struct options *o, struct err *e);
 int cmd_change(const struct options *o, struct err *e);
 int cmd_priority(const struct options *o, struct err *e);
+int cmd_redo(const struct options *o, struct err *e);
 int cmd_text(const struct options *o, struct err *e);        /* src/cli/cmd_text.c: text, tail */
 int cmd_tail(const struct options *o, struct err *e);
 int cmd_extend(const struct options *o, struct err *e);      /* src/cli/cmd_extend.c: extend, fork */

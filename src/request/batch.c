@@ -227,7 +227,7 @@ static int read_prompt(const struct batch_model *m, struct batch_line *l, struct
     return tokenizer_decode(t, &r->prompt, &r->prompt_bytes, r->ids, r->n_ids, true, e);
 }
 
-static uint64_t line_seed(uint64_t seed, const char *custom_id)
+uint64_t batch_line_seed(uint64_t seed, const char *custom_id)
 {
     uint8_t bytes[SHA256_BYTES];
     struct sha256 h;
@@ -363,7 +363,7 @@ static int describe_request(struct batch *b, struct batch_line *l, struct reques
     if (find_model(b, m, b->o->model ? b->o->model : l->model, b->o->model ? "--model" : "body.model", e))
         return -1;
     if (!l->seeded) {
-        snprintf(seed, sizeof seed, "%" PRIu64, line_seed(b->seed, l->custom_id));
+        snprintf(seed, sizeof seed, "%" PRIu64, batch_line_seed(b->seed, l->custom_id));
         if (options_assign(&l->o, "seed", "seed", seed, e))
             return -1;
     }

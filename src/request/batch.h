@@ -37,3 +37,5 @@ struct batch {                           /* {0} is closed */
 int  batch_open(struct batch *b, const struct options *o, struct err *e);
 int  batch_submit(struct batch *b, struct store *s, struct err *e);
 void batch_close(struct batch *b);
+/* The seed of a line without a seed. */
+uint64_t batch_line_seed(uint64_t seed, const char *custom_id);

@@ -10,6 +10,7 @@
  * Spellings: --name VALUE, --name=VALUE, -n VALUE, -nVALUE. `_` in a long name means `-`. `--` ends the
  * options. The last use of an option counts, except for options that make lists. */
 #pragma once
+#include <limits.h>
 #include <stdio.h>
 #include "src/base/base.h"
 #include "src/base/progress.h"
@@ -22,14 +23,15 @@ enum {
     VERB_RESUME = 1 << 16, VERB_CANCEL = 1 << 17, VERB_REMOVE = 1 << 18, VERB_EXTEND = 1 << 19,
     VERB_FORK = 1 << 20, VERB_REPORT = 1 << 21, VERB_EXPORT = 1 << 22, VERB_VERIFY = 1 << 23,
     VERB_CONVERT = 1 << 24, VERB_DOCTOR = 1 << 25, VERB_COMPACT = 1 << 26, VERB_DU = 1 << 27,
-    VERB_BACKUP = 1 << 28, VERB_PRIORITY = 1 << 29, VERB_PLAN = 1 << 30,
+    VERB_BACKUP = 1 << 28, VERB_PRIORITY = 1 << 29, VERB_PLAN = 1 << 30, 
+    VERB_REDO = INT_MIN,             /* the last bit */
     VERBS_UPKEEP = VERB_DOCTOR | VERB_COMPACT | VERB_BACKUP,
     VERBS_MAKE = VERB_RUN | VERB_SUBMIT, VERBS_CHAT = VERBS_MAKE | VERB_TOKENIZE,
     VERBS_BRANCH = VERB_EXTEND | VERB_FORK,
     VERBS_SAMPLE = VERBS_MAKE | VERBS_BRANCH,
     VERBS_CHANGE = VERB_PAUSE | VERB_RESUME | VERB_CANCEL | VERB_REMOVE | VERB_PRIORITY,
     VERBS_SELECT = VERB_LIST | VERB_SHOW | VERB_TEXT | VERBS_CHANGE | VERB_REPORT | VERB_EXPORT |
-                   VERB_DU,
+                   VERB_DU | VERB_REDO,
     VERBS_COMPUTE = VERB_WORK | VERB_RUN | VERB_VERIFY,
     VERBS_STORE = VERBS_MAKE | VERB_WORK | VERBS_SELECT | VERB_TAIL | VERB_EXTEND | VERB_FORK | VERB_VERIFY |
                   VERBS_UPKEEP | VERB_PLAN,
@@ -79,7 +81,7 @@ struct options {
     int train_kind, train_ablation;
     struct text_list db, by, grid;               /* jobs */
     size_t limit, shorter, longer;
-    const char *sort, *columns, *finish;
+    const char *sort, *columns, *finish, *distinct_below, *repeats_above;
     bool reverse, loops, lines, keep, replace, headings;
     const char *batch, *name, *shard, *state, *append, *append_file, *at_text, *find, *between, *dir,
         *older_than, *fields;

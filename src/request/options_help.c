@@ -33,6 +33,9 @@ static const struct entry selectors[] = {
     { "--state STATE", "Jobs that are queued, running, paused, done, failed or cancelled." },
     { "--finish REASON", "Jobs whose text ended by length, stop or repetition." },
     { "--loops", "Jobs whose text repeats itself." },
+    { "--shorter-than N, --longer-than N", "Jobs whose text has fewer, or more, tokens." },
+    { "--distinct-below N:X", "Jobs whose text has a Distinct-N below X." },
+    { "--repeats-above X", "Jobs in whose text more than the share X of the tokens repeat." },
     { "--all", "Every job." },
 };
 #define N(a) (sizeof (a) / sizeof *(a))
@@ -125,7 +128,7 @@ static void help_option(FILE *f, const struct option *opt, bool verbs, unsigned 
         fprintf(f, "%.2s, ", form);
     fprintf(f, opt->flags & OPTIONAL ? "--%s[=%s]" : opt->arg ? "--%s %s" : "--%s", opt->name, opt->arg);
     option_verbs(list, sizeof list, opt->verbs);
-    if (verbs && !(opt->verbs & VERB_RUN) && (opt->verbs & VERBS_SELECT) != VERBS_SELECT)
+    if (verbs && !(opt->verbs & VERB_RUN) && ~opt->verbs & VERBS_SELECT)
         fprintf(f, "   (%s)", list);
     snprintf(text, sizeof text, "%s%s%s%s", help, *def ? " Default: " : "", def, *def ? "." : "");
     fputc('\n', f);
@@ -248,7 +251,7 @@ static void man_option(FILE *f, const struct option *opt)
     snprintf(text, sizeof text, "%s%s%s%s", help, *def ? " Default: " : "", def, *def ? "." : "");
     fputc('\n', f);
     troff(f, text);
-    fprintf(f, "\n.br\n(%s)\n", opt->verbs == VERBS_STORE ? "every verb about jobs" : list);
+    fprintf(f, "\n.br\n(%s)\n", opt->verbs == (unsigned)VERBS_STORE ? "every verb about jobs" : list);
 }
 
 static void man_options(FILE *f)

@@ -120,6 +120,47 @@ all=$(lengths); small=${all%% *}
     [ "$small $(lengths --longer-than "$small")" = "$all" ] &&
     [ -z "$(lengths --shorter-than 1 --longer-than 1)" ]
 result selection_by_length $? "all $all, short $(lengths --shorter-than $((small + 1)))"
+# by Distinct-n and by repetition, as report has them
+"$L" report --all --csv >"$TMP/csv"
+by_distinct=$(python3 -c 'import csv, sys
+rows = csv.DictReader(open(sys.argv[1]))
+print("".join(r["job"] + " " for r in rows if float(r["distinct_2"] or 2) < 0.9))' "$TMP/csv")
+[ -n "$by_distinct" ] && [ "$(numbers --distinct-below 2:0.9)" = "$by_distinct" ]
+result selection_by_distinct $? "$(numbers --distinct-below 2:0.9), not $by_distinct"
+[ "$(numbers --repeats-above 0.3)" = "$id $stops " ] && [ -z "$(numbers --repeats-above 1)" ] &&
+    [ "$("$L" export --all --repeats-above 0.3 --format jsonl 2>/dev/null | wc -l)" = 2 ]
+result selection_by_repeats $? "$(numbers --repeats-above 0.3)"
+check a_distinct_without_n 2 "^longhand: --distinct-below: '0.9' is not N:X" list --distinct-below 0.9
+check repeats_are_a_share 2 "^longhand: --repeats-above: '3' is not a number" list --repeats-above 3
+
+# redo: rejected texts again, under the next sample number
+"$L" text @many/1 >"$TMP/before"
+check redo_queues_a_sample 0 '^1 text queued again under another sample number$' redo @many/1
+again=$(cat "$TMP/out")
+"$L" list @many/3 --columns job,state,sample | tail -1 | grep -qE "^ *$again +queued +3\$"
+result a_redone_sample_has_the_next_number $? "$("$L" list @many --columns job,state,sample,name)"
+check redo_once 2 'job [0-9]* is done and was redone before' redo @many/1
+check redo_needs_an_end 2 'job [0-9]* is queued, not done' redo @many/3
+"$L" work -q; "$L" text @many/1 >"$TMP/a"; "$L" text @many/3 >"$TMP/b"
+same the_old_sample_stays "$TMP/before" "$TMP/a"; differ the_new_sample_is_another_text "$TMP/a" "$TMP/b"
+check a_redone_sample_may_be_redone 0 '1 text queued again' redo @many/3
+"$L" list @many/4 --columns sample | tail -1 | grep -q 4; result the_chain_of_samples $? "$("$L" list @many)"
+check redo_with_a_seed 0 '' redo @many/0 --seed 77 -q
+[ "$("$L" list @many/5 --columns seed | tail -1 | tr -d ' ')" = 77 ]
+result redo_takes_a_seed $? "$(cat "$TMP/out")"
+check a_text_is_extended 0 'queued' extend @short --tokens +3 --append "and"
+"$L" work -q
+check redo_refuses_given_text 2 'goes on with given text or other parameters; longhand fork' redo @short
+printf 'custom_id,prompt\na,Once\nb,The\n' >"$TMP/two.csv"
+"$L" submit --batch "$TMP/two.csv" "${G[@]}" -n 6 --samples 2 -q >/dev/null; "$L" work -q
+check redo_of_a_batch 0 '^4 texts queued again' redo @two --seed 5
+[ "$("$L" list @two --state queued --columns name,sample | sed 1,2d | tr -s ' ' | tr '\n' ,)" = \
+    "@two/a/2 2,@two/a/3 3,@two/b/2 2,@two/b/3 3," ] &&
+    [ "$("$L" list @two --state queued --columns seed | sed 1,2d | sort -u | wc -l)" = 2 ]
+result redone_lines_have_names_and_seeds $? "$("$L" list @two --columns name,sample,seed)"
+"$L" work -q
+check the_batch_again_is_the_same 0 '@two: 0 new jobs, 4 exist' submit --batch "$TMP/two.csv" "${G[@]}" -n 6 \
+    --samples 2
 check an_unknown_finish 2 '^longhand: --finish "loop": allowed are length, stop, repetition' list \
     --finish loop
 check remove_takes_loops 0 '2 jobs removed' remove --loops
