@@ -36,7 +36,7 @@ element() # I [ARGS]: starts element I of 2 as Slurm does
     exec env PATH="$TMP/bin:$PATH" LONGHAND="$LONGHAND" LONGHAND_DIR="$TMP/alone" \
         SLURM_SUBMIT_DIR="$TMP" SLURM_ARRAY_JOB_ID=77 SLURM_ARRAY_TASK_ID="$i" SLURM_ARRAY_TASK_COUNT=2 \
         SLURM_ARRAY_TASK_MIN=1 SLURM_ARRAY_TASK_MAX=2 SLURM_CPUS_PER_TASK=1 "$@" \
-        bash scripts/longhand.sbatch "$TMP/book.jsonl" "${G[@]}" "${T[@]}"
+        bash -c 'exec bash scripts/longhand.sbatch ${before:-} "$@"' _ "$TMP/book.jsonl" "${G[@]}" "${T[@]}"
 }
 element 1 >"$TMP/log" 2>&1 & script=$!
 for _ in $(seq $((200 * slower))); do [ \
@@ -53,7 +53,7 @@ result the_next_start_finishes $? "exit $rc: $(tail -3 "$TMP/log")"
 (LONGHAND_DB=$TMP/alone/book-1-of-2.db; sql "UPDATE job SET state = 'failed', fingerprint = 'x' WHERE id = 1"
     sql "UPDATE job SET state = 'failed' WHERE id = 2") >/dev/null
 (element 1) >"$TMP/log1" 2>&1; rc=$?
-[ $rc = 1 ] && grep -q 'element 1/2: 1 job has failed' "$TMP/log1"
+[ $rc = 1 ] && grep -q 'shard 1/2: 1 job has failed' "$TMP/log1"
 result failed_jobs_are_tried_again_and_decide_the_status $? "exit $rc: $(tail -3 "$TMP/log1")"
 (LONGHAND_DB=$TMP/alone/book-1-of-2.db
     sql "UPDATE job SET fingerprint = (SELECT fingerprint FROM job WHERE id = 2)") >/dev/null
@@ -68,8 +68,30 @@ LONGHAND_DB= "$LONGHAND" export @book --format openai-batch --db "$TMP/alone/boo
 [ "$(grep -o '"custom_id": "[^"]*"' "$TMP/got" | tr -d '\n')" = \
     '"custom_id": "r0""custom_id": "r1""custom_id": "r2""custom_id": "r3"' ]
     result the_stores_are_one_batch $? "$(cut -c1-60 "$TMP/got")"
-(element 3 SLURM_ARRAY_TASK_MIN=3 SLURM_ARRAY_TASK_MAX=4) >"$TMP/log" 2>&1
-[ $? = 2 ] && grep -q 'must be 1-N' "$TMP/log"; result an_array_with_gaps_is_refused $? "$(cat "$TMP/log")"
+
+# arrays that are not 1-N: element ID of an array from MIN to MAX of COUNT elements, with words before the batch
+array() # ID MIN MAX COUNT [--shards N]
+{
+    local v=(SLURM_ARRAY_TASK_ID="$1" SLURM_ARRAY_TASK_MIN="$2" SLURM_ARRAY_TASK_MAX="$3"
+        SLURM_ARRAY_TASK_COUNT="$4")
+    shift 4
+    (element 1 "${v[@]}" before="$*") >"$TMP/log" 2>&1
+}
+array 3 3 4 2
+[ $? = 2 ] && grep -q 'shards N is needed' "$TMP/log"
+result an_array_with_gaps_needs_the_number_of_shards $? "$(cat "$TMP/log")"
+array 9 9 9 1 --shards 8
+[ $? = 2 ] && grep -q 'only 8 shards' "$TMP/log"
+result an_element_after_the_last_shard_is_refused $? "$(cat "$TMP/log")"
+array 1 1 1 1 --shards 1x
+[ $? = 2 ] && grep -q 'shards 1x: a number' "$TMP/log"
+result a_wrong_number_of_shards_is_refused $? "$(cat "$TMP/log")"
+mv "$TMP/alone" "$TMP/array"; mkdir "$TMP/alone"; T=(--tokens 20)
+array 3 3 7 2 --shards 4; r3=$?; array 0 0 0 1 --shards 4; r0=$?; array 0 0 1 2; r01=$?
+have() { LONGHAND_DB=$TMP/alone/$1.db "$LONGHAND" list --json --columns custom_id | grep -o '"r[0-9]"' |
+    tr -d '\n"'; }
+got="$r3 $r0 $r01 $(have book-3-of-4) $(have book-4-of-4) $(have book-2-of-2)"
+[ "$got" = '0 0 0 r2 r3 r1r3' ]; result any_array_takes_its_shards $? "$got: $(tail -3 "$TMP/log")"
 
 # ---- under Slurm ----
 need=
