@@ -5,7 +5,9 @@
 # make bench        measure this machine, then the engine against it
 # make fuzz         fuzz the parsers (FUZZ_RUNS=10000000 each; needs clang)
 # make deps         install missing packages on Debian and Ubuntu; make test and make demo do so, too
-# make install      install program, man page and completions: PREFIX=/usr/local DESTDIR=      make uninstall
+# make install      install program, man page, completions, documents, the systemd unit and the scripts for
+#                   Slurm and Kubernetes: PREFIX=/usr/local DESTDIR=      make uninstall
+# make deb          build a Debian package of all this: build/longhand_VERSION_ARCH.deb (needs dpkg-dev)
 # make help         print this list                     make clean
 # Switches: SAN=address,undefined  SAN=thread  CC=clang  CUDA=0|1  BUILD=dir  VARIANT=NAME (cuda.mk)
 # Tests:    JOBS=N programs at a time  ONLY=WORDS programs with a word in the name  KEEP=DIR for their output
@@ -101,18 +103,30 @@ $(BUILD)/%.c.o: %.c Makefile | have-deps
 
 PREFIX ?= /usr/local
 SHARE  := $(DESTDIR)$(PREFIX)/share
+LIBDIR := $(DESTDIR)$(PREFIX)/lib
 INSTALLED := $(DESTDIR)$(PREFIX)/bin/longhand $(SHARE)/man/man1/longhand.1 \
              $(SHARE)/bash-completion/completions/longhand $(SHARE)/zsh/site-functions/_longhand \
-             $(SHARE)/fish/vendor_completions.d/longhand.fish
+             $(SHARE)/fish/vendor_completions.d/longhand.fish \
+             $(LIBDIR)/systemd/system/longhand.service $(LIBDIR)/sysusers.d/longhand.conf
+JOB_FILES := scripts/longhand.sbatch
+DOCS      := README.md $(wildcard docs/*.md docs/*.png)
+INSTALLED += $(JOB_FILES:scripts/%=$(SHARE)/longhand/%) $(DOCS:%=$(SHARE)/doc/longhand/%)
 install: $(BUILD)/longhand
-	mkdir -p $(dir $(INSTALLED))
+	mkdir -p $(sort $(dir $(INSTALLED)))
 	install -m 755 $< $(word 1,$(INSTALLED))
 	$< help --man >$(word 2,$(INSTALLED))
 	$< help --completion bash >$(word 3,$(INSTALLED))
 	$< help --completion zsh >$(word 4,$(INSTALLED))
 	$< help --completion fish >$(word 5,$(INSTALLED))
+	sed 's|/usr/local/bin/|$(PREFIX)/bin/|' scripts/longhand.service >$(word 6,$(INSTALLED))
+	install -m 644 scripts/longhand.sysusers $(word 7,$(INSTALLED))
+	install -m 644 $(JOB_FILES) $(SHARE)/longhand
+	install -m 644 README.md $(SHARE)/doc/longhand
+	install -m 644 $(filter docs/%,$(DOCS)) $(SHARE)/doc/longhand/docs
 uninstall:
 	rm -f $(INSTALLED)
+deb: $(BUILD)/longhand
+	@scripts/make-deb.sh $<
 
 # have-deps names the missing packages and fails. Only deps, demo and test install packages.
 have-deps:
@@ -145,6 +159,6 @@ clean:
 	rm -rf build longhand
 -include fuzz.mk
 .PHONY: variants
-.PHONY: all data cuda-note install uninstall have-deps install-deps deps demo tests test check bench help clean
+.PHONY: all data cuda-note install uninstall deb have-deps install-deps deps demo tests test check bench help clean
 .PRECIOUS: $(BUILD)/%.c.o
 -include $(shell find $(BUILD) $(CU) -name '*.d' 2>/dev/null)

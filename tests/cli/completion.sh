@@ -120,14 +120,31 @@ build=$(dirname "$(readlink -f "$L")")
 env -u MAKEFLAGS -u MFLAGS make -s --no-print-directory install BUILD="$build" DESTDIR="$TMP/root" \
     PREFIX=/opt/l >"$TMP/err" 2>&1; rc=$?
 (cd "$TMP/root/opt/l" 2>/dev/null && find . -type f | sort) >"$TMP/a"
-printf '%s\n' ./bin/longhand ./share/bash-completion/completions/longhand \
-    ./share/fish/vendor_completions.d/longhand.fish ./share/man/man1/longhand.1 \
-    ./share/zsh/site-functions/_longhand >"$TMP/b"
-[ $rc = 0 ]; result make_install $? "$(cat "$TMP/err")"; same make_install_puts_five_files "$TMP/b" "$TMP/a"
+(printf '%s\n' ./bin/longhand ./lib/systemd/system/longhand.service ./lib/sysusers.d/longhand.conf \
+    ./share/bash-completion/completions/longhand ./share/fish/vendor_completions.d/longhand.fish \
+    ./share/longhand/longhand.sbatch ./share/man/man1/longhand.1 ./share/zsh/site-functions/_longhand
+    ls README.md docs/*.md docs/*.png | sed 's|^|./share/doc/longhand/|') | sort >"$TMP/b"
+[ $rc = 0 ]; result make_install $? "$(cat "$TMP/err")"; same make_install_puts_its_files "$TMP/b" "$TMP/a"
+grep -q '^ExecStart=/opt/l/bin/longhand work' "$TMP/root/opt/l/lib/systemd/system/longhand.service"
+result the_installed_unit_starts_the_installed_program $? "$(grep Exec "$TMP"/root/opt/l/lib/systemd/*/*)"
 "$TMP/root/opt/l/bin/longhand" help --man >"$TMP/a" &&
     cmp -s "$TMP/a" "$TMP/root/opt/l/share/man/man1/longhand.1"
 result the_installed_program_runs $? "help --man"
 env -u MAKEFLAGS -u MFLAGS make -s --no-print-directory uninstall BUILD="$build" DESTDIR="$TMP/root" \
     PREFIX=/opt/l && [ -z "$(find "$TMP/root" -type f)" ]
 result make_uninstall $? "$(find "$TMP/root" -type f)"
+
+# make deb: the package has the same files, names its libraries, and its program runs.
+if command -v dpkg-deb >/dev/null && command -v dpkg-shlibdeps >/dev/null && command -v strip >/dev/null; then
+    DEB=$TMP scripts/make-deb.sh "$build/longhand" 2>"$TMP/err" &&
+        dpkg-deb -x "$TMP"/longhand_*_"$(dpkg --print-architecture)".deb "$TMP/deb" 2>>"$TMP/err"
+    result make_deb $? "$(cat "$TMP/err")"
+    (cd "$TMP/deb/usr" && find . -type f | sort) >"$TMP/a"
+    sed 's|man1/longhand.1$|&.gz|; s|zsh/site-functions|zsh/vendor-completions|' "$TMP/b" >"$TMP/c"
+    same the_package_has_the_installed_files "$TMP/c" "$TMP/a"
+    dpkg-deb -f "$TMP"/longhand_*.deb Depends >"$TMP/a"
+    [ "$(grep -cE 'libc6 \(.*libsqlite3-0 .*zlib1g ' "$TMP/a")" = 1 ] &&
+        [ "$("$TMP/deb/usr/bin/longhand" --version)" = "$("$L" --version)" ]
+    result the_package_names_its_libraries_and_its_program_runs $? "$(cat "$TMP/a")"
+else skip make_deb "no dpkg-dev here"; fi
 exit $failed

@@ -200,6 +200,11 @@ if command -v systemd-analyze >/dev/null; then
     SYSTEMD_LOG_LEVEL=warning systemd-analyze verify --man=no "$TMP/longhand.service" >"$TMP/unit" 2>&1
     [ $? = 0 ] && ! grep -q 'longhand.service' "$TMP/unit"
     result the_unit_is_valid $? "$(cat "$TMP/unit")"
+    if exposed=$(systemd-analyze security --offline=true --no-pager "$TMP/longhand.service" 2>&1); then
+        exposed=$(sed -n 's/.*Overall exposure level .*: \([0-9.]*\) .*/\1/p' <<<"$exposed")
+        awk -v x="${exposed:-10}" 'BEGIN { exit !(x < 4) }'
+        result the_unit_is_exposed_below_4 $? "$exposed"
+    else skip the_unit_is_exposed_below_4 "$(head -1 <<<"$exposed")"; fi
 else skip the_unit_is_valid "no systemd-analyze here"; fi
 missing=
 for line in User= ProtectSystem= MemoryMax= Restart=; do
