@@ -605,23 +605,22 @@ static int read_ids(struct config *c, const struct json *root, bool *has_eos, st
 
 static int read_generation(struct config *c, const struct json *root, struct err *e)
 {
-    struct json v;
-    size_t k;
-    int found = get_value(root, "do_sample", &v, e);
-    if (found < 0 || (found && js_bool(&v, &c->do_sample, e)))
-        return -1;
-    c->do_sample_known = found;
-    if (get_real(root, "temperature", NAN, 0, 1e6, &c->temperature, e) ||
-        get_real(root, "top_p", NAN, 0, 1, &c->top_p, e) ||
-        get_real(root, "min_p", NAN, 0, 1, &c->min_p, e) ||
-        get_real(root, "eta_cutoff", NAN, 0, 1, &c->eta, e) ||
-        get_real(root, "repetition_penalty", NAN, 1e-6, 1e6, &c->repetition_penalty, e))
-        return -1;
-    found = get_value(root, "top_k", &v, e);
-    if (found < 0 || (found && js_size(&v, 0, INT32_MAX, &k, e)))
-        return -1;
-    if (found)
-        c->top_k = (long)k;
+    struct json key, v;
+    int found;
+    for (struct js_walk w = js_walk(root); js_next(&w, &key, &v);) {
+        struct generation_member *m = &c->generation[c->n_generation];
+        bool control;
+        size_t n = (size_t)(v.end - v.s);
+        if (js_length(&key, &control) >= sizeof m->key || js_kind(&v) == JS_NULL || js_kind(&v) == JS_ARRAY ||
+            js_kind(&v) == JS_OBJECT)
+            continue;
+        m->key[js_unescape(&key, m->key)] = 0;
+        if (js_get(root, m->key, &v, e) < 0)
+            return -1;
+        if (++c->n_generation == CONFIG_GENERATION_MAX)
+            return js_bad(root, e, "allowed are fewer than %d settings", CONFIG_GENERATION_MAX);
+        snprintf(m->value, sizeof m->value, "%.*s", (int)MIN(n, sizeof m->value - 1), v.s);
+    }
     for (size_t i = 0; i < sizeof generation_keys / sizeof *generation_keys && !*c->generation_unknown; i++) {
         found = js_get(root, generation_keys[i].key, &v, e);
         if (found < 0)
@@ -634,13 +633,20 @@ static int read_generation(struct config *c, const struct json *root, struct err
     return 0;
 }
 
+const char *config_generation(const struct config *c, const char *key)
+{
+    for (size_t i = 0; i < c->n_generation; i++)
+        if (strcmp(c->generation[i].key, key) == 0)
+            return c->generation[i].value;
+    return NULL;
+}
+
 int config_parse(struct config *c, const char *file, const char *json, size_t n, const char *gen_file,
                  const char *generation, size_t gen_n, struct err *e)
 {
     struct json root, text;
     bool has_eos = false, gen_has_eos = false, tied = false;
-    *c = (struct config){ .bos = -1, .temperature = NAN, .top_p = NAN, .min_p = NAN, .eta = NAN,
-                          .repetition_penalty = NAN, .top_k = -1 };
+    *c = (struct config){ .bos = -1 };
     if (js_check(&root, file, json, n, e))
         return -1;
     if (js_kind(&root) != JS_OBJECT)

@@ -12,7 +12,8 @@
 #pragma once
 #include "src/base/base.h"
 
-enum { CONFIG_LAYERS_MAX = 1024, CONFIG_EOS_MAX = 64, HEAD_DIM_MAX = 512, CONFIG_BYTES_MAX = 1 << 20,
+enum { CONFIG_LAYERS_MAX = 1024, CONFIG_EOS_MAX = 64, CONFIG_GENERATION_MAX = 128, HEAD_DIM_MAX = 512,
+       CONFIG_BYTES_MAX = 1 << 20,
        CONTEXT_MAX = 1 << 30, EXPERTS_MAX = 1024, EXPERT_FFN_MAX = 1 << 20, CONV_MAX = 16 };
 
 /* The feed-forward part of a layer: one network for all rows, or experts for the rows that a router sends to
@@ -68,11 +69,10 @@ struct config {
     size_t context;              /* usable length: see config_read */
     int32_t bos;                 /* -1: none */
     int32_t eos[CONFIG_EOS_MAX]; size_t n_eos;   /* of both files; each ends a text */
-    /* generation_config.json; NAN or -1: not given. top_k 0: off */
-    bool do_sample_known, do_sample;
-    double temperature, top_p, min_p, eta, repetition_penalty;
-    long top_k;
     bool has_generation_config;
+    /* Its members that are numbers, strings or booleans, as JSON. The table of options reads them. */
+    struct generation_member { char key[32], value[32]; } generation[CONFIG_GENERATION_MAX];
+    size_t n_generation;
     /* A setting of generation_config.json that changes sampling and is not implemented, such as
      * "typical_p 0.9", or "". The model loads, but its own sampling settings cannot be used. */
     char generation_unknown[96];
@@ -93,6 +93,8 @@ static inline size_t config_delta_channels(const struct config *c)
 {
     return 2 * c->delta.key_heads * c->delta.key_dim + c->delta.value_heads * c->delta.value_dim;
 }
+/* The JSON of a member of generation_config.json; NULL: it is not given. */
+const char *config_generation(const struct config *c, const char *key);
 int config_read_directory(struct config *c, const char *dir, struct err *e);
 /* Reads the two files from memory (generation = NULL: none), for fuzzing and tests. */
 int config_parse(struct config *c, const char *file, const char *json, size_t n, const char *gen_file,

@@ -44,6 +44,7 @@ struct option {
     const struct clause *of;         /* of some verbs; ends with verbs 0 */
     const char *fields;              /* further fields of a body, separated by spaces */
     const char *member;              /* of stored parameters; NULL: the name with _ for - */
+    const char *generation;          /* the member of generation_config.json that sets it; NULL: none */
     const char *words;               /* of a CHOICE, if the help does not show all; NULL: arg */
     double least;                    /* of a REAL: the least number but 0 */
     const char *word;                /* of a SIZE: this word stands for 0 */

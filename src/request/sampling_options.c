@@ -11,6 +11,7 @@
 #include "src/base/input.h"
 #include "src/base/json.h"
 #include "src/request/draft_options.h"
+#include "src/request/options_impl.h"
 
 /* ---- --logit-bias ---- */
 
@@ -82,41 +83,46 @@ static int parse_bias(struct sampling *s, const char *text, size_t vocab, struct
     return add_bias(s, id, bias, vocab, e);
 }
 
-static void apply_generation_config(struct options *o, const struct config *c)
+static const char not_sampled[] = "0";
+
+/* The JSON that the model's own settings have for an option; not_sampled: the temperature of a model whose
+ * do_sample is false. NULL: none, or the user gave the option. */
+static const char *models_own(const struct option *opt, const struct options *o, const struct config *c)
 {
-    struct sampling *s = &o->job.sampling;
-    if (c->do_sample_known && !c->do_sample && !options_given(o, "temperature"))
-        s->temperature = 0;
-    else if (!isnan(c->temperature) && !options_given(o, "temperature"))
-        s->temperature = c->temperature;
-    if (c->top_k > 0 && !options_given(o, "top-k"))
-        s->top_k = c->top_k;
-    if (!isnan(c->top_p) && !options_given(o, "top-p"))
-        s->top_p = c->top_p;
-    if (!isnan(c->min_p) && !options_given(o, "min-p"))
-        s->min_p = c->min_p;
-    if (!isnan(c->eta) && !options_given(o, "eta"))
-        s->eta = c->eta;
-    if (!isnan(c->repetition_penalty) && !options_given(o, "penalty"))
-        s->penalty = c->repetition_penalty;
+    const char *sample = config_generation(c, "do_sample");
+    if (!opt->generation || o->given[opt - options_table])
+        return NULL;
+    if (opt->field == offsetof(struct options, job.sampling.temperature) && sample &&
+        strcmp(sample, "false") == 0)
+        return not_sampled;
+    return config_generation(c, opt->generation);
+}
+
+static int apply_generation_config(struct options *o, const struct config *c, struct err *e)
+{
+    char name[64];
+    for (const struct option *opt = options_table; opt->name; opt++) {
+        const char *own = models_own(opt, o, c);
+        snprintf(name, sizeof name, "generation_config.json: %s", opt->generation ? opt->generation : "");
+        if (own && option_set(o, opt, name, own, e))
+            return -1;
+    }
+    return 0;
 }
 
 void describe_generation_config(char *text, size_t size, const struct options *o, const struct config *c)
 {
-    const struct { const char *name; double v; } own[] = {
-        { "temperature", c->temperature }, { "top-k", c->top_k > 0 ? (double)c->top_k : NAN },
-        { "top-p", c->top_p },
-        { "min-p", c->min_p }, { "eta", c->eta }, { "penalty", c->repetition_penalty },
-    };
     size_t n = 0;
     text[0] = 0;
     if (!c->has_generation_config || o->generation_config == GENERATION_NONE)
         return;
-    if (c->do_sample_known && !c->do_sample && !options_given(o, "temperature"))
-        n += (size_t)snprintf(text, size, "do_sample false, so temperature 0");
-    for (size_t i = 0; i < sizeof own / sizeof *own && n < size; i++)
-        if (!isnan(own[i].v) && !(i == 0 && n) && !options_given(o, own[i].name))
-            n += (size_t)snprintf(text + n, size - n, "%s%s %g", n ? ", " : "", own[i].name, own[i].v);
+    for (const struct option *opt = options_table; opt->name && n < size; opt++) {
+        const char *own = models_own(opt, o, c);
+        if (own == not_sampled)
+            n += (size_t)snprintf(text + n, size - n, "do_sample false, so temperature 0");
+        else if (own)
+            n += (size_t)snprintf(text + n, size - n, "%s%s %g", n ? ", " : "", opt->name, strtod(own, NULL));
+    }
 }
 
 /* ---- the breakers of DRY ---- */
@@ -266,7 +272,8 @@ int sampling_from_options(struct sampling *s, const struct options *o, const str
                 "generation_config.json: %s is a setting that is not implemented; --generation-config none "
                 "takes the neutral settings instead",
                 c->generation_unknown);
-        apply_generation_config(&x, c);
+        if (apply_generation_config(&x, c, e))
+            return -1;
     }
     if (preset_apply(&x, e))
         return -1;

@@ -276,29 +276,35 @@ static void end_ids(void)
           c.n_eos == 2 && c.bos == 151643);
 }
 
+static bool has(const struct config *c, const char *key, const char *value)
+{
+    const char *v = config_generation(c, key);
+    return v && strcmp(v, value) == 0;
+}
+
 static void generation_settings(void)
 {
     struct config c;
     struct err e;
-    CHECK(parse(&c, small, NULL, &e) == 0 && !c.has_generation_config && !c.do_sample_known &&
-          isnan(c.temperature) && isnan(c.top_p) && isnan(c.min_p) && isnan(c.eta) &&
-          isnan(c.repetition_penalty) && c.top_k == -1 && !*c.generation_unknown);
+    CHECK(parse(&c, small, NULL, &e) == 0 && !c.has_generation_config && c.n_generation == 0 &&
+          !*c.generation_unknown);
     CHECK(parse(&c, small,
                 "{\"do_sample\": true, \"temperature\": 0.6, \"top_k\": 20, \"top_p\": 0.95, \"min_p\": 0, "
                 "\"eta_cutoff\": 3e-4, \"repetition_penalty\": 1.05}",
                 &e) == 0,
           "%s", e.msg);
-    CHECK(c.has_generation_config && c.do_sample_known && c.do_sample && c.temperature == 0.6 &&
-          c.top_k == 20 && c.top_p == 0.95 && c.min_p == 0 && c.eta == 3e-4 && c.repetition_penalty == 1.05 &&
-          !*c.generation_unknown);
+    CHECK(c.has_generation_config && has(&c, "do_sample", "true") && has(&c, "temperature", "0.6") &&
+          has(&c, "top_k", "20") && has(&c, "top_p", "0.95") && has(&c, "min_p", "0") &&
+          has(&c, "eta_cutoff", "3e-4") && has(&c, "repetition_penalty", "1.05") && !*c.generation_unknown);
     CHECK(parse(&c, small, "{\"do_sample\": false, \"temperature\": 0.9, \"top_k\": null, \"top_p\": null}",
                 &e) == 0 &&
-              c.do_sample_known && !c.do_sample && c.temperature == 0.9 && c.top_k == -1 && isnan(c.top_p),
+              has(&c, "do_sample", "false") && has(&c, "temperature", "0.9") && c.n_generation == 2,
           "%s", e.msg);
+    CHECK(parse(&c, small, "{\"top_p\": 0.9, \"top_p\": 0.8}", &e) != 0, "a key given twice");
     CHECK(parse(&c, small,
                 "{\"typical_p\": 1.0, \"num_beams\": 1, \"epsilon_cutoff\": 0.0, \"bad_words_ids\": null, "
                 "\"max_length\": 4096, \"transformers_version\": \"4.31\"}", &e) == 0 &&
-          !*c.generation_unknown && !c.do_sample_known, "%s", e.msg);
+          !*c.generation_unknown && !config_generation(&c, "do_sample"), "%s", e.msg);
     CHECK(parse(&c, small, "{\"typical_p\": 0.9}", &e) == 0 &&
               strcmp(c.generation_unknown, "typical_p 0.9") == 0,
           "%s", c.generation_unknown);

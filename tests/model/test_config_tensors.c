@@ -257,8 +257,10 @@ static void demo(void)
           "%s", e.msg);
     CHECK(config_count_params(&c) == ts.data_bytes / 2, "%zu parameters, %zu bytes", config_count_params(&c),
           ts.data_bytes);
-    CHECK(c.n_eos == 1 && c.eos[0] == 4095 && c.bos == 4094 && c.do_sample && c.temperature == 1 &&
-          c.min_p == 0.05 && c.context == 131072);
+    CHECK(c.n_eos == 1 && c.eos[0] == 4095 && c.bos == 4094 && c.context == 131072 &&
+          strcmp(config_generation(&c, "do_sample"), "true") == 0 &&
+          strtod(config_generation(&c, "temperature"), NULL) == 1 &&
+          strtod(config_generation(&c, "min_p"), NULL) == 0.05);
     tensors_close(&ts);
 }
 
