@@ -101,6 +101,10 @@ static const char *models_own(const struct option *opt, const struct options *o,
 static int apply_generation_config(struct options *o, const struct config *c, struct err *e)
 {
     char name[64];
+    const char *sample = config_generation(c, "do_sample");
+    if (sample && strcmp(sample, "true") && strcmp(sample, "false"))
+        return err_set(e, ERR_INPUT, "generation_config.json: do_sample: %s is neither true nor false",
+                       sample);
     for (const struct option *opt = options_table; opt->name; opt++) {
         const char *own = models_own(opt, o, c);
         snprintf(name, sizeof name, "generation_config.json: %s", opt->generation ? opt->generation : "");

@@ -2,6 +2,7 @@
 #include "tests/test.h"
 #include "src/request/job_params.h"
 #include "src/request/options_impl.h"
+#include "src/request/sampling_options.h"
 
 static struct options o;
 static struct err e;
@@ -270,9 +271,42 @@ static void help_covers_the_table(void)
     CHECK(!options_verb("paint") && options_verb("run") && options_verb("retry"));
 }
 
+/* The ranges of the table hold for the settings of a model too, unless the user leaves them out. */
+static void generation_config_is_read_by_the_table(void)
+{
+    static const char model[] = "{\"model_type\": \"llama\", \"hidden_size\": 64, "
+                                "\"intermediate_size\": 128, "
+                                "\"num_hidden_layers\": 2, \"num_attention_heads\": 4, \"vocab_size\": 100, "
+                                "\"num_key_value_heads\": 2, \"max_position_embeddings\": 512}";
+    static const struct { const char *json, *said; } bad[] = {
+        { "{\"temperature\": -0.1}", "temperature: '-0.1'" },
+        { "{\"temperature\": \"hot\"}", "temperature: '\"hot" },
+        { "{\"temperature\": 1e400}", "temperature: '1e400'" }, { "{\"top_p\": 1.5}", "top_p: '1.5'" },
+        { "{\"min_p\": -0.1}", "min_p: '-0.1'" }, { "{\"eta_cutoff\": 2}", "eta_cutoff: '2'" },
+        { "{\"repetition_penalty\": 0}", "repetition_penalty: '0'" },
+        { "{\"top_k\": 50.5}", "top_k: '50.5'" },
+        { "{\"do_sample\": \"yes\"}", "do_sample: \"yes\"" },
+    };
+    struct config c;
+    struct sampling s;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        for (int none = 0; none < 2; none++) {
+            GOOD(none ? "run -s 1 --generation-config none" : "run -s 1");
+            CHECK(config_parse(&c, "config.json", model, strlen(model), "g", bad[i].json, strlen(bad[i].json),
+                               &e) == 0, "%s", e.msg);
+            int rc = sampling_from_options(&s, &o, &c, NULL, 100, &e);
+            CHECK(none ? rc == 0 : rc == -1 && strstr(e.msg, "generation_config.json: ") == e.msg &&
+                  strstr(e.msg, bad[i].said), "%s: %d '%s'", bad[i].json, rc, e.msg);
+            if (rc == 0)
+                sampling_free(&s);
+            options_free(&o);
+        }
+}
+
 int main(void)
 {
     RUN(options_have_their_defaults);
+    RUN(generation_config_is_read_by_the_table);
     RUN(options_are_spelled_in_every_way);
     RUN(options_refuse_what_they_do_not_take);
     RUN(thousands_and_millions_are_numbers);
