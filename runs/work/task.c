@@ -50,12 +50,12 @@ int task_read(struct task *t, int64_t job, struct err *e)
 bool task_runs_alone(const struct task *t, int idle)
 {
     enum { DEATHS = 2 };
-    return verify_published(&t->params->draft) || idle >= DEATHS;
+    return t->params->alone || verify_published(&t->params->draft) || idle >= DEATHS;
 }
 
 bool task_stays_alone(const struct task *t)
 {
-    return verify_published(&t->params->draft) ||
+    return t->params->alone || verify_published(&t->params->draft) ||
            (task_runs_alone(t, t->claim.idle) &&
             checkpoint_committed(t->checkpoint) <= t->result.tokens_before);
 }

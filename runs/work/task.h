@@ -104,8 +104,8 @@ struct task {
 
 /* Read the job, its input and its parameters. Needs no claim. 0; TASK_FAILED. */
 int task_read(struct task *t, int64_t job, struct err *e);
-/* Whether the job must run alone: its verifier's text depends on other rows, or its last two attempts died
- * with their workers. After task_read. */
+/* Whether the job must run alone: it asks for that, its verifier's text depends on other rows, or its last
+ * two attempts died with their workers. After task_read. */
 bool task_runs_alone(const struct task *t, int idle);
 /* The whole length of the text and its prompt in tokens; 0: it has none. After task_read. */
 size_t task_n_max(const struct task *t, size_t wanted);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/request/options_impl.h"
 #include "src/request/sampling_options.h"
 
 static int no_memory(struct err *e) { return err_set(e, ERR_FAILED, "out of memory for a grid"); }
@@ -24,7 +25,7 @@ static char *keep(struct grid *g, char *text)
 
 /* ---- the options ---- */
 
-static int add_value(struct grid_option *p, const char *value, struct err *e)
+static int add_value(struct grid_option *p, char *value, struct err *e)
 {
     const char **v = realloc(p->values.v, (p->values.n + 1) * sizeof *v);
     if (!v)
@@ -35,6 +36,13 @@ static int add_value(struct grid_option *p, const char *value, struct err *e)
             return err_set(e, ERR_INPUT, "--grid %s: the value %s is given twice", p->name, value);
     v[p->values.n++] = value;
     return 0;
+}
+
+static const struct option *row_of(const struct grid *g, const struct grid_option *p)
+{
+    char spelled[64];
+    snprintf(spelled, sizeof spelled, "--%.60s", p->canonical);
+    return option_find(spelled, g->o.verb->bit);
 }
 
 /* Parses NAME=A,B,.. */
@@ -52,8 +60,8 @@ static int parse_option(struct grid *g, const char *word, struct err *e)
     *p = (struct grid_option){ .name = text, .canonical = options_of_text(&g->o, text) };
     if (!p->canonical)
         return err_set(e, ERR_INPUT,
-                       "--grid: '%s' is no option of sampling, drafting or length with one value, such as "
-                       "temperature, penalty, drafter or tokens",
+                       "--grid: '%s' is no option of sampling, drafting or length, such as temperature, "
+                       "penalty, drafter, tokens or seed",
                        text);
     for (size_t i = 0; i < g->n_options; i++)
         if (g->option[i].canonical == p->canonical)
@@ -94,9 +102,14 @@ static int set_combination(struct grid *g, size_t c, char *name, size_t size, st
         at[k] = c % g->option[k].values.n;
     for (size_t k = 0; k < g->n_options; k++) {
         const struct grid_option *p = &g->option[k];
-        char spelled[80];
+        const enum option_kind kind = row_of(g, p)->kind;
+        char spelled[80], *value = keep(g, strdup(p->values.v[at[k]]));
+        if (!value)
+            return no_memory(e);
+        for (char *plus = value; (kind == DRAFTERS || kind == WIDTHS) && (plus = strchr(plus, '+'));)
+            *plus = ',';
         snprintf(spelled, sizeof spelled, "--grid %.60s", p->name);
-        if (options_assign(&g->o, p->canonical, spelled, p->values.v[at[k]], e))
+        if (options_assign(&g->o, p->canonical, spelled, value, e))
             return -1;
         n += (size_t)snprintf(name + MIN(n, size), size - MIN(n, size), "%s%s=%s", k ? "," : "", p->name,
                               p->values.v[at[k]]);
@@ -107,10 +120,11 @@ static int set_combination(struct grid *g, size_t c, char *name, size_t size, st
 /* Adds the samples of a request. */
 static int add_jobs(struct grid *g, size_t c, const struct request *r, const char *name, struct err *e)
 {
+    const uint64_t seed = r->sampling.seed;
     const char *parameters = r->parameters;
     char *text = NULL;
-    const int bytes = asprintf(&text, "%s\n%" PRIu64 "\n%zu\n%s\n", parameters, g->first.sampling.seed,
-                               g->o.tokens, g->first.prompt);
+    const int bytes = asprintf(&text, "%s\n%" PRIu64 "\n%zu\n%s\n", parameters, seed, g->o.tokens,
+                               g->first.prompt);
     const char *identity = bytes < 0 ? NULL : keep(g, text);
     for (size_t i = 0; i < g->o.samples; i++) {
         const size_t at = c * g->o.samples + i;
@@ -120,7 +134,7 @@ static int add_jobs(struct grid *g, size_t c, const struct request *r, const cha
             .custom_id = text, .line = at + 1, .sample = (uint32_t)i, .identity = identity,
             .identity_bytes = (size_t)bytes, .parameters = parameters, .model = g->engine.path,
             .prompt = g->first.prompt, .prompt_bytes = g->first.prompt_bytes, .prompt_ids = g->first.ids,
-            .n_prompt = g->first.n_ids, .seed = g->first.sampling.seed, .wanted = g->o.tokens,
+            .n_prompt = g->first.n_ids, .seed = seed, .wanted = g->o.tokens,
             .priority = (int)g->o.priority };
     }
     return 0;
@@ -135,10 +149,11 @@ static int add_combination(struct grid *g, size_t c, struct err *e)
                      request_check(&r, &g->engine, e)
                  ? -1
                  : 0;
+    if (!keep(g, r.parameters) && rc == 0)
+        rc = no_memory(e);
+    rc = rc ? rc : add_jobs(g, c, &r, name, e);
     sampling_free(&r.sampling);
-    if (!keep(g, r.parameters))
-        return rc ? rc : no_memory(e);
-    return rc ? rc : add_jobs(g, c, &r, name, e);
+    return rc;
 }
 
 static int name_grid(struct grid *g, const char *name, struct err *e)
@@ -161,7 +176,11 @@ int grid_open(struct grid *g, const struct options *o, struct err *e)
         request_open(&g->first, &g->o, &g->engine, e) || name_grid(g, o->name, e))
         return -1;
     snprintf(seed, sizeof seed, "%" PRIu64, g->first.sampling.seed);
-    if (options_assign(&g->o, "seed", "--seed", seed, e))
+    for (size_t k = 0; k < g->n_options; k++) {
+        g->seeds |= row_of(g, &g->option[k])->field == offsetof(struct options, seed);
+        g->o.job.alone |= strcmp(row_of(g, &g->option[k])->group, "Drafting") == 0;
+    }
+    if (!g->seeds && options_assign(&g->o, "seed", "--seed", seed, e))
         return -1;
     g->spec = calloc(g->n, sizeof *g->spec);
     g->ids = calloc(g->n, sizeof *g->ids);
@@ -186,10 +205,11 @@ int grid_submit(struct grid *g, struct store *s, struct err *e)
     for (size_t i = 0; i < g->n && rc == 0; i++)
         g->n_new += is_new[i];
     if (rc == 0)
-        request_notice(&g->o, "@%s: %zu %s (%zu new), %zu %s of %zu %s; seed %" PRIu64,
+        request_notice(&g->o, "@%s: %zu %s (%zu new), %zu %s of %zu %s%s; seed %" PRIu64 "%s",
                        g->name, g->n, plural(g->n, "job", "jobs"), g->n_new, combinations,
                        plural(combinations, "combination", "combinations"), g->o.samples,
-                       plural(g->o.samples, "text", "texts"), g->first.sampling.seed);
+                       plural(g->o.samples, "text", "texts"), g->o.job.alone ? ", each written alone" : "",
+                       g->first.sampling.seed, g->seeds ? " and those of --grid" : "");
     free(is_new);
     return rc;
 }

@@ -5,7 +5,8 @@
  *     g.name, g.ids[0 .. g.n)
  *     grid_close(&g);
  *
- * All combinations have the same prompt and the same seed, so sample i has the same coins in each. The
+ * All combinations have the same prompt and, unless the grid names seeds, the same seed, so sample i has the
+ * same coins in each. Jobs of a grid over options of drafting are written alone (--alone). The
  * custom_id names the combination and the sample: "temperature=0.6,penalty=1/0". The batch is called --name,
  * else grid-SEED. Submitting the same grid again adds nothing. */
 #pragma once
@@ -21,6 +22,7 @@ struct grid {                            /* {0} is closed */
     struct request first;                /* the first combination; it has the prompt of all */
     struct grid_option option[GRID_OPTIONS_MAX]; size_t n_options;
     char name[BATCH_NAME_BYTES_MAX + 1];
+    bool seeds;                          /* one of the options is the seed */
     char **text;
     size_t n_text; /* owns the words of the options, parameters, custom_ids, identities */
     struct job_spec *spec; size_t n;

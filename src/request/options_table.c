@@ -86,7 +86,7 @@ const struct option options_table[] = {
       "Continue beyond the context length that the model was made for." },
 
     { "seed", "-s", "S", VERBS_MAKE | VERB_BENCH | VERB_TRAIN | VERB_FORK | VERB_REDO, U64, F(seed), SAMPLING,
-      MAIN | BODY,
+      MAIN | BODY | GRID,
       "The seed, a number of 64 bits. The same seed writes the same text.",
       .shown = "drawn at random and printed",
       OF({ VERB_TRAIN, NULL, "42" }, { VERB_REDO, "from it and its custom_id a job of a batch gets its seed",
@@ -336,9 +336,12 @@ const struct option options_table[] = {
     { "shard", "", "I/N", VERBS_MAKE, TEXT, F(shard), STORE, 0,
       "Queue only part I of N of the lines of a batch." },
     { "grid", "", "NAME=A,B,..", VERB_SUBMIT, LIST, F(grid), STORE, 0,
-      "Queue a text for every value of an option of sampling, drafting or length. Given several times: "
-      "for every "
-      "combination. The name of the jobs is --name, else grid-SEED; all have the same seed." },
+      "Queue a text for every value of an option of sampling, drafting or length, or of the seed. A value "
+      "that is a list has + for the comma: drafter=heads+ngram,none. Given several times: for every "
+      "combination. The name of the jobs is --name, else grid-SEED; all have the same seed. Jobs of a grid "
+      "over drafting options are written alone, as with --alone." },
+    { "alone", "", NULL, VERBS_MAKE, FLAG, J(alone), STORE, STORED | WHEN_SET,
+      "The worker writes no other text beside this one, so that speeds can be compared." },
     { "priority", "", "P", VERB_SUBMIT, LONG, F(priority), STORE, 0,
       "Priority of the jobs. Jobs of a higher priority are written first.", .min = -1e6, .max = 1e6,
       .value = "0" },

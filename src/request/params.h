@@ -23,6 +23,7 @@ struct job_params {                  /* {0} is closed */
     const char *tokenizer;           /* SHA-256 of the tokenizer.json; NULL: not known */
     const char *scaling;             /* --context-scaling; NULL: the model's own */
     bool allow_beyond_context;
+    bool alone;                      /* the worker writes the job alone, so that its speed can be compared */
     struct draft_settings draft;     /* kv_budget 0: the length of the prompt, until a prompt is known */
     const char *drafter;             /* --drafter; NULL in a stored job */
     bool drafter_auto;

@@ -32,6 +32,24 @@ check a_grid_with_a_name 0 '4 jobs .4 new.' \
 result length_and_drafter_can_be_swept $? "$(names @sweep)"
 check another_grid_of_the_same_name 2 'name gives the grid another name' \
     submit "${G[@]}" --grid drafter=none,ngram --grid tokens=5,6 --name sweep -s 2
+# A grid over drafting options is written alone, and its values may be lists. Seeds are values, too.
+check a_grid_of_lists_and_seeds 0 '12 jobs .12 new., 12 combinations of 1 text, each written alone; seed 1 and' \
+    submit "${G[@]}" --grid drafter=none,heads+ngram --grid tree=2+1,1 --grid seed=1,2,3 --name lists
+[ "$(sql "SELECT group_concat(DISTINCT seed) FROM job WHERE custom_id LIKE 'drafter=%,tree=%'")" = 1,2,3 ] &&
+    [ "$(sql "SELECT count(*) FROM input JOIN job ON id = job WHERE custom_id LIKE 'drafter=heads+ngram,tree=2+1%'
+        AND parameters GLOB '*\"drafter\": \"heads,ngram\"*\"tree\": ?2, 1?*' AND parameters GLOB
+        '*\"alone\": true*'")" = 3 ]
+result lists_and_seeds_are_values $? "$("$L" show @lists | grep parameters | head -3)"
+"$L" work -q --parallel 4
+[ "$("$L" list @lists --json | grep -c '"ran_alone": true')" = 12 ]
+result a_grid_of_drafters_is_written_alone $? "$("$L" list @lists)"
+"$L" run -q "${G[@]}" -s 2 >"$TMP/a"; "$L" text "@lists/drafter=heads+ngram,tree=2+1,seed=2/0" >"$TMP/b"
+same a_text_of_a_seed $TMP/a $TMP/b
+"$L" submit "${G[@]}" -n 40 -s 1 --samples 3 --name beside >/dev/null
+"$L" submit "${G[@]}" -n 40 -s 1 --alone --name alone >/dev/null; "$L" work -q --parallel 4
+"$L" list @alone --json | grep -q '"ran_alone": true' &&
+    [ "$("$L" list @beside --json | grep -c '"ran_alone": false')" = 3 ]
+result a_job_is_written_alone $? "$("$L" list @alone @beside)"
 check a_bad_value 2 "grid top-p: '2' is not a number from 0 to 1" submit "${G[@]}" --grid top-p=0.5,2
 check no_values 2 "is not NAME=A,B" submit "${G[@]}" --grid temperature
 check no_such_option 2 "'model' is no option of sampling" submit "${G[@]}" --grid model=a,b
