@@ -397,8 +397,8 @@ static int serve_round(struct schedule *h, struct err *e)
     h->metrics.rounds[n]++;
     struct round_total total = { .tasks = n };
     for (size_t k = 0; k < n; k++) {
-        total.tokens += d[k]->failed ? 0 : d[k]->round.tokens;
-        total.seconds += d[k]->failed ? 0 : d[k]->round.seconds;
+        total.tokens += d[k]->round.failed ? 0 : d[k]->round.tokens;
+        total.seconds += d[k]->round.failed ? 0 : d[k]->round.seconds;
     }
     places_round(&h->places, n, total.tokens, total.seconds, h->round_ended);
     order_waiting(h);
@@ -406,8 +406,8 @@ static int serve_round(struct schedule *h, struct err *e)
     for (size_t k = 0; k < n; k++) {
         size_t i = 0;
         int rc = TASK_FAILED;
-        if (d[k]->failed)
-            *e = d[k]->why;
+        if (d[k]->round.failed)
+            *e = d[k]->round.why;
         else
             rc = task_take_round(t[k], &total, e);
         while (h->task[i] != t[k])

@@ -169,7 +169,7 @@ bool task_make_int8(struct task *t, double seconds)
     t->wants_int8 = rc > 0;
     t->no_int8 = rc < 0;
     if (rc == 0)
-        draft_with(&d->draft, &g->int8);
+        draft_with(d, &g->int8);
     if (t->writing_since > 0)
         int8_notice(t);
     return rc >= 0 && !made;
@@ -478,7 +478,7 @@ static void add_counter(void *ctx, size_t k, const char *source, const char *nam
 }
 
 /* The names of the drafters on the accepted path; a static string. */
-static const char *path_sources(const struct round_stats *r)
+static const char *path_sources(const struct round *r)
 {
     static char names[1 << N_DRAFTERS][64];       /* only one thread of a process runs a decoder */
     unsigned set = 0;
@@ -507,7 +507,7 @@ int task_take_round(struct task *t, const struct round_total *total, struct err 
         checkpoint_add(t->checkpoint, t->worker_seconds, total->seconds);
         checkpoint_add(t->checkpoint, t->of_jobs[total->tasks], 1);
     }
-    const struct round_stats *s = &d->round;
+    const struct round *s = &d->round;
     struct round_row row = { .tokens = m->n - first,
                              .sources = path_sources(s),
                              .depth = (unsigned)s->drafted_depth,

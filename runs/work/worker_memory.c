@@ -77,8 +77,8 @@ static bool buffers_fit(const struct worker *w, const struct decode_setup *setup
 {
     const struct round_buffers *b = &w->buffers;
     return b->work && b->model == &w->engine.model && b->n_max >= n_max &&
-           b->pass_rows >= MAX(decode_work_rows(setup, n_max), rows_at_least(w)) &&
-           b->verify_rows >= MAX(decode_verify_rows(setup), rows_at_least(w));
+           b->pass_rows >= MAX(decode_work_rows(&setup->draft, n_max), rows_at_least(w)) &&
+           b->verify_rows >= MAX(draft_rows(&setup->draft), rows_at_least(w));
 }
 
 int worker_open_buffers(struct worker *w, const struct decode_setup *setup, size_t n_max, struct err *e)
@@ -87,8 +87,8 @@ int worker_open_buffers(struct worker *w, const struct decode_setup *setup, size
     const bool same = b->model == &w->engine.model;
     if (buffers_fit(w, setup, n_max))
         return 0;
-    const size_t rows = MAX(decode_verify_rows(setup), rows_at_least(w));
-    const size_t pass_rows = MAX(decode_work_rows(setup, n_max), rows);
+    const size_t rows = MAX(draft_rows(&setup->draft), rows_at_least(w));
+    const size_t pass_rows = MAX(decode_work_rows(&setup->draft, n_max), rows);
     if (round_buffers_open(&larger, &w->engine.model, MAX(pass_rows, same ? b->pass_rows : 0),
                            MAX(rows, same ? b->verify_rows : 0), MAX(n_max, same ? b->n_max : 0), e))
         return -1;

@@ -21,7 +21,7 @@ static int open_drafters(struct engine *g, struct decode_setup *x, const struct 
     progress_open(&none, PROGRESS_NONE, true);
     if (draft_from_options(&x->draft, &files, o, g->dir, sizeof PROMPT, e))
         return -1;
-    engine_plan(&plan, g, n_max, decode_work_rows(x, n_max), decode_verify_rows(x));
+    engine_plan(&plan, g, n_max, decode_work_rows(&x->draft, n_max), draft_rows(&x->draft));
     memory_plan_deduct(&plan, 0, g->weight_bytes);
     decode_plan(&plan, x, &g->model, n_max);
     if (memory_plan_check(&plan, "--tokens N (the deepest point)", e))

@@ -170,12 +170,12 @@ static int open_rig(struct rig *r, struct err *e)
     struct decode_setup x[N_DRAFTERS], plain = { .buffers = &r->buffers };
     const size_t shared = shared_rows(r);
     r->n_max = r->length + ROOM;
-    size_t rows = COST_ROWS_MAX, work = MAX(rows, decode_work_rows(&plain, r->n_max));
+    size_t rows = COST_ROWS_MAX, work = MAX(rows, decode_work_rows(&plain.draft, r->n_max));
     for (size_t k = 0; k < N_DRAFTERS; k++)
         if (r->s->kinds >> k & 1) {
             set_up(&x[k], r, k);
-            rows = MAX(rows, decode_verify_rows(&x[k]));
-            work = MAX(work, decode_work_rows(&x[k], r->n_max));
+            rows = MAX(rows, draft_rows(&x[k].draft));
+            work = MAX(work, decode_work_rows(&x[k].draft, r->n_max));
         }
     engine_plan_shared(&plan, &r->s->engine, r->n_max, work, rows);
     memory_plan_deduct(&plan, 0, r->s->engine.weight_bytes);
@@ -184,7 +184,7 @@ static int open_rig(struct rig *r, struct err *e)
         if (r->s->kinds >> k & 1) {
             each.n = 0;                  /* only the totals matter */
             decode_plan(&each, &x[k], m, r->n_max);
-            engine_plan_cache(&each, &r->s->engine, r->n_max, decode_verify_rows(&x[k]), shared / KV_BLOCK);
+            engine_plan_cache(&each, &r->s->engine, r->n_max, draft_rows(&x[k].draft), shared / KV_BLOCK);
         }
     memory_plan_add(&plan, "decoders", each.total);
     if (each.device_total)
@@ -271,7 +271,7 @@ static int take_turn(struct rig *r, size_t turn, struct err *e)
         return -1;
     for (size_t k = 0; k < N_DRAFTERS; k++)
         for (size_t n = least_passes(r, k); n && n <= drafters[k]->forecast->passes; n++) {
-            set_passes(&r->d[k].draft.set, k, n);
+            set_passes(&r->d[k].set.draft, k, n);
             if (time_rounds(&r->d[k], &r->round[k][n], turn, e))
                 return -1;
         }
@@ -304,7 +304,7 @@ static void take_figures(struct measured_rounds *m, size_t at, struct rig *r)
     m->rest[at] = fmax(0, beside_pass(c, &r->none));
     for (size_t k = 0; k < N_DRAFTERS; k++)
         for (size_t n = least_passes(r, k); n && n <= drafters[k]->forecast->passes; n++) {
-            m->draft[k].reads = r->d[k].draft.planner.reads[0];
+            m->draft[k].reads = r->d[k].planner.reads[0];
             m->draft[k].most = n;
             m->draft[k].seconds[at][n] = fmax(0, beside_pass(c, &r->round[k][n]) - m->rest[at]);
         }

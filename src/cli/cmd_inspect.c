@@ -184,7 +184,7 @@ static int examine(struct inspect *s, struct err *e)
     setup.draft.drafters &= draft_of_config(c);
     for (enum drafter d = 0; d < N_DRAFTERS; d++)
         setup.draft.drafters |= (unsigned)(g->own_bytes[d] > 0) << d;
-    engine_plan(&s->plan, g, s->tokens, decode_work_rows(&setup, s->tokens), decode_verify_rows(&setup));
+    engine_plan(&s->plan, g, s->tokens, decode_work_rows(&setup.draft, s->tokens), draft_rows(&setup.draft));
     for (enum drafter d = 0; d < N_DRAFTERS; d++)
         if (g->own_bytes[d])
             memory_plan_add(&s->plan, drafters[d]->name, weights_bytes(d, &setup.draft, NULL, g));

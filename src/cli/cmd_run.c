@@ -45,9 +45,9 @@ static void print_start(void *ctx, const struct decoder *d, const struct job_par
     struct progress *p = &r->worker.progress;
     progress_clear(p);
     r->stops_loops = params->on_loop == ON_LOOP_STOP;
-    r->fixed_tree = d->draft.set.n_width > 0;
-    r->drafts = d->draft.set.drafters != 0;
-    r->lossless = !verify_published(&d->draft.set);
+    r->fixed_tree = d->set.draft.n_width > 0;
+    r->drafts = d->set.draft.drafters != 0;
+    r->lossless = !verify_published(&d->set.draft);
     r->n_prompt = d->n_prompt;
     if (!o->resume)
         describe_generation_config(own, sizeof own, o, &r->worker.engine.config);

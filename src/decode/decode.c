@@ -7,13 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct decode_setup plain;
-
-size_t decode_verify_rows(const struct decode_setup *setup) { return draft_rows(&setup->draft); }
-
-size_t decode_work_rows(const struct decode_setup *setup, size_t n_max)
+size_t decode_work_rows(const struct draft_settings *s, size_t n_max)
 {
-    return MAX(MIN((size_t)PREFILL_ROWS, n_max), decode_verify_rows(setup));
+    return MAX(MIN((size_t)PREFILL_ROWS, n_max), draft_rows(s));
 }
 
 static void add_to_host(struct memory_plan *plan, struct device *dev, const char *item, size_t bytes)
@@ -27,7 +23,7 @@ void decode_plan(struct memory_plan *plan, const struct decode_setup *setup, con
 {
     const struct draft_settings *draft = &setup->draft;
     const size_t parts[] = {
-        n_max * sizeof(int32_t), device_sampler_bytes(m, decode_verify_rows(setup)), stats_bytes(n_max),
+        n_max * sizeof(int32_t), device_sampler_bytes(m, draft_rows(&setup->draft)), stats_bytes(n_max),
             draft_bytes(draft),
     };
     size_t n = 0;
@@ -37,7 +33,7 @@ void decode_plan(struct memory_plan *plan, const struct decode_setup *setup, con
     memory_plan_add(plan, "decoder", n);
     if (!m->dev->host_memory)
         memory_plan_add_on(plan, m->dev, "choosing tokens",
-                           device_sampler_device_bytes(m, decode_verify_rows(setup)));
+                           device_sampler_device_bytes(m, draft_rows(&setup->draft)));
     for (const struct drafter_ops *o = NULL; (o = drafter_next(draft->drafters, o));)
         if (o->bytes)
             (o->on_device ? memory_plan_add_on : add_to_host)(
@@ -48,18 +44,18 @@ int decode_open(struct decoder *d, const struct model *m, const struct sampling 
                 const struct decode_setup *setup, const int32_t *prompt, size_t n_prompt, size_t n_max,
                 struct err *e)
 {
-    const struct config *c = &m->config;
-    setup = setup ? setup : &plain;
+    static const struct decode_setup plain;
     assert(n_prompt >= 1 && n_prompt <= n_max);
-    *d = (struct decoder){ .model = m,
+    *d = (struct decoder){ .set = setup ? *setup : plain,
+                           .model = m,
                            .n_prompt = n_prompt,
                            .n_tokens = n_prompt,
                            .n_max = n_max,
-                           .rows_max = decode_verify_rows(setup),
-                           .count.begun = setup->start.rows };
+                           .clock = clock_seconds };
+    d->rows_max = draft_rows(&d->set.draft);
+    d->count.begun = d->set.start.rows;
     for (size_t i = 0; i < n_prompt; i++)
-        assert(prompt[i] >= 0 && (size_t)prompt[i] < c->vocab);
-    d->buffers = setup->buffers ? setup->buffers : &d->own;
+        assert(prompt[i] >= 0 && (size_t)prompt[i] < m->config.vocab);
     d->tokens = calloc(n_max, sizeof *d->tokens);
     if (!d->tokens) {
         err_set(e, ERR_FAILED, "out of memory for %zu tokens", n_max);
@@ -67,19 +63,17 @@ int decode_open(struct decoder *d, const struct model *m, const struct sampling 
     }
     memcpy(d->tokens, prompt, n_prompt * sizeof *prompt);
     struct kv_size size = model_cache(m, n_max, d->rows_max > 1 ? d->rows_max : 0);
-    size.n_shared = setup->start.rows / KV_BLOCK;
-    if (size.state.n_layers && setup->start.total)
-        size.mark = prefix_mark(n_prompt, setup->start.rows, setup->start.split);
-    if (kv_open_from(&d->kv, m->dev, &size, setup->start.from, setup->start.rows, setup->start.total, e) ||
-        (!setup->buffers &&
-         round_buffers_open(&d->own, m, decode_work_rows(setup, n_max), d->rows_max, n_max, e)) ||
+    size.n_shared = d->set.start.rows / KV_BLOCK;
+    if (size.state.n_layers && d->set.start.total)
+        size.mark = prefix_mark(n_prompt, d->set.start.rows, d->set.start.split);
+    if (kv_open_from(&d->kv, m->dev, &size, d->set.start.from, d->set.start.rows, d->set.start.total, e) ||
+        (!d->set.buffers && round_buffers_open(&d->own_buffers, m, decode_work_rows(&d->set.draft, n_max),
+                                               d->rows_max, n_max, e)) ||
         device_sampler_open(&d->sampler, m, p, d->rows_max, e) || stats_open(&d->stats, n_max, e))
         goto fail;
-    d->draft = (struct drafting){ .set = setup->draft, .model = m, .draft_model = setup->draft_model,
-                                  .kv = &d->kv, .buffers = d->buffers, .sampler = d->sampler };
-    memcpy(d->draft.weights, setup->weights, sizeof d->draft.weights);
-    assert(d->buffers->model == m && d->buffers->n_max >= n_max && d->buffers->verify_rows >= d->rows_max);
-    if (draft_open(&d->draft, p, n_max, e))
+    const struct round_buffers *b = d->set.buffers = d->set.buffers ? d->set.buffers : &d->own_buffers;
+    assert(b->model == m && b->n_max >= n_max && b->verify_rows >= d->rows_max);
+    if (draft_open(d, p, e))
         goto fail;
     return 0;
 fail:
@@ -89,10 +83,10 @@ fail:
 
 void decode_close_but(struct decoder *d, struct kv *kv, int32_t **tokens)
 {
-    draft_close(&d->draft);
+    draft_close(d);
     stats_close(&d->stats);
     device_sampler_close(d->sampler);
-    round_buffers_close(&d->own);
+    round_buffers_close(&d->own_buffers);
     *kv = d->kv;
     *tokens = d->tokens;
     *d = (struct decoder){0};
@@ -119,19 +113,16 @@ void decode_append(struct decoder *d, const int32_t *ids, size_t n)
 /* Shows the drafters committed rows. `reading`: a chunk of a prefill, for those that read it. */
 static void observe(struct decoder *d, const struct observed *o, bool reading)
 {
-    d->draft.tokens = d->tokens;
-    d->draft.n_tokens = d->n_tokens;
-    d->draft.n_prompt = d->n_prompt;
-    for (const struct drafter_ops *k = NULL; (k = drafter_next(d->draft.set.drafters, k));)
+    for (const struct drafter_ops *k = NULL; (k = drafter_next(d->set.draft.drafters, k));)
         if (k->observe && (!reading || k->reads_prompt))
-            k->observe(&d->draft, o);
+            k->observe(d, o);
 }
 
 /* Rows of the next pass of a prefill that has `left` seconds: as many as the last pass says that will do, in
  * steps of SLICE_ROWS. A pass at a smaller depth says nothing: a row takes longer the more rows it sees. */
 static size_t slice_rows(const struct decoder *d, double left)
 {
-    const struct round_buffers *b = d->buffers;
+    const struct round_buffers *b = d->set.buffers;
     const double fit = b->row_seconds > 0 && d->kv.n_past <= b->row_depth ? left / b->row_seconds : 0;
     return (size_t)MIN(MAX(fit, 0), (double)PREFILL_ROWS) / SLICE_ROWS * SLICE_ROWS;
 }
@@ -157,18 +148,18 @@ int decode_prefill(struct decoder *d, double seconds, decode_progress *progress,
             return 1;
         struct pass_seq seq = { .kv = &d->kv, .n = n, .token = d->tokens + d->kv.n_past,
                                 .certain = true, .want = none };
-        if (model_forward(d->model, d->buffers->work, &seq, 1, NULL, 0, e))
+        if (model_forward(d->model, d->set.buffers->work, &seq, 1, NULL, 0, e))
             return err_while(e, "prompt token %zu", d->kv.n_past);
-        const struct observed o = { .n_tokens = d->n_tokens, .hidden = workspace_residual(d->buffers->work),
-                                    .first = d->kv.n_past, .n_rows = n };
+        const struct observed o = { .n_tokens = d->n_tokens, .first = d->kv.n_past, .n_rows = n,
+                                    .hidden = workspace_residual(d->set.buffers->work) };
         kv_advance(&d->kv, n);
         observe(d, &o, true);
         d->count.prefill_tokens += n;
         const double now = clock_seconds();
         d->count.prefill_seconds += now - start;
-        if (n >= SLICE_ROWS || d->buffers->row_seconds == 0) {
-            d->buffers->row_seconds = (now - start) / (double)n;
-            d->buffers->row_depth = d->kv.n_past;
+        if (n >= SLICE_ROWS || d->set.buffers->row_seconds == 0) {
+            d->set.buffers->row_seconds = (now - start) / (double)n;
+            d->set.buffers->row_depth = d->kv.n_past;
         }
         start = now;
         if (progress && !progress(ctx, d->kv.n_past - from, of - from) && d->kv.n_past < of)
@@ -209,9 +200,9 @@ static int time_passes(struct decoder *d, struct err *e)
 {
     static const uint8_t all[COST_ROWS_MAX] = { [0 ... COST_ROWS_MAX - 1] = 1 };  /* every row has logits */
     static const int32_t parent[COST_ROWS_MAX] = { -1 };    /* all but the first below the root */
-    struct planner *p = &d->draft.planner;
-    struct workspace *work = d->buffers->work;
-    float *logits = d->buffers->logits;
+    struct planner *p = &d->planner;
+    struct workspace *work = d->set.buffers->work;
+    float *logits = d->set.buffers->logits;
     int32_t token[COST_ROWS_MAX];
     for (size_t i; (i = planner_size_due(p, d->n_max - d->n_tokens)) < COST_SIZES;) {
         recent_tokens(d, token, cost_rows(i));
@@ -237,37 +228,30 @@ static int time_passes(struct decoder *d, struct err *e)
 }
 
 /* How often keys were selected for the caches of draft passes so far. */
-static size_t refreshes_of(const struct drafting *g)
+static size_t refreshes_of(const struct decoder *d)
 {
-    const struct drafter_ops *maker = draft_pass_maker(g);
-    return maker && maker->refreshes ? maker->refreshes(g) : 0;
+    const struct drafter_ops *maker = draft_pass_maker(d);
+    return maker && maker->refreshes ? maker->refreshes(d) : 0;
 }
 
 /* Drafts a round; the trees then have the kept candidates. */
 static int draft(struct decoder *const *d, size_t n, struct err *e)
 {
-    struct drafting *g[BATCH_MAX];
     const double start = clock_seconds();
     double planning = 0;
-    for (size_t i = 0; i < n; i++) {
-        g[i] = &d[i]->draft;
-        g[i]->tokens = d[i]->tokens, g[i]->n_tokens = d[i]->n_tokens, g[i]->n_prompt = d[i]->n_prompt;
-        tree_start(g[i]->tree, d[i]->tokens[d[i]->n_tokens - 1], d[i]->n_max - d[i]->n_tokens - 1);
-    }
-    if (draft_round(g, n, e))
+    for (size_t i = 0; i < n; i++)
+        tree_start(d[i]->round.tree, d[i]->tokens[d[i]->n_tokens - 1], d[i]->n_max - d[i]->n_tokens - 1);
+    if (draft_round(d, n, e))
         return -1;
     for (size_t i = 0; i < n; i++)
-        planning += g[i]->planner_seconds;
+        planning += d[i]->round.control - d[i]->round.calibrating;
     for (size_t i = 0; i < n; i++) {
-        const struct tree *t = g[i]->tree;
-        struct round_stats *r = &d[i]->round;
+        struct round *r = &d[i]->round;
         r->expected = 0;
-        for (size_t k = 1; k < t->n_kept; k++)
-            r->expected += t->node[t->kept[k]].reach;
-        r->draft_passes = g[i]->passes;
-        r->control = r->calibrating + g[i]->planner_seconds;
+        for (size_t k = 1; k < r->tree->n_kept; k++)
+            r->expected += r->tree->node[r->tree->kept[k]].reach;
         r->draft = (clock_seconds() - start - planning) / (double)n;
-        r->refreshes = refreshes_of(g[i]);
+        r->refreshes = refreshes_of(d[i]);
     }
     return 0;
 }
@@ -276,7 +260,7 @@ static size_t rows_of(struct decoder *const *d, size_t n)
 {
     size_t rows = 0;
     for (size_t i = 0; i < n; i++)
-        rows += d[i]->draft.tree->n_kept;
+        rows += d[i]->round.tree->n_kept;
     return rows;
 }
 
@@ -285,41 +269,41 @@ static size_t rows_of(struct decoder *const *d, size_t n)
 static int verify(struct decoder *const *d, size_t n, struct err *e)
 {
     static const uint8_t all[TREE_ROWS_MAX] = { [0 ... TREE_ROWS_MAX - 1] = 1 };
-    struct round_buffers *b = d[0]->buffers;
+    struct round_buffers *b = d[0]->set.buffers;
     struct pass_seq seq[BATCH_MAX];
     const size_t rows = rows_of(d, n);
     float *logits = b->logits;
     for (size_t i = 0; i < n; i++) {
-        struct tree *t = d[i]->draft.tree;
-        d[i]->logits = logits;
+        struct tree *t = d[i]->round.tree;
+        d[i]->round.logits = logits;
         logits += t->n_kept * d[i]->model->config.vocab;
         seq[i] = (struct pass_seq){ .kv = &d[i]->kv, .n = t->n_kept, .token = t->kept_token, .want = all,
-                                    .logits = d[i]->logits };
+                                    .logits = d[i]->round.logits };
         if (!tree_is_chain(t))
             seq[i].parent = t->kept_parent;
-        const struct drafter_ops *maker = draft_pass_maker(&d[i]->draft);
+        const struct drafter_ops *maker = draft_pass_maker(d[i]);
         if (maker && maker->score)
-            maker->score(&d[i]->draft, &seq[i]);
+            maker->score(d[i], &seq[i]);
     }
     const double start = clock_seconds();
     int rc = model_forward_begin(d[0]->model, b->work, seq, n, e);
     for (size_t i = 0; i < n && rc == 0; i++) {
-        const struct tree *t = d[i]->draft.tree;
+        const struct tree *t = d[i]->round.tree;
         const struct history h = history_of(d[i]);
-        if (!verify_published(&d[i]->draft.set))
-            device_sampler_set_tree(d[i]->sampler, d[i]->logits, &h, t->n_kept, t->kept_parent,
+        if (!verify_published(&d[i]->set.draft))
+            device_sampler_set_tree(d[i]->sampler, d[i]->round.logits, &h, t->n_kept, t->kept_parent,
                                     t->kept_token);
     }
     if (rc || model_forward_end(d[0]->model, b->work, seq, n, e))
         return err_while(e, "token %zu", d[0]->n_tokens - d[0]->n_prompt);
     const double seconds = clock_seconds() - start;
-    planner_experts_read(&d[0]->draft.planner, rows, d[0]->model->dev->experts_read);
+    planner_experts_read(&d[0]->planner, rows, d[0]->model->dev->experts_read);
     for (size_t i = 0; i < n; i++) {
         struct decoder *x = d[i];
-        const size_t own = x->draft.tree->n_kept;
+        const size_t own = x->round.tree->n_kept;
         x->round.verify = seconds * (double)own / (double)rows;
-        x->round.refreshes = refreshes_of(&x->draft) - x->round.refreshes;
-        planner_verified(&x->draft.planner, x->kv.n_past, own, rows, seconds, !x->round.refreshes);
+        x->round.refreshes = refreshes_of(x) - x->round.refreshes;
+        planner_verified(&x->planner, x->kv.n_past, own, rows, seconds, !x->round.refreshes);
     }
     return 0;
 }
@@ -329,17 +313,17 @@ static int verify(struct decoder *const *d, size_t n, struct err *e)
  * the number of new tokens. */
 static size_t accept(struct decoder *d, uint32_t *path, int32_t *bonus)
 {
-    struct tree *t = d->draft.tree;
+    struct tree *t = d->round.tree;
     int32_t token[TREE_DEPTH_MAX + 1];
     struct history h = history_of(d);
     size_t n = 0, at = 0;
-    if (verify_published(&d->draft.set))
-        return verify_published_accept(t, &h, d->sampler, d->logits, path, bonus);
+    if (verify_published(&d->set.draft))
+        return verify_published_accept(t, &h, d->sampler, d->round.logits, path, bonus);
     for (;;) {
         path[n++] = (uint32_t)at;
         h.path = token, h.n_path = n - 1;
-        *bonus = device_sampler_token(d->sampler, d->logits, at, &h);
-        draft_learn(&d->draft, t->kept[at], *bonus);
+        *bonus = device_sampler_token(d->sampler, d->round.logits, at, &h);
+        draft_learn(d, t->kept[at], *bonus);
         size_t next = at + 1;
         while (next < t->n_kept && !(t->kept_parent[next] == (int32_t)at && t->kept_token[next] == *bonus))
             next++;
@@ -353,8 +337,8 @@ static size_t accept(struct decoder *d, uint32_t *path, int32_t *bonus)
 /* Whether a candidate was proposed for verification, and not only to learn its chance. */
 static bool is_for_verification(const struct decoder *d, uint32_t i)
 {
-    const struct tree *t = d->draft.tree;
-    bool meant = !d->draft.look || t->node[i].reach >= d->draft.min_reach;
+    const struct tree *t = d->round.tree;
+    bool meant = !d->round.look || t->node[i].reach >= d->round.min_reach;
     for (size_t k = 1; k < t->n_kept && !meant; k++)
         meant = t->kept[k] == i;
     return meant;
@@ -363,8 +347,8 @@ static bool is_for_verification(const struct decoder *d, uint32_t i)
 /* Fills d->round, before the commit moves anything. */
 static void describe_round(struct decoder *d, const uint32_t *path, size_t n)
 {
-    const struct tree *t = d->draft.tree;
-    struct round_stats *r = &d->round;
+    const struct tree *t = d->round.tree;
+    struct round *r = &d->round;
     memset(r->n_reached, 0, sizeof r->n_reached);
     memset(r->source_drafted, 0, sizeof r->source_drafted);
     r->tokens = n;
@@ -400,7 +384,7 @@ static void describe_round(struct decoder *d, const uint32_t *path, size_t n)
  * residual: of the decoder's rows in the pass, [n_kept][hidden]. */
 static void commit(struct decoder *d, const uint32_t *path, size_t n, int32_t bonus, const float *residual)
 {
-    const struct tree *t = d->draft.tree;
+    const struct tree *t = d->round.tree;
     uint32_t nodes[TREE_DEPTH_MAX + 1];
     const struct observed o = { .n_tokens = d->n_tokens + n, .hidden = residual, .row = path,
                                 .first = d->kv.n_past, .n_rows = n, .path = nodes, .n_path = n };
@@ -421,8 +405,8 @@ static void commit(struct decoder *d, const uint32_t *path, size_t n, int32_t bo
  * took. */
 static double plain_seconds(const struct decoder *d, size_t tokens)
 {
-    const struct round_stats *r = &d->round;
-    const struct planner *p = &d->draft.planner;
+    const struct round *r = &d->round;
+    const struct planner *p = &d->planner;
     const double pass = r->rows == 1 ? r->verify : p->on ? planner_pass_seconds(p, d->kv.n_past) : 0;
     return pass > 0 ? pass + r->seconds - r->draft - r->verify - r->control : r->seconds / (double)tokens;
 }
@@ -431,26 +415,26 @@ static double plain_seconds(const struct decoder *d, size_t tokens)
  * end the text. Returns whether guesses existed. */
 static bool forget_guesses(struct decoder *d)
 {
-    const bool any = d->draft.tree->n_kept > 1;
-    if (!any || verify_published(&d->draft.set) || *d->model->dev->error)
+    const bool any = d->round.tree->n_kept > 1;
+    if (!any || verify_published(&d->set.draft) || *d->model->dev->error)
         return false;
-    tree_keep(d->draft.tree, 1);
+    tree_keep(d->round.tree, 1);
     return true;
 }
 
 /* After a successful pass over the decoders: appends the tokens that it verified. */
 static void accept_pass(struct decoder *const *d, size_t n)
 {
-    const float *residual = workspace_residual(d[0]->buffers->work);    /* of all rows of the pass */
+    const float *residual = workspace_residual(d[0]->set.buffers->work);    /* of all rows of the pass */
     for (size_t i = 0; i < n; i++) {
         const struct device *dev = d[i]->model->dev;
-        const size_t rows = d[i]->draft.tree->n_kept;
+        const size_t rows = d[i]->round.tree->n_kept;
         uint32_t path[TREE_DEPTH_MAX + 1];
         int32_t bonus;
         const size_t n_path = accept(d[i], path, &bonus);
         if (*dev->error) {
-            d[i]->failed = true;
-            err_set(&d[i]->why, ERR_FAILED, "%s: %s", dev->name, dev->error);
+            d[i]->round.failed = true;
+            err_set(&d[i]->round.why, ERR_FAILED, "%s: %s", dev->name, dev->error);
             continue;
         }
         describe_round(d[i], path, n_path);
@@ -479,45 +463,45 @@ static void verify_and_accept(struct decoder *const *d, size_t n)
         if (alone == 0)
             accept_pass(&x, 1);
         else
-            x->failed = true, x->why = e;
+            x->round.failed = true, x->round.why = e;
     }
 }
 
 /* How many of the n decoders one pass can verify. */
 static size_t pass_fits(struct decoder *const *d, size_t n)
 {
-    size_t k = 1, rows = d[0]->draft.tree->n_kept;
-    assert(rows <= d[0]->buffers->verify_rows);
-    while (k < n && rows + d[k]->draft.tree->n_kept <= d[0]->buffers->verify_rows)
-        rows += d[k++]->draft.tree->n_kept;
+    size_t k = 1, rows = d[0]->round.tree->n_kept;
+    assert(rows <= d[0]->set.buffers->verify_rows);
+    while (k < n && rows + d[k]->round.tree->n_kept <= d[0]->set.buffers->verify_rows)
+        rows += d[k++]->round.tree->n_kept;
     return k;
 }
 
 /* The round took `seconds`, of which each decoder gets its share by rows. */
 static int end_round(struct decoder *const *d, size_t n, double seconds, size_t to_host, struct err *e)
 {
-    struct planner *p[BATCH_MAX] = { &d[0]->draft.planner };
+    struct planner *p[BATCH_MAX] = { &d[0]->planner };
     const size_t rows = rows_of(d, n);
     size_t n_done = 0;
     int rc = 0;
     for (size_t i = 0; i < n; i++) {
-        struct round_stats *r = &d[i]->round;
-        if (d[i]->failed) {
-            *e = d[i]->why;
+        struct round *r = &d[i]->round;
+        if (d[i]->round.failed) {
+            *e = d[i]->round.why;
             rc = -1;
             continue;
         }
-        r->seconds = r->calibrating + seconds * (double)d[i]->draft.tree->n_kept / (double)rows;
+        r->seconds = r->calibrating + seconds * (double)d[i]->round.tree->n_kept / (double)rows;
         r->to_host = to_host;
         r->plain = plain_seconds(d[i], r->tokens);
-        planner_done(&d[i]->draft.planner, r->tokens, r->expected);
-        p[n_done++] = &d[i]->draft.planner;
+        planner_done(&d[i]->planner, r->tokens, r->expected);
+        p[n_done++] = &d[i]->planner;
     }
     double predicted = 0;
     if (n_done == n)
         predicted = planner_round_done(p, n, seconds);
     for (size_t i = 0; i < n; i++)
-        d[i]->round.predicted = predicted * (double)d[i]->draft.tree->n_kept / (double)rows;
+        d[i]->round.predicted = predicted * (double)d[i]->round.tree->n_kept / (double)rows;
     return rc;
 }
 
@@ -530,15 +514,15 @@ int decode_round(struct decoder *const *d, size_t n, struct err *e)
     for (size_t i = 0; i < n && rc == 0; i++) {
         const double before = clock_seconds();
         assert(d[i]->n_tokens < d[i]->n_max && d[i]->kv.n_past == d[i]->n_tokens - 1 &&
-               d[i]->buffers == d[0]->buffers);
-        d[i]->failed = false;
+               d[i]->set.buffers == d[0]->set.buffers);
+        d[i]->round.failed = false;
         rc = time_passes(d[i], e);
-        d[i]->round.calibrating = clock_seconds() - before;
+        d[i]->round.calibrating = d[i]->round.control = clock_seconds() - before;
     }
     const double start = clock_seconds();
     if (rc || draft(d, n, e)) {
         for (size_t i = 0; i < n; i++)
-            d[i]->failed = true, d[i]->why = *e;
+            d[i]->round.failed = true, d[i]->round.why = *e;
         return -1;
     }
     for (size_t i = 0, some; i < n; i += some) {
@@ -563,7 +547,7 @@ int decode_restart(struct decoder *d, size_t n, const struct sampling *p, struct
     stats_clear(&d->stats);
     if (device_sampler_open(&d->sampler, d->model, p, d->rows_max, e))
         return -1;
-    draft_reset(&d->draft, d->sampler);
+    draft_reset(d);
     observe(d, &(struct observed){ .n_tokens = d->n_tokens }, false);
     return 0;
 }

@@ -18,56 +18,15 @@
  * the published verifier (verify_published.h) they do. */
 #pragma once
 #include "src/decode/draft.h"
-#include "src/decode/stats.h"
 #include "src/model/memory_plan.h"
-#include "src/model/model.h"
-#include "src/sample/device_sampler.h"
-#include "src/sample/sample.h"
 
 enum { PREFILL_ROWS = 256, SLICE_ROWS = 32 };
-
-struct decode_setup {                /* how tokens are found, not which tokens */
-    struct draft_settings draft;     /* all zero: plain decoding */
-    void *weights[N_DRAFTERS];       /* of drafters; NULL: not open; borrowed, shared */
-    const struct model *draft_model; /* the model in 8 bits; NULL: drafts use the model; borrowed, shared */
-    /* Buffers that several decoders of the model share; borrowed. NULL: the decoder opens its own. */
-    struct round_buffers *buffers;
-    /* A cache of the model whose first `rows` rows are those of the text's first tokens: the decoder begins
-     * with them (kv_open_from). total: where its cache is counted, and then others may share it; split: rows
-     * that it has in common with another text (kvmgr/prefix.h). {0}: none. */
-    struct { const struct kv *from; size_t rows; struct kv_total *total; size_t split; } start;
-};
-
-struct decode_counters {             /* the prefills of this decoder */
-    size_t begun;                    /* rows that the cache had from the start */
-    size_t prefill_tokens;
-    double prefill_seconds;
-};
-
-struct decoder {                     /* {0} is closed */
-    const struct model *model;       /* borrowed, shared */
-    struct kv kv;
-    struct round_buffers *buffers;   /* of its rounds: borrowed, or `own` */
-    struct round_buffers own;
-    struct device_sampler *sampler;  /* samples tokens where the logits are */
-    int32_t *tokens;                 /* [n_max]: prompt, then text */
-    size_t n_tokens, n_prompt, n_max;
-    size_t rows_max;                 /* of a verification pass */
-    float *logits;                   /* of the last pass: the device's [kept nodes][vocab], in the buffers */
-    struct drafting draft;
-    /* the last round; decode_add_stats adds it to `stats` */
-    struct round_stats round;
-    struct draft_stats stats;
-    struct decode_counters count;
-    bool failed; struct err why;     /* the last round failed for this decoder alone */
-};
 
 /* Adds the memory of a decoder to the plan, item by item, without weights, KV cache, workspace and logits. */
 void decode_plan(struct memory_plan *plan, const struct decode_setup *setup, const struct model *m,
                  size_t n_max);
-/* The most rows of any pass, and of a verification pass, whose nodes and logits take memory. */
-size_t decode_work_rows(const struct decode_setup *setup, size_t n_max);
-size_t decode_verify_rows(const struct decode_setup *setup);
+/* The most rows of any pass; draft_rows: of a verification pass, whose nodes and logits take memory. */
+size_t decode_work_rows(const struct draft_settings *s, size_t n_max);
 
 /* Opens a text that begins with prompt[0..n_prompt) (copied, n_prompt >= 1) and will have at most n_max
  * tokens. setup NULL: plain decoding. */
@@ -94,8 +53,8 @@ int decode_prefill(struct decoder *d, double seconds, decode_progress *progress,
 int decode_step(struct decoder *d, struct err *e);
 /* One round of n <= BATCH_MAX decoders of one model that share their buffers (asserted). One pass verifies
  * all of them, or several passes if the buffers have no room for all rows. Returns 0 if every decoder
- * appended tokens. -1: *e is the error of one decoder; every decoder with `failed` set appended nothing, and
- * the others appended their tokens. A failure of the device or of a drafter fails all decoders. */
+ * appended tokens. -1: *e is the error of one decoder; every decoder with round.failed set appended nothing,
+ * and the others appended their tokens. A failure of the device or of a drafter fails all decoders. */
 int decode_round(struct decoder *const *d, size_t n, struct err *e);
 /* Adds the last round to d->stats. `tokens` is how many of the round's tokens belong to the text: all of
  * them, except in the round in which the text ends. */

@@ -1,5 +1,5 @@
-/* Settings of drafting, and struct drafting, which the drafters share. Start reading at draft_open().
- * draft_round.c holds the drafting of a round, drafters/ the drafters. */
+/* Settings of drafting, and opening the drafters of a decoder. Start reading at draft_open(). draft_round.c
+ * holds the drafting of a round, drafters/ the drafters. */
 #include "src/decode/draft.h"
 #include "src/decode/verify_published.h"
 #include "src/model/config_tensors.h"
@@ -109,84 +109,76 @@ size_t draft_rows(const struct draft_settings *s)
 
 size_t draft_bytes(const struct draft_settings *s) { return s->drafters ? sizeof(struct tree) : 0; }
 
-static void read_bytes(const struct drafting *g, struct pass_bytes reads[CACHES_MAX])
+static void read_bytes(const struct decoder *d, struct pass_bytes reads[CACHES_MAX])
 {
-    for (size_t i = 0; i < g->n_caches; i++)
-        reads[i] = g->cache[i].ops->reads(g, i), reads[i].maker = g->cache[i].ops->id;
+    for (size_t i = 0; i < d->n_caches; i++)
+        reads[i] = d->cache[i].ops->reads(d, i), reads[i].maker = d->cache[i].ops->id;
 }
 
 /* The planner needs bytes. */
-static void start_planner(struct drafting *g)
+static void start_planner(struct decoder *d)
 {
-    const struct config *c = &g->model->config;
+    const struct config *c = &d->model->config;
     double read = 0;
-    for (const struct drafter_ops *o = NULL; (o = drafter_next(g->set.drafters, o));)
-        read += o->weights_read ? o->weights_read(g) : 0;
-    struct planner_setup s = { .on = g->set.drafters && !g->set.n_width,
-                               .rows_max = draft_rows(&g->set),
-                               .n_caches = g->n_caches,
-                               .weight_bytes = model_row_bytes(g->model),
-                               .kv_bytes = model_kv_bytes(g->model),
+    for (const struct drafter_ops *o = NULL; (o = drafter_next(d->set.draft.drafters, o));)
+        read += o->weights_read ? o->weights_read(d) : 0;
+    struct planner_setup s = { .on = d->set.draft.drafters && !d->set.draft.n_width,
+                               .rows_max = draft_rows(&d->set.draft),
+                               .n_caches = d->n_caches,
+                               .weight_bytes = model_row_bytes(d->model),
+                               .kv_bytes = model_kv_bytes(d->model),
                                .heads_share = read / (double)config_count_used(c) };
     if (c->n_experts > c->experts_used)
-        s.experts = (struct planner_experts){ model_bytes_an_expert(g->model),
-                                              (double)model_expert_layers(g->model), (double)c->n_experts,
+        s.experts = (struct planner_experts){ model_bytes_an_expert(d->model),
+                                              (double)model_expert_layers(d->model), (double)c->n_experts,
                                               (double)c->experts_used };
-    read_bytes(g, s.reads);
-    planner_start(&g->planner, &g->buffers->costs, &s);
+    read_bytes(d, s.reads);
+    planner_start(&d->planner, &d->set.buffers->costs, &s);
 }
 
-int draft_open(struct drafting *g, const struct sampling *p, size_t n_max, struct err *e)
+int draft_open(struct decoder *d, const struct sampling *p, struct err *e)
 {
-    const struct model *m = g->model;
-    g->draft_model = g->draft_model ? g->draft_model : m;
-    g->clock = clock_seconds;
-    for (const struct drafter_ops *o = NULL; (o = drafter_next(g->set.drafters, o));)
-        if (o->weights && !g->weights[o->id])
-            g->set.drafters &= ~(1u << o->id);
-    if (draft_check_model(&g->set, m->dev, &m->config, e))
-        goto fail;
-    if (!(g->tree = mem_alloc(sizeof *g->tree))) {
-        err_set(e, ERR_FAILED, "drafting: out of memory (%zu bytes)", sizeof *g->tree);
-        goto fail;
-    }
+    const struct model *m = d->model;
+    d->set.draft_model = d->set.draft_model ? d->set.draft_model : m;
+    for (const struct drafter_ops *o = NULL; (o = drafter_next(d->set.draft.drafters, o));)
+        if (o->weights && !d->set.weights[o->id])
+            d->set.draft.drafters &= ~(1u << o->id);
+    if (draft_check_model(&d->set.draft, m->dev, &m->config, e))
+        return -1;
+    if (!(d->round.tree = mem_alloc(sizeof *d->round.tree)))
+        return err_set(e, ERR_FAILED, "drafting: out of memory (%zu bytes)", sizeof *d->round.tree);
     for (size_t kind = 0; kind < N_GUESSES; kind++) {
         const struct drafter_ops *o = drafters[kind == GUESS_AHEAD ? DRAFTER_HEADS : kind];
-        calibrate_start(&g->calibration, kind, o ? o->prior : NULL);
+        calibrate_start(&d->calibration, kind, o ? o->prior : NULL);
     }
-    for (const struct drafter_ops *o = NULL; (o = drafter_next(g->set.drafters, o));) {
-        g->ask_model |= (unsigned)asks_model(o) << o->id;
-        if (o->open && o->open(g, p, n_max, e))
-            goto fail;
+    for (const struct drafter_ops *o = NULL; (o = drafter_next(d->set.draft.drafters, o));) {
+        d->ask_model |= (unsigned)asks_model(o) << o->id;
+        if (o->open && o->open(d, p, e))
+            return -1;
     }
-    start_planner(g);
+    start_planner(d);
     return 0;
-fail:
-    draft_close(g);
-    return -1;
 }
 
-void draft_with(struct drafting *g, const struct model *m)
+void draft_with(struct decoder *d, const struct model *m)
 {
     struct pass_bytes reads[CACHES_MAX];
-    g->draft_model = m;
-    read_bytes(g, reads);
-    planner_draft_bytes(&g->planner, reads);
+    d->set.draft_model = m;
+    read_bytes(d, reads);
+    planner_draft_bytes(&d->planner, reads);
 }
 
-void draft_close(struct drafting *g)
+void draft_close(struct decoder *d)
 {
     for (const struct drafter_ops *o = NULL; (o = drafter_next(ALL_DRAFTERS, o));)
         if (o->close)
-            o->close(g);
-    mem_free(g->tree, sizeof *g->tree);
-    *g = (struct drafting){0};
+            o->close(d);
+    mem_free(d->round.tree, sizeof *d->round.tree);
 }
 
-void draft_reset(struct drafting *g, struct device_sampler *sampler)
+void draft_reset(struct decoder *d)
 {
-    g->sampler = sampler;
-    for (const struct drafter_ops *o = NULL; (o = drafter_next(g->set.drafters, o));)
+    for (const struct drafter_ops *o = NULL; (o = drafter_next(d->set.draft.drafters, o));)
         if (o->reset)
-            o->reset(g);
+            o->reset(d);
 }

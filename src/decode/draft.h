@@ -8,107 +8,15 @@
  * path. Candidates are ranked with the coin of their position. So at any temperature the likeliest guess is
  * the token that the target would sample if its logits were those of the draft. */
 #pragma once
-#include "kvmgr/partial.h"
-#include "src/decode/buffers.h"
-#include "src/decode/calibrate.h"
+#include "src/decode/decoder.h"
 #include "src/decode/pass_work.h"
-#include "src/decode/tree.h"
-#include "src/sample/device_sampler.h"
 
 struct drafter_kind;
-struct drafter_ops;
-struct drafting;
 struct engine;
-
-enum { TREE_WIDTHS_MAX = 16, NGRAM_K_MAX = 32, DRAFT_PASSES_MAX = PARTIAL_ROWS_MAX };
-enum ngram_lead {                    /* the nodes that 4-grams continue */
-    LEAD_FIRST,                      /* the first choice at depth 1; without candidates, the root */
-    LEAD_ALL,                        /* every candidate at depth 1 */
-    LEAD_ROOT,
-};
-enum verifier { VERIFY_EXACT, VERIFY_PAPER };
-/* the weights of drafts: 8-bit weights where draft_wants_int8 says so; those of the model */
-enum draft_weights { WEIGHTS_INT8, WEIGHTS_MODEL };
-
-struct draft_settings {              /* recorded with a job; all zero: plain decoding */
-    unsigned drafters;               /* bit per enum drafter (drafters.h) */
-    /* --tree: candidates at each depth; n_width > 0 turns the planner off, and every candidate is verified */
-    size_t width[TREE_WIDTHS_MAX], n_width;
-    size_t ngram_k;                  /* continuations of a leading token */
-    enum ngram_lead ngram_lead;
-    /* tokens that a 4-gram waits before it enters the table; -1: until it has left the penalty window */
-    long ngram_delay;
-    long draft_passes;               /* of a round; -1: as planned (1 without the planner) */
-    enum kv_policy kv_policy;
-    /* not fixed: the planner may use smaller budgets, and under KV_AUTO the policies dynamic and mean (where
-     * means are not possible: window) */
-    size_t kv_sinks, kv_budget; bool kv_fixed;
-    enum draft_weights weights;      /* of draft passes, and of heads' LM head */
-    /* the most nodes of a verification pass; 0: what the tree needs, or ROWS_AUTO */
-    size_t rows_max;
-    enum verifier verifier;
-    const void *added; size_t added_rows;    /* of DRAFTER_ADDED: its settings; the most rows it proposes */
-};
-enum { ROWS_AUTO = 48 };
-
-/* Every drafter that needs no weights of its own, with the planner. */
-void draft_defaults(struct draft_settings *s);
-unsigned draft_default_set(void);
-/* Checks the ranges of the settings; messages name the flags. */
-int  draft_check(const struct draft_settings *s, struct err *e);
-/* Whether the device and the model support the drafters. A hybrid, whose cache grows in few layers, supports
- * those that need no cache of the model's: draft_of_config. */
-int  draft_check_model(const struct draft_settings *s, const struct device *dev, const struct config *c,
-                       struct err *e);
-/* The drafters, by bits, that a model supports. */
-unsigned draft_of_config(const struct config *c);
-/* Whether an 8-bit copy of the model is of use: drafts ask it, and the device multiplies 8-bit weights. Never
- * with the published verifier, whose text depends on the candidates and must not depend on free memory. */
-bool draft_wants_int8(const struct draft_settings *s, const struct device *dev);
-/* Rows of the largest verification pass. */
-size_t draft_rows(const struct draft_settings *s);
-
-struct ranking {                     /* of at most DEVICE_SAMPLER_RANKS nodes, `each` candidates of each */
-    struct candidate best[DEVICE_SAMPLER_RANKS * RANK_MAX];
-    size_t found[DEVICE_SAMPLER_RANKS], each;
-};
-
-/* What the drafters of one text share. A decoder owns it; draft_open takes all memory. */
-struct drafting {
-    struct draft_settings set;
-    const struct model *model;       /* borrowed, as the next six */
-    const struct model *draft_model; /* used by draft passes and heads: the model in 8 bits, or itself */
-    void *weights[N_DRAFTERS];       /* of the drafters that have some; NULL: not open */
-    struct kv *kv;
-    struct round_buffers *buffers;
-    struct device_sampler *sampler;
-    const int32_t *tokens; size_t n_tokens, n_prompt;      /* the text of this round */
-    struct tree *tree;
-    struct calibration calibration;
-    float min_reach;                 /* candidates less likely than this would be trimmed anyway */
-    /* in this round text drafters propose unlikely candidates too, so that their chances are learned */
-    bool look;
-    unsigned ask_model;              /* the drafters of `set` whose guesses come from a model; a bit each */
-    void *own[N_DRAFTERS];           /* what a drafter keeps for the text */
-    struct planner planner;
-    double (*clock)(void);           /* seconds: clock_seconds, or simulated in tests */
-    /* what the planner may choose: a drafter that makes passes, and a setting of its cache */
-    struct { const struct drafter_ops *ops; enum kv_policy policy; size_t budget; } cache[CACHES_MAX];
-    size_t n_caches, current_cache;  /* current_cache: index of the partial cache's present settings */
-    /* this round: seconds in the planner; draft passes so far; the node that the last pass continued; the
-     * reach of the likeliest node that a further pass would continue, 0: none */
-    double planner_seconds;
-    size_t passes;
-    uint32_t pass_node;
-    float next_reach;
-    /* the device's [hidden]: the model's residual in the last draft pass, where heads want it; or NULL */
-    float *pass_hidden;
-    struct ranking ranking;          /* of the last draft pass */
-};
 
 /* Committed rows, and what the pass left of them. */
 struct observed {
-    size_t n_tokens;                 /* length of g->tokens, the bonus token included */
+    size_t n_tokens;                 /* length of d->tokens, the bonus token included */
     /* Of each row first .. first + n_rows - 1 of the text: the residual before the final norm, the device's
      * hidden + row[i] * [hidden], or row i where `row` is NULL. n_rows 0: the text was rebuilt from tokens
      * alone. */
@@ -186,16 +94,16 @@ struct drafter_passes {
     size_t most, rows;               /* passes of a round; rows of a pass */
     bool chain;                      /* a pass continues the likeliest child of the node before */
     bool by_depth;                   /* how sure its guesses are depends on their depth */
-    bool ranks;                      /* `forward` leaves the ranked guesses in g->ranking */
+    bool ranks;                      /* `forward` leaves the ranked guesses in d->round.ranking */
     /* Chooses rows and nodes of the next pass of a text. part is zero. False: there is none. */
-    bool (*choose)(struct drafting *g, struct pass_part *part);
+    bool (*choose)(struct decoder *d, struct pass_part *part);
     /* One pass for n texts with the same draft_model and number of heads. It may set *end to the time at
      * which the pass ended. -1: a value is not finite; only guesses are lost, and the drafter is reset. */
-    int  (*forward)(struct drafting *const *g, size_t n, struct pass_part *const *part, double *end);
-    /* The guesses of a pass are in the tree; g->passes counts it. May be NULL, as the next. */
-    void (*keep)(struct drafting *g, const struct pass_part *part);
+    int  (*forward)(struct decoder *const *d, size_t n, struct pass_part *const *part, double *end);
+    /* The guesses of a pass are in the tree; d->round.passes counts it. May be NULL, as the next. */
+    void (*keep)(struct decoder *d, const struct pass_part *part);
     /* A pass for this text alone has taken so long. */
-    void (*learn)(struct drafting *g, const struct pass_part *part, double seconds);
+    void (*learn)(struct decoder *d, const struct pass_part *part, double seconds);
 };
 
 struct drafter_ops {
@@ -225,40 +133,40 @@ struct drafter_ops {
     /* Of a drafter that makes passes: with a fixed tree it makes one pass for each depth; without this, one
      * pass, and the heads after it. Its passes leave the model's hidden state in pass_hidden, for heads. */
     bool pass_per_depth, leaves_hidden;
-    /* Its own state for a text of n_max tokens sampled with p: its size, opening, closing, and emptying it
+    /* Its own state for a text of n_max tokens, sampled with p: its size, opening, closing, and emptying it
      * for another text. weights: its own, or NULL before they are open. Each may be NULL. */
     size_t (*bytes)(const struct draft_settings *s, const void *weights, const struct model *m, size_t n_max);
-    int  (*open)(struct drafting *g, const struct sampling *p, size_t n_max, struct err *e);
-    void (*close)(struct drafting *g);
-    void (*reset)(struct drafting *g);
+    int  (*open)(struct decoder *d, const struct sampling *p, struct err *e);
+    void (*close)(struct decoder *d);
+    void (*reset)(struct decoder *d);
     /* Before the drafter is first asked in a round: brings its state up to date. False: it cannot be asked
      * now. May be NULL. */
-    bool (*prepare)(struct drafting *g);
+    bool (*prepare)(struct decoder *d);
     /* Of a drafter that makes passes, else NULL: the bytes that a pass over cache[i] reads. Its `open` has
      * added the caches (draft_add_cache). The plan names one of them, and says how many passes it makes at
      * most. */
-    struct pass_bytes (*reads)(const struct drafting *g, size_t i);
+    struct pass_bytes (*reads)(const struct decoder *d, size_t i);
     const struct drafter_passes *passes;
     /* Of other drafters: proposes for each of n <= BATCH_MAX texts of a round. more[i]: asking again for text
      * i may be of use. Returns -1 on failure. A drafter of tests that has `reads` makes its own passes here,
      * and sets next_reach. */
-    int  (*expand)(struct drafting *const *g, size_t n, bool *more, struct err *e);
+    int  (*expand)(struct decoder *const *d, size_t n, bool *more, struct err *e);
     /* Of heads: the number of weights that asking them reads; asking them on the hidden state of the last
      * draft pass, below the guesses of the pass, as TokenSwift does. False: there is no guess to continue. */
-    double (*weights_read)(const struct drafting *g);
-    bool (*ahead)(struct drafting *g);
+    double (*weights_read)(const struct decoder *d);
+    bool (*ahead)(struct decoder *d);
     /* Optional, of the drafter of the plan: asks the verification pass for scores of keys; how often keys
      * were selected by them so far. */
-    void (*score)(struct drafting *g, struct pass_seq *seq);
-    size_t (*refreshes)(const struct drafting *g);
+    void (*score)(struct decoder *d, struct pass_seq *seq);
+    size_t (*refreshes)(const struct decoder *d);
     /* Tokens were committed: by a round, or all at once (a prompt, a resumed text). May be NULL. */
-    void (*observe)(struct drafting *g, const struct observed *o);
+    void (*observe)(struct decoder *d, const struct observed *o);
     /* For snapshots of state that is dear to rebuild from tokens: the room that it needs; writing it (returns
      * the bytes, 0: nothing); reading it again after observe(), for the same text. load returns false and
      * changes nothing where the state does not fit. May be NULL. */
-    size_t (*state_bytes)(const struct drafting *g);
-    size_t (*save)(const struct drafting *g, void *out);
-    bool (*load)(struct drafting *g, const void *state, size_t n);
+    size_t (*state_bytes)(const struct decoder *d);
+    size_t (*save)(const struct decoder *d, void *out);
+    bool (*load)(struct decoder *d, const void *state, size_t n);
 };
 
 /* By number; NULL: none. A test program puts its own into the place of DRAFTER_ADDED, which the product
@@ -274,49 +182,49 @@ const struct drafter_ops *drafter_next(unsigned set, const struct drafter_ops *l
 const char *drafter_list(char list[256], unsigned set);
 enum { ALL_DRAFTERS = (1 << N_DRAFTERS) - 1 };
 
-/* Bytes of struct drafting without the state of each drafter. */
+/* Bytes of drafting without the state of each drafter. */
 size_t draft_bytes(const struct draft_settings *s);
-/* Opens g for a text of n_max tokens sampled with p. The caller has set g->set and the borrowed pointers, all
- * else is zero; a NULL g->draft_model means that drafts ask g->model. On failure g is closed. */
-int draft_open(struct drafting *g, const struct sampling *p, size_t n_max, struct err *e);
-void draft_close(struct drafting *g);
+/* Opens the drafters and the planner of a decoder that samples with p and is open but for them. The caller
+ * calls draft_close, also after a failure. */
+int draft_open(struct decoder *d, const struct sampling *p, struct err *e);
+void draft_close(struct decoder *d);
 /* Between rounds: from now on draft passes and heads use m, another form of the same model. */
-void draft_with(struct drafting *g, const struct model *m);
+void draft_with(struct decoder *d, const struct model *m);
 /* Forgets everything derived from the text: another text follows, or the same text from an earlier
  * token on. */
-void draft_reset(struct drafting *g, struct device_sampler *sampler);
+void draft_reset(struct decoder *d);
 
 /* For drafters that make passes, in `open`: a setting of its cache that the plan may choose. The settings of
  * a drafter follow each other. */
-static inline void draft_add_cache(struct drafting *g, const struct drafter_ops *ops, enum kv_policy policy,
+static inline void draft_add_cache(struct decoder *d, const struct drafter_ops *ops, enum kv_policy policy,
                                    size_t budget)
 {
-    assert(g->n_caches < CACHES_MAX && ops->reads);
-    g->cache[g->n_caches].ops = ops;
-    g->cache[g->n_caches].policy = policy;
-    g->cache[g->n_caches++].budget = budget;
+    assert(d->n_caches < CACHES_MAX && ops->reads);
+    d->cache[d->n_caches].ops = ops;
+    d->cache[d->n_caches].policy = policy;
+    d->cache[d->n_caches++].budget = budget;
 }
 /* The drafter whose passes the plan of this round makes, or NULL. */
-const struct drafter_ops *draft_pass_maker(const struct drafting *g);
+const struct drafter_ops *draft_pass_maker(const struct decoder *d);
 /* For drafters: adds the k best tokens of the device's `logits` (one row) as children of each of n nodes of
  * one depth. `kind` and `ahead`, the tokens between the hidden state and the guess, choose the calibration
  * cell. Returns the number of added nodes. */
-size_t draft_propose(struct drafting *g, const uint32_t *node, size_t n, const float *logits, size_t k,
+size_t draft_propose(struct decoder *d, const uint32_t *node, size_t n, const float *logits, size_t k,
                      enum drafter source, size_t kind, size_t ahead);
 /* The two halves of draft_propose, for at most DEVICE_SAMPLER_RANKS nodes: the pass ends between them. */
-void draft_rank(struct drafting *g, const uint32_t *node, size_t n, const float *logits, size_t k,
+void draft_rank(struct decoder *d, const uint32_t *node, size_t n, const float *logits, size_t k,
                 struct ranking *r);
-size_t draft_add(struct drafting *g, const uint32_t *node, size_t n, const struct ranking *r, size_t k,
+size_t draft_add(struct decoder *d, const uint32_t *node, size_t n, const struct ranking *r, size_t k,
                  enum drafter source, size_t kind, size_t ahead);
 /* The target sampled `sample` after a node: calibration and planner learn from it. */
-void draft_learn(struct drafting *g, uint32_t node, int32_t sample);
+void draft_learn(struct decoder *d, uint32_t node, int32_t sample);
 /* One round of n texts of one model: plans it, asks the drafters of the plan, each for all texts that want
  * it, and keeps the candidates that pay. The caller has set tokens, n_tokens and n_prompt and called
  * tree_start(). -1: a drafter failed. */
-int draft_round(struct drafting *const *g, size_t n, struct err *e);
+int draft_round(struct decoder *const *d, size_t n, struct err *e);
 /* One draft pass of `ops` for n texts, or as many as have room for all of them. more[i]: a further pass for
  * text i may be of use; next_reach is the reach of the likeliest node that it would continue. */
-void draft_pass(struct drafting *const *g, size_t n, const struct drafter_ops *ops, bool *more);
+void draft_pass(struct decoder *const *d, size_t n, const struct drafter_ops *ops, bool *more);
 /* Seconds of a drafter's passes, fading means: of those of one row, and of each further row. */
 struct row_seconds { double one, more; };
 void row_seconds_learn(struct row_seconds *s, size_t rows, double seconds);
@@ -332,21 +240,21 @@ struct draft_beam {
 /* Chooses the next pass: children of the last pass's rows, or of the root, the likeliest first, at most
  * `most`. With the planner only those whose children are worth a row. The caller counts them in n after the
  * pass. */
-bool draft_beam(struct drafting *g, struct draft_beam *b, enum drafter source, size_t most,
+bool draft_beam(struct decoder *d, struct draft_beam *b, enum drafter source, size_t most,
                 struct pass_part *part);
 /* The node that the next pass of a chain continues, as the one row of a part. False: the chain has ended. */
-bool draft_chain(const struct drafting *g, struct pass_part *part);
+bool draft_chain(const struct decoder *d, struct pass_part *part);
 /* How many children a node gets: as --tree says, or as many as may pay. */
-size_t draft_width(const struct drafting *g, uint32_t node);
+size_t draft_width(const struct decoder *d, uint32_t node);
 /* Adds a tree of the guesses of heads 0..n-1 below `node`. logits: [n][vocab]; head 0 guesses the children,
  * `ahead` tokens after what it knows. */
-void draft_propose_heads(struct drafting *g, uint32_t node, const float *logits, size_t n,
+void draft_propose_heads(struct decoder *d, uint32_t node, const float *logits, size_t n,
                          enum drafter source, size_t kind, size_t ahead);
 /* Whether a candidate of this reach would be trimmed anyway, in a round that does not look. */
-bool draft_trims(const struct drafting *g, float reach);
+bool draft_trims(const struct decoder *d, float reach);
 /* For drafters that read the text alone: proposes a chain of n tokens below a node, up to the first one that
  * the sampler can never give. Returns the last node. */
-uint32_t draft_propose_chain(struct drafting *g, uint32_t node, const int32_t *token, size_t n,
+uint32_t draft_propose_chain(struct decoder *d, uint32_t node, const int32_t *token, size_t n,
                              enum drafter source, const uint16_t *cell);
 /* Tables of the text take it in when they are asked, with the planner so many tokens at once: their memory
  * has left the caches since the last time, and one visit is faster than many. The longest match is found all
@@ -355,7 +263,7 @@ enum { DRAFT_TOGETHER = 16 };
 /* Rows of the next pass: the likeliest children of parent[0..n), the likeliest first, at most `most`. With a
  * planner only those whose children are worth a row of `seconds`; in a fixed tree only those that `source`
  * proposed (draft_rows counts them). row[i]: the index of child[i]'s parent. Returns their number. */
-size_t draft_children(const struct drafting *g, enum drafter source, const uint32_t *parent, size_t n,
+size_t draft_children(const struct decoder *d, enum drafter source, const uint32_t *parent, size_t n,
                       size_t most, double seconds, uint32_t *child, int32_t *row);
 /* Raises next_reach to the reach of the likeliest child of a node that a further pass may continue. */
-void draft_reach(struct drafting *g, uint32_t node);
+void draft_reach(struct decoder *d, uint32_t node);

@@ -4,32 +4,33 @@
 
 #include <string.h>
 
-size_t draft_width(const struct drafting *g, uint32_t node)
+size_t draft_width(const struct decoder *d, uint32_t node)
 {
-    size_t depth = g->tree->node[node].depth;
-    if (g->set.n_width) return depth < g->set.n_width ? g->set.width[depth] : g->passes > 1 ? 1 : 0;
-    return g->tree->node[node].reach > g->min_reach ? 4 : 0;
+    const struct draft_settings *s = &d->set.draft;
+    size_t depth = d->round.tree->node[node].depth;
+    if (s->n_width) return depth < s->n_width ? s->width[depth] : d->round.passes > 1 ? 1 : 0;
+    return d->round.tree->node[node].reach > d->round.min_reach ? 4 : 0;
 }
 
 /* Adds the ranked candidates of one node. */
-static size_t add_ranked(struct drafting *g, uint32_t node, const struct candidate *best, size_t n, size_t k,
+static size_t add_ranked(struct decoder *d, uint32_t node, const struct candidate *best, size_t n, size_t k,
                          enum drafter source, size_t kind, size_t ahead)
 {
-    const float reach = g->tree->node[node].reach;
+    const float reach = d->round.tree->node[node].reach;
     size_t added = 0;
     for (size_t i = 0; i < MIN(n, k); i++) {
         double lead = i > 0   ? (double)best[i].score - best[0].score
                       : n > 1 ? (double)best[0].score - best[1].score
                               : 1e9;
         uint16_t cell = cell_ranked(kind, ahead, i > 0 ? MIN(lead, -1e-6) : lead);
-        float p = calibrate_p(&g->calibration, cell);
-        if (i > 0 && !g->set.n_width && p * reach < g->min_reach) break;
-        added += tree_add(g->tree, node, best[i].id, source, p, cell) != 0;
+        float p = calibrate_p(&d->calibration, cell);
+        if (i > 0 && !d->set.draft.n_width && p * reach < d->round.min_reach) break;
+        added += tree_add(d->round.tree, node, best[i].id, source, p, cell) != 0;
     }
     return added;
 }
 
-void draft_rank(struct drafting *g, const uint32_t *node, size_t n, const float *logits, size_t k,
+void draft_rank(struct decoder *d, const uint32_t *node, size_t n, const float *logits, size_t k,
                 struct ranking *r)
 {
     int32_t path[DEVICE_SAMPLER_RANKS][TREE_DEPTH_MAX];
@@ -37,58 +38,57 @@ void draft_rank(struct drafting *g, const uint32_t *node, size_t n, const float 
     assert(n <= DEVICE_SAMPLER_RANKS);
     r->each = MIN(k + 1, (size_t)RANK_MAX);
     memset(r->found, 0, sizeof r->found);
-    if (k == 0 || n == 0 || g->tree->node[node[0]].depth >= g->tree->max_depth) return;
+    if (k == 0 || n == 0 || d->round.tree->node[node[0]].depth >= d->round.tree->max_depth) return;
     for (size_t i = 0; i < n; i++) {
-        tree_path(g->tree, node[i], path[i]);
-        h[i] = (struct history){
-            g->tokens, g->n_tokens, g->n_prompt, path[i], g->tree->node[node[i]].depth, .known = g->n_tokens
-        };
+        tree_path(d->round.tree, node[i], path[i]);
+        h[i] = (struct history){ d->tokens, d->n_tokens, d->n_prompt, path[i],
+                                 d->round.tree->node[node[i]].depth, .known = d->n_tokens };
     }
-    device_sampler_rank(g->sampler, logits, h, n, r->each, r->best, r->found);
+    device_sampler_rank(d->sampler, logits, h, n, r->each, r->best, r->found);
 }
 
-size_t draft_add(struct drafting *g, const uint32_t *node, size_t n, const struct ranking *r, size_t k,
+size_t draft_add(struct decoder *d, const uint32_t *node, size_t n, const struct ranking *r, size_t k,
                  enum drafter source, size_t kind, size_t ahead)
 {
     size_t added = 0;
     for (size_t i = 0; i < n; i++)
-        added += add_ranked(g, node[i], r->best + i * r->each, r->found[i], k, source, kind, ahead);
+        added += add_ranked(d, node[i], r->best + i * r->each, r->found[i], k, source, kind, ahead);
     return added;
 }
 
-size_t draft_propose(struct drafting *g, const uint32_t *node, size_t n, const float *logits, size_t k,
+size_t draft_propose(struct decoder *d, const uint32_t *node, size_t n, const float *logits, size_t k,
                      enum drafter source, size_t kind, size_t ahead)
 {
     struct ranking r;
     size_t added = 0;
     for (size_t i = 0, some; i < n; i += some) {
         some = MIN(n - i, (size_t)DEVICE_SAMPLER_RANKS);
-        draft_rank(g, node + i, some, logits, k, &r);
-        added += draft_add(g, node + i, some, &r, k, source, kind, ahead);
+        draft_rank(d, node + i, some, logits, k, &r);
+        added += draft_add(d, node + i, some, &r, k, source, kind, ahead);
     }
     return added;
 }
 
 /* Works level by level, so that the pool is in order of depth. With the planner only nodes that may be kept
  * get children. */
-void draft_propose_heads(struct drafting *g, uint32_t node, const float *logits, size_t n,
+void draft_propose_heads(struct decoder *d, uint32_t node, const float *logits, size_t n,
                          enum drafter source, size_t kind, size_t ahead)
 {
-    const struct tree *t = g->tree;
-    const size_t vocab = g->model->config.vocab, base = t->node[node].depth;
+    const struct tree *t = d->round.tree;
+    const size_t vocab = d->model->config.vocab, base = t->node[node].depth;
     uint32_t level[TREE_POOL_MAX];
-    size_t n_level = 1, rankings = g->set.n_width ? SIZE_MAX : 8;
+    size_t n_level = 1, rankings = d->set.draft.n_width ? SIZE_MAX : 8;
     level[0] = node;
     for (size_t k = 0; k < n && n_level; k++) {
         /* nodes of one depth have the same width, or none */
         uint32_t below[TREE_POOL_MAX], wide[TREE_POOL_MAX];
         size_t n_below = 0, n_wide = 0;
         for (size_t i = 0; i < n_level && rankings; i++) {
-            if (!draft_width(g, level[i])) continue;
+            if (!draft_width(d, level[i])) continue;
             wide[n_wide++] = level[i];
             rankings--;
         }
-        draft_propose(g, wide, n_wide, logits + k * vocab, n_wide ? draft_width(g, wide[0]) : 0, source,
+        draft_propose(d, wide, n_wide, logits + k * vocab, n_wide ? draft_width(d, wide[0]) : 0, source,
                       kind, ahead + k);
         for (size_t i = 0, j = 0; i < n_level; i++) {
             const bool width = j < n_wide && wide[j] == level[i];
@@ -97,34 +97,34 @@ void draft_propose_heads(struct drafting *g, uint32_t node, const float *logits,
             for (uint32_t c = width ? t->node[level[i]].first : 0; c; c = t->node[c].next)
                 if (t->node[c].sources >> source & 1 && n_below < TREE_POOL_MAX) below[n_below++] = c;
             /* a candidate row ends where a node has no children */
-            if (g->set.n_width && n_below == before && level[i]) tree_chain(g->tree, level[i]);
+            if (d->set.draft.n_width && n_below == before && level[i]) tree_chain(d->round.tree, level[i]);
         }
         memcpy(level, below, n_below * sizeof *below);
         n_level = n_below;
-        if (g->set.n_width && k + 1 + base >= g->set.n_width) break;
+        if (d->set.draft.n_width && k + 1 + base >= d->set.draft.n_width) break;
     }
-    if (g->set.n_width)
-        for (size_t i = 0; i < n_level; i++) tree_chain(g->tree, level[i]);
+    if (d->set.draft.n_width)
+        for (size_t i = 0; i < n_level; i++) tree_chain(d->round.tree, level[i]);
 }
 
-bool draft_trims(const struct drafting *g, float reach)
+bool draft_trims(const struct decoder *d, float reach)
 {
-    return !g->set.n_width && !g->look && reach < g->min_reach;
+    return !d->set.draft.n_width && !d->round.look && reach < d->round.min_reach;
 }
 
-uint32_t draft_propose_chain(struct drafting *g, uint32_t node, const int32_t *token, size_t n,
+uint32_t draft_propose_chain(struct decoder *d, uint32_t node, const int32_t *token, size_t n,
                              enum drafter source, const uint16_t *cell)
 {
     for (size_t i = 0; i < n; i++) {
         int32_t path[TREE_DEPTH_MAX];
-        tree_path(g->tree, node, path);
-        const struct history h = { g->tokens, g->n_tokens, g->n_prompt, path, g->tree->node[node].depth,
-                                   .known = g->n_tokens };
-        float p = calibrate_p(&g->calibration, cell[i]);
-        if (sampler_bans(device_sampler_host(g->sampler), token[i], &h) ||
-            draft_trims(g, p * g->tree->node[node].reach))
+        tree_path(d->round.tree, node, path);
+        const struct history h = { d->tokens, d->n_tokens, d->n_prompt, path, d->round.tree->node[node].depth,
+                                   .known = d->n_tokens };
+        float p = calibrate_p(&d->calibration, cell[i]);
+        if (sampler_bans(device_sampler_host(d->sampler), token[i], &h) ||
+            draft_trims(d, p * d->round.tree->node[node].reach))
             break;
-        uint32_t child = tree_add(g->tree, node, token[i], source, p, cell[i]);
+        uint32_t child = tree_add(d->round.tree, node, token[i], source, p, cell[i]);
         if (!child)
             break;
         node = child;
@@ -132,33 +132,33 @@ uint32_t draft_propose_chain(struct drafting *g, uint32_t node, const int32_t *t
     return node;
 }
 
-size_t draft_children(const struct drafting *g, enum drafter source, const uint32_t *parent, size_t n_parents,
+size_t draft_children(const struct decoder *d, enum drafter source, const uint32_t *parent, size_t n_parents,
                       size_t most, double seconds, uint32_t *child, int32_t *row)
 {
-    const struct tree *t = g->tree;
+    const struct tree *t = d->round.tree;
     size_t n = 0;
     for (size_t r = 0; r < n_parents; r++)
         for (uint32_t c = t->node[parent[r]].first; c; c = t->node[c].next) {
             const float reach = t->node[c].reach;
-            const bool own = !g->set.n_width || t->node[c].sources >> source & 1;
-            if (!own || t->node[c].depth >= t->max_depth || !draft_width(g, c)) continue;
+            const bool own = !d->set.draft.n_width || t->node[c].sources >> source & 1;
+            if (!own || t->node[c].depth >= t->max_depth || !draft_width(d, c)) continue;
             size_t at = n < most ? n++ : most;
             for (; at > 0 && t->node[child[at - 1]].reach < reach; at--)
                 if (at < most) child[at] = child[at - 1], row[at] = row[at - 1];
             if (at < most) child[at] = c, row[at] = (int32_t)r;
         }
-    while (g->planner.on && n > 1 &&
-           !planner_row_pays(&g->planner, (double)t->node[child[n - 1]].reach, seconds))
+    while (d->planner.on && n > 1 &&
+           !planner_row_pays(&d->planner, (double)t->node[child[n - 1]].reach, seconds))
         n--;
     return n;
 }
 
-void draft_reach(struct drafting *g, uint32_t node)
+void draft_reach(struct decoder *d, uint32_t node)
 {
-    const struct tree *t = g->tree;
+    const struct tree *t = d->round.tree;
     for (uint32_t c = t->node[node].first; c; c = t->node[c].next)
-        if (t->node[c].depth < t->max_depth && draft_width(g, c))
-            g->next_reach = MAX(g->next_reach, t->node[c].reach);
+        if (t->node[c].depth < t->max_depth && draft_width(d, c))
+            d->round.next_reach = MAX(d->round.next_reach, t->node[c].reach);
 }
 
 void row_seconds_learn(struct row_seconds *s, size_t rows, double seconds)

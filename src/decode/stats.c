@@ -29,7 +29,7 @@ void stats_clear(struct draft_stats *s)
 }
 
 /* A round that crosses the border of two windows counts in both, in proportion to its tokens. */
-static void add_windows(struct draft_stats *s, const struct round_stats *r, size_t tokens)
+static void add_windows(struct draft_stats *s, const struct round *r, size_t tokens)
 {
     for (size_t at = s->from + s->tokens, end = at + tokens; at < end;) {
         struct window_stats *w = &s->window[MIN(at / STATS_WINDOW, s->n_windows - 1)];
@@ -41,7 +41,7 @@ static void add_windows(struct draft_stats *s, const struct round_stats *r, size
     }
 }
 
-void stats_add(struct draft_stats *s, const struct round_stats *r, size_t tokens)
+void stats_add(struct draft_stats *s, const struct round *r, size_t tokens)
 {
     assert(tokens <= r->tokens);
     if (tokens == 0)
@@ -55,7 +55,7 @@ void stats_add(struct draft_stats *s, const struct round_stats *r, size_t tokens
     s->accepted += accepted;
     s->drafted_depth += r->drafted_depth;
     s->beta_accepted += r->ngram_covers >= accepted ? accepted : 0;
-    s->draft_passes += r->draft_passes;
+    s->draft_passes += r->passes;
     s->refreshes += r->refreshes;
     s->to_host += r->to_host;
     /* nothing was reached after the last token of the text */

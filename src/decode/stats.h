@@ -1,36 +1,10 @@
-/* Statistics of drafting. Each round has its own statistics (struct round_stats). They are added to those of
- * the text (struct draft_stats) when it is known how many of the round's tokens belong to the text, because
- * the end of the text cuts the last round. runs/store/figures.h says what a report shows of them. */
+/* Statistics of drafting. A round is a record (struct round). It is added to the statistics of the text
+ * (struct draft_stats) when it is known how many of the round's tokens belong to the text, because the end of
+ * the text cuts the last round. runs/store/figures.h says what a report shows of them. */
 #pragma once
-#include "src/decode/tree.h"
+#include "src/decode/round.h"
 
 enum { STATS_WINDOW = 1000 };        /* tokens */
-
-struct round_stats {                 /* of one round */
-    size_t tokens;                   /* made by the round: accepted + 1 */
-    /* verified nodes with the root; candidates in the pool */
-    size_t rows, drafted;
-    size_t drafted_depth;            /* of the deepest verified candidate */
-    /* depth d >= 1: 1 when a node of depth d-1 was accepted and had verified children */
-    size_t n_reached[TREE_DEPTH_MAX + 1];
-    /* by source; a shared candidate counts for each of its sources */
-    size_t source_drafted[N_DRAFTERS];
-    unsigned path_sources[TREE_DEPTH_MAX];   /* of each accepted candidate, in order */
-    /* accepted candidates from the first on that one 4-gram chain covers (TokenSwift eq. 6) */
-    size_t ngram_covers;
-    size_t draft_passes, refreshes;
-    /* bytes copied from the device to the host, for all texts of the round */
-    size_t to_host;
-    double expected;                 /* accepted candidates, as estimated before verification */
-    /* seconds: of the round; in drafters; in the verification pass; in the planner, of which in passes that
-     * it timed */
-    double seconds, draft, verify, control, calibrating;
-    /* seconds that the planner's costs foresaw for what the round did, without the passes that were only
-     * timed; 0: not known */
-    double predicted;
-    /* estimate: seconds of one token without drafting */
-    double plain;
-};
 
 struct window_stats { double seconds, rounds; size_t tokens; };
 
@@ -56,7 +30,7 @@ int  stats_open(struct draft_stats *s, size_t n_max, struct err *e);
 void stats_close(struct draft_stats *s);
 void stats_clear(struct draft_stats *s);
 /* Adds a round; its first `tokens` tokens count. */
-void stats_add(struct draft_stats *s, const struct round_stats *r, size_t tokens);
+void stats_add(struct draft_stats *s, const struct round *r, size_t tokens);
 /* Calls `take` for each counter of the statistics, k = 0, 1, .., always in the same order. Their names are
  * those of the store. source: a drafter, "" for the whole. index: the depth, from 1; 0 where there is one
  * value. A new counter is a field of draft_stats and a row of `counters` in stats.c. */

@@ -29,7 +29,7 @@ void job_plan(struct memory_plan *plan, const struct job_params *p, const struct
               size_t n_shared)
 {
     const struct decode_setup setup = { .draft = p->draft };
-    engine_plan_cache(plan, g, n_max, decode_verify_rows(&setup), n_shared);
+    engine_plan_cache(plan, g, n_max, draft_rows(&setup.draft), n_shared);
     decode_plan(plan, &setup, &g->model, n_max);
     memory_plan_add(plan, "DRY", dry_bytes(&p->sampling, g->config.vocab));
     if (config_is_hybrid(&g->config))
@@ -40,8 +40,8 @@ void job_plan_shared(struct memory_plan *plan, const struct job_params *p, const
                      size_t n_max, size_t rows)
 {
     const struct decode_setup setup = { .draft = p->draft };
-    engine_plan_shared(plan, g, n_max, MAX(decode_work_rows(&setup, n_max), rows),
-                       MAX(decode_verify_rows(&setup), rows));
+    engine_plan_shared(plan, g, n_max, MAX(decode_work_rows(&setup.draft, n_max), rows),
+                       MAX(draft_rows(&setup.draft), rows));
 }
 
 void job_plan_trained(struct memory_plan *plan, const struct job_params *p, const struct engine *g)

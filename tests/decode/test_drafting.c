@@ -32,7 +32,7 @@ enum { N_SETTINGS = sizeof settings / sizeof *settings };
 static struct rig rig;
 static struct heads heads;
 /* What a decoder keeps for draft passes is their cache (src/decode/drafters/partial.c). */
-static struct partial *cache_of(const struct drafting *g) { return g->own[DRAFTER_PARTIAL]; }
+static struct partial *cache_of(const struct decoder *g) { return g->own[DRAFTER_PARTIAL]; }
 
 static void setup_of(struct decode_setup *s, const struct setting *x, const struct heads *h)
 {
@@ -119,7 +119,7 @@ static void nothing_is_allocated_in_a_round(void)
 
 /* ---- what the planner may choose of the partial cache ---- */
 
-static bool cache_is(const struct drafting *g, size_t i, enum kv_policy policy, size_t budget)
+static bool cache_is(const struct decoder *g, size_t i, enum kv_policy policy, size_t budget)
 {
     return g->cache[i].policy == policy && g->cache[i].budget == budget &&
            g->planner.reads[i].keys == budget;
@@ -140,14 +140,14 @@ static void caches_of(struct decoder *d, enum kv_policy policy, bool fixed, size
  * Whatever this machine's passes cost. */
 static void know_caches(struct decoder *d, size_t better)
 {
-    struct planner *p = &d->draft.planner;
+    struct planner *p = &d->planner;
     p->price = 1, p->model->credit = 0, p->exploring = false, p->model->speed = p->model->drafted = 0;
     for (size_t i = 0; i < COST_SIZES; i++) {
         const double bytes = p->model->weight_bytes + 700 * p->model->kv_bytes;
         p->model->size[i] = 1e-3 * (0.9 + 0.1 * (double)cost_rows(i)) / bytes;
         p->model->seen[i] = 100;
     }
-    for (size_t i = 0; i < d->draft.n_caches; i++) {
+    for (size_t i = 0; i < d->n_caches; i++) {
         const struct pass_bytes *r = &p->reads[i];
         p->cache[i].n = 40;
         p->cache[i].seconds = 1e-4 / (r->weights + r->key * (double)MIN(r->keys, d->kv.n_past));
@@ -157,7 +157,7 @@ static void know_caches(struct decoder *d, size_t better)
 static void the_cache_that_guesses_best_is_taken(void)
 {
     struct decoder d;
-    struct drafting *g = &d.draft;
+    struct decoder *g = &d;
     caches_of(&d, KV_AUTO, true, 300);
     CHECK(g->n_caches == 1 && cache_is(g, 0, KV_DYNAMIC, 300));
     decode_close(&d);
@@ -172,7 +172,7 @@ static void the_cache_that_guesses_best_is_taken(void)
     CHECK(g->current_cache == 0 && cache_of(g)->policy == KV_MEAN && cache_of(g)->budget == 256);
     step(&d);
     for (size_t better = 0; better < 4; better++) {
-        for (size_t round = 0; (round == 0 || partial_kv(cache_of(g)) == g->kv) && d.n_tokens < d.n_max;
+        for (size_t round = 0; (round == 0 || partial_kv(cache_of(g)) == &g->kv) && d.n_tokens < d.n_max;
              round++) {
             know_caches(&d, better);
             step(&d);
@@ -212,7 +212,7 @@ static void drafts_that_are_not_finite_guess_nothing(void)
         open_decoder(&d, &rig, &p, &s, prompt, PROMPT, PROMPT + N);
         while (d.n_tokens < d.n_max) {
             if (decode_step(&d, &e)) rig_die("step", &e);
-            guessed += d.round.draft_passes + d.round.rows - 1;
+            guessed += d.round.passes + d.round.rows - 1;
         }
         CHECK((guessed > 0) == finite, "%zu passes and guesses with %s weights", guessed,
               finite ? "finite" : "infinite");
@@ -271,7 +271,7 @@ static void ngrams_lag_behind_the_penalty_window(void)
             size_t seen = cases[i].lag < shown ? shown - cases[i].lag : 0;
             for (size_t k = 0; k < d.n_tokens; k += 1 + k % 3) {
                 size_t n = brute_grams(want, d.tokens, seen, d.tokens[k]),
-                       got = ngram_top(*(struct ngram **)d.draft.own[DRAFTER_NGRAM], d.tokens[k], NGRAM_K_MAX,
+                       got = ngram_top(*(struct ngram **)d.own[DRAFTER_NGRAM], d.tokens[k], NGRAM_K_MAX,
                                        next, frequency);
                 bool same = got == MIN(n, (size_t)NGRAM_K_MAX);
                 for (size_t j = 0; same && j < got; j++)
@@ -306,18 +306,18 @@ static void unlikely_proposals_are_looked_at(void)
     rig_tokens(cycle, CYCLE, rig.c.vocab, 8);
     for (size_t i = 0; i < PROMPT; i++) prompt[i] = cycle[i % CYCLE];
     open_decoder(&d, &rig, &p, &s, prompt, PROMPT, PROMPT + TOKENS);
-    const float before = calibrate_most(&d.draft.calibration, cell_ngram(0, 0, 0), NGRAM_CELLS);
+    const float before = calibrate_most(&d.calibration, cell_ngram(0, 0, 0), NGRAM_CELLS);
     size_t kept = 0;
     while (d.n_tokens < d.n_max) {
-        struct planner *c = &d.draft.planner;
+        struct planner *c = &d.planner;
         for (size_t i = 1; i < COST_SIZES; i++)
             c->model->size[i] = (double)cost_rows(i) * c->model->size[0];
         /* a look is a small part of a round, as it is of a real model's */
         c->model->credit = 4;
         step(&d);
-        kept += d.draft.tree->n_kept > 1;
+        kept += d.round.tree->n_kept > 1;
     }
-    const float after = calibrate_most(&d.draft.calibration, cell_ngram(0, 0, 0), NGRAM_CELLS);
+    const float after = calibrate_most(&d.calibration, cell_ngram(0, 0, 0), NGRAM_CELLS);
     printf("    4-grams: %.2f believed at first, %.2f after %d tokens; %zu rounds of more than one row\n",
            (double)before, (double)after, TOKENS, kept);
     CHECK(before < 0.1f && after > 0.5f, "%g, then %g", (double)before, (double)after);
@@ -332,13 +332,13 @@ struct round_log { size_t tokens, rows, pool, depth, reached[TREE_DEPTH_MAX + 2]
 /* What the tree of the last round and the tokens that came of it say. */
 static void log_round(struct round_log *x, const struct decoder *d, size_t from)
 {
-    const struct tree *t = d->draft.tree;
+    const struct tree *t = d->round.tree;
     uint32_t at = 0;
-    *x = (struct round_log){ .tokens = d->n_tokens - from, .rows = t->n_kept, .passes = d->draft.passes };
+    *x = (struct round_log){ .tokens = d->n_tokens - from, .rows = t->n_kept, .passes = d->round.passes };
     bool kept[TREE_POOL_MAX] = { false };
     for (size_t i = 0; i < t->n_kept; i++) kept[t->kept[i]] = true;
     for (size_t i = 1; i < t->n; i++) {
-        const bool meant = kept[i] || !d->draft.look || t->node[i].reach >= d->draft.min_reach;
+        const bool meant = kept[i] || !d->round.look || t->node[i].reach >= d->round.min_reach;
         x->pool += meant;
         for (size_t s = 0; s < N_DRAFTERS; s++) x->drafted[s] += meant && t->node[i].sources >> s & 1;
         if (kept[i]) x->depth = MAX(x->depth, (size_t)t->node[i].depth);
@@ -474,7 +474,7 @@ static void statistics_equal_a_log(void)
                       near(number(j, "seconds_per_round.predicted") * (double)known, foreseen, 1e-6, 0) &&
                       near(number(j, "seconds_per_round.measured") * (double)known, lasted, 1e-6, 0),
                   "%s: %s", name, text);
-            CHECK(d.draft.planner.on ? known > rounds / 2 : !known, "%s: %zu of %zu rounds foreseen", name,
+            CHECK(d.planner.on ? known > rounds / 2 : !known, "%s: %zu of %zu rounds foreseen", name,
                   known, rounds);
             CHECK(number(j, "windows.0.start") == 0 && number(j, "windows.0.tokens") == (double)tokens &&
                   near(number(j, "windows.0.seconds"), d.stats.seconds, 1e-5, 0) &&
@@ -496,7 +496,7 @@ static void windows_of_a_long_text(void)
     size_t tokens = 0;
     if (stats_open(&s, 5000, &e)) rig_die("statistics", &e);
     while (tokens < 4990) {
-        struct round_stats r = { .tokens = 1 + rng_below(&rng, 7), .rows = 9, .drafted = 8,
+        struct round r = { .tokens = 1 + rng_below(&rng, 7), .rows = 9, .drafted = 8,
                                  .drafted_depth = 7, .seconds = 0.01 };
         size_t n = rng_below(&rng, 8) ? r.tokens : rng_below(&rng, r.tokens + 1);
         stats_add(&s, &r, n);
@@ -629,7 +629,7 @@ static void a_prefill_in_slices(void)
     for (size_t k = 0; k < 2; k++) {
         size_t first = 0;
         if (decode_open(&d, &rig.m, &p, NULL, prompt, PROMPT, PROMPT + 20, &e)) rig_die("decoder", &e);
-        d.buffers->row_seconds = k ? 1 : 0;              /* a slow machine, for the first pass of a call */
+        d.set.buffers->row_seconds = k ? 1 : 0;  /* a slow machine, for the first pass of a call */
         CHECK(decode_prefill(&d, k ? 100 : 1e-9, note_pass, &first, &e) == !k);
         CHECK(first == (k ? 96 : SLICE_ROWS) && d.kv.n_past == (k ? of : SLICE_ROWS), "%zu, %zu", first,
               d.kv.n_past);

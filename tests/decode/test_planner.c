@@ -39,7 +39,7 @@ static double uniform(void) { return (double)(rng_next(&rng) >> 11) * 0x1p-53; }
 
 static struct sim {
     const struct machine *m; const struct text *text;
-    struct drafting g;
+    struct decoder g;
     struct cost_model costs;
     struct tree tree;
     double clock, others, others_until;
@@ -99,53 +99,54 @@ static void learn(double p[2], bool hit)
 }
 /* A guess after `node`: the text's token, as often as p says where the path to the node is the text; else one
  * of its source's own. */
-static int32_t guess(const struct drafting *g, uint32_t node, enum drafter source, double p)
+static int32_t guess(const struct decoder *g, uint32_t node, enum drafter source, double p)
 {
-    const bool on_path = node == 0 || g->tree->node[node].token == RIGHT;
+    const bool on_path = node == 0 || g->round.tree->node[node].token == RIGHT;
     return on_path && uniform() < p ? RIGHT : 2 + (int32_t)source;
 }
-static int propose_match(struct drafting *const *all, size_t n, bool *more, struct err *e)
+static int propose_match(struct decoder *const *all, size_t n, bool *more, struct err *e)
 {
-    struct drafting *g = all[0];
+    struct decoder *g = all[0];
     (void)n, (void)e, *more = false;
-    sim.clock += g->look ? 20e-6 : 2e-6;         /* a look takes in 17 tokens and proposes unlikely ones */
+    sim.clock += g->round.look ? 20e-6 : 2e-6;   /* a look takes in 17 tokens and proposes unlikely ones */
     for (uint32_t i = 0, at = 0; sim.found && i < MATCH && (i == 0 || at); i++)
-        if (g->look || chance(sim.match_p) * g->tree->node[at].reach >= (double)g->min_reach)
-            at = tree_add(g->tree, at, guess(g, at, DRAFTER_SUFFIX, sim.text->match), DRAFTER_SUFFIX,
+        if (g->round.look ||
+            chance(sim.match_p) * g->round.tree->node[at].reach >= (double)g->round.min_reach)
+            at = tree_add(g->round.tree, at, guess(g, at, DRAFTER_SUFFIX, sim.text->match), DRAFTER_SUFFIX,
                           (float)chance(sim.match_p), 0);
     return 0;
 }
-static int propose_heads(struct drafting *const *all, size_t n, bool *more, struct err *e)
+static int propose_heads(struct decoder *const *all, size_t n, bool *more, struct err *e)
 {
-    struct drafting *g = all[0];
+    struct decoder *g = all[0];
     (void)n, (void)e, *more = false;
     spend(sim.text->head_seconds);
     for (uint32_t i = 0, at = 0; i < HEADS && (i == 0 || at); i++)
-        at = tree_add(g->tree, at, guess(g, at, DRAFTER_HEADS, sim.text->heads), DRAFTER_HEADS,
+        at = tree_add(g->round.tree, at, guess(g, at, DRAFTER_HEADS, sim.text->heads), DRAFTER_HEADS,
                       (float)chance(sim.head_p), 0);
     return 0;
 }
-static int make_pass(struct drafting *const *all, size_t n, bool *more, struct err *e)
+static int make_pass(struct decoder *const *all, size_t n, bool *more, struct err *e)
 {
-    struct drafting *g = all[0];
-    const uint32_t node = g->passes ? tree_best_child(g->tree, g->pass_node) : 0;
+    struct decoder *g = all[0];
+    const uint32_t node = g->round.passes ? tree_best_child(g->round.tree, g->round.pass_node) : 0;
     const size_t cache = g->planner.plan.way - 1;
     (void)n, (void)e;
     planner_passed(&g->planner, 1, spend(exact_draft(sim.m, cache, sim.length)));
-    g->passes++, g->pass_node = node;
-    *more = tree_add(g->tree, node, guess(g, node, DRAFTER_PARTIAL, true_hit(sim.text, cache)),
+    g->round.passes++, g->round.pass_node = node;
+    *more = tree_add(g->round.tree, node, guess(g, node, DRAFTER_PARTIAL, true_hit(sim.text, cache)),
                      DRAFTER_PARTIAL, (float)g->planner.used.hit[cache], 0) != 0;
-    const uint32_t next = tree_best_child(g->tree, node);
-    g->next_reach = next ? g->tree->node[next].reach : 0;
+    const uint32_t next = tree_best_child(g->round.tree, node);
+    g->round.next_reach = next ? g->round.tree->node[next].reach : 0;
     return 0;
 }
 /* Heads know nothing more after a draft pass in these texts. */
-static bool guess_nothing(struct drafting *g)
+static bool guess_nothing(struct decoder *g)
 {
     (void)g;
     return false;
 }
-static struct pass_bytes bytes_of_sim(const struct drafting *g, size_t i) { return g->planner.reads[i]; }
+static struct pass_bytes bytes_of_sim(const struct decoder *g, size_t i) { return g->planner.reads[i]; }
 static const struct drafter_ops sim_suffix = { .id = DRAFTER_SUFFIX, .expand = propose_match },
     sim_heads = { .id = DRAFTER_HEADS, .turn = TURN_MODEL, .expand = propose_heads, .ahead = guess_nothing },
     sim_partial = { .id = DRAFTER_PARTIAL, .turn = TURN_PASSES, .reads = bytes_of_sim, .expand = make_pass,
@@ -172,10 +173,10 @@ static void start(const struct machine *m, const struct text *text, size_t lengt
     for (size_t i = 0; i < n_caches; i++)
         sim.g.cache[i].ops = &sim_partial, sim.g.cache[i].budget = budgets[i];
     static struct round_buffers buffers = { .verify_rows = TREE_ROWS_MAX };
-    sim.g.tree = &sim.tree, sim.g.clock = clock_of_sim, sim.g.buffers = &buffers;
-    sim.g.set.drafters =
+    sim.g.round.tree = &sim.tree, sim.g.clock = clock_of_sim, sim.g.set.buffers = &buffers;
+    sim.g.set.draft.drafters =
         1u << DRAFTER_SUFFIX | 1u << DRAFTER_PARTIAL | (text->head_seconds > 0) << DRAFTER_HEADS;
-    sim.g.set.draft_passes = -1;
+    sim.g.set.draft.draft_passes = -1;
     planner_start(&sim.g.planner, &sim.costs, &s);
 }
 
@@ -219,9 +220,9 @@ static size_t run_round(size_t left)
     sim.found = uniform() < sim.text->often;
     tree_start(&sim.tree, 0, left - 1);
     sim.g.n_tokens = sim.length + 1;
-    draft_round(&(struct drafting *){ &sim.g }, 1, &e);
+    draft_round(&(struct decoder *){ &sim.g }, 1, &e);
     planner_verified(p, sim.length, sim.tree.n_kept, sim.tree.n_kept,
-                     spend_pass(sim.tree.n_kept, sim.g.passes > 0), true);
+                     spend_pass(sim.tree.n_kept, sim.g.round.passes > 0), true);
     double expected = 0;
     for (size_t k = 1; k < sim.tree.n_kept; k++) expected += (double)sim.tree.node[sim.tree.kept[k]].reach;
     const size_t tokens = accept();
@@ -229,7 +230,7 @@ static size_t run_round(size_t left)
     planner_round_done(&p, 1, sim.clock - from);
     sim.trials += p->exploring && !sim.was_exploring, sim.was_exploring = p->exploring;
     sim.mean_rows += 0.003 * ((double)sim.tree.n_kept - sim.mean_rows);
-    sim.mean_passes += 0.003 * ((double)sim.g.passes - sim.mean_passes);
+    sim.mean_passes += 0.003 * ((double)sim.g.round.passes - sim.mean_passes);
     sim.mean_cache += 0.003 * ((double)p->plan.way - sim.mean_cache);
     for (size_t i = 0; i < tokens; i++) {
         const size_t w = MIN((sim.length + i) / WINDOW, (size_t)1023);
@@ -453,7 +454,7 @@ static size_t explored_with(const struct machine *m, double bytes, double hope, 
     for (size_t i = 0; i < 3; i++)
         sim.g.planner.reads[i].weights *= bytes, sim.g.planner.reads[i].hope = hope;
     size_t passes = 0;
-    for (size_t done = 0; done < n; passes += sim.g.planner.exploring ? sim.g.passes : 0)
+    for (size_t done = 0; done < n; passes += sim.g.planner.exploring ? sim.g.round.passes : 0)
         done += run_round(n + 100000 - done);
     return passes;
 }

@@ -14,7 +14,7 @@ static struct rng rng;
 static double now;
 static const struct machine *m;
 static const struct queue *q;
-static struct text { struct drafting g; struct tree tree; size_t length, left; double hit; } text[MOST];
+static struct text { struct decoder g; struct tree tree; size_t length, left; double hit; } text[MOST];
 static struct cost_model costs;
 
 static double uniform(void) { return (double)(rng_next(&rng) >> 11) * 0x1p-53; }
@@ -33,27 +33,27 @@ static double spend(double seconds)
     return seconds;
 }
 
-static int make_passes(struct drafting *const *all, size_t n, bool *more, struct err *e)
+static int make_passes(struct decoder *const *all, size_t n, bool *more, struct err *e)
 {
     double keys = 0;
     (void)e;
     for (size_t i = 0; i < n; i++) keys += (double)MIN(all[i]->n_tokens - 1, (size_t)BUDGET);
     const double seconds = spend(exact(m->draft, n, keys));
     for (size_t i = 0; i < n; i++) {
-        struct drafting *g = all[i];
+        struct decoder *g = all[i];
         const struct text *t = (const struct text *)(const void *)g;     /* g is its first member */
-        const uint32_t node = g->passes ? tree_best_child(g->tree, g->pass_node) : 0;
-        const bool on_path = node == 0 || g->tree->node[node].token == RIGHT;
+        const uint32_t node = g->round.passes ? tree_best_child(g->round.tree, g->round.pass_node) : 0;
+        const bool on_path = node == 0 || g->round.tree->node[node].token == RIGHT;
         planner_passed(&g->planner, n, seconds / (double)n);
-        g->passes++, g->pass_node = node;
-        more[i] = tree_add(g->tree, node, on_path && uniform() < t->hit ? RIGHT : 2, DRAFTER_PARTIAL,
+        g->round.passes++, g->round.pass_node = node;
+        more[i] = tree_add(g->round.tree, node, on_path && uniform() < t->hit ? RIGHT : 2, DRAFTER_PARTIAL,
                            (float)g->planner.used.hit[0], 0) != 0;
-        const uint32_t next = tree_best_child(g->tree, node);
-        g->next_reach = next ? g->tree->node[next].reach : 0;
+        const uint32_t next = tree_best_child(g->round.tree, node);
+        g->round.next_reach = next ? g->round.tree->node[next].reach : 0;
     }
     return 0;
 }
-static struct pass_bytes bytes_of_sim(const struct drafting *g, size_t i) { return g->planner.reads[i]; }
+static struct pass_bytes bytes_of_sim(const struct decoder *g, size_t i) { return g->planner.reads[i]; }
 static const struct drafter_ops partial = { .id = DRAFTER_PARTIAL, .turn = TURN_PASSES, .reads = bytes_of_sim,
                                             .expand = make_passes };
 
@@ -65,10 +65,10 @@ static void join(size_t i)
                                      .reads = { { m->draft * m->weight_bytes, m->kv_bytes, BUDGET } } };
     struct text *t = &text[i];
     *t = (struct text){ .length = PROMPT, .left = q->tokens, .hit = q->hit[i % 2] };
-    t->g.tree = &t->tree, t->g.clock = clock_of_sim, t->g.buffers = &buffers;
+    t->g.round.tree = &t->tree, t->g.clock = clock_of_sim, t->g.set.buffers = &buffers;
     t->g.n_caches = 1, t->g.cache[0].ops = &partial, t->g.cache[0].budget = BUDGET;
     drafters[DRAFTER_PARTIAL] = &partial;
-    t->g.set.drafters = 1u << DRAFTER_PARTIAL, t->g.set.draft_passes = -1;
+    t->g.set.draft.drafters = 1u << DRAFTER_PARTIAL, t->g.set.draft.draft_passes = -1;
     planner_start(&t->g.planner, &costs, &s);
 }
 
@@ -90,7 +90,7 @@ static size_t accept(struct text *t)
 /* Returns the tokens of one round of all texts. */
 static size_t run_round(void)
 {
-    struct drafting *g[MOST] = { NULL };
+    struct decoder *g[MOST] = { NULL };
     struct planner *p[MOST];
     const size_t n = q->n_texts;
     size_t rows = 0, all = 0;

@@ -155,7 +155,7 @@ static void plain_text(struct text *t, const struct rig *r, const struct samplin
 static void explain(const struct rig *r, const struct decoder *d, const struct text *t, size_t from,
                     size_t bad)
 {
-    const struct tree *tree = d->draft.tree;
+    const struct tree *tree = d->round.tree;
     size_t hidden = r->c.hidden, rows = tree->n_kept, depth = bad - from, node = 0;
     uint32_t path[TREE_DEPTH_MAX + 1] = { 0 };
     /* the kept node of the true path, as deep as it goes */
@@ -609,7 +609,7 @@ static void guesses_that_are_not_finite(void)
         device_true.failing = false, device_true.failed = 0;
         open_at(&d, &r, &p, &s, &t);
         for (size_t round = 0; d.n_tokens < t.n; round++) {
-            device_true.failing = round % 3 == 0 || !d.draft.planner.model->timed;
+            device_true.failing = round % 3 == 0 || !d.planner.model->timed;
             if (decode_step(&d, &e)) rig_die(settings[k].name, &e);
         }
         CHECK(device_true.failed > 1, "%s: %zu passes failed", settings[k].name, device_true.failed);

@@ -138,7 +138,7 @@ static void a_torn_file_is_seen(void)
 
 /* ---- the decoder ---- */
 
-static struct partial *cache_of(struct decoder *d) { return d->draft.own[DRAFTER_PARTIAL]; }
+static struct partial *cache_of(struct decoder *d) { return d->own[DRAFTER_PARTIAL]; }
 
 #define BIT(x) (1u << DRAFTER_##x)
 static const struct setting { const char *name; unsigned drafters; size_t width[3],
@@ -215,7 +215,7 @@ static void text_and_snapshot(struct decoder *d, struct image *m, const struct s
     size_t rows = image_rows(m, d->n_tokens);
     CHECK(rows % KV_BLOCK == 0 && rows <= d->kv.n_past && rows + KV_BLOCK > d->kv.n_past &&
           image_rows(m, 130) == 128);
-    if (!lagging) partial_follow(d->draft.own[DRAFTER_PARTIAL]);          /* as the next round would */
+    if (!lagging) partial_follow(d->own[DRAFTER_PARTIAL]);          /* as the next round would */
     CHECK(image_capture(m, 0, rows) > 0);
     pthread_create(&t, NULL, write_image, m);
     finish(d);
@@ -247,7 +247,7 @@ static void the_text_goes_on_as_it_would_have(void)
             prefill(&d);
             CHECK(d.count.prefill_tokens == cuts[k] - 1 - 256);
             image_restore_drafters(&m);
-            const struct partial *p = d.draft.own[DRAFTER_PARTIAL];
+            const struct partial *p = d.own[DRAFTER_PARTIAL];
             if (x->drafters & BIT(PARTIAL) && x->n_width && cuts[k] >= at) {
                 CHECK(p->filled, "%s", x->name);
                 size_t newest = 0;           /* rows after the snapshot have replaced its slots */
@@ -348,10 +348,10 @@ static void the_selection_comes_back(void)
         for (; k < N_DRAFTERS; k++) {
             if (!kept.state[k].n) continue;
             again = malloc(kept.state[k].room);
-            size_t n = drafters[k]->save(&d.draft, again);
+            size_t n = drafters[k]->save(&d, again);
             CHECK(n == kept.state[k].n && memcmp(again, kept.state[k].p, n) == 0, "%s: %zu of %zu bytes",
                   settings[i].name, n, kept.state[k].n);
-            const struct partial *p = d.draft.own[DRAFTER_PARTIAL];
+            const struct partial *p = d.own[DRAFTER_PARTIAL];
             if (p->policy == KV_MEAN)        /* computed again: tests/kvmgr/test_partial.c */
                 CHECK(p->filled && p->kv.bias && p->n_far == d.kv.n_past - 4 - 30 &&
                       p->kv.n_past == 4 + 30 + (p->n_far + p->group - 1) / p->group);
@@ -363,11 +363,11 @@ static void the_selection_comes_back(void)
                     kv_get(y, p->kv.type, p->kv.head_dim, row % KV_BLOCK, kv_block(&d.kv, 0, h, row));
                     CHECK(memcmp(x, y, kv_row_bytes(p->kv.type, p->kv.head_dim)) == 0, "slot %zu", slot);
                 }
-            CHECK(!drafters[k]->load(&d.draft, again, n - 1) &&
-                      !drafters[k]->load(&d.draft, again, 3),
+            CHECK(!drafters[k]->load(&d, again, n - 1) &&
+                      !drafters[k]->load(&d, again, 3),
                   "a shorter one");
             memset(again + n - 4, 0xff, 4);
-            CHECK(!drafters[k]->load(&d.draft, again, n), "a row that is not there");
+            CHECK(!drafters[k]->load(&d, again, n), "a row that is not there");
             compared++;
             free(again);
         }
@@ -390,7 +390,7 @@ static void means_are_refused(const int32_t *prompt)
         s.draft.kv_policy = mean ? KV_MEAN : KV_AUTO;
         int rc = decode_open(&d, &rig.m, &p, &s, prompt, PROMPT, N_MAX, &e);
         CHECK(mean ? rc == -1 && e.code == ERR_INPUT && strstr(e.msg, "--kv-policy mean is not supported")
-                   : rc == 0 && d.draft.cache[0].policy == KV_WINDOW,
+                   : rc == 0 && d.cache[0].policy == KV_WINDOW,
               "%s", e.msg);
         if (rc == 0) decode_close(&d);
     }
@@ -433,7 +433,7 @@ static void the_selection_comes_back_on_a_device(void)
         for (int k = 0; k < 2; k++) {
             open_decoder(&d[k], &of[i], prompt);
             if (image_open(&m[k], &d[k], &o, &e)) rig_die("image", &e);
-            struct partial *p = d[k].draft.own[DRAFTER_PARTIAL];
+            struct partial *p = d[k].own[DRAFTER_PARTIAL];
             if (k == 0) {
                 prefill(&d[0]);
                 while (d[0].n_tokens < PROMPT + TEXT || (of[i].n_width && p->n_recent < 3))
@@ -448,20 +448,20 @@ static void the_selection_comes_back_on_a_device(void)
                 prefill(&d[1]);
                 image_restore_drafters(&m[1]);
                 CHECK(p->filled == cache_of(&d[0])->filled && p->refreshes == 0 &&
-                          d[1].draft.current_cache == d[0].draft.current_cache &&
-                          memcmp(d[1].draft.planner.cache, d[0].draft.planner.cache,
-                                 sizeof d[0].draft.planner.cache) == 0,
+                          d[1].current_cache == d[0].current_cache &&
+                          memcmp(d[1].planner.cache, d[0].planner.cache,
+                                 sizeof d[0].planner.cache) == 0,
                       "%s: selected anew, or another budget", of[i].name);
             }
             bytes = p->kv.layer_bytes * p->kv.n_layers;
             state[k] = malloc(m[k].state[drafter].room + bytes);
-            n[k] = drafters[drafter]->save(&d[k].draft, state[k]);
+            n[k] = drafters[drafter]->save(&d[k], state[k]);
             CHECK(n[k] <= m[k].state[drafter].room && (n[k] > 0) == p->filled &&
                   r.dev->download(r.dev, state[k] + n[k], p->kv.base, bytes) == 0);
         }
         CHECK(n[0] == n[1] && (n[0] || !of[i].n_width) && memcmp(state[0], state[1], n[0]) == 0,
               "%s: another selection", of[i].name);
-        const struct partial *p = d[0].draft.own[DRAFTER_PARTIAL];
+        const struct partial *p = d[0].own[DRAFTER_PARTIAL];
         for (size_t l = 0; l < p->kv.n_layers && n[0]; l++)
             for (size_t h = 0; h < p->kv.n_kv_heads; h++)
                 /* the bytes of all slots below the budget: K, and V 64 rows further on */

@@ -186,8 +186,8 @@ static int one_pass(void *ctx, struct err *e)
     struct target *t = ctx;
     static const uint8_t all[LAB_NODES] = { [0 ... LAB_NODES - 1] = 1 };
     struct pass_seq s = { .kv = &t->d.kv, .n = t->rows, .token = t->token, .parent = t->parent, .want = all,
-                          .logits = t->d.buffers->logits };
-    return model_forward(&t->model, t->d.buffers->work, &s, 1, NULL, 0, e);
+                          .logits = t->d.set.buffers->logits };
+    return model_forward(&t->model, t->d.set.buffers->work, &s, 1, NULL, 0, e);
 }
 
 static int one_chunk(void *ctx, struct err *e)
@@ -195,22 +195,22 @@ static int one_chunk(void *ctx, struct err *e)
     struct target *t = ctx;
     static const uint8_t none[PREFILL_ROWS];
     struct pass_seq s = { .kv = &t->d.kv, .n = t->rows, .token = t->token, .want = none };
-    return model_forward(&t->model, t->d.buffers->work, &s, 1, NULL, 0, e);
+    return model_forward(&t->model, t->d.set.buffers->work, &s, 1, NULL, 0, e);
 }
 
 static int one_draft(void *ctx, struct err *e)
 {
     struct target *t = ctx;
-    struct pass_seq s = { .kv = &t->partial, .n = 1, .token = t->token, .logits = t->d.buffers->logits,
+    struct pass_seq s = { .kv = &t->partial, .n = 1, .token = t->token, .logits = t->d.set.buffers->logits,
                           .shift = t->depth };
-    return model_forward(&t->model, t->d.buffers->work, &s, 1, NULL, 0, e);
+    return model_forward(&t->model, t->d.set.buffers->work, &s, 1, NULL, 0, e);
 }
 
 static int one_heads(void *ctx, struct err *e)
 {
     struct target *t = ctx;
-    heads_forward(&t->heads, &t->model, t->h0, 1, N_HEADS, t->d.buffers->logits, t->heads_scratch);
-    return wait_for(t->model.dev, t->d.buffers->logits, e);
+    heads_forward(&t->heads, &t->model, t->h0, 1, N_HEADS, t->d.set.buffers->logits, t->heads_scratch);
+    return wait_for(t->model.dev, t->d.set.buffers->logits, e);
 }
 
 static int open_heads(struct target *t, struct err *e)
@@ -296,7 +296,7 @@ static int open_target(struct target *t, struct err *e)
         t->parent[i] = i ? (int32_t)(i - 1) / 2 : -1;
     if (decode_open(&t->d, &t->model, s, &setup, t->token, 1, t->n_max, e))
         return -1;
-    t->d.draft.set.drafters = 0;
+    t->d.set.draft.drafters = 0;
     return 0;
 }
 

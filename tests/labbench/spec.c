@@ -10,7 +10,7 @@
 #include "src/base/stopping.h"
 #include "src/bench/bench.h"
 #include "src/model/find_model.h"
-#include "src/decode/learned.h"
+#include "tests/labbench/learned.h"
 #include "src/decode/weights.h"
 #include "src/request/draft_options.h"
 #include "src/request/model_options.h"
@@ -203,9 +203,8 @@ struct session {                     /* one text under measurement */
 
 static void save_state(struct state *x, const struct decoder *d)
 {
-    const struct drafting *g = &d->draft;
     learned_save(&x->learned, d);
-    const struct partial *p = g->own[DRAFTER_PARTIAL];
+    const struct partial *p = d->own[DRAFTER_PARTIAL];
     x->budget = p ? p->budget : 0;
     x->policy = p ? p->policy : KV_FULL;
     x->selected = p && p->filled && kv_selects(p->policy) ? p->n_seen - p->n_recent : 0;
@@ -215,7 +214,7 @@ static void save_state(struct state *x, const struct decoder *d)
  * it written the text up to the length n_past. */
 static void catch_up(struct state *x, const struct decoder *d, const struct state *writer, size_t n_past)
 {
-    const struct partial *p = d->draft.own[DRAFTER_PARTIAL];
+    const struct partial *p = d->own[DRAFTER_PARTIAL];
     learned_catch_up(&x->learned, &writer->learned);
     if (!p || !p->work || n_past <= x->budget || !kv_selects(x->policy))
         return;
@@ -232,7 +231,7 @@ static int restore_partial(struct session *b, struct decoder *d, const struct st
 {
     static const int32_t root[] = { -1 };
     static const uint8_t none[] = { 0 };
-    struct partial *p = d->draft.own[DRAFTER_PARTIAL];
+    struct partial *p = d->own[DRAFTER_PARTIAL];
     const size_t n_past = d->kv.n_past;
     if (!p || !p->work)
         return 0;
@@ -248,7 +247,7 @@ static int restore_partial(struct session *b, struct decoder *d, const struct st
                                 .want = none,
                                 .scored = partial_select, .scored_ctx = p };
         d->kv.n_past = x->selected;
-        int rc = model_forward(d->model, d->buffers->work, &seq, 1, NULL, 0, e);
+        int rc = model_forward(d->model, d->set.buffers->work, &seq, 1, NULL, 0, e);
         d->kv.n_past = n_past;
         if (rc)
             return -1;
@@ -467,8 +466,8 @@ static int open_decoders(struct session *b, struct err *e)
         s->setup[i].draft_model =
             s->int8 && draft_wants_int8(&s->setup[i].draft, m->dev) ? &s->engine.int8 : NULL;
         s->setup[i].buffers = &b->buffers;
-        rows = MAX(rows, decode_verify_rows(&s->setup[i]));
-        work_rows = MAX(work_rows, decode_work_rows(&s->setup[i], b->n_max));
+        rows = MAX(rows, draft_rows(&s->setup[i].draft));
+        work_rows = MAX(work_rows, decode_work_rows(&s->setup[i].draft, b->n_max));
     }
     if (round_buffers_open(&b->buffers, m, work_rows, rows, b->n_max, e))
         return -1;
@@ -530,12 +529,12 @@ static int check(struct spec *s, struct err *e)
         struct decode_setup *d = &s->setup[i];
         if (read_setting(s, i, longest, e))
             return err_while(e, "bench: %s", s->setting[i].name);
-        const size_t rows = decode_verify_rows(d);
+        const size_t rows = draft_rows(&d->draft);
         const struct kv_size nodes = model_cache(m, KV_BLOCK, rows);
         s->int8 |= draft_wants_int8(&d->draft, dev);
         each.n = 0;                      /* only the totals matter */
         decode_plan(&each, d, m, n_max);
-        memory_plan_add_on(&each, dev, "", workspace_bytes(m, decode_work_rows(d, n_max), n_max));
+        memory_plan_add_on(&each, dev, "", workspace_bytes(m, decode_work_rows(&d->draft, n_max), n_max));
         memory_plan_add_on(&each, dev, "", rows * c->vocab * sizeof(float));
         memory_plan_add_on(&each, dev, "", kv_bytes(&nodes));
     }

@@ -236,13 +236,13 @@ static void sampled_on_the_device(const struct rig *r, const struct sampling_cas
         if (decode_step(&d, &e)) rig_die("round", &e);
         const size_t row = r->c.vocab * sizeof(float),
                      most = setup ? 8 * (2 + d.round.rows) + 8 * 3 * (1 + 7) : 16;
-        CHECK(d.draft.planner.on || (d.round.to_host > 0 && d.round.to_host <= most && most < row),
+        CHECK(d.planner.on || (d.round.to_host > 0 && d.round.to_host <= most && most < row),
               "%s, %s: %zu bytes crossed with %zu rows, at most %zu are ids and scores", a->name, how,
               d.round.to_host, d.round.rows, most);
     }
     CHECK(memcmp(d.tokens, text, (PROMPT + CHOSEN) * sizeof *text) == 0,
           "%s, %s: another text than the host's sampler writes", a->name, how);
-    CHECK(d.draft.planner.on || (setup ? rounds < CHOSEN : rounds == CHOSEN),
+    CHECK(d.planner.on || (setup ? rounds < CHOSEN : rounds == CHOSEN),
           "%s, %s: %zu rounds", a->name, how, rounds);
     decode_close(&d);
 }
@@ -349,10 +349,10 @@ static void a_round_waits_once(void)
         while (d.n_tokens < d.n_max) {
             const size_t before = x.r.dev->waits;
             if (decode_step(&d, &e)) rig_die("round", &e);
-            CHECK(x.r.dev->waits - before == 1 + d.round.draft_passes,
+            CHECK(x.r.dev->waits - before == 1 + d.round.passes,
                   "%s: %zu waits in a round of %zu rows and %zu draft passes", of[i].name,
-                  x.r.dev->waits - before, d.round.rows, d.round.draft_passes);
-            trees += d.round.rows > 2, passes += d.round.draft_passes;
+                  x.r.dev->waits - before, d.round.rows, d.round.passes);
+            trees += d.round.rows > 2, passes += d.round.passes;
         }
         CHECK(memcmp(d.tokens, x.text, sizeof x.text) == 0, "%s: another text", of[i].name);
         CHECK((trees > 0) == (i > 0) && (passes > 0) == (i == 2),
@@ -380,8 +380,8 @@ static void a_round_that_is_not_finite_commits_nothing(void)
                 x.r.dev->upload(x.r.dev, (void *)(uintptr_t)x.r.m.lm_head.w, infinite, sizeof infinite);
             else
                 x.r.dev->upload(x.r.dev, (void *)(uintptr_t)x.r.m.layers[1].norm_mlp, nan, sizeof nan);
-            struct pass_seq s = { .kv = &d.kv, .n = 1, .token = d.tokens + n - 1, .logits = d.logits };
-            CHECK(model_forward(&x.r.m, d.buffers->work, &s, 1, NULL, 0, &alone) == -1 &&
+            struct pass_seq s = { .kv = &d.kv, .n = 1, .token = d.tokens + n - 1, .logits = d.round.logits };
+            CHECK(model_forward(&x.r.m, d.set.buffers->work, &s, 1, NULL, 0, &alone) == -1 &&
                       strstr(alone.msg, at_end ? "a logit is not a finite number" : "layer 1"),
                   "%s", alone.msg);
             CHECK(decode_step(&d, &e) == -1 &&
@@ -406,23 +406,23 @@ static void a_draft_pass_that_is_not_finite_proposes_nothing(void)
     drawn_start(&x, &d);
     while (d.n_tokens < d.n_max && !lost) {
         if (decode_step(&d, &e)) rig_die("round", &e);
-        const struct kv *kv = &((struct partial *)d.draft.own[DRAFTER_PARTIAL])->kv;
-        before += d.round.draft_passes;
-        if (before && ((struct partial *)d.draft.own[DRAFTER_PARTIAL])->filled) {
+        const struct kv *kv = &((struct partial *)d.own[DRAFTER_PARTIAL])->kv;
+        before += d.round.passes;
+        if (before && ((struct partial *)d.own[DRAFTER_PARTIAL])->filled) {
             const uint16_t none = 0x7fc0;
             x.r.dev->upload(x.r.dev, kv->base, &none, sizeof none);
-            refreshes = ((struct partial *)d.draft.own[DRAFTER_PARTIAL])->refreshes;
+            refreshes = ((struct partial *)d.own[DRAFTER_PARTIAL])->refreshes;
             if (decode_step(&d, &e)) rig_die("round", &e);
             lost++;
-            CHECK(d.round.draft_passes == 0 && d.round.rows == 1, "%zu draft passes, %zu rows",
-                  d.round.draft_passes, d.round.rows);
+            CHECK(d.round.passes == 0 && d.round.rows == 1, "%zu draft passes, %zu rows",
+                  d.round.passes, d.round.rows);
         }
     }
     while (d.n_tokens < d.n_max) {
         if (decode_step(&d, &e)) rig_die("round", &e);
-        after += d.round.draft_passes;
+        after += d.round.passes;
     }
-    CHECK(lost && after > 0 && ((struct partial *)d.draft.own[DRAFTER_PARTIAL])->refreshes > refreshes &&
+    CHECK(lost && after > 0 && ((struct partial *)d.own[DRAFTER_PARTIAL])->refreshes > refreshes &&
               memcmp(d.tokens, x.text, sizeof x.text) == 0,
           "%zu lost", lost);
     decode_close(&d), drawn_close(&x);

@@ -12,7 +12,6 @@
 
 #include "src/decode/draft.h"
 #include "src/decode/file_weights.h"
-#include "src/decode/fixed_tree.h"
 #include "src/model/gumiho.h"
 
 enum {
@@ -37,8 +36,8 @@ struct serial {                      /* of one text */
     struct row_seconds rows[PASSES];
 };
 
-static struct gumiho *weights_of(const struct drafting *g) { return g->weights[DRAFTER_GUMIHO]; }
-static struct serial *serial_of(const struct drafting *g) { return g->own[DRAFTER_GUMIHO]; }
+static struct gumiho *weights_of(const struct decoder *d) { return d->set.weights[DRAFTER_GUMIHO]; }
+static struct serial *serial_of(const struct decoder *d) { return d->own[DRAFTER_GUMIHO]; }
 /* The pair that the cache reads next. */
 static size_t next_pair(const struct serial *s) { return s->first + s->kv.n_past; }
 
@@ -64,28 +63,28 @@ static size_t gumiho_size(const struct draft_settings *s, const void *weights, c
     return sizeof(struct serial) + kv_bytes(&size) + states_bytes(m, kept(n_max));
 }
 
-static int gumiho_begin(struct drafting *g, const struct sampling *p, size_t n_max, struct err *e)
+static int gumiho_begin(struct decoder *d, const struct sampling *p, struct err *e)
 {
-    const struct kv_size size = cache_size(g->model, n_max);
+    const struct kv_size size = cache_size(d->model, d->n_max);
     struct serial *s = calloc(1, sizeof *s);
     (void)p;
-    g->own[DRAFTER_GUMIHO] = s;
-    if (!s || !(s->ring = mem_alloc(states_bytes(g->model, s->keep = kept(n_max)))))
+    d->own[DRAFTER_GUMIHO] = s;
+    if (!s || !(s->ring = mem_alloc(states_bytes(d->model, s->keep = kept(d->n_max)))))
         return err_set(e, ERR_FAILED, "drafting: out of memory");
-    s->state = s->ring + s->keep * g->model->config.hidden;
-    draft_add_cache(g, &drafter_gumiho, KV_FULL, SIZE_MAX);
-    return kv_open(&s->kv, g->model->dev, &size, e);
+    s->state = s->ring + s->keep * d->model->config.hidden;
+    draft_add_cache(d, &drafter_gumiho, KV_FULL, SIZE_MAX);
+    return kv_open(&s->kv, d->model->dev, &size, e);
 }
 
-static void gumiho_end(struct drafting *g)
+static void gumiho_end(struct decoder *d)
 {
-    struct serial *s = serial_of(g);
+    struct serial *s = serial_of(d);
     if (s) {
         kv_close(&s->kv);
-        mem_free(s->ring, states_bytes(g->model, s->keep));
+        mem_free(s->ring, states_bytes(d->model, s->keep));
     }
     free(s);
-    g->own[DRAFTER_GUMIHO] = NULL;
+    d->own[DRAFTER_GUMIHO] = NULL;
 }
 
 /* Begins anew with pair `first`. */
@@ -95,66 +94,66 @@ static void forget(struct serial *s, size_t first)
     s->first = s->begin = s->end = first;
 }
 
-static void gumiho_reset(struct drafting *g) { forget(serial_of(g), 0); }
+static void gumiho_reset(struct decoder *d) { forget(serial_of(d), 0); }
 
 /* The mean pass: a third of the matrices of two serial passes and one of the heads, and the LM head. */
-static struct pass_bytes gumiho_reads(const struct drafting *g, size_t i)
+static struct pass_bytes gumiho_reads(const struct decoder *d, size_t i)
 {
-    const struct drafter_file *f = &weights_of(g)->file;
-    const struct model *m = g->model;
+    const struct drafter_file *f = &weights_of(d)->file;
+    const struct model *m = d->model;
     const double layers = GUMIHO_LAYERS * model_kv_bytes(m) / (double)m->config.n_layers;
     size_t heads = 0;
     (void)i;
     for (size_t k = 0; k < GUMIHO_HEADS * GUMIHO_LINEARS; k++)
-        heads += mat_bytes(&weights_of(g)->head[k / GUMIHO_LINEARS][k % GUMIHO_LINEARS].w);
+        heads += mat_bytes(&weights_of(d)->head[k / GUMIHO_LINEARS][k % GUMIHO_LINEARS].w);
     const double of_heads = (double)heads / (double)f->weight_bytes;
     return (struct pass_bytes){ planner_bytes((double)f->plain_bytes, (double)f->weight_bytes) *
                                         (2 - of_heads) / PASSES +
                                     planner_bytes((double)mat_bytes(&m->lm_head),
-                                                  (double)mat_bytes(&g->draft_model->lm_head)),
+                                                  (double)mat_bytes(&d->set.draft_model->lm_head)),
                                 layers, GUMIHO_WINDOW, PASSES, 0.8 };
 }
 
 /* ---- committed pairs ---- */
 
-static float *state_of(const struct drafting *g, size_t pair)
+static float *state_of(const struct decoder *d, size_t pair)
 {
-    const struct serial *s = serial_of(g);
-    return s->ring + pair % s->keep * g->model->config.hidden;
+    const struct serial *s = serial_of(d);
+    return s->ring + pair % s->keep * d->model->config.hidden;
 }
 
-static void gumiho_observe(struct drafting *g, const struct observed *o)
+static void gumiho_observe(struct decoder *d, const struct observed *o)
 {
-    struct serial *s = serial_of(g);
-    const size_t hidden = g->model->config.hidden;
+    struct serial *s = serial_of(d);
+    const size_t hidden = d->model->config.hidden;
     if (o->n_rows && o->first != s->end)         /* another text, or rows that were read elsewhere */
         forget(s, o->first);
     for (size_t i = 0; i < o->n_rows; i++, s->end++)
         if (s->end + s->keep >= o->n_tokens - 1)         /* the ring will still have it after the text */
-            gumiho_state(weights_of(g), state_of(g, s->end), observed_hidden(o, i, hidden));
+            gumiho_state(weights_of(d), state_of(d, s->end), observed_hidden(o, i, hidden));
     s->begin = MAX(s->begin, s->end - MIN(s->end, s->keep));
 }
 
 /* The next n pairs, which do not wrap in the ring, as rows of a pass. */
-static struct gumiho_seq committed_rows(const struct drafting *g, size_t n, float *out)
+static struct gumiho_seq committed_rows(const struct decoder *d, size_t n, float *out)
 {
-    struct serial *s = serial_of(g);
+    struct serial *s = serial_of(d);
     if (s->kv.n_past + n > s->kv.n_max) {
         s->first += s->kv.n_past - RECENT;
         kv_keep_last(&s->kv, RECENT);
     }
     return (struct gumiho_seq){ .own = &s->kv, .first = s->first, .n = n,
-                                .token = g->tokens + next_pair(s) + 1, .state = state_of(g, next_pair(s)),
-                                .step = g->model->config.hidden, .out = out };
+                                .token = d->tokens + next_pair(s) + 1, .state = state_of(d, next_pair(s)),
+                                .step = d->model->config.hidden, .out = out };
 }
 
 /* Reads the committed pairs that the cache lacks but for the last ones, which pass 0 reads, or begins anew
  * with the last ones. */
-static bool gumiho_prepare(struct drafting *g)
+static bool gumiho_prepare(struct decoder *d)
 {
-    struct serial *s = serial_of(g);
-    const size_t to = s->end, most = g->planner.on ? AT_FIRST : RECENT;
-    if (s->begin == to || to != g->kv->n_past)
+    struct serial *s = serial_of(d);
+    const size_t to = s->end, most = d->planner.on ? AT_FIRST : RECENT;
+    if (s->begin == to || to != d->kv.n_past)
         return false;
     if (next_pair(s) + most < to || next_pair(s) < s->begin) {
         kv_truncate(&s->kv, 0);
@@ -165,8 +164,8 @@ static bool gumiho_prepare(struct drafting *g)
         if (to - at <= MIN((size_t)FIRST_ROWS, whole))
             break;
         const size_t n = MIN(MIN(to - at - 1, whole), (size_t)GUMIHO_ROWS);
-        const struct gumiho_seq seq = committed_rows(g, n, NULL);
-        gumiho_serial(weights_of(g), NULL, &seq, 1, NULL);
+        const struct gumiho_seq seq = committed_rows(d, n, NULL);
+        gumiho_serial(weights_of(d), NULL, &seq, 1, NULL);
     }
     s->n = 0;
     return true;
@@ -175,33 +174,33 @@ static bool gumiho_prepare(struct drafting *g)
 /* ---- passes ---- */
 
 /* The heads that a text wants: with a fixed tree those that its depth needs. */
-static size_t heads_of(const struct drafting *g)
+static size_t heads_of(const struct decoder *d)
 {
-    const size_t depth = g->set.n_width ? g->set.n_width : SERIAL + GUMIHO_HEADS,
+    const size_t depth = d->set.draft.n_width ? d->set.draft.n_width : SERIAL + GUMIHO_HEADS,
                  heads = MIN(depth, (size_t)SERIAL + GUMIHO_HEADS) - MIN(depth, (size_t)SERIAL);
-    return MIN(MAX(heads, (size_t)1), g->buffers->verify_rows);
+    return MIN(MAX(heads, (size_t)1), d->set.buffers->verify_rows);
 }
 
 /* Pass 0 reads committed pairs, pass 1 the likeliest guesses of pass 0, and pass 2 asks the heads below the
  * likeliest guesses of pass 1. */
-static bool gumiho_choose(struct drafting *g, struct pass_part *p)
+static bool gumiho_choose(struct decoder *d, struct pass_part *p)
 {
-    struct serial *s = serial_of(g);
-    const size_t verify_rows = g->buffers->verify_rows;
-    if (g->passes == 0) {
+    struct serial *s = serial_of(d);
+    const size_t verify_rows = d->set.buffers->verify_rows;
+    if (d->round.passes == 0) {
         p->rows = s->end - next_pair(s);
         p->n = 1;
         return true;
     }
-    const bool serial = g->passes < SERIAL;
-    p->heads = serial ? 0 : heads_of(g);
+    const bool serial = d->round.passes < SERIAL;
+    p->heads = serial ? 0 : heads_of(d);
     const size_t most = serial ? MIN((size_t)BEAM, verify_rows)
                                : MIN((size_t)GUMIHO_BRANCHES, verify_rows / p->heads);
-    p->n = draft_children(g, DRAFTER_GUMIHO, serial ? &(uint32_t){ 0 } : s->node, serial ? 1 : s->n, most,
-                          s->rows[g->passes].more, p->node, p->parent);
+    p->n = draft_children(d, DRAFTER_GUMIHO, serial ? &(uint32_t){ 0 } : s->node, serial ? 1 : s->n, most,
+                          s->rows[d->round.passes].more, p->node, p->parent);
     p->rows = serial ? p->n : p->n * GUMIHO_HEADS;
     for (size_t i = 0; i < p->n; i++)
-        p->token[i] = g->tree->node[p->node[i]].token;
+        p->token[i] = d->round.tree->node[p->node[i]].token;
     if (serial) {
         memcpy(s->node, p->node, p->n * sizeof *p->node);
         s->n = p->n;
@@ -209,50 +208,50 @@ static bool gumiho_choose(struct drafting *g, struct pass_part *p)
     return p->n > 0;
 }
 
-static int serial_pass(struct drafting *const *g, size_t n, struct pass_part *const *part)
+static int serial_pass(struct decoder *const *d, size_t n, struct pass_part *const *part)
 {
-    const size_t hidden = g[0]->model->config.hidden;
+    const size_t hidden = d[0]->model->config.hidden;
     struct gumiho_seq seq[BATCH_MAX];
     for (size_t i = 0; i < n; i++) {
-        struct serial *s = serial_of(g[i]);
-        seq[i] = g[i]->passes == 0
-                     ? committed_rows(g[i], part[i]->rows, s->state)
+        struct serial *s = serial_of(d[i]);
+        seq[i] = d[i]->round.passes == 0
+                     ? committed_rows(d[i], part[i]->rows, s->state)
                      : (struct gumiho_seq){ .own = &s->kv, .first = s->first, .n = part[i]->n,
                                             .token = part[i]->token, .state = s->state, .candidates = true,
                                             .out = s->state + hidden };
     }
-    return gumiho_serial(weights_of(g[0]), &g[0]->draft_model->lm_head, seq, n, part[0]->logits);
+    return gumiho_serial(weights_of(d[0]), &d[0]->set.draft_model->lm_head, seq, n, part[0]->logits);
 }
 
-static int heads_pass(struct drafting *const *g, size_t n, struct pass_part *const *part)
+static int heads_pass(struct decoder *const *d, size_t n, struct pass_part *const *part)
 {
-    const size_t hidden = g[0]->model->config.hidden;
+    const size_t hidden = d[0]->model->config.hidden;
     struct gumiho_branch branch[GUMIHO_BRANCHES];
     size_t all = 0;
     for (size_t i = 0; i < n; i++) {
-        const struct serial *s = serial_of(g[i]);
+        const struct serial *s = serial_of(d[i]);
         for (size_t k = 0; k < part[i]->n; k++) {
             const size_t row = (size_t)part[i]->parent[k];
             branch[all++] = (struct gumiho_branch){ { s->state, s->state + (1 + row) * hidden },
-                                                    { g[i]->tree->node[s->node[row]].token,
+                                                    { d[i]->round.tree->node[s->node[row]].token,
                                                       part[i]->token[k] } };
         }
     }
-    return gumiho_heads(weights_of(g[0]), &g[0]->draft_model->lm_head, branch, all, part[0]->heads,
+    return gumiho_heads(weights_of(d[0]), &d[0]->set.draft_model->lm_head, branch, all, part[0]->heads,
                         part[0]->logits);
 }
 
 /* Texts of a round are at the same pass. */
-static int gumiho_pass(struct drafting *const *g, size_t n, struct pass_part *const *part, double *end)
+static int gumiho_pass(struct decoder *const *d, size_t n, struct pass_part *const *part, double *end)
 {
     (void)end;
-    return part[0]->heads ? heads_pass(g, n, part) : serial_pass(g, n, part);
+    return part[0]->heads ? heads_pass(d, n, part) : serial_pass(d, n, part);
 }
 
 /* Pass g->passes - 1 is over: rows[] are of rows, or of branches. */
-static void gumiho_learn(struct drafting *g, const struct pass_part *p, double seconds)
+static void gumiho_learn(struct decoder *d, const struct pass_part *p, double seconds)
 {
-    row_seconds_learn(&serial_of(g)->rows[g->passes - 1], p->n, seconds);
+    row_seconds_learn(&serial_of(d)->rows[d->round.passes - 1], p->n, seconds);
 }
 
 static const struct drafter_passes passes = { .most = PASSES, .rows = GUMIHO_BRANCHES * GUMIHO_HEADS,
@@ -262,41 +261,41 @@ static const struct drafter_passes passes = { .most = PASSES, .rows = GUMIHO_BRA
 /* ---- snapshots ---- */
 
 /* The state in a snapshot: `end`, then the states of the last pairs. */
-static size_t gumiho_state_bytes(const struct drafting *g)
+static size_t gumiho_state_bytes(const struct decoder *d)
 {
-    const struct serial *s = serial_of(g);
-    return sizeof s->end + s->keep * g->model->config.hidden * sizeof *s->ring;
+    const struct serial *s = serial_of(d);
+    return sizeof s->end + s->keep * d->model->config.hidden * sizeof *s->ring;
 }
 
-static size_t gumiho_save(const struct drafting *g, void *out)
+static size_t gumiho_save(const struct decoder *d, void *out)
 {
-    const struct serial *s = serial_of(g);
-    const size_t row = g->model->config.hidden * sizeof *s->ring;
+    const struct serial *s = serial_of(d);
+    const size_t row = d->model->config.hidden * sizeof *s->ring;
     char *at = out;
     memcpy(at, &s->end, sizeof s->end);
     at += sizeof s->end;
     for (size_t p = s->begin; p < s->end; p++, at += row)
-        memcpy(at, state_of(g, p), row);
+        memcpy(at, state_of(d, p), row);
     return s->begin < s->end ? (size_t)(at - (char *)out) : 0;
 }
 
 /* Puts states before those that the ring has got since. */
-static bool gumiho_load(struct drafting *g, const void *state, size_t n)
+static bool gumiho_load(struct decoder *d, const void *state, size_t n)
 {
-    struct serial *s = serial_of(g);
-    const size_t row = g->model->config.hidden * sizeof *s->ring;
+    struct serial *s = serial_of(d);
+    const size_t row = d->model->config.hidden * sizeof *s->ring;
     const char *rows = (const char *)state + sizeof s->end;
     size_t end;
     if (n < sizeof end || (n - sizeof end) % row)
         return false;
     memcpy(&end, state, sizeof end);
     if (s->begin == s->end)
-        forget(s, g->kv->n_past);
+        forget(s, d->kv.n_past);
     const size_t saved = (n - sizeof end) / row, from = MAX(end - saved, s->end - MIN(s->end, s->keep));
     if (saved > MIN(end, s->keep) || end < s->begin)
         return false;
     for (size_t p = from; p < s->begin; p++)
-        memcpy(state_of(g, p), rows + (p - (end - saved)) * row, row);
+        memcpy(state_of(d, p), rows + (p - (end - saved)) * row, row);
     kv_truncate(&s->kv, 0);
     s->first = s->begin = MIN(s->begin, from);
     return true;

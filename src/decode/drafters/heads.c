@@ -6,7 +6,6 @@
 
 #include "src/decode/draft.h"
 #include "src/decode/engine.h"
-#include "src/decode/fixed_tree.h"
 #include "src/model/heads.h"
 
 struct heads_text {                  /* of one text */
@@ -19,8 +18,8 @@ struct heads_text {                  /* of one text */
     size_t hidden_bytes, logits_bytes, scratch_bytes;
 };
 
-static struct heads_text *text_of(const struct drafting *g) { return g->own[DRAFTER_HEADS]; }
-static const struct heads *heads_of(const struct drafting *g) { return g->weights[DRAFTER_HEADS]; }
+static struct heads_text *text_of(const struct decoder *d) { return d->own[DRAFTER_HEADS]; }
+static const struct heads *heads_of(const struct decoder *d) { return d->set.weights[DRAFTER_HEADS]; }
 
 /* ---- memory ---- */
 
@@ -40,94 +39,94 @@ static size_t heads_size(const struct draft_settings *s, const void *weights, co
     return x.hidden_bytes + x.logits_bytes + x.scratch_bytes;
 }
 
-static int heads_begin(struct drafting *g, const struct sampling *p, size_t n_max, struct err *e)
+static int heads_begin(struct decoder *d, const struct sampling *p, struct err *e)
 {
-    struct device *dev = g->model->dev;
+    struct device *dev = d->model->dev;
     struct heads_text *x = calloc(1, sizeof *x);
-    (void)p, (void)n_max;
-    g->own[DRAFTER_HEADS] = x;
+    (void)p;
+    d->own[DRAFTER_HEADS] = x;
     if (!x)
         return err_set(e, ERR_FAILED, "drafting: out of memory");
-    *x = sizes_of(heads_of(g), g->model);
+    *x = sizes_of(heads_of(d), d->model);
     x->hidden = dev->alloc(dev, x->hidden_bytes);
     x->scratch = dev->alloc(dev, x->scratch_bytes);
     x->logits = dev->alloc(dev, x->logits_bytes);
     if (!x->hidden || !x->scratch || !x->logits)
         return err_set(e, ERR_FAILED, "drafting: out of memory (%zu bytes)",
                        x->hidden_bytes + x->logits_bytes + x->scratch_bytes);
-    g->pass_hidden = x->hidden + g->model->config.hidden;
+    d->pass_hidden = x->hidden + d->model->config.hidden;
     return 0;
 }
 
-static void heads_end(struct drafting *g)
+static void heads_end(struct decoder *d)
 {
-    struct heads_text *x = text_of(g);
+    struct heads_text *x = text_of(d);
     if (x) {
-        struct device *dev = g->model->dev;
+        struct device *dev = d->model->dev;
         dev->free(dev, x->logits, x->logits_bytes);
         dev->free(dev, x->hidden, x->hidden_bytes);
         dev->free(dev, x->scratch, x->scratch_bytes);
     }
     free(x);
-    g->own[DRAFTER_HEADS] = NULL;
-    g->pass_hidden = NULL;
+    d->own[DRAFTER_HEADS] = NULL;
+    d->pass_hidden = NULL;
 }
 
-static void heads_reset(struct drafting *g) { text_of(g)->have_hidden = false; }
+static void heads_reset(struct decoder *d) { text_of(d)->have_hidden = false; }
 
 /* ---- a round ---- */
 
 /* The hidden state stands at the position before the root, so head 0 guesses the token after the root. */
-static int heads_expand(struct drafting *const *g, size_t n, bool *more, struct err *e)
+static int heads_expand(struct decoder *const *d, size_t n, bool *more, struct err *e)
 {
     (void)e;
     for (size_t i = 0; i < n; i++) {
-        const struct heads_text *x = text_of(g[i]);
-        const struct heads *h = heads_of(g[i]);
-        const size_t some = g[i]->set.n_width ? MIN(h->n, g[i]->set.n_width) : h->n;
+        const struct heads_text *x = text_of(d[i]);
+        const struct heads *h = heads_of(d[i]);
+        const size_t some = d[i]->set.draft.n_width ? MIN(h->n, d[i]->set.draft.n_width) : h->n;
         more[i] = false;
         if (!x->have_hidden)
             continue;
-        heads_forward(h, g[i]->draft_model, x->hidden, 1, some, x->logits, x->scratch);
-        draft_propose_heads(g[i], 0, x->logits, some, DRAFTER_HEADS, DRAFTER_HEADS, 0);
+        heads_forward(h, d[i]->set.draft_model, x->hidden, 1, some, x->logits, x->scratch);
+        draft_propose_heads(d[i], 0, x->logits, some, DRAFTER_HEADS, DRAFTER_HEADS, 0);
     }
     return 0;
 }
 
-static bool heads_ahead(struct drafting *g)
+static bool heads_ahead(struct decoder *d)
 {
-    const struct heads_text *x = text_of(g);
-    const struct tree *t = g->tree;
-    const size_t depth = t->node[g->pass_node].depth;
-    size_t n = heads_of(g)->n;
-    if (g->set.n_width)
-        n = MIN(n, g->set.n_width - MIN(g->set.n_width, depth + 1));
-    uint32_t next = g->passes ? tree_best_child(t, g->pass_node) : 0;
+    const struct heads_text *x = text_of(d);
+    const struct tree *t = d->round.tree;
+    const size_t depth = t->node[d->round.pass_node].depth;
+    size_t n = heads_of(d)->n;
+    if (d->set.draft.n_width)
+        n = MIN(n, d->set.draft.n_width - MIN(d->set.draft.n_width, depth + 1));
+    uint32_t next = d->round.passes ? tree_best_child(t, d->round.pass_node) : 0;
     if (!n || !next)
         return false;
-    heads_forward(heads_of(g), g->draft_model, g->pass_hidden, 1, n, x->logits, x->scratch);
-    if (!g->set.n_width)
-        draft_propose_heads(g, next, x->logits, n, DRAFTER_HEADS, GUESS_AHEAD, 0);
-    for (uint32_t c = t->node[g->pass_node].first; c && g->set.n_width; c = t->node[c].next)
+    heads_forward(heads_of(d), d->set.draft_model, d->pass_hidden, 1, n, x->logits, x->scratch);
+    if (!d->set.draft.n_width)
+        draft_propose_heads(d, next, x->logits, n, DRAFTER_HEADS, GUESS_AHEAD, 0);
+    for (uint32_t c = t->node[d->round.pass_node].first; c && d->set.draft.n_width; c = t->node[c].next)
         if (t->node[c].sources >> DRAFTER_PARTIAL & 1)
-            draft_propose_heads(g, c, x->logits, n, DRAFTER_HEADS, GUESS_AHEAD, 0);
+            draft_propose_heads(d, c, x->logits, n, DRAFTER_HEADS, GUESS_AHEAD, 0);
     return true;
 }
 
 /* Their own matrices, and the LM head. */
-static double heads_weights_read(const struct drafting *g)
+static double heads_weights_read(const struct decoder *d)
 {
-    const struct config *c = &g->model->config;
-    return (double)(c->hidden * (c->vocab + heads_of(g)->n * c->hidden));
+    const struct config *c = &d->model->config;
+    return (double)(c->hidden * (c->vocab + heads_of(d)->n * c->hidden));
 }
 
-static void heads_observe(struct drafting *g, const struct observed *o)
+static void heads_observe(struct decoder *d, const struct observed *o)
 {
-    struct heads_text *x = text_of(g);
-    const size_t hidden = g->model->config.hidden;
+    struct heads_text *x = text_of(d);
+    const size_t hidden = d->model->config.hidden;
     x->have_hidden = o->n_rows > 0;
     if (o->n_rows)
-        g->model->dev->copy(g->model->dev, x->hidden, observed_hidden(o, o->n_rows - 1, hidden),
+        d->model->dev->copy(d->model->dev, x->hidden, observed_hidden(o, o->n_rows - 1, hidden),
                             hidden * sizeof *x->hidden);
 }
 

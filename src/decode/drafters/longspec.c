@@ -12,7 +12,6 @@
 
 #include "src/decode/draft.h"
 #include "src/decode/file_weights.h"
-#include "src/decode/fixed_tree.h"
 #include "src/model/longspec.h"
 
 enum {
@@ -31,8 +30,8 @@ struct beam {                        /* of one text */
     struct draft_beam round;
 };
 
-static struct longspec *weights_of(const struct drafting *g) { return g->weights[DRAFTER_LONGSPEC]; }
-static struct beam *beam_of(const struct drafting *g) { return g->own[DRAFTER_LONGSPEC]; }
+static struct longspec *weights_of(const struct decoder *d) { return d->set.weights[DRAFTER_LONGSPEC]; }
+static struct beam *beam_of(const struct decoder *d) { return d->own[DRAFTER_LONGSPEC]; }
 
 /* ---- memory ---- */
 
@@ -49,43 +48,44 @@ static size_t longspec_size(const struct draft_settings *s, const void *weights,
     return sizeof(struct beam) + kv_bytes(&size);
 }
 
-static int longspec_begin(struct drafting *g, const struct sampling *p, size_t n_max, struct err *e)
+static int longspec_begin(struct decoder *d, const struct sampling *p, struct err *e)
 {
-    const struct kv_size size = cache_size(g->model);
+    const struct kv_size size = cache_size(d->model);
     struct beam *b = calloc(1, sizeof *b);
-    (void)p, (void)n_max;
+    (void)p;
     if (!b)
         return err_set(e, ERR_FAILED, "drafting: out of memory");
-    g->own[DRAFTER_LONGSPEC] = b;
-    draft_add_cache(g, &drafter_longspec, KV_FULL, SIZE_MAX);
-    return kv_open(&b->kv, g->model->dev, &size, e);
+    d->own[DRAFTER_LONGSPEC] = b;
+    draft_add_cache(d, &drafter_longspec, KV_FULL, SIZE_MAX);
+    return kv_open(&b->kv, d->model->dev, &size, e);
 }
 
-static void longspec_end(struct drafting *g)
+static void longspec_end(struct decoder *d)
 {
-    struct beam *b = beam_of(g);
+    struct beam *b = beam_of(d);
     if (b)
         kv_close(&b->kv);
     free(b);
-    g->own[DRAFTER_LONGSPEC] = NULL;
+    d->own[DRAFTER_LONGSPEC] = NULL;
 }
 
-static void longspec_reset(struct drafting *g)
+static void longspec_reset(struct decoder *d)
 {
-    kv_truncate(&beam_of(g)->kv, 0);
-    beam_of(g)->first = 0;
+    kv_truncate(&beam_of(d)->kv, 0);
+    beam_of(d)->first = 0;
 }
 
 /* The layer's matrices, the LM head, the keys of the model's last layer, and of its own cache the window. */
-static struct pass_bytes longspec_reads(const struct drafting *g, size_t i)
+static struct pass_bytes longspec_reads(const struct decoder *d, size_t i)
 {
-    const struct longspec *l = weights_of(g);
-    const struct model *m = g->model;
+    const struct longspec *l = weights_of(d);
+    const struct model *m = d->model;
     const double key = model_kv_bytes(m) / (double)m->config.n_layers;
     (void)i;
     return (struct pass_bytes){ planner_bytes((double)l->file.plain_bytes, (double)l->file.weight_bytes) +
                                     planner_bytes((double)mat_bytes(&m->lm_head),
-                                                  (double)mat_bytes(&g->draft_model->lm_head)) + RECENT * key,
+                                                  (double)mat_bytes(&d->set.draft_model->lm_head)) +
+                                    RECENT * key,
                                 key, SIZE_MAX, PASSES, 0.8 };
 }
 
@@ -93,10 +93,10 @@ static struct pass_bytes longspec_reads(const struct drafting *g, size_t i)
 
 /* Reads the committed tokens that the cache lacks, or begins anew with the last ones. Without a committed
  * row the cross-attention has nothing to read. */
-static bool longspec_prepare(struct drafting *g)
+static bool longspec_prepare(struct decoder *d)
 {
-    struct beam *b = beam_of(g);
-    const size_t to = g->kv->n_past, first = g->planner.on ? AT_FIRST : RECENT;
+    struct beam *b = beam_of(d);
+    const size_t to = d->kv.n_past, first = d->planner.on ? AT_FIRST : RECENT;
     size_t at = b->first + b->kv.n_past;
     if (at + first < to || to < b->first) {
         b->kv.n_past = 0;
@@ -112,7 +112,7 @@ static bool longspec_prepare(struct drafting *g)
             kv_keep_last(&b->kv, RECENT);
         }
         n = MIN(to - at, SLOTS - b->kv.n_past);
-        longspec_read(weights_of(g), &b->kv, b->first, g->tokens + at, n);
+        longspec_read(weights_of(d), &b->kv, b->first, d->tokens + at, n);
     }
     b->round.n = b->round.from = 0;
     return to > 0;
@@ -121,35 +121,35 @@ static bool longspec_prepare(struct drafting *g)
 /* ---- a pass ---- */
 
 /* The root is the first row. */
-static bool longspec_choose(struct drafting *g, struct pass_part *p)
+static bool longspec_choose(struct decoder *d, struct pass_part *p)
 {
-    struct draft_beam *b = &beam_of(g)->round;
-    if (g->passes)
-        return draft_beam(g, b, DRAFTER_LONGSPEC, BEAM, p);
+    struct draft_beam *b = &beam_of(d)->round;
+    if (d->round.passes)
+        return draft_beam(d, b, DRAFTER_LONGSPEC, BEAM, p);
     b->node[0] = 0, b->parent[0] = -1;
-    p->token[0] = g->tree->node[0].token;
+    p->token[0] = d->round.tree->node[0].token;
     p->rows = p->n = 1;
     return true;
 }
 
-static int longspec_pass(struct drafting *const *g, size_t n, struct pass_part *const *part, double *end)
+static int longspec_pass(struct decoder *const *d, size_t n, struct pass_part *const *part, double *end)
 {
     struct longspec_seq seq[BATCH_MAX];
     (void)end;
     for (size_t i = 0; i < n; i++) {
-        struct beam *b = beam_of(g[i]);
-        seq[i] = (struct longspec_seq){ .target = g[i]->kv, .own = &b->kv, .first = b->first,
+        struct beam *b = beam_of(d[i]);
+        seq[i] = (struct longspec_seq){ .target = &d[i]->kv, .own = &b->kv, .first = b->first,
                                         .node0 = b->round.n, .n = part[i]->n, .token = part[i]->token,
                                         .parent = b->round.parent };
     }
-    return longspec_forward(weights_of(g[0]), &g[0]->draft_model->lm_head, seq, n, part[0]->logits);
+    return longspec_forward(weights_of(d[0]), &d[0]->set.draft_model->lm_head, seq, n, part[0]->logits);
 }
 
-static void longspec_keep(struct drafting *g, const struct pass_part *p) { beam_of(g)->round.n += p->n; }
+static void longspec_keep(struct decoder *d, const struct pass_part *p) { beam_of(d)->round.n += p->n; }
 
-static void longspec_learn(struct drafting *g, const struct pass_part *p, double seconds)
+static void longspec_learn(struct decoder *d, const struct pass_part *p, double seconds)
 {
-    row_seconds_learn(&beam_of(g)->round.rows, p->rows, seconds);
+    row_seconds_learn(&beam_of(d)->round.rows, p->rows, seconds);
 }
 
 static const struct drafter_passes passes = { .most = PASSES, .rows = LONGSPEC_ROWS, .by_depth = true,

@@ -7,7 +7,6 @@
 
 #include "src/decode/draft.h"
 #include "src/decode/engine.h"
-#include "src/decode/fixed_tree.h"
 #include "src/decode/small_model.h"
 
 struct chain {                       /* of one text */
@@ -18,8 +17,8 @@ struct chain {                       /* of one text */
     int32_t flight[PASSES_MAX + 1]; size_t n_flight;
 };
 
-static struct small_model *small_of(const struct drafting *g) { return g->weights[DRAFTER_MODEL]; }
-static struct chain *chain_of(const struct drafting *g) { return g->own[DRAFTER_MODEL]; }
+static struct small_model *small_of(const struct decoder *d) { return d->set.weights[DRAFTER_MODEL]; }
+static struct chain *chain_of(const struct decoder *d) { return d->own[DRAFTER_MODEL]; }
 /* The position after the committed rows. */
 static size_t end_of(const struct chain *c)
 {
@@ -33,45 +32,45 @@ static struct kv_size cache_size(const struct model *m, size_t keys)
     return model_cache(m, 2 * keys + 2 * SMALL_ROWS, 0);
 }
 
-static int small_begin(struct drafting *g, const struct sampling *p, size_t n_max, struct err *e)
+static int small_begin(struct decoder *d, const struct sampling *p, struct err *e)
 {
-    const size_t keys = MIN(g->set.kv_budget, (size_t)SMALL_KEYS);
-    const struct kv_size size = cache_size(&small_of(g)->own, keys);
+    const size_t keys = MIN(d->set.draft.kv_budget, (size_t)SMALL_KEYS);
+    const struct kv_size size = cache_size(&small_of(d)->own, keys);
     struct chain *c = calloc(1, sizeof *c);
-    (void)p, (void)n_max;
+    (void)p;
     if (!c)
         return err_set(e, ERR_FAILED, "drafting: out of memory");
-    g->own[DRAFTER_MODEL] = c;
+    d->own[DRAFTER_MODEL] = c;
     c->keys = keys;
-    c->sinks = MIN(g->set.kv_sinks, c->keys - 1);
+    c->sinks = MIN(d->set.draft.kv_sinks, c->keys - 1);
     c->first = c->sinks;
-    draft_add_cache(g, &drafter_model, KV_WINDOW, c->keys);
-    return kv_open(&c->kv, g->model->dev, &size, e);
+    draft_add_cache(d, &drafter_model, KV_WINDOW, c->keys);
+    return kv_open(&c->kv, d->model->dev, &size, e);
 }
 
-static void small_end(struct drafting *g)
+static void small_end(struct decoder *d)
 {
-    struct chain *c = chain_of(g);
+    struct chain *c = chain_of(d);
     if (c)
         kv_close(&c->kv);
     free(c);
-    g->own[DRAFTER_MODEL] = NULL;
+    d->own[DRAFTER_MODEL] = NULL;
 }
 
-static void small_reset(struct drafting *g)
+static void small_reset(struct decoder *d)
 {
-    struct chain *c = chain_of(g);
+    struct chain *c = chain_of(d);
     kv_truncate(&c->kv, 0);
     c->first = c->sinks;
     c->n_flight = 0;
 }
 
-static struct pass_bytes small_reads(const struct drafting *g, size_t i)
+static struct pass_bytes small_reads(const struct decoder *d, size_t i)
 {
-    const struct model *m = &small_of(g)->own;
+    const struct model *m = &small_of(d)->own;
     return (struct pass_bytes){ planner_bytes((double)m->weight_bytes,
-                                              (double)small_model_of(small_of(g))->weight_bytes),
-                                model_kv_bytes(m), g->cache[i].budget / 2 * 3, 0, 0.9 };
+                                              (double)small_model_of(small_of(d))->weight_bytes),
+                                model_kv_bytes(m), d->cache[i].budget / 2 * 3, 0, 0.9 };
 }
 
 /* ---- its cache ---- */
@@ -93,19 +92,19 @@ static struct pass_seq rows_at(struct chain *c, const int32_t *token, size_t n)
 }
 
 /* Commits the tokens at positions `at` .. `to` - 1. */
-static bool read_text(struct drafting *g, size_t at, size_t to)
+static bool read_text(struct decoder *d, size_t at, size_t to)
 {
     static const uint8_t none[SMALL_ROWS];
-    struct chain *c = chain_of(g);
+    struct chain *c = chain_of(d);
     struct err ignored;
     for (size_t n; at < to; at += n) {
         /* rows of one pass have one shift */
         n = MIN(to - at, (size_t)SMALL_ROWS);
         n = c->kv.n_past < c->sinks ? MIN(n, c->sinks - c->kv.n_past) : n;
-        struct pass_seq seq = rows_at(c, g->tokens + at, n);
+        struct pass_seq seq = rows_at(c, d->tokens + at, n);
         seq.want = none;
-        if (model_forward(small_model_of(small_of(g)), small_of(g)->work, &seq, 1, NULL, 0, &ignored)) {
-            small_reset(g);
+        if (model_forward(small_model_of(small_of(d)), small_of(d)->work, &seq, 1, NULL, 0, &ignored)) {
+            small_reset(d);
             return false;
         }
         kv_advance(&c->kv, n);
@@ -115,68 +114,68 @@ static bool read_text(struct drafting *g, size_t at, size_t to)
 
 /* Follows the text: rows of the last round's passes stay where their tokens came true, and the rest is read
  * but for the last tokens, which the first pass reads. */
-static bool small_prepare(struct drafting *g)
+static bool small_prepare(struct decoder *d)
 {
     enum { WITH_ROOT = 16 };             /* committed tokens that the first pass reads, at most */
-    struct chain *c = chain_of(g);
-    const size_t to = g->kv->n_past;
-    for (size_t i = 0; i < c->n_flight && end_of(c) < to && c->flight[i] == g->tokens[end_of(c)]; i++)
+    struct chain *c = chain_of(d);
+    const size_t to = d->kv.n_past;
+    for (size_t i = 0; i < c->n_flight && end_of(c) < to && c->flight[i] == d->tokens[end_of(c)]; i++)
         kv_advance(&c->kv, 1);
     c->n_flight = 0;
     if (to < end_of(c)) {                /* the text was cut */
         if (to < c->first)
-            small_reset(g);
+            small_reset(d);
         else
             kv_truncate(&c->kv, c->sinks + to - c->first);
     }
     const size_t recent = to - MIN(to, c->keys - c->sinks);
     if (end_of(c) < recent) {            /* what lies between is left out */
         kv_truncate(&c->kv, MIN(c->kv.n_past, c->sinks));
-        if (!read_text(g, c->kv.n_past, c->sinks))
+        if (!read_text(d, c->kv.n_past, c->sinks))
             return false;
         c->first = MAX(recent, c->sinks);
     }
-    return to - end_of(c) <= WITH_ROOT || read_text(g, end_of(c), to - WITH_ROOT);
+    return to - end_of(c) <= WITH_ROOT || read_text(d, end_of(c), to - WITH_ROOT);
 }
 
 /* ---- draft passes ---- */
 
 /* The first pass reads the tokens that the cache lacks, with the root. */
-static bool small_choose(struct drafting *g, struct pass_part *p)
+static bool small_choose(struct decoder *d, struct pass_part *p)
 {
-    if (!draft_chain(g, p))
+    if (!draft_chain(d, p))
         return false;
-    if (g->passes == 0)
-        p->rows = g->n_tokens - end_of(chain_of(g));
+    if (d->round.passes == 0)
+        p->rows = d->n_tokens - end_of(chain_of(d));
     return true;
 }
 
-static int small_pass(struct drafting *const *g, size_t n, struct pass_part *const *part, double *end)
+static int small_pass(struct decoder *const *d, size_t n, struct pass_part *const *part, double *end)
 {
-    struct small_model *s = small_of(g[0]);
+    struct small_model *s = small_of(d[0]);
     struct pass_seq seq[BATCH_MAX];
     struct err ignored;
     (void)end;
     for (size_t i = 0; i < n; i++) {
-        struct chain *c = chain_of(g[i]);
-        const int32_t *token = g[i]->passes ? &g[i]->tree->node[part[i]->node[0]].token
-                                            : g[i]->tokens + g[i]->n_tokens - part[i]->rows;
+        struct chain *c = chain_of(d[i]);
+        const int32_t *token = d[i]->round.passes ? &d[i]->round.tree->node[part[i]->node[0]].token
+                                            : d[i]->tokens + d[i]->n_tokens - part[i]->rows;
         seq[i] = rows_at(c, token, part[i]->rows);
         seq[i].logits = part[i]->logits = s->logits + i * s->config.vocab;
         c->kv.n_past += c->n_flight;     /* rows in flight are seen */
     }
     const int rc = model_forward(small_model_of(s), s->work, seq, n, NULL, 0, &ignored);
     for (size_t i = 0; i < n; i++)
-        chain_of(g[i])->kv.n_past -= chain_of(g[i])->n_flight;
+        chain_of(d[i])->kv.n_past -= chain_of(d[i])->n_flight;
     return rc;
 }
 
 /* All rows but the last are the text's. */
-static void small_keep(struct drafting *g, const struct pass_part *p)
+static void small_keep(struct decoder *d, const struct pass_part *p)
 {
-    struct chain *c = chain_of(g);
+    struct chain *c = chain_of(d);
     kv_advance(&c->kv, p->rows - 1);
-    c->flight[c->n_flight++] = g->tree->node[p->node[0]].token;
+    c->flight[c->n_flight++] = d->round.tree->node[p->node[0]].token;
 }
 
 static const struct drafter_passes passes = { .most = PASSES_MAX, .rows = SMALL_ROWS, .chain = true,

@@ -16,7 +16,6 @@
 
 #include "src/decode/draft.h"
 #include "src/decode/engine.h"
-#include "src/decode/fixed_tree.h"
 #include "src/model/mtp.h"
 
 enum {
@@ -38,8 +37,8 @@ struct drafts {                      /* of one text */
     float *input;                    /* [MTP_BEAM][hidden]: states for the rows of a pass */
 };
 
-static struct mtp *weights_of(const struct drafting *g) { return g->weights[DRAFTER_MTP]; }
-static struct drafts *drafts_of(const struct drafting *g) { return g->own[DRAFTER_MTP]; }
+static struct mtp *weights_of(const struct decoder *d) { return d->set.weights[DRAFTER_MTP]; }
+static struct drafts *drafts_of(const struct decoder *d) { return d->own[DRAFTER_MTP]; }
 
 /* ---- memory ---- */
 
@@ -64,38 +63,38 @@ static size_t mtp_size(const struct draft_settings *s, const void *weights, cons
     return sizeof(struct drafts) + kv_bytes(&size) + states_bytes(m);
 }
 
-static int mtp_begin(struct drafting *g, const struct sampling *p, size_t n_max, struct err *e)
+static int mtp_begin(struct decoder *d, const struct sampling *p, struct err *e)
 {
-    const struct kv_size size = cache_size(&g->set, g->model, n_max);
-    const size_t hidden = g->model->config.hidden;
+    const struct kv_size size = cache_size(&d->set.draft, d->model, d->n_max);
+    const size_t hidden = d->model->config.hidden;
     struct drafts *s = calloc(1, sizeof *s);
     (void)p;
     if (s)
-        s->pending = mem_alloc(states_bytes(g->model));
-    g->own[DRAFTER_MTP] = s;
+        s->pending = mem_alloc(states_bytes(d->model));
+    d->own[DRAFTER_MTP] = s;
     if (!s || !s->pending)
         return err_set(e, ERR_FAILED, "drafting: out of memory");
     s->state = s->pending + PENDING * hidden;
     s->input = s->state + (1 + NODES) * hidden;
-    s->keys = keys_of(&g->set);
-    s->sinks = MIN(g->set.kv_sinks, s->keys - 1);
-    draft_add_cache(g, &drafter_mtp, KV_WINDOW, s->keys);
-    if (weights_of(g)->brief.lm_head.w) {       /* no text is shorter than its budget */
-        draft_add_cache(g, &drafter_mtp, KV_WINDOW, 0);
-        s->brief = g->n_caches;
+    s->keys = keys_of(&d->set.draft);
+    s->sinks = MIN(d->set.draft.kv_sinks, s->keys - 1);
+    draft_add_cache(d, &drafter_mtp, KV_WINDOW, s->keys);
+    if (weights_of(d)->brief.lm_head.w) {       /* no text is shorter than its budget */
+        draft_add_cache(d, &drafter_mtp, KV_WINDOW, 0);
+        s->brief = d->n_caches;
     }
-    return kv_open(&s->kv, g->model->dev, &size, e);
+    return kv_open(&s->kv, d->model->dev, &size, e);
 }
 
-static void mtp_end(struct drafting *g)
+static void mtp_end(struct decoder *d)
 {
-    struct drafts *s = drafts_of(g);
+    struct drafts *s = drafts_of(d);
     if (s) {
         kv_close(&s->kv);
-        mem_free(s->pending, states_bytes(g->model));
+        mem_free(s->pending, states_bytes(d->model));
     }
     free(s);
-    g->own[DRAFTER_MTP] = NULL;
+    d->own[DRAFTER_MTP] = NULL;
 }
 
 /* Begins anew with the state of row `next`. */
@@ -106,13 +105,13 @@ static void forget(struct drafts *s, size_t next)
     s->n_pending = 0;
 }
 
-static void mtp_reset(struct drafting *g) { forget(drafts_of(g), 0); }
+static void mtp_reset(struct decoder *d) { forget(drafts_of(d), 0); }
 
 /* The layer with the experts of a row, and the LM head. */
-static struct pass_bytes mtp_reads(const struct drafting *g, size_t i)
+static struct pass_bytes mtp_reads(const struct decoder *d, size_t i)
 {
-    const struct mtp *t = weights_of(g);
-    const struct drafts *s = drafts_of(g);
+    const struct mtp *t = weights_of(d);
+    const struct drafts *s = drafts_of(d);
     const struct mat *head = &t->layer.lm_head;
     const double part = s->brief == i + 1 ? (double)t->brief.lm_head.n / (double)head->n : 1,
                  plain = model_row_bytes(&t->layer) + part * (double)mat_bytes(head),
@@ -125,79 +124,79 @@ static struct pass_bytes mtp_reads(const struct drafting *g, size_t i)
 /* ---- pairs of the text ---- */
 
 /* The first n pending pairs as rows of a pass, in whose cache there is room for them and for candidates. */
-static struct pass_seq pending_rows(const struct drafting *g, size_t n)
+static struct pass_seq pending_rows(const struct decoder *d, size_t n)
 {
-    struct drafts *s = drafts_of(g);
+    struct drafts *s = drafts_of(d);
     if (s->kv.n_past + n + MTP_PASSES > s->kv.n_max)
         kv_keep_ends(&s->kv, s->sinks, s->keys - s->sinks);
-    return (struct pass_seq){ .kv = &s->kv, .n = n, .token = g->tokens + s->next + 1, .state = s->pending,
+    return (struct pass_seq){ .kv = &s->kv, .n = n, .token = d->tokens + s->next + 1, .state = s->pending,
                               .shift = s->next + 1 - s->kv.n_past };
 }
 
-static void drop_pending(const struct drafting *g, size_t n)
+static void drop_pending(const struct decoder *d, size_t n)
 {
-    struct drafts *s = drafts_of(g);
-    const size_t hidden = g->model->config.hidden;
+    struct drafts *s = drafts_of(d);
+    const size_t hidden = d->model->config.hidden;
     s->next += n;
     s->n_pending -= n;
     memmove(s->pending, s->pending + n * hidden, s->n_pending * hidden * sizeof *s->pending);
 }
 
 /* The first n pending pairs go to the cache. */
-static void read_pending(struct drafting *g, size_t n)
+static void read_pending(struct decoder *d, size_t n)
 {
     static const uint8_t none[MTP_ROWS];
     for (size_t some; n > 0; n -= some) {
         some = MIN(n, (size_t)MTP_ROWS);
-        struct pass_seq seq = pending_rows(g, some);
+        struct pass_seq seq = pending_rows(d, some);
         seq.want = none;
-        mtp_forward(weights_of(g), &seq, 1, false);
-        kv_advance(&drafts_of(g)->kv, some);
-        drop_pending(g, some);
+        mtp_forward(weights_of(d), &seq, 1, false);
+        kv_advance(&drafts_of(d)->kv, some);
+        drop_pending(d, some);
     }
 }
 
 /* Leaves out the first n pending pairs, but reads those that begin the cache. */
-static void leave_out(struct drafting *g, size_t n)
+static void leave_out(struct decoder *d, size_t n)
 {
-    struct drafts *s = drafts_of(g);
+    struct drafts *s = drafts_of(d);
     const size_t sinks = MIN(n, s->sinks - MIN(s->sinks, s->kv.n_past));
-    read_pending(g, sinks);
-    drop_pending(g, n - sinks);
+    read_pending(d, sinks);
+    drop_pending(d, n - sinks);
 }
 
 /* A planned text reads no more than the last pairs: others that it might read before the drafter is asked
  * would take the time of many passes. */
-static void mtp_observe(struct drafting *g, const struct observed *o)
+static void mtp_observe(struct decoder *d, const struct observed *o)
 {
-    struct drafts *s = drafts_of(g);
-    const size_t hidden = g->model->config.hidden, seen = g->planner.on ? (size_t)PENDING : s->keys;
+    struct drafts *s = drafts_of(d);
+    const size_t hidden = d->model->config.hidden, seen = d->planner.on ? (size_t)PENDING : s->keys;
     if (o->n_rows && o->first != s->next + s->n_pending)     /* another text, or rows read elsewhere */
         forget(s, o->first);
     for (size_t i = 0; i < o->n_rows; i++) {
         const size_t row = o->first + i;
         if (row + seen < o->n_tokens - 1 && s->kv.n_past + s->n_pending >= s->sinks) {
-            leave_out(g, s->n_pending);
+            leave_out(d, s->n_pending);
             s->next = row + 1;
             continue;
         }
-        if (s->n_pending == PENDING && g->planner.on)
-            leave_out(g, PENDING / 2);
+        if (s->n_pending == PENDING && d->planner.on)
+            leave_out(d, PENDING / 2);
         else if (s->n_pending == PENDING)
-            read_pending(g, PENDING);
-        mtp_state(g->model, s->pending + s->n_pending++ * hidden, observed_hidden(o, i, hidden));
+            read_pending(d, PENDING);
+        mtp_state(d->model, s->pending + s->n_pending++ * hidden, observed_hidden(o, i, hidden));
     }
 }
 
 /* Pass 0 reads a few pairs before the root's, unless each of them would need experts of its own. */
-static bool mtp_prepare(struct drafting *g)
+static bool mtp_prepare(struct decoder *d)
 {
-    struct drafts *s = drafts_of(g);
-    const size_t most = g->model->config.n_experts ? 1 : FIRST_ROWS;
-    if (s->n_pending == 0 || s->next + s->n_pending != g->kv->n_past)
+    struct drafts *s = drafts_of(d);
+    const size_t most = d->model->config.n_experts ? 1 : FIRST_ROWS;
+    if (s->n_pending == 0 || s->next + s->n_pending != d->kv.n_past)
         return false;
     if (s->n_pending > most)
-        read_pending(g, s->n_pending - most);
+        read_pending(d, s->n_pending - most);
     s->round.n = s->round.from = 0;
     return true;
 }
@@ -205,16 +204,16 @@ static bool mtp_prepare(struct drafting *g)
 /* ---- passes ---- */
 
 /* Pass 0 reads the pairs that wait, the root's last. Rows of the others get the states of their parents. */
-static bool mtp_choose(struct drafting *g, struct pass_part *p)
+static bool mtp_choose(struct decoder *d, struct pass_part *p)
 {
-    struct drafts *s = drafts_of(g);
-    const size_t hidden = g->model->config.hidden;
-    if (g->passes == 0) {
+    struct drafts *s = drafts_of(d);
+    const size_t hidden = d->model->config.hidden;
+    if (d->round.passes == 0) {
         p->n = 1;
         p->rows = s->n_pending;
         return true;
     }
-    if (!draft_beam(g, &s->round, DRAFTER_MTP, MTP_BEAM, p))
+    if (!draft_beam(d, &s->round, DRAFTER_MTP, MTP_BEAM, p))
         return false;
     for (size_t i = 0; i < p->n; i++)
         memcpy(s->input + i * hidden, s->state + (size_t)(s->round.parent[s->round.n + i] + 1) * hidden,
@@ -222,20 +221,20 @@ static bool mtp_choose(struct drafting *g, struct pass_part *p)
     return true;
 }
 
-static int mtp_pass(struct drafting *const *g, size_t n, struct pass_part *const *part, double *end)
+static int mtp_pass(struct decoder *const *d, size_t n, struct pass_part *const *part, double *end)
 {
-    struct mtp *t = weights_of(g[0]);
+    struct mtp *t = weights_of(d[0]);
     const float *hidden = t->hidden;
     struct pass_seq seq[BATCH_MAX];
     uint8_t want[BATCH_MAX][MTP_BEAM] = { 0 };
     bool brief = true;                   /* if the plans of all texts say so */
     (void)end;
     for (size_t i = 0; i < n; i++) {
-        struct drafts *s = drafts_of(g[i]);
+        struct drafts *s = drafts_of(d[i]);
         const struct pass_part *p = part[i];
-        brief &= s->brief && g[i]->planner.plan.way == s->brief;
-        if (g[i]->passes == 0)
-            seq[i] = pending_rows(g[i], p->rows);
+        brief &= s->brief && d[i]->planner.plan.way == s->brief;
+        if (d[i]->round.passes == 0)
+            seq[i] = pending_rows(d[i], p->rows);
         else
             seq[i] = (struct pass_seq){ .kv = &s->kv, .n = p->rows, .token = p->token,
                                         .parent = s->round.parent, .node0 = s->round.n, .state = s->input,
@@ -244,29 +243,29 @@ static int mtp_pass(struct drafting *const *g, size_t n, struct pass_part *const
         seq[i].want = want[i];
         seq[i].logits = p->logits;
         part[i]->hidden = hidden;
-        hidden += p->rows * g[i]->model->config.hidden;
+        hidden += p->rows * d[i]->model->config.hidden;
     }
     return mtp_forward(t, seq, n, brief);
 }
 
 /* Keeps the hidden states of a text's rows, after pass 0 that of the root. */
-static void mtp_keep(struct drafting *g, const struct pass_part *p)
+static void mtp_keep(struct decoder *d, const struct pass_part *p)
 {
-    struct drafts *s = drafts_of(g);
-    const size_t d = g->model->config.hidden;
-    if (g->passes == 1) {
+    struct drafts *s = drafts_of(d);
+    const size_t hidden = d->model->config.hidden;
+    if (d->round.passes == 1) {
         kv_advance(&s->kv, p->rows);
-        drop_pending(g, p->rows);
-        memcpy(s->state, p->hidden + (p->rows - 1) * d, d * sizeof *p->hidden);
+        drop_pending(d, p->rows);
+        memcpy(s->state, p->hidden + (p->rows - 1) * hidden, hidden * sizeof *p->hidden);
     } else {
-        memcpy(s->state + (1 + s->round.n) * d, p->hidden, p->n * d * sizeof *p->hidden);
+        memcpy(s->state + (1 + s->round.n) * hidden, p->hidden, p->n * hidden * sizeof *p->hidden);
         s->round.n += p->n;
     }
 }
 
-static void mtp_learn(struct drafting *g, const struct pass_part *p, double seconds)
+static void mtp_learn(struct decoder *d, const struct pass_part *p, double seconds)
 {
-    row_seconds_learn(&drafts_of(g)->round.rows, p->rows, seconds);
+    row_seconds_learn(&drafts_of(d)->round.rows, p->rows, seconds);
 }
 
 static const struct drafter_passes passes = { .most = MTP_PASSES, .rows = MTP_ROWS, .by_depth = true,

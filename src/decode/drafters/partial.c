@@ -5,59 +5,59 @@
 #include <string.h>
 
 #include "src/decode/draft.h"
-#include "src/decode/fixed_tree.h"
 
-static struct partial *cache_of(const struct drafting *g) { return g->own[DRAFTER_PARTIAL]; }
+static struct partial *cache_of(const struct decoder *d) { return d->own[DRAFTER_PARTIAL]; }
 
 /* ---- draft passes ---- */
 
 /* Switches to the cache of the plan and brings it up to the text. A cache that selects waits for the
  * selection of the next verification pass. */
-static bool partial_prepare(struct drafting *g)
+static bool partial_prepare(struct decoder *d)
 {
-    struct partial *p = cache_of(g);
-    const size_t i = g->planner.plan.way - 1;
-    if (i != g->current_cache) {
-        g->current_cache = i;
-        partial_change(p, g->cache[i].policy, g->cache[i].budget);
+    struct partial *p = cache_of(d);
+    const size_t i = d->planner.plan.way - 1;
+    if (i != d->current_cache) {
+        d->current_cache = i;
+        partial_change(p, d->cache[i].policy, d->cache[i].budget);
     }
     partial_follow(p);
-    return g->set.n_width || !p->work || p->filled || p->full->n_past <= p->budget;
+    return d->set.draft.n_width || !p->work || p->filled || p->full->n_past <= p->budget;
 }
 
-static bool partial_choose(struct drafting *g, struct pass_part *p)
+static bool partial_choose(struct decoder *d, struct pass_part *p)
 {
-    const struct kv *kv = partial_kv(cache_of(g));
-    if (!draft_chain(g, p) || kv->n_past + g->passes >= kv->n_max)
+    const struct kv *kv = partial_kv(cache_of(d));
+    if (!draft_chain(d, p) || kv->n_past + d->round.passes >= kv->n_max)
         return false;
     /* passes below the last width of a fixed tree continue with one candidate */
-    const bool below = g->set.n_width && g->tree->node[p->node[0]].depth >= g->set.n_width;
-    p->width = below ? 1 : draft_width(g, p->node[0]);
+    const bool below = d->set.draft.n_width && d->round.tree->node[p->node[0]].depth >= d->set.draft.n_width;
+    p->width = below ? 1 : draft_width(d, p->node[0]);
     return true;
 }
 
-static int partial_forward(struct drafting *const *g, size_t n, struct pass_part *const *part, double *end)
+static int partial_forward(struct decoder *const *d, size_t n, struct pass_part *const *part, double *end)
 {
-    struct round_buffers *b = g[0]->buffers;
+    struct round_buffers *b = d[0]->set.buffers;
     struct pass_seq seq[BATCH_MAX];
     size_t n_past[BATCH_MAX];
     struct err ignored;
     for (size_t i = 0; i < n; i++) {
-        struct kv *kv = partial_kv(cache_of(g[i]));
+        struct kv *kv = partial_kv(cache_of(d[i]));
+        const int32_t *token = &d[i]->round.tree->node[part[i]->node[0]].token;
         n_past[i] = kv->n_past;
-        seq[i] = (struct pass_seq){ .kv = kv, .n = 1, .token = &g[i]->tree->node[part[i]->node[0]].token,
-                                    .shift = g[i]->kv->n_past - n_past[i], .logits = part[i]->logits };
-        part[i]->hidden = workspace_residual(b->work) + i * g[i]->model->config.hidden;
-        kv->n_past += g[i]->passes;
+        seq[i] = (struct pass_seq){ .kv = kv, .n = 1, .token = token, .logits = part[i]->logits,
+                                    .shift = d[i]->kv.n_past - n_past[i] };
+        part[i]->hidden = workspace_residual(b->work) + i * d[i]->model->config.hidden;
+        kv->n_past += d[i]->round.passes;
     }
-    int rc = model_forward_begin(g[0]->draft_model, b->work, seq, n, &ignored);
-    *end = g[0]->clock();
+    int rc = model_forward_begin(d[0]->set.draft_model, b->work, seq, n, &ignored);
+    *end = d[0]->clock();
     for (size_t i = 0; i < n && rc == 0; i++)
-        draft_rank(g[i], part[i]->node, 1, seq[i].logits, part[i]->width, &g[i]->ranking);
+        draft_rank(d[i], part[i]->node, 1, seq[i].logits, part[i]->width, &d[i]->round.ranking);
     if (rc == 0)
-        rc = model_forward_end(g[0]->draft_model, b->work, seq, n, &ignored);
-    if (!g[0]->model->dev->host_memory)
-        *end = g[0]->clock();        /* a device has finished when its ranking is there */
+        rc = model_forward_end(d[0]->set.draft_model, b->work, seq, n, &ignored);
+    if (!d[0]->model->dev->host_memory)
+        *end = d[0]->clock();        /* a device has finished when its ranking is there */
     for (size_t i = 0; i < n; i++) {
         seq[i].kv->n_past = n_past[i];
         if (rc)                      /* no NaN may stay in a slot */
@@ -67,15 +67,15 @@ static int partial_forward(struct drafting *const *g, size_t n, struct pass_part
 }
 
 /* In a fixed tree the heads continue every pass. With the planner they are asked once, after the last one. */
-static void partial_keep(struct drafting *g, const struct pass_part *p)
+static void partial_keep(struct decoder *d, const struct pass_part *p)
 {
-    const struct tree *t = g->tree;
-    struct device *dev = g->model->dev;
-    if (g->pass_hidden)
-        dev->copy(dev, g->pass_hidden, p->hidden, g->model->config.hidden * sizeof *g->pass_hidden);
-    if (g->set.n_width && !(g->pass_hidden && drafter_heads.ahead(g)))
-        for (uint32_t c = t->node[g->pass_node].first; c; c = t->node[c].next)
-            tree_chain(g->tree, c);
+    const struct tree *t = d->round.tree;
+    struct device *dev = d->model->dev;
+    if (d->pass_hidden)
+        dev->copy(dev, d->pass_hidden, p->hidden, d->model->config.hidden * sizeof *d->pass_hidden);
+    if (d->set.draft.n_width && !(d->pass_hidden && drafter_heads.ahead(d)))
+        for (uint32_t c = t->node[d->round.pass_node].first; c; c = t->node[c].next)
+            tree_chain(d->round.tree, c);
 }
 
 static const struct drafter_passes passes = { .most = DRAFT_PASSES_MAX, .rows = BATCH_MAX, .chain = true,
@@ -84,31 +84,31 @@ static const struct drafter_passes passes = { .most = DRAFT_PASSES_MAX, .rows = 
 
 /* The partial cache follows in rounds with draft passes alone: following takes 13 us of a round of 450 us. A
  * cut of the text has to be seen before the text grows again. */
-static void partial_observe(struct drafting *g, const struct observed *o)
+static void partial_observe(struct decoder *d, const struct observed *o)
 {
     (void)o;
-    if (g->kv->n_past < cache_of(g)->n_seen)
-        partial_follow(cache_of(g));
+    if (d->kv.n_past < cache_of(d)->n_seen)
+        partial_follow(cache_of(d));
 }
 
 /* The policy without selection. Whether selected rows are worth more than the most recent rows depends on
  * model and text (models/demo: they are not). Means are worth more than both (docs/tried.md), but a layer
  * with a window would see rows through them that its window hides. */
-static enum kv_policy unselected(const struct drafting *g)
+static enum kv_policy unselected(const struct decoder *d)
 {
-    const struct config *c = &g->model->config;
-    bool mean = g->model->dev->host_memory;
+    const struct config *c = &d->model->config;
+    bool mean = d->model->dev->host_memory;
     for (size_t l = 0; l < c->n_layers; l++)
         mean &= !c->windowed[l];
     return mean ? KV_MEAN : KV_WINDOW;
 }
 
-static void add_caches(struct drafting *g, size_t budget)
+static void add_caches(struct decoder *d, size_t budget)
 {
-    const enum kv_policy p = g->set.kv_policy;
-    if (p == KV_AUTO && !g->set.kv_fixed)
-        draft_add_cache(g, &drafter_partial, unselected(g), budget);
-    draft_add_cache(g, &drafter_partial, p == KV_AUTO ? KV_DYNAMIC : p, budget);
+    const enum kv_policy p = d->set.draft.kv_policy;
+    if (p == KV_AUTO && !d->set.draft.kv_fixed)
+        draft_add_cache(d, &drafter_partial, unselected(d), budget);
+    draft_add_cache(d, &drafter_partial, p == KV_AUTO ? KV_DYNAMIC : p, budget);
 }
 
 static size_t partial_size(const struct draft_settings *s, const void *weights, const struct model *m,
@@ -121,48 +121,48 @@ static size_t partial_size(const struct draft_settings *s, const void *weights, 
     return partial_bytes(&full, s->kv_policy, s->kv_budget, n_max);
 }
 
-static int partial_begin(struct drafting *g, const struct sampling *p, size_t n_max, struct err *e)
+static int partial_begin(struct decoder *d, const struct sampling *p, struct err *e)
 {
-    const struct draft_settings *s = &g->set;
-    const size_t first = g->n_caches;
-    (void)p, (void)n_max;
-    if (!(g->own[DRAFTER_PARTIAL] = calloc(1, sizeof(struct partial))))
+    const struct draft_settings *s = &d->set.draft;
+    const size_t first = d->n_caches;
+    (void)p;
+    if (!(d->own[DRAFTER_PARTIAL] = calloc(1, sizeof(struct partial))))
         return err_set(e, ERR_FAILED, "drafting: out of memory");
     for (size_t budget = 256;
          budget <= 1024 && !s->kv_fixed && budget > 2 * s->kv_sinks && budget < s->kv_budget; budget *= 4)
-        add_caches(g, budget);
-    add_caches(g, s->kv_budget);
-    g->current_cache = first;
-    if (partial_open(cache_of(g), g->kv, g->model->pool, g->cache[first].policy, s->kv_sinks, s->kv_budget,
+        add_caches(d, budget);
+    add_caches(d, s->kv_budget);
+    d->current_cache = first;
+    if (partial_open(cache_of(d), &d->kv, d->model->pool, d->cache[first].policy, s->kv_sinks, s->kv_budget,
                      e))
         return -1;
-    partial_change(cache_of(g), g->cache[first].policy, g->cache[first].budget);
+    partial_change(cache_of(d), d->cache[first].policy, d->cache[first].budget);
     return 0;
 }
 
-static void partial_end(struct drafting *g)
+static void partial_end(struct decoder *d)
 {
-    if (cache_of(g))
-        partial_close(cache_of(g));
-    free(cache_of(g));
-    g->own[DRAFTER_PARTIAL] = NULL;
+    if (cache_of(d))
+        partial_close(cache_of(d));
+    free(cache_of(d));
+    d->own[DRAFTER_PARTIAL] = NULL;
 }
 
-static size_t partial_refreshes(const struct drafting *g) { return cache_of(g)->refreshes; }
+static size_t partial_refreshes(const struct decoder *d) { return cache_of(d)->refreshes; }
 
-static struct pass_bytes partial_reads(const struct drafting *g, size_t i)
+static struct pass_bytes partial_reads(const struct decoder *d, size_t i)
 {
-    return (struct pass_bytes){ planner_bytes(model_row_bytes(g->model), model_row_bytes(g->draft_model)),
-                                model_kv_bytes(g->model), g->cache[i].budget, 0, 0.9 };
+    return (struct pass_bytes){ planner_bytes(model_row_bytes(d->model), model_row_bytes(d->set.draft_model)),
+                                model_kv_bytes(d->model), d->cache[i].budget, 0, 0.9 };
 }
 
 /* A cache that selects asks for the importance of all rows. */
-static void partial_score(struct drafting *g, struct pass_seq *seq)
+static void partial_score(struct decoder *d, struct pass_seq *seq)
 {
-    if (!partial_needs_scores(cache_of(g)))
+    if (!partial_needs_scores(cache_of(d)))
         return;
     seq->scored = partial_select;
-    seq->scored_ctx = cache_of(g);
+    seq->scored_ctx = cache_of(d);
 }
 
 /* The state of the partial cache in a snapshot: this struct, then the selection (partial_save). */
@@ -172,47 +172,47 @@ struct saved_partial {
 };
 
 /* The first of its caches. */
-static size_t partial_first(const struct drafting *g)
+static size_t partial_first(const struct decoder *d)
 {
     size_t i = 0;
-    while (i < g->n_caches && g->cache[i].ops != &drafter_partial)
+    while (i < d->n_caches && d->cache[i].ops != &drafter_partial)
         i++;
     return i;
 }
 
-static size_t saved_partial_bytes(const struct drafting *g)
+static size_t saved_partial_bytes(const struct decoder *d)
 {
-    size_t n = partial_state_bytes(cache_of(g));
+    size_t n = partial_state_bytes(cache_of(d));
     return n ? sizeof(struct saved_partial) + n : 0;
 }
 
-static struct saved_partial saved_partial_now(const struct drafting *g)
+static struct saved_partial saved_partial_now(const struct decoder *d)
 {
     struct saved_partial k;
-    const size_t first = partial_first(g);
+    const size_t first = partial_first(d);
     memset(&k, 0, sizeof k);
-    for (size_t i = first; i < g->n_caches && g->cache[i].ops == &drafter_partial; i++) {
+    for (size_t i = first; i < d->n_caches && d->cache[i].ops == &drafter_partial; i++) {
         struct saved_cache *c = &k.cache[k.n_caches++];
-        c->known = g->planner.cache[i];
-        c->policy = g->cache[i].policy;
-        c->budget = g->cache[i].budget;
+        c->known = d->planner.cache[i];
+        c->policy = d->cache[i].policy;
+        c->budget = d->cache[i].budget;
     }
-    k.current_cache = g->current_cache - first;
-    k.weight_bytes = g->draft_model->weight_bytes;
+    k.current_cache = d->current_cache - first;
+    k.weight_bytes = d->set.draft_model->weight_bytes;
     return k;
 }
 
-static size_t saved_partial_save(const struct drafting *g, void *out)
+static size_t saved_partial_save(const struct decoder *d, void *out)
 {
-    const struct saved_partial k = saved_partial_now(g);
-    const size_t n = partial_save(cache_of(g), (char *)out + sizeof k);
+    const struct saved_partial k = saved_partial_now(d);
+    const size_t n = partial_save(cache_of(d), (char *)out + sizeof k);
     memcpy(out, &k, sizeof k);
     return n ? sizeof k + n : 0;
 }
 
-static bool saved_partial_load(struct drafting *g, const void *state, size_t n)
+static bool saved_partial_load(struct decoder *d, const void *state, size_t n)
 {
-    const struct saved_partial mine = saved_partial_now(g);
+    const struct saved_partial mine = saved_partial_now(d);
     struct saved_partial k;
     if (n < sizeof k)
         return false;
@@ -221,12 +221,12 @@ static bool saved_partial_load(struct drafting *g, const void *state, size_t n)
                 k.weight_bytes == mine.weight_bytes;
     for (size_t i = 0; i < mine.n_caches && same; i++)
         same = k.cache[i].budget == mine.cache[i].budget && k.cache[i].policy == mine.cache[i].policy;
-    if (!same || !partial_load(cache_of(g), (const char *)state + sizeof k, n - sizeof k))
+    if (!same || !partial_load(cache_of(d), (const char *)state + sizeof k, n - sizeof k))
         return false;
-    const size_t first = partial_first(g);
+    const size_t first = partial_first(d);
     for (size_t i = 0; i < k.n_caches; i++)
-        g->planner.cache[first + i] = k.cache[i].known;
-    g->current_cache = first + k.current_cache;
+        d->planner.cache[first + i] = k.cache[i].known;
+    d->current_cache = first + k.current_cache;
     return true;
 }
 

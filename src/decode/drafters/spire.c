@@ -12,7 +12,6 @@
 
 #include "src/decode/draft.h"
 #include "src/decode/file_weights.h"
-#include "src/decode/fixed_tree.h"
 #include "src/model/spire.h"
 
 struct ring {                        /* of one text */
@@ -25,8 +24,8 @@ struct ring {                        /* of one text */
     float *slot;
 };
 
-static struct spire *weights_of(const struct drafting *g) { return g->weights[DRAFTER_SPIRE]; }
-static struct ring *ring_of(const struct drafting *g) { return g->own[DRAFTER_SPIRE]; }
+static struct spire *weights_of(const struct decoder *d) { return d->set.weights[DRAFTER_SPIRE]; }
+static struct ring *ring_of(const struct decoder *d) { return d->own[DRAFTER_SPIRE]; }
 
 /* ---- memory ---- */
 
@@ -48,27 +47,27 @@ static size_t spire_size(const struct draft_settings *s, const void *weights, co
     return sizeof(struct ring) + kv_bytes(&size) + slots_bytes(m) + workspace_keep_bytes(m, ROWS_USUAL);
 }
 
-static int spire_begin(struct drafting *g, const struct sampling *p, size_t n_max, struct err *e)
+static int spire_begin(struct decoder *d, const struct sampling *p, struct err *e)
 {
-    const struct kv_size size = cache_size(g->model);
+    const struct kv_size size = cache_size(d->model);
     struct ring *r = calloc(1, sizeof *r);
-    (void)p, (void)n_max;
-    g->own[DRAFTER_SPIRE] = r;
-    if (!r || !(r->slot = mem_alloc(slots_bytes(g->model))))
+    (void)p;
+    d->own[DRAFTER_SPIRE] = r;
+    if (!r || !(r->slot = mem_alloc(slots_bytes(d->model))))
         return err_set(e, ERR_FAILED, "drafting: out of memory");
-    draft_add_cache(g, &drafter_spire, KV_FULL, SIZE_MAX);
-    return workspace_keep(g->buffers->work, g->model, e) || kv_open(&r->kv, g->model->dev, &size, e) ? -1 : 0;
+    draft_add_cache(d, &drafter_spire, KV_FULL, SIZE_MAX);
+    return workspace_keep(d->set.buffers->work, d->model, e) ? -1 : kv_open(&r->kv, d->model->dev, &size, e);
 }
 
-static void spire_end(struct drafting *g)
+static void spire_end(struct decoder *d)
 {
-    struct ring *r = ring_of(g);
+    struct ring *r = ring_of(d);
     if (r) {
         kv_close(&r->kv);
-        mem_free(r->slot, slots_bytes(g->model));
+        mem_free(r->slot, slots_bytes(d->model));
     }
     free(r);
-    g->own[DRAFTER_SPIRE] = NULL;
+    d->own[DRAFTER_SPIRE] = NULL;
 }
 
 static size_t slots_of(const struct ring *r)
@@ -84,16 +83,16 @@ static void forget(struct ring *r, size_t start)
     r->start = r->end = r->read = start + r->sink;
 }
 
-static void spire_reset(struct drafting *g) { forget(ring_of(g), SIZE_MAX); }
+static void spire_reset(struct decoder *d) { forget(ring_of(d), SIZE_MAX); }
 
 /* The blocks' matrices and the LM head. */
-static struct pass_bytes spire_reads(const struct drafting *g, size_t i)
+static struct pass_bytes spire_reads(const struct decoder *d, size_t i)
 {
-    const struct spire *s = weights_of(g);
+    const struct spire *s = weights_of(d);
     (void)i;
     return (struct pass_bytes){ planner_bytes((double)s->file.plain_bytes, (double)s->file.weight_bytes) +
-                                    planner_bytes((double)mat_bytes(&g->model->lm_head),
-                                                  (double)mat_bytes(&g->draft_model->lm_head)),
+                                    planner_bytes((double)mat_bytes(&d->model->lm_head),
+                                                  (double)mat_bytes(&d->set.draft_model->lm_head)),
                                 0, SIZE_MAX, SPIRE_DEPTH, 0.8 };
 }
 
@@ -105,41 +104,42 @@ static size_t slot_of(const struct ring *r, size_t at)
     return r->sink && at == 0 ? 0 : r->sink + (at - r->start) % (SPIRE_SLOTS - r->sink);
 }
 
-static float *residual_of(const struct drafting *g, size_t at, size_t layer)
+static float *residual_of(const struct decoder *d, size_t at, size_t layer)
 {
-    const struct ring *r = ring_of(g);
-    return r->slot + (slot_of(r, at) * SPIRE_LAYERS + layer) * g->model->config.hidden;
+    const struct ring *r = ring_of(d);
+    return r->slot + (slot_of(r, at) * SPIRE_LAYERS + layer) * d->model->config.hidden;
 }
 
-static void spire_observe(struct drafting *g, const struct observed *o)
+static void spire_observe(struct decoder *d, const struct observed *o)
 {
-    struct ring *r = ring_of(g);
-    const size_t hidden = g->model->config.hidden, n = o->n_rows;
-    const float *all = workspace_residual(g->buffers->work);
+    struct ring *r = ring_of(d);
+    const size_t hidden = d->model->config.hidden, n = o->n_rows;
+    const float *all = workspace_residual(d->set.buffers->work);
     if (n == 0)
         return;
-    if (!workspace_entering(g->buffers->work, g->model, 0)) {        /* another workspace than at opening */
+    struct workspace *work = d->set.buffers->work;
+    if (!workspace_entering(work, d->model, 0)) {        /* another workspace than at opening */
         struct err ignored;
-        workspace_keep(g->buffers->work, g->model, &ignored);
+        workspace_keep(work, d->model, &ignored);
         return;
     }
     if (o->first == 0 || o->first != r->end)     /* another text, or rows that were read elsewhere */
         forget(r, o->first);
     for (size_t i = 0; i < n; i++)
         for (size_t k = 0; k < SPIRE_LAYERS && (o->first + i == 0 || i + SPIRE_SLOTS - r->sink >= n); k++)
-            memcpy(residual_of(g, o->first + i, k), workspace_entering(g->buffers->work, g->model, k) +
+            memcpy(residual_of(d, o->first + i, k), workspace_entering(d->set.buffers->work, d->model, k) +
                    (observed_hidden(o, i, hidden) - all), hidden * sizeof *all);
     r->end = o->first + n;
 }
 
 /* Computes the keys and values that the cache lacks. */
-static bool spire_prepare(struct drafting *g)
+static bool spire_prepare(struct decoder *d)
 {
-    struct ring *r = ring_of(g);
+    struct ring *r = ring_of(d);
     struct spire_memory row[SPIRE_SLOTS];
     const size_t from = r->end - MIN(r->end - r->start, (size_t)SPIRE_SLOTS - r->sink);
     size_t rows = 0;
-    if (r->end != g->kv->n_past || slots_of(r) == 0)
+    if (r->end != d->kv.n_past || slots_of(r) == 0)
         return false;
     for (size_t at = r->sink && r->kv.n_past == 0 ? 0 : MAX(from, r->read); at < r->end;
          at = MAX(at + 1, MAX(from, r->read))) {
@@ -147,9 +147,9 @@ static bool spire_prepare(struct drafting *g)
         x->position = at;
         x->slot = slot_of(r, at);
         for (size_t k = 0; k < SPIRE_LAYERS; k++)
-            x->entering[k] = residual_of(g, at, k);
+            x->entering[k] = residual_of(d, at, k);
     }
-    spire_commit(weights_of(g), &r->kv, row, rows);
+    spire_commit(weights_of(d), &r->kv, row, rows);
     r->read = r->end;
     r->kv.n_past = r->kv.n_written = slots_of(r);
     return true;
@@ -157,18 +157,18 @@ static bool spire_prepare(struct drafting *g)
 
 /* ---- a pass ---- */
 
-static int spire_pass(struct drafting *const *g, size_t n, struct pass_part *const *part, double *end)
+static int spire_pass(struct decoder *const *d, size_t n, struct pass_part *const *part, double *end)
 {
     struct spire_row row[BATCH_MAX];
     (void)end;
     for (size_t i = 0; i < n; i++)
-        row[i] = (struct spire_row){ .own = &ring_of(g[i])->kv, .node = g[i]->passes,
-                                     .position = g[i]->kv->n_past + g[i]->passes,
-                                     .token = g[i]->tree->node[part[i]->node[0]].token };
-    return spire_forward(weights_of(g[0]), &g[0]->draft_model->lm_head, row, n, true, part[0]->logits);
+        row[i] = (struct spire_row){ .own = &ring_of(d[i])->kv, .node = d[i]->round.passes,
+                                     .position = d[i]->kv.n_past + d[i]->round.passes,
+                                     .token = d[i]->round.tree->node[part[i]->node[0]].token };
+    return spire_forward(weights_of(d[0]), &d[0]->set.draft_model->lm_head, row, n, true, part[0]->logits);
 }
 
-static bool spire_choose(struct drafting *g, struct pass_part *p) { return draft_chain(g, p); }
+static bool spire_choose(struct decoder *d, struct pass_part *p) { return draft_chain(d, p); }
 
 static const struct drafter_passes passes = { .most = SPIRE_DEPTH, .rows = SPIRE_ROWS, .chain = true,
                                               .by_depth = true, .choose = spire_choose,
@@ -179,15 +179,15 @@ static const struct drafter_passes passes = { .most = SPIRE_DEPTH, .rows = SPIRE
 /* The state in a snapshot: this struct, then the residuals of the slots. */
 struct saved_ring { size_t start, end; bool sink; };
 
-static size_t spire_state_bytes(const struct drafting *g)
+static size_t spire_state_bytes(const struct decoder *d)
 {
-    return sizeof(struct saved_ring) + slots_bytes(g->model);
+    return sizeof(struct saved_ring) + slots_bytes(d->model);
 }
 
-static size_t spire_save(const struct drafting *g, void *out)
+static size_t spire_save(const struct decoder *d, void *out)
 {
-    const struct ring *r = ring_of(g);
-    const size_t bytes = slots_of(r) * slot_bytes(g->model);
+    const struct ring *r = ring_of(d);
+    const size_t bytes = slots_of(r) * slot_bytes(d->model);
     struct saved_ring s;
     memset(&s, 0, sizeof s);
     s.start = r->start, s.end = r->end, s.sink = r->sink;
@@ -196,15 +196,15 @@ static size_t spire_save(const struct drafting *g, void *out)
     return bytes ? sizeof s + bytes : 0;
 }
 
-static bool spire_load(struct drafting *g, const void *state, size_t n)
+static bool spire_load(struct decoder *d, const void *state, size_t n)
 {
-    struct ring *r = ring_of(g);
+    struct ring *r = ring_of(d);
     struct saved_ring s;
     if (n < sizeof s)
         return false;
     memcpy(&s, state, sizeof s);
-    if (s.end != g->kv->n_past || s.start > s.end ||
-        n != sizeof s + MIN(s.sink + (s.end - s.start), (size_t)SPIRE_SLOTS) * slot_bytes(g->model))
+    if (s.end != d->kv.n_past || s.start > s.end ||
+        n != sizeof s + MIN(s.sink + (s.end - s.start), (size_t)SPIRE_SLOTS) * slot_bytes(d->model))
         return false;
     forget(r, 0);
     r->start = r->read = s.start, r->end = s.end, r->sink = s.sink;

@@ -6,37 +6,38 @@
 
 enum { MATCH_TOKENS = 16 };          /* that a match proposes */
 
-static struct suffix *suffix_of(const struct drafting *g) { return g->own[DRAFTER_SUFFIX]; }
+static struct suffix *suffix_of(const struct decoder *d) { return d->own[DRAFTER_SUFFIX]; }
 
-static void propose_match(struct drafting *g)
+static void propose_match(struct decoder *d)
 {
     int32_t next[MATCH_TOKENS];
     uint16_t cell[MATCH_TOKENS];
-    suffix_follow(suffix_of(g), g->tokens, g->n_tokens - (g->set.n_width ? 0 : g->n_tokens % DRAFT_TOGETHER));
-    size_t n, match = suffix_longest(suffix_of(g), g->tokens, g->n_tokens, NULL, 0, next, MATCH_TOKENS, &n);
+    const size_t later = d->set.draft.n_width ? 0 : d->n_tokens % DRAFT_TOGETHER;
+    suffix_follow(suffix_of(d), d->tokens, d->n_tokens - later);
+    size_t n, match = suffix_longest(suffix_of(d), d->tokens, d->n_tokens, NULL, 0, next, MATCH_TOKENS, &n);
     if (!match)
         return;
     for (size_t i = 0; i < n; i++)
         cell[i] = cell_suffix(match, i);
-    uint32_t end = draft_propose_chain(g, 0, next, n, DRAFTER_SUFFIX, cell);
-    if (g->set.n_width && end)
-        tree_chain(g->tree, end);
+    uint32_t end = draft_propose_chain(d, 0, next, n, DRAFTER_SUFFIX, cell);
+    if (d->set.draft.n_width && end)
+        tree_chain(d->round.tree, end);
 }
 
-static int suffix_expand(struct drafting *const *g, size_t n, bool *more, struct err *e)
+static int suffix_expand(struct decoder *const *d, size_t n, bool *more, struct err *e)
 {
     (void)e;
     for (size_t i = 0; i < n; i++) {
         more[i] = false;
-        propose_match(g[i]);
+        propose_match(d[i]);
     }
     return 0;
 }
 
-static void suffix_observe(struct drafting *g, const struct observed *o)
+static void suffix_observe(struct decoder *d, const struct observed *o)
 {
     if (!o->n_path)
-        suffix_follow(suffix_of(g), g->tokens, o->n_tokens);
+        suffix_follow(suffix_of(d), d->tokens, o->n_tokens);
 }
 
 /* ---- memory ---- */
@@ -48,22 +49,22 @@ static size_t suffix_size(const struct draft_settings *s, const void *weights, c
     return suffix_bytes(n_max);
 }
 
-static int suffix_begin(struct drafting *g, const struct sampling *p, size_t n_max, struct err *e)
+static int suffix_begin(struct decoder *d, const struct sampling *p, struct err *e)
 {
     struct suffix *s = NULL;
     (void)p;
-    const int rc = suffix_open(&s, n_max, e);
-    g->own[DRAFTER_SUFFIX] = s;
+    const int rc = suffix_open(&s, d->n_max, e);
+    d->own[DRAFTER_SUFFIX] = s;
     return rc;
 }
 
-static void suffix_end(struct drafting *g)
+static void suffix_end(struct decoder *d)
 {
-    suffix_close(suffix_of(g));
-    g->own[DRAFTER_SUFFIX] = NULL;
+    suffix_close(suffix_of(d));
+    d->own[DRAFTER_SUFFIX] = NULL;
 }
 
-static void suffix_empty(struct drafting *g) { suffix_reset(suffix_of(g)); }
+static void suffix_empty(struct decoder *d) { suffix_reset(suffix_of(d)); }
 
 /* ---- the table ---- */
 

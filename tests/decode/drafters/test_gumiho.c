@@ -216,7 +216,7 @@ static void guesses_after(struct rig *r, struct gumiho *g, const int32_t *token,
     static float hidden[N * D], last[V], hat[D], below[D], logits[5 * V];
     decoder_open_at(&d, r, g, token, N, false, 0);
     CHECK(decode_step(&d, &e) == 0, "%s", e.msg);
-    const struct tree *t = d.draft.tree;
+    const struct tree *t = d.round.tree;
     rig_kv(r, &target, N, 0);
     const struct tap tap = { TAP_HIDDEN, 0, hidden };
     struct pass_seq pass = { .kv = &target, .n = N - 1, .token = token, .logits = last };
@@ -293,26 +293,26 @@ static void drafts_follow_from_tokens(void)
     open_tiny(&r, &g, DT_BF16, true);
     rig_tokens(token, 30, r.c.vocab, 4);
     decoder_open(&d, &r, &g, token, 30, false);
-    char *state = must_alloc(drafter_gumiho.state_bytes(&d.draft));
+    char *state = must_alloc(drafter_gumiho.state_bytes(&d));
     for (size_t round = 0; d.n_tokens < 560; round++) {
         const bool now = round % 40 == 39;
         if (now) {
             decoder_open(&x, &r, &g, d.tokens, d.n_tokens, false);
-            const size_t n = drafter_gumiho.save(&d.draft, state);
+            const size_t n = drafter_gumiho.save(&d, state);
             CHECK(n > 1000, "%zu bytes", n);
             if (round % 80 == 39) {
-                drafter_gumiho.reset(&x.draft);
-                CHECK(!drafter_gumiho.prepare(&x.draft) && !drafter_gumiho.load(&x.draft, state, n - 1) &&
-                      drafter_gumiho.load(&x.draft, state, n));
+                drafter_gumiho.reset(&x);
+                CHECK(!drafter_gumiho.prepare(&x) && !drafter_gumiho.load(&x, state, n - 1) &&
+                      drafter_gumiho.load(&x, state, n));
             }
             CHECK(decode_step(&x, &e) == 0, "%s", e.msg);
         }
         CHECK(decode_step(&d, &e) == 0, "%s", e.msg);
         if (now) {
-            const struct tree *t = d.draft.tree;
-            CHECK(t->n == 1 + 2 + 4 * 4 && x.draft.tree->n == t->n && shared(t, x.draft.tree) == t->n - 1,
-                  "round %zu: %zu and %zu nodes, %zu shared", round, t->n, x.draft.tree->n,
-                  shared(t, x.draft.tree));
+            const struct tree *t = d.round.tree;
+            CHECK(t->n == 1 + 2 + 4 * 4 && x.round.tree->n == t->n && shared(t, x.round.tree) == t->n - 1,
+                  "round %zu: %zu and %zu nodes, %zu shared", round, t->n, x.round.tree->n,
+                  shared(t, x.round.tree));
             decode_close(&x);
             compared++;
         }
@@ -337,7 +337,7 @@ static void trees_are_reranked(void)
     decoder_open(&d, &r, &g, token, 30, true);
     while (d.n_tokens < 590) {
         CHECK(decode_step(&d, &e) == 0, "%s", e.msg);
-        const struct tree *t = d.draft.tree;
+        const struct tree *t = d.round.tree;
         for (size_t i = 1; i < t->n_kept; i++) {
             const struct node *k = &t->node[t->kept[i]];
             CHECK(t->kept_parent[i] >= 0 && t->kept[t->kept_parent[i]] == k->parent);

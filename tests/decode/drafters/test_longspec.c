@@ -332,19 +332,19 @@ static void a_beam_of_4_16_16_16_16(void)
     struct err e = { 0 };
     bench_open(&b, &shapes[2], DT_BF16, false);
     decoder_open(&d, &b, width, 5, -1, 20, 60);
-    CHECK(draft_check(&d.draft.set, &e) == 0 && decode_step(&d, &e) == 0, "%s", e.msg);
+    CHECK(draft_check(&d.set.draft, &e) == 0 && decode_step(&d, &e) == 0, "%s", e.msg);
     size_t n[6] = { 0 }, below[6] = { 0 };
-    for (size_t i = 0; i < d.draft.tree->n; i++) {
-        const struct node *x = &d.draft.tree->node[i];
+    for (size_t i = 0; i < d.round.tree->n; i++) {
+        const struct node *x = &d.round.tree->node[i];
         n[MIN(x->depth, 5)]++, below[MIN(x->depth, 5)] += x->first != 0;
     }
-    CHECK(d.draft.passes == 5 && n[1] == 4 && n[2] == 16 && n[3] == 64 && n[5] == 64);
+    CHECK(d.round.passes == 5 && n[1] == 4 && n[2] == 16 && n[3] == 64 && n[5] == 64);
     for (size_t i = 0; i < 5; i++) CHECK(below[i] == rows[i], "pass %zu reads %zu rows", i, below[i]);
     /* the rows of a pass are the likeliest nodes of their depth */
     for (size_t k = 3; k < 5; k++) {
         float least = 2, most = 0;
-        for (size_t i = 0; i < d.draft.tree->n; i++) {
-            const struct node *x = &d.draft.tree->node[i];
+        for (size_t i = 0; i < d.round.tree->n; i++) {
+            const struct node *x = &d.round.tree->node[i];
             if (x->depth == k && x->first) least = MIN(least, x->reach);
             if (x->depth == k && !x->first) most = MAX(most, x->reach);
         }
@@ -380,7 +380,7 @@ static void state_follows_from_tokens(void)
         memcpy(b.token, d.tokens, from * sizeof *b.token);
         decoder_open(&x, &b, width, 3, -1, from, N_MAX);
         CHECK(decode_step(&x, &e) == 0, "%s", e.msg);
-        const struct tree *s = d.draft.tree, *t = x.draft.tree;
+        const struct tree *s = d.round.tree, *t = x.round.tree;
         bool same = s->n == t->n;
         for (uint32_t i = 1; i < t->n && same; i++) {    /* in any order: estimates of chances differ */
             int32_t path[TREE_DEPTH_MAX];

@@ -258,7 +258,7 @@ static void a_decoder_drafts_the_chain(void)
             for (uint32_t w = 0; w < c.n_drafts; w++) s.draft.width[w] = 1;
             open_decoder(&d, &c.r, &p, &s, c.ids, at + 1, at + 9);
             if (decode_step(&d, &e)) rig_die("step", &e);
-            const struct tree *t = d.draft.tree;
+            const struct tree *t = d.round.tree;
             CHECK(t->n == c.n_drafts + 1, "%zu nodes", t->n);
             for (size_t n = 1; n < t->n; n++, compared++)
                 CHECK(t->node[n].token == (int32_t)best(want + (n - 1) * c.vocab, c.vocab),
@@ -325,7 +325,7 @@ static void text_is_that_of_plain_decoding(void)
 }
 
 /* What a decoder keeps for the drafter begins with its cache (drafters/mtp.c). */
-static struct kv *cache_of(struct decoder *d) { return d->draft.own[DRAFTER_MTP]; }
+static struct kv *cache_of(struct decoder *d) { return d->own[DRAFTER_MTP]; }
 
 /* Rows of the cache are those of the text, whatever was drafted: a chain and a tree leave the same ones, and
  * so does a text that is read again; a small cache begins with the first of them. */
@@ -485,7 +485,7 @@ static void snapshots_and_cuts_begin_anew(void)
     if (image_open(&m[1], &d[1], &owner, &e)) rig_die("image", &e);
     CHECK(image_restore(&m[1], path, &e) == 0 && d[1].kv.n_past == d[0].kv.n_past, "%s", e.msg);
     if (decode_prefill(&d[1], 0, NULL, NULL, &e) || decode_step(&d[1], &e)) rig_die("step", &e);
-    CHECK(cache_of(&d[1])->n_past == 0 && d[1].draft.tree->n == 1, "the first round drafted");
+    CHECK(cache_of(&d[1])->n_past == 0 && d[1].round.tree->n == 1, "the first round drafted");
     CHECK(finish_text(&d[1], END) > 20, "too few guesses after a snapshot");
     CHECK(!memcmp(d[1].tokens, plain.tokens, END * sizeof *d[1].tokens), "the text differs");
     struct sampling again = p;
@@ -587,11 +587,11 @@ static void a_short_head(void)
         finish_text(&plain, END);
         set(&s, 5, &x.t);
         open_decoder(&d, &x.r, &p, &s, x.prompt, PROMPT, END);
-        CHECK(d.draft.n_caches == 2);
+        CHECK(d.n_caches == 2);
         finish_text(&d, END);
         CHECK(!memcmp(d.tokens, plain.tokens, END * sizeof *d.tokens), "the text differs");
-        CHECK(d.draft.planner.cache[0].trials > 0 && d.draft.planner.cache[1].trials > 0, "%g and %g passes",
-              d.draft.planner.cache[0].trials, d.draft.planner.cache[1].trials);
+        CHECK(d.planner.cache[0].trials > 0 && d.planner.cache[1].trials > 0, "%g and %g passes",
+              d.planner.cache[0].trials, d.planner.cache[1].trials);
         decode_close(&plain), decode_close(&d);
         close_tiny(&x);
     }

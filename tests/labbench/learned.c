@@ -1,0 +1,28 @@
+/* Saves and restores what a decoder has learned: copies between struct learned and struct decoder. Start at
+ * learned.h. */
+#include "tests/labbench/learned.h"
+
+void learned_save(struct learned *x, const struct decoder *d)
+{
+    *x = (struct learned){ d->planner, d->set.buffers->costs, d->calibration,
+                           d->current_cache };
+}
+
+void learned_restore(struct decoder *d, const struct learned *x)
+{
+    d->planner = x->planner;
+    d->planner.model = &d->set.buffers->costs;
+    d->set.buffers->costs = x->costs;
+    d->calibration = x->calibration;
+    d->current_cache = x->current_cache;
+}
+
+void learned_catch_up(struct learned *x, const struct learned *writer)
+{
+    if (x->planner.on && writer->costs.seen[0] > 0) {
+        const struct cost_model own = x->costs;
+        x->costs = writer->costs;
+        x->costs.seconds = own.seconds, x->costs.next_timing = own.next_timing;
+    }
+    planner_catch_up(&x->planner);
+}
