@@ -112,20 +112,20 @@ static size_t ref_min_p(const struct cand *c, size_t n, double min_p, bool *unsu
     return kept;
 }
 
-static bool ref_bans(const struct sampling *p, int32_t id, bool ban_eos)
+static bool ref_bans(const struct sampling *p, int32_t id, size_t bans)
 {
     bool banned = false;
     for (size_t i = 0; i < p->n_bias; i++)
         banned |= p->bias[i].id == id && isinf(p->bias[i].bias);
-    for (size_t i = 0; ban_eos && i < p->n_eos; i++)
+    for (size_t i = 0; i < bans; i++)
         banned |= p->eos[i] == id;
     return banned;
 }
 
-static int32_t ref_lowest_allowed(const struct sampling *p, size_t vocab, bool ban_eos)
+static int32_t ref_lowest_allowed(const struct sampling *p, size_t vocab, size_t bans)
 {
     for (int32_t id = 0; (size_t)id < vocab; id++)
-        if (!ref_bans(p, id, ban_eos))
+        if (!ref_bans(p, id, bans))
             return id;
     return -1;
 }
@@ -153,9 +153,12 @@ static void ref_rank(struct ref_scored *out, const struct cand *c, size_t n, con
         *unsure |= out[i].score - out[i + 1].score < 1e-11L + 1e-15L * fabsl(out[i].score);
 }
 
-static bool ref_ban_eos(const struct sampling *p, const struct history *h)
+/* How many of the ids p->eos are banned: all before min_tokens, else with ignore_eos those of EOS. */
+static size_t ref_banned_ends(const struct sampling *p, const struct history *h)
 {
-    return p->ignore_eos || h->n + h->n_path - h->n_prompt < p->min_tokens;
+    if (h->n + h->n_path - h->n_prompt < p->min_tokens)
+        return p->n_eos + p->n_stop;
+    return p->ignore_eos ? p->n_eos : 0;
 }
 
 /* The candidates that the chain keeps, sorted by logit; the caller frees them. NULL if the reference
@@ -165,7 +168,8 @@ static struct cand *ref_chain(const struct sampling *p, const float *logits, siz
 {
     struct cand *c = malloc(vocab * sizeof *c);
     size_t n = 0;
-    bool ban_eos = ref_ban_eos(p, h), greedy = p->temperature == 0;
+    const size_t bans = ref_banned_ends(p, h);
+    const bool greedy = p->temperature == 0;
     *unsure = false;
     for (size_t i = 0; i < vocab; i++)
         c[i] = (struct cand){ logits[i], (int32_t)i };
@@ -190,7 +194,7 @@ static struct cand *ref_chain(const struct sampling *p, const float *logits, siz
                         c[i].x = isinf(p->bias[j].bias)
                                      ? -INFINITY
                                      : ref_limited(c[i].x, (double)c[i].x + p->bias[j].bias);
-                for (size_t j = 0; ban_eos && j < p->n_eos; j++)
+                for (size_t j = 0; j < bans; j++)
                     if (p->eos[j] == c[i].id)
                         c[i].x = -INFINITY;
             }

@@ -46,12 +46,14 @@ void job_parts_close(struct job_parts *p)
  * and loop rule did not know them. */
 static struct emit_rules *rules_of(const struct job *job, const struct job_parts *p, const struct config *c)
 {
-    struct emit_rules *rules = calloc(p->n, sizeof *rules);
+    struct emit_rules *rules = calloc(p->n, sizeof *rules + sizeof(struct text_ends));
+    struct text_ends *ends = (struct text_ends *)(rules + p->n);
     for (size_t i = 0; rules && i < p->n; i++) {
         const struct job_params *x = &p->v[i].params;
-        rules[i] = (struct emit_rules){ .tokens = job->wanted, .eos = c->eos, .n_eos = c->n_eos,
-                                        .ignore_eos = x->sampling.ignore_eos, .stop = x->stop.v,
-                                        .n_stop = x->stop.n, .on_loop = x->on_loop };
+        job_ends(&ends[i], x, c);
+        rules[i] = (struct emit_rules){ .tokens = job->wanted, .eos = ends[i].id, .n_eos = ends[i].n_eos,
+                                        .n_stop_ids = ends[i].n_stop, .ignore_eos = x->sampling.ignore_eos,
+                                        .stop = x->stop.v, .n_stop = x->stop.n, .on_loop = x->on_loop };
         const bool last = i + 1 == p->n;
         const size_t end = !last ? p->v[i + 1].start : job->state == JOB_DONE ? job->tokens : SIZE_MAX;
         if (end >= x->sampling.min_tokens)

@@ -95,7 +95,7 @@ static int change_parameters(struct edit *d, size_t at, size_t n_max, struct err
     for (size_t i = 0; i < l.n; i++)
         if (l.v[i].start <= at && l.v[i].parameters)
             old = l.v[i].parameters;
-    int rc = job_change(&d->parameters, old, d->o, c->vocab, e);
+    int rc = job_change(&d->parameters, old, d->o, d->reader.tokenizer, c->vocab, e);
     if (rc == 0 && d->parameters)
         rc = job_parse(&p, d->parameters, e) ||
              job_bind(&p, c, d->reader.tokenizer, d->job->model, &binding, e) ? -1 : 0;

@@ -39,11 +39,12 @@ static void list_option_fields(void)
     }
 }
 
-enum special { MODEL, PROMPT, MESSAGES, STOP, BREAKERS, BIAS, METADATA, SPECIALS, GENERATION_PROMPT, CONTINUE,
+enum special { MODEL, PROMPT, MESSAGES, STOP, STOP_IDS, BREAKERS, BIAS, METADATA, SPECIALS, GENERATION_PROMPT, CONTINUE,
                TEMPLATE, TEMPLATE_ARGS, EFFORT, TOOLS, DOCUMENTS, RESPONSE_FORMAT };
 static const struct { const char *name; enum special what; unsigned urls; } special_fields[] = {
     { "model", MODEL, BOTH }, { "prompt", PROMPT, COMPLETIONS }, { "messages", MESSAGES, CHAT },
-    { "stop", STOP, BOTH }, { "dry_sequence_breakers", BREAKERS, BOTH }, { "logit_bias", BIAS, BOTH },
+    { "stop", STOP, BOTH }, { "stop_token_ids", STOP_IDS, BOTH },
+    { "dry_sequence_breakers", BREAKERS, BOTH }, { "logit_bias", BIAS, BOTH },
     { "metadata", METADATA, BOTH }, { "add_special_tokens", SPECIALS, BOTH },
     { "add_generation_prompt", GENERATION_PROMPT, CHAT }, { "continue_final_message", CONTINUE, CHAT },
     { "chat_template", TEMPLATE, CHAT }, { "chat_template_kwargs", TEMPLATE_ARGS, CHAT },
@@ -55,7 +56,7 @@ enum { N_SPECIAL = sizeof special_fields / sizeof *special_fields };
 /* Fields that would change the answer, and their neutral values. */
 static const struct { const char *name, *neutral[2]; } neutral_fields[] = {
     { "best_of", { "1" } }, { "echo", { "false" } }, { "suffix", { "\"\"" } },
-    { "use_beam_search", { "false" } }, { "stop_token_ids", { "[]" } },
+    { "use_beam_search", { "false" } },
     { "include_stop_str_in_output", { "false" } }, { "skip_special_tokens", { "true" } },
     { "truncate_prompt_tokens", { NULL } }, { "bad_words", { "[]" } }, { "allowed_token_ids", { "[]" } },
     { "tool_choice", { "\"none\"", "\"auto\"" } }, { "functions", { "[]" } },
@@ -141,6 +142,7 @@ void batch_line_help(FILE *f)
     for (size_t i = 0; i < n_option_fields; i++)
         fprintf(f, "    %-23s --%s\n", option_fields[i].name, option_fields[i].opt->name);
     fputs("    stop                    --stop: a text or a list\n"
+          "    stop_token_ids          --stop-id: a list\n"
           "    logit_bias              --logit-bias: {\"ID\": BIAS, ..}\n"
           "    dry_sequence_breakers   --dry-sequence-breaker: a list\n"
           "    add_special_tokens      false: no BOS before the prompt\n"
@@ -230,6 +232,19 @@ static int read_texts(struct batch_line *l, const struct json *v, const char **l
         return js_bad(v, e, "allowed is a text or an array of texts");
     }
     *out = (struct text_list){ list, n };
+    return 0;
+}
+
+static int read_stop_ids(struct id_list *l, const struct json *v, struct err *e)
+{
+    struct json one;
+    size_t id;
+    if (js_kind(v) != JS_ARRAY)
+        return js_bad(v, e, "allowed is an array of token ids");
+    l->n = 0;
+    for (struct js_walk w = js_walk(v); js_next(&w, NULL, &one);)
+        if (js_size(&one, 0, INT32_MAX, &id, e) || id_list_add(l, (int32_t)id, "body.stop_token_ids", e))
+            return -1;
     return 0;
 }
 
@@ -323,6 +338,7 @@ static int read_special_field(struct batch_line *l, enum special what, const str
     case PROMPT:   l->prompt = *v; return 0;
     case MESSAGES: l->in.messages = *v; return 0;
     case STOP:     return read_texts(l, v, l->stop, &l->o.job.stop, e);
+    case STOP_IDS: return read_stop_ids(&l->o.job.stop_ids, v, e);
     case BREAKERS: return read_breakers(l, v, e);
     case BIAS:
         if (js_kind(v) != JS_OBJECT)

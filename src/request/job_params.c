@@ -111,6 +111,18 @@ static void read_texts(struct reader *r, const char *key, const struct json *a, 
             bad(r, key, "an array of texts");
 }
 
+static void read_ids(struct reader *r, const char *key, const struct json *a, struct id_list *l)
+{
+    struct json v;
+    size_t id;
+    struct err ignored;
+    if (js_kind(a) != JS_ARRAY)
+        bad(r, key, "an array of token ids");
+    for (struct js_walk w = js_walk(a); !r->failed && js_next(&w, NULL, &v);)
+        if (js_size(&v, 0, INT32_MAX, &id, &ignored) || id_list_add(l, (int32_t)id, key, &ignored))
+            bad(r, key, "an array of at most 64 token ids");
+}
+
 /* Ids ascend as texts, so that none comes twice. */
 static void read_biases(struct reader *r, const char *key, const struct json *o, struct sampling *s)
 {
@@ -222,6 +234,7 @@ static void read_member(struct reader *r, const struct member *m, const struct j
     case BIASES:   read_biases(r, key, v, &r->p->sampling); break;
     case DRAFTERS: read_drafters(r, key, v); break;
     case WIDTHS:   read_widths(r, key, v, at); break;
+    case IDS:      read_ids(r, key, v, at); break;
     case ORDER:    read_order(r, key, v); break;
     case CHAT_FORM: r->p->chat = js_kind(v) != JS_NULL; break;
     case DRAFTING_FORM:
@@ -312,6 +325,29 @@ void job_bind_drafters(struct job_params *p, const struct config *c, const char 
         p->draft.drafters &= draft_of_config(c);
 }
 
+/* Adds the ids that are not there, and returns their number. */
+static size_t add_ends(struct text_ends *x, const int32_t *ids, size_t n)
+{
+    const size_t there = x->n_eos + x->n_stop;
+    size_t at = there;
+    for (size_t i = 0; i < n; i++) {
+        size_t k = 0;
+        while (k < at && x->id[k] != ids[i])
+            k++;
+        x->id[k] = ids[i];
+        at = MAX(at, k + 1);
+    }
+    return at - there;
+}
+
+void job_ends(struct text_ends *x, const struct job_params *p, const struct config *c)
+{
+    *x = (struct text_ends){0};
+    x->n_eos = add_ends(x, c->eos, c->n_eos);
+    x->n_eos += add_ends(x, p->eos_ids.v, p->eos_ids.n);
+    x->n_stop = add_ends(x, p->stop_ids.v, p->stop_ids.n);
+}
+
 int job_bind(struct job_params *p, const struct config *c, const struct tokenizer *t, const char *model_dir,
              const struct job_binding *b, struct err *e)
 {
@@ -319,8 +355,10 @@ int job_bind(struct job_params *p, const struct config *c, const struct tokenize
     s->seed = b->seed;
     s->sample = b->sample;
     s->text_max = b->text_max;
-    s->eos = c->eos;
-    s->n_eos = c->n_eos;
+    job_ends(&p->ends, p, c);
+    s->eos = p->ends.id;
+    s->n_eos = p->ends.n_eos;
+    s->n_stop = p->ends.n_stop;
     job_bind_drafters(p, c, model_dir);
     if (s->dry_multiplier != 0 && sampling_breakers(s, &p->breakers, t, e))
         return -1;

@@ -21,6 +21,8 @@
  *     "logit_bias"             {"ID": number or "-inf"}
  *     "order"                  ["bias", ..]: the steps of the sampling chain; another order is refused
  *     "min_tokens" "ignore_eos" "stop" [..] "on_loop"
+ *     "stop_token_ids" [..]    only if not empty: of --stop-id, and control tokens that "stop" spells
+ *     "eos_token_ids" [..]     only if not empty: EOS ids of the tokenizer that the configuration lacks
  *     "chat"                   null, or the form of the prompt: {"template", "system", "thinking", "date",
  *                               "effort" and "kwargs" (only if given)}; template: a name or a SHA-256
  *     "compute" "kv_dtype"     a job without "kv_dtype" was stored by an older version and uses bf16
@@ -45,9 +47,15 @@ struct chat_facts;
  * command line with the sampling of sampling_from_options, and gets those of drafting and of the model. */
 int job_describe(char **text, struct job_params *p, const struct options *o, const struct engine *g,
                  size_t n_prompt, const struct chat_facts *chat, struct err *e);
-/* Writes the parameters `old` with the sampling options, --stop and --on-loop of a command line in the places
- * of theirs; free(*text). *text is NULL if the command line has none. The result is not checked yet. */
-int  job_change(char **text, const char *old, const struct options *o, size_t vocab, struct err *e);
+/* Writes the parameters `old` with the sampling options, --stop, --stop-id and --on-loop of a command line in
+ * the places of theirs; one of --stop and --stop-id replaces the stop ids of both; free(*text). *text is NULL if the command line has none. The result is not checked yet. */
+int  job_change(char **text, const char *old, const struct options *o, const struct tokenizer *t,
+                size_t vocab, struct err *e);
+/* Adds the control tokens that stop strings spell, such as <|im_end|>, to p->stop_ids: they are no bytes of a
+ * text, so a string never meets them. ERR_INPUT for a stop id that is not below vocab. */
+int  job_stop_ids(struct job_params *p, const struct tokenizer *t, size_t vocab, struct err *e);
+/* The ids that end a text with these parameters. c: eos and n_eos of the model. */
+void job_ends(struct text_ends *x, const struct job_params *p, const struct config *c);
 /* Reads a stored text. Fails with an ERR_INPUT that names the member. */
 int  job_parse(struct job_params *p, const char *text, struct err *e);
 void job_close(struct job_params *p);

@@ -148,6 +148,8 @@ static bool is_unset(const struct member *m, const struct job_params *p)
     if (!(m->opt->flags & WHEN_SET))
         return false;
     struct options of_default = { 0 };
+    if (m->opt->kind == IDS)
+        return ((const struct id_list *)job_place(p, m->opt))->n == 0;
     const size_t bytes = m->opt->kind == REAL ? sizeof(double) : m->opt->kind == CHOICE ? sizeof(int)
                          : m->opt->kind == FLAG ? sizeof(bool) : sizeof(size_t);
     struct err ignored;
@@ -164,6 +166,7 @@ static int write_member(struct json_writer *w, const struct member *m, const str
     const void *at = opt ? job_place(x->p, opt) : NULL;
     const struct draft_settings *d = &x->p->draft;
     const struct text_list *l = at;
+    const struct id_list *ids = at;
     const char *word;
     size_t n;
     if (is_unset(m, x->p))
@@ -195,6 +198,12 @@ static int write_member(struct json_writer *w, const struct member *m, const str
         jw_open(w, m->name, '[');
         for (size_t i = 0; i < d->n_width; i++)
             jw_uint(w, NULL, d->width[i]);
+        jw_close(w, ']');
+        break;
+    case IDS:
+        jw_open(w, m->name, '[');
+        for (size_t i = 0; i < ids->n; i++)
+            jw_int(w, NULL, ids->v[i]);
         jw_close(w, ']');
         break;
     case CHAT_FORM:     write_chat(w, x->o, x->chat); break;
@@ -243,6 +252,39 @@ static int canonical(char **text, write_members *members_of, const void *x, stru
 }
 
 /* ---- of a new job ---- */
+
+/* The token that a text is, if all of it is one and a text has no bytes of it; else -1. */
+static int32_t control_token(const struct tokenizer *t, const char *text)
+{
+    const size_t n = strlen(text);
+    struct err ignored;
+    int32_t *ids = NULL, id = -1;
+    char *shown = NULL, *bytes = NULL;
+    size_t n_ids, n_shown, n_bytes;
+    if (tokenizer_encode(t, &ids, &n_ids, text, n, false, &ignored) == 0 && n_ids == 1 &&
+        tokenizer_decode(t, &shown, &n_shown, ids, 1, true, &ignored) == 0 && n_shown == 0 &&
+        tokenizer_decode(t, &bytes, &n_bytes, ids, 1, false, &ignored) == 0 && n_bytes == n &&
+        memcmp(bytes, text, n) == 0)
+        id = *ids;
+    free(shown);
+    free(bytes);
+    free(ids);
+    return id;
+}
+
+int job_stop_ids(struct job_params *p, const struct tokenizer *t, size_t vocab, struct err *e)
+{
+    for (size_t i = 0; i < p->stop_ids.n; i++)
+        if ((size_t)p->stop_ids.v[i] >= vocab)
+            return err_set(e, ERR_INPUT, "--stop-id, stop_token_ids: %d is no token of this model, allowed "
+                                         "are 0 to %zu", (int)p->stop_ids.v[i], vocab - 1);
+    for (size_t i = 0; i < p->stop.n; i++) {
+        const int32_t id = control_token(t, p->stop.v[i]);
+        if (id >= 0 && id_list_add(&p->stop_ids, id, "--stop, --stop-id", e))
+            return -1;
+    }
+    return 0;
+}
 
 /* Makes the path absolute, so that a worker in another folder finds the file too. */
 static int make_absolute(char file[PATH_BYTES], const char *name, struct err *e)
@@ -298,6 +340,8 @@ int job_describe(char **text, struct job_params *p, const struct options *o, con
             return -1;
         p->file[i] = *file ? file : NULL;
     }
+    if (job_stop_ids(p, g->tokenizer, g->config.vocab, e))
+        return -1;
     p->scaling = g->scaling[0] ? g->scaling : NULL;
     p->weights = g->encoding;
     p->tokenizer = tokenizer_sha(g->tokenizer);
@@ -309,7 +353,7 @@ int job_describe(char **text, struct job_params *p, const struct options *o, con
 
 /* ---- other parameters from some token on ---- */
 
-struct changed { struct json old; const struct description *x; };
+struct changed { struct json old; const struct description *x; bool stops; };
 
 /* The row of an option that was given, has one of the flags, and makes this member; else NULL. */
 static const struct option *given_row(const struct options *o, const char *member, unsigned flags)
@@ -326,6 +370,7 @@ static const struct option *given_row(const struct options *o, const char *membe
 static int changed_members(struct json_writer *w, const void *of)
 {
     const struct changed *x = of;
+    const size_t stop_ids = offsetof(struct options, job.stop_ids);
     struct json key, v;
     size_t n, i = 0;
     const struct member *m = job_members(false, &n);
@@ -338,7 +383,7 @@ static int changed_members(struct json_writer *w, const void *of)
             return -1;
         bool written = false;
         for (; rc == 0 && i < n && (!more || strcmp(m[i].name, name) <= 0); i++)
-            if (given_row(x->x->o, m[i].name, CHANGES)) {
+            if (given_row(x->x->o, m[i].name, CHANGES) || (x->stops && m[i].opt->field == stop_ids)) {
                 written |= more && strcmp(m[i].name, name) == 0;
                 rc = write_member(w, &m[i], x->x);
             }
@@ -352,11 +397,12 @@ static int changed_members(struct json_writer *w, const void *of)
     return rc;
 }
 
-int job_change(char **text, const char *old, const struct options *o, size_t vocab, struct err *e)
+int job_change(char **text, const char *old, const struct options *o, const struct tokenizer *t, size_t vocab,
+               struct err *e)
 {
     struct job_params p = o->job;
     const struct description x = { o, &p, NULL };
-    struct changed c = { .x = &x };
+    struct changed c = { .x = &x, .stops = options_given(o, "stop") || options_given(o, "stop-id") };
     bool any = false;
     *text = NULL;
     for (const struct option *opt = options_table; opt->name; opt++)
@@ -364,7 +410,8 @@ int job_change(char **text, const char *old, const struct options *o, size_t voc
     if (!any)
         return 0;
     int rc = js_check(&c.old, "parameters", old, strlen(old), e) ||
-                     sampling_biases(&p.sampling, o, vocab, e) || canonical(text, changed_members, &c, e)
+                     sampling_biases(&p.sampling, o, vocab, e) || job_stop_ids(&p, t, vocab, e) ||
+                     canonical(text, changed_members, &c, e)
                  ? -1
                  : 0;
     sampling_free(&p.sampling);

@@ -308,6 +308,17 @@ static int parse_widths(struct draft_settings *d, const char *spelled, const cha
     }
 }
 
+int id_list_add(struct id_list *l, int32_t id, const char *name, struct err *e)
+{
+    for (size_t i = 0; i < l->n; i++)
+        if (l->v[i] == id)
+            return 0;
+    if (l->n == STOP_IDS_MAX)
+        return err_set(e, ERR_INPUT, "%s: at most %d different ids are allowed", name, STOP_IDS_MAX);
+    l->v[l->n++] = id;
+    return 0;
+}
+
 static int list_add(struct text_list *l, const char *s, struct err *e)
 {
     const char **v = realloc(l->v, (l->n + 1) * sizeof *v);
@@ -316,6 +327,14 @@ static int list_add(struct text_list *l, const char *s, struct err *e)
     l->v = v;
     v[l->n++] = s;
     return 0;
+}
+
+static int add_id(struct id_list *l, const char *spelled, const char *s, struct err *e)
+{
+    size_t id;
+    if (parse_size(&id, spelled, s, 0, INT32_MAX, e))
+        return -1;
+    return id_list_add(l, (int32_t)id, spelled, e);
 }
 
 static int set_real(double *out, const struct option *opt, const char *spelled, const char *s, struct err *e)
@@ -348,6 +367,7 @@ int option_set(struct options *o, const struct option *opt, const char *spelled,
     case LIST: case FILES: case BIASES: return list_add(field, s, e);
     case CHOICE: return parse_choice(field, opt, spelled, s, e);
     case WIDTHS: return parse_widths(field, spelled, s, e);
+    case IDS: return add_id(field, spelled, s, e);
     case CHAT_FORM: case DRAFTING_FORM: case ORDER: break;
     }
     return 0;
@@ -359,7 +379,7 @@ int options_assign(struct options *o, const char *name, const char *spelled, con
     snprintf(word, sizeof word, "--%s", name);
     const struct option *opt = option_find(word, o->verb->bit);
     assert(opt && (opt->verbs & o->verb->bit) && opt->kind != LIST && opt->kind != FILES &&
-           opt->kind != BIASES);
+           opt->kind != BIASES && opt->kind != IDS);
     o->given[opt - options_table] = 1;
     if (opt->kind != FLAG)
         return option_set(o, opt, spelled, value, e);

@@ -68,6 +68,9 @@ const struct option options_table[] = {
       "Ban end-of-text tokens, so that the text reaches its full length." },
     { "stop", "", "TEXT", VERBS_SAMPLE, LIST, J(stop), TEXTS, CHANGED,
       "End the text before the first TEXT. May be given several times." },
+    { "stop-id", "", "ID", VERBS_SAMPLE, IDS, J(stop_ids), TEXTS, CHANGED | WHEN_SET,
+      "End the text before the token ID. May be given several times. A --stop that spells a control token, "
+      "like <|im_end|>, is such an ID, too.", .max = INT32_MAX, .member = "stop_token_ids" },
     { "on-loop", "", "warn|stop|off", VERBS_SAMPLE, CHOICE, J(on_loop), TEXTS, SAMPLED,
       "What to do when the text falls into repetition: warn, stop writing, or not check at all.",
       .value = "warn" },
@@ -500,6 +503,8 @@ const struct option options_table[] = {
     /* members of stored parameters that are no options of their own */
     { "chat", "", NULL, 0, CHAT_FORM, J(chat), TEXTS, HIDDEN | STORED, "" },
     { "tokenizer", "", NULL, 0, TEXT, J(tokenizer), MODELS, HIDDEN | STORED | LATER, "" },
+    { "eos-token-ids", "", NULL, 0, IDS, J(eos_ids), TEXTS, HIDDEN | STORED | WHEN_SET, "",
+      .max = INT32_MAX },
     { "order", "", NULL, 0, ORDER, J(sampling), SAMPLING, HIDDEN | STORED, "" },
     { "drafting", "", NULL, 0, DRAFTING_FORM, J(draft), DRAFTING, HIDDEN | STORED, "" },
     { "kv-fixed", "", NULL, 0, FLAG, J(draft.kv_fixed), DRAFTING, HIDDEN | STORED | DRAFT, "" },

@@ -2,11 +2,17 @@
  * in the table of options (options_table.c), which says where it lies here. */
 #pragma once
 #include "src/decode/draft.h"
+#include "src/model/config.h"
 #include "src/model/tensors.h"
 #include "src/sample/sampling.h"
 #include "src/text/loop.h"
 
 struct text_list { const char **v; size_t n; };
+enum { STOP_IDS_MAX = 64, TEXT_ENDS_MAX = CONFIG_EOS_MAX + 2 * STOP_IDS_MAX };
+struct id_list { int32_t v[STOP_IDS_MAX]; size_t n; };
+
+/* The ids that end a text before them: n_eos end-of-text ids, then n_stop ids of --stop-id and --stop. */
+struct text_ends { int32_t id[TEXT_ENDS_MAX]; size_t n_eos, n_stop; };
 
 /* Values of choices: the index of the word in the row's argument "a|b|c". */
 enum { COMPUTE_BF16, COMPUTE_F32 };
@@ -16,6 +22,9 @@ struct job_params {                  /* {0} is closed */
     char *strings;                   /* of a stored job: owns every text below */
     struct sampling sampling;        /* job_bind adds EOS ids, breakers and seed */
     struct text_list stop, breakers; /* breakers.n == 0: the default breakers */
+    struct id_list stop_ids;         /* of --stop-id, and the control tokens that --stop spells */
+    struct id_list eos_ids;          /* EOS of the tokenizer that the configuration does not name */
+    struct text_ends ends;           /* of all lists; job_bind */
     enum on_loop on_loop;
     bool chat;                       /* the text follows the opening of the assistant's turn */
     int compute, kv_dtype;           /* COMPUTE_*, KV_DTYPE_* */

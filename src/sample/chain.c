@@ -75,16 +75,16 @@ static float round_logit(float x, double y)
     return x < -FLT_MAX ? x : y > FLT_MAX ? FLT_MAX : y < -FLT_MAX ? -FLT_MAX : (float)y;
 }
 
-void chain_bias(struct chain *c, const struct sampling *p, bool ban_eos)
+void chain_bias(struct chain *c, const struct sampling *p, size_t n_banned)
 {
-    if (!p->n_bias && !ban_eos)
+    if (!p->n_bias && !n_banned)
         return;
     widen(c);
     for (size_t i = 0; i < p->n_bias; i++) {
         float *x = &c->x[p->bias[i].id], bias = p->bias[i].bias;
         *x = bias < -FLT_MAX ? bias : round_logit(*x, (double)*x + bias);
     }
-    for (size_t i = 0; ban_eos && i < p->n_eos; i++)
+    for (size_t i = 0; i < n_banned; i++)
         c->x[p->eos[i]] = -INFINITY;
 }
 

@@ -30,8 +30,9 @@ size_t chain_bytes(size_t vocab);
 void chain_open(struct chain *c, size_t vocab, const struct ops *ops, struct pool *pool, void *memory);
 void chain_start(struct chain *c, float *logits);
 
-/* These steps change logits. Candidates that earlier filters removed stay removed. */
-void chain_bias(struct chain *c, const struct sampling *p, bool ban_eos);
+/* These steps change logits. Candidates that earlier filters removed stay removed. chain_bias also bans the
+ * first n_banned ids of p->eos. */
+void chain_bias(struct chain *c, const struct sampling *p, size_t n_banned);
 void chain_penalties(struct chain *c, const struct sampling *p, const struct token_counts *counts);
 void chain_dry(struct chain *c, const struct dry *dry);
 void chain_temperature(struct chain *c, double t);

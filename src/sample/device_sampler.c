@@ -28,8 +28,9 @@ struct device_sampler {
     struct device_pick *choice;        /* [rows] */
     struct device_count *count;          /* [rows * CHANGES] */
     struct device_candidate *best;       /* [rows * RANK_MAX] */
-    struct device_edit *edit;            /* [edits]: biases; then biases and EOS bans; then DRY's penalties */
-    size_t edits, n_bias, n_banned;
+    /* [edits]: three lists (fixed_edits), which begin at list[0..2] and end at list[3]; then DRY's penalties */
+    struct device_edit *edit;
+    size_t edits, list[4];
     struct device_picks next;          /* the next launch */
     bool extends;                        /* DRY's index holds the text */
     int32_t *token;                      /* [rows of a tree], -1: no candidate is left */
@@ -46,11 +47,11 @@ static size_t launch_rows(size_t rows)
     return rows == 1 ? 1 : MIN(MAX(rows, (size_t)DEVICE_SAMPLER_RANKS), (size_t)ROWS);
 }
 
-/* Room for biases twice, EOS bans, and DRY's penalties of at least one row, which may be the whole
+/* Room for the three lists of fixed_edits, and DRY's penalties of at least one row, which may be the whole
  * vocabulary. */
 static size_t edits_max(const struct sampling *p, size_t vocab)
 {
-    return 2 * p->n_bias + p->n_eos + (p->dry_multiplier != 0 ? vocab : 0);
+    return 3 * p->n_bias + 2 * p->n_eos + p->n_stop + (p->dry_multiplier != 0 ? vocab : 0);
 }
 /* Settings that need the most memory. */
 static const struct sampling largest = { .dry_multiplier = 1, .penalty = 2, .penalty_window = 1 };
@@ -110,23 +111,30 @@ size_t device_sampler_device_bytes(const struct model *m, size_t rows)
     return work_bytes(&c) + (c.rows ? 2 * c.vocab * sizeof *c.counts : 0);
 }
 
-/* Writes the biases, and after them biases and EOS bans together. No id occurs twice in either list. */
+/* Adds an edit to the n of a list, or replaces that of the same id. */
+static size_t put_edit(struct device_edit *list, size_t n, int32_t id, double bias)
+{
+    size_t j = 0;
+    while (j < n && list[j].id != (uint32_t)id)
+        j++;
+    list[j] = (struct device_edit){ (uint32_t)id, bias };
+    return MAX(n, j + 1);
+}
+
+/* Writes three lists: the biases alone, with bans of the EOS ids, and with bans of all ids that end a text.
+ * No id occurs twice in a list. */
 static void fixed_edits(struct device_sampler *c, const struct sampling *p)
 {
-    for (size_t i = 0; i < p->n_bias; i++) {
-        c->edit[c->n_bias++] = (struct device_edit){ (uint32_t)p->bias[i].id, p->bias[i].bias };
-        for (size_t j = 0; j < i; j++)
-            assert(p->bias[j].id != p->bias[i].id);
-    }
-    struct device_edit *both = c->edit + c->n_bias;
-    memcpy(both, c->edit, c->n_bias * sizeof *both);
-    c->n_banned = c->n_bias;
-    for (size_t i = 0; i < p->n_eos; i++) {
-        size_t j = 0;
-        while (j < c->n_banned && both[j].id != (uint32_t)p->eos[i])
-            j++;
-        both[j] = (struct device_edit){ (uint32_t)p->eos[i], (double)-INFINITY };
-        c->n_banned = MAX(c->n_banned, j + 1);
+    const size_t bans[] = { 0, p->n_eos, p->n_eos + p->n_stop };
+    for (size_t k = 0; k < 3; k++) {
+        struct device_edit *list = c->edit + c->list[k];
+        size_t n = 0;
+        for (size_t i = 0; i < p->n_bias; i++)
+            n = put_edit(list, n, p->bias[i].id, p->bias[i].bias);
+        assert(n == p->n_bias);
+        for (size_t i = 0; i < bans[k]; i++)
+            n = put_edit(list, n, p->eos[i], (double)-INFINITY);
+        c->list[k + 1] = c->list[k] + n;
     }
 }
 
@@ -228,7 +236,7 @@ static void follow_text(struct device_sampler *c, const struct history *h)
 static void start_launch(struct device_sampler *c)
 {
     c->next = (struct device_picks){ .pick = c->choice, .edit = c->edit,
-                                       .n_edit = c->n_bias + c->n_banned, .count = c->count,
+                                       .n_edit = c->list[3], .count = c->count,
                                        .work = c->next.work };
 }
 
@@ -242,12 +250,13 @@ static bool add_choice(struct device_sampler *c, size_t row, const struct histor
         return false;
     dry_enter(&s->dry, h, c->extends);
     c->extends = true;
-    const bool fits = s->dry.found.n <= c->edits - d->n_edit, bans = sampler_bans_eos(&s->p, h);
+    const bool fits = s->dry.found.n <= c->edits - d->n_edit;
+    const size_t bans = sampler_banned_ends(&s->p, h), list = !bans ? 0 : bans == s->p.n_eos ? 1 : 2;
     if (fits) {
         struct device_pick *x = &c->choice[d->n++];
         *x = (struct device_pick){
             .position = sampler_position(h, coins), .row = (uint32_t)row,
-            .edit = bans ? (uint32_t)c->n_bias : 0, .n_edit = (uint32_t)(bans ? c->n_banned : c->n_bias),
+            .edit = (uint32_t)c->list[list], .n_edit = (uint32_t)(c->list[list + 1] - c->list[list]),
             .dry = (uint32_t)d->n_edit, .n_dry = (uint32_t)s->dry.found.n, .count = (uint32_t)d->n_count,
         };
         for (size_t i = 0; i < s->dry.found.n; i++) {

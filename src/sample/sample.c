@@ -49,20 +49,22 @@ void sampler_close(struct sampler *s)
     mem_free(s, s->bytes);
 }
 
-bool sampler_bans_eos(const struct sampling *p, const struct history *h)
+size_t sampler_banned_ends(const struct sampling *p, const struct history *h)
 {
-    return p->ignore_eos || h->n + h->n_path - h->n_prompt < p->min_tokens;
+    return h->n + h->n_path - h->n_prompt < p->min_tokens ? p->n_eos + p->n_stop
+           : p->ignore_eos                                ? p->n_eos
+                                                          : 0;
 }
 
 int32_t sampler_lowest_allowed(struct sampler *s, const struct history *h)
 {
     uint32_t *banned = s->chain.at;              /* work space that the finished chain no longer needs */
-    const bool eos = sampler_bans_eos(&s->p, h);
+    const size_t ends = sampler_banned_ends(&s->p, h);
     int32_t id = 0;
     memset(banned, 0, s->chain.vocab * sizeof *banned);
     for (size_t i = 0; i < s->p.n_bias; i++)
         banned[s->p.bias[i].id] |= s->p.bias[i].bias < -FLT_MAX;
-    for (size_t i = 0; eos && i < s->p.n_eos; i++)
+    for (size_t i = 0; i < ends; i++)
         banned[s->p.eos[i]] = 1;
     while (banned[id])                           /* sampling_check ensures that one id is allowed */
         id++;
@@ -80,7 +82,7 @@ static void run_chain(struct sampler *s, float *logits, const struct history *h)
     token_counts_follow(&s->counts, h, extends);
     dry_enter(&s->dry, h, extends);
     chain_start(c, logits);
-    chain_bias(c, p, sampler_bans_eos(p, h));
+    chain_bias(c, p, sampler_banned_ends(p, h));
     chain_penalties(c, p, &s->counts);
     chain_dry(c, &s->dry);
     if (p->temperature != 0) {
@@ -136,10 +138,11 @@ size_t sampler_rank(struct sampler *s, float *logits, const struct history *h, s
 bool sampler_bans(const struct sampler *s, int32_t id, const struct history *h)
 {
     const struct sampling *p = &s->p;
+    const size_t ends = sampler_banned_ends(p, h);
     bool banned = false;
     for (size_t i = 0; i < p->n_bias; i++)
         banned |= p->bias[i].id == id && p->bias[i].bias < -FLT_MAX;
-    for (size_t i = 0; sampler_bans_eos(p, h) && i < p->n_eos; i++)
+    for (size_t i = 0; i < ends; i++)
         banned |= p->eos[i] == id;
     return banned;
 }

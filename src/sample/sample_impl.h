@@ -15,8 +15,8 @@ struct sampler {
     size_t bytes;
 };
 
-/* Whether EOS ids are banned after h. */
-bool sampler_bans_eos(const struct sampling *p, const struct history *h);
+/* How many of the ids that end a text are banned after h: of eos, then stop ids. */
+size_t sampler_banned_ends(const struct sampling *p, const struct history *h);
 /* The lowest id that no parameter bans after h: the token of a row without a candidate. */
 int32_t sampler_lowest_allowed(struct sampler *s, const struct history *h);
 /* The coin's position of a candidate row after h. */

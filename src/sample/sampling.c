@@ -18,16 +18,16 @@ static int check_ids(const struct sampling *s, size_t vocab, struct err *e)
 {
     unsigned char *banned = calloc(vocab, 1);
     size_t n_banned = 0;
-    bool eos = s->min_tokens || s->ignore_eos;
+    const size_t ends = s->min_tokens ? s->n_eos + s->n_stop : s->ignore_eos ? s->n_eos : 0;
     if (!banned)
         return err_set(e, ERR_FAILED, "no memory for %zu token ids", vocab);
-    for (size_t i = 0; i < s->n_bias + (eos ? s->n_eos : 0); i++) {
+    for (size_t i = 0; i < s->n_bias + ends; i++) {
         bool is_bias = i < s->n_bias;
         int32_t id = is_bias ? s->bias[i].id : s->eos[i - s->n_bias];
         if (id < 0 || (size_t)id >= vocab) {
             free(banned);
             return err_set(e, ERR_INPUT, "%s: token id %d is not in the vocabulary, allowed are 0 to %zu",
-                           is_bias ? "--logit-bias" : "end-of-text ids", (int)id, vocab - 1);
+                           is_bias ? "--logit-bias" : "ids that end a text", (int)id, vocab - 1);
         }
         float bias = is_bias ? s->bias[i].bias : -INFINITY;
         if (isnan(bias) || bias > FLT_MAX) {

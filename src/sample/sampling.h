@@ -2,7 +2,7 @@
  *
  * The sampling chain turns the logits of a position into one token. Its steps run in this order:
  *
- *   bias         l + bias; -inf bans. min_tokens and ignore_eos ban the EOS ids
+ *   bias         l + bias; -inf bans. min_tokens and ignore_eos ban the EOS ids, min_tokens the stop ids too
  *   penalties    once for each distinct token of the window: l < 0 ? l * penalty : l / penalty; then
  *                l - (presence + frequency * count) for the tokens of the generated text
  *   dry          l - multiplier * base^(L - allowed) for every token that would continue a repetition of
@@ -47,9 +47,9 @@ struct sampling {
     long dry_last_n;                 /* DRY reads the last N tokens of prompt and text; 0: none, -1: all */
     const struct dry_breaker *dry_breakers; size_t n_dry_breakers;   /* ascending by first token */
     size_t text_max;                 /* tokens of the longest text and its prompt; 0 only without DRY */
-    size_t min_tokens;               /* EOS ids are banned before this many generated tokens */
+    size_t min_tokens;               /* EOS and stop ids are banned before this many generated tokens */
     bool ignore_eos;                 /* EOS ids are always banned */
-    const int32_t *eos; size_t n_eos;
+    const int32_t *eos; size_t n_eos, n_stop;    /* EOS ids, then stop ids, which min_tokens alone bans */
 };
 
 /* Neutral parameters: temperature 1, filters off, min_keep 1, window 1024, DRY off (base 1.75, allowed 2, all

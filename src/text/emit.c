@@ -192,7 +192,7 @@ void emit_token(struct emit *m, int32_t id, const char **out, size_t *n)
     drop_shown(m);
     follow_rules(m);
     const struct emit_rules *r = m->rules;
-    for (size_t i = 0; !r->ignore_eos && i < r->n_eos; i++)
+    for (size_t i = r->ignore_eos ? r->n_eos : 0; i < r->n_eos + r->n_stop_ids; i++)
         if (r->eos[i] == id) {
             m->finish = FINISH_STOP;
             if (!add_flush(m))

@@ -5,7 +5,7 @@
  *
  * The ends, in this order for each token:
  *
- *   EOS          The text ends before the token, which is in neither text nor ids. FINISH_STOP, stop_token.
+ *   EOS, stop id  The text ends before the token, which is in neither text nor ids. FINISH_STOP, stop_token.
  *   stop string  It is compared with the bytes of the text (special tokens have none), wherever tokens begin
  *                and end. The first string to be complete ends the text. Of several that complete with one
  *                byte the longest wins, so that as little as possible of them remains. The text ends before
@@ -17,7 +17,7 @@
  *   length       FINISH_LENGTH.
  *
  * Before min_tokens tokens exist neither a stop string nor the loop rule ends the text. (The sampler bans EOS
- * until then.) A stop string that is complete by then stays in the text.
+ * and stop ids until then.) A stop string that is complete by then stays in the text.
  *
  * Rules may change within a text, where `extend` or `fork` began a part with other parameters. If stop
  * strings or the loop rule change there, both start anew: no stop string spans the border.
@@ -34,8 +34,8 @@ enum { STOP_STRINGS_MAX = 64, STOP_STRING_BYTES_MAX = 1024 };
 
 struct emit_rules {                         /* borrowed by an open emit */
     size_t tokens;                          /* length: tokens to generate; 0 ends at once */
-    const int32_t *eos; size_t n_eos;
-    bool ignore_eos;                        /* an EOS is an ordinary token */
+    const int32_t *eos; size_t n_eos, n_stop_ids;   /* EOS ids, then stop ids */
+    bool ignore_eos;                        /* an EOS is an ordinary token, a stop id is not */
     const char *const *stop; size_t n_stop; /* stop strings: UTF-8, none empty */
     enum on_loop on_loop;
     size_t min_tokens;                      /* no stop string and no loop ends the text before */

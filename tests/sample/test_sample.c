@@ -86,8 +86,9 @@ static void make_sampling(struct sampling *p, size_t vocab, void *bias, int32_t 
         p->presence = PICK(-2, 0.5, 2);
     if (below(3) == 0)
         p->frequency = PICK(-1, 0.1, 2);
-    p->n_eos = vocab > 3 ? below(3) : 0;
-    for (size_t i = 0; i < p->n_eos; i++)
+    p->n_eos = vocab > 6 ? below(3) : 0;
+    p->n_stop = vocab > 6 ? below(3) : 0;
+    for (size_t i = 0; i < p->n_eos + p->n_stop; i++)
         eos[i] = (int32_t)below(vocab);
     if (below(3) == 0)
         p->min_tokens = below(150);
@@ -159,7 +160,7 @@ static void random_case(size_t vocab, int kind, struct pool *pool, struct tally 
     struct ref_scored *by_row = malloc((kept + 1) * sizeof *by_row),
                       *want = malloc((kept + 1) * sizeof *want);
     unsure_rank = unsure_row = unsure;
-    by_row[0].id = want[0].id = ref_lowest_allowed(&p, vocab, ref_ban_eos(&p, &h));
+    by_row[0].id = want[0].id = ref_lowest_allowed(&p, vocab, ref_banned_ends(&p, &h));
     ref_rank(by_row, left, kept, &p, position + ((uint64_t)row << 40), 1, &unsure_row);
     ref_rank(want, left, kept, &p, position, 1, &unsure);
     ref_rank(want, left, kept, &p, position, k, &unsure_rank);
@@ -199,7 +200,7 @@ static void random_case(size_t vocab, int kind, struct pool *pool, struct tally 
               p.temperature);
     }
     for (size_t i = 0; i < SOME_IDS; i++) {
-        CHECK(first.bans[i] == ref_bans(&p, ids_asked[i], ref_ban_eos(&p, &h)), "id %d", (int)ids_asked[i]);
+        CHECK(first.bans[i] == ref_bans(&p, ids_asked[i], ref_banned_ends(&p, &h)), "id %d", (int)ids_asked[i]);
         t->bans += first.bans[i];
     }
     free(logits);
