@@ -261,6 +261,19 @@ static int write_file(struct convert *c, struct err *e)
     return rc || sink_finish(&c->sink, e) ? -1 : 0;
 }
 
+/* The EOS of a GGUF file is that of the tokenizer. The ids of config.json end a text, too. */
+static void put_eos_first(struct config *c, int32_t eos)
+{
+    size_t i = 0;
+    while (i < c->n_eos && c->eos[i] != eos)
+        i++;
+    if (eos < 0 || i == CONFIG_EOS_MAX)
+        return;
+    c->n_eos = MAX(c->n_eos, i + 1);
+    memmove(c->eos + 1, c->eos, i * sizeof *c->eos);
+    c->eos[0] = eos;
+}
+
 static int open_model(struct convert *c, struct err *e)
 {
     /* as the option lists them */
@@ -278,6 +291,7 @@ static int open_model(struct convert *c, struct err *e)
     /* A GGUF file has one BOS, which begins every text. config.json may name another one. */
     const int32_t bos = tokenizer_bos(c->tokenizer);
     c->config.bos = bos >= 0 ? bos : c->config.bos;
+    put_eos_first(&c->config, tokenizer_eos(c->tokenizer, c->dir));
     return 0;
 }
 

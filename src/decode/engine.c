@@ -20,13 +20,17 @@ static struct model sizes_only(const struct engine *g)
 
 static int open_files(struct engine *g, const struct engine_spec *s, struct err *e)
 {
-    return config_read(&g->config, g->dir, e) ||
+    if (config_read(&g->config, g->dir, e) ||
                    (s->scaling && config_scale_context(&g->config, s->scaling, e)) ||
                    tensors_open_as(&g->tensors, g->dir, g->encoding, g->config.tied, e) ||
                    config_check_tensors(&g->config, &g->tensors, e) ||
-                   tokenizer_open(&g->tokenizer, g->dir, g->config.vocab, e)
-               ? -1
-               : 0;
+                   tokenizer_open(&g->tokenizer, g->dir, g->config.vocab, e))
+        return -1;
+    g->own_eos = tokenizer_eos(g->tokenizer, g->dir);
+    for (size_t i = 0; i < g->config.n_eos; i++)
+        if (g->config.eos[i] == g->own_eos)
+            g->own_eos = -1;
+    return 0;
 }
 
 int engine_open(struct engine *g, const struct engine_spec *s, struct err *e)

@@ -26,6 +26,7 @@ struct engine {                      /* {0} is closed */
     char scaling[64];                /* --context-scaling, or "" */
     struct config config;
     struct tokenizer *tokenizer;
+    int32_t own_eos;                 /* EOS of the tokenizer that config.eos lacks; -1: none */
     const struct ops *ops;
     struct pool *pool;
     struct device *dev;

@@ -229,13 +229,57 @@ static int look_for(void *ctx, const char *name, size_t rows, size_t cols)
     return 0;
 }
 
+/* Calls fn for every tensor that the configuration needs. */
+static void each_needed(const struct config *c, tensor_fn *fn, void *ctx)
+{
+    static const char *const outside[] = { "model.embed_tokens.weight", "model.norm.weight",
+                                           "lm_head.weight" };
+    for (size_t i = 0; i < (c->tied ? 2 : 3); i++)
+        fn(ctx, outside[i], 0, 0);
+    for (size_t l = 0; l < c->n_layers; l++)
+        each_tensor(c, l, fn, ctx);
+}
+
 void config_missing_tensors(const struct config *c, const struct tensors *ts,
                             void (*missing)(void *ctx, const char *name), void *ctx)
 {
-    const char *const outside[] = { "model.embed_tokens.weight", "model.norm.weight", "lm_head.weight" };
-    struct looking k = { ts, missing, ctx };
-    for (size_t i = 0; i < (c->tied ? 2 : 3); i++)
-        look_for(&k, outside[i], 0, 0);
-    for (size_t l = 0; l < c->n_layers; l++)
-        each_tensor(c, l, look_for, &k);
+    each_needed(c, look_for, &(struct looking){ ts, missing, ctx });
+}
+
+struct marking { const struct tensors *ts; bool *needed; };
+
+static int mark(void *ctx, const char *name, size_t rows, size_t cols)
+{
+    const struct marking *k = ctx;
+    const struct tensor *t = tensors_find(k->ts, name);
+    (void)rows, (void)cols;
+    if (t)
+        k->needed[t - k->ts->t] = true;
+    return 0;
+}
+
+/* Tensors that a loader may pass over without a word: a copy of the embedding, frequencies of RoPE that older
+ * files hold, and the layer that drafts. */
+static bool may_rest(const struct config *c, const char *name)
+{
+    return strcmp(name, "lm_head.weight") == 0 || strstr(name, ".rotary_emb.inv_freq") ||
+           (config_is_hybrid(c) && strncmp(name, "mtp.", 4) == 0);
+}
+
+int config_unread_tensors(const struct config *c, const struct tensors *ts,
+                          void (*unread)(void *ctx, const char *name), void *ctx)
+{
+    struct marking k = { ts, calloc(ts->n + 1, 1) };
+    const char *last = "";
+    if (!k.needed)
+        return -1;
+    each_needed(c, mark, &k);
+    for (size_t i = 0; i < ts->n; i++) {
+        if (k.needed[i] || may_rest(c, ts->t[i].name) || ts->t[i].stored_name == last)
+            continue;
+        last = ts->t[i].stored_name;
+        unread(ctx, last);
+    }
+    free(k.needed);
+    return 0;
 }

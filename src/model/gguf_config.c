@@ -3,6 +3,7 @@
 #include "src/model/gguf_model.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -353,10 +354,20 @@ static size_t named_ends(const struct gguf_value *tokens, size_t *end)
     return n;
 }
 
+/* The ids at which a text ends, by their keys; then other ids. */
+static const char *const id_keys[] = { "eos", "eot", "eom", "fim_pad", "fim_rep", "fim_sep",
+                                       "bos", "unknown" };
+enum { END_KEYS = 6, ID_KEYS = sizeof id_keys / sizeof *id_keys };
+
+static char *id_key(char key[KEY_BYTES], size_t i)
+{
+    snprintf(key, KEY_BYTES, "tokenizer.ggml.%s_token_id", id_keys[i]);
+    return key;
+}
+
 /* Writes the ids at which a text ends: those with a key, and tokens whose name says so, as in llama.cpp. */
 static int write_ends(const struct meta *m)
 {
-    static const char *const keys[] = { "eos", "eot", "eom", "fim_pad", "fim_rep", "fim_sep" };
     const struct gguf_value *tokens = gguf_find(m->g, "tokenizer.ggml.tokens"), *own;
     const size_t vocab = tokens->n;
     struct slice model = { 0 };
@@ -371,7 +382,7 @@ static int write_ends(const struct meta *m)
         jw_null(m->w, "bos_token_id");
     else
         jw_uint(m->w, "bos_token_id", bos);
-    size_t n = 0, end[sizeof keys / sizeof *keys + EOS_NAMES + CONFIG_EOS_MAX];
+    size_t n = 0, end[END_KEYS + EOS_NAMES + CONFIG_EOS_MAX];
     found = gguf_array(m->g, "longhand.eos_token_ids", GGUF_I32, &own, m->e);
     if (found < 0)
         return -1;
@@ -382,10 +393,9 @@ static int write_ends(const struct meta *m)
                             CONFIG_EOS_MAX, vocab);
         end[n++] = (size_t)y;
     }
-    for (size_t i = 0; !found && i < sizeof keys / sizeof *keys; i++) {
+    for (size_t i = 0; !found && i < END_KEYS; i++) {
         char key[KEY_BYTES];
-        snprintf(key, sizeof key, "tokenizer.ggml.%s_token_id", keys[i]);
-        const int has_key = gguf_token_id(m->g, key, vocab, &x, m->e);
+        const int has_key = gguf_token_id(m->g, id_key(key, i), vocab, &x, m->e);
         if (has_key < 0)
             return -1;
         if (has_key || (i == 0 && sentence && vocab > 2))
@@ -517,4 +527,55 @@ int gguf_config(struct config *c, const struct gguf *g, struct err *e)
     free(generation);
     free(json);
     return rc;
+}
+
+/* ---- notices ---- */
+
+struct line { char *out; size_t size, n; };
+
+static void __attribute__((format(printf, 2, 3))) add_words(struct line *l, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    const int n = vsnprintf(l->out + l->n, l->size - l->n, format, args);
+    va_end(args);
+    l->n = MIN(l->n + (size_t)MAX(n, 0), l->size - 1);
+}
+
+/* The text of a token for a message. */
+static void token_text(char text[40], const struct gguf_value *tokens, size_t id)
+{
+    struct slice s = { 0 };
+    size_t at = 0;
+    for (size_t i = 0; i <= id && gguf_next_string(tokens, &at, &s); i++)
+        ;
+    snprintf(text, 40, "%.*s", (int)MIN(s.n, (size_t)39), (const char *)s.p);
+}
+
+void gguf_notice(char *out, size_t size, const struct gguf *g, const struct config *c)
+{
+    struct line line = { out, size, 0 }, *l = &line;
+    const struct gguf_value *tokens = gguf_find(g, "tokenizer.ggml.tokens"), *v;
+    struct err ignored;
+    char key[KEY_BYTES], text[40];
+    bool has_key[CONFIG_EOS_MAX] = { false };
+    *out = 0;
+    for (size_t i = 0; i < ID_KEYS; i++) {
+        size_t id;
+        if ((v = gguf_find(g, id_key(key, i))) && gguf_token_id(g, key, c->vocab, &id, &ignored) == 0)
+            add_words(l, "%s%s is %llu, which is no token and counts for nothing", l->n ? "; " : "", key,
+                      (unsigned long long)gguf_int_at(v, 0));
+        else if (v && i < END_KEYS)
+            for (size_t k = 0; k < c->n_eos; k++)
+                has_key[k] |= c->eos[k] == (int32_t)id;
+    }
+    if (gguf_find(g, "longhand.eos_token_ids") || !gguf_find(g, id_key(key, 0)))
+        return;
+    for (size_t k = 0, n = 0; k < c->n_eos; k++)
+        if (!has_key[k]) {
+            token_text(text, tokens, (size_t)c->eos[k]);
+            add_words(l, "%s%s (%d)", n++ ? ", " : l->n ? "; by their names end a text, too: "
+                                                         : "by their names end a text, too: ",
+                      text, (int)c->eos[k]);
+        }
 }

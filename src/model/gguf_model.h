@@ -45,6 +45,9 @@ int gguf_config(struct config *c, const struct gguf *g, struct err *e);
  * (only where longhand wrote the file), tokenizer.json, tokenizer_config.json (bos_token, eos_token,
  * chat_template). *data is NULL for others; the caller frees it. */
 int gguf_small_file(char **data, size_t *n, const struct gguf *g, const char *name, struct err *e);
+/* What a user should know of the ids of a GGUF file, in one line; "": nothing. Ids that are no token's are
+ * ignored, and tokens end a text because of their names, as in llama.cpp. */
+void gguf_notice(char *out, size_t size, const struct gguf *g, const struct config *c);
 /* tokenizer.json, in tokenizer text of its own (gguf_tokenizer.c). The caller frees *json. */
 int gguf_tokenizer(char **json, size_t *n, const struct gguf *g, struct err *e);
 

@@ -23,6 +23,7 @@
 #include "src/request/batch_line.h"
 #include "src/request/job_params.h"
 #include "src/request/chat_options.h"
+#include "src/request/model_notices.h"
 #include "src/request/model_options.h"
 #include "src/request/output_check.h"
 #include "src/request/request.h"
@@ -41,6 +42,7 @@ struct batch_model {
     bool failed; struct err why;
     struct chat chat; bool chat_opened, chat_failed; struct err chat_why;
     struct chat_notes chat_notes;
+    size_t bos_twice;                /* prompts that begin with the text of BOS */
     struct checked *checked;
 };
 
@@ -211,7 +213,7 @@ static int read_chat(struct batch_model *m, struct batch_line *l, struct request
     return 0;
 }
 
-static int read_prompt(const struct batch_model *m, struct batch_line *l, struct request *r, struct err *e)
+static int read_prompt(struct batch_model *m, struct batch_line *l, struct request *r, struct err *e)
 {
     const struct tokenizer *t = m->engine.tokenizer;
     const char *text;
@@ -219,11 +221,14 @@ static int read_prompt(const struct batch_model *m, struct batch_line *l, struct
     int rc = batch_line_prompt(l, m->engine.config.vocab, &r->ids, &r->n_ids, &text, &n, e);
     if (rc < 0)
         return -1;
-    if (rc == 0)
-        return copy_prompt(r, text, n, e) ||
-                       tokenizer_encode(t, &r->ids, &r->n_ids, r->prompt, r->prompt_bytes, !l->no_specials, e)
-                   ? -1
-                   : 0;
+    if (rc == 0) {
+        rc = copy_prompt(r, text, n, e) ||
+                     tokenizer_encode(t, &r->ids, &r->n_ids, r->prompt, r->prompt_bytes, !l->no_specials, e)
+                 ? -1
+                 : 0;
+        m->bos_twice += rc == 0 && begins_with_bos_twice(&m->engine, r->ids, r->n_ids);
+        return rc;
+    }
     return tokenizer_decode(t, &r->prompt, &r->prompt_bytes, r->ids, r->n_ids, true, e);
 }
 
@@ -465,6 +470,9 @@ static void report_submitted(const struct batch *b)
            "@%s: %zu new %s%s", b->name, b->n_new, plural(b->n_new, "job", "jobs"), rest);
     for (size_t i = 0; i < b->n_models && b->n_new; i++) {
         chat_notes_print(&b->model[i].chat_notes, b->o);
+        model_notices(&b->model[i].engine, b->o);
+        if (b->model[i].bos_twice)
+            bos_notice(&b->model[i].engine, b->o, b->model[i].bos_twice);
         describe_generation_config(own, sizeof own, b->o, &b->model[i].engine.config);
         if (*own || json)
             notice(json,

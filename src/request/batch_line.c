@@ -39,8 +39,9 @@ static void list_option_fields(void)
     }
 }
 
-enum special { MODEL, PROMPT, MESSAGES, STOP, STOP_IDS, BREAKERS, BIAS, METADATA, SPECIALS, GENERATION_PROMPT, CONTINUE,
-               TEMPLATE, TEMPLATE_ARGS, EFFORT, TOOLS, DOCUMENTS, RESPONSE_FORMAT };
+enum special { MODEL, PROMPT, MESSAGES, STOP, STOP_IDS, BREAKERS, BIAS, METADATA, SPECIALS,
+               GENERATION_PROMPT, CONTINUE, TEMPLATE, TEMPLATE_ARGS, EFFORT, TOOLS, DOCUMENTS,
+               RESPONSE_FORMAT };
 static const struct { const char *name; enum special what; unsigned urls; } special_fields[] = {
     { "model", MODEL, BOTH }, { "prompt", PROMPT, COMPLETIONS }, { "messages", MESSAGES, CHAT },
     { "stop", STOP, BOTH }, { "stop_token_ids", STOP_IDS, BOTH },

@@ -48,7 +48,8 @@ struct chat_facts;
 int job_describe(char **text, struct job_params *p, const struct options *o, const struct engine *g,
                  size_t n_prompt, const struct chat_facts *chat, struct err *e);
 /* Writes the parameters `old` with the sampling options, --stop, --stop-id and --on-loop of a command line in
- * the places of theirs; one of --stop and --stop-id replaces the stop ids of both; free(*text). *text is NULL if the command line has none. The result is not checked yet. */
+ * the places of theirs; free(*text). --stop or --stop-id alone replaces the stop ids of both. *text is NULL
+ * if the command line has none of them. The result is not checked yet. */
 int  job_change(char **text, const char *old, const struct options *o, const struct tokenizer *t,
                 size_t vocab, struct err *e);
 /* Adds the control tokens that stop strings spell, such as <|im_end|>, to p->stop_ids: they are no bytes of a

@@ -253,25 +253,6 @@ static int canonical(char **text, write_members *members_of, const void *x, stru
 
 /* ---- of a new job ---- */
 
-/* The token that a text is, if all of it is one and a text has no bytes of it; else -1. */
-static int32_t control_token(const struct tokenizer *t, const char *text)
-{
-    const size_t n = strlen(text);
-    struct err ignored;
-    int32_t *ids = NULL, id = -1;
-    char *shown = NULL, *bytes = NULL;
-    size_t n_ids, n_shown, n_bytes;
-    if (tokenizer_encode(t, &ids, &n_ids, text, n, false, &ignored) == 0 && n_ids == 1 &&
-        tokenizer_decode(t, &shown, &n_shown, ids, 1, true, &ignored) == 0 && n_shown == 0 &&
-        tokenizer_decode(t, &bytes, &n_bytes, ids, 1, false, &ignored) == 0 && n_bytes == n &&
-        memcmp(bytes, text, n) == 0)
-        id = *ids;
-    free(shown);
-    free(bytes);
-    free(ids);
-    return id;
-}
-
 int job_stop_ids(struct job_params *p, const struct tokenizer *t, size_t vocab, struct err *e)
 {
     for (size_t i = 0; i < p->stop_ids.n; i++)
@@ -279,7 +260,7 @@ int job_stop_ids(struct job_params *p, const struct tokenizer *t, size_t vocab, 
             return err_set(e, ERR_INPUT, "--stop-id, stop_token_ids: %d is no token of this model, allowed "
                                          "are 0 to %zu", (int)p->stop_ids.v[i], vocab - 1);
     for (size_t i = 0; i < p->stop.n; i++) {
-        const int32_t id = control_token(t, p->stop.v[i]);
+        const int32_t id = tokenizer_special(t, p->stop.v[i], strlen(p->stop.v[i]));
         if (id >= 0 && id_list_add(&p->stop_ids, id, "--stop, --stop-id", e))
             return -1;
     }
@@ -342,6 +323,8 @@ int job_describe(char **text, struct job_params *p, const struct options *o, con
     }
     if (job_stop_ids(p, g->tokenizer, g->config.vocab, e))
         return -1;
+    if (g->own_eos >= 0)
+        id_list_add(&p->eos_ids, g->own_eos, "", e);
     p->scaling = g->scaling[0] ? g->scaling : NULL;
     p->weights = g->encoding;
     p->tokenizer = tokenizer_sha(g->tokenizer);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "src/base/input.h"
+#include "src/request/model_notices.h"
 #include "src/request/model_options.h"
 #include "src/request/sampling_options.h"
 #include "src/text/emit.h"
@@ -134,10 +135,13 @@ int request_describe(struct request *r, const struct engine *g, struct err *e)
 int request_open(struct request *r, const struct options *o, struct engine *g, struct err *e)
 {
     *r = (struct request){ .o = o };
-    return check_options(o, e) || options_open_engine(g, o, e) || read_prompt(r, g, e) ||
-                   request_describe(r, g, e) || request_check(r, g, e)
-               ? -1
-               : 0;
+    if (check_options(o, e) || options_open_engine(g, o, e) || read_prompt(r, g, e) ||
+        request_describe(r, g, e) || request_check(r, g, e))
+        return -1;
+    model_notices(g, o);
+    if (!*r->chat.template && begins_with_bos_twice(g, r->ids, r->n_ids))
+        bos_notice(g, o, 1);
+    return 0;
 }
 
 void request_close(struct request *r)

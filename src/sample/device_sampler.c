@@ -28,7 +28,8 @@ struct device_sampler {
     struct device_pick *choice;        /* [rows] */
     struct device_count *count;          /* [rows * CHANGES] */
     struct device_candidate *best;       /* [rows * RANK_MAX] */
-    /* [edits]: three lists (fixed_edits), which begin at list[0..2] and end at list[3]; then DRY's penalties */
+    /* [edits]: three lists (fixed_edits), which begin at list[0..2] and end at list[3]; then the penalties of
+     * DRY */
     struct device_edit *edit;
     size_t edits, list[4];
     struct device_picks next;          /* the next launch */

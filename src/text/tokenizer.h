@@ -25,6 +25,11 @@ size_t tokenizer_size(const struct tokenizer *t);
 /* The first id that encoding with specials puts before a text (BOS), -1 if there is none. */
 int32_t tokenizer_bos(const struct tokenizer *t);
 
+/* The special token with this text, -1 if there is none. */
+int32_t tokenizer_special(const struct tokenizer *t, const char *text, size_t n);
+/* The eos_token of the model's tokenizer_config.json; -1 if it names none, or no special token. */
+int32_t tokenizer_eos(const struct tokenizer *t, const char *place);
+
 /* Whether both have the same tokens. If not, *id is the first that differs. */
 bool tokenizer_same(const struct tokenizer *a, const struct tokenizer *b, int32_t *id);
 

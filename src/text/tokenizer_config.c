@@ -1,5 +1,6 @@
-/* Added tokens that stand only in tokenizer_config.json (`added_tokens_decoder`). transformers adds them to
- * the tokenizer, so a model that was trained with them needs them. Start at tokenizer_add_config. */
+/* What a tokenizer_config.json adds to the tokenizer: the added tokens that stand only there
+ * (`added_tokens_decoder`), as transformers does, and the token that ends a text (`eos_token`). Start at
+ * tokenizer_add_config. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -126,4 +127,27 @@ int tokenizer_add_config(char **json, size_t *n, const char *place, size_t vocab
         *n = n_merged;
     }
     return 0;
+}
+
+int32_t tokenizer_eos(const struct tokenizer *t, const char *place)
+{
+    char path[PATH_BYTES + 32], *config, *text = NULL;
+    struct json root, v, content;
+    struct err ignored = { 0 };
+    int32_t id = -1;
+    size_t n;
+    if (model_file_read(&config, &n, path, sizeof path, place, "tokenizer_config.json", CONFIG_MAX,
+                        &ignored) || !config)
+        return -1;
+    if (js_check(&root, path, config, n, &ignored) == 0 && js_kind(&root) == JS_OBJECT &&
+        js_get(&root, "eos_token", &v, &ignored) == 1) {
+        if (js_kind(&v) == JS_OBJECT && js_get(&v, "content", &content, &ignored) == 1)
+            v = content;
+        text = js_kind(&v) == JS_STRING ? js_strdup(&v) : NULL;
+    }
+    if (text)
+        id = tokenizer_special(t, text, strlen(text));
+    free(text);
+    free(config);
+    return id;
 }

@@ -193,3 +193,12 @@ int tok_no_memory(const struct json *v, struct err *e)
 {
     return err_set(e, ERR_FAILED, "%s: no memory for the tokenizer", v->file);
 }
+
+int32_t tokenizer_special(const struct tokenizer *t, const char *text, size_t n)
+{
+    const uint32_t id = n ? tok_find(t, text, n) : NO_ID;
+    for (size_t i = 0; i < t->n_added; i++)
+        if (t->added[i].id == id && (t->added[i].flags & ADDED_SPECIAL))
+            return (int32_t)id;
+    return -1;
+}

@@ -86,9 +86,8 @@ static void make_sampling(struct sampling *p, size_t vocab, void *bias, int32_t 
         p->presence = PICK(-2, 0.5, 2);
     if (below(3) == 0)
         p->frequency = PICK(-1, 0.1, 2);
-    p->n_eos = vocab > 6 ? below(3) : 0;
-    p->n_stop = vocab > 6 ? below(3) : 0;
-    for (size_t i = 0; i < p->n_eos + p->n_stop; i++)
+    p->n_eos = vocab > 3 ? below(3) : 0;
+    for (size_t i = 0; i < p->n_eos; i++)
         eos[i] = (int32_t)below(vocab);
     if (below(3) == 0)
         p->min_tokens = below(150);
@@ -132,7 +131,7 @@ struct tally { size_t cases, unsure, unsure_ranks, sampled, filtered, ranked, no
 static void random_case(size_t vocab, int kind, struct pool *pool, struct tally *t)
 {
     struct { int32_t id; float bias; } bias[8];
-    int32_t eos[2], tokens[260], path[8], ids_asked[SOME_IDS];
+    int32_t eos[4], tokens[260], path[8], ids_asked[SOME_IDS];
     struct sampling p;
     struct err e;
     bool unsure, unsure_rank, unsure_row;
@@ -141,6 +140,9 @@ static void random_case(size_t vocab, int kind, struct pool *pool, struct tally 
     struct history h = { tokens, below(250), 0, path, below(3) ? 0 : below(8) };
     make_logits(logits, vocab, kind);
     make_sampling(&p, vocab, bias, eos);
+    p.n_stop = vocab > 14 ? below(3) : 0;
+    for (size_t i = 0; i < p.n_stop; i++)
+        eos[p.n_eos + i] = (int32_t)below(vocab);
     for (size_t i = 0; i < h.n; i++)
         tokens[i] = (int32_t)below(ids);
     for (size_t i = 0; i < h.n_path; i++)
@@ -149,9 +151,9 @@ static void random_case(size_t vocab, int kind, struct pool *pool, struct tally 
     const size_t k = 1 + below(below(3) ? RANK_MAX : 3), position = h.n + h.n_path;
     const uint32_t row = below(2) ? (uint32_t)below(50) : (uint32_t)below(CANDIDATE_ROWS_MAX);
     for (size_t i = 0; i < SOME_IDS; i++)
-        ids_asked[i] = i < p.n_bias             ? p.bias[i].id
-                       : i < p.n_bias + p.n_eos ? eos[i - p.n_bias]
-                                                : (int32_t)below(vocab);
+        ids_asked[i] = i < p.n_bias                        ? p.bias[i].id
+                       : i < p.n_bias + p.n_eos + p.n_stop ? eos[i - p.n_bias]
+                                                           : (int32_t)below(vocab);
     struct cand *left = ref_chain(&p, logits, vocab, &h, &unsure, &kept);
     CHECK(left, "the reference agrees with itself (vocabulary %zu, kind %d)", vocab, kind);
     CHECK(!sampling_check(&p, vocab, &e), "%s", e.msg);
@@ -200,7 +202,8 @@ static void random_case(size_t vocab, int kind, struct pool *pool, struct tally 
               p.temperature);
     }
     for (size_t i = 0; i < SOME_IDS; i++) {
-        CHECK(first.bans[i] == ref_bans(&p, ids_asked[i], ref_banned_ends(&p, &h)), "id %d", (int)ids_asked[i]);
+        CHECK(first.bans[i] == ref_bans(&p, ids_asked[i], ref_banned_ends(&p, &h)), "id %d",
+              (int)ids_asked[i]);
         t->bans += first.bans[i];
     }
     free(logits);
