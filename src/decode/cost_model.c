@@ -13,7 +13,7 @@ static const double NOISE = 2.5e-3;  /* variance of the noise of a round */
 static const double DRIFT = 1e-4;    /* variance of the change of speed from one round to the next */
 static const double SPREAD = 0.01;   /* variance of `drafted` before anything is known */
 static const double STEADY = 0.999;  /* the part of `drafted` that remains after a round */
-static const double DOUBT = 0.1;     /* variance that cost_doubt adds */
+static const double UNKNOWN = 0.1;   /* variance that cost_split_unknown adds */
 enum {
     FRESH_SEEN = 200,                /* passes that `fresh` remembers */
     TIMED_SIZES = 3,                 /* sizes that are timed before the first draft pass */
@@ -215,8 +215,8 @@ void cost_forget_drafts(struct cost_model *m)
     m->var[2] = SPREAD;
 }
 
-void cost_doubt(struct cost_model *m, size_t n)
+void cost_split_unknown(struct cost_model *m, size_t n)
 {
-    const double doubt = DOUBT / (double)n;
-    m->var[0] += doubt, m->var[1] -= doubt, m->var[2] += doubt;
+    const double more = UNKNOWN / (double)n;
+    m->var[0] += more, m->var[1] -= more, m->var[2] += more;
 }

@@ -39,22 +39,22 @@ struct cost_model {
     double speed, drafted, var[3];
     size_t timed;                    /* passes that were only timed */
     double seconds, next_timing;     /* since the start; when a pass may be timed again */
-    /* What all texts decide together: rounds so far; whether this round looks at all drafters; what is left
-     * to spend on exploration, in one-row passes of the round; the texts that shared the draft passes of each
+    /* What all texts decide together: rounds so far; whether this round is a probe of all text drafters; the
+     * budget of exploration, in one-row passes of the round; the texts that shared the draft passes of each
      * drafter in the last round that had any, 0: as many as there are. */
     size_t rounds;
-    bool look;
-    double credit;
+    bool probe;
+    double budget;
     size_t sharers[N_DRAFTERS];
 };
 
 /* Bytes that a draft pass reads: of weights, once for all texts of the pass, and of the text's caches: `key`
  * for each of at most `keys` positions. A round makes at most `most` of them, 0: PASSES_MAX. Weights of fewer
- * bits than the model's count as so many bytes of the model's as take as long (planner_bytes). hope: the
- * most often that its first guess may come true before it was tried, 0: no bound. It is 0.9 for whole models
- * and for a layer trained together with the model, 0.8 for a layer or two trained afterwards. Texts share the
- * draft passes of one drafter, the maker. */
-struct pass_bytes { double weights, key; size_t keys, most; double hope; enum drafter maker; };
+ * bits than the model's count as so many bytes of the model's as take as long (planner_bytes).
+ * acceptance_max: the highest acceptance rate of its first guess that exploration assumes, 0: no bound. It is
+ * 0.9 for whole models and for a layer trained together with the model, 0.8 for a layer or two trained
+ * afterwards. Texts share the draft passes of one drafter, the maker. */
+struct pass_bytes { double weights, key; size_t keys, most; double acceptance_max; enum drafter maker; };
 /* Weights of `bytes` bytes in the model's own form, stored in `stored`: fewer bytes save half of their share
  * of the time. */
 static inline double planner_bytes(double bytes, double stored) { return (bytes + stored) / 2; }
@@ -98,4 +98,4 @@ void cost_learn(struct cost_model *m, double rows, double drafts, double seconds
 void cost_forget_drafts(struct cost_model *m);
 /* The prefill's data have left the CPU's caches: only the sum of the two corrections is still known. One of
  * n texts says so. */
-void cost_doubt(struct cost_model *m, size_t n);
+void cost_split_unknown(struct cost_model *m, size_t n);

@@ -338,7 +338,7 @@ static size_t accept(struct decoder *d, uint32_t *path, int32_t *bonus)
 static bool is_for_verification(const struct decoder *d, uint32_t i)
 {
     const struct tree *t = d->round.tree;
-    bool meant = !d->round.look || t->node[i].reach >= d->round.min_reach;
+    bool meant = !d->round.probe || t->node[i].reach >= d->round.min_reach;
     for (size_t k = 1; k < t->n_kept && !meant; k++)
         meant = t->kept[k] == i;
     return meant;

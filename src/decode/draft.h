@@ -250,7 +250,7 @@ size_t draft_width(const struct decoder *d, uint32_t node);
  * `ahead` tokens after what it knows. */
 void draft_propose_heads(struct decoder *d, uint32_t node, const float *logits, size_t n,
                          enum drafter source, size_t kind, size_t ahead);
-/* Whether a candidate of this reach would be trimmed anyway, in a round that does not look. */
+/* Whether a candidate of this reach would be trimmed anyway, in a round that is no probe. */
 bool draft_trims(const struct decoder *d, float reach);
 /* For drafters that read the text alone: proposes a chain of n tokens below a node, up to the first one that
  * the sampler can never give. Returns the last node. */

@@ -109,7 +109,7 @@ void draft_propose_heads(struct decoder *d, uint32_t node, const float *logits, 
 
 bool draft_trims(const struct decoder *d, float reach)
 {
-    return !d->set.draft.n_width && !d->round.look && reach < d->round.min_reach;
+    return !d->set.draft.n_width && !d->round.probe && reach < d->round.min_reach;
 }
 
 uint32_t draft_propose_chain(struct decoder *d, uint32_t node, const int32_t *token, size_t n,

@@ -1,9 +1,9 @@
 /* Drafting of one round: plan, ask the drafters of the plan, trim. Start reading at draft_round(). */
 #include "src/decode/draft.h"
 
-/* The ways that the plan may take. A cache with a budget beyond the text is the full cache itself, so one of
- * those is enough for each drafter. */
-static unsigned ways(const struct decoder *d, size_t length)
+/* The caches that the plan may choose, as plan_limits has them. A cache with a budget beyond the text is the
+ * full cache itself, so one of those is enough for each drafter. */
+static unsigned caches_of(const struct decoder *d, size_t length)
 {
     unsigned mask = d->set.draft.draft_passes > 0 ? 0 : 1u << NO_CACHE;
     for (size_t i = 0; i < d->n_caches && d->set.draft.draft_passes; i++)
@@ -26,18 +26,18 @@ static void plan(struct decoder *d, size_t n)
     struct planner *p = &d->planner;
     /* A fixed tree with draft passes asks the heads after each pass, as TokenSwift does. */
     const bool fixed = !p->on && d->n_caches && d->cache[0].ops->leaves_hidden;
-    unsigned not_asked = (unsigned)fixed << DRAFTER_HEADS;
+    unsigned others = (unsigned)fixed << DRAFTER_HEADS;
     for (size_t i = 0; i < d->n_caches; i++)
-        not_asked |= 1u << d->cache[i].ops->id;
+        others |= 1u << d->cache[i].ops->id;
     const size_t length = d->n_tokens - 1;
     const double start = d->clock();
-    const struct plan_state s = { .ways = ways(d, length),
-                                  .asks = d->set.draft.drafters & ~not_asked,
-                                  .passes = passes_of(d),
-                                  .deepest = d->round.tree->max_depth };
+    const struct plan_limits limits = { .caches = caches_of(d, length),
+                                        .drafters = d->set.draft.drafters & ~others,
+                                        .passes = passes_of(d),
+                                        .depth = d->round.tree->max_depth };
     d->round.passes = 0;
     d->round.next_reach = 1;
-    planner_begin(p, length, n, s);
+    planner_begin(p, length, n, limits);
     d->round.control += d->clock() - start;
 }
 
@@ -53,7 +53,7 @@ static void plan_all(struct decoder *const *d, size_t n)
     planner_agree(p, n);
     for (size_t i = 0; i < n; i++) {
         d[i]->round.min_reach = p[i]->on ? (float)planner_min_reach(p[i]) : 0;
-        d[i]->round.look = p[i]->on && p[i]->plan.look;
+        d[i]->round.probe = p[i]->on && p[i]->plan.probe;
     }
     const double each = (d[0]->clock() - start) / (double)n;
     for (size_t i = 0; i < n; i++)
@@ -63,13 +63,13 @@ static void plan_all(struct decoder *const *d, size_t n)
 const struct drafter_ops *draft_pass_maker(const struct decoder *d)
 {
     const struct plan *p = &d->planner.plan;
-    return p->passes && p->way ? d->cache[p->way - 1].ops : NULL;
+    return p->passes && p->cache ? d->cache[p->cache - 1].ops : NULL;
 }
 
 static bool is_wanted(struct decoder *d, const struct drafter_ops *ops)
 {
     const bool wanted =
-        ops->reads ? ops == draft_pass_maker(d) : d->planner.plan.ask >> ops->id & 1;
+        ops->reads ? ops == draft_pass_maker(d) : d->planner.plan.drafters >> ops->id & 1;
     if (!wanted || d->round.tree->max_depth == 0 || !ops->prepare)
         return wanted && d->round.tree->max_depth > 0;
     const double start = d->clock();
@@ -97,8 +97,8 @@ static int ask(struct decoder *const *d, size_t n, const struct drafter_ops *ops
     for (size_t i = 0; i < n; i++) {
         const double after = value(d[i]);
         if (d[i]->planner.on)
-            planner_asked(&d[i]->planner, ops->id, before[i], after,
-                          (d[i]->clock() - start) / (double)n);
+            planner_proposed(&d[i]->planner, ops->id, before[i], after,
+                             (d[i]->clock() - start) / (double)n);
     }
     return 0;
 }
@@ -107,7 +107,7 @@ static void ask_ahead(struct decoder *d)
 {
     const double start = d->clock(), before = value(d);
     drafters[DRAFTER_HEADS]->ahead(d);
-    planner_asked(&d->planner, HEADS_AHEAD, before, value(d), d->clock() - start);
+    planner_proposed(&d->planner, HEADS_AHEAD, before, value(d), d->clock() - start);
 }
 
 /* Whether a further draft pass for this text pays. */
@@ -172,7 +172,7 @@ int draft_round(struct decoder *const *d, size_t n, struct err *e)
         if (n_asked && (ops->reads ? ask_passes : ask)(asked, n_asked, ops, e))
             return -1;
         for (size_t i = 0; i < n_asked && ops->leaves_hidden; i++)
-            if (asked[i]->round.passes && asked[i]->planner.plan.ask >> HEADS_AHEAD & 1)
+            if (asked[i]->round.passes && asked[i]->planner.plan.drafters >> HEADS_AHEAD & 1)
                 ask_ahead(asked[i]);
     }
     trim(d, n);

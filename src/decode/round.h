@@ -11,8 +11,8 @@ struct ranking {                     /* of at most DEVICE_SAMPLER_RANKS nodes, `
 struct round {
     struct tree *tree;
     /* ---- while it drafts ---- */
-    /* text drafters propose unlikely candidates too, so that their chances are learned */
-    bool look;
+    /* text drafters propose unlikely candidates too, so that their acceptance rates are learned */
+    bool probe;
     float min_reach;                 /* candidates less likely than this would be trimmed anyway */
     size_t passes;                   /* draft passes so far */
     uint32_t pass_node;              /* that the last pass continued */

@@ -49,12 +49,12 @@ size_t throughput_rows(const struct draft_work *d, size_t k)
  * its first guess: the means of k passes. */
 static struct plan plan_of(const struct round_seconds *s, const struct draft_work *d, size_t k)
 {
-    struct costs c = { .rows_max = d->passes + 1, .n_caches = 1, .drafted = 1 };
-    struct chances h = { .hit = { throughput_chance(d->tokens[k], k) }, .made = { 1, 1 } };
-    const struct plan_state fixed = { .ways = 1 << 1, .passes = (long)k, .deepest = d->passes };
-    memcpy(c.pass + 1, s->pass, (d->passes + 1) * sizeof *c.pass);
-    c.draft[0] = s->draft[k] / (double)k;
-    return plan_round(&c, &h, &fixed);
+    struct plan_input x = { .rows_max = d->passes + 1, .n_caches = 1, .drafted = 1,
+                            .draft = { s->draft[k] / (double)k },
+                            .acceptance = { throughput_chance(d->tokens[k], k) }, .made = { 1, 1 },
+                            .limits = { .caches = 1 << 1, .passes = (long)k, .depth = d->passes } };
+    memcpy(x.pass + 1, s->pass, (d->passes + 1) * sizeof *x.pass);
+    return plan_round(&x);
 }
 
 struct throughput throughput_best(const struct round_seconds *s, const struct draft_work *d, double texts)

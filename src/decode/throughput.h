@@ -6,8 +6,8 @@
  *     round      draft passes * draft pass + verification pass
  *     speedup    tokens of a round * pass of one row / round
  *
- * The decision is the planner's: throughput_best() fills struct costs and struct chances with modelled or
- * measured numbers and calls plan_round(), as the live planner does.
+ * The decision is the planner's: throughput_best() fills struct plan_input with modelled or measured
+ * numbers and calls plan_round(), as the live planner does.
  *
  * A pass reads the weights once for all texts, and the cache of every text. Attention costs 4 operations for
  * each key, query head and head dimension. The paper's grids leave out attention and the LM head. */

@@ -141,7 +141,7 @@ static void caches_of(struct decoder *d, enum kv_policy policy, bool fixed, size
 static void know_caches(struct decoder *d, size_t better)
 {
     struct planner *p = &d->planner;
-    p->price = 1, p->model->credit = 0, p->exploring = false, p->model->speed = p->model->drafted = 0;
+    p->price = 1, p->model->budget = 0, p->exploring = false, p->model->speed = p->model->drafted = 0;
     for (size_t i = 0; i < COST_SIZES; i++) {
         const double bytes = p->model->weight_bytes + 700 * p->model->kv_bytes;
         p->model->size[i] = 1e-3 * (0.9 + 0.1 * (double)cost_rows(i)) / bytes;
@@ -151,7 +151,7 @@ static void know_caches(struct decoder *d, size_t better)
         const struct pass_bytes *r = &p->reads[i];
         p->cache[i].n = 40;
         p->cache[i].seconds = 1e-4 / (r->weights + r->key * (double)MIN(r->keys, d->kv.n_past));
-        p->cache[i].trials = 400, p->cache[i].hits = i == better ? 360 : 160;
+        p->cache[i].guesses = 400, p->cache[i].accepted = i == better ? 360 : 160;
     }
 }
 static void the_cache_that_guesses_best_is_taken(void)
@@ -289,9 +289,9 @@ static void ngrams_lag_behind_the_penalty_window(void)
     CHECK(compared > 1000, "%zu", compared);
 }
 
-/* What the text proposes is looked at now and then, however dear rows are and however unlikely it seemed
+/* What the text proposes is probed now and then, however dear rows are and however unlikely it seemed
  * at first: 4-grams of a text that repeats itself are found to come true. */
-static void unlikely_proposals_are_looked_at(void)
+static void unlikely_proposals_are_probed(void)
 {
     enum { CYCLE = 24, TOKENS = 600 };
     struct decoder d;
@@ -312,8 +312,8 @@ static void unlikely_proposals_are_looked_at(void)
         struct planner *c = &d.planner;
         for (size_t i = 1; i < COST_SIZES; i++)
             c->model->size[i] = (double)cost_rows(i) * c->model->size[0];
-        /* a look is a small part of a round, as it is of a real model's */
-        c->model->credit = 4;
+        /* a probe is a small part of a round, as it is of a real model's */
+        c->model->budget = 4;
         step(&d);
         kept += d.round.tree->n_kept > 1;
     }
@@ -338,7 +338,7 @@ static void log_round(struct round_log *x, const struct decoder *d, size_t from)
     bool kept[TREE_POOL_MAX] = { false };
     for (size_t i = 0; i < t->n_kept; i++) kept[t->kept[i]] = true;
     for (size_t i = 1; i < t->n; i++) {
-        const bool meant = kept[i] || !d->round.look || t->node[i].reach >= d->round.min_reach;
+        const bool meant = kept[i] || !d->round.probe || t->node[i].reach >= d->round.min_reach;
         x->pool += meant;
         for (size_t s = 0; s < N_DRAFTERS; s++) x->drafted[s] += meant && t->node[i].sources >> s & 1;
         if (kept[i]) x->depth = MAX(x->depth, (size_t)t->node[i].depth);
@@ -739,7 +739,7 @@ int main(void)
     RUN(the_cache_that_guesses_best_is_taken);
     RUN(drafts_that_are_not_finite_guess_nothing);
     RUN(ngrams_lag_behind_the_penalty_window);
-    RUN(unlikely_proposals_are_looked_at);
+    RUN(unlikely_proposals_are_probed);
     RUN(statistics_equal_a_log);
     RUN(windows_of_a_long_text);
     RUN(ends_tiny_caches_and_tiny_vocabularies);

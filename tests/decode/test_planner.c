@@ -108,9 +108,9 @@ static int propose_match(struct decoder *const *all, size_t n, bool *more, struc
 {
     struct decoder *g = all[0];
     (void)n, (void)e, *more = false;
-    sim.clock += g->round.look ? 20e-6 : 2e-6;   /* a look takes in 17 tokens and proposes unlikely ones */
+    sim.clock += g->round.probe ? 20e-6 : 2e-6;   /* a probe takes in 17 tokens and proposes unlikely ones */
     for (uint32_t i = 0, at = 0; sim.found && i < MATCH && (i == 0 || at); i++)
-        if (g->round.look ||
+        if (g->round.probe ||
             chance(sim.match_p) * g->round.tree->node[at].reach >= (double)g->round.min_reach)
             at = tree_add(g->round.tree, at, guess(g, at, DRAFTER_SUFFIX, sim.text->match), DRAFTER_SUFFIX,
                           (float)chance(sim.match_p), 0);
@@ -130,12 +130,12 @@ static int make_pass(struct decoder *const *all, size_t n, bool *more, struct er
 {
     struct decoder *g = all[0];
     const uint32_t node = g->round.passes ? tree_best_child(g->round.tree, g->round.pass_node) : 0;
-    const size_t cache = g->planner.plan.way - 1;
+    const size_t cache = g->planner.plan.cache - 1;
     (void)n, (void)e;
     planner_passed(&g->planner, 1, spend(exact_draft(sim.m, cache, sim.length)));
     g->round.passes++, g->round.pass_node = node;
     *more = tree_add(g->round.tree, node, guess(g, node, DRAFTER_PARTIAL, true_hit(sim.text, cache)),
-                     DRAFTER_PARTIAL, (float)g->planner.used.hit[cache], 0) != 0;
+                     DRAFTER_PARTIAL, (float)planner_acceptance(&g->planner), 0) != 0;
     const uint32_t next = tree_best_child(g->round.tree, node);
     g->round.next_reach = next ? g->round.tree->node[next].reach : 0;
     return 0;
@@ -231,7 +231,7 @@ static size_t run_round(size_t left)
     sim.trials += p->exploring && !sim.was_exploring, sim.was_exploring = p->exploring;
     sim.mean_rows += 0.003 * ((double)sim.tree.n_kept - sim.mean_rows);
     sim.mean_passes += 0.003 * ((double)sim.g.round.passes - sim.mean_passes);
-    sim.mean_cache += 0.003 * ((double)p->plan.way - sim.mean_cache);
+    sim.mean_cache += 0.003 * ((double)p->plan.cache - sim.mean_cache);
     for (size_t i = 0; i < tokens; i++) {
         const size_t w = MIN((sim.length + i) / WINDOW, (size_t)1023);
         sim.window_seconds[w] += (sim.clock - begin) / (double)tokens;
@@ -444,15 +444,15 @@ static void learns_again(void)
     }
 }
 
-/* Draft passes of exploration over n tokens. They seem to read so many times the model's bytes, and what may
- * be hoped of them has a bound. */
-static size_t explored_with(const struct machine *m, double bytes, double hope, size_t n)
+/* Draft passes of exploration over n tokens. They seem to read so many times the model's bytes, and their
+ * acceptance rate is assumed to be at most so high. */
+static size_t explored_with(const struct machine *m, double bytes, double most, size_t n)
 {
     static const struct text text = { .pass = 0.3 };
     rng.s = 700;
     start(m, &text, 2000, 3);
     for (size_t i = 0; i < 3; i++)
-        sim.g.planner.reads[i].weights *= bytes, sim.g.planner.reads[i].hope = hope;
+        sim.g.planner.reads[i].weights *= bytes, sim.g.planner.reads[i].acceptance_max = most;
     size_t passes = 0;
     for (size_t done = 0; done < n; passes += sim.g.planner.exploring ? sim.g.round.passes : 0)
         done += run_round(n + 100000 - done);
@@ -462,28 +462,30 @@ static void explores_by_price(void)
 {
     static const struct machine dear = { 10e6, 1536, 20e9, 40e-6, 2e-14, 0.9, 0.03, 0 };
     const size_t free = explored_with(&dear, 2, 0, 5000), bound = explored_with(&dear, 2, 0.6, 5000);
-    CHECK(free > 0 && bound == 0, "%zu, %zu: even the hope does not pay for a draft pass", free, bound);
+    CHECK(free > 0 && bound == 0, "%zu, %zu: even the highest acceptance rate pays for no draft pass", free,
+          bound);
 }
 
 /* ---- the plan of a round, from tables ---- */
 
 /* One row takes 1, each further one 0.1; a draft pass 0.2 or 0.3; heads 0.1. */
-static struct costs table_of_costs(void)
+static struct plan_input table_of_costs(void)
 {
-    struct costs c = { .rows_max = 20, .n_caches = 2, .draft = { 0.2, 0.3 }, .drafted = 1 };
+    struct plan_input c = { .rows_max = 20, .n_caches = 2, .draft = { 0.2, 0.3 }, .drafted = 1,
+                            .made = { 1, 1 } };
     for (size_t r = 1; r <= c.rows_max; r++) c.pass[r] = 0.9 + 0.1 * (double)r;
-    for (size_t a = 0; a < ASKS; a++) c.ask[a] = 0.1;
+    for (size_t a = 0; a < PROPOSERS; a++) c.propose[a] = 0.1;
     return c;
 }
 static void the_plan_of_the_highest_rate(void)
 {
-    const struct costs c = table_of_costs();
+    const struct plan_input c = table_of_costs();
     const unsigned heads = 1u << DRAFTER_HEADS, match = 1u << DRAFTER_SUFFIX;
-    const struct plan_state all = { .ways = 7, .asks = heads | match, .passes = -1, .deepest = 30 };
+    const struct plan_limits all = { .caches = 7, .drafters = heads | match, .passes = -1, .depth = 30 };
     static const struct {
-        double hit[2], heads[2], match;
-        size_t way, passes;
-        bool ask_heads, ask_match;
+        double acceptance[2], heads[2], match;
+        size_t cache, passes;
+        bool with_heads, with_match;
     } table[] = {
         { { 0, 0 }, { 0, 0 }, 0, 0, 0, false, false },
         { { 0.2, 0.2 }, { 0, 0 }, 0, 0, 0, false, false }, /* 1.2 tokens in 1.3 */
@@ -497,55 +499,58 @@ static void the_plan_of_the_highest_rate(void)
         { { 0, 0 }, { 0, 0 }, 0.15, 0, 0, false, true },
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
-        struct chances h = { .hit = { table[i].hit[0], table[i].hit[1] }, .made = { 1, 1 } };
+        struct plan_input x = c;
+        x.limits = all;
+        for (size_t k = 0; k < 2; k++) x.acceptance[k] = table[i].acceptance[k];
         for (size_t d = 0; d < 2; d++)
-            h.gain[d][DRAFTER_HEADS] = table[i].heads[d], h.gain[d][DRAFTER_SUFFIX] = table[i].match;
-        const struct plan p = plan_round(&c, &h, &all), again = plan_round(&c, &h, &all);
-        CHECK(p.way == table[i].way && p.passes == table[i].passes &&
-                  p.ask == (table[i].ask_heads ? heads : 0) + (table[i].ask_match ? match : 0),
-              "case %zu: way %zu, %zu passes, ask %x", i, p.way, p.passes, p.ask);
+            x.gain[d][DRAFTER_HEADS] = table[i].heads[d], x.gain[d][DRAFTER_SUFFIX] = table[i].match;
+        const struct plan p = plan_round(&x), again = plan_round(&x);
+        CHECK(p.cache == table[i].cache && p.passes == table[i].passes &&
+                  p.drafters == (table[i].with_heads ? heads : 0) + (table[i].with_match ? match : 0),
+              "case %zu: cache %zu, %zu passes, drafters %x", i, p.cache, p.passes, p.drafters);
         CHECK(near(p.rate, p.tokens / p.seconds, 0, 1e-12) && p.rate == again.rate &&
               p.passes == again.passes);
         /* by hand, over all numbers of passes */
-        for (size_t way = 0; way <= 2 && !table[i].ask_heads && !table[i].ask_match; way++)
-            for (size_t k = way ? 1 : 0; k <= (way ? PASSES_MAX : 0); k++) {
+        for (size_t cache = 0; cache <= 2 && !table[i].with_heads && !table[i].with_match; cache++)
+            for (size_t k = cache ? 1 : 0; k <= (cache ? PASSES_MAX : 0); k++) {
                 double tokens = 1;
-                for (size_t j = 1; j <= k; j++) tokens += pow(table[i].hit[way - 1], (double)j);
-                CHECK(tokens / (c.pass[k + 1] + (double)k * (way ? c.draft[way - 1] : 0)) <=
+                for (size_t j = 1; j <= k; j++) tokens += pow(table[i].acceptance[cache - 1], (double)j);
+                CHECK(tokens / (c.pass[k + 1] + (double)k * (cache ? c.draft[cache - 1] : 0)) <=
                           p.rate * 1.05 + 1e-12,
-                      "case %zu way %zu passes %zu", i, way, k);
+                      "case %zu cache %zu passes %zu", i, cache, k);
             }
     }
 }
 
 static void what_a_plan_may_do(void)
 {
-    struct costs c = table_of_costs();
-    struct chances h = { .hit = { 0.9, 0.9 }, .made = { 1, 1 } };
-    struct plan_state s = { .ways = 7, .passes = -1, .deepest = 30 };
-    struct plan p = plan_round(&c, &h, &s);
-    CHECK(p.way == 1 && p.passes > 3);
-    s.deepest = 2;
-    CHECK(plan_round(&c, &h, &s).passes == 2, "the text ends");
-    s.deepest = 0;
-    CHECK(plan_round(&c, &h, &s).passes == 0);
-    s.deepest = 30, s.ways = 1;
-    CHECK(plan_round(&c, &h, &s).way == 0, "no cache is allowed");
-    s.ways = 4;
-    CHECK(plan_round(&c, &h, &s).way == 2, "one cache is allowed");
-    s.ways = 2, s.passes = 5, h.hit[0] = 0;
-    CHECK(plan_round(&c, &h, &s).passes == 5, "a fixed number of passes, useful or not");
-    s.ways = 7, s.passes = -1, h.hit[0] = h.hit[1] = 0.5;
+    struct plan_input c = table_of_costs();
+    struct plan_limits *s = &c.limits;
+    c.acceptance[0] = c.acceptance[1] = 0.9;
+    *s = (struct plan_limits){ .caches = 7, .passes = -1, .depth = 30 };
+    struct plan p = plan_round(&c);
+    CHECK(p.cache == 1 && p.passes > 3);
+    s->depth = 2;
+    CHECK(plan_round(&c).passes == 2, "the text ends");
+    s->depth = 0;
+    CHECK(plan_round(&c).passes == 0);
+    s->depth = 30, s->caches = 1;
+    CHECK(plan_round(&c).cache == 0, "no cache is allowed");
+    s->caches = 4;
+    CHECK(plan_round(&c).cache == 2, "one cache is allowed");
+    s->caches = 2, s->passes = 5, c.acceptance[0] = 0;
+    CHECK(plan_round(&c).passes == 5, "a fixed number of passes, useful or not");
+    s->caches = 7, s->passes = -1, c.acceptance[0] = c.acceptance[1] = 0.5;
     c.drafted = 1.3;
-    CHECK(plan_round(&c, &h, &s).way == 0, "rounds with draft passes take longer than their parts");
-    h.made[1] = 1.3;
-    CHECK(plan_round(&c, &h, &s).way == 1, "and make more than was expected");
-    c.drafted = 1, h.made[1] = 0.88;                        /* 1.5 in 1.3 is 1.154 */
-    CHECK(plan_round(&c, &h, &s).way == 0, "a change has to be worth it");
-    s.last = (struct plan){ .way = 1, .passes = 1 };
-    CHECK(plan_round(&c, &h, &s).way == 1, "where it drafts already, drafting goes on");
-    s.asks = s.forced = 1u << DRAFTER_HEADS, h.made[1] = 1;
-    CHECK(plan_round(&c, &h, &s).ask == 1u << DRAFTER_HEADS, "heads that must be asked");
+    CHECK(plan_round(&c).cache == 0, "rounds with draft passes take longer than their parts");
+    c.made[1] = 1.3;
+    CHECK(plan_round(&c).cache == 1, "and make more than was expected");
+    c.drafted = 1, c.made[1] = 0.88;                        /* 1.5 in 1.3 is 1.154 */
+    CHECK(plan_round(&c).cache == 0, "a change has to be worth it");
+    s->last = (struct plan){ .cache = 1, .passes = 1 };
+    CHECK(plan_round(&c).cache == 1, "where it drafts already, drafting goes on");
+    s->drafters = s->required = 1u << DRAFTER_HEADS, c.made[1] = 1;
+    CHECK(plan_round(&c).drafters == 1u << DRAFTER_HEADS, "heads that must be asked");
 }
 
 static void sizes_of_passes(void)
@@ -606,7 +611,7 @@ static void rows_of_several_texts(void)
             for (size_t k = 0; k < COST_SIZES; k++)
                 costs.size[k] = 1e-10 * size_of(cost_rows(k)), costs.seen[k] = 1;
             planner_begin(&p[i], (size_t)(uniform() * 1e5), TEXTS,
-                          (struct plan_state){ .ways = 1, .deepest = MOST });
+                          (struct plan_limits){ .caches = 1, .depth = MOST });
         }
         struct planner *const agreed[TEXTS] = { p, p + 1, p + 2 };
         planner_agree(agreed, TEXTS);
@@ -678,7 +683,7 @@ static void a_second_row_has_the_price_of_its_experts(void)
                     planner_experts_read(&p, cost_rows(i), (size_t)(read + 0.5));
                     planner_timed(&p, i, 0, (dense + expert * read) / speed);
                 }
-                planner_begin(&p, 0, 1, (struct plan_state){ .ways = 1, .deepest = 31 });
+                planner_begin(&p, 0, 1, (struct plan_limits){ .caches = 1, .depth = 31 });
                 p.price = (0.5 + uniform()) * 0.6 * speed / s.weight_bytes;
                 tree_start(&tree, 0, 31);
                 const double chance = 0.3 + 0.65 * uniform();
@@ -732,21 +737,21 @@ static void off_and_short_texts(void)
                                    .reads = { { 1e7, 1000, 256 } },
                                    .weight_bytes = 1e7,
                                    .kv_bytes = 1000 };
-    struct plan_state s = {
-        .ways = 3, .asks = 1u << DRAFTER_HEADS | 1u << DRAFTER_NGRAM, .passes = 4, .deepest = 9
+    struct plan_limits s = {
+        .caches = 3, .drafters = 1u << DRAFTER_HEADS | 1u << DRAFTER_NGRAM, .passes = 4, .depth = 9
     };
     costs = (struct cost_model){ 0 };
     planner_start(&p, &costs, &setup);
     CHECK(planner_size_due(&p, 100000) == COST_SIZES);
     planner_begin(&p, 100, 1, s);
-    CHECK(p.plan.passes == 4 && p.plan.ask == s.asks);
+    CHECK(p.plan.passes == 4 && p.plan.drafters == s.drafters);
     planner_done(&p, 1, 0);
     setup.on = true, s.passes = -1;
     costs = (struct cost_model){ 0 };
     planner_start(&p, &costs, &setup);
     CHECK(planner_size_due(&p, 100000) == COST_SIZES, "the first round says what one row costs");
     planner_begin(&p, 100, 1, s);
-    CHECK(p.plan.ask == 0, "the first round is a pass of one row");
+    CHECK(p.plan.drafters == 0, "the first round is a pass of one row");
     planner_done(&p, 1, 0);
     CHECK(planner_size_due(&p, 100000) == 0, "it did not, beside other texts");
     planner_timed(&p, 0, 100, 0.01);

@@ -47,7 +47,7 @@ static int make_passes(struct decoder *const *all, size_t n, bool *more, struct 
         planner_passed(&g->planner, n, seconds / (double)n);
         g->round.passes++, g->round.pass_node = node;
         more[i] = tree_add(g->round.tree, node, on_path && uniform() < t->hit ? RIGHT : 2, DRAFTER_PARTIAL,
-                           (float)g->planner.used.hit[0], 0) != 0;
+                           (float)planner_acceptance(&g->planner), 0) != 0;
         const uint32_t next = tree_best_child(g->round.tree, node);
         g->round.next_reach = next ? g->round.tree->node[next].reach : 0;
     }

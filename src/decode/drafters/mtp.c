@@ -232,7 +232,7 @@ static int mtp_pass(struct decoder *const *d, size_t n, struct pass_part *const 
     for (size_t i = 0; i < n; i++) {
         struct drafts *s = drafts_of(d[i]);
         const struct pass_part *p = part[i];
-        brief &= s->brief && d[i]->planner.plan.way == s->brief;
+        brief &= s->brief && d[i]->planner.plan.cache == s->brief;
         if (d[i]->round.passes == 0)
             seq[i] = pending_rows(d[i], p->rows);
         else

@@ -24,7 +24,7 @@ static void ngrams_of(struct decoder *d, uint32_t lead)
 {
     int32_t next[NGRAM_K_MAX][3];
     uint32_t frequency[NGRAM_K_MAX];
-    /* No 4-gram can be likely enough: a look into the table, which the last pass drove from the caches, would
+    /* No 4-gram can be likely enough: a search of the table, which the last pass drove from the caches, would
      * be wasted. */
     if (draft_trims(d, calibrate_most(&d->calibration, cell_ngram(0, 0, 0), NGRAM_CELLS) *
                        d->round.tree->node[lead].reach))

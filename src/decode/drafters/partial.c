@@ -15,7 +15,7 @@ static struct partial *cache_of(const struct decoder *d) { return d->own[DRAFTER
 static bool partial_prepare(struct decoder *d)
 {
     struct partial *p = cache_of(d);
-    const size_t i = d->planner.plan.way - 1;
+    const size_t i = d->planner.plan.cache - 1;
     if (i != d->current_cache) {
         d->current_cache = i;
         partial_change(p, d->cache[i].policy, d->cache[i].budget);

@@ -590,8 +590,8 @@ static void a_short_head(void)
         CHECK(d.n_caches == 2);
         finish_text(&d, END);
         CHECK(!memcmp(d.tokens, plain.tokens, END * sizeof *d.tokens), "the text differs");
-        CHECK(d.planner.cache[0].trials > 0 && d.planner.cache[1].trials > 0, "%g and %g passes",
-              d.planner.cache[0].trials, d.planner.cache[1].trials);
+        CHECK(d.planner.cache[0].guesses > 0 && d.planner.cache[1].guesses > 0, "%g and %g passes",
+              d.planner.cache[0].guesses, d.planner.cache[1].guesses);
         decode_close(&plain), decode_close(&d);
         close_tiny(&x);
     }
