@@ -9,7 +9,9 @@ set -e
 cd "$(dirname "$0")/.."
 program=$(realpath "$1") out=$(realpath "${DEB:-build}")
 for tool in dpkg-deb dpkg-shlibdeps strip; do
-    command -v $tool >/dev/null || { echo "make deb: $tool is missing; apt-get install dpkg-dev" >&2; exit 1; }
+    command -v $tool >/dev/null && continue
+    echo "make deb: $tool is missing; apt-get install dpkg-dev" >&2
+    exit 1
 done
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT

@@ -4,6 +4,7 @@ and full case folding. The source is Python's own Unicode tables.
 
     python3 scripts/make_word_tables.py > src/text/word_tables.h
 """
+import textwrap
 import unicodedata as u
 
 POINTS = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
@@ -14,9 +15,8 @@ def is_word(c):
     return category[0] in "LM" or category == "Nd"
 
 
-def lines(items, per_line):
-    for i in range(0, len(items), per_line):
-        print("    " + " ".join(items[i:i + per_line]))
+def lines(items):
+    print(textwrap.fill(" ".join(items), 110, initial_indent="    ", subsequent_indent="    "))
 
 
 ranges = []
@@ -37,8 +37,8 @@ assert all(len(to) <= 3 for _, to in folds)
 print(f"/* Made by scripts/make_word_tables.py from Unicode {u.unidata_version}; do not edit. */\n")
 print("/* Letters, marks and decimal digits: ranges, both ends included. */")
 print("static const struct { uint32_t from, to; } word_ranges[] = {")
-lines([f"{{0x{a:x},0x{b:x}}}," for a, b in ranges], 8)
+lines([f"{{0x{a:x},0x{b:x}}}," for a, b in ranges])
 print("};\n\n/* Full case folding of every code point that has one; 0 pads. */")
 print("static const struct { uint32_t from, to[3]; } case_folds[] = {")
-lines([f"{{0x{c:x},{{{','.join(f'0x{x:x}' for x in to)}}}}}," for c, to in folds], 6)
+lines([f"{{0x{c:x},{{{','.join(f'0x{x:x}' for x in to)}}}}}," for c, to in folds])
 print("};")

@@ -573,12 +573,12 @@ int store_mark_shared(struct store *s, struct job_list *l, struct err *e)
         int64_t shared = 0;
         if (j->tokens)
             rc = db_get(s, e, &shared,
-                        "WITH RECURSIVE jobs_window(start) AS ("
+                        "WITH RECURSIVE windows(start) AS ("
                         "  SELECT min(start) FROM metric WHERE job = ?1 AND start >= ?2"
                         "  UNION ALL"
-                        "  SELECT (SELECT min(start) FROM metric WHERE job = ?1 AND start > jobs_window.start)"
-                        "  FROM jobs_window WHERE start IS NOT NULL) "
-                        "SELECT EXISTS (SELECT 1 FROM jobs_window CROSS JOIN metric USING (start) "
+                        "  SELECT (SELECT min(start) FROM metric WHERE job = ?1 AND start > windows.start)"
+                        "  FROM windows WHERE start IS NOT NULL) "
+                        "SELECT EXISTS (SELECT 1 FROM windows CROSS JOIN metric USING (start) "
                         "WHERE job = ?1 AND source = '' AND name = 'jobs' AND idx > 1)",
                         "ii", j->id, (int64_t)(j->parent_at - j->parent_at % METRIC_WINDOW));
         j->shared = shared;

@@ -39,8 +39,8 @@ enum normalizer { NORM_NFC, NORM_PREPEND, NORM_REPLACE };
 struct norm_step { enum normalizer kind; struct text from, to; };     /* PREPEND: `to` */
 
 /* Those before SPLIT_PREFIX_SPACE are patterns (split_regex). */
-enum split { SPLIT_GPT2, SPLIT_LLAMA3, SPLIT_QWEN2, SPLIT_QWEN35, SPLIT_TEKKEN, SPLIT_GPT4O, SPLIT_PREFIX_SPACE,
-             SPLIT_DIGITS };
+enum split { SPLIT_GPT2, SPLIT_LLAMA3, SPLIT_QWEN2, SPLIT_QWEN35, SPLIT_TEKKEN, SPLIT_GPT4O,
+             SPLIT_PREFIX_SPACE, SPLIT_DIGITS };
 enum prepend { PREPEND_NEVER, PREPEND_FIRST, PREPEND_ALWAYS };
 
 enum { ADDED_SINGLE_WORD = 1, ADDED_LSTRIP = 2, ADDED_RSTRIP = 4, ADDED_NORMALIZED = 8, ADDED_SPECIAL = 16 };

@@ -33,11 +33,12 @@ result length_and_drafter_can_be_swept $? "$(names @sweep)"
 check another_grid_of_the_same_name 2 'name gives the grid another name' \
     submit "${G[@]}" --grid drafter=none,ngram --grid tokens=5,6 --name sweep -s 2
 # A grid over drafting options is written alone, and its values may be lists. Seeds are values, too.
-check a_grid_of_lists_and_seeds 0 '12 jobs .12 new., 12 combinations of 1 text, each written alone; seed 1 and' \
+check a_grid_of_lists_and_seeds 0 \
+    '12 jobs .12 new., 12 combinations of 1 text, each written alone; seed 1 and' \
     submit "${G[@]}" --grid drafter=none,heads+ngram --grid tree=2+1,1 --grid seed=1,2,3 --name lists
 [ "$(sql "SELECT group_concat(DISTINCT seed) FROM job WHERE custom_id LIKE 'drafter=%,tree=%'")" = 1,2,3 ] &&
-    [ "$(sql "SELECT count(*) FROM input JOIN job ON id = job WHERE custom_id LIKE 'drafter=heads+ngram,tree=2+1%'
-        AND parameters GLOB '*\"drafter\": \"heads,ngram\"*\"tree\": ?2, 1?*' AND parameters GLOB
+    [ "$(sql "SELECT count(*) FROM input JOIN job ON id = job
+        WHERE custom_id LIKE 'drafter=heads+ngram,tree=2+1%' AND parameters GLOB '*\"drafter\": \"heads,ngram\"*\"tree\": ?2, 1?*' AND parameters GLOB
         '*\"alone\": true*'")" = 3 ]
 result lists_and_seeds_are_values $? "$("$L" show @lists | grep parameters | head -3)"
 "$L" work -q --parallel 4
