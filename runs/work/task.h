@@ -72,6 +72,7 @@ struct task {
     struct work_options options;
     const struct work_output *out;
     struct progress *progress, own_progress;     /* borrowed, or `own_progress` */
+    char name[300];                      /* job_label, for progress */
     struct work_result result;
     struct job_list jobs; struct job *job;
     struct job_input input;

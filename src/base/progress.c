@@ -127,12 +127,12 @@ static void format_line(char *s, size_t size, size_t *head, bool narrow, const s
         duration_text(left, v->eta);
     if (p->job)
         ADD("job %" PRId64, p->job);
-    if (p->custom_id) {
+    if (p->name && *p->name) {
         char name[64];
-        terminal_text(name, sizeof name, p->custom_id);
+        terminal_text(name, sizeof name, p->name);
         ADD("%s%s", p->job ? " " : "", name);
     }
-    if (p->job || p->custom_id)
+    if (p->job || p->name)
         ADD(": ");
     ADD("%s", p->phase);
     *head = n;

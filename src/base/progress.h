@@ -19,7 +19,7 @@ struct progress {
     size_t below;                    /* further lines of the terminal that were drawn below it */
     const char *phase, *unit;
     int64_t job;                     /* shown before the phase; 0: none */
-    const char *custom_id;           /* of the job, or NULL; borrowed */
+    const char *custom_id, *name;    /* of the job, or NULL; borrowed. Lines show `name`, JSON custom_id */
     size_t done, of;
     /* While a text is written, the caller sets these before progress_at: rounds so far; tokens that are
      * stored. */
