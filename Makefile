@@ -108,7 +108,7 @@ INSTALLED := $(DESTDIR)$(PREFIX)/bin/longhand $(SHARE)/man/man1/longhand.1 \
              $(SHARE)/bash-completion/completions/longhand $(SHARE)/zsh/site-functions/_longhand \
              $(SHARE)/fish/vendor_completions.d/longhand.fish \
              $(LIBDIR)/systemd/system/longhand.service $(LIBDIR)/sysusers.d/longhand.conf
-JOB_FILES := scripts/longhand.sbatch
+JOB_FILES := scripts/longhand.sbatch scripts/longhand-job.yaml
 DOCS      := README.md $(wildcard docs/*.md docs/*.png)
 INSTALLED += $(JOB_FILES:scripts/%=$(SHARE)/longhand/%) $(DOCS:%=$(SHARE)/doc/longhand/%)
 install: $(BUILD)/longhand
@@ -159,6 +159,7 @@ clean:
 	rm -rf build longhand
 -include fuzz.mk
 .PHONY: variants
-.PHONY: all data cuda-note install uninstall deb have-deps install-deps deps demo tests test check bench help clean
+.PHONY: all data cuda-note install uninstall deb have-deps install-deps deps demo tests test check bench help
+.PHONY: clean
 .PRECIOUS: $(BUILD)/%.c.o
 -include $(shell find $(BUILD) $(CU) -name '*.d' 2>/dev/null)

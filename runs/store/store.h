@@ -60,13 +60,15 @@ enum { STORE_VERSION = 4 };              /* user_version of the file */
 enum store_mode {
     STORE_READ,                          /* never writes; works on a read-only file */
     STORE_WRITE,                         /* the file must exist */
-    STORE_CREATE,                        /* makes a missing file (0600); see make_folders */
+    STORE_CREATE,                        /* makes a missing file (0600, or see `group`); see make_folders */
 };
 
 struct store_options {
     enum store_mode mode;
     bool make_folders;          /* STORE_CREATE also makes missing folders (0700), for the default path */
     bool shared_db;             /* several hosts share it: the user vouches for the locks of the network fs */
+    bool group;                 /* STORE_CREATE makes the file 0660, less umask */
+    uint64_t max_bytes;         /* store_full; 0: no limit */
     double busy_seconds;                 /* how long to wait for a busy database; 0: 300 */
     double lease_seconds;                /* how long a worker's beat may stand still; 0: 60 */
     /* May be NULL. Once *stop is not 0, a wait for a busy database takes at most 10 s. After the first
@@ -104,6 +106,10 @@ int store_check(struct store *s, struct err *e);
 
 struct store_size { uint64_t file, unused, models; };    /* bytes: all, of free pages, of stored models */
 int store_size(struct store *s, struct store_size *out, struct err *e);
+/* Whether texts and snapshots have max_bytes of the store's options or more: 1, and e says so (ERR_FAILED);
+ * 0; -1. Free pages do not count. A full store takes no new job (store_submit, store_fork, store_redo,
+ * store_extend fail), and store_next and store_claim pass queued jobs that have no token yet. */
+int store_full(struct store *s, struct err *e);
 struct job_bytes { uint64_t text, input, figures, snapshots; };
 /* Bytes of n jobs: out[n]. Pages and indexes are not counted. */
 int store_bytes(struct store *s, const int64_t *ids, size_t n, struct job_bytes *out, struct err *e);

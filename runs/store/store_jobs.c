@@ -47,7 +47,8 @@ static char *column_copy(sqlite3_stmt *q, int i, size_t *n, bool *failed)
 
 /* Where jobs are submitted to. */
 /* name NULL: no batch; last_job: before this submission */
-struct batch { const char *name; int64_t id, last_job; };
+/* full, why: of store_full */
+struct batch { const char *name; int64_t id, last_job; int full; struct err why; };
 
 static int open_batch(struct store *s, struct batch *b, struct err *e)
 {
@@ -199,6 +200,10 @@ static int submit_one(struct store *s, const struct batch *b, const struct job_s
         *is_new = rc == 0;
     if (rc == 0 && j->refusal)
         return err_set(e, ERR_INPUT, "%s", j->refusal);
+    if (rc == 0 && b->full) {
+        *e = b->why;
+        return -1;
+    }
     return rc == 1 ? 0 : insert_job(s, b->id, j, identity, id, e);
 }
 
@@ -213,6 +218,7 @@ int store_submit(struct store *s, const char *batch, const struct job_spec *v, s
         assert((batch || !v[k].custom_id) && v[k].model && v[k].parameters && v[k].wanted <= INT64_MAX);
     if ((batch && batch_name_check("the name of the batch", batch, e)) || db_begin(s, e))
         return -1;
+    b.full = store_full(s, &b.why);
     if (open_batch(s, &b, e) || (batch && n && check_name(s, &b, v[0].alone, v[0].replace, 0, e)))
         return db_rollback(s);
     while (i < n && submit_one(s, &b, &v[i], &ids[i], is_new ? &is_new[i] : NULL, e) == 0)

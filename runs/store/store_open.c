@@ -111,7 +111,8 @@ static int find_file(struct store *s, struct err *e)
     if (s->o.mode == STORE_CREATE) {
         if (s->o.make_folders && make_folders(s->path, s->shown, e))
             return -1;
-        int fd = open(s->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+        /* SQLite's journal and the snapshots have the mode of this file */
+        int fd = open(s->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, s->o.group ? 0660 : 0600);
         if (fd >= 0)
             close(fd);
         else if (errno == ENOENT || errno == ENOTDIR)

@@ -299,7 +299,7 @@ int store_extend(struct store *s, int64_t job, const struct extend_spec *x, stru
     int64_t busy = 0, attempt = 0;
     if (db_begin(s, e))
         return -1;
-    int rc = chunks_read(s, job, &ids, &end, e);
+    int rc = store_full(s, e) || chunks_read(s, job, &ids, &end, e) ? -1 : 0;
     if (rc == 0 &&
         db_get(s, e, &busy, "SELECT state IN ('queued', 'running') FROM job WHERE id = ?1", "i", job) < 0)
         rc = -1;
@@ -386,7 +386,8 @@ int store_fork(struct store *s, int64_t job, const struct fork_spec *f, int64_t 
     char text[96];
     if (db_begin(s, e))
         return -1;
-    int rc = read_facts(s, job, &facts, e) || chunks_read(s, job, &ids, &parent, e) ? -1 : 0;
+    int rc = store_full(s, e) || read_facts(s, job, &facts, e) || chunks_read(s, job, &ids, &parent, e) ? -1
+                                                                                                       : 0;
     if (rc == 0 && f->at > parent.tokens)
         rc = err_set(e, ERR_INPUT, "job %" PRId64 " has %zu tokens, there is no token %zu to fork at", job,
                      parent.tokens, f->at);
@@ -475,9 +476,9 @@ static int redo_one(struct store *s, int64_t job, const uint64_t *seed, int64_t 
 int store_redo(struct store *s, const int64_t *ids, size_t n, const uint64_t *seed, int64_t *now,
                struct err *e)
 {
-    int rc = 0;
     if (db_begin(s, e))
         return -1;
+    int rc = store_full(s, e) ? -1 : 0;
     for (size_t i = 0; i < n && rc == 0; i++) {
         now[i] = 0;
         rc = redo_one(s, ids[i], seed ? &seed[i] : NULL, &now[i], e);

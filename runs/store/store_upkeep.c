@@ -27,6 +27,24 @@ int store_size(struct store *s, struct store_size *out, struct err *e)
     return 0;
 }
 
+int store_full(struct store *s, struct err *e)
+{
+    int64_t bytes = 0;
+    if (!s->o.max_bytes)
+        return 0;
+    if (db_get(s, e, &bytes,
+               "SELECT (p.page_count - f.freelist_count) * z.page_size + "
+               "ifnull((SELECT sum(bytes) FROM snapshot), 0) "
+               "FROM pragma_page_count() p, pragma_freelist_count() f, pragma_page_size() z", "") < 0)
+        return -1;
+    if ((uint64_t)bytes < s->o.max_bytes)
+        return 0;
+    err_set(e, ERR_FAILED, "%s: texts and snapshots have %.1f MB, --max-store is %.1f MB, and no new job "
+            "begins; longhand du shows what has the space, longhand remove makes room", s->shown,
+            (double)bytes / 1e6, (double)s->o.max_bytes / 1e6);
+    return 1;
+}
+
 int store_bytes(struct store *s, const int64_t *ids, size_t n, struct job_bytes *out, struct err *e)
 {
     int rc = db_begin_read(s, e);

@@ -250,15 +250,17 @@ static void wish_close(struct wish *x)
     "instr(?1, char(10) || numerics || char(10)) > 0) " \
     "AND (?2 IS NULL OR batch = (SELECT id FROM batch WHERE name = ?2)) " \
     "AND (?3 = '' OR instr(?3, char(10) || id || char(10)) = 0) " \
-    "AND (?4 IS NULL OR instr(?4, char(10) || model || char(10)) = 0)"
+    "AND (?4 IS NULL OR instr(?4, char(10) || model || char(10)) = 0) AND (NOT ?5 OR tokens > 0)"
 
 /* The next job of the queue: 1; 0: none; -1. */
 static int next_in_queue(struct store *s, const struct wish *x, int64_t *job, struct err *e)
 {
     const struct claim_request *r = x->r;
+    struct err why;
+    const int full = store_full(s, &why);
     sqlite3_stmt *q =
         db_query(s, e, "SELECT id, priority FROM job WHERE " ELIGIBLE " ORDER BY priority DESC, id LIMIT 1",
-                 "tttt", x->numerics, r->batch, x->skip, r->missing);
+                 "ttttd", x->numerics, r->batch, x->skip, r->missing, full);
     int rc = db_step(s, q, e);
     if (rc != 1)
         return rc;
@@ -268,8 +270,8 @@ static int next_in_queue(struct store *s, const struct wish *x, int64_t *job, st
     if (!r->model)
         return 1;
     rc = db_get(s, e, job,
-                "SELECT id FROM job WHERE " ELIGIBLE " AND priority = ?5 AND model = ?6 ORDER BY id LIMIT 1",
-                "ttttit", x->numerics, r->batch, x->skip, r->missing, priority, r->model);
+                "SELECT id FROM job WHERE " ELIGIBLE " AND priority = ?6 AND model = ?7 ORDER BY id LIMIT 1",
+                "ttttdit", x->numerics, r->batch, x->skip, r->missing, full, priority, r->model);
     return rc < 0 ? -1 : 1;
 }
 

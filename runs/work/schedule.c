@@ -3,6 +3,7 @@
 #include "runs/work/schedule.h"
 #include "runs/work/places.h"
 #include "runs/work/queue_progress.h"
+#include "src/base/notice.h"
 #include "src/base/stopping.h"
 
 #include <inttypes.h>
@@ -29,6 +30,7 @@ struct schedule {
     int64_t *skip; size_t n_skip;        /* jobs that this worker can never hold */
     struct metrics metrics;
     bool metrics_failed;                 /* a notice says so */
+    bool full;                           /* the store is; a notice says so */
 };
 
 /* ---- metrics ---- */
@@ -239,7 +241,9 @@ static int join(struct schedule *h, struct task *t, struct err *e)
     if (rc)
         return end_task(h, h->n - 1, rc, e);
     h->one_alone = task_runs_alone(t, t->claim.idle);
+    job_label(t->name, sizeof t->name, t->job);
     t->progress->custom_id = t->job->custom_id;
+    t->progress->name = t->name;
     order_waiting(h);
     if (strcmp(h->metrics.model, h->w->engine.path)) {
         h->passed_since = 0;
@@ -316,6 +320,18 @@ static int admit(struct schedule *h, struct err *e)
     return 0;
 }
 
+/* Say once that the store is full, while a worker waits for room in it. */
+static void full_notice(struct schedule *h)
+{
+    struct err why;
+    const bool was = h->full;
+    h->full = store_full(h->w->store, &why) == 1;
+    if (h->full && !was && !h->w->quiet)
+        notice(h->w->progress.show == SHOW_JSON,
+               (struct notice_member[]){ NOTICE_TEXT("phase", "full"), NOTICE_TEXT("message", why.msg),
+                                         NOTICE_END }, "%s", why.msg);
+}
+
 /* The queue is empty and no task runs. *again: whether to read it again later. With `watch` that is always
  * so. Otherwise the worker waits for the length of a lease while other workers hold jobs, because the job of
  * a dead worker returns to the queue. */
@@ -323,8 +339,10 @@ static int poll_again(struct schedule *h, bool *again, struct err *e)
 {
     struct store_counts n;
     *again = h->o->watch;
-    if (h->o->watch)
+    if (h->o->watch) {
+        full_notice(h);
         return 0;
+    }
     if (store_counts(h->w->store, h->o->batch, &n, e))
         return -1;
     double now = clock_seconds();

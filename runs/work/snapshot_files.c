@@ -138,15 +138,33 @@ static int check_room(const struct snapshot_files *x, int fd, struct err *e)
     return 0;
 }
 
-/* Open the new file under its temporary name. Another process may delete the folder while it is empty. */
+/* Make the folder, if it is missing. umask may have taken rights of the group, and the folder may have its
+ * group from the folder above (set-group-ID). */
+static int make_folder(const char *path, mode_t mode)
+{
+    struct stat st;
+    if (mkdir(path, mode))
+        return errno == EEXIST ? 0 : -1;
+    return stat(path, &st) || (st.st_mode & mode) == mode ? 0 : chmod(path, (st.st_mode & 07777) | mode);
+}
+
+/* Open the new file under its temporary name. Another process may delete the folder while it is empty. Folder
+ * and file get the group's rights of the database, whatever umask is. */
 static int open_temporary(const struct snapshot_files *x, const char *path, struct err *e)
 {
+    struct stat st;
+    const mode_t group = stat(store_path(x->caller_store), &st) == 0 ? st.st_mode & 060 : 0;
     int fd = -1;
     for (int i = 0; i < 3 && fd < 0; i++) {
-        if (mkdir(x->folder, 0700) && errno != EEXIST)
+        if (make_folder(x->folder, 0700 | group | (group ? 010 : 0)))
             break;
         unlink(path);
         fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+        if (fd >= 0 && group && fchmod(fd, 0600 | group)) {
+            close(fd);
+            fd = -1;
+            break;
+        }
     }
     return fd >= 0 ? fd : err_set(e, ERR_FAILED, "%s: %s", path, strerror(errno));
 }

@@ -3,12 +3,12 @@
  * Two kinds of rows appear here. A cache row is the keys and values of one token. A record is a row of the
  * table `snapshot` in the database (struct snapshot_row); it names one file.
  *
- * Place. The files lie beside the database in a folder DATABASE.snapshots (0700), as
- * JOB-ATTEMPT-TOKENS.kv. A file is written under a temporary name (.part), synced and renamed; then its
- * folder and the folder's own name are synced. Only then a record, fenced by the attempt, names the file. So
- * a record always names a complete file. A file without a record is worthless:
- * snapshot_files_delete_unused deletes it, unless the attempt in its name is running. A job's records are
- * deleted when the job is done, failed, cancelled or removed.
+ * Place. The files lie beside the database in a folder DATABASE.snapshots, as JOB-ATTEMPT-TOKENS.kv. Owner
+ * and group have the rights there that they have on the database; others have none. A file is written under a
+ * temporary name (.part), synced and renamed; then its folder and the folder's own name are synced. Only then
+ * a record, fenced by the attempt, names the file. So a record always names a complete file. A file without a
+ * record is worthless: snapshot_files_delete_unused deletes it, unless the attempt in its name is running. A
+ * job's records are deleted when the job is done, failed, cancelled or removed.
  *
  * Sizes. Committed rows of a cache never change, so a new file holds only the cache rows since the last
  * file. A job has several files, and each starts where the previous one ends. A new file may absorb the last

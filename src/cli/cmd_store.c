@@ -19,7 +19,8 @@ static int open_store(struct store **s, const char *given, const struct options 
     char path[PATH_BYTES];
     const char *env = getenv("LONGHAND_DB"), *db = given ? given : env && *env ? env : NULL;
     const struct store_options so = { .mode = mode, .make_folders = !db,
-                                      .shared_db = o->shared_db, .stop = &stop_signal };
+                                      .shared_db = o->shared_db, .group = o->shared_group,
+                                      .max_bytes = o->max_store, .stop = &stop_signal };
     if (!db && store_default_path(path, sizeof path, e))
         return -1;
     if (store_open(s, db ? db : path, &so, e))

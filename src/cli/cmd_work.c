@@ -206,6 +206,7 @@ static int conclude(const struct shift *h, struct err *e)
         return -1;
     /* a worker that waits for jobs leaves nothing to others that write */
     const size_t left = n.jobs[JOB_QUEUED] + (h->o->watch && stop_signal ? 0 : n.jobs[JOB_RUNNING]);
+    const int full = n.jobs[JOB_QUEUED] ? store_full(h->store, e) : 0;
     const char *continued = plural(left, "job is left, longhand work continues it",
                                    "jobs are left, longhand work continues them");
     if (stop_signal && h->o->watch && !left) {
@@ -217,6 +218,9 @@ static int conclude(const struct shift *h, struct err *e)
         return err_set(e, ERR_AGAIN, "stopped by %s; %zu %s", stop_signal_name(), left, continued);
     if (h->late && left)
         return err_set(e, ERR_AGAIN, "stopped at --max-time; %zu %s", left, continued);
+    if (full)
+        return full < 0 ? -1 : err_while(e, "%zu %s queued", n.jobs[JOB_QUEUED],
+                                         plural(n.jobs[JOB_QUEUED], "job stays", "jobs stay"));
     if (n.jobs[JOB_PAUSED])
         snprintf(paused, sizeof paused, "; longhand resume queues paused ones (%zu)", n.jobs[JOB_PAUSED]);
     if (!h->done && !left && !h->batch && !h->o->quiet && h->o->progress != PROGRESS_JSON)

@@ -89,13 +89,13 @@ struct options {
     long priority;
     double max_time;
     int kv_snapshot;                             /* enum kv_snapshot of runs/work/snapshot_policy.h */
-    uint64_t kv_snapshot_max;
+    uint64_t kv_snapshot_max, max_store;
     const char *parallel;            /* auto, or a number */
     uint64_t max_memory;             /* 0: no limit of its own */
     const char *metrics;             /* file; NULL: none */
     size_t max_jobs, max_attempts, from, at, occurrence, sample;
     int with_prompt;
-    bool shared_db, run_now, from_here, accept_change, rounds, until_empty, watch, follow;
+    bool shared_db, shared_group, run_now, from_here, accept_change, rounds, until_empty, watch, follow;
     bool partial, gzip, csv, html, force, windows;
     int export_format;
     bool man; int completion;                    /* help */

@@ -314,6 +314,12 @@ const struct option options_table[] = {
     { "shared-db", "", NULL, VERBS_STORE, FLAG, F(shared_db), STORE, MACHINE,
       "Several machines use the store on a network file system. Use it only if the file system's locks "
       "work." },
+    { "shared-group", "", NULL, VERBS_MAKE | VERB_WORK, FLAG, F(shared_group), STORE, MACHINE,
+      "The group of a new store may read and write it and its snapshots, as far as umask allows (umask 007). "
+      "An existing store keeps its mode." },
+    { "max-store", "", "SIZE", VERBS_SAMPLE | VERB_WORK | VERB_REDO, BYTES, F(max_store), STORE, MACHINE,
+      "No new job while the texts and snapshots of the store have this size (K, M, G, T): none is queued, "
+      "work begins none, and jobs that have begun go on.", .min = 1, .shown = "no limit" },
     { "resume", "", "JOB", VERB_RUN, TEXT, F(resume), STORE, 0,
       "Continue this job here, and print its text from the start." },
     { "from-here", "", NULL, VERBS_BRANCH | VERB_RUN, FLAG, F(from_here), STORE, 0,

@@ -122,7 +122,8 @@ env -u MAKEFLAGS -u MFLAGS make -s --no-print-directory install BUILD="$build" D
 (cd "$TMP/root/opt/l" 2>/dev/null && find . -type f | sort) >"$TMP/a"
 (printf '%s\n' ./bin/longhand ./lib/systemd/system/longhand.service ./lib/sysusers.d/longhand.conf \
     ./share/bash-completion/completions/longhand ./share/fish/vendor_completions.d/longhand.fish \
-    ./share/longhand/longhand.sbatch ./share/man/man1/longhand.1 ./share/zsh/site-functions/_longhand
+    ./share/longhand/longhand-job.yaml ./share/longhand/longhand.sbatch ./share/man/man1/longhand.1 \
+    ./share/zsh/site-functions/_longhand
     ls README.md docs/*.md docs/*.png | sed 's|^|./share/doc/longhand/|') | sort >"$TMP/b"
 [ $rc = 0 ]; result make_install $? "$(cat "$TMP/err")"; same make_install_puts_its_files "$TMP/b" "$TMP/a"
 grep -q '^ExecStart=/opt/l/bin/longhand work' "$TMP/root/opt/l/lib/systemd/system/longhand.service"
