@@ -69,8 +69,7 @@ LONGHAND_DB= "$LONGHAND" export @book --format openai-batch --db "$TMP/alone/boo
     '"custom_id": "r0""custom_id": "r1""custom_id": "r2""custom_id": "r3"' ]
     result the_stores_are_one_batch $? "$(cut -c1-60 "$TMP/got")"
 
-# arrays that are not 1-N: element ID of an array from MIN to MAX of COUNT elements, with words before the
-# batch
+# Arrays that are not 1-N: element ID of an array from MIN to MAX of COUNT elements.
 array() # ID MIN MAX COUNT [--shards N]
 {
     local v=(SLURM_ARRAY_TASK_ID="$1" SLURM_ARRAY_TASK_MIN="$2" SLURM_ARRAY_TASK_MAX="$3"
