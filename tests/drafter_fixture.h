@@ -2,7 +2,6 @@
  * only the parts that training of drafters reads. */
 #pragma once
 #include "src/train/train.h"
-#include "src/train/train_heads.h"
 #include "tests/rig.h"
 #include "tests/train_fixture.h"
 
@@ -27,7 +26,6 @@ static inline float *drafter_floats(const char *name)
     return v;
 }
 
-/* The caller opens b->u. */
 static inline void drafter_bench_open(struct drafter_bench *b)
 {
     struct fixture z = drafter_fixture("", "sizes");
@@ -61,6 +59,7 @@ static inline void drafter_bench_open(struct drafter_bench *b)
 }
 static inline void drafter_bench_close(struct drafter_bench *b)
 {
+    module_close(&b->u);
     lm_back_close(&b->back);
     b->dev->close(b->dev);
     pool_close(b->m.pool);
@@ -68,20 +67,23 @@ static inline void drafter_bench_close(struct drafter_bench *b)
     free(b->token);
 }
 
-/* Sets the parameters of the file and compares the losses, the acceptance, and the gradient. */
-static inline void drafter_bench_compare(struct drafter_bench *b, const char *drafter)
+/* Opens b->u with the parameters of the file and compares the losses, the acceptance, and the gradient. */
+static inline void drafter_bench_compare(struct drafter_bench *b, const struct module_kind *kind)
 {
+    const char *const drafter = kind->name;
     struct fixture first = drafter_fixture(drafter, "_first"), loss = drafter_fixture(drafter, "_losses"),
                    accepted = drafter_fixture(drafter, "_accepted"),
                    gradient = drafter_fixture(drafter, "_gradient");
     struct train_score score[TRAIN_OUTPUTS_MAX] = { 0 };
     double worst = 0, scale = 0;
-    b->u.name = drafter;
-    b->u.w = must_alloc(first.n * 4), b->u.grad = must_alloc(first.n * 4);
+    struct err e = { 0 };
+    b->u = (struct module){ .kind = kind, .name = drafter, .window = b->win.n, .seed = 1,
+                            .ablation = SPIRE_RANDOM };
+    if (module_open(&b->u, &b->m, &b->back, &e)) rig_die("open", &e);
     CHECK(b->u.n_params == first.n, "%zu parameters, PyTorch %zu", b->u.n_params, first.n);
-    for (size_t i = 0; i < first.n; i++) b->u.w[i] = (float)first.v[i], b->u.grad[i] = 0;
-    b->u.kind->update(&b->u);
-    b->u.kind->window(&b->u, &b->win, 1, score);
+    for (size_t i = 0; i < first.n; i++) b->u.w[i] = (float)first.v[i];
+    module_update(&b->u);
+    b->u.kind->train(&b->u, &b->win, 1, score);
     for (size_t j = 0; j < b->u.n_outputs; j++) {
         const double n = (double)score[j].n;
         CHECK(near(score[j].loss / n, loss.v[j], 1e-5, 1e-5) &&
@@ -96,5 +98,5 @@ static inline void drafter_bench_compare(struct drafter_bench *b, const char *dr
         worst = fmax(worst, fabs((double)b->u.grad[i] - gradient.v[i]) / scale);
     }
     printf("    largest difference of the gradient %.2g of its largest part\n", worst);
-    free(b->u.w), free(b->u.grad), free(first.v), free(loss.v), free(accepted.v), free(gradient.v);
+    free(first.v), free(loss.v), free(accepted.v), free(gradient.v);
 }

@@ -3,7 +3,6 @@
 #pragma once
 #include "src/model/safetensors.h"
 #include "src/train/train.h"
-#include "src/train/train_heads.h"
 #include "tests/rig.h"
 #include "tests/tiny_model.h"
 
@@ -15,7 +14,7 @@ struct bench {
     float *hidden, *entering[2];
 };
 
-/* The caller opens b->u next. */
+/* The caller calls bench_module next. */
 static inline void bench_model(struct bench *b, const struct tiny *shape, enum dtype compute,
                                const struct ops *o, size_t threads)
 {
@@ -44,18 +43,19 @@ static inline void bench_model(struct bench *b, const struct tiny *shape, enum d
                                     .skip = SKIP_BY };
 }
 /* noise: added to all parameters. */
-static inline void bench_module(struct bench *b, const char *name, float noise)
+static inline void bench_module(struct bench *b, const struct module_kind *kind, enum spire_ablation ablation,
+                                float noise)
 {
     struct err e = { 0 };
     struct rng rng = { 7 };
-    b->u.name = name;
-    if (module_open(&b->u, &e)) rig_die("module", &e);
+    b->u = (struct module){ .kind = kind, .name = kind->name, .window = WINDOW, .seed = 9,
+                            .ablation = ablation };
+    if (module_open(&b->u, &b->rig.m, &b->back, &e)) rig_die("module", &e);
     for (size_t i = 0; i < b->u.n_params; i++)
         b->u.w[i] += noise * rng_normal(&rng);
-    b->u.kind->update(&b->u);
+    module_update(&b->u);
 }
-/* The caller has closed b->u. */
-static inline void bench_model_close(struct bench *b)
+static inline void bench_close(struct bench *b)
 {
     module_close(&b->u);
     lm_back_close(&b->back);
@@ -69,7 +69,7 @@ static inline void bench_window(struct bench *b, struct train_score score[TRAIN_
 {
     memset(score, 0, TRAIN_OUTPUTS_MAX * sizeof *score);
     memset(b->u.grad, 0, b->u.n_params * sizeof(float));
-    b->u.kind->window(&b->u, &b->win, 1, score);
+    b->u.kind->train(&b->u, &b->win, 1, score);
 }
 /* Compares the gradient with *first, which is set if it is NULL. */
 static inline void bench_same_gradient(struct bench *b, float **first)
@@ -107,7 +107,7 @@ static inline void bench_differences(struct bench *b, double (*loss)(const struc
         for (int j = 0; j < 2; j++) {
             for (size_t i = 0; i < n; i++)
                 b->u.w[i] = w[i] + (float)((j ? 0.001 : -0.001) / sqrt(len) * (double)dir[i]);
-            b->u.kind->update(&b->u);
+            module_update(&b->u);
             bench_window(b, score);
             side[j] = loss(score);
         }

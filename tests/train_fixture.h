@@ -1,7 +1,7 @@
 /* The window of tests/data/train_fixture.txt, for which that file has PyTorch's results: a model that has
  * only the parts that heads need, and a module that trains heads on it. */
 #pragma once
-#include "src/train/train_heads.h"
+#include "src/train/train.h"
 #include "tests/rig.h"
 
 /* The n numbers of one entry of the file; free(v). */
@@ -68,18 +68,18 @@ static inline void fixture_bench_open(struct fixture_bench *b, enum dtype comput
         dev->upload(dev, b->hidden_dev, b->hidden, h.n * 4);
     }
     b->win = (struct train_window){ b->token, len, dev ? b->hidden_dev : b->hidden };
-    b->u.name = "test";
-    if (lm_back_open(&b->back, &b->m, &e) ||
-        train_heads_open(&b->u, &b->m, &b->back, b->n, chained, 42, NULL, &e) || module_open(&b->u, &e))
+    b->u = (struct module){ .kind = &train_heads, .name = "test", .heads = b->n, .chained = chained,
+                            .seed = 42 };
+    if (lm_back_open(&b->back, &b->m, &e) || module_open(&b->u, &b->m, &b->back, &e))
         rig_die("module", &e);
     for (size_t i = 0; i < first.n; i++) b->u.w[i] = (float)first.v[i];
     CHECK(first.n == b->u.n_params);
-    b->u.kind->update(&b->u);
+    module_update(&b->u);
     free(rows), free(sizes.v), free(set.v), free(lm.v), free(h.v), free(tok.v), free(first.v);
 }
 static inline void fixture_bench_close(struct fixture_bench *b)
 {
-    module_close(&b->u), train_heads_close(&b->u), lm_back_close(&b->back), pool_close(b->m.pool);
+    module_close(&b->u), lm_back_close(&b->back), pool_close(b->m.pool);
     if (b->m.dev)
         b->m.dev->free(b->m.dev, b->m.lm_head.w, 0), b->m.dev->free(b->m.dev, b->hidden_dev, 0);
     else

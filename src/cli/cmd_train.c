@@ -1,5 +1,5 @@
-/* longhand train: trains drafters for a model on texts. struct job holds the call, struct trained what the
- * drafters of one module differ in; start at train. The training itself is in src/train. */
+/* longhand train: trains drafters for a model on texts. struct job holds the call; start at train. The
+ * training itself is in src/train. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -19,22 +19,9 @@
 #include "src/request/model_options.h"
 #include "src/request/output_check.h"
 #include "src/text/tokenizer.h"
-#include "src/train/train_gumiho.h"
-#include "src/train/train_heads.h"
-#include "src/train/train_longspec.h"
-#include "src/train/train_spire.h"
+#include "src/train/train.h"
 
 enum { KIND_CHAINED, KIND_INDEPENDENT, KIND_BOTH };
-
-struct job;
-/* A drafter of one module. */
-struct trained {
-    const char *name;
-    double rate; size_t skip_max;        /* the defaults of struct train_settings */
-    int  (*open)(struct module *u, const struct job *j, struct err *e);
-    void (*close)(struct module *u);
-    size_t (*bytes)(const struct model *m, size_t window), (*params)(const struct model *m);
-};
 
 struct job {
     const struct options *o;
@@ -47,7 +34,7 @@ struct job {
     char out[2][PATH_BYTES], checkpoint[PATH_BYTES];
     char page[PATH_BYTES], curves[PATH_BYTES];           /* of --html; "": none */
     struct train_score last[2 * TRAIN_OUTPUTS_MAX];      /* on held-out text */
-    const struct trained *drafter;       /* NULL: heads */
+    const struct module_kind *kind;
 };
 
 /* Reads and encodes texts, without the tokens that the tokenizer adds before and after a text. */
@@ -105,33 +92,12 @@ static int read_prefix(struct job *j, struct err *e)
                          n, TRAIN_PREFIX_MAX);
 }
 
-/* ---- drafters ---- */
-
-static int open_longspec(struct module *u, const struct job *j, struct err *e)
-{
-    return train_longspec_open(u, j->train.model, &j->back, j->train.s.window, j->train.s.seed, e);
-}
-static int open_gumiho(struct module *u, const struct job *j, struct err *e)
-{
-    return train_gumiho_open(u, j->train.model, &j->back, j->train.s.window, j->train.s.seed, e);
-}
-static int open_spire(struct module *u, const struct job *j, struct err *e)
-{
-    return train_spire_open(u, j->train.model, &j->back, j->train.s.window,
-                            (enum spire_ablation)j->o->train_ablation, j->train.s.seed, e);
-}
-
-/* Of LongSpec's published settings: the learning rate of the first stage, and the longest random distance.
- * Gumiho's published rate. SPIRe publishes none. */
-static const struct trained trained[] = {
-    { "longspec", 5e-4, 30000, open_longspec, train_longspec_close, train_longspec_bytes,
-      train_longspec_params },
-    { "gumiho", 2e-4, 30000, open_gumiho, train_gumiho_close, train_gumiho_bytes, train_gumiho_params },
-    { "spire", 1e-3, 30000, open_spire, train_spire_close, train_spire_bytes, train_spire_params },
-};
-enum { N_TRAINED = sizeof trained / sizeof *trained };
-
 /* ---- settings and data ---- */
+
+static const struct module_kind *const kinds[] = {
+    &train_heads, &train_longspec, &train_gumiho, &train_spire,
+};
+enum { N_KINDS = sizeof kinds / sizeof *kinds };
 
 /* FILE.safetensors -> FILE-independent.safetensors */
 static void second_name(char to[PATH_BYTES], const char *out)
@@ -149,25 +115,28 @@ static void second_name(char to[PATH_BYTES], const char *out)
 static int read_kind(struct job *j, struct err *e)
 {
     const struct options *o = j->o;
-    for (size_t i = 0; i < N_TRAINED && o->n_args == 1; i++)
-        if (strcmp(o->arg[0], trained[i].name) == 0)
-            j->drafter = &trained[i];
-    if (o->n_args != 1 || (!j->drafter && strcmp(o->arg[0], "heads")))
-        return err_set(e, ERR_INPUT,
-                       "train: '%s' is not heads, longspec, gumiho or spire; "
+    char known[256] = "";
+    for (size_t i = 0; i < N_KINDS; i++) {
+        const size_t n = strlen(known);
+        snprintf(known + n, sizeof known - n, "%s%s", !i ? "" : i + 1 < N_KINDS ? ", " : " or ",
+                 kinds[i]->name);
+        if (o->n_args == 1 && strcmp(o->arg[0], kinds[i]->name) == 0)
+            j->kind = kinds[i];
+    }
+    if (!j->kind)
+        return err_set(e, ERR_INPUT, "train: '%s' is not %s; "
                        "usage: longhand train KIND --model DIR --data FILES... --out FILE",
-                       o->n_args ? o->arg[0] : "");
-    if (j->drafter && (o->train_from || options_given(o, "kind") || options_given(o, "heads")))
-        return err_set(e, ERR_INPUT, "train %s: --from, --kind and --heads are for train heads",
-                       j->drafter->name);
+                       o->n_args ? o->arg[0] : "", known);
+    if (j->kind != &train_heads && (o->train_from || options_given(o, "kind") || options_given(o, "heads")))
+        return err_set(e, ERR_INPUT, "train %s: --from, --kind and --heads are for train heads", o->arg[0]);
     if (config_is_hybrid(&j->engine.config))
         return err_set(e, ERR_INPUT,
                        "train %s: no trained drafter supports models with recurrent states (%s)", o->arg[0],
                        j->engine.config.model_type);
-    if (options_given(o, "ablate") && (!j->drafter || strcmp(j->drafter->name, "spire")))
+    if (options_given(o, "ablate") && j->kind != &train_spire)
         return err_set(e, ERR_INPUT, "train %s: --ablate is for train spire", o->arg[0]);
-    if (j->drafter && !j->engine.dev->host_memory)
-        return err_set(e, ERR_INPUT, "train %s: %s: only the CPU can train it", j->drafter->name,
+    if (!j->kind->gpu && !j->engine.dev->host_memory)
+        return err_set(e, ERR_INPUT, "train %s: %s: only the CPU can train it", o->arg[0],
                        j->engine.dev->name);
     return 0;
 }
@@ -177,8 +146,7 @@ static int read_settings(struct job *j, struct err *e)
     const struct options *o = j->o;
     if (read_kind(j, e))
         return -1;
-    const size_t window = o->window ? o->window
-                                    : MIN(j->drafter ? (size_t)1024 : 8192, j->engine.config.context);
+    const size_t window = o->window ? o->window : MIN(j->kind->window, j->engine.config.context);
     if (!o->output)
         return err_set(e, ERR_INPUT, "train: --out FILE is missing");
     if (!o->data.n)
@@ -210,8 +178,8 @@ static int read_settings(struct job *j, struct err *e)
     j->train.s = (struct train_settings){
         .window = window, .batch = o->train_batch,
         .rate = options_given(o, "learning-rate") ? o->train_rate
-        : j->drafter ? j->drafter->rate : MIN(0.2, 0.005 * 4096 / (double)j->engine.config.hidden),
-        .skip_max = j->drafter ? j->drafter->skip_max : 0,
+        : j->kind->rate > 0 ? j->kind->rate : MIN(0.2, 0.005 * 4096 / (double)j->engine.config.hidden),
+        .skip_max = j->kind->skip_max,
         .clip = o->train_clip, .warmup = o->train_warmup, .seed = options_given(o, "seed") ? o->seed : 42,
         .valid_every = o->valid_every, .valid_windows = o->valid_windows,
         .checkpoint_seconds = o->checkpoint_seconds,
@@ -324,9 +292,9 @@ static void print_times(const struct job *j)
 {
     const struct train *t = &j->train;
     double heads[HEADS_TIMES] = { 0 }, all = 0;
-    for (size_t i = 0; i < t->n_modules && !j->drafter; i++)
+    for (size_t i = 0; i < t->n_modules; i++)
         for (size_t k = 0; k < HEADS_TIMES; k++)
-            heads[k] += train_heads_seconds(&t->module[i])[k];
+            heads[k] += t->module[i].seconds[k];
     for (size_t k = 0; k < TRAIN_TIMES; k++)
         all += t->seconds[k];
     fprintf(stderr,
@@ -336,7 +304,7 @@ static void print_times(const struct job *j)
             t->run_tokens, all, (double)t->run_tokens / (all - t->seconds[TRAIN_VALID]),
             t->seconds[TRAIN_FORWARD], t->seconds[TRAIN_MODULES], t->seconds[TRAIN_OPTIMISER],
             t->seconds[TRAIN_STORE], t->seconds[TRAIN_VALID]);
-    if (!j->drafter)
+    if (j->kind == &train_heads)
         fprintf(stderr, "of the heads' time: forward %.1f s, LM head %.1f s, loss %.1f s, LM head back "
                         "%.1f s, back %.1f s\n", heads[HEADS_FORWARD], heads[HEADS_LM], heads[HEADS_LOSS],
                 heads[HEADS_LM_BACK], heads[HEADS_BACK]);
@@ -349,49 +317,57 @@ static int check_memory(struct job *j, struct err *e)
     struct memory_plan plan = {0};
     struct train shape = j->train;
     const struct config *c = &j->engine.config;
-    for (size_t i = 0; i < j->train.n_modules; i++)      /* not open yet, but the size is known */
-        j->module[i].n_params = j->drafter ? j->drafter->params(&j->engine.model)
-                                           : j->o->heads * (c->hidden * c->hidden + 2 * c->hidden);
-    shape.model = &j->engine.model;
     struct device *dev = j->engine.dev;
+    size_t bytes = c->hidden * c->vocab * (dev->host_memory ? sizeof(float) : 2);
+    shape.model = &j->engine.model;
+    for (size_t i = 0; i < j->train.n_modules; i++) {
+        if (module_plan(&j->module[i], shape.model, e))
+            return -1;
+        bytes += j->module[i].bytes;
+    }
     memory_plan_add_on(&plan, dev, "weights", j->engine.weight_bytes);
     memory_plan_add(&plan, "tokens", j->train.data.begin[j->train.data.n] * sizeof(int32_t));
     if (dev->graph_bytes)
         memory_plan_add_on(&plan, dev, "recorded passes", dev->graph_bytes);
     memory_plan_add_on(&plan, dev, "cache, workspace", train_device_bytes(&shape));
     memory_plan_add(&plan, "moments", train_host_bytes(&shape));
-    const size_t each = j->drafter ? j->drafter->bytes(&j->engine.model, j->train.s.window)
-                                   : train_heads_bytes(&j->engine.model, j->o->heads);
-    memory_plan_add_on(&plan, dev, j->drafter ? "drafter" : "heads",
-                       j->train.n_modules * each +
-                           c->hidden * c->vocab * (dev->host_memory ? sizeof(float) : 2));
+    memory_plan_add_on(&plan, dev, j->kind == &train_heads ? "heads" : "drafter", bytes);
     return memory_plan_check(&plan, "a smaller --window needs less", e);
 }
 
 /* Opens the heads that --from names for module i. */
-static int open_first(struct job *j, size_t i, bool chained, struct err *e)
+static int open_first(struct job *j, size_t i, struct err *e)
 {
+    static const char *const names[] = { "independent", "chained" };
     char path[PATH_BYTES];
     struct heads *h = &j->first[i];
+    struct module *u = &j->module[i];
     if (i == 0)
         snprintf(path, sizeof path, "%s", j->o->train_from);
     else
         second_name(path, j->o->train_from);
     if (heads_open(h, path, &j->engine.model, e))
         return -1;
-    if (h->n != j->o->heads || h->chained != chained)
-        return err_set(e, ERR_INPUT, "--from: %s: %zu %s heads, to be trained are %zu %s ones", path, h->n,
-                       h->chained ? "chained" : "independent", j->o->heads,
-                       chained ? "chained" : "independent");
-    return 0;
+    u->first = h;
+    return h->n == u->heads && h->chained == u->chained
+               ? 0
+               : err_set(e, ERR_INPUT, "--from: %s: %zu %s heads, to be trained are %zu %s ones", path, h->n,
+                         names[h->chained], u->heads, names[u->chained]);
 }
 
 static int train_all(struct job *j, struct err *e)
 {
     struct train *t = &j->train;
-    const int kind = j->drafter ? KIND_CHAINED : j->o->train_kind;
+    const int kind = j->o->train_kind;
     t->module = j->module;
     t->n_modules = kind == KIND_BOTH ? 2 : 1;
+    for (size_t i = 0; i < t->n_modules; i++) {
+        const bool chained = kind != KIND_INDEPENDENT && i == 0;
+        j->module[i] = (struct module){
+            .kind = j->kind, .out = j->out[i], .window = t->s.window, .seed = t->s.seed, .heads = j->o->heads,
+            .name = j->kind != &train_heads ? j->kind->name : chained ? "chained" : "independent",
+            .chained = chained, .ablation = (enum spire_ablation)j->o->train_ablation };
+    }
     if (check_memory(j, e) || engine_load(&j->engine, NULL, &j->progress, e) ||
         lm_back_open(&j->back, &j->engine.model, e))
         return -1;
@@ -401,20 +377,9 @@ static int train_all(struct job *j, struct err *e)
     t->stop = &stop_signal;
     t->report = on_report;
     t->ctx = j;
-    for (size_t i = 0; i < t->n_modules; i++) {
-        const bool chained = kind != KIND_INDEPENDENT && i == 0;
-        if (j->drafter) {
-            j->module[i] = (struct module){ .name = j->drafter->name, .out = j->out[i] };
-            if (j->drafter->open(&j->module[i], j, e))
-                return -1;
-            break;
-        }
-        j->module[i] = (struct module){ .name = chained ? "chained" : "independent", .out = j->out[i] };
-        if ((j->o->train_from && open_first(j, i, chained, e)) ||
-            train_heads_open(&j->module[i], t->model, &j->back, j->o->heads, chained, t->s.seed,
-                             j->o->train_from ? &j->first[i] : NULL, e))
+    for (size_t i = 0; i < t->n_modules; i++)
+        if ((j->o->train_from && open_first(j, i, e)) || module_open(&j->module[i], t->model, &j->back, e))
             return -1;
-    }
     progress_clear(&j->progress);
     if (j->progress.show == SHOW_LINE || j->progress.show == SHOW_PLAIN)
         fprintf(stderr, "%zu tokens in %zu windows, held out %zu; %zu steps of %zu windows\n",
@@ -478,7 +443,7 @@ int cmd_train(const struct options *o, struct err *e)
     stop_signals_catch();
     int rc = train(j, e);
     for (size_t i = 0; i < 2; i++) {
-        (j->drafter ? j->drafter->close : train_heads_close)(&j->module[i]);
+        module_close(&j->module[i]);
         heads_close(&j->first[i]);
     }
     lm_back_close(&j->back);

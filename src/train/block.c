@@ -1,59 +1,57 @@
-/* Decoder blocks in training (block.h). */
+/* Parts of decoder blocks in training (block.h). */
 #include "src/train/block.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "src/train/train.h"
 
-void block_matrices(struct block *b, const struct config *c, size_t *at)
+/* ---- layouts ---- */
+
+void projections_take_matrices(struct layers *l, struct projections *p, bool kv)
 {
-    *b = (struct block){ .d = c->hidden, .q_dim = c->n_heads * c->head_dim,
-                         .kv_dim = c->n_kv_heads * c->head_dim, .ff = c->ffn };
-    b->q = linear_at(b->q_dim, b->d, at);
-    b->kv = linear_at(2 * b->kv_dim, b->d, at);
-    b->o = linear_at(b->d, b->q_dim, at);
-    b->gate_up = linear_at(2 * b->ff, b->d, at);
-    b->down = linear_at(b->d, b->ff, at);
+    const struct config *c = &l->m->config;
+    *p = (struct projections){ .norm = NO_NORM };
+    linear_take(l, &p->q, c->n_heads * c->head_dim, l->d);
+    if (kv)
+        linear_take(l, &p->kv, 2 * c->n_kv_heads * c->head_dim, l->d);
+    linear_take(l, &p->o, l->d, p->q.n);
 }
 
-void block_vectors(struct block *b, bool bias, bool norm_attn, size_t *at)
+void mlp_take_matrices(struct layers *l, struct mlp *f)
 {
-    if (bias) {
-        b->q.bias = *at, *at += b->q.n;
-        b->kv.bias = *at, *at += b->kv.n;
+    linear_take(l, &f->gate_up, 2 * l->m->config.ffn, l->d);
+    linear_take(l, &f->down, l->d, l->m->config.ffn);
+}
+
+void projections_take(const struct layers *l, struct projections *p, struct arena *a)
+{
+    const size_t n = l->rows_max * dtype_size(l->m->compute);
+    TAKE(a, { &p->xn, n * l->d }, { &p->att, n * p->q.n });
+}
+
+void attend_take(struct layers *l, struct attend *t, struct arena *a)
+{
+    const struct config *c = &l->m->config;
+    const size_t n = l->rows_max * sizeof(float), q = n * t->p.q.n, kv = n * t->p.kv.n;
+    t->a = (struct attention){ .heads = c->n_heads, .kv_heads = c->n_kv_heads, .head_dim = c->head_dim };
+    projections_take(l, &t->p, a);
+    TAKE(a, { &t->q, q }, { &t->a.out, q }, { &t->dout, q }, { &t->a.dq, q });
+    t->a.q = t->q, t->a.dout = t->dout;
+    if (kv) {
+        TAKE(a, { &t->kv, kv }, { &t->k, kv / 2 }, { &t->v, kv / 2 }, { &t->a.dk, kv / 2 },
+             { &t->a.dv, kv / 2 });
+        t->a.k = t->k, t->a.v = t->v;
     }
-    b->norm_attn = norm_attn ? *at : BLOCK_NO_NORM;
-    *at += norm_attn ? b->d : 0;
-    b->norm_mlp = *at, *at += b->d;
+    attention_take(l, &t->a);
 }
 
-void block_linears(struct block *b, struct linear **l)
+void mlp_take(const struct layers *l, struct mlp *f, struct arena *a)
 {
-    l[0] = &b->q, l[1] = &b->kv, l[2] = &b->o, l[3] = &b->gate_up, l[4] = &b->down;
-}
-
-size_t block_assign(struct block *b, enum dtype act, size_t rows, char *mem, size_t at)
-{
-    const size_t a = dtype_size(act), f = sizeof(float);
-    struct linear *l[BLOCK_LINEARS];
-    const struct buffer part[] = {
-        { &b->xn, rows * b->d * a }, { &b->att, rows * b->q_dim * a }, { &b->xn2, rows * b->d * a },
-        { &b->h, rows * b->ff * a }, { &b->mid, rows * b->d * f }, { &b->gu, rows * 2 * b->ff * f },
-    };
-    at = buffers_assign(part, sizeof part / sizeof *part, mem, at);
-    block_linears(b, l);
-    for (size_t i = 0; i < BLOCK_LINEARS; i++)
-        at = linear_assign(l[i], act, mem, at);
-    return at;
-}
-
-size_t block_scratch_assign(struct block *b, size_t rows, char *mem, size_t at)
-{
-    const struct buffer part[] = { { &b->dn, rows * b->d * sizeof(float) },
-                                   { &b->d_gu, rows * 2 * b->ff * sizeof(float) },
-                                   { &b->d_h, rows * b->ff * sizeof(float) } };
-    return buffers_assign(part, 3, mem, at);
+    const size_t n = l->rows_max, act = dtype_size(l->m->compute), ff = f->down.k;
+    TAKE(a, { &f->xn, n * l->d * act }, { &f->h, n * ff * act }, { &f->gu, n * 2 * ff * sizeof(float) },
+         { &f->d_gu, n * 2 * ff * sizeof(float) }, { &f->d_h, n * ff * sizeof(float) });
 }
 
 /* ---- weights ---- */
@@ -77,115 +75,185 @@ static void mats_row(const struct mats *y, size_t r, float *to)
     mat_row(&y->m[i], r, to);
 }
 
-/* The model pads heads to m->head_dim. No window has run yet, so that gu is free for a row. */
-void block_copy(const struct block *b, const struct model *m, size_t layer, float *params)
+/* The model pads heads to m->head_dim. */
+int block_copy(const struct projections *p, const struct mlp *f, const struct model *m, size_t layer,
+               float *w, struct err *e)
 {
     const struct layer *l = &m->layers[layer];
-    const size_t dim = m->config.head_dim, padded = m->head_dim;
-    float *row = b->gu;
-    for (size_t r = 0; r < b->q_dim + 2 * b->kv_dim; r++) {
+    const size_t dim = m->config.head_dim, padded = m->head_dim, d = p->o.n;
+    float *row = malloc(l->o.k * sizeof *row);
+    if (!row)
+        return err_set(e, ERR_FAILED, "out of memory for a row of %zu weights", l->o.k);
+    for (size_t r = 0; r < p->q.n + p->kv.n; r++) {
         const size_t from = r / dim * padded + r % dim;
-        const struct linear *to = r < b->q_dim ? &b->q : &b->kv;
-        const size_t at = r < b->q_dim ? r : r - b->q_dim;
-        mats_row(&l->qkv, from, params + to->at + at * b->d);
+        const struct linear *to = r < p->q.n ? &p->q : &p->kv;
+        const size_t at = r < p->q.n ? r : r - p->q.n;
+        mats_row(&l->qkv, from, w + to->at + at * d);
         if (to->bias != LINEAR_NO_BIAS)
-            params[to->bias + at] = l->qkv_bias[from];
+            w[to->bias + at] = l->qkv_bias[from];
     }
-    for (size_t r = 0; r < b->d; r++) {
+    for (size_t r = 0; r < d; r++) {
         mat_row(&l->o, r, row);
-        for (size_t i = 0; i < b->q_dim; i++)
-            params[b->o.at + r * b->q_dim + i] = row[i / dim * padded + i % dim];
-        mat_row(&l->down, r, params + b->down.at + r * b->ff);
+        for (size_t i = 0; i < p->q.n; i++)
+            w[p->o.at + r * p->q.n + i] = row[i / dim * padded + i % dim];
+        mat_row(&l->down, r, w + f->down.at + r * f->down.k);
     }
-    for (size_t r = 0; r < 2 * b->ff; r++)
-        mats_row(&l->gate_up, r, params + b->gate_up.at + r * b->d);
-    memcpy(params + b->norm_attn, l->norm_attn, b->d * sizeof *params);
-    memcpy(params + b->norm_mlp, l->norm_mlp, b->d * sizeof *params);
+    free(row);
+    for (size_t r = 0; r < f->gate_up.n; r++)
+        mats_row(&l->gate_up, r, w + f->gate_up.at + r * d);
+    memcpy(w + p->norm, l->norm_attn, d * sizeof *w);
+    memcpy(w + f->norm, l->norm_mlp, d * sizeof *w);
+    return 0;
 }
 
-void block_random(const struct block *b, float *params, size_t layers, uint64_t seed)
+void linear_scale(const struct linear *x, float *w, float by)
 {
-    const size_t end = b->down.at + b->down.n * b->down.k;
-    train_normal(params + b->q.at, end - b->q.at, 0.02f, seed);
+    for (size_t i = 0; i < x->n * x->k; i++)
+        w[x->at + i] *= by;
+}
+
+void block_random(const struct projections *p, const struct mlp *f, float *w, size_t layers, uint64_t seed)
+{
     const float less = 1 / sqrtf(2 * (float)layers);
-    for (size_t i = 0; i < b->o.n * b->o.k; i++)
-        params[b->o.at + i] *= less;
-    for (size_t i = 0; i < b->down.n * b->down.k; i++)
-        params[b->down.at + i] *= less;
-    for (size_t i = 0; i < b->d; i++)
-        params[b->norm_mlp + i] = 1;
-    for (size_t i = 0; i < b->d && b->norm_attn != BLOCK_NO_NORM; i++)
-        params[b->norm_attn + i] = 1;
+    train_normal(w + p->q.at, f->down.at + f->down.n * f->down.k - p->q.at, 0.02f, seed);
+    linear_scale(&p->o, w, less);
+    linear_scale(&f->down, w, less);
+    for (size_t i = 0; i < p->o.n; i++)
+        w[f->norm + i] = 1;
+    for (size_t i = 0; i < p->o.n && p->norm != NO_NORM; i++)
+        w[p->norm + i] = 1;
 }
 
-/* ---- forward and backward ---- */
+static const float *or_null(const float *w, size_t at) { return at == SIZE_MAX ? NULL : w + at; }
 
-void block_project(const struct layers *t, const struct block *b, size_t r0, const float *x, float *q,
-                   float *kv)
+struct drafter_block_weights block_weights(const struct projections *p, const struct mlp *f, const float *w)
 {
-    const size_t act = dtype_size(t->m->compute);
-    char *xn = b->xn + r0 * b->d * act;
-    if (b->norm_attn != BLOCK_NO_NORM)
-        norm_forward(t, xn, x, b->d, b->norm_attn);
-    else
-        t->m->ops->round(xn, t->m->compute, x, 1, t->rows * b->d);
-    linear_forward(t, &b->q, q, xn, false);
-    linear_forward(t, &b->kv, kv, xn, false);
-}
-
-void block_finish(const struct layers *t, const struct block *b, size_t r0, float *y, const float *x,
-                  const float *att)
-{
-    const struct ops *o = t->m->ops;
-    const enum dtype type = t->m->compute;
-    const size_t n = t->rows, d = b->d, ff = b->ff, act = dtype_size(type);
-    char *a = b->att + r0 * b->q_dim * act, *xn2 = b->xn2 + r0 * d * act, *h = b->h + r0 * ff * act;
-    float *mid = b->mid + r0 * d, *gu = b->gu + r0 * 2 * ff;
-    o->round(a, type, att, 1, n * b->q_dim);
-    memcpy(mid, x, n * d * sizeof *mid);
-    linear_forward(t, &b->o, mid, a, true);
-    norm_forward(t, xn2, mid, d, b->norm_mlp);
-    linear_forward(t, &b->gate_up, gu, xn2, false);
-    for (size_t r = 0; r < n; r++)
-        o->swiglu(h + r * ff * act, type, gu + r * 2 * ff, gu + r * 2 * ff + ff, ff);
-    memcpy(y, mid, n * d * sizeof *y);
-    linear_forward(t, &b->down, y, h, true);
-}
-
-void block_finish_back(const struct layers *t, const struct block *b, size_t r0, float *dy, float *datt)
-{
-    const size_t n = t->rows, d = b->d, ff = b->ff, act = dtype_size(t->m->compute);
-    linear_backward(t, &b->down, dy, b->h + r0 * ff * act, b->d_h, false);
-    for (size_t r = 0; r < n; r++) {
-        const float *gu = b->gu + (r0 + r) * 2 * ff;
-        float *g = b->d_gu + r * 2 * ff;
-        t->m->ops->swiglu_back(g, g + ff, gu, gu + ff, b->d_h + r * ff, ff);
-    }
-    linear_backward(t, &b->gate_up, b->d_gu, b->xn2 + r0 * d * act, b->dn, false);
-    norm_backward(t, dy, b->dn, b->mid + r0 * d, d, b->norm_mlp);
-    linear_backward(t, &b->o, dy, b->att + r0 * b->q_dim * act, datt, false);
-}
-
-void block_project_back(const struct layers *t, const struct block *b, size_t r0, float *dx, const float *x,
-                        const float *dq, const float *dkv)
-{
-    const char *xn = b->xn + r0 * b->d * dtype_size(t->m->compute);
-    linear_backward(t, &b->q, dq, xn, b->dn, false);
-    linear_backward(t, &b->kv, dkv, xn, b->dn, true);
-    if (b->norm_attn != BLOCK_NO_NORM)
-        norm_backward(t, dx, b->dn, x, b->d, b->norm_attn);
-    else
-        for (size_t i = 0; i < t->rows * b->d; i++)
-            dx[i] += b->dn[i];
-}
-
-struct drafter_block_weights block_weights(const struct block *b, const float *w)
-{
-    const bool bias = b->q.bias != LINEAR_NO_BIAS;
     return (struct drafter_block_weights){
-        .q = w + b->q.at, .kv = w + b->kv.at, .q_bias = bias ? w + b->q.bias : NULL,
-        .kv_bias = bias ? w + b->kv.bias : NULL, .o = w + b->o.at, .gate_up = w + b->gate_up.at,
-        .down = w + b->down.at, .norm_attn = b->norm_attn == BLOCK_NO_NORM ? NULL : w + b->norm_attn,
-        .norm_mlp = w + b->norm_mlp,
+        .q = w + p->q.at, .q_bias = or_null(w, p->q.bias), .kv = w + p->kv.at,
+        .kv_bias = or_null(w, p->kv.bias), .o = w + p->o.at, .gate_up = w + f->gate_up.at,
+        .down = w + f->down.at, .norm_attn = or_null(w, p->norm), .norm_mlp = w + f->norm,
     };
+}
+
+/* ---- projections ---- */
+
+static char *act_row(const struct layers *l, char *x, size_t r, size_t n)
+{
+    return x + r * n * dtype_size(l->m->compute);
+}
+
+void project(const struct layers *l, const struct projections *p, size_t r0, const float *x, float *q,
+             float *kv)
+{
+    char *xn = act_row(l, p->xn, r0, l->d);
+    if (p->norm != NO_NORM)
+        norm_forward(l, xn, x, p->norm);
+    else
+        l->m->ops->round(xn, l->m->compute, x, 1, l->rows * l->d);
+    if (q)
+        linear_forward(l, &p->q, q, xn, false);
+    if (kv)
+        linear_forward(l, &p->kv, kv, xn, false);
+}
+
+void project_out(const struct layers *l, const struct projections *p, size_t r0, float *y, const float *x,
+                 const float *att)
+{
+    char *a = act_row(l, p->att, r0, p->q.n);
+    l->m->ops->round(a, l->m->compute, att, 1, l->rows * p->q.n);
+    layers_copy(l, y, x);
+    linear_forward(l, &p->o, y, a, true);
+}
+
+void project_out_back(const struct layers *l, const struct projections *p, size_t r0, const float *dy,
+                      float *datt)
+{
+    linear_backward(l, &p->o, dy, act_row(l, p->att, r0, p->q.n), datt, false);
+}
+
+void project_back(const struct layers *l, const struct projections *p, size_t r0, float *dx, const float *x,
+                  const float *dq, const float *dkv)
+{
+    const char *xn = act_row(l, p->xn, r0, l->d);
+    linear_backward(l, &p->q, dq, xn, l->dn, false);
+    if (dkv)
+        linear_backward(l, &p->kv, dkv, xn, l->dn, true);
+    if (p->norm != NO_NORM)
+        norm_backward(l, dx, l->dn, x, p->norm, 1, true);
+    else
+        for (size_t i = 0; i < l->rows * l->d; i++)
+            dx[i] += l->dn[i];
+}
+
+/* ---- attention ---- */
+
+/* Splits rows of keys and values into heads, or joins them. */
+static void split_heads(const struct layers *l, const struct attention *a, float *kv, float *k, float *v,
+                        bool join)
+{
+    const size_t dim = a->head_dim, heads = a->kv_heads, ld = 2 * heads * dim, n = l->rows;
+    for (size_t h = 0; h < heads; h++)
+        for (size_t r = 0; r < n; r++) {
+            float *row = kv + r * ld + h * dim, *kr = k + (h * n + r) * dim, *vr = v + (h * n + r) * dim;
+            memcpy(join ? row : kr, join ? kr : row, dim * sizeof *row);
+            memcpy(join ? row + heads * dim : vr, join ? vr : row + heads * dim, dim * sizeof *row);
+        }
+}
+
+static void rotate_all(const struct layers *l, const struct attend *t, float *q, const float *cos,
+                       const float *sin, bool back)
+{
+    rotate(l, q, t->p.q.n, t->a.heads, cos, sin, back);
+    if (t->kv)
+        rotate(l, t->kv, t->p.kv.n, t->a.kv_heads, cos, sin, back);
+}
+
+void attend_forward(const struct layers *l, struct attend *t, float *y, const float *x, const float *cos,
+                    const float *sin)
+{
+    project(l, &t->p, 0, x, t->q, t->kv);
+    rotate_all(l, t, t->q, cos, sin, false);
+    if (t->kv)
+        split_heads(l, &t->a, t->kv, t->k, t->v, false);
+    attention_forward(l, &t->a);
+    project_out(l, &t->p, 0, y, x, t->a.out);
+}
+
+void attend_backward(const struct layers *l, struct attend *t, float *dx, const float *x, const float *cos,
+                     const float *sin)
+{
+    project_out_back(l, &t->p, 0, dx, t->dout);
+    attention_backward(l, &t->a);
+    if (t->kv)
+        split_heads(l, &t->a, t->kv, t->a.dk, t->a.dv, true);
+    rotate_all(l, t, t->a.dq, cos, sin, true);
+    project_back(l, &t->p, 0, dx, x, t->a.dq, t->kv);
+}
+
+/* ---- the feed-forward part ---- */
+
+void mlp_forward(const struct layers *l, const struct mlp *f, size_t r0, float *y, const float *x)
+{
+    const size_t ff = f->down.k;
+    char *xn = act_row(l, f->xn, r0, l->d), *h = act_row(l, f->h, r0, ff);
+    float *gu = f->gu + r0 * 2 * ff;
+    norm_forward(l, xn, x, f->norm);
+    linear_forward(l, &f->gate_up, gu, xn, false);
+    for (size_t r = 0; r < l->rows; r++)
+        l->m->ops->swiglu(act_row(l, h, r, ff), l->m->compute, gu + r * 2 * ff, gu + r * 2 * ff + ff, ff);
+    layers_copy(l, y, x);
+    linear_forward(l, &f->down, y, h, true);
+}
+
+void mlp_backward(const struct layers *l, const struct mlp *f, size_t r0, float *dx, const float *x)
+{
+    const size_t ff = f->down.k;
+    linear_backward(l, &f->down, dx, act_row(l, f->h, r0, ff), f->d_h, false);
+    for (size_t r = 0; r < l->rows; r++) {
+        const float *gu = f->gu + (r0 + r) * 2 * ff;
+        float *g = f->d_gu + r * 2 * ff;
+        l->m->ops->swiglu_back(g, g + ff, gu, gu + ff, f->d_h + r * ff, ff);
+    }
+    linear_backward(l, &f->gate_up, f->d_gu, act_row(l, f->xn, r0, l->d), l->dn, false);
+    norm_backward(l, dx, l->dn, x, f->norm, 1, true);
 }

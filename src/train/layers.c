@@ -1,135 +1,361 @@
-/* Layers of trained drafters, forward and backward (layers.h). Products go through the twins; attention
- * is products and softmax over blocks of queries. Start at linear_backward and attend_head. */
+/* Layers of trained drafters on the CPU (layers.h). Products go through the twins; attention is products and
+ * softmax over blocks of queries. Start at linear_backward and attend_head. */
 #include "src/train/layers.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "src/train/layers_gpu.h"
+
+/* Rows of an item of the pool; queries of a block. */
 enum { ROW_BLOCK = 16, QUERIES = 64 };
 
 /* ---- memory ---- */
 
-size_t buffers_assign(const struct buffer *b, size_t n, char *mem, size_t at)
+size_t params_take(struct layers *l, size_t n)
 {
-    for (size_t i = 0; i < n; i++) {
-        char *p = mem ? mem + at : NULL;
-        memcpy(b[i].slot, &p, sizeof p);
-        at += (b[i].bytes + 63) / 64 * 64 + 64;
+    l->n_params += n;
+    return l->n_params - n;
+}
+
+void linear_take(struct layers *l, struct linear *x, size_t n, size_t k)
+{
+    assert(l->n_linears < LINEARS_MAX);
+    *x = (struct linear){ .n = n, .k = k, .at = params_take(l, n * k), .bias = LINEAR_NO_BIAS };
+    l->linear[l->n_linears++] = x;
+}
+
+void linear_take_bias(struct layers *l, struct linear *x) { x->bias = params_take(l, x->n); }
+
+void layers_take(struct layers *l, struct arena *a)
+{
+    const enum dtype act = l->m->compute;
+    const size_t rows = l->rows_max, vocab = l->m->config.vocab, size = dtype_size(act), f = sizeof(float);
+    size_t widest = l->d;
+    for (size_t i = 0; i < l->n_linears; i++)
+        widest = MAX(widest, MAX(l->linear[i]->n, l->linear[i]->k));
+    TAKE(a, { &l->dy, rows * widest * size }, { &l->dn, rows * l->d * f },
+         { &l->logits, l->lm_rows * vocab * f }, { &l->g, l->lm_rows * vocab * size });
+    if (l->gpu) {
+        layers_gpu_take(l, a);
+        return;
     }
-    return at;
-}
-
-struct linear linear_at(size_t n, size_t k, size_t *at)
-{
-    const struct linear l = { .n = n, .k = k, .at = *at, .bias = LINEAR_NO_BIAS };
-    *at += n * k;
-    return l;
-}
-
-size_t linear_assign(struct linear *l, enum dtype act, char *mem, size_t at)
-{
-    l->w = (struct mat){ act, l->n, l->k, NULL };
-    l->back = (struct mat){ act, l->k, l->n, NULL };
-    const struct buffer mats[] = { { &l->w.w, mat_bytes(&l->w) }, { &l->back.w, mat_bytes(&l->back) } };
-    return buffers_assign(mats, 2, mem, at);
-}
-
-size_t layers_assign(struct layers *t, size_t rows, size_t widest, char *mem, size_t at)
-{
-    const enum dtype act = t->m->compute;
-    const struct mat x_back = { act, widest, rows, NULL };
-    t->x_back_bytes = mat_bytes(&x_back);
-    const struct buffer b[] = { { &t->dy, rows * widest * dtype_size(act) },
-                                { &t->dy_t, rows * widest * dtype_size(act) },
-                                { &t->x_back, t->x_back_bytes } };
-    return buffers_assign(b, 3, mem, at);
+    TAKE(a, { &l->dy_t, rows * widest * size }, { &l->attention, l->attention_bytes },
+         { &l->x_back, mat_bytes(&(struct mat){ act, widest, rows, NULL }) });
+    if (l->threads)
+        TAKE(a, { &l->part, (rows + ROW_BLOCK) / ROW_BLOCK * l->d * f });
+    if (l->distributions)
+        TAKE(a, { &l->p, l->lm_rows * vocab * f }, { &l->mixed, l->lm_rows * sizeof *l->mixed });
+    for (size_t i = 0; i < l->n_linears; i++) {
+        struct linear *x = l->linear[i];
+        x->w = (struct mat){ act, x->n, x->k, NULL };
+        x->back = (struct mat){ act, x->k, x->n, NULL };
+        TAKE(a, { &x->w.w, mat_bytes(&x->w) }, { &x->back.w, mat_bytes(&x->back) });
+    }
 }
 
 /* ---- linear maps ---- */
 
-struct update { struct linear *const *l; const float *params; };
+/* The arguments of an item of the pool. */
+struct item {
+    const struct layers *l;
+    const float *x, *p; float *y; void *to; float omega;
+    size_t n, at;
+    bool add;
+};
+
+/* The rows of item i of `rows` rows. */
+static size_t rows_of(size_t i, size_t rows) { return MIN((size_t)ROW_BLOCK, rows - i * ROW_BLOCK); }
+
+static void each_block(const struct item *x, size_t rows, void (*f)(void *ctx, size_t i, size_t thread))
+{
+    struct item copy = *x;
+    pool_run(x->l->m->pool, (rows + ROW_BLOCK - 1) / ROW_BLOCK, f, &copy);
+}
 
 static void update_item(void *ctx, size_t i, size_t thread)
 {
-    const struct update *u = ctx;
+    const struct item *x = ctx;
+    const struct linear *w = x->l->linear[i / 2];
+    struct mat mat = i % 2 ? w->back : w->w;
     (void)thread;
-    linear_update(u->l[i], u->params);
+    (i % 2 ? mat_pack_columns : mat_pack)(&mat, 0, w->n, x->p + w->at, DT_F32);
 }
 
-void linears_update(const struct layers *t, struct linear *const *l, size_t n, const float *params)
+void layers_update(const struct layers *l, const float *params)
 {
-    pool_run(t->m->pool, n, update_item, &(struct update){ l, params });
+    struct item x = { .l = l, .p = params };
+    if (l->gpu)
+        layers_gpu_update(l, params);
+    else
+        pool_run(l->m->pool, 2 * l->n_linears, update_item, &x);
 }
 
-void linear_update(const struct linear *l, const float *params)
+void layers_copy(const struct layers *l, float *to, const float *from)
 {
-    struct mat w = l->w, back = l->back;
-    mat_pack(&w, 0, l->n, params + l->at, DT_F32);
-    mat_pack_columns(&back, 0, l->n, params + l->at, DT_F32);
+    const size_t bytes = l->rows * l->d * sizeof *to;
+    if (l->gpu)
+        l->m->dev->copy(l->m->dev, to, from, bytes);
+    else
+        memcpy(to, from, bytes);
 }
 
-void linear_forward(const struct layers *t, const struct linear *l, float *y, const void *x, bool add)
+void linear_forward(const struct layers *l, const struct linear *w, float *y, const void *x, bool add)
 {
-    model_product(t->m, y, x, t->rows, &l->w, add);
-    for (size_t r = 0; l->bias != LINEAR_NO_BIAS && r < t->rows; r++)
-        for (size_t i = 0; i < l->n; i++)
-            y[r * l->n + i] += t->params[l->bias + i];
+    if (l->gpu) {
+        gpu_linear_forward(l, w, y, x, add);
+        return;
+    }
+    model_product(l->m, y, x, l->rows, &w->w, add);
+    for (size_t r = 0; w->bias != LINEAR_NO_BIAS && r < l->rows; r++)
+        for (size_t i = 0; i < w->n; i++)
+            y[r * w->n + i] += l->params[w->bias + i];
 }
 
-/* to [n][rows] = from [rows][n], both of `act`. */
-static void transpose(void *to, const void *from, enum dtype act, size_t rows, size_t n)
+/* Rounds rows of dy to operands, and transposes them to dy_t [n][rows]. */
+static void operand_item(void *ctx, size_t i, size_t thread)
 {
-    for (size_t r = 0; r < rows; r++)
-        for (size_t i = 0; i < n; i++)
+    const struct item *x = ctx;
+    const struct layers *l = x->l;
+    const enum dtype act = l->m->compute;
+    const size_t a = i * ROW_BLOCK, n = x->n, rows = l->rows;
+    (void)thread;
+    l->m->ops->round(l->dy + a * n * dtype_size(act), act, x->x + a * n, 1, rows_of(i, rows) * n);
+    for (size_t r = a; r < a + rows_of(i, rows); r++)
+        for (size_t j = 0; j < n; j++)
             if (act == DT_BF16)
-                ((uint16_t *)to)[i * rows + r] = ((const uint16_t *)from)[r * n + i];
+                ((uint16_t *)(void *)l->dy_t)[j * rows + r] = ((uint16_t *)(void *)l->dy)[r * n + j];
             else
-                ((float *)to)[i * rows + r] = ((const float *)from)[r * n + i];
+                ((float *)(void *)l->dy_t)[j * rows + r] = ((float *)(void *)l->dy)[r * n + j];
 }
 
-void linear_backward(const struct layers *t, const struct linear *l, const float *dy, const void *x,
+void linear_backward(const struct layers *l, const struct linear *w, const float *dy, const void *x,
                      float *dx, bool add)
 {
-    const enum dtype act = t->m->compute;
-    struct mat x_back = { act, l->k, t->rows, t->x_back };
-    t->m->ops->round(t->dy, act, dy, 1, t->rows * l->n);
-    transpose(t->dy_t, t->dy, act, t->rows, l->n);
-    if (t->rows % 2)                     /* the padding column must be zero */
-        memset(t->x_back, 0, mat_bytes(&x_back));
-    mat_pack_columns(&x_back, 0, t->rows, x, act);
-    model_product(t->m, t->grad + l->at, t->dy_t, l->n, &x_back, true);
-    for (size_t r = 0; l->bias != LINEAR_NO_BIAS && r < t->rows; r++)
-        for (size_t i = 0; i < l->n; i++)
-            t->grad[l->bias + i] += dy[r * l->n + i];
+    if (l->gpu) {
+        gpu_linear_backward(l, w, dy, x, dx, add);
+        return;
+    }
+    struct mat x_back = { l->m->compute, w->k, l->rows, l->x_back };
+    each_block(&(struct item){ .l = l, .x = dy, .n = w->n }, l->rows, operand_item);
+    if (l->rows % 2)                     /* the padding column must be zero */
+        memset(l->x_back, 0, mat_bytes(&x_back));
+    mat_pack_columns(&x_back, 0, l->rows, x, l->m->compute);
+    model_product(l->m, l->grad + w->at, l->dy_t, w->n, &x_back, true);
+    for (size_t r = 0; w->bias != LINEAR_NO_BIAS && r < l->rows; r++)
+        for (size_t i = 0; i < w->n; i++)
+            l->grad[w->bias + i] += dy[r * w->n + i];
     if (dx)
-        model_product(t->m, dx, t->dy, t->rows, &l->back, add);
+        model_product(l->m, dx, l->dy, l->rows, &w->back, add);
 }
 
 /* ---- norms and rotations ---- */
 
-void norm_forward(const struct layers *t, void *y, const float *x, size_t dim, size_t at)
+static void norm_item(void *ctx, size_t i, size_t thread)
 {
-    t->m->ops->rmsnorm(y, dim, t->m->compute, x, dim, t->params + at, t->rows, dim,
-                       (float)t->m->config.rms_eps);
+    const struct item *x = ctx;
+    const struct layers *l = x->l;
+    const size_t a = i * ROW_BLOCK * l->d;
+    (void)thread;
+    l->m->ops->rmsnorm((char *)x->to + a * dtype_size(l->m->compute), l->d, l->m->compute, x->x + a, l->d,
+                       l->params + x->at, rows_of(i, l->rows), l->d, (float)l->m->config.rms_eps);
 }
 
-void norm_backward(const struct layers *t, float *dx, const float *dy, const float *x, size_t dim, size_t at)
+void norm_forward(const struct layers *l, void *y, const float *x, size_t at)
 {
-    t->m->ops->rmsnorm_back(dx, dim, true, t->grad + at, dy, dim, x, t->params + at, t->rows, dim,
-                            (float)t->m->config.rms_eps);
+    if (l->gpu)
+        gpu_norm_forward(l, y, x, at);
+    else
+        each_block(&(struct item){ .l = l, .x = x, .to = y, .at = at }, l->rows, norm_item);
 }
 
-void rotate(const struct layers *t, float *x, size_t ldx, size_t heads, const float *cos, const float *sin,
+static void norm_back_item(void *ctx, size_t i, size_t thread)
+{
+    const struct item *x = ctx;
+    const struct layers *l = x->l;
+    const size_t d = l->d, a = i * ROW_BLOCK * d;
+    (void)thread;
+    memset(l->part + i * d, 0, d * sizeof(float));
+    l->m->ops->rmsnorm_back(x->y + a, d, x->add, l->part + i * d, x->p + a, d, x->x + a, l->params + x->at,
+                            rows_of(i, l->rows), d, (float)l->m->config.rms_eps);
+}
+
+void norm_backward(const struct layers *l, float *dx, float *dy, const float *x, size_t at, float weight,
+                   bool add)
+{
+    const size_t d = l->d, n = l->rows * d;
+    if (l->gpu) {
+        gpu_norm_backward(l, dx, dy, x, at, weight, add);
+        return;
+    }
+    if (weight != 1)
+        l->m->ops->round(dy, DT_F32, dy, weight, n);
+    if (!l->threads) {
+        l->m->ops->rmsnorm_back(dx, d, add, l->grad + at, dy, d, x, l->params + at, l->rows, d,
+                                (float)l->m->config.rms_eps);
+        return;
+    }
+    each_block(&(struct item){ .l = l, .x = x, .p = dy, .y = dx, .at = at, .add = add }, l->rows,
+               norm_back_item);
+    for (size_t b = 0; b < (l->rows + ROW_BLOCK - 1) / ROW_BLOCK; b++)
+        for (size_t j = 0; j < d; j++)
+            l->grad[at + j] += l->part[b * d + j];
+}
+
+void rotate(const struct layers *l, float *x, size_t ldx, size_t heads, const float *cos, const float *sin,
             bool back)
 {
-    const size_t dim = t->m->config.head_dim, half = dim / 2;
+    const size_t dim = l->m->config.head_dim, half = dim / 2;
     float angle[HEAD_DIM_MAX / 2];
-    for (size_t r = 0; r < t->rows; r++) {
+    for (size_t r = 0; r < l->rows; r++) {
         for (size_t i = 0; i < half; i++)
             angle[i] = back ? -sin[r * half + i] : sin[r * half + i];
         for (size_t h = 0; h < heads; h++)
-            t->m->ops->rope(x + r * ldx + h * dim, cos + r * half, angle, dim);
+            l->m->ops->rope(x + r * ldx + h * dim, cos + r * half, angle, dim);
     }
+}
+
+/* ---- the LM head and losses ---- */
+
+int layers_mat_read(const struct model *m, const struct mat *mat, size_t n, float *rows, char *act,
+                    struct err *e)
+{
+    enum { STEP = 256 };
+    const size_t d = m->config.hidden;
+    struct workspace *w;
+    int32_t row[STEP];
+    if (workspace_open(&w, m, STEP, KV_BLOCK, e))
+        return -1;
+    for (size_t r = 0, k; r < n && !*m->dev->error; r += k) {
+        k = MIN((size_t)STEP, n - r);
+        for (size_t i = 0; i < k; i++)
+            row[i] = (int32_t)(r + i);
+        model_mat_rows(m, w, mat, row, k, rows ? rows + r * d : NULL,
+                       act ? act + r * d * dtype_size(m->compute) : NULL);
+    }
+    workspace_close(w);
+    return *m->dev->error ? err_set(e, ERR_FAILED, "%s: %s", m->dev->name, m->dev->error) : 0;
+}
+
+static int lm_back_open_gpu(struct lm_back *b, const struct model *m, struct err *e)
+{
+    const size_t d = m->config.hidden, vocab = m->config.vocab;
+    struct device *dev = m->dev;
+    *b = (struct lm_back){ .mat = { DT_BF16, vocab, d, NULL }, .bytes = vocab * d * 2, .dev = dev };
+    if (!(b->mat.w = dev->alloc(dev, b->bytes)))
+        return err_set(e, ERR_FAILED, "out of memory for the LM head (%zu bytes on %s)", b->bytes, dev->name);
+    return layers_mat_read(m, &m->lm_head, vocab, NULL, b->mat.w, e);
+}
+
+int lm_back_open(struct lm_back *b, const struct model *m, struct err *e)
+{
+    enum { STEP = 64 };
+    if (m->dev && !m->dev->host_memory)
+        return lm_back_open_gpu(b, m, e);
+    const size_t d = m->config.hidden, vocab = m->config.vocab;
+    *b = (struct lm_back){ .mat = { m->compute, d, vocab, NULL } };
+    b->bytes = mat_bytes(&b->mat);
+    float *rows = malloc(STEP * d * sizeof *rows);
+    b->mat.w = rows ? mem_alloc(b->bytes) : NULL;
+    if (!b->mat.w) {
+        free(rows);
+        return err_set(e, ERR_FAILED, "out of memory for the LM head (%zu bytes)", b->bytes);
+    }
+    for (size_t v = 0; v < vocab; v += STEP) {
+        const size_t n = MIN((size_t)STEP, vocab - v);
+        for (size_t i = 0; i < n; i++)
+            mat_row(&m->lm_head, v + i, rows + i * d);
+        mat_pack_columns(&b->mat, v, n, rows, DT_F32);
+    }
+    free(rows);
+    return 0;
+}
+
+void lm_back_close(struct lm_back *b)
+{
+    if (b->dev)
+        b->dev->free(b->dev, b->mat.w, b->bytes);
+    else
+        mem_free(b->mat.w, b->bytes);
+    *b = (struct lm_back){ 0 };
+}
+
+void lm_forward(const struct layers *l, const void *x, size_t n)
+{
+    if (l->gpu)
+        gpu_lm_forward(l, x, n);
+    else
+        model_product(l->m, l->logits, x, n, &l->m->lm_head, false);
+}
+
+void lm_backward(const struct layers *l, float *dx, size_t n)
+{
+    if (l->gpu)
+        gpu_lm_backward(l, dx, n);
+    else
+        model_product(l->m, dx, l->g, n, &l->back->mat, false);
+}
+
+static void xent_item(void *ctx, size_t i, size_t thread)
+{
+    const struct item *x = ctx;
+    const struct layers *l = x->l;
+    const size_t vocab = l->m->config.vocab, bytes = vocab * dtype_size(l->m->compute);
+    (void)thread;
+    for (size_t r = i * ROW_BLOCK, end = r + rows_of(i, x->n); r < end; r++) {
+        char *g = x->add ? l->g + r * bytes : NULL;
+        if (l->target[r] >= 0)
+            l->m->ops->xent(g, l->m->compute, l->logits + r * vocab, vocab, (size_t)l->target[r],
+                            &l->loss[r]);
+        else if (g)
+            memset(g, 0, bytes);
+    }
+}
+
+void lm_xent(const struct layers *l, size_t n, bool gradient)
+{
+    if (l->gpu)
+        gpu_lm_xent(l, n, gradient);
+    else
+        each_block(&(struct item){ .l = l, .n = n, .add = gradient }, n, xent_item);
+}
+
+const struct xent *lm_losses(const struct layers *l, size_t n)
+{
+    return l->gpu ? gpu_lm_losses(l, n) : l->loss;
+}
+
+static void distribution_item(void *ctx, size_t i, size_t thread)
+{
+    const struct item *x = ctx;
+    const struct layers *l = x->l;
+    const size_t vocab = l->m->config.vocab, bytes = vocab * dtype_size(l->m->compute);
+    (void)thread;
+    for (size_t r = i * ROW_BLOCK, end = r + rows_of(i, x->n); r < end; r++)
+        l->m->ops->softmax(l->g + r * bytes, l->m->compute, l->p + r * vocab, 0, vocab, vocab, 1);
+}
+
+void lm_distribution(const struct layers *l, const void *x, size_t n)
+{
+    model_product(l->m, l->p, x, n, &l->m->lm_head, false);
+    each_block(&(struct item){ .l = l, .n = n }, n, distribution_item);
+}
+
+static void mixed_item(void *ctx, size_t i, size_t thread)
+{
+    const struct item *x = ctx;
+    const struct layers *l = x->l;
+    const size_t vocab = l->m->config.vocab, bytes = vocab * dtype_size(l->m->compute);
+    (void)thread;
+    for (size_t r = i * ROW_BLOCK, end = r + rows_of(i, x->n); r < end; r++)
+        l->m->ops->mixed(x->add ? l->g + r * bytes : NULL, l->m->compute, l->logits + r * vocab,
+                         x->p + r * vocab, vocab, (size_t)l->target[r], x->omega, &l->mixed[r]);
+}
+
+void lm_mixed(const struct layers *l, const float *p, size_t n, float omega, bool gradient)
+{
+    each_block(&(struct item){ .l = l, .p = p, .n = n, .omega = omega, .add = gradient }, n, mixed_item);
 }
 
 /* ---- attention ---- */
@@ -138,41 +364,33 @@ void rotate(const struct layers *t, float *x, size_t ldx, size_t heads, const fl
 struct head_mats { struct mat k, k_back, v, v_back; };
 struct scratch { float *s, *dp, *out; char *q, *p, *ds, *t; struct mat rows; };
 
-struct job { const struct layers *t; const struct attention *a; bool back; };
+struct job { const struct layers *l; const struct attention *a; bool back; };
 
 static size_t even(size_t n) { return n + n % 2; }
-static size_t aligned(size_t n) { return (n + 63) / 64 * 64 + 64; }
-
 /* Assigns the parts of a thread's scratch in mem and returns their bytes; mem NULL: counts them. */
 static size_t assign(struct head_mats *h, struct scratch *s, enum dtype act, size_t rows, size_t dim,
                      char *mem)
 {
     const size_t a = dtype_size(act), wide = even(rows);
+    struct arena arena = { mem, 0 };
     h->k = h->v = (struct mat){ act, rows, dim, NULL };
     h->k_back = h->v_back = (struct mat){ act, dim, rows, NULL };
     s->rows = (struct mat){ act, dim, QUERIES, NULL };
-    const struct { void *slot; size_t bytes; } part[] = {
-        { &h->k.w, mat_bytes(&h->k) }, { &h->k_back.w, mat_bytes(&h->k_back) },
-        { &h->v.w, mat_bytes(&h->v) }, { &h->v_back.w, mat_bytes(&h->v_back) },
-        { &s->rows.w, mat_bytes(&s->rows) },
-        { &s->s, QUERIES * wide * sizeof(float) }, { &s->dp, QUERIES * wide * sizeof(float) },
-        { &s->out, QUERIES * dim * sizeof(float) }, { &s->q, QUERIES * dim * a },
-        { &s->p, QUERIES * wide * a }, { &s->ds, QUERIES * wide * a }, { &s->t, QUERIES * wide * a },
-    };
-    size_t at = 0;
-    for (size_t i = 0; i < sizeof part / sizeof *part; i++) {
-        char *p = mem ? mem + at : NULL;
-        memcpy(part[i].slot, &p, sizeof p);
-        at += aligned(part[i].bytes);
-    }
-    return at;
+    TAKE(&arena, { &h->k.w, mat_bytes(&h->k) }, { &h->k_back.w, mat_bytes(&h->k_back) },
+         { &h->v.w, mat_bytes(&h->v) }, { &h->v_back.w, mat_bytes(&h->v_back) },
+         { &s->rows.w, mat_bytes(&s->rows) },
+         { &s->s, QUERIES * wide * sizeof(float) }, { &s->dp, QUERIES * wide * sizeof(float) },
+         { &s->out, QUERIES * dim * sizeof(float) }, { &s->q, QUERIES * dim * a },
+         { &s->p, QUERIES * wide * a }, { &s->ds, QUERIES * wide * a }, { &s->t, QUERIES * wide * a });
+    return arena.at;
 }
 
-size_t attention_bytes(const struct model *m, const struct attention *a, size_t rows)
+void attention_take(struct layers *l, const struct attention *a)
 {
     struct head_mats h;
     struct scratch s;
-    return pool_threads(m->pool) * assign(&h, &s, m->compute, rows, a->head_dim, NULL) + 64;
+    l->attention_bytes = MAX(l->attention_bytes, pool_threads(l->m->pool) *
+                                 assign(&h, &s, l->m->compute, l->rows_max, a->head_dim, NULL));
 }
 
 /* y [n][w->n] = (add ? y : 0) + x w, on the calling thread. */
@@ -202,11 +420,11 @@ static void weights(const struct job *j, const struct head_mats *h, const struct
                     size_t r0, size_t n)
 {
     const struct attention *a = j->a;
-    const struct model *m = j->t->m;
-    const size_t rows = j->t->rows, wide = even(rows), size = dtype_size(m->compute);
+    const struct model *m = j->l->m;
+    const size_t rows = j->l->rows, wide = even(rows), size = dtype_size(m->compute),
+                 ld = a->heads * a->head_dim;
     const float scale = 1.0f / sqrtf((float)a->head_dim);
-    product(m, s->s, wide, operand(m, s, q + r0 * a->ldq, a->ldq, n, a->head_dim), a->head_dim, n, &h->k,
-            false);
+    product(m, s->s, wide, operand(m, s, q + r0 * ld, ld, n, a->head_dim), a->head_dim, n, &h->k, false);
     for (size_t r = 0; r < n; r++) {
         size_t lo, hi;
         visible(a, r0 + r, &lo, &hi);
@@ -218,8 +436,8 @@ static void weights(const struct job *j, const struct head_mats *h, const struct
 static void add_outer(const struct job *j, const struct scratch *s, float *acc, const char *x, const float *y,
                       size_t ldy, size_t n)
 {
-    const struct model *m = j->t->m;
-    const size_t dim = j->a->head_dim, rows = j->t->rows, wide = even(rows), size = dtype_size(m->compute);
+    const struct model *m = j->l->m;
+    const size_t dim = j->a->head_dim, rows = j->l->rows, wide = even(rows), size = dtype_size(m->compute);
     struct mat w = s->rows;
     w.k = n;
     if (n % 2)
@@ -242,28 +460,28 @@ static void attend_queries(const struct job *j, const struct head_mats *h, const
                            size_t head, size_t r0, size_t n)
 {
     const struct attention *a = j->a;
-    const struct model *m = j->t->m;
-    const size_t dim = a->head_dim, rows = j->t->rows, wide = even(rows), ldo = a->heads * dim,
+    const struct model *m = j->l->m;
+    const size_t dim = a->head_dim, rows = j->l->rows, wide = even(rows), ld = a->heads * dim,
                  size = dtype_size(m->compute);
     const float *q = a->q + head * dim, scale = 1.0f / sqrtf((float)dim);
     weights(j, h, s, q, r0, n);
     if (!j->back) {
-        product(m, a->out + r0 * ldo + head * dim, ldo, s->p, wide, n, &h->v_back, false);
+        product(m, a->out + r0 * ld + head * dim, ld, s->p, wide, n, &h->v_back, false);
         return;
     }
-    const float *dout = a->dout + r0 * ldo + head * dim;
+    const float *dout = a->dout + r0 * ld + head * dim;
     if (a->dk)
-        add_outer(j, s, a->dv + kv * rows * dim, s->p, dout, ldo, n);
-    product(m, s->dp, wide, operand(m, s, dout, ldo, n, dim), dim, n, &h->v, false);
+        add_outer(j, s, a->dv + kv * rows * dim, s->p, dout, ld, n);
+    product(m, s->dp, wide, operand(m, s, dout, ld, n, dim), dim, n, &h->v, false);
     for (size_t r = 0; r < n; r++) {
         size_t lo, hi;
         visible(a, r0 + r, &lo, &hi);
         m->ops->softmax_back(s->ds + r * wide * size, m->compute, s->s + r * wide, s->dp + r * wide, lo, hi,
                              wide, scale);
     }
-    product(m, a->dq + r0 * a->ldq + head * dim, a->ldq, s->ds, wide, n, &h->k_back, false);
+    product(m, a->dq + r0 * ld + head * dim, ld, s->ds, wide, n, &h->k_back, false);
     if (a->dk)
-        add_outer(j, s, a->dk + kv * rows * dim, s->ds, q + r0 * a->ldq, a->ldq, n);
+        add_outer(j, s, a->dk + kv * rows * dim, s->ds, q + r0 * ld, ld, n);
 }
 
 /* One KV head with all query heads of its group. */
@@ -271,14 +489,14 @@ static void attend_head(void *ctx, size_t kv, size_t thread)
 {
     const struct job *j = ctx;
     const struct attention *a = j->a;
-    const size_t rows = j->t->rows, dim = a->head_dim, group = a->heads / a->kv_heads;
+    const size_t rows = j->l->rows, dim = a->head_dim, group = a->heads / a->kv_heads;
     const float *k = a->k + kv * rows * dim, *v = a->v + kv * rows * dim;
     struct head_mats h;
     struct scratch s;
-    const size_t bytes = assign(&h, &s, j->t->m->compute, rows, dim, NULL);
-    char *mem = a->scratch + thread * bytes;
+    const size_t bytes = assign(&h, &s, j->l->m->compute, rows, dim, NULL);
+    char *mem = j->l->attention + thread * bytes;
     memset(mem, 0, bytes);               /* padding of packed matrices is zero */
-    assign(&h, &s, j->t->m->compute, rows, dim, mem);
+    assign(&h, &s, j->l->m->compute, rows, dim, mem);
     mat_pack(&h.k, 0, rows, k, DT_F32);
     mat_pack_columns(&h.k_back, 0, rows, k, DT_F32);
     mat_pack(&h.v, 0, rows, v, DT_F32);
@@ -292,12 +510,12 @@ static void attend_head(void *ctx, size_t kv, size_t thread)
             attend_queries(j, &h, &s, kv, kv * group + g, r0, MIN((size_t)QUERIES, rows - r0));
 }
 
-void attention_forward(const struct layers *t, const struct attention *a)
+void attention_forward(const struct layers *l, const struct attention *a)
 {
-    pool_run(t->m->pool, a->kv_heads, attend_head, &(struct job){ t, a, false });
+    pool_run(l->m->pool, a->kv_heads, attend_head, &(struct job){ l, a, false });
 }
 
-void attention_backward(const struct layers *t, const struct attention *a)
+void attention_backward(const struct layers *l, const struct attention *a)
 {
-    pool_run(t->m->pool, a->kv_heads, attend_head, &(struct job){ t, a, true });
+    pool_run(l->m->pool, a->kv_heads, attend_head, &(struct job){ l, a, true });
 }

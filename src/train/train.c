@@ -13,8 +13,7 @@
 
 #include "src/model/heads.h"
 
-/* Rows of a pass; parameters that one work item of the pool processes. */
-enum { PASS_ROWS = 256, BLOCK = 1 << 14 };
+enum { PASS_ROWS = 256 };                        /* rows of a pass */
 
 struct span { size_t from, n; };                 /* tokens of a window, without the prefix */
 
@@ -123,132 +122,6 @@ static int hidden_states(struct run *r, const struct train_text *text, const str
     return 0;
 }
 
-/* ---- for modules ---- */
-
-/* By splitmix64. */
-double train_uniform(uint64_t *s)
-{
-    uint64_t z = *s += 0x9e3779b97f4a7c15u;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return ((double)((z ^ z >> 31) >> 11) + 0.5) * 0x1p-53;
-}
-
-void train_normal(float *w, size_t n, float deviation, uint64_t seed)
-{
-    uint64_t s = seed;
-    for (size_t i = 0; i < n; i++)
-        w[i] = (float)((double)deviation * sqrt(-2 * log(train_uniform(&s))) *
-                       cos(6.283185307179586 * train_uniform(&s)));
-}
-
-double train_xent(const struct xent *x) { return log((double)x->sum) + ((double)x->top - (double)x->at); }
-
-void train_score_add(struct train_score *s, const struct xent *x, double loss)
-{
-    s->n++;
-    s->loss += loss;
-    s->top1 += x->above < 1;
-    s->top3 += x->above < 3;
-}
-
-/* ---- the optimiser ---- */
-
-double train_rate(const struct train_settings *s, size_t step)
-{
-    if (step < s->warmup)
-        return s->rate * (double)(step + 1) / (double)s->warmup;
-    return s->rate * 0.5 *
-           (1 + cos(3.14159265358979323846 * (double)(step - s->warmup) / (double)(s->steps - s->warmup)));
-}
-
-struct update { struct module *u; const struct model *m; struct adamw decayed, plain; double *sum; };
-
-static void square_item(void *ctx, size_t i, size_t thread)
-{
-    const struct update *x = ctx;
-    const size_t to = MIN((i + 1) * BLOCK, x->u->n_params);
-    double s = 0;
-    (void)thread;
-    for (size_t j = i * BLOCK; j < to; j++)
-        s += (double)x->u->grad[j] * (double)x->u->grad[j];
-    x->sum[i] = s;
-}
-
-static void adamw_item(void *ctx, size_t i, size_t thread)
-{
-    const struct update *x = ctx;
-    struct module *u = x->u;
-    const size_t from = i * BLOCK, to = MIN(from + BLOCK, u->n_params), mid = MAX(from, MIN(to, u->n_matrix));
-    (void)thread;
-    x->m->ops->adamw(u->w + from, u->m + from, u->v + from, u->grad + from, mid - from, &x->decayed);
-    x->m->ops->adamw(u->w + mid, u->m + mid, u->v + mid, u->grad + mid, to - mid, &x->plain);
-}
-
-int module_open(struct module *u, struct err *e)
-{
-    const size_t blocks = (u->n_params + BLOCK - 1) / BLOCK,
-                 bytes = 4 * u->n_params * sizeof(float) + blocks * sizeof(double);
-    char *p = mem_alloc(bytes);
-    if (!p)
-        return err_set(e, ERR_FAILED, "%s: out of memory for weights and moments (%zu bytes)", u->name,
-                       bytes);
-    u->sum = (double *)(void *)p;
-    u->w = (float *)(void *)(u->sum + blocks);
-    u->grad = u->w + u->n_params;
-    u->m = u->grad + u->n_params;
-    u->v = u->m + u->n_params;
-    u->kind->init(u);
-    u->kind->update(u);
-    return 0;
-}
-
-void module_close(struct module *u)
-{
-    mem_free(u->sum, 4 * u->n_params * sizeof(float) + (u->n_params + BLOCK - 1) / BLOCK * sizeof(double));
-    u->w = u->grad = u->m = u->v = NULL;
-    u->sum = NULL;
-}
-
-/* pow() by multiplication: the bits do not depend on the C library. */
-static double power(double b, size_t n)
-{
-    double p = 1;
-    for (; n; n >>= 1, b *= b)
-        if (n & 1)
-            p *= b;
-    return p;
-}
-
-double train_step(struct module *u, const struct train_settings *s, size_t step, const struct model *m)
-{
-    const double beta1 = 0.9, beta2 = 0.999, rate = train_rate(s, step);
-    const size_t blocks = (u->n_params + BLOCK - 1) / BLOCK;
-    struct update x = { .u = u, .m = m, .sum = u->sum };
-    double norm = 0;
-    if (u->kind->squares) {
-        norm = u->kind->squares(u);
-    } else {
-        pool_run(m->pool, blocks, square_item, &x);
-        for (size_t i = 0; i < blocks; i++)
-            norm += x.sum[i];
-    }
-    norm = sqrt(norm);
-    x.plain = (struct adamw){ .beta1 = (float)beta1, .beta2 = (float)beta2, .eps = 1e-8f, .keep = 1,
-                              .scale = s->clip > 0 && norm > s->clip ? (float)(s->clip / norm) : 1,
-                              .rate = (float)(rate / (1 - power(beta1, step + 1))),
-                              .root = (float)(1 / sqrt(1 - power(beta2, step + 1))) };
-    x.decayed = x.plain;
-    x.decayed.keep = (float)(1 - rate * s->decay);
-    if (u->kind->adamw) {
-        u->kind->adamw(u, &x.decayed);
-    } else {
-        pool_run(m->pool, blocks, adamw_item, &x);
-        u->kind->update(u);
-    }
-    return norm;
-}
-
 /* ---- checkpoints ---- */
 
 /* A checkpoint is "longhand training 1\n", struct head, then w, m and v of every module, then the hash of
@@ -288,7 +161,7 @@ static uint64_t identity(const struct train *t)
 static int fetch_modules(struct train *t, struct err *e)
 {
     for (size_t i = 0; i < t->n_modules; i++)
-        if (t->module[i].kind->fetch && t->module[i].kind->fetch(&t->module[i], e))
+        if (module_fetch(&t->module[i], e))
             return -1;
     return 0;
 }
@@ -376,7 +249,7 @@ static int checkpoint_restore(struct run *r, const char *data, size_t n, struct 
         float *const a[] = { u->w, u->m, u->v };
         for (size_t k = 0; k < 3; k++, at += u->n_params * sizeof(float))
             memcpy(a[k], data + at, u->n_params * sizeof(float));
-        u->kind->update(u);
+        module_update(u);
     }
     t->step = t->resumed = head.step;
     t->tokens = head.tokens;
@@ -446,7 +319,7 @@ static int one_window(struct run *r, const struct train_text *text, const struct
         return -1;
     const double mid = clock_seconds();
     for (size_t i = 0; i < t->n_modules; i++)
-        t->module[i].kind->window(&t->module[i], &win, weight, r->score + i * TRAIN_OUTPUTS_MAX);
+        t->module[i].kind->train(&t->module[i], &win, weight, r->score + i * TRAIN_OUTPUTS_MAX);
     *times[0] += mid - start;
     *times[1] += clock_seconds() - mid;
     return check_device(t, e);
@@ -472,9 +345,6 @@ static int one_step(struct run *r, struct err *e)
     struct train *t = r->t;
     size_t tokens = 0;
     memset(r->score, 0, t->n_modules * TRAIN_OUTPUTS_MAX * sizeof *r->score);
-    for (size_t i = 0; i < t->n_modules; i++)
-        if (!t->module[i].kind->adamw)           /* kind->adamw clears the gradient itself */
-            memset(t->module[i].grad, 0, t->module[i].n_params * sizeof(float));
     for (size_t b = 0; b < t->s.batch; b++) {
         const size_t at = t->step * t->s.batch + b;
         if (stopped(r))
@@ -489,7 +359,7 @@ static int one_step(struct run *r, struct err *e)
     }
     const double start = clock_seconds();
     for (size_t i = 0; i < t->n_modules; i++)
-        if (!isfinite(train_step(&t->module[i], &t->s, t->step, t->model)))
+        if (!isfinite(train_step(&t->module[i], &t->s, t->step)))
             return check_device(t, e) ? -1 : err_set(e, ERR_FAILED,
                 "%s: the gradient of step %zu is not finite; a lower --learning-rate may help",
                     t->module[i].name, t->step);
@@ -585,12 +455,7 @@ static int open_run(struct run *r, struct err *e)
     cut_windows(t, &t->valid, r->held);
     shuffle(r, 0);
     const struct kv_size cache = model_cache(m, t->s.window, 0);
-    if (kv_open(&r->kv, m->dev, &cache, e) || workspace_open(&r->work, m, PASS_ROWS, t->s.window, e))
-        return -1;
-    for (size_t i = 0; i < t->n_modules; i++)
-        if (module_open(&t->module[i], e))
-            return -1;
-    return 0;
+    return kv_open(&r->kv, m->dev, &cache, e) ? -1 : workspace_open(&r->work, m, PASS_ROWS, t->s.window, e);
 }
 
 int train_run(struct train *t, struct err *e)
@@ -601,8 +466,6 @@ int train_run(struct train *t, struct err *e)
     int rc = open_run(&r, e) || resume(&r, e) || run_steps(&r, e) || finish(&r, e) ? -1 : 0;
     if (r.csv && fclose(r.csv) && !rc)
         rc = err_set(e, ERR_FAILED, "%s: cannot write: %s", t->curves, strerror(errno));
-    for (size_t i = 0; i < t->n_modules; i++)
-        module_close(&t->module[i]);
     workspace_close(r.work);
     kv_close(&r.kv);
     t->model->dev->free(t->model->dev, r.hidden, r.hidden_bytes);

@@ -1,8 +1,7 @@
 /* The trainer: windows of text, the hidden states of a frozen model, steps of AdamW, checkpoints, curves.
  *
  * A module is what is trained: a table of functions that knows nothing of windows, files or the optimiser.
- * Several modules may share the hidden states of one run. train_heads.h has the only kind of module,
- * drafting heads.
+ * Several modules may share the hidden states of one run.
  *
  * Data. Every text is cut into the fewest windows of at most `window` tokens, of nearly equal length. Each
  * window begins with the prefix, the tokens that the tokenizer puts before a text, so that it looks to the
@@ -20,10 +19,13 @@
  *
  * Checkpoints. A checkpoint file beside the output holds weights and moments. train_run continues from it
  * if it exists, and removes it at the end. A checkpoint of the CPU does not continue on a GPU, nor the
- * other way round. */
+ * other way round.
+ *
+ * A new training is a file, train_NAME.c: the forward and backward pass of its drafter, written with layers.h
+ * and block.h, its loss and its file. Its kind has a row in the table of cmd_train.c. */
 #pragma once
 #include <stdatomic.h>
-#include "src/model/model.h"
+#include "src/train/layers.h"
 
 enum { TRAIN_SKIP_TOKENS = 1200, TRAIN_OUTPUTS_MAX = 16, TRAIN_MODULES_MAX = 4, TRAIN_PREFIX_MAX = 16 };
 
@@ -56,43 +58,81 @@ double train_uniform(uint64_t *state);
 void train_normal(float *w, size_t n, float deviation, uint64_t seed);
 
 struct module;
+/* A kind of drafter: one file, train_NAME.c, and one row of cmd_train.c's table. */
 struct module_kind {
-    bool entering;                       /* window reads win->entering */
-    /* Set the first weights. */
-    void (*init)(struct module *u);
-    /* Pack what the products need, after u->w has changed. */
-    void (*update)(struct module *u);
-    /* Add to score[u->n_outputs]. Unless weight is 0, also add to u->grad `weight` times the gradient of
-     * the window's loss: the sum over outputs of the mean cross-entropy over positions. */
-    void (*window)(struct module *u, const struct train_window *win, float weight, struct train_score *score);
+    const char *name;                    /* of the command line */
+    /* Defaults of struct train_settings; rate 0: cmd_train.c chooses one by the model. */
+    double rate; size_t window, skip_max;
+    bool entering;                       /* `train` reads win->entering */
+    bool gpu;                            /* it can be trained on a GPU */
+    size_t self_bytes;                   /* of u->self, which begins as zeros */
+    /* NULL, or say why the model has no such drafter: ERR_INPUT. */
+    int  (*check)(const struct module *u, const struct model *m, struct err *e);
+    /* Take parameters, matrices first, and memory; set n_outputs, n_matrix, and what the layers need
+     * (layers.h). A layout is made twice: the first one only counts. */
+    void (*layout)(struct module *u, struct arena *a);
+    /* Set the first weights, u->w, which begin as zeros. */
+    int  (*init)(struct module *u, struct err *e);
+    /* Add to score[u->n_outputs]. Unless weight is 0, also add to the gradient `weight` times that of the
+     * window's loss: the sum over outputs of the mean loss over positions. */
+    void (*train)(struct module *u, const struct train_window *win, float weight, struct train_score *score);
     /* Write u->w to the file that the user gets. `note` describes the training. */
     int  (*save)(const struct module *u, const char *path, const char *note, struct err *e);
-
-    /* A module whose weights, gradient and moments are in the memory of a GPU has the three functions
-     * below. In other modules they are NULL. Their errors are those of the device. */
-    /* Copy the GPU's arrays to u->w, grad, m and v. update copies them back, and sets the GPU's gradient
-     * to 0. */
-    int    (*fetch)(struct module *u, struct err *e);
-    /* Return the sum of squares of the gradient. */
-    double (*squares)(struct module *u);
-    /* One step of the optimiser, in which the first n_matrix weights decay by a->keep. It also does the
-     * work of update, and sets the gradient to 0. */
-    void   (*adamw)(struct module *u, const struct adamw *a);
 };
+extern const struct module_kind train_heads, train_longspec, train_gumiho, train_spire;
+
+/* SPIRe's ablations. SPIRE_NO_ACTIVATIONS is without feedback memories, too: keys and values of all positions
+ * come from the drafter's own x^{i-1}, and a window is one pass. */
+enum spire_ablation {
+    SPIRE_WHOLE, SPIRE_RANDOM,           /* random first weights */
+    SPIRE_DISTILL, SPIRE_HARD,           /* omega 1; cross-entropy of the text's token */
+    SPIRE_NO_FEEDBACK, SPIRE_NO_ACTIVATIONS,
+};
+/* Where the time of the heads' windows went. */
+enum { HEADS_FORWARD, HEADS_LM, HEADS_LOSS, HEADS_LM_BACK, HEADS_BACK, HEADS_TIMES };
+
+struct heads;
 struct module {
+    /* The caller sets these. */
     const struct module_kind *kind;
     const char *name;                    /* in reports and curves */
     const char *out;                     /* the path that it is saved to */
+    size_t window; uint64_t seed;
+    size_t heads; bool chained;          /* of train_heads */
+    const struct heads *first;           /* heads of this kind and number to start from, or NULL; borrowed */
+    enum spire_ablation ablation;        /* of train_spire */
+
+    /* module_plan sets these. */
     void *self;                          /* private data of the kind */
     size_t n_outputs;                    /* each output is reported separately */
     size_t n_params, n_matrix;           /* the first n_matrix parameters decay */
-    float *w, *grad, *m, *v;             /* [n_params] */
-    double *sum;                         /* private to train.c */
+    size_t bytes;                        /* of the device, without the LM head */
+
+    /* module_open sets these. */
+    struct layers layers;
+    float *w, *grad, *m, *v;             /* [n_params], the host's; on a GPU copies, see module_fetch */
+    char *mem;
+    double seconds[HEADS_TIMES];         /* of train_heads */
+    double *sum;                         /* private to module.c */
 };
 
-/* Allocate the arrays of a module, then call init and update. train_run does so itself. */
-int  module_open(struct module *u, struct err *e);
+/* Compute sizes, for a model whose weights may not be read yet. */
+int  module_plan(struct module *u, const struct model *m, struct err *e);
+/* Allocate memory and set the first weights. `back` is borrowed. ERR_INPUT: the model has no such drafter, or
+ * its GPU has no cuBLAS. After a failure module_close is allowed, and needed. */
+int  module_open(struct module *u, const struct model *m, const struct lm_back *back, struct err *e);
 void module_close(struct module *u);
+/* Pack what the products need, after u->w has changed. */
+void module_update(struct module *u);
+/* Copy the GPU's arrays to u->w, grad, m and v; on the CPU nothing. */
+int  module_fetch(struct module *u, struct err *e);
+/* The sum of squares of the gradient; on a GPU it waits. */
+double module_squares(const struct module *u);
+
+/* For modules. Add the losses of rows with a target to s. */
+void train_score_rows(struct train_score *s, const struct xent *loss, const int32_t *target, size_t n);
+/* The angles of the first n positions of a window, [n][head_dim / 2]. */
+void train_angles(const struct model *m, const struct train_window *win, size_t n, float *cos, float *sin);
 
 struct train_text { int32_t *ids; size_t *begin, n; };   /* text i is ids[begin[i]..begin[i + 1]) */
 
@@ -139,12 +179,12 @@ size_t train_windows(const struct train *t, const struct train_text *text);
  * the host. */
 size_t train_device_bytes(const struct train *t);
 size_t train_host_bytes(const struct train *t);
-/* Train from the checkpoint or from the start, save every module, remove the checkpoint. ERR_AGAIN:
- * t->stop was set, and the checkpoint holds the last step. ERR_INPUT: the checkpoint cannot continue this
- * training. */
+/* Train the modules, which are open, from the checkpoint or from the start, save every module, remove the
+ * checkpoint. ERR_AGAIN: t->stop was set, and the checkpoint holds the last step. ERR_INPUT: the checkpoint
+ * cannot continue this training. */
 int train_run(struct train *t, struct err *e);
 
 /* The learning rate of step 0, 1, .. */
 double train_rate(const struct train_settings *s, size_t step);
-/* One step of the optimiser, counted from 0, with u->grad. Returns the norm of the gradient. */
-double train_step(struct module *u, const struct train_settings *s, size_t step, const struct model *m);
+/* One step of the optimiser, counted from 0, with u->grad, which becomes 0. Returns the gradient's norm. */
+double train_step(struct module *u, const struct train_settings *s, size_t step);

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "kernels/cuda/device_train.h"
-#include "src/train/train_heads.h"
+#include "src/train/train.h"
 #include "tests/labbench/lab.h"
 
 enum { N_HEADS = 3, CHUNK = 256 };
@@ -35,10 +35,10 @@ static int one_step(struct training *t, size_t step, double seconds[3], struct e
         dev->copy(dev, t->hidden + i * d, workspace_residual(t->work), seq.n * d * sizeof *t->hidden);
     }
     const double mid = clock_seconds();
-    t->u.kind->window(&t->u, &(struct train_window){ t->token, t->n, t->hidden }, 1, score);
+    t->u.kind->train(&t->u, &(struct train_window){ t->token, t->n, t->hidden }, 1, score);
     const double late = clock_seconds();
     /* This call waits for the device. */
-    const double norm = train_step(&t->u, &s, step, t->m), squares = t->u.kind->squares(&t->u);
+    const double norm = train_step(&t->u, &s, step), squares = module_squares(&t->u);
     seconds[0] += mid - start, seconds[1] += late - mid, seconds[2] += clock_seconds() - late;
     if (*dev->error)
         return err_set(e, ERR_FAILED, "%s: %s", dev->name, dev->error);
@@ -63,7 +63,7 @@ static int measure(struct lab *b, struct training *t, struct err *e)
     if (kv_open(&t->kv, dev, &(struct kv_size){ dev->kv_type, c->n_layers, c->n_kv_heads, t->m->head_dim,
                                                 t->n, 0 }, e) ||
         workspace_open(&t->work, t->m, CHUNK, t->n, e) || lm_back_open(&t->back, t->m, e) ||
-        train_heads_open(&t->u, t->m, &t->back, N_HEADS, true, 1, NULL, e) || module_open(&t->u, e))
+        module_open(&t->u, t->m, &t->back, e))
         return -1;
     /* Not counted: libraries choose and load their kernels. */
     if (!b->tiny && one_step(t, 0, (double[3]){ 0 }, e))
@@ -85,26 +85,28 @@ static int measure(struct lab *b, struct training *t, struct err *e)
 int lab_train(struct lab *b, const struct model *m, struct err *e)
 {
     char why[512];
-    struct training t = { .m = m, .n = b->tiny ? 40 : 8192, .u = { .name = "heads" } };
+    struct training t = { .m = m, .n = b->tiny ? 40 : 8192,
+                          .u = { .kind = &train_heads, .name = "heads", .heads = N_HEADS, .chained = true,
+                                 .seed = 1 } };
     const size_t vocab = m->config.vocab, d = m->config.hidden,
                  window = t.n * (d * 4 + 4 * m->config.n_layers * m->config.n_kv_heads * m->head_dim);
+    if (module_plan(&t.u, m, e))
+        return -1;
     const size_t needed =
-        train_heads_bytes(m, N_HEADS) + vocab * d * 2 + window + workspace_bytes(m, CHUNK, t.n);
+        t.u.bytes + vocab * d * 2 + window + workspace_bytes(m, CHUNK, t.n);
     if (device_train_open(m->dev, why, sizeof why)) {
+        module_close(&t.u);
         lab_skip(b, "training of heads: %s", why);
         return 0;
     }
     if (needed > m->dev->bytes_free(m->dev)) {
+        module_close(&t.u);
         lab_skip(b, "training of heads: %.1f GB are needed, %.1f GB are free", (double)needed / 1e9,
                           (double)m->dev->bytes_free(m->dev) / 1e9);
         return 0;
     }
     const int rc = measure(b, &t, e);
-    if (t.u.self) {
-        if (t.u.w)
-            module_close(&t.u);
-        train_heads_close(&t.u);
-    }
+    module_close(&t.u);
     lm_back_close(&t.back);
     workspace_close(t.work);
     if (t.kv.base)

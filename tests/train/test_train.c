@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 
 #include "src/model/heads.h"
-#include "src/train/train_heads.h"
+#include "src/train/train.h"
 #include "tests/allocations.h"
 #include "tests/rig.h"
 #include "tests/train_fixture.h"
@@ -193,7 +193,7 @@ static double bench_loss(struct fixture_bench *b, bool gradient, struct train_sc
     double loss = 0;
     memset(score, 0, TRAIN_OUTPUTS_MAX * sizeof *score);
     if (gradient) memset(b->u.grad, 0, b->u.n_params * 4);
-    b->u.kind->window(&b->u, &b->win, gradient ? 1 : 0, score);
+    b->u.kind->train(&b->u, &b->win, gradient ? 1 : 0, score);
     for (size_t k = 0; k < b->n; k++) loss += score[k].loss / (double)score[k].n;
     return loss;
 }
@@ -225,7 +225,7 @@ static void training_equals_pytorch(void)
                 CHECK(near((double)b.u.grad[i], want[1].v[i], 1e-6, 1e-4),
                       "%s parameter %zu: gradient %.9g, PyTorch %.9g", kinds[kind], i, (double)b.u.grad[i],
                       want[1].v[i]);
-            const double norm = train_step(&b.u, &s, step, &b.m);
+            const double norm = train_step(&b.u, &s, step);
             CHECK(near(norm, want[2].v[step], 1e-5, 1e-4), "%s step %zu: norm %g, PyTorch %g", kinds[kind],
                   step, norm, want[2].v[step]);
         }
@@ -264,7 +264,7 @@ static void gradients_equal_finite_differences(void)
             for (int j = 0; j < 2; j++) {
                 for (size_t i = 0; i < n; i++)
                     b.u.w[i] = w[i] + (float)((j ? 0.01 : -0.01) / sqrt(len) * (double)dir[i]);
-                b.u.kind->update(&b.u);
+                module_update(&b.u);
                 side[j] = bench_loss(&b, false, score);
             }
             CHECK(near((side[1] - side[0]) / 0.02, dot, 3e-4, 3e-3),
@@ -349,7 +349,9 @@ static int session(const char *dir, struct session *s, const char *out, struct e
     struct rig r;
     char second[4200], checkpoint[4200], curves[4200];
     struct lm_back back;
-    struct module u[2] = { { .name = "chained", .out = out }, { .name = "independent", .out = second } };
+    struct module u[2] = {
+        { .kind = &train_heads, .name = "chained", .out = out, .heads = 3, .chained = true, .seed = 1 },
+        { .kind = &train_heads, .name = "independent", .out = second, .heads = 2, .seed = 1 } };
     snprintf(second, sizeof second, "%s.2", out),
         snprintf(checkpoint, sizeof checkpoint, "%s.checkpoint", out),
         snprintf(curves, sizeof curves, "%s.csv", out);
@@ -361,13 +363,13 @@ static int session(const char *dir, struct session *s, const char *out, struct e
                .rate = 0.02, .decay = 0.1, .clip = 1, .seed = 7, .checkpoint_seconds = 1e9 } };
     make_text(&t.data, 4, 430, 1), make_text(&t.valid, 2, 150, 2);
     CHECK(train_windows(&t, &t.data) == 20 && train_windows(&t, &t.valid) == 4);
-    if (lm_back_open(&back, &r.m, e) || train_heads_open(&u[0], &r.m, &back, 3, true, 1, NULL, e) ||
-        train_heads_open(&u[1], &r.m, &back, 2, false, 1, NULL, e))
+    if (lm_back_open(&back, &r.m, e) || module_open(&u[0], &r.m, &back, e) ||
+        module_open(&u[1], &r.m, &back, e))
         rig_die("session", e);
     s->stop = 0;
     s->first = s->last = s->valid_first = s->valid_last = 0, s->reports = 0;
     int rc = train_run(&t, e);
-    train_heads_close(&u[0]), train_heads_close(&u[1]), lm_back_close(&back);
+    module_close(&u[0]), module_close(&u[1]), lm_back_close(&back);
     free(t.data.ids), free(t.data.begin), free(t.valid.ids), free(t.valid.begin);
     rig_close(&r);
     return rc;
@@ -483,14 +485,13 @@ static void a_save_without_memory_leaks_nothing(void)
     struct err e = { 0 };
     struct rig r;
     struct lm_back back;
-    struct module u = { .name = "chained" };
+    struct module u = { .kind = &train_heads, .name = "chained", .heads = 2, .chained = true, .seed = 1 };
     size_t before = 0, failures = 0;
     if (!ALLOCATIONS_COUNTED) SKIP("sanitizers replace functions of the C library themselves");
     tiny_write(&model_shape, dir);
     snprintf(out, sizeof out, "%s/a", dir);
     rig_open(&r, dir, DT_BF16, best_twin(), 1, 1, 64);
-    if (lm_back_open(&back, &r.m, &e) || train_heads_open(&u, &r.m, &back, 2, true, 1, NULL, &e) ||
-        module_open(&u, &e))
+    if (lm_back_open(&back, &r.m, &e) || module_open(&u, &r.m, &back, &e))
         rig_die("module", &e);
     for (int round = 0; round < 20; round++) {
         int rc = -1;
@@ -507,7 +508,7 @@ static void a_save_without_memory_leaks_nothing(void)
     }
     const size_t after = mallinfo2().uordblks;
     CHECK(failures >= 3 && after == before, "%zu failures, %zu bytes leaked", failures, after - before);
-    module_close(&u), train_heads_close(&u), lm_back_close(&back), rig_close(&r);
+    module_close(&u), lm_back_close(&back), rig_close(&r);
     remove_all(out), tiny_remove(dir);
 }
 

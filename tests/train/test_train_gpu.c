@@ -6,7 +6,7 @@
 #include "kernels/cuda/cublas.h"
 #include "kernels/cuda/device_train.h"
 #include "src/model/heads.h"
-#include "src/train/train_heads_impl.h"
+#include "src/train/train.h"
 #include "tests/device_open.h"
 #include "tests/rig.h"
 #include "tests/train_fixture.h"
@@ -182,13 +182,13 @@ static void gradients_as_on_the_cpu(void)
         memset(score, 0, sizeof score);
         fixture_bench_open(&cpu, DT_BF16, best_twin(), 1, chained, NULL),
             fixture_bench_open(&gpu, DT_BF16, best_twin(), 1, chained, dev);
-        if (round & 2) ((struct trainer *)gpu.u.self)->rows_max = 7;         /* in several pieces */
+        if (round & 2) gpu.u.layers.rows_max = 7;         /* in several pieces */
         snprintf(name, sizeof name, "%s_gradient", kinds[chained]);
         struct fixture torch = fixture(name);
-        cpu.u.kind->window(&cpu.u, &cpu.win, 1, score[0]);
-        gpu.u.kind->window(&gpu.u, &gpu.win, 1, score[1]);
-        const double squares = gpu.u.kind->squares(&gpu.u);
-        CHECK(gpu.u.kind->fetch(&gpu.u, &e) == 0, "%s", e.msg);
+        cpu.u.kind->train(&cpu.u, &cpu.win, 1, score[0]);
+        gpu.u.kind->train(&gpu.u, &gpu.win, 1, score[1]);
+        const double squares = module_squares(&gpu.u);
+        CHECK(module_fetch(&gpu.u, &e) == 0, "%s", e.msg);
         CHECK(!memcmp(cpu.u.w, gpu.u.w, cpu.u.n_params * 4), "weights changed");
         for (size_t i = 0; i < cpu.u.n_params; i++) bb += (double)cpu.u.grad[i] * (double)cpu.u.grad[i];
         const double typical = sqrt(bb / (double)cpu.u.n_params);
@@ -213,8 +213,8 @@ static void gradients_as_on_the_cpu(void)
                kinds[chained], worst, typical, sqrt(pt / aa));
         /* after a step the gradient is 0, and the weights have moved as on the CPU */
         const struct train_settings s = { .steps = 10, .warmup = 2, .rate = 0.01, .decay = 0.1, .clip = 0.5 };
-        const double n0 = train_step(&cpu.u, &s, 0, &cpu.m), n1 = train_step(&gpu.u, &s, 0, &gpu.m);
-        CHECK(near(n0, n1, 0, 1e-3) && gpu.u.kind->fetch(&gpu.u, &e) == 0, "norms %g %g", n0, n1);
+        const double n0 = train_step(&cpu.u, &s, 0), n1 = train_step(&gpu.u, &s, 0);
+        CHECK(near(n0, n1, 0, 1e-3) && module_fetch(&gpu.u, &e) == 0, "norms %g %g", n0, n1);
         size_t far = 0;
         for (size_t i = 0; i < cpu.u.n_params; i++) {
             far += !near((double)gpu.u.w[i], (double)cpu.u.w[i], 1e-4, 1e-4);
@@ -222,8 +222,8 @@ static void gradients_as_on_the_cpu(void)
         }
         CHECK(far * 100 <= cpu.u.n_params, "%zu of %zu weights moved differently", far, cpu.u.n_params);
         /* with weight 0 the gradient stays untouched */
-        gpu.u.kind->window(&gpu.u, &gpu.win, 0, score[1]);
-        CHECK(gpu.u.kind->squares(&gpu.u) == 0, "scoring alone touched the gradient");
+        gpu.u.kind->train(&gpu.u, &gpu.win, 0, score[1]);
+        CHECK(module_squares(&gpu.u) == 0, "scoring alone touched the gradient");
         fixture_bench_close(&cpu), fixture_bench_close(&gpu), free(torch.v);
     }
 }

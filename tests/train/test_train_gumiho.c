@@ -1,8 +1,10 @@
 /* Training of Gumiho's drafter: gradients against finite differences and PyTorch, equal bits for every twin
  * and number of threads, the two stages, and the file. */
-#include "src/train/train_gumiho.h"
+#include "src/model/gumiho.h"
 #include "tests/drafter_fixture.h"
 #include "tests/train_bench.h"
+
+enum { GUMIHO_OUTPUTS = 1 + GUMIHO_HEADS };
 
 static const struct tiny shapes[] = {
     { "gumiho-gqa", "llama", 48, 56, 4, 2, 16, 97, 2, 0, DT_F32, true, 0 },
@@ -12,18 +14,10 @@ static const struct tiny shapes[] = {
 static void bench_open(struct bench *b, const struct tiny *shape, enum dtype compute, const struct ops *o,
                        size_t threads, double done)
 {
-    struct err e = { 0 };
     bench_model(b, shape, compute, o, threads);
-    if (train_gumiho_open(&b->u, &b->rig.m, &b->back, WINDOW, 9, &e)) rig_die("open", &e);
-    bench_module(b, "gumiho", 0.1f);
+    bench_module(b, &train_gumiho, SPIRE_WHOLE, 0.1f);
     b->win.key = 5;
     b->win.done = done;
-}
-
-static void bench_close(struct bench *b)
-{
-    train_gumiho_close(&b->u);
-    bench_model_close(b);
 }
 
 static double loss_of(const struct train_score *score)
@@ -75,9 +69,9 @@ static void the_stages_and_the_noise(void)
     bench_window(&b, first);
     b.win.done = 0.5;
     bench_window(&b, second);
-    b.u.kind->window(&b.u, &b.win, 0, plain);
+    b.u.kind->train(&b.u, &b.win, 0, plain);
     b.win.key = 6;
-    b.u.kind->window(&b.u, &b.win, 0, again);
+    b.u.kind->train(&b.u, &b.win, 0, again);
     for (size_t k = 0; k < GUMIHO_OUTPUTS; k++)
         CHECK((k == 0) == (first[k].loss == second[k].loss) && second[k].loss != plain[k].loss &&
               plain[k].loss == again[k].loss, "output %zu: %g, %g, %g", k, first[k].loss, second[k].loss,
@@ -88,12 +82,9 @@ static void the_stages_and_the_noise(void)
 static void losses_and_gradients_equal_pytorch(void)
 {
     struct drafter_bench b;
-    struct err e = { 0 };
     drafter_bench_open(&b);
     b.win.done = 1;
-    if (train_gumiho_open(&b.u, &b.m, &b.back, b.win.n, 1, &e)) rig_die("open", &e);
-    drafter_bench_compare(&b, "gumiho");
-    train_gumiho_close(&b.u);
+    drafter_bench_compare(&b, &train_gumiho);
     drafter_bench_close(&b);
 }
 

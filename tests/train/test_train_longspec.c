@@ -1,7 +1,8 @@
 /* Training of LongSpec's drafter: gradients against finite differences, equal bits for every twin and number
  * of threads, the keys that each offset sees, and the file. */
-#include "src/train/train_longspec.h"
 #include "tests/train_bench.h"
+
+enum { OFFSETS = 5 };
 
 static const struct tiny shapes[] = {
     { "longspec-gqa", "llama", 48, 56, 4, 2, 16, 97, 2, 0, DT_F32, true, 0 },
@@ -11,17 +12,9 @@ static const struct tiny shapes[] = {
 static void bench_open(struct bench *b, const struct tiny *shape, enum dtype compute, const struct ops *o,
                        size_t threads, uint64_t key)
 {
-    struct err e = { 0 };
     bench_model(b, shape, compute, o, threads);
-    if (train_longspec_open(&b->u, &b->rig.m, &b->back, WINDOW, 9, &e)) rig_die("open", &e);
-    bench_module(b, "longspec", 0.1f);
+    bench_module(b, &train_longspec, SPIRE_WHOLE, 0.1f);
     b->win.key = key;
-}
-
-static void bench_close(struct bench *b)
-{
-    train_longspec_close(&b->u);
-    bench_model_close(b);
 }
 
 /* The mean loss with the offset of the window's key. */
@@ -29,7 +22,7 @@ static double loss_of(const struct train_score *score)
 {
     size_t n = 0;
     double loss = 0;
-    for (size_t j = 0; j < LONGSPEC_OFFSETS; j++)
+    for (size_t j = 0; j < OFFSETS; j++)
         n += score[j].n, loss += score[j].loss;
     CHECK(n == WINDOW - 1, "%zu positions", n);
     return loss / (double)n;
@@ -66,13 +59,13 @@ static void gradients_are_equal_everywhere(void)
 /* With offset j the loss at token t must not depend on the model's keys after t - j. */
 static void offsets_hide_keys(void)
 {
-    for (size_t j = 1; j <= LONGSPEC_OFFSETS; j++) {
+    for (size_t j = 1; j <= OFFSETS; j++) {
         struct bench b;
         double before, after[2];
         bench_open(&b, &shapes[0], DT_F32, best_twin(), 1, 0);
         b.win.n = 20;
         struct train_score score[TRAIN_OUTPUTS_MAX] = { 0 };
-        b.u.kind->window(&b.u, &b.win, 0, score);
+        b.u.kind->train(&b.u, &b.win, 0, score);
         before = score[j - 1].loss;
         for (int seen = 0; seen < 2; seen++) {
             /* the last query is token 18; the newest key that it sees is 18 - j */
@@ -84,7 +77,7 @@ static void offsets_hide_keys(void)
             kv_store(stored, b.kv.type, k, v, b.kv.head_dim);
             kv_put(block, b.kv.type, b.kv.head_dim, slot, stored);
             memset(score, 0, sizeof score);
-            b.u.kind->window(&b.u, &b.win, 0, score);
+            b.u.kind->train(&b.u, &b.win, 0, score);
             after[seen] = score[j - 1].loss;
         }
         CHECK(after[0] == before && after[1] != before, "offset %zu: %g, %g, %g", j, before, after[0],

@@ -1,7 +1,7 @@
 /* Training of SPIRe's drafter: gradients against finite differences, equal bits for every twin and number of
  * threads, the pruned model against the model itself, the keys that a query sees, PyTorch's results, and the
  * file. */
-#include "src/train/train_spire.h"
+#include "src/model/spire.h"
 #include "tests/drafter_fixture.h"
 #include "tests/train_bench.h"
 
@@ -14,16 +14,8 @@ static const struct tiny shapes[] = {
 static void bench_open(struct bench *b, const struct tiny *shape, enum dtype compute, const struct ops *o,
                        size_t threads, enum spire_ablation ablation, float noise)
 {
-    struct err e = { 0 };
     bench_model(b, shape, compute, o, threads);
-    if (train_spire_open(&b->u, &b->rig.m, &b->back, WINDOW, ablation, 9, &e)) rig_die("open", &e);
-    bench_module(b, "spire", noise);
-}
-
-static void bench_close(struct bench *b)
-{
-    train_spire_close(&b->u);
-    bench_model_close(b);
+    bench_module(b, &train_spire, ablation, noise);
 }
 
 /* The sum over outputs of the mean loss. */
@@ -77,9 +69,9 @@ static void a_pruned_model_of_two_layers_is_the_model(void)
         b.win.n = SPIRE_WINDOW;
         for (int sure = 0; sure < 2; sure++) {
             w[0] = w[4] = sure ? 40 : 0;
-            b.u.kind->update(&b.u);
+            module_update(&b.u);
             memset(score, 0, sizeof score);
-            b.u.kind->window(&b.u, &b.win, 0, score);
+            b.u.kind->train(&b.u, &b.win, 0, score);
             const double n = (double)score[0].n, a = score[0].accepted / n, z = score[3].accepted / n;
             CHECK(a > 0.9999 && a < 1.0001 && (sure ? z > 0.9999 && z < 1.0001 : z < 0.99),
                   "%s: accepted %g, %g", shapes[shape].name, a, z);
@@ -92,9 +84,9 @@ static void a_pruned_model_of_two_layers_is_the_model(void)
 static double last_round(struct bench *b, size_t j)
 {
     struct train_score all[TRAIN_OUTPUTS_MAX] = { 0 }, less[TRAIN_OUTPUTS_MAX] = { 0 };
-    b->u.kind->window(&b->u, &b->win, 0, all);
+    b->u.kind->train(&b->u, &b->win, 0, all);
     b->win.n -= SPIRE_DEPTH;
-    b->u.kind->window(&b->u, &b->win, 0, less);
+    b->u.kind->train(&b->u, &b->win, 0, less);
     b->win.n += SPIRE_DEPTH;
     return all[j].loss - less[j].loss;
 }
@@ -133,11 +125,8 @@ static void queries_see_their_keys(void)
 static void losses_and_gradients_equal_pytorch(void)
 {
     struct drafter_bench b;
-    struct err e = { 0 };
     drafter_bench_open(&b);
-    if (train_spire_open(&b.u, &b.m, &b.back, b.win.n, SPIRE_RANDOM, 1, &e)) rig_die("open", &e);
-    drafter_bench_compare(&b, "spire");
-    train_spire_close(&b.u);
+    drafter_bench_compare(&b, &train_spire);
     drafter_bench_close(&b);
 }
 

@@ -1,7 +1,7 @@
 /* SPIRe's drafter: its passes against those of its training, texts that share a pass, and the keys and values
  * of committed tokens after many rounds. */
 #include "src/decode/decode.h"
-#include "src/train/train_spire.h"
+#include "src/model/spire.h"
 #include "tests/drafter_rig.h"
 #include "tests/train_bench.h"
 
@@ -59,14 +59,13 @@ static void passes_equal_training(void)
         char path[] = "/tmp/spire-XXXXXX";
         double want[SPIRE_DEPTH], got[SPIRE_DEPTH] = { 0 }, p[256];
         bench_model(&b, &shapes[shape], DT_F32, best_twin(), 1);
-        if (train_spire_open(&b.u, &b.rig.m, &b.back, WINDOW, SPIRE_WHOLE, 9, &e)) rig_die("open", &e);
-        bench_module(&b, "spire", 0.1f);
+        bench_module(&b, &train_spire, SPIRE_WHOLE, 0.1f);
         for (size_t i = 0; i < b.u.n_matrix; i++) b.u.w[i] = ref_bf16(ref_to_bf16(b.u.w[i]));
-        b.u.kind->update(&b.u);
+        module_update(&b.u);
         b.win.n = 1 + SPIRE_DEPTH;
-        b.u.kind->window(&b.u, &b.win, 0, first);
+        b.u.kind->train(&b.u, &b.win, 0, first);
         b.win.n = N;
-        b.u.kind->window(&b.u, &b.win, 0, all);
+        b.u.kind->train(&b.u, &b.win, 0, all);
         for (size_t j = 0; j < SPIRE_DEPTH; j++) want[j] = all[j].accepted - first[j].accepted;
         close(mkstemp(path));
         if (b.u.kind->save(&b.u, path, "", &e) ||
@@ -97,8 +96,7 @@ static void passes_equal_training(void)
         free(logits);
         kv_close(&kv);
         drafter_close(&s.file, &spire_kind);
-        train_spire_close(&b.u);
-        bench_model_close(&b);
+        bench_close(&b);
     }
 }
 
