@@ -65,13 +65,15 @@ struct item {
     bool add;
 };
 
-/* The rows of item i of `rows` rows. */
-static size_t rows_of(size_t i, size_t rows) { return MIN((size_t)ROW_BLOCK, rows - i * ROW_BLOCK); }
-
-static void each_block(const struct item *x, size_t rows, void (*f)(void *ctx, size_t i, size_t thread))
+/* The rows of item i. */
+static size_t rows_of(const struct layers *l, size_t i)
 {
-    struct item copy = *x;
-    pool_run(x->l->m->pool, (rows + ROW_BLOCK - 1) / ROW_BLOCK, f, &copy);
+    return MIN((size_t)ROW_BLOCK, l->rows - i * ROW_BLOCK);
+}
+
+static void each_block(struct item x, void (*f)(void *ctx, size_t i, size_t thread))
+{
+    pool_run(x.l->m->pool, (x.l->rows + ROW_BLOCK - 1) / ROW_BLOCK, f, &x);
 }
 
 static void update_item(void *ctx, size_t i, size_t thread)
@@ -121,8 +123,8 @@ static void operand_item(void *ctx, size_t i, size_t thread)
     const enum dtype act = l->m->compute;
     const size_t a = i * ROW_BLOCK, n = x->n, rows = l->rows;
     (void)thread;
-    l->m->ops->round(l->dy + a * n * dtype_size(act), act, x->x + a * n, 1, rows_of(i, rows) * n);
-    for (size_t r = a; r < a + rows_of(i, rows); r++)
+    l->m->ops->round(l->dy + a * n * dtype_size(act), act, x->x + a * n, 1, rows_of(l, i) * n);
+    for (size_t r = a; r < a + rows_of(l, i); r++)
         for (size_t j = 0; j < n; j++)
             if (act == DT_BF16)
                 ((uint16_t *)(void *)l->dy_t)[j * rows + r] = ((uint16_t *)(void *)l->dy)[r * n + j];
@@ -138,7 +140,7 @@ void linear_backward(const struct layers *l, const struct linear *w, const float
         return;
     }
     struct mat x_back = { l->m->compute, w->k, l->rows, l->x_back };
-    each_block(&(struct item){ .l = l, .x = dy, .n = w->n }, l->rows, operand_item);
+    each_block((struct item){ .l = l, .x = dy, .n = w->n }, operand_item);
     if (l->rows % 2)                     /* the padding column must be zero */
         memset(l->x_back, 0, mat_bytes(&x_back));
     mat_pack_columns(&x_back, 0, l->rows, x, l->m->compute);
@@ -159,7 +161,7 @@ static void norm_item(void *ctx, size_t i, size_t thread)
     const size_t a = i * ROW_BLOCK * l->d;
     (void)thread;
     l->m->ops->rmsnorm((char *)x->to + a * dtype_size(l->m->compute), l->d, l->m->compute, x->x + a, l->d,
-                       l->params + x->at, rows_of(i, l->rows), l->d, (float)l->m->config.rms_eps);
+                       l->params + x->at, rows_of(l, i), l->d, (float)l->m->config.rms_eps);
 }
 
 void norm_forward(const struct layers *l, void *y, const float *x, size_t at)
@@ -167,7 +169,7 @@ void norm_forward(const struct layers *l, void *y, const float *x, size_t at)
     if (l->gpu)
         gpu_norm_forward(l, y, x, at);
     else
-        each_block(&(struct item){ .l = l, .x = x, .to = y, .at = at }, l->rows, norm_item);
+        each_block((struct item){ .l = l, .x = x, .to = y, .at = at }, norm_item);
 }
 
 static void norm_back_item(void *ctx, size_t i, size_t thread)
@@ -178,7 +180,7 @@ static void norm_back_item(void *ctx, size_t i, size_t thread)
     (void)thread;
     memset(l->part + i * d, 0, d * sizeof(float));
     l->m->ops->rmsnorm_back(x->y + a, d, x->add, l->part + i * d, x->p + a, d, x->x + a, l->params + x->at,
-                            rows_of(i, l->rows), d, (float)l->m->config.rms_eps);
+                            rows_of(l, i), d, (float)l->m->config.rms_eps);
 }
 
 void norm_backward(const struct layers *l, float *dx, float *dy, const float *x, size_t at, float weight,
@@ -196,8 +198,7 @@ void norm_backward(const struct layers *l, float *dx, float *dy, const float *x,
                                 (float)l->m->config.rms_eps);
         return;
     }
-    each_block(&(struct item){ .l = l, .x = x, .p = dy, .y = dx, .at = at, .add = add }, l->rows,
-               norm_back_item);
+    each_block((struct item){ .l = l, .x = x, .p = dy, .y = dx, .at = at, .add = add }, norm_back_item);
     for (size_t b = 0; b < (l->rows + ROW_BLOCK - 1) / ROW_BLOCK; b++)
         for (size_t j = 0; j < d; j++)
             l->grad[at + j] += l->part[b * d + j];
@@ -297,20 +298,18 @@ void lm_backward(const struct layers *l, float *dx, size_t n)
         model_product(l->m, dx, l->g, n, &l->back->mat, false);
 }
 
-static void xent_item(void *ctx, size_t i, size_t thread)
+/* Rows of the LM head are items of their own: they are long. */
+static void xent_item(void *ctx, size_t r, size_t thread)
 {
     const struct item *x = ctx;
     const struct layers *l = x->l;
     const size_t vocab = l->m->config.vocab, bytes = vocab * dtype_size(l->m->compute);
+    char *g = x->add ? l->g + r * bytes : NULL;
     (void)thread;
-    for (size_t r = i * ROW_BLOCK, end = r + rows_of(i, x->n); r < end; r++) {
-        char *g = x->add ? l->g + r * bytes : NULL;
-        if (l->target[r] >= 0)
-            l->m->ops->xent(g, l->m->compute, l->logits + r * vocab, vocab, (size_t)l->target[r],
-                            &l->loss[r]);
-        else if (g)
-            memset(g, 0, bytes);
-    }
+    if (l->target[r] >= 0)
+        l->m->ops->xent(g, l->m->compute, l->logits + r * vocab, vocab, (size_t)l->target[r], &l->loss[r]);
+    else if (g)
+        memset(g, 0, bytes);
 }
 
 void lm_xent(const struct layers *l, size_t n, bool gradient)
@@ -318,7 +317,7 @@ void lm_xent(const struct layers *l, size_t n, bool gradient)
     if (l->gpu)
         gpu_lm_xent(l, n, gradient);
     else
-        each_block(&(struct item){ .l = l, .n = n, .add = gradient }, n, xent_item);
+        pool_run(l->m->pool, n, xent_item, &(struct item){ .l = l, .add = gradient });
 }
 
 const struct xent *lm_losses(const struct layers *l, size_t n)
@@ -326,36 +325,35 @@ const struct xent *lm_losses(const struct layers *l, size_t n)
     return l->gpu ? gpu_lm_losses(l, n) : l->loss;
 }
 
-static void distribution_item(void *ctx, size_t i, size_t thread)
+static void distribution_item(void *ctx, size_t r, size_t thread)
 {
-    const struct item *x = ctx;
-    const struct layers *l = x->l;
-    const size_t vocab = l->m->config.vocab, bytes = vocab * dtype_size(l->m->compute);
+    const struct layers *l = ((const struct item *)ctx)->l;
+    const size_t vocab = l->m->config.vocab;
     (void)thread;
-    for (size_t r = i * ROW_BLOCK, end = r + rows_of(i, x->n); r < end; r++)
-        l->m->ops->softmax(l->g + r * bytes, l->m->compute, l->p + r * vocab, 0, vocab, vocab, 1);
+    l->m->ops->softmax(l->g + r * vocab * dtype_size(l->m->compute), l->m->compute, l->p + r * vocab, 0,
+                       vocab, vocab, 1);
 }
 
 void lm_distribution(const struct layers *l, const void *x, size_t n)
 {
     model_product(l->m, l->p, x, n, &l->m->lm_head, false);
-    each_block(&(struct item){ .l = l, .n = n }, n, distribution_item);
+    pool_run(l->m->pool, n, distribution_item, &(struct item){ .l = l });
 }
 
-static void mixed_item(void *ctx, size_t i, size_t thread)
+static void mixed_item(void *ctx, size_t r, size_t thread)
 {
     const struct item *x = ctx;
     const struct layers *l = x->l;
-    const size_t vocab = l->m->config.vocab, bytes = vocab * dtype_size(l->m->compute);
+    const size_t vocab = l->m->config.vocab;
     (void)thread;
-    for (size_t r = i * ROW_BLOCK, end = r + rows_of(i, x->n); r < end; r++)
-        l->m->ops->mixed(x->add ? l->g + r * bytes : NULL, l->m->compute, l->logits + r * vocab,
-                         x->p + r * vocab, vocab, (size_t)l->target[r], x->omega, &l->mixed[r]);
+    l->m->ops->mixed(x->add ? l->g + r * vocab * dtype_size(l->m->compute) : NULL, l->m->compute,
+                     l->logits + r * vocab, x->p + r * vocab, vocab, (size_t)l->target[r], x->omega,
+                     &l->mixed[r]);
 }
 
 void lm_mixed(const struct layers *l, const float *p, size_t n, float omega, bool gradient)
 {
-    each_block(&(struct item){ .l = l, .p = p, .n = n, .omega = omega, .add = gradient }, n, mixed_item);
+    pool_run(l->m->pool, n, mixed_item, &(struct item){ .l = l, .p = p, .omega = omega, .add = gradient });
 }
 
 /* ---- attention ---- */

@@ -118,8 +118,9 @@ struct module {
 
 /* Compute sizes, for a model whose weights may not be read yet. */
 int  module_plan(struct module *u, const struct model *m, struct err *e);
-/* Allocate memory and set the first weights. `back` is borrowed. ERR_INPUT: the model has no such drafter, or
- * its GPU has no cuBLAS. After a failure module_close is allowed, and needed. */
+/* Allocate memory and set the first weights. `back` is borrowed, and u must not move until module_close.
+ * ERR_INPUT: the model has no such drafter, or its GPU has no cuBLAS. After a failure module_close is
+ * allowed, and needed. */
 int  module_open(struct module *u, const struct model *m, const struct lm_back *back, struct err *e);
 void module_close(struct module *u);
 /* Pack what the products need, after u->w has changed. */
