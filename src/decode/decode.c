@@ -1,5 +1,5 @@
 /* The decode loop: opening a decoder, reading the text, and one round of one or several decoders. The data is
- * struct decoder. Start reading at decode_round(): draft, verify, accept, describe_round, commit. */
+ * struct decoder. Start reading at decode_round(): plan, draft, verify, accept, learn. */
 #include "src/decode/decode.h"
 #include "kvmgr/prefix.h"
 #include "src/decode/verify_published.h"
@@ -234,25 +234,22 @@ static size_t refreshes_of(const struct decoder *d)
     return maker && maker->refreshes ? maker->refreshes(d) : 0;
 }
 
-/* Drafts a round; the trees then have the kept candidates. */
-static int draft(struct decoder *const *d, size_t n, struct err *e)
+/* Begins the round of n decoders: times the passes that are due, and plans. */
+static int plan(struct decoder *const *d, size_t n, struct err *e)
 {
-    const double start = clock_seconds();
-    double planning = 0;
-    for (size_t i = 0; i < n; i++)
-        tree_start(d[i]->round.tree, d[i]->tokens[d[i]->n_tokens - 1], d[i]->n_max - d[i]->n_tokens - 1);
-    if (draft_round(d, n, e))
-        return -1;
-    for (size_t i = 0; i < n; i++)
-        planning += d[i]->round.control - d[i]->round.calibrating;
+    assert(n >= 1 && n <= BATCH_MAX);
     for (size_t i = 0; i < n; i++) {
-        struct round *r = &d[i]->round;
-        r->expected = 0;
-        for (size_t k = 1; k < r->tree->n_kept; k++)
-            r->expected += r->tree->node[r->tree->kept[k]].reach;
-        r->draft = (clock_seconds() - start - planning) / (double)n;
-        r->refreshes = refreshes_of(d[i]);
+        struct decoder *x = d[i];
+        const double start = clock_seconds();
+        assert(x->n_tokens < x->n_max && x->kv.n_past == x->n_tokens - 1 &&
+               x->set.buffers == d[0]->set.buffers);
+        x->round.failed = false;
+        if (time_passes(x, e))
+            return -1;
+        x->round.calibrating = x->round.control = clock_seconds() - start;
+        tree_start(x->round.tree, x->tokens[x->n_tokens - 1], x->n_max - x->n_tokens - 1);
     }
+    draft_plan(d, n);
     return 0;
 }
 
@@ -264,13 +261,24 @@ static size_t rows_of(struct decoder *const *d, size_t n)
     return rows;
 }
 
+/* How many of the n decoders one pass can verify. */
+static size_t pass_fits(struct decoder *const *d, size_t n)
+{
+    size_t k = 1;
+    while (k < n && rows_of(d, k + 1) <= d[0]->set.buffers->verify_rows)
+        k++;
+    assert(rows_of(d, k) <= d[0]->set.buffers->verify_rows);
+    return k;
+}
+
 /* One pass of the model over the kept nodes of n decoders. A device that samples does so after each node. The
- * rows of a chain go directly to their places after the committed rows. */
+ * rows of a chain go directly to their places after the committed rows. A failure leaves no row. */
 static int verify(struct decoder *const *d, size_t n, struct err *e)
 {
     static const uint8_t all[TREE_ROWS_MAX] = { [0 ... TREE_ROWS_MAX - 1] = 1 };
     struct round_buffers *b = d[0]->set.buffers;
     struct pass_seq seq[BATCH_MAX];
+    size_t refreshes[BATCH_MAX];
     const size_t rows = rows_of(d, n);
     float *logits = b->logits;
     for (size_t i = 0; i < n; i++) {
@@ -284,6 +292,7 @@ static int verify(struct decoder *const *d, size_t n, struct err *e)
         const struct drafter_ops *maker = draft_pass_maker(d[i]);
         if (maker && maker->score)
             maker->score(d[i], &seq[i]);
+        refreshes[i] = refreshes_of(d[i]);
     }
     const double start = clock_seconds();
     int rc = model_forward_begin(d[0]->model, b->work, seq, n, e);
@@ -294,71 +303,70 @@ static int verify(struct decoder *const *d, size_t n, struct err *e)
             device_sampler_set_tree(d[i]->sampler, d[i]->round.logits, &h, t->n_kept, t->kept_parent,
                                     t->kept_token);
     }
-    if (rc || model_forward_end(d[0]->model, b->work, seq, n, e))
+    if (rc || model_forward_end(d[0]->model, b->work, seq, n, e)) {
+        for (size_t i = 0; i < n; i++)
+            kv_truncate(&d[i]->kv, d[i]->kv.n_past);     /* no weight makes a NaN of a chain's row finite */
         return err_while(e, "token %zu", d[0]->n_tokens - d[0]->n_prompt);
+    }
     const double seconds = clock_seconds() - start;
     planner_experts_read(&d[0]->planner, rows, d[0]->model->dev->experts_read);
     for (size_t i = 0; i < n; i++) {
         struct decoder *x = d[i];
         const size_t own = x->round.tree->n_kept;
         x->round.verify = seconds * (double)own / (double)rows;
-        x->round.refreshes = refreshes_of(x) - x->round.refreshes;
+        x->round.refreshes = refreshes_of(x) - refreshes[i];
         planner_verified(&x->planner, x->kv.n_past, own, rows, seconds, !x->round.refreshes);
     }
     return 0;
 }
 
 /* Walks down the tree by the target's own samples, one per visited node. The first sample that no candidate
- * carries is the bonus. path: indices into kept[], the root first. Returns the length of path, which is also
- * the number of new tokens. */
-static size_t accept(struct decoder *d, uint32_t *path, int32_t *bonus)
+ * carries is the bonus. */
+static void walk(struct decoder *d)
 {
-    struct tree *t = d->round.tree;
+    struct round *r = &d->round;
+    struct tree *t = r->tree;
     int32_t token[TREE_DEPTH_MAX + 1];
     struct history h = history_of(d);
-    size_t n = 0, at = 0;
-    if (verify_published(&d->set.draft))
-        return verify_published_accept(t, &h, d->sampler, d->round.logits, path, bonus);
-    for (;;) {
-        path[n++] = (uint32_t)at;
-        h.path = token, h.n_path = n - 1;
-        *bonus = device_sampler_token(d->sampler, d->round.logits, at, &h);
-        draft_learn(d, t->kept[at], *bonus);
-        size_t next = at + 1;
-        while (next < t->n_kept && !(t->kept_parent[next] == (int32_t)at && t->kept_token[next] == *bonus))
-            next++;
-        if (next >= t->n_kept)
-            return n;
-        token[n - 1] = *bonus;
-        at = next;
+    size_t at = 0;
+    if (verify_published(&d->set.draft)) {
+        r->tokens = verify_published_accept(t, &h, d->sampler, r->logits, r->path, &r->bonus);
+        return;
+    }
+    for (r->tokens = 0;;) {
+        r->path[r->tokens++] = (uint32_t)at;
+        h.path = token, h.n_path = r->tokens - 1;
+        r->bonus = device_sampler_token(d->sampler, r->logits, at, &h);
+        draft_learn(d, t->kept[at], r->bonus);
+        const uint32_t next = tree_child(t, t->kept[at], r->bonus);
+        if (!next || t->node[next].row < 0)
+            return;
+        token[r->tokens - 1] = r->bonus;
+        at = (size_t)t->node[next].row;
     }
 }
 
 /* Whether a candidate was proposed for verification, and not only to learn its chance. */
 static bool is_for_verification(const struct decoder *d, uint32_t i)
 {
-    const struct tree *t = d->round.tree;
-    bool meant = !d->round.probe || t->node[i].reach >= d->round.min_reach;
-    for (size_t k = 1; k < t->n_kept && !meant; k++)
-        meant = t->kept[k] == i;
-    return meant;
+    const struct node *k = &d->round.tree->node[i];
+    return !d->round.probe || k->reach >= d->round.min_reach || k->row >= 0;
 }
 
-/* Fills d->round, before the commit moves anything. */
-static void describe_round(struct decoder *d, const uint32_t *path, size_t n)
+/* Completes the record of the round but for its seconds. */
+static void describe(struct decoder *d)
 {
-    const struct tree *t = d->round.tree;
     struct round *r = &d->round;
+    const struct tree *t = r->tree;
     memset(r->n_reached, 0, sizeof r->n_reached);
     memset(r->source_drafted, 0, sizeof r->source_drafted);
-    r->tokens = n;
     r->rows = t->n_kept;
     r->drafted = r->drafted_depth = 0;
     r->ngram_covers = 0;
     for (size_t i = 1; i < t->n_kept; i++) {
         const struct node *k = &t->node[t->kept[i]];
         r->drafted_depth = MAX(r->drafted_depth, (size_t)k->depth);
-        if (k->depth <= n && t->kept_parent[i] == (int32_t)path[k->depth - 1])
+        if (k->depth <= r->tokens && t->kept_parent[i] == (int32_t)r->path[k->depth - 1])
             r->n_reached[k->depth] = 1;
     }
     for (size_t i = 1; i < t->n; i++) {
@@ -368,8 +376,8 @@ static void describe_round(struct decoder *d, const uint32_t *path, size_t n)
         for (size_t s = 0; s < N_DRAFTERS; s++)
             r->source_drafted[s] += t->node[i].sources >> s & 1;
     }
-    for (size_t i = 1; i < n; i++) {
-        const struct node *k = &t->node[t->kept[path[i]]];
+    for (size_t i = 1; i < r->tokens; i++) {
+        const struct node *k = &t->node[t->kept[r->path[i]]];
         r->path_sources[i - 1] = k->sources;
         /* if a 4-gram chain proposed k, the same chain proposed its ancestors */
         bool ngram = k->sources >> DRAFTER_NGRAM & 1;
@@ -380,35 +388,52 @@ static void describe_round(struct decoder *d, const uint32_t *path, size_t n)
     }
 }
 
-/* Commits the n rows of the path, appends its n - 1 candidates and the bonus, and shows them to the drafters.
+/* Commits the rows of the path, appends its candidates and the bonus, and shows them to the drafters.
  * residual: of the decoder's rows in the pass, [n_kept][hidden]. */
-static void commit(struct decoder *d, const uint32_t *path, size_t n, int32_t bonus, const float *residual)
+static void commit(struct decoder *d, const float *residual)
 {
-    const struct tree *t = d->round.tree;
+    const struct round *r = &d->round;
+    const struct tree *t = r->tree;
     uint32_t nodes[TREE_DEPTH_MAX + 1];
-    const struct observed o = { .n_tokens = d->n_tokens + n, .hidden = residual, .row = path,
-                                .first = d->kv.n_past, .n_rows = n, .path = nodes, .n_path = n };
+    const struct observed o = { .n_tokens = d->n_tokens + r->tokens, .hidden = residual, .row = r->path,
+                                .first = d->kv.n_past, .n_rows = r->tokens, .path = nodes,
+                                .n_path = r->tokens };
     if (tree_is_chain(t))
-        kv_advance(&d->kv, n);
+        kv_advance(&d->kv, r->tokens);
     else
-        kv_commit_path(&d->kv, path, n);
-    for (size_t i = 1; i < n; i++)
-        d->tokens[d->n_tokens++] = t->kept_token[path[i]];
-    d->tokens[d->n_tokens++] = bonus;
-    for (size_t i = 0; i < n; i++)
-        nodes[i] = t->kept[path[i]];
+        kv_commit_path(&d->kv, r->path, r->tokens);
+    for (size_t i = 1; i < r->tokens; i++)
+        d->tokens[d->n_tokens++] = t->kept_token[r->path[i]];
+    d->tokens[d->n_tokens++] = r->bonus;
+    for (size_t i = 0; i < r->tokens; i++)
+        nodes[i] = t->kept[r->path[i]];
     observe(d, &o, false);
 }
 
-/* Seconds that one token would take here without drafting: a pass of one row, as the planner knows it, and
- * the rest of the round. Without a known cost (a fixed tree) it is the time that each token of the round
- * took. */
-static double plain_seconds(const struct decoder *d, size_t tokens)
+static void fail(struct decoder *d, const struct err *e)
 {
-    const struct round *r = &d->round;
-    const struct planner *p = &d->planner;
-    const double pass = r->rows == 1 ? r->verify : p->on ? planner_pass_seconds(p, d->kv.n_past) : 0;
-    return pass > 0 ? pass + r->seconds - r->draft - r->verify - r->control : r->seconds / (double)tokens;
+    d->round.failed = true;
+    d->round.why = *e;
+}
+
+/* After a pass over n decoders: appends the tokens that it verified. */
+static void accept(struct decoder *const *d, size_t n)
+{
+    const float *residual = workspace_residual(d[0]->set.buffers->work);    /* of all rows of the pass */
+    const struct device *dev = d[0]->model->dev;
+    struct err e;
+    for (size_t i = 0; i < n; i++) {
+        const size_t rows = d[i]->round.tree->n_kept;
+        walk(d[i]);
+        if (*dev->error) {
+            err_set(&e, ERR_FAILED, "%s: %s", dev->name, dev->error);
+            fail(d[i], &e);
+            continue;
+        }
+        describe(d[i]);
+        commit(d[i], residual);
+        residual += rows * d[i]->model->config.hidden;
+    }
 }
 
 /* After a pass over d alone failed: keeps the root, so that a guess with values that are not finite does not
@@ -422,114 +447,68 @@ static bool forget_guesses(struct decoder *d)
     return true;
 }
 
-/* After a successful pass over the decoders: appends the tokens that it verified. */
-static void accept_pass(struct decoder *const *d, size_t n)
+/* Seconds that one token would take here without drafting: a pass of one row, as the planner knows it, and
+ * the rest of the round. Without a known cost (a fixed tree) it is the time that each token of the round
+ * took. */
+static double plain_seconds(const struct decoder *d)
 {
-    const float *residual = workspace_residual(d[0]->set.buffers->work);    /* of all rows of the pass */
-    for (size_t i = 0; i < n; i++) {
-        const struct device *dev = d[i]->model->dev;
-        const size_t rows = d[i]->round.tree->n_kept;
-        uint32_t path[TREE_DEPTH_MAX + 1];
-        int32_t bonus;
-        const size_t n_path = accept(d[i], path, &bonus);
-        if (*dev->error) {
-            d[i]->round.failed = true;
-            err_set(&d[i]->round.why, ERR_FAILED, "%s: %s", dev->name, dev->error);
-            continue;
-        }
-        describe_round(d[i], path, n_path);
-        commit(d[i], path, n_path, bonus, residual);
-        residual += rows * d[i]->model->config.hidden;
-    }
+    const struct round *r = &d->round;
+    const struct planner *p = &d->planner;
+    const double pass = r->rows == 1 ? r->verify : p->on ? planner_pass_seconds(p, d->kv.n_past) : 0;
+    return pass > 0 ? pass + r->seconds - r->draft - r->verify - r->control : r->seconds / (double)r->tokens;
 }
 
-/* Verifies n decoders in one pass and appends their tokens. After a failure each decoder gets a pass of its
- * own, then one without guesses, so that a value that is not finite ends its own text only. */
-static void verify_and_accept(struct decoder *const *d, size_t n)
-{
-    struct err e;
-    int rc = verify(d, n, &e);
-    if (rc == 0)
-        accept_pass(d, n);
-    for (size_t i = 0; i < n && rc; i++)
-        kv_truncate(&d[i]->kv, d[i]->kv.n_past);     /* no weight makes a NaN of a chain's row finite */
-    for (size_t i = 0; i < n && rc; i++) {
-        struct decoder *x = d[i];
-        int alone = n > 1 ? verify(&x, 1, &e) : -1;
-        if (alone && n > 1)
-            kv_truncate(&x->kv, x->kv.n_past);
-        if (alone && forget_guesses(x))
-            alone = verify(&x, 1, &e);
-        if (alone == 0)
-            accept_pass(&x, 1);
-        else
-            x->round.failed = true, x->round.why = e;
-    }
-}
-
-/* How many of the n decoders one pass can verify. */
-static size_t pass_fits(struct decoder *const *d, size_t n)
-{
-    size_t k = 1, rows = d[0]->round.tree->n_kept;
-    assert(rows <= d[0]->set.buffers->verify_rows);
-    while (k < n && rows + d[k]->round.tree->n_kept <= d[0]->set.buffers->verify_rows)
-        rows += d[k++]->round.tree->n_kept;
-    return k;
-}
-
-/* The round took `seconds`, of which each decoder gets its share by rows. */
-static int end_round(struct decoder *const *d, size_t n, double seconds, size_t to_host, struct err *e)
+/* The planners learn from the round, which took `seconds`. Each decoder gets its share by rows. */
+static int learn(struct decoder *const *d, size_t n, double seconds, size_t to_host, struct err *e)
 {
     struct planner *p[BATCH_MAX] = { &d[0]->planner };
     const size_t rows = rows_of(d, n);
     size_t n_done = 0;
-    int rc = 0;
     for (size_t i = 0; i < n; i++) {
         struct round *r = &d[i]->round;
-        if (d[i]->round.failed) {
-            *e = d[i]->round.why;
-            rc = -1;
+        if (r->failed) {
+            *e = r->why;
             continue;
         }
-        r->seconds = r->calibrating + seconds * (double)d[i]->round.tree->n_kept / (double)rows;
+        r->seconds = r->calibrating + seconds * (double)r->tree->n_kept / (double)rows;
         r->to_host = to_host;
-        r->plain = plain_seconds(d[i], r->tokens);
+        r->plain = plain_seconds(d[i]);
         planner_done(&d[i]->planner, r->tokens, r->expected);
         p[n_done++] = &d[i]->planner;
     }
-    double predicted = 0;
-    if (n_done == n)
-        predicted = planner_round_done(p, n, seconds);
+    const double predicted = n_done == n ? planner_round_done(p, n, seconds) : 0;
     for (size_t i = 0; i < n; i++)
         d[i]->round.predicted = predicted * (double)d[i]->round.tree->n_kept / (double)rows;
-    return rc;
+    return n_done == n ? 0 : -1;
 }
 
+/* After a failed pass each of its decoders gets a pass of its own, then one without guesses, so that a value
+ * that is not finite ends its own text only. */
 int decode_round(struct decoder *const *d, size_t n, struct err *e)
 {
     const struct device *dev = d[0]->model->dev;
     const size_t downloaded = dev->downloaded;
-    int rc = 0;
-    assert(n >= 1 && n <= BATCH_MAX);
-    for (size_t i = 0; i < n && rc == 0; i++) {
-        const double before = clock_seconds();
-        assert(d[i]->n_tokens < d[i]->n_max && d[i]->kv.n_past == d[i]->n_tokens - 1 &&
-               d[i]->set.buffers == d[0]->set.buffers);
-        d[i]->round.failed = false;
-        rc = time_passes(d[i], e);
-        d[i]->round.calibrating = d[i]->round.control = clock_seconds() - before;
-    }
-    const double start = clock_seconds();
-    if (rc || draft(d, n, e)) {
+    double seconds = -clock_seconds();
+    if (plan(d, n, e) || draft_round(d, n, e)) {
         for (size_t i = 0; i < n; i++)
-            d[i]->round.failed = true, d[i]->round.why = *e;
+            fail(d[i], e);
         return -1;
     }
-    for (size_t i = 0, some; i < n; i += some) {
-        some = pass_fits(d + i, n - i);
-        verify_and_accept(d + i, some);
+    for (size_t i = 0, some, alone = 0; i < n; i += some) {
+        some = i < alone ? 1 : pass_fits(d + i, n - i);
+        if (verify(d + i, some, e) == 0)
+            accept(d + i, some);
+        else if (some > 1)
+            alone = i + some, some = 0;
+        else if (forget_guesses(d[i]))
+            some = 0;
+        else
+            fail(d[i], e);
     }
-    return end_round(d, n, clock_seconds() - start, dev->downloaded - downloaded, e);
+    seconds += clock_seconds();
+    for (size_t i = 0; i < n; i++)
+        seconds -= d[i]->round.calibrating;
+    return learn(d, n, seconds, dev->downloaded - downloaded, e);
 }
 
 int decode_step(struct decoder *d, struct err *e) { return decode_round(&d, 1, e); }

@@ -218,9 +218,10 @@ size_t draft_add(struct decoder *d, const uint32_t *node, size_t n, const struct
                  enum drafter source, size_t kind, size_t ahead);
 /* The target sampled `sample` after a node: calibration and planner learn from it. */
 void draft_learn(struct decoder *d, uint32_t node, int32_t sample);
-/* One round of n texts of one model: plans it, asks the drafters of the plan, each for all texts that want
- * it, and keeps the candidates that pay. The caller has set tokens, n_tokens and n_prompt and called
- * tree_start(). -1: a drafter failed. */
+/* A round of n <= BATCH_MAX texts of one model. draft_plan plans it; the caller has called tree_start(). Then
+ * draft_round asks the drafters of the plan, each for all texts that want it, and keeps the candidates that
+ * pay. -1: a drafter failed. */
+void draft_plan(struct decoder *const *d, size_t n);
 int draft_round(struct decoder *const *d, size_t n, struct err *e);
 /* One draft pass of `ops` for n texts, or as many as have room for all of them. more[i]: a further pass for
  * text i may be of use; next_reach is the reach of the likeliest node that it would continue. */

@@ -1,4 +1,5 @@
-/* Drafting of one round: plan, ask the drafters of the plan, trim. Start reading at draft_round(). */
+/* Drafting of one round: planning it, asking the drafters of the plan, trimming. Start reading at
+ * draft_plan() and draft_round(). */
 #include "src/decode/draft.h"
 
 /* The caches that the plan may choose, as plan_limits has them. A cache with a budget beyond the text is the
@@ -41,9 +42,9 @@ static void plan(struct decoder *d, size_t n)
     d->round.control += d->clock() - start;
 }
 
-/* Plans for n texts together. */
-static void plan_all(struct decoder *const *d, size_t n)
+void draft_plan(struct decoder *const *d, size_t n)
 {
+    assert(n >= 1 && n <= BATCH_MAX);
     struct planner *p[BATCH_MAX];
     for (size_t i = 0; i < n; i++) {
         plan(d[i], n);
@@ -152,8 +153,12 @@ static void trim(struct decoder *const *d, size_t n)
     for (size_t i = 0; i < n; i++)
         p[i] = &d[i]->planner, t[i] = d[i]->round.tree;
     planner_rows(p, t, n, d[0]->set.buffers->verify_rows, rows);
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
         tree_keep(d[i]->round.tree, rows[i]);
+        d[i]->round.expected = 0;
+        for (size_t k = 1; k < t[i]->n_kept; k++)
+            d[i]->round.expected += t[i]->node[t[i]->kept[k]].reach;
+    }
     const double each = (d[0]->clock() - start) / (double)n;
     for (size_t i = 0; i < n; i++)
         d[i]->round.control += each;
@@ -161,8 +166,7 @@ static void trim(struct decoder *const *d, size_t n)
 
 int draft_round(struct decoder *const *d, size_t n, struct err *e)
 {
-    assert(n >= 1 && n <= BATCH_MAX);
-    plan_all(d, n);
+    const double start = d[0]->clock();
     for (const struct drafter_ops *ops = NULL; (ops = drafter_next(ALL_DRAFTERS, ops));) {
         struct decoder *asked[BATCH_MAX];
         size_t n_asked = 0;
@@ -175,6 +179,9 @@ int draft_round(struct decoder *const *d, size_t n, struct err *e)
             if (asked[i]->round.passes && asked[i]->planner.plan.drafters >> HEADS_AHEAD & 1)
                 ask_ahead(asked[i]);
     }
+    const double each = (d[0]->clock() - start) / (double)n;
+    for (size_t i = 0; i < n; i++)
+        d[i]->round.draft = each;
     trim(d, n);
     return 0;
 }

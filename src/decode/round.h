@@ -18,7 +18,11 @@ struct round {
     uint32_t pass_node;              /* that the last pass continued */
     float next_reach;                /* of the likeliest node that a further pass would continue; 0: none */
     struct ranking ranking;          /* of the last draft pass */
-    float *logits;                   /* of the verification pass: the device's [kept nodes][vocab], in the buffers */
+    /* of the verification pass: the device's [kept nodes][vocab], in the buffers */
+    float *logits;
+    /* what was accepted: indices into tree->kept, the root first, one for each new token; the last of them */
+    uint32_t path[TREE_DEPTH_MAX + 1];
+    int32_t bonus;
     bool failed; struct err why;     /* it failed for this text alone */
     /* ---- the record: decode_add_stats adds it to those of the text ---- */
     size_t tokens;                   /* made by the round: accepted + 1 */

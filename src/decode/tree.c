@@ -93,7 +93,6 @@ size_t tree_reaches(const struct tree *t, float *reach)
 void tree_keep(struct tree *t, size_t rows)
 {
     float reach[TREE_POOL_MAX];
-    int32_t kept_at[TREE_POOL_MAX];
     assert(rows >= 1);
     size_t n = tree_reaches(t, reach), want = MIN(MIN(rows, (size_t)TREE_ROWS_MAX) - 1, n);
     float bar = want ? reach[want - 1] : 2;
@@ -103,19 +102,20 @@ void tree_keep(struct tree *t, size_t rows)
     ties = want - above;
     t->n_kept = 0;
     for (size_t i = 0; i < t->n; i++) {
-        kept_at[i] = -1;
+        struct node *k = &t->node[i];
+        k->row = -1;
         /* of equal nodes the first; an ancestor has at least the reach of its descendants and stands before
          * them */
-        if (i > 0 && !(t->node[i].reach > bar) && !(t->node[i].reach == bar && ties > 0))
+        if (i > 0 && !(k->reach > bar) && !(k->reach == bar && ties > 0))
             continue;
-        if (i > 0 && kept_at[t->node[i].parent] < 0)
+        if (i > 0 && t->node[k->parent].row < 0)
             continue;
-        if (i > 0 && t->node[i].reach == bar)
+        if (i > 0 && k->reach == bar)
             ties--;
-        kept_at[i] = (int32_t)t->n_kept;
         t->kept[t->n_kept] = (uint32_t)i;
-        t->kept_token[t->n_kept] = t->node[i].token;
-        t->kept_parent[t->n_kept++] = i ? kept_at[t->node[i].parent] : -1;
+        t->kept_token[t->n_kept] = k->token;
+        t->kept_parent[t->n_kept] = i ? t->node[k->parent].row : -1;
+        k->row = (int32_t)t->n_kept++;
     }
 }
 

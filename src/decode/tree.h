@@ -18,6 +18,7 @@ struct node {
     uint32_t parent, depth;          /* the root has 0 and 0 */
     uint32_t first, next;            /* first child, next sibling; 0: none */
     uint32_t sources;                /* bit per enum drafter */
+    int32_t row;                     /* after tree_keep: its index in kept[]; -1: not kept */
     /* estimated chance that the target samples this token after the parent */
     float p;
     /* product of p down from the root: the chance that the node is accepted */

@@ -40,17 +40,13 @@ size_t verify_published_accept(const struct tree *t, const struct history *text,
                                int32_t *bonus)
 {
     size_t n_best = 0, ties = 0;
-    int32_t kept_at[TREE_POOL_MAX];
     assert(t->n_kept == t->n);                   /* every candidate row is verified */
-    memset(kept_at, -1, sizeof kept_at);
-    for (size_t i = 0; i < t->n_kept; i++)
-        kept_at[t->kept[i]] = (int32_t)i;
     for (uint32_t row = 0; row < MAX(t->n_chains, (size_t)1); row++) {
         int32_t token[TREE_DEPTH_MAX + 1], sample;
         uint32_t mine[TREE_DEPTH_MAX + 1], end = t->n_chains ? t->chain[row] : 0;
         size_t depth = t->node[end].depth, n = 0;
         for (uint32_t i = end; i; i = t->node[i].parent)
-            mine[t->node[i].depth] = (uint32_t)kept_at[i];
+            mine[t->node[i].depth] = (uint32_t)t->node[i].row;
         mine[0] = 0;
         tree_path(t, end, token);
         do {

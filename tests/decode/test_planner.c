@@ -220,6 +220,7 @@ static size_t run_round(size_t left)
     sim.found = uniform() < sim.text->often;
     tree_start(&sim.tree, 0, left - 1);
     sim.g.n_tokens = sim.length + 1;
+    draft_plan(&(struct decoder *){ &sim.g }, 1);
     draft_round(&(struct decoder *){ &sim.g }, 1, &e);
     planner_verified(p, sim.length, sim.tree.n_kept, sim.tree.n_kept,
                      spend_pass(sim.tree.n_kept, sim.g.round.passes > 0), true);

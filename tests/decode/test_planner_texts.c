@@ -106,6 +106,7 @@ static size_t run_round(void)
         keys += (double)t->length;
     }
     const double from = now;
+    draft_plan(g, n);
     CHECK(draft_round(g, n, &e) == 0);
     for (size_t i = 0; i < n; i++) rows += text[i].tree.n_kept;
     const double seconds = spend(exact(1, rows, keys));
