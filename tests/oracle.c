@@ -28,7 +28,7 @@ static int oracle_expand(struct decoder *const *d, size_t n, bool *more, struct 
     return 0;
 }
 
-static void oracle_observe(struct decoder *d, const struct observed *o) { (void)d, (void)o; }
+static void oracle_observe(struct decoder *d) { (void)d; }
 
 static size_t oracle_rows(const struct draft_settings *s, size_t n_text)
 {

@@ -110,12 +110,26 @@ void decode_append(struct decoder *d, const int32_t *ids, size_t n)
     }
 }
 
+/* The next n rows are about to be committed. */
+static void set_committed(struct decoder *d, size_t n, const float *hidden, const uint32_t *row)
+{
+    d->committed.first = d->kv.n_past, d->committed.n_rows = n;
+    d->committed.hidden = hidden, d->committed.row = row;
+}
+
 /* Shows the drafters committed rows. `reading`: a chunk of a prefill, for those that read it. */
-static void observe(struct decoder *d, const struct observed *o, bool reading)
+static void observe(struct decoder *d, bool reading)
 {
     for (const struct drafter_ops *k = NULL; (k = drafter_next(d->set.draft.drafters, k));)
         if (k->observe && (!reading || k->reads_prompt))
-            k->observe(d, o);
+            k->observe(d);
+}
+
+/* Shows the drafters the text as it is. */
+static void observe_tokens(struct decoder *d)
+{
+    d->committed.n_rows = 0;
+    observe(d, false);
 }
 
 /* Rows of the next pass of a prefill that has `left` seconds: as many as the last pass says that will do, in
@@ -150,10 +164,9 @@ int decode_prefill(struct decoder *d, double seconds, decode_progress *progress,
                                 .certain = true, .want = none };
         if (model_forward(d->model, d->set.buffers->work, &seq, 1, NULL, 0, e))
             return err_while(e, "prompt token %zu", d->kv.n_past);
-        const struct observed o = { .n_tokens = d->n_tokens, .first = d->kv.n_past, .n_rows = n,
-                                    .hidden = workspace_residual(d->set.buffers->work) };
+        set_committed(d, n, workspace_residual(d->set.buffers->work), NULL);
         kv_advance(&d->kv, n);
-        observe(d, &o, true);
+        observe(d, true);
         d->count.prefill_tokens += n;
         const double now = clock_seconds();
         d->count.prefill_seconds += now - start;
@@ -166,7 +179,7 @@ int decode_prefill(struct decoder *d, double seconds, decode_progress *progress,
             r = 1;
     }
     if (r == 0)
-        observe(d, &(struct observed){ .n_tokens = d->n_tokens }, false);
+        observe_tokens(d);
     d->count.prefill_seconds += clock_seconds() - start;
     return r;
 }
@@ -394,10 +407,7 @@ static void commit(struct decoder *d, const float *residual)
 {
     const struct round *r = &d->round;
     const struct tree *t = r->tree;
-    uint32_t nodes[TREE_DEPTH_MAX + 1];
-    const struct observed o = { .n_tokens = d->n_tokens + r->tokens, .hidden = residual, .row = r->path,
-                                .first = d->kv.n_past, .n_rows = r->tokens, .path = nodes,
-                                .n_path = r->tokens };
+    set_committed(d, r->tokens, residual, r->path);
     if (tree_is_chain(t))
         kv_advance(&d->kv, r->tokens);
     else
@@ -405,9 +415,7 @@ static void commit(struct decoder *d, const float *residual)
     for (size_t i = 1; i < r->tokens; i++)
         d->tokens[d->n_tokens++] = t->kept_token[r->path[i]];
     d->tokens[d->n_tokens++] = r->bonus;
-    for (size_t i = 0; i < r->tokens; i++)
-        nodes[i] = t->kept[r->path[i]];
-    observe(d, &o, false);
+    observe(d, false);
 }
 
 static void fail(struct decoder *d, const struct err *e)
@@ -527,6 +535,6 @@ int decode_restart(struct decoder *d, size_t n, const struct sampling *p, struct
     if (device_sampler_open(&d->sampler, d->model, p, d->rows_max, e))
         return -1;
     draft_reset(d);
-    observe(d, &(struct observed){ .n_tokens = d->n_tokens }, false);
+    observe_tokens(d);
     return 0;
 }

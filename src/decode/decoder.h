@@ -42,6 +42,10 @@ struct decoder {                     /* {0} is closed */
     size_t current_cache;            /* index of the partial cache's present settings */
     /* the device's [hidden]: the model's residual in the last draft pass, where heads want it; or NULL */
     float *pass_hidden;
+    /* The rows first .. first + n_rows - 1 of the text, committed last, and what their pass left of them, the
+     * residual before the final norm: of row i the device's hidden + row[i] * [hidden], or row i where `row`
+     * is NULL. n_rows 0: the text was rebuilt from tokens alone. */
+    struct { size_t first, n_rows; const float *hidden; const uint32_t *row; } committed;
     struct calibration calibration;
     struct planner planner;
     struct draft_stats stats;        /* of the rounds that decode_add_stats has added */

@@ -14,7 +14,7 @@ static const double PREFILL_GAIN = 3;    /* speed of prefill over that of verifi
 /* The drafter after `last` that keeps a state in snapshots. */
 static const struct drafter_ops *keeper(const struct decoder *d, const struct drafter_ops *last)
 {
-    while ((last = drafter_next(d->set.draft.drafters, last)) && !last->save)
+    while ((last = drafter_next(d->set.draft.drafters, last)) && !last->snapshot.save)
         ;
     return last;
 }
@@ -35,7 +35,7 @@ int image_open(struct image *m, struct decoder *d, const struct snapshot_owner *
                  s->n_layers, s->key_heads, s->value_heads, s->key_dim, s->value_dim, s->conv);
     }
     for (const struct drafter_ops *o = NULL; ok && (o = keeper(d, o));)
-        if ((m->state[o->id].room = o->state_bytes(d)))
+        if ((m->state[o->id].room = o->snapshot.bytes(d)))
             ok = (m->state[o->id].p = mem_alloc(m->state[o->id].room)) != NULL;
     if (ok)
         return 0;
@@ -120,7 +120,7 @@ uint64_t image_capture(struct image *m, size_t from, size_t rows)
     for (const struct drafter_ops *o = NULL; (o = keeper(d, o));) {
         const enum drafter i = o->id;
         if (m->state[i].room && !m->pending)
-            m->state[i].n = o->save(d, m->state[i].p);
+            m->state[i].n = o->snapshot.save(d, m->state[i].p);
         if (!m->state[i].n)
             continue;
         m->state_part[i] = (struct snapshot_part){ m->state[i].p, m->state[i].n };
@@ -257,7 +257,7 @@ void image_restore_drafters(struct image *m)
     m->pending = false;
     for (const struct drafter_ops *o = NULL; (o = keeper(m->d, o));)
         if (m->state[o->id].n)
-            o->load(m->d, m->state[o->id].p, m->state[o->id].n);
+            o->snapshot.load(m->d, m->state[o->id].p, m->state[o->id].n);
 }
 
 /* ---- the cost of reading the text again ---- */

@@ -14,20 +14,10 @@
 struct drafter_kind;
 struct engine;
 
-/* Committed rows, and what the pass left of them. */
-struct observed {
-    size_t n_tokens;                 /* length of d->tokens, the bonus token included */
-    /* Of each row first .. first + n_rows - 1 of the text: the residual before the final norm, the device's
-     * hidden + row[i] * [hidden], or row i where `row` is NULL. n_rows 0: the text was rebuilt from tokens
-     * alone. */
-    const float *hidden; const uint32_t *row; size_t first, n_rows;
-    /* accepted nodes of the tree, for drafters that keep state per node */
-    const uint32_t *path; size_t n_path;
-};
-/* The residual of row i. */
-static inline const float *observed_hidden(const struct observed *o, size_t i, size_t hidden)
+/* The residual of committed row i. */
+static inline const float *committed_hidden(const struct decoder *d, size_t i)
 {
-    return o->hidden + (o->row ? o->row[i] : i) * hidden;
+    return d->committed.hidden + (d->committed.row ? d->committed.row[i] : i) * d->model->config.hidden;
 }
 
 /* When a drafter is asked; those of one turn in the order of drafters.h. */
@@ -89,23 +79,6 @@ struct pass_part {
     const float *hidden;             /* of the rows, where `forward` leaves hidden states for `keep` */
 };
 
-/* The passes of a drafter (draft_pass.c). */
-struct drafter_passes {
-    size_t most, rows;               /* passes of a round; rows of a pass */
-    bool chain;                      /* a pass continues the likeliest child of the node before */
-    bool by_depth;                   /* how sure its guesses are depends on their depth */
-    bool ranks;                      /* `forward` leaves the ranked guesses in d->round.ranking */
-    /* Chooses rows and nodes of the next pass of a text. part is zero. False: there is none. */
-    bool (*choose)(struct decoder *d, struct pass_part *part);
-    /* One pass for n texts with the same draft_model and number of heads. It may set *end to the time at
-     * which the pass ended. -1: a value is not finite; only guesses are lost, and the drafter is reset. */
-    int  (*forward)(struct decoder *const *d, size_t n, struct pass_part *const *part, double *end);
-    /* The guesses of a pass are in the tree; d->round.passes counts it. May be NULL, as the next. */
-    void (*keep)(struct decoder *d, const struct pass_part *part);
-    /* A pass for this text alone has taken so long. */
-    void (*learn)(struct decoder *d, const struct pass_part *part, double seconds);
-};
-
 struct drafter_ops {
     enum drafter id;
     const char *name;                /* in --drafter, reports and snapshots */
@@ -130,9 +103,8 @@ struct drafter_ops {
     bool on_device;                  /* its memory is the device's */
     /* it observes the rows of every chunk of a prefill, as they are read */
     bool reads_prompt;
-    /* Of a drafter that makes passes: with a fixed tree it makes one pass for each depth; without this, one
-     * pass, and the heads after it. Its passes leave the model's hidden state in pass_hidden, for heads. */
-    bool pass_per_depth, leaves_hidden;
+    /* its passes leave the model's hidden state in pass_hidden, for heads, which follow them */
+    bool leaves_hidden;
     /* Its own state for a text of n_max tokens, sampled with p: its size, opening, closing, and emptying it
      * for another text. weights: its own, or NULL before they are open. Each may be NULL. */
     size_t (*bytes)(const struct draft_settings *s, const void *weights, const struct model *m, size_t n_max);
@@ -146,7 +118,22 @@ struct drafter_ops {
      * added the caches (draft_add_cache). The plan names one of them, and says how many passes it makes at
      * most. */
     struct pass_bytes (*reads)(const struct decoder *d, size_t i);
-    const struct drafter_passes *passes;
+    struct {                         /* the passes (draft_pass.c) */
+        size_t most, rows;           /* passes of a round; rows of a pass */
+        bool chain;                  /* a pass continues the likeliest child of the node before */
+        bool per_depth;              /* with a fixed tree: one pass for each depth; else one pass */
+        bool by_depth;               /* how sure its guesses are depends on their depth */
+        bool ranks;                  /* `forward` leaves the ranked guesses in d->round.ranking */
+        /* Chooses rows and nodes of the next pass of a text. part is zero. False: there is none. */
+        bool (*choose)(struct decoder *d, struct pass_part *part);
+        /* One pass for n texts with the same draft_model and number of heads. It may set *end to the time at
+         * which the pass ended. -1: a value is not finite; guesses are lost, and the drafter is reset. */
+        int  (*forward)(struct decoder *const *d, size_t n, struct pass_part *const *part, double *end);
+        /* The guesses of a pass are in the tree; d->round.passes counts it. May be NULL, as the next. */
+        void (*keep)(struct decoder *d, const struct pass_part *part);
+        /* A pass for this text alone has taken so long. */
+        void (*learn)(struct decoder *d, const struct pass_part *part, double seconds);
+    } pass;
     /* Of other drafters: proposes for each of n <= BATCH_MAX texts of a round. more[i]: asking again for text
      * i may be of use. Returns -1 on failure. A drafter of tests that has `reads` makes its own passes here,
      * and sets next_reach. */
@@ -159,14 +146,17 @@ struct drafter_ops {
      * were selected by them so far. */
     void (*score)(struct decoder *d, struct pass_seq *seq);
     size_t (*refreshes)(const struct decoder *d);
-    /* Tokens were committed: by a round, or all at once (a prompt, a resumed text). May be NULL. */
-    void (*observe)(struct decoder *d, const struct observed *o);
+    /* Tokens were committed: by a round, or all at once (a prompt, a resumed text). d->committed are the rows
+     * of a round; without rows the text was rebuilt from tokens. May be NULL. */
+    void (*observe)(struct decoder *d);
     /* For snapshots of state that is dear to rebuild from tokens: the room that it needs; writing it (returns
      * the bytes, 0: nothing); reading it again after observe(), for the same text. load returns false and
      * changes nothing where the state does not fit. May be NULL. */
-    size_t (*state_bytes)(const struct decoder *d);
-    size_t (*save)(const struct decoder *d, void *out);
-    bool (*load)(struct decoder *d, const void *state, size_t n);
+    struct {
+        size_t (*bytes)(const struct decoder *d);
+        size_t (*save)(const struct decoder *d, void *out);
+        bool (*load)(struct decoder *d, const void *state, size_t n);
+    } snapshot;
 };
 
 /* By number; NULL: none. A test program puts its own into the place of DRAFTER_ADDED, which the product
@@ -211,11 +201,11 @@ const struct drafter_ops *draft_pass_maker(const struct decoder *d);
  * cell. Returns the number of added nodes. */
 size_t draft_propose(struct decoder *d, const uint32_t *node, size_t n, const float *logits, size_t k,
                      enum drafter source, size_t kind, size_t ahead);
-/* The two halves of draft_propose, for at most DEVICE_SAMPLER_RANKS nodes: the pass ends between them. */
-void draft_rank(struct decoder *d, const uint32_t *node, size_t n, const float *logits, size_t k,
-                struct ranking *r);
-size_t draft_add(struct decoder *d, const uint32_t *node, size_t n, const struct ranking *r, size_t k,
-                 enum drafter source, size_t kind, size_t ahead);
+/* The two halves of draft_propose, for at most DEVICE_SAMPLER_RANKS nodes. Between them, where the pass may
+ * end, the candidates lie in d->round.ranking. */
+void draft_rank(struct decoder *d, const uint32_t *node, size_t n, const float *logits, size_t k);
+size_t draft_add(struct decoder *d, const uint32_t *node, size_t n, size_t k, enum drafter source,
+                 size_t kind, size_t ahead);
 /* The target sampled `sample` after a node: calibration and planner learn from it. */
 void draft_learn(struct decoder *d, uint32_t node, int32_t sample);
 /* A round of n <= BATCH_MAX texts of one model. draft_plan plans it; the caller has called tree_start(). Then

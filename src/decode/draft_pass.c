@@ -46,7 +46,7 @@ static bool joins(const struct lot *l, const struct drafter_ops *ops, const stru
                   const struct pass_part *p)
 {
     return l->n == 0 || (d->set.draft_model == l->d[0]->set.draft_model && p->heads == l->part[0]->heads &&
-                         l->rows + p->rows <= ops->passes->rows &&
+                         l->rows + p->rows <= ops->pass.rows &&
                          l->logits + logits_of(p) <= d->set.buffers->verify_rows);
 }
 
@@ -60,20 +60,20 @@ static size_t take(struct decoder *d, const struct drafter_ops *ops, const struc
     d->round.next_reach = 0;
     for (size_t i = 0; i < p->n; i++) {
         const uint32_t node = p->node[i];
-        const size_t ahead = ops->passes->by_depth ? t->node[node].depth : 0,
+        const size_t ahead = ops->pass.by_depth ? t->node[node].depth : 0,
                      width = p->width ? p->width : draft_width(d, node);
         if (p->heads) {
             draft_propose_heads(d, node, p->logits + i * p->heads * vocab, p->heads, ops->id, ops->id, ahead);
             added = t->n - before;
             continue;
         }
-        added += ops->passes->ranks
-                     ? draft_add(d, &node, 1, &d->round.ranking, width, ops->id, ops->id, ahead)
+        added += ops->pass.ranks
+                     ? draft_add(d, &node, 1, width, ops->id, ops->id, ahead)
                      : draft_propose(d, &node, 1, p->logits + i * vocab, width, ops->id, ops->id, ahead);
-        if (!ops->passes->chain)
+        if (!ops->pass.chain)
             draft_reach(d, node);
     }
-    const uint32_t next = ops->passes->chain ? tree_best_child(t, d->round.pass_node) : 0;
+    const uint32_t next = ops->pass.chain ? tree_best_child(t, d->round.pass_node) : 0;
     if (next && t->node[next].depth < t->max_depth)
         d->round.next_reach = t->node[next].reach;
     return added;
@@ -82,7 +82,6 @@ static size_t take(struct decoder *d, const struct drafter_ops *ops, const struc
 /* One pass. The planners of its texts learn its seconds. */
 static void run(struct lot *l, const struct drafter_ops *ops)
 {
-    const struct drafter_passes *passes = ops->passes;
     const size_t vocab = l->d[0]->model->config.vocab;
     const double start = l->d[0]->clock();
     float *logits = l->d[0]->set.buffers->logits;
@@ -91,7 +90,7 @@ static void run(struct lot *l, const struct drafter_ops *ops)
         l->part[i]->logits = logits;
         logits += logits_of(l->part[i]) * vocab;
     }
-    const int rc = passes->forward(l->d, l->n, l->part, &end);
+    const int rc = ops->pass.forward(l->d, l->n, l->part, &end);
     for (size_t i = 0; i < l->n; i++) {
         struct decoder *d = l->d[i];
         if (rc) {
@@ -101,16 +100,16 @@ static void run(struct lot *l, const struct drafter_ops *ops)
             continue;
         }
         *l->more[i] = take(d, ops, l->part[i]) > 0;
-        if (++d->round.passes == passes->most)
+        if (++d->round.passes == ops->pass.most)
             d->round.next_reach = 0;
-        if (passes->keep)
-            passes->keep(d, l->part[i]);
+        if (ops->pass.keep)
+            ops->pass.keep(d, l->part[i]);
     }
     const double seconds = (end < 0 ? l->d[0]->clock() : end) - start;
     for (size_t i = 0; i < l->n; i++)
         planner_passed(&l->d[i]->planner, l->n, seconds / (double)l->n);
-    if (l->n == 1 && passes->learn)
-        passes->learn(l->d[0], l->part[0], seconds);
+    if (l->n == 1 && ops->pass.learn)
+        ops->pass.learn(l->d[0], l->part[0], seconds);
 }
 
 void draft_pass(struct decoder *const *d, size_t n, const struct drafter_ops *ops, bool *more)
@@ -120,7 +119,7 @@ void draft_pass(struct decoder *const *d, size_t n, const struct drafter_ops *op
     for (size_t i = 0; i < n; i++) {
         part[i] = (struct pass_part){ 0 };
         more[i] = false;
-        waits[i] = d[i]->round.passes < ops->passes->most && ops->passes->choose(d[i], &part[i]);
+        waits[i] = d[i]->round.passes < ops->pass.most && ops->pass.choose(d[i], &part[i]);
         if (!waits[i])
             d[i]->round.next_reach = 0;
     }

@@ -30,41 +30,42 @@ static size_t add_ranked(struct decoder *d, uint32_t node, const struct candidat
     return added;
 }
 
-void draft_rank(struct decoder *d, const uint32_t *node, size_t n, const float *logits, size_t k,
-                struct ranking *r)
+void draft_rank(struct decoder *d, const uint32_t *node, size_t n, const float *logits, size_t k)
 {
+    struct round *r = &d->round;
     int32_t path[DEVICE_SAMPLER_RANKS][TREE_DEPTH_MAX];
     struct history h[DEVICE_SAMPLER_RANKS];
     assert(n <= DEVICE_SAMPLER_RANKS);
-    r->each = MIN(k + 1, (size_t)RANK_MAX);
-    memset(r->found, 0, sizeof r->found);
-    if (k == 0 || n == 0 || d->round.tree->node[node[0]].depth >= d->round.tree->max_depth) return;
+    r->ranking.each = MIN(k + 1, (size_t)RANK_MAX);
+    memset(r->ranking.found, 0, sizeof r->ranking.found);
+    if (k == 0 || n == 0 || r->tree->node[node[0]].depth >= r->tree->max_depth) return;
     for (size_t i = 0; i < n; i++) {
-        tree_path(d->round.tree, node[i], path[i]);
+        tree_path(r->tree, node[i], path[i]);
         h[i] = (struct history){ d->tokens, d->n_tokens, d->n_prompt, path[i],
-                                 d->round.tree->node[node[i]].depth, .known = d->n_tokens };
+                                 r->tree->node[node[i]].depth, .known = d->n_tokens };
     }
-    device_sampler_rank(d->sampler, logits, h, n, r->each, r->best, r->found);
+    device_sampler_rank(d->sampler, logits, h, n, r->ranking.each, r->ranking.best, r->ranking.found);
 }
 
-size_t draft_add(struct decoder *d, const uint32_t *node, size_t n, const struct ranking *r, size_t k,
-                 enum drafter source, size_t kind, size_t ahead)
+size_t draft_add(struct decoder *d, const uint32_t *node, size_t n, size_t k, enum drafter source,
+                 size_t kind, size_t ahead)
 {
+    const struct round *r = &d->round;
     size_t added = 0;
     for (size_t i = 0; i < n; i++)
-        added += add_ranked(d, node[i], r->best + i * r->each, r->found[i], k, source, kind, ahead);
+        added += add_ranked(d, node[i], r->ranking.best + i * r->ranking.each, r->ranking.found[i], k,
+                            source, kind, ahead);
     return added;
 }
 
 size_t draft_propose(struct decoder *d, const uint32_t *node, size_t n, const float *logits, size_t k,
                      enum drafter source, size_t kind, size_t ahead)
 {
-    struct ranking r;
     size_t added = 0;
     for (size_t i = 0, some; i < n; i += some) {
         some = MIN(n - i, (size_t)DEVICE_SAMPLER_RANKS);
-        draft_rank(d, node + i, some, logits, k, &r);
-        added += draft_add(d, node + i, some, &r, k, source, kind, ahead);
+        draft_rank(d, node + i, some, logits, k);
+        added += draft_add(d, node + i, some, k, source, kind, ahead);
     }
     return added;
 }

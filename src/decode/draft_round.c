@@ -18,7 +18,7 @@ static long passes_of(const struct decoder *d)
 {
     if (d->n_caches == 0 || d->planner.on || d->set.draft.draft_passes >= 0)
         return d->n_caches ? d->set.draft.draft_passes : 0;
-    return d->cache[0].ops->pass_per_depth ? (long)d->set.draft.n_width : 1;
+    return d->cache[0].ops->pass.per_depth ? (long)d->set.draft.n_width : 1;
 }
 
 /* Plans for one of n texts. Its cache holds every token but the last. */
@@ -130,7 +130,7 @@ static int ask_passes(struct decoder *const *d, size_t n, const struct drafter_o
         if (wants_pass(d[i]))
             live[n_live++] = d[i];
     while (n_live > 0) {
-        if (ops->passes)
+        if (ops->pass.forward)
             draft_pass(live, n_live, ops, more);
         else if (ops->expand(live, n_live, more, e))
             return -1;

@@ -3,11 +3,6 @@
 #include "src/decode/tree.h"
 #include "src/sample/device_sampler.h"
 
-struct ranking {                     /* of at most DEVICE_SAMPLER_RANKS nodes, `each` candidates of each */
-    struct candidate best[DEVICE_SAMPLER_RANKS * RANK_MAX];
-    size_t found[DEVICE_SAMPLER_RANKS], each;
-};
-
 struct round {
     struct tree *tree;
     /* ---- while it drafts ---- */
@@ -17,7 +12,11 @@ struct round {
     size_t passes;                   /* draft passes so far */
     uint32_t pass_node;              /* that the last pass continued */
     float next_reach;                /* of the likeliest node that a further pass would continue; 0: none */
-    struct ranking ranking;          /* of the last draft pass */
+    /* candidates of the nodes that were ranked last, `each` of them a node */
+    struct {
+        struct candidate best[DEVICE_SAMPLER_RANKS * RANK_MAX];
+        size_t found[DEVICE_SAMPLER_RANKS], each;
+    } ranking;
     /* of the verification pass: the device's [kept nodes][vocab], in the buffers */
     float *logits;
     /* what was accepted: indices into tree->kept, the root first, one for each new token; the last of them */

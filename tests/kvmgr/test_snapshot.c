@@ -348,7 +348,7 @@ static void the_selection_comes_back(void)
         for (; k < N_DRAFTERS; k++) {
             if (!kept.state[k].n) continue;
             again = malloc(kept.state[k].room);
-            size_t n = drafters[k]->save(&d, again);
+            size_t n = drafters[k]->snapshot.save(&d, again);
             CHECK(n == kept.state[k].n && memcmp(again, kept.state[k].p, n) == 0, "%s: %zu of %zu bytes",
                   settings[i].name, n, kept.state[k].n);
             const struct partial *p = d.own[DRAFTER_PARTIAL];
@@ -363,11 +363,11 @@ static void the_selection_comes_back(void)
                     kv_get(y, p->kv.type, p->kv.head_dim, row % KV_BLOCK, kv_block(&d.kv, 0, h, row));
                     CHECK(memcmp(x, y, kv_row_bytes(p->kv.type, p->kv.head_dim)) == 0, "slot %zu", slot);
                 }
-            CHECK(!drafters[k]->load(&d, again, n - 1) &&
-                      !drafters[k]->load(&d, again, 3),
+            CHECK(!drafters[k]->snapshot.load(&d, again, n - 1) &&
+                      !drafters[k]->snapshot.load(&d, again, 3),
                   "a shorter one");
             memset(again + n - 4, 0xff, 4);
-            CHECK(!drafters[k]->load(&d, again, n), "a row that is not there");
+            CHECK(!drafters[k]->snapshot.load(&d, again, n), "a row that is not there");
             compared++;
             free(again);
         }
@@ -455,7 +455,7 @@ static void the_selection_comes_back_on_a_device(void)
             }
             bytes = p->kv.layer_bytes * p->kv.n_layers;
             state[k] = malloc(m[k].state[drafter].room + bytes);
-            n[k] = drafters[drafter]->save(&d[k], state[k]);
+            n[k] = drafters[drafter]->snapshot.save(&d[k], state[k]);
             CHECK(n[k] <= m[k].state[drafter].room && (n[k] > 0) == p->filled &&
                   r.dev->download(r.dev, state[k] + n[k], p->kv.base, bytes) == 0);
         }

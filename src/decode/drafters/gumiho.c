@@ -122,15 +122,15 @@ static float *state_of(const struct decoder *d, size_t pair)
     return s->ring + pair % s->keep * d->model->config.hidden;
 }
 
-static void gumiho_observe(struct decoder *d, const struct observed *o)
+static void gumiho_observe(struct decoder *d)
 {
     struct serial *s = serial_of(d);
-    const size_t hidden = d->model->config.hidden;
-    if (o->n_rows && o->first != s->end)         /* another text, or rows that were read elsewhere */
-        forget(s, o->first);
-    for (size_t i = 0; i < o->n_rows; i++, s->end++)
-        if (s->end + s->keep >= o->n_tokens - 1)         /* the ring will still have it after the text */
-            gumiho_state(weights_of(d), state_of(d, s->end), observed_hidden(o, i, hidden));
+    /* another text, or rows that were read elsewhere */
+    if (d->committed.n_rows && d->committed.first != s->end)
+        forget(s, d->committed.first);
+    for (size_t i = 0; i < d->committed.n_rows; i++, s->end++)
+        if (s->end + s->keep >= d->n_tokens - 1)         /* the ring will still have it after the text */
+            gumiho_state(weights_of(d), state_of(d, s->end), committed_hidden(d, i));
     s->begin = MAX(s->begin, s->end - MIN(s->end, s->keep));
 }
 
@@ -254,10 +254,6 @@ static void gumiho_learn(struct decoder *d, const struct pass_part *p, double se
     row_seconds_learn(&serial_of(d)->rows[d->round.passes - 1], p->n, seconds);
 }
 
-static const struct drafter_passes passes = { .most = PASSES, .rows = GUMIHO_BRANCHES * GUMIHO_HEADS,
-                                              .by_depth = true, .choose = gumiho_choose,
-                                              .forward = gumiho_pass, .learn = gumiho_learn };
-
 /* ---- snapshots ---- */
 
 /* The state in a snapshot: `end`, then the states of the last pairs. */
@@ -334,29 +330,16 @@ static const struct drafter_forecast forecast = {
     .fixed = true, .work = gumiho_work
 };
 
-const struct drafter_ops drafter_gumiho = { .id = DRAFTER_GUMIHO,
-                                            .name = "gumiho",
-                                            .turn = TURN_PASSES,
-                                            .option = OPTION_FILE,
-                                            .int8 = true,
-                                            .every_layer = true,
-                                            .whole_tree = true,
-                                            .weights = &file_weights,
-                                            .kind = &gumiho_kind,
-                                            .forecast = &forecast,
-                                            .rows = gumiho_rows,
-                                            .prior = gumiho_prior,
-                                            .item = "Gumiho's window",
-                                            .reads_prompt = true,
-                                            .pass_per_depth = true,
-                                            .bytes = gumiho_size,
-                                            .open = gumiho_begin,
-                                            .close = gumiho_end,
-                                            .reset = gumiho_reset,
-                                            .prepare = gumiho_prepare,
-                                            .reads = gumiho_reads,
-                                            .passes = &passes,
-                                            .observe = gumiho_observe,
-                                            .state_bytes = gumiho_state_bytes,
-                                            .save = gumiho_save,
-                                            .load = gumiho_load };
+const struct drafter_ops drafter_gumiho = {
+    .id = DRAFTER_GUMIHO, .name = "gumiho", .turn = TURN_PASSES, .option = OPTION_FILE, .int8 = true,
+    .every_layer = true, .whole_tree = true,
+    .weights = &file_weights, .kind = &gumiho_kind, .forecast = &forecast, .rows = gumiho_rows,
+    .prior = gumiho_prior,
+    .item = "Gumiho's window", .bytes = gumiho_size, .open = gumiho_begin, .close = gumiho_end,
+    .reset = gumiho_reset,
+    .prepare = gumiho_prepare, .reads = gumiho_reads,
+    .pass = { .most = PASSES, .rows = GUMIHO_BRANCHES * GUMIHO_HEADS, .per_depth = true, .by_depth = true,
+              .choose = gumiho_choose, .forward = gumiho_pass, .learn = gumiho_learn },
+    .reads_prompt = true, .observe = gumiho_observe,
+    .snapshot = { .bytes = gumiho_state_bytes, .save = gumiho_save, .load = gumiho_load },
+};

@@ -120,13 +120,13 @@ static double heads_weights_read(const struct decoder *d)
     return (double)(c->hidden * (c->vocab + heads_of(d)->n * c->hidden));
 }
 
-static void heads_observe(struct decoder *d, const struct observed *o)
+static void heads_observe(struct decoder *d)
 {
     struct heads_text *x = text_of(d);
     const size_t hidden = d->model->config.hidden;
-    x->have_hidden = o->n_rows > 0;
-    if (o->n_rows)
-        d->model->dev->copy(d->model->dev, x->hidden, observed_hidden(o, o->n_rows - 1, hidden),
+    x->have_hidden = d->committed.n_rows > 0;
+    if (d->committed.n_rows)
+        d->model->dev->copy(d->model->dev, x->hidden, committed_hidden(d, d->committed.n_rows - 1),
                             hidden * sizeof *x->hidden);
 }
 
@@ -213,25 +213,12 @@ static const struct drafter_forecast forecast = {
     .fixed = true, .work = heads_work
 };
 
-const struct drafter_ops drafter_heads = { .id = DRAFTER_HEADS,
-                                           .name = "heads",
-                                           .turn = TURN_MODEL,
-                                           .option = OPTION_FILE,
-                                           .tokenswift = true,
-                                           .int8 = true,
-                                           .every_layer = true,
-                                           .whole_tree = true,
-                                           .weights = &weights,
-                                           .forecast = &forecast,
-                                           .rows = heads_rows,
-                                           .prior = heads_prior,
-                                           .item = "drafting heads",
-                                           .on_device = true,
-                                           .bytes = heads_size,
-                                           .open = heads_begin,
-                                           .close = heads_end,
-                                           .reset = heads_reset,
-                                           .expand = heads_expand,
-                                           .weights_read = heads_weights_read,
-                                           .ahead = heads_ahead,
-                                           .observe = heads_observe };
+const struct drafter_ops drafter_heads = {
+    .id = DRAFTER_HEADS, .name = "heads", .turn = TURN_MODEL, .option = OPTION_FILE, .tokenswift = true,
+    .int8 = true, .every_layer = true, .whole_tree = true,
+    .weights = &weights, .forecast = &forecast, .rows = heads_rows, .prior = heads_prior,
+    .item = "drafting heads", .on_device = true, .bytes = heads_size, .open = heads_begin,
+    .close = heads_end, .reset = heads_reset,
+    .expand = heads_expand, .weights_read = heads_weights_read, .ahead = heads_ahead,
+    .observe = heads_observe,
+};

@@ -152,10 +152,6 @@ static void longspec_learn(struct decoder *d, const struct pass_part *p, double 
     row_seconds_learn(&beam_of(d)->round.rows, p->rows, seconds);
 }
 
-static const struct drafter_passes passes = { .most = PASSES, .rows = LONGSPEC_ROWS, .by_depth = true,
-                                              .choose = longspec_choose, .forward = longspec_pass,
-                                              .keep = longspec_keep, .learn = longspec_learn };
-
 /* ---- the table ---- */
 
 static size_t longspec_rows(const struct draft_settings *s, size_t n_text)
@@ -186,23 +182,15 @@ static const struct drafter_forecast forecast = {
     .work = longspec_work
 };
 
-const struct drafter_ops drafter_longspec = { .id = DRAFTER_LONGSPEC,
-                                              .name = "longspec",
-                                              .turn = TURN_PASSES,
-                                              .option = OPTION_FILE,
-                                              .int8 = true,
-                                              .every_layer = true,
-                                              .weights = &file_weights,
-                                              .kind = &longspec_kind,
-                                              .forecast = &forecast,
-                                              .rows = longspec_rows,
-                                              .prior = longspec_prior,
-                                              .item = "LongSpec's window",
-                                              .pass_per_depth = true,
-                                              .bytes = longspec_size,
-                                              .open = longspec_begin,
-                                              .close = longspec_end,
-                                              .reset = longspec_reset,
-                                              .prepare = longspec_prepare,
-                                              .reads = longspec_reads,
-                                              .passes = &passes };
+const struct drafter_ops drafter_longspec = {
+    .id = DRAFTER_LONGSPEC, .name = "longspec", .turn = TURN_PASSES, .option = OPTION_FILE, .int8 = true,
+    .every_layer = true,
+    .weights = &file_weights, .kind = &longspec_kind, .forecast = &forecast, .rows = longspec_rows,
+    .prior = longspec_prior,
+    .item = "LongSpec's window", .bytes = longspec_size, .open = longspec_begin, .close = longspec_end,
+    .reset = longspec_reset,
+    .prepare = longspec_prepare, .reads = longspec_reads,
+    .pass = { .most = PASSES, .rows = LONGSPEC_ROWS, .per_depth = true, .by_depth = true,
+              .choose = longspec_choose, .forward = longspec_pass, .keep = longspec_keep,
+              .learn = longspec_learn },
+};

@@ -178,10 +178,6 @@ static void small_keep(struct decoder *d, const struct pass_part *p)
     c->flight[c->n_flight++] = d->round.tree->node[p->node[0]].token;
 }
 
-static const struct drafter_passes passes = { .most = PASSES_MAX, .rows = SMALL_ROWS, .chain = true,
-                                              .choose = small_choose, .forward = small_pass,
-                                              .keep = small_keep };
-
 /* ---- weights: a folder or file that the user names ---- */
 
 static const char no_model[] = "--drafter: model needs a model: model:DIR";
@@ -250,18 +246,11 @@ static const struct drafter_forecast forecast = { .tokens = 2.647, .passes = 4,
                                                   .where = "SPIRe, vanilla draft model at 512 tokens",
                                                   .work = small_work };
 
-const struct drafter_ops drafter_model = { .id = DRAFTER_MODEL,
-                                           .name = "model",
-                                           .turn = TURN_PASSES,
-                                           .option = OPTION_DIR,
-                                           .weights = &weights,
-                                           .forecast = &forecast,
-                                           .rows = small_rows,
-                                           .prior = small_prior,
-                                           .pass_per_depth = true,
-                                           .open = small_begin,
-                                           .close = small_end,
-                                           .reset = small_reset,
-                                           .prepare = small_prepare,
-                                           .reads = small_reads,
-                                           .passes = &passes };
+const struct drafter_ops drafter_model = {
+    .id = DRAFTER_MODEL, .name = "model", .turn = TURN_PASSES, .option = OPTION_DIR,
+    .weights = &weights, .forecast = &forecast, .rows = small_rows, .prior = small_prior,
+    .open = small_begin, .close = small_end, .reset = small_reset,
+    .prepare = small_prepare, .reads = small_reads,
+    .pass = { .most = PASSES_MAX, .rows = SMALL_ROWS, .per_depth = true, .chain = true,
+              .choose = small_choose, .forward = small_pass, .keep = small_keep },
+};

@@ -167,15 +167,16 @@ static void leave_out(struct decoder *d, size_t n)
 
 /* A planned text reads no more than the last pairs: others that it might read before the drafter is asked
  * would take the time of many passes. */
-static void mtp_observe(struct decoder *d, const struct observed *o)
+static void mtp_observe(struct decoder *d)
 {
     struct drafts *s = drafts_of(d);
     const size_t hidden = d->model->config.hidden, seen = d->planner.on ? (size_t)PENDING : s->keys;
-    if (o->n_rows && o->first != s->next + s->n_pending)     /* another text, or rows read elsewhere */
-        forget(s, o->first);
-    for (size_t i = 0; i < o->n_rows; i++) {
-        const size_t row = o->first + i;
-        if (row + seen < o->n_tokens - 1 && s->kv.n_past + s->n_pending >= s->sinks) {
+    /* another text, or rows that were read elsewhere */
+    if (d->committed.n_rows && d->committed.first != s->next + s->n_pending)
+        forget(s, d->committed.first);
+    for (size_t i = 0; i < d->committed.n_rows; i++) {
+        const size_t row = d->committed.first + i;
+        if (row + seen < d->n_tokens - 1 && s->kv.n_past + s->n_pending >= s->sinks) {
             leave_out(d, s->n_pending);
             s->next = row + 1;
             continue;
@@ -184,7 +185,7 @@ static void mtp_observe(struct decoder *d, const struct observed *o)
             leave_out(d, PENDING / 2);
         else if (s->n_pending == PENDING)
             read_pending(d, PENDING);
-        mtp_state(d->model, s->pending + s->n_pending++ * hidden, observed_hidden(o, i, hidden));
+        mtp_state(d->model, s->pending + s->n_pending++ * hidden, committed_hidden(d, i));
     }
 }
 
@@ -268,10 +269,6 @@ static void mtp_learn(struct decoder *d, const struct pass_part *p, double secon
     row_seconds_learn(&drafts_of(d)->round.rows, p->rows, seconds);
 }
 
-static const struct drafter_passes passes = { .most = MTP_PASSES, .rows = MTP_ROWS, .by_depth = true,
-                                              .choose = mtp_choose, .forward = mtp_pass, .keep = mtp_keep,
-                                              .learn = mtp_learn };
-
 /* ---- weights: a layer of the model's own files ---- */
 
 static bool present(const struct drafter_ops *o, const char *model) { (void)o; return mtp_present(model); }
@@ -352,21 +349,12 @@ static const struct drafter_forecast forecast = { .tokens = 2.89, .passes = 3,
                                                   .where = "llama.cpp, Qwen3.6-27B, creative prompts",
                                                   .work = mtp_work };
 
-const struct drafter_ops drafter_mtp = { .id = DRAFTER_MTP,
-                                         .name = "mtp",
-                                         .turn = TURN_PASSES,
-                                         .weights = &weights,
-                                         .forecast = &forecast,
-                                         .rows = mtp_rows,
-                                         .prior = mtp_prior,
-                                         .item = "mtp cache",
-                                         .reads_prompt = true,
-                                         .pass_per_depth = true,
-                                         .bytes = mtp_size,
-                                         .open = mtp_begin,
-                                         .close = mtp_end,
-                                         .reset = mtp_reset,
-                                         .prepare = mtp_prepare,
-                                         .reads = mtp_reads,
-                                         .passes = &passes,
-                                         .observe = mtp_observe };
+const struct drafter_ops drafter_mtp = {
+    .id = DRAFTER_MTP, .name = "mtp", .turn = TURN_PASSES,
+    .weights = &weights, .forecast = &forecast, .rows = mtp_rows, .prior = mtp_prior,
+    .item = "mtp cache", .bytes = mtp_size, .open = mtp_begin, .close = mtp_end, .reset = mtp_reset,
+    .prepare = mtp_prepare, .reads = mtp_reads,
+    .pass = { .most = MTP_PASSES, .rows = MTP_ROWS, .per_depth = true, .by_depth = true,
+              .choose = mtp_choose, .forward = mtp_pass, .keep = mtp_keep, .learn = mtp_learn },
+    .reads_prompt = true, .observe = mtp_observe,
+};

@@ -76,9 +76,9 @@ static int ngram_expand(struct decoder *const *d, size_t n, bool *more, struct e
     return 0;
 }
 
-static void ngram_observe(struct decoder *d, const struct observed *o)
+static void ngram_observe(struct decoder *d)
 {
-    if (!o->n_path)                          /* a prompt, or a resumed text */
+    if (d->committed.n_rows == 0)                          /* a prompt, or a resumed text */
         ngram_take_in(d, false);
 }
 
@@ -127,17 +127,10 @@ static size_t ngram_rows(const struct draft_settings *s, size_t n_text)
 
 static double ngram_prior(size_t i) { return i / NGRAM_CELLS ? 0.5 : 0.05; }
 
-const struct drafter_ops drafter_ngram = { .id = DRAFTER_NGRAM,
-                                           .name = "ngram",
-                                           .turn = TURN_LAST,
-                                           .by_default = true,
-                                           .tokenswift = true,
-                                           .rows = ngram_rows,
-                                           .prior = ngram_prior,
-                                           .item = "4-gram table",
-                                           .bytes = ngram_size,
-                                           .open = ngram_begin,
-                                           .close = ngram_end,
-                                           .reset = ngram_empty,
-                                           .expand = ngram_expand,
-                                           .observe = ngram_observe };
+const struct drafter_ops drafter_ngram = {
+    .id = DRAFTER_NGRAM, .name = "ngram", .turn = TURN_LAST, .by_default = true, .tokenswift = true,
+    .rows = ngram_rows, .prior = ngram_prior,
+    .item = "4-gram table", .bytes = ngram_size, .open = ngram_begin, .close = ngram_end,
+    .reset = ngram_empty,
+    .expand = ngram_expand, .observe = ngram_observe,
+};

@@ -53,7 +53,7 @@ static int partial_forward(struct decoder *const *d, size_t n, struct pass_part 
     int rc = model_forward_begin(d[0]->set.draft_model, b->work, seq, n, &ignored);
     *end = d[0]->clock();
     for (size_t i = 0; i < n && rc == 0; i++)
-        draft_rank(d[i], part[i]->node, 1, seq[i].logits, part[i]->width, &d[i]->round.ranking);
+        draft_rank(d[i], part[i]->node, 1, seq[i].logits, part[i]->width);
     if (rc == 0)
         rc = model_forward_end(d[0]->set.draft_model, b->work, seq, n, &ignored);
     if (!d[0]->model->dev->host_memory)
@@ -78,15 +78,10 @@ static void partial_keep(struct decoder *d, const struct pass_part *p)
             tree_chain(d->round.tree, c);
 }
 
-static const struct drafter_passes passes = { .most = DRAFT_PASSES_MAX, .rows = BATCH_MAX, .chain = true,
-                                              .ranks = true, .choose = partial_choose,
-                                              .forward = partial_forward, .keep = partial_keep };
-
 /* The partial cache follows in rounds with draft passes alone: following takes 13 us of a round of 450 us. A
  * cut of the text has to be seen before the text grows again. */
-static void partial_observe(struct decoder *d, const struct observed *o)
+static void partial_observe(struct decoder *d)
 {
-    (void)o;
     if (d->kv.n_past < cache_of(d)->n_seen)
         partial_follow(cache_of(d));
 }
@@ -260,29 +255,16 @@ static const struct drafter_forecast forecast = {
 };
 
 /* No reset: partial_observe notices a cache that was cut. */
-const struct drafter_ops drafter_partial = { .id = DRAFTER_PARTIAL,
-                                             .name = "partial",
-                                             .turn = TURN_PASSES,
-                                             .by_default = true,
-                                             .tokenswift = true,
-                                             .int8 = true,
-                                             .every_layer = true,
-                                             .whole_tree = true,
-                                             .forecast = &forecast,
-                                             .rows = partial_rows,
-                                             .prior = partial_prior,
-                                             .item = "partial cache",
-                                             .on_device = true,
-                                             .leaves_hidden = true,
-                                             .bytes = partial_size,
-                                             .open = partial_begin,
-                                             .close = partial_end,
-                                             .prepare = partial_prepare,
-                                             .reads = partial_reads,
-                                             .passes = &passes,
-                                             .score = partial_score,
-                                             .refreshes = partial_refreshes,
-                                             .observe = partial_observe,
-                                             .state_bytes = saved_partial_bytes,
-                                             .save = saved_partial_save,
-                                             .load = saved_partial_load };
+const struct drafter_ops drafter_partial = {
+    .id = DRAFTER_PARTIAL, .name = "partial", .turn = TURN_PASSES, .by_default = true, .tokenswift = true,
+    .int8 = true, .every_layer = true, .whole_tree = true,
+    .forecast = &forecast, .rows = partial_rows, .prior = partial_prior,
+    .item = "partial cache", .on_device = true, .bytes = partial_size, .open = partial_begin,
+    .close = partial_end,
+    .leaves_hidden = true, .prepare = partial_prepare, .reads = partial_reads, .score = partial_score,
+    .refreshes = partial_refreshes,
+    .pass = { .most = DRAFT_PASSES_MAX, .rows = BATCH_MAX, .chain = true, .ranks = true,
+              .choose = partial_choose, .forward = partial_forward, .keep = partial_keep },
+    .observe = partial_observe,
+    .snapshot = { .bytes = saved_partial_bytes, .save = saved_partial_save, .load = saved_partial_load },
+};

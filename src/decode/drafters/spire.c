@@ -110,26 +110,27 @@ static float *residual_of(const struct decoder *d, size_t at, size_t layer)
     return r->slot + (slot_of(r, at) * SPIRE_LAYERS + layer) * d->model->config.hidden;
 }
 
-static void spire_observe(struct decoder *d, const struct observed *o)
+static void spire_observe(struct decoder *d)
 {
     struct ring *r = ring_of(d);
-    const size_t hidden = d->model->config.hidden, n = o->n_rows;
-    const float *all = workspace_residual(d->set.buffers->work);
+    struct workspace *work = d->set.buffers->work;
+    const size_t hidden = d->model->config.hidden, first = d->committed.first, n = d->committed.n_rows;
+    const float *all = workspace_residual(work);
     if (n == 0)
         return;
-    struct workspace *work = d->set.buffers->work;
     if (!workspace_entering(work, d->model, 0)) {        /* another workspace than at opening */
         struct err ignored;
         workspace_keep(work, d->model, &ignored);
         return;
     }
-    if (o->first == 0 || o->first != r->end)     /* another text, or rows that were read elsewhere */
-        forget(r, o->first);
+    if (first == 0 || first != r->end)   /* another text, or rows that were read elsewhere */
+        forget(r, first);
     for (size_t i = 0; i < n; i++)
-        for (size_t k = 0; k < SPIRE_LAYERS && (o->first + i == 0 || i + SPIRE_SLOTS - r->sink >= n); k++)
-            memcpy(residual_of(d, o->first + i, k), workspace_entering(d->set.buffers->work, d->model, k) +
-                   (observed_hidden(o, i, hidden) - all), hidden * sizeof *all);
-    r->end = o->first + n;
+        for (size_t k = 0; k < SPIRE_LAYERS && (first + i == 0 || i + SPIRE_SLOTS - r->sink >= n); k++)
+            memcpy(residual_of(d, first + i, k),
+                   workspace_entering(work, d->model, k) + (committed_hidden(d, i) - all),
+                   hidden * sizeof *all);
+    r->end = first + n;
 }
 
 /* Computes the keys and values that the cache lacks. */
@@ -169,10 +170,6 @@ static int spire_pass(struct decoder *const *d, size_t n, struct pass_part *cons
 }
 
 static bool spire_choose(struct decoder *d, struct pass_part *p) { return draft_chain(d, p); }
-
-static const struct drafter_passes passes = { .most = SPIRE_DEPTH, .rows = SPIRE_ROWS, .chain = true,
-                                              .by_depth = true, .choose = spire_choose,
-                                              .forward = spire_pass };
 
 /* ---- snapshots ---- */
 
@@ -238,28 +235,16 @@ static const struct drafter_forecast forecast = {
     .work = spire_work
 };
 
-const struct drafter_ops drafter_spire = { .id = DRAFTER_SPIRE,
-                                           .name = "spire",
-                                           .turn = TURN_PASSES,
-                                           .option = OPTION_FILE,
-                                           .int8 = true,
-                                           .every_layer = true,
-                                           .weights = &file_weights,
-                                           .kind = &spire_kind,
-                                           .forecast = &forecast,
-                                           .rows = spire_rows,
-                                           .prior = spire_prior,
-                                           .item = "SPIRe's window",
-                                           .reads_prompt = true,
-                                           .pass_per_depth = true,
-                                           .bytes = spire_size,
-                                           .open = spire_begin,
-                                           .close = spire_end,
-                                           .reset = spire_reset,
-                                           .prepare = spire_prepare,
-                                           .reads = spire_reads,
-                                           .passes = &passes,
-                                           .observe = spire_observe,
-                                           .state_bytes = spire_state_bytes,
-                                           .save = spire_save,
-                                           .load = spire_load };
+const struct drafter_ops drafter_spire = {
+    .id = DRAFTER_SPIRE, .name = "spire", .turn = TURN_PASSES, .option = OPTION_FILE, .int8 = true,
+    .every_layer = true,
+    .weights = &file_weights, .kind = &spire_kind, .forecast = &forecast, .rows = spire_rows,
+    .prior = spire_prior,
+    .item = "SPIRe's window", .bytes = spire_size, .open = spire_begin, .close = spire_end,
+    .reset = spire_reset,
+    .prepare = spire_prepare, .reads = spire_reads,
+    .pass = { .most = SPIRE_DEPTH, .rows = SPIRE_ROWS, .per_depth = true, .chain = true, .by_depth = true,
+              .choose = spire_choose, .forward = spire_pass },
+    .reads_prompt = true, .observe = spire_observe,
+    .snapshot = { .bytes = spire_state_bytes, .save = spire_save, .load = spire_load },
+};

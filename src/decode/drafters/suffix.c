@@ -34,10 +34,10 @@ static int suffix_expand(struct decoder *const *d, size_t n, bool *more, struct 
     return 0;
 }
 
-static void suffix_observe(struct decoder *d, const struct observed *o)
+static void suffix_observe(struct decoder *d)
 {
-    if (!o->n_path)
-        suffix_follow(suffix_of(d), d->tokens, o->n_tokens);
+    if (d->committed.n_rows == 0)
+        suffix_follow(suffix_of(d), d->tokens, d->n_tokens);
 }
 
 /* ---- memory ---- */
@@ -79,18 +79,10 @@ static double suffix_prior(size_t i) { return 0.1 + 0.1 * (double)(i / 8); }
 static const struct drafter_forecast forecast = { .passes = PASSES_MAX,
                                                   .where = "none: it depends on the text" };
 
-const struct drafter_ops drafter_suffix = { .id = DRAFTER_SUFFIX,
-                                            .name = "suffix",
-                                            .turn = TURN_TEXT,
-                                            .by_default = true,
-                                            .tokenswift = true,
-                                            .forecast = &forecast,
-                                            .rows = suffix_rows,
-                                            .prior = suffix_prior,
-                                            .item = "suffix index",
-                                            .bytes = suffix_size,
-                                            .open = suffix_begin,
-                                            .close = suffix_end,
-                                            .reset = suffix_empty,
-                                            .expand = suffix_expand,
-                                            .observe = suffix_observe };
+const struct drafter_ops drafter_suffix = {
+    .id = DRAFTER_SUFFIX, .name = "suffix", .turn = TURN_TEXT, .by_default = true, .tokenswift = true,
+    .forecast = &forecast, .rows = suffix_rows, .prior = suffix_prior,
+    .item = "suffix index", .bytes = suffix_size, .open = suffix_begin, .close = suffix_end,
+    .reset = suffix_empty,
+    .expand = suffix_expand, .observe = suffix_observe,
+};

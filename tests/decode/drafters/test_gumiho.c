@@ -293,17 +293,17 @@ static void drafts_follow_from_tokens(void)
     open_tiny(&r, &g, DT_BF16, true);
     rig_tokens(token, 30, r.c.vocab, 4);
     decoder_open(&d, &r, &g, token, 30, false);
-    char *state = must_alloc(drafter_gumiho.state_bytes(&d));
+    char *state = must_alloc(drafter_gumiho.snapshot.bytes(&d));
     for (size_t round = 0; d.n_tokens < 560; round++) {
         const bool now = round % 40 == 39;
         if (now) {
             decoder_open(&x, &r, &g, d.tokens, d.n_tokens, false);
-            const size_t n = drafter_gumiho.save(&d, state);
+            const size_t n = drafter_gumiho.snapshot.save(&d, state);
             CHECK(n > 1000, "%zu bytes", n);
             if (round % 80 == 39) {
                 drafter_gumiho.reset(&x);
-                CHECK(!drafter_gumiho.prepare(&x) && !drafter_gumiho.load(&x, state, n - 1) &&
-                      drafter_gumiho.load(&x, state, n));
+                CHECK(!drafter_gumiho.prepare(&x) && !drafter_gumiho.snapshot.load(&x, state, n - 1) &&
+                      drafter_gumiho.snapshot.load(&x, state, n));
             }
             CHECK(decode_step(&x, &e) == 0, "%s", e.msg);
         }

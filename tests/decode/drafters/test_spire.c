@@ -172,21 +172,22 @@ static void the_ring_follows_from_tokens(void)
     spire_rig_open(&s, &r, true, 3);
     rig_tokens(token, 30, r.c.vocab, 4);
     decoder_open(&d, &r, &s, token, 30);
-    const size_t room = drafter_spire.state_bytes(&d);
+    const size_t room = drafter_spire.snapshot.bytes(&d);
     char *state[3] = { calloc(1, room), calloc(1, room), calloc(1, room) };
     for (size_t round = 0; d.n_tokens < 380; round++) {
         CHECK(decode_step(&d, &e) == 0, "%s", e.msg);
         if (round % 29 || d.n_tokens > 390)
             continue;
         decoder_open(&x, &r, &s, d.tokens, d.n_tokens);
-        const size_t n = drafter_spire.save(&d, state[0]), m = drafter_spire.save(&x, state[1]);
+        const size_t n = drafter_spire.snapshot.save(&d, state[0]),
+                     m = drafter_spire.snapshot.save(&x, state[1]);
         CHECK(n == m && n > 1000 && !memcmp(state[0], state[1], n), "%zu and %zu bytes at token %zu", n, m,
               d.n_tokens);
         drafter_spire.reset(&x);
-        CHECK(!drafter_spire.prepare(&x) && !drafter_spire.load(&x, state[0], n - 1) &&
-              drafter_spire.load(&x, state[0], n) && drafter_spire.prepare(&x));
+        CHECK(!drafter_spire.prepare(&x) && !drafter_spire.snapshot.load(&x, state[0], n - 1) &&
+              drafter_spire.snapshot.load(&x, state[0], n) && drafter_spire.prepare(&x));
         memset(state[2], 0, room);
-        CHECK(drafter_spire.save(&x, state[2]) == n && !memcmp(state[0], state[2], n));
+        CHECK(drafter_spire.snapshot.save(&x, state[2]) == n && !memcmp(state[0], state[2], n));
         CHECK(decode_step(&x, &e) == 0 && decode_step(&d, &e) == 0, "%s", e.msg);
         for (uint32_t i = 1; i <= 3; i++)    /* which of them pass 1 continues also depends on chances */
             CHECK(x.round.tree->node[i].token == d.round.tree->node[i].token, "node %u", i);
