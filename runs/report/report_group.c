@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/model/model_caches.h"
+
 static int no_memory(struct err *e) { return err_set(e, ERR_FAILED, "out of memory for the report"); }
 
 /* ---- values of parameters ---- */
@@ -316,9 +318,12 @@ void report_label(const struct reports *l, const struct report *r, char *out, si
     *out = 0;
     for (size_t k = 0; k < l->n_differing && n < size; k++) {
         const struct report_value v = value_of(r, l->differing[k], SIZE_MAX);
-        const char *s = report_value_text(&v), *slash = strrchr(s, '/');
-        if (strcmp(l->differing[k], "model") == 0 && slash && slash[1])
-            s = slash + 1;
+        const char *s = report_value_text(&v);
+        char name[256];
+        if (strcmp(l->differing[k], "model") == 0) {
+            model_name(name, sizeof name, s);
+            s = name;
+        }
         n += (size_t)snprintf(out + n, size - n, "%s%s=%s", k ? ", " : "", without_prefix(l->differing[k]),
                               s);
     }

@@ -13,6 +13,7 @@
 #include "src/base/output.h"
 #include "src/cli/cmd_store.h"
 #include "src/cli/verbs.h"
+#include "src/model/model_caches.h"
 
 enum { CELL = 512, COLUMNS_MAX = 16, MEASURED_MAX = 1000 };      /* rows that decide the columns' widths */
 
@@ -80,11 +81,11 @@ static void put_finish(char out[CELL], const struct job *j)
 
 static void put_job(char out[CELL], const struct job *j) { snprintf(out, CELL, "%" PRId64, j->id); }
 
-/* The last name of the path. */
 static void put_model(char out[CELL], const struct job *j)
 {
-    const char *slash = strrchr(j->model, '/');
-    terminal_text(out, CELL, slash && slash[1] ? slash + 1 : j->model);
+    char name[CELL];
+    model_name(name, sizeof name, j->model);
+    terminal_text(out, CELL, name);
 }
 
 static void put_name(char out[CELL], const struct job *j) { job_label(out, CELL, j); }

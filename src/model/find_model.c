@@ -1,13 +1,13 @@
-/* Finds a model: its directory, or its GGUF file. find_model_dir is the entry: a name that exists is used as
- * it is; a name of the form org/name is looked up in the hub cache, where refs/main names the snapshot. */
+/* Finds a model: its directory, or its GGUF file. find_model_dir is the entry: a path that exists is used,
+ * any other name is looked up in the caches of other programs (model_caches.c). */
 #include "src/model/find_model.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "src/model/model_caches.h"
 
 static bool is_dir(const char *path)
 {
@@ -21,116 +21,77 @@ static bool is_file(const char *path)
     return stat(path, &st) == 0 && S_ISREG(st.st_mode);
 }
 
-/* The hub cache of Hugging Face's own tools. */
-static void cache_dir(char *out, size_t size)
+/* Whether a word that is no path may be the name of a model in a cache. */
+static bool is_name(const char *m)
 {
-    const char *hub = getenv("HF_HUB_CACHE"), *home = getenv("HF_HOME"), *xdg = getenv("XDG_CACHE_HOME"),
-               *user = getenv("HOME");
-    if (hub && *hub)
-        snprintf(out, size, "%s", hub);
-    else if (home && *home)
-        snprintf(out, size, "%s/hub", home);
-    else if (xdg && *xdg)
-        snprintf(out, size, "%s/huggingface/hub", xdg);
-    else
-        snprintf(out, size, "%s/.cache/huggingface/hub", user ? user : "");
+    static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:/-";
+    const size_t n = strlen(m);
+    size_t slashes = 0;
+    for (const char *p = m; (p = strchr(p, '/')); p++)
+        slashes++;
+    return n && strspn(m, allowed) == n && !strchr("./:-", *m) && !strchr("/:", m[n - 1]) &&
+           !strstr(m, "..") && !strstr(m, "//") && slashes <= 2 && (n < 5 || strcmp(m + n - 5, ".gguf"));
 }
 
-/* org/name -> CACHE/models--org--name/snapshots/HASH; refs/main holds the hash. */
-static int cached_model(char dir[PATH_BYTES], const char *name, const char *what, struct err *e)
+static int several(const struct model_fits *f, const char *m, const char *advice, const char *what,
+                   struct err *e)
 {
-    char cache[PATH_BYTES / 2], ref[PATH_BYTES], *hash;
-    const char *slash = strchr(name, '/');
-    size_t n;
-    cache_dir(cache, sizeof cache);
-    snprintf(ref, sizeof ref, "%s/models--%.*s--%.200s/refs/main", cache, (int)MIN(slash - name, 200), name,
-             slash + 1);
-    if (access(ref, F_OK))
-        return err_set(e, ERR_INPUT,
-                       "%s: '%s' is not a directory here, and is not in the Hugging Face cache %s", what,
-                       name, cache);
-    if (file_read(&hash, &n, ref, 256, e))
-        return -1;
-    hash[strcspn(hash, " \r\n\t")] = 0;
-    bool ok = *hash && strspn(hash, "0123456789abcdef") == strlen(hash);
-    int len = snprintf(dir, PATH_BYTES, "%s/models--%.*s--%.200s/snapshots/%s", cache,
-                       (int)MIN(slash - name, 200), name, slash + 1, hash);
-    free(hash);
-    if (!ok)
-        return err_set(e, ERR_INPUT, "%s: not the hash of a snapshot", ref);
-    if (len >= PATH_BYTES || !is_dir(dir))
-        return err_set(e, ERR_INPUT, "%s: names the snapshot %s, which is not a directory", ref, dir);
-    return 0;
+    return err_set(e, ERR_INPUT, "%s: '%.200s' fits several models in %.250s: %.400s; name %s", what, m,
+                   f->where, f->list, advice);
 }
 
-/* Whether the directory holds the weights of a Hugging Face model. */
-static bool has_safetensors(const char *dir)
+static int find_in_caches(char dir[PATH_BYTES], const char *m, const char *what, struct err *e)
 {
-    char path[PATH_BYTES + 40];
-    snprintf(path, sizeof path, "%s/model.safetensors", dir);
-    if (access(path, F_OK) == 0)
-        return true;
-    snprintf(path, sizeof path, "%s/model.safetensors.index.json", dir);
-    return access(path, F_OK) == 0;
-}
-
-static bool is_gguf(const char *name)
-{
-    const size_t n = strlen(name);
-    return n > 5 && strcmp(name + n - 5, ".gguf") == 0;
-}
-
-/* Whether a name is that of a later part of a split file. */
-static bool is_later_part(const char *name)
-{
-    const size_t n = strlen(name);
-    return n > 20 && strncmp(name + n - 20, "-00001", 6) && name[n - 20] == '-' &&
-           strncmp(name + n - 14, "-of-", 4) == 0;
-}
-
-/* Replaces a directory without safetensors by the one GGUF model in it. */
-static int use_gguf(char dir[PATH_BYTES], const char *what, struct err *e)
-{
-    char first[256] = "", second[256] = "";
-    DIR *d = has_safetensors(dir) ? NULL : opendir(dir);
-    if (!d)
+    struct model_fits f = {0};
+    char searched[600], ignored[600], name[300];
+    const char *colon = strrchr(m, ':');
+    if (model_fits_caches(&f, m, searched, e))
+        return err_while(e, "%s: '%.200s'", what, m);
+    if (f.n > 1)
+        return several(&f, m, colon ? "the path of one" : "the path of one, or add :QUANT to the name", what,
+                       e);
+    if (f.n == 1) {
+        snprintf(dir, PATH_BYTES, "%s", f.path);
         return 0;
-    for (struct dirent *x; (x = readdir(d));)
-        if (is_gguf(x->d_name) && !is_later_part(x->d_name))
-            snprintf(*first ? second : first, sizeof first, "%s", x->d_name);
-    closedir(d);
-    const size_t n = strlen(dir);
-    if (*second)
+    }
+    snprintf(name, sizeof name, "%.*s", colon ? (int)(colon - m) : 0, m);
+    if (colon && model_fits_caches(&f, name, ignored, e) == 0 && f.n)
+        return err_set(e, ERR_INPUT, "%s: '%.200s': no '%s' is in %.250s; it has %.300s", what, m, colon + 1,
+                       f.where, f.list);
+    if (*searched)
         return err_set(e, ERR_INPUT,
-                       "%s: %s: the directory holds several models, such as %s and %s; name the file", what,
-                       dir, strcmp(first, second) < 0 ? first : second,
-                       strcmp(first, second) < 0 ? second : first);
-    if (*first && (size_t)snprintf(dir + n, PATH_BYTES - n, "/%s", first) >= PATH_BYTES - n)
-        return err_set(e, ERR_INPUT, "%s: %s: the path is too long", what, first);
-    return 0;
+                       "%s: '%.200s' is not a file or directory here, and not the name of a model in %s; "
+                       "longhand downloads nothing", what, m, searched);
+    return err_set(e, ERR_INPUT,
+                   "%s: '%.200s' is not a file or directory here, and no cache of Hugging Face, llama.cpp, "
+                   "LM Studio or Ollama was found, in which it might be a name; longhand downloads nothing",
+                   what, m);
 }
 
 int find_model_dir(char dir[PATH_BYTES], const char *m, const char *what, struct err *e)
 {
     size_t n = strlen(m);
+    struct model_fits f = {0};
     if (n >= PATH_BYTES)
         return err_set(e, ERR_INPUT, "%s: a path of %zu bytes, at most %d are allowed", what, n,
                        PATH_BYTES - 1);
-    if (is_dir(m)) {
-        memcpy(dir, m, n + 1);
-        while (n > 1 && dir[n - 1] == '/')
-            dir[--n] = 0;
-        return use_gguf(dir, what, e);
+    if (!is_dir(m) && !is_file(m)) {
+        if (is_name(m))
+            return find_in_caches(dir, m, what, e);
+        return err_set(e, ERR_INPUT, "%s: %s: %s", what, m,
+                       access(m, F_OK) ? strerror(errno) : "not a directory and not a file");
     }
-    if (is_file(m)) {
-        memcpy(dir, m, n + 1);
+    memcpy(dir, m, n + 1);
+    if (is_file(m))
         return 0;
-    }
-    const char *slash = strchr(m, '/');
-    if (slash && slash != m && slash[1] && !strchr(slash + 1, '/') && m[0] != '.')
-        return cached_model(dir, m, what, e) || use_gguf(dir, what, e) ? -1 : 0;
-    return err_set(e, ERR_INPUT, "%s: %s: %s", what, m,
-                   access(m, F_OK) ? strerror(errno) : "not a directory and not a file");
+    while (n > 1 && dir[n - 1] == '/')
+        dir[--n] = 0;
+    model_fits_folder(&f, dir);
+    if (f.n > 1)
+        return several(&f, m, "the path of one", what, e);
+    if (f.n)
+        snprintf(dir, PATH_BYTES, "%s", f.path);
+    return 0;
 }
 
 int find_model_or_demo(char dir[PATH_BYTES], const char *name, struct err *e)

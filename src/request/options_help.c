@@ -13,7 +13,8 @@ struct entry { const char *name, *text; };
 static const struct entry environment[] = {
     { "LONGHAND_DB, XDG_STATE_HOME", "The store: the file itself, or the folder that contains "
                                      "longhand/longhand.db." },
-    { "HF_HUB_CACHE, HF_HOME, XDG_CACHE_HOME", "The folder of the Hugging Face cache." },
+    { "HF_HUB_CACHE, HF_HOME, LLAMA_CACHE, OLLAMA_MODELS", "Caches of other programs, in which --model looks "
+                                                           "names up, beside the usual places." },
     { "LONGHAND_ISA=generic|avx2|avx512|neon", "Use this version of the CPU kernels. All versions write the "
                                                "same texts." },
     { "NO_COLOR, TERM", "NO_COLOR turns the colour of progress off. TERM=dumb shows progress in plain "

@@ -105,7 +105,7 @@ same text_of_the_file_is_that_of_the_directory "$TMP/a" "$TMP/b"
 mkdir "$TMP/one"; cp "$TMP/bf16.gguf" "$TMP/one"; run "$TMP/one" >"$TMP/b"
 same directory_with_one_file "$TMP/a" "$TMP/b"
 cp "$TMP/q8_0.gguf" "$TMP/one"
-check directory_with_two_files 2 "several models, such as bf16.gguf and q8_0.gguf; name the file" \
+check directory_with_two_files 2 "fits several models in .*: bf16.gguf, q8_0.gguf; name the path of one" \
     run --prompt x --tokens 1 -m "$TMP/one"
 "$LONGHAND" tokenize -m $MODEL models/demo/openings/portrait.txt >"$TMP/ids1"
 "$LONGHAND" tokenize -m "$TMP/bf16.gguf" models/demo/openings/portrait.txt >"$TMP/ids2"

@@ -74,8 +74,8 @@ check prompt_twice 2 "only one of them" $R --prompt-file x
 check tokens_missing 2 "--tokens N is missing" run --model $MODEL --prompt x
 check model_missing 2 "--model DIR is missing" run --prompt x --tokens 5
 check model_not_there 2 "/nonexistent: No such file" run --prompt x --tokens 5 --model /nonexistent
-check model_not_in_the_cache 2 "'no/such' is not a directory here, and is not in the Hugging Face cache" run \
-    --prompt x --tokens 5 --model no/such
+check model_not_in_a_cache 2 "'no/such' is not a file or directory here, and .*longhand downloads nothing" \
+    run --prompt x --tokens 5 --model no/such
 check prompt_file_not_there 2 "/nonexistent: cannot open" run --model $MODEL --tokens 5 --prompt-file \
     /nonexistent
 check prompt_file_is_a_folder 2 "cannot read: Is a directory" run --model $MODEL --tokens 5 --prompt-file \
