@@ -103,18 +103,6 @@ static void consider(struct nearest *n, const char *candidate)
     }
 }
 
-bool option_is_listed(const char *list, const char *name)
-{
-    size_t n = strlen(name);
-    for (const char *p = list; *p;) {
-        size_t len = strcspn(p, " ");
-        if (len == n && memcmp(p, name, n) == 0)
-            return true;
-        p += len + (p[len] == ' ');
-    }
-    return false;
-}
-
 const struct option *option_find(const char *spelled, unsigned verb)
 {
     const struct option *other = NULL;

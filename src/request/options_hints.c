@@ -60,6 +60,18 @@ static const struct hint verbs[] = {
     { NULL, NULL },
 };
 
+bool option_is_listed(const char *list, const char *name)
+{
+    size_t n = strlen(name);
+    for (const char *p = list; *p;) {
+        size_t len = strcspn(p, " ");
+        if (len == n && memcmp(p, name, n) == 0)
+            return true;
+        p += len + (p[len] == ' ');
+    }
+    return false;
+}
+
 static const char *find(const struct hint *list, const char *word)
 {
     for (; list->words; list++)
