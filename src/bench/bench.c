@@ -290,12 +290,14 @@ int cmd_bench(const struct options *o, struct err *e)
     struct report *r = &report;
     struct bench *b = &r->bench;
     struct options own = *o;
+    const char *what, *name = model_of_options(o, &what);
     if (strcmp(o->device, "auto") && strcmp(o->device, "cpu"))
         return err_set(e, ERR_INPUT, "bench: --device %s: labbench (make bench) measures GPUs", o->device);
     r->o = o;
     own.device = "cpu";
     own.model = r->dir;
-    if (parse_points(r, e) || find_model_or_demo(r->dir, o->model, e) || options_open_engine(&b->g, &own, e))
+    if (parse_points(r, e) || find_model_or_demo(r->dir, name, what, e) ||
+        options_open_engine(&b->g, &own, e))
         return -1;
     r->model = strrchr(r->dir, '/') && strrchr(r->dir, '/')[1] ? strrchr(r->dir, '/') + 1 : r->dir;
     b->repeat = o->repeat ? MIN(o->repeat, 60) : r->quick ? 3 : 7;

@@ -96,6 +96,9 @@ static void print_end(const struct run *r, const struct work_result *w)
     if (w->stopped_by_string)
         snprintf(line, sizeof line, "stop string after %zu of %zu %s, %s", w->tokens, wanted,
                  plural(wanted, "token", "tokens"), speed);
+    else if (stopped && !r->o->tokens && !r->o->resume)      /* the end that was asked for */
+        snprintf(line, sizeof line, "end of text (token %s) after %zu %s, %s", w->stop_reason, w->tokens,
+                 plural(w->tokens, "token", "tokens"), speed);
     else if (stopped)
         snprintf(line, sizeof line, "end of text (token %s) after %zu of %zu %s, %s; --ignore-eos or "
                                     "--min-tokens N continues",

@@ -94,12 +94,12 @@ int find_model_dir(char dir[PATH_BYTES], const char *m, const char *what, struct
     return 0;
 }
 
-int find_model_or_demo(char dir[PATH_BYTES], const char *name, struct err *e)
+int find_model_or_demo(char dir[PATH_BYTES], const char *name, const char *what, struct err *e)
 {
     char program[PATH_BYTES];
     ssize_t n = readlink("/proc/self/exe", program, sizeof program - sizeof "/models/demo");
     if (name)
-        return find_model_dir(dir, name, "--model", e);
+        return find_model_dir(dir, name, what, e);
     snprintf(dir, PATH_BYTES, "models/demo");
     while (!is_dir(dir)) {
         const char *slash = n > 0 ? memrchr(program, '/', (size_t)n) : NULL;

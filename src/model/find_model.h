@@ -9,4 +9,4 @@
 int find_model_dir(char dir[PATH_BYTES], const char *name, const char *what, struct err *e);
 
 /* The same; name NULL: models/demo below the working directory, or below a folder that holds the program. */
-int find_model_or_demo(char dir[PATH_BYTES], const char *name, struct err *e);
+int find_model_or_demo(char dir[PATH_BYTES], const char *name, const char *what, struct err *e);

@@ -32,8 +32,9 @@
 
 struct batch_request { char *custom_id, *prompt, *parameters, *metadata, *identity, *refusal; int32_t *ids; };
 struct batch_seen { size_t line; UT_hash_handle hh; char custom_id[]; };
-/* parameters that request_check has accepted for this model and texts of at most n_max tokens */
-struct checked { size_t n_max; UT_hash_handle hh; char parameters[]; };
+/* parameters that request_check has accepted for this model and texts of at most n_max tokens; fits: the
+ * longest text without a length, 0 if there was none yet */
+struct checked { size_t n_max, fits; UT_hash_handle hh; char parameters[]; };
 
 /* A model that requests name. The first request opens it. */
 struct batch_model {
@@ -44,6 +45,7 @@ struct batch_model {
     struct chat_notes chat_notes;
     size_t bos_twice;                /* prompts that begin with the text of BOS */
     struct checked *checked;
+    bool unfiltered;                     /* request_notice_unfiltered has spoken of it */
 };
 
 static int no_memory(struct err *e) { return err_set(e, ERR_FAILED, "out of memory for a batch"); }
@@ -124,7 +126,7 @@ static int find_model(struct batch *b, struct batch_model **out, const char *nam
     struct batch_model *m = b->model;
     char dir[PATH_BYTES];
     if (!name || !*name)
-        return err_set(e, ERR_INPUT, "body.model is missing, and so is --model DIR");
+        return err_set(e, ERR_INPUT, "body.model is missing, and so are --model and LONGHAND_MODEL");
     while (m < b->model + b->n_models && strcmp(m->name, name))
         m++;
     *out = m;
@@ -326,29 +328,37 @@ static int add_request(struct batch *b, const struct batch_line *l, struct reque
             .identity_bytes = n_identity, .parameters = q->parameters,
             .metadata = q->metadata, .model = m->engine.path, .prompt = q->prompt,
             .prompt_bytes = r->prompt_bytes, .prompt_ids = q->ids, .n_prompt = r->n_ids,
-            .seed = r->sampling.seed, .wanted = l->o.tokens, .priority = (int)b->o->priority,
+            .seed = r->sampling.seed, .wanted = r->tokens, .priority = (int)b->o->priority,
             .refusal = q->refusal };
     }
     return 0;
 }
 
 /* request_check, once for all lines with the same parameters. */
-static int check_once(struct batch_model *m, const struct request *r, struct err *e)
+static int check_once(struct batch_model *m, struct request *r, struct err *e)
 {
     struct checked *c;
-    const size_t n = strlen(r->parameters), n_max = r->n_ids + r->o->tokens;
+    const size_t n = strlen(r->parameters);
     HASH_FIND(hh, m->checked, r->parameters, n, c);
-    if (c && n_max <= c->n_max)
+    if (c && !r->o->tokens && c->fits > r->n_ids) {
+        r->less = c->fits < r->n_ids + r->tokens;
+        r->tokens = MIN(r->tokens, c->fits - r->n_ids);
+        return 0;
+    }
+    if (c && r->o->tokens && r->n_ids + r->tokens <= c->n_max)
         return 0;
     if (request_check(r, &m->engine, e))
         return -1;
     if (!c) {
         if (!(c = malloc(sizeof *c + n + 1)))
             return no_memory(e);
+        c->n_max = c->fits = 0;
         memcpy(c->parameters, r->parameters, n + 1);
         HASH_ADD(hh, m->checked, parameters[0], n, c);
     }
-    c->n_max = n_max;
+    c->n_max = MAX(c->n_max, r->n_ids + r->tokens);
+    if (!r->o->tokens)
+        c->fits = r->n_ids + r->tokens;
     return 0;
 }
 
@@ -365,7 +375,10 @@ static int describe_request(struct batch *b, struct batch_line *l, struct reques
                     struct err *e)
 {
     char seed[24];
-    if (find_model(b, m, b->o->model ? b->o->model : l->model, b->o->model ? "--model" : "body.model", e))
+    const char *what, *name = model_of_options(b->o, &what);
+    if (!b->o->model && l->model)
+        name = l->model, what = "body.model";
+    if (find_model(b, m, name, what, e))
         return -1;
     if (!l->seeded) {
         snprintf(seed, sizeof seed, "%" PRIu64, batch_line_seed(b->seed, l->custom_id));
@@ -428,6 +441,12 @@ static int read_line(struct batch *b, size_t line, bool mine, const char *text, 
         if (strncmp(e->msg, where, strlen(where)))
             err_while(e, "%s", where);
     }
+    if (rc == 0 && !m->unfiltered)
+        m->unfiltered = request_notice_unfiltered(&r, &m->engine);
+    if (rc == 0 && !l.o.tokens) {
+        notes->no_length++;
+        notes->less += r.less;
+    }
     if (rc == 0 && mine)
         rc = add_request(b, &l, &r, m, line, e);
     request_close(&r);
@@ -442,6 +461,12 @@ static void report_ignored(const struct batch *b, const struct batch_notes *note
 {
     char names[800];
     batch_notes_text(names, sizeof names, notes);
+    if (notes->no_length)
+        request_notice(b->o, "%s: %zu %s no max_tokens: %s to %s own end, at most to the end of the context%s",
+                       b->file, notes->no_length, plural(notes->no_length, "line has", "lines have"),
+                       plural(notes->no_length, "its text goes", "their texts go"),
+                       plural(notes->no_length, "its", "their"),
+                       notes->less ? " or as far as memory holds" : "");
     if (!*names || b->o->quiet)
         return;
     notice(b->o->progress == PROGRESS_JSON,

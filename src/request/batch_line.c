@@ -666,9 +666,6 @@ int batch_line_read(struct batch_line *l, const struct options *o, const char *w
         return err_set(e, ERR_INPUT, "%s: body.%s is missing", where, l->chat ? "messages" : "prompt");
     if (l->chat && js_kind(need) != JS_ARRAY)
         return js_bad(need, e, "allowed is an array of messages");
-    if (!options_given(&l->o, "tokens"))
-        return err_set(e, ERR_INPUT, "%s: body.max_tokens is missing, and so is its default, --tokens N",
-                       where);
     return 0;
 }
 

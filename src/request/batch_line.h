@@ -18,7 +18,8 @@
  *                               prompts are an error: a custom_id names one request with samples of one text
  *     messages                  chat: see src/text/chat.h
  *     tools, documents          for the chat template; the answer stays text
- *     max_tokens                --tokens; max_completion_tokens overrides it
+ *     max_tokens                --tokens; max_completion_tokens overrides it; without either the text goes to
+ *                               its own end, at most to the end of the context
  *     n, seed                   --samples; --seed for this line
  *     temperature top_p top_k min_p eta min_keep presence_penalty frequency_penalty min_tokens ignore_eos
  *     on_loop dry_multiplier dry_base dry_allowed_length dry_penalty_last_n      like the options
@@ -59,8 +60,9 @@ struct batch_line {
     char *room; size_t used, size;
 };
 
-/* the fields that were ignored, one bit each, and the number of lines with any */
-struct batch_notes { uint64_t ignored; size_t lines; };
+/* the fields that were ignored, one bit each, and the number of lines with any; the lines without a length,
+ * and those of them that have less than the context because of the memory */
+struct batch_notes { uint64_t ignored; size_t lines, no_length, less; };
 
 /* Reads text[0..n), which is borrowed. `where` ("in.jsonl: line 7") begins messages and must live as long
  * as l. Call batch_line_close after a failure, too. */

@@ -134,7 +134,7 @@ static int add_jobs(struct grid *g, size_t c, const struct request *r, const cha
             .custom_id = text, .line = at + 1, .sample = (uint32_t)i, .identity = identity,
             .identity_bytes = (size_t)bytes, .parameters = parameters, .model = g->engine.path,
             .prompt = g->first.prompt, .prompt_bytes = g->first.prompt_bytes, .prompt_ids = g->first.ids,
-            .n_prompt = g->first.n_ids, .seed = seed, .wanted = g->o.tokens,
+            .n_prompt = g->first.n_ids, .seed = seed, .wanted = r->tokens,
             .priority = (int)g->o.priority };
     }
     return 0;

@@ -86,6 +86,9 @@ void job_plan_trained(struct memory_plan *plan, const struct job_params *p, cons
  * the weights. held: bytes of the weights that are in memory already. */
 int job_check_memory(const struct job_params *p, const struct engine *g, size_t n_max, size_t held,
                      struct err *e);
+/* The longest text from n_min to n_max tokens, prompt included, for which the model and the job fit into
+ * memory, with an eighth of it to spare, at least 32 MiB. n_min if no length fits. */
+size_t job_length_in_memory(const struct job_params *p, const struct engine *g, size_t n_min, size_t n_max);
 /* Whether the decoder fits into memory beside the loaded weights, with an eighth of the available memory to
  * spare, at least 32 MiB. */
 bool job_has_room(const struct job_params *p, const struct engine *g, size_t n_max, size_t n_shared);

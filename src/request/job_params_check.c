@@ -61,15 +61,36 @@ static void plan_alone(struct memory_plan *plan, const struct job_params *p, con
     memory_plan_deduct(plan, 0, held);
 }
 
-bool job_has_room(const struct job_params *p, const struct engine *g, size_t n_max, size_t n_shared)
+static bool has_room(const struct job_params *p, const struct engine *g, size_t n_max, size_t n_shared,
+                     size_t held)
 {
     struct memory_plan plan = {0};
     struct err ignored;
     const char *limit;
     const size_t spare = MAX(memory_available(&limit) / 8, (size_t)32 << 20);
-    plan_alone(&plan, p, g, n_max, n_shared, g->weight_bytes);
+    plan_alone(&plan, p, g, n_max, n_shared, held);
     memory_plan_add(&plan, "spare", spare);
     return memory_plan_check(&plan, "", &ignored) == 0;
+}
+
+bool job_has_room(const struct job_params *p, const struct engine *g, size_t n_max, size_t n_shared)
+{
+    return has_room(p, g, n_max, n_shared, g->weight_bytes);
+}
+
+size_t job_length_in_memory(const struct job_params *p, const struct engine *g, size_t n_min, size_t n_max)
+{
+    struct job_params x = *p;            /* with the length that is tried */
+    size_t low = n_min, high = n_max, n = n_max;
+    while (low < high) {                 /* low fits or is n_min, high + 1 does not fit or is beyond n_max */
+        x.sampling.text_max = n;
+        if (has_room(&x, g, n, 0, 0))
+            low = n;
+        else
+            high = n - 1;
+        n = low + (high - low + 1) / 2;
+    }
+    return low;
 }
 
 int job_check_memory(const struct job_params *p, const struct engine *g, size_t n_max, size_t held,

@@ -2,13 +2,34 @@
  * Start at options_open_engine. */
 #include "src/request/model_options.h"
 
+#include <stdlib.h>
+
 #include "src/model/find_model.h"
+
+const char *model_of_options(const struct options *o, const char **what)
+{
+    const char *variable = getenv("LONGHAND_MODEL");
+    *what = o->model ? "--model" : "LONGHAND_MODEL";
+    return o->model ? o->model : variable && *variable ? variable : NULL;
+}
+
+/* The message shows the way to a first text. */
+static int no_model(const struct options *o, struct err *e)
+{
+    char demo[PATH_BYTES], small[PATH_BYTES + 40] = "";
+    struct err ignored;
+    if (find_model_or_demo(demo, NULL, "", &ignored) == 0)
+        snprintf(small, sizeof small, "; --model %s is a small one to begin with", demo);
+    return err_set(e, ERR_INPUT,
+                   "%s: --model is missing: the path of a Hugging Face directory or GGUF file, or a name in a "
+                   "cache, org/name of Hugging Face, llama.cpp or LM Studio, name:tag of Ollama%s; "
+                   "LONGHAND_MODEL names a model for all commands", o->verb->name, small);
+}
 
 int model_dir(char dir[PATH_BYTES], const struct options *o, struct err *e)
 {
-    if (!o->model || !*o->model)
-        return err_set(e, ERR_INPUT, "%s: --model DIR is missing", o->verb->name);
-    return find_model_dir(dir, o->model, "--model", e);
+    const char *what, *name = model_of_options(o, &what);
+    return name ? find_model_dir(dir, name, what, e) : no_model(o, e);
 }
 
 enum dtype option_compute(int compute) { return compute == COMPUTE_F32 ? DT_F32 : DT_BF16; }

@@ -13,6 +13,7 @@ struct entry { const char *name, *text; };
 static const struct entry environment[] = {
     { "LONGHAND_DB, XDG_STATE_HOME", "The store: the file itself, or the folder that contains "
                                      "longhand/longhand.db." },
+    { "LONGHAND_MODEL", "The model, unless --model names one." },
     { "HF_HUB_CACHE, HF_HOME, LLAMA_CACHE, OLLAMA_MODELS", "Caches of other programs, in which --model looks "
                                                            "names up, beside the usual places." },
     { "LONGHAND_ISA=generic|avx2|avx512|neon", "Use this version of the CPU kernels. All versions write the "

@@ -55,9 +55,10 @@ const struct option options_table[] = {
       .shown = "the day of the command", .member = "chat" },
     { "tokens", "-n --predict --n-predict --max-tokens --max-new-tokens", "N",
       VERBS_MAKE | VERB_INSPECT | VERB_BENCH | VERB_FORK, SIZE, F(tokens), TEXTS, MAIN | GRID,
-      "Number of tokens to generate. 100k is 100,000.", .min = 1, .max = BIG,
+      "Number of tokens to generate; 100k is 100,000.", .min = 1, .max = BIG,
       OF({ VERB_INSPECT, "the length for which memory is itemised" },
-         { VERB_FORK, "the length of the whole text", "the length of the other job" }),
+         { VERB_FORK, "the length of the whole text", "the length of the other job" },
+         { VERBS_MAKE, NULL, "to the end of the text, at most of the context or of the memory" }),
       .fields = "max_tokens max_completion_tokens" },
     { "tokens", "-n --predict --n-predict --max-tokens --max-new-tokens", "+N", VERB_EXTEND, TEXT,
       F(more_tokens), TEXTS, 0,
@@ -523,11 +524,11 @@ _Static_assert(sizeof options_table / sizeof *options_table <= OPTIONS_MAX, "eac
 
 const struct verb verbs_table[] = {
     { "run", VERB_RUN,
-      "--model DIR (--prompt TEXT | --prompt-file FILE) --tokens N [options], or --batch IN.jsonl -o "
+      "--model DIR (--prompt TEXT | --prompt-file FILE) [--tokens N] [options], or --batch IN.jsonl -o "
       "OUT.jsonl",
       "Write a text that continues a prompt.", 0, 0 },
     { "submit", VERB_SUBMIT,
-      "--model DIR (--prompt TEXT | --prompt-file FILE) --tokens N [options], or --batch FILE.jsonl",
+      "--model DIR (--prompt TEXT | --prompt-file FILE) [--tokens N] [options], or --batch FILE.jsonl",
       "Queue a text, or a batch of texts.", 0, 0 },
     { "work", VERB_WORK, "[options]", "Write the queued texts.", 0, 0 },
     { "list", VERB_LIST, "[SEL...] [options]",

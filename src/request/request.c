@@ -7,9 +7,12 @@
 #include <string.h>
 
 #include "src/base/input.h"
+#include "src/model/model_files.h"
+#include "src/request/draft_options.h"
 #include "src/request/model_notices.h"
 #include "src/request/model_options.h"
 #include "src/request/sampling_options.h"
+#include "src/text/chat.h"
 #include "src/text/emit.h"
 
 int request_check_stop(const char *name, const struct text_list *stop, struct err *e)
@@ -48,8 +51,6 @@ static int check_options(const struct options *o, struct err *e)
         return -1;
     if (o->replace && !o->name)
         return err_set(e, ERR_INPUT, "--replace needs --name");
-    if (!options_given(o, "tokens"))
-        return err_set(e, ERR_INPUT, "%s: --tokens N is missing", verb);
     if (o->messages && (o->prompt || o->prompt_file || o->system))
         return err_set(e, ERR_INPUT, "%s: --messages and --%s: only one of them is allowed", verb,
                        o->prompt ? "prompt" : o->prompt_file ? "prompt-file" : "system");
@@ -109,14 +110,21 @@ static int read_prompt(struct request *r, const struct engine *g, struct err *e)
 }
 
 /* Reads the stored parameters back, so that a mistake fails here and not in a worker. */
-int request_check(const struct request *r, const struct engine *g, struct err *e)
+int request_check(struct request *r, const struct engine *g, struct err *e)
 {
     struct job_params p = {0};
-    int rc = job_parse(&p, r->parameters, e);
-    size_t n_max = r->n_ids + r->o->tokens;
-    if (rc == 0)
-        rc = job_bind(&p, &g->config, g->tokenizer, g->dir, &(struct job_binding){ .text_max = n_max }, e) ||
-             job_check_memory(&p, g, n_max, 0, e) ? -1 : 0;
+    size_t n_max = r->n_ids + r->tokens;
+    int rc = job_parse(&p, r->parameters, e) ||
+             job_bind(&p, &g->config, g->tokenizer, g->dir, &(struct job_binding){ .text_max = n_max }, e)
+                 ? -1
+                 : 0;
+    if (rc == 0 && !r->o->tokens) {
+        const size_t fits = job_length_in_memory(&p, g, r->n_ids + 1, n_max);
+        r->less = fits < n_max;
+        r->tokens = fits - r->n_ids;
+        n_max = fits;
+    }
+    rc = rc || job_check_memory(&p, g, n_max, 0, e) ? -1 : 0;
     job_close(&p);
     return rc;
 }
@@ -125,11 +133,47 @@ int request_describe(struct request *r, const struct engine *g, struct err *e)
 {
     const struct options *o = r->o;
     struct job_params p = o->job;
-    if (job_check_length(&g->config, r->n_ids, o->tokens, o->job.allow_beyond_context, e) ||
-        sampling_from_options(&r->sampling, o, &g->config, NULL, r->n_ids + o->tokens, e))
+    const size_t context = g->config.context;
+    r->tokens = o->tokens ? o->tokens : context > r->n_ids ? context - r->n_ids : 1;
+    r->less = false;
+    if (job_check_length(&g->config, r->n_ids, r->tokens, o->job.allow_beyond_context && o->tokens, e) ||
+        sampling_from_options(&r->sampling, o, &g->config, NULL, r->n_ids + r->tokens, e))
         return -1;
     p.sampling = r->sampling;
     return job_describe(&r->parameters, &p, o, g, r->n_ids, &r->chat, e);
+}
+
+/* Says how long a text without --tokens may become. */
+static void notice_length(const struct request *r, const struct engine *g)
+{
+    if (r->o->tokens)
+        return;
+    if (r->less)
+        request_notice(r->o, "without --tokens the text goes to its own end, at most %zu tokens, as far as "
+                             "memory holds (the context has %zu)", r->tokens, g->config.context);
+    else
+        request_notice(r->o, "without --tokens the text goes to its own end, at most %zu tokens, the end of "
+                             "the context", r->tokens);
+}
+
+bool request_notice_unfiltered(const struct request *r, const struct engine *g)
+{
+    const struct options *o = r->o;
+    const struct sampling *s = &r->sampling;
+    const char *preset = "";
+    char *template = NULL;
+    struct err ignored;
+    if (g->config.has_generation_config || !model_is_file(g->dir) || options_given(o, "temperature") ||
+        o->generation_config == GENERATION_NONE || s->temperature != 1 || s->top_k > 0 || s->top_p < 1 ||
+        s->min_p > 0 || s->eta > 0 || chat_template_text(&template, g->dir, &ignored) || !template)
+        return false;
+    free(template);
+    for (size_t i = 0; preset_name(i); i++)
+        if (strcmp(preset_name(i), "story") == 0)
+            preset = "--preset story or ";
+    request_notice(o, "%s names no sampling settings, so temperature 1 without filters, at which small chat "
+                      "models write gibberish; %s--min-p 0.05 helps", g->dir, preset);
+    return true;
 }
 
 int request_open(struct request *r, const struct options *o, struct engine *g, struct err *e)
@@ -141,6 +185,8 @@ int request_open(struct request *r, const struct options *o, struct engine *g, s
     model_notices(g, o);
     if (!*r->chat.template && begins_with_bos_twice(g, r->ids, r->n_ids))
         bos_notice(g, o, 1);
+    notice_length(r, g);
+    request_notice_unfiltered(r, g);
     return 0;
 }
 
@@ -175,7 +221,7 @@ int request_submit(const struct request *r, const struct engine *g, struct store
                                   .prompt_ids = r->ids,
                                   .n_prompt = r->n_ids,
                                   .seed = r->sampling.seed,
-                                  .wanted = o->tokens,
+                                  .wanted = r->tokens,
                                   .priority = (int)o->priority,
                                   .paused = paused };
     }

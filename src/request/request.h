@@ -10,6 +10,8 @@ struct request {                     /* {0} is closed */
     char *prompt; size_t prompt_bytes;
     int32_t *ids; size_t n_ids;
     struct chat_facts chat;
+    size_t tokens;                   /* the most tokens of the text; see request_describe */
+    bool less;                       /* fewer than the context has room for, because of the memory */
     struct sampling sampling;        /* with the seed, drawn or given */
     char *parameters;                /* stored parameters: see job_params.h */
 };
@@ -19,13 +21,17 @@ int  request_open(struct request *r, const struct options *o, struct engine *g, 
 void request_close(struct request *r);
 
 /* The two steps of request_open that follow prompt and ids. request_describe checks the length and writes
- * the parameters. request_check refuses what a worker would refuse; it depends only on parameters and
- * length, and with DRY it walks over the vocabulary. */
+ * the parameters. Without --tokens the text may grow to the end of the context. request_check refuses what a
+ * worker would refuse; it depends only on parameters and length, and with DRY it walks over the vocabulary.
+ * Without --tokens it takes r->tokens back to what memory holds. */
 int  request_describe(struct request *r, const struct engine *g, struct err *e);
-int  request_check(const struct request *r, const struct engine *g, struct err *e);
+int  request_check(struct request *r, const struct engine *g, struct err *e);
 /* Stores --samples jobs in one transaction; ids [o->samples]. */
 int request_submit(const struct request *r, const struct engine *g, struct store *s, bool paused,
                    int64_t *ids, struct err *e);
+/* Says that a chat model in a GGUF file, which names no sampling settings, would be sampled at temperature 1
+ * without filters. Whether it said so. */
+bool request_notice_unfiltered(const struct request *r, const struct engine *g);
 /* Checks the number and the lengths of stop strings. `name` begins the message. */
 int  request_check_stop(const char *name, const struct text_list *stop, struct err *e);
 /* The same for --stop, with a notice of a backslash without --escape. */

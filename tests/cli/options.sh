@@ -15,7 +15,7 @@ check a_seed_of_minus_one_has_a_hint 2 "'-1' is llama.cpp's word for a random se
     --seed -1
 check no_cnv_has_a_hint 2 "no option '-no-cnv': only the text" $R -no-cnv
 check tokens_of_minus_one_have_a_hint 2 \
-    "^longhand: -n: '-1' is llama.cpp's word for no limit; a text .* -n 100000" \
+    "^longhand: -n: '-1' is llama.cpp's word for no limit; without -n a text goes to its own end" \
     run -m $MODEL -p x -n -1
 check another_option_of_llama_cpp 2 "no option '--ctx-size': the context is as long as" $R --ctx-size=4096
 check missing_value 2 "--tokens needs a value" run --tokens
@@ -71,8 +71,14 @@ check logit_bias_too_large 2 "101" $R --logit-bias 5:101
 check stop_empty 2 "--stop: a string of 0 bytes" $R --stop ''
 check prompt_missing 2 "--prompt TEXT or --prompt-file FILE is missing" run --model $MODEL --tokens 5
 check prompt_twice 2 "only one of them" $R --prompt-file x
-check tokens_missing 2 "--tokens N is missing" run --model $MODEL --prompt x
-check model_missing 2 "--model DIR is missing" run --prompt x --tokens 5
+check model_missing_says_how_to_get_one 2 "run: --model is missing: the path of .* GGUF file, or a name in a \
+cache, .*; --model models/demo is a small one .*LONGHAND_MODEL" run --prompt x --tokens 5
+LONGHAND_MODEL=/nonexistent check model_of_the_environment_not_there 2 \
+    "^longhand: LONGHAND_MODEL: /nonexistent: No such file" run --prompt x --tokens 5
+LONGHAND_MODEL=/nonexistent check model_option_wins_over_the_environment 0 '' run -m $MODEL -p x -n 5 -q
+LONGHAND_MODEL=$MODEL check model_of_the_environment 0 '' tokenize README.md
+LONGHAND_MODEL=$MODEL check model_of_the_environment_runs 0 '' run -p x -n 5 -q
+LONGHAND_MODEL=$MODEL check work_has_no_model_of_the_environment 0 '' work -q
 check model_not_there 2 "/nonexistent: No such file" run --prompt x --tokens 5 --model /nonexistent
 check model_not_in_a_cache 2 "'no/such' is not a file or directory here, and .*longhand downloads nothing" \
     run --prompt x --tokens 5 --model no/such

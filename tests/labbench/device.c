@@ -470,7 +470,7 @@ static int measure_demo(struct lab *b, struct err *e)
     static struct config c;
     static struct target t;
     char dir[PATH_BYTES];
-    if (find_model_or_demo(dir, b->o->model, e)) {
+    if (find_model_or_demo(dir, b->o->model, "--model", e)) {
         lab_skip(b, "%s", e->msg);
         return b->o->model ? -1 : 0;
     }

@@ -103,7 +103,7 @@ int lab_accept(struct lab *b, struct err *e)
     static struct engine g;
     char dir[PATH_BYTES];
     struct progress quiet;
-    if (find_model_or_demo(dir, NULL, e)) {
+    if (find_model_or_demo(dir, NULL, "--model", e)) {
         lab_skip(b, "the projection: %s", e->msg);
         return 0;
     }

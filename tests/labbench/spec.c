@@ -586,7 +586,7 @@ int bench_spec(const struct options *o, const struct spec_point *table, struct e
     s->o = o;
     stop_signals_catch();
     own.model = dir;
-    int rc = find_model_or_demo(dir, o->model, e) || parse_points(s, list, table, e) ||
+    int rc = find_model_or_demo(dir, o->model, "--model", e) || parse_points(s, list, table, e) ||
              options_open_engine(&s->engine, &own, e) || refuse_hybrid(s, e) || read_sampling(s, e) ||
              load(s, e) || spec_prompts(s, e);
     for (size_t i = 0; i < s->n_texts && rc == 0; i++) {
