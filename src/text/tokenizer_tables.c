@@ -1,5 +1,6 @@
 /* The lower layer of the tokenizer: growing memory, hash tables of tokens and merges, GPT-2's byte alphabet,
  * normalizers, and reading of JSON objects. Its data are in src/text/tokenizer_tables.h; start there. */
+#include "src/text/tokenizer.h"
 #include "src/text/tokenizer_json.h"
 
 #include <stdlib.h>
