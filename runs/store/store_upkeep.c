@@ -27,24 +27,6 @@ int store_size(struct store *s, struct store_size *out, struct err *e)
     return 0;
 }
 
-int store_full(struct store *s, struct err *e)
-{
-    int64_t bytes = 0;
-    if (!s->o.max_bytes)
-        return 0;
-    if (db_get(s, e, &bytes,
-               "SELECT (p.page_count - f.freelist_count) * z.page_size + "
-               "ifnull((SELECT sum(bytes) FROM snapshot), 0) "
-               "FROM pragma_page_count() p, pragma_freelist_count() f, pragma_page_size() z", "") < 0)
-        return -1;
-    if ((uint64_t)bytes < s->o.max_bytes)
-        return 0;
-    err_set(e, ERR_FAILED, "%s: texts and snapshots have %.1f MB, --max-store is %.1f MB, and no new job "
-            "begins; longhand du shows what has the space, longhand remove makes room", s->shown,
-            (double)bytes / 1e6, (double)s->o.max_bytes / 1e6);
-    return 1;
-}
-
 int store_bytes(struct store *s, const int64_t *ids, size_t n, struct job_bytes *out, struct err *e)
 {
     int rc = db_begin_read(s, e);
@@ -295,4 +277,29 @@ void model_use_list_free(struct model_use_list *l)
     free(l->v);
     strings_free(l->text);
     *l = (struct model_use_list){0};
+}
+
+int store_check(struct store *s, struct err *e)
+{
+    int64_t *ids = NULL, bad;
+    size_t n = 0;
+    struct selection all = {0};
+    if (db_check(s, "PRAGMA integrity_check(1)", e))
+        return -1;
+    int rc = db_get(s, e, &bad, "SELECT count(*) FROM pragma_foreign_key_check()", "");
+    if (rc == 1 && bad)
+        return err_set(e, ERR_FAILED, "%s: %" PRId64 " rows belong to no job", s->shown, bad);
+    if (rc < 0 || store_select(s, &all, &ids, &n, e))
+        return -1;
+    rc = 0;
+    for (size_t i = 0; i < n && rc == 0; i++) {
+        int32_t *tokens = NULL;
+        struct text_end end;
+        rc = db_begin_read(s, e);
+        if (rc == 0)
+            rc = db_end(s, chunks_read(s, ids[i], &tokens, &end, e), e);
+        free(tokens);
+    }
+    free(ids);
+    return rc;
 }

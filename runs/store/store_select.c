@@ -1,0 +1,155 @@
+/* Jobs that a selection takes (selection.h): their ids, from the tables job and batch, and from the texts for
+ * --distinct-below and --repeats-above. Start at store_select. */
+#include "runs/store/store_db.h"
+#include "src/text/distinct.h"
+#include "src/text/loop.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+struct id_list { int64_t *v; size_t n; };
+
+static int id_add(struct id_list *l, int64_t id, struct err *e)
+{
+    int64_t *v = db_grow(l->v, l->n, sizeof *v);
+    if (!v)
+        return err_set(e, ERR_FAILED, "out of memory for a list of jobs");
+    l->v = v;
+    l->v[l->n++] = id;
+    return 0;
+}
+
+static int id_order(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Append the first column of q's rows to the list. */
+static int id_add_rows(struct store *s, sqlite3_stmt *q, struct id_list *l, struct err *e)
+{
+    int rc;
+    while ((rc = db_step(s, q, e)) == 1)
+        if (id_add(l, sqlite3_column_int64(q, 0), e)) {
+            db_reset(q);
+            return -1;
+        }
+    return rc;
+}
+
+static int select_term(struct store *s, const struct selection_term *t, struct id_list *l, struct err *e)
+{
+    size_t before = l->n;
+    sqlite3_stmt *q;
+    if (!t->name[0])
+        q = db_query(s, e, "SELECT id FROM job WHERE id BETWEEN ?1 AND ?2", "ii", t->first, t->last);
+    else
+        q = db_query(s, e,
+                     "SELECT id FROM job WHERE batch = (SELECT id FROM batch WHERE name = ?1) AND "
+                     "(?2 IS NULL OR custom_id = ?2)",
+                     "tt", t->name, t->custom_id);
+    if (id_add_rows(s, q, l, e))
+        return -1;
+    if (l->n == before && t->custom_id)              /* @NAME/custom_id/sample */
+        q = db_query(s, e,
+                     "SELECT id FROM job WHERE batch = (SELECT id FROM batch WHERE name = ?1) AND line NOT "
+                     "NULL AND custom_id || '/' || sample = ?2",
+                     "tt", t->name, t->custom_id);
+    if (l->n == before && t->custom_id && id_add_rows(s, q, l, e))
+        return -1;
+    if (l->n > before)
+        return 0;
+    if (!t->name[0] && t->first == t->last)
+        return err_set(e, ERR_INPUT, "there is no job %" PRId64, t->first);
+    return err_set(e, ERR_INPUT, "no job is selected by \"%s\"", t->word);
+}
+
+/* Whether the selection takes the job, whatever its number. */
+#define TAKEN \
+    "(?1 IS NULL OR j.state = ?1) AND (?2 IS NULL OR j.finish_reason = ?2) AND (NOT ?3 OR " \
+    "j.finish_reason = 'repetition' OR EXISTS (SELECT 1 FROM event v WHERE v.job = j.id AND " \
+    "v.kind = 'repetition')) AND (?4 = 0 OR j.tokens < ?4) AND (?5 = 0 OR j.tokens > ?5)"
+
+/* Keep ids[0..*n), ascending and once each, that the selection takes. */
+static int filter_ids(struct store *s, const struct selection *sel, int64_t *ids, size_t *n, struct err *e)
+{
+    const bool narrow = sel->n && (sel->by_state || sel->finish || sel->loops || sel->shorter ||
+                                   sel->longer);
+    size_t kept = 0;
+    int64_t ignored;
+    if (*n)
+        qsort(ids, *n, sizeof *ids, id_order);
+    for (size_t i = 0; i < *n; i++) {
+        int keep = i == 0 || ids[i] != ids[i - 1];
+        if (keep && narrow)
+            keep = db_get(s, e, &ignored, "SELECT 1 FROM job j WHERE j.id = ?6 AND " TAKEN, "ttdzzi",
+                          sel->by_state ? job_state_name(sel->state) : NULL, sel->finish, (int)sel->loops,
+                          sel->shorter, sel->longer, ids[i]);
+        if (keep < 0)
+            return -1;
+        if (keep)
+            ids[kept++] = ids[i];
+    }
+    *n = kept;
+    return 0;
+}
+
+/* Keep ids[0..*n) whose texts --distinct-below and --repeats-above take. A text that is too short to have
+ * such a figure is not taken. */
+static int filter_texts(struct store *s, const struct selection *sel, int64_t *ids, size_t *n, struct err *e)
+{
+    size_t kept = 0;
+    int rc = 0;
+    for (size_t i = 0; i < *n && rc == 0; i++) {
+        struct distinct d = {0};
+        struct loop *loop = NULL;
+        int32_t *token;
+        size_t n_tokens;
+        if (store_tokens(s, ids[i], 0, SIZE_MAX, &token, &n_tokens, e))
+            return -1;
+        rc = distinct_open(&d, e) || loop_open(&loop, e) ? -1 : 0;
+        for (size_t k = 0; k < n_tokens && rc == 0; k++) {
+            loop_token(loop, token[k]);
+            rc = sel->distinct ? distinct_symbol(&d, (uint32_t)token[k], e) : 0;
+        }
+        if (rc == 0 && n_tokens &&
+            (!sel->distinct || distinct_ratio(&d, sel->distinct) < sel->distinct_below) &&
+            (!sel->by_repeats || (double)loop_repeats(loop) > sel->repeats_above * (double)n_tokens))
+            ids[kept++] = ids[i];
+        loop_close(loop);
+        distinct_close(&d);
+        free(token);
+    }
+    *n = kept;
+    return rc;
+}
+
+int store_select(struct store *s, const struct selection *sel, int64_t **ids, size_t *n, struct err *e)
+{
+    struct id_list l = {0};
+    *ids = NULL;
+    *n = 0;
+    if (db_begin_read(s, e))
+        return -1;
+    int rc = 0;
+    for (size_t i = 0; i < sel->n && rc == 0; i++)
+        rc = select_term(s, &sel->v[i], &l, e);
+    if (rc == 0 && sel->n == 0)
+        rc = id_add_rows(s,
+                         db_query(s, e, "SELECT j.id FROM job j WHERE " TAKEN, "ttdzz",
+                                  sel->by_state ? job_state_name(sel->state) : NULL, sel->finish,
+                                  (int)sel->loops, sel->shorter, sel->longer),
+                         &l, e);
+    if (rc == 0)
+        rc = filter_ids(s, sel, l.v, &l.n, e);
+    rc = db_end(s, rc, e);
+    if (rc == 0 && (sel->distinct || sel->by_repeats))
+        rc = filter_texts(s, sel, l.v, &l.n, e);
+    if (rc) {
+        free(l.v);
+        return -1;
+    }
+    *ids = l.v;
+    *n = l.n;
+    return 0;
+}
