@@ -139,8 +139,8 @@ static int read_kind(struct job *j, struct err *e)
 /* Defaults of heads: the paper trains models of 7 and 8 billion parameters (hidden size 4096) with a rate of
  * 0.005, in 200 steps of 120 windows of 8,192 tokens. Adam moves every weight by about the rate, so an output
  * moves by the rate times the sum of its inputs. A smaller model therefore needs a larger rate to move as
- * far. Weight decay keeps the paper's product of rate and decay. A step is one window by default because small
- * models have small budgets. */
+ * far. Weight decay keeps the paper's product of rate and decay. A step is one window by default because
+ * small models have small budgets. */
 static int read_settings(struct job *j, struct err *e)
 {
     const struct options *o = j->o;

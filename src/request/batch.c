@@ -462,8 +462,9 @@ static void report_ignored(const struct batch *b, const struct batch_notes *note
     char names[800];
     batch_notes_text(names, sizeof names, notes);
     if (notes->no_length)
-        request_notice(b->o, "%s: %zu %s no max_tokens: %s to %s own end, at most to the end of the context%s",
-                       b->file, notes->no_length, plural(notes->no_length, "line has", "lines have"),
+        request_notice(b->o, "%s: %zu %s no max_tokens: %s to %s own end, at most to the end of the "
+                       "context%s", b->file, notes->no_length,
+                       plural(notes->no_length, "line has", "lines have"),
                        plural(notes->no_length, "its text goes", "their texts go"),
                        plural(notes->no_length, "its", "their"),
                        notes->less ? " or as far as memory holds" : "");

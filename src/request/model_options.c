@@ -21,8 +21,8 @@ static int no_model(const struct options *o, struct err *e)
     if (find_model_or_demo(demo, NULL, "", &ignored) == 0)
         snprintf(small, sizeof small, "; --model %s is a small one to begin with", demo);
     return err_set(e, ERR_INPUT,
-                   "%s: --model is missing: the path of a Hugging Face directory or GGUF file, or a name in a "
-                   "cache, org/name of Hugging Face, llama.cpp or LM Studio, name:tag of Ollama%s; "
+                   "%s: --model is missing: the path of a Hugging Face directory or GGUF file, or a name in "
+                   "a cache, org/name of Hugging Face, llama.cpp or LM Studio, name:tag of Ollama%s; "
                    "LONGHAND_MODEL names a model for all commands", o->verb->name, small);
 }
 

@@ -455,8 +455,8 @@ static int parse_option(struct options *o, int argc, char **argv, int *i, struct
         if (opt->field == offsetof(struct options, tokens) &&
             (strcmp(value, "-1") == 0 || strcmp(value, "-2") == 0))
             err_set(e, ERR_INPUT,
-                    "%s: '%s' is llama.cpp's word for no limit; without %s a text goes to its own end, at most "
-                    "to the end of the context", name, value, name);
+                    "%s: '%s' is llama.cpp's word for no limit; without %s a text goes to its own end, at "
+                    "most to the end of the context", name, value, name);
         return -1;
     }
     while (opt->kind == FILES && *i + 1 < argc && (argv[*i + 1][0] != '-' || !argv[*i + 1][1]))

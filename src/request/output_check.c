@@ -283,7 +283,8 @@ int output_check_all(const struct options *o, struct err *e)
                     return err_set(e, ERR_INPUT, "--%s: %s is the file of --%s; any other file is allowed",
                                    option[i], path, option[j]);
         }
-    if (o->verb->bit & (VERBS_MODEL | VERB_SUBMIT) && model_dir(dir, o, &ignored) == 0 && output_check_model(o, dir, e))
+    if (o->verb->bit & (VERBS_MODEL | VERB_SUBMIT) && model_dir(dir, o, &ignored) == 0 &&
+        output_check_model(o, dir, e))
         return -1;
     for (size_t i = 0; i < OUTPUTS; i++)
         for (size_t k = 0; file[i] && k < n_texts(o); k++)

@@ -38,8 +38,8 @@ check a_grid_of_lists_and_seeds 0 \
     submit "${G[@]}" --grid drafter=none,heads+ngram --grid tree=2+1,1 --grid seed=1,2,3 --name lists
 [ "$(sql "SELECT group_concat(DISTINCT seed) FROM job WHERE custom_id LIKE 'drafter=%,tree=%'")" = 1,2,3 ] &&
     [ "$(sql "SELECT count(*) FROM input JOIN job ON id = job
-        WHERE custom_id LIKE 'drafter=heads+ngram,tree=2+1%' AND parameters GLOB '*\"drafter\": \"heads,ngram\"*\"tree\": ?2, 1?*' AND parameters GLOB
-        '*\"alone\": true*'")" = 3 ]
+        WHERE custom_id LIKE 'drafter=heads+ngram,tree=2+1%' AND parameters GLOB
+        '*\"drafter\": \"heads,ngram\"*\"tree\": ?2, 1?*' AND parameters GLOB '*\"alone\": true*'")" = 3 ]
 result lists_and_seeds_are_values $? "$("$L" show @lists | grep parameters | head -3)"
 "$L" work -q --parallel 4
 [ "$("$L" list @lists --json | grep -c '"ran_alone": true')" = 12 ]

@@ -1,10 +1,12 @@
 #!/bin/bash
-# Texts without --tokens: they go to their own end, at most to the end of the context, or as far as memory holds.
-# The job has the number, and standard error says which. Then the notice of a chat model without settings.
+# Texts without --tokens: they go to their own end, at most to the end of the context, or as far as
+# memory holds. The job has the number, and standard error says which.
+# Then the notice of a chat model without settings.
 . tests/cli/lib.inc
 L=$LONGHAND M=build/data/models/llama2-bf16
 wanted() { sql "SELECT wanted FROM job WHERE id = $1"; }
-check own_end 0 "^without --tokens the text goes to its own end, at most 8186 tokens, the end of the context$" \
+check own_end 0 \
+    "^without --tokens the text goes to its own end, at most 8186 tokens, the end of the context$" \
     run -m $M -p Once -s 1
 grep -qE '^end of text \(token [0-9]+\) after 36 tokens, ' "$TMP/err"
 result an_end_that_was_asked_for_has_no_advice $? "$(cat "$TMP/err")"
@@ -24,7 +26,8 @@ check and_beyond_it_when_allowed 2 "are beyond this model's context" run -m $M -
 # A limit of memory: 131,072 tokens of the small model need 460 MiB.
 if [ $slower = 1 ]; then
     (ulimit -v 400000 && "$L" submit -m $MODEL -p Once -t 1 >"$TMP/out" 2>"$TMP/err")
-    n=$(sed -nE 's/.*at most ([0-9]+) tokens, as far as memory holds \(the context has 131072\)$/\1/p' "$TMP/err")
+    n=$(sed -nE 's/.*at most ([0-9]+) tokens, as far as memory holds \(the context has 131072\)$/\1/p' \
+        "$TMP/err")
     [ "${n:-0}" -gt 10000 ] && [ "$n" -lt 131000 ] && [ "$(wanted "$(cat "$TMP/out")")" = "$n" ]
     result as_far_as_memory_holds $? "$(cat "$TMP/err")"
     printf '{"prompt": "a"}\n{"prompt": "b", "max_tokens": 7}\n' >"$TMP/two.jsonl"
@@ -42,7 +45,7 @@ fi
 # Batches and grids.
 printf '{"prompt": "a"}\n{"prompt": "bcd"}\n{"prompt": "c", "max_tokens": 3}\n' >"$TMP/b.jsonl"
 check lines_without_a_length 0 \
-    "b.jsonl: 2 lines have no max_tokens: their texts go to their own end, at most to the end of the context$" \
+    "b.jsonl: 2 lines have no max_tokens: their texts go to their own end, at most to the end of the cont" \
     submit -m $M --batch "$TMP/b.jsonl"
 [ "$(sql "SELECT group_concat(wanted) FROM (SELECT wanted FROM job WHERE custom_id IN ('1', '2', '3') AND
     model LIKE '%llama2%' ORDER BY id)")" = "$((8192 - $("$L" tokenize -m $M <(printf a) | wc -l))),$((8192 -
