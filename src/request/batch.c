@@ -385,7 +385,9 @@ static int describe_request(struct batch *b, struct batch_line *l, struct reques
         if (options_assign(&l->o, "seed", "seed", seed, e))
             return -1;
     }
+    r->o = &l->o;
     if (has_gone_template(l)) {
+        r->tokens = l->o.tokens;
         r->sampling.seed = l->o.seed;
         r->prompt = strdup("");
         r->parameters = strdup("{}");
@@ -397,7 +399,6 @@ static int describe_request(struct batch *b, struct batch_line *l, struct reques
         return err_set(e, ERR_INPUT,
                        "body.prompt is empty and this model's tokenizer puts no token before a text; at "
                        "least one token is needed");
-    r->o = &l->o;
     return request_check_stop("body.stop", &l->o.job.stop, e) || request_describe(r, &(*m)->engine, e) ||
                    check_once(*m, r, e)
                ? -1

@@ -54,7 +54,8 @@ result lines_have_their_numbers $? "$("$L" list @b)"
 check the_same_batch_again 0 "@b: 0 new jobs, 3 exist already" submit -m $M --batch "$TMP/b.jsonl"
 check grid_without_a_length 0 "at most 8186 tokens" submit -m $M -p Once --grid temperature=0.5,1 --name g
 check the_same_grid_again 0 "4 jobs \(0 new\)|2 jobs \(0 new\)" submit -m $M -p Once \
-    --grid temperature=0.5,1 --name g -s "$(sql "SELECT min(seed) FROM job WHERE custom_id LIKE 'temp%'")"
+    --grid temperature=0.5,1 --name g -s "$(printf %u "$(sql "SELECT min(seed) FROM job WHERE custom_id
+    LIKE 'temp%'")")"
 
 # A chat model in a GGUF file without sampling settings.
 "$L" convert -m $MODEL --weights bf16 -o "$TMP/chat.gguf" -q
