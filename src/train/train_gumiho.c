@@ -12,8 +12,8 @@
  * Embedding, LM head and model are frozen. In a draft, the second token comes from a second serial pass over
  * z_p; in training its hidden state is the first pass of position p + 1, as in the published code.
  *
- * Loss: R_q = mean over hidden of SmoothL1(ĥ_q - h_q) and C_q = cross-entropy of softmax(LMHead(ĥ_q)) against
- * softmax(LMHead(h_q)), each the mean over positions:
+ * Loss: R_q = mean over hidden of SmoothL1(ĥ_q - h_q), and C_q = cross-entropy of softmax(LMHead(ĥ_q))
+ * against softmax(LMHead(h_q)). Each is the mean over positions:
  *     R + 0.1 C of the serial part + sum over i of 0.8^{i+1} / 9 (R_i + lambda C_i)
  * Two stages: lambda is 0 in the first tenth of the steps (2 epochs of 20), then 0.1. The inputs h_p get
  * uniform noise of (U(0, 1) - 0.5) 0.2 * 512 / n.

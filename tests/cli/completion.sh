@@ -127,7 +127,7 @@ env -u MAKEFLAGS -u MFLAGS make -s --no-print-directory install BUILD="$build" D
     ls README.md docs/*.md docs/*.png | sed 's|^|./share/doc/longhand/|') | sort >"$TMP/b"
 [ $rc = 0 ]; result make_install $? "$(cat "$TMP/err")"; same make_install_puts_its_files "$TMP/b" "$TMP/a"
 grep -q '^ExecStart=/opt/l/bin/longhand work' "$TMP/root/opt/l/lib/systemd/system/longhand.service"
-result the_installed_unit_starts_the_installed_program $? "$(grep Exec "$TMP"/root/opt/l/lib/systemd/*/*)"
+result the_installed_unit_starts_the_installed_program $? "$(grep Exec "$TMP/root/opt/l/lib/systemd"/*/*)"
 "$TMP/root/opt/l/bin/longhand" help --man >"$TMP/a" &&
     cmp -s "$TMP/a" "$TMP/root/opt/l/share/man/man1/longhand.1"
 result the_installed_program_runs $? "help --man"
