@@ -483,7 +483,7 @@ static const char *path_sources(const struct round *r)
     static char names[1 << N_DRAFTERS][64];       /* only one thread of a process runs a decoder */
     unsigned set = 0;
     for (size_t i = 0; i + 1 < r->tokens; i++)
-        set |= r->path_sources[i];
+        set |= round_sources(r, i);
     if (set && !names[set][0])
         for (size_t i = 0; i < N_DRAFTERS; i++)
             if (set >> i & 1)
@@ -510,9 +510,9 @@ int task_take_round(struct task *t, const struct round_total *total, struct err 
     const struct round *s = &d->round;
     struct round_row row = { .tokens = m->n - first,
                              .sources = path_sources(s),
-                             .depth = (unsigned)s->drafted_depth,
-                             .drafted = (unsigned)s->drafted,
-                             .rows = (unsigned)s->rows,
+                             .depth = (unsigned)round_depth(s),
+                             .drafted = (unsigned)round_drafted(s),
+                             .rows = (unsigned)s->tree->n_kept,
                              .accepted = (unsigned)MIN(m->n - first, s->tokens - 1),
                              .draft_seconds = (float)s->draft,
                              .verify_seconds = (float)s->verify };

@@ -245,7 +245,7 @@ static int time_rounds(struct decoder *d, struct figures *f, size_t turn, struct
         if (check_stop(e) || decode_step(d, e))
             return -1;
         seconds[n] = d->round.seconds - d->round.calibrating;
-        rows[n] = (double)d->round.rows;
+        rows[n] = (double)d->round.tree->n_kept;
         spent += seconds[n++];
     }
     f->seconds[turn] = mean(seconds + n / 4, n - n / 4);

@@ -359,48 +359,6 @@ static void walk(struct decoder *d)
     }
 }
 
-/* Whether a candidate was proposed for verification, and not only to learn its chance. */
-static bool is_for_verification(const struct decoder *d, uint32_t i)
-{
-    const struct node *k = &d->round.tree->node[i];
-    return !d->round.probe || k->reach >= d->round.min_reach || k->row >= 0;
-}
-
-/* Completes the record of the round but for its seconds. */
-static void describe(struct decoder *d)
-{
-    struct round *r = &d->round;
-    const struct tree *t = r->tree;
-    memset(r->n_reached, 0, sizeof r->n_reached);
-    memset(r->source_drafted, 0, sizeof r->source_drafted);
-    r->rows = t->n_kept;
-    r->drafted = r->drafted_depth = 0;
-    r->ngram_covers = 0;
-    for (size_t i = 1; i < t->n_kept; i++) {
-        const struct node *k = &t->node[t->kept[i]];
-        r->drafted_depth = MAX(r->drafted_depth, (size_t)k->depth);
-        if (k->depth <= r->tokens && t->kept_parent[i] == (int32_t)r->path[k->depth - 1])
-            r->n_reached[k->depth] = 1;
-    }
-    for (size_t i = 1; i < t->n; i++) {
-        if (!is_for_verification(d, (uint32_t)i))
-            continue;
-        r->drafted++;
-        for (size_t s = 0; s < N_DRAFTERS; s++)
-            r->source_drafted[s] += t->node[i].sources >> s & 1;
-    }
-    for (size_t i = 1; i < r->tokens; i++) {
-        const struct node *k = &t->node[t->kept[r->path[i]]];
-        r->path_sources[i - 1] = k->sources;
-        /* if a 4-gram chain proposed k, the same chain proposed its ancestors */
-        bool ngram = k->sources >> DRAFTER_NGRAM & 1;
-        for (uint32_t c = k->first; c && i == 1; c = t->node[c].next)       /* the leading token of a chain */
-            ngram |= t->node[c].sources >> DRAFTER_NGRAM & 1;
-        if (ngram)
-            r->ngram_covers = i;
-    }
-}
-
 /* Commits the rows of the path, appends its candidates and the bonus, and shows them to the drafters.
  * residual: of the decoder's rows in the pass, [n_kept][hidden]. */
 static void commit(struct decoder *d, const float *residual)
@@ -438,7 +396,6 @@ static void accept(struct decoder *const *d, size_t n)
             fail(d[i], &e);
             continue;
         }
-        describe(d[i]);
         commit(d[i], residual);
         residual += rows * d[i]->model->config.hidden;
     }
@@ -462,7 +419,7 @@ static double plain_seconds(const struct decoder *d)
 {
     const struct round *r = &d->round;
     const struct planner *p = &d->planner;
-    const double pass = r->rows == 1 ? r->verify : p->on ? planner_pass_seconds(p, d->kv.n_past) : 0;
+    const double pass = r->tree->n_kept == 1 ? r->verify : p->on ? planner_pass_seconds(p, d->kv.n_past) : 0;
     return pass > 0 ? pass + r->seconds - r->draft - r->verify - r->control : r->seconds / (double)r->tokens;
 }
 

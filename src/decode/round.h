@@ -1,4 +1,5 @@
-/* A round of one text: what was drafted, how far the tree has grown, what was accepted, and what it took. */
+/* A round of one text: what was drafted, how far the tree has grown, what was accepted, and what it took. Its
+ * tree stays as it is until the next round: it says which drafters each token came from. */
 #pragma once
 #include "src/decode/tree.h"
 #include "src/sample/device_sampler.h"
@@ -19,22 +20,12 @@ struct round {
     } ranking;
     /* of the verification pass: the device's [kept nodes][vocab], in the buffers */
     float *logits;
-    /* what was accepted: indices into tree->kept, the root first, one for each new token; the last of them */
+    /* ---- what came of it ---- */
+    size_t tokens;                   /* made by the round: the accepted candidates and the bonus */
+    /* the nodes after which they stand, the root first: indices into tree->kept */
     uint32_t path[TREE_DEPTH_MAX + 1];
-    int32_t bonus;
+    int32_t bonus;                   /* the last of the tokens */
     bool failed; struct err why;     /* it failed for this text alone */
-    /* ---- the record: decode_add_stats adds it to those of the text ---- */
-    size_t tokens;                   /* made by the round: accepted + 1 */
-    /* verified nodes with the root; candidates in the pool */
-    size_t rows, drafted;
-    size_t drafted_depth;            /* of the deepest verified candidate */
-    /* depth d >= 1: 1 when a node of depth d-1 was accepted and had verified children */
-    size_t n_reached[TREE_DEPTH_MAX + 1];
-    /* by source; a shared candidate counts for each of its sources */
-    size_t source_drafted[N_DRAFTERS];
-    unsigned path_sources[TREE_DEPTH_MAX];   /* of each accepted candidate, in order */
-    /* accepted candidates from the first on that one 4-gram chain covers (TokenSwift eq. 6) */
-    size_t ngram_covers;
     size_t refreshes;                /* selections of keys for the caches of draft passes */
     /* bytes copied from the device to the host, for all texts of the round */
     size_t to_host;
@@ -48,3 +39,14 @@ struct round {
     /* estimate: seconds of one token without drafting */
     double plain;
 };
+
+/* Node i of the path; i < tokens. */
+static inline const struct node *round_node(const struct round *r, size_t i)
+{
+    return &r->tree->node[r->tree->kept[r->path[i]]];
+}
+/* The drafters that guessed token i of the round, a bit each; 0 for the bonus. */
+static inline unsigned round_sources(const struct round *r, size_t i)
+{
+    return i + 1 < r->tokens ? round_node(r, i + 1)->sources : 0;
+}

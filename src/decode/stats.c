@@ -41,33 +41,76 @@ static void add_windows(struct draft_stats *s, const struct round *r, size_t tok
     }
 }
 
+/* Whether a candidate was proposed for verification, and not only to learn its chance. */
+static bool is_for_verification(const struct round *r, const struct node *k)
+{
+    return !r->probe || k->reach >= r->min_reach || k->row >= 0;
+}
+
+size_t round_drafted(const struct round *r)
+{
+    size_t n = 0;
+    for (size_t i = 1; i < r->tree->n; i++)
+        n += is_for_verification(r, &r->tree->node[i]);
+    return n;
+}
+
+size_t round_depth(const struct round *r)
+{
+    size_t depth = 0;
+    for (size_t i = 1; i < r->tree->n_kept; i++)
+        depth = MAX(depth, (size_t)r->tree->node[r->tree->kept[i]].depth);
+    return depth;
+}
+
+static bool has_verified_child(const struct tree *t, const struct node *k)
+{
+    uint32_t c = k->first;
+    while (c && t->node[c].row < 0)
+        c = t->node[c].next;
+    return c;
+}
+
+/* Whether one chain of a 4-gram covers node n of the path and all candidates before it (TokenSwift eq. 6). A
+ * chain that proposed a node proposed its ancestors, up to the leading token, which may be another's. */
+static bool is_one_ngram(const struct round *r, size_t n)
+{
+    const struct node *k = round_node(r, n);
+    unsigned sources = k->sources;
+    for (uint32_t c = k->first; c && n == 1; c = r->tree->node[c].next)
+        sources |= r->tree->node[c].sources;
+    return sources >> DRAFTER_NGRAM & 1;
+}
+
 void stats_add(struct draft_stats *s, const struct round *r, size_t tokens)
 {
     assert(tokens <= r->tokens);
     if (tokens == 0)
         return;
     const size_t accepted = MIN(tokens, r->tokens - 1);
+    const struct tree *t = r->tree;
     add_windows(s, r, tokens);
     s->tokens += tokens;
     s->rounds++;
-    s->drafted += r->drafted;
-    s->verified_rows += r->rows;
+    s->drafted += round_drafted(r);
+    s->verified_rows += t->n_kept;
     s->accepted += accepted;
-    s->drafted_depth += r->drafted_depth;
-    s->beta_accepted += r->ngram_covers >= accepted ? accepted : 0;
+    s->drafted_depth += round_depth(r);
+    s->beta_accepted += accepted && is_one_ngram(r, accepted) ? accepted : 0;
     s->draft_passes += r->passes;
     s->refreshes += r->refreshes;
     s->to_host += r->to_host;
     /* nothing was reached after the last token of the text */
     for (size_t d = 1; d <= TREE_DEPTH_MAX && d <= tokens; d++) {
-        s->reached[d] += r->n_reached[d];
+        s->reached[d] += has_verified_child(t, round_node(r, d - 1));
         s->accepted_at[d] += d <= accepted;
     }
     s->histogram[MIN(tokens, (size_t)TREE_DEPTH_MAX + 1)]++;
     for (size_t i = 0; i < N_DRAFTERS; i++) {
-        s->source_drafted[i] += r->source_drafted[i];
-        for (size_t d = 0; d < accepted; d++)
-            s->source_accepted[i] += r->path_sources[d] >> i & 1;
+        for (size_t k = 1; k < t->n; k++)
+            s->source_drafted[i] += t->node[k].sources >> i & is_for_verification(r, &t->node[k]);
+        for (size_t k = 0; k < accepted; k++)
+            s->source_accepted[i] += round_sources(r, k) >> i & 1;
     }
     s->seconds += r->seconds;
     s->draft += r->draft;

@@ -1,6 +1,7 @@
-/* Statistics of drafting. A round is a record (struct round). It is added to the statistics of the text
- * (struct draft_stats) when it is known how many of the round's tokens belong to the text, because the end of
- * the text cuts the last round. runs/store/figures.h says what a report shows of them. */
+/* Statistics of drafting. A round is a record with the drafters of each token (struct round). It is added to
+ * the statistics of the text (struct draft_stats) when it is known how many of the round's tokens belong to
+ * the text, because the end of the text cuts the last round. runs/store/figures.h says what a report shows of
+ * them. */
 #pragma once
 #include "src/decode/round.h"
 
@@ -24,6 +25,10 @@ struct draft_stats {
     size_t from;
     struct window_stats *window; size_t n_windows;       /* [n_windows]: enough for n_max tokens */
 };
+
+/* The candidates of a round that was no probe of them; the depth of its deepest verified candidate. */
+size_t round_drafted(const struct round *r);
+size_t round_depth(const struct round *r);
 
 size_t stats_bytes(size_t n_max);
 int  stats_open(struct draft_stats *s, size_t n_max, struct err *e);

@@ -212,7 +212,7 @@ static void drafts_that_are_not_finite_guess_nothing(void)
         open_decoder(&d, &rig, &p, &s, prompt, PROMPT, PROMPT + N);
         while (d.n_tokens < d.n_max) {
             if (decode_step(&d, &e)) rig_die("step", &e);
-            guessed += d.round.passes + d.round.rows - 1;
+            guessed += d.round.passes + d.round.tree->n_kept - 1;
         }
         CHECK((guessed > 0) == finite, "%zu passes and guesses with %s weights", guessed,
               finite ? "finite" : "infinite");
@@ -494,10 +494,12 @@ static void windows_of_a_long_text(void)
     struct rng rng = { 4 };
     double seconds = 0, rounds = 0, sum = 0, turns = 0;
     size_t tokens = 0;
+    static struct tree tree;
     if (stats_open(&s, 5000, &e)) rig_die("statistics", &e);
+    tree_start(&tree, 0, 0);
+    tree_keep(&tree, 1);
     while (tokens < 4990) {
-        struct round r = { .tokens = 1 + rng_below(&rng, 7), .rows = 9, .drafted = 8,
-                                 .drafted_depth = 7, .seconds = 0.01 };
+        struct round r = { .tree = &tree, .tokens = 1 + rng_below(&rng, 7), .seconds = 0.01 };
         size_t n = rng_below(&rng, 8) ? r.tokens : rng_below(&rng, r.tokens + 1);
         stats_add(&s, &r, n);
         tokens += n, seconds += n ? 0.01 : 0, rounds += n > 0;
@@ -526,7 +528,7 @@ static void same_as_plain(const struct rig *r, const struct sampling *p, const s
     open_decoder(&d, r, p, s, text, n_prompt, n_max);
     while (d.n_tokens < n_max) {
         step(&d);
-        if (s->draft.n_width && d.round.rows > 1)
+        if (s->draft.n_width && d.round.tree->n_kept > 1)
             CHECK(fabs(d.round.plain * (double)d.round.tokens - d.round.seconds) <= 1e-9,
                   "%s: without a planner a round counts as fast as plain decoding", what);
     }

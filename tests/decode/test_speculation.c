@@ -217,7 +217,7 @@ static bool same_text(const struct rig *r, const struct sampling *p, const struc
         size_t accepted = d.n_tokens - from - 1;
         seen->deep += accepted >= 2;
         seen->across += accepted >= 2 && (from - 1) / KV_BLOCK != (from - 1 + accepted) / KV_BLOCK;
-        seen->rows_max = MAX(seen->rows_max, d.round.rows);
+        seen->rows_max = MAX(seen->rows_max, d.round.tree->n_kept);
     }
     seen->per_round = d.stats.rounds ? (double)d.stats.tokens / (double)d.stats.rounds : 0;
     decode_close(&d);

@@ -235,10 +235,10 @@ static void sampled_on_the_device(const struct rig *r, const struct sampling_cas
     for (; d.n_tokens < d.n_max; rounds++) {
         if (decode_step(&d, &e)) rig_die("round", &e);
         const size_t row = r->c.vocab * sizeof(float),
-                     most = setup ? 8 * (2 + d.round.rows) + 8 * 3 * (1 + 7) : 16;
+                     most = setup ? 8 * (2 + d.round.tree->n_kept) + 8 * 3 * (1 + 7) : 16;
         CHECK(d.planner.on || (d.round.to_host > 0 && d.round.to_host <= most && most < row),
               "%s, %s: %zu bytes crossed with %zu rows, at most %zu are ids and scores", a->name, how,
-              d.round.to_host, d.round.rows, most);
+              d.round.to_host, d.round.tree->n_kept, most);
     }
     CHECK(memcmp(d.tokens, text, (PROMPT + CHOSEN) * sizeof *text) == 0,
           "%s, %s: another text than the host's sampler writes", a->name, how);
@@ -351,8 +351,8 @@ static void a_round_waits_once(void)
             if (decode_step(&d, &e)) rig_die("round", &e);
             CHECK(x.r.dev->waits - before == 1 + d.round.passes,
                   "%s: %zu waits in a round of %zu rows and %zu draft passes", of[i].name,
-                  x.r.dev->waits - before, d.round.rows, d.round.passes);
-            trees += d.round.rows > 2, passes += d.round.passes;
+                  x.r.dev->waits - before, d.round.tree->n_kept, d.round.passes);
+            trees += d.round.tree->n_kept > 2, passes += d.round.passes;
         }
         CHECK(memcmp(d.tokens, x.text, sizeof x.text) == 0, "%s: another text", of[i].name);
         CHECK((trees > 0) == (i > 0) && (passes > 0) == (i == 2),
@@ -414,8 +414,8 @@ static void a_draft_pass_that_is_not_finite_proposes_nothing(void)
             refreshes = ((struct partial *)d.own[DRAFTER_PARTIAL])->refreshes;
             if (decode_step(&d, &e)) rig_die("round", &e);
             lost++;
-            CHECK(d.round.passes == 0 && d.round.rows == 1, "%zu draft passes, %zu rows",
-                  d.round.passes, d.round.rows);
+            CHECK(d.round.passes == 0 && d.round.tree->n_kept == 1, "%zu draft passes, %zu rows",
+                  d.round.passes, d.round.tree->n_kept);
         }
     }
     while (d.n_tokens < d.n_max) {

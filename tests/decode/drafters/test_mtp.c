@@ -229,7 +229,7 @@ static size_t finish_text(struct decoder *d, size_t n)
     while (d->n_tokens < n) {
         if (decode_step(d, &e)) rig_die("step", &e);
         for (size_t i = 0; i + 1 < d->round.tokens; i++)
-            guessed += d->round.path_sources[i] >> DRAFTER_MTP & 1;
+            guessed += round_sources(&d->round, i) >> DRAFTER_MTP & 1;
     }
     return guessed;
 }
@@ -442,7 +442,7 @@ static void texts_together(void)
         if (n && decode_round(list, n, &e)) rig_die("round", &e);
         for (size_t i = 0; i < n; i++)
             for (size_t k = 0; k + 1 < list[i]->round.tokens; k++)
-                guessed[1][list[i] - d[1]] += list[i]->round.path_sources[k] >> DRAFTER_MTP & 1;
+                guessed[1][list[i] - d[1]] += round_sources(&list[i]->round, k) >> DRAFTER_MTP & 1;
     }
     for (size_t i = 0; i < TEXTS; i++) {
         CHECK(!memcmp(d[0][i].tokens, d[1][i].tokens, END * sizeof(int32_t)), "text %zu differs", i);
