@@ -10,6 +10,7 @@
 #include <zlib.h>
 
 #include "runs/report/csv.h"
+#include "runs/report/export_logprobs.h"
 #include "runs/store/figures.h"
 #include "src/base/json.h"
 #include "src/base/json_write.h"
@@ -126,6 +127,7 @@ struct exported {                        /* everything that is exported of one j
     struct counts counts; figure_lists list;
     bool drafts;                         /* the job may use some drafter */
     bool repeats; struct noticed_repetition repetition;
+    struct token_logprobs logprobs;
 };
 
 static void exported_close(struct exported *t)
@@ -133,6 +135,7 @@ static void exported_close(struct exported *t)
     job_input_free(&t->in);
     job_close(&t->params);
     free(t->text);
+    token_logprobs_close(&t->logprobs);
     *t = (struct exported){0};
 }
 
@@ -143,7 +146,8 @@ static int read_exported(struct exporter *x, const struct item *i, struct export
         return -1;
     int rc = store_input(i->store, i->job->id, &t->in, e) || job_parse(&t->params, t->in.parameters, e) ||
              job_read_text(&x->reader, i->store, i->job, &t->text, &t->n_text, e) ||
-             figures_read(&t->counts, t->list, i->store, i->job->id, e);
+             figures_read(&t->counts, t->list, i->store, i->job->id, e) ||
+             token_logprobs_read(&t->logprobs, i->store, i->job, &t->params, e);
     const bool is_short = i->job->tokens < LOOP_SCORE;
     const int repeats = rc || is_short ? 0 : store_repetition(i->store, i->job->id, &t->repetition, e);
     t->repeats = repeats == 1;
@@ -189,10 +193,11 @@ static void put_repetition(struct json_writer *w, const struct exported *t)
 /* The fields of a line, in their order. The rate comes last, after whether it is marked, so that lines of
  * equal texts are equal up to these two. "metadata" writes the members of the metadata, too. */
 enum field { CUSTOM_ID, PROMPT, TEXT_FIELD, TOKENS, FINISH_REASON, SEED, STOP_REASON, REPETITION,
-             PROMPT_TOKENS, SAMPLE, JOB, NAME, DB, STATE, ERROR, METADATA, RAN_ALONE, RATE, FIELDS };
+             PROMPT_TOKENS, SAMPLE, JOB, NAME, DB, STATE, ERROR, METADATA, LOGPROBS, RAN_ALONE, RATE,
+             FIELDS };
 static const char *const field_names[FIELDS] = {
     "custom_id", "prompt", "text", "tokens", "finish_reason", "seed", "stop_reason", "repetition",
-    "prompt_tokens", "sample", "job", "name", "db", "state", "error", "metadata", "ran_alone",
+    "prompt_tokens", "sample", "job", "name", "db", "state", "error", "metadata", "logprobs", "ran_alone",
     "tokens_per_second",
 };
 
@@ -283,6 +288,8 @@ static int put_flat(const struct exporter *x, FILE *f, const struct item *i, con
             jw_raw(&w, "metadata", t->in.metadata, strlen(t->in.metadata));
         else if (field == METADATA)
             jw_null(&w, "metadata");
+        else if (field == LOGPROBS && (t->logprobs.v || x->o->fields))
+            rc = token_logprobs_put(&w, "logprobs", &t->logprobs, x->reader.tokenizer, LOGPROBS_TOKENS, e);
         else if (field == FIELDS)
             rc = put_member(&w, x->field[k], t, e);
         else
@@ -299,7 +306,7 @@ static int find_fields(struct exporter *x, struct err *e)
     const char *const fields = x->o->fields;
     if (!fields) {
         for (int k = 0; k < FIELDS; k++)
-            if (k != DB || x->n_sources > 1)
+            if ((k != DB || x->n_sources > 1) && (k != LOGPROBS || x->o->format == FORMAT_JSONL))
                 x->field[x->n_fields++] = field_names[k];
         return 0;
     }
@@ -315,8 +322,8 @@ static int find_fields(struct exporter *x, struct err *e)
             return err_set(e, ERR_INPUT,
                            "--fields: \"%.60s\" is no field; allowed are custom_id, prompt, text, tokens, "
                            "finish_reason, seed, stop_reason, repetition, prompt_tokens, sample, job, name, "
-                           "db, state, error, metadata, metadata.NAME, parameters.NAME, ran_alone and "
-                           "tokens_per_second",
+                           "db, state, error, metadata, metadata.NAME, parameters.NAME, logprobs, "
+                           "ran_alone and tokens_per_second",
                            p);
         for (size_t k = 0; k < x->n_fields; k++)
             if (strcmp(x->field[k], p) == 0)
@@ -406,7 +413,8 @@ static void put_metrics(struct json_writer *w, const struct exported *all, uint6
     jw_close(w, '}');
 }
 
-static void put_choice(struct json_writer *w, const struct job *j, const struct exported *t)
+static int put_choice(const struct exporter *x, struct json_writer *w, const struct job *j,
+                      const struct exported *t, struct err *e)
 {
     const bool repeats = j->finish_reason && strcmp(j->finish_reason, "repetition") == 0;
     jw_open(w, NULL, '{');
@@ -420,10 +428,12 @@ static void put_choice(struct json_writer *w, const struct job *j, const struct 
     } else {
         jw_bytes(w, "text", t->text, t->n_text);
     }
-    jw_null(w, "logprobs");
+    const int rc = token_logprobs_put(w, "logprobs", &t->logprobs, x->reader.tokenizer,
+                                      t->params.chat ? LOGPROBS_CHAT : LOGPROBS_COMPLETION, e);
     jw_text(w, "finish_reason", repeats ? "stop" : j->finish_reason);
     put_stop_reason(w, j, &t->params, true);
     jw_close(w, '}');
+    return rc;
 }
 
 /* Opens "response", its body, and the list of choices. */
@@ -455,7 +465,7 @@ static int put_response(struct exporter *x, struct json_writer *w, const struct 
         if (rc == 0 && i == 0)
             begin_response(w, v->job, id, t.params.chat);
         if (rc == 0)
-            put_choice(w, v[i].job, &t);
+            rc = put_choice(x, w, v[i].job, &t, e);
         made += v[i].job->tokens - v[i].job->given;
         if (t.repeats && !all.repeats)
             all.repetition = t.repetition;

@@ -113,8 +113,10 @@ double report_with(const struct report *r, size_t n)
 void report_name(const struct report *r, char *out, size_t size)
 {
     const struct job *j = r->job;
-    int n = snprintf(out, size, "%s%s%s%s", j->batch ? "@" : "", j->batch ? j->batch : "",
-                     j->batch && j->custom_id ? "/" : "", j->custom_id ? j->custom_id : "");
+    char sample[JOB_SAMPLE_BYTES];
+    job_sample(sample, j);
+    int n = snprintf(out, size, "%s%s%s%s%s", j->batch ? "@" : "", j->batch ? j->batch : "",
+                     j->batch && j->custom_id ? "/" : "", j->custom_id ? j->custom_id : "", sample);
     if (r->db && (size_t)n < size) {
         if (n == 0)
             n = snprintf(out, size, "job %" PRId64, j->id);

@@ -184,6 +184,8 @@ static void drafting(FILE *f, const struct report *r)
     if (r->tree_fixed) {
         fputs(", beta ", f);
         value(f, 0, 3, figure(s, "beta"));
+        fputs("\n              (alpha: accepted share of the depth that was drafted; beta: the part of it "
+              "that one 4-gram chain covers)", f);
     }
     fprintf(f,
             "\n              %.0f candidates, %.0f rows verified, %.0f accepted, %.0f draft passes, %.0f "
@@ -296,7 +298,8 @@ static void many(FILE *f, const struct reports *l)
 {
     struct err b, c;
     char name[600], label[300];
-    size_t estimates = 0, shares = 0;
+    size_t estimates = 0, shares = 0, tokens = 0;
+    double seconds = 0, prefill = 0;
     fprintf(f, "%6s  %-9s %-10s %9s", "job", "state", "ended by", "tokens");
     heads(f, job_columns, LENGTH(job_columns));
     fputs("  name\n", f);
@@ -306,12 +309,20 @@ static void many(FILE *f, const struct reports *l)
         report_label(l, r, label, sizeof label);
         estimates += report_is_estimate(r);
         shares += !ran_alone(&r->sum);
+        tokens += r->job->tokens;
+        seconds += r->sum.seconds;
+        prefill += r->sum.prefill_seconds;
         fprintf(f, "%6" PRId64 "  %-9s %-10s %9zu", r->job->id, job_state_name(r->job->state),
                 r->job->finish_reason ? r->job->finish_reason : "-", r->job->tokens);
         job_figures(f, r);
         fprintf(f, "  %s%s%s\n", plain(&b, name, r->db ? 200 : 80), *name && *label ? "  " : "",
                 plain(&c, label, 120));
     }
+    fprintf(f, "all %zu jobs: %zu tokens, ", l->n, tokens);
+    duration(f, seconds);
+    fputs(" of rounds, ", f);
+    duration(f, prefill);
+    fputs(" of prefill\n", f);
     if (estimates)
         fputs("~ estimated from the one-row passes of the same text\n", f);
     if (shares)

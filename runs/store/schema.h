@@ -190,6 +190,17 @@ static const char *const store_steps[] = {
 "    backup INTEGER NOT NULL DEFAULT 0    -- 1: a backup that nothing was written to since it was made\n"
 ");\n"
 "INSERT INTO store (id) VALUES (randomblob(16));\n",
+
+"CREATE TABLE logprob (\n"
+"    -- Log-probabilities of tokens, for jobs that request them (runs/store/logprobs.c).\n"
+"    job   INTEGER NOT NULL REFERENCES job(id) ON DELETE CASCADE,\n"
+"    start INTEGER NOT NULL,              -- first token\n"
+"    n     INTEGER NOT NULL,\n"
+"    best  INTEGER NOT NULL,              -- the likeliest tokens that it has at each position\n"
+"    crc   INTEGER NOT NULL,              -- CRC-32 of data\n"
+"    data  BLOB NOT NULL,                 -- zlib of LEB128\n"
+"    PRIMARY KEY (job, start)\n"
+");\n",
 };
 
 /* For reading a store of version i + 1 without changing it: what step i + 1 adds, as temporary views and
@@ -209,6 +220,8 @@ static const char *const store_views[] = {
 "CREATE TEMP TABLE part (job, start, parameters, fingerprint);\n",
 
 "CREATE TEMP TABLE store (id, backup);\n",
+
+"CREATE TEMP TABLE logprob (job, start, n, best, crc, data);\n",
 };
 _Static_assert(sizeof store_views / sizeof *store_views + 1 == sizeof store_steps / sizeof *store_steps,
                "older stores can be read");

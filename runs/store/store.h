@@ -49,11 +49,12 @@
 #include "runs/store/chunk.h"
 #include "runs/store/selection.h"
 #include "src/base/base.h"
+#include "src/sample/logprob.h"
 
 struct store;
 
 enum { METRIC_WINDOW = 1000 };           /* tokens */
-enum { STORE_VERSION = 4 };              /* user_version of the file */
+enum { STORE_VERSION = 5 };              /* user_version of the file */
 
 /* ---- opening ---- */
 
@@ -352,6 +353,12 @@ struct span_list { struct text_span *v; size_t n; struct strings *text; };
 int  store_spans(struct store *s, int64_t job, struct span_list *out, struct err *e);
 void span_list_free(struct span_list *l);
 
+/* The log-probabilities that jobs with --logprobs have, of the first n tokens, whose ids the caller gives:
+ * (*out)[n][1 + best], free(*out). First the token itself, then the best ones, best first; id -1: not known,
+ * as of given tokens. Values have a resolution of 0.0001. */
+int store_logprobs(struct store *s, int64_t job, const int32_t *ids, size_t n, size_t best,
+                   struct logprob **out, struct err *e);
+
 /* A part of a text: from token `start` on, up to the next part, other parameters or another model hold.
  * NULL: as before. The parameters of the first tokens are those of struct job_input, unless a part begins at
  * token 0. Lists are in order of `start`. */
@@ -470,6 +477,7 @@ struct note { const char *kind, *text; double at; };  /* an event of this attemp
 
 struct commit {                          /* the additions of one commit */
     const int32_t *ids; size_t n;        /* tokens after c->end.tokens; may be none */
+    const struct logprob *logprobs; size_t best;     /* of these tokens: [n][1 + best]; NULL: none */
     const struct metric *metrics; size_t n_metrics;      /* added to the stored values */
     const struct round_row *rounds; size_t n_rounds;
     const struct note *notes; size_t n_notes;            /* stored before the event of `end` */

@@ -121,6 +121,14 @@ int job_rename(struct store *s, int64_t job, const char *name, bool replace, str
 int prompt_unpack(struct store *s, int64_t job, sqlite3_stmt *q, int ids, int64_t n, int32_t **out,
                   struct err *e);
 
+/* ---- logprobs.c ---- */
+
+/* Write the log-probabilities v [n][1 + best] of tokens start .. start + n - 1; logprobs_cut deletes those of
+ * the tokens from `keep` on. Parts of the caller's transaction. */
+int logprobs_append(struct store *s, int64_t job, size_t start, const struct logprob *v, size_t n,
+                    size_t best, struct err *e);
+int logprobs_cut(struct store *s, int64_t job, size_t keep, struct err *e);
+
 /* ---- store_text.c ---- */
 
 /* Write chunks so that ids[0..n) follow *end, and move *end. Part of the caller's transaction. */

@@ -245,6 +245,7 @@ static int truncate_text(struct store *s, int64_t job, size_t keep, const int32_
         return 0;
     if (db_run(s, e, "DELETE FROM chunk WHERE job = ?1 AND start >= ?2", "iz", job, full) ||
         db_run(s, e, "DELETE FROM span WHERE job = ?1 AND start >= ?2", "iz", job, keep) ||
+        logprobs_cut(s, job, keep, e) ||
         db_run(s, e,
                "DELETE FROM snapshot WHERE job = ?1 AND tokens >= ?2 + (SELECT prompt_tokens FROM job WHERE "
                "id = ?1)",
@@ -358,6 +359,15 @@ static int copy_input(struct store *s, int64_t parent, int64_t job, const struct
                   "iitz", job, parent, f->at == 0 ? f->parameters : NULL, f->at);
 }
 
+/* Copy the log-probabilities of the tokens before `at`. */
+static int copy_logprobs(struct store *s, int64_t parent, int64_t job, size_t at, struct err *e)
+{
+    return db_run(s, e,
+                  "INSERT INTO logprob (job, start, n, best, crc, data) SELECT ?1, start, n, best, crc, data "
+                  "FROM logprob WHERE job = ?2 AND start < ?3", "iiz", job, parent, at) ||
+           logprobs_cut(s, job, at, e) ? -1 : 0;
+}
+
 /* Copy the parts up to token `at`, and begin a part there if there are new parameters. */
 static int copy_parts(struct store *s, int64_t parent, int64_t job, const struct fork_spec *f, struct err *e)
 {
@@ -406,6 +416,7 @@ int store_fork(struct store *s, int64_t job, const struct fork_spec *f, int64_t 
         end.link = facts.start;
         snprintf(text, sizeof text, "of job %" PRId64 " at token %zu", job, f->at);
         rc = copy_input(s, job, *id, f, e) || copy_parts(s, job, *id, f, e) ||
+                     copy_logprobs(s, job, *id, f->at, e) ||
                      share_spans(s, job, *id, f->at, e) || chunks_append(s, *id, &end, ids, f->at, e) ||
                      append_given(s, *id, &end, f->add, e) || update_text_facts(s, *id, &end, f->wanted, e) ||
                      event_add(s, *id, 0, "forked", text, e) ||

@@ -33,7 +33,8 @@ int store_bytes(struct store *s, const int64_t *ids, size_t n, struct job_bytes 
     for (size_t i = 0; i < n && rc == 0; i++) {
         sqlite3_stmt *q = db_query(
             s, e,
-            "SELECT (SELECT sum(length(data) + length(link)) FROM chunk WHERE job = ?1), "
+            "SELECT ifnull((SELECT sum(length(data) + length(link)) FROM chunk WHERE job = ?1), 0) + "
+            "ifnull((SELECT sum(length(data) + 16) FROM logprob WHERE job = ?1), 0), "
             "(SELECT length(prompt) + length(ids) + length(CAST(parameters AS BLOB)) + "
             "ifnull(length(CAST(metadata AS BLOB)), 0) FROM input WHERE job = ?1), "
             "ifnull((SELECT sum(length(source) + length(name) + 16) FROM metric WHERE job = ?1), 0) + "

@@ -592,7 +592,8 @@ static int write_part(struct store *s, const struct claim *c, const struct commi
     assert(b->n == 0 || (c->begun && end->tokens <= c->wanted && b->n <= c->wanted - end->tokens));
     int rc = fence(s, c->job, c->attempt, e);
     if (rc == 0 && b->n) {
-        rc = chunks_append(s, c->job, end, b->ids, b->n, e);
+        rc = b->logprobs ? logprobs_append(s, c->job, end->tokens, b->logprobs, b->n, b->best, e) : 0;
+        rc = rc ? rc : chunks_append(s, c->job, end, b->ids, b->n, e);
         struct chain_link link = chunks_link(end);
         if (rc == 0)
             rc = db_run(s, e, "UPDATE job SET tokens = ?2, link = ?3, idle = 0 WHERE id = ?1", "izb", c->job,

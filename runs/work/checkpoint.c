@@ -45,6 +45,7 @@ struct checkpoint {
     /* under the lock of the committer */
     int n_counters;
     int32_t *ids;                        /* [capacity] */
+    struct logprob *logprobs; size_t best;   /* [capacity][1 + best], or NULL; committed up to n_put */
     size_t n_put, n_committed;
     struct round_row *rounds;            /* [capacity + 1], or NULL */
     size_t n_rounds, rounds_committed;
@@ -123,6 +124,8 @@ static void gather(struct checkpoint *c, struct commit *b)
 {
     *b = (struct commit){ .ids = c->ids + c->n_committed,
                           .n = c->n_put - c->n_committed,
+                          .logprobs = c->logprobs ? c->logprobs + c->n_committed * (1 + c->best) : NULL,
+                          .best = c->best,
                           .metrics = c->commit_counters,
                           .end = c->end,
                           .notes = c->notes + c->notes_committed,
@@ -265,6 +268,7 @@ void committer_close(struct committer *k)
 static void free_all(struct checkpoint *c)
 {
     free(c->ids);
+    free(c->logprobs);
     free(c->sum);
     free(c->commit_counters);
     free(c->rounds);
@@ -313,6 +317,22 @@ int checkpoint_open(struct checkpoint **out, struct committer *k, const struct c
 fail:
     free_all(c);
     return -1;
+}
+
+int checkpoint_keep_logprobs(struct checkpoint *c, size_t best, struct err *e)
+{
+    assert(!c->logprobs && c->n_put == 0);
+    c->best = best;
+    c->logprobs = calloc((c->capacity + 1) * (1 + best), sizeof *c->logprobs);
+    return c->logprobs ? 0 : err_set(e, ERR_FAILED, "out of memory for log-probabilities of %zu tokens",
+                                     c->capacity);
+}
+
+/* Needs no lock: the committing thread reads no tokens from n_put on. */
+void checkpoint_put_logprobs(struct checkpoint *c, const struct logprob *v, size_t n)
+{
+    assert(c->logprobs && n <= c->capacity - c->n_put);
+    memcpy(c->logprobs + c->n_put * (1 + c->best), v, n * (1 + c->best) * sizeof *v);
 }
 
 int checkpoint_counter(struct checkpoint *c, const char *source, const char *name, unsigned index)

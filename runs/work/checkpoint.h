@@ -57,6 +57,10 @@ int checkpoint_open(struct checkpoint **c, struct committer *k, const struct cla
 /* Register a counter and return its number. source and name must outlive c. There is room for
  * CHECKPOINT_COUNTERS_MAX - 4 counters (asserted). */
 int checkpoint_counter(struct checkpoint *c, const char *source, const char *name, unsigned index);
+/* Keep the log-probabilities of all tokens, with the `best` likeliest ones; before the first put. Then
+ * checkpoint_put_logprobs comes before each checkpoint_put with tokens: v [n][1 + best]. */
+int  checkpoint_keep_logprobs(struct checkpoint *c, size_t best, struct err *e);
+void checkpoint_put_logprobs(struct checkpoint *c, const struct logprob *v, size_t n);
 /* Add to a counter of the current round. */
 void checkpoint_add(struct checkpoint *c, int counter, double value);
 /* Put the n tokens of a round; n 0: only counters. The job never exceeds claim.wanted tokens (asserted).

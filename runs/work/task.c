@@ -236,6 +236,8 @@ static int admit(struct task *t, size_t *n_max, struct err *e)
     if (rc || check_job(t, n_max, e))
         return -1;
     t->setup.draft = t->params->draft;
+    t->setup.logprobs = t->params->logprobs >= 0;
+    t->setup.best = (size_t)MAX(t->params->logprobs, 0L);
     rc = worker_load_model(w, e);
     t->no_model = rc < 0 && e->system;
     return rc ? rc : open_trained(t, e);
@@ -517,6 +519,8 @@ int task_take_round(struct task *t, const struct round_total *total, struct err 
                              .draft_seconds = (float)s->draft,
                              .verify_seconds = (float)s->verify };
     struct err why;
+    if (d->logprobs)
+        checkpoint_put_logprobs(t->checkpoint, d->logprobs, m->n - first);
     int put = checkpoint_put(t->checkpoint, d->tokens + from, m->n - first, &row, &why);
     if (rc) {
         t->result.end = WORK_OUTPUT_FAILED;
@@ -619,6 +623,8 @@ int task_open(struct task *t, struct err *e)
     if (rc < 0)
         return TASK_FAILED;
     if (checkpoint_open(&t->checkpoint, w->committer, &t->claim, t->options.store_rounds, e))
+        return TASK_STORE_FAILED;
+    if (t->decoder.logprobs && checkpoint_keep_logprobs(t->checkpoint, t->decoder.set.best, e))
         return TASK_STORE_FAILED;
     open_counters(t);
     if (other_tokenizer(t))

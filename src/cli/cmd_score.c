@@ -1,19 +1,24 @@
-/* longhand score: how likely a model finds a text. struct score holds the call; start at score_piece. */
+/* longhand score: how likely a model finds a text, of a file or of a job. struct score holds the call; start
+ * at score_piece. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "src/base/input.h"
 #include "src/base/json_write.h"
 #include "src/base/output.h"
 #include "src/base/stopping.h"
+#include "src/cli/cmd_store.h"
 #include "src/cli/verbs.h"
 #include "src/decode/engine.h"
 #include "src/model/memory_plan.h"
 #include "src/model/model.h"
+#include "src/request/job_params.h"
 #include "src/request/model_options.h"
+#include "src/sample/logprob.h"
 
 enum { SCORE_ROWS = 64 };            /* rows of a pass; their logits are held */
 
@@ -22,6 +27,7 @@ struct score {
     struct engine engine;
     struct progress progress;
     int32_t *ids; size_t n;
+    size_t first;                    /* the first token that counts: of a job, the one after the prompt */
     size_t piece;                    /* tokens that are scored in one cache */
     double *nll;                     /* [n - 1]: entry i belongs to ids[i + 1]; NAN: not scored */
     struct kv kv;
@@ -33,20 +39,14 @@ struct score {
 
 struct rows { const struct score *s; size_t first; };
 
-/* The negative log-likelihood of the token after row i: log-sum-exp in double, ids ascending. */
+/* The negative log-likelihood of the token after row i. */
 static void row_nll(void *ctx, size_t i, size_t thread)
 {
     const struct rows *r = ctx;
     size_t vocab = r->s->engine.config.vocab;
     const float *x = r->s->host + i * vocab;
-    float max = x[0];
-    double sum = 0;
     (void)thread;
-    for (size_t k = 1; k < vocab; k++)
-        max = x[k] > max ? x[k] : max;
-    for (size_t k = 0; k < vocab; k++)
-        sum += exp((double)x[k] - max);
-    r->s->nll[r->first + i] = log(sum) + max - x[r->s->ids[r->first + i + 1]];
+    r->s->nll[r->first + i] = log_sum_exp(x, vocab) - x[r->s->ids[r->first + i + 1]];
 }
 
 /* Scores tokens [from, from + n), with token `from` at position 0. */
@@ -94,16 +94,79 @@ static int check_length(struct score *s, struct err *e)
     return 0;
 }
 
-static int prepare(struct score *s, struct err *e)
+/* Whether the word names a job and no file. */
+static bool is_job(const struct options *o)
 {
-    struct memory_plan plan = {0};
+    const char *word = o->arg[0];
+    return !o->model || *word == '@' || (word[strspn(word, "0123456789")] == 0 && access(word, F_OK));
+}
+
+/* Opens the model of the job, with the number formats that it is written with, or that of --model. */
+static int open_job(struct score *s, struct store *db, const struct job *j, const struct job_input *in,
+                    struct err *e)
+{
+    struct options o = *s->o;
+    struct job_params p;
+    int32_t *ids = NULL;
+    size_t n = 0;
+    if (job_parse(&p, in->parameters, e))
+        return -1;
+    if (!o.model) {
+        o.model = j->model;
+        o.job.compute = p.compute;
+        o.job.kv_dtype = p.kv_dtype;
+        o.job.weights = p.weights;
+        o.job.scaling = p.scaling;
+    }
+    int rc = options_open_engine(&s->engine, &o, e) || store_tokens(db, j->id, 0, j->tokens, &ids, &n, e);
+    if (rc == 0 && p.tokenizer && strcmp(p.tokenizer, tokenizer_sha(s->engine.tokenizer)))
+        rc = err_set(e, ERR_INPUT,
+                     "job %" PRId64 ": the model has another tokenizer than the job; longhand text %" PRId64
+                     " >FILE and longhand score --model DIR FILE score its text", j->id, j->id);
+    s->first = in->n_prompt;
+    s->n = in->n_prompt + n;
+    if (rc == 0 && !(s->ids = malloc((s->n + 1) * sizeof *s->ids)))
+        rc = err_set(e, ERR_FAILED, "out of memory for %zu tokens", s->n);
+    for (size_t i = 0; i < s->n && rc == 0; i++) {
+        s->ids[i] = i < s->first ? in->prompt_ids[i] : ids[i - s->first];
+        if (s->ids[i] < 0 || (size_t)s->ids[i] >= s->engine.config.vocab)
+            rc = err_set(e, ERR_INPUT,
+                         "job %" PRId64 ": token id %" PRId32 " is beyond the model's vocabulary of %zu",
+                         j->id, s->ids[i], s->engine.config.vocab);
+    }
+    free(ids);
+    job_close(&p);
+    return rc ? -1 : 0;
+}
+
+static int read_job(struct score *s, struct err *e)
+{
+    struct store *db = NULL;
+    struct job_list jobs = {0};
+    struct job_input in = {0};
+    int rc = store_from_options(&db, s->o, STORE_READ, e) || job_from_word(db, s->o->arg[0], &jobs, e) ||
+             store_input(db, jobs.v[0].id, &in, e) || open_job(s, db, &jobs.v[0], &in, e) ? -1 : 0;
+    job_input_free(&in);
+    job_list_free(&jobs);
+    store_close(db);
+    return rc;
+}
+
+static int read_file(struct score *s, struct err *e)
+{
     char *text;
     size_t n;
     if (options_open_engine(&s->engine, s->o, e) || text_read_utf8(&text, &n, s->o->arg[0], e))
         return -1;
     int rc = tokenizer_encode(s->engine.tokenizer, &s->ids, &s->n, text, n, true, e);
     free(text);
-    if (rc || check_length(s, e))
+    return rc;
+}
+
+static int prepare(struct score *s, struct err *e)
+{
+    struct memory_plan plan = {0};
+    if ((is_job(s->o) ? read_job(s, e) : read_file(s, e)) || check_length(s, e))
         return -1;
     engine_plan(&plan, &s->engine, s->piece, SCORE_ROWS, SCORE_ROWS);
     memory_plan_add(&plan, "tokens", s->n * (sizeof *s->ids + sizeof *s->nll));
@@ -171,7 +234,9 @@ static int score(struct score *s, struct err *e)
         if (score_piece(s, from, MIN(s->piece, s->n - from), e))
             return -1;
     for (size_t i = 0; i + 1 < s->n; i++)
-        if (!isnan(s->nll[i])) {
+        if (i + 1 < s->first) {
+            s->nll[i] = NAN;
+        } else if (!isnan(s->nll[i])) {
             s->sum += s->nll[i];
             s->scored++;
         }

@@ -24,7 +24,8 @@ void decode_plan(struct memory_plan *plan, const struct decode_setup *setup, con
     const struct draft_settings *draft = &setup->draft;
     const size_t parts[] = {
         n_max * sizeof(int32_t), device_sampler_bytes(m, draft_rows(&setup->draft)), stats_bytes(n_max),
-            draft_bytes(draft),
+            draft_bytes(draft), setup->logprobs ? m->config.vocab * sizeof(float) : 0,
+            setup->logprobs ? (n_max + TREE_DEPTH_MAX + 1) * (1 + setup->best) * sizeof(struct logprob) : 0,
     };
     size_t n = 0;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
@@ -62,6 +63,13 @@ int decode_open(struct decoder *d, const struct model *m, const struct sampling 
         goto fail;
     }
     memcpy(d->tokens, prompt, n_prompt * sizeof *prompt);
+    d->set.best = MIN(d->set.best, m->config.vocab);
+    if (d->set.logprobs &&
+        (!(d->logprobs = calloc((TREE_DEPTH_MAX + 1) * (1 + d->set.best), sizeof *d->logprobs)) ||
+         !(d->row = malloc(m->config.vocab * sizeof *d->row)))) {
+        err_set(e, ERR_FAILED, "out of memory for log-probabilities");
+        goto fail;
+    }
     struct kv_size size = model_cache(m, n_max, d->rows_max > 1 ? d->rows_max : 0);
     size.n_shared = d->set.start.rows / KV_BLOCK;
     if (size.state.n_layers && d->set.start.total)
@@ -87,6 +95,8 @@ void decode_close_but(struct decoder *d, struct kv *kv, int32_t **tokens)
     stats_close(&d->stats);
     device_sampler_close(d->sampler);
     round_buffers_close(&d->own_buffers);
+    free(d->logprobs);
+    free(d->row);
     *kv = d->kv;
     *tokens = d->tokens;
     *d = (struct decoder){0};
@@ -333,6 +343,17 @@ static int verify(struct decoder *const *d, size_t n, struct err *e)
     return 0;
 }
 
+/* Keeps row `at` of the logits. A failure shows in the device's `error`. */
+static void keep_row(struct decoder *d, size_t at)
+{
+    struct device *dev = d->model->dev;
+    const size_t vocab = d->model->config.vocab;
+    if (dev->host_memory)
+        memcpy(d->row, d->round.logits + at * vocab, vocab * sizeof *d->row);
+    else if (dev->download(dev, d->row, d->round.logits + at * vocab, vocab * sizeof *d->row))
+        memset(d->row, 0, vocab * sizeof *d->row);
+}
+
 /* Walks down the tree by the target's own samples, one per visited node. The first sample that no candidate
  * carries is the bonus. */
 static void walk(struct decoder *d)
@@ -349,7 +370,12 @@ static void walk(struct decoder *d)
     for (r->tokens = 0;;) {
         r->path[r->tokens++] = (uint32_t)at;
         h.path = token, h.n_path = r->tokens - 1;
+        if (d->logprobs)
+            keep_row(d, at);
         r->bonus = device_sampler_token(d->sampler, r->logits, at, &h);
+        if (d->logprobs)
+            logprobs_of_row(d->logprobs + (r->tokens - 1) * (1 + d->set.best), d->set.best, d->row,
+                            d->model->config.vocab, r->bonus);
         draft_learn(d, t->kept[at], r->bonus);
         const uint32_t next = tree_child(t, t->kept[at], r->bonus);
         if (!next || t->node[next].row < 0)

@@ -7,6 +7,7 @@
 #include "src/decode/calibrate.h"
 #include "src/decode/draft_settings.h"
 #include "src/decode/stats.h"
+#include "src/sample/logprob.h"
 
 struct decode_setup {                /* how tokens are found, not which tokens */
     struct draft_settings draft;     /* all zero: plain decoding */
@@ -18,6 +19,7 @@ struct decode_setup {                /* how tokens are found, not which tokens *
      * with them (kv_open_from). total: where its cache is counted, and then others may share it; split: rows
      * that it has in common with another text (kvmgr/prefix.h). {0}: none. */
     struct { const struct kv *from; size_t rows; struct kv_total *total; size_t split; } start;
+    bool logprobs; size_t best;      /* compute log-probabilities of the tokens, and of the likeliest ones */
 };
 
 struct decoder {                     /* {0} is closed */
@@ -54,4 +56,6 @@ struct decoder {                     /* {0} is closed */
 
     /* ---- the round in hand, or the last one ---- */
     struct round round;
+    struct logprob *logprobs;        /* of its tokens: [round.tokens][1 + set.best]; NULL: none wanted */
+    float *row;                      /* [vocab]: logits before sampling, which overwrites them */
 };

@@ -10,6 +10,7 @@
 #include "src/base/memory_file.h"
 #include "src/model/memory_plan.h"
 #include "src/request/options_impl.h"
+#include "src/sample/logprob.h"
 
 /* ---- the fields ---- */
 
@@ -41,7 +42,7 @@ static void list_option_fields(void)
 
 enum special { MODEL, PROMPT, MESSAGES, STOP, STOP_IDS, BREAKERS, BIAS, METADATA, SPECIALS,
                GENERATION_PROMPT, CONTINUE, TEMPLATE, TEMPLATE_ARGS, EFFORT, TOOLS, DOCUMENTS,
-               RESPONSE_FORMAT };
+               RESPONSE_FORMAT, LOGPROBS, TOP_LOGPROBS };
 static const struct { const char *name; enum special what; unsigned urls; } special_fields[] = {
     { "model", MODEL, BOTH }, { "prompt", PROMPT, COMPLETIONS }, { "messages", MESSAGES, CHAT },
     { "stop", STOP, BOTH }, { "stop_token_ids", STOP_IDS, BOTH },
@@ -50,7 +51,8 @@ static const struct { const char *name; enum special what; unsigned urls; } spec
     { "add_generation_prompt", GENERATION_PROMPT, CHAT }, { "continue_final_message", CONTINUE, CHAT },
     { "chat_template", TEMPLATE, CHAT }, { "chat_template_kwargs", TEMPLATE_ARGS, CHAT },
     { "reasoning_effort", EFFORT, CHAT }, { "tools", TOOLS, CHAT }, { "documents", DOCUMENTS, CHAT },
-    { "response_format", RESPONSE_FORMAT, BOTH },
+    { "response_format", RESPONSE_FORMAT, BOTH }, { "logprobs", LOGPROBS, BOTH },
+    { "top_logprobs", TOP_LOGPROBS, BOTH },
 };
 enum { N_SPECIAL = sizeof special_fields / sizeof *special_fields };
 
@@ -69,7 +71,7 @@ static const struct { const char *name, *neutral[2]; } neutral_fields[] = {
     { "prompt_embeds", { NULL } }, { "repetition_detection", { NULL } },
     { "thinking_token_budget", { NULL } },
     /* fields that would add something to the answer */
-    { "logprobs", { "false" } }, { "top_logprobs", { "0" } }, { "prompt_logprobs", { NULL } },
+    { "prompt_logprobs", { NULL } },
     { "return_tokens_as_token_ids", { "false" } }, { "return_token_ids", { "false" } },
 };
 enum { N_NEUTRAL = sizeof neutral_fields / sizeof *neutral_fields };
@@ -151,6 +153,8 @@ void batch_line_help(FILE *f)
           "    continue_final_message  true: the text continues the last message\n"
           "    chat_template           a name, or the text of a template\n"
           "    chat_template_kwargs    {enable_thinking, date_string}\n"
+          "    logprobs                --logprobs: a number; in a chat true or false\n"
+          "    top_logprobs            in a chat with logprobs: the number of likeliest tokens\n"
           "    response_format         {\"type\": \"text\"}\n\n", f);
     put_names(f, "Refused, unless neutral, because the answer would change:", neutral_name, N_NEUTRAL);
     put_names(f, "\nIgnored, because no text depends on them:", ignored_name, N_IGNORED);
@@ -329,7 +333,29 @@ static int read_special_tokens(struct batch_line *l, const struct json *v, struc
     return 0;
 }
 
-struct chat_flags { bool prompt_given, prompt, open; };
+/* logprobs: 1 and 0 as in a chat; -1: not given. top: top_logprobs. */
+struct chat_flags { bool prompt_given, prompt, open; int logprobs; int64_t top; };
+
+/* "logprobs": N of a completion; "logprobs": true with "top_logprobs": N of a chat. */
+static int read_logprobs(struct batch_line *l, const struct json *v, bool is_top, struct chat_flags *f,
+                         struct err *e)
+{
+    int64_t n = 0;
+    const enum js_kind kind = js_kind(v);
+    const bool number = is_top || !l->chat;
+    if (!is_top && kind == JS_FALSE)
+        f->logprobs = 0;
+    else if (!is_top && l->chat && kind == JS_TRUE)
+        f->logprobs = 1;
+    else if (!number || kind != JS_NUMBER || !js_i64(v, &n) || n < 0 || n > LOGPROBS_BEST_MAX)
+        return number ? js_bad(v, e, "allowed is a whole number from 0 to %d", LOGPROBS_BEST_MAX)
+                      : js_bad(v, e, "allowed is true or false");
+    else if (is_top)
+        f->top = n;
+    else
+        f->logprobs = 1, f->top = n;
+    return 0;
+}
 
 static int read_special_field(struct batch_line *l, enum special what, const struct json *v,
                               struct chat_flags *f, struct err *e)
@@ -362,6 +388,8 @@ static int read_special_field(struct batch_line *l, enum special what, const str
     case TOOLS:             return read_array(&l->in.tools, v, e);
     case DOCUMENTS:         return read_array(&l->in.documents, v, e);
     case RESPONSE_FORMAT:   return check_response_format(v, e);
+    case LOGPROBS:          return read_logprobs(l, v, false, f, e);
+    case TOP_LOGPROBS:      return read_logprobs(l, v, true, f, e);
     }
     return 0;
 }
@@ -456,7 +484,7 @@ static int read_custom_id(struct batch_line *l, const struct json *v, struct err
 
 static int read_body(struct batch_line *l, struct batch_notes *notes, struct err *e)
 {
-    struct chat_flags f = { .prompt = true };
+    struct chat_flags f = { .prompt = true, .logprobs = -1 };
     struct json key, v;
     bool seen[N_FIELDS_MAX] = { false }, set[OPTION_FIELDS_MAX] = { false };  /* set: seen and not null */
     uint64_t ignored = 0;
@@ -494,6 +522,10 @@ static int read_body(struct batch_line *l, struct batch_notes *notes, struct err
         if (rc)
             return -1;
     }
+    if (f.top && f.logprobs != 1)
+        return err_set(e, ERR_INPUT, "%s: body.top_logprobs needs \"logprobs\": true", l->body.file);
+    if (f.logprobs >= 0)
+        l->o.job.logprobs = f.logprobs ? (long)f.top : -1;
     if (f.open && f.prompt_given && f.prompt)
         return err_set(e, ERR_INPUT,
                        "%s: body: continue_final_message and add_generation_prompt exclude each other",

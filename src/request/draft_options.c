@@ -112,5 +112,9 @@ int draft_from_options(struct draft_settings *s, struct drafter_files *files, co
         return verify_published_check(s, e);
     if (s->draft_passes == 0)
         s->drafters &= ~(1u << DRAFTER_PARTIAL);
+    if (s->drafters == 1u << DRAFTER_PARTIAL && s->n_width > 1 && !options_given(&x, "draft-passes") &&
+        s->draft_passes < (long)s->n_width)
+        request_notice(o, "--tree has %zu depths, and one draft pass of partial fills one depth; "
+                       "--draft-passes %zu fills all", s->n_width, s->n_width);
     return draft_check(s, e);
 }

@@ -285,7 +285,7 @@ int job_parse(struct job_params *p, const char *text, struct err *e)
     struct json root;
     struct err why;
     const size_t n = strlen(text);
-    *p = (struct job_params){ .kv_dtype = -1 };
+    *p = (struct job_params){ .kv_dtype = -1, .logprobs = -1 };
     if (js_check(&root, "parameters", text, n, &why) || js_kind(&root) != JS_OBJECT)
         return err_set(e, ERR_INPUT, "parameters: no JSON object");
     /* enough, because a decoded string and its NUL are shorter than the string with its quotes */

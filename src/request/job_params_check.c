@@ -28,7 +28,8 @@ int job_check_length(const struct config *c, size_t n_prompt, size_t tokens, boo
 void job_plan(struct memory_plan *plan, const struct job_params *p, const struct engine *g, size_t n_max,
               size_t n_shared)
 {
-    const struct decode_setup setup = { .draft = p->draft };
+    const struct decode_setup setup = { .draft = p->draft, .logprobs = p->logprobs >= 0,
+                                        .best = (size_t)MAX(p->logprobs, 0L) };
     engine_plan_cache(plan, g, n_max, draft_rows(&setup.draft), n_shared);
     decode_plan(plan, &setup, &g->model, n_max);
     memory_plan_add(plan, "DRY", dry_bytes(&p->sampling, g->config.vocab));

@@ -12,6 +12,7 @@
 #include "src/base/input.h"
 #include "src/base/json_write.h"
 #include "src/base/memory_file.h"
+#include "src/decode/verify_published.h"
 #include "src/decode/weights.h"
 #include "src/request/draft_options.h"
 #include "src/request/sampling_options.h"
@@ -310,6 +311,8 @@ int job_describe(char **text, struct job_params *p, const struct options *o, con
         return -1;
     if (p->drafter_auto)
         p->draft.drafters &= draft_of_config(&g->config);
+    if (p->logprobs >= 0 && verify_published(&p->draft))
+        return err_set(e, ERR_INPUT, "--logprobs and --verifier paper: its text is not the model's own");
     if (draft_check_model(&p->draft, g->dev, &g->config, e))
         return -1;
     for (size_t i = 0; i < N_DRAFTERS; i++) {

@@ -76,6 +76,10 @@ const struct option options_table[] = {
     { "on-loop", "", "warn|stop|off", VERBS_SAMPLE, CHOICE, J(on_loop), TEXTS, SAMPLED,
       "What to do when the text falls into repetition: warn, stop writing, or not check at all.",
       .value = "warn" },
+    { "logprobs", "", "N", VERBS_MAKE, LONG, J(logprobs), TEXTS, STORED | WHEN_SET,
+      "Keep the model's own log-probability of each token, before sampling settings, and the N likeliest "
+      "tokens at its place, at most 20. Exports as JSON have them. -1: keep none.", .min = -1, .max = 20,
+      .value = "-1" },
     { "samples", "", "N", VERBS_MAKE, SIZE, F(samples), TEXTS, 0,
       "Number of texts to write. More than one text needs -o FILE; the texts go to FILE.0, FILE.1, ... "
       "FILE.0 is the text that --samples 1 writes.", .min = 1, .max = 1e6, .value = "1", .fields = "n" },
@@ -565,8 +569,9 @@ const struct verb verbs_table[] = {
     { "backup", VERB_BACKUP, "FILE [options]",
       "Copy the store to FILE, also while workers use it. FILE is new or an earlier backup of this store.", 1,
       1 },
-    { "score", VERB_SCORE, "--model DIR FILE [options]",
-      "Measure how likely a text is to a model: negative log-likelihood and perplexity.", 1, 1 },
+    { "score", VERB_SCORE, "JOB [--model DIR] | --model DIR FILE",
+      "Measure how likely a text is to a model, a job's own or another: negative log-likelihood and "
+      "perplexity.", 1, 1 },
     { "tokenize", VERB_TOKENIZE, "--model DIR [FILE] [options]",
       "Convert text to token ids, and ids to text.", 0, 1 },
     { "inspect", VERB_INSPECT, "--model DIR [options]",

@@ -26,6 +26,7 @@ struct job_params {                  /* {0} is closed */
     struct id_list eos_ids;          /* EOS of the tokenizer that the configuration does not name */
     struct text_ends ends;           /* of all lists; job_bind */
     enum on_loop on_loop;
+    long logprobs;                   /* keep those of each token, and of so many best ones; -1: none */
     bool chat;                       /* the text follows the opening of the assistant's turn */
     int compute, kv_dtype;           /* COMPUTE_*, KV_DTYPE_* */
     enum weights weights;

@@ -126,7 +126,7 @@ assert [(j["job"], j["db"][-9:]) for j in r] == [(1, "shard1.db"), (2, "shard1.d
 result report_of_several_databases $? "$(tail -1 "$TMP/err")"
 "$L" report @in/r0 @in/r1 --db "$TMP/shard1.db" --db "$TMP/shard2.db" >"$TMP/a"
 grep -q "@in/r0 in .*/shard1.db" "$TMP/a" && grep -q "@in/r1 in .*/shard2.db" "$TMP/a" &&
-    [ "$(wc -l <"$TMP/a")" = 3 ]; result a_name_may_be_in_one_of_them $? "$(cat "$TMP/a")"
+    [ "$(wc -l <"$TMP/a")" = 4 ]; result a_name_may_be_in_one_of_them $? "$(cat "$TMP/a")"
 "$L" report 1 --db "$TMP/shard1.db" --db "$TMP/shard2.db" --html >"$TMP/a"
 [ "$(grep -o 'id="job-[^"]*"' "$TMP/a" | sort -u | wc -l)" = 2 ]
 result anchors_of_several_databases_differ $? "$(grep -o 'id="job-[^"]*"' "$TMP/a")"

@@ -224,7 +224,7 @@ check nul_in_messages 2 'bad.json: .*offset 32.*u0000' \
 # Requests that longhand cannot answer.
 request() { printf '{"custom_id": "a", "method": "POST", "url": "/v1/completions", '
     printf '"body": {"prompt": "%s", "max_tokens": 3%s}}\n' "$1" "$2"; }
-for f in '"logprobs": 1' '"logprobs": true' '"prompt_logprobs": 0' '"top_logprobs": 5' \
+for f in '"logprobs": -1' '"logprobs": true' '"prompt_logprobs": 0' '"top_logprobs": 5' \
     '"return_token_ids": true'; do
     request x ", $f" >"$TMP/l.jsonl"
     name=${f%%:*}
