@@ -200,7 +200,14 @@ static const char *const store_steps[] = {
 "    crc   INTEGER NOT NULL,              -- CRC-32 of data\n"
 "    data  BLOB NOT NULL,                 -- zlib of LEB128\n"
 "    PRIMARY KEY (job, start)\n"
-");\n",
+");\n"
+"CREATE TABLE speed (\n"
+"    -- The mean speed of the last job of each model that each machine completed, for estimates.\n"
+"    host              TEXT NOT NULL,\n"
+"    model             TEXT NOT NULL,     -- path\n"
+"    tokens_per_second REAL NOT NULL,\n"
+"    PRIMARY KEY (host, model)\n"
+") WITHOUT ROWID;\n",
 };
 
 /* For reading a store of version i + 1 without changing it: what step i + 1 adds, as temporary views and
@@ -221,7 +228,8 @@ static const char *const store_views[] = {
 
 "CREATE TEMP TABLE store (id, backup);\n",
 
-"CREATE TEMP TABLE logprob (job, start, n, best, crc, data);\n",
+"CREATE TEMP TABLE logprob (job, start, n, best, crc, data);\n"
+"CREATE TEMP TABLE speed (host, model, tokens_per_second);\n",
 };
 _Static_assert(sizeof store_views / sizeof *store_views + 1 == sizeof store_steps / sizeof *store_steps,
                "older stores can be read");

@@ -232,6 +232,9 @@ int  store_select(struct store *s, const struct selection *sel, int64_t **ids, s
 /* The rows of these jobs in this order, all of one moment. Leaves out jobs that no longer exist. */
 int  store_jobs(struct store *s, const int64_t *ids, size_t n, struct job_list *out, struct err *e);
 void job_list_free(struct job_list *l);
+/* Seconds that the queued and running jobs of the list still take at the mean speed of the last job of the
+ * same model that this machine completed. NAN: there is no such job of some model. */
+int  store_estimate(struct store *s, const struct job_list *l, double *seconds, struct err *e);
 
 struct job_input {
     char *prompt; size_t prompt_bytes;   /* a NUL follows */

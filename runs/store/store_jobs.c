@@ -6,6 +6,7 @@
 #include "src/base/output.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -421,6 +422,33 @@ void job_list_free(struct job_list *l)
     free(l->v);
     strings_free(l->text);
     *l = (struct job_list){0};
+}
+
+int store_estimate(struct store *s, const struct job_list *l, double *seconds, struct err *e)
+{
+    const char *model = NULL;
+    double speed = NAN;                  /* of `model` */
+    *seconds = 0;
+    if (!s->self.pid && owner_self(&s->self, e))
+        return -1;
+    for (size_t i = 0; i < l->n && !isnan(*seconds); i++) {
+        const struct job *j = &l->v[i];
+        if ((j->state != JOB_QUEUED && j->state != JOB_RUNNING) || j->tokens >= j->wanted)
+            continue;
+        if (!model || strcmp(model, j->model) != 0) {
+            sqlite3_stmt *q = db_query(s, e,
+                                       "SELECT tokens_per_second FROM speed WHERE host = ?1 AND model = ?2",
+                                       "tt", s->self.host, j->model);
+            const int rc = db_step(s, q, e);
+            if (rc < 0)
+                return -1;
+            speed = rc ? sqlite3_column_double(q, 0) : NAN;
+            db_reset(q);
+            model = j->model;
+        }
+        *seconds += (double)(j->wanted - j->tokens) / speed;
+    }
+    return 0;
 }
 
 int prompt_unpack(struct store *s, int64_t job, sqlite3_stmt *q, int ids, int64_t n, int32_t **out,

@@ -581,6 +581,12 @@ static int write_end(struct store *s, const struct claim *c, size_t tokens, cons
         return -1;
     if (over && db_run(s, e, "DELETE FROM snapshot WHERE job = ?1", "i", c->job))
         return -1;
+    if (end->state == JOB_DONE &&
+        db_run(s, e,
+               "INSERT OR REPLACE INTO speed (host, model, tokens_per_second) "
+               "SELECT ?2, model, made / seconds FROM job WHERE id = ?1 AND made > 0 AND seconds > 0", "it",
+               c->job, s->self.host))
+        return -1;
     return event_add(s, c->job, c->attempt, over ? state : "released", line, e);
 }
 

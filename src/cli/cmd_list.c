@@ -352,7 +352,9 @@ static size_t table_width(void)
     return ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col ? w.ws_col : 80;
 }
 
-static void list_text(const struct store_counts *n, const struct store_parts *p, struct table *t)
+/* estimate: seconds, of jobs that no process works on; NAN: not known. */
+static void list_text(const struct store_counts *n, double estimate, const struct store_parts *p,
+                      struct table *t)
 {
     char left[32] = "", path[200];
     const size_t wide = table_width();
@@ -363,6 +365,9 @@ static void list_text(const struct store_counts *n, const struct store_parts *p,
     if (n->rate > 0) {
         duration_text(left, (double)n->open_tokens / n->rate);
         printf(", %.1f tokens/s, %s left", n->rate, left);
+    } else if (estimate > 0) {
+        duration_text(left, estimate);
+        printf(", about %s at the speed of the last job", left);
     }
     putchar('\n');
     for (size_t i = 0; i < p->n; i++) {
@@ -403,7 +408,8 @@ static void put_columns_json(struct json_writer *w, const struct table *t, const
 
 /* With several databases each job names its database, and "databases" lists them all. t: the columns of
  * --columns; NULL: everything. */
-static void list_json(const struct store_counts *n, const struct store_parts *p, const struct table *t)
+static void list_json(const struct store_counts *n, double estimate, const struct store_parts *p,
+                      const struct table *t)
 {
     struct json_writer w = jw_begin(stdout, JW_INDENTED, 15);
     jw_open(&w, "counts", '{');
@@ -414,6 +420,7 @@ static void list_json(const struct store_counts *n, const struct store_parts *p,
     jw_uint(&w, "of", n->wanted);
     jw_real(&w, "tokens_per_second", n->rate);
     jw_real(&w, "eta_seconds", n->rate > 0 ? (double)n->open_tokens / n->rate : NAN);
+    jw_real(&w, "estimate_seconds", estimate);
     jw_open(&w, "jobs", '[');
     for (size_t i = 0; i < p->n; i++)
         for (size_t k = 0; k < p->v[i].jobs.n; k++) {
@@ -442,18 +449,21 @@ int cmd_list(const struct options *o, struct err *e)
     struct store_parts p = {0};
     struct store_counts n;
     struct table t = {0};
+    double estimate = 0, part;
     if (read_columns(&t, o->columns ? o->columns : "job,state,tokens,rate,finish,age,model,name,prompt", e))
         return -1;
     int rc = parts_from_options(&p, o, true, e);
     if (rc == 0) {
         n = count_parts(&p);                     /* before --limit leaves jobs out */
-        rc = arrange(o, &p, e) || mark_shared(&t, &p, e) ? -1 : 0;
+        for (size_t i = 0; i < p.n && rc == 0; i++, estimate += part)
+            rc = store_estimate(p.v[i].store, &p.v[i].jobs, &part, e);
+        rc = rc || arrange(o, &p, e) || mark_shared(&t, &p, e) ? -1 : 0;
     }
     if (rc == 0) {
         if (o->json)
-            list_json(&n, &p, o->columns ? &t : NULL);
+            list_json(&n, estimate, &p, o->columns ? &t : NULL);
         else
-            list_text(&n, &p, &t);
+            list_text(&n, estimate, &p, &t);
         rc = stdout_finish(e);
     }
     parts_close(&p);

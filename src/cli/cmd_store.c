@@ -198,11 +198,17 @@ int jobs_from_options(struct store *s, const struct options *o, bool every, int6
     return jobs_from_words(s, &w, ids, jobs, e);
 }
 
-int job_from_word(struct store *s, const char *word, struct job_list *jobs, struct err *e)
+int jobs_from_word(struct store *s, const char *word, struct job_list *jobs, struct err *e)
 {
     int64_t *ids;
     int rc = jobs_from_words(s, &(struct selection_words){ &word, 1 }, &ids, jobs, e);
     free(ids);
+    return rc;
+}
+
+int job_from_word(struct store *s, const char *word, struct job_list *jobs, struct err *e)
+{
+    int rc = jobs_from_word(s, word, jobs, e);
     if (rc == 0 && jobs->n != 1) {
         rc = jobs->n ? err_set(e, ERR_INPUT, "%s: %zu jobs, one is needed", word, jobs->n)
                      : err_set(e, ERR_INPUT, "there is no job %s", word);

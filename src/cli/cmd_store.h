@@ -23,7 +23,8 @@ struct store_parts { struct store_part *v; size_t n; };
  * one store. */
 int  parts_from_options(struct store_parts *p, const struct options *o, bool every, struct err *e);
 void parts_close(struct store_parts *p);
-/* The one job that `word` names; job_list_free. */
+/* The jobs that `word` selects, and the one job that it names; job_list_free. */
+int jobs_from_word(struct store *s, const char *word, struct job_list *jobs, struct err *e);
 int job_from_word(struct store *s, const char *word, struct job_list *jobs, struct err *e);
 
 /* Recent tokens per second of a running job, the mean of another one; 0: not known. */

@@ -334,4 +334,16 @@ echo "not a database, but long enough to be looked at closely" >"$TMP/foreign"; 
 check foreign_store 2 'foreign' list --db "$TMP/foreign"
 same foreign_store_is_left_alone "$TMP/foreign" "$TMP/a"
 check store_in_no_folder 2 'there is no folder of this name' run $G -n 5 -q --db /proc/none/x.db
+
+# An estimate before the work begins, from the last job of the model on this machine.
+export LONGHAND_DB=$TMP/estimate.db
+"$L" submit $G -n 40 -s 1 >/dev/null 2>"$TMP/err"; ! grep -q 'about' "$TMP/err"
+result no_estimate_without_a_job $? "$(cat "$TMP/err")"
+"$L" work -q
+check submit_says_how_long 0 'about .* of work at the speed of the last job of this model' submit $G -n 4000 -s 1
+"$L" submit -m $MODEL --grid seed=1,2 -p x -n 400 --name g -q >/dev/null
+"$L" list | sed -n 1p >"$TMP/a"; grep -q '; 40 of 4840 tokens, about [0-9].* at the speed of the last job$' "$TMP/a"
+result list_says_how_long $? "$(cat "$TMP/a")"
+assert_json the_estimate_is_tokens_by_speed 'abs(j["estimate_seconds"] * [x for x in j["jobs"]
+    if x["job"] == 1][0]["tokens_per_second"] / 4800 - 1) < 0.01' list --json
 exit $failed
