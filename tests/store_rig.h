@@ -102,7 +102,7 @@ static inline void rig_to_version_2(void)
     rig_sql("ALTER TABLE job DROP COLUMN text_sha; ALTER TABLE job DROP COLUMN made; "
             "ALTER TABLE job DROP COLUMN seconds; ALTER TABLE job DROP COLUMN opening; "
             "DROP TABLE model; DROP TABLE tokenizer; DROP TABLE part; DROP TABLE store; "
-            "PRAGMA user_version=2");
+            "DROP TABLE logprob; DROP TABLE speed; PRAGMA user_version=2");
 }
 
 static const int32_t rig_prompt[5] = { 1, 2, 3, 300, 70000 };

@@ -11,7 +11,8 @@
 #include "src/request/grid.h"
 #include "src/request/request.h"
 
-/* Says how long the jobs that `word` selects will take, if this machine has completed a job of their model. */
+/* Says how long the jobs that `word` selects will take, if this machine has completed a job of their
+ * model. */
 static void say_estimate(const struct options *o, struct store *s, const char *word)
 {
     struct job_list jobs = {0};
