@@ -1,7 +1,7 @@
 /* The drafter that knows the text (oracle.h). */
 #include "tests/oracle.h"
 
-static void propose_text(struct decoder *d)
+static void oracle_expand(struct decoder *d)
 {
     const struct oracle *o = d->set.draft.added;
     const size_t vocab = d->model->config.vocab;
@@ -18,18 +18,6 @@ static void propose_text(struct decoder *d)
         tree_chain(d->round.tree, node);
 }
 
-static int oracle_expand(struct decoder *const *d, size_t n, bool *more, struct err *e)
-{
-    (void)e;
-    for (size_t i = 0; i < n; i++) {
-        more[i] = false;
-        propose_text(d[i]);
-    }
-    return 0;
-}
-
-static void oracle_observe(struct decoder *d) { (void)d; }
-
 static size_t oracle_rows(const struct draft_settings *s, size_t n_text)
 {
     (void)n_text;
@@ -37,7 +25,6 @@ static size_t oracle_rows(const struct draft_settings *s, size_t n_text)
 }
 
 static const struct drafter_ops oracle_ops = { .id = DRAFTER_ADDED, .name = "added", .tokenswift = true,
-                                               .rows = oracle_rows, .expand = oracle_expand,
-                                               .observe = oracle_observe };
+                                               .rows = oracle_rows, .expand = oracle_expand };
 
 __attribute__((constructor)) static void add_oracle(void) { drafters[DRAFTER_ADDED] = &oracle_ops; }

@@ -12,12 +12,6 @@ size_t decode_work_rows(const struct draft_settings *s, size_t n_max)
     return MAX(MIN((size_t)PREFILL_ROWS, n_max), draft_rows(s));
 }
 
-static void add_to_host(struct memory_plan *plan, struct device *dev, const char *item, size_t bytes)
-{
-    (void)dev;
-    memory_plan_add(plan, item, bytes);
-}
-
 void decode_plan(struct memory_plan *plan, const struct decode_setup *setup, const struct model *m,
                  size_t n_max)
 {
@@ -36,9 +30,8 @@ void decode_plan(struct memory_plan *plan, const struct decode_setup *setup, con
         memory_plan_add_on(plan, m->dev, "choosing tokens",
                            device_sampler_device_bytes(m, draft_rows(&setup->draft)));
     for (const struct drafter_ops *o = NULL; (o = drafter_next(draft->drafters, o));)
-        if (o->bytes)
-            (o->on_device ? memory_plan_add_on : add_to_host)(
-                plan, m->dev, o->item, o->bytes(draft, setup->weights[o->id], m, n_max));
+        if (o->plan)
+            o->plan(plan, setup, m, n_max);
 }
 
 int decode_open(struct decoder *d, const struct model *m, const struct sampling *p,
@@ -81,7 +74,7 @@ int decode_open(struct decoder *d, const struct model *m, const struct sampling 
         goto fail;
     const struct round_buffers *b = d->set.buffers = d->set.buffers ? d->set.buffers : &d->own_buffers;
     assert(b->model == m && b->n_max >= n_max && b->verify_rows >= d->rows_max);
-    if (draft_open(d, p, e))
+    if (draft_open(d, e))
         goto fail;
     return 0;
 fail:
@@ -250,13 +243,6 @@ static int time_passes(struct decoder *d, struct err *e)
     return 0;
 }
 
-/* How often keys were selected for the caches of draft passes so far. */
-static size_t refreshes_of(const struct decoder *d)
-{
-    const struct drafter_ops *maker = draft_pass_maker(d);
-    return maker && maker->refreshes ? maker->refreshes(d) : 0;
-}
-
 /* Begins the round of n decoders: times the passes that are due, and plans. */
 static int plan(struct decoder *const *d, size_t n, struct err *e)
 {
@@ -301,7 +287,6 @@ static int verify(struct decoder *const *d, size_t n, struct err *e)
     static const uint8_t all[TREE_ROWS_MAX] = { [0 ... TREE_ROWS_MAX - 1] = 1 };
     struct round_buffers *b = d[0]->set.buffers;
     struct pass_seq seq[BATCH_MAX];
-    size_t refreshes[BATCH_MAX];
     const size_t rows = rows_of(d, n);
     float *logits = b->logits;
     for (size_t i = 0; i < n; i++) {
@@ -315,7 +300,7 @@ static int verify(struct decoder *const *d, size_t n, struct err *e)
         const struct drafter_ops *maker = draft_pass_maker(d[i]);
         if (maker && maker->score)
             maker->score(d[i], &seq[i]);
-        refreshes[i] = refreshes_of(d[i]);
+        d[i]->round.selects = seq[i].scored;
     }
     const double start = clock_seconds();
     int rc = model_forward_begin(d[0]->model, b->work, seq, n, e);
@@ -337,8 +322,7 @@ static int verify(struct decoder *const *d, size_t n, struct err *e)
         struct decoder *x = d[i];
         const size_t own = x->round.tree->n_kept;
         x->round.verify = seconds * (double)own / (double)rows;
-        x->round.refreshes = refreshes_of(x) - refreshes[i];
-        planner_verified(&x->planner, x->kv.n_past, own, rows, seconds, !x->round.refreshes);
+        planner_verified(&x->planner, x->kv.n_past, own, rows, seconds, !x->round.selects);
     }
     return 0;
 }
@@ -480,11 +464,12 @@ int decode_round(struct decoder *const *d, size_t n, struct err *e)
     const struct device *dev = d[0]->model->dev;
     const size_t downloaded = dev->downloaded;
     double seconds = -clock_seconds();
-    if (plan(d, n, e) || draft_round(d, n, e)) {
+    if (plan(d, n, e)) {
         for (size_t i = 0; i < n; i++)
             fail(d[i], e);
         return -1;
     }
+    draft_round(d, n);
     for (size_t i = 0, some, alone = 0; i < n; i += some) {
         some = i < alone ? 1 : pass_fits(d + i, n - i);
         if (verify(d + i, some, e) == 0)

@@ -18,7 +18,6 @@
  * the published verifier (verify_published.h) they do. */
 #pragma once
 #include "src/decode/draft.h"
-#include "src/model/memory_plan.h"
 
 enum { PREFILL_ROWS = 256, SLICE_ROWS = 32 };
 
@@ -54,7 +53,7 @@ int decode_step(struct decoder *d, struct err *e);
 /* One round of n <= BATCH_MAX decoders of one model that share their buffers (asserted). One pass verifies
  * all of them, or several passes if the buffers have no room for all rows. Returns 0 if every decoder
  * appended tokens. -1: *e is the error of one decoder; every decoder with round.failed set appended nothing,
- * and the others appended their tokens. A failure of the device or of a drafter fails all decoders. */
+ * and the others appended their tokens. A failure of the device fails all decoders. */
 int decode_round(struct decoder *const *d, size_t n, struct err *e);
 /* Adds the last round to d->stats. `tokens` is how many of the round's tokens belong to the text: all of
  * them, except in the round in which the text ends. */

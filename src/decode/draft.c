@@ -136,7 +136,7 @@ static void start_planner(struct decoder *d)
     planner_start(&d->planner, &d->set.buffers->costs, &s);
 }
 
-int draft_open(struct decoder *d, const struct sampling *p, struct err *e)
+int draft_open(struct decoder *d, struct err *e)
 {
     const struct model *m = d->model;
     d->set.draft_model = d->set.draft_model ? d->set.draft_model : m;
@@ -153,7 +153,7 @@ int draft_open(struct decoder *d, const struct sampling *p, struct err *e)
     }
     for (const struct drafter_ops *o = NULL; (o = drafter_next(d->set.draft.drafters, o));) {
         d->ask_model |= (unsigned)asks_model(o) << o->id;
-        if (o->open && o->open(d, p, e))
+        if (o->open && o->open(d, e))
             return -1;
     }
     start_planner(d);

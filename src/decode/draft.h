@@ -10,6 +10,7 @@
 #pragma once
 #include "src/decode/decoder.h"
 #include "src/decode/pass_work.h"
+#include "src/model/memory_plan.h"
 
 struct drafter_kind;
 struct engine;
@@ -99,16 +100,15 @@ struct drafter_ops {
     /* The chance of a guess in calibration cell i of its kind, before any was seen. NULL: one half. */
     double (*prior)(size_t i);
 
-    const char *item;                /* the name of its memory in the memory plan */
-    bool on_device;                  /* its memory is the device's */
     /* it observes the rows of every chunk of a prefill, as they are read */
     bool reads_prompt;
     /* its passes leave the model's hidden state in pass_hidden, for heads, which follow them */
     bool leaves_hidden;
-    /* Its own state for a text of n_max tokens, sampled with p: its size, opening, closing, and emptying it
-     * for another text. weights: its own, or NULL before they are open. Each may be NULL. */
-    size_t (*bytes)(const struct draft_settings *s, const void *weights, const struct model *m, size_t n_max);
-    int  (*open)(struct decoder *d, const struct sampling *p, struct err *e);
+    /* Its own state for a text of n_max tokens: its memory, added to a plan before weights are open; opening,
+     * closing, and emptying it for another text. Each may be NULL. */
+    void (*plan)(struct memory_plan *plan, const struct decode_setup *set, const struct model *m,
+                 size_t n_max);
+    int  (*open)(struct decoder *d, struct err *e);
     void (*close)(struct decoder *d);
     void (*reset)(struct decoder *d);
     /* Before the drafter is first asked in a round: brings its state up to date. False: it cannot be asked
@@ -133,19 +133,19 @@ struct drafter_ops {
         void (*keep)(struct decoder *d, const struct pass_part *part);
         /* A pass for this text alone has taken so long. */
         void (*learn)(struct decoder *d, const struct pass_part *part, double seconds);
+        /* In place of all of these, one pass for n texts in a way of its own (drafters of tests). It counts
+         * d->round.passes, tells the planner, and sets next_reach. */
+        void (*run)(const struct drafter_ops *o, struct decoder *const *d, size_t n);
     } pass;
-    /* Of other drafters: proposes for each of n <= BATCH_MAX texts of a round. more[i]: asking again for text
-     * i may be of use. Returns -1 on failure. A drafter of tests that has `reads` makes its own passes here,
-     * and sets next_reach. */
-    int  (*expand)(struct decoder *const *d, size_t n, bool *more, struct err *e);
+    /* Of other drafters: proposes candidates. */
+    void (*expand)(struct decoder *d);
     /* Of heads: the number of weights that asking them reads; asking them on the hidden state of the last
      * draft pass, below the guesses of the pass, as TokenSwift does. False: there is no guess to continue. */
     double (*weights_read)(const struct decoder *d);
     bool (*ahead)(struct decoder *d);
-    /* Optional, of the drafter of the plan: asks the verification pass for scores of keys; how often keys
-     * were selected by them so far. */
+    /* Of the drafter of the plan: asks the verification pass for scores of keys, to select some. May be
+     * NULL. */
     void (*score)(struct decoder *d, struct pass_seq *seq);
-    size_t (*refreshes)(const struct decoder *d);
     /* Tokens were committed: by a round, or all at once (a prompt, a resumed text). d->committed are the rows
      * of a round; without rows the text was rebuilt from tokens. May be NULL. */
     void (*observe)(struct decoder *d);
@@ -174,9 +174,9 @@ enum { ALL_DRAFTERS = (1 << N_DRAFTERS) - 1 };
 
 /* Bytes of drafting without the state of each drafter. */
 size_t draft_bytes(const struct draft_settings *s);
-/* Opens the drafters and the planner of a decoder that samples with p and is open but for them. The caller
- * calls draft_close, also after a failure. */
-int draft_open(struct decoder *d, const struct sampling *p, struct err *e);
+/* Opens the drafters and the planner of a decoder that is open but for them. The caller calls draft_close,
+ * also after a failure. */
+int draft_open(struct decoder *d, struct err *e);
 void draft_close(struct decoder *d);
 /* Between rounds: from now on draft passes and heads use m, another form of the same model. */
 void draft_with(struct decoder *d, const struct model *m);
@@ -210,12 +210,12 @@ size_t draft_add(struct decoder *d, const uint32_t *node, size_t n, size_t k, en
 void draft_learn(struct decoder *d, uint32_t node, int32_t sample);
 /* A round of n <= BATCH_MAX texts of one model. draft_plan plans it; the caller has called tree_start(). Then
  * draft_round asks the drafters of the plan, each for all texts that want it, and keeps the candidates that
- * pay. -1: a drafter failed. */
+ * pay. */
 void draft_plan(struct decoder *const *d, size_t n);
-int draft_round(struct decoder *const *d, size_t n, struct err *e);
-/* One draft pass of `ops` for n texts, or as many as have room for all of them. more[i]: a further pass for
- * text i may be of use; next_reach is the reach of the likeliest node that it would continue. */
-void draft_pass(struct decoder *const *d, size_t n, const struct drafter_ops *ops, bool *more);
+void draft_round(struct decoder *const *d, size_t n);
+/* One draft pass of `ops` for n texts, or as many as have room for all of them. next_reach of each is then
+ * the reach of the likeliest node that a further pass would continue, 0 if none is of use. */
+void draft_pass(const struct drafter_ops *ops, struct decoder *const *d, size_t n);
 /* Seconds of a drafter's passes, fading means: of those of one row, and of each further row. */
 struct row_seconds { double one, more; };
 void row_seconds_learn(struct row_seconds *s, size_t rows, double seconds);

@@ -2,14 +2,6 @@
  * Start reading at draft_pass(). */
 #include "src/decode/draft.h"
 
-/* The texts of one pass. */
-struct lot {
-    struct decoder *d[BATCH_MAX];
-    struct pass_part *part[BATCH_MAX];
-    bool *more[BATCH_MAX];
-    size_t n, rows, logits;
-};
-
 bool draft_chain(const struct decoder *d, struct pass_part *part)
 {
     const struct tree *t = d->round.tree;
@@ -41,17 +33,19 @@ bool draft_beam(struct decoder *d, struct draft_beam *b, enum drafter source, si
 /* Rows of logits. */
 static size_t logits_of(const struct pass_part *p) { return p->n * MAX(p->heads, (size_t)1); }
 
-/* Whether a text has room in a pass. A text alone always has. */
-static bool joins(const struct lot *l, const struct drafter_ops *ops, const struct decoder *d,
-                  const struct pass_part *p)
+/* Whether a text has room in a pass of n others. A text alone always has. */
+static bool joins(const struct drafter_ops *ops, struct decoder *const *with, struct pass_part *const *part,
+                  size_t n, const struct decoder *d, const struct pass_part *p)
 {
-    return l->n == 0 || (d->set.draft_model == l->d[0]->set.draft_model && p->heads == l->part[0]->heads &&
-                         l->rows + p->rows <= ops->pass.rows &&
-                         l->logits + logits_of(p) <= d->set.buffers->verify_rows);
+    size_t rows = p->rows, logits = logits_of(p);
+    for (size_t i = 0; i < n; i++)
+        rows += part[i]->rows, logits += logits_of(part[i]);
+    return n == 0 || (d->set.draft_model == with[0]->set.draft_model && p->heads == part[0]->heads &&
+                      rows <= ops->pass.rows && logits <= d->set.buffers->verify_rows);
 }
 
-/* Adds the guesses of a pass to the tree of a text. Returns their number. */
-static size_t take(struct decoder *d, const struct drafter_ops *ops, const struct pass_part *p)
+/* Adds the guesses of a pass to the tree of a text. */
+static void take(struct decoder *d, const struct drafter_ops *ops, const struct pass_part *p)
 {
     const struct tree *t = d->round.tree;
     const size_t vocab = d->model->config.vocab, before = t->n;
@@ -76,64 +70,64 @@ static size_t take(struct decoder *d, const struct drafter_ops *ops, const struc
     const uint32_t next = ops->pass.chain ? tree_best_child(t, d->round.pass_node) : 0;
     if (next && t->node[next].depth < t->max_depth)
         d->round.next_reach = t->node[next].reach;
-    return added;
+    if (added == 0)                  /* a further pass would know no more */
+        d->round.next_reach = 0;
 }
 
 /* One pass. The planners of its texts learn its seconds. */
-static void run(struct lot *l, const struct drafter_ops *ops)
+static void run(const struct drafter_ops *ops, struct decoder *const *d, struct pass_part *const *part,
+                size_t n)
 {
-    const size_t vocab = l->d[0]->model->config.vocab;
-    const double start = l->d[0]->clock();
-    float *logits = l->d[0]->set.buffers->logits;
+    const size_t vocab = d[0]->model->config.vocab;
+    const double start = d[0]->clock();
+    float *logits = d[0]->set.buffers->logits;
     double end = -1;
-    for (size_t i = 0; i < l->n; i++) {
-        l->part[i]->logits = logits;
-        logits += logits_of(l->part[i]) * vocab;
+    for (size_t i = 0; i < n; i++) {
+        part[i]->logits = logits;
+        logits += logits_of(part[i]) * vocab;
     }
-    const int rc = ops->pass.forward(l->d, l->n, l->part, &end);
-    for (size_t i = 0; i < l->n; i++) {
-        struct decoder *d = l->d[i];
+    const int rc = ops->pass.forward(d, n, part, &end);
+    for (size_t i = 0; i < n; i++) {
         if (rc) {
-            d->round.next_reach = 0;
+            d[i]->round.next_reach = 0;
             if (ops->reset)
-                ops->reset(d);
+                ops->reset(d[i]);
             continue;
         }
-        *l->more[i] = take(d, ops, l->part[i]) > 0;
-        if (++d->round.passes == ops->pass.most)
-            d->round.next_reach = 0;
+        take(d[i], ops, part[i]);
+        if (++d[i]->round.passes == ops->pass.most)
+            d[i]->round.next_reach = 0;
         if (ops->pass.keep)
-            ops->pass.keep(d, l->part[i]);
+            ops->pass.keep(d[i], part[i]);
     }
-    const double seconds = (end < 0 ? l->d[0]->clock() : end) - start;
-    for (size_t i = 0; i < l->n; i++)
-        planner_passed(&l->d[i]->planner, l->n, seconds / (double)l->n);
-    if (l->n == 1 && ops->pass.learn)
-        ops->pass.learn(l->d[0], l->part[0], seconds);
+    const double seconds = (end < 0 ? d[0]->clock() : end) - start;
+    for (size_t i = 0; i < n; i++)
+        planner_passed(&d[i]->planner, n, seconds / (double)n);
+    if (n == 1 && ops->pass.learn)
+        ops->pass.learn(d[0], part[0], seconds);
 }
 
-void draft_pass(struct decoder *const *d, size_t n, const struct drafter_ops *ops, bool *more)
+void draft_pass(const struct drafter_ops *ops, struct decoder *const *d, size_t n)
 {
     struct pass_part part[BATCH_MAX];
     bool waits[BATCH_MAX];
     for (size_t i = 0; i < n; i++) {
         part[i] = (struct pass_part){ 0 };
-        more[i] = false;
         waits[i] = d[i]->round.passes < ops->pass.most && ops->pass.choose(d[i], &part[i]);
         if (!waits[i])
             d[i]->round.next_reach = 0;
     }
     for (size_t first = 0; first < n; first++) {
-        struct lot l;
-        l.n = l.rows = l.logits = 0;
-        for (size_t i = first; i < n && waits[first] + l.n > 0; i++) {
-            if (!waits[i] || !joins(&l, ops, d[i], &part[i]))
+        struct decoder *with[BATCH_MAX];
+        struct pass_part *of[BATCH_MAX];
+        size_t texts = 0;
+        for (size_t i = first; i < n && waits[first] + texts > 0; i++) {
+            if (!waits[i] || !joins(ops, with, of, texts, d[i], &part[i]))
                 continue;
             waits[i] = false;
-            l.rows += part[i].rows, l.logits += logits_of(&part[i]);
-            l.d[l.n] = d[i], l.part[l.n] = &part[i], l.more[l.n++] = &more[i];
+            with[texts] = d[i], of[texts++] = &part[i];
         }
-        if (l.n)
-            run(&l, ops);
+        if (texts)
+            run(ops, with, of, texts);
     }
 }

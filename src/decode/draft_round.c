@@ -1,5 +1,7 @@
 /* Drafting of one round: planning it, asking the drafters of the plan, trimming. Start reading at
  * draft_plan() and draft_round(). */
+#include <string.h>
+
 #include "src/decode/draft.h"
 
 /* The caches that the plan may choose, as plan_limits has them. A cache with a budget beyond the text is the
@@ -86,29 +88,17 @@ static double value(const struct decoder *d)
     return d->planner.on ? planner_value(&d->planner, d->round.tree, &rows) : 0;
 }
 
-static int ask(struct decoder *const *d, size_t n, const struct drafter_ops *ops, struct err *e)
-{
-    bool more[BATCH_MAX];
-    double before[BATCH_MAX];
-    const double start = d[0]->clock();
-    for (size_t i = 0; i < n; i++)
-        before[i] = value(d[i]);
-    if (ops->expand(d, n, more, e))
-        return -1;
-    for (size_t i = 0; i < n; i++) {
-        const double after = value(d[i]);
-        if (d[i]->planner.on)
-            planner_proposed(&d[i]->planner, ops->id, before[i], after,
-                             (d[i]->clock() - start) / (double)n);
-    }
-    return 0;
-}
-
-static void ask_ahead(struct decoder *d)
+/* Asks a drafter that makes no passes, or the heads after the last pass. */
+static void ask(struct decoder *d, size_t proposer)
 {
     const double start = d->clock(), before = value(d);
-    drafters[DRAFTER_HEADS]->ahead(d);
-    planner_proposed(&d->planner, HEADS_AHEAD, before, value(d), d->clock() - start);
+    if (proposer == HEADS_AHEAD)
+        drafters[DRAFTER_HEADS]->ahead(d);
+    else
+        drafters[proposer]->expand(d);
+    const double after = value(d);
+    if (d->planner.on)
+        planner_proposed(&d->planner, proposer, before, after, d->clock() - start);
 }
 
 /* Whether a further draft pass for this text pays. */
@@ -121,26 +111,19 @@ static bool wants_pass(const struct decoder *d)
 }
 
 /* Draft pass i is one pass for every text that still wants it. */
-static int ask_passes(struct decoder *const *d, size_t n, const struct drafter_ops *ops, struct err *e)
+static void make_passes(struct decoder *const *d, size_t n, const struct drafter_ops *ops)
 {
     struct decoder *live[BATCH_MAX];
-    bool more[BATCH_MAX];
-    size_t n_live = 0;
-    for (size_t i = 0; i < n; i++)
-        if (wants_pass(d[i]))
-            live[n_live++] = d[i];
-    while (n_live > 0) {
-        if (ops->pass.forward)
-            draft_pass(live, n_live, ops, more);
-        else if (ops->expand(live, n_live, more, e))
-            return -1;
+    memcpy(live, d, n * sizeof *live);
+    while (n > 0) {
         size_t left = 0;
-        for (size_t i = 0; i < n_live; i++)
-            if (more[i] && wants_pass(live[i]))
+        for (size_t i = 0; i < n; i++)
+            if (wants_pass(live[i]))
                 live[left++] = live[i];
-        n_live = left;
+        n = left;
+        if (n > 0)
+            (ops->pass.run ? ops->pass.run : draft_pass)(ops, live, n);
     }
-    return 0;
 }
 
 /* Keeps the candidates that pay, over all texts. */
@@ -164,7 +147,7 @@ static void trim(struct decoder *const *d, size_t n)
         d[i]->round.control += each;
 }
 
-int draft_round(struct decoder *const *d, size_t n, struct err *e)
+void draft_round(struct decoder *const *d, size_t n)
 {
     const double start = d[0]->clock();
     for (const struct drafter_ops *ops = NULL; (ops = drafter_next(ALL_DRAFTERS, ops));) {
@@ -173,17 +156,18 @@ int draft_round(struct decoder *const *d, size_t n, struct err *e)
         for (size_t i = 0; i < n; i++)
             if (is_wanted(d[i], ops))
                 asked[n_asked++] = d[i];
-        if (n_asked && (ops->reads ? ask_passes : ask)(asked, n_asked, ops, e))
-            return -1;
+        for (size_t i = 0; i < n_asked && !ops->reads; i++)
+            ask(asked[i], ops->id);
+        if (ops->reads)
+            make_passes(asked, n_asked, ops);
         for (size_t i = 0; i < n_asked && ops->leaves_hidden; i++)
             if (asked[i]->round.passes && asked[i]->planner.plan.drafters >> HEADS_AHEAD & 1)
-                ask_ahead(asked[i]);
+                ask(asked[i], HEADS_AHEAD);
     }
     const double each = (d[0]->clock() - start) / (double)n;
     for (size_t i = 0; i < n; i++)
         d[i]->round.draft = each;
     trim(d, n);
-    return 0;
 }
 
 void draft_learn(struct decoder *d, uint32_t node, int32_t sample)

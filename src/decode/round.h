@@ -26,7 +26,7 @@ struct round {
     uint32_t path[TREE_DEPTH_MAX + 1];
     int32_t bonus;                   /* the last of the tokens */
     bool failed; struct err why;     /* it failed for this text alone */
-    size_t refreshes;                /* selections of keys for the caches of draft passes */
+    bool selects;                    /* its pass selects keys for the cache of draft passes */
     /* bytes copied from the device to the host, for all texts of the round */
     size_t to_host;
     double expected;                 /* accepted candidates, as estimated before verification */

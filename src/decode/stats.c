@@ -98,7 +98,7 @@ void stats_add(struct draft_stats *s, const struct round *r, size_t tokens)
     s->drafted_depth += round_depth(r);
     s->beta_accepted += accepted && is_one_ngram(r, accepted) ? accepted : 0;
     s->draft_passes += r->passes;
-    s->refreshes += r->refreshes;
+    s->refreshes += r->selects;
     s->to_host += r->to_host;
     /* nothing was reached after the last token of the text */
     for (size_t d = 1; d <= TREE_DEPTH_MAX && d <= tokens; d++) {

@@ -49,6 +49,8 @@ void sampler_close(struct sampler *s)
     mem_free(s, s->bytes);
 }
 
+const struct sampling *sampler_settings(const struct sampler *s) { return &s->p; }
+
 size_t sampler_banned_ends(const struct sampling *p, const struct history *h)
 {
     return h->n + h->n_path - h->n_prompt < p->min_tokens ? p->n_eos + p->n_stop

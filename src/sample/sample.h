@@ -24,6 +24,7 @@ size_t sampler_bytes(size_t vocab);          /* without DRY's memory (dry_bytes)
 int sampler_open(struct sampler **s, const struct sampling *p, size_t vocab, const struct ops *ops,
                  struct pool *pool, struct err *e);
 void sampler_close(struct sampler *s);
+const struct sampling *sampler_settings(const struct sampler *s);
 
 /* Samples the token after `h`, whose ids are below vocab. Overwrites logits[vocab]. The tables follow the
  * history: a longer history costs its new tokens, any other history is read from its start. */

@@ -271,7 +271,7 @@ static void ngrams_lag_behind_the_penalty_window(void)
             size_t seen = cases[i].lag < shown ? shown - cases[i].lag : 0;
             for (size_t k = 0; k < d.n_tokens; k += 1 + k % 3) {
                 size_t n = brute_grams(want, d.tokens, seen, d.tokens[k]),
-                       got = ngram_top(*(struct ngram **)d.own[DRAFTER_NGRAM], d.tokens[k], NGRAM_K_MAX,
+                       got = ngram_top(d.own[DRAFTER_NGRAM], d.tokens[k], NGRAM_K_MAX,
                                        next, frequency);
                 bool same = got == MIN(n, (size_t)NGRAM_K_MAX);
                 for (size_t j = 0; same && j < got; j++)
@@ -399,7 +399,7 @@ static void statistics_equal_a_log(void)
                 log_round(&x[rounds], &d, from);
                 x[rounds].tokens = MIN(x[rounds].tokens, end - tokens);
                 tokens += x[rounds].tokens;
-                refreshes += d.round.refreshes;
+                refreshes += d.round.selects;
                 known += d.round.predicted > 0;
                 foreseen += d.round.predicted;
                 lasted += d.round.predicted > 0 ? d.round.seconds - d.round.calibrating : 0;

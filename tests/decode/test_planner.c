@@ -104,41 +104,34 @@ static int32_t guess(const struct decoder *g, uint32_t node, enum drafter source
     const bool on_path = node == 0 || g->round.tree->node[node].token == RIGHT;
     return on_path && uniform() < p ? RIGHT : 2 + (int32_t)source;
 }
-static int propose_match(struct decoder *const *all, size_t n, bool *more, struct err *e)
+static void propose_match(struct decoder *g)
 {
-    struct decoder *g = all[0];
-    (void)n, (void)e, *more = false;
     sim.clock += g->round.probe ? 20e-6 : 2e-6;   /* a probe takes in 17 tokens and proposes unlikely ones */
     for (uint32_t i = 0, at = 0; sim.found && i < MATCH && (i == 0 || at); i++)
         if (g->round.probe ||
             chance(sim.match_p) * g->round.tree->node[at].reach >= (double)g->round.min_reach)
             at = tree_add(g->round.tree, at, guess(g, at, DRAFTER_SUFFIX, sim.text->match), DRAFTER_SUFFIX,
                           (float)chance(sim.match_p), 0);
-    return 0;
 }
-static int propose_heads(struct decoder *const *all, size_t n, bool *more, struct err *e)
+static void propose_heads(struct decoder *g)
 {
-    struct decoder *g = all[0];
-    (void)n, (void)e, *more = false;
     spend(sim.text->head_seconds);
     for (uint32_t i = 0, at = 0; i < HEADS && (i == 0 || at); i++)
         at = tree_add(g->round.tree, at, guess(g, at, DRAFTER_HEADS, sim.text->heads), DRAFTER_HEADS,
                       (float)chance(sim.head_p), 0);
-    return 0;
 }
-static int make_pass(struct decoder *const *all, size_t n, bool *more, struct err *e)
+static void make_pass(const struct drafter_ops *o, struct decoder *const *all, size_t n)
 {
     struct decoder *g = all[0];
     const uint32_t node = g->round.passes ? tree_best_child(g->round.tree, g->round.pass_node) : 0;
     const size_t cache = g->planner.plan.cache - 1;
-    (void)n, (void)e;
+    (void)o, (void)n;
     planner_passed(&g->planner, 1, spend(exact_draft(sim.m, cache, sim.length)));
     g->round.passes++, g->round.pass_node = node;
-    *more = tree_add(g->round.tree, node, guess(g, node, DRAFTER_PARTIAL, true_hit(sim.text, cache)),
-                     DRAFTER_PARTIAL, (float)planner_acceptance(&g->planner), 0) != 0;
-    const uint32_t next = tree_best_child(g->round.tree, node);
-    g->round.next_reach = next ? g->round.tree->node[next].reach : 0;
-    return 0;
+    const uint32_t added = tree_add(g->round.tree, node,
+                                    guess(g, node, DRAFTER_PARTIAL, true_hit(sim.text, cache)),
+                                    DRAFTER_PARTIAL, (float)planner_acceptance(&g->planner), 0);
+    g->round.next_reach = added ? g->round.tree->node[tree_best_child(g->round.tree, node)].reach : 0;
 }
 /* Heads know nothing more after a draft pass in these texts. */
 static bool guess_nothing(struct decoder *g)
@@ -149,7 +142,7 @@ static bool guess_nothing(struct decoder *g)
 static struct pass_bytes bytes_of_sim(const struct decoder *g, size_t i) { return g->planner.reads[i]; }
 static const struct drafter_ops sim_suffix = { .id = DRAFTER_SUFFIX, .expand = propose_match },
     sim_heads = { .id = DRAFTER_HEADS, .turn = TURN_MODEL, .expand = propose_heads, .ahead = guess_nothing },
-    sim_partial = { .id = DRAFTER_PARTIAL, .turn = TURN_PASSES, .reads = bytes_of_sim, .expand = make_pass,
+    sim_partial = { .id = DRAFTER_PARTIAL, .turn = TURN_PASSES, .reads = bytes_of_sim, .pass.run = make_pass,
                     .leaves_hidden = true };
 
 /* ---- rounds ---- */
@@ -213,7 +206,6 @@ static size_t accept(void)
 static size_t run_round(size_t left)
 {
     struct planner *p = &sim.g.planner;
-    struct err e;
     const double begin = sim.clock;
     time_passes(left);
     const double from = sim.clock;
@@ -221,7 +213,7 @@ static size_t run_round(size_t left)
     tree_start(&sim.tree, 0, left - 1);
     sim.g.n_tokens = sim.length + 1;
     draft_plan(&(struct decoder *){ &sim.g }, 1);
-    draft_round(&(struct decoder *){ &sim.g }, 1, &e);
+    draft_round(&(struct decoder *){ &sim.g }, 1);
     planner_verified(p, sim.length, sim.tree.n_kept, sim.tree.n_kept,
                      spend_pass(sim.tree.n_kept, sim.g.round.passes > 0), true);
     double expected = 0;

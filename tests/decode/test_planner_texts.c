@@ -33,10 +33,10 @@ static double spend(double seconds)
     return seconds;
 }
 
-static int make_passes(struct decoder *const *all, size_t n, bool *more, struct err *e)
+static void make_passes(const struct drafter_ops *o, struct decoder *const *all, size_t n)
 {
     double keys = 0;
-    (void)e;
+    (void)o;
     for (size_t i = 0; i < n; i++) keys += (double)MIN(all[i]->n_tokens - 1, (size_t)BUDGET);
     const double seconds = spend(exact(m->draft, n, keys));
     for (size_t i = 0; i < n; i++) {
@@ -46,16 +46,14 @@ static int make_passes(struct decoder *const *all, size_t n, bool *more, struct 
         const bool on_path = node == 0 || g->round.tree->node[node].token == RIGHT;
         planner_passed(&g->planner, n, seconds / (double)n);
         g->round.passes++, g->round.pass_node = node;
-        more[i] = tree_add(g->round.tree, node, on_path && uniform() < t->hit ? RIGHT : 2, DRAFTER_PARTIAL,
-                           (float)planner_acceptance(&g->planner), 0) != 0;
-        const uint32_t next = tree_best_child(g->round.tree, node);
-        g->round.next_reach = next ? g->round.tree->node[next].reach : 0;
+        const uint32_t added = tree_add(g->round.tree, node, on_path && uniform() < t->hit ? RIGHT : 2,
+                                        DRAFTER_PARTIAL, (float)planner_acceptance(&g->planner), 0);
+        g->round.next_reach = added ? g->round.tree->node[tree_best_child(g->round.tree, node)].reach : 0;
     }
-    return 0;
 }
 static struct pass_bytes bytes_of_sim(const struct decoder *g, size_t i) { return g->planner.reads[i]; }
 static const struct drafter_ops partial = { .id = DRAFTER_PARTIAL, .turn = TURN_PASSES, .reads = bytes_of_sim,
-                                            .expand = make_passes };
+                                            .pass.run = make_passes };
 
 static void join(size_t i)
 {
@@ -95,7 +93,6 @@ static size_t run_round(void)
     const size_t n = q->n_texts;
     size_t rows = 0, all = 0;
     double keys = 0;
-    struct err e;
     for (size_t i = 0; i < n; i++) {
         struct text *t = &text[i];
         g[i] = &t->g, p[i] = &t->g.planner;
@@ -107,7 +104,7 @@ static size_t run_round(void)
     }
     const double from = now;
     draft_plan(g, n);
-    CHECK(draft_round(g, n, &e) == 0);
+    draft_round(g, n);
     for (size_t i = 0; i < n; i++) rows += text[i].tree.n_kept;
     const double seconds = spend(exact(1, rows, keys));
     for (size_t i = 0; i < n; i++)

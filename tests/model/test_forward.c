@@ -124,7 +124,7 @@ static void write_text(const struct rig *r, const struct sampling *p, const stru
     rig_tokens(prompt, 16, r->c.vocab, 3);
     if (decode_open(&d, &r->m, p, setup, prompt, 16, 16 + n, &e) || decode_prefill(&d, 0, NULL, NULL, &e))
         rig_die("decoder", &e);
-    for (*rounds = *refreshes = 0; d.n_tokens < d.n_max; ++*rounds, *refreshes += d.round.refreshes)
+    for (*rounds = *refreshes = 0; d.n_tokens < d.n_max; ++*rounds, *refreshes += d.round.selects)
         if (decode_step(&d, &e)) rig_die("round", &e);
     memcpy(text, d.tokens + 16, n * sizeof *text);
     decode_close(&d);

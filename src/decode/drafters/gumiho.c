@@ -55,19 +55,19 @@ static size_t states_bytes(const struct model *m, size_t keep)
     return (keep + 1 + BEAM) * m->config.hidden * sizeof(float);
 }
 
-static size_t gumiho_size(const struct draft_settings *s, const void *weights, const struct model *m,
-                          size_t n_max)
+static void gumiho_plan(struct memory_plan *plan, const struct decode_setup *set, const struct model *m,
+                        size_t n_max)
 {
+    (void)set;
     const struct kv_size size = cache_size(m, n_max);
-    (void)s, (void)weights;
-    return sizeof(struct serial) + kv_bytes(&size) + states_bytes(m, kept(n_max));
+    memory_plan_add(plan, "Gumiho's window",
+                    sizeof(struct serial) + kv_bytes(&size) + states_bytes(m, kept(n_max)));
 }
 
-static int gumiho_begin(struct decoder *d, const struct sampling *p, struct err *e)
+static int gumiho_begin(struct decoder *d, struct err *e)
 {
     const struct kv_size size = cache_size(d->model, d->n_max);
     struct serial *s = calloc(1, sizeof *s);
-    (void)p;
     d->own[DRAFTER_GUMIHO] = s;
     if (!s || !(s->ring = mem_alloc(states_bytes(d->model, s->keep = kept(d->n_max)))))
         return err_set(e, ERR_FAILED, "drafting: out of memory");
@@ -335,8 +335,7 @@ const struct drafter_ops drafter_gumiho = {
     .every_layer = true, .whole_tree = true,
     .weights = &file_weights, .kind = &gumiho_kind, .forecast = &forecast, .rows = gumiho_rows,
     .prior = gumiho_prior,
-    .item = "Gumiho's window", .bytes = gumiho_size, .open = gumiho_begin, .close = gumiho_end,
-    .reset = gumiho_reset,
+    .plan = gumiho_plan, .open = gumiho_begin, .close = gumiho_end, .reset = gumiho_reset,
     .prepare = gumiho_prepare, .reads = gumiho_reads,
     .pass = { .most = PASSES, .rows = GUMIHO_BRANCHES * GUMIHO_HEADS, .per_depth = true, .by_depth = true,
               .choose = gumiho_choose, .forward = gumiho_pass, .learn = gumiho_learn },

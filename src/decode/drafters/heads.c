@@ -30,20 +30,20 @@ static struct heads_text sizes_of(const struct heads *h, const struct model *m)
                                 .scratch_bytes = heads_scratch_bytes(h, m, 1) };
 }
 
-static size_t heads_size(const struct draft_settings *s, const void *weights, const struct model *m,
-                         size_t n_max)
+static void heads_plan(struct memory_plan *plan, const struct decode_setup *set, const struct model *m,
+                       size_t n_max)
 {
+    (void)n_max;
     static const struct heads usual = { .n = USUAL_HEADS };
-    const struct heads_text x = sizes_of(weights ? weights : &usual, m);
-    (void)s, (void)n_max;
-    return x.hidden_bytes + x.logits_bytes + x.scratch_bytes;
+    const struct heads *h = set->weights[DRAFTER_HEADS];
+    const struct heads_text x = sizes_of(h ? h : &usual, m);
+    memory_plan_add_on(plan, m->dev, "drafting heads", x.hidden_bytes + x.logits_bytes + x.scratch_bytes);
 }
 
-static int heads_begin(struct decoder *d, const struct sampling *p, struct err *e)
+static int heads_begin(struct decoder *d, struct err *e)
 {
     struct device *dev = d->model->dev;
     struct heads_text *x = calloc(1, sizeof *x);
-    (void)p;
     d->own[DRAFTER_HEADS] = x;
     if (!x)
         return err_set(e, ERR_FAILED, "drafting: out of memory");
@@ -77,20 +77,15 @@ static void heads_reset(struct decoder *d) { text_of(d)->have_hidden = false; }
 /* ---- a round ---- */
 
 /* The hidden state stands at the position before the root, so head 0 guesses the token after the root. */
-static int heads_expand(struct decoder *const *d, size_t n, bool *more, struct err *e)
+static void heads_expand(struct decoder *d)
 {
-    (void)e;
-    for (size_t i = 0; i < n; i++) {
-        const struct heads_text *x = text_of(d[i]);
-        const struct heads *h = heads_of(d[i]);
-        const size_t some = d[i]->set.draft.n_width ? MIN(h->n, d[i]->set.draft.n_width) : h->n;
-        more[i] = false;
-        if (!x->have_hidden)
-            continue;
-        heads_forward(h, d[i]->set.draft_model, x->hidden, 1, some, x->logits, x->scratch);
-        draft_propose_heads(d[i], 0, x->logits, some, DRAFTER_HEADS, DRAFTER_HEADS, 0);
-    }
-    return 0;
+    const struct heads_text *x = text_of(d);
+    const struct heads *h = heads_of(d);
+    const size_t n = d->set.draft.n_width ? MIN(h->n, d->set.draft.n_width) : h->n;
+    if (!x->have_hidden)
+        return;
+    heads_forward(h, d->set.draft_model, x->hidden, 1, n, x->logits, x->scratch);
+    draft_propose_heads(d, 0, x->logits, n, DRAFTER_HEADS, DRAFTER_HEADS, 0);
 }
 
 static bool heads_ahead(struct decoder *d)
@@ -217,8 +212,7 @@ const struct drafter_ops drafter_heads = {
     .id = DRAFTER_HEADS, .name = "heads", .turn = TURN_MODEL, .option = OPTION_FILE, .tokenswift = true,
     .int8 = true, .every_layer = true, .whole_tree = true,
     .weights = &weights, .forecast = &forecast, .rows = heads_rows, .prior = heads_prior,
-    .item = "drafting heads", .on_device = true, .bytes = heads_size, .open = heads_begin,
-    .close = heads_end, .reset = heads_reset,
+    .plan = heads_plan, .open = heads_begin, .close = heads_end, .reset = heads_reset,
     .expand = heads_expand, .weights_read = heads_weights_read, .ahead = heads_ahead,
     .observe = heads_observe,
 };

@@ -40,19 +40,18 @@ static struct kv_size cache_size(const struct model *m)
     return (struct kv_size){ m->dev->kv_type, 1, m->config.n_kv_heads, m->head_dim, SLOTS, NODES, 0 };
 }
 
-static size_t longspec_size(const struct draft_settings *s, const void *weights, const struct model *m,
-                            size_t n_max)
+static void longspec_plan(struct memory_plan *plan, const struct decode_setup *set, const struct model *m,
+                          size_t n_max)
 {
+    (void)set, (void)n_max;
     const struct kv_size size = cache_size(m);
-    (void)s, (void)weights, (void)n_max;
-    return sizeof(struct beam) + kv_bytes(&size);
+    memory_plan_add(plan, "LongSpec's window", sizeof(struct beam) + kv_bytes(&size));
 }
 
-static int longspec_begin(struct decoder *d, const struct sampling *p, struct err *e)
+static int longspec_begin(struct decoder *d, struct err *e)
 {
     const struct kv_size size = cache_size(d->model);
     struct beam *b = calloc(1, sizeof *b);
-    (void)p;
     if (!b)
         return err_set(e, ERR_FAILED, "drafting: out of memory");
     d->own[DRAFTER_LONGSPEC] = b;
@@ -187,8 +186,7 @@ const struct drafter_ops drafter_longspec = {
     .every_layer = true,
     .weights = &file_weights, .kind = &longspec_kind, .forecast = &forecast, .rows = longspec_rows,
     .prior = longspec_prior,
-    .item = "LongSpec's window", .bytes = longspec_size, .open = longspec_begin, .close = longspec_end,
-    .reset = longspec_reset,
+    .plan = longspec_plan, .open = longspec_begin, .close = longspec_end, .reset = longspec_reset,
     .prepare = longspec_prepare, .reads = longspec_reads,
     .pass = { .most = PASSES, .rows = LONGSPEC_ROWS, .per_depth = true, .by_depth = true,
               .choose = longspec_choose, .forward = longspec_pass, .keep = longspec_keep,

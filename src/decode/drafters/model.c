@@ -32,12 +32,11 @@ static struct kv_size cache_size(const struct model *m, size_t keys)
     return model_cache(m, 2 * keys + 2 * SMALL_ROWS, 0);
 }
 
-static int small_begin(struct decoder *d, const struct sampling *p, struct err *e)
+static int small_begin(struct decoder *d, struct err *e)
 {
     const size_t keys = MIN(d->set.draft.kv_budget, (size_t)SMALL_KEYS);
     const struct kv_size size = cache_size(&small_of(d)->own, keys);
     struct chain *c = calloc(1, sizeof *c);
-    (void)p;
     if (!c)
         return err_set(e, ERR_FAILED, "drafting: out of memory");
     d->own[DRAFTER_MODEL] = c;

@@ -55,20 +55,18 @@ static struct kv_size cache_size(const struct draft_settings *s, const struct mo
     return (struct kv_size){ m->dev->kv_type, 1, m->config.n_kv_heads, m->head_dim, slots, NODES, 0 };
 }
 
-static size_t mtp_size(const struct draft_settings *s, const void *weights, const struct model *m,
-                       size_t n_max)
+static void mtp_plan(struct memory_plan *plan, const struct decode_setup *set, const struct model *m,
+                     size_t n_max)
 {
-    (void)weights;
-    const struct kv_size size = cache_size(s, m, n_max);
-    return sizeof(struct drafts) + kv_bytes(&size) + states_bytes(m);
+    const struct kv_size size = cache_size(&set->draft, m, n_max);
+    memory_plan_add(plan, "mtp cache", sizeof(struct drafts) + kv_bytes(&size) + states_bytes(m));
 }
 
-static int mtp_begin(struct decoder *d, const struct sampling *p, struct err *e)
+static int mtp_begin(struct decoder *d, struct err *e)
 {
     const struct kv_size size = cache_size(&d->set.draft, d->model, d->n_max);
     const size_t hidden = d->model->config.hidden;
     struct drafts *s = calloc(1, sizeof *s);
-    (void)p;
     if (s)
         s->pending = mem_alloc(states_bytes(d->model));
     d->own[DRAFTER_MTP] = s;
@@ -352,7 +350,7 @@ static const struct drafter_forecast forecast = { .tokens = 2.89, .passes = 3,
 const struct drafter_ops drafter_mtp = {
     .id = DRAFTER_MTP, .name = "mtp", .turn = TURN_PASSES,
     .weights = &weights, .forecast = &forecast, .rows = mtp_rows, .prior = mtp_prior,
-    .item = "mtp cache", .bytes = mtp_size, .open = mtp_begin, .close = mtp_end, .reset = mtp_reset,
+    .plan = mtp_plan, .open = mtp_begin, .close = mtp_end, .reset = mtp_reset,
     .prepare = mtp_prepare, .reads = mtp_reads,
     .pass = { .most = MTP_PASSES, .rows = MTP_ROWS, .per_depth = true, .by_depth = true,
               .choose = mtp_choose, .forward = mtp_pass, .keep = mtp_keep, .learn = mtp_learn },

@@ -2,22 +2,24 @@
  * ngram_expand(). */
 #include "ngram/ngram.h"
 
-#include <stdlib.h>
-
 #include "src/decode/draft.h"
 
-struct grams {                       /* of one text */
-    struct ngram *table;
-    size_t delay;                    /* tokens until a 4-gram enters */
-};
+static struct ngram *table_of(const struct decoder *d) { return d->own[DRAFTER_NGRAM]; }
 
-static struct grams *grams_of(const struct decoder *d) { return d->own[DRAFTER_NGRAM]; }
+/* The tokens that a 4-gram waits: until it has left the penalty window, unless --ngram-delay fixes them. */
+static size_t delay_of(const struct decoder *d)
+{
+    const struct sampling *p = sampler_settings(device_sampler_host(d->sampler));
+    return d->set.draft.ngram_delay >= 0               ? (size_t)d->set.draft.ngram_delay
+           : p->penalty == 1 || p->penalty_window == 0 ? 0
+           : p->penalty_window < 0                     ? SIZE_MAX
+                                                       : (size_t)p->penalty_window + 1;
+}
 
 static void ngram_take_in(struct decoder *d, bool together)
 {
-    const struct grams *x = grams_of(d);
-    const size_t n = d->n_tokens - MIN(x->delay, d->n_tokens);
-    ngram_follow(x->table, d->tokens, n - (together ? n % DRAFT_TOGETHER : 0));
+    const size_t n = d->n_tokens - MIN(delay_of(d), d->n_tokens);
+    ngram_follow(table_of(d), d->tokens, n - (together ? n % DRAFT_TOGETHER : 0));
 }
 
 static void ngrams_of(struct decoder *d, uint32_t lead)
@@ -30,7 +32,7 @@ static void ngrams_of(struct decoder *d, uint32_t lead)
                        d->round.tree->node[lead].reach))
         return;
     ngram_take_in(d, !d->set.draft.n_width && d->set.draft.ngram_delay < 0);
-    size_t n = ngram_top(grams_of(d)->table, d->round.tree->node[lead].token, d->set.draft.ngram_k, next,
+    size_t n = ngram_top(table_of(d), d->round.tree->node[lead].token, d->set.draft.ngram_k, next,
                          frequency);
     for (size_t r = 0; r < n; r++) {
         const uint16_t cell[3] = { cell_ngram(r, frequency[r], 0), cell_ngram(r, frequency[r], 1),
@@ -51,7 +53,7 @@ static uint32_t first_choice(const struct decoder *d)
     return t->node[0].first;
 }
 
-static void propose_ngrams(struct decoder *d)
+static void ngram_expand(struct decoder *d)
 {
     const struct tree *t = d->round.tree;
     uint32_t first = d->set.draft.ngram_lead == LEAD_ROOT ? 0 : first_choice(d);
@@ -66,16 +68,6 @@ static void propose_ngrams(struct decoder *d)
         ngrams_of(d, first);
 }
 
-static int ngram_expand(struct decoder *const *d, size_t n, bool *more, struct err *e)
-{
-    (void)e;
-    for (size_t i = 0; i < n; i++) {
-        more[i] = false;
-        propose_ngrams(d[i]);
-    }
-    return 0;
-}
-
 static void ngram_observe(struct decoder *d)
 {
     if (d->committed.n_rows == 0)                          /* a prompt, or a resumed text */
@@ -84,36 +76,28 @@ static void ngram_observe(struct decoder *d)
 
 /* ---- memory ---- */
 
-static size_t ngram_size(const struct draft_settings *s, const void *weights, const struct model *m,
-                         size_t n_max)
+static void ngram_plan(struct memory_plan *plan, const struct decode_setup *set, const struct model *m,
+                       size_t n_max)
 {
-    (void)s, (void)weights, (void)m;
-    return ngram_bytes(n_max);
+    (void)set, (void)m;
+    memory_plan_add(plan, "4-gram table", ngram_bytes(n_max));
 }
 
-/* A 4-gram waits until it has left the penalty window, unless --ngram-delay fixes the delay. */
-static int ngram_begin(struct decoder *d, const struct sampling *p, struct err *e)
+static int ngram_begin(struct decoder *d, struct err *e)
 {
-    struct grams *x = calloc(1, sizeof *x);
-    d->own[DRAFTER_NGRAM] = x;
-    if (!x)
-        return err_set(e, ERR_FAILED, "drafting: out of memory");
-    x->delay = d->set.draft.ngram_delay >= 0                    ? (size_t)d->set.draft.ngram_delay
-               : p->penalty == 1 || p->penalty_window == 0 ? 0
-               : p->penalty_window < 0                     ? SIZE_MAX
-                                                           : (size_t)p->penalty_window + 1;
-    return ngram_open(&x->table, d->n_max, e);
+    struct ngram *t = NULL;
+    const int rc = ngram_open(&t, d->n_max, e);
+    d->own[DRAFTER_NGRAM] = t;
+    return rc;
 }
 
 static void ngram_end(struct decoder *d)
 {
-    if (grams_of(d))
-        ngram_close(grams_of(d)->table);
-    free(grams_of(d));
+    ngram_close(table_of(d));
     d->own[DRAFTER_NGRAM] = NULL;
 }
 
-static void ngram_empty(struct decoder *d) { ngram_reset(grams_of(d)->table); }
+static void ngram_empty(struct decoder *d) { ngram_reset(table_of(d)); }
 
 /* ---- the table of drafters ---- */
 
@@ -130,7 +114,6 @@ static double ngram_prior(size_t i) { return i / NGRAM_CELLS ? 0.5 : 0.05; }
 const struct drafter_ops drafter_ngram = {
     .id = DRAFTER_NGRAM, .name = "ngram", .turn = TURN_LAST, .by_default = true, .tokenswift = true,
     .rows = ngram_rows, .prior = ngram_prior,
-    .item = "4-gram table", .bytes = ngram_size, .open = ngram_begin, .close = ngram_end,
-    .reset = ngram_empty,
+    .plan = ngram_plan, .open = ngram_begin, .close = ngram_end, .reset = ngram_empty,
     .expand = ngram_expand, .observe = ngram_observe,
 };

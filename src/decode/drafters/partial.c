@@ -106,21 +106,20 @@ static void add_caches(struct decoder *d, size_t budget)
     draft_add_cache(d, &drafter_partial, p == KV_AUTO ? KV_DYNAMIC : p, budget);
 }
 
-static size_t partial_size(const struct draft_settings *s, const void *weights, const struct model *m,
-                           size_t n_max)
+static void partial_plan(struct memory_plan *plan, const struct decode_setup *set, const struct model *m,
+                         size_t n_max)
 {
-    (void)weights;
     const struct kv full = { .dev = m->dev, .type = m->dev->kv_type, .n_layers = m->config.n_layers,
                              .n_kv_heads = m->config.n_kv_heads, .head_dim = m->head_dim,
                              .n_max = n_max };
-    return partial_bytes(&full, s->kv_policy, s->kv_budget, n_max);
+    memory_plan_add_on(plan, m->dev, "partial cache",
+                       partial_bytes(&full, set->draft.kv_policy, set->draft.kv_budget, n_max));
 }
 
-static int partial_begin(struct decoder *d, const struct sampling *p, struct err *e)
+static int partial_begin(struct decoder *d, struct err *e)
 {
     const struct draft_settings *s = &d->set.draft;
     const size_t first = d->n_caches;
-    (void)p;
     if (!(d->own[DRAFTER_PARTIAL] = calloc(1, sizeof(struct partial))))
         return err_set(e, ERR_FAILED, "drafting: out of memory");
     for (size_t budget = 256;
@@ -142,8 +141,6 @@ static void partial_end(struct decoder *d)
     free(cache_of(d));
     d->own[DRAFTER_PARTIAL] = NULL;
 }
-
-static size_t partial_refreshes(const struct decoder *d) { return cache_of(d)->refreshes; }
 
 static struct pass_bytes partial_reads(const struct decoder *d, size_t i)
 {
@@ -259,10 +256,8 @@ const struct drafter_ops drafter_partial = {
     .id = DRAFTER_PARTIAL, .name = "partial", .turn = TURN_PASSES, .by_default = true, .tokenswift = true,
     .int8 = true, .every_layer = true, .whole_tree = true,
     .forecast = &forecast, .rows = partial_rows, .prior = partial_prior,
-    .item = "partial cache", .on_device = true, .bytes = partial_size, .open = partial_begin,
-    .close = partial_end,
+    .plan = partial_plan, .open = partial_begin, .close = partial_end,
     .leaves_hidden = true, .prepare = partial_prepare, .reads = partial_reads, .score = partial_score,
-    .refreshes = partial_refreshes,
     .pass = { .most = DRAFT_PASSES_MAX, .rows = BATCH_MAX, .chain = true, .ranks = true,
               .choose = partial_choose, .forward = partial_forward, .keep = partial_keep },
     .observe = partial_observe,

@@ -38,20 +38,21 @@ static struct kv_size cache_size(const struct model *m)
 static size_t slot_bytes(const struct model *m) { return SPIRE_LAYERS * m->config.hidden * sizeof(float); }
 static size_t slots_bytes(const struct model *m) { return SPIRE_SLOTS * slot_bytes(m); }
 
-static size_t spire_size(const struct draft_settings *s, const void *weights, const struct model *m,
-                         size_t n_max)
+static void spire_plan(struct memory_plan *plan, const struct decode_setup *set, const struct model *m,
+                       size_t n_max)
 {
+    (void)set, (void)n_max;
     enum { ROWS_USUAL = 256 };       /* of a prefill; the workspace keeps their residuals */
     const struct kv_size size = cache_size(m);
-    (void)s, (void)weights, (void)n_max;
-    return sizeof(struct ring) + kv_bytes(&size) + slots_bytes(m) + workspace_keep_bytes(m, ROWS_USUAL);
+    memory_plan_add(plan, "SPIRe's window",
+                    sizeof(struct ring) + kv_bytes(&size) + slots_bytes(m) +
+                        workspace_keep_bytes(m, ROWS_USUAL));
 }
 
-static int spire_begin(struct decoder *d, const struct sampling *p, struct err *e)
+static int spire_begin(struct decoder *d, struct err *e)
 {
     const struct kv_size size = cache_size(d->model);
     struct ring *r = calloc(1, sizeof *r);
-    (void)p;
     d->own[DRAFTER_SPIRE] = r;
     if (!r || !(r->slot = mem_alloc(slots_bytes(d->model))))
         return err_set(e, ERR_FAILED, "drafting: out of memory");
@@ -240,8 +241,7 @@ const struct drafter_ops drafter_spire = {
     .every_layer = true,
     .weights = &file_weights, .kind = &spire_kind, .forecast = &forecast, .rows = spire_rows,
     .prior = spire_prior,
-    .item = "SPIRe's window", .bytes = spire_size, .open = spire_begin, .close = spire_end,
-    .reset = spire_reset,
+    .plan = spire_plan, .open = spire_begin, .close = spire_end, .reset = spire_reset,
     .prepare = spire_prepare, .reads = spire_reads,
     .pass = { .most = SPIRE_DEPTH, .rows = SPIRE_ROWS, .per_depth = true, .chain = true, .by_depth = true,
               .choose = spire_choose, .forward = spire_pass },

@@ -8,7 +8,7 @@ enum { MATCH_TOKENS = 16 };          /* that a match proposes */
 
 static struct suffix *suffix_of(const struct decoder *d) { return d->own[DRAFTER_SUFFIX]; }
 
-static void propose_match(struct decoder *d)
+static void suffix_expand(struct decoder *d)
 {
     int32_t next[MATCH_TOKENS];
     uint16_t cell[MATCH_TOKENS];
@@ -24,16 +24,6 @@ static void propose_match(struct decoder *d)
         tree_chain(d->round.tree, end);
 }
 
-static int suffix_expand(struct decoder *const *d, size_t n, bool *more, struct err *e)
-{
-    (void)e;
-    for (size_t i = 0; i < n; i++) {
-        more[i] = false;
-        propose_match(d[i]);
-    }
-    return 0;
-}
-
 static void suffix_observe(struct decoder *d)
 {
     if (d->committed.n_rows == 0)
@@ -42,17 +32,16 @@ static void suffix_observe(struct decoder *d)
 
 /* ---- memory ---- */
 
-static size_t suffix_size(const struct draft_settings *s, const void *weights, const struct model *m,
-                          size_t n_max)
+static void suffix_plan(struct memory_plan *plan, const struct decode_setup *set, const struct model *m,
+                        size_t n_max)
 {
-    (void)s, (void)weights, (void)m;
-    return suffix_bytes(n_max);
+    (void)set, (void)m;
+    memory_plan_add(plan, "suffix index", suffix_bytes(n_max));
 }
 
-static int suffix_begin(struct decoder *d, const struct sampling *p, struct err *e)
+static int suffix_begin(struct decoder *d, struct err *e)
 {
     struct suffix *s = NULL;
-    (void)p;
     const int rc = suffix_open(&s, d->n_max, e);
     d->own[DRAFTER_SUFFIX] = s;
     return rc;
@@ -82,7 +71,6 @@ static const struct drafter_forecast forecast = { .passes = PASSES_MAX,
 const struct drafter_ops drafter_suffix = {
     .id = DRAFTER_SUFFIX, .name = "suffix", .turn = TURN_TEXT, .by_default = true, .tokenswift = true,
     .forecast = &forecast, .rows = suffix_rows, .prior = suffix_prior,
-    .item = "suffix index", .bytes = suffix_size, .open = suffix_begin, .close = suffix_end,
-    .reset = suffix_empty,
+    .plan = suffix_plan, .open = suffix_begin, .close = suffix_end, .reset = suffix_empty,
     .expand = suffix_expand, .observe = suffix_observe,
 };
