@@ -189,11 +189,6 @@ int decode_prefill(struct decoder *d, double seconds, decode_progress *progress,
 
 /* ---- one round ---- */
 
-static struct history history_of(const struct decoder *d)
-{
-    return (struct history){ d->tokens, d->n_tokens, d->n_prompt, .known = d->n_tokens };
-}
-
 /* The last n different tokens of the text, the last one first, and then from its end again: rows of equal
  * tokens would go to the same experts. */
 static void recent_tokens(const struct decoder *d, int32_t *token, size_t n)
@@ -224,7 +219,7 @@ static int time_passes(struct decoder *d, struct err *e)
         recent_tokens(d, token, cost_rows(i));
         struct pass_seq seq = { .kv = &d->kv, .n = cost_rows(i), .token = token, .want = all,
                                 .logits = logits };
-        const struct history h = history_of(d);
+        const struct history h = decoder_history(d, NULL, 0);
         const double start = clock_seconds();
         int rc = model_forward_begin(d->model, work, &seq, 1, e);
         if (rc == 0) {
@@ -306,7 +301,7 @@ static int verify(struct decoder *const *d, size_t n, struct err *e)
     int rc = model_forward_begin(d[0]->model, b->work, seq, n, e);
     for (size_t i = 0; i < n && rc == 0; i++) {
         const struct tree *t = d[i]->round.tree;
-        const struct history h = history_of(d[i]);
+        const struct history h = decoder_history(d[i], NULL, 0);
         if (!verify_published(&d[i]->set.draft))
             device_sampler_set_tree(d[i]->sampler, d[i]->round.logits, &h, t->n_kept, t->kept_parent,
                                     t->kept_token);
@@ -345,7 +340,7 @@ static void walk(struct decoder *d)
     struct round *r = &d->round;
     struct tree *t = r->tree;
     int32_t token[TREE_DEPTH_MAX + 1];
-    struct history h = history_of(d);
+    struct history h = decoder_history(d, NULL, 0);
     size_t at = 0;
     if (verify_published(&d->set.draft)) {
         r->tokens = verify_published_accept(t, &h, d->sampler, r->logits, r->path, &r->bonus);

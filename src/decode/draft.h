@@ -9,16 +9,20 @@
  * the token that the target would sample if its logits were those of the draft. */
 #pragma once
 #include "src/decode/decoder.h"
-#include "src/decode/pass_work.h"
 #include "src/model/memory_plan.h"
 
 struct drafter_kind;
-struct engine;
 
 /* The residual of committed row i. */
 static inline const float *committed_hidden(const struct decoder *d, size_t i)
 {
     return d->committed.hidden + (d->committed.row ? d->committed.row[i] : i) * d->model->config.hidden;
+}
+
+/* The text, and after it the tokens of a path through the tree; path may be NULL. */
+static inline struct history decoder_history(const struct decoder *d, const int32_t *path, size_t n_path)
+{
+    return (struct history){ d->tokens, d->n_tokens, d->n_prompt, path, n_path, .known = d->n_tokens };
 }
 
 /* When a drafter is asked; those of one turn in the order of drafters.h. */
@@ -30,43 +34,6 @@ enum drafter_turn {
     N_TURNS
 };
 enum drafter_option { OPTION_NONE, OPTION_FILE, OPTION_DIR };  /* NAME, NAME[:FILE] or NAME:DIR */
-
-/* The weights of a drafter that has some (weights.h). `o` is the drafter. */
-struct drafter_weights {
-    bool on_devices;                 /* they work on a GPU, too */
-    /* What a user reads where the model has none, after the name of the model, and where they were made for
-     * another model, after the name of the file. NULL: what weights.c says. */
-    const char *missing, *foreign;
-    /* Whether a model has them. Looks at names and metadata only. */
-    bool (*present)(const struct drafter_ops *o, const char *model);
-    /* Whether `open` would find tensors that fit in the file (NULL: the model's own). Reads headers only, and
-     * needs no weights of the model. */
-    int  (*check)(const struct drafter_ops *o, const char *path, const struct engine *g, struct err *e);
-    /* The bytes that they will hold, before they are read. int8: their matrices in 8 bits. */
-    size_t (*bytes)(const struct drafter_ops *o, const char *path, const struct engine *g, bool int8);
-    /* Opens them for an engine whose model is loaded. NULL: *e says why. */
-    void *(*open)(const struct drafter_ops *o, const char *path, const struct engine *g, bool int8,
-                  struct err *e);
-    void (*close)(const struct drafter_ops *o, void *weights);
-    /* Whether they were made for another model. NULL: never. */
-    bool (*is_foreign)(const void *weights);
-    /* Bytes of those that lie in the model's own files, whose headers are open; 0: there are none. NULL: they
-     * lie elsewhere. */
-    size_t (*of_model)(const struct engine *g);
-};
-
-/* What `plan` predicts with. */
-struct drafter_forecast {
-    const char *name;                /* NULL: the drafter's */
-    /* what a round yields where it was published; tokens 0: it depends on the text */
-    double tokens; size_t passes; const char *where;
-    /* the drafters and the fixed tree of the rounds that are measured; n_width 0: none are */
-    struct { unsigned drafters; long draft_passes; size_t n_width, width[TREE_WIDTHS_MAX]; } tree;
-    bool fixed;                      /* a round always makes `passes` draft passes */
-    /* Fills in the mean draft pass and the rows that it adds. c: the model; small: the model that drafts. */
-    void (*work)(struct draft_work *w, const struct config *c, const struct config *small,
-                 const struct model_bytes *b, double keys);
-};
 
 /* What one text adds to a draft pass. */
 enum { PASS_NODES = 16 };
@@ -91,9 +58,9 @@ struct drafter_ops {
     bool every_layer;                /* it needs a cache of every layer: not for hybrids */
     /* with a fixed tree it proposes all widths of the tree, and its candidates are their product */
     bool whole_tree;
-    const struct drafter_weights *weights;       /* NULL: it has none */
+    const struct drafter_weights *weights;       /* weights.h; NULL: it has none */
     const struct drafter_kind *kind;             /* of its file (drafter_file.h), or NULL */
-    const struct drafter_forecast *forecast;     /* NULL: plan does not predict it */
+    const struct drafter_forecast *forecast;     /* pass_work.h; NULL: plan does not predict it */
     /* The rows of a verification pass that it needs with a fixed tree. n_text: the other drafters that read
      * the text alone. */
     size_t (*rows)(const struct draft_settings *s, size_t n_text);

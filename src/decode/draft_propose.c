@@ -41,8 +41,7 @@ void draft_rank(struct decoder *d, const uint32_t *node, size_t n, const float *
     if (k == 0 || n == 0 || r->tree->node[node[0]].depth >= r->tree->max_depth) return;
     for (size_t i = 0; i < n; i++) {
         tree_path(r->tree, node[i], path[i]);
-        h[i] = (struct history){ d->tokens, d->n_tokens, d->n_prompt, path[i],
-                                 r->tree->node[node[i]].depth, .known = d->n_tokens };
+        h[i] = decoder_history(d, path[i], r->tree->node[node[i]].depth);
     }
     device_sampler_rank(d->sampler, logits, h, n, r->ranking.each, r->ranking.best, r->ranking.found);
 }
@@ -119,8 +118,7 @@ uint32_t draft_propose_chain(struct decoder *d, uint32_t node, const int32_t *to
     for (size_t i = 0; i < n; i++) {
         int32_t path[TREE_DEPTH_MAX];
         tree_path(d->round.tree, node, path);
-        const struct history h = { d->tokens, d->n_tokens, d->n_prompt, path, d->round.tree->node[node].depth,
-                                   .known = d->n_tokens };
+        const struct history h = decoder_history(d, path, d->round.tree->node[node].depth);
         float p = calibrate_p(&d->calibration, cell[i]);
         if (sampler_bans(device_sampler_host(d->sampler), token[i], &h) ||
             draft_trims(d, p * d->round.tree->node[node].reach))

@@ -4,8 +4,6 @@
 
 #include <stdlib.h>
 
-#include "src/decode/engine.h"
-
 static bool present(const struct drafter_ops *o, const char *model)
 {
     char path[PATH_BYTES];

@@ -2,6 +2,7 @@
  * (throughput.h) and the forecasts of drafters (struct drafter_forecast) are made of. Attention costs 4
  * operations for each key, query head and head dimension. */
 #pragma once
+#include "src/decode/draft_settings.h"
 #include "src/decode/planner.h"
 #include "src/model/config.h"
 
@@ -24,6 +25,19 @@ struct draft_work {
 };
 /* Bytes of a weight, of a weight of drafts, and of a value of the cache. */
 struct model_bytes { double weight, draft_weight, kv; };
+
+/* What `plan` predicts of a drafter with. */
+struct drafter_forecast {
+    const char *name;                /* NULL: the drafter's */
+    /* what a round yields where it was published; tokens 0: it depends on the text */
+    double tokens; size_t passes; const char *where;
+    /* the drafters and the fixed tree of the rounds that are measured; n_width 0: none are */
+    struct { unsigned drafters; long draft_passes; size_t n_width, width[TREE_WIDTHS_MAX]; } tree;
+    bool fixed;                      /* a round always makes `passes` draft passes */
+    /* Fills in the mean draft pass and the rows that it adds. c: the model; small: the model that drafts. */
+    void (*work)(struct draft_work *w, const struct config *c, const struct config *small,
+                 const struct model_bytes *b, double keys);
+};
 
 /* A pass of one row over `layers` mean layers and the LM head; weights and values of the cache have `byte`
  * and `kv_byte` bytes. */

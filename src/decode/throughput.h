@@ -13,6 +13,7 @@
  * each key, query head and head dimension. The paper's grids leave out attention and the LM head. */
 #pragma once
 #include "src/decode/draft.h"
+#include "src/decode/pass_work.h"
 
 struct machine { double flops, bandwidth; };     /* a second: operations of products, bytes */
 

@@ -12,6 +12,7 @@
 
 #include "src/decode/draft.h"
 #include "src/decode/file_weights.h"
+#include "src/decode/pass_work.h"
 #include "src/model/gumiho.h"
 
 enum {

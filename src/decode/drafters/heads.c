@@ -5,7 +5,8 @@
 #include <string.h>
 
 #include "src/decode/draft.h"
-#include "src/decode/engine.h"
+#include "src/decode/pass_work.h"
+#include "src/decode/weights.h"
 #include "src/model/heads.h"
 
 struct heads_text {                  /* of one text */

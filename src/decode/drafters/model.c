@@ -6,8 +6,9 @@
 #include <string.h>
 
 #include "src/decode/draft.h"
-#include "src/decode/engine.h"
+#include "src/decode/pass_work.h"
 #include "src/decode/small_model.h"
+#include "src/decode/weights.h"
 
 struct chain {                       /* of one text */
     struct kv kv;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "src/decode/draft.h"
+#include "src/decode/pass_work.h"
 
 static struct partial *cache_of(const struct decoder *d) { return d->own[DRAFTER_PARTIAL]; }
 

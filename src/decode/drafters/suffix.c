@@ -3,6 +3,7 @@
 #include "ngram/suffix.h"
 
 #include "src/decode/draft.h"
+#include "src/decode/pass_work.h"
 
 enum { MATCH_TOKENS = 16 };          /* that a match proposes */
 
