@@ -88,6 +88,9 @@ enum { GROUP_SPEED, GROUP_SPEEDUP, GROUP_FIGURES = 5 + DISTINCT_MAX };     /* th
 struct reports;
 extern const struct figure_column report_group_columns[GROUP_FIGURES];
 size_t report_group_figures(const struct reports *l);
+/* Half of the 95 % confidence interval of the mean of n values with this sample standard deviation, by
+ * Student's t. NAN for n < 2. */
+double report_interval(size_t n, double sd);
 struct report_figure_sum { size_t n; double mean, sd; };  /* sd: sample standard deviation, NAN for n < 2 */
 struct report_group {
     const struct report_value *value;    /* [n_by] */

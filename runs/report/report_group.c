@@ -125,6 +125,19 @@ void report_name(const struct report *r, char *out, size_t size)
 }
 
 /* Mean and standard deviation over the jobs of a group. */
+double report_interval(size_t n, double sd)
+{
+    static const double first[] = { NAN,   12.706, 4.303, 3.182, 2.776, 2.571,
+                                    2.447, 2.365,  2.306, 2.262, 2.228 };      /* by degrees of freedom */
+    if (n < 2)
+        return NAN;
+    const double df = (double)n - 1, z = 1.959964, cube = z * z * z;
+    const double t = n <= sizeof first / sizeof *first ? first[n - 1]
+                                        : z + (cube + z) / (4 * df) +
+                                              (5 * cube * z * z + 16 * cube + 3 * z) / (96 * df * df);
+    return t * sd / sqrt((double)n);
+}
+
 static struct report_figure_sum figure_sum(const struct reports *l, const struct report_group *g, size_t f)
 {
     struct report_figure_sum s = { .mean = NAN, .sd = NAN };

@@ -94,11 +94,12 @@ static size_t full_windows(const struct reports *l, const struct line *v)
     return n;
 }
 
-/* The mean of the jobs with such a window. A shorter window counts only after all full ones. */
+/* The mean of the jobs with such a window, and half of its 95 % interval. A shorter window counts only after
+ * all full ones. */
 static double mean_at(const struct reports *l, const struct line *v, size_t window, const char *name,
-                      size_t full)
+                      size_t full, double *half)
 {
-    double sum = 0;
+    double sum = 0, squares = 0;
     size_t n = 0;
     for (size_t i = 0; i < v->n; i++) {
         const struct report *r = &l->v[v->job ? v->job[i] : v->one];
@@ -107,10 +108,13 @@ static double mean_at(const struct reports *l, const struct line *v, size_t wind
         const double y = figure(&r->window[window].sum, name);
         if (isfinite(y)) {
             sum += y;
+            squares += y * y;
             n++;
         }
     }
-    return n ? sum / (double)n : NAN;
+    const double mean = n ? sum / (double)n : NAN, spread = squares - sum * mean;
+    *half = report_interval(n, n > 1 ? sqrt(MAX(spread, 0.0) / (double)(n - 1)) : NAN);
+    return mean;
 }
 
 static void find_lines(const struct reports *l, struct line *v, size_t n)
@@ -129,25 +133,28 @@ static void find_lines(const struct reports *l, struct line *v, size_t n)
     }
 }
 
-static void plot_lines(FILE *f, const struct reports *l, const struct line *v, size_t n, double *y)
+/* room: [2 n + 1][windows of the longest job] */
+static void plot_lines(FILE *f, const struct reports *l, const struct line *v, size_t n, double *room)
 {
     const struct report *longest = &l->v[0];
     struct series s[LINES_MAX];
     for (size_t i = 1; i < l->n; i++)
         longest = l->v[i].job->tokens > longest->job->tokens ? &l->v[i] : longest;
     const size_t windows = longest->n_windows;
+    double *x = room, *y = x + windows, *half = y + n * windows;
     for (size_t i = 0; i < windows; i++)
-        y[n * windows + i] = (double)longest->window[i].start + (double)longest->window[i].n / 2;
+        x[i] = (double)longest->window[i].start + (double)longest->window[i].n / 2;
     for (size_t c = 0; c < sizeof curve_plots / sizeof *curve_plots; c++) {
         struct page_plot p = curve_plots[c].plot;
-        p.x = y + n * windows;
+        p.x = x;
         p.n = windows;
         p.length = (double)longest->job->tokens;
         p.no_legend = true;
         for (size_t k = 0; k < n; k++) {
-            s[k] = (struct series){ v[k].name, y + k * windows, full_windows(l, &v[k]) };
+            s[k] = (struct series){ v[k].name, y + k * windows, full_windows(l, &v[k]), half + k * windows };
             for (size_t i = 0; i < windows; i++)
-                y[k * windows + i] = mean_at(l, &v[k], i, curve_plots[c].figure, s[k].full);
+                y[k * windows + i] = mean_at(l, &v[k], i, curve_plots[c].figure, s[k].full,
+                                             &half[k * windows + i]);
         }
         page_plot(f, &p, s, n);
     }
@@ -168,19 +175,20 @@ static bool curves(FILE *f, const struct reports *l)
                 n, l->o.by ? "groups" : "jobs", LINES_MAX, l->o.by ? "" : ", and --by groups the jobs");
         return true;
     }
-    double *y = calloc((n + 1) * windows, sizeof *y);
-    if (!y)
+    double *room = calloc((2 * n + 1) * windows, sizeof *room);
+    if (!room)
         return false;
     find_lines(l, v, n);
     for (size_t i = 0; i < n; i++)
-        names[i] = (struct series){ v[i].name, NULL, 0 };
+        names[i] = (struct series){ .name = v[i].name };
     fprintf(f, "<p class=\"note\">One point for every 1,000 tokens%s; " PAGE_HOLLOW "</p>"
-            "<div class=\"card\">", l->o.by ? ": the mean of the jobs of a group" : "");
+            "<div class=\"card\">",
+            l->o.by ? ": the mean of the jobs of a group, with its 95 % interval" : "");
     page_legend(f, names, n);
     fputs("</div><div class=\"plots more\">", f);
-    plot_lines(f, l, v, n, y);
+    plot_lines(f, l, v, n, room);
     fputs("</div>\n", f);
-    free(y);
+    free(room);
     return true;
 }
 

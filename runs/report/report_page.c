@@ -35,7 +35,7 @@ static const char page_style[] =
 "font-size:11px;fill:var(--dim)}"
 ".grid{stroke:var(--line);stroke-width:1}.line{fill:none;stroke-width:1.8;stroke-linejoin:round}"
 ".s0{--c:var(--c0)}.s1{--c:var(--c1)}.s2{--c:var(--c2)}.s3{--c:var(--c3)}.s4{--c:var(--c4)}.s5{--c:var(--c5)}"
-".line,.hollow{stroke:var(--c)}.hollow{fill:none}.dot,.bar{fill:var(--c)}"
+".line,.hollow,.error{stroke:var(--c)}.hollow,.error{fill:none}.dot,.bar{fill:var(--c)}"
 ".line.s1{stroke-dasharray:7 3}.line.s2{stroke-dasharray:2 3}.line.s3{stroke-dasharray:9 3 2 3}"
 ".line.s4{stroke-dasharray:4 4}.line.s5{stroke-dasharray:1 4}"
 ".legend{display:flex;flex-wrap:wrap;gap:2px 14px;font-size:.82rem;margin:2px 0 4px}.legend i{"
@@ -194,18 +194,32 @@ static void axes(FILE *f, double last, double low, double high, double step, boo
     }
 }
 
+static void draw_error_bar(FILE *f, size_t k, double x, double low, double high)
+{
+    fprintf(f, "<path class=\"error s%zu\" d=\"M%.1f %.1fV%.1fM%.1f %.1fh6M%.1f %.1fh6\"/>", k % 6, x, low,
+            high, x - 3, low, x - 3, high);
+}
+
+/* Ends an attribute and begins one with the values. */
+static void draw_values(FILE *f, const char *name, const double *y, size_t n)
+{
+    fprintf(f, "\" %s=\"", name);
+    for (size_t i = 0; i < n; i++)
+        if (isfinite(y[i]))
+            fprintf(f, "%s%.6g", i ? " " : "", y[i]);
+        else
+            fprintf(f, "%s-", i ? " " : "");
+}
+
 static void draw_line(FILE *f, const struct series *s, size_t k, const double *x, size_t n, double last,
                       double low, double high)
 {
     bool down = false;
     fprintf(f, "<path class=\"line s%zu%s\" data-name=\"", k % 6, k < 6 ? "" : " t");
     page_text(f, s->name);
-    fputs("\" data-y=\"", f);
-    for (size_t i = 0; i < n; i++)
-        if (isfinite(s->y[i]))
-            fprintf(f, "%s%.6g", i ? " " : "", s->y[i]);
-        else
-            fprintf(f, "%s-", i ? " " : "");
+    draw_values(f, "data-y", s->y, n);
+    if (s->half)
+        draw_values(f, "data-half", s->half, n);
     fputs("\" d=\"", f);
     for (size_t i = 0; i < s->full; i++) {
         if (isfinite(s->y[i]))
@@ -214,6 +228,10 @@ static void draw_line(FILE *f, const struct series *s, size_t k, const double *x
         down = isfinite(s->y[i]);
     }
     fputs("\"/>", f);
+    for (size_t i = 0; i < n && s->half; i++)
+        if (isfinite(s->y[i]) && isfinite(s->half[i]))
+            draw_error_bar(f, k, at_x(x[i], last), at_y(MAX(s->y[i] - s->half[i], low), low, high),
+                           at_y(MIN(s->y[i] + s->half[i], high), low, high));
     for (size_t i = 0; i < n; i++) {             /* a point without neighbours has no line */
         const bool before = i > 0 && isfinite(s->y[i - 1]), after = i + 1 < s->full && isfinite(s->y[i + 1]);
         if (isfinite(s->y[i]) && (i >= s->full || (!before && !after)))
@@ -254,15 +272,24 @@ void page_begin(FILE *f, const char *title)
     fprintf(f, "%s</style></head><body><main>\n", page_style);
 }
 
+/* The highest place that point i draws on, with its error bar; a bar counts up to twice its value. */
+static double top_of(const struct series *s, size_t i)
+{
+    const double half = s->half && isfinite(s->half[i]) ? s->half[i] : 0;
+    return s->y[i] + MIN(half, s->y[i]);
+}
+
 void page_plot(FILE *f, const struct page_plot *p, const struct series *v, size_t n_series)
 {
     double high = NAN, low = p->low, last = MAX(p->length, 1);
     for (size_t k = 0; k < n_series; k++)
         for (size_t i = 0; i < p->n; i++)
-            if (isfinite(v[k].y[i]) && !(v[k].y[i] <= high))
-                high = v[k].y[i];
+            if (isfinite(v[k].y[i]) && !(top_of(&v[k], i) <= high))
+                high = top_of(&v[k], i);
     if (!isfinite(high))
         return;                                  /* nothing was measured */
+    if (p->shares)
+        high = MIN(high, 1.0);                   /* error bars go beyond it */
     high = low > 0 ? MAX(high, 1.5 * low) : high > 0 ? high : 1;   /* so that small differences look small */
     double step = nice_step(high - low, 5);
     if (low > 0 && step >= 1) {                  /* whole numbers from 0 are easier to read */

@@ -21,7 +21,10 @@ void page_real(FILE *f, double x, int digits);
 void page_format(FILE *f, const char *format, ...);
 
 /* y [n]; NAN: a gap. The values from `full` on are of shorter windows: hollow points beside the line. */
-struct series { const char *name; const double *y; size_t full; };
+struct series {
+    const char *name; const double *y; size_t full;
+    const double *half;              /* [n]: half of an error bar, NAN: none; NULL: none at all */
+};
 #define PAGE_HOLLOW "a hollow one is of the last window, if it is shorter."
 
 /* Lines over a text of `length` tokens, with points at x[n]. */
@@ -33,7 +36,7 @@ struct page_plot {
     bool shares;                     /* values are 0..1 and shown in percent */
     bool no_legend;                  /* page_legend stands elsewhere */
 };
-/* Each line has its values in the attribute data-y. */
+/* Each line has its values in the attribute data-y, and `half` in data-half. */
 void page_plot(FILE *f, const struct page_plot *p, const struct series *v, size_t n_series);
 /* The names of lines. Lines after the sixth are wider. */
 void page_legend(FILE *f, const struct series *v, size_t n);

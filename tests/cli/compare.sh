@@ -112,6 +112,10 @@ assert [n for n, _ in plots["Mean acceptance length"]] == \
 own = jobs[2:4]                       # temperature 0.7, drafter ngram
 want = [sum(j["windows"][i]["mean_acceptance_length"] for j in own) / 2 for i in (0, 1)]
 assert all(abs(a - b) < 1e-4 * b for a, b in zip(plots["Mean acceptance length"][0][1], want))
+half = re.search(r'<h3>Mean acceptance length</h3>.*?data-half="([^ "]*)', head, re.S)[1]
+spread = abs(own[0]["windows"][0]["mean_acceptance_length"] - own[1]["windows"][0]["mean_acceptance_length"])
+assert abs(float(half) - 12.706 * spread / 2) < 1e-3 * float(half) + 1e-6, (half, spread)
+assert head.count('class="error') >= 2, "error bars over seeds"
 for c in "speedup", "loops":
     assert re.search(r'<div class="card scroll"><table>.{0,800}<th[^>]*>' + c, head, re.S), c
 head, _ = curves("two")               # no job of the page was written one token at a time

@@ -1,7 +1,7 @@
 """Compare the page of a report in a browser with the report's JSON: report_page.py DOM.html REPORT.json
 
-Every plotted line is read twice: from its attribute data-y, and from the points that are drawn, with the
-labels of the axes as the scale. Prints the differences."""
+Every plotted line is read twice: from its attribute data-y, and from the points that are drawn, the hollow
+ones of shorter windows included, with the labels of the axes as the scale. Prints the differences."""
 import html.parser
 import json
 import re
@@ -26,6 +26,9 @@ class Page(html.parser.HTMLParser):
             self.plots.append({"title": a["aria-label"], "lines": [], "labels": []})
         if tag == "path" and "data-y" in a:
             self.plots[-1]["lines"].append(a)
+            a["hollow"] = []
+        if tag == "circle" and a["class"].startswith("hollow"):
+            self.plots[-1]["lines"][-1]["hollow"].append((a["cx"], a["cy"]))
         if tag == "text":
             self.plots[-1]["labels"].append([float(a["x"]), float(a["y"]), ""])
         self.stack.append(tag)
@@ -89,7 +92,8 @@ def main():
             pairs = zip(told, values)
             if len(told) != len(values) or any(differ(a, b, 1e-5 * max(1, abs(b or 0))) for a, b in pairs):
                 wrong.append(f"{title}, {line['data-name']}: data-y {told[:5]}, not {values[:5]}")
-            drawn = [to_y(float(y)) for _, y in re.findall(r"[ML]([-0-9.]+) ([-0-9.]+)", line["d"])]
+            points = re.findall(r"[ML]([-0-9.]+) ([-0-9.]+)", line["d"]) + line["hollow"]
+            drawn = [to_y(float(y)) for _, y in points]
             present = [v for v in values if v is not None]
             if len(drawn) != len(present) or any(differ(a, b, 0.2 * fine) for a, b in zip(drawn, present)):
                 wrong.append(f"{title}, {line['data-name']}: drawn {drawn[:5]}, not {values[:5]}")
