@@ -40,7 +40,7 @@ enum { PASS_NODES = 16 };
 struct pass_part {
     size_t rows;                     /* of the pass */
     size_t n; uint32_t node[PASS_NODES];     /* the nodes of the tree that the pass continues */
-    int32_t token[PASS_NODES], parent[PASS_NODES];       /* of these nodes, for the drafter's own use */
+    int32_t token[PASS_NODES];       /* of these nodes, of a beam */
     size_t width;                    /* children of each node; 0: draft_width */
     size_t heads;                    /* of each node; 0: the pass itself guesses the next token */
     float *logits;                   /* [n][heads, or 1][vocab], where `forward` writes them */
@@ -186,20 +186,11 @@ void draft_pass(const struct drafter_ops *ops, struct decoder *const *d, size_t 
 /* Seconds of a drafter's passes, fading means: of those of one row, and of each further row. */
 struct row_seconds { double one, more; };
 void row_seconds_learn(struct row_seconds *s, size_t rows, double seconds);
-/* For beams: the rows of a round's passes so far, their nodes, the rows of their parents (-1: the root is no
- * row), and the first row of the last pass. rows: what their seconds were. */
-enum { BEAM_ROWS_MAX = 65 };
-struct draft_beam {
-    size_t n, from;
-    uint32_t node[BEAM_ROWS_MAX];
-    int32_t parent[BEAM_ROWS_MAX];
-    struct row_seconds rows;
-};
-/* Chooses the next pass: children of the last pass's rows, or of the root, the likeliest first, at most
- * `most`. With the planner only those whose children are worth a row. The caller counts them in n after the
- * pass. */
-bool draft_beam(struct decoder *d, struct draft_beam *b, enum drafter source, size_t most,
-                struct pass_part *part);
+/* Chooses the next pass of a beam: the likeliest children of the rows of the last pass, or of the root, the
+ * likeliest first, at most `most`, and adds them to round.beam. With the planner only those whose children
+ * are worth a row of `seconds`; in a fixed tree only those that `source` proposed (draft_rows counts
+ * them). */
+bool draft_beam(struct decoder *d, enum drafter source, size_t most, double seconds, struct pass_part *part);
 /* The node that the next pass of a chain continues, as the one row of a part. False: the chain has ended. */
 bool draft_chain(const struct decoder *d, struct pass_part *part);
 /* How many children a node gets: as --tree says, or as many as may pay. */
@@ -218,10 +209,5 @@ uint32_t draft_propose_chain(struct decoder *d, uint32_t node, const int32_t *to
  * has left the caches since the last time, and one visit is faster than many. The longest match is found all
  * the same (suffix.h). 4-grams enter that much later, unless --ngram-delay fixes the delay. */
 enum { DRAFT_TOGETHER = 16 };
-/* Rows of the next pass: the likeliest children of parent[0..n), the likeliest first, at most `most`. With a
- * planner only those whose children are worth a row of `seconds`; in a fixed tree only those that `source`
- * proposed (draft_rows counts them). row[i]: the index of child[i]'s parent. Returns their number. */
-size_t draft_children(const struct decoder *d, enum drafter source, const uint32_t *parent, size_t n,
-                      size_t most, double seconds, uint32_t *child, int32_t *row);
 /* Raises next_reach to the reach of the likeliest child of a node that a further pass may continue. */
 void draft_reach(struct decoder *d, uint32_t node);

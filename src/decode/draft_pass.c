@@ -10,24 +10,38 @@ bool draft_chain(const struct decoder *d, struct pass_part *part)
     return (!d->round.passes || part->node[0]) && t->node[part->node[0]].depth < t->max_depth;
 }
 
-bool draft_beam(struct decoder *d, struct draft_beam *b, enum drafter source, size_t most,
-                struct pass_part *part)
+bool draft_beam(struct decoder *d, enum drafter source, size_t most, double seconds, struct pass_part *part)
 {
-    const bool of_root = b->n == 0;
-    const size_t last = b->from;
-    b->from = b->n;
-    part->n = draft_children(d, source, of_root ? &(uint32_t){ 0 } : b->node + last,
-                             of_root ? 1 : b->n - last, MIN(most, d->set.buffers->verify_rows), b->rows.more,
-                             part->node, b->parent + b->n);
-    part->rows = part->n;
-    assert(b->n + part->n <= BEAM_ROWS_MAX);
-    for (size_t i = 0; i < part->n; i++) {
-        int32_t *parent = &b->parent[b->n + i];
-        *parent = of_root ? -1 : *parent + (int32_t)last;
-        b->node[b->n + i] = part->node[i];
-        part->token[i] = d->round.tree->node[part->node[i]].token;
+    struct round *r = &d->round;
+    const struct tree *t = r->tree;
+    const size_t last = r->beam.from, to = r->beam.n;
+    int32_t *row = r->beam.parent + to;
+    size_t n = 0;
+    most = MIN(most, MIN(d->set.buffers->verify_rows, BEAM_ROWS_MAX - to));
+    for (size_t i = last; i < MAX(to, (size_t)1); i++)
+        for (uint32_t c = t->node[to ? r->beam.node[i] : 0].first; c; c = t->node[c].next) {
+            const float reach = t->node[c].reach;
+            const bool own = !d->set.draft.n_width || t->node[c].sources >> source & 1;
+            if (!own || t->node[c].depth >= t->max_depth || !draft_width(d, c))
+                continue;
+            size_t at = n < most ? n++ : most;
+            for (; at > 0 && t->node[part->node[at - 1]].reach < reach; at--)
+                if (at < most)
+                    part->node[at] = part->node[at - 1], row[at] = row[at - 1];
+            if (at < most)
+                part->node[at] = c, row[at] = to ? (int32_t)i : -1;
+        }
+    while (d->planner.on && n > 1 &&
+           !planner_row_pays(&d->planner, (double)t->node[part->node[n - 1]].reach, seconds))
+        n--;
+    for (size_t i = 0; i < n; i++) {
+        r->beam.node[to + i] = part->node[i];
+        part->token[i] = t->node[part->node[i]].token;
     }
-    return part->n > 0;
+    r->beam.from = to;
+    r->beam.n = to + n;
+    part->rows = part->n = n;
+    return n > 0;
 }
 
 /* Rows of logits. */

@@ -131,27 +131,6 @@ uint32_t draft_propose_chain(struct decoder *d, uint32_t node, const int32_t *to
     return node;
 }
 
-size_t draft_children(const struct decoder *d, enum drafter source, const uint32_t *parent, size_t n_parents,
-                      size_t most, double seconds, uint32_t *child, int32_t *row)
-{
-    const struct tree *t = d->round.tree;
-    size_t n = 0;
-    for (size_t r = 0; r < n_parents; r++)
-        for (uint32_t c = t->node[parent[r]].first; c; c = t->node[c].next) {
-            const float reach = t->node[c].reach;
-            const bool own = !d->set.draft.n_width || t->node[c].sources >> source & 1;
-            if (!own || t->node[c].depth >= t->max_depth || !draft_width(d, c)) continue;
-            size_t at = n < most ? n++ : most;
-            for (; at > 0 && t->node[child[at - 1]].reach < reach; at--)
-                if (at < most) child[at] = child[at - 1], row[at] = row[at - 1];
-            if (at < most) child[at] = c, row[at] = (int32_t)r;
-        }
-    while (d->planner.on && n > 1 &&
-           !planner_row_pays(&d->planner, (double)t->node[child[n - 1]].reach, seconds))
-        n--;
-    return n;
-}
-
 void draft_reach(struct decoder *d, uint32_t node)
 {
     const struct tree *t = d->round.tree;

@@ -38,7 +38,7 @@ static void plan(struct decoder *d, size_t n)
                                         .drafters = d->set.draft.drafters & ~others,
                                         .passes = passes_of(d),
                                         .depth = d->round.tree->max_depth };
-    d->round.passes = 0;
+    d->round.passes = d->round.beam.n = d->round.beam.from = 0;
     d->round.next_reach = 1;
     planner_begin(p, length, n, limits);
     d->round.control += d->clock() - start;

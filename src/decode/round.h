@@ -4,6 +4,8 @@
 #include "src/decode/tree.h"
 #include "src/sample/device_sampler.h"
 
+enum { BEAM_ROWS_MAX = 65 };         /* of all draft passes of a round */
+
 struct round {
     struct tree *tree;
     /* ---- while it drafts ---- */
@@ -13,6 +15,9 @@ struct round {
     size_t passes;                   /* draft passes so far */
     uint32_t pass_node;              /* that the last pass continued */
     float next_reach;                /* of the likeliest node that a further pass would continue; 0: none */
+    /* the rows of a beam's passes so far, their nodes, and the rows of their parents (-1: the root is no
+     * row); those of the last pass begin at `from` */
+    struct { size_t n, from; uint32_t node[BEAM_ROWS_MAX]; int32_t parent[BEAM_ROWS_MAX]; } beam;
     /* candidates of the nodes that were ranked last, `each` of them a node */
     struct {
         struct candidate best[DEVICE_SAMPLER_RANKS * RANK_MAX];

@@ -30,10 +30,8 @@ struct serial {                      /* of one text */
     size_t first;
     /* The model's hidden states of pairs begin .. end - 1: pair p at row p % keep of ring, [keep][hidden]. */
     float *ring; size_t keep, begin, end;
-    /* This round: the state that pass 0 drafted, then those of pass 1, [1 + BEAM][hidden]; nodes of pass 1 */
+    /* This round: the state that pass 0 drafted, then those of pass 1, [1 + BEAM][hidden] */
     float *state;
-    size_t n;
-    uint32_t node[BEAM];
     struct row_seconds rows[PASSES];
 };
 
@@ -168,7 +166,6 @@ static bool gumiho_prepare(struct decoder *d)
         const struct gumiho_seq seq = committed_rows(d, n, NULL);
         gumiho_serial(weights_of(d), NULL, &seq, 1, NULL);
     }
-    s->n = 0;
     return true;
 }
 
@@ -197,16 +194,9 @@ static bool gumiho_choose(struct decoder *d, struct pass_part *p)
     p->heads = serial ? 0 : heads_of(d);
     const size_t most = serial ? MIN((size_t)BEAM, verify_rows)
                                : MIN((size_t)GUMIHO_BRANCHES, verify_rows / p->heads);
-    p->n = draft_children(d, DRAFTER_GUMIHO, serial ? &(uint32_t){ 0 } : s->node, serial ? 1 : s->n, most,
-                          s->rows[d->round.passes].more, p->node, p->parent);
+    const bool any = draft_beam(d, DRAFTER_GUMIHO, most, s->rows[d->round.passes].more, p);
     p->rows = serial ? p->n : p->n * GUMIHO_HEADS;
-    for (size_t i = 0; i < p->n; i++)
-        p->token[i] = d->round.tree->node[p->node[i]].token;
-    if (serial) {
-        memcpy(s->node, p->node, p->n * sizeof *p->node);
-        s->n = p->n;
-    }
-    return p->n > 0;
+    return any;
 }
 
 static int serial_pass(struct decoder *const *d, size_t n, struct pass_part *const *part)
@@ -230,13 +220,14 @@ static int heads_pass(struct decoder *const *d, size_t n, struct pass_part *cons
     struct gumiho_branch branch[GUMIHO_BRANCHES];
     size_t all = 0;
     for (size_t i = 0; i < n; i++) {
-        const struct serial *s = serial_of(d[i]);
-        for (size_t k = 0; k < part[i]->n; k++) {
-            const size_t row = (size_t)part[i]->parent[k];
-            branch[all++] = (struct gumiho_branch){ { s->state, s->state + (1 + row) * hidden },
-                                                    { d[i]->round.tree->node[s->node[row]].token,
-                                                      part[i]->token[k] } };
-        }
+        const struct tree *t = d[i]->round.tree;
+        const int32_t *row = d[i]->round.beam.parent + d[i]->round.beam.from;
+        float *state = serial_of(d[i])->state;
+        for (size_t k = 0; k < part[i]->n; k++)
+            branch[all++] = (struct gumiho_branch){
+                { state, state + (size_t)(1 + row[k]) * hidden },
+                { t->node[t->node[part[i]->node[k]].parent].token, part[i]->token[k] }
+            };
     }
     return gumiho_heads(weights_of(d[0]), &d[0]->set.draft_model->lm_head, branch, all, part[0]->heads,
                         part[0]->logits);

@@ -28,7 +28,7 @@ enum {
 struct beam {                        /* of one text */
     struct kv kv;                    /* the drafter's own: slot s has position first + s */
     size_t first;
-    struct draft_beam round;
+    struct row_seconds rows;
 };
 
 static struct longspec *weights_of(const struct decoder *d) { return d->set.weights[DRAFTER_LONGSPEC]; }
@@ -114,7 +114,6 @@ static bool longspec_prepare(struct decoder *d)
         n = MIN(to - at, SLOTS - b->kv.n_past);
         longspec_read(weights_of(d), &b->kv, b->first, d->tokens + at, n);
     }
-    b->round.n = b->round.from = 0;
     return to > 0;
 }
 
@@ -123,12 +122,11 @@ static bool longspec_prepare(struct decoder *d)
 /* The root is the first row. */
 static bool longspec_choose(struct decoder *d, struct pass_part *p)
 {
-    struct draft_beam *b = &beam_of(d)->round;
     if (d->round.passes)
-        return draft_beam(d, b, DRAFTER_LONGSPEC, BEAM, p);
-    b->node[0] = 0, b->parent[0] = -1;
+        return draft_beam(d, DRAFTER_LONGSPEC, BEAM, beam_of(d)->rows.more, p);
+    d->round.beam.node[0] = 0, d->round.beam.parent[0] = -1;
     p->token[0] = d->round.tree->node[0].token;
-    p->rows = p->n = 1;
+    d->round.beam.n = p->rows = p->n = 1;
     return true;
 }
 
@@ -139,17 +137,15 @@ static int longspec_pass(struct decoder *const *d, size_t n, struct pass_part *c
     for (size_t i = 0; i < n; i++) {
         struct beam *b = beam_of(d[i]);
         seq[i] = (struct longspec_seq){ .target = &d[i]->kv, .own = &b->kv, .first = b->first,
-                                        .node0 = b->round.n, .n = part[i]->n, .token = part[i]->token,
-                                        .parent = b->round.parent };
+                                        .node0 = d[i]->round.beam.from, .n = part[i]->n,
+                                        .token = part[i]->token, .parent = d[i]->round.beam.parent };
     }
     return longspec_forward(weights_of(d[0]), &d[0]->set.draft_model->lm_head, seq, n, part[0]->logits);
 }
 
-static void longspec_keep(struct decoder *d, const struct pass_part *p) { beam_of(d)->round.n += p->n; }
-
 static void longspec_learn(struct decoder *d, const struct pass_part *p, double seconds)
 {
-    row_seconds_learn(&beam_of(d)->round.rows, p->rows, seconds);
+    row_seconds_learn(&beam_of(d)->rows, p->rows, seconds);
 }
 
 /* ---- the table ---- */
@@ -190,6 +186,5 @@ const struct drafter_ops drafter_longspec = {
     .plan = longspec_plan, .open = longspec_begin, .close = longspec_end, .reset = longspec_reset,
     .prepare = longspec_prepare, .reads = longspec_reads,
     .pass = { .most = PASSES, .rows = LONGSPEC_ROWS, .per_depth = true, .by_depth = true,
-              .choose = longspec_choose, .forward = longspec_pass, .keep = longspec_keep,
-              .learn = longspec_learn },
+              .choose = longspec_choose, .forward = longspec_pass, .learn = longspec_learn },
 };

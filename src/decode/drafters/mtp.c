@@ -32,9 +32,8 @@ struct drafts {                      /* of one text */
     /* The pairs that wait: those of the states of rows next .., [n_pending][hidden] */
     size_t next;
     float *pending; size_t n_pending;
-    /* This round: rows of candidates; hidden states of the root and of each row, [1 + NODES][hidden] */
-    struct draft_beam round;
-    float *state;
+    float *state;                    /* hidden states of the root and of each row, [1 + NODES][hidden] */
+    struct row_seconds rows;
     float *input;                    /* [MTP_BEAM][hidden]: states for the rows of a pass */
 };
 
@@ -197,7 +196,6 @@ static bool mtp_prepare(struct decoder *d)
         return false;
     if (s->n_pending > most)
         read_pending(d, s->n_pending - most);
-    s->round.n = s->round.from = 0;
     return true;
 }
 
@@ -213,11 +211,11 @@ static bool mtp_choose(struct decoder *d, struct pass_part *p)
         p->rows = s->n_pending;
         return true;
     }
-    if (!draft_beam(d, &s->round, DRAFTER_MTP, MTP_BEAM, p))
+    if (!draft_beam(d, DRAFTER_MTP, MTP_BEAM, s->rows.more, p))
         return false;
+    const int32_t *parent = d->round.beam.parent + d->round.beam.from;
     for (size_t i = 0; i < p->n; i++)
-        memcpy(s->input + i * hidden, s->state + (size_t)(s->round.parent[s->round.n + i] + 1) * hidden,
-               hidden * sizeof *s->input);
+        memcpy(s->input + i * hidden, s->state + (size_t)(parent[i] + 1) * hidden, hidden * sizeof *s->input);
     return true;
 }
 
@@ -237,8 +235,8 @@ static int mtp_pass(struct decoder *const *d, size_t n, struct pass_part *const 
             seq[i] = pending_rows(d[i], p->rows);
         else
             seq[i] = (struct pass_seq){ .kv = &s->kv, .n = p->rows, .token = p->token,
-                                        .parent = s->round.parent, .node0 = s->round.n, .state = s->input,
-                                        .shift = s->next + 1 - s->kv.n_past };
+                                        .parent = d[i]->round.beam.parent, .node0 = d[i]->round.beam.from,
+                                        .state = s->input, .shift = s->next + 1 - s->kv.n_past };
         memset(want[i] + p->rows - p->n, 1, p->n);
         seq[i].want = want[i];
         seq[i].logits = p->logits;
@@ -257,15 +255,13 @@ static void mtp_keep(struct decoder *d, const struct pass_part *p)
         kv_advance(&s->kv, p->rows);
         drop_pending(d, p->rows);
         memcpy(s->state, p->hidden + (p->rows - 1) * hidden, hidden * sizeof *p->hidden);
-    } else {
-        memcpy(s->state + (1 + s->round.n) * hidden, p->hidden, p->n * hidden * sizeof *p->hidden);
-        s->round.n += p->n;
-    }
+    } else
+        memcpy(s->state + (1 + d->round.beam.from) * hidden, p->hidden, p->n * hidden * sizeof *p->hidden);
 }
 
 static void mtp_learn(struct decoder *d, const struct pass_part *p, double seconds)
 {
-    row_seconds_learn(&drafts_of(d)->round.rows, p->rows, seconds);
+    row_seconds_learn(&drafts_of(d)->rows, p->rows, seconds);
 }
 
 /* ---- weights: a layer of the model's own files ---- */
