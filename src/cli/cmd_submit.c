@@ -11,8 +11,8 @@
 #include "src/request/grid.h"
 #include "src/request/request.h"
 
-/* Says how long the jobs that `word` selects will take, if this machine has completed a job of their
- * model. */
+/* Says how long the jobs that `word` selects will take, if this machine has completed a job of their model
+ * and it is a minute or more. */
 static void say_estimate(const struct options *o, struct store *s, const char *word)
 {
     struct job_list jobs = {0};
@@ -20,7 +20,7 @@ static void say_estimate(const struct options *o, struct store *s, const char *w
     char time[32];
     double seconds = NAN;
     if (jobs_from_word(s, word, &jobs, &ignored) == 0 &&
-        store_estimate(s, &jobs, &seconds, &ignored) == 0 && seconds > 0) {
+        store_estimate(s, &jobs, &seconds, &ignored) == 0 && seconds >= 60) {
         duration_text(time, seconds);
         request_notice(o, "about %s of work at the speed of the last job of this model", time);
     }

@@ -570,8 +570,8 @@ const struct verb verbs_table[] = {
       "Copy the store to FILE, also while workers use it. FILE is new or an earlier backup of this store.", 1,
       1 },
     { "score", VERB_SCORE, "JOB [--model DIR] | --model DIR FILE",
-      "Measure how likely a text is to a model, a job's own or another: negative log-likelihood and "
-      "perplexity.", 1, 1 },
+      "Measure how likely a text is to its own model or another: negative log-likelihood, perplexity.",
+      1, 1 },
     { "tokenize", VERB_TOKENIZE, "--model DIR [FILE] [options]",
       "Convert text to token ids, and ids to text.", 0, 1 },
     { "inspect", VERB_INSPECT, "--model DIR [options]",

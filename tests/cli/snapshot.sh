@@ -68,7 +68,7 @@ bad()
 }
 bad torn 'bytes, .* are in the header' 'truncate -s $((size / 2)) "$file"'
 bad empty 'not a snapshot, or an unfinished one' ': >"$file"'
-bad flipped 'section kv is damaged' 'python3 -c "
+bad flipped 'section .* is damaged' 'python3 -c "
 import sys
 f = open(sys.argv[1], \"r+b\"); f.seek(int(sys.argv[2]) // 2)
 c = f.read(1); f.seek(-1, 1); f.write(bytes([c[0] ^ 4]))" "$file" $size'
