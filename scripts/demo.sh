@@ -3,15 +3,30 @@
 # first one and continues, every token is derived again and compared, and a report shows how it went.
 # Everything is in build/demo.
 #
+#   MODEL=demo                  two books of the model of this repository (the default)
+#   MODEL=smollm2               two stories of SmolLM2 135M Instruct, which scripts/real-models.sh fetches
 #   TOKENS=N SEED=S DEMO=DIR    choose others
 #   KILL_AT=N                   kill the program once N tokens of the first book can be read (checkpoints are
 #                               0.8 s apart, so a fast machine needs long books)
 cd "$(dirname "$0")/.." || exit 1
-tokens=${TOKENS:-6000} seed=${SEED:-1} at=${DEMO:-build/demo}
+model=${MODEL:-demo} seed=${SEED:-1} at=${DEMO:-build/demo}
+case $model in
+demo)
+    path=models/demo tokens=${TOKENS:-6000} names=(portrait malay)
+    what="books continue the openings of real books"
+    options=(--ignore-eos) openings=models/demo/openings opening=txt ;;
+smollm2)
+    path=$(scripts/real-models.sh) || { echo "$path" >&2; exit 1; }
+    path=${path%%$'\n'*} tokens=${TOKENS:-600} names=(lighthouse garden)
+    what="stories answer a user's request"
+    options=(--chat --temperature 0.8 --min-p 0.05 --dry-multiplier 0.8) openings=$at opening=request
+    request[0]="Write a long story about the keeper of a lighthouse, who finds a letter in a bottle."
+    request[1]="Write a long story about two sisters, who plant a garden near an old railway station." ;;
+*) echo "make demo: MODEL is '$model': allowed are demo and smollm2" >&2; exit 2 ;;
+esac
 kill_at=${KILL_AT:-$((tokens / 4))}
 longhand=${LONGHAND:-./longhand}
-remove_old() { rm -f "$at"/longhand.db* "$at"/*.txt "$at"/report.html; }
-openings=models/demo/openings
+remove_old() { rm -f "$at"/longhand.db* "$at"/*.txt "$at"/*.request "$at"/report.html; }
 export LONGHAND_DB=$at/longhand.db
 worker=
 trap '[ -n "$worker" ] && kill -9 "$worker" 2>/dev/null; exit 130' INT TERM HUP
@@ -29,11 +44,12 @@ tokens_stored() { $longhand text 1 --format ids 2>/dev/null | wc -l; }
 
 remove_old
 mkdir -p "$at" || exit 1
-heading "Two books of $tokens tokens continue the openings of two real books: jobs of the store $LONGHAND_DB."
+heading "Two $what, up to $tokens tokens each: jobs of the store $LONGHAND_DB."
 export LC_ALL=C.UTF-8
-for book in portrait malay; do
-    show $longhand submit --model models/demo --prompt-file $openings/$book.txt --tokens "$tokens" \
-        --seed "$seed" --ignore-eos
+for i in 0 1; do
+    [ "$model" = demo ] || echo "${request[i]}" >"$at/${names[i]}.request"
+    show $longhand submit --model "$path" --prompt-file "$openings/${names[i]}.$opening" --tokens "$tokens" \
+        --seed "$seed" "${options[@]}"
 done
 
 start_worker
@@ -57,14 +73,19 @@ heading "Is it the undisturbed text? The model derives every token again; the ch
 show $longhand verify 1
 show $longhand verify 2
 
-show $longhand text 1 -o "$at/portrait.txt"
-show $longhand text 2 -o "$at/malay.txt"
-heading "The first book, from its opening into the new text:"
-printf '\n... %s%s%s%s ...\n' "$(tail -c 200 $openings/portrait.txt)" "$bold" \
-    "$(head -c 600 "$at/portrait.txt")" "$plain"
+show $longhand text 1 -o "$at/${names[0]}.txt"
+show $longhand text 2 -o "$at/${names[1]}.txt"
+if [ "$model" = demo ]; then
+    heading "The first book, from its opening into the new text:"
+    printf '\n... %s' "$(tail -c 200 "$openings/${names[0]}.txt")"
+else
+    heading "The first story: ${request[0]}"
+    printf '\n'
+fi
+printf '%s%s%s ...\n' "$bold" "$(head -c 600 "$at/${names[0]}.txt")" "$plain"
 show $longhand report 1 2
 show $longhand report 1 2 --html -o "$at/report.html"
 heading "The report, with plots: file://$(readlink -f "$at/report.html")"
-words=$(cat "$at/portrait.txt" "$at/malay.txt" | wc -w)
-echo "The books: $at/portrait.txt and $at/malay.txt ($words words)."
-echo "The demonstration model is small: it writes sentences, not stories."
+words=$(cat "$at/${names[0]}.txt" "$at/${names[1]}.txt" | wc -w)
+echo "The texts: $at/${names[0]}.txt and $at/${names[1]}.txt ($words words)."
+[ "$model" != demo ] || echo "The demonstration model is small: it writes sentences, not stories."
