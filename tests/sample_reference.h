@@ -101,6 +101,86 @@ static size_t ref_eta(const struct cand *c, size_t n, double eps, bool *unsure)
     return kept;
 }
 
+static size_t ref_top_n_sigma(const struct cand *c, size_t n, double sigmas, bool *unsure)
+{
+    long double mean = 0, variance = 0;
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i++)
+        mean += (long double)c[i].x / n;
+    for (size_t i = 0; i < n; i++)
+        variance += ((long double)c[i].x - mean) * ((long double)c[i].x - mean) / n;
+    const long double most = sigmas * sqrtl(variance);
+    for (size_t i = 0; i < n; i++) {
+        long double below = (long double)c[0].x - c[i].x;
+        kept += below <= most;
+        *unsure |= below > 0 && fabsl(below - most) <= 1e-10L * fmaxl(most, fabsl((long double)c[0].x));
+    }
+    return kept;
+}
+
+/* These two keep no prefix: they move the survivors to the front, in no order, and return their number. */
+struct ref_near { double distance, share; struct cand c; };
+static int ref_by_distance(const void *a_, const void *b_)
+{
+    const struct ref_near *a = a_, *b = b_;
+    return a->distance != b->distance ? (a->distance < b->distance ? -1 : 1)
+                                      : (a->c.id > b->c.id) - (a->c.id < b->c.id);
+}
+
+static size_t ref_typical(struct cand *c, size_t n, double p, size_t min_keep, bool *unsure)
+{
+    struct ref_near *all = malloc(n * sizeof *all);
+    double sum = 0, entropy = 0, so_far = 0;
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += exp((double)c[i].x - c[0].x);
+    for (size_t i = 0; i < n; i++) {
+        double share = exp((double)c[i].x - c[0].x) / sum;
+        entropy -= share > 0 ? share * log(share) : 0;
+    }
+    for (size_t i = 0; i < n; i++) {
+        double log_share = (double)c[i].x - c[0].x - log(sum);
+        all[i] = (struct ref_near){ fmin(fabs(-log_share - entropy), FLT_MAX), exp(log_share), c[i] };
+    }
+    qsort(all, n, sizeof *all, ref_by_distance);
+    while (kept < n && (so_far < p || kept < min_keep))
+        so_far += all[kept++].share;
+    /* A sum near p, and two different logits at nearly one distance at the end, prove nothing. */
+    const double near = 1e-6 * (1 + fabs((double)c[0].x) + all[kept - 1].distance);
+    so_far = 0;
+    for (size_t i = 0; i < kept; i++) {
+        so_far += all[i].share;
+        *unsure |= fabs(so_far - p) < 1e-9 && i + 1 < n;
+    }
+    for (size_t i = kept; kept > 0 && i < n; i++) {
+        double a = all[kept - 1].distance, b = all[i].distance;
+        *unsure |= all[i].c.x != all[kept - 1].c.x && b - a <= near;
+    }
+    for (size_t i = 0; kept > 0 && i + 1 < kept; i++)
+        *unsure |= all[i].c.x != all[kept - 1].c.x && all[kept - 1].distance - all[i].distance <= near;
+    for (size_t i = 0; i < kept; i++)
+        c[i] = all[i].c;
+    free(all);
+    return kept;
+}
+
+static size_t ref_xtc(struct cand *c, size_t n, double threshold, size_t min_keep, bool *unsure)
+{
+    double sum = 0;
+    size_t above = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += exp((double)c[i].x - c[0].x);
+    for (size_t i = 0; i < n; i++) {
+        double share = exp((double)c[i].x - c[0].x) / sum;
+        above += share >= threshold;
+        *unsure |= fabs(share / threshold - 1) < 1e-6;
+    }
+    if (above < 2 || n - above + 1 < min_keep)
+        return n;
+    memmove(c, c + above - 1, (n - above + 1) * sizeof *c);
+    return n - above + 1;
+}
+
 static size_t ref_min_p(const struct cand *c, size_t n, double min_p, bool *unsure)
 {
     size_t kept = 0;
@@ -161,11 +241,12 @@ static size_t ref_banned_ends(const struct sampling *p, const struct history *h)
     return p->ignore_eos ? p->n_eos : 0;
 }
 
-/* The candidates that the chain keeps, sorted by logit; the caller frees them. NULL if the reference
- * contradicts itself. */
+/* The candidates that the chain keeps, sorted by logit; the caller frees them. `position` names the coins.
+ * NULL if the reference contradicts itself. */
 static struct cand *ref_chain(const struct sampling *p, const float *logits, size_t vocab,
-                              const struct history *h, bool *unsure, size_t *n_kept)
+                              const struct history *h, uint64_t position, bool *unsure, size_t *n_kept)
 {
+    const double xtc_draw = (double)(coin_word(p->seed, p->sample, position, UINT32_MAX - 1) >> 11) * 0x1p-53;
     struct cand *c = malloc(vocab * sizeof *c);
     size_t n = 0;
     const size_t bans = ref_banned_ends(p, h);
@@ -174,8 +255,8 @@ static struct cand *ref_chain(const struct sampling *p, const float *logits, siz
     for (size_t i = 0; i < vocab; i++)
         c[i] = (struct cand){ logits[i], (int32_t)i };
     n = vocab;
-    enum { STEP_BIAS, STEP_PENALTIES, STEP_DRY, STEP_TEMPERATURE, STEP_TOP_K, STEP_TOP_P, STEP_MIN_P,
-           STEP_ETA, STEPS };
+    enum { STEP_BIAS, STEP_PENALTIES, STEP_DRY, STEP_TOP_N_SIGMA, STEP_TEMPERATURE, STEP_TOP_K,
+           STEP_TYPICAL, STEP_TOP_P, STEP_MIN_P, STEP_ETA, STEP_XTC, STEPS };
     for (int step = 0; step < STEPS; step++) {
         size_t kept = 0, m;
         for (size_t i = 0; i < n; i++)
@@ -203,6 +284,18 @@ static struct cand *ref_chain(const struct sampling *p, const float *logits, siz
         case STEP_TEMPERATURE:
             for (size_t i = 0; !greedy && i < n; i++)
                 c[i].x = ref_limited(c[i].x, (float)(c[i].x / (float)p->temperature));
+            break;
+        case STEP_TOP_N_SIGMA:
+            if (!greedy && p->top_n_sigma > 0)
+                m = ref_top_n_sigma(c, n, p->top_n_sigma, unsure);
+            break;
+        case STEP_TYPICAL:
+            if (!greedy && p->typical < 1)
+                m = n = ref_typical(c, n, p->typical, p->min_keep, unsure);
+            break;
+        case STEP_XTC:
+            if (!greedy && p->xtc_probability > 0 && xtc_draw < p->xtc_probability)
+                m = n = ref_xtc(c, n, p->xtc_threshold, p->min_keep, unsure);
             break;
         case STEP_TOP_K: if (!greedy && p->top_k > 0) m = MIN(n, (size_t)p->top_k); break;
         case STEP_TOP_P: if (!greedy && p->top_p < 1) m = ref_top_p(c, n, p->top_p, unsure); break;

@@ -89,7 +89,7 @@ static const struct foreign expert_keys[] = {
 
 /* Settings of generation_config.json that change the sampled token. */
 static const struct foreign generation_keys[] = {
-    { "typical_p", ONE }, { "epsilon_cutoff", ZERO }, { "top_h", NULL_ONLY }, { "num_beams", ONE },
+    { "epsilon_cutoff", ZERO }, { "top_h", NULL_ONLY }, { "num_beams", ONE },
     { "penalty_alpha", ZERO }, { "no_repeat_ngram_size", ZERO }, { "encoder_no_repeat_ngram_size", ZERO },
     { "encoder_repetition_penalty", ONE }, { "bad_words_ids", EMPTY }, { "force_words_ids", EMPTY },
     { "constraints", EMPTY }, { "sequence_bias", EMPTY }, { "suppress_tokens", EMPTY },

@@ -74,7 +74,7 @@ struct config {
     struct generation_member { char key[32], value[32]; } generation[CONFIG_GENERATION_MAX];
     size_t n_generation;
     /* A setting of generation_config.json that changes sampling and is not implemented, such as
-     * "typical_p 0.9", or "". The model loads, but its own sampling settings cannot be used. */
+     * "epsilon_cutoff 0.9", or "". The model loads, but its own sampling settings cannot be used. */
     char generation_unknown[96];
 };
 

@@ -21,7 +21,8 @@
  *     max_tokens                --tokens; max_completion_tokens overrides it; without either the text goes to
  *                               its own end, at most to the end of the context
  *     n, seed                   --samples; --seed for this line
- *     temperature top_p top_k min_p eta min_keep presence_penalty frequency_penalty min_tokens ignore_eos
+ *     temperature top_n_sigma top_k typical_p top_p min_p eta xtc_probability xtc_threshold min_keep
+ *     presence_penalty frequency_penalty min_tokens ignore_eos
  *     on_loop dry_multiplier dry_base dry_allowed_length dry_penalty_last_n      like the options
  *     repetition_penalty, repeat_penalty       --penalty
  *     repeat_last_n, penalty_window            --penalty-window

@@ -149,6 +149,7 @@ static bool is_unset(const struct member *m, const struct job_params *p)
     if (!(m->opt->flags & WHEN_SET))
         return false;
     struct options of_default = { 0 };
+    sampling_defaults(&of_default.job.sampling);
     if (m->opt->kind == IDS)
         return ((const struct id_list *)job_place(p, m->opt))->n == 0;
     const size_t bytes = m->opt->kind == REAL ? sizeof(double) : m->opt->kind == CHOICE ? sizeof(int)

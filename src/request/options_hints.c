@@ -25,9 +25,9 @@ static const struct hint options[] = {
     { "-tb --threads-batch", "--threads is the number for prompts, too" },
     { "-ctk --cache-type-k -ctv --cache-type-v", "--kv-dtype is the type of the cache" },
     { "-sys --system-prompt", "--chat --system TEXT is the system message" },
-    { "--mirostat --mirostat-lr --mirostat-ent --mirostat-eta --mirostat-tau --typical --typical-p "
-      "--top-nsigma --top-n-sigma --xtc-probability --xtc-threshold --dynatemp-range --dynatemp-exp "
-      "--adaptive-target", "longhand's samplers are --top-k, --top-p, --min-p, --eta and DRY" },
+    { "--mirostat --mirostat-lr --mirostat-ent --mirostat-eta --mirostat-tau --dynatemp-range --dynatemp-exp "
+      "--adaptive-target", "longhand's samplers are --top-n-sigma, --top-k, --typical, --top-p, --min-p, "
+      "--eta, --xtc-probability and DRY" },
     { "--samplers --sampler-seq", "the order of the samplers is fixed" },
     { "--grammar --grammar-file -j --json-schema -jf --guided-json --guided-regex", "texts are free" },
     { "--in-prefix --in-suffix -i --interactive", "longhand writes whole texts, and does not talk" },

@@ -165,7 +165,8 @@ bool request_notice_unfiltered(const struct request *r, const struct engine *g)
     struct err ignored;
     if (g->config.has_generation_config || !model_is_file(g->dir) || options_given(o, "temperature") ||
         o->generation_config == GENERATION_NONE || s->temperature != 1 || s->top_k > 0 || s->top_p < 1 ||
-        s->min_p > 0 || s->eta > 0 || chat_template_text(&template, g->dir, &ignored) || !template)
+        s->min_p > 0 || s->eta > 0 || s->typical < 1 || s->top_n_sigma > 0 ||
+        chat_template_text(&template, g->dir, &ignored) || !template)
         return false;
     free(template);
     for (size_t i = 0; preset_name(i); i++)

@@ -21,7 +21,8 @@ size_t chain_bytes(size_t vocab)
 void chain_open(struct chain *c, size_t vocab, const struct ops *ops, struct pool *pool, void *memory)
 {
     char *m = memory;
-    *c = (struct chain){ .ops = ops, .pool = pool, .vocab = vocab, .few_max = short_row_max(vocab) };
+    *c = (struct chain){ .ops = ops, .pool = pool, .vocab = vocab, .few_max = short_row_max(vocab),
+                         .centre = NAN };
     c->hist = (uint64_t *)(void *)m;
     m += SELECT_BUCKETS * sizeof(uint64_t);
     c->few_x = (float *)(void *)m;
@@ -31,13 +32,21 @@ void chain_open(struct chain *c, size_t vocab, const struct ops *ops, struct poo
     c->at = (uint32_t *)(void *)m;
 }
 
-void chain_start(struct chain *c, float *logits)
+/* The row is `all`, and nothing is filtered. */
+static void whole_row(struct chain *c)
 {
-    c->all = c->x = logits;
+    c->x = c->all;
     c->ids = NULL;
     c->n = c->vocab;
     c->cut = -FLT_MAX;
     c->known = false;
+}
+
+void chain_start(struct chain *c, float *logits, const struct coin_key *key)
+{
+    c->all = logits;
+    c->key = *key;
+    whole_row(c);
 }
 
 /* ---- steps that change logits ---- */
@@ -50,7 +59,7 @@ static void widen(struct chain *c)
             c->all[i] = -INFINITY;
         for (size_t i = 0; i < c->n; i++)
             c->all[c->ids[i]] = c->x[i];
-        chain_start(c, c->all);
+        whole_row(c);
     } else if (c->cut > -FLT_MAX) {
         c->ops->cut_below(c->x, c->n, c->cut);
         c->cut = -FLT_MAX;
@@ -127,10 +136,20 @@ void chain_temperature(struct chain *c, double t)
 
 /* ---- selection of a prefix ---- */
 
-/* The end of a prefix of the candidates: the prefix holds every logit > x, and those == x with index <= i. */
+/* The end of a prefix of the candidates: the prefix holds every value > x, and those == x with index <= i. */
 struct end { float x; uint32_t i; };
 
-static bool before(const float *x, uint32_t a, uint32_t b) { return x[a] > x[b] || (x[a] == x[b] && a < b); }
+/* What a selection orders candidate i by: its logit, or minus its distance from the centre. */
+static float value(const struct chain *c, uint32_t i)
+{
+    return isnan(c->centre) ? c->x[i] : MAX(-fabsf(c->x[i] - c->centre), -FLT_MAX);
+}
+
+static bool before(const struct chain *c, uint32_t a, uint32_t b)
+{
+    float x = value(c, a), y = value(c, b);
+    return x > y || (x == y && a < b);
+}
 
 /* The weights of candidates at[0..n): their probabilities, or 1 each. */
 static void candidate_weights(const struct chain *c, uint64_t *w, const uint32_t *at, size_t n, bool weighted)
@@ -145,7 +164,7 @@ static void candidate_weights(const struct chain *c, uint64_t *w, const uint32_t
         c->ops->weigh(w, x, n, c->top);
 }
 
-/* One step of narrowing. c->at[0..*m) are candidates with logits from lo to hi > lo, by ascending index.
+/* One step of narrowing. c->at[0..*m) are candidates with values from lo to hi > lo, by ascending index.
  * Keeps the bucket that holds the target, and adds the weights before that bucket to *sum. */
 static void narrow(struct chain *c, size_t *m, float lo, float hi, uint64_t *sum, uint64_t target,
                    bool weighted)
@@ -158,14 +177,14 @@ static void narrow(struct chain *c, size_t *m, float lo, float hi, uint64_t *sum
         size_t k = MIN(*m - i, (size_t)COIN_BLOCK);
         candidate_weights(c, w, c->at + i, k, weighted);
         for (size_t j = 0; j < k; j++) {
-            size_t b = (size_t)(((double)hi - c->x[c->at[i + j]]) * per_unit);
+            size_t b = (size_t)(((double)hi - value(c, c->at[i + j])) * per_unit);
             c->hist[MIN(b, (size_t)SELECT_BUCKETS - 1)] += w[j];
         }
     }
     while (*sum + c->hist[bucket] < target)
         *sum += c->hist[bucket++];
     for (size_t i = 0; i < *m; i++) {
-        size_t b = (size_t)(((double)hi - c->x[c->at[i]]) * per_unit);
+        size_t b = (size_t)(((double)hi - value(c, c->at[i])) * per_unit);
         if (MIN(b, (size_t)SELECT_BUCKETS - 1) == bucket)
             c->at[kept++] = c->at[i];
     }
@@ -176,9 +195,9 @@ static void narrow(struct chain *c, size_t *m, float lo, float hi, uint64_t *sum
 static struct end end_among(struct chain *c, size_t m, uint64_t sum, uint64_t target, bool weighted)
 {
     for (;;) {
-        float lo = c->x[c->at[0]], hi = lo;
+        float lo = value(c, c->at[0]), hi = lo;
         for (size_t i = 1; i < m; i++) {
-            float x = c->x[c->at[i]];
+            float x = value(c, c->at[i]);
             lo = MIN(lo, x);
             hi = MAX(hi, x);
         }
@@ -188,7 +207,7 @@ static struct end end_among(struct chain *c, size_t m, uint64_t sum, uint64_t ta
             for (size_t i = 1; i < m; i++) {
                 uint32_t a = c->at[i];
                 size_t j = i;
-                for (; j > 0 && before(c->x, a, c->at[j - 1]); j--)
+                for (; j > 0 && before(c, a, c->at[j - 1]); j--)
                     c->at[j] = c->at[j - 1];
                 c->at[j] = a;
             }
@@ -201,7 +220,7 @@ static struct end end_among(struct chain *c, size_t m, uint64_t sum, uint64_t ta
         candidate_weights(c, &w, c->at + i, 1, weighted);
         sum += w;
         if (sum >= target)
-            return (struct end){ c->x[c->at[i]], c->at[i] };
+            return (struct end){ value(c, c->at[i]), c->at[i] };
     }
     assert(!"the target lies in the bucket");
     return (struct end){ c->cut, UINT32_MAX };
@@ -299,6 +318,30 @@ static struct end end_of_difference(const struct chain *c, double d)
 
 /* ---- filters ---- */
 
+/* Keeps logits >= the largest - n * standard deviation of all logits that are left. The sums run in eight
+ * lanes of doubles in a fixed order. */
+void chain_top_n_sigma(struct chain *c, double n, size_t min_keep)
+{
+    enum { LANES = 8 };
+    double mean = 0, variance = 0, count = 0;
+    if (!find_top(c))
+        return;
+    for (int square = 0; square < 2; square++) {
+        double sum[LANES] = {0}, seen[LANES] = {0}, *total = square ? &variance : &mean;
+        for (size_t i = 0; i < c->n; i++) {
+            const bool left = c->x[i] >= c->cut;
+            const double d = left ? c->x[i] - mean : 0;
+            sum[i % LANES] += square ? d * d : d;
+            seen[i % LANES] += left;
+        }
+        count = 0;
+        for (size_t i = 0; i < LANES; i++)
+            count += seen[i], *total += sum[i];
+        *total /= count;
+    }
+    keep(c, end_of_difference(c, -n * sqrt(variance)), min_keep);
+}
+
 void chain_top_k(struct chain *c, size_t k)
 {
     if (k < c->n && find_top(c))
@@ -335,22 +378,106 @@ void chain_eta(struct chain *c, double eps, size_t min_keep)
     keep(c, end_of_difference(c, MIN(least, 0)), min_keep);
 }
 
+/* Finds the end among all candidates, by their values. target is at most their number, or the sum of their
+ * weights. */
+static struct end end_of_values(struct chain *c, uint64_t target, bool weighted)
+{
+    size_t m = c->ops->between(c->at, c->n, c->x, c->n, c->cut, FLT_MAX);
+    return end_among(c, m, 0, target, weighted);
+}
+
+/* A token's surprise -log p differs from the entropy, the mean surprise, as its logit differs from the mean
+ * logit, weighted by probability. Keeps the fewest tokens nearest to that centre whose probabilities sum up
+ * to p or more, lowest id first on ties. */
+void chain_typical(struct chain *c, double p, size_t min_keep)
+{
+    uint64_t sum[2] = {0};
+    float least = FLT_MAX;
+    if (!find_top(c))
+        return;
+    c->ops->moments(sum, c->x, c->n, c->top, c->cut);
+    const uint64_t all = tally(c, true), left = tally(c, false);
+    const double want = ceil(p * (double)all);
+    c->centre = (float)(c->top - (double)sum[1] / (double)sum[0]);
+    struct end end = end_of_values(c, MIN(MAX((uint64_t)want, 1), all), true),
+               other = end_of_values(c, MIN(min_keep, left), false);
+    if (other.x < end.x || (other.x == end.x && other.i > end.i))
+        end = other;
+    for (uint32_t i = 0; i < c->n; i++) {
+        const float v = value(c, i);
+        if (!(v > end.x || (v == end.x && i <= end.i)))
+            c->x[i] = -INFINITY;
+        else if (c->x[i] >= c->cut)
+            least = MIN(least, c->x[i]);
+    }
+    c->centre = NAN;
+    c->known = false;
+    keep(c, (struct end){ least, UINT32_MAX }, 1);
+}
+
+/* With the probability, which a coin of the position decides, removes every token of a probability >= the
+ * threshold but the least probable of these tokens. Does nothing if fewer than min_keep tokens would be
+ * left. */
+void chain_xtc(struct chain *c, double probability, double threshold, size_t min_keep)
+{
+    uint64_t sum[2] = {0};
+    const uint64_t word = coin_word(c->key.seed, c->key.sample, c->key.position, COIN_ID_XTC);
+    if ((double)(word >> 11) * 0x1p-53 >= probability || !find_top(c))
+        return;
+    c->ops->moments(sum, c->x, c->n, c->top, c->cut);
+    const double least = log_own(threshold) + log_own((double)sum[0] / WEIGHT_ONE);
+    if (least > 0)
+        return;
+    const float limit = MAX(end_of_difference(c, least).x, c->cut);
+    const size_t n = c->ops->between(c->at, c->n, c->x, c->n, limit, FLT_MAX);
+    if (tally(c, false) < min_keep + n - 1)
+        return;
+    uint32_t last = c->at[0];
+    for (size_t i = 1; i < n; i++)
+        last = before(c, last, c->at[i]) ? c->at[i] : last;
+    for (size_t i = 0; i < n; i++)
+        if (c->at[i] != last)
+            c->x[c->at[i]] = -INFINITY;
+    c->known = false;
+}
+
+static bool top_n_sigma_on(const struct sampling *p) { return p->top_n_sigma > 0; }
+static bool temperature_on(const struct sampling *p) { return p->temperature != 1; }
+static bool typical_on(const struct sampling *p) { return p->typical < 1; }
+static bool xtc_on(const struct sampling *p) { return p->xtc_probability > 0; }
 static bool top_k_on(const struct sampling *p) { return p->top_k > 0; }
 static bool top_p_on(const struct sampling *p) { return p->top_p < 1; }
 static bool min_p_on(const struct sampling *p) { return p->min_p > 0; }
 static bool eta_on(const struct sampling *p) { return p->eta > 0; }
 
+static void top_n_sigma(struct chain *c, const struct sampling *p)
+{
+    chain_top_n_sigma(c, p->top_n_sigma, p->min_keep);
+}
+static void temperature(struct chain *c, const struct sampling *p) { chain_temperature(c, p->temperature); }
 static void top_k(struct chain *c, const struct sampling *p)
 {
     chain_top_k(c, MAX((size_t)p->top_k, p->min_keep));
+}
+static void typical(struct chain *c, const struct sampling *p)
+{
+    chain_typical(c, p->typical, p->min_keep);
 }
 static void top_p(struct chain *c, const struct sampling *p) { chain_top_p(c, p->top_p, p->min_keep); }
 static void min_p(struct chain *c, const struct sampling *p) { chain_min_p(c, p->min_p, p->min_keep); }
 static void eta(struct chain *c, const struct sampling *p) { chain_eta(c, p->eta, p->min_keep); }
 
-const struct chain_filter chain_filters[] = {
-    { "top-k", top_k_on, top_k, true }, { "top-p", top_p_on, top_p, true },
-    { "min-p", min_p_on, min_p, true }, { "eta", eta_on, eta, true },
+static void xtc(struct chain *c, const struct sampling *p)
+{
+    chain_xtc(c, p->xtc_probability, p->xtc_threshold, p->min_keep);
+}
+
+const struct chain_step chain_steps[] = {
+    { "top-n-sigma", top_n_sigma_on, top_n_sigma, false },
+    { "temperature", temperature_on, temperature, true }, { "top-k", top_k_on, top_k, true },
+    { "typical", typical_on, typical, false },
+    { "top-p", top_p_on, top_p, true }, { "min-p", min_p_on, min_p, true }, { "eta", eta_on, eta, true },
+    { "xtc-probability", xtc_on, xtc, false },
     { NULL },
 };
 
@@ -479,14 +606,14 @@ static void race_part(void *ctx, size_t i, size_t thread)
     }
 }
 
-size_t chain_rank(struct chain *c, const struct coin_key *key, size_t k, struct candidate *out)
+size_t chain_rank(struct chain *c, bool coins, size_t k, struct candidate *out)
 {
     assert(k >= 1 && k <= RANK_MAX);
     if (!find_top(c))
         return 0;
     struct race r;                      /* 33 KB: not cleared as a whole */
     r.c = c;
-    r.key = key;
+    r.key = coins ? &c->key : NULL;
     r.floor = -INFINITY;
     size_t threads = c->pool ? MIN(pool_threads(c->pool), RACE_PARTS_MAX) : 1;
     size_t parts = MIN(threads, c->n / 8192 + 1);
@@ -509,7 +636,7 @@ size_t chain_rank(struct chain *c, const struct coin_key *key, size_t k, struct 
         for (size_t j = 0; j < r.best[i].n; j++)
             enter(best, r.best[i].at[j]);
     for (size_t i = 0; i < best->n; i++) {
-        double score = key ? best->at[i].score : best->at[i].score - c->top;
+        double score = coins ? best->at[i].score : best->at[i].score - c->top;
         out[i] = (struct candidate){ (int32_t)best->at[i].id, (float)MAX(score, (double)-FLT_MAX) };
     }
     return best->n;

@@ -11,6 +11,10 @@
 
 void philox4x32(uint32_t out[4], const uint32_t counter[4], const uint32_t key[2]);
 
+/* Ids of coins that belong to no token: whether XTC acts at a position, and a uniform choice there. */
+#define COIN_ID_XTC    (UINT32_MAX - 1)
+#define COIN_ID_CHOICE UINT32_MAX
+
 /* 64 random bits, and the Gumbel noise -log(-log(u)) made of them. */
 uint64_t coin_word(uint64_t seed, uint32_t sample, uint64_t position, uint32_t id);
 double   coin_gumbel(uint64_t word);

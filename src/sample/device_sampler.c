@@ -151,11 +151,11 @@ static void chain_of(struct device_chain *d, const struct sampling *p, const uin
     memcpy(d->order, steps, sizeof steps);
 }
 
-static int check_filters(const struct sampling *p, struct err *e)
+static int check_steps(const struct sampling *p, struct err *e)
 {
-    for (const struct chain_filter *f = chain_filters; f->name; f++)
-        if (f->on(p) && !f->on_gpu)
-            return err_set(e, ERR_INPUT, "--%s: only a CPU has this filter; --device cpu", f->name);
+    for (const struct chain_step *step = chain_steps; step->name; step++)
+        if (step->on(p) && !step->on_gpu)
+            return err_set(e, ERR_INPUT, "--%s: only a CPU has this filter; --device cpu", step->name);
     return 0;
 }
 
@@ -165,7 +165,7 @@ int device_sampler_open(struct device_sampler **out, const struct model *m, cons
     struct device_sampler c = sizes(m, p, rows);
     struct device *dev = m->dev;
     *out = NULL;
-    if (!dev->host_memory && check_filters(p, e))
+    if (!dev->host_memory && check_steps(p, e))
         return -1;
     if (sampler_open(&c.sampler, p, c.vocab, m->ops, m->pool, e))
         return -1;

@@ -73,30 +73,6 @@ int32_t sampler_lowest_allowed(struct sampler *s, const struct history *h)
     return id;
 }
 
-/* Runs all steps of the chain on the logits. */
-static void run_chain(struct sampler *s, float *logits, const struct history *h)
-{
-    const struct sampling *p = &s->p;
-    struct chain *c = &s->chain;
-    assert(h->n_prompt <= h->n);
-    const bool tables = s->counts.on_window || s->counts.on_text || s->dry.on;
-    const bool extends = tables && history_digest_extend(&s->seen, h);
-    token_counts_follow(&s->counts, h, extends);
-    dry_enter(&s->dry, h, extends);
-    chain_start(c, logits);
-    chain_bias(c, p, sampler_banned_ends(p, h));
-    chain_penalties(c, p, &s->counts);
-    chain_dry(c, &s->dry);
-    if (p->temperature != 0) {
-        chain_temperature(c, p->temperature);
-        for (const struct chain_filter *f = chain_filters; f->name; f++)
-            if (f->on(p))
-                f->apply(c, p);
-    }
-    token_counts_drop_path(&s->counts, h);
-    dry_leave(&s->dry);
-}
-
 uint64_t sampler_position(const struct history *h, uint32_t row)
 {
     assert(row < CANDIDATE_ROWS_MAX);
@@ -108,20 +84,41 @@ static struct coin_key key_of(const struct sampler *s, const struct history *h, 
     return (struct coin_key){ s->p.seed, sampler_position(h, row), s->p.sample };
 }
 
+/* Runs all steps of the chain on the logits, with the coins of a candidate row. */
+static void run_chain(struct sampler *s, float *logits, const struct history *h, uint32_t row)
+{
+    const struct sampling *p = &s->p;
+    struct chain *c = &s->chain;
+    assert(h->n_prompt <= h->n);
+    const bool tables = s->counts.on_window || s->counts.on_text || s->dry.on;
+    const bool extends = tables && history_digest_extend(&s->seen, h);
+    token_counts_follow(&s->counts, h, extends);
+    dry_enter(&s->dry, h, extends);
+    const struct coin_key key = key_of(s, h, row);
+    chain_start(c, logits, &key);
+    chain_bias(c, p, sampler_banned_ends(p, h));
+    chain_penalties(c, p, &s->counts);
+    chain_dry(c, &s->dry);
+    for (const struct chain_step *step = chain_steps; p->temperature != 0 && step->name; step++)
+        if (step->on(p))
+            step->apply(c, p);
+    token_counts_drop_path(&s->counts, h);
+    dry_leave(&s->dry);
+}
+
 int32_t sampler_sample_row(struct sampler *s, float *logits, const struct history *h, uint32_t row)
 {
     struct candidate one;
-    const struct coin_key key = key_of(s, h, row);
-    run_chain(s, logits, h);
+    run_chain(s, logits, h, row);
     int32_t id = s->p.temperature == 0                  ? chain_best(&s->chain)
-                 : chain_rank(&s->chain, &key, 1, &one) ? one.id : -1;
+                 : chain_rank(&s->chain, true, 1, &one) ? one.id : -1;
     return id < 0 ? sampler_lowest_allowed(s, h) : id;
 }
 
 size_t sampler_random_below(const struct sampler *s, const struct history *h, uint32_t row, size_t n)
 {
     const struct coin_key key = key_of(s, h, row);
-    return coin_word(key.seed, key.sample, key.position, UINT32_MAX) % n;
+    return coin_word(key.seed, key.sample, key.position, COIN_ID_CHOICE) % n;
 }
 
 int32_t sampler_sample(struct sampler *s, float *logits, const struct history *h)
@@ -132,9 +129,8 @@ int32_t sampler_sample(struct sampler *s, float *logits, const struct history *h
 size_t sampler_rank(struct sampler *s, float *logits, const struct history *h, size_t k,
                     struct candidate *out)
 {
-    const struct coin_key key = key_of(s, h, 0);
-    run_chain(s, logits, h);
-    return chain_rank(&s->chain, s->p.temperature == 0 ? NULL : &key, k, out);
+    run_chain(s, logits, h, 0);
+    return chain_rank(&s->chain, s->p.temperature != 0, k, out);
 }
 
 bool sampler_bans(const struct sampler *s, int32_t id, const struct history *h)

@@ -7,17 +7,22 @@
  *                l - (presence + frequency * count) for the tokens of the generated text
  *   dry          l - multiplier * base^(L - allowed) for every token that would continue a repetition of
  *                L >= allowed tokens (src/sample/dry.h)
+ *   top-n-sigma  keeps l >= the largest l - n * standard deviation of all logits
  *   temperature  l / (float)temperature
  *   top-k        keeps the first k candidates
+ *   typical      keeps the fewest tokens whose surprise -log p is nearest to the entropy and whose
+ *                probabilities sum up to `typical` or more (Meister et al. 2023)
  *   top-p        keeps the shortest prefix whose probabilities sum up to p or more
  *   min-p        keeps p >= min_p * the largest p
  *   eta          keeps p >= min(eta, sqrt(eta) * exp(-entropy)), as Hugging Face transformers does
+ *   xtc          with xtc_probability, by a coin of the position: removes the tokens of p >= xtc_threshold,
+ *                but for the least probable of them
  *
- * The first four steps change logits. Each changed logit is rounded to float once and stays within
- * +-FLT_MAX. The last four are filters. Each filter sees the renormalised survivors of the steps before
- * it, ordered by (logit descending, id ascending), and at least min_keep tokens survive it. A step after a
- * filter changes the survivors only. Temperature 0 skips the filters because they never remove the best
- * candidate; bias, penalties and DRY still apply. */
+ * Bias, penalties, DRY and temperature change logits. Each changed logit is rounded to float once and stays
+ * within +-FLT_MAX. The other steps are filters. Each filter sees the renormalised survivors of the steps
+ * before it, ordered by (logit descending, id ascending), and at least min_keep tokens survive it. A step
+ * after a filter changes the survivors only. At temperature 0 the best candidate alone is left after bias,
+ * penalties and DRY: the filters change nothing then. */
 #pragma once
 #include "src/base/base.h"
 
@@ -37,6 +42,8 @@ struct sampling {
     double temperature;              /* 0: greedy */
     long top_k;                      /* <= 0: off */
     double top_p, min_p, eta;        /* 1, 0, 0: off */
+    double top_n_sigma, typical;     /* <= 0, 1: off */
+    double xtc_probability, xtc_threshold;       /* probability 0: off */
     size_t min_keep;                 /* >= 1 */
     double penalty;                  /* contextual penalty theta; 1: off */
     long penalty_window;             /* its last W tokens of prompt and text; 0: none, -1: all */

@@ -68,6 +68,9 @@ static void any_sampling(struct sampling *p, struct rng *g)
     if (!rng_below(g, 3)) p->top_p = 0.5 + 0.05 * (double)rng_below(g, 10);
     if (!rng_below(g, 3)) p->min_p = 0.1, p->min_keep = 1 + rng_below(g, 5);
     if (!rng_below(g, 4)) p->eta = 0.0004;
+    if (!rng_below(g, 5)) p->top_n_sigma = 2;
+    if (!rng_below(g, 5)) p->typical = 0.9;
+    if (!rng_below(g, 5)) p->xtc_probability = 0.5, p->xtc_threshold = 0.05;
     if (!rng_below(g, 3)) p->penalty = 1.2, p->penalty_window = rng_below(g, 2) ? 30 : -1;
     if (!rng_below(g, 4)) p->presence = 0.3, p->frequency = 0.1;
     if (!rng_below(g, 4)) p->dry_multiplier = 0.3, p->dry_base = 1.2;

@@ -38,14 +38,14 @@ enum way { WHOLE, KILLED, SNAPSHOT, WITH_OTHERS, N_WAYS };
 
 static struct { size_t runs[N_WAYS], tokens, rounds; } count[N_SUBJECTS];
 
-/* Each of four temperatures with each of ten filters and penalties. */
+/* Each of four temperatures with each of twelve filters and penalties. */
 static struct sampling sampling_of(size_t i)
 {
     static const double temperatures[] = { 0, 0.7, 1, 1.5 };
     struct sampling s;
     sampling_defaults(&s);
     s.seed = 500 + i, s.text_max = PROMPT_MAX + TEXT, s.temperature = temperatures[i % 4];
-    switch (i / 4 % 10) {
+    switch (i / 4 % 12) {
     case 1: s.top_k = 20; break;
     case 2: s.top_p = 0.9; break;
     case 3: s.min_p = 0.05; break;
@@ -56,6 +56,8 @@ static struct sampling sampling_of(size_t i)
     case 8: s.dry_multiplier = 0.4, s.dry_base = 1.2; break;
     case 9: s.top_k = 40, s.top_p = 0.95, s.min_p = 0.02, s.eta = 0.001, s.penalty = 1.3,
         s.penalty_window = 9, s.presence = -0.2, s.frequency = 0.1, s.min_keep = 3; break;
+    case 10: s.top_n_sigma = 1.2, s.typical = 0.8; break;
+    case 11: s.xtc_probability = 0.6, s.xtc_threshold = 0.02; break;
     default: break;
     }
     return s;

@@ -92,11 +92,13 @@ static void samplings(struct sampling *s, size_t n, size_t i)
     case 14: s->dry_multiplier = 0.3, s->dry_base = 1.2, s->min_p = 0.05; break;
     case 15: s->dry_multiplier = 0.2, s->dry_base = 1.1, s->dry_allowed = 3, s->dry_last_n = 40,
         s->temperature = 0; break;
+    case 16: s->top_n_sigma = 1.5, s->typical = 0.9, s->temperature = 1.2; break;
+    case 17: s->xtc_probability = 0.5, s->xtc_threshold = 0.05, s->min_p = 0.02; break;
     default: break;
     }
     (void)n;
 }
-enum { N_SAMPLINGS = 16 };
+enum { N_SAMPLINGS = 18 };
 
 /* ---- a decoder and its plain twin ---- */
 

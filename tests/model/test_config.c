@@ -305,8 +305,8 @@ static void generation_settings(void)
                 "{\"typical_p\": 1.0, \"num_beams\": 1, \"epsilon_cutoff\": 0.0, \"bad_words_ids\": null, "
                 "\"max_length\": 4096, \"transformers_version\": \"4.31\"}", &e) == 0 &&
           !*c.generation_unknown && !config_generation(&c, "do_sample"), "%s", e.msg);
-    CHECK(parse(&c, small, "{\"typical_p\": 0.9}", &e) == 0 &&
-              strcmp(c.generation_unknown, "typical_p 0.9") == 0,
+    CHECK(parse(&c, small, "{\"epsilon_cutoff\": 0.9}", &e) == 0 &&
+              strcmp(c.generation_unknown, "epsilon_cutoff 0.9") == 0,
           "%s", c.generation_unknown);
     CHECK(parse(&c, small, "{\"suppress_tokens\": [1, 2]}", &e) == 0 &&
               strcmp(c.generation_unknown, "suppress_tokens [1, 2]") == 0,

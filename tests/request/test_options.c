@@ -197,15 +197,17 @@ static void scaling_is_joined_from_its_parts(void)
     check_refused("run --rope-scaling yarn:2 --rope-scale 4", "together with");
 }
 
-/* text with `value` in the place of the number of a member; free it. */
+/* text with `value` in the place of the number of a member, or with the member where it has none; free it. */
 static char *with_number(const char *text, const char *member, double value)
 {
     char key[48], *out = NULL;
     snprintf(key, sizeof key, "\"%s\": ", member);
     const char *at = strstr(text, key);
-    CHECK(at, "%s", key);
-    if (!at)
-        return NULL;
+    if (!at) {
+        if (asprintf(&out, "{%s%.17g, %s", key, value, text + 1) < 0)
+            abort();
+        return out;
+    }
     at += strlen(key);
     if (asprintf(&out, "%.*s%.17g%s", (int)(at - text), text, value, at + strcspn(at, ",}")) < 0)
         abort();
@@ -283,6 +285,7 @@ static void generation_config_is_read_by_the_table(void)
         { "{\"temperature\": \"hot\"}", "temperature: '\"hot" },
         { "{\"temperature\": 1e400}", "temperature: '1e400'" }, { "{\"top_p\": 1.5}", "top_p: '1.5'" },
         { "{\"min_p\": -0.1}", "min_p: '-0.1'" }, { "{\"eta_cutoff\": 2}", "eta_cutoff: '2'" },
+        { "{\"typical_p\": 0}", "typical_p: '0'" },
         { "{\"repetition_penalty\": 0}", "repetition_penalty: '0'" },
         { "{\"top_k\": 50.5}", "top_k: '50.5'" },
         { "{\"do_sample\": \"yes\"}", "do_sample: \"yes\"" },

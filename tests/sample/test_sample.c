@@ -99,6 +99,19 @@ static void make_sampling(struct sampling *p, size_t vocab, void *bias, int32_t 
     }
 }
 
+/* Sometimes the filters that are stored only where they are set. */
+static void make_late_filters(struct sampling *p)
+{
+    if (below(4) == 0)
+        p->top_n_sigma = PICK(-1, 0.01, 0.5, 1, 2, 5);
+    if (below(4) == 0)
+        p->typical = PICK(1e-9, 0.2, 0.5, 0.9, 0.95, 0.999);
+    if (below(3) == 0) {
+        p->xtc_probability = PICK(0.5, 1, 0.1);
+        p->xtc_threshold = PICK(1e-6, 0.01, 0.1, 0.3, 0.6);
+    }
+}
+
 /* All answers of a sampler for a row: the token, the ranking, the token of another candidate row, and
  * whether some ids are banned. */
 enum { SOME_IDS = 12 };
@@ -135,11 +148,12 @@ static void random_case(size_t vocab, int kind, struct pool *pool, struct tally 
     struct sampling p;
     struct err e;
     bool unsure, unsure_rank, unsure_row;
-    size_t kept = 0, ids = 1 + below(MIN(vocab, 300));
+    size_t kept = 0, row_kept = 0, ids = 1 + below(MIN(vocab, 300));
     float *logits = malloc(vocab * sizeof *logits);
     struct history h = { tokens, below(250), 0, path, below(3) ? 0 : below(8) };
     make_logits(logits, vocab, kind);
     make_sampling(&p, vocab, bias, eos);
+    make_late_filters(&p);
     p.n_stop = vocab > 14 ? below(3) : 0;
     for (size_t i = 0; i < p.n_stop; i++)
         eos[p.n_eos + i] = (int32_t)below(vocab);
@@ -154,16 +168,18 @@ static void random_case(size_t vocab, int kind, struct pool *pool, struct tally 
         ids_asked[i] = i < p.n_bias                        ? p.bias[i].id
                        : i < p.n_bias + p.n_eos + p.n_stop ? eos[i - p.n_bias]
                                                            : (int32_t)below(vocab);
-    struct cand *left = ref_chain(&p, logits, vocab, &h, &unsure, &kept);
-    CHECK(left, "the reference agrees with itself (vocabulary %zu, kind %d)", vocab, kind);
+    const uint64_t row_position = position + ((uint64_t)row << 40);
+    struct cand *left = ref_chain(&p, logits, vocab, &h, position, &unsure, &kept),
+                *row_left = ref_chain(&p, logits, vocab, &h, row_position, &unsure_row, &row_kept);
+    CHECK(left && row_left, "the reference agrees with itself (vocabulary %zu, kind %d)", vocab, kind);
     CHECK(!sampling_check(&p, vocab, &e), "%s", e.msg);
     if (test_failed_)
         return;
-    struct ref_scored *by_row = malloc((kept + 1) * sizeof *by_row),
+    struct ref_scored *by_row = malloc((row_kept + 1) * sizeof *by_row),
                       *want = malloc((kept + 1) * sizeof *want);
-    unsure_rank = unsure_row = unsure;
+    unsure_rank = unsure;
     by_row[0].id = want[0].id = ref_lowest_allowed(&p, vocab, ref_banned_ends(&p, &h));
-    ref_rank(by_row, left, kept, &p, position + ((uint64_t)row << 40), 1, &unsure_row);
+    ref_rank(by_row, row_left, row_kept, &p, row_position, 1, &unsure_row);
     ref_rank(want, left, kept, &p, position, 1, &unsure);
     ref_rank(want, left, kept, &p, position, k, &unsure_rank);
     t->cases++;
@@ -208,6 +224,7 @@ static void random_case(size_t vocab, int kind, struct pool *pool, struct tally 
     }
     free(logits);
     free(left);
+    free(row_left);
     free(by_row);
     free(want);
 }
@@ -222,9 +239,9 @@ static void sampler_equals_the_reference(void)
     state = 1;
     for (int i = 0; i < 6000 && !test_failed_; i++)
         random_case(vocabs[below(sizeof vocabs / sizeof *vocabs)], (int)below(KINDS), three, &t);
-    CHECK(t.unsure < t.cases / 50 && t.sampled > t.cases / 4 && t.filtered > t.cases / 3,
+    CHECK(t.unsure < t.cases / 30 && t.sampled > t.cases / 4 && t.filtered > t.cases / 3,
           "%zu cases, %zu unsure, %zu sampled, %zu filtered", t.cases, t.unsure, t.sampled, t.filtered);
-    CHECK(t.unsure_ranks < t.cases / 20 && t.ranked > t.cases / 4 && t.none > 20 &&
+    CHECK(t.unsure_ranks < t.cases / 15 && t.ranked > t.cases / 4 && t.none > 20 &&
               t.other_rows > t.cases / 5 && t.bans > t.cases / 4,
           "%zu cases, %zu unsure rankings, %zu ranked, %zu of none, %zu of other rows, %zu bans", t.cases,
           t.unsure_ranks, t.ranked, t.none, t.other_rows, t.bans);
@@ -307,18 +324,36 @@ static void filters_keep_what_the_reference_keeps(void)
             if (!isinf(logits[j]))
                 all[n++] = (struct cand){ logits[j], (int32_t)j };
         chain_open(&c, vocab, ops, NULL, memory);
-        chain_start(&c, logits);
+        const struct coin_key key = { 1, (uint64_t)i, 0 };
+        chain_start(&c, logits, &key);
         for (int step = 0; step < 4 && n > 0 && !unsure; step++) {
             size_t least = below(3) ? 1 : 1 + below(below(2) ? 30 : vocab + 3), m = n,
                    k = 1 + below(below(2) ? 60 : vocab + 3);
             double p = below(2) ? unit() : PICK(1e-9, 0.25, 0.5, 0.75, 0.9, 0.99, 0.9999999);
             p = p > 0 ? p : 0.5;
             qsort(all, n, sizeof *all, cand_order);
-            switch (below(5)) {
+            bool prefix = true;
+            switch (below(8)) {
             case 0: m = MIN(n, k); least = 1; chain_top_k(&c, k); break;
             case 1: m = ref_top_p(all, n, p, &unsure); chain_top_p(&c, p, least); break;
             case 2: p *= p * p; m = ref_min_p(all, n, p, &unsure); chain_min_p(&c, p, least); break;
             case 3: p *= p * p; m = ref_eta(all, n, p, &unsure); chain_eta(&c, p, least); break;
+            case 4:
+                p *= 4;
+                m = ref_top_n_sigma(all, n, p, &unsure);
+                chain_top_n_sigma(&c, p, least);
+                break;
+            case 5:
+                prefix = false;
+                m = ref_typical(all, n, p, least, &unsure);
+                chain_typical(&c, p, least);
+                break;
+            case 6:
+                prefix = false;
+                p *= p * p;
+                m = ref_xtc(all, n, p, least, &unsure);
+                chain_xtc(&c, 1, p, least);
+                break;
             default:
                 chain_temperature(&c, 0.5 + p);
                 for (size_t j = 0; j < n; j++)
@@ -326,7 +361,7 @@ static void filters_keep_what_the_reference_keeps(void)
                 break;
             }
             CHECK(m != SIZE_MAX, "the reference is at one with itself");
-            m = MIN(n, MAX(m, least));
+            m = prefix ? MIN(n, MAX(m, least)) : m;
             cuts += m < n;
             n = m;
             memcpy(copy, all, n * sizeof *all);
@@ -336,7 +371,7 @@ static void filters_keep_what_the_reference_keeps(void)
         }
         unsure_cases += unsure;
     }
-    CHECK(unsure_cases < 60 && cuts > 1000, "%zu unsure, %zu cuts", unsure_cases, cuts);
+    CHECK(unsure_cases < 200 && cuts > 1000, "%zu unsure, %zu cuts", unsure_cases, cuts);
     mem_free(memory, chain_bytes(V_MAX));
 }
 
@@ -358,7 +393,7 @@ static void thresholds_are_exact_to_one_float(void)
             }
             struct chain c;
             chain_open(&c, N, ops_all[0], NULL, memory);
-            chain_start(&c, x);
+            chain_start(&c, x, &(struct coin_key){0});
             chain_min_p(&c, i / 41.0, 1);
             for (size_t j = 0; j < c.n; j++)
                 got += c.x[j] >= c.cut;
