@@ -208,6 +208,28 @@ static const char *const store_steps[] = {
 "    tokens_per_second REAL NOT NULL,\n"
 "    PRIMARY KEY (host, model)\n"
 ") WITHOUT ROWID;\n",
+
+"CREATE TABLE chapter (\n"
+"    -- Jobs that continue the text of another one and begin when that one is done.\n"
+"    job      INTEGER PRIMARY KEY REFERENCES job(id) ON DELETE CASCADE,\n"
+"    after    INTEGER NOT NULL,           -- the job whose text it continues (perhaps removed)\n"
+"    carry    INTEGER,                    -- tokens of that text in the prompt, the last ones; NULL: all\n"
+"    prompted INTEGER NOT NULL,           -- 1: the job has a prompt of its own\n"
+"    own      INTEGER NOT NULL,           -- tokens of the prompt before the carried ones\n"
+"    most     INTEGER NOT NULL,           -- tokens of the prompt at most\n"
+"    given    INTEGER NOT NULL,           -- tokens of append\n"
+"    append   BLOB,                       -- given text at the start of the job's text; NULL: none\n"
+"    sha      BLOB                        -- SHA-256 of the continued text; NULL: no prompt was made yet\n"
+");\n"
+"CREATE INDEX chapter_after ON chapter (after);\n"
+"ALTER TABLE job ADD COLUMN chain /* of a chapter: the job that its chain began with */ INTEGER;\n"
+"ALTER TABLE job ADD COLUMN depth /* of a chapter: how many jobs are before it */ INTEGER NOT NULL "
+"DEFAULT 0;\n"
+"ALTER TABLE input ADD COLUMN chat /* JSON of a chat (src/request/chat_options.h); NULL: none */ TEXT;\n"
+"DROP INDEX job_queue;\n"
+"DROP INDEX job_model;\n"
+"CREATE INDEX job_queue ON job (state, priority DESC, ifnull(chain, id), depth DESC, id);\n"
+"CREATE INDEX job_model ON job (state, priority, model, ifnull(chain, id), depth DESC, id);\n",
 };
 
 /* For reading a store of version i + 1 without changing it: what step i + 1 adds, as temporary views and
@@ -230,6 +252,9 @@ static const char *const store_views[] = {
 
 "CREATE TEMP TABLE logprob (job, start, n, best, crc, data);\n"
 "CREATE TEMP TABLE speed (host, model, tokens_per_second);\n",
+
+"CREATE TEMP TABLE chapter (job, after, carry, prompted, own, most, given, append, sha);\n"
+"CREATE TEMP VIEW input AS SELECT i.*, NULL AS chat FROM main.input i;\n",
 };
 _Static_assert(sizeof store_views / sizeof *store_views + 1 == sizeof store_steps / sizeof *store_steps,
                "older stores can be read");

@@ -13,6 +13,7 @@
  *                       checkpoint_open ... checkpoint_end     runs/work/checkpoint.h calls store_commit
  *                   store_worker_end
  *     run           store_submit with .paused, then work with claim_request.job: no other worker claims it
+ *     chapters      store_submit with .chapter; a worker's first claim: store_chapter, store_chapter_make
  *     list, show    selection_parse  store_select  store_jobs  [store_input, store_events]
  *     text, tail    store_tokens, which checks sums and chain; tail repeats it from its last token
  *     pause ...     store_select  store_pause | store_resume | store_cancel | store_remove
@@ -54,7 +55,7 @@
 struct store;
 
 enum { METRIC_WINDOW = 1000 };           /* tokens */
-enum { STORE_VERSION = 5 };              /* user_version of the file */
+enum { STORE_VERSION = 6 };              /* user_version of the file */
 
 /* ---- opening ---- */
 
@@ -141,6 +142,19 @@ void model_use_list_free(struct model_use_list *l);
 
 /* ---- submitting ---- */
 
+/* What makes a job a chapter: it continues the text of another job and begins when that one is done. Its
+ * prompt is made then: its own prompt, then the carried text. */
+struct chapter_spec {
+    int64_t after;                       /* the other job; 0: the first sample of custom_id `after_id` of the
+                                          * same batch */
+    const char *after_id;
+    int64_t carry;                       /* at most so many last tokens of its text; -1: the whole text */
+    bool prompted;                       /* the job has a prompt of its own. Without one, and with a carry of
+                                          * -1, the prompt of the other job is carried, too */
+    const char *append; size_t n_append; /* given text at the start of the job's own text, and its tokens */
+    size_t most;                         /* tokens of the prompt at most */
+};
+
 struct job_spec {
     const char *custom_id;               /* NULL outside a batch, and of one job that has the name alone */
     bool alone;                          /* no request of a batch: the name must be new, */
@@ -150,6 +164,7 @@ struct job_spec {
     const char *identity; size_t identity_bytes;     /* equal requests have equal bytes; stored as SHA-256 */
     const char *parameters;              /* JSON object with everything that decides the text */
     const char *metadata;                /* JSON of the input line, or NULL */
+    const char *chat;                    /* JSON of a chat (src/request/chat_options.h); NULL: none */
     const char *model, *fingerprint;     /* path; fingerprint NULL: not known yet */
     const char *prompt; size_t prompt_bytes;     /* what the user wrote; prompt_ids is what the model reads */
     const int32_t *prompt_ids; size_t n_prompt;
@@ -157,6 +172,7 @@ struct job_spec {
     size_t wanted;                       /* length of the text in tokens, given ones included */
     int priority;                        /* higher first; default 0 */
     bool paused;                         /* not in the queue: only a claim that names the job gets it */
+    const struct chapter_spec *chapter;  /* NULL: it continues no other job */
     const char *refusal;                 /* NULL; else why a job that does not exist yet cannot be stored */
 };
 
@@ -215,6 +231,11 @@ struct job {
                                           * have; else 0 */
     bool gone;                           /* "running", but the kernel says that the worker has ended */
     bool shared;                         /* store_mark_shared: other jobs were in some of its rounds */
+    /* a chapter: the job that it continues (perhaps removed), and its name as people read it; 0, NULL */
+    int64_t after; const char *after_name;
+    const char *waits;                   /* a queued chapter that cannot begin: the state of that job, or
+                                          * "removed"; else NULL */
+    bool older;                          /* that job has another text now than the one that was continued */
 };
 
 /* The name of a job as people read it: @NAME/custom_id, with /sample for further samples of a line, or of
@@ -239,7 +260,7 @@ int  store_estimate(struct store *s, const struct job_list *l, double *seconds, 
 struct job_input {
     char *prompt; size_t prompt_bytes;   /* a NUL follows */
     int32_t *prompt_ids; size_t n_prompt;
-    char *parameters, *metadata;         /* JSON; metadata may be NULL */
+    char *parameters, *metadata, *chat;  /* JSON; metadata and chat may be NULL */
 };
 int  store_input(struct store *s, int64_t job, struct job_input *out, struct err *e);
 void job_input_free(struct job_input *in);
@@ -252,6 +273,19 @@ struct store_counts {
 };
 /* Counts of a batch's jobs; `batch` NULL: of all jobs. */
 int store_counts(struct store *s, const char *batch, struct store_counts *out, struct err *e);
+
+/* ---- chapters (struct chapter_spec) ---- */
+
+struct chapter {                         /* {0}: the job is no chapter */
+    int64_t after, carry;                /* carry -1: the whole text */
+    bool prompted, made;                 /* made: the prompt exists, and the job depends on no other one */
+    char *append;                        /* NULL: none */
+};
+int  store_chapter(struct store *s, int64_t job, struct chapter *out, struct err *e);
+void chapter_free(struct chapter *c);
+/* How long the prompt and the text of a job can become, and how many tokens of the text are to be sampled. */
+struct job_lengths { size_t prompt, text, sampled; };
+int  store_lengths(struct store *s, int64_t job, struct job_lengths *out, struct err *e);
 
 /* ---- models ---- */
 
@@ -286,7 +320,8 @@ int  store_model_move(struct store *s, const int64_t *ids, size_t n, const struc
 /* Change n jobs in one transaction. pause applies to queued and running jobs, resume to paused and failed
  * ones, cancel to all but done and cancelled ones, remove to all. *changed (may be NULL) counts the jobs
  * that changed; the call leaves the others as they are. Each change raises the attempt. resume also clears
- * the error and the idle attempts. remove leaves nothing of the job in the file. After cancel and remove,
+ * the error and the idle attempts. remove leaves nothing of the job in the file; chapters that wait for it
+ * wait for ever. After cancel and remove,
  * snapshot_files_delete_unused deletes the snapshot files. */
 int store_pause(struct store *s, const int64_t *ids, size_t n, size_t *changed, struct err *e);
 int store_resume(struct store *s, const int64_t *ids, size_t n, size_t *changed, struct err *e);
@@ -295,7 +330,8 @@ int store_cancel(struct store *s, const int64_t *ids, size_t n, size_t *changed,
 int store_priority(struct store *s, const int64_t *ids, size_t n, int priority, size_t *changed,
                    struct err *e);
 int store_remove(struct store *s, const int64_t *ids, size_t n, size_t *changed, struct err *e);
-/* The same, but ERR_INPUT, and nothing is removed, if a live worker is writing one of the jobs. */
+/* The same, but ERR_INPUT, and nothing is removed, if a live worker is writing one of the jobs, or chapters
+ * that stay wait for one. */
 int store_remove_unless_running(struct store *s, const int64_t *ids, size_t n, size_t *changed,
                                 struct err *e);
 
@@ -450,8 +486,11 @@ int store_requeue_dead(struct store *s, int64_t worker, struct err *e);
  *
  * First, jobs of dead workers return to the queue. A job fails when max_attempts consecutive claims ended
  * without a token, without a longer snapshot, and without a release. The queue is ordered by priority, loaded
- * model, number. */
+ * model, number. A chapter has the place of the first job of its chain, later chapters before earlier ones: a
+ * book that has begun goes on before another one begins. It waits until the job before it is done. */
 int store_claim(struct store *s, const struct claim_request *request, struct claim *c, struct err *e);
+/* Whether queued chapters (of this batch; NULL: of any) wait for a job that is running: 1, 0, -1. */
+int store_chapters_wait(struct store *s, const char *batch, struct err *e);
 /* The job that store_claim would claim next: 1; 0: none; -1. *idle: its attempts in a row without progress.
  * Reads only, and does not look for dead workers. */
 int store_next(struct store *s, const struct claim_request *request, int64_t *job, int *idle, struct err *e);
@@ -462,6 +501,16 @@ int store_next(struct store *s, const struct claim_request *request, int64_t *jo
  * chain checked; free(*ids). 1: the worker has lost the job. */
 int store_begin(struct store *s, struct claim *c, const char *numerics, const char *fingerprint,
                 bool accept_change, int32_t **ids, struct err *e);
+/* Store the prompt of a claimed chapter, before store_begin, in one transaction: as store_commit. */
+struct chapter_prompt {
+    int32_t *ids; size_t n;              /* what the model reads */
+    char *text; size_t bytes;            /* in place of the stored prompt, if it is empty; NULL: it stays */
+    int32_t *append; size_t n_append;    /* the tokens of chapter.append */
+    char *chat;                          /* in place of the stored chat; NULL: it stays */
+    size_t carried;                      /* tokens, for the job's history */
+    uint8_t sha[SHA256_BYTES];           /* of the text that is continued */
+};
+int store_chapter_make(struct store *s, struct claim *c, const struct chapter_prompt *p, struct err *e);
 /* The same comparison before the job is changed so that it begins again, with `tokens` of its tokens. Reads
  * only. */
 int store_check_begin(struct store *s, int64_t job, size_t tokens, const char *numerics,

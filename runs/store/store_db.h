@@ -121,6 +121,28 @@ int job_rename(struct store *s, int64_t job, const char *name, bool replace, str
 int prompt_unpack(struct store *s, int64_t job, sqlite3_stmt *q, int ids, int64_t n, int32_t **out,
                   struct err *e);
 
+/* ---- store_work.c ---- */
+
+/* Begin a write transaction under the fence. 0; 1: the worker has lost the job, and e says why; -1. After 1
+ * and -1 no transaction is open. */
+int begin_fenced(struct store *s, const struct claim *c, struct err *e);
+
+/* ---- chapters.c ---- */
+
+/* The queue's order. */
+#define QUEUE_ORDER "ifnull(chain, id), depth DESC, id"
+/* Within the statements about a row of `job`: it is a chapter that must wait. */
+#define CHAPTER_WAITS \
+    "EXISTS (SELECT 1 FROM chapter c WHERE c.job = job.id AND c.sha IS NULL AND NOT EXISTS " \
+    "(SELECT 1 FROM job p WHERE p.id = c.after AND p.state = 'done'))"
+/* The rows of the chapters among n jobs of a submission. Part of the caller's transaction. */
+int chapters_add(struct store *s, int64_t batch, const struct job_spec *v, size_t n, const int64_t *ids,
+                 const bool *is_new, struct err *e);
+/* ERR_INPUT if chapters other than ids[0..n), ascending, wait for one of them. */
+int chapters_refuse(struct store *s, const int64_t *ids, size_t n, struct err *e);
+/* ERR_INPUT if this job is a chapter that must wait. */
+int chapter_check(struct store *s, int64_t job, struct err *e);
+
 /* ---- logprobs.c ---- */
 
 /* Write the log-probabilities v [n][1 + best] of tokens start .. start + n - 1; logprobs_cut deletes those of
@@ -134,6 +156,12 @@ int logprobs_cut(struct store *s, int64_t job, size_t keep, struct err *e);
 /* Write chunks so that ids[0..n) follow *end, and move *end. Part of the caller's transaction. */
 int chunks_append(struct store *s, int64_t job, struct text_end *end, const int32_t *ids, size_t n,
                   struct err *e);
+/* Append given tokens with their span; g may be NULL. Bring the job's row in line with its chunks and spans.
+ * Parts of the caller's transaction. */
+int append_given(struct store *s, int64_t job, struct text_end *end, const struct given_text *g,
+                 struct err *e);
+int update_text_facts(struct store *s, int64_t job, const struct text_end *end, size_t wanted,
+                      struct err *e);
 /* The chain's end as job.link stores it: after the last chunk, full or not. */
 struct chain_link chunks_link(const struct text_end *end);
 /* All tokens of a job and the end of its text. Part of the caller's transaction. */

@@ -103,9 +103,10 @@ static int insert_job(struct store *s, int64_t batch, const struct job_spec *j,
     if (rc == 0)
         rc = db_run(
             s, e,
-            "INSERT INTO input (job, parameters, metadata, prompt, ids, crc) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-            "ittbbi", *id, j->parameters, j->metadata, (const void *)(j->prompt ? j->prompt : ""),
-            j->prompt_bytes, (const void *)packed, size, (int64_t)crc);
+            "INSERT INTO input (job, parameters, metadata, prompt, ids, crc, chat) VALUES (?1, ?2, ?3, ?4, "
+            "?5, ?6, ?7)",
+            "ittbbit", *id, j->parameters, j->metadata, (const void *)(j->prompt ? j->prompt : ""),
+            j->prompt_bytes, (const void *)packed, size, (int64_t)crc, j->chat);
     free(packed);
     return rc ? rc : event_add(s, *id, 0, "submitted", "", e);
 }
@@ -242,7 +243,7 @@ int store_submit(struct store *s, const char *batch, const struct job_spec *v, s
         i++;
     if (i < n && e->code == ERR_INPUT)
         *bad = i;
-    return db_end(s, i < n ? -1 : 0, e);
+    return db_end(s, i < n || chapters_add(s, b.id, v, n, ids, is_new, e) ? -1 : 0, e);
 }
 
 int store_request(struct store *s, const char *batch, const char *custom_id, uint32_t sample,
@@ -341,7 +342,14 @@ static double stalled_seconds(struct store *s, const struct job *j, sqlite3_stmt
     "j.priority, j.attempt, j.prompt_tokens, j.tokens, j.given, j.wanted, j.resumes, j.rate, " \
     "j.finish_reason, j.stop_reason, j.error, j.parent, j.parent_at, j.created, j.started, j.updated, " \
     "j.ended, w.host, w.boot, w.spaces, w.pid, w.start, j.made, j.seconds, j.opening, " \
-    "j.text_sha"
+    "j.text_sha, c.after, CASE WHEN p.batch IS NULL THEN 'job ' || c.after WHEN p.batch = j.batch THEN " \
+    "ifnull(p.custom_id, 'job ' || p.id) ELSE '@' || pb.name || ifnull('/' || p.custom_id, '') END, " \
+    "CASE WHEN j.state = 'queued' AND c.sha IS NULL AND c.after NOT NULL AND p.state IS NOT 'done' " \
+    "THEN ifnull(p.state, 'removed') END, " \
+    "c.sha NOT NULL AND p.state = 'done' AND p.text_sha <> c.sha"
+#define JOB_TABLES \
+    "job j LEFT JOIN batch b ON b.id = j.batch LEFT JOIN worker w ON w.id = j.worker LEFT JOIN chapter c " \
+    "ON c.job = j.id LEFT JOIN job p ON p.id = c.after LEFT JOIN batch pb ON pb.id = p.batch"
 
 static bool read_job(struct store *s, struct job *j, sqlite3_stmt *q, struct strings **t)
 {
@@ -380,7 +388,12 @@ static bool read_job(struct store *s, struct job *j, sqlite3_stmt *q, struct str
         .made = (size_t)sqlite3_column_int64(q, 32),
         .seconds = sqlite3_column_double(q, 33),
         .opening = column_text(q, 34, t, &failed),
+        .after = sqlite3_column_int64(q, 36),
+        .waits = column_text(q, 38, t, &failed),
+        .older = sqlite3_column_int(q, 39) != 0,
     };
+    if (j->after)
+        j->after_name = column_text(q, 37, t, &failed);
     j->has_sha = sqlite3_column_bytes(q, 35) == SHA256_BYTES;
     if (j->has_sha)
         memcpy(j->sha, sqlite3_column_blob(q, 35), SHA256_BYTES);
@@ -400,8 +413,7 @@ int store_jobs(struct store *s, const int64_t *ids, size_t n, struct job_list *o
     int rc = db_begin_read(s, e);
     for (size_t i = 0; i < n && rc == 0; i++) {
         sqlite3_stmt *q = db_query(s, e,
-                                   "SELECT " JOB_COLUMNS " FROM job j LEFT JOIN batch b ON b.id = j.batch "
-                                   "LEFT JOIN worker w ON w.id = j.worker WHERE j.id = ?1",
+                                   "SELECT " JOB_COLUMNS " FROM " JOB_TABLES " WHERE j.id = ?1",
                                    "i", ids[i]);
         rc = db_step(s, q, e);
         if (rc != 1)
@@ -474,8 +486,8 @@ int store_input(struct store *s, int64_t job, struct job_input *out, struct err 
     bool failed = false;
     *out = (struct job_input){0};
     sqlite3_stmt *q = db_query(s, e,
-                               "SELECT i.prompt, i.ids, i.crc, i.parameters, i.metadata, j.prompt_tokens "
-                               "FROM input i JOIN job j ON j.id = i.job WHERE i.job = ?1",
+                               "SELECT i.prompt, i.ids, i.crc, i.parameters, i.metadata, j.prompt_tokens, "
+                               "i.chat FROM input i JOIN job j ON j.id = i.job WHERE i.job = ?1",
                                "i", job);
     int rc = db_step(s, q, e);
     if (rc != 1)
@@ -484,6 +496,7 @@ int store_input(struct store *s, int64_t job, struct job_input *out, struct err 
     out->prompt = column_copy(q, 0, &out->prompt_bytes, &failed);
     out->parameters = column_copy(q, 3, &ignored, &failed);
     out->metadata = column_copy(q, 4, &ignored, &failed);
+    out->chat = column_copy(q, 6, &ignored, &failed);
     rc = prompt_unpack(s, job, q, 1, n, &out->prompt_ids, e);
     out->n_prompt = (size_t)n;
     if (rc == 0 && (failed || !out->prompt || !out->parameters))
@@ -500,6 +513,7 @@ void job_input_free(struct job_input *in)
     free(in->prompt_ids);
     free(in->parameters);
     free(in->metadata);
+    free(in->chat);
     *in = (struct job_input){0};
 }
 
@@ -594,7 +608,7 @@ static int change_jobs(struct store *s, const char *sql, const char *event, cons
     *changed = 0;
     if (db_begin(s, e))
         return -1;
-    int rc = unless_running ? refuse_running(s, ids, n, e) : 0;
+    int rc = unless_running && (refuse_running(s, ids, n, e) || chapters_refuse(s, ids, n, e)) ? -1 : 0;
     for (size_t i = 0; i < n && rc == 0; i++) {
         int64_t attempt = 0;
         rc = db_run(s, e, sql, "ir", ids[i], wall_seconds());

@@ -212,8 +212,8 @@ int store_tokens(struct store *s, int64_t job, size_t from, size_t to, int32_t *
 
 /* ---- extend and fork ---- */
 
-static int append_given(struct store *s, int64_t job, struct text_end *end, const struct given_text *g,
-                        struct err *e)
+int append_given(struct store *s, int64_t job, struct text_end *end, const struct given_text *g,
+                 struct err *e)
 {
     if (!g || g->n == 0)
         return 0;
@@ -223,9 +223,7 @@ static int append_given(struct store *s, int64_t job, struct text_end *end, cons
     return chunks_append(s, job, end, g->ids, g->n, e);
 }
 
-/* Bring the job's row in line with its chunks and spans. */
-static int update_text_facts(struct store *s, int64_t job, const struct text_end *end, size_t wanted,
-                             struct err *e)
+int update_text_facts(struct store *s, int64_t job, const struct text_end *end, size_t wanted, struct err *e)
 {
     struct chain_link link = chunks_link(end);
     return db_run(
@@ -353,9 +351,9 @@ static int share_spans(struct store *s, int64_t parent, int64_t job, size_t at, 
 static int copy_input(struct store *s, int64_t parent, int64_t job, const struct fork_spec *f, struct err *e)
 {
     return db_run(s, e,
-                  "INSERT INTO input (job, parameters, metadata, prompt, ids, crc) SELECT ?1, coalesce(?3, "
-                  "(SELECT parameters FROM part WHERE job = ?2 AND start = 0 AND ?4 = 0), parameters), "
-                  "metadata, prompt, ids, crc FROM input WHERE job = ?2",
+                  "INSERT INTO input (job, parameters, metadata, prompt, ids, crc, chat) SELECT ?1, "
+                  "coalesce(?3, (SELECT parameters FROM part WHERE job = ?2 AND start = 0 AND ?4 = 0), "
+                  "parameters), metadata, prompt, ids, crc, chat FROM input WHERE job = ?2",
                   "iitz", job, parent, f->at == 0 ? f->parameters : NULL, f->at);
 }
 
@@ -474,8 +472,8 @@ static int redo_one(struct store *s, int64_t job, const uint64_t *seed, int64_t 
         return -1;
     *now = sqlite3_last_insert_rowid(s->db);
     if (db_run(s, e,
-               "INSERT INTO input (job, parameters, metadata, prompt, ids, crc) SELECT ?1, parameters, "
-               "metadata, prompt, ids, crc FROM input WHERE job = ?2", "ii", *now, job))
+               "INSERT INTO input (job, parameters, metadata, prompt, ids, crc, chat) SELECT ?1, parameters, "
+               "metadata, prompt, ids, crc, chat FROM input WHERE job = ?2", "ii", *now, job))
         return -1;
     snprintf(text, sizeof text, "as job %" PRId64, *now);
     if (event_add(s, job, 0, "redone", text, e))

@@ -250,7 +250,8 @@ static void wish_close(struct wish *x)
     "instr(?1, char(10) || numerics || char(10)) > 0) " \
     "AND (?2 IS NULL OR batch = (SELECT id FROM batch WHERE name = ?2)) " \
     "AND (?3 = '' OR instr(?3, char(10) || id || char(10)) = 0) " \
-    "AND (?4 IS NULL OR instr(?4, char(10) || model || char(10)) = 0) AND (NOT ?5 OR tokens > 0)"
+    "AND (?4 IS NULL OR instr(?4, char(10) || model || char(10)) = 0) AND (NOT ?5 OR tokens > 0) " \
+    "AND NOT " CHAPTER_WAITS
 
 /* The next job of the queue: 1; 0: none; -1. */
 static int next_in_queue(struct store *s, const struct wish *x, int64_t *job, struct err *e)
@@ -259,7 +260,8 @@ static int next_in_queue(struct store *s, const struct wish *x, int64_t *job, st
     struct err why;
     const int full = store_full(s, &why);
     sqlite3_stmt *q =
-        db_query(s, e, "SELECT id, priority FROM job WHERE " ELIGIBLE " ORDER BY priority DESC, id LIMIT 1",
+        db_query(s, e, "SELECT id, priority FROM job WHERE " ELIGIBLE " ORDER BY priority DESC, " QUEUE_ORDER
+                 " LIMIT 1",
                  "ttttd", x->numerics, r->batch, x->skip, r->missing, full);
     int rc = db_step(s, q, e);
     if (rc != 1)
@@ -270,7 +272,8 @@ static int next_in_queue(struct store *s, const struct wish *x, int64_t *job, st
     if (!r->model)
         return 1;
     rc = db_get(s, e, job,
-                "SELECT id FROM job WHERE " ELIGIBLE " AND priority = ?6 AND model = ?7 ORDER BY id LIMIT 1",
+                "SELECT id FROM job WHERE " ELIGIBLE " AND priority = ?6 AND model = ?7 ORDER BY "
+                QUEUE_ORDER " LIMIT 1",
                 "ttttdit", x->numerics, r->batch, x->skip, r->missing, full, priority, r->model);
     return rc < 0 ? -1 : 1;
 }
@@ -310,7 +313,7 @@ static int check_claimable(struct store *s, int64_t job, struct err *e)
                      " is %s; `longhand extend` goes on with its text, `longhand fork` with a part of it",
                      job, state);
     db_reset(q);
-    return rc;
+    return rc == 1 && chapter_check(s, job, e) ? -1 : rc;
 }
 
 /* Fail a job that has used up its attempts. 0, -1. */
@@ -429,8 +432,7 @@ static int fence(struct store *s, int64_t job, int64_t attempt, struct err *e)
     return db_changes(s) == 1 ? 0 : claim_lost(s, job, e);
 }
 
-/* Begin a write transaction under the fence. 0; otherwise as fence, and no transaction is open. */
-static int begin_fenced(struct store *s, const struct claim *c, struct err *e)
+int begin_fenced(struct store *s, const struct claim *c, struct err *e)
 {
     if (db_begin(s, e))
         return -1;
@@ -516,6 +518,48 @@ int store_begin(struct store *s, struct claim *c, const char *numerics, const ch
     c->begun = true;
     c->end = end;
     return 0;
+}
+
+int store_chapter_make(struct store *s, struct claim *c, const struct chapter_prompt *p, struct err *e)
+{
+    struct text_end end = {0};
+    struct given_text given = { p->append, p->n_append, NULL, 0 };
+    struct chapter row = {0};
+    uint8_t *packed = NULL;
+    size_t size;
+    uint32_t crc;
+    char text[120];
+    if (chunk_pack(&packed, &size, &crc, p->ids, p->n, e))
+        return -1;
+    int rc = begin_fenced(s, c, e);
+    if (rc == 0) {
+        link_start(&end.link, p->ids, p->n);
+        rc = store_chapter(s, c->job, &row, e);
+        given.text = row.append;
+        given.bytes = row.append ? strlen(row.append) : 0;
+        snprintf(text, sizeof text, "job %" PRId64 ", with %zu %s of its text", row.after, p->carried,
+                 plural(p->carried, "token", "tokens"));
+        rc = rc ||
+             db_run(s, e, "UPDATE input SET ids = ?2, crc = ?3, prompt = ifnull(?4, prompt), "
+                    "chat = ifnull(?5, chat) WHERE job = ?1",
+                    "ibibt", c->job, (const void *)packed, size, (int64_t)crc, (const void *)p->text,
+                    p->bytes, p->chat) ||
+             db_run(s, e, "UPDATE chapter SET sha = ?2, given = ?3 WHERE job = ?1", "ibz", c->job,
+                    (const void *)p->sha, sizeof p->sha, p->n_append) ||
+             db_run(s, e, "UPDATE job SET prompt_tokens = ?2, opening = CASE WHEN opening = '' AND ?3 NOT "
+                    "NULL THEN substr(CAST(?3 AS TEXT), 1, 160) ELSE opening END WHERE id = ?1",
+                    "izb", c->job, p->n, (const void *)p->text, p->bytes) ||
+             append_given(s, c->job, &end, &given, e) || update_text_facts(s, c->job, &end, c->wanted, e) ||
+             event_add(s, c->job, c->attempt, "continues", text, e)
+                 ? -1
+                 : 0;
+        rc = db_end(s, rc, e);
+        chapter_free(&row);
+    }
+    if (rc == 0)
+        c->end = end;
+    free(packed);
+    return rc;
 }
 
 /* Add the counters to the stored ones. The job's row has its tokens and seconds, too. */

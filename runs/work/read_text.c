@@ -249,6 +249,11 @@ static int replay_all(struct replay *y, const struct text_reader *r, const struc
         if (t->ends)                     /* bytes that may become a stop string or a code point count, too */
             t->ends[t->n_ends++] = *n + y->emit.n_held + y->emit.stream.n_held;
     }
+    t->kept = t->n_ends;
+    if (t->ends && y->emit.stop_string)
+        do                               /* the last token completes the string */
+            t->kept--;
+        while (t->kept && t->ends[t->kept - 1] > *n);
     if (rc || job->state != JOB_DONE)
         return rc;
     if (y->emit.finish == FINISH_NONE) {

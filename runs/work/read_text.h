@@ -69,6 +69,7 @@ int  job_read_text(struct text_reader *r, struct store *s, const struct job *job
 struct placed_text {                     /* {0} is closed */
     char *text; size_t n;
     size_t *ends, n_ends;                /* ends[i]: number of bytes of the tokens 0 to i */
+    size_t kept;                         /* the tokens before the stop string that ended the text, else all */
 };
 int  job_read_places(struct text_reader *r, struct store *s, const struct job *job, struct placed_text *t,
                      struct err *e);

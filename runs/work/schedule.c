@@ -218,6 +218,9 @@ static bool may_join(struct schedule *h, struct task *t, int64_t job, int idle)
     if (!worker_has_model(w, t->job, t->params) || !worker_has_trained(w, t->params) ||
         task_runs_alone(t, idle))
         return false;
+    const int made = task_make_prompt(t, &why);
+    if (made)
+        return made < 0;                 /* task_open names the reason */
     job_bind_drafters(t->params, &w->engine.config, w->engine.dir);
     const struct job_need need = task_need(t, t->job->wanted, t->job->tokens);
     struct prefix_match m = prefix_find(&w->prefixes, need.start, need.n_start);
@@ -333,8 +336,8 @@ static void full_notice(struct schedule *h)
 }
 
 /* The queue is empty and no task runs. *again: whether to read it again later. With `watch` that is always
- * so. Otherwise the worker waits for the length of a lease while other workers hold jobs, because the job of
- * a dead worker returns to the queue. */
+ * so. Otherwise the worker waits while chapters wait for jobs that other workers write, and for the length of
+ * a lease while those hold other jobs, because the job of a dead worker returns to the queue. */
 static int poll_again(struct schedule *h, bool *again, struct err *e)
 {
     struct store_counts n;
@@ -348,6 +351,10 @@ static int poll_again(struct schedule *h, bool *again, struct err *e)
     double now = clock_seconds();
     if (n.jobs[JOB_RUNNING] == 0)
         return 0;
+    const int chapters = store_chapters_wait(h->w->store, h->o->batch, e);
+    *again = chapters == 1;
+    if (chapters)
+        return MIN(chapters, 0);
     h->waiting_since = h->waiting_since > 0 ? h->waiting_since : now;
     *again = now - h->waiting_since < store_lease_seconds(h->w->store) + 2;
     return 0;

@@ -3,6 +3,7 @@
  * struct task is the job. task_open does everything that may refuse the job, then task_replay its stored
  * tokens; task_prefill fills the cache; task_take_round follows each round; task_close ends the claim. */
 #include "runs/work/task.h"
+#include "runs/work/chapter.h"
 #include "src/base/notice.h"
 #include "src/base/stopping.h"
 #include "src/decode/verify_published.h"
@@ -36,7 +37,8 @@ int task_check(struct task *t) { return must_stop(t) ? TASK_ENDS : 0; }
 int task_read(struct task *t, int64_t job, struct err *e)
 {
     struct store *s = t->w->store;
-    if (store_jobs(s, &job, 1, &t->jobs, e) || store_input(s, job, &t->input, e))
+    if (store_jobs(s, &job, 1, &t->jobs, e) || store_input(s, job, &t->input, e) ||
+        store_chapter(s, job, &t->chapter, e))
         return TASK_FAILED;
     if (t->jobs.n != 1)
         return err_set(e, ERR_AGAIN, "job %" PRId64 " was removed", job);
@@ -65,6 +67,8 @@ void task_forget(struct task *t)
     job_parts_close(&t->parts);
     job_input_free(&t->input);
     job_list_free(&t->jobs);
+    chapter_free(&t->chapter);
+    chapter_prompt_free(&t->prompt);
     free(t->start);
     t->start = NULL;
     t->n_start = 0;
@@ -72,6 +76,47 @@ void task_forget(struct task *t)
     t->input = (struct job_input){0};
     t->jobs = (struct job_list){0};
     t->job = NULL;
+}
+
+int task_make_prompt(struct task *t, struct err *e)
+{
+    struct job_input *in = &t->input;
+    if (!t->chapter.after || t->chapter.made || t->prompt.ids)
+        return 0;
+    const int rc = chapter_make(&t->prompt, t->w->store, t->job, &t->chapter, in, &t->w->engine, e);
+    if (rc)
+        return rc;
+    int32_t *ids = malloc((t->prompt.n + 1) * sizeof *ids);
+    char *text = t->prompt.text ? strndup(t->prompt.text, t->prompt.bytes) : in->prompt;
+    if (!ids || !text)
+        return err_set(e, ERR_FAILED, "out of memory for a prompt");
+    memcpy(ids, t->prompt.ids, t->prompt.n * sizeof *ids);
+    free(in->prompt_ids);
+    in->prompt_ids = ids;
+    in->n_prompt = t->prompt.n;
+    if (text != in->prompt) {
+        free(in->prompt);
+        in->prompt = text;
+        in->prompt_bytes = t->prompt.bytes;
+    }
+    return 0;
+}
+
+/* The prompt of a chapter that is claimed for the first time. 0; TASK_ENDS; -1. */
+static int store_prompt(struct task *t, struct err *e)
+{
+    struct work_result *r = &t->result;
+    int rc = task_make_prompt(t, e);
+    if (rc == 0 && t->prompt.ids && t->claim.attempt) {
+        rc = store_chapter_make(t->w->store, &t->claim, &t->prompt, e);
+        r->end = rc > 0 ? WORK_LOST : r->end;
+        t->chapter.made = rc == 0;
+        r->tokens_before = r->tokens = t->claim.end.tokens;
+    } else if (rc > 0) {
+        r->end = WORK_STOPPED;           /* it was extended meanwhile: the chapter waits again */
+    }
+    r->why = rc > 0 ? *e : r->why;
+    return rc > 0 ? TASK_ENDS : rc;
 }
 
 size_t task_n_max(const struct task *t, size_t wanted)
@@ -227,13 +272,15 @@ static int check_job(struct task *t, size_t *n_max, struct err *e)
 }
 
 /* Do everything that may refuse the job: parameters, memory, model, trained drafters. *n_max: the whole
- * length in tokens. 1: a signal interrupted it. */
+ * length in tokens. 1: a signal interrupted it, or t->result says why it ends. */
 static int admit(struct task *t, size_t *n_max, struct err *e)
 {
     struct worker *w = t->w;
     int rc = worker_open_model(w, t->job, t->params, e);
     t->no_model = rc && e->system;
-    if (rc || check_job(t, n_max, e))
+    if (rc || (rc = store_prompt(t, e)) != 0)
+        return rc;
+    if (check_job(t, n_max, e))
         return -1;
     t->setup.draft = t->params->draft;
     t->setup.logprobs = t->params->logprobs >= 0;
@@ -607,7 +654,7 @@ int task_open(struct task *t, struct err *e)
     t->place = heartbeat_watch(w->beat, t->claim.job, t->claim.attempt);
     t->watched = true;
     int rc = t->job ? 0 : task_read(t, t->claim.job, e);
-    if (rc == 0 && (rc = prepare(t, e)) > 0)
+    if (rc == 0 && (rc = prepare(t, e)) > 0 && !t->result.why.msg[0])
         must_stop(t);
     if (rc)
         return rc;

@@ -77,6 +77,7 @@ struct task {
     struct job_list jobs; struct job *job;
     struct job_input input;
     struct job_parts parts; struct job_params *params;   /* of the last part */
+    struct chapter chapter; struct chapter_prompt prompt;        /* prompt: made, but not stored yet */
     int32_t *start; size_t n_start;      /* the tokens that the text has: prompt, then stored tokens */
     struct decode_setup setup;
     struct decoder decoder;
@@ -103,11 +104,15 @@ struct task {
     bool prefilling;                     /* task_prefill has begun */
 };
 
-/* Read the job, its input and its parameters. Needs no claim. 0; TASK_FAILED. */
+/* Read the job, its input and its parameters. Needs no claim. 0; TASK_FAILED. A chapter that has no prompt
+ * yet gets it with the open model (runs/work/chapter.h), and task_open stores it. */
 int task_read(struct task *t, int64_t job, struct err *e);
 /* Whether the job must run alone: it asks for that, its verifier's text depends on other rows, or its last
  * two attempts died with their workers. After task_read. */
 bool task_runs_alone(const struct task *t, int idle);
+/* Make the prompt of a chapter in memory, unless it exists. The worker has the job's model open. 0; 1: the
+ * job before it is not done; -1. */
+int task_make_prompt(struct task *t, struct err *e);
 /* The whole length of the text and its prompt in tokens; 0: it has none. After task_read. */
 size_t task_n_max(const struct task *t, size_t wanted);
 /* What worker_reserve needs. After task_read. */

@@ -67,6 +67,11 @@ void put_job_json(struct json_writer *w, const struct job *j, const char *db)
     jw_int(w, "attempt", j->attempt);
     jw_number(w, "parent", j->parent ? (double)j->parent : NAN);
     jw_number(w, "parent_at", j->parent ? (double)j->parent_at : NAN);
+    if (j->after) {
+        jw_int(w, "after", j->after);
+        jw_text(w, "waits_for", j->waits ? j->after_name : NULL);
+        jw_bool(w, "older_text", j->older);
+    }
     real_or_null(w, "created", j->created);
     real_or_null(w, "started", j->started);
     real_or_null(w, "updated", j->updated);
@@ -127,6 +132,11 @@ static void show_text(const struct job *j, const struct counts *c, size_t snapsh
     if (j->error) {
         terminal_text(text, sizeof text, j->error);
         printf("  error: %s\n", text);
+    }
+    if (j->after) {
+        terminal_text(text, sizeof text, j->after_name);
+        printf("  continues %s (job %" PRId64 ")%s%s%s\n", text, j->after, j->waits ? ", which is " : "",
+               j->waits ? j->waits : "", j->older ? ", as an older text" : "");
     }
     terminal_text(text, sizeof text, j->model);
     printf("  model: %s\n  fingerprint: %s\n  numerics: %s\n", text, j->fingerprint ? j->fingerprint : "-",

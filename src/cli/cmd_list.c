@@ -65,11 +65,18 @@ static void put_custom_id(char out[CELL], const struct job *j)
 
 static void put_error(char out[CELL], const struct job *j)
 {
-    char still[48];
-    snprintf(still, sizeof still, "no progress for %.0f s", j->stalled);
+    char still[600];
+    if (j->waits)
+        snprintf(still, sizeof still, "waits for %.500s%s%s", j->after_name,
+                 strcmp(j->waits, "queued") && strcmp(j->waits, "running") ? ", " : "",
+                 strcmp(j->waits, "queued") && strcmp(j->waits, "running") ? j->waits : "");
+    else if (j->older)
+        snprintf(still, sizeof still, "older text of %.500s", j->after_name);
+    else
+        snprintf(still, sizeof still, "no progress for %.0f s", j->stalled);
     terminal_text(out, CELL,
                   j->gone          ? "its process has ended, longhand work continues it"
-                  : j->stalled > 0 ? still
+                  : j->stalled > 0 || j->waits || (j->older && !j->error) ? still
                   : j->error       ? j->error
                                    : "");
 }
@@ -92,7 +99,7 @@ static void put_name(char out[CELL], const struct job *j) { job_label(out, CELL,
 
 static void put_priority(char out[CELL], const struct job *j) { snprintf(out, CELL, "%d", j->priority); }
 
-/* The first words of the prompt; of a job that fails or stands still, why. */
+/* The first words of the prompt; of a job that fails, waits or stands still, why. */
 static void put_prompt(char out[CELL], const struct job *j)
 {
     char words[CELL];

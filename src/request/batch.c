@@ -20,6 +20,7 @@
 #include "src/base/stopping.h"
 #include "src/model/find_model.h"
 #include "src/request/batch_csv.h"
+#include "src/request/batch_chapters.h"
 #include "src/request/batch_line.h"
 #include "src/request/job_params.h"
 #include "src/request/chat_options.h"
@@ -30,8 +31,8 @@
 #include "src/request/same_model.h"
 #include "src/request/sampling_options.h"
 
-struct batch_request { char *custom_id, *prompt, *parameters, *metadata, *identity, *refusal; int32_t *ids; };
-struct batch_seen { size_t line; UT_hash_handle hh; char custom_id[]; };
+struct batch_request { char *custom_id, *prompt, *parameters, *metadata, *identity, *refusal; int32_t *ids;
+                       struct chapter_spec *chapter; char *after_id, *append; };
 /* parameters that request_check has accepted for this model and texts of at most n_max tokens; fits: the
  * longest text without a length, 0 if there was none yet */
 struct checked { size_t n_max, fits; UT_hash_handle hh; char parameters[]; };
@@ -218,9 +219,15 @@ static int read_chat(struct batch_model *m, struct batch_line *l, struct request
 static int read_prompt(struct batch_model *m, struct batch_line *l, struct request *r, struct err *e)
 {
     const struct tokenizer *t = m->engine.tokenizer;
-    const char *text;
-    size_t n;
-    int rc = batch_line_prompt(l, m->engine.config.vocab, &r->ids, &r->n_ids, &text, &n, e);
+    const char *text = "";
+    size_t n = 0;
+    if (!l->prompt.s && l->carry < 0) {  /* a chapter: the prompt of the line before */
+        r->ids = malloc(sizeof *r->ids);
+        return r->ids ? copy_prompt(r, text, n, e) : no_memory(e);
+    }
+    int rc = 0;
+    if (l->prompt.s)
+        rc = batch_line_prompt(l, m->engine.config.vocab, &r->ids, &r->n_ids, &text, &n, e);
     if (rc < 0)
         return -1;
     if (rc == 0) {
@@ -252,37 +259,6 @@ uint64_t batch_line_seed(uint64_t seed, const char *custom_id)
 
 /* ---- lines ---- */
 
-/* Makes room for one more element of a growing array. */
-static int grow(void **v, size_t n, size_t *room, size_t size, struct err *e)
-{
-    if (n < *room)
-        return 0;
-    size_t more = *room ? 2 * *room : 256;
-    void *p = realloc(*v, more * size);
-    if (!p)
-        return no_memory(e);
-    *v = p;
-    *room = more;
-    return 0;
-}
-
-static int check_unique(struct batch *b, const char *custom_id, size_t line, struct err *e)
-{
-    struct batch_seen *s;
-    size_t n = strlen(custom_id);
-    HASH_FIND(hh, b->seen, custom_id, n, s);
-    if (s)
-        return err_set(e, ERR_INPUT, "custom_id: \"%s\" is also in line %zu; each line needs its own",
-                       custom_id, s->line);
-    s = malloc(sizeof *s + n + 1);
-    if (!s)
-        return no_memory(e);
-    s->line = line;
-    memcpy(s->custom_id, custom_id, n + 1);
-    HASH_ADD(hh, b->seen, custom_id[0], n, s);
-    return 0;
-}
-
 /* Whether the line names a built-in template of an older version. A job that exists stays as it is; a new one
  * is refused. */
 static bool has_gone_template(const struct batch_line *l)
@@ -299,12 +275,28 @@ static char *refusal_of(const struct batch_line *l, const char *dir)
     return strdup(err_text(&e));
 }
 
-/* Adds a request to the jobs of the batch. Takes prompt, ids and parameters out of r. */
+static int describe_chapter(struct batch_request *q, const struct batch_line *l, const struct request *r,
+                            const struct batch_chapter *c, struct err *e)
+{
+    q->chapter = calloc(1, sizeof *q->chapter);
+    q->after_id = strdup(c->after);
+    q->append = l->append ? strdup(l->append) : NULL;
+    if (!q->chapter || !q->after_id || (l->append && !q->append))
+        return no_memory(e);
+    *q->chapter = (struct chapter_spec){ .after = c->job, .after_id = q->after_id, .carry = l->carry,
+                                         .prompted = l->prompt.s || (l->chat && l->carry >= 0),
+                                         .append = q->append, .n_append = r->n_given,
+                                         .most = r->n_ids + r->n_carried };
+    return 0;
+}
+
+/* Adds a request to the jobs of the batch. Takes prompt, ids and parameters out of r. c: NULL if it is no
+ * chapter. */
 static int add_request(struct batch *b, const struct batch_line *l, struct request *r,
-                       const struct batch_model *m, size_t line, struct err *e)
+                       const struct batch_model *m, size_t line, const struct batch_chapter *c, struct err *e)
 {
     size_t n_identity;
-    if (grow((void **)&b->v, b->n_requests, &b->room, sizeof *b->v, e))
+    if (batch_grow((void **)&b->v, b->n_requests, &b->room, sizeof *b->v, e))
         return -1;
     struct batch_request *q = &b->v[b->n_requests++];
     *q = (struct batch_request){ .custom_id = strdup(l->custom_id), .prompt = r->prompt,
@@ -316,12 +308,14 @@ static int add_request(struct batch *b, const struct batch_line *l, struct reque
         return no_memory(e);
     if (!q->custom_id || (l->metadata && !q->metadata))
         return no_memory(e);
+    if (c && describe_chapter(q, l, r, c, e))
+        return -1;
     if (batch_line_identity(l, &q->identity, &n_identity, e)) {
         q->identity = NULL;
         return -1;
     }
     for (size_t i = 0; i < l->o.samples; i++) {
-        if (grow((void **)&b->spec, b->n, &b->room_specs, sizeof *b->spec, e))
+        if (batch_grow((void **)&b->spec, b->n, &b->room_specs, sizeof *b->spec, e))
             return -1;
         b->spec[b->n++] = (struct job_spec){
             .custom_id = q->custom_id, .line = line, .sample = (uint32_t)i, .identity = q->identity,
@@ -329,7 +323,7 @@ static int add_request(struct batch *b, const struct batch_line *l, struct reque
             .metadata = q->metadata, .model = m->engine.path, .prompt = q->prompt,
             .prompt_bytes = r->prompt_bytes, .prompt_ids = q->ids, .n_prompt = r->n_ids,
             .seed = r->sampling.seed, .wanted = r->tokens, .priority = (int)b->o->priority,
-            .refusal = q->refusal };
+            .refusal = q->refusal, .chapter = q->chapter };
     }
     return 0;
 }
@@ -340,12 +334,13 @@ static int check_once(struct batch_model *m, struct request *r, struct err *e)
     struct checked *c;
     const size_t n = strlen(r->parameters);
     HASH_FIND(hh, m->checked, r->parameters, n, c);
-    if (c && !r->o->tokens && c->fits > r->n_ids) {
-        r->less = c->fits < r->n_ids + r->tokens;
-        r->tokens = MIN(r->tokens, c->fits - r->n_ids);
+    const size_t n_prompt = r->n_ids + r->n_carried;
+    if (c && !r->o->tokens && c->fits > n_prompt + r->n_given) {
+        r->less = c->fits < n_prompt + r->tokens;
+        r->tokens = MIN(r->tokens, c->fits - n_prompt);
         return 0;
     }
-    if (c && r->o->tokens && r->n_ids + r->tokens <= c->n_max)
+    if (c && r->o->tokens && n_prompt + r->tokens <= c->n_max)
         return 0;
     if (request_check(r, &m->engine, e))
         return -1;
@@ -356,9 +351,9 @@ static int check_once(struct batch_model *m, struct request *r, struct err *e)
         memcpy(c->parameters, r->parameters, n + 1);
         HASH_ADD(hh, m->checked, parameters[0], n, c);
     }
-    c->n_max = MAX(c->n_max, r->n_ids + r->tokens);
+    c->n_max = MAX(c->n_max, n_prompt + r->tokens);
     if (!r->o->tokens)
-        c->fits = r->n_ids + r->tokens;
+        c->fits = n_prompt + r->tokens;
     return 0;
 }
 
@@ -371,8 +366,28 @@ static void free_checked(struct batch_model *m)
     }
 }
 
+/* The lengths that a chapter gets from the job before it. */
+static int measure_chapter(struct batch_line *l, struct request *r, const struct batch_chapter *c,
+                           const struct tokenizer *t, struct err *e)
+{
+    enum { TURN = 32 };                  /* tokens that a template may write around an answer */
+    const struct job_lengths *before = &c->before;
+    int32_t *ids = NULL;
+    r->n_carried = l->carry >= 0 ? MIN((size_t)l->carry, before->text) : before->text;
+    if (l->carry < 0 && !l->prompt.s)
+        r->n_carried += before->prompt;
+    if (l->chat)
+        r->n_carried += TURN;
+    if (!l->o.tokens)
+        l->o.tokens = before->sampled;
+    const int rc = l->append ? encode_inside(t, &ids, &r->n_given, l->append, strlen(l->append), e) : 0;
+    free(ids);
+    return rc;
+}
+
+/* c: NULL if the line is no chapter. */
 static int describe_request(struct batch *b, struct batch_line *l, struct request *r, struct batch_model **m,
-                    struct err *e)
+                            const struct batch_chapter *c, struct err *e)
 {
     char seed[24];
     const char *what, *name = model_of_options(b->o, &what);
@@ -395,7 +410,9 @@ static int describe_request(struct batch *b, struct batch_line *l, struct reques
     }
     if (l->chat ? read_chat(*m, l, r, e) : read_prompt(*m, l, r, e))
         return -1;
-    if (r->n_ids == 0)
+    if (c && measure_chapter(l, r, c, (*m)->engine.tokenizer, e))
+        return -1;
+    if (r->n_ids + r->n_carried == 0)
         return err_set(e, ERR_INPUT,
                        "body.prompt is empty and this model's tokenizer puts no token before a text; at "
                        "least one token is needed");
@@ -422,35 +439,57 @@ static int line_as_json(char **json, size_t *n_json, const char *where, const ch
     return stream_end(f) ? no_memory(e) : 0;
 }
 
+/* Makes the request of a line, and adds it to the jobs if it is of this shard. c: NULL: no chapter. */
+static int read_request(struct batch *b, struct batch_line *l, struct batch_seen *seen,
+                        const struct batch_chapter *c, struct batch_notes *notes, struct err *e)
+{
+    struct batch_model *m;
+    struct request r = {0};
+    int rc = describe_request(b, l, &r, &m, c, e);
+    if (rc == 0 && !m->unfiltered)
+        m->unfiltered = request_notice_unfiltered(&r, &m->engine);
+    if (rc == 0 && !l->o.tokens) {
+        notes->no_length++;
+        notes->less += r.less;
+    }
+    if (rc == 0) {
+        seen->known = true;
+        seen->samples = l->o.samples;
+        seen->lengths = (struct job_lengths){ r.n_ids + r.n_carried, r.tokens, l->o.tokens };
+    }
+    if (rc == 0 && seen->mine)
+        rc = add_request(b, l, &r, m, seen->line, c, e);
+    request_close(&r);
+    return rc;
+}
+
 static int read_line(struct batch *b, size_t line, bool mine, const char *text, size_t n,
-                     struct batch_notes *notes, struct err *e)
+                    struct batch_chapter *c, struct batch_notes *notes, struct err *e)
 {
     char where[PATH_BYTES], number[24], *json = NULL;
     struct batch_line l = {0};
-    struct batch_model *m;
-    struct request r = {0};
-    snprintf(where, sizeof where, "%s: %s %zu", b->file, is_csv(b->o) ? "row" : "line", line);
+    struct batch_seen *seen = NULL;
+    snprintf(where, sizeof where, "%s: %s %zu", b->file, b->row, line);
     int rc = b->o->lines ? line_as_json(&json, &n, where, text, n, e) : 0;
     if (rc == 0)
         rc = batch_line_read(&l, b->o, where, json ? json : text, n, notes, e);
     snprintf(number, sizeof number, "%zu", line);
     if (rc == 0 && !l.custom_id)
         l.custom_id = number;
-    if (rc == 0 && (check_unique(b, l.custom_id, line, e) || describe_request(b, &l, &r, &m, e))) {
-        rc = -1;
-        /* messages of batch_line_read begin with the line already */
-        if (strncmp(e->msg, where, strlen(where)))
-            err_while(e, "%s", where);
+    const bool read = rc == 0;
+    if (read && c)
+        seen = batch_find(b, l.custom_id);
+    else if (read)
+        rc = batch_add_seen(b, &seen, l.custom_id, line, e);
+    if (rc == 0) {
+        seen->mine = mine;
+        rc = l.after && !c ? batch_defer(b, seen, l.after, text, n, e)
+                           : read_request(b, &l, seen, c, notes, e);
+        seen->bad = rc != 0;
     }
-    if (rc == 0 && !m->unfiltered)
-        m->unfiltered = request_notice_unfiltered(&r, &m->engine);
-    if (rc == 0 && !l.o.tokens) {
-        notes->no_length++;
-        notes->less += r.less;
-    }
-    if (rc == 0 && mine)
-        rc = add_request(b, &l, &r, m, line, e);
-    request_close(&r);
+    /* messages of batch_line_read begin with the line already */
+    if (read && rc && strncmp(e->msg, where, strlen(where)))
+        err_while(e, "%s", where);
     batch_line_close(&l);
     free(json);
     return rc;
@@ -513,34 +552,21 @@ static void report_submitted(const struct batch *b)
         fprintf(stderr, "seed: %" PRIu64 "\n", b->seed);
 }
 
-/* The lines that were read. shard of shards: those that become jobs here. */
-struct tally { size_t requests, bad, shard, shards; struct batch_notes notes; };
-
 /* Reads a line or row. With two or more bad lines the first ones go to stderr; *e is the first one. -1: the
  * rest is not read. */
-static int take_line(struct batch *b, struct tally *t, size_t line, size_t number, const char *text, size_t n,
-                     struct err *e)
+static int take_line(struct batch *b, struct batch_notes *notes, size_t line, size_t number, const char *text,
+                     size_t n, struct err *e)
 {
     struct err one = {0};
-    t->requests++;
+    b->lines++;
     if (stop_signal)
         return err_set(e, ERR_AGAIN, "stopped by %s; nothing was queued", stop_signal_name());
-    if (read_line(b, line, number % t->shards + 1 == t->shard, text, n, &t->notes, &one) == 0)
-        return 0;
-    if (one.code != ERR_INPUT) {
-        *e = one;
-        return -1;
-    }
-    if (++t->bad == 2)
-        fprintf(stderr, "%s\n", e->msg);
-    if (t->bad == 1)
-        *e = one;
-    else if (t->bad <= BATCH_ERRORS_SHOWN)
-        fprintf(stderr, "%s\n", one.msg);
-    return 0;
+    return read_line(b, line, number % b->shards + 1 == b->shard, text, n, NULL, notes, &one)
+               ? batch_bad_line(b, &one, e)
+               : 0;
 }
 
-static int read_rows(struct batch *b, struct tally *t, const char *text, size_t n, struct err *e)
+static int read_rows(struct batch *b, struct batch_notes *t, const char *text, size_t n, struct err *e)
 {
     struct csv_rows c;
     char *json = NULL;
@@ -557,7 +583,7 @@ static int read_rows(struct batch *b, struct tally *t, const char *text, size_t 
     return rc;
 }
 
-static int read_text_lines(struct batch *b, struct tally *t, const char *text, size_t n, struct err *e)
+static int read_text_lines(struct batch *b, struct batch_notes *t, const char *text, size_t n, struct err *e)
 {
     size_t line = 0;
     for (const char *p = text, *end = text + n; p < end;) {
@@ -575,9 +601,9 @@ static int read_text_lines(struct batch *b, struct tally *t, const char *text, s
 }
 
 /* Reads every line. A single bad line is *e alone, of several *e is their number. */
-static int read_lines(struct batch *b, const char *text, size_t n, size_t shard, size_t shards, struct err *e)
+static int read_lines(struct batch *b, const char *text, size_t n, struct err *e)
 {
-    struct tally t = { .shard = shard, .shards = shards };
+    struct batch_notes notes = {0};
     /* a byte order mark belongs to the file, not to its first line */
     if (n >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) {
         text += 3;
@@ -588,32 +614,27 @@ static int read_lines(struct batch *b, const char *text, size_t n, size_t shard,
                        "%s: a Parquet file. This makes lines of JSON of it: python3 -c \"import pandas; "
                        "pandas.read_parquet('%s')[['prompt']].to_json('%s.jsonl', orient='records', "
                        "lines=True)\"", b->file, b->file, b->file);
-    if ((is_csv(b->o) ? read_rows : read_text_lines)(b, &t, text, n, e))
+    if ((is_csv(b->o) ? read_rows : read_text_lines)(b, &notes, text, n, e) ||
+        batch_chain(b, NULL, read_line, &notes, e) ||
+        batch_check_bad(b, b->bad == b->lines && !b->o->lines && !is_csv(b->o) && *text != '{', e))
         return -1;
-    if (t.bad == 1)
-        return -1;
-    if (t.bad)
-        return err_set(e, ERR_INPUT, "%s: %zu of %zu %s are bad%s; nothing was queued%s", b->file, t.bad,
-                       t.requests, is_csv(b->o) ? "rows" : "lines",
-                       t.bad > BATCH_ERRORS_SHOWN ? ", the first 20 are above" : "",
-                       t.bad == t.requests && !b->o->lines && !is_csv(b->o) && *text != '{'
-                           ? " (with --lines each line is a prompt, --csv reads a table)" : "");
-    if (!t.requests)
+    if (!b->lines)
         return err_set(e, ERR_INPUT, "%s: the file contains no request", b->file);
-    report_ignored(b, &t.notes);
+    report_ignored(b, &notes);
     return 0;
 }
 
 int batch_open(struct batch *b, const struct options *o, struct err *e)
 {
     char *text = NULL;
-    size_t n, shard, shards;
+    size_t n;
     struct batch_model *m;
     _Static_assert(BATCH_ERRORS_SHOWN == 20, "read_lines names the number");
     *b = (struct batch){ .o = o,
                          .file = strcmp(o->batch, "-") ? o->batch : "standard input",
+                         .row = is_csv(o) ? "row" : "line",
                          .seed = o->seed };
-    if (check_options(o, e) || parse_shard(o, &shard, &shards, e) || name_batch(b, e))
+    if (check_options(o, e) || parse_shard(o, &b->shard, &b->shards, e) || name_batch(b, e))
         return -1;
     if (!options_given(o, "seed") && getrandom(&b->seed, sizeof b->seed, 0) != sizeof b->seed)
         return err_set(e, ERR_FAILED, "cannot draw a seed: %s; --seed gives one", strerror(errno));
@@ -623,7 +644,7 @@ int batch_open(struct batch *b, const struct options *o, struct err *e)
         return -1;
     if (text_read(&text, &n, o->batch, e))
         return -1;
-    int rc = read_lines(b, text, n, shard, shards, e);
+    int rc = read_lines(b, text, n, e);
     free(text);
     return rc;
 }
@@ -699,6 +720,9 @@ static int check_stored(const struct batch *b, struct store *s, struct moved *m,
 int batch_submit(struct batch *b, struct store *s, struct err *e)
 {
     size_t bad;
+    struct batch_notes notes = {0};
+    if (batch_chain(b, s, read_line, &notes, e) || batch_check_bad(b, false, e))
+        return -1;
     const struct engine *g = &b->model->engine;      /* --model is the model of every line */
     struct moved m = { .same = { .path = g->path, .pool = g->pool }, .ids = calloc(b->n + 1, sizeof *m.ids) };
     const struct model_place place = { g->path, m.same.here.fingerprint, false };
@@ -740,7 +764,11 @@ void batch_close(struct batch *b)
         free(q->identity);
         free(q->refusal);
         free(q->ids);
+        free(q->chapter);
+        free(q->after_id);
+        free(q->append);
     }
+    batch_free_chapters(b);
     for (size_t i = 0; i < b->n_models; i++) {
         free_checked(&b->model[i]);
         chat_close(&b->model[i].chat);

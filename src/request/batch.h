@@ -6,10 +6,14 @@
  *     b.name, b.ids[0 .. b.n), b.n_new
  *     batch_close(&b);
  *
- * --shard I/N: line i of the file (from 1, empty lines included) belongs to part (i-1) mod N + 1. The
- * other lines are checked and not stored. A request of n samples is n jobs. A line without a seed gets the
- * first 8 bytes (little-endian) of the SHA-256 of S (64 bits, little-endian) and custom_id. S is --seed,
- * or drawn. Two lines must not have the same custom_id.
+ * Chapters (struct chapter_spec). A line may continue another one, wherever that one stands in the file, or a
+ * stored job. Such lines are read again in the order of their chains, when the lengths before them are known;
+ * those that continue stored jobs by batch_submit.
+ *
+ * --shard I/N: line i of the file (from 1, empty lines included) belongs to part (i-1) mod N + 1, a chapter
+ * to the part of the line that it continues. The other lines are checked and not stored. A request of n
+ * samples is n jobs. A line without a seed gets the first 8 bytes (little-endian) of the SHA-256 of S (64
+ * bits, little-endian) and custom_id. S is --seed, or drawn. Two lines must not have the same custom_id.
  *
  * Submitting a batch of a known name adds its new requests. Existing jobs stay unchanged. If an option that
  * was given on the command line decides texts and differs from that of a stored job, the submission is
@@ -24,7 +28,7 @@ enum { BATCH_MODELS_MAX = 16, BATCH_ERRORS_SHOWN = 20 };
 
 struct batch {                           /* {0} is closed */
     const struct options *o;
-    const char *file;                    /* its name in messages */
+    const char *file, *row;              /* its name in messages, and what its lines are called */
     char name[BATCH_NAME_BYTES_MAX + 1];
     uint64_t seed;                       /* S */
     struct batch_request *v; size_t n_requests, room;
@@ -32,6 +36,8 @@ struct batch {                           /* {0} is closed */
     int64_t *ids; size_t n_new;          /* after batch_submit: the job of each spec */
     struct batch_model *model; size_t n_models;
     struct batch_seen *seen;             /* the custom_ids of all lines */
+    struct batch_chapter *chapter; size_t n_chapters, room_chapters;     /* lines that continue others */
+    size_t lines, bad, shard, shards;    /* lines read, and bad ones; --shard */
 };
 
 int  batch_open(struct batch *b, const struct options *o, struct err *e);

@@ -129,7 +129,7 @@ static void put_row(struct json_writer *w, const struct csv_rows *c, const struc
         const char *name = c->column[i].text;
         if (!cell[i].n)
             continue;
-        if (strcmp(name, "prompt") == 0 || strcmp(name, "custom_id") == 0)
+        if (batch_line_has_text(name))
             jw_bytes(w, name, cell[i].text, cell[i].n);
         else if (strcmp(name, "messages") == 0)
             put_message(w, &cell[i]);

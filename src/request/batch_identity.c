@@ -1,6 +1,7 @@
 /* The identity of a request of a batch (batch_line.h): the members of its body, sorted by name. */
 #include "src/request/batch_line.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const struct member *)a)->name, ((const struct member *)b)->name);
 }
 
-enum top { INSIDE, BODY, LINE };     /* LINE: a body with custom_id and metadata, which are left out */
+enum top { INSIDE, BODY, LINE };     /* LINE: a body with fields that are not its own */
 static int put_value(FILE *f, const struct json *v, enum top top);
 
 static int put_string(FILE *f, const struct json *v)
@@ -46,7 +47,8 @@ static int put_object(FILE *f, const struct json *v, enum top top)
         bool control;
         if (top && js_kind(&one) == JS_NULL)
             continue;
-        if (top == LINE && (js_is(&key, "custom_id") || js_is(&key, "metadata")))
+        if (top == LINE && (js_is(&key, "custom_id") || js_is(&key, "metadata") || js_is(&key, "after") ||
+                            js_is(&key, "carry") || js_is(&key, "append")))
             continue;
         m[i] = (struct member){ key, one, calloc(js_length(&key, &control) + 1, 1) };
         if (m[i].name)
@@ -94,6 +96,8 @@ int batch_line_identity(const struct batch_line *l, char **bytes, size_t *n, str
     int rc = -1;
     if (f) {
         fputs(l->chat ? "chat" : "completions", f);
+        if (l->after)
+            fprintf(f, "%s\n%" PRId64 "\n%s%c", l->after, l->carry, l->append ? l->append : "", 0);
         rc = put_value(f, &l->body, l->plain ? LINE : BODY);
         if (stream_end(f))
             rc = -1;

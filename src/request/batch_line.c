@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runs/store/selection.h"
 #include "src/base/json_write.h"
 #include "src/base/memory_file.h"
 #include "src/model/memory_plan.h"
@@ -94,9 +95,19 @@ void batch_notes_text(char *out, size_t size, const struct batch_notes *n)
             at += (size_t)snprintf(out + at, size - at, "%s%s", at ? ", " : "", ignored_fields[i]);
 }
 
+/* What stands beside custom_id in the line of a chapter. */
+static const char *const chapter_fields[] = { "after", "carry", "append" };
+enum { N_CHAPTER = sizeof chapter_fields / sizeof *chapter_fields };
+
+bool batch_line_has_text(const char *name)
+{
+    return strcmp(name, "prompt") == 0 || strcmp(name, "custom_id") == 0 ||
+           strcmp(name, "after") == 0 || strcmp(name, "append") == 0;
+}
+
 bool batch_line_has_field(const char *name)
 {
-    bool known = strcmp(name, "custom_id") == 0;
+    bool known = batch_line_has_text(name) || strcmp(name, "carry") == 0;
     if (!n_option_fields)
         list_option_fields();
     for (size_t i = 0; i < n_option_fields; i++)
@@ -137,7 +148,12 @@ void batch_line_help(FILE *f)
         "custom_id has the number of its line. Options of the command line are the defaults.\n\n"
         "Fields beside the body, and in short lines:\n"
         "    custom_id               name of the request: @BATCH/custom_id\n"
-        "    metadata                any JSON; exports and reports have it\n\nFields of the body:\n"
+        "    metadata                any JSON; exports and reports have it\n"
+        "    after                   a chapter: the line begins when that custom_id, or @NAME/custom_id, is "
+        "done\n"
+        "    carry                   and reads the last N tokens of its text after the prompt; without: all\n"
+        "    append                  text at the start of the chapter, such as its heading\n\n"
+        "Fields of the body:\n"
         "    prompt                  a text, or a list of token ids\n"
         "    messages                a chat: role and content of each message\n"
         "    model                   --model of this line\n",
@@ -482,6 +498,32 @@ static int read_custom_id(struct batch_line *l, const struct json *v, struct err
     return 0;
 }
 
+/* Reads a field of a chapter: 1; 0: it is none; -1. */
+static int read_chapter_field(struct batch_line *l, const struct json *key, const struct json *value,
+                              struct err *e)
+{
+    struct json v = *value;
+    size_t i = 0, carry, n;
+    bool control = false;
+    while (i < N_CHAPTER && !js_is(key, chapter_fields[i]))
+        i++;
+    if (i == N_CHAPTER || js_kind(&v) == JS_NULL)
+        return i < N_CHAPTER;
+    v.key[0] = chapter_fields[i];
+    if (i == 0) {
+        n = js_kind(&v) == JS_STRING ? js_length(&v, &control) : 0;
+        if (n == 0 || n > BATCH_CUSTOM_ID_BYTES_MAX + BATCH_NAME_BYTES_MAX + 2 || control)
+            return js_bad(&v, e, "allowed is the custom_id of another line, or @NAME/custom_id");
+        return (l->after = copy_string(l, &v, e)) ? 1 : -1;
+    }
+    if (i == 2)
+        return (l->append = copy_string(l, &v, e)) ? 1 : -1;
+    if (js_size(&v, 0, 1000000000, &carry, e))
+        return -1;
+    l->carry = (int64_t)carry;
+    return 1;
+}
+
 static int read_body(struct batch_line *l, struct batch_notes *notes, struct err *e)
 {
     struct chat_flags f = { .prompt = true, .logprobs = -1 };
@@ -495,6 +537,11 @@ static int read_body(struct batch_line *l, struct batch_notes *notes, struct err
                 return -1;
             continue;
         }
+        const int chapter = l->plain ? read_chapter_field(l, &key, &v, e) : 0;
+        if (chapter < 0)
+            return -1;
+        if (chapter)
+            continue;
         size_t i = find_field(l, &key);
         if (i == N_FIELDS_MAX)
             return unknown_field(l, &key, e);
@@ -587,6 +634,9 @@ static int put_chat_body(struct json_writer *w, struct batch_line *l, const stru
     jw_open(w, NULL, '{');
     for (struct js_walk at = js_walk(line); js_next(&at, &key, &v);) {
         const bool id = js_is(&key, "custom_id"), metadata = js_is(&key, "metadata");
+        const int chapter = read_chapter_field(l, &key, &v, e);
+        if (chapter < 0)
+            return -1;
         if (js_is(&key, "prompt") && js_kind(&v) != JS_STRING)
             return js_bad(&v, e, "with --chat a text is needed");
         if (id && js_kind(&v) != JS_NULL && read_custom_id(l, &v, e))
@@ -597,7 +647,7 @@ static int put_chat_body(struct json_writer *w, struct batch_line *l, const stru
         }
         if (js_is(&key, "prompt"))
             put_messages(w, l, &v);
-        if (id || metadata || js_is(&key, "prompt"))
+        if (id || metadata || chapter || js_is(&key, "prompt"))
             continue;
         if (js_length(&key, &control) >= sizeof name)
             return unknown_field(l, &key, e);
@@ -639,22 +689,22 @@ static int read_plain(struct batch_line *l, const struct json *line, struct err 
 
 static int read_head(struct batch_line *l, const struct json *line, struct err *e)
 {
-    struct json v;
+    struct json key, v;
     if (require(js_get(line, "custom_id", &v, e), line, "custom_id", "a text is needed", e))
         return -1;
     if (read_custom_id(l, &v, e))
         return -1;
-    if (require(js_get(line, "method", &v, e), line, "method", "\"POST\" is allowed", e))
-        return -1;
-    if (!js_is(&v, "POST"))
-        return js_bad(&v, e, "only \"POST\" is allowed");
-    if (require(js_get(line, "url", &v, e), line, "url", "/v1/completions or /v1/chat/completions is allowed",
-             e))
-        return -1;
-    l->chat = js_is(&v, "/v1/chat/completions");
-    if (!l->chat && !js_is(&v, "/v1/completions"))
-        return js_bad(&v, e, "/v1/completions and /v1/chat/completions are allowed");
-    int found = js_get(line, "metadata", &v, e);
+    int found = js_get(line, "method", &v, e);
+    if (found < 0 || (found && !js_is(&v, "POST")))
+        return found < 0 ? -1 : js_bad(&v, e, "only \"POST\" is allowed");
+    const int url = js_get(line, "url", &v, e);
+    l->chat = url == 1 && js_is(&v, "/v1/chat/completions");
+    if (url < 0 || (url && !l->chat && !js_is(&v, "/v1/completions")))
+        return url < 0 ? -1 : js_bad(&v, e, "/v1/completions and /v1/chat/completions are allowed");
+    for (struct js_walk w = js_walk(line); js_next(&w, &key, &v);)
+        if (read_chapter_field(l, &key, &v, e) < 0)
+            return -1;
+    found = js_get(line, "metadata", &v, e);
     if (found < 0)
         return -1;
     if (found && js_kind(&v) != JS_NULL) {
@@ -663,7 +713,27 @@ static int read_head(struct batch_line *l, const struct json *line, struct err *
     }
     if (require(js_get(line, "body", &l->body, e), line, "body", "an object is needed", e))
         return -1;
-    return js_kind(&l->body) == JS_OBJECT ? 0 : js_bad(&l->body, e, "allowed is an object");
+    if (js_kind(&l->body) != JS_OBJECT)
+        return js_bad(&l->body, e, "allowed is an object");
+    if (!url)
+        l->chat = js_get(&l->body, "messages", &v, e) == 1;
+    return 0;
+}
+
+/* What must not stand together in the line of a chapter. */
+static int check_chapter(const struct batch_line *l, const char *where, struct err *e)
+{
+    if (!l->after && (l->carry >= 0 || l->append))
+        return err_set(e, ERR_INPUT, "%s: %s needs after", where, l->append ? "append" : "carry");
+    if (!l->after)
+        return 0;
+    if (l->chat && l->append)
+        return err_set(e, ERR_INPUT, "%s: append: a chat has no given text; its next message can say it",
+                       where);
+    if (l->o.samples != 1)
+        return err_set(e, ERR_INPUT, "%s: %zu samples of a line with after, 1 is allowed (n, --samples)",
+                       where, l->o.samples);
+    return 0;
 }
 
 int batch_line_read(struct batch_line *l, const struct options *o, const char *where, const char *text,
@@ -672,7 +742,7 @@ int batch_line_read(struct batch_line *l, const struct options *o, const char *w
     struct json line;
     if (!n_option_fields)
         list_option_fields();
-    *l = (struct batch_line){ .o = *o, .size = 3 * n + 512 };
+    *l = (struct batch_line){ .o = *o, .size = 3 * n + 512, .carry = -1 };
     if (o->chat && o->system)
         l->size += 8 * strlen(o->system);        /* an escaped copy, and one that is not */
     if (js_check(&line, where, text, n, e))
@@ -683,7 +753,8 @@ int batch_line_read(struct batch_line *l, const struct options *o, const char *w
         return err_set(e, ERR_FAILED, "out of memory for a line of %zu bytes", n);
     struct json ignored;
     const bool prompt = js_get(&line, "prompt", &ignored, e) == 1,
-               plain = (prompt || js_get(&line, "messages", &ignored, e) == 1) &&
+               plain = (prompt || js_get(&line, "messages", &ignored, e) == 1 ||
+                        js_get(&line, "after", &ignored, e) == 1) &&
                        !js_get(&line, "body", &ignored, e) && !js_get(&line, "url", &ignored, e) &&
                        !js_get(&line, "method", &ignored, e);
     if ((!plain || !prompt) && o->chat)
@@ -691,9 +762,11 @@ int batch_line_read(struct batch_line *l, const struct options *o, const char *w
                        "line says whether it is a chat", where);
     if (plain ? read_plain(l, &line, e) : read_head(l, &line, e) || check_misplaced(&line, e))
         return -1;
-    if (read_body(l, notes, e))
+    if (read_body(l, notes, e) || check_chapter(l, where, e))
         return -1;
     const struct json *need = l->chat ? &l->in.messages : &l->prompt;
+    if (!need->s && l->after && !l->chat)
+        return 0;
     if (!need->s)
         return err_set(e, ERR_INPUT, "%s: body.%s is missing", where, l->chat ? "messages" : "prompt");
     if (l->chat && js_kind(need) != JS_ARRAY)

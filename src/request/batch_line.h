@@ -7,7 +7,11 @@
  *     {"messages": [..], "max_tokens": 90}                       only the messages are needed
  *
  * The short lines have the fields of a body beside custom_id and metadata. With --chat the prompt of such a
- * line is the message of a user, after --system.
+ * line is the message of a user, after --system. method and url may be missing: with messages the line is a
+ * chat.
+ *
+ * A chapter has, beside custom_id, "after": the custom_id of another line or @NAME/custom_id, "carry": N and
+ * "append": TEXT (struct chapter_spec). Its prompt may be missing.
  *
  * Fields have the names of OpenAI's and vLLM's APIs and the ranges of the options they stand for. null is
  * as good as a missing field. A field that longhand does not implement is an error if it may change the
@@ -47,6 +51,8 @@ struct batch_line {
     struct options o; /* the command line's, overridden by the body's fields; lists point into this struct */
     bool chat;
     char *custom_id;                 /* this and other strings are in `room`; NULL: a line without one */
+    char *after, *append;            /* a chapter; NULL: it is none, nothing */
+    int64_t carry;                   /* -1: the whole text */
     char *model;                     /* body.model; NULL: none */
     struct json prompt; /* completions: a string or an array; s == NULL: none. Borrows the line */
     bool no_specials;                /* add_special_tokens is false */
@@ -70,8 +76,10 @@ struct batch_notes { uint64_t ignored; size_t lines, no_length, less; };
 int batch_line_read(struct batch_line *l, const struct options *o, const char *where, const char *text,
                     size_t n, struct batch_notes *notes, struct err *e);
 void batch_line_close(struct batch_line *l);
-/* Whether a field of this name may change a text, or is custom_id or metadata. */
+/* Whether a field of this name may change a text, or is custom_id, metadata or of a chapter; whether it is a
+ * text in any case. */
 bool batch_line_has_field(const char *name);
+bool batch_line_has_text(const char *name);
 /* Prints the fields of a line and what they stand for: longhand help batch. */
 void batch_line_help(FILE *f);
 /* The names of the ignored fields: "user, stream". */
@@ -81,6 +89,6 @@ void batch_notes_text(char *out, size_t size, const struct batch_notes *n);
 int batch_line_prompt(struct batch_line *l, size_t vocab, int32_t **ids, size_t *n_ids, const char **text,
                       size_t *n_text, struct err *e);
 /* The identity of a request: two requests of one custom_id are equal if their bytes are. It consists of
- * the url and of the body's fields that are not null, and does not depend on the order of members or on
- * white space. free(*bytes). */
+ * the url and of the body's fields that are not null, and of those of a chapter, and does not depend on the
+ * order of members or on white space. free(*bytes). */
 int  batch_line_identity(const struct batch_line *l, char **bytes, size_t *n, struct err *e);

@@ -113,15 +113,16 @@ static int read_prompt(struct request *r, const struct engine *g, struct err *e)
 int request_check(struct request *r, const struct engine *g, struct err *e)
 {
     struct job_params p = {0};
-    size_t n_max = r->n_ids + r->tokens;
+    const size_t n_prompt = r->n_ids + r->n_carried;
+    size_t n_max = n_prompt + r->tokens;
     int rc = job_parse(&p, r->parameters, e) ||
              job_bind(&p, &g->config, g->tokenizer, g->dir, &(struct job_binding){ .text_max = n_max }, e)
                  ? -1
                  : 0;
     if (rc == 0 && !r->o->tokens) {
-        const size_t fits = job_length_in_memory(&p, g, r->n_ids + 1, n_max);
+        const size_t fits = job_length_in_memory(&p, g, n_prompt + r->n_given + 1, n_max);
         r->less = fits < n_max;
-        r->tokens = fits - r->n_ids;
+        r->tokens = fits - n_prompt;
         n_max = fits;
     }
     rc = rc || job_check_memory(&p, g, n_max, 0, e) ? -1 : 0;
@@ -133,14 +134,16 @@ int request_describe(struct request *r, const struct engine *g, struct err *e)
 {
     const struct options *o = r->o;
     struct job_params p = o->job;
-    const size_t context = g->config.context;
-    r->tokens = o->tokens ? o->tokens : context > r->n_ids ? context - r->n_ids : 1;
+    const size_t context = g->config.context, n_prompt = r->n_ids + r->n_carried;
+    r->tokens = r->n_given + (o->tokens ? o->tokens : 1);
+    if (!o->tokens && context > n_prompt + r->tokens)
+        r->tokens = context - n_prompt;
     r->less = false;
-    if (job_check_length(&g->config, r->n_ids, r->tokens, o->job.allow_beyond_context && o->tokens, e) ||
-        sampling_from_options(&r->sampling, o, &g->config, NULL, r->n_ids + r->tokens, e))
+    if (job_check_length(&g->config, n_prompt, r->tokens, o->job.allow_beyond_context && o->tokens, e) ||
+        sampling_from_options(&r->sampling, o, &g->config, NULL, n_prompt + r->tokens, e))
         return -1;
     p.sampling = r->sampling;
-    return job_describe(&r->parameters, &p, o, g, r->n_ids, &r->chat, e);
+    return job_describe(&r->parameters, &p, o, g, n_prompt, &r->chat, e);
 }
 
 /* Says how long a text without --tokens may become. */

@@ -9,8 +9,10 @@ struct request {                     /* {0} is closed */
     const struct options *o;
     char *prompt; size_t prompt_bytes;
     int32_t *ids; size_t n_ids;
+    size_t n_carried, n_given;       /* of a chapter: carried tokens at most; given ones of the text */
     struct chat_facts chat;
-    size_t tokens;                   /* the most tokens of the text; see request_describe */
+    size_t tokens;                   /* the most tokens of the text, given ones included; see
+                                      * request_describe */
     bool less;                       /* fewer than the context has room for, because of the memory */
     struct sampling sampling;        /* with the seed, drawn or given */
     char *parameters;                /* stored parameters: see job_params.h */

@@ -1,0 +1,123 @@
+#!/bin/bash
+# Books: lines of a batch that continue others ("after"). Their checks, their order, and that every chapter is
+# the one of an undisturbed run.
+. tests/cli/lib.inc
+L=$LONGHAND
+D=models/demo
+line() { printf '%s\n' "$@"; }
+
+# ---- a book of ten chapters: undisturbed, and killed again and again ----
+book() # CARRY
+{
+    echo '{"custom_id": "ch1", "prompt": "The history of the sea.", "max_tokens": 150}'
+    for i in 2 3 4 5 6 7 8 9 10; do
+        printf '{"custom_id": "ch%d", "after": "ch%d", %s"append": "\\n\\nChapter %d\\n\\n"' \
+            $i $((i - 1)) "$1" $i
+        [ $i -gt 4 ] && printf ', "prompt": "The history of the sea."'
+        echo '}'
+    done
+}
+book '"carry": 60, ' >"$TMP/book.jsonl"
+submit() { "$L" submit --batch "$TMP/book.jsonl" -m $D --seed 4 --ignore-eos "$@" >/dev/null 2>"$TMP/err"; }
+LONGHAND_DB=$TMP/whole.db
+submit -q; result submit_a_book $? "$(cat "$TMP/err")"
+"$L" list | tail -9 | grep -c 'waits for ch[1-9]$' >"$TMP/a"
+[ "$(cat "$TMP/a")" = 9 ]; result chapters_wait $? "$("$L" list)"
+check a_waiting_chapter_cannot_be_resumed 2 'job 2 continues job 1, which is queued: it begins when' \
+    run --resume @book/ch2
+"$L" work -q 2>"$TMP/err"; result work_writes_a_book $? "$(cat "$TMP/err")"
+"$L" export @book --format ids -o "$TMP/whole"; "$L" text @book >"$TMP/text"
+[ "$(wc -l <"$TMP/whole")" = 1500 ]; result each_chapter_has_its_length $? "$(wc -l <"$TMP/whole") ids"
+[ "$(grep -c '^Chapter [0-9]*$' "$TMP/text")" = 9 ]; result headings_are_in_the_text $? "$(cat "$TMP/text")"
+for i in 2 3 10; do check verify_chapter_$i 0 '' verify @book/ch$i -q; done
+# the prompt of a chapter: its own, then the last 60 tokens of the text before
+"$L" text @book/ch4 --format ids --with-prompt >"$TMP/a"; "$L" text @book/ch5 --format ids --with-prompt \
+    >"$TMP/b"
+own=$("$L" tokenize -m $D <<<"The history of the sea." | wc -w)
+python3 - "$TMP" "$("$L" list @book/ch5 --json | python3 -c \
+    'import json, sys; print(json.load(sys.stdin)["jobs"][0]["prompt_tokens"])')" <<'P'
+import sys
+a, b = (open(f"{sys.argv[1]}/{n}").read().split() for n in "ab")
+prompt = b[:int(sys.argv[2])]
+assert 40 < len(prompt) <= 75, len(prompt)
+carried = next(n for n in range(len(prompt), 0, -1) if prompt[-n:] == a[-n:])
+assert 45 <= carried <= 60 and len(prompt) - carried < 15, (carried, len(prompt))
+P
+result the_prompt_ends_with_the_carried_text $? "$own"
+
+LONGHAND_DB=$TMP/killed.db
+submit -q
+kills=0
+for i in $(seq 100); do
+    "$L" work -q --threads 1 --max-attempts 0 2>/dev/null & a=$!
+    "$L" work -q --threads 1 --max-attempts 0 2>/dev/null & b=$!
+    sleep 0.$((RANDOM % 35 + 15))
+    kill -9 $((RANDOM % 2 ? a : b)) 2>/dev/null && kills=$((kills + 1))
+    sleep 0.0$((RANDOM % 9))
+    kill -9 $a $b 2>/dev/null
+    wait $a $b 2>/dev/null
+    [ "$("$L" list | head -1 | cut -d, -f4)" = ' 10 done' ] && break
+done
+"$L" work -q
+"$L" export @book --format ids -o "$TMP/resumed"
+[ $kills -gt 2 ]; result the_book_was_killed $? "$kills kills"
+same a_killed_book_is_the_undisturbed_one "$TMP/whole" "$TMP/resumed"
+"$L" text @book >"$TMP/a"; same and_so_is_its_text "$TMP/text" "$TMP/a"
+check doctor_finds_nothing 0 '' doctor
+
+# ---- lines that are refused, before anything is queued ----
+LONGHAND_DB=$TMP/bad.db
+bad() # NAME PATTERN LINES..
+{
+    local name=$1 pattern=$2; shift 2
+    line "$@" >"$TMP/bad.jsonl"
+    check "$name" 2 "$pattern" submit --batch "$TMP/bad.jsonl" -m $D -n 20 -q
+}
+one='{"custom_id": "a", "prompt": "x"}'
+bad itself 'line 2: after: "b" is this line itself' "$one" '{"custom_id": "b", "after": "b"}'
+bad itself_by_its_whole_name 'line 2: after: "b" is this line itself' "$one" \
+    '{"custom_id": "b", "after": "@bad/b"}'
+bad unknown 'line 2: after: "z" is no custom_id of this file, and no job is @bad/z' "$one" \
+    '{"custom_id": "b", "after": "z"}'
+bad unknown_batch 'line 1: after: "@no/z" is no custom_id' '{"custom_id": "b", "after": "@no/z"}'
+bad append_alone 'line 1: append needs after' '{"custom_id": "b", "prompt": "x", "append": "y"}'
+bad carry_alone 'line 1: carry needs after' '{"custom_id": "b", "prompt": "x", "carry": 0}'
+bad carry_below_0 'line 2: carry.*-1' "$one" '{"custom_id": "b", "after": "a", "carry": -1}'
+bad carry_is_no_text 'line 2: carry' "$one" '{"custom_id": "b", "after": "a", "carry": "all"}'
+bad samples 'line 2: 2 samples of a line with after' "$one" '{"custom_id": "b", "after": "a", "n": 2}'
+bad samples_before 'line 2: after: "a" has 2 samples' '{"custom_id": "a", "prompt": "x", "n": 2}' \
+    '{"custom_id": "b", "after": "a"}'
+bad beyond_the_context 'line 2: .*context' "$one" \
+    '{"custom_id": "b", "after": "a", "max_tokens": 1000000}'
+bad after_inside_the_body 'line 2: body .*"after"' "$one" '{"custom_id": "b", "body": {"after": "a"}}'
+line '{"custom_id": "a", "prompt": "x", "after": "c"}' '{"custom_id": "b", "after": "a"}' \
+    '{"custom_id": "c", "after": "b"}' '{"custom_id": "d", "after": "c"}' >"$TMP/bad.jsonl"
+"$L" submit --batch "$TMP/bad.jsonl" -m $D -n 20 2>"$TMP/err"; r=$?
+[ $r = 2 ] && [ "$(grep -c 'line [123]: after: ".*waits for itself' "$TMP/err")" = 3 ] &&
+    grep -q '3 of 4 lines are bad' "$TMP/err"; result circles_are_refused $? "exit $r: $(cat "$TMP/err")"
+[ "$("$L" list | wc -l)" = 1 ]; result nothing_was_queued $? "$("$L" list)"
+
+# ---- forms ----
+LONGHAND_DB=$TMP/forms.db
+line '{"custom_id": "d", "after": "@forms/c", "max_tokens": 9}' \
+    '{"custom_id": "c", "after": "b", "body": {"max_tokens": 5}}' \
+    '{"custom_id": "b", "method": "POST", "url": "/v1/completions", "after": "a", "carry": 4,
+ "body": {"prompt": "y"}}' '{"custom_id": "a", "body": {"prompt": "x", "max_tokens": 7}}' | tr '\n' '~' |
+    sed 's/,~ /, /g' | tr '~' '\n' >"$TMP/forms.jsonl"
+check lines_need_no_method 0 '4 new jobs' submit --batch "$TMP/forms.jsonl" -m $D -s 1
+check the_same_again 0 '0 new jobs, 4 exist' submit --batch "$TMP/forms.jsonl" -m $D -s 1
+sed 's/"carry": 4/"carry": 5/' "$TMP/forms.jsonl" >"$TMP/other.jsonl"
+check another_carry_is_another_request 2 'line 3: custom_id "b" is in @forms already' \
+    submit --batch "$TMP/other.jsonl" --name forms -m $D -s 1 -q
+"$L" work -q
+[ "$("$L" list --columns tokens | tail -4 | xargs)" = '9/9 5/5 7/7 7/7' ]
+result lengths_without_max_tokens_are_those_of_the_line_before $? "$("$L" list)"
+{ "$L" text @forms/b --format ids --with-prompt; } >"$TMP/a"
+"$L" text @forms/c --format ids --with-prompt | head -n -5 >"$TMP/b"
+same without_prompt_and_carry_all_is_carried "$TMP/a" "$TMP/b"
+line '{"custom_id": "e", "after": "d", "carry": 3, "prompt": "z"}' >"$TMP/more.jsonl"
+check a_line_may_continue_a_stored_job 0 '1 new job' submit --batch "$TMP/more.jsonl" --name forms -m $D -s 1
+"$L" work -q; [ "$("$L" list @forms/e --columns state | tail -1)" = done ]
+result and_is_written $? "$("$L" list)"
+
+exit $failed
