@@ -20,7 +20,7 @@ static int no_memory(struct err *e) { return err_set(e, ERR_FAILED, "out of memo
 /* What a report knows before it has read anything. */
 static struct counts no_counts(void)
 {
-    struct counts c = { .speedup = NAN, .estimate = NAN };
+    struct counts c = { .speedup = NAN, .estimate = NAN, .repeats = NAN };
     for (size_t k = 0; k < DISTINCT_MAX; k++)
         c.distinct[k] = c.so_far[k] = c.words[k] = NAN;
     return c;
@@ -148,6 +148,7 @@ static void end_window(struct text_pass *g, size_t i)
         w->sum.distinct[k] = distinct_ratio(&g->window, k + 1);
         w->sum.so_far[k] = distinct_ratio(&g->whole, k + 1);
     }
+    w->text_end = g->n_text;
 }
 
 static int pass_over_tokens(struct text_pass *g, struct err *e)
@@ -219,13 +220,38 @@ static int add_excerpts(struct text_pass *g, struct err *e)
     return 0;
 }
 
+/* Reads the words window by window, so that each window knows its own. A word belongs to the window in which
+ * it ends. */
+static int read_words(struct text_pass *g, struct err *e)
+{
+    struct report *r = g->r;
+    size_t *ends = calloc(r->n_windows + 1, sizeof *ends), at = 0;
+    int rc = ends ? 0 : no_memory(e);
+    for (size_t i = 0; rc == 0 && i < r->n_windows; i++) {
+        const size_t to = i + 1 < r->n_windows ? MIN(MAX(r->window[i].text_end, at), g->n_text) : g->n_text;
+        rc = to > at ? distinct_text(&g->words, g->text + at, to - at, e) : 0;
+        if (rc == 0 && i + 1 == r->n_windows)
+            rc = distinct_end(&g->words, e);
+        ends[i + 1] = g->words.total[0];
+        at = to;
+    }
+    if (rc == 0)
+        rc = repeats_find(&r->repeats, &g->words, e);
+    for (size_t i = 0; rc == 0 && i < r->n_windows; i++)
+        r->window[i].sum.repeats = repeats_share(&r->repeats, ends[i], ends[i + 1]);
+    if (rc == 0)
+        r->sum.repeats = repeats_share(&r->repeats, 0, r->repeats.n);
+    free(ends);
+    return rc;
+}
+
 static int finish_words(struct text_pass *g, struct err *e)
 {
     struct report *r = g->r;
     if (!g->tokenizer)
         return 0;
     cut_stop_string(g);
-    if ((g->n_text && distinct_text(&g->words, g->text, g->n_text, e)) || distinct_end(&g->words, e))
+    if (read_words(g, e))
         return -1;
     r->has_words = true;
     r->n_words = g->words.total[0];
@@ -371,6 +397,7 @@ static void report_close(struct report *r)
     free(r->source);
     free(r->window);
     free(r->repetition);
+    repeats_close(&r->repeats);
     for (size_t i = 0; i < r->n_parameters; i++) {
         free(r->parameter[i].name);
         free(r->parameter[i].value);

@@ -6,8 +6,9 @@
  *
  * Only committed tokens count, and all figures of one job are from one moment. The store keeps counters by
  * window of 1,000 tokens; a round belongs to the window in which it begins. Distinct-n and repetitions are
- * computed here from the token ids, without given tokens. Words and excerpts need the tokenizer of the
- * job's model. The store has it; of a job of an older longhand they are null when the model's folder is gone.
+ * computed here from the token ids, without given tokens. Words, repeats and excerpts need the tokenizer of
+ * the job's model. The store has it; of a job of an older longhand they are null when the model's folder is
+ * gone.
  *
  * Speedup is measured where the report includes a plain job, written one token at a time, of the same
  * model, arithmetic, prompt length and text length. Otherwise it is estimated, and called an estimate,
@@ -24,6 +25,7 @@
 
 #include "runs/store/figures.h"
 #include "src/text/loop.h"
+#include "src/text/repeats.h"
 
 enum { REPORT_BY_MAX = 8, REPORT_DIFFERING_MAX = 8 };
 
@@ -38,6 +40,7 @@ struct report_window {
     size_t start, n;                     /* tokens of the text */
     bool partial;                        /* shorter than METRIC_WINDOW: its figures say less */
     struct counts sum;
+    size_t text_end;                     /* bytes of the text up to the end of the window */
 };
 struct report_repetition {
     struct repetition at;
@@ -59,6 +62,7 @@ struct report {
     bool tree_fixed, has_words;
     size_t n_words;
     struct report_repetition *repetition; size_t n_repetitions;
+    struct repeats repeats;              /* of the words; the phrases that the text repeats */
     struct round_list rounds;            /* with report_options.rounds */
     struct event_list events;
     int64_t plain;                       /* the plain job of a measured speedup */

@@ -92,6 +92,11 @@ static void tiles(FILE *f, const struct report *r)
                 r->repetition[0].at.start);
     else
         fputs("none</b><small>found by the loop rule</small></div>", f);
+    if (isfinite(r->sum.repeats)) {
+        tile(f, "Repeats");
+        page_format(f, "@1 %</b><small>of the words end eight words that stood shortly before, too"
+                       "</small></div>", 100 * r->sum.repeats);
+    }
     fputs("</div>\n", f);
 }
 
@@ -308,6 +313,18 @@ static void diversity(FILE *f, const struct report *r)
     fputs("</div>\n", f);
 }
 
+static void phrases(FILE *f, const struct report *r)
+{
+    if (!r->repeats.n_phrases)
+        return;
+    fputs("<h2>Most repeated phrases</h2><div class=\"card scroll\"><table><tr><th>times</th>"
+          "<th class=\"l\">phrase</th></tr>", f);
+    for (size_t i = 0; i < r->repeats.n_phrases; i++)
+        page_format(f, "<tr><td>@c</td><td class=\"wrap\"><bdi>@t</bdi></td></tr>",
+                    (double)r->repeats.phrase[i].count, r->repeats.phrase[i].text);
+    fputs("</table></div>\n", f);
+}
+
 static void pair(FILE *f, const char *name, const char *value)
 {
     page_format(f, "<div><span>@t</span><b><bdi>@t</bdi></b></div>", name, value);
@@ -356,7 +373,7 @@ static void numbers(FILE *f, const struct report *r)
         { "seconds", "seconds", 0, 3 }, { "tokens_per_second", "tokens/s", 0, 1 },
         { "mean_acceptance_length", "length", 0, 3 }, { "alpha", "alpha", 0, 3 }, { "beta", "beta", 0, 3 },
         { "distinct_1", "D-1", 0, 4 }, { "distinct_2", "D-2", 0, 4 }, { "distinct_3", "D-3", 0, 4 },
-        { "distinct_4", "D-4", 0, 4 },
+        { "distinct_4", "D-4", 0, 4 }, { "repeats", "repeats", 0, 3 },
     };
     fputs("<details><summary>The numbers of the plots</summary><div class=\"card scroll\"><table>"
           "<tr><th>from token</th><th>tokens</th>", f);
@@ -421,6 +438,7 @@ static bool section(FILE *f, const struct report *r)
     drafting(f, r);
     costs(f, r);
     diversity(f, r);
+    phrases(f, r);
     parameters(f, r);
     history(f, r);
     numbers(f, r);

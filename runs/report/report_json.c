@@ -50,6 +50,7 @@ static void put_window(struct json_writer *w, const struct report *r, size_t i)
     begin_window(w, x, IN_WINDOWS);
     put_distinct(w, "distinct", &x->sum, "distinct_1", "distinct_4");
     put_distinct(w, "distinct_so_far", &x->sum, "distinct_1_so_far", "distinct_4_so_far");
+    figures_json(w, &x->sum, "repeats", "repeats", IN_WINDOWS);
     jw_open(w, "sources", '{');
     for (size_t k = 0; k < r->n_sources; k++) {
         const double n = r->source[k].window[i];
@@ -184,6 +185,15 @@ static void put_text(struct json_writer *w, const struct report *r)
     jw_number(w, "words", r->has_words ? (double)r->n_words : NAN);
     if (!r->has_words && r->no_text)
         jw_text(w, "words_unknown", r->no_text);
+    figures_json(w, &r->sum, "repeats", "repeats", 0);
+    jw_open(w, "phrases", '[');
+    for (size_t i = 0; i < r->repeats.n_phrases; i++) {
+        jw_open(w, NULL, '{');
+        jw_text(w, "text", r->repeats.phrase[i].text);
+        jw_uint(w, "count", r->repeats.phrase[i].count);
+        jw_close(w, '}');
+    }
+    jw_close(w, ']');
     put_repetitions(w, r);
 }
 

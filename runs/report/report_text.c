@@ -64,6 +64,7 @@ static void columns(FILE *f, const struct counts *c, const struct figure_column 
 static const struct figure_column window_columns[] = {
     { "tokens_per_second", "tokens/s", 10, 1 }, { "mean_acceptance_length", "length", 9, 2 },
     { "alpha", "alpha", 8, 3 }, { "distinct_1", "distinct-1", 11, 4 }, { "distinct_4", "distinct-4", 11, 4 },
+    { "repeats", "repeats", 9, 3 },
 };
 
 static void windows(FILE *f, const struct report *r)
@@ -228,6 +229,18 @@ static void times(FILE *f, const struct report *r)
     }
 }
 
+static void repeats(FILE *f, const struct report *r)
+{
+    struct err b;
+    if (!r->has_words || isnan(r->sum.repeats))
+        return;
+    fprintf(f, "  repeats     %.1f %% of the words end %d words that stood within %d words before, too\n",
+            100 * r->sum.repeats, REPEAT_GRAM, REPEAT_REACH);
+    for (size_t i = 0; i < r->repeats.n_phrases; i++)
+        fprintf(f, "              %zu times: %s\n", r->repeats.phrase[i].count,
+                plain(&b, r->repeats.phrase[i].text, 160));
+}
+
 static void one(FILE *f, const struct report *r)
 {
     struct err b;
@@ -251,6 +264,7 @@ static void one(FILE *f, const struct report *r)
             fprintf(f, ": %s", plain(&b, p->excerpt, 160));
         fputc('\n', f);
     }
+    repeats(f, r);
     if (r->job->tokens)
         windows(f, r);
     fputs("\n  parameters\n", f);

@@ -124,6 +124,7 @@ const struct figure figures[] = {
     { "distinct_3_so_far", "3", NULL, SHARE, OF(so_far[2]), IN_WINDOWS },
     { "distinct_4_so_far", "4", NULL, SHARE, OF(so_far[3]), IN_WINDOWS },
     { "repetitions", NULL, NULL, COUNT, OF(repetitions), IN_CSV },
+    { "repeats", "repeats", NULL, SHARE, OF(repeats), IN_CSV | IN_WINDOWS },
     /* counters that only other figures and people's tables need */
     { "round_tokens", NULL, "tokens", COUNT, OF(tokens), 0, "vllm:generation_tokens_total", "Tokens made." },
     { "drafts", NULL, NULL, COUNT, OF(drafts), 0, "vllm:spec_decode_num_drafts_total",

@@ -38,6 +38,7 @@ struct counts {
     double prompt, generated, given, wanted, resumes, repetitions;
     double speedup, estimate;            /* measured; estimated */
     double distinct[DISTINCT_MAX], so_far[DISTINCT_MAX], words[DISTINCT_MAX];
+    double repeats;                      /* share of the words that repeat (src/text/repeats.h) */
 };
 
 /* Counts by depth, from 1; of LIST_HISTOGRAM: rounds by their tokens; of LIST_JOBS: rounds by the number of

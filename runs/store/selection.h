@@ -32,7 +32,8 @@ struct selection {
     bool loops;                              /* only jobs in whose text a repetition was noticed */
     size_t shorter, longer;                  /* tokens of the text: below `shorter`, above `longer`; 0: any */
     size_t distinct; double distinct_below;  /* Distinct-n of the tokens, with this n; 0: any */
-    bool by_repeats; double repeats_above;   /* share of the tokens that repeat (src/text/loop.h) */
+    bool by_repeats; double repeats_above;   /* share of the words that repeat (src/text/repeats.h), which
+                                              * the caller of store_select has to compute */
 };
 
 /* The words of a command line. They are borrowed and must outlive the selection. */

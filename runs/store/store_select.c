@@ -1,8 +1,7 @@
 /* Jobs that a selection takes (selection.h): their ids, from the tables job and batch, and from the texts for
- * --distinct-below and --repeats-above. Start at store_select. */
+ * --distinct-below. Start at store_select. */
 #include "runs/store/store_db.h"
 #include "src/text/distinct.h"
-#include "src/text/loop.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -94,29 +93,24 @@ static int filter_ids(struct store *s, const struct selection *sel, int64_t *ids
     return 0;
 }
 
-/* Keep ids[0..*n) whose texts --distinct-below and --repeats-above take. A text that is too short to have
- * such a figure is not taken. */
-static int filter_texts(struct store *s, const struct selection *sel, int64_t *ids, size_t *n, struct err *e)
+/* Keep ids[0..*n) whose texts --distinct-below takes. A text that is too short to have the figure is not
+ * taken. */
+static int filter_distinct(struct store *s, const struct selection *sel, int64_t *ids, size_t *n,
+                           struct err *e)
 {
     size_t kept = 0;
     int rc = 0;
     for (size_t i = 0; i < *n && rc == 0; i++) {
         struct distinct d = {0};
-        struct loop *loop = NULL;
         int32_t *token;
         size_t n_tokens;
         if (store_tokens(s, ids[i], 0, SIZE_MAX, &token, &n_tokens, e))
             return -1;
-        rc = distinct_open(&d, e) || loop_open(&loop, e) ? -1 : 0;
-        for (size_t k = 0; k < n_tokens && rc == 0; k++) {
-            loop_token(loop, token[k]);
-            rc = sel->distinct ? distinct_symbol(&d, (uint32_t)token[k], e) : 0;
-        }
-        if (rc == 0 && n_tokens &&
-            (!sel->distinct || distinct_ratio(&d, sel->distinct) < sel->distinct_below) &&
-            (!sel->by_repeats || (double)loop_repeats(loop) > sel->repeats_above * (double)n_tokens))
+        rc = distinct_open(&d, e);
+        for (size_t k = 0; k < n_tokens && rc == 0; k++)
+            rc = distinct_symbol(&d, (uint32_t)token[k], e);
+        if (rc == 0 && distinct_ratio(&d, sel->distinct) < sel->distinct_below)
             ids[kept++] = ids[i];
-        loop_close(loop);
         distinct_close(&d);
         free(token);
     }
@@ -143,8 +137,8 @@ int store_select(struct store *s, const struct selection *sel, int64_t **ids, si
     if (rc == 0)
         rc = filter_ids(s, sel, l.v, &l.n, e);
     rc = db_end(s, rc, e);
-    if (rc == 0 && (sel->distinct || sel->by_repeats))
-        rc = filter_texts(s, sel, l.v, &l.n, e);
+    if (rc == 0 && sel->distinct)
+        rc = filter_distinct(s, sel, l.v, &l.n, e);
     if (rc) {
         free(l.v);
         return -1;

@@ -10,6 +10,8 @@
 #include "src/base/input.h"
 #include "src/base/output.h"
 #include "src/base/stopping.h"
+#include "src/text/repeats.h"
+#include "runs/work/read_text.h"
 #include "src/request/output_check.h"
 
 /* given: a path, or NULL for LONGHAND_DB or the default path. */
@@ -83,6 +85,45 @@ static struct selection_words words_of(const struct options *o, const char *cons
                                      o->distinct_below, o->repeats_above };
 }
 
+/* Keeps ids[0..*n) in whose texts more than `share` of the words repeat. */
+static int filter_repeats(struct store *s, double share, int64_t *ids, size_t *n, struct err *e)
+{
+    struct text_reader reader = {0};
+    struct job_list jobs = {0};
+    int rc = store_jobs(s, ids, *n, &jobs, e);
+    *n = 0;
+    for (size_t i = 0; i < jobs.n && rc == 0; i++) {
+        struct distinct d = {0};
+        struct repeats r = {0};
+        char *text = NULL;
+        size_t bytes = 0;
+        rc = job_read_text(&reader, s, &jobs.v[i], &text, &bytes, e);
+        if (rc == 0 && (rc = distinct_open(&d, e)) == 0 &&
+            (!bytes || (rc = distinct_text(&d, text, bytes, e)) == 0) && (rc = distinct_end(&d, e)) == 0 &&
+            (rc = repeats_find(&r, &d, e)) == 0 && repeats_share(&r, 0, r.n) > share)
+            ids[(*n)++] = jobs.v[i].id;
+        repeats_close(&r);
+        distinct_close(&d);
+        free(text);
+    }
+    text_reader_close(&reader);
+    job_list_free(&jobs);
+    return rc;
+}
+
+/* store_select, with the part of a selection that needs the tokenizers of texts. */
+static int select_ids(struct store *s, const struct selection *sel, int64_t **ids, size_t *n, struct err *e)
+{
+    if (store_select(s, sel, ids, n, e))
+        return -1;
+    if (sel->by_repeats && filter_repeats(s, sel->repeats_above, *ids, n, e)) {
+        free(*ids);
+        *ids = NULL;
+        return -1;
+    }
+    return 0;
+}
+
 /* Adds the jobs that `words` select to the parts, whose n_ids[p->n] grow. One part that has the job is
  * enough. */
 static int select_words(struct store_parts *p, const struct options *o, const char *const *words,
@@ -96,7 +137,7 @@ static int select_words(struct store_parts *p, const struct options *o, const ch
     for (size_t i = 0; i < p->n && rc == 0; i++) {
         int64_t *ids = NULL;
         size_t n = 0;
-        if (store_select(p->v[i].store, &sel, &ids, &n, e)) {
+        if (select_ids(p->v[i].store, &sel, &ids, &n, e)) {
             rc = e->code == ERR_INPUT ? 0 : -1;
             if (!first.code)
                 first = *e;
@@ -177,7 +218,7 @@ static int jobs_from_words(struct store *s, const struct selection_words *w, int
     *jobs = (struct job_list){0};
     int rc = selection_parse(&sel, w, e);
     if (rc == 0)
-        rc = store_select(s, &sel, ids, &n, e);
+        rc = select_ids(s, &sel, ids, &n, e);
     selection_free(&sel);
     if (rc == 0)
         rc = store_jobs(s, *ids, n, jobs, e);

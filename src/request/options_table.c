@@ -419,8 +419,8 @@ const struct option options_table[] = {
     { "distinct-below", "", "N:X", VERBS_SELECT, TEXT, F(distinct_below), STORE, 0,
       "Select jobs whose text has a Distinct-N of its tokens below X, like 2:0.6." },
     { "repeats-above", "", "X", VERBS_SELECT, TEXT, F(repeats_above), STORE, 0,
-      "Select jobs in whose text more than the share X of the tokens repeat: the 6 tokens that end with "
-      "the token stand within the 4,096 tokens before, too." },
+      "Select jobs in whose text more than the share X of the words repeat: the 8 words that end with the "
+      "word stand within the 2,000 words before, too." },
     { "all", "", NULL, VERBS_SELECT, FLAG, F(all), STORE, 0, "Select every job." },
     { "limit", "", "N", VERB_LIST, SIZE, F(limit), OUTPUT, 0, "Show N jobs, the first ones of the order.",
       .min = 1,

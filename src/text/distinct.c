@@ -82,6 +82,8 @@ struct words {
     size_t n, room;
     char *bytes; size_t n_bytes, bytes_room;     /* all words, then the word in progress */
     size_t word;                                 /* start of the word in progress */
+    size_t *end, end_room;                       /* [n]: where the bytes of word number i + 1 end */
+    uint32_t *said; size_t n_said, said_room;    /* the numbers of the text's words */
     char tail[4]; size_t n_tail;                 /* an unfinished code point */
     size_t offset;                               /* of the tail in the text */
 };
@@ -120,6 +122,21 @@ static int word_append(struct words *w, uint32_t c, struct err *e)
     return 0;
 }
 
+/* *list with room for one more element of `size` bytes after n. */
+static int room_for_one(void *list, size_t *room, size_t n, size_t size, struct err *e)
+{
+    void **v = list;
+    if (n < *room)
+        return 0;
+    const size_t more = *room ? 2 * *room : 1 << 10;
+    void *p = realloc(*v, more * size);
+    if (!p)
+        return err_set(e, ERR_FAILED, "distinct: out of memory after %zu words", n);
+    *v = p;
+    *room = more;
+    return 0;
+}
+
 /* Ends the word in progress, if there is one. */
 static int word_end(struct distinct *d, struct err *e)
 {
@@ -127,7 +144,9 @@ static int word_end(struct distinct *d, struct err *e)
     size_t n = w->n_bytes - w->word;
     if (n == 0)
         return 0;
-    if (4 * (w->n + 1) > 3 * w->room && words_grow(w, e))
+    if ((4 * (w->n + 1) > 3 * w->room && words_grow(w, e)) ||
+        room_for_one(&w->end, &w->end_room, w->n, sizeof *w->end, e) ||
+        room_for_one(&w->said, &w->said_room, w->n_said, sizeof *w->said, e))
         return -1;
     uint64_t hash = spread(hash64(HASH64_INIT, w->bytes + w->word, n));
     size_t i = hash & (w->room - 1);
@@ -141,8 +160,9 @@ static int word_end(struct distinct *d, struct err *e)
         w->slot[i].n = n;
         w->slot[i].hash = hash;
         w->slot[i].number = (uint32_t)++w->n;
-        w->word = w->n_bytes;
+        w->word = w->end[w->n - 1] = w->n_bytes;
     }
+    w->said[w->n_said++] = w->slot[i].number;
     return distinct_symbol(d, w->slot[i].number, e);
 }
 
@@ -208,6 +228,8 @@ void distinct_close(struct distinct *d)
     if (d->words) {
         free(d->words->slot);
         free(d->words->bytes);
+        free(d->words->end);
+        free(d->words->said);
     }
     free(d->words);
     *d = (struct distinct){0};
@@ -274,4 +296,19 @@ double distinct_ratio(const struct distinct *d, size_t n)
 {
     assert(n >= 1 && n <= DISTINCT_MAX);
     return d->total[n - 1] ? (double)d->different[n - 1] / (double)d->total[n - 1] : NAN;
+}
+
+const uint32_t *distinct_words(const struct distinct *d, size_t *n)
+{
+    *n = d->words->n_said;
+    return d->words->said;
+}
+
+const char *distinct_word(const struct distinct *d, uint32_t number, size_t *n_bytes)
+{
+    const struct words *w = d->words;
+    assert(number >= 1 && number <= w->n);
+    const size_t from = number > 1 ? w->end[number - 2] : 0;
+    *n_bytes = w->end[number - 1] - from;
+    return w->bytes + from;
 }

@@ -32,3 +32,7 @@ int  distinct_text(struct distinct *d, const char *s, size_t n, struct err *e);
 int  distinct_end(struct distinct *d, struct err *e);
 /* NAN if the text has fewer than n symbols. */
 double distinct_ratio(const struct distinct *d, size_t n);
+/* The words of the text so far, as numbers from 1 in the order of their first appearance, and the case-folded
+ * bytes of one, without a NUL. They stay valid until d changes. */
+const uint32_t *distinct_words(const struct distinct *d, size_t *n);
+const char *distinct_word(const struct distinct *d, uint32_t number, size_t *n_bytes);

@@ -17,7 +17,6 @@ struct loop {
     uint32_t slot[SLOTS];            /* newest position of a gram (its last token) - since + 1; 0: free */
     size_t score;                    /* of the run */
     size_t repeats, distance;        /* of the run's repeating tokens: number, sum of distances */
-    size_t all_repeats;              /* of the whole text */
     size_t start, highest, at_highest;
     bool found, ended;               /* inside a found repetition; the last token ended one */
     struct repetition last;
@@ -109,7 +108,6 @@ bool loop_token(struct loop *l, int32_t id)
     if (l->score == 0)
         l->start = at + 1 - LOOP_GRAM;
     l->repeats++;
-    l->all_repeats++;
     l->distance += d;
     if (++l->score >= l->highest) {
         l->highest = l->score;
@@ -142,5 +140,3 @@ bool loop_ended(const struct loop *l, struct repetition *r)
         *r = l->last;
     return l->ended;
 }
-
-size_t loop_repeats(const struct loop *l) { return l->all_repeats; }

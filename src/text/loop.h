@@ -53,5 +53,3 @@ void loop_restart(struct loop *l);
 bool loop_current(const struct loop *l, struct repetition *r);
 /* Whether the last token ended a repetition that had been found; *r describes it. */
 bool loop_ended(const struct loop *l, struct repetition *r);
-/* How many of the tokens so far repeat. */
-size_t loop_repeats(const struct loop *l);

@@ -38,4 +38,33 @@ result extend_continues_after_a_repetition $? "$n bytes: $(cmp -n "$n" "$TMP/a" 
 now=$("$LONGHAND" text $id --format ids | wc -l); [ "$now" -gt "$had" ] && [ "$now" -le $((had + 50)) ]
 result extend_of_a_repetition_adds_tokens $? "$had, then $now"
 check verify_of_an_extended_repetition 0 '' verify $id -q
+# The share of words that repeat and the phrases, against a count of the exported text
+"$LONGHAND" run -m $MODEL -p "The king" -n 2500 --temperature 0.5 -s 1 -q --name repeats >"$TMP/text"
+"$LONGHAND" report @repeats --json >"$TMP/report"
+python3 - "$TMP/text" "$TMP/report" <<'END' 2>"$TMP/err"
+import json, re, sys
+words = re.findall(r"[a-z0-9'\u2019]+", open(sys.argv[1]).read().lower())
+grams = [tuple(words[i - 7:i + 1]) if i >= 7 else None for i in range(len(words))]
+last, repeats = {}, 0
+for i, gram in enumerate(grams):
+    if gram:
+        repeats += gram in last and i - last[gram] <= 2000
+        last[gram] = i
+r = json.load(open(sys.argv[2]))
+assert len(words) == r["words"] and 0.05 < r["repeats"] < 0.95, (len(words), r["words"], r["repeats"])
+assert abs(repeats / len(words) - r["repeats"]) < 1e-9, (repeats / len(words), r["repeats"])
+ends = [round(w["repeats"] * 1e6) for w in r["windows"]]
+assert len(ends) == 3 and max(ends) > r["repeats"] * 1e6 > min(ends), ends
+text = " " + " ".join(words) + " "
+assert len(r["phrases"]) == 5
+copies = len(re.findall("(?<= )%s(?= )" % r["phrases"][0]["text"], text))
+assert 3 <= r["phrases"][0]["count"] <= copies, (r["phrases"][0], copies)
+END
+result repeats_and_phrases_are_those_of_the_text $? "$(tail -1 "$TMP/err")"
+share=$(grep -o '"repeats": [0-9.]*' "$TMP/report" | head -1 | cut -d' ' -f2)
+[ "$("$LONGHAND" list @repeats --repeats-above "${share%?????}" | grep -c @repeats)" = 1 ]
+result repeats_above_selects_it $?
+"$LONGHAND" list @repeats --repeats-above 0.999 | grep -q @repeats; [ $? = 1 ]
+result and_a_larger_share_does_not $?
+check a_share_of_2_is_refused 2 'repeats-above.*from 0 to 1' list --repeats-above 2
 exit $failed

@@ -29,3 +29,4 @@ printf '%s' '{"custom_id": "a", "method": "POST", "url": "/v1/completions", "bod
 result a_job_stores_what_was_set $? "$(grep parameters "$TMP/show")"
 check a_share_of_0_is_refused 2 'typical.*0' $R --typical 0
 check a_threshold_of_0_is_refused 2 'xtc-threshold.*0' $R --xtc-threshold 0
+exit $failed
