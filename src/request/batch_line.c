@@ -70,7 +70,6 @@ static const struct { const char *name, *neutral[2]; } neutral_fields[] = {
     { "guided_json", { NULL } }, { "guided_regex", { NULL } }, { "guided_choice", { NULL } },
     { "guided_grammar", { NULL } }, { "logits_processors", { "[]" } }, { "vllm_xargs", { "{}" } },
     { "prompt_embeds", { NULL } }, { "repetition_detection", { NULL } },
-    { "thinking_token_budget", { NULL } },
     /* fields that would add something to the answer */
     { "prompt_logprobs", { NULL } },
     { "return_tokens_as_token_ids", { "false" } }, { "return_token_ids", { "false" } },

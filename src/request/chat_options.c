@@ -57,6 +57,7 @@ int chat_prompt_make(struct chat_prompt *p, const struct chat *c, const struct t
         return -1;
     }
     snprintf(p->facts.template, sizeof p->facts.template, "%s", c->name);
+    chat_thought_marks(c, &p->facts.thought_start, &p->facts.thought_end);
     if (in->date || chat_has_day(c)) {
         struct tm day;
         gmtime_r(&in->day, &day);

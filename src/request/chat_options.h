@@ -7,6 +7,7 @@
 struct chat_facts {
     char template[CHAT_NAME_BYTES];  /* struct chat: name; "": no chat */
     char day[16];                    /* 2024-07-26; "": the prompt does not depend on the day */
+    const char *thought_start, *thought_end;     /* the marks of a thought; NULL: the template has none */
 };
 
 /* The prompt of a chat: what the model reads as text and ids, and what the user wrote; the caller frees them.

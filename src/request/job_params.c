@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/input.h"
 #include "src/base/json.h"
 #include "src/base/unicode.h"
 #include "src/decode/weights.h"
@@ -348,6 +349,25 @@ void job_ends(struct text_ends *x, const struct job_params *p, const struct conf
     x->n_stop = add_ends(x, p->stop_ids.v, p->stop_ids.n);
 }
 
+static int bind_mark(struct mark *m, const char *text, const struct tokenizer *t, struct err *e)
+{
+    int32_t *ids = NULL;
+    size_t n = 0;
+    m->n = 0;
+    if (!text)
+        return 0;
+    int rc = text_check_utf8("--thinking-end", text, strlen(text), e) ||
+             tokenizer_encode(t, &ids, &n, text, strlen(text), false, e) ? -1 : 0;
+    if (rc == 0 && (n == 0 || n > MARK_MAX))
+        rc = err_set(e, ERR_INPUT, "--thinking-end: a mark of %zu tokens, allowed are 1 to %d", n, MARK_MAX);
+    if (rc == 0) {
+        memcpy(m->ids, ids, n * sizeof *ids);
+        m->n = (uint32_t)n;
+    }
+    free(ids);
+    return rc;
+}
+
 int job_bind(struct job_params *p, const struct config *c, const struct tokenizer *t, const char *model_dir,
              const struct job_binding *b, struct err *e)
 {
@@ -361,6 +381,10 @@ int job_bind(struct job_params *p, const struct config *c, const struct tokenize
     s->n_stop = p->ends.n_stop;
     job_bind_drafters(p, c, model_dir);
     if (s->dry_multiplier != 0 && sampling_breakers(s, &p->breakers, t, e))
+        return -1;
+    if (s->thought_budget >= 0 &&
+        (bind_mark(&s->thought_start, p->thinking_start, t, e) ||
+         bind_mark(&s->thought_end, p->thinking_end, t, e)))
         return -1;
     return sampling_check(s, c->vocab, e);
 }

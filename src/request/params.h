@@ -31,6 +31,7 @@ struct job_params {                  /* {0} is closed */
     int compute, kv_dtype;           /* COMPUTE_*, KV_DTYPE_* */
     enum weights weights;
     const char *tokenizer;           /* SHA-256 of the tokenizer.json; NULL: not known */
+    const char *thinking_start, *thinking_end;   /* marks of a thought; NULL: none */
     const char *scaling;             /* --context-scaling; NULL: the model's own */
     bool allow_beyond_context;
     bool alone;                      /* the worker writes the job alone, so that its speed can be compared */

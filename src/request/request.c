@@ -143,6 +143,14 @@ int request_describe(struct request *r, const struct engine *g, struct err *e)
         sampling_from_options(&r->sampling, o, &g->config, NULL, n_prompt + r->tokens, e))
         return -1;
     p.sampling = r->sampling;
+    if (p.sampling.thought_budget >= 0 && !p.thinking_end) {
+        p.thinking_start = r->chat.thought_start;
+        p.thinking_end = r->chat.thought_end;
+        if (!p.thinking_end)
+            return err_set(e, ERR_INPUT, "--thinking-budget: %s; --thinking-end TEXT says how a thought ends",
+                           r->chat.template[0] ? "the chat template has no mark of a thought that is known"
+                                               : "without a chat template nothing marks a thought");
+    }
     return job_describe(&r->parameters, &p, o, g, n_prompt, &r->chat, e);
 }
 

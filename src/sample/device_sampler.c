@@ -156,6 +156,8 @@ static int check_steps(const struct sampling *p, struct err *e)
     for (const struct chain_step *step = chain_steps; step->name; step++)
         if (step->on(p) && !step->on_gpu)
             return err_set(e, ERR_INPUT, "--%s: only a CPU has this filter; --device cpu", step->name);
+    if (p->thought_budget >= 0)
+        return err_set(e, ERR_INPUT, "--thinking-budget: only a CPU has it; --device cpu");
     return 0;
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 #include "src/sample/coin.h"
 #include "src/sample/sample_impl.h"
+#include "src/sample/thought.h"
 
 static size_t round64(size_t n) { return (n + 63) / 64 * 64; }
 
@@ -110,6 +111,9 @@ int32_t sampler_sample_row(struct sampler *s, float *logits, const struct histor
 {
     struct candidate one;
     run_chain(s, logits, h, row);
+    const int32_t given = thought_token(&s->p, h);
+    if (given >= 0)
+        return given;
     int32_t id = s->p.temperature == 0                  ? chain_best(&s->chain)
                  : chain_rank(&s->chain, true, 1, &one) ? one.id : -1;
     return id < 0 ? sampler_lowest_allowed(s, h) : id;
@@ -130,6 +134,11 @@ size_t sampler_rank(struct sampler *s, float *logits, const struct history *h, s
                     struct candidate *out)
 {
     run_chain(s, logits, h, 0);
+    const int32_t given = thought_token(&s->p, h);
+    if (given >= 0) {
+        out[0] = (struct candidate){ given, 0 };
+        return 1;
+    }
     return chain_rank(&s->chain, s->p.temperature != 0, k, out);
 }
 

@@ -10,6 +10,7 @@
 void sampling_defaults(struct sampling *s)
 {
     *s = (struct sampling){ .temperature = 1, .top_p = 1, .typical = 1, .xtc_threshold = 0.1, .min_keep = 1,
+                            .thought_budget = -1,
                             .penalty = 1, .penalty_window = 1024,
                             .dry_base = 1.75, .dry_allowed = 2, .dry_last_n = -1 };
 }

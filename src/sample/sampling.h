@@ -36,6 +36,10 @@ enum {
 /* A token sequence that ends a repetition for DRY. */
 struct dry_breaker { uint32_t n; int32_t ids[DRY_BREAKER_MAX]; };
 
+/* The text that begins or ends a thought (src/sample/thought.h); n 0: none. */
+enum { MARK_MAX = 16 };
+struct mark { uint32_t n; int32_t ids[MARK_MAX]; };
+
 /* Every parameter of the sampler. A job records them. */
 struct sampling {
     uint64_t seed; uint32_t sample;
@@ -56,6 +60,8 @@ struct sampling {
     size_t text_max;                 /* tokens of the longest text and its prompt; 0 only without DRY */
     size_t min_tokens;               /* EOS and stop ids are banned before this many generated tokens */
     bool ignore_eos;                 /* EOS ids are always banned */
+    long thought_budget;             /* tokens of thought before its end mark is given; -1: any number */
+    struct mark thought_start, thought_end;
     const int32_t *eos; size_t n_eos, n_stop;    /* EOS ids, then stop ids, which min_tokens alone bans */
 };
 

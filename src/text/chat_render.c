@@ -500,6 +500,37 @@ void chat_notice(char *out, size_t size, const struct chat *c, const struct chat
         snprintf(out, size, "%s never names %s", c->label, l.text);
 }
 
+/* ---- marks ---- */
+
+/* What opens and ends a thought in the templates of Qwen, DeepSeek, SmolLM and GLM; Mistral; gpt-oss;
+ * Gemma 4; Command A; Seed. */
+static const char *const thoughts[][2] = {
+    { "<think>", "</think>" }, { "[THINK]", "[/THINK]" },
+    { "<|channel|>analysis<|message|>", "<|end|><|start|>assistant<|channel|>final<|message|>" },
+    { "<|channel>thought\n", "<channel|>" }, { "<|START_THINKING|>", "<|END_THINKING|>" },
+    { "<seed:think>", "</seed:think>" },
+};
+enum { THOUGHTS = sizeof thoughts / sizeof *thoughts };
+
+static void take_thoughts(void *ctx, const char *text, size_t n)
+{
+    unsigned *found = ctx;
+    for (size_t i = 0; i < THOUGHTS; i++)
+        if (memmem(text, n, thoughts[i][0], strcspn(thoughts[i][0], "\n")) ||
+            memmem(text, n, thoughts[i][1], strlen(thoughts[i][1])))
+            *found |= 1u << i;
+}
+
+void chat_thought_marks(const struct chat *c, const char **start, const char **end)
+{
+    unsigned found = 0;
+    *start = *end = NULL;
+    jinja_texts(c->t, take_thoughts, &found);
+    for (size_t i = THOUGHTS; i-- > 0;)
+        if (found >> i & 1)
+            *start = thoughts[i][0], *end = thoughts[i][1];
+}
+
 struct marks { const struct tokenizer *t; char *out; size_t size, at; };
 
 /* Adds the marks <|..|> of a text that are no tokens. */

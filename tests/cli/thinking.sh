@@ -1,0 +1,43 @@
+#!/bin/bash
+# --thinking-budget: the mark that ends a thought comes after so many tokens. Its place is a function of the
+# tokens: drafting, a worker and extend give the same text.
+. tests/cli/lib.inc
+T='{% for m in messages %}{{ m.content }} {% endfor %}<think>'
+C='{% for m in messages %}{{ m.content }} {% endfor %}{% if thinking %}<think></think>{% endif %}'
+ids() { "$LONGHAND" text "$1" --format ids | tr '\n' ' '; }
+R="-m $MODEL -n 60 -s 3 -q -p The_king"
+mark=$(printf '</think>' | "$LONGHAND" tokenize -m $MODEL - | tail -n +2 | tr '\n' ' ')     # after BOS
+
+"$LONGHAND" run $R --chat --chat-template "$T" --name free >"$TMP/free"
+for drafter in none auto ngram,suffix heads,partial; do
+    "$LONGHAND" run $R --chat --chat-template "$T" --thinking-budget 20 --drafter $drafter \
+        --name "b-$drafter" >"$TMP/$drafter"
+    same "the_mark_is_exact_with_$drafter" "$TMP/none" "$TMP/$drafter"
+done
+a=($(ids @free)) b=($(ids @b-none)) m=($mark)
+[ "${a[*]:0:20}" = "${b[*]:0:20}" ] && [ "${b[*]:20:${#m[@]}}" = "${m[*]}" ]
+result the_mark_comes_after_the_budget $? "${b[*]}; mark ${m[*]}"
+[ "$(grep -o '</think>' "$TMP/none" | wc -l)" = 1 ]; result and_once $? "$(cat "$TMP/none")"
+"$LONGHAND" verify @b-auto -q; result it_is_verified $?
+
+"$LONGHAND" submit ${R/-n 60/-n 22} --chat --chat-template "$T" --thinking-budget 20 --name part >/dev/null
+"$LONGHAND" work -q; "$LONGHAND" extend @part --tokens +38 --run -q >/dev/null
+"$LONGHAND" text @part >"$TMP/extended"; same a_text_cut_inside_the_mark_goes_on "$TMP/none" "$TMP/extended"
+
+"$LONGHAND" run $R --chat --chat-template "$C" --thinking on --name closed >"$TMP/closed"
+"$LONGHAND" run $R --chat --chat-template "$C" --thinking on --thinking-budget 5 >"$TMP/no_thought"
+same a_thought_that_the_prompt_ended_has_no_budget "$TMP/closed" "$TMP/no_thought"
+"$LONGHAND" run $R --thinking-budget 0 --thinking-end ' So it is.' >"$TMP/at_once"
+[ "$(head -c 10 "$TMP/at_once")" = ' So it is.' ]
+result an_own_mark_and_no_thought_at_all $? "$(cat "$TMP/at_once")"
+printf '%s' '{"custom_id": "a", "method": "POST", "url": "/v1/chat/completions", "body": {"seed": 3, ' \
+    '"messages": [{"role": "user", "content": "The_king"}], "thinking_token_budget": 20}}' >"$TMP/line"
+"$LONGHAND" run -m $MODEL -n 60 -q --chat-template "$T" --batch "$TMP/line" -o "$TMP/answer" --name line
+"$LONGHAND" text @line >"$TMP/of_line"; same a_batch_line_has_it "$TMP/none" "$TMP/of_line"
+"$LONGHAND" show @line >"$TMP/show"; grep -q 'thinking_budget": 20.*</think>' "$TMP/show"
+result a_job_stores_the_mark $? "$(grep parameters "$TMP/show")"
+check without_a_mark_it_is_refused 2 '^longhand: --thinking-budget: .*--thinking-end TEXT' run $R \
+    --thinking-budget 9
+check a_long_mark_is_refused 2 'thinking-end: a mark of .* tokens' run $R --thinking-budget 9 \
+    --thinking-end "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
+exit $failed
