@@ -41,6 +41,7 @@ struct exporter {
     z_stream z;
     bool deflating;
     struct export_counts *counts;
+    struct text_before before;
 };
 
 static int no_memory(struct err *e) { return err_set(e, ERR_FAILED, "out of memory for an export"); }
@@ -110,6 +111,24 @@ static void put_in_order(struct exporter *x)
         x->v[i].first = goes_on ? x->v[i - 1].first : x->v[i].job->id;
     }
     qsort(x->v, x->n, sizeof *x->v, by_line);
+}
+
+/* Chapters after the texts that they continue. */
+static int put_in_chains(struct exporter *x, struct err *e)
+{
+    const struct job **jobs = malloc((x->n + 1) * sizeof *jobs);
+    size_t *order = malloc((x->n + 1) * sizeof *order);
+    struct item *v = malloc((x->n + 1) * sizeof *v);
+    for (size_t i = 0; jobs && i < x->n; i++)
+        jobs[i] = x->v[i].job;
+    int rc = jobs && order && v ? jobs_in_chains(jobs, x->n, order, e) : no_memory(e);
+    for (size_t i = 0; rc == 0 && i < x->n; i++)
+        v[i] = x->v[order[i]];
+    free(jobs);
+    free(order);
+    free(rc ? v : x->v);
+    x->v = rc ? x->v : v;
+    return rc;
 }
 
 static bool same_request(const struct item *a, const struct item *b)
@@ -560,8 +579,9 @@ static int render(struct exporter *x, FILE *f, const struct item *v, size_t n, b
         free(ids);
     } else if (x->o->format == FORMAT_TEXT) {
         char *begins = NULL;
-        rc = export_text_begins(&begins, x->counts->exported, v->job, x->o->between, x->o->headings, e);
-        rc = rc ? rc : job_read_text(&x->reader, v->store, v->job, &t.text, &t.n_text, e);
+        rc = job_read_text(&x->reader, v->store, v->job, &t.text, &t.n_text, e) ||
+             export_text_begins(&begins, &x->before, v->job, t.text, t.n_text, x->o->between, x->o->headings,
+                                e) ? -1 : 0;
         if (rc == 0) {
             fputs(begins, f);
             fwrite(t.text, 1, t.n_text, f);
@@ -575,17 +595,25 @@ static int render(struct exporter *x, FILE *f, const struct item *v, size_t n, b
     return rc;
 }
 
-int export_text_begins(char **begins, size_t i, const struct job *job, const char *between, bool headings,
-                       struct err *e)
+int export_text_begins(char **begins, struct text_before *before, const struct job *job, const char *text,
+                       size_t n, const char *between, bool headings, struct err *e)
 {
     char number[40], sample[JOB_SAMPLE_BYTES];
+    size_t newlines = text ? before->newlines : 2;
+    while (n && newlines < 2 && text[newlines - before->newlines] == '\n')
+        newlines++;
+    const bool follows = before->n && job->after && job->after == before->job;
     snprintf(number, sizeof number, "job %" PRId64, job->id);
     job_sample(sample, job);
     const char *name = job->custom_id ? job->custom_id : job->batch ? job->batch : number;
-    const char *gap = !i ? "" : between ? between : headings ? "\n\n" : "";
-    const int n = headings ? asprintf(begins, "%s# %s%s\n\n", gap, name, sample)
+    const char *gap = !before->n ? "" : between ? between : headings ? "\n\n"
+                      : follows  ? "\n\n" + newlines : "";
+    *before = (struct text_before){ before->n + 1, job->id, 0 };
+    while (n > before->newlines && before->newlines < 2 && text[n - 1 - before->newlines] == '\n')
+        before->newlines++;
+    const int made = headings ? asprintf(begins, "%s# %s%s\n\n", gap, name, sample)
                            : asprintf(begins, "%s", gap);
-    return n < 0 ? err_set(e, ERR_FAILED, "out of memory for a heading") : 0;
+    return made < 0 ? err_set(e, ERR_FAILED, "out of memory for a heading") : 0;
 }
 
 static int write_csv_head(struct exporter *x, struct err *e)
@@ -656,7 +684,8 @@ int export_jobs(const struct export_options *o, const struct export_source *v, s
         for (size_t k = 0; k < v[i].jobs->n; k++)
             x.v[x.n++] = (struct item){ v[i].store, i, &v[i].jobs->v[k], 0 };
     put_in_order(&x);
-    int rc = find_fields(&x, e) || open_output(&x, e) ? -1 : 0;
+    int rc = n == 1 && o->format == FORMAT_TEXT ? put_in_chains(&x, e) : 0;
+    rc = rc || find_fields(&x, e) || open_output(&x, e) ? -1 : 0;
     if (rc == 0) {
         rc = o->format == FORMAT_CSV ? write_csv_head(&x, e) : 0;
         rc = rc ? rc : write_all(&x, e);

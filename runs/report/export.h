@@ -1,8 +1,9 @@
 /* Texts of jobs as files for other programs: text, ids, jsonl, csv, openai-batch.
  *
  * Jobs have the order of their lines in the batch file, even if --shard spread the batch over several
- * databases. Batches and single jobs are ordered by their first number. `text` and `ids` are the bytes of
- * `longhand text`, one job after the other. `openai-batch` has one line for each request: the samples of
+ * databases. Batches and single jobs are ordered by their first number. In `text` chapters of one database
+ * follow the text that they continue. `text` and `ids` are the bytes of `longhand text`, one job after the
+ * other. `openai-batch` has one line for each request: the samples of
  * one custom_id are its choices. A request is exported when all its samples are done. If a sample failed
  * or was cancelled, the response is null and the error names the sample. Other requests are left out,
  * unless `partial` is set: then their texts so far are exported, with finish_reason null. The other
@@ -34,10 +35,12 @@ struct export_options {
 };
 struct export_counts { size_t exported, left_out; };                                 /* jobs */
 
-/* What stands before text number i, from 0: `between` (NULL: nothing, with headings an empty line) after
- * another text, and the heading, "# NAME" and an empty line. free(*begins). */
-int export_text_begins(char **begins, size_t i, const struct job *job, const char *between, bool headings,
-                       struct err *e);
+/* What stands before the text of a job: after another text `between` (NULL: with headings an empty line;
+ * before a chapter that continues that text, as many newlines as an empty line needs; else nothing), and the
+ * heading, "# NAME" and an empty line. text: NULL if it is not printed as text. free(*begins). */
+struct text_before { size_t n; int64_t job; size_t newlines; };      /* texts; the last one; its last bytes */
+int export_text_begins(char **begins, struct text_before *before, const struct job *job, const char *text,
+                       size_t n, const char *between, bool headings, struct err *e);
 /* With several sources jsonl lines have the path of the database under "db", and ids of openai-batch begin
  * with the number of the source. */
 int export_jobs(const struct export_options *o, const struct export_source *v, size_t n,

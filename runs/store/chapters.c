@@ -103,6 +103,63 @@ int store_lengths(struct store *s, int64_t job, struct job_lengths *out, struct 
     return 0;
 }
 
+struct numbered { int64_t id; size_t at; };
+
+static int by_id(const void *a, const void *b)
+{
+    const struct numbered *x = a, *y = b;
+    return (x->id > y->id) - (x->id < y->id);
+}
+
+/* The chapters that continue a job: the last one, and from each the one before it. */
+struct node { size_t last, before; bool continues; };
+
+static void link_chapters(const struct job *const *v, size_t n, const struct numbered *ids, struct node *node)
+{
+    for (size_t i = 0; i < n; i++)
+        node[i] = (struct node){ SIZE_MAX, SIZE_MAX, false };
+    for (size_t i = 0; i < n; i++) {
+        const struct numbered key = { v[i]->after, 0 };
+        const struct numbered *p = v[i]->after ? bsearch(&key, ids, n, sizeof key, by_id) : NULL;
+        if (!p)
+            continue;
+        node[i].continues = true;
+        node[i].before = node[p->at].last;
+        node[p->at].last = i;
+    }
+}
+
+int jobs_in_chains(const struct job *const *v, size_t n, size_t *order, struct err *e)
+{
+    size_t chapters = 0, done = 0;
+    for (size_t i = 0; i < n; i++) {
+        order[i] = i;
+        chapters += v[i]->after != 0;
+    }
+    if (!chapters)
+        return 0;
+    struct numbered *ids = malloc(n * sizeof *ids);
+    struct node *node = malloc(n * sizeof *node);
+    size_t *stack = malloc(n * sizeof *stack);
+    const bool memory = ids && node && stack;
+    for (size_t i = 0; memory && i < n; i++)
+        ids[i] = (struct numbered){ v[i]->id, i };
+    if (memory) {
+        qsort(ids, n, sizeof *ids, by_id);
+        link_chapters(v, n, ids, node);
+    }
+    for (size_t i = 0; memory && i < n; i++)
+        for (size_t top = node[i].continues ? 0 : (stack[0] = i, 1); top;) {
+            const size_t at = order[done++] = stack[--top];
+            for (size_t k = node[at].last; k != SIZE_MAX; k = node[k].before)
+                stack[top++] = k;
+        }
+    free(ids);
+    free(node);
+    free(stack);
+    return memory ? 0 : err_set(e, ERR_FAILED, "out of memory for the order of %zu jobs", n);
+}
+
 int store_chapters_wait(struct store *s, const char *batch, struct err *e)
 {
     int64_t ignored;

@@ -32,22 +32,6 @@ struct edit {
     char *parameters;                            /* of the new tokens; NULL: those of the text so far */
 };
 
-/* Reads the text of --append or --append-file. */
-static int read_append(struct edit *d, struct err *e)
-{
-    const struct options *o = d->o;
-    if (o->append && o->append_file)
-        return err_set(e, ERR_INPUT, "--append and --append-file: only one of them is allowed");
-    if (o->append_file)
-        return text_read_prompt(&d->append, &d->n_append, o->append_file, e);
-    if (!o->append)
-        return 0;
-    d->n_append = strlen(o->append);
-    if (text_check_utf8("--append", o->append, d->n_append, e))
-        return -1;
-    return (d->append = strdup(o->append)) ? 0 : err_set(e, ERR_FAILED, "out of memory");
-}
-
 static int edit_open(struct edit *d, const struct options *o, struct err *e)
 {
     *d = (struct edit){ .o = o };
@@ -65,7 +49,8 @@ static int edit_open(struct edit *d, const struct options *o, struct err *e)
         d->job->model = d->model.path;       /* as the job will have it */
     return store_input(d->s, d->job->id, &d->in, e) ||
         job_parts_read(&d->parts, d->s, d->job->id, d->in.parameters, e) ||
-        text_reader_open(&d->reader, d->s, d->job, &d->parts.v->params, e) || read_append(d, e) ? -1 : 0;
+        text_reader_open(&d->reader, d->s, d->job, &d->parts.v->params, e) ||
+        append_from_options(o, &d->append, &d->n_append, e) ? -1 : 0;
 }
 
 static void edit_close(struct edit *d)

@@ -350,7 +350,7 @@ static int run_new(struct run *r, struct store **s, struct err *e)
         rc = err_set(e, ERR_INPUT, "--samples %zu: more than one text needs -o FILE; text I goes to FILE.I",
                      o->samples);
     if (rc == 0)
-        rc = request_open(&r->request, o, &r->worker.engine, e);
+        rc = request_open(&r->request, o, &r->worker.engine, NULL, e);
     if (rc == 0 && (rc = open_output(r, 0, e)) == 0) {
         rc = store_from_options(s, o, STORE_CREATE, e) || worker_open(&r->worker, *s, e) ||
              request_submit(&r->request, &r->worker.engine, *s, true, ids, e) ? -1 : 0;

@@ -258,6 +258,40 @@ int job_from_word(struct store *s, const char *word, struct job_list *jobs, stru
     return rc;
 }
 
+int put_in_chains(struct job_list *jobs, struct err *e)
+{
+    struct job *v = malloc((jobs->n + 1) * sizeof *v);
+    const struct job **from = malloc((jobs->n + 1) * sizeof *from);
+    size_t *order = malloc((jobs->n + 1) * sizeof *order);
+    for (size_t i = 0; from && i < jobs->n; i++)
+        from[i] = &jobs->v[i];
+    int rc = v && from && order ? jobs_in_chains(from, jobs->n, order, e)
+                                : err_set(e, ERR_FAILED, "out of memory for %zu jobs", jobs->n);
+    for (size_t i = 0; rc == 0 && i < jobs->n; i++)
+        v[i] = jobs->v[order[i]];
+    free(from);
+    free(order);
+    free(rc ? v : jobs->v);
+    jobs->v = rc ? jobs->v : v;
+    return rc;
+}
+
+int append_from_options(const struct options *o, char **text, size_t *n, struct err *e)
+{
+    *text = NULL;
+    *n = 0;
+    if (o->append && o->append_file)
+        return err_set(e, ERR_INPUT, "--append and --append-file: only one of them is allowed");
+    if (o->append_file)
+        return text_read_prompt(text, n, o->append_file, e);
+    if (!o->append)
+        return 0;
+    *n = strlen(o->append);
+    if (text_check_utf8("--append", o->append, *n, e))
+        return -1;
+    return (*text = strdup(o->append)) ? 0 : err_set(e, ERR_FAILED, "out of memory");
+}
+
 void worker_from_options(struct worker *w, const struct options *o)
 {
     w->threads = o->threads;

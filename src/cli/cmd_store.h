@@ -27,6 +27,11 @@ void parts_close(struct store_parts *p);
 int jobs_from_word(struct store *s, const char *word, struct job_list *jobs, struct err *e);
 int job_from_word(struct store *s, const char *word, struct job_list *jobs, struct err *e);
 
+/* Puts chapters after the texts that they continue. */
+int put_in_chains(struct job_list *jobs, struct err *e);
+/* The text of --append or --append-file; NULL: there is none. free(*text). */
+int append_from_options(const struct options *o, char **text, size_t *n, struct err *e);
+
 /* Recent tokens per second of a running job, the mean of another one; 0: not known. */
 double job_speed(const struct job *j);
 /* Writes the members of a job and leaves the object open. db: the path of its database, or NULL. */

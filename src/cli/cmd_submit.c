@@ -36,16 +36,42 @@ static void put_name(const struct options *o, struct store *s, const char *name)
     say_estimate(o, s, word);
 }
 
+/* --after and what belongs to it. *append: for free. */
+static int after_from_options(struct request_after *a, char **append, const struct options *o,
+                              struct store *s, struct err *e)
+{
+    struct job_list jobs = {0};
+    size_t n;
+    *a = (struct request_after){ .chapter.carry = options_given(o, "carry") ? (int64_t)o->carry : -1 };
+    if (o->samples != 1)
+        return err_set(e, ERR_INPUT, "--after and --samples: a chapter is one text");
+    if (append_from_options(o, append, &n, e) || job_from_word(s, o->after, &jobs, e))
+        return -1;
+    a->chapter.after = jobs.v[0].id;
+    a->chapter.append = *append;
+    a->chapter.prompted = o->prompt || o->prompt_file;
+    job_list_free(&jobs);
+    return store_lengths(s, a->chapter.after, &a->before, e);
+}
+
 static int submit_one(const struct options *o, struct err *e)
 {
     struct request r = {0};
+    struct request_after after;
+    struct options own = *o;
     struct engine g = {0};
     struct store *s = NULL;
-    char word[48];
+    char word[48], *append = NULL;
     int64_t *ids = calloc(o->samples, sizeof *ids);
     int rc = ids ? 0 : err_set(e, ERR_FAILED, "out of memory");
-    if (rc == 0 && (rc = request_open(&r, o, &g, e)) == 0 &&
-        (rc = store_from_options(&s, o, STORE_CREATE, e)) == 0)
+    if (rc == 0 && o->after) {
+        rc = store_from_options(&s, o, STORE_WRITE, e) || after_from_options(&after, &append, o, s, e) ? -1
+                                                                                                       : 0;
+        own.tokens = o->tokens || rc ? o->tokens : after.before.sampled;
+    }
+    if (rc == 0 && (rc = request_open(&r, &own, &g, o->after ? &after : NULL, e)) == 0 && !s)
+        rc = store_from_options(&s, o, STORE_CREATE, e);
+    if (rc == 0)
         rc = request_submit(&r, &g, s, false, ids, e);
     for (size_t i = 0; i < o->samples && rc == 0; i++)
         printf("%" PRId64 "\n", ids[i]);
@@ -62,6 +88,7 @@ static int submit_one(const struct options *o, struct err *e)
     store_close(s);
     request_close(&r);
     engine_close(&g);
+    free(append);
     free(ids);
     return rc;
 }
@@ -94,5 +121,12 @@ static int submit_grid(const struct options *o, struct err *e)
 
 int cmd_submit(const struct options *o, struct err *e)
 {
+    static const char *const others[] = { "carry", "append", "append-file" };
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (options_given(o, others[i]) && !o->after)
+            return err_set(e, ERR_INPUT, "submit: --%s needs --after", others[i]);
+    if (o->after && (o->batch || o->grid.n))
+        return err_set(e, ERR_INPUT, "--after and --%s: %s", o->batch ? "batch" : "grid",
+                       o->batch ? "the lines of a batch have their own" : "a chapter is one text");
     return o->grid.n ? submit_grid(o, e) : o->batch ? submit_batch(o, e) : submit_one(o, e);
 }

@@ -158,24 +158,22 @@ static int text_json(struct text_reader *r, struct store *s, const struct job_li
     return rc;
 }
 
-/* Prints one text, number i, in the form that the options ask for. */
-static int put_text(struct text_reader *r, struct store *s, const struct job *job, size_t i,
+/* Prints one text in the form that the options ask for. */
+static int put_text(struct text_reader *r, struct store *s, const struct job *job, struct text_before *before,
                     const struct options *o, struct sink *out, struct err *e)
 {
     const bool as_ids = o->format == FORMAT_IDS;
     char *text = NULL, *begins = NULL;
     int32_t *ids = NULL;
-    size_t n;
-    if (export_text_begins(&begins, i, job, o->between, o->headings, e) ||
-        sink_write(out, begins, strlen(begins), e)) {
-        free(begins);
-        return -1;
-    }
+    size_t n = 0;
+    int rc = as_ids ? 0 : job_read_text(r, s, job, &text, &n, e);
+    rc = rc || export_text_begins(&begins, before, job, with_prompt(o) ? NULL : text, with_prompt(o) ? 0 : n,
+                                  o->between, o->headings, e) ||
+         sink_write(out, begins, strlen(begins), e) ||
+         (with_prompt(o) && put_prompt(r, s, job, o, out, e)) ||
+         (as_ids ? job_read_ids(s, job, &ids, &n, e) || put_ids(out, ids, n, e)
+                 : sink_write(out, text, n, e));
     free(begins);
-    if (with_prompt(o) && put_prompt(r, s, job, o, out, e))
-        return -1;
-    int rc = as_ids ? job_read_ids(s, job, &ids, &n, e) || put_ids(out, ids, n, e)
-                    : job_read_text(r, s, job, &text, &n, e) || sink_write(out, text, n, e);
     free(text);
     free(ids);
     return rc ? -1 : 0;
@@ -187,6 +185,7 @@ int cmd_text(const struct options *o, struct err *e)
     struct job_list jobs = {0};
     struct text_reader reader = {0};
     struct sink out = { .fd = STDOUT_FILENO };
+    struct text_before before = {0};
     int64_t *ids = NULL;
     size_t found = 0;
     if (o->find && (!*o->find || with_prompt(o) || o->json || options_given(o, "format")))
@@ -205,10 +204,12 @@ int cmd_text(const struct options *o, struct err *e)
         return -1;
     int rc = jobs_from_options(s, o, false, &ids, &jobs, e);
     if (rc == 0)
+        rc = put_in_chains(&jobs, e);
+    if (rc == 0)
         rc = o->json ? text_json(&reader, s, &jobs, o, e) : sink_open(&out, o->output, e);
     for (size_t i = 0; rc == 0 && i < jobs.n && !o->json; i++)
         rc = o->find ? put_places(&reader, s, &jobs.v[i], o->find, &out, &found, e)
-                     : put_text(&reader, s, &jobs.v[i], i, o, &out, e);
+                     : put_text(&reader, s, &jobs.v[i], &before, o, &out, e);
     rc = rc ? rc : sink_finish(&out, e);
     if (rc == 0 && o->find && !found)
         rc = err_set(e, ERR_FAILED, "--find: no such place");

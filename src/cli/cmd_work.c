@@ -25,6 +25,7 @@ struct shift {
     size_t done, failed;
     char missing[1024];                          /* the first model that cannot be read, and why; "": none */
     size_t refused; struct err why;              /* jobs that need more memory than there is; of the first */
+    size_t stuck;                                /* chapters that wait for a failed job */
     bool late;                                   /* --max-time is over */
 };
 
@@ -165,24 +166,22 @@ static bool has_numerics_of(const struct worker *w, const struct job *j)
     return can;
 }
 
-/* Reports the queued jobs that this worker leaves because other arithmetic began them. */
-static int report_jobs_left(const struct shift *h, struct err *e)
+static bool is_of_shift(const struct shift *h, const struct job *j)
 {
-    const struct selection queued = { .by_state = true, .state = JOB_QUEUED };
+    return !h->batch || (j->batch && strcmp(j->batch, h->batch) == 0);
+}
+
+/* Reports the queued jobs that this worker leaves because other arithmetic began them. */
+static void report_other_numerics(const struct shift *h, const struct job_list *jobs)
+{
     const struct job *first = NULL;
-    struct job_list jobs = {0};
-    int64_t *ids = NULL;
-    size_t n, others = 0;
-    if (h->o->quiet || h->o->accept_change)
-        return 0;
-    int rc = store_select(h->store, &queued, &ids, &n, e) || store_jobs(h->store, ids, n, &jobs, e) ? -1 : 0;
-    for (size_t i = 0; i < jobs.n; i++)
-        if (!has_numerics_of(&h->worker, &jobs.v[i]) &&
-            (!h->batch || (jobs.v[i].batch && strcmp(jobs.v[i].batch, h->batch) == 0))) {
-            first = first ? first : &jobs.v[i];
+    size_t others = 0;
+    for (size_t i = 0; i < jobs->n; i++)
+        if (!has_numerics_of(&h->worker, &jobs->v[i]) && is_of_shift(h, &jobs->v[i])) {
+            first = first ? first : &jobs->v[i];
             others++;
         }
-    if (first)
+    if (first && !h->o->quiet && !h->o->accept_change)
         notice(h->o->progress == PROGRESS_JSON,
                (struct notice_member[]){
                    NOTICE_TEXT("phase", "not for this worker"), NOTICE_UINT("jobs", others),
@@ -192,6 +191,45 @@ static int report_jobs_left(const struct shift *h, struct err *e)
                "with that arithmetic continues them, or any worker with --accept-numerics-change",
                others, plural(others, "job stays", "jobs stay"), first->id, first->numerics,
                h->worker.numerics[0]);
+}
+
+/* Reports the chapters that no worker can begin now, the first ones by name. */
+static void report_waiting(struct shift *h, const struct job_list *jobs)
+{
+    enum { NAMED = 5 };
+    char list[1600] = "", name[340], line[760];
+    size_t n = 0;
+    for (size_t i = 0; i < jobs->n; i++) {
+        const struct job *j = &jobs->v[i];
+        if (!j->waits || !is_of_shift(h, j))
+            continue;
+        h->stuck += strcmp(j->waits, "failed") == 0;
+        job_name(name, sizeof name, j->id, j);
+        terminal_text(line, 300, j->after_name);
+        const size_t at = strlen(list);
+        if (n++ < NAMED)
+            snprintf(list + at, sizeof list - at, "%s%.300s for %.200s (%s)", at ? ", " : "", name, line,
+                     j->waits);
+    }
+    if (n && !h->o->quiet)
+        notice(h->o->progress == PROGRESS_JSON,
+               (struct notice_member[]){ NOTICE_TEXT("phase", "waiting"), NOTICE_UINT("jobs", n),
+                                         NOTICE_TEXT("first", list), NOTICE_END },
+               "%zu %s: job %s%s", n, plural(n, "chapter waits", "chapters wait"), list,
+               n > NAMED ? ", .." : "");
+}
+
+/* Reports the queued jobs that this worker leaves. */
+static int report_jobs_left(struct shift *h, struct err *e)
+{
+    const struct selection queued = { .by_state = true, .state = JOB_QUEUED };
+    struct job_list jobs = {0};
+    int64_t *ids = NULL;
+    size_t n;
+    int rc = store_select(h->store, &queued, &ids, &n, e) || store_jobs(h->store, ids, n, &jobs, e) ? -1 : 0;
+    report_other_numerics(h, &jobs);
+    if (!h->o->max_jobs)
+        report_waiting(h, &jobs);
     job_list_free(&jobs);
     free(ids);
     return rc;
@@ -228,6 +266,9 @@ static int conclude(const struct shift *h, struct err *e)
     if (h->failed)
         return err_set(e, ERR_FAILED, "%zu of %zu %s failed; longhand list --state failed", h->failed,
                        h->done, plural(h->done, "job", "jobs"));
+    if (h->stuck)
+        return err_set(e, ERR_FAILED, "%zu %s for a job that failed; longhand resume @NAME or JOB queues "
+                       "that one again", h->stuck, plural(h->stuck, "chapter waits", "chapters wait"));
     if (h->missing[0])
         return err_set(e, ERR_FAILED,
                        "jobs stay queued because their model cannot be read: %s; longhand work --model PATH "

@@ -275,25 +275,23 @@ static char *refusal_of(const struct batch_line *l, const char *dir)
     return strdup(err_text(&e));
 }
 
-static int describe_chapter(struct batch_request *q, const struct batch_line *l, const struct request *r,
-                            const struct batch_chapter *c, struct err *e)
+/* A copy of what a chapter continues. */
+static int keep_chapter(struct batch_request *q, const struct chapter_spec *c, struct err *e)
 {
-    q->chapter = calloc(1, sizeof *q->chapter);
-    q->after_id = strdup(c->after);
-    q->append = l->append ? strdup(l->append) : NULL;
-    if (!q->chapter || !q->after_id || (l->append && !q->append))
+    q->chapter = malloc(sizeof *q->chapter);
+    q->after_id = strdup(c->after_id);
+    q->append = c->append ? strdup(c->append) : NULL;
+    if (!q->chapter || !q->after_id || (c->append && !q->append))
         return no_memory(e);
-    *q->chapter = (struct chapter_spec){ .after = c->job, .after_id = q->after_id, .carry = l->carry,
-                                         .prompted = l->prompt.s || (l->chat && l->carry >= 0),
-                                         .append = q->append, .n_append = r->n_given,
-                                         .most = r->n_ids + r->n_carried };
+    *q->chapter = *c;
+    q->chapter->after_id = q->after_id;
+    q->chapter->append = q->append;
     return 0;
 }
 
-/* Adds a request to the jobs of the batch. Takes prompt, ids and parameters out of r. c: NULL if it is no
- * chapter. */
+/* Adds a request to the jobs of the batch. Takes prompt, ids and parameters out of r. */
 static int add_request(struct batch *b, const struct batch_line *l, struct request *r,
-                       const struct batch_model *m, size_t line, const struct batch_chapter *c, struct err *e)
+                       const struct batch_model *m, size_t line, struct err *e)
 {
     size_t n_identity;
     if (batch_grow((void **)&b->v, b->n_requests, &b->room, sizeof *b->v, e))
@@ -308,7 +306,7 @@ static int add_request(struct batch *b, const struct batch_line *l, struct reque
         return no_memory(e);
     if (!q->custom_id || (l->metadata && !q->metadata))
         return no_memory(e);
-    if (c && describe_chapter(q, l, r, c, e))
+    if (r->is_chapter && keep_chapter(q, &r->chapter, e))
         return -1;
     if (batch_line_identity(l, &q->identity, &n_identity, e)) {
         q->identity = NULL;
@@ -366,25 +364,6 @@ static void free_checked(struct batch_model *m)
     }
 }
 
-/* The lengths that a chapter gets from the job before it. */
-static int measure_chapter(struct batch_line *l, struct request *r, const struct batch_chapter *c,
-                           const struct tokenizer *t, struct err *e)
-{
-    enum { TURN = 32 };                  /* tokens that a template may write around an answer */
-    const struct job_lengths *before = &c->before;
-    int32_t *ids = NULL;
-    r->n_carried = l->carry >= 0 ? MIN((size_t)l->carry, before->text) : before->text;
-    if (l->carry < 0 && !l->prompt.s)
-        r->n_carried += before->prompt;
-    if (l->chat)
-        r->n_carried += TURN;
-    if (!l->o.tokens)
-        l->o.tokens = before->sampled;
-    const int rc = l->append ? encode_inside(t, &ids, &r->n_given, l->append, strlen(l->append), e) : 0;
-    free(ids);
-    return rc;
-}
-
 /* c: NULL if the line is no chapter. */
 static int describe_request(struct batch *b, struct batch_line *l, struct request *r, struct batch_model **m,
                             const struct batch_chapter *c, struct err *e)
@@ -410,7 +389,13 @@ static int describe_request(struct batch *b, struct batch_line *l, struct reques
     }
     if (l->chat ? read_chat(*m, l, r, e) : read_prompt(*m, l, r, e))
         return -1;
-    if (c && measure_chapter(l, r, c, (*m)->engine.tokenizer, e))
+    if (c && !l->o.tokens)
+        l->o.tokens = c->before.sampled;
+    const struct request_after after = {
+        { .after = c ? c->job : 0, .after_id = c ? c->after : NULL, .carry = l->carry, .append = l->append,
+          .prompted = l->prompt.s || (l->chat && l->carry >= 0) }, c ? c->before : (struct job_lengths){0}
+    };
+    if (c && request_continues(r, &after, l->chat, (*m)->engine.tokenizer, e))
         return -1;
     if (r->n_ids + r->n_carried == 0)
         return err_set(e, ERR_INPUT,
@@ -458,7 +443,7 @@ static int read_request(struct batch *b, struct batch_line *l, struct batch_seen
         seen->lengths = (struct job_lengths){ r.n_ids + r.n_carried, r.tokens, l->o.tokens };
     }
     if (rc == 0 && seen->mine)
-        rc = add_request(b, l, &r, m, seen->line, c, e);
+        rc = add_request(b, l, &r, m, seen->line, e);
     request_close(&r);
     return rc;
 }

@@ -173,7 +173,7 @@ int grid_open(struct grid *g, const struct options *o, struct err *e)
     *g = (struct grid){ .o = *o };
     g->o.name = NULL;
     if (parse_options(g, o, e) || set_combination(g, 0, name, sizeof name, e) ||
-        request_open(&g->first, &g->o, &g->engine, e) || name_grid(g, o->name, e))
+        request_open(&g->first, &g->o, &g->engine, NULL, e) || name_grid(g, o->name, e))
         return -1;
     snprintf(seed, sizeof seed, "%" PRIu64, g->first.sampling.seed);
     for (size_t k = 0; k < g->n_options; k++) {

@@ -83,7 +83,7 @@ struct options {
     size_t limit, shorter, longer;
     const char *sort, *columns, *finish, *distinct_below, *repeats_above;
     bool reverse, loops, lines, keep, replace, headings;
-    const char *batch, *name, *shard, *state, *append, *append_file, *at_text, *find, *between, *dir,
+    const char *batch, *name, *shard, *state, *append, *append_file, *after, *at_text, *find, *between, *dir,
         *older_than, *fields;
     const char *more_tokens, *resume;
     long priority;
@@ -93,7 +93,7 @@ struct options {
     const char *parallel;            /* auto, or a number */
     uint64_t max_memory;             /* 0: no limit of its own */
     const char *metrics;             /* file; NULL: none */
-    size_t max_jobs, max_attempts, from, at, occurrence, sample;
+    size_t max_jobs, max_attempts, from, at, occurrence, sample, carry;
     int with_prompt;
     bool shared_db, shared_group, run_now, from_here, accept_change, rounds, until_empty, watch, follow;
     bool partial, gzip, csv, html, force, windows;

@@ -443,7 +443,8 @@ const struct option options_table[] = {
       "or d, "
       "like 30d." },
     { "force", "", NULL, VERB_REMOVE, FLAG, F(force), STORE, 0,
-      "Also remove jobs that a worker is writing. Without it, nothing is removed if there is one." },
+      "Also remove jobs that a worker is writing or that chapters wait for. Without it, nothing is removed "
+      "if there is one." },
     { "force", "", NULL, VERB_BACKUP, FLAG, F(force), STORE, 0,
       "Replace the file that is there, also when it is not an earlier backup of this store." },
     { "force", "", NULL, VERB_CONVERT | VERB_TRAIN, FLAG, F(force), OUTPUT, 0,
@@ -473,9 +474,16 @@ const struct option options_table[] = {
       "Print a line \"# NAME\" before each text: its custom_id or name, else the number of the job." },
     { "dir", "", "DIR", VERB_EXPORT, TEXT, F(dir), OUTPUT, 0,
       "Write one file per job into DIR, named after the job's custom_id or name. No file is overwritten." },
-    { "append", "", "TEXT", VERBS_BRANCH, TEXT, F(append), STORE, 0,
-      "Add TEXT to the text before continuing." },
-    { "append-file", "", "FILE", VERBS_BRANCH, TEXT, F(append_file), STORE, 0,
+    { "after", "", "JOB", VERB_SUBMIT, TEXT, F(after), STORE, 0,
+      "Queue a chapter: it begins when JOB is done, and reads the text of JOB after its own prompt; without "
+      "a prompt, and without --carry, after the prompt of JOB. Without --tokens it has the length of JOB." },
+    { "carry", "", "N", VERB_SUBMIT, SIZE, F(carry), STORE, 0,
+      "With --after: read only the last N tokens of that text, from the start of a paragraph if one lies in "
+      "the first quarter of them.", .max = 1e9, .shown = "the whole text" },
+    { "append", "", "TEXT", VERBS_BRANCH | VERB_SUBMIT, TEXT, F(append), STORE, 0,
+      "Add TEXT to the text before continuing.",
+      OF({ VERB_SUBMIT, "With --after: begin the text with TEXT, such as a heading.", NULL }) },
+    { "append-file", "", "FILE", VERBS_BRANCH | VERB_SUBMIT, TEXT, F(append_file), STORE, 0,
       "Add the text in FILE before continuing, without its byte order mark. - is standard input." },
     { "run", "", NULL, VERBS_BRANCH, FLAG, F(run_now), STORE, 0,
       "Write the text at once, as longhand run --resume does." },

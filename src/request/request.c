@@ -54,7 +54,7 @@ static int check_options(const struct options *o, struct err *e)
     if (o->messages && (o->prompt || o->prompt_file || o->system))
         return err_set(e, ERR_INPUT, "%s: --messages and --%s: only one of them is allowed", verb,
                        o->prompt ? "prompt" : o->prompt_file ? "prompt-file" : "system");
-    if (!o->messages && !o->prompt == !o->prompt_file)
+    if (!o->messages && !o->prompt == !o->prompt_file && !(o->after && !o->prompt))
         return err_set(e, ERR_INPUT, "%s: %s", verb,
                        o->prompt ? "--prompt and --prompt-file: only one of them is allowed"
                                  : "--prompt TEXT or --prompt-file FILE is missing");
@@ -77,11 +77,39 @@ static int read_chat(struct request *r, const struct engine *g, struct err *e)
     return 0;
 }
 
-static int read_prompt(struct request *r, const struct engine *g, struct err *e)
+int request_continues(struct request *r, const struct request_after *after, bool chat,
+                      const struct tokenizer *t, struct err *e)
+{
+    enum { TURN = 32 };                  /* tokens that a template may write around an answer */
+    struct chapter_spec *c = &r->chapter;
+    const struct job_lengths *before = &after->before;
+    int32_t *ids = NULL;
+    *c = after->chapter;
+    r->is_chapter = true;
+    r->n_carried = c->carry >= 0 ? MIN((size_t)c->carry, before->text) : before->text;
+    r->n_carried += c->carry < 0 && !c->prompted ? before->prompt : 0;
+    r->n_carried += chat ? TURN : 0;
+    if (c->append && encode_inside(t, &ids, &r->n_given, c->append, strlen(c->append), e))
+        return -1;
+    free(ids);
+    c->n_append = r->n_given;
+    c->most = r->n_ids + r->n_carried;
+    return 0;
+}
+
+static int read_prompt(struct request *r, const struct engine *g, const struct request_after *after,
+                       struct err *e)
 {
     const struct options *o = r->o;
     if (chat_check_options(o, e))
         return -1;
+    if (after && !o->prompt && !o->prompt_file && !o->messages) {
+        r->prompt = strdup("");
+        r->ids = after->chapter.carry < 0 ? malloc(sizeof *r->ids) : NULL;
+        if (!r->prompt || (after->chapter.carry < 0 && !r->ids))
+            return err_set(e, ERR_FAILED, "out of memory");
+        return r->ids ? 0 : tokenizer_encode(g->tokenizer, &r->ids, &r->n_ids, "", 0, true, e);
+    }
     if (o->messages)
         return read_chat(r, g, e);
     if (o->prompt) {
@@ -101,12 +129,18 @@ static int read_prompt(struct request *r, const struct engine *g, struct err *e)
         return read_chat(r, g, e);
     if (tokenizer_encode(g->tokenizer, &r->ids, &r->n_ids, r->prompt, r->prompt_bytes, true, e))
         return -1;
-    if (r->n_ids == 0)
-        return err_set(e, ERR_INPUT,
-                       "%s: the prompt is empty and this model's tokenizer puts no token before a text; at "
-                       "least one token is needed",
-                       o->prompt ? "--prompt" : o->prompt_file);
     return 0;
+}
+
+static int check_not_empty(const struct request *r, struct err *e)
+{
+    const struct options *o = r->o;
+    if (r->n_ids + r->n_carried)
+        return 0;
+    return err_set(e, ERR_INPUT,
+                   "%s: the prompt is empty and this model's tokenizer puts no token before a text; at least "
+                   "one token is needed",
+                   o->prompt ? "--prompt" : o->prompt_file ? o->prompt_file : "--carry 0");
 }
 
 /* Reads the stored parameters back, so that a mistake fails here and not in a worker. */
@@ -188,11 +222,13 @@ bool request_notice_unfiltered(const struct request *r, const struct engine *g)
     return true;
 }
 
-int request_open(struct request *r, const struct options *o, struct engine *g, struct err *e)
+int request_open(struct request *r, const struct options *o, struct engine *g,
+                 const struct request_after *after, struct err *e)
 {
     *r = (struct request){ .o = o };
-    if (check_options(o, e) || options_open_engine(g, o, e) || read_prompt(r, g, e) ||
-        request_describe(r, g, e) || request_check(r, g, e))
+    if (check_options(o, e) || options_open_engine(g, o, e) || read_prompt(r, g, after, e) ||
+        (after && request_continues(r, after, o->chat || o->messages, g->tokenizer, e)) ||
+        check_not_empty(r, e) || request_describe(r, g, e) || request_check(r, g, e))
         return -1;
     model_notices(g, o);
     if (!*r->chat.template && begins_with_bos_twice(g, r->ids, r->n_ids))
@@ -235,6 +271,7 @@ int request_submit(const struct request *r, const struct engine *g, struct store
                                   .seed = r->sampling.seed,
                                   .wanted = r->tokens,
                                   .priority = (int)o->priority,
+                                  .chapter = r->is_chapter ? &r->chapter : NULL,
                                   .paused = paused };
     }
     rc = rc ? rc : store_submit(s, o->name, v, o->samples, ids, NULL, NULL, e);

@@ -9,6 +9,7 @@ struct request {                     /* {0} is closed */
     const struct options *o;
     char *prompt; size_t prompt_bytes;
     int32_t *ids; size_t n_ids;
+    bool is_chapter; struct chapter_spec chapter;    /* its texts are borrowed */
     size_t n_carried, n_given;       /* of a chapter: carried tokens at most; given ones of the text */
     struct chat_facts chat;
     size_t tokens;                   /* the most tokens of the text, given ones included; see
@@ -18,8 +19,13 @@ struct request {                     /* {0} is closed */
     char *parameters;                /* stored parameters: see job_params.h */
 };
 
-/* Opens g (configuration, tokenizer and headers; no weights) and checks everything that needs no weights. */
-int  request_open(struct request *r, const struct options *o, struct engine *g, struct err *e);
+/* What a new job continues: job, carry, append; and how long that one can become. */
+struct request_after { struct chapter_spec chapter; struct job_lengths before; };
+
+/* Opens g (configuration, tokenizer and headers; no weights) and checks everything that needs no weights.
+ * after: NULL, or what the job continues. */
+int  request_open(struct request *r, const struct options *o, struct engine *g,
+                  const struct request_after *after, struct err *e);
 void request_close(struct request *r);
 
 /* The two steps of request_open that follow prompt and ids. request_describe checks the length and writes
@@ -28,6 +34,9 @@ void request_close(struct request *r);
  * Without --tokens it takes r->tokens back to what memory holds. */
 int  request_describe(struct request *r, const struct engine *g, struct err *e);
 int  request_check(struct request *r, const struct engine *g, struct err *e);
+/* Makes a request a chapter, before request_describe: the most tokens that it can get. */
+int  request_continues(struct request *r, const struct request_after *after, bool chat,
+                       const struct tokenizer *t, struct err *e);
 /* Stores --samples jobs in one transaction; ids [o->samples]. */
 int request_submit(const struct request *r, const struct engine *g, struct store *s, bool paused,
                    int64_t *ids, struct err *e);

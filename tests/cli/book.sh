@@ -48,7 +48,7 @@ result the_prompt_ends_with_the_carried_text $? "$own"
 LONGHAND_DB=$TMP/killed.db
 submit -q
 kills=0
-for i in $(seq 100); do
+for i in $(seq 40); do
     "$L" work -q --threads 1 --max-attempts 0 2>/dev/null & a=$!
     "$L" work -q --threads 1 --max-attempts 0 2>/dev/null & b=$!
     sleep 0.$((RANDOM % 35 + 15))
@@ -120,4 +120,79 @@ check a_line_may_continue_a_stored_job 0 '1 new job' submit --batch "$TMP/more.j
 "$L" work -q; [ "$("$L" list @forms/e --columns state | tail -1)" = done ]
 result and_is_written $? "$("$L" list)"
 
+
+# ---- order, gaps ----
+"$L" text @forms/a >"$TMP/a"; "$L" text @forms/b >"$TMP/b"; "$L" text @forms/c >"$TMP/c"
+{ cat "$TMP/a"; echo; echo; cat "$TMP/b"; echo; echo; cat "$TMP/c"; } >"$TMP/want"
+chapters=(@forms/c @forms/b @forms/a)
+"$L" text "${chapters[@]}" >"$TMP/got"; same text_has_the_order_of_the_chain "$TMP/want" "$TMP/got"
+"$L" export "${chapters[@]}" --format text -o "$TMP/got"; same and_so_has_export "$TMP/want" "$TMP/got"
+cat "$TMP/a" "$TMP/b" "$TMP/c" >"$TMP/want"
+"$L" text "${chapters[@]}" --between '' >"$TMP/got"; same without_a_gap "$TMP/want" "$TMP/got"
+LONGHAND_DB=$TMP/whole.db "$L" text @book >"$TMP/got"
+python3 - "$TMP/got" <<'P' 2>"$TMP/err"
+import sys
+t = open(sys.argv[1]).read()
+for i in range(2, 11):
+    at = t.index(f"\n\nChapter {i}\n")
+    assert t[at - 2:at] != "\n\n", t[at - 20:at + 20]
+P
+result one_blank_line_between_chapters $? "$(tail -1 "$TMP/err")"
+
+# ---- several books: the one that has begun goes on ----
+LONGHAND_DB=$TMP/order.db
+line '{"custom_id": "a1", "prompt": "x"}' '{"custom_id": "b1", "prompt": "x"}' \
+    '{"custom_id": "a2", "after": "a1", "carry": 9}' '{"custom_id": "b2", "after": "b1", "carry": 9}' \
+    '{"custom_id": "a3", "after": "a2", "carry": 9}' '{"custom_id": "b3", "after": "b2", "carry": 9}' \
+    >"$TMP/mixed.jsonl"
+"$L" submit --batch "$TMP/mixed.jsonl" -m $D -n 5 -s 1 -q >/dev/null
+"$L" work --parallel 1 2>&1 | grep -o 'mixed/[ab][123]: begins' | cut -c 7-8 | xargs >"$TMP/a"
+[ "$(cat "$TMP/a")" = 'a1 a2 a3 b1 b2 b3' ]; result depth_first $? "$(cat "$TMP/a")"
+for i in 1 2; do
+    "$L" submit --batch "$TMP/mixed.jsonl" --shard $i/2 -m $D -n 5 -s 1 -q --db "$TMP/part$i.db" >/dev/null
+    "$L" list --db "$TMP/part$i.db" --columns custom_id | tail -n +3 | xargs
+done >"$TMP/a"
+printf 'a1 a2 a3\nb1 b2 b3\n' | cmp -s - "$TMP/a"; result a_chain_is_in_one_shard $? "$(cat "$TMP/a")"
+
+# ---- a failed chapter: those after it wait and say so, until it is resumed ----
+LONGHAND_DB=$TMP/failed.db
+line '{"custom_id": "ch1", "prompt": "x"}' '{"custom_id": "ch2", "after": "ch1", "carry": 9}' \
+    '{"custom_id": "ch3", "after": "ch2", "carry": 9}' >"$TMP/f.jsonl"
+again() { "$L" submit --batch "$TMP/f.jsonl" -m $D -n 5 -s 1 -q >/dev/null; }
+states() { "$L" list --columns state | tail -3 | xargs; }
+again; "$L" work -q --max-jobs 1
+sql "UPDATE job SET state = 'failed', error = 'no luck' WHERE id = 2" >/dev/null
+"$L" list | tail -1 | grep -q 'waits for ch2, failed$'; result list_says_that_it_waits $? "$("$L" list)"
+check until_empty_names_those_that_wait 1 '1 chapter waits: job 3 @f/ch3 for ch2 \(failed\)' \
+    work --until-empty
+grep -q 'longhand: 1 chapter waits for a job that failed; longhand resume' "$TMP/err"
+result and_what_to_do $? "$(cat "$TMP/err")"
+check remove_of_what_others_wait_for 2 '1 chapter waits for these jobs \(job 3 for job 2\); nothing' remove 2
+check remove_of_all_together 0 '2 jobs removed' remove 2 3
+again; sql "UPDATE job SET state = 'failed' WHERE custom_id = 'ch2'" >/dev/null; "$L" work -q 2>"$TMP/err"
+"$L" resume @f/ch2 -q; check resume_releases_it 0 '' work -q
+[ "$(states)" = 'done done done' ]; result all_are_done $? "$("$L" list)"
+check remove_of_what_was_continued 0 '1 job removed' remove @f/ch1
+"$L" remove @f/ch2 @f/ch3 -q; again; "$L" cancel @f/ch1 -q
+check a_cancelled_job_is_no_failure 0 '2 chapters wait: job .* for ch1 \(cancelled\), .* for ch2 \(queued\)' \
+    work --until-empty
+"$L" remove @f/ch1 --force -q; "$L" list | grep -q 'waits for job [0-9]*, removed$'
+result remove_by_force $? "$("$L" list)"
+again; "$L" work -q; [ "$(states)" = 'done done done' ]
+result a_line_that_is_queued_again_is_waited_for $? "$("$L" list)"
+
+# ---- submit --after ----
+LONGHAND_DB=$TMP/single.db
+"$L" submit -m $D -p "The sea" -n 12 -s 3 -q >/dev/null
+check submit_after 0 '' submit -m $D --after 1 --carry 8 --append "II. " -p "The land" -s 3 -q
+check submit_after_without_a_prompt 0 '' submit -m $D --after 2 -s 3 -q
+"$L" work -q
+"$L" text 2 | head -c 4 >"$TMP/a"; printf 'II. ' | cmp -s - "$TMP/a"
+result append_is_first $? "$("$L" text 2)"
+[ "$("$L" text 3 --format ids | wc -l)" = 12 ] && [ "$("$L" text 2 --format ids | wc -l)" = 12 ]
+result the_length_is_that_of_the_job_before $? "$("$L" list)"
+check carry_needs_after 2 'submit: --carry needs --after' submit -m $D -p x -n 3 --carry 5
+check after_has_one_sample 2 'a chapter is one text' submit -m $D -p x -n 3 --after 1 --samples 2
+check after_nothing 2 'there is no job 77' submit -m $D -p x -n 3 --after 77
+check after_and_batch 2 '--after and --batch' submit -m $D --after 1 --batch "$TMP/f.jsonl"
 exit $failed
