@@ -7,6 +7,7 @@
 
 #include "runs/work/read_text.h"
 #include "src/base/sha256.h"
+#include "src/request/conversation.h"
 #include "src/request/sampling_options.h"
 
 struct earlier {
@@ -157,13 +158,44 @@ static int join(struct chapter_prompt *p, const struct earlier *x, const struct 
     return 0;
 }
 
+/* The next turn of a chat. */
+static int join_chat(struct chapter_prompt *p, const struct earlier *x, const struct chapter *c,
+                     const struct job_input *in, const struct engine *g, struct err *e)
+{
+    const size_t from = carried_from(x, c->carry);
+    size_t at = from ? x->ends[from - 1] : 0, n_read = 0;
+    char *read = NULL, *user = NULL;
+    struct chat_prompt chat = {0};
+    if (x->in.chat && x->reader.tokenizer &&
+        tokenizer_decode(x->reader.tokenizer, &read, &n_read, x->in.prompt_ids, x->in.n_prompt, false, e))
+        return -1;
+    const bool opened = read && conversation_opens_thought(read, n_read);
+    free(read);
+    at = MAX(at, conversation_thought(x->text.text, x->bytes, opened));
+    p->carried = x->n - from;
+    int rc = 0;
+    if (c->carry < 0 && !x->in.chat && x->in.prompt_bytes)
+        rc = conversation_of_user(&user, x->in.prompt, x->in.prompt_bytes, e);
+    rc = rc || conversation_continue(&p->chat, in->chat, c->carry < 0 ? x->in.chat ? x->in.chat : user : NULL,
+                                     x->text.text + at, x->bytes - at, e) ||
+         conversation_render(&chat, p->chat, g->dir, g->tokenizer, e) ? -1 : 0;
+    p->ids = chat.ids;
+    p->n = chat.n_ids;
+    chat.ids = NULL;
+    chat_prompt_free(&chat);
+    free(user);
+    return rc;
+}
+
 int chapter_make(struct chapter_prompt *p, struct store *s, const struct job *job, const struct chapter *c,
                  const struct job_input *in, const struct engine *g, struct err *e)
 {
     struct earlier x = {0};
     *p = (struct chapter_prompt){0};
     int rc = read_earlier(&x, s, c, g->tokenizer, e);
-    if (rc == 0)
+    if (rc == 0 && in->chat)
+        rc = join_chat(p, &x, c, in, g, e);
+    else if (rc == 0)
         rc = join(p, &x, c, in, g->tokenizer, e);
     if (rc == 0 && c->append)
         rc = encode_inside(g->tokenizer, &p->append, &p->n_append, c->append, strlen(c->append), e);

@@ -49,7 +49,13 @@ static int after_from_options(struct request_after *a, char **append, const stru
         return -1;
     a->chapter.after = jobs.v[0].id;
     a->chapter.append = *append;
-    a->chapter.prompted = o->prompt || o->prompt_file;
+    const bool chat = o->chat || o->messages;
+    a->chapter.prompted = chat ? a->chapter.carry >= 0 : o->prompt || o->prompt_file;
+    if (chat && *append) {
+        job_list_free(&jobs);
+        return err_set(e, ERR_INPUT,
+                       "--append and --chat: a chat has no given text; the next message can say it");
+    }
     job_list_free(&jobs);
     return store_lengths(s, a->chapter.after, &a->before, e);
 }

@@ -15,6 +15,7 @@
 #include "src/base/output.h"
 #include "src/cli/verbs.h"
 #include "src/request/chat_options.h"
+#include "src/request/conversation.h"
 #include "src/request/model_options.h"
 #include "src/text/tokenizer.h"
 
@@ -255,7 +256,7 @@ static int tokenize_chat(const struct tokenizer *t, const char *dir, const struc
     if (o->n_args || o->decode || o->jsonl)
         return err_set(e, ERR_INPUT, "tokenize: --messages and %s: only one of them is allowed",
                        o->n_args ? o->arg[0] : o->decode ? "--decode" : "--jsonl");
-    if (chat_prompt_of(&p, dir, t, o, NULL, 0, e))
+    if (conversation_open(&p, dir, t, o, NULL, 0, e))
         return -1;
     if (o->render)
         fwrite(p.text, 1, p.n, stdout);

@@ -24,6 +24,7 @@
 #include "src/request/batch_line.h"
 #include "src/request/job_params.h"
 #include "src/request/chat_options.h"
+#include "src/request/conversation.h"
 #include "src/request/model_notices.h"
 #include "src/request/model_options.h"
 #include "src/request/output_check.h"
@@ -32,7 +33,7 @@
 #include "src/request/sampling_options.h"
 
 struct batch_request { char *custom_id, *prompt, *parameters, *metadata, *identity, *refusal; int32_t *ids;
-                       struct chapter_spec *chapter; char *after_id, *append; };
+                       struct chapter_spec *chapter; char *after_id, *append, *chat; };
 /* parameters that request_check has accepted for this model and texts of at most n_max tokens; fits: the
  * longest text without a length, 0 if there was none yet */
 struct checked { size_t n_max, fits; UT_hash_handle hh; char parameters[]; };
@@ -184,6 +185,17 @@ static int copy_prompt(struct request *r, const char *text, size_t n, struct err
     return 0;
 }
 
+/* A chat that goes on: its prompt after some answer, so that the template has seen it. */
+static int read_next_turn(struct chat_prompt *p, const char *own, const struct engine *g, struct err *e)
+{
+    char *json = NULL;
+    chat_prompt_free(p);
+    const int rc = conversation_continue(&json, own, NULL, ".", 1, e) ||
+                   conversation_render(p, json, g->dir, g->tokenizer, e) ? -1 : 0;
+    free(json);
+    return rc;
+}
+
 /* The prompt of a chat. The options of the line become those that hold for it. */
 static int read_chat(struct batch_model *m, struct batch_line *l, struct request *r, struct err *e)
 {
@@ -200,7 +212,12 @@ static int read_chat(struct batch_model *m, struct batch_line *l, struct request
     l->in.day = in.day;
     l->in.date = in.date;
     int rc = find_template(m, l, &own, &c, e);
-    if (rc == 0 && (rc = chat_prompt_make(&p, c, m->engine.tokenizer, &l->in, &m->chat_notes, e)) != 0)
+    if (rc == 0 && (rc = chat_prompt_make(&p, c, m->engine.tokenizer, &l->in, &m->chat_notes, e)) == 0)
+        rc = conversation_put(&r->conversation, &l->in, l->template ? l->template : l->o.chat_template,
+                              l->template ? CHAT_TEXT : CHAT_FILE, e);
+    if (rc == 0 && l->after && l->carry >= 0)
+        rc = read_next_turn(&p, r->conversation, &m->engine, e);
+    if (rc)
         err_while(e, "body.messages");
     chat_close(&own);
     if (rc)
@@ -300,7 +317,8 @@ static int add_request(struct batch *b, const struct batch_line *l, struct reque
     *q = (struct batch_request){ .custom_id = strdup(l->custom_id), .prompt = r->prompt,
                                  .parameters = r->parameters, .ids = r->ids,
                                  .metadata = l->metadata ? strndup(l->metadata, l->n_metadata) : NULL };
-    r->prompt = r->parameters = NULL;
+    q->chat = r->conversation;
+    r->prompt = r->parameters = r->conversation = NULL;
     r->ids = NULL;
     if (has_gone_template(l) && !(q->refusal = refusal_of(l, m->engine.dir)))
         return no_memory(e);
@@ -321,7 +339,7 @@ static int add_request(struct batch *b, const struct batch_line *l, struct reque
             .metadata = q->metadata, .model = m->engine.path, .prompt = q->prompt,
             .prompt_bytes = r->prompt_bytes, .prompt_ids = q->ids, .n_prompt = r->n_ids,
             .seed = r->sampling.seed, .wanted = r->tokens, .priority = (int)b->o->priority,
-            .refusal = q->refusal, .chapter = q->chapter };
+            .refusal = q->refusal, .chapter = q->chapter, .chat = q->chat };
     }
     return 0;
 }
@@ -752,6 +770,7 @@ void batch_close(struct batch *b)
         free(q->chapter);
         free(q->after_id);
         free(q->append);
+        free(q->chat);
     }
     batch_free_chapters(b);
     for (size_t i = 0; i < b->n_models; i++) {

@@ -1,4 +1,4 @@
-/* The options of --chat, and the prompt that they make. Start at chat_prompt_of. */
+/* The options of --chat, and the prompt that they make. Start at chat_prompt_make. */
 #include "src/request/chat_options.h"
 
 #include <stdio.h>
@@ -75,6 +75,7 @@ void chat_prompt_free(struct chat_prompt *p)
     free(p->text);
     free(p->user);
     free(p->ids);
+    free(p->json);
     *p = (struct chat_prompt){0};
 }
 
@@ -84,36 +85,4 @@ void chat_notes_print(const struct chat_notes *notes, const struct options *o)
         request_notice(o, "%s", notes->variables);
     if (*notes->marks)
         request_notice(o, "%s", notes->marks);
-}
-
-int chat_prompt_of(struct chat_prompt *p, const char *dir, const struct tokenizer *t, const struct options *o,
-                   const char *text, size_t n, struct err *e)
-{
-    struct chat c = {0};
-    struct chat_input in;
-    char *file = NULL, *messages = NULL;
-    size_t n_file;
-    const char *where = !o->messages ? NULL : strcmp(o->messages, "-") ? o->messages : "standard input";
-    struct chat_notes notes = {0};
-    *p = (struct chat_prompt){0};
-    int rc = chat_input_of(&in, o, e);
-    if (rc == 0 && o->messages) {
-        rc = text_read_utf8(&file, &n_file, o->messages, e) || js_check(&in.messages, where, file, n_file, e)
-                 ? -1
-                 : 0;
-        if (rc == 0 && js_kind(&in.messages) != JS_ARRAY)
-            rc = js_bad(&in.messages, e, "allowed is an array of messages");
-    } else if (rc == 0) {
-        rc = chat_messages(&messages, &in.messages, o->system, text, n, e);
-    }
-    if (rc == 0)
-        rc = chat_open(&c, dir, o->chat_template, CHAT_FILE, e) || chat_prompt_make(p, &c, t, &in, &notes, e)
-                 ? -1
-                 : 0;
-    if (rc == 0)
-        chat_notes_print(&notes, o);
-    chat_close(&c);
-    free(file);
-    free(messages);
-    return rc;
 }

@@ -17,6 +17,7 @@ struct chat_prompt {
     char *user; size_t n_user;
     int32_t *ids; size_t n_ids;
     struct chat_facts facts;
+    char *json;                      /* as a job stores it (conversation.h); of conversation_open alone */
 };
 void chat_prompt_free(struct chat_prompt *p);
 
@@ -30,7 +31,3 @@ struct chat_notes { char variables[700], marks[700]; };
 int chat_prompt_make(struct chat_prompt *p, const struct chat *c, const struct tokenizer *t,
                      const struct chat_input *in, struct chat_notes *notes, struct err *e);
 void chat_notes_print(const struct chat_notes *notes, const struct options *o);
-/* The same with notices on standard error, for a command line with --chat, whose prompt is text[0..n), or
- * with --messages. dir: of the model. */
-int chat_prompt_of(struct chat_prompt *p, const char *dir, const struct tokenizer *t, const struct options *o,
-                   const char *text, size_t n, struct err *e);

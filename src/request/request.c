@@ -9,6 +9,7 @@
 #include "src/base/input.h"
 #include "src/model/model_files.h"
 #include "src/request/draft_options.h"
+#include "src/request/conversation.h"
 #include "src/request/model_notices.h"
 #include "src/request/model_options.h"
 #include "src/request/sampling_options.h"
@@ -65,7 +66,7 @@ static int check_options(const struct options *o, struct err *e)
 static int read_chat(struct request *r, const struct engine *g, struct err *e)
 {
     struct chat_prompt p;
-    if (chat_prompt_of(&p, g->dir, g->tokenizer, r->o, r->prompt, r->prompt_bytes, e))
+    if (conversation_open(&p, g->dir, g->tokenizer, r->o, r->prompt, r->prompt_bytes, e))
         return -1;
     free(r->prompt);
     free(p.text);
@@ -74,6 +75,7 @@ static int read_chat(struct request *r, const struct engine *g, struct err *e)
     r->ids = p.ids;
     r->n_ids = p.n_ids;
     r->chat = p.facts;
+    r->conversation = p.json;
     return 0;
 }
 
@@ -244,6 +246,7 @@ void request_close(struct request *r)
     free(r->prompt);
     free(r->ids);
     free(r->parameters);
+    free(r->conversation);
     *r = (struct request){0};
 }
 
@@ -263,6 +266,7 @@ int request_submit(const struct request *r, const struct engine *g, struct store
                                   .replace = o->replace,
                                   .sample = (uint32_t)i,
                                   .parameters = r->parameters,
+                                  .chat = r->conversation,
                                   .model = g->path,
                                   .prompt = r->prompt,
                                   .prompt_bytes = r->prompt_bytes,

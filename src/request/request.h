@@ -17,6 +17,7 @@ struct request {                     /* {0} is closed */
     bool less;                       /* fewer than the context has room for, because of the memory */
     struct sampling sampling;        /* with the seed, drawn or given */
     char *parameters;                /* stored parameters: see job_params.h */
+    char *conversation;              /* of a chat: see conversation.h; NULL: none */
 };
 
 /* What a new job continues: job, carry, append; and how long that one can become. */

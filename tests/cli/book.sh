@@ -58,7 +58,7 @@ for i in $(seq 40); do
     wait $a $b 2>/dev/null
     [ "$("$L" list | head -1 | cut -d, -f4)" = ' 10 done' ] && break
 done
-"$L" work -q
+"$L" work -q --max-attempts 0
 "$L" export @book --format ids -o "$TMP/resumed"
 [ $kills -gt 2 ]; result the_book_was_killed $? "$kills kills"
 same a_killed_book_is_the_undisturbed_one "$TMP/whole" "$TMP/resumed"
@@ -195,4 +195,42 @@ check carry_needs_after 2 'submit: --carry needs --after' submit -m $D -p x -n 3
 check after_has_one_sample 2 'a chapter is one text' submit -m $D -p x -n 3 --after 1 --samples 2
 check after_nothing 2 'there is no job 77' submit -m $D -p x -n 3 --after 77
 check after_and_batch 2 '--after and --batch' submit -m $D --after 1 --batch "$TMP/f.jsonl"
+
+# ---- chats go on ----
+LONGHAND_DB=$TMP/chat.db
+say() { printf '{"custom_id": "%s", %s"messages": [%s], "max_tokens": 12}\n' "$1" "$2" "$3"; }
+user() { printf '{"role": "user", "content": "%s"}' "$1"; }
+system='{"role": "system", "content": "Be brief."}'
+{ say c1 '' "$system, $(user One.)"; say c2 '"after": "c1", ' "$(user Two.)"
+  say c3 '"after": "c2", "carry": 5, ' "$system, $(user Three.)"
+  say c4 '"after": "c3", ' "$(user Four.)"; } >"$TMP/talk.jsonl"
+check submit_a_talk 0 '' submit --batch "$TMP/talk.jsonl" -m $D --chat-template chatml -s 5 -q --ignore-eos
+check a_talk_is_written 0 '' work -q
+python3 - "$L" <<'P' 2>"$TMP/err"
+import json, subprocess, sys
+def out(*a): return subprocess.run([sys.argv[1], *a], capture_output=True, check=True).stdout.decode()
+jobs = [json.loads(out("text", f"@talk/c{i}", "--json", "--with-prompt"))[0] for i in (1, 2, 3, 4)]
+turn = lambda role, text: f"<|im_start|>{role}\n{text}<|im_end|>\n"
+answer = [j["text"] for j in jobs]
+last = jobs[2]["prompt"].split("assistant\n")[1].split("<|im_end|>")[0]
+assert 0 < len(last) < len(answer[1]) and answer[1].endswith(last), (last, answer[1])
+opens = "<|im_start|>assistant\n"
+want = [turn("system", "Be brief.") + turn("user", "One.")]
+want.append(want[0] + turn("assistant", answer[0]) + turn("user", "Two."))
+want.append(turn("system", "Be brief.") + turn("assistant", last) + turn("user", "Three."))
+want.append(want[2] + turn("assistant", answer[2]) + turn("user", "Four."))
+for j, w in zip(jobs, want):
+    assert j["prompt"] == w + opens, (j["prompt"], w)
+P
+result the_answers_are_messages $? "$(tail -1 "$TMP/err")"
+for i in 2 4; do check verify_answer_$i 0 '' verify @talk/c$i -q; done
+say c5 '"after": "c1", "append": "x", ' "$(user Two.)" >"$TMP/bad.jsonl"
+check append_in_a_chat 2 'line 1: append: a chat has no given text' submit --batch "$TMP/bad.jsonl" -m $D \
+    -n 3 --chat-template chatml -q
+check submit_after_an_answer 0 '' submit -m $D --chat --chat-template chatml -p 'Five.' --after @talk/c4 -q
+"$L" work -q
+"$L" text @talk/c4 --with-prompt >"$TMP/a"
+printf '<|im_end|>\n<|im_start|>user\nFive.<|im_end|>\n<|im_start|>assistant\n' >>"$TMP/a"
+"$L" text 5 --with-prompt | head -c "$(wc -c <"$TMP/a")" >"$TMP/b"
+same the_talk_goes_on_from_the_command_line "$TMP/a" "$TMP/b"
 exit $failed
