@@ -233,4 +233,13 @@ check submit_after_an_answer 0 '' submit -m $D --chat --chat-template chatml -p 
 printf '<|im_end|>\n<|im_start|>user\nFive.<|im_end|>\n<|im_start|>assistant\n' >>"$TMP/a"
 "$L" text 5 --with-prompt | head -c "$(wc -c <"$TMP/a")" >"$TMP/b"
 same the_talk_goes_on_from_the_command_line "$TMP/a" "$TMP/b"
+# ---- the example ----
+python3 examples/outline.py >"$TMP/book.jsonl"; same the_example_is_that_of_its_outline examples/book.jsonl \
+    "$TMP/book.jsonl"
+LONGHAND_DB=$TMP/example.db
+python3 examples/outline.py 30 40 >"$TMP/book.jsonl"
+check the_example_runs 0 '' run --batch "$TMP/book.jsonl" -o "$TMP/book.out" -m $D --ignore-eos -s 1 -q
+check the_book_is_exported 0 '' export @book --format text -o "$TMP/book.txt" -q
+[ "$(grep -c '^Chapter [0-9]*: ' "$TMP/book.txt")" = 9 ] && [ "$(wc -l <"$TMP/book.out")" = 10 ]
+result the_book_has_its_chapters $? "$(cat "$TMP/book.txt")"
 exit $failed
