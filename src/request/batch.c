@@ -212,13 +212,14 @@ static int read_chat(struct batch_model *m, struct batch_line *l, struct request
     l->in.day = in.day;
     l->in.date = in.date;
     int rc = find_template(m, l, &own, &c, e);
-    if (rc == 0 && (rc = chat_prompt_make(&p, c, m->engine.tokenizer, &l->in, &m->chat_notes, e)) == 0)
-        rc = conversation_put(&r->conversation, &l->in, l->template ? l->template : l->o.chat_template,
-                              l->template ? CHAT_TEXT : CHAT_FILE, e);
-    if (rc == 0 && l->after && l->carry >= 0)
-        rc = read_next_turn(&p, r->conversation, &m->engine, e);
-    if (rc)
-        err_while(e, "body.messages");
+    if (rc == 0) {
+        rc = chat_prompt_make(&p, c, m->engine.tokenizer, &l->in, &m->chat_notes, e) ||
+             conversation_put(&r->conversation, &l->in, l->template ? l->template : l->o.chat_template,
+                              l->template ? CHAT_TEXT : CHAT_FILE, e) ||
+             (l->after && l->carry >= 0 && read_next_turn(&p, r->conversation, &m->engine, e)) ? -1 : 0;
+        if (rc)
+            err_while(e, "body.messages");
+    }
     chat_close(&own);
     if (rc)
         return -1;
