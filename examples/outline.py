@@ -4,8 +4,8 @@
     python3 examples/outline.py >book.jsonl
 
 Every chapter waits for the one before it. The model reads the outline, then the last CARRY tokens of the
-chapter before, then the heading of the chapter, with which its text begins. So a book of any number of chapters
-fits into a context of OUTLINE + CARRY + TOKENS tokens.
+chapter before, then the heading of the chapter, with which its text begins. So a book of any number of
+chapters fits into a context that holds the outline, CARRY tokens and TOKENS tokens.
 """
 import json
 import sys

@@ -250,7 +250,7 @@ int chapter_renew(struct store *s, int64_t old, int64_t job, int64_t after, stru
     int32_t *ids = NULL;
     uint8_t *packed = NULL;
     struct chain_link start;
-    size_t n, size;
+    size_t n = 0, size;
     uint32_t crc;
     int64_t is_chapter;
     int rc = db_get(s, e, &is_chapter, "SELECT 1 FROM chapter WHERE job = ?1", "i", old);
@@ -281,29 +281,30 @@ int chapter_renew(struct store *s, int64_t old, int64_t job, int64_t after, stru
 
 static int note(struct store *s, int64_t job, const char *kind, int64_t of, struct err *e)
 {
-    return db_run(s, e, "INSERT INTO event (job, at, attempt, kind, text) VALUES (?1, ?2, 0, ?3, 'of job ' || "
-                  "?4)", "irti", job, wall_seconds(), kind, of);
+    return db_run(s, e,
+                  "INSERT INTO event (job, at, attempt, kind, text) VALUES (?1, ?2, 0, ?3, 'of job ' || ?4)",
+                  "irti", job, wall_seconds(), kind, of);
 }
 
 /* A new job of the batch from an old one: its request and its place, as `done` with its text, or queued. */
 static int copy_job(struct store *s, int64_t old, int64_t batch, bool done, int64_t *id, struct err *e)
 {
     if (db_run(s, e,
-               "INSERT INTO job (batch, line, custom_id, sample, identity, model, fingerprint, numerics, seed, "
-               "wanted, prompt_tokens, tokens, given, link, state, priority, finish_reason, stop_reason, "
-               "parent, parent_at, created, started, updated, ended, text_sha, opening) "
+               "INSERT INTO job (batch, line, custom_id, sample, identity, model, fingerprint, numerics, "
+               "seed, wanted, prompt_tokens, tokens, given, link, state, priority, finish_reason, "
+               "stop_reason, parent, parent_at, created, started, updated, ended, text_sha, opening) "
                "SELECT ?2, line, ifnull(custom_id, depth + 1), 0, identity, model, fingerprint, "
                "CASE WHEN ?3 THEN numerics END, seed, wanted, prompt_tokens, CASE WHEN ?3 THEN tokens ELSE 0 "
                "END, CASE WHEN ?3 THEN given ELSE 0 END, link, CASE WHEN ?3 THEN 'done' ELSE 'queued' END, "
                "priority, CASE WHEN ?3 THEN finish_reason END, CASE WHEN ?3 THEN stop_reason END, "
-               "CASE WHEN ?3 THEN id END, CASE WHEN ?3 THEN tokens END, ?4, CASE WHEN ?3 THEN started END, ?4, "
-               "CASE WHEN ?3 THEN ?4 END, CASE WHEN ?3 THEN text_sha END, opening FROM job WHERE id = ?1",
+               "CASE WHEN ?3 THEN id END, CASE WHEN ?3 THEN tokens END, ?4, CASE WHEN ?3 THEN started END, "
+               "?4, CASE WHEN ?3 THEN ?4 END, CASE WHEN ?3 THEN text_sha END, opening FROM job WHERE id = ?1",
                "iidr", old, batch, (int)done, wall_seconds()))
         return -1;
     *id = sqlite3_last_insert_rowid(s->db);
     return db_run(s, e,
-                  "INSERT INTO input (job, parameters, metadata, prompt, ids, crc, chat) SELECT ?1, parameters, "
-                  "metadata, prompt, ids, crc, chat FROM input WHERE job = ?2", "ii", *id, old);
+                  "INSERT INTO input (job, parameters, metadata, prompt, ids, crc, chat) SELECT ?1, "
+                  "parameters, metadata, prompt, ids, crc, chat FROM input WHERE job = ?2", "ii", *id, old);
 }
 
 /* A done job with its text; all of it is shared. */
@@ -317,14 +318,14 @@ static int copy_done(struct store *s, int64_t old, int64_t batch, int64_t *id, s
     return copy_job(s, old, batch, true, id, e) ||
            db_run(s, e, "INSERT INTO chunk (job, start, n, crc, link, data) SELECT ?1, start, n, crc, link, "
                   "data FROM chunk WHERE job = ?2", "ii", *id, old) ||
-           db_run(s, e, "INSERT INTO span (job, start, n, kind, parent, text) SELECT ?1, start, n, kind, parent, "
-                  "text FROM span WHERE job = ?2 AND kind = 'given'", "ii", *id, old) ||
-           db_run(s, e, "INSERT INTO span (job, start, n, kind, parent) SELECT ?1, 0, tokens, 'shared', ?2 FROM "
-                  "job WHERE id = ?2 AND tokens > 0", "ii", *id, old) ||
-           db_run(s, e, "INSERT INTO part (job, start, parameters, fingerprint) SELECT ?1, start, parameters, "
-                  "fingerprint FROM part WHERE job = ?2", "ii", *id, old) ||
-           db_run(s, e, "INSERT INTO logprob (job, start, n, best, crc, data) SELECT ?1, start, n, best, crc, "
-                  "data FROM logprob WHERE job = ?2", "ii", *id, old) ||
+           db_run(s, e, "INSERT INTO span (job, start, n, kind, parent, text) SELECT ?1, start, n, kind, "
+                  "parent, text FROM span WHERE job = ?2 AND kind = 'given'", "ii", *id, old) ||
+           db_run(s, e, "INSERT INTO span (job, start, n, kind, parent) SELECT ?1, 0, tokens, 'shared', ?2 "
+                  "FROM job WHERE id = ?2 AND tokens > 0", "ii", *id, old) ||
+           db_run(s, e, "INSERT INTO part (job, start, parameters, fingerprint) SELECT ?1, start, "
+                  "parameters, fingerprint FROM part WHERE job = ?2", "ii", *id, old) ||
+           db_run(s, e, "INSERT INTO logprob (job, start, n, best, crc, data) SELECT ?1, start, n, best, "
+                  "crc, data FROM logprob WHERE job = ?2", "ii", *id, old) ||
            note(s, *id, "copied", old, e) ? -1 : 0;
 }
 
@@ -332,9 +333,9 @@ static int copy_done(struct store *s, int64_t old, int64_t batch, int64_t *id, s
 static int copy_row(struct store *s, int64_t old, int64_t job, int64_t after, struct err *e)
 {
     return db_run(s, e,
-                  "INSERT INTO chapter (job, after, carry, prompted, own, most, given, append, sha) SELECT ?2, "
-                  "?3, carry, prompted, own, most, given, append, sha FROM chapter WHERE job = ?1", "iii", old,
-                  job, after);
+                  "INSERT INTO chapter (job, after, carry, prompted, own, most, given, append, sha) SELECT "
+                  "?2, ?3, carry, prompted, own, most, given, append, sha FROM chapter WHERE job = ?1", "iii",
+                  old, job, after);
 }
 
 enum { BOOK_MAX = 10000 };
@@ -349,7 +350,8 @@ static int64_t now_of(const struct copied *v, size_t n, int64_t old)
 }
 
 /* The jobs that `sql` gives: number, and the one before it. */
-static int read_pairs(struct store *s, const char *sql, int64_t job, struct copied *v, size_t *n, struct err *e)
+static int read_pairs(struct store *s, const char *sql, int64_t job, struct copied *v, size_t *n,
+                      struct err *e)
 {
     int rc;
     sqlite3_stmt *q = db_query(s, e, sql, "i", job);
@@ -365,52 +367,56 @@ static const char before_job[] =
     "SELECT job, ifnull(after, 0) FROM up WHERE d > 0 ORDER BY d DESC";
 static const char after_job[] =
     "WITH RECURSIVE down(job, after, d) AS (SELECT ?1, 0, 0 UNION ALL SELECT c.job, c.after, d + 1 FROM down "
-    "JOIN chapter c ON c.after = down.job JOIN job j ON j.id = c.job JOIN job r ON r.id = ?1 WHERE j.batch IS "
-    "r.batch AND j.state <> 'cancelled') SELECT job, after FROM down WHERE d > 0 ORDER BY d, job";
+    "JOIN chapter c ON c.after = down.job JOIN job j ON j.id = c.job JOIN job r ON r.id = ?1 WHERE j.batch "
+    "IS r.batch AND j.state <> 'cancelled') SELECT job, after FROM down WHERE d > 0 ORDER BY d, job";
 
-/* Copy what is before `old`, then queue what is after it; `now` is its fork. */
-static int copy_book(struct store *s, int64_t batch, int64_t old, int64_t now, struct copied *v,
-                     struct copied *list, struct err *e)
-{
-    size_t n, done = 0;
-    if (read_pairs(s, before_job, old, list, &n, e))
-        return -1;
-    for (size_t i = 0; i < n; i++, done++) {
-        const int64_t after = now_of(v, done, list[i].now);
-        v[done].old = list[i].old;
-        if (copy_done(s, list[i].old, batch, &v[done].now, e) ||
-            copy_row(s, list[i].old, v[done].now, after, e) || db_run(s, e, place, "i", v[done].now))
-            return -1;
-    }
-    if (db_run(s, e, "UPDATE job SET batch = ?2, (line, custom_id) = (SELECT line, ifnull(custom_id, depth + 1) "
-               "FROM job WHERE id = ?3) WHERE id = ?1", "iii", now, batch, old) ||
-        copy_row(s, old, now, n ? v[n - 1].now : 0, e) || db_run(s, e, place, "i", now))
-        return -1;
-    v[done++] = (struct copied){ old, now };
-    if (read_pairs(s, after_job, old, list, &n, e))
-        return -1;
-    for (size_t i = 0; i < n; i++, done++) {
-        const int64_t after = now_of(v, done, list[i].now);
-        v[done].old = list[i].old;
-        if (copy_job(s, list[i].old, batch, false, &v[done].now, e) ||
-            chapter_renew(s, list[i].old, v[done].now, after, e) ||
-            note(s, v[done].now, "submitted", list[i].old, e))
-            return -1;
-    }
-    return 0;
-}
+static int copies_no_memory(struct err *e) { return err_set(e, ERR_FAILED, "out of memory for a book"); }
 
-int chapters_follow(struct store *s, int64_t old, int64_t now, const char *name, struct err *e)
+int book_copy(struct store *s, int64_t old, const char *name, struct new_book *b, struct err *e)
 {
-    int64_t batch;
-    int rc = db_get(s, e, &batch, "SELECT id FROM batch WHERE name = ?1", "t", name);
+    size_t n = 0;
+    int64_t after;
+    *b = (struct new_book){0};
+    int rc = db_get(s, e, &b->batch, "SELECT id FROM batch WHERE name = ?1", "t", name);
     if (rc)
-        return rc < 0 ? -1 : err_set(e, ERR_INPUT, "the name \"%s\" is in use; --follow makes a new book", name);
+        return rc < 0 ? -1 : err_set(e, ERR_INPUT, "the name \"%s\" is in use; --follow makes a new book",
+                                     name);
     if (db_run(s, e, "INSERT INTO batch (name, created) VALUES (?1, ?2)", "tr", name, wall_seconds()))
         return -1;
-    batch = sqlite3_last_insert_rowid(s->db);
-    struct copied *v = malloc(2 * BOOK_MAX * sizeof *v), *list = malloc(BOOK_MAX * sizeof *list);
-    rc = v && list ? copy_book(s, batch, old, now, v, list, e) : err_set(e, ERR_FAILED, "out of memory");
+    b->batch = sqlite3_last_insert_rowid(s->db);
+    struct copied *v = malloc(BOOK_MAX * sizeof *v), *list = malloc(BOOK_MAX * sizeof *list);
+    rc = v && list ? read_pairs(s, before_job, old, list, &n, e) : copies_no_memory(e);
+    for (size_t i = 0; i < n && rc == 0; i++) {
+        after = now_of(v, i, list[i].now);
+        v[i].old = list[i].old;
+        rc = copy_done(s, list[i].old, b->batch, &v[i].now, e) ||
+             copy_row(s, list[i].old, v[i].now, after, e) || db_run(s, e, place, "i", v[i].now) ? -1 : 0;
+        b->last = v[i].now;
+    }
+    free(v);
+    free(list);
+    return rc;
+}
+
+int book_follow(struct store *s, int64_t old, int64_t now, const struct new_book *b, struct err *e)
+{
+    size_t n = 0;
+    struct copied *v = malloc((BOOK_MAX + 1) * sizeof *v), *list = malloc(BOOK_MAX * sizeof *list);
+    int rc = v && list ? 0 : copies_no_memory(e);
+    if (rc == 0)
+        rc = db_run(s, e, "UPDATE job SET batch = ?2, (line, custom_id) = (SELECT line, ifnull(custom_id, "
+                    "depth + 1) FROM job WHERE id = ?3) WHERE id = ?1", "iii", now, b->batch, old) ||
+             copy_row(s, old, now, b->last, e) || db_run(s, e, place, "i", now) ||
+             read_pairs(s, after_job, old, list, &n, e) ? -1 : 0;
+    if (rc == 0)
+        v[0] = (struct copied){ old, now };
+    for (size_t i = 0; i < n && rc == 0; i++) {
+        const int64_t after = now_of(v, i + 1, list[i].now);
+        v[i + 1].old = list[i].old;
+        rc = copy_job(s, list[i].old, b->batch, false, &v[i + 1].now, e) ||
+             chapter_renew(s, list[i].old, v[i + 1].now, after, e) ||
+             note(s, v[i + 1].now, "submitted", list[i].old, e) ? -1 : 0;
+    }
     free(v);
     free(list);
     return rc;

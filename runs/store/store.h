@@ -366,14 +366,18 @@ struct fork_spec {
     bool paused;
     const struct model_place *model;     /* of the new job, as store_model_move; NULL: that of the job */
     const char *name; bool replace;      /* of the new job alone; NULL: none */
+    bool follow;                         /* make a book called `name`: copies of the chapters before the job,
+                                          * the fork, and the chapters after it, queued again */
 };
-/* Make a new job, outside batches, from a job in any state. The job's parts before `at` come along. */
+/* Make a new job, outside batches, from a job in any state, but for a chapter without a prompt. The job's
+ * parts before `at` come along. */
 int store_fork(struct store *s, int64_t job, const struct fork_spec *f, int64_t *id, struct err *e);
 
 /* Queue a new job for each of n jobs that are done, failed or cancelled: the same request is written again,
  * under the next sample number, with seed[i] (seed NULL: the job's own). The old jobs stay. now[n] receives
  * the new jobs; 0: the job is in another state, or was redone before. ERR_INPUT, and nothing changes, for a
- * job that goes on with given text or other parameters (extend, fork). One transaction. */
+ * job that goes on with given text or other parameters (extend, fork). A chapter continues the text that the
+ * job before it has then. One transaction. */
 int store_redo(struct store *s, const int64_t *ids, size_t n, const uint64_t *seed, int64_t *now,
                struct err *e);
 

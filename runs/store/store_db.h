@@ -140,6 +140,14 @@ int chapters_add(struct store *s, int64_t batch, const struct job_spec *v, size_
                  const bool *is_new, struct err *e);
 /* ERR_INPUT if chapters other than ids[0..n), ascending, wait for one of them. */
 int chapters_refuse(struct store *s, const int64_t *ids, size_t n, struct err *e);
+/* If `old` is a chapter: its copy `job`, whose rows in job and input exist, waits for `after` (0: for the
+ * same job) and has no prompt yet. */
+int chapter_renew(struct store *s, int64_t old, int64_t job, int64_t after, struct err *e);
+/* fork_spec.follow: before the fork of job `old` is made, copies of the chapters before it; afterwards the
+ * fork's place in the book, and the chapters after it. Parts of the caller's transaction. */
+struct new_book { int64_t batch, last; };            /* last: the copy that the fork continues; 0: none */
+int book_copy(struct store *s, int64_t old, const char *name, struct new_book *b, struct err *e);
+int book_follow(struct store *s, int64_t old, int64_t now, const struct new_book *b, struct err *e);
 /* ERR_INPUT if this job is a chapter that must wait. */
 int chapter_check(struct store *s, int64_t job, struct err *e);
 

@@ -288,6 +288,15 @@ static int settle_parts(struct store *s, int64_t job, size_t keep, const char *p
                                 "izt", job, keep, parameters);
 }
 
+static int check_has_prompt(struct store *s, int64_t job, struct err *e)
+{
+    int64_t after;
+    const int rc = db_get(s, e, &after, "SELECT after FROM chapter WHERE job = ?1 AND sha IS NULL", "i", job);
+    return rc == 1 ? err_set(e, ERR_INPUT, "job %" PRId64 " has no prompt yet: it continues job %" PRId64,
+                             job, after)
+                   : rc;
+}
+
 int store_extend(struct store *s, int64_t job, const struct extend_spec *x, struct err *e)
 {
     const size_t keep = x->keep;
@@ -306,6 +315,7 @@ int store_extend(struct store *s, int64_t job, const struct extend_spec *x, stru
         rc = err_set(e, ERR_INPUT,
                      "job %" PRId64 " is queued or running; pause it or let it end before it is extended",
                      job);
+    rc = rc ? rc : check_has_prompt(s, job, e);
     if (rc == 0 && keep > end.tokens)
         rc = err_set(e, ERR_INPUT, "job %" PRId64 " has %zu tokens, %zu cannot be kept", job, end.tokens,
                      keep);
@@ -391,11 +401,12 @@ int store_fork(struct store *s, int64_t job, const struct fork_spec *f, int64_t 
     int32_t *ids = NULL;
     struct text_end parent, end = {0};
     struct text_facts facts;
+    struct new_book book;
     char text[96];
     if (db_begin(s, e))
         return -1;
-    int rc = store_full(s, e) || read_facts(s, job, &facts, e) || chunks_read(s, job, &ids, &parent, e) ? -1
-                                                                                                       : 0;
+    int rc = store_full(s, e) || read_facts(s, job, &facts, e) || chunks_read(s, job, &ids, &parent, e) ||
+             check_has_prompt(s, job, e) || (f->follow && book_copy(s, job, f->name, &book, e)) ? -1 : 0;
     if (rc == 0 && f->at > parent.tokens)
         rc = err_set(e, ERR_INPUT, "job %" PRId64 " has %zu tokens, there is no token %zu to fork at", job,
                      parent.tokens, f->at);
@@ -419,7 +430,8 @@ int store_fork(struct store *s, int64_t job, const struct fork_spec *f, int64_t 
                      append_given(s, *id, &end, f->add, e) || update_text_facts(s, *id, &end, f->wanted, e) ||
                      event_add(s, *id, 0, "forked", text, e) ||
                      (f->model && model_move(s, *id, f->model, e)) ||
-                     job_rename(s, *id, f->name, f->replace, e)
+                     (f->follow ? book_follow(s, job, *id, &book, e)
+                                : job_rename(s, *id, f->name, f->replace, e))
                  ? -1
                  : 0;
     }
@@ -437,7 +449,8 @@ static int can_redo(struct store *s, int64_t job, struct err *e)
                "SELECT state IN ('done', 'failed', 'cancelled') AND NOT EXISTS (SELECT 1 FROM event v "
                "WHERE v.job = j.id AND v.kind = 'redone') FROM job j WHERE j.id = ?1", "i", job) < 0 ||
         db_get(s, e, &changed,
-               "SELECT EXISTS (SELECT 1 FROM span WHERE job = ?1) OR EXISTS (SELECT 1 FROM part "
+               "SELECT EXISTS (SELECT 1 FROM span s WHERE job = ?1 AND NOT (start = 0 AND n = (SELECT given "
+               "FROM chapter c WHERE c.job = s.job))) OR EXISTS (SELECT 1 FROM part "
                "WHERE job = ?1)", "i", job) < 0)
         return -1;
     if (yes && changed)
@@ -474,6 +487,8 @@ static int redo_one(struct store *s, int64_t job, const uint64_t *seed, int64_t 
     if (db_run(s, e,
                "INSERT INTO input (job, parameters, metadata, prompt, ids, crc, chat) SELECT ?1, parameters, "
                "metadata, prompt, ids, crc, chat FROM input WHERE job = ?2", "ii", *now, job))
+        return -1;
+    if (chapter_renew(s, job, *now, 0, e))
         return -1;
     snprintf(text, sizeof text, "as job %" PRId64, *now);
     if (event_add(s, job, 0, "redone", text, e))

@@ -22,6 +22,7 @@ struct edit {
     struct moved_model model;
     struct job_input in;
     struct job_parts parts;
+    struct span_list spans;
     struct text_reader reader;
     char *append; size_t n_append;               /* --append or --append-file; NULL: none */
     int32_t *given; size_t n_given;              /* its tokens */
@@ -37,6 +38,10 @@ static int edit_open(struct edit *d, const struct options *o, struct err *e)
     *d = (struct edit){ .o = o };
     if (o->replace && !o->name)
         return err_set(e, ERR_INPUT, "--replace needs --name");
+    if (o->follow && (!o->name || o->replace || o->run_now))
+        return err_set(e, ERR_INPUT, o->name ? "fork: --follow and --%s: only one of them is allowed"
+                                             : "fork: --follow needs --name",
+                       o->run_now ? "run" : "replace");
     if (!o->run_now && (o->output || o->from_here))
         return err_set(e, ERR_INPUT, "%s: --%s needs --run", o->verb->name,
                        o->output ? "output" : "from-here");
@@ -47,7 +52,7 @@ static int edit_open(struct edit *d, const struct options *o, struct err *e)
         return -1;
     if (d->model.given)
         d->job->model = d->model.path;       /* as the job will have it */
-    return store_input(d->s, d->job->id, &d->in, e) ||
+    return store_input(d->s, d->job->id, &d->in, e) || store_spans(d->s, d->job->id, &d->spans, e) ||
         job_parts_read(&d->parts, d->s, d->job->id, d->in.parameters, e) ||
         text_reader_open(&d->reader, d->s, d->job, &d->parts.v->params, e) ||
         append_from_options(o, &d->append, &d->n_append, e) ? -1 : 0;
@@ -60,10 +65,21 @@ static void edit_close(struct edit *d)
     free(d->text);
     free(d->parameters);
     text_reader_close(&d->reader);
+    span_list_free(&d->spans);
     job_parts_close(&d->parts);
     job_input_free(&d->in);
     job_list_free(&d->jobs);
     store_close(d->s);
+}
+
+/* The stored parameters that hold at token `at`; borrowed from l and d. */
+static const char *parameters_at(const struct edit *d, const struct part_list *l, size_t at)
+{
+    const char *now = d->in.parameters;
+    for (size_t i = 0; i < l->n; i++)
+        if (l->v[i].start <= at && l->v[i].parameters)
+            now = l->v[i].parameters;
+    return now;
 }
 
 /* Makes the parameters of the tokens from `at` on, and checks them as a worker will. n_max: the longest text,
@@ -72,14 +88,12 @@ static int change_parameters(struct edit *d, size_t at, size_t n_max, struct err
 {
     const struct config *c = &d->reader.config;
     const struct job_binding binding = { d->job->seed, d->job->sample, n_max };
-    const char *old = d->in.parameters;
+    const char *old;
     struct part_list l;
     struct job_params p = {0};
     if (request_check_options_stop(d->o, e) || store_parts(d->s, d->job->id, &l, e))
         return -1;
-    for (size_t i = 0; i < l.n; i++)
-        if (l.v[i].start <= at && l.v[i].parameters)
-            old = l.v[i].parameters;
+    old = parameters_at(d, &l, at);
     int rc = job_change(&d->parameters, old, d->o, d->reader.tokenizer, c->vocab, e);
     if (rc == 0 && d->parameters)
         rc = job_parse(&p, d->parameters, e) ||
@@ -146,6 +160,40 @@ static int cut_stop(struct edit *d, size_t *keep, char **rest, size_t *n_rest, s
     free(text);
     free(ids);
     return *rest ? 0 : err_set(e, ERR_FAILED, "out of memory");
+}
+
+/* extend of a job that is queued or running: its continuation is a chapter of its own. */
+static int continue_later(struct edit *d, int64_t *id, struct err *e)
+{
+    const struct job *j = d->job;
+    const char *more = d->o->more_tokens;
+    struct job_lengths before;
+    struct part_list parts = {0};
+    size_t n;
+    if (d->o->run_now)
+        return err_set(e, ERR_INPUT, "extend: job %" PRId64 " is %s, so --run cannot go on with it now",
+                       j->id, job_state_name(j->state));
+    if (!more || *more != '+')
+        return err_set(e, ERR_INPUT, "extend: --tokens +N is needed");
+    if (parse_count(&n, "--tokens +N", more + 1, 1, 1000000000, e) ||
+        store_lengths(d->s, j->id, &before, e) || encode_given(d, "", 0, e))
+        return -1;
+    const size_t most = before.prompt + before.text;
+    const bool beyond = job_parts_last(&d->parts)->allow_beyond_context;
+    if (job_check_length(&d->reader.config, most, d->n_given + n, beyond, e) ||
+        change_parameters(d, SIZE_MAX, most + d->n_given + n, e) ||
+        store_parts(d->s, j->id, &parts, e))
+        return -1;
+    const struct chapter_spec c = { .after = j->id, .carry = -1, .append = d->append, .n_append = d->n_given,
+                                    .most = most };
+    const struct job_spec spec = {
+        .alone = true, .replace = d->o->replace, .model = j->model, .fingerprint = j->fingerprint,
+        .parameters = d->parameters ? d->parameters : parameters_at(d, &parts, SIZE_MAX), .seed = j->seed,
+        .wanted = d->n_given + n, .priority = j->priority, .chapter = &c
+    };
+    const int rc = store_submit(d->s, d->o->name, &spec, 1, id, NULL, NULL, e);
+    part_list_free(&parts);
+    return rc;
 }
 
 /* Checks the options of extend, and sets d->keep and d->wanted. */
@@ -217,6 +265,15 @@ static int check_fork_goes_on(struct edit *d, struct err *e)
         d->at, j->id, why, keep);
 }
 
+static bool is_given(const struct edit *d, size_t token)
+{
+    for (size_t i = 0; i < d->spans.n; i++)
+        if (strcmp(d->spans.v[i].kind, "given") == 0 && token >= d->spans.v[i].start &&
+            token - d->spans.v[i].start < d->spans.v[i].n)
+            return true;
+    return false;
+}
+
 /* Sets d->at from --at or --at-text. */
 static int find_place(struct edit *d, struct err *e)
 {
@@ -225,6 +282,11 @@ static int find_place(struct edit *d, struct err *e)
     struct placed_text t;
     struct text_place place = {0};
     char phrase[80];
+    if (o->follow && !by_text && !options_given(o, "at")) {
+        while (d->at < d->job->tokens && is_given(d, d->at))     /* the heading stays */
+            d->at++;
+        return 0;
+    }
     if (by_text == options_given(o, "at"))
         return err_set(e, ERR_INPUT, by_text ? "fork: --at and --at-text: only one of them is allowed"
                                              : "fork: --at TOKEN or --at-text PHRASE is missing");
@@ -276,7 +338,7 @@ static int fork_job(void *ctx, int64_t *id, struct err *e)
     const struct given_text add = { d->given, d->n_given, d->text, d->bytes };
     const struct fork_spec f = { .at = d->at, .seed = d->seed, .add = d->n_given ? &add : NULL,
                                  .wanted = d->wanted, .parameters = d->parameters, .paused = d->o->run_now,
-                                 .name = d->o->name, .replace = d->o->replace,
+                                 .name = d->o->name, .replace = d->o->replace, .follow = d->o->follow,
                                  .model = d->model.given ? &d->model.place : NULL };
     return store_fork(d->s, d->job->id, &f, id, e);
 }
@@ -339,12 +401,22 @@ int cmd_extend(const struct options *o, struct err *e)
 {
     struct edit d;
     int64_t id = 0;
-    int rc = edit_open(&d, o, e) || plan_extend(&d, e) ? -1 : 0;
-    if (rc == 0)
+    int rc = edit_open(&d, o, e);
+    const bool later = rc == 0 && (d.job->state == JOB_QUEUED || d.job->state == JOB_RUNNING);
+    if (later)
+        rc = continue_later(&d, &id, e);
+    else if (rc == 0 && (rc = plan_extend(&d, e)) == 0)
         rc = o->run_now ? change_and_run(&d, extend, e) : extend(&d, &id, e);
+    if (rc == 0 && later && !o->quiet)
+        fprintf(stderr, "job %" PRId64 " goes on with the text of job %" PRId64 " when that one is done\n",
+                id, d.job->id);
     edit_close(&d);
-    if (rc == 0 && !o->run_now)
+    if (rc == 0 && !o->run_now && !later)
         queued_notice(o, id);
+    if (later && rc == 0) {
+        printf("%" PRId64 "\n", id);
+        rc = stdout_finish(e);
+    }
     return rc;
 }
 

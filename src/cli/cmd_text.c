@@ -34,8 +34,8 @@ static int put_ids(struct sink *out, const int32_t *ids, size_t n, struct err *e
 
 static bool with_prompt(const struct options *o) { return options_given(o, "with-prompt"); }
 
-/* The job's input, with the text that the model read in place of what the user of a chat wrote. Without a
- * chat both are the same. */
+/* The job's input, with the text that the model read in place of what the user wrote. They differ in a chat
+ * and in a chapter. */
 static int read_prompt(struct text_reader *r, struct store *s, const struct job *job, const struct options *o,
                        struct job_input *in, struct err *e)
 {
@@ -47,9 +47,10 @@ static int read_prompt(struct text_reader *r, struct store *s, const struct job 
     if (o->with_prompt == PROMPT_USER || o->format == FORMAT_IDS)
         return 0;
     int rc = job_parse(&p, in->parameters, e);
-    if (rc == 0 && p.chat) {
+    if (rc == 0 && (p.chat || job->after)) {
         rc = text_reader_open(r, s, job, &p, e) ||
-             tokenizer_decode(r->tokenizer, &text, &n, in->prompt_ids, in->n_prompt, false, e) ? -1 : 0;
+             tokenizer_decode(r->tokenizer, &text, &n, in->prompt_ids, in->n_prompt, !p.chat, e) ? -1
+                                                                                                       : 0;
         if (rc == 0) {
             free(in->prompt);
             in->prompt = text;

@@ -451,6 +451,9 @@ const struct option options_table[] = {
       "Replace the file that is there, also when it holds weights." },
     { "follow", "-f", NULL, VERB_TAIL, FLAG, F(follow), STORE, 0,
       "Follow the text as it grows, until it ends." },
+    { "follow", "", NULL, VERB_FORK, FLAG, F(follow), STORE, 0,
+      "Make a new book called --name: copies of the chapters before the job, the fork, and the chapters "
+      "after it, queued again. Without --at the chapter is written again after its heading." },
     { "from", "", "TOKEN", VERB_TAIL, SIZE, F(from), STORE, 0,
       "Start at this token of the text, counted from 0.", .max = BIG,
       .shown = "about 100 tokens before the end" },

@@ -242,4 +242,43 @@ check the_example_runs 0 '' run --batch "$TMP/book.jsonl" -o "$TMP/book.out" -m 
 check the_book_is_exported 0 '' export @book --format text -o "$TMP/book.txt" -q
 [ "$(grep -c '^Chapter [0-9]*: ' "$TMP/book.txt")" = 9 ] && [ "$(wc -l <"$TMP/book.out")" = 10 ]
 result the_book_has_its_chapters $? "$(cat "$TMP/book.txt")"
+
+# ---- an older text; a new book from a chapter on; what goes on with a text that is not done ----
+LONGHAND_DB=$TMP/follow.db
+line '{"custom_id": "ch1", "prompt": "The sea", "max_tokens": 20}' \
+    '{"custom_id": "ch2", "after": "ch1", "carry": 9, "append": "\n\nII.\n"}' \
+    '{"custom_id": "ch3", "after": "ch2", "carry": 9, "append": "\n\nIII.\n", "prompt": "The land"}' \
+    '{"custom_id": "ch4", "after": "ch3", "append": "\n\nIV.\n"}' >"$TMP/old.jsonl"
+"$L" submit --batch "$TMP/old.jsonl" -m $D -s 7 --ignore-eos -q >/dev/null; "$L" work -q
+"$L" text @old --between '' >"$TMP/before"
+check fork_follow 0 '' fork @old/ch3 --seed 9 --follow --name new -q
+[ "$("$L" list @new --columns custom_id,state | tail -4 | awk '{print $1, $2}' | xargs)" = \
+    'ch1 done ch2 done ch3 queued ch4 queued' ]
+result the_new_book_has_all_chapters $? "$("$L" list @new --columns custom_id,state)"
+"$L" list @new | tail -1 | grep -q 'waits for ch3$'; result the_last_one_waits $? "$("$L" list @new)"
+"$L" work -q
+for i in 1 2; do "$L" text @old/ch$i >"$TMP/a"; "$L" text @new/ch$i >"$TMP/b"
+    same copy_of_chapter_$i "$TMP/a" "$TMP/b"; done
+for i in 3 4; do "$L" text @old/ch$i >"$TMP/a"; "$L" text @new/ch$i >"$TMP/b"
+    differ another_chapter_$i "$TMP/a" "$TMP/b"; head -3 "$TMP/a" >"$TMP/c"; head -3 "$TMP/b" >"$TMP/d"
+    same with_the_heading_of_chapter_$i "$TMP/c" "$TMP/d"
+    check verify_new_chapter_$i 0 '' verify @new/ch$i -q; done
+"$L" text @new/ch3 --with-prompt >"$TMP/a"
+"$L" text @new/ch4 --with-prompt | head -c "$(wc -c <"$TMP/a")" >"$TMP/b"
+same the_new_chapter_continues_the_new_text "$TMP/a" "$TMP/b"
+"$L" text @old --between '' >"$TMP/after"; same the_old_book_stays "$TMP/before" "$TMP/after"
+check doctor_of_both_books 0 '' doctor
+check follow_needs_a_name 2 'fork: --follow needs --name' fork @old/ch3 --follow
+check follow_takes_no_name 2 'the name "new" is in use' fork @old/ch3 --follow --name new
+"$L" redo @new/ch3 -q >/dev/null 2>"$TMP/err"; "$L" work -q
+"$L" extend @old/ch1 --tokens +5 -q; "$L" work -q
+"$L" list @old/ch2 | tail -1 | grep -q 'older text of ch1$'
+result list_names_an_older_text $? "$("$L" list @old)"
+id=$("$L" submit -m $D -p "The sea" -n 12 -s 3 -q)
+check extend_of_a_queued_job 0 'goes on with the text of job' extend $id --tokens +8 --append " And"
+next=$(cat "$TMP/out"); "$L" work -q
+"$L" text $id --format ids --with-prompt >"$TMP/a"
+"$L" text $next --format ids --with-prompt | head -n -8 >"$TMP/b"
+same it_reads_the_whole_text "$TMP/a" "$TMP/b"
+"$L" text $next | grep -q '^ And'; result and_begins_with_what_was_appended $? "$("$L" text $next)"
 exit $failed
