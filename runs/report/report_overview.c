@@ -160,9 +160,84 @@ static void plot_lines(FILE *f, const struct reports *l, const struct line *v, s
     }
 }
 
+/* Whether the jobs are the chapters of one book: order[i] is the place of chapter i. */
+static bool is_book(const struct reports *l, const struct job **jobs, size_t *order)
+{
+    struct err ignored;
+    size_t chapters = 0;
+    for (size_t i = 0; i < l->n; i++) {
+        jobs[i] = l->v[i].job;
+        if (l->v[i].db)                  /* numbers of several databases */
+            return false;
+    }
+    if (l->o.by || l->n < 2 || jobs_in_chains(jobs, l->n, order, &ignored))
+        return false;
+    for (size_t i = 1; i < l->n; i++)
+        chapters += jobs[order[i]]->after == jobs[order[i - 1]]->id;
+    return chapters == l->n - 1;
+}
+
+/* The chapters of a book, one after the other, as one curve. room: [2 windows of all jobs] */
+static void plot_book(FILE *f, const struct reports *l, const size_t *order, double *room, size_t windows,
+                      struct page_mark *mark)
+{
+    double *x = room, *y = room + windows, at = 0;
+    size_t n = 0;
+    for (size_t i = 0; i < l->n; i++) {
+        const struct report *r = &l->v[order[i]];
+        mark[i].x = at;
+        snprintf(mark[i].name, sizeof mark[i].name, "job %" PRId64 "%s%.120s", r->job->id,
+                 r->job->custom_id ? " " : "", r->job->custom_id ? r->job->custom_id : "");
+        for (size_t k = 0; k < r->n_windows; k++)
+            x[n++] = at + (double)r->window[k].start + (double)r->window[k].n / 2;
+        at += (double)r->job->tokens;
+    }
+    for (size_t c = 0; c < sizeof curve_plots / sizeof *curve_plots; c++) {
+        struct page_plot p = curve_plots[c].plot;
+        p.x = x;
+        p.n = n;
+        p.length = at;
+        p.no_legend = true;
+        p.mark = mark + 1;
+        p.n_marks = l->n - 1;
+        for (size_t i = 0, m = 0; i < l->n; i++)
+            for (size_t k = 0; k < l->v[order[i]].n_windows; k++)
+                y[m++] = figure(&l->v[order[i]].window[k].sum, curve_plots[c].figure);
+        page_plot(f, &p, &(struct series){ "the book", y, n, NULL }, 1);
+    }
+}
+
+/* 1: the jobs are a book, and its curve is written; 0: they are none; -1: no memory. */
+static int book_curve(FILE *f, const struct reports *l)
+{
+    size_t windows = 0;
+    for (size_t i = 0; i < l->n; i++)
+        windows += l->v[i].n_windows;
+    const struct job **jobs = malloc((l->n + 1) * sizeof *jobs);
+    size_t *order = malloc((l->n + 1) * sizeof *order);
+    struct page_mark *mark = malloc((l->n + 1) * sizeof *mark);
+    double *room = calloc(2 * windows + 1, sizeof *room);
+    int rc = !jobs || !order || !mark || !room ? -1 : is_book(l, jobs, order);
+    if (rc == 1) {
+        fprintf(f, "<h2>Over the length</h2><p class=\"note\">The book as one curve: a point for every 1,000 "
+                "tokens of a chapter and for its rest, a dashed line where a chapter begins (%zu "
+                "chapters).</p><div class=\"plots more\">", l->n);
+        plot_book(f, l, order, room, windows, mark);
+        fputs("</div>\n", f);
+    }
+    free(jobs);
+    free(order);
+    free(mark);
+    free(room);
+    return rc;
+}
+
 /* Returns false without memory. */
 static bool curves(FILE *f, const struct reports *l)
 {
+    const int book = book_curve(f, l);
+    if (book)
+        return book > 0;
     const size_t n = l->o.by ? l->n_groups : l->n;
     struct line v[LINES_MAX];
     struct series names[LINES_MAX];

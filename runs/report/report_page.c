@@ -303,6 +303,11 @@ void page_plot(FILE *f, const struct page_plot *p, const struct series *v, size_
     fprintf(f, "<svg viewBox=\"0 0 %d %d\" role=\"img\"", WIDE, HIGH);
     page_format(f, " aria-label=\"@t\">", p->title);
     axes(f, last, low, high, step, p->shares);
+    for (size_t i = 0; i < p->n_marks; i++) {
+        fprintf(f, "<line class=\"grid\" stroke-dasharray=\"3 3\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%d\" "
+                "y2=\"%d\">", at_x(p->mark[i].x, last), at_x(p->mark[i].x, last), TOP, HIGH - BOTTOM);
+        page_format(f, "<title>@t</title></line>", p->mark[i].name);
+    }
     for (size_t k = 0; k < n_series; k++)
         draw_line(f, &v[k], k, p->x, p->n, last, low, high);
     fputs("</svg></div>\n", f);

@@ -27,6 +27,9 @@ struct series {
 };
 #define PAGE_HOLLOW "a hollow one is of the last window, if it is shorter."
 
+/* A dashed vertical line, which shows its name under the pointer. */
+struct page_mark { double x; char name[160]; };
+
 /* Lines over a text of `length` tokens, with points at x[n]. */
 struct page_plot {
     const char *title, *note;
@@ -35,6 +38,7 @@ struct page_plot {
     double low;                      /* where the axis begins, unless 0 is easier to read */
     bool shares;                     /* values are 0..1 and shown in percent */
     bool no_legend;                  /* page_legend stands elsewhere */
+    const struct page_mark *mark; size_t n_marks;
 };
 /* Each line has its values in the attribute data-y, and `half` in data-half. */
 void page_plot(FILE *f, const struct page_plot *p, const struct series *v, size_t n_series);

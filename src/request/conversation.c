@@ -247,19 +247,15 @@ int conversation_open(struct chat_prompt *p, const char *dir, const struct token
 
 /* ---- thoughts ---- */
 
-static const struct { const char *opens, *ends; } thoughts[] = {
-    { "<think>", "</think>" }, { "<thinking>", "</thinking>" }, { "[THINK]", "[/THINK]" },
-};
-enum { N_THOUGHTS = sizeof thoughts / sizeof *thoughts };
-
 size_t conversation_thought(const char *text, size_t n, bool opened)
 {
     size_t at = 0;
     bool open = opened;
-    for (size_t i = 0; i < N_THOUGHTS; i++) {
-        const size_t n_end = strlen(thoughts[i].ends);
-        open |= memmem(text, n, thoughts[i].opens, strlen(thoughts[i].opens)) != NULL;
-        for (const char *p; (p = memmem(text + at, n - at, thoughts[i].ends, n_end));)
+    const char *const *pair;
+    for (size_t i = 0; (pair = chat_thought_pair(i)); i++) {
+        const size_t n_end = strlen(pair[1]);
+        open |= memmem(text, n, pair[0], strlen(pair[0])) != NULL;
+        for (const char *p; (p = memmem(text + at, n - at, pair[1], n_end));)
             at = (size_t)(p - text) + n_end;
     }
     if (!at)
@@ -273,9 +269,10 @@ bool conversation_opens_thought(const char *prompt, size_t n)
 {
     while (n && strchr(" \t\r\n", prompt[n - 1]))
         n--;
-    for (size_t i = 0; i < N_THOUGHTS; i++) {
-        const size_t m = strlen(thoughts[i].opens);
-        if (n >= m && memcmp(prompt + n - m, thoughts[i].opens, m) == 0)
+    const char *const *pair;
+    for (size_t i = 0; (pair = chat_thought_pair(i)); i++) {
+        const size_t m = strlen(pair[0]);
+        if (n >= m && memcmp(prompt + n - m, pair[0], m) == 0)
             return true;
     }
     return false;

@@ -88,6 +88,8 @@ int chat_user_text(const struct json *messages, char **text, size_t *n, struct e
 int chat_day(time_t *day, const char *name, const char *text, struct err *e);
 /* Whether the prompt depends on the day. */
 bool chat_has_day(const struct chat *c);
+/* What begins and ends a thought in pair i of those that are known; NULL after the last. */
+const char *const *chat_thought_pair(size_t i);
 /* The texts that begin and end a thought, if the template has a pair that is known; else NULL. */
 void chat_thought_marks(const struct chat *c, const char **start, const char **end);
 /* A notice for the user of what the template never names: "chat template chatml never names enable_thinking".

@@ -512,6 +512,8 @@ static const char *const thoughts[][2] = {
 };
 enum { THOUGHTS = sizeof thoughts / sizeof *thoughts };
 
+const char *const *chat_thought_pair(size_t i) { return i < THOUGHTS ? thoughts[i] : NULL; }
+
 static void take_thoughts(void *ctx, const char *text, size_t n)
 {
     unsigned *found = ctx;

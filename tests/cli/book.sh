@@ -281,4 +281,10 @@ next=$(cat "$TMP/out"); "$L" work -q
 "$L" text $next --format ids --with-prompt | head -n -8 >"$TMP/b"
 same it_reads_the_whole_text "$TMP/a" "$TMP/b"
 "$L" text $next | grep -q '^ And'; result and_begins_with_what_was_appended $? "$("$L" text $next)"
+"$L" report @old --html >"$TMP/page"
+[ "$(grep -c 'The book as one curve' "$TMP/page")" = 1 ] &&
+    [ "$(grep -o 'stroke-dasharray="3 3"[^<]*<title>job [0-9]* ch[234]</title>' "$TMP/page" | wc -l)" -ge 3 ]
+result a_report_of_a_book_is_one_curve $? "$(grep -o '<title>[^<]*' "$TMP/page")"
+[ "$(grep -o 'data-y="[^"]*"' "$TMP/page" | head -1 | tr ' ' '\n' | wc -l)" = 4 ]
+result with_a_point_of_each_chapter $? "$(grep -o 'data-y="[^"]*"' "$TMP/page" | head -1)"
 exit $failed
