@@ -94,11 +94,11 @@ static int check_length(struct score *s, struct err *e)
     return 0;
 }
 
-/* Whether the word names a job and no file. */
+/* Whether the word names a job and no file: a number is a job unless there are --model and such a file. */
 static bool is_job(const struct options *o)
 {
     const char *word = o->arg[0];
-    return !o->model || *word == '@' || (word[strspn(word, "0123456789")] == 0 && access(word, F_OK));
+    return *word == '@' || (word[strspn(word, "0123456789")] == 0 && (!o->model || access(word, F_OK)));
 }
 
 /* Opens the model of the job, with the number formats that it is written with, or that of --model. */
@@ -195,6 +195,7 @@ static void print_json(const struct score *s)
     double perplexity = s->scored ? exp(s->sum / (double)s->scored) : NAN;
     struct json_writer w = jw_begin(stdout, JW_LINE, 0);
     jw_uint(&w, "tokens", s->n);
+    jw_uint(&w, "scored", s->scored);
     jw_format(&w, "nll", "%.17g", s->sum);
     jw_format(&w, "perplexity", "%.17g", perplexity);
     if (s->o->per_token) {
@@ -219,8 +220,8 @@ static void print_text(const struct score *s)
             else
                 printf("%" PRId32 "\t%.6f\n", s->ids[i], s->nll[i - 1]);
         }
-    printf("%zu %s, nll %.6f (%.6f per token), perplexity %.4f\n", s->n, plural(s->n, "token", "tokens"),
-           s->sum,
+    printf("%zu %s, %zu scored, nll %.6f (%.6f per token), perplexity %.4f\n", s->n,
+           plural(s->n, "token", "tokens"), s->scored, s->sum,
            s->scored ? s->sum / (double)s->scored : 0, s->scored ? exp(s->sum / (double)s->scored) : 0);
 }
 

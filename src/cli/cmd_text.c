@@ -63,6 +63,17 @@ static int read_prompt(struct text_reader *r, struct store *s, const struct job 
     return rc;
 }
 
+/* An empty line ends what the user of a chat wrote: the text answers it and does not continue it. */
+static int put_end_of_message(const struct job_input *in, struct sink *out, struct err *e)
+{
+    struct job_params p;
+    if (job_parse(&p, in->parameters, e))
+        return -1;
+    const int rc = p.chat ? sink_write(out, "\n\n", 2, e) : 0;
+    job_close(&p);
+    return rc;
+}
+
 /* Prints the prompt, as text or as ids. */
 static int put_prompt(struct text_reader *r, struct store *s, const struct job *job, const struct options *o,
                       struct sink *out, struct err *e)
@@ -72,6 +83,8 @@ static int put_prompt(struct text_reader *r, struct store *s, const struct job *
         return -1;
     int rc = o->format == FORMAT_IDS ? put_ids(out, in.prompt_ids, in.n_prompt, e)
                                      : sink_write(out, in.prompt, in.prompt_bytes, e);
+    if (rc == 0 && o->with_prompt == PROMPT_USER)
+        rc = put_end_of_message(&in, out, e);
     job_input_free(&in);
     return rc;
 }

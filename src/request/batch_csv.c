@@ -90,8 +90,14 @@ int csv_open(struct csv_rows *c, const char *file, const char *text, size_t n, c
                 return err_set(e, ERR_INPUT, "%s: row 1: two columns have the name \"%s\"", file,
                                c->column[i].text);
     }
-    return prompts ? 0 : err_set(e, ERR_INPUT, "%s: row 1: the names of the columns are needed, one of them "
-                                 "prompt or messages", file);
+    if (prompts)
+        return 0;
+    size_t shown = (size_t)(c->at - text);
+    while (shown && (text[shown - 1] == '\n' || text[shown - 1] == '\r'))
+        shown--;
+    return err_set(e, ERR_INPUT, "%s: row 1: the names of the columns are needed, one of them prompt or "
+                   "messages, with a %s between two; found %.*s", file, separator == ',' ? "comma" : "tab",
+                   (int)(shown > 80 ? utf8_valid_prefix(text, 80) : shown), text);
 }
 
 /* A cell of a field as JSON: a number, a list and so on as they are, everything else as a text. */
@@ -124,7 +130,16 @@ static void put_message(struct json_writer *w, const struct csv_cell *cell)
 static void put_row(struct json_writer *w, const struct csv_rows *c, const struct csv_cell *cell)
 {
     size_t others = 0;
+    const char *empty = NULL;            /* a column with the prompt, where no cell of the row has one */
+    bool asks = false;
+    for (size_t i = 0; i < c->n_columns; i++) {
+        const bool prompt = is_named(&c->column[i], "prompt") || is_named(&c->column[i], "messages");
+        empty = prompt && !cell[i].n ? c->column[i].text : empty;
+        asks |= cell[i].n && (prompt || is_named(&c->column[i], "after"));
+    }
     jw_open(w, NULL, '{');
+    if (!asks)
+        jw_text(w, empty, NULL);
     for (size_t i = 0; i < c->n_columns; i++) {
         const char *name = c->column[i].text;
         if (!cell[i].n)

@@ -466,7 +466,8 @@ static int unknown_field(const struct batch_line *l, const struct json *key, str
     size_t n = (size_t)(key->end - key->s);
     int shown = (int)(n > 60 ? utf8_valid_prefix(key->s, 60) : n);
     return err_set(
-        e, ERR_INPUT, "%s: body (offset %zu): the field %.*s is unknown for %s, and it may change the text",
+        e, ERR_INPUT, "%s: body (offset %zu): the field %.*s is unknown for %s, and it may change the text; "
+        "what does not belongs into \"metadata\"",
         key->file, js_offset(key), shown, key->s, l->chat ? "/v1/chat/completions" : "/v1/completions");
 }
 

@@ -469,7 +469,7 @@ const struct option options_table[] = {
       "byte, both counted from 0." },
     { "with-prompt", "", "model|user", VERB_TEXT, CHOICE, F(with_prompt), OUTPUT, OPTIONAL,
       "Print the prompt before each text: what the model read, with the marks of the chat template, or what "
-      "the user wrote." },
+      "the user wrote, in a chat with an empty line after it." },
     { "between", "", "TEXT", VERB_TEXT | VERB_EXPORT, TEXT, F(between), OUTPUT, 0,
       "Print TEXT between two texts. The escapes \\n, \\t, \\\" and \\\\ are supported.",
       .shown = "nothing; with --headings an empty line" },

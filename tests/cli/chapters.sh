@@ -204,7 +204,7 @@ echo '[{"role": "user", "content": "Tell me."}]' >"$TMP/one.json"
 chat="$("$L" submit -m $MODEL -p "Tell me." --chat --chat-template chatml -n 5 -s 4 -q)"
 list="$("$L" submit -m $MODEL --messages "$TMP/one.json" --chat-template chatml -n 5 -s 4 -q)"
 printf '<|im_start|>user\nTell me.<|im_end|>\n<|im_start|>assistant\n' >"$TMP/read"
-printf 'Tell me.' >"$TMP/wrote"
+printf 'Tell me.\n\n' >"$TMP/wrote"            # an empty line stands before the answer
 for id in $chat $list; do
     "$L" text $id --with-prompt >"$TMP/a"; same with_prompt_of_chat_$id "$TMP/read" "$TMP/a"
     "$L" text $id --with-prompt=user >"$TMP/a"; same with_prompt_of_user_$id "$TMP/wrote" "$TMP/a"

@@ -36,8 +36,10 @@ P
     result "logprobs_of_${n}_are_those_of_score" $? "$(tail -1 "$TMP/err")"
 done
 check score_takes_a_number 0 '' score 1
-grep -q '^7[0-9]* tokens, nll ' "$TMP/out"; result score_of_a_job $? "$(cat "$TMP/out")"
+grep -q '^70[1-9] tokens, 700 scored, nll ' "$TMP/out"; result score_of_a_job $? "$(cat "$TMP/out")"
 check score_of_an_unknown_job 2 'no job is selected by "@nobody"' score @nobody
+check score_of_a_file_needs_a_model 2 'score: --model is missing' score README.md
+LONGHAND_MODEL=$MODEL check score_of_a_file_by_the_model_of_the_environment 0 '' score README.md
 check score_with_another_model 2 'the model has another tokenizer than the job' score 1 \
     -m build/data/models/qwen2-tied-bf16
 bytes=$(sql "SELECT sum(length(data)) FROM logprob WHERE job = 1")

@@ -9,7 +9,7 @@ check unknown_option_without_a_near_one 2 "unknown option '--zzzzzz'" run --zzzz
 check option_of_another_verb 2 "'--window' is an option of score" run --window 5
 check option_before_the_verb 2 "'-m' where a verb must stand, as in longhand run -m" -m x run
 check an_option_of_llama_cpp_has_a_hint 2 "no option '-ngl': --device cuda" $R -ngl 99
-check mirostat_has_a_hint 2 "no option '--mirostat': longhand's samplers are --top-k" $R --mirostat 2
+check mirostat_has_a_hint 2 "no option '--mirostat': longhand's samplers are --top-n-sigma" $R --mirostat 2
 check an_option_of_vllm_has_a_hint 2 "no option '--max-num-seqs': --parallel N" $R --max_num_seqs=8
 check a_seed_of_minus_one_has_a_hint 2 "'-1' is llama.cpp's word for a random seed; without --seed" $R \
     --seed -1

@@ -120,12 +120,19 @@ bad_table()
     table "$3"
     check "$name" 2 "$pattern" submit --batch "$TMP/bad.csv" "${O[@]}"
 }
-bad_table a_table_without_prompts 'row 1: .*prompt or messages' 'a,b\n1,2\n'
+bad_table a_table_without_prompts 'row 1: .*prompt or messages, with a comma between two; found a,b$' \
+    'a,b\n1,2\n'
+bad_table a_table_with_semicolons 'with a comma between two; found prompt;top_p$' 'prompt;top_p\n"a";0.5\n'
+bad_table a_row_without_a_prompt 'row 2: body.prompt is missing$' 'prompt,top_p\n,0.9\n'
+bad_table a_row_without_messages 'row 2: body.messages is missing$' 'messages,top_p\n,0.9\n'
 bad_table a_quote_without_end 'row 2, column 1: the quote' 'prompt\n"a\n'
 bad_table a_row_with_fewer_cells 'row 2: 1 cells, row 1 names 2' 'prompt,x\na\n'
 bad_table a_bad_value_in_a_row 'row 2: .*top_p' 'prompt,top_p\na,9\n'
 printf 'PAR1....' >"$TMP/p.parquet"
 check parquet_is_refused_with_a_way_on 2 'python3 -c "import pandas' submit --batch "$TMP/p.parquet" "${O[@]}"
+echo '{"prompt": "P", "topic": "x"}' >"$TMP/bad.jsonl"
+check an_unknown_field_names_metadata 2 'field "topic" is unknown .* belongs into "metadata"' submit --batch \
+    "$TMP/bad.jsonl" "${O[@]}"
 cat >"$TMP/short.jsonl" <<'J'
 {"messages": [{"role": "user", "content": "Q"}], "max_tokens": 3, "temperature": 0.5, "metadata": {"k": 1}}
 {"prompt": "P", "custom_id": "p", "seed": 3, "top_p": 0.5}

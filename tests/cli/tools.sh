@@ -4,7 +4,7 @@
 P=models/demo/openings/portrait.txt
 
 "$LONGHAND" score -m $MODEL $P --json -q >"$TMP/score" &&
-    grep -qE '^\{"tokens": [0-9]+, "nll": [0-9.]+, "perplexity": [0-9.]+\}$' "$TMP/score"
+    grep -qE '^\{"tokens": [0-9]+, "scored": [0-9]+, "nll": [0-9.]+, "perplexity": [0-9.]+\}$' "$TMP/score"
 result score_json_has_its_fields $? "$(cat "$TMP/score")"
 "$LONGHAND" score -m $MODEL $P --json --per-token -q -t 5 >"$TMP/per"
 [ -s "$TMP/per" ] && [ "$(sed 's/, "token_ids.*//' "$TMP/per")" = "$(sed 's/}$//' "$TMP/score")" ]
