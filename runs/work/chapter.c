@@ -38,8 +38,10 @@ static int encode_anew(struct earlier *x, const struct tokenizer *t, struct err 
         return no_memory(e);
     }
     decode_stream_start(&d, t, false, true);
-    for (size_t i = 0; i < x->n; i++)
-        x->ends[i] = MIN(n += decode_stream_push(&d, x->ids[i], out), x->bytes);
+    for (size_t i = 0; i < x->n; i++) {
+        n += decode_stream_push(&d, x->ids[i], out);
+        x->ends[i] = MIN(n, x->bytes);
+    }
     free(out);
     return 0;
 }

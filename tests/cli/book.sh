@@ -287,4 +287,34 @@ same it_reads_the_whole_text "$TMP/a" "$TMP/b"
 result a_report_of_a_book_is_one_curve $? "$(grep -o '<title>[^<]*' "$TMP/page")"
 [ "$(grep -o 'data-y="[^"]*"' "$TMP/page" | head -1 | tr ' ' '\n' | wc -l)" = 4 ]
 result with_a_point_of_each_chapter $? "$(grep -o 'data-y="[^"]*"' "$TMP/page" | head -1)"
+
+# ---- what is carried ----
+LONGHAND_DB=$TMP/carried.db
+four='Four five six seven eight nine ten eleven twelve thirteen.'
+line '{"custom_id": "s1", "prompt": "The history of the sea. Chapter 1.", "max_tokens": 60, "stop": " the"}' \
+    '{"custom_id": "s2", "after": "s1", "carry": 1000, "max_tokens": 10}' \
+    '{"custom_id": "p1", "prompt": "x", "max_tokens": 1}' \
+    "{\"custom_id\": \"p2\", \"after\": \"p1\", \"append\": \"One two three four five.\\n\\n$four\"}" \
+    '{"custom_id": "p3", "after": "p2", "carry": 17}' '{"custom_id": "p4", "after": "p2", "carry": 20}' \
+    '{"custom_id": "none", "after": "p2", "carry": 0, "prompt": "y"}' >"$TMP/c.jsonl"
+"$L" submit --batch "$TMP/c.jsonl" -m $D -s 4 -q >/dev/null; "$L" work -q
+"$L" text @c/s1 >"$TMP/a"; "$L" text @c/s2 --with-prompt | head -c "$(wc -c <"$TMP/a")" >"$TMP/b"
+[ "$("$L" list @c/s1 --columns finish | tail -1)" = stop ] && cmp -s "$TMP/a" "$TMP/b"
+result a_stop_string_is_not_carried $? "$(cat "$TMP/a") and $("$L" text @c/s2 --with-prompt)"
+[ "$("$L" text @c/p3 --with-prompt | head -c 58)" = "$four" ]
+result a_paragraph_begins_the_carried_text $? "$("$L" text @c/p3 --with-prompt)"
+"$L" text @c/p4 --with-prompt | grep -q 'four five\.$'
+result unless_it_begins_after_the_first_quarter $? "$("$L" text @c/p4 --with-prompt)"
+[ "$("$L" text @c/none --with-prompt | head -c 1)" = y ] &&
+    [ "$("$L" list @c/none --json | grep -o '"prompt_tokens": [0-9]*')" = '"prompt_tokens": 2' ]
+result carry_0_carries_nothing $? "$("$L" text @c/none --with-prompt)"
+line "{\"custom_id\": \"d\", \"prompt\": \"The sea\", \"max_tokens\": 30, \"model\": \"$PWD/$D\"}" \
+    "{\"custom_id\": \"o\", \"after\": \"d\", \"carry\": 12, \"max_tokens\": 9, \"model\": \"$PWD/$MODEL\"}" \
+    >"$TMP/models.jsonl"
+"$L" submit --batch "$TMP/models.jsonl" -s 4 -q --ignore-eos >/dev/null; "$L" work -q
+read -r n < <("$L" list @models/o --json | grep -o '"prompt_tokens": [0-9]*' | grep -o '[0-9]*$')
+end=$("$L" text @models/d | tail -c 4); prompt=$("$L" text @models/o --with-prompt)
+[[ $n -ge 12 && $n -le 13 && $prompt == *"$end"* ]]
+result another_tokenizer_reads_the_text_anew $? "$n tokens: $prompt, not $end"
+check verify_with_another_tokenizer 0 '' verify @models/o -q
 exit $failed
