@@ -136,8 +136,8 @@ static int find_job(const struct batch *b, struct batch_chapter *c, struct store
 static int find_before(const struct batch *b, struct batch_chapter *c, struct store *s, struct err *e)
 {
     const struct batch_seen *seen = line_before(b, c);
-    if (!seen)
-        return !s ? 0 : find_job(b, c, s, e) ? -1 : 1;
+    if (!seen)                           /* another shard's store has the job */
+        return !s || !c->seen->mine ? 0 : find_job(b, c, s, e) ? -1 : 1;
     if (!seen->known)
         return 0;
     if (seen->samples != 1)
