@@ -131,6 +131,9 @@ struct device_rows {
     size_t n_want; const uint32_t *want;   /* rows with wanted logits, ascending, for gather */
     /* see rope_angles; n_freq is half of the head_dim before padding */
     const float *inv_freq; size_t n_freq; float rope_factor;
+    /* a query is multiplied by 1 + growth ln(1 + floor(angle / growth_length)); growth 0: by 1. Only with
+     * host_memory */
+    double growth; size_t growth_length;
 };
 /* The first value, in order of (place, row), that was not finite. `place` is the number given to the
  * operation. */

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "kernels/delta.h"
+#include "kernels/exp_d.h"
 #include "kernels/experts.h"
 #include "kernels/pool.h"
 #include "kernels/quant.h"
@@ -543,7 +544,13 @@ static void cpu_experts(struct device *d, const struct device_experts *a)
 
 /* ---- attention ---- */
 
-struct rope_args { const struct device_rope *a; float scale; };
+struct rope_args { const struct device_rope *a; double scale; };
+
+/* The factor on the queries of row r (struct device_rows). */
+static double growth(const struct device_rows *p, size_t r)
+{
+    return p->growth == 0 ? 1 : 1 + p->growth * log_d(1 + (double)(p->angle[r] / p->growth_length));
+}
 
 /* The block that a pass writes row `pos` to: never a shared one. */
 static void *block_at(const struct device_kv *kv, size_t l, size_t h, size_t pos)
@@ -582,13 +589,13 @@ static void rope_rows(const struct cpu *c, const void *args, size_t r0, size_t r
 {
     const struct rope_args *job = args;
     const struct device_rope *p = job->a;
-    const float scale = job->scale;
     const struct device_heads *g = p->heads;
     const enum dtype type = c->d.kv_type;
     const size_t d = g->head_dim, dp = g->padded, kv_heads = p->queries ? 0 : g->n_kv_heads,
                  q_step = p->gated ? 2 * dp : dp, half = c->rows->n_freq, group = g->n_heads / g->n_kv_heads;
     for (size_t r = r0; r < r1; r++) {
         const struct device_seq *s = &c->rows->seq[c->seq_of[r]];
+        const float scale = (float)(job->scale * growth(c->rows, r));
         float *q = p->qkv + r * (g->n_heads * q_step + 2 * kv_heads * dp), *k = q + g->n_heads * q_step;
         for (size_t h = 0; h < g->n_heads + kv_heads; h++) {
             float *x = h < g->n_heads ? q + h * q_step : k + (h - g->n_heads) * dp;
@@ -617,7 +624,7 @@ static void cpu_rope(struct device *d, const struct device_rope *a)
 {
     struct cpu *c = (struct cpu *)d;
     /* log2(e)/sqrt(head_dim): scores are then exponents of 2 */
-    const struct rope_args p = { a, (float)(0x1.71547652b82fep0 / sqrt((double)a->heads->head_dim)) };
+    const struct rope_args p = { a, 0x1.71547652b82fep0 / sqrt((double)a->heads->head_dim) };
     each_row(c, rope_rows, &p, c->rows->n);
 }
 

@@ -238,6 +238,10 @@ static inline void tiny_config(const struct tiny *t, const char *dir)
             "\"rope_theta\":100000.0,\"hidden_act\":\"silu\",\"tie_word_embeddings\":%s",
             t->type, t->hidden, t->ffn, t->layers, t->heads, t->kv_heads, t->head_dim, t->vocab,
             t->tied ? "true" : "false");
+    if (!strcmp(t->type, "ministral3"))  /* steps of 16 positions, so that a text passes many */
+        fprintf(f, ",\"rope_parameters\":{\"rope_type\":\"yarn\",\"rope_theta\":1e5,\"factor\":16,"
+                   "\"original_max_position_embeddings\":16,\"mscale\":1,\"mscale_all_dim\":1,"
+                   "\"llama_4_scaling_beta\":0.1}");
     const bool mixtral = !strcmp(t->type, "mixtral");
     if (mixtral)
         fprintf(f, ",\"num_local_experts\":%zu,\"num_experts_per_tok\":%zu", t->experts, t->used);

@@ -20,9 +20,10 @@ static const struct arch {
     bool qkv_bias, qk_norm;                     /* has them without a key */
     bool attention_bias, mlp_bias;              /* reads the key */
     bool hidden_multiple;                       /* of the heads, even if head_dim is given */
-    /* none; in every layer; with use_sliding_window in every layer, or in the layers that a key names, else
-     * those from max_window_layers on, or every other one before max_window_layers */
-    enum { WINDOW_NONE, WINDOW_ALL, WINDOW_SWITCH, WINDOW_QWEN, WINDOW_OTHER } window;
+    /* none; in every layer, of 4,096 keys, or only where a key gives one; with use_sliding_window in every
+     * layer, or in the layers that a key names, else those from max_window_layers on, or every other one
+     * before max_window_layers */
+    enum { WINDOW_NONE, WINDOW_ALL, WINDOW_GIVEN, WINDOW_SWITCH, WINDOW_QWEN, WINDOW_OTHER } window;
     /* n_experts 0: no experts. expert_ffn 0: intermediate_size. norm_topk_prob: reads the key */
     size_t n_experts, experts_used, expert_ffn;
     bool norm_topk_prob;
@@ -32,6 +33,7 @@ static const struct arch {
     const struct delta_config *delta;
     /* model_type of the settings of a wrapper's text model, and the wrapper's architecture; NULL: none */
     const char *text_type, *wrapper;
+    bool growing;                               /* queries grow with the position: llama_4_scaling_beta */
 } archs[] = {
     { "llama", "LlamaForCausalLM", 32000, 4096, 11008, 32, 32, 0, 0, 2048, 1, 2, false, false, true, true,
       true, WINDOW_NONE },
@@ -42,7 +44,9 @@ static const struct arch {
     { "qwen3", "Qwen3ForCausalLM", 151936, 4096, 22016, 32, 32, 32, 128, 32768, -1, -1, false, true, true,
       false, false, WINDOW_QWEN },
     { "mixtral", "MixtralForCausalLM", 32000, 4096, 14336, 32, 32, 8, 0, 131072, 1, 2, false, false, false,
-      false, false, WINDOW_ALL, 8, 2, 0, false, 0, 1e-5, 1e6 },
+      false, false, WINDOW_GIVEN, 8, 2, 0, false, 0, 1e-5, 1e6 },
+    { "ministral3", "Ministral3ForCausalLM", 131072, 4096, 14336, 34, 32, 8, 128, 262144, 1, 2, false, false,
+      false, false, false, WINDOW_GIVEN, .eps = 1e-5, .theta = 1e6, .growing = true },
     { "qwen3_moe", "Qwen3MoeForCausalLM", 151936, 2048, 6144, 24, 32, 4, 0, 32768, -1, -1, false, true, true,
       false, false, WINDOW_SWITCH, 128, 8, 768, true },
     { "qwen3_5", "Qwen3_5ForCausalLM", 248320, 4096, 12288, 32, 16, 4, 256, 32768, -1, -1, false, true, true,
@@ -134,9 +138,11 @@ static bool has_name(const struct arch *a, const struct json *v)
 static const struct arch *find_arch(const struct json *root, struct err *e)
 {
     static const char allowed[] =
-        "allowed are llama, mistral, mixtral, qwen2, qwen3, qwen2_moe, qwen3_moe, qwen3_5 and qwen3_5_moe";
+        "allowed are llama, mistral, mistral3, ministral3, mixtral, qwen2, qwen3, qwen2_moe, qwen3_moe, "
+        "qwen3_5 and qwen3_5_moe";
     static const char allowed_names[] =
-        "allowed are LlamaForCausalLM, MistralForCausalLM, MixtralForCausalLM, Qwen2ForCausalLM, "
+        "allowed are LlamaForCausalLM, MistralForCausalLM, Mistral3ForConditionalGeneration, "
+        "Ministral3ForCausalLM, MixtralForCausalLM, Qwen2ForCausalLM, "
         "Qwen3ForCausalLM, Qwen2MoeForCausalLM, Qwen3MoeForCausalLM, Qwen3_5ForCausalLM, "
         "Qwen3_5MoeForCausalLM, and ForConditionalGeneration for the last two";
     const struct arch *arch = NULL;
@@ -166,16 +172,41 @@ static const struct arch *find_arch(const struct json *root, struct err *e)
     return arch;
 }
 
+/* The text model of a wrapper mistral3 is Mistral or Ministral 3. */
+static const struct arch *find_mistral3(const struct json *root, struct json *text, struct err *e)
+{
+    struct json type;
+    int found = get_value(root, "text_config", text, e);
+    if (found <= 0)
+        return found < 0 ? NULL : (missing(root, "text_config", e), NULL);
+    if (js_kind(text) != JS_OBJECT)
+        return js_bad(text, e, "allowed is an object"), NULL;
+    found = get_value(text, "model_type", &type, e);
+    for (size_t i = 0; found >= 0 && i < N_ARCHS; i++) {
+        const bool mistral = strcmp(archs[i].model_type, "mistral") == 0;
+        if ((mistral || archs[i].growing) && (found ? js_is(&type, archs[i].model_type) : mistral))
+            return &archs[i];
+    }
+    if (found > 0)
+        js_bad(&type, e, "allowed are mistral and ministral3");
+    return NULL;
+}
+
 /* The settings of the text model, which a wrapper has in text_config, and its architecture. NULL: an
  * error. */
 static const struct arch *find_text(const struct json *root, struct json *text, struct err *e)
 {
     struct json type;
+    int found = get_value(root, "model_type", &type, e);
+    if (found < 0)
+        return NULL;
+    if (found && js_is(&type, "mistral3"))
+        return find_mistral3(root, text, e);
     const struct arch *a = find_arch(root, e);
     *text = *root;
     if (!a || !a->wrapper)
         return a;
-    int found = get_value(root, "text_config", text, e);
+    found = get_value(root, "text_config", text, e);
     if (found <= 0) {
         *text = *root;
         return found < 0 ? NULL : a;
@@ -366,7 +397,7 @@ static int read_window(struct config *c, const struct arch *a, const struct json
     struct json v;
     if (a->delta)
         return 0;
-    bool use = a->window == WINDOW_ALL;
+    bool use = a->window == WINDOW_ALL || a->window == WINDOW_GIVEN;
     const bool named = a->window >= WINDOW_QWEN;
     size_t first = named ? 28 : 0;
     if (a->window >= WINDOW_SWITCH && get_bool(root, "use_sliding_window", false, &use, e))
@@ -376,7 +407,7 @@ static int read_window(struct config *c, const struct arch *a, const struct json
         return -1;
     if (a->window == WINDOW_NONE && found && !is_null(&v))
         return js_bad(&v, e, "llama models have no window: allowed is null");
-    c->window = use && !found && !(a->n_experts && a->window == WINDOW_ALL) ? 4096 : 0;
+    c->window = use && !found && a->window != WINDOW_GIVEN ? 4096 : 0;
     if (use && found && !is_null(&v) && js_size(&v, 1, INT32_MAX, &c->window, e))
         return -1;
     if (named && use) {
@@ -427,7 +458,8 @@ static int read_rope_keys(const struct json *dict, const struct arch *a, struct 
         size_t i = 0;
         while (i < n_known && !js_is(&key, known[i]))
             i++;
-        if (i == n_known && !is_null(&v))
+        const bool of_growing = js_is(&key, "llama_4_scaling_beta") || js_is(&key, "max_position_embeddings");
+        if (i == n_known && !is_null(&v) && !(a->growing && of_growing))
             return js_bad(&key, e, "this key of %s is not implemented", dict->key[0]);
     }
     return 0;
@@ -552,6 +584,11 @@ static int read_rope(struct config *c, const struct arch *a, const struct json *
         if (r->type == ROPE_YARN && read_yarn(r, c, &dict, e))
             return -1;
     }
+    if (a->growing && r->type != ROPE_YARN)
+        return err_set(e, ERR_INPUT, "%s: rope_parameters of rope_type yarn are missing, %s needs them",
+                       root->file, a->model_type);
+    if (a->growing && need_real(&dict, "llama_4_scaling_beta", 0, 1e3, &r->growth, e))
+        return -1;
     if (read_rotary(c, a, root, found ? &dict : root, e))
         return -1;
     if (r->type == ROPE_YARN && r->theta <= 1)
@@ -730,6 +767,10 @@ int config_scale_context(struct config *c, const char *spec, struct err *e)
     n.rope = (struct rope_config){ .type = yarn ? ROPE_YARN : ROPE_LINEAR, .theta = c->rope.theta,
                                    .factor = factor, .beta_fast = 32, .beta_slow = 1, .truncate = true,
                                    .original = yarn ? (size_t)original : 0 };
+    if (c->rope.growth != 0) {           /* of the distance that the model was trained for */
+        n.rope.growth = c->rope.growth;
+        n.rope.original = yarn ? n.rope.original : c->rope.original;
+    }
     n.context = context_of(&n);
     if (!n.context || (yarn && n.rope.theta <= 1))
         return err_set(e, ERR_INPUT,

@@ -38,6 +38,8 @@ struct rope_config {             /* read from rope_scaling/type or rope_paramete
     double mscale, mscale_all_dim;              /* yarn; 0: not given */
     bool truncate;                              /* yarn: floor/ceil of the correction range (default true) */
     size_t original;                            /* original_max_position_embeddings; 0: not given */
+    /* llama_4_scaling_beta: a query at position p is multiplied by 1 + growth ln(1 + floor(p / original)) */
+    double growth;
     float divisor[HEAD_DIM_MAX / 2];            /* divided (GGUF): of each frequency */
 };
 

@@ -109,6 +109,10 @@ static int check_support(const struct device *dev, const struct device_choice_mo
         return err_set(e, ERR_INPUT,
                        "%s: recurrent states (%s) are not supported on this device; --device cpu supports "
                        "them", dev->name, m->config->model_type);
+    if (m->config->rope.growth != 0 && !dev->host_memory)
+        return err_set(e, ERR_INPUT,
+                       "%s: queries that grow with the position (%s) are not supported on this device; "
+                       "--device cpu supports them", dev->name, m->config->model_type);
     if (!dev->head_dim(dev, m->config->head_dim))
         return err_set(e, ERR_INPUT,
                        "%s: heads of %zu dimensions are not supported on this device; --device cpu supports "

@@ -232,7 +232,8 @@ static void place(struct pass *p)
     p->rows = (struct device_rows){ .n_seqs = p->n_seqs, .seq = w->seq, .token = w->token, .pos = w->pos,
                                     .hi = w->hi, .angle = w->angle, .n_node = w->n_node,
         .node = w->node, .node_step = w->rows_max, .want = w->want, .inv_freq = m->inv_freq,
-        .n_freq = m->config.rotary / 2, .rope_factor = m->rope_factor };
+        .n_freq = m->config.rotary / 2, .rope_factor = m->rope_factor,
+        .growth = m->config.rope.growth, .growth_length = m->config.rope.original };
     for (size_t i = 0; i < p->n_seqs; p->rows.n += p->seqs[i++].n)
         place_seq(p, i, p->rows.n);
     p->recorded = true;

@@ -17,7 +17,7 @@ static const struct arch { const char *name, *type; bool experts, states; } arch
     { "llama", NULL, false, false },          { "qwen2", "qwen2", false, false },
     { "qwen3", "qwen3", false, false },       { "qwen2moe", "qwen2_moe", true, false },
     { "qwen3moe", "qwen3_moe", true, false }, { "qwen35", "qwen3_5", false, true },
-    { "qwen35moe", "qwen3_5_moe", true, true },
+    { "qwen35moe", "qwen3_5_moe", true, true }, { "mistral3", NULL, false, false },
 };
 
 struct meta {                            /* what is being read */
@@ -86,9 +86,30 @@ static int read_arch(struct meta *m)
             return 0;
         }
     return gguf_bad(m->g, "general.architecture", m->e,
-                    "found %.*s, allowed are llama (with Mistral and Mixtral), qwen2, qwen3, qwen2moe, "
-                    "qwen3moe, qwen35 and qwen35moe",
+                    "found %.*s, allowed are llama (with Mistral and Mixtral), mistral3, qwen2, qwen3, "
+                    "qwen2moe, qwen3moe, qwen35 and qwen35moe",
                     (int)MIN(s.n, (size_t)60), (const char *)s.p);
+}
+
+static bool is_mistral3(const struct meta *m) { return strcmp(m->arch, "mistral3") == 0; }
+
+/* How the queries of mistral3 grow with the position (struct rope_config), and the ratio of YaRN's factors;
+ * zeros of other models. */
+static int read_growth(const struct meta *m, size_t original, double *growth, double *mscale)
+{
+    size_t length = original;
+    char key[KEY_BYTES];
+    *growth = *mscale = 0;
+    if (!is_mistral3(m))
+        return 0;
+    if (read_real(m, "attention.temperature_scale", 0, 1e3, growth) < 0 ||
+        read_real(m, "rope.scaling.yarn_log_multiplier", 0, 1e6, mscale) < 0 ||
+        read_uint(m, "attention.temperature_length", 0, 1, CONTEXT_MAX, &length) < 0)
+        return -1;
+    if (length != original)
+        return gguf_bad(m->g, key_of(key, m, "attention.temperature_length"), m->e,
+                        "found %zu, allowed is rope.scaling.original_context_length %zu", length, original);
+    return 0;
 }
 
 /* Keys of other models that change the numbers: refused unless they have the value that changes nothing. */
@@ -99,12 +120,15 @@ static int check_foreign(const struct meta *m)
         { "leading_dense_block_count", 0 },
         { "attn_logit_softcapping", 0 }, { "final_logit_softcapping", 0 }, { "logit_scale", 1 },
         { "embedding_scale", 1 }, { "residual_scale", 1 }, { "attention.scale", 0 },
-        { "attention.clamp_kqv", 0 }, { "attention.max_alibi_bias", 0 }, { "attention.temperature_scale", 0 },
+        { "attention.clamp_kqv", 0 }, { "attention.max_alibi_bias", 0 },
         { "rope.scaling.attn_factor", 1 }, { "rope.scaling.yarn_ext_factor", 1 },
-        { "rope.scaling.yarn_attn_factor", 1 }, { "rope.scaling.yarn_log_multiplier", 0 },
+        { "rope.scaling.yarn_attn_factor", 1 },
+        /* of mistral3: read_growth */
+        { "attention.temperature_scale", 0 }, { "rope.scaling.yarn_log_multiplier", 0 },
     };
+    const size_t n = sizeof foreign / sizeof *foreign - (is_mistral3(m) ? 2 : 0);
     bool causal = true, normalised = true;
-    for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++) {
+    for (size_t i = 0; i < n; i++) {
         double x = foreign[i].neutral;
         char key[KEY_BYTES];
         if (gguf_real(m->g, key_of(key, m, foreign[i].name), -1e30, 1e30, &x, m->e) < 0)
@@ -238,7 +262,7 @@ static int write_shape(const struct meta *m, size_t *head_dim, size_t *rope_dim,
 
 static int write_rope(const struct meta *m, size_t head_dim, size_t rope_dim, size_t context)
 {
-    double base = 10000, factor = 1, beta_fast = 32, beta_slow = 1;
+    double base = 10000, factor = 1, beta_fast = 32, beta_slow = 1, growth, mscale;
     size_t original = context;
     struct slice type = { "linear", 6 };
     char key[KEY_BYTES];
@@ -255,6 +279,8 @@ static int write_rope(const struct meta *m, size_t head_dim, size_t rope_dim, si
     if (!linear && !yarn && (type.n != 4 || memcmp(type.p, "none", 4)))
         return gguf_bad(m->g, key, m->e, "found %.*s, allowed are none, linear and yarn",
                         (int)MIN(type.n, (size_t)60), (const char *)type.p);
+    if (read_growth(m, original, &growth, &mscale))
+        return -1;
     jw_open(m->w, "rope_parameters", '{');
     write_float(m->w, "rope_theta", base);
     if (m->a->states)                    /* config.c rounds the product down */
@@ -268,6 +294,12 @@ static int write_rope(const struct meta *m, size_t head_dim, size_t rope_dim, si
         jw_uint(m->w, "original_max_position_embeddings", original);
         write_float(m->w, "beta_fast", beta_fast);
         write_float(m->w, "beta_slow", beta_slow);
+        if (mscale != 0) {
+            write_float(m->w, "mscale", 1);
+            write_float(m->w, "mscale_all_dim", mscale);
+        }
+        if (growth != 0)
+            write_float(m->w, "llama_4_scaling_beta", growth);
     }
     jw_close(m->w, '}');
     return 0;
@@ -321,10 +353,16 @@ static int write_window(const struct meta *m)
                         "found %zu, for %s this is not implemented; allowed is 0", window, m->arch);
     if (window && gguf_find(m->g, key_of(key, m, "attention.sliding_window_pattern")))
         return gguf_bad(m->g, key, m->e, "windows in some of the layers are not implemented");
-    jw_text(m->w, "model_type", m->a->type     ? m->a->type
-                                : m->n_experts ? "mixtral"
-                                : window       ? "mistral"
-                                               : "llama");
+    double growth = 0;
+    if (is_mistral3(m) && read_real(m, "attention.temperature_scale", 0, 1e3, &growth) < 0)
+        return -1;
+    jw_text(m->w, "model_type", m->a->type               ? m->a->type
+                                : m->n_experts           ? "mixtral"
+                                : growth != 0            ? "ministral3"
+                                : window || is_mistral3(m) ? "mistral"
+                                                         : "llama");
+    if (is_mistral3(m))
+        jw_null(m->w, "sliding_window");
     if (window)
         jw_uint(m->w, "sliding_window", window);
     return 0;

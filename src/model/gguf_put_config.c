@@ -77,7 +77,9 @@ static int put_rope(const struct putting *p, float *divisor, bool *has_divisor)
     if (r->type != ROPE_LINEAR && r->type != ROPE_YARN)
         return lacks(p, "rope_type dynamic");
     const bool yarn = r->type == ROPE_YARN;
-    if (yarn && (r->attention_factor != 0 || r->mscale != 0 || r->mscale_all_dim != 0 || !r->truncate))
+    const bool grows = r->growth != 0;
+    if (yarn && (r->attention_factor != 0 || r->mscale != grows || (!grows && r->mscale_all_dim != 0) ||
+                 !r->truncate))
         return lacks(p, "yarn with attention_factor, mscale or truncate");
     gguf_put_text(p->o, key_of(key, p, "rope.scaling.type"), yarn ? "yarn" : "linear", yarn ? 4 : 6);
     put_real(p, "rope.scaling.factor", r->factor);
@@ -85,6 +87,10 @@ static int put_rope(const struct putting *p, float *divisor, bool *has_divisor)
         put_uint(p, "rope.scaling.original_context_length", r->original ? r->original : p->c->max_position);
         put_real(p, "rope.scaling.yarn_beta_fast", r->beta_fast);
         put_real(p, "rope.scaling.yarn_beta_slow", r->beta_slow);
+    }
+    if (grows) {
+        put_real(p, "rope.scaling.yarn_log_multiplier", r->mscale_all_dim);
+        put_real(p, "attention.temperature_scale", r->growth);
     }
     return 0;
 }
@@ -126,7 +132,8 @@ static void put_states(const struct putting *p)
 static const char *arch_of(const struct config *c)
 {
     static const char *const others[][2] = { { "qwen2_moe", "qwen2moe" }, { "qwen3_moe", "qwen3moe" },
-                                             { "qwen3_5", "qwen35" }, { "qwen3_5_moe", "qwen35moe" } };
+                                             { "qwen3_5", "qwen35" }, { "qwen3_5_moe", "qwen35moe" },
+                                             { "ministral3", "mistral3" } };
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (strcmp(c->model_type, others[i][0]) == 0)
             return others[i][1];

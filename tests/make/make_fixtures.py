@@ -70,18 +70,22 @@ LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[
           r"\s*[\r\n]+|\s+(?!\S)|\s+")
 QWEN35 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}"
           r"| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+WORD = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]%s[\p{Ll}\p{Lm}\p{Lo}\p{M}]%s"
+TEKKEN = (WORD % ("*", "+") + "|" + WORD % ("+", "*") +
+          r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 QWEN2 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|"
          r"\s*[\r\n]+|\s+(?!\S)|\s+")
+PATTERNS = {"llama3": LLAMA3, "qwen3.5": QWEN35, "tekken": TEKKEN}
 
 
 def byte_tokenizer(text, size, kind, bos):
     """Byte-level BPE of `size` ids; bos: the content that the template puts first, or None."""
-    t = Tokenizer(models.BPE(ignore_merges=kind == "llama3"))
+    t = Tokenizer(models.BPE(ignore_merges=kind in ("llama3", "tekken")))
     if kind == "gpt2":
         t.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
     else:
         t.pre_tokenizer = pre_tokenizers.Sequence([
-            pre_tokenizers.Split(Regex({"llama3": LLAMA3, "qwen3.5": QWEN35}.get(kind, QWEN2)), "isolated"),
+            pre_tokenizers.Split(Regex(PATTERNS.get(kind, QWEN2)), "isolated"),
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
     if kind.startswith("qwen"):
         t.normalizer = normalizers.NFC()
@@ -131,6 +135,12 @@ LLAMA = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_a
          "max_position_embeddings": 8192, "rms_norm_eps": 1e-5, "tie_word_embeddings": False,
          "vocab_size": 320}
 MISTRAL = {**LLAMA, "architectures": ["MistralForCausalLM"], "model_type": "mistral", "sliding_window": None}
+# Queries that grow with the position; the step of 32 positions is passed often.
+GROWING = {"rope_type": "yarn", "rope_theta": 1000000.0, "factor": 16.0, "beta_fast": 32.0, "beta_slow": 1.0,
+           "original_max_position_embeddings": 32, "mscale": 1.0, "mscale_all_dim": 1.0,
+           "llama_4_scaling_beta": 0.1}
+MINISTRAL3 = {**MISTRAL, "architectures": ["Ministral3ForCausalLM"], "model_type": "ministral3",
+              "head_dim": 16, "rope_parameters": GROWING}
 QWEN2_CFG = {**LLAMA, "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "rms_norm_eps": 1e-6,
              "use_sliding_window": False, "sliding_window": 64, "max_window_layers": 1}
 QWEN3_CFG = {**QWEN2_CFG, "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "head_dim": 16,
@@ -373,6 +383,17 @@ FIXTURES = {
                   "its gate even": {"zero": ["shared_expert_gate.weight"]},
                   "the other window": {"set": {"layer_types": ["full_attention", "sliding_attention"]}},
                   "all experts": {"set": {"num_experts_per_tok": 6}}}),
+    "ministral3-bf16": dict(dtype="bf16", tok="tekken", config={
+        **MINISTRAL3, "tie_word_embeddings": True},
+        controls={"growth off": {"set": {"rope_parameters": {**GROWING, "llama_4_scaling_beta": 0.0}}},
+                  "growth 0.12": {"set": {"rope_parameters": {**GROWING, "llama_4_scaling_beta": 0.12}}},
+                  "mscale": {"set": {"rope_parameters": {**GROWING, "mscale_all_dim": 0.0}}},
+                  "KV heads swapped": SWAP}),
+    # as mistralai publishes them: the text model in a wrapper with an eye
+    "ministral3-wrapped-f32": dict(dtype="f32", tok="tekken", wrap=True, config=MINISTRAL3,
+                                   controls={"KV heads swapped": SWAP}),
+    "mistral3-wrapped-f16": dict(dtype="f16", tok="tekken", wrap=True, config={
+        **MISTRAL, "head_dim": 24, "rope_theta": 1000000000.0}, controls={"KV heads swapped": SWAP}),
 }
 
 
@@ -616,6 +637,20 @@ def write_reference(folder, ids, nll, logits, seed):
         f.write(np.array(at, "<u4").tobytes() + logits[at].numpy().astype("<f4").tobytes())
 
 
+def wrap(folder):
+    """Gives the folder the form of Mistral3ForConditionalGeneration, with a tensor of the eye."""
+    text = json.loads((folder / "config.json").read_text())
+    text.pop("architectures")
+    (folder / "config.json").write_text(json.dumps({
+        "architectures": ["Mistral3ForConditionalGeneration"], "model_type": "mistral3",
+        "image_token_index": 10, "multimodal_projector_bias": False, "spatial_merge_size": 2,
+        "text_config": text, "vision_config": {"model_type": "pixtral", "hidden_size": 8},
+        "vision_feature_layer": -1}, indent=1) + "\n")
+    state = {"language_model." + k: v for k, v in load_file(folder / "model.safetensors").items()}
+    state["vision_tower.ln_pre.weight"] = torch.ones(8)
+    save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
+
+
 def make(name, spec, texts, index, out=OUT):
     folder = out / name
     shutil.rmtree(folder, ignore_errors=True)
@@ -628,7 +663,7 @@ def make(name, spec, texts, index, out=OUT):
         tok = metaspace_tokenizer(text, vocab)
         config["bos_token_id"], config["eos_token_id"] = 1, 2
     else:
-        bos = "<|begin|>" if spec["tok"] == "llama3" else None
+        bos = "<|begin|>" if spec["tok"] in ("llama3", "tekken") else None
         tok = byte_tokenizer(text, vocab, spec["tok"], bos)
         config["bos_token_id"] = tok.token_to_id(bos) if bos else None
         config["eos_token_id"] = tok.token_to_id("<|end|>")
@@ -679,6 +714,8 @@ def make(name, spec, texts, index, out=OUT):
         "bf16_kl_imitated": float(f"{divergence:.2e}"), "controls": controls}, indent=1) + "\n")
 
     write_reference(folder, ids, nll, logits, BASE_SEED + index)
+    if spec.get("wrap"):
+        wrap(folder)
     size = sum(p.stat().st_size for p in folder.iterdir())
     good = std >= 1 and spread >= 1 and divergence <= KL_MAX and weakest >= MOVE_MIN and noise <= 2e-4
     print(f"{'ok  ' if good else 'BAD '} {name:28} {len(ids)} tokens  ppl {math.exp(nll.mean()):7.1f}"

@@ -282,6 +282,52 @@ static bool has(const struct config *c, const char *key, const char *value)
     return v && strcmp(v, value) == 0;
 }
 
+/* Mistral's wrapper, and the growth of queries. */
+static void ministral3(void)
+{
+    static const char growing[] =
+        "{\"model_type\": \"mistral3\", \"text_config\": {\"model_type\": \"ministral3\", "
+        "\"rope_parameters\": {\"rope_type\": \"yarn\", \"factor\": 16, "
+        "\"original_max_position_embeddings\": 16384%s}}}";
+    static const struct { const char *more, *message; } bad[] = {
+        { "", "llama_4_scaling_beta is missing" },
+        { ", \"llama_4_scaling_beta\": \"0.1\"", "llama_4_scaling_beta" },
+        { ", \"llama_4_scaling_beta\": -0.1", "llama_4_scaling_beta" },
+        { ", \"llama_4_scaling_beta\": 1e9", "llama_4_scaling_beta" },
+        { ", \"llama_4_scaling_beta\": null", "llama_4_scaling_beta" },
+        { ", \"llama_5\": 0.1", "is not implemented" },
+    };
+    static const struct { const char *json, *message; } wrappers[] = {
+        { "{\"model_type\": \"mistral3\"}", "text_config is missing" },
+        { "{\"model_type\": \"mistral3\", \"text_config\": 3}", "allowed is an object" },
+        { "{\"model_type\": \"mistral3\", \"text_config\": {\"model_type\": \"llama\"}}",
+          "allowed are mistral and ministral3" },
+        { "{\"model_type\": \"mistral3\", \"text_config\": {\"model_type\": \"ministral3\"}}",
+          "rope_parameters of rope_type yarn are missing" },
+        { "{\"model_type\": \"mistral\", \"rope_parameters\": {\"rope_type\": \"yarn\", \"factor\": 2, "
+          "\"llama_4_scaling_beta\": 0.1}}", "is not implemented" },
+    };
+    struct config c;
+    struct err e;
+    char json[600];
+    snprintf(json, sizeof json, growing, ", \"llama_4_scaling_beta\": 0.1, \"max_position_embeddings\": 9");
+    CHECK(parse(&c, json, NULL, &e) == 0, "%s", e.msg);
+    CHECK(!strcmp(c.model_type, "ministral3") && near(c.rope.growth, 0.1, 1e-12, 0) && !c.window &&
+          c.rope.original == 16384 && c.context == 262144 && c.head_dim == 128);
+    CHECK(config_scale_context(&c, "linear:2", &e) == 0 && near(c.rope.growth, 0.1, 1e-12, 0) &&
+          c.rope.original == 16384);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        snprintf(json, sizeof json, growing, bad[i].more);
+        CHECK(parse(&c, json, NULL, &e) == -1 && e.code == ERR_INPUT && strstr(e.msg, bad[i].message),
+              "%zu: %s", i, e.msg);
+    }
+    for (size_t i = 0; i < sizeof wrappers / sizeof *wrappers; i++)
+        CHECK(parse(&c, wrappers[i].json, NULL, &e) == -1 && e.code == ERR_INPUT &&
+              strstr(e.msg, wrappers[i].message), "%zu: %s", i, e.msg);
+    CHECK(parse(&c, "{\"model_type\": \"mistral3\", \"text_config\": {\"sliding_window\": null}}", NULL,
+                &e) == 0 && !strcmp(c.model_type, "mistral") && !c.window, "%s", e.msg);
+}
+
 static void generation_settings(void)
 {
     struct config c;
@@ -376,6 +422,7 @@ int main(void)
     RUN(as_transformers);
     RUN(accepts);
     RUN(end_ids);
+    RUN(ministral3);
     RUN(generation_settings);
     RUN(context);
     RUN(refuses_files);

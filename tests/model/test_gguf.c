@@ -224,7 +224,7 @@ static int open_file(const char *file, size_t n, struct err *e)
 
 struct bad_model { const char *says; int form; struct rig_change c; };
 static const struct bad_model bad_models[] = {
-    { "found gemma3, allowed are llama (with Mistral and Mixtral), qwen2, qwen3, qwen2moe, "
+    { "found gemma3, allowed are llama (with Mistral and Mixtral), mistral3, qwen2, qwen3, qwen2moe, "
       "qwen3moe, qwen35 and qwen35moe", true,
       { "general.architecture", GGUF_STRING, 0, "gemma3", { 0 } } },
     { "general.architecture: the key is missing", true, { "general.architecture", RIG_DROP, 0, NULL,
