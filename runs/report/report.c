@@ -408,6 +408,7 @@ static void report_close(struct report *r)
     job_list_free(&r->row);
     round_list_free(&r->rounds);
     event_list_free(&r->events);
+    retakes_free(&r->retakes);
     metric_list_free(&r->metrics);
 }
 
@@ -424,7 +425,8 @@ static int read_job(struct report *r, struct stored *t, struct store *s, int64_t
     if (found)
         rc = store_input(s, id, &in, e) || store_metrics(s, id, &r->metrics, e) ||
              store_tokens(s, id, 0, r->job->tokens, &t->ids, &t->n, e) || store_spans(s, id, &t->spans, e) ||
-             store_events(s, id, &r->events, e) || (rounds && store_rounds(s, id, &r->rounds, e)) ? -1 : 0;
+             store_events(s, id, &r->events, e) || store_retakes(s, id, &r->retakes, NULL, e) ||
+             figures_retakes(&r->sum, s, id, e) || (rounds && store_rounds(s, id, &r->rounds, e)) ? -1 : 0;
     store_read_end(s);
     r->json = in.parameters;
     r->metadata = in.metadata;

@@ -65,6 +65,7 @@ struct report {
     struct repeats repeats;              /* of the words; the phrases that the text repeats */
     struct round_list rounds;            /* with report_options.rounds */
     struct event_list events;
+    struct retakes retakes;
     int64_t plain;                       /* the plain job of a measured speedup */
     struct metric_list metrics;          /* owns the names of the sources */
     const char *no_text;                 /* why no words are known, or NULL */
@@ -143,6 +144,9 @@ void report_put_stats(struct json_writer *w, const struct draft_stats *s, double
                       bool tree_fixed);
 /* Writes the member "events": the history of a job. */
 void report_put_events(struct json_writer *w, const struct event_list *events);
+/* The retakes of a job: the member "retake_list", and lines for people, none without retakes. */
+void report_put_retakes(struct json_writer *w, const struct retakes *l);
+void report_retakes(FILE *f, const struct retakes *l, const struct counts *c);
 
 /* Renderers. The caller checks f for write errors; -1 only when memory runs out. */
 int report_table(FILE *f, const struct reports *l, struct err *e);

@@ -100,6 +100,20 @@ static void tiles(FILE *f, const struct report *r)
     fputs("</div>\n", f);
 }
 
+static void retakes(FILE *f, const struct report *r)
+{
+    if (!r->retakes.n)
+        return;
+    page_format(f, "<details class=\"card\"><summary><b>Retakes:</b> @c, which took back @c of @c "
+                   "tokens</summary><ul>", r->sum.retakes, r->sum.cut, r->sum.tokens);
+    for (size_t i = 0; i < r->retakes.n; i++) {
+        const struct retake *x = &r->retakes.v[i];
+        page_format(f, "<li>at token @c: @c tokens, a repetition since token @c</li>", (double)x->at,
+                    (double)(x->length - x->at), (double)x->since);
+    }
+    fputs("</ul></details>\n", f);
+}
+
 static void repetitions(FILE *f, const struct report *r)
 {
     for (size_t i = 0; i < r->n_repetitions; i++) {
@@ -432,6 +446,7 @@ static bool section(FILE *f, const struct report *r)
     tiles(f, r);
     if (j->error)
         page_format(f, "<div class=\"card warn\"><b>Failed:</b> <bdi>@t</bdi></div>\n", j->error);
+    retakes(f, r);
     repetitions(f, r);
     if (!plots(f, r))
         return false;

@@ -115,6 +115,22 @@ void report_put_events(struct json_writer *w, const struct event_list *events)
     jw_close(w, ']');
 }
 
+void report_put_retakes(struct json_writer *w, const struct retakes *l)
+{
+    jw_open(w, "retake_list", '[');
+    for (size_t i = 0; i < l->n; i++) {
+        const struct retake *x = &l->v[i];
+        jw_open(w, NULL, '{');
+        jw_uint(w, "at", x->at);
+        jw_int(w, "token", x->token);
+        jw_uint(w, "length", x->length);
+        jw_uint(w, "since", x->since);
+        jw_text(w, "reason", "loop");
+        jw_close(w, '}');
+    }
+    jw_close(w, ']');
+}
+
 static void put_identity(struct json_writer *w, const struct report *r)
 {
     const struct job *j = r->job;
@@ -208,6 +224,7 @@ static void put_report(struct json_writer *w, struct report *r, bool rounds)
         if (r->window[i].n)
             put_window(w, r, i);
     jw_close(w, ']');
+    report_put_retakes(w, &r->retakes);
     report_put_events(w, &r->events);
     if (rounds)
         put_rounds(w, r);

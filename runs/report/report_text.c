@@ -229,6 +229,17 @@ static void times(FILE *f, const struct report *r)
     }
 }
 
+void report_retakes(FILE *f, const struct retakes *l, const struct counts *c)
+{
+    if (!l->n)
+        return;
+    fprintf(f, "  retakes     %.0f, which took back %.0f of %.0f tokens\n", c->retakes, c->cut, c->tokens);
+    for (size_t i = 0; i < l->n; i++)
+        fprintf(f, "    at token %zu, not %" PRId32 ": %zu %s taken back, a repetition since token %zu\n",
+                l->v[i].at, l->v[i].token, l->v[i].length - l->v[i].at,
+                plural(l->v[i].length - l->v[i].at, "token", "tokens"), l->v[i].since);
+}
+
 static void repeats(FILE *f, const struct report *r)
 {
     struct err b;
@@ -254,6 +265,7 @@ static void one(FILE *f, const struct report *r)
         four(f, r->sum.words);
     else
         fprintf(f, "unknown: %s\n", r->no_text ? r->no_text : "no text");
+    report_retakes(f, &r->retakes, &r->sum);
     if (!r->n_repetitions)
         fputs("  repetition  none found\n", f);
     for (size_t i = 0; i < r->n_repetitions; i++) {

@@ -34,6 +34,9 @@ static double snapshot_share(const struct counts *c)
     return ratio(c->snapshot_put + c->snapshot_cpu, c->seconds + c->prefill_seconds);
 }
 
+/* Tokens that were taken back took their time, but are no text. */
+static double tokens_per_second(const struct counts *c) { return ratio(c->tokens - c->cut, c->seconds); }
+
 /* ---- the table ---- */
 
 #define OF(x)     { offsetof(struct counts, x), SIZE_MAX, NULL }
@@ -51,6 +54,9 @@ const struct figure figures[] = {
     { "tokens", "tokens", NULL, COUNT, OF(generated), IN_CSV },
     { "given_tokens", "given_tokens", NULL, COUNT, OF(given), IN_CSV },
     { "wanted_tokens", "wanted_tokens", NULL, COUNT, OF(wanted), IN_CSV },
+    { "made_tokens", "made_tokens", NULL, COUNT, OF(tokens), IN_CSV },
+    { "retakes", "retakes", NULL, COUNT, OF(retakes), IN_CSV },
+    { "cut_tokens", "cut_tokens", NULL, COUNT, OF(cut), IN_CSV },
     /* speed */
     { "seconds", "seconds", "seconds", SECONDS, OF(seconds),
       IN_CSV | IN_STATS | IN_WINDOWS | IN_STATS_WINDOWS, "longhand_decode_seconds_total", "Time of rounds." },
@@ -58,7 +64,7 @@ const struct figure figures[] = {
       IN_CSV | IN_STATS, "longhand_prefill_seconds_total", "Time of prefills." },
     { "prefill_tokens", "prefill_tokens", "prefill_tokens", COUNT, OF(prefill_tokens), 0,
       "vllm:prompt_tokens_total", "Tokens read by prefill." },
-    { "tokens_per_second", "tokens_per_second", NULL, UNIT_RATE, PER(tokens, seconds),
+    { "tokens_per_second", "tokens_per_second", NULL, UNIT_RATE, BY(tokens_per_second),
       IN_CSV | IN_STATS | IN_WINDOWS },
     { "worker_tokens_per_second", "worker_tokens_per_second", NULL, UNIT_RATE,
       PER(worker_tokens, worker_seconds), IN_CSV },
@@ -205,6 +211,16 @@ void figures_complete(struct counts *c, figure_lists list, bool tree_fixed)
     c->drafts = list[LIST_REACHED][1];
 }
 
+int figures_retakes(struct counts *c, struct store *s, int64_t job, struct err *e)
+{
+    size_t n, cut;
+    if (store_retake_cost(s, job, &n, &cut, e))
+        return -1;
+    c->retakes = (double)n;
+    c->cut = (double)cut;
+    return 0;
+}
+
 int figures_read(struct counts *c, figure_lists list, struct store *s, int64_t job, struct err *e)
 {
     struct metric_list l = {0};
@@ -216,7 +232,7 @@ int figures_read(struct counts *c, figure_lists list, struct store *s, int64_t j
         figures_count(c, list, &l.v[i]);
     figures_complete(c, list, false);
     metric_list_free(&l);
-    return 0;
+    return figures_retakes(c, s, job, e);
 }
 
 /* ---- values ---- */

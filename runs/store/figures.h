@@ -36,6 +36,7 @@ struct counts {
     double beta_depth, drafts, shareable, alone;
     /* of a report, not of the store: tokens of the text, generated and given; speedups; Distinct-n */
     double prompt, generated, given, wanted, resumes, repetitions;
+    double retakes, cut;                 /* of the job's own tokens; tokens that they took back */
     double speedup, estimate;            /* measured; estimated */
     double distinct[DISTINCT_MAX], so_far[DISTINCT_MAX], words[DISTINCT_MAX];
     double repeats;                      /* share of the words that repeat (src/text/repeats.h) */
@@ -79,6 +80,8 @@ void figures_add(struct counts *c, figure_lists list, const struct counts *more,
 void figures_complete(struct counts *c, figure_lists list, bool tree_fixed);
 /* Counts and completes a job of the store, as of a tree without a fixed shape: beta is undefined. */
 int  figures_read(struct counts *c, figure_lists list, struct store *s, int64_t job, struct err *e);
+/* Reads the counts of retakes alone. */
+int  figures_retakes(struct counts *c, struct store *s, int64_t job, struct err *e);
 
 /* A name that the table does not have is a bug, and fails an assertion. */
 const struct figure *figure_find(const char *name);

@@ -230,6 +230,19 @@ static const char *const store_steps[] = {
 "DROP INDEX job_model;\n"
 "CREATE INDEX job_queue ON job (state, priority DESC, ifnull(chain, id), depth DESC, id);\n"
 "CREATE INDEX job_model ON job (state, priority, model, ifnull(chain, id), depth DESC, id);\n",
+
+"ALTER TABLE job ADD COLUMN settled /* tokens that no retake takes back; NULL: all */ INTEGER;\n"
+"CREATE TABLE retake (\n"
+"    -- Where a text was cut back, and which token is forbidden there (src/text/retake.h).\n"
+"    job    INTEGER NOT NULL REFERENCES job(id) ON DELETE CASCADE,\n"
+"    number INTEGER NOT NULL,             -- from 0, in the order in which they were made\n"
+"    at     INTEGER NOT NULL,             -- tokens that stayed\n"
+"    token  INTEGER NOT NULL,             -- that stood there\n"
+"    length INTEGER NOT NULL,             -- tokens before\n"
+"    since  INTEGER NOT NULL,             -- the first token that repeated\n"
+"    reason TEXT NOT NULL,                -- loop\n"
+"    PRIMARY KEY (job, number)\n"
+") WITHOUT ROWID;\n",
 };
 
 /* For reading a store of version i + 1 without changing it: what step i + 1 adds, as temporary views and
@@ -242,8 +255,9 @@ static const char *const store_views[] = {
 "     WHERE m.job = j.id AND m.source = '' AND m.name = 'tokens') AS made,\n"
 "    (SELECT ifnull(sum(m.value), 0) FROM metric m\n"
 "     WHERE m.job = j.id AND m.source = '' AND m.name = 'seconds') AS seconds,\n"
-"    ifnull((SELECT substr(CAST(i.prompt AS TEXT), 1, 160) FROM input i WHERE i.job = j.id), '') AS opening\n"
-"    FROM main.job j;\n"
+"    ifnull((SELECT substr(CAST(i.prompt AS TEXT), 1, 160) FROM input i WHERE i.job = j.id), '') "
+"AS opening,\n"
+"    NULL AS settled FROM main.job j;\n"
 "CREATE TEMP TABLE tokenizer (id, sha, bytes, data);\n"
 "CREATE TEMP TABLE model (fingerprint, tokenizer, vocab, eos, config, generation);\n"
 "CREATE TEMP TABLE part (job, start, parameters, fingerprint);\n",
@@ -255,6 +269,9 @@ static const char *const store_views[] = {
 
 "CREATE TEMP TABLE chapter (job, after, carry, prompted, own, most, given, append, sha);\n"
 "CREATE TEMP VIEW input AS SELECT i.*, NULL AS chat FROM main.input i;\n",
+
+"CREATE TEMP VIEW IF NOT EXISTS job AS SELECT j.*, NULL AS settled FROM main.job j;\n"
+"CREATE TEMP TABLE retake (job, number, at, token, length, since, reason);\n",
 };
 _Static_assert(sizeof store_views / sizeof *store_views + 1 == sizeof store_steps / sizeof *store_steps,
                "older stores can be read");

@@ -51,11 +51,12 @@
 #include "runs/store/selection.h"
 #include "src/base/base.h"
 #include "src/sample/logprob.h"
+#include "src/text/retake.h"
 
 struct store;
 
 enum { METRIC_WINDOW = 1000 };           /* tokens */
-enum { STORE_VERSION = 6 };              /* user_version of the file */
+enum { STORE_VERSION = 7 };              /* user_version of the file */
 
 /* ---- opening ---- */
 
@@ -215,6 +216,7 @@ struct job {
     int priority;
     int64_t attempt;                     /* raised by every claim, pause, cancel, resume, take-over */
     size_t prompt_tokens, tokens, given, wanted;
+    size_t settled;                      /* tokens that no retake takes back; SIZE_MAX: all (job_final) */
     size_t resumes;                      /* claims that found tokens */
     double rate;                         /* recent tokens per second while it runs; else, or if `gone`, 0 */
     size_t made; double seconds;         /* tokens of this job's rounds, and seconds of decoding: sums of all
@@ -238,6 +240,8 @@ struct job {
     bool older;                          /* that job has another text now than the one that was continued */
 };
 
+/* The tokens that stay whatever happens: without retakes, and at the end, all of them. */
+size_t job_final(const struct job *j);
 /* The name of a job as people read it: @NAME/custom_id, with /sample for further samples of a line, or of
  * which job it is a fork; "": none. */
 void job_label(char *out, size_t size, const struct job *j);
@@ -440,7 +444,15 @@ int  store_repetition(struct store *s, int64_t job, struct noticed_repetition *o
 /* The event's text. */
 #define REPETITION_FORMAT "since token %zu, about every %zu tokens; noticed at token %zu"
 
+/* How many retakes the job has made after the tokens that it shares with others, and how many tokens they
+ * took back. */
+int store_retake_cost(struct store *s, int64_t job, size_t *n, size_t *cut, struct err *e);
+
 struct event { double at; int64_t job, attempt; const char *kind, *text; };
+/* The retakes of a text, in their order, and its settled point (SIZE_MAX: all tokens are settled);
+ * retakes_free. settled may be NULL. */
+int store_retakes(struct store *s, int64_t job, struct retakes *out, size_t *settled, struct err *e);
+
 struct event_list { struct event *v; size_t n; struct strings *text; };
 int  store_events(struct store *s, int64_t job, struct event_list *out, struct err *e);
 void event_list_free(struct event_list *l);
@@ -470,6 +482,7 @@ struct claim_request {
 /* Where a text ends: everything that appending to it needs. */
 struct text_end {
     size_t tokens;
+    size_t n_retakes; struct chain_link retakes;     /* SHA-256 chain over their rows */
     struct chain_link link;              /* after the full chunks */
     size_t n_part; int32_t part[CHUNK_TOKENS];       /* the last chunk while it is not full */
 };
@@ -536,6 +549,10 @@ struct job_end {
 struct note { const char *kind, *text; double at; };  /* an event of this attempt; at: seconds since 1970 */
 
 struct commit {                          /* the additions of one commit */
+    /* Before the tokens: with retakes the text is cut to `cut` tokens if it has more, what belongs to the
+     * tokens from there on is deleted, and the retakes are added. That is progress, as tokens are. */
+    size_t cut; const struct retake *retakes; size_t n_retakes;
+    size_t settled;                      /* src/text/retake.h; SIZE_MAX: all tokens are */
     const int32_t *ids; size_t n;        /* tokens after c->end.tokens; may be none */
     const struct logprob *logprobs; size_t best;     /* of these tokens: [n][1 + best]; NULL: none */
     const struct metric *metrics; size_t n_metrics;      /* added to the stored values */

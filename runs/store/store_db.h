@@ -159,7 +159,22 @@ int logprobs_append(struct store *s, int64_t job, size_t start, const struct log
                     size_t best, struct err *e);
 int logprobs_cut(struct store *s, int64_t job, size_t keep, struct err *e);
 
+/* ---- store_retakes.c: parts of the caller's transaction; they keep end->retakes ---- */
+
+int retakes_append(struct store *s, int64_t job, struct text_end *end, const struct retake *v, size_t n,
+                   struct err *e);
+/* Delete the retakes from token `keep` on. */
+int retakes_cut(struct store *s, int64_t job, size_t keep, struct text_end *end, struct err *e);
+/* Give the job `to` the retakes of `from` before token `before`. */
+int retakes_copy(struct store *s, int64_t from, int64_t to, size_t before, struct text_end *end,
+                 struct err *e);
+/* Read the chain. */
+int retakes_chain(struct store *s, int64_t job, struct text_end *end, struct err *e);
+
 /* ---- store_text.c ---- */
+
+/* Delete the tokens from `keep` on and what belongs to them but parts and retakes; move *end. */
+int chunks_cut(struct store *s, int64_t job, size_t keep, struct text_end *end, struct err *e);
 
 /* Write chunks so that ids[0..n) follow *end, and move *end. Part of the caller's transaction. */
 int chunks_append(struct store *s, int64_t job, struct text_end *end, const int32_t *ids, size_t n,

@@ -346,7 +346,7 @@ static double stalled_seconds(struct store *s, const struct job *j, sqlite3_stmt
     "ifnull(p.custom_id, 'job ' || p.id) ELSE '@' || pb.name || ifnull('/' || p.custom_id, '') END, " \
     "CASE WHEN j.state = 'queued' AND c.sha IS NULL AND c.after NOT NULL AND p.state IS NOT 'done' " \
     "THEN ifnull(p.state, 'removed') END, " \
-    "c.sha NOT NULL AND p.state = 'done' AND p.text_sha <> c.sha"
+    "c.sha NOT NULL AND p.state = 'done' AND p.text_sha <> c.sha, ifnull(j.settled, -1)"
 #define JOB_TABLES \
     "job j LEFT JOIN batch b ON b.id = j.batch LEFT JOIN worker w ON w.id = j.worker LEFT JOIN chapter c " \
     "ON c.job = j.id LEFT JOIN job p ON p.id = c.after LEFT JOIN batch pb ON pb.id = p.batch"
@@ -394,6 +394,7 @@ static bool read_job(struct store *s, struct job *j, sqlite3_stmt *q, struct str
     };
     if (j->after)
         j->after_name = column_text(q, 37, t, &failed);
+    j->settled = sqlite3_column_int64(q, 40) < 0 ? SIZE_MAX : (size_t)sqlite3_column_int64(q, 40);
     j->has_sha = sqlite3_column_bytes(q, 35) == SHA256_BYTES;
     if (j->has_sha)
         memcpy(j->sha, sqlite3_column_blob(q, 35), SHA256_BYTES);
@@ -403,6 +404,11 @@ static bool read_job(struct store *s, struct job *j, sqlite3_stmt *q, struct str
     j->stalled = j->state == JOB_RUNNING && !j->gone ? stalled_seconds(s, j, q, 27) : 0;
     j->rate = j->gone || j->stalled > 0 ? 0 : j->rate;
     return true;
+}
+
+size_t job_final(const struct job *j)
+{
+    return j->state == JOB_DONE ? j->tokens : MIN(j->settled, j->tokens);
 }
 
 int store_jobs(struct store *s, const int64_t *ids, size_t n, struct job_list *out, struct err *e)

@@ -12,11 +12,22 @@
 
 /* ---- appending ---- */
 
-struct chain_link chunks_link(const struct text_end *end)
+/* The link of the last chunk, full or not. */
+static struct chain_link last_link(const struct text_end *end)
 {
     struct chain_link l = end->link;
     if (end->n_part)
         link_next(&l, &end->link, end->part, end->n_part);
+    return l;
+}
+
+struct chain_link chunks_link(const struct text_end *end)
+{
+    struct chain_link l = last_link(end);
+    int32_t retakes[sizeof l / sizeof(int32_t)];
+    memcpy(retakes, end->retakes.v, sizeof retakes);
+    if (end->n_retakes)
+        link_next(&l, &l, retakes, sizeof retakes / sizeof *retakes);
     return l;
 }
 
@@ -26,7 +37,7 @@ static int write_part(struct store *s, int64_t job, struct text_end *end, struct
     uint8_t *data;
     size_t size;
     uint32_t crc;
-    struct chain_link link = chunks_link(end);
+    struct chain_link link = last_link(end);
     if (chunk_pack(&data, &size, &crc, end->part, end->n_part, e))
         return -1;
     int rc = db_run(s, e,
@@ -171,18 +182,23 @@ static int read_range(struct store *s, int64_t job, size_t from, size_t to, stru
     if (rc == 0 && at < until && (*n || end))
         rc = err_set(e, ERR_FAILED, "%s: job %" PRId64 ": tokens %zu to %zu are missing", s->shown, job, at,
                      until);
+    struct text_end found = { .tokens = f.tokens, .link = full, .n_part = f.tokens % CHUNK_TOKENS };
+    if (rc == 0 && at == f.tokens && (at > first || end)) {
+        memcpy(found.part, v + (f.tokens - found.n_part - first), found.n_part * sizeof *v);
+        rc = retakes_chain(s, job, &found, e);
+        link = chunks_link(&found);
+    }
     if (rc == 0 && at == f.tokens && (at > first || end) && memcmp(&link, &f.link, sizeof link))
         rc = err_set(e, ERR_FAILED,
-                     "%s: job %" PRId64 ": the hash of its %zu tokens differs from the hash in its row",
+                     "%s: job %" PRId64 ": the hash of its %zu tokens and its retakes differs from the hash "
+                     "in its row",
                      s->shown, job, f.tokens);
     if (rc) {
         free(v);
         return rc;
     }
-    if (end) {
-        *end = (struct text_end){ .tokens = f.tokens, .link = full, .n_part = f.tokens % CHUNK_TOKENS };
-        memcpy(end->part, v + (f.tokens - end->n_part), end->n_part * sizeof *v);
-    }
+    if (end)
+        *end = found;
     memmove(v, v + (from - first), *n * sizeof *v);
     *ids = v;
     return 0;
@@ -233,15 +249,17 @@ int update_text_facts(struct store *s, int64_t job, const struct text_end *end, 
         "izbzr", job, end->tokens, link.v, sizeof link.v, wanted, wall_seconds());
 }
 
-/* Delete the tokens from `keep` on. ids are all tokens of the job. */
-static int truncate_text(struct store *s, int64_t job, size_t keep, const int32_t *ids, struct text_end *end,
-                         struct err *e)
+int chunks_cut(struct store *s, int64_t job, size_t keep, struct text_end *end, struct err *e)
 {
     struct text_facts f;
-    size_t full = keep / CHUNK_TOKENS * CHUNK_TOKENS;
+    const size_t full = keep / CHUNK_TOKENS * CHUNK_TOKENS;
+    int32_t *ids;
+    size_t n;
     if (keep == end->tokens)
         return 0;
-    if (db_run(s, e, "DELETE FROM chunk WHERE job = ?1 AND start >= ?2", "iz", job, full) ||
+    if (read_range(s, job, full, keep, NULL, &ids, &n, e))
+        return -1;
+    int rc = db_run(s, e, "DELETE FROM chunk WHERE job = ?1 AND start >= ?2", "iz", job, full) ||
         db_run(s, e, "DELETE FROM span WHERE job = ?1 AND start >= ?2", "iz", job, keep) ||
         logprobs_cut(s, job, keep, e) ||
         db_run(s, e,
@@ -250,13 +268,15 @@ static int truncate_text(struct store *s, int64_t job, size_t keep, const int32_
                "iz", job, keep) ||
         db_run(s, e, "UPDATE span SET n = ?2 - start, text = NULL WHERE job = ?1 AND start + n > ?2", "iz",
                job, keep) ||
-        read_facts(s, job, &f, e))
-        return -1;
-    *end = (struct text_end){ .tokens = full };
-    return read_link_before(s, job, full, &f, &end->link, e) ||
-                   chunks_append(s, job, end, ids + full, keep - full, e)
-               ? -1
-               : 0;
+        read_facts(s, job, &f, e);
+    end->tokens = full;
+    end->n_part = 0;
+    rc = rc || read_link_before(s, job, full, &f, &end->link, e) ||
+                 chunks_append(s, job, end, ids, keep - full, e)
+             ? -1
+             : 0;
+    free(ids);
+    return rc;
 }
 
 static int check_wanted(size_t base, const struct given_text *g, size_t wanted, struct err *e)
@@ -321,9 +341,11 @@ int store_extend(struct store *s, int64_t job, const struct extend_spec *x, stru
                      keep);
     if (rc == 0)
         rc = check_wanted(keep, add, x->wanted, e);
+    const bool cuts = keep < end.tokens || x->parameters;
     snprintf(text, sizeof text, "from token %zu on, %zu given, to %zu", keep, add ? add->n : 0, x->wanted);
     if (rc == 0 &&
-        (truncate_text(s, job, keep, ids, &end, e) || settle_parts(s, job, keep, x->parameters, e) ||
+        (chunks_cut(s, job, keep, &end, e) ||
+         (cuts && retakes_cut(s, job, keep, &end, e)) || settle_parts(s, job, keep, x->parameters, e) ||
          append_given(s, job, &end, add, e) || update_text_facts(s, job, &end, x->wanted, e) ||
          db_run(s, e,
                 "UPDATE job SET state = ?2, attempt = attempt + 1, idle = 0, finish_reason = NULL, "
@@ -427,6 +449,7 @@ int store_fork(struct store *s, int64_t job, const struct fork_spec *f, int64_t 
         rc = copy_input(s, job, *id, f, e) || copy_parts(s, job, *id, f, e) ||
                      copy_logprobs(s, job, *id, f->at, e) ||
                      share_spans(s, job, *id, f->at, e) || chunks_append(s, *id, &end, ids, f->at, e) ||
+                     retakes_copy(s, job, *id, f->at, &end, e) ||
                      append_given(s, *id, &end, f->add, e) || update_text_facts(s, *id, &end, f->wanted, e) ||
                      event_add(s, *id, 0, "forked", text, e) ||
                      (f->model && model_move(s, *id, f->model, e)) ||

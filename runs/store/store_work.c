@@ -634,20 +634,38 @@ static int write_end(struct store *s, const struct claim *c, size_t tokens, cons
     return event_add(s, c->job, c->attempt, over ? state : "released", line, e);
 }
 
+/* Cut the text and add the retakes. A round that goes across the cut ends there. */
+static int cut_back(struct store *s, const struct claim *c, const struct commit *b, struct text_end *end,
+                    struct err *e)
+{
+    if (b->cut < end->tokens &&
+        (chunks_cut(s, c->job, b->cut, end, e) ||
+         db_run(s, e, "DELETE FROM round WHERE job = ?1 AND start >= ?2", "iz", c->job, b->cut) ||
+         db_run(s, e, "UPDATE round SET tokens = ?2 - start WHERE job = ?1 AND start + tokens > ?2", "iz",
+                c->job, b->cut)))
+        return -1;
+    return retakes_append(s, c->job, end, b->retakes, b->n_retakes, e);
+}
+
 /* Write the part of one job, after its fence. Returns as fence; *end is where the text ends then. */
 static int write_part(struct store *s, const struct claim *c, const struct commit *b, struct text_end *end,
                       struct err *e)
 {
     *end = c->end;
-    assert(b->n == 0 || (c->begun && end->tokens <= c->wanted && b->n <= c->wanted - end->tokens));
+    assert(b->n == 0 || (c->begun && b->n <= c->wanted - (b->n_retakes ? MIN(end->tokens, b->cut)
+                                                                      : end->tokens)));
     int rc = fence(s, c->job, c->attempt, e);
-    if (rc == 0 && b->n) {
-        rc = b->logprobs ? logprobs_append(s, c->job, end->tokens, b->logprobs, b->n, b->best, e) : 0;
+    if (rc == 0 && b->n_retakes)
+        rc = cut_back(s, c, b, end, e);
+    if (rc == 0 && (b->n || b->n_retakes)) {
+        rc = b->logprobs && b->n ? logprobs_append(s, c->job, end->tokens, b->logprobs, b->n, b->best, e) : 0;
         rc = rc ? rc : chunks_append(s, c->job, end, b->ids, b->n, e);
         struct chain_link link = chunks_link(end);
         if (rc == 0)
-            rc = db_run(s, e, "UPDATE job SET tokens = ?2, link = ?3, idle = 0 WHERE id = ?1", "izb", c->job,
-                        end->tokens, link.v, sizeof link.v);
+            rc = db_run(s, e,
+                        "UPDATE job SET tokens = ?2, link = ?3, settled = nullif(?4, -1), idle = 0 "
+                        "WHERE id = ?1", "izbi", c->job, end->tokens, link.v, sizeof link.v,
+                        b->settled == SIZE_MAX ? INT64_C(-1) : (int64_t)b->settled);
     }
     if (rc == 0)
         rc = write_figures(s, c->job, b, e);

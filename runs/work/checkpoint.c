@@ -33,7 +33,7 @@ struct committer {
 struct checkpoint {
     /* constant after open; the decode thread registers counters before its first put */
     struct committer *committer;
-    size_t base, capacity;               /* tokens of the job at open; tokens that may be put */
+    size_t base, capacity;               /* tokens of the job that stay; tokens that may be put after them */
     size_t window0, n_windows;           /* windows of METRIC_WINDOW tokens: number of the first, count */
     struct { const char *source, *name; unsigned index; } counter[CHECKPOINT_COUNTERS_MAX];
 
@@ -41,12 +41,16 @@ struct checkpoint {
     double round_sum[CHECKPOINT_COUNTERS_MAX];
     double put_seconds;                  /* cost of the last put, and of flushes since */
     double earlier_put_seconds;          /* cost of all puts and flushes before */
+    size_t next_settled;                 /* SIZE_MAX: all tokens are */
 
     /* under the lock of the committer */
     int n_counters;
     int32_t *ids;                        /* [capacity] */
     struct logprob *logprobs; size_t best;   /* [capacity][1 + best], or NULL; committed up to n_put */
     size_t n_put, n_committed;
+    size_t settled;
+    struct retakes retakes; size_t cut;  /* not committed yet; tokens that stay in the store, or SIZE_MAX */
+    bool begun;                          /* a token was committed */
     struct round_row *rounds;            /* [capacity + 1], or NULL */
     size_t n_rounds, rounds_committed;
     struct note *notes;                  /* [notes_max]; their texts are in note_text[note_bytes] */
@@ -83,7 +87,7 @@ static double *dirty_window(struct checkpoint *c, size_t tokens)
 /* Whether tokens or notes wait for a commit. The caller holds the lock. */
 static bool pending(const struct checkpoint *c)
 {
-    return c->n_put > c->n_committed || c->n_notes > c->notes_committed;
+    return c->n_put > c->n_committed || c->n_notes > c->notes_committed || c->retakes.n;
 }
 
 static bool is_over(const struct checkpoint *c) { return c->status || c->ended; }
@@ -96,7 +100,7 @@ static double next_due(const struct committer *k)
         const struct checkpoint *c = k->queues[i];
         if (is_over(c))
             continue;
-        if (c->end || c->flushes_requested > c->flushes_done || (c->n_committed == 0 && c->n_put > 0))
+        if (c->end || c->flushes_requested > c->flushes_done || (!c->begun && c->n_put > c->n_committed))
             return 0;
         if (pending(c))
             due = k->last_start + k->seconds;
@@ -126,6 +130,8 @@ static void gather(struct checkpoint *c, struct commit *b)
                           .n = c->n_put - c->n_committed,
                           .logprobs = c->logprobs ? c->logprobs + c->n_committed * (1 + c->best) : NULL,
                           .best = c->best,
+                          .cut = c->cut, .retakes = c->retakes.v, .n_retakes = c->retakes.n,
+                          .settled = c->settled,
                           .metrics = c->commit_counters,
                           .end = c->end,
                           .notes = c->notes + c->notes_committed,
@@ -154,7 +160,7 @@ static void gather(struct checkpoint *c, struct commit *b)
 static void update_rate(struct checkpoint *c, size_t n, double now)
 {
     double dt = now - c->last_start;
-    if (c->n_committed == 0 || dt <= 0)  /* the time before the first token was prefill */
+    if (!c->begun || dt <= 0)            /* the time before the first token was prefill */
         return;
     double keep = c->rate > 0 ? 10 / (10 + dt) : 0;
     c->rate = keep * c->rate + (1 - keep) * (double)n / dt;
@@ -174,7 +180,7 @@ static size_t gather_all(struct committer *k, double now)
         c->part_rounds = c->n_rounds;
         c->part_notes = c->n_notes;
         c->part_flushes = c->flushes_requested;
-        if (!b.n && !b.n_metrics && !b.n_rounds && !b.n_notes && !b.end) {
+        if (!b.n && !b.n_retakes && !b.n_metrics && !b.n_rounds && !b.n_notes && !b.end) {
             c->flushes_done = c->part_flushes;
             continue;
         }
@@ -194,7 +200,10 @@ static void part_done(struct checkpoint *c, const struct job_commit *part, doubl
 {
     c->in_commit = false;
     if (part->rc == 0) {
+        c->begun |= c->part_put > c->n_committed;
         c->n_committed = c->part_put;
+        c->retakes.n = 0;                /* checkpoint_retake waits for the end of a commit */
+        c->cut = SIZE_MAX;
         c->rounds_committed = c->part_rounds;
         c->notes_committed = c->part_notes;
         c->flushes_done = c->part_flushes;
@@ -274,7 +283,20 @@ static void free_all(struct checkpoint *c)
     free(c->rounds);
     free(c->notes);
     free(c->note_text);
+    retakes_free(&c->retakes);
     free(c);
+}
+
+/* Allocates what depends on base and capacity. */
+static void take_room(struct checkpoint *c, bool rounds)
+{
+    c->window0 = c->base / METRIC_WINDOW;
+    c->n_windows = (c->base + c->capacity) / METRIC_WINDOW - c->window0 + 1;
+    c->dirty_from = c->n_windows;
+    c->ids = calloc(c->capacity + 1, sizeof *c->ids);
+    c->sum = calloc(c->n_windows, sizeof *c->sum);
+    c->commit_counters = calloc(c->n_windows * CHECKPOINT_COUNTERS_MAX, sizeof *c->commit_counters);
+    c->rounds = rounds ? calloc(c->capacity + 1, sizeof *c->rounds) : NULL;
 }
 
 int checkpoint_open(struct checkpoint **out, struct committer *k, const struct claim *claim, bool rounds,
@@ -290,13 +312,8 @@ int checkpoint_open(struct checkpoint **out, struct committer *k, const struct c
     c->claim = *claim;
     c->base = claim->end.tokens;
     c->capacity = claim->wanted > claim->end.tokens ? claim->wanted - claim->end.tokens : 0;
-    c->window0 = c->base / METRIC_WINDOW;
-    c->n_windows = (c->base + c->capacity) / METRIC_WINDOW - c->window0 + 1;
-    c->dirty_from = c->n_windows;
-    c->ids = calloc(c->capacity + 1, sizeof *c->ids);
-    c->sum = calloc(c->n_windows, sizeof *c->sum);
-    c->commit_counters = calloc(c->n_windows * CHECKPOINT_COUNTERS_MAX, sizeof *c->commit_counters);
-    c->rounds = rounds ? calloc(c->capacity + 1, sizeof *c->rounds) : NULL;
+    c->settled = c->next_settled = c->cut = SIZE_MAX;
+    take_room(c, rounds);
     c->notes_max = CHECKPOINT_NOTES + c->capacity / CHECKPOINT_NOTES;
     c->note_bytes = CHECKPOINT_NOTE_BYTES + c->capacity;
     c->notes = calloc(c->notes_max, sizeof *c->notes);
@@ -321,12 +338,34 @@ fail:
 
 int checkpoint_keep_logprobs(struct checkpoint *c, size_t best, struct err *e)
 {
-    assert(!c->logprobs && c->n_put == 0);
+    assert(!c->logprobs && !c->begun);
     c->best = best;
     c->logprobs = calloc((c->capacity + 1) * (1 + best), sizeof *c->logprobs);
     return c->logprobs ? 0 : err_set(e, ERR_FAILED, "out of memory for log-probabilities of %zu tokens",
                                      c->capacity);
 }
+
+int checkpoint_keep_retakes(struct checkpoint *c, const int32_t *ids, size_t settled, struct err *e)
+{
+    const size_t more = c->base - settled;
+    const bool rounds = c->rounds;
+    assert(!c->logprobs && c->n_put == 0 && settled <= c->base);
+    free(c->ids);
+    free(c->sum);
+    free(c->commit_counters);
+    free(c->rounds);
+    c->base = settled;
+    c->capacity += more;
+    take_room(c, rounds);
+    if (!c->ids || !c->sum || !c->commit_counters || (rounds && !c->rounds))
+        return err_set(e, ERR_FAILED, "out of memory for checkpoints of %zu tokens", c->capacity);
+    memcpy(c->ids, ids + settled, more * sizeof *ids);
+    c->n_put = c->n_committed = more;
+    c->next_settled = settled;
+    return 0;
+}
+
+void checkpoint_settled(struct checkpoint *c, size_t settled) { c->next_settled = settled; }
 
 /* Needs no lock: the committing thread reads no tokens from n_put on. */
 void checkpoint_put_logprobs(struct checkpoint *c, const struct logprob *v, size_t n)
@@ -337,7 +376,7 @@ void checkpoint_put_logprobs(struct checkpoint *c, const struct logprob *v, size
 
 int checkpoint_counter(struct checkpoint *c, const char *source, const char *name, unsigned index)
 {
-    assert(c->n_counters < CHECKPOINT_COUNTERS_MAX && c->n_put == 0);
+    assert(c->n_counters < CHECKPOINT_COUNTERS_MAX && !c->begun);
     int i = c->n_counters++;
     c->counter[i].source = source;
     c->counter[i].name = name;
@@ -378,12 +417,53 @@ int checkpoint_put(struct checkpoint *c, const int32_t *ids, size_t n, const str
         sum[i] += c->round_sum[i];
     bool wake = c->n_put == c->n_committed && n > 0;
     c->n_put += n;
+    c->settled = c->next_settled;
     int rc = status(c, e);
     if (wake)
         pthread_cond_signal(&c->committer->work);
     pthread_mutex_unlock(&c->committer->lock);
     memset(c->round_sum, 0, sizeof c->round_sum);
     c->put_seconds = clock_seconds() - start;        /* counted with the next round */
+    return rc;
+}
+
+/* Drop the rounds from token `at` on that are not committed, and let the one before end there. */
+static void cut_rounds(struct checkpoint *c, size_t at)
+{
+    const size_t left = c->n_rounds - c->rounds_committed;
+    memmove(c->rounds, c->rounds + c->rounds_committed, left * sizeof *c->rounds);
+    c->rounds_committed = 0;
+    c->n_rounds = left;
+    while (c->n_rounds && c->rounds[c->n_rounds - 1].start >= at)
+        c->n_rounds--;
+    struct round_row *last = c->n_rounds ? &c->rounds[c->n_rounds - 1] : NULL;
+    if (last)
+        last->tokens = MIN(last->tokens, at - last->start);
+}
+
+int checkpoint_retake(struct checkpoint *c, const struct retake *x, struct err *e)
+{
+    const double start = clock_seconds();
+    struct committer *k = c->committer;
+    pthread_mutex_lock(&k->lock);
+    while (c->in_commit)
+        pthread_cond_wait(&k->done, &k->lock);
+    int rc = status(c, e);
+    if (rc == 0)
+        rc = retakes_add(&c->retakes, x, e);
+    assert(x->at >= c->base && x->at - c->base <= c->n_put && !c->end);
+    if (rc == 0) {
+        c->n_put = x->at - c->base;
+        if (c->n_committed > c->n_put) {
+            c->n_committed = c->n_put;
+            c->cut = x->at;
+        }
+        if (c->rounds)
+            cut_rounds(c, x->at);
+        pthread_cond_signal(&k->work);
+    }
+    pthread_mutex_unlock(&k->lock);
+    c->put_seconds += clock_seconds() - start;
     return rc;
 }
 

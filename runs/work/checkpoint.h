@@ -61,6 +61,13 @@ int checkpoint_counter(struct checkpoint *c, const char *source, const char *nam
  * checkpoint_put_logprobs comes before each checkpoint_put with tokens: v [n][1 + best]. */
 int  checkpoint_keep_logprobs(struct checkpoint *c, size_t best, struct err *e);
 void checkpoint_put_logprobs(struct checkpoint *c, const struct logprob *v, size_t n);
+/* The text may be cut back to its first `settled` tokens from now on; before the first put. ids: its tokens
+ * in the store. checkpoint_settled tells how far it is settled, which the next put commits. */
+int  checkpoint_keep_retakes(struct checkpoint *c, const int32_t *ids, size_t settled, struct err *e);
+void checkpoint_settled(struct checkpoint *c, size_t settled);
+/* Cut the text back to x->at tokens, all of which were put, and commit the retake with what follows. May wait
+ * for a commit in progress. Returns as checkpoint_put. */
+int  checkpoint_retake(struct checkpoint *c, const struct retake *x, struct err *e);
 /* Add to a counter of the current round. */
 void checkpoint_add(struct checkpoint *c, int counter, double value);
 /* Put the n tokens of a round; n 0: only counters. The job never exceeds claim.wanted tokens (asserted).

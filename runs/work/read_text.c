@@ -53,7 +53,8 @@ static struct emit_rules *rules_of(const struct job *job, const struct job_parts
         job_ends(&ends[i], x, c);
         rules[i] = (struct emit_rules){ .tokens = job->wanted, .eos = ends[i].id, .n_eos = ends[i].n_eos,
                                         .n_stop_ids = ends[i].n_stop, .ignore_eos = x->sampling.ignore_eos,
-                                        .stop = x->stop.v, .n_stop = x->stop.n, .on_loop = x->on_loop };
+                                        .stop = x->stop.v, .n_stop = x->stop.n, 
+                                        .on_loop = params_on_loop(x) };
         const bool last = i + 1 == p->n;
         const size_t end = !last ? p->v[i + 1].start : job->state == JOB_DONE ? job->tokens : SIZE_MAX;
         if (end >= x->sampling.min_tokens)
@@ -106,6 +107,12 @@ bool replay_token(struct replay *y, int32_t id, const char **bytes, size_t *n)
 void replay_flush(struct replay *y, const char **bytes, size_t *n)
 {
     emit_flush(&y->emit, bytes, n);
+    sha256_add(&y->sha, *bytes, *n);
+}
+
+void replay_end(struct replay *y, enum finish f, const char **bytes, size_t *n)
+{
+    emit_end(&y->emit, f, bytes, n);
     sha256_add(&y->sha, *bytes, *n);
 }
 

@@ -39,6 +39,8 @@ void replay_close(struct replay *y);
 bool replay_token(struct replay *y, int32_t id, const char **bytes, size_t *n);
 /* After the last token of a job that is done: the rest of its text. An end-of-text token is not stored. */
 void replay_flush(struct replay *y, const char **bytes, size_t *n);
+/* The text ends after the tokens that were replayed: the rest of it. */
+void replay_end(struct replay *y, enum finish f, const char **bytes, size_t *n);
 /* SHA-256 of the text that was replayed. */
 void replay_sha(const struct replay *y, uint8_t out[SHA256_BYTES]);
 /* After the whole text of a job that is done: ERR_FAILED unless it has the SHA-256 that the store got with

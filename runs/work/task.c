@@ -2,7 +2,7 @@
  *
  * struct task is the job. task_open does everything that may refuse the job, then task_replay its stored
  * tokens; task_prefill fills the cache; task_take_round follows each round; task_close ends the claim. */
-#include "runs/work/task.h"
+#include "runs/work/retaking.h"
 #include "runs/work/chapter.h"
 #include "src/base/notice.h"
 #include "src/base/stopping.h"
@@ -132,6 +132,8 @@ struct job_need task_need(struct task *t, size_t wanted, size_t tokens)
     int32_t *ids = NULL;
     size_t n = 0;
     struct err ignored;
+    if (retaking_wanted(t->params))      /* shared rows are never cut */
+        tokens = MIN(tokens, t->job->settled);
     if (tokens && store_tokens(t->w->store, t->job->id, 0, tokens, &ids, &n, &ignored))
         n = 0;
     free(t->start);
@@ -280,7 +282,7 @@ static int admit(struct task *t, size_t *n_max, struct err *e)
     t->no_model = rc && e->system;
     if (rc || (rc = store_prompt(t, e)) != 0)
         return rc;
-    if (check_job(t, n_max, e))
+    if (check_job(t, n_max, e) || retaking_check(t->params, &w->engine, e))
         return -1;
     t->setup.draft = t->params->draft;
     t->setup.logprobs = t->params->logprobs >= 0;
@@ -305,7 +307,9 @@ static int prepare(struct task *t, struct err *e)
         decode_open(&t->decoder, &g->model, &t->params->sampling, &t->setup, t->input.prompt_ids,
                     t->input.n_prompt, n_max, e))
         return -1;
-    prefix_join(&w->prefixes, &t->decoder.kv, t->decoder.tokens, &t->decoder.n_tokens);
+    t->lent = t->input.n_prompt;
+    prefix_join(&w->prefixes, &t->decoder.kv, t->decoder.tokens,
+                retaking_wanted(t->params) ? &t->lent : &t->decoder.n_tokens);
     open_int8(t);
     if (stop_signal)
         return TASK_ENDS;
@@ -319,7 +323,7 @@ static int prepare(struct task *t, struct err *e)
 static void repetition_notice(struct task *t, const struct repetition *p)
 {
     const struct job *j = t->job;
-    const bool stop = t->params->on_loop == ON_LOOP_STOP;
+    const bool stop = params_on_loop(t->params) == ON_LOOP_STOP;
     char name[300];
     if (t->w->quiet)
         return;
@@ -347,7 +351,10 @@ static int send_token(struct task *t, int32_t id, bool new_text, struct err *e)
     if (new_text && m->repetitions > repetitions) {
         struct repetition p;
         char note[128];                  /* for people: a report finds the repetition again by itself */
-        if (loop_current(m->loop, &p)) {
+        const bool current = loop_current(m->loop, &p);
+        if (current && retaking_rule(t, &p))
+            return 0;
+        if (current) {
             snprintf(note, sizeof note, REPETITION_FORMAT, p.start, p.period, p.found);
             checkpoint_note(t->checkpoint, "repetition", note);
             if (!out)
@@ -356,6 +363,8 @@ static int send_token(struct task *t, int32_t id, bool new_text, struct err *e)
                 out->repeats(out->ctx, &p);
         }
     }
+    if (t->retaking && t->retaking->shows)
+        return 0;
     if (out && out->text && n && out->text(out->ctx, bytes, n, new_text, e))
         return -1;
     return out && out->id && !given && m->n > before ? out->id(out->ctx, id, new_text, e) : 0;
@@ -545,10 +554,14 @@ int task_take_round(struct task *t, const struct round_total *total, struct err 
 {
     struct decoder *d = &t->decoder;
     struct emit *m = &t->replay.emit;
+    const struct retaking *r = t->retaking;
     const size_t from = d->n_tokens - d->round.tokens, first = m->n;
+    bool failed = false;
     int rc = 0;
-    for (size_t i = from; i < d->n_tokens && m->finish == FINISH_NONE && rc == 0; i++)
+    for (size_t i = from; i < d->n_tokens && m->finish == FINISH_NONE && rc == 0 && !(r && r->verdict); i++)
         rc = send_token(t, d->tokens[i], true, &t->result.why);
+    const size_t kept = !r || !r->verdict ? m->n - first : r->next.at - MIN(r->next.at, first);
+    retaking_settle(t);
     decode_add_stats(d, m->n - first);
     stats_each(&d->stats, add_counter, t);
     if (total) {
@@ -557,25 +570,27 @@ int task_take_round(struct task *t, const struct round_total *total, struct err 
         checkpoint_add(t->checkpoint, t->of_jobs[total->tasks], 1);
     }
     const struct round *s = &d->round;
-    struct round_row row = { .tokens = m->n - first,
+    struct round_row row = { .tokens = kept,
                              .sources = path_sources(s),
                              .depth = (unsigned)round_depth(s),
                              .drafted = (unsigned)round_drafted(s),
                              .rows = (unsigned)s->tree->n_kept,
-                             .accepted = (unsigned)MIN(m->n - first, s->tokens - 1),
+                             .accepted = (unsigned)MIN(kept, s->tokens - 1),
                              .draft_seconds = (float)s->draft,
                              .verify_seconds = (float)s->verify };
     struct err why;
     if (d->logprobs)
-        checkpoint_put_logprobs(t->checkpoint, d->logprobs, m->n - first);
-    int put = checkpoint_put(t->checkpoint, d->tokens + from, m->n - first, &row, &why);
+        checkpoint_put_logprobs(t->checkpoint, d->logprobs, kept);
+    int put = checkpoint_put(t->checkpoint, d->tokens + from, kept, &row, &why);
+    put = put ? put : retaking_cut(t, &failed, &why);
+    rc = rc ? rc : retaking_show(t, &t->result.why);
     if (rc) {
         t->result.end = WORK_OUTPUT_FAILED;
         return TASK_ENDS;
     }
     if (put < 0) {
         *e = why;
-        return TASK_STORE_FAILED;
+        return failed ? TASK_FAILED : TASK_STORE_FAILED;
     }
     if (put) {
         t->result.end = WORK_LOST;
@@ -671,6 +686,8 @@ int task_open(struct task *t, struct err *e)
         return TASK_FAILED;
     if (checkpoint_open(&t->checkpoint, w->committer, &t->claim, t->options.store_rounds, e))
         return TASK_STORE_FAILED;
+    if (retaking_wanted(t->params) && retaking_open(t, e))
+        return TASK_FAILED;
     if (t->decoder.logprobs && checkpoint_keep_logprobs(t->checkpoint, t->decoder.set.best, e))
         return TASK_STORE_FAILED;
     open_counters(t);
@@ -681,9 +698,10 @@ int task_open(struct task *t, struct err *e)
     if (t->out && t->out->begins)
         t->out->begins(t->out->ctx, &t->decoder, t->params);
     rc = replay_stored(t, e);
-    if (rc == 0 && !task_is_complete(t))     /* before other jobs ask what they have in common with it */
+    /* before other jobs ask what they have in common with it */
+    if (rc == 0 && (t->retaking || !task_is_complete(t)))
         decode_append(&t->decoder, t->ids, t->claim.end.tokens);
-    return rc;
+    return rc ? rc : retaking_begin(t);
 }
 
 void task_stop(struct task *t)
@@ -724,6 +742,7 @@ static void free_task(struct task *t)
     checkpoint_close(t->checkpoint);
     if (t->replay.rules)
         replay_close(&t->replay);
+    retaking_close(t);
     close_decoder(t);
     if (t->reserved)
         worker_release(t->w, t->bytes);

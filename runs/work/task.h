@@ -32,6 +32,10 @@ struct work_output {
     int (*text)(void *ctx, const char *bytes, size_t n, bool new_text, struct err *e);
     int (*id)(void *ctx, int32_t id, bool new_text, struct err *e);
     void (*repeats)(void *ctx, const struct repetition *p);  /* the loop rule found a repetition */
+    /* `at_once`: every token is handed over as it is made, and a retake says that tokens before were taken
+     * back. Else tokens are handed over when they are settled, at the end all. */
+    bool at_once;
+    void (*retake)(void *ctx, const struct retake *x);
     /* called once, before the first text, when all checks of the job have passed */
     void (*begins)(void *ctx, const struct decoder *d, const struct job_params *p);
     void *ctx;
@@ -82,6 +86,8 @@ struct task {
     struct decode_setup setup;
     struct decoder decoder;
     struct replay replay;
+    struct retaking *retaking;           /* retaking.h; NULL: the job makes no retakes */
+    size_t lent;                         /* of a job with retakes: tokens whose rows others may use */
     struct checkpoint *checkpoint;
     size_t place;                        /* of the heartbeat */
     struct snapshot_policy snapshots;

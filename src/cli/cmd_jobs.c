@@ -99,7 +99,7 @@ static size_t snapshot_tokens(struct store *s, int64_t job)
 }
 
 static void show_json(struct json_writer *w, const struct job *j, const struct counts *c, size_t snapshot,
-                      const struct job_input *in, const struct event_list *events)
+                      const struct job_input *in, const struct event_list *events, const struct retakes *l)
 {
     put_job_json(w, j, NULL);
     jw_real(w, "mean_tokens_per_second", figure(c, "tokens_per_second"));
@@ -110,12 +110,13 @@ static void show_json(struct json_writer *w, const struct job *j, const struct c
     jw_parsed(w, "metadata", in->metadata);
     jw_bytes(w, "prompt", in->prompt, in->prompt_bytes);
     jw_number(w, "snapshot_tokens", snapshot ? (double)snapshot : NAN);
+    report_put_retakes(w, l);
     report_put_events(w, events);
     jw_close(w, '}');
 }
 
 static void show_text(const struct job *j, const struct counts *c, size_t snapshot,
-                      const struct job_input *in, const struct event_list *events)
+                      const struct job_input *in, const struct event_list *events, const struct retakes *l)
 {
     char text[400], when[32];
     printf("job %" PRId64 ": %s, %zu of %zu %s (%zu given)%s%s\n", j->id, job_state_name(j->state),
@@ -164,6 +165,7 @@ static void show_text(const struct job *j, const struct counts *c, size_t snapsh
     if (snapshot)
         printf("  snapshot of the KV cache: the first %zu %s of prompt and text\n", snapshot,
                plural(snapshot, "token", "tokens"));
+    report_retakes(stdout, l, c);
     terminal_text(text, 200, in->prompt);
     printf("  prompt: %zu %s, %zu %s: %s\n  parameters: %s\n", j->prompt_tokens,
            plural(j->prompt_tokens, "token", "tokens"), in->prompt_bytes,
@@ -190,17 +192,20 @@ int cmd_show(const struct options *o, struct err *e)
     for (size_t i = 0; rc == 0 && i < jobs.n; i++) {
         struct job_input in = {0};
         struct event_list events = {0};
+        struct retakes retakes = {0};
         const struct job *j = &jobs.v[i];
         struct counts c;
         figure_lists lists;
         rc = store_input(s, j->id, &in, e) || store_events(s, j->id, &events, e) ||
+                     store_retakes(s, j->id, &retakes, NULL, e) ||
                      figures_read(&c, lists, s, j->id, e)
                  ? -1 : 0;
         if (rc == 0 && o->json)
-            show_json(&w, j, &c, snapshot_tokens(s, j->id), &in, &events);
+            show_json(&w, j, &c, snapshot_tokens(s, j->id), &in, &events, &retakes);
         else if (rc == 0)
-            show_text(j, &c, snapshot_tokens(s, j->id), &in, &events);
+            show_text(j, &c, snapshot_tokens(s, j->id), &in, &events, &retakes);
         event_list_free(&events);
+        retakes_free(&retakes);
         job_input_free(&in);
     }
     if (list)

@@ -44,7 +44,7 @@ static void print_start(void *ctx, const struct decoder *d, const struct job_par
     bool drawn = !o->resume && !options_given(o, "seed");
     struct progress *p = &r->worker.progress;
     progress_clear(p);
-    r->stops_loops = params->on_loop == ON_LOOP_STOP;
+    r->stops_loops = params_on_loop(params) == ON_LOOP_STOP;
     r->fixed_tree = d->set.draft.n_width > 0;
     r->drafts = d->set.draft.drafters != 0;
     r->lossless = !verify_published(&d->set.draft);
@@ -188,6 +188,20 @@ static void print_repetition(void *ctx, const struct repetition *p)
                stop ? "; it ends here" : "; --on-loop stop would end it here");
 }
 
+/* On a terminal: what stands before was taken back to x->at. */
+static void print_retake(void *ctx, const struct retake *x)
+{
+    struct run *r = ctx;
+    if (r->o->quiet || !r->to_terminal)
+        return;
+    progress_clear(&r->worker.progress);
+    notice(r->o->progress == PROGRESS_JSON,
+           (struct notice_member[]){ NOTICE_TEXT("phase", "retake"), NOTICE_UINT("at", x->at),
+                                     NOTICE_UINT("length", x->length), NOTICE_END },
+           "\n[the text repeats itself; the last %zu tokens are taken back, and it goes on from token %zu]",
+           x->length - x->at, x->at);
+}
+
 /* Names the pieces of the output that other runs left, as a killed one does. */
 static void name_pieces(const struct run *r)
 {
@@ -306,7 +320,9 @@ static int work_on(struct run *r, int64_t id, struct err *e)
     const struct options *o = r->o;
     const struct work_options how = { .state_if_stopped = JOB_PAUSED, .accept_change = o->accept_change,
                                       .store_rounds = o->rounds, .release_if_refused = true };
-    const struct work_output out = { put_text, put_id, print_repetition, print_start, r };
+    const struct work_output out = { .text = put_text, .id = put_id, .repeats = print_repetition,
+                                     .at_once = r->to_terminal && r->o->format == FORMAT_TEXT,
+                                     .retake = print_retake, .begins = print_start, .ctx = r };
     struct store *s = r->worker.store;
     struct claim_request wish = worker_claim_request(&r->worker, id);
     struct claim claim;

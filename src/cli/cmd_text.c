@@ -251,6 +251,12 @@ struct tail {
     size_t at;                                   /* ids: the next token */
 };
 
+/* A text that is followed is shown as far as no retake changes it. */
+static size_t upto(const struct tail *t, const struct job *job)
+{
+    return t->o->follow ? job_final(job) : SIZE_MAX;
+}
+
 /* Prints the new token ids, without given ones. The model is not needed. */
 static int print_new_ids(struct tail *t, const struct job *job, struct err *e)
 {
@@ -259,8 +265,8 @@ static int print_new_ids(struct tail *t, const struct job *job, struct err *e)
     size_t n = 0, shown = 0;
     if (t->at == 0)
         t->at = t->from;
-    int rc = store_spans(t->s, job->id, &spans, e) || store_tokens(t->s, job->id, t->at, SIZE_MAX, &ids, &n,
-        e) ? -1 : 0;
+    int rc = store_spans(t->s, job->id, &spans, e) ||
+             store_tokens(t->s, job->id, t->at, upto(t, job), &ids, &n, e) ? -1 : 0;
     for (size_t i = 0; rc == 0 && i < n; i++) {
         bool given = false;
         for (size_t k = 0; k < spans.n && !given; k++)
@@ -282,7 +288,7 @@ static int print_new_text(struct tail *t, const struct job *job, struct err *e)
 {
     int32_t *ids = NULL;
     size_t n = 0;
-    int rc = store_tokens(t->s, job->id, t->replay.at, SIZE_MAX, &ids, &n, e);
+    int rc = store_tokens(t->s, job->id, t->replay.at, upto(t, job), &ids, &n, e);
     for (size_t i = 0; i < n && rc == 0 && t->replay.emit.finish == FINISH_NONE; i++) {
         const char *bytes;
         size_t n_bytes, at = t->replay.at;

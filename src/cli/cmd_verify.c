@@ -24,6 +24,7 @@ struct check {
     struct worker worker;                        /* only for its model; the store does not know it */
     struct decoder decoder;
     int32_t *ids; size_t n;
+    struct retakes retakes;
     unsigned char *wanted; size_t n_wanted;      /* [n]: the tokens to derive */
 };
 
@@ -101,6 +102,7 @@ static int check_open(struct check *c, struct err *e)
     c->job = &c->jobs.v[0];
     if (store_input(c->s, c->job->id, &c->in, e) ||
         job_parts_read(&c->parts, c->s, c->job->id, c->in.parameters, e) ||
+        store_retakes(c->s, c->job->id, &c->retakes, NULL, e) ||
         verify_published_refuse(&c->parts.v->params.draft, c->job->id, e))
         return -1;
     /* store_tokens checks the sums and the chain. */
@@ -139,9 +141,29 @@ static bool not_stopped(void *ctx, size_t done, size_t of)
     return !stop_signal;
 }
 
+/* Derives token `at`: with the first 0, 1, .. of its forbidden tokens the model gives the next of them, and
+ * at last the token. *own: what it gives; *stored: what it should give. */
+static int derive_token(struct check *c, size_t at, int32_t *own, int32_t *stored, struct err *e)
+{
+    struct decoder *d = &c->decoder;
+    int32_t forbidden[FORBIDDEN_MAX];
+    const size_t n = retakes_forbidden(&c->retakes, at, forbidden), length = d->n_tokens;
+    for (size_t i = 0; i <= n; i++) {
+        if (n)
+            decode_cut(d, length, forbidden, i);
+        if (decode_step(d, e))
+            return -1;
+        *own = d->tokens[d->n_tokens - 1];
+        *stored = i < n ? forbidden[i] : c->ids[at];
+        if (*own != *stored)
+            return 0;
+    }
+    return 0;
+}
+
 /* Derives the tokens, those of each part with its own parameters. *at: the first token that differs, or c->n;
- * *own: what the model derives there. */
-static int derive(struct check *c, size_t *at, int32_t *own, struct err *e)
+ * *own: what the model derives there, *stored: the store. */
+static int derive(struct check *c, size_t *at, int32_t *own, int32_t *stored, struct err *e)
 {
     struct decoder *d = &c->decoder;
     size_t part = 0;
@@ -160,17 +182,16 @@ static int derive(struct check *c, size_t *at, int32_t *own, struct err *e)
         int rc = decode_prefill(d, 0, not_stopped, NULL, e);
         if (rc > 0)
             return err_set(e, ERR_AGAIN, "stopped by %s", stop_signal_name());
-        if (rc || decode_step(d, e))
+        if (rc || derive_token(c, *at, own, stored, e))
             return -1;
-        *own = d->tokens[d->n_tokens - 1];
-        if (*own != c->ids[*at])
+        if (*own != *stored)
             break;
         progress_at(&c->worker.progress, *at + 1);
     }
     return 0;
 }
 
-static int print_result(const struct check *c, size_t at, int32_t own, struct err *e)
+static int print_result(const struct check *c, size_t at, int32_t own, int32_t stored, struct err *e)
 {
     const bool same = at == c->n;
     if (c->o->json) {
@@ -184,7 +205,7 @@ static int print_result(const struct check *c, size_t at, int32_t own, struct er
         } else {
             jw_open(&w, "first_difference", '{');
             jw_uint(&w, "token", at);
-            jw_int(&w, "stored", c->ids[at]);
+            jw_int(&w, "stored", stored);
             jw_int(&w, "derived", own);
             jw_close(&w, '}');
         }
@@ -198,26 +219,27 @@ static int print_result(const struct check *c, size_t at, int32_t own, struct er
     return same ? 0
                 : err_set(e, ERR_FAILED,
                           "job %" PRId64 ": token %zu is %" PRId32 " in the store, the model says %" PRId32,
-                          c->job->id, at, c->ids[at], own);
+                          c->job->id, at, stored, own);
 }
 
 int cmd_verify(const struct options *o, struct err *e)
 {
     struct check c = { .o = o };
     size_t at = 0;
-    int32_t own = 0;
+    int32_t own = 0, stored = 0;
     stop_signals_catch();
     progress_open(&c.worker.progress, o->progress, o->quiet);
-    int rc = check_open(&c, e) || derive(&c, &at, &own, e) ? -1 : 0;
+    int rc = check_open(&c, e) || derive(&c, &at, &own, &stored, e) ? -1 : 0;
     progress_clear(&c.worker.progress);
     if (rc == 0)
-        rc = print_result(&c, at, own, e);
+        rc = print_result(&c, at, own, stored, e);
     decode_close(&c.decoder);
     engine_close(&c.worker.engine);
     model_files_free(&c.worker.files);
     job_parts_close(&c.parts);
     job_input_free(&c.in);
     job_list_free(&c.jobs);
+    retakes_free(&c.retakes);
     free(c.ids);
     free(c.wanted);
     store_close(c.s);

@@ -4,6 +4,7 @@
 #include "kvmgr/prefix.h"
 #include "src/decode/verify_published.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -333,6 +334,13 @@ static void keep_row(struct decoder *d, size_t at)
         memset(d->row, 0, vocab * sizeof *d->row);
 }
 
+/* Bans the forbidden tokens in the root's row. */
+static void forbid(struct decoder *d)
+{
+    for (size_t i = 0; i < d->forbidden.n && d->forbidden.at == d->n_tokens; i++)
+        d->round.logits[d->forbidden.id[i]] = -INFINITY;
+}
+
 /* Walks down the tree by the target's own samples, one per visited node. The first sample that no candidate
  * carries is the bonus. */
 static void walk(struct decoder *d)
@@ -351,6 +359,8 @@ static void walk(struct decoder *d)
         h.path = token, h.n_path = r->tokens - 1;
         if (d->logprobs)
             keep_row(d, at);
+        if (d->forbidden.n && at == 0)
+            forbid(d);
         r->bonus = device_sampler_token(d->sampler, r->logits, at, &h);
         if (d->logprobs)
             logprobs_of_row(d->logprobs + (r->tokens - 1) * (1 + d->set.best), d->set.best, d->row,
@@ -486,10 +496,28 @@ int decode_step(struct decoder *d, struct err *e) { return decode_round(&d, 1, e
 
 void decode_add_stats(struct decoder *d, size_t tokens) { stats_add(&d->stats, &d->round, tokens); }
 
+void decode_cut(struct decoder *d, size_t n, const int32_t *forbidden, size_t n_forbidden)
+{
+    assert(n >= d->n_prompt && n <= d->n_tokens && n_forbidden <= FORBIDDEN_MAX);
+    assert(d->model->dev->host_memory && !d->kv.state);
+    const bool cut = n < d->n_tokens;
+    d->n_tokens = n;
+    d->forbidden.at = n;
+    d->forbidden.n = n_forbidden;
+    memcpy(d->forbidden.id, forbidden, n_forbidden * sizeof *forbidden);
+    if (d->kv.n_past > n - 1)
+        kv_truncate(&d->kv, n - 1);
+    if (!cut)
+        return;
+    draft_cut(d);
+    observe_tokens(d);
+}
+
 int decode_restart(struct decoder *d, size_t n, const struct sampling *p, struct err *e)
 {
     assert(n >= d->n_prompt && n <= d->n_tokens);
     d->n_tokens = n;
+    d->forbidden.n = 0;
     if (d->kv.n_past > n - 1)
         kv_truncate(&d->kv, n - 1);
     device_sampler_close(d->sampler);

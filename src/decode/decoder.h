@@ -8,6 +8,7 @@
 #include "src/decode/draft_settings.h"
 #include "src/decode/stats.h"
 #include "src/sample/logprob.h"
+#include "src/text/retake.h"
 
 struct decode_setup {                /* how tokens are found, not which tokens */
     struct draft_settings draft;     /* all zero: plain decoding */
@@ -50,6 +51,8 @@ struct decoder {                     /* {0} is closed */
     struct { size_t first, n_rows; const float *hidden; const uint32_t *row; } committed;
     struct calibration calibration;
     struct planner planner;
+    /* The tokens that cannot follow the text while it has `at` tokens (src/text/retake.h). n 0: none. */
+    struct { size_t at, n; int32_t id[FORBIDDEN_MAX]; } forbidden;
     struct draft_stats stats;        /* of the rounds that decode_add_stats has added */
     /* prefills: rows that the cache had from the start; what was read since */
     struct { size_t begun, prefill_tokens; double prefill_seconds; } count;

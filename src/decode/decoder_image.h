@@ -34,6 +34,7 @@ struct image {                           /* {0} is closed */
     struct snapshot_part state_part[N_DRAFTERS];
     struct snapshot_section section[SNAPSHOT_SECTIONS_MAX]; size_t n_sections;
     char shape[SNAPSHOT_SHAPE_BYTES];
+    const size_t *most;                  /* rows that may be captured; NULL: all that are committed */
     /* state[] was read from a file, and the drafters do not have it yet */
     bool pending;
     /* rows that came from a snapshot; seconds that their prefill would take, as its writer estimated */

@@ -182,3 +182,12 @@ void draft_reset(struct decoder *d)
         if (o->reset)
             o->reset(d);
 }
+
+void draft_cut(struct decoder *d)
+{
+    for (const struct drafter_ops *o = NULL; (o = drafter_next(d->set.draft.drafters, o));)
+        if (o->cut)
+            o->cut(d);
+        else if (o->reset)
+            o->reset(d);
+}

@@ -78,6 +78,8 @@ struct drafter_ops {
     int  (*open)(struct decoder *d, struct err *e);
     void (*close)(struct decoder *d);
     void (*reset)(struct decoder *d);
+    /* The text was cut to d->n_tokens, its cache to the rows before the last token. NULL: `reset`. */
+    void (*cut)(struct decoder *d);
     /* Before the drafter is first asked in a round: brings its state up to date. False: it cannot be asked
      * now. May be NULL. */
     bool (*prepare)(struct decoder *d);
@@ -150,6 +152,9 @@ void draft_with(struct decoder *d, const struct model *m);
 /* Forgets everything derived from the text: another text follows, or the same text from an earlier
  * token on. */
 void draft_reset(struct decoder *d);
+
+/* The text was cut: drafters forget the tokens that are gone. */
+void draft_cut(struct decoder *d);
 
 /* For drafters that make passes, in `open`: a setting of its cache that the plan may choose. The settings of
  * a drafter follow each other. */

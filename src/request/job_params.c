@@ -1,6 +1,7 @@
 /* Reads the stored parameters of a job and binds them to its model. Start at job_parse; the members
  * are rows of the options' table. */
 #include "src/request/job_params_impl.h"
+#include "src/decode/verify_published.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -78,17 +79,10 @@ static void read_text(struct reader *r, const char *key, const struct json *v, c
 static void read_word(struct reader *r, const char *key, const struct json *v, const struct option *opt,
                       int *x)
 {
-    char text[16];
-    const char *word;
-    size_t n;
-    for (int i = 0; (word = option_word(opt, i, &n)); i++) {
-        snprintf(text, sizeof text, "%.*s", (int)n, word);
-        if (js_is(v, text)) {
-            *x = i;
-            return;
-        }
-    }
-    bad(r, key, "one of the words that are allowed");
+    char *text = js_kind(v) == JS_STRING ? js_strdup(v) : NULL;
+    if (!text || !option_choice(opt, text, x))
+        bad(r, key, "one of the words that are allowed");
+    free(text);
 }
 
 /* An array of texts, or null for an empty list. */
@@ -386,5 +380,9 @@ int job_bind(struct job_params *p, const struct config *c, const struct tokenize
         (bind_mark(&s->thought_start, p->thinking_start, t, e) ||
          bind_mark(&s->thought_end, p->thinking_end, t, e)))
         return -1;
+    if (params_on_loop(p) == ON_LOOP_RETAKE && (verify_published(&p->draft) || config_is_hybrid(c)))
+        return err_set(e, ERR_INPUT, "--on-loop retake: %s",
+                       verify_published(&p->draft) ? "--verifier paper cannot take a text back"
+                                                   : "a model with recurrent states cannot be cut back");
     return sampling_check(s, c->vocab, e);
 }

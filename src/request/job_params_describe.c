@@ -170,6 +170,7 @@ static int write_member(struct json_writer *w, const struct member *m, const str
     const struct text_list *l = at;
     const struct id_list *ids = at;
     const char *word;
+    char number[48];
     size_t n;
     if (is_unset(m, x->p))
         return 0;
@@ -184,8 +185,10 @@ static int write_member(struct json_writer *w, const struct member *m, const str
     case REAL:     jw_number(w, m->name, *(const double *)at); break;
     case TEXT:     jw_text(w, m->name, *(const char *const *)at); break;
     case CHOICE:
-        word = option_word(opt, *(const int *)at, &n);
-        jw_bytes(w, m->name, word, n);
+        word = option_word(opt, *(const int *)at & ((1 << CHOICE_BITS) - 1), &n);
+        snprintf(number, sizeof number, *(const int *)at >> CHOICE_BITS ? "%.*s:%d" : "%.*s", (int)n, word,
+                 *(const int *)at >> CHOICE_BITS);
+        jw_text(w, m->name, number);
         break;
     case LIST:
         if (l->n == 0 && (opt->flags & NULL_IF_EMPTY))

@@ -22,8 +22,25 @@ const char *option_word(const struct option *opt, int i, size_t *n)
     const char *p = opt->words ? opt->words : opt->arg;
     for (; i > 0 && *p; i--)
         p += strcspn(p, "|"), p += *p == '|';
-    *n = strcspn(p, "|");
+    *n = strcspn(p, "|[");
     return *n ? p : NULL;
+}
+
+bool option_choice(const struct option *opt, const char *s, int *out)
+{
+    const char *word;
+    size_t n;
+    for (int i = 0; (word = option_word(opt, i, &n)); i++) {
+        if (strncmp(word, s, n) != 0 || (s[n] && !(s[n] == ':' && word[n] == '[')))
+            continue;
+        char *end = NULL;
+        const long number = s[n] && strspn(s + n + 1, "0123456789") ? strtol(s + n + 1, &end, 10) : 0;
+        if (s[n] && (!end || *end || number < 1 || number > CHOICE_NUMBER_MAX))
+            return false;
+        *out = i | (int)number << CHOICE_BITS;
+        return true;
+    }
+    return false;
 }
 
 const char *option_member(char name[40], const struct option *opt)
@@ -265,14 +282,11 @@ int parse_real(double *out, const char *name, const char *s, double min, double 
 
 static int parse_choice(int *out, const struct option *opt, const char *spelled, const char *s, struct err *e)
 {
-    const char *word;
-    size_t n;
-    for (int i = 0; (word = option_word(opt, i, &n)); i++)
-        if (strlen(s) == n && memcmp(word, s, n) == 0) {
-            *out = i;
-            return 0;
-        }
-    return err_set(e, ERR_INPUT, "%s: '%s' is not one of %s", spelled, s, opt->arg);
+    return option_choice(opt, s, out)
+               ? 0
+               : err_set(e, ERR_INPUT, strchr(opt->arg, '[') ? "%s: '%s' is not one of %s, N from 1 to %d"
+                                                             : "%s: '%s' is not one of %s",
+                         spelled, s, opt->arg, CHOICE_NUMBER_MAX);
 }
 
 static int parse_widths(struct draft_settings *d, const char *spelled, const char *text, struct err *e)

@@ -77,6 +77,9 @@ const char *option_help(const struct option *opt);
 const char *option_default(const struct option *opt);
 /* The words of a choice: its number; `n` bytes at the return value are word i; NULL after the last. */
 const char *option_word(const struct option *opt, int i, size_t *n);
+/* The value of a CHOICE: the word's index, and the number N of a word that is shown as WORD[:N] above it
+ * (src/request/params.h). False: s is none of the words. */
+bool option_choice(const struct option *opt, const char *s, int *out);
 /* The name of the member of stored parameters. */
 const char *option_member(char name[40], const struct option *opt);
 /* "run, submit": the names of verbs, without aliases. */

@@ -79,8 +79,9 @@ const struct option options_table[] = {
     { "stop-id", "", "ID", VERBS_SAMPLE, IDS, J(stop_ids), TEXTS, CHANGED | WHEN_SET,
       "End the text before the token ID. May be given several times. A --stop that spells a control token, "
       "like <|im_end|>, is such an ID, too.", .max = INT32_MAX, .member = "stop_token_ids" },
-    { "on-loop", "", "warn|stop|off", VERBS_SAMPLE, CHOICE, J(on_loop), TEXTS, SAMPLED,
-      "What to do when the text falls into repetition: warn, stop writing, or not check at all.",
+    { "on-loop", "", "warn|stop|off|retake[:N]", VERBS_SAMPLE, CHOICE, J(on_loop), TEXTS, SAMPLED,
+      "What to do when the text falls into repetition: warn, stop writing, not check at all, or take the "
+      "repetition back and write on differently. After N retakes (32) in a row the text ends before it.",
       .value = "warn" },
     { "logprobs", "", "N", VERBS_MAKE, LONG, J(logprobs), TEXTS, STORED | WHEN_SET,
       "Keep the model's own log-probability of each token, before sampling settings, and the N likeliest "

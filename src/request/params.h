@@ -14,7 +14,9 @@ struct id_list { int32_t v[STOP_IDS_MAX]; size_t n; };
 /* The ids that end a text before them: n_eos end-of-text ids, then n_stop ids of --stop-id and --stop. */
 struct text_ends { int32_t id[TEXT_ENDS_MAX]; size_t n_eos, n_stop; };
 
-/* Values of choices: the index of the word in the row's argument "a|b|c". */
+/* Values of choices: the index of the word in the row's argument "a|b|c[:N]", and above it the number N, 0
+ * where none is given. */
+enum { CHOICE_BITS = 8, CHOICE_NUMBER_MAX = 1000 };
 enum { COMPUTE_BF16, COMPUTE_F32 };
 enum { KV_DTYPE_AUTO, KV_DTYPE_INT16, KV_DTYPE_BF16 };
 
@@ -25,7 +27,7 @@ struct job_params {                  /* {0} is closed */
     struct id_list stop_ids;         /* of --stop-id, and the control tokens that --stop spells */
     struct id_list eos_ids;          /* EOS of the tokenizer that the configuration does not name */
     struct text_ends ends;           /* of all lists; job_bind */
-    enum on_loop on_loop;
+    int on_loop;                     /* enum on_loop; above it the retakes of a series, 0: LOOP_RETAKES */
     long logprobs;                   /* keep those of each token, and of so many best ones; -1: none */
     bool chat;                       /* the text follows the opening of the assistant's turn */
     int compute, kv_dtype;           /* COMPUTE_*, KV_DTYPE_* */
@@ -40,3 +42,8 @@ struct job_params {                  /* {0} is closed */
     bool drafter_auto;
     const char *file[N_DRAFTERS];     /* of trained drafters; NULL: the model's own */
 };
+
+static inline enum on_loop params_on_loop(const struct job_params *p)
+{
+    return (enum on_loop)(p->on_loop & ((1 << CHOICE_BITS) - 1));
+}

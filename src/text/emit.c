@@ -234,6 +234,13 @@ void emit_given(struct emit *m, int32_t id, const char **out, size_t *n)
     show(m, 0, out, n);
 }
 
+void emit_end(struct emit *m, enum finish f, const char **out, size_t *n)
+{
+    assert(m->finish == FINISH_NONE);
+    emit_flush(m, out, n);
+    m->finish = f;
+}
+
 void emit_flush(struct emit *m, const char **out, size_t *n)
 {
     drop_shown(m);

@@ -13,7 +13,7 @@
  *                completion tokens. Bytes of the last token after the string are dropped. FINISH_STOP,
  *                stop_string.
  *   loop rule    With ON_LOOP_STOP the text ends with the token at which the rule of src/text/loop.h fires.
- *                FINISH_REPETITION.
+ *                FINISH_REPETITION. With ON_LOOP_RETAKE the caller decides (src/text/retake.h).
  *   length       FINISH_LENGTH.
  *
  * Before min_tokens tokens exist neither a stop string nor the loop rule ends the text. (The sampler bans EOS
@@ -66,5 +66,7 @@ void emit_token(struct emit *m, int32_t id, const char **out, size_t *n);
 /* Emits a token that was given, not sampled. It is text and counts for the length, but ends nothing. Stop
  * strings after it start anew: none spans the border. */
 void emit_given(struct emit *m, int32_t id, const char **out, size_t *n);
+/* Ends a text that has not ended: its remaining bytes are released. */
+void emit_end(struct emit *m, enum finish f, const char **out, size_t *n);
 /* Releases the held bytes although the text has not ended (an interrupted run). No call may follow. */
 void emit_flush(struct emit *m, const char **out, size_t *n);

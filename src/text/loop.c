@@ -8,8 +8,6 @@
 enum { RING = 4 * LOOP_WINDOW, SLOTS = 4 * LOOP_WINDOW };
 _Static_assert((RING & (RING - 1)) == 0 && (SLOTS & (SLOTS - 1)) == 0, "positions are masked");
 
-const char *const on_loop_names[3] = { "warn", "stop", "off" };
-
 struct loop {
     size_t n;                        /* tokens so far */
     size_t since;                    /* the first position whose gram is in the table */
@@ -125,6 +123,13 @@ bool loop_token(struct loop *l, int32_t id)
     l->at_highest = at;
     l->last = (struct repetition){ l->start, at, at + 1, (l->distance + l->repeats / 2) / l->repeats };
     return true;
+}
+
+bool loop_run(const struct loop *l, size_t *start)
+{
+    if (l->score)
+        *start = l->start;
+    return l->score > 0;
 }
 
 bool loop_current(const struct loop *l, struct repetition *r)

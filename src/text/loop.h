@@ -29,8 +29,7 @@
 #include "src/base/base.h"
 
 enum { LOOP_GRAM = 6, LOOP_WINDOW = 4096, LOOP_SCORE = 128, LOOP_FALL = 2, LOOP_COPIES = 4, LOOP_LEAVE = 64 };
-enum on_loop { ON_LOOP_WARN, ON_LOOP_STOP, ON_LOOP_OFF };    /* --on-loop */
-extern const char *const on_loop_names[3];
+enum on_loop { ON_LOOP_WARN, ON_LOOP_STOP, ON_LOOP_OFF, ON_LOOP_RETAKE };    /* --on-loop */
 
 struct repetition {                  /* positions count tokens from 0, after the prompt */
     size_t start;                    /* the first token that repeats */
@@ -49,6 +48,8 @@ bool loop_token(struct loop *l, int32_t id);
 void loop_given(struct loop *l, int32_t id);
 /* Lets the score begin at 0, as if the rule began here with the tokens before it known. */
 void loop_restart(struct loop *l);
+/* Whether the last tokens are a run; *start is its first token. */
+bool loop_run(const struct loop *l, size_t *start);
 /* Whether the text is inside a repetition that was found; *r describes it. */
 bool loop_current(const struct loop *l, struct repetition *r);
 /* Whether the last token ended a repetition that had been found; *r describes it. */

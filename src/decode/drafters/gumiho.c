@@ -95,6 +95,25 @@ static void forget(struct serial *s, size_t first)
 
 static void gumiho_reset(struct decoder *d) { forget(serial_of(d), 0); }
 
+static void gumiho_cut(struct decoder *d)
+{
+    struct serial *s = serial_of(d);
+    const size_t to = d->kv.n_past;
+    if (to >= s->end)
+        return;
+    if (to <= s->begin) {
+        forget(s, to);
+        return;
+    }
+    s->end = to;
+    if (to < s->first) {                 /* the cache begins anew with the states that are left */
+        kv_truncate(&s->kv, 0);
+        s->first = s->begin;
+    } else if (to < next_pair(s)) {
+        kv_truncate(&s->kv, to - s->first);
+    }
+}
+
 /* The mean pass: a third of the matrices of two serial passes and one of the heads, and the LM head. */
 static struct pass_bytes gumiho_reads(const struct decoder *d, size_t i)
 {
@@ -328,6 +347,7 @@ const struct drafter_ops drafter_gumiho = {
     .weights = &file_weights, .kind = &gumiho_kind, .forecast = &forecast, .rows = gumiho_rows,
     .prior = gumiho_prior,
     .plan = gumiho_plan, .open = gumiho_begin, .close = gumiho_end, .reset = gumiho_reset,
+    .cut = gumiho_cut,
     .prepare = gumiho_prepare, .reads = gumiho_reads,
     .pass = { .most = PASSES, .rows = GUMIHO_BRANCHES * GUMIHO_HEADS, .per_depth = true, .by_depth = true,
               .choose = gumiho_choose, .forward = gumiho_pass, .learn = gumiho_learn },

@@ -75,6 +75,15 @@ static void longspec_reset(struct decoder *d)
     beam_of(d)->first = 0;
 }
 
+static void longspec_cut(struct decoder *d)
+{
+    struct beam *b = beam_of(d);
+    if (d->kv.n_past < b->first)
+        longspec_reset(d);
+    else if (d->kv.n_past < b->first + b->kv.n_past)
+        kv_truncate(&b->kv, d->kv.n_past - b->first);
+}
+
 /* The layer's matrices, the LM head, the keys of the model's last layer, and of its own cache the window. */
 static struct pass_bytes longspec_reads(const struct decoder *d, size_t i)
 {
@@ -98,13 +107,9 @@ static bool longspec_prepare(struct decoder *d)
     struct beam *b = beam_of(d);
     const size_t to = d->kv.n_past, first = d->planner.on ? AT_FIRST : RECENT;
     size_t at = b->first + b->kv.n_past;
-    if (at + first < to || to < b->first) {
+    if (at + first < to) {
         b->kv.n_past = 0;
         b->first = at = to - MIN(to, first);
-    }
-    if (to < at) {                       /* the text was cut */
-        kv_truncate(&b->kv, to - b->first);
-        at = to;
     }
     for (size_t n; at < to; at += n) {
         if (b->kv.n_past == SLOTS) {
@@ -184,6 +189,7 @@ const struct drafter_ops drafter_longspec = {
     .weights = &file_weights, .kind = &longspec_kind, .forecast = &forecast, .rows = longspec_rows,
     .prior = longspec_prior,
     .plan = longspec_plan, .open = longspec_begin, .close = longspec_end, .reset = longspec_reset,
+    .cut = longspec_cut,
     .prepare = longspec_prepare, .reads = longspec_reads,
     .pass = { .most = PASSES, .rows = LONGSPEC_ROWS, .per_depth = true, .by_depth = true,
               .choose = longspec_choose, .forward = longspec_pass, .learn = longspec_learn },

@@ -65,6 +65,17 @@ static void small_reset(struct decoder *d)
     c->n_flight = 0;
 }
 
+static void small_cut(struct decoder *d)
+{
+    struct chain *c = chain_of(d);
+    const size_t to = d->kv.n_past;
+    c->n_flight = 0;
+    if (to < end_of(c) && to < c->first)
+        small_reset(d);
+    else if (to < end_of(c))
+        kv_truncate(&c->kv, c->sinks + to - c->first);
+}
+
 static struct pass_bytes small_reads(const struct decoder *d, size_t i)
 {
     const struct model *m = &small_of(d)->own;
@@ -122,12 +133,6 @@ static bool small_prepare(struct decoder *d)
     for (size_t i = 0; i < c->n_flight && end_of(c) < to && c->flight[i] == d->tokens[end_of(c)]; i++)
         kv_advance(&c->kv, 1);
     c->n_flight = 0;
-    if (to < end_of(c)) {                /* the text was cut */
-        if (to < c->first)
-            small_reset(d);
-        else
-            kv_truncate(&c->kv, c->sinks + to - c->first);
-    }
     const size_t recent = to - MIN(to, c->keys - c->sinks);
     if (end_of(c) < recent) {            /* what lies between is left out */
         kv_truncate(&c->kv, MIN(c->kv.n_past, c->sinks));
@@ -250,6 +255,7 @@ const struct drafter_ops drafter_model = {
     .id = DRAFTER_MODEL, .name = "model", .turn = TURN_PASSES, .option = OPTION_DIR,
     .weights = &weights, .forecast = &forecast, .rows = small_rows, .prior = small_prior,
     .open = small_begin, .close = small_end, .reset = small_reset,
+    .cut = small_cut,
     .prepare = small_prepare, .reads = small_reads,
     .pass = { .most = PASSES_MAX, .rows = SMALL_ROWS, .per_depth = true, .chain = true,
               .choose = small_choose, .forward = small_pass, .keep = small_keep },

@@ -97,6 +97,9 @@ static void ngram_end(struct decoder *d)
     d->own[DRAFTER_NGRAM] = NULL;
 }
 
+/* The table keeps what it learned. */
+static void ngram_cut(struct decoder *d) { (void)d; }
+
 static void ngram_empty(struct decoder *d) { ngram_reset(table_of(d)); }
 
 /* ---- the table of drafters ---- */
@@ -115,5 +118,6 @@ const struct drafter_ops drafter_ngram = {
     .id = DRAFTER_NGRAM, .name = "ngram", .turn = TURN_LAST, .by_default = true, .tokenswift = true,
     .rows = ngram_rows, .prior = ngram_prior,
     .plan = ngram_plan, .open = ngram_begin, .close = ngram_end, .reset = ngram_empty,
+    .cut = ngram_cut,
     .expand = ngram_expand, .observe = ngram_observe,
 };

@@ -87,6 +87,22 @@ static void forget(struct ring *r, size_t start)
 
 static void spire_reset(struct decoder *d) { forget(ring_of(d), SIZE_MAX); }
 
+/* Once the ring has wrapped, slots of tokens before the cut are overwritten. */
+static void spire_cut(struct decoder *d)
+{
+    struct ring *r = ring_of(d);
+    const size_t to = d->kv.n_past;
+    if (to >= r->end)
+        return;
+    if (to <= r->start || r->sink + (r->end - r->start) > SPIRE_SLOTS) {
+        forget(r, MAX(to, (size_t)1));
+        return;
+    }
+    r->end = to;
+    r->read = MIN(r->read, to);
+    r->kv.n_past = r->kv.n_written = slots_of(r);
+}
+
 /* The blocks' matrices and the LM head. */
 static struct pass_bytes spire_reads(const struct decoder *d, size_t i)
 {
@@ -243,6 +259,7 @@ const struct drafter_ops drafter_spire = {
     .weights = &file_weights, .kind = &spire_kind, .forecast = &forecast, .rows = spire_rows,
     .prior = spire_prior,
     .plan = spire_plan, .open = spire_begin, .close = spire_end, .reset = spire_reset,
+    .cut = spire_cut,
     .prepare = spire_prepare, .reads = spire_reads,
     .pass = { .most = SPIRE_DEPTH, .rows = SPIRE_ROWS, .per_depth = true, .chain = true, .by_depth = true,
               .choose = spire_choose, .forward = spire_pass },

@@ -1,0 +1,110 @@
+/* Retakes of texts: the table retake. The chain over the rows of a job is part of the link in the job's row,
+ * so a missing row shows. Start at retakes_append. */
+#include "runs/store/store_db.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* The chain after one more retake. */
+static void chain_next(struct text_end *end, const struct retake *x)
+{
+    const int32_t row[] = { (int32_t)x->at, x->token, (int32_t)x->length, (int32_t)x->since };
+    link_next(&end->retakes, &end->retakes, row, sizeof row / sizeof *row);
+    end->n_retakes++;
+}
+
+int retakes_append(struct store *s, int64_t job, struct text_end *end, const struct retake *v, size_t n,
+                   struct err *e)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (db_run(s, e,
+                   "INSERT INTO retake (job, number, at, token, length, since, reason) "
+                   "VALUES (?1, ?2, ?3, ?4, ?5, ?6, 'loop')",
+                   "izzdzz", job, end->n_retakes, v[i].at, (int)v[i].token, v[i].length, v[i].since))
+            return -1;
+        chain_next(end, &v[i]);
+    }
+    return 0;
+}
+
+static int read_rows(struct store *s, int64_t job, struct retakes *out, struct err *e)
+{
+    int rc, bad = 0;
+    *out = (struct retakes){0};
+    sqlite3_stmt *q = db_query(
+        s, e, "SELECT at, token, length, since FROM retake WHERE job = ?1 ORDER BY number", "i", job);
+    while ((rc = db_step(s, q, e)) == 1) {
+        const struct retake x = { (size_t)sqlite3_column_int64(q, 0), sqlite3_column_int(q, 1),
+                                  (size_t)sqlite3_column_int64(q, 2), (size_t)sqlite3_column_int64(q, 3) };
+        bad |= x.at >= x.length || x.length > INT32_MAX || x.since > x.length || x.token < 0;
+        if (bad || retakes_add(out, &x, e)) {
+            db_reset(q);
+            rc = !bad ? -1 : err_set(e, ERR_FAILED, "%s: job %" PRId64 ": retake %zu is damaged", s->shown,
+                                     job, out->n);
+            break;
+        }
+    }
+    if (rc)
+        retakes_free(out);
+    return rc;
+}
+
+int store_retakes(struct store *s, int64_t job, struct retakes *out, size_t *settled, struct err *e)
+{
+    int64_t at = -1;
+    int rc = db_begin_read(s, e);
+    if (rc)
+        return rc;
+    rc = read_rows(s, job, out, e);
+    if (rc == 0 && db_get(s, e, &at, "SELECT ifnull(settled, -1) FROM job WHERE id = ?1", "i", job) < 0)
+        rc = -1;
+    if (settled)
+        *settled = at < 0 ? SIZE_MAX : (size_t)at;
+    rc = db_end(s, rc, e);
+    if (rc)
+        retakes_free(out);
+    return rc;
+}
+
+int retakes_chain(struct store *s, int64_t job, struct text_end *end, struct err *e)
+{
+    struct retakes l;
+    end->n_retakes = 0;
+    memset(&end->retakes, 0, sizeof end->retakes);
+    if (read_rows(s, job, &l, e))
+        return -1;
+    for (size_t i = 0; i < l.n; i++)
+        chain_next(end, &l.v[i]);
+    retakes_free(&l);
+    return 0;
+}
+
+int retakes_cut(struct store *s, int64_t job, size_t keep, struct text_end *end, struct err *e)
+{
+    return db_run(s, e, "DELETE FROM retake WHERE job = ?1 AND at >= ?2", "iz", job, keep) ||
+           retakes_chain(s, job, end, e) ? -1 : 0;
+}
+
+/* The numbers of the copies have no gaps. */
+int retakes_copy(struct store *s, int64_t from, int64_t to, size_t before, struct text_end *end,
+                 struct err *e)
+{
+    return db_run(s, e,
+                  "INSERT INTO retake (job, number, at, token, length, since, reason) SELECT ?1, "
+                  "row_number() OVER (ORDER BY number) - 1, at, token, length, since, reason FROM retake "
+                  "WHERE job = ?2 AND at < ?3", "iiz", to, from, before) ||
+           retakes_chain(s, to, end, e) ? -1 : 0;
+}
+
+int store_retake_cost(struct store *s, int64_t job, size_t *n, size_t *cut, struct err *e)
+{
+    sqlite3_stmt *q = db_query(s, e,
+                               "SELECT count(*), ifnull(sum(length - at), 0) FROM retake WHERE job = ?1 AND "
+                               "at >= (SELECT ifnull(parent_at, 0) FROM job WHERE id = ?1)", "i", job);
+    if (db_step(s, q, e) != 1)
+        return -1;
+    *n = (size_t)sqlite3_column_int64(q, 0);
+    *cut = (size_t)sqlite3_column_int64(q, 1);
+    db_reset(q);
+    return 0;
+}

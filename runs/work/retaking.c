@@ -1,0 +1,175 @@
+/* Retakes of a task: what the loop rule decides, the cut, and the output that waits until tokens are settled.
+ * Start at retaking_rule and retaking_cut. */
+#include "runs/work/retaking.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+bool retaking_wanted(const struct job_params *p) { return params_on_loop(p) == ON_LOOP_RETAKE; }
+
+int retaking_check(const struct job_params *p, const struct engine *g, struct err *e)
+{
+    return retaking_wanted(p) && !g->dev->host_memory
+               ? err_set(e, ERR_INPUT,
+                         "--on-loop retake: not supported on this device; --device cpu supports it")
+               : 0;
+}
+
+/* A text is not cut before given and shared tokens, nor before a part with other parameters. */
+static size_t floor_of(const struct task *t)
+{
+    size_t at = t->parts.v[t->parts.n - 1].start;
+    for (size_t i = 0; i < t->replay.spans.n; i++)
+        at = MAX(at, t->replay.spans.v[i].start + t->replay.spans.v[i].n);
+    return at;
+}
+
+static int open_replay(struct task *t, struct replay *y, struct err *e)
+{
+    const struct engine *g = &t->w->engine;
+    return replay_open(y, t->w->store, t->job, &t->parts, &g->config, g->tokenizer,
+                       t->input.prompt_bytes == 0 && !t->params->chat, e);
+}
+
+int retaking_open(struct task *t, struct err *e)
+{
+    struct retaking *r = t->retaking = calloc(1, sizeof *r);
+    const int most = t->params->on_loop >> CHOICE_BITS;
+    if (!r)
+        return err_set(e, ERR_FAILED, "out of memory");
+    if (store_retakes(t->w->store, t->claim.job, &r->list, &r->settled, e))
+        return -1;
+    r->settled = r->settled_before = MIN(r->settled, t->claim.end.tokens);
+    r->floor = floor_of(t);
+    r->limits = (struct retake_limits){ .most = most ? (size_t)most : RETAKES,
+                                        .min_tokens = t->params->sampling.min_tokens };
+    r->shows = t->out && (t->out->text || t->out->id) && !t->out->at_once;
+    return (r->shows && open_replay(t, &r->shown, e)) ||
+           checkpoint_keep_retakes(t->checkpoint, t->ids, r->settled, e) ? -1 : 0;
+}
+
+void retaking_close(struct task *t)
+{
+    struct retaking *r = t->retaking;
+    if (!r)
+        return;
+    if (r->shown.rules)
+        replay_close(&r->shown);
+    retakes_free(&r->list);
+    free(r);
+    t->retaking = NULL;
+}
+
+/* Rows before the last settled token's are final. */
+static void lend(struct task *t) { t->lent = MAX(t->decoder.n_prompt + t->retaking->settled, (size_t)2) - 1; }
+
+static void forbid(struct task *t, size_t at)
+{
+    int32_t id[FORBIDDEN_MAX];
+    const size_t n = retakes_forbidden(&t->retaking->list, at, id);
+    decode_cut(&t->decoder, t->decoder.n_prompt + at, id, n);
+}
+
+int retaking_begin(struct task *t)
+{
+    if (!t->retaking)
+        return 0;
+    lend(t);
+    t->snapshots.image.most = &t->lent;
+    forbid(t, t->claim.end.tokens);
+    if (retaking_show(t, &t->result.why) == 0)
+        return 0;
+    t->result.end = WORK_OUTPUT_FAILED;
+    return TASK_ENDS;
+}
+
+bool retaking_rule(struct task *t, const struct repetition *p)
+{
+    struct retaking *r = t->retaking;
+    const size_t n = t->replay.emit.n;
+    size_t at;
+    if (!r)
+        return false;
+    retaking_settle(t);
+    r->limits.floor = MAX(r->floor, r->settled);
+    r->verdict = retake_of_loop(&r->list, p->start, n, &r->limits, &at);
+    if (r->verdict != RETAKE_NOT)
+        r->next = (struct retake){ at, t->decoder.tokens[t->decoder.n_prompt + at], n, p->start };
+    return r->verdict != RETAKE_NOT;
+}
+
+void retaking_settle(struct task *t)
+{
+    struct retaking *r = t->retaking;
+    if (!r)
+        return;
+    r->settled = retake_settled(t->replay.emit.loop, t->replay.emit.n, r->settled);
+    checkpoint_settled(t->checkpoint, r->settled);
+    lend(t);
+}
+
+/* Makes the emission that of the first `at` tokens. */
+static int emit_again(struct task *t, size_t at, struct err *e)
+{
+    const int32_t *text = t->decoder.tokens + t->decoder.n_prompt;
+    const char *bytes;
+    size_t n;
+    replay_close(&t->replay);
+    if (open_replay(t, &t->replay, e))
+        return -1;
+    while (t->replay.at < at)
+        replay_token(&t->replay, text[t->replay.at], &bytes, &n);
+    if (t->retaking->verdict == RETAKE_ENDS)
+        replay_end(&t->replay, FINISH_REPETITION, &bytes, &n);
+    return 0;
+}
+
+int retaking_cut(struct task *t, bool *failed, struct err *e)
+{
+    struct retaking *r = t->retaking;
+    int32_t id[FORBIDDEN_MAX];
+    if (!r || r->verdict == RETAKE_NOT)
+        return 0;
+    const struct retake *x = &r->next;
+    const int rc = checkpoint_retake(t->checkpoint, x, e);
+    if (rc)
+        return rc;
+    if (retakes_forbidden(&r->list, x->at, id) == FORBIDDEN_MAX) {
+        *failed = true;
+        return err_set(e, ERR_FAILED, "%d tokens are forbidden at token %zu, the last one %" PRId32,
+                       FORBIDDEN_MAX, x->at, x->token);
+    }
+    if (retakes_add(&r->list, x, e) || emit_again(t, x->at, e)) {
+        *failed = true;
+        return -1;
+    }
+    forbid(t, x->at);
+    r->verdict = RETAKE_NOT;
+    if (t->out && t->out->retake)
+        t->out->retake(t->out->ctx, x);
+    return 0;
+}
+
+int retaking_show(struct task *t, struct err *e)
+{
+    struct retaking *r = t->retaking;
+    const struct emit *m = &t->replay.emit;
+    const bool over = m->finish != FINISH_NONE;
+    const char *bytes;
+    size_t n;
+    if (!r || !r->shows)
+        return 0;
+    const struct work_output *out = t->out;
+    while (r->shown.at < (over ? m->n : r->settled)) {
+        const size_t at = r->shown.at;
+        const int32_t id = t->decoder.tokens[t->decoder.n_prompt + at];
+        const bool given = replay_token(&r->shown, id, &bytes, &n), new_text = at >= r->settled_before;
+        if ((out->text && n && out->text(out->ctx, bytes, n, new_text, e)) ||
+            (out->id && !given && out->id(out->ctx, id, new_text, e)))
+            return -1;
+    }
+    if (!over || r->shown.emit.finish != FINISH_NONE)
+        return 0;
+    replay_end(&r->shown, m->finish, &bytes, &n);
+    return out->text && n ? out->text(out->ctx, bytes, n, true, e) : 0;
+}

@@ -1,0 +1,37 @@
+/* What a task keeps of a job that makes retakes (src/text/retake.h), beside its decoder and its emission.
+ *
+ *     retaking_check(params, engine, &e)     refuses a device on which a text cannot be cut
+ *     retaking_open(t, &e)                   after store_begin, if retaking_wanted
+ *     retaking_begin(t)                      when the stored tokens were replayed and the decoder has them
+ *     retaking_rule(t, &repetition)          the loop rule has fired at the last token of the emission
+ *     retaking_settle(t)                     after the tokens of a round, before they are put
+ *     retaking_cut(t, &e)                    after that: takes the text back, if the rule has fired
+ *     retaking_show(t, &e)                   after that: the output
+ *     retaking_close(t)
+ *
+ * All but the first three do nothing for a task that makes no retakes. */
+#pragma once
+#include "runs/work/task.h"
+
+struct retaking {
+    struct retakes list;
+    struct retake_limits limits;
+    size_t floor;                        /* limits.floor without the settled point */
+    size_t settled, settled_before;      /* now; when the task was opened */
+    struct retake next; enum retake_verdict verdict;     /* of the rule; RETAKE_NOT: the text goes on */
+    struct replay shown; bool shows;     /* the output of settled tokens; whether there is one */
+};
+
+bool retaking_wanted(const struct job_params *p);
+int  retaking_check(const struct job_params *p, const struct engine *g, struct err *e);
+int  retaking_open(struct task *t, struct err *e);
+/* 0; TASK_ENDS: the output failed, and t->result says why. */
+int  retaking_begin(struct task *t);
+/* Whether the text will be taken back, or end. */
+bool retaking_rule(struct task *t, const struct repetition *p);
+void retaking_settle(struct task *t);
+/* 0; 1: the job is lost; -1: the store failed, or the job if *failed. */
+int  retaking_cut(struct task *t, bool *failed, struct err *e);
+/* 0; -1: the output failed. */
+int  retaking_show(struct task *t, struct err *e);
+void retaking_close(struct task *t);

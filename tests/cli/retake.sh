@@ -1,0 +1,79 @@
+#!/bin/bash
+# --on-loop retake: a repetition is taken back, and the text goes on. Drafting, kills and other workers change
+# nothing; verify, fork, extend and doctor know the retakes.
+. tests/cli/lib.inc
+L=$LONGHAND
+make_() { "$L" submit -m $MODEL -p "Once upon a time" -n "${N:-1500}" --temperature "${T:-0.3}" --min-p 0 \
+    -s 1 --on-loop "${RULE:-retake}" "$@"; }
+sql() { sqlite3 "$LONGHAND_DB" "$1" 2>/dev/null || python3 -c 'import sqlite3, sys
+c = sqlite3.connect(sys.argv[1]); r = c.execute(sys.argv[2]).fetchall(); c.commit()
+print("\n".join("|".join(map(str, x)) for x in r))' "$LONGHAND_DB" "$1"; }
+
+# plain decoding defines the text; N = 1, 8
+for n in 1 8; do for t in 0 0.3; do
+    RULE=retake:$n T=$t; plain=$(make_ --drafter none); "$L" work -q
+    "$L" text "$plain" >"$TMP/plain.$n.$t"
+    for d in auto ngram heads partial suffix; do
+        id=$(make_ --drafter $d); "$L" work -q; "$L" text "$id" >"$TMP/a"
+        same "drafting_changes_no_retake_${n}_${t}_$d" "$TMP/plain.$n.$t" "$TMP/a"
+    done
+    check "verify_derives_retakes_${n}_$t" 0 '' verify -q "$id"
+done; done
+[ "$(sql "SELECT count(*) > 20 FROM retake")" = 1 ]
+result retakes_were_made $? "$(sql 'SELECT * FROM retake')"
+
+# a text that is killed again and again equals the undisturbed one, with snapshots of its cache
+export N=1200 T=0 RULE=retake:6
+plain=$(make_ --drafter none); "$L" work -q; "$L" text "$plain" >"$TMP/plain"
+id=$(make_)
+{ for i in 1 2 3 4 5 6 7 8 9 10 11 12; do
+    timeout -s KILL "$((i / 5)).$((i % 5 * 2))5" "$L" work -q --kv-snapshot on --max-attempts 0 >/dev/null
+done; } 2>/dev/null
+"$L" work -q --kv-snapshot on --max-attempts 0; "$L" text "$id" >"$TMP/a"
+same a_killed_job_makes_the_same_retakes "$TMP/plain" "$TMP/a"
+[ "$(sql "SELECT count(*) FROM (SELECT number, at, token, length FROM retake WHERE job = $id EXCEPT
+    SELECT number, at, token, length FROM retake WHERE job = $plain)")" = 0 ]
+result its_retakes_are_the_same $? "$(sql 'SELECT * FROM retake')"
+check verify_of_a_killed_job 0 '' verify -q "$id"
+
+# an extension equals the longer run; a pipe gets the text once, although tokens were taken back
+N=700 RULE=retake:8 T=0.2; short=$(make_ --top-k 3); "$L" work -q
+N=1500 long=$(N=1500 make_ --top-k 3); "$L" extend "$short" --tokens +800 -q; "$L" work -q
+"$L" text "$long" >"$TMP/long"; "$L" text "$short" >"$TMP/a"
+same extend_equals_the_longer_run "$TMP/long" "$TMP/a"
+"$L" run -m $MODEL -p "Once upon a time" -n 1500 --temperature 0.2 --top-k 3 --min-p 0 -s 1 \
+    --on-loop retake:8 -q >"$TMP/a"
+same a_pipe_gets_the_text_once "$TMP/long" "$TMP/a"
+last=$(make_ --top-k 3 -n 1500); "$L" tail -f "$last" --from 0 >"$TMP/a" & follower=$!
+"$L" work -q; wait $follower
+same tail_follows_settled_text "$TMP/long" "$TMP/a"
+
+# forks of a text while it is written, with its samples beside it; each equals a run of its own
+T=0.3 N=1000; a=$(make_ --samples 3 --top-k 3 --name family | tail -1)
+"$L" work -q --parallel 3; "$L" text @family >"$TMP/a"
+for i in 0 1 2; do
+    "$L" text "@family/$i" >"$TMP/a" 2>/dev/null || "$L" list @family >&2
+    check "verify_of_sample_$i" 0 '' verify -q "@family/$i"
+done
+at=$(sql "SELECT max(at) + 1 FROM retake
+    WHERE job = $plain AND at < (SELECT tokens FROM job WHERE id = $plain)")
+fork=$("$L" fork "$plain" --at "${at:-1}" --seed 5 --tokens 600 2>/dev/null)
+"$L" work -q
+check verify_of_a_fork 0 '' verify -q "${fork:-none}"
+check doctor_finds_nothing 0 '' doctor
+
+# a retake without its row
+sql "DELETE FROM retake WHERE job = $id AND number = (SELECT max(number) FROM retake WHERE job = $id)" \
+    >/dev/null
+check doctor_finds_a_missing_retake 1 'findings?$' doctor
+grep -q "job $id: the hash of its [0-9]* tokens and its retakes differs" "$TMP/out"
+result and_names_it $? "$(cat "$TMP/out")"
+
+# what cannot be
+check retake_needs_a_number 2 "'retake:x' is not one of warn.stop.off.retake" \
+    submit -m $MODEL -p x --on-loop retake:x
+check retake_has_a_range 2 'N from 1 to 1000' submit -m $MODEL -p x --on-loop retake:1001
+check only_retake_has_a_number 2 'is not one of' submit -m $MODEL -p x --on-loop stop:3
+check no_retakes_with_the_published_verifier 2 'retake: --verifier paper cannot' \
+    submit -m $MODEL -p x -n 20 --on-loop retake --preset tokenswift --verifier paper
+exit $failed
