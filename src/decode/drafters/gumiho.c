@@ -106,11 +106,11 @@ static void gumiho_cut(struct decoder *d)
         return;
     }
     s->end = to;
-    if (to < s->first) {                 /* the cache begins anew with the states that are left */
+    if (to <= s->first) {                /* the cache begins anew with the states that are left */
         kv_truncate(&s->kv, 0);
         s->first = s->begin;
-    } else if (to < next_pair(s)) {
-        kv_truncate(&s->kv, to - s->first);
+    } else if (to <= next_pair(s)) {     /* the next pass reads a pair at least */
+        kv_truncate(&s->kv, to - 1 - s->first);
     }
 }
 
