@@ -143,7 +143,7 @@ static double of_seed(const struct job *j) { return (double)j->seed; }
 static double of_sample(const struct job *j) { return j->sample; }
 static double of_tokens(const struct job *j) { return (double)j->tokens; }
 
-/* cut: a longer value is cut, unless the column is the last one; 0: none is. */
+/* cut: a longer value is cut, unless the column is the last one or --columns names it; 0: none is. */
 static const struct column {
     const char *name, *head;
     put_cell *put;
@@ -181,7 +181,7 @@ static const struct column *find_column(const char *option, const char *name, si
     return NULL;
 }
 
-struct table { const struct column *v[COLUMNS_MAX]; size_t n, wide[COLUMNS_MAX]; bool marked; };
+struct table { const struct column *v[COLUMNS_MAX]; size_t n, wide[COLUMNS_MAX]; bool marked, chosen; };
 
 static int read_columns(struct table *t, const char *list, struct err *e)
 {
@@ -320,7 +320,7 @@ static size_t put_one(char cell[CELL], const struct table *t, size_t i, const st
         strcpy(cell, "-");
     if (j && c->put == put_rate && t->marked && !j->shared)
         strcat(cell, " ");                       /* where others have the mark */
-    return cut_to(cell, c->cut && !last ? MIN(room, c->cut) : room);
+    return cut_to(cell, c->cut && !last && !t->chosen ? MIN(room, c->cut) : room);
 }
 
 /* Prints one row, at most `wide` columns. */
@@ -455,7 +455,7 @@ int cmd_list(const struct options *o, struct err *e)
 {
     struct store_parts p = {0};
     struct store_counts n;
-    struct table t = {0};
+    struct table t = { .chosen = o->columns };
     double estimate = 0, part;
     if (read_columns(&t, o->columns ? o->columns : "job,state,tokens,rate,finish,age,model,name,prompt", e))
         return -1;

@@ -41,6 +41,9 @@ check a_grid_of_lists_and_seeds 0 \
         WHERE custom_id LIKE 'drafter=heads+ngram,tree=2+1%' AND parameters GLOB
         '*\"drafter\": \"heads,ngram\"*\"tree\": ?2, 1?*' AND parameters GLOB '*\"alone\": true*'")" = 3 ]
 result lists_and_seeds_are_values $? "$("$L" show @lists | grep parameters | head -3)"
+"$L" list @lists --columns name,seed | grep -qE '^@lists/drafter=heads\+ngram,tree=2\+1,seed=2/0 +2 *$' &&
+    "$L" list @lists | grep -q '@lists/drafter=heads+ngram,tree=2+1,seed  '
+result chosen_columns_are_not_cut $? "$("$L" list @lists --columns name,seed | tail -3)"
 "$L" work -q --parallel 4
 [ "$("$L" list @lists --json | grep -c '"ran_alone": true')" = 12 ]
 result a_grid_of_drafters_is_written_alone $? "$("$L" list @lists)"
