@@ -50,7 +50,7 @@ static void add_fit(struct model_fits *f, const char *path, const char *where)
         snprintf(f->path, sizeof f->path, "%s", path);
         snprintf(f->where, sizeof f->where, "%s", where);
     }
-    add_word(f->list, sizeof f->list, path[n] ? path + n + 1 : slash + 1);
+    add_word(f->list, sizeof f->list, path[n] ? path + n + 1 : slash ? slash + 1 : path);
 }
 
 /* ---- folders ---- */

@@ -76,6 +76,9 @@ cache, .*; --model models/demo is a small one .*LONGHAND_MODEL" run --prompt x -
 LONGHAND_MODEL=/nonexistent check model_of_the_environment_not_there 2 \
     "^longhand: LONGHAND_MODEL: /nonexistent: No such file" run --prompt x --tokens 5
 LONGHAND_MODEL=/nonexistent check model_option_wins_over_the_environment 0 '' run -m $MODEL -p x -n 5 -q
+program=$(realpath "$LONGHAND")
+(cd models && "$program" inspect -m demo) >"$TMP/out" 2>&1
+result a_model_in_this_folder_needs_no_slash $? "$(head -3 "$TMP/out")"
 LONGHAND_MODEL=$MODEL check model_of_the_environment 0 '' tokenize README.md
 LONGHAND_MODEL=$MODEL check model_of_the_environment_runs 0 '' run -p x -n 5 -q
 LONGHAND_MODEL=$MODEL check work_has_no_model_of_the_environment 0 '' work -q
