@@ -38,7 +38,8 @@ three()
         [ "$("$LONGHAND" list --json | grep -o '"state": "done"' | wc -l)" = 3 ]
 }
 told=; first=; bad=; threes=0
-for mib in $(seq 212 -6 60); do
+[ -n "${LONG:-}" ] && step=6 || step=12
+for mib in $(seq 212 -$step 60); do
     limited $L --draft-weights model >"$TMP/t" || { ended=$?; break; }
     first=${first:-$mib}
     limited $L >"$TMP/t" && cmp -s "$TMP/want" "$TMP/t" || bad+=" $mib:$(tail -c 200 "$TMP/err")"

@@ -56,7 +56,8 @@ assert_json show_json_has_events \
 "$L" run $G -n 2000 -s 8 -q --ignore-eos >"$TMP/long"
 id=$("$L" submit $G -n 2000 -s 8 --ignore-eos)
 kills=0 lost=0 before=0
-for i in $(seq ${KILLS:-20}); do
+[ -n "${LONG:-}" ] && n_kills=20 || n_kills=8
+for i in $(seq $n_kills); do
     "$L" work -q --max-attempts 0 & pid=$!
     [ $((RANDOM % 3)) = 0 ] || wait_for "[ \$(tokens_of $id) -gt $before ]"
     sleep $((i % 7 == 0)).$((RANDOM % 3))$((RANDOM % 10))

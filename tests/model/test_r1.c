@@ -2,8 +2,9 @@
  * on the number of rows in a pass, the split of the context into passes, the shape of the tree, the other
  * sequences in the pass, the number of threads, or the twin. Every comparison has a control that must differ.
  *
- *     test_r1 [--long | --time]   --long adds 100,000 tokens of prefill in chunks against token by token;
- *                                 --time only measures */
+ *     test_r1 [--long | --time]   --long takes every size of pass for every model and length, not a sample
+ *                                 of them, and adds 100,000 tokens of prefill in chunks against token by
+ *                                 token; --time only measures */
 #include "tests/rig.h"
 #include <time.h>
 
@@ -72,6 +73,8 @@ static void length(const char *what, const char *dir, enum dtype compute, size_t
 }
 
 static const size_t all_sizes[] = { 1, 2, 3, 7, 16, 31, 64, 256 }, some_sizes[] = { 2, 31, 64 };
+/* The short test takes these, in turn. */
+static const size_t sample_sizes[2][4] = { { 2, 7, 64, 256 }, { 1, 3, 16, 31 } };
 static const size_t lengths[] = { 0, 1, 63, 64, 65, 2047, 2048, 2049, 4097 };
 
 static void demo_rows_at_every_length(void)
@@ -81,15 +84,18 @@ static void demo_rows_at_every_length(void)
         size_t n = lengths[i] == 0 || lengths[i] == 65 || lengths[i] == 2047 ? 256 : 66;
         if (SLOW_BUILD && (n > 66 || lengths[i] > 2049))
             n = 33;
-        length("demo", demo, DT_BF16, lengths[i], n, (struct plan[]){ { best, 2 } }, 1, all_sizes, 8);
+        length("demo", demo, DT_BF16, lengths[i], n, (struct plan[]){ { best, 2 } }, 1,
+               long_test ? all_sizes : sample_sizes[i % 2], long_test ? 8 : 4);
         FOR_TWINS(o)
             if (o != ops_all[0] && o != best)
                 length("demo", demo, DT_BF16, lengths[i], MIN(n, 66), (struct plan[]){ { o, 1 }, { o, 2 } },
                        2, some_sizes, 3);
     }
     /* more threads than KV heads */
-    length("demo", demo, DT_BF16, 2047, 64, (struct plan[]){ { best, 5 } }, 1, all_sizes, 7);
-    length("demo f32", demo, DT_F32, 2047, 33, (struct plan[]){ { best, 2 } }, 1, all_sizes, 6);
+    length("demo", demo, DT_BF16, 2047, 64, (struct plan[]){ { best, 5 } }, 1,
+           long_test ? all_sizes : some_sizes, long_test ? 7 : 3);
+    length("demo f32", demo, DT_F32, 2047, 33, (struct plan[]){ { best, 2 } }, 1,
+           long_test ? all_sizes : sample_sizes[1], long_test ? 6 : 4);
 }
 static void demo_rows_in_plain_c(void)
 {
@@ -106,7 +112,8 @@ static void tiny_models_in_every_twin(void)
         for (int f32 = 0; f32 < 2; f32++)
             for (size_t i = 0; i < 9; i++) {
                 size_t n = i == 3 || i == 6 ? 70 : 33;
-                if (SLOW_BUILD && i % 2)
+                /* A sample is every third length: one of them has 2,047 tokens or more. */
+                if ((SLOW_BUILD && i % 2) || (!long_test && (i + t + (size_t)f32) % 3))
                     continue;
                 static const size_t threads[] = { 1, 2, 5, 9 };
                 FOR_TWINS(o) {
@@ -132,8 +139,10 @@ static void demo_at_100000(void)
         if (o == ops_all[0])
             length("demo", demo, DT_BF16, LEN, 2, p, 1, (size_t[]){ 2 }, 1);
         else
-            length("demo", demo, DT_BF16, LEN, o == best ? 66 : 16, p, 2, o == best ? (size_t[]){ 2, 3, 7, 16,
-                31, 64 } : (size_t[]){ 3, 16 }, o == best ? 6 : 2);
+            length("demo", demo, DT_BF16, LEN, o != best ? 16 : long_test ? 66 : 33, p, 2,
+                   o != best ? (size_t[]){ 3, 16 } : long_test ? (size_t[]){ 2, 3, 7, 16, 31, 64 }
+                                                               : (size_t[]){ 3, 31 },
+                   o == best && long_test ? 6 : 2);
     }
 }
 /* Control: one byte of a distant V, and one of a distant K, show at position 100,000. */
@@ -266,7 +275,7 @@ static void tiny_trees(void)
         tiny_write(&tiny_models[t], dir);
         for (size_t i = 0; i < 6; i++)
             FOR_TWINS(o) {
-                if (SLOW_BUILD && (i + t) % 2)
+                if ((SLOW_BUILD && (i + t) % 2) || (!long_test && i % 3 == t % 3))
                     continue;
                 size_t depth = i % 3 == 0 ? 70 : i % 3 == 1 ? 10 : 130;
                 tree_at(tiny_models[t].name, dir, i & 1 ? DT_F32 : DT_BF16, o, i == 4 ? 5 : 1, at[i],
@@ -309,7 +318,9 @@ static void prefill(const char *what, const char *dir, enum dtype compute, const
 static void demo_prefill_in_chunks(void)
 {
     size_t n = SLOW_BUILD ? 300 : 4097;
-    prefill("demo", demo, DT_BF16, best_twin(), 2, n, (size_t[]){ 7, 64, 100, 256, 1000, 2048 }, 6, true);
+    if (long_test)
+        prefill("demo", demo, DT_BF16, best_twin(), 2, n, (size_t[]){ 7, 64, 256, 1000 }, 4, false);
+    prefill("demo", demo, DT_BF16, best_twin(), 2, n, (size_t[]){ 100, 2048 }, 2, true);
     FOR_TWINS(o)
         if (o != ops_all[0] && o != best_twin())
             prefill("demo", demo, DT_BF16, o, 2, n, (size_t[]){ 512 }, 1, false);
@@ -324,7 +335,8 @@ static void tiny_prefill_in_chunks(void)
         tiny_write(&tiny_models[t], dir);
         FOR_TWINS(o)
         prefill(tiny_models[t].name, dir, t & 1 ? DT_F32 : DT_BF16, o, 3,
-                o == ops_all[0] || SLOW_BUILD ? 140 : 2200, (size_t[]){ 5, 64, 300, 2048 }, 4,
+                o == ops_all[0] || SLOW_BUILD ? 140 : 2200,
+                t & 1 ? (size_t[]){ 64, 2048, 5, 300 } : (size_t[]){ 5, 300, 64, 2048 }, long_test ? 4 : 2,
                 o == best_twin() && !tiny_models[t].window);
         tiny_remove(dir);
     }
@@ -404,7 +416,8 @@ static void quantised_prefill_in_chunks(void)
     for (size_t i = 0; i < 2; i++)
         FOR_TWINS(o)
             prefill(names[i], names[i], DT_BF16, o, 3, o == ops_all[0] || SLOW_BUILD ? 140 : 2200,
-                    (size_t[]){ 5, 64, 300, 2048 }, 4, o == best_twin());
+                    i ? (size_t[]){ 64, 2048, 5, 300 } : (size_t[]){ 5, 300, 64, 2048 }, long_test ? 4 : 2,
+                    o == best_twin());
 }
 
 /* ---- several rows cost less than as many passes ---- */
