@@ -91,7 +91,8 @@ int store_lengths(struct store *s, int64_t job, struct job_lengths *out, struct 
 {
     sqlite3_stmt *q = db_query(s, e,
                                "SELECT CASE WHEN c.most NOT NULL AND c.sha IS NULL THEN c.most ELSE "
-                               "j.prompt_tokens END, j.wanted, j.wanted - CASE WHEN c.given NOT NULL AND "
+                               "j.prompt_tokens END, CASE WHEN j.state = 'done' THEN j.tokens ELSE "
+                               "j.wanted END, j.wanted - CASE WHEN c.given NOT NULL AND "
                                "c.sha IS NULL THEN c.given ELSE j.given END "
                                "FROM job j LEFT JOIN chapter c ON c.job = j.id WHERE j.id = ?1", "i", job);
     const int rc = db_step(s, q, e);
@@ -164,8 +165,8 @@ int store_chapters_wait(struct store *s, const char *batch, struct err *e)
 {
     int64_t ignored;
     return db_get(s, e, &ignored,
-                  "SELECT 1 FROM chapter c JOIN job j ON j.id = c.job JOIN job p ON p.id = c.after "
-                  "WHERE c.sha IS NULL AND j.state = 'queued' AND p.state = 'running' AND "
+                  "SELECT 1 FROM job p CROSS JOIN chapter c ON c.after = p.id CROSS JOIN job j ON "
+                  "j.id = c.job WHERE c.sha IS NULL AND j.state = 'queued' AND p.state = 'running' AND "
                   "(?1 IS NULL OR j.batch = (SELECT id FROM batch WHERE name = ?1)) LIMIT 1", "t", batch);
 }
 
@@ -286,6 +287,12 @@ static int note(struct store *s, int64_t job, const char *kind, int64_t of, stru
                   "irti", job, wall_seconds(), kind, of);
 }
 
+/* The name of job ?1 in the book ?2: its own one, with its number if another job of the book has it. */
+#define NAME_IN_BOOK \
+    "(SELECT CASE WHEN EXISTS (SELECT 1 FROM job o WHERE o.batch = ?2 AND o.custom_id = x.name) THEN " \
+    "x.name || '-' || ?1 ELSE x.name END FROM (SELECT CAST(ifnull(custom_id, depth + 1) AS TEXT) AS name " \
+    "FROM job WHERE id = ?1) x)"
+
 /* A new job of the batch from an old one: its request and its place, as `done` with its text, or queued. */
 static int copy_job(struct store *s, int64_t old, int64_t batch, bool done, int64_t *id, struct err *e)
 {
@@ -293,7 +300,7 @@ static int copy_job(struct store *s, int64_t old, int64_t batch, bool done, int6
                "INSERT INTO job (batch, line, custom_id, sample, identity, model, fingerprint, numerics, "
                "seed, wanted, prompt_tokens, tokens, given, link, state, priority, finish_reason, "
                "stop_reason, parent, parent_at, created, started, updated, ended, text_sha, opening) "
-               "SELECT ?2, line, ifnull(custom_id, depth + 1), 0, identity, model, fingerprint, "
+               "SELECT ?2, line, " NAME_IN_BOOK ", 0, identity, model, fingerprint, "
                "CASE WHEN ?3 THEN numerics END, seed, wanted, prompt_tokens, CASE WHEN ?3 THEN tokens ELSE 0 "
                "END, CASE WHEN ?3 THEN given ELSE 0 END, link, CASE WHEN ?3 THEN 'done' ELSE 'queued' END, "
                "priority, CASE WHEN ?3 THEN finish_reason END, CASE WHEN ?3 THEN stop_reason END, "
@@ -326,6 +333,8 @@ static int copy_done(struct store *s, int64_t old, int64_t batch, int64_t *id, s
                   "parameters, fingerprint FROM part WHERE job = ?2", "ii", *id, old) ||
            db_run(s, e, "INSERT INTO logprob (job, start, n, best, crc, data) SELECT ?1, start, n, best, "
                   "crc, data FROM logprob WHERE job = ?2", "ii", *id, old) ||
+           db_run(s, e, "INSERT INTO retake (job, number, at, token, length, since, reason) SELECT ?1, "
+                  "number, at, token, length, since, reason FROM retake WHERE job = ?2", "ii", *id, old) ||
            note(s, *id, "copied", old, e) ? -1 : 0;
 }
 
@@ -404,8 +413,8 @@ int book_follow(struct store *s, int64_t old, int64_t now, const struct new_book
     struct copied *v = malloc((BOOK_MAX + 1) * sizeof *v), *list = malloc(BOOK_MAX * sizeof *list);
     int rc = v && list ? 0 : copies_no_memory(e);
     if (rc == 0)
-        rc = db_run(s, e, "UPDATE job SET batch = ?2, (line, custom_id) = (SELECT line, ifnull(custom_id, "
-                    "depth + 1) FROM job WHERE id = ?3) WHERE id = ?1", "iii", now, b->batch, old) ||
+        rc = db_run(s, e, "UPDATE job SET batch = ?2, line = (SELECT line FROM job WHERE id = ?1), "
+                    "custom_id = " NAME_IN_BOOK " WHERE id = ?3", "iii", old, b->batch, now) ||
              copy_row(s, old, now, b->last, e) || db_run(s, e, place, "i", now) ||
              read_pairs(s, after_job, old, list, &n, e) ? -1 : 0;
     if (rc == 0)

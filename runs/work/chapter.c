@@ -179,7 +179,7 @@ static int join_chat(struct chapter_prompt *p, const struct earlier *x, const st
     if (c->carry < 0 && !x->in.chat && x->in.prompt_bytes)
         rc = conversation_of_user(&user, x->in.prompt, x->in.prompt_bytes, e);
     rc = rc || conversation_continue(&p->chat, in->chat, c->carry < 0 ? x->in.chat ? x->in.chat : user : NULL,
-                                     x->text.text + at, x->bytes - at, e) ||
+                                     c->carry ? x->text.text + at : NULL, x->bytes - at, e) ||
          conversation_render(&chat, p->chat, g->dir, g->tokenizer, e) ? -1 : 0;
     p->ids = chat.ids;
     p->n = chat.n_ids;

@@ -349,12 +349,12 @@ static int poll_again(struct schedule *h, bool *again, struct err *e)
     if (store_counts(h->w->store, h->o->batch, &n, e))
         return -1;
     double now = clock_seconds();
-    if (n.jobs[JOB_RUNNING] == 0)
-        return 0;
     const int chapters = store_chapters_wait(h->w->store, h->o->batch, e);
     *again = chapters == 1;
     if (chapters)
         return MIN(chapters, 0);
+    if (n.jobs[JOB_RUNNING] == 0)
+        return 0;
     h->waiting_since = h->waiting_since > 0 ? h->waiting_since : now;
     *again = now - h->waiting_since < store_lease_seconds(h->w->store) + 2;
     return 0;

@@ -668,6 +668,8 @@ int task_open(struct task *t, struct err *e)
     t->result.tokens_before = t->result.tokens = t->claim.end.tokens;
     t->place = heartbeat_watch(w->beat, t->claim.job, t->claim.attempt);
     t->watched = true;
+    if (t->chapter.after && !t->chapter.made)    /* another worker may have made the prompt meanwhile */
+        task_forget(t);
     int rc = t->job ? 0 : task_read(t, t->claim.job, e);
     if (rc == 0 && (rc = prepare(t, e)) > 0 && !t->result.why.msg[0])
         must_stop(t);

@@ -216,7 +216,7 @@ static int read_chat(struct batch_model *m, struct batch_line *l, struct request
         rc = chat_prompt_make(&p, c, m->engine.tokenizer, &l->in, &m->chat_notes, e) ||
              conversation_put(&r->conversation, &l->in, l->template ? l->template : l->o.chat_template,
                               l->template ? CHAT_TEXT : CHAT_FILE, e) ||
-             (l->after && l->carry >= 0 && read_next_turn(&p, r->conversation, &m->engine, e)) ? -1 : 0;
+             (l->after && l->carry > 0 && read_next_turn(&p, r->conversation, &m->engine, e)) ? -1 : 0;
         if (rc)
             err_while(e, "body.messages");
     }

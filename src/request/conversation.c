@@ -141,10 +141,12 @@ int conversation_continue(char **json, const char *own, const char *before, cons
     jw_open(&w, "before", '[');
     if (before)
         put_all(&w, &earlier);
-    jw_open(&w, NULL, '{');
-    jw_text(&w, "role", "assistant");
-    jw_bytes(&w, "content", answer, n);
-    jw_close(&w, '}');
+    if (answer) {
+        jw_open(&w, NULL, '{');
+        jw_text(&w, "role", "assistant");
+        jw_bytes(&w, "content", answer, n);
+        jw_close(&w, '}');
+    }
     jw_close(&w, ']');
     for (struct js_walk walk = js_walk(&root); js_next(&walk, &key, &v);) {
         if (js_is(&key, "before") || js_length(&key, &control) >= sizeof name)

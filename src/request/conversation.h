@@ -12,7 +12,8 @@
 /* template: as in chat_open; NULL: the model's own. *json: for free. */
 int conversation_put(char **json, const struct chat_input *in, const char *template, enum chat_source source,
                      struct err *e);
-/* The chat `own` after an answer. before: the chat that was answered; NULL: its messages are left out. */
+/* The chat `own` after an answer; NULL: there is none. before: the chat that was answered; NULL: its messages
+ * are left out. */
 int conversation_continue(char **json, const char *own, const char *before, const char *answer, size_t n,
                           struct err *e);
 /* A chat of one message of a user. */

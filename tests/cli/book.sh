@@ -268,6 +268,26 @@ for i in 3 4; do "$L" text @old/ch$i >"$TMP/a"; "$L" text @new/ch$i >"$TMP/b"
 same the_new_chapter_continues_the_new_text "$TMP/a" "$TMP/b"
 "$L" text @old --between '' >"$TMP/after"; same the_old_book_stays "$TMP/before" "$TMP/after"
 check doctor_of_both_books 0 '' doctor
+# a book whose first chapter continues another book that has a chapter of the same name
+line '{"custom_id": "ch1", "after": "@old/ch2", "max_tokens": 9}' >"$TMP/sequel.jsonl"
+"$L" submit --batch "$TMP/sequel.jsonl" -m $D -s 7 --ignore-eos -q >/dev/null; "$L" work -q
+check a_name_that_two_chapters_have 0 '' fork @sequel/ch1 --follow --name both -q
+names=$("$L" list @both --columns custom_id | tail -3 | xargs)
+[[ $names =~ ^ch1\ ch2\ ch1-[0-9]+$ ]]; result the_second_one_gets_its_number $? "$names"
+# copies of chapters that were taken back; a short text that ended by itself
+line '{"custom_id": "a", "prompt": "Once upon a time", "max_tokens": 900}' \
+    '{"custom_id": "b", "after": "a", "carry": 20, "max_tokens": 5}' >"$TMP/taken.jsonl"
+"$L" submit --batch "$TMP/taken.jsonl" -m $D -s 1 --ignore-eos --temperature 0.2 --on-loop retake:4 \
+    --name taken -q >/dev/null; "$L" work -q
+"$L" show @taken/a | grep -q 'retake'; result a_chapter_with_retakes $? "$("$L" show @taken/a | head -20)"
+check follow_copies_retakes 0 '' fork @taken/b --follow --name again -q
+"$L" text @taken/a >"$TMP/a"; "$L" text @again/a >"$TMP/b"; same the_copy_is_readable "$TMP/a" "$TMP/b"
+check doctor_of_the_copy 0 '' doctor
+context=$("$L" inspect -m $D --json | grep -o '"context": [0-9]*' | cut -d' ' -f2)
+line "{\"custom_id\": \"x\", \"prompt\": \"The sea\", \"stop\": \" the\", \"max_tokens\": $((context - 9))}" \
+    >"$TMP/short.jsonl"
+"$L" submit --batch "$TMP/short.jsonl" -m $D -s 7 -q >/dev/null; "$L" work -q
+check a_short_text_leaves_room 0 '' submit --after @short/x -m $D --tokens 40 -q
 check follow_needs_a_name 2 'fork: --follow needs --name' fork @old/ch3 --follow
 check follow_takes_no_name 2 'the name "new" is in use' fork @old/ch3 --follow --name new
 "$L" redo @new/ch3 -q >/dev/null 2>"$TMP/err"; "$L" work -q
