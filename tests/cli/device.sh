@@ -101,7 +101,7 @@ done
 # Other commands.
 head -c 400 build/data/models/short.txt >"$TMP/text"
 "$L" score -m $M "$TMP/text" -q --device cpu >"$TMP/a"; "$L" score -m $M "$TMP/text" -q --device $D >"$TMP/b"
-cat "$TMP/a" "$TMP/b" | awk '{ n[NR] = $1; nll[NR] = $4; d = nll[1] - nll[NR] }
+cat "$TMP/a" "$TMP/b" | awk '{ n[NR] = $1; nll[NR] = $6; d = nll[1] - nll[NR] }
     END { exit !(NR == 2 && n[1] == n[2] && n[1] > 50 && nll[1] > 0 && d * d < (0.005 * nll[1]) ^ 2) }'
 result device_scores_as_the_cpu $? "$(cat "$TMP/a" "$TMP/b")"
 check device_has_no_f32 2 "--compute f32 is not supported on this device" run $G -n 2 --compute f32

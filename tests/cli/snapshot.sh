@@ -86,7 +86,7 @@ result notice_and_rebuild_as_json $? "$(cat "$TMP/err")"
 stopped_job 300; file=$(ls "$DIR"/$id-*.kv); : >"$file"; "$L" work $W --progress none 2>"$TMP/err"
 [ "$(grep -c "job $id: the snapshot is not used" "$TMP/err")" = 1 ]
 result a_notice_is_one_line $? "$(cat "$TMP/err")"
-stopped_job 300; "$L" extend $id --tokens +5 2>"$TMP/err" || "$L" pause $id -q; "$L" remove $id -q
+stopped_job 300; "$L" pause $id -q; "$L" remove $id -q
 [ ! -e "$DIR" ]; result remove_deletes_it $? "$(ls "$DIR" 2>/dev/null)"
 
 # Stopped while it reads a long prompt: the snapshot keeps the rows that were read.
