@@ -52,6 +52,8 @@ result a_waiting_worker_says_it_once $? "$(cat "$TMP/log")"
 
 # ---- the Job of Kubernetes ----
 mkdir -m 777 "$TMP/data"; chmod 755 "$TMP"
+up=$TMP                              # another user passes through the folders of this run
+while up=${up%/*}; [[ $up == /tmp/?* ]]; do chmod a+x "$up"; done
 for i in 0 1 2 3; do echo "{\"custom_id\": \"r$i\", \"prompt\": \"Day $i of the voyage\"}"; done \
     >"$TMP/data/book.jsonl"
 LONGHAND_DB=$TMP/whole.db "$L" run --batch "$TMP/data/book.jsonl" -o "$TMP/whole.jsonl" "${G[@]}" \
