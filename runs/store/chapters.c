@@ -299,13 +299,15 @@ static int copy_job(struct store *s, int64_t old, int64_t batch, bool done, int6
     if (db_run(s, e,
                "INSERT INTO job (batch, line, custom_id, sample, identity, model, fingerprint, numerics, "
                "seed, wanted, prompt_tokens, tokens, given, link, state, priority, finish_reason, "
-               "stop_reason, parent, parent_at, created, started, updated, ended, text_sha, opening) "
+               "stop_reason, parent, parent_at, created, started, updated, ended, text_sha, settled, "
+               "opening) "
                "SELECT ?2, line, " NAME_IN_BOOK ", 0, identity, model, fingerprint, "
                "CASE WHEN ?3 THEN numerics END, seed, wanted, prompt_tokens, CASE WHEN ?3 THEN tokens ELSE 0 "
                "END, CASE WHEN ?3 THEN given ELSE 0 END, link, CASE WHEN ?3 THEN 'done' ELSE 'queued' END, "
                "priority, CASE WHEN ?3 THEN finish_reason END, CASE WHEN ?3 THEN stop_reason END, "
                "CASE WHEN ?3 THEN id END, CASE WHEN ?3 THEN tokens END, ?4, CASE WHEN ?3 THEN started END, "
-               "?4, CASE WHEN ?3 THEN ?4 END, CASE WHEN ?3 THEN text_sha END, opening FROM job WHERE id = ?1",
+               "?4, CASE WHEN ?3 THEN ?4 END, CASE WHEN ?3 THEN text_sha END, CASE WHEN ?3 THEN settled END, "
+               "opening FROM job WHERE id = ?1",
                "iidr", old, batch, (int)done, wall_seconds()))
         return -1;
     *id = sqlite3_last_insert_rowid(s->db);

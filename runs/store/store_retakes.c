@@ -19,8 +19,8 @@ int retakes_append(struct store *s, int64_t job, struct text_end *end, const str
     for (size_t i = 0; i < n; i++) {
         if (db_run(s, e,
                    "INSERT INTO retake (job, number, at, token, length, since, reason) "
-                   "VALUES (?1, ?2, ?3, ?4, ?5, ?6, 'loop')",
-                   "izzdzz", job, end->n_retakes, v[i].at, (int)v[i].token, v[i].length, v[i].since))
+                   "SELECT ?1, ifnull(max(number) + 1, 0), ?2, ?3, ?4, ?5, 'loop' FROM retake WHERE job = ?1",
+                   "izdzz", job, v[i].at, (int)v[i].token, v[i].length, v[i].since))
             return -1;
         chain_next(end, &v[i]);
     }

@@ -441,27 +441,32 @@ static void cut_rounds(struct checkpoint *c, size_t at)
         last->tokens = MIN(last->tokens, at - last->start);
 }
 
+/* Waits for a commit in progress. The caller holds the lock. */
+static int take_back(struct checkpoint *c, const struct retake *x, struct err *e)
+{
+    while (c->in_commit)
+        pthread_cond_wait(&c->committer->done, &c->committer->lock);
+    const int rc = status(c, e);
+    assert(x->at >= c->base && x->at - c->base <= c->n_put && !c->end);
+    if (rc || retakes_add(&c->retakes, x, e))
+        return rc ? rc : -1;
+    c->n_put = x->at - c->base;
+    if (c->n_committed > c->n_put) {
+        c->n_committed = c->n_put;
+        c->cut = x->at;
+    }
+    if (c->rounds)
+        cut_rounds(c, x->at);
+    return 0;
+}
+
 int checkpoint_retake(struct checkpoint *c, const struct retake *x, struct err *e)
 {
     const double start = clock_seconds();
     struct committer *k = c->committer;
     pthread_mutex_lock(&k->lock);
-    while (c->in_commit)
-        pthread_cond_wait(&k->done, &k->lock);
-    int rc = status(c, e);
-    if (rc == 0)
-        rc = retakes_add(&c->retakes, x, e);
-    assert(x->at >= c->base && x->at - c->base <= c->n_put && !c->end);
-    if (rc == 0) {
-        c->n_put = x->at - c->base;
-        if (c->n_committed > c->n_put) {
-            c->n_committed = c->n_put;
-            c->cut = x->at;
-        }
-        if (c->rounds)
-            cut_rounds(c, x->at);
-        pthread_cond_signal(&k->work);
-    }
+    const int rc = take_back(c, x, e);
+    pthread_cond_signal(&k->work);
     pthread_mutex_unlock(&k->lock);
     c->put_seconds += clock_seconds() - start;
     return rc;
@@ -506,12 +511,16 @@ int checkpoint_flush(struct checkpoint *c, struct err *e)
     return rc;
 }
 
-int checkpoint_end(struct checkpoint *c, const struct job_end *end, struct err *e)
+int checkpoint_end(struct checkpoint *c, const struct job_end *end, const struct retake *last, struct err *e)
 {
     int rc = checkpoint_put(c, NULL, 0, NULL, e);    /* counters added after the last round */
     if (rc)
         return rc;
     pthread_mutex_lock(&c->committer->lock);
+    if (last && (rc = take_back(c, last, e))) {
+        pthread_mutex_unlock(&c->committer->lock);
+        return rc;
+    }
     c->end = end;
     return wait_done(c, 0, e);
 }

@@ -7,7 +7,7 @@
  *     loop:  checkpoint_add(c, drafted, 4);                      any number of times
  *            rc = checkpoint_put(c, ids, n, NULL, &e)            ends a round; never waits for the disk
  *            checkpoint_note(c, "notice", "..");                 an event of the job; never waits either
- *     checkpoint_end(c, &end, &e)                                the rest and the job's end at once
+ *     checkpoint_end(c, &end, NULL, &e)                          the rest and the job's end at once
  *     checkpoint_close(c)
  *     committer_close(k)
  *
@@ -83,8 +83,10 @@ double checkpoint_put_seconds(const struct checkpoint *c);
 void checkpoint_note(struct checkpoint *c, const char *kind, const char *text);
 /* Wait until everything put so far is committed. Returns as checkpoint_put. */
 int checkpoint_flush(struct checkpoint *c, struct err *e);
-/* Commit everything and end the job's claim. Nothing may be put afterwards. Returns as checkpoint_put. */
-int checkpoint_end(struct checkpoint *c, const struct job_end *end, struct err *e);
+/* Commit everything and end the job's claim. last: the retake that ends the text, or NULL. The commit of the
+ * end has it, for without the end a resumed text would go on after it. Nothing may be put afterwards. Returns
+ * as checkpoint_put. */
+int checkpoint_end(struct checkpoint *c, const struct job_end *end, const struct retake *last, struct err *e);
 /* Drop what is not committed, and free. NULL is allowed. */
 void checkpoint_close(struct checkpoint *c);
 

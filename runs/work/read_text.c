@@ -53,7 +53,7 @@ static struct emit_rules *rules_of(const struct job *job, const struct job_parts
         job_ends(&ends[i], x, c);
         rules[i] = (struct emit_rules){ .tokens = job->wanted, .eos = ends[i].id, .n_eos = ends[i].n_eos,
                                         .n_stop_ids = ends[i].n_stop, .ignore_eos = x->sampling.ignore_eos,
-                                        .stop = x->stop.v, .n_stop = x->stop.n, 
+                                        .stop = x->stop.v, .n_stop = x->stop.n,
                                         .on_loop = params_on_loop(x) };
         const bool last = i + 1 == p->n;
         const size_t end = !last ? p->v[i + 1].start : job->state == JOB_DONE ? job->tokens : SIZE_MAX;

@@ -131,21 +131,22 @@ int retaking_cut(struct task *t, bool *failed, struct err *e)
     if (!r || r->verdict == RETAKE_NOT)
         return 0;
     const struct retake *x = &r->next;
-    const int rc = checkpoint_retake(t->checkpoint, x, e);
-    if (rc)
-        return rc;
-    if (retakes_forbidden(&r->list, x->at, id) == FORBIDDEN_MAX) {
+    r->ends = r->verdict == RETAKE_ENDS;
+    if (!r->ends && retakes_forbidden(&r->list, x->at, id) == FORBIDDEN_MAX) {
         *failed = true;
         return err_set(e, ERR_FAILED, "%d tokens are forbidden at token %zu, the last one %" PRId32,
                        FORBIDDEN_MAX, x->at, x->token);
     }
+    const int rc = r->ends ? 0 : checkpoint_retake(t->checkpoint, x, e);
+    if (rc)
+        return rc;
     if (retakes_add(&r->list, x, e) || emit_again(t, x->at, e)) {
         *failed = true;
         return -1;
     }
     forbid(t, x->at);
     r->verdict = RETAKE_NOT;
-    if (t->out && t->out->retake)
+    if (t->out && t->out->at_once && t->out->retake)
         t->out->retake(t->out->ctx, x);
     return 0;
 }

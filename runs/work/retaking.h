@@ -19,6 +19,7 @@ struct retaking {
     size_t floor;                        /* limits.floor without the settled point */
     size_t settled, settled_before;      /* now; when the task was opened */
     struct retake next; enum retake_verdict verdict;     /* of the rule; RETAKE_NOT: the text goes on */
+    bool ends;                           /* `next` ended the text; it is committed with the end */
     struct replay shown; bool shows;     /* the output of settled tokens; whether there is one */
 };
 

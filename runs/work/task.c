@@ -352,7 +352,8 @@ static int send_token(struct task *t, int32_t id, bool new_text, struct err *e)
         struct repetition p;
         char note[128];                  /* for people: a report finds the repetition again by itself */
         const bool current = loop_current(m->loop, &p);
-        if (current && retaking_rule(t, &p))
+        /* a stop string that the same token completes has ended the text before */
+        if (current && m->finish != FINISH_STOP && retaking_rule(t, &p))
             return 0;
         if (current) {
             snprintf(note, sizeof note, REPETITION_FORMAT, p.start, p.period, p.found);
@@ -653,7 +654,9 @@ static int end_claim(struct task *t, struct err *e)
     case WORK_DEVICE_FAILED: t->end = (struct job_end){ .state = t->options.state_if_stopped }; break;
     }
     struct commit b = { .end = &t->end };
-    int rc = t->checkpoint ? checkpoint_end(t->checkpoint, &t->end, e)
+    const struct retaking *x = t->retaking;
+    int rc = t->checkpoint ? checkpoint_end(t->checkpoint, &t->end,
+                                            x && x->ends && r->end == WORK_DONE ? &x->next : NULL, e)
                            : store_commit(t->w->store, &t->claim, &b, e);
     if (rc > 0) {
         r->end = WORK_LOST;

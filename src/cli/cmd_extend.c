@@ -361,6 +361,10 @@ static int old_bytes(struct edit *d, size_t *n, struct err *e)
     struct placed_text t;
     if (!d->o->from_here || d->at == 0)
         return 0;
+    if (d->after_end && !d->n_given && !d->parameters &&
+        params_on_loop(&d->parts.v[d->parts.n - 1].params) == ON_LOOP_RETAKE)
+        return err_set(e, ERR_INPUT, "extend: --from-here: job %" PRId64 " has --on-loop retake, which may "
+                       "take back tokens from before its end; leave out --from-here", d->job->id);
     if (job_read_places(&d->reader, d->s, d->job, &t, e))
         return -1;
     *n = d->after_end || d->at >= d->job->tokens ? t.n : t.ends[d->at - 1];

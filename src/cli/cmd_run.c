@@ -79,7 +79,8 @@ static void print_start(void *ctx, const struct decoder *d, const struct job_par
 
 static double speed_of(const struct work_result *x)
 {
-    return x->seconds > 0 ? (double)(x->tokens - x->tokens_before) / x->seconds : 0;
+    return x->seconds > 0 && x->tokens > x->tokens_before
+               ? (double)(x->tokens - x->tokens_before) / x->seconds : 0;
 }
 
 static void print_end(const struct run *r, const struct work_result *w)
@@ -198,8 +199,8 @@ static void print_retake(void *ctx, const struct retake *x)
     notice(r->o->progress == PROGRESS_JSON,
            (struct notice_member[]){ NOTICE_TEXT("phase", "retake"), NOTICE_UINT("at", x->at),
                                      NOTICE_UINT("length", x->length), NOTICE_END },
-           "\n[the text repeats itself; the last %zu tokens are taken back, and it goes on from token %zu]",
-           x->length - x->at, x->at);
+           "\n[the text repeats itself; its last %zu %s taken back]", x->length - x->at,
+           plural(x->length - x->at, "token is", "tokens are"));
 }
 
 /* Names the pieces of the output that other runs left, as a killed one does. */

@@ -115,6 +115,9 @@ static int check_open(struct check *c, struct err *e)
     if (c->job->numerics && strcmp(c->job->numerics, w->engine.dev->numerics))
         return err_set(e, ERR_INPUT, "job %" PRId64 " was made with numerics %s, here it is %s", c->job->id,
                        c->job->numerics, w->engine.dev->numerics);
+    if (c->retakes.n && (!w->engine.dev->host_memory || config_is_hybrid(&w->engine.config)))
+        return err_set(e, ERR_INPUT, "job %" PRId64 " has retakes, which verify derives on a CPU alone",
+                       c->job->id);
     const size_t n_max = c->in.n_prompt + c->n + 1;
     if (bind_parts(c, n_max, e) || worker_load_model(w, e))
         return -1;

@@ -81,7 +81,8 @@ const struct option options_table[] = {
       "like <|im_end|>, is such an ID, too.", .max = INT32_MAX, .member = "stop_token_ids" },
     { "on-loop", "", "warn|stop|off|retake[:N]", VERBS_SAMPLE, CHOICE, J(on_loop), TEXTS, SAMPLED,
       "What to do when the text falls into repetition: warn, stop writing, not check at all, or take the "
-      "repetition back and write on differently. After N retakes (32) in a row the text ends before it.",
+      "repetition back and write on differently. After N retakes in a row (32) the text ends before the "
+      "repetition.",
       .value = "warn" },
     { "logprobs", "", "N", VERBS_MAKE, LONG, J(logprobs), TEXTS, STORED | WHEN_SET,
       "Keep the model's own log-probability of each token, before sampling settings, and the N likeliest "

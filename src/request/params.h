@@ -27,7 +27,7 @@ struct job_params {                  /* {0} is closed */
     struct id_list stop_ids;         /* of --stop-id, and the control tokens that --stop spells */
     struct id_list eos_ids;          /* EOS of the tokenizer that the configuration does not name */
     struct text_ends ends;           /* of all lists; job_bind */
-    int on_loop;                     /* enum on_loop; above it the retakes of a series, 0: LOOP_RETAKES */
+    int on_loop;                     /* enum on_loop; above it the retakes of a series, 0: RETAKES */
     long logprobs;                   /* keep those of each token, and of so many best ones; -1: none */
     bool chat;                       /* the text follows the opening of the assistant's turn */
     int compute, kv_dtype;           /* COMPUTE_*, KV_DTYPE_* */

@@ -60,6 +60,33 @@ at=$(sql "SELECT max(at) + 1 FROM retake
 fork=$("$L" fork "$plain" --at "${at:-1}" --seed 5 --tokens 600 2>/dev/null)
 "$L" work -q
 check verify_of_a_fork 0 '' verify -q "${fork:-none}"
+
+# the retake that ends a text is stored with the end: a text whose output failed there resumes as undisturbed
+rows() { sql "SELECT number, at, token, length FROM retake WHERE job = $1 ORDER BY number"; }
+export N=1500 T=0 RULE=retake:1
+whole=$(make_); "$L" work -q; "$L" text "$whole" >"$TMP/plain"; rows "$whole" >"$TMP/plain.rows"
+"$L" run -m $MODEL -p "Once upon a time" -n 1500 --temperature 0 --min-p 0 -s 1 --on-loop retake:1 -q \
+    >/dev/full 2>"$TMP/err"
+cut=$(sql "SELECT max(id) FROM job"); "$L" run --resume "$cut" -q >/dev/null
+"$L" text "$cut" >"$TMP/a"; rows "$cut" >"$TMP/a.rows"
+same a_failed_output_changes_no_text "$TMP/plain" "$TMP/a"
+same and_no_retake "$TMP/plain.rows" "$TMP/a.rows"
+
+# a stop string that the token at which the rule fires completes ends the text
+fires=$(sql "SELECT length FROM retake WHERE job = $whole ORDER BY number LIMIT 1")
+off=$(RULE=off N=$fires make_); "$L" work -q; "$L" text "$off" >"$TMP/plain"
+stop=$(tail -c 4 "$TMP/plain"); truncate -s -4 "$TMP/plain"
+id=$(make_ --min-tokens "$fires" --stop "$stop"); "$L" work -q; "$L" text "$id" >"$TMP/a"
+same a_stop_string_goes_before_the_loop_rule "$TMP/plain" "$TMP/a"
+
+# a retake that dropped others leaves gaps in the numbers; the next ones have numbers of their own
+T=0.2 N=700 RULE=retake:8; id=$(make_ --top-k 3); "$L" work -q
+check no_from_here_where_the_end_may_be_taken_back 2 'leave out --from-here' \
+    extend "$id" --tokens +100 --run --from-here
+sql "UPDATE retake SET number = number + 1001 WHERE job = $id" >/dev/null
+sql "UPDATE retake SET number = number - 1000 WHERE job = $id" >/dev/null
+"$L" extend "$id" --tokens +800 -q; "$L" work -q; "$L" text "$id" >"$TMP/a"
+same gaps_in_the_numbers_stop_no_job "$TMP/long" "$TMP/a"
 check doctor_finds_nothing 0 '' doctor
 
 # a retake without its row

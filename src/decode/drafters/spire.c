@@ -92,7 +92,7 @@ static void spire_cut(struct decoder *d)
 {
     struct ring *r = ring_of(d);
     const size_t to = d->kv.n_past;
-    if (to >= r->end)
+    if (r->start == SIZE_MAX || to >= r->end)    /* nothing was prepared; nothing is cut */
         return;
     if (to <= r->start || r->sink + (r->end - r->start) > SPIRE_SLOTS) {
         forget(r, MAX(to, (size_t)1));

@@ -258,7 +258,7 @@ static void a_failed_checkpoint_is_not_repeated(void)
               "%s", e.msg);
         usleep(3000);
     }
-    CHECK(checkpoint_end(c, &(struct job_end){ .state = JOB_DONE }, &e) == -1);
+    CHECK(checkpoint_end(c, &(struct job_end){ .state = JOB_DONE }, NULL, &e) == -1);
     CHECK(vfs.n == ops, "%" PRId64 " operations more", vfs.n - ops);
     checkpoint_close(c);
     committer_close(k);

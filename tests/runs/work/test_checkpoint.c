@@ -76,8 +76,8 @@ static void the_first_token_is_committed_at_once(void)
     CHECK(checkpoint_flush(c, &e) == 0 && stored_tokens(s, job) == 2 && checkpoint_committed(c) == 2);
     CHECK(checkpoint_flush(c, &e) == 0, "nothing to do");
     CHECK(put_tokens(c, job, 2, 5, &e) == 0);
-    CHECK(checkpoint_end(c, &(struct job_end){ .state = JOB_DONE, .finish_reason = "length" }, &e) == 0, "%s",
-          e.msg);
+    CHECK(checkpoint_end(c, &(struct job_end){ .state = JOB_DONE, .finish_reason = "length" }, NULL, &e) == 0,
+          "%s", e.msg);
     CHECK(rig_text_is(s, job, 7) && rig_state(s, job) == JOB_DONE);
     closed(c);
     store_close(s);
@@ -186,8 +186,8 @@ static void notes_are_committed_in_order_and_block_nothing(void)
     CHECK(clock_seconds() - t < 20);
     sqlite3_close(other);
     checkpoint_note(c, "notice", "three");
-    CHECK(checkpoint_end(c, &(struct job_end){ .state = JOB_DONE, .finish_reason = "length" }, &e) == 0, "%s",
-          e.msg);
+    CHECK(checkpoint_end(c, &(struct job_end){ .state = JOB_DONE, .finish_reason = "length" }, NULL, &e) == 0,
+          "%s", e.msg);
     events_of(s, job, got, sizeof got);
     CHECK(strcmp(got, "restored before the first token, notice one, repetition two, notice three, done at "
                       "token 6: length") == 0,
@@ -207,7 +207,7 @@ static void notes_are_committed_in_order_and_block_nothing(void)
     CHECK(put_tokens(c, job, 0, 3, &e) == 0);
     sqlite3_close(other);
     CHECK(checkpoint_flush(c, &e) == 0 && checkpoint_end(c, &(struct job_end){ .state = JOB_PAUSED },
-        &e) == 0, "%s", e.msg);
+        NULL, &e) == 0, "%s", e.msg);
     events_of(s, job, got, sizeof got);
     CHECK(strcmp(got, "notice one, notice two, released at token 3") == 0 && rig_text_is(s, job, 3), "%s",
           got);
@@ -256,7 +256,8 @@ static void a_lost_job_is_reported_and_not_written(void)
         sleep_ms(20);
     }
     CHECK(rc == 1 && strstr(e.msg, "is paused"), "%d %s", rc, e.msg);
-    CHECK(checkpoint_flush(c, &e) == 1 && checkpoint_end(c, &(struct job_end){ .state = JOB_DONE }, &e) == 1);
+    CHECK(checkpoint_flush(c, &e) == 1 &&
+          checkpoint_end(c, &(struct job_end){ .state = JOB_DONE }, NULL, &e) == 1);
     closed(c);
     CHECK(rig_text_is(s, job, 10) && rig_state(s, job) == JOB_PAUSED);
     store_close(s);
@@ -311,7 +312,7 @@ static void counters_and_rounds_are_committed_with_their_tokens(void)
                 sleep_ms(3);
         }
         checkpoint_add(c, drafted, 7);               /* after the last round */
-        CHECK(checkpoint_end(c, &(struct job_end){ .state = JOB_QUEUED }, &e) == 0);
+        CHECK(checkpoint_end(c, &(struct job_end){ .state = JOB_QUEUED }, NULL, &e) == 0);
         closed(c);
     }
     CHECK(total(s, job, "heads", "drafted", SIZE_MAX) == 10.0 * (double)rounds + 14);
@@ -428,7 +429,8 @@ static void write_until_killed(struct shared *m, double seconds, double pause_ms
                 sleep_ms(pause_ms);
         }
         if (rc == 0)
-            rc = checkpoint_end(c, &(struct job_end){ .state = JOB_DONE, .finish_reason = "length" }, &e);
+            rc = checkpoint_end(c, &(struct job_end){ .state = JOB_DONE, .finish_reason = "length" }, NULL,
+                                &e);
         if (rc == 0)
             m->acked = n;
         closed(c);
