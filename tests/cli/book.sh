@@ -48,10 +48,10 @@ result the_prompt_ends_with_the_carried_text $? "$own"
 LONGHAND_DB=$TMP/killed.db
 submit -q
 kills=0
-for i in $(seq 40); do
+for i in $(seq 80); do
     "$L" work -q --threads 1 --max-attempts 0 2>/dev/null & a=$!
     "$L" work -q --threads 1 --max-attempts 0 2>/dev/null & b=$!
-    sleep 0.$((RANDOM % 35 + 15))
+    sleep 0.$((RANDOM % 20 + 10))
     kill -9 $((RANDOM % 2 ? a : b)) 2>/dev/null && kills=$((kills + 1))
     sleep 0.0$((RANDOM % 9))
     kill -9 $a $b 2>/dev/null
