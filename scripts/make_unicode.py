@@ -3,7 +3,8 @@
 `tokenizers` has them.
 
 The tables are read from the library itself, code point by code point. It contains three engines with three
-versions of Unicode: Oniguruma (the split patterns), the \\w and \\s of its added tokens, and NFC.
+versions of Unicode: Oniguruma (the split patterns), the \\w and \\s of its added tokens, and NFC. Simple case
+folding comes from Python.
 
     python3 scripts/make_unicode.py > src/base/unicode_tables.h
 """
@@ -91,6 +92,27 @@ def combining_classes(nfd):
     return found
 
 
+def fold(c):
+    """Simple case folding. Where full folding gives several code points, the simple one is the small letter,
+    if that is one code point."""
+    for to in (chr(c).casefold(), chr(c).lower()):
+        if len(to) == 1:
+            return ord(to)
+    return c
+
+
+def fold_runs():
+    """(first, last, step, delta): every step-th code point from first to last becomes itself plus delta."""
+    rows = []
+    for c in POINTS:
+        delta = fold(c) - c
+        if rows and delta == rows[-1][3] and c - rows[-1][1] in ([1, 2], [rows[-1][2]])[rows[-1][2] > 0]:
+            rows[-1][1:3] = c, c - rows[-1][1]
+        elif delta:
+            rows.append([c, c, 0, delta])
+    return [(a, b, max(step, 1), delta) for a, b, step, delta in rows]
+
+
 def main():
     nfd, nfc = normalizers.NFD(), normalizers.NFC()
     letter, number, space = regex_class(r"\p{L}"), regex_class(r"\p{N}"), regex_class(r"\s")
@@ -157,6 +179,9 @@ def main():
     out += ["/* Primary composites: `first` and `second` compose to `whole`. */"]
     table("static const struct { uint32_t first, second, whole; } compositions[]",
           [(a, b, c) for (a, b), c in sorted(pairs.items())], "{0x%x,0x%x,0x%x}")
+    out += ["/* Simple case folding: first, first + step, .. last become the code point plus delta. */"]
+    table("static const struct { uint32_t first, last, step; int32_t delta; } folds[]", fold_runs(),
+          "{0x%x,0x%x,%d,%d}")
     sys.stdout.write("\n".join(out[:-1]) + "\n")
 
 

@@ -35,6 +35,15 @@ bool unicode_is_space(uint32_t c)
            c == 0x3000;
 }
 
+uint32_t unicode_fold(uint32_t c)
+{
+    size_t at;
+    LAST_ROW(folds, first, c, at);
+    const bool folds_c = c >= folds[at].first && c <= folds[at].last &&
+                         (c - folds[at].first) % folds[at].step == 0;
+    return folds_c ? c + (uint32_t)folds[at].delta : c;
+}
+
 size_t unicode_rstrip(const char *s, size_t n)
 {
     while (n > 0) {

@@ -1,6 +1,6 @@
-/* Unicode for tokenizers: classes of code points, single UTF-8 characters, and normalisation form C. Results
- * equal those of Hugging Face `tokenizers`, from which src/base/unicode_tables.h was generated. Texts must be
- * valid UTF-8. */
+/* Unicode: classes of code points, single UTF-8 characters, case folding, and normalisation form C. Classes
+ * and forms equal those of Hugging Face `tokenizers`, from which src/base/unicode_tables.h was generated.
+ * Texts must be valid UTF-8. */
 #pragma once
 #include "src/base/base.h"
 
@@ -27,6 +27,8 @@ static inline size_t utf8_get(const char *text, uint32_t *c)
 /* str.isspace of Python. The length of s[0..n) without the white space at its end, and that of the white
  * space at its start. */
 bool unicode_is_space(uint32_t c);
+/* Simple case folding: the code point that stands for all forms of a letter. */
+uint32_t unicode_fold(uint32_t c);
 size_t unicode_rstrip(const char *s, size_t n);
 size_t unicode_lstrip(const char *s, size_t n);
 /* Writes c as UTF-8; returns the number of bytes. */
