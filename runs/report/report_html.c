@@ -108,8 +108,9 @@ static void retakes(FILE *f, const struct report *r)
                    "tokens</summary><ul>", r->sum.retakes, r->sum.cut, r->sum.tokens);
     for (size_t i = 0; i < r->retakes.n; i++) {
         const struct retake *x = &r->retakes.v[i];
-        page_format(f, "<li>at token @c: @c tokens, a repetition since token @c</li>", (double)x->at,
-                    (double)(x->length - x->at), (double)x->since);
+        page_format(f, "<li>at token @c: @c tokens, @t@t@t since token @c</li>", (double)x->at,
+                    (double)(x->length - x->at), *x->phrase ? "the phrase '" : "a repetition", x->phrase,
+                    *x->phrase ? "'" : "", (double)x->since);
     }
     fputs("</ul></details>\n", f);
 }

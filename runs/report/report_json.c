@@ -125,7 +125,8 @@ void report_put_retakes(struct json_writer *w, const struct retakes *l)
         jw_int(w, "token", x->token);
         jw_uint(w, "length", x->length);
         jw_uint(w, "since", x->since);
-        jw_text(w, "reason", "loop");
+        jw_text(w, "reason", *x->phrase ? "phrase" : "loop");
+        jw_text(w, "phrase", *x->phrase ? x->phrase : NULL);
         jw_close(w, '}');
     }
     jw_close(w, ']');

@@ -231,13 +231,16 @@ static void times(FILE *f, const struct report *r)
 
 void report_retakes(FILE *f, const struct retakes *l, const struct counts *c)
 {
+    struct err b;
     if (!l->n)
         return;
     fprintf(f, "  retakes     %.0f, which took back %.0f of %.0f tokens\n", c->retakes, c->cut, c->tokens);
     for (size_t i = 0; i < l->n; i++)
-        fprintf(f, "    at token %zu, not %" PRId32 ": %zu %s taken back, a repetition since token %zu\n",
+        fprintf(f, "    at token %zu, not %" PRId32 ": %zu %s taken back, %s%s%s since token %zu\n",
                 l->v[i].at, l->v[i].token, l->v[i].length - l->v[i].at,
-                plural(l->v[i].length - l->v[i].at, "token", "tokens"), l->v[i].since);
+                plural(l->v[i].length - l->v[i].at, "token", "tokens"),
+                *l->v[i].phrase ? "the phrase '" : "a repetition", plain(&b, l->v[i].phrase, 160),
+                *l->v[i].phrase ? "'" : "", l->v[i].since);
 }
 
 static void repeats(FILE *f, const struct report *r)

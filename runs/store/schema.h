@@ -239,8 +239,8 @@ static const char *const store_steps[] = {
 "    at     INTEGER NOT NULL,             -- tokens that stayed\n"
 "    token  INTEGER NOT NULL,             -- that stood there\n"
 "    length INTEGER NOT NULL,             -- tokens before\n"
-"    since  INTEGER NOT NULL,             -- the first token that repeated\n"
-"    reason TEXT NOT NULL,                -- loop\n"
+"    since  INTEGER NOT NULL,             -- the first token that repeated or of the phrase\n"
+"    reason TEXT NOT NULL,                -- loop, or phrase: TEXT\n"
 "    PRIMARY KEY (job, number)\n"
 ") WITHOUT ROWID;\n",
 };

@@ -3,13 +3,19 @@
 #include "runs/store/store_db.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
+
+static const char OF_PHRASE[] = "phrase: ";      /* the beginning of such a reason */
 
 /* The chain after one more retake. */
 static void chain_next(struct text_end *end, const struct retake *x)
 {
-    const int32_t row[] = { (int32_t)x->at, x->token, (int32_t)x->length, (int32_t)x->since };
-    link_next(&end->retakes, &end->retakes, row, sizeof row / sizeof *row);
+    int32_t row[4 + sizeof x->phrase / sizeof(int32_t) + 1] = { (int32_t)x->at, x->token, (int32_t)x->length,
+                                                                (int32_t)x->since };
+    const size_t bytes = strlen(x->phrase);
+    memcpy(row + 4, x->phrase, bytes);
+    link_next(&end->retakes, &end->retakes, row, 4 + (bytes + 3) / sizeof *row);
     end->n_retakes++;
 }
 
@@ -19,8 +25,10 @@ int retakes_append(struct store *s, int64_t job, struct text_end *end, const str
     for (size_t i = 0; i < n; i++) {
         if (db_run(s, e,
                    "INSERT INTO retake (job, number, at, token, length, since, reason) "
-                   "SELECT ?1, ifnull(max(number) + 1, 0), ?2, ?3, ?4, ?5, 'loop' FROM retake WHERE job = ?1",
-                   "izdzz", job, v[i].at, (int)v[i].token, v[i].length, v[i].since))
+                   "SELECT ?1, ifnull(max(number) + 1, 0), ?2, ?3, ?4, ?5, ?6 || ?7 FROM retake "
+                   "WHERE job = ?1",
+                   "izdzztt", job, v[i].at, (int)v[i].token, v[i].length, v[i].since,
+                   *v[i].phrase ? OF_PHRASE : "loop", v[i].phrase))
             return -1;
         chain_next(end, &v[i]);
     }
@@ -32,10 +40,13 @@ static int read_rows(struct store *s, int64_t job, struct retakes *out, struct e
     int rc, bad = 0;
     *out = (struct retakes){0};
     sqlite3_stmt *q = db_query(
-        s, e, "SELECT at, token, length, since FROM retake WHERE job = ?1 ORDER BY number", "i", job);
+        s, e, "SELECT at, token, length, since, reason FROM retake WHERE job = ?1 ORDER BY number", "i", job);
     while ((rc = db_step(s, q, e)) == 1) {
-        const struct retake x = { (size_t)sqlite3_column_int64(q, 0), sqlite3_column_int(q, 1),
+        struct retake x = { (size_t)sqlite3_column_int64(q, 0), sqlite3_column_int(q, 1),
                                   (size_t)sqlite3_column_int64(q, 2), (size_t)sqlite3_column_int64(q, 3) };
+        const char *reason = (const char *)sqlite3_column_text(q, 4);
+        if (reason && strncmp(reason, OF_PHRASE, strlen(OF_PHRASE)) == 0)
+            snprintf(x.phrase, sizeof x.phrase, "%s", reason + strlen(OF_PHRASE));
         bad |= x.at >= x.length || x.length > INT32_MAX || x.since > x.length || x.token < 0;
         if (bad || retakes_add(out, &x, e)) {
             db_reset(q);

@@ -3,15 +3,17 @@
 #include "runs/work/retaking.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-bool retaking_wanted(const struct job_params *p) { return params_on_loop(p) == ON_LOOP_RETAKE; }
+bool retaking_wanted(const struct job_params *p) { return params_retake_option(p) != NULL; }
 
 int retaking_check(const struct job_params *p, const struct engine *g, struct err *e)
 {
     return retaking_wanted(p) && !g->dev->host_memory
-               ? err_set(e, ERR_INPUT,
-                         "--on-loop retake: not supported on this device; --device cpu supports it")
+               ? err_set(e, ERR_INPUT, "%s: not supported on this device; --device cpu supports it",
+                         params_retake_option(p))
                : 0;
 }
 
@@ -31,6 +33,30 @@ static int open_replay(struct task *t, struct replay *y, struct err *e)
                        t->input.prompt_bytes == 0 && !t->params->chat, e);
 }
 
+/* Prepares the phrases of the last part, and finds the first part that has the same ones up to the last. */
+static int open_phrases(struct task *t, struct err *e)
+{
+    struct retaking *r = t->retaking;
+    const struct text_list *l = &t->params->banned;
+    size_t part = t->parts.n - 1;
+    if (!l->n)
+        return 0;
+    for (bool same = true; same && part > 0; part -= same) {
+        const struct text_list *before = &t->parts.v[part - 1].params.banned;
+        same = before->n == l->n;
+        for (size_t i = 0; i < l->n && same; i++)
+            same = strcmp(before->v[i], l->v[i]) == 0;
+    }
+    r->banned_from = t->parts.v[part].start;
+    r->bytes = malloc(decode_stream_max(t->w->engine.tokenizer));
+    if (!r->bytes)
+        return err_set(e, ERR_FAILED, "out of memory");
+    if (banned_check("banned_strings", l->v, l->n, e) || banned_open(&r->banned, l->v, l->n, e))
+        return -1;
+    r->match.phrases = r->banned;
+    return 0;
+}
+
 int retaking_open(struct task *t, struct err *e)
 {
     struct retaking *r = t->retaking = calloc(1, sizeof *r);
@@ -44,7 +70,7 @@ int retaking_open(struct task *t, struct err *e)
     r->limits = (struct retake_limits){ .most = most ? (size_t)most : RETAKES,
                                         .min_tokens = t->params->sampling.min_tokens };
     r->shows = t->out && (t->out->text || t->out->id) && !t->out->at_once;
-    return (r->shows && open_replay(t, &r->shown, e)) ||
+    return (r->shows && open_replay(t, &r->shown, e)) || open_phrases(t, e) ||
            checkpoint_keep_retakes(t->checkpoint, t->ids, r->settled, e) ? -1 : 0;
 }
 
@@ -56,6 +82,8 @@ void retaking_close(struct task *t)
     if (r->shown.rules)
         replay_close(&r->shown);
     retakes_free(&r->list);
+    banned_close(r->banned);
+    free(r->bytes);
     free(r);
     t->retaking = NULL;
 }
@@ -83,12 +111,34 @@ int retaking_begin(struct task *t)
     return TASK_ENDS;
 }
 
+bool retaking_token(struct task *t, int32_t id, bool given, bool new_text)
+{
+    struct retaking *r = t->retaking;
+    const size_t n = t->replay.emit.n;
+    size_t begin;
+    if (!r || !r->banned || n <= r->banned_from)
+        return false;
+    if (given) {
+        r->match = (struct banned_match){ .phrases = r->banned };
+        return false;
+    }
+    const char *phrase = banned_add(&r->match, n - 1, r->bytes,
+                                    token_bytes(t->w->engine.tokenizer, id, r->bytes), &begin);
+    if (!phrase || !new_text)
+        return false;
+    const size_t at = MAX(begin, MAX(r->floor, r->settled));
+    r->verdict = RETAKE_CUTS;
+    r->next = (struct retake){ at, t->decoder.tokens[t->decoder.n_prompt + at], n, begin };
+    snprintf(r->next.phrase, sizeof r->next.phrase, "%s", phrase);
+    return true;
+}
+
 bool retaking_rule(struct task *t, const struct repetition *p)
 {
     struct retaking *r = t->retaking;
     const size_t n = t->replay.emit.n;
     size_t at;
-    if (!r)
+    if (!r || params_on_loop(t->params) != ON_LOOP_RETAKE)
         return false;
     retaking_settle(t);
     r->limits.floor = MAX(r->floor, r->settled);
@@ -103,7 +153,8 @@ void retaking_settle(struct task *t)
     struct retaking *r = t->retaking;
     if (!r)
         return;
-    r->settled = retake_settled(t->replay.emit.loop, t->replay.emit.n, r->settled);
+    r->settled = retake_settled(params_on_loop(t->params) == ON_LOOP_RETAKE ? t->replay.emit.loop : NULL,
+                                &r->match, t->replay.emit.n, r->settled);
     checkpoint_settled(t->checkpoint, r->settled);
     lend(t);
 }
@@ -112,14 +163,18 @@ void retaking_settle(struct task *t)
 static int emit_again(struct task *t, size_t at, struct err *e)
 {
     const int32_t *text = t->decoder.tokens + t->decoder.n_prompt;
+    struct retaking *r = t->retaking;
     const char *bytes;
     size_t n;
     replay_close(&t->replay);
     if (open_replay(t, &t->replay, e))
         return -1;
-    while (t->replay.at < at)
-        replay_token(&t->replay, text[t->replay.at], &bytes, &n);
-    if (t->retaking->verdict == RETAKE_ENDS)
+    r->match = (struct banned_match){ .phrases = r->banned };
+    while (t->replay.at < at) {
+        const int32_t id = text[t->replay.at];
+        retaking_token(t, id, replay_token(&t->replay, id, &bytes, &n), false);
+    }
+    if (r->verdict == RETAKE_ENDS)
         replay_end(&t->replay, FINISH_REPETITION, &bytes, &n);
     return 0;
 }
@@ -134,8 +189,9 @@ int retaking_cut(struct task *t, bool *failed, struct err *e)
     r->ends = r->verdict == RETAKE_ENDS;
     if (!r->ends && retakes_forbidden(&r->list, x->at, id) == FORBIDDEN_MAX) {
         *failed = true;
-        return err_set(e, ERR_FAILED, "%d tokens are forbidden at token %zu, the last one %" PRId32,
-                       FORBIDDEN_MAX, x->at, x->token);
+        return err_set(e, ERR_FAILED, "%s%s%s%d tokens are forbidden at token %zu, the next one would be "
+                       "%" PRId32, *x->phrase ? "the banned phrase '" : "", x->phrase,
+                       *x->phrase ? "' cannot be avoided: " : "", FORBIDDEN_MAX, x->at, x->token);
     }
     const int rc = r->ends ? 0 : checkpoint_retake(t->checkpoint, x, e);
     if (rc)

@@ -3,6 +3,7 @@
  *     retaking_check(params, engine, &e)     refuses a device on which a text cannot be cut
  *     retaking_open(t, &e)                   after store_begin, if retaking_wanted
  *     retaking_begin(t)                      when the stored tokens were replayed and the decoder has them
+ *     retaking_token(t, id, given, new)      after each token that the emission took, also a stored one
  *     retaking_rule(t, &repetition)          the loop rule has fired at the last token of the emission
  *     retaking_settle(t)                     after the tokens of a round, before they are put
  *     retaking_cut(t, &e)                    after that: takes the text back, if the rule has fired
@@ -21,6 +22,9 @@ struct retaking {
     struct retake next; enum retake_verdict verdict;     /* of the rule; RETAKE_NOT: the text goes on */
     bool ends;                           /* `next` ended the text; it is committed with the end */
     struct replay shown; bool shows;     /* the output of settled tokens; whether there is one */
+    struct banned *banned;               /* the phrases; NULL: none */
+    struct banned_match match; char *bytes;      /* of the text since token banned_from; room for a token's */
+    size_t banned_from;
 };
 
 bool retaking_wanted(const struct job_params *p);
@@ -28,6 +32,8 @@ int  retaking_check(const struct job_params *p, const struct engine *g, struct e
 int  retaking_open(struct task *t, struct err *e);
 /* 0; TASK_ENDS: the output failed, and t->result says why. */
 int  retaking_begin(struct task *t);
+/* Whether a new token completes a banned phrase, so that the text will be taken back. */
+bool retaking_token(struct task *t, int32_t id, bool given, bool new_text);
 /* Whether the text will be taken back, or end. */
 bool retaking_rule(struct task *t, const struct repetition *p);
 void retaking_settle(struct task *t);

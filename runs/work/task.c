@@ -348,6 +348,8 @@ static int send_token(struct task *t, int32_t id, bool new_text, struct err *e)
     size_t n, before = m->n;
     size_t repetitions = m->repetitions;
     bool given = replay_token(&t->replay, id, &bytes, &n);
+    if (m->n > before && retaking_token(t, id, given, new_text))
+        return 0;
     if (new_text && m->repetitions > repetitions) {
         struct repetition p;
         char note[128];                  /* for people: a report finds the repetition again by itself */

@@ -91,7 +91,7 @@ static int change_parameters(struct edit *d, size_t at, size_t n_max, struct err
     const char *old;
     struct part_list l;
     struct job_params p = {0};
-    if (request_check_options_stop(d->o, e) || store_parts(d->s, d->job->id, &l, e))
+    if (request_check_options_texts(d->o, e) || store_parts(d->s, d->job->id, &l, e))
         return -1;
     old = parameters_at(d, &l, at);
     int rc = job_change(&d->parameters, old, d->o, d->reader.tokenizer, c->vocab, e);
@@ -361,10 +361,10 @@ static int old_bytes(struct edit *d, size_t *n, struct err *e)
     struct placed_text t;
     if (!d->o->from_here || d->at == 0)
         return 0;
-    if (d->after_end && !d->n_given && !d->parameters &&
-        params_on_loop(&d->parts.v[d->parts.n - 1].params) == ON_LOOP_RETAKE)
-        return err_set(e, ERR_INPUT, "extend: --from-here: job %" PRId64 " has --on-loop retake, which may "
-                       "take back tokens from before its end; leave out --from-here", d->job->id);
+    const char *retakes = params_retake_option(job_parts_last(&d->parts));
+    if (d->after_end && !d->n_given && !d->parameters && retakes)
+        return err_set(e, ERR_INPUT, "extend: --from-here: job %" PRId64 " has %s, which may take back "
+                       "tokens from before its end; leave out --from-here", d->job->id, retakes);
     if (job_read_places(&d->reader, d->s, d->job, &t, e))
         return -1;
     *n = d->after_end || d->at >= d->job->tokens ? t.n : t.ends[d->at - 1];

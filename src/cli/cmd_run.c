@@ -199,8 +199,9 @@ static void print_retake(void *ctx, const struct retake *x)
     notice(r->o->progress == PROGRESS_JSON,
            (struct notice_member[]){ NOTICE_TEXT("phase", "retake"), NOTICE_UINT("at", x->at),
                                      NOTICE_UINT("length", x->length), NOTICE_END },
-           "\n[the text repeats itself; its last %zu %s taken back]", x->length - x->at,
-           plural(x->length - x->at, "token is", "tokens are"));
+           "\n[the text %s%s%s; its last %zu %s taken back]",
+           *x->phrase ? "has the phrase '" : "repeats itself", x->phrase, *x->phrase ? "'" : "",
+           x->length - x->at, plural(x->length - x->at, "token is", "tokens are"));
 }
 
 /* Names the pieces of the output that other runs left, as a killed one does. */

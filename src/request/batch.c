@@ -65,7 +65,7 @@ static int check_options(const struct options *o, struct err *e)
             return err_set(e, ERR_INPUT, "--batch and --%s: the lines of a batch have their own", others[i]);
     if (o->system && !o->chat)
         return err_set(e, ERR_INPUT, "--system needs --chat");
-    return request_check_options_stop(o, e);
+    return request_check_options_texts(o, e);
 }
 
 /* Parses --shard I/N; without the option I and N are 1. */
@@ -420,8 +420,10 @@ static int describe_request(struct batch *b, struct batch_line *l, struct reques
         return err_set(e, ERR_INPUT,
                        "body.prompt is empty and this model's tokenizer puts no token before a text; at "
                        "least one token is needed");
-    return request_check_stop("body.stop", &l->o.job.stop, e) || request_describe(r, &(*m)->engine, e) ||
-                   check_once(*m, r, e)
+    const struct text_list *banned = &l->o.job.banned;
+    return request_check_stop("body.stop", &l->o.job.stop, e) ||
+                   banned_check("body.banned_strings", banned->v, banned->n, e) ||
+                   request_describe(r, &(*m)->engine, e) || check_once(*m, r, e)
                ? -1
                : 0;
 }

@@ -41,12 +41,12 @@ static void list_option_fields(void)
     }
 }
 
-enum special { MODEL, PROMPT, MESSAGES, STOP, STOP_IDS, BREAKERS, BIAS, METADATA, SPECIALS,
+enum special { MODEL, PROMPT, MESSAGES, STOP, STOP_IDS, BANNED, BREAKERS, BIAS, METADATA, SPECIALS,
                GENERATION_PROMPT, CONTINUE, TEMPLATE, TEMPLATE_ARGS, EFFORT, TOOLS, DOCUMENTS,
                RESPONSE_FORMAT, LOGPROBS, TOP_LOGPROBS };
 static const struct { const char *name; enum special what; unsigned urls; } special_fields[] = {
     { "model", MODEL, BOTH }, { "prompt", PROMPT, COMPLETIONS }, { "messages", MESSAGES, CHAT },
-    { "stop", STOP, BOTH }, { "stop_token_ids", STOP_IDS, BOTH },
+    { "stop", STOP, BOTH }, { "stop_token_ids", STOP_IDS, BOTH }, { "banned_strings", BANNED, BOTH },
     { "dry_sequence_breakers", BREAKERS, BOTH }, { "logit_bias", BIAS, BOTH },
     { "metadata", METADATA, BOTH }, { "add_special_tokens", SPECIALS, BOTH },
     { "add_generation_prompt", GENERATION_PROMPT, CHAT }, { "continue_final_message", CONTINUE, CHAT },
@@ -161,6 +161,7 @@ void batch_line_help(FILE *f)
         fprintf(f, "    %-23s --%s\n", option_fields[i].name, option_fields[i].opt->name);
     fputs("    stop                    --stop: a text or a list\n"
           "    stop_token_ids          --stop-id: a list\n"
+          "    banned_strings          --ban-phrase: a text or a list\n"
           "    logit_bias              --logit-bias: {\"ID\": BIAS, ..}\n"
           "    dry_sequence_breakers   --dry-sequence-breaker: a list\n"
           "    add_special_tokens      false: no BOS before the prompt\n"
@@ -233,8 +234,8 @@ static int read_option_field(struct batch_line *l, const struct option_field *f,
 }
 
 /* Reads a text or an array of texts. */
-static int read_texts(struct batch_line *l, const struct json *v, const char **list, struct text_list *out,
-                      struct err *e)
+static int read_texts(struct batch_line *l, const struct json *v, const char **list, size_t most,
+                      struct text_list *out, struct err *e)
 {
     struct json one;
     size_t n = 0;
@@ -243,8 +244,8 @@ static int read_texts(struct batch_line *l, const struct json *v, const char **l
             return -1;
     } else if (js_kind(v) == JS_ARRAY) {
         for (struct js_walk w = js_walk(v); js_next(&w, NULL, &one);) {
-            if (n == BATCH_TEXTS_MAX)
-                return js_bad(v, e, "at most %d texts are allowed", BATCH_TEXTS_MAX);
+            if (n == most)
+                return js_bad(v, e, "at most %zu texts are allowed", most);
             if (!(list[n++] = copy_string(l, &one, e)))
                 return -1;
         }
@@ -272,7 +273,7 @@ static int read_stop_ids(struct id_list *l, const struct json *v, struct err *e)
  * option's syntax needs two. An empty list becomes "none", as in --dry-sequence-breaker. */
 static int read_breakers(struct batch_line *l, const struct json *v, struct err *e)
 {
-    if (read_texts(l, v, l->breaker, &l->o.job.breakers, e))
+    if (read_texts(l, v, l->breaker, BATCH_TEXTS_MAX, &l->o.job.breakers, e))
         return -1;
     for (size_t i = 0; i < l->o.job.breakers.n; i++) {
         const char *text = l->breaker[i];
@@ -379,7 +380,8 @@ static int read_special_field(struct batch_line *l, enum special what, const str
     case MODEL:    return (l->model = copy_string(l, v, e)) ? 0 : -1;
     case PROMPT:   l->prompt = *v; return 0;
     case MESSAGES: l->in.messages = *v; return 0;
-    case STOP:     return read_texts(l, v, l->stop, &l->o.job.stop, e);
+    case STOP:     return read_texts(l, v, l->stop, BATCH_TEXTS_MAX, &l->o.job.stop, e);
+    case BANNED:   return read_texts(l, v, l->banned, BANNED_MAX, &l->o.job.banned, e);
     case STOP_IDS: return read_stop_ids(&l->o.job.stop_ids, v, e);
     case BREAKERS: return read_breakers(l, v, e);
     case BIAS:

@@ -31,6 +31,7 @@
  *     repetition_penalty, repeat_penalty       --penalty
  *     repeat_last_n, penalty_window            --penalty-window
  *     stop, logit_bias, dry_sequence_breakers  replace the values of the command line; [] means none
+ *     banned_strings            likewise those of --ban-phrase
  *     add_special_tokens        completions: false omits BOS
  *     add_generation_prompt, continue_final_message (which turns the former off)
  *     chat_template             a name of src/text/chat.h, or the text of a template
@@ -42,6 +43,7 @@
 #pragma once
 #include "src/base/json.h"
 #include "src/request/options.h"
+#include "src/text/banned.h"
 #include "src/text/chat.h"
 #include "src/text/emit.h"
 
@@ -63,7 +65,7 @@ struct batch_line {
     char *kwargs;                    /* chat_template_kwargs as JSON; NULL: none */
     const char *metadata; size_t n_metadata;     /* JSON, borrowed from the line; NULL: none */
     struct json body; bool plain;    /* plain: the line itself, with custom_id and metadata */
-    const char *stop[BATCH_TEXTS_MAX], *breaker[BATCH_TEXTS_MAX], *bias[1];
+    const char *stop[BATCH_TEXTS_MAX], *breaker[BATCH_TEXTS_MAX], *banned[BANNED_MAX], *bias[1];
     char *room; size_t used, size;
 };
 

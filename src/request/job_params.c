@@ -307,6 +307,7 @@ void job_close(struct job_params *p)
     sampling_free(&p->sampling);
     free(p->stop.v);
     free(p->breakers.v);
+    free(p->banned.v);
     free(p->strings);
     *p = (struct job_params){0};
 }
@@ -380,8 +381,8 @@ int job_bind(struct job_params *p, const struct config *c, const struct tokenize
         (bind_mark(&s->thought_start, p->thinking_start, t, e) ||
          bind_mark(&s->thought_end, p->thinking_end, t, e)))
         return -1;
-    if (params_on_loop(p) == ON_LOOP_RETAKE && (verify_published(&p->draft) || config_is_hybrid(c)))
-        return err_set(e, ERR_INPUT, "--on-loop retake: %s",
+    if (params_retake_option(p) && (verify_published(&p->draft) || config_is_hybrid(c)))
+        return err_set(e, ERR_INPUT, "%s: %s", params_retake_option(p),
                        verify_published(&p->draft) ? "--verifier paper cannot take a text back"
                                                    : "a model with recurrent states cannot be cut back");
     return sampling_check(s, c->vocab, e);

@@ -21,6 +21,7 @@
  *     "logit_bias"             {"ID": number or "-inf"}
  *     "order"                  ["bias", ..]: the steps of the sampling chain; another order is refused
  *     "min_tokens" "ignore_eos" "stop" [..] "on_loop"
+ *     "banned_strings" [..]    only if not empty: of --ban-phrase and --ban-phrases-file
  *     "stop_token_ids" [..]    only if not empty: of --stop-id, and control tokens that "stop" spells
  *     "eos_token_ids" [..]     only if not empty: EOS ids of the tokenizer that the configuration lacks
  *     "chat"                   null, or the form of the prompt: {"template", "system", "thinking", "date",
@@ -47,9 +48,9 @@ struct chat_facts;
  * command line with the sampling of sampling_from_options, and gets those of drafting and of the model. */
 int job_describe(char **text, struct job_params *p, const struct options *o, const struct engine *g,
                  size_t n_prompt, const struct chat_facts *chat, struct err *e);
-/* Writes the parameters `old` with the sampling options, --stop, --stop-id and --on-loop of a command line in
- * the places of theirs; free(*text). --stop or --stop-id alone replaces the stop ids of both. *text is NULL
- * if the command line has none of them. The result is not checked yet. */
+/* Writes the parameters `old` with the sampling options, --stop, --stop-id, --ban-phrase and --on-loop of a
+ * command line in the places of theirs; free(*text). --stop or --stop-id alone replaces the stop ids of both.
+ * *text is NULL if the command line has none of them. The result is not checked yet. */
 int  job_change(char **text, const char *old, const struct options *o, const struct tokenizer *t,
                 size_t vocab, struct err *e);
 /* Adds the control tokens that stop strings spell, such as <|im_end|>, to p->stop_ids: they are no bytes of a

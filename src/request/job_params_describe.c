@@ -152,6 +152,8 @@ static bool is_unset(const struct member *m, const struct job_params *p)
     sampling_defaults(&of_default.job.sampling);
     if (m->opt->kind == IDS)
         return ((const struct id_list *)job_place(p, m->opt))->n == 0;
+    if (m->opt->kind == LIST)
+        return ((const struct text_list *)job_place(p, m->opt))->n == 0;
     const size_t bytes = m->opt->kind == REAL ? sizeof(double) : m->opt->kind == CHOICE ? sizeof(int)
                          : m->opt->kind == FLAG ? sizeof(bool) : sizeof(size_t);
     struct err ignored;

@@ -1,8 +1,10 @@
 /* Parses the command line into struct options. Start at options_parse; the rows of the options are in
  * options_table.c. */
+#include "src/base/input.h"
 #include "src/base/notice.h"
 #include "src/model/device_choice.h"
 #include "src/request/options_impl.h"
+#include "src/text/banned.h"
 
 #include <errno.h>
 #include <math.h>
@@ -532,6 +534,29 @@ static void unescape_texts(struct options *o)
     unescape_word(o->append);
     for (size_t i = 0; i < o->job.stop.n; i++)
         unescape_word(o->job.stop.v[i]);
+    for (size_t i = 0; i < o->job.banned.n; i++)
+        unescape_word(o->job.banned.v[i]);
+}
+
+/* Adds the lines of --ban-phrases-file to the phrases. */
+static int read_phrases(struct options *o, struct err *e)
+{
+    char where[PATH_BYTES + 32];
+    size_t n, number = 0;
+    if (!o->ban_file)
+        return 0;
+    if (text_read_prompt(&o->ban_lines, &n, o->ban_file, e))
+        return -1;
+    for (char *line = o->ban_lines, *next; *line; line = next) {
+        const size_t length = strcspn(line, "\n");
+        next = line + length + (line[length] != 0);
+        line[length - (length && line[length - 1] == '\r')] = 0;
+        snprintf(where, sizeof where, "%s: line %zu", o->ban_file, ++number);
+        const char *phrase = line;
+        if (*line && (banned_check(where, &phrase, 1, e) || list_add(&o->job.banned, line, e)))
+            return -1;
+    }
+    return 0;
 }
 
 /* Whether a word is a number below 0: `priority` takes one, and so may an option that is refused. */
@@ -600,7 +625,7 @@ static int parse_words(struct options *o, int argc, char **argv, struct err *e)
     if (o->n_args < (size_t)o->verb->min_args)
         return err_set(e, ERR_INPUT, "%s: a word is missing; usage: longhand %s %s", o->verb->name,
                        o->verb->name, o->verb->args);
-    return join_scaling(o, e);
+    return read_phrases(o, e) || join_scaling(o, e) ? -1 : 0;
 }
 
 int options_parse(struct options *o, int argc, char **argv, struct err *e)
@@ -634,6 +659,7 @@ int options_parse(struct options *o, int argc, char **argv, struct err *e)
 void options_free(struct options *o)
 {
     free(o->arg);
+    free(o->ban_lines);
     for (const struct option *opt = options_table; opt->name; opt++)
         if (opt->kind == LIST || opt->kind == FILES || opt->kind == BIASES) {
             struct text_list *l = (struct text_list *)(void *)((char *)o + opt->field);

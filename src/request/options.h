@@ -60,6 +60,7 @@ struct options {
 
     struct job_params job;                       /* parameters of a job, as far as the words give them */
     const char *model, *prompt, *prompt_file, *output;
+    const char *ban_file; char *ban_lines;       /* what its phrases in job.banned are parts of */
     const char *rope_scale; size_t yarn_orig_ctx;  /* llama.cpp's parts of job.scaling */
     bool repair;
     const char *messages;

@@ -37,8 +37,8 @@ const struct option options_table[] = {
       "API. "
       "It goes through the model's chat template. - is standard input." },
     { "escape", "-e", NULL, VERBS_SAMPLE, FLAG, F(escape), TEXTS, 0,
-      "Replace \\n, \\t, \\r, \\\", \\' and \\\\ in the values of --prompt, --stop and --append by the "
-      "characters that they stand for." },
+      "Replace \\n, \\t, \\r, \\\", \\' and \\\\ in the values of --prompt, --stop, --ban-phrase and "
+      "--append by the characters that they stand for." },
     { "system", "", "TEXT", VERBS_MAKE, TEXT, F(system), TEXTS, 0,
       "With --chat: the system message that precedes the prompt." },
     { "chat-template", "", "TEMPLATE", VERBS_CHAT, TEXT, F(chat_template), TEXTS, DECIDES,
@@ -79,6 +79,12 @@ const struct option options_table[] = {
     { "stop-id", "", "ID", VERBS_SAMPLE, IDS, J(stop_ids), TEXTS, CHANGED | WHEN_SET,
       "End the text before the token ID. May be given several times. A --stop that spells a control token, "
       "like <|im_end|>, is such an ID, too.", .max = INT32_MAX, .member = "stop_token_ids" },
+    { "ban-phrase", "", "TEXT", VERBS_SAMPLE, LIST, J(banned), TEXTS, CHANGED | WHEN_SET,
+      "Never write TEXT, in small or large letters: the text is taken back to the token in which TEXT "
+      "begins, and goes on without that token. May be given several times.", .member = "banned_strings" },
+    { "ban-phrases-file", "", "FILE", VERBS_SAMPLE, TEXT, F(ban_file), TEXTS, DECIDES | CHANGES,
+      "Ban every line of FILE as --ban-phrase does. An empty FILE bans nothing.",
+      .member = "banned_strings" },
     { "on-loop", "", "warn|stop|off|retake[:N]", VERBS_SAMPLE, CHOICE, J(on_loop), TEXTS, SAMPLED,
       "What to do when the text falls into repetition: warn, stop writing, not check at all, or take the "
       "repetition back and write on differently. After N retakes in a row (32) the text ends before the "

@@ -24,6 +24,7 @@ struct job_params {                  /* {0} is closed */
     char *strings;                   /* of a stored job: owns every text below */
     struct sampling sampling;        /* job_bind adds EOS ids, breakers and seed */
     struct text_list stop, breakers; /* breakers.n == 0: the default breakers */
+    struct text_list banned;         /* phrases (src/text/banned.h) */
     struct id_list stop_ids;         /* of --stop-id, and the control tokens that --stop spells */
     struct id_list eos_ids;          /* EOS of the tokenizer that the configuration does not name */
     struct text_ends ends;           /* of all lists; job_bind */
@@ -46,4 +47,9 @@ struct job_params {                  /* {0} is closed */
 static inline enum on_loop params_on_loop(const struct job_params *p)
 {
     return (enum on_loop)(p->on_loop & ((1 << CHOICE_BITS) - 1));
+}
+/* The option that lets the job take its text back (src/text/retake.h); NULL: none. */
+static inline const char *params_retake_option(const struct job_params *p)
+{
+    return params_on_loop(p) == ON_LOOP_RETAKE ? "--on-loop retake" : p->banned.n ? "--ban-phrase" : NULL;
 }

@@ -13,6 +13,7 @@
 #include "src/request/model_notices.h"
 #include "src/request/model_options.h"
 #include "src/request/sampling_options.h"
+#include "src/text/banned.h"
 #include "src/text/chat.h"
 #include "src/text/emit.h"
 
@@ -32,14 +33,15 @@ int request_check_stop(const char *name, const struct text_list *stop, struct er
     return 0;
 }
 
-int request_check_options_stop(const struct options *o, struct err *e)
+int request_check_options_texts(const struct options *o, struct err *e)
 {
     for (size_t i = 0; i < o->job.stop.n && !o->escape; i++)
         if (strchr(o->job.stop.v[i], '\\')) {
             request_notice(o, "--stop: a backslash stands for itself; -e makes \\n a newline");
             break;
         }
-    return request_check_stop("--stop", &o->job.stop, e);
+    return request_check_stop("--stop", &o->job.stop, e) ||
+           banned_check("--ban-phrase", o->job.banned.v, o->job.banned.n, e) ? -1 : 0;
 }
 
 static int check_options(const struct options *o, struct err *e)
@@ -59,7 +61,7 @@ static int check_options(const struct options *o, struct err *e)
         return err_set(e, ERR_INPUT, "%s: %s", verb,
                        o->prompt ? "--prompt and --prompt-file: only one of them is allowed"
                                  : "--prompt TEXT or --prompt-file FILE is missing");
-    return request_check_options_stop(o, e);
+    return request_check_options_texts(o, e);
 }
 
 /* Puts the prompt through the chat template. The prompt that is stored is what the user wrote. */

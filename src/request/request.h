@@ -46,5 +46,5 @@ int request_submit(const struct request *r, const struct engine *g, struct store
 bool request_notice_unfiltered(const struct request *r, const struct engine *g);
 /* Checks the number and the lengths of stop strings. `name` begins the message. */
 int  request_check_stop(const char *name, const struct text_list *stop, struct err *e);
-/* The same for --stop, with a notice of a backslash without --escape. */
-int  request_check_options_stop(const struct options *o, struct err *e);
+/* The same for --stop, with a notice of a backslash without --escape, and of --ban-phrase. */
+int  request_check_options_texts(const struct options *o, struct err *e);

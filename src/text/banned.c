@@ -23,13 +23,13 @@ int banned_check(const char *name, const char *const *phrase, size_t n, struct e
     for (size_t i = 0; i < n; i++) {
         const size_t bytes = strlen(phrase[i]);
         if (bytes == 0 || bytes > BANNED_BYTES_MAX)
-            return err_set(e, ERR_INPUT, "%s: phrase %zu has %zu bytes, 1 to %d are allowed", name, i + 1,
-                           bytes, BANNED_BYTES_MAX);
+            return err_set(e, ERR_INPUT, "%s: a phrase of %zu bytes, 1 to %d are allowed", name, bytes,
+                           BANNED_BYTES_MAX);
         if (text_check_utf8(name, phrase[i], bytes, e))
             return -1;
         if (strstr(phrase[i], REPLACEMENT))
-            return err_set(e, ERR_INPUT, "%s: phrase %zu has U+FFFD, which stands for bytes that are no text",
-                           name, i + 1);
+            return err_set(e, ERR_INPUT, "%s: '%s' has U+FFFD, which stands for bytes that are no text", name,
+                           phrase[i]);
     }
     return 0;
 }

@@ -42,6 +42,8 @@ static struct series series_of(const struct retakes *l, size_t since)
     struct series s = {0};
     for (size_t i = 0; i < l->n; i++) {
         const struct retake *x = &l->v[i];
+        if (*x->phrase)
+            continue;
         if (s.n && x->since >= s.furthest + RETAKE_SERIES)
             s = (struct series){0};
         s.n++;
@@ -62,9 +64,13 @@ enum retake_verdict retake_of_loop(const struct retakes *l, size_t since, size_t
     return !ends ? RETAKE_CUTS : *at < x->min_tokens ? RETAKE_NOT : RETAKE_ENDS;
 }
 
-size_t retake_settled(const struct loop *l, size_t n, size_t before)
+size_t retake_settled(const struct loop *l, const struct banned_match *m, size_t n, size_t before)
 {
-    size_t from = n - MIN(n, (size_t)LOOP_GRAM - 1);
-    loop_run(l, &from);
-    return MAX(before, from - MIN(from, (size_t)RETAKE_SETTLED));
+    size_t from = n;
+    if (l) {
+        from -= MIN(n, (size_t)LOOP_GRAM - 1);
+        loop_run(l, &from);
+        from -= MIN(from, (size_t)RETAKE_SETTLED);
+    }
+    return MAX(before, m->phrases ? MIN(from, banned_may_begin(m, n)) : from);
 }

@@ -1,5 +1,5 @@
-/* Retakes: a text that fell into repetition is cut back, and the token that stood at the cut is forbidden
- * there.
+/* Retakes: a text that fell into repetition, or has a banned phrase, is cut back, and the token that stood at
+ * the cut is forbidden there.
  *
  * The state of a text is its tokens and its list of retakes. A retake at position p drops every retake at a
  * position after p, for its context is gone. So no beginning is followed by the same token twice, and the
@@ -12,12 +12,19 @@
  *                  the series if its s is less than RETAKE_SERIES tokens after the furthest s of the series.
  *                  After N retakes or RETAKE_CUT_MAX cut tokens the text is cut to s and ends there,
  *                  FINISH_REPETITION. If that is before min_tokens, it goes on as with ON_LOOP_WARN.
+ *     phrase       A text that has a banned phrase (src/text/banned.h) is cut to max(floor, the token in
+ *                  which the phrase begins). The settled point is after that token where a cut has made the
+ *                  end of the text before it the beginning of a phrase again. Matching starts anew after
+ *                  given tokens, and where the phrases change.
  *     floor        The settled point, the end of the last given or shared token, or the start of a part with
  *                  other parameters, whichever is last. A text is not cut before it.
  *     settled      A token is settled if it lies more than RETAKE_SETTLED tokens before the run of the loop
- *                  rule, or before the last LOOP_GRAM - 1 tokens if there is none. The settled point never
- *                  falls. Only settled tokens are final. */
+ *                  rule, or before the last LOOP_GRAM - 1 tokens if there is none, and before the token in
+ *                  which a phrase may begin. The settled point never falls. Only settled tokens are final.
+ *
+ * The order for each token is: given, end-of-text token, banned phrase, stop string, loop rule, length. */
 #pragma once
+#include "src/text/banned.h"
 #include "src/text/loop.h"
 
 enum {
@@ -29,7 +36,8 @@ enum {
 struct retake {
     size_t at; int32_t token;            /* where the text was cut, and the token that stood there */
     size_t length;                       /* of the text, before the cut */
-    size_t since;                        /* the first token that repeats */
+    size_t since;                        /* the first token that repeats, or in which the phrase begins */
+    char phrase[BANNED_BYTES_MAX + 1];   /* "": a repetition */
 };
 /* All retakes of a text in the order in which they were made; those that others dropped, too. {0}: none. */
 struct retakes { struct retake *v; size_t n, room; };
@@ -45,5 +53,6 @@ struct retake_limits { size_t most, floor, min_tokens; };
 /* *at: the length that the text is cut to, unless RETAKE_NOT. */
 enum retake_verdict retake_of_loop(const struct retakes *l, size_t since, size_t n,
                                    const struct retake_limits *x, size_t *at);
-/* The settled point of a text of n tokens that was settled up to `before`. l: its loop rule. */
-size_t retake_settled(const struct loop *l, size_t n, size_t before);
+/* The settled point of a text of n tokens that was settled up to `before`. l: its loop rule; NULL: the rule
+ * takes nothing back. m: its phrases; m->phrases NULL: none. */
+size_t retake_settled(const struct loop *l, const struct banned_match *m, size_t n, size_t before);

@@ -69,4 +69,6 @@ void decode_stream_start(struct decode_stream *s, const struct tokenizer *t, boo
  * written. */
 size_t decode_stream_push(struct decode_stream *s, int32_t id, char *out);
 size_t decode_stream_flush(struct decode_stream *s, char *out);
+/* The bytes that a token has within a text, perhaps parts of code points; none of a special token. */
+size_t token_bytes(const struct tokenizer *t, int32_t id, char *out);
 size_t decode_stream_max(const struct tokenizer *t);

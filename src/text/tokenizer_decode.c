@@ -243,6 +243,19 @@ size_t decode_stream_flush(struct decode_stream *s, char *out)
     return s->n_held ? end_run(s, out) : 0;
 }
 
+size_t token_bytes(const struct tokenizer *t, int32_t id, char *out)
+{
+    struct decode_stream s;
+    if (t->decoder != DECODE_BYTES && t->decoder != DECODE_SENTENCE) {
+        decode_stream_start(&s, t, false, true);
+        return decode_stream_push(&s, id, out);
+    }
+    if ((size_t)id >= t->n || t->shown_flags[id] & SHOWN_SPECIAL)
+        return 0;
+    memcpy(out, t->shown_pool.s + t->shown[id].at, t->shown[id].n);
+    return t->shown[id].n;
+}
+
 int tokenizer_decode(const struct tokenizer *t, char **text, size_t *n, const int32_t *ids, size_t n_ids,
                      bool skip_special, struct err *e)
 {

@@ -84,8 +84,9 @@ static void batch_request(struct batch_line *l)
         if (r.ids[i] < 0 || (size_t)r.ids[i] >= vocab)
             abort();
     if (rc < 0 || (l->seeded ? 0 : options_assign(&l->o, "seed", "seed", "5", &e)) ||
-        request_check_stop("body.stop", &l->o.job.stop, &e) || request_describe(&r, &batch_engine, &e) ||
-        request_check(&r, &batch_engine, &e))
+        request_check_stop("body.stop", &l->o.job.stop, &e) ||
+        banned_check("body.banned_strings", l->o.job.banned.v, l->o.job.banned.n, &e) ||
+        request_describe(&r, &batch_engine, &e) || request_check(&r, &batch_engine, &e))
         batch_refused(&e);
     else
         batch_ready++;

@@ -152,10 +152,10 @@ static void bad_phrases_are_refused(void)
     many[0] = longest;
     CHECK(banned_check("x", many, 1, &e) == 0, "%s", e.msg);
     longest[BANNED_BYTES_MAX] = 'a';
-    refused(longest, "--ban-phrase: phrase 1 has 257 bytes, 1 to 256 are allowed");
-    refused("", "phrase 1 has 0 bytes");
+    refused(longest, "--ban-phrase: a phrase of 257 bytes, 1 to 256 are allowed");
+    refused("", "a phrase of 0 bytes");
     refused("\xff", "--ban-phrase: ");
-    refused("a \xef\xbf\xbd", "phrase 1 has U+FFFD");
+    refused("a \xef\xbf\xbd", "--ban-phrase: 'a \xef\xbf\xbd' has U+FFFD");
     for (size_t i = 0; i <= BANNED_MAX; i++)
         many[i] = "a";
     CHECK(banned_check("x", many, BANNED_MAX, &e) == 0);
