@@ -642,6 +642,7 @@ int batch_open(struct batch *b, const struct options *o, struct err *e)
                          .seed = o->seed };
     if (check_options(o, e) || parse_shard(o, &b->shard, &b->shards, e) || name_batch(b, e))
         return -1;
+    notice_story(o, NULL);
     if (!options_given(o, "seed") && getrandom(&b->seed, sizeof b->seed, 0) != sizeof b->seed)
         return err_set(e, ERR_FAILED, "cannot draw a seed: %s; --seed gives one", strerror(errno));
     if (!(b->model = calloc(BATCH_MODELS_MAX, sizeof *b->model)))

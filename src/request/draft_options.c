@@ -10,10 +10,11 @@
 
 /* A preset is a list of options. TokenSwift's code keeps 20 tokens through every filter, which changes texts;
  * the rows of its Table 11 are settings of sampling. MagicDec: chains of the model over a window with a sink.
- * Medusa: a tree of heads on the verified hidden state. */
+ * Medusa: a tree of heads on the verified hidden state. Story, the last one, drafts nothing and may stand
+ * beside another; `own`: options that the model's own settings override. */
 #define TOKENSWIFT "heads,partial,ngram", "tree=1,3,3,3 draft-passes=1 min-keep=20"
 #define TABLE_11 TOKENSWIFT " temperature=1 top-k=0 eta=0 penalty-window=1024 "
-static const struct preset { const char *name, *drafter, *options; } presets[] = {
+static const struct preset { const char *name, *drafter, *options, *own; } presets[] = {
     { "tokenswift", TOKENSWIFT },
     { "magicdec", "partial", "tree=1 draft-passes=4 kv-policy=window kv-sinks=1 kv-budget=257" },
     { "medusa", "heads", "tree=5,3,2" },
@@ -22,33 +23,106 @@ static const struct preset { const char *name, *drafter, *options; } presets[] =
     { "table11-qwen2.5-1.5b", TABLE_11 "top-p=0.9 min-p=0 penalty=1.15" },
     { "table11-qwen2.5-7b", TABLE_11 "top-p=1 min-p=0.05 penalty=1.15" },
     { "table11-qwen2.5-14b", TABLE_11 "top-p=1 min-p=0.05 penalty=1.13" },
+    { "story", NULL, "min-p=0.05 dry-multiplier=0.8 on-loop=retake", "temperature=0.8" },
 };
-enum { N_PRESETS = sizeof presets / sizeof *presets };
+enum { N_PRESETS = sizeof presets / sizeof *presets, STORY = N_PRESETS - 1 };
 
 const char *preset_name(size_t i) { return i < N_PRESETS ? presets[i].name : NULL; }
 
-int preset_apply(struct options *o, struct err *e)
+/* The presets that --preset lists, as bits. */
+static int find_presets(const struct options *o, unsigned *set, struct err *e)
 {
-    const struct preset *found = NULL;
-    char list[256] = "", name[32], spelled[40], value[64];
-    for (size_t i = 0; o->preset && i < N_PRESETS; i++) {
-        size_t n = strlen(list);
-        if (strcmp(o->preset, presets[i].name) == 0)
-            found = &presets[i];
-        snprintf(list + n, sizeof list - n, "%s%s", n ? ", " : "", presets[i].name);
-    }
-    if (o->preset && !found)
-        return err_set(e, ERR_INPUT, "--preset: '%s' is not one of %s", o->preset, list);
-    if (found && strcmp(o->job.drafter, "auto") == 0)
-        o->job.drafter = found->drafter;
-    for (const char *p = found ? found->options : ""; sscanf(p, "%31[^=]=%63s", name, value) == 2;) {
-        snprintf(spelled, sizeof spelled, "--%s", name);
-        if (!options_given(o, name) && option_set(o, option_find(spelled, VERB_RUN), spelled, value, e))
-            return -1;
-        p += strlen(name) + 1 + strlen(value);
-        p += *p == ' ';
+    char list[256] = "";
+    *set = 0;
+    for (const char *p = o->preset; p;) {
+        const size_t n = strcspn(p, ",");
+        size_t i = 0;
+        while (i < N_PRESETS && !(strlen(presets[i].name) == n && memcmp(p, presets[i].name, n) == 0))
+            i++;
+        for (size_t k = 0, at = 0; k < N_PRESETS && i == N_PRESETS; k++)
+            at += (size_t)snprintf(list + at, sizeof list - at, "%s%s", k ? ", " : "", presets[k].name);
+        if (i == N_PRESETS)
+            return err_set(e, ERR_INPUT, "--preset: '%.*s' is not one of %s", (int)n, p, list);
+        if (i != STORY && *set & ((1u << STORY) - 1))
+            return err_set(e, ERR_INPUT, "--preset: '%s': only story may stand beside another", o->preset);
+        *set |= 1u << i;
+        p = p[n] ? p + n + 1 : NULL;
     }
     return 0;
+}
+
+struct pair { char name[32], value[64]; };
+
+/* Reads the next NAME=VALUE of a list of options. */
+static bool next_pair(const char **list, struct pair *x)
+{
+    int n = 0;
+    const bool any = *list && sscanf(*list, " %31[^=]=%63s%n", x->name, x->value, &n) == 2;
+    *list = any ? *list + n : NULL;
+    return any;
+}
+
+static int apply(struct options *o, const char *list, struct err *e)
+{
+    struct pair x;
+    char spelled[40];
+    while (next_pair(&list, &x)) {
+        snprintf(spelled, sizeof spelled, "--%s", x.name);
+        if (!options_given(o, x.name) && option_set(o, option_find(spelled, VERB_RUN), spelled, x.value, e))
+            return -1;
+    }
+    return 0;
+}
+
+int preset_apply(struct options *o, struct err *e)
+{
+    unsigned set;
+    if (find_presets(o, &set, e))
+        return -1;
+    for (size_t i = 0; i < N_PRESETS; i++) {
+        if (!(set >> i & 1))
+            continue;
+        if (presets[i].drafter && strcmp(o->job.drafter, "auto") == 0)
+            o->job.drafter = presets[i].drafter;
+        if (apply(o, presets[i].options, e))
+            return -1;
+    }
+    return 0;
+}
+
+int preset_apply_own(struct options *o, struct err *e)
+{
+    unsigned set;
+    return find_presets(o, &set, e) || (set >> STORY && apply(o, presets[STORY].own, e)) ? -1 : 0;
+}
+
+bool preset_sets(const struct options *o, const char *option)
+{
+    struct pair x;
+    struct err ignored;
+    unsigned set;
+    bool found = false;
+    find_presets(o, &set, &ignored);
+    for (size_t i = 0; i < N_PRESETS; i++)
+        for (const char *list = set >> i & 1 ? presets[i].options : NULL; next_pair(&list, &x);)
+            found |= strcmp(x.name, option) == 0;
+    return found;
+}
+
+bool preset_story(char *text, size_t size, const struct options *o, bool own)
+{
+    struct pair x;
+    struct err ignored;
+    unsigned set;
+    size_t n = 0;
+    text[0] = 0;
+    if (find_presets(o, &set, &ignored) || !(set >> STORY))
+        return false;
+    for (int i = 0; i < 1 + own; i++)
+        for (const char *list = i ? presets[STORY].own : presets[STORY].options; next_pair(&list, &x);)
+            if (!options_given(o, x.name))
+                n += (size_t)snprintf(text + n, size - n, "%s%s %s", n ? ", " : "", x.name, x.value);
+    return true;
 }
 
 /* Parses a list of drafters: NAME or NAME:FILE. */
@@ -99,7 +173,7 @@ int draft_from_options(struct draft_settings *s, struct drafter_files *files, co
     if (preset_apply(&x, e))
         return -1;
     *s = x.job.draft;
-    s->kv_fixed = o->preset || options_given(o, "kv-budget") || options_given(o, "tree");
+    s->kv_fixed = s->n_width || options_given(o, "kv-budget");
     if (s->kv_budget == 0)
         s->kv_budget = MAX(n_prompt, s->kv_sinks + 1);
     if (strcmp(x.job.drafter, "none") == 0)

@@ -1,13 +1,20 @@
-/* Settings of drafting from the command line: --drafter, --preset, --tree and related options. */
+/* Settings of drafting from the command line: --drafter, --tree and related options; --preset. */
 #pragma once
 #include "src/decode/draft.h"
 #include "src/request/options.h"
 
 /* The names of the presets; NULL after the last. */
 const char *preset_name(size_t i);
-/* Sets the options of --preset that the command line does not give. ERR_INPUT with the list of presets for an
- * unknown name. */
+/* Sets the options of --preset, NAME or NAME,story, that the command line does not give. ERR_INPUT with the
+ * list of presets for an unknown name. */
 int preset_apply(struct options *o, struct err *e);
+/* Likewise, before the model's own settings, those that the model's own override. */
+int preset_apply_own(struct options *o, struct err *e);
+/* Whether preset_apply would set the option. */
+bool preset_sets(const struct options *o, const char *option);
+/* "min-p 0.05, on-loop retake": what the preset story sets. own: also what the model's own settings override.
+ * False: --preset has no story. */
+bool preset_story(char *text, size_t size, const struct options *o, bool own);
 
 /* The FILE of NAME:FILE for each drafter; "": the model's own. */
 struct drafter_files { char path[N_DRAFTERS][PATH_BYTES]; };

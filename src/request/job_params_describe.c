@@ -299,7 +299,7 @@ static int check_trained(enum drafter s, const char *file, const struct options 
 {
     static struct { char file[PATH_BYTES], model[PATH_BYTES]; } checked[N_DRAFTERS];
     if (!*file && drafters[s]->option != OPTION_DIR && !(draft_of_model(g->dir) >> s & 1))
-        return weights_missing(s, o->preset ? "preset" : "drafter", g->dir, e);
+        return weights_missing(s, strcmp(o->job.drafter, "auto") ? "drafter" : "preset", g->dir, e);
     if ((strcmp(checked[s].file, file) || strcmp(checked[s].model, g->path)) &&
         weights_check(s, *file ? file : NULL, g, e))
         return -1;
@@ -312,7 +312,11 @@ int job_describe(char **text, struct job_params *p, const struct options *o, con
                  size_t n_prompt, const struct chat_facts *chat, struct err *e)
 {
     struct drafter_files files;
-    p->drafter_auto = strcmp(o->job.drafter, "auto") == 0 && !o->preset;
+    struct options own = *o;
+    if (preset_apply(&own, e))
+        return -1;
+    p->drafter_auto = strcmp(own.job.drafter, "auto") == 0;
+    p->on_loop = own.job.on_loop;
     if (draft_from_options(&p->draft, &files, o, g->dir, n_prompt, e))
         return -1;
     if (p->drafter_auto)

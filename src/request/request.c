@@ -230,7 +230,10 @@ int request_open(struct request *r, const struct options *o, struct engine *g,
                  const struct request_after *after, struct err *e)
 {
     *r = (struct request){ .o = o };
-    if (check_options(o, e) || options_open_engine(g, o, e) || read_prompt(r, g, after, e) ||
+    if (check_options(o, e) || options_open_engine(g, o, e))
+        return -1;
+    notice_story(o, &g->config);
+    if (read_prompt(r, g, after, e) ||
         (after && request_continues(r, after, o->chat || o->messages, g->tokenizer, e)) ||
         check_not_empty(r, e) || request_describe(r, g, e) || request_check(r, g, e))
         return -1;

@@ -86,11 +86,11 @@ static int parse_bias(struct sampling *s, const char *text, size_t vocab, struct
 static const char not_sampled[] = "0";
 
 /* The JSON that the model's own settings have for an option; not_sampled: the temperature of a model whose
- * do_sample is false. NULL: none, or the user gave the option. */
+ * do_sample is false. NULL: none, or the user or a preset gave the option. */
 static const char *models_own(const struct option *opt, const struct options *o, const struct config *c)
 {
     const char *sample = config_generation(c, "do_sample");
-    if (!opt->generation || o->given[opt - options_table])
+    if (!opt->generation || o->given[opt - options_table] || preset_sets(o, opt->name))
         return NULL;
     if (opt->field == offsetof(struct options, job.sampling.temperature) && sample &&
         strcmp(sample, "false") == 0)
@@ -127,6 +127,16 @@ void describe_generation_config(char *text, size_t size, const struct options *o
         else if (own)
             n += (size_t)snprintf(text + n, size - n, "%s%s %g", n ? ", " : "", opt->name, strtod(own, NULL));
     }
+}
+
+void notice_story(const struct options *o, const struct config *c)
+{
+    char text[160];
+    const bool uses = o->generation_config == GENERATION_AUTO && (!c || c->has_generation_config);
+    const bool own = uses && c && models_own(option_find("--temperature", VERB_RUN), o, c);
+    if (preset_story(text, sizeof text, o, !own))
+        request_notice(o, "--preset story: %s%s", *text ? text : "nothing",
+                       uses && !c && !options_given(o, "temperature") ? " if the model has none" : "");
 }
 
 /* ---- the breakers of DRY ---- */
@@ -269,6 +279,8 @@ int sampling_from_options(struct sampling *s, const struct options *o, const str
 {
     struct options x = *o;
     memset(s, 0, sizeof *s);
+    if (preset_apply_own(&x, e))
+        return -1;
     if (c->has_generation_config && o->generation_config == GENERATION_AUTO) {
         if (*c->generation_unknown)
             return err_set(

@@ -25,6 +25,9 @@ int sampling_biases(struct sampling *s, const struct options *o, size_t vocab, s
 /* "temperature 1, min-p 0.05": the settings of the model's file that are used, or "". */
 void describe_generation_config(char *text, size_t size, const struct options *o, const struct config *c);
 
+/* Says what --preset story sets, if it is given. c NULL: for models that are not known yet. */
+void notice_story(const struct options *o, const struct config *c);
+
 /* Token ids of text[0..n) as they stand in the middle of a text; free(*ids). The text is encoded after a
  * newline, because many tokenizers put a space before the first word of a text. */
 int encode_inside(const struct tokenizer *t, int32_t **ids, size_t *n_ids, const char *text, size_t n,
