@@ -57,9 +57,8 @@ enum retake_verdict retake_of_loop(const struct retakes *l, size_t since, size_t
                                    const struct retake_limits *x, size_t *at)
 {
     const struct series s = series_of(l, since);
-    const size_t back = RETAKE_STEP * (((size_t)1 << MIN(s.n, (size_t)RETAKE_DOUBLES)) - 1);
     const bool ends = s.n >= x->most || s.cut >= RETAKE_CUT_MAX;
-    *at = MAX(x->floor, ends ? since : since - MIN(since, back));
+    *at = MAX(x->floor, since);
     assert(*at < n);
     return !ends ? RETAKE_CUTS : *at < x->min_tokens ? RETAKE_NOT : RETAKE_ENDS;
 }
@@ -70,7 +69,6 @@ size_t retake_settled(const struct loop *l, const struct banned_match *m, size_t
     if (l) {
         from -= MIN(n, (size_t)LOOP_GRAM - 1);
         loop_run(l, &from);
-        from -= MIN(from, (size_t)RETAKE_SETTLED);
     }
     return MAX(before, m->phrases ? MIN(from, banned_may_begin(m, n)) : from);
 }

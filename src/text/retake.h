@@ -7,20 +7,19 @@
  * the position stays: the choice is the model's own distribution without these tokens. Plain decoding defines
  * the retakes; drafted, resumed and verified texts make the same.
  *
- *     loop rule    With ON_LOOP_RETAKE and s = repetition.start, retake k = 0, 1, .. of a series cuts the
- *                  text to max(floor, s - RETAKE_STEP (2^min(k, RETAKE_DOUBLES) - 1)). A retake belongs to
- *                  the series if its s is less than RETAKE_SERIES tokens after the furthest s of the series.
- *                  After N retakes or RETAKE_CUT_MAX cut tokens the text is cut to s and ends there,
- *                  FINISH_REPETITION. If that is before min_tokens, it goes on as with ON_LOOP_WARN.
+ *     loop rule    With ON_LOOP_RETAKE the text is cut to s = repetition.start, so the first copy stays. A
+ *                  retake belongs to a series if its s is less than RETAKE_SERIES tokens after the furthest
+ *                  s of the series. After N retakes or RETAKE_CUT_MAX cut tokens of a series the text ends
+ *                  at s, FINISH_REPETITION. If that is before min_tokens, it goes on as with ON_LOOP_WARN.
  *     phrase       A text that has a banned phrase (src/text/banned.h) is cut to max(floor, the token in
  *                  which the phrase begins). The settled point is after that token where a cut has made the
  *                  end of the text before it the beginning of a phrase again. Matching starts anew after
  *                  given tokens, and where the phrases change.
  *     floor        The settled point, the end of the last given or shared token, or the start of a part with
  *                  other parameters, whichever is last. A text is not cut before it.
- *     settled      A token is settled if it lies more than RETAKE_SETTLED tokens before the run of the loop
- *                  rule, or before the last LOOP_GRAM - 1 tokens if there is none, and before the token in
- *                  which a phrase may begin. The settled point never falls. Only settled tokens are final.
+ *     settled      A token is settled if it lies before the run of the loop rule, or before the last
+ *                  LOOP_GRAM - 1 tokens if there is none, and before the token in which a phrase may begin.
+ *                  The settled point never falls. Only settled tokens are final.
  *
  * The order for each token is: given, end-of-text token, banned phrase, stop string, loop rule, length. */
 #pragma once
@@ -29,7 +28,7 @@
 
 enum {
     RETAKES = 32, RETAKES_MAX = 1000,    /* of a series, without N; the most N */
-    RETAKE_CUT_MAX = 16384, RETAKE_STEP = 16, RETAKE_DOUBLES = 5, RETAKE_SERIES = 1024, RETAKE_SETTLED = 512,
+    RETAKE_CUT_MAX = 16384, RETAKE_SERIES = 1024,
     FORBIDDEN_MAX = 256,                 /* tokens at one position */
 };
 

@@ -9,18 +9,45 @@ sql() { sqlite3 "$LONGHAND_DB" "$1" 2>/dev/null || python3 -c 'import sqlite3, s
 c = sqlite3.connect(sys.argv[1]); r = c.execute(sys.argv[2]).fetchall(); c.commit()
 print("\n".join("|".join(map(str, x)) for x in r))' "$LONGHAND_DB" "$1"; }
 
-# plain decoding defines the text; N = 1, 8
-for n in 1 8; do for t in 0 0.3; do
-    RULE=retake:$n T=$t; plain=$(make_ --drafter none); "$L" work -q
-    "$L" text "$plain" >"$TMP/plain.$n.$t"
-    for d in auto ngram heads partial suffix; do
-        id=$(make_ --drafter $d); "$L" work -q; "$L" text "$id" >"$TMP/a"
-        same "drafting_changes_no_retake_${n}_${t}_$d" "$TMP/plain.$n.$t" "$TMP/a"
+# 25 texts that loop, 200 with LONG=1: drafting changes no text, and no retake
+lines=25 every=5
+[ -z "$LONG" ] || lines=200 every=1
+python3 - "$lines" >"$TMP/loops.jsonl" <<'P'
+import json, sys
+words = "The sea|My father|In the morning|There was no|It is said that|He had|She was|When the".split("|")
+for i in range(int(sys.argv[1])):
+    body = {"prompt": f"{words[i % 8]} ", "seed": i, "max_tokens": 500, "temperature": i % 3 / 5, "min_p": 0,
+            "on_loop": ["retake:1", "retake:8", "retake"][i // 3 % 3]}
+    print(json.dumps({"custom_id": f"l{i}", "body": body}))
+P
+drafters=(auto ngram heads partial suffix) wrong=0 made=0
+for k in 0 1 2 3 4; do
+    sed -n "$((k + 1))~5p" "$TMP/loops.jsonl" >"$TMP/q.jsonl"
+    for d in none "${drafters[k]}"; do
+        "$L" submit --batch "$TMP/q.jsonl" -m $MODEL -q --drafter "$d" --name "$k-$d" >/dev/null
     done
-    check "verify_derives_retakes_${n}_$t" 0 '' verify -q "$id"
-done; done
-[ "$(sql "SELECT count(*) > 20 FROM retake")" = 1 ]
-result retakes_were_made $? "$(sql 'SELECT * FROM retake')"
+done
+"$L" work -q
+loop_rows() # NAME: its retakes
+{
+    sql "SELECT custom_id, at, token, length FROM retake JOIN job ON job.id = job
+        WHERE batch = (SELECT id FROM batch WHERE name = '$1') ORDER BY line, number"
+}
+for k in 0 1 2 3 4; do
+    d=${drafters[k]}
+    for q in none "$d"; do
+        "$L" export "@$k-$q" --format ids -o "$TMP/$q.ids"
+        loop_rows "$k-$q" >"$TMP/$q.rows"
+    done
+    same "${d}_changes_no_text_that_loops" "$TMP/none.ids" "$TMP/$d.ids"
+    same "${d}_changes_no_retake" "$TMP/none.rows" "$TMP/$d.rows"
+    made=$((made + $(wc -l <"$TMP/none.rows")))
+    for id in $("$L" list "@$k-$d" --columns job | sed -n "3~${every}p"); do
+        "$L" verify -q "$id" >/dev/null 2>&1 || wrong=$((wrong + 1))
+    done
+done
+[ $made -ge "$lines" ]; result texts_that_loop_have_retakes $? "$made retakes"
+[ $wrong = 0 ]; result verify_derives_texts_that_loop $? "$wrong differ"
 
 # a text that is killed again and again equals the undisturbed one, with snapshots of its cache
 export N=1200 T=0 RULE=retake:6
