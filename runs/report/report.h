@@ -144,7 +144,7 @@ void report_put_stats(struct json_writer *w, const struct draft_stats *s, double
                       bool tree_fixed);
 /* Writes the member "events": the history of a job. */
 void report_put_events(struct json_writer *w, const struct event_list *events);
-/* The retakes of a job: the member "retake_list", and lines for people, none without retakes. */
+/* The retakes of a job: the member "retake_list", and lines of the last ones for people, if there are any. */
 void report_put_retakes(struct json_writer *w, const struct retakes *l);
 void report_retakes(FILE *f, const struct retakes *l, const struct counts *c);
 

@@ -231,11 +231,13 @@ static void times(FILE *f, const struct report *r)
 
 void report_retakes(FILE *f, const struct retakes *l, const struct counts *c)
 {
+    enum { SHOWN = 40 };
     struct err b;
     if (!l->n)
         return;
-    fprintf(f, "  retakes     %.0f, which took back %.0f of %.0f tokens\n", c->retakes, c->cut, c->tokens);
-    for (size_t i = 0; i < l->n; i++)
+    fprintf(f, "  retakes     %.0f, which took back %.0f of %.0f tokens%s\n", c->retakes, c->cut, c->tokens,
+            l->n > SHOWN ? "; the last ones (--json has all):" : "");
+    for (size_t i = l->n - MIN(l->n, (size_t)SHOWN); i < l->n; i++)
         fprintf(f, "    at token %zu, not %" PRId32 ": %zu %s taken back, %s%s%s since token %zu\n",
                 l->v[i].at, l->v[i].token, l->v[i].length - l->v[i].at,
                 plural(l->v[i].length - l->v[i].at, "token", "tokens"),

@@ -43,7 +43,7 @@ static int read_rows(struct store *s, int64_t job, struct retakes *out, struct e
         s, e, "SELECT at, token, length, since, reason FROM retake WHERE job = ?1 ORDER BY number", "i", job);
     while ((rc = db_step(s, q, e)) == 1) {
         struct retake x = { (size_t)sqlite3_column_int64(q, 0), sqlite3_column_int(q, 1),
-                                  (size_t)sqlite3_column_int64(q, 2), (size_t)sqlite3_column_int64(q, 3) };
+                            (size_t)sqlite3_column_int64(q, 2), (size_t)sqlite3_column_int64(q, 3) };
         const char *reason = (const char *)sqlite3_column_text(q, 4);
         if (reason && strncmp(reason, OF_PHRASE, strlen(OF_PHRASE)) == 0)
             snprintf(x.phrase, sizeof x.phrase, "%s", reason + strlen(OF_PHRASE));

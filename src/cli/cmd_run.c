@@ -320,6 +320,7 @@ static void store_failed(struct run *r, int64_t id, struct err *e)
 static int work_on(struct run *r, int64_t id, struct err *e)
 {
     const struct options *o = r->o;
+    r->to_terminal = r->out.fd == STDOUT_FILENO && isatty(STDOUT_FILENO);
     const struct work_options how = { .state_if_stopped = JOB_PAUSED, .accept_change = o->accept_change,
                                       .store_rounds = o->rounds, .release_if_refused = true };
     const struct work_output out = { .text = put_text, .id = put_id, .repeats = print_repetition,
@@ -336,7 +337,6 @@ static int work_on(struct run *r, int64_t id, struct err *e)
         return err_set(e, ERR_AGAIN, "job %" PRId64 " was removed", id);
     r->job = &r->jobs.v[0];
     r->wrote = false;
-    r->to_terminal = r->out.fd == STDOUT_FILENO && isatty(STDOUT_FILENO);
     int rc = schedule_job(&r->worker, &claim, &how, &out, &w, e);
     if (rc == 0)
         rc = conclude(r, &w, e);

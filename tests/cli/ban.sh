@@ -119,6 +119,15 @@ echo the >"$TMP/phrases"; "$L" text @b/one >"$TMP/a"
 clean "$TMP/phrases" "$TMP/a" >"$TMP/why"; result body_text $? "$(cat "$TMP/why")"
 "$L" report "$plain" | grep -q "taken back, the phrase 'and the' since token"
 result a_report_names_the_phrase $? "$("$L" report "$plain" | head -30)"
+[ "$("$L" show "$plain" | grep -c 'taken back, the phrase')" = 40 ] &&
+    [ "$("$L" show "$plain" --json | grep -c '"reason": "phrase"')" -gt 60 ]
+result the_last_retakes_are_shown $? "$("$L" show "$plain" | head -60)"
+
+# on a terminal each token is shown at once, and a line says what is taken back
+python3 tests/cli/terminal.py "$L" run "${king[@]}" -n 60 --ban-phrase ' of the' </dev/null >"$TMP/tty"
+grep -q "^\[the text has the phrase ' of the'; its last [0-9]* tokens are taken back\]" "$TMP/tty" &&
+    grep -q ' of.$' "$TMP/tty"
+result a_terminal_shows_a_retake $? "$(cat "$TMP/tty")"
 
 # what cannot be
 long=$(printf 'a%.0s' $(seq 257)); x=(submit -m $MODEL -p x -n 20)
