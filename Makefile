@@ -27,7 +27,7 @@ WARN   := -Wall -Wextra -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes 
           -Wno-missing-field-initializers
 CFLAGS  = -std=c11 -D_GNU_SOURCE -g -O2 -ffp-contract=off $(WARN) -MMD -MP -I. \
           $(if $(VARIANT),-DLH_VARIANT_$(VARIANT))
-LDLIBS  = -lsqlite3 -lz -lm -lpthread -ldl
+LDLIBS  = -lmicrohttpd -lsqlite3 -lz -lm -lpthread -ldl
 ifneq ($(SAN),)
 CFLAGS += -fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all
 LDLIBS += -fsanitize=$(SAN)

@@ -23,6 +23,7 @@ need "echo '#include <stdio.h>' | ${cc:-false} -E -" libc6-dev
 need "echo '#include <uthash.h>' | ${cc:-false} -E -" uthash-dev
 need "echo '#include <sqlite3.h>' | ${cc:-false} -E -" libsqlite3-dev
 need "echo '#include <zlib.h>' | ${cc:-false} -E -" zlib1g-dev
+need "echo '#include <microhttpd.h>' | ${cc:-false} -E -" libmicrohttpd-dev
 for for in "$@"; do
     # python3-minimal lacks modules that the tests import.
     case $for in

@@ -9,7 +9,7 @@
 # The script prints each violation and the symbols that cause it. Then it plants an include that runs
 # upwards and two files that call each other in a copy of the tree, and checks that it finds them.
 ORDER="src/base kernels kernels/cuda ngram kvmgr src/model src/text/jinja src/text src/sample src/decode
-       src/train runs/store src/request runs/work runs/report src/bench src/cli"
+       src/train runs/store src/request runs/work runs/report runs/serve src/bench src/cli"
 build=$(realpath "$(dirname "${LONGHAND:-build/cc/longhand}")")
 TMP=$(mktemp -d) || exit 1
 trap 'rm -rf "$TMP"' EXIT

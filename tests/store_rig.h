@@ -102,7 +102,7 @@ static inline void rig_to_version_2(void)
     rig_sql("ALTER TABLE job DROP COLUMN text_sha; ALTER TABLE job DROP COLUMN made; "
             "ALTER TABLE job DROP COLUMN seconds; ALTER TABLE job DROP COLUMN opening; "
             "DROP TABLE model; DROP TABLE tokenizer; DROP TABLE part; DROP TABLE store; "
-            "DROP TABLE logprob; DROP TABLE speed; DROP TABLE retake; "
+            "DROP TABLE logprob; DROP TABLE speed; DROP TABLE retake; DROP TABLE request; "
             "ALTER TABLE job DROP COLUMN settled; DROP TABLE chapter; ALTER TABLE input DROP COLUMN chat; "
             "DROP INDEX job_queue; DROP INDEX job_model; ALTER TABLE job DROP COLUMN chain; "
             "ALTER TABLE job DROP COLUMN depth; CREATE INDEX job_queue ON job (state, priority DESC, id); "

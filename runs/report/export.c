@@ -177,8 +177,7 @@ static int read_exported(struct exporter *x, const struct item *i, struct export
     return 0;
 }
 
-/* A stop string is a text, an end-of-text token is its number. */
-static void put_stop_reason(struct json_writer *w, const struct job *j, const struct job_params *p,
+void export_put_stop_reason(struct json_writer *w, const struct job *j, const struct job_params *p,
                             bool openai)
 {
     const char *why = j->stop_reason;
@@ -277,7 +276,7 @@ static void put_field(struct json_writer *w, const struct item *i, const struct 
     case TOKENS:        jw_uint(w, name, j->tokens - j->given); break;
     case FINISH_REASON: jw_text(w, name, j->finish_reason); break;
     case SEED:          jw_uint(w, name, j->seed); break;
-    case STOP_REASON:   put_stop_reason(w, j, &t->params, false); break;
+    case STOP_REASON:   export_put_stop_reason(w, j, &t->params, false); break;
     case REPETITION:    put_repetition(w, t); break;
     case PROMPT_TOKENS: jw_uint(w, name, j->prompt_tokens); break;
     case SAMPLE:        jw_uint(w, name, j->sample); break;
@@ -450,7 +449,7 @@ static int put_choice(const struct exporter *x, struct json_writer *w, const str
     const int rc = token_logprobs_put(w, "logprobs", &t->logprobs, x->reader.tokenizer,
                                       t->params.chat ? LOGPROBS_CHAT : LOGPROBS_COMPLETION, e);
     jw_text(w, "finish_reason", repeats ? "stop" : j->finish_reason);
-    put_stop_reason(w, j, &t->params, true);
+    export_put_stop_reason(w, j, &t->params, true);
     jw_close(w, '}');
     return rc;
 }

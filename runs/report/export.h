@@ -41,6 +41,11 @@ struct export_counts { size_t exported, left_out; };                            
 struct text_before { size_t n; int64_t job; size_t newlines; };      /* texts; the last one; its last bytes */
 int export_text_begins(char **begins, struct text_before *before, const struct job *job, const char *text,
                        size_t n, const char *between, bool headings, struct err *e);
+/* The member stop_reason: a stop string is a text, an end-of-text token is its number. openai: a repetition
+ * is one, too. */
+struct json_writer;
+void export_put_stop_reason(struct json_writer *w, const struct job *j, const struct job_params *p,
+                            bool openai);
 /* With several sources jsonl lines have the path of the database under "db", and ids of openai-batch begin
  * with the number of the source. */
 int export_jobs(const struct export_options *o, const struct export_source *v, size_t n,

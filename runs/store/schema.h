@@ -243,6 +243,18 @@ static const char *const store_steps[] = {
 "    reason TEXT NOT NULL,                -- loop, or phrase: TEXT\n"
 "    PRIMARY KEY (job, number)\n"
 ") WITHOUT ROWID;\n",
+
+"CREATE TABLE request (\n"
+"    -- Jobs that a request to a server made (longhand serve).\n"
+"    job    INTEGER PRIMARY KEY REFERENCES job(id) ON DELETE CASCADE,\n"
+"    first  INTEGER NOT NULL,             -- the first job of the request, whose number is in its id\n"
+"    worker INTEGER NOT NULL,             -- of the server; no other worker claims the job while it lives\n"
+"    chat   INTEGER NOT NULL,             -- 1: /v1/chat/completions, 0: /v1/completions\n"
+"    key    BLOB,                         -- Idempotency-Key; NULL: none\n"
+"    sha    BLOB NOT NULL                 -- SHA-256 of the body without stream and stream_options\n"
+");\n"
+"CREATE INDEX request_first ON request (first, job);\n"
+"CREATE INDEX request_key ON request (key, chat) WHERE key IS NOT NULL;\n",
 };
 
 /* For reading a store of version i + 1 without changing it: what step i + 1 adds, as temporary views and
@@ -272,6 +284,8 @@ static const char *const store_views[] = {
 
 "CREATE TEMP VIEW IF NOT EXISTS job AS SELECT j.*, NULL AS settled FROM main.job j;\n"
 "CREATE TEMP TABLE retake (job, number, at, token, length, since, reason);\n",
+
+"CREATE TEMP TABLE request (job, first, worker, chat, key, sha);\n",
 };
 _Static_assert(sizeof store_views / sizeof *store_views + 1 == sizeof store_steps / sizeof *store_steps,
                "older stores can be read");

@@ -56,7 +56,7 @@
 struct store;
 
 enum { METRIC_WINDOW = 1000 };           /* tokens */
-enum { STORE_VERSION = 7 };              /* user_version of the file */
+enum { STORE_VERSION = 8 };              /* user_version of the file */
 
 /* ---- opening ---- */
 
@@ -189,6 +189,25 @@ struct job_spec {
  * ids[n] receives the job numbers; is_new[n] (may be NULL) says which jobs were added. */
 int store_submit(struct store *s, const char *batch, const struct job_spec *v, size_t n, int64_t *ids,
                  bool *is_new, size_t *bad, struct err *e);
+
+/* A request to a server (longhand serve): its samples are jobs of their own, outside batches. While the
+ * server lives, no other worker claims them. */
+struct request_spec {
+    int64_t worker;                      /* of the server */
+    bool chat;                           /* /v1/chat/completions; else /v1/completions */
+    const char *key;                     /* Idempotency-Key, of one of the two; NULL: none */
+    uint8_t sha[SHA256_BYTES];           /* of what decides the answer */
+};
+/* Store the n samples of a request in one transaction. With a key that is known and the same sha: 1, and
+ * ids[n] are the jobs of the earlier request, of which failed and cancelled ones are queued again, now for
+ * this server. SUBMIT_OTHER, and e says so: the key is known with another sha. Else 0 or -1. */
+enum { SUBMIT_OTHER = 2 };
+int store_submit_request(struct store *s, const struct request_spec *r, const struct job_spec *v, size_t n,
+                         int64_t *ids, struct err *e);
+/* Cancel the requests without a key whose server is dead: nobody waits for them. After store_requeue_dead. */
+int store_cancel_abandoned(struct store *s, struct err *e);
+/* A short name of the store, for ids that clients see: 8 hexadecimal digits. */
+int store_name(struct store *s, char name[9], struct err *e);
 
 /* What decided the text of a stored request when it was submitted. */
 struct stored_request {
@@ -472,6 +491,7 @@ struct claim_request {
     int64_t job;                         /* this queued, paused or failed job; 0: the next of the queue */
     const char *batch;                   /* only jobs of this batch; NULL: any */
     const char *model;             /* path of the loaded model, preferred within equal priority; NULL: none */
+    const char *only_model;              /* only jobs of the model at this path; NULL: any */
     /* arithmetics that the worker supports; n_numerics 0: any */
     const char *const *numerics; size_t n_numerics;
     int max_attempts;              /* consecutive attempts without progress before a job fails; 0: no limit */

@@ -225,25 +225,32 @@ static int submit_one(struct store *s, const struct batch *b, const struct job_s
     return rc == 1 ? 0 : insert_job(s, b->id, j, identity, id, e);
 }
 
-int store_submit(struct store *s, const char *batch, const struct job_spec *v, size_t n, int64_t *ids,
-                 bool *is_new, size_t *bad, struct err *e)
+int jobs_submit(struct store *s, const char *batch, const struct job_spec *v, size_t n, int64_t *ids,
+                bool *is_new, size_t *bad, struct err *e)
 {
     struct batch b = { .name = batch };
-    size_t i = 0, ignored;
-    bad = bad ? bad : &ignored;
-    *bad = n;
+    size_t i = 0;
     for (size_t k = 0; k < n; k++)
         assert((batch || !v[k].custom_id) && v[k].model && v[k].parameters && v[k].wanted <= INT64_MAX);
-    if ((batch && batch_name_check("the name of the batch", batch, e)) || db_begin(s, e))
-        return -1;
     b.full = store_full(s, &b.why);
     if (open_batch(s, &b, e) || (batch && n && check_name(s, &b, v[0].alone, v[0].replace, 0, e)))
-        return db_rollback(s);
+        return -1;
     while (i < n && submit_one(s, &b, &v[i], &ids[i], is_new ? &is_new[i] : NULL, e) == 0)
         i++;
     if (i < n && e->code == ERR_INPUT)
         *bad = i;
-    return db_end(s, i < n || chapters_add(s, b.id, v, n, ids, is_new, e) ? -1 : 0, e);
+    return i < n || chapters_add(s, b.id, v, n, ids, is_new, e) ? -1 : 0;
+}
+
+int store_submit(struct store *s, const char *batch, const struct job_spec *v, size_t n, int64_t *ids,
+                 bool *is_new, size_t *bad, struct err *e)
+{
+    size_t ignored;
+    bad = bad ? bad : &ignored;
+    *bad = n;
+    if ((batch && batch_name_check("the name of the batch", batch, e)) || db_begin(s, e))
+        return -1;
+    return db_end(s, jobs_submit(s, batch, v, n, ids, is_new, bad, e), e);
 }
 
 int store_request(struct store *s, const char *batch, const char *custom_id, uint32_t sample,

@@ -251,7 +251,8 @@ static void wish_close(struct wish *x)
     "AND (?2 IS NULL OR batch = (SELECT id FROM batch WHERE name = ?2)) " \
     "AND (?3 = '' OR instr(?3, char(10) || id || char(10)) = 0) " \
     "AND (?4 IS NULL OR instr(?4, char(10) || model || char(10)) = 0) AND (NOT ?5 OR tokens > 0) " \
-    "AND NOT " CHAPTER_WAITS
+    "AND (?7 IS NULL OR model = ?7) AND NOT " CHAPTER_WAITS " AND NOT EXISTS (SELECT 1 FROM request q " \
+    "JOIN worker w ON w.id = q.worker WHERE q.job = job.id AND w.id <> ?6)"
 
 /* The next job of the queue: 1; 0: none; -1. */
 static int next_in_queue(struct store *s, const struct wish *x, int64_t *job, struct err *e)
@@ -262,7 +263,7 @@ static int next_in_queue(struct store *s, const struct wish *x, int64_t *job, st
     sqlite3_stmt *q =
         db_query(s, e, "SELECT id, priority FROM job WHERE " ELIGIBLE " ORDER BY priority DESC, " QUEUE_ORDER
                  " LIMIT 1",
-                 "ttttd", x->numerics, r->batch, x->skip, r->missing, full);
+                 "ttttdit", x->numerics, r->batch, x->skip, r->missing, full, r->worker, r->only_model);
     int rc = db_step(s, q, e);
     if (rc != 1)
         return rc;
@@ -272,9 +273,10 @@ static int next_in_queue(struct store *s, const struct wish *x, int64_t *job, st
     if (!r->model)
         return 1;
     rc = db_get(s, e, job,
-                "SELECT id FROM job WHERE " ELIGIBLE " AND priority = ?6 AND model = ?7 ORDER BY "
+                "SELECT id FROM job WHERE " ELIGIBLE " AND priority = ?8 AND model = ?9 ORDER BY "
                 QUEUE_ORDER " LIMIT 1",
-                "ttttdit", x->numerics, r->batch, x->skip, r->missing, full, priority, r->model);
+                "ttttditit", x->numerics, r->batch, x->skip, r->missing, full, r->worker, r->only_model,
+                priority, r->model);
     return rc < 0 ? -1 : 1;
 }
 

@@ -28,6 +28,7 @@ struct committer {
     double last_start;                   /* when the last commit began */
     struct checkpoint *committing[COMMITTER_JOBS_MAX];
     struct job_commit part[COMMITTER_JOBS_MAX];
+    void (*told)(void *ctx, int64_t job); void *ctx;     /* NULL: nobody */
 };
 
 struct checkpoint {
@@ -234,8 +235,11 @@ static void *commit_thread(void *p)
         }
         const double seconds = clock_seconds() - start;
         cpu = thread_cpu_seconds() - cpu;
-        for (size_t i = 0; i < n; i++)
+        for (size_t i = 0; i < n; i++) {
             part_done(k->committing[i], &k->part[i], seconds / (double)n, cpu / (double)n);
+            if (k->told)
+                k->told(k->ctx, k->committing[i]->claim.job);
+        }
         pthread_cond_broadcast(&k->done);
     }
     pthread_mutex_unlock(&k->lock);
@@ -259,6 +263,14 @@ int committer_open(struct committer **out, const struct store *s, double seconds
     }
     *out = k;
     return 0;
+}
+
+void committer_tell(struct committer *k, void (*told)(void *ctx, int64_t job), void *ctx)
+{
+    pthread_mutex_lock(&k->lock);
+    k->told = told;
+    k->ctx = ctx;
+    pthread_mutex_unlock(&k->lock);
 }
 
 void committer_close(struct committer *k)

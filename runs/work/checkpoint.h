@@ -46,6 +46,8 @@ struct committer;
 /* Start the thread, with its own connection to the database of s. seconds: between commits; 0:
  * CHECKPOINT_SECONDS. */
 int committer_open(struct committer **k, const struct store *s, double seconds, struct err *e);
+/* Call `told` after each commit for each of its jobs, in the committing thread, which may not wait there. */
+void committer_tell(struct committer *k, void (*told)(void *ctx, int64_t job), void *ctx);
 /* After checkpoint_close of every job (asserted). NULL is allowed. */
 void committer_close(struct committer *k);
 

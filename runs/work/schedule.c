@@ -158,6 +158,7 @@ static struct claim_request request_of(const struct schedule *h)
     struct claim_request r = worker_claim_request(h->w, 0);
     r.max_attempts = h->o->max_attempts;
     r.batch = h->o->batch;
+    r.only_model = h->o->only_model;
     r.skip = h->skip;
     r.n_skip = h->n_skip;
     r.missing = h->w->missing.list;
@@ -485,6 +486,15 @@ static int serve(struct schedule *h, struct err *e)
     return 0;
 }
 
+/* Wait for the next read of the queue, or for the bell. */
+static void pause_until_polled(struct schedule *h)
+{
+    if (h->o->bell && bell_wait(h->o->bell, POLL_SECONDS))
+        h->poll_at = 0;
+    else if (!h->o->bell)
+        nanosleep(&(struct timespec){ .tv_nsec = (long)(POLL_SECONDS * 1e9) }, NULL);
+}
+
 int schedule_queue(struct worker *w, const struct schedule_options *o, struct err *e)
 {
     struct schedule h = { .w = w, .o = o, .progress = { w->store, o->batch, &w->progress } };
@@ -500,6 +510,8 @@ int schedule_queue(struct worker *w, const struct schedule_options *o, struct er
             break;
         show_progress(&h);
         write_metrics(&h, false);
+        if (o->bell && bell_has_rung(o->bell, worker_held(w)))
+            h.poll_at = 0;
         rc = admit(&h, e);
         if (rc == 0 && h.n) {
             rc = serve(&h, e);
@@ -509,7 +521,7 @@ int schedule_queue(struct worker *w, const struct schedule_options *o, struct er
             rc = poll_again(&h, &again, e);
         if (rc == 0 && again && clock_seconds() < h.poll_at) {
             places_idle(&h.places);
-            nanosleep(&(struct timespec){ .tv_nsec = (long)(POLL_SECONDS * 1e9) }, NULL);
+            pause_until_polled(&h);
         }
     }
     if (rc < 0)

@@ -26,6 +26,7 @@
  *
  * On a signal or at the deadline, all jobs are stored together, with their snapshots. */
 #pragma once
+#include "runs/work/bell.h"
 #include "runs/work/metrics.h"
 #include "runs/work/task.h"
 
@@ -38,6 +39,8 @@ struct schedule_options {
     struct work_options how;             /* state_if_stopped: JOB_QUEUED */
     size_t parallel;                     /* the most jobs at once, 1 to PARALLEL_MAX; 0: auto (places.h) */
     const char *batch;                   /* only jobs of this batch; NULL: all */
+    const char *only_model;              /* only jobs of the model at this path; NULL: all */
+    struct bell *bell;                   /* says that the queue has a new job; NULL: nobody does */
     int max_attempts;                    /* struct claim_request */
     size_t max_jobs;                     /* jobs that may end as done or failed; 0: no limit */
     bool watch;                          /* wait for further jobs when the queue is empty */

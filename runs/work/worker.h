@@ -56,6 +56,9 @@ struct worker {
     struct prefixes prefixes;            /* caches of the running jobs, and of others that have ended */
     enum kv_snapshot snapshot; uint64_t snapshot_max;    /* runs/work/snapshot_policy.h */
     bool quiet;                          /* no notices on standard error */
+    double commit_seconds;               /* between commits; 0: CHECKPOINT_SECONDS */
+    /* called by a thread of the worker when a commit has changed a job; NULL: nobody waits */
+    void (*committed)(void *ctx, int64_t job); void *ctx;
 };
 
 int  worker_open(struct worker *w, struct store *s, struct err *e);

@@ -272,7 +272,7 @@ static int keep_older(const struct options *o, int64_t *ids, struct job_list *jo
 
 int cmd_change(const struct options *o, struct err *e)
 {
-    static const struct { unsigned verb; const char *done, *needed; int (*change)(struct store *,
+    static const struct { uint64_t verb; const char *done, *needed; int (*change)(struct store *,
         const int64_t *, size_t, size_t *, struct err *);
     } verbs[] = {
         { VERB_PAUSE, "paused", "queued or running", store_pause },

@@ -33,6 +33,7 @@ static int run_verb(const struct options *o, struct err *e)
     case VERB_BENCH:    return cmd_bench(o, e);
     case VERB_SUBMIT:   return cmd_submit(o, e);
     case VERB_WORK:     return cmd_work(o, e);
+    case VERB_SERVE:    return cmd_serve(o, e);
     case VERB_LIST:     return cmd_list(o, e);
     case VERB_SHOW:     return cmd_show(o, e);
     case VERB_TEXT:     return cmd_text(o, e);

@@ -14,6 +14,7 @@ int cmd_train(const struct options *o, struct err *e);
 int cmd_report(const struct options *o, struct err *e);
 int cmd_submit(const struct options *o, struct err *e);
 int cmd_work(const struct options *o, struct err *e);
+int cmd_serve(const struct options *o, struct err *e);
 int cmd_list(const struct options *o, struct err *e);
 /* src/cli/cmd_jobs.c: show, pause, resume, cancel, remove, priority, redo */
 int cmd_show(const struct options *o, struct err *e);

@@ -22,6 +22,7 @@
 #include "src/request/batch_csv.h"
 #include "src/request/batch_chapters.h"
 #include "src/request/batch_line.h"
+#include "src/request/batch_stored.h"
 #include "src/request/job_params.h"
 #include "src/request/chat_options.h"
 #include "src/request/conversation.h"
@@ -29,7 +30,6 @@
 #include "src/request/model_options.h"
 #include "src/request/output_check.h"
 #include "src/request/request.h"
-#include "src/request/same_model.h"
 #include "src/request/sampling_options.h"
 
 struct batch_request { char *custom_id, *prompt, *parameters, *metadata, *identity, *refusal; int32_t *ids;
@@ -451,6 +451,7 @@ static int read_request(struct batch *b, struct batch_line *l, struct batch_seen
 {
     struct batch_model *m;
     struct request r = {0};
+    r.held = b->held;
     int rc = describe_request(b, l, &r, &m, c, e);
     if (rc == 0 && !m->unfiltered)
         m->unfiltered = request_notice_unfiltered(&r, &m->engine);
@@ -498,6 +499,45 @@ static int read_line(struct batch *b, size_t line, bool mine, const char *text, 
         err_while(e, "%s", where);
     batch_line_close(&l);
     free(json);
+    return rc;
+}
+
+/* ---- requests of a server ---- */
+
+int batch_open_front(struct batch *b, const struct options *o, struct err *e)
+{
+    const char *what, *name = model_of_options(o, &what);
+    struct batch_model *m;
+    *b = (struct batch){ .o = o };
+    if (!(b->model = calloc(BATCH_MODELS_MAX, sizeof *b->model)))
+        return no_memory(e);
+    return find_model(b, &m, name, what, e);
+}
+
+const struct engine *batch_front_engine(const struct batch *front) { return &front->model->engine; }
+
+int batch_open_body(struct batch *b, const struct batch *front, bool chat, const char *text, size_t n,
+                    size_t held, struct err *e)
+{
+    enum { CHECKED_MAX = 1000 };         /* bodies come from outside */
+    struct batch_line l = {0};
+    struct batch_seen seen = { .mine = true };
+    struct batch_notes notes = {0};
+    char id[] = "request";
+    *b = (struct batch){ .o = front->o, .seed = front->o->seed, .model = front->model, .n_models = 1,
+                         .held = held, .is_body = true };
+    if (!options_given(b->o, "seed") && getrandom(&b->seed, sizeof b->seed, 0) != sizeof b->seed)
+        return err_set(e, ERR_FAILED, "cannot draw a seed: %s", strerror(errno));
+    if (HASH_COUNT(b->model->checked) > CHECKED_MAX)
+        free_checked(b->model);
+    int rc = batch_line_read_body(&l, b->o, chat, BATCH_BODY, text, n, &notes, e);
+    l.custom_id = id;
+    rc = rc || read_request(b, &l, &seen, NULL, &notes, e) ? -1 : 0;
+    batch_line_close(&l);
+    for (size_t i = 0; i < b->n && rc == 0; i++) {
+        b->spec[i].custom_id = NULL;
+        b->spec[i].alone = true;
+    }
     return rc;
 }
 
@@ -656,74 +696,6 @@ int batch_open(struct batch *b, const struct options *o, struct err *e)
     return rc;
 }
 
-/* ---- options that stored jobs do not have ---- */
-
-enum { DIFFERENCES_MAX = 48 };
-struct differences { size_t n; struct { const char *name; size_t jobs; } v[DIFFERENCES_MAX]; };
-
-static void add_difference(void *ctx, const char *name)
-{
-    struct differences *d = ctx;
-    size_t i = 0;
-    while (i < d->n && strcmp(d->v[i].name, name))
-        i++;
-    if (i == DIFFERENCES_MAX)
-        return;
-    d->n = MAX(d->n, i + 1);
-    d->v[i].name = name;
-    d->v[i].jobs++;
-}
-
-/* Jobs that have the model of --model at another place. */
-struct moved { struct same_model same; int64_t *ids; size_t n; };
-
-static int compare_with_stored(const struct batch *b, const struct job_spec *j,
-                               const struct stored_request *r, struct moved *m, struct differences *d,
-                               struct err *e)
-{
-    const struct options *o = b->o;
-    if (options_given(o, "tokens") && !r->extended && r->wanted != j->wanted)
-        add_difference(d, "tokens");
-    if (options_given(o, "seed") && r->seed != j->seed)
-        add_difference(d, "seed");
-    if (options_given(o, "model") && strcmp(r->model, j->model)) {
-        const int same = same_model(&m->same, r, e);
-        if (same < 0)
-            return -1;
-        if (same)
-            m->ids[m->n++] = r->job;
-        else
-            add_difference(d, "model");
-    }
-    return j->refusal ? 0 : job_differences(r->parameters, j->parameters, o, add_difference, d, e);
-}
-
-/* Refuses options of the command line that decide texts and that stored jobs of this name do not have. */
-static int check_stored(const struct batch *b, struct store *s, struct moved *m, struct err *e)
-{
-    struct differences d = {0};
-    char list[600] = "";
-    for (size_t i = 0; i < b->n; i++) {
-        struct stored_request r;
-        int rc = store_request(s, b->name, b->spec[i].custom_id, b->spec[i].sample, &r, e);
-        if (rc == 1) {
-            rc = compare_with_stored(b, &b->spec[i], &r, m, &d, e);
-            stored_request_free(&r);
-        }
-        if (rc < 0)
-            return -1;
-    }
-    for (size_t i = 0, at = 0; i < d.n && at < sizeof list; i++)
-        at += (size_t)snprintf(list + at, sizeof list - at, "%s%s (%zu %s)", i ? ", " : "", d.v[i].name,
-                               d.v[i].jobs, plural(d.v[i].jobs, "job", "jobs"));
-    return d.n ? err_set(
-                     e, ERR_INPUT,
-                     "@%s: jobs of this name were queued with other options: %s; --keep keeps the jobs as "
-                     "they are, --name NAME queues new ones",
-                     b->name, list)
-               : 0;
-}
-
 int batch_submit(struct batch *b, struct store *s, struct err *e)
 {
     size_t bad;
@@ -731,7 +703,8 @@ int batch_submit(struct batch *b, struct store *s, struct err *e)
     if (batch_chain(b, s, read_line, &notes, e) || batch_check_bad(b, false, e))
         return -1;
     const struct engine *g = &b->model->engine;      /* --model is the model of every line */
-    struct moved m = { .same = { .path = g->path, .pool = g->pool }, .ids = calloc(b->n + 1, sizeof *m.ids) };
+    struct batch_moved m = { .same = { .path = g->path, .pool = g->pool },
+                             .ids = calloc(b->n + 1, sizeof *m.ids) };
     const struct model_place place = { g->path, m.same.here.fingerprint, false };
     bool *is_new = calloc(b->n + 1, sizeof *is_new);
     b->ids = calloc(b->n + 1, sizeof *b->ids);
@@ -739,7 +712,7 @@ int batch_submit(struct batch *b, struct store *s, struct err *e)
         m.same.tokenizer = tokenizer_sha(g->tokenizer);
     int rc = m.ids && is_new && b->ids ? 0 : no_memory(e);
     if (rc == 0 && !b->o->keep)
-        rc = check_stored(b, s, &m, e);
+        rc = batch_check_stored(b, s, &m, e);
     if (rc == 0 && b->n && (rc = store_submit(s, b->name, b->spec, b->n, b->ids, is_new, &bad, e)) != 0 &&
         e->code == ERR_INPUT && bad < b->n)
         err_while(e, "%s: line %zu", b->file, b->spec[bad].line);
@@ -777,7 +750,7 @@ void batch_close(struct batch *b)
         free(q->chat);
     }
     batch_free_chapters(b);
-    for (size_t i = 0; i < b->n_models; i++) {
+    for (size_t i = 0; i < b->n_models && !b->is_body; i++) {
         free_checked(&b->model[i]);
         chat_close(&b->model[i].chat);
         engine_close(&b->model[i].engine);
@@ -786,6 +759,6 @@ void batch_close(struct batch *b)
     free(b->v);
     free(b->spec);
     free(b->ids);
-    free(b->model);
+    free(b->is_body ? NULL : b->model);
     *b = (struct batch){0};
 }

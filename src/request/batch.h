@@ -38,10 +38,22 @@ struct batch {                           /* {0} is closed */
     struct batch_seen *seen;             /* the custom_ids of all lines */
     struct batch_chapter *chapter; size_t n_chapters, room_chapters;     /* lines that continue others */
     size_t lines, bad, shard, shards;    /* lines read, and bad ones; --shard */
+    bool is_body; size_t held;           /* of batch_open_body: `model` belongs to another batch */
 };
 
 int  batch_open(struct batch *b, const struct options *o, struct err *e);
 int  batch_submit(struct batch *b, struct store *s, struct err *e);
 void batch_close(struct batch *b);
+
+/* The requests of a server. A front is a batch without lines whose model is open, without weights. One thread
+ * at a time uses a front and the bodies that are opened with it. */
+int  batch_open_front(struct batch *front, const struct options *o, struct err *e);
+const struct engine *batch_front_engine(const struct batch *front);
+/* Turns the body of a request to /v1/completions or /v1/chat/completions into the jobs b->spec[0 .. b->n),
+ * for store_submit_request; batch_close. Messages about the body begin with BATCH_BODY. held: bytes of host
+ * memory that this process holds for the model and its texts, in which the request may find room. */
+#define BATCH_BODY "request"
+int  batch_open_body(struct batch *b, const struct batch *front, bool chat, const char *text, size_t n,
+                     size_t held, struct err *e);
 /* The seed of a line without a seed. */
 uint64_t batch_line_seed(uint64_t seed, const char *custom_id);

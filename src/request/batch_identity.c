@@ -15,7 +15,8 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const struct member *)a)->name, ((const struct member *)b)->name);
 }
 
-enum top { INSIDE, BODY, LINE };     /* LINE: a body with fields that are not its own */
+/* LINE: a body with fields that are not its own; SERVED: of a server */
+enum top { INSIDE, BODY, LINE, SERVED };
 static int put_value(FILE *f, const struct json *v, enum top top);
 
 static int put_string(FILE *f, const struct json *v)
@@ -49,6 +50,8 @@ static int put_object(FILE *f, const struct json *v, enum top top)
             continue;
         if (top == LINE && (js_is(&key, "custom_id") || js_is(&key, "metadata") || js_is(&key, "after") ||
                             js_is(&key, "carry") || js_is(&key, "append")))
+            continue;
+        if (top == SERVED && (js_is(&key, "stream") || js_is(&key, "stream_options")))
             continue;
         m[i] = (struct member){ key, one, calloc(js_length(&key, &control) + 1, 1) };
         if (m[i].name)
@@ -98,7 +101,7 @@ int batch_line_identity(const struct batch_line *l, char **bytes, size_t *n, str
         fputs(l->chat ? "chat" : "completions", f);
         if (l->after)
             fprintf(f, "%s\n%" PRId64 "\n%s%c", l->after, l->carry, l->append ? l->append : "", 0);
-        rc = put_value(f, &l->body, l->plain ? LINE : BODY);
+        rc = put_value(f, &l->body, l->plain ? LINE : l->served ? SERVED : BODY);
         if (stream_end(f))
             rc = -1;
     }

@@ -738,6 +738,21 @@ static int check_chapter(const struct batch_line *l, const char *where, struct e
     return 0;
 }
 
+/* The fields of the body, and what must be there. */
+static int read_rest(struct batch_line *l, const char *where, struct batch_notes *notes, struct err *e)
+{
+    if (read_body(l, notes, e) || check_chapter(l, where, e))
+        return -1;
+    const struct json *need = l->chat ? &l->in.messages : &l->prompt;
+    if (!need->s && l->after && !l->chat)
+        return 0;
+    if (!need->s)
+        return err_set(e, ERR_INPUT, "%s: body.%s is missing", where, l->chat ? "messages" : "prompt");
+    if (l->chat && js_kind(need) != JS_ARRAY)
+        return js_bad(need, e, "allowed is an array of messages");
+    return 0;
+}
+
 int batch_line_read(struct batch_line *l, const struct options *o, const char *where, const char *text,
                     size_t n, struct batch_notes *notes, struct err *e)
 {
@@ -764,16 +779,22 @@ int batch_line_read(struct batch_line *l, const struct options *o, const char *w
                        "line says whether it is a chat", where);
     if (plain ? read_plain(l, &line, e) : read_head(l, &line, e) || check_misplaced(&line, e))
         return -1;
-    if (read_body(l, notes, e) || check_chapter(l, where, e))
+    return read_rest(l, where, notes, e);
+}
+
+int batch_line_read_body(struct batch_line *l, const struct options *o, bool chat, const char *where,
+                         const char *text, size_t n, struct batch_notes *notes, struct err *e)
+{
+    if (!n_option_fields)
+        list_option_fields();
+    *l = (struct batch_line){ .o = *o, .size = 3 * n + 512, .carry = -1, .chat = chat, .served = true };
+    if (js_check(&l->body, where, text, n, e))
         return -1;
-    const struct json *need = l->chat ? &l->in.messages : &l->prompt;
-    if (!need->s && l->after && !l->chat)
-        return 0;
-    if (!need->s)
-        return err_set(e, ERR_INPUT, "%s: body.%s is missing", where, l->chat ? "messages" : "prompt");
-    if (l->chat && js_kind(need) != JS_ARRAY)
-        return js_bad(need, e, "allowed is an array of messages");
-    return 0;
+    if (js_kind(&l->body) != JS_OBJECT)
+        return js_bad(&l->body, e, "allowed is an object");
+    if (!(l->room = malloc(l->size)))
+        return err_set(e, ERR_FAILED, "out of memory for a body of %zu bytes", n);
+    return read_rest(l, where, notes, e);
 }
 
 void batch_line_close(struct batch_line *l)

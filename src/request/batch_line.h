@@ -65,6 +65,7 @@ struct batch_line {
     char *kwargs;                    /* chat_template_kwargs as JSON; NULL: none */
     const char *metadata; size_t n_metadata;     /* JSON, borrowed from the line; NULL: none */
     struct json body; bool plain;    /* plain: the line itself, with custom_id and metadata */
+    bool served;                     /* a body alone */
     const char *stop[BATCH_TEXTS_MAX], *breaker[BATCH_TEXTS_MAX], *banned[BANNED_MAX], *bias[1];
     char *room; size_t used, size;
 };
@@ -77,6 +78,9 @@ struct batch_notes { uint64_t ignored; size_t lines, no_length, less; };
  * as l. Call batch_line_close after a failure, too. */
 int batch_line_read(struct batch_line *l, const struct options *o, const char *where, const char *text,
                     size_t n, struct batch_notes *notes, struct err *e);
+/* The same of a body alone, as a server gets it: of /v1/chat/completions or /v1/completions. */
+int batch_line_read_body(struct batch_line *l, const struct options *o, bool chat, const char *where,
+                         const char *text, size_t n, struct batch_notes *notes, struct err *e);
 void batch_line_close(struct batch_line *l);
 /* Whether a field of this name may change a text, or is custom_id, metadata or of a chapter; whether it is a
  * text in any case. */
@@ -92,5 +96,6 @@ int batch_line_prompt(struct batch_line *l, size_t vocab, int32_t **ids, size_t 
                       size_t *n_text, struct err *e);
 /* The identity of a request: two requests of one custom_id are equal if their bytes are. It consists of
  * the url and of the body's fields that are not null, and of those of a chapter, and does not depend on the
- * order of members or on white space. free(*bytes). */
+ * order of members or on white space. That of a body alone is without `stream` and `stream_options`.
+ * free(*bytes). */
 int  batch_line_identity(const struct batch_line *l, char **bytes, size_t *n, struct err *e);

@@ -88,8 +88,14 @@ void job_plan_trained(struct memory_plan *plan, const struct job_params *p, cons
 int job_check_memory(const struct job_params *p, const struct engine *g, size_t n_max, size_t held,
                      struct err *e);
 /* The longest text from n_min to n_max tokens, prompt included, for which the model and the job fit into
- * memory, with an eighth of it to spare, at least 32 MiB. n_min if no length fits. */
-size_t job_length_in_memory(const struct job_params *p, const struct engine *g, size_t n_min, size_t n_max);
+ * memory, with an eighth of it to spare, at least 32 MiB. n_min if no length fits. held: as job_check_memory.
+ */
+size_t job_length_in_memory(const struct job_params *p, const struct engine *g, size_t n_min, size_t n_max,
+                            size_t held);
+/* The same check of a job that may wait for others to end: this process holds `held` bytes of the host's
+ * memory for the model and its jobs. max_memory: --max-memory; 0: what the machine has. */
+int job_check_beside(const struct job_params *p, const struct engine *g, size_t n_max, size_t held,
+                     size_t max_memory, struct err *e);
 /* Whether the decoder fits into memory beside the loaded weights, with an eighth of the available memory to
  * spare, at least 32 MiB. */
 bool job_has_room(const struct job_params *p, const struct engine *g, size_t n_max, size_t n_shared);

@@ -79,13 +79,14 @@ bool job_has_room(const struct job_params *p, const struct engine *g, size_t n_m
     return has_room(p, g, n_max, n_shared, g->weight_bytes);
 }
 
-size_t job_length_in_memory(const struct job_params *p, const struct engine *g, size_t n_min, size_t n_max)
+size_t job_length_in_memory(const struct job_params *p, const struct engine *g, size_t n_min, size_t n_max,
+                            size_t held)
 {
     struct job_params x = *p;            /* with the length that is tried */
     size_t low = n_min, high = n_max, n = n_max;
     while (low < high) {                 /* low fits or is n_min, high + 1 does not fit or is beyond n_max */
         x.sampling.text_max = n;
-        if (has_room(&x, g, n, 0, 0))
+        if (has_room(&x, g, n, 0, held))
             low = n;
         else
             high = n - 1;
@@ -102,4 +103,21 @@ int job_check_memory(const struct job_params *p, const struct engine *g, size_t 
         return -1;
     plan_alone(&plan, p, g, n_max, 0, held);
     return memory_plan_check(&plan, "fewer --tokens need less", e);
+}
+
+int job_check_beside(const struct job_params *p, const struct engine *g, size_t n_max, size_t held,
+                     size_t max_memory, struct err *e)
+{
+    struct memory_plan plan = {0};
+    const char *limit;
+    if (draft_check_model(&p->draft, g->dev, &g->config, e))
+        return -1;
+    plan_alone(&plan, p, g, n_max, 0, 0);
+    plan.dev = NULL;                     /* its free memory says nothing: jobs run */
+    size_t all = memory_limit(held, &limit);
+    if (max_memory && max_memory < all) {
+        all = max_memory;
+        limit = "--max-memory";
+    }
+    return memory_plan_check_in(&plan, all, limit, "fewer max_tokens need less", e);
 }

@@ -53,7 +53,7 @@ const char *option_member(char name[40], const struct option *opt)
     return name;
 }
 
-void option_verbs(char *out, size_t size, unsigned verbs)
+void option_verbs(char *out, size_t size, uint64_t verbs)
 {
     *out = 0;
     for (const struct verb *v = verbs_table; v->name; v++)
@@ -122,7 +122,7 @@ static void consider(struct nearest *n, const char *candidate)
     }
 }
 
-const struct option *option_find(const char *spelled, unsigned verb)
+const struct option *option_find(const char *spelled, uint64_t verb)
 {
     const struct option *other = NULL;
     for (const struct option *opt = options_table; opt->name; opt++)

@@ -24,24 +24,24 @@ enum {
     VERB_FORK = 1 << 20, VERB_REPORT = 1 << 21, VERB_EXPORT = 1 << 22, VERB_VERIFY = 1 << 23,
     VERB_CONVERT = 1 << 24, VERB_DOCTOR = 1 << 25, VERB_COMPACT = 1 << 26, VERB_DU = 1 << 27,
     VERB_BACKUP = 1 << 28, VERB_PRIORITY = 1 << 29, VERB_PLAN = 1 << 30, 
-    VERB_REDO = INT_MIN,             /* the last bit */
+    VERB_REDO = 1ll << 31, VERB_SERVE = 1ll << 32,
     VERBS_UPKEEP = VERB_DOCTOR | VERB_COMPACT | VERB_BACKUP,
     VERBS_MAKE = VERB_RUN | VERB_SUBMIT, VERBS_CHAT = VERBS_MAKE | VERB_TOKENIZE,
     VERBS_BRANCH = VERB_EXTEND | VERB_FORK,
-    VERBS_SAMPLE = VERBS_MAKE | VERBS_BRANCH,
+    VERBS_WRITE = VERBS_MAKE | VERB_SERVE, VERBS_SAMPLE = VERBS_WRITE | VERBS_BRANCH,
     VERBS_CHANGE = VERB_PAUSE | VERB_RESUME | VERB_CANCEL | VERB_REMOVE | VERB_PRIORITY,
     VERBS_SELECT = VERB_LIST | VERB_SHOW | VERB_TEXT | VERBS_CHANGE | VERB_REPORT | VERB_EXPORT |
                    VERB_DU | VERB_REDO,
-    VERBS_COMPUTE = VERB_WORK | VERB_RUN | VERB_VERIFY,
-    VERBS_STORE = VERBS_MAKE | VERB_WORK | VERBS_SELECT | VERB_TAIL | VERB_EXTEND | VERB_FORK | VERB_VERIFY |
+    VERBS_QUEUE = VERB_WORK | VERB_SERVE, VERBS_COMPUTE = VERBS_QUEUE | VERB_RUN | VERB_VERIFY,
+    VERBS_STORE = VERBS_WRITE | VERB_WORK | VERBS_SELECT | VERB_TAIL | VERB_EXTEND | VERB_FORK | VERB_VERIFY |
                   VERBS_UPKEEP | VERB_PLAN | VERB_SCORE,
     VERBS_MODEL = VERB_RUN | VERB_SCORE | VERB_INSPECT | VERB_BENCH | VERB_TOKENIZE | VERB_TRAIN |
                   VERB_CONVERT | VERB_PLAN,
 };
-enum { OPTIONS_MAX = 192 };
+enum { OPTIONS_MAX = 224 };
 
 struct verb {
-    const char *name; unsigned bit;
+    const char *name; uint64_t bit;
     const char *args;                /* as the usage line shows them */
     const char *help;                /* one sentence; NULL: an alias of the verb above */
     int min_args, max_args;          /* words that are not options; INT_MAX: any number */
@@ -99,6 +99,10 @@ struct options {
     bool shared_db, shared_group, run_now, from_here, accept_change, rounds, until_empty, watch, follow;
     bool partial, gzip, csv, html, force, windows;
     int export_format;
+    const char *host, *api_key_file, *cors;      /* serve */
+    size_t port, max_connections;
+    uint64_t max_body;
+    struct text_list allow_host;
     bool man; int completion;                    /* help */
     char scaling_text[64];                       /* job.scaling, joined from its parts */
 };

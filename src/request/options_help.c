@@ -89,7 +89,7 @@ const char *option_help(const struct option *opt)
 }
 
 /* The help of an option: of one verb, or of all of them (verb 0). */
-static void text_of_verb(char *out, size_t size, const struct option *opt, unsigned verb)
+static void text_of_verb(char *out, size_t size, const struct option *opt, uint64_t verb)
 {
     char names[64];
     size_t n = (size_t)snprintf(out, size, "%s", option_help(opt));
@@ -102,7 +102,7 @@ static void text_of_verb(char *out, size_t size, const struct option *opt, unsig
 }
 
 /* Its default; "": none. */
-static void default_of_verb(char *out, size_t size, const struct option *opt, unsigned verb)
+static void default_of_verb(char *out, size_t size, const struct option *opt, uint64_t verb)
 {
     char names[64];
     const char *def = option_default(opt);
@@ -119,7 +119,7 @@ static void default_of_verb(char *out, size_t size, const struct option *opt, un
 }
 
 /* verb 0: of all verbs */
-static void help_option(FILE *f, const struct option *opt, bool verbs, unsigned verb)
+static void help_option(FILE *f, const struct option *opt, bool verbs, uint64_t verb)
 {
     char text[1024], list[256], help[800], def[200];
     const char *form;
@@ -137,7 +137,7 @@ static void help_option(FILE *f, const struct option *opt, bool verbs, unsigned 
     wrap(f, text, 6, 100);
 }
 
-static void help_options(FILE *f, unsigned verb_bits, unsigned need, bool verbs, unsigned verb)
+static void help_options(FILE *f, uint64_t verb_bits, unsigned need, bool verbs, uint64_t verb)
 {
     const char *group;
     for (size_t g = 0; (group = option_group_at(g)); g++) {
@@ -178,7 +178,7 @@ void options_help(FILE *f, const struct verb *verb, bool all)
     for (const struct verb *v = verbs_table; v->name; v++)
         if (v->help)                             /* aliases have no help */
             fprintf(f, "  %-9s %s\n", v->name, v->help);
-    help_options(f, all ? ~0u : VERB_RUN, all ? 0 : MAIN, all, all ? 0 : VERB_RUN);
+    help_options(f, all ? ~0ull : VERB_RUN, all ? 0 : MAIN, all, all ? 0 : VERB_RUN);
     if (all)
         help_rest(f);
     else
@@ -253,7 +253,7 @@ static void man_option(FILE *f, const struct option *opt)
     snprintf(text, sizeof text, "%s%s%s%s", help, *def ? " Default: " : "", def, *def ? "." : "");
     fputc('\n', f);
     troff(f, text);
-    fprintf(f, "\n.br\n(%s)\n", opt->verbs == (unsigned)VERBS_STORE ? "every verb about jobs" : list);
+    fprintf(f, "\n.br\n(%s)\n", opt->verbs == (uint64_t)VERBS_STORE ? "every verb about jobs" : list);
 }
 
 static void man_options(FILE *f)

@@ -26,13 +26,13 @@ enum {
 };
 
 /* What the help says of some verbs alone, and their default. */
-struct clause { unsigned verbs; const char *help, *shown; };
+struct clause { uint64_t verbs; const char *help, *shown; };
 
 struct option {
     const char *name;
     const char *also;                /* aliases, separated by spaces; "-x" is a short form */
     const char *arg;                 /* as the help shows it; the words of a CHOICE, separated by | */
-    unsigned verbs;                  /* 0: no option, but a member of stored parameters */
+    uint64_t verbs;                  /* 0: no option, but a member of stored parameters */
     enum option_kind kind;
     size_t field;                    /* offset in struct options */
     const char *group;
@@ -55,7 +55,7 @@ extern const struct option options_table[];
 extern const struct verb verbs_table[];
 /* The row of an option that is spelled "--name" or "-x": the row of this verb, else of any verb, else
  * NULL. */
-const struct option *option_find(const char *spelled, unsigned verb);
+const struct option *option_find(const char *spelled, uint64_t verb);
 /* What stands for an option ("--ctx-size", "-c") or a verb of another program; NULL: nothing. */
 const char *option_hint(const char *spelled);
 const char *verb_hint(const char *name);
@@ -83,4 +83,4 @@ bool option_choice(const struct option *opt, const char *s, int *out);
 /* The name of the member of stored parameters. */
 const char *option_member(char name[40], const struct option *opt);
 /* "run, submit": the names of verbs, without aliases. */
-void option_verbs(char *out, size_t size, unsigned verbs);
+void option_verbs(char *out, size_t size, uint64_t verbs);

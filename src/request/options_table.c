@@ -13,10 +13,11 @@
 
 static const char TEXTS[] = "Text", SAMPLING[] = "Sampling", DRAFTING[] = "Drafting",
                   MODELS[] = "Model and machine", OUTPUT[] = "Output", TRAINING[] = "Training",
-                  STORE[] = "Jobs";
+                  STORE[] = "Jobs", SERVER[] = "Server";
 
 const struct option options_table[] = {
-    { "model", "-m -hf -hfr --hf-repo", "DIR", VERBS_MODEL | VERB_SUBMIT, TEXT, F(model), MODELS, MAIN,
+    { "model", "-m -hf -hfr --hf-repo", "DIR", VERBS_MODEL | VERB_SUBMIT | VERB_SERVE, TEXT,
+      F(model), MODELS, MAIN,
       "The model: a Hugging Face directory, a GGUF file (of a split file the first part), or the name of a "
       "model in a cache of this machine: org/name or org/name:QUANT of Hugging Face, llama.cpp or LM Studio, "
       "name or name:TAG of Ollama. Supported are Llama, Mistral, Qwen2 and Qwen3, on a CPU also "
@@ -41,30 +42,32 @@ const struct option options_table[] = {
       "--append by the characters that they stand for." },
     { "system", "", "TEXT", VERBS_MAKE, TEXT, F(system), TEXTS, 0,
       "With --chat: the system message that precedes the prompt." },
-    { "chat-template", "", "TEMPLATE", VERBS_CHAT, TEXT, F(chat_template), TEXTS, DECIDES,
+    { "chat-template", "", "TEMPLATE", VERBS_CHAT | VERB_SERVE, TEXT, F(chat_template), TEXTS, DECIDES,
       "With --chat: the chat template to use: a file, a text in Jinja, or one of " CHAT_NAMES ".",
       .shown = "the model's own", .member = "chat" },
-    { "chat-template-kwargs", "", "JSON", VERBS_CHAT, TEXT, F(chat_kwargs), TEXTS, DECIDES,
+    { "chat-template-kwargs", "", "JSON", VERBS_CHAT | VERB_SERVE, TEXT, F(chat_kwargs), TEXTS, DECIDES,
       "With --chat: an object with more variables for the template, like {\"enable_thinking\": false}.",
       .member = "chat" },
-    { "thinking", "", "auto|on|off|low|medium|high", VERBS_CHAT, CHOICE, F(thinking), TEXTS, DECIDES,
+    { "thinking", "", "auto|on|off|low|medium|high", VERBS_CHAT | VERB_SERVE, CHOICE, F(thinking),
+      TEXTS, DECIDES,
       "With --chat: on and off set the template's variables enable_thinking and thinking, the others "
       "reasoning_effort. auto leaves them to the template.", .value = "auto", .member = "chat" },
-    { "thinking-budget", "", "N", VERBS_MAKE, LONG, J(sampling.thought_budget), TEXTS,
+    { "thinking-budget", "", "N", VERBS_WRITE, LONG, J(sampling.thought_budget), TEXTS,
       STORED | DECIDES | WHEN_SET | BODY | GRID,
       "End the model's thought after N tokens, so that it answers. -1: it thinks as long as it likes.",
       .min = -1, .max = BIG, .value = "-1", .fields = "thinking_token_budget" },
-    { "thinking-end", "", "TEXT", VERBS_MAKE, TEXT, J(thinking_end), TEXTS, STORED | DECIDES | WHEN_SET,
+    { "thinking-end", "", "TEXT", VERBS_WRITE, TEXT, J(thinking_end), TEXTS, STORED | DECIDES | WHEN_SET,
       "The text that ends a thought for --thinking-budget.", .shown = "that of the chat template" },
-    { "chat-date", "", "DATE", VERBS_CHAT, TEXT, F(chat_date), TEXTS, DECIDES,
+    { "chat-date", "", "DATE", VERBS_CHAT | VERB_SERVE, TEXT, F(chat_date), TEXTS, DECIDES,
       "With --chat: the day that the template knows, like 2024-07-26 or 26 Jul 2024.",
       .shown = "the day of the command", .member = "chat" },
     { "tokens", "-n --predict --n-predict --max-tokens --max-new-tokens", "N",
-      VERBS_MAKE | VERB_INSPECT | VERB_BENCH | VERB_FORK, SIZE, F(tokens), TEXTS, MAIN | GRID,
+      VERBS_WRITE | VERB_INSPECT | VERB_BENCH | VERB_FORK, SIZE, F(tokens), TEXTS, MAIN | GRID,
       "Number of tokens to generate; 100k is 100,000.", .min = 1, .max = BIG,
       OF({ VERB_INSPECT, "the length for which memory is itemised" },
          { VERB_FORK, "the length of the whole text", "the length of the other job" },
-         { VERBS_MAKE, NULL, "to the end of the text, at most of the context or of the memory" }),
+         { VERB_SERVE, "of a request without max_tokens", NULL },
+         { VERBS_WRITE, NULL, "to the end of the text, at most of the context or of the memory" }),
       .fields = "max_tokens max_completion_tokens" },
     { "tokens", "-n --predict --n-predict --max-tokens --max-new-tokens", "+N", VERB_EXTEND, TEXT,
       F(more_tokens), TEXTS, 0,
@@ -97,18 +100,19 @@ const struct option options_table[] = {
     { "samples", "", "N", VERBS_MAKE, SIZE, F(samples), TEXTS, 0,
       "Number of texts to write. More than one text needs -o FILE; the texts go to FILE.0, FILE.1, ... "
       "FILE.0 is the text that --samples 1 writes.", .min = 1, .max = 1e6, .value = "1", .fields = "n" },
-    { "context-scaling", "--rope-scaling", "yarn:F[:ORIG]", VERBS_MAKE | VERB_SCORE | VERB_INSPECT, TEXT,
+    { "context-scaling", "--rope-scaling", "yarn:F[:ORIG]", VERBS_WRITE | VERB_SCORE | VERB_INSPECT, TEXT,
       J(scaling), MODELS, STORED | DECIDES,
       "Stretch the context F times. ORIG is the length that the model was trained for. linear:F is "
       "supported too.", .shown = "the model's own" },
-    { "rope-scale", "", "F", VERBS_MAKE | VERB_SCORE | VERB_INSPECT, TEXT, F(rope_scale), MODELS, HIDDEN,
+    { "rope-scale", "", "F", VERBS_WRITE | VERB_SCORE | VERB_INSPECT, TEXT, F(rope_scale), MODELS, HIDDEN,
       "The F of --context-scaling." },
-    { "yarn-orig-ctx", "", "ORIG", VERBS_MAKE | VERB_SCORE | VERB_INSPECT, SIZE, F(yarn_orig_ctx), MODELS,
+    { "yarn-orig-ctx", "", "ORIG", VERBS_WRITE | VERB_SCORE | VERB_INSPECT, SIZE, F(yarn_orig_ctx), MODELS,
       HIDDEN, "The ORIG of --context-scaling.", .min = 1, .max = BIG },
-    { "allow-beyond-context", "", NULL, VERBS_MAKE, FLAG, J(allow_beyond_context), MODELS, STORED,
+    { "allow-beyond-context", "", NULL, VERBS_WRITE, FLAG, J(allow_beyond_context), MODELS, STORED,
       "Continue beyond the context length that the model was made for." },
 
-    { "seed", "-s", "S", VERBS_MAKE | VERB_BENCH | VERB_TRAIN | VERB_FORK | VERB_REDO, U64, F(seed), SAMPLING,
+    { "seed", "-s", "S", VERBS_WRITE | VERB_BENCH | VERB_TRAIN | VERB_FORK | VERB_REDO, U64, F(seed),
+      SAMPLING,
       MAIN | BODY | GRID,
       "The seed, a number of 64 bits. The same seed writes the same text.",
       .shown = "drawn at random and printed",
@@ -179,7 +183,7 @@ const struct option options_table[] = {
     { "logit-bias", "", "ID:BIAS", VERBS_SAMPLE, BIASES, F(logit_bias), SAMPLING, CHANGED,
       "Add BIAS to the logit of token ID; -inf bans the token. May be given several times, or once as a "
       "JSON object {\"ID\": BIAS, ..}." },
-    { "generation-config", "", "auto|none", VERBS_MAKE, CHOICE, F(generation_config), SAMPLING, GRID,
+    { "generation-config", "", "auto|none", VERBS_WRITE, CHOICE, F(generation_config), SAMPLING, GRID,
       "auto: use the sampling settings of the model's generation_config.json. none: use the neutral ones.",
       .value = "auto" },
 
@@ -189,56 +193,57 @@ const struct option options_table[] = {
       SIZE, F(threads), MODELS, MAIN | MACHINE,
       "Number of computing threads. The text does not depend on it.",
       .min = 1, .max = 512, .shown = "the physical cores that the process may use" },
-    { "compute", "", "bf16|f32", VERBS_MAKE | VERB_SCORE | VERB_INSPECT | VERB_BENCH | VERB_TRAIN, CHOICE,
+    { "compute", "", "bf16|f32", VERBS_WRITE | VERB_SCORE | VERB_INSPECT | VERB_BENCH | VERB_TRAIN, CHOICE,
       J(compute), MODELS, STORED | DECIDES, "Number format of the computation. f32 is meant for comparisons.",
       .value = "bf16" },
-    { "kv-dtype", "", "auto|int16|bf16", VERBS_MAKE | VERB_SCORE | VERB_INSPECT | VERB_BENCH | VERB_TRAIN,
+    { "kv-dtype", "", "auto|int16|bf16", VERBS_WRITE | VERB_SCORE | VERB_INSPECT | VERB_BENCH | VERB_TRAIN,
       CHOICE, J(kv_dtype), MODELS, STORED | DECIDES | LATER,
       "Number format of the KV cache. int16, with a scale for each row, is closer to f32 than bf16 and "
       "faster on CPUs. auto is int16 on a CPU and bf16 on a GPU. A text keeps the format that it began "
       "with.", .value = "auto" },
-    { "drafter", "", "auto|none|LIST", VERBS_MAKE | VERB_BENCH, DRAFTERS, J(drafter), DRAFTING,
+    { "drafter", "", "auto|none|LIST", VERBS_WRITE | VERB_BENCH, DRAFTERS, J(drafter), DRAFTING,
       MAIN | DRAFTED,
       "How to guess tokens before the model verifies them. The text does not depend on it. LIST is a list "
       "of " OPTION_DRAFTERS ". mtp is the model's own draft layer. none writes one token at a time.",
       .value = "auto" },
-    { "preset", "", "NAME", VERBS_MAKE | VERB_BENCH, TEXT, F(preset), DRAFTING, GRID,
+    { "preset", "", "NAME", VERBS_WRITE | VERB_BENCH, TEXT, F(preset), DRAFTING, GRID,
       "tokenswift: draft as in the TokenSwift paper; its filters keep 20 tokens, which changes the text. "
       "table11-MODEL: also use the paper's sampling settings for MODEL. magicdec: four draft passes of the "
       "model over its last 256 keys and the first. medusa: a tree of the drafting heads alone; "
       "--drafter heads:FILE names independent heads. story: min-p 0.05, DRY with 0.8, --on-loop retake, and "
       "temperature 0.8 if the model has none; --preset medusa,story is both." },
-    { "tree", "", "A,B,..", VERBS_MAKE | VERB_BENCH, WIDTHS, J(draft), DRAFTING, DRAFTED,
+    { "tree", "", "A,B,..", VERBS_WRITE | VERB_BENCH, WIDTHS, J(draft), DRAFTING, DRAFTED,
       "Number of candidates at each depth of the draft tree. All candidates are verified.",
       .shown = "whatever is fastest" },
-    { "ngram-k", "", "K", VERBS_MAKE | VERB_BENCH, SIZE, J(draft.ngram_k), DRAFTING, DRAFTED,
+    { "ngram-k", "", "K", VERBS_WRITE | VERB_BENCH, SIZE, J(draft.ngram_k), DRAFTING, DRAFTED,
       "Number of continuations to take from the table of 4-grams.", .max = 32, .shown = "20" },
-    { "ngram-lead", "", "first|all|root", VERBS_MAKE | VERB_BENCH, CHOICE, J(draft.ngram_lead),
+    { "ngram-lead", "", "first|all|root", VERBS_WRITE | VERB_BENCH, CHOICE, J(draft.ngram_lead),
       DRAFTING, DRAFTED,
       "The tokens after which continuations from the 4-gram table are added: the first candidate for the "
       "next token, all candidates for it, or the last token of the text.", .value = "first" },
-    { "ngram-delay", "", "N", VERBS_MAKE | VERB_BENCH, LONG, J(draft.ngram_delay), DRAFTING, DRAFTED,
+    { "ngram-delay", "", "N", VERBS_WRITE | VERB_BENCH, LONG, J(draft.ngram_delay), DRAFTING, DRAFTED,
       "Number of tokens that a 4-gram waits before it enters the table.", .max = BIG,
       .shown = "the penalty's window" },
-    { "draft-passes", "", "N", VERBS_MAKE | VERB_BENCH, LONG, J(draft.draft_passes), DRAFTING, DRAFTED,
+    { "draft-passes", "", "N", VERBS_WRITE | VERB_BENCH, LONG, J(draft.draft_passes), DRAFTING, DRAFTED,
       "Number of draft passes over the partial cache in each round.", .max = 16,
       .shown = "whatever is fastest" },
-    { "kv-budget", "", "N|prompt", VERBS_MAKE | VERB_BENCH, SIZE, J(draft.kv_budget), DRAFTING, DRAFTED,
+    { "kv-budget", "", "N|prompt", VERBS_WRITE | VERB_BENCH, SIZE, J(draft.kv_budget), DRAFTING, DRAFTED,
       "Number of keys in the partial cache. The caches of model and mtp keep 4096 at most.",
       .shown = "4096", .min = 2, .max = BIG, .word = "prompt" },
-    { "kv-sinks", "", "N", VERBS_MAKE | VERB_BENCH, SIZE, J(draft.kv_sinks), DRAFTING, DRAFTED,
+    { "kv-sinks", "", "N", VERBS_WRITE | VERB_BENCH, SIZE, J(draft.kv_sinks), DRAFTING, DRAFTED,
       "Number of first tokens that always stay in these caches.", .min = 1, .max = BIG, .shown = "16" },
-    { "kv-policy", "", "full|static|dynamic|window|mean", VERBS_MAKE | VERB_BENCH, CHOICE, J(draft.kv_policy),
+    { "kv-policy", "", "full|static|dynamic|window|mean", VERBS_WRITE | VERB_BENCH, CHOICE,
+      J(draft.kv_policy),
       DRAFTING, DRAFTED,
       "The keys in the partial cache: all of them, the keys that mattered at the start, the keys that "
       "matter now, the most recent keys, or the most recent keys and means of earlier keys (CPU only).",
       .shown = "whatever is fastest; dynamic with --tree, --kv-budget or --preset",
       .words = "dynamic|static|window|mean|full|auto" },
-    { "draft-weights", "", "int8|model", VERBS_MAKE | VERB_BENCH, CHOICE, J(draft.weights), DRAFTING,
+    { "draft-weights", "", "int8|model", VERBS_WRITE | VERB_BENCH, CHOICE, J(draft.weights), DRAFTING,
       DRAFTED | LATER,
       "Weights for draft passes. int8: an 8-bit copy of the model, if memory has room for it (CPU only, "
       "not with --verifier paper). model: the model itself.", .value = "int8" },
-    { "verifier", "", "exact|paper", VERBS_MAKE, CHOICE, J(draft.verifier), DRAFTING, DRAFTED,
+    { "verifier", "", "exact|paper", VERBS_WRITE, CHOICE, J(draft.verifier), DRAFTING, DRAFTED,
       "paper: the published acceptance rule, for comparison. Its text is not the model's own, and it "
       "changes when a run is interrupted.", .value = "exact" },
     { "device", "", "auto|cpu|cuda[:N|:all]",
@@ -248,7 +253,7 @@ const struct option options_table[] = {
       "one worker for each GPU. A text keeps the arithmetic that it began with.", .value = "auto",
       OF({ VERB_TRAIN, "auto is the CPU" }) },
     { "weights", "", "as-is|q8_0|q4_0",
-      VERBS_MAKE | VERB_SCORE | VERB_INSPECT | VERB_WORK | VERB_RESUME | VERB_EXTEND | VERB_FORK |
+      VERBS_WRITE | VERB_SCORE | VERB_INSPECT | VERB_WORK | VERB_RESUME | VERB_EXTEND | VERB_FORK |
           VERB_PLAN, CHOICE, J(weights),
       MODELS, STORED | DECIDES | WHEN_SET,
       "Number format of the matrices of a model in 16 bits: q8_0 and q4_0 write the text that a file of "
@@ -348,7 +353,7 @@ const struct option options_table[] = {
     { "shared-db", "", NULL, VERBS_STORE, FLAG, F(shared_db), STORE, MACHINE,
       "Several machines use the store on a network file system. Use it only if the file system's locks "
       "work." },
-    { "shared-group", "", NULL, VERBS_MAKE | VERB_WORK, FLAG, F(shared_group), STORE, MACHINE,
+    { "shared-group", "", NULL, VERBS_WRITE | VERB_WORK, FLAG, F(shared_group), STORE, MACHINE,
       "The group of a new store may read and write it and its snapshots, as far as umask allows (umask 007). "
       "An existing store keeps its mode." },
     { "max-store", "", "SIZE", VERBS_SAMPLE | VERB_WORK | VERB_REDO, BYTES, F(max_store), STORE, MACHINE,
@@ -371,10 +376,10 @@ const struct option options_table[] = {
       "With --batch of a name that is in use: keep its jobs as they are, also where the options of the "
       "command line "
       "are other ones." },
-    { "name", "", "NAME", VERBS_SAMPLE, TEXT, F(name), STORE, 0,
+    { "name", "", "NAME", VERBS_MAKE | VERBS_BRANCH, TEXT, F(name), STORE, 0,
       "Name of the batch or of the job: @NAME selects "
       "it. The jobs of --samples are @NAME/0, @NAME/1, ..", .shown = "a batch: the name of the file" },
-    { "replace", "", NULL, VERBS_SAMPLE, FLAG, F(replace), STORE, 0,
+    { "replace", "", NULL, VERBS_MAKE | VERBS_BRANCH, FLAG, F(replace), STORE, 0,
       "With --name: take the name from the text that has it. That text stays under its number." },
     { "shard", "", "I/N", VERBS_MAKE, TEXT, F(shard), STORE, 0,
       "Queue only part I of N of the lines of a batch." },
@@ -396,24 +401,24 @@ const struct option options_table[] = {
       .shown = "no limit" },
     { "max-jobs", "", "N", VERB_WORK, SIZE, F(max_jobs), STORE, 0, "Exit after N jobs.", .min = 1, .max = BIG,
       .shown = "no limit" },
-    { "parallel", "", "auto|N", VERB_RUN | VERB_WORK, TEXT, F(parallel), STORE, 0,
+    { "parallel", "", "auto|N", VERB_RUN | VERBS_QUEUE, TEXT, F(parallel), STORE, 0,
       "Write up to N texts at once (with run: of a batch), 1 to 64. The texts are the same for every N. "
       "auto begins with 4 and doubles their number as long as that raises the tokens per second of all texts "
       "together and memory has room.", .value = "auto" },
-    { "max-memory", "", "SIZE", VERB_RUN | VERB_WORK, BYTES, F(max_memory), STORE, 0,
+    { "max-memory", "", "SIZE", VERB_RUN | VERBS_QUEUE, BYTES, F(max_memory), STORE, 0,
       "Memory of this process in all (K, M, G, T). A text that does not fit beside those that are being "
       "written waits.", .min = 1, .shown = "what the machine has available, less a margin" },
     { "metrics", "", "FILE", VERB_WORK, TEXT, F(metrics), STORE, 0,
       "Write the figures of the worker to FILE every 5 s, in Prometheus' text format, with vLLM's names "
       "where "
       "vLLM has the metric. FILE appears whole. With several GPUs: one file for each, FILE.0 and so on." },
-    { "max-attempts", "", "N", VERB_WORK, SIZE, F(max_attempts), STORE, 0,
+    { "max-attempts", "", "N", VERBS_QUEUE, SIZE, F(max_attempts), STORE, 0,
       "A job fails after N attempts in a row that produced neither a token nor a longer snapshot. 0: no "
       "limit.", .max = 1e6, .value = "10" },
-    { "kv-snapshot", "", "auto|on|off", VERB_RUN | VERB_WORK, CHOICE, F(kv_snapshot), STORE, 0,
+    { "kv-snapshot", "", "auto|on|off", VERB_RUN | VERBS_QUEUE, CHOICE, F(kv_snapshot), STORE, 0,
       "Keep the KV cache in a file next to the store, so that a resumed job need not process its text "
       "again. auto: keep it when that would take more than 5 s.", .value = "auto" },
-    { "kv-snapshot-max", "", "SIZE", VERB_RUN | VERB_WORK, BYTES, F(kv_snapshot_max), STORE, 0,
+    { "kv-snapshot-max", "", "SIZE", VERB_RUN | VERBS_QUEUE, BYTES, F(kv_snapshot_max), STORE, 0,
       "Total size of the snapshots of a store, including one that is being replaced (K, M, G, T).",
       .shown = "no limit, but 256 MB of the disk stay free" },
     { "accept-numerics-change", "", NULL, VERBS_COMPUTE | VERB_RESUME | VERB_EXTEND | VERB_FORK, FLAG,
@@ -549,7 +554,24 @@ const struct option options_table[] = {
       "Numbers of texts that are written at once.", .shown = "1" },
     { "paper", "", "spire", VERB_PLAN, TEXT, F(paper), OUTPUT, MAIN,
       "Print the speedups of SPIRe's throughput model, and compare all 432 cells with the paper's." },
-    { "help", "-h", NULL, ~0u, FLAG, F(help), OUTPUT, HIDDEN, "" },
+    { "host", "", "ADDRESS", VERB_SERVE, TEXT, F(host), SERVER, MAIN,
+      "The address to bind to. One that other machines reach needs --api-key-file.", .value = "127.0.0.1" },
+    { "port", "", "N", VERB_SERVE, SIZE, F(port), SERVER, MAIN,
+      "The port. 0: a free one, which the first line on standard output names.", .max = 65535,
+      .value = "8080" },
+    { "api-key-file", "", "FILE", VERB_SERVE, TEXT, F(api_key_file), SERVER, MAIN,
+      "The file with the key that every request needs, in its header Authorization. Only its owner may read "
+      "it (mode 0600)." },
+    { "max-connections", "", "N", VERB_SERVE, SIZE, F(max_connections), SERVER, 0,
+      "Number of connections at once.", .min = 1, .max = 10000, .value = "256" },
+    { "max-body", "", "SIZE", VERB_SERVE, BYTES, F(max_body), SERVER, 0,
+      "The largest body of a request (K, M, G).", .min = 1, .value = "32M" },
+    { "allow-host", "", "NAME", VERB_SERVE, LIST, F(allow_host), SERVER, 0,
+      "A further name of this server, as a request's header Host has it. May be given several times.",
+      .shown = "the bound address and localhost" },
+    { "cors", "", "ORIGIN", VERB_SERVE, TEXT, F(cors), SERVER, 0,
+      "Let the pages of this origin, like https://name.example, call the server.", .shown = "no other" },
+    { "help", "-h", NULL, ~0ull, FLAG, F(help), OUTPUT, HIDDEN, "" },
 
     /* members of stored parameters that are no options of their own */
     { "chat", "", NULL, 0, CHAT_FORM, J(chat), TEXTS, HIDDEN | STORED, "" },
@@ -575,6 +597,8 @@ const struct verb verbs_table[] = {
       "--model DIR (--prompt TEXT | --prompt-file FILE) [--tokens N] [options], or --batch FILE.jsonl",
       "Queue a text, or a batch of texts.", 0, 0 },
     { "work", VERB_WORK, "[options]", "Write the queued texts.", 0, 0 },
+    { "serve", VERB_SERVE, "--model DIR [--port N] [options]",
+      "Answer OpenAI's API over HTTP: every request is a job in the store.", 0, 0 },
     { "list", VERB_LIST, "[SEL...] [options]",
       "Show the queue: counts, speed, and the selected jobs (default: all).", 0, INT_MAX },
     { "show", VERB_SHOW, "SEL... [options]", "Show everything about jobs: parameters, progress, history.", 0,
@@ -634,6 +658,6 @@ const struct verb verbs_table[] = {
 
 const char *option_group_at(size_t i)
 {
-    const char *const groups[] = { TEXTS, SAMPLING, DRAFTING, MODELS, STORE, TRAINING, OUTPUT };
+    const char *const groups[] = { TEXTS, SAMPLING, DRAFTING, MODELS, STORE, SERVER, TRAINING, OUTPUT };
     return i < sizeof groups / sizeof *groups ? groups[i] : NULL;
 }

@@ -158,12 +158,14 @@ int request_check(struct request *r, const struct engine *g, struct err *e)
                  ? -1
                  : 0;
     if (rc == 0 && !r->o->tokens) {
-        const size_t fits = job_length_in_memory(&p, g, n_prompt + r->n_given + 1, n_max);
+        const size_t fits = job_length_in_memory(&p, g, n_prompt + r->n_given + 1, n_max, r->held);
         r->less = fits < n_max;
         r->tokens = fits - n_prompt;
         n_max = fits;
     }
-    rc = rc || job_check_memory(&p, g, n_max, 0, e) ? -1 : 0;
+    if (rc == 0)
+        rc = r->held ? job_check_beside(&p, g, n_max, r->held, r->o->max_memory, e)
+                     : job_check_memory(&p, g, n_max, 0, e);
     job_close(&p);
     return rc;
 }

@@ -2,7 +2,7 @@
 # The documents: scripts/bench_tables.py makes their tables, the files that they name exist, and they keep
 # their bounds.
 . tests/cli/lib.inc
-documents="README.md docs/architecture.md docs/bench.md docs/tried.md"
+documents="README.md docs/architecture.md docs/bench.md docs/serve.md docs/tried.md"
 
 mkdir -p "$TMP/tree/scripts"
 cp -r README.md docs "$TMP/tree"

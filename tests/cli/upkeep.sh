@@ -78,8 +78,8 @@ cp "$LONGHAND_DB" "$TMP/old.db"; own=$LONGHAND_DB; export LONGHAND_DB=$TMP/old.d
 sql "ALTER TABLE job DROP COLUMN text_sha; ALTER TABLE job DROP COLUMN made;
     ALTER TABLE job DROP COLUMN seconds; ALTER TABLE job DROP COLUMN opening; DROP TABLE model;
     DROP TABLE tokenizer; DROP TABLE part; DROP TABLE store;
-    DROP TABLE logprob; DROP TABLE speed; DROP TABLE retake; ALTER TABLE job DROP COLUMN settled;
-    DROP TABLE chapter; DROP INDEX job_queue; DROP INDEX job_model;
+    DROP TABLE logprob; DROP TABLE speed; DROP TABLE retake; DROP TABLE request;
+    ALTER TABLE job DROP COLUMN settled; DROP TABLE chapter; DROP INDEX job_queue; DROP INDEX job_model;
     ALTER TABLE input DROP COLUMN chat; ALTER TABLE job DROP COLUMN chain; ALTER TABLE job DROP COLUMN depth;
     CREATE INDEX job_queue ON job (state, priority DESC, id);
     CREATE INDEX job_model ON job (state, priority, model, id); PRAGMA user_version=2" >/dev/null

@@ -1,0 +1,214 @@
+/* Requests for texts. Start at answer_request: the body becomes jobs (submit), and the answer waits for them
+ * (answer_whole). */
+#include "runs/serve/completions.h"
+#include "runs/serve/stream.h"
+#include "src/base/memory_file.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { KEY_BYTES_MAX = 255 };
+static const double LOOK_SECONDS = 1;            /* between looks whether the client is there */
+
+/* ---- the body ---- */
+
+/* What the body says to the server, not about the text. 0; else the status of the answer. */
+static unsigned read_for_server(struct waiting *w, const struct call *c, struct err *e)
+{
+    static const char *const refused[] = { "logprobs", "top_logprobs" };
+    struct json body, v, usage;
+    size_t n = 1;
+    const char *text = c->body ? c->body : "";
+    if (js_check(&body, BATCH_BODY, text, c->n_body, e))
+        return MHD_HTTP_BAD_REQUEST;
+    if (js_kind(&body) != JS_OBJECT)
+        return js_bad(&body, e, "allowed is an object"), MHD_HTTP_BAD_REQUEST;
+    int found = js_get(&body, "model", &v, e);
+    if (found == 1 && js_kind(&v) != JS_NULL && !js_is(&v, w->sv->model))
+        return err_set(e, ERR_INPUT, "this server has no such model; it has %s", w->sv->model),
+               MHD_HTTP_NOT_FOUND;
+    for (size_t i = 0; i < sizeof refused / sizeof *refused && found >= 0; i++)
+        if ((found = js_get(&body, refused[i], &v, e)) == 1 && js_kind(&v) != JS_NULL &&
+            js_kind(&v) != JS_FALSE)
+            found = js_bad(&v, e, "a server does not return log-probabilities; run --logprobs keeps them");
+    if (found >= 0 && (found = js_get(&body, "n", &v, e)) == 1 && js_kind(&v) != JS_NULL)
+        found = js_size(&v, 1, SAMPLES_MAX, &n, e);
+    if (found >= 0 && (found = js_get(&body, "stream", &v, e)) == 1 && js_kind(&v) != JS_NULL)
+        found = js_bool(&v, &w->stream, e);
+    if (found >= 0 && (found = js_get(&body, "stream_options", &v, e)) == 1 && js_kind(&v) == JS_OBJECT &&
+        (found = js_get(&v, "include_usage", &usage, e)) == 1 && js_kind(&usage) != JS_NULL)
+        found = js_bool(&usage, &w->usage, e);
+    return found < 0 ? MHD_HTTP_BAD_REQUEST : 0;
+}
+
+/* Stores the jobs of the body: as store_submit_request. */
+static int submit(struct waiting *w, const struct call *c, const char *key, struct err *e)
+{
+    struct server *sv = w->sv;
+    struct request_spec spec = { .worker = sv->worker->number, .chat = w->chat, .key = key };
+    struct batch b;
+    struct sha256 h;
+    pthread_mutex_lock(&sv->asking);
+    int rc = batch_open_body(&b, &sv->front, w->chat, c->body, c->n_body, bell_held(&sv->bell), e);
+    pthread_mutex_unlock(&sv->asking);
+    if (rc == 0) {
+        sha256_start(&h);
+        sha256_add(&h, b.spec->identity, b.spec->identity_bytes);
+        sha256_end(&h, spec.sha);
+        w->n = b.n;
+        pthread_mutex_lock(&sv->writing);
+        rc = store_submit_request(sv->writer, &spec, b.spec, b.n, w->ids, e);
+        pthread_mutex_unlock(&sv->writing);
+    }
+    pthread_mutex_lock(&sv->asking);
+    batch_close(&b);
+    pthread_mutex_unlock(&sv->asking);
+    if (rc >= 0 && rc != SUBMIT_OTHER) {
+        bell_ring(&sv->bell);
+        snprintf(w->id, sizeof w->id, "%s-%s-%" PRId64, w->chat ? "chatcmpl" : "cmpl", sv->store_name,
+                 w->ids[0]);
+    }
+    return rc;
+}
+
+/* ---- answers ---- */
+
+static int put_choice(struct json_writer *w, struct waiting *x, const struct job *j, size_t index,
+                      struct err *e)
+{
+    struct growing g = {0};
+    char *text = NULL;
+    size_t n = 0;
+    FILE *f = memory_file(&text, &n);
+    int rc = f ? growing_more(x->sv, &g, j, f, e) : -1;
+    if (!f || (stream_end(f) && rc == 0))
+        rc = err_set(e, ERR_FAILED, "out of memory for a text");
+    if (rc == 0) {
+        jw_open(w, NULL, '{');
+        jw_uint(w, "index", index);
+        if (x->chat) {
+            jw_open(w, "message", '{');
+            jw_text(w, "role", "assistant");
+            jw_bytes(w, "content", text, n);
+            jw_null(w, "refusal");
+            jw_close(w, '}');
+        } else {
+            jw_bytes(w, "text", text, n);
+        }
+        jw_null(w, "logprobs");
+        put_finish(w, j, &g);
+        jw_close(w, '}');
+    }
+    growing_close(x->sv, &g);
+    free(text);
+    return rc;
+}
+
+static enum MHD_Result answer_done(struct call *c, struct waiting *w, const struct job_list *jobs)
+{
+    struct reply r;
+    struct err e = {0};
+    if (reply_open(&r))
+        return MHD_NO;
+    put_head(&r.w, w, w->chat ? "chat.completion" : "text_completion", jobs->v->created);
+    jw_open(&r.w, "choices", '[');
+    int rc = 0;
+    for (size_t i = 0; i < jobs->n && rc == 0; i++)
+        rc = put_choice(&r.w, w, &jobs->v[i], i, &e);
+    if (rc) {
+        stream_end(r.w.f);
+        free(r.text);
+        return answer_err(c, &e);
+    }
+    jw_close(&r.w, ']');
+    put_usage(&r.w, jobs);
+    jw_close(&r.w, '}');
+    return reply_send(c, &r, MHD_HTTP_OK);
+}
+
+/* ---- waiting ---- */
+
+static bool all_done(const struct job_list *jobs)
+{
+    bool all = true;
+    for (size_t i = 0; i < jobs->n; i++)
+        all &= jobs->v[i].state == JOB_DONE;
+    return all;
+}
+
+/* Waits until all texts are written, and answers. */
+static enum MHD_Result answer_whole(struct call *c, struct waiting *w)
+{
+    char message[800];
+    for (;;) {
+        const uint64_t seen = news_count(w->sv, w->ids, w->n);
+        struct job_list jobs = {0};
+        struct err e = {0};
+        enum MHD_Result rc;
+        unsigned status = 0;
+        const int failed = server_jobs(w->sv, w->ids, w->n, &jobs, &e);
+        const bool done = !failed && jobs.n == w->n && all_done(&jobs);
+        if (!failed && !done)
+            status = waiting_failed(w, &jobs, message, sizeof message);
+        const bool gone = !done && call_is_gone(c);
+        if (done || status || failed || gone) {
+            rc = gone     ? MHD_NO
+                 : failed ? answer_err(c, &e)
+                 : done   ? answer_done(c, w, &jobs)
+                          : answer_error(c, status, "%s", message);
+            /* a job that the worker refuses or that lost a sample is over for its client, too */
+            waiting_end(w, gone || (status && status != MHD_HTTP_SERVICE_UNAVAILABLE));
+            job_list_free(&jobs);
+            return rc;
+        }
+        job_list_free(&jobs);
+        news_wait(w->sv, w->ids, w->n, seen, LOOK_SECONDS);
+    }
+}
+
+/* Idempotency-Key. *key NULL: none. */
+static int read_idempotency(struct call *c, const char **key, struct err *e)
+{
+    *key = MHD_lookup_connection_value(c->c, MHD_HEADER_KIND, "Idempotency-Key");
+    const size_t n = *key ? strlen(*key) : 1;
+    return n && n <= KEY_BYTES_MAX ? 0 : err_set(e, ERR_INPUT, "Idempotency-Key: %zu bytes, allowed are 1 to "
+                                                 "%d", n, KEY_BYTES_MAX);
+}
+
+static enum MHD_Result answer_request(struct call *c, bool chat)
+{
+    struct server *sv = c->sv;
+    struct waiting w = { .sv = sv, .chat = chat };
+    struct err e = {0};
+    const char *key;
+    enum MHD_Result rc;
+    unsigned status = read_for_server(&w, c, &e);
+    if (status)
+        return status == MHD_HTTP_NOT_FOUND ? answer_error(c, status, "%s", e.msg) : answer_err(c, &e);
+    if (read_idempotency(c, &key, &e))
+        return answer_err(c, &e);
+    if (sv->phase == SERVE_STOPPING)
+        return answer_error(c, MHD_HTTP_SERVICE_UNAVAILABLE, "the server is stopping");
+    if (sv->busy++ >= sv->o->max_connections) {
+        sv->busy--;
+        return answer_error(c, MHD_HTTP_TOO_MANY_REQUESTS, "%zu requests wait already (--max-connections)",
+                            sv->o->max_connections);
+    }
+    w.keyed = key != NULL;
+    const int known = submit(&w, c, key, &e);
+    if (known < 0 || known == SUBMIT_OTHER) {
+        sv->busy--;
+        return known < 0 ? answer_err(c, &e) : answer_error(c, MHD_HTTP_CONFLICT, "%s", e.msg);
+    }
+    if (w.stream)
+        return answer_stream(c, &w);
+    /* libmicrohttpd would take the wait for an idle connection */
+    MHD_set_connection_option(c->c, MHD_CONNECTION_OPTION_TIMEOUT, 0u);
+    rc = answer_whole(c, &w);
+    MHD_set_connection_option(c->c, MHD_CONNECTION_OPTION_TIMEOUT, (unsigned)HTTP_IDLE_SECONDS);
+    return rc;
+}
+
+enum MHD_Result answer_completions(struct call *c) { return answer_request(c, false); }
+enum MHD_Result answer_chat(struct call *c) { return answer_request(c, true); }

@@ -1,0 +1,419 @@
+/* HTTP. Start at take_request, which libmicrohttpd calls for every request, and at refuse, which says who may
+ * ask. */
+#include "runs/serve/http.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "src/base/memory_file.h"
+#include "src/base/output.h"
+#include "src/base/sha256.h"
+
+/* Connections beyond --max-connections are for /health and for saying 429. A stack holds a chat template. */
+enum { SPARE = 8, STACK_BYTES = 1 << 20, KEY_BYTES_MAX = 4096 };
+
+/* ---- answers ---- */
+
+int reply_open(struct reply *r)
+{
+    FILE *f = memory_file(&r->text, &r->n);
+    r->w = (struct json_writer){ .f = f, .digits = 10, .style = JW_COMPACT };
+    return f ? 0 : -1;
+}
+
+enum MHD_Result answer(struct call *c, unsigned status, struct MHD_Response *r, const char *type)
+{
+    const char *cors = c->sv->o->cors;
+    if (!r)
+        return MHD_NO;
+    MHD_add_response_header(r, "Content-Type", type);
+    MHD_add_response_header(r, "Cache-Control", "no-store");
+    MHD_add_response_header(r, "X-Content-Type-Options", "nosniff");
+    if (cors) {
+        MHD_add_response_header(r, "Access-Control-Allow-Origin", cors);
+        MHD_add_response_header(r, "Access-Control-Allow-Headers", "authorization, content-type, "
+                                                                    "idempotency-key");
+        MHD_add_response_header(r, "Access-Control-Allow-Methods", "GET, POST, DELETE");
+        MHD_add_response_header(r, "Vary", "Origin");
+    }
+    if (status == MHD_HTTP_UNAUTHORIZED)
+        MHD_add_response_header(r, "WWW-Authenticate", "Basic realm=\"longhand\"");
+    if (status == MHD_HTTP_TOO_MANY_REQUESTS || status == MHD_HTTP_SERVICE_UNAVAILABLE)
+        MHD_add_response_header(r, "Retry-After", "1");
+    const enum MHD_Result rc = MHD_queue_response(c->c, status, r);
+    MHD_destroy_response(r);
+    return rc;
+}
+
+enum MHD_Result reply_send(struct call *c, struct reply *r, unsigned status)
+{
+    if (stream_end(r->w.f)) {
+        free(r->text);
+        return MHD_NO;
+    }
+    return answer(c, status, MHD_create_response_from_buffer(r->n, r->text, MHD_RESPMEM_MUST_FREE),
+                  "application/json");
+}
+
+void put_error(struct json_writer *w, unsigned status, const char *message)
+{
+    jw_open(w, NULL, '{');
+    jw_open(w, "error", '{');
+    jw_text(w, "message", message);
+    jw_text(w, "type", status >= 500 ? "server_error" : "invalid_request_error");
+    jw_null(w, "param");
+    jw_int(w, "code", status);
+    jw_close(w, '}');
+    jw_close(w, '}');
+}
+
+enum MHD_Result answer_error(struct call *c, unsigned status, const char *format, ...)
+{
+    struct reply r;
+    char message[1400];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(message, sizeof message, format, args);
+    va_end(args);
+    if (reply_open(&r))
+        return MHD_NO;
+    put_error(&r.w, status, message);
+    return reply_send(c, &r, status);
+}
+
+enum MHD_Result answer_err(struct call *c, const struct err *e)
+{
+    static const char body[] = BATCH_BODY ": ";
+    const size_t skip = strncmp(e->msg, body, sizeof body - 1) == 0 ? sizeof body - 1 : 0;
+    return answer_error(c, e->code == ERR_INPUT   ? MHD_HTTP_BAD_REQUEST
+                           : e->code == ERR_AGAIN ? MHD_HTTP_SERVICE_UNAVAILABLE
+                                                  : MHD_HTTP_INTERNAL_SERVER_ERROR, "%s", err_text(e) + skip);
+}
+
+bool call_is_gone(const struct call *c)
+{
+    char byte;
+    struct pollfd p = { .events = POLLIN | POLLRDHUP };
+    p.fd = MHD_get_connection_info(c->c, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+    if (poll(&p, 1, 0) <= 0)
+        return false;
+    return (p.revents & (POLLERR | POLLHUP | POLLNVAL | POLLRDHUP)) ||
+           recv(p.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
+/* ---- who may ask ---- */
+
+static const char *header(const struct call *c, const char *name)
+{
+    return MHD_lookup_connection_value(c->c, MHD_HEADER_KIND, name);
+}
+
+/* The address on this side of the connection, as a number. */
+static void local_address(const struct call *c, char *out, size_t size)
+{
+    struct sockaddr_storage a;
+    socklen_t n = sizeof a;
+    const int fd = MHD_get_connection_info(c->c, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+    if (getsockname(fd, (struct sockaddr *)&a, &n) ||
+        getnameinfo((struct sockaddr *)&a, n, out, (socklen_t)size, NULL, 0, NI_NUMERICHOST))
+        *out = 0;
+}
+
+/* A page of another site may not reach the server under a name of its own (DNS rebinding). */
+static bool host_is_allowed(const struct call *c)
+{
+    const char *host = header(c, "Host");
+    char name[256], local[64];
+    if (!host)
+        return false;
+    const char *end = *host == '[' ? strchr(host, ']') : strrchr(host, ':');
+    host += *host == '[';
+    snprintf(name, sizeof name, "%.*s", (int)MIN(end ? (size_t)(end - host) : strlen(host), sizeof name - 1),
+             host);
+    local_address(c, local, sizeof local);
+    if (strcasecmp(name, "localhost") == 0 || strcasecmp(name, c->sv->o->host) == 0 ||
+        (*local && strcasecmp(name, local) == 0))
+        return true;
+    for (size_t i = 0; i < c->sv->o->allow_host.n; i++)
+        if (strcasecmp(name, c->sv->o->allow_host.v[i]) == 0)
+            return true;
+    return false;
+}
+
+/* Whether the request comes from no page, or from a page of this server or of --cors. */
+static bool origin_is_allowed(const struct call *c)
+{
+    const char *origin = header(c, "Origin"), *site = header(c, "Sec-Fetch-Site"), *cors = c->sv->o->cors;
+    const char *name = origin ? strstr(origin, "://") : NULL;
+    if (origin && cors && strcasecmp(origin, cors) == 0)
+        return true;
+    if (origin && !(name && strcasecmp(name + 3, header(c, "Host")) == 0))
+        return false;
+    return !site || strcmp(site, "same-origin") == 0 || strcmp(site, "none") == 0;
+}
+
+static bool is_key(const struct server *sv, const char *key)
+{
+    uint8_t sha[SHA256_BYTES], differs = 0;
+    struct sha256 h;
+    sha256_start(&h);
+    sha256_add(&h, key, strlen(key));
+    sha256_end(&h, sha);
+    for (size_t i = 0; i < sizeof sha; i++)
+        differs |= sha[i] ^ sv->key[i];
+    return !differs;
+}
+
+/* Authorization: Bearer KEY, or Basic with the key as password. */
+static bool key_is_right(const struct call *c)
+{
+    const char *given = header(c, "Authorization");
+    char *password = NULL;
+    if (!c->sv->has_key)
+        return true;
+    if (given && strncasecmp(given, "Bearer ", 7) == 0)
+        return is_key(c->sv, given + 7);
+    char *user = MHD_basic_auth_get_username_password(c->c, &password);
+    const bool right = password && is_key(c->sv, password);
+    MHD_free(user);
+    MHD_free(password);
+    return right;
+}
+
+/* ---- routes ---- */
+
+/* Whether the path of a route is this one; what stands for * goes to id[size]. */
+static bool path_is(const char *path, const char *url, char *id, size_t size)
+{
+    const size_t n = strcspn(path, "*");
+    *id = 0;
+    if (!path[n])
+        return strcmp(path, url) == 0;
+    const size_t one = strncmp(path, url, n) ? 0 : strcspn(url + n, "/");
+    if (!one || one >= size || strcmp(path + n + 1, url + n + one))
+        return false;
+    memcpy(id, url + n, one);
+    id[one] = 0;
+    return true;
+}
+
+/* Finds the route, or returns the status that says why there is none. */
+static unsigned find_route(struct call *c, const char *method, const char *url)
+{
+    unsigned status = MHD_HTTP_NOT_FOUND;
+    char id[sizeof c->id];
+    for (const struct route *r = c->sv->routes; r->method && !c->route; r++)
+        if (path_is(r->path, url, id, sizeof id)) {
+            status = MHD_HTTP_METHOD_NOT_ALLOWED;
+            if (strcmp(r->method, strcmp(method, "HEAD") ? method : "GET") == 0) {
+                memcpy(c->id, id, sizeof id);
+                c->route = r;
+            }
+        }
+    return status;
+}
+
+/* The answer to a request that is refused before its body is read. *done: it is one. */
+static enum MHD_Result refuse(struct call *c, const char *method, const char *url, bool *done)
+{
+    struct server *sv = c->sv;
+    const char *length = header(c, "Content-Length");
+    *done = true;
+    if (!host_is_allowed(c))
+        return answer_error(c, MHD_HTTP_FORBIDDEN, "this server has another name than the header Host says; "
+                            "--allow-host NAME adds one");
+    if (!origin_is_allowed(c))
+        return answer_error(c, MHD_HTTP_FORBIDDEN, "requests from pages of other origins are not allowed; "
+                            "--cors ORIGIN allows one");
+    if (strcmp(method, "OPTIONS") == 0 && sv->o->cors)
+        return answer(c, MHD_HTTP_NO_CONTENT,
+                      MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT), "text/plain");
+    const unsigned status = find_route(c, method, url);
+    if (!(c->route && c->route->open) && !key_is_right(c))
+        return answer_error(c, MHD_HTTP_UNAUTHORIZED,
+                            "the key is missing or wrong: Authorization: Bearer KEY");
+    if (!c->route)
+        return answer_error(c, status, "%s: %s", status == MHD_HTTP_NOT_FOUND
+                            ? "there is no such route" : "this route has another method", url);
+    if (length && strtoull(length, NULL, 10) > sv->o->max_body)
+        return answer_error(c, MHD_HTTP_CONTENT_TOO_LARGE, "a body of %s bytes; --max-body allows %zu",
+                            length, (size_t)sv->o->max_body);
+    *done = false;
+    return MHD_YES;
+}
+
+/* ---- requests ---- */
+
+static void take_body(struct call *c, const char *bytes, size_t n)
+{
+    if (c->too_large || c->no_memory)            /* the rest is dropped */
+        return;
+    if (n > c->sv->o->max_body - c->n_body) {
+        c->too_large = true;
+        return;
+    }
+    if (c->n_body + n >= c->room) {
+        const size_t room = MAX(2 * c->room, c->n_body + n + 1);
+        char *more = realloc(c->body, room);
+        if (!more) {
+            c->no_memory = true;
+            return;
+        }
+        c->body = more;
+        c->room = room;
+    }
+    memcpy(c->body + c->n_body, bytes, n);
+    c->n_body += n;
+    c->body[c->n_body] = 0;
+}
+
+static enum MHD_Result take_request(void *ctx, struct MHD_Connection *connection, const char *url,
+                                    const char *method, const char *version, const char *bytes, size_t *n,
+                                    void **state)
+{
+    struct call *c = *state;
+    bool done;
+    (void)version;
+    if (!c) {
+        if (!(c = calloc(1, sizeof *c)))
+            return MHD_NO;
+        c->sv = ctx;
+        c->c = connection;
+        *state = c;
+        return refuse(c, method, url, &done);
+    }
+    if (*n) {
+        take_body(c, bytes, *n);
+        *n = 0;
+        return MHD_YES;
+    }
+    if (c->too_large)
+        return answer_error(c, MHD_HTTP_CONTENT_TOO_LARGE, "--max-body allows %zu bytes",
+                            (size_t)c->sv->o->max_body);
+    if (c->no_memory)
+        return answer_error(c, MHD_HTTP_SERVICE_UNAVAILABLE, "out of memory for the body");
+    return c->route->answer(c);
+}
+
+static void end_request(void *ctx, struct MHD_Connection *connection, void **state,
+                        enum MHD_RequestTerminationCode why)
+{
+    struct call *c = *state;
+    (void)ctx;
+    (void)connection;
+    (void)why;
+    if (c)
+        free(c->body);
+    free(c);
+    *state = NULL;
+}
+
+/* ---- the port ---- */
+
+/* The bytes of a file that only its owner may read, without the newline at its end. */
+static int read_key(struct server *sv, const char *path, struct err *e)
+{
+    struct stat st;
+    struct sha256 h;
+    char *text = NULL;
+    size_t n;
+    if (stat(path, &st) == 0 && st.st_mode & 077)
+        return err_set(e, ERR_INPUT, "--api-key-file: %s has mode %04o, and 0600 is needed", path,
+                       (unsigned)st.st_mode & 07777);
+    if (file_read(&text, &n, path, KEY_BYTES_MAX, e))
+        return err_while(e, "--api-key-file");
+    while (n && (text[n - 1] == '\n' || text[n - 1] == '\r'))
+        n--;
+    bool good = n > 0;
+    for (size_t i = 0; i < n; i++)
+        good &= text[i] > ' ' && text[i] <= '~';
+    sha256_start(&h);
+    sha256_add(&h, text, n);
+    sha256_end(&h, sv->key);
+    explicit_bzero(text, n);
+    free(text);
+    sv->has_key = good;
+    return good ? 0 : err_set(e, ERR_INPUT, "--api-key-file: %s: one line of printable ASCII without spaces "
+                              "is needed", path);
+}
+
+static bool is_loopback(const struct sockaddr *a)
+{
+    if (a->sa_family == AF_INET)
+        return ntohl(((const struct sockaddr_in *)(const void *)a)->sin_addr.s_addr) >> 24 == 127;
+    return a->sa_family == AF_INET6 &&
+           IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr);
+}
+
+static int bind_to(struct server *sv, const struct addrinfo *a, struct err *e)
+{
+    const int on = 1;
+    struct sockaddr_storage bound;
+    socklen_t n = sizeof bound;
+    char host[48] = "", port[8] = "";
+    sv->listener = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    /* SO_REUSEADDR: the port of a server that was killed is free at once */
+    if (sv->listener < 0 || setsockopt(sv->listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) ||
+        bind(sv->listener, a->ai_addr, a->ai_addrlen) || listen(sv->listener, SOMAXCONN) ||
+        getsockname(sv->listener, (struct sockaddr *)&bound, &n) ||
+        getnameinfo((struct sockaddr *)&bound, n, host, sizeof host, port, sizeof port,
+                    NI_NUMERICHOST | NI_NUMERICSERV))
+        return err_set(e, ERR_INPUT, "--host %s --port %zu: %s", sv->o->host, sv->o->port, strerror(errno));
+    sv->port = strtoul(port, NULL, 10);
+    snprintf(sv->address, sizeof sv->address, a->ai_family == AF_INET6 ? "[%s]" : "%s", host);
+    return 0;
+}
+
+int http_open(struct server *sv, struct err *e)
+{
+    const struct options *o = sv->o;
+    const struct addrinfo hint = { .ai_flags = AI_NUMERICSERV, .ai_socktype = SOCK_STREAM };
+    struct addrinfo *a = NULL;
+    char port[8];
+    snprintf(port, sizeof port, "%zu", o->port);
+    if (o->api_key_file && read_key(sv, o->api_key_file, e))
+        return -1;
+    const int rc = getaddrinfo(o->host, port, &hint, &a);
+    if (rc)
+        return err_set(e, ERR_INPUT, "--host %s: %s", o->host, gai_strerror(rc));
+    int bad = 0;
+    if (!sv->has_key && !is_loopback(a->ai_addr))
+        bad = err_set(e, ERR_INPUT, "--host %s: other machines reach this address, so it needs "
+                      "--api-key-file FILE", o->host);
+    bad = bad || bind_to(sv, a, e) ? -1 : 0;
+    freeaddrinfo(a);
+    return bad;
+}
+
+int http_start(struct server *sv, struct err *e)
+{
+    sv->daemon = MHD_start_daemon(
+        MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL | MHD_USE_ITC, 0, NULL,
+        NULL, take_request, sv, MHD_OPTION_LISTEN_SOCKET, sv->listener, MHD_OPTION_NOTIFY_COMPLETED,
+        end_request, NULL, MHD_OPTION_CONNECTION_LIMIT, (unsigned)(sv->o->max_connections + SPARE),
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)HTTP_IDLE_SECONDS, MHD_OPTION_THREAD_STACK_SIZE,
+        (size_t)STACK_BYTES, MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_END);
+    if (!sv->daemon)
+        return err_set(e, ERR_FAILED, "the threads of the server cannot be started: %s", strerror(errno));
+    sv->listener = -1;                           /* the daemon closes it */
+    printf("http://%s:%zu/v1 (model %s)\n", sv->address, sv->port, sv->model);
+    return stdout_finish(e);
+}
+
+void http_stop(struct server *sv)
+{
+    if (sv->daemon)
+        MHD_stop_daemon(sv->daemon);
+    if (sv->listener >= 0)
+        close(sv->listener);
+    sv->daemon = NULL;
+    sv->listener = -1;
+}

@@ -1,0 +1,136 @@
+/* The life of a server. Start at serve. */
+#include "runs/serve/http.h"
+#include "runs/work/schedule.h"
+#include "runs/work/thread.h"
+#include "src/base/output.h"
+#include "src/base/stopping.h"
+#include "src/request/model_options.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+static const double STOP_SECONDS = 5;            /* that streams have for their last event */
+static const double COMMIT_SECONDS = 0.2;        /* between events of a stream */
+
+/* ---- the worker ---- */
+
+/* A job has ended or is left. One that this worker can never hold would wait for ever. */
+static void job_ended(void *ctx, int64_t id, const struct job *job, size_t wanted,
+                      const struct work_result *r)
+{
+    struct server *sv = ctx;
+    (void)job;
+    (void)wanted;
+    if (r->end != WORK_DONE && r->end != WORK_LOST && !sv->o->quiet)
+        fprintf(stderr, "%sjob %" PRId64 ": %s\n", log_time(), id, r->why.msg);
+    if (r->end == WORK_REFUSED) {
+        pthread_mutex_lock(&sv->news.lock);
+        const size_t i = sv->n_refusals++ % REFUSALS;
+        sv->refusal[i].job = id;
+        snprintf(sv->refusal[i].why, sizeof sv->refusal[i].why, "%.599s", r->why.msg);
+        pthread_mutex_unlock(&sv->news.lock);
+    }
+    server_tell(sv, id);
+}
+
+static int work(struct server *sv, size_t parallel, struct err *e)
+{
+    struct worker *w = sv->worker;
+    const struct options *o = sv->o;
+    int rc = options_open_engine(&w->engine, o, e);
+    rc = rc ? rc : worker_load_model(w, e);
+    if (rc)
+        return rc < 0 ? -1 : 0;
+    const struct schedule_options how = {
+        .how = { .state_if_stopped = JOB_QUEUED, .accept_change = o->accept_change },
+        .parallel = parallel, .only_model = w->engine.path, .bell = &sv->bell,
+        .max_attempts = (int)o->max_attempts, .watch = true, .ended = job_ended, .ctx = sv,
+    };
+    sv->phase = SERVE_READY;
+    return schedule_queue(w, &how, e);
+}
+
+/* ---- opening and closing ---- */
+
+/* The last component of the model's path without .gguf. */
+static void name_model(struct server *sv)
+{
+    const char *path = batch_front_engine(&sv->front)->path, *slash = strrchr(path, '/');
+    const char *name = slash ? slash + 1 : path;
+    size_t n = strlen(name);
+    n -= n > 5 && strcmp(name + n - 5, ".gguf") == 0 ? 5 : 0;
+    snprintf(sv->model, sizeof sv->model, "%.*s", (int)n, name);
+}
+
+/* Requests have the options of `submit`; what only their fields say has its default. */
+static void set_request_options(struct server *sv)
+{
+    sv->request = *sv->o;
+    sv->request.verb = options_verb("submit");
+    sv->request.samples = 1;
+    sv->request.job.logprobs = -1;
+    sv->request.priority = SERVE_PRIORITY;
+    sv->request.quiet = true;
+}
+
+static int open_store(struct server *sv, struct store *s, struct err *e)
+{
+    struct worker *w = sv->worker;
+    w->commit_seconds = COMMIT_SECONDS;
+    w->committed = server_tell;
+    w->ctx = sv;
+    return worker_open(w, s, e) || store_requeue_dead(s, w->number, e) || store_cancel_abandoned(s, e) ||
+                   store_name(s, sv->store_name, e) || store_reopen(&sv->reader, s, e) ||
+                   store_reopen(&sv->writer, s, e)
+               ? -1
+               : 0;
+}
+
+/* No request begins any more, and those that wait get a last word. */
+static void stop_requests(struct server *sv)
+{
+    const double until = clock_seconds() + STOP_SECONDS;
+    pthread_mutex_lock(&sv->news.lock);
+    sv->phase = SERVE_STOPPING;
+    pthread_cond_broadcast(&sv->news.cond);
+    pthread_mutex_unlock(&sv->news.lock);
+    while (sv->busy && clock_seconds() < until)
+        nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
+    http_stop(sv);
+}
+
+static void close_server(struct server *sv)
+{
+    http_stop(sv);
+    for (size_t i = 0; i < READERS; i++)
+        text_reader_close(&sv->texts[i].reader);
+    batch_close(&sv->front);
+    worker_close(sv->worker);
+    store_close(sv->reader);
+    store_close(sv->writer);
+}
+
+int serve(const struct options *o, struct worker *w, struct store *s, size_t parallel, struct err *e)
+{
+    struct server sv = { .o = o, .worker = w, .listener = -1, .routes = routes,
+                         .reading = PTHREAD_MUTEX_INITIALIZER, .writing = PTHREAD_MUTEX_INITIALIZER,
+                         .asking = PTHREAD_MUTEX_INITIALIZER };
+    pthread_mutex_init(&sv.news.lock, NULL);
+    cond_init(&sv.news.cond);
+    char dir[PATH_BYTES];
+    bell_open(&sv.bell);
+    set_request_options(&sv);
+    int rc = http_open(&sv, e) || model_dir(dir, o, e) || batch_open_front(&sv.front, &sv.request, e) ||
+             open_store(&sv, s, e) ? -1 : 0;
+    if (rc == 0) {
+        name_model(&sv);
+        rc = http_start(&sv, e);
+    }
+    if (rc == 0)
+        rc = work(&sv, parallel, e);
+    stop_requests(&sv);
+    close_server(&sv);
+    return rc ? rc : err_set(e, ERR_AGAIN, "stopped by %s; longhand serve goes on", stop_signal_name());
+}

@@ -1,0 +1,76 @@
+/* What the threads of a server share: news of commits, and connections to the store. */
+#include "runs/serve/server.h"
+#include "runs/work/snapshot_files.h"
+#include "runs/work/thread.h"
+
+#include <stdio.h>
+
+/* ---- news ---- */
+
+void server_tell(void *ctx, int64_t job)
+{
+    struct server *sv = ctx;
+    pthread_mutex_lock(&sv->news.lock);
+    sv->news.of[job % NEWS]++;
+    pthread_cond_broadcast(&sv->news.cond);
+    pthread_mutex_unlock(&sv->news.lock);
+}
+
+static uint64_t count(const struct server *sv, const int64_t *ids, size_t n)
+{
+    uint64_t all = 0;
+    for (size_t i = 0; i < n; i++)
+        all += sv->news.of[ids[i] % NEWS];
+    return all;
+}
+
+uint64_t news_count(struct server *sv, const int64_t *ids, size_t n)
+{
+    pthread_mutex_lock(&sv->news.lock);
+    const uint64_t all = count(sv, ids, n);
+    pthread_mutex_unlock(&sv->news.lock);
+    return all;
+}
+
+void news_wait(struct server *sv, const int64_t *ids, size_t n, uint64_t seen, double seconds)
+{
+    const double due = clock_seconds() + seconds;
+    pthread_mutex_lock(&sv->news.lock);
+    while (count(sv, ids, n) == seen && sv->phase != SERVE_STOPPING &&
+           !cond_wait_until(&sv->news.cond, &sv->news.lock, due))
+        ;
+    pthread_mutex_unlock(&sv->news.lock);
+}
+
+bool server_refuses(struct server *sv, int64_t job, char *why, size_t size)
+{
+    bool found = false;
+    pthread_mutex_lock(&sv->news.lock);
+    for (size_t i = 0; i < REFUSALS && !found; i++)
+        if (sv->refusal[i].job == job) {
+            found = true;
+            snprintf(why, size, "%s", sv->refusal[i].why);
+        }
+    pthread_mutex_unlock(&sv->news.lock);
+    return found;
+}
+
+/* ---- the store ---- */
+
+int server_jobs(struct server *sv, const int64_t *ids, size_t n, struct job_list *jobs, struct err *e)
+{
+    pthread_mutex_lock(&sv->reading);
+    const int rc = store_jobs(sv->reader, ids, n, jobs, e);
+    pthread_mutex_unlock(&sv->reading);
+    return rc;
+}
+
+void server_cancel(struct server *sv, const int64_t *ids, size_t n)
+{
+    struct err ignored;
+    pthread_mutex_lock(&sv->writing);
+    store_cancel(sv->writer, ids, n, NULL, &ignored);
+    snapshot_files_delete_unused(sv->writer);
+    pthread_mutex_unlock(&sv->writing);
+    bell_ring(&sv->bell);
+}

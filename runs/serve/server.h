@@ -1,0 +1,57 @@
+/* What the threads of a server share. */
+#pragma once
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "runs/serve/serve.h"
+#include "runs/work/bell.h"
+#include "runs/work/read_text.h"
+#include "src/request/batch.h"
+
+struct MHD_Daemon;
+struct route;
+
+enum phase { SERVE_LOADING, SERVE_READY, SERVE_STOPPING };
+/* Requests have the highest priority, before every batch. */
+enum { NEWS = 256, REFUSALS = 16, READERS = 8, STORE_NAME_BYTES = 9, SERVE_PRIORITY = 1000000 };
+
+/* Commits change jobs: one count for the jobs of each remainder. */
+struct news { pthread_mutex_t lock; pthread_cond_t cond; uint64_t of[NEWS]; };
+/* A tokenizer that threads read texts with. */
+struct shared_reader { struct text_reader reader; size_t users; };
+
+struct server {
+    const struct options *o;             /* of the command line */
+    struct options request;              /* of a request without fields */
+    struct worker *worker;
+    char model[256];                     /* the name that clients know */
+    char store_name[STORE_NAME_BYTES];   /* a part of ids */
+    atomic_int phase;                    /* enum phase */
+    atomic_size_t busy;                  /* requests that wait for texts */
+    struct bell bell;
+    struct news news;
+    struct { int64_t job; char why[600]; } refusal[REFUSALS]; size_t n_refusals;     /* under news.lock */
+    pthread_mutex_t reading; struct store *reader; struct shared_reader texts[READERS];
+    pthread_mutex_t writing; struct store *writer;
+    pthread_mutex_t asking; struct batch front;
+    /* http.c */
+    const struct route *routes;
+    struct MHD_Daemon *daemon;
+    int listener;
+    bool has_key; uint8_t key[SHA256_BYTES];     /* SHA-256 of the key */
+    char address[64];                    /* as in a URL */
+    size_t port;
+};
+
+/* The rows of n jobs, in this order; without those that were removed. job_list_free. */
+int  server_jobs(struct server *sv, const int64_t *ids, size_t n, struct job_list *jobs, struct err *e);
+/* Cancel jobs that nobody waits for any more. */
+void server_cancel(struct server *sv, const int64_t *ids, size_t n);
+/* News: a commit has changed this job. For struct worker. */
+void server_tell(void *server, int64_t job);
+/* How often commits have changed these jobs, or others with the same remainder. */
+uint64_t news_count(struct server *sv, const int64_t *ids, size_t n);
+/* Wait until that number is another one, for at most so many seconds. */
+void news_wait(struct server *sv, const int64_t *ids, size_t n, uint64_t seen, double seconds);
+/* Why the worker can never write this job, copied to why[size]; false: it does not refuse it. */
+bool server_refuses(struct server *sv, int64_t job, char *why, size_t size);

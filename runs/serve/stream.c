@@ -1,0 +1,205 @@
+/* Answers as server-sent events. libmicrohttpd asks for bytes in the thread of the connection, which may
+ * wait: read_events. Texts are those of the store, so an event never has to be taken back. */
+#include "runs/serve/stream.h"
+#include "src/base/memory_file.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const double LOOK_SECONDS = 1, SILENT_SECONDS = 15;
+
+struct stream {
+    struct waiting w;
+    const struct call *c;                /* while bytes are asked for */
+    struct growing text[SAMPLES_MAX];
+    bool finished[SAMPLES_MAX];          /* its finish_reason was sent */
+    bool begun, ended;
+    char *out; size_t n_out, at;         /* events, and how much of them was handed over */
+    double sent;                         /* when the last bytes were handed over */
+};
+
+/* ---- events ---- */
+
+static struct json_writer begin_event(FILE *f)
+{
+    fputs("data: ", f);
+    return (struct json_writer){ .f = f, .digits = 10, .style = JW_COMPACT };
+}
+
+static void end_event(struct json_writer *w)
+{
+    jw_close(w, '}');
+    fputs("\n\n", w->f);
+}
+
+/* An event of one choice: with a text, or the last one of the choice (text NULL). */
+static void put_choice(FILE *f, const struct stream *s, const struct job *j, size_t index, const char *text,
+                       size_t n)
+{
+    const bool chat = s->w.chat;
+    struct json_writer w = begin_event(f);
+    put_head(&w, &s->w, chat ? "chat.completion.chunk" : "text_completion", j->created);
+    jw_open(&w, "choices", '[');
+    jw_open(&w, NULL, '{');
+    jw_uint(&w, "index", index);
+    if (chat)
+        jw_open(&w, "delta", '{');
+    if (chat && !s->begun)
+        jw_text(&w, "role", "assistant");
+    if (text || !chat)
+        jw_bytes(&w, chat ? "content" : "text", text ? text : "", n);
+    if (chat)
+        jw_close(&w, '}');
+    jw_null(&w, "logprobs");
+    if (text) {
+        jw_null(&w, "finish_reason");
+        jw_null(&w, "stop_reason");
+    } else {
+        put_finish(&w, j, &s->text[index]);
+    }
+    jw_close(&w, '}');
+    jw_close(&w, ']');
+    if (s->w.usage)
+        jw_null(&w, "usage");
+    end_event(&w);
+}
+
+static void put_usage_event(FILE *f, const struct stream *s, const struct job_list *jobs)
+{
+    struct json_writer w = begin_event(f);
+    put_head(&w, &s->w, s->w.chat ? "chat.completion.chunk" : "text_completion", jobs->v->created);
+    jw_open(&w, "choices", '[');
+    jw_close(&w, ']');
+    put_usage(&w, jobs);
+    end_event(&w);
+}
+
+static void put_error_event(FILE *f, struct stream *s, unsigned status, const char *message)
+{
+    struct json_writer w = begin_event(f);
+    put_error(&w, status, message);
+    fputs("\n\n", f);
+    s->ended = true;
+}
+
+/* What one choice has that was not sent yet. */
+static int put_more(FILE *f, struct stream *s, const struct job *j, size_t i, struct err *e)
+{
+    char *text = NULL;
+    size_t n = 0;
+    FILE *more = memory_file(&text, &n);
+    int rc = more ? growing_more(s->w.sv, &s->text[i], j, more, e) : -1;
+    if (!more || (stream_end(more) && rc == 0))
+        rc = err_set(e, ERR_FAILED, "out of memory for a text");
+    if (rc == 0 && n)
+        put_choice(f, s, j, i, text, n);
+    if (rc == 0 && s->text[i].over && !s->finished[i]) {
+        put_choice(f, s, j, i, NULL, 0);
+        s->finished[i] = true;
+    }
+    free(text);
+    return rc;
+}
+
+/* Everything that can be sent now. */
+static void put_events(FILE *f, struct stream *s)
+{
+    struct job_list jobs = {0};
+    struct err e = {0};
+    char message[800];
+    size_t finished = 0;
+    int rc = server_jobs(s->w.sv, s->w.ids, s->w.n, &jobs, &e);
+    if (rc == 0 && jobs.n == s->w.n && s->w.chat && !s->begun)
+        for (size_t i = 0; i < jobs.n; i++)
+            put_choice(f, s, &jobs.v[i], i, "", 0);
+    s->begun |= rc == 0 && jobs.n == s->w.n;
+    for (size_t i = 0; rc == 0 && jobs.n == s->w.n && i < jobs.n; i++) {
+        rc = put_more(f, s, &jobs.v[i], i, &e);
+        finished += s->finished[i];
+    }
+    const unsigned status = rc                      ? MHD_HTTP_INTERNAL_SERVER_ERROR
+                            : finished == s->w.n    ? 0
+                                                    : waiting_failed(&s->w, &jobs, message, sizeof message);
+    if (status) {
+        put_error_event(f, s, status, rc ? err_text(&e) : message);
+    } else if (finished == s->w.n) {
+        if (s->w.usage)
+            put_usage_event(f, s, &jobs);
+        fputs("data: [DONE]\n\n", f);
+        s->ended = true;
+    }
+    job_list_free(&jobs);
+}
+
+/* ---- the response ---- */
+
+/* Makes the next events, and waits for some: 0; -1: the client is gone, or there is no memory. */
+static int next_events(struct stream *s)
+{
+    struct waiting *w = &s->w;
+    free(s->out);
+    s->out = NULL;
+    s->at = s->n_out = 0;
+    for (;;) {
+        const uint64_t seen = news_count(w->sv, w->ids, w->n);
+        if (call_is_gone(s->c))
+            return -1;
+        FILE *f = memory_file(&s->out, &s->n_out);
+        if (!f)
+            return -1;
+        put_events(f, s);
+        if (clock_seconds() - s->sent >= SILENT_SECONDS)
+            fputs(": the text is being written\n\n", f);
+        if (stream_end(f))
+            return -1;
+        if (s->n_out)
+            return 0;
+        free(s->out);
+        s->out = NULL;
+        news_wait(w->sv, w->ids, w->n, seen, LOOK_SECONDS);
+    }
+}
+
+static ssize_t read_events(void *ctx, uint64_t position, char *to, size_t max)
+{
+    struct stream *s = ctx;
+    (void)position;
+    if (s->at == s->n_out && s->ended)
+        return MHD_CONTENT_READER_END_OF_STREAM;
+    if (s->at == s->n_out && next_events(s))
+        return MHD_CONTENT_READER_END_WITH_ERROR;
+    const size_t n = MIN(max, s->n_out - s->at);
+    memcpy(to, s->out + s->at, n);
+    s->at += n;
+    s->sent = clock_seconds();
+    return (ssize_t)n;
+}
+
+static void free_stream(void *ctx)
+{
+    struct stream *s = ctx;
+    for (size_t i = 0; i < s->w.n; i++)
+        growing_close(s->w.sv, &s->text[i]);
+    waiting_end(&s->w, !s->ended);
+    free(s->out);
+    free(s);
+}
+
+enum MHD_Result answer_stream(struct call *c, struct waiting *w)
+{
+    enum { BLOCK = 16384 };
+    struct stream *s = calloc(1, sizeof *s);
+    struct MHD_Response *r = NULL;
+    if (s) {
+        s->w = *w;
+        s->c = c;
+        s->sent = clock_seconds();
+        r = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, read_events, s, free_stream);
+    }
+    if (!r) {
+        free(s);
+        waiting_end(w, true);
+        return MHD_NO;
+    }
+    return answer(c, MHD_HTTP_OK, r, "text/event-stream");
+}

@@ -1,0 +1,6 @@
+/* Answers as server-sent events. */
+#pragma once
+#include "runs/serve/waiting.h"
+
+/* The answer of a request as events, which takes w over. */
+enum MHD_Result answer_stream(struct call *c, struct waiting *w);

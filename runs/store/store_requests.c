@@ -1,0 +1,117 @@
+/* Requests to a server: their samples are jobs, and a request with an Idempotency-Key is stored once.
+ *
+ * Owns the table request. Start at store_submit_request. */
+#include "runs/store/store_db.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The jobs of the earlier request with this key, in the order of their samples: 1; 0: the key is new, or some
+ * of its jobs were removed; SUBMIT_OTHER; -1. */
+static int find_key(struct store *s, const struct request_spec *r, size_t n, int64_t *ids, struct err *e)
+{
+    size_t found = 0;
+    bool same = true;
+    int rc;
+    sqlite3_stmt *q = db_query(s, e, "SELECT job, sha FROM request WHERE key = ?1 AND chat = ?2 ORDER BY job",
+                               "bd", (const void *)r->key, strlen(r->key), (int)r->chat);
+    while ((rc = db_step(s, q, e)) == 1) {
+        same &= sqlite3_column_bytes(q, 1) == SHA256_BYTES &&
+                memcmp(sqlite3_column_blob(q, 1), r->sha, SHA256_BYTES) == 0;
+        if (found < n)
+            ids[found] = sqlite3_column_int64(q, 0);
+        found++;
+    }
+    if (rc < 0)
+        return -1;
+    if (!same) {
+        err_set(e, ERR_INPUT, "the Idempotency-Key is that of an earlier request with another body");
+        return SUBMIT_OTHER;
+    }
+    return found == n;
+}
+
+/* The jobs go on for this server. */
+static int take_over(struct store *s, const struct request_spec *r, const int64_t *ids, size_t n,
+                     struct err *e)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (db_run(s, e, "UPDATE request SET worker = ?2 WHERE job = ?1", "ii", ids[i], r->worker) ||
+            db_run(s, e,
+                   "UPDATE job SET state = 'queued', attempt = attempt + 1, idle = 0, error = NULL, "
+                   "ended = NULL, updated = ?2 WHERE id = ?1 AND state IN ('failed', 'cancelled')",
+                   "ir", ids[i], wall_seconds()))
+            return -1;
+        if (db_changes(s) == 1 && event_add(s, ids[i], 0, "resumed", "its request was repeated", e))
+            return -1;
+    }
+    return 0;
+}
+
+static int add_rows(struct store *s, const struct request_spec *r, const int64_t *ids, size_t n,
+                    struct err *e)
+{
+    if (r->key && db_run(s, e, "UPDATE request SET key = NULL WHERE key = ?1 AND chat = ?2", "bd",
+                         (const void *)r->key, strlen(r->key), (int)r->chat))
+        return -1;
+    for (size_t i = 0; i < n; i++)
+        if (db_run(s, e,
+                   "INSERT INTO request (job, first, worker, chat, key, sha) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                   "iiidbb", ids[i], ids[0], r->worker, (int)r->chat, (const void *)r->key,
+                   r->key ? strlen(r->key) : 0, (const void *)r->sha, (size_t)SHA256_BYTES))
+            return -1;
+    return 0;
+}
+
+int store_submit_request(struct store *s, const struct request_spec *r, const struct job_spec *v, size_t n,
+                         int64_t *ids, struct err *e)
+{
+    size_t bad;
+    if (db_begin(s, e))
+        return -1;
+    int rc = r->key ? find_key(s, r, n, ids, e) : 0;
+    if (rc == SUBMIT_OTHER) {
+        db_rollback(s);
+        return rc;
+    }
+    if (rc == 1)
+        return db_end(s, take_over(s, r, ids, n, e), e) ? -1 : 1;
+    rc = rc || jobs_submit(s, NULL, v, n, ids, NULL, &bad, e) || add_rows(s, r, ids, n, e) ? -1 : 0;
+    return db_end(s, rc, e);
+}
+
+int store_name(struct store *s, char name[9], struct err *e)
+{
+    sqlite3_stmt *q = db_query(s, e, "SELECT substr(lower(hex(id)), 1, 8) FROM store", "");
+    const int rc = db_step(s, q, e);
+    if (rc != 1)
+        return rc ? -1 : err_set(e, ERR_FAILED, "%s: the store has no id", s->shown);
+    snprintf(name, 9, "%s", (const char *)sqlite3_column_text(q, 0));
+    db_reset(q);
+    return 0;
+}
+
+int store_cancel_abandoned(struct store *s, struct err *e)
+{
+    int64_t *ids = NULL;
+    size_t n = 0;
+    int rc;
+    sqlite3_stmt *q = db_query(
+        s, e, "SELECT r.job FROM request r JOIN job j ON j.id = r.job WHERE r.key IS NULL AND j.state IN "
+        "('queued', 'running', 'paused') AND NOT EXISTS (SELECT 1 FROM worker w WHERE w.id = r.worker) "
+        "ORDER BY r.job", "");
+    while ((rc = db_step(s, q, e)) == 1) {
+        int64_t *more = db_grow(ids, n, sizeof *ids);
+        if (!more) {
+            db_reset(q);
+            rc = err_set(e, ERR_FAILED, "out of memory for a list of requests");
+            break;
+        }
+        ids = more;
+        ids[n++] = sqlite3_column_int64(q, 0);
+    }
+    rc = rc || (n && store_cancel(s, ids, n, NULL, e)) ? -1 : 0;
+    free(ids);
+    return rc;
+}

@@ -1,0 +1,50 @@
+/* The bell of a worker. Start at bell_wait. */
+#include "runs/work/bell.h"
+#include "runs/work/thread.h"
+
+void bell_open(struct bell *b)
+{
+    *b = (struct bell){ .rung = false };
+    pthread_mutex_init(&b->lock, NULL);
+    cond_init(&b->cond);
+}
+
+void bell_ring(struct bell *b)
+{
+    pthread_mutex_lock(&b->lock);
+    b->rung = true;
+    pthread_cond_signal(&b->cond);
+    pthread_mutex_unlock(&b->lock);
+}
+
+size_t bell_held(struct bell *b)
+{
+    pthread_mutex_lock(&b->lock);
+    const size_t held = b->held;
+    pthread_mutex_unlock(&b->lock);
+    return held;
+}
+
+static bool take(struct bell *b)
+{
+    const bool rung = b->rung;
+    b->rung = false;
+    pthread_mutex_unlock(&b->lock);
+    return rung;
+}
+
+bool bell_has_rung(struct bell *b, size_t held)
+{
+    pthread_mutex_lock(&b->lock);
+    b->held = held;
+    return take(b);
+}
+
+bool bell_wait(struct bell *b, double seconds)
+{
+    const double due = clock_seconds() + seconds;
+    pthread_mutex_lock(&b->lock);
+    while (!b->rung && !cond_wait_until(&b->cond, &b->lock, due))
+        ;
+    return take(b);
+}

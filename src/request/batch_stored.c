@@ -1,0 +1,69 @@
+/* Options that stored jobs of a batch do not have. Start at batch_check_stored. */
+#include "src/request/batch_stored.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "src/request/job_params.h"
+
+enum { DIFFERENCES_MAX = 48 };
+struct differences { size_t n; struct { const char *name; size_t jobs; } v[DIFFERENCES_MAX]; };
+
+static void add_difference(void *ctx, const char *name)
+{
+    struct differences *d = ctx;
+    size_t i = 0;
+    while (i < d->n && strcmp(d->v[i].name, name))
+        i++;
+    if (i == DIFFERENCES_MAX)
+        return;
+    d->n = MAX(d->n, i + 1);
+    d->v[i].name = name;
+    d->v[i].jobs++;
+}
+
+static int compare_with_stored(const struct batch *b, const struct job_spec *j,
+                               const struct stored_request *r, struct batch_moved *m, struct differences *d,
+                               struct err *e)
+{
+    const struct options *o = b->o;
+    if (options_given(o, "tokens") && !r->extended && r->wanted != j->wanted)
+        add_difference(d, "tokens");
+    if (options_given(o, "seed") && r->seed != j->seed)
+        add_difference(d, "seed");
+    if (options_given(o, "model") && strcmp(r->model, j->model)) {
+        const int same = same_model(&m->same, r, e);
+        if (same < 0)
+            return -1;
+        if (same)
+            m->ids[m->n++] = r->job;
+        else
+            add_difference(d, "model");
+    }
+    return j->refusal ? 0 : job_differences(r->parameters, j->parameters, o, add_difference, d, e);
+}
+
+int batch_check_stored(const struct batch *b, struct store *s, struct batch_moved *m, struct err *e)
+{
+    struct differences d = {0};
+    char list[600] = "";
+    for (size_t i = 0; i < b->n; i++) {
+        struct stored_request r;
+        int rc = store_request(s, b->name, b->spec[i].custom_id, b->spec[i].sample, &r, e);
+        if (rc == 1) {
+            rc = compare_with_stored(b, &b->spec[i], &r, m, &d, e);
+            stored_request_free(&r);
+        }
+        if (rc < 0)
+            return -1;
+    }
+    for (size_t i = 0, at = 0; i < d.n && at < sizeof list; i++)
+        at += (size_t)snprintf(list + at, sizeof list - at, "%s%s (%zu %s)", i ? ", " : "", d.v[i].name,
+                               d.v[i].jobs, plural(d.v[i].jobs, "job", "jobs"));
+    return d.n ? err_set(
+                     e, ERR_INPUT,
+                     "@%s: jobs of this name were queued with other options: %s; --keep keeps the jobs as "
+                     "they are, --name NAME queues new ones",
+                     b->name, list)
+               : 0;
+}

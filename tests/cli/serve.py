@@ -1,0 +1,334 @@
+"""Requests to a server. serve.py URL PART LONGHAND MODEL: prints lines "ok NAME" and "FAIL NAME".
+
+The texts of answers must be those of `run` with the same parameters, byte by byte."""
+import concurrent.futures
+import http.client
+import json
+import os
+import random
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.parse
+
+URL, PART, LONGHAND, MODEL = sys.argv[1:5]
+HOST, PORT = urllib.parse.urlsplit(URL).hostname, urllib.parse.urlsplit(URL).port
+OPENING = "Once upon a time there was a"
+
+
+def result(name, good, why=""):
+    print(("ok " if good else f"    {str(why)[:600]}\nFAIL ") + name, flush=True)
+
+
+def ask(method, path, body=None, headers=None, raw=None):
+    """The status, the headers and the body of an answer."""
+    c = http.client.HTTPConnection(HOST, PORT, timeout=120)
+    data = raw if raw is not None else None if body is None else json.dumps(body).encode()
+    c.request(method, path, data, headers or {})
+    r = c.getresponse()
+    text = r.read()
+    c.close()
+    return r.status, r.headers, text
+
+
+def post(body, path="/v1/completions", headers=None):
+    status, _, text = ask("POST", path, body, headers)
+    return status, json.loads(text)
+
+
+def run(*words, db=None):
+    """The text of `run` in a store of its own."""
+    words = [LONGHAND, "run", "-q", "-m", MODEL, "--db", db or os.environ["LONGHAND_DB"] + ".run", *words]
+    return subprocess.run(words, stdout=subprocess.PIPE, check=True).stdout.decode()
+
+
+def listed():
+    out = subprocess.run([LONGHAND, "list", "--json"], stdout=subprocess.PIPE, check=True).stdout
+    return {j["job"]: j for j in json.loads(out)["jobs"]}
+
+
+def job_of(answer):
+    return int(answer["id"].rsplit("-", 1)[1])
+
+
+def events(body, path="/v1/completions", headers=None):
+    """The data of all events of a stream, as text."""
+    status, h, text = ask("POST", path, dict(body, stream=True), headers)
+    assert status == 200 and h["Content-Type"] == "text/event-stream", (status, text)
+    blocks = text.decode().split("\n\n")
+    assert blocks.pop() == "", text[-100:]
+    return [b[6:] for b in blocks if b.startswith("data: ")]
+
+
+def texts():
+    want = run("-p", OPENING, "-n", "60", "-s", "7", "--temperature", "0.8", "--ignore-eos")
+    body = {"model": "demo", "prompt": OPENING, "max_tokens": 60, "seed": 7, "temperature": 0.8,
+            "ignore_eos": True}
+    status, a = post(body)
+    c = a["choices"][0]
+    result("an_answer_is_the_text_of_run", status == 200 and c["text"] == want, (status, a, want))
+    result("an_answer_has_the_form_of_openai",
+           a["object"] == "text_completion" and a["model"] == "demo" and c["index"] == 0 and
+           c["finish_reason"] == "length" and c["logprobs"] is None and
+           a["usage"]["completion_tokens"] == 60 and
+           a["usage"]["total_tokens"] == 60 + a["usage"]["prompt_tokens"], a)
+    j = listed()[job_of(a)]
+    result("a_request_is_a_job", j["state"] == "done" and j["tokens"] == 60, j)
+
+    status, a = post(dict(body, n=3, temperature=1))
+    files = os.environ["LONGHAND_DB"] + ".sample"
+    run("-p", OPENING, "-n", "60", "-s", "7", "--temperature", "1", "--ignore-eos", "--samples", "3", "-o",
+        files)
+    want3 = [open(f"{files}.{i}", encoding="utf-8").read() for i in range(3)]
+    result("n_texts_are_the_samples_of_run", [c["text"] for c in a["choices"]] == want3, (a, want3))
+
+    stop = want[20:26]
+    status, a = post(dict(body, stop=[stop]))
+    c = a["choices"][0]
+    result("a_stop_string_ends_the_text", (c["text"], c["finish_reason"], c["stop_reason"]) ==
+           (want[:want.index(stop)], "stop", stop), a)
+
+    got = events(body)
+    parts = [json.loads(e) for e in got[:-1]]
+    result("a_stream_ends_with_done", got[-1] == "[DONE]", got[-1])
+    result("the_joined_stream_is_the_text",
+           "".join(p["choices"][0]["text"] for p in parts) == want, (parts, want))
+    result("the_last_event_of_a_text_says_why_it_ended",
+           [p["choices"][0]["finish_reason"] for p in parts] == [None] * (len(parts) - 1) + ["length"], parts)
+
+    got = events(dict(body, n=2, temperature=1, stream_options={"include_usage": True}))
+    parts = [json.loads(e) for e in got[:-1]]
+    joined = ["".join(c["text"] for p in parts for c in p["choices"] if c["index"] == i) for i in range(2)]
+    result("a_stream_of_two_texts", joined == want3[:2], (joined, want3))
+    result("include_usage_adds_an_event", parts[-1]["choices"] == [] and
+           parts[-1]["usage"]["completion_tokens"] == 120 and all(p["usage"] is None for p in parts[:-1]),
+           parts)
+
+
+def chat():
+    body = {"messages": [{"role": "user", "content": "Tell me of the sea."}], "max_tokens": 40, "seed": 5}
+    want = run("--chat", "--chat-template", "chatml", "-p", "Tell me of the sea.", "-n", "40", "-s", "5")
+    status, a = post(body, "/v1/chat/completions")
+    m = a["choices"][0]["message"] if status == 200 else None
+    result("a_chat_is_the_text_of_run", m == {"role": "assistant", "content": want, "refusal": None},
+           (a, want))
+    parts = [json.loads(e) for e in events(body, "/v1/chat/completions")[:-1]]
+    deltas = [p["choices"][0]["delta"] for p in parts]
+    result("the_first_delta_has_the_role", deltas[0].get("role") == "assistant" and
+           all("role" not in d for d in deltas[1:]) and deltas[-1] == {}, deltas)
+    result("the_joined_deltas_are_the_text", "".join(d.get("content", "") for d in deltas) == want, deltas)
+
+
+def refusals():
+    good = {"prompt": "x", "max_tokens": 3}
+    bad = {
+        "bad_json": (400, b'{"prompt": ', "the JSON text ends"),
+        "no_object": (400, b"[1]", "allowed is an object"),
+        "no_body": (400, b"", "the JSON text ends"),
+        "an_unknown_field": (400, dict(good, foo=1), 'field "foo" is unknown'),
+        "a_field_of_a_chapter": (400, dict(good, after="x"), 'field "after" is unknown'),
+        "a_field_beside_its_range": (400, dict(good, temperature=-1), "body.temperature"),
+        "a_prompt_beyond_the_context": (400, dict(good, prompt=[5] * 20000, max_tokens=120000),
+                                        "beyond this model's context"),
+        "too_many_tokens": (400, dict(good, max_tokens=10 ** 8), "beyond this model's context"),
+        "two_prompts": (400, dict(good, prompt=["a", "b"]), "2 prompts"),
+        "logprobs": (400, dict(good, logprobs=1), "log-probabilities"),
+        "echo": (400, dict(good, echo=True), "only false is supported"),
+        "too_many_texts": (400, dict(good, n=65), "from 1 to 64"),
+        "another_model": (404, dict(good, model="/etc/passwd"), "no such model"),
+    }
+    for name, (want, body, words) in bad.items():
+        raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+        status, _, text = ask("POST", "/v1/completions", raw=raw)
+        e = json.loads(text)["error"]
+        result(f"{name}_is_refused", status == want and words in e["message"] and e["code"] == want and
+               e["type"] == "invalid_request_error", (status, e))
+    status, a = post({"messages": [{"role": "user", "content": "x"}], "chat_template": "/etc/passwd"},
+                     "/v1/chat/completions")
+    result("no_field_opens_a_file", status == 400 and "unknown" in a["error"]["message"], a)
+    status, _, _ = ask("POST", "/v1/completions", raw=b"x" * 70000)
+    result("a_large_body_is_413", status == 413, status)
+
+    def chunks():
+        for _ in range(70):
+            yield b"x" * 1000
+    c = http.client.HTTPConnection(HOST, PORT, timeout=60)
+    c.request("POST", "/v1/completions", chunks(), {"Transfer-Encoding": "chunked"}, encode_chunked=True)
+    status = c.getresponse().status
+    result("a_large_chunked_body_is_413", status == 413, status)
+    for name, headers in {"another_host": {"Host": "evil.example"},
+                          "another_port_of_a_host": {"Host": "evil.example:80"},
+                          "another_origin": {"Origin": "http://evil.example"},
+                          "no_origin": {"Origin": "null"},
+                          "another_site": {"Sec-Fetch-Site": "cross-site"}}.items():
+        status, _, text = ask("POST", "/v1/completions", good, headers)
+        result(f"{name}_is_403", status == 403 and b"error" in text, (status, text))
+    for host in "localhost", f"localhost:{PORT}", f"127.0.0.1:{PORT}", "books.example":
+        status, _, text = ask("GET", "/v1/models", None, {"Host": host})
+        result(f"host_{host.split(':')[0]}_is_allowed", status == 200, (status, text))
+    status, h, text = ask("GET", "/v1/models", None, {"Origin": "http://pages.example",
+                                                      "Sec-Fetch-Site": "cross-site"})
+    result("cors_lets_an_origin_in", status == 200 and
+           h["Access-Control-Allow-Origin"] == "http://pages.example", (status, text))
+    status, h, _ = ask("OPTIONS", "/v1/completions", None, {"Origin": "http://pages.example"})
+    result("a_preflight_is_answered", status == 204 and "authorization" in h["Access-Control-Allow-Headers"],
+           status)
+    for path, want in {"/v1/models/demo": 200, "/v1/models/other": 404, "/v1/foo": 404, "/../etc/passwd": 404,
+                       "/v1/models/..%2f..%2fetc%2fpasswd": 404, "/v1/completions": 405}.items():
+        status, _, text = ask("GET", path)
+        result(f"get_{path}_is_{want}", status == want, (status, text))
+
+
+def clients_that_leave():
+    body = {"prompt": OPENING, "max_tokens": 50000, "seed": 1, "ignore_eos": True}
+    for stream in False, True:
+        before = set(listed())
+        s = socket.create_connection((HOST, PORT))
+        data = json.dumps(dict(body, stream=stream)).encode()
+        s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
+                  b"Content-Length: %d\r\n\r\n" % len(data) + data)
+        deadline = time.time() + 30
+        job = None
+        while time.time() < deadline and not (job and job["tokens"]):
+            new = [j for i, j in listed().items() if i not in before]
+            job = new[0] if new else None
+        s.close()
+        while time.time() < deadline and job["state"] != "cancelled":
+            time.sleep(0.1)
+            job = listed()[job["job"]]
+        result(f"a_{'stream' if stream else 'request'}_without_its_client_is_cancelled",
+               job["state"] == "cancelled" and job["tokens"] < 50000, job)
+
+
+def fuzz():
+    """Malformed HTTP and JSON: the server answers with a 4xx or closes, and goes on."""
+    rng = random.Random(int(os.environ.get("FUZZ_SEED", "1")))
+    n = 3000 if os.environ.get("LONG") else 300
+    good = json.dumps({"prompt": "x", "max_tokens": 2, "seed": 1, "stop": ["a"],
+                       "logit_bias": {"5": -1}}).encode()
+    head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
+    bad = []
+    statuses = set()
+
+    def damaged(i):
+        body = bytearray(good)
+        for _ in range(rng.randint(1, 4)):
+            at = rng.randrange(len(body))
+            kind = rng.randrange(4)
+            if kind == 0:
+                body[at] = rng.randrange(256)
+            elif kind == 1:
+                del body[at:at + rng.randint(1, 9)]
+            elif kind == 2:
+                body[at:at] = rng.choice([b"[" * 200, b"\\ud800", b"\x00", b"1e999", b'"', b"{", b"\xff\xfe",
+                                          b"null"])
+            else:
+                body[at:at] = body[:at]
+            body = body or bytearray(b" ")
+        data = head % len(body) + bytes(body)
+        if i % 3 == 0:                   # damage to the head
+            data = bytearray(data)
+            for _ in range(rng.randint(1, 3)):
+                data[rng.randrange(min(len(data), 80))] = rng.randrange(256)
+            data = bytes(data)
+        return data
+
+    def send(data):
+        try:
+            s = socket.create_connection((HOST, PORT), timeout=20)
+            s.sendall(data)
+            s.shutdown(socket.SHUT_WR)
+            answer = b""
+            while True:
+                more = s.recv(65536)
+                if not more:
+                    break
+                answer += more
+            s.close()
+            status = int(answer.split(b" ")[1]) if answer.startswith(b"HTTP/1.1 ") else 0
+            statuses.add(status)
+            if status >= 500 and status != 505:
+                bad.append((data, answer[:300]))
+        except OSError:
+            pass                         # it closed the connection
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        list(pool.map(send, [damaged(i) for i in range(n)]))
+    status, _, _ = ask("GET", "/health")
+    result("malformed_requests_are_refused", not bad and status == 200 and 400 in statuses,
+           (status, statuses, bad[:2]))
+
+
+def many():
+    """64 streams at once, of which some are slow."""
+    want = run("-p", OPENING, "-n", "20", "-s", "9", "--ignore-eos")
+    got = [None] * 64
+
+    def one(i):
+        body = {"prompt": OPENING, "max_tokens": 20, "seed": 9, "ignore_eos": True, "stream": True}
+        c = http.client.HTTPConnection(HOST, PORT, timeout=300)
+        c.request("POST", "/v1/completions", json.dumps(body))
+        r = c.getresponse()
+        if i % 8 == 0:
+            time.sleep(0.5)
+        text = r.read().decode()
+        got[i] = "".join(json.loads(e[6:])["choices"][0]["text"] for e in text.split("\n\n")
+                         if e.startswith("data: {"))
+    threads = [threading.Thread(target=one, args=(i,)) for i in range(64)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    result("64_streams_at_once", got == [want] * 64, [g for g in got if g != want][:2])
+
+
+def keys():
+    body = {"prompt": OPENING, "max_tokens": 50, "seed": 3, "ignore_eos": True}
+    key = {"Idempotency-Key": "k1"}
+    before = len(listed())
+    status, a = post(body, headers=key)
+    status2, b = post(dict(body), headers=key)
+    result("a_repeated_key_gets_the_same_answer", status == status2 == 200 and a == b and
+           len(listed()) == before + 1, (a, b))
+    streamed = [json.loads(e) for e in events(body, headers=key)[:-1]]
+    result("a_repeated_key_may_stream", streamed[0]["id"] == a["id"] and
+           "".join(p["choices"][0]["text"] for p in streamed) == a["choices"][0]["text"], streamed)
+    status, c = post(dict(body, seed=4), headers=key)
+    result("a_key_with_another_body_is_409", status == 409 and "error" in c, (status, c))
+    status, c = post(dict(body, foo=1), headers={"Idempotency-Key": "k2"})
+    status2, _ = post(body, headers={"Idempotency-Key": "k2"})
+    result("a_400_stores_no_key", status == 400 and status2 == 200, (status, c))
+    status, c = post(body, headers={"Idempotency-Key": "k" * 256})
+    result("a_long_key_is_400", status == 400, (status, c))
+    before = len(listed())
+    got = [None] * 4
+
+    def one(i):
+        got[i] = post(dict(body, seed=8), headers={"Idempotency-Key": "k3"})
+    threads = [threading.Thread(target=one, args=(i,)) for i in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    result("equal_requests_at_once_are_one_job", all(g == got[0] and g[0] == 200 for g in got) and
+           len(listed()) == before + 1, got)
+    subprocess.run([LONGHAND, "submit", "-q", "-m", MODEL, "-p", "x", "-n", "5"], stdout=subprocess.PIPE)
+    job = {"prompt": OPENING, "max_tokens": 40000, "seed": 3, "ignore_eos": True}
+    s = socket.create_connection((HOST, PORT))
+    data = json.dumps(job).encode()
+    s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nIdempotency-Key: k5\r\n"
+              b"Content-Length: %d\r\n\r\n" % len(data) + data)
+    time.sleep(1)
+    s.close()
+    time.sleep(1.5)
+    j = max(listed().values(), key=lambda x: x["job"])
+    result("a_job_with_a_key_goes_on_without_its_client", j["state"] == "running", j)
+    subprocess.run([LONGHAND, "cancel", str(j["job"])], check=True, stderr=subprocess.DEVNULL)
+
+
+for part in PART.split(","):
+    since = time.time()
+    {"texts": texts, "chat": chat, "refusals": refusals, "leave": clients_that_leave, "fuzz": fuzz,
+     "many": many, "keys": keys}[part]()
+    print(f"    {part}: {time.time() - since:.1f} s")
