@@ -23,8 +23,9 @@ static bool sizes(const struct kv_size *z, size_t *own, size_t *scratch, size_t 
 size_t kv_bytes(const struct kv_size *z)
 {
     size_t own, scratch, table, n = state_bytes(&z->state, z->node_max);
+    const size_t copies = (z->mark ? 1 : 0) + (z->cuts ? STATE_COPIES : 0);
     return sizes(z, &own, &scratch, &table) && add_size(n, own + scratch + table, &n) &&
-                   add_size(n, z->mark ? state_fixed_bytes(&z->state) : 0, &n)
+                   add_size(n, copies * state_fixed_bytes(&z->state), &n)
                ? n
                : SIZE_MAX;
 }
@@ -174,7 +175,7 @@ int kv_open_from(struct kv *kv, struct device *dev, const struct kv_size *z, con
     }
     assert(!z->state.n_layers || (on_host(kv) && z->mark % KV_BLOCK == 0 &&
                                   (!n_rows || n_rows == from->state->mark_at)));
-    if (z->state.n_layers && state_open(&kv->state, &z->state, z->node_max, z->mark, e)) {
+    if (z->state.n_layers && state_open(&kv->state, &z->state, z->node_max, z->mark, z->cuts, e)) {
         run_drop(kv, r);
         kv_close(kv);
         return -1;

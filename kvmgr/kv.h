@@ -56,6 +56,7 @@ struct kv_size {
     size_t n_shared;                         /* blocks of other caches */
     struct delta_shape state;                /* recurrent states */
     size_t mark;                             /* where a copy of them is kept, in whole blocks; 0: nowhere */
+    bool cuts;                               /* the text may be cut back: more copies (state.h) */
 };
 /* Bytes of the cache's own blocks, its scratch, its table and its states; SIZE_MAX when they do not fit
  * size_t. */
@@ -90,7 +91,7 @@ void kv_advance(struct kv *kv, size_t n);                        /* commits rows
 void kv_place(struct kv *kv, size_t n);
 void kv_commit_path(struct kv *kv, const uint32_t *node, size_t n);   /* copies the path, then commits it */
 /* Forgets rows from n_past on and zeroes them; shared blocks must stay (asserted). A cache with states may
- * have to forget more rows: up to its mark, or all (state.h). */
+ * have to forget more rows: up to a copy of them, or all (state.h). */
 void kv_truncate(struct kv *kv, size_t n_past);
 
 /* For caches of drafters in the host's memory without shared blocks: of the committed rows the first and the

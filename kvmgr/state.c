@@ -34,17 +34,22 @@ size_t state_bytes(const struct delta_shape *d, size_t n)
                : SIZE_MAX;
 }
 
-int state_open(struct states **out, const struct delta_shape *d, size_t n, size_t mark, struct err *e)
+int state_open(struct states **out, const struct delta_shape *d, size_t n, size_t mark, bool cuts,
+               struct err *e)
 {
     const size_t bytes = state_bytes(d, n);
     struct states *s = calloc(1, sizeof *s);
     char *mem = s && bytes < SIZE_MAX ? mem_alloc(bytes) : NULL;
     if (mem && mark)
         s->mark = mem_alloc(state_fixed_bytes(d));
-    if (!mem || (mark && !s->mark)) {
-        if (mem)
-            mem_free(mem, bytes);
-        free(s);
+    bool ok = mem && (!mark || s->mark);
+    for (size_t i = 0; i < STATE_COPIES && cuts && ok; i++)
+        ok = (s->copy[i] = mem_alloc(state_fixed_bytes(d))) != NULL;
+    if (!ok) {
+        if (s) {
+            s->d.shape = *d, s->mem = mem, s->bytes = mem ? bytes : 0;
+            state_close(s);
+        }
         return err_set(e, ERR_FAILED, "recurrent states: out of memory (%zu bytes)", bytes);
     }
     float *f = (float *)(void *)mem;
@@ -70,6 +75,10 @@ void state_close(struct states *s)
 void state_retire(struct states *s)
 {
     mem_free(s->mem, s->bytes);
+    for (size_t i = 0; i < STATE_COPIES; i++) {
+        mem_free(s->copy[i], s->copy[i] ? state_fixed_bytes(&s->d.shape) : 0);
+        s->copy[i] = NULL;
+    }
     s->mark_want = s->mark_at;           /* no other mark will come */
     s->mem = NULL;
     s->bytes = 0;
@@ -79,6 +88,16 @@ static void take_mark(struct states *s)
 {
     memcpy(s->mark, s->mem, state_fixed_bytes(&s->d.shape));
     s->mark_at = s->at;
+}
+
+/* Replaces the older copy when the newer one is STATE_EVERY rows old. */
+static void take_copy(struct states *s)
+{
+    const size_t old = s->copy_at[0] > s->copy_at[1];
+    if (!s->copy[old] || s->at < s->copy_at[1 - old] + STATE_EVERY)
+        return;
+    memcpy(s->copy[old], s->mem, state_fixed_bytes(&s->d.shape));
+    s->copy_at[old] = s->at;
 }
 
 void state_begin(struct states *s, const struct states *from)
@@ -96,6 +115,8 @@ void state_passed(struct states *s, size_t n)
     s->at += s->d.n_pending;
     s->d.n_pending = 0;
     s->ahead = n;
+    if (!n)
+        take_copy(s);
 }
 
 void state_commit(struct states *s, const uint32_t *node, size_t n)
@@ -103,10 +124,12 @@ void state_commit(struct states *s, const uint32_t *node, size_t n)
     assert(s->ahead ? s->ahead == n && !node : !s->d.n_pending && n <= s->d.kept_max);
     for (size_t i = 0; i < n && !s->ahead; i++)
         s->path[i] = node ? node[i] : (uint32_t)i;
-    if (s->ahead)
+    if (s->ahead) {
         s->at += n;
-    else
+        take_copy(s);
+    } else {
         s->d.n_pending = n;
+    }
     s->ahead = 0;
     if (s->mark && s->at == s->mark_want && !s->d.n_pending)
         take_mark(s);
@@ -119,14 +142,24 @@ size_t state_truncate(struct states *s, size_t n)
         s->d.n_pending = n - s->at;
         return n;
     }
-    const bool back = s->mark_at && s->mark_at <= n;
+    const float *back = NULL;
+    size_t at = 0;
+    if (s->mark_at > n)                  /* its rows are forgotten as well */
+        s->mark_at = 0;
+    if (s->mark_at)
+        back = s->mark, at = s->mark_at;
+    for (size_t i = 0; i < STATE_COPIES; i++) {
+        if (s->copy_at[i] > n)
+            s->copy_at[i] = 0;
+        if (s->copy_at[i] > at)
+            back = s->copy[i], at = s->copy_at[i];
+    }
     if (back)
-        memcpy(s->mem, s->mark, state_fixed_bytes(&s->d.shape));
+        memcpy(s->mem, back, state_fixed_bytes(&s->d.shape));
     else
         memset(s->mem, 0, state_fixed_bytes(&s->d.shape));
-    s->mark_at = back ? s->mark_at : 0;  /* the rows before the mark are forgotten as well */
-    state_place(s, s->mark_at);
-    return s->at;
+    state_place(s, at);
+    return at;
 }
 
 void state_settle(struct states *s, const struct ops *ops, struct pool *pool)

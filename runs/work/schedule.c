@@ -368,11 +368,11 @@ static int serve_prompts(struct schedule *h, struct err *e)
 {
     size_t i = 0, writing = 0;
     for (size_t k = 0; k < h->n; k++)
-        writing += h->task[k]->writing_since > 0;
+        writing += task_writes(h->task[k]);
     for (size_t k = 0; k < h->n; k++)
         if (task_make_int8(h->task[k], writing ? SLICE_SECONDS : 0))
             return 0;
-    while (i < h->n && h->task[i]->writing_since > 0)
+    while (i < h->n && task_writes(h->task[i]))
         i++;
     if (i == h->n)
         return 0;
@@ -403,7 +403,7 @@ static int serve_round(struct schedule *h, struct err *e)
     }
     const size_t most = h->o->parallel ? h->n : h->places.n;     /* after a trial the last ones wait */
     for (size_t i = 0; i < h->n; i++) {
-        if (h->task[i]->writing_since == 0)
+        if (!task_writes(h->task[i]))
             continue;
         h->task[i]->progress->phase = n < most ? "writing" : "waiting";
         if (n < most) {
@@ -543,11 +543,14 @@ int schedule_job(struct worker *w, const struct claim *c, const struct work_opti
     t->progress = &w->progress;
     w->progress.job = 0;                 /* progress in the foreground needs no job number */
     int rc = task_open(t, e);
-    while (rc == 0 && (rc = task_prefill(t, 0, e)) == TASK_AGAIN)
-        rc = 0;
-    if (rc == 0 && !task_is_complete(t))
-        task_begins_writing(t);
     while (rc == 0 && !task_is_complete(t)) {
+        if (!task_writes(t)) {
+            rc = task_prefill(t, 0, e);
+            if (rc == 0)
+                task_begins_writing(t);
+            rc = rc == TASK_AGAIN ? 0 : rc;
+            continue;
+        }
         rc = task_check(t);
         if (rc == 0)
             task_make_int8(t, 0);

@@ -285,6 +285,7 @@ static int admit(struct task *t, size_t *n_max, struct err *e)
     if (check_job(t, n_max, e) || retaking_check(t->params, &w->engine, e))
         return -1;
     t->setup.draft = t->params->draft;
+    t->setup.cuts = retaking_wanted(t->params);
     t->setup.logprobs = t->params->logprobs >= 0;
     t->setup.best = (size_t)MAX(t->params->logprobs, 0L);
     rc = worker_load_model(w, e);
@@ -464,6 +465,11 @@ static int replay_stored(struct task *t, struct err *e)
     return 0;
 }
 
+bool task_writes(const struct task *t)
+{
+    return t->writing_since > 0 && t->decoder.kv.n_past == t->decoder.n_tokens - 1;
+}
+
 bool task_is_complete(const struct task *t) { return t->replay.emit.finish != FINISH_NONE; }
 
 /* Before the first slice: what snapshots have of the cache. */
@@ -502,7 +508,7 @@ int task_prefill(struct task *t, double seconds, struct err *e)
     if (rc == 1 && t->result.end != WORK_STOPPED && t->result.end != WORK_LOST)
         return TASK_AGAIN;
     progress_clear(t->progress);
-    if (rc == 0)
+    if (rc == 0 && t->writing_since == 0)
         snapshot_policy_prefilled(&t->snapshots, d->count.prefill_seconds);
     return rc;
 }
@@ -612,6 +618,8 @@ int task_take_round(struct task *t, const struct round_total *total, struct err 
 
 void task_begins_writing(struct task *t)
 {
+    if (t->writing_since > 0)            /* it has read again after a retake */
+        return;
     progress_phase(t->progress, "writing", "tokens", t->claim.wanted);
     progress_from(t->progress, t->replay.emit.n);
     trained_notice(t);

@@ -138,6 +138,9 @@ int task_try(struct worker *w, const struct job_change *c, struct err *e);
 /* Fill the cache for at most `seconds` (0: no limit), or one pass if that takes longer. */
 int task_prefill(struct task *t, double seconds, struct err *e);
 bool task_is_complete(const struct task *t);
+/* Whether it takes part in rounds. False: task_prefill comes first, also after a retake of a hybrid, which
+ * forgets more rows than were taken back (kvmgr/state.h). */
+bool task_writes(const struct task *t);
 /* After task_prefill returned 0, and unless the text is complete already. */
 void task_begins_writing(struct task *t);
 /* Whether the work on the task must stop now: TASK_ENDS, else 0. */

@@ -115,7 +115,7 @@ static int check_open(struct check *c, struct err *e)
     if (c->job->numerics && strcmp(c->job->numerics, w->engine.dev->numerics))
         return err_set(e, ERR_INPUT, "job %" PRId64 " was made with numerics %s, here it is %s", c->job->id,
                        c->job->numerics, w->engine.dev->numerics);
-    if (c->retakes.n && (!w->engine.dev->host_memory || config_is_hybrid(&w->engine.config)))
+    if (c->retakes.n && !w->engine.dev->host_memory)
         return err_set(e, ERR_INPUT, "job %" PRId64 " has retakes, which verify derives on a CPU alone",
                        c->job->id);
     const size_t n_max = c->in.n_prompt + c->n + 1;
@@ -134,7 +134,8 @@ static int check_open(struct check *c, struct err *e)
                            c->job->id, i < c->in.n_prompt ? "prompt token" : "token",
                            i < c->in.n_prompt ? i : i - c->in.n_prompt, id, w->engine.config.vocab);
     }
-    return decode_open(&c->decoder, &w->engine.model, &c->parts.v->params.sampling, NULL, c->in.prompt_ids,
+    const struct decode_setup setup = { .cuts = c->retakes.n > 0 };
+    return decode_open(&c->decoder, &w->engine.model, &c->parts.v->params.sampling, &setup, c->in.prompt_ids,
                        c->in.n_prompt, n_max, e);
 }
 
@@ -154,7 +155,10 @@ static int derive_token(struct check *c, size_t at, int32_t *own, int32_t *store
     for (size_t i = 0; i <= n; i++) {
         if (n)
             decode_cut(d, length, forbidden, i);
-        if (decode_step(d, e))
+        const int rc = decode_prefill(d, 0, not_stopped, NULL, e);   /* a hybrid goes back further */
+        if (rc > 0)
+            return err_set(e, ERR_AGAIN, "stopped by %s", stop_signal_name());
+        if (rc || decode_step(d, e))
             return -1;
         *own = d->tokens[d->n_tokens - 1];
         *stored = i < n ? forbidden[i] : c->ids[at];
@@ -182,10 +186,7 @@ static int derive(struct check *c, size_t *at, int32_t *own, int32_t *stored, st
             decode_append(d, &c->ids[*at], 1);
             continue;
         }
-        int rc = decode_prefill(d, 0, not_stopped, NULL, e);
-        if (rc > 0)
-            return err_set(e, ERR_AGAIN, "stopped by %s", stop_signal_name());
-        if (rc || derive_token(c, *at, own, stored, e))
+        if (derive_token(c, *at, own, stored, e))
             return -1;
         if (*own != *stored)
             break;

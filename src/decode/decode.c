@@ -66,6 +66,7 @@ int decode_open(struct decoder *d, const struct model *m, const struct sampling 
     }
     struct kv_size size = model_cache(m, n_max, d->rows_max > 1 ? d->rows_max : 0);
     size.n_shared = d->set.start.rows / KV_BLOCK;
+    size.cuts = d->set.cuts;
     if (size.state.n_layers && d->set.start.total)
         size.mark = prefix_mark(n_prompt, d->set.start.rows, d->set.start.split);
     if (kv_open_from(&d->kv, m->dev, &size, d->set.start.from, d->set.start.rows, d->set.start.total, e) ||
@@ -499,7 +500,7 @@ void decode_add_stats(struct decoder *d, size_t tokens) { stats_add(&d->stats, &
 void decode_cut(struct decoder *d, size_t n, const int32_t *forbidden, size_t n_forbidden)
 {
     assert(n >= d->n_prompt && n <= d->n_tokens && n_forbidden <= FORBIDDEN_MAX);
-    assert(d->model->dev->host_memory && !d->kv.state);
+    assert(d->model->dev->host_memory);
     const bool cut = n < d->n_tokens;
     d->n_tokens = n;
     d->forbidden.at = n;

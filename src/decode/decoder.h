@@ -20,6 +20,7 @@ struct decode_setup {                /* how tokens are found, not which tokens *
      * with them (kv_open_from). total: where its cache is counted, and then others may share it; split: rows
      * that it has in common with another text (kvmgr/prefix.h). {0}: none. */
     struct { const struct kv *from; size_t rows; struct kv_total *total; size_t split; } start;
+    bool cuts;                       /* the text may be cut back by more than a round (decode_cut) */
     bool logprobs; size_t best;      /* compute log-probabilities of the tokens, and of the likeliest ones */
 };
 

@@ -381,9 +381,7 @@ int job_bind(struct job_params *p, const struct config *c, const struct tokenize
         (bind_mark(&s->thought_start, p->thinking_start, t, e) ||
          bind_mark(&s->thought_end, p->thinking_end, t, e)))
         return -1;
-    if (params_retake_option(p) && (verify_published(&p->draft) || config_is_hybrid(c)))
-        return err_set(e, ERR_INPUT, "%s: %s", params_retake_option(p),
-                       verify_published(&p->draft) ? "--verifier paper cannot take a text back"
-                                                   : "a model with recurrent states cannot be cut back");
+    if (params_retake_option(p) && verify_published(&p->draft))
+        return err_set(e, ERR_INPUT, "%s: --verifier paper cannot take a text back", params_retake_option(p));
     return sampling_check(s, c->vocab, e);
 }

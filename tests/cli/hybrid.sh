@@ -5,6 +5,7 @@ M=build/data/models/qwen35-equal-f32
 N=2500
 job() { "$LONGHAND" $1 -m $M --prompt "The ship went on and on and on" -n $N -s 3 -q --ignore-eos "${@:2}"; }
 
+job run --drafter none >"$TMP/whole.text"
 job run --drafter none --format ids >"$TMP/whole"
 for d in auto ngram,suffix mtp; do
     job run --drafter $d --format ids >"$TMP/a"; same "drafts_of_${d}_change_nothing" "$TMP/whole" "$TMP/a"
@@ -52,6 +53,30 @@ END
 check a_missing_tensor_is_named 2 'tensor "model.layers.0.linear_attn.A_log" is missing, needed with' \
     run -m "$TMP/lacks" --prompt x -n 9
 check data_of_no_tensor 2 'the tensors end at byte .*, nothing may follow' run -m "$TMP/more" --prompt x -n 9
+
+# What is taken back, a loop or a banned phrase, is the same with drafts, kills and other texts beside it. The
+# phrases are pairs of letters that begin after 600 tokens, where copies of the states are.
+export LONGHAND_DB=$TMP/retakes.db
+python3 - "$TMP/whole.text" >"$TMP/phrases" <<'END'
+import re, sys
+text = open(sys.argv[1], encoding="utf-8", errors="replace").read()
+pairs = re.findall("(?=([A-Za-z]{2}))", text[len(text) // 4:])
+print("\n".join(list(dict.fromkeys(p for p in pairs if p.lower() not in text[:len(text) // 4].lower()))[:20]))
+END
+[ "$(wc -l <"$TMP/phrases")" -gt 3 ]; result phrases_to_ban $? "$(cat "$TMP/phrases")"
+retakes() { job submit --on-loop retake --ban-phrases-file "$TMP/phrases" --drafter "$1"; }
+taken=$(retakes none); "$LONGHAND" work -q
+"$LONGHAND" text "$taken" --format ids >"$TMP/taken"
+some=$("$LONGHAND" show "$taken" | grep -c 'tokens\? taken back')
+[ "$some" -gt 3 ]; result hybrids_have_retakes $? "$some retakes"
+for d in ngram,suffix mtp auto; do retakes $d >>"$TMP/retaken"; done
+held 4000 "'$LONGHAND' show 4 | grep -q 'taken back'" "$LONGHAND" run --resume 4 --format ids -q
+[ $? = 137 ]; result a_text_with_retakes_is_killed $? "$("$LONGHAND" list)"
+"$LONGHAND" work -q --parallel 3 --kv-snapshot on --max-attempts 0
+for id in $(cat "$TMP/retaken"); do
+    "$LONGHAND" text "$id" --format ids >"$TMP/a"; same "retakes_of_job_$id" "$TMP/taken" "$TMP/a"
+done
+check verify_derives_retakes_of_hybrids 0 '' verify -q "$taken"
 
 # kill -9 while the text is being written; then another process completes it, with snapshots and without.
 X=build/data/models/qwen35moe-each-f32
