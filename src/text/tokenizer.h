@@ -1,7 +1,7 @@
 /* Text <-> token ids, from tokenizer.json alone. Supported are byte-level BPE (patterns of GPT-2, GPT-4o,
- * Llama 3, Qwen2, Qwen3.5, tekken) and SentencePiece-style BPE (Llama 2, Vicuna, Mistral). Ids equal those of
- * Hugging Face `tokenizers`. The code never recurses on user text; encoding is O(n log n). Anything in the
- * file that is not implemented is refused by name. */
+ * Llama 3, Qwen2, Qwen3.5, tekken) and SentencePiece-style BPE (Llama 2, Vicuna, Mistral, Gemma). Ids equal
+ * those of Hugging Face `tokenizers`. The code never recurses on user text; encoding is O(n log n). Anything
+ * in the file that is not implemented is refused by name. */
 #pragma once
 #include "src/base/base.h"
 

@@ -112,6 +112,14 @@ static int add_split(struct tokenizer *t, enum split s, const struct json *v, st
     return 0;
 }
 
+/* Whether the last normalizer leaves no space. Gemma has a split at spaces after it, which cuts nothing. */
+static bool has_no_spaces(const struct tokenizer *t)
+{
+    const struct norm_step *s = &t->norm[t->n_norm ? t->n_norm - 1 : 0];
+    return t->n_norm && s->kind == NORM_REPLACE && s->from.n == 1 && s->from.s[0] == ' ' &&
+           !memchr(s->to.s, ' ', s->to.n);
+}
+
 static int read_split(struct tokenizer *t, const struct json *v, struct err *e)
 {
     struct field f[] = { { "type" }, { "pattern", true }, { "behavior", true }, { "invert", true }, { 0 } };
@@ -119,6 +127,8 @@ static int read_split(struct tokenizer *t, const struct json *v, struct err *e)
     bool invert;
     if (tok_fields(v, f, e) || tok_fields(&f[1].v, p, e) || js_bool(&f[3].v, &invert, e))
         return -1;
+    if (p[1].given && !p[0].given && js_is(&p[1].v, " ") && !invert && has_no_spaces(t))
+        return 0;
     /* The patterns match everything, so isolating the matches equals removing all that is not a match. */
     if (!js_is(&f[2].v, "Isolated") && !(js_is(&f[2].v, "Removed") && invert))
         return js_bad(&f[2].v, e, "implemented are \"Isolated\", and \"Removed\" with invert");

@@ -240,6 +240,16 @@ def sentence_kinds(texts):
     yield "metaspace-never", tokenizer({**model, "byte_fallback": False, "fuse_unk": False}, loose, None,
                                        metaspace("never", split=True), None,
                                        metaspace("never", split=True))
+    # Gemma: a split that cuts nothing, no space before a text, runs of spaces and line ends as added tokens
+    runs = ["\n" * n for n in range(1, 5)] + ["▁" * n for n in range(2, 6)]
+    spaced = dict(vocab)
+    for s in runs:
+        spaced.setdefault(s, len(spaced))
+    gemma = number([added(s) for s in specials] + [added(s, special=False) for s in runs]
+                   + [added(s) for s in ("<start_of_turn>", "<end_of_turn>")], spaced)
+    pre = {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious", "invert": False}
+    yield "gemma", tokenizer({**model, "vocab": spaced}, gemma, replace(" ", "▁"), pre, bos,
+                             {"type": "Sequence", "decoders": chain})
     # merges across words, so that a whole text is one word; unknown characters, some with missing bytes
     holes = {s: i for i, s in enumerate(s for s in vocab if s not in ("<0x80>", "<0xE2>"))}
     across = [["e", "▁"], ["▁", "t"], ["e▁", "t"], ["d", "▁"], ["d▁", "a"]]

@@ -7,7 +7,7 @@
 static const char *const kinds[] = { "crossing", "gpt2", "gpt2-prefix", "llama2", "llama2-metaspace",
                                      "llama3", "metaspace-always",
                                      "metaspace-never", "mistral-v1", "mistral-v3", "qwen2", "qwen3",
-                                     "qwen3.5", "tekken", "gpt-4o", "vicuna", "demo" };
+                                     "qwen3.5", "tekken", "gpt-4o", "gemma", "vicuna", "demo" };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
 static struct tokenizer *load(const char *kind)
