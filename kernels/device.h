@@ -134,6 +134,9 @@ struct device_rows {
     /* a query is multiplied by 1 + growth ln(1 + floor(angle / growth_length)); growth 0: by 1. Only with
      * host_memory */
     double growth; size_t growth_length;
+    /* [n_freq] frequencies of the layers whose device_rope says `local`, with a rope_factor of 1; NULL: no
+     * such layers. Only with host_memory */
+    const float *local_freq;
 };
 /* The first value, in order of (place, row), that was not finite. `place` is the number given to the
  * operation. */
@@ -175,6 +178,8 @@ struct device_rope {
     bool queries;
     /* rows of qkv have a gate after each head of q; only with host_memory */
     bool gated;
+    bool local;                      /* the angles are those of local_freq */
+    double scalar;                   /* head_dim in the factor on q; 0: head_dim. Only with host_memory */
 };
 
 /* A layer of Gated DeltaNet over the rows of the pass, between its two products: kernels/delta.h. */
@@ -219,11 +224,13 @@ struct device_experts {
 };
 
 /* n_max: slots of the longest cache; n_out_max, n_in_max: largest sizes of products; experts: those of a
- * layer, zeros without any; ffn: of the widest, the shared one included; delta: zeros without states */
+ * layer, zeros without any; ffn: of the widest, the shared one included; delta: zeros without states; local:
+ * some passes have local_freq */
 struct device_limits { size_t rows_max, n_max, node_max, n_out_max,
                        vocab; struct device_heads heads; size_t n_in_max;
                        struct { size_t n, used, hidden, ffn; } experts;
-                       struct delta_shape delta; };
+                       struct delta_shape delta;
+                       bool local; };
 
 /* Sampling on the device. The chain executes the steps of src/sample/sample.h; the rows of logits differ in
  * the tokens before them. */
@@ -316,6 +323,10 @@ struct device {
      * `place` unless `place` is SIZE_MAX. */
     void (*rmsnorm)(struct device *, void *y, const float *x, const float *w, size_t n, size_t dim, float eps,
                     size_t place);
+    /* x[r] += y[r] / sqrt(mean(y[r]^2) + eps) * w, [n][dim]; y is overwritten. NULL: not supported */
+    void (*norm_add)(struct device *, float *x, float *y, const float *w, size_t n, size_t dim, float eps);
+    /* x *= factor, n values. NULL: not supported */
+    void (*scale)(struct device *, float *x, float factor, size_t n);
     /* y[r*ldy + i] = (add ? y : 0) + (x[r] . w[i] + bias[i]), x act [n][w->k]; bias may be NULL. A result
      * that is not finite is reported under `place` unless `place` is SIZE_MAX. */
     void (*product)(struct device *, const struct device_product *);
@@ -330,6 +341,8 @@ struct device {
                    size_t window);
     /* h = act(silu(g) * u), gate_up [n][2 ffn]: g, then u. */
     void (*swiglu)(struct device *, void *h, const float *gate_up, size_t n, size_t ffn);
+    /* The same with gelu (ops.h). NULL: not supported */
+    void (*geglu)(struct device *, void *h, const float *gate_up, size_t n, size_t ffn);
     /* See struct device_experts. NULL: the device does not support experts. */
     void (*experts)(struct device *, const struct device_experts *);
     /* out = act(out * sigmoid(gate)), with the gates of `gated` rows of qkv. */

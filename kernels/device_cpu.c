@@ -1,17 +1,13 @@
 /* The device `cpu`: struct device over the table of operations, with rows, heads and columns shared out over
- * the pool. Every call completes before it returns, and all memory is the process's own. Start reading at
- * device_cpu_open, run_product and cpu_attend. */
-#include "kernels/device.h"
+ * the pool. Every call completes before it returns, and all memory is the process's own. Attention is in
+ * device_cpu_attend.c. Start reading at device_cpu_open and run_product. */
+#include "kernels/device_cpu.h"
 
 #include <assert.h>
 #include <math.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "kernels/delta.h"
-#include "kernels/exp_d.h"
-#include "kernels/experts.h"
 #include "kernels/pool.h"
 #include "kernels/quant.h"
 #include "kernels/twins.h"
@@ -19,35 +15,11 @@
 
 enum {
     SLAB_ROWS = 64,                  /* rows of a sequence whose attention is computed together */
-    ROWS_ALONE = 8,                  /* with fewer rows the small steps do not wake threads */
-    ROWS_PIECE = 4,
-    HEAD_DIM_MAX = 512,
     SMALL_BYTES = 2 << 20,  /* size up to which the product of a matrix with one row takes microseconds */
     QUANTIZED_ROWS = 16,             /* rows that a product with 8-bit weights quantises at once */
     LEFT_ROWS = 256,                 /* rows that are converted at once for a product in a quantised model */
 };
 #define PART_BYTES ((size_t)48 << 20)    /* bound on the chunk states of a slab */
-
-struct cpu {
-    struct device d;
-    const struct ops *ops;
-    struct pool *pool;
-    struct device_limits limits;
-    char *mem;                       /* holds the buffers below */
-    size_t bytes, slab, work_bytes, part_bytes;
-    float *cos, *sin, *part, *q_scale;       /* q_scale: [rows_max][n_heads], in the order of q */
-    size_t *lo, *hi;                 /* visible committed slots [lo, hi) in the present layer */
-    uint32_t *seq_of;                /* sequence of a row */
-    int16_t *quantized;              /* [QUANTIZED_ROWS][quantized_row(n_in_max)] */
-    char *left;                      /* [LEFT_ROWS or rows_max][left_bytes(n_in_max)], in a quantised model */
-    size_t left_size;
-    char *work;                      /* [threads][work_bytes] */
-    struct experts_room experts;
-    struct delta_room delta;
-    /* the present pass */
-    const struct device_rows *rows;
-    _Atomic uint64_t bad;            /* the smallest place << 32 | row, or UINT64_MAX */
-};
 
 /* ---- memory ---- */
 
@@ -139,6 +111,8 @@ static void layout(struct cpu *c, const struct device_limits *l)
         c->d.quantised && !c->d.compute_f32 ? MIN(n, (size_t)LEFT_ROWS) * left_bytes(l->n_in_max) : 0;
     const struct { void *slot; size_t bytes; } buffers[] = {
         { &c->cos, n * half * sizeof(float) }, { &c->sin, n * half * sizeof(float) },
+        { &c->local_cos, l->local * n * half * sizeof(float) },
+        { &c->local_sin, l->local * n * half * sizeof(float) },
         { &c->part, c->part_bytes }, { &c->q_scale, n * l->heads.n_heads * sizeof(float) },
         { &c->lo, n * sizeof(size_t) }, { &c->hi, n * sizeof(size_t) }, { &c->seq_of, n * sizeof(uint32_t) },
         { &c->quantized, QUANTIZED_ROWS * quantized_row(l->n_in_max) * sizeof *c->quantized },
@@ -181,7 +155,7 @@ static int cpu_reserve(struct device *d, const struct device_limits *want)
         want->heads.padded <= l.heads.padded && want->n_in_max <= l.n_in_max &&
         want->experts.n <= l.experts.n && want->experts.used <= l.experts.used &&
         want->experts.hidden <= l.experts.hidden && want->experts.ffn <= l.experts.ffn &&
-        delta_fits(&want->delta, &l.delta) &&
+        delta_fits(&want->delta, &l.delta) && want->local <= l.local &&
         (c->left_size || !d->quantised || d->compute_f32))
         return 0;
     l.rows_max = MAX(l.rows_max, want->rows_max);
@@ -194,6 +168,7 @@ static int cpu_reserve(struct device *d, const struct device_limits *want)
     l.experts.hidden = MAX(l.experts.hidden, want->experts.hidden);
     l.experts.ffn = MAX(l.experts.ffn, want->experts.ffn);
     l.delta = delta_larger(&want->delta, &l.delta);
+    l.local |= want->local;
     c->mem = NULL;
     layout(c, &l);
     c->mem = mem_alloc(c->bytes);
@@ -209,25 +184,6 @@ static int cpu_reserve(struct device *d, const struct device_limits *want)
 
 /* ---- rows ---- */
 
-typedef void row_step(const struct cpu *c, const void *args, size_t r0, size_t r1);
-struct row_job { const struct cpu *c; row_step *step; const void *args; size_t n; };
-
-static void row_item(void *ctx, size_t i, size_t thread)
-{
-    const struct row_job *j = ctx;
-    (void)thread;
-    j->step(j->c, j->args, i * ROWS_PIECE, MIN((i + 1) * ROWS_PIECE, j->n));
-}
-
-static void each_row(const struct cpu *c, row_step *step, const void *args, size_t n)
-{
-    struct row_job j = { c, step, args, n };
-    if (n < ROWS_ALONE)
-        step(c, args, 0, n);
-    else
-        pool_run(c->pool, (n + ROWS_PIECE - 1) / ROWS_PIECE, row_item, &j);
-}
-
 static void note(const struct cpu *c, size_t place, size_t row)
 {
     const uint64_t word = (uint64_t)place << 32 | row;
@@ -239,15 +195,18 @@ static void note(const struct cpu *c, size_t place, size_t row)
 static void angle_rows(const struct cpu *c, const void *args, size_t r0, size_t r1)
 {
     const struct device_rows *p = args;
-    for (size_t r = r0; r < r1; r++)
-        rope_angles(c->cos + r * p->n_freq, c->sin + r * p->n_freq, p->angle[r], p->inv_freq, p->n_freq,
-                    p->rope_factor);
+    for (size_t r = r0; r < r1; r++) {
+        const size_t at = r * p->n_freq;
+        rope_angles(c->cos + at, c->sin + at, p->angle[r], p->inv_freq, p->n_freq, p->rope_factor);
+        if (p->local_freq)
+            rope_angles(c->local_cos + at, c->local_sin + at, p->angle[r], p->local_freq, p->n_freq, 1);
+    }
 }
 
 static void cpu_begin(struct device *d, const struct device_rows *p)
 {
     struct cpu *c = (struct cpu *)d;
-    assert(p->n >= 1 && p->n <= c->limits.rows_max);
+    assert(p->n >= 1 && p->n <= c->limits.rows_max && (!p->local_freq || c->limits.local));
     c->rows = p;
     d->experts_read = 0;
     atomic_store_explicit(&c->bad, UINT64_MAX, memory_order_relaxed);
@@ -258,7 +217,7 @@ static void cpu_begin(struct device *d, const struct device_rows *p)
         }
     if (p->n_seqs && p->seq[0].kv->state)
         delta_plan(&c->delta, p);
-    each_row(c, angle_rows, p, p->n);
+    cpu_each_row(c, angle_rows, p, p->n);
 }
 
 static bool cpu_graph_begin(struct device *d, uint64_t key) { (void)d, (void)key; return false; }
@@ -308,10 +267,32 @@ static void norm_rows(const struct cpu *c, const void *args, size_t r0, size_t r
 static void cpu_rmsnorm(struct device *d, void *y, const float *x, const float *w, size_t n, size_t dim,
                         float eps, size_t place)
 {
-    each_row((struct cpu *)d, norm_rows, &(struct norm){ y, x, w, dim, place, eps }, n);
+    cpu_each_row((struct cpu *)d, norm_rows, &(struct norm){ y, x, w, dim, place, eps }, n);
 }
 
-struct swiglu { char *h; const float *gate_up; size_t ffn; };
+struct norm_add { float *x, *y; const float *w; size_t dim; float eps; };
+
+static void norm_add_rows(const struct cpu *c, const void *args, size_t r0, size_t r1)
+{
+    const struct norm_add *p = args;
+    float *x = p->x + r0 * p->dim, *y = p->y + r0 * p->dim;
+    c->ops->rmsnorm(y, p->dim, DT_F32, y, p->dim, p->w, r1 - r0, p->dim, p->eps);
+    for (size_t i = 0; i < (r1 - r0) * p->dim; i++)
+        x[i] += y[i];
+}
+
+static void cpu_norm_add(struct device *d, float *x, float *y, const float *w, size_t n, size_t dim,
+                         float eps)
+{
+    cpu_each_row((struct cpu *)d, norm_add_rows, &(struct norm_add){ x, y, w, dim, eps }, n);
+}
+
+static void cpu_scale(struct device *d, float *x, float factor, size_t n)
+{
+    ((struct cpu *)d)->ops->round(x, DT_F32, x, factor, n);
+}
+
+struct swiglu { char *h; const float *gate_up; size_t ffn; bool gelu; };
 
 static void swiglu_rows(const struct cpu *c, const void *args, size_t r0, size_t r1)
 {
@@ -319,13 +300,18 @@ static void swiglu_rows(const struct cpu *c, const void *args, size_t r0, size_t
     const enum dtype act = device_act(&c->d);
     const size_t f = p->ffn;
     for (size_t r = r0; r < r1; r++)
-        c->ops->swiglu(p->h + r * f * dtype_size(act), act, p->gate_up + r * 2 * f,
-                       p->gate_up + r * 2 * f + f, f);
+        (p->gelu ? c->ops->geglu : c->ops->swiglu)(p->h + r * f * dtype_size(act), act,
+                                                   p->gate_up + r * 2 * f, p->gate_up + r * 2 * f + f, f);
 }
 
 static void cpu_swiglu(struct device *d, void *h, const float *gate_up, size_t n, size_t ffn)
 {
-    each_row((struct cpu *)d, swiglu_rows, &(struct swiglu){ h, gate_up, ffn }, n);
+    cpu_each_row((struct cpu *)d, swiglu_rows, &(struct swiglu){ h, gate_up, ffn, false }, n);
+}
+
+static void cpu_geglu(struct device *d, void *h, const float *gate_up, size_t n, size_t ffn)
+{
+    cpu_each_row((struct cpu *)d, swiglu_rows, &(struct swiglu){ h, gate_up, ffn, true }, n);
 }
 
 static void cpu_gather(struct device *d, void *dst, const void *src, size_t row_bytes)
@@ -490,7 +476,7 @@ static void product_of_floats(struct cpu *c, const struct product *all, const st
         p.act = DT_BF16, p.x = c->left, p.ldx = row / sizeof(uint16_t);
         for (size_t r = 0; r < a->n; r += p.rows, p.y += p.rows * a->ldy) {
             p.rows = MIN(a->n - r, c->left_size / left_bytes(c->limits.n_in_max));
-            each_row(c, left_rows, &(struct left){ (const float *)a->x + r * k, k, row, groups }, p.rows);
+            cpu_each_row(c, left_rows, &(struct left){ (const float *)a->x + r * k, k, row, groups }, p.rows);
             run_product(c->pool, &p);
         }
         column += columns;
@@ -542,191 +528,6 @@ static void cpu_experts(struct device *d, const struct device_experts *a)
                                                           bad_router, &at }, a);
 }
 
-/* ---- attention ---- */
-
-struct rope_args { const struct device_rope *a; double scale; };
-
-/* The factor on the queries of row r (struct device_rows). */
-static double growth(const struct device_rows *p, size_t r)
-{
-    return p->growth == 0 ? 1 : 1 + p->growth * log_d(1 + (double)(p->angle[r] / p->growth_length));
-}
-
-/* The block that a pass writes row `pos` to: never a shared one. */
-static void *block_at(const struct device_kv *kv, size_t l, size_t h, size_t pos)
-{
-    assert(pos / KV_BLOCK >= kv->n_shared);
-    return kv->base + l * kv->layer_bytes + h * kv->head_bytes +
-           (pos / KV_BLOCK - kv->n_shared) * kv->block_bytes;
-}
-
-static char *node_at(const struct device_kv *kv, size_t l, size_t node)
-{
-    return kv->scratch + (l * kv->node_max + node) * kv->n_kv_heads * kv_row_bytes(kv->type, kv->head_dim);
-}
-
-/* Stores k and v of row r in the form of the cache, before any attention reads them. */
-static void store_kv(const struct cpu *c, const struct device_rope *p, size_t r, const float *k,
-                     const float *v)
-{
-    const struct device_seq *s = &c->rows->seq[c->seq_of[r]];
-    const size_t dp = p->heads->padded, pos = c->rows->pos[r], bytes = kv_row_bytes(s->kv->type, dp);
-    char *node = s->tree ? node_at(s->kv, p->layer, s->node0 + r - s->row0) : NULL;
-    for (size_t h = 0; h < p->heads->n_kv_heads; h++, k += dp, v += dp) {
-        if (node) {
-            kv_store(node + h * bytes, s->kv->type, k, v, dp);
-        } else {
-            float stored[2 * HEAD_DIM_MAX];
-            kv_store(stored, s->kv->type, k, v, dp);
-            kv_put(block_at(s->kv, p->layer, h, pos), s->kv->type, dp, pos % KV_BLOCK, stored);
-        }
-    }
-}
-
-/* Rotates q and k, stores k and v, and arranges q for attention: by slab, then [kv
- * head][row][group][head_dim]. */
-static void rope_rows(const struct cpu *c, const void *args, size_t r0, size_t r1)
-{
-    const struct rope_args *job = args;
-    const struct device_rope *p = job->a;
-    const struct device_heads *g = p->heads;
-    const enum dtype type = c->d.kv_type;
-    const size_t d = g->head_dim, dp = g->padded, kv_heads = p->queries ? 0 : g->n_kv_heads,
-                 q_step = p->gated ? 2 * dp : dp, half = c->rows->n_freq, group = g->n_heads / g->n_kv_heads;
-    for (size_t r = r0; r < r1; r++) {
-        const struct device_seq *s = &c->rows->seq[c->seq_of[r]];
-        const float scale = (float)(job->scale * growth(c->rows, r));
-        float *q = p->qkv + r * (g->n_heads * q_step + 2 * kv_heads * dp), *k = q + g->n_heads * q_step;
-        for (size_t h = 0; h < g->n_heads + kv_heads; h++) {
-            float *x = h < g->n_heads ? q + h * q_step : k + (h - g->n_heads) * dp;
-            const float *norm = h < g->n_heads ? p->q_norm : p->k_norm;
-            if (norm)
-                c->ops->rmsnorm(x, dp, DT_F32, x, dp, norm, 1, d, p->eps);
-            c->ops->rope(x, c->cos + r * half, c->sin + r * half, 2 * half);
-            if (p->q_tap && h < g->n_heads)
-                memcpy(p->q_tap + (r * g->n_heads + h) * d, x, d * sizeof *x);
-        }
-        if (!p->queries)
-            store_kv(c, p, r, k, k + g->n_kv_heads * dp);
-        const size_t in_slab = (r - s->row0) % c->slab, first = r - in_slab,
-                     rows = MIN(c->slab, s->row0 + s->n - first);
-        for (size_t h = 0; h < g->n_heads; h++) {
-            const size_t at = first * g->n_heads + (h / group * rows + in_slab) * group + h % group;
-            if (type == DT_I16)
-                kv_query((int16_t *)p->q + at * dp, &c->q_scale[at], q + h * q_step, scale, dp);
-            else
-                c->ops->round((char *)p->q + at * dp * dtype_size(type), type, q + h * q_step, scale, dp);
-        }
-    }
-}
-
-static void cpu_rope(struct device *d, const struct device_rope *a)
-{
-    struct cpu *c = (struct cpu *)d;
-    /* log2(e)/sqrt(head_dim): scores are then exponents of 2 */
-    const struct rope_args p = { a, 0x1.71547652b82fep0 / sqrt((double)a->heads->head_dim) };
-    each_row(c, rope_rows, &p, c->rows->n);
-}
-
-/* one slab; pieces: number of items that its rows are cut into */
-struct attending { const struct cpu *c; struct attn a; char *out; size_t pieces; };
-
-static void attend_item(void *ctx, size_t i, size_t thread)
-{
-    const struct attending *p = ctx;
-    const size_t piece = i % p->pieces, chunk = i / p->pieces % p->a.n_chunks,
-                 h = i / p->pieces / p->a.n_chunks;
-    p->c->ops->attend(&p->a, h, p->a.chunk0 + chunk, piece * p->a.m / p->pieces,
-                      (piece + 1) * p->a.m / p->pieces, p->c->work + thread * p->c->work_bytes);
-}
-
-static void merge_rows(const struct cpu *c, const void *args, size_t r0, size_t r1)
-{
-    const struct attending *p = args;
-    c->ops->attend_merge(&p->a, p->out, r0, r1);
-}
-
-/* The number of pieces of the rows, for each chunk of a head. Many rows: about four items for each thread,
- * because items take unequal times, with several tiles each. Few rows: the split that ends first, if reading
- * a chunk takes as long as 1.5 query rows (2 rows of 2 after 5,120 tokens, two threads, on Zen 3: 0.68 ms
- * apart, 0.59 ms together). The last chunk counts by its keys. */
-static size_t pieces_of(size_t rows, size_t group, size_t heads, size_t keys, size_t threads)
-{
-    const size_t chunk = MIN(keys, (size_t)KV_CHUNK), whole = heads * (keys / chunk);
-    const double all = (double)(heads * keys) / (double)chunk;
-    size_t best = MAX(MIN((4 * threads + whole - 1) / whole, rows * group / (4 * TILE_ROWS_MAX)), 1);
-    double least = INFINITY;
-    if (threads == 1)
-        return 1;
-    for (size_t p = best, most = MIN(rows, best + threads); p <= most; p++) {
-        const double items =
-            MAX((double)((whole * p + threads - 1) / threads), all * (double)p / (double)threads);
-        const double ends = items * (1.5 + (double)(group * ((rows + p - 1) / p)));
-        if (ends < least) {
-            least = ends;
-            best = p;
-        }
-    }
-    return MIN(best, rows);
-}
-
-/* Computes sequence by sequence, in slabs that bound the chunk states. */
-static void cpu_attend(struct device *d, void *out, const void *q, const struct device_heads *h, size_t layer,
-                       size_t window)
-{
-    struct cpu *c = (struct cpu *)d;
-    const struct device_rows *w = c->rows;
-    const enum dtype type = d->kv_type;
-    const enum dtype act = device_act(d);
-    const size_t in_bytes = h->n_heads * h->padded * dtype_size(type),
-                 out_bytes = h->n_heads * h->padded * dtype_size(act), threads = pool_threads(c->pool);
-    for (size_t row0 = 0, rows; row0 < w->n; row0 += rows) {
-        const struct device_seq *s = &w->seq[c->seq_of[row0]];
-        const struct device_kv *kv = s->kv;
-        size_t first = SIZE_MAX, last = 0;
-        rows = MIN(c->slab, s->row0 + s->n - row0);
-        for (size_t r = row0; r < row0 + rows; r++) {
-            c->lo[r] = window && !s->shifted && w->pos[r] + 1 > window ? w->pos[r] + 1 - window : 0;
-            first = MIN(first, c->lo[r]);
-            last = MAX(last, w->pos[r]);
-        }
-        struct attending p = {
-            .c = c,
-            .out = (char *)out + row0 * out_bytes,
-            .a = { .type = type,
-                   .out = act,
-                   .m = rows,
-                   .n_heads = h->n_heads,
-                   .n_kv_heads = h->n_kv_heads,
-                   .head_dim = h->padded,
-                   .q = (const char *)q + row0 * in_bytes,
-                   .q_scale = c->q_scale + row0 * h->n_heads,
-                   .kv = kv->base + layer * kv->layer_bytes,
-                   .head_bytes = kv->head_bytes,
-                   .block_bytes = kv->block_bytes,
-                   .n_shared = kv->n_shared,
-                   .shared = kv->n_shared ? kv->shared + layer * kv->n_kv_heads * kv->n_shared : NULL,
-                   .lo = c->lo + row0,
-                   .hi = c->hi + row0,
-                   .n_node = s->tree ? w->n_node + row0 : NULL,
-                   .node = s->tree ? w->node + row0 * w->node_step : NULL,
-                   .node_max = w->node_step,
-                   .scratch = s->tree ? node_at(kv, layer, 0) : NULL,
-                   .part = c->part,
-                   .chunk0 = first / KV_CHUNK,
-                   .n_chunks = last / KV_CHUNK - first / KV_CHUNK + 1,
-                   .importance = row0 == s->row0 ? s->importance : NULL,
-                   .importance_step = s->importance_step,
-                   .bias = kv->bias }
-        };
-        assert(p.a.n_chunks * h->n_heads * rows * ATTN_STATE(h->padded) * sizeof(float) <= c->part_bytes);
-        const size_t items = p.a.n_chunks * h->n_kv_heads;
-        p.pieces = pieces_of(rows, h->n_heads / h->n_kv_heads, h->n_kv_heads, last + 1 - first, threads);
-        pool_run(c->pool, items * p.pieces, attend_item, &p);
-        each_row(c, merge_rows, &p, rows);
-    }
-}
-
 /* ---- gates and states ---- */
 
 struct gating { char *out; const float *qkv; const struct device_heads *heads; };
@@ -745,7 +546,7 @@ static void gate_rows(const struct cpu *c, const void *args, size_t r0, size_t r
 static void cpu_gate(struct device *d, void *out, const float *qkv, const struct device_heads *heads)
 {
     struct cpu *c = (struct cpu *)d;
-    each_row(c, gate_rows, &(struct gating){ out, qkv, heads }, c->rows->n);
+    cpu_each_row(c, gate_rows, &(struct gating){ out, qkv, heads }, c->rows->n);
 }
 
 static void cpu_delta(struct device *d, const struct device_delta *a)
@@ -792,7 +593,8 @@ int device_cpu_open(struct device **out, const struct ops *ops, struct pool *poo
         .graph_begin = cpu_graph_begin,
         .graph_end = cpu_graph_end, .end = cpu_end, .embed = cpu_embed, .rmsnorm = cpu_rmsnorm,
         .product = cpu_product, .rope = cpu_rope,
-        .attend = cpu_attend, .swiglu = cpu_swiglu, 
+        .attend = cpu_attend, .swiglu = cpu_swiglu, .geglu = cpu_geglu, .norm_add = cpu_norm_add,
+        .scale = cpu_scale,
         .experts = cpu_experts, .gate = cpu_gate, .delta = cpu_delta, .gather = cpu_gather,
         .widen = cpu_widen,
         .narrow = cpu_narrow,

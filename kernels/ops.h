@@ -255,6 +255,9 @@ struct ops {
 
     /* y[i] = act(silu(g[i]) * u[i]), silu(g) = g / (1 + exp2(-g*log2e)) */
     void (*swiglu)(void *y, enum dtype act, const float *g, const float *u, size_t n);
+    /* y[i] = act(gelu(g[i]) * u[i]), gelu(g) = g / (1 + exp2(-z)) with z = g * fma(g*g, b, a), which is
+     * g/2 (1 + tanh(sqrt(2/pi) (g + 0.044715 g^3))) */
+    void (*geglu)(void *y, enum dtype act, const float *g, const float *u, size_t n);
 
     /* In place on one head x[dim]: rotates (x[i], x[i+dim/2]) by angle i: x0*c - x1*s, x1*c + x0*s. */
     void (*rope)(float *x, const float *cos, const float *sin, size_t dim);

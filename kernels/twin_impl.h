@@ -380,6 +380,21 @@ static void OP(swiglu)(void *y, enum dtype act, const float *g, const float *u, 
         for (size_t i = 0; i < n; i++) ((float *)y)[i] = swiglu1(g[i], u[i]);
 }
 
+INLINE float geglu1(float g, float u)
+{
+    /* a = 2 log2(e) sqrt(2/pi), b = 0.044715 a */
+    const float z = g * fmaf(g * g, 0x1.a5a7dp-4f, 0x1.26aec2p+1f);
+    return g / (1.0f + exp2_f(-z)) * u;
+}
+
+static void OP(geglu)(void *y, enum dtype act, const float *g, const float *u, size_t n)
+{
+    if (act == DT_BF16)
+        for (size_t i = 0; i < n; i++) ((uint16_t *)y)[i] = round_bf16(geglu1(g[i], u[i]));
+    else
+        for (size_t i = 0; i < n; i++) ((float *)y)[i] = geglu1(g[i], u[i]);
+}
+
 static void OP(rope)(float *x, const float *c, const float *s, size_t dim)
 {
     const size_t half = dim / 2;
@@ -769,7 +784,7 @@ static void OP(attend_merge)(const struct attn *a, void *out, size_t r0, size_t 
 const struct ops OPS_TABLE = {
     .name = TWIN, .supported = supported,
     .matmul = OP(matmul), .quantize = OP(quantize), .matmul_quantized = OP(matmul_quantized),
-    .quantize_groups = OP(quantize_groups), .rmsnorm = OP(rmsnorm), .swiglu = OP(swiglu),
+    .quantize_groups = OP(quantize_groups), .rmsnorm = OP(rmsnorm), .swiglu = OP(swiglu), .geglu = OP(geglu),
         .rope = OP(rope), .round = OP(round),
     .attend = OP(attend), .attend_merge = OP(attend_merge), .finite = OP(finite),
     .delta = OP(delta), .convolve = OP(convolve), .gate = OP(gate),

@@ -78,11 +78,11 @@ static float swiglu_input(struct rng *rng)
     default: return rng_normal(rng) * 4;
     }
 }
-/* exp2 has 1.6e-7; the product before it |g| log2e 2^-24 absolute; + 1, quotient and product add 3
- * roundings. */
-static void swiglu_twins_and_reference(void)
+/* exp2 has 1.6e-7; the product before it |g| log2e 2^-24 absolute (gelu: four roundings of its argument); + 1,
+ * quotient and product add 3 roundings. */
+static void gates_in_twins_and_reference(bool gelu, uint64_t seed)
 {
-    struct rng rng = { 42 };
+    struct rng rng = { seed };
     for (int k = 0; k < 300; k++) {
         size_t n = 1 + rng_below(&rng, k < 200 ? 70 : 3000);
         enum dtype act = acts[k & 1];
@@ -91,7 +91,7 @@ static void swiglu_twins_and_reference(void)
         void *want = NULL;
         FOR_TWINS(o) {
             void *y = guard_alloc(n * dtype_size(act));
-            o->swiglu(y, act, g, u, n);
+            (gelu ? o->geglu : o->swiglu)(y, act, g, u, n);
             CHECK(guard_intact(y, n * dtype_size(act)), "%s", o->name);
             if (want) {
                 size_t at = act_differ(act, want, y, n);
@@ -101,18 +101,22 @@ static void swiglu_twins_and_reference(void)
                 want = y;
         }
         for (size_t i = 0; i < n; i++) {
-            double x = g[i], v = x / (1 + exp(-x)) * (double)u[i];
+            double x = g[i], z = gelu ? 2 * sqrt(2 / M_PI) * (x + 0.044715 * x * x * x) : x,
+                   v = x / (1 + exp(-z)) * (double)u[i];
             if (!isfinite(g[i]) || !isfinite(u[i]) || !(fabs(v) < 1e38))
                 continue;
             float got = act_get(act, want, i);
-            double e = (fabs(x) * 0.75 * 2 + 8) * 0x1p-24 * fabs(v) +
-                       (fabs(x) > 85 ? 1e-35 * (1 + fabs((double)u[i])) : 0) + 2e-38;
-            CHECK(act_near(act, got, v, e), "silu(%g) * %g = %g, reference %g", x, (double)u[i], (double)got,
-                  v);
+            double e = (fabs(z) * (gelu ? 4 : 1.5) + 8) * 0x1p-24 * fabs(v) +
+                       (fabs(z) > 85 ? 1e-35 * (1 + fabs((double)u[i])) : 0) + 2e-38;
+            CHECK(act_near(act, got, v, e), "%s(%g) * %g = %g, reference %g", gelu ? "gelu" : "silu", x,
+                  (double)u[i], (double)got, v);
         }
         guard_free(want), free(g), free(u);
     }
 }
+
+static void swiglu_twins_and_reference(void) { gates_in_twins_and_reference(false, 42); }
+static void geglu_twins_and_reference(void) { gates_in_twins_and_reference(true, 44); }
 
 /* Two products and one sum, each rounded: the definition itself is the reference. */
 static void rope_is_as_written(void)
@@ -606,6 +610,7 @@ int main(void)
     RUN(rmsnorm_twins_and_reference);
     RUN(rmsnorm_in_place);
     RUN(swiglu_twins_and_reference);
+    RUN(geglu_twins_and_reference);
     RUN(rope_is_as_written);
     RUN(round_is_as_written);
     RUN(finite_finds_every_place);
