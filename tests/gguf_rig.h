@@ -1,5 +1,6 @@
 /* A small valid GGUF model for tests, with one value changed on request. Two layers, hidden 32, vocabulary
- * 300. form: 0: a tokenizer of bytes; 1: of sentences; 2: the same, and experts. */
+ * 300. form: 0: a tokenizer of bytes; 1: of sentences; 2: the same, and experts; 3: as 1, but Gemma 3, whose
+ * keys begin with gemma3. */
 #pragma once
 #include <math.h>
 #include <stdlib.h>
@@ -11,16 +12,27 @@
 enum { RIG_VOCAB = 300, RIG_HIDDEN = 32, RIG_HEADS = 2, RIG_FFN = 64, RIG_LAYERS = 2, RIG_EXPERTS = 5 };
 
 /* What to change: the value of a key, or the description of a tensor. kind: of the new value; DROP: no such
- * key; ADD: a tensor more; MERGES: the text is a merge more. */
-enum { RIG_DROP = 100, RIG_ADD, RIG_MERGES };
+ * key; ADD: a tensor more; MERGES: the text is a merge more; BOOLS: as many booleans. */
+enum { RIG_DROP = 100, RIG_ADD, RIG_MERGES, RIG_BOOLS };
 struct rig_change { const char *key; int kind; double x; const char *s; size_t dim[2]; };
 
 /* part: 0: a whole file; 1, 2: the parts of a split one, with the even and the odd tensors. */
-struct rig { struct gguf_out o; const struct rig_change *c; bool sentence, moe; int part, index; };
+struct rig { struct gguf_out o; const struct rig_change *c; bool sentence, moe, gemma; int part, index; };
+
+/* The key in this form of file. */
+static const char *rig_key(const struct rig *r, const char *key)
+{
+    static char of_gemma[64];
+    if (!r->gemma || strncmp(key, "llama.", 6))
+        return key;
+    snprintf(of_gemma, sizeof of_gemma, "gemma3.%s", key + 6);
+    return of_gemma;
+}
 
 static bool rig_changed(struct rig *r, const char *key)
 {
     const struct rig_change *c = r->c;
+    key = rig_key(r, key);
     if (!c || strcmp(c->key, key))
         return false;
     if (c->kind == GGUF_U32)
@@ -34,6 +46,10 @@ static bool rig_changed(struct rig *r, const char *key)
     else if (c->kind == GGUF_ARRAY) {            /* of one number */
         gguf_put_array(&r->o, key, GGUF_I32, 1);
         gguf_add_u32(&r->o, (uint32_t)(int32_t)c->x);
+    } else if (c->kind == RIG_BOOLS) {           /* the first is true */
+        gguf_put_array(&r->o, key, GGUF_BOOL, (size_t)c->x);
+        for (size_t i = 0; i < (size_t)c->x; i++)
+            gguf_add_bool(&r->o, i == 0);
     } else if (c->kind == RIG_MERGES) {
         gguf_put_array(&r->o, key, GGUF_STRING, 2);
         gguf_add_text(&r->o, c->s, strlen(c->s));
@@ -45,13 +61,13 @@ static bool rig_changed(struct rig *r, const char *key)
 static void rig_uint(struct rig *r, const char *key, size_t x)
 {
     if (!rig_changed(r, key))
-        gguf_put_uint(&r->o, key, x);
+        gguf_put_uint(&r->o, rig_key(r, key), x);
 }
 
 static void rig_real(struct rig *r, const char *key, double x)
 {
     if (!rig_changed(r, key))
-        gguf_put_real(&r->o, key, x);
+        gguf_put_real(&r->o, rig_key(r, key), x);
 }
 
 static void rig_text(struct rig *r, const char *key, const char *s)
@@ -123,7 +139,7 @@ static void rig_tensor(struct rig *r, const char *name, size_t cols, size_t rows
 static void rig_metadata(struct rig *r)
 {
     const bool sentence = r->sentence;
-    rig_text(r, "general.architecture", "llama");
+    rig_text(r, "general.architecture", r->gemma ? "gemma3" : "llama");
     rig_text(r, "general.type", "model");
     rig_uint(r, "general.alignment", 32);
     rig_uint(r, "llama.context_length", 128);
@@ -141,6 +157,8 @@ static void rig_metadata(struct rig *r)
         rig_changed(r, "llama.expert_count");
         rig_changed(r, "llama.expert_used_count");
     }
+    if (r->gemma)
+        rig_uint(r, "llama.attention.sliding_window", 16);
     rig_text(r, "tokenizer.ggml.model", sentence ? "llama" : "gpt2");
     rig_text(r, "tokenizer.ggml.pre", sentence ? "default" : "llama-bpe");
     rig_uint(r, "tokenizer.ggml.bos_token_id", 1);
@@ -153,6 +171,8 @@ static void rig_metadata(struct rig *r)
                                         "llama.rope.scaling.type",
                                         "llama.rope.scaling.factor",
                                         "llama.rope.dimension_count",
+                                        "llama.attention.sliding_window_pattern",
+                                        "llama.rope.freq_base_swa",
                                         "split.count",
                                         "split.no",
                                         "split.tensors.count",
@@ -172,7 +192,7 @@ static void rig_metadata(struct rig *r)
 /* Makes a file; the caller frees it. The data are zeros. */
 static char *rig_make_part(const struct rig_change *c, int form, int part, size_t *n)
 {
-    struct rig r = { .c = c, .sentence = form > 0, .moe = form == 2, .part = part };
+    struct rig r = { .c = c, .sentence = form > 0, .moe = form == 2, .gemma = form == 3, .part = part };
     struct err e;
     char *header, *file, name[64];
     size_t n_header;
@@ -203,9 +223,13 @@ static char *rig_make_part(const struct rig_change *c, int form, int part, size_
             { "ffn_gate_exps", RIG_HIDDEN, RIG_FFN, RIG_EXPERTS },
             { "ffn_up_exps", RIG_HIDDEN, RIG_FFN, RIG_EXPERTS },
             { "ffn_down_exps", RIG_FFN, RIG_HIDDEN, RIG_EXPERTS },
+            { "attn_q_norm", RIG_HIDDEN / RIG_HEADS, 0 },
+            { "attn_k_norm", RIG_HIDDEN / RIG_HEADS, 0 },
+            { "post_attention_norm", RIG_HIDDEN, 0 },
+            { "post_ffw_norm", RIG_HIDDEN, 0 },
         };
-        for (size_t i = 0; i < (r.moe ? 13 : 9); i++) {
-            if (r.moe && i >= 6 && i < 9)        /* dense layers */
+        for (size_t i = 0; i < (r.gemma ? 17 : r.moe ? 13 : 9); i++) {
+            if (r.moe ? i >= 6 && i < 9 : i >= 9 && i < 13)      /* those of the other kind of layer */
                 continue;
             snprintf(name, sizeof name, "blk.%d.%s.weight", l, in[i].name);
             rig_tensor_of(&r, name, in[i].cols, in[i].rows, in[i].experts);

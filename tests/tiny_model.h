@@ -9,9 +9,9 @@
 #include <unistd.h>
 
 struct tiny {
-    const char *name, *type;             /* "llama", "mistral", "qwen2", "qwen3", "mixtral", "qwen*_moe" */
+    const char *name, *type;             /* "llama", "mistral", "qwen*", "mixtral", "gemma3_text" */
     size_t hidden, ffn, heads, kv_heads, head_dim, vocab, layers;
-    size_t window;                       /* mistral, mixtral: every layer; qwen: every other layer; 0: none */
+    size_t window;  /* mistral, mixtral: every layer; qwen, gemma3: every other layer; 0: none */
     enum dtype dtype;
     bool tied;
     size_t heads_inside;                 /* drafting heads as TokenSwift publishes them */
@@ -51,6 +51,8 @@ static const struct tiny tiny_models[] __attribute__((unused)) = {
     { "qwen3moe-bf16", "qwen3_moe", 64, 80, 4, 2, 16, 150, 3, 0, DT_BF16, false, 0, 9, 3, 40 },
     { "mixtral-f32-odd", "mixtral", 52, 51, 6, 3, 20, 90, 2, 70, DT_F32, true, 0, 5, 2, 51 },
     { "qwen2moe-bf16-odd", "qwen2_moe", 56, 80, 4, 2, 12, 90, 2, 0, DT_BF16, false, 0, 6, 3, 33, 47 },
+    /* rows of q, k and v are shorter than those of the residual */
+    { "gemma3-bf16", "gemma3_text", 72, 81, 2, 1, 12, 120, 4, 70, DT_BF16, true },
 };
 enum { N_TINY = sizeof tiny_models / sizeof *tiny_models };
 
@@ -186,9 +188,11 @@ static inline void tiny_fuse(struct tiny_writer *w, size_t hidden)
         snprintf(name, sizeof name, "mtp.%s.weight", norms[i]),
             tiny_tensor(w, name, hidden, 0, 0, 0.1f);
 }
+static inline bool tiny_is_gemma(const struct tiny *t) { return !strcmp(t->type, "gemma3_text"); }
 static inline void tiny_tensors(struct tiny_writer *w, const struct tiny *t)
 {
-    bool bias = !strncmp(t->type, "qwen2", 5), qk = !strncmp(t->type, "qwen3", 5);
+    const bool bias = !strncmp(t->type, "qwen2", 5), gemma = tiny_is_gemma(t),
+               qk = gemma || !strncmp(t->type, "qwen3", 5);
     tiny_tensor(w, "model.embed_tokens.weight", t->vocab, t->hidden, 0,
                 t->tied ? 1.5f / sqrtf((float)t->hidden) : t->mtp ? TINY_EMBED : 1);
     for (size_t i = 0; i < t->layers + t->mtp; i++) {
@@ -199,6 +203,10 @@ static inline void tiny_tensors(struct tiny_writer *w, const struct tiny *t)
         else
             tiny_attention(w, t, l, bias, qk);
         tiny_norm(w, l, "post_attention_layernorm", t->hidden);
+        if (gemma) {
+            tiny_norm(w, l, "pre_feedforward_layernorm", t->hidden);
+            tiny_norm(w, l, "post_feedforward_layernorm", t->hidden);
+        }
         if (tiny_experts(w, t, l))
             continue;
         tiny_linear(w, l, "mlp.gate_proj", t->ffn, t->hidden, false);
@@ -242,6 +250,8 @@ static inline void tiny_config(const struct tiny *t, const char *dir)
         fprintf(f, ",\"rope_parameters\":{\"rope_type\":\"yarn\",\"rope_theta\":1e5,\"factor\":16,"
                    "\"original_max_position_embeddings\":16,\"mscale\":1,\"mscale_all_dim\":1,"
                    "\"llama_4_scaling_beta\":0.1}");
+    if (tiny_is_gemma(t))
+        fprintf(f, ",\"query_pre_attn_scalar\":9,\"rope_local_base_freq\":500.0");
     const bool mixtral = !strcmp(t->type, "mixtral");
     if (mixtral)
         fprintf(f, ",\"num_local_experts\":%zu,\"num_experts_per_tok\":%zu", t->experts, t->used);
@@ -308,7 +318,7 @@ static inline void tiny_write(const struct tiny *t, char dir[4096])
     tiny_config(t, dir);
     struct tiny_writer w;
     tiny_begin(&w, t->dtype, 1000 + t->hidden, NULL, &header, &n);
-    w.minus_one = t->value_heads > 0;
+    w.minus_one = t->value_heads > 0 || tiny_is_gemma(t);
     tiny_tensors(&w, t);
     tiny_heads(&w, "model.medusa_layers.", t->heads_inside, t->hidden);
     snprintf(path, sizeof path, "%s/model.safetensors", dir);

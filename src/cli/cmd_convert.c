@@ -44,7 +44,7 @@ struct convert {
 
 static bool is_permuted(const struct convert *c, const struct tensor *t)
 {
-    return strncmp(c->config.model_type, "qwen", 4) &&
+    return gguf_is_llama(&c->config) &&
            (strstr(t->name, "self_attn.q_proj.") || strstr(t->name, "self_attn.k_proj."));
 }
 
@@ -56,7 +56,7 @@ static bool has_draft_layer(const struct convert *c)
 
 static void name_in_file(const struct convert *c, char *to, size_t size, const char *name)
 {
-    (config_is_hybrid(&c->config) ? gguf_hybrid_name : gguf_name)(to, size, name);
+    gguf_speller(&c->config)(to, size, name);
     if (has_draft_layer(c))
         gguf_draft_name(to, size, name, c->config.n_layers);
 }
@@ -148,14 +148,14 @@ static int put_tensors(struct convert *c, struct err *e)
 
 /* ---- the data ---- */
 
-/* Rows that a slab may end after. A vector of a hybrid is one row (gguf_form_read). */
+/* Rows that a slab may end after. A vector in a form of its own is one row (gguf_form_read). */
 static size_t rows_of(const struct convert *c, const struct tensor *t)
 {
-    return t->n_dims == 2 ? t->dim[0] : config_is_hybrid(&c->config) ? 1 : t->n_elements;
+    return t->n_dims == 2 ? t->dim[0] : c->config.norm_plus_one ? 1 : t->n_elements;
 }
 
 /* Reads and encodes the rows of a slab. The llama architecture has rows b and b + d/2 of a head side by
- * side; hybrids have forms of their own (gguf_form.h). */
+ * side; models whose norms hold w - 1 have forms of their own (gguf_form.h). */
 static void encode_slab(void *ctx, size_t i, size_t thread)
 {
     struct convert *c = ctx;
@@ -164,7 +164,7 @@ static void encode_slab(void *ctx, size_t i, size_t thread)
     const size_t row = t->bytes / rows_of(c, t), d = c->config.head_dim;
     char *to = c->room + i * SLAB_BYTES;
     (void)thread;
-    if (config_is_hybrid(&c->config)) {
+    if (c->config.norm_plus_one) {
         s->failed = gguf_form_read(&c->ts, t, &c->config, to, s->row, s->rows, &s->e) != 0;
         return;
     }

@@ -34,6 +34,7 @@ static const struct arch {
     /* model_type of the settings of a wrapper's text model, and the wrapper's architecture; NULL: none */
     const char *text_type, *wrapper;
     bool growing;                               /* queries grow with the position: llama_4_scaling_beta */
+    bool gemma;                                 /* config_gemma.c */
 } archs[] = {
     { "llama", "LlamaForCausalLM", 32000, 4096, 11008, 32, 32, 0, 0, 2048, 1, 2, false, false, true, true,
       true, WINDOW_NONE },
@@ -57,12 +58,15 @@ static const struct arch {
     { "qwen3_5_moe", "Qwen3_5MoeForCausalLM", 248320, 2048, 2048, 40, 16, 2, 256, 32768, -1, -1, false, true,
       true, false, false, WINDOW_NONE, 256, 8, 512, false, 512, .delta = &qwen3_5,
       .text_type = "qwen3_5_moe_text", .wrapper = "Qwen3_5MoeForConditionalGeneration" },
+    { "gemma3", "Gemma3ForCausalLM", 262208, 2304, 9216, 26, 8, 4, 256, 131072, 2, 1, false, true, true,
+      false, true, WINDOW_NONE, .theta = 1e6, .text_type = "gemma3_text",
+      .wrapper = "Gemma3ForConditionalGeneration", .gemma = true },
 };
 enum { N_ARCHS = sizeof archs / sizeof *archs };
 
 /* Values of a key that do not change the numbers; null never does. */
 enum neutral { NULL_ONLY = 0, ZERO = 1, ONE = 2, NO = 4, YES = 8, EMPTY = 16 };
-struct foreign { const char *key; int neutral; };
+struct foreign { const char *key; int neutral; bool gemma; };      /* gemma: models of Gemma read it */
 
 static const char partial[] = "partial_rotary_factor";
 
@@ -70,10 +74,11 @@ static const char partial[] = "partial_rotary_factor";
 static const struct foreign foreign_keys[] = {
     { "quantization_config", EMPTY }, { "compression_config", EMPTY }, { "partial_rotary_factor", ONE },
     { "rotary_pct", ONE }, { "rotary_emb_fraction", ONE }, { "rope_interleaved", NO },
-    { "rope_interleave", NO }, { "rotary_emb_interleaved", NO }, { "rope_local_base_freq", NULL_ONLY },
+    { "rope_interleave", NO }, { "rotary_emb_interleaved", NO }, { "rope_local_base_freq", NULL_ONLY, true },
     { "local_rope_theta", NULL_ONLY }, { "no_rope_layers", EMPTY }, { "no_rope_layer_interval", NULL_ONLY },
     { "alibi", NO }, { "use_alibi", NO }, { "attn_logit_softcapping", ZERO }, { "attn_logit_softcap", ZERO },
-    { "final_logit_softcapping", ZERO }, { "logits_soft_cap", ZERO }, { "query_pre_attn_scalar", NULL_ONLY },
+    { "final_logit_softcapping", ZERO }, { "logits_soft_cap", ZERO },
+    { "query_pre_attn_scalar", NULL_ONLY, true },
     { "attention_multiplier", NULL_ONLY }, { "embedding_multiplier", ONE }, { "residual_multiplier", ONE },
     { "logits_scaling", ONE }, { "logit_scale", ONE }, { "scale_emb", ONE }, { "scale_depth", NULL_ONLY },
     { "dim_model_base", NULL_ONLY }, { "n_routed_experts", ZERO }, { "n_shared_experts", ZERO },
@@ -139,12 +144,12 @@ static const struct arch *find_arch(const struct json *root, struct err *e)
 {
     static const char allowed[] =
         "allowed are llama, mistral, mistral3, ministral3, mixtral, qwen2, qwen3, qwen2_moe, qwen3_moe, "
-        "qwen3_5 and qwen3_5_moe";
+        "qwen3_5, qwen3_5_moe and gemma3";
     static const char allowed_names[] =
         "allowed are LlamaForCausalLM, MistralForCausalLM, Mistral3ForConditionalGeneration, "
         "Ministral3ForCausalLM, MixtralForCausalLM, Qwen2ForCausalLM, "
         "Qwen3ForCausalLM, Qwen2MoeForCausalLM, Qwen3MoeForCausalLM, Qwen3_5ForCausalLM, "
-        "Qwen3_5MoeForCausalLM, and ForConditionalGeneration for the last two";
+        "Qwen3_5MoeForCausalLM, Gemma3ForCausalLM, and ForConditionalGeneration for the last three";
     const struct arch *arch = NULL;
     struct json type, list, name;
     int has_type = get_value(root, "model_type", &type, e),
@@ -264,7 +269,8 @@ static int refuse_foreign(const struct arch *a, const struct json *root, struct 
         const int found = js_get(root, key->key, &v, e);
         if (found < 0)
             return -1;
-        if (found && !is_neutral(&v, key->neutral) && !(a->delta && strcmp(key->key, partial) == 0))
+        if (found && !is_neutral(&v, key->neutral) && !(a->gemma && key->gemma) &&
+            !(a->delta && strcmp(key->key, partial) == 0))
             return js_bad(&v, e, "this is not implemented for %s models", a->model_type);
     }
     return 0;
@@ -277,13 +283,13 @@ static int read_flags(struct config *c, const struct arch *a, const struct json 
     int found = js_get(root, "hidden_act", &v, e);
     if (found < 0)
         return -1;
-    if (found && !js_is(&v, "silu") && !js_is(&v, "swish"))
+    if (found && !a->gemma && !js_is(&v, "silu") && !js_is(&v, "swish"))
         return js_bad(&v, e, "allowed are \"silu\" and \"swish\"");
     bool qkv_bias = a->qkv_bias;
     if (a->shared_ffn && qkv_bias && get_bool(root, "qkv_bias", true, &qkv_bias, e))
         return -1;
     if (get_real(root, "rms_norm_eps", a->eps != 0 ? a->eps : 1e-6, 1e-30, 1, &c->rms_eps, e) ||
-        get_bool(root, "tie_word_embeddings", false, &c->tied, e))
+        get_bool(root, "tie_word_embeddings", a->gemma, &c->tied, e))
         return -1;
     bool attention_bias = false;
     if ((a->attention_bias && get_bool(root, "attention_bias", false, &attention_bias, e)) ||
@@ -370,32 +376,11 @@ static int read_experts(struct config *c, const struct arch *a, const struct jso
     return 0;
 }
 
-/* Reads layer_types, one name per layer, into windowed[]. */
-static int read_layer_types(struct config *c, const struct json *v, struct err *e)
-{
-    struct json x;
-    size_t n = 0;
-    if (js_kind(v) != JS_ARRAY)
-        return js_bad(v, e, "allowed is a list of names");
-    for (struct js_walk w = js_walk(v); js_next(&w, NULL, &x); n++) {
-        bool sliding = js_is(&x, "sliding_attention");
-        if (!sliding && !js_is(&x, "full_attention"))
-            return js_bad(&x, e, "allowed are \"full_attention\" and \"sliding_attention\"");
-        if (n < c->n_layers)
-            c->windowed[n] = sliding;
-    }
-    if (n != c->n_layers)
-        return err_set(e, ERR_INPUT,
-                       "%s: layer_types has %zu entries, num_hidden_layers is %zu: they must agree", v->file,
-                       n, c->n_layers);
-    return 0;
-}
-
 /* Reads the sliding window and the layers that have it (struct arch). */
 static int read_window(struct config *c, const struct arch *a, const struct json *root, struct err *e)
 {
     struct json v;
-    if (a->delta)
+    if (a->delta || a->gemma)
         return 0;
     bool use = a->window == WINDOW_ALL || a->window == WINDOW_GIVEN;
     const bool named = a->window >= WINDOW_QWEN;
@@ -422,7 +407,7 @@ static int read_window(struct config *c, const struct arch *a, const struct json
     found = get_value(root, "layer_types", &v, e);
     if (found <= 0)
         return found;
-    if (read_layer_types(c, &v, e))
+    if (config_read_layer_types(c, &v, e))
         return -1;
     if (!named && memcmp(c->windowed, derived, sizeof derived))
         return js_bad(&v, e, "%s models have %s layer", a->model_type,
@@ -430,17 +415,6 @@ static int read_window(struct config *c, const struct arch *a, const struct json
     if (!c->window && memchr(c->windowed, 1, c->n_layers))
         return js_bad(&v, e, "sliding_attention needs use_sliding_window and sliding_window");
     return 0;
-}
-
-/* The usable length under the scaling; 0 if it exceeds CONTEXT_MAX. */
-static size_t context_of(const struct config *c)
-{
-    double n = (double)c->max_position;
-    if (c->rope.type == ROPE_LINEAR)
-        n *= c->rope.factor;
-    if (c->rope.type == ROPE_YARN && (double)c->rope.original * c->rope.factor > n)
-        n = (double)c->rope.original * c->rope.factor;
-    return n <= CONTEXT_MAX ? (size_t)n : 0;
 }
 
 /* mrope_section, mrope_interleaved: the three positions of a token of text are equal, so the division of the
@@ -556,9 +530,10 @@ static int read_rope(struct config *c, const struct arch *a, const struct json *
     int found = get_value(root, "rope_scaling", &dict, e);
     if (found == 1 && js_kind(&dict) == JS_OBJECT && is_neutral(&dict, EMPTY))
         found = 0;
+    const bool old = found > 0;
     if (found == 0)
         found = get_value(root, "rope_parameters", &dict, e);
-    if (found < 0)
+    if (found < 0 || (a->gemma && config_read_local_rope(c, root, &dict, old ? NULL : &found, e)))
         return -1;
     if (found) {
         if (js_kind(&dict) != JS_OBJECT)
@@ -595,7 +570,7 @@ static int read_rope(struct config *c, const struct arch *a, const struct json *
         return err_set(e, ERR_INPUT, "%s: rope_theta is 1, yarn needs more than 1", root->file);
     if (r->type == ROPE_DYNAMIC && c->rotary == 2)
         return err_set(e, ERR_INPUT, "%s: head_dim is 2, dynamic rope needs more", root->file);
-    c->context = context_of(c);
+    c->context = config_context(c);
     return c->context ? 0
                       : err_set(e, ERR_INPUT, "%s: %s.factor %g makes a context of more than %d positions",
                                 root->file, dict.key[0], r->factor, CONTEXT_MAX);
@@ -693,7 +668,8 @@ int config_parse(struct config *c, const char *file, const char *json, size_t n,
         return -1;
     snprintf(c->model_type, sizeof c->model_type, "%s", a->model_type);
     if (read_shape(c, a, &text, e) || read_flags(c, a, &text, e) || read_experts(c, a, &text, e) ||
-        (a->delta && config_read_delta(c, a->delta, &text, e)) || read_window(c, a, &text, e) ||
+        (a->delta && config_read_delta(c, a->delta, &text, e)) ||
+        (a->gemma && config_read_gemma(c, &text, e)) || read_window(c, a, &text, e) ||
         read_rope(c, a, &text, e) || read_ids(c, &text, &has_eos, e))
         return -1;
     if (text.s != root.s && (refuse_foreign(a, &root, e) || read_ids(c, &root, &gen_has_eos, e) ||
@@ -736,46 +712,4 @@ int config_read_directory(struct config *c, const char *dir, struct err *e)
     free(json);
     free(gen);
     return r;
-}
-
-/* Reads a decimal number in [lo, hi] at *s and moves *s after it. */
-static bool scan_number(const char **s, double lo, double hi, double *x)
-{
-    char text[JS_NUMBER_MAX + 1], *end;
-    size_t n = strspn(*s, "0123456789.eE+-");
-    if (n > JS_NUMBER_MAX || **s < '0' || **s > '9')
-        return false;
-    memcpy(text, *s, n);
-    text[n] = 0;
-    *x = strtod(text, &end);
-    *s += n;
-    return *end == 0 && *x >= lo && *x <= hi;
-}
-
-int config_scale_context(struct config *c, const char *spec, struct err *e)
-{
-    struct config n = *c;
-    double factor, original = (double)(c->rope.type == ROPE_YARN ? c->rope.original : c->max_position);
-    bool yarn = strncmp(spec, "yarn:", 5) == 0, linear = strncmp(spec, "linear:", 7) == 0;
-    const char *s = spec + (yarn ? 5 : 7);
-    if ((!yarn && !linear) || !scan_number(&s, 1, 1e6, &factor) ||
-        (yarn && *s == ':' && (s++, !scan_number(&s, 1, CONTEXT_MAX, &original))) || *s ||
-        original != (double)(size_t)original)
-        return err_set(e, ERR_INPUT,
-                       "--context-scaling: found %s, allowed are yarn:F, yarn:F:ORIG and linear:F with F "
-                       "from 1, ORIG a whole number", spec);
-    n.rope = (struct rope_config){ .type = yarn ? ROPE_YARN : ROPE_LINEAR, .theta = c->rope.theta,
-                                   .factor = factor, .beta_fast = 32, .beta_slow = 1, .truncate = true,
-                                   .original = yarn ? (size_t)original : 0 };
-    if (c->rope.growth != 0) {           /* of the distance that the model was trained for */
-        n.rope.growth = c->rope.growth;
-        n.rope.original = yarn ? n.rope.original : c->rope.original;
-    }
-    n.context = context_of(&n);
-    if (!n.context || (yarn && n.rope.theta <= 1))
-        return err_set(e, ERR_INPUT,
-                       "--context-scaling: %s makes a context of more than %d positions, or rope_theta is 1",
-                       spec, CONTEXT_MAX);
-    *c = n;
-    return 0;
 }

@@ -1,7 +1,7 @@
 /* config.json and generation_config.json of a model, checked. Supported are causal models of Llama, Mistral,
- * Mixtral, Qwen2, Qwen3, Qwen2-MoE, Qwen3-MoE, Qwen3.5 and Qwen3.5-MoE. Another architecture is refused, and
- * so is every key that would change the numbers and is not implemented. The error is one line with file, key
- * and value.
+ * Mixtral, Qwen2, Qwen3, Qwen2-MoE, Qwen3-MoE, Qwen3.5, Qwen3.5-MoE and Gemma 3. Another architecture is
+ * refused, and so is every key that would change the numbers and is not implemented. The error is one line
+ * with file, key and value.
  *
  * A wrapper of a text model and other towers has the settings of the text model in text_config. Ids and
  * tie_word_embeddings may be in either place.
@@ -40,6 +40,9 @@ struct rope_config {             /* read from rope_scaling/type or rope_paramete
     size_t original;                            /* original_max_position_embeddings; 0: not given */
     /* llama_4_scaling_beta: a query at position p is multiplied by 1 + growth ln(1 + floor(p / original)) */
     double growth;
+    bool within;                                /* linear: max_position counts the scaled positions */
+    /* windowed layers have plain frequencies of this theta; 0: those of the other layers */
+    double local_theta;
     float divisor[HEAD_DIM_MAX / 2];            /* divided (GGUF): of each frequency */
 };
 
@@ -54,6 +57,12 @@ struct config {
     /* q_proj has for each head the rows of its query, then as many rows of its gate; attention is multiplied
      * by sigmoid(gate) */
     bool gated;
+    double query_scalar;         /* queries are divided by its square root; 0: by that of head_dim */
+    /* Attention and feed-forward part each have a norm of their output, too, before it is added. */
+    bool norms_after;
+    bool gelu;                   /* gelu(gate) * up in place of silu (kernels/ops.h, geglu) */
+    /* Embeddings are multiplied by sqrt(hidden): as a float, or rounded to the type of the embedding. */
+    enum { EMBED_AS_IS, EMBED_SCALED, EMBED_SCALED_ROUNDED } embed;
     bool norm_plus_one;          /* the files hold w - 1 for all norms but that of Gated DeltaNet */
     uint8_t mixer[CONFIG_LAYERS_MAX];  /* enum mixer_kind */
     struct delta_config delta;   /* zeros in a model without states */
@@ -80,13 +89,33 @@ struct config {
     char generation_unknown[96];
 };
 
+/* The window of a layer, 0: none; whether its frequencies are the local ones. */
+static inline size_t config_window(const struct config *c, size_t layer)
+{
+    return c->windowed[layer] ? c->window : 0;
+}
+static inline bool config_is_local(const struct config *c, size_t layer)
+{
+    return c->windowed[layer] && c->rope.local_theta != 0;
+}
+
 /* Reads `dir`/config.json and, if it exists, generation_config.json. The context is max_position; for linear,
- * times the factor; for yarn, the larger of max_position and original x factor. */
+ * times the factor (not `within`); for yarn, the larger of max_position and original x factor. */
 struct json;
 /* Reads the layers of Gated DeltaNet and the switches of the attention beside them (config_delta.c, for
  * config_parse). missing: the values of missing keys. */
 int config_read_delta(struct config *c, const struct delta_config *missing, const struct json *root,
                       struct err *e);
+/* Reads what Gemma 3 adds (config_gemma.c, for config_parse): the activation, the scale of queries, windows.
+ * And theta of the windowed layers. *dict: rope_parameters, or with *found 0 the root; both become those of
+ * the other layers. found NULL: *dict is rope_scaling, which is for the other layers alone. */
+int config_read_gemma(struct config *c, const struct json *root, struct err *e);
+int config_read_local_rope(struct config *c, const struct json *root, struct json *dict, int *found,
+                           struct err *e);
+/* Reads layer_types, one name for each layer, into windowed[]. */
+int config_read_layer_types(struct config *c, const struct json *v, struct err *e);
+/* The usable length under the scaling; 0 if it exceeds CONTEXT_MAX. */
+size_t config_context(const struct config *c);
 /* Whether the model has recurrent states, and the number of layers with a mixer of this kind. */
 bool config_is_hybrid(const struct config *c);
 size_t config_mixers(const struct config *c, enum mixer_kind kind);
@@ -109,6 +138,8 @@ int config_scale_context(struct config *c, const char *spec, struct err *e);
  * steps), and the factor on cos and sin. Powers and logarithms are longhand's own: the same bits on every
  * CPU. */
 void config_rope(const struct config *c, float *inv_freq, float *attention_factor);
+/* The frequencies of the layers that config_is_local names; false: there are none. */
+bool config_rope_local(const struct config *c, float *inv_freq);
 /* Its two steps, apart for its tests. rope_powers computes theta^(2i/rotary), which libraries round
  * differently. rope_frequencies computes everything after the powers and is exact. Arrays: [rotary/2]. */
 void rope_powers(const struct config *c, float *power);

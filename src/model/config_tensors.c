@@ -8,7 +8,7 @@
 
 /* A tensor of a layer: its name after "model.layers.N.", whether the configuration has it, its shape. */
 struct part { const char *name; bool used; size_t rows, cols; };
-enum { PARTS = 32, EXPERT_PARTS = 3 };
+enum { PARTS = 34, EXPERT_PARTS = 3 };
 
 static void layer_parts(struct part p[PARTS], const struct config *c, size_t layer)
 {
@@ -20,6 +20,8 @@ static void layer_parts(struct part p[PARTS], const struct config *c, size_t lay
                norm = attn && c->qk_norm;
     const struct part parts[PARTS] = {
         { "input_layernorm.weight", true, d, 0 },        { "post_attention_layernorm.weight", true, d, 0 },
+        { "pre_feedforward_layernorm.weight", c->norms_after, d, 0 },
+        { "post_feedforward_layernorm.weight", c->norms_after, d, 0 },
         { "self_attn.q_proj.weight", attn, c->gated ? 2 * q : q, d },
         { "self_attn.k_proj.weight", attn, kv, d },      { "self_attn.v_proj.weight", attn, kv, d },
         { "self_attn.o_proj.weight", attn, d, q },       { "self_attn.q_proj.bias", qkv_bias, q, 0 },

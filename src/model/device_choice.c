@@ -113,6 +113,10 @@ static int check_support(const struct device *dev, const struct device_choice_mo
         return err_set(e, ERR_INPUT,
                        "%s: queries that grow with the position (%s) are not supported on this device; "
                        "--device cpu supports them", dev->name, m->config->model_type);
+    if (m->config->norms_after && !dev->norm_add)
+        return err_set(e, ERR_INPUT,
+                       "%s: models with norms after each part (%s) are not supported on this device; "
+                       "--device cpu supports them", dev->name, m->config->model_type);
     if (!dev->head_dim(dev, m->config->head_dim))
         return err_set(e, ERR_INPUT,
                        "%s: heads of %zu dimensions are not supported on this device; --device cpu supports "
@@ -179,6 +183,7 @@ int device_choice_open(struct device **dev, const char *word, const char *numeri
         const char *lacks = t                          ? "weights of type "
                             : m->config->n_experts       ? "mixtures of experts"
                             : config_is_hybrid(m->config) ? "recurrent states"
+                            : m->config->norms_after      ? "norms after each part"
                                                           : NULL;
         if (!lacks && open_first(dev, m))
             return 0;

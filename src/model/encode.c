@@ -16,8 +16,7 @@ static const struct gguf_type *type_of(uint32_t id)
     return t;
 }
 
-/* To the nearest 16-bit float; of two, to the even one. */
-static uint16_t f32_to_f16(float x)
+uint16_t f32_to_f16(float x)
 {
     uint32_t u;
     memcpy(&u, &x, 4);

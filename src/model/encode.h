@@ -10,6 +10,8 @@
 /* Encodes n weights (a multiple of the type's block) of type `from`: BF16, F16 or F32. False: a weight is not
  * finite, or its block needs a scale beyond the largest 16-bit float. */
 bool encode_row(void *to, const struct gguf_type *type, const void *src, enum dtype from, size_t n);
+/* To the nearest 16-bit float; of two, to the even one. */
+uint16_t f32_to_f16(float x);
 /* The type that a matrix of that name and row length gets. A row that is no multiple of the block stays in
  * BF16. Routers, gates of shared experts and convolutions are F32, because their products are those of
  * floats. In q4_0 the logits' matrix is Q8_0: its errors reach the text directly. */

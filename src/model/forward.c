@@ -12,7 +12,8 @@ struct workspace {
     size_t rows_max, n_max, bytes, host_bytes, score_bytes;
     char *mem, *host;
     /* the device's */
-    float *x, *qkv, *gate_up;            /* qkv: also the products of a layer with a state */
+    /* qkv: also the products of a layer with a state, and outputs before their norm (add_output) */
+    float *x, *qkv, *gate_up;
     void *xn, *q, *attn, *h, *picked;    /* act; picked: rows of xn whose logits are wanted */
     void *pair;                          /* act [rows_max][2][hidden]: inputs of `fuse`, of a draft layer */
     float *score; size_t score_step;     /* [n_layers, or 1 in the host's memory][n_kv_heads][score_step] */
@@ -48,13 +49,14 @@ static size_t dense_ffn(const struct config *c)
     return memchr(c->kind, LAYER_DENSE, c->n_layers) ? c->ffn : 0;
 }
 
-/* Outputs of the first product of a mixer, and inputs of its last one. */
+/* Outputs of the first product of a mixer, and inputs of its last one. With norms after it, the outputs of
+ * the last one have the place of those of the first. */
 static size_t mixer_outputs(const struct model *m)
 {
     const struct config *c = &m->config;
     const size_t attention = ((c->gated ? 2 : 1) * c->n_heads + 2 * c->n_kv_heads) * m->head_dim,
                  state = config_delta_channels(c) + c->delta.value_heads * (c->delta.value_dim + 2);
-    return MAX(attention, state);
+    return MAX(MAX(attention, state), c->norms_after ? c->hidden : 0);
 }
 
 static size_t mixer_inputs(const struct model *m)
@@ -105,6 +107,7 @@ static struct device_limits limits(const struct model *m, size_t rows_max, size_
         l.experts.hidden = c->hidden, l.experts.ffn = MAX(c->expert_ffn, c->shared_ffn);
     }
     l.delta = model_cache(m, 1, 0).state;
+    l.local = c->rope.local_theta != 0;
     return l;
 }
 
@@ -233,7 +236,8 @@ static void place(struct pass *p)
                                     .hi = w->hi, .angle = w->angle, .n_node = w->n_node,
         .node = w->node, .node_step = w->rows_max, .want = w->want, .inv_freq = m->inv_freq,
         .n_freq = m->config.rotary / 2, .rope_factor = m->rope_factor,
-        .growth = m->config.rope.growth, .growth_length = m->config.rope.original };
+        .growth = m->config.rope.growth, .growth_length = m->config.rope.original,
+        .local_freq = m->local_freq };
     for (size_t i = 0; i < p->n_seqs; p->rows.n += p->seqs[i++].n)
         place_seq(p, i, p->rows.n);
     p->recorded = true;
@@ -296,7 +300,7 @@ static void report_scores(const struct pass *p, size_t layer)
 {
     const struct model *m = p->m;
     const struct workspace *w = p->w;
-    const size_t window = m->config.windowed[layer] ? m->config.window : 0;
+    const size_t window = config_window(&m->config, layer);
     const float *score = w->score + (w->dev->host_memory ? 0 : layer * m->config.n_kv_heads * w->score_step);
     for (size_t i = 0; i < p->n_seqs; i++) {
         const struct pass_seq *s = &p->seqs[i];
@@ -305,6 +309,18 @@ static void report_scores(const struct pass *p, size_t layer)
             s->scored(s->scored_ctx, layer, score, w->score_step,
                       window && !s->shift && pos + 1 > window ? pos + 1 - window : 0);
     }
+}
+
+/* x += the product of a matrix with h, or its norm. */
+static void add_output(const struct pass *p, const void *h, const struct mat *w, const float *bias,
+                       const float *norm)
+{
+    const struct config *c = &p->m->config;
+    struct device *d = p->w->dev;
+    float *y = norm ? p->w->qkv : p->w->x;
+    d->product(d, &(struct device_product){ y, c->hidden, h, p->rows.n, w, bias, !norm, SIZE_MAX });
+    if (norm)
+        d->norm_add(d, p->w->x, y, norm, p->rows.n, c->hidden, (float)c->rms_eps);
 }
 
 static void dense(const struct pass *p, const struct layer *y, size_t l)
@@ -317,8 +333,8 @@ static void dense(const struct pass *p, const struct layer *y, size_t l)
     d->rmsnorm(d, w->xn, w->x, y->norm_mlp, n, c->hidden, (float)c->rms_eps, none);
     d->product(d, &(struct device_product){ w->gate_up, mats_n(&y->gate_up), w->xn, n, y->gate_up.m,
                                             y->gate_up_bias, false, none, y->gate_up.n });
-    d->swiglu(d, w->h, w->gate_up, n, c->ffn);
-    d->product(d, &(struct device_product){ w->x, c->hidden, w->h, n, &y->down, y->down_bias, true, none });
+    (c->gelu ? d->geglu : d->swiglu)(d, w->h, w->gate_up, n, c->ffn);
+    add_output(p, w->h, &y->down, y->down_bias, y->norm_mlp_after);
 }
 
 static void experts(const struct pass *p, const struct layer *y, size_t l)
@@ -349,7 +365,8 @@ static void project(const struct pass *p, const struct layer *y, size_t l)
     d->rope(d, &(struct device_rope){ .q = w->q, .qkv = w->qkv, .heads = &p->heads, .layer = y->slot,
                                       .q_norm = c->qk_norm ? y->q_norm : NULL,
                                       .k_norm = c->qk_norm ? y->k_norm : NULL, .eps = (float)c->rms_eps,
-                                      .q_tap = q_tap, .gated = c->gated });
+                                      .q_tap = q_tap, .gated = c->gated, .local = config_is_local(c, l),
+                                      .scalar = c->query_scalar });
     if (queries)
         tap_fetch(p, TAP_QUERY, l, q_tap, c->n_heads * c->head_dim);
 }
@@ -359,14 +376,13 @@ static void attention(const struct pass *p, const struct layer *y, size_t l)
     const struct config *c = &p->m->config;
     const struct workspace *w = p->w;
     struct device *d = w->dev;
-    const size_t n = p->rows.n, none = SIZE_MAX;
     project(p, y, l);
-    d->attend(d, w->attn, w->q, &p->heads, y->slot, c->windowed[l] ? c->window : 0);
+    d->attend(d, w->attn, w->q, &p->heads, y->slot, config_window(c, l));
     if (d->host_memory)
         report_scores(p, l);
     if (c->gated)
         d->gate(d, w->attn, w->qkv, &p->heads);
-    d->product(d, &(struct device_product){ w->x, c->hidden, w->attn, n, &y->o, y->o_bias, true, none });
+    add_output(p, w->attn, &y->o, y->o_bias, y->norm_attn_after);
 }
 
 static void delta(const struct pass *p, const struct layer *y, size_t l)
@@ -474,6 +490,8 @@ static void run(const struct pass *p)
     struct device *d = w->dev;
     const struct tap *hidden = tap_of(p, TAP_HIDDEN, 0, 0);
     d->embed(d, w->x, m->embed.w ? &m->embed : &m->lm_head, !m->embed.w || m->embed_packed);
+    if (c->embed != EMBED_AS_IS)
+        d->scale(d, w->x, m->embed_scale, p->rows.n * c->hidden);
     if (c->drafts)
         fuse(p);
     if (c->drafts && !p->rows.n_want) {

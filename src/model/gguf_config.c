@@ -18,6 +18,7 @@ static const struct arch { const char *name, *type; bool experts, states; } arch
     { "qwen3", "qwen3", false, false },       { "qwen2moe", "qwen2_moe", true, false },
     { "qwen3moe", "qwen3_moe", true, false }, { "qwen35", "qwen3_5", false, true },
     { "qwen35moe", "qwen3_5_moe", true, true }, { "mistral3", NULL, false, false },
+    { "gemma3", "gemma3", false, false },
 };
 
 struct meta {                            /* what is being read */
@@ -87,11 +88,12 @@ static int read_arch(struct meta *m)
         }
     return gguf_bad(m->g, "general.architecture", m->e,
                     "found %.*s, allowed are llama (with Mistral and Mixtral), mistral3, qwen2, qwen3, "
-                    "qwen2moe, qwen3moe, qwen35 and qwen35moe",
+                    "qwen2moe, qwen3moe, qwen35, qwen35moe and gemma3",
                     (int)MIN(s.n, (size_t)60), (const char *)s.p);
 }
 
 static bool is_mistral3(const struct meta *m) { return strcmp(m->arch, "mistral3") == 0; }
+static bool is_gemma(const struct meta *m) { return strcmp(m->arch, "gemma3") == 0; }
 
 /* How the queries of mistral3 grow with the position (struct rope_config), and the ratio of YaRN's factors;
  * zeros of other models. */
@@ -179,6 +181,26 @@ static int write_states(const struct meta *m, size_t layers)
     return 0;
 }
 
+/* Writes which layers of Gemma 3 have a window: a key names them, or says that every n-th has none. */
+static int write_pattern(const struct meta *m, size_t layers)
+{
+    static const char name[] = "attention.sliding_window_pattern";
+    size_t every = 6;
+    char key[KEY_BYTES];
+    const struct gguf_value *v = gguf_find(m->g, key_of(key, m, name)), *list = NULL;
+    if (v && v->is_array ? gguf_array(m->g, key, GGUF_BOOL, &list, m->e) < 0
+                         : read_uint(m, name, 0, 1, INT32_MAX, &every) < 0)
+        return -1;
+    if (list && list->n != layers)
+        return gguf_bad(m->g, key, m->e, "%zu layers, needed are %zu", list->n, layers);
+    jw_open(m->w, "layer_types", '[');
+    for (size_t l = 0; l < layers; l++)
+        jw_text(m->w, NULL, (list ? gguf_int_at(list, l) != 0 : (l + 1) % every != 0) ? "sliding_attention"
+                                                                               : "full_attention");
+    jw_close(m->w, ']');
+    return 0;
+}
+
 /* The layers of the model: those of the file less those that only draft. */
 static int read_layers(const struct meta *m, size_t *blocks, size_t *layers)
 {
@@ -257,17 +279,21 @@ static int write_shape(const struct meta *m, size_t *head_dim, size_t *rope_dim,
     jw_uint(m->w, "head_dim", *head_dim);
     jw_uint(m->w, "vocab_size", vocab);
     write_float(m->w, "rms_norm_eps", eps);
-    return m->a->states ? write_states(m, layers) : 0;
+    if (is_gemma(m))                     /* the largest model has the other scale, and no key says so */
+        jw_number(m->w, "query_pre_attn_scalar",
+                  layers == 62 ? (double)hidden / (double)heads : (double)*head_dim);
+    return m->a->states ? write_states(m, layers) : is_gemma(m) ? write_pattern(m, layers) : 0;
 }
 
 static int write_rope(const struct meta *m, size_t head_dim, size_t rope_dim, size_t context)
 {
-    double base = 10000, factor = 1, beta_fast = 32, beta_slow = 1, growth, mscale;
+    double base = 10000, local = 10000, factor = 1, beta_fast = 32, beta_slow = 1, growth, mscale;
     size_t original = context;
     struct slice type = { "linear", 6 };
     char key[KEY_BYTES];
     if (read_real(m, "rope.freq_base", 1, 1e30, &base) < 0 ||
         gguf_string(m->g, key_of(key, m, "rope.scaling.type"), &type, m->e) < 0 ||
+        (is_gemma(m) && read_real(m, "rope.freq_base_swa", 1, 1e30, &local) < 0) ||
         read_real(m, "rope.scale_linear", 1e-6, 1e6, &factor) < 0 ||
         read_real(m, "rope.scaling.factor", 0, 1e6, &factor) < 0 ||
         read_uint(m, "rope.scaling.original_context_length", 0, 1, CONTEXT_MAX, &original) < 0 ||
@@ -282,6 +308,12 @@ static int write_rope(const struct meta *m, size_t head_dim, size_t rope_dim, si
     if (read_growth(m, original, &growth, &mscale))
         return -1;
     jw_open(m->w, "rope_parameters", '{');
+    if (is_gemma(m)) {
+        jw_open(m->w, "sliding_attention", '{');
+        write_float(m->w, "rope_theta", local);
+        jw_close(m->w, '}');
+        jw_open(m->w, "full_attention", '{');
+    }
     write_float(m->w, "rope_theta", base);
     if (m->a->states)                    /* config.c rounds the product down */
         write_float(m->w, "partial_rotary_factor",
@@ -301,6 +333,8 @@ static int write_rope(const struct meta *m, size_t head_dim, size_t rope_dim, si
         if (growth != 0)
             write_float(m->w, "llama_4_scaling_beta", growth);
     }
+    if (is_gemma(m))
+        jw_close(m->w, '}');
     jw_close(m->w, '}');
     return 0;
 }
@@ -346,12 +380,13 @@ static int write_window(const struct meta *m)
 {
     size_t window = 0;
     char key[KEY_BYTES];
-    if (read_uint(m, "attention.sliding_window", 0, 0, INT32_MAX, &window) < 0)
+    if (is_gemma(m) ? need_uint(m, "attention.sliding_window", 0, INT32_MAX, &window)
+                    : read_uint(m, "attention.sliding_window", 0, 0, INT32_MAX, &window) < 0)
         return -1;
-    if (window && strcmp(m->arch, "llama"))
+    if (window && strcmp(m->arch, "llama") && !is_gemma(m))
         return gguf_bad(m->g, key_of(key, m, "attention.sliding_window"), m->e,
                         "found %zu, for %s this is not implemented; allowed is 0", window, m->arch);
-    if (window && gguf_find(m->g, key_of(key, m, "attention.sliding_window_pattern")))
+    if (window && !is_gemma(m) && gguf_find(m->g, key_of(key, m, "attention.sliding_window_pattern")))
         return gguf_bad(m->g, key, m->e, "windows in some of the layers are not implemented");
     double growth = 0;
     if (is_mistral3(m) && read_real(m, "attention.temperature_scale", 0, 1e3, &growth) < 0)
@@ -557,11 +592,13 @@ int gguf_config(struct config *c, const struct gguf *g, struct err *e)
     int rc = write_config(&json, &n, g, e) || copy_generation(&generation, &n_generation, g, e) ? -1 : 0;
     if (rc == 0)
         rc = config_parse(c, g->file, json, n, name, generation, n_generation, e);
-    if (rc == 0 && config_is_hybrid(c)) {    /* files hold 1 + w, -exp(A_log), and heads in another order */
-        c->norm_plus_one = false;
+    if (rc == 0 && config_is_hybrid(c)) {    /* files hold -exp(A_log), and heads in another order */
         c->decay_ready = true;
         c->delta.dealt = true;
     }
+    if (rc == 0 && c->embed == EMBED_SCALED_ROUNDED)
+        c->embed = EMBED_SCALED;
+    c->norm_plus_one = false;                /* they hold 1 + w */
     free(generation);
     free(json);
     return rc;

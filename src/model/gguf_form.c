@@ -1,4 +1,4 @@
-/* Tensors of a hybrid as GGUF has them. Start at gguf_form_read. */
+/* Tensors of hybrids and of Gemma 3 as GGUF has them. Start at gguf_form_read. */
 #include "src/model/gguf_form.h"
 
 #include <stdlib.h>
@@ -36,7 +36,7 @@ struct gguf_form gguf_form(const struct config *c, const char *name)
         { ".pre_fc_norm_embedding.weight", { PLUS_ONE, 0, 0, false } },
         { ".pre_fc_norm_hidden.weight", { PLUS_ONE, 0, 0, false } },
     };
-    for (size_t i = 0; config_is_hybrid(c) && i < sizeof of / sizeof *of; i++)
+    for (size_t i = 0; c->norm_plus_one && i < sizeof of / sizeof *of; i++)
         if (ends_in(name, of[i].end))
             return of[i].form;
     return (struct gguf_form){ 0 };

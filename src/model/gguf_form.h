@@ -1,5 +1,6 @@
-/* How the tensors of a hybrid lie in a GGUF file: norms hold 1 + w and A_log holds -exp(A_log). Value head
- * (key head g, member r) is head r * key_heads + g there, which reorders rows, and columns of out_proj. */
+/* How the tensors of models whose norms hold w - 1 lie in a GGUF file: norms hold 1 + w. In hybrids A_log
+ * holds -exp(A_log), and value head (key head g, member r) is head r * key_heads + g, which reorders rows,
+ * and columns of out_proj. */
 #pragma once
 #include "src/model/config.h"
 #include "src/model/tensors.h"

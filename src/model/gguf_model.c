@@ -14,7 +14,7 @@
 
 /* ---- names ---- */
 
-static const struct { const char *gguf, *hf;
+static const struct name { const char *gguf, *hf;
 } outside[] = {
     { "token_embd.weight", "model.embed_tokens.weight" }, { "output_norm.weight", "model.norm.weight" },
     { "output.weight", "lm_head.weight" },
@@ -48,6 +48,10 @@ static const struct { const char *gguf, *hf;
     { "ssm_conv1d.weight", "linear_attn.conv1d.weight" }, { "ssm_a", "linear_attn.A_log" },
     { "ssm_dt.bias", "linear_attn.dt_bias" },             { "ssm_norm.weight", "linear_attn.norm.weight" },
     { "ssm_out.weight", "linear_attn.out_proj.weight" },
+}, in_gemma[] = {                        /* in place of those above */
+    { "post_attention_norm.weight", "post_attention_layernorm.weight" },
+    { "ffn_norm.weight", "pre_feedforward_layernorm.weight" },
+    { "post_ffw_norm.weight", "post_feedforward_layernorm.weight" },
 }, drafting[] = {                        /* of the layer that only drafts; whole names */
     { "nextn.eh_proj.weight", "mtp.fc.weight" }, { "nextn.enorm.weight", "mtp.pre_fc_norm_embedding.weight" },
     { "nextn.hnorm.weight", "mtp.pre_fc_norm_hidden.weight" },
@@ -108,6 +112,11 @@ static bool hf_name(char to[NAME_BYTES], const char *name, const struct config *
         return false;
     if (hybrid && hybrid_name(to, rest, prefix, drafts))
         return true;
+    for (size_t i = 0; c->norms_after && i < LENGTH(in_gemma); i++)
+        if (strcmp(rest, in_gemma[i].gguf) == 0) {
+            snprintf(to, NAME_BYTES, "%s%s", prefix, in_gemma[i].hf);
+            return true;
+        }
     for (size_t i = 0; i < LENGTH(in_layer); i++)
         if (strcmp(rest, in_layer[i].gguf) == 0 && !(hybrid && strcmp(rest, "ffn_norm.weight") == 0)) {
             snprintf(to, NAME_BYTES, "%s%s", prefix, in_layer[i].hf);
@@ -116,10 +125,24 @@ static bool hf_name(char to[NAME_BYTES], const char *name, const struct config *
     return false;
 }
 
-void gguf_name(char *to, size_t size, const char *name)
+/* Writes GGUF's name of a tensor of a layer that the table has. */
+static void spell_layer(char *to, size_t size, const char *name, const struct name *table, size_t n_table)
 {
-    char hf[NAME_BYTES], joined[NAME_BYTES];
+    char hf[NAME_BYTES];
     const size_t n = strlen("model.layers.");
+    if (strncmp(name, "model.layers.", n))
+        return;
+    const size_t digits = strspn(name + n, "0123456789");
+    for (size_t i = 0; i < n_table; i++) {
+        snprintf(hf, sizeof hf, "%.*s%s", (int)(n + digits + 1), name, table[i].hf);
+        if (strcmp(name, hf) == 0)
+            snprintf(to, size, "blk.%.*s.%s", (int)digits, name + n, table[i].gguf);
+    }
+}
+
+static void gguf_name(char *to, size_t size, const char *name)
+{
+    char joined[NAME_BYTES];
     const char *expert = strstr(name, ".mlp.experts.");
     if (expert) {                            /* the tensor that has all experts */
         expert += strlen(".mlp.experts.");
@@ -130,26 +153,24 @@ void gguf_name(char *to, size_t size, const char *name)
     for (size_t i = 0; i < LENGTH(outside); i++)
         if (strcmp(name, outside[i].hf) == 0)
             snprintf(to, size, "%s", outside[i].gguf);
-    if (strncmp(name, "model.layers.", n))
-        return;
-    const size_t digits = strspn(name + n, "0123456789");
-    for (size_t i = 0; i < LENGTH(in_layer); i++) {
-        snprintf(hf, sizeof hf, "%.*s%s", (int)(n + digits + 1), name, in_layer[i].hf);
-        if (strcmp(name, hf) == 0)
-            snprintf(to, size, "blk.%.*s.%s", (int)digits, name + n, in_layer[i].gguf);
-    }
+    spell_layer(to, size, name, in_layer, LENGTH(in_layer));
 }
 
-void gguf_hybrid_name(char *to, size_t size, const char *name)
+static void gguf_hybrid_name(char *to, size_t size, const char *name)
 {
-    char hf[NAME_BYTES];
-    const size_t n = strlen("model.layers."), digits = strspn(name + MIN(n, strlen(name)), "0123456789");
     gguf_name(to, size, name);
-    for (size_t i = 0; strncmp(name, "model.layers.", n) == 0 && i < LENGTH(in_hybrid); i++) {
-        snprintf(hf, sizeof hf, "%.*s%s", (int)(n + digits + 1), name, in_hybrid[i].hf);
-        if (strcmp(name, hf) == 0)
-            snprintf(to, size, "blk.%.*s.%s", (int)digits, name + n, in_hybrid[i].gguf);
-    }
+    spell_layer(to, size, name, in_hybrid, LENGTH(in_hybrid));
+}
+
+static void gguf_gemma_name(char *to, size_t size, const char *name)
+{
+    gguf_name(to, size, name);
+    spell_layer(to, size, name, in_gemma, LENGTH(in_gemma));
+}
+
+gguf_spell *gguf_speller(const struct config *c)
+{
+    return config_is_hybrid(c) ? gguf_hybrid_name : c->norms_after ? gguf_gemma_name : gguf_name;
 }
 
 void gguf_draft_name(char *to, size_t size, const char *name, size_t layer)
@@ -283,9 +304,10 @@ static int open_parts(struct gguf_model *m, const char *path, struct err *e)
 
 /* ---- tensors ---- */
 
-/* Models of the other architecture, llama, have q and k rows in another order, and biases where they have
- * them. */
-static bool is_qwen(const struct config *c) { return strncmp(c->model_type, "qwen", 4) == 0; }
+bool gguf_is_llama(const struct config *c)
+{
+    return strncmp(c->model_type, "qwen", 4) && strcmp(c->model_type, "gemma3");
+}
 
 static bool ends_in(const char *s, const char *end)
 {
@@ -308,7 +330,7 @@ static void add(struct gguf_model *m, size_t part, const struct gguf_tensor *t, 
     if (t->n_dims == 1 && ends_in(name, ".mlp.shared_expert_gate.weight"))
         to->n_dims = 2, to->dim[1] = rows, to->dim[0] = 1;
     to->n_elements = t->n_elements / t->dim[t->n_dims - 1] * rows;
-    if (!is_qwen(&m->config) && (strstr(name, "self_attn.q_proj.") || strstr(name, "self_attn.k_proj.")))
+    if (gguf_is_llama(&m->config) && (strstr(name, "self_attn.q_proj.") || strstr(name, "self_attn.k_proj.")))
         to->head_rows = m->config.head_dim;
     to->name = strcpy(*room, name);
     *room += strlen(name) + 1;
@@ -368,7 +390,7 @@ static int read_rope_freqs(struct gguf_model *m, struct err *e)
         const char *file = m->part[i].file;
         if (!t)
             continue;
-        if (c->rope.type != ROPE_PLAIN || is_qwen(c))
+        if (c->rope.type != ROPE_PLAIN || !gguf_is_llama(c))
             return err_set(e, ERR_INPUT, "%s: tensor \"%s\" in a %s model%s", file, t->name, c->model_type,
                            c->rope.type == ROPE_PLAIN ? "" : " with rope.scaling");
         if (t->type->dtype != DT_F32 || t->n_elements != c->head_dim / 2)
@@ -392,7 +414,7 @@ static int use_tensors(struct gguf_model *m, struct err *e)
 {
     struct config *c = &m->config;
     const struct tensors *ts = &m->ts;
-    if (!is_qwen(c)) {
+    if (gguf_is_llama(c)) {
         c->qkv_bias = tensors_find(ts, "model.layers.0.self_attn.q_proj.bias");
         c->o_bias = tensors_find(ts, "model.layers.0.self_attn.o_proj.bias");
         c->mlp_bias = tensors_find(ts, "model.layers.0.mlp.gate_proj.bias");
@@ -425,7 +447,7 @@ static int list_tensors(struct gguf_model *m, struct err *e)
 {
     size_t n = 0;
     m->ts.config_name = "the metadata";
-    m->ts.spell = config_is_hybrid(&m->config) ? gguf_hybrid_name : gguf_name;
+    m->ts.spell = gguf_speller(&m->config);
     for (size_t i = 0; i < m->n; i++)
         n += m->part[i].n_tensors;
     char *room = tensors_extend(&m->ts, m->part[0].file, 3 * n, 3 * n * (NAME_BYTES + GGUF_NAME_MAX + 1), e);

@@ -1,7 +1,7 @@
 /* A GGUF file as a model: its configuration and its tensors under the names of Hugging Face. Architectures
- * are llama (Mistral and Mixtral included), qwen2, qwen3, qwen2moe, qwen3moe, qwen35 and qwen35moe. Others,
- * and every key that changes the numbers and that longhand does not know, are refused by name. The value
- * heads of a hybrid keep the order of the file (struct delta_config). A file split into parts
+ * are llama (Mistral and Mixtral included), mistral3, qwen2, qwen3, qwen2moe, qwen3moe, qwen35, qwen35moe
+ * and gemma3. Others, and every key that changes the numbers and that longhand does not know, are refused by
+ * name. The value heads of a hybrid keep the order of the file (struct delta_config). A file split into parts
  * (NAME-00001-of-00003.gguf) is given by its first part. */
 #pragma once
 #include "src/model/config.h"
@@ -21,11 +21,15 @@ int gguf_model_open(struct gguf_model *m, const char *path, struct err *e);
 void gguf_model_close(struct gguf_model *m);
 /* Closes m except for its tensors, which the caller owns then. */
 struct tensors gguf_take_tensors(struct gguf_model *m);
-/* The name that GGUF gives to a tensor of a Hugging Face model; `to` stays as it is if there is none. The
- * second function is for hybrids, the third for their draft layer, which is layer `layer` of the file. */
-void gguf_name(char *to, size_t size, const char *name);
-void gguf_hybrid_name(char *to, size_t size, const char *name);
+/* The name that GGUF gives to a tensor of a Hugging Face model; `to` stays as it is if there is none.
+ * gguf_speller chooses the function of a model. The last one is for the draft layer of a hybrid, which is
+ * layer `layer` of the file. */
+typedef void gguf_spell(char *to, size_t size, const char *name);
+gguf_spell *gguf_speller(const struct config *c);
 void gguf_draft_name(char *to, size_t size, const char *name, size_t layer);
+/* Whether the files have q and k rows in the order of architecture llama, and may have biases: of the first
+ * layer. */
+bool gguf_is_llama(const struct config *c);
 /* Writes the metadata that gguf_config reads back as c. ERR_INPUT: GGUF has no key for a setting of c.
  * drafts: the file has a draft layer after the others. divisor receives rope_freqs.weight [head_dim/2];
  * *has_divisor: whether c needs it. */

@@ -128,12 +128,23 @@ static void put_states(const struct putting *p)
         put_uint(p, "nextn_predict_layers", 1);
 }
 
+/* The layers that have a window, and the theta of their frequencies. */
+static void put_windows(const struct putting *p)
+{
+    const struct config *c = p->c;
+    char key[KEY_BYTES];
+    put_real(p, "rope.freq_base_swa", c->rope.local_theta);
+    gguf_put_array(p->o, key_of(key, p, "attention.sliding_window_pattern"), GGUF_BOOL, c->n_layers);
+    for (size_t l = 0; l < c->n_layers; l++)
+        gguf_add_bool(p->o, c->windowed[l]);
+}
+
 /* GGUF's name of the architecture. */
 static const char *arch_of(const struct config *c)
 {
     static const char *const others[][2] = { { "qwen2_moe", "qwen2moe" }, { "qwen3_moe", "qwen3moe" },
                                              { "qwen3_5", "qwen35" }, { "qwen3_5_moe", "qwen35moe" },
-                                             { "ministral3", "mistral3" } };
+                                             { "ministral3", "mistral3" }, { "gemma3", "gemma3" } };
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (strcmp(c->model_type, others[i][0]) == 0)
             return others[i][1];
@@ -145,11 +156,14 @@ int gguf_put_config(struct gguf_out *o, const struct config *c, bool drafts, flo
 {
     const bool qwen = strncmp(c->model_type, "qwen", 4) == 0;
     struct putting p = { o, c, arch_of(c), drafts, e };
+    const double scalar = c->n_layers == 62 ? (double)c->hidden / (double)c->n_heads : (double)c->head_dim;
+    if (c->norms_after && c->query_scalar != scalar)     /* which no key of a file says */
+        return lacks(&p, "this query_pre_attn_scalar");
     /* a file of these has no key for it */
     const bool normalised = strcmp(p.arch, "qwen2moe") != 0;
     if (c->n_experts && c->experts_normalised != normalised)
         return lacks(&p, normalised ? "norm_topk_prob false" : "norm_topk_prob true of qwen2_moe");
-    for (size_t i = 0; c->window && i < c->n_layers; i++)
+    for (size_t i = 0; c->window && !c->norms_after && i < c->n_layers; i++)
         if (!c->windowed[i] || qwen)
             return lacks(&p, "a window in some of the layers");
     if (c->n_experts && memchr(c->kind, LAYER_DENSE, c->n_layers))
@@ -174,6 +188,8 @@ int gguf_put_config(struct gguf_out *o, const struct config *c, bool drafts, flo
     put_uint(&p, "vocab_size", c->vocab);
     if (c->window)
         put_uint(&p, "attention.sliding_window", c->window);
+    if (c->norms_after)
+        put_windows(&p);
     if (c->bos >= 0)
         gguf_put_uint(o, "tokenizer.ggml.bos_token_id", (size_t)c->bos);
     if (c->n_eos) {

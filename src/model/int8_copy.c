@@ -77,14 +77,15 @@ static int begin(struct model *to, const struct model *from, struct err *e)
     to->mem = from->dev->alloc(from->dev, to->mem_bytes);
     to->layers = calloc(c->n_layers, sizeof *to->layers);
     to->experts = calloc(model_expert_layers(from) * c->n_experts + 1, sizeof *to->experts);
-    to->inv_freq = calloc(c->head_dim / 2, sizeof *to->inv_freq);
+    to->inv_freq = calloc(c->head_dim, sizeof *to->inv_freq);
     if (!to->mem || !to->layers || !to->experts || !to->inv_freq) {
         err_set(e, ERR_FAILED, "%s: out of memory for the draft weights (%zu bytes)", from->path,
                 to->mem_bytes);
         model_close(to);
         return -1;
     }
-    memcpy(to->inv_freq, from->inv_freq, c->head_dim / 2 * sizeof *to->inv_freq);
+    memcpy(to->inv_freq, from->inv_freq, c->head_dim * sizeof *to->inv_freq);
+    to->local_freq = from->local_freq ? to->inv_freq + c->head_dim / 2 : NULL;
     return 0;
 }
 

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "kernels/quant.h"
+#include "src/model/encode.h"
 #include "src/model/fingerprint.h"
 #include "src/model/gguf_form.h"
 
@@ -501,10 +502,14 @@ static int (*const load_mixer[])(struct loader *, const char *at, struct layer *
 static int load_layer(struct loader *l, const char *at, size_t index, struct layer *y)
 {
     const struct config *c = &l->model->config;
+    static const char after[] = "post_attention_layernorm";
+    const bool both = c->norms_after;
     return load_norm(l, &y->norm_attn, at, "input_layernorm", c->hidden) ||
            load_mixer[c->mixer[index]](l, at, y) ||
-           load_norm(l, &y->norm_mlp, at, "post_attention_layernorm", c->hidden) ||
-           load_feed_forward[c->kind[index]](l, at, y) ? -1 : 0;
+           (both && load_norm(l, &y->norm_attn_after, at, after, c->hidden)) ||
+           load_norm(l, &y->norm_mlp, at, both ? "pre_feedforward_layernorm" : after, c->hidden) ||
+           load_feed_forward[c->kind[index]](l, at, y) ||
+           (both && load_norm(l, &y->norm_mlp_after, at, "post_feedforward_layernorm", c->hidden)) ? -1 : 0;
 }
 
 /* Loads the embedding of an untied model, rows as they are stored. */
@@ -656,6 +661,19 @@ static int read_all(struct loader *l)
     return rc;
 }
 
+/* The factor on the embeddings, for EMBED_SCALED_ROUNDED in the type that they are stored in. */
+static float embed_scale(const struct loader *l)
+{
+    const struct config *c = &l->model->config;
+    const struct tensor *t = l->ts ? tensors_find(l->ts, "model.embed_tokens.weight") : NULL;
+    const float scale = sqrtf((float)c->hidden);
+    if (c->embed == EMBED_AS_IS)
+        return 1;
+    if (c->embed == EMBED_SCALED || !t || (t->dtype != DT_BF16 && t->dtype != DT_F16))
+        return scale;
+    return t->dtype == DT_BF16 ? bf16_to_f32(f32_to_bf16(scale)) : f16_to_f32(f32_to_f16(scale));
+}
+
 /* Measures, allocates and loads. After a failure the caller must call model_close. name: for messages. */
 static int build(struct loader *l, const char *name)
 {
@@ -671,7 +689,7 @@ static int build(struct loader *l, const char *name)
     l->goal = calloc(l->ts ? l->ts->n : 1, sizeof *l->goal);
     m->layers = calloc(m->config.n_layers, sizeof *m->layers);
     m->experts = calloc(model_expert_layers(m) * m->config.n_experts + 1, sizeof *m->experts);
-    m->inv_freq = calloc(m->config.head_dim / 2, sizeof *m->inv_freq);
+    m->inv_freq = calloc(m->config.head_dim, sizeof *m->inv_freq);
     int rc = l->mem && l->goal && m->layers && m->experts && m->inv_freq
                  ? 0
                  : err_set(l->e, ERR_FAILED, "%s: out of memory for the weights (%zu bytes, on %s)", name,
@@ -682,8 +700,12 @@ static int build(struct loader *l, const char *name)
         rc = err_set(l->e, ERR_FAILED, "%s: %s", dev->name, dev->error);
     for (size_t i = 0, slot[2] = { 0 }; rc == 0 && i < m->config.n_layers; i++)
         m->layers[i].slot = slot[m->config.mixer[i]]++;
-    if (rc == 0)
+    if (rc == 0) {
+        float *local = m->inv_freq + m->config.head_dim / 2;
         config_rope(&m->config, m->inv_freq, &m->rope_factor);
+        m->local_freq = config_rope_local(&m->config, local) ? local : NULL;
+        m->embed_scale = embed_scale(l);
+    }
     free(l->goal);
     return rc;
 }

@@ -26,6 +26,7 @@ static inline size_t mats_n(const struct mats *y)        /* outputs */
 struct layer {                           /* all in the device's memory */
     size_t slot;                         /* among the layers with the same kind of mixer */
     float *norm_attn, *norm_mlp;         /* [hidden] */
+    float *norm_attn_after, *norm_mlp_after;     /* [hidden], of outputs; NULL without norms_after */
     /* [(n_heads + 2 n_kv_heads) * head_dim_padded, hidden]; a gated model has after each head of q its gate:
      * [(2 n_heads + 2 n_kv_heads) * head_dim_padded, hidden] */
     struct mats qkv;
@@ -65,6 +66,8 @@ struct model {                           /* {0} is closed */
     struct mat fuse;
     float *norm_token, *norm_state;
     float *inv_freq, rope_factor;        /* the host's */
+    float *local_freq;                   /* of the layers that config_is_local names; or NULL */
+    float embed_scale;                   /* factor on the embeddings */
     size_t weight_bytes, n_params;
     size_t expert_bytes;                 /* of weight_bytes: of all experts */
     char path[4096];

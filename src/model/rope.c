@@ -117,6 +117,16 @@ void rope_frequencies(const struct config *c, const float *power, float *inv_fre
         llama3(c, inv_freq);
 }
 
+bool config_rope_local(const struct config *c, float *inv_freq)
+{
+    struct config local = *c;
+    float factor;
+    local.rope = (struct rope_config){ .theta = c->rope.local_theta };
+    if (c->rope.local_theta != 0)
+        config_rope(&local, inv_freq, &factor);
+    return c->rope.local_theta != 0;
+}
+
 void config_rope(const struct config *c, float *inv_freq, float *attention_factor)
 {
     float power[HEAD_DIM_MAX / 2];

@@ -47,7 +47,8 @@ int work_matrices(struct work_read *r, const struct model *m, struct err *e)
 
 size_t work_first_seen(const struct config *c, size_t layer, size_t pos)
 {
-    return c->window && c->windowed[layer] && pos + 1 > c->window ? pos + 1 - c->window : 0;
+    const size_t window = config_window(c, layer);
+    return window && pos + 1 > window ? pos + 1 - window : 0;
 }
 
 void work_add_product(struct work *w, const struct work_matrix *x, size_t rows)

@@ -78,8 +78,8 @@ static float swiglu_input(struct rng *rng)
     default: return rng_normal(rng) * 4;
     }
 }
-/* exp2 has 1.6e-7; the product before it |g| log2e 2^-24 absolute (gelu: four roundings of its argument); + 1,
- * quotient and product add 3 roundings. */
+/* exp2 has 1.6e-7; the product before it |g| log2e 2^-24 absolute (gelu: four roundings of its argument);
+ * + 1, quotient and product add 3 roundings. */
 static void gates_in_twins_and_reference(bool gelu, uint64_t seed)
 {
     struct rng rng = { seed };

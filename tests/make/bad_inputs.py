@@ -319,6 +319,33 @@ def config():
          layer_types=["sliding_attention", "full_attention"])
     case("c12_experts_of_states", dict(states, model_type="qwen3_5_moe_text"), num_experts=4,
          num_experts_per_tok=5)
+    gemma = dict(SMALL, model_type="gemma3_text", head_dim=16, sliding_window=16)
+    for key in ("sliding_window", "sliding_window_pattern", "query_pre_attn_scalar", "rope_local_base_freq"):
+        for name in ["0", "minus_1", "2p31", "string", "list", "true"] + ["null"] * (key == "sliding_window"):
+            if name != "2p31" or key.startswith("sliding"):
+                case("c13_%s_%s" % (key, name), gemma, **{key: values[name]})
+    case("c13_scalar_huge", gemma, query_pre_attn_scalar="=1e40")
+    case("c13_local_huge", gemma, rope_local_base_freq="=1e400")
+    case("c13_activation", gemma, hidden_activation="silu")
+    case("c13_activation_null", gemma, hidden_activation=None)
+    case("c13_softcap", gemma, final_logit_softcapping=30.0)
+    case("c13_both_ways", gemma, use_bidirectional_attention=True)
+    case("c13_hidden_by_heads", gemma, hidden_size=62)
+    case("c13_layer_types_short", gemma, layer_types=["sliding_attention"])
+    case("c13_layer_types_linear", gemma, layer_types=["sliding_attention", "linear_attention"])
+    case("c13_layer_types_disagree", gemma, sliding_window_pattern=2, layer_types=["full_attention"] * 2)
+    case("c13_rope_flat", gemma, rope_parameters={"rope_type": "linear", "factor": 8.0})
+    case("c13_rope_list", gemma, rope_parameters=[1])
+    case("c13_rope_full_list", gemma, rope_parameters={"full_attention": [1]})
+    case("c13_rope_full_key", gemma, rope_parameters={"full_attention": {"rope_type": "linear"}})
+    case("c13_rope_sliding_list", gemma, rope_parameters={"sliding_attention": [1]})
+    case("c13_rope_sliding_scaled", gemma,
+         rope_parameters={"sliding_attention": {"rope_type": "linear", "factor": 8.0}})
+    case("c13_rope_sliding_factor", gemma, rope_parameters={"sliding_attention": {"factor": 8.0}})
+    case("c13_rope_sliding_theta", gemma, rope_parameters={"sliding_attention": {"rope_theta": 0}})
+    case("c13_rope_other_kind", gemma, rope_parameters={"chunked_attention": {"rope_theta": 1.0}})
+    case("c13_text_type", {"model_type": "gemma3", "text_config": dict(gemma, model_type="llama")})
+    case("c13_llama_scalar", query_pre_attn_scalar=256)
     write("config/key_twice.json", config_text(SMALL).replace('"vocab_size": 100',
         '"vocab_size": 100, "vocab\\u005fsize": 100'))
     twice = '={"type": "linear", "factor": 2, "factor": 3}'

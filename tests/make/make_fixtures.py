@@ -101,9 +101,12 @@ def byte_tokenizer(text, size, kind, bos):
     return t
 
 
-def metaspace_tokenizer(text, size):
-    """The form of Llama 2's file: byte fallback, U+2581 by the normalizer, <s> by the template."""
-    head = ["<unk>", "<s>", "</s>"] + [f"<0x{i:02X}>" for i in range(256)]
+def metaspace_tokenizer(text, size, gemma=False):
+    """The form of Llama 2's file: byte fallback, U+2581 by the normalizer, <s> by the template. Gemma's has
+    other names, no space before a text, and a split that cuts nothing."""
+    names = ["<pad>", "<eos>", "<bos>", "<unk>"] if gemma else ["<unk>", "<s>", "</s>"]
+    unk, bos = ("<unk>", "<bos>") if gemma else ("<unk>", "<s>")
+    head = names + [f"<0x{i:02X}>" for i in range(256)]
     words = ("\u2581" + text.replace(" ", " \u2581")).split(" ")
     common = sorted(set("".join(words)), key=lambda c: (-text.count(c),
                                                         c))[:48]   # ties must not depend on a hash
@@ -114,14 +117,20 @@ def metaspace_tokenizer(text, size):
     pieces = sorted(learned["vocab"], key=learned["vocab"].get)[:size - len(head)]
     merges = [tuple(m) for m in learned["merges"] if "".join(m) in pieces]
     t = Tokenizer(models.BPE(vocab={p: i for i, p in enumerate(head + pieces)}, merges=merges,
-                             unk_token="<unk>",
+                             unk_token=unk,
                              fuse_unk=True, byte_fallback=True))
-    t.add_special_tokens([AddedToken(s, special=True, normalized=False) for s in head[:3]])
-    t.normalizer = normalizers.Sequence([normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")])
-    t.decoder = decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(),
-                                   decoders.Strip(" ", 1, 0)])
+    t.add_special_tokens([AddedToken(s, special=True, normalized=False) for s in names])
+    spaces = normalizers.Replace(" ", "\u2581")
+    chain = [decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse()]
+    if gemma:
+        t.normalizer = spaces
+        t.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
+        t.decoder = decoders.Sequence(chain)
+    else:
+        t.normalizer = normalizers.Sequence([normalizers.Prepend("\u2581"), spaces])
+        t.decoder = decoders.Sequence(chain + [decoders.Strip(" ", 1, 0)])
     t.post_processor = processors.TemplateProcessing(
-        single="<s> $A", pair="<s> $A <s> $B", special_tokens=[("<s>", 1)])
+        single=f"{bos} $A", pair=f"{bos} $A {bos} $B", special_tokens=[(bos, t.token_to_id(bos))])
     return t
 
 
@@ -145,6 +154,14 @@ QWEN2_CFG = {**LLAMA, "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen
              "use_sliding_window": False, "sliding_window": 64, "max_window_layers": 1}
 QWEN3_CFG = {**QWEN2_CFG, "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "head_dim": 16,
              "attention_bias": False}
+
+# Five layers of six have a window and frequencies of their own.
+GEMMA3_CFG = {"architectures": ["Gemma3ForCausalLM"], "model_type": "gemma3_text",
+              "hidden_activation": "gelu_pytorch_tanh", "hidden_size": 40, "intermediate_size": 56,
+              "num_hidden_layers": 6, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
+              "max_position_embeddings": 8192, "rms_norm_eps": 1e-6, "vocab_size": 330,
+              "query_pre_attn_scalar": 24, "rope_theta": 100000.0, "rope_local_base_freq": 1000.0,
+              "rope_scaling": {"factor": 4.0, "rope_type": "linear"}, "sliding_window": 100}
 
 # Mixtures of experts. EACH: tensors of each expert, as published; otherwise fused, as transformers has them.
 MIXTRAL_CFG = {**LLAMA, "architectures": ["MixtralForCausalLM"], "model_type": "mixtral",
@@ -394,6 +411,29 @@ FIXTURES = {
                                    controls={"KV heads swapped": SWAP}),
     "mistral3-wrapped-f16": dict(dtype="f16", tok="tekken", wrap=True, config={
         **MISTRAL, "head_dim": 24, "rope_theta": 1000000000.0}, controls={"KV heads swapped": SWAP}),
+    "gemma3-bf16": dict(dtype="bf16", tok="gemma", config=GEMMA3_CFG, controls={
+        "window + 1": {"set": {"sliding_window": 101}}, "window - 1": {"set": {"sliding_window": 99}},
+        "a layer less has a window": {"set": {"sliding_window_pattern": 5}},
+        "scale of head_dim": {"set": {"query_pre_attn_scalar": 16}},
+        "factor 5": {"set": {"rope_scaling": {"factor": 5.0, "rope_type": "linear"}}},
+        "local theta": {"set": {"rope_local_base_freq": 1100.0}},
+        "global theta": {"set": {"rope_theta": 120000.0}},
+        "ones after attention": {"zero": ["post_attention_layernorm.weight"]},
+        "ones before the MLP": {"zero": ["pre_feedforward_layernorm.weight"]},
+        "ones after the MLP": {"zero": ["post_feedforward_layernorm.weight"]},
+        "k-norm ones": {"zero": ["k_norm.weight"]}, "KV heads swapped": SWAP}),
+    # as Gemma 3 4B is published: the text model in a wrapper with an eye; the present spelling
+    "gemma3-wrapped-f32": dict(dtype="f32", tok="gemma", wrap=True, resave=True, config={
+        **GEMMA3_CFG, "sliding_window": 65,
+        "layer_types": ["sliding_attention", "full_attention"] * 3},
+        controls={"KV heads swapped": SWAP}),
+    # as Gemma 3 270M: no scaling, one KV head, the scale of head_dim, which a GGUF file can say
+    "gemma3-plain-bf16": dict(dtype="bf16", tok="gemma", drop=["rope_scaling", "rope_local_base_freq"],
+                              config={
+        **GEMMA3_CFG, "hidden_size": 64, "num_key_value_heads": 1, "head_dim": 24,
+        "query_pre_attn_scalar": 24, "rope_theta": 1000000.0},
+        controls={"scale of 16": {"set": {"query_pre_attn_scalar": 16}},
+                  "window + 1": {"set": {"sliding_window": 101}}}),
 }
 
 
@@ -403,14 +443,15 @@ def randomise(model, seed, qk_gain, logit_gain):
     normal = lambda p, std: p.copy_(torch.randn(p.shape, generator=g) * std)  # noqa: E731
     uniform = lambda p, a, b: p.copy_(torch.rand(p.shape, generator=g) * (b - a) + a)  # noqa: E731
     tied = model.config.tie_word_embeddings
+    one = 1 if model.config.model_type == "gemma3_text" else 0       # norms hold w - 1
     with torch.no_grad():
         for name, p in model.named_parameters():
             if name.endswith("bias"):
                 normal(p, 0.3)
             elif "q_norm" in name or "k_norm" in name:
-                uniform(p, 0.7, 1.9)
+                uniform(p, 0.7 - one, 1.9 - one)
             elif "norm" in name:
-                uniform(p, 0.6, 1.4)
+                uniform(p, 0.6 - one, 1.4 - one)
             elif "embed_tokens" in name:
                 normal(p, logit_gain / math.sqrt(p.shape[1]) if tied else 0.8)
             elif "lm_head" in name:
@@ -471,8 +512,13 @@ def save_weights(state, folder, shard):
 
 
 def load(folder, dtype=torch.float32, attn="eager"):
-    return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation=attn,
-                                                experts_implementation="eager").eval()
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation=attn,
+                                                 experts_implementation="eager").eval()
+    embed = model.get_input_embeddings()
+    if hasattr(embed, "embed_scale"):        # as in a model of the stored type
+        stored = load_file(folder / "model.safetensors")["model.embed_tokens.weight"].dtype
+        embed.embed_scale = embed.embed_scale.to(stored).to(dtype)
+    return model
 
 
 def logits_of(model, ids):
@@ -638,11 +684,13 @@ def write_reference(folder, ids, nll, logits, seed):
 
 
 def wrap(folder):
-    """Gives the folder the form of Mistral3ForConditionalGeneration, with a tensor of the eye."""
+    """Gives the folder the form of a wrapper of Mistral or Gemma, with a tensor of the eye."""
     text = json.loads((folder / "config.json").read_text())
     text.pop("architectures")
+    gemma = text["model_type"] == "gemma3_text"
     (folder / "config.json").write_text(json.dumps({
-        "architectures": ["Mistral3ForConditionalGeneration"], "model_type": "mistral3",
+        "architectures": [("Gemma3" if gemma else "Mistral3") + "ForConditionalGeneration"],
+        "model_type": "gemma3" if gemma else "mistral3",
         "image_token_index": 10, "multimodal_projector_bias": False, "spatial_merge_size": 2,
         "text_config": text, "vision_config": {"model_type": "pixtral", "hidden_size": 8},
         "vision_feature_layer": -1}, indent=1) + "\n")
@@ -662,6 +710,8 @@ def make(name, spec, texts, index, out=OUT):
     if spec["tok"] == "metaspace":
         tok = metaspace_tokenizer(text, vocab)
         config["bos_token_id"], config["eos_token_id"] = 1, 2
+    elif spec["tok"] == "gemma":
+        tok = metaspace_tokenizer(text, vocab, True)
     else:
         bos = "<|begin|>" if spec["tok"] in ("llama3", "tekken") else None
         tok = byte_tokenizer(text, vocab, spec["tok"], bos)

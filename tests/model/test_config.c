@@ -328,6 +328,46 @@ static void ministral3(void)
                 &e) == 0 && !strcmp(c.model_type, "mistral") && !c.window, "%s", e.msg);
 }
 
+/* What Gemma 3 has by default, in both spellings of its frequencies. */
+static void gemma3(void)
+{
+    struct config c;
+    struct err e;
+    float local[HEAD_DIM_MAX / 2], plain[HEAD_DIM_MAX / 2], factor;
+    CHECK(parse(&c, "{\"model_type\": \"gemma3\", \"text_config\": {\"model_type\": \"gemma3_text\", "
+                    "\"hidden_size\": 2560, \"intermediate_size\": 10240, \"num_hidden_layers\": 34, "
+                    "\"rope_scaling\": {\"factor\": 8.0, \"rope_type\": \"linear\"}, "
+                    "\"sliding_window\": 1024}, \"eos_token_id\": [1, 106]}", NULL, &e) == 0, "%s", e.msg);
+    CHECK(!strcmp(c.model_type, "gemma3") && c.vocab == 262208 && c.head_dim == 256 && c.n_kv_heads == 4 &&
+          c.tied && c.gelu && c.norms_after && c.norm_plus_one && c.qk_norm && c.n_eos == 2 && c.bos == 2 &&
+          c.embed == EMBED_SCALED_ROUNDED && near(c.query_scalar, 256, 0, 0));
+    for (size_t l = 0; l < 34; l++)
+        CHECK(config_window(&c, l) == (l % 6 < 5 ? 1024 : 0) && config_is_local(&c, l) == (l % 6 < 5));
+    CHECK(near(c.rope.theta, 1e6, 0, 0) && near(c.rope.local_theta, 1e4, 0, 0) && c.context == 131072);
+    CHECK(config_scale_context(&c, "linear:2", &e) == -1 && strstr(e.msg, "are scaled already"), "%s", e.msg);
+    /* the frequencies of windowed layers are not scaled */
+    CHECK(config_rope_local(&c, local));
+    c.rope = (struct rope_config){ .theta = 1e4, .factor = 1 };
+    config_rope(&c, plain, &factor);
+    CHECK(!memcmp(local, plain, 128 * sizeof *local) && !config_rope_local(&c, local));
+
+    CHECK(parse(&c, "{\"model_type\": \"gemma3_text\", \"num_hidden_layers\": 3, \"layer_types\": "
+                    "[\"full_attention\", \"sliding_attention\", \"full_attention\"], \"rope_parameters\": "
+                    "{\"full_attention\": {\"rope_type\": \"linear\", \"factor\": 4, \"rope_theta\": 2e6}, "
+                    "\"sliding_attention\": {\"rope_type\": \"default\", \"rope_theta\": 3e4}}}", NULL,
+                &e) == 0, "%s", e.msg);
+    CHECK(c.window == 4096 && !c.windowed[0] && c.windowed[1] && !c.windowed[2] &&
+          c.rope.type == ROPE_LINEAR && near(c.rope.factor, 4, 0, 0) && near(c.rope.theta, 2e6, 0, 0) &&
+          near(c.rope.local_theta, 3e4, 0, 0) && c.n_eos == 1 && c.eos[0] == 1);
+    CHECK(parse(&c, "{\"model_type\": \"gemma3_text\", \"rope_theta\": 5e5, \"rope_local_base_freq\": 2e4, "
+                    "\"sliding_window_pattern\": 2, \"rope_parameters\": {\"full_attention\": null}}", NULL,
+                &e) == 0, "%s", e.msg);
+    CHECK(c.windowed[0] && !c.windowed[1] && c.rope.type == ROPE_PLAIN && near(c.rope.theta, 5e5, 0, 0) &&
+          near(c.rope.local_theta, 2e4, 0, 0));
+    CHECK(config_scale_context(&c, "yarn:2", &e) == 0 && near(c.rope.local_theta, 2e4, 0, 0) &&
+          c.context == 262144, "%s", e.msg);
+}
+
 static void generation_settings(void)
 {
     struct config c;
@@ -423,6 +463,7 @@ int main(void)
     RUN(accepts);
     RUN(end_ids);
     RUN(ministral3);
+    RUN(gemma3);
     RUN(generation_settings);
     RUN(context);
     RUN(refuses_files);

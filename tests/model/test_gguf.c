@@ -224,9 +224,38 @@ static int open_file(const char *file, size_t n, struct err *e)
 
 struct bad_model { const char *says; int form; struct rig_change c; };
 static const struct bad_model bad_models[] = {
-    { "found gemma3, allowed are llama (with Mistral and Mixtral), mistral3, qwen2, qwen3, qwen2moe, "
-      "qwen3moe, qwen35 and qwen35moe", true,
-      { "general.architecture", GGUF_STRING, 0, "gemma3", { 0 } } },
+    { "found gemma4, allowed are llama (with Mistral and Mixtral), mistral3, qwen2, qwen3, qwen2moe, "
+      "qwen3moe, qwen35, qwen35moe and gemma3", true,
+      { "general.architecture", GGUF_STRING, 0, "gemma4", { 0 } } },
+    { "sliding_window: the key is missing", 3,
+      { "gemma3.attention.sliding_window", RIG_DROP, 0, NULL, { 0 } } },
+    { "sliding_window: found 0", 3, { "gemma3.attention.sliding_window", GGUF_U32, 0, NULL, { 0 } } },
+    { "sliding_window: found 4294967295", 3,
+      { "gemma3.attention.sliding_window", GGUF_U32, 4294967295.0, NULL, { 0 } } },
+    { "sliding_window: a whole number is needed", 3,
+      { "gemma3.attention.sliding_window", GGUF_STRING, 0, "16", { 0 } } },
+    { "sliding_window_pattern: found 0", 3,
+      { "gemma3.attention.sliding_window_pattern", GGUF_U32, 0, NULL, { 0 } } },
+    { "sliding_window_pattern: a whole number is needed", 3,
+      { "gemma3.attention.sliding_window_pattern", GGUF_STRING, 0, "6", { 0 } } },
+    { "sliding_window_pattern: an array of booleans is needed", 3,
+      { "gemma3.attention.sliding_window_pattern", GGUF_ARRAY, 1, NULL, { 0 } } },
+    { "sliding_window_pattern: 3 layers, needed are 2", 3,
+      { "gemma3.attention.sliding_window_pattern", RIG_BOOLS, 3, NULL, { 0 } } },
+    { "freq_base_swa: found 0", 3, { "gemma3.rope.freq_base_swa", GGUF_F32, 0, NULL, { 0 } } },
+    { "freq_base_swa: found nan", 3, { "gemma3.rope.freq_base_swa", GGUF_F32, NAN, NULL, { 0 } } },
+    { "freq_base_swa: a number is needed", 3, { "gemma3.rope.freq_base_swa", GGUF_STRING, 0, "x", { 0 } } },
+    { "scaling.factor: found nan", 3, { "gemma3.rope.scaling.factor", GGUF_F32, NAN, NULL, { 0 } } },
+    { "tensor \"blk.1.post_ffw_norm.weight\" is missing", 3,
+      { "blk.1.post_ffw_norm.weight", RIG_DROP, 0, NULL, { 0 } } },
+    { "tensor \"blk.0.post_attention_norm.weight\" is missing", 3,
+      { "blk.0.post_attention_norm.weight", RIG_DROP, 0, NULL, { 0 } } },
+    { "tensor \"blk.0.attn_q.bias\" is not one of a gemma3 model", 3,
+      { "blk.0.attn_q.bias", RIG_ADD, 0, NULL, { 32, 0 } } },
+    { "tensor \"rope_freqs.weight\" in a gemma3 model", 3, { "rope_freqs.weight", RIG_ADD, 0, NULL,
+      { 8, 0 } } },
+    { "tensor \"blk.0.post_ffw_norm.weight\" is not one of a llama model", true,
+      { "blk.0.post_ffw_norm.weight", RIG_ADD, 0, NULL, { 32, 0 } } },
     { "general.architecture: the key is missing", true, { "general.architecture", RIG_DROP, 0, NULL,
       { 0 } } },
     { "found ge\\x0am\\x1b[31mma, allowed", true,
@@ -347,7 +376,7 @@ static void every_check_of_a_model_has_its_file(void)
 {
     struct err e;
     size_t n;
-    for (int form = 0; form < 3; form++) {
+    for (int form = 0; form < 4; form++) {
         char *file = rig_make(NULL, form, &n);
         CHECK(open_file(file, n, &e) == 0, "the unchanged file: %s", e.msg);
         free(file);
@@ -379,12 +408,41 @@ static void values_that_no_text_needs_are_ignored(void)
         { 0, { "token", 0, 260, "", { 0 } } },
         { 0, { "token", 0, 260, "\xe6\x97\xa5", { 0 } } },     /* a character of no byte */
         { 0, { "tokenizer.ggml.merges", RIG_MERGES, 0, "zz qq", { 0 } } },
+        { 3, { "gemma3.attention.sliding_window_pattern", RIG_BOOLS, 2, NULL, { 0 } } },
+        { 3, { "gemma3.attention.sliding_window_pattern", GGUF_U32, 2147483647.0, NULL, { 0 } } },
     };
     struct err e;
     size_t n;
     for (size_t i = 0; i < sizeof loads / sizeof *loads; i++) {
         char *file = rig_make(&loads[i].c, loads[i].form, &n);
         CHECK(open_file(file, n, &e) == 0, "%s, case %zu: %s", loads[i].c.key, i, e.msg);
+        free(file);
+    }
+}
+
+/* What the keys of Gemma 3 mean, and what they do not say. */
+static void keys_of_gemma3(void)
+{
+    const struct { struct rig_change c; int windowed[RIG_LAYERS]; double local; } of[] = {
+        { { "none", 0, 0, NULL, { 0 } }, { 1, 1 }, 1e4 },
+        { { "gemma3.attention.sliding_window_pattern", GGUF_U32, 2, NULL, { 0 } }, { 1, 0 }, 1e4 },
+        { { "gemma3.attention.sliding_window_pattern", RIG_BOOLS, 2, NULL, { 0 } }, { 1, 0 }, 1e4 },
+        { { "gemma3.rope.freq_base_swa", GGUF_F32, 3e4, NULL, { 0 } }, { 1, 1 }, 3e4 },
+    };
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        struct gguf g;
+        struct config c;
+        struct err e = { 0 };
+        size_t n;
+        char *file = rig_make(&of[i].c, 3, &n);
+        CHECK(gguf_parse(&g, "x", (uint8_t *)file, n, n, &e) == 0 && gguf_config(&c, &g, &e) == 0, "%s",
+              e.msg);
+        CHECK(c.embed == EMBED_SCALED && !c.norm_plus_one && c.norms_after && c.gelu && c.window == 16 &&
+              fabs(c.query_scalar - 16) < 1e-3 && fabs(c.rope.local_theta - of[i].local) < 1e-3 &&
+              fabs(c.rope.theta - 10000) < 1e-3);
+        for (size_t l = 0; l < RIG_LAYERS; l++)
+            CHECK(c.windowed[l] == of[i].windowed[l], "case %zu, layer %zu", i, l);
+        gguf_close(&g);
         free(file);
     }
 }
@@ -577,6 +635,7 @@ int main(void)
     RUN(a_file_that_ends_early_is_refused);
     RUN(every_check_of_a_model_has_its_file);
     RUN(values_that_no_text_needs_are_ignored);
+    RUN(keys_of_gemma3);
     RUN(parts_are_one_model);
     RUN(mutations_are_refused_with_one_line);
     RUN(changed_files_of_hybrids);

@@ -1,0 +1,62 @@
+/* The usable length of a model, and --context-scaling. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/json.h"
+#include "src/model/config.h"
+
+size_t config_context(const struct config *c)
+{
+    double n = (double)c->max_position;
+    if (c->rope.type == ROPE_LINEAR && !c->rope.within)
+        n *= c->rope.factor;
+    if (c->rope.type == ROPE_YARN && (double)c->rope.original * c->rope.factor > n)
+        n = (double)c->rope.original * c->rope.factor;
+    return n <= CONTEXT_MAX ? (size_t)n : 0;
+}
+
+/* Reads a decimal number in [lo, hi] at *s and moves *s after it. */
+static bool scan_number(const char **s, double lo, double hi, double *x)
+{
+    char text[JS_NUMBER_MAX + 1], *end;
+    size_t n = strspn(*s, "0123456789.eE+-");
+    if (n > JS_NUMBER_MAX || **s < '0' || **s > '9')
+        return false;
+    memcpy(text, *s, n);
+    text[n] = 0;
+    *x = strtod(text, &end);
+    *s += n;
+    return *end == 0 && *x >= lo && *x <= hi;
+}
+
+int config_scale_context(struct config *c, const char *spec, struct err *e)
+{
+    struct config n = *c;
+    if (c->rope.within && c->rope.type != ROPE_PLAIN)
+        return err_set(e, ERR_INPUT, "--context-scaling: the positions of this %s model are scaled already",
+                       c->model_type);
+    double factor, original = (double)(c->rope.type == ROPE_YARN ? c->rope.original : c->max_position);
+    bool yarn = strncmp(spec, "yarn:", 5) == 0, linear = strncmp(spec, "linear:", 7) == 0;
+    const char *s = spec + (yarn ? 5 : 7);
+    if ((!yarn && !linear) || !scan_number(&s, 1, 1e6, &factor) ||
+        (yarn && *s == ':' && (s++, !scan_number(&s, 1, CONTEXT_MAX, &original))) || *s ||
+        original != (double)(size_t)original)
+        return err_set(e, ERR_INPUT,
+                       "--context-scaling: found %s, allowed are yarn:F, yarn:F:ORIG and linear:F with F "
+                       "from 1, ORIG a whole number", spec);
+    n.rope = (struct rope_config){ .type = yarn ? ROPE_YARN : ROPE_LINEAR, .theta = c->rope.theta,
+                                   .factor = factor, .beta_fast = 32, .beta_slow = 1, .truncate = true,
+                                   .original = yarn ? (size_t)original : 0 };
+    n.rope.local_theta = c->rope.local_theta;
+    if (c->rope.growth != 0) {           /* of the distance that the model was trained for */
+        n.rope.growth = c->rope.growth;
+        n.rope.original = yarn ? n.rope.original : c->rope.original;
+    }
+    n.context = config_context(&n);
+    if (!n.context || (yarn && n.rope.theta <= 1))
+        return err_set(e, ERR_INPUT,
+                       "--context-scaling: %s makes a context of more than %d positions, or rope_theta is 1",
+                       spec, CONTEXT_MAX);
+    *c = n;
+    return 0;
+}
