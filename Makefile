@@ -109,7 +109,8 @@ LIBDIR := $(DESTDIR)$(PREFIX)/lib
 INSTALLED := $(DESTDIR)$(PREFIX)/bin/longhand $(SHARE)/man/man1/longhand.1 \
              $(SHARE)/bash-completion/completions/longhand $(SHARE)/zsh/site-functions/_longhand \
              $(SHARE)/fish/vendor_completions.d/longhand.fish \
-             $(LIBDIR)/systemd/system/longhand.service $(LIBDIR)/sysusers.d/longhand.conf
+             $(LIBDIR)/systemd/system/longhand.service $(LIBDIR)/sysusers.d/longhand.conf \
+             $(LIBDIR)/systemd/system/longhand-serve.service
 JOB_FILES := scripts/longhand.sbatch scripts/longhand-job.yaml
 DOCS      := README.md $(wildcard docs/*.md docs/*.png)
 INSTALLED += $(JOB_FILES:scripts/%=$(SHARE)/longhand/%) $(DOCS:%=$(SHARE)/doc/longhand/%)
@@ -122,6 +123,7 @@ install: $(BUILD)/longhand
 	$< help --completion fish >$(word 5,$(INSTALLED))
 	sed 's|/usr/local/bin/|$(PREFIX)/bin/|' scripts/longhand.service >$(word 6,$(INSTALLED))
 	install -m 644 scripts/longhand.sysusers $(word 7,$(INSTALLED))
+	sed 's|/usr/local/bin/|$(PREFIX)/bin/|' scripts/longhand-serve.service >$(word 8,$(INSTALLED))
 	install -m 644 $(JOB_FILES) $(SHARE)/longhand
 	install -m 644 README.md $(SHARE)/doc/longhand
 	install -m 644 $(filter docs/%,$(DOCS)) $(SHARE)/doc/longhand/docs

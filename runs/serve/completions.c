@@ -116,11 +116,8 @@ static enum MHD_Result answer_done(struct call *c, struct waiting *w, const stru
     int rc = 0;
     for (size_t i = 0; i < jobs->n && rc == 0; i++)
         rc = put_choice(&r.w, w, &jobs->v[i], i, &e);
-    if (rc) {
-        stream_end(r.w.f);
-        free(r.text);
-        return answer_err(c, &e);
-    }
+    if (rc)
+        return reply_drop(c, &r, &e);
     jw_close(&r.w, ']');
     put_usage(&r.w, jobs);
     jw_close(&r.w, '}');

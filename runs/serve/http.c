@@ -25,7 +25,7 @@ enum { SPARE = 8, STACK_BYTES = 1 << 20, KEY_BYTES_MAX = 4096 };
 int reply_open(struct reply *r)
 {
     FILE *f = memory_file(&r->text, &r->n);
-    r->w = (struct json_writer){ .f = f, .digits = 10, .style = JW_COMPACT };
+    r->w = (struct json_writer){ .f = f, .digits = 15, .style = JW_COMPACT };
     return f ? 0 : -1;
 }
 
@@ -61,6 +61,13 @@ enum MHD_Result reply_send(struct call *c, struct reply *r, unsigned status)
     }
     return answer(c, status, MHD_create_response_from_buffer(r->n, r->text, MHD_RESPMEM_MUST_FREE),
                   "application/json");
+}
+
+enum MHD_Result reply_drop(struct call *c, struct reply *r, const struct err *e)
+{
+    stream_end(r->w.f);
+    free(r->text);
+    return answer_err(c, e);
 }
 
 void put_error(struct json_writer *w, unsigned status, const char *message)

@@ -40,6 +40,8 @@ bool call_is_gone(const struct call *c);
 struct reply { struct json_writer w; char *text; size_t n; };
 int  reply_open(struct reply *r);        /* -1: out of memory */
 enum MHD_Result reply_send(struct call *c, struct reply *r, unsigned status);
+/* Drop the JSON text, and answer with the failure. */
+enum MHD_Result reply_drop(struct call *c, struct reply *r, const struct err *e);
 /* OpenAI's error object. */
 enum MHD_Result answer_error(struct call *c, unsigned status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

@@ -1,5 +1,7 @@
 /* The routes of a server, and those that need no job. Start at the table at the end. */
 #include "runs/serve/completions.h"
+#include "runs/serve/jobs.h"
+#include "runs/serve/page.h"
 
 #include <string.h>
 
@@ -60,5 +62,18 @@ const struct route routes[] = {
     { "GET", "/v1/models/*", answer_model, false },
     { "POST", "/v1/completions", answer_completions, false },
     { "POST", "/v1/chat/completions", answer_chat, false },
+    { "POST", "/tokenize", answer_tokenize, false },
+    { "POST", "/detokenize", answer_detokenize, false },
+    { "GET", "/metrics", answer_metrics, false },
+    { "GET", "/v1/jobs", answer_jobs, false },
+    { "GET", "/v1/jobs/*", answer_job, false },
+    { "DELETE", "/v1/jobs/*", answer_job_remove, false },
+    { "GET", "/v1/jobs/*/text", answer_job_text, false },
+    { "GET", "/v1/jobs/*/report", answer_job_report, false },
+    { "POST", "/v1/jobs/*/pause", answer_job_pause, false },
+    { "POST", "/v1/jobs/*/resume", answer_job_resume, false },
+    { "POST", "/v1/jobs/*/cancel", answer_job_cancel, false },
+    { "POST", "/v1/jobs/*/priority", answer_job_priority, false },
+    { "GET", "/", answer_page, false },
     { NULL },
 };

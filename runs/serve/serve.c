@@ -8,6 +8,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -35,6 +36,15 @@ static void job_ended(void *ctx, int64_t id, const struct job *job, size_t wante
     server_tell(sv, id);
 }
 
+static void take_metrics(void *ctx, char *text)
+{
+    struct server *sv = ctx;
+    pthread_mutex_lock(&sv->news.lock);
+    free(sv->metrics);
+    sv->metrics = text;
+    pthread_mutex_unlock(&sv->news.lock);
+}
+
 static int work(struct server *sv, size_t parallel, struct err *e)
 {
     struct worker *w = sv->worker;
@@ -46,7 +56,8 @@ static int work(struct server *sv, size_t parallel, struct err *e)
     const struct schedule_options how = {
         .how = { .state_if_stopped = JOB_QUEUED, .accept_change = o->accept_change },
         .parallel = parallel, .only_model = w->engine.path, .bell = &sv->bell,
-        .max_attempts = (int)o->max_attempts, .watch = true, .ended = job_ended, .ctx = sv,
+        .max_attempts = (int)o->max_attempts, .watch = true, .preempts = true,
+        .take_metrics = take_metrics, .ended = job_ended, .ctx = sv,
     };
     sv->phase = SERVE_READY;
     return schedule_queue(w, &how, e);
@@ -107,6 +118,7 @@ static void close_server(struct server *sv)
     for (size_t i = 0; i < READERS; i++)
         text_reader_close(&sv->texts[i].reader);
     batch_close(&sv->front);
+    free(sv->metrics);
     worker_close(sv->worker);
     store_close(sv->reader);
     store_close(sv->writer);

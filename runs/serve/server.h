@@ -30,7 +30,9 @@ struct server {
     atomic_size_t busy;                  /* requests that wait for texts */
     struct bell bell;
     struct news news;
-    struct { int64_t job; char why[600]; } refusal[REFUSALS]; size_t n_refusals;     /* under news.lock */
+    /* under news.lock */
+    struct { int64_t job; char why[600]; } refusal[REFUSALS]; size_t n_refusals;
+    char *metrics;                       /* the figures of the worker; NULL: none yet */
     pthread_mutex_t reading; struct store *reader; struct shared_reader texts[READERS];
     pthread_mutex_t writing; struct store *writer;
     pthread_mutex_t asking; struct batch front;

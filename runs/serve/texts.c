@@ -59,8 +59,10 @@ static int put_tokens(struct server *sv, struct growing *g, const struct job *jo
                          "not have", job->id, y->at, ids[i]);
             break;
         }
+        const bool wanted = y->at >= g->from;
         replay_token(y, ids[i], &bytes, &n_bytes);
-        fwrite(bytes, 1, n_bytes, to);
+        if (wanted)
+            fwrite(bytes, 1, n_bytes, to);
     }
     free(ids);
     if (rc || job->state != JOB_DONE)

@@ -9,6 +9,7 @@ struct growing {
     struct shared_reader *reader;        /* NULL: the text has not begun */
     struct job_parts parts;
     struct replay replay;
+    size_t from;                         /* the first token that is written */
     bool over;                           /* the job is done, and all of its text was written */
 };
 /* Write what has been added to the text since the last call, as far as no retake changes it. *job: its row,

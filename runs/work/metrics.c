@@ -39,7 +39,7 @@ void metrics_model(struct metrics *m, const char *model)
 
 bool metrics_due(const struct metrics *m)
 {
-    return m->path && clock_seconds() - m->written >= METRICS_SECONDS;
+    return clock_seconds() - m->written >= METRICS_SECONDS;
 }
 
 void metrics_add(struct metrics_sums *s, const struct draft_stats *d, size_t prefill_tokens, double prefill)
@@ -158,7 +158,7 @@ int metrics_write(struct metrics *m, const struct metrics_now *now, struct metri
     struct text *t = malloc(sizeof *t);
     int rc = -1;
     m->written = clock_seconds();
-    snprintf(temporary, sizeof temporary, "%s.tmp", m->path);
+    snprintf(temporary, sizeof temporary, "%s.tmp", m->path ? m->path : "");
     if (!t || !(t->f = memory_file(&data, &n))) {
         free(t);
         return err_set(e, ERR_FAILED, "out of memory for --metrics");
@@ -169,6 +169,10 @@ int metrics_write(struct metrics *m, const struct metrics_now *now, struct metri
     put_counters(t, m, all);
     if (stream_end(t->f)) {
         err_set(e, ERR_FAILED, "out of memory for --metrics");
+    } else if (m->take) {
+        m->take(m->ctx, data);
+        data = NULL;
+        rc = 0;
     } else {
         const int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
         rc = fd < 0 || write_bytes(fd, data, n) ? -1 : 0;

@@ -26,7 +26,9 @@ struct metrics_now {                     /* gauges */
 };
 
 struct metrics {
-    const char *path;                    /* borrowed; NULL: nothing is written */
+    const char *path;                    /* borrowed; NULL: no file is written */
+    /* gets the text instead of a file, and frees it; NULL: nobody does */
+    void (*take)(void *ctx, char *text); void *ctx;
     double written;                      /* by clock_seconds */
     double began;                        /* seconds since 1970 */
     char model[PATH_BYTES];              /* "": none yet */

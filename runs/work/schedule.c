@@ -31,6 +31,7 @@ struct schedule {
     struct metrics metrics;
     bool metrics_failed;                 /* a notice says so */
     bool full;                           /* the store is; a notice says so */
+    bool no_memory;                      /* may_join refused the last job for want of memory */
 };
 
 /* ---- metrics ---- */
@@ -44,7 +45,7 @@ static void write_metrics(struct schedule *h, bool now)
                              .limit = w->max_memory };
     struct metrics_sums all = m->sums;
     struct err e = {0};
-    if (!m->path || !(now || metrics_due(m)))
+    if ((!m->path && !m->take) || !(now || metrics_due(m)))
         return;
     for (size_t i = 0; i < h->n; i++) {
         const struct task *t = h->task[i];
@@ -229,8 +230,10 @@ static bool may_join(struct schedule *h, struct task *t, int64_t job, int idle)
         return true;                     /* task_open names the reason */
     if (m.n_coming / KV_BLOCK > m.n_rows / KV_BLOCK)
         return false;
-    if (worker_reserve(w, &need, &bytes, &m, &why))
-        return worker_check_alone(w, &need, &why) != 0;      /* task_open names the reason */
+    if (worker_reserve(w, &need, &bytes, &m, &why)) {
+        h->no_memory = worker_check_alone(w, &need, &why) == 0;
+        return !h->no_memory;            /* task_open names the reason */
+    }
     worker_release(w, bytes);            /* task_open reserves it again */
     return true;
 }
@@ -259,21 +262,44 @@ static int join(struct schedule *h, struct task *t, struct err *e)
     return 0;
 }
 
-/* Claim the next job, if it may join. 1: it has joined, or failed; 0: no job joins now; -1. */
+/* Release the task of the lowest priority that joined last, if that is lower than `priority`. The job returns
+ * to the queue, and its cache stays while memory allows. 1; 0: there is none; -1. */
+static int release_lower(struct schedule *h, int priority, struct err *e)
+{
+    size_t low = 0;
+    if (!h->o->preempts || !h->n)
+        return 0;
+    for (size_t i = 1; i < h->n; i++)
+        if (h->task[i]->job->priority <= h->task[low]->job->priority)
+            low = i;
+    struct task *t = h->task[low];
+    if (t->job->priority >= priority)
+        return 0;
+    t->result.end = WORK_STOPPED;
+    err_set(&t->result.why, ERR_AGAIN, "released for a job of a higher priority");
+    return end_task(h, low, TASK_ENDS, e) ? -1 : 1;
+}
+
+/* Claim the next job, if it may join. 1: it has joined, or failed, or another job made room; 0: no job joins
+ * now; -1. */
 static int admit_one(struct schedule *h, struct err *e)
 {
     const struct claim_request r = request_of(h);
     struct store *s = h->w->store;
     int64_t job;
-    int idle, rc;
+    int idle, rc, released = 0;
     struct task *t = task_new(h->w, &h->o->how, e);
     if (!t)
         return -1;
     rc = store_requeue_dead(s, r.worker, e) ? -1 : store_next(s, &r, &job, &idle, e);
     if (rc == 1 && r.model && note_passed(h, &r, job, e))
         rc = -1;
-    if (rc == 1 && h->n && !may_join(h, t, job, idle))
+    h->no_memory = false;
+    if (rc == 1 && h->n && !may_join(h, t, job, idle)) {
+        released = h->no_memory ? release_lower(h, t->job->priority, e) : 0;
+        rc = MIN(released, 0);
         goto no;
+    }
     if (rc == 1)
         rc = store_claim(s, &r, &t->claim, e);
     if (rc != 1)
@@ -290,7 +316,22 @@ static int admit_one(struct schedule *h, struct err *e)
 no:
     task_forget(t);
     free(t);
-    return MIN(rc, 0);
+    return released == 1 ? 1 : MIN(rc, 0);
+}
+
+/* All places are taken: whether the next job of the queue gets one, of a lower priority. 1; 0; -1. */
+static int make_place(struct schedule *h, struct err *e)
+{
+    const struct claim_request r = request_of(h);
+    struct job_list next = {0};
+    int64_t job;
+    int idle, rc = store_next(h->w->store, &r, &job, &idle, e);
+    if (rc == 1)
+        rc = store_jobs(h->w->store, &job, 1, &next, e) ? -1 : next.n ? 1 : 0;
+    if (rc == 1)
+        rc = release_lower(h, next.v->priority, e);
+    job_list_free(&next);
+    return rc;
 }
 
 /* The most tasks that there may be now. While some wait, one more, of a higher priority, may join them. */
@@ -312,7 +353,11 @@ static int admit(struct schedule *h, struct err *e)
     if (h->n && clock_seconds() < h->poll_at)
         return 0;
     missing_look_again(&h->w->missing);
-    while (h->n < places(h) && !stop_signal) {
+    while (!stop_signal) {
+        if (h->n >= places(h) && h->o->preempts && make_place(h, e) < 0)
+            return -1;
+        if (h->n >= places(h))
+            break;
         const int rc = admit_one(h, e);
         if (rc < 0)
             return -1;
@@ -505,6 +550,8 @@ int schedule_queue(struct worker *w, const struct schedule_options *o, struct er
     places_open(&h.places, PARALLEL_MAX);
     if (metrics_open(&h.metrics, o->metrics, e))
         return -1;
+    h.metrics.take = o->take_metrics;
+    h.metrics.ctx = o->ctx;
     for (bool again = true; again && rc == 0;) {
         if (h.n == 0 && (stop_signal || worker_out_of_time(w) || (o->max_jobs && h.ended >= o->max_jobs)))
             break;

@@ -45,6 +45,8 @@ struct schedule_options {
     size_t max_jobs;                     /* jobs that may end as done or failed; 0: no limit */
     bool watch;                          /* wait for further jobs when the queue is empty */
     const char *metrics;                 /* file of the worker's figures (metrics.h); NULL: none */
+    void (*take_metrics)(void *ctx, char *text);     /* struct metrics; NULL: nobody does */
+    bool preempts;                       /* a job releases the place of one of a lower priority */
     /* Called when a job has been opened, and when it has ended; the statistics are closed afterwards. `job`
      * is its row before; NULL: the row could not be read. `wanted`: the length that the text was to have. */
     void (*begins)(void *ctx, const struct job *job);

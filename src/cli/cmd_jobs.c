@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "runs/report/job_json.h"
 #include "runs/report/report.h"
 #include "runs/work/snapshot_files.h"
 #include "src/base/json_write.h"
@@ -25,95 +26,7 @@ static const char *time_text(char out[32], double t)
     return out;
 }
 
-/* ---- one job ---- */
-
-double job_speed(const struct job *j)
-{
-    if (j->state == JOB_RUNNING)
-        return j->rate;
-    return j->seconds > 0 ? (double)j->made / j->seconds : 0;
-}
-
-/* Times and speeds are 0 while they are unknown. */
-static void real_or_null(struct json_writer *w, const char *key, double x)
-{
-    jw_real(w, key, x > 0 ? x : NAN);
-}
-
-void put_job_json(struct json_writer *w, const struct job *j, const char *db)
-{
-    char seed[24];
-    snprintf(seed, sizeof seed, "%" PRIu64, j->seed);
-    jw_open(w, NULL, '{');
-    jw_int(w, "job", j->id);
-    jw_text(w, "name", j->batch);
-    jw_text(w, "custom_id", j->custom_id);
-    jw_text(w, "state", job_state_name(j->state));
-    jw_uint(w, "tokens", j->tokens);
-    jw_uint(w, "given_tokens", j->given);
-    jw_uint(w, "of", j->wanted);
-    jw_uint(w, "prompt_tokens", j->prompt_tokens);
-    jw_text(w, "model", j->model);
-    jw_int(w, "priority", j->priority);
-    real_or_null(w, "tokens_per_second", job_speed(j));
-    jw_text(w, "finish_reason", j->finish_reason);
-    jw_text(w, "stop_reason", j->stop_reason);
-    jw_text(w, "error", j->error);
-    jw_uint(w, "sample", j->sample);
-    jw_text(w, "numerics", j->numerics);
-    jw_uint(w, "seed", j->seed);
-    jw_text(w, "seed_text", seed);               /* for readers whose numbers have 53 bits */
-    jw_uint(w, "resumes", j->resumes);
-    jw_int(w, "attempt", j->attempt);
-    jw_number(w, "parent", j->parent ? (double)j->parent : NAN);
-    jw_number(w, "parent_at", j->parent ? (double)j->parent_at : NAN);
-    if (j->after) {
-        jw_int(w, "after", j->after);
-        jw_text(w, "waits_for", j->waits ? j->after_name : NULL);
-        jw_bool(w, "older_text", j->older);
-    }
-    real_or_null(w, "created", j->created);
-    real_or_null(w, "started", j->started);
-    real_or_null(w, "updated", j->updated);
-    real_or_null(w, "ended", j->ended);
-    jw_text(w, "host", j->host);
-    jw_number(w, "pid", j->host ? (double)j->pid : NAN);
-    if (j->state == JOB_RUNNING)
-        jw_bool(w, "worker_ended", j->gone);
-    else
-        jw_null(w, "worker_ended");
-    real_or_null(w, "no_progress_seconds", j->stalled);
-    if (db)
-        jw_text(w, "db", db);
-}
-
 /* ---- show ---- */
-
-/* The tokens of the newest snapshot of a job; 0: none. */
-static size_t snapshot_tokens(struct store *s, int64_t job)
-{
-    struct snapshot_row row[STORE_SNAPSHOTS_MAX];
-    size_t n;
-    struct err ignored;
-    return store_snapshot_list(s, job, row, &n, &ignored) == 0 && n ? row[n - 1].tokens : 0;
-}
-
-static void show_json(struct json_writer *w, const struct job *j, const struct counts *c, size_t snapshot,
-                      const struct job_input *in, const struct event_list *events, const struct retakes *l)
-{
-    put_job_json(w, j, NULL);
-    jw_real(w, "mean_tokens_per_second", figure(c, "tokens_per_second"));
-    jw_real(w, "worker_tokens_per_second", figure(c, "worker_tokens_per_second"));
-    jw_real(w, "share_alone", figure(c, "share_alone"));
-    jw_text(w, "fingerprint", j->fingerprint);
-    jw_parsed(w, "parameters", in->parameters);
-    jw_parsed(w, "metadata", in->metadata);
-    jw_bytes(w, "prompt", in->prompt, in->prompt_bytes);
-    jw_number(w, "snapshot_tokens", snapshot ? (double)snapshot : NAN);
-    report_put_retakes(w, l);
-    report_put_events(w, events);
-    jw_close(w, '}');
-}
 
 static void show_text(const struct job *j, const struct counts *c, size_t snapshot,
                       const struct job_input *in, const struct event_list *events, const struct retakes *l)
@@ -196,14 +109,16 @@ int cmd_show(const struct options *o, struct err *e)
         const struct job *j = &jobs.v[i];
         struct counts c;
         figure_lists lists;
+        if (o->json) {
+            rc = put_shown_json(&w, s, j, e);
+            continue;
+        }
         rc = store_input(s, j->id, &in, e) || store_events(s, j->id, &events, e) ||
                      store_retakes(s, j->id, &retakes, NULL, e) ||
                      figures_read(&c, lists, s, j->id, e)
                  ? -1 : 0;
-        if (rc == 0 && o->json)
-            show_json(&w, j, &c, snapshot_tokens(s, j->id), &in, &events, &retakes);
-        else if (rc == 0)
-            show_text(j, &c, snapshot_tokens(s, j->id), &in, &events, &retakes);
+        if (rc == 0)
+            show_text(j, &c, job_snapshot_tokens(s, j->id), &in, &events, &retakes);
         event_list_free(&events);
         retakes_free(&retakes);
         job_input_free(&in);

@@ -8,6 +8,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "runs/report/job_json.h"
 #include "runs/store/figures.h"
 #include "src/base/json_write.h"
 #include "src/base/output.h"
@@ -419,15 +420,7 @@ static void list_json(const struct store_counts *n, double estimate, const struc
                       const struct table *t)
 {
     struct json_writer w = jw_begin(stdout, JW_INDENTED, 15);
-    jw_open(&w, "counts", '{');
-    for (int i = 0; i < JOB_STATES; i++)
-        jw_uint(&w, job_state_name((enum job_state)i), n->jobs[i]);
-    jw_close(&w, '}');
-    jw_uint(&w, "tokens", n->tokens);
-    jw_uint(&w, "of", n->wanted);
-    jw_real(&w, "tokens_per_second", n->rate);
-    jw_real(&w, "eta_seconds", n->rate > 0 ? (double)n->open_tokens / n->rate : NAN);
-    jw_real(&w, "estimate_seconds", estimate);
+    put_counts_json(&w, n, estimate);
     jw_open(&w, "jobs", '[');
     for (size_t i = 0; i < p->n; i++)
         for (size_t k = 0; k < p->v[i].jobs.n; k++) {

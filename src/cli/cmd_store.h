@@ -32,11 +32,6 @@ int put_in_chains(struct job_list *jobs, struct err *e);
 /* The text of --append or --append-file; NULL: there is none. free(*text). */
 int append_from_options(const struct options *o, char **text, size_t *n, struct err *e);
 
-/* Recent tokens per second of a running job, the mean of another one; 0: not known. */
-double job_speed(const struct job *j);
-/* Writes the members of a job and leaves the object open. db: the path of its database, or NULL. */
-struct json_writer;
-void put_job_json(struct json_writer *w, const struct job *j, const char *db);
 /* Gives a worker that is zero, not yet open, the settings and the progress of the command line. A worker is
  * large: it is never copied. */
 void worker_from_options(struct worker *w, const struct options *o);

@@ -120,7 +120,8 @@ build=$(dirname "$(readlink -f "$L")")
 env -u MAKEFLAGS -u MFLAGS make -s --no-print-directory install BUILD="$build" DESTDIR="$TMP/root" \
     PREFIX=/opt/l >"$TMP/err" 2>&1; rc=$?
 (cd "$TMP/root/opt/l" 2>/dev/null && find . -type f | sort) >"$TMP/a"
-(printf '%s\n' ./bin/longhand ./lib/systemd/system/longhand.service ./lib/sysusers.d/longhand.conf \
+(printf '%s\n' ./bin/longhand ./lib/systemd/system/longhand.service \
+    ./lib/systemd/system/longhand-serve.service ./lib/sysusers.d/longhand.conf \
     ./share/bash-completion/completions/longhand ./share/fish/vendor_completions.d/longhand.fish \
     ./share/longhand/longhand-job.yaml ./share/longhand/longhand.sbatch ./share/man/man1/longhand.1 \
     ./share/zsh/site-functions/_longhand

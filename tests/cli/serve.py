@@ -327,8 +327,131 @@ def keys():
     subprocess.run([LONGHAND, "cancel", str(j["job"])], check=True, stderr=subprocess.DEVNULL)
 
 
+def cli(*words):
+    return subprocess.run([LONGHAND, *words], stdout=subprocess.PIPE, check=True).stdout.decode()
+
+
+def jobs():
+    """The verbs as routes. The answers are those of the command line."""
+    status, a = post({"prompt": OPENING, "max_tokens": 30, "seed": 3, "ignore_eos": True})
+    job, text = job_of(a), a["choices"][0]["text"]
+    status, _, got = ask("GET", "/v1/jobs")
+    result("jobs_are_those_of_list", json.loads(got) == json.loads(cli("list", "--json")), got[:300])
+    status, _, got = ask("GET", "/v1/jobs?limit=1")
+    result("the_newest_job", [j["job"] for j in json.loads(got)["jobs"]] == [job], got[:300])
+    status, _, got = ask("GET", f"/v1/jobs/{job}")
+    result("a_job_is_that_of_show", json.loads(got) == json.loads(cli("show", "--json", str(job))), got[:300])
+    status, _, got = ask("GET", f"/v1/jobs/{job}/report")
+    result("a_report_is_that_of_report", json.loads(got) == json.loads(cli("report", "--json", str(job))),
+           got[:300])
+    status, _, got = ask("GET", f"/v1/jobs/{job}/text")
+    result("a_text_is_that_of_the_answer", got.decode() == text, got)
+    status, _, got = ask("GET", f"/v1/jobs/{job}/text?from=10")
+    want = cli("tail", str(job), "--from", "10")
+    result("a_text_from_a_token_is_that_of_tail", got.decode() == want and len(want) < len(text), (got, want))
+    status, _, got = ask("GET", f"/v1/jobs/{job}/text?from=x")
+    result("a_bad_token_is_400", status == 400, got)
+    for path in "/v1/jobs/999999", "/v1/jobs/999999/text", "/v1/jobs/x", "/v1/jobs/-1/report":
+        status, _, got = ask("GET", path)
+        result(f"get_{path}_is_404", status == 404, (status, got))
+
+    long = cli("submit", "-m", MODEL, "-p", OPENING, "-n", "3000", "-s", "5", "--ignore-eos").strip()
+    status, _, got = ask("POST", f"/v1/jobs/{long}/pause")
+    result("pause", status == 200 and json.loads(got)["state"] == "paused", got)
+    status, _, got = ask("POST", f"/v1/jobs/{long}/pause")
+    result("a_paused_job_cannot_be_paused", status == 409 and b"is paused" in got, got)
+    status, _, got = ask("POST", f"/v1/jobs/{long}/priority", {"priority": 7})
+    result("priority", status == 200 and json.loads(got)["priority"] == 7, got)
+    status, _, got = ask("POST", f"/v1/jobs/{long}/priority", {"priority": "x"})
+    result("a_bad_priority_is_400", status == 400, got)
+    status, _, got = ask("POST", f"/v1/jobs/{long}/resume?page=1")
+    result("a_form_leads_back_to_the_page", status == 303, (status, got))
+    status, _, got = ask("GET", f"/v1/jobs/{long}/text?follow=1")
+    want = run("-p", OPENING, "-n", "3000", "-s", "5", "--ignore-eos")
+    result("a_followed_text_is_whole", got.decode() == want, (len(got), len(want)))
+    status, _, got = ask("POST", f"/v1/jobs/{long}/cancel")
+    result("a_done_job_cannot_be_cancelled", status == 409, got)
+    status, _, got = ask("DELETE", f"/v1/jobs/{long}")
+    gone, _, _ = ask("GET", f"/v1/jobs/{long}")
+    result("delete", status == 200 and gone == 404, (status, got, gone))
+
+    status, a = post({"prompt": "Once upon"}, "/tokenize")
+    path = os.environ["LONGHAND_DB"] + ".txt"
+    with open(path, "w", encoding="utf-8") as f:
+        f.write("Once upon")
+    ids = [int(x) for x in cli("tokenize", "-m", MODEL, path).split()]
+    result("tokenize", status == 200 and a["tokens"] == ids and a["count"] == len(ids), (a, ids))
+    status, a = post({"tokens": ids}, "/detokenize")
+    result("detokenize", status == 200 and a == {"prompt": "Once upon"}, a)
+    status, a = post({"tokens": [10 ** 7]}, "/detokenize")
+    result("an_id_beyond_the_vocabulary_is_400", status == 400, a)
+    time.sleep(5.5)
+    status, h, got = ask("GET", "/metrics")
+    result("metrics", status == 200 and h["Content-Type"].startswith("text/plain") and
+           b"vllm:num_requests_running" in got and b'longhand_jobs{state="done"}' in got, got[:300])
+
+    batch = os.environ["LONGHAND_DB"] + ".jsonl"
+    with open(batch, "w", encoding="utf-8") as f:
+        f.write(json.dumps({"custom_id": "<script>alert(1)</script>", "prompt": "x", "max_tokens": 2}))
+    cli("submit", "-q", "-m", MODEL, "--batch", batch, "--name", '"><b>&')
+    status, h, got = ask("GET", "/")
+    page = got.decode()
+    result("the_page_escapes_names", status == 200 and "<script>alert" not in page and "<b>" not in page and
+           "&#60;script&#62;alert(1)" in page, page[:2000])
+    policy = h["Content-Security-Policy"]
+    nonce = policy.split("script-src 'nonce-")[1].split("'")[0]
+    result("the_page_lets_only_its_script_run", "default-src 'none'" in policy and
+           page.count("<script") == page.count(f'<script nonce="{nonce}"') == 1 and "src=" not in page,
+           policy)
+
+
+def first():
+    """With one place: a request is answered while a batch is written, whose text stays that of run."""
+    long = cli("submit", "-m", MODEL, "-p", OPENING, "-n", "6000", "-s", "6", "--ignore-eos").strip()
+    deadline = time.time() + 60
+    while listed()[int(long)]["tokens"] < 50 and time.time() < deadline:
+        time.sleep(0.05)
+    status, a = post({"prompt": "The king", "max_tokens": 20, "seed": 1, "ignore_eos": True})
+    j = listed()[int(long)]
+    result("a_request_comes_before_a_batch", status == 200 and j["state"] in ("queued", "running") and
+           50 <= j["tokens"] < 6000, (a, j))
+    status, _, got = ask("GET", f"/v1/jobs/{long}/text?follow=1")
+    want = run("-p", OPENING, "-n", "6000", "-s", "6", "--ignore-eos")
+    result("a_text_that_was_released_stays_that_of_run", got.decode() == want, (len(got), len(want)))
+
+
+def package():
+    """The openai package."""
+    import openai
+    client = openai.OpenAI(base_url=URL + "/v1", api_key="none", max_retries=0)
+    result("openai_lists_models", [m.id for m in client.models.list()] == ["demo"])
+    want = run("-p", OPENING, "-n", "40", "-s", "7", "--ignore-eos")
+    more = {"ignore_eos": True}
+    a = client.completions.create(model="demo", prompt=OPENING, max_tokens=40, seed=7, extra_body=more)
+    result("openai_completions", a.choices[0].text == want and a.usage.completion_tokens == 40, a)
+    parts = client.completions.create(model="demo", prompt=OPENING, max_tokens=40, seed=7, stream=True,
+                                      extra_body=more)
+    result("openai_streams_completions", "".join(p.choices[0].text for p in parts) == want)
+    ask_chat = {"model": "demo", "messages": [{"role": "user", "content": "Hello"}], "max_tokens": 30,
+                "seed": 2}
+    whole = client.chat.completions.create(**ask_chat).choices[0].message.content
+    parts = client.chat.completions.create(**ask_chat, stream=True, stream_options={"include_usage": True})
+    parts = list(parts)
+    result("openai_streams_chats", "".join(p.choices[0].delta.content or "" for p in parts if p.choices) ==
+           whole and parts[-1].usage.completion_tokens == 30, parts[-1])
+    for name, error, call in (
+            ("a_bad_field", openai.BadRequestError,
+             lambda: client.completions.create(model="demo", prompt="x", temperature=-1)),
+            ("an_unknown_model", openai.NotFoundError, lambda: client.models.retrieve("none"))):
+        try:
+            call()
+            result(f"openai_raises_{name}", False, "no exception")
+        except openai.APIStatusError as e:
+            result(f"openai_raises_{name}", type(e) is error and e.body["message"], e)
+
+
 for part in PART.split(","):
     since = time.time()
     {"texts": texts, "chat": chat, "refusals": refusals, "leave": clients_that_leave, "fuzz": fuzz,
-     "many": many, "keys": keys}[part]()
+     "many": many, "keys": keys, "jobs": jobs, "first": first, "package": package}[part]()
     print(f"    {part}: {time.time() - since:.1f} s")

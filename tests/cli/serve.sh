@@ -56,7 +56,14 @@ check no_port 2 'port' serve -m /none --port 70000
 
 start --max-body 64K --allow-host books.example --cors http://pages.example --chat-template chatml
 result a_server_starts $? "$(cat "$TMP/log")"
-asks texts,chat,refusals,leave,fuzz,many
+asks texts,chat,refusals,leave,fuzz,many,jobs
+# The openai package in a virtual environment of this test.
+if python3 -m venv "$TMP/venv" 2>/dev/null && "$TMP/venv/bin/pip" install -q openai >"$TMP/pip" 2>&1; then
+    "$TMP/venv/bin/python" tests/cli/serve.py "$url" package "$L" "$MODEL" >"$TMP/asked" 2>&1; r=$?
+    cat "$TMP/asked"
+    ! grep -q '^FAIL' "$TMP/asked" || failed=1
+    result serve_package $r "$(tail -3 "$TMP/asked")"
+else skip serve_package "pip cannot install openai here"; fi
 check a_port_in_use 2 "port ${url##*:}: Address already in use" serve -m "$MODEL" --port "${url##*:}"
 kill -TERM $server; wait $server; r=$?
 [ $r = 75 ] && grep -q '^longhand: stopped by SIGTERM' "$TMP/log"
@@ -74,6 +81,8 @@ result a_basic_key $? ""
 ask GET /v1/none | grep -q '^401'; result an_unknown_route_needs_the_key $? ""
 ! grep -rq 'secret-ke' "$TMP/log" "$TMP/listens" "$LONGHAND_DB"; result no_log_has_the_key $? ""
 stop
+
+start --parallel 1; asks first; stop
 
 # keys of requests; a request without a key of a server that was killed is cancelled, one with a key goes on
 start; asks keys

@@ -1,0 +1,15 @@
+/* Jobs as JSON: what `list --json`, `show --json` and the server have in common. */
+#pragma once
+#include "runs/store/store.h"
+#include "src/base/json_write.h"
+
+/* Recent tokens per second of a running job, the mean of another one; 0: not known. */
+double job_speed(const struct job *j);
+/* The tokens of the newest snapshot of a job; 0: none. */
+size_t job_snapshot_tokens(struct store *s, int64_t job);
+/* Writes the members of a job and leaves the object open. db: the path of its database, or NULL. */
+void put_job_json(struct json_writer *w, const struct job *j, const char *db);
+/* Writes everything about a job, as an object. */
+int  put_shown_json(struct json_writer *w, struct store *s, const struct job *j, struct err *e);
+/* Writes members of the open object: counts of jobs and tokens. estimate: store_estimate. */
+void put_counts_json(struct json_writer *w, const struct store_counts *n, double estimate);

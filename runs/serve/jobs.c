@@ -1,0 +1,371 @@
+/* /v1/jobs. The bodies of answers are those of `list --json`, `show --json` and `report --json`. Start at
+ * the_job, which finds the job of a path, and at change. */
+#include "runs/serve/jobs.h"
+#include "runs/report/job_json.h"
+#include "runs/report/report.h"
+#include "runs/serve/texts.h"
+#include "src/base/memory_file.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const double LOOK_SECONDS = 1;
+
+/* ---- reading ---- */
+
+/* The row of the job in the path. Else -1, and *rc is the answer. */
+static int the_job(struct call *c, struct job_list *jobs, enum MHD_Result *rc)
+{
+    struct err e = {0};
+    long id;
+    *jobs = (struct job_list){0};
+    if (parse_long(&id, "job", c->id, 1, LONG_MAX, &e) == 0) {
+        const int64_t one = id;
+        if (server_jobs(c->sv, &one, 1, jobs, &e)) {
+            *rc = answer_err(c, &e);
+            return -1;
+        }
+    }
+    if (jobs->n == 1)
+        return 0;
+    job_list_free(jobs);
+    *rc = answer_error(c, MHD_HTTP_NOT_FOUND, "there is no job %s", c->id);
+    return -1;
+}
+
+enum MHD_Result answer_jobs(struct call *c)
+{
+    static const struct selection every;
+    struct server *sv = c->sv;
+    struct err e = {0};
+    struct store_counts n;
+    struct job_list jobs = {0};
+    struct reply r;
+    int64_t *ids = NULL;
+    size_t n_ids = 0, most = SIZE_MAX;
+    double estimate = 0;
+    const char *limit = MHD_lookup_connection_value(c->c, MHD_GET_ARGUMENT_KIND, "limit");
+    if (limit && parse_size(&most, "limit", limit, 1, SIZE_MAX / 2, &e))
+        return answer_err(c, &e);
+    if (reply_open(&r))
+        return MHD_NO;
+    pthread_mutex_lock(&sv->reading);
+    int rc = store_select(sv->reader, &every, &ids, &n_ids, &e);
+    const size_t skip = n_ids - MIN(n_ids, most);        /* the newest ones are wanted */
+    rc = rc || store_jobs(sv->reader, ids + skip, n_ids - skip, &jobs, &e) ||
+         store_counts(sv->reader, NULL, &n, &e) || store_mark_shared(sv->reader, &jobs, &e) ||
+         store_estimate(sv->reader, &jobs, &estimate, &e);
+    pthread_mutex_unlock(&sv->reading);
+    if (rc == 0) {
+        jw_open(&r.w, NULL, '{');
+        put_counts_json(&r.w, &n, estimate);
+        jw_open(&r.w, "jobs", '[');
+        for (size_t i = 0; i < jobs.n; i++) {
+            put_job_json(&r.w, &jobs.v[i], NULL);
+            jw_bool(&r.w, "ran_alone", !jobs.v[i].shared);
+            jw_close(&r.w, '}');
+        }
+        jw_close(&r.w, ']');
+        jw_close(&r.w, '}');
+    }
+    job_list_free(&jobs);
+    free(ids);
+    return rc ? reply_drop(c, &r, &e) : reply_send(c, &r, MHD_HTTP_OK);
+}
+
+enum MHD_Result answer_job(struct call *c)
+{
+    struct job_list jobs;
+    struct err e = {0};
+    struct reply r;
+    enum MHD_Result rc;
+    if (the_job(c, &jobs, &rc))
+        return rc;
+    if (reply_open(&r))
+        return MHD_NO;
+    pthread_mutex_lock(&c->sv->reading);
+    const int bad = put_shown_json(&r.w, c->sv->reader, jobs.v, &e);
+    pthread_mutex_unlock(&c->sv->reading);
+    job_list_free(&jobs);
+    return bad ? reply_drop(c, &r, &e) : reply_send(c, &r, MHD_HTTP_OK);
+}
+
+enum MHD_Result answer_job_report(struct call *c)
+{
+    struct job_list jobs;
+    struct err e = {0};
+    struct reply r;
+    enum MHD_Result rc;
+    if (the_job(c, &jobs, &rc))
+        return rc;
+    if (reply_open(&r))
+        return MHD_NO;
+    pthread_mutex_lock(&c->sv->reading);
+    const struct report_options o = {0};
+    const struct report_from from = { c->sv->reader, &jobs.v->id, 1 };
+    struct reports l = {0};
+    const int bad = reports_open(&l, &from, 1, &o, &e) || report_json(r.w.f, &l, &e);
+    reports_close(&l);
+    pthread_mutex_unlock(&c->sv->reading);
+    job_list_free(&jobs);
+    return bad ? reply_drop(c, &r, &e) : reply_send(c, &r, MHD_HTTP_OK);
+}
+
+/* ---- texts ---- */
+
+/* A text as an answer that grows. */
+struct following {
+    struct server *sv;
+    const struct call *c;
+    int64_t job;
+    bool follow, over;
+    struct growing text;
+    char *out; size_t n_out, at;
+};
+
+/* More of the text: 0; -1: the client is gone, or the text cannot be read. */
+static int read_on(struct following *x)
+{
+    free(x->out);
+    x->out = NULL;
+    x->at = x->n_out = 0;
+    while (!x->n_out && !x->over) {
+        struct job_list jobs = {0};
+        struct err e = {0};
+        const uint64_t seen = news_count(x->sv, &x->job, 1);
+        FILE *f = memory_file(&x->out, &x->n_out);
+        int rc = f && !call_is_gone(x->c) ? server_jobs(x->sv, &x->job, 1, &jobs, &e) : -1;
+        if (rc == 0 && jobs.n)
+            rc = growing_more(x->sv, &x->text, jobs.v, f, &e);
+        const enum job_state s = jobs.n ? jobs.v->state : JOB_CANCELLED;
+        x->over = !x->follow || (s != JOB_QUEUED && s != JOB_RUNNING && s != JOB_PAUSED) ||
+                  x->sv->phase == SERVE_STOPPING;
+        job_list_free(&jobs);
+        if ((f && stream_end(f)) || rc)
+            return -1;
+        if (x->n_out || x->over)
+            break;
+        free(x->out);
+        x->out = NULL;
+        news_wait(x->sv, &x->job, 1, seen, LOOK_SECONDS);
+    }
+    return 0;
+}
+
+static ssize_t read_text(void *ctx, uint64_t position, char *to, size_t max)
+{
+    struct following *x = ctx;
+    (void)position;
+    if (x->at == x->n_out && !x->over && read_on(x))
+        return MHD_CONTENT_READER_END_WITH_ERROR;
+    if (x->at == x->n_out)
+        return MHD_CONTENT_READER_END_OF_STREAM;
+    const size_t n = MIN(max, x->n_out - x->at);
+    memcpy(to, x->out + x->at, n);
+    x->at += n;
+    return (ssize_t)n;
+}
+
+static void free_following(void *ctx)
+{
+    struct following *x = ctx;
+    growing_close(x->sv, &x->text);
+    free(x->out);
+    free(x);
+}
+
+enum MHD_Result answer_job_text(struct call *c)
+{
+    const char *from = MHD_lookup_connection_value(c->c, MHD_GET_ARGUMENT_KIND, "from"),
+               *follow = MHD_lookup_connection_value(c->c, MHD_GET_ARGUMENT_KIND, "follow");
+    struct job_list jobs;
+    struct err e = {0};
+    enum MHD_Result rc;
+    size_t token = 0;
+    if (from && parse_size(&token, "from", from, 0, SIZE_MAX / 2, &e))
+        return answer_err(c, &e);
+    if (the_job(c, &jobs, &rc))
+        return rc;
+    const int64_t job = jobs.v->id;
+    job_list_free(&jobs);
+    struct following *x = calloc(1, sizeof *x);
+    if (!x)
+        return MHD_NO;
+    *x = (struct following){ .sv = c->sv, .c = c, .job = job, .text.from = token,
+                             .follow = follow && strcmp(follow, "1") == 0 };
+    if (x->follow)                       /* the text may pause for long */
+        MHD_set_connection_option(c->c, MHD_CONNECTION_OPTION_TIMEOUT, 0u);
+    return answer(c, MHD_HTTP_OK, MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 16384, read_text, x,
+                                                                    free_following),
+                  "text/plain; charset=utf-8");
+}
+
+/* ---- changing ---- */
+
+typedef int change_fn(struct store *s, const int64_t *ids, size_t n, size_t *changed, struct err *e);
+
+/* A form of the page wants the page again, other clients the job. */
+static enum MHD_Result changed_answer(struct call *c, bool removed)
+{
+    if (MHD_lookup_connection_value(c->c, MHD_GET_ARGUMENT_KIND, "page")) {
+        struct MHD_Response *r = MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
+        if (r)
+            MHD_add_response_header(r, "Location", "/");
+        return answer(c, MHD_HTTP_SEE_OTHER, r, "text/plain");
+    }
+    if (!removed)
+        return answer_job(c);
+    struct reply r;
+    if (reply_open(&r))
+        return MHD_NO;
+    jw_open(&r.w, NULL, '{');
+    jw_text(&r.w, "id", c->id);
+    jw_bool(&r.w, "deleted", true);
+    jw_close(&r.w, '}');
+    return reply_send(c, &r, MHD_HTTP_OK);
+}
+
+static enum MHD_Result change(struct call *c, change_fn *fn, bool removes)
+{
+    struct job_list jobs;
+    struct err e = {0};
+    enum MHD_Result rc;
+    size_t changed;
+    if (the_job(c, &jobs, &rc))
+        return rc;
+    const int64_t job = jobs.v->id;
+    const enum job_state state = jobs.v->state;
+    job_list_free(&jobs);
+    pthread_mutex_lock(&c->sv->writing);
+    const int bad = fn(c->sv->writer, &job, 1, &changed, &e);
+    pthread_mutex_unlock(&c->sv->writing);
+    server_tell(c->sv, job);
+    bell_ring(&c->sv->bell);
+    if (bad)
+        return e.code == ERR_INPUT ? answer_error(c, MHD_HTTP_CONFLICT, "%s", e.msg) : answer_err(c, &e);
+    if (!changed)
+        return answer_error(c, MHD_HTTP_CONFLICT, "job %s is %s", c->id, job_state_name(state));
+    return changed_answer(c, removes);
+}
+
+enum MHD_Result answer_job_pause(struct call *c) { return change(c, store_pause, false); }
+enum MHD_Result answer_job_resume(struct call *c) { return change(c, store_resume, false); }
+enum MHD_Result answer_job_cancel(struct call *c) { return change(c, store_cancel, false); }
+enum MHD_Result answer_job_remove(struct call *c) { return change(c, store_remove_unless_running, true); }
+
+/* The member `key` of the body, which is an object. */
+static int body_member(struct call *c, const char *key, struct json *v, struct err *e)
+{
+    struct json body;
+    if (js_check(&body, BATCH_BODY, c->body ? c->body : "", c->n_body, e))
+        return -1;
+    if (js_kind(&body) != JS_OBJECT)
+        return js_bad(&body, e, "allowed is an object");
+    const int found = js_get(&body, key, v, e);
+    return found == 0 ? err_set(e, ERR_INPUT, "body.%s is missing", key) : found < 0 ? -1 : 0;
+}
+
+enum MHD_Result answer_job_priority(struct call *c)
+{
+    struct job_list jobs;
+    struct err e = {0};
+    struct json v;
+    enum MHD_Result rc;
+    int64_t priority;
+    size_t changed;
+    if (the_job(c, &jobs, &rc))
+        return rc;
+    const int64_t job = jobs.v->id;
+    job_list_free(&jobs);
+    if (body_member(c, "priority", &v, &e))
+        return answer_err(c, &e);
+    if (!js_i64(&v, &priority) || priority < -1000000 || priority > 1000000) {
+        js_bad(&v, &e, "a whole number from -1000000 to 1000000 is allowed");
+        return answer_err(c, &e);
+    }
+    pthread_mutex_lock(&c->sv->writing);
+    const int bad = store_priority(c->sv->writer, &job, 1, (int)priority, &changed, &e);
+    pthread_mutex_unlock(&c->sv->writing);
+    bell_ring(&c->sv->bell);
+    return bad ? answer_err(c, &e) : answer_job(c);
+}
+
+/* ---- tokens, figures ---- */
+
+enum MHD_Result answer_tokenize(struct call *c)
+{
+    const struct engine *g = batch_front_engine(&c->sv->front);
+    struct err e = {0};
+    struct json v, special;
+    struct reply r;
+    int32_t *ids = NULL;
+    size_t n = 0;
+    bool add = true;
+    int rc = body_member(c, "prompt", &v, &e);
+    if (rc == 0 && js_kind(&v) != JS_STRING)
+        rc = js_bad(&v, &e, "allowed is a text");
+    struct err ignored;
+    if (rc == 0 && body_member(c, "add_special_tokens", &special, &ignored) == 0)
+        rc = js_bool(&special, &add, &e);
+    char *text = rc == 0 ? js_strdup(&v) : NULL;
+    if (rc == 0)
+        rc = text ? tokenizer_encode(g->tokenizer, &ids, &n, text, strlen(text), add, &e)
+                  : err_set(&e, ERR_FAILED, "out of memory");
+    free(text);
+    if (rc || reply_open(&r)) {
+        free(ids);
+        return rc ? answer_err(c, &e) : MHD_NO;
+    }
+    jw_open(&r.w, NULL, '{');
+    jw_uint(&r.w, "count", n);
+    jw_uint(&r.w, "max_model_len", g->config.context);
+    jw_open(&r.w, "tokens", '[');
+    for (size_t i = 0; i < n; i++)
+        jw_int(&r.w, NULL, ids[i]);
+    jw_close(&r.w, ']');
+    jw_close(&r.w, '}');
+    free(ids);
+    return reply_send(c, &r, MHD_HTTP_OK);
+}
+
+enum MHD_Result answer_detokenize(struct call *c)
+{
+    const struct engine *g = batch_front_engine(&c->sv->front);
+    struct err e = {0};
+    struct json v, one;
+    struct reply r;
+    char *text = NULL;
+    size_t n = 0, n_text = 0, id;
+    int rc = body_member(c, "tokens", &v, &e);
+    if (rc == 0 && js_kind(&v) != JS_ARRAY)
+        rc = js_bad(&v, &e, "allowed is an array of token ids");
+    int32_t *ids = rc == 0 ? malloc((js_count(&v) + 1) * sizeof *ids) : NULL;
+    if (rc == 0 && !ids)
+        rc = err_set(&e, ERR_FAILED, "out of memory");
+    for (struct js_walk w = js_walk(&v); rc == 0 && js_next(&w, NULL, &one);)
+        if ((rc = js_size(&one, 0, g->config.vocab - 1, &id, &e)) == 0)
+            ids[n++] = (int32_t)id;
+    rc = rc ? rc : tokenizer_decode(g->tokenizer, &text, &n_text, ids, n, true, &e);
+    free(ids);
+    if (rc || reply_open(&r)) {
+        free(text);
+        return rc ? answer_err(c, &e) : MHD_NO;
+    }
+    jw_open(&r.w, NULL, '{');
+    jw_bytes(&r.w, "prompt", text, n_text);
+    jw_close(&r.w, '}');
+    free(text);
+    return reply_send(c, &r, MHD_HTTP_OK);
+}
+
+enum MHD_Result answer_metrics(struct call *c)
+{
+    struct server *sv = c->sv;
+    pthread_mutex_lock(&sv->news.lock);
+    char *text = strdup(sv->metrics ? sv->metrics : "");
+    pthread_mutex_unlock(&sv->news.lock);
+    if (!text)
+        return MHD_NO;
+    return answer(c, MHD_HTTP_OK, MHD_create_response_from_buffer(strlen(text), text, MHD_RESPMEM_MUST_FREE),
+                  "text/plain; version=0.0.4");
+}

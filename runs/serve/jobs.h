@@ -1,0 +1,16 @@
+/* /v1/jobs: the verbs about jobs, /tokenize, /detokenize and /metrics. */
+#pragma once
+#include "runs/serve/http.h"
+
+enum MHD_Result answer_jobs(struct call *c);             /* list --json */
+enum MHD_Result answer_job(struct call *c);              /* show --json */
+enum MHD_Result answer_job_text(struct call *c);         /* text, and with ?follow=1 tail -f; ?from=TOKEN */
+enum MHD_Result answer_job_report(struct call *c);       /* report --json */
+enum MHD_Result answer_job_pause(struct call *c);
+enum MHD_Result answer_job_resume(struct call *c);
+enum MHD_Result answer_job_cancel(struct call *c);
+enum MHD_Result answer_job_priority(struct call *c);     /* {"priority": P} */
+enum MHD_Result answer_job_remove(struct call *c);
+enum MHD_Result answer_tokenize(struct call *c);         /* as vLLM's */
+enum MHD_Result answer_detokenize(struct call *c);
+enum MHD_Result answer_metrics(struct call *c);          /* as work --metrics */
