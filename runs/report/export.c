@@ -455,7 +455,8 @@ static int put_choice(const struct exporter *x, struct json_writer *w, const str
 }
 
 /* Opens "response", its body, and the list of choices. */
-static void begin_response(struct json_writer *w, const struct job *j, const char *id, bool chat)
+static void begin_response(struct json_writer *w, const struct job *j, const char *id, const char *model,
+                           bool chat)
 {
     char text[80];
     jw_open(w, "response", '{');
@@ -467,7 +468,7 @@ static void begin_response(struct json_writer *w, const struct job *j, const cha
     jw_text(w, "id", text);
     jw_text(w, "object", chat ? "chat.completion" : "text_completion");
     jw_number(w, "created", floor(j->created));
-    jw_text(w, "model", j->model);
+    jw_text(w, "model", model ? model : j->model);
     jw_open(w, "choices", '[');
 }
 
@@ -481,7 +482,7 @@ static int put_response(struct exporter *x, struct json_writer *w, const struct 
         struct exported t;
         int rc = read_exported(x, &v[i], &t, e);
         if (rc == 0 && i == 0)
-            begin_response(w, v->job, id, t.params.chat);
+            begin_response(w, v->job, id, x->o->model, t.params.chat);
         if (rc == 0)
             rc = put_choice(x, w, v[i].job, &t, e);
         made += v[i].job->tokens - v[i].job->given;

@@ -32,6 +32,7 @@ struct export_options {
     const char *fields;                  /* of jsonl and csv: "custom_id,text"; NULL: all */
     bool is_new;                         /* ERR_INPUT if `output` is there; no file is replaced */
     const char *between; bool headings;  /* of text: export_text_begins */
+    const char *model;                   /* of openai-batch: the name of the model; NULL: its path */
 };
 struct export_counts { size_t exported, left_out; };                                 /* jobs */
 

@@ -47,10 +47,12 @@ static int submit(struct waiting *w, const struct call *c, const char *key, stru
 {
     struct server *sv = w->sv;
     struct request_spec spec = { .worker = sv->worker->number, .chat = w->chat, .key = key };
+    struct options o = sv->request;
     struct batch b;
     struct sha256 h;
+    o.held = bell_held(&sv->bell);
     pthread_mutex_lock(&sv->asking);
-    int rc = batch_open_body(&b, &sv->front, w->chat, c->body, c->n_body, bell_held(&sv->bell), e);
+    int rc = batch_open_body(&b, &sv->front, &o, w->chat, c->body, c->n_body, e);
     pthread_mutex_unlock(&sv->asking);
     if (rc == 0) {
         sha256_start(&h);

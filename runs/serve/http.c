@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <netdb.h>
 #include <poll.h>
 #include <stdio.h>
@@ -250,9 +251,11 @@ static enum MHD_Result refuse(struct call *c, const char *method, const char *ur
     if (!c->route)
         return answer_error(c, status, "%s: %s", status == MHD_HTTP_NOT_FOUND
                             ? "there is no such route" : "this route has another method", url);
-    if (length && strtoull(length, NULL, 10) > sv->o->max_body)
-        return answer_error(c, MHD_HTTP_CONTENT_TOO_LARGE, "a body of %s bytes; --max-body allows %zu",
-                            length, (size_t)sv->o->max_body);
+    const bool upload = c->route->take != NULL;
+    const uint64_t most = upload ? sv->o->max_upload : sv->o->max_body;
+    if (length && strtoull(length, NULL, 10) > most)
+        return answer_error(c, MHD_HTTP_CONTENT_TOO_LARGE, "a body of %s bytes; --max-%s allows %" PRIu64,
+                            length, upload ? "upload" : "body", most);
     *done = false;
     return MHD_YES;
 }
@@ -298,7 +301,7 @@ static enum MHD_Result take_request(void *ctx, struct MHD_Connection *connection
         return refuse(c, method, url, &done);
     }
     if (*n) {
-        take_body(c, bytes, *n);
+        (c->route->take ? c->route->take : take_body)(c, bytes, *n);
         *n = 0;
         return MHD_YES;
     }
@@ -317,6 +320,8 @@ static void end_request(void *ctx, struct MHD_Connection *connection, void **sta
     (void)ctx;
     (void)connection;
     (void)why;
+    if (c && c->route && c->route->drop)
+        c->route->drop(c);
     if (c)
         free(c->body);
     free(c);

@@ -23,6 +23,7 @@ struct call {
     char id[80];                         /* what stands for the * of the route's path */
     char *body; size_t n_body, room;     /* a NUL follows */
     bool too_large, no_memory;
+    void *state;                         /* of the route */
 };
 
 /* answer: MHD_NO ends the connection without an answer. */
@@ -30,6 +31,9 @@ struct route {
     const char *method, *path;           /* a * stands for one component of the path */
     enum MHD_Result (*answer)(struct call *c);
     bool open;                           /* needs no key */
+    /* takes the body in place of call.body, which has at most --max-body bytes; frees its state */
+    void (*take)(struct call *c, const char *bytes, size_t n);
+    void (*drop)(struct call *c);
 };
 extern const struct route routes[];      /* routes.c; ends with a row without a method */
 

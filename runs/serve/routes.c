@@ -1,5 +1,7 @@
 /* The routes of a server, and those that need no job. Start at the table at the end. */
+#include "runs/serve/batches.h"
 #include "runs/serve/completions.h"
+#include "runs/serve/files.h"
 #include "runs/serve/jobs.h"
 #include "runs/serve/page.h"
 
@@ -74,6 +76,15 @@ const struct route routes[] = {
     { "POST", "/v1/jobs/*/resume", answer_job_resume, false },
     { "POST", "/v1/jobs/*/cancel", answer_job_cancel, false },
     { "POST", "/v1/jobs/*/priority", answer_job_priority, false },
+    { "POST", "/v1/files", answer_upload, false, take_upload, drop_upload },
+    { "GET", "/v1/files", answer_files, false },
+    { "GET", "/v1/files/*", answer_file, false },
+    { "GET", "/v1/files/*/content", answer_content, false },
+    { "DELETE", "/v1/files/*", answer_delete_file, false },
+    { "POST", "/v1/batches", answer_new_batch, false },
+    { "GET", "/v1/batches", answer_batches, false },
+    { "GET", "/v1/batches/*", answer_batch, false },
+    { "POST", "/v1/batches/*/cancel", answer_cancel_batch, false },
     { "GET", "/", answer_page, false },
     { NULL },
 };

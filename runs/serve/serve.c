@@ -1,4 +1,5 @@
 /* The life of a server. Start at serve. */
+#include "runs/serve/batches.h"
 #include "runs/serve/http.h"
 #include "runs/work/schedule.h"
 #include "runs/work/thread.h"
@@ -115,6 +116,7 @@ static void stop_requests(struct server *sv)
 static void close_server(struct server *sv)
 {
     http_stop(sv);
+    batches_stop(sv);
     for (size_t i = 0; i < READERS; i++)
         text_reader_close(&sv->texts[i].reader);
     batch_close(&sv->front);
@@ -128,7 +130,8 @@ int serve(const struct options *o, struct worker *w, struct store *s, size_t par
 {
     struct server sv = { .o = o, .worker = w, .listener = -1, .routes = routes,
                          .reading = PTHREAD_MUTEX_INITIALIZER, .writing = PTHREAD_MUTEX_INITIALIZER,
-                         .asking = PTHREAD_MUTEX_INITIALIZER };
+                         .asking = PTHREAD_MUTEX_INITIALIZER, .checking = PTHREAD_MUTEX_INITIALIZER };
+    cond_init(&sv.check);
     pthread_mutex_init(&sv.news.lock, NULL);
     cond_init(&sv.news.cond);
     char dir[PATH_BYTES];
@@ -138,7 +141,8 @@ int serve(const struct options *o, struct worker *w, struct store *s, size_t par
              open_store(&sv, s, e) ? -1 : 0;
     if (rc == 0) {
         name_model(&sv);
-        rc = http_start(&sv, e);
+        sv.request.served = sv.model;
+        rc = http_start(&sv, e) || batches_start(&sv, e) ? -1 : 0;
     }
     if (rc == 0)
         rc = work(&sv, parallel, e);

@@ -36,6 +36,9 @@ struct server {
     pthread_mutex_t reading; struct store *reader; struct shared_reader texts[READERS];
     pthread_mutex_t writing; struct store *writer;
     pthread_mutex_t asking; struct batch front;
+    pthread_mutex_t checking; pthread_cond_t check;      /* batches.c */
+    pthread_t checker;
+    bool checks, check_wanted, check_stops;
     /* http.c */
     const struct route *routes;
     struct MHD_Daemon *daemon;

@@ -389,6 +389,8 @@ static int describe_request(struct batch *b, struct batch_line *l, struct reques
 {
     char seed[24];
     const char *what, *name = model_of_options(b->o, &what);
+    if (b->o->served && l->model && strcmp(l->model, b->o->served))
+        return err_set(e, ERR_INPUT, "body.model: this server has no such model; it has %s", b->o->served);
     if (!b->o->model && l->model)
         name = l->model, what = "body.model";
     if (find_model(b, m, name, what, e))
@@ -451,7 +453,6 @@ static int read_request(struct batch *b, struct batch_line *l, struct batch_seen
 {
     struct batch_model *m;
     struct request r = {0};
-    r.held = b->held;
     int rc = describe_request(b, l, &r, &m, c, e);
     if (rc == 0 && !m->unfiltered)
         m->unfiltered = request_notice_unfiltered(&r, &m->engine);
@@ -516,16 +517,15 @@ int batch_open_front(struct batch *b, const struct options *o, struct err *e)
 
 const struct engine *batch_front_engine(const struct batch *front) { return &front->model->engine; }
 
-int batch_open_body(struct batch *b, const struct batch *front, bool chat, const char *text, size_t n,
-                    size_t held, struct err *e)
+int batch_open_body(struct batch *b, const struct batch *front, const struct options *o, bool chat,
+                    const char *text, size_t n, struct err *e)
 {
     enum { CHECKED_MAX = 1000 };         /* bodies come from outside */
     struct batch_line l = {0};
     struct batch_seen seen = { .mine = true };
     struct batch_notes notes = {0};
     char id[] = "request";
-    *b = (struct batch){ .o = front->o, .seed = front->o->seed, .model = front->model, .n_models = 1,
-                         .held = held, .is_body = true };
+    *b = (struct batch){ .o = o, .seed = o->seed, .model = front->model, .n_models = 1, .is_body = true };
     if (!options_given(b->o, "seed") && getrandom(&b->seed, sizeof b->seed, 0) != sizeof b->seed)
         return err_set(e, ERR_FAILED, "cannot draw a seed: %s", strerror(errno));
     if (HASH_COUNT(b->model->checked) > CHECKED_MAX)

@@ -38,7 +38,7 @@ struct batch {                           /* {0} is closed */
     struct batch_seen *seen;             /* the custom_ids of all lines */
     struct batch_chapter *chapter; size_t n_chapters, room_chapters;     /* lines that continue others */
     size_t lines, bad, shard, shards;    /* lines read, and bad ones; --shard */
-    bool is_body; size_t held;           /* of batch_open_body: `model` belongs to another batch */
+    bool is_body;                        /* of batch_open_body: `model` belongs to another batch */
 };
 
 int  batch_open(struct batch *b, const struct options *o, struct err *e);
@@ -50,10 +50,10 @@ void batch_close(struct batch *b);
 int  batch_open_front(struct batch *front, const struct options *o, struct err *e);
 const struct engine *batch_front_engine(const struct batch *front);
 /* Turns the body of a request to /v1/completions or /v1/chat/completions into the jobs b->spec[0 .. b->n),
- * for store_submit_request; batch_close. Messages about the body begin with BATCH_BODY. held: bytes of host
- * memory that this process holds for the model and its texts, in which the request may find room. */
+ * for store_submit_request; batch_close. Messages about the body begin with BATCH_BODY. o: of the front, with
+ * options.held of now; it must live as long as b. */
 #define BATCH_BODY "request"
-int  batch_open_body(struct batch *b, const struct batch *front, bool chat, const char *text, size_t n,
-                     size_t held, struct err *e);
+int  batch_open_body(struct batch *b, const struct batch *front, const struct options *o, bool chat,
+                     const char *text, size_t n, struct err *e);
 /* The seed of a line without a seed. */
 uint64_t batch_line_seed(uint64_t seed, const char *custom_id);

@@ -102,7 +102,11 @@ struct options {
     const char *host, *api_key_file, *cors;      /* serve */
     size_t port, max_connections;
     uint64_t max_body;
+    uint64_t max_upload;
     struct text_list allow_host;
+    /* of the requests of a server: the only name of a model that a body may have, NULL: any; bytes of host
+     * memory that the process holds for the model and its texts, in which a job may find room, 0: none */
+    const char *served; size_t held;
     bool man; int completion;                    /* help */
     char scaling_text[64];                       /* job.scaling, joined from its parts */
 };

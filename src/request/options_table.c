@@ -566,6 +566,8 @@ const struct option options_table[] = {
       "Number of connections at once.", .min = 1, .max = 10000, .value = "256" },
     { "max-body", "", "SIZE", VERB_SERVE, BYTES, F(max_body), SERVER, 0,
       "The largest body of a request (K, M, G).", .min = 1, .value = "32M" },
+    { "max-upload", "", "SIZE", VERB_SERVE, BYTES, F(max_upload), SERVER, 0,
+      "The largest file of a batch (K, M, G).", .min = 1, .value = "200M" },
     { "allow-host", "", "NAME", VERB_SERVE, LIST, F(allow_host), SERVER, 0,
       "A further name of this server, as a request's header Host has it. May be given several times.",
       .shown = "the bound address and localhost" },

@@ -158,13 +158,13 @@ int request_check(struct request *r, const struct engine *g, struct err *e)
                  ? -1
                  : 0;
     if (rc == 0 && !r->o->tokens) {
-        const size_t fits = job_length_in_memory(&p, g, n_prompt + r->n_given + 1, n_max, r->held);
+        const size_t fits = job_length_in_memory(&p, g, n_prompt + r->n_given + 1, n_max, r->o->held);
         r->less = fits < n_max;
         r->tokens = fits - n_prompt;
         n_max = fits;
     }
     if (rc == 0)
-        rc = r->held ? job_check_beside(&p, g, n_max, r->held, r->o->max_memory, e)
+        rc = r->o->held ? job_check_beside(&p, g, n_max, r->o->held, r->o->max_memory, e)
                      : job_check_memory(&p, g, n_max, 0, e);
     job_close(&p);
     return rc;

@@ -15,7 +15,6 @@ struct request {                     /* {0} is closed */
     size_t tokens;                   /* the most tokens of the text, given ones included; see
                                       * request_describe */
     bool less;                       /* fewer than the context has room for, because of the memory */
-    size_t held;                     /* bytes of this process in which the job may find room; 0: none */
     struct sampling sampling;        /* with the seed, drawn or given */
     char *parameters;                /* stored parameters: see job_params.h */
     char *conversation;              /* of a chat: see conversation.h; NULL: none */

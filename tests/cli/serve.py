@@ -405,6 +405,84 @@ def jobs():
            policy)
 
 
+def upload(data, purpose="batch", name="in.jsonl"):
+    head = {"Content-Type": "multipart/form-data; boundary=--b"}
+    body = (f'----b\r\nContent-Disposition: form-data; name="purpose"\r\n\r\n{purpose}\r\n----b\r\n'
+            f'Content-Disposition: form-data; name="file"; filename="{name}"\r\n'
+            "Content-Type: application/octet-stream\r\n\r\n").encode() + data + b"\r\n----b--\r\n"
+    status, _, text = ask("POST", "/v1/files", headers=head, raw=body)
+    return status, json.loads(text)
+
+
+def batch(file, **more):
+    return post({"input_file_id": file, "endpoint": "/v1/completions", "completion_window": "24h", **more},
+                "/v1/batches")
+
+
+def ended(b):
+    deadline = time.time() + 120
+    while b["status"] in ("validating", "in_progress") and time.time() < deadline:
+        time.sleep(0.05)
+        b = json.loads(ask("GET", f"/v1/batches/{b['id']}")[2])
+    return b
+
+
+def batches():
+    """Files and batches: the results are those of `run` for every line."""
+    body = {"model": "demo", "prompt": OPENING, "max_tokens": 25, "ignore_eos": True}
+    data = "\n".join(json.dumps({"custom_id": f"r{i}", "method": "POST", "url": "/v1/completions",
+                                 "body": dict(body, seed=i)}) for i in range(3)).encode()
+    status, f = upload(data)
+    result("an_upload_is_a_file", status == 200 and f["bytes"] == len(data) and
+           f["filename"] == "in.jsonl" and f["purpose"] == "batch", f)
+    status, _, got = ask("GET", f"/v1/files/{f['id']}/content")
+    result("its_content_is_that_of_the_upload", got == data, got[:200])
+    status, g = upload(b"x")
+    status, _, got = ask("GET", "/v1/files?limit=1")
+    a = json.loads(got)
+    result("files_are_listed_newest_first", [x["id"] for x in a["data"]] == [g["id"]] and a["has_more"], a)
+    status, _, got = ask("GET", f"/v1/files?after={g['id']}")
+    result("after_goes_on", [x["id"] for x in json.loads(got)["data"]] == [f["id"]], got)
+    status, b = batch(f["id"], metadata={"book": "7"})
+    b = ended(b)
+    result("a_batch_is_written", b["status"] == "completed" and b["metadata"] == {"book": "7"} and
+           b["request_counts"] == {"total": 3, "completed": 3, "failed": 0} and not b["error_file_id"], b)
+    lines = [json.loads(x) for x in ask("GET", f"/v1/files/{b['output_file_id']}/content")[2].splitlines()]
+    want = [run("-p", OPENING, "-n", "25", "-s", str(i), "--ignore-eos") for i in range(3)]
+    bodies = [x["response"]["body"] for x in lines]
+    result("its_texts_are_those_of_run", [x["choices"][0]["text"] for x in bodies] == want and
+           [x["custom_id"] for x in lines] == ["r0", "r1", "r2"] and bodies[0]["model"] == "demo", lines[:1])
+    result("its_jobs_have_its_name", sum(j["name"] == b["id"] for j in listed().values()) == 3)
+    long = json.dumps({"custom_id": "a", "prompt": OPENING, "max_tokens": 50000, "ignore_eos": True}).encode()
+    status, b = batch(upload(long)[1]["id"])
+    status, _, got = ask("POST", f"/v1/batches/{b['id']}/cancel")
+    time.sleep(1)
+    c = ended(b)
+    result("a_batch_is_cancelled", c["status"] == "cancelled" and c["request_counts"]["completed"] == 0 and
+           not any(j["state"] in ("queued", "running") for j in listed().values() if j["name"] == b["id"]), c)
+    for name, bad, words in (("a_bad_line", b'{"custom_id": "a"}', "line 1: body is missing"),
+                             ("another_model", b'{"custom_id": "a", "prompt": "x", "model": "/etc/passwd"}',
+                              "no such model"),
+                             ("too_many_lines", b"{}\n" * 50001, "at most 50000")):
+        b = ended(batch(upload(bad)[1]["id"])[1])
+        message = b["errors"]["data"][0]["message"] if b["errors"] else ""
+        result(f"a_batch_with_{name}_fails", b["status"] == "failed" and words in message and
+               ".files" not in message, b)
+    for name, want, got in (("a_purpose", 400, upload(b"x", "fine-tune")[0]),
+                            ("a_large_upload", 413, upload(b"x" * 300000)[0]),
+                            ("no_multipart", 400, ask("POST", "/v1/files", raw=b"x")[0]),
+                            ("a_missing_file", 404, batch("file-0123456789abcdef")[0]),
+                            ("a_file_that_is_a_path", 404, batch("../../etc/passwd")[0]),
+                            ("an_endpoint", 400, batch(f["id"], endpoint="/v1/embeddings")[0]),
+                            ("an_unknown_file", 404, ask("GET", "/v1/files/file-0123456789abcdef")[0]),
+                            ("a_path", 404, ask("GET", "/v1/files/..%2fserve.db/content")[0]),
+                            ("an_unknown_batch", 404, ask("GET", "/v1/batches/batch_0123456789abcdef")[0])):
+        result(f"{name}_is_{want}", got == want, got)
+    status, _, _ = ask("DELETE", f"/v1/files/{f['id']}")
+    gone, _, _ = ask("GET", f"/v1/files/{f['id']}/content")
+    result("a_deleted_file_is_gone", status == 200 and gone == 404, (status, gone))
+
+
 def first():
     """With one place: a request is answered while a batch is written, whose text stays that of run."""
     long = cli("submit", "-m", MODEL, "-p", OPENING, "-n", "6000", "-s", "6", "--ignore-eos").strip()
@@ -439,6 +517,15 @@ def package():
     parts = list(parts)
     result("openai_streams_chats", "".join(p.choices[0].delta.content or "" for p in parts if p.choices) ==
            whole and parts[-1].usage.completion_tokens == 30, parts[-1])
+    line = {"custom_id": "a", "url": "/v1/completions", "body": {"prompt": OPENING, "max_tokens": 5}}
+    f = client.files.create(file=("in.jsonl", json.dumps(line).encode()), purpose="batch")
+    b = client.batches.create(input_file_id=f.id, endpoint="/v1/completions", completion_window="24h")
+    while b.status in ("validating", "in_progress"):
+        time.sleep(0.1)
+        b = client.batches.retrieve(b.id)
+    lines = client.files.content(b.output_file_id).text.splitlines()
+    result("openai_batches", [json.loads(x)["custom_id"] for x in lines] == ["a"] and
+           client.batches.list().data[0].id == b.id, b)
     for name, error, call in (
             ("a_bad_field", openai.BadRequestError,
              lambda: client.completions.create(model="demo", prompt="x", temperature=-1)),
@@ -453,5 +540,5 @@ def package():
 for part in PART.split(","):
     since = time.time()
     {"texts": texts, "chat": chat, "refusals": refusals, "leave": clients_that_leave, "fuzz": fuzz,
-     "many": many, "keys": keys, "jobs": jobs, "first": first, "package": package}[part]()
+     "many": many, "keys": keys, "jobs": jobs, "batches": batches, "first": first, "package": package}[part]()
     print(f"    {part}: {time.time() - since:.1f} s")

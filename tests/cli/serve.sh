@@ -54,9 +54,10 @@ check a_host_that_is_none 2 \
     '^longhand: --host no.such.host.invalid: ' serve -m /none --host no.such.host.invalid
 check no_port 2 'port' serve -m /none --port 70000
 
-start --max-body 64K --allow-host books.example --cors http://pages.example --chat-template chatml
+start --max-body 64K --max-upload 200K --allow-host books.example --cors http://pages.example \
+    --chat-template chatml
 result a_server_starts $? "$(cat "$TMP/log")"
-asks texts,chat,refusals,leave,fuzz,many,jobs
+asks texts,chat,refusals,leave,fuzz,many,jobs,batches
 # The openai package in a virtual environment of this test.
 if python3 -m venv "$TMP/venv" 2>/dev/null && "$TMP/venv/bin/pip" install -q openai >"$TMP/pip" 2>&1; then
     "$TMP/venv/bin/python" tests/cli/serve.py "$url" package "$L" "$MODEL" >"$TMP/asked" 2>&1; r=$?
@@ -113,6 +114,22 @@ port=${url##*:}; start; result a_server_starts_on_the_same_port $? "$(cat "$TMP/
 python3 "$TMP/one.py" "$url" again >"$TMP/a"
 [ "$(cat "$TMP/a")" = "$text" ]
 result a_repeated_request_gets_the_whole_text_after_a_kill $? "$(cat "$TMP/a")"
+# a batch that was accepted just before the kill is written by the next server
+cat >"$TMP/batch.py" <<'PY'
+import sys
+sys.argv = ["serve.py", sys.argv[1], "", "", ""]
+exec(open("tests/cli/serve.py").read().rsplit("\nfor part in", 1)[0])
+line = {"custom_id": "a", "prompt": "Once", "max_tokens": 30, "seed": 4, "ignore_eos": True}
+print(batch(upload(json.dumps(line).encode())[1]["id"])[1]["id"])
+PY
+id=$(python3 "$TMP/batch.py" "$url"); stop KILL; start
+for i in $(seq $((100 * slower))); do
+    ask GET "/v1/batches/$id" | grep -q '"status":"completed"' && break
+    sleep 0.1
+done
+[ -n "$id" ] && [ "$("$L" text "@$id")" = "$("$L" run -q -m "$MODEL" -p Once -n 30 -s 4 --ignore-eos \
+    --db "$TMP/run.db")" ]
+result a_batch_survives_a_kill $? "$id $("$L" list)"
 "$L" list --state cancelled | grep -q 'cancelled .*/6000 .*Once$'
 result a_request_without_a_key_is_cancelled_then $? "$("$L" list)"
 stop

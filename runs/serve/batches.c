@@ -1,0 +1,407 @@
+/* /v1/batches. Start at answer_new_batch and check_files. */
+#include "runs/serve/batches.h"
+#include "runs/report/export.h"
+#include "runs/serve/folder.h"
+#include "runs/work/thread.h"
+#include "src/base/memory_file.h"
+#include "src/base/stopping.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- records ---- */
+
+static const char *const state_names[] = { "validating", "in_progress", "failed", "cancelled" };
+enum batch_state { VALIDATING, QUEUED, FAILED, CANCELLED, BATCH_STATES };
+
+/* What ID.json has. `text` owns metadata. */
+struct record {
+    char id[FILE_ID_BYTES], input[FILE_ID_BYTES], endpoint[40], window[16], error[600];
+    double created;
+    enum batch_state state;
+    struct json metadata; char *text;    /* metadata.s NULL: none */
+};
+
+static void text_of(char *out, size_t size, const struct json *root, const char *key)
+{
+    struct json v;
+    struct err ignored;
+    *out = 0;
+    char *s = js_get(root, key, &v, &ignored) == 1 && js_kind(&v) == JS_STRING ? js_strdup(&v) : NULL;
+    snprintf(out, size, "%s", s ? s : "");
+    free(s);
+}
+
+static bool read_record(const struct server *sv, struct record *b, const char *id)
+{
+    char path[PATH_BYTES], state[20];
+    struct err ignored;
+    struct json root, v;
+    size_t n;
+    *b = (struct record){0};
+    if (!id_is(id, BATCH_PREFIX, "") || file_path(path, sv, id, ".json", &ignored) ||
+        file_read(&b->text, &n, path, 1 << 20, &ignored) || js_check(&root, "batch", b->text, n, &ignored)) {
+        free(b->text);
+        b->text = NULL;
+        return false;
+    }
+    text_of(b->id, sizeof b->id, &root, "id");
+    text_of(b->input, sizeof b->input, &root, "input_file_id");
+    text_of(b->endpoint, sizeof b->endpoint, &root, "endpoint");
+    text_of(b->window, sizeof b->window, &root, "completion_window");
+    text_of(b->error, sizeof b->error, &root, "error");
+    text_of(state, sizeof state, &root, "status");
+    while (b->state < CANCELLED && strcmp(state, state_names[b->state]))
+        b->state++;
+    if (js_get(&root, "created_at", &v, &ignored) == 1)
+        js_double(&v, &b->created);
+    if (js_get(&root, "metadata", &v, &ignored) == 1 && js_kind(&v) == JS_OBJECT)
+        b->metadata = v;
+    return true;
+}
+
+static void put_facts(struct json_writer *w, const struct record *b, const char *state)
+{
+    jw_text(w, "id", b->id);
+    jw_text(w, "input_file_id", b->input);
+    jw_text(w, "endpoint", b->endpoint);
+    jw_text(w, "completion_window", b->window);
+    jw_int(w, "created_at", (int64_t)b->created);
+    jw_text(w, "status", state);
+    if (b->metadata.s)
+        jw_value(w, "metadata", &b->metadata);
+    else
+        jw_null(w, "metadata");
+}
+
+static int write_record(const struct server *sv, const struct record *b, struct err *e)
+{
+    char path[PATH_BYTES], *json = NULL;
+    size_t n;
+    if (file_path(path, sv, b->id, ".json", e))
+        return -1;
+    FILE *f = memory_file(&json, &n);
+    if (!f)
+        return err_set(e, ERR_FAILED, "out of memory");
+    struct json_writer w = { .f = f, .digits = 15 };
+    jw_open(&w, NULL, '{');
+    put_facts(&w, b, state_names[b->state]);
+    jw_text(&w, "error", *b->error ? b->error : NULL);
+    jw_close(&w, '}');
+    const int rc = stream_end(f) ? err_set(e, ERR_FAILED, "out of memory")
+                                 : file_write(path, &(struct slice){ json, n }, 1, e);
+    free(json);
+    return rc;
+}
+
+/* ---- the check ---- */
+
+/* The jobs of the file. ERR_INPUT: the file is wrong. */
+static int submit_file(struct server *sv, const struct record *b, struct err *e)
+{
+    struct options o = sv->request;
+    struct batch batch = {0};
+    struct store *s = NULL;
+    char path[PATH_BYTES], known[PATH_BYTES + 2], *text = NULL;
+    size_t n, lines = 1;
+    if (file_path(path, sv, b->input, "", e) || file_read(&text, &n, path, o.max_upload, e))
+        return -1;
+    for (const char *p = text; (p = memchr(p, '\n', (size_t)(text + n - p))); p++)
+        lines += p + 1 < text + n;
+    free(text);
+    if (lines > BATCH_LINES_MAX)
+        return err_set(e, ERR_INPUT, "%zu lines, at most %d are allowed", lines, BATCH_LINES_MAX);
+    o.batch = path;
+    o.name = b->id;
+    o.priority = 0;
+    o.held = bell_held(&sv->bell);
+    pthread_mutex_lock(&sv->reading);
+    int rc = store_reopen(&s, sv->reader, e);
+    pthread_mutex_unlock(&sv->reading);
+    rc = rc || batch_open(&batch, &o, e) || batch_submit(&batch, s, e) ? -1 : 0;
+    batch_close(&batch);
+    store_close(s);
+    snprintf(known, sizeof known, "%s: ", path);
+    if (rc && strncmp(e->msg, known, strlen(known)) == 0)        /* clients do not know the path */
+        memmove(e->msg, e->msg + strlen(known), strlen(e->msg + strlen(known)) + 1);
+    return rc;
+}
+
+/* Checks the files of all batches that wait for it. */
+static void check_files(struct server *sv)
+{
+    char (*ids)[FILE_ID_BYTES];
+    struct err e = {0};
+    struct record b;
+    size_t n;
+    if (list_ids(sv, BATCH_PREFIX, &ids, &n, &e))
+        return;
+    while (n-- > 0 && !stop_signal) {
+        if (!read_record(sv, &b, ids[n]))
+            continue;
+        if (b.state == VALIDATING) {
+            e = (struct err){0};
+            const int bad = submit_file(sv, &b, &e);
+            pthread_mutex_lock(&sv->checking);
+            struct record now;           /* it may have been cancelled meanwhile */
+            const bool cancelled = read_record(sv, &now, b.id) && now.state == CANCELLED;
+            free(now.text);
+            b.state = cancelled ? CANCELLED : bad ? FAILED : QUEUED;
+            snprintf(b.error, sizeof b.error, "%.599s", bad ? e.msg : "");
+            if (!bad || e.code == ERR_INPUT)
+                write_record(sv, &b, &e);
+            pthread_mutex_unlock(&sv->checking);
+            bell_ring(&sv->bell);
+        }
+        free(b.text);
+    }
+    free(ids);
+}
+
+static void *check_thread(void *ctx)
+{
+    struct server *sv = ctx;
+    pthread_mutex_lock(&sv->checking);
+    while (!sv->check_stops) {
+        const bool wanted = sv->check_wanted;
+        sv->check_wanted = false;
+        if (wanted) {
+            pthread_mutex_unlock(&sv->checking);
+            check_files(sv);
+            pthread_mutex_lock(&sv->checking);
+        } else {
+            pthread_cond_wait(&sv->check, &sv->checking);
+        }
+    }
+    pthread_mutex_unlock(&sv->checking);
+    return NULL;
+}
+
+static void want_check(struct server *sv)
+{
+    pthread_mutex_lock(&sv->checking);
+    sv->check_wanted = true;
+    pthread_cond_signal(&sv->check);
+    pthread_mutex_unlock(&sv->checking);
+}
+
+int batches_start(struct server *sv, struct err *e)
+{
+    sv->check_wanted = true;
+    sv->checks = thread_start(&sv->checker, check_thread, sv, "batches", e) == 0;
+    return sv->checks ? 0 : -1;
+}
+
+void batches_stop(struct server *sv)
+{
+    if (sv->checks)
+        thread_stop(sv->checker, &sv->checking, &sv->check, &sv->check_stops);
+    sv->checks = false;
+}
+
+/* ---- routes ---- */
+
+static void put_counts(struct json_writer *w, const struct store_counts *n)
+{
+    size_t all = 0;
+    for (int i = 0; i < JOB_STATES; i++)
+        all += n->jobs[i];
+    jw_open(w, "request_counts", '{');
+    jw_uint(w, "total", all);
+    jw_uint(w, "completed", n->jobs[JOB_DONE]);
+    jw_uint(w, "failed", n->jobs[JOB_FAILED] + n->jobs[JOB_CANCELLED]);
+    jw_close(w, '}');
+}
+
+static void put_result(struct json_writer *w, const char *key, const struct record *b, const char *end,
+                       bool has)
+{
+    char id[FILE_ID_BYTES];
+    snprintf(id, sizeof id, FILE_PREFIX "%.16s%.8s", b->id + strlen(BATCH_PREFIX), end);
+    jw_text(w, key, has ? id : NULL);
+}
+
+static bool put_batch(struct json_writer *w, struct call *c, const char *id)
+{
+    struct record b;
+    struct store_counts n = {0};
+    struct err ignored;
+    if (!read_record(c->sv, &b, id))
+        return false;
+    pthread_mutex_lock(&c->sv->reading);
+    store_counts(c->sv->reader, id, &n, &ignored);
+    pthread_mutex_unlock(&c->sv->reading);
+    const size_t failed = n.jobs[JOB_FAILED] + n.jobs[JOB_CANCELLED];
+    const bool over = b.state == CANCELLED ||
+                      (b.state == QUEUED && !n.jobs[JOB_QUEUED] && !n.jobs[JOB_RUNNING] &&
+                       !n.jobs[JOB_PAUSED]);
+    jw_open(w, NULL, '{');
+    put_facts(w, &b, over && b.state == QUEUED ? "completed" : state_names[b.state]);
+    jw_text(w, "object", "batch");
+    if (*b.error) {
+        jw_open(w, "errors", '{');
+        jw_text(w, "object", "list");
+        jw_open(w, "data", '[');
+        jw_open(w, NULL, '{');
+        jw_text(w, "code", "invalid_request_error");
+        jw_text(w, "message", b.error);
+        jw_close(w, '}');
+        jw_close(w, ']');
+        jw_close(w, '}');
+    } else {
+        jw_null(w, "errors");
+    }
+    put_result(w, "output_file_id", &b, OUTPUT_END, over && n.jobs[JOB_DONE]);
+    put_result(w, "error_file_id", &b, ERRORS_END, over && failed);
+    put_counts(w, &n);
+    jw_close(w, '}');
+    free(b.text);
+    return true;
+}
+
+enum MHD_Result answer_batch(struct call *c)
+{
+    struct reply r;
+    if (reply_open(&r))
+        return MHD_NO;
+    if (put_batch(&r.w, c, c->id))
+        return reply_send(c, &r, MHD_HTTP_OK);
+    stream_end(r.w.f);
+    free(r.text);
+    return answer_error(c, MHD_HTTP_NOT_FOUND, "there is no batch %s", c->id);
+}
+
+enum MHD_Result answer_batches(struct call *c) { return answer_list(c, BATCH_PREFIX, put_batch); }
+
+enum MHD_Result answer_new_batch(struct call *c)
+{
+    struct record b = { .created = wall_seconds() };
+    struct json root, v;
+    struct err e = {0};
+    char path[PATH_BYTES];
+    if (js_check(&root, BATCH_BODY, c->body ? c->body : "", c->n_body, &e) ||
+        (js_kind(&root) != JS_OBJECT && js_bad(&root, &e, "allowed is an object")))
+        return answer_err(c, &e);
+    text_of(b.input, sizeof b.input, &root, "input_file_id");
+    text_of(b.endpoint, sizeof b.endpoint, &root, "endpoint");
+    text_of(b.window, sizeof b.window, &root, "completion_window");
+    if (js_get(&root, "metadata", &v, &e) == 1 && js_kind(&v) == JS_OBJECT)
+        b.metadata = v;
+    if (strcmp(b.endpoint, "/v1/completions") && strcmp(b.endpoint, "/v1/chat/completions"))
+        return answer_error(c, MHD_HTTP_BAD_REQUEST, "body.endpoint: /v1/completions and "
+                            "/v1/chat/completions are allowed");
+    if (!id_is(b.input, FILE_PREFIX, "") || file_path(path, c->sv, b.input, "", &e) || access(path, R_OK))
+        return answer_error(c, MHD_HTTP_NOT_FOUND, "body.input_file_id: there is no file %s", b.input);
+    if (new_id(b.id, BATCH_PREFIX) || write_record(c->sv, &b, &e))
+        return answer_err(c, &e);
+    want_check(c->sv);
+    snprintf(c->id, sizeof c->id, "%s", b.id);
+    return answer_batch(c);
+}
+
+/* The jobs of a batch. */
+static int jobs_of(struct store *s, const char *id, struct job_list *jobs, int64_t **ids, struct err *e)
+{
+    char word[FILE_ID_BYTES + 1];
+    const char *words[] = { word };
+    struct selection sel;
+    size_t n = 0;
+    *jobs = (struct job_list){0};
+    *ids = NULL;
+    snprintf(word, sizeof word, "@%s", id);
+    const int rc = selection_parse(&sel, &(struct selection_words){ words, 1 }, e) ||
+                   store_select(s, &sel, ids, &n, e) || store_jobs(s, *ids, n, jobs, e) ? -1 : 0;
+    selection_free(&sel);
+    return rc;
+}
+
+enum MHD_Result answer_cancel_batch(struct call *c)
+{
+    struct server *sv = c->sv;
+    struct record b;
+    struct job_list jobs;
+    struct err e = {0};
+    int64_t *ids = NULL;
+    pthread_mutex_lock(&sv->checking);
+    const bool found = read_record(sv, &b, c->id), open = found && b.state != FAILED;
+    b.state = CANCELLED;
+    int rc = open ? write_record(sv, &b, &e) : 0;
+    pthread_mutex_unlock(&sv->checking);
+    free(b.text);
+    pthread_mutex_lock(&sv->writing);
+    if (open && rc == 0 && jobs_of(sv->writer, c->id, &jobs, &ids, &e) == 0) {
+        rc = store_cancel(sv->writer, ids, jobs.n, NULL, &e);
+        job_list_free(&jobs);
+    }
+    pthread_mutex_unlock(&sv->writing);
+    free(ids);
+    bell_ring(&sv->bell);
+    return rc ? answer_err(c, &e) : answer_batch(c);
+}
+
+/* ---- results ---- */
+
+/* The batch of a file of results. */
+static void batch_of(char id[FILE_ID_BYTES], const char *file)
+{
+    snprintf(id, FILE_ID_BYTES, BATCH_PREFIX "%.16s", file + strlen(FILE_PREFIX));
+}
+
+double batch_created(struct call *c, const char *file)
+{
+    char id[FILE_ID_BYTES];
+    struct record b;
+    batch_of(id, file);
+    if (!read_record(c->sv, &b, id))
+        return 0;
+    free(b.text);
+    return b.created;
+}
+
+/* Keeps the jobs of requests with, or without, a sample that failed or was cancelled. */
+static void keep_results(struct job_list *jobs, bool errors)
+{
+    size_t kept = 0;
+    for (size_t i = 0, k; i < jobs->n; i = k) {
+        bool bad = false;
+        for (k = i; k < jobs->n && strcmp(jobs->v[k].custom_id, jobs->v[i].custom_id) == 0; k++)
+            bad |= jobs->v[k].state == JOB_FAILED || jobs->v[k].state == JOB_CANCELLED;
+        for (size_t at = i; at < k && bad == errors; at++)
+            jobs->v[kept++] = jobs->v[at];
+    }
+    jobs->n = kept;
+}
+
+int batch_write_results(struct call *c, const char *file, struct err *e)
+{
+    struct server *sv = c->sv;
+    char id[FILE_ID_BYTES], own[FILE_ID_BYTES], path[PATH_BYTES];
+    struct job_list jobs = {0};
+    struct export_counts counts;
+    struct store *s = NULL;
+    int64_t *ids = NULL;
+    int fd = -1;
+    batch_of(id, file);
+    if (batch_created(c, file) == 0)
+        return -1;
+    if (new_id(own, "part-") || file_path(path, sv, own, "", e))
+        return -1;
+    pthread_mutex_lock(&sv->reading);
+    int rc = store_reopen(&s, sv->reader, e);    /* the export may take long */
+    pthread_mutex_unlock(&sv->reading);
+    rc = rc || jobs_of(s, id, &jobs, &ids, e) ? -1 : 0;
+    if (rc == 0) {
+        keep_results(&jobs, id_is(file, FILE_PREFIX, ERRORS_END));
+        const struct export_options o = { .format = FORMAT_OPENAI, .output = path, .model = sv->model };
+        rc = export_jobs(&o, &(struct export_source){ s, &jobs }, 1, &counts, e);
+    }
+    if (rc == 0)
+        fd = open(path, O_RDONLY | O_CLOEXEC);
+    unlink(path);
+    job_list_free(&jobs);
+    free(ids);
+    store_close(s);
+    return fd;
+}

@@ -1,0 +1,236 @@
+/* /v1/files. Start at take_upload and answer_upload. */
+#include "runs/serve/files.h"
+#include "runs/serve/batches.h"
+#include "runs/serve/folder.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "src/base/memory_file.h"
+
+static const uint64_t KEEP_FREE = (uint64_t)256 << 20;
+
+/* ---- uploads ---- */
+
+struct upload {
+    struct MHD_PostProcessor *parts;
+    char id[FILE_ID_BYTES], path[PATH_BYTES];    /* path: of the piece; "": there is none */
+    char name[256], purpose[32];
+    int fd;
+    size_t bytes;
+    unsigned status; struct err why;     /* what is wrong; 0: nothing */
+};
+
+static enum MHD_Result fail(struct upload *u, unsigned status, const char *why)
+{
+    if (!u->status)
+        err_set(&u->why, ERR_INPUT, "%s", why);
+    u->status = u->status ? u->status : status;
+    return MHD_YES;                      /* the rest is read and dropped */
+}
+
+static enum MHD_Result take_part(void *ctx, enum MHD_ValueKind kind, const char *key, const char *name,
+                                 const char *type, const char *encoding, const char *bytes, uint64_t at,
+                                 size_t n)
+{
+    struct call *c = ctx;
+    struct upload *u = c->state;
+    struct statvfs disk;
+    (void)kind, (void)type, (void)encoding;
+    if (strcmp(key, "purpose") == 0 && at + n < sizeof u->purpose)
+        memcpy(u->purpose + at, bytes, n);
+    if (strcmp(key, "file") || u->status)
+        return MHD_YES;
+    if (at == 0 && u->fd < 0) {
+        snprintf(u->name, sizeof u->name, "%s", name ? name : "upload");
+        if (new_id(u->id, FILE_PREFIX) || file_path(u->path, c->sv, u->id, ".part", &u->why) ||
+            (u->fd = open(u->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600)) < 0)
+            return fail(u, MHD_HTTP_INTERNAL_SERVER_ERROR, "the file cannot be made");
+    }
+    u->bytes += n;
+    if (u->bytes > c->sv->o->max_upload)
+        return fail(u, MHD_HTTP_CONTENT_TOO_LARGE, "the file is larger than --max-upload");
+    if (fstatvfs(u->fd, &disk) == 0 && (uint64_t)disk.f_bavail * disk.f_frsize < KEEP_FREE + n)
+        return fail(u, MHD_HTTP_INSUFFICIENT_STORAGE, "less than 256 MiB of the disk would stay free");
+    if (write_bytes(u->fd, bytes, n))
+        return fail(u, MHD_HTTP_INSUFFICIENT_STORAGE, strerror(errno));
+    return MHD_YES;
+}
+
+void take_upload(struct call *c, const char *bytes, size_t n)
+{
+    struct upload *u = c->state;
+    if (!u && (u = c->state = calloc(1, sizeof *u))) {
+        u->fd = -1;
+        u->parts = MHD_create_post_processor(c->c, 65536, take_part, c);
+        if (!u->parts)
+            fail(u, MHD_HTTP_BAD_REQUEST, "multipart/form-data with purpose and file is needed");
+    }
+    if (u && u->parts && MHD_post_process(u->parts, bytes, n) != MHD_YES)
+        fail(u, MHD_HTTP_BAD_REQUEST, "the multipart body is damaged");
+}
+
+void drop_upload(struct call *c)
+{
+    struct upload *u = c->state;
+    if (!u)
+        return;
+    if (u->parts)
+        MHD_destroy_post_processor(u->parts);
+    if (u->fd >= 0)
+        close(u->fd);
+    if (u->path[0])
+        unlink(u->path);
+    free(u);
+    c->state = NULL;
+}
+
+static void put_file(struct json_writer *w, const char *id, size_t bytes, double created, const char *name,
+                     const char *purpose)
+{
+    jw_open(w, NULL, '{');
+    jw_text(w, "id", id);
+    jw_text(w, "object", "file");
+    jw_uint(w, "bytes", bytes);
+    jw_int(w, "created_at", (int64_t)created);
+    jw_text(w, "filename", name);
+    jw_text(w, "purpose", purpose);
+    jw_text(w, "status", "processed");
+    jw_close(w, '}');
+}
+
+/* Gives the file its name, durably. */
+static int keep(struct call *c, struct upload *u, struct err *e)
+{
+    char path[PATH_BYTES], facts[PATH_BYTES], *json = NULL;
+    size_t n;
+    if (file_path(path, c->sv, u->id, "", e) || file_path(facts, c->sv, u->id, ".json", e))
+        return -1;
+    FILE *f = memory_file(&json, &n);
+    struct json_writer w = { .f = f };
+    if (f)
+        put_file(&w, u->id, u->bytes, wall_seconds(), u->name, u->purpose);
+    int rc = !f || stream_end(f) ? err_set(e, ERR_FAILED, "out of memory") : 0;
+    if (rc == 0 && (fsync(u->fd) || rename(u->path, path)))
+        rc = err_set(e, ERR_FAILED, "%s: %s", path, strerror(errno));
+    if (rc == 0)
+        u->path[0] = 0;
+    rc = rc ? rc : file_write(facts, &(struct slice){ json, n }, 1, e);
+    free(json);
+    return rc;
+}
+
+enum MHD_Result answer_upload(struct call *c)
+{
+    struct upload *u = c->state;
+    struct err e = {0};
+    if (!u)
+        return answer_error(c, MHD_HTTP_BAD_REQUEST, "multipart/form-data with purpose and file is needed");
+    if (u->parts) {                      /* the last part is complete now */
+        MHD_destroy_post_processor(u->parts);
+        u->parts = NULL;
+    }
+    if (!u->status && u->fd < 0)
+        fail(u, MHD_HTTP_BAD_REQUEST, "the part file is missing");
+    if (!u->status && strcmp(u->purpose, "batch"))
+        fail(u, MHD_HTTP_BAD_REQUEST, "purpose: batch is allowed");
+    if (u->status)
+        return answer_error(c, u->status, "%s", u->why.msg);
+    if (keep(c, u, &e))
+        return answer_err(c, &e);
+    snprintf(c->id, sizeof c->id, "%s", u->id);
+    return answer_file(c);
+}
+
+/* ---- reading ---- */
+
+/* The object of a file: of an upload, or of what a batch wrote. */
+static bool put_facts(struct json_writer *w, struct call *c, const char *id)
+{
+    char path[PATH_BYTES], *text = NULL, name[64];
+    size_t n;
+    struct err ignored;
+    struct json root;
+    if (id_is(id, FILE_PREFIX, OUTPUT_END) || id_is(id, FILE_PREFIX, ERRORS_END)) {
+        const double created = batch_created(c, id);
+        snprintf(name, sizeof name, "%s.jsonl", id);
+        if (created > 0)
+            put_file(w, id, 0, created, name, "batch_output");
+        return created > 0;
+    }
+    const bool found = id_is(id, FILE_PREFIX, "") && file_path(path, c->sv, id, ".json", &ignored) == 0 &&
+                       file_read(&text, &n, path, 1 << 16, &ignored) == 0 &&
+                       js_check(&root, "file", text, n, &ignored) == 0;
+    if (found)
+        jw_value(w, NULL, &root);
+    free(text);
+    return found;
+}
+
+static enum MHD_Result no_file(struct call *c)
+{
+    return answer_error(c, MHD_HTTP_NOT_FOUND, "there is no file %s", c->id);
+}
+
+enum MHD_Result answer_file(struct call *c)
+{
+    struct reply r;
+    if (reply_open(&r))
+        return MHD_NO;
+    if (put_facts(&r.w, c, c->id))
+        return reply_send(c, &r, MHD_HTTP_OK);
+    stream_end(r.w.f);
+    free(r.text);
+    return no_file(c);
+}
+
+static bool put_wanted(struct json_writer *w, struct call *c, const char *id)
+{
+    const char *purpose = MHD_lookup_connection_value(c->c, MHD_GET_ARGUMENT_KIND, "purpose");
+    return (!purpose || strcmp(purpose, "batch") == 0) && put_facts(w, c, id);
+}
+
+enum MHD_Result answer_files(struct call *c) { return answer_list(c, FILE_PREFIX, put_wanted); }
+
+enum MHD_Result answer_content(struct call *c)
+{
+    char path[PATH_BYTES];
+    struct stat st;
+    struct err e = {0};
+    int fd = -1;
+    if (id_is(c->id, FILE_PREFIX, OUTPUT_END) || id_is(c->id, FILE_PREFIX, ERRORS_END))
+        fd = batch_write_results(c, c->id, &e);
+    else if (id_is(c->id, FILE_PREFIX, "") && file_path(path, c->sv, c->id, "", &e) == 0)
+        fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st))
+        return e.code ? answer_err(c, &e) : no_file(c);
+    return answer(c, MHD_HTTP_OK, MHD_create_response_from_fd64((uint64_t)st.st_size, fd),
+                  "application/octet-stream");
+}
+
+enum MHD_Result answer_delete_file(struct call *c)
+{
+    char path[PATH_BYTES], facts[PATH_BYTES];
+    struct err e = {0};
+    struct reply r;
+    if (!id_is(c->id, FILE_PREFIX, ""))
+        return no_file(c);
+    if (file_path(path, c->sv, c->id, "", &e) || file_path(facts, c->sv, c->id, ".json", &e))
+        return answer_err(c, &e);
+    if (unlink(facts))
+        return no_file(c);
+    unlink(path);
+    if (reply_open(&r))
+        return MHD_NO;
+    jw_open(&r.w, NULL, '{');
+    jw_text(&r.w, "id", c->id);
+    jw_text(&r.w, "object", "file");
+    jw_bool(&r.w, "deleted", true);
+    jw_close(&r.w, '}');
+    return reply_send(c, &r, MHD_HTTP_OK);
+}

@@ -1,0 +1,105 @@
+/* The folder of uploads and batches. Start at file_path. */
+#include "runs/serve/folder.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <time.h>
+
+int new_id(char id[FILE_ID_BYTES], const char *prefix)
+{
+    struct timespec now;
+    uint32_t random;
+    if (clock_gettime(CLOCK_REALTIME, &now) || getrandom(&random, sizeof random, 0) != sizeof random)
+        return -1;
+    /* the order of ids is that of time */
+    snprintf(id, FILE_ID_BYTES, "%s%08" PRIx32 "%08" PRIx32, prefix, (uint32_t)now.tv_sec,
+             (uint32_t)(now.tv_nsec / 1000) << 12 | (random & 0xfff));
+    return 0;
+}
+
+bool id_is(const char *id, const char *prefix, const char *end)
+{
+    const size_t n = strlen(prefix);
+    return strncmp(id, prefix, n) == 0 && strspn(id + n, "0123456789abcdef") == 16 &&
+           strcmp(id + n + 16, end) == 0;
+}
+
+int file_path(char path[PATH_BYTES], const struct server *sv, const char *id, const char *end, struct err *e)
+{
+    char folder[PATH_BYTES];
+    snprintf(folder, sizeof folder, "%.4000s.files", store_path(sv->reader));
+    if (mkdir(folder, 0700) && errno != EEXIST)
+        return err_set(e, ERR_FAILED, "%s: cannot be made: %s", folder, strerror(errno));
+    snprintf(path, PATH_BYTES, "%.4006s/%.31s%.16s", folder, id, end);
+    return 0;
+}
+
+static int newest_first(const void *a, const void *b) { return -strcmp(a, b); }
+
+int list_ids(const struct server *sv, const char *prefix, char (**ids)[FILE_ID_BYTES], size_t *n,
+             struct err *e)
+{
+    char folder[PATH_BYTES];
+    struct dirent *x;
+    size_t room = 0;
+    *ids = NULL;
+    *n = 0;
+    DIR *d = file_path(folder, sv, "", "", e) ? NULL : opendir(folder);
+    if (!d)
+        return err_set(e, ERR_FAILED, "%s: %s", folder, strerror(errno));
+    while ((x = readdir(d))) {
+        if (!id_is(x->d_name, prefix, ".json"))
+            continue;
+        if (*n == room) {
+            void *more = realloc(*ids, (room = 2 * room + 16) * sizeof **ids);
+            if (!more) {
+                closedir(d);
+                free(*ids);
+                return err_set(e, ERR_FAILED, "out of memory for a list of files");
+            }
+            *ids = more;
+        }
+        snprintf((*ids)[(*n)++], FILE_ID_BYTES, "%.*s", (int)(strlen(x->d_name) - 5), x->d_name);
+    }
+    closedir(d);
+    if (*n)
+        qsort(*ids, *n, sizeof **ids, newest_first);
+    return 0;
+}
+
+enum MHD_Result answer_list(struct call *c, const char *prefix, put_fn *put)
+{
+    const char *limit = MHD_lookup_connection_value(c->c, MHD_GET_ARGUMENT_KIND, "limit"),
+               *after = MHD_lookup_connection_value(c->c, MHD_GET_ARGUMENT_KIND, "after");
+    char (*ids)[FILE_ID_BYTES], *last = "";
+    struct err e = {0};
+    struct reply r;
+    size_t n, most = 10000, shown = 0, i = 0;
+    if ((limit && parse_size(&most, "limit", limit, 1, 10000, &e)) || list_ids(c->sv, prefix, &ids, &n, &e))
+        return answer_err(c, &e);
+    if (reply_open(&r)) {
+        free(ids);
+        return MHD_NO;
+    }
+    jw_open(&r.w, NULL, '{');
+    jw_text(&r.w, "object", "list");
+    jw_open(&r.w, "data", '[');
+    while (after && i < n && strcmp(ids[i], after) >= 0)
+        i++;
+    for (; i < n && shown < most; i++)
+        if (put(&r.w, c, ids[i])) {
+            shown++;
+            last = ids[i];
+        }
+    jw_close(&r.w, ']');
+    jw_text(&r.w, "last_id", shown ? last : NULL);
+    jw_bool(&r.w, "has_more", i < n);
+    jw_close(&r.w, '}');
+    free(ids);
+    return reply_send(c, &r, MHD_HTTP_OK);
+}

@@ -1,0 +1,23 @@
+/* The folder of uploads and batches, STORE.files (0700), and their ids. */
+#pragma once
+#include "runs/serve/http.h"
+
+enum { FILE_ID_BYTES = 32 };
+#define FILE_PREFIX "file-"
+#define BATCH_PREFIX "batch_"
+#define OUTPUT_END "-output"
+#define ERRORS_END "-errors"
+
+/* A new id. */
+int  new_id(char id[FILE_ID_BYTES], const char *prefix);
+/* Whether `id` is `prefix` and 16 hexadecimal digits, and then `end`. */
+bool id_is(const char *id, const char *prefix, const char *end);
+/* The path of a file of the folder: id, then `end`. The folder is made. */
+int  file_path(char path[PATH_BYTES], const struct server *sv, const char *id, const char *end,
+               struct err *e);
+/* The ids of the files PREFIX*.json, the newest first; free(*ids). */
+int  list_ids(const struct server *sv, const char *prefix, char (**ids)[FILE_ID_BYTES], size_t *n,
+              struct err *e);
+/* Answers with the members of a list, of which `put` writes one: false if it is not wanted. */
+typedef bool put_fn(struct json_writer *w, struct call *c, const char *id);
+enum MHD_Result answer_list(struct call *c, const char *prefix, put_fn *put);
