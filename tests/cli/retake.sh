@@ -9,8 +9,8 @@ sql() { sqlite3 "$LONGHAND_DB" "$1" 2>/dev/null || python3 -c 'import sqlite3, s
 c = sqlite3.connect(sys.argv[1]); r = c.execute(sys.argv[2]).fetchall(); c.commit()
 print("\n".join("|".join(map(str, x)) for x in r))' "$LONGHAND_DB" "$1"; }
 
-# 25 texts that loop, 200 with LONG=1: drafting changes no text, and no retake
-lines=25 every=5
+# 10 texts that loop, 200 with LONG=1: drafting changes no text, and no retake
+lines=10 every=2
 [ -z "$LONG" ] || lines=200 every=1
 python3 - "$lines" >"$TMP/loops.jsonl" <<'P'
 import json, sys
