@@ -51,15 +51,20 @@ isas=$(for isa in generic avx2 avx512; do
 done)
 best=$(echo "$isas" | tail -1)
 submit_all 70 heads,partial $MODEL; cp "$LONGHAND_DB" "$TMP/queue.db"
-want=cpu
-for isa in $best $(echo "$isas" | grep -v "$best"); do
-    numbers="1 3 16"; [ $isa = $best ] || numbers=8
-    [ -z "${LONG:-}" ] || numbers="1 2 3 8 16"
+want=cpu numbers="1 3 16"; [ -z "${LONG:-}" ] || numbers="1 2 3 8 16"
+for n in $numbers; do LONGHAND_ISA=$best at_n texts_of_${n}_jobs_$best $n; done
+# the slower twins, with shorter texts
+if [ -z "${LONG:-}" ]; then
+    rm -f "$LONGHAND_DB"; submit_all 20 heads,partial $MODEL; cp "$LONGHAND_DB" "$TMP/queue.db"
+    want=short numbers=8
+    LONGHAND_ISA=$best at_n short_texts_$best 1
+fi
+for isa in $(echo "$isas" | grep -v "$best"); do
     for n in $numbers; do LONGHAND_ISA=$isa at_n texts_of_${n}_jobs_$isa $n; done
 done
 if [ -e "$LONGHAND_TEST" ]; then
     L=$LONGHAND_TEST want=emulated
-    rm -f "$LONGHAND_DB"; submit_all 40 partial build/data/models/llama2-bf16
+    rm -f "$LONGHAND_DB"; submit_all 24 partial build/data/models/llama2-bf16
     cp "$LONGHAND_DB" "$TMP/queue.db"
     numbers="1 8"; [ -z "${LONG:-}" ] || numbers="1 2 3 8 16"
     for n in $numbers; do at_n texts_of_${n}_jobs_emulated $n --device emulated; done
@@ -130,7 +135,7 @@ rm -f "$LONGHAND_DB"*
 long_one() { "$L" submit -m $MODEL -p x --drafter none --ignore-eos -q "$@" >/dev/null; }
 long_one -n 60000
 "$L" work -q --max-memory 1M 2>"$TMP/err"; all=$(sed -n 's/.*this needs \([0-9]*\)\..*/\1/p' "$TMP/err")
-rm -f "$LONGHAND_DB"*; long_one -n 6000; long_one -n 60000
+rm -f "$LONGHAND_DB"*; long_one -n 3000; long_one -n 60000
 "$L" work -q --max-memory $((all + 2))M --max-jobs 2 & pid=$!
 for i in $(seq 200); do "$L" show 1 --json | grep -q '"tokens": [1-9]' && break; sleep 0.02; done
 long_one -n 20 --priority 5; wait $pid
