@@ -36,7 +36,6 @@ run_one()
         export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}$log
         export TSAN_OPTIONS=${TSAN_OPTIONS:+$TSAN_OPTIONS:}$log
         export UBSAN_OPTIONS=${UBSAN_OPTIONS:+$UBSAN_OPTIONS:}print_stacktrace=1:$log ;;
-    in_c_*) command=("$build/$name") ;;
     *) command=("$build/$name" ${LONG:+--long}) ;;
     esac
     [ "$shard" = all ] || export TEST_SHARD=$shard
