@@ -109,6 +109,21 @@ int put_shown_json(struct json_writer *w, struct store *s, const struct job *j, 
     return rc;
 }
 
+void count_jobs(struct store_counts *n, const struct job_list *jobs)
+{
+    for (size_t k = 0; k < jobs->n; k++) {
+        const struct job *j = &jobs->v[k];
+        n->jobs[j->state]++;
+        if (j->state <= JOB_DONE) {
+            n->tokens += j->tokens;
+            n->wanted += j->wanted;
+        }
+        if ((j->state == JOB_QUEUED || j->state == JOB_RUNNING) && j->wanted > j->tokens)
+            n->open_tokens += j->wanted - j->tokens;
+        n->rate += j->rate;
+    }
+}
+
 void put_counts_json(struct json_writer *w, const struct store_counts *n, double estimate)
 {
     jw_open(w, "counts", '{');

@@ -11,5 +11,7 @@ size_t job_snapshot_tokens(struct store *s, int64_t job);
 void put_job_json(struct json_writer *w, const struct job *j, const char *db);
 /* Writes everything about a job, as an object. */
 int  put_shown_json(struct json_writer *w, struct store *s, const struct job *j, struct err *e);
+/* Adds the jobs of a list to counts, as store_counts has them of a whole store. */
+void count_jobs(struct store_counts *n, const struct job_list *jobs);
 /* Writes members of the open object: counts of jobs and tokens. estimate: store_estimate. */
 void put_counts_json(struct json_writer *w, const struct store_counts *n, double estimate);

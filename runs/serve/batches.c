@@ -96,6 +96,41 @@ static int write_record(const struct server *sv, const struct record *b, struct 
     return rc;
 }
 
+/* ---- its jobs ---- */
+
+/* The jobs of a batch. */
+static int jobs_of(struct store *s, const char *id, struct job_list *jobs, int64_t **ids, struct err *e)
+{
+    char word[FILE_ID_BYTES + 1];
+    const char *words[] = { word };
+    struct selection sel;
+    size_t n = 0;
+    *jobs = (struct job_list){0};
+    *ids = NULL;
+    snprintf(word, sizeof word, "@%s", id);
+    const int rc = selection_parse(&sel, &(struct selection_words){ words, 1 }, e) ||
+                   store_select(s, &sel, ids, &n, e) || store_jobs(s, *ids, n, jobs, e) ? -1 : 0;
+    selection_free(&sel);
+    return rc;
+}
+
+/* The jobs that the batch has by now. */
+static int cancel_jobs(struct server *sv, const char *id, struct err *e)
+{
+    struct job_list jobs;
+    int64_t *ids;
+    int rc = 0;
+    pthread_mutex_lock(&sv->writing);
+    if (jobs_of(sv->writer, id, &jobs, &ids, e) == 0) {
+        rc = store_cancel(sv->writer, ids, jobs.n, NULL, e);
+        job_list_free(&jobs);
+    }
+    pthread_mutex_unlock(&sv->writing);
+    free(ids);
+    bell_ring(&sv->bell);
+    return rc;
+}
+
 /* ---- the check ---- */
 
 /* The jobs of the file. ERR_INPUT: the file is wrong. */
@@ -153,6 +188,8 @@ static void check_files(struct server *sv)
             if (!bad || e.code == ERR_INPUT)
                 write_record(sv, &b, &e);
             pthread_mutex_unlock(&sv->checking);
+            if (cancelled)
+                cancel_jobs(sv, b.id, &e);
             bell_ring(&sv->bell);
         }
         free(b.text);
@@ -223,20 +260,26 @@ static void put_result(struct json_writer *w, const char *key, const struct reco
     jw_text(w, key, has ? id : NULL);
 }
 
+/* Whether a batch will have no other results; *n counts its jobs. */
+static bool is_over(struct server *sv, const struct record *b, struct store_counts *n)
+{
+    struct err ignored;
+    *n = (struct store_counts){0};
+    pthread_mutex_lock(&sv->reading);
+    store_counts(sv->reader, b->id, n, &ignored);
+    pthread_mutex_unlock(&sv->reading);
+    return b->state == CANCELLED ||
+           (b->state == QUEUED && !n->jobs[JOB_QUEUED] && !n->jobs[JOB_RUNNING] && !n->jobs[JOB_PAUSED]);
+}
+
 static bool put_batch(struct json_writer *w, struct call *c, const char *id)
 {
     struct record b;
-    struct store_counts n = {0};
-    struct err ignored;
+    struct store_counts n;
     if (!read_record(c->sv, &b, id))
         return false;
-    pthread_mutex_lock(&c->sv->reading);
-    store_counts(c->sv->reader, id, &n, &ignored);
-    pthread_mutex_unlock(&c->sv->reading);
+    const bool over = is_over(c->sv, &b, &n);
     const size_t failed = n.jobs[JOB_FAILED] + n.jobs[JOB_CANCELLED];
-    const bool over = b.state == CANCELLED ||
-                      (b.state == QUEUED && !n.jobs[JOB_QUEUED] && !n.jobs[JOB_RUNNING] &&
-                       !n.jobs[JOB_PAUSED]);
     jw_open(w, NULL, '{');
     put_facts(w, &b, over && b.state == QUEUED ? "completed" : state_names[b.state]);
     jw_text(w, "object", "batch");
@@ -301,43 +344,23 @@ enum MHD_Result answer_new_batch(struct call *c)
     return answer_batch(c);
 }
 
-/* The jobs of a batch. */
-static int jobs_of(struct store *s, const char *id, struct job_list *jobs, int64_t **ids, struct err *e)
-{
-    char word[FILE_ID_BYTES + 1];
-    const char *words[] = { word };
-    struct selection sel;
-    size_t n = 0;
-    *jobs = (struct job_list){0};
-    *ids = NULL;
-    snprintf(word, sizeof word, "@%s", id);
-    const int rc = selection_parse(&sel, &(struct selection_words){ words, 1 }, e) ||
-                   store_select(s, &sel, ids, &n, e) || store_jobs(s, *ids, n, jobs, e) ? -1 : 0;
-    selection_free(&sel);
-    return rc;
-}
-
 enum MHD_Result answer_cancel_batch(struct call *c)
 {
     struct server *sv = c->sv;
     struct record b;
-    struct job_list jobs;
+    struct store_counts n;
     struct err e = {0};
-    int64_t *ids = NULL;
     pthread_mutex_lock(&sv->checking);
-    const bool found = read_record(sv, &b, c->id), open = found && b.state != FAILED;
+    const bool found = read_record(sv, &b, c->id),
+               open = found && b.state != FAILED && !is_over(sv, &b, &n);
     b.state = CANCELLED;
     int rc = open ? write_record(sv, &b, &e) : 0;
     pthread_mutex_unlock(&sv->checking);
     free(b.text);
-    pthread_mutex_lock(&sv->writing);
-    if (open && rc == 0 && jobs_of(sv->writer, c->id, &jobs, &ids, &e) == 0) {
-        rc = store_cancel(sv->writer, ids, jobs.n, NULL, &e);
-        job_list_free(&jobs);
-    }
-    pthread_mutex_unlock(&sv->writing);
-    free(ids);
-    bell_ring(&sv->bell);
+    if (found && !open)
+        return answer_error(c, MHD_HTTP_CONFLICT, "%s is over", c->id);
+    if (open && rc == 0)
+        rc = cancel_jobs(sv, c->id, &e);
     return rc ? answer_err(c, &e) : answer_batch(c);
 }
 

@@ -3,13 +3,11 @@
 #include "runs/serve/jobs.h"
 #include "runs/report/job_json.h"
 #include "runs/report/report.h"
+#include "runs/serve/flow.h"
 #include "runs/serve/texts.h"
-#include "src/base/memory_file.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-static const double LOOK_SECONDS = 1;
 
 /* ---- reading ---- */
 
@@ -35,10 +33,12 @@ static int the_job(struct call *c, struct job_list *jobs, enum MHD_Result *rc)
 
 enum MHD_Result answer_jobs(struct call *c)
 {
-    static const struct selection every;
+    const struct selection every = {
+        .no_requests = !MHD_lookup_connection_value(c->c, MHD_GET_ARGUMENT_KIND, "requests")
+    };
     struct server *sv = c->sv;
     struct err e = {0};
-    struct store_counts n;
+    struct store_counts n = {0};
     struct job_list jobs = {0};
     struct reply r;
     int64_t *ids = NULL;
@@ -53,10 +53,10 @@ enum MHD_Result answer_jobs(struct call *c)
     int rc = store_select(sv->reader, &every, &ids, &n_ids, &e);
     const size_t skip = n_ids - MIN(n_ids, most);        /* the newest ones are wanted */
     rc = rc || store_jobs(sv->reader, ids + skip, n_ids - skip, &jobs, &e) ||
-         store_counts(sv->reader, NULL, &n, &e) || store_mark_shared(sv->reader, &jobs, &e) ||
-         store_estimate(sv->reader, &jobs, &estimate, &e);
+         store_mark_shared(sv->reader, &jobs, &e) || store_estimate(sv->reader, &jobs, &estimate, &e);
     pthread_mutex_unlock(&sv->reading);
     if (rc == 0) {
+        count_jobs(&n, &jobs);
         jw_open(&r.w, NULL, '{');
         put_counts_json(&r.w, &n, estimate);
         jw_open(&r.w, "jobs", '[');
@@ -115,62 +115,33 @@ enum MHD_Result answer_job_report(struct call *c)
 
 /* A text as an answer that grows. */
 struct following {
+    struct flow flow;                    /* the first member */
     struct server *sv;
-    const struct call *c;
     int64_t job;
-    bool follow, over;
+    bool follow;
     struct growing text;
-    char *out; size_t n_out, at;
 };
 
-/* More of the text: 0; -1: the client is gone, or the text cannot be read. */
-static int read_on(struct following *x)
-{
-    free(x->out);
-    x->out = NULL;
-    x->at = x->n_out = 0;
-    while (!x->n_out && !x->over) {
-        struct job_list jobs = {0};
-        struct err e = {0};
-        const uint64_t seen = news_count(x->sv, &x->job, 1);
-        FILE *f = memory_file(&x->out, &x->n_out);
-        int rc = f && !call_is_gone(x->c) ? server_jobs(x->sv, &x->job, 1, &jobs, &e) : -1;
-        if (rc == 0 && jobs.n)
-            rc = growing_more(x->sv, &x->text, jobs.v, f, &e);
-        const enum job_state s = jobs.n ? jobs.v->state : JOB_CANCELLED;
-        x->over = !x->follow || (s != JOB_QUEUED && s != JOB_RUNNING && s != JOB_PAUSED) ||
-                  x->sv->phase == SERVE_STOPPING;
-        job_list_free(&jobs);
-        if ((f && stream_end(f)) || rc)
-            return -1;
-        if (x->n_out || x->over)
-            break;
-        free(x->out);
-        x->out = NULL;
-        news_wait(x->sv, &x->job, 1, seen, LOOK_SECONDS);
-    }
-    return 0;
-}
-
-static ssize_t read_text(void *ctx, uint64_t position, char *to, size_t max)
+/* More of the text: as flow.more. */
+static int put_text(void *ctx, FILE *f)
 {
     struct following *x = ctx;
-    (void)position;
-    if (x->at == x->n_out && !x->over && read_on(x))
-        return MHD_CONTENT_READER_END_WITH_ERROR;
-    if (x->at == x->n_out)
-        return MHD_CONTENT_READER_END_OF_STREAM;
-    const size_t n = MIN(max, x->n_out - x->at);
-    memcpy(to, x->out + x->at, n);
-    x->at += n;
-    return (ssize_t)n;
+    struct job_list jobs = {0};
+    struct err e = {0};
+    int rc = server_jobs(x->sv, &x->job, 1, &jobs, &e);
+    const enum job_state s = rc == 0 && jobs.n ? jobs.v->state : JOB_CANCELLED;
+    if (rc == 0 && jobs.n)
+        rc = growing_more(x->sv, &x->text, jobs.v, f, &e);
+    job_list_free(&jobs);
+    return rc ? -1 : x->follow && x->sv->phase != SERVE_STOPPING &&
+                         (s == JOB_QUEUED || s == JOB_RUNNING || s == JOB_PAUSED);
 }
 
 static void free_following(void *ctx)
 {
     struct following *x = ctx;
     growing_close(x->sv, &x->text);
-    free(x->out);
+    free(x->flow.out);
     free(x);
 }
 
@@ -191,11 +162,12 @@ enum MHD_Result answer_job_text(struct call *c)
     struct following *x = calloc(1, sizeof *x);
     if (!x)
         return MHD_NO;
-    *x = (struct following){ .sv = c->sv, .c = c, .job = job, .text.from = token,
+    *x = (struct following){ .sv = c->sv, .job = job, .text.from = token,
                              .follow = follow && strcmp(follow, "1") == 0 };
+    x->flow = (struct flow){ .c = c, .ids = &x->job, .n = 1, .more = put_text, .ctx = x };
     if (x->follow)                       /* the text may pause for long */
         MHD_set_connection_option(c->c, MHD_CONNECTION_OPTION_TIMEOUT, 0u);
-    return answer(c, MHD_HTTP_OK, MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 16384, read_text, x,
+    return answer(c, MHD_HTTP_OK, MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 16384, flow_read, x,
                                                                     free_following),
                   "text/plain; charset=utf-8");
 }

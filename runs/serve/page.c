@@ -106,7 +106,7 @@ static void put_page(FILE *f, const struct server *sv, const struct job_list *jo
 
 enum MHD_Result answer_page(struct call *c)
 {
-    static const struct selection every;
+    static const struct selection every = { .no_requests = true };
     struct server *sv = c->sv;
     struct err e = {0};
     struct job_list jobs = {0};

@@ -1,21 +1,17 @@
-/* Answers as server-sent events. libmicrohttpd asks for bytes in the thread of the connection, which may
- * wait: read_events. Texts are those of the store, so an event never has to be taken back. */
+/* Answers as server-sent events. Texts are those of the store, so an event never has to be taken back. Start
+ * at put_events. */
 #include "runs/serve/stream.h"
+#include "runs/serve/flow.h"
 #include "src/base/memory_file.h"
 
 #include <stdlib.h>
-#include <string.h>
-
-static const double LOOK_SECONDS = 1, SILENT_SECONDS = 15;
 
 struct stream {
+    struct flow flow;                    /* the first member */
     struct waiting w;
-    const struct call *c;                /* while bytes are asked for */
     struct growing text[SAMPLES_MAX];
     bool finished[SAMPLES_MAX];          /* its finish_reason was sent */
     bool begun, ended;
-    char *out; size_t n_out, at;         /* events, and how much of them was handed over */
-    double sent;                         /* when the last bytes were handed over */
 };
 
 /* ---- events ---- */
@@ -101,9 +97,10 @@ static int put_more(FILE *f, struct stream *s, const struct job *j, size_t i, st
     return rc;
 }
 
-/* Everything that can be sent now. */
-static void put_events(FILE *f, struct stream *s)
+/* Everything that can be sent now: as flow.more. */
+static int put_events(void *ctx, FILE *f)
 {
+    struct stream *s = ctx;
     struct job_list jobs = {0};
     struct err e = {0};
     char message[800];
@@ -129,51 +126,10 @@ static void put_events(FILE *f, struct stream *s)
         s->ended = true;
     }
     job_list_free(&jobs);
+    return !s->ended;
 }
 
 /* ---- the response ---- */
-
-/* Makes the next events, and waits for some: 0; -1: the client is gone, or there is no memory. */
-static int next_events(struct stream *s)
-{
-    struct waiting *w = &s->w;
-    free(s->out);
-    s->out = NULL;
-    s->at = s->n_out = 0;
-    for (;;) {
-        const uint64_t seen = news_count(w->sv, w->ids, w->n);
-        if (call_is_gone(s->c))
-            return -1;
-        FILE *f = memory_file(&s->out, &s->n_out);
-        if (!f)
-            return -1;
-        put_events(f, s);
-        if (clock_seconds() - s->sent >= SILENT_SECONDS)
-            fputs(": the text is being written\n\n", f);
-        if (stream_end(f))
-            return -1;
-        if (s->n_out)
-            return 0;
-        free(s->out);
-        s->out = NULL;
-        news_wait(w->sv, w->ids, w->n, seen, LOOK_SECONDS);
-    }
-}
-
-static ssize_t read_events(void *ctx, uint64_t position, char *to, size_t max)
-{
-    struct stream *s = ctx;
-    (void)position;
-    if (s->at == s->n_out && s->ended)
-        return MHD_CONTENT_READER_END_OF_STREAM;
-    if (s->at == s->n_out && next_events(s))
-        return MHD_CONTENT_READER_END_WITH_ERROR;
-    const size_t n = MIN(max, s->n_out - s->at);
-    memcpy(to, s->out + s->at, n);
-    s->at += n;
-    s->sent = clock_seconds();
-    return (ssize_t)n;
-}
 
 static void free_stream(void *ctx)
 {
@@ -181,7 +137,7 @@ static void free_stream(void *ctx)
     for (size_t i = 0; i < s->w.n; i++)
         growing_close(s->w.sv, &s->text[i]);
     waiting_end(&s->w, !s->ended);
-    free(s->out);
+    free(s->flow.out);
     free(s);
 }
 
@@ -192,9 +148,9 @@ enum MHD_Result answer_stream(struct call *c, struct waiting *w)
     struct MHD_Response *r = NULL;
     if (s) {
         s->w = *w;
-        s->c = c;
-        s->sent = clock_seconds();
-        r = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, read_events, s, free_stream);
+        s->flow = (struct flow){ .c = c, .ids = s->w.ids, .n = w->n, .more = put_events, .ctx = s,
+                                 .silence = ": the text is being written\n\n", .sent = clock_seconds() };
+        r = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, flow_read, s, free_stream);
     }
     if (!r) {
         free(s);

@@ -120,7 +120,7 @@ int selection_parse(struct selection *sel, const struct selection_words *w, stru
     static const char *const reasons[] = { "length", "stop", "repetition" };
     bool known = !w->finish;
     *sel = (struct selection){ .finish = w->finish, .loops = w->loops, .shorter = w->shorter,
-                               .longer = w->longer };
+                               .longer = w->longer, .no_requests = w->no_requests };
     if (w->all && w->n)
         return err_set(e, ERR_INPUT, "--all and \"%s\": only one of them is allowed", w->v[0]);
     if (!w->all && !w->n && !narrows(w))

@@ -32,6 +32,7 @@ struct selection {
     bool loops;                              /* only jobs in whose text a repetition was noticed */
     size_t shorter, longer;                  /* tokens of the text: below `shorter`, above `longer`; 0: any */
     size_t distinct; double distinct_below;  /* Distinct-n of the tokens, with this n; 0: any */
+    bool no_requests;                        /* without words: not the jobs of requests to a server */
     bool by_repeats; double repeats_above;   /* share of the words that repeat (src/text/repeats.h), which
                                               * the caller of store_select has to compute */
 };
@@ -42,6 +43,7 @@ struct selection_words {
     const char *state, *finish; bool loops, all;
     size_t shorter, longer;
     const char *distinct_below, *repeats_above;      /* "N:X" and "X"; NULL: any */
+    bool no_requests;
 };
 /* No words, no option that narrows, and no `all` is an error; a verb whose default is every job passes
  * `all`. `all` together with words is an error. Call selection_free also after a failure. */

@@ -130,9 +130,10 @@ int store_select(struct store *s, const struct selection *sel, int64_t **ids, si
         rc = select_term(s, &sel->v[i], &l, e);
     if (rc == 0 && sel->n == 0)
         rc = id_add_rows(s,
-                         db_query(s, e, "SELECT j.id FROM job j WHERE " TAKEN, "ttdzz",
+                         db_query(s, e, "SELECT j.id FROM job j WHERE " TAKEN " AND (NOT ?6 OR NOT EXISTS "
+                                  "(SELECT 1 FROM request q WHERE q.job = j.id))", "ttdzzd",
                                   sel->by_state ? job_state_name(sel->state) : NULL, sel->finish,
-                                  (int)sel->loops, sel->shorter, sel->longer),
+                                  (int)sel->loops, sel->shorter, sel->longer, (int)sel->no_requests),
                          &l, e);
     if (rc == 0)
         rc = filter_ids(s, sel, l.v, &l.n, e);

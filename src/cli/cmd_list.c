@@ -22,22 +22,12 @@ enum { CELL = 512, COLUMNS_MAX = 16, MEASURED_MAX = 1000 };      /* rows that de
 
 static double job_age(const struct job *j) { return MAX(wall_seconds() - j->created, 0.0); }
 
-/* The counts of the selected jobs, as store_counts has them of a whole store. */
+/* The counts of the selected jobs. */
 static struct store_counts count_parts(const struct store_parts *p)
 {
     struct store_counts n = {0};
     for (size_t i = 0; i < p->n; i++)
-        for (size_t k = 0; k < p->v[i].jobs.n; k++) {
-            const struct job *j = &p->v[i].jobs.v[k];
-            n.jobs[j->state]++;
-            if (j->state <= JOB_DONE) {
-                n.tokens += j->tokens;
-                n.wanted += j->wanted;
-            }
-            if ((j->state == JOB_QUEUED || j->state == JOB_RUNNING) && j->wanted > j->tokens)
-                n.open_tokens += j->wanted - j->tokens;
-            n.rate += j->rate;
-        }
+        count_jobs(&n, &p->v[i].jobs);
     return n;
 }
 

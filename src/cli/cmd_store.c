@@ -82,7 +82,8 @@ static int id_order(const void *a, const void *b)
 static struct selection_words words_of(const struct options *o, const char *const *words, size_t n, bool all)
 {
     return (struct selection_words){ words, n, o->state, o->finish, o->loops, all, o->shorter, o->longer,
-                                     o->distinct_below, o->repeats_above };
+                                     o->distinct_below, o->repeats_above,
+                                     o->verb->bit == VERB_LIST && !o->requests };
 }
 
 /* Keeps ids[0..*n) in whose texts more than `share` of the words repeat. */

@@ -83,7 +83,7 @@ struct options {
     struct text_list db, by, grid;               /* jobs */
     size_t limit, shorter, longer;
     const char *sort, *columns, *finish, *distinct_below, *repeats_above;
-    bool reverse, loops, lines, keep, replace, headings;
+    bool reverse, loops, lines, keep, replace, headings, requests;
     const char *batch, *name, *shard, *state, *append, *append_file, *after, *at_text, *find, *between, *dir,
         *older_than, *fields;
     const char *more_tokens, *resume;

@@ -452,6 +452,8 @@ const struct option options_table[] = {
       "The columns of the table, with --json the members of each job: job, state, tokens, rate, finish, age, "
       "model, name, prompt, custom_id, error, priority, seed, sample.",
       .shown = "the first nine; --json: more" },
+    { "requests", "", NULL, VERB_LIST, FLAG, F(requests), OUTPUT, 0,
+      "Show the jobs of requests to a server, too." },
     { "older-than", "", "AGE", VERB_REMOVE, TEXT, F(older_than), STORE, 0,
       "Of the selected jobs (default: all) only those that ended at least AGE ago: a number and s, m, h "
       "or d, "

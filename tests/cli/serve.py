@@ -45,7 +45,7 @@ def run(*words, db=None):
 
 
 def listed():
-    out = subprocess.run([LONGHAND, "list", "--json"], stdout=subprocess.PIPE, check=True).stdout
+    out = cli("list", "--json", "--requests")
     return {j["job"]: j for j in json.loads(out)["jobs"]}
 
 
@@ -335,9 +335,14 @@ def jobs():
     """The verbs as routes. The answers are those of the command line."""
     status, a = post({"prompt": OPENING, "max_tokens": 30, "seed": 3, "ignore_eos": True})
     job, text = job_of(a), a["choices"][0]["text"]
+    result("list_shows_requests_with_an_option", str(job) in cli("list", str(job)) and
+           job not in [j["job"] for j in json.loads(cli("list", "--json"))["jobs"]])
+    status, _, got = ask("GET", "/v1/jobs?requests=1")
+    result("jobs_with_requests", json.loads(got) == json.loads(cli("list", "--json", "--requests")),
+           got[:300])
     status, _, got = ask("GET", "/v1/jobs")
     result("jobs_are_those_of_list", json.loads(got) == json.loads(cli("list", "--json")), got[:300])
-    status, _, got = ask("GET", "/v1/jobs?limit=1")
+    status, _, got = ask("GET", "/v1/jobs?limit=1&requests=1")
     result("the_newest_job", [j["job"] for j in json.loads(got)["jobs"]] == [job], got[:300])
     status, _, got = ask("GET", f"/v1/jobs/{job}")
     result("a_job_is_that_of_show", json.loads(got) == json.loads(cli("show", "--json", str(job))), got[:300])
@@ -452,6 +457,8 @@ def batches():
     bodies = [x["response"]["body"] for x in lines]
     result("its_texts_are_those_of_run", [x["choices"][0]["text"] for x in bodies] == want and
            [x["custom_id"] for x in lines] == ["r0", "r1", "r2"] and bodies[0]["model"] == "demo", lines[:1])
+    status, _, got = ask("POST", f"/v1/batches/{b['id']}/cancel")
+    result("a_completed_batch_cannot_be_cancelled", status == 409, (status, got))
     result("its_jobs_have_its_name", sum(j["name"] == b["id"] for j in listed().values()) == 3)
     long = json.dumps({"custom_id": "a", "prompt": OPENING, "max_tokens": 50000, "ignore_eos": True}).encode()
     status, b = batch(upload(long)[1]["id"])

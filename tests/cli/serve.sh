@@ -101,7 +101,7 @@ try:
 except (OSError, http.client.HTTPException):
     print("lost")
 PY
-begun() { "$L" list --json --columns job,state,tokens | python3 -c 'import json, sys
+begun() { "$L" list --requests --json --columns job,state,tokens | python3 -c 'import json, sys
 sys.exit(sum(j["state"] == "running" and j["tokens"] > 100 for j in json.load(sys.stdin)["jobs"]) < 2)'; }
 python3 "$TMP/one.py" "$url" again >"$TMP/a" & one=$!
 python3 "$TMP/one.py" "$url" "" >"$TMP/b" & two=$!
@@ -130,7 +130,7 @@ done
 [ -n "$id" ] && [ "$("$L" text "@$id")" = "$("$L" run -q -m "$MODEL" -p Once -n 30 -s 4 --ignore-eos \
     --db "$TMP/run.db")" ]
 result a_batch_survives_a_kill $? "$id $("$L" list)"
-"$L" list --state cancelled | grep -q 'cancelled .*/6000 .*Once$'
+"$L" list --requests --state cancelled | grep -q 'cancelled .*/6000 .*Once$'
 result a_request_without_a_key_is_cancelled_then $? "$("$L" list)"
 stop
 exit $failed
