@@ -505,6 +505,22 @@ def first():
     result("a_text_that_was_released_stays_that_of_run", got.decode() == want, (len(got), len(want)))
 
 
+def crowd():
+    """With --max-connections 1: a second request for a text is 429, other routes are answered."""
+    body = json.dumps({"prompt": OPENING, "max_tokens": 50000, "seed": 1, "ignore_eos": True}).encode()
+    s = socket.create_connection((HOST, PORT))
+    s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
+              b"Content-Length: %d\r\n\r\n" % len(body) + body)
+    deadline = time.time() + 60
+    while not any(j["tokens"] for j in listed().values() if j["of"] == 50000) and time.time() < deadline:
+        time.sleep(0.05)
+    status, h, text = ask("POST", "/v1/completions", {"prompt": "x", "max_tokens": 2})
+    health, _, _ = ask("GET", "/health")
+    result("too_many_requests_are_429", status == 429 and h["Retry-After"] == "1" and health == 200,
+           (status, text))
+    s.close()
+
+
 def package():
     """The openai package."""
     import openai
@@ -547,5 +563,6 @@ def package():
 for part in PART.split(","):
     since = time.time()
     {"texts": texts, "chat": chat, "refusals": refusals, "leave": clients_that_leave, "fuzz": fuzz,
-     "many": many, "keys": keys, "jobs": jobs, "batches": batches, "first": first, "package": package}[part]()
+     "many": many, "keys": keys, "jobs": jobs, "batches": batches, "first": first,
+     "crowd": crowd, "package": package}[part]()
     print(f"    {part}: {time.time() - since:.1f} s")

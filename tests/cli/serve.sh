@@ -83,7 +83,7 @@ ask GET /v1/none | grep -q '^401'; result an_unknown_route_needs_the_key $? ""
 ! grep -rq 'secret-ke' "$TMP/log" "$TMP/listens" "$LONGHAND_DB"; result no_log_has_the_key $? ""
 stop
 
-start --parallel 1; asks first; stop
+start --parallel 1 --max-connections 1; asks first; asks crowd; stop
 
 # keys of requests; a request without a key of a server that was killed is cancelled, one with a key goes on
 start; asks keys
