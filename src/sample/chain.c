@@ -304,16 +304,27 @@ static void keep(struct chain *c, struct end end, size_t min_keep)
     c->known = false;
 }
 
-/* The end of the candidates with x - top >= d, in double. */
+/* The float of a number in the order of floats: FLT_MAX is 0x7f7fffff, -FLT_MAX the negative of it. */
+static float float_at(int32_t order)
+{
+    float x;
+    memcpy(&x, &(uint32_t){ order < 0 ? 0x80000000u | (uint32_t)-order : (uint32_t)order }, sizeof x);
+    return x;
+}
+
+/* The end of the candidates with x - top >= d, in double. The least such float is found by halves, because
+ * the difference rounds: near 0 a billion floats have the same one. */
 static struct end end_of_difference(const struct chain *c, double d)
 {
-    double x = c->top + d;
-    float lo = x < -FLT_MAX ? -FLT_MAX : (float)x;
-    while (lo > -FLT_MAX && (double)lo - c->top >= d)        /* rounding may be off by one step either way */
-        lo = nextafterf(lo, -FLT_MAX);
-    while ((double)lo - c->top < d)
-        lo = nextafterf(lo, FLT_MAX);
-    return (struct end){ lo, UINT32_MAX };
+    int32_t lo = -0x7f7fffff, hi = 0x7f7fffff;
+    while (lo < hi) {
+        const int32_t middle = (int32_t)(((int64_t)lo + hi) >> 1);
+        if ((double)float_at(middle) - c->top >= d)
+            hi = middle;
+        else
+            lo = middle + 1;
+    }
+    return (struct end){ float_at(hi), UINT32_MAX };
 }
 
 /* ---- filters ---- */

@@ -260,7 +260,7 @@ static void every_drafter_with_samplings(size_t first, size_t end)
         struct sampling p;
         struct text t;
         samplings(&p, N_SAMPLINGS, i);
-        text_open(&t, &r, openings[i % 5], 60 + 7 * i, SLOW_BUILD ? 40 : 150);
+        text_open(&t, &r, openings[i % 5], 60 + 7 * i, SLOW_BUILD ? 40 : long_test ? 150 : 90);
         plain_text(&t, &r, &p);
         for (size_t k = 0; k < N_SETTINGS; k++) {
             struct decode_setup s;

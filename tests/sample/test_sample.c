@@ -3,6 +3,7 @@
 #include "src/sample/chain.h"
 #include "tests/sample_reference.h"
 #include "tests/test.h"
+#include <time.h>
 
 static uint64_t state = 1;
 static uint64_t random_bits(void)
@@ -403,6 +404,25 @@ static void thresholds_are_exact_to_one_float(void)
     mem_free(memory, chain_bytes(N));
 }
 
+/* The limit is 0, and the differences of 600 million floats round to it. */
+static void a_limit_of_0_is_found_at_once(void)
+{
+    enum { N = 4 };
+    float x[N] = { 1, -1, 1, -1 };
+    size_t left = 0;
+    struct chain c;
+    void *memory = mem_alloc(chain_bytes(N));
+    const clock_t start = clock();
+    chain_open(&c, N, ops_all[0], NULL, memory);
+    chain_start(&c, x, &(struct coin_key){0});
+    chain_top_n_sigma(&c, 1, 1);
+    CHECK(clock() - start < CLOCKS_PER_SEC / 4 * (clock_t)SLOWER);
+    for (size_t j = 0; j < c.n; j++)
+        left += c.x[j] >= c.cut;
+    CHECK(left == 2, "%zu", left);
+    mem_free(memory, chain_bytes(N));
+}
+
 /* A sampler that follows a text, and jumps to other texts and back, equals a new sampler each time. */
 static void tables_follow_any_history(void)
 {
@@ -736,6 +756,7 @@ int main(void)
     RUN(frequencies_are_those_of_softmax);
     RUN(frequencies_hold_at_a_large_vocabulary);
     RUN(choices_are_the_golden_ones);
+    RUN(a_limit_of_0_is_found_at_once);
     pool_close(three);
     return test_end();
 }
