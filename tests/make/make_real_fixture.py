@@ -97,14 +97,12 @@ def nll(ids, fields, tensors):
     return np.log(np.exp(logits - largest[:, None]).sum(axis=1)) + largest - of_next
 
 
-def main():
-    path = sys.argv[1]
-    fields, tensors = read(path)
-    tokenizer = make_tokenizer(fields)
+def write(name, path, encode, nll_of):
+    """Writes NAME.json for the model file: ids by encode(text), likelihoods by nll_of(ids)."""
     texts = []
     for file in sorted((HERE / "texts").glob("*.txt")):
-        ids = tokenizer.encode(file.read_text(encoding="utf-8")).ids
-        values = nll(np.array(ids), fields, tensors)
+        ids = encode(file.read_text(encoding="utf-8"))
+        values = nll_of(np.array(ids))
         digest = hashlib.sha256("".join(f"{i}\n" for i in ids).encode()).hexdigest()
         numbers = textwrap.fill(", ".join(str(round(1e4 * x)) for x in values), 108,
                                 initial_indent="  ", subsequent_indent="  ")
@@ -112,7 +110,14 @@ def main():
                      f' "nll": [\n{numbers}]}}')
         print(f"{file.stem}: {len(ids)} tokens, mean nll {values.mean():.4f}", flush=True)
     model = hashlib.sha256(Path(path).read_bytes()).hexdigest()
-    (HERE / "smollm2.json").write_text(f'{{"model_sha256": "{model}",\n' + ",\n".join(texts) + "}\n")
+    (HERE / f"{name}.json").write_text(f'{{"model_sha256": "{model}",\n' + ",\n".join(texts) + "}\n")
+
+
+def main():
+    fields, tensors = read(sys.argv[1])
+    tokenizer = make_tokenizer(fields)
+    write("smollm2", sys.argv[1], lambda text: tokenizer.encode(text).ids,
+          lambda ids: nll(ids, fields, tensors))
 
 
 if __name__ == "__main__":
