@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 struct tiny {
-    const char *name, *type;             /* "llama", "mistral", "qwen*", "mixtral", "gemma3_text" */
+    const char *name, *type;     /* "llama", "mistral", "qwen*", "mixtral", "gemma3_text", "smollm3" */
     size_t hidden, ffn, heads, kv_heads, head_dim, vocab, layers;
     size_t window;  /* mistral, mixtral: every layer; qwen, gemma3: every other layer; 0: none */
     enum dtype dtype;
@@ -250,6 +250,8 @@ static inline void tiny_config(const struct tiny *t, const char *dir)
         fprintf(f, ",\"rope_parameters\":{\"rope_type\":\"yarn\",\"rope_theta\":1e5,\"factor\":16,"
                    "\"original_max_position_embeddings\":16,\"mscale\":1,\"mscale_all_dim\":1,"
                    "\"llama_4_scaling_beta\":0.1}");
+    if (!strcmp(t->type, "smollm3"))
+        fprintf(f, ",\"no_rope_layer_interval\":2");
     if (tiny_is_gemma(t))
         fprintf(f, ",\"query_pre_attn_scalar\":9,\"rope_local_base_freq\":500.0");
     const bool mixtral = !strcmp(t->type, "mixtral");

@@ -22,8 +22,9 @@ static const struct arch {
     bool hidden_multiple;                       /* of the heads, even if head_dim is given */
     /* none; in every layer, of 4,096 keys, or only where a key gives one; with use_sliding_window in every
      * layer, or in the layers that a key names, else those from max_window_layers on, or every other one
-     * before max_window_layers */
-    enum { WINDOW_NONE, WINDOW_ALL, WINDOW_GIVEN, WINDOW_SWITCH, WINDOW_QWEN, WINDOW_OTHER } window;
+     * before max_window_layers, or those without RoPE where a key gives one */
+    enum { WINDOW_NONE, WINDOW_ALL, WINDOW_GIVEN, WINDOW_SWITCH, WINDOW_UNTURNED, WINDOW_QWEN,
+           WINDOW_OTHER } window;
     /* n_experts 0: no experts. expert_ffn 0: intermediate_size. norm_topk_prob: reads the key */
     size_t n_experts, experts_used, expert_ffn;
     bool norm_topk_prob;
@@ -35,6 +36,7 @@ static const struct arch {
     const char *text_type, *wrapper;
     bool growing;                               /* queries grow with the position: llama_4_scaling_beta */
     bool gemma;                                 /* config_gemma.c */
+    bool unturned;                              /* some layers have no RoPE: read_unturned */
 } archs[] = {
     { "llama", "LlamaForCausalLM", 32000, 4096, 11008, 32, 32, 0, 0, 2048, 1, 2, false, false, true, true,
       true, WINDOW_NONE },
@@ -61,12 +63,14 @@ static const struct arch {
     { "gemma3", "Gemma3ForCausalLM", 262208, 2304, 9216, 26, 8, 4, 256, 131072, 2, 1, false, true, true,
       false, true, WINDOW_NONE, .theta = 1e6, .text_type = "gemma3_text",
       .wrapper = "Gemma3ForConditionalGeneration", .gemma = true },
+    { "smollm3", "SmolLM3ForCausalLM", 128256, 2048, 11008, 36, 16, 4, 0, 32768, 128000, 128001, false, false,
+      true, true, true, WINDOW_UNTURNED, .theta = 2e6, .unturned = true },
 };
 enum { N_ARCHS = sizeof archs / sizeof *archs };
 
 /* Values of a key that do not change the numbers; null never does. */
 enum neutral { NULL_ONLY = 0, ZERO = 1, ONE = 2, NO = 4, YES = 8, EMPTY = 16 };
-struct foreign { const char *key; int neutral; bool gemma; };      /* gemma: models of Gemma read it */
+struct foreign { const char *key; int neutral; const char *of; };  /* of: the model_type that reads it */
 
 static const char partial[] = "partial_rotary_factor";
 
@@ -74,11 +78,13 @@ static const char partial[] = "partial_rotary_factor";
 static const struct foreign foreign_keys[] = {
     { "quantization_config", EMPTY }, { "compression_config", EMPTY }, { "partial_rotary_factor", ONE },
     { "rotary_pct", ONE }, { "rotary_emb_fraction", ONE }, { "rope_interleaved", NO },
-    { "rope_interleave", NO }, { "rotary_emb_interleaved", NO }, { "rope_local_base_freq", NULL_ONLY, true },
-    { "local_rope_theta", NULL_ONLY }, { "no_rope_layers", EMPTY }, { "no_rope_layer_interval", NULL_ONLY },
+    { "rope_interleave", NO }, { "rotary_emb_interleaved", NO },
+    { "rope_local_base_freq", NULL_ONLY, "gemma3" },
+    { "local_rope_theta", NULL_ONLY }, { "no_rope_layers", EMPTY, "smollm3" },
+    { "no_rope_layer_interval", NULL_ONLY, "smollm3" },
     { "alibi", NO }, { "use_alibi", NO }, { "attn_logit_softcapping", ZERO }, { "attn_logit_softcap", ZERO },
     { "final_logit_softcapping", ZERO }, { "logits_soft_cap", ZERO },
-    { "query_pre_attn_scalar", NULL_ONLY, true },
+    { "query_pre_attn_scalar", NULL_ONLY, "gemma3" },
     { "attention_multiplier", NULL_ONLY }, { "embedding_multiplier", ONE }, { "residual_multiplier", ONE },
     { "logits_scaling", ONE }, { "logit_scale", ONE }, { "scale_emb", ONE }, { "scale_depth", NULL_ONLY },
     { "dim_model_base", NULL_ONLY }, { "n_routed_experts", ZERO }, { "n_shared_experts", ZERO },
@@ -144,12 +150,13 @@ static const struct arch *find_arch(const struct json *root, struct err *e)
 {
     static const char allowed[] =
         "allowed are llama, mistral, mistral3, ministral3, mixtral, qwen2, qwen3, qwen2_moe, qwen3_moe, "
-        "qwen3_5, qwen3_5_moe and gemma3";
+        "qwen3_5, qwen3_5_moe, gemma3 and smollm3";
     static const char allowed_names[] =
         "allowed are LlamaForCausalLM, MistralForCausalLM, Mistral3ForConditionalGeneration, "
         "Ministral3ForCausalLM, MixtralForCausalLM, Qwen2ForCausalLM, "
         "Qwen3ForCausalLM, Qwen2MoeForCausalLM, Qwen3MoeForCausalLM, Qwen3_5ForCausalLM, "
-        "Qwen3_5MoeForCausalLM, Gemma3ForCausalLM, and ForConditionalGeneration for the last three";
+        "SmolLM3ForCausalLM, Qwen3_5MoeForCausalLM, Gemma3ForCausalLM, and ForConditionalGeneration for the "
+        "last three";
     const struct arch *arch = NULL;
     struct json type, list, name;
     int has_type = get_value(root, "model_type", &type, e),
@@ -269,7 +276,7 @@ static int refuse_foreign(const struct arch *a, const struct json *root, struct 
         const int found = js_get(root, key->key, &v, e);
         if (found < 0)
             return -1;
-        if (found && !is_neutral(&v, key->neutral) && !(a->gemma && key->gemma) &&
+        if (found && !is_neutral(&v, key->neutral) && !(key->of && strcmp(a->model_type, key->of) == 0) &&
             !(a->delta && strcmp(key->key, partial) == 0))
             return js_bad(&v, e, "this is not implemented for %s models", a->model_type);
     }
@@ -289,7 +296,7 @@ static int read_flags(struct config *c, const struct arch *a, const struct json 
     if (a->shared_ffn && qkv_bias && get_bool(root, "qkv_bias", true, &qkv_bias, e))
         return -1;
     if (get_real(root, "rms_norm_eps", a->eps != 0 ? a->eps : 1e-6, 1e-30, 1, &c->rms_eps, e) ||
-        get_bool(root, "tie_word_embeddings", a->gemma, &c->tied, e))
+        get_bool(root, "tie_word_embeddings", a->gemma || a->unturned, &c->tied, e))
         return -1;
     bool attention_bias = false;
     if ((a->attention_bias && get_bool(root, "attention_bias", false, &attention_bias, e)) ||
@@ -376,6 +383,33 @@ static int read_experts(struct config *c, const struct arch *a, const struct jso
     return 0;
 }
 
+/* Reads the layers without RoPE: zeros in no_rope_layers, else every no_rope_layer_interval-th. */
+static int read_unturned(struct config *c, const struct json *root, struct err *e)
+{
+    struct json list, x;
+    size_t n = 0, every, turns;
+    if (get_size(root, "no_rope_layer_interval", 4, NULL_REFUSED, INT32_MAX, &every, e))
+        return -1;
+    for (size_t l = 0; l < c->n_layers; l++)
+        c->local[l] = (l + 1) % every == 0;
+    const int found = get_value(root, "no_rope_layers", &list, e);
+    if (found <= 0)
+        return found;
+    if (js_kind(&list) != JS_ARRAY)
+        return js_bad(&list, e, "allowed is a list of 0 and 1");
+    for (struct js_walk w = js_walk(&list); js_next(&w, NULL, &x); n++) {
+        if (js_size(&x, 0, 1, &turns, e))
+            return -1;
+        if (n < c->n_layers)
+            c->local[n] = !turns;
+    }
+    if (n < c->n_layers)
+        return err_set(e, ERR_INPUT,
+                       "%s: no_rope_layers has %zu entries, num_hidden_layers is %zu: allowed are at least "
+                       "as many", root->file, n, c->n_layers);
+    return 0;
+}
+
 /* Reads the sliding window and the layers that have it (struct arch). */
 static int read_window(struct config *c, const struct arch *a, const struct json *root, struct err *e)
 {
@@ -392,7 +426,7 @@ static int read_window(struct config *c, const struct arch *a, const struct json
         return -1;
     if (a->window == WINDOW_NONE && found && !is_null(&v))
         return js_bad(&v, e, "llama models have no window: allowed is null");
-    c->window = use && !found && a->window != WINDOW_GIVEN ? 4096 : 0;
+    c->window = use && !found && a->window != WINDOW_GIVEN && a->window != WINDOW_UNTURNED ? 4096 : 0;
     if (use && found && !is_null(&v) && js_size(&v, 1, INT32_MAX, &c->window, e))
         return -1;
     if (named && use) {
@@ -402,7 +436,9 @@ static int read_window(struct config *c, const struct arch *a, const struct json
     }
     uint8_t derived[CONFIG_LAYERS_MAX] = { 0 };
     for (size_t l = 0; l < c->n_layers; l++)
-        derived[l] = c->window && (a->window == WINDOW_OTHER ? l < first && l % 2 == 0 : l >= first);
+        derived[l] = c->window && (a->window == WINDOW_OTHER      ? l < first && l % 2 == 0
+                                   : a->window == WINDOW_UNTURNED ? c->local[l]
+                                                                  : l >= first);
     memcpy(c->windowed, derived, sizeof derived);
     found = get_value(root, "layer_types", &v, e);
     if (found <= 0)
@@ -410,8 +446,9 @@ static int read_window(struct config *c, const struct arch *a, const struct json
     if (config_read_layer_types(c, &v, e))
         return -1;
     if (!named && memcmp(c->windowed, derived, sizeof derived))
-        return js_bad(&v, e, "%s models have %s layer", a->model_type,
-                      c->window ? "the window of sliding_window in every" : "full attention in every");
+        return js_bad(&v, e, "%s models have %s layer%s", a->model_type,
+                      c->window ? "the window of sliding_window in every" : "full attention in every",
+                      c->window && a->unturned ? " without RoPE" : "");
     if (!c->window && memchr(c->windowed, 1, c->n_layers))
         return js_bad(&v, e, "sliding_attention needs use_sliding_window and sliding_window");
     return 0;
@@ -669,7 +706,8 @@ int config_parse(struct config *c, const char *file, const char *json, size_t n,
     snprintf(c->model_type, sizeof c->model_type, "%s", a->model_type);
     if (read_shape(c, a, &text, e) || read_flags(c, a, &text, e) || read_experts(c, a, &text, e) ||
         (a->delta && config_read_delta(c, a->delta, &text, e)) ||
-        (a->gemma && config_read_gemma(c, &text, e)) || read_window(c, a, &text, e) ||
+        (a->gemma && config_read_gemma(c, &text, e)) || (a->unturned && read_unturned(c, &text, e)) ||
+        read_window(c, a, &text, e) ||
         read_rope(c, a, &text, e) || read_ids(c, &text, &has_eos, e))
         return -1;
     if (text.s != root.s && (refuse_foreign(a, &root, e) || read_ids(c, &root, &gen_has_eos, e) ||

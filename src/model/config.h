@@ -1,5 +1,5 @@
 /* config.json and generation_config.json of a model, checked. Supported are causal models of Llama, Mistral,
- * Mixtral, Qwen2, Qwen3, Qwen2-MoE, Qwen3-MoE, Qwen3.5, Qwen3.5-MoE and Gemma 3. Another architecture is
+ * Mixtral, Qwen2, Qwen3, Qwen2-MoE, Qwen3-MoE, Qwen3.5, Qwen3.5-MoE, Gemma 3 and SmolLM3. Another one is
  * refused, and so is every key that would change the numbers and is not implemented. The error is one line
  * with file, key and value.
  *
@@ -41,8 +41,7 @@ struct rope_config {             /* read from rope_scaling/type or rope_paramete
     /* llama_4_scaling_beta: a query at position p is multiplied by 1 + growth ln(1 + floor(p / original)) */
     double growth;
     bool within;                                /* linear: max_position counts the scaled positions */
-    /* windowed layers have plain frequencies of this theta; 0: those of the other layers */
-    double local_theta;
+    double local_theta;      /* of the local layers, whose frequencies are not scaled; 0: they turn nothing */
     float divisor[HEAD_DIM_MAX / 2];            /* divided (GGUF): of each frequency */
 };
 
@@ -75,6 +74,7 @@ struct config {
     bool experts_normalised;     /* the weights of the chosen experts are divided by their sum */
     size_t window;               /* sliding window in keys, own position included; 0: none */
     uint8_t windowed[CONFIG_LAYERS_MAX];   /* 1: this layer uses the window */
+    uint8_t local[CONFIG_LAYERS_MAX];      /* 1: this layer has the local frequencies */
     struct rope_config rope;
     size_t max_position;         /* max_position_embeddings */
     size_t context;              /* usable length: see config_read */
@@ -89,15 +89,12 @@ struct config {
     char generation_unknown[96];
 };
 
-/* The window of a layer, 0: none; whether its frequencies are the local ones. */
+/* The window of a layer, 0: none; whether a layer has local frequencies. */
 static inline size_t config_window(const struct config *c, size_t layer)
 {
     return c->windowed[layer] ? c->window : 0;
 }
-static inline bool config_is_local(const struct config *c, size_t layer)
-{
-    return c->windowed[layer] && c->rope.local_theta != 0;
-}
+bool config_has_local(const struct config *c);
 
 /* Reads `dir`/config.json and, if it exists, generation_config.json. The context is max_position; for linear,
  * times the factor (not `within`); for yarn, the larger of max_position and original x factor. */
@@ -138,7 +135,7 @@ int config_scale_context(struct config *c, const char *spec, struct err *e);
  * steps), and the factor on cos and sin. Powers and logarithms are longhand's own: the same bits on every
  * CPU. */
 void config_rope(const struct config *c, float *inv_freq, float *attention_factor);
-/* The frequencies of the layers that config_is_local names; false: there are none. */
+/* The frequencies of the local layers; false: there are none. */
 bool config_rope_local(const struct config *c, float *inv_freq);
 /* Its two steps, apart for its tests. rope_powers computes theta^(2i/rotary), which libraries round
  * differently. rope_frequencies computes everything after the powers and is exact. Arrays: [rotary/2]. */

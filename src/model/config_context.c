@@ -5,6 +5,8 @@
 #include "src/base/json.h"
 #include "src/model/config.h"
 
+bool config_has_local(const struct config *c) { return memchr(c->local, 1, c->n_layers); }
+
 size_t config_context(const struct config *c)
 {
     double n = (double)c->max_position;

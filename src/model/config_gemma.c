@@ -59,8 +59,11 @@ int config_read_gemma(struct config *c, const struct json *root, struct err *e)
         return found < 0 ? -1 : js_bad(&v, e, "allowed is \"%s\"", gelu);
     c->gelu = c->norms_after = c->norm_plus_one = true;
     c->embed = EMBED_SCALED_ROUNDED;
-    return get_real(root, "query_pre_attn_scalar", 256, 1e-6, 1e6, &c->query_scalar, e) ||
-           read_windows(c, root, e) ? -1 : 0;
+    if (get_real(root, "query_pre_attn_scalar", 256, 1e-6, 1e6, &c->query_scalar, e) ||
+        read_windows(c, root, e))
+        return -1;
+    memcpy(c->local, c->windowed, sizeof c->local);
+    return 0;
 }
 
 /* Reads the settings of the windowed layers, which are not scaled. */

@@ -83,6 +83,18 @@ static const struct tensor *quantised(const struct tensors *ts)
     return NULL;
 }
 
+/* What a model needs and the device does not compute with; NULL: nothing. dev NULL: a GPU. */
+static const char *lacks_of(const struct device *dev, const struct config *c)
+{
+    const bool gpu = !dev || !dev->host_memory;
+    return c->n_experts && !(dev && dev->experts)      ? "mixtures of experts"
+           : config_is_hybrid(c) && !(dev && dev->delta) ? "recurrent states"
+           : c->rope.growth != 0 && gpu                  ? "queries that grow with the position"
+           : c->norms_after && gpu                       ? "models with norms after each part"
+           : config_has_local(c) && gpu                  ? "layers without RoPE"
+                                                         : NULL;
+}
+
 /* Checks that the device supports the types and the head size of the model. */
 static int check_support(const struct device *dev, const struct device_choice_model *m, struct err *e)
 {
@@ -101,22 +113,11 @@ static int check_support(const struct device *dev, const struct device_choice_mo
             "%s: tensor \"%s\": weights of type %s are not supported on this device; --device cpu supports "
             "them",
             dev->name, t->stored_name, t->dtype_name);
-    if (m->config->n_experts && !dev->experts)
+    const char *lacks = lacks_of(dev, m->config);
+    if (lacks)
         return err_set(e, ERR_INPUT,
-                       "%s: mixtures of experts (%s) are not supported on this device; --device cpu supports "
-                       "them", dev->name, m->config->model_type);
-    if (config_is_hybrid(m->config) && !dev->delta)
-        return err_set(e, ERR_INPUT,
-                       "%s: recurrent states (%s) are not supported on this device; --device cpu supports "
-                       "them", dev->name, m->config->model_type);
-    if (m->config->rope.growth != 0 && !dev->host_memory)
-        return err_set(e, ERR_INPUT,
-                       "%s: queries that grow with the position (%s) are not supported on this device; "
-                       "--device cpu supports them", dev->name, m->config->model_type);
-    if (m->config->norms_after && !dev->norm_add)
-        return err_set(e, ERR_INPUT,
-                       "%s: models with norms after each part (%s) are not supported on this device; "
-                       "--device cpu supports them", dev->name, m->config->model_type);
+                       "%s: %s (%s) are not supported on this device; --device cpu supports them", dev->name,
+                       lacks, m->config->model_type);
     if (!dev->head_dim(dev, m->config->head_dim))
         return err_set(e, ERR_INPUT,
                        "%s: heads of %zu dimensions are not supported on this device; --device cpu supports "
@@ -181,10 +182,7 @@ int device_choice_open(struct device **dev, const char *word, const char *numeri
     if (strcmp(word, "auto") == 0 && !begun_here) {
         const struct tensor *t = quantised(m->tensors);
         const char *lacks = t                          ? "weights of type "
-                            : m->config->n_experts       ? "mixtures of experts"
-                            : config_is_hybrid(m->config) ? "recurrent states"
-                            : m->config->norms_after      ? "norms after each part"
-                                                          : NULL;
+                                               : lacks_of(NULL, m->config);
         if (!lacks && open_first(dev, m))
             return 0;
         if (lacks && device_cuda_count(why, sizeof why))

@@ -107,7 +107,7 @@ static struct device_limits limits(const struct model *m, size_t rows_max, size_
         l.experts.hidden = c->hidden, l.experts.ffn = MAX(c->expert_ffn, c->shared_ffn);
     }
     l.delta = model_cache(m, 1, 0).state;
-    l.local = c->rope.local_theta != 0;
+    l.local = config_has_local(c);
     return l;
 }
 
@@ -365,7 +365,7 @@ static void project(const struct pass *p, const struct layer *y, size_t l)
     d->rope(d, &(struct device_rope){ .q = w->q, .qkv = w->qkv, .heads = &p->heads, .layer = y->slot,
                                       .q_norm = c->qk_norm ? y->q_norm : NULL,
                                       .k_norm = c->qk_norm ? y->k_norm : NULL, .eps = (float)c->rms_eps,
-                                      .q_tap = q_tap, .gated = c->gated, .local = config_is_local(c, l),
+                                      .q_tap = q_tap, .gated = c->gated, .local = c->local[l],
                                       .scalar = c->query_scalar });
     if (queries)
         tap_fetch(p, TAP_QUERY, l, q_tap, c->n_heads * c->head_dim);

@@ -18,7 +18,7 @@ static const struct arch { const char *name, *type; bool experts, states; } arch
     { "qwen3", "qwen3", false, false },       { "qwen2moe", "qwen2_moe", true, false },
     { "qwen3moe", "qwen3_moe", true, false }, { "qwen35", "qwen3_5", false, true },
     { "qwen35moe", "qwen3_5_moe", true, true }, { "mistral3", NULL, false, false },
-    { "gemma3", "gemma3", false, false },
+    { "gemma3", "gemma3", false, false },     { "smollm3", "smollm3", false, false },
 };
 
 struct meta {                            /* what is being read */
@@ -88,7 +88,7 @@ static int read_arch(struct meta *m)
         }
     return gguf_bad(m->g, "general.architecture", m->e,
                     "found %.*s, allowed are llama (with Mistral and Mixtral), mistral3, qwen2, qwen3, "
-                    "qwen2moe, qwen3moe, qwen35, qwen35moe and gemma3",
+                    "qwen2moe, qwen3moe, qwen35, qwen35moe, gemma3 and smollm3",
                     (int)MIN(s.n, (size_t)60), (const char *)s.p);
 }
 

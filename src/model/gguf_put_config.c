@@ -144,7 +144,8 @@ static const char *arch_of(const struct config *c)
 {
     static const char *const others[][2] = { { "qwen2_moe", "qwen2moe" }, { "qwen3_moe", "qwen3moe" },
                                              { "qwen3_5", "qwen35" }, { "qwen3_5_moe", "qwen35moe" },
-                                             { "ministral3", "mistral3" }, { "gemma3", "gemma3" } };
+                                             { "ministral3", "mistral3" }, { "gemma3", "gemma3" },
+                                             { "smollm3", "smollm3" } };
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (strcmp(c->model_type, others[i][0]) == 0)
             return others[i][1];
@@ -163,8 +164,12 @@ int gguf_put_config(struct gguf_out *o, const struct config *c, bool drafts, flo
     const bool normalised = strcmp(p.arch, "qwen2moe") != 0;
     if (c->n_experts && c->experts_normalised != normalised)
         return lacks(&p, normalised ? "norm_topk_prob false" : "norm_topk_prob true of qwen2_moe");
+    const bool unturned = strcmp(p.arch, "smollm3") == 0;
+    for (size_t l = 0; unturned && l < c->n_layers; l++)
+        if (c->local[l] != ((l + 1) % 4 == 0))
+            return lacks(&p, "no_rope_layers of other layers than each 4th");
     for (size_t i = 0; c->window && !c->norms_after && i < c->n_layers; i++)
-        if (!c->windowed[i] || qwen)
+        if (!c->windowed[i] || qwen || unturned)
             return lacks(&p, "a window in some of the layers");
     if (c->n_experts && memchr(c->kind, LAYER_DENSE, c->n_layers))
         return lacks(&p, "a layer without experts");

@@ -66,7 +66,7 @@ struct model {                           /* {0} is closed */
     struct mat fuse;
     float *norm_token, *norm_state;
     float *inv_freq, rope_factor;        /* the host's */
-    float *local_freq;                   /* of the layers that config_is_local names; or NULL */
+    float *local_freq;                   /* of the local layers; or NULL */
     float embed_scale;                   /* factor on the embeddings */
     size_t weight_bytes, n_params;
     size_t expert_bytes;                 /* of weight_bytes: of all experts */

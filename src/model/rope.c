@@ -1,5 +1,7 @@
 /* Rotary frequencies, step by step as transformers' modeling_rope_utils computes them in float32. Powers
  * and logarithms (kernels/exp_d.h) are rounded where torch rounds. Start at config_rope. */
+#include <string.h>
+
 #include "kernels/exp_d.h"
 #include "src/model/config.h"
 
@@ -124,7 +126,9 @@ bool config_rope_local(const struct config *c, float *inv_freq)
     local.rope = (struct rope_config){ .theta = c->rope.local_theta };
     if (c->rope.local_theta != 0)
         config_rope(&local, inv_freq, &factor);
-    return c->rope.local_theta != 0;
+    else
+        memset(inv_freq, 0, c->rotary / 2 * sizeof *inv_freq);
+    return config_has_local(c);
 }
 
 void config_rope(const struct config *c, float *inv_freq, float *attention_factor)

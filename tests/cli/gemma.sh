@@ -60,4 +60,7 @@ if [ -x "$LONGHAND_TEST" ]; then
     LONGHAND=$LONGHAND_TEST check gpu_refuses_gemma 2 \
         'norms after each part .gemma3. are not supported on this device; --device cpu supports them' \
         run -m $M --prompt x -n 1 --device emulated
+    LONGHAND=$LONGHAND_TEST check gpu_refuses_smollm3 2 \
+        'layers without RoPE .smollm3. are not supported on this device; --device cpu supports them' \
+        run -m build/data/models/smollm3-bf16 --prompt x -n 1 --device emulated
 fi

@@ -7,11 +7,14 @@ score() { "$LONGHAND" score -m "$1" $T --json --per-token -q; }
 # Models of BF16: every permutation of rows, scaling of RoPE, bias and window survives the way there and back.
 for name in llama2-bf16 llama3-old-bf16 llama-linear-old-bf16 llama-yarn-outer-bf16 mistral-window-bf16 \
     mistral-default-window-bf16 qwen2-tied-bf16 qwen2-yarn-old-bf16 qwen3-bf16 qwen3moe-each-bf16 \
-    mixtral-each-bf16 qwen2moe-each-bf16 ministral3-bf16 gemma3-plain-bf16; do
+    mixtral-each-bf16 qwen2moe-each-bf16 ministral3-bf16 gemma3-plain-bf16 \
+    smollm3-bf16; do
     "$LONGHAND" convert -m build/data/models/$name --weights bf16 -o "$TMP/$name.gguf" -q
     score build/data/models/$name >"$TMP/a"; score "$TMP/$name.gguf" >"$TMP/b"
     same "${name}_scores_the_same_as_gguf" "$TMP/a" "$TMP/b"
 done
+check windows_of_smollm3_have_no_key 2 'no_rope_layers of other layers than each 4th cannot be written' \
+    convert -m build/data/models/smollm3-windows-f32 --weights bf16 -o "$TMP/windows.gguf"
 # The BOS of the file is the one of the tokenizer, also where config.json names another.
 cp -r build/data/models/llama2-bf16 "$TMP/bos"
 sed -i 's/"bos_token_id": 1\b/"bos_token_id": 5/' "$TMP/bos/config.json"

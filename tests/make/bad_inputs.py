@@ -346,6 +346,18 @@ def config():
     case("c13_rope_other_kind", gemma, rope_parameters={"chunked_attention": {"rope_theta": 1.0}})
     case("c13_text_type", {"model_type": "gemma3", "text_config": dict(gemma, model_type="llama")})
     case("c13_llama_scalar", query_pre_attn_scalar=256)
+    smollm3 = dict(SMALL, model_type="smollm3")
+    for name in ["0", "minus_1", "2p31", "string", "list", "null"]:
+        case("c14_interval_%s" % name, smollm3, no_rope_layer_interval=values[name])
+    case("c14_layers_number", smollm3, no_rope_layers=4)
+    case("c14_layers_two", smollm3, no_rope_layers=[1, 2])
+    case("c14_layers_short", smollm3, no_rope_layers=[1])
+    case("c14_layers_true", smollm3, no_rope_layers=[True, False])
+    case("c14_layer_types_disagree", smollm3, use_sliding_window=True, sliding_window=16,
+         no_rope_layers=[1, 0], layer_types=["sliding_attention", "full_attention"])
+    case("c14_window_without_switch", smollm3, sliding_window=16, no_rope_layers=[1, 0],
+         layer_types=["full_attention", "sliding_attention"])
+    case("c14_llama_without_rope", no_rope_layers=[1, 0])
     write("config/key_twice.json", config_text(SMALL).replace('"vocab_size": 100',
         '"vocab_size": 100, "vocab\\u005fsize": 100'))
     twice = '={"type": "linear", "factor": 2, "factor": 3}'

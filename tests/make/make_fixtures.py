@@ -163,6 +163,12 @@ GEMMA3_CFG = {"architectures": ["Gemma3ForCausalLM"], "model_type": "gemma3_text
               "query_pre_attn_scalar": 24, "rope_theta": 100000.0, "rope_local_base_freq": 1000.0,
               "rope_scaling": {"factor": 4.0, "rope_type": "linear"}, "sliding_window": 100}
 
+# Layers without RoPE, other ones than every fourth, and every fourth without a list.
+SMOLLM3_CFG = {**LLAMA, "architectures": ["SmolLM3ForCausalLM"], "model_type": "smollm3",
+               "num_hidden_layers": 4, "rope_theta": 50000.0, "attention_bias": False, "mlp_bias": False,
+               "pad_token_id": 0, "use_sliding_window": False, "sliding_window": None,
+               "no_rope_layer_interval": 4, "no_rope_layers": [1, 1, 1, 0], "tie_word_embeddings": True}
+
 # Mixtures of experts. EACH: tensors of each expert, as published; otherwise fused, as transformers has them.
 MIXTRAL_CFG = {**LLAMA, "architectures": ["MixtralForCausalLM"], "model_type": "mixtral",
                "sliding_window": None, "num_local_experts": 5, "num_experts_per_tok": 2,
@@ -434,6 +440,17 @@ FIXTURES = {
         "query_pre_attn_scalar": 24, "rope_theta": 1000000.0},
         controls={"scale of 16": {"set": {"query_pre_attn_scalar": 16}},
                   "window + 1": {"set": {"sliding_window": 101}}}),
+    "smollm3-bf16": dict(dtype="bf16", tok="llama3", config=SMOLLM3_CFG, controls={
+        "RoPE in every layer": {"set": {"no_rope_layers": [1, 1, 1, 1]}},
+        "another layer without": {"set": {"no_rope_layers": [1, 1, 0, 1]}},
+        "theta 60000": {"set": {"rope_theta": 60000.0}}, "KV heads swapped": SWAP}),
+    # the layers of the interval alone; windows in the layers without RoPE; biases
+    "smollm3-windows-f32": dict(dtype="f32", tok="llama3", text="middle", resave=True, config={
+        **SMOLLM3_CFG, "no_rope_layer_interval": 2, "no_rope_layers": None, "use_sliding_window": True,
+        "sliding_window": 65, "attention_bias": True, "mlp_bias": True, "tie_word_embeddings": False},
+        controls={"window + 1": {"set": {"sliding_window": 66}},
+                  "a layer more turns": {"set": {"no_rope_layers": [1, 1, 1, 0], "layer_types": [
+                      "full_attention", "full_attention", "full_attention", "sliding_attention"]}}}),
 }
 
 

@@ -342,14 +342,14 @@ static void gemma3(void)
           c.tied && c.gelu && c.norms_after && c.norm_plus_one && c.qk_norm && c.n_eos == 2 && c.bos == 2 &&
           c.embed == EMBED_SCALED_ROUNDED && near(c.query_scalar, 256, 0, 0));
     for (size_t l = 0; l < 34; l++)
-        CHECK(config_window(&c, l) == (l % 6 < 5 ? 1024 : 0) && config_is_local(&c, l) == (l % 6 < 5));
+        CHECK(config_window(&c, l) == (l % 6 < 5 ? 1024 : 0) && c.local[l] == (l % 6 < 5));
     CHECK(near(c.rope.theta, 1e6, 0, 0) && near(c.rope.local_theta, 1e4, 0, 0) && c.context == 131072);
     CHECK(config_scale_context(&c, "linear:2", &e) == -1 && strstr(e.msg, "are scaled already"), "%s", e.msg);
     /* the frequencies of windowed layers are not scaled */
     CHECK(config_rope_local(&c, local));
     c.rope = (struct rope_config){ .theta = 1e4, .factor = 1 };
     config_rope(&c, plain, &factor);
-    CHECK(!memcmp(local, plain, 128 * sizeof *local) && !config_rope_local(&c, local));
+    CHECK(!memcmp(local, plain, 128 * sizeof *local));
 
     CHECK(parse(&c, "{\"model_type\": \"gemma3_text\", \"num_hidden_layers\": 3, \"layer_types\": "
                     "[\"full_attention\", \"sliding_attention\", \"full_attention\"], \"rope_parameters\": "
@@ -366,6 +366,29 @@ static void gemma3(void)
           near(c.rope.local_theta, 2e4, 0, 0));
     CHECK(config_scale_context(&c, "yarn:2", &e) == 0 && near(c.rope.local_theta, 2e4, 0, 0) &&
           c.context == 262144, "%s", e.msg);
+}
+
+/* Layers without RoPE: every fourth, or those of a list; windows are theirs. */
+static void smollm3(void)
+{
+    struct config c;
+    struct err e;
+    float local[HEAD_DIM_MAX / 2];
+    CHECK(parse(&c, "{\"model_type\": \"smollm3\", \"num_hidden_layers\": 8}", NULL, &e) == 0, "%s", e.msg);
+    CHECK(c.tied && !c.window && near(c.rope.theta, 2e6, 0, 0) && c.head_dim == 128 && c.n_kv_heads == 4);
+    for (size_t l = 0; l < 8; l++)
+        CHECK(c.local[l] == (l % 4 == 3));
+    CHECK(config_rope_local(&c, local));
+    for (size_t i = 0; i < c.rotary / 2; i++)
+        CHECK(local[i] == 0);
+    CHECK(parse(&c, "{\"model_type\": \"smollm3\", \"num_hidden_layers\": 3, "
+                    "\"no_rope_layers\": [1, 0, 0, 1], \"use_sliding_window\": true, "
+                    "\"sliding_window\": 64, \"tie_word_embeddings\": false}", NULL, &e) == 0, "%s", e.msg);
+    CHECK(!c.tied && config_has_local(&c));
+    for (size_t l = 0; l < 3; l++)
+        CHECK(c.local[l] == (l > 0) && config_window(&c, l) == (l > 0 ? 64 : 0));
+    CHECK(config_scale_context(&c, "yarn:2", &e) == 0 && config_rope_local(&c, local) && local[0] == 0);
+    CHECK(parse(&c, "{\"model_type\": \"llama\"}", NULL, &e) == 0 && !config_rope_local(&c, local));
 }
 
 static void generation_settings(void)
@@ -464,6 +487,7 @@ int main(void)
     RUN(end_ids);
     RUN(ministral3);
     RUN(gemma3);
+    RUN(smollm3);
     RUN(generation_settings);
     RUN(context);
     RUN(refuses_files);
