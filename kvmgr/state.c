@@ -90,11 +90,11 @@ static void take_mark(struct states *s)
     s->mark_at = s->at;
 }
 
-/* Replaces the older copy when the newer one is STATE_EVERY rows old. */
+/* Replaces the older copy when the newer one is STATE_EVERY rows old, and no cut goes back beyond it. */
 static void take_copy(struct states *s)
 {
-    const size_t old = s->copy_at[0] > s->copy_at[1];
-    if (!s->copy[old] || s->at < s->copy_at[1 - old] + STATE_EVERY)
+    const size_t old = s->copy_at[0] > s->copy_at[1], newer = s->copy_at[1 - old];
+    if (!s->copy[old] || s->at < newer + STATE_EVERY || (s->final && newer > *s->final))
         return;
     memcpy(s->copy[old], s->mem, state_fixed_bytes(&s->d.shape));
     s->copy_at[old] = s->at;

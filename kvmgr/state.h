@@ -7,7 +7,8 @@
  * kv_advance, kv_commit_path and kv_truncate keep at + pending at n_past. The states cannot be cut back: a
  * cut below `at` goes back to the last copy of them before it, or forgets all rows. The mark is a copy at one
  * position, for texts that begin alike. A text that may be cut has STATE_COPIES more, taken in turns every
- * STATE_EVERY rows. The host's memory only. */
+ * STATE_EVERY rows: the newer one replaces the older one only after its rows are final, so no cut is before
+ * both. The host's memory only. */
 #pragma once
 #include "kernels/device.h"
 #include "src/base/base.h"
@@ -24,6 +25,7 @@ struct states {
     size_t mark_at, mark_want;       /* its rows, 0: not yet there; where it is wanted (kvmgr/prefix.h) */
     float *copy[STATE_COPIES];       /* likewise; NULL: the text is never cut */
     size_t copy_at[STATE_COPIES];    /* their rows, 0: not yet there */
+    const size_t *final;             /* rows that no cut forgets; NULL: cuts are short */
     uint32_t *path;                  /* [kept_max] */
     char *mem; size_t bytes;
 };

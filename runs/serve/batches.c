@@ -15,6 +15,7 @@
 
 static const char *const state_names[] = { "validating", "in_progress", "failed", "cancelled" };
 enum batch_state { VALIDATING, QUEUED, FAILED, CANCELLED, BATCH_STATES };
+static const double CHECK_AGAIN_SECONDS = 30;    /* after a busy store or a full disk */
 
 /* What ID.json has. `text` owns metadata. */
 struct record {
@@ -164,50 +165,59 @@ static int submit_file(struct server *sv, const struct record *b, struct err *e)
     return rc;
 }
 
-/* Checks the files of all batches that wait for it. */
-static void check_files(struct server *sv)
+/* Checks the files of all batches that wait for it. first: the server has begun, and an earlier one may have
+ * ended between a cancelled record and its jobs. Whether a batch still waits, for a busy store or a full
+ * disk. */
+static bool check_files(struct server *sv, bool first)
 {
+    bool waits = false;
     char (*ids)[FILE_ID_BYTES];
     struct err e = {0};
     struct record b;
     size_t n;
     if (list_ids(sv, BATCH_PREFIX, &ids, &n, &e))
-        return;
+        return true;
     while (n-- > 0 && !stop_signal) {
         if (!read_record(sv, &b, ids[n]))
             continue;
+        bool cancelled = first && b.state == CANCELLED;
         if (b.state == VALIDATING) {
             e = (struct err){0};
             const int bad = submit_file(sv, &b, &e);
             pthread_mutex_lock(&sv->checking);
             struct record now;           /* it may have been cancelled meanwhile */
-            const bool cancelled = read_record(sv, &now, b.id) && now.state == CANCELLED;
+            cancelled = read_record(sv, &now, b.id) && now.state == CANCELLED;
             free(now.text);
             b.state = cancelled ? CANCELLED : bad ? FAILED : QUEUED;
             snprintf(b.error, sizeof b.error, "%.599s", bad ? e.msg : "");
-            if (!bad || e.code == ERR_INPUT)
-                write_record(sv, &b, &e);
+            waits |= (bad && e.code != ERR_INPUT) || write_record(sv, &b, &e);
             pthread_mutex_unlock(&sv->checking);
-            if (cancelled)
-                cancel_jobs(sv, b.id, &e);
             bell_ring(&sv->bell);
         }
+        if (cancelled)
+            cancel_jobs(sv, b.id, &e);
         free(b.text);
     }
     free(ids);
+    return waits;
 }
 
 static void *check_thread(void *ctx)
 {
     struct server *sv = ctx;
+    bool first = true;
     pthread_mutex_lock(&sv->checking);
     while (!sv->check_stops) {
         const bool wanted = sv->check_wanted;
         sv->check_wanted = false;
         if (wanted) {
             pthread_mutex_unlock(&sv->checking);
-            check_files(sv);
+            const bool waits = check_files(sv, first);
             pthread_mutex_lock(&sv->checking);
+            first = false;
+            if (waits && !sv->check_stops)
+                cond_wait_until(&sv->check, &sv->checking, clock_seconds() + CHECK_AGAIN_SECONDS);
+            sv->check_wanted |= waits;
         } else {
             pthread_cond_wait(&sv->check, &sv->checking);
         }
@@ -266,10 +276,11 @@ static bool is_over(struct server *sv, const struct record *b, struct store_coun
     struct err ignored;
     *n = (struct store_counts){0};
     pthread_mutex_lock(&sv->reading);
-    store_counts(sv->reader, b->id, n, &ignored);
+    const bool known = store_counts(sv->reader, b->id, n, &ignored) == 0;
     pthread_mutex_unlock(&sv->reading);
     return b->state == CANCELLED ||
-           (b->state == QUEUED && !n->jobs[JOB_QUEUED] && !n->jobs[JOB_RUNNING] && !n->jobs[JOB_PAUSED]);
+           (known && b->state == QUEUED && !n->jobs[JOB_QUEUED] && !n->jobs[JOB_RUNNING] &&
+            !n->jobs[JOB_PAUSED]);
 }
 
 static bool put_batch(struct json_writer *w, struct call *c, const char *id)
@@ -332,6 +343,9 @@ enum MHD_Result answer_new_batch(struct call *c)
     text_of(b.window, sizeof b.window, &root, "completion_window");
     if (js_get(&root, "metadata", &v, &e) == 1 && js_kind(&v) == JS_OBJECT)
         b.metadata = v;
+    if (c->n_body > BATCH_BYTES_MAX)
+        return answer_error(c, MHD_HTTP_BAD_REQUEST, "body: %zu bytes, at most %d are allowed", c->n_body,
+                            BATCH_BYTES_MAX);
     if (strcmp(b.endpoint, "/v1/completions") && strcmp(b.endpoint, "/v1/chat/completions"))
         return answer_error(c, MHD_HTTP_BAD_REQUEST, "body.endpoint: /v1/completions and "
                             "/v1/chat/completions are allowed");

@@ -4,7 +4,7 @@
 #pragma once
 #include "runs/serve/http.h"
 
-enum { BATCH_LINES_MAX = 50000 };
+enum { BATCH_LINES_MAX = 50000, BATCH_BYTES_MAX = 65536 };       /* bytes: of a request for a batch */
 
 enum MHD_Result answer_new_batch(struct call *c);
 enum MHD_Result answer_batches(struct call *c);

@@ -157,7 +157,7 @@ static enum MHD_Result answer_whole(struct call *c, struct waiting *w)
                  : done   ? answer_done(c, w, &jobs)
                           : answer_error(c, status, "%s", message);
             /* a job that the worker refuses or that lost a sample is over for its client, too */
-            waiting_end(w, gone || (status && status != MHD_HTTP_SERVICE_UNAVAILABLE));
+            waiting_end(w, gone || failed || (status && status != MHD_HTTP_SERVICE_UNAVAILABLE));
             job_list_free(&jobs);
             return rc;
         }

@@ -42,11 +42,15 @@ static enum MHD_Result take_part(void *ctx, enum MHD_ValueKind kind, const char 
     struct upload *u = c->state;
     struct statvfs disk;
     (void)kind, (void)type, (void)encoding;
+    if (!key)                            /* a part without a name */
+        return MHD_YES;
     if (strcmp(key, "purpose") == 0 && at + n < sizeof u->purpose)
         memcpy(u->purpose + at, bytes, n);
     if (strcmp(key, "file") || u->status)
         return MHD_YES;
-    if (at == 0 && u->fd < 0) {
+    if (at == 0 && u->fd >= 0)
+        return fail(u, MHD_HTTP_BAD_REQUEST, "two parts are named file");
+    if (at == 0) {
         snprintf(u->name, sizeof u->name, "%s", name ? name : "upload");
         if (new_id(u->id, FILE_PREFIX) || file_path(u->path, c->sv, u->id, ".part", &u->why) ||
             (u->fd = open(u->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600)) < 0)

@@ -33,7 +33,7 @@ int file_path(char path[PATH_BYTES], const struct server *sv, const char *id, co
 {
     char folder[PATH_BYTES];
     snprintf(folder, sizeof folder, "%.4000s.files", store_path(sv->reader));
-    if (mkdir(folder, 0700) && errno != EEXIST)
+    if (mkdir(folder, 0700) ? errno != EEXIST : name_sync(folder) != 0)
         return err_set(e, ERR_FAILED, "%s: cannot be made: %s", folder, strerror(errno));
     snprintf(path, PATH_BYTES, "%.4006s/%.31s%.16s", folder, id, end);
     return 0;

@@ -18,8 +18,9 @@
 #include "src/base/output.h"
 #include "src/base/sha256.h"
 
-/* Connections beyond --max-connections are for /health and for saying 429. A stack holds a chat template. */
-enum { SPARE = 8, STACK_BYTES = 1 << 20, KEY_BYTES_MAX = 4096 };
+/* Connections beyond --max-connections are for /health and for saying 429. A stack holds the evaluation of a
+ * chat template of the client (src/text/jinja). */
+enum { SPARE = 8, STACK_BYTES = 4 << 20, KEY_BYTES_MAX = 4096 };
 
 /* ---- answers ---- */
 

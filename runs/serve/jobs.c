@@ -314,9 +314,10 @@ enum MHD_Result answer_detokenize(struct call *c)
     int32_t *ids = rc == 0 ? malloc((js_count(&v) + 1) * sizeof *ids) : NULL;
     if (rc == 0 && !ids)
         rc = err_set(&e, ERR_FAILED, "out of memory");
-    for (struct js_walk w = js_walk(&v); rc == 0 && js_next(&w, NULL, &one);)
-        if ((rc = js_size(&one, 0, g->config.vocab - 1, &id, &e)) == 0)
-            ids[n++] = (int32_t)id;
+    if (rc == 0)                         /* v is an array */
+        for (struct js_walk w = js_walk(&v); rc == 0 && js_next(&w, NULL, &one);)
+            if ((rc = js_size(&one, 0, g->config.vocab - 1, &id, &e)) == 0)
+                ids[n++] = (int32_t)id;
     rc = rc ? rc : tokenizer_decode(g->tokenizer, &text, &n_text, ids, n, true, &e);
     free(ids);
     if (rc || reply_open(&r)) {

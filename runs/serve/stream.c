@@ -11,7 +11,7 @@ struct stream {
     struct waiting w;
     struct growing text[SAMPLES_MAX];
     bool finished[SAMPLES_MAX];          /* its finish_reason was sent */
-    bool begun, ended;
+    bool begun, ended, dropped;          /* dropped: an error has ended it */
 };
 
 /* ---- events ---- */
@@ -76,6 +76,7 @@ static void put_error_event(FILE *f, struct stream *s, unsigned status, const ch
     put_error(&w, status, message);
     fputs("\n\n", f);
     s->ended = true;
+    s->dropped = status != MHD_HTTP_SERVICE_UNAVAILABLE;
 }
 
 /* What one choice has that was not sent yet. */
@@ -136,7 +137,7 @@ static void free_stream(void *ctx)
     struct stream *s = ctx;
     for (size_t i = 0; i < s->w.n; i++)
         growing_close(s->w.sv, &s->text[i]);
-    waiting_end(&s->w, !s->ended);
+    waiting_end(&s->w, !s->ended || s->dropped);
     free(s->flow.out);
     free(s);
 }

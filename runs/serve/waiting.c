@@ -51,7 +51,8 @@ unsigned waiting_failed(const struct waiting *w, const struct job_list *jobs, ch
             return snprintf(message, size, "%s: %s", w->id, j->error ? j->error : "it was cancelled"),
                    MHD_HTTP_INTERNAL_SERVER_ERROR;
         if (j->state == JOB_QUEUED && server_refuses(w->sv, j->id, why, sizeof why))
-            return snprintf(message, size, "%s: %s", w->id, why), MHD_HTTP_BAD_REQUEST;
+            return server_cancel(w->sv, w->ids, w->n),           /* it would wait for ever, with a key too */
+                   snprintf(message, size, "%s: %s", w->id, why), MHD_HTTP_BAD_REQUEST;
     }
     if (w->sv->phase == SERVE_STOPPING)
         return snprintf(message, size, "%s: the server is stopping; with an Idempotency-Key the job goes on "

@@ -350,17 +350,20 @@ fail:
 
 int checkpoint_keep_logprobs(struct checkpoint *c, size_t best, struct err *e)
 {
+    struct logprob *v = calloc((c->capacity + 1) * (1 + best), sizeof *v);
+    pthread_mutex_lock(&c->committer->lock);     /* the committer sees the queue already */
     assert(!c->logprobs && !c->begun);
     c->best = best;
-    c->logprobs = calloc((c->capacity + 1) * (1 + best), sizeof *c->logprobs);
-    return c->logprobs ? 0 : err_set(e, ERR_FAILED, "out of memory for log-probabilities of %zu tokens",
-                                     c->capacity);
+    c->logprobs = v;
+    pthread_mutex_unlock(&c->committer->lock);
+    return v ? 0 : err_set(e, ERR_FAILED, "out of memory for log-probabilities of %zu tokens", c->capacity);
 }
 
 int checkpoint_keep_retakes(struct checkpoint *c, const int32_t *ids, size_t settled, struct err *e)
 {
     const size_t more = c->base - settled;
     const bool rounds = c->rounds;
+    pthread_mutex_lock(&c->committer->lock);     /* the committer sees the queue already */
     assert(!c->logprobs && c->n_put == 0 && settled <= c->base);
     free(c->ids);
     free(c->sum);
@@ -369,12 +372,14 @@ int checkpoint_keep_retakes(struct checkpoint *c, const int32_t *ids, size_t set
     c->base = settled;
     c->capacity += more;
     take_room(c, rounds);
-    if (!c->ids || !c->sum || !c->commit_counters || (rounds && !c->rounds))
-        return err_set(e, ERR_FAILED, "out of memory for checkpoints of %zu tokens", c->capacity);
-    memcpy(c->ids, ids + settled, more * sizeof *ids);
-    c->n_put = c->n_committed = more;
-    c->next_settled = settled;
-    return 0;
+    const bool room = c->ids && c->sum && c->commit_counters && (!rounds || c->rounds);
+    if (room) {
+        memcpy(c->ids, ids + settled, more * sizeof *ids);
+        c->n_put = c->n_committed = more;
+        c->next_settled = settled;
+    }
+    pthread_mutex_unlock(&c->committer->lock);
+    return room ? 0 : err_set(e, ERR_FAILED, "out of memory for checkpoints of %zu tokens", c->capacity);
 }
 
 void checkpoint_settled(struct checkpoint *c, size_t settled) { c->next_settled = settled; }

@@ -104,6 +104,8 @@ int retaking_begin(struct task *t)
         return 0;
     lend(t);
     t->snapshots.image.most = &t->lent;
+    if (t->decoder.kv.state)
+        t->decoder.kv.state->final = &t->lent;
     forbid(t, t->claim.end.tokens);
     if (retaking_show(t, &t->result.why) == 0)
         return 0;
@@ -187,7 +189,15 @@ int retaking_cut(struct task *t, bool *failed, struct err *e)
         return 0;
     const struct retake *x = &r->next;
     r->ends = r->verdict == RETAKE_ENDS;
-    if (!r->ends && retakes_forbidden(&r->list, x->at, id) == FORBIDDEN_MAX) {
+    const size_t n = r->ends ? 0 : retakes_forbidden(&r->list, x->at, id);
+    for (size_t i = 0; i < n; i++)
+        if (id[i] == x->token) {
+            *failed = true;
+            return err_set(e, ERR_FAILED, "%s%s%stoken %zu is %" PRId32 " again, which is forbidden there: "
+                           "the model did not choose it", *x->phrase ? "the banned phrase '" : "", x->phrase,
+                           *x->phrase ? "' cannot be avoided: " : "", x->at, x->token);
+        }
+    if (n == FORBIDDEN_MAX) {
         *failed = true;
         return err_set(e, ERR_FAILED, "%s%s%s%d tokens are forbidden at token %zu, the next one would be "
                        "%" PRId32, *x->phrase ? "the banned phrase '" : "", x->phrase,

@@ -437,8 +437,10 @@ static void open_snapshot_policy(struct task *t)
     snprintf(owner.fingerprint, sizeof owner.fingerprint, "%s", w->fingerprint);
     snprintf(owner.numerics, sizeof owner.numerics, "%s", w->engine.dev->numerics);
     snprintf(owner.context, sizeof owner.context, "%s", w->engine.scaling);
-    snapshot_policy_open(&t->snapshots, w->snapshot, w->snapshot_max, w->store, &t->claim, t->checkpoint,
-                         &t->decoder, &owner);
+    /* a snapshot of a hybrid has its last rows, which a retake may change while they are written */
+    const bool cut = t->setup.cuts && t->decoder.kv.state;
+    snapshot_policy_open(&t->snapshots, cut ? KV_SNAPSHOT_OFF : w->snapshot, w->snapshot_max, w->store,
+                         &t->claim, t->checkpoint, &t->decoder, &owner);
 }
 
 static bool prefill_pass(void *ctx, size_t done, size_t of)
@@ -592,7 +594,7 @@ int task_take_round(struct task *t, const struct round_total *total, struct err 
         checkpoint_put_logprobs(t->checkpoint, d->logprobs, kept);
     int put = checkpoint_put(t->checkpoint, d->tokens + from, kept, &row, &why);
     put = put ? put : retaking_cut(t, &failed, &why);
-    rc = rc ? rc : retaking_show(t, &t->result.why);
+    rc = rc || put ? rc : retaking_show(t, &t->result.why);
     if (rc) {
         t->result.end = WORK_OUTPUT_FAILED;
         return TASK_ENDS;

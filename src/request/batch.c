@@ -391,7 +391,7 @@ static int describe_request(struct batch *b, struct batch_line *l, struct reques
     const char *what, *name = model_of_options(b->o, &what);
     if (b->o->served && l->model && strcmp(l->model, b->o->served))
         return err_set(e, ERR_INPUT, "body.model: this server has no such model; it has %s", b->o->served);
-    if (!b->o->model && l->model)
+    if (!b->o->model && !b->o->served && l->model)
         name = l->model, what = "body.model";
     if (find_model(b, m, name, what, e))
         return -1;

@@ -2,6 +2,7 @@
  * the body; read_body walks over the fields. Start at batch_line_read. */
 #include "src/request/batch_line.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +32,7 @@ static void add_field(const char *name, size_t n, const struct option *opt)
         *p = *p == '-' ? '_' : *p;
 }
 
-static void list_option_fields(void)
+static void make_option_fields(void)
 {
     for (const struct option *opt = options_table; opt->name; opt++) {
         if (opt->flags & BODY)
@@ -39,6 +40,13 @@ static void list_option_fields(void)
         for (const char *p = opt->fields ? opt->fields : ""; *p; p += strcspn(p, " "), p += *p == ' ')
             add_field(p, strcspn(p, " "), opt);
     }
+}
+
+/* Lists them once; several threads may ask. */
+static void list_option_fields(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, make_option_fields);
 }
 
 enum special { MODEL, PROMPT, MESSAGES, STOP, STOP_IDS, BANNED, BREAKERS, BIAS, METADATA, SPECIALS,
@@ -107,8 +115,7 @@ bool batch_line_has_text(const char *name)
 bool batch_line_has_field(const char *name)
 {
     bool known = batch_line_has_text(name) || strcmp(name, "carry") == 0;
-    if (!n_option_fields)
-        list_option_fields();
+    list_option_fields();
     for (size_t i = 0; i < n_option_fields; i++)
         known |= strcmp(name, option_fields[i].name) == 0;
     for (size_t i = 0; i < N_SPECIAL; i++)
@@ -132,8 +139,7 @@ static const char *ignored_name(size_t i) { return ignored_fields[i]; }
 
 void batch_line_help(FILE *f)
 {
-    if (!n_option_fields)
-        list_option_fields();
+    list_option_fields();
     fputs(
         "A batch is a file with one request a line, in one of these forms:\n\n"
         "    {\"custom_id\": \"a\", \"method\": \"POST\", \"url\": \"/v1/completions\", "
@@ -757,8 +763,7 @@ int batch_line_read(struct batch_line *l, const struct options *o, const char *w
                     size_t n, struct batch_notes *notes, struct err *e)
 {
     struct json line;
-    if (!n_option_fields)
-        list_option_fields();
+    list_option_fields();
     *l = (struct batch_line){ .o = *o, .size = 3 * n + 512, .carry = -1 };
     if (o->chat && o->system)
         l->size += 8 * strlen(o->system);        /* an escaped copy, and one that is not */
@@ -785,8 +790,7 @@ int batch_line_read(struct batch_line *l, const struct options *o, const char *w
 int batch_line_read_body(struct batch_line *l, const struct options *o, bool chat, const char *where,
                          const char *text, size_t n, struct batch_notes *notes, struct err *e)
 {
-    if (!n_option_fields)
-        list_option_fields();
+    list_option_fields();
     *l = (struct batch_line){ .o = *o, .size = 3 * n + 512, .carry = -1, .chat = chat, .served = true };
     if (js_check(&l->body, where, text, n, e))
         return -1;

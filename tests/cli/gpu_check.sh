@@ -45,7 +45,7 @@ else
     # Without the libraries of the bundle it does not: the test sees what is missing.
     rm -r "$root/gpu-check/lib"
     in_root /gpu-check/scripts/gpu-check >"$TMP/out" 2>&1; r=$?
-    [ $r = 1 ] && grep -q 'libsqlite3' "$TMP/out"
+    [ $r = 1 ] && grep -q 'libmicrohttpd\|libsqlite3' "$TMP/out"
     result gpu_check_bundle_needs_its_libraries $? "exit $r: $(tail -3 "$TMP/out")"
 fi
 rm -rf "$root" "$TMP/bundle.tar.gz"

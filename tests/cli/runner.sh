@@ -35,7 +35,7 @@ begin; run; r=$?
 result every_program_runs_once $? "exit $r: $(cat "$TMP/log")"
 KEEP=$TMP/kept LONG=1 run; r=$?
 [ $r = 0 ] && [ "$(cat "$TMP"/kept/*.log | sort | tr '\n' ' ')" = \
-    'ok in_c ok part_1_of_2--long ok part_2_of_2--long ok script ok script ' ]
+    'ok in_c--long ok part_1_of_2--long ok part_2_of_2--long ok script ok script ' ]
 result every_program_runs_once_in_its_long_form $? "exit $r: $(cat "$TMP"/kept/*.log)"
 begin; echo 'tests/cli/good.sh 9 1' >>tests/plan.txt; run check; r=$?
 [ $r = 0 ] && grep -qx '4 passed, 0 failed, 0 skipped' "$TMP/log"

@@ -145,6 +145,11 @@ def refusals():
         e = json.loads(text)["error"]
         result(f"{name}_is_refused", status == want and words in e["message"] and e["code"] == want and
                e["type"] == "invalid_request_error", (status, e))
+    for name, template in (("attributes", ".a"), ("sums", "+a"), ("filters", "|trim")):
+        status, a = post({"messages": [{"role": "user", "content": "x"}],
+                          "chat_template": "{{ a" + template * 11000 + " }}"}, "/v1/chat/completions")
+        result(f"a_template_of_many_{name}_is_400", status == 400 and "more than 1000 operations" in
+               a["error"]["message"], a)
     status, a = post({"messages": [{"role": "user", "content": "x"}], "chat_template": "/etc/passwd"},
                      "/v1/chat/completions")
     result("no_field_opens_a_file", status == 400 and "unknown" in a["error"]["message"], a)
@@ -200,6 +205,15 @@ def clients_that_leave():
             job = listed()[job["job"]]
         result(f"a_{'stream' if stream else 'request'}_without_its_client_is_cancelled",
                job["state"] == "cancelled" and job["tokens"] < 50000, job)
+
+
+def named():
+    """A server whose model LONGHAND_MODEL names."""
+    name = os.path.basename(MODEL)
+    status, a = post({"prompt": "x", "max_tokens": 2, "model": name})
+    result("longhand_model_names_the_model", status == 200 and a["model"] == name, a)
+    status, a = post({"prompt": "x", "max_tokens": 2, "model": MODEL})
+    result("and_no_path_does", status == 404, a)
 
 
 def fuzz():
@@ -390,6 +404,9 @@ def jobs():
     result("detokenize", status == 200 and a == {"prompt": "Once upon"}, a)
     status, a = post({"tokens": [10 ** 7]}, "/detokenize")
     result("an_id_beyond_the_vocabulary_is_400", status == 400, a)
+    for raw in (b"{}", b"x", b"[]", b'{"tokens": 5}', b'{"tokens": null}', b'{"tokens": "x"}'):
+        status, _, text = ask("POST", "/detokenize", raw=raw)
+        result(f"detokenize_of_{raw.decode()}_is_400".replace(" ", ""), status == 400, text)
     time.sleep(5.5)
     status, h, got = ask("GET", "/metrics")
     result("metrics", status == 200 and h["Content-Type"].startswith("text/plain") and
@@ -410,10 +427,10 @@ def jobs():
            policy)
 
 
-def upload(data, purpose="batch", name="in.jsonl"):
+def upload(data, purpose="batch", name="in.jsonl", key='name="file"'):
     head = {"Content-Type": "multipart/form-data; boundary=--b"}
     body = (f'----b\r\nContent-Disposition: form-data; name="purpose"\r\n\r\n{purpose}\r\n----b\r\n'
-            f'Content-Disposition: form-data; name="file"; filename="{name}"\r\n'
+            f'Content-Disposition: form-data; {key}; filename="{name}"\r\n'
             "Content-Type: application/octet-stream\r\n\r\n").encode() + data + b"\r\n----b--\r\n"
     status, _, text = ask("POST", "/v1/files", headers=head, raw=body)
     return status, json.loads(text)
@@ -478,6 +495,9 @@ def batches():
     for name, want, got in (("a_purpose", 400, upload(b"x", "fine-tune")[0]),
                             ("a_large_upload", 413, upload(b"x" * 300000)[0]),
                             ("no_multipart", 400, ask("POST", "/v1/files", raw=b"x")[0]),
+                            ("a_part_without_a_name", 400, upload(b"x", key="name=file")[0]),
+                            ("two_files", 400, upload(b"x\r\n----b\r\nContent-Disposition: form-data; "
+                                                      b'name="file"; filename="b"\r\n\r\ny')[0]),
                             ("a_missing_file", 404, batch("file-0123456789abcdef")[0]),
                             ("a_file_that_is_a_path", 404, batch("../../etc/passwd")[0]),
                             ("an_endpoint", 400, batch(f["id"], endpoint="/v1/embeddings")[0]),
@@ -564,5 +584,5 @@ for part in PART.split(","):
     since = time.time()
     {"texts": texts, "chat": chat, "refusals": refusals, "leave": clients_that_leave, "fuzz": fuzz,
      "many": many, "keys": keys, "jobs": jobs, "batches": batches, "first": first,
-     "crowd": crowd, "package": package}[part]()
+     "crowd": crowd, "package": package, "named": named}[part]()
     print(f"    {part}: {time.time() - since:.1f} s")

@@ -7,7 +7,7 @@ L=$LONGHAND
 start()
 {
     : >"$TMP/listens"
-    "$L" serve -m "$MODEL" --port "${port:-0}" "$@" >"$TMP/listens" 2>"$TMP/log" &
+    "$L" serve ${model--m "$MODEL"} --port "${port:-0}" "$@" >"$TMP/listens" 2>"$TMP/log" &
     server=$!
     for i in $(seq $((300 * slower))); do
         url=$(sed -n 's|/v1 (model .*||p' "$TMP/listens")
@@ -84,6 +84,7 @@ ask GET /v1/none | grep -q '^401'; result an_unknown_route_needs_the_key $? ""
 stop
 
 start --parallel 1 --max-connections 1; asks first; asks crowd; stop
+export LONGHAND_MODEL=$MODEL; model='' start; asks named; stop; unset LONGHAND_MODEL
 
 # keys of requests; a request without a key of a server that was killed is cancelled, one with a key goes on
 start; asks keys

@@ -524,7 +524,8 @@ static void scores_of_a_pass(void)
                 for (size_t h = 0; h < c->n_kv_heads; h++)
                     for (size_t pos = from; pos < PAST; pos++) {
                         float row[2 * HEAD_DIM_MAX];
-                        double sum = 0, size = 0, slip = 0, scale = 1.4426950408889634 / sqrt((double)d);
+                        const double scalar = c->query_scalar != 0 ? c->query_scalar : (double)d;
+                        double sum = 0, size = 0, slip = 0, scale = 1.4426950408889634 / sqrt(scalar);
                         kv_get(row, kv.type, r.m.head_dim, pos % KV_BLOCK, kv_block(&kv, l, h, pos));
                         for (size_t j = 0; j < group; j++) {
                             double most = 0, all = 0, keys = 0;

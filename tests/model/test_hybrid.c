@@ -330,6 +330,34 @@ static void cuts_forget_rows(void)
 }
 
 /* Writes x over the first number of a tensor of an F32 model. */
+/* A text that may be cut back to a row that moves on: one of the copies lies before it, wherever the cut. */
+static void copies_lie_before_every_cut(void)
+{
+    const struct delta_shape shape = { 1, 1, 1, 16, 16, 4, false };
+    struct states *s;
+    struct err e;
+    struct rng rng = { 9 };
+    size_t final = 0, most = 0;
+    if (state_open(&s, &shape, 4, 0, true, &e)) rig_die("states", &e);
+    s->final = &final;
+    for (size_t row = 0; row < 20000; row++) {
+        state_passed(s, 1);
+        state_commit(s, NULL, 1);
+        s->d.state[0] = (float)s->at;
+        if (rng_below(&rng, 3) == 0)
+            final = MAX(final, s->at - MIN(s->at, rng_below(&rng, 4) ? 5 : rng_below(&rng, 900)));
+        if (row % 331 || final < 600 || s->at < final)
+            continue;
+        const size_t at = state_truncate(s, final + rng_below(&rng, (uint32_t)(s->at - final + 1)));
+        CHECK(at > 0 && s->at == at, "row %zu, final %zu", row, final);
+        CHECK((size_t)s->d.state[0] + 1 == at || (size_t)s->d.state[0] == at, "%g at %zu",
+              (double)s->d.state[0], at);
+        most = MAX(most, final - MIN(at, final));
+    }
+    CHECK(most > 0 && most < 2000, "read again at most %zu rows", most);
+    state_close(s);
+}
+
 static void overwrite(const char *dir, const char *name, float x)
 {
     char path[4200], *at;
@@ -757,6 +785,7 @@ int main(int argc, char **argv)
     RUN(trees_leave_the_states_alone);
     RUN(several_texts_in_a_pass);
     RUN(cuts_forget_rows);
+    RUN(copies_lie_before_every_cut);
     RUN(gates_at_their_ends);
     RUN(a_long_text);
     RUN(text_is_that_of_plain_decoding);

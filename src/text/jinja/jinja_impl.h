@@ -17,6 +17,7 @@
 
 enum {
     JJ_ARENA = 64 << 20, JJ_OUTPUT = 16 << 20, JJ_RANGE = 100000, JJ_STEPS = 10000000,
+    JJ_HEIGHT = 1000,            /* operations of an expression, one inside the other */
     JJ_DEPTH = 200,              /* brackets and blocks in a template, calls, printed lists */
     JJ_EVALS = 3000,             /* nested evaluations, of all calls together */
 };
@@ -113,7 +114,7 @@ struct jj_nodes { struct jj_node **v; size_t n, cap; };
 struct jj_argument { const struct jj_str *name; struct jj_node *value; int stars; }; /* name=value, *v, **v */
 struct jj_node {
     enum jj_node_kind kind;
-    unsigned line;
+    unsigned line, height;       /* height: of the operands below it */
     int op;                      /* N_BINARY; jj_node of an operand of N_COMPARE: its operator */
     V v;                         /* N_CONST; N_NAME, N_ATTR, N_FILTER, N_TEST, N_MACRO, N_SPACE_REF: a name */
     struct jj_node *a, *b, *c;   /* operands; N_FOR: target, iterable, test; N_SET: target, value */

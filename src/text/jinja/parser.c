@@ -56,7 +56,10 @@ static const struct jj_str *expect_name(struct jinja *j)
 static struct jj_node *node(struct jinja *j, enum jj_node_kind kind, struct jj_node *a, struct jj_node *b)
 {
     struct jj_node *n = jj_alloc(j, sizeof *n);
-    *n = (struct jj_node){ .kind = kind, .line = j->line, .a = a, .b = b };
+    const unsigned height = 1 + MAX(a ? a->height : 0, b ? b->height : 0);
+    if (height > JJ_HEIGHT)              /* x.a.a.a, x|f|f|f, 1+1+1: loops parse it, but calls evaluate it */
+        jj_fail(j, "an expression of more than %d operations, one inside the other", JJ_HEIGHT);
+    *n = (struct jj_node){ .kind = kind, .line = j->line, .height = height, .a = a, .b = b };
     return n;
 }
 static struct jj_node *named(struct jinja *j, enum jj_node_kind kind, struct jj_node *a,
