@@ -73,7 +73,9 @@ enum MHD_Result answer_jobs(struct call *c)
     return rc ? reply_drop(c, &r, &e) : reply_send(c, &r, MHD_HTTP_OK);
 }
 
-enum MHD_Result answer_job(struct call *c)
+/* Answers with what `put` writes about the job. */
+typedef int put_job_fn(struct json_writer *w, struct store *s, const struct job *job, struct err *e);
+static enum MHD_Result answer_about(struct call *c, put_job_fn *put)
 {
     struct job_list jobs;
     struct err e = {0};
@@ -81,35 +83,29 @@ enum MHD_Result answer_job(struct call *c)
     enum MHD_Result rc;
     if (the_job(c, &jobs, &rc))
         return rc;
-    if (reply_open(&r))
+    if (reply_open(&r)) {
+        job_list_free(&jobs);
         return MHD_NO;
+    }
     pthread_mutex_lock(&c->sv->reading);
-    const int bad = put_shown_json(&r.w, c->sv->reader, jobs.v, &e);
+    const int bad = put(&r.w, c->sv->reader, jobs.v, &e);
     pthread_mutex_unlock(&c->sv->reading);
     job_list_free(&jobs);
     return bad ? reply_drop(c, &r, &e) : reply_send(c, &r, MHD_HTTP_OK);
 }
 
-enum MHD_Result answer_job_report(struct call *c)
+static int put_report(struct json_writer *w, struct store *s, const struct job *job, struct err *e)
 {
-    struct job_list jobs;
-    struct err e = {0};
-    struct reply r;
-    enum MHD_Result rc;
-    if (the_job(c, &jobs, &rc))
-        return rc;
-    if (reply_open(&r))
-        return MHD_NO;
-    pthread_mutex_lock(&c->sv->reading);
     const struct report_options o = {0};
-    const struct report_from from = { c->sv->reader, &jobs.v->id, 1 };
+    const struct report_from from = { s, &job->id, 1 };
     struct reports l = {0};
-    const int bad = reports_open(&l, &from, 1, &o, &e) || report_json(r.w.f, &l, &e);
+    const int bad = reports_open(&l, &from, 1, &o, e) || report_json(w->f, &l, e);
     reports_close(&l);
-    pthread_mutex_unlock(&c->sv->reading);
-    job_list_free(&jobs);
-    return bad ? reply_drop(c, &r, &e) : reply_send(c, &r, MHD_HTTP_OK);
+    return bad ? -1 : 0;
 }
+
+enum MHD_Result answer_job(struct call *c) { return answer_about(c, put_shown_json); }
+enum MHD_Result answer_job_report(struct call *c) { return answer_about(c, put_report); }
 
 /* ---- texts ---- */
 

@@ -6,7 +6,7 @@
  * crash could take back.
  *
  * Threads. The calling thread is the worker. The others share two connections to the store and the front (the
- * model without weights, which turns bodies into jobs), each behind a lock (server.h). A thread that waits
+ * model without weights, which turns bodies into jobs), each with a lock (server.h). A thread that waits
  * for a text sleeps until a commit has changed the job, and looks once a second whether its client is there.
  */
 #pragma once

@@ -14,7 +14,7 @@ struct waiting {
     char id[48];                         /* cmpl-STORE-JOB */
 };
 
-/* Ends the wait: a request without a key leaves no job behind that nobody waits for. */
+/* Ends the wait: no job stays that nobody waits for, unless it has a key. */
 void waiting_end(struct waiting *w, bool gone);
 /* What is wrong with the jobs, so that no answer will come: an HTTP status and a message; 0: nothing. */
 unsigned waiting_failed(const struct waiting *w, const struct job_list *jobs, char *message, size_t size);
