@@ -41,7 +41,8 @@ static inline void drafter_bench_open(struct drafter_bench *b)
                            .rope_factor = 1 };
     b->m.config = (struct config){ .hidden = d, .vocab = vocab, .rms_eps = 1e-5, .n_layers = 2,
                                    .n_heads = (size_t)z.v[1], .n_kv_heads = (size_t)z.v[2],
-                                   .head_dim = (size_t)z.v[3], .ffn = (size_t)z.v[4], .qkv_bias = true };
+                                   .head_dim = (size_t)z.v[3], .rotary = (size_t)z.v[3],
+                                   .ffn = (size_t)z.v[4], .qkv_bias = true };
     b->m.lm_head = (struct mat){ DT_F32, vocab, d, NULL };
     b->m.lm_head.w = must_alloc(mat_bytes(&b->m.lm_head));
     float *lm = drafter_floats("lm_head"), *token = drafter_floats("token");

@@ -9,7 +9,8 @@
 #include <unistd.h>
 
 struct tiny {
-    const char *name, *type;     /* "llama", "mistral", "qwen*", "mixtral", "gemma3_text", "smollm3" */
+    /* "llama", "mistral", "qwen*", "mixtral", "gemma3_text", "smollm3", "phi3" */
+    const char *name, *type;
     size_t hidden, ffn, heads, kv_heads, head_dim, vocab, layers;
     size_t window;  /* mistral, mixtral: every layer; qwen, gemma3: every other layer; 0: none */
     enum dtype dtype;
@@ -140,9 +141,14 @@ static inline bool tiny_is_delta(const struct tiny *t, size_t l)
 }
 static inline void tiny_attention(struct tiny_writer *w, const struct tiny *t, size_t l, bool bias, bool qk)
 {
-    tiny_linear(w, l, "self_attn.q_proj", (t->value_heads ? 2 : 1) * t->heads * t->head_dim, t->hidden, bias);
-    tiny_linear(w, l, "self_attn.k_proj", t->kv_heads * t->head_dim, t->hidden, bias);
-    tiny_linear(w, l, "self_attn.v_proj", t->kv_heads * t->head_dim, t->hidden, bias);
+    if (!strcmp(t->type, "phi3")) {
+        tiny_linear(w, l, "self_attn.qkv_proj", (t->heads + 2 * t->kv_heads) * t->head_dim, t->hidden, false);
+    } else {
+        tiny_linear(w, l, "self_attn.q_proj", (t->value_heads ? 2 : 1) * t->heads * t->head_dim, t->hidden,
+                    bias);
+        tiny_linear(w, l, "self_attn.k_proj", t->kv_heads * t->head_dim, t->hidden, bias);
+        tiny_linear(w, l, "self_attn.v_proj", t->kv_heads * t->head_dim, t->hidden, bias);
+    }
     if (qk)
         tiny_norm(w, l, "self_attn.q_norm", t->head_dim), tiny_norm(w, l, "self_attn.k_norm", t->head_dim);
     tiny_linear(w, l, "self_attn.o_proj", t->hidden, t->heads * t->head_dim, false);
@@ -209,8 +215,11 @@ static inline void tiny_tensors(struct tiny_writer *w, const struct tiny *t)
         }
         if (tiny_experts(w, t, l))
             continue;
-        tiny_linear(w, l, "mlp.gate_proj", t->ffn, t->hidden, false);
-        tiny_linear(w, l, "mlp.up_proj", t->ffn, t->hidden, false);
+        if (!strcmp(t->type, "phi3"))
+            tiny_linear(w, l, "mlp.gate_up_proj", 2 * t->ffn, t->hidden, false);
+        else
+            tiny_linear(w, l, "mlp.gate_proj", t->ffn, t->hidden, false),
+                tiny_linear(w, l, "mlp.up_proj", t->ffn, t->hidden, false);
         tiny_linear(w, l, "mlp.down_proj", t->hidden, t->ffn, false);
     }
     tiny_tensor(w, "model.norm.weight", t->hidden, 0, w->minus_one ? 0 : 1, t->mtp ? 0 : 0.3f);
@@ -250,6 +259,10 @@ static inline void tiny_config(const struct tiny *t, const char *dir)
         fprintf(f, ",\"rope_parameters\":{\"rope_type\":\"yarn\",\"rope_theta\":1e5,\"factor\":16,"
                    "\"original_max_position_embeddings\":16,\"mscale\":1,\"mscale_all_dim\":1,"
                    "\"llama_4_scaling_beta\":0.1}");
+    if (!strcmp(t->type, "phi3"))        /* 12 of 16 dimensions */
+        fprintf(f, ",\"partial_rotary_factor\":0.75,\"original_max_position_embeddings\":64,"
+                   "\"rope_scaling\":{\"type\":\"longrope\",\"long_factor\":[1,1.5,2,4,8,16],"
+                   "\"short_factor\":[1,1,1,1,1,2]}");
     if (!strcmp(t->type, "smollm3"))
         fprintf(f, ",\"no_rope_layer_interval\":2");
     if (tiny_is_gemma(t))
@@ -271,7 +284,7 @@ static inline void tiny_config(const struct tiny *t, const char *dir)
             fprintf(f, "%s\"%s_attention\"", l ? "," : "", tiny_is_delta(t, l) ? "linear" : "full");
         fprintf(f, "]");
     }
-    if (t->window && (mixtral || !strcmp(t->type, "mistral")))
+    if (t->window && (mixtral || !strcmp(t->type, "mistral") || !strcmp(t->type, "phi3")))
         fprintf(f, ",\"sliding_window\":%zu", t->window);
     else if (t->window) {
         fprintf(f, ",\"use_sliding_window\":true,\"sliding_window\":%zu,\"layer_types\":[", t->window);

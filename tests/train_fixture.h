@@ -49,7 +49,8 @@ static inline void fixture_bench_open(struct fixture_bench *b, enum dtype comput
     b->m = (struct model){ .compute = compute, .ops = o, .pool = pool_open(threads), .dev = dev,
                            .head_dim = 64 };
     b->m.config = (struct config){ .hidden = d, .vocab = vocab, .rms_eps = set.v[3], .n_layers = 1,
-                                   .n_heads = 1, .n_kv_heads = 1, .head_dim = 64, .ffn = d };
+                                   .n_heads = 1, .n_kv_heads = 1, .head_dim = 64, .rotary = 64,
+                                   .ffn = d };
     b->m.lm_head = (struct mat){ compute, vocab, d, NULL };
     float *rows = must_alloc(lm.n * 4);
     for (size_t i = 0; i < lm.n; i++) rows[i] = (float)lm.v[i];

@@ -13,15 +13,20 @@
 #include "src/model/gguf_form.h"
 #include "src/model/gguf_model.h"
 #include "src/model/gguf_write.h"
+#include "src/model/joined_tensors.h"
 #include "src/request/model_options.h"
 #include "src/text/chat.h"
 #include "src/text/tokenizer_gguf.h"
 
 enum { SLAB_BYTES = 4 << 20, FILE_MAX = 128 << 20 };
 
-/* A tensor of the model; the experts of a layer follow each other in one tensor of the file. ends: the bytes
- * of the tensor of the file, which ends here; 0: it goes on. */
-struct piece { const struct tensor *t; size_t experts, ends; };
+/* A tensor of the model; the experts of a layer follow each other in one tensor of the file, and so do the
+ * parts of joined tensors (joined_tensors.h). rows: of the tensor of the file. ends: its bytes, if it ends
+ * here; 0: it goes on. */
+struct piece { const struct tensor *t; size_t experts, rows, ends; };
+/* A tensor of the configuration: divisors of frequencies. */
+struct extra { const char *name; const float *x; };
+enum { EXTRAS_MAX = 2 };
 struct slab { const struct tensor *t; size_t row, rows, ends; bool failed; struct err e; };
 
 struct convert {
@@ -31,6 +36,7 @@ struct convert {
     struct tensors ts;
     struct tokenizer *tokenizer;
     float divisor[HEAD_DIM_MAX / 2]; bool has_divisor;
+    struct extra extra[EXTRAS_MAX]; size_t n_extras;
     struct gguf_out out;
     struct piece *piece; size_t n_pieces;
     struct pool *pool;
@@ -69,18 +75,43 @@ static bool is_used(const struct convert *c, const struct tensor *t)
     return *name && !(c->config.tied && strcmp(t->name, "lm_head.weight") == 0);
 }
 
+/* Lists the parts of a joined tensor. */
+static int list_joined(struct convert *c, const struct tensor *first, const char *const *part, size_t n,
+                       struct err *e)
+{
+    const char *s = strstr(first->name, part[0]);
+    size_t rows = 0, bytes = 0;
+    for (size_t k = 0; k < n; k++) {
+        char name[TENSOR_NAME_SHOWN];
+        snprintf(name, sizeof name, "%.*s%s%s", (int)(s - first->name), first->name, part[k],
+                 s + strlen(part[0]));
+        const struct tensor *t = tensors_find(&c->ts, name);
+        if (!t)
+            return err_set(e, ERR_INPUT, "%s: tensor \"%s\" is missing", c->ts.path[first->shard], name);
+        rows += t->dim[0];
+        bytes += t->bytes;
+        c->piece[c->n_pieces++] = (struct piece){ t, 0, rows, k + 1 == n ? bytes : 0 };
+    }
+    return 0;
+}
+
 /* Lists the pieces in the order of the file. */
 static int list_pieces(struct convert *c, struct err *e)
 {
     static const char first[] = ".mlp.experts.0.", any[] = ".mlp.experts.";
+    const bool joins = gguf_is_phi(&c->config);
     c->piece = malloc((c->ts.n + 1) * sizeof *c->piece);
     if (!c->piece)
         return err_set(e, ERR_FAILED, "out of memory for a list of %zu tensors", c->ts.n);
     for (size_t i = 0; i < c->ts.n; i++) {
         const struct tensor *t = &c->ts.t[i];
-        const char *at = strstr(t->name, first);
-        const size_t n = at ? c->config.n_experts : 1;
-        if (!is_used(c, t) || (!at && strstr(t->name, any)))
+        const char *at = strstr(t->name, first), *part[JOINED_MAX];
+        const size_t n = at ? c->config.n_experts : 1, parts = joins ? joined_parts(t->name, part) : 0;
+        if (!is_used(c, t) || (!at && strstr(t->name, any)) || (joins && joined_follows(t->name)))
+            continue;
+        if (parts && list_joined(c, t, part, parts, e))
+            return -1;
+        if (parts)
             continue;
         if (!t->bytes)
             return err_set(e, ERR_INPUT, "%s: tensor \"%s\" has no elements", c->ts.path[t->shard], t->name);
@@ -92,7 +123,8 @@ static int list_pieces(struct convert *c, struct err *e)
             if (!x || x->n_dims != t->n_dims || memcmp(x->dim, t->dim, t->n_dims * sizeof *t->dim))
                 return err_set(e, ERR_INPUT, "%s: tensor \"%s\" is missing or has another shape than %s",
                                c->ts.path[t->shard], name, t->name);
-            c->piece[c->n_pieces++] = (struct piece){ x, at ? n : 0, k + 1 == n ? n * t->bytes : 0 };
+            c->piece[c->n_pieces++] =
+                (struct piece){ x, at ? n : 0, t->dim[0], k + 1 == n ? n * t->bytes : 0 };
         }
     }
     return 0;
@@ -136,13 +168,20 @@ static int put_tensors(struct convert *c, struct err *e)
                            c->ts.path[t->shard], t->name, t->n_dims);
         for (size_t k = 0; k < t->n_dims; k++)
             dim[k] = t->dim[t->n_dims - 1 - k];
+        dim[t->n_dims - 1] = c->piece[i].rows;
         dim[t->n_dims] = experts;
         /* a vector in the file */
         const bool row = t->n_dims == 2 && strstr(t->name, ".shared_expert_gate.");
         gguf_put_tensor(&c->out, name, dim, t->n_dims - row + (experts > 0), t->encoded);
     }
     if (c->has_divisor)
-        gguf_put_tensor(&c->out, "rope_freqs.weight", &(size_t){ c->config.head_dim / 2 }, 1, f32);
+        c->extra[c->n_extras++] = (struct extra){ "rope_freqs.weight", c->divisor };
+    if (c->config.rope.type == ROPE_LONG) {
+        c->extra[c->n_extras++] = (struct extra){ "rope_factors_long.weight", c->config.rope.divisor };
+        c->extra[c->n_extras++] = (struct extra){ "rope_factors_short.weight", c->config.rope.short_divisor };
+    }
+    for (size_t i = 0; i < c->n_extras; i++)
+        gguf_put_tensor(&c->out, c->extra[i].name, &(size_t){ c->config.rotary / 2 }, 1, f32);
     return 0;
 }
 
@@ -236,9 +275,11 @@ static int write_data(struct convert *c, struct err *e)
     }
     if (n && write_slabs(c, n, e))
         return -1;
-    const size_t bytes = c->config.head_dim / 2 * sizeof *c->divisor;
-    return c->has_divisor && (sink_write(&c->sink, c->divisor, bytes, e) || write_padding(c, bytes, e)) ? -1
-                                                                                                        : 0;
+    const size_t bytes = c->config.rotary / 2 * sizeof *c->divisor;
+    for (size_t i = 0; i < c->n_extras; i++)
+        if (sink_write(&c->sink, c->extra[i].x, bytes, e) || write_padding(c, bytes, e))
+            return -1;
+    return 0;
 }
 
 /* ---- the call ---- */

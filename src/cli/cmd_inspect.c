@@ -195,7 +195,8 @@ static int examine(struct inspect *s, struct err *e)
 
 static const char *rope_name(const struct config *c)
 {
-    static const char *const names[] = { "plain", "linear", "llama3", "yarn", "dynamic" };
+    static const char *const names[] = { "plain", "linear", "llama3", "yarn", "dynamic",
+                                         "divided", "longrope" };
     return names[c->rope.type];
 }
 

@@ -37,6 +37,7 @@ static const struct arch {
     bool growing;                               /* queries grow with the position: llama_4_scaling_beta */
     bool gemma;                                 /* config_gemma.c */
     bool unturned;                              /* some layers have no RoPE: read_unturned */
+    bool phi;                                   /* longrope, and a part of a head may turn */
 } archs[] = {
     { "llama", "LlamaForCausalLM", 32000, 4096, 11008, 32, 32, 0, 0, 2048, 1, 2, false, false, true, true,
       true, WINDOW_NONE },
@@ -65,6 +66,8 @@ static const struct arch {
       .wrapper = "Gemma3ForConditionalGeneration", .gemma = true },
     { "smollm3", "SmolLM3ForCausalLM", 128256, 2048, 11008, 36, 16, 4, 0, 32768, 128000, 128001, false, false,
       true, true, true, WINDOW_UNTURNED, .theta = 2e6, .unturned = true },
+    { "phi3", "Phi3ForCausalLM", 32064, 3072, 8192, 32, 32, 0, 0, 4096, 1, 32000, false, false, false, false,
+      false, WINDOW_GIVEN, .eps = 1e-5, .phi = true },
 };
 enum { N_ARCHS = sizeof archs / sizeof *archs };
 
@@ -150,13 +153,13 @@ static const struct arch *find_arch(const struct json *root, struct err *e)
 {
     static const char allowed[] =
         "allowed are llama, mistral, mistral3, ministral3, mixtral, qwen2, qwen3, qwen2_moe, qwen3_moe, "
-        "qwen3_5, qwen3_5_moe, gemma3 and smollm3";
+        "qwen3_5, qwen3_5_moe, gemma3, smollm3 and phi3";
     static const char allowed_names[] =
         "allowed are LlamaForCausalLM, MistralForCausalLM, Mistral3ForConditionalGeneration, "
         "Ministral3ForCausalLM, MixtralForCausalLM, Qwen2ForCausalLM, "
-        "Qwen3ForCausalLM, Qwen2MoeForCausalLM, Qwen3MoeForCausalLM, Qwen3_5ForCausalLM, "
-        "SmolLM3ForCausalLM, Qwen3_5MoeForCausalLM, Gemma3ForCausalLM, and ForConditionalGeneration for the "
-        "last three";
+        "Qwen3ForCausalLM, Qwen2MoeForCausalLM, Qwen3MoeForCausalLM, SmolLM3ForCausalLM, "
+        "Phi3ForCausalLM, Qwen3_5ForCausalLM, Qwen3_5MoeForCausalLM, Gemma3ForCausalLM, and "
+        "ForConditionalGeneration for the last three";
     const struct arch *arch = NULL;
     struct json type, list, name;
     int has_type = get_value(root, "model_type", &type, e),
@@ -277,7 +280,7 @@ static int refuse_foreign(const struct arch *a, const struct json *root, struct 
         if (found < 0)
             return -1;
         if (found && !is_neutral(&v, key->neutral) && !(key->of && strcmp(a->model_type, key->of) == 0) &&
-            !(a->delta && strcmp(key->key, partial) == 0))
+            !((a->delta || a->phi) && strcmp(key->key, partial) == 0))
             return js_bad(&v, e, "this is not implemented for %s models", a->model_type);
     }
     return 0;
@@ -469,14 +472,16 @@ static int read_rope_keys(const struct json *dict, const struct arch *a, struct 
         size_t i = 0;
         while (i < n_known && !js_is(&key, known[i]))
             i++;
-        const bool of_growing = js_is(&key, "llama_4_scaling_beta") || js_is(&key, "max_position_embeddings");
-        if (i == n_known && !is_null(&v) && !(a->growing && of_growing))
+        const bool of_growing = js_is(&key, "llama_4_scaling_beta") || js_is(&key, "max_position_embeddings"),
+                   of_phi = js_is(&key, "long_factor") || js_is(&key, "short_factor");
+        if (i == n_known && !is_null(&v) && !(a->growing && of_growing) && !(a->phi && of_phi))
             return js_bad(&key, e, "this key of %s is not implemented", dict->key[0]);
     }
     return 0;
 }
 
-static int read_rope_type(struct config *c, const struct json *dict, struct err *e)
+/* Older files of Phi-3 call longrope su or yarn. */
+static int read_rope_type(struct config *c, const struct arch *a, const struct json *dict, struct err *e)
 {
     static const struct { const char *name; enum rope_type type; } types[] = {
         { "default", ROPE_PLAIN }, { "linear", ROPE_LINEAR }, { "llama3", ROPE_LLAMA3 },
@@ -487,6 +492,12 @@ static int read_rope_type(struct config *c, const struct json *dict, struct err 
         found = js_get(dict, "type", &v, e);
     if (found <= 0)
         return found;
+    if (a->phi && (js_is(&v, "longrope") || js_is(&v, "su") || js_is(&v, "yarn"))) {
+        c->rope.type = ROPE_LONG;
+        return 0;
+    }
+    if (a->phi && !js_is(&v, "default"))
+        return js_bad(&v, e, "allowed are default and longrope");
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (js_is(&v, types[i].name)) {
             c->rope.type = types[i].type;
@@ -506,14 +517,15 @@ static int need_real(const struct json *in, const char *key, double lo, double h
 }
 
 /* Reads original_max_position_embeddings: from the top level, else from the scaling, else
- * max_position_embeddings. */
-static int read_original(struct config *c, const struct json *root, const struct json *dict, struct err *e)
+ * max_position_embeddings. Of Phi-3 from the top level, else 4,096. */
+static int read_original(struct config *c, const struct arch *a, const struct json *root,
+                         const struct json *dict, struct err *e)
 {
     struct json v;
     int found = js_get(root, "original_max_position_embeddings", &v, e);
-    if (found == 0)
+    if (found == 0 && !a->phi)
         found = js_get(dict, "original_max_position_embeddings", &v, e);
-    c->rope.original = c->max_position;
+    c->rope.original = a->phi ? 4096 : c->max_position;
     return found == 1 ? js_size(&v, 1, CONTEXT_MAX, &c->rope.original, e) : found;
 }
 
@@ -545,9 +557,10 @@ static int read_rotary(struct config *c, const struct arch *a, const struct json
 {
     double older, factor;
     c->rotary = c->head_dim;
-    if (!a->delta)
+    if (!a->delta && !a->phi)
         return 0;
-    if (get_real(root, partial, 0.25, 0, 1, &older, e) || get_real(dict, partial, older, 0, 1, &factor, e))
+    if (get_real(root, partial, a->delta ? 0.25 : 1, 0, 1, &older, e) ||
+        get_real(dict, partial, older, 0, 1, &factor, e))
         return -1;
     c->rotary = (size_t)((double)c->head_dim * factor);
     return c->rotary >= 2 && c->rotary % 2 == 0
@@ -575,13 +588,14 @@ static int read_rope(struct config *c, const struct arch *a, const struct json *
     if (found) {
         if (js_kind(&dict) != JS_OBJECT)
             return js_bad(&dict, e, "allowed is an object");
-        if (read_rope_type(c, &dict, e) || read_rope_keys(&dict, a, e) ||
+        if (read_rope_type(c, a, &dict, e) || read_rope_keys(&dict, a, e) ||
             get_real(&dict, "rope_theta", r->theta, 1, 1e30, &r->theta, e))
             return -1;
         const int has = js_get(&dict, partial, &v, e);
-        if (has < 0 || (has && !a->delta && !is_neutral(&v, ONE)))
+        if (has < 0 || (has && !a->delta && !a->phi && !is_neutral(&v, ONE)))
             return has < 0 ? -1 : js_bad(&v, e, "allowed is 1");
-        if ((r->type == ROPE_LLAMA3 || r->type == ROPE_YARN) && read_original(c, root, &dict, e))
+        if ((r->type == ROPE_LLAMA3 || r->type == ROPE_YARN || r->type == ROPE_LONG) &&
+            read_original(c, a, root, &dict, e))
             return -1;
         if ((r->type == ROPE_LINEAR || r->type == ROPE_DYNAMIC || r->type == ROPE_LLAMA3) &&
             need_real(&dict, "factor", 1, 1e6, &r->factor, e))
@@ -601,7 +615,8 @@ static int read_rope(struct config *c, const struct arch *a, const struct json *
                        root->file, a->model_type);
     if (a->growing && need_real(&dict, "llama_4_scaling_beta", 0, 1e3, &r->growth, e))
         return -1;
-    if (read_rotary(c, a, root, found ? &dict : root, e))
+    if (read_rotary(c, a, root, found ? &dict : root, e) ||
+        (r->type == ROPE_LONG && config_read_long(c, &dict, e)))
         return -1;
     if (r->type == ROPE_YARN && r->theta <= 1)
         return err_set(e, ERR_INPUT, "%s: rope_theta is 1, yarn needs more than 1", root->file);

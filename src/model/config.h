@@ -1,7 +1,7 @@
 /* config.json and generation_config.json of a model, checked. Supported are causal models of Llama, Mistral,
- * Mixtral, Qwen2, Qwen3, Qwen2-MoE, Qwen3-MoE, Qwen3.5, Qwen3.5-MoE, Gemma 3 and SmolLM3. Another one is
- * refused, and so is every key that would change the numbers and is not implemented. The error is one line
- * with file, key and value.
+ * Mixtral, Qwen2, Qwen3, Qwen2-MoE, Qwen3-MoE, Qwen3.5, Qwen3.5-MoE, Gemma 3, SmolLM3, and Phi-3 and
+ * Phi-4. Another one is refused, and so is every key that would change the numbers and is not implemented.
+ * The error is one line with file, key and value.
  *
  * A wrapper of a text model and other towers has the settings of the text model in text_config. Ids and
  * tie_word_embeddings may be in either place.
@@ -27,14 +27,14 @@ enum mixer_kind { MIXER_ATTENTION, MIXER_DELTA };
  * key_heads value heads that follow each other; dealt (GGUF): every key_heads-th one. */
 struct delta_config { size_t key_heads, value_heads, key_dim, value_dim, conv; bool dealt; };
 
-enum rope_type { ROPE_PLAIN, ROPE_LINEAR, ROPE_LLAMA3, ROPE_YARN, ROPE_DYNAMIC, ROPE_DIVIDED };
+enum rope_type { ROPE_PLAIN, ROPE_LINEAR, ROPE_LLAMA3, ROPE_YARN, ROPE_DYNAMIC, ROPE_DIVIDED, ROPE_LONG };
 
 struct rope_config {             /* read from rope_scaling/type or rope_parameters/rope_type */
     enum rope_type type;
     double theta, factor;
     double low_freq_factor, high_freq_factor;   /* llama3 */
     double beta_fast, beta_slow;                /* yarn */
-    double attention_factor;                    /* yarn; 0: derived from mscale or factor */
+    double attention_factor;                    /* yarn, long; 0: derived from mscale or factor */
     double mscale, mscale_all_dim;              /* yarn; 0: not given */
     bool truncate;                              /* yarn: floor/ceil of the correction range (default true) */
     size_t original;                            /* original_max_position_embeddings; 0: not given */
@@ -42,7 +42,12 @@ struct rope_config {             /* read from rope_scaling/type or rope_paramete
     double growth;
     bool within;                                /* linear: max_position counts the scaled positions */
     double local_theta;      /* of the local layers, whose frequencies are not scaled; 0: they turn nothing */
-    float divisor[HEAD_DIM_MAX / 2];            /* divided (GGUF): of each frequency */
+    float divisor[HEAD_DIM_MAX / 2];            /* divided (GGUF), long: of each frequency */
+    /* long (longrope of Phi-3): divisors for texts of up to `original` positions; `shorter`: they hold. The
+     * choice is the model's, and no text changes it: transformers turns to the other divisors where a text
+     * passes `original`, and leaves the keys before as they are. divisor[] holds if max_position is beyond
+     * `original`; --context-scaling short chooses the others and makes `original` the context. */
+    float short_divisor[HEAD_DIM_MAX / 2]; bool shorter;
 };
 
 struct config {
@@ -109,6 +114,9 @@ int config_read_delta(struct config *c, const struct delta_config *missing, cons
 int config_read_gemma(struct config *c, const struct json *root, struct err *e);
 int config_read_local_rope(struct config *c, const struct json *root, struct json *dict, int *found,
                            struct err *e);
+/* Reads longrope (config_long.c, for config_parse): dict is the object with its lists. Needs rotary,
+ * max_position and rope.original. */
+int config_read_long(struct config *c, const struct json *dict, struct err *e);
 /* Reads layer_types, one name for each layer, into windowed[]. */
 int config_read_layer_types(struct config *c, const struct json *v, struct err *e);
 /* The usable length under the scaling; 0 if it exceeds CONTEXT_MAX. */
@@ -127,8 +135,9 @@ int config_read_directory(struct config *c, const char *dir, struct err *e);
 /* Reads the two files from memory (generation = NULL: none), for fuzzing and tests. */
 int config_parse(struct config *c, const char *file, const char *json, size_t n, const char *gen_file,
                  const char *generation, size_t gen_n, struct err *e);
-/* Overrides the scaling by --context-scaling "yarn:F[:ORIG]" or "linear:F", and recomputes the context. The
- * default of ORIG is the original length of a yarn model, else max_position_embeddings. */
+/* Overrides the scaling by --context-scaling "yarn:F[:ORIG]", "linear:F" or (longrope) "short", and computes
+ * the context again. The default of ORIG is the original length of a yarn model, else
+ * max_position_embeddings. */
 int config_scale_context(struct config *c, const char *spec, struct err *e);
 
 /* Computes the inverse frequencies [rotary/2] as Hugging Face's modeling_rope_utils does (float32

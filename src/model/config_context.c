@@ -12,6 +12,8 @@ size_t config_context(const struct config *c)
     double n = (double)c->max_position;
     if (c->rope.type == ROPE_LINEAR && !c->rope.within)
         n *= c->rope.factor;
+    if (c->rope.type == ROPE_LONG && c->rope.shorter)
+        n = MIN(n, (double)c->rope.original);
     if (c->rope.type == ROPE_YARN && (double)c->rope.original * c->rope.factor > n)
         n = (double)c->rope.original * c->rope.factor;
     return n <= CONTEXT_MAX ? (size_t)n : 0;
@@ -34,6 +36,14 @@ static bool scan_number(const char **s, double lo, double hi, double *x)
 int config_scale_context(struct config *c, const char *spec, struct err *e)
 {
     struct config n = *c;
+    if (c->rope.type == ROPE_LONG && strcmp(spec, "short") == 0) {
+        c->rope.shorter = true;
+        c->context = config_context(c);
+        return 0;
+    }
+    if (c->rope.type == ROPE_LONG)
+        return err_set(e, ERR_INPUT, "--context-scaling: found %s, allowed for this %s model is short", spec,
+                       c->model_type);
     if (c->rope.within && c->rope.type != ROPE_PLAIN)
         return err_set(e, ERR_INPUT, "--context-scaling: the positions of this %s model are scaled already",
                        c->model_type);

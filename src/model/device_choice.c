@@ -92,6 +92,7 @@ static const char *lacks_of(const struct device *dev, const struct config *c)
            : c->rope.growth != 0 && gpu                  ? "queries that grow with the position"
            : c->norms_after && gpu                       ? "models with norms after each part"
            : config_has_local(c) && gpu                  ? "layers without RoPE"
+           : c->rotary < c->head_dim && gpu              ? "heads of which a part turns"
                                                          : NULL;
 }
 

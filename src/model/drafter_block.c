@@ -133,7 +133,7 @@ struct device_rows drafter_rows_of(const struct model *m, const struct drafter_r
     return (struct device_rows){ .n = n, .n_seqs = n_seqs, .seq = r->seq, .token = r->token, .pos = r->pos,
                                  .hi = r->hi, .angle = r->angle, .n_node = r->n_node, .node = r->node,
                                  .node_step = r->step, .inv_freq = m->inv_freq,
-                                 .n_freq = m->config.head_dim / 2, .rope_factor = m->rope_factor };
+                                 .n_freq = m->config.rotary / 2, .rope_factor = m->rope_factor };
 }
 
 void drafter_product(const struct model *m, float *y, const struct mat *w, const void *x, const float *bias,

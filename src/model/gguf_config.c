@@ -19,6 +19,7 @@ static const struct arch { const char *name, *type; bool experts, states; } arch
     { "qwen3moe", "qwen3_moe", true, false }, { "qwen35", "qwen3_5", false, true },
     { "qwen35moe", "qwen3_5_moe", true, true }, { "mistral3", NULL, false, false },
     { "gemma3", "gemma3", false, false },     { "smollm3", "smollm3", false, false },
+    { "phi3", "phi3", false, false },
 };
 
 struct meta {                            /* what is being read */
@@ -88,12 +89,13 @@ static int read_arch(struct meta *m)
         }
     return gguf_bad(m->g, "general.architecture", m->e,
                     "found %.*s, allowed are llama (with Mistral and Mixtral), mistral3, qwen2, qwen3, "
-                    "qwen2moe, qwen3moe, qwen35, qwen35moe, gemma3 and smollm3",
+                    "qwen2moe, qwen3moe, qwen35, qwen35moe, gemma3, smollm3 and phi3",
                     (int)MIN(s.n, (size_t)60), (const char *)s.p);
 }
 
 static bool is_mistral3(const struct meta *m) { return strcmp(m->arch, "mistral3") == 0; }
 static bool is_gemma(const struct meta *m) { return strcmp(m->arch, "gemma3") == 0; }
+static bool is_phi(const struct meta *m) { return strcmp(m->arch, "phi3") == 0; }
 
 /* How the queries of mistral3 grow with the position (struct rope_config), and the ratio of YaRN's factors;
  * zeros of other models. */
@@ -123,9 +125,9 @@ static int check_foreign(const struct meta *m)
         { "attn_logit_softcapping", 0 }, { "final_logit_softcapping", 0 }, { "logit_scale", 1 },
         { "embedding_scale", 1 }, { "residual_scale", 1 }, { "attention.scale", 0 },
         { "attention.clamp_kqv", 0 }, { "attention.max_alibi_bias", 0 },
-        { "rope.scaling.attn_factor", 1 }, { "rope.scaling.yarn_ext_factor", 1 },
-        { "rope.scaling.yarn_attn_factor", 1 },
-        /* of mistral3: read_growth */
+        { "rope.scaling.yarn_ext_factor", 1 }, { "rope.scaling.yarn_attn_factor", 1 },
+        /* of phi3: gguf_rope.c; of mistral3: read_growth */
+        { "rope.scaling.attn_factor", 1 },
         { "attention.temperature_scale", 0 }, { "rope.scaling.yarn_log_multiplier", 0 },
     };
     const size_t n = sizeof foreign / sizeof *foreign - (is_mistral3(m) ? 2 : 0);
@@ -135,7 +137,8 @@ static int check_foreign(const struct meta *m)
         char key[KEY_BYTES];
         if (gguf_real(m->g, key_of(key, m, foreign[i].name), -1e30, 1e30, &x, m->e) < 0)
             return -1;
-        if (x != foreign[i].neutral)
+        if (x != foreign[i].neutral &&
+            !(is_phi(m) && strcmp(foreign[i].name, "rope.scaling.attn_factor") == 0))
             return gguf_bad(m->g, key, m->e, "found %g, this is not implemented; allowed is %g", x,
                             foreign[i].neutral);
     }
@@ -259,7 +262,8 @@ static int write_shape(const struct meta *m, size_t *head_dim, size_t *rope_dim,
                         HEAD_DIM_MAX);
     value_dim = *rope_dim = *head_dim;
     if (read_uint(m, "attention.value_length", 0, *head_dim, *head_dim, &value_dim) < 0 ||
-        read_uint(m, "rope.dimension_count", 0, m->a->states ? 2 : *head_dim, *head_dim, rope_dim) < 0)
+        read_uint(m, "rope.dimension_count", 0, m->a->states || is_phi(m) ? 2 : *head_dim, *head_dim,
+                  rope_dim) < 0)
         return -1;
     if (*rope_dim % 2)
         return gguf_bad(m->g, key_of(key, m, "rope.dimension_count"), m->e, "%zu, allowed are even numbers",
@@ -301,8 +305,9 @@ static int write_rope(const struct meta *m, size_t head_dim, size_t rope_dim, si
         read_real(m, "rope.scaling.yarn_beta_slow", 1e-6, 1e6, &beta_slow) < 0)
         return -1;
     const bool linear = type.n == 6 && memcmp(type.p, "linear", 6) == 0,
-               yarn = type.n == 4 && memcmp(type.p, "yarn", 4) == 0;
-    if (!linear && !yarn && (type.n != 4 || memcmp(type.p, "none", 4)))
+               yarn = type.n == 4 && memcmp(type.p, "yarn", 4) == 0,
+               by_tensors = is_phi(m) && type.n == 8 && memcmp(type.p, "longrope", 8) == 0;
+    if (!linear && !yarn && !by_tensors && (type.n != 4 || memcmp(type.p, "none", 4)))
         return gguf_bad(m->g, key, m->e, "found %.*s, allowed are none, linear and yarn",
                         (int)MIN(type.n, (size_t)60), (const char *)type.p);
     if (read_growth(m, original, &growth, &mscale))
@@ -315,7 +320,7 @@ static int write_rope(const struct meta *m, size_t head_dim, size_t rope_dim, si
         jw_open(m->w, "full_attention", '{');
     }
     write_float(m->w, "rope_theta", base);
-    if (m->a->states)                    /* config.c rounds the product down */
+    if (m->a->states || is_phi(m))       /* config.c rounds the product down */
         write_float(m->w, "partial_rotary_factor",
                     rope_dim < head_dim ? ((double)rope_dim + 0.5) / (double)head_dim : 1);
     const bool scaled = factor != 0 && factor != 1 && (linear || yarn);
@@ -383,7 +388,7 @@ static int write_window(const struct meta *m)
     if (is_gemma(m) ? need_uint(m, "attention.sliding_window", 0, INT32_MAX, &window)
                     : read_uint(m, "attention.sliding_window", 0, 0, INT32_MAX, &window) < 0)
         return -1;
-    if (window && strcmp(m->arch, "llama") && !is_gemma(m))
+    if (window && strcmp(m->arch, "llama") && !is_gemma(m) && !is_phi(m))
         return gguf_bad(m->g, key_of(key, m, "attention.sliding_window"), m->e,
                         "found %zu, for %s this is not implemented; allowed is 0", window, m->arch);
     if (window && !is_gemma(m) && gguf_find(m->g, key_of(key, m, "attention.sliding_window_pattern")))

@@ -19,6 +19,13 @@ static bool ends_in(const char *s, const char *end)
     return n >= n_end && strcmp(s + n - n_end, end) == 0;
 }
 
+bool gguf_is_phi(const struct config *c) { return strcmp(c->model_type, "phi3") == 0; }
+
+bool gguf_is_llama(const struct config *c)
+{
+    return strncmp(c->model_type, "qwen", 4) && strcmp(c->model_type, "gemma3") && !gguf_is_phi(c);
+}
+
 struct gguf_form gguf_form(const struct config *c, const char *name)
 {
     const size_t keys = 2 * c->delta.key_heads * c->delta.key_dim, dim = c->delta.value_dim;

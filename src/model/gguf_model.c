@@ -3,6 +3,8 @@
 #include "src/model/gguf_model.h"
 
 #include "src/model/expert_tensors.h"
+#include "src/model/gguf_form.h"
+#include "src/model/joined_tensors.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -29,6 +31,8 @@ static const struct name { const char *gguf, *hf;
     { "ffn_gate.weight", "mlp.gate_proj.weight" },       { "ffn_gate.bias", "mlp.gate_proj.bias" },
     { "ffn_up.weight", "mlp.up_proj.weight" },           { "ffn_up.bias", "mlp.up_proj.bias" },
     { "ffn_down.weight", "mlp.down_proj.weight" },       { "ffn_down.bias", "mlp.down_proj.bias" },
+    /* joined_tensors.c splits them */
+    { "attn_qkv.weight", "self_attn.qkv_proj.weight" },  { "attn_qkv.bias", "self_attn.qkv_proj.bias" },
     /* of all experts; expert_tensors.c splits them */
     { "ffn_gate_inp.weight", "mlp.gate.weight" },
     { "ffn_gate_exps.weight", "mlp.experts.gate_proj.weight" },
@@ -52,6 +56,12 @@ static const struct name { const char *gguf, *hf;
     { "post_attention_norm.weight", "post_attention_layernorm.weight" },
     { "ffn_norm.weight", "pre_feedforward_layernorm.weight" },
     { "post_ffw_norm.weight", "post_feedforward_layernorm.weight" },
+}, in_phi[] = {                          /* in place of those above */
+    { "ffn_up.weight", "mlp.gate_up_proj.weight" },
+}, parts_of_phi[] = {                    /* where the parts of joined tensors are */
+    { "attn_qkv.weight", "self_attn.q_proj.weight" }, { "attn_qkv.weight", "self_attn.k_proj.weight" },
+    { "attn_qkv.weight", "self_attn.v_proj.weight" }, { "ffn_up.weight", "mlp.gate_proj.weight" },
+    { "ffn_up.weight", "mlp.up_proj.weight" },
 }, drafting[] = {                        /* of the layer that only drafts; whole names */
     { "nextn.eh_proj.weight", "mtp.fc.weight" }, { "nextn.enorm.weight", "mtp.pre_fc_norm_embedding.weight" },
     { "nextn.hnorm.weight", "mtp.pre_fc_norm_hidden.weight" },
@@ -61,7 +71,6 @@ static const struct name { const char *gguf, *hf;
 };
 #define LENGTH(a) (sizeof(a) / sizeof *(a))
 enum { NAME_BYTES = 96 };
-static const char rope_freqs[] = "rope_freqs.weight";
 
 /* The layer of a name "blk.N.REST", and *rest. SIZE_MAX for any other name. */
 static size_t layer_of(const char *name, const char **rest)
@@ -112,9 +121,11 @@ static bool hf_name(char to[NAME_BYTES], const char *name, const struct config *
         return false;
     if (hybrid && hybrid_name(to, rest, prefix, drafts))
         return true;
-    for (size_t i = 0; c->norms_after && i < LENGTH(in_gemma); i++)
-        if (strcmp(rest, in_gemma[i].gguf) == 0) {
-            snprintf(to, NAME_BYTES, "%s%s", prefix, in_gemma[i].hf);
+    const struct name *own = c->norms_after ? in_gemma : in_phi;
+    const size_t n_own = c->norms_after ? LENGTH(in_gemma) : gguf_is_phi(c) ? LENGTH(in_phi) : 0;
+    for (size_t i = 0; i < n_own; i++)
+        if (strcmp(rest, own[i].gguf) == 0) {
+            snprintf(to, NAME_BYTES, "%s%s", prefix, own[i].hf);
             return true;
         }
     for (size_t i = 0; i < LENGTH(in_layer); i++)
@@ -168,9 +179,18 @@ static void gguf_gemma_name(char *to, size_t size, const char *name)
     spell_layer(to, size, name, in_gemma, LENGTH(in_gemma));
 }
 
+static void gguf_phi_name(char *to, size_t size, const char *name)
+{
+    gguf_name(to, size, name);
+    spell_layer(to, size, name, parts_of_phi, LENGTH(parts_of_phi));
+}
+
 gguf_spell *gguf_speller(const struct config *c)
 {
-    return config_is_hybrid(c) ? gguf_hybrid_name : c->norms_after ? gguf_gemma_name : gguf_name;
+    return config_is_hybrid(c)   ? gguf_hybrid_name
+           : c->norms_after      ? gguf_gemma_name
+           : gguf_is_phi(c)      ? gguf_phi_name
+                                 : gguf_name;
 }
 
 void gguf_draft_name(char *to, size_t size, const char *name, size_t layer)
@@ -304,57 +324,28 @@ static int open_parts(struct gguf_model *m, const char *path, struct err *e)
 
 /* ---- tensors ---- */
 
-bool gguf_is_llama(const struct config *c)
-{
-    return strncmp(c->model_type, "qwen", 4) && strcmp(c->model_type, "gemma3");
-}
-
 static bool ends_in(const char *s, const char *end)
 {
     const size_t n = strlen(s), n_end = strlen(end);
     return n >= n_end && strcmp(s + n - n_end, end) == 0;
 }
 
-/* Adds a tensor of a file under its Hugging Face name: rows [row, row + rows) of it. *room: for the names. */
-static void add(struct gguf_model *m, size_t part, const struct gguf_tensor *t, const char *name, size_t row,
-                size_t rows, char **room)
+/* Adds a tensor of a file under its Hugging Face name. *room: for the names. */
+static void add(struct gguf_model *m, size_t part, const struct gguf_tensor *t, const char *name, char **room)
 {
     struct tensor *to = &m->ts.t[m->ts.n++];
-    const size_t row_bytes = t->bytes / t->dim[t->n_dims - 1];
     *to = (struct tensor){ .dtype_name = t->type->name, .dtype = t->type->dtype, .n_dims = t->n_dims,
-                           .shard = (int)part, .offset = t->offset + row * row_bytes,
-                           .bytes = rows * row_bytes };
+                           .shard = (int)part, .offset = t->offset, .bytes = t->bytes,
+                           .n_elements = t->n_elements };
     for (size_t i = 0; i < t->n_dims; i++)
         to->dim[i] = t->dim[t->n_dims - 1 - i];
-    to->dim[0] = rows;
     if (t->n_dims == 1 && ends_in(name, ".mlp.shared_expert_gate.weight"))
-        to->n_dims = 2, to->dim[1] = rows, to->dim[0] = 1;
-    to->n_elements = t->n_elements / t->dim[t->n_dims - 1] * rows;
-    if (gguf_is_llama(&m->config) && (strstr(name, "self_attn.q_proj.") || strstr(name, "self_attn.k_proj.")))
-        to->head_rows = m->config.head_dim;
+        to->n_dims = 2, to->dim[1] = to->dim[0], to->dim[0] = 1;
     to->name = strcpy(*room, name);
     *room += strlen(name) + 1;
     to->stored_name = strcpy(*room, t->name);
     *room += strlen(t->name) + 1;
     m->ts.data_bytes += to->bytes;
-}
-
-/* Adds the three parts of a joined tensor of q, k and v. */
-static int add_joined(struct gguf_model *m, size_t part, const struct gguf_tensor *t, size_t layer,
-                      const char *kind, char **room, struct err *e)
-{
-    const struct config *c = &m->config;
-    const size_t q = c->n_heads * c->head_dim, kv = c->n_kv_heads * c->head_dim;
-    const struct { const char *name; size_t rows; } of[] = { { "q", q }, { "k", kv }, { "v", kv } };
-    if (t->dim[t->n_dims - 1] != q + 2 * kv || t->n_elements % (q + 2 * kv) || t->n_dims > 2)
-        return err_set(e, ERR_INPUT, "%s: tensor \"%s\": %zu rows, the metadata need %zu", m->part[part].file,
-                       t->name, t->dim[t->n_dims - 1], q + 2 * kv);
-    for (size_t i = 0, row = 0; i < 3; row += of[i++].rows) {
-        char name[NAME_BYTES];
-        snprintf(name, sizeof name, "model.layers.%zu.self_attn.%s_proj.%s", layer, of[i].name, kind);
-        add(m, part, t, name, row, of[i].rows, room);
-    }
-    return 0;
 }
 
 static int add_tensor(struct gguf_model *m, size_t part, const struct gguf_tensor *t, char **room,
@@ -363,48 +354,18 @@ static int add_tensor(struct gguf_model *m, size_t part, const struct gguf_tenso
     char name[NAME_BYTES];
     const char *rest = "";
     const size_t layer = layer_of(t->name, &rest);
-    if (strcmp(t->name, rope_freqs) == 0) {
-        add(m, part, t, t->name, 0, t->dim[t->n_dims - 1], room);
+    if (gguf_is_of_rope(t->name)) {
+        add(m, part, t, t->name, room);
         return 0;
     }
     const bool hybrid = config_is_hybrid(&m->config);
     if (layer != SIZE_MAX && layer >= m->config.n_layers + hybrid)
         return err_set(e, ERR_INPUT, "%s: tensor \"%s\": block_count is %zu", m->part[part].file, t->name,
                        m->config.n_layers);
-    if (layer != SIZE_MAX && !hybrid &&
-        (strcmp(rest, "attn_qkv.weight") == 0 || strcmp(rest, "attn_qkv.bias") == 0))
-        return add_joined(m, part, t, layer, rest + strlen("attn_qkv."), room, e);
     if (!hf_name(name, t->name, &m->config))
         return err_set(e, ERR_INPUT, "%s: tensor \"%s\" is not one of a %s model", m->part[part].file,
                        t->name, m->config.model_type);
-    add(m, part, t, name, 0, t->dim[t->n_dims - 1], room);
-    return 0;
-}
-
-/* Reads rope_freqs.weight: factors by which the frequencies are divided. */
-static int read_rope_freqs(struct gguf_model *m, struct err *e)
-{
-    struct config *c = &m->config;
-    for (size_t i = 0; i < m->n; i++) {
-        const struct gguf_tensor *t = gguf_tensor(&m->part[i], rope_freqs);
-        const char *file = m->part[i].file;
-        if (!t)
-            continue;
-        if (c->rope.type != ROPE_PLAIN || !gguf_is_llama(c))
-            return err_set(e, ERR_INPUT, "%s: tensor \"%s\" in a %s model%s", file, t->name, c->model_type,
-                           c->rope.type == ROPE_PLAIN ? "" : " with rope.scaling");
-        if (t->type->dtype != DT_F32 || t->n_elements != c->head_dim / 2)
-            return err_set(e, ERR_INPUT, "%s: tensor \"%s\": %s [%zu], needed is F32 [%zu]", file, t->name,
-                           t->type->name, t->n_elements, c->head_dim / 2);
-        if (read_at(m->ts.fd[i], file, c->rope.divisor, t->offset, t->bytes, e))
-            return -1;
-        for (size_t k = 0; k < c->head_dim / 2; k++)
-            if (!(isfinite(c->rope.divisor[k]) && c->rope.divisor[k] > 0))
-                return err_set(e, ERR_INPUT,
-                               "%s: tensor \"%s\": element %zu is %g, allowed are numbers above 0", file,
-                               t->name, k, (double)c->rope.divisor[k]);
-        c->rope.type = ROPE_DIVIDED;
-    }
+    add(m, part, t, name, room);
     return 0;
 }
 
@@ -450,15 +411,20 @@ static int list_tensors(struct gguf_model *m, struct err *e)
     m->ts.spell = gguf_speller(&m->config);
     for (size_t i = 0; i < m->n; i++)
         n += m->part[i].n_tensors;
-    char *room = tensors_extend(&m->ts, m->part[0].file, 3 * n, 3 * n * (NAME_BYTES + GGUF_NAME_MAX + 1), e);
+    char *room = tensors_extend(&m->ts, m->part[0].file, n, n * (NAME_BYTES + GGUF_NAME_MAX + 1), e);
     if (!room)
         return -1;
     for (size_t i = 0; i < m->n; i++)
         for (size_t k = 0; k < m->part[i].n_tensors; k++)
             if (add_tensor(m, i, &m->part[i].tensor[k], &room, e))
                 return -1;
-    return tensors_sort(&m->ts, e) || tensors_split_experts(&m->ts, e) || read_rope_freqs(m, e) ||
-           use_tensors(m, e) ? -1 : 0;
+    if (tensors_sort(&m->ts, e) || tensors_split_joined(&m->ts, &m->config, e) ||
+        tensors_split_experts(&m->ts, e))
+        return -1;
+    for (size_t i = 0; i < m->ts.n && gguf_is_llama(&m->config); i++)
+        if (strstr(m->ts.t[i].name, "self_attn.q_proj.") || strstr(m->ts.t[i].name, "self_attn.k_proj."))
+            m->ts.t[i].head_rows = m->config.head_dim;
+    return gguf_read_rope(m, e) || use_tensors(m, e) ? -1 : 0;
 }
 
 int gguf_model_open(struct gguf_model *m, const char *path, struct err *e)

@@ -1,8 +1,8 @@
 /* A GGUF file as a model: its configuration and its tensors under the names of Hugging Face. Architectures
  * are llama (Mistral and Mixtral included), mistral3, qwen2, qwen3, qwen2moe, qwen3moe, qwen35, qwen35moe,
- * gemma3 and smollm3. Others, and every key that changes the numbers and that longhand does not know, are
- * refused by name. The value heads of a hybrid keep the order of the file (struct delta_config). A file split
- * into parts (NAME-00001-of-00003.gguf) is given by its first part. */
+ * gemma3, smollm3 and phi3. Others, and every key that changes the numbers and that longhand does not know,
+ * are refused by name. The value heads of a hybrid keep the order of the file (struct delta_config). A file
+ * split into parts (NAME-00001-of-00003.gguf) is given by its first part. */
 #pragma once
 #include "src/model/config.h"
 #include "src/model/gguf.h"
@@ -27,9 +27,10 @@ struct tensors gguf_take_tensors(struct gguf_model *m);
 typedef void gguf_spell(char *to, size_t size, const char *name);
 gguf_spell *gguf_speller(const struct config *c);
 void gguf_draft_name(char *to, size_t size, const char *name, size_t layer);
-/* Whether the files have q and k rows in the order of architecture llama, and may have biases: of the first
- * layer. */
-bool gguf_is_llama(const struct config *c);
+/* Frequencies of RoPE that files have as tensors (gguf_rope.c, for gguf_model_open): whether a tensor is one
+ * of them; reads them into the configuration. */
+bool gguf_is_of_rope(const char *name);
+int gguf_read_rope(struct gguf_model *m, struct err *e);
 /* Writes the metadata that gguf_config reads back as c. ERR_INPUT: GGUF has no key for a setting of c.
  * drafts: the file has a draft layer after the others. divisor receives rope_freqs.weight [head_dim/2];
  * *has_divisor: whether c needs it. */

@@ -74,6 +74,13 @@ static int put_rope(const struct putting *p, float *divisor, bool *has_divisor)
         find_divisors(p->c, divisor);
         return 0;
     }
+    if (r->type == ROPE_LONG) {          /* and the two lists, as tensors */
+        float f[HEAD_DIM_MAX / 2], factor;
+        config_rope(p->c, f, &factor);
+        put_uint(p, "rope.scaling.original_context_length", r->original);
+        put_real(p, "rope.scaling.attn_factor", (double)factor);
+        return 0;
+    }
     if (r->type != ROPE_LINEAR && r->type != ROPE_YARN)
         return lacks(p, "rope_type dynamic");
     const bool yarn = r->type == ROPE_YARN;
@@ -145,7 +152,7 @@ static const char *arch_of(const struct config *c)
     static const char *const others[][2] = { { "qwen2_moe", "qwen2moe" }, { "qwen3_moe", "qwen3moe" },
                                              { "qwen3_5", "qwen35" }, { "qwen3_5_moe", "qwen35moe" },
                                              { "ministral3", "mistral3" }, { "gemma3", "gemma3" },
-                                             { "smollm3", "smollm3" } };
+                                             { "smollm3", "smollm3" }, { "phi3", "phi3" } };
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (strcmp(c->model_type, others[i][0]) == 0)
             return others[i][1];

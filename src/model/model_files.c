@@ -9,6 +9,7 @@
 
 #include "src/model/encode.h"
 #include "src/model/gguf_model.h"
+#include "src/model/joined_tensors.h"
 #include "src/model/safetensors.h"
 
 bool model_is_file(const char *place)
@@ -32,8 +33,16 @@ int config_read(struct config *c, const char *place, struct err *e)
 int tensors_open(struct tensors *ts, const char *place, struct err *e)
 {
     struct gguf_model m;
-    if (!model_is_file(place))
-        return safetensors_open_holed(ts, place, e);
+    if (!model_is_file(place)) {
+        struct config c;
+        if (safetensors_open_holed(ts, place, e))
+            return -1;
+        if (!tensors_have_joined(ts) ||
+            (config_read_directory(&c, place, e) == 0 && tensors_split_joined(ts, &c, e) == 0))
+            return 0;
+        tensors_close(ts);
+        return -1;
+    }
     *ts = (struct tensors){ 0 };
     if (gguf_model_open(&m, place, e))
         return -1;

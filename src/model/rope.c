@@ -1,5 +1,6 @@
 /* Rotary frequencies, step by step as transformers' modeling_rope_utils computes them in float32. Powers
  * and logarithms (kernels/exp_d.h) are rounded where torch rounds. Start at config_rope. */
+#include <math.h>
 #include <string.h>
 
 #include "kernels/exp_d.h"
@@ -85,6 +86,17 @@ static void llama3(const struct config *c, float *inv_freq)
     }
 }
 
+static void longrope(const struct config *c, const float *power, float *inv_freq, float *attention_factor)
+{
+    const struct rope_config *r = &c->rope;
+    const float *divisor = r->shorter ? r->short_divisor : r->divisor;
+    *attention_factor = r->attention_factor != 0 ? (float)r->attention_factor
+                        : r->factor <= 1 ? 1
+                        : (float)sqrt(1 + log_d(r->factor) / log_d((double)r->original));
+    for (size_t i = 0; i < c->rotary / 2; i++)
+        inv_freq[i] = 1 / (divisor[i] * power[i]);
+}
+
 void rope_powers(const struct config *c, float *power)
 {
     const struct rope_config *r = &c->rope;
@@ -117,6 +129,8 @@ void rope_frequencies(const struct config *c, const float *power, float *inv_fre
         yarn(c, power, inv_freq, attention_factor);
     if (c->rope.type == ROPE_LLAMA3)
         llama3(c, inv_freq);
+    if (c->rope.type == ROPE_LONG)
+        longrope(c, power, inv_freq, attention_factor);
 }
 
 bool config_rope_local(const struct config *c, float *inv_freq)

@@ -20,8 +20,9 @@ const struct option options_table[] = {
       F(model), MODELS, MAIN,
       "The model: a Hugging Face directory, a GGUF file (of a split file the first part), or the name of a "
       "model in a cache of this machine: org/name or org/name:QUANT of Hugging Face, llama.cpp or LM Studio, "
-      "name or name:TAG of Ollama. Supported are Llama, Mistral, Qwen2 and Qwen3, on a CPU also "
-      "Gemma 3, SmolLM3, Ministral 3, Mixtral, Qwen2-MoE, Qwen3-MoE, and Qwen3.5 to 3.8 (dense and MoE)." },
+      "name or name:TAG of Ollama. Supported are Llama, Mistral, Phi-3, Phi-4, Qwen2 and Qwen3, on a CPU "
+      "also Gemma 3, SmolLM3, Ministral 3, Mixtral, Qwen2-MoE, Qwen3-MoE, and Qwen3.5 to 3.8 (dense and "
+      "MoE)." },
     { "model", "-m -hf -hfr --hf-repo", "DIR", VERB_WORK | VERB_RESUME | VERB_EXTEND | VERB_FORK, TEXT,
       F(model), STORE, 0,
       "The new place of a model that was moved. Its files must have the fingerprint that the jobs "
@@ -103,7 +104,8 @@ const struct option options_table[] = {
     { "context-scaling", "--rope-scaling", "yarn:F[:ORIG]", VERBS_WRITE | VERB_SCORE | VERB_INSPECT, TEXT,
       J(scaling), MODELS, STORED | DECIDES,
       "Stretch the context F times. ORIG is the length that the model was trained for. linear:F is "
-      "supported too.", .shown = "the model's own" },
+      "supported too. short, of Phi-3 and Phi-4 with longrope: the original context and its frequencies, "
+      "where transformers would change them within a text.", .shown = "the model's own" },
     { "rope-scale", "", "F", VERBS_WRITE | VERB_SCORE | VERB_INSPECT, TEXT, F(rope_scale), MODELS, HIDDEN,
       "The F of --context-scaling." },
     { "yarn-orig-ctx", "", "ORIG", VERBS_WRITE | VERB_SCORE | VERB_INSPECT, SIZE, F(yarn_orig_ctx), MODELS,

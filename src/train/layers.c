@@ -207,13 +207,13 @@ void norm_backward(const struct layers *l, float *dx, float *dy, const float *x,
 void rotate(const struct layers *l, float *x, size_t ldx, size_t heads, const float *cos, const float *sin,
             bool back)
 {
-    const size_t dim = l->m->config.head_dim, half = dim / 2;
+    const size_t dim = l->m->config.head_dim, half = l->m->config.rotary / 2;
     float angle[HEAD_DIM_MAX / 2];
     for (size_t r = 0; r < l->rows; r++) {
         for (size_t i = 0; i < half; i++)
             angle[i] = back ? -sin[r * half + i] : sin[r * half + i];
         for (size_t h = 0; h < heads; h++)
-            l->m->ops->rope(x + r * ldx + h * dim, cos + r * half, angle, dim);
+            l->m->ops->rope(x + r * ldx + h * dim, cos + r * half, angle, 2 * half);
     }
 }
 

@@ -210,7 +210,7 @@ void train_score_rows(struct train_score *s, const struct xent *loss, const int3
 
 void train_angles(const struct model *m, const struct train_window *win, size_t n, float *cos, float *sin)
 {
-    const size_t half = m->config.head_dim / 2;
+    const size_t half = m->config.rotary / 2;
     for (size_t i = 0; i < n; i++)
         rope_angles(cos + i * half, sin + i * half, i + (i >= win->skip_at ? win->skip : 0), m->inv_freq,
                     half, m->rope_factor);

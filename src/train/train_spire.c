@@ -225,14 +225,14 @@ static void attend_item(void *ctx, size_t head, size_t thread)
 static void rotate_keys(const struct trainer *t, float *kv, size_t r0, int by, bool back)
 {
     const struct config *c = &t->m->config;
-    const size_t ld = 2 * c->n_kv_heads * c->head_dim, half = c->head_dim / 2;
+    const size_t ld = 2 * c->n_kv_heads * c->head_dim, half = c->rotary / 2;
     rotate(t->l, kv + r0 * ld, ld, c->n_kv_heads, t->cos[by] + r0 * half, t->sin[by] + r0 * half, back);
 }
 
 static void rotate_queries(const struct trainer *t, float *q, size_t r0, bool back)
 {
     const struct config *c = &t->m->config;
-    const size_t ld = c->n_heads * c->head_dim, half = c->head_dim / 2;
+    const size_t ld = c->n_heads * c->head_dim, half = c->rotary / 2;
     rotate(t->l, q + r0 * ld, ld, c->n_heads, t->cos[0] + r0 * half, t->sin[0] + r0 * half, back);
 }
 
@@ -242,7 +242,7 @@ static void rotate_queries(const struct trainer *t, float *q, size_t r0, bool ba
 static void read_model(struct trainer *t, const struct train_window *win)
 {
     const struct model *m = t->m;
-    const size_t half = m->config.head_dim / 2, d = t->d, act = dtype_size(m->compute);
+    const size_t half = m->config.rotary / 2, d = t->d, act = dtype_size(m->compute);
     train_angles(m, win, t->rows, t->cos[1], t->sin[1]);
     for (size_t pos = 0; pos < t->rows; pos++) {
         const size_t r = row_of(t, pos);

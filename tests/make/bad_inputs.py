@@ -358,6 +358,26 @@ def config():
     case("c14_window_without_switch", smollm3, sliding_window=16, no_rope_layers=[1, 0],
          layer_types=["full_attention", "sliding_attention"])
     case("c14_llama_without_rope", no_rope_layers=[1, 0])
+    phi3, half = dict(SMALL, model_type="phi3"), SMALL["hidden_size"] // SMALL["num_attention_heads"] // 2
+    scaling = {"type": "longrope", "long_factor": [2.0] * half, "short_factor": [1.0] * half}
+    case("c15_longrope", phi3, rope_scaling=scaling)
+    for key in ["long_factor", "short_factor"]:
+        lists = {"missing": None, "number": 2, "empty": [], "string": ["1"] * half,
+                 "short": [1.0] * (half - 1), "long": [1.0] * (half + 1), "zero": [0] + [1.0] * (half - 1),
+                 "huge": [1e30] + [1.0] * (half - 1)}
+        for name, value in lists.items():
+            changed = {k: v for k, v in {**scaling, key: value}.items() if v is not None}
+            case("c15_%s_%s" % (key, name), phi3, rope_scaling=changed)
+    for name in ["0", "minus_1", "2p31", "string", "list"]:
+        case("c15_original_%s" % name, phi3, rope_scaling=scaling,
+             original_max_position_embeddings=values[name])
+    case("c15_original_1", phi3, rope_scaling=scaling, original_max_position_embeddings=1)
+    case("c15_factor_string", phi3, rope_scaling=dict(scaling, factor="4"))
+    case("c15_attention_factor_0", phi3, rope_scaling=dict(scaling, attention_factor=0))
+    case("c15_linear", phi3, rope_scaling={"type": "linear", "factor": 2.0})
+    for name, value in {"0": 0, "above_1": 1.5, "odd": 1.6 / half, "string": "0.5"}.items():
+        case("c15_partial_%s" % name, phi3, partial_rotary_factor=value)
+    case("c15_llama_lists", rope_scaling=dict(scaling, type="linear", factor=2.0))
     write("config/key_twice.json", config_text(SMALL).replace('"vocab_size": 100',
         '"vocab_size": 100, "vocab\\u005fsize": 100'))
     twice = '={"type": "linear", "factor": 2, "factor": 3}'

@@ -75,7 +75,10 @@ TEKKEN = (WORD % ("*", "+") + "|" + WORD % ("+", "*") +
           r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 QWEN2 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|"
          r"\s*[\r\n]+|\s+(?!\S)|\s+")
-PATTERNS = {"llama3": LLAMA3, "qwen3.5": QWEN35, "tekken": TEKKEN}
+CONTRACTION = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+GPT4O = (WORD % ("*", "+") + CONTRACTION + "|" + WORD % ("+", "*") + CONTRACTION +
+         r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+PATTERNS = {"llama3": LLAMA3, "qwen3.5": QWEN35, "tekken": TEKKEN, "gpt4o": GPT4O}
 
 
 def byte_tokenizer(text, size, kind, bos):
@@ -168,6 +171,12 @@ SMOLLM3_CFG = {**LLAMA, "architectures": ["SmolLM3ForCausalLM"], "model_type": "
                "num_hidden_layers": 4, "rope_theta": 50000.0, "attention_bias": False, "mlp_bias": False,
                "pad_token_id": 0, "use_sliding_window": False, "sliding_window": None,
                "no_rope_layer_interval": 4, "no_rope_layers": [1, 1, 1, 0], "tie_word_embeddings": True}
+
+# Joined tensors. The texts are longer than the original length, so transformers takes the long list.
+PHI3_CFG = {**LLAMA, "architectures": ["Phi3ForCausalLM"], "model_type": "phi3", "pad_token_id": 0,
+            "original_max_position_embeddings": 8192, "sliding_window": None}
+LONGROPE = {"type": "longrope", "long_factor": [1.0, 1.7, 2.5, 4.0, 9.0, 20.5],
+            "short_factor": [1.0, 1.0, 1.1, 1.2, 1.5, 2.0]}
 
 # Mixtures of experts. EACH: tensors of each expert, as published; otherwise fused, as transformers has them.
 MIXTRAL_CFG = {**LLAMA, "architectures": ["MixtralForCausalLM"], "model_type": "mixtral",
@@ -451,6 +460,27 @@ FIXTURES = {
         controls={"window + 1": {"set": {"sliding_window": 66}},
                   "a layer more turns": {"set": {"no_rope_layers": [1, 1, 1, 0], "layer_types": [
                       "full_attention", "full_attention", "full_attention", "sliding_attention"]}}}),
+    # Phi-3-mini-4k: a window in every layer, as many KV heads as heads, no scaling
+    "phi3-window-bf16": dict(dtype="bf16", tok="metaspace", drop=["num_key_value_heads"], config={
+        **PHI3_CFG, "sliding_window": 90, "vocab_size": 309, "rope_scaling": None, "rope_theta": 10000.0},
+        controls={"window + 1": {"set": {"sliding_window": 91}},
+                  "no window": {"set": {"sliding_window": None}}}),
+    # Phi-4-mini: three quarters of a head turn, longrope beyond its original length, tied
+    "phi4mini-bf16": dict(dtype="bf16", tok="gpt4o", config={
+        **PHI3_CFG, "hidden_size": 64, "partial_rotary_factor": 0.75, "original_max_position_embeddings": 256,
+        "rope_theta": 10000.0, "rope_scaling": LONGROPE, "tie_word_embeddings": True},
+        controls={"the short list": {"set": {"rope_scaling": {**LONGROPE, "long_factor": [1.0, 1.0, 1.1, 1.2,
+                                                                                          1.5, 2.0]}}},
+                  "attention factor": {"set": {"rope_scaling": {**LONGROPE, "attention_factor": 1.0}}},
+                  "no scaling": {"set": {"rope_scaling": None}}, "KV heads swapped": SWAP}),
+    # the present spelling; a factor that is no ratio; 0.8 of 16 dimensions are 12
+    "phi3-long-f32": dict(dtype="f32", tok="llama3", resave=True, config={
+        **PHI3_CFG, "hidden_size": 64, "original_max_position_embeddings": 300, "rope_parameters": {
+            "rope_type": "longrope", "rope_theta": 50000.0, "factor": 4.0, "partial_rotary_factor": 0.8,
+            "long_factor": LONGROPE["long_factor"], "short_factor": LONGROPE["short_factor"]}},
+        controls={"factor 8": {"set": {"rope_parameters": {
+            "rope_type": "longrope", "rope_theta": 50000.0, "factor": 8.0, "partial_rotary_factor": 0.8,
+            "long_factor": LONGROPE["long_factor"], "short_factor": LONGROPE["short_factor"]}}}}),
 }
 
 
@@ -475,6 +505,12 @@ def randomise(model, seed, qk_gain, logit_gain):
                 normal(p, logit_gain / math.sqrt(p.shape[1]))
             elif "q_proj" in name or "k_proj" in name:
                 normal(p, qk_gain / math.sqrt(p.shape[1]))
+            elif "qkv_proj" in name:
+                normal(p, qk_gain / math.sqrt(p.shape[1]))
+                c = model.config
+                rows = p.shape[0] // (c.num_attention_heads + 2 * c.num_key_value_heads)
+                v = p[-rows * c.num_key_value_heads:]
+                normal(v, (0.5 if tied else 0.9) / math.sqrt(p.shape[1]))
             else:
                 gain = 2 if name.endswith("mlp.gate.weight") else 0.5 if tied else 0.9
                 normal(p, gain / math.sqrt(p.shape[-1]))
@@ -595,11 +631,14 @@ def changed(folder, control, scratch):
                 t.zero_()
             if any(name.endswith(s) for s in control.get("one", [])):
                 t.fill_(1)
-            if "swap_kv_heads" in control and (".k_proj." in name or ".v_proj." in name):
+            if "swap_kv_heads" in control and (".k_proj." in name or ".v_proj." in name or ".qkv_" in name):
                 a, b = control["swap_kv_heads"]
                 heads = AutoConfig.from_pretrained(scratch).get_text_config()
-                t_heads = t.view(heads.num_key_value_heads, -1)
-                t_heads[[a, b]] = t_heads[[b, a]].clone()
+                kv = heads.num_key_value_heads
+                rows = t.shape[0] // (heads.num_attention_heads + 2 * kv) * kv
+                for x in [t[-2 * rows:-rows], t[-rows:]] if ".qkv_" in name else [t]:
+                    t_heads = x.view(kv, -1)
+                    t_heads[[a, b]] = t_heads[[b, a]].clone()
         save_file(state, file, metadata={"format": "pt"})
 
 

@@ -4,7 +4,7 @@
 
     tests/make/make_gguf.py models/demo demo.gguf --type BF16 --pre dbrx [--split N] [--set KEY=U32]
 """
-import argparse, json, pathlib, struct
+import argparse, json, math, pathlib, struct
 import numpy as np, gguf
 
 NAMES = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight",
@@ -12,7 +12,8 @@ NAMES = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": 
 LAYER = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
          "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output", "self_attn.q_norm": "attn_q_norm",
          "self_attn.k_norm": "attn_k_norm", "post_attention_layernorm": "ffn_norm",
-         "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}
+         "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
+         "self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up"}
 
 
 EXPERTS = {"mlp.gate": "ffn_gate_inp", "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
@@ -88,6 +89,18 @@ def add_hybrid(w, c):
         w.add_uint32(f"{w.arch}.nextn_predict_layers", 1)
 
 
+def add_phi(w, c):
+    """As llama.cpp's converter writes it: lists of longrope as tensors, and the factor that follows from the
+    lengths."""
+    rope, original = c["rope_scaling"], c["original_max_position_embeddings"]
+    w.add_sliding_window(c["sliding_window"] or 0)
+    w.add_rope_scaling_orig_ctx_len(original)
+    w.add_rope_scaling_attn_factors(
+        math.sqrt(1 + math.log(c["max_position_embeddings"] / original) / math.log(original)))
+    for name in ("long", "short"):
+        w.add_tensor(f"rope_factors_{name}.weight", np.array(rope[f"{name}_factor"], np.float32))
+
+
 def tensors(directory):
     for path in sorted(directory.glob("model*.safetensors")):
         data = path.read_bytes()
@@ -121,7 +134,8 @@ def add_metadata(w, c, arch):
     w.add_layer_norm_rms_eps(c["rms_norm_eps"])
     w.add_key_length(head_dim)
     w.add_value_length(head_dim)
-    w.add_rope_dimension_count(int(head_dim * rope.get("partial_rotary_factor", 1)))
+    partial = rope.get("partial_rotary_factor", c.get("partial_rotary_factor", 1))
+    w.add_rope_dimension_count(int(head_dim * partial))
     w.add_rope_freq_base(rope["rope_theta"])
     w.add_vocab_size(c["vocab_size"])
     w.add_quantization_version(2)
@@ -164,6 +178,8 @@ def main():
     add_metadata(w, c, arch)
     if arch.startswith("qwen35"):
         add_hybrid(w, c)
+    if arch == "phi3":
+        add_phi(w, c)
     add_tokenizer(w, o.directory, c, o.pre)
     kind = gguf.GGMLQuantizationType[o.type]
     for name, x in tensors(o.directory):

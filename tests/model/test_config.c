@@ -391,6 +391,43 @@ static void smollm3(void)
     CHECK(parse(&c, "{\"model_type\": \"llama\"}", NULL, &e) == 0 && !config_rope_local(&c, local));
 }
 
+/* Longrope: the list is the model's choice, and --context-scaling short chooses the other one. */
+static void phi3(void)
+{
+    static const char *const text =
+        "{\"model_type\": \"phi3\", \"num_hidden_layers\": 2, \"hidden_size\": 64, "
+        "\"num_attention_heads\": 4, \"partial_rotary_factor\": 0.5, \"max_position_embeddings\": 131072, %s"
+        "\"rope_scaling\": {\"type\": \"su\", \"long_factor\": [1, 2, 4, 8], "
+        "\"short_factor\": [1, 1, 1, 2]}}";
+    struct config c;
+    struct err e;
+    char json[512];
+    float plain[4], f[4], factor;
+    snprintf(json, sizeof json, text, "");
+    CHECK(parse(&c, json, NULL, &e) == 0, "%s", e.msg);
+    CHECK(c.head_dim == 16 && c.rotary == 8 && c.n_kv_heads == 4 && c.rope.original == 4096 && !c.window &&
+          c.rope.type == ROPE_LONG && c.context == 131072 && !c.rope.shorter && c.eos[0] == 32000);
+    rope_powers(&c, plain);
+    config_rope(&c, f, &factor);
+    CHECK(near(factor, sqrt(1 + log(32) / log(4096)), 1e-6, 0), "%.9g", factor);
+    for (size_t i = 0; i < 4; i++)
+        CHECK(f[i] == 1 / ((float)(1 << i) * plain[i]));
+    CHECK(config_scale_context(&c, "yarn:2", &e) == -1 && strstr(e.msg, "phi3 model is short"), "%s", e.msg);
+    CHECK(config_scale_context(&c, "short", &e) == 0 && c.context == 4096 && c.rope.shorter);
+    config_rope(&c, f, &factor);
+    CHECK(near(factor, sqrt(1 + log(32) / log(4096)), 1e-6, 0));
+    for (size_t i = 0; i < 4; i++)
+        CHECK(f[i] == 1 / ((i == 3 ? 2.0f : 1.0f) * plain[i]));
+    /* within its original length a model has the short list */
+    snprintf(json, sizeof json, text, "\"original_max_position_embeddings\": 131072, ");
+    CHECK(parse(&c, json, NULL, &e) == 0 && c.rope.shorter && c.context == 131072, "%s", e.msg);
+    config_rope(&c, f, &factor);
+    CHECK(factor == 1);
+    CHECK(parse(&c, "{\"model_type\": \"phi3\", \"sliding_window\": 2047}", NULL, &e) == 0, "%s", e.msg);
+    CHECK(c.window == 2047 && c.windowed[0] && c.rotary == 96 && c.rope.type == ROPE_PLAIN);
+    CHECK(config_scale_context(&c, "short", &e) == -1, "a model without longrope");
+}
+
 static void generation_settings(void)
 {
     struct config c;
@@ -488,6 +525,7 @@ int main(void)
     RUN(ministral3);
     RUN(gemma3);
     RUN(smollm3);
+    RUN(phi3);
     RUN(generation_settings);
     RUN(context);
     RUN(refuses_files);

@@ -225,7 +225,7 @@ static int open_file(const char *file, size_t n, struct err *e)
 struct bad_model { const char *says; int form; struct rig_change c; };
 static const struct bad_model bad_models[] = {
     { "found gemma4, allowed are llama (with Mistral and Mixtral), mistral3, qwen2, qwen3, qwen2moe, "
-      "qwen3moe, qwen35, qwen35moe, gemma3 and smollm3", true,
+      "qwen3moe, qwen35, qwen35moe, gemma3, smollm3 and phi3", true,
       { "general.architecture", GGUF_STRING, 0, "gemma4", { 0 } } },
     { "sliding_window: the key is missing", 3,
       { "gemma3.attention.sliding_window", RIG_DROP, 0, NULL, { 0 } } },
@@ -365,7 +365,7 @@ static const struct bad_model bad_models[] = {
       { "blk.1.attn_q.bias", RIG_ADD, 0, NULL, { 32, 0 } } },
     { "tensor \"blk.0.attn_q_norm.weight\" is not one of", true,
       { "blk.0.attn_q_norm.weight", RIG_ADD, 0, NULL, { 16, 0 } } },
-    { "blk.0.attn_qkv.weight\": 95 rows, the metadata need 96", true,
+    { "blk.0.attn_qkv.weight\" has 95 rows, needed are 96", true,
       { "blk.0.attn_qkv.weight", RIG_ADD, 0, NULL, { 32, 95 } } },
     { "element 0 is 0, allowed are numbers above 0", true, { "rope_freqs.weight", RIG_ADD, 0, NULL,
       { 8, 0 } } },

@@ -1,0 +1,76 @@
+/* Frequencies of RoPE that a GGUF file has as tensors of divisors: rope_freqs.weight of Llama 3, and the two
+ * lists of longrope. Start at gguf_read_rope. */
+#include "src/model/gguf_form.h"
+#include "src/model/gguf_model.h"
+
+#include <math.h>
+#include <string.h>
+
+static const char freqs[] = "rope_freqs.weight", longer[] = "rope_factors_long.weight",
+                  shorter[] = "rope_factors_short.weight";
+
+bool gguf_is_of_rope(const char *name)
+{
+    return strcmp(name, freqs) == 0 || strcmp(name, longer) == 0 || strcmp(name, shorter) == 0;
+}
+
+/* Reads a tensor of divisors. 1; 0: there is none. */
+static int read_divisors(const struct gguf_model *m, const char *name, float *to, struct err *e)
+{
+    const size_t n = m->config.rotary / 2;
+    for (size_t i = 0; i < m->n; i++) {
+        const struct gguf_tensor *t = gguf_tensor(&m->part[i], name);
+        const char *file = m->part[i].file;
+        if (!t)
+            continue;
+        if (m->config.rope.type != ROPE_PLAIN ||
+            !(name == freqs ? gguf_is_llama(&m->config) : gguf_is_phi(&m->config)))
+            return err_set(e, ERR_INPUT, "%s: tensor \"%s\" in a %s model%s", file, t->name,
+                           m->config.model_type,
+                           m->config.rope.type == ROPE_PLAIN ? "" : " with rope.scaling");
+        if (t->type->dtype != DT_F32 || t->n_elements != n)
+            return err_set(e, ERR_INPUT, "%s: tensor \"%s\": %s [%zu], needed is F32 [%zu]", file, t->name,
+                           t->type->name, t->n_elements, n);
+        if (read_at(m->ts.fd[i], file, to, t->offset, t->bytes, e))
+            return -1;
+        for (size_t k = 0; k < n; k++)
+            if (!(isfinite(to[k]) && to[k] > 0))
+                return err_set(e, ERR_INPUT,
+                               "%s: tensor \"%s\": element %zu is %g, allowed are numbers above 0", file,
+                               t->name, k, (double)to[k]);
+        return 1;
+    }
+    return 0;
+}
+
+/* Longrope: both lists, and the keys beside them. The factor on cos and sin is 1 without its key. */
+static int read_long(struct gguf_model *m, struct err *e)
+{
+    struct rope_config *r = &m->config.rope;
+    const int has_long = read_divisors(m, longer, r->divisor, e),
+              has_short = has_long < 0 ? -1 : read_divisors(m, shorter, r->short_divisor, e);
+    if (has_short < 0)
+        return -1;
+    if (has_long != has_short)
+        return err_set(e, ERR_INPUT, "%s: tensor \"%s\" is missing, the other list of its kind is there",
+                       m->part->file, has_long ? shorter : longer);
+    if (!has_long)
+        return 0;
+    r->type = ROPE_LONG;
+    r->original = m->config.max_position;
+    r->attention_factor = 1;
+    if (gguf_uint(m->part, "phi3.rope.scaling.original_context_length", 0, 1, CONTEXT_MAX, &r->original,
+                  e) < 0 ||
+        gguf_real(m->part, "phi3.rope.scaling.attn_factor", 1e-6, 1e6, &r->attention_factor, e) < 0)
+        return -1;
+    r->shorter = m->config.max_position <= r->original;
+    return 0;
+}
+
+int gguf_read_rope(struct gguf_model *m, struct err *e)
+{
+    const int found = read_divisors(m, freqs, m->config.rope.divisor, e);
+    if (found > 0)
+        m->config.rope.type = ROPE_DIVIDED;
+    return found < 0 ? -1 : read_long(m, e);
+}

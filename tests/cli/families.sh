@@ -1,0 +1,80 @@
+#!/bin/bash
+# Families of models whose logits test_logits compares with transformers: drafts, kills, several texts at
+# once, fork and files change no byte of a text.
+. tests/cli/lib.inc
+T=build/data/models/middle.txt
+
+# family NAME MODEL TOKENS: MODEL has bf16 weights.
+family()
+{
+    local name=$1 m=$2 n=$3 d p w db=$TMP/$1.db some short=$(($3 * 3 / 5))
+    job() { "$LONGHAND" $1 -m "$m" --prompt "The ship went on and on" -n $n -s 3 -q --ignore-eos "${@:2}"; }
+    job run --drafter none --format ids >"$TMP/whole"
+    [ "$(wc -l <"$TMP/whole")" = $n ]; result ${name}_writes $?
+    head -$short "$TMP/whole" >"$TMP/short"
+    for d in auto ngram,suffix,partial "model:$m"; do
+        job run --drafter $d --format ids -t 2 >"$TMP/a"
+        same "${name}_drafts_of_${d%%:*}_change_nothing" "$TMP/whole" "$TMP/a"
+    done
+    for p in static dynamic window mean; do
+        job run --drafter partial,ngram --tree 3,2 --kv-policy $p --format ids -n $short >"$TMP/a"
+        same "${name}_trees_over_kv_${p}_change_nothing" "$TMP/short" "$TMP/a"
+    done
+    job run --drafter none --format ids --compute f32 -n $short >"$TMP/a"
+    job run --drafter auto --format ids --compute f32 -n $short >"$TMP/b"
+    same ${name}_drafts_in_f32_change_nothing "$TMP/a" "$TMP/b"
+
+    job submit --db "$db" >"$TMP/id"
+    held 300 "[ \$('$LONGHAND' text 1 --db '$db' --format ids | wc -l) -gt 40 ]" \
+        "$LONGHAND" run --resume 1 --db "$db" --format ids -q
+    some=$("$LONGHAND" text 1 --db "$db" --format ids 2>/dev/null | wc -l); [ "$some" -lt $n ]
+    result ${name}_killed_before_its_end $? "$some tokens"
+    "$LONGHAND" work -q --db "$db"; "$LONGHAND" text 1 --db "$db" --format ids >"$TMP/a"
+    same ${name}_killed_and_continued "$TMP/whole" "$TMP/a"
+    "$LONGHAND" verify 1 --db "$db" >"$TMP/v" 2>&1; grep -q identical "$TMP/v"
+    result ${name}_verify_makes_it_again $? "$(cat "$TMP/v")"
+    job submit --db "$TMP/$name-s.db" -n $short --samples 3 >"$TMP/id"
+    "$LONGHAND" work -q --db "$TMP/$name-s.db" --parallel 3
+    "$LONGHAND" text 1 --db "$TMP/$name-s.db" --format ids >"$TMP/a"
+    same ${name}_several_texts_at_once "$TMP/short" "$TMP/a"
+    "$LONGHAND" fork 1 --db "$db" --at $((n / 3)) -n 400 -q >/dev/null 2>"$TMP/err"
+    "$LONGHAND" work -q --db "$db"
+    "$LONGHAND" text 2 --db "$db" --format ids 2>>"$TMP/err" | head -$((n / 3)) >"$TMP/a"
+    head -$((n / 3)) "$TMP/whole" >"$TMP/b"; same ${name}_a_fork_begins_alike "$TMP/b" "$TMP/a"
+
+    for w in q8_0 q4_0; do
+        "$LONGHAND" convert -m "$m" --weights $w -o "$TMP/$w.gguf" -q
+        "$LONGHAND" score -m "$TMP/$w.gguf" $T --json --per-token -q >"$TMP/a"
+        "$LONGHAND" score -m "$m" --weights $w $T --json --per-token -q >"$TMP/b"
+        same "${name}_weights_of_${w}_are_those_of_the_file" "$TMP/a" "$TMP/b"
+    done
+    m=$TMP/q8_0.gguf
+    job run --drafter none --format ids -n $short >"$TMP/a"; job run --format ids -n $short >"$TMP/b"
+    same ${name}_drafts_of_the_file_change_nothing "$TMP/a" "$TMP/b"
+}
+
+M=build/data/models/phi4mini-bf16
+family phi "$M" 1000
+# The file that gguf-py wrote is the directory.
+"$LONGHAND" score -m $M $T --json --per-token -q >"$TMP/a"
+"$LONGHAND" score -m tests/data/gguf/phi4mini-bf16.gguf $T --json --per-token -q >"$TMP/b"
+same phi_is_the_file_of_another_writer "$TMP/a" "$TMP/b"
+"$LONGHAND" inspect -m $M --json --context-scaling short >"$TMP/a"
+grep -q '"context": 256' "$TMP/a"; result phi_short_has_the_original_context $? "$(head -c 600 "$TMP/a")"
+short() { "$LONGHAND" run -m $M --prompt "The ship" -n 200 -s 3 -q --ignore-eos --format ids "$@"; }
+short --context-scaling short >"$TMP/a"; short >"$TMP/b"
+differ phi_short_has_other_divisors "$TMP/a" "$TMP/b"
+check phi_takes_no_other_scaling 2 'found yarn:2, allowed for this phi3 model is short' \
+    run -m $M --prompt x -n 1 --context-scaling yarn:2
+# The lists are the last tensors of a file: 24 bytes each, padded to 32.
+"$LONGHAND" convert -m $M --weights bf16 -o "$TMP/bad.gguf" -q
+printf '\000\000\000\000' | dd of="$TMP/bad.gguf" bs=1 seek=$(($(stat -c %s "$TMP/bad.gguf") - 64)) \
+    conv=notrunc 2>/dev/null
+check phi_divisor_of_zero 2 'rope_factors_long.weight": element 0 is 0, allowed are numbers above 0' \
+    run -m "$TMP/bad.gguf" --prompt x -n 1
+if [ -x "$LONGHAND_TEST" ]; then
+    LONGHAND=$LONGHAND_TEST check gpu_refuses_a_part_that_turns 2 \
+        'heads of which a part turns .phi3. are not supported on this device; --device cpu supports them' \
+        run -m $M --prompt x -n 1 --device emulated
+fi
+exit $failed
