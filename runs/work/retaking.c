@@ -17,13 +17,21 @@ int retaking_check(const struct job_params *p, const struct engine *g, struct er
                : 0;
 }
 
-/* A text is not cut before given and shared tokens, nor before a part with other parameters. */
-static size_t floor_of(const struct task *t)
+/* A text is not cut before given and shared tokens, nor before a part with other parameters or another
+ * model. */
+static int read_floor(const struct task *t, size_t *floor, struct err *e)
 {
-    size_t at = t->parts.v[t->parts.n - 1].start;
+    struct part_list parts;
+    *floor = t->parts.v[t->parts.n - 1].start;
     for (size_t i = 0; i < t->replay.spans.n; i++)
-        at = MAX(at, t->replay.spans.v[i].start + t->replay.spans.v[i].n);
-    return at;
+        *floor = MAX(*floor, t->replay.spans.v[i].start + t->replay.spans.v[i].n);
+    if (store_parts(t->w->store, t->claim.job, &parts, e))
+        return -1;
+    for (size_t i = 0; i < parts.n; i++)
+        if (parts.v[i].fingerprint)
+            *floor = MAX(*floor, parts.v[i].start);
+    part_list_free(&parts);
+    return 0;
 }
 
 static int open_replay(struct task *t, struct replay *y, struct err *e)
@@ -63,10 +71,9 @@ int retaking_open(struct task *t, struct err *e)
     const int most = t->params->on_loop >> CHOICE_BITS;
     if (!r)
         return err_set(e, ERR_FAILED, "out of memory");
-    if (store_retakes(t->w->store, t->claim.job, &r->list, &r->settled, e))
+    if (store_retakes(t->w->store, t->claim.job, &r->list, &r->settled, e) || read_floor(t, &r->floor, e))
         return -1;
     r->settled = r->settled_before = MIN(r->settled, t->claim.end.tokens);
-    r->floor = floor_of(t);
     r->limits = (struct retake_limits){ .most = most ? (size_t)most : RETAKES,
                                         .min_tokens = t->params->sampling.min_tokens };
     r->shows = t->out && (t->out->text || t->out->id) && !t->out->at_once;

@@ -477,10 +477,11 @@ static int read_line(struct batch *b, size_t line, bool mine, const char *text, 
     char where[PATH_BYTES], number[24], *json = NULL;
     struct batch_line l = {0};
     struct batch_seen *seen = NULL;
+    struct batch_notes again = {0};              /* a chapter is read twice and counted once */
     snprintf(where, sizeof where, "%s: %s %zu", b->file, b->row, line);
     int rc = b->o->lines ? line_as_json(&json, &n, where, text, n, e) : 0;
     if (rc == 0)
-        rc = batch_line_read(&l, b->o, where, json ? json : text, n, notes, e);
+        rc = batch_line_read(&l, b->o, where, json ? json : text, n, c ? &again : notes, e);
     snprintf(number, sizeof number, "%zu", line);
     if (rc == 0 && !l.custom_id)
         l.custom_id = number;

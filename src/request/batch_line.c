@@ -518,6 +518,8 @@ static int read_chapter_field(struct batch_line *l, const struct json *key, cons
     if (i == N_CHAPTER || js_kind(&v) == JS_NULL)
         return i < N_CHAPTER;
     v.key[0] = chapter_fields[i];
+    if (i == 0 ? l->after != NULL : i == 1 ? l->carry >= 0 : l->append != NULL)
+        return js_bad(&v, e, "it stands twice in the line");
     if (i == 0) {
         n = js_kind(&v) == JS_STRING ? js_length(&v, &control) : 0;
         if (n == 0 || n > BATCH_CUSTOM_ID_BYTES_MAX + BATCH_NAME_BYTES_MAX + 2 || control)

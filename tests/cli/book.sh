@@ -84,6 +84,7 @@ bad append_alone 'line 1: append needs after' '{"custom_id": "b", "prompt": "x",
 bad carry_alone 'line 1: carry needs after' '{"custom_id": "b", "prompt": "x", "carry": 0}'
 bad carry_below_0 'line 2: carry.*-1' "$one" '{"custom_id": "b", "after": "a", "carry": -1}'
 bad carry_is_no_text 'line 2: carry' "$one" '{"custom_id": "b", "after": "a", "carry": "all"}'
+bad after_twice 'line 2: after.*it stands twice' "$one" '{"custom_id": "b", "after": "a", "after": "c"}'
 bad samples 'line 2: 2 samples of a line with after' "$one" '{"custom_id": "b", "after": "a", "n": 2}'
 bad samples_before 'line 2: after: "a" has 2 samples' '{"custom_id": "a", "prompt": "x", "n": 2}' \
     '{"custom_id": "b", "after": "a"}'
@@ -105,6 +106,9 @@ line '{"custom_id": "d", "after": "@forms/c", "max_tokens": 9}' \
  "body": {"prompt": "y"}}' '{"custom_id": "a", "body": {"prompt": "x", "max_tokens": 7}}' | tr '\n' '~' |
     sed 's/,~ /, /g' | tr '~' '\n' >"$TMP/forms.jsonl"
 check lines_need_no_method 0 '4 new jobs' submit --batch "$TMP/forms.jsonl" -m $D -s 1
+sed 's/"max_tokens"/"user": "me", "max_tokens"/' "$TMP/forms.jsonl" >"$TMP/notes.jsonl"
+check fields_of_chapters_are_counted_once 0 'ignored in 3 lines' \
+    submit --batch "$TMP/notes.jsonl" --db "$TMP/notes.db" --name forms -m $D -s 1
 check the_same_again 0 '0 new jobs, 4 exist' submit --batch "$TMP/forms.jsonl" -m $D -s 1
 sed 's/"carry": 4/"carry": 5/' "$TMP/forms.jsonl" >"$TMP/other.jsonl"
 check another_carry_is_another_request 2 'line 3: custom_id "b" is in @forms already' \

@@ -116,6 +116,16 @@ sql "UPDATE retake SET number = number - 1000 WHERE job = $id" >/dev/null
 same gaps_in_the_numbers_stop_no_job "$TMP/long" "$TMP/a"
 check doctor_finds_nothing 0 '' doctor
 
+# tokens of another model are not cut
+first=$(sql "SELECT (at + length) / 2 FROM retake WHERE job = $plain ORDER BY number LIMIT 1")
+"$L" convert -m $MODEL -o "$TMP/q8.gguf" --weights q8_0 -q
+moved=$(N=$first T=0 RULE=retake:6 make_); "$L" work -q
+"$L" extend "$moved" --tokens +600 --model "$TMP/q8.gguf" --accept-numerics-change -q
+"$L" work -q --accept-numerics-change
+cut=$(sql "SELECT min(at) FROM retake WHERE job = $moved")
+[ -n "$cut" ] && [ "$cut" -ge "$first" ]
+result tokens_of_another_model_are_not_cut $? "cut to '$cut', the model changed at $first"
+
 # a retake without its row
 sql "DELETE FROM retake WHERE job = $id AND number = (SELECT max(number) FROM retake WHERE job = $id)" \
     >/dev/null
