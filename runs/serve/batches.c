@@ -16,6 +16,7 @@
 static const char *const state_names[] = { "validating", "in_progress", "failed", "cancelled" };
 enum batch_state { VALIDATING, QUEUED, FAILED, CANCELLED, BATCH_STATES };
 static const double CHECK_AGAIN_SECONDS = 30;    /* after a busy store or a full disk */
+static const double FORGET_AGAIN_SECONDS = 2;    /* between looks for requests to remove */
 
 /* What ID.json has. `text` owns metadata. */
 struct record {
@@ -218,6 +219,12 @@ static void *check_thread(void *ctx)
             if (waits && !sv->check_stops)
                 cond_wait_until(&sv->check, &sv->checking, clock_seconds() + CHECK_AGAIN_SECONDS);
             sv->check_wanted |= waits;
+        } else if (sv->o->forget) {
+            pthread_mutex_unlock(&sv->checking);
+            server_forget(sv);
+            pthread_mutex_lock(&sv->checking);
+            if (!sv->check_stops && !sv->check_wanted)
+                cond_wait_until(&sv->check, &sv->checking, clock_seconds() + FORGET_AGAIN_SECONDS);
         } else {
             pthread_cond_wait(&sv->check, &sv->checking);
         }

@@ -2,7 +2,6 @@
  * (answer_whole). */
 #include "runs/serve/completions.h"
 #include "runs/serve/stream.h"
-#include "src/base/memory_file.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -58,15 +57,15 @@ static int submit(struct waiting *w, const struct call *c, const char *key, stru
         sha256_start(&h);
         sha256_add(&h, b.spec->identity, b.spec->identity_bytes);
         sha256_end(&h, spec.sha);
-        w->n = b.n;
         pthread_mutex_lock(&sv->writing);
         rc = store_submit_request(sv->writer, &spec, b.spec, b.n, w->ids, e);
         pthread_mutex_unlock(&sv->writing);
+        w->n = rc >= 0 && rc != SUBMIT_OTHER ? b.n : 0;
     }
     pthread_mutex_lock(&sv->asking);
     batch_close(&b);
     pthread_mutex_unlock(&sv->asking);
-    if (rc >= 0 && rc != SUBMIT_OTHER) {
+    if (w->n) {
         bell_ring(&sv->bell);
         snprintf(w->id, sizeof w->id, "%s-%s-%" PRId64, w->chat ? "chatcmpl" : "cmpl", sv->store_name,
                  w->ids[0]);
@@ -79,13 +78,9 @@ static int submit(struct waiting *w, const struct call *c, const char *key, stru
 static int put_choice(struct json_writer *w, struct waiting *x, const struct job *j, size_t index,
                       struct err *e)
 {
-    struct growing g = {0};
-    char *text = NULL;
-    size_t n = 0;
-    FILE *f = memory_file(&text, &n);
-    int rc = f ? growing_more(x->sv, &g, j, f, e) : -1;
-    if (!f || (stream_end(f) && rc == 0))
-        rc = err_set(e, ERR_FAILED, "out of memory for a text");
+    char *text;
+    size_t n;
+    const int rc = waiting_text(x, index, j, &text, &n, e);
     if (rc == 0) {
         jw_open(w, NULL, '{');
         jw_uint(w, "index", index);
@@ -99,10 +94,9 @@ static int put_choice(struct json_writer *w, struct waiting *x, const struct job
             jw_bytes(w, "text", text, n);
         }
         jw_null(w, "logprobs");
-        put_finish(w, j, &g);
+        put_finish(w, j, &x->text[index]);
         jw_close(w, '}');
     }
-    growing_close(x->sv, &g);
     free(text);
     return rc;
 }
@@ -156,8 +150,7 @@ static enum MHD_Result answer_whole(struct call *c, struct waiting *w)
                  : failed ? answer_err(c, &e)
                  : done   ? answer_done(c, w, &jobs)
                           : answer_error(c, status, "%s", message);
-            /* a job that the worker refuses or that lost a sample is over for its client, too */
-            waiting_end(w, gone || failed || (status && status != MHD_HTTP_SERVICE_UNAVAILABLE));
+            w->settled |= done;
             job_list_free(&jobs);
             return rc;
         }
@@ -178,33 +171,35 @@ static int read_idempotency(struct call *c, const char **key, struct err *e)
 static enum MHD_Result answer_request(struct call *c, bool chat)
 {
     struct server *sv = c->sv;
-    struct waiting w = { .sv = sv, .chat = chat };
+    struct waiting *w = calloc(1, sizeof *w);
     struct err e = {0};
     const char *key;
-    enum MHD_Result rc;
-    unsigned status = read_for_server(&w, c, &e);
+    if (!w)
+        return MHD_NO;
+    *w = (struct waiting){ .sv = sv, .chat = chat };
+    sv->busy++;
+    c->state = w;                        /* for drop_waiting */
+    const unsigned status = read_for_server(w, c, &e);
     if (status)
         return status == MHD_HTTP_NOT_FOUND ? answer_error(c, status, "%s", e.msg) : answer_err(c, &e);
     if (read_idempotency(c, &key, &e))
         return answer_err(c, &e);
     if (sv->phase == SERVE_STOPPING)
         return answer_error(c, MHD_HTTP_SERVICE_UNAVAILABLE, "the server is stopping");
-    if (sv->busy++ >= sv->o->max_connections) {
-        sv->busy--;
+    if (sv->busy > sv->o->max_connections)
         return answer_error(c, MHD_HTTP_TOO_MANY_REQUESTS, "%zu requests wait already (--max-connections)",
                             sv->o->max_connections);
-    }
-    w.keyed = key != NULL;
-    const int known = submit(&w, c, key, &e);
-    if (known < 0 || known == SUBMIT_OTHER) {
-        sv->busy--;
-        return known < 0 ? answer_err(c, &e) : answer_error(c, MHD_HTTP_CONFLICT, "%s", e.msg);
-    }
-    if (w.stream)
-        return answer_stream(c, &w);
+    w->keyed = key != NULL;
+    const int known = submit(w, c, key, &e);
+    if (known < 0)
+        return answer_err(c, &e);
+    if (known == SUBMIT_OTHER)
+        return answer_error(c, MHD_HTTP_CONFLICT, "%s", e.msg);
+    if (w->stream)
+        return answer_stream(c, w);
     /* libmicrohttpd would take the wait for an idle connection */
     MHD_set_connection_option(c->c, MHD_CONNECTION_OPTION_TIMEOUT, 0u);
-    rc = answer_whole(c, &w);
+    const enum MHD_Result rc = answer_whole(c, w);
     MHD_set_connection_option(c->c, MHD_CONNECTION_OPTION_TIMEOUT, (unsigned)HTTP_IDLE_SECONDS);
     return rc;
 }

@@ -4,6 +4,7 @@
 #include "runs/serve/files.h"
 #include "runs/serve/jobs.h"
 #include "runs/serve/page.h"
+#include "runs/serve/waiting.h"
 
 #include <string.h>
 
@@ -62,8 +63,8 @@ const struct route routes[] = {
     { "GET", "/health", answer_health, true },
     { "GET", "/v1/models", answer_models, false },
     { "GET", "/v1/models/*", answer_model, false },
-    { "POST", "/v1/completions", answer_completions, false },
-    { "POST", "/v1/chat/completions", answer_chat, false },
+    { "POST", "/v1/completions", answer_completions, false, NULL, drop_waiting },
+    { "POST", "/v1/chat/completions", answer_chat, false, NULL, drop_waiting },
     { "POST", "/tokenize", answer_tokenize, false },
     { "POST", "/detokenize", answer_detokenize, false },
     { "GET", "/metrics", answer_metrics, false },

@@ -93,7 +93,7 @@ static int open_store(struct server *sv, struct store *s, struct err *e)
     w->commit_seconds = COMMIT_SECONDS;
     w->committed = server_tell;
     w->ctx = sv;
-    return worker_open(w, s, e) || store_requeue_dead(s, w->number, e) || store_cancel_abandoned(s, e) ||
+    return worker_open(w, s, e) || store_requeue_dead(s, w->number, e) ||
                    store_name(s, sv->store_name, e) || store_reopen(&sv->reader, s, e) ||
                    store_reopen(&sv->writer, s, e)
                ? -1

@@ -4,6 +4,9 @@
 #include "runs/work/thread.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+
+static const double FORGET_SECONDS = 24 * 3600;   /* after the end of a request with a key */
 
 /* ---- news ---- */
 
@@ -70,7 +73,22 @@ void server_cancel(struct server *sv, const int64_t *ids, size_t n)
     struct err ignored;
     pthread_mutex_lock(&sv->writing);
     store_cancel(sv->writer, ids, n, NULL, &ignored);
+    if (sv->o->forget)
+        store_remove_unless_running(sv->writer, ids, n, NULL, &ignored);
     snapshot_files_delete_unused(sv->writer);
     pthread_mutex_unlock(&sv->writing);
     bell_ring(&sv->bell);
+}
+
+void server_forget(struct server *sv)
+{
+    struct err ignored;
+    int64_t *ids;
+    size_t n;
+    pthread_mutex_lock(&sv->reading);
+    const int rc = store_requests_over(sv->reader, FORGET_SECONDS, &ids, &n, &ignored);
+    pthread_mutex_unlock(&sv->reading);
+    if (rc == 0 && n)
+        server_cancel(sv, ids, n);
+    free(ids);
 }

@@ -50,8 +50,10 @@ struct server {
 
 /* The rows of n jobs, in this order; without those that were removed. job_list_free. */
 int  server_jobs(struct server *sv, const int64_t *ids, size_t n, struct job_list *jobs, struct err *e);
-/* Cancel jobs that nobody waits for any more. */
+/* Cancel jobs that nobody waits for any more, and with --forget remove them. */
 void server_cancel(struct server *sv, const int64_t *ids, size_t n);
+/* --forget: remove the requests that nobody will ask for any more. */
+void server_forget(struct server *sv);
 /* News: a commit has changed this job. For struct worker. */
 void server_tell(void *server, int64_t job);
 /* How often commits have changed these jobs, or others with the same remainder. */

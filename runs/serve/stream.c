@@ -1,18 +1,8 @@
 /* Answers as server-sent events. Texts are those of the store, so an event never has to be taken back. Start
  * at put_events. */
 #include "runs/serve/stream.h"
-#include "runs/serve/flow.h"
-#include "src/base/memory_file.h"
 
 #include <stdlib.h>
-
-struct stream {
-    struct flow flow;                    /* the first member */
-    struct waiting w;
-    struct growing text[SAMPLES_MAX];
-    bool finished[SAMPLES_MAX];          /* its finish_reason was sent */
-    bool begun, ended, dropped;          /* dropped: an error has ended it */
-};
 
 /* ---- events ---- */
 
@@ -29,12 +19,12 @@ static void end_event(struct json_writer *w)
 }
 
 /* An event of one choice: with a text, or the last one of the choice (text NULL). */
-static void put_choice(FILE *f, const struct stream *s, const struct job *j, size_t index, const char *text,
+static void put_choice(FILE *f, const struct waiting *s, const struct job *j, size_t index, const char *text,
                        size_t n)
 {
-    const bool chat = s->w.chat;
+    const bool chat = s->chat;
     struct json_writer w = begin_event(f);
-    put_head(&w, &s->w, chat ? "chat.completion.chunk" : "text_completion", j->created);
+    put_head(&w, s, chat ? "chat.completion.chunk" : "text_completion", j->created);
     jw_open(&w, "choices", '[');
     jw_open(&w, NULL, '{');
     jw_uint(&w, "index", index);
@@ -55,39 +45,35 @@ static void put_choice(FILE *f, const struct stream *s, const struct job *j, siz
     }
     jw_close(&w, '}');
     jw_close(&w, ']');
-    if (s->w.usage)
+    if (s->usage)
         jw_null(&w, "usage");
     end_event(&w);
 }
 
-static void put_usage_event(FILE *f, const struct stream *s, const struct job_list *jobs)
+static void put_usage_event(FILE *f, const struct waiting *s, const struct job_list *jobs)
 {
     struct json_writer w = begin_event(f);
-    put_head(&w, &s->w, s->w.chat ? "chat.completion.chunk" : "text_completion", jobs->v->created);
+    put_head(&w, s, s->chat ? "chat.completion.chunk" : "text_completion", jobs->v->created);
     jw_open(&w, "choices", '[');
     jw_close(&w, ']');
     put_usage(&w, jobs);
     end_event(&w);
 }
 
-static void put_error_event(FILE *f, struct stream *s, unsigned status, const char *message)
+static void put_error_event(FILE *f, struct waiting *s, unsigned status, const char *message)
 {
     struct json_writer w = begin_event(f);
     put_error(&w, status, message);
     fputs("\n\n", f);
     s->ended = true;
-    s->dropped = status != MHD_HTTP_SERVICE_UNAVAILABLE;
 }
 
 /* What one choice has that was not sent yet. */
-static int put_more(FILE *f, struct stream *s, const struct job *j, size_t i, struct err *e)
+static int put_more(FILE *f, struct waiting *s, const struct job *j, size_t i, struct err *e)
 {
-    char *text = NULL;
-    size_t n = 0;
-    FILE *more = memory_file(&text, &n);
-    int rc = more ? growing_more(s->w.sv, &s->text[i], j, more, e) : -1;
-    if (!more || (stream_end(more) && rc == 0))
-        rc = err_set(e, ERR_FAILED, "out of memory for a text");
+    char *text;
+    size_t n;
+    const int rc = waiting_text(s, i, j, &text, &n, e);
     if (rc == 0 && n)
         put_choice(f, s, j, i, text, n);
     if (rc == 0 && s->text[i].over && !s->finished[i]) {
@@ -101,30 +87,30 @@ static int put_more(FILE *f, struct stream *s, const struct job *j, size_t i, st
 /* Everything that can be sent now: as flow.more. */
 static int put_events(void *ctx, FILE *f)
 {
-    struct stream *s = ctx;
+    struct waiting *s = ctx;
     struct job_list jobs = {0};
     struct err e = {0};
     char message[800];
     size_t finished = 0;
-    int rc = server_jobs(s->w.sv, s->w.ids, s->w.n, &jobs, &e);
-    if (rc == 0 && jobs.n == s->w.n && s->w.chat && !s->begun)
+    int rc = server_jobs(s->sv, s->ids, s->n, &jobs, &e);
+    if (rc == 0 && jobs.n == s->n && s->chat && !s->begun)
         for (size_t i = 0; i < jobs.n; i++)
             put_choice(f, s, &jobs.v[i], i, "", 0);
-    s->begun |= rc == 0 && jobs.n == s->w.n;
-    for (size_t i = 0; rc == 0 && jobs.n == s->w.n && i < jobs.n; i++) {
+    s->begun |= rc == 0 && jobs.n == s->n;
+    for (size_t i = 0; rc == 0 && jobs.n == s->n && i < jobs.n; i++) {
         rc = put_more(f, s, &jobs.v[i], i, &e);
         finished += s->finished[i];
     }
     const unsigned status = rc                      ? MHD_HTTP_INTERNAL_SERVER_ERROR
-                            : finished == s->w.n    ? 0
-                                                    : waiting_failed(&s->w, &jobs, message, sizeof message);
+                            : finished == s->n    ? 0
+                                                    : waiting_failed(s, &jobs, message, sizeof message);
     if (status) {
         put_error_event(f, s, status, rc ? err_text(&e) : message);
-    } else if (finished == s->w.n) {
-        if (s->w.usage)
+    } else if (finished == s->n) {
+        if (s->usage)
             put_usage_event(f, s, &jobs);
         fputs("data: [DONE]\n\n", f);
-        s->ended = true;
+        s->ended = s->settled = true;
     }
     job_list_free(&jobs);
     return !s->ended;
@@ -132,31 +118,11 @@ static int put_events(void *ctx, FILE *f)
 
 /* ---- the response ---- */
 
-static void free_stream(void *ctx)
-{
-    struct stream *s = ctx;
-    for (size_t i = 0; i < s->w.n; i++)
-        growing_close(s->w.sv, &s->text[i]);
-    waiting_end(&s->w, !s->ended || s->dropped);
-    free(s->flow.out);
-    free(s);
-}
-
-enum MHD_Result answer_stream(struct call *c, struct waiting *w)
+enum MHD_Result answer_stream(struct call *c, struct waiting *s)
 {
     enum { BLOCK = 16384 };
-    struct stream *s = calloc(1, sizeof *s);
-    struct MHD_Response *r = NULL;
-    if (s) {
-        s->w = *w;
-        s->flow = (struct flow){ .c = c, .ids = s->w.ids, .n = w->n, .more = put_events, .ctx = s,
-                                 .silence = ": the text is being written\n\n", .sent = clock_seconds() };
-        r = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, flow_read, s, free_stream);
-    }
-    if (!r) {
-        free(s);
-        waiting_end(w, true);
-        return MHD_NO;
-    }
-    return answer(c, MHD_HTTP_OK, r, "text/event-stream");
+    s->flow = (struct flow){ .c = c, .ids = s->ids, .n = s->n, .more = put_events, .ctx = s,
+                             .silence = ": the text is being written\n\n", .sent = clock_seconds() };
+    return answer(c, MHD_HTTP_OK, MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, flow_read,
+                                                                    &s->flow, NULL), "text/event-stream");
 }

@@ -2,5 +2,5 @@
 #pragma once
 #include "runs/serve/waiting.h"
 
-/* The answer of a request as events, which takes w over. */
+/* The answer of a request as events. */
 enum MHD_Result answer_stream(struct call *c, struct waiting *w);

@@ -1,8 +1,10 @@
 /* What whole answers and streams have in common. */
 #include "runs/serve/waiting.h"
 #include "runs/report/export.h"
+#include "src/base/memory_file.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 void put_head(struct json_writer *w, const struct waiting *x, const char *object, double created)
@@ -33,14 +35,32 @@ void put_finish(struct json_writer *w, const struct job *j, const struct growing
     export_put_stop_reason(w, j, job_parts_last(&g->parts), true);
 }
 
-void waiting_end(struct waiting *w, bool gone)
+void drop_waiting(struct call *c)
 {
-    if (gone && !w->keyed)
+    struct waiting *w = c->state;
+    if (!w)
+        return;
+    for (size_t i = 0; i < w->n; i++)
+        growing_close(w->sv, &w->text[i]);
+    if (w->n && !w->keyed && (!w->settled || w->sv->o->forget))
         server_cancel(w->sv, w->ids, w->n);
     w->sv->busy--;
+    free(w->flow.out);
+    free(w);
 }
 
-unsigned waiting_failed(const struct waiting *w, const struct job_list *jobs, char *message, size_t size)
+int waiting_text(struct waiting *w, size_t i, const struct job *job, char **text, size_t *n, struct err *e)
+{
+    *text = NULL;
+    *n = 0;
+    FILE *f = memory_file(text, n);
+    int rc = f ? growing_more(w->sv, &w->text[i], job, f, e) : -1;
+    if (!f || (stream_end(f) && rc == 0))
+        rc = err_set(e, ERR_FAILED, "out of memory for a text");
+    return rc;
+}
+
+unsigned waiting_failed(struct waiting *w, const struct job_list *jobs, char *message, size_t size)
 {
     char why[600];
     if (jobs->n < w->n)
@@ -54,7 +74,8 @@ unsigned waiting_failed(const struct waiting *w, const struct job_list *jobs, ch
             return server_cancel(w->sv, w->ids, w->n),           /* it would wait for ever, with a key too */
                    snprintf(message, size, "%s: %s", w->id, why), MHD_HTTP_BAD_REQUEST;
     }
-    if (w->sv->phase == SERVE_STOPPING)
+    w->settled = w->sv->phase == SERVE_STOPPING;
+    if (w->settled)
         return snprintf(message, size, "%s: the server is stopping; with an Idempotency-Key the job goes on "
                         "at its next start", w->id), MHD_HTTP_SERVICE_UNAVAILABLE;
     return 0;

@@ -204,8 +204,10 @@ struct request_spec {
 enum { SUBMIT_OTHER = 2 };
 int store_submit_request(struct store *s, const struct request_spec *r, const struct job_spec *v, size_t n,
                          int64_t *ids, struct err *e);
-/* Cancel the requests without a key whose server is dead: nobody waits for them. After store_requeue_dead. */
-int store_cancel_abandoned(struct store *s, struct err *e);
+/* The jobs of requests that nobody will ask for any more: cancelled ones, those with a key that have ended
+ * `keep` seconds ago, and those without a key whose server has ended; none that a chapter continues.
+ * free(*ids). */
+int store_requests_over(struct store *s, double keep, int64_t **ids, size_t *n, struct err *e);
 /* A short name of the store, for ids that clients see: 8 hexadecimal digits. */
 int store_name(struct store *s, char name[9], struct err *e);
 

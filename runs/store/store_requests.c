@@ -92,26 +92,42 @@ int store_name(struct store *s, char name[9], struct err *e)
     return 0;
 }
 
-int store_cancel_abandoned(struct store *s, struct err *e)
+int requests_abandon(struct store *s, int64_t worker, struct err *e)
 {
-    int64_t *ids = NULL;
-    size_t n = 0;
+#define ABANDONED \
+    "IN (SELECT r.job FROM request r JOIN job j ON j.id = r.job WHERE r.worker = ?1 AND r.key IS NULL AND " \
+    "j.state IN ('queued', 'running', 'paused'))"
+    const double now = wall_seconds();
+    return db_run(s, e, "DELETE FROM snapshot WHERE job " ABANDONED, "i", worker) ||
+                   db_run(s, e,
+                          "INSERT INTO event (job, at, attempt, kind, text) SELECT id, ?2, attempt + 1, "
+                          "'cancelled', 'its server ended' FROM job WHERE id " ABANDONED,
+                          "ir", worker, now) ||
+                   db_run(s, e,
+                          "UPDATE job SET state = 'cancelled', attempt = attempt + 1, worker = NULL, "
+                          "rate = 0, updated = ?2, ended = ?2 WHERE id " ABANDONED, "ir", worker, now)
+               ? -1
+               : 0;
+}
+
+int store_requests_over(struct store *s, double keep, int64_t **ids, size_t *n, struct err *e)
+{
     int rc;
+    *ids = NULL;
+    *n = 0;
     sqlite3_stmt *q = db_query(
-        s, e, "SELECT r.job FROM request r JOIN job j ON j.id = r.job WHERE r.key IS NULL AND j.state IN "
-        "('queued', 'running', 'paused') AND NOT EXISTS (SELECT 1 FROM worker w WHERE w.id = r.worker) "
-        "ORDER BY r.job", "");
+        s, e, "SELECT r.job FROM request r JOIN job j ON j.id = r.job WHERE j.state = 'cancelled' OR "
+        "(j.state IN ('done', 'failed') AND CASE WHEN r.key IS NULL THEN NOT EXISTS (SELECT 1 FROM worker w "
+        "WHERE w.id = r.worker) ELSE j.ended <= ?1 END) AND NOT EXISTS (SELECT 1 FROM chapter c WHERE "
+        "c.after = r.job) ORDER BY r.job", "r", wall_seconds() - keep);
     while ((rc = db_step(s, q, e)) == 1) {
-        int64_t *more = db_grow(ids, n, sizeof *ids);
+        int64_t *more = db_grow(*ids, *n, sizeof **ids);
         if (!more) {
             db_reset(q);
-            rc = err_set(e, ERR_FAILED, "out of memory for a list of requests");
-            break;
+            return err_set(e, ERR_FAILED, "out of memory for a list of requests");
         }
-        ids = more;
-        ids[n++] = sqlite3_column_int64(q, 0);
+        *ids = more;
+        (*ids)[(*n)++] = sqlite3_column_int64(q, 0);
     }
-    rc = rc || (n && store_cancel(s, ids, n, NULL, e)) ? -1 : 0;
-    free(ids);
     return rc;
 }

@@ -98,7 +98,8 @@ int store_beat(struct store *s, int64_t worker, struct err *e)
     return db_end(s, rc, e);
 }
 
-/* Queue the jobs of this worker again and delete its row. */
+/* Queue the jobs of this worker again and delete its row. Nobody waits any more for its requests without a
+ * key. */
 static int remove_worker(struct store *s, int64_t worker, const char *event, const char *text, struct err *e)
 {
     double now = wall_seconds();
@@ -110,6 +111,7 @@ static int remove_worker(struct store *s, int64_t worker, const char *event, con
                           "UPDATE job SET state = 'queued', attempt = attempt + 1, rate = 0, updated = ?2 "
                           "WHERE worker = ?1 AND state = 'running'",
                           "ir", worker, now) ||
+                   requests_abandon(s, worker, e) ||
                    db_run(s, e, "UPDATE job SET worker = NULL WHERE worker = ?1", "i", worker) ||
                    db_run(s, e, "DELETE FROM worker WHERE id = ?1", "i", worker)
                ? -1

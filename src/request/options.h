@@ -100,6 +100,7 @@ struct options {
     bool partial, gzip, csv, html, force, windows;
     int export_format;
     const char *host, *api_key_file, *cors;      /* serve */
+    bool forget;
     size_t port, max_connections;
     uint64_t max_body;
     uint64_t max_upload;

@@ -6,7 +6,9 @@ import http.client
 import json
 import os
 import random
+import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -341,6 +343,59 @@ def keys():
     subprocess.run([LONGHAND, "cancel", str(j["job"])], check=True, stderr=subprocess.DEVNULL)
 
 
+def until(good, seconds=30):
+    """Whether good() comes true."""
+    deadline = time.time() + seconds
+    while not good() and time.time() < deadline:
+        time.sleep(0.05)
+    return good()
+
+
+def sent(body, headers=""):
+    """A connection that has sent a request."""
+    s = socket.create_connection((HOST, PORT))
+    data = json.dumps(body).encode()
+    s.sendall(f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n{headers}Content-Length: {len(data)}"
+              "\r\n\r\n".encode() + data)
+    return s
+
+
+def forget():
+    """A server with --forget keeps no request that nobody will ask for."""
+    body = {"prompt": OPENING, "max_tokens": 30, "seed": 3, "ignore_eos": True, "n": 2}
+    long = dict(body, max_tokens=50000)
+    post(body)
+    result("forget_removes_an_answer_that_was_sent", until(lambda: not listed(), 5), listed())
+    events(body)
+    result("forget_removes_a_stream_that_was_sent", until(lambda: not listed(), 5), listed())
+    s = sent(long)
+    begun = until(listed)
+    s.close()
+    result("forget_removes_a_request_without_its_client", begun and until(lambda: not listed()), listed())
+    _, a = post(body, headers={"Idempotency-Key": "a"})
+    s = sent(long, "Idempotency-Key: b\r\n")
+    until(lambda: len(listed()) == 4)
+    cli("cancel", "-q", *[str(j) for j, x in listed().items() if x["of"] == 50000])
+    result("forget_removes_a_cancelled_request", until(lambda: len(listed()) == 2), listed())
+    s.close()
+    time.sleep(2.5)
+    _, b = post(body, headers={"Idempotency-Key": "a"})
+    result("forget_keeps_a_request_with_a_key", a == b, (a, b))
+    with sqlite3.connect(os.environ["LONGHAND_DB"]) as db:
+        db.execute("UPDATE job SET ended = ended - 24 * 3600")
+    result("forget_removes_a_request_with_a_key_after_a_day", until(lambda: not listed(), 10), listed())
+    kept = cli("submit", "-q", "-m", MODEL, "-p", OPENING, "-n", "5").strip()
+    until(lambda: listed()[int(kept)]["state"] == "done")
+    time.sleep(2.5)
+    result("forget_leaves_other_jobs", int(kept) in listed(), listed())
+    cli("remove", "-q", kept)
+    clients = sent(long), sent(long, "Idempotency-Key: c\r\n")
+    result("four_texts_are_written", until(lambda: sum(x["tokens"] > 0 for x in listed().values()) == 4))
+    os.kill(int(os.environ["SERVER"]), signal.SIGKILL)   # the next server removes the texts without a key
+    for s in clients:
+        s.close()
+
+
 def cli(*words):
     return subprocess.run([LONGHAND, *words], stdout=subprocess.PIPE, check=True).stdout.decode()
 
@@ -584,5 +639,5 @@ for part in PART.split(","):
     since = time.time()
     {"texts": texts, "chat": chat, "refusals": refusals, "leave": clients_that_leave, "fuzz": fuzz,
      "many": many, "keys": keys, "jobs": jobs, "batches": batches, "first": first,
-     "crowd": crowd, "package": package, "named": named}[part]()
+     "crowd": crowd, "forget": forget, "package": package, "named": named}[part]()
     print(f"    {part}: {time.time() - since:.1f} s")

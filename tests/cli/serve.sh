@@ -86,6 +86,14 @@ stop
 start --parallel 1 --max-connections 1; asks first; asks crowd; stop
 export LONGHAND_MODEL=$MODEL; model='' start; asks named; stop; unset LONGHAND_MODEL
 
+export LONGHAND_DB=$TMP/forget.db
+start --forget; SERVER=$server asks forget; stop KILL; start --forget
+left() { "$L" list --requests --json | python3 -c 'import json, sys
+print(*[j["state"] for j in json.load(sys.stdin)["jobs"]])'; }
+for i in $(seq $((100 * slower))); do [ "$(left)" = "running running" ] && break; sleep 0.1; done
+[ "$(left)" = "running running" ]; result forget_removes_the_requests_of_a_dead_server $? "$(left)"
+"$L" cancel -q --all; stop; export LONGHAND_DB=$TMP/longhand.db
+
 # keys of requests; a request without a key of a server that was killed is cancelled, one with a key goes on
 start; asks keys
 text=$("$L" run -q -m "$MODEL" -p Once -n 6000 -s 4 --ignore-eos --db "$TMP/run.db" | sha256sum)
