@@ -342,8 +342,7 @@ enum MHD_Result answer_new_batch(struct call *c)
     struct json root, v;
     struct err e = {0};
     char path[PATH_BYTES];
-    if (js_check(&root, BATCH_BODY, c->body ? c->body : "", c->n_body, &e) ||
-        (js_kind(&root) != JS_OBJECT && js_bad(&root, &e, "allowed is an object")))
+    if (call_object(c, &root, &e))
         return answer_err(c, &e);
     text_of(b.input, sizeof b.input, &root, "input_file_id");
     text_of(b.endpoint, sizeof b.endpoint, &root, "endpoint");

@@ -18,11 +18,8 @@ static unsigned read_for_server(struct waiting *w, const struct call *c, struct 
     static const char *const refused[] = { "logprobs", "top_logprobs" };
     struct json body, v, usage;
     size_t n = 1;
-    const char *text = c->body ? c->body : "";
-    if (js_check(&body, BATCH_BODY, text, c->n_body, e))
+    if (call_object(c, &body, e))
         return MHD_HTTP_BAD_REQUEST;
-    if (js_kind(&body) != JS_OBJECT)
-        return js_bad(&body, e, "allowed is an object"), MHD_HTTP_BAD_REQUEST;
     int found = js_get(&body, "model", &v, e);
     if (found == 1 && js_kind(&v) != JS_NULL && !js_is(&v, w->sv->model))
         return err_set(e, ERR_INPUT, "this server has no such model; it has %s", w->sv->model),

@@ -107,6 +107,13 @@ enum MHD_Result answer_err(struct call *c, const struct err *e)
                                                   : MHD_HTTP_INTERNAL_SERVER_ERROR, "%s", err_text(e) + skip);
 }
 
+int call_object(const struct call *c, struct json *body, struct err *e)
+{
+    if (js_check(body, BATCH_BODY, c->body ? c->body : "", c->n_body, e))
+        return -1;
+    return js_kind(body) == JS_OBJECT ? 0 : js_bad(body, e, "allowed is an object");
+}
+
 bool call_is_gone(const struct call *c)
 {
     char byte;

@@ -37,6 +37,8 @@ struct route {
 };
 extern const struct route routes[];      /* routes.c; ends with a row without a method */
 
+/* The body as a JSON object, which borrows it. */
+int  call_object(const struct call *c, struct json *body, struct err *e);
 /* The client has closed the connection. */
 bool call_is_gone(const struct call *c);
 

@@ -1,18 +1,18 @@
 /* /v1/jobs. The bodies of answers are those of `list --json`, `show --json` and `report --json`. Start at
- * the_job, which finds the job of a path, and at change. */
+ * call_job, which finds the job of a path, and at change. */
 #include "runs/serve/jobs.h"
 #include "runs/report/job_json.h"
 #include "runs/report/report.h"
 #include "runs/serve/flow.h"
 #include "runs/serve/texts.h"
+#include "runs/work/snapshot_files.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- reading ---- */
 
-/* The row of the job in the path. Else -1, and *rc is the answer. */
-static int the_job(struct call *c, struct job_list *jobs, enum MHD_Result *rc)
+int call_job(struct call *c, struct job_list *jobs, enum MHD_Result *rc)
 {
     struct err e = {0};
     long id;
@@ -81,7 +81,7 @@ static enum MHD_Result answer_about(struct call *c, put_job_fn *put)
     struct err e = {0};
     struct reply r;
     enum MHD_Result rc;
-    if (the_job(c, &jobs, &rc))
+    if (call_job(c, &jobs, &rc))
         return rc;
     if (reply_open(&r)) {
         job_list_free(&jobs);
@@ -151,7 +151,7 @@ enum MHD_Result answer_job_text(struct call *c)
     size_t token = 0;
     if (from && parse_size(&token, "from", from, 0, SIZE_MAX / 2, &e))
         return answer_err(c, &e);
-    if (the_job(c, &jobs, &rc))
+    if (call_job(c, &jobs, &rc))
         return rc;
     const int64_t job = jobs.v->id;
     job_list_free(&jobs);
@@ -199,13 +199,15 @@ static enum MHD_Result change(struct call *c, change_fn *fn, bool removes)
     struct err e = {0};
     enum MHD_Result rc;
     size_t changed;
-    if (the_job(c, &jobs, &rc))
+    if (call_job(c, &jobs, &rc))
         return rc;
     const int64_t job = jobs.v->id;
     const enum job_state state = jobs.v->state;
     job_list_free(&jobs);
     pthread_mutex_lock(&c->sv->writing);
     const int bad = fn(c->sv->writer, &job, 1, &changed, &e);
+    if (!bad && changed)
+        snapshot_files_delete_unused(c->sv->writer);
     pthread_mutex_unlock(&c->sv->writing);
     server_tell(c->sv, job);
     bell_ring(&c->sv->bell);
@@ -221,14 +223,12 @@ enum MHD_Result answer_job_resume(struct call *c) { return change(c, store_resum
 enum MHD_Result answer_job_cancel(struct call *c) { return change(c, store_cancel, false); }
 enum MHD_Result answer_job_remove(struct call *c) { return change(c, store_remove_unless_running, true); }
 
-/* The member `key` of the body, which is an object. */
+/* The member `key` of the body. */
 static int body_member(struct call *c, const char *key, struct json *v, struct err *e)
 {
     struct json body;
-    if (js_check(&body, BATCH_BODY, c->body ? c->body : "", c->n_body, e))
+    if (call_object(c, &body, e))
         return -1;
-    if (js_kind(&body) != JS_OBJECT)
-        return js_bad(&body, e, "allowed is an object");
     const int found = js_get(&body, key, v, e);
     return found == 0 ? err_set(e, ERR_INPUT, "body.%s is missing", key) : found < 0 ? -1 : 0;
 }
@@ -241,7 +241,7 @@ enum MHD_Result answer_job_priority(struct call *c)
     enum MHD_Result rc;
     int64_t priority;
     size_t changed;
-    if (the_job(c, &jobs, &rc))
+    if (call_job(c, &jobs, &rc))
         return rc;
     const int64_t job = jobs.v->id;
     job_list_free(&jobs);

@@ -2,6 +2,9 @@
 #pragma once
 #include "runs/serve/http.h"
 
+/* The row of the job in the path, for job_list_free. Else -1, and *rc is the answer. */
+int call_job(struct call *c, struct job_list *jobs, enum MHD_Result *rc);
+
 enum MHD_Result answer_jobs(struct call *c);             /* list --json */
 enum MHD_Result answer_job(struct call *c);              /* show --json */
 enum MHD_Result answer_job_text(struct call *c);         /* text, and with ?follow=1 tail -f; ?from=TOKEN */

@@ -1,6 +1,7 @@
 /* The routes of a server, and those that need no job. Start at the table at the end. */
 #include "runs/serve/batches.h"
 #include "runs/serve/completions.h"
+#include "runs/serve/edits.h"
 #include "runs/serve/files.h"
 #include "runs/serve/jobs.h"
 #include "runs/serve/page.h"
@@ -76,6 +77,8 @@ const struct route routes[] = {
     { "POST", "/v1/jobs/*/pause", answer_job_pause, false },
     { "POST", "/v1/jobs/*/resume", answer_job_resume, false },
     { "POST", "/v1/jobs/*/cancel", answer_job_cancel, false },
+    { "POST", "/v1/jobs/*/extend", answer_job_extend, false },
+    { "POST", "/v1/jobs/*/fork", answer_job_fork, false },
     { "POST", "/v1/jobs/*/priority", answer_job_priority, false },
     { "POST", "/v1/files", answer_upload, false, take_upload, drop_upload },
     { "GET", "/v1/files", answer_files, false },

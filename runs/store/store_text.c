@@ -351,6 +351,7 @@ int store_extend(struct store *s, int64_t job, const struct extend_spec *x, stru
                 "UPDATE job SET state = ?2, attempt = attempt + 1, idle = 0, finish_reason = NULL, "
                 "stop_reason = NULL, error = NULL, ended = NULL, text_sha = NULL WHERE id = ?1",
                 "it", job, x->paused ? "paused" : "queued") ||
+         db_run(s, e, "DELETE FROM request WHERE job = ?1", "i", job) ||     /* its answer was another text */
          db_get(s, e, &attempt, "SELECT attempt FROM job WHERE id = ?1", "i", job) < 0 ||
          event_add(s, job, attempt, "extended", text, e) || (x->model && model_move(s, job, x->model, e)) ||
          job_rename(s, job, x->name, x->replace, e)))

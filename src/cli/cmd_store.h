@@ -29,8 +29,6 @@ int job_from_word(struct store *s, const char *word, struct job_list *jobs, stru
 
 /* Puts chapters after the texts that they continue. */
 int put_in_chains(struct job_list *jobs, struct err *e);
-/* The text of --append or --append-file; NULL: there is none. free(*text). */
-int append_from_options(const struct options *o, char **text, size_t *n, struct err *e);
 
 /* Gives a worker that is zero, not yet open, the settings and the progress of the command line. A worker is
  * large: it is never copied. */

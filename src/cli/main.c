@@ -40,8 +40,8 @@ static int run_verb(const struct options *o, struct err *e)
     case VERB_TAIL:     return cmd_tail(o, e);
     case VERB_PAUSE: case VERB_RESUME: case VERB_CANCEL: case VERB_REMOVE: return cmd_change(o, e);
     case VERB_PRIORITY: return cmd_priority(o, e);
-    case VERB_EXTEND:   return cmd_extend(o, e);
-    case VERB_FORK:     return cmd_fork(o, e);
+    case VERB_EXTEND:
+    case VERB_FORK:     return cmd_edit(o, e);
     case VERB_REDO:     return cmd_redo(o, e);
     case VERB_VERIFY:   return cmd_verify(o, e);
     case VERB_REPORT:   return cmd_report(o, e);

@@ -23,8 +23,7 @@ int cmd_priority(const struct options *o, struct err *e);
 int cmd_redo(const struct options *o, struct err *e);
 int cmd_text(const struct options *o, struct err *e);        /* src/cli/cmd_text.c: text, tail */
 int cmd_tail(const struct options *o, struct err *e);
-int cmd_extend(const struct options *o, struct err *e);      /* src/cli/cmd_extend.c: extend, fork */
-int cmd_fork(const struct options *o, struct err *e);
+int cmd_edit(const struct options *o, struct err *e);        /* src/cli/cmd_extend.c: extend, fork */
 int cmd_export(const struct options *o, struct err *e);      /* src/cli/cmd_export.c, with run --batch */
 int cmd_run_batch(const struct options *o, struct err *e);
 int cmd_convert(const struct options *o, struct err *e);

@@ -290,3 +290,19 @@ int request_submit(const struct request *r, const struct engine *g, struct store
     free(v);
     return rc;
 }
+
+int append_from_options(const struct options *o, char **text, size_t *n, struct err *e)
+{
+    *text = NULL;
+    *n = 0;
+    if (o->append && o->append_file)
+        return err_set(e, ERR_INPUT, "--append and --append-file: only one of them is allowed");
+    if (o->append_file)
+        return text_read_prompt(text, n, o->append_file, e);
+    if (!o->append)
+        return 0;
+    *n = strlen(o->append);
+    if (text_check_utf8("--append", o->append, *n, e))
+        return -1;
+    return (*text = strdup(o->append)) ? 0 : err_set(e, ERR_FAILED, "out of memory");
+}

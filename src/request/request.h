@@ -48,3 +48,5 @@ bool request_notice_unfiltered(const struct request *r, const struct engine *g);
 int  request_check_stop(const char *name, const struct text_list *stop, struct err *e);
 /* The same for --stop, with a notice of a backslash without --escape, and of --ban-phrase. */
 int  request_check_options_texts(const struct options *o, struct err *e);
+/* The text of --append or --append-file; NULL: there is none. free(*text). */
+int  append_from_options(const struct options *o, char **text, size_t *n, struct err *e);

@@ -400,6 +400,44 @@ def cli(*words):
     return subprocess.run([LONGHAND, *words], stdout=subprocess.PIPE, check=True).stdout.decode()
 
 
+def edits(job):
+    """extend and fork as routes, of a request of 30 tokens with seed 3. The command line makes the same."""
+    other = os.environ["LONGHAND_DB"] + ".edits"
+    run("-p", OPENING, "-n", "30", "-s", "3", "--ignore-eos", db=other)
+    want = [cli("extend", "--run", "-q", "--db", other, "1", "--tokens", "+20", "--append", " And --x",
+                "--temperature", "0.5", "--stop", "zz", "--stop", "qq"),
+            cli("fork", "--run", "-q", "--db", other, "1", "--at", "12", "--seed", "4", "-n", "40",
+                "--logit-bias", "5:-1")]
+    got = []
+    for verb, body in (("extend", {"tokens": 20, "append": " And --x", "temperature": 0.5,
+                                   "stop": ["zz", "qq"], "replace": False, "name": None}),
+                       ("fork", {"at": 12, "seed": 4, "tokens": 40, "logit_bias": {"5": -1}})):
+        status, a = post(body, f"/v1/jobs/{job}/{verb}")
+        assert status == 200, a
+        new = a["job"]
+        until(lambda: listed()[new]["state"] == "done")
+        got.append(ask("GET", f"/v1/jobs/{new}/text")[2].decode())
+    result("extend", got[0] == want[0] and listed()[job]["tokens"] > 50, (got[0], want[0]))
+    result("fork", new != job and got[1] == want[1], (got[1], want[1]))
+    plain = json.loads(cli("list", "--json"))["jobs"]
+    result("an_extended_request_is_a_job", job in [j["job"] for j in plain], plain)
+    for verb, body, words in (("extend", {"tokens": 5, "append_file": "/etc/passwd"}, "unknown"),
+                              ("extend", {"tokens": 5, "append-file=/etc/passwd": 1}, "unknown"),
+                              ("extend", {"tokens": 5, "ban_phrases_file": "/etc/passwd"}, "unknown"),
+                              ("extend", {"tokens": 5, "model": MODEL}, "unknown"),
+                              ("extend", {}, "--tokens is missing"),
+                              ("extend", {"tokens": 5, "temperature": "x"}, "--temperature"),
+                              ("extend", {"tokens": 5, "stop": {"a": 1}}, "allowed is"),
+                              ("fork", {"seed": 1}, "--at TOKEN or --at-text"),
+                              ("fork", {"at": 999}, "999"), ("fork", {"at": 1, "db": "x"}, "unknown"),
+                              ("fork", [1], "object")):
+        status, a = post(body, f"/v1/jobs/{job}/{verb}")
+        result(f"{verb}_with_{json.dumps(body)}_is_400".replace(" ", ""), status == 400 and
+               words in a["error"]["message"], a)
+    status, a = post({"tokens": 5}, "/v1/jobs/99999/extend")
+    result("extend_of_no_job_is_404", status == 404, a)
+
+
 def jobs():
     """The verbs as routes. The answers are those of the command line."""
     status, a = post({"prompt": OPENING, "max_tokens": 30, "seed": 3, "ignore_eos": True})
@@ -448,6 +486,8 @@ def jobs():
     status, _, got = ask("DELETE", f"/v1/jobs/{long}")
     gone, _, _ = ask("GET", f"/v1/jobs/{long}")
     result("delete", status == 200 and gone == 404, (status, got, gone))
+
+    edits(job)
 
     status, a = post({"prompt": "Once upon"}, "/tokenize")
     path = os.environ["LONGHAND_DB"] + ".txt"

@@ -1,0 +1,328 @@
+/* extend and fork. Start at edit_plan and edit_make. */
+#include "runs/work/edit.h"
+#include "src/base/output.h"
+#include "src/request/request.h"
+#include "src/request/sampling_options.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+/* The stored parameters that hold at token `at`; borrowed from l and d. */
+static const char *parameters_at(const struct edit *d, const struct part_list *l, size_t at)
+{
+    const char *now = d->in.parameters;
+    for (size_t i = 0; i < l->n; i++)
+        if (l->v[i].start <= at && l->v[i].parameters)
+            now = l->v[i].parameters;
+    return now;
+}
+
+/* Makes the parameters of the tokens from `at` on, and checks them as a worker will. n_max: the longest text,
+ * prompt included. */
+static int change_parameters(struct edit *d, size_t at, size_t n_max, struct err *e)
+{
+    const struct config *c = &d->reader.config;
+    const struct job_binding binding = { d->job->seed, d->job->sample, n_max };
+    const char *old;
+    struct part_list l;
+    struct job_params p = {0};
+    if (request_check_options_texts(d->o, e) || store_parts(d->s, d->job->id, &l, e))
+        return -1;
+    old = parameters_at(d, &l, at);
+    int rc = job_change(&d->parameters, old, d->o, d->reader.tokenizer, c->vocab, e);
+    if (rc == 0 && d->parameters)
+        rc = job_parse(&p, d->parameters, e) ||
+             job_bind(&p, c, d->reader.tokenizer, d->job->model, &binding, e) ? -1 : 0;
+    job_close(&p);
+    part_list_free(&l);
+    return rc;
+}
+
+static int check_length(const struct edit *d, size_t wanted, struct err *e)
+{
+    const struct job_params *p = job_parts_last(&d->parts);
+    return job_check_length(&d->reader.config, d->in.n_prompt, wanted, p->allow_beyond_context, e);
+}
+
+/* Encodes the given tokens: `before` (text whose tokens are dropped), then --append. */
+static int encode_given(struct edit *d, const char *before, size_t n_before, struct err *e)
+{
+    const size_t n = d->n_append;
+    if (!(d->bytes = n_before + n))
+        return 0;
+    d->text = malloc(d->bytes + 1);
+    if (!d->text)
+        return err_set(e, ERR_FAILED, "out of memory");
+    memcpy(d->text, before, n_before);
+    if (n)
+        memcpy(d->text + n_before, d->append, n);
+    d->text[d->bytes] = 0;
+    return encode_inside(d->reader.tokenizer, &d->given, &d->n_given, d->text, d->bytes, e);
+}
+
+/* For a text that ended with a stop string. *keep: how many tokens stay so that no part of the string
+ * remains. *rest: the text after these tokens, which has to be given again; free(*rest). */
+static int cut_stop(struct edit *d, size_t *keep, char **rest, size_t *n_rest, struct err *e)
+{
+    int32_t *ids = NULL;
+    size_t n_ids = 0, whole, n, shown = 0;
+    char *text = NULL;
+    const char *bytes;
+    struct replay y;
+    if (job_read_text(&d->reader, d->s, d->job, &text, &whole, e) ||
+        store_tokens(d->s, d->job->id, 0, SIZE_MAX, &ids, &n_ids, e) ||
+        replay_open(&y, d->s, d->job, &d->parts, &d->reader.config, d->reader.tokenizer,
+                    d->in.prompt_bytes == 0 && !d->parts.v->params.chat, e)) {
+        free(text);
+        free(ids);
+        return -1;
+    }
+    *keep = 0;
+    for (size_t i = 0; i < n_ids && y.emit.finish == FINISH_NONE; i++) {
+        replay_token(&y, ids[i], &bytes, &n);
+        shown += n;
+        /* no part of the stop string has begun */
+        if (y.emit.finish == FINISH_NONE && y.emit.n_held == 0 && y.emit.stream.n_held == 0) {
+            *keep = i + 1;
+            *n_rest = shown;
+        }
+    }
+    if (*keep == 0)
+        *n_rest = 0;
+    *rest = strdup(text + *n_rest);
+    *n_rest = whole - *n_rest;
+    replay_close(&y);
+    free(text);
+    free(ids);
+    return *rest ? 0 : err_set(e, ERR_FAILED, "out of memory");
+}
+
+/* extend of a job that is queued or running: its continuation is a chapter of its own. */
+static int plan_later(struct edit *d, size_t n, struct err *e)
+{
+    const struct job *j = d->job;
+    struct job_lengths before;
+    if (d->o->run_now)
+        return err_set(e, ERR_INPUT, "extend: job %" PRId64 " is %s, so --run cannot go on with it now",
+                       j->id, job_state_name(j->state));
+    if (store_lengths(d->s, j->id, &before, e) || encode_given(d, "", 0, e))
+        return -1;
+    d->most = before.prompt + before.text;
+    d->wanted = d->n_given + n;
+    return job_check_length(&d->reader.config, d->most, d->wanted,
+                            job_parts_last(&d->parts)->allow_beyond_context, e) ||
+                   change_parameters(d, SIZE_MAX, d->most + d->wanted, e)
+               ? -1
+               : 0;
+}
+
+static int make_later(struct edit *d, int64_t *id, struct err *e)
+{
+    const struct job *j = d->job;
+    struct part_list parts = {0};
+    if (store_parts(d->s, j->id, &parts, e))
+        return -1;
+    const struct chapter_spec c = { .after = j->id, .carry = -1, .append = d->append, .n_append = d->n_given,
+                                    .most = d->most };
+    const struct job_spec spec = {
+        .alone = true, .replace = d->o->replace, .model = j->model, .fingerprint = j->fingerprint,
+        .parameters = d->parameters ? d->parameters : parameters_at(d, &parts, SIZE_MAX), .seed = j->seed,
+        .wanted = d->wanted, .priority = j->priority, .chapter = &c
+    };
+    const int rc = store_submit(d->s, d->o->name, &spec, 1, id, NULL, NULL, e);
+    part_list_free(&parts);
+    return rc;
+}
+
+/* Checks the options of extend, and sets d->at and d->wanted. */
+static int plan_extend(struct edit *d, struct err *e)
+{
+    const struct job *j = d->job;
+    const char *more = d->o->more_tokens;
+    size_t n, n_rest = 0;
+    char *rest = NULL;
+    if (!more || *more != '+')
+        return err_set(e, ERR_INPUT, "extend: %s%s; --tokens +N is needed",
+                       more ? "--tokens " : "--tokens is missing", more ? more : "");
+    if (parse_count(&n, "--tokens +N", more + 1, 1, 1000000000, e))
+        return -1;
+    if (d->later)
+        return plan_later(d, n, e);
+    d->at = j->tokens;
+    const bool stopped = j->finish_reason && strcmp(j->finish_reason, "length") != 0;
+    if (change_parameters(d, SIZE_MAX, d->in.n_prompt + j->tokens + n, e))
+        return -1;
+    if (stopped && !d->n_append && !d->parameters) {
+        char why[80];
+        terminal_text(why, sizeof why, j->stop_reason ? j->stop_reason : j->finish_reason);
+        return err_set(e, ERR_INPUT,
+                       "job %" PRId64 " has ended by itself (%s) after %zu %s, and would end again; "
+                       "--append TEXT adds text after its end, and another --stop or --ignore-eos goes on",
+                       j->id, why, j->tokens, plural(j->tokens, "token", "tokens"));
+    }
+    d->after_end = !stopped || d->n_append;
+    if (stopped && cut_stop(d, &d->at, &rest, &n_rest, e))
+        return -1;
+    if (!d->n_append)                    /* other parameters: the text goes on where the stop string began */
+        n_rest = 0;
+    int rc = encode_given(d, rest ? rest : "", n_rest, e);
+    free(rest);
+    d->wanted = d->at + d->n_given + n;
+    return rc || check_length(d, d->wanted, e) ? -1 : 0;
+}
+
+static int extend(struct edit *d, int64_t *id, struct err *e)
+{
+    const struct given_text add = { d->given, d->n_given, d->text, d->bytes };
+    const struct extend_spec x = { .keep = d->at, .add = d->n_given ? &add : NULL, .wanted = d->wanted,
+                                   .parameters = d->parameters, .paused = d->o->run_now,
+                                   .name = d->o->name, .replace = d->o->replace,
+                                   .model = d->model };
+    *id = d->job->id;
+    return store_extend(d->s, d->job->id, &x, e);
+}
+
+/* Rejects a fork whose shared tokens already contain a stop string: its text would end at once, whatever
+ * follows. */
+static int check_fork_goes_on(struct edit *d, struct err *e)
+{
+    const struct job *j = d->job;
+    size_t keep, n_rest;
+    char *rest = NULL, why[80];
+    if (d->at < j->tokens || !j->finish_reason || strcmp(j->finish_reason, "length") == 0)
+        return 0;
+    if (cut_stop(d, &keep, &rest, &n_rest, e))
+        return -1;
+    free(rest);
+    if (keep == j->tokens)               /* the text ended with an end-of-text token, which is not stored */
+        return 0;
+    terminal_text(why, sizeof why, j->stop_reason ? j->stop_reason : j->finish_reason);
+    return err_set(
+        e, ERR_INPUT,
+        "--at %zu: job %" PRId64
+        " has ended by itself (%s) within these tokens, and so would its fork; --at %zu leaves the end out",
+        d->at, j->id, why, keep);
+}
+
+static bool is_given(const struct edit *d, size_t token)
+{
+    for (size_t i = 0; i < d->spans.n; i++)
+        if (strcmp(d->spans.v[i].kind, "given") == 0 && token >= d->spans.v[i].start &&
+            token - d->spans.v[i].start < d->spans.v[i].n)
+            return true;
+    return false;
+}
+
+/* Sets d->at from --at or --at-text. */
+static int find_place(struct edit *d, struct err *e)
+{
+    const struct options *o = d->o;
+    const bool by_text = options_given(o, "at-text");
+    struct placed_text t;
+    struct text_place place = {0};
+    char phrase[80];
+    if (o->follow && !by_text && !options_given(o, "at")) {
+        while (d->at < d->job->tokens && is_given(d, d->at))     /* the heading stays */
+            d->at++;
+        return 0;
+    }
+    if (by_text == options_given(o, "at"))
+        return err_set(e, ERR_INPUT, by_text ? "fork: --at and --at-text: only one of them is allowed"
+                                             : "fork: --at TOKEN or --at-text PHRASE is missing");
+    d->at = o->at;
+    if (!by_text)
+        return d->at <= d->job->tokens ? 0
+                                       : err_set(e, ERR_INPUT, "--at %zu: job %" PRId64 " has %zu %s",
+                                                 d->at, d->job->id, d->job->tokens,
+                                                 plural(d->job->tokens, "token", "tokens"));
+    if (!*o->at_text)
+        return err_set(e, ERR_INPUT, "--at-text: '' is no phrase");
+    if (job_read_places(&d->reader, d->s, d->job, &t, e))
+        return -1;
+    while (place.n < o->occurrence && placed_text_find(&t, o->at_text, &place))
+        ;
+    placed_text_free(&t);
+    terminal_text(phrase, sizeof phrase, o->at_text);
+    if (place.n < o->occurrence)
+        return err_set(e, ERR_INPUT,
+                       "--at-text: the text of job %" PRId64 " has \"%s\" %zu %s, not %zu",
+                       d->job->id, phrase, place.n, plural(place.n, "time", "times"), o->occurrence);
+    d->at = place.token;
+    return 0;
+}
+
+/* Checks the options of fork, and sets d->at, d->seed and d->wanted. */
+static int plan_fork(struct edit *d, struct err *e)
+{
+    const struct options *o = d->o;
+    d->seed = o->seed;
+    if (find_place(d, e))
+        return -1;
+    if (!options_given(o, "seed") && getrandom(&d->seed, sizeof d->seed, 0) != sizeof d->seed)
+        return err_set(e, ERR_FAILED, "cannot draw a seed: %s; --seed gives one", strerror(errno));
+    if (check_fork_goes_on(d, e) || encode_given(d, "", 0, e))
+        return -1;
+    d->wanted = options_given(o, "tokens") ? o->tokens : d->job->wanted;
+    if (d->wanted <= d->at + d->n_given)
+        return err_set(e, ERR_INPUT,
+                       "%zu shared and %zu given tokens: --tokens %zu leaves no token to write", d->at,
+                       d->n_given, d->wanted);
+    return check_length(d, d->wanted, e) || change_parameters(d, d->at, d->in.n_prompt + d->wanted, e) ? -1
+                                                                                                       : 0;
+}
+
+static int fork_job(struct edit *d, int64_t *id, struct err *e)
+{
+    const struct given_text add = { d->given, d->n_given, d->text, d->bytes };
+    const struct fork_spec f = { .at = d->at, .seed = d->seed, .add = d->n_given ? &add : NULL,
+                                 .wanted = d->wanted, .parameters = d->parameters, .paused = d->o->run_now,
+                                 .name = d->o->name, .replace = d->o->replace, .follow = d->o->follow,
+                                 .model = d->model };
+    return store_fork(d->s, d->job->id, &f, id, e);
+}
+
+/* ---- both ---- */
+
+int edit_open(struct edit *d, struct err *e)
+{
+    const struct options *o = d->o;
+    if (o->replace && !o->name)
+        return err_set(e, ERR_INPUT, "--replace needs --name");
+    if (o->follow && (!o->name || o->replace || o->run_now))
+        return err_set(e, ERR_INPUT, o->name ? "fork: --follow and --%s: only one of them is allowed"
+                                             : "fork: --follow needs --name",
+                       o->run_now ? "run" : "replace");
+    return store_input(d->s, d->job->id, &d->in, e) || store_spans(d->s, d->job->id, &d->spans, e) ||
+        job_parts_read(&d->parts, d->s, d->job->id, d->in.parameters, e) ||
+        text_reader_open(&d->reader, d->s, d->job, &d->parts.v->params, e) ||
+        append_from_options(o, &d->append, &d->n_append, e) ? -1 : 0;
+}
+
+void edit_close(struct edit *d)
+{
+    free(d->append);
+    free(d->given);
+    free(d->text);
+    free(d->parameters);
+    text_reader_close(&d->reader);
+    span_list_free(&d->spans);
+    job_parts_close(&d->parts);
+    job_input_free(&d->in);
+}
+
+int edit_plan(struct edit *d, struct err *e)
+{
+    d->later = d->o->verb->bit == VERB_EXTEND &&
+               (d->job->state == JOB_QUEUED || d->job->state == JOB_RUNNING);
+    return (d->o->verb->bit == VERB_FORK ? plan_fork : plan_extend)(d, e);
+}
+
+int edit_make(void *ctx, int64_t *id, struct err *e)
+{
+    struct edit *d = ctx;
+    return (d->later ? make_later : d->o->verb->bit == VERB_FORK ? fork_job : extend)(d, id, e);
+}

@@ -1,0 +1,37 @@
+/* extend and fork: a text that goes on after its end, or from an earlier place.
+ *
+ *     struct edit d = { .o = options, .s = store, .job = job };      options: of the verb extend or fork
+ *     edit_open(&d, &e); edit_plan(&d, &e);              checks everything, and changes nothing
+ *     edit_make(&d, &id, &e);                            changes the store
+ *     edit_close(&d); */
+#pragma once
+#include "runs/work/read_text.h"
+#include "src/request/options.h"
+
+struct edit {
+    /* of the caller, borrowed */
+    const struct options *o;
+    struct store *s;
+    struct job *job;                             /* with the model's new place */
+    const struct model_place *model;             /* NULL: the place stays */
+    /* after edit_open and edit_plan */
+    struct job_input in;
+    struct job_parts parts;
+    struct span_list spans;
+    struct text_reader reader;
+    char *append; size_t n_append;               /* --append or --append-file; NULL: none */
+    int32_t *given; size_t n_given;              /* its tokens */
+    char *text; size_t bytes;                    /* the text of the given tokens */
+    size_t at, wanted;                           /* tokens that stay or are shared; length of the text */
+    size_t most;                                 /* later: length of the text before it, at most */
+    uint64_t seed;                               /* of the fork */
+    bool after_end;                              /* extend: nothing of the old text is written again */
+    bool later;                                  /* extend of a job that is queued or running: a chapter */
+    char *parameters;                            /* of the new tokens; NULL: those of the text so far */
+};
+
+int  edit_open(struct edit *d, struct err *e);
+void edit_close(struct edit *d);
+int  edit_plan(struct edit *d, struct err *e);
+/* *id: the job that has the new text. ctx: a struct edit, after edit_plan. */
+int  edit_make(void *ctx, int64_t *id, struct err *e);
