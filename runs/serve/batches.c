@@ -100,22 +100,6 @@ static int write_record(const struct server *sv, const struct record *b, struct 
 
 /* ---- its jobs ---- */
 
-/* The jobs of a batch. */
-static int jobs_of(struct store *s, const char *id, struct job_list *jobs, int64_t **ids, struct err *e)
-{
-    char word[FILE_ID_BYTES + 1];
-    const char *words[] = { word };
-    struct selection sel;
-    size_t n = 0;
-    *jobs = (struct job_list){0};
-    *ids = NULL;
-    snprintf(word, sizeof word, "@%s", id);
-    const int rc = selection_parse(&sel, &(struct selection_words){ words, 1 }, e) ||
-                   store_select(s, &sel, ids, &n, e) || store_jobs(s, *ids, n, jobs, e) ? -1 : 0;
-    selection_free(&sel);
-    return rc;
-}
-
 /* The jobs that the batch has by now. */
 static int cancel_jobs(struct server *sv, const char *id, struct err *e)
 {
@@ -123,7 +107,7 @@ static int cancel_jobs(struct server *sv, const char *id, struct err *e)
     int64_t *ids;
     int rc = 0;
     pthread_mutex_lock(&sv->writing);
-    if (jobs_of(sv->writer, id, &jobs, &ids, e) == 0) {
+    if (server_book(sv->writer, id, SIZE_MAX, &jobs, &ids, e) == 0) {
         rc = store_cancel(sv->writer, ids, jobs.n, NULL, e);
         job_list_free(&jobs);
     }
@@ -154,10 +138,7 @@ static int submit_file(struct server *sv, const struct record *b, struct err *e)
     o.name = b->id;
     o.priority = 0;
     o.held = bell_held(&sv->bell);
-    pthread_mutex_lock(&sv->reading);
-    int rc = store_reopen(&s, sv->reader, e);
-    pthread_mutex_unlock(&sv->reading);
-    rc = rc || batch_open(&batch, &o, e) || batch_submit(&batch, s, e) ? -1 : 0;
+    int rc = server_connect(sv, &s, e) || batch_open(&batch, &o, e) || batch_submit(&batch, s, e) ? -1 : 0;
     batch_close(&batch);
     store_close(s);
     snprintf(known, sizeof known, "%s: ", path);
@@ -424,17 +405,13 @@ int batch_write_results(struct call *c, const char *file, struct err *e)
     struct job_list jobs = {0};
     struct export_counts counts;
     struct store *s = NULL;
-    int64_t *ids = NULL;
     int fd = -1;
     batch_of(id, file);
     if (batch_created(c, file) == 0)
         return -1;
     if (new_id(own, "part-") || file_path(path, sv, own, "", e))
         return -1;
-    pthread_mutex_lock(&sv->reading);
-    int rc = store_reopen(&s, sv->reader, e);    /* the export may take long */
-    pthread_mutex_unlock(&sv->reading);
-    rc = rc || jobs_of(s, id, &jobs, &ids, e) ? -1 : 0;
+    int rc = server_connect(sv, &s, e) || server_book(s, id, SIZE_MAX, &jobs, NULL, e) ? -1 : 0;
     if (rc == 0) {
         keep_results(&jobs, id_is(file, FILE_PREFIX, ERRORS_END));
         const struct export_options o = { .format = FORMAT_OPENAI, .output = path, .model = sv->model };
@@ -444,7 +421,6 @@ int batch_write_results(struct call *c, const char *file, struct err *e)
         fd = open(path, O_RDONLY | O_CLOEXEC);
     unlink(path);
     job_list_free(&jobs);
-    free(ids);
     store_close(s);
     return fd;
 }

@@ -38,6 +38,40 @@ static unsigned read_for_server(struct waiting *w, const struct call *c, struct 
     return found < 0 ? MHD_HTTP_BAD_REQUEST : 0;
 }
 
+/* Opens the jobs of a body; close_body, also after a failure. */
+static int open_body(struct server *sv, struct batch *b, struct options *o, const struct body *body,
+                     struct err *e)
+{
+    o->held = bell_held(&sv->bell);
+    pthread_mutex_lock(&sv->asking);
+    const int rc = batch_open_body(b, &sv->front, o, body->chat, body->text, body->n, e);
+    pthread_mutex_unlock(&sv->asking);
+    return rc;
+}
+
+static void close_body(struct server *sv, struct batch *b)
+{
+    pthread_mutex_lock(&sv->asking);
+    batch_close(b);
+    pthread_mutex_unlock(&sv->asking);
+    bell_ring(&sv->bell);
+}
+
+int queue_body(struct server *sv, const struct body *body, const char *name, int64_t *id, struct err *e)
+{
+    struct options o = sv->request;
+    struct batch b;
+    o.priority = 0;
+    int rc = open_body(sv, &b, &o, body, e);
+    if (rc == 0) {
+        pthread_mutex_lock(&sv->writing);
+        rc = store_submit(sv->writer, name, b.spec, b.n, id, NULL, NULL, e);
+        pthread_mutex_unlock(&sv->writing);
+    }
+    close_body(sv, &b);
+    return rc;
+}
+
 /* Stores the jobs of the body: as store_submit_request. */
 static int submit(struct waiting *w, const struct call *c, const char *key, struct err *e)
 {
@@ -46,10 +80,7 @@ static int submit(struct waiting *w, const struct call *c, const char *key, stru
     struct options o = sv->request;
     struct batch b;
     struct sha256 h;
-    o.held = bell_held(&sv->bell);
-    pthread_mutex_lock(&sv->asking);
-    int rc = batch_open_body(&b, &sv->front, &o, w->chat, c->body, c->n_body, e);
-    pthread_mutex_unlock(&sv->asking);
+    int rc = open_body(sv, &b, &o, &(struct body){ c->body, c->n_body, w->chat }, e);
     if (rc == 0) {
         sha256_start(&h);
         sha256_add(&h, b.spec->identity, b.spec->identity_bytes);
@@ -59,14 +90,10 @@ static int submit(struct waiting *w, const struct call *c, const char *key, stru
         pthread_mutex_unlock(&sv->writing);
         w->n = rc >= 0 && rc != SUBMIT_OTHER ? b.n : 0;
     }
-    pthread_mutex_lock(&sv->asking);
-    batch_close(&b);
-    pthread_mutex_unlock(&sv->asking);
-    if (w->n) {
-        bell_ring(&sv->bell);
+    close_body(sv, &b);
+    if (w->n)
         snprintf(w->id, sizeof w->id, "%s-%s-%" PRId64, w->chat ? "chatcmpl" : "cmpl", sv->store_name,
                  w->ids[0]);
-    }
     return rc;
 }
 

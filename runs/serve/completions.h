@@ -5,3 +5,8 @@
 
 enum MHD_Result answer_completions(struct call *c);
 enum MHD_Result answer_chat(struct call *c);
+
+/* The body of a request for a text. */
+struct body { const char *text; size_t n; bool chat; };
+/* Queues its text as `submit --name` does: a job that nobody waits for. */
+int queue_body(struct server *sv, const struct body *body, const char *name, int64_t *id, struct err *e);

@@ -76,10 +76,10 @@ static int read_options(struct options *o, struct words *w, struct call *c, cons
 static int edit(struct call *c, const struct options *o, struct job *job, int64_t *id, struct err *e)
 {
     struct edit d = { .o = o, .job = job };
-    pthread_mutex_lock(&c->sv->reading);
-    int rc = store_reopen(&d.s, c->sv->reader, e);       /* reading the text may take long */
-    pthread_mutex_unlock(&c->sv->reading);
-    rc = rc || edit_open(&d, e) || edit_plan(&d, e) || edit_make(&d, id, e) ? -1 : 0;
+    const int rc = server_connect(c->sv, &d.s, e) || edit_open(&d, e) || edit_plan(&d, e) ||
+                           edit_make(&d, id, e)
+                       ? -1
+                       : 0;
     edit_close(&d);
     store_close(d.s);
     return rc;

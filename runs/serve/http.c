@@ -57,12 +57,24 @@ enum MHD_Result answer(struct call *c, unsigned status, struct MHD_Response *r, 
 
 enum MHD_Result reply_send(struct call *c, struct reply *r, unsigned status)
 {
+    return reply_send_as(c, r, status, "application/json");
+}
+
+enum MHD_Result reply_send_as(struct call *c, struct reply *r, unsigned status, const char *type)
+{
     if (stream_end(r->w.f)) {
         free(r->text);
         return MHD_NO;
     }
-    return answer(c, status, MHD_create_response_from_buffer(r->n, r->text, MHD_RESPMEM_MUST_FREE),
-                  "application/json");
+    return answer(c, status, MHD_create_response_from_buffer(r->n, r->text, MHD_RESPMEM_MUST_FREE), type);
+}
+
+enum MHD_Result answer_see(struct call *c, const char *path)
+{
+    struct MHD_Response *r = MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
+    if (r)
+        MHD_add_response_header(r, "Location", path);
+    return answer(c, MHD_HTTP_SEE_OTHER, r, "text/plain");
 }
 
 enum MHD_Result reply_drop(struct call *c, struct reply *r, const struct err *e)

@@ -46,8 +46,12 @@ bool call_is_gone(const struct call *c);
 struct reply { struct json_writer w; char *text; size_t n; };
 int  reply_open(struct reply *r);        /* -1: out of memory */
 enum MHD_Result reply_send(struct call *c, struct reply *r, unsigned status);
+/* The same for a text of another type. */
+enum MHD_Result reply_send_as(struct call *c, struct reply *r, unsigned status, const char *type);
 /* Drop the JSON text, and answer with the failure. */
 enum MHD_Result reply_drop(struct call *c, struct reply *r, const struct err *e);
+/* The client shall get this path. */
+enum MHD_Result answer_see(struct call *c, const char *path);
 /* OpenAI's error object. */
 enum MHD_Result answer_error(struct call *c, unsigned status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

@@ -49,12 +49,12 @@ enum MHD_Result answer_jobs(struct call *c)
         return answer_err(c, &e);
     if (reply_open(&r))
         return MHD_NO;
-    pthread_mutex_lock(&sv->reading);
-    int rc = store_select(sv->reader, &every, &ids, &n_ids, &e);
+    struct store *s = NULL;
+    int rc = server_connect(sv, &s, &e) || store_select(s, &every, &ids, &n_ids, &e);
     const size_t skip = n_ids - MIN(n_ids, most);        /* the newest ones are wanted */
-    rc = rc || store_jobs(sv->reader, ids + skip, n_ids - skip, &jobs, &e) ||
-         store_mark_shared(sv->reader, &jobs, &e) || store_estimate(sv->reader, &jobs, &estimate, &e);
-    pthread_mutex_unlock(&sv->reading);
+    rc = rc || store_jobs(s, ids + skip, n_ids - skip, &jobs, &e) ||
+         store_mark_shared(s, &jobs, &e) || store_estimate(s, &jobs, &estimate, &e);
+    store_close(s);
     if (rc == 0) {
         count_jobs(&n, &jobs);
         jw_open(&r.w, NULL, '{');
@@ -87,9 +87,9 @@ static enum MHD_Result answer_about(struct call *c, put_job_fn *put)
         job_list_free(&jobs);
         return MHD_NO;
     }
-    pthread_mutex_lock(&c->sv->reading);
-    const int bad = put(&r.w, c->sv->reader, jobs.v, &e);
-    pthread_mutex_unlock(&c->sv->reading);
+    struct store *s = NULL;
+    const int bad = server_connect(c->sv, &s, &e) || put(&r.w, s, jobs.v, &e);
+    store_close(s);
     job_list_free(&jobs);
     return bad ? reply_drop(c, &r, &e) : reply_send(c, &r, MHD_HTTP_OK);
 }
@@ -175,12 +175,11 @@ typedef int change_fn(struct store *s, const int64_t *ids, size_t n, size_t *cha
 /* A form of the page wants the page again, other clients the job. */
 static enum MHD_Result changed_answer(struct call *c, bool removed)
 {
-    if (MHD_lookup_connection_value(c->c, MHD_GET_ARGUMENT_KIND, "page")) {
-        struct MHD_Response *r = MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
-        if (r)
-            MHD_add_response_header(r, "Location", "/");
-        return answer(c, MHD_HTTP_SEE_OTHER, r, "text/plain");
-    }
+    const char *page = MHD_lookup_connection_value(c->c, MHD_GET_ARGUMENT_KIND, "page");
+    char path[96];
+    snprintf(path, sizeof path, "/jobs/%s", c->id);
+    if (page)
+        return answer_see(c, strcmp(page, "job") ? "/" : path);
     if (!removed)
         return answer_job(c);
     struct reply r;

@@ -1,108 +1,167 @@
-/* The page. Its rows are made here and, alive, by its script from GET /v1/jobs. Names, prompts and texts come
- * from outside: page_text escapes them here, textContent there. The policy (CSP) lets only this style and
- * this script run, and loads nothing from elsewhere. Start at answer_page. */
+/* The pages: the queue with a form, and a job with its text and the jobs of its book. Both are whole without
+ * their script, which fetches the part `live` anew every two seconds and follows a text as it grows. Names,
+ * prompts and texts come from outside: page_text escapes them here, and the script sets no markup but that of
+ * this file. The policy (CSP) lets only this style and this script run, and loads nothing from elsewhere.
+ * Start at answer_page and answer_job_page. */
 #include "runs/serve/page.h"
 #include "runs/report/job_json.h"
+#include "runs/report/report.h"
 #include "runs/report/report_page.h"
+#include "runs/store/selection.h"
+#include "runs/serve/completions.h"
+#include "runs/serve/jobs.h"
+#include "runs/serve/texts.h"
 #include "src/base/memory_file.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
-enum { ROWS_MAX = 500 };                 /* the newest jobs */
+enum { ROWS_MAX = 500 };                 /* the newest jobs; the first ones of a book */
 
 static const char style[] =
-    ":root{color-scheme:light dark}body{font:1rem/1.5 system-ui,sans-serif;max-width:70rem;margin:1rem auto;"
-    "padding:0 1rem}table{border-collapse:collapse;width:100%}th,td{text-align:left;"
-    "padding:.2rem .6rem .2rem 0;"
-    "border-bottom:1px solid #8884;vertical-align:top}.n{text-align:right}button{font:inherit}"
-    "form{display:inline}pre{white-space:pre-wrap;overflow-wrap:anywhere;border:1px solid #8884;padding:1rem;"
-    "max-height:60vh;overflow:auto;font:1.05rem/1.6 Georgia,serif}"
-    "@media(max-width:40rem){thead{position:absolute;left:-99rem}tr{display:block;padding:.4rem 0}"
-    "td{display:inline-block;border:0}}";
+    ":root{color-scheme:light dark;--line:#8886}body{font:1rem/1.5 system-ui,sans-serif;max-width:70rem;"
+    "margin:1rem auto;padding:0 1rem;overflow-wrap:anywhere}table{border-collapse:collapse;width:100%}"
+    "caption{text-align:left}th,td{text-align:left;padding:.2rem .6rem .2rem 0;vertical-align:top;"
+    "border-bottom:1px solid var(--line)}.n{text-align:right}.n,th{white-space:nowrap}"
+    "#live form{display:inline}"
+    "button,input,textarea{font:inherit}label{display:block;margin:.4rem 0}textarea{width:100%;height:6rem;"
+    "box-sizing:border-box}input:not([type]){width:9rem}pre{white-space:pre-wrap;padding:1rem;"
+    "border:1px solid var(--line);max-height:60vh;overflow:auto;font:1.05rem/1.6 Georgia,serif}"
+    "@media(max-width:40rem){thead{position:absolute;left:-99rem}tr{display:block;padding:.4rem 0;"
+    "border-bottom:1px solid var(--line)}td{display:inline-block;border:0}}";
 
 static const char script[] =
-    "const rows=document.getElementById('jobs'),out=document.getElementById('out'),"
-    "head=document.getElementById('of');let reader;\n"
-    "function cell(tr,text,name){const td=tr.insertCell();td.textContent=text;if(name)td.className=name;"
-    "return td}\n"
-    "function button(td,job,verb){const b=document.createElement('button');b.textContent=verb;"
-    "b.setAttribute('aria-label',verb+' job '+job);b.onclick=async()=>{"
-    "await fetch('/v1/jobs/'+job+'/'+verb,{method:'POST'});b.blur();show()};td.append(b,' ')}\n"
-    "function row(j){const tr=document.createElement('tr');const a=document.createElement('a');"
-    "a.href='/v1/jobs/'+j.job+'/text';a.textContent=j.job;a.onclick=e=>{e.preventDefault();read(j.job)};"
-    "cell(tr,'').append(a);cell(tr,(j.name?'@'+j.name:'')+(j.custom_id?'/'+j.custom_id:''));"
-    "cell(tr,j.waits_for?j.state+', waits for '+j.waits_for:j.state);cell(tr,j.tokens+' of '+j.of,'n');"
-    "cell(tr,j.tokens_per_second?j.tokens_per_second.toFixed(1):'','n');const td=cell(tr,'');"
-    "if(j.state=='queued'||j.state=='running')button(td,j.job,'pause');"
-    "if(j.state=='paused'||j.state=='failed')button(td,j.job,'resume');"
-    "if(j.state!='done'&&j.state!='cancelled')button(td,j.job,'cancel');return tr}\n"
-    "async function show(){if(document.hidden||rows.contains(document.activeElement))return;"
-    "const r=await fetch('/v1/jobs?limit=500');if(!r.ok)return;const all=(await r.json()).jobs.reverse();"
-    "rows.replaceChildren(...all.slice(0,500).map(row))}\n"
-    "async function read(job){if(reader)reader.abort();reader=new AbortController();head.textContent="
-    "'The text of job '+job;out.textContent='';try{const r=await fetch('/v1/jobs/'+job+'/text?follow=1',"
-    "{signal:reader.signal});const d=new TextDecoder(),s=r.body.getReader();for(;;){const x=await s.read();"
+    "const live=document.getElementById('live'),out=document.getElementById('out');\n"
+    "async function show(){if(document.hidden||live.contains(document.activeElement))return;"
+    "const r=await fetch(location.pathname+'?live=1');if(!r.ok)return;"
+    "const d=new DOMParser().parseFromString(await r.text(),'text/html').getElementById('live');"
+    "if(d)live.replaceChildren(...d.childNodes)}\n"
+    "setInterval(()=>show().catch(()=>{}),2000);\n"
+    "async function follow(){const r=await fetch('/v1'+location.pathname+'/text?follow=1');if(!r.ok)return;"
+    "out.textContent='';const d=new TextDecoder(),s=r.body.getReader();for(;;){const x=await s.read();"
     "if(x.done)break;const end=out.scrollTop+out.clientHeight>out.scrollHeight-40;"
-    "out.append(d.decode(x.value,{stream:true}));if(end)out.scrollTop=out.scrollHeight}}catch(e){}}\n"
-    "for(const a of rows.querySelectorAll('a'))a.onclick=e=>{e.preventDefault();read(+a.textContent)};\n"
-    "setInterval(show,2000);";
+    "out.append(d.decode(x.value,{stream:true}));if(end)out.scrollTop=out.scrollHeight}}\n"
+    "if(out&&out.dataset.grows)follow().catch(()=>{});";
 
-static void put_form(FILE *f, int64_t job, const char *verb)
+/* ---- the frame of a page ---- */
+
+/* live: only the part `live` is wanted, which the script of another page reads. */
+struct page { FILE *f; char nonce[20], *text; size_t n; bool live; };
+
+static int page_open(struct page *p, struct call *c, const char *title)
 {
-    fprintf(f, "<form method=\"post\" action=\"/v1/jobs/%" PRId64 "/%s?page=1\"><button aria-label=\"%s job %"
-            PRId64 "\">%s</button></form> ", job, verb, verb, job, verb);
+    uint64_t random;
+    p->live = MHD_lookup_connection_value(c->c, MHD_GET_ARGUMENT_KIND, "live") != NULL;
+    p->f = getrandom(&random, sizeof random, 0) == sizeof random ? memory_file(&p->text, &p->n) : NULL;
+    if (!p->f)
+        return -1;
+    snprintf(p->nonce, sizeof p->nonce, "%016" PRIx64, random);
+    page_format(p->f, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>@t</title>\n"
+                "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n", title);
+    if (!p->live)
+        fprintf(p->f, "<style nonce=\"%s\">%s</style>", p->nonce, style);
+    fputs("</head>\n<body><main>\n", p->f);
+    return 0;
+}
+
+static enum MHD_Result page_send(struct call *c, struct page *p, unsigned status)
+{
+    char policy[300];
+    struct MHD_Response *r = NULL;
+    fputs("</main>", p->f);
+    if (!p->live)
+        fprintf(p->f, "<script nonce=\"%s\">%s</script>", p->nonce, script);
+    fputs("</body></html>\n", p->f);
+    snprintf(policy, sizeof policy, "default-src 'none'; style-src 'nonce-%s'; script-src 'nonce-%s'; "
+             "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'", p->nonce,
+             p->nonce);
+    if (stream_end(p->f) == 0)
+        r = MHD_create_response_from_buffer(p->n, p->text, MHD_RESPMEM_MUST_FREE);
+    else
+        free(p->text);
+    if (r)
+        MHD_add_response_header(r, "Content-Security-Policy", policy);
+    return answer(c, status, r, "text/html; charset=utf-8");
+}
+
+/* ---- jobs ---- */
+
+/* from: the page that follows, "queue" or "job". */
+static void put_actions(FILE *f, const struct job *j, const char *from)
+{
+    const bool open = j->state == JOB_QUEUED || j->state == JOB_RUNNING;
+    const char *const verbs[] = { open ? "pause" : NULL,
+                                  j->state == JOB_PAUSED || j->state == JOB_FAILED ? "resume" : NULL,
+                                  j->state != JOB_DONE && j->state != JOB_CANCELLED ? "cancel" : NULL };
+    for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
+        if (verbs[i])
+            page_format(f, "<form method=\"post\" action=\"/v1/jobs/@0/@t?page=@t\">"
+                        "<button aria-label=\"@t job @0\">@t</button></form> ", (double)j->id, verbs[i],
+                        from, verbs[i], (double)j->id, verbs[i]);
+}
+
+static void put_name(FILE *f, const struct job *j)
+{
+    if (j->batch || j->custom_id)
+        page_format(f, "@t@t@t@t", j->batch ? "@" : "", j->batch, j->custom_id ? "/" : "", j->custom_id);
+    else
+        page_text(f, j->opening);
 }
 
 static void put_row(FILE *f, const struct job *j)
 {
-    const bool open = j->state == JOB_QUEUED || j->state == JOB_RUNNING;
     const double speed = job_speed(j);
-    fprintf(f, "<tr><td><a href=\"/v1/jobs/%" PRId64 "/text\">%" PRId64 "</a></td><td>", j->id, j->id);
-    if (j->batch) {
-        fputs("@", f);
-        page_text(f, j->batch);
-    }
-    if (j->custom_id) {
-        fputs("/", f);
-        page_text(f, j->custom_id);
-    }
-    fprintf(f, "</td><td>%s", job_state_name(j->state));
-    if (j->waits) {
-        fputs(", waits for ", f);
-        page_text(f, j->after_name);
-    }
-    fprintf(f, "</td><td class=\"n\">%zu of %zu</td><td class=\"n\">", j->tokens, j->wanted);
+    page_format(f, "<tr><td><a href=\"/jobs/@0\">@0</a></td><td>", (double)j->id, (double)j->id);
+    put_name(f, j);
+    page_format(f, "</td><td>@t@t@t</td><td class=\"n\">@c of @c</td><td class=\"n\">",
+                job_state_name(j->state), j->waits ? ", waits for " : "", j->waits ? j->after_name : "",
+                (double)j->tokens, (double)j->wanted);
     if (speed > 0)
-        fprintf(f, "%.1f", speed);
+        page_format(f, "@1/s", speed);
+    fputs("</td><td class=\"n\">", f);
+    if (j->state == JOB_RUNNING && speed > 0)
+        page_duration(f, (double)(j->wanted - j->tokens) / speed);
     fputs("</td><td>", f);
-    if (open)
-        put_form(f, j->id, "pause");
-    if (j->state == JOB_PAUSED || j->state == JOB_FAILED)
-        put_form(f, j->id, "resume");
-    if (j->state != JOB_DONE && j->state != JOB_CANCELLED)
-        put_form(f, j->id, "cancel");
+    put_actions(f, j, "queue");
     fputs("</td></tr>\n", f);
 }
 
-static void put_page(FILE *f, const struct server *sv, const struct job_list *jobs, const char *nonce)
+static void put_table(FILE *f, const struct job_list *jobs, const char *caption, bool newest_first)
 {
-    fputs("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>longhand</title>\n"
-          "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n", f);
-    fprintf(f, "<style nonce=\"%s\">%s</style></head>\n<body><main><h1>longhand: ", nonce, style);
-    page_text(f, sv->model);
-    fputs("</h1>\n<table><caption>The queue</caption><thead><tr><th scope=\"col\">job</th>"
-          "<th scope=\"col\">name</th><th scope=\"col\">state</th><th scope=\"col\" class=\"n\">tokens</th>"
-          "<th scope=\"col\" class=\"n\">tokens/s</th><th scope=\"col\">actions</th></tr></thead>\n"
-          "<tbody id=\"jobs\">\n", f);
-    for (size_t i = jobs->n; i-- > 0;)
-        put_row(f, &jobs->v[i]);
-    fputs("</tbody></table>\n<section aria-labelledby=\"of\"><h2 id=\"of\">The number of a job shows its "
-          "text</h2>\n<pre id=\"out\" tabindex=\"0\"></pre></section></main>\n", f);
-    fprintf(f, "<script nonce=\"%s\">%s</script></body></html>\n", nonce, script);
+    page_format(f, "<table><caption>@t</caption><thead><tr><th scope=\"col\">job</th><th scope=\"col\">name"
+                "</th><th scope=\"col\">state</th><th scope=\"col\" class=\"n\">tokens</th><th scope=\"col\" "
+                "class=\"n\">speed</th><th scope=\"col\" class=\"n\">time left</th><th scope=\"col\">actions"
+                "</th></tr></thead>\n<tbody>\n", caption);
+    for (size_t i = 0; i < jobs->n; i++)
+        put_row(f, &jobs->v[newest_first ? jobs->n - 1 - i : i]);
+    fputs("</tbody></table>\n", f);
 }
+
+/* The newest jobs that are no requests, and what they are together. */
+static void put_queue(FILE *f, const struct job_list *jobs)
+{
+    struct store_counts n = {0};
+    count_jobs(&n, jobs);
+    page_format(f, "<div id=\"live\"><p>@c running, @c queued, @c paused, @c done, @c failed", 
+                (double)n.jobs[JOB_RUNNING], (double)n.jobs[JOB_QUEUED], (double)n.jobs[JOB_PAUSED],
+                (double)n.jobs[JOB_DONE], (double)n.jobs[JOB_FAILED]);
+    if (n.rate > 0)
+        page_format(f, "; @1 tokens/s, @d left", n.rate, (double)n.open_tokens / n.rate);
+    fputs("</p>\n", f);
+    put_table(f, jobs, "The queue, the newest first", true);
+    fputs("</div>\n", f);
+}
+
+static const char form[] =
+    "<h2>A new text</h2><form method=\"post\" action=\"/jobs\"><label>Prompt<textarea name=\"prompt\""
+    " required></textarea></label><label><input type=\"checkbox\" name=\"chat\" value=\"1\"> as a message to"
+    " a chat model</label><label>Tokens <input name=\"max_tokens\" inputmode=\"numeric\" value=\"1000\">"
+    "</label><label>"
+    "Temperature <input name=\"temperature\" inputmode=\"decimal\"></label><label>Seed <input name=\"seed\" "
+    "inputmode=\"numeric\"></label><label>Name <input name=\"name\"></label><button>queue</button></form>\n";
 
 enum MHD_Result answer_page(struct call *c)
 {
@@ -110,33 +169,227 @@ enum MHD_Result answer_page(struct call *c)
     struct server *sv = c->sv;
     struct err e = {0};
     struct job_list jobs = {0};
-    struct MHD_Response *r = NULL;
+    struct page p;
     int64_t *ids = NULL;
-    size_t n = 0, size = 0;
-    uint64_t random;
-    char nonce[20], policy[300], *text = NULL;
-    if (getrandom(&random, sizeof random, 0) != sizeof random)
-        return MHD_NO;
-    snprintf(nonce, sizeof nonce, "%016" PRIx64, random);
-    snprintf(policy, sizeof policy, "default-src 'none'; style-src 'nonce-%s'; script-src 'nonce-%s'; "
-             "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'", nonce, nonce);
+    size_t n = 0;
     pthread_mutex_lock(&sv->reading);
     int rc = store_select(sv->reader, &every, &ids, &n, &e);
     const size_t from = n - MIN(n, (size_t)ROWS_MAX);
     rc = rc ? rc : store_jobs(sv->reader, ids + from, n - from, &jobs, &e);
     pthread_mutex_unlock(&sv->reading);
     free(ids);
-    FILE *f = rc ? NULL : memory_file(&text, &size);
-    if (f)
-        put_page(f, sv, &jobs, nonce);
-    job_list_free(&jobs);
     if (rc)
         return answer_err(c, &e);
-    if (f && stream_end(f) == 0)
-        r = MHD_create_response_from_buffer(size, text, MHD_RESPMEM_MUST_FREE);
-    else
-        free(text);
-    if (r)
-        MHD_add_response_header(r, "Content-Security-Policy", policy);
-    return answer(c, MHD_HTTP_OK, r, "text/html; charset=utf-8");
+    rc = page_open(&p, c, "longhand");
+    if (rc == 0) {
+        page_format(p.f, "<h1>longhand: @t</h1>\n", sv->model);
+        put_queue(p.f, &jobs);
+        fputs(form, p.f);
+    }
+    job_list_free(&jobs);
+    return rc ? MHD_NO : page_send(c, &p, MHD_HTTP_OK);
+}
+
+/* ---- a job ---- */
+
+/* The text as far as it is written; a NUL in it ends it here. */
+static int put_text(FILE *f, struct server *sv, const struct job *j, struct err *e)
+{
+    struct growing g = {0};
+    char *text = NULL;
+    size_t n = 0;
+    FILE *to = memory_file(&text, &n);
+    int rc = to ? growing_more(sv, &g, j, to, e) : -1;
+    if (!to || (stream_end(to) && rc == 0))
+        rc = err_set(e, ERR_FAILED, "out of memory for a text");
+    growing_close(sv, &g);
+    if (rc == 0)
+        page_text(f, text);
+    free(text);
+    return rc;
+}
+
+static int put_job(struct server *sv, struct page *p, const struct job *j, struct err *e)
+{
+    FILE *f = p->f;
+    const bool open = j->state == JOB_QUEUED || j->state == JOB_RUNNING || j->state == JOB_PAUSED;
+    struct job_list book = {0};
+    page_format(f, "<p><a href=\"/\">The queue</a></p><h1>Job @0: ", (double)j->id);
+    put_name(f, j);
+    page_format(f, "</h1>\n<div id=\"live\"><p>@t@t@t, @c of @c tokens", job_state_name(j->state),
+                j->waits ? ", waits for " : "", j->waits ? j->after_name : "", (double)j->tokens,
+                (double)j->wanted);
+    if (j->error)
+        page_format(f, ": @t", j->error);
+    fputs("</p>\n<div>", f);
+    put_actions(f, j, "job");
+    page_format(f, "<a href=\"/jobs/@0/report\">report</a> <a href=\"/v1/jobs/@0/text\">text</a></div>\n",
+                (double)j->id, (double)j->id);
+    pthread_mutex_lock(&sv->reading);
+    int rc = j->batch ? server_book(sv->reader, j->batch, ROWS_MAX, &book, NULL, e) : 0;
+    pthread_mutex_unlock(&sv->reading);
+    if (rc == 0 && book.n > 1)
+        put_table(f, &book, "Chapters and other texts of this name", false);
+    job_list_free(&book);
+    fputs("</div>\n", f);
+    if (rc == 0 && !p->live) {
+        page_format(f, "<h2 id=\"of\">Text</h2>\n<pre id=\"out\" tabindex=\"0\" aria-labelledby=\"of\"@t>",
+                    open ? " data-grows=1" : "");
+        rc = put_text(f, sv, j, e);
+        fputs("</pre>\n", f);
+    }
+    return rc;
+}
+
+enum MHD_Result answer_job_page(struct call *c)
+{
+    struct job_list jobs;
+    struct err e = {0};
+    struct page p;
+    enum MHD_Result rc;
+    if (call_job(c, &jobs, &rc))
+        return rc;
+    if (page_open(&p, c, "longhand: a text")) {
+        job_list_free(&jobs);
+        return MHD_NO;
+    }
+    const int bad = put_job(c->sv, &p, jobs.v, &e);
+    job_list_free(&jobs);
+    if (bad == 0)
+        return page_send(c, &p, MHD_HTTP_OK);
+    stream_end(p.f);
+    free(p.text);
+    return answer_err(c, &e);
+}
+
+/* ---- the form ---- */
+
+/* The fields of the form as the body of a request. */
+struct form { struct json_writer w; bool chat, failed; char *field[5]; size_t n[5]; };
+static const char *const fields[] = { "prompt", "name", "max_tokens", "temperature", "seed" };
+enum { PROMPT, NAME, FIELDS = sizeof fields / sizeof *fields };
+
+static enum MHD_Result take_field(void *ctx, enum MHD_ValueKind kind, const char *key, const char *file,
+                                  const char *type, const char *encoding, const char *bytes, uint64_t at,
+                                  size_t n)
+{
+    struct form *x = ctx;
+    (void)kind, (void)file, (void)type, (void)encoding, (void)at;
+    x->chat |= key && strcmp(key, "chat") == 0;
+    for (size_t i = 0; key && i < FIELDS; i++)
+        if (strcmp(key, fields[i]) == 0) {
+            char *more = realloc(x->field[i], x->n[i] + n + 1);
+            if (!more) {
+                x->failed = true;
+                return MHD_NO;
+            }
+            memcpy(more + x->n[i], bytes, n);
+            x->n[i] += n;
+            more[x->n[i]] = 0;
+            x->field[i] = more;
+        }
+    return MHD_YES;
+}
+
+/* {"prompt": .., "max_tokens": ..}. Values that look like numbers are such; others are refused as texts. */
+static void put_body(struct json_writer *w, const struct form *x)
+{
+    jw_open(w, NULL, '{');
+    if (x->chat) {
+        jw_open(w, "messages", '[');
+        jw_open(w, NULL, '{');
+        jw_text(w, "role", "user");
+        jw_bytes(w, "content", x->field[PROMPT] ? x->field[PROMPT] : "", x->n[PROMPT]);
+        jw_close(w, '}');
+        jw_close(w, ']');
+    } else {
+        jw_bytes(w, "prompt", x->field[PROMPT] ? x->field[PROMPT] : "", x->n[PROMPT]);
+    }
+    for (size_t i = NAME + 1; i < FIELDS; i++) {
+        struct json number;
+        struct err ignored;
+        if (!x->n[i])
+            continue;
+        if (js_check(&number, fields[i], x->field[i], x->n[i], &ignored) == 0 &&
+            js_kind(&number) == JS_NUMBER)
+            jw_value(w, fields[i], &number);
+        else
+            jw_bytes(w, fields[i], x->field[i], x->n[i]);
+    }
+    jw_close(w, '}');
+}
+
+static int read_form(struct call *c, struct form *x, struct reply *body, struct err *e)
+{
+    struct MHD_PostProcessor *parts = MHD_create_post_processor(c->c, 1024, take_field, x);
+    if (!parts)
+        return err_set(e, ERR_INPUT, "the fields of a form are needed");
+    const bool bad = MHD_post_process(parts, c->body ? c->body : "", c->n_body) != MHD_YES;
+    if (MHD_destroy_post_processor(parts) != MHD_YES || bad || x->failed)
+        return err_set(e, ERR_INPUT, "the form is damaged");
+    if (!x->n[PROMPT])
+        return err_set(e, ERR_INPUT, "the prompt is missing");
+    if (x->n[NAME] && batch_name_check("name", x->field[NAME], e))
+        return -1;
+    if (reply_open(body))
+        return err_set(e, ERR_FAILED, "out of memory");
+    put_body(&body->w, x);
+    if (stream_end(body->w.f) == 0)
+        return 0;
+    free(body->text);
+    return err_set(e, ERR_FAILED, "out of memory");
+}
+
+enum MHD_Result answer_form(struct call *c)
+{
+    struct form x = {0};
+    struct reply body;
+    struct err e = {0};
+    struct page p;
+    int64_t id = 0;
+    int rc = read_form(c, &x, &body, &e);
+    if (rc == 0) {
+        rc = queue_body(c->sv, &(struct body){ body.text, body.n, x.chat },
+                        x.n[NAME] ? x.field[NAME] : NULL, &id, &e);
+        free(body.text);
+    }
+    for (size_t i = 0; i < FIELDS; i++)
+        free(x.field[i]);
+    if (rc == 0) {
+        char path[40];
+        snprintf(path, sizeof path, "/jobs/%" PRId64, id);
+        return answer_see(c, path);
+    }
+    if (page_open(&p, c, "longhand"))
+        return MHD_NO;
+    page_format(p.f, "<h1>The text was not queued</h1><p>@t</p><p><a href=\"/\">The queue</a></p><div "
+                "id=\"live\"></div>", err_text(&e));
+    return page_send(c, &p, e.code == ERR_INPUT ? MHD_HTTP_BAD_REQUEST : MHD_HTTP_INTERNAL_SERVER_ERROR);
+}
+
+/* ---- the report ---- */
+
+enum MHD_Result answer_report_page(struct call *c)
+{
+    const struct report_options o = {0};
+    struct reports l = {0};
+    struct job_list jobs;
+    struct err e = {0};
+    struct reply r;
+    enum MHD_Result rc;
+    struct store *s = NULL;
+    if (call_job(c, &jobs, &rc))
+        return rc;
+    const int64_t id = jobs.v->id;
+    job_list_free(&jobs);
+    if (reply_open(&r))
+        return MHD_NO;
+    const int bad = server_connect(c->sv, &s, &e) ||
+                    reports_open(&l, &(struct report_from){ s, &id, 1 }, 1, &o, &e) ||
+                    report_html(r.w.f, &l, &e);
+    reports_close(&l);
+    store_close(s);
+    if (bad)
+        return reply_drop(c, &r, &e);
+    return reply_send_as(c, &r, MHD_HTTP_OK, "text/html; charset=utf-8");      /* the page has its policy */
 }

@@ -90,5 +90,8 @@ const struct route routes[] = {
     { "GET", "/v1/batches/*", answer_batch, false },
     { "POST", "/v1/batches/*/cancel", answer_cancel_batch, false },
     { "GET", "/", answer_page, false },
+    { "POST", "/jobs", answer_form, false },
+    { "GET", "/jobs/*", answer_job_page, false },
+    { "GET", "/jobs/*/report", answer_report_page, false },
     { NULL },
 };

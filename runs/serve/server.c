@@ -1,5 +1,6 @@
 /* What the threads of a server share: news of commits, and connections to the store. */
 #include "runs/serve/server.h"
+#include "runs/store/selection.h"
 #include "runs/work/snapshot_files.h"
 #include "runs/work/thread.h"
 
@@ -65,6 +66,36 @@ int server_jobs(struct server *sv, const int64_t *ids, size_t n, struct job_list
     pthread_mutex_lock(&sv->reading);
     const int rc = store_jobs(sv->reader, ids, n, jobs, e);
     pthread_mutex_unlock(&sv->reading);
+    return rc;
+}
+
+int server_connect(struct server *sv, struct store **s, struct err *e)
+{
+    pthread_mutex_lock(&sv->reading);
+    const int rc = store_reopen(s, sv->reader, e);
+    pthread_mutex_unlock(&sv->reading);
+    return rc;
+}
+
+int server_book(struct store *s, const char *name, size_t most, struct job_list *jobs, int64_t **ids,
+                struct err *e)
+{
+    char word[BATCH_NAME_BYTES_MAX + 2];
+    const char *words[] = { word };
+    struct selection sel;
+    int64_t *found = NULL;
+    size_t n = 0;
+    *jobs = (struct job_list){0};
+    snprintf(word, sizeof word, "@%s", name);
+    const int rc = selection_parse(&sel, &(struct selection_words){ words, 1 }, e) ||
+                   store_select(s, &sel, &found, &n, e) || store_jobs(s, found, MIN(n, most), jobs, e)
+                       ? -1
+                       : 0;
+    selection_free(&sel);
+    if (ids)
+        *ids = found;
+    else
+        free(found);
     return rc;
 }
 

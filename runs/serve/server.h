@@ -50,6 +50,11 @@ struct server {
 
 /* The rows of n jobs, in this order; without those that were removed. job_list_free. */
 int  server_jobs(struct server *sv, const int64_t *ids, size_t n, struct job_list *jobs, struct err *e);
+/* A connection of the caller's own, for what may take long; store_close. */
+int  server_connect(struct server *sv, struct store **s, struct err *e);
+/* The first `most` jobs of this name. free(*ids), which is theirs; ids NULL: they are not wanted. */
+int  server_book(struct store *s, const char *name, size_t most, struct job_list *jobs, int64_t **ids,
+                 struct err *e);
 /* Cancel jobs that nobody waits for any more, and with --forget remove them. */
 void server_cancel(struct server *sv, const int64_t *ids, size_t n);
 /* --forget: remove the requests that nobody will ask for any more. */

@@ -46,13 +46,16 @@ static int begin(struct server *sv, struct growing *g, const struct job *job, st
                        g->reader->reader.tokenizer, at_start && !g->parts.v->params.chat, e);
 }
 
+/* The next tokens, of which there are at most `final`: 1: there may be more. */
 static int put_tokens(struct server *sv, struct growing *g, const struct job *job, FILE *to, struct err *e)
 {
+    enum { AT_ONCE = 4096 };
+    const size_t final = job_final(job);
     struct replay *y = &g->replay;
     int32_t *ids = NULL;
     size_t n = 0, n_bytes;
     const char *bytes;
-    int rc = store_tokens(sv->reader, job->id, y->at, job_final(job), &ids, &n, e);
+    int rc = store_tokens(sv->reader, job->id, y->at, MIN(y->at + AT_ONCE, final), &ids, &n, e);
     for (size_t i = 0; i < n && rc == 0 && y->emit.finish == FINISH_NONE; i++) {
         if (ids[i] < 0 || (size_t)ids[i] >= g->reader->reader.config.vocab) {
             rc = err_set(e, ERR_FAILED, "job %" PRId64 ": token %zu is %" PRId32 ", which its tokenizer does "
@@ -65,11 +68,14 @@ static int put_tokens(struct server *sv, struct growing *g, const struct job *jo
             fwrite(bytes, 1, n_bytes, to);
     }
     free(ids);
+    if (rc == 0 && n == AT_ONCE && y->emit.finish == FINISH_NONE)
+        return 1;
     if (rc || job->state != JOB_DONE)
         return rc;
     if (y->emit.finish == FINISH_NONE) {
         replay_flush(y, &bytes, &n_bytes);
-        fwrite(bytes, 1, n_bytes, to);
+        if (y->at > g->from)
+            fwrite(bytes, 1, n_bytes, to);
     }
     g->over = true;
     return replay_check(y, job, e);
@@ -77,14 +83,15 @@ static int put_tokens(struct server *sv, struct growing *g, const struct job *jo
 
 int growing_more(struct server *sv, struct growing *g, const struct job *job, FILE *to, struct err *e)
 {
-    int rc = 0;
+    int rc = 1;
     if (g->over || (!job->tokens && job->state != JOB_DONE))
         return 0;
-    pthread_mutex_lock(&sv->reading);
-    if (!g->reader)
-        rc = begin(sv, g, job, e);
-    rc = rc ? rc : put_tokens(sv, g, job, to, e);
-    pthread_mutex_unlock(&sv->reading);
+    while (rc == 1) {                    /* other threads have their turn meanwhile */
+        pthread_mutex_lock(&sv->reading);
+        rc = g->reader ? 0 : begin(sv, g, job, e);
+        rc = rc ? rc : put_tokens(sv, g, job, to, e);
+        pthread_mutex_unlock(&sv->reading);
+    }
     return rc;
 }
 

@@ -2,6 +2,7 @@
 
 The texts of answers must be those of `run` with the same parameters, byte by byte."""
 import concurrent.futures
+import html
 import http.client
 import json
 import os
@@ -507,10 +508,13 @@ def jobs():
     result("metrics", status == 200 and h["Content-Type"].startswith("text/plain") and
            b"vllm:num_requests_running" in got and b'longhand_jobs{state="done"}' in got, got[:300])
 
-    batch = os.environ["LONGHAND_DB"] + ".jsonl"
-    with open(batch, "w", encoding="utf-8") as f:
+
+def pages():
+    """The pages without their script: the queue, the form, a job with the texts of its name, its report."""
+    file = os.environ["LONGHAND_DB"] + ".jsonl"
+    with open(file, "w", encoding="utf-8") as f:
         f.write(json.dumps({"custom_id": "<script>alert(1)</script>", "prompt": "x", "max_tokens": 2}))
-    cli("submit", "-q", "-m", MODEL, "--batch", batch, "--name", '"><b>&')
+    cli("submit", "-q", "-m", MODEL, "--batch", file, "--name", '"><b>&')
     status, h, got = ask("GET", "/")
     page = got.decode()
     result("the_page_escapes_names", status == 200 and "<script>alert" not in page and "<b>" not in page and
@@ -520,6 +524,69 @@ def jobs():
     result("the_page_lets_only_its_script_run", "default-src 'none'" in policy and
            page.count("<script") == page.count(f'<script nonce="{nonce}"') == 1 and "src=" not in page,
            policy)
+
+    def form(**fields):
+        return ask("POST", "/jobs", headers={"Content-Type": "application/x-www-form-urlencoded"},
+                   raw=urllib.parse.urlencode(fields).encode())
+    hostile = '<img src=x onerror="alert(1)"> & </pre>' + OPENING
+    status, h, got = form(prompt=hostile, max_tokens="30", seed="3", temperature="0.5", name="a book")
+    job = int((h["Location"] or "/0").split("/")[-1])
+    result("a_form_queues_a_text", status == 303 and job in listed(), (status, got))
+    until(lambda: listed()[job]["state"] == "done")
+    want = run("-p", hostile, "-n", "30", "-s", "3", "--temperature", "0.5")
+    result("its_text_is_that_of_run", ask("GET", f"/v1/jobs/{job}/text")[2].decode() == want, want)
+    j = listed()[job]
+    result("it_is_no_request", j["name"] == "a book" and j["priority"] == 0, j)
+    status, h, got = form(prompt="Hello", chat="1", max_tokens="3", seed="", temperature="", name="")
+    chat = int((h["Location"] or "/0").split("/")[-1])
+    result("a_form_queues_a_chat", status == 303 and "messages" in cli("show", "--json", str(chat)) or
+           "chat" in cli("show", str(chat)), got)
+    for name, fields in (("no_prompt", {"max_tokens": "3"}),
+                         ("a_bad_number", {"prompt": "x", "seed": "x<b>"}),
+                         ("a_bad_name", {"prompt": "x", "name": "a/b"}), ("nothing", {})):
+        status, h, got = form(**fields)
+        result(f"a_form_with_{name}_is_400",
+               status == 400 and b"was not queued" in got and b"<b>" not in got, (status, got[-400:]))
+    status, _, got = ask("POST", "/jobs", raw=b"prompt=x", headers={"Content-Type": "text/plain"})
+    result("a_form_of_another_type_is_400", status == 400, got)
+    status, _, got = ask("POST", "/jobs", raw=b"prompt=x", headers={
+        "Content-Type": "application/x-www-form-urlencoded", "Origin": "http://evil.example"})
+    result("a_form_of_another_origin_is_403", status == 403, got)
+
+    with open(file, "w", encoding="utf-8") as f:
+        f.write("\n".join(json.dumps(x) for x in (
+            {"custom_id": "one", "prompt": OPENING, "max_tokens": 9, "seed": 1},
+            {"custom_id": "two", "after": "one", "append": hostile, "max_tokens": 60, "seed": 1})))
+    cli("submit", "-q", "-m", MODEL, "--batch", file, "--name", "novel")
+    first, second = sorted(i for i, j in listed().items() if j["name"] == "novel")
+    until(lambda: listed()[second]["state"] == "done")
+    status, h, got = ask("GET", f"/jobs/{second}")
+    page = got.decode()
+    text = ask("GET", f"/v1/jobs/{second}/text")[2].decode()
+    shown = html.unescape(page.split('<pre id="out"')[1].split(">", 1)[1].split("</pre>")[0])
+    result("a_page_of_a_job_has_its_text", status == 200 and shown == text and "<img" not in page,
+           (shown, text))
+    result("and_the_chapters_of_its_book", all(f'<a href="/jobs/{x}">' in page for x in (first, second)) and
+           "novel/one" in page, page)
+    result("and_a_policy", "default-src 'none'" in h["Content-Security-Policy"], h)
+    status, _, got = ask("GET", f"/jobs/{second}?live=1")
+    result("the_part_that_changes_is_without_the_text", status == 200 and b"<pre" not in got, got)
+    status, h, got = ask("GET", f"/jobs/{second}/report")
+    result("a_page_has_the_report", status == 200 and h["Content-Type"].startswith("text/html") and
+           b"</html>" in got and b"<img" not in got, got[:300])
+    status, h, got = ask("POST", f"/v1/jobs/{second}/cancel?page=job")
+    result("a_done_chapter_cannot_be_cancelled", status == 409, got)
+    long = cli("submit", "-m", MODEL, "-p", OPENING, "-n", "3000", "-s", "5", "--ignore-eos").strip()
+    status, h, got = ask("POST", f"/v1/jobs/{long}/pause?page=job")
+    result("a_form_of_a_job_leads_back_to_it",
+           status == 303 and h["Location"] == f"/jobs/{long}", (status, got))
+    page = ask("GET", f"/jobs/{long}")[2].decode()
+    result("a_paused_job_can_be_resumed", f"/v1/jobs/{long}/resume?page=job" in page and
+           f"/v1/jobs/{long}/pause" not in page, page)
+    cli("remove", "-q", long)
+    for path in "/jobs/99999", "/jobs/x", "/jobs/99999/report":
+        status, _, got = ask("GET", path)
+        result(f"get_{path}_is_404", status == 404, got)
 
 
 def upload(data, purpose="batch", name="in.jsonl", key='name="file"'):
@@ -678,6 +745,6 @@ def package():
 for part in PART.split(","):
     since = time.time()
     {"texts": texts, "chat": chat, "refusals": refusals, "leave": clients_that_leave, "fuzz": fuzz,
-     "many": many, "keys": keys, "jobs": jobs, "batches": batches, "first": first,
+     "many": many, "keys": keys, "jobs": jobs, "pages": pages, "batches": batches, "first": first,
      "crowd": crowd, "forget": forget, "package": package, "named": named}[part]()
     print(f"    {part}: {time.time() - since:.1f} s")

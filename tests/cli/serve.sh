@@ -57,7 +57,7 @@ check no_port 2 'port' serve -m /none --port 70000
 start --max-body 64K --max-upload 200K --allow-host books.example --cors http://pages.example \
     --chat-template chatml
 result a_server_starts $? "$(cat "$TMP/log")"
-asks texts,chat,refusals,leave,fuzz,many,jobs,batches
+asks texts,chat,refusals,leave,fuzz,many,jobs,pages,batches
 # The openai package in a virtual environment of this test.
 if python3 -m venv "$TMP/venv" 2>/dev/null && "$TMP/venv/bin/pip" install -q openai >"$TMP/pip" 2>&1; then
     "$TMP/venv/bin/python" tests/cli/serve.py "$url" package "$L" "$MODEL" >"$TMP/asked" 2>&1; r=$?
@@ -65,6 +65,16 @@ if python3 -m venv "$TMP/venv" 2>/dev/null && "$TMP/venv/bin/pip" install -q ope
     ! grep -q '^FAIL' "$TMP/asked" || failed=1
     result serve_package $r "$(tail -3 "$TMP/asked")"
 else skip serve_package "pip cannot install openai here"; fi
+# The pages in a browser. UPDATE=1 keeps the picture.
+if [ -z "${LONG:-}" ]; then skip serve_pages "a long form: LONG=1"
+elif browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome); then
+    python3 tests/cli/serve_page.py "$url" "$L" "$MODEL" "$browser" "$TMP/page.png" >"$TMP/asked" 2>&1; r=$?
+    cat "$TMP/asked"
+    ! grep -q '^FAIL' "$TMP/asked" || failed=1
+    result serve_pages $r "$(tail -3 "$TMP/asked")"
+    [ "${UPDATE:-}" != 1 ] || cp "$TMP/page.png" docs/serve.png
+else skip serve_pages "no chromium is installed"; fi
+"$L" cancel -q --all 2>/dev/null
 check a_port_in_use 2 "port ${url##*:}: Address already in use" serve -m "$MODEL" --port "${url##*:}"
 kill -TERM $server; wait $server; r=$?
 [ $r = 75 ] && grep -q '^longhand: stopped by SIGTERM' "$TMP/log"
