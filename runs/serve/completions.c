@@ -1,11 +1,33 @@
-/* Requests for texts. Start at answer_request: the body becomes jobs (submit), and the answer waits for them
- * (answer_whole). */
+/* Requests for texts. A body becomes jobs (submit). The answer waits for their texts (answer_whole), or sends
+ * them as they grow (put_events): texts are those of the store, so an event never has to be taken back. Start
+ * at answer_request. */
 #include "runs/serve/completions.h"
-#include "runs/serve/stream.h"
+#include "runs/report/export.h"
+#include "runs/serve/flow.h"
+#include "runs/serve/texts.h"
+#include "src/base/memory_file.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { SAMPLES_MAX = 64 };
+
+/* The state of a request for texts, from its jobs to the last byte of its answer. */
+struct waiting {
+    struct flow flow;                    /* of a stream */
+    struct server *sv;
+    int64_t ids[SAMPLES_MAX]; size_t n;
+    bool chat, keyed;                    /* keyed: the jobs go on without the client */
+    bool stream, usage;
+    bool settled;                        /* the jobs are done, or go on after this server */
+    char id[48];                         /* cmpl-STORE-JOB */
+    struct growing text[SAMPLES_MAX];
+    /* of a stream: which choices have sent their finish_reason, whether the first events were sent, and
+     * whether the last one was */
+    bool finished[SAMPLES_MAX], begun, ended;
+};
 
 enum { KEY_BYTES_MAX = 255 };
 static const double LOOK_SECONDS = 1;            /* between looks whether the client is there */
@@ -97,7 +119,210 @@ static int submit(struct waiting *w, const struct call *c, const char *key, stru
     return rc;
 }
 
-/* ---- answers ---- */
+/* ---- parts of answers ---- */
+
+/* id, object, created and model of an answer; the object stays open. */
+static void put_head(struct json_writer *w, const struct waiting *x, const char *object, double created)
+{
+    jw_open(w, NULL, '{');
+    jw_text(w, "id", x->id);
+    jw_text(w, "object", object);
+    jw_number(w, "created", floor(created));
+    jw_text(w, "model", x->sv->model);
+}
+
+static void put_usage(struct json_writer *w, const struct job_list *jobs)
+{
+    size_t made = 0;
+    for (size_t i = 0; i < jobs->n; i++)
+        made += jobs->v[i].tokens - jobs->v[i].given;
+    jw_open(w, "usage", '{');
+    jw_uint(w, "prompt_tokens", jobs->v->prompt_tokens);
+    jw_uint(w, "completion_tokens", made);
+    jw_uint(w, "total_tokens", jobs->v->prompt_tokens + made);
+    jw_close(w, '}');
+}
+
+/* finish_reason and stop_reason of a job that is done, whose text *g was read. */
+static void put_finish(struct json_writer *w, const struct job *j, const struct growing *g)
+{
+    const bool repeats = j->finish_reason && strcmp(j->finish_reason, "repetition") == 0;
+    jw_text(w, "finish_reason", repeats ? "stop" : j->finish_reason);
+    export_put_stop_reason(w, j, job_parts_last(&g->parts), true);
+}
+
+void drop_waiting(struct call *c)
+{
+    struct waiting *w = c->state;
+    if (!w)
+        return;
+    for (size_t i = 0; i < w->n; i++)
+        growing_close(w->sv, &w->text[i]);
+    if (w->n && !w->keyed && (!w->settled || w->sv->o->forget))
+        server_cancel(w->sv, w->ids, w->n);
+    w->sv->busy--;
+    free(w->flow.out);
+    free(w);
+}
+
+/* What is new of text i, whose job was read now; free(*text). */
+static int waiting_text(struct waiting *w, size_t i, const struct job *job, char **text, size_t *n,
+                        struct err *e)
+{
+    *text = NULL;
+    *n = 0;
+    FILE *f = memory_file(text, n);
+    int rc = f ? growing_more(w->sv, &w->text[i], job, f, e) : -1;
+    if (!f || (stream_end(f) && rc == 0))
+        rc = err_set(e, ERR_FAILED, "out of memory for a text");
+    return rc;
+}
+
+/* What is wrong with the jobs, so that no answer will come: an HTTP status and a message; 0: nothing. */
+static unsigned waiting_failed(struct waiting *w, const struct job_list *jobs, char *message,
+                               size_t size)
+{
+    char why[600];
+    if (jobs->n < w->n)
+        return snprintf(message, size, "%s was removed", w->id), MHD_HTTP_NOT_FOUND;
+    for (size_t i = 0; i < jobs->n; i++) {
+        const struct job *j = &jobs->v[i];
+        if (j->state == JOB_FAILED || j->state == JOB_CANCELLED)
+            return snprintf(message, size, "%s: %s", w->id, j->error ? j->error : "it was cancelled"),
+                   MHD_HTTP_INTERNAL_SERVER_ERROR;
+        if (j->state == JOB_QUEUED && server_refuses(w->sv, j->id, why, sizeof why))
+            return server_cancel(w->sv, w->ids, w->n),           /* it would wait for ever, with a key too */
+                   snprintf(message, size, "%s: %s", w->id, why), MHD_HTTP_BAD_REQUEST;
+    }
+    w->settled = w->sv->phase == SERVE_STOPPING;
+    if (w->settled)
+        return snprintf(message, size, "%s: the server is stopping; with an Idempotency-Key the job goes on "
+                        "at its next start", w->id), MHD_HTTP_SERVICE_UNAVAILABLE;
+    return 0;
+}
+
+/* ---- events ---- */
+
+static struct json_writer begin_event(FILE *f)
+{
+    fputs("data: ", f);
+    return (struct json_writer){ .f = f, .digits = 10, .style = JW_COMPACT };
+}
+
+static void end_event(struct json_writer *w)
+{
+    jw_close(w, '}');
+    fputs("\n\n", w->f);
+}
+
+/* An event of one choice: with a text, or the last one of the choice (text NULL). */
+static void put_choice_event(FILE *f, const struct waiting *s, const struct job *j, size_t index,
+                             const char *text, size_t n)
+{
+    const bool chat = s->chat;
+    struct json_writer w = begin_event(f);
+    put_head(&w, s, chat ? "chat.completion.chunk" : "text_completion", j->created);
+    jw_open(&w, "choices", '[');
+    jw_open(&w, NULL, '{');
+    jw_uint(&w, "index", index);
+    if (chat)
+        jw_open(&w, "delta", '{');
+    if (chat && !s->begun)
+        jw_text(&w, "role", "assistant");
+    if (text || !chat)
+        jw_bytes(&w, chat ? "content" : "text", text ? text : "", n);
+    if (chat)
+        jw_close(&w, '}');
+    jw_null(&w, "logprobs");
+    if (text) {
+        jw_null(&w, "finish_reason");
+        jw_null(&w, "stop_reason");
+    } else {
+        put_finish(&w, j, &s->text[index]);
+    }
+    jw_close(&w, '}');
+    jw_close(&w, ']');
+    if (s->usage)
+        jw_null(&w, "usage");
+    end_event(&w);
+}
+
+static void put_usage_event(FILE *f, const struct waiting *s, const struct job_list *jobs)
+{
+    struct json_writer w = begin_event(f);
+    put_head(&w, s, s->chat ? "chat.completion.chunk" : "text_completion", jobs->v->created);
+    jw_open(&w, "choices", '[');
+    jw_close(&w, ']');
+    put_usage(&w, jobs);
+    end_event(&w);
+}
+
+static void put_error_event(FILE *f, struct waiting *s, unsigned status, const char *message)
+{
+    struct json_writer w = begin_event(f);
+    put_error(&w, status, message);
+    fputs("\n\n", f);
+    s->ended = true;
+}
+
+/* What one choice has that was not sent yet. */
+static int put_more(FILE *f, struct waiting *s, const struct job *j, size_t i, struct err *e)
+{
+    char *text;
+    size_t n;
+    const int rc = waiting_text(s, i, j, &text, &n, e);
+    if (rc == 0 && n)
+        put_choice_event(f, s, j, i, text, n);
+    if (rc == 0 && s->text[i].over && !s->finished[i]) {
+        put_choice_event(f, s, j, i, NULL, 0);
+        s->finished[i] = true;
+    }
+    free(text);
+    return rc;
+}
+
+/* Everything that can be sent now: as flow.more. */
+static int put_events(void *ctx, FILE *f)
+{
+    struct waiting *s = ctx;
+    struct job_list jobs = {0};
+    struct err e = {0};
+    char message[800];
+    size_t finished = 0;
+    int rc = server_jobs(s->sv, s->ids, s->n, &jobs, &e);
+    if (rc == 0 && jobs.n == s->n && s->chat && !s->begun)
+        for (size_t i = 0; i < jobs.n; i++)
+            put_choice_event(f, s, &jobs.v[i], i, "", 0);
+    s->begun |= rc == 0 && jobs.n == s->n;
+    for (size_t i = 0; rc == 0 && jobs.n == s->n && i < jobs.n; i++) {
+        rc = put_more(f, s, &jobs.v[i], i, &e);
+        finished += s->finished[i];
+    }
+    const unsigned status = rc                      ? MHD_HTTP_INTERNAL_SERVER_ERROR
+                            : finished == s->n    ? 0
+                                                    : waiting_failed(s, &jobs, message, sizeof message);
+    if (status) {
+        put_error_event(f, s, status, rc ? err_text(&e) : message);
+    } else if (finished == s->n) {
+        if (s->usage)
+            put_usage_event(f, s, &jobs);
+        fputs("data: [DONE]\n\n", f);
+        s->ended = s->settled = true;
+    }
+    job_list_free(&jobs);
+    return !s->ended;
+}
+
+static enum MHD_Result answer_stream(struct call *c, struct waiting *s)
+{
+    enum { BLOCK = 16384 };
+    s->flow = (struct flow){ .c = c, .ids = s->ids, .n = s->n, .more = put_events, .ctx = s,
+                             .silence = ": the text is being written\n\n", .sent = clock_seconds() };
+    return answer(c, MHD_HTTP_OK, MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, flow_read,
+                                                                    &s->flow, NULL), "text/event-stream");
+}
+
+/* ---- whole answers ---- */
 
 static int put_choice(struct json_writer *w, struct waiting *x, const struct job *j, size_t index,
                       struct err *e)

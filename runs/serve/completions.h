@@ -6,6 +6,9 @@
 enum MHD_Result answer_completions(struct call *c);
 enum MHD_Result answer_chat(struct call *c);
 
+/* Ends a request, as struct route's drop: no job stays that nobody waits for, unless it has a key. */
+void drop_waiting(struct call *c);
+
 /* The body of a request for a text. */
 struct body { const char *text; size_t n; bool chat; };
 /* Queues its text as `submit --name` does: a job that nobody waits for. */

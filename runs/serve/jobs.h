@@ -13,6 +13,9 @@ enum MHD_Result answer_job_pause(struct call *c);
 enum MHD_Result answer_job_resume(struct call *c);
 enum MHD_Result answer_job_cancel(struct call *c);
 enum MHD_Result answer_job_priority(struct call *c);     /* {"priority": P} */
+/* The members of the body are options of the verb, as {"tokens": 500, "stop": ["End"]}. */
+enum MHD_Result answer_job_extend(struct call *c);       /* the job that has the text then */
+enum MHD_Result answer_job_fork(struct call *c);         /* the new job */
 enum MHD_Result answer_job_remove(struct call *c);
 enum MHD_Result answer_tokenize(struct call *c);         /* as vLLM's */
 enum MHD_Result answer_detokenize(struct call *c);

@@ -1,11 +1,9 @@
 /* The routes of a server, and those that need no job. Start at the table at the end. */
 #include "runs/serve/batches.h"
 #include "runs/serve/completions.h"
-#include "runs/serve/edits.h"
 #include "runs/serve/files.h"
 #include "runs/serve/jobs.h"
 #include "runs/serve/page.h"
-#include "runs/serve/waiting.h"
 
 #include <string.h>
 
