@@ -122,7 +122,7 @@ static void disturb(void *ctx, int64_t id, const struct job *job, size_t wanted,
     CHECK(w->n_jobs > 3, "%zu jobs run", w->n_jobs);
     CHECK(store_pause(w->store, &paused, 1, NULL, &e) == 0 &&
               store_remove(w->store, &removed, 1, NULL, &e) == 0, "%s", e.msg);
-    verb(cmd_fork, "fork 5 --at 1 -n 40");
+    verb(cmd_edit, "fork 5 --at 1 -n 40");
 }
 
 /* p: tokens of the common prompt; n: of most texts. The first text ends when all others have begun. */
@@ -211,8 +211,8 @@ static void extended_and_forked(void)
     struct worker w;
     open_worker(&w, s, "cpu");
     work(&w, 2, NULL);
-    verb(cmd_extend, "extend 2 -n +30");
-    verb(cmd_fork, "fork 3 --at 20 -n 50");
+    verb(cmd_edit, "extend 2 -n +30");
+    verb(cmd_edit, "fork 3 --at 20 -n 50");
     const int64_t before = counter(2, "prefill_tokens"), shared = counter(2, "shared_tokens");
     work(&w, 2, NULL);
     CHECK(rig_sql("SELECT count(*) FROM job WHERE state = 'done'") == 3);
@@ -223,7 +223,7 @@ static void extended_and_forked(void)
           "%" PRId64 " read, %" PRId64 " shared", counter(4, "prefill_tokens"), counter(4, "shared_tokens"));
     texts_are_plain(4, "cpu");
     worker_close(&w);
-    verb(cmd_extend, "extend 4 -n +10");
+    verb(cmd_edit, "extend 4 -n +10");
     open_worker(&w, s, "cpu");
     work(&w, 2, NULL);
     CHECK(counter(4, "prefill_tokens") == 400 + 50 - 1 && counter(4, "shared_tokens") == 400 + 20 - 1);
