@@ -397,6 +397,83 @@ def forget():
         s.close()
 
 
+class Server:
+    """A server of this test, on one port."""
+
+    def __init__(self):
+        self.port = 0
+
+    def start(self):
+        self.process = subprocess.Popen([LONGHAND, "serve", "-m", MODEL, "--port", str(self.port)],
+                                        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        self.port = int(self.process.stdout.readline().decode().split("/v1")[0].rsplit(":", 1)[1])
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+
+
+def kills():
+    """kill -9 at random moments under load: every request with a key is answered in full, by one job."""
+    n = 100 if os.environ.get("LONG") else 5
+    rng = random.Random(int(os.environ.get("KILL_SEED", "1")))
+    want = {seed: run("-p", OPENING, "-n", str(60 + 40 * seed), "-s", str(seed), "--ignore-eos")
+            for seed in range(8)}
+    server, over, answers, faults = Server(), threading.Event(), {}, []
+
+    def one(name, seed):
+        """A request, repeated until it is answered; every second one is a stream."""
+        body = {"prompt": OPENING, "max_tokens": 60 + 40 * seed, "seed": seed, "ignore_eos": True,
+                "stream": seed % 2 == 1}
+        for _ in range(1000):
+            try:
+                c = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
+                c.request("POST", "/v1/completions", json.dumps(body), {"Idempotency-Key": name})
+                r = c.getresponse()
+                got = r.read().decode()
+                if r.status == 503:
+                    continue
+                if r.status != 200:
+                    return f"{r.status} {got}"
+                if not body["stream"]:
+                    return json.loads(got)["choices"][0]["text"]
+                if got.endswith("data: [DONE]\n\n"):
+                    return "".join(json.loads(x[6:])["choices"][0]["text"] for x in got.split("\n\n")
+                                   if x.startswith("data: {"))
+            except (OSError, http.client.HTTPException):
+                time.sleep(0.02)         # the server was killed
+            finally:
+                c.close()
+        return "no answer"
+
+    def client(k):
+        i = 0
+        while not over.is_set():
+            name = f"{k}-{i}"
+            answers[name] = (i % 8, one(name, i % 8))
+            i += 1
+    server.start()
+    threads = [threading.Thread(target=client, args=(k,)) for k in range(4)]
+    for t in threads:
+        t.start()
+    for _ in range(n):
+        time.sleep(rng.uniform(0, 1.5))
+        server.kill()
+        server.start()
+    over.set()
+    for t in threads:
+        t.join()
+    faults = [(name, text) for name, (seed, text) in answers.items() if text != want[seed]]
+    result(f"every_answer_over_{n}_kills_is_that_of_run", not faults and len(answers) >= 4, faults[:2])
+    left = listed().values()
+    result("every_request_is_one_job", len(left) == len(answers) and all(j["state"] == "done" for j in left),
+           (len(left), len(answers)))
+    resumed = sum(j["resumes"] for j in left)
+    print(f"    {len(answers)} requests, {n} kills, {resumed} resumes")
+    server.kill()
+
+
 def cli(*words):
     return subprocess.run([LONGHAND, *words], stdout=subprocess.PIPE, check=True).stdout.decode()
 
@@ -746,5 +823,6 @@ for part in PART.split(","):
     since = time.time()
     {"texts": texts, "chat": chat, "refusals": refusals, "leave": clients_that_leave, "fuzz": fuzz,
      "many": many, "keys": keys, "jobs": jobs, "pages": pages, "batches": batches, "first": first,
-     "crowd": crowd, "forget": forget, "package": package, "named": named}[part]()
+     "crowd": crowd, "forget": forget, "kills": kills,
+     "package": package, "named": named}[part]()
     print(f"    {part}: {time.time() - since:.1f} s")

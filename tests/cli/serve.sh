@@ -102,7 +102,8 @@ left() { "$L" list --requests --json | python3 -c 'import json, sys
 print(*[j["state"] for j in json.load(sys.stdin)["jobs"]])'; }
 for i in $(seq $((100 * slower))); do [ "$(left)" = "running running" ] && break; sleep 0.1; done
 [ "$(left)" = "running running" ]; result forget_removes_the_requests_of_a_dead_server $? "$(left)"
-"$L" cancel -q --all; stop; export LONGHAND_DB=$TMP/longhand.db
+"$L" cancel -q --all; stop
+export LONGHAND_DB=$TMP/kills.db; asks kills; export LONGHAND_DB=$TMP/longhand.db
 
 # keys of requests; a request without a key of a server that was killed is cancelled, one with a key goes on
 start; asks keys
