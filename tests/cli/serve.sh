@@ -64,6 +64,19 @@ if python3 -m venv "$TMP/venv" 2>/dev/null && "$TMP/venv/bin/pip" install -q ope
     cat "$TMP/asked"
     ! grep -q '^FAIL' "$TMP/asked" || failed=1
     result serve_package $r "$(tail -3 "$TMP/asked")"
+    # the program llm, if pip can fetch it
+    if "$TMP/venv/bin/pip" install -q llm >"$TMP/pip" 2>&1; then
+        export LLM_USER_PATH=$TMP/llm
+        mkdir -p "$LLM_USER_PATH"
+        printf -- '- model_id: here\n  model_name: demo\n  api_base: %s/v1\n' "$url" \
+            >"$LLM_USER_PATH/extra-openai-models.yaml"
+        "$L" run -q --chat --chat-template chatml -m "$MODEL" -p 'The sea' -n 40 -s 6 --db "$TMP/run.db" \
+            >"$TMP/want" && echo >>"$TMP/want"
+        for how in '' --no-stream; do
+            "$TMP/venv/bin/llm" -m here --key none $how -o max_tokens 40 -o seed 6 'The sea' >"$TMP/got" 2>&1
+            same "llm_gets_the_text_of_run${how//-/_}" "$TMP/got" "$TMP/want"
+        done
+    else skip serve_llm "pip cannot install llm here"; fi
 else skip serve_package "pip cannot install openai here"; fi
 # The pages in a browser. UPDATE=1 keeps the picture.
 if [ -z "${LONG:-}" ]; then skip serve_pages "a long form: LONG=1"
