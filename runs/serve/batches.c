@@ -225,6 +225,7 @@ static void want_check(struct server *sv)
 int batches_start(struct server *sv, struct err *e)
 {
     sv->check_wanted = true;
+    folder_clean(sv);
     sv->checks = thread_start(&sv->checker, check_thread, sv, "batches", e) == 0;
     return sv->checks ? 0 : -1;
 }
@@ -303,18 +304,7 @@ static bool put_batch(struct json_writer *w, struct call *c, const char *id)
     return true;
 }
 
-enum MHD_Result answer_batch(struct call *c)
-{
-    struct reply r;
-    if (reply_open(&r))
-        return MHD_NO;
-    if (put_batch(&r.w, c, c->id))
-        return reply_send(c, &r, MHD_HTTP_OK);
-    stream_end(r.w.f);
-    free(r.text);
-    return answer_error(c, MHD_HTTP_NOT_FOUND, "there is no batch %s", c->id);
-}
-
+enum MHD_Result answer_batch(struct call *c) { return answer_one(c, "batch", put_batch); }
 enum MHD_Result answer_batches(struct call *c) { return answer_list(c, BATCH_PREFIX, put_batch); }
 
 enum MHD_Result answer_new_batch(struct call *c)
@@ -409,7 +399,7 @@ int batch_write_results(struct call *c, const char *file, struct err *e)
     batch_of(id, file);
     if (batch_created(c, file) == 0)
         return -1;
-    if (new_id(own, "part-") || file_path(path, sv, own, "", e))
+    if (new_id(own, RESULTS_PREFIX) || file_path(path, sv, own, "", e))
         return -1;
     int rc = server_connect(sv, &s, e) || server_book(s, id, SIZE_MAX, &jobs, NULL, e) ? -1 : 0;
     if (rc == 0) {

@@ -52,7 +52,7 @@ static enum MHD_Result take_part(void *ctx, enum MHD_ValueKind kind, const char 
         return fail(u, MHD_HTTP_BAD_REQUEST, "two parts are named file");
     if (at == 0) {
         snprintf(u->name, sizeof u->name, "%s", name ? name : "upload");
-        if (new_id(u->id, FILE_PREFIX) || file_path(u->path, c->sv, u->id, ".part", &u->why) ||
+        if (new_id(u->id, FILE_PREFIX) || file_path(u->path, c->sv, u->id, PIECE_END, &u->why) ||
             (u->fd = open(u->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600)) < 0)
             return fail(u, MHD_HTTP_INTERNAL_SERVER_ERROR, "the file cannot be made");
     }
@@ -181,17 +181,7 @@ static enum MHD_Result no_file(struct call *c)
     return answer_error(c, MHD_HTTP_NOT_FOUND, "there is no file %s", c->id);
 }
 
-enum MHD_Result answer_file(struct call *c)
-{
-    struct reply r;
-    if (reply_open(&r))
-        return MHD_NO;
-    if (put_facts(&r.w, c, c->id))
-        return reply_send(c, &r, MHD_HTTP_OK);
-    stream_end(r.w.f);
-    free(r.text);
-    return no_file(c);
-}
+enum MHD_Result answer_file(struct call *c) { return answer_one(c, "file", put_facts); }
 
 static bool put_wanted(struct json_writer *w, struct call *c, const char *id)
 {

@@ -3,12 +3,14 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 int new_id(char id[FILE_ID_BYTES], const char *prefix)
 {
@@ -70,6 +72,35 @@ int list_ids(const struct server *sv, const char *prefix, char (**ids)[FILE_ID_B
     if (*n)
         qsort(*ids, *n, sizeof **ids, newest_first);
     return 0;
+}
+
+void folder_clean(const struct server *sv)
+{
+    enum { DEAD_SECONDS = 600 };         /* another server of this store may live */
+    char path[PATH_BYTES];
+    struct err ignored;
+    struct dirent *x;
+    struct stat st;
+    DIR *d = file_path(path, sv, "", "", &ignored) ? NULL : opendir(path);
+    while (d && (x = readdir(d)))
+        if ((id_is(x->d_name, FILE_PREFIX, PIECE_END) || id_is(x->d_name, RESULTS_PREFIX, "")) &&
+            fstatat(dirfd(d), x->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+            wall_seconds() - (double)st.st_mtime > DEAD_SECONDS)
+            unlinkat(dirfd(d), x->d_name, 0);
+    if (d)
+        closedir(d);
+}
+
+enum MHD_Result answer_one(struct call *c, const char *what, put_fn *put)
+{
+    struct reply r;
+    if (reply_open(&r))
+        return MHD_NO;
+    if (put(&r.w, c, c->id))
+        return reply_send(c, &r, MHD_HTTP_OK);
+    stream_end(r.w.f);
+    free(r.text);
+    return answer_error(c, MHD_HTTP_NOT_FOUND, "there is no %s %s", what, c->id);
 }
 
 enum MHD_Result answer_list(struct call *c, const char *prefix, put_fn *put)

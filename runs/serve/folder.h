@@ -5,6 +5,8 @@
 enum { FILE_ID_BYTES = 32 };
 #define FILE_PREFIX "file-"
 #define BATCH_PREFIX "batch_"
+#define PIECE_END ".part"
+#define RESULTS_PREFIX "part-"
 #define OUTPUT_END "-output"
 #define ERRORS_END "-errors"
 
@@ -18,6 +20,10 @@ int  file_path(char path[PATH_BYTES], const struct server *sv, const char *id, c
 /* The ids of the files PREFIX*.json, the newest first; free(*ids). */
 int  list_ids(const struct server *sv, const char *prefix, char (**ids)[FILE_ID_BYTES], size_t *n,
               struct err *e);
-/* Answers with the members of a list, of which `put` writes one: false if it is not wanted. */
+/* Deletes the pieces of files that a killed server left: those that nobody has written to for a while. */
+void folder_clean(const struct server *sv);
+/* Answers with the object that `put` writes of c->id, or says that there is no such `what`. */
 typedef bool put_fn(struct json_writer *w, struct call *c, const char *id);
+enum MHD_Result answer_one(struct call *c, const char *what, put_fn *put);
+/* Answers with the members of a list, of which `put` writes one: false if it is not wanted. */
 enum MHD_Result answer_list(struct call *c, const char *prefix, put_fn *put);

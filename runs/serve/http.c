@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <netdb.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,9 +19,11 @@
 #include "src/base/output.h"
 #include "src/base/sha256.h"
 
-/* Connections beyond --max-connections are for /health and for saying 429. A stack holds the evaluation of a
+/* Connections beyond --max-connections are for /health and for saying 429. The bodies of all requests
+ * together have at most BODIES times --max-body. A stack holds the evaluation of a
  * chat template of the client (src/text/jinja). */
-enum { SPARE = 8, STACK_BYTES = 4 << 20, KEY_BYTES_MAX = 4096 };
+enum { SPARE = 8, BODIES = 16, STACK_BYTES = 4 << 20, KEY_BYTES_MAX = 4096,
+       KEEPALIVE_SECONDS = 60 };
 
 /* ---- answers ---- */
 
@@ -292,8 +295,11 @@ static void take_body(struct call *c, const char *bytes, size_t n)
     }
     if (c->n_body + n >= c->room) {
         const size_t room = MAX(2 * c->room, c->n_body + n + 1);
-        char *more = realloc(c->body, room);
+        char *more = NULL;
+        if ((c->sv->bodies += room - c->room) <= BODIES * c->sv->o->max_body)
+            more = realloc(c->body, room);
         if (!more) {
+            c->sv->bodies -= room - c->room;
             c->no_memory = true;
             return;
         }
@@ -329,7 +335,8 @@ static enum MHD_Result take_request(void *ctx, struct MHD_Connection *connection
         return answer_error(c, MHD_HTTP_CONTENT_TOO_LARGE, "--max-body allows %zu bytes",
                             (size_t)c->sv->o->max_body);
     if (c->no_memory)
-        return answer_error(c, MHD_HTTP_SERVICE_UNAVAILABLE, "out of memory for the body");
+        return answer_error(c, MHD_HTTP_SERVICE_UNAVAILABLE, "the bodies of all requests together are "
+                            "too large; try again");
     return c->route->answer(c);
 }
 
@@ -342,8 +349,10 @@ static void end_request(void *ctx, struct MHD_Connection *connection, void **sta
     (void)why;
     if (c && c->route && c->route->drop)
         c->route->drop(c);
-    if (c)
+    if (c) {
+        c->sv->bodies -= c->room;
         free(c->body);
+    }
     free(c);
     *state = NULL;
 }
@@ -387,13 +396,16 @@ static bool is_loopback(const struct sockaddr *a)
 
 static int bind_to(struct server *sv, const struct addrinfo *a, struct err *e)
 {
-    const int on = 1;
+    const int on = 1, idle = KEEPALIVE_SECONDS;
     struct sockaddr_storage bound;
     socklen_t n = sizeof bound;
     char host[48] = "", port[8] = "";
     sv->listener = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     /* SO_REUSEADDR: the port of a server that was killed is free at once */
     if (sv->listener < 0 || setsockopt(sv->listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) ||
+        /* for the connections: a follower whose machine has vanished is found */
+        setsockopt(sv->listener, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on) ||
+        setsockopt(sv->listener, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle) ||
         bind(sv->listener, a->ai_addr, a->ai_addrlen) || listen(sv->listener, SOMAXCONN) ||
         getsockname(sv->listener, (struct sockaddr *)&bound, &n) ||
         getnameinfo((struct sockaddr *)&bound, n, host, sizeof host, port, sizeof port,

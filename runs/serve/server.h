@@ -28,6 +28,7 @@ struct server {
     char store_name[STORE_NAME_BYTES];   /* a part of ids */
     atomic_int phase;                    /* enum phase */
     atomic_size_t busy;                  /* requests that wait for texts */
+    atomic_size_t bodies;                /* bytes of memory for the bodies of all requests */
     struct bell bell;
     struct news news;
     /* under news.lock */

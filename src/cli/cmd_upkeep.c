@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "src/base/input.h"
 #include "src/base/json_write.h"
@@ -123,6 +124,7 @@ int cmd_backup(const struct options *o, struct err *e)
     struct store *s = NULL;
     struct store_size size;
     const char *path = o->arg[0];
+    char files[PATH_BYTES];
     if (store_from_options(&s, o, STORE_READ, e))
         return -1;
     int rc = same_file(path, store_path(s))
@@ -130,6 +132,9 @@ int cmd_backup(const struct options *o, struct err *e)
                  : store_backup(s, path, o->force, e);
     if (rc == 0 && !o->quiet && store_size(s, &size, e) == 0)
         fprintf(stderr, "%s: %.2f MB\n", path, megabytes(size.file));
+    snprintf(files, sizeof files, "%.4000s.files", store_path(s));
+    if (rc == 0 && !o->quiet && access(files, F_OK) == 0)
+        fprintf(stderr, "the files and batches of longhand serve in %s are not in it\n", files);
     store_close(s);
     return rc;
 }

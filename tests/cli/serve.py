@@ -166,6 +166,17 @@ def refusals():
     c.request("POST", "/v1/completions", chunks(), {"Transfer-Encoding": "chunked"}, encode_chunked=True)
     status = c.getresponse().status
     result("a_large_chunked_body_is_413", status == 413, status)
+    head = (f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 65536\r\n\r\n"
+            .encode() + b"x" * 65000)
+    held = [socket.create_connection((HOST, PORT)) for _ in range(30)]
+    for s in held:
+        s.sendall(head)
+    large = json.dumps(dict(good, user="x" * 60000)).encode()
+    full = until(lambda: ask("POST", "/v1/completions", raw=large)[0] == 503)
+    for s in held:
+        s.close()
+    result("too_many_large_bodies_are_503", full and
+           until(lambda: ask("POST", "/v1/completions", raw=large)[0] == 200))
     for name, headers in {"another_host": {"Host": "evil.example"},
                           "another_port_of_a_host": {"Host": "evil.example:80"},
                           "another_origin": {"Origin": "http://evil.example"},

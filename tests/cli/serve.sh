@@ -93,9 +93,18 @@ kill -TERM $server; wait $server; r=$?
 [ $r = 75 ] && grep -q '^longhand: stopped by SIGTERM' "$TMP/log"
 result sigterm_ends_the_server $? "exit $r: $(tail -2 "$TMP/log")"
 
+"$L" backup "$TMP/copy.db" 2>"$TMP/err"; grep -q 'longhand.db.files are not in it' "$TMP/err"
+result backup_says_what_is_not_in_it $? "$(cat "$TMP/err")"
+# pieces of uploads of a server that was killed
+touch "$LONGHAND_DB.files/file-0123456789abcdef.part"
+touch -d '1 hour ago' "$LONGHAND_DB.files/file-0123456789abcde1.part" \
+    "$LONGHAND_DB.files/part-0123456789abcde1"
+
 # with a key: every route but /health needs it, and no log has it
 start --api-key-file "$TMP/key" --host 0.0.0.0
 result a_server_with_a_key_starts $? "$(cat "$TMP/log")"
+[ "$(ls "$LONGHAND_DB.files" | grep part)" = file-0123456789abcdef.part ]
+result old_pieces_of_uploads_are_deleted $? "$(ls "$LONGHAND_DB.files")"
 ask GET /v1/models >"$TMP/a"; grep -q '^401 .*the key is missing or wrong' "$TMP/a"
 result no_key_is_401 $? "$(cat "$TMP/a")"
 ask GET /v1/models "Authorization: Bearer secret-kez" | grep -q '^401'; result a_wrong_key_is_401 $? ""
