@@ -94,11 +94,42 @@ int queue_body(struct server *sv, const struct body *body, const char *name, int
     return rc;
 }
 
-/* Stores the jobs of the body: as store_submit_request. */
+/* A request that waits to be stored. `next` is under `joining`, `done` under `writing`. */
+struct submission { struct request_submit r; struct submission *next; bool done; };
+
+/* Stores the requests that wait, up to `mine`: the thread that gets the lock works for the others. */
+static void submit_together(struct server *sv, struct submission *mine)
+{
+    enum { TOGETHER = 64 };
+    struct submission *all[TOGETHER];
+    struct request_submit *v[TOGETHER];
+    struct err ignored;                  /* each request has it */
+    pthread_mutex_lock(&sv->joining);
+    *sv->last = mine;
+    sv->last = &mine->next;
+    pthread_mutex_unlock(&sv->joining);
+    pthread_mutex_lock(&sv->writing);
+    while (!mine->done) {
+        size_t n = 0;
+        pthread_mutex_lock(&sv->joining);
+        for (; sv->first && n < TOGETHER; sv->first = sv->first->next) {
+            all[n] = sv->first;
+            v[n++] = &sv->first->r;
+        }
+        sv->last = sv->first ? sv->last : &sv->first;
+        pthread_mutex_unlock(&sv->joining);
+        store_submit_requests(sv->writer, v, n, &ignored);
+        for (size_t i = 0; i < n; i++)
+            all[i]->done = true;
+    }
+    pthread_mutex_unlock(&sv->writing);
+}
+
+/* Stores the jobs of the body: as struct request_submit's rc. */
 static int submit(struct waiting *w, const struct call *c, const char *key, struct err *e)
 {
     struct server *sv = w->sv;
-    struct request_spec spec = { .worker = sv->worker->number, .chat = w->chat, .key = key };
+    struct submission s = { .r = { .r = { sv->worker->number, w->chat, key }, .ids = w->ids } };
     struct options o = sv->request;
     struct batch b;
     struct sha256 h;
@@ -106,10 +137,12 @@ static int submit(struct waiting *w, const struct call *c, const char *key, stru
     if (rc == 0) {
         sha256_start(&h);
         sha256_add(&h, b.spec->identity, b.spec->identity_bytes);
-        sha256_end(&h, spec.sha);
-        pthread_mutex_lock(&sv->writing);
-        rc = store_submit_request(sv->writer, &spec, b.spec, b.n, w->ids, e);
-        pthread_mutex_unlock(&sv->writing);
+        sha256_end(&h, s.r.r.sha);
+        s.r.v = b.spec;
+        s.r.n = b.n;
+        submit_together(sv, &s);
+        rc = s.r.rc;
+        *e = s.r.err;
         w->n = rc >= 0 && rc != SUBMIT_OTHER ? b.n : 0;
     }
     close_body(sv, &b);

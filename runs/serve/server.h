@@ -36,6 +36,8 @@ struct server {
     char *metrics;                       /* the figures of the worker; NULL: none yet */
     pthread_mutex_t reading; struct store *reader; struct shared_reader texts[READERS];
     pthread_mutex_t writing; struct store *writer;
+    /* requests that wait for `writing`, whose holder stores all of them in one transaction (completions.c) */
+    pthread_mutex_t joining; struct submission *first, **last;
     pthread_mutex_t asking; struct batch front;
     pthread_mutex_t checking; pthread_cond_t check;      /* batches.c */
     pthread_t checker;

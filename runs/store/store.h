@@ -198,12 +198,18 @@ struct request_spec {
     const char *key;                     /* Idempotency-Key, of one of the two; NULL: none */
     uint8_t sha[SHA256_BYTES];           /* of what decides the answer */
 };
-/* Store the n samples of a request in one transaction. With a key that is known and the same sha: 1, and
- * ids[n] are the jobs of the earlier request, of which failed and cancelled ones are queued again, now for
- * this server. SUBMIT_OTHER, and e says so: the key is known with another sha. Else 0 or -1. */
+/* A request, whose samples are the jobs v[n]. rc 0: ids[n] are new; 1: the key is known with the same sha,
+ * and ids[n] are the jobs of the earlier request, of which failed and cancelled ones are queued again, now
+ * for this server; SUBMIT_OTHER, and err says so: the key is known with another sha; -1: err says why. */
 enum { SUBMIT_OTHER = 2 };
-int store_submit_request(struct store *s, const struct request_spec *r, const struct job_spec *v, size_t n,
-                         int64_t *ids, struct err *e);
+struct request_submit {
+    struct request_spec r;
+    const struct job_spec *v; size_t n;
+    int64_t *ids;
+    int rc; struct err err;
+};
+/* Store n requests in one transaction. One that fails changes nothing. -1: all have failed. */
+int store_submit_requests(struct store *s, struct request_submit *const *v, size_t n, struct err *e);
 /* The jobs of requests that nobody will ask for any more: cancelled ones, those with a key that have ended
  * `keep` seconds ago, and those without a key whose server has ended; none that a chapter continues.
  * free(*ids). */

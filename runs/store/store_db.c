@@ -441,6 +441,17 @@ int db_end(struct store *s, int rc, struct err *e)
     return rc;
 }
 
+int db_part_begin(struct store *s, struct err *e) { return db_run(s, e, "SAVEPOINT part", ""); }
+
+int db_part_end(struct store *s, bool failed, const struct err *why, struct err *e)
+{
+    if (failed && sqlite3_get_autocommit(s->db)) {
+        *e = *why;
+        return -1;
+    }
+    return (failed && db_run(s, e, "ROLLBACK TO part", "")) || db_run(s, e, "RELEASE part", "") ? -1 : 0;
+}
+
 /* ---- connections ---- */
 
 /* 0: the pragma gives `want`; 1: it gives another value, and *e says so; -1: failed. */

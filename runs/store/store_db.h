@@ -78,6 +78,10 @@ int  db_commit(struct store *s, struct err *e);
 int  db_rollback(struct store *s);                   /* always -1 */
 /* rc 0: db_commit. Otherwise roll back and return rc; *e stays. */
 int  db_end(struct store *s, int rc, struct err *e);
+/* A part of a transaction: a savepoint, which takes back what the part wrote if it has failed. -1: SQLite has
+ * rolled back all parts, and *e is *why; or it failed. */
+int  db_part_begin(struct store *s, struct err *e);
+int  db_part_end(struct store *s, bool failed, const struct err *why, struct err *e);
 
 /* ---- lists ---- */
 

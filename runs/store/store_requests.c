@@ -1,6 +1,6 @@
 /* Requests to a server: their samples are jobs, and a request with an Idempotency-Key is stored once.
  *
- * Owns the table request. Start at store_submit_request. */
+ * Owns the table request. Start at store_submit_requests. */
 #include "runs/store/store_db.h"
 
 #include <stdio.h>
@@ -64,21 +64,40 @@ static int add_rows(struct store *s, const struct request_spec *r, const int64_t
     return 0;
 }
 
-int store_submit_request(struct store *s, const struct request_spec *r, const struct job_spec *v, size_t n,
-                         int64_t *ids, struct err *e)
+static int submit_request(struct store *s, struct request_submit *q, struct err *e)
 {
     size_t bad;
-    if (db_begin(s, e))
-        return -1;
-    int rc = r->key ? find_key(s, r, n, ids, e) : 0;
-    if (rc == SUBMIT_OTHER) {
-        db_rollback(s);
-        return rc;
-    }
+    const int rc = q->r.key ? find_key(s, &q->r, q->n, q->ids, e) : 0;
     if (rc == 1)
-        return db_end(s, take_over(s, r, ids, n, e), e) ? -1 : 1;
-    rc = rc || jobs_submit(s, NULL, v, n, ids, NULL, &bad, e) || add_rows(s, r, ids, n, e) ? -1 : 0;
-    return db_end(s, rc, e);
+        return take_over(s, &q->r, q->ids, q->n, e) ? -1 : 1;
+    if (rc)
+        return rc;
+    return jobs_submit(s, NULL, q->v, q->n, q->ids, NULL, &bad, e) || add_rows(s, &q->r, q->ids, q->n, e)
+               ? -1
+               : 0;
+}
+
+/* The savepoints of store_submit_requests, inside its transaction. */
+static int submit_parts(struct store *s, struct request_submit *const *v, size_t n, struct err *e)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (db_part_begin(s, e))
+            return -1;
+        v[i]->rc = submit_request(s, v[i], &v[i]->err);
+        if (db_part_end(s, v[i]->rc < 0, &v[i]->err, e))
+            return -1;
+    }
+    return 0;
+}
+
+int store_submit_requests(struct store *s, struct request_submit *const *v, size_t n, struct err *e)
+{
+    const int rc = db_begin(s, e) ? -1 : db_end(s, submit_parts(s, v, n, e), e);
+    for (size_t i = 0; i < n && rc; i++) {
+        v[i]->rc = -1;
+        v[i]->err = *e;
+    }
+    return rc;
 }
 
 int store_name(struct store *s, char name[9], struct err *e)

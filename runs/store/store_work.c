@@ -684,14 +684,10 @@ static int write_part(struct store *s, const struct claim *c, const struct commi
 static int write_parts(struct store *s, struct job_commit *v, size_t n, struct err *e)
 {
     for (size_t i = 0; i < n; i++) {
-        if (db_run(s, e, "SAVEPOINT part", ""))
+        if (db_part_begin(s, e))
             return -1;
         v[i].rc = write_part(s, v[i].claim, &v[i].add, &v[i].text_end, &v[i].err);
-        if (v[i].rc && sqlite3_get_autocommit(s->db)) {      /* SQLite has rolled back all parts */
-            *e = v[i].err;
-            return -1;
-        }
-        if ((v[i].rc && db_run(s, e, "ROLLBACK TO part", "")) || db_run(s, e, "RELEASE part", ""))
+        if (db_part_end(s, v[i].rc != 0, &v[i].err, e))
             return -1;
     }
     return 0;

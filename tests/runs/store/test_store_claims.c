@@ -416,6 +416,69 @@ static void workers_share_a_queue_without_sharing_a_job(void)
     store_close(s);
 }
 
+/* The number of transactions that have changed the file: SQLite counts them in its header. */
+static uint32_t transactions(void)
+{
+    uint8_t b[4] = {0};
+    const int fd = open(rig_path, O_RDONLY);
+    CHECK(pread(fd, b, sizeof b, 24) == sizeof b);
+    close(fd);
+    return (uint32_t)b[0] << 24 | (uint32_t)b[1] << 16 | (uint32_t)b[2] << 8 | b[3];
+}
+
+static void requests_that_wait_are_stored_together(void)
+{
+    enum { N = 5 };
+    static const char *const key[N] = { NULL, "a", "a", "a", "b" };
+    static const int want[N] = { 0, 0, 1, SUBMIT_OTHER, -1 };
+    struct err e = {0};
+    struct job_spec job[N][2];
+    struct request_submit q[N] = {0}, *v[N];
+    int64_t ids[N][2];
+    rig_new();
+    struct store *s = rig_open(STORE_CREATE);
+    const int64_t w = rig_worker(s);
+    rig_sql("CREATE TRIGGER damage BEFORE INSERT ON job WHEN new.wanted = 77 "
+            "BEGIN SELECT raise(ABORT, 'damaged'); END");
+    for (size_t i = 0; i < N; i++) {
+        job[i][0] = rig_job(10);
+        job[i][1] = rig_job(i == 4 ? 77 : 10);
+        job[i][1].sample = 1;
+        q[i] = (struct request_submit){ .r = { .worker = w, .key = key[i], .sha = { i == 3 } },
+                                        .v = job[i], .n = 2, .ids = ids[i] };
+        v[i] = &q[i];
+    }
+    const uint32_t before = transactions();
+    CHECK(store_submit_requests(s, v, N, &e) == 0, "%s", e.msg);
+    CHECK(transactions() == before + 1, "%u", transactions() - before);
+    for (size_t i = 0; i < N; i++)
+        CHECK(q[i].rc == want[i], "request %zu: %d: %s", i, q[i].rc, q[i].err.msg);
+    CHECK(strstr(q[3].err.msg, "another body") && strstr(q[4].err.msg, "damaged"));
+    CHECK(ids[2][0] == ids[1][0] && ids[2][1] == ids[1][1]);
+    CHECK(rig_sql("SELECT count(*) FROM job") == 4 && rig_sql("SELECT count(*) FROM request") == 4);
+    store_close(s);
+}
+
+/* A worker that was declared dead may be a server: nobody waits for its requests without a key. */
+static void requests_end_with_their_server(void)
+{
+    struct err e = {0};
+    struct job_spec job = rig_job(10);
+    int64_t ids[2];
+    rig_new();
+    struct store *s = rig_open(STORE_CREATE);
+    const int64_t w = rig_worker(s);
+    for (int i = 0; i < 2; i++) {
+        struct request_submit q = { .r = { .worker = w, .key = i ? "a" : NULL }, .v = &job, .n = 1,
+                                    .ids = &ids[i] }, *v = &q;
+        CHECK(store_submit_requests(s, &v, 1, &e) == 0 && q.rc == 0, "%s", e.msg);
+    }
+    CHECK(store_worker_end(s, w, &e) == 0, "%s", e.msg);
+    CHECK(rig_sql("SELECT count(*) FROM job WHERE state = 'cancelled' AND ended > 0") == 1 &&
+          rig_sql("SELECT id FROM job WHERE state = 'queued'") == ids[1]);
+    store_close(s);
+}
+
 int main(void)
 {
     RUN(the_queue_goes_by_priority_model_and_number);
@@ -429,6 +492,8 @@ int main(void)
     RUN(a_stale_worker_never_writes);
     RUN(a_lost_part_does_not_hold_up_the_others);
     RUN(workers_share_a_queue_without_sharing_a_job);
+    RUN(requests_that_wait_are_stored_together);
+    RUN(requests_end_with_their_server);
     rig_end();
     return test_end();
 }
