@@ -408,6 +408,71 @@ def forget():
         s.close()
 
 
+def rate(found):
+    """Tokens a second of all jobs together, from the first begin to the last end."""
+    seconds = max(j["ended"] for j in found) - min(j["started"] for j in found)
+    return sum(j["tokens"] for j in found) / seconds
+
+
+def speed():
+    """Figures: requests a second, from request to first event, eight streams beside `work`, idle CPU."""
+    n = int(os.environ.get("REQUESTS", "10000"))
+    local = threading.local()
+
+    def one(i):
+        if not hasattr(local, "c"):
+            local.c = http.client.HTTPConnection(HOST, PORT, timeout=120)
+        local.c.request("POST", "/v1/completions", json.dumps(
+            {"prompt": OPENING, "max_tokens": 10, "seed": i, "ignore_eos": True}))
+        r = local.c.getresponse()
+        return r.status == 200 and len(r.read()) > 0
+    since = time.time()
+    with concurrent.futures.ThreadPoolExecutor(32) as pool:
+        good = sum(pool.map(one, range(n)))
+    seconds = time.time() - since
+    print(f"    {good} requests of 10 tokens, 32 at once: {good / seconds:.1f} a second")
+    result("50_requests_a_second", good == n and good / seconds >= 50, (good, seconds))
+
+    firsts = []
+    for i in range(100):
+        c = http.client.HTTPConnection(HOST, PORT, timeout=60)
+        since = time.perf_counter()
+        c.request("POST", "/v1/completions",
+                  json.dumps({"prompt": OPENING, "max_tokens": 1, "stream": True}))
+        c.getresponse().readline()
+        firsts.append(time.perf_counter() - since)
+        c.close()
+    firsts.sort()
+    print(f"    from request to first event: median {1e3 * firsts[50]:.1f} ms, "
+          f"90 % {1e3 * firsts[90]:.1f} ms")
+
+    rates = {"streams": [], "work": []}
+    for turn in range(3):
+        known = set(listed())
+        body = {"prompt": OPENING, "max_tokens": 800, "ignore_eos": True}
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda i: events(dict(body, seed=i)), range(8)))
+        rates["streams"].append(rate([j for i, j in listed().items() if i not in known]))
+        db = os.environ["LONGHAND_DB"] + f".work{turn}"
+        for i in range(8):
+            cli("submit", "-q", "-m", MODEL, "--db", db, "-p", OPENING, "-n", "800", "-s", str(i),
+                "--ignore-eos")
+        subprocess.run([LONGHAND, "work", "-q", "--db", db, "--parallel", "8"], check=True,
+                       stderr=subprocess.DEVNULL)
+        rates["work"].append(rate(json.loads(cli("list", "--json", "--db", db))["jobs"]))
+    streams, work = (sorted(rates[k])[1] for k in ("streams", "work"))
+    print(f"    8 streams: {streams:.0f} tokens/s, work --parallel 8: {work:.0f}: {streams / work:.2f}")
+
+    def cpu():
+        with open(f"/proc/{os.environ['SERVER']}/stat", encoding="utf-8") as f:
+            return sum(int(x) for x in f.read().rsplit(")", 1)[1].split()[11:13]) / os.sysconf("SC_CLK_TCK")
+    since = cpu()
+    time.sleep(30)
+    idle = 2 * (cpu() - since)
+    print(f"    idle: {idle:.2f} s of CPU a minute")
+    result("an_idle_server_rests", idle <= 0.2, idle)
+
+
 class Server:
     """A server of this test, on one port."""
 
@@ -834,6 +899,6 @@ for part in PART.split(","):
     since = time.time()
     {"texts": texts, "chat": chat, "refusals": refusals, "leave": clients_that_leave, "fuzz": fuzz,
      "many": many, "keys": keys, "jobs": jobs, "pages": pages, "batches": batches, "first": first,
-     "crowd": crowd, "forget": forget, "kills": kills,
+     "crowd": crowd, "forget": forget, "kills": kills, "speed": speed,
      "package": package, "named": named}[part]()
     print(f"    {part}: {time.time() - since:.1f} s")

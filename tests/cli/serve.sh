@@ -127,6 +127,8 @@ for i in $(seq $((100 * slower))); do [ "$(left)" = "running running" ] && break
 "$L" cancel -q --all; stop
 export LONGHAND_DB=$TMP/kills.db; asks kills; export LONGHAND_DB=$TMP/longhand.db
 
+[ -z "${LONG:-}" ] || { start; SERVER=$server asks speed; stop; }
+
 # keys of requests; a request without a key of a server that was killed is cancelled, one with a key goes on
 start; asks keys
 text=$("$L" run -q -m "$MODEL" -p Once -n 6000 -s 4 --ignore-eos --db "$TMP/run.db" | sha256sum)
