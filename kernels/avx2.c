@@ -131,25 +131,35 @@ static inline __attribute__((always_inline)) void dot_bf16(float *c, size_t ldc,
 /* As FMA_INTO: the sum stays in its register. */
 #define ADD_INTO(c, a) __asm__("vpaddd %1, %0, %0" : "+x"(c) : "x"(a))
 
+/* 8 pairs of whole numbers as int16: half 0 or 1 of the 16 pairs at p. */
+static inline __m256i pairs_at(const enum dtype type, const char *p, const int half_of)
+{
+    const __m128i *x = (const __m128i *)(const void *)p;
+    if (type == DT_I16)
+        return _mm256_loadu_si256((const __m256i *)(const void *)p + half_of);
+    if (type == DT_I8)
+        return _mm256_cvtepi8_epi16(_mm_loadu_si128(x + half_of));
+    const __m256i bytes = _mm256_cvtepi8_epi16(_mm_loadu_si128(x));
+    return _mm256_srai_epi16(half_of ? bytes : _mm256_slli_epi16(bytes, 12), half_of ? 4 : 12);
+}
+
 static inline __attribute__((always_inline)) void dot_i16(float *c, size_t ldc, const float *alpha,
     const enum dtype type, const float *scale, const float *col, const int16_t *a,
     size_t lda, const char *b, size_t ldb, size_t step, size_t pairs, size_t ahead, const int lines,
         const int rows, const int panels)
 {
+    /* bytes that a step prefetches; panels of a cache may be narrower than a line */
+    const size_t fetched = (size_t)lines * (ldb < 64 ? ldb : 64);
     __m256i acc[6][8];
     U_ for (int r = 0; r < rows; r++)
         U_ for (int p = 0; p < 2 * panels; p++)
             acc[r][p] = _mm256_setzero_si256();
     for (size_t j = 0; j < pairs; j++) {
-        U_ for (int p = 0; p < lines; p++)
-            _mm_prefetch(b + ((size_t)lines * j + (size_t)p) * 64 + ahead, _MM_HINT_T1);
+        U_ for (size_t at = 0; at < fetched; at += 64)
+            _mm_prefetch(b + fetched * j + at + ahead, _MM_HINT_T1);
         __m256i w[8];
-        U_ for (int p = 0; p < 2 * panels; p++) {
-            const char *at = b + (size_t)(p / 2) * ldb + step * j;
-            w[p] = type == DT_I8
-                       ? _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)at + p % 2))
-                       : _mm256_loadu_si256((const __m256i *)(const void *)at + p % 2);
-        }
+        U_ for (int p = 0; p < 2 * panels; p++)
+            w[p] = pairs_at(type, b + (size_t)(p / 2) * ldb + step * j, p % 2);
         U_ for (int r = 0; r < rows; r++) {
             int pair;
             memcpy(&pair, a + (size_t)r * lda + 2 * j, sizeof pair);

@@ -92,23 +92,36 @@ static inline __attribute__((always_inline)) void dot_bf16(float *c, size_t ldc,
 #define DOT_INTO(c, a, b) __asm__("vpdpwssd %2, %1, %0" : "+v"(c) : "v"(a), "v"(b))
 #endif
 
+/* 16 pairs of whole numbers as int16. */
+static inline __m512i pairs_at(const enum dtype type, const char *p)
+{
+    if (type == DT_I16)
+        return _mm512_loadu_si512(p);
+    if (type == DT_I8)
+        return _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)(const void *)p));
+    const __m512i x = _mm512_cvtepi8_epi16(
+        _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)p)));
+    const __m512i left = _mm512_inserti64x4(_mm512_set1_epi16(8), _mm256_set1_epi16(12), 0);
+    return _mm512_srai_epi16(_mm512_sllv_epi16(x, left), 12);
+}
+
 static inline __attribute__((always_inline)) void dot_i16(float *c, size_t ldc, const float *alpha,
     const enum dtype type, const float *scale, const float *col, const int16_t *a,
     size_t lda, const char *b, size_t ldb, size_t step, size_t pairs, size_t ahead, const int lines,
         const int rows, const int panels)
 {
+    /* panels that are narrower than a line */
+    const int narrow = ldb < 64 ? 64 / (int)ldb : 1, fetched = (lines + narrow - 1) / narrow;
     __m512i acc[8][8];
     U_ for (int r = 0; r < rows; r++)
         U_ for (int p = 0; p < panels; p++)
             acc[r][p] = _mm512_setzero_si512();
     for (size_t j = 0; j < pairs; j++) {
         __m512i w[8];
-        U_ for (int p = 0; p < lines; p++)
-            _mm_prefetch(b + (size_t)p * ldb + step * j + ahead, _MM_HINT_T1);
-        U_ for (int p = 0; p < panels; p++) w[p] =
-            type == DT_I8 ? _mm512_cvtepi8_epi16(_mm256_loadu_si256(
-                                (const __m256i *)(const void *)(b + (size_t)p * ldb + step * j)))
-                          : _mm512_loadu_si512(b + (size_t)p * ldb + step * j);
+        U_ for (int p = 0; p < fetched; p++)
+            _mm_prefetch(b + (size_t)(p * narrow) * ldb + step * j + ahead, _MM_HINT_T1);
+        U_ for (int p = 0; p < panels; p++)
+            w[p] = pairs_at(type, b + (size_t)p * ldb + step * j);
         U_ for (int r = 0; r < rows; r++) {
             int pair;
             memcpy(&pair, a + (size_t)r * lda + 2 * j, 4);

@@ -29,9 +29,9 @@
  * returns false.
  *
  * R1 holds on every device: the result for a row is a function of the tokens before it alone. The numerics id
- * (`numerics`) names the bits: "cpu-1-int16", "cpu-1-bf16", "cpu-1-f32" (type of the cache; with quantised
- * weights "cpu-1-int16-q1" and so on), and per architecture and kernel configuration "cuda-sm_90a-2" or
- * "cuda-ptx_80-on-120-2".
+ * (`numerics`) names the bits: "cpu-1-int16", "cpu-1-bf16", "cpu-1-int8", "cpu-1-int4", "cpu-1-f32" (type of
+ * the cache; with quantised weights "cpu-1-int16-q1" and so on), and per architecture and kernel
+ * configuration "cuda-sm_90a-2" or "cuda-ptx_80-on-120-2".
  *
  * Errors. A failure after which the device cannot go on (a CUDA error, a failed launch) is kept in `error`:
  * one line without the device's name, the first failure. From then on operations do nothing, `end` and
@@ -44,7 +44,8 @@
  * Types. `act` is bf16, or float under --compute f32, which only `cpu` supports (`compute_f32`), and float
  * for a model with quantised weights (`quantised`), also only on `cpu`. A product rounds such floats itself:
  * to bf16 where the matrix is bf16, to groups of int16 where it is quantised (ops.h, matmul_quantized).
- * Caches hold `kv_type`: on `cpu` int16 or bf16 (f32 under --compute f32), elsewhere bf16. x, qkv, gate_up
+ * Caches hold `kv_type`: on `cpu` int16, bf16, int8 or int4 (f32 under --compute f32), elsewhere bf16. All
+ * caches of a pass have one type. x, qkv, gate_up
  * and logits are float. */
 #pragma once
 #include <stdbool.h>
@@ -393,6 +394,11 @@ struct device {
 /* Says whether the model of the next passes has quantised weights. Then the numerics id ends with "-q1":
  * "cpu-1-int16-q1". Only `cpu` can; call it while no pass is under way, before workspaces open. */
 void device_quantised(struct device *, bool quantised);
+/* Type of the caches that drafters fill from layers of their own. */
+static inline enum dtype device_draft_kv(const struct device *d)
+{
+    return kv_form(d->kv_type).rotated ? DT_I16 : d->kv_type;
+}
 /* Type of act. */
 static inline enum dtype device_act(const struct device *d)
 {

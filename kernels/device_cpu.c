@@ -106,7 +106,7 @@ static void layout(struct cpu *c, const struct device_limits *l)
     const size_t per_row = (l->n_max / KV_CHUNK + 2) * l->heads.n_heads * ATTN_STATE(dp) * sizeof(float);
     c->slab = MAX(1, MIN(MIN((size_t)SLAB_ROWS, n), PART_BYTES / per_row));
     c->part_bytes = c->slab * per_row;
-    c->work_bytes = attn_work_bytes(c->d.kv_type, dp);
+    c->work_bytes = attn_work_bytes(device_draft_kv(&c->d), dp);
     c->left_size =
         c->d.quantised && !c->d.compute_f32 ? MIN(n, (size_t)LEFT_ROWS) * left_bytes(l->n_in_max) : 0;
     const struct { void *slot; size_t bytes; } buffers[] = {

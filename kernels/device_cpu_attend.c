@@ -33,14 +33,18 @@ static char *node_at(const struct device_kv *kv, size_t l, size_t node)
     return kv->scratch + (l * kv->node_max + node) * kv->n_kv_heads * kv_row_bytes(kv->type, kv->head_dim);
 }
 
-/* Stores k and v of row r in the form of the cache, before any attention reads them. */
-static void store_kv(const struct cpu *c, const struct device_rope *p, size_t r, const float *k,
-                     const float *v)
+/* Stores k and v of row r in the form of the cache, before any attention reads them. Overwrites them. */
+static void store_kv(const struct cpu *c, const struct device_rope *p, size_t r, float *k, float *v)
 {
     const struct device_seq *s = &c->rows->seq[c->seq_of[r]];
+    const bool rotated = kv_form(s->kv->type).rotated;
     const size_t dp = p->heads->padded, pos = c->rows->pos[r], bytes = kv_row_bytes(s->kv->type, dp);
     char *node = s->tree ? node_at(s->kv, p->layer, s->node0 + r - s->row0) : NULL;
     for (size_t h = 0; h < p->heads->n_kv_heads; h++, k += dp, v += dp) {
+        if (rotated) {
+            c->ops->rotate(k, dp, 1 / (float)kv_rotation(dp));
+            c->ops->rotate(v, dp, 1 / (float)kv_rotation(dp));
+        }
         if (node) {
             kv_store(node + h * bytes, s->kv->type, k, v, dp);
         } else {
@@ -58,12 +62,12 @@ static void rope_rows(const struct cpu *c, const void *args, size_t r0, size_t r
     const struct rope_args *job = args;
     const struct device_rope *p = job->a;
     const struct device_heads *g = p->heads;
-    const enum dtype type = c->d.kv_type;
     const size_t d = g->head_dim, dp = g->padded, kv_heads = p->queries ? 0 : g->n_kv_heads,
                  q_step = p->gated ? 2 * dp : dp, half = c->rows->n_freq, group = g->n_heads / g->n_kv_heads;
     const float *cosines = p->local ? c->local_cos : c->cos, *sines = p->local ? c->local_sin : c->sin;
     for (size_t r = r0; r < r1; r++) {
         const struct device_seq *s = &c->rows->seq[c->seq_of[r]];
+        const struct kv_form f = kv_form(s->kv->type);
         const float scale = (float)(job->scale * growth(c->rows, r));
         float *q = p->qkv + r * (g->n_heads * q_step + 2 * kv_heads * dp), *k = q + g->n_heads * q_step;
         for (size_t h = 0; h < g->n_heads + kv_heads; h++) {
@@ -81,10 +85,12 @@ static void rope_rows(const struct cpu *c, const void *args, size_t r0, size_t r
                      rows = MIN(c->slab, s->row0 + s->n - first);
         for (size_t h = 0; h < g->n_heads; h++) {
             const size_t at = first * g->n_heads + (h / group * rows + in_slab) * group + h % group;
-            if (type == DT_I16)
+            if (f.rotated)
+                c->ops->rotate(q + h * q_step, dp, 1);
+            if (f.q == DT_I16)
                 kv_query((int16_t *)p->q + at * dp, &c->q_scale[at], q + h * q_step, scale, dp);
             else
-                c->ops->round((char *)p->q + at * dp * dtype_size(type), type, q + h * q_step, scale, dp);
+                c->ops->round((char *)p->q + at * dp * dtype_size(f.q), f.q, q + h * q_step, scale, dp);
         }
     }
 }
@@ -147,9 +153,8 @@ void cpu_attend(struct device *d, void *out, const void *q, const struct device_
 {
     struct cpu *c = (struct cpu *)d;
     const struct device_rows *w = c->rows;
-    const enum dtype type = d->kv_type;
-    const enum dtype act = device_act(d);
-    const size_t in_bytes = h->n_heads * h->padded * dtype_size(type),
+    const enum dtype type = w->seq->kv->type, act = device_act(d);       /* all caches of a pass have one */
+    const size_t in_bytes = h->n_heads * h->padded * dtype_size(kv_form(type).q),
                  out_bytes = h->n_heads * h->padded * dtype_size(act), threads = pool_threads(c->pool);
     for (size_t row0 = 0, rows; row0 < w->n; row0 += rows) {
         const struct device_seq *s = &w->seq[c->seq_of[row0]];

@@ -111,6 +111,13 @@ static inline void dot_bf16(float *c, size_t ldc, const float *alpha, const void
         }
 }
 
+/* Element i of 16 pairs (struct attn): the columns 0 .. 7 are the low halves of the bytes. */
+static inline int16_t int4_at(const char *p, int i)
+{
+    const int byte = ((const int8_t *)p)[i % 16], low = byte & 15;
+    return (int16_t)(i < 16 ? low - (low & 8) * 2 : (byte - low) / 16);
+}
+
 /* Sums wrap only where a scale is not finite, and there the result is not finite either. */
 static inline void dot_i16(float *c, size_t ldc, const float *alpha, const enum dtype type,
                            const float *scale, const float *col, const int16_t *a, size_t lda, const char *b,
@@ -127,7 +134,9 @@ static inline void dot_i16(float *c, size_t ldc, const float *alpha, const enum 
                 const int16_t *x = a + (size_t)r * lda + 2 * j;
                 int16_t w[32];
                 for (int i = 0; i < 32; i++)
-                    w[i] = type == DT_I8 ? ((const int8_t *)at)[i] : ((const int16_t *)(const void *)at)[i];
+                    w[i] = type == DT_I4   ? int4_at(at, i)
+                           : type == DT_I8 ? ((const int8_t *)at)[i]
+                                           : ((const int16_t *)(const void *)at)[i];
                 LANES acc[i] += (uint32_t)(x[0] * w[2 * i]) + (uint32_t)(x[1] * w[2 * i + 1]);
             }
             LANES to[i] = col ? (float)(int32_t)acc[i] * col[16 * p + i] * scale[r]

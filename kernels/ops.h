@@ -25,17 +25,17 @@
 #include <stdint.h>
 #include <string.h>
 
-/* DT_I16: caches (struct attn) and rows that `quantize` wrote. DT_I8: matrices for drafts only
- * (mat_quantize). */
+/* DT_I16: caches (struct attn) and rows that `quantize` wrote. DT_I8: caches, and matrices for drafts
+ * (mat_quantize). DT_I4: caches. */
 enum dtype {
-    DT_OTHER, DT_BF16, DT_F16, DT_F32, DT_I16, DT_I8,
+    DT_OTHER, DT_BF16, DT_F16, DT_F32, DT_I16, DT_I8, DT_I4,
     /* quantised weights, in blocks: kernels/quant.h */
     DT_Q4_0, DT_Q4_1, DT_Q5_0, DT_Q5_1, DT_Q8_0, DT_Q2_K, DT_Q3_K, DT_Q4_K, DT_Q5_K, DT_Q6_K,
     DT_IQ4_NL, DT_IQ4_XS,
 };
 static inline size_t dtype_size(enum dtype t)            /* 0: of blocks */
 {
-    return t == DT_F32 ? 4 : t == DT_I8 ? 1 : t == DT_OTHER || t >= DT_Q4_0 ? 0 : 2;
+    return t == DT_F32 ? 4 : t == DT_I8 ? 1 : t == DT_OTHER || t >= DT_I4 ? 0 : 2;
 }
 static inline bool dtype_is_quantised(enum dtype t) { return t >= DT_Q4_0; }
 /* Weights and bytes of a block of a quantised type. */
@@ -65,7 +65,7 @@ enum {
     PANEL = 16,              /* columns side by side in a packed matrix */
     KV_BLOCK = 64,           /* keys of a cache block, aligned to absolute position */
     KV_CHUNK = 2048,         /* keys of a chunk: blocks merge inside a chunk, then chunks merge */
-    KV_SCALES = 2 * KV_BLOCK, /* floats between K and V of an int16 block */
+    KV_SCALES = 2 * KV_BLOCK, /* floats between K and V of a block of whole numbers */
     QUANT_GROUP = 256,       /* inputs of a product with quantised weights that share a scale */
 };
 
@@ -94,19 +94,40 @@ static inline size_t mat_bytes(const struct mat *m)
     return mat_panels(m) * (mat_panel_bytes(m) + (m->type == DT_I8 ? PANEL * sizeof(float) : 0));
 }
 
+/* How a cache stores rows: the type of queries and weights, of keys, and of values. Whole numbers have a
+ * scale for each row and KV head, one of K and one of V. Heads of a `rotated` form have gone through
+ * `rotate`. */
+struct kv_form { const char *name; enum dtype q, k, v; bool rotated; };
+static inline struct kv_form kv_form(enum dtype t)
+{
+    switch (t) {
+    case DT_F32: return (struct kv_form){ "f32", DT_F32, DT_F32, DT_F32, false };
+    case DT_I16: return (struct kv_form){ "int16", DT_I16, DT_I16, DT_I16, false };
+    case DT_I8:  return (struct kv_form){ "int8", DT_I16, DT_I8, DT_I8, true };
+    case DT_I4:  return (struct kv_form){ "int4", DT_I16, DT_I8, DT_I4, true };
+    default:     return (struct kv_form){ "bf16", DT_BF16, DT_BF16, DT_BF16, false };
+    }
+}
+/* Bytes of n elements. */
+static inline size_t kv_bytes_of(enum dtype t, size_t n) { return t == DT_I4 ? n / 2 : n * dtype_size(t); }
+/* Elements of a head that are rotated together: the largest power of two that divides its dimensions. */
+static inline size_t kv_rotation(size_t head_dim) { return head_dim & (~head_dim + 1); }
+
 /* Attention of m rows of one sequence over its cache, in one layer.
  *
  * The cache of a layer and KV head is contiguous, in blocks of 64 keys. A block is
  *   K [head_dim/2][64][2], V [32][head_dim][2]      (bf16: pairs of dimensions, pairs of keys)
  *   K [head_dim/2][64][2], float ks[64], float vs[64], V [32][head_dim][2]
- *                                                   (int16: a key is K ks, a value V vs)
+ *                                                   (int16, int8: a key is K ks, a value V vs)
+ *   as int8, but V [32][head_dim/2][2]              (int4: byte 8p + i of a key, i < 8, has dimension 16p + i
+ *                                                   in its low half and 16p + 8 + i in its high half)
  *   K [head_dim][64], V [64][head_dim]              (f32)
  * A pass over its keys or dimensions reads a block from the first byte to the last, which suits the
  * prefetchers of CPUs. head_dim is a multiple of 16; the model pads smaller heads with +0.
  *
  * Row r sees positions lo[r] <= p < hi[r] of the cache. A tree row also sees its ancestors and itself:
  * node[r*node_max + i], i < n_node[r], are indices into the scratch, at positions hi[r] + i. Scratch node s
- * of KV head h holds K, then V of [head_dim] in stored form (int16: then its ks and vs), at scratch +
+ * of KV head h holds K, then V of [head_dim] in stored form (whole numbers: then ks and vs), at scratch +
  * (s*n_kv_heads + h) * kv_row_bytes.
  *
  * For a query row q (already times log2(e)/sqrt(head_dim), rounded to act):
@@ -117,20 +138,19 @@ static inline size_t mat_bytes(const struct mat *m)
  *     o = fma(o, a, +0), then dot-accumulated over the 64 keys of act(p) with V (bf16: in pairs, odd first)
  *   An invisible slot has p = +0. The fma of the next step turns a -0 into +0, so a finite value in such a
  *   slot has no effect.
- *   int16: products are summed in int32, exact in any order and below 2^31 (see kv_store):
+ *   int16, int8, int4: products are summed in int32, exact in any order and below 2^31 (see kv_store):
  *     s = (float(sum q K) * ks) * qs;  p and l as for f32
  *     w[64] = p * vs;  u = the larger of max(w) * (1/32767) and sum(w) * (1/261888), at least 2^-100
  *     (sum: "sums"; both factors rounded to float)
  *     o = fma(float(sum W V), u, o * a), W = w * (1/u) rounded to nearest even: 12 to 15 bits; act(p) has 8
  *   chunks, ascending: m' = max(m, mc); a = exp2(m - m'), b = exp2(mc - m');
  *     l = fma(lc, b, l*a);  o = fma(oc, b, fma(o, a, +0)); the first chunk's state is the start (l: "sums")
- *   out = act(fma(o, 1/l, +0)) */
+ *   out = act(fma(o, 1/l, +0)); a rotated form: act(rotate(fma(o, 1/l, +0))) */
 struct attn {
-    /* type of cache and q: DT_BF16, DT_I16 or DT_F32 */
-    enum dtype type;
+    enum dtype type;                 /* of the cache: kv_form */
     enum dtype out;                  /* DT_BF16 or DT_F32, act; DT_OTHER: float if the type is */
     size_t m, n_heads, n_kv_heads, head_dim;
-    const void *q;                   /* type [n_kv_heads][m][n_heads/n_kv_heads][head_dim] */
+    const void *q;                   /* kv_form.q [n_kv_heads][m][n_heads/n_kv_heads][head_dim] */
     const float *q_scale;            /* DT_I16: qs [n_kv_heads][m][n_heads/n_kv_heads] */
     /* block b of head h (attn_block): shared[h * n_shared + b] if b < n_shared, else kv + h * head_bytes + (b
      * - n_shared) * block_bytes */
@@ -158,14 +178,12 @@ static inline const char *attn_block(const struct attn *a, size_t h, size_t b)
                            : a->kv + h * a->head_bytes + (b - a->n_shared) * a->block_bytes;
 }
 #define ATTN_STATE(head_dim) (16 + 16 + (size_t)(head_dim))   /* m (first of 16), l[16], o */
-static inline const char *kv_type_name(enum dtype t)
-{
-    return t == DT_F32 ? "f32" : t == DT_I16 ? "int16" : "bf16";
-}
+static inline const char *kv_type_name(enum dtype t) { return kv_form(t).name; }
 /* Bytes of one position of a KV head: K and V in stored form. */
 static inline size_t kv_row_bytes(enum dtype t, size_t head_dim)
 {
-    return 2 * head_dim * dtype_size(t) + (t == DT_I16 ? 2 * sizeof(float) : 0);
+    const struct kv_form f = kv_form(t);
+    return kv_bytes_of(f.k, head_dim) + kv_bytes_of(f.v, head_dim) + (f.q == DT_I16 ? 2 * sizeof(float) : 0);
 }
 static inline size_t kv_block_bytes(enum dtype t, size_t head_dim)
 {
@@ -261,6 +279,10 @@ struct ops {
 
     /* In place on one head x[dim]: rotates (x[i], x[i+dim/2]) by angle i: x0*c - x1*s, x1*c + x0*s. */
     void (*rope)(float *x, const float *cos, const float *sin, size_t dim);
+    /* In place on one head x[dim], dim <= 512: in each block of kv_rotation(dim) elements, for distances 1,
+     * 2, 4, .. of a pair (a, b): (a + b, a - b); then times factor. With factor 1 / kv_rotation(dim) it is
+     * the inverse of factor 1. */
+    void (*rotate)(float *x, size_t dim, float factor);
 
     /* y = act(x * scale) */
     void (*round)(void *y, enum dtype act, const float *x, float scale, size_t n);
@@ -371,11 +393,12 @@ static inline size_t quantized_groups_bytes(size_t k)    /* of a row */
 }
 /* Row r as floats: an embedding look-up, also from the packed form of a tied lm_head. */
 void mat_row(const struct mat *m, size_t r, float *y);
-/* Writes K and V of one KV head (float [head_dim], already rotated) in stored form, K then V. int16: x *
- * (1/u) rounded to float, then to the nearest whole number (even on ties), with u = max|x| / 8191, at least
- * 2^-100; then u of K and u of V. u is NaN where the sum of |x| is not finite. kv_query does the same for a
- * query with u = the larger of max|x| / 32767 and sum|x| / 261888 ("sums"), so |sum q K| <= (261888 +
- * head_dim/2) * 8191 < 2^31 up to 512 dimensions. */
+/* Writes K and V of one KV head (float [head_dim], after RoPE and `rotate`) in stored form, K then V. int16:
+ * x * (1/u) rounded to float, then to the nearest whole number (even on ties), with u = max|x| / 8191, at
+ * least 2^-100; then u of K and u of V. u is NaN where the sum of |x| is not finite. int8: 127 instead of
+ * 8191. V of int4: -7 .. 7, and of the scales max|x| / 7 * (1 - i / 16), i < 8, the first of least squared
+ * error. kv_query does the same for a query with u = the larger of max|x| / 32767 and sum|x| / 261888
+ * ("sums"), so |sum q K| <= (261888 + head_dim/2) * 8191 < 2^31 up to 512 dimensions. */
 void kv_store(void *dst, enum dtype t, const float *k, const float *v, size_t head_dim);
 /* quantises x * times */
 void kv_query(int16_t *q, float *scale, const float *x, float times, size_t head_dim);

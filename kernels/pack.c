@@ -190,123 +190,180 @@ void kv_query(int16_t *q, float *scale, const float *x, float times, size_t head
     *scale = quantize(q, turned, head_dim, 32767, 261888);
 }
 
+/* Of the scales max|x| / 7 * (1 - i / 16) for 4 bits the one of least squared error. */
+static float int4_scale(const float *x, size_t n, float u)
+{
+    float best = u, least = INFINITY;
+    for (int i = 0; i < 8; i++) {
+        const float at = u * (1 - (float)i / 16), inverse = 1 / at;
+        float s[16] = { 0 }, error = 0;
+        for (size_t k = 0; k < n; k += 16)
+            for (size_t j = 0; j < 16; j++) {
+                float y = x[k + j] * inverse;
+                y = y > 7 ? 7 : y < -7 ? -7 : y;
+                y = x[k + j] - ((y + 0x1.8p23f) - 0x1.8p23f) * at;
+                s[j] += y * y;
+            }
+        for (size_t j = 0; j < 16; j++)
+            error += s[j];
+        best = error < least ? at : best;
+        least = error < least ? error : least;
+    }
+    return best;
+}
+
+/* Writes K or V of a row of whole numbers. Returns its scale. */
+static float store_whole(void *dst, enum dtype t, const float *x, size_t n)
+{
+    int16_t y[512];
+    int8_t *to = dst;
+    if (t == DT_I16)
+        return quantize(dst, x, n, 8191, INFINITY);
+    float u = quantize(y, x, n, t == DT_I8 ? 127 : 7, INFINITY);
+    for (size_t i = 0; t == DT_I8 && i < n; i++)
+        to[i] = (int8_t)y[i];
+    if (t == DT_I8)
+        return u;
+    u = u > 0x1p-100f ? int4_scale(x, n, u) : u;
+    const float inverse = 1 / u;
+    for (size_t i = 0; i < n; i++) {
+        const float z = x[i] * inverse;
+        y[i] = nearest(z > 7 ? 7 : z < -7 ? -7 : z);
+    }
+    for (size_t i = 0; i < n / 2; i++)
+        to[i] = (int8_t)((y[i / 8 * 16 + i % 8] & 15) | y[i / 8 * 16 + 8 + i % 8] * 16);
+    return u;
+}
+
 void kv_store(void *dst, enum dtype t, const float *k, const float *v, size_t head_dim)
 {
+    const struct kv_form f = kv_form(t);
+    char *to = (char *)dst + kv_bytes_of(f.k, head_dim);
     if (t == DT_F32) {
         memcpy(dst, k, head_dim * sizeof *k);
-        memcpy((float *)dst + head_dim, v, head_dim * sizeof *v);
-        return;
-    }
-    if (t == DT_I16) {
-        int16_t *to = dst;
-        const float scale[2] = { quantize(to, k, head_dim, 8191, INFINITY), quantize(to + head_dim, v,
-            head_dim, 8191, INFINITY) };
-        memcpy(to + 2 * head_dim, scale, sizeof scale);
-        return;
-    }
-    uint16_t *to = dst;
-    for (size_t i = 0; i < head_dim; i++) {
-        to[i] = f32_to_bf16(k[i]);
-        to[head_dim + i] = f32_to_bf16(v[i]);
+        memcpy(to, v, head_dim * sizeof *v);
+    } else if (f.q == DT_I16) {
+        const float scale[2] = { store_whole(dst, f.k, k, head_dim), store_whole(to, f.v, v, head_dim) };
+        memcpy(to + kv_bytes_of(f.v, head_dim), scale, sizeof scale);
+    } else {
+        for (size_t i = 0; i < head_dim; i++) {
+            ((uint16_t *)dst)[i] = f32_to_bf16(k[i]);
+            ((uint16_t *)dst)[head_dim + i] = f32_to_bf16(v[i]);
+        }
     }
 }
 
-/* Copies between a stored row and slot `slot` of a block. A word holds a pair of 16-bit values: of dimensions
- * in K, of keys in V. */
-#define KV_MOVE(NAME, TYPE, K_AT, V_AT) \
-    static void NAME(TYPE *block, TYPE *row, size_t d, size_t slot, bool put) \
-    { \
-        for (size_t i = 0; i < d; i++) { \
-            TYPE *k = block + (K_AT), *v = block + KV_BLOCK * d + (V_AT); \
-            if (put) { *k = row[i]; *v = row[d + i]; } \
-            else     { row[i] = *k; row[d + i] = *v; } \
-        } \
-    }
-KV_MOVE(kv_move32, float, i * KV_BLOCK + slot, slot * d + i)
-
-static void kv_move16(uint16_t *block, uint16_t *row, size_t d, size_t slot, bool scaled, bool put)
+/* Where a block has its parts. A word of K has a pair of dimensions (f32: one), and a block has a word of
+ * each key side by side. V has elements of `element` bytes (of 4 bits: pairs), n_v a key; two keys are side
+ * by side (f32: keys follow each other). */
+struct kv_layout { size_t word, n_words, scales, element, n_v; };
+static inline struct kv_layout kv_layout(enum dtype t, size_t d)
 {
-    uint16_t *k = block + slot * 2, *scale = block + KV_BLOCK * d,
-             *v = scale + (scaled ? KV_SCALES : 0) * 2 + slot / 2 * d * 2 + slot % 2;
-    for (size_t i = 0; i < 2 && scaled; i++)             /* the scales, as floats */
-        memcpy(put ? scale + 2 * (i * KV_BLOCK + slot) : row + 2 * (d + i),
-               put ? row + 2 * (d + i) : scale + 2 * (i * KV_BLOCK + slot), 4);
-    for (size_t i = 0; i < d; i += 2)                    /* a pair of dimensions is a word */
-        memcpy(put ? k + i * KV_BLOCK : row + i, put ? row + i : k + i * KV_BLOCK, 4);
-    if (put)
-        for (size_t i = 0; i < d; i++)
-            v[2 * i] = row[d + i];
+    const struct kv_form f = kv_form(t);
+    const size_t word = f.k == DT_I8 ? 2 : 4;
+    return (struct kv_layout){ word, kv_bytes_of(f.k, d) / word, f.q == DT_I16 ? 2 : 0,
+                               f.v == DT_F32 ? 4 : f.v == DT_I8 || f.v == DT_I4 ? 1 : 2,
+                               f.v == DT_I4 ? d / 2 : d };
+}
+
+/* Copies element by element between places `step` and `row_step` bytes apart. */
+static inline void move(char *block, size_t step, char *row, size_t row_step, size_t bytes, size_t n,
+                        bool put)
+{
+    for (size_t i = 0; i < n; i++, block += step, row += row_step)
+        memcpy(put ? block : row, put ? row : block, bytes);
+}
+
+/* Copies between a stored row and slot `slot` of a block. */
+static void kv_move(char *block, char *row, enum dtype t, size_t d, size_t slot, bool put)
+{
+    const struct kv_layout l = kv_layout(t, d);
+    char *scale = block + l.n_words * l.word * KV_BLOCK, *v = scale + l.scales * KV_BLOCK * sizeof(float);
+    block += slot * l.word;
+    if (l.word == 2)
+        move(block, 2 * KV_BLOCK, row, 2, 2, l.n_words, put);
     else
-        for (size_t i = 0; i < d; i++)
-            row[d + i] = v[2 * i];
+        move(block, 4 * KV_BLOCK, row, 4, 4, l.n_words, put);
+    row += l.n_words * l.word;
+    if (l.element == 4)
+        move(v + slot * 4 * d, 4, row, 4, 4, d, put);
+    else if (l.element == 2)
+        move(v + 2 * (slot / 2 * d * 2 + slot % 2), 4, row, 2, 2, d, put);
+    else
+        move(v + slot / 2 * l.n_v * 2 + slot % 2, 2, row, 1, 1, l.n_v, put);
+    move(scale + 4 * slot, 4 * KV_BLOCK, row + l.n_v * l.element, 4, 4, l.scales, put);
 }
 
 void kv_put(void *block, enum dtype t, size_t head_dim, size_t slot, const void *stored)
 {
-    if (t == DT_F32)
-        kv_move32(block, (float *)(uintptr_t)stored, head_dim, slot, true);
-    else
-        kv_move16(block, (uint16_t *)(uintptr_t)stored, head_dim, slot, t == DT_I16, true);
+    kv_move(block, (char *)(uintptr_t)stored, t, head_dim, slot, true);
 }
 
 void kv_get(void *stored, enum dtype t, size_t head_dim, size_t slot, const void *block)
 {
-    if (t == DT_F32)
-        kv_move32((float *)(uintptr_t)block, stored, head_dim, slot, false);
-    else
-        kv_move16((uint16_t *)(uintptr_t)block, stored, head_dim, slot, t == DT_I16, false);
+    kv_move((char *)(uintptr_t)block, stored, t, head_dim, slot, false);
 }
 
-static inline void copy_words(void *to, const void *from, size_t n)
-{
-    if (n == 1)
-        memcpy(to, from, 4);
-    else
-        memcpy(to, from, 4 * n);
-}
+/* Copies V of n keys; a word is a pair of keys. */
+#define KV_COPY_V(NAME, TYPE) \
+    static void NAME(TYPE *to, size_t slot, const TYPE *x, size_t from, size_t n, size_t d) \
+    { \
+        for (size_t i = 0, some; i < n; i += some) { \
+            TYPE *v = to + (slot + i) / 2 * d * 2 + (slot + i) % 2; \
+            const TYPE *w = x + (from + i) / 2 * d * 2 + (from + i) % 2; \
+            some = (slot + i) % 2 == 0 && (from + i) % 2 == 0 && i + 1 < n ? 2 : 1; \
+            if (some == 2) \
+                memcpy(v, w, 2 * d * sizeof *v); \
+            for (size_t j = 0; j < d && some == 1; j++) \
+                v[2 * j] = w[2 * j]; \
+        } \
+    }
+KV_COPY_V(kv_copy_v8, uint8_t)
+KV_COPY_V(kv_copy_v16, uint16_t)
 
 void kv_copy(void *block, size_t slot, const void *src, size_t from, size_t n, enum dtype t, size_t d)
 {
-    /* dimensions in a word of K */
-    const size_t unit = t == DT_F32 ? 1 : 2, scales = t == DT_I16 ? 2 : 0;
+    const struct kv_layout l = kv_layout(t, d);
     char *to = block;
     const char *x = src;
-    for (size_t i = 0; i < d / unit + scales; i++, to += 4 * KV_BLOCK, x += 4 * KV_BLOCK)
-        copy_words(to + 4 * slot, x + 4 * from, n);
-    if (t == DT_F32) {
+    for (size_t i = 0; i < l.n_words + l.scales; i++) {
+        const size_t w = i < l.n_words ? l.word : 4;
+        if (n == 1 && w == 4)
+            memcpy(to + 4 * slot, x + 4 * from, 4);
+        else
+            memcpy(to + w * slot, x + w * from, w * n);
+        to += w * KV_BLOCK, x += w * KV_BLOCK;
+    }
+    if (l.element == 4)
         memcpy(to + 4 * slot * d, x + 4 * from * d, 4 * n * d);
-        return;
-    }
-    for (size_t i = 0, some; i < n; i += some) {             /* a word of V is a pair of rows */
-        uint16_t *v = (uint16_t *)(void *)(to + 4 * ((slot + i) / 2 * d)) + (slot + i) % 2;
-        const uint16_t *w = (const uint16_t *)(const void *)(x + 4 * ((from + i) / 2 * d)) + (from + i) % 2;
-        some = (slot + i) % 2 == 0 && (from + i) % 2 == 0 && i + 1 < n ? 2 : 1;
-        if (some == 2)
-            memcpy(v, w, 4 * d);
-        for (size_t j = 0; j < d && some == 1; j++)
-            v[2 * j] = w[2 * j];
-    }
+    else if (l.element == 2)
+        kv_copy_v16((uint16_t *)(void *)to, slot, (const uint16_t *)(const void *)x, from, n, d);
+    else
+        kv_copy_v8((uint8_t *)to, slot, (const uint8_t *)x, from, n, l.n_v);
 }
 
-/* The value of 16 stored bits; unit: scale of int16. */
-static inline float from_16(uint32_t x, const bool int16, float unit)
+/* Half `odd` of the word i of a pair of stored values. */
+static inline float half_of(const enum dtype t, const void *words, size_t i, const bool odd)
 {
-    return int16 ? (float)(int16_t)(uint16_t)x * unit : bf16_to_f32((uint16_t)x);
+    if (t == DT_I8)
+        return (float)((const int8_t *)words)[2 * i + odd];
+    const uint32_t x = ((const uint32_t *)words)[i] >> 16 * odd;
+    return t == DT_I16 ? (float)(int16_t)(uint16_t)x : bf16_to_f32((uint16_t)x);
 }
 
-/* Reads a block in the order of its bytes. */
-static inline __attribute__((always_inline)) void kv_sum16(float *k, float *v, const bool int16, size_t d,
-                                                           const uint32_t *block, size_t from, size_t to)
+/* Reads the keys of a block in the order of its bytes; unit: their scales, or NULL. */
+static inline __attribute__((always_inline)) void sum_keys(float *k, const enum dtype t, size_t d,
+                                                           const char *block, const float *unit, size_t from,
+                                                           size_t to)
 {
-    const float *unit = (const float *)(const void *)(block + d / 2 * KV_BLOCK);  /* scales of K, then of V */
     enum { LANES = 16 };
     const size_t whole = from + (to - from) / LANES * LANES;
-    for (size_t i = 0; i < d / 2; i++, block += KV_BLOCK) {          /* a word is a pair of dimensions */
+    for (size_t i = 0; i < d / 2; i++, block += KV_BLOCK * 2 * dtype_size(t)) {
         float even[LANES] = { 0 }, odd[LANES] = { 0 };
         for (size_t s = from; s < whole; s += LANES)
             for (size_t j = 0; j < LANES; j++) {
-                even[j] += from_16(block[s + j], int16, int16 ? unit[s + j] : 0);
-                odd[j] += from_16(block[s + j] >> 16, int16, int16 ? unit[s + j] : 0);
+                even[j] += half_of(t, block, s + j, false) * (unit ? unit[s + j] : 1);
+                odd[j] += half_of(t, block, s + j, true) * (unit ? unit[s + j] : 1);
             }
         for (size_t n = LANES / 2; n && whole > from; n /= 2)
             for (size_t j = 0; j < n; j++) {
@@ -314,33 +371,52 @@ static inline __attribute__((always_inline)) void kv_sum16(float *k, float *v, c
                 odd[j] += odd[j + n];
             }
         for (size_t s = whole; s < to; s++) {
-            even[0] += from_16(block[s], int16, int16 ? unit[s] : 0);
-            odd[0] += from_16(block[s] >> 16, int16, int16 ? unit[s] : 0);
+            even[0] += half_of(t, block, s, false) * (unit ? unit[s] : 1);
+            odd[0] += half_of(t, block, s, true) * (unit ? unit[s] : 1);
         }
         k[2 * i] += even[0];
         k[2 * i + 1] += odd[0];
     }
-    block += int16 ? KV_SCALES : 0;
-    for (size_t s = from; s < to; s += 2 - s % 2) {                  /* a word is a pair of rows */
-        const float *u = unit + KV_BLOCK + s;
-        const uint32_t *row = block + s / 2 * d;
+}
+
+/* Element i of V of key s. */
+static inline float value_at(const enum dtype t, const char *values, size_t d, size_t s, size_t i)
+{
+    if (t != DT_I4)
+        return half_of(t, values + s / 2 * d * 2 * dtype_size(t), i, s % 2);
+    const int x = ((const int8_t *)values)[(s / 2 * (d / 2) + i / 16 * 8 + i % 8) * 2 + s % 2], low = x & 15;
+    return (float)(i % 16 < 8 ? low - (low & 8) * 2 : (x - low) / 16);
+}
+
+static inline __attribute__((always_inline)) void sum_values(float *v, const enum dtype t, size_t d,
+                                                             const char *values, const float *unit,
+                                                             size_t from, size_t to)
+{
+    for (size_t s = from; s < to; s += 2 - s % 2)                    /* a word is a pair of rows */
         if (s % 2 == 0 && s + 1 < to)
             for (size_t i = 0; i < d; i++)
-                v[i] +=
-                    from_16(row[i], int16, int16 ? u[0] : 0) + from_16(row[i] >> 16, int16, int16 ? u[1] : 0);
+                v[i] += value_at(t, values, d, s, i) * (unit ? unit[s] : 1) +
+                        value_at(t, values, d, s + 1, i) * (unit ? unit[s + 1] : 1);
         else
             for (size_t i = 0; i < d; i++)
-                v[i] += from_16(row[i] >> 16 * (s % 2), int16, int16 ? u[0] : 0);
-    }
+                v[i] += value_at(t, values, d, s, i) * (unit ? unit[s] : 1);
 }
 
 void kv_sum(float *k, float *v, enum dtype t, size_t head_dim, const void *block, size_t from, size_t to)
 {
+    const struct kv_form f = kv_form(t);
     const float *x = block;
-    if (t == DT_I16)
-        kv_sum16(k, v, true, head_dim, block, from, to);
-    else if (t == DT_BF16)
-        kv_sum16(k, v, false, head_dim, block, from, to);
+    const char *keys = block, *values = keys + KV_BLOCK * kv_bytes_of(f.k, head_dim);
+    const float *unit = f.q == DT_I16 ? (const float *)(const void *)values : NULL;
+    values += unit ? KV_SCALES * sizeof *unit : 0;
+    if (f.k == DT_I8)        sum_keys(k, DT_I8, head_dim, keys, unit, from, to);
+    else if (f.k == DT_I16)  sum_keys(k, DT_I16, head_dim, keys, unit, from, to);
+    else if (f.k == DT_BF16) sum_keys(k, DT_BF16, head_dim, keys, NULL, from, to);
+    unit = unit ? unit + KV_BLOCK : NULL;
+    if (f.v == DT_I4)        sum_values(v, DT_I4, head_dim, values, unit, from, to);
+    else if (f.v == DT_I8)   sum_values(v, DT_I8, head_dim, values, unit, from, to);
+    else if (f.v == DT_I16)  sum_values(v, DT_I16, head_dim, values, unit, from, to);
+    else if (f.v == DT_BF16) sum_values(v, DT_BF16, head_dim, values, NULL, from, to);
     for (size_t i = 0; t == DT_F32 && i < head_dim; i++)
         for (size_t s = from; s < to; s++)
             k[i] += x[i * KV_BLOCK + s];

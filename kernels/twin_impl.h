@@ -13,7 +13,7 @@
  *   v16_weights(type, p)      16 stored F16 or F32 weights as floats
  *   v16_pair(p, odd)          the odd or even bf16 of 16 stored pairs, as floats
  *   dot_bf16(...)             the tile product of "dot bf16" in ops.h
- *   dot_i16(...)              the product of int16 with int16 or int8 (`type`), as floats:
+ *   dot_i16(...)              the product of int16 with int16, int8 or int4 (`type`), as floats:
  *                             c = col ? (sum * col) * scale[row] : fma(sum, scale[row], c * alpha[row])
  *   FTZ_BEGIN(on), FTZ_END    enclose bf16 products and weights in twins that flush by MXCSR
  *   v16_flush(v)              flushes tiny values to zeros of their sign, in other twins
@@ -152,48 +152,60 @@ struct tile_args {
     const float *scale, *col;        /* DT_I16: scales of the rows of a, and of the columns of b or NULL */
 };
 
-/* In bf16, 16 columns of a cache block (in pairs) and a step of k take as many bytes as in f32. */
-enum { COLUMN_BYTES = PANEL * 4, KEY_STEP_BYTES = KV_BLOCK * 4 };
+/* Bytes of 16 columns of a cache block, in pairs of k. In bf16 a step of k takes as many bytes as in f32. */
+INLINE size_t column_bytes(const enum dtype type)
+{
+    return type == DT_I4 ? PANEL : type == DT_I8 ? 2 * PANEL : 4 * PANEL;
+}
 
 /* Every (rows, panels) in use is compiled with constants. Attention with 64 dimensions also has constant
  * strides, for scores and values, which leaves the registers to the accumulators. The functions are not
  * inlined, so that a change of MXCSR stays outside of them. */
-#define TILE_64(TYPE, LINES, R, P) \
-    tile(t->c, t->ldc, t->alpha, TYPE, TYPE, t->a, 64, t->scale, t->col, t->b, COLUMN_BYTES, 256, 64, \
-         t->ahead, LINES, TYPE == DT_BF16 && WIDE, R, P)
-#define TILE_64_LINES(TYPE, R, P) \
+#define TILE_64(ACT, TYPE, LINES, R, P) \
+    tile(t->c, t->ldc, t->alpha, ACT, TYPE, t->a, 64, t->scale, t->col, t->b, column_bytes(TYPE), \
+         4 * column_bytes(TYPE), 64, t->ahead, LINES, TYPE == DT_BF16 && WIDE, R, P)
+#define TILE_64_LINES(ACT, TYPE, R, P) \
     switch (t->lines) { \
-    case 0:  TILE_64(TYPE, 0, R, P); break; \
-    case 2:  TILE_64(TYPE, P < 2 ? P : 2, R, P); break; \
-    default: TILE_64(TYPE, P, R, P); \
+    case 0:  TILE_64(ACT, TYPE, 0, R, P); break; \
+    case 2:  TILE_64(ACT, TYPE, P < 2 ? P : 2, R, P); break; \
+    default: TILE_64(ACT, TYPE, P, R, P); \
     }
-#define TILE_ANY(ACT, TYPE, STEP, AHEAD, LINES, IS_WIDE, R, P) \
-    tile(t->c, t->ldc, t->alpha, ACT, TYPE, t->a, t->lda, t->scale, t->col, t->b, t->ldb, STEP, t->n, AHEAD, \
+#define TILE_ANY(ACT, TYPE, LDB, STEP, AHEAD, LINES, IS_WIDE, R, P) \
+    tile(t->c, t->ldc, t->alpha, ACT, TYPE, t->a, t->lda, t->scale, t->col, t->b, LDB, STEP, t->n, AHEAD, \
          LINES, IS_WIDE, R, P)
+/* Whole numbers of a cache. */
+#define TILE_CACHE(TYPE, R, P) \
+    if (t->lda == 64 && t->ldb == column_bytes(TYPE) && t->step == 4 * column_bytes(TYPE) && t->n == 64) \
+        TILE_64_LINES(DT_I16, TYPE, R, P) \
+    else if (t->lines) \
+        TILE_ANY(DT_I16, TYPE, column_bytes(TYPE), t->step, t->ahead, P, false, R, P); \
+    else \
+        TILE_ANY(DT_I16, TYPE, column_bytes(TYPE), t->step, 0, 0, false, R, P);
 #define TILE_FN(R, P) \
     static __attribute__((noinline)) void tile_##R##x##P(const struct tile_args *t) \
     { \
-        const bool head_64 = t->lda == 64 && t->ldb == COLUMN_BYTES && t->step == 256 && t->n == 64; \
-        if (t->type == DT_I8) \
-            TILE_ANY(DT_I16, DT_I8, 2 * PANEL, t->ahead, AHEAD_IN_LINE ? (P + 1) / 2 : P, false, R, P); \
-        else if (t->act == DT_I16 && head_64) \
-            TILE_64_LINES(DT_I16, R, P) \
-        else if (t->act == DT_BF16 && head_64) \
-            TILE_64_LINES(DT_BF16, R, P) \
-        else if (t->act == DT_I16 && t->lines) \
-            TILE_ANY(DT_I16, DT_I16, t->step, t->ahead, P, false, R, P); \
+        const bool head_64 = t->lda == 64 && t->ldb == 4 * PANEL && t->step == 256 && t->n == 64; \
+        if (t->type == DT_I8 && t->step == 2 * PANEL) \
+            TILE_ANY(DT_I16, DT_I8, t->ldb, 2 * PANEL, t->ahead, AHEAD_IN_LINE ? (P + 1) / 2 : P, false, R, \
+                     P); \
+        else if (t->type == DT_I8) \
+            TILE_CACHE(DT_I8, R, P) \
+        else if (t->type == DT_I4) \
+            TILE_CACHE(DT_I4, R, P) \
         else if (t->act == DT_I16) \
-            TILE_ANY(DT_I16, DT_I16, t->step, 0, 0, false, R, P); \
+            TILE_CACHE(DT_I16, R, P) \
+        else if (t->act == DT_BF16 && head_64) \
+            TILE_64_LINES(DT_BF16, DT_BF16, R, P) \
         else if (t->act == DT_BF16 && t->lines) \
-            TILE_ANY(DT_BF16, DT_BF16, t->step, t->ahead, P, WIDE, R, P); \
+            TILE_ANY(DT_BF16, DT_BF16, t->ldb, t->step, t->ahead, P, WIDE, R, P); \
         else if (t->act == DT_BF16 && WIDE && t->wide && t->step == 4 * PANEL) \
-            TILE_ANY(DT_BF16, DT_BF16, 4 * PANEL, 0, 0, true, R, P); \
+            TILE_ANY(DT_BF16, DT_BF16, t->ldb, 4 * PANEL, 0, 0, true, R, P); \
         else if (t->act == DT_BF16 && WIDE && t->wide) \
-            TILE_ANY(DT_BF16, DT_BF16, t->step, 0, 0, true, R, P); \
+            TILE_ANY(DT_BF16, DT_BF16, t->ldb, t->step, 0, 0, true, R, P); \
         else if (t->act == DT_BF16) \
-            TILE_ANY(DT_BF16, DT_BF16, t->step, 0, 0, false, R, P); \
+            TILE_ANY(DT_BF16, DT_BF16, t->ldb, t->step, 0, 0, false, R, P); \
         else \
-            TILE_ANY(DT_F32, t->type, t->step, 0, 0, false, R, P); \
+            TILE_ANY(DT_F32, t->type, t->ldb, t->step, 0, 0, false, R, P); \
     }
 TILES(TILE_FN)
 #define TILE_ROW(R, P) [R][P] = tile_##R##x##P,
@@ -406,6 +418,30 @@ static void OP(rope)(float *x, const float *c, const float *s, size_t dim)
     }
 }
 
+/* Each step puts the sums of neighbours into the first half and their differences into the second half, so
+ * that all steps are the same loop; after the last step every element is in its place. */
+static void OP(rotate)(float *x, size_t dim, float factor)
+{
+    const size_t n = kv_rotation(dim), half = n / 2;
+    float room[2][512];
+    assert(dim <= 512);
+    for (; dim; dim -= n, x += n) {
+        const float *from = x;
+        int turn = 0;
+        for (size_t step = 1; step < n; step *= 2, turn ^= 1) {
+            float *to = room[turn];
+            for (size_t i = 0; i < half; i++) {
+                const float a = from[2 * i], b = from[2 * i + 1];
+                to[i] = a + b;
+                to[half + i] = a - b;
+            }
+            from = to;
+        }
+        for (size_t i = 0; i < n; i++)
+            x[i] = from[i] * factor;
+    }
+}
+
 static void OP(round)(void *y, enum dtype act, const float *x, float scale, size_t n)
 {
     if (act == DT_BF16)
@@ -540,20 +576,22 @@ struct tile_rows {
 /* The scales of a block's keys and values, and the block's values. */
 INLINE const float *block_scales(const struct attn *a, const char *block)
 {
-    return (const float *)(const void *)(block + KV_BLOCK * a->head_dim * dtype_size(a->type));
+    return (const float *)(const void *)(block + KV_BLOCK * kv_bytes_of(kv_form(a->type).k, a->head_dim));
 }
 INLINE const char *block_values(const struct attn *a, const char *block)
 {
-    return (const char *)block_scales(a, block) + (a->type == DT_I16 ? KV_SCALES * sizeof(float) : 0);
+    return (const char *)block_scales(a, block) +
+           (kv_form(a->type).q == DT_I16 ? KV_SCALES * sizeof(float) : 0);
 }
 
 static __attribute__((noinline)) void tile_scores(const struct tile_rows *t, const char *block, int turn)
 {
     const size_t d = t->a->head_dim;
+    const struct kv_form f = kv_form(t->a->type);
     struct tile_args k = {
-        t->w->s[turn][0], KV_BLOCK, NULL, t->a->type, DT_F32, t->left, d, block, COLUMN_BYTES,
-        KEY_STEP_BYTES, d, t->ahead, t->lines, WIDE, t->q_scale,
-        t->a->type == DT_I16 ? block_scales(t->a, block) : NULL };
+        t->w->s[turn][0], KV_BLOCK, NULL, f.q, f.k, t->left, d, block, column_bytes(f.k),
+        KV_BLOCK / PANEL * column_bytes(f.k), d, t->ahead, t->lines, WIDE, t->q_scale,
+        f.q == DT_I16 ? block_scales(t->a, block) : NULL };
     tile_span(k, t->rows, KV_BLOCK / PANEL);
 }
 
@@ -562,7 +600,7 @@ static __attribute__((noinline)) void score_block(const struct tile_rows *t, siz
                                                   bool first)
 {
     const struct attn *a = t->a;
-    const size_t group = a->n_heads / a->n_kv_heads, row = a->head_dim * dtype_size(a->type),
+    const size_t group = a->n_heads / a->n_kv_heads, row = a->head_dim * dtype_size(kv_form(a->type).q),
         begin = b * KV_BLOCK;
     const size_t n = a->hi[0] - begin < KV_BLOCK ? a->hi[0] - begin : KV_BLOCK;
     const size_t h = (size_t)(t->q - (const char *)a->q) / (a->m * group * row);
@@ -576,7 +614,7 @@ static __attribute__((noinline)) void tile_weights(const struct tile_rows *t, si
 {
     const size_t st = ATTN_STATE(t->a->head_dim), group = t->a->n_heads / t->a->n_kv_heads,
         begin = b * KV_BLOCK;
-    const enum dtype type = t->a->type;
+    const enum dtype type = kv_form(t->a->type).q;
     const float *scale = block_scales(t->a, block) + KV_BLOCK;
     struct attn_work *w = t->w;
     int16_t *p16 = (int16_t *)w->p;          /* 16-bit weights */
@@ -613,10 +651,11 @@ static __attribute__((noinline)) void tile_weights(const struct tile_rows *t, si
 static __attribute__((noinline)) void tile_values(const struct tile_rows *t, const char *block)
 {
     const size_t d = t->a->head_dim;
+    const struct kv_form f = kv_form(t->a->type);
     struct tile_args v = {
-        t->state + 32, ATTN_STATE(d), t->w->alpha, t->a->type, DT_F32, (const char *)t->w->p, KV_BLOCK,
-        block_values(t->a, block), COLUMN_BYTES, d * 4, KV_BLOCK, t->ahead, t->lines, WIDE, t->w->unit,
-        NULL };
+        t->state + 32, ATTN_STATE(d), t->w->alpha, f.q, f.v, (const char *)t->w->p, KV_BLOCK,
+        block_values(t->a, block), column_bytes(f.v), d / PANEL * column_bytes(f.v), KV_BLOCK, t->ahead,
+        t->lines, WIDE, t->w->unit, NULL };
     tile_span(v, t->rows, d / PANEL);
 }
 
@@ -629,9 +668,10 @@ static void attend_blocks(const struct attn *a, size_t h, size_t b, size_t n, co
                           size_t ahead,
                           size_t t0, size_t t1, float *state, struct attn_work *w)
 {
-    const size_t d = a->head_dim, row = d * dtype_size(a->type), rows = t1 - t0;
+    const enum dtype type = kv_form(a->type).q;
+    const size_t d = a->head_dim, row = d * dtype_size(type), rows = t1 - t0;
     const char *q = (const char *)a->q + h * a->m * (a->n_heads / a->n_kv_heads) * row;
-    const float *q_scale = a->type == DT_I16 ? a->q_scale + h * a->m * (a->n_heads / a->n_kv_heads) : NULL;
+    const float *q_scale = type == DT_I16 ? a->q_scale + h * a->m * (a->n_heads / a->n_kv_heads) : NULL;
     const size_t n_tiles = (rows + ATTN_ROWS_MAX - 1) / ATTN_ROWS_MAX;
     for (size_t i = 0; i < n_tiles; i++) {
         const size_t from = t0 + i * rows / n_tiles, to = t0 + (i + 1) * rows / n_tiles;
@@ -641,7 +681,7 @@ static void attend_blocks(const struct attn *a, size_t h, size_t b, size_t n, co
         const struct tile_rows t = {
             a, q + from * row, left_operand(a, q + from * row, from, to, i, w),
             q_scale ? q_scale + from : NULL, state + from * ATTN_STATE(d), from, (int)(to - from), extra,
-            ahead + 2 * COLUMN_BYTES * i, lines, w };
+            ahead + 8 * PANEL * i, lines, w };
         tile_scores(&t, block, 0);
         for (size_t j = 0; j < n; j++) {
             tile_weights(&t, b + j, block + j * a->block_bytes, j & 1);
@@ -770,10 +810,14 @@ static void OP(attend_merge)(const struct attn *a, void *out, size_t r0, size_t 
             }
             const float inv = 1.0f / l;
             const size_t at = (r * a->n_heads + head) * d;
+            for (size_t i = 0; i < d; i++)
+                o[i] = fmaf(o[i], inv, 0.0f);
+            if (kv_form(a->type).rotated)
+                OP(rotate)(o, d, 1);
             if (a->out == DT_BF16 || (a->out == DT_OTHER && a->type != DT_F32))
-                for (size_t i = 0; i < d; i++) ((uint16_t *)out)[at + i] = round_bf16(fmaf(o[i], inv, 0.0f));
+                for (size_t i = 0; i < d; i++) ((uint16_t *)out)[at + i] = round_bf16(o[i]);
             else
-                for (size_t i = 0; i < d; i++) ((float *)out)[at + i] = fmaf(o[i], inv, 0.0f);
+                memcpy((float *)out + at, o, d * sizeof *o);
         }
     }
 }
@@ -785,7 +829,7 @@ const struct ops OPS_TABLE = {
     .name = TWIN, .supported = supported,
     .matmul = OP(matmul), .quantize = OP(quantize), .matmul_quantized = OP(matmul_quantized),
     .quantize_groups = OP(quantize_groups), .rmsnorm = OP(rmsnorm), .swiglu = OP(swiglu), .geglu = OP(geglu),
-        .rope = OP(rope), .round = OP(round),
+        .rope = OP(rope), .rotate = OP(rotate), .round = OP(round),
     .attend = OP(attend), .attend_merge = OP(attend_merge), .finite = OP(finite),
     .delta = OP(delta), .convolve = OP(convolve), .gate = OP(gate),
     SELECT_OPS, TRAIN_OPS,

@@ -153,7 +153,7 @@ int kv_open_from(struct kv *kv, struct device *dev, const struct kv_size *z, con
                  size_t n_rows, struct kv_total *total, struct err *e)
 {
     size_t own, scratch, table;
-    assert((z->type == DT_I16 || z->type == DT_BF16 || z->type == DT_F32) && z->head_dim % 16 == 0);
+    assert(z->head_dim % 16 == 0);
     assert(z->n_shared * KV_BLOCK <= n_rows && n_rows <= z->n_max &&
            (!n_rows || (from->dev == dev && from->type == z->type && from->n_layers == z->n_layers &&
                         from->n_kv_heads == z->n_kv_heads && from->head_dim == z->head_dim)));

@@ -33,7 +33,7 @@ struct kv_run {
 
 struct kv {                        /* {0} is closed */
     struct device *dev;            /* borrowed; NULL: the host's memory */
-    enum dtype type;               /* DT_I16, DT_BF16 or DT_F32: the device's kv_type */
+    enum dtype type;               /* kv_form */
     size_t n_layers, n_kv_heads, head_dim;   /* head_dim: padded to a multiple of 16 */
     size_t n_max, n_past;          /* positions */
     size_t n_written;  /* slots from here on were never written; a pass raises it before it writes */

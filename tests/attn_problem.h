@@ -17,9 +17,10 @@ struct problem {
 
 enum { DIM_MAX = 512 };
 static const size_t dims[] = { 16, 64, 80, 96, 128 };
-REF enum dtype kind(size_t i) { return (enum dtype[]){ DT_I16, DT_BF16, DT_I16, DT_F32 }[i % 4]; }
-REF size_t elt(const struct problem *p) { return dtype_size(p->a.type); }
-REF enum dtype out_type(const struct problem *p) { return p->a.type == DT_I16 ? DT_BF16 : p->a.type; }
+REF enum dtype kind(size_t i) { return (enum dtype[]){ DT_I16, DT_BF16, DT_I8, DT_I4, DT_F32 }[i % 5]; }
+REF bool whole(const struct problem *p) { return kv_form(p->a.type).q == DT_I16; }
+REF size_t elt(const struct problem *p) { return dtype_size(kv_form(p->a.type).q); }
+REF enum dtype out_type(const struct problem *p) { return whole(p) ? DT_BF16 : p->a.type; }
 REF size_t row_bytes(const struct problem *p) { return kv_row_bytes(p->a.type, p->a.head_dim); }
 REF char *stored_row(const struct problem *p, size_t h, size_t pos)
 {
@@ -29,31 +30,26 @@ REF char *node_row(const struct problem *p, size_t h, size_t s)
 {
     return p->scratch + (s * p->a.n_kv_heads + h) * row_bytes(p);
 }
-/* Element i of a stored row, K then V; the unit of an int16 element. */
+/* Element i of a stored row, K then V; the unit of a whole number. */
 REF float unit_of(const struct problem *p, const char *row, size_t i)
 {
-    float u = 1;
-    if (p->a.type == DT_I16) memcpy(&u, row + 4 * p->a.head_dim + (i < p->a.head_dim ? 0 : 4), 4);
-    return u;
+    return ref_unit(row, p->a.type, p->a.head_dim, i);
 }
 REF double stored_at(const struct problem *p, const char *row, size_t i)
 {
-    int16_t n;
-    if (p->a.type != DT_I16) return (double)act_get(p->a.type, row, i);
-    memcpy(&n, row + 2 * i, 2);
-    return (double)n * (double)unit_of(p, row, i);
+    return ref_row_at(row, p->a.type, p->a.head_dim, i);
 }
 REF double query_at(const struct problem *p, size_t row, size_t i)
 {
-    if (p->a.type != DT_I16) return (double)act_get(p->a.type, p->q, row * p->a.head_dim + i);
+    if (!whole(p)) return (double)act_get(p->a.type, p->q, row * p->a.head_dim + i);
     return (double)((const int16_t *)p->q)[row * p->a.head_dim + i] * (double)p->q_scale[row];
 }
 REF void put_query(struct problem *p, size_t row, const float *x)
 {
     const size_t d = p->a.head_dim;
-    if (p->a.type == DT_I16)
+    if (whole(p))
         kv_query((int16_t *)p->q + row * d, &p->q_scale[row], x, 1, d);
-    for (size_t i = 0; p->a.type != DT_I16 && i < d; i++)
+    for (size_t i = 0; !whole(p) && i < d; i++)
         act_put(p->a.type, p->q, row * d + i, x[i]);
 }
 REF void make_row(const struct problem *p, char *row, const float *x)
@@ -85,16 +81,17 @@ REF void attractive_row(const struct problem *p, char *row, size_t q, struct rng
 /* Any finite bits: huge, tiny, denormal, zeros of both signs. */
 REF void junk_row(const struct problem *p, char *row, struct rng *rng)
 {
-    for (size_t i = 0; i < 2 * p->a.head_dim; i++) {
+    const size_t scales = whole(p) ? 8 : 0, bytes = row_bytes(p) - scales;
+    for (size_t i = 0; i < bytes; i += elt(p)) {
         uint32_t u = (uint32_t)rng_next(rng);
         if ((u & 0x7f800000) == 0x7f800000)
             u &= 0xff7fffff;
         uint16_t h = (uint16_t)(u >> 16);
-        memcpy(row + i * elt(p), p->a.type != DT_F32 ? (void *)&h : (void *)&u, elt(p));
+        memcpy(row + i, p->a.type != DT_F32 ? (void *)&h : (void *)&u, elt(p));
     }
-    for (size_t i = 0; i < 2 && p->a.type == DT_I16; i++) {
+    for (size_t i = 0; i < scales; i += 4) {
         const float u = ref_float((uint32_t)rng_next(rng) & 0x7effffff);
-        memcpy(row + 4 * p->a.head_dim + 4 * i, &u, 4);
+        memcpy(row + bytes + i, &u, 4);
     }
 }
 REF void junk_slots(struct problem *p, size_t h, size_t from, size_t to, struct rng *rng)

@@ -79,6 +79,15 @@ IN_C __m256i in_c_cvtsepi32_epi16(__m512i a)
     EACH(16) r[i] = (int16_t)(x.i32[i] > INT16_MAX ? INT16_MAX : x.i32[i] < INT16_MIN ? INT16_MIN : x.i32[i]);
     return _mm256_loadu_si256((const __m256i *)(const void *)r);
 }
+IN_C __m512i in_c_srai_epi16(__m512i a, unsigned n) { in_c r,
+    x = { .v = a }; EACH(32) r.i16[i] = (int16_t)(x.i16[i] >> n); return r.v; }
+IN_C __m512i in_c_sllv_epi16(__m512i a, __m512i b)
+{
+    in_c r, x = { .v = a }, y = { .v = b };
+    EACH(32) r.i16[i] = (int16_t)(uint16_t)((uint32_t)(uint16_t)x.i16[i] << y.i16[i]);
+    return r.v;
+}
+IN_C __m512i in_c_inserti64x4(__m512i a, __m256i b, int k) { in_c r = { .v = a }; r.half[k] = b; return r.v; }
 IN_C __m512i in_c_cvtepi8_epi16(__m256i a)
 {
     in_c r;
@@ -228,6 +237,9 @@ IN_C __m512i in_c_shuffle_epi8(__m512i a, __m512i b)
 #define _mm512_cvtepi32_ps in_c_cvtepi32_ps
 #define _mm512_cvtph_ps in_c_cvtph_ps
 #define _mm512_cvtsepi32_epi16 in_c_cvtsepi32_epi16
+#define _mm512_srai_epi16 in_c_srai_epi16
+#define _mm512_sllv_epi16 in_c_sllv_epi16
+#define _mm512_inserti64x4 in_c_inserti64x4
 #define _mm512_cvtepi8_epi16 in_c_cvtepi8_epi16
 #define _mm512_cvtneps_pbh in_c_cvtneps_pbh
 #define _mm512_dpbf16_ps in_c_dpbf16_ps

@@ -113,6 +113,30 @@ REF float act_get(enum dtype t, const void *p, size_t i)
     if (t == DT_BF16) { uint16_t h; memcpy(&h, (const char *)p + 2 * i, 2); return ref_bf16(h); }
     float f; memcpy(&f, (const char *)p + 4 * i, 4); return f;
 }
+/* Stored rows of caches, K then V: whole number i of one of them, the unit of an element, and its value. */
+REF int ref_whole_at(const char *p, enum dtype t, size_t i)
+{
+    int16_t x;
+    if (t == DT_I8) return ((const int8_t *)p)[i];
+    if (t == DT_I4) return (int8_t)(p[i / 16 * 8 + i % 8] << (i % 16 < 8 ? 4 : 0)) >> 4;
+    memcpy(&x, p + 2 * i, 2);
+    return x;
+}
+REF float ref_unit(const char *row, enum dtype t, size_t head_dim, size_t i)
+{
+    float u = 1;
+    if (kv_form(t).q == DT_I16)
+        memcpy(&u, row + kv_row_bytes(t, head_dim) - (i < head_dim ? 8 : 4), 4);
+    return u;
+}
+REF double ref_row_at(const void *row, enum dtype t, size_t head_dim, size_t i)
+{
+    const struct kv_form f = kv_form(t);
+    const char *part = (const char *)row + (i < head_dim ? 0 : kv_bytes_of(f.k, head_dim));
+    if (f.q != DT_I16) return (double)act_get(t, row, i);
+    return (double)ref_whole_at(part, i < head_dim ? f.k : f.v, i % head_dim) *
+           (double)ref_unit(row, t, head_dim, i);
+}
 REF void act_put(enum dtype t, void *p, size_t i, float x)
 {
     uint16_t h = ref_to_bf16(x);

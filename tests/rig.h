@@ -57,7 +57,7 @@ static inline void rig_random_words(uint32_t *w, size_t words, struct rng *rng)
 static inline void rig_random_row(void *row, enum dtype type, size_t head_dim, struct rng *rng)
 {
     float x[2 * HEAD_DIM_MAX];
-    if (type != DT_I16) {
+    if (kv_form(type).q != DT_I16) {
         rig_random_words(row, kv_row_bytes(type, head_dim) / 4, rng);
         return;
     }
@@ -71,10 +71,7 @@ static inline void rig_random_row(void *row, enum dtype type, size_t head_dim, s
 /* Element i of a stored row, K then V. */
 static inline double rig_row_at(const void *row, enum dtype type, size_t head_dim, size_t i)
 {
-    float unit;
-    if (type != DT_I16) return (double)act_get(type, row, i);
-    memcpy(&unit, (const char *)row + 4 * head_dim + (i < head_dim ? 0 : 4), sizeof unit);
-    return (double)((const int16_t *)row)[i] * (double)unit;
+    return ref_row_at(row, type, head_dim, i);
 }
 /* Fills the first n positions of the cache with random numbers, equal for equal seeds. Up to 10,000 positions
  * are filled row by row, independently of the layout; longer caches byte by byte, in the order of the
@@ -84,7 +81,7 @@ static inline void rig_inject(struct kv *kv, size_t n, uint64_t seed)
     struct rng rng = { seed };
     uint32_t row[2 * HEAD_DIM_MAX];
     size_t blocks = (n + KV_BLOCK - 1) / KV_BLOCK;
-    const bool by_row = n <= 10000 || kv->type == DT_I16;
+    const bool by_row = n <= 10000 || kv_form(kv->type).q == DT_I16;
     if (!n)
         return;
     for (size_t l = 0; l < kv->n_layers; l++)

@@ -11,12 +11,9 @@
 
 #define TEXT_(x) #x
 #define TEXT_OF(x) TEXT_(x)
-static const char *const cpu_ids[] = { "cpu-" TEXT_OF(NUMERICS_VERSION) "-int16",
-                                       "cpu-" TEXT_OF(NUMERICS_VERSION) "-bf16",
-                                       "cpu-" TEXT_OF(NUMERICS_VERSION) "-f32",
-                                       "cpu-" TEXT_OF(NUMERICS_VERSION) "-int16-q1",
-                                       "cpu-" TEXT_OF(NUMERICS_VERSION) "-bf16-q1",
-                                       "cpu-" TEXT_OF(NUMERICS_VERSION) "-f32-q1" };
+#define CPU_ID(KV) "cpu-" TEXT_OF(NUMERICS_VERSION) "-" KV, "cpu-" TEXT_OF(NUMERICS_VERSION) "-" KV "-q1"
+static const char *const cpu_ids[] = { CPU_ID("int16"), CPU_ID("bf16"), CPU_ID("int8"), CPU_ID("int4"),
+                                       CPU_ID("f32") };
 
 /* The kind of GPU that a word names. */
 static const char *gpu_kind(const char *word) { return device_is_added(word) ? device_added->name : "cuda"; }
@@ -142,7 +139,7 @@ static bool open_first(struct device **dev, const struct device_choice_model *m)
     struct err ignored;
     char why[512];
     size_t weights, room;
-    if (m->compute == DT_F32 || m->kv == DT_I16)
+    if (m->compute == DT_F32 || kv_form(m->kv).q == DT_I16)
         return false;
     if (!device_cuda_count(why, sizeof why) || device_cuda_open(dev, 0, why, sizeof why))
         return refused(why);

@@ -18,7 +18,7 @@ struct device;
 struct pool;
 struct ops;
 
-enum { DEVICE_CHOICE_IDS = 7 };
+enum { DEVICE_CHOICE_IDS = 11 };
 
 /* What the device must hold. */
 struct device_choice_model {

@@ -204,7 +204,8 @@ static void place_seq(struct pass *p, size_t i, size_t r)
 {
     struct workspace *w = p->w;
     const struct pass_seq *s = &p->seqs[i];
-    assert(s->kv->type == w->dev->kv_type && s->kv->head_dim == p->m->head_dim && s->kv->n_max <= w->n_max &&
+    assert((s->kv->type == w->dev->kv_type || s->kv->type == device_draft_kv(w->dev)) &&
+           s->kv->head_dim == p->m->head_dim && s->kv->n_max <= w->n_max &&
            r + s->n <= w->rows_max);
     w->kv[i] = kv_view(s->kv);
     w->seq[i] = (struct device_seq){ &w->kv[i], r, s->n, s->kv->n_past, s->parent, s->certain, s->shift,

@@ -72,7 +72,7 @@ static void add_attention(struct work *w, const struct model *m, size_t l, size_
                      slots = (to + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK - from / KV_BLOCK * KV_BLOCK;
         const double flops = 4.0 * (double)width * (double)(to - from), exps = (double)(c->n_heads * slots);
         w->flops += flops;
-        w->int16 += m->dev->kv_type == DT_I16 ? flops : 0;
+        w->int16 += kv_form(m->dev->kv_type).q == DT_I16 ? flops : 0;
         w->exps += exps;
         w->maxes += exps;
         w->converts += exps;

@@ -98,14 +98,37 @@ size_t job_length_in_memory(const struct job_params *p, const struct engine *g, 
     return low;
 }
 
+/* The check of the plan. When it fails and a smaller form of the cache would fit, the message names the
+ * form. */
+static int check_plan(const struct job_params *p, const struct engine *g, size_t n_max, size_t held,
+                      struct err *e)
+{
+    struct memory_plan plan = {0};
+    struct device *dev = g->dev;
+    const enum dtype type = dev->kv_type;
+    char helps[96] = "fewer --tokens need less";
+    struct err ignored;
+    plan_alone(&plan, p, g, n_max, 0, held);
+    if (memory_plan_check(&plan, helps, e) == 0)
+        return 0;
+    for (enum dtype t = DT_I8; dev->host_memory && type != DT_F32 && t <= DT_I4; t++) {
+        struct memory_plan other = {0};
+        dev->kv_type = t;
+        plan_alone(&other, p, g, n_max, 0, held);
+        if (kv_row_bytes(t, 16) < kv_row_bytes(type, 16) && memory_plan_check(&other, "", &ignored) == 0) {
+            snprintf(helps, sizeof helps, "fewer --tokens need less, and --kv-dtype %s fits",
+                     kv_type_name(t));
+            break;
+        }
+    }
+    dev->kv_type = type;
+    return memory_plan_check(&plan, helps, e);
+}
+
 int job_check_memory(const struct job_params *p, const struct engine *g, size_t n_max, size_t held,
                      struct err *e)
 {
-    struct memory_plan plan = {0};
-    if (draft_check_model(&p->draft, g->dev, &g->config, e))
-        return -1;
-    plan_alone(&plan, p, g, n_max, 0, held);
-    return memory_plan_check(&plan, "fewer --tokens need less", e);
+    return draft_check_model(&p->draft, g->dev, &g->config, e) || check_plan(p, g, n_max, held, e) ? -1 : 0;
 }
 
 int job_check_beside(const struct job_params *p, const struct engine *g, size_t n_max, size_t held,

@@ -36,7 +36,8 @@ enum dtype option_compute(int compute) { return compute == COMPUTE_F32 ? DT_F32 
 
 enum dtype option_kv(int kv_dtype)
 {
-    return kv_dtype == KV_DTYPE_INT16 ? DT_I16 : kv_dtype == KV_DTYPE_BF16 ? DT_BF16 : DT_OTHER;
+    static const enum dtype types[] = { DT_OTHER, DT_I16, DT_BF16, DT_I8, DT_I4 };
+    return types[kv_dtype];
 }
 
 int options_open_engine(struct engine *g, const struct options *o, struct err *e)

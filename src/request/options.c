@@ -527,6 +527,30 @@ static int join_scaling(struct options *o, struct err *e)
     return 0;
 }
 
+/* Translates llama.cpp's --cache-type-k and --cache-type-v. One of them alone is for both. */
+static int join_cache_types(struct options *o, struct err *e)
+{
+    static const char *const words[][2] = { { "f16", "bf16" }, { "bf16", "bf16" }, { "q8_0", "int8" },
+                                            { "q4_0", "int4" } };
+    const char *const type = o->cache_k ? o->cache_k : o->cache_v;
+    const char *const spelled = o->cache_k ? "--cache-type-k" : "--cache-type-v", *word = NULL;
+    if (!type)
+        return 0;
+    if (o->cache_k && o->cache_v && strcmp(o->cache_k, o->cache_v))
+        return err_set(e, ERR_INPUT,
+                       "--cache-type-k '%s' and --cache-type-v '%s' differ; f16, bf16, q8_0 or q4_0 is for "
+                       "both", o->cache_k, o->cache_v);
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        word = strcmp(type, words[i][0]) == 0 ? words[i][1] : word;
+    if (!word)
+        return err_set(e, ERR_INPUT, "%s: '%s' is not one of f16, bf16, q8_0, q4_0", spelled, type);
+    if (options_given(o, "kv-dtype"))
+        return err_set(e, ERR_INPUT, "%s and --kv-dtype mean the same; one of them is allowed", spelled);
+    request_notice(o, "%s %s is --kv-dtype %s%s", spelled, type, word,
+                   strcmp(word, "int4") ? "" : ": keys have 8 bits, values 4");
+    return options_assign(o, "kv-dtype", spelled, word, e);
+}
+
 /* Replaces the escapes of a word of the command line, in place. Other backslashes stay, as in llama.cpp. */
 static void unescape_word(const char *word)
 {
@@ -638,7 +662,7 @@ static int parse_words(struct options *o, int argc, char **argv, struct err *e)
     if (o->n_args < (size_t)o->verb->min_args)
         return err_set(e, ERR_INPUT, "%s: a word is missing; usage: longhand %s %s", o->verb->name,
                        o->verb->name, o->verb->args);
-    return read_phrases(o, e) || join_scaling(o, e) ? -1 : 0;
+    return read_phrases(o, e) || join_scaling(o, e) || join_cache_types(o, e) ? -1 : 0;
 }
 
 int options_parse(struct options *o, int argc, char **argv, struct err *e)

@@ -62,6 +62,7 @@ struct options {
     const char *model, *prompt, *prompt_file, *output;
     const char *ban_file; char *ban_lines;       /* what its phrases in job.banned are parts of */
     const char *rope_scale; size_t yarn_orig_ctx;  /* llama.cpp's parts of job.scaling */
+    const char *cache_k, *cache_v;                 /* llama.cpp's parts of job.kv_dtype */
     bool repair;
     const char *messages;
     bool chat, escape;

@@ -24,7 +24,6 @@ static const struct hint options[] = {
     { "-b --batch-size -ub --ubatch-size -fa --flash-attn --no-mmap --mlock --no-warmup --swa-full "
       "-nkvo --no-kv-offload --numa --enforce-eager", "longhand chooses it" },
     { "-tb --threads-batch", "--threads is the number for prompts, too" },
-    { "-ctk --cache-type-k -ctv --cache-type-v", "--kv-dtype is the type of the cache" },
     { "-sys --system-prompt", "--chat --system TEXT is the system message" },
     { "--mirostat --mirostat-lr --mirostat-ent --mirostat-eta --mirostat-tau --dynatemp-range --dynatemp-exp "
       "--adaptive-target", "longhand's samplers are --top-n-sigma, --top-k, --typical, --top-p, --min-p, "

@@ -110,6 +110,10 @@ const struct option options_table[] = {
       "The F of --context-scaling." },
     { "yarn-orig-ctx", "", "ORIG", VERBS_WRITE | VERB_SCORE | VERB_INSPECT, SIZE, F(yarn_orig_ctx), MODELS,
       HIDDEN, "The ORIG of --context-scaling.", .min = 1, .max = BIG },
+    { "cache-type-k", "-ctk", "TYPE", VERBS_WRITE | VERB_SCORE | VERB_INSPECT | VERB_BENCH | VERB_TRAIN, TEXT,
+      F(cache_k), MODELS, HIDDEN, "llama.cpp's word for --kv-dtype" },
+    { "cache-type-v", "-ctv", "TYPE", VERBS_WRITE | VERB_SCORE | VERB_INSPECT | VERB_BENCH | VERB_TRAIN, TEXT,
+      F(cache_v), MODELS, HIDDEN, "llama.cpp's word for --kv-dtype" },
     { "allow-beyond-context", "", NULL, VERBS_WRITE, FLAG, J(allow_beyond_context), MODELS, STORED,
       "Continue beyond the context length that the model was made for." },
 
@@ -198,11 +202,14 @@ const struct option options_table[] = {
     { "compute", "", "bf16|f32", VERBS_WRITE | VERB_SCORE | VERB_INSPECT | VERB_BENCH | VERB_TRAIN, CHOICE,
       J(compute), MODELS, STORED | DECIDES, "Number format of the computation. f32 is meant for comparisons.",
       .value = "bf16" },
-    { "kv-dtype", "", "auto|int16|bf16", VERBS_WRITE | VERB_SCORE | VERB_INSPECT | VERB_BENCH | VERB_TRAIN,
-      CHOICE, J(kv_dtype), MODELS, STORED | DECIDES | LATER,
+    { "kv-dtype", "", "auto|int16|bf16|int8|int4",
+      VERBS_WRITE | VERB_SCORE | VERB_INSPECT | VERB_BENCH | VERB_TRAIN, CHOICE, J(kv_dtype), MODELS,
+      STORED | DECIDES | LATER,
       "Number format of the KV cache. int16, with a scale for each row, is closer to f32 than bf16 and "
-      "faster on CPUs. auto is int16 on a CPU and bf16 on a GPU. A text keeps the format that it began "
-      "with.", .value = "auto" },
+      "faster on CPUs. int8 takes half the memory of int16, int4 (values in 4 bits, keys in 8) 0.4 of it, "
+      "and both read a long text faster. Perplexity rises by about 0.05 % and by 0.1 to 0.7 %. They need a "
+      "CPU. auto is int16 on a CPU and bf16 on a GPU. A text keeps the format that it began with.",
+      .value = "auto" },
     { "drafter", "", "auto|none|LIST", VERBS_WRITE | VERB_BENCH, DRAFTERS, J(drafter), DRAFTING,
       MAIN | DRAFTED,
       "How to guess tokens before the model verifies them. The text does not depend on it. LIST is a list "

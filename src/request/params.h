@@ -18,7 +18,7 @@ struct text_ends { int32_t id[TEXT_ENDS_MAX]; size_t n_eos, n_stop; };
  * where none is given. */
 enum { CHOICE_BITS = 8, CHOICE_NUMBER_MAX = 1000 };
 enum { COMPUTE_BF16, COMPUTE_F32 };
-enum { KV_DTYPE_AUTO, KV_DTYPE_INT16, KV_DTYPE_BF16 };
+enum { KV_DTYPE_AUTO, KV_DTYPE_INT16, KV_DTYPE_BF16, KV_DTYPE_INT8, KV_DTYPE_INT4 };
 
 struct job_params {                  /* {0} is closed */
     char *strings;                   /* of a stored job: owns every text below */

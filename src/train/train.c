@@ -140,7 +140,7 @@ static uint64_t identity(const struct train *t)
     const double reals[] = { s->rate, s->decay, s->clip };
     uint64_t h = hash64(hash64(HASH64_INIT, sizes, sizeof sizes), reals, sizeof reals);
     /* Older checkpoints of the CPU, from before caches of int16, do not include the numerics id. */
-    if (!t->model->dev->host_memory || t->model->dev->kv_type == DT_I16)
+    if (!t->model->dev->host_memory || kv_form(t->model->dev->kv_type).q == DT_I16)
         h = hash64(h, t->model->dev->numerics, strlen(t->model->dev->numerics));
     if (s->skip_max)
         h = hash64(h, &s->skip_max, sizeof s->skip_max);

@@ -98,6 +98,10 @@ static void read_model(const struct module *u, const struct train_window *win)
             memset(v, 0, sizeof v);
             kv_sum(k, v, win->kv->type, win->kv->head_dim, kv_block(win->kv, c->n_layers - 1, h, r),
                    r % KV_BLOCK, r % KV_BLOCK + 1);
+            if (kv_form(win->kv->type).rotated) {
+                m->ops->rotate(k, win->kv->head_dim, 1);
+                m->ops->rotate(v, win->kv->head_dim, 1);
+            }
             memcpy(t->keys + (h * win->n + r) * dim, k, dim * sizeof *k);
             memcpy(t->values + (h * win->n + r) * dim, v, dim * sizeof *v);
         }

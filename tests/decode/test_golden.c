@@ -73,15 +73,15 @@ static uint64_t logits_hash(const char *dir, enum dtype compute, enum dtype kind
     rig_open_kv(&r, dir, compute, kind, o, 2, 40, 2100);
     return rig_hash(&r, dir);
 }
-static const enum dtype kinds[] = { DT_BF16, DT_F32, DT_I16 };      /* of caches */
-static const char *const kind_name[] = { "compute-bf16", "compute-f32", "kv-int16" };
+static const enum dtype kinds[] = { DT_BF16, DT_F32, DT_I16, DT_I8, DT_I4 };    /* of caches */
+static const char *const kind_name[] = { "compute-bf16", "compute-f32", "kv-int16", "kv-int8", "kv-int4" };
 
 static void logits_are_golden(void)
 {
     for (size_t t = 0; t < N_TINY; t++) {
         char dir[4096], name[128];
         tiny_write(&tiny_models[t], dir);
-        for (size_t kv = 0; kv < 3; kv++) {
+        for (size_t kv = 0; kv < 5; kv++) {
             snprintf(name, sizeof name, "%s-%s", tiny_models[t].name, kind_name[kv]);
             FOR_TWINS(o) {
                 if (left_out(o)) continue;
@@ -94,6 +94,8 @@ static void logits_are_golden(void)
         if (left_out(o)) continue;
         golden("demo-compute-bf16", o, logits_hash(demo, DT_BF16, DT_BF16, o));
         golden("demo-kv-int16", o, logits_hash(demo, DT_BF16, DT_I16, o));
+        golden("demo-kv-int8", o, logits_hash(demo, DT_BF16, DT_I8, o));
+        golden("demo-kv-int4", o, logits_hash(demo, DT_BF16, DT_I4, o));
     }
 }
 

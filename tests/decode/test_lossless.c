@@ -7,7 +7,7 @@
  *     snapshot   the decoder is thrown away; the next one goes on with a snapshot that was written before
  *     together   in the rounds of up to eight other runs
  *
- * Short: a sample of one model. --long: 2,196 runs of seven models in two arithmetics. */
+ * Short: a sample of one model. --long: all models with four forms of the cache. */
 #include <fcntl.h>
 
 #include "src/model/heads.h"
@@ -86,14 +86,14 @@ static void small_open(const char *dir)
     small.logits = mem_alloc(SMALL_ROWS * rig.c.vocab * sizeof(float));
 }
 
-static void open_all(size_t model, enum dtype compute)
+static void open_all(size_t model, enum dtype kv)
 {
     struct tiny t = tiny_models[model];
     char dir[4096];
     struct err e;
     t.heads_inside = 3;
     tiny_write(&t, dir);
-    rig_open(&rig, dir, compute, best_twin(), 2, 8, 64);
+    rig_open_kv(&rig, dir, kv == DT_F32 ? DT_F32 : DT_BF16, kv, best_twin(), 2, 8, 64);
     if (heads_open(&heads, dir, &rig.m, &e) || model_quantize(&int8, &rig.m, NULL, NULL, NULL, &e))
         rig_die("heads", &e);
     longspec_rig_open(&longspec, &rig, true, model, NULL);
@@ -269,10 +269,10 @@ static void plain_text(struct text *t, size_t i)
 }
 
 /* Every drafter and shape with `texts` samplings, the first of which is `first`. */
-static void runs_of_a_model(size_t model, enum dtype compute, size_t texts, size_t first)
+static void runs_of_a_model(size_t model, enum dtype kv, size_t texts, size_t first)
 {
     size_t run[TOGETHER][2], n = 0;
-    open_all(model, compute);
+    open_all(model, kv);
     for (size_t t = 0; t < texts; t++) plain_text(&text[t], first + t);
     for (size_t t = 0; t < texts; t++)
         for (size_t s = 0; s < N_SETTINGS; s++) {
@@ -296,8 +296,9 @@ static void every_run_writes_the_plain_text(void)
 {
     size_t all = 0, group = 0;
     for (size_t m = 0; m < (long_test ? N_TINY : 1); m++)
-        for (int f32 = 0; f32 < (long_test ? 2 : 1); f32++, group++)
-            runs_of_a_model(m, f32 ? DT_F32 : DT_BF16, long_test ? TEXTS : 3, group * TEXTS);
+        for (size_t kv = 0; kv < (long_test ? 4 : 3); kv++, group++)
+            runs_of_a_model(m, (enum dtype[]){ DT_I16, DT_I8, DT_I4, DT_F32 }[kv], long_test ? TEXTS : 1,
+                            long_test ? group * TEXTS : kv);
     for (size_t d = 0; d < N_SUBJECTS; d++) {
         const size_t *r = count[d].runs;
         printf("    %-8s %4zu whole, %4zu killed, %4zu snapshot, %4zu together; %.2f tokens a round alone\n",

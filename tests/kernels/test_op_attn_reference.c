@@ -6,7 +6,8 @@
  * can move it over a rounding border of bf16 (the test tries both neighbours) it moves by the whole step.
  * Sums over n keys add n * 2^-24 of sum p|v| and of sum p; each chunk adds 4 * 2^-24. The quotient moves by
  * (d_num + |out| d_den) / den. In int16, q, K and V have the values of their whole numbers; a score moves by
- * four roundings, and a weight also by half a unit of its block. */
+ * four roundings, and a weight also by half a unit of its block. int8 and int4 are as int16, and the output
+ * is rotated: its bound is the sum of the bounds of the elements that it is a sum of. */
 #include "tests/attn_problem.h"
 
 /* The largest error of row r, query head j of KV head h, as a share of its bound; infinite when an output
@@ -33,7 +34,7 @@ static double reference_row(const struct problem *p, const void *out, size_t h, 
                 double x = query_at(p, q, i) * stored_at(p, stored_row(p, h, pos), i);
                 sum += x, absolute += fabs(x);
             }
-            s[pos - from] = sum, ds[pos - from] = p->a.type == DT_I16 ? 4 * 0x1p-24 * fabs(sum)
+            s[pos - from] = sum, ds[pos - from] = whole(p) ? 4 * 0x1p-24 * fabs(sum)
                                                                       : ((double)d + 1) * 0x1p-24 * absolute;
             chunk_top = fmax(chunk_top, sum);
         }
@@ -47,11 +48,11 @@ static double reference_row(const struct problem *p, const void *out, size_t h, 
             double w = exp2(s[pos - from] - chunk_top) * (double)unit_of(p, stored_row(p, h, pos), d);
             most = fmax(most, w), all += w;
         }
-        double half_unit = p->a.type == DT_I16 ? 0.501 * fmax(fmax(most / 32767, all / 261888), 0x1p-100) : 0;
+        double half_unit = whole(p) ? 0.501 * fmax(fmax(most / 32767, all / 261888), 0x1p-100) : 0;
         for (size_t pos = from; pos < to; pos++) {
             double x = exp2(s[pos - from] - chunk_top),
                    rel = 0.7 * (2 * ds[pos - from] + 0x1p-23 * fabs(s[pos - from] - chunk_top)) + 0x1p-21;
-            double w = p->a.type == DT_I16 ? x : act_round(p->a.type, (float)x),
+            double w = whole(p) ? x : act_round(p->a.type, (float)x),
                    up = act_round(p->a.type, (float)(x * (1 + rel))),
                    down = act_round(p->a.type, (float)(x * (1 - rel)));
             double step = (p->a.type == DT_BF16 ? fmax(up - w, w - down) : x * rel) * lift;
@@ -66,9 +67,18 @@ static double reference_row(const struct problem *p, const void *out, size_t h, 
     }
     double sums = ((double)(hi - lo) + 8 * (double)(blocks + 4)) * 0x1p-24;
     for (size_t i = 0; i < d; i++) {
-        double want = num[i] / den,
-               tol = (slip[i] + sums * mass[i] + fabs(want) * (den_slip + sums * den)) / den +
-                     0x1p-22 * fabs(want) + 1e-30;
+        num[i] /= den;
+        slip[i] = (slip[i] + sums * mass[i] + fabs(num[i]) * (den_slip + sums * den)) / den +
+                  0x1p-22 * fabs(num[i]) + 1e-30;
+    }
+    const size_t n = kv_form(p->a.type).rotated ? kv_rotation(d) : 1;
+    for (size_t i = 0; i < d; i++) {
+        double want = 0, tol = 0;
+        for (size_t k = 0; k < n; k++) {                   /* the matrix is -1 to the power of common bits */
+            const size_t from = i / n * n + k;
+            want += __builtin_parityl(k & i % n) ? -num[from] : num[from];
+            tol += slip[from] + (n > 1 ? 0x1p-20 * fabs(num[from]) : 0);
+        }
         float got = act_get(act, out, (r * p->a.n_heads + h * p->group + j) * d + i);
         bool good = act_near(act, got, want, tol);
         CHECK(good || quiet, "row %zu head %zu dim %zu: %g, reference %g, bound %g", r, h * p->group + j, i,
@@ -84,19 +94,19 @@ static double reference_row(const struct problem *p, const void *out, size_t h, 
 static void plain_c_is_near_the_reference(void)
 {
     struct rng rng = { 31 };
-    for (size_t i = 0; i < 20; i++) {
+    for (size_t i = 0; i < 25; i++) {
         struct problem p;
         double worst = 0;
-        size_t n = i < 10 ? 1 + rng_below(&rng, 300) : i < 16 ? 2040 + rng_below(&rng, 300) : 4300;
-        problem_open(&p, kind(i), 3, 1, 2, dims[i % 5], n, 0, &rng);
+        size_t n = i < 10 ? 1 + rng_below(&rng, 300) : i < 20 ? 2040 + rng_below(&rng, 300) : 4300;
+        problem_open(&p, kind(i), 3, 1, 2, dims[(i + i / 5) % 5], n, 0, &rng);
         for (size_t r = 0; r < 3; r++)
             p.hi[r] = n - (r && n > 10 ? r * 3 : 0), p.lo[r] = r == 2 ? p.hi[r] / 3 : 0;
         void *out = attend(ops_all[0], &p, 3);
         for (size_t r = 0; r < 3; r++)
             for (size_t j = 0; j < 2; j++)
                 worst = fmax(worst, reference_row(&p, out, 0, r, j, false));
-        printf("    %s head_dim %zu keys %zu: worst error %.2f of the bound\n", (const char *[]){ "int16",
-            "bf16", "int16", "f32" }[i % 4], dims[i % 5], n, worst);
+        printf("    %s head_dim %zu keys %zu: worst error %.2f of the bound\n", kv_type_name(kind(i)),
+               p.a.head_dim, n, worst);
         guard_free(out);
         problem_close(&p);
     }
@@ -105,7 +115,7 @@ static void plain_c_is_near_the_reference(void)
 static void reference_notices_a_missing_key(void)
 {
     struct rng rng = { 32 };
-    for (size_t i = 0; i < 2; i++) {
+    for (size_t i = 0; i < 5; i++) {
         struct problem p;
         problem_open(&p, kind(i), 1, 1, 1, 64, 200, 0, &rng);
         p.hi[0] = 200;

@@ -506,12 +506,71 @@ static void kv_layout_is_as_documented(void)
         }
 }
 
+/* Forms of 8 and 4 bits: a stored row is near the row, comes back from its slot, and its sums are exact. */
+static void kv_rows_of_few_bits(void)
+{
+    struct rng rng = { 58 };
+    for (size_t t = 0; t < 2; t++)
+        for (size_t d = 16; d <= 272; d += 64) {
+            const enum dtype type = t ? DT_I4 : DT_I8;
+            const size_t row = kv_row_bytes(type, d);
+            char *block = calloc(1, kv_block_bytes(type, d)), *one = guard_alloc(row),
+                 *back = guard_alloc(row);
+            float x[2 * 272], k[272] = { 0 }, v[272] = { 0 }, top[2] = { 0 };
+            for (size_t i = 0; i < 2 * d; i++)
+                x[i] = rng_normal(&rng) * 3, top[i >= d] = fmaxf(top[i >= d], fabsf(x[i]));
+            kv_store(one, type, x, x + d, d);
+            kv_put(block, type, d, 37, one);
+            kv_get(back, type, d, 37, block);
+            CHECK(guard_intact(one, row) && guard_intact(back, row) && !memcmp(one, back, row), "dim %zu", d);
+            kv_sum(k, v, type, d, block, 37, 38);
+            double error = 0, all = 0;
+            for (size_t i = 0; i < 2 * d; i++) {
+                const double got = ref_row_at(one, type, d, i), most = i >= d && t ? 7 : 127;
+                CHECK((float)got == (i < d ? k[i] : v[i - d]), "dim %zu element %zu", d, i);
+                CHECK(most == 7 || fabs(got - (double)x[i]) <= 0.501 * (double)top[i >= d] / most,
+                      "%s dim %zu element %zu: %g, not %g", kv_type_name(type), d, i, got, (double)x[i]);
+                error += i < d ? 0 : (got - (double)x[i]) * (got - (double)x[i]);
+                all += i < d ? 0 : (double)x[i] * (double)x[i];
+            }
+            CHECK(error < all * (t ? 0.02 : 1e-4), "%s dim %zu: error %g", kv_type_name(type), d,
+                  error / all);
+            free(block), guard_free(one), guard_free(back);
+        }
+}
+/* `rotate` is the matrix whose element is -1 to the power of the common bits of its indices, and 1/n times it
+ * is its inverse. All twins have the same bits. */
+static void rotation_is_hadamards(void)
+{
+    struct rng rng = { 59 };
+    for (size_t d = 16; d <= 512; d += d < 128 ? 16 : 128) {
+        const size_t n = kv_rotation(d);
+        float x[512], want[512], y[512];
+        for (size_t i = 0; i < d; i++) x[i] = want[i] = rng_normal(&rng);
+        ops_all[0]->rotate(want, d, 1);
+        for (size_t i = 0; i < d; i++) {
+            double sum = 0;
+            for (size_t k = 0; k < n; k++)
+                sum += (double)x[i / n * n + k] * (__builtin_parityl(k & i % n) ? -1 : 1);
+            CHECK(fabs(sum - (double)want[i]) < 1e-6 * (double)n, "dim %zu element %zu", d, i);
+        }
+        FOR_TWINS(o) {
+            memcpy(y, x, sizeof y);
+            o->rotate(y, d, 1);
+            CHECK(!memcmp(y, want, d * sizeof *y), "%s dim %zu", o->name, d);
+            o->rotate(y, d, 1 / (float)n);
+            for (size_t i = 0; i < d; i++)
+                CHECK(fabsf(y[i] - x[i]) < 1e-5f, "%s dim %zu: not the inverse", o->name, d);
+        }
+    }
+}
+
 /* Rows of one block go to slots of another block; nothing else of it changes. */
 static void kv_rows_are_copied(void)
 {
     struct rng rng = { 57 };
-    const enum dtype types[] = { DT_F32, DT_BF16, DT_I16 };
-    for (size_t i = 0; i < 3; i++)
+    const enum dtype types[] = { DT_F32, DT_BF16, DT_I16, DT_I8, DT_I4 };
+    for (size_t i = 0; i < 5; i++)
         for (size_t d = 16; d <= 144; d += 32) {
             const size_t bytes = kv_block_bytes(types[i], d), row = kv_row_bytes(types[i], d);
             char *from = guard_alloc(bytes), *to = guard_alloc(bytes), *want = malloc(bytes),
@@ -623,6 +682,8 @@ int main(void)
     RUN(float_to_bf16_rounds_to_nearest_even);
     RUN(mat_layout_is_as_documented);
     RUN(kv_layout_is_as_documented);
+    RUN(kv_rows_of_few_bits);
+    RUN(rotation_is_hadamards);
     RUN(kv_rows_are_copied);
     RUN(rope_angles_are_near_long_double);
     for (const struct ops *const *t = ops_all; *t; t++)

@@ -3,7 +3,7 @@
 #include "tests/reference.h"
 #include "tests/test.h"
 
-static const enum dtype types[] = { DT_BF16, DT_F32, DT_I16 };
+static const enum dtype types[] = { DT_BF16, DT_F32, DT_I16, DT_I8, DT_I4 };
 
 static void random_bytes(void *p, size_t n, struct rng *rng)
 {
@@ -71,7 +71,7 @@ static void sizes_are_checked(void)
 /* Every (layer, head, block) has bytes of its own inside the allocation, which can be written as a whole. */
 static void blocks_do_not_overlap(void)
 {
-    for (int t = 0; t < 3; t++) {
+    for (int t = 0; t < 5; t++) {
         struct kv kv;
         struct err e;
         CHECK(!kv_open(&kv, NULL, &(struct kv_size){ types[t], 3, 2, 48, 200, 7 }, &e), "%s", e.msg);
@@ -145,7 +145,7 @@ static void truncation_forgets(void)
 {
     struct rng rng = { 72 };
     static const size_t lengths[] = { 0, 1, 63, 64, 65, 128, 190, 191 };
-    for (int t = 0; t < 3; t++)
+    for (int t = 0; t < 5; t++)
         for (size_t i = 0; i < 8; i++) {
             struct kv kv;
             struct err e;
@@ -181,7 +181,7 @@ static void shared_blocks_are_freed_once(void)
     static const size_t rows[] = { 64, 150, 191, 192, 256 };
     enum { N = 300 };
     struct rng rng = { 73 };
-    for (int t = 0; t < 3; t++)
+    for (int t = 0; t < 5; t++)
         for (size_t i = 0; i < 24; i++) {
             const size_t n = rows[i % 5], shared = n / KV_BLOCK;
             struct kv_size z = { types[t], 2, 2, 32, N, 3 };

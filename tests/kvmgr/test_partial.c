@@ -177,8 +177,8 @@ static void slots_after_many_rounds(void)
             char what[80];
             const size_t c = i / 2;
             snprintf(what, sizeof what, "case %zu policy %d", i, policy);
-            both_open(&b, (enum dtype[]){ DT_I16, DT_BF16, DT_I16, DT_F32 }[i % 4], (enum kv_policy)policy,
-                      cases[c].sinks, cases[c].budget, 7 + i);
+            both_open(&b, (enum dtype[]){ DT_I16, DT_BF16, DT_I8, DT_I4, DT_F32 }[i % 5],
+                      (enum kv_policy)policy, cases[c].sinks, cases[c].budget, 7 + i);
             prefill(&b, cases[c].prompt);
             compare(&b, what);
             for (size_t accepted;
@@ -339,7 +339,10 @@ static const char *means_differ(struct both *b)
                 for (size_t i = 0; i < 2 * DIM; i++) {
                     /* rounded once for each doubling */
                     const double bound = count == 1 && !mean ? 0 : b->full.type == DT_F32 ? 1e-6
-                        : b->full.type == DT_I16 ? 6 * 2.0 / 16382 : 5 * (fabs(want[i]) + 0.1) / 256;
+                        : b->full.type == DT_I16 ? 6 * 2.0 / 16382
+                        : kv_form(b->full.type).rotated
+                            ? 6 * 2.0 / (i >= DIM && b->full.type == DT_I4 ? 14 : 254)
+                        : 5 * (fabs(want[i]) + 0.1) / 256;
                     snprintf(why, sizeof why,
                              "n %zu layer %zu head %zu slot %zu, rows %zu + %zu: [%zu] is %g, not %g", n, l,
                              h, s, pos, count, i, got[i], want[i]);
@@ -373,7 +376,7 @@ static void mean_open(struct both *b, enum dtype t, size_t c, struct pool *pool)
         partial_open(&b->p, &b->full, pool, KV_MEAN, mean_cases[c].sinks, mean_cases[c].budget, &e))
         rig_die("cache", &e);
 }
-static const enum dtype kinds[] = { DT_I16, DT_F32, DT_BF16 };
+static const enum dtype kinds[] = { DT_I16, DT_F32, DT_BF16, DT_I8, DT_I4 };
 
 static void means_are_means(void)
 {
@@ -381,7 +384,7 @@ static void means_are_means(void)
     for (size_t i = 0; i < 4 * N_MEAN_CASES && !test_failed_; i++) {
         struct both b;
         const size_t c = i / 4;
-        mean_open(&b, kinds[i % 3], c, i & 2 ? pool : NULL);
+        mean_open(&b, kinds[i % 5], c, i & 2 ? pool : NULL);
         size_t group = 0, doublings = 0;
         for (size_t round = 0; b.full.n_past < N_MAX - 1 && !test_failed_; round++) {
             const size_t n = i & 2 ? (round % 7 == 6 ? 90 : 1 + rng_below(&b.rng, 9)) : 1;
@@ -405,7 +408,7 @@ static void means_follow_every_change(void)
         struct both b, other;
         const size_t c = i / 2, sinks = mean_cases[c].sinks, budget = mean_cases[c].budget;
         char state[4096];
-        mean_open(&b, kinds[i % 3], c, NULL);
+        mean_open(&b, kinds[i % 5], c, NULL);
         for (size_t turn = 0; turn < 25 && !test_failed_; turn++) {
             const size_t rows = 1 + rng_below(&b.rng, 300);
             mean_round(&b, MIN(rows, N_MAX - 1 - b.full.n_past));

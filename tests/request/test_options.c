@@ -99,7 +99,7 @@ static void options_refuse_what_they_do_not_take(void)
     check_refused("run --threads 513", "from 1 to 512");
     check_refused("run --penalty 0", "--penalty");
     check_refused("run --progress fancy", "auto|plain|json|none");
-    check_refused("run --kv-dtype int8", "'int8' is not one of");
+    check_refused("run --kv-dtype int2", "'int2' is not one of");
     check_refused("run --weights int4", "not one of");
     check_refused("run --per-token", "is an option of score");
     check_refused("tokenize --device cpu", "is an option of");

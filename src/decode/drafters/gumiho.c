@@ -44,7 +44,7 @@ static size_t next_pair(const struct serial *s) { return s->first + s->kv.n_past
 
 static struct kv_size cache_size(const struct model *m, size_t n_max)
 {
-    return (struct kv_size){ m->dev->kv_type, GUMIHO_LAYERS, m->config.n_kv_heads, m->head_dim,
+    return (struct kv_size){ device_draft_kv(m->dev), GUMIHO_LAYERS, m->config.n_kv_heads, m->head_dim,
                              MIN((size_t)SLOTS, n_max), BEAM, 0 };
 }
 

@@ -38,7 +38,7 @@ static struct beam *beam_of(const struct decoder *d) { return d->own[DRAFTER_LON
 
 static struct kv_size cache_size(const struct model *m)
 {
-    return (struct kv_size){ m->dev->kv_type, 1, m->config.n_kv_heads, m->head_dim, SLOTS, NODES, 0 };
+    return (struct kv_size){ device_draft_kv(m->dev), 1, m->config.n_kv_heads, m->head_dim, SLOTS, NODES, 0 };
 }
 
 static void longspec_plan(struct memory_plan *plan, const struct decode_setup *set, const struct model *m,

@@ -30,7 +30,9 @@ static size_t end_of(const struct chain *c)
 
 static struct kv_size cache_size(const struct model *m, size_t keys)
 {
-    return model_cache(m, 2 * keys + 2 * SMALL_ROWS, 0);
+    struct kv_size z = model_cache(m, 2 * keys + 2 * SMALL_ROWS, 0);
+    z.type = device_draft_kv(m->dev);
+    return z;
 }
 
 static int small_begin(struct decoder *d, struct err *e)

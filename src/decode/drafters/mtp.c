@@ -52,7 +52,7 @@ static size_t keys_of(const struct draft_settings *s) { return MIN(s->kv_budget,
 static struct kv_size cache_size(const struct draft_settings *s, const struct model *m, size_t n_max)
 {
     const size_t slots = MIN(keys_of(s) + MTP_MORE, n_max) + MTP_PASSES;
-    return (struct kv_size){ m->dev->kv_type, 1, m->config.n_kv_heads, m->head_dim, slots, NODES, 0 };
+    return (struct kv_size){ device_draft_kv(m->dev), 1, m->config.n_kv_heads, m->head_dim, slots, NODES, 0 };
 }
 
 static void mtp_plan(struct memory_plan *plan, const struct decode_setup *set, const struct model *m,
