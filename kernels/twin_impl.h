@@ -220,7 +220,9 @@ INLINE size_t panels_beside(int rows, enum dtype act, bool wide)
 static void tile_span(struct tile_args t, int rows, size_t panels)
 {
     for (size_t p = 0; p < panels;) {
-        size_t w = panels_beside(rows, t.act, t.wide);
+        /* 8 and 4 bits need registers for a conversion */
+        const bool narrow = t.type == DT_I8 || t.type == DT_I4;
+        size_t w = panels_beside(rows, narrow ? DT_F32 : t.act, t.wide);
         while (w > panels - p || !tiles[rows][w])
             w--;
         tiles[rows][w](&t);
