@@ -32,8 +32,8 @@ static struct ring *ring_of(const struct decoder *d) { return d->own[DRAFTER_SPI
 
 static struct kv_size cache_size(const struct model *m)
 {
-    return (struct kv_size){ device_draft_kv(m->dev), SPIRE_LAYERS, m->config.n_kv_heads, m->head_dim, SPIRE_SLOTS,
-                             SPIRE_DEPTH, 0 };
+    return (struct kv_size){ device_draft_kv(m->dev), SPIRE_LAYERS, m->config.n_kv_heads, m->head_dim,
+                             SPIRE_SLOTS, SPIRE_DEPTH, 0 };
 }
 
 static size_t slot_bytes(const struct model *m) { return SPIRE_LAYERS * m->config.hidden * sizeof(float); }
