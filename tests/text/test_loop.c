@@ -2,6 +2,7 @@
  * with it. */
 #include "src/text/emit.h"
 #include "src/text/loop.h"
+#include "src/text/retake.h"
 #include "tests/test.h"
 
 static uint64_t state = 1;
@@ -323,6 +324,38 @@ static void emission_ends_with_the_rule(void)
     CHECK(m.finish == FINISH_STOP && m.n <= 505);
 }
 
+/* What becomes of a text whose loop began at `since`, when loops at from, from + step, .. were taken back. */
+static enum retake_verdict after_retakes(size_t n, size_t from, size_t step, size_t cut, size_t since,
+                                         const struct retake_limits *x)
+{
+    struct retakes list = {0};
+    struct err e;
+    size_t at;
+    for (size_t i = 0; i < n; i++) {
+        const size_t s = from + i * step;
+        CHECK(retakes_add(&list, &(struct retake){ .at = s, .length = s + cut, .since = s }, &e) == 0);
+    }
+    const enum retake_verdict v = retake_of_loop(&list, since, since + 200, x, &at);
+    CHECK(at == MAX(since, x->floor), "%zu", at);
+    retakes_free(&list);
+    return v;
+}
+
+static void a_series_of_retakes_ends(void)
+{
+    const struct retake_limits x = { .most = 8, .floor = 3, .min_tokens = 100 };
+    CHECK(after_retakes(0, 0, 0, 0, 500, &x) == RETAKE_CUTS);
+    CHECK(after_retakes(7, 500, 0, 150, 500, &x) == RETAKE_CUTS);
+    CHECK(after_retakes(8, 500, 0, 150, 500, &x) == RETAKE_ENDS);
+    CHECK(after_retakes(8, 500, 0, 150, 2, &x) == RETAKE_NOT);               /* before min_tokens */
+    CHECK(after_retakes(8, 500, 0, 150, 499 + RETAKE_SERIES, &x) == RETAKE_ENDS);
+    CHECK(after_retakes(8, 500, 0, 150, 500 + RETAKE_SERIES, &x) == RETAKE_CUTS);   /* the next series */
+    CHECK(after_retakes(8, 500, RETAKE_SERIES - 1, 150, 500 + 7 * RETAKE_SERIES, &x) == RETAKE_ENDS);
+    CHECK(after_retakes(8, 500, RETAKE_SERIES, 150, 500 + 7 * RETAKE_SERIES, &x) == RETAKE_CUTS);
+    CHECK(after_retakes(2, 500, 0, RETAKE_CUT_MAX / 2 - 1, 500, &x) == RETAKE_CUTS);
+    CHECK(after_retakes(2, 500, 0, RETAKE_CUT_MAX / 2, 500, &x) == RETAKE_ENDS);
+}
+
 int main(void)
 {
     struct err e = {0};
@@ -337,6 +370,7 @@ int main(void)
     RUN(books_are_quiet);
     RUN(refrains_are_quiet);
     RUN(emission_ends_with_the_rule);
+    RUN(a_series_of_retakes_ends);
     tokenizer_close(demo);
     loop_close(l);
     return test_end();
