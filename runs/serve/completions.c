@@ -181,7 +181,7 @@ static void put_finish(struct json_writer *w, const struct job *j, const struct 
 {
     const bool repeats = j->finish_reason && strcmp(j->finish_reason, "repetition") == 0;
     jw_text(w, "finish_reason", repeats ? "stop" : j->finish_reason);
-    export_put_stop_reason(w, j, job_parts_last(&g->parts), true);
+    export_put_stop_reason(w, j, job_parts_last(&g->text.parts), true);
 }
 
 void drop_waiting(struct call *c)

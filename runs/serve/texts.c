@@ -34,51 +34,26 @@ static int take_reader(struct server *sv, struct shared_reader **out, const stru
 
 static int begin(struct server *sv, struct growing *g, const struct job *job, struct err *e)
 {
-    struct job_input in;
-    if (store_input(sv->reader, job->id, &in, e))
-        return -1;
-    const bool at_start = in.prompt_bytes == 0;
-    int rc = job_parts_read(&g->parts, sv->reader, job->id, in.parameters, e);
-    job_input_free(&in);
-    if (rc || take_reader(sv, &g->reader, job, &g->parts.v->params, e))
-        return -1;
-    return replay_open(&g->replay, sv->reader, job, &g->parts, &g->reader->reader.config,
-                       g->reader->reader.tokenizer, at_start && !g->parts.v->params.chat, e);
+    return grown_begin(&g->text, sv->reader, job, e) ||
+                   take_reader(sv, &g->reader, job, &g->text.parts.v->params, e) ||
+                   grown_open(&g->text, sv->reader, job, &g->reader->reader, e)
+               ? -1
+               : 0;
 }
 
-/* The next tokens, of which there are at most `final`: 1: there may be more. */
+/* The next tokens: 1: there may be more. */
 static int put_tokens(struct server *sv, struct growing *g, const struct job *job, FILE *to, struct err *e)
 {
     enum { AT_ONCE = 4096 };
-    const size_t final = job_final(job);
-    struct replay *y = &g->replay;
-    int32_t *ids = NULL;
-    size_t n = 0, n_bytes;
-    const char *bytes;
-    int rc = store_tokens(sv->reader, job->id, y->at, MIN(y->at + AT_ONCE, final), &ids, &n, e);
-    for (size_t i = 0; i < n && rc == 0 && y->emit.finish == FINISH_NONE; i++) {
-        if (ids[i] < 0 || (size_t)ids[i] >= g->reader->reader.config.vocab) {
-            rc = err_set(e, ERR_FAILED, "job %" PRId64 ": token %zu is %" PRId32 ", which its tokenizer does "
-                         "not have", job->id, y->at, ids[i]);
-            break;
-        }
-        const bool wanted = y->at >= g->from;
-        replay_token(y, ids[i], &bytes, &n_bytes);
-        if (wanted)
-            fwrite(bytes, 1, n_bytes, to);
-    }
-    free(ids);
-    if (rc == 0 && n == AT_ONCE && y->emit.finish == FINISH_NONE)
+    const struct replay *y = &g->text.replay;
+    const size_t before = y->at;
+    const struct grown_part part = { g->from, MIN(before + AT_ONCE, job_final(job)), to };
+    if (grown_more(&g->text, sv->reader, job, &g->reader->reader, &part, e))
+        return -1;
+    if (y->at == before + AT_ONCE && y->emit.finish == FINISH_NONE)
         return 1;
-    if (rc || job->state != JOB_DONE)
-        return rc;
-    if (y->emit.finish == FINISH_NONE) {
-        replay_flush(y, &bytes, &n_bytes);
-        if (y->at > g->from)
-            fwrite(bytes, 1, n_bytes, to);
-    }
-    g->over = true;
-    return replay_check(y, job, e);
+    g->over = job->state == JOB_DONE;
+    return g->over ? grown_end(&g->text, job, &part, e) : 0;
 }
 
 int growing_more(struct server *sv, struct growing *g, const struct job *job, FILE *to, struct err *e)
@@ -98,11 +73,9 @@ int growing_more(struct server *sv, struct growing *g, const struct job *job, FI
 void growing_close(struct server *sv, struct growing *g)
 {
     pthread_mutex_lock(&sv->reading);
-    if (g->replay.rules)
-        replay_close(&g->replay);
+    grown_close(&g->text);
     if (g->reader)
         g->reader->users--;
     pthread_mutex_unlock(&sv->reading);
-    job_parts_close(&g->parts);
     *g = (struct growing){0};
 }

@@ -7,8 +7,7 @@
 /* A text as it grows. {0} is closed. */
 struct growing {
     struct shared_reader *reader;        /* NULL: the text has not begun */
-    struct job_parts parts;
-    struct replay replay;
+    struct grown_text text;
     size_t from;                         /* the first token that is written */
     bool over;                           /* the job is done, and all of its text was written */
 };

@@ -356,3 +356,65 @@ int job_read_ids(struct store *s, const struct job *job, int32_t **ids, size_t *
     span_list_free(&spans);
     return rc;
 }
+
+/* ---- texts that grow ---- */
+
+int grown_begin(struct grown_text *g, struct store *s, const struct job *job, struct err *e)
+{
+    struct job_input in;
+    if (store_input(s, job->id, &in, e))
+        return -1;
+    const int rc = job_parts_read(&g->parts, s, job->id, in.parameters, e);
+    g->at_start = rc == 0 && in.prompt_bytes == 0 && !g->parts.v->params.chat;
+    job_input_free(&in);
+    return rc;
+}
+
+int grown_open(struct grown_text *g, struct store *s, const struct job *job, const struct text_reader *r,
+               struct err *e)
+{
+    return replay_open(&g->replay, s, job, &g->parts, &r->config, r->tokenizer, g->at_start, e);
+}
+
+int grown_more(struct grown_text *g, struct store *s, const struct job *job, const struct text_reader *r,
+               const struct grown_part *part, struct err *e)
+{
+    struct replay *y = &g->replay;
+    int32_t *ids = NULL;
+    size_t n = 0, n_bytes;
+    const char *bytes;
+    int rc = store_tokens(s, job->id, y->at, part->upto, &ids, &n, e);
+    for (size_t i = 0; i < n && rc == 0 && y->emit.finish == FINISH_NONE; i++) {
+        if (ids[i] < 0 || (size_t)ids[i] >= r->config.vocab) {
+            rc = err_set(e, ERR_INPUT, "job %" PRId64 ": token %zu is %" PRId32 ", which this model's "
+                         "tokenizer does not have", job->id, y->at, ids[i]);
+            break;
+        }
+        const bool wanted = y->at >= part->from;
+        replay_token(y, ids[i], &bytes, &n_bytes);
+        if (wanted)
+            fwrite(bytes, 1, n_bytes, part->to);
+    }
+    free(ids);
+    return rc;
+}
+
+int grown_end(struct grown_text *g, const struct job *job, const struct grown_part *part, struct err *e)
+{
+    const char *bytes;
+    size_t n;
+    if (g->replay.emit.finish == FINISH_NONE) {
+        replay_flush(&g->replay, &bytes, &n);
+        if (g->replay.at > part->from)
+            fwrite(bytes, 1, n, part->to);
+    }
+    return replay_check(&g->replay, job, e);
+}
+
+void grown_close(struct grown_text *g)
+{
+    if (g->replay.rules)
+        replay_close(&g->replay);
+    job_parts_close(&g->parts);
+    *g = (struct grown_text){0};
+}

@@ -8,6 +8,8 @@
  * The emission (src/text/emit.h) that wrote a text also reads it back, so stop strings and code points
  * that span an interruption come out right. */
 #pragma once
+#include <stdio.h>
+
 #include "runs/store/store.h"
 #include "src/model/config.h"
 #include "src/request/job_params.h"
@@ -60,6 +62,20 @@ struct text_reader {
 int  text_reader_open(struct text_reader *r, struct store *s, const struct job *job,
                       const struct job_params *p, struct err *e);
 void text_reader_close(struct text_reader *r);
+
+/* A text that is written out while it grows: grown_begin, then a reader that fits g->parts.v->params, then
+ * grown_open. {0} is closed. */
+struct grown_text { struct job_parts parts; struct replay replay; bool at_start; };
+int  grown_begin(struct grown_text *g, struct store *s, const struct job *job, struct err *e);
+int  grown_open(struct grown_text *g, struct store *s, const struct job *job, const struct text_reader *r,
+                struct err *e);
+/* Write what the tokens [replay.at, upto) add to the text, of which those before `from` are left out. */
+struct grown_part { size_t from, upto; FILE *to; };
+int  grown_more(struct grown_text *g, struct store *s, const struct job *job, const struct text_reader *r,
+                const struct grown_part *part, struct err *e);
+/* The same for the end of a text whose job is done, after all tokens; then replay_check. */
+int  grown_end(struct grown_text *g, const struct job *job, const struct grown_part *part, struct err *e);
+void grown_close(struct grown_text *g);
 
 /* The text of the first job->tokens tokens, followed by a NUL; free(*text). Tokens that the store received
  * after *job was read are left out, so the text agrees with the other fields of *job. A tail that may still

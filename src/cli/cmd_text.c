@@ -245,8 +245,7 @@ struct tail {
     struct store *s;
     struct sink out;
     struct text_reader reader;
-    struct job_parts parts;
-    struct replay replay;
+    struct grown_text text;
     size_t from;                                 /* the first token that is shown */
     size_t at;                                   /* ids: the next token */
 };
@@ -283,55 +282,32 @@ static int print_new_ids(struct tail *t, const struct job *job, struct err *e)
     return rc;
 }
 
-/* Prints the new text. */
-static int print_new_text(struct tail *t, const struct job *job, struct err *e)
-{
-    int32_t *ids = NULL;
-    size_t n = 0;
-    int rc = store_tokens(t->s, job->id, t->replay.at, upto(t, job), &ids, &n, e);
-    for (size_t i = 0; i < n && rc == 0 && t->replay.emit.finish == FINISH_NONE; i++) {
-        const char *bytes;
-        size_t n_bytes, at = t->replay.at;
-        if (ids[i] < 0 || (size_t)ids[i] >= t->reader.config.vocab)
-            rc = err_set(e, ERR_INPUT,
-                         "job %" PRId64 ": token %zu is %" PRId32
-                         ", which this model's tokenizer does not have",
-                         job->id, at, ids[i]);
-        if (rc)
-            break;
-        replay_token(&t->replay, ids[i], &bytes, &n_bytes);
-        if (at >= t->from && n_bytes)
-            rc = sink_write(&t->out, bytes, n_bytes, e);
-    }
-    free(ids);
-    return rc;
-}
-
 static int tail_open(struct tail *t, const struct job *job, struct err *e)
 {
-    struct job_input in;
-    if (store_input(t->s, job->id, &in, e))
-        return -1;
-    bool at_start = in.prompt_bytes == 0;
-    int rc = job_parts_read(&t->parts, t->s, job->id, in.parameters, e);
-    job_input_free(&in);
-    if (rc || text_reader_open(&t->reader, t->s, job, &t->parts.v->params, e))
-        return -1;
-    return replay_open(&t->replay, t->s, job, &t->parts, &t->reader.config, t->reader.tokenizer,
-                       at_start && !t->parts.v->params.chat, e);
+    return grown_begin(&t->text, t->s, job, e) ||
+                   text_reader_open(&t->reader, t->s, job, &t->text.parts.v->params, e) ||
+                   grown_open(&t->text, t->s, job, &t->reader, e)
+               ? -1
+               : 0;
 }
 
-/* Prints what is left of a text that has ended, and checks the whole text. */
-static int print_end(struct tail *t, const struct job *job, struct err *e)
+/* Prints the new text, and checks it when it has ended. */
+static int print_new_text(struct tail *t, const struct job *job, struct err *e)
 {
-    const char *bytes;
-    size_t n;
-    if (t->replay.emit.finish == FINISH_NONE) {
-        replay_flush(&t->replay, &bytes, &n);
-        if (n && t->replay.at > t->from && sink_write(&t->out, bytes, n, e))
-            return -1;
-    }
-    return replay_check(&t->replay, job, e);
+    char *text = NULL;
+    size_t n = 0;
+    FILE *f = memory_file(&text, &n);
+    const struct grown_part part = { t->from, upto(t, job), f };
+    if (!f)
+        return err_set(e, ERR_FAILED, "out of memory for a text");
+    int rc = grown_more(&t->text, t->s, job, &t->reader, &part, e);
+    const int bad = rc == 0 && job->state == JOB_DONE ? grown_end(&t->text, job, &part, e) : 0;
+    if (stream_end(f))
+        rc = err_set(e, ERR_FAILED, "out of memory for a text");
+    if (rc == 0 && n)
+        rc = sink_write(&t->out, text, n, e);
+    free(text);
+    return rc ? rc : bad;
 }
 
 /* Whether the reader of the pipe is gone. A write would fail, but the next write may be far off. */
@@ -367,8 +343,6 @@ static int follow(struct tail *t, const char *word, struct err *e)
                (job->state == JOB_RUNNING || job->state == JOB_QUEUED || job->state == JOB_PAUSED);
         if (rc == 0)
             rc = as_text ? print_new_text(t, job, e) : print_new_ids(t, job, e);
-        if (rc == 0 && as_text && job->state == JOB_DONE)
-            rc = print_end(t, job, e);
         job_list_free(&jobs);
         if (more && rc == 0 && output_closed()) {
             errno = EPIPE;
@@ -377,8 +351,6 @@ static int follow(struct tail *t, const char *word, struct err *e)
         if (more && rc == 0)
             nanosleep(&(struct timespec){ .tv_nsec = (long)(FOLLOW_SECONDS * 1e9) }, NULL);
     }
-    if (open)
-        replay_close(&t->replay);
     return rc;
 }
 
@@ -389,7 +361,7 @@ int cmd_tail(const struct options *o, struct err *e)
     if (store_from_options(&t.s, o, STORE_READ, e))
         return -1;
     int rc = follow(&t, o->arg[0], e);
-    job_parts_close(&t.parts);
+    grown_close(&t.text);
     text_reader_close(&t.reader);
     store_close(t.s);
     return rc;
