@@ -39,7 +39,7 @@ static const struct hint options[] = {
     { "--lora --lora-scaled --enable-lora", "a model with its adapter merged into it is needed" },
     { "-mu --model-url -hff --hf-file -hft --hf-token -dr --docker-repo",
       "longhand downloads nothing; --model takes a path or org/name:QUANT of a local cache" },
-    { "--host --port --api-key", "longhand is no server; submit queues texts, work --watch writes them" },
+    { "--api-key", "longhand serve --api-key-file FILE asks clients for a key" },
     { "-np --max-num-seqs", "--parallel N is the number of texts at once" },
     { "--gpu-memory-utilization", "--max-memory SIZE is the memory of the process" },
     { "--trust-remote-code", "longhand runs no code of a model" },
@@ -50,7 +50,7 @@ static const struct hint options[] = {
 
 static const struct hint verbs[] = {
     { "chat", "longhand run --chat --prompt TEXT writes an answer and ends" },
-    { "server serve", "longhand submit queues texts, longhand work --watch writes them" },
+    { "server", "longhand serve answers OpenAI's API over HTTP" },
     { "generate complete completion cli", "longhand run writes a text" },
     { "pull download", "longhand downloads nothing; --model takes a path or the name of a model in a cache" },
     { "quantize", "longhand convert writes a GGUF file with weights of 8 or 4 bits" },

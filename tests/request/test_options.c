@@ -156,7 +156,7 @@ static void all_unknown_options_are_in_one_message(void)
     check_refused(line, "--zzzzz0'");
     check_refused(line, "longhand help run; and 4");
     check_refused("chat", "there is no verb 'chat': longhand run --chat");
-    check_refused("server --port 8080", "there is no verb 'server': longhand submit queues texts");
+    check_refused("server --port 8080", "there is no verb 'server': longhand serve answers OpenAI");
 }
 
 static void names_of_several_letters_have_one_dash(void)
