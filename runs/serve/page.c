@@ -235,7 +235,8 @@ static int put_job(struct server *sv, struct page *p, const struct job *j, struc
     if (rc == 0 && !p->live) {
         page_format(f, "<h2 id=\"of\">Text</h2>\n<pre id=\"out\" tabindex=\"0\" aria-labelledby=\"of\"@t>",
                     open ? " data-grows=1" : "");
-        rc = put_text(f, sv, j, e);
+        if (put_text(f, sv, j, e))
+            page_format(f, "The text cannot be read: @t", err_text(e));
         fputs("</pre>\n", f);
     }
     return rc;

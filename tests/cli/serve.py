@@ -722,6 +722,11 @@ def pages():
     result("and_the_chapters_of_its_book", all(f'<a href="/jobs/{x}">' in page for x in (first, second)) and
            "novel/one" in page, page)
     result("and_a_policy", "default-src 'none'" in h["Content-Security-Policy"], h)
+    with sqlite3.connect(os.environ["LONGHAND_DB"]) as db:
+        crc = db.execute("SELECT crc FROM chunk WHERE job = ?", (first,)).fetchone()[0]
+        db.execute("UPDATE chunk SET crc = ? WHERE job = ?", (crc ^ 1, first))
+    status, _, got = ask("GET", f"/jobs/{first}")
+    result("a_page_says_why_a_text_cannot_be_read", status == 200 and b"cannot be read: " in got, got[-900:])
     status, _, got = ask("GET", f"/jobs/{second}?live=1")
     result("the_part_that_changes_is_without_the_text", status == 200 and b"<pre" not in got, got)
     status, h, got = ask("GET", f"/jobs/{second}/report")
