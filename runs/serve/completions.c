@@ -3,7 +3,6 @@
  * at answer_request. */
 #include "runs/serve/completions.h"
 #include "runs/report/export.h"
-#include "runs/serve/flow.h"
 #include "runs/serve/texts.h"
 #include "src/base/memory_file.h"
 

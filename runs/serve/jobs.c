@@ -3,7 +3,6 @@
 #include "runs/serve/jobs.h"
 #include "runs/report/job_json.h"
 #include "runs/report/report.h"
-#include "runs/serve/flow.h"
 #include "runs/serve/texts.h"
 #include "runs/work/edit.h"
 #include "runs/work/snapshot_files.h"

@@ -1,8 +1,8 @@
-/* Texts of jobs for a server: whole, or as they grow. */
+/* Texts of jobs for a server: whole, or as they grow; and answers whose bytes come while they are sent. */
 #pragma once
 #include <stdio.h>
 
-#include "runs/serve/server.h"
+#include "runs/serve/http.h"
 
 /* A text as it grows. {0} is closed. */
 struct growing {
@@ -15,3 +15,18 @@ struct growing {
  * read now. */
 int  growing_more(struct server *sv, struct growing *g, const struct job *job, FILE *to, struct err *e);
 void growing_close(struct server *sv, struct growing *g);
+
+/* An answer that grows. libmicrohttpd asks for its bytes in the thread of the connection, which may wait. */
+struct flow {
+    const struct call *c;                /* while bytes are asked for */
+    const int64_t *ids; size_t n;        /* the jobs whose news may bring more */
+    /* Write what can be sent now. 1: there will be more; 0: that is all; -1: the answer is cut off. */
+    int (*more)(void *ctx, FILE *f); void *ctx;
+    const char *silence;                 /* sent when nothing was for a while; NULL: nothing is */
+    bool over;                           /* set by flow_read: all is written */
+    char *out; size_t n_out, at;         /* what is written, and how much of it was handed over */
+    double sent;                         /* when the last bytes were handed over */
+};
+
+/* For MHD_create_response_from_callback; ctx: a struct flow. */
+ssize_t flow_read(void *ctx, uint64_t position, char *to, size_t max);
