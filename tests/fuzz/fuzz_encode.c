@@ -19,7 +19,7 @@ static const struct tokenizer *fuzz_encode_open(size_t kind)
     size_t n;
     struct err e;
     if (!open[kind]) {
-        snprintf(path, sizeof path, "tests/data/tokenizers/%s.json", fuzz_encode_kinds[kind]);
+        snprintf(path, sizeof path, "build/data/tokenizers/%s.json", fuzz_encode_kinds[kind]);
         if (file_read(&json, &n, path, 1 << 20, &e) ||
             tokenizer_parse(&open[kind], path, json, n, 4096, &e)) {
             fprintf(stderr, "%s\n", e.msg);

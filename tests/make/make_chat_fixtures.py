@@ -28,7 +28,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 OUT = ROOT / "tests/data/chat"
 S = ("<s>", "</s>")
 
-# name: (tokenizer of tests/data/tokenizers, bos, eos)
+# name: (tokenizer of build/data/tokenizers, bos, eos)
 TEMPLATES = {
     "chatml": ("qwen2", None, "<|im_end|>"), "llama2": ("llama2", *S),
     "llama3": ("llama3", "<|begin_of_text|>", "<|eot_id|>"), "mistral": ("mistral-v3", *S),
@@ -167,7 +167,7 @@ def full_chats():
 
 
 def tokenizer(name, bos, eos):
-    return PreTrainedTokenizerFast(tokenizer_file=str(ROOT / f"tests/data/tokenizers/{name}.json"),
+    return PreTrainedTokenizerFast(tokenizer_file=str(ROOT / f"build/data/tokenizers/{name}.json"),
                                    bos_token=bos, eos_token=eos)
 
 

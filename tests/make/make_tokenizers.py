@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains the small tokenizers of tests/data/tokenizers and writes Hugging Face's results for some texts.
+"""Trains the small tokenizers of build/data/tokenizers and writes Hugging Face's results for some texts.
 
     python3 tests/make/make_tokenizers.py CORPUS OUT [MODEL ..]
 

@@ -254,10 +254,10 @@ static void every_parameter_counts(void)
  * text. */
 static void breakers_are_tokens_of_texts(void)
 {
-    static const char *const files[] = { "models/demo/tokenizer.json", "tests/data/tokenizers/llama2.json",
-                                         "tests/data/tokenizers/llama3.json",
-                                         "tests/data/tokenizers/gpt2.json",
-                                         "tests/data/tokenizers/qwen2.json" };
+    static const char *const files[] = { "models/demo/tokenizer.json", "build/data/tokenizers/llama2.json",
+                                         "build/data/tokenizers/llama3.json",
+                                         "build/data/tokenizers/gpt2.json",
+                                         "build/data/tokenizers/qwen2.json" };
     static const struct { const char *breaker, *with, *without; } cases[] = {
         { "\n", "one.\n\nTwo", "one. Two" }, { "the", "and the man", "and thy man" }, { "is not",
             "that is not it", "that was not it" },

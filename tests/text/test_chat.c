@@ -143,7 +143,7 @@ static struct tokenizer *open_tokenizer(const char *name)
     struct tokenizer *t = NULL;
     struct err e;
     size_t n;
-    snprintf(file, sizeof file, "tests/data/tokenizers/%s.json", name);
+    snprintf(file, sizeof file, "build/data/tokenizers/%s.json", name);
     CHECK(file_read(&json, &n, file, 1 << 26, &e) == 0 &&
               tokenizer_parse(&t, file, json, n, SIZE_MAX, &e) == 0,
           "%s", e.msg);

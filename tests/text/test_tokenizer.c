@@ -19,7 +19,7 @@ static struct tokenizer *load(const char *kind)
     if (strcmp(kind, "demo") == 0)
         snprintf(path, sizeof path, "models/demo/tokenizer.json");
     else
-        snprintf(path, sizeof path, "tests/data/tokenizers/%s.json", kind);
+        snprintf(path, sizeof path, "build/data/tokenizers/%s.json", kind);
     if (file_read(&json, &n, path, 1 << 24, &e) == 0) {
         CHECK(tokenizer_parse(&t, path, json, n, SIZE_MAX, &e) == 0, "%s", e.msg);
         free(json);
@@ -111,7 +111,7 @@ static void ids_and_texts_equal_hugging_face(void)
         ssize_t len;
         struct err e;
         struct tokenizer *t = load(kinds[k]);
-        snprintf(path, sizeof path, "tests/data/tokenizers/%s.jsonl", kinds[k]);
+        snprintf(path, sizeof path, "build/data/tokenizers/%s.jsonl", kinds[k]);
         FILE *f = fopen(path, "r");
         CHECK(t && f, "%s", path);
         while (t && f && (len = getline(&line, &max, f)) > 0) {
@@ -267,7 +267,7 @@ static void refuses_ids_outside_the_model(void)
     struct err e;
     char *text = NULL, *json;
     size_t n;
-    CHECK(file_read(&json, &n, "tests/data/tokenizers/llama2.json", 1 << 24, &e) == 0);
+    CHECK(file_read(&json, &n, "build/data/tokenizers/llama2.json", 1 << 24, &e) == 0);
     CHECK(tokenizer_parse(&t, "t", json, n, 2000, &e) == 0);
     int32_t room = 1999, over = 2000, negative = -1;
     /* an id of the model, but of no token */
@@ -387,7 +387,7 @@ static void refuses_every_cut(void)
     char *json;
     size_t n;
     struct err e;
-    CHECK(file_read(&json, &n, "tests/data/tokenizers/llama2.json", 1 << 24, &e) == 0);
+    CHECK(file_read(&json, &n, "build/data/tokenizers/llama2.json", 1 << 24, &e) == 0);
     for (size_t i = 0; i < n; i += i < 4000 || i + 200 > n ? 1 : 37)
         CHECK(parse(json, i, &e) == -1 && e.code == ERR_INPUT, "%zu bytes", i);
     CHECK(parse(json, n, &e) == 0, "%s", e.msg);
