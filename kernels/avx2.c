@@ -194,6 +194,12 @@ static inline qf qf_set1(float x) { return _mm256_set1_ps(x); }
 static inline qf qf_fma(qf a, qf b, qf c) { return _mm256_fmadd_ps(a, b, c); }
 static inline qf qf_mul(qf a, qf b) { return _mm256_mul_ps(a, b); }
 static inline qf qf_half(const char *p) { return _mm256_cvtph_ps(load_128(p)); }
+static inline qf qf_power(const char *p)     /* half of 2^(x - 127), which is subnormal for 0 alone */
+{
+    const __m256i x = _mm256_slli_epi32(_mm256_cvtepu8_epi32(load_64(p)), 23);
+    return _mm256_mul_ps(_mm256_castsi256_ps(_mm256_max_epu32(x, _mm256_set1_epi32(1 << 22))),
+                         _mm256_set1_ps(0.5f));
+}
 static inline qi qi_set1(int32_t x) { return _mm256_set1_epi32(x); }
 static inline qi qi_load(const char *p) { return load_256(p); }
 static inline qi qi_srl(qi a, int n) { return _mm256_srli_epi32(a, n); }
@@ -217,6 +223,11 @@ static inline qh qh_sub(qh a, int x) { return _mm256_sub_epi16(a, _mm256_set1_ep
 static inline qh qh_table(qh a)              /* the upper bytes are zeros and become the first value, 0 */
 {
     return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(load_128((const char *)quant_table)), a);
+}
+static inline qh qh_fp4(qh a)
+{
+    return qh_and(_mm256_shuffle_epi8(_mm256_broadcastsi128_si256(load_128((const char *)quant_fp4)), a),
+                  255);
 }
 /* The pair of int16 at p in all lanes. */
 static inline __m256i pair_at(const char *p)

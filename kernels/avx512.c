@@ -153,6 +153,12 @@ static inline qf qf_set1(float x) { return _mm512_set1_ps(x); }
 static inline qf qf_fma(qf a, qf b, qf c) { return _mm512_fmadd_ps(a, b, c); }
 static inline qf qf_mul(qf a, qf b) { return _mm512_mul_ps(a, b); }
 static inline qf qf_half(const char *p) { return _mm512_cvtph_ps(load_256(p)); }
+static inline qf qf_power(const char *p)     /* half of 2^(x - 127), which is subnormal for 0 alone */
+{
+    const __m512i x = _mm512_slli_epi32(_mm512_cvtepu8_epi32(load_128(p)), 23);
+    return _mm512_mul_ps(_mm512_castsi512_ps(_mm512_max_epu32(x, _mm512_set1_epi32(1 << 22))),
+                         _mm512_set1_ps(0.5f));
+}
 static inline qi qi_set1(int32_t x) { return _mm512_set1_epi32(x); }
 static inline qi qi_load(const char *p) { return _mm512_loadu_si512(p); }
 static inline qi qi_srl(qi a, int n) { return _mm512_srli_epi32(a, (unsigned)n); }
@@ -179,6 +185,10 @@ static inline qh qh_sub(qh a, int x) { return _mm512_sub_epi16(a, _mm512_set1_ep
 static inline qh qh_table(qh a)              /* the upper bytes are zeros and become the first value, 0 */
 {
     return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(load_128((const char *)quant_table)), a);
+}
+static inline qh qh_fp4(qh a)
+{
+    return qh_and(_mm512_shuffle_epi8(_mm512_broadcast_i32x4(load_128((const char *)quant_fp4)), a), 255);
 }
 /* The pair of int16 at p goes to all lanes. */
 #ifdef DOT_PAIR_INTO

@@ -158,6 +158,15 @@ static inline qf qf_set1(float x) { return v16_set1(x); }
 static inline qf qf_fma(qf a, qf b, qf c) { return v16_fma(a, b, c); }
 static inline qf qf_mul(qf a, qf b) { return v16_mul(a, b); }
 static inline qf qf_half(const char *p) { return v16_weights(DT_F16, p); }
+static inline qf qf_power(const char *p)
+{
+    uint32_t u[16];
+    qf y;
+    EACH(16) u[i] = p[i] ? (uint32_t)(uint8_t)p[i] << 23 : UINT32_C(1) << 22;
+    memcpy(&y, u, sizeof y);
+    EACH(16) y.f[i] *= 0.5f;
+    return y;
+}
 static inline qi qi_set1(int32_t x) { qi a; EACH(16) a.i[i] = x; return a; }
 static inline qi qi_load(const char *p) { qi a; memcpy(&a, p, sizeof a); return a; }
 static inline qi qi_srl(qi a, int n) { EACH(16) a.i[i] = (int32_t)((uint32_t)a.i[i] >> n); return a; }
@@ -198,6 +207,7 @@ static inline qh qh_or_and(qh a, qh b, int mask)
 }
 static inline qh qh_sub(qh a, int x) { EACH(32) a.h[i] = (int16_t)(a.h[i] - x); return a; }
 static inline qh qh_table(qh a) { EACH(32) a.h[i] = (int16_t)quant_table[a.h[i]]; return a; }
+static inline qh qh_fp4(qh a) { EACH(32) a.h[i] = (int16_t)quant_fp4[a.h[i]]; return a; }
 /* Sums wrap only where a scale is not finite, and there the result is not finite either. */
 static inline qi qi_dot(qi a, qh w, const char *pair)
 {

@@ -79,6 +79,23 @@ static void iq4_nl(float *y, const uint8_t *b)           /* h(0) iq4[q] */
         y[e] = d * (float)iq4[nibble(b + 2, e)];
 }
 
+/* 2^(x - 128), of which the smallest are subnormal. */
+static float power_of(uint8_t x)
+{
+    const uint32_t u = x < 2 ? UINT32_C(0x200000) << x : (uint32_t)(x - 1) << 23;
+    float y;
+    memcpy(&y, &u, 4);
+    return y;
+}
+
+static void mxfp4(float *y, const uint8_t *b)            /* fp4[q] 2^(b(0) - 128) */
+{
+    static const int8_t fp4[16] = { 0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12 };
+    const float d = power_of(b[0]);
+    for (int e = 0; e < 32; e++)
+        y[e] = (float)fp4[nibble(b + 1, e)] * d;
+}
+
 /* ---- blocks of 256 ---- */
 
 static void q2_k(float *y, const uint8_t *b)             /* (h(80) scale) q - h(82) minimum */
@@ -154,7 +171,7 @@ static void iq4_xs(float *y, const uint8_t *b)           /* (h(0) (scale - 32)) 
 
 /* ---- the table ---- */
 
-/* In the order of enum dtype. factor: where the factors of a block lie; -1: there is no second one. */
+/* In the order of enum dtype. factor: where the 16-bit factors of a block lie; -1: there is none. */
 static const struct { struct quant_type type; decode_fn *decode; int factor[2]; } table[] = {
     { { DT_Q4_0, "Q4_0", 32, 18 }, q4_0, { 0, -1 } },
     { { DT_Q4_1, "Q4_1", 32, 20 }, q4_1, { 0, 2 } },
@@ -168,7 +185,16 @@ static const struct { struct quant_type type; decode_fn *decode; int factor[2]; 
     { { DT_Q6_K, "Q6_K", 256, 210 }, q6_k, { 208, -1 } },
     { { DT_IQ4_NL, "IQ4_NL", 32, 18 }, iq4_nl, { 0, -1 } },
     { { DT_IQ4_XS, "IQ4_XS", 256, 136 }, iq4_xs, { 0, -1 } },
+    { { DT_MXFP4, "MXFP4", 32, 17 }, mxfp4, { -1, -1 } },
 };
+
+enum { MXFP4_MAX = 252 };                                /* 12 2^(252 - 128) is finite */
+static bool block_is_finite(enum dtype t, const uint8_t *b)
+{
+    const int *factor = table[t - DT_Q4_0].factor;
+    return t == DT_MXFP4 ? b[0] <= MXFP4_MAX
+                         : is_finite(b + factor[0]) && (factor[1] < 0 || is_finite(b + factor[1]));
+}
 
 const struct quant_type *quant_type(enum dtype t)
 {
@@ -178,10 +204,9 @@ const struct quant_type *quant_type(enum dtype t)
 bool quant_is_finite(enum dtype t, const void *blocks, size_t n)
 {
     const struct quant_type *q = quant_type(t);
-    const int *factor = table[t - DT_Q4_0].factor;
     const uint8_t *b = blocks;
     for (size_t i = 0; i < n; i += q->block, b += q->bytes)
-        if (!is_finite(b + factor[0]) || (factor[1] >= 0 && !is_finite(b + factor[1])))
+        if (!block_is_finite(t, b))
             return false;
     return true;
 }
@@ -190,10 +215,9 @@ bool quant_decode(float *y, enum dtype t, const void *blocks, size_t n)
 {
     const struct quant_type *q = quant_type(t);
     assert(q && q->dtype == t && n % q->block == 0);
-    const int *factor = table[t - DT_Q4_0].factor;
     const uint8_t *b = blocks;
     for (size_t i = 0; i < n; i += q->block, b += q->bytes) {
-        if (!is_finite(b + factor[0]) || (factor[1] >= 0 && !is_finite(b + factor[1])))
+        if (!block_is_finite(t, b))
             return false;
         table[t - DT_Q4_0].decode(y + i, b);
     }

@@ -1,6 +1,6 @@
 /* Quantised types of weights, as ggml and GGUF files define them: blocks of 32 or 256 weights with factors in
- * 16-bit floats. This is the reference: every weight is decoded to fp32 by single fp32 operations, each
- * rounded to nearest, in the order that the comments of quant.c give. */
+ * 16-bit floats, in MXFP4 a power of two in 8 bits. This is the reference: every weight is decoded to fp32 by
+ * single fp32 operations, each rounded to nearest, in the order that the comments of quant.c give. */
 #pragma once
 #include "kernels/ops.h"
 
@@ -10,8 +10,8 @@ struct quant_type { enum dtype dtype; const char *name; size_t block, bytes; };
 /* NULL: t is no quantised type. */
 const struct quant_type *quant_type(enum dtype t);
 
-/* Decodes n weights, a multiple of the block. False: the factor of a block is infinite or NaN; y is undefined
- * then. */
+/* Decodes n weights, a multiple of the block. False: the factor of a block is infinite or NaN, or (MXFP4)
+ * makes the largest weight infinite; y is undefined then. */
 bool quant_decode(float *y, enum dtype t, const void *blocks, size_t n);
 /* Whether the factors of n weights are finite. */
 bool quant_is_finite(enum dtype t, const void *blocks, size_t n);

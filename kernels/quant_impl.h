@@ -1,13 +1,13 @@
 /* Products with quantised weights (matmul_quantized of ops.h), written once for all twins. twin_impl.h
  * includes this file; a twin defines, for registers of QL lanes:
  *
- *   qf                   QL floats, with qf_zero, qf_load, qf_store, qf_set1, qf_fma, qf_mul and qf_half
- *                        (loads 16-bit floats)
+ *   qf                   QL floats, with qf_zero, qf_load, qf_store, qf_set1, qf_fma, qf_mul qf_half
+ *                        (loads 16-bit floats) and qf_power (2^(x - 128) of bytes x)
  *   qi                   QL int32, with qi_set1, qi_load, qi_srl(a, n), qi_sll(a, n), qi_and(a, mask), qi_or,
  *                        qi_add, qi_sub(a, b), qi_i8, qi_u8, qi_u16 (load bytes or 16-bit words) and qi_float
  *   qh                   2 QL int16, with qh_load, qh_store, qh_widen (loads int8), qh_srl(a, n),
- *                        qh_sll(a, n), qh_and(a, mask), qh_or_and(a, b, mask) (a | b & mask), qh_sub(a, n)
- *                        and qh_table (values of IQ4_NL, plus 127)
+ *                        qh_sll(a, n), qh_and(a, mask), qh_or_and(a, b, mask) (a | b & mask), qh_sub(a, n),
+ *                        qh_table (values of IQ4_NL, plus 127) and qh_fp4 (of MXFP4, plus 12)
  *   QI_DOT(a, w, x)      adds to a the products of the pairs of w with the pair of int16 at x
  *   Q_ROWS, Q_SHAPES     rows of the largest tile; the list of all numbers of rows up to it
  *   Q_FUSED_SHAPES       the numbers of rows for which weights of the fast types are expanded into registers.
@@ -31,8 +31,9 @@ INLINE struct q_group q_group_at(const enum dtype t, const char *g, size_t k, si
 {
     const size_t bytes = t == DT_Q2_K || t == DT_Q6_K ? 1 : 4;       /* of scales, for a lane */
     const struct quant_layout at = quant_layout(t, k / dtype_block(t));
-    return (struct q_group){ g + 2 * QL * part, g + at.m + 2 * QL * part, g + at.scale + bytes * QL * part,
-                             g + at.high + 4 * QL * part, g + at.low + (t == DT_Q8_0 ? 2 : 4) * QL * part,
+    return (struct q_group){ g + (t == DT_MXFP4 ? 1 : 2) * QL * part, g + at.m + 2 * QL * part,
+                             g + at.scale + bytes * QL * part, g + at.high + 4 * QL * part,
+                             g + at.low + (t == DT_Q8_0 ? 2 : 4) * QL * part,
                              k / (size_t)quant_sub_block(t) };
 }
 
@@ -64,10 +65,13 @@ INLINE qh q_pair(const enum dtype t, const struct q_group *g, const int s, const
     switch (t) {
     case DT_Q8_0:
         return qh_widen(g->low + 2 * PANEL * (size_t)(16 * s + i));
-    case DT_Q4_0: case DT_Q4_1: case DT_Q5_0: case DT_Q5_1: case DT_IQ4_NL: case DT_IQ4_XS: {
+    case DT_Q4_0: case DT_Q4_1: case DT_Q5_0: case DT_Q5_1: case DT_IQ4_NL: case DT_IQ4_XS:
+    case DT_MXFP4: {
         const qh low = q_bits(g->low, (size_t)(4 * s + i % 8 / 2), 4 * (i / 8) + odd, 4, 0);
         if (t == DT_IQ4_NL || t == DT_IQ4_XS)
             return qh_table(low);
+        if (t == DT_MXFP4)
+            return qh_fp4(low);
         return t == DT_Q5_0 || t == DT_Q5_1 ? q_over(low, g->high, (size_t)s, i, 1, 4) : low;
     }
     case DT_Q4_K: case DT_Q5_K: {
@@ -111,6 +115,7 @@ INLINE qf q_scale(const enum dtype t, const struct q_group *g, const int s, qf d
                  low = qi_and(qi_srl(qi_load(g->scale + 2 * PANEL), 4 * s), 15);
         return qf_mul(d, qi_float(qi_sub(qi_or(low, qi_sll(high, 4)), qi_set1(32))));
     }
+    case DT_MXFP4: return qf_power(g->d + PANEL * s);
     default: return qf_half(g->d + 2 * PANEL * s);
     }
 }
@@ -233,7 +238,8 @@ struct q_expanded {
 } __attribute__((aligned(64)));
 
 #define Q_TYPES(X)                                                                                           \
-    X(Q4_0) X(Q4_1) X(Q5_0) X(Q5_1) X(Q8_0) X(Q2_K) X(Q3_K) X(Q4_K) X(Q5_K) X(Q6_K) X(IQ4_NL) X(IQ4_XS)
+    X(Q4_0) X(Q4_1) X(Q5_0) X(Q5_1) X(Q8_0) X(Q2_K) X(Q3_K) X(Q4_K) X(Q5_K) X(Q6_K) X(IQ4_NL) X(IQ4_XS) \
+    X(MXFP4)
 #define Q_EXPAND_FN(T)                                                                                       \
     static __attribute__((noinline)) void expand_##T(struct q_expanded *e, const char *group, size_t k,      \
                                                      size_t part)                                            \
@@ -304,12 +310,12 @@ INLINE struct q_ahead q_ahead(const enum dtype t, const char *group, size_t part
             panel += n / dtype_block(DT_##T) * dtype_block_bytes(DT_##T) * PANEL;                            \
         }                                                                                                    \
     }
-#define Q_FAST(X, R) X(Q4_0, R) X(Q5_0, R) X(Q8_0, R) X(Q4_K, R) X(Q5_K, R) X(Q6_K, R)
+#define Q_FAST(X, R) X(Q4_0, R) X(Q5_0, R) X(Q8_0, R) X(Q4_K, R) X(Q5_K, R) X(Q6_K, R) X(MXFP4, R)
 #define Q_FUSED_AT(T, R) [DT_##T - DT_Q4_0][R] = fused_##T##_##R,
 #define Q_FUSED_ROW(R) Q_FAST(Q_FUSED_FN, R)
 #define Q_FUSED_ROW_AT(R) Q_FAST(Q_FUSED_AT, R)
 Q_FUSED_SHAPES(Q_FUSED_ROW)
-static void (*const fused[DT_IQ4_XS - DT_Q4_0 + 1][Q_ROWS + 1])(float *, const char *, size_t, const char *,
+static void (*const fused[DT_END - DT_Q4_0][Q_ROWS + 1])(float *, const char *, size_t, const char *,
                                                                 size_t) = { Q_FUSED_SHAPES(Q_FUSED_ROW_AT) };
 
 /* The accumulators of one panel, [m][PANEL], for m <= Q_LOT rows. */

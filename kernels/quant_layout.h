@@ -4,7 +4,8 @@
  * A panel is 16 outputs ("lanes"). It is a sequence of groups of 256 inputs; with blocks of 32 weights the
  * last group may be shorter. A group holds, each part with its lanes side by side:
  *
- *   d, m     16-bit floats: the factors of the block (m: of minima). Blocks of 32: for each block
+ *   d, m     16-bit floats: the factors of the block (m: of minima). Blocks of 32: for each block. MXFP4: d
+ *            is a byte
  *   scales   Q2_K, Q6_K: 16 bytes for each sub-block. Q3_K, Q4_K, Q5_K: three 32-bit words for each lane,
  *            which hold 16 fields of 6 bits (q_field): 16 scales, or 8 scales and 8 minima. IQ4_XS: a 16-bit
  *            word with the high bits, then a 32-bit word with the low bits, as the file has them
@@ -34,6 +35,7 @@ static inline __attribute__((always_inline)) struct quant_layout quant_layout(en
     case DT_Q5_K:   return (struct quant_layout){ .m = 32, .scale = 64, .high = 256, .low = 768 };
     case DT_Q6_K:   return (struct quant_layout){ .scale = 32, .high = 288, .low = 1312 };
     case DT_IQ4_XS: return (struct quant_layout){ .scale = 32, .low = 128 };
+    case DT_MXFP4:  return (struct quant_layout){ .low = f / 2 };
     default:        return (struct quant_layout){ .low = f };        /* Q4_0, Q8_0, IQ4_NL */
     }
 }
@@ -50,5 +52,5 @@ static inline int quant_sub_block(enum dtype t)
 static inline int quant_offset(enum dtype t)
 {
     return t == DT_Q4_0 ? 8 : t == DT_Q5_0 ? 16 : t == DT_Q6_K ? 32 : t == DT_Q3_K ? 4
-         : t == DT_IQ4_NL || t == DT_IQ4_XS ? 127 : 0;
+         : t == DT_IQ4_NL || t == DT_IQ4_XS ? 127 : t == DT_MXFP4 ? 12 : 0;
 }

@@ -122,11 +122,11 @@ static void move_scales_3(uint8_t *packed, uint8_t *sc, bool put)
 static inline void move_small(uint8_t *g, enum dtype t, size_t blocks, size_t lane, uint8_t *b, bool put)
 {
     const struct quant_layout at = quant_layout(t, blocks);
-    const size_t bytes = dtype_block_bytes(t), low = t == DT_Q8_0 ? 32 : 16;
+    const size_t bytes = dtype_block_bytes(t), low = t == DT_Q8_0 ? 32 : 16, d = t == DT_MXFP4 ? 1 : 2;
     for (size_t s = 0; s < blocks; s++, b += bytes) {
         const size_t f = 2 * (PANEL * s + lane);
         uint8_t *to = g + at.low + low * PANEL * s, *from = b + bytes - low;
-        move(g + f, b, 2, put);
+        move(g + d * (PANEL * s + lane), b, d, put);
         if (at.m)
             move(g + at.m + f, b + 2, 2, put);
         if (at.high)
@@ -191,6 +191,7 @@ static inline __attribute__((always_inline)) void move_group(uint8_t *g, enum dt
 {
     switch (t) {
     SMALL(DT_Q4_0) SMALL(DT_Q4_1) SMALL(DT_Q5_0) SMALL(DT_Q5_1) SMALL(DT_Q8_0) SMALL(DT_IQ4_NL)
+    SMALL(DT_MXFP4)
     LARGE(DT_Q2_K) LARGE(DT_Q3_K) LARGE(DT_Q4_K) LARGE(DT_Q5_K) LARGE(DT_Q6_K) LARGE(DT_IQ4_XS)
     default: assert(0);
     }
@@ -245,7 +246,8 @@ static void shape_of(enum dtype t, float *deviation, float *second)
     static const struct { enum dtype t; float deviation, second; } shapes[] = {
         { DT_Q4_0, 4.6f, 0 }, { DT_Q4_1, 4.6f, 7 }, { DT_Q5_0, 9.2f, 0 },   { DT_Q5_1, 9.2f, 15 },
         { DT_Q8_0, 74, 0 },   { DT_Q2_K, 14, 1 },   { DT_Q3_K, 42, 0 },     { DT_Q4_K, 320, 7 },
-        { DT_Q5_K, 650, 15 }, { DT_Q6_K, 1360, 0 }, { DT_IQ4_NL, 70, 0 },   { DT_IQ4_XS, 1300, 0 } };
+        { DT_Q5_K, 650, 15 }, { DT_Q6_K, 1360, 0 }, { DT_IQ4_NL, 70, 0 },   { DT_IQ4_XS, 1300, 0 },
+        { DT_MXFP4, 5.9f, 0 } };
     *deviation = shapes[t - DT_Q4_0].deviation;
     *second = shapes[t - DT_Q4_0].second;
 }
@@ -272,6 +274,10 @@ void quant_random(struct mat *m, size_t p0, size_t p1, uint64_t seed)
         for (size_t k = 0, n; k < m->k; k += QUANT_GROUP, g += n * bytes * PANEL) {
             n = blocks_at(m, k);
             const struct quant_layout at = quant_layout(t, n);
+            if (t == DT_MXFP4) {                         /* the power of two of d */
+                memset(g, (d >> 10) + 113, PANEL * n);
+                continue;
+            }
             for (size_t i = 0; i < PANEL * (block == 32 ? n : 1); i++) {
                 memcpy(g + 2 * i, &d, 2);
                 if (at.m)

@@ -14,6 +14,8 @@ extern const struct ops ops_generic, ops_avx2, ops_avx512;
 /* The values of IQ4_NL and IQ4_XS, plus 127. */
 static const uint8_t quant_table[16] = { 0,   23,  44,  62,  78,  92,  105, 117,
                                          128, 140, 152, 165, 180, 196, 216, 240 };
+/* The values of MXFP4, plus 12. */
+static const uint8_t quant_fp4[16] = { 12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0 };
 
 #if defined(__x86_64__)
 #include <assert.h>

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { QUANT_TYPES = DT_IQ4_XS - DT_Q4_0 + 1, BLOCKS_MAX = 2 };
+enum { QUANT_TYPES = DT_END - DT_Q4_0, BLOCKS_MAX = 2 };
 static size_t quant_inputs[QUANT_TYPES];
 
 /* The packed form gives back the weights, whichever row of the panel they have. */

@@ -8,7 +8,8 @@
 enum { M_MAX = 70, GROUP = 256 };
 
 static const enum dtype types[] = { DT_Q4_0, DT_Q4_1, DT_Q5_0, DT_Q5_1, DT_Q8_0,   DT_Q2_K,
-                                    DT_Q3_K, DT_Q4_K, DT_Q5_K, DT_Q6_K, DT_IQ4_NL, DT_IQ4_XS };
+                                    DT_Q3_K, DT_Q4_K, DT_Q5_K, DT_Q6_K, DT_IQ4_NL, DT_IQ4_XS,
+                                    DT_MXFP4 };
 enum { TYPES = sizeof types / sizeof *types };
 
 /* ---- the definition ---- */
@@ -26,10 +27,12 @@ static int nib(const uint8_t *b, int at, int e) { return b[at + e % 16] >> 4 * (
 static int bit(const uint8_t *b, int at, int e) { return b[at + e / 8] >> e % 8 & 1; }
 static const int iq4[16] = { -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113 };
 
+static const int fp4[16] = { 0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12 };
+
 static void parts_of_32(struct parts *p, enum dtype t, const uint8_t *b)
 {
     p->subs = 1, p->minima = t == DT_Q4_1 || t == DT_Q5_1;
-    p->scale[0] = half_at(b, 0);
+    p->scale[0] = t == DT_MXFP4 ? ldexpf(1, b[0] - 128) : half_at(b, 0);
     p->minimum[0] = p->minima ? half_at(b, 2) : 0;
     for (int e = 0; e < 32; e++)
         p->q[e] = t == DT_Q4_0   ? nib(b, 2, e) - 8
@@ -37,6 +40,7 @@ static void parts_of_32(struct parts *p, enum dtype t, const uint8_t *b)
                   : t == DT_Q5_0 ? (nib(b, 6, e) | bit(b, 2, e) << 4) - 16
                   : t == DT_Q5_1 ? nib(b, 8, e) | bit(b, 4, e) << 4
                   : t == DT_Q8_0 ? (int8_t)b[2 + e]
+                  : t == DT_MXFP4 ? fp4[nib(b, 1, e)]
                                  : iq4[nib(b, 2, e)];
 }
 
@@ -143,6 +147,8 @@ static void open_problem(struct problem *p, enum dtype t, size_t n, size_t k, st
         for (size_t i = 0; i < sizeof at / sizeof *at; i++)
             if ((size_t)at[i] + 1 < q->bytes)
                 p->rows[b * q->bytes + (size_t)at[i] + 1] &= 0x9b;
+        if (t == DT_MXFP4)                   /* subnormal ones, too */
+            p->rows[b * q->bytes] = (uint8_t)(b % 7 ? 110 + rng_below(rng, 16) : b % 3);
     }
     for (size_t i = 0; i < M_MAX * k; i++)
         p->x[i] = rng_normal(rng) * (i % 97 == 0 ? 30.0f : 1.0f);

@@ -24,6 +24,7 @@ static const struct { enum dtype type; uint64_t hash; } expected[] = {
     { DT_Q6_K, 0xf1d5fabbfb618bc1u },
     { DT_IQ4_NL, 0xb20febe617b963e7u },
     { DT_IQ4_XS, 0x8c6a91ac7fcacd92u },
+    { DT_MXFP4, 0xf02701e3e7cb9777u },
 };
 
 /* Random bytes; the highest bit of the exponent of each factor is cleared, so that factors are finite. */
@@ -32,6 +33,7 @@ static void make_blocks(const struct quant_type *q)
     static const struct { enum dtype type; int at[2]; } factors[] = {
         { DT_Q4_1, { 0, 2 } }, { DT_Q5_1, { 0, 2 } }, { DT_Q2_K, { 80, 82 } }, { DT_Q3_K, { 108, 108 } },
         { DT_Q4_K, { 0, 2 } }, { DT_Q5_K, { 0, 2 } }, { DT_Q6_K, { 208, 208 } },
+        { DT_MXFP4, { -1, -1 } },            /* the byte itself */
     };
     uint64_t s = 1;
     int at[2] = { 0, 0 };
@@ -51,7 +53,7 @@ static void make_blocks(const struct quant_type *q)
 
 static void every_type_decodes_as_gguf_py_does(void)
 {
-    CHECK(sizeof expected / sizeof *expected == DT_IQ4_XS - DT_Q4_0 + 1);
+    CHECK(sizeof expected / sizeof *expected == DT_END - DT_Q4_0);
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
         const struct quant_type *q = quant_type(expected[i].type);
         const struct gguf_type *g = gguf_type_of(expected[i].type);
@@ -71,9 +73,10 @@ static void factors_that_are_not_finite_are_refused(void)
         const struct quant_type *q = quant_type(expected[i].type);
         size_t refused = 0;
         /* each byte in turn is the high half of a 16-bit infinity: only factors may be refused */
-        for (size_t at = 1; at < q->bytes; at++) {
+        const bool mx = q->dtype == DT_MXFP4;        /* of which 253 and more are infinite */
+        for (size_t at = mx ? 0 : 1; at < q->bytes; at++) {
             make_blocks(q);
-            blocks[3 * q->bytes + at] = 0xfc;
+            blocks[3 * q->bytes + at] = mx ? 0xfd : 0xfc;
             refused += !quant_decode(y, q->dtype, blocks, BLOCKS * q->block);
         }
         const bool two = q->dtype == DT_Q4_1 || q->dtype == DT_Q5_1 || q->dtype == DT_Q2_K ||
