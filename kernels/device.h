@@ -157,7 +157,10 @@ struct device_selection {
 };
 
 /* head_dim: of the model; padded: by device->head_dim */
-struct device_heads { size_t n_heads, n_kv_heads, head_dim, padded; };
+struct device_heads {
+    size_t n_heads, n_kv_heads, head_dim, padded;
+    const float *logit;              /* of `attend`: see struct attn; or NULL */
+};
 
 /* Arguments of the operations `product` and `rope`, described there. */
 struct device_product {
@@ -196,7 +199,10 @@ struct device_delta {
 
 /* An expert: a feed-forward network of a few rows. gate_up: one or two matrices of `hidden` inputs, whose
  * outputs follow each other, gate [ffn], then up [ffn]. down: [hidden, ffn]. */
-struct device_expert { struct mat gate_up[2]; size_t n_gate_up; struct mat down; };
+struct device_expert {
+    struct mat gate_up[2]; size_t n_gate_up; struct mat down;
+    const float *gate_up_bias, *down_bias;           /* or NULL */
+};
 /* The feed-forward part of a layer with a mixture of experts. For each row x:
  *
  *     r      = router . norm(x), as "dot f32" over the floats of the norm (ops.h)
@@ -210,6 +216,10 @@ struct device_expert { struct mat gate_up[2]; size_t n_gate_up; struct mat down;
  * The products of an expert are those of `product` and `swiglu`; up to the rounding for the next product, the
  * norm and silu(gate) * up are floats. A row whose r is not finite is reported under `place`.
  *
+ * With router_bias it is added to r, and biases of an expert to its products. With `limit` the gate is at
+ * most limit, up is within -limit .. limit, and the hidden row is gate * sigmoid(alpha * gate) * (up + 1),
+ * computed as silu(g) * u with g = alpha * gate and u = (up + 1) * (1 / alpha).
+ *
  * The matrices of all experts but the shared one have the same types. */
 struct device_experts {
     float *x; size_t n;              /* [n][router->k] */
@@ -222,6 +232,8 @@ struct device_experts {
     const struct device_expert *shared;      /* NULL: none */
     const struct mat *shared_gate;   /* one output, of BF16, F16 or F32 */
     size_t shared_ffn;
+    const float *router_bias;        /* [n_experts], or NULL */
+    float alpha, limit;              /* limit 0: silu(gate) * up */
 };
 
 /* n_max: slots of the longest cache; n_out_max, n_in_max: largest sizes of products; experts: those of a

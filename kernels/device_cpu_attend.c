@@ -193,7 +193,8 @@ void cpu_attend(struct device *d, void *out, const void *q, const struct device_
                    .n_chunks = last / KV_CHUNK - first / KV_CHUNK + 1,
                    .importance = row0 == s->row0 ? s->importance : NULL,
                    .importance_step = s->importance_step,
-                   .bias = kv->bias }
+                   .bias = kv->bias,
+                   .logit = h->logit }
         };
         assert(p.a.n_chunks * h->n_heads * rows * ATTN_STATE(h->padded) * sizeof(float) <= c->part_bytes);
         const size_t items = p.a.n_chunks * h->n_kv_heads;

@@ -122,10 +122,10 @@ static void multiply(const struct product *p, const struct expert_part *part, si
     const char *x = p->left + part->slot * p->left_step;
     float *y = p->y + part->slot * p->ldy;
     if (dtype_is_quantised(w->type) && p->act != DT_F32)
-        p->ops->matmul_quantized(y, p->ldy, x, p->left_step, part->n, w, NULL, false, p0, p1);
+        p->ops->matmul_quantized(y, p->ldy, x, p->left_step, part->n, w, part->bias, false, p0, p1);
     else
-        p->ops->matmul(y, p->ldy, p->act, x, p->left_step / dtype_size(p->act), part->n, w, NULL, false, p0,
-                       p1);
+        p->ops->matmul(y, p->ldy, p->act, x, p->left_step / dtype_size(p->act), part->n, w, part->bias,
+                       false, p0, p1);
 }
 
 static void product_item(void *ctx, size_t i, size_t thread)
@@ -196,12 +196,27 @@ static void prepare_input(const void *args, size_t i)
     prepare(l->c->r, l->w, room->left + i * l->step, room->norm + row * l->w->k);
 }
 
+/* gate and up as silu(gate) * up takes them (struct device_experts). */
+static void cut(float *gate, float *up, size_t n, float alpha, float limit)
+{
+    const float inverse = 1 / alpha;
+    for (size_t i = 0; i < n; i++) {
+        const float g = gate[i] > limit ? limit : gate[i],
+                    u = up[i] > limit ? limit : up[i] < -limit ? -limit : up[i];
+        gate[i] = alpha * g;
+        up[i] = (u + 1) * inverse;
+    }
+}
+
 static void prepare_hidden(const void *args, size_t i)
 {
     const struct lot *l = args;
     const struct experts_room *room = l->c->r->room;
+    const struct device_experts *a = l->c->a;
     const size_t f = l->ffn;
-    const float *y = room->y + i * 2 * f;
+    float *y = room->y + i * 2 * f;
+    if (a->limit != 0)
+        cut(y, y + f, f, a->alpha, a->limit);
     l->c->r->ops->swiglu(room->h + i * f, DT_F32, y, y + f, f);
     prepare(l->c->r, l->w, room->left + i * l->step, room->h + i * f);
 }
@@ -230,6 +245,12 @@ static void multiply_parts(struct lot *l, float *y, size_t ldy, bool one_row)
     run_product(r->pool, &p, l->c->a->n == 1);
 }
 
+static void set_part(struct expert_part *p, const struct mat *w, const float *bias, size_t column)
+{
+    p->w = w;
+    p->bias = bias ? bias + column : NULL;
+}
+
 static void run_lot(const struct call *c, struct lot *l)
 {
     const struct experts_room *room = c->r->room;
@@ -239,14 +260,15 @@ static void run_lot(const struct call *c, struct lot *l)
     for (size_t j = 0, column = 0; j < first->n_gate_up; column += first->gate_up[j++].n) {
         l->w = &first->gate_up[j];
         for (size_t i = 0; i < l->n_parts; i++)
-            room->part[i].w = &room->part[i].expert->gate_up[j];
+            set_part(&room->part[i], &room->part[i].expert->gate_up[j], room->part[i].expert->gate_up_bias,
+                     column);
         l->step = experts_left_bytes(dim);
         each(c->r->pool, prepare_input, l, one_row ? 1 : l->n);
         multiply_parts(l, room->y + column, 2 * l->ffn, one_row);
     }
     l->w = &first->down;
     for (size_t i = 0; i < l->n_parts; i++)
-        room->part[i].w = &room->part[i].expert->down;
+        set_part(&room->part[i], &room->part[i].expert->down, room->part[i].expert->down_bias, 0);
     l->step = experts_left_bytes(l->ffn);
     each(c->r->pool, prepare_hidden, l, l->n);
     multiply_parts(l, room->y, dim, false);
@@ -259,10 +281,10 @@ static void run_lot(const struct call *c, struct lot *l)
 }
 
 /* The products of the router, or of the gate of the shared expert, with the normalised rows. */
-static void route(const struct call *c, const struct mat *w)
+static void route(const struct call *c, const struct mat *w, const float *bias)
 {
     const struct experts_run *r = c->r;
-    const struct expert_part part = { NULL, w, 0, c->a->n };
+    const struct expert_part part = { NULL, w, 0, c->a->n, bias };
     struct product p = { .ops = r->ops, .part = &part, .n_parts = 1, .act = DT_F32,
                          .left = (const char *)r->room->norm, .left_step = w->k * sizeof(float),
                          .y = r->room->product, .ldy = w->n };
@@ -274,7 +296,7 @@ static void run_shared(const struct call *c)
 {
     const struct experts_room *room = c->r->room;
     const size_t n = c->a->n;
-    route(c, c->a->shared_gate);
+    route(c, c->a->shared_gate, NULL);
     for (size_t i = 0; i < n; i++) {
         float s[2] = { room->product[i], 0 };
         if (!c->r->ops->finite(s, 1)) {
@@ -288,7 +310,7 @@ static void run_shared(const struct call *c)
     for (size_t at = 0; at < n; at += EXPERT_LOT) {
         struct lot l = { .c = c, .ffn = c->a->shared_ffn, .first = at, .n = MIN(n - at, (size_t)EXPERT_LOT),
                          .n_parts = 1 };
-        room->part[0] = (struct expert_part){ c->a->shared, NULL, 0, l.n };
+        room->part[0] = (struct expert_part){ c->a->shared, NULL, 0, l.n, NULL };
         run_lot(c, &l);
     }
 }
@@ -298,7 +320,7 @@ size_t experts_run(const struct experts_run *r, const struct device_experts *a)
     const struct experts_room *room = r->room;
     const struct call c = { r, a };
     each(r->pool, norm_row, &c, a->n);
-    route(&c, a->router);
+    route(&c, a->router, a->router_bias);
     each(r->pool, choose, &c, a->n);
     const size_t read = list_rows(&c);
     struct lot l = { .c = &c, .ffn = a->ffn };
@@ -309,7 +331,7 @@ size_t experts_run(const struct experts_run *r, const struct device_experts *a)
                 run_lot(&c, &l);
                 l = (struct lot){ .c = &c, .ffn = a->ffn, .first = at };
             }
-            room->part[l.n_parts++] = (struct expert_part){ &a->expert[e], NULL, l.n, some };
+            room->part[l.n_parts++] = (struct expert_part){ &a->expert[e], NULL, l.n, some, NULL };
             l.n += some;
         }
     }

@@ -27,7 +27,10 @@ struct experts_room {
     struct expert_part *part;            /* [EXPERT_LOT] */
 };
 /* One expert in a lot: a product of `n` rows, from entry `slot` of the lot on, with w. */
-struct expert_part { const struct device_expert *expert; const struct mat *w; size_t slot, n; };
+struct expert_part {
+    const struct device_expert *expert; const struct mat *w; size_t slot, n;
+    const float *bias;                   /* [w->n], or NULL */
+};
 
 /* Bytes of a left operand of k inputs in any form. */
 size_t experts_left_bytes(size_t k);

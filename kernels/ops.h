@@ -173,6 +173,10 @@ struct attn {
      * or at least 2^-64 in size. A slot that represents n similar keys has bias log2(n). */
     const float *bias;
     size_t chunk0, n_chunks;         /* chunks that any row sees: chunk0 .. chunk0 + n_chunks - 1 */
+    /* NULL, or [n_heads]: a logit of each head that joins the softmax after the last chunk and has no value.
+     * With s = fp32(logit * log2(e)) and top = max(m, s): o = o exp2(m - top), l = fma(l, exp2(m - top),
+     * exp2(s - top)). */
+    const float *logit;
 };
 static inline const char *attn_block(const struct attn *a, size_t h, size_t b)
 {

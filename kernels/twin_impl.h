@@ -810,6 +810,13 @@ static void OP(attend_merge)(const struct attn *a, void *out, size_t r0, size_t 
                 l = fmaf(lc, y, l * x);
                 m = top;
             }
+            if (a->logit) {
+                const float joins = a->logit[head] * 0x1.715476p0f, top = m > joins ? m : joins,
+                            x = exp2_f(m - top);
+                for (size_t i = 0; i < d; i++)
+                    o[i] = fmaf(o[i], x, 0.0f);
+                l = fmaf(l, x, exp2_f(joins - top));
+            }
             const float inv = 1.0f / l;
             const size_t at = (r * a->n_heads + head) * d;
             for (size_t i = 0; i < d; i++)

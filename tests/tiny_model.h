@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 struct tiny {
-    /* "llama", "mistral", "qwen*", "mixtral", "gemma3_text", "smollm3", "phi3" */
+    /* "llama", "mistral", "qwen*", "mixtral", "gemma3_text", "smollm3", "phi3", "gpt_oss" */
     const char *name, *type;
     size_t hidden, ffn, heads, kv_heads, head_dim, vocab, layers;
     size_t window;  /* mistral, mixtral: every layer; qwen, gemma3: every other layer; 0: none */
@@ -151,16 +151,18 @@ static inline void tiny_attention(struct tiny_writer *w, const struct tiny *t, s
     }
     if (qk)
         tiny_norm(w, l, "self_attn.q_norm", t->head_dim), tiny_norm(w, l, "self_attn.k_norm", t->head_dim);
-    tiny_linear(w, l, "self_attn.o_proj", t->hidden, t->heads * t->head_dim, false);
+    const bool oss = !strcmp(t->type, "gpt_oss");
+    tiny_linear(w, l, "self_attn.o_proj", t->hidden, t->heads * t->head_dim, oss);
+    if (oss) tiny_vector(w, l, "self_attn.sinks", t->heads, 0, 2);
 }
 static inline bool tiny_has_a_dense_layer(const struct tiny *t)
 {
-    return strcmp(t->type, "mixtral") && strcmp(t->type, "qwen3_5_moe");
+    return strcmp(t->type, "mixtral") && strcmp(t->type, "qwen3_5_moe") && strcmp(t->type, "gpt_oss");
 }
 /* A router and experts, each under names of its own; false: the layer has none. */
 static inline bool tiny_experts(struct tiny_writer *w, const struct tiny *t, size_t l)
 {
-    const bool mixtral = !strcmp(t->type, "mixtral");
+    const bool mixtral = !strcmp(t->type, "mixtral"), bias = !strcmp(t->type, "gpt_oss");
     char name[64];
     if (!t->experts || (l == 1 && tiny_has_a_dense_layer(t))) return false;
     if (t->shared) {
@@ -169,15 +171,16 @@ static inline bool tiny_experts(struct tiny_writer *w, const struct tiny *t, siz
         tiny_linear(w, l, "mlp.shared_expert.up_proj", t->shared, t->hidden, false);
         tiny_linear(w, l, "mlp.shared_expert.down_proj", t->hidden, t->shared, false);
     }
-    tiny_linear(w, l, mixtral ? "block_sparse_moe.gate" : "mlp.gate", t->experts, t->hidden, false);
+    tiny_linear(w, l, mixtral ? "block_sparse_moe.gate" : bias ? "mlp.router" : "mlp.gate", t->experts,
+                t->hidden, bias);
     for (size_t e = 0; e < t->experts; e++) {
         const char *of = mixtral ? "block_sparse_moe.experts.%zu.%s" : "mlp.experts.%zu.%s";
         snprintf(name, sizeof name, of, e, mixtral ? "w1" : "gate_proj");
-        tiny_linear(w, l, name, t->expert_ffn, t->hidden, false);
+        tiny_linear(w, l, name, t->expert_ffn, t->hidden, bias);
         snprintf(name, sizeof name, of, e, mixtral ? "w3" : "up_proj");
-        tiny_linear(w, l, name, t->expert_ffn, t->hidden, false);
+        tiny_linear(w, l, name, t->expert_ffn, t->hidden, bias);
         snprintf(name, sizeof name, of, e, mixtral ? "w2" : "down_proj");
-        tiny_linear(w, l, name, t->hidden, t->expert_ffn, false);
+        tiny_linear(w, l, name, t->hidden, t->expert_ffn, bias);
     }
     return true;
 }
@@ -197,7 +200,7 @@ static inline void tiny_fuse(struct tiny_writer *w, size_t hidden)
 static inline bool tiny_is_gemma(const struct tiny *t) { return !strcmp(t->type, "gemma3_text"); }
 static inline void tiny_tensors(struct tiny_writer *w, const struct tiny *t)
 {
-    const bool bias = !strncmp(t->type, "qwen2", 5), gemma = tiny_is_gemma(t),
+    const bool bias = !strncmp(t->type, "qwen2", 5) || !strcmp(t->type, "gpt_oss"), gemma = tiny_is_gemma(t),
                qk = gemma || !strncmp(t->type, "qwen3", 5);
     tiny_tensor(w, "model.embed_tokens.weight", t->vocab, t->hidden, 0,
                 t->tied ? 1.5f / sqrtf((float)t->hidden) : t->mtp ? TINY_EMBED : 1);
@@ -267,7 +270,10 @@ static inline void tiny_config(const struct tiny *t, const char *dir)
         fprintf(f, ",\"no_rope_layer_interval\":2");
     if (tiny_is_gemma(t))
         fprintf(f, ",\"query_pre_attn_scalar\":9,\"rope_local_base_freq\":500.0");
-    const bool mixtral = !strcmp(t->type, "mixtral");
+    const bool oss = !strcmp(t->type, "gpt_oss"), mixtral = !strcmp(t->type, "mixtral") || oss;
+    if (oss)
+        fprintf(f, ",\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":32,\"truncate\":false,"
+                   "\"original_max_position_embeddings\":64}");
     if (mixtral)
         fprintf(f, ",\"num_local_experts\":%zu,\"num_experts_per_tok\":%zu", t->experts, t->used);
     else if (t->experts)

@@ -38,6 +38,7 @@ static const struct arch {
     bool gemma;                                 /* config_gemma.c */
     bool unturned;                              /* some layers have no RoPE: read_unturned */
     bool phi;                                   /* longrope, and a part of a head may turn */
+    bool oss;                                   /* config_oss.c; biases without a key */
 } archs[] = {
     { "llama", "LlamaForCausalLM", 32000, 4096, 11008, 32, 32, 0, 0, 2048, 1, 2, false, false, true, true,
       true, WINDOW_NONE },
@@ -68,6 +69,8 @@ static const struct arch {
       true, true, true, WINDOW_UNTURNED, .theta = 2e6, .unturned = true },
     { "phi3", "Phi3ForCausalLM", 32064, 3072, 8192, 32, 32, 0, 0, 4096, 1, 32000, false, false, false, false,
       false, WINDOW_GIVEN, .eps = 1e-5, .phi = true },
+    { "gpt_oss", "GptOssForCausalLM", 201088, 2880, 2880, 36, 64, 8, 64, 131072, -1, -1, false, false, true,
+      false, false, WINDOW_NONE, 128, 4, .eps = 1e-5, .theta = 150000, .oss = true },
 };
 enum { N_ARCHS = sizeof archs / sizeof *archs };
 
@@ -79,7 +82,8 @@ static const char partial[] = "partial_rotary_factor";
 
 /* Keys of other architectures and of loaders that change the numbers of a model. */
 static const struct foreign foreign_keys[] = {
-    { "quantization_config", EMPTY }, { "compression_config", EMPTY }, { "partial_rotary_factor", ONE },
+    { "quantization_config", EMPTY, "gpt_oss" }, { "compression_config", EMPTY },
+    { "partial_rotary_factor", ONE },
     { "rotary_pct", ONE }, { "rotary_emb_fraction", ONE }, { "rope_interleaved", NO },
     { "rope_interleave", NO }, { "rotary_emb_interleaved", NO },
     { "rope_local_base_freq", NULL_ONLY, "gemma3" },
@@ -153,13 +157,13 @@ static const struct arch *find_arch(const struct json *root, struct err *e)
 {
     static const char allowed[] =
         "allowed are llama, mistral, mistral3, ministral3, mixtral, qwen2, qwen3, qwen2_moe, qwen3_moe, "
-        "qwen3_5, qwen3_5_moe, gemma3, smollm3 and phi3";
+        "qwen3_5, qwen3_5_moe, gemma3, smollm3, phi3 and gpt_oss";
     static const char allowed_names[] =
         "allowed are LlamaForCausalLM, MistralForCausalLM, Mistral3ForConditionalGeneration, "
         "Ministral3ForCausalLM, MixtralForCausalLM, Qwen2ForCausalLM, "
         "Qwen3ForCausalLM, Qwen2MoeForCausalLM, Qwen3MoeForCausalLM, SmolLM3ForCausalLM, "
-        "Phi3ForCausalLM, Qwen3_5ForCausalLM, Qwen3_5MoeForCausalLM, Gemma3ForCausalLM, and "
-        "ForConditionalGeneration for the last three";
+        "Phi3ForCausalLM, GptOssForCausalLM, Qwen3_5ForCausalLM, Qwen3_5MoeForCausalLM, Gemma3ForCausalLM, "
+        "and ForConditionalGeneration for the last three";
     const struct arch *arch = NULL;
     struct json type, list, name;
     int has_type = get_value(root, "model_type", &type, e),
@@ -302,7 +306,7 @@ static int read_flags(struct config *c, const struct arch *a, const struct json 
         get_bool(root, "tie_word_embeddings", a->gemma || a->unturned, &c->tied, e))
         return -1;
     bool attention_bias = false;
-    if ((a->attention_bias && get_bool(root, "attention_bias", false, &attention_bias, e)) ||
+    if ((a->attention_bias && get_bool(root, "attention_bias", a->oss, &attention_bias, e)) ||
         (a->mlp_bias && get_bool(root, "mlp_bias", false, &c->mlp_bias, e)))
         return -1;
     /* Qwen2 has its biases whatever attention_bias says. Elsewhere a bias that transformers would ignore
@@ -417,7 +421,7 @@ static int read_unturned(struct config *c, const struct json *root, struct err *
 static int read_window(struct config *c, const struct arch *a, const struct json *root, struct err *e)
 {
     struct json v;
-    if (a->delta || a->gemma)
+    if (a->delta || a->gemma || a->oss)
         return 0;
     bool use = a->window == WINDOW_ALL || a->window == WINDOW_GIVEN;
     const bool named = a->window >= WINDOW_QWEN;
@@ -610,7 +614,7 @@ static int read_rope(struct config *c, const struct arch *a, const struct json *
         if (r->type == ROPE_YARN && read_yarn(r, c, &dict, e))
             return -1;
     }
-    if (a->growing && r->type != ROPE_YARN)
+    if ((a->growing || (a->oss && !found)) && r->type != ROPE_YARN)
         return err_set(e, ERR_INPUT, "%s: rope_parameters of rope_type yarn are missing, %s needs them",
                        root->file, a->model_type);
     if (a->growing && need_real(&dict, "llama_4_scaling_beta", 0, 1e3, &r->growth, e))
@@ -721,7 +725,8 @@ int config_parse(struct config *c, const char *file, const char *json, size_t n,
     snprintf(c->model_type, sizeof c->model_type, "%s", a->model_type);
     if (read_shape(c, a, &text, e) || read_flags(c, a, &text, e) || read_experts(c, a, &text, e) ||
         (a->delta && config_read_delta(c, a->delta, &text, e)) ||
-        (a->gemma && config_read_gemma(c, &text, e)) || (a->unturned && read_unturned(c, &text, e)) ||
+        (a->gemma && config_read_gemma(c, &text, e)) || (a->oss && config_read_oss(c, &text, e)) ||
+        (a->unturned && read_unturned(c, &text, e)) ||
         read_window(c, a, &text, e) ||
         read_rope(c, a, &text, e) || read_ids(c, &text, &has_eos, e))
         return -1;

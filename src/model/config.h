@@ -1,5 +1,5 @@
 /* config.json and generation_config.json of a model, checked. Supported are causal models of Llama, Mistral,
- * Mixtral, Qwen2, Qwen3, Qwen2-MoE, Qwen3-MoE, Qwen3.5, Qwen3.5-MoE, Gemma 3, SmolLM3, and Phi-3 and
+ * Mixtral, Qwen2, Qwen3, Qwen2-MoE, Qwen3-MoE, Qwen3.5, Qwen3.5-MoE, Gemma 3, SmolLM3, gpt-oss, Phi-3 and
  * Phi-4. Another one is refused, and so is every key that would change the numbers and is not implemented.
  * The error is one line with file, key and value.
  *
@@ -77,6 +77,9 @@ struct config {
     size_t n_experts, experts_used, expert_ffn;
     size_t shared_ffn;           /* width of the expert that every row has beside them; 0: none */
     bool experts_normalised;     /* the weights of the chosen experts are divided by their sum */
+    bool experts_bias;           /* the router and the products of experts have biases */
+    double swiglu_alpha, swiglu_limit;   /* of experts (kernels/device.h); limit 0: silu(gate) * up */
+    bool head_logits;            /* each head has one more logit, without a value: self_attn.sinks */
     size_t window;               /* sliding window in keys, own position included; 0: none */
     uint8_t windowed[CONFIG_LAYERS_MAX];   /* 1: this layer uses the window */
     uint8_t local[CONFIG_LAYERS_MAX];      /* 1: this layer has the local frequencies */
@@ -114,6 +117,9 @@ int config_read_delta(struct config *c, const struct delta_config *missing, cons
 int config_read_gemma(struct config *c, const struct json *root, struct err *e);
 int config_read_local_rope(struct config *c, const struct json *root, struct json *dict, int *found,
                            struct err *e);
+/* Reads what gpt-oss adds (config_oss.c, for config_parse): windows, biases of experts and their activation,
+ * the logit of each head. */
+int config_read_oss(struct config *c, const struct json *root, struct err *e);
 /* Reads longrope (config_long.c, for config_parse): dict is the object with its lists. Needs rotary,
  * max_position and rope.original. */
 int config_read_long(struct config *c, const struct json *dict, struct err *e);

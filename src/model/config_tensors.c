@@ -8,7 +8,7 @@
 
 /* A tensor of a layer: its name after "model.layers.N.", whether the configuration has it, its shape. */
 struct part { const char *name; bool used; size_t rows, cols; };
-enum { PARTS = 34, EXPERT_PARTS = 3 };
+enum { PARTS = 36, EXPERT_PARTS = 6 };
 
 static void layer_parts(struct part p[PARTS], const struct config *c, size_t layer)
 {
@@ -38,7 +38,9 @@ static void layer_parts(struct part p[PARTS], const struct config *c, size_t lay
         { "mlp.gate_proj.weight", dense, f, d },         { "mlp.up_proj.weight", dense, f, d },
         { "mlp.down_proj.weight", dense, d, f },         { "mlp.gate_proj.bias", bias, f, 0 },
         { "mlp.up_proj.bias", bias, f, 0 },              { "mlp.down_proj.bias", bias, d, 0 },
+        { "self_attn.sinks", attn && c->head_logits, c->n_heads, 0 },
         { "mlp.gate.weight", !dense, c->n_experts, d },
+        { "mlp.gate.bias", !dense && c->experts_bias, c->n_experts, 0 },
         { "mlp.shared_expert.gate_proj.weight", shared, s, d },
         { "mlp.shared_expert.up_proj.weight", shared, s, d },
         { "mlp.shared_expert.down_proj.weight", shared, d, s },
@@ -52,7 +54,10 @@ static void expert_parts(struct part p[EXPERT_PARTS], const struct config *c)
 {
     const struct part parts[EXPERT_PARTS] = { { "gate_proj.weight", true, c->expert_ffn, c->hidden },
                                               { "up_proj.weight", true, c->expert_ffn, c->hidden },
-                                              { "down_proj.weight", true, c->hidden, c->expert_ffn } };
+                                              { "down_proj.weight", true, c->hidden, c->expert_ffn },
+                                              { "gate_proj.bias", c->experts_bias, c->expert_ffn, 0 },
+                                              { "up_proj.bias", c->experts_bias, c->expert_ffn, 0 },
+                                              { "down_proj.bias", c->experts_bias, c->hidden, 0 } };
     memcpy(p, parts, sizeof parts);
 }
 
@@ -72,7 +77,7 @@ static int each_tensor(const struct config *c, size_t layer, tensor_fn *fn, void
     for (size_t k = 0; c->kind[layer] == LAYER_EXPERTS && k < c->n_experts; k++)
         for (size_t i = 0; i < EXPERT_PARTS; i++) {
             snprintf(name, sizeof name, "model.layers.%zu.mlp.experts.%zu.%s", layer, k, x[i].name);
-            if (fn(ctx, name, x[i].rows, x[i].cols))
+            if (x[i].used && fn(ctx, name, x[i].rows, x[i].cols))
                 return -1;
         }
     return 0;
@@ -90,7 +95,8 @@ static size_t count_params(const struct config *c, bool used)
             if (p[i].used)
                 n += p[i].rows * (p[i].cols ? p[i].cols : 1);
         if (c->kind[l] == LAYER_EXPERTS)
-            n += (used ? c->experts_used : c->n_experts) * 3 * c->hidden * c->expert_ffn;
+            n += (used ? c->experts_used : c->n_experts) *
+                 (3 * c->hidden * c->expert_ffn + (c->experts_bias ? 2 * c->expert_ffn + c->hidden : 0));
     }
     return n;
 }

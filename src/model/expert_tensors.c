@@ -6,7 +6,20 @@
 
 #include "src/model/config.h"
 
-static const char mixtral[] = ".block_sparse_moe.", usual[] = ".mlp.", experts[] = ".experts.";
+static const char experts[] = ".experts.";
+/* Parts of names: of Mixtral, and of the router of gpt-oss. */
+static const char *const renamed[][2] = { { ".block_sparse_moe.", ".mlp." },
+                                          { ".mlp.router.", ".mlp.gate." } };
+enum { RENAMED = sizeof renamed / sizeof *renamed };
+
+/* The part of a name that has another one, and its row in the table; NULL: there is none. */
+static const char *find_renamed(const char *name, size_t *row)
+{
+    const char *s = NULL;
+    for (*row = 0; *row < RENAMED && !(s = strstr(name, renamed[*row][0])); ++*row)
+        ;
+    return s;
+}
 
 /* Parts of a fused tensor: its name after ".experts.", and what each part becomes. GGUF files have the last
  * three, under these names (gguf_model.c). */
@@ -17,6 +30,12 @@ static const struct fused { const char *name; size_t parts; const char *part[2];
 static const char *const of_mixtral[][2] = { { "w1", "gate_proj" }, { "w2", "down_proj" },
                                              { "w3", "up_proj" } };
 
+static bool is_bias(const char *name)
+{
+    const size_t n = strlen(name), n_end = strlen(".bias");
+    return n >= n_end && strcmp(name + n - n_end, ".bias") == 0;
+}
+
 /* The form of a fused tensor; NULL: it is none. */
 static const struct fused *fused_of(const char *name)
 {
@@ -24,24 +43,26 @@ static const struct fused *fused_of(const char *name)
     for (size_t i = 0; s && i < sizeof fused / sizeof *fused; i++) {
         const size_t n = strlen(fused[i].name);
         const char *rest = s + strlen(experts) + n;
-        if (strncmp(s + strlen(experts), fused[i].name, n) == 0 && (!*rest || strcmp(rest, ".weight") == 0))
+        if (strncmp(s + strlen(experts), fused[i].name, n) == 0 &&
+            (!*rest || strcmp(rest, ".weight") == 0 || is_bias(rest)))
             return &fused[i];
     }
     return NULL;
 }
 
-/* The part of a name before ".experts.", with ".mlp." for Mixtral's name of it. */
+/* The part of a name before ".experts.", renamed. */
 static size_t put_prefix(char *to, const char *name, size_t n)
 {
-    const char *s = strstr(name, mixtral);
+    size_t row;
+    const char *s = find_renamed(name, &row);
     if (!s || s >= name + n)
         return (size_t)sprintf(to, "%.*s", (int)n, name);
-    const size_t before = (size_t)(s - name), after = before + strlen(mixtral);
-    return (size_t)sprintf(to, "%.*s%s%.*s", (int)before, name, usual, (int)(n - MIN(n, after)),
+    const size_t before = (size_t)(s - name), after = before + strlen(renamed[row][0]);
+    return (size_t)sprintf(to, "%.*s%s%.*s", (int)before, name, renamed[row][1], (int)(n - MIN(n, after)),
                            name + MIN(n, after));
 }
 
-/* Renames a tensor of one expert of Mixtral, or its router. Returns the bytes of the new name. */
+/* Renames a tensor of one expert of Mixtral, or a router. Returns the bytes of the new name. */
 static size_t rename_tensor(struct tensor *t, char *room)
 {
     const char *s = strstr(t->name, experts), *rest = s ? strchr(s + strlen(experts), '.') : NULL;
@@ -59,7 +80,8 @@ static size_t rename_tensor(struct tensor *t, char *room)
 
 static int check_fused(const struct tensors *ts, const struct tensor *t, const struct fused *f, struct err *e)
 {
-    if (t->n_dims != 3 || !t->dim[0] || t->dim[0] > EXPERTS_MAX || !t->dim[1] || t->dim[1] % f->parts)
+    if (t->n_dims != (is_bias(t->name) ? 2 : 3) || !t->dim[0] || t->dim[0] > EXPERTS_MAX || !t->dim[1] ||
+        t->dim[1] % f->parts)
         return err_set(e, ERR_INPUT,
                        "%s: tensor \"%.*s\" has %zu dimensions, the first of %zu, the second of %zu; needed "
                        "are 3: up to %d experts, %srows, columns",
@@ -77,12 +99,13 @@ static size_t split(struct tensors *ts, struct tensor t, const struct fused *f, 
     for (size_t i = 0; i < n; i++) {
         struct tensor *to = &ts->t[ts->n++];
         *to = t;
-        to->n_dims = 2, to->dim[0] = t.dim[1] / f->parts, to->dim[1] = t.dim[2];
+        to->n_dims = t.n_dims - 1, to->dim[0] = t.dim[1] / f->parts, to->dim[1] = t.dim[2];
         to->n_elements = t.n_elements / n, to->bytes = t.bytes / n;
         to->offset = t.offset + i * to->bytes;
         to->name = at;
         at += put_prefix(at, t.name, before);
-        at += sprintf(at, "%s%zu.%s.weight", experts, i / f->parts, f->part[i % f->parts]) + 1;
+        at += sprintf(at, "%s%zu.%s.%s", experts, i / f->parts, f->part[i % f->parts],
+                      is_bias(t.name) ? "bias" : "weight") + 1;
     }
     return (size_t)(at - room);
 }
@@ -91,14 +114,14 @@ int tensors_split_experts(struct tensors *ts, struct err *e)
 {
     enum { MORE = 32 };                  /* bytes by which a name grows */
     const size_t n = ts->n;
-    size_t matrices = 0, bytes = 0, kept = 0;
+    size_t matrices = 0, bytes = 0, kept = 0, row;
     for (size_t i = 0; i < n; i++) {
         const struct tensor *t = &ts->t[i];
         const struct fused *f = fused_of(t->name);
         if (f && check_fused(ts, t, f, e))
             return -1;
         matrices += f ? t->dim[0] * f->parts : 0;
-        bytes += (f ? t->dim[0] * f->parts : strstr(t->name, mixtral) != NULL) * (strlen(t->name) + MORE);
+        bytes += (f ? t->dim[0] * f->parts : find_renamed(t->name, &row) != NULL) * (strlen(t->name) + MORE);
     }
     if (!bytes)
         return 0;
@@ -109,7 +132,7 @@ int tensors_split_experts(struct tensors *ts, struct err *e)
         const struct fused *f = fused_of(ts->t[i].name);
         if (f)
             room += split(ts, ts->t[i], f, room);
-        else if (strstr(ts->t[i].name, mixtral))
+        else if (find_renamed(ts->t[i].name, &row))
             room += rename_tensor(&ts->t[i], room);
     }
     for (size_t i = 0; i < ts->n; i++)

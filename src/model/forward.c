@@ -232,7 +232,7 @@ static void place(struct pass *p)
     const struct model *m = p->m;
     struct workspace *w = p->w;
     p->heads = (struct device_heads){ m->config.n_heads, m->config.n_kv_heads, m->config.head_dim,
-                                      m->head_dim };
+                                      m->head_dim, NULL };
     p->rows = (struct device_rows){ .n_seqs = p->n_seqs, .seq = w->seq, .token = w->token, .pos = w->pos,
                                     .hi = w->hi, .angle = w->angle, .n_node = w->n_node,
         .node = w->node, .node_step = w->rows_max, .want = w->want, .inv_freq = m->inv_freq,
@@ -345,7 +345,8 @@ static void experts(const struct pass *p, const struct layer *y, size_t l)
     d->experts(d, &(struct device_experts){ p->w->x, p->rows.n, y->norm_mlp, (float)c->rms_eps, &y->router,
                                             y->expert, c->n_experts, c->experts_used, c->expert_ffn,
                                             c->experts_normalised, l, c->shared_ffn ? &y->shared : NULL,
-                                            &y->shared_gate, c->shared_ffn });
+                                            &y->shared_gate, c->shared_ffn, y->router_bias,
+                                            (float)c->swiglu_alpha, (float)c->swiglu_limit });
 }
 
 static void (*const feed_forward[])(const struct pass *, const struct layer *, size_t) = {
@@ -377,8 +378,10 @@ static void attention(const struct pass *p, const struct layer *y, size_t l)
     const struct config *c = &p->m->config;
     const struct workspace *w = p->w;
     struct device *d = w->dev;
+    struct device_heads heads = p->heads;
     project(p, y, l);
-    d->attend(d, w->attn, w->q, &p->heads, y->slot, config_window(c, l));
+    heads.logit = y->head_logit;
+    d->attend(d, w->attn, w->q, &heads, y->slot, config_window(c, l));
     if (d->host_memory)
         report_scores(p, l);
     if (c->gated)

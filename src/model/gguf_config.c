@@ -19,7 +19,7 @@ static const struct arch { const char *name, *type; bool experts, states; } arch
     { "qwen3moe", "qwen3_moe", true, false }, { "qwen35", "qwen3_5", false, true },
     { "qwen35moe", "qwen3_5_moe", true, true }, { "mistral3", NULL, false, false },
     { "gemma3", "gemma3", false, false },     { "smollm3", "smollm3", false, false },
-    { "phi3", "phi3", false, false },
+    { "phi3", "phi3", false, false },         { "gpt-oss", "gpt_oss", false, false },
 };
 
 struct meta {                            /* what is being read */
@@ -89,13 +89,14 @@ static int read_arch(struct meta *m)
         }
     return gguf_bad(m->g, "general.architecture", m->e,
                     "found %.*s, allowed are llama (with Mistral and Mixtral), mistral3, qwen2, qwen3, "
-                    "qwen2moe, qwen3moe, qwen35, qwen35moe, gemma3, smollm3 and phi3",
+                    "qwen2moe, qwen3moe, qwen35, qwen35moe, gemma3, smollm3, phi3 and gpt-oss",
                     (int)MIN(s.n, (size_t)60), (const char *)s.p);
 }
 
 static bool is_mistral3(const struct meta *m) { return strcmp(m->arch, "mistral3") == 0; }
 static bool is_gemma(const struct meta *m) { return strcmp(m->arch, "gemma3") == 0; }
 static bool is_phi(const struct meta *m) { return strcmp(m->arch, "phi3") == 0; }
+static bool is_oss(const struct meta *m) { return strcmp(m->arch, "gpt-oss") == 0; }
 
 /* How the queries of mistral3 grow with the position (struct rope_config), and the ratio of YaRN's factors;
  * zeros of other models. */
@@ -331,6 +332,8 @@ static int write_rope(const struct meta *m, size_t head_dim, size_t rope_dim, si
         jw_uint(m->w, "original_max_position_embeddings", original);
         write_float(m->w, "beta_fast", beta_fast);
         write_float(m->w, "beta_slow", beta_slow);
+        if (is_oss(m))                   /* llama.cpp rounds, the published model does not */
+            jw_bool(m->w, "truncate", false);
         if (mscale != 0) {
             write_float(m->w, "mscale", 1);
             write_float(m->w, "mscale_all_dim", mscale);
@@ -347,14 +350,14 @@ static int write_rope(const struct meta *m, size_t head_dim, size_t rope_dim, si
 /* Experts, whose weights are divided by their sum. A llama model with experts is a Mixtral model. */
 static int write_experts(struct meta *m)
 {
-    const bool qwen = m->a->experts, may = qwen || strcmp(m->arch, "llama") == 0,
+    const bool qwen = m->a->experts, may = qwen || is_oss(m) || strcmp(m->arch, "llama") == 0,
                shared = qwen && strcmp(m->arch, "qwen3moe");
     size_t used = 0, ffn = 0, width = 0;
     char key[KEY_BYTES];
     if (read_uint(m, "expert_count", 0, 0, may ? EXPERTS_MAX : 0, &m->n_experts) < 0 ||
         read_uint(m, "expert_used_count", 0, 0, m->n_experts, &used) < 0)
         return -1;
-    if (qwen && !m->n_experts)
+    if ((qwen || is_oss(m)) && !m->n_experts)
         return gguf_bad(m->g, key_of(key, m, "expert_count"), m->e, "the key is missing, or 0");
     if (!m->n_experts)
         return 0;
@@ -385,10 +388,10 @@ static int write_window(const struct meta *m)
 {
     size_t window = 0;
     char key[KEY_BYTES];
-    if (is_gemma(m) ? need_uint(m, "attention.sliding_window", 0, INT32_MAX, &window)
+    if (is_gemma(m) || is_oss(m) ? need_uint(m, "attention.sliding_window", 0, INT32_MAX, &window)
                     : read_uint(m, "attention.sliding_window", 0, 0, INT32_MAX, &window) < 0)
         return -1;
-    if (window && strcmp(m->arch, "llama") && !is_gemma(m) && !is_phi(m))
+    if (window && strcmp(m->arch, "llama") && !is_gemma(m) && !is_phi(m) && !is_oss(m))
         return gguf_bad(m->g, key_of(key, m, "attention.sliding_window"), m->e,
                         "found %zu, for %s this is not implemented; allowed is 0", window, m->arch);
     if (window && !is_gemma(m) && gguf_find(m->g, key_of(key, m, "attention.sliding_window_pattern")))

@@ -23,7 +23,8 @@ bool gguf_is_phi(const struct config *c) { return strcmp(c->model_type, "phi3") 
 
 bool gguf_is_llama(const struct config *c)
 {
-    return strncmp(c->model_type, "qwen", 4) && strcmp(c->model_type, "gemma3") && !gguf_is_phi(c);
+    return strncmp(c->model_type, "qwen", 4) && strcmp(c->model_type, "gemma3") &&
+           !gguf_is_phi(c) && !c->head_logits;
 }
 
 struct gguf_form gguf_form(const struct config *c, const char *name)

@@ -56,6 +56,12 @@ static const struct name { const char *gguf, *hf;
     { "post_attention_norm.weight", "post_attention_layernorm.weight" },
     { "ffn_norm.weight", "pre_feedforward_layernorm.weight" },
     { "post_ffw_norm.weight", "post_feedforward_layernorm.weight" },
+}, in_oss[] = {                          /* beside those above */
+    { "post_attention_norm.weight", "post_attention_layernorm.weight" },
+    { "attn_sinks.weight", "self_attn.sinks" }, { "ffn_gate_inp.bias", "mlp.gate.bias" },
+    { "ffn_gate_exps.bias", "mlp.experts.gate_proj.bias" },
+    { "ffn_up_exps.bias", "mlp.experts.up_proj.bias" },
+    { "ffn_down_exps.bias", "mlp.experts.down_proj.bias" },
 }, in_phi[] = {                          /* in place of those above */
     { "ffn_up.weight", "mlp.gate_up_proj.weight" },
 }, parts_of_phi[] = {                    /* where the parts of joined tensors are */
@@ -121,8 +127,11 @@ static bool hf_name(char to[NAME_BYTES], const char *name, const struct config *
         return false;
     if (hybrid && hybrid_name(to, rest, prefix, drafts))
         return true;
-    const struct name *own = c->norms_after ? in_gemma : in_phi;
-    const size_t n_own = c->norms_after ? LENGTH(in_gemma) : gguf_is_phi(c) ? LENGTH(in_phi) : 0;
+    const struct name *own = c->norms_after ? in_gemma : c->head_logits ? in_oss : in_phi;
+    const size_t n_own = c->norms_after    ? LENGTH(in_gemma)
+                         : c->head_logits ? LENGTH(in_oss)
+                         : gguf_is_phi(c)  ? LENGTH(in_phi)
+                                           : 0;
     for (size_t i = 0; i < n_own; i++)
         if (strcmp(rest, own[i].gguf) == 0) {
             snprintf(to, NAME_BYTES, "%s%s", prefix, own[i].hf);
@@ -151,16 +160,22 @@ static void spell_layer(char *to, size_t size, const char *name, const struct na
     }
 }
 
+/* The tensor that has all experts, if `name` is that of one expert; else `name`. */
+static const char *of_all_experts(char joined[NAME_BYTES], const char *name)
+{
+    const char *expert = strstr(name, ".mlp.experts.");
+    if (!expert)
+        return name;
+    expert += strlen(".mlp.experts.");
+    snprintf(joined, NAME_BYTES, "%.*s%s", (int)(expert - name), name,
+             expert + strspn(expert, "0123456789") + (*expert >= '0' && *expert <= '9'));
+    return joined;
+}
+
 static void gguf_name(char *to, size_t size, const char *name)
 {
     char joined[NAME_BYTES];
-    const char *expert = strstr(name, ".mlp.experts.");
-    if (expert) {                            /* the tensor that has all experts */
-        expert += strlen(".mlp.experts.");
-        snprintf(joined, sizeof joined, "%.*s%s", (int)(expert - name), name,
-                 expert + strspn(expert, "0123456789") + (*expert >= '0' && *expert <= '9'));
-        name = joined;
-    }
+    name = of_all_experts(joined, name);
     for (size_t i = 0; i < LENGTH(outside); i++)
         if (strcmp(name, outside[i].hf) == 0)
             snprintf(to, size, "%s", outside[i].gguf);
@@ -185,10 +200,18 @@ static void gguf_phi_name(char *to, size_t size, const char *name)
     spell_layer(to, size, name, parts_of_phi, LENGTH(parts_of_phi));
 }
 
+static void gguf_oss_name(char *to, size_t size, const char *name)
+{
+    char joined[NAME_BYTES];
+    gguf_name(to, size, name);
+    spell_layer(to, size, of_all_experts(joined, name), in_oss, LENGTH(in_oss));
+}
+
 gguf_spell *gguf_speller(const struct config *c)
 {
     return config_is_hybrid(c)   ? gguf_hybrid_name
            : c->norms_after      ? gguf_gemma_name
+           : c->head_logits      ? gguf_oss_name
            : gguf_is_phi(c)      ? gguf_phi_name
                                  : gguf_name;
 }
@@ -388,7 +411,7 @@ static int use_tensors(struct gguf_model *m, struct err *e)
                    of_dense = !expert && ends_in(name, "_proj.weight") && strstr(name, ".mlp.");
         const bool bias = ends_in(name, ".bias"),
                    norm = ends_in(name, "q_norm.weight") || ends_in(name, "k_norm.weight");
-        const bool used = bias ? strstr(name, ".mlp.")     ? c->mlp_bias
+        const bool used = bias ? strstr(name, ".mlp.")     ? c->mlp_bias || c->experts_bias
                                  : strstr(name, ".o_proj.") ? c->o_bias
                                                             : c->qkv_bias
                           : norm             ? c->qk_norm

@@ -1,8 +1,8 @@
 /* A GGUF file as a model: its configuration and its tensors under the names of Hugging Face. Architectures
  * are llama (Mistral and Mixtral included), mistral3, qwen2, qwen3, qwen2moe, qwen3moe, qwen35, qwen35moe,
- * gemma3, smollm3 and phi3. Others, and every key that changes the numbers and that longhand does not know,
- * are refused by name. The value heads of a hybrid keep the order of the file (struct delta_config). A file
- * split into parts (NAME-00001-of-00003.gguf) is given by its first part. */
+ * gemma3, smollm3, phi3 and gpt-oss. Others, and every key that changes the numbers and that longhand does
+ * not know, are refused by name. The value heads of a hybrid keep the order of the file (struct
+ * delta_config). A file split into parts (NAME-00001-of-00003.gguf) is given by its first part. */
 #pragma once
 #include "src/model/config.h"
 #include "src/model/gguf.h"

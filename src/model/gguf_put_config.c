@@ -86,7 +86,7 @@ static int put_rope(const struct putting *p, float *divisor, bool *has_divisor)
     const bool yarn = r->type == ROPE_YARN;
     const bool grows = r->growth != 0;
     if (yarn && (r->attention_factor != 0 || r->mscale != grows || (!grows && r->mscale_all_dim != 0) ||
-                 !r->truncate))
+                 r->truncate == p->c->head_logits))
         return lacks(p, "yarn with attention_factor, mscale or truncate");
     gguf_put_text(p->o, key_of(key, p, "rope.scaling.type"), yarn ? "yarn" : "linear", yarn ? 4 : 6);
     put_real(p, "rope.scaling.factor", r->factor);
@@ -152,7 +152,8 @@ static const char *arch_of(const struct config *c)
     static const char *const others[][2] = { { "qwen2_moe", "qwen2moe" }, { "qwen3_moe", "qwen3moe" },
                                              { "qwen3_5", "qwen35" }, { "qwen3_5_moe", "qwen35moe" },
                                              { "ministral3", "mistral3" }, { "gemma3", "gemma3" },
-                                             { "smollm3", "smollm3" }, { "phi3", "phi3" } };
+                                             { "smollm3", "smollm3" }, { "phi3", "phi3" },
+                                             { "gpt_oss", "gpt-oss" } };
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (strcmp(c->model_type, others[i][0]) == 0)
             return others[i][1];
@@ -169,6 +170,8 @@ int gguf_put_config(struct gguf_out *o, const struct config *c, bool drafts, flo
         return lacks(&p, "this query_pre_attn_scalar");
     /* a file of these has no key for it */
     const bool normalised = strcmp(p.arch, "qwen2moe") != 0;
+    if (c->swiglu_limit != 0 && (c->swiglu_limit != 7 || (float)c->swiglu_alpha != 1.702f))
+        return lacks(&p, "swiglu_alpha and swiglu_limit of another model than gpt-oss");
     if (c->n_experts && c->experts_normalised != normalised)
         return lacks(&p, normalised ? "norm_topk_prob false" : "norm_topk_prob true of qwen2_moe");
     const bool unturned = strcmp(p.arch, "smollm3") == 0;
@@ -176,7 +179,7 @@ int gguf_put_config(struct gguf_out *o, const struct config *c, bool drafts, flo
         if (c->local[l] != ((l + 1) % 4 == 0))
             return lacks(&p, "no_rope_layers of other layers than each 4th");
     for (size_t i = 0; c->window && !c->norms_after && i < c->n_layers; i++)
-        if (!c->windowed[i] || qwen || unturned)
+        if (c->head_logits ? c->windowed[i] != (i % 2 == 0) : !c->windowed[i] || qwen || unturned)
             return lacks(&p, "a window in some of the layers");
     if (c->n_experts && memchr(c->kind, LAYER_DENSE, c->n_layers))
         return lacks(&p, "a layer without experts");

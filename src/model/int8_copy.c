@@ -59,6 +59,7 @@ static size_t quantize_experts(struct device_expert *to, const struct device_exp
 {
     const char *start = *at;
     for (size_t i = 0; i < n; i++) {
+        to[i] = from[i];
         to[i].n_gate_up = 1;
         quantize(&to[i].gate_up[0], &from[i].gate_up[0], at, pool);
         quantize(&to[i].down, &from[i].down, at, pool);

@@ -384,12 +384,20 @@ static int load_router(struct loader *l, const char *at, const char *part, size_
     return l->mem && t ? aim(l, t, (struct goal){ .kind = GOAL_MAT, .mat = m, .pad = unpadded }) : 0;
 }
 
-static int load_expert(struct loader *l, const char *prefix, size_t ffn, struct device_expert *x)
+static int load_expert(struct loader *l, const char *prefix, size_t ffn, bool bias, struct device_expert *x)
 {
     const size_t d = l->model->config.hidden;
     const struct source gate_up[] = { { "gate_proj", ffn }, { "up_proj", ffn } }, down = { "down_proj", d };
-    return load_mats(l, x->gate_up, &x->n_gate_up, prefix, gate_up, 2, d, &unpadded) ||
-           load_mat(l, &x->down, prefix, &down, ffn, &unpadded) ? -1 : 0;
+    float *gate_up_bias = NULL, *down_bias = NULL;
+    const int rc = load_mats(l, x->gate_up, &x->n_gate_up, prefix, gate_up, 2, d, &unpadded) ||
+                           load_mat(l, &x->down, prefix, &down, ffn, &unpadded) ||
+                           (bias && (load_vec(l, &gate_up_bias, prefix, gate_up, 2, "bias", 1, 1) ||
+                                     load_vec(l, &down_bias, prefix, &down, 1, "bias", 1, 1)))
+                       ? -1
+                       : 0;
+    x->gate_up_bias = gate_up_bias;
+    x->down_bias = down_bias;
+    return rc;
 }
 
 static int load_shared(struct loader *l, const char *at, struct layer *y)
@@ -397,14 +405,16 @@ static int load_shared(struct loader *l, const char *at, struct layer *y)
     char prefix[96];
     snprintf(prefix, sizeof prefix, "%smlp.shared_expert.", at);
     return load_router(l, at, "mlp.shared_expert_gate", 1, &y->shared_gate) ||
-           load_expert(l, prefix, l->model->config.shared_ffn, &y->shared) ? -1 : 0;
+           load_expert(l, prefix, l->model->config.shared_ffn, false, &y->shared) ? -1 : 0;
 }
 
 static int load_experts(struct loader *l, const char *at, struct layer *y)
 {
     const struct config *c = &l->model->config;
+    const struct source gate = { "mlp.gate", c->n_experts };
     struct device_expert measured;
     if (load_router(l, at, "mlp.gate", c->n_experts, &y->router) ||
+        (c->experts_bias && load_vec(l, &y->router_bias, at, &gate, 1, "bias", 1, 1)) ||
         (c->shared_ffn && load_shared(l, at, y)))
         return -1;
     const size_t before = l->used;
@@ -412,7 +422,7 @@ static int load_experts(struct loader *l, const char *at, struct layer *y)
         struct device_expert *x = l->mem ? &y->expert[i] : &measured;
         char prefix[96];
         snprintf(prefix, sizeof prefix, "%smlp.experts.%zu.", at, i);
-        if (load_expert(l, prefix, c->expert_ffn, x))
+        if (load_expert(l, prefix, c->expert_ffn, c->experts_bias, x))
             return -1;
         const struct device_expert *first = l->mem ? y->expert : x;
         if (x->n_gate_up != first->n_gate_up || x->gate_up->type != first->gate_up->type ||
@@ -444,14 +454,15 @@ static int load_attention(struct loader *l, const char *at, struct layer *y)
     const size_t d = c->head_dim, dp = l->model->head_dim, q = c->n_heads * d, kv = c->n_kv_heads * d;
     const struct source qkv[] = { { "self_attn.q_proj", c->gated ? 2 * q : q }, { "self_attn.k_proj", kv },
                                   { "self_attn.v_proj", kv } };
-    const struct source o = { "self_attn.o_proj", c->hidden };
+    const struct source o = { "self_attn.o_proj", c->hidden }, attn = { "self_attn", c->n_heads };
     const struct padding by_head = { d, dp, 1, 1 }, by_head_column = { 1, 1, d, dp };
     return load_mats(l, y->qkv.m, &y->qkv.n, at, qkv, 3, c->hidden, &by_head) ||
            (c->qkv_bias && load_vec(l, &y->qkv_bias, at, qkv, 3, "bias", d, dp)) ||
            (c->qk_norm && (load_norm(l, &y->q_norm, at, "self_attn.q_norm", d) ||
                            load_norm(l, &y->k_norm, at, "self_attn.k_norm", d))) ||
            load_mat(l, &y->o, at, &o, q, &by_head_column) ||
-           (c->o_bias && load_vec(l, &y->o_bias, at, &o, 1, "bias", 1, 1)) ? -1 : 0;
+           (c->o_bias && load_vec(l, &y->o_bias, at, &o, 1, "bias", 1, 1)) ||
+           (c->head_logits && load_vec(l, &y->head_logit, at, &attn, 1, "sinks", 1, 1)) ? -1 : 0;
 }
 
 /* Loads the weights of the convolution, [channels, conv], column by column. */

@@ -33,6 +33,7 @@ struct layer {                           /* all in the device's memory */
     float *qkv_bias;                     /* or NULL */
     float *q_norm, *k_norm;              /* [head_dim] or NULL */
     struct mat o;  float *o_bias;        /* [hidden, n_heads * head_dim_padded] */
+    float *head_logit;                   /* [n_heads] (kernels/ops.h, struct attn), or NULL */
     /* in place of these six, with a state (kernels/delta.h) */
     struct mats mix;                     /* [channels + z + 2 value_heads, hidden]: q, k, v, z, b, a */
     struct mat out;                      /* [hidden, value_heads * value_dim] */
@@ -42,7 +43,7 @@ struct layer {                           /* all in the device's memory */
     struct mats gate_up; float *gate_up_bias;  /* [2 * ffn, hidden]: gate rows, then up rows */
     struct mat down; float *down_bias;   /* [hidden, ffn] */
     /* in place of these four, with experts: */
-    struct mat router;                   /* [n_experts, hidden], floats */
+    struct mat router; float *router_bias;   /* [n_experts, hidden], floats; or NULL */
     struct device_expert *expert;        /* [n_experts], the host's: part of model.experts */
     struct device_expert shared; struct mat shared_gate;     /* with shared_ffn */
 };

@@ -43,12 +43,12 @@ family()
     head -$((n / 3)) "$TMP/whole" >"$TMP/b"; same ${name}_a_fork_begins_alike "$TMP/b" "$TMP/a"
 
     for w in q8_0 q4_0; do
-        "$LONGHAND" convert -m "$m" --weights $w -o "$TMP/$w.gguf" -q
-        "$LONGHAND" score -m "$TMP/$w.gguf" $T --json --per-token -q >"$TMP/a"
+        "$LONGHAND" convert -m "$m" --weights $w -o "$TMP/$name-$w.gguf" -q
+        "$LONGHAND" score -m "$TMP/$name-$w.gguf" $T --json --per-token -q >"$TMP/a"
         "$LONGHAND" score -m "$m" --weights $w $T --json --per-token -q >"$TMP/b"
         same "${name}_weights_of_${w}_are_those_of_the_file" "$TMP/a" "$TMP/b"
     done
-    m=$TMP/q8_0.gguf
+    m=$TMP/$name-q8_0.gguf
     job run --drafter none --format ids -n $short >"$TMP/a"; job run --format ids -n $short >"$TMP/b"
     same ${name}_drafts_of_the_file_change_nothing "$TMP/a" "$TMP/b"
 }
@@ -72,6 +72,11 @@ printf '\000\000\000\000' | dd of="$TMP/bad.gguf" bs=1 seek=$(($(stat -c %s "$TM
     conv=notrunc 2>/dev/null
 check phi_divisor_of_zero 2 'rope_factors_long.weight": element 0 is 0, allowed are numbers above 0' \
     run -m "$TMP/bad.gguf" --prompt x -n 1
+M=build/data/models/gptoss-bf16
+family oss "$M" 1000
+check oss_other_alpha_has_no_key 2 'swiglu_alpha and swiglu_limit of another model than gpt-oss cannot be' \
+    convert -m build/data/models/gptoss-types-f32 --weights bf16 -o "$TMP/no.gguf"
+M=build/data/models/phi4mini-bf16
 if [ -x "$LONGHAND_TEST" ]; then
     LONGHAND=$LONGHAND_TEST check gpu_refuses_a_part_that_turns 2 \
         'heads of which a part turns .phi3. are not supported on this device; --device cpu supports them' \

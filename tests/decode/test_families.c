@@ -1,8 +1,9 @@
 /* Losslessness of the families with recurrent states, with experts, with queries that grow, with windows of
- * frequencies of their own, with layers without RoPE, with joined tensors and longrope: runs of one to four
- * texts in common rounds. Each text has random sampling parameters and random drafters. Between rounds a text
- * is killed and resumed (from its tokens, or from snapshots), ends early and is extended, or another text is
- * forked from it. Texts that begin alike share rows and states. Every token equals that of plain decoding.
+ * frequencies of their own, with layers without RoPE, with longrope, and with a further logit of each head:
+ * runs of one to four texts in common rounds. Each text has random sampling parameters and random drafters.
+ * Between rounds a text is killed and resumed (from its tokens, or from snapshots), ends early and is
+ * extended, or another text is forked from it. Texts that begin alike share rows and states. Every token
+ * equals that of plain decoding.
  *
  *     test_families [--long [FAMILY]]     --long: 300 runs of each family, otherwise 3 */
 #include "src/model/heads.h"
@@ -30,6 +31,7 @@ static const struct tiny families[] = {
     { "gemma3", "gemma3_text", 64, 80, 4, 2, 16, 150, 4, 70, DT_BF16, true, 2 },
     { "smollm3", "smollm3", 64, 80, 4, 2, 16, 150, 3, 0, DT_BF16, true, 2 },
     { "phi3", "phi3", 64, 80, 4, 2, 16, 150, 3, 90, DT_BF16, true, 2 },
+    { "gpt_oss", "gpt_oss", 64, 48, 4, 2, 16, 150, 3, 70, DT_BF16, false, 2, 6, 3, 48 },
 };
 enum { FAMILIES = sizeof families / sizeof *families, RUNS = 300, RUNS_A_RIG = 50, TEXTS = 4, PROMPT = 150,
        END = 330, ROWS = 200, IMAGES = 4 };
@@ -346,6 +348,7 @@ static void ministral3(void) { runs_of(5); }
 static void gemma3(void) { runs_of(6); }
 static void smollm3(void) { runs_of(7); }
 static void phi3(void) { runs_of(8); }
+static void gpt_oss(void) { runs_of(9); }
 
 int main(int argc, char **argv)
 {
@@ -360,5 +363,6 @@ int main(int argc, char **argv)
     RUN(gemma3);
     RUN(smollm3);
     RUN(phi3);
+    RUN(gpt_oss);
     return test_end();
 }

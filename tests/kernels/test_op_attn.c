@@ -481,6 +481,42 @@ static void twins_agree_on_a_bias(void)
     }
 }
 
+/* The same with a further logit of each head, over several chunks. It takes weight from the keys: a very
+ * large one leaves nothing, a very small one changes nothing. */
+static void twins_agree_on_a_further_logit(void)
+{
+    struct rng rng = { 44 };
+    for (size_t i = 0; i < 16; i++) {
+        static const size_t his[] = { 1, 64, 200, 2100, 4200 };
+        struct problem p;
+        int parent[64];
+        const size_t m = 1 + i % 9, hi = his[i % 5];
+        problem_open(&p, kind(i / 2), m, 1 + i % 3, groups[i / 2 % 5], dims[i / 3 % 3], hi + m, m, &rng);
+        const size_t bytes = m * p.a.n_heads * p.a.head_dim * elt(&p);
+        float *logit = must_alloc(p.a.n_heads * sizeof *logit);
+        for (size_t r = 0; r < m; r++)
+            parent[r] = r ? (int)rng_below(&rng, r) : -1, p.hi[r] = hi + r, p.lo[r] = i % 4 == 1 ? hi / 2 : 0;
+        if (i % 2) tree_rows(&p, parent, hi, (size_t)-1);
+        void *without = attend(ops_all[0], &p, m);
+        p.a.logit = logit;
+        for (size_t h = 0; h < p.a.n_heads; h++) logit[h] = -1e4f;
+        void *small = attend(ops_all[0], &p, m);
+        CHECK(!memcmp(small, without, bytes), "a logit of -10000 changes the output");
+        for (size_t h = 0; h < p.a.n_heads; h++) logit[h] = 1e4f;
+        void *large = attend(ops_all[0], &p, m);
+        for (size_t k = 0; k < m * p.a.n_heads * p.a.head_dim; k++)
+            CHECK(act_get(out_type(&p), large, k) == 0, "a logit of 10000 leaves %g",
+                  (double)act_get(out_type(&p), large, k));
+        for (size_t h = 0; h < p.a.n_heads; h++) logit[h] = rng_normal(&rng) * 3;
+        void *with = attend(ops_all[0], &p, m);
+        CHECK(memcmp(with, without, bytes), "the logit does nothing");
+        invariants(&p, 3, &rng);
+        if (i % 2) tree_equals_chains(&p, hi, 2, &rng);
+        guard_free(with), guard_free(without), guard_free(small), guard_free(large);
+        free(logit), problem_close(&p);
+    }
+}
+
 /* The largest difference of two outputs, in units of the largest value of the second output. */
 static double apart(const struct problem *p, const void *a, const void *b)
 {
@@ -546,6 +582,7 @@ int main(void)
     RUN(trees_and_plain_rows_mix);
     RUN(importance_belongs_to_the_first_row);
     RUN(twins_agree_on_a_bias);
+    RUN(twins_agree_on_a_further_logit);
     RUN(a_bias_of_log2_n_is_n_keys);
     return test_end();
 }

@@ -377,6 +377,16 @@ def config():
     case("c15_linear", phi3, rope_scaling={"type": "linear", "factor": 2.0})
     for name, value in {"0": 0, "above_1": 1.5, "odd": 1.6 / half, "string": "0.5"}.items():
         case("c15_partial_%s" % name, phi3, partial_rotary_factor=value)
+    oss = dict(SMALL, model_type="gpt_oss", head_dim=16, num_local_experts=4, num_experts_per_tok=2,
+               rope_scaling={"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64})
+    case("c16_oss", oss)
+    for key in ["sliding_window", "num_local_experts", "num_experts_per_tok", "swiglu_limit", "swiglu_alpha"]:
+        for name in ["0", "minus_1", "2p31", "string", "list"]:
+            case("c16_%s_%s" % (key, name), oss, **{key: values[name]})
+    case("c16_more_used", oss, num_experts_per_tok=5)
+    case("c16_layer_types_short", oss, layer_types=["full_attention"])
+    case("c16_mxfp4", oss, quantization_config={"quant_method": "mxfp4"})
+    case("c16_llama_mxfp4", quantization_config={"quant_method": "mxfp4"})
     case("c15_llama_lists", rope_scaling=dict(scaling, type="linear", factor=2.0))
     write("config/key_twice.json", config_text(SMALL).replace('"vocab_size": 100',
         '"vocab_size": 100, "vocab\\u005fsize": 100'))

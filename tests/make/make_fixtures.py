@@ -188,9 +188,19 @@ QWEN3_MOE_CFG = {**QWEN3_CFG, "architectures": ["Qwen3MoeForCausalLM"], "model_t
 QWEN2_MOE_CFG = {**QWEN2_CFG, "architectures": ["Qwen2MoeForCausalLM"], "model_type": "qwen2_moe",
                  "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 24,
                  "shared_expert_intermediate_size": 40, "norm_topk_prob": False, "sliding_window": 64}
-EACH = {"qwen2_moe": [("mlp.", "gate_proj", "up_proj", "down_proj")],
+EACH = {"gpt_oss": [("mlp.", "gate_proj", "up_proj", "down_proj")],
+        "qwen2_moe": [("mlp.", "gate_proj", "up_proj", "down_proj")],
         "mixtral": [("block_sparse_moe.", "w1", "w3", "w2")],
         "qwen3_moe": [("mlp.", "gate_proj", "up_proj", "down_proj")]}
+
+# Windows in every second layer, a further logit of each head, biases of router and experts, clamped SwiGLU.
+# Stored per expert, under the names of other mixtures.
+OSS_ROPE = {"rope_type": "yarn", "rope_theta": 150000.0, "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0,
+            "truncate": False, "original_max_position_embeddings": 128}
+OSS_CFG = {**LLAMA, "architectures": ["GptOssForCausalLM"], "model_type": "gpt_oss", "num_hidden_layers": 4,
+           "num_local_experts": 6, "num_experts_per_tok": 3, "intermediate_size": 40, "head_dim": 16,
+           "sliding_window": 90, "attention_bias": True, "swiglu_limit": 7.0, "pad_token_id": 0,
+           "rope_parameters": OSS_ROPE}
 
 LLAMA3_ROPE = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
                "original_max_position_embeddings": 512,
@@ -481,6 +491,16 @@ FIXTURES = {
         controls={"factor 8": {"set": {"rope_parameters": {
             "rope_type": "longrope", "rope_theta": 50000.0, "factor": 8.0, "partial_rotary_factor": 0.8,
             "long_factor": LONGROPE["long_factor"], "short_factor": LONGROPE["short_factor"]}}}}),
+    "gptoss-bf16": dict(dtype="bf16", tok="gpt4o", each=True, config=OSS_CFG, controls={
+        "other logits of heads": {"zero": ["sinks"]},
+        "no biases": {"zero": ["router.bias", "gate_proj.bias"]},
+        "limit 6": {"set": {"swiglu_limit": 6.0}}, "window + 1": {"set": {"sliding_window": 91}},
+        "truncated": {"set": {"rope_parameters": {**OSS_ROPE, "truncate": True}}}}),
+    # layer_types, another alpha, one expert a token, more KV heads
+    "gptoss-types-f32": dict(dtype="f32", tok="gpt4o", each=True, resave=True, config={
+        **OSS_CFG, "num_experts_per_tok": 2, "num_key_value_heads": 4, "swiglu_alpha": 1.25,
+        "layer_types": ["full_attention", "sliding_attention", "sliding_attention", "full_attention"]},
+        controls={"alpha 1.702": {"set": {"swiglu_alpha": 1.702}}}),
 }
 
 
@@ -490,11 +510,16 @@ def randomise(model, seed, qk_gain, logit_gain):
     normal = lambda p, std: p.copy_(torch.randn(p.shape, generator=g) * std)  # noqa: E731
     uniform = lambda p, a, b: p.copy_(torch.rand(p.shape, generator=g) * (b - a) + a)  # noqa: E731
     tied = model.config.tie_word_embeddings
-    one = 1 if model.config.model_type == "gemma3_text" else 0       # norms hold w - 1
+    kind = model.config.model_type
+    one = 1 if kind == "gemma3_text" else 0                          # norms hold w - 1
     with torch.no_grad():
         for name, p in model.named_parameters():
-            if name.endswith("bias"):
-                normal(p, 0.3)
+            if name.endswith("bias"):            # of down small, as its weights: experts change by rounding
+                normal(p, 0.02 if name.endswith("experts.down_proj_bias") else 0.3)
+            elif name.endswith("sinks"):
+                normal(p, 2)
+            elif name.endswith(("experts.gate_up_proj", "experts.down_proj")) and "gpt_oss" in kind:
+                normal(p, (3 if "gate_up" in name else 0.02) / math.sqrt(p.shape[-2]))    # [experts, in, out]
             elif "q_norm" in name or "k_norm" in name:
                 uniform(p, 0.7 - one, 1.9 - one)
             elif "norm" in name:
@@ -512,7 +537,7 @@ def randomise(model, seed, qk_gain, logit_gain):
                 v = p[-rows * c.num_key_value_heads:]
                 normal(v, (0.5 if tied else 0.9) / math.sqrt(p.shape[1]))
             else:
-                gain = 2 if name.endswith("mlp.gate.weight") else 0.5 if tied else 0.9
+                gain = 2 if name.endswith(("mlp.gate.weight", "router.weight")) else 0.5 if tied else 0.9
                 normal(p, gain / math.sqrt(p.shape[-1]))
 
 
@@ -520,6 +545,17 @@ def each_expert(state, model_type):
     """The tensors of a file as published: those of each expert, under the names of its time."""
     (prefix, gate, up, down), = EACH[model_type]
     out = {}
+    if model_type == "gpt_oss":                  # [experts, in, out], gate and up in turn
+        for name, t in state.items():
+            layer, found, part = name.partition(".mlp.experts.")
+            for e, x in enumerate(t if found else []):
+                kind, at = ("bias" if part.endswith("_bias") else "weight"), f"{layer}.mlp.experts.{e}."
+                x = x if kind == "bias" else x.T
+                parts = [(gate, x[::2]), (up, x[1::2])] if "gate_up" in part else [(down, x)]
+                out.update({f"{at}{n}.{kind}": y.clone() for n, y in parts})
+            if not found:
+                out[name] = t
+        return out
     for name, t in state.items():
         layer, found, part = name.partition(".mlp.")
         if part not in ("experts.gate_up_proj", "experts.down_proj"):
@@ -564,7 +600,32 @@ def save_weights(state, folder, shard):
 # ---------------------------------------------------------------------------------------------- results
 
 
+def fuse_oss(state):
+    """The tensors of transformers from those of each expert."""
+    out = {k: v for k, v in state.items() if ".mlp.experts." not in k}
+    for layer in {k.split(".mlp.")[0] for k in state if ".mlp.experts." in k}:
+        at = layer + ".mlp.experts."
+        for kind, form in ("weight", lambda x: x.T), ("bias", lambda x: x):
+            n = sum(k.startswith(at) and k.endswith(".up_proj." + kind) for k in state)
+            part = lambda e, p: state[f"{at}{e}.{p}_proj.{kind}"]                # noqa: E731
+            both = [form(torch.stack([part(e, "gate"), part(e, "up")], 1).flatten(0, 1)) for e in range(n)]
+            end = "_bias" if kind == "bias" else ""
+            out[at + "gate_up_proj" + end] = torch.stack(both)
+            out[at + "down_proj" + end] = torch.stack([form(part(e, "down")) for e in range(n)])
+    return out
+
+
+def load_oss(folder, dtype, attn):
+    config = AutoConfig.from_pretrained(folder, attn_implementation=attn, experts_implementation="eager")
+    model = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation=attn)
+    state = fuse_oss(load_file(folder / "model.safetensors"))
+    model.load_state_dict({k: v.to(dtype) for k, v in state.items()})
+    return model.eval()
+
+
 def load(folder, dtype=torch.float32, attn="eager"):
+    if json.loads((folder / "config.json").read_text()).get("model_type") == "gpt_oss":
+        return load_oss(folder, dtype, attn)
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation=attn,
                                                  experts_implementation="eager").eval()
     embed = model.get_input_embeddings()
@@ -597,8 +658,13 @@ def bf16_attention(module, query, key, value, attention_mask, scaling, **kwargs)
     n = module.num_key_value_groups
     q, k, v = bf16(query * scaling), bf16(key).repeat_interleave(n, 1), bf16(value).repeat_interleave(n, 1)
     s = q @ k.transpose(2, 3) + attention_mask
-    p = bf16(torch.exp(s - s.amax(-1, keepdim=True)))
-    return bf16((p @ v) / p.sum(-1, keepdim=True)).transpose(1, 2).contiguous(), None
+    top, more = s.amax(-1, keepdim=True), 0
+    if kwargs.get("s_aux") is not None:
+        more = kwargs["s_aux"].reshape(1, -1, 1, 1).float()
+        top = torch.maximum(top, more)
+        more = torch.exp(more - top)
+    p = bf16(torch.exp(s - top))
+    return bf16((p @ v) / (p.sum(-1, keepdim=True) + more)).transpose(1, 2).contiguous(), None
 
 
 def imitate_bf16(folder):
@@ -660,7 +726,7 @@ def check_spread(name, model, ids):
         k = key.repeat_interleave(module.num_key_value_groups, 1)
         s = (query[:, :, -200:] @ k.transpose(2, 3)) * scaling
         stds.append(s.std(-1).mean().item())
-        return bf16_attention(module, query, key, value, attention_mask, scaling)
+        return bf16_attention(module, query, key, value, attention_mask, scaling, **kwargs)
     ALL_ATTENTION_FUNCTIONS.register("bf16_roundings", spy)
     logits_of(model, ids)
     return min(stds)

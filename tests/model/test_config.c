@@ -428,6 +428,23 @@ static void phi3(void)
     CHECK(config_scale_context(&c, "short", &e) == -1, "a model without longrope");
 }
 
+static void gpt_oss(void)
+{
+    struct config c;
+    struct err e;
+    CHECK(parse(&c, "{\"model_type\": \"gpt_oss\", \"num_hidden_layers\": 4, \"num_local_experts\": 32, "
+                    "\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 32.0, \"truncate\": false, "
+                    "\"original_max_position_embeddings\": 4096}}", NULL, &e) == 0, "%s", e.msg);
+    CHECK(c.qkv_bias && c.o_bias && c.experts_bias && c.head_logits && c.n_experts == 32 &&
+          c.experts_used == 4 && c.expert_ffn == 2880 && c.experts_normalised && c.window == 128 &&
+          !c.rope.truncate && c.context == 131072 && near(c.swiglu_limit, 7, 0, 0) &&
+          near(c.swiglu_alpha, 1.702, 0, 0) && near(c.rope.theta, 150000, 0, 0) && c.head_dim == 64);
+    for (size_t l = 0; l < 4; l++)
+        CHECK(config_window(&c, l) == (l % 2 ? 0 : 128) && c.kind[l] == LAYER_EXPERTS);
+    CHECK(parse(&c, "{\"model_type\": \"gpt_oss\"}", NULL, &e) == -1 &&
+              strstr(e.msg, "rope_parameters of rope_type yarn are missing, gpt_oss needs"), "%s", e.msg);
+}
+
 static void generation_settings(void)
 {
     struct config c;
@@ -526,6 +543,7 @@ int main(void)
     RUN(gemma3);
     RUN(smollm3);
     RUN(phi3);
+    RUN(gpt_oss);
     RUN(generation_settings);
     RUN(context);
     RUN(refuses_files);
