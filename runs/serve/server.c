@@ -103,9 +103,7 @@ void server_cancel(struct server *sv, const int64_t *ids, size_t n)
 {
     struct err ignored;
     pthread_mutex_lock(&sv->writing);
-    store_cancel(sv->writer, ids, n, NULL, &ignored);
-    if (sv->o->forget)
-        store_remove_unless_running(sv->writer, ids, n, NULL, &ignored);
+    store_requests_end(sv->writer, ids, n, sv->o->forget, &ignored);
     snapshot_files_delete_unused(sv->writer);
     pthread_mutex_unlock(&sv->writing);
     bell_ring(&sv->bell);
@@ -114,12 +112,9 @@ void server_cancel(struct server *sv, const int64_t *ids, size_t n)
 void server_forget(struct server *sv)
 {
     struct err ignored;
-    int64_t *ids;
-    size_t n;
-    pthread_mutex_lock(&sv->reading);
-    const int rc = store_requests_over(sv->reader, FORGET_SECONDS, &ids, &n, &ignored);
-    pthread_mutex_unlock(&sv->reading);
-    if (rc == 0 && n)
-        server_cancel(sv, ids, n);
-    free(ids);
+    size_t removed;
+    pthread_mutex_lock(&sv->writing);
+    if (store_requests_forget(sv->writer, FORGET_SECONDS, &removed, &ignored) == 0 && removed)
+        snapshot_files_delete_unused(sv->writer);
+    pthread_mutex_unlock(&sv->writing);
 }

@@ -58,7 +58,7 @@ int  server_connect(struct server *sv, struct store **s, struct err *e);
 /* The first `most` jobs of this name. free(*ids), which is theirs; ids NULL: they are not wanted. */
 int  server_book(struct store *s, const char *name, size_t most, struct job_list *jobs, int64_t **ids,
                  struct err *e);
-/* Cancel jobs that nobody waits for any more, and with --forget remove them. */
+/* Cancel requests that nobody waits for any more, and with --forget remove them. */
 void server_cancel(struct server *sv, const int64_t *ids, size_t n);
 /* --forget: remove the requests that nobody will ask for any more. */
 void server_forget(struct server *sv);

@@ -210,10 +210,13 @@ struct request_submit {
 };
 /* Store n requests in one transaction. One that fails changes nothing. -1: all have failed. */
 int store_submit_requests(struct store *s, struct request_submit *const *v, size_t n, struct err *e);
-/* The jobs of requests that nobody will ask for any more: cancelled ones, those with a key that have ended
- * `keep` seconds ago, and those without a key whose server has ended; none that a chapter continues.
- * free(*ids). */
-int store_requests_over(struct store *s, double keep, int64_t **ids, size_t *n, struct err *e);
+/* Cancel those of n jobs that are requests, as store_cancel; a job that store_extend has taken over is none.
+ * removes: remove them too, but not one that a waiting chapter continues. */
+int store_requests_end(struct store *s, const int64_t *ids, size_t n, bool removes, struct err *e);
+/* Remove the jobs of requests that nobody will ask for any more: cancelled ones, those with a key that have
+ * ended `keep` seconds ago, and those without a key whose server has ended; none that a waiting chapter
+ * continues. */
+int store_requests_forget(struct store *s, double keep, size_t *removed, struct err *e);
 /* A short name of the store, for ids that clients see: 8 hexadecimal digits. */
 int store_name(struct store *s, char name[9], struct err *e);
 

@@ -122,6 +122,8 @@ int event_add(struct store *s, int64_t job, int64_t attempt, const char *kind, c
 /* store_submit as a part of the caller's transaction. */
 int jobs_submit(struct store *s, const char *batch, const struct job_spec *v, size_t n, int64_t *ids,
                 bool *is_new, size_t *bad, struct err *e);
+/* Inside a transaction: cancel those of n jobs that are requests. */
+int requests_cancel(struct store *s, const int64_t *ids, size_t n, struct err *e);
 /* Inside a transaction: cancel the requests without a key of this worker, which has ended. */
 int requests_abandon(struct store *s, int64_t worker, struct err *e);
 /* Give the job a name of its own; NULL: it has the one it had. Part of the caller's transaction. */

@@ -612,16 +612,11 @@ static int refuse_running(struct store *s, const int64_t *ids, size_t n, struct 
 }
 
 /* Run `sql` on each job ?1, at the time ?2. It changes only jobs in the right state. `event` names what
- * happened; NULL: the job no longer exists. */
-static int change_jobs(struct store *s, const char *sql, const char *event, const int64_t *ids, size_t n,
-                       size_t *changed, bool unless_running, struct err *e)
+ * happened; NULL: the job no longer exists. A part of the caller's transaction. */
+static int change_each(struct store *s, const char *sql, const char *event, const int64_t *ids, size_t n,
+                       size_t *changed, struct err *e)
 {
-    size_t ignored;
-    changed = changed ? changed : &ignored;
-    *changed = 0;
-    if (db_begin(s, e))
-        return -1;
-    int rc = unless_running && (refuse_running(s, ids, n, e) || chapters_refuse(s, ids, n, e)) ? -1 : 0;
+    int rc = 0;
     for (size_t i = 0; i < n && rc == 0; i++) {
         int64_t attempt = 0;
         rc = db_run(s, e, sql, "ir", ids[i], wall_seconds());
@@ -640,6 +635,19 @@ static int change_jobs(struct store *s, const char *sql, const char *event, cons
     if (rc == 0 && !event)
         rc = db_run(
             s, e, "DELETE FROM batch WHERE NOT EXISTS (SELECT 1 FROM job WHERE job.batch = batch.id)", "");
+    return rc;
+}
+
+static int change_jobs(struct store *s, const char *sql, const char *event, const int64_t *ids, size_t n,
+                       size_t *changed, bool unless_running, struct err *e)
+{
+    size_t ignored;
+    changed = changed ? changed : &ignored;
+    *changed = 0;
+    if (db_begin(s, e))
+        return -1;
+    int rc = unless_running && (refuse_running(s, ids, n, e) || chapters_refuse(s, ids, n, e)) ? -1 : 0;
+    rc = rc ? rc : change_each(s, sql, event, ids, n, changed, e);
     return db_end(s, rc, e);
 }
 
@@ -659,12 +667,19 @@ int store_resume(struct store *s, const int64_t *ids, size_t n, size_t *changed,
                        "resumed", ids, n, changed, false, e);
 }
 
+#define CANCEL \
+    "UPDATE job SET state = 'cancelled', attempt = attempt + 1, worker = NULL, rate = 0, updated = ?2, " \
+    "ended = ?2 WHERE id = ?1 AND state NOT IN ('done', 'cancelled')"
+
 int store_cancel(struct store *s, const int64_t *ids, size_t n, size_t *changed, struct err *e)
 {
-    return change_jobs(s,
-                       "UPDATE job SET state = 'cancelled', attempt = attempt + 1, worker = NULL, rate = 0, "
-                       "updated = ?2, ended = ?2 WHERE id = ?1 AND state NOT IN ('done', 'cancelled')",
-                       "cancelled", ids, n, changed, false, e);
+    return change_jobs(s, CANCEL, "cancelled", ids, n, changed, false, e);
+}
+
+int requests_cancel(struct store *s, const int64_t *ids, size_t n, struct err *e)
+{
+    size_t ignored = 0;
+    return change_each(s, CANCEL " AND id IN (SELECT job FROM request)", "cancelled", ids, n, &ignored, e);
 }
 
 int store_priority(struct store *s, const int64_t *ids, size_t n, int priority, size_t *changed,

@@ -129,24 +129,38 @@ int requests_abandon(struct store *s, int64_t worker, struct err *e)
                : 0;
 }
 
-int store_requests_over(struct store *s, double keep, int64_t **ids, size_t *n, struct err *e)
+/* Of request r: a chapter still waits for its text. */
+#define CONTINUED \
+    "EXISTS (SELECT 1 FROM chapter c JOIN job w ON w.id = c.job WHERE c.after = r.job AND c.sha IS NULL " \
+    "AND w.state <> 'cancelled')"
+
+int store_requests_end(struct store *s, const int64_t *ids, size_t n, bool removes, struct err *e)
 {
-    int rc;
-    *ids = NULL;
-    *n = 0;
-    sqlite3_stmt *q = db_query(
-        s, e, "SELECT r.job FROM request r JOIN job j ON j.id = r.job WHERE j.state = 'cancelled' OR "
-        "(j.state IN ('done', 'failed') AND CASE WHEN r.key IS NULL THEN NOT EXISTS (SELECT 1 FROM worker w "
-        "WHERE w.id = r.worker) ELSE j.ended <= ?1 END) AND NOT EXISTS (SELECT 1 FROM chapter c WHERE "
-        "c.after = r.job) ORDER BY r.job", "r", wall_seconds() - keep);
-    while ((rc = db_step(s, q, e)) == 1) {
-        int64_t *more = db_grow(*ids, *n, sizeof **ids);
-        if (!more) {
-            db_reset(q);
-            return err_set(e, ERR_FAILED, "out of memory for a list of requests");
-        }
-        *ids = more;
-        (*ids)[(*n)++] = sqlite3_column_int64(q, 0);
-    }
-    return rc;
+    if (db_begin(s, e))
+        return -1;
+    int rc = requests_cancel(s, ids, n, e);
+    for (size_t i = 0; i < n && removes && rc == 0; i++)
+        rc = db_run(s, e, "DELETE FROM job WHERE id IN (SELECT r.job FROM request r WHERE r.job = ?1 AND NOT "
+                    CONTINUED ")", "i", ids[i]);
+    return db_end(s, rc, e);
+}
+
+#define OVER \
+    "SELECT r.job FROM request r JOIN job j ON j.id = r.job WHERE (j.state = 'cancelled' OR (j.state IN " \
+    "('done', 'failed') AND CASE WHEN r.key IS NULL THEN NOT EXISTS (SELECT 1 FROM worker v WHERE " \
+    "v.id = r.worker) ELSE j.ended <= ?1 END)) AND NOT " CONTINUED
+
+int store_requests_forget(struct store *s, double keep, size_t *removed, struct err *e)
+{
+    const double before = wall_seconds() - keep;
+    int64_t one;
+    *removed = 0;
+    const int any = db_get(s, e, &one, OVER " LIMIT 1", "r", before);    /* without the lock of a writer */
+    if (any != 1)
+        return any;
+    if (db_begin(s, e))
+        return -1;
+    const int rc = db_run(s, e, "DELETE FROM job WHERE id IN (" OVER ")", "r", before);
+    *removed = rc ? 0 : (size_t)db_changes(s);
+    return db_end(s, rc, e);
 }

@@ -586,7 +586,8 @@ const struct option options_table[] = {
       "Let the pages of this origin, like https://name.example, call the server.", .shown = "no other" },
     { "forget", "", NULL, VERB_SERVE, FLAG, F(forget), SERVER, 0,
       "Remove a request from the store when its answer was sent or it is cancelled, and one with an "
-      "Idempotency-Key 24 hours after its end." },
+      "Idempotency-Key 24 hours after its end. Requests that earlier servers of the store have kept "
+      "are removed, too." },
     { "help", "-h", NULL, ~0ull, FLAG, F(help), OUTPUT, HIDDEN, "" },
 
     /* members of stored parameters that are no options of their own */

@@ -479,6 +479,40 @@ static void requests_end_with_their_server(void)
     store_close(s);
 }
 
+static void requests_that_are_over_are_forgotten(void)
+{
+    enum { LEFT, CONTINUED, KEYED, TAKEN, N };   /* TAKEN: `extend` made it a job of its own */
+    struct err e = {0};
+    struct job_spec job = rig_job(10);
+    int64_t ids[N], chapter;
+    size_t removed;
+    rig_new();
+    struct store *s = rig_open(STORE_CREATE);
+    const int64_t w = rig_worker(s);
+    for (int i = 0; i < N; i++) {
+        struct request_submit q = { .r = { .worker = w, .key = i == KEYED ? "a" : NULL }, .v = &job, .n = 1,
+                                    .ids = &ids[i] }, *v = &q;
+        CHECK(store_submit_requests(s, &v, 1, &e) == 0 && q.rc == 0, "%s", e.msg);
+    }
+    CHECK(store_submit(s, NULL, &job, 1, &chapter, NULL, NULL, &e) == 0, "%s", e.msg);
+    rig_sql("INSERT INTO chapter (job, after, prompted, own, most, given) "
+            "SELECT max(id), 2, 0, 0, 9, 0 FROM job");
+    rig_sql("DELETE FROM request WHERE job = 4");
+    CHECK(ids[CONTINUED] == 2 && ids[TAKEN] == 4);
+    CHECK(store_requests_forget(s, 0, &removed, &e) == 0 && removed == 0, "%zu", removed);
+    CHECK(store_requests_end(s, ids, N, false, &e) == 0, "%s", e.msg);
+    CHECK(rig_sql("SELECT count(*) FROM job WHERE state = 'cancelled'") == 3 &&
+          rig_sql("SELECT min(id) FROM job WHERE state = 'queued'") == ids[TAKEN]);
+    CHECK(store_requests_forget(s, 0, &removed, &e) == 0 && removed == 2, "%zu", removed);
+    CHECK(store_requests_end(s, ids, N, true, &e) == 0, "%s", e.msg);
+    CHECK(rig_sql("SELECT count(*) FROM job") == 3 &&
+          rig_sql("SELECT min(id) FROM job") == ids[CONTINUED]);
+    rig_sql("UPDATE chapter SET sha = x'00'");   /* the chapter has its prompt */
+    CHECK(store_requests_forget(s, 0, &removed, &e) == 0 && removed == 1, "%zu", removed);
+    CHECK(rig_sql("SELECT min(id) FROM job") == ids[TAKEN]);
+    store_close(s);
+}
+
 int main(void)
 {
     RUN(the_queue_goes_by_priority_model_and_number);
@@ -494,6 +528,7 @@ int main(void)
     RUN(workers_share_a_queue_without_sharing_a_job);
     RUN(requests_that_wait_are_stored_together);
     RUN(requests_end_with_their_server);
+    RUN(requests_that_are_over_are_forgotten);
     rig_end();
     return test_end();
 }
