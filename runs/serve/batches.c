@@ -187,28 +187,28 @@ static bool check_files(struct server *sv, bool first)
 static void *check_thread(void *ctx)
 {
     struct server *sv = ctx;
-    bool first = true;
+    const double turn = sv->o->forget ? FORGET_AGAIN_SECONDS : CHECK_AGAIN_SECONDS;
+    bool first = true, waits = false;
+    double again = 0;                    /* when batches that wait are checked again */
     pthread_mutex_lock(&sv->checking);
     while (!sv->check_stops) {
-        const bool wanted = sv->check_wanted;
+        const bool wanted = sv->check_wanted || (waits && clock_seconds() >= again);
         sv->check_wanted = false;
+        pthread_mutex_unlock(&sv->checking);
         if (wanted) {
-            pthread_mutex_unlock(&sv->checking);
-            const bool waits = check_files(sv, first);
-            pthread_mutex_lock(&sv->checking);
+            waits = check_files(sv, first);
+            again = clock_seconds() + CHECK_AGAIN_SECONDS;
             first = false;
-            if (waits && !sv->check_stops)
-                cond_wait_until(&sv->check, &sv->checking, clock_seconds() + CHECK_AGAIN_SECONDS);
-            sv->check_wanted |= waits;
-        } else if (sv->o->forget) {
-            pthread_mutex_unlock(&sv->checking);
-            server_forget(sv);
-            pthread_mutex_lock(&sv->checking);
-            if (!sv->check_stops && !sv->check_wanted)
-                cond_wait_until(&sv->check, &sv->checking, clock_seconds() + FORGET_AGAIN_SECONDS);
-        } else {
-            pthread_cond_wait(&sv->check, &sv->checking);
         }
+        if (sv->o->forget)
+            server_forget(sv);
+        pthread_mutex_lock(&sv->checking);
+        if (sv->check_stops || sv->check_wanted)
+            continue;
+        if (waits || sv->o->forget)
+            cond_wait_until(&sv->check, &sv->checking, clock_seconds() + turn);
+        else
+            pthread_cond_wait(&sv->check, &sv->checking);
     }
     pthread_mutex_unlock(&sv->checking);
     return NULL;

@@ -116,9 +116,10 @@ ask GET /v1/none | grep -q '^401'; result an_unknown_route_needs_the_key $? ""
 stop
 
 start --parallel 1 --max-connections 1; asks first; asks crowd; stop
-export LONGHAND_MODEL=$MODEL; model='' start; asks named; stop; unset LONGHAND_MODEL
+export LONGHAND_MODEL=$MODEL; model='' start; SERVER=$server asks named,stops; stop; unset LONGHAND_MODEL
 
 export LONGHAND_DB=$TMP/forget.db
+: >"$LONGHAND_DB.files"                         # batches wait for their folder; requests are forgotten
 start --forget; SERVER=$server asks forget; stop KILL; start --forget
 left() { "$L" list --requests --json | python3 -c 'import json, sys
 print(*[j["state"] for j in json.load(sys.stdin)["jobs"]])'; }
