@@ -126,12 +126,14 @@ static int put_text(void *ctx, FILE *f)
     struct job_list jobs = {0};
     struct err e = {0};
     int rc = server_jobs(x->sv, &x->job, 1, &jobs, &e);
+    const bool removed = rc == 0 && !jobs.n;
     const enum job_state s = rc == 0 && jobs.n ? jobs.v->state : JOB_CANCELLED;
     if (rc == 0 && jobs.n)
         rc = growing_more(x->sv, &x->text, jobs.v, f, &e);
     job_list_free(&jobs);
-    return rc ? -1 : x->follow && x->sv->phase != SERVE_STOPPING &&
-                         (s == JOB_QUEUED || s == JOB_RUNNING || s == JOB_PAUSED);
+    const bool more = x->follow && (s == JOB_QUEUED || s == JOB_RUNNING || s == JOB_PAUSED);
+    /* an answer that ends says that the text is whole */
+    return rc || removed || (more && x->sv->phase == SERVE_STOPPING) ? -1 : more;
 }
 
 static void free_following(void *ctx)

@@ -230,6 +230,31 @@ def named():
     result("and_no_path_does", status == 404, a)
 
 
+def follow(job):
+    """A connection that has begun to read a text as it grows."""
+    c = http.client.HTTPConnection(HOST, PORT, timeout=120)
+    c.request("GET", f"/v1/jobs/{job}/text?follow=1")
+    r = c.getresponse()
+    r.read(1)
+    return r
+
+
+def is_cut(r):
+    """Whether an answer ends before its last chunk."""
+    try:
+        r.read()
+        return False
+    except http.client.IncompleteRead:
+        return True
+
+
+def stops():
+    job = cli("submit", "-m", MODEL, "-p", OPENING, "-n", "50000", "-s", "5", "--ignore-eos").strip()
+    r = follow(job)
+    os.kill(int(os.environ["SERVER"]), signal.SIGTERM)
+    result("a_followed_text_is_cut_off_when_the_server_stops", is_cut(r))
+
+
 def fuzz():
     """Malformed HTTP and JSON: the server answers with a 4xx or closes, and goes on."""
     rng = random.Random(int(os.environ.get("FUZZ_SEED", "1")))
@@ -640,6 +665,11 @@ def jobs():
     status, _, got = ask("DELETE", f"/v1/jobs/{long}")
     gone, _, _ = ask("GET", f"/v1/jobs/{long}")
     result("delete", status == 200 and gone == 404, (status, got, gone))
+    long = cli("submit", "-m", MODEL, "-p", OPENING, "-n", "50000", "-s", "5", "--ignore-eos").strip()
+    r = follow(long)
+    ask("POST", f"/v1/jobs/{long}/pause")
+    status, _, got = ask("DELETE", f"/v1/jobs/{long}")
+    result("a_followed_text_is_cut_off_when_it_is_removed", status == 200 and is_cut(r), got)
 
     edits(job)
 
@@ -688,6 +718,11 @@ def pages():
     until(lambda: listed()[job]["state"] == "done")
     want = run("-p", hostile, "-n", "30", "-s", "3", "--temperature", "0.5")
     result("its_text_is_that_of_run", ask("GET", f"/v1/jobs/{job}/text")[2].decode() == want, want)
+    status, h, got = form(prompt="One\r\nTwo", max_tokens="20", seed="3")
+    lines = int((h["Location"] or "/0").split("/")[-1])
+    until(lambda: listed()[lines]["state"] == "done")
+    result("the_line_ends_of_a_form_are_newlines", ask("GET", f"/v1/jobs/{lines}/text")[2].decode() ==
+           run("-p", "One\nTwo", "-n", "20", "-s", "3"))
     j = listed()[job]
     result("it_is_no_request", j["name"] == "a book" and j["priority"] == 0, j)
     status, h, got = form(prompt="Hello", chat="1", max_tokens="3", seed="", temperature="", name="")
@@ -905,5 +940,5 @@ for part in PART.split(","):
     {"texts": texts, "chat": chat, "refusals": refusals, "leave": clients_that_leave, "fuzz": fuzz,
      "many": many, "keys": keys, "jobs": jobs, "pages": pages, "batches": batches, "first": first,
      "crowd": crowd, "forget": forget, "kills": kills, "speed": speed,
-     "package": package, "named": named}[part]()
+     "package": package, "named": named, "stops": stops}[part]()
     print(f"    {part}: {time.time() - since:.1f} s")
