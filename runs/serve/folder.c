@@ -51,7 +51,9 @@ int list_ids(const struct server *sv, const char *prefix, char (**ids)[FILE_ID_B
     size_t room = 0;
     *ids = NULL;
     *n = 0;
-    DIR *d = file_path(folder, sv, "", "", e) ? NULL : opendir(folder);
+    if (file_path(folder, sv, "", "", e))
+        return -1;
+    DIR *d = opendir(folder);
     if (!d)
         return err_set(e, ERR_FAILED, "%s: %s", folder, strerror(errno));
     while ((x = readdir(d))) {

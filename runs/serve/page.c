@@ -145,7 +145,7 @@ static void put_queue(FILE *f, const struct job_list *jobs)
 {
     struct store_counts n = {0};
     count_jobs(&n, jobs);
-    page_format(f, "<div id=\"live\"><p>@c running, @c queued, @c paused, @c done, @c failed", 
+    page_format(f, "<div id=\"live\"><p>@c running, @c queued, @c paused, @c done, @c failed",
                 (double)n.jobs[JOB_RUNNING], (double)n.jobs[JOB_QUEUED], (double)n.jobs[JOB_PAUSED],
                 (double)n.jobs[JOB_DONE], (double)n.jobs[JOB_FAILED]);
     if (n.rate > 0)
@@ -292,6 +292,16 @@ static enum MHD_Result take_field(void *ctx, enum MHD_ValueKind kind, const char
     return MHD_YES;
 }
 
+/* Browsers send the line ends of a field as CR LF. */
+static size_t drop_cr(char *text, size_t n)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i++)
+        if (text[i] != '\r' || i + 1 == n || text[i + 1] != '\n')
+            text[kept++] = text[i];
+    return kept;
+}
+
 /* {"prompt": .., "max_tokens": ..}. Values that look like numbers are such; others are refused as texts. */
 static void put_body(struct json_writer *w, const struct form *x)
 {
@@ -330,6 +340,7 @@ static int read_form(struct call *c, struct form *x, struct reply *body, struct 
         return err_set(e, ERR_INPUT, "the form is damaged");
     if (!x->n[PROMPT])
         return err_set(e, ERR_INPUT, "the prompt is missing");
+    x->n[PROMPT] = drop_cr(x->field[PROMPT], x->n[PROMPT]);
     if (x->n[NAME] && batch_name_check("name", x->field[NAME], e))
         return -1;
     if (reply_open(body))
