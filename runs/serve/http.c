@@ -252,12 +252,11 @@ static unsigned find_route(struct call *c, const char *method, const char *url)
     return status;
 }
 
-/* The answer to a request that is refused before its body is read. *done: it is one. */
-static enum MHD_Result refuse(struct call *c, const char *method, const char *url, bool *done)
+/* The answer to a request that is refused before its body is read; else none. */
+static enum MHD_Result refuse(struct call *c, const char *method, const char *url)
 {
     struct server *sv = c->sv;
     const char *length = header(c, "Content-Length");
-    *done = true;
     if (!host_is_allowed(c))
         return answer_error(c, MHD_HTTP_FORBIDDEN, "this server has another name than the header Host says; "
                             "--allow-host NAME adds one");
@@ -279,7 +278,6 @@ static enum MHD_Result refuse(struct call *c, const char *method, const char *ur
     if (length && strtoull(length, NULL, 10) > most)
         return answer_error(c, MHD_HTTP_CONTENT_TOO_LARGE, "a body of %s bytes; --max-%s allows %" PRIu64,
                             length, upload ? "upload" : "body", most);
-    *done = false;
     return MHD_YES;
 }
 
@@ -316,7 +314,6 @@ static enum MHD_Result take_request(void *ctx, struct MHD_Connection *connection
                                     void **state)
 {
     struct call *c = *state;
-    bool done;
     (void)version;
     if (!c) {
         if (!(c = calloc(1, sizeof *c)))
@@ -324,7 +321,7 @@ static enum MHD_Result take_request(void *ctx, struct MHD_Connection *connection
         c->sv = ctx;
         c->c = connection;
         *state = c;
-        return refuse(c, method, url, &done);
+        return refuse(c, method, url);
     }
     if (*n) {
         (c->route->take ? c->route->take : take_body)(c, bytes, *n);
