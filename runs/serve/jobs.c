@@ -195,7 +195,8 @@ static enum MHD_Result changed_answer(struct call *c, bool removed)
     return reply_send(c, &r, MHD_HTTP_OK);
 }
 
-static enum MHD_Result change(struct call *c, change_fn *fn, bool removes)
+/* fn NULL: set the priority. */
+static enum MHD_Result change(struct call *c, change_fn *fn, bool removes, int priority)
 {
     struct job_list jobs;
     struct err e = {0};
@@ -207,7 +208,8 @@ static enum MHD_Result change(struct call *c, change_fn *fn, bool removes)
     const enum job_state state = jobs.v->state;
     job_list_free(&jobs);
     pthread_mutex_lock(&c->sv->writing);
-    const int bad = fn(c->sv->writer, &job, 1, &changed, &e);
+    const int bad = fn ? fn(c->sv->writer, &job, 1, &changed, &e)
+                       : store_priority(c->sv->writer, &job, 1, priority, &changed, &e);
     if (!bad && changed)
         snapshot_files_delete_unused(c->sv->writer);
     pthread_mutex_unlock(&c->sv->writing);
@@ -220,10 +222,13 @@ static enum MHD_Result change(struct call *c, change_fn *fn, bool removes)
     return changed_answer(c, removes);
 }
 
-enum MHD_Result answer_job_pause(struct call *c) { return change(c, store_pause, false); }
-enum MHD_Result answer_job_resume(struct call *c) { return change(c, store_resume, false); }
-enum MHD_Result answer_job_cancel(struct call *c) { return change(c, store_cancel, false); }
-enum MHD_Result answer_job_remove(struct call *c) { return change(c, store_remove_unless_running, true); }
+enum MHD_Result answer_job_pause(struct call *c) { return change(c, store_pause, false, 0); }
+enum MHD_Result answer_job_resume(struct call *c) { return change(c, store_resume, false, 0); }
+enum MHD_Result answer_job_cancel(struct call *c) { return change(c, store_cancel, false, 0); }
+enum MHD_Result answer_job_remove(struct call *c)
+{
+    return change(c, store_remove_unless_running, true, 0);
+}
 
 /* The member `key` of the body. */
 static int body_member(struct call *c, const char *key, struct json *v, struct err *e)
@@ -237,27 +242,16 @@ static int body_member(struct call *c, const char *key, struct json *v, struct e
 
 enum MHD_Result answer_job_priority(struct call *c)
 {
-    struct job_list jobs;
     struct err e = {0};
     struct json v;
-    enum MHD_Result rc;
     int64_t priority;
-    size_t changed;
-    if (call_job(c, &jobs, &rc))
-        return rc;
-    const int64_t job = jobs.v->id;
-    job_list_free(&jobs);
     if (body_member(c, "priority", &v, &e))
         return answer_err(c, &e);
     if (!js_i64(&v, &priority) || priority < -1000000 || priority > 1000000) {
         js_bad(&v, &e, "a whole number from -1000000 to 1000000 is allowed");
         return answer_err(c, &e);
     }
-    pthread_mutex_lock(&c->sv->writing);
-    const int bad = store_priority(c->sv->writer, &job, 1, (int)priority, &changed, &e);
-    pthread_mutex_unlock(&c->sv->writing);
-    bell_ring(&c->sv->bell);
-    return bad ? answer_err(c, &e) : answer_job(c);
+    return change(c, NULL, false, (int)priority);
 }
 
 /* ---- extend, fork ---- */
@@ -275,20 +269,23 @@ static void words_free(struct words *w)
 }
 
 /* Adds --name=value, or --name for true; false and null are as good as a missing member. */
-static int add_word(struct words *w, const char *name, const struct json *v, struct err *e)
+static int add_word(struct words *w, const char *name, enum edit_field takes, const struct json *v,
+                    struct err *e)
 {
     const enum js_kind kind = js_kind(v);
     if (kind == JS_NULL || kind == JS_FALSE)
         return 0;
-    if (kind == JS_OBJECT && strcmp(name, "logit_bias"))
-        return js_bad(v, e, "allowed is a text, a number, true, or an array of them");
+    if ((kind == JS_TRUE) != (takes == FIELD_FLAG))
+        return js_bad(v, e, takes == FIELD_FLAG ? "allowed is true or false" : "true is for options that "
+                      "have no value");
+    if (kind == JS_ARRAY || (kind == JS_OBJECT && strcmp(name, "logit_bias")))
+        return js_bad(v, e, "allowed is a text, a number, or an array of them");
     char *text = kind == JS_STRING ? js_strdup(v) : strndup(v->s, (size_t)(v->end - v->s));
     char **word = &w->v[w->n];
     const int n = !text           ? -1
                   : kind == JS_TRUE ? asprintf(word, "--%s", name)
-                                    : asprintf(word, "--%s=%s%s", name,
-                                               strcmp(name, "tokens") == 0 && strcmp(w->v[1], "extend") == 0
-                                                   ? "+" : "", text);
+                                    : asprintf(word, "--%s=%s%s", name, takes == FIELD_ADDED ? "+" : "",
+                                               text);
     free(text);
     if (n < 0)
         return err_set(e, ERR_FAILED, "out of memory");
@@ -313,16 +310,18 @@ static int read_options(struct options *o, struct words *w, struct call *c, cons
     for (struct js_walk m = js_walk(&body); js_next(&m, &key, &v);) {
         char *k = js_strdup(&key);
         snprintf(name, sizeof name, "%s", k ? k : "");
-        const bool known = k && strlen(k) < sizeof name && options_edit_takes(options_verb(verb), name);
+        const enum edit_field takes = k && strlen(k) < sizeof name
+                                          ? options_edit_takes(options_verb(verb), name)
+                                          : FIELD_REFUSED;
         free(k);
-        if (!known)
+        if (takes == FIELD_REFUSED)
             return err_set(e, ERR_INPUT, "body: field \"%s\" is unknown; longhand help %s names the options "
                            "that are fields here, but for files and the machine", name, verb);
-        if (js_kind(&v) != JS_ARRAY && add_word(w, name, &v, e))
+        if (js_kind(&v) != JS_ARRAY && add_word(w, name, takes, &v, e))
             return -1;
         if (js_kind(&v) == JS_ARRAY)
             for (struct js_walk x = js_walk(&v); js_next(&x, NULL, &one);)
-                if (add_word(w, name, &one, e))
+                if (add_word(w, name, takes, &one, e))
                     return -1;
     }
     return options_parse(o, (int)w->n, w->v, e);

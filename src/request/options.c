@@ -158,17 +158,21 @@ static int find_verb(const struct verb **out, const char *name, struct err *e)
     return err_set(e, ERR_INPUT, "unknown verb '%s'; see longhand help", name);
 }
 
-bool options_edit_takes(const struct verb *verb, const char *name)
+enum edit_field options_edit_takes(const struct verb *verb, const char *name)
 {
     char spelled[64];
     snprintf(spelled, sizeof spelled, "--%s", name);
     for (char *p = spelled; *p; p++)
         *p = *p == '_' ? '-' : *p;
     const struct option *opt = option_find(spelled, verb->bit);
-    return opt && opt->verbs & verb->bit &&
-           (opt->flags & CHANGES ? !opt->arg || strcmp(opt->arg, "FILE") != 0
-                                 : option_is_listed("tokens append at at-text occurrence seed name replace "
-                                                    "follow", opt->name));
+    const bool taken = opt && opt->verbs & verb->bit &&
+                       (opt->flags & CHANGES ? !opt->arg || strcmp(opt->arg, "FILE") != 0
+                                             : option_is_listed("tokens append at at-text occurrence seed "
+                                                                "name replace follow", opt->name));
+    return !taken              ? FIELD_REFUSED
+           : !opt->arg         ? FIELD_FLAG
+           : *opt->arg == '+' ? FIELD_ADDED
+                               : FIELD_VALUE;
 }
 
 bool options_given(const struct options *o, const char *name)
