@@ -319,7 +319,7 @@ static int put_events(void *ctx, FILE *f)
     struct waiting *s = ctx;
     struct job_list jobs = {0};
     struct err e = {0};
-    char message[800];
+    char message[sizeof e.msg];
     size_t finished = 0;
     int rc = server_jobs(s->sv, s->ids, s->n, &jobs, &e);
     if (rc == 0 && jobs.n == s->n && s->chat && !s->begun)
@@ -333,8 +333,10 @@ static int put_events(void *ctx, FILE *f)
     const unsigned status = rc                      ? MHD_HTTP_INTERNAL_SERVER_ERROR
                             : finished == s->n    ? 0
                                                     : waiting_failed(s, &jobs, message, sizeof message);
+    if (rc)
+        err_for_client(s->sv, &e, message, sizeof message);
     if (status) {
-        put_error_event(f, s, status, rc ? err_text(&e) : message);
+        put_error_event(f, s, status, message);
     } else if (finished == s->n) {
         if (s->usage)
             put_usage_event(f, s, &jobs);

@@ -17,6 +17,7 @@
 
 #include "src/base/memory_file.h"
 #include "src/base/output.h"
+#include "src/base/progress.h"
 #include "src/base/sha256.h"
 
 /* Connections beyond --max-connections are for /health and for saying 429. The bodies of all requests
@@ -113,13 +114,39 @@ enum MHD_Result answer_error(struct call *c, unsigned status, const char *format
     return reply_send(c, &r, status);
 }
 
+/* Takes the paths that begin with, or have, `name` out of a message. */
+static void cut_paths(char *message, const char *name)
+{
+    for (char *at; (at = strstr(message, name));) {
+        char *end = at + strlen(name);
+        while (at > message && at[-1] != ' ')
+            at--;
+        end += strcspn(end, ": ");
+        end += strncmp(end, ": ", 2) == 0 ? 2 : 0;
+        memmove(at, end, strlen(end) + 1);
+    }
+}
+
+void err_for_client(const struct server *sv, const struct err *e, char *out, size_t size)
+{
+    const char *path = store_path(sv->reader), *slash = strrchr(path, '/');
+    snprintf(out, size, "%s", err_text(e));
+    if (err_exit_code(e) != ERR_FAILED)
+        return;
+    fprintf(stderr, "%s%s\n", log_time(), err_text(e));
+    cut_paths(out, path);
+    cut_paths(out, slash ? slash + 1 : path);    /* as the user wrote it */
+}
+
 enum MHD_Result answer_err(struct call *c, const struct err *e)
 {
+    char message[sizeof e->msg];
     static const char body[] = BATCH_BODY ": ";
     const size_t skip = strncmp(e->msg, body, sizeof body - 1) == 0 ? sizeof body - 1 : 0;
+    err_for_client(c->sv, e, message, sizeof message);
     return answer_error(c, e->code == ERR_INPUT   ? MHD_HTTP_BAD_REQUEST
                            : e->code == ERR_AGAIN ? MHD_HTTP_SERVICE_UNAVAILABLE
-                                                  : MHD_HTTP_INTERNAL_SERVER_ERROR, "%s", err_text(e) + skip);
+                                                  : MHD_HTTP_INTERNAL_SERVER_ERROR, "%s", message + skip);
 }
 
 int call_object(const struct call *c, struct json *body, struct err *e)

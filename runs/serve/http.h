@@ -55,7 +55,9 @@ enum MHD_Result answer_see(struct call *c, const char *path);
 /* OpenAI's error object. */
 enum MHD_Result answer_error(struct call *c, unsigned status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* The same for a failure: 400 for a mistake of the client, 503 for a store that stays busy, else 500. */
+/* The words of a failure for a client: without the path of the store, which stderr gets. */
+void err_for_client(const struct server *sv, const struct err *e, char *out, size_t size);
+/* answer_error for a failure: 400 for a mistake of the client, 503 for a store that stays busy, else 500. */
 enum MHD_Result answer_err(struct call *c, const struct err *e);
 /* Queue a response, which is taken over. */
 enum MHD_Result answer(struct call *c, unsigned status, struct MHD_Response *r, const char *type);

@@ -19,7 +19,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-enum { ROWS_MAX = 500 };                 /* the newest jobs; the first ones of a book */
+enum { ROWS_MAX = 500 };                 /* the newest jobs that do not run; the first ones of a book */
 
 static const char style[] =
     ":root{color-scheme:light dark;--line:#8886}body{font:1rem/1.5 system-ui,sans-serif;max-width:70rem;"
@@ -129,29 +129,55 @@ static void put_row(FILE *f, const struct job *j)
     fputs("</td></tr>\n", f);
 }
 
-static void put_table(FILE *f, const struct job_list *jobs, const char *caption, bool newest_first)
+static void put_table(FILE *f, const struct job_list *jobs, const char *caption)
 {
     page_format(f, "<table><caption>@t</caption><thead><tr><th scope=\"col\">job</th><th scope=\"col\">name"
                 "</th><th scope=\"col\">state</th><th scope=\"col\" class=\"n\">tokens</th><th scope=\"col\" "
                 "class=\"n\">speed</th><th scope=\"col\" class=\"n\">time left</th><th scope=\"col\">actions"
                 "</th></tr></thead>\n<tbody>\n", caption);
     for (size_t i = 0; i < jobs->n; i++)
-        put_row(f, &jobs->v[newest_first ? jobs->n - 1 - i : i]);
+        put_row(f, &jobs->v[i]);
     fputs("</tbody></table>\n", f);
 }
 
-/* The newest jobs that are no requests, and what they are together. */
-static void put_queue(FILE *f, const struct job_list *jobs)
+/* The jobs that are no requests: those that run, then the newest others. *n: of all jobs. */
+static int read_queue(struct store *s, struct job_list *jobs, struct store_counts *n, struct err *e)
 {
-    struct store_counts n = {0};
-    count_jobs(&n, jobs);
-    page_format(f, "<div id=\"live\"><p>@c running, @c queued, @c paused, @c done, @c failed",
-                (double)n.jobs[JOB_RUNNING], (double)n.jobs[JOB_QUEUED], (double)n.jobs[JOB_PAUSED],
-                (double)n.jobs[JOB_DONE], (double)n.jobs[JOB_FAILED]);
-    if (n.rate > 0)
-        page_format(f, "; @1 tokens/s, @d left", n.rate, (double)n.open_tokens / n.rate);
+    static const struct selection every = { .no_requests = true },
+                                  running = { .no_requests = true, .by_state = true, .state = JOB_RUNNING };
+    int64_t *all = NULL, *run = NULL, *ids = NULL;
+    size_t n_all = 0, n_run = 0, n_ids = 0;
+    int rc = store_counts(s, NULL, n, e) || store_select(s, &running, &run, &n_run, e) ||
+                     store_select(s, &every, &all, &n_all, e)
+                 ? -1
+                 : 0;
+    if (rc == 0 && !(ids = malloc((n_run + ROWS_MAX) * sizeof *ids)))
+        rc = err_set(e, ERR_FAILED, "out of memory for the queue");
+    for (; rc == 0 && n_ids < n_run; n_ids++)
+        ids[n_ids] = run[n_ids];
+    while (rc == 0 && n_all-- > 0 && n_ids < n_run + ROWS_MAX) {
+        bool runs = false;
+        for (size_t i = 0; i < n_run; i++)
+            runs |= run[i] == all[n_all];
+        if (!runs)
+            ids[n_ids++] = all[n_all];
+    }
+    rc = rc ? rc : store_jobs(s, ids, n_ids, jobs, e);
+    free(all);
+    free(run);
+    free(ids);
+    return rc;
+}
+
+static void put_queue(FILE *f, const struct job_list *jobs, const struct store_counts *n)
+{
+    page_format(f, "<div id=\"live\"><p>All jobs: @c running, @c queued, @c paused, @c done, @c failed",
+                (double)n->jobs[JOB_RUNNING], (double)n->jobs[JOB_QUEUED], (double)n->jobs[JOB_PAUSED],
+                (double)n->jobs[JOB_DONE], (double)n->jobs[JOB_FAILED]);
+    if (n->rate > 0)
+        page_format(f, "; @1 tokens/s, @d left", n->rate, (double)n->open_tokens / n->rate);
     fputs("</p>\n", f);
-    put_table(f, jobs, "The queue, the newest first", true);
+    put_table(f, jobs, "The queue: what is written now, then the newest first");
     fputs("</div>\n", f);
 }
 
@@ -165,25 +191,20 @@ static const char form[] =
 
 enum MHD_Result answer_page(struct call *c)
 {
-    static const struct selection every = { .no_requests = true };
     struct server *sv = c->sv;
     struct err e = {0};
     struct job_list jobs = {0};
+    struct store_counts n = {0};
     struct page p;
-    int64_t *ids = NULL;
-    size_t n = 0;
     pthread_mutex_lock(&sv->reading);
-    int rc = store_select(sv->reader, &every, &ids, &n, &e);
-    const size_t from = n - MIN(n, (size_t)ROWS_MAX);
-    rc = rc ? rc : store_jobs(sv->reader, ids + from, n - from, &jobs, &e);
+    int rc = read_queue(sv->reader, &jobs, &n, &e);
     pthread_mutex_unlock(&sv->reading);
-    free(ids);
     if (rc)
         return answer_err(c, &e);
     rc = page_open(&p, c, "longhand");
     if (rc == 0) {
         page_format(p.f, "<h1>longhand: @t</h1>\n", sv->model);
-        put_queue(p.f, &jobs);
+        put_queue(p.f, &jobs, &n);
         fputs(form, p.f);
     }
     job_list_free(&jobs);
@@ -229,14 +250,17 @@ static int put_job(struct server *sv, struct page *p, const struct job *j, struc
     int rc = j->batch ? server_book(sv->reader, j->batch, ROWS_MAX, &book, NULL, e) : 0;
     pthread_mutex_unlock(&sv->reading);
     if (rc == 0 && book.n > 1)
-        put_table(f, &book, "Chapters and other texts of this name", false);
+        put_table(f, &book, "Chapters and other texts of this name");
     job_list_free(&book);
     fputs("</div>\n", f);
     if (rc == 0 && !p->live) {
         page_format(f, "<h2 id=\"of\">Text</h2>\n<pre id=\"out\" tabindex=\"0\" aria-labelledby=\"of\"@t>",
                     open ? " data-grows=1" : "");
-        if (put_text(f, sv, j, e))
-            page_format(f, "The text cannot be read: @t", err_text(e));
+        if (put_text(f, sv, j, e)) {
+            char message[sizeof e->msg];
+            err_for_client(sv, e, message, sizeof message);
+            page_format(f, "The text cannot be read: @t", message);
+        }
         fputs("</pre>\n", f);
     }
     return rc;
@@ -374,8 +398,10 @@ enum MHD_Result answer_form(struct call *c)
     }
     if (page_open(&p, c, "longhand"))
         return MHD_NO;
+    char message[sizeof e.msg];
+    err_for_client(c->sv, &e, message, sizeof message);
     page_format(p.f, "<h1>The text was not queued</h1><p>@t</p><p><a href=\"/\">The queue</a></p><div "
-                "id=\"live\"></div>", err_text(&e));
+                "id=\"live\"></div>", message);
     return page_send(c, &p, e.code == ERR_INPUT ? MHD_HTTP_BAD_REQUEST : MHD_HTTP_INTERNAL_SERVER_ERROR);
 }
 

@@ -588,7 +588,7 @@ def edits(job):
             cli("fork", "--run", "-q", "--db", other, "1", "--at", "12", "--seed", "4", "-n", "40",
                 "--logit-bias", "5:-1")]
     got = []
-    for verb, body in (("extend", {"tokens": 20, "append": " And --x", "temperature": 0.5,
+    for verb, body in (("extend", {"max_tokens": 20, "append": " And --x", "temperature": 0.5,
                                    "stop": ["zz", "qq"], "replace": False, "name": None}),
                        ("fork", {"at": 12, "seed": 4, "tokens": 40, "logit_bias": {"5": -1}})):
         status, a = post(body, f"/v1/jobs/{job}/{verb}")
@@ -607,6 +607,9 @@ def edits(job):
                               ("extend", {}, "--tokens is missing"),
                               ("extend", {"tokens": 5, "temperature": "x"}, "--temperature"),
                               ("extend", {"tokens": 5, "stop": {"a": 1}}, "allowed is"),
+                              ("extend", {"tokens": 5, "stop": [["a"]]}, "allowed is"),
+                              ("extend", {"tokens": 5, "name": True}, "true is for"),
+                              ("extend", {"tokens": 5, "replace": 1}, "true or false"),
                               ("fork", {"seed": 1}, "--at TOKEN or --at-text"),
                               ("fork", {"at": 999}, "999"), ("fork", {"at": 1, "db": "x"}, "unknown"),
                               ("fork", [1], "object")):
@@ -662,6 +665,8 @@ def jobs():
     result("a_followed_text_is_whole", got.decode() == want, (len(got), len(want)))
     status, _, got = ask("POST", f"/v1/jobs/{long}/cancel")
     result("a_done_job_cannot_be_cancelled", status == 409, got)
+    status, _, got = ask("POST", f"/v1/jobs/{long}/priority", {"priority": 7})
+    result("a_done_job_has_no_priority", status == 409 and b"is done" in got, got)
     status, _, got = ask("DELETE", f"/v1/jobs/{long}")
     gone, _, _ = ask("GET", f"/v1/jobs/{long}")
     result("delete", status == 200 and gone == 404, (status, got, gone))
@@ -707,6 +712,17 @@ def pages():
     result("the_page_lets_only_its_script_run", "default-src 'none'" in policy and
            page.count("<script") == page.count(f'<script nonce="{nonce}"') == 1 and "src=" not in page,
            policy)
+
+    long = cli("submit", "-m", MODEL, "-p", OPENING, "-n", "50000", "-s", "5", "--ignore-eos").strip()
+    newer = cli("submit", "-m", MODEL, "-p", OPENING, "-n", "50000", "-s", "5", "--ignore-eos").strip()
+    cli("pause", "-q", newer)
+    until(lambda: listed()[int(long)]["state"] == "running")
+    page = ask("GET", "/")[2].decode()
+    result("what_runs_is_first_in_the_queue",
+           0 < page.find(f'"/jobs/{long}"') < page.find(f'"/jobs/{newer}"'), page[:2000])
+    done = sum(j["state"] == "done" for j in listed().values())
+    result("the_page_counts_all_jobs", f" {done:,} done" in page, (done, page[:2000]))
+    cli("remove", "-q", "--force", long, newer)
 
     def form(**fields):
         return ask("POST", "/jobs", headers={"Content-Type": "application/x-www-form-urlencoded"},

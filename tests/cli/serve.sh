@@ -120,7 +120,10 @@ export LONGHAND_MODEL=$MODEL; model='' start; SERVER=$server asks named,stops; s
 
 export LONGHAND_DB=$TMP/forget.db
 : >"$LONGHAND_DB.files"                         # batches wait for their folder; requests are forgotten
-start --forget; SERVER=$server asks forget; stop KILL; start --forget
+start --forget; ask GET /v1/batches >"$TMP/a"
+grep -q '^500.*"Not a directory"' "$TMP/a" && grep -q "$LONGHAND_DB.files.*: Not a directory" "$TMP/log"
+result a_failure_names_no_path_of_the_store_to_clients $? "$(cat "$TMP/a" "$TMP/log")"
+SERVER=$server asks forget; stop KILL; start --forget
 left() { "$L" list --requests --json | python3 -c 'import json, sys
 print(*[j["state"] for j in json.load(sys.stdin)["jobs"]])'; }
 for i in $(seq $((100 * slower))); do [ "$(left)" = "running running" ] && break; sleep 0.1; done
