@@ -45,8 +45,7 @@
  * for a model with quantised weights (`quantised`), also only on `cpu`. A product rounds such floats itself:
  * to bf16 where the matrix is bf16, to groups of int16 where it is quantised (ops.h, matmul_quantized).
  * Caches hold `kv_type`: on `cpu` int16, bf16, int8 or int4 (f32 under --compute f32), elsewhere bf16. All
- * caches of a pass have one type. x, qkv, gate_up
- * and logits are float. */
+ * caches of a pass have one type. x, qkv, gate_up and logits are float. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

@@ -160,6 +160,7 @@ void cpu_attend(struct device *d, void *out, const void *q, const struct device_
         const struct device_seq *s = &w->seq[c->seq_of[row0]];
         const struct device_kv *kv = s->kv;
         size_t first = SIZE_MAX, last = 0;
+        assert(kv->type == type);
         rows = MIN(c->slab, s->row0 + s->n - row0);
         for (size_t r = row0; r < row0 + rows; r++) {
             c->lo[r] = window && !s->shifted && w->pos[r] + 1 > window ? w->pos[r] + 1 - window : 0;

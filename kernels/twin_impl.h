@@ -220,8 +220,8 @@ INLINE size_t panels_beside(int rows, enum dtype act, bool wide)
 static void tile_span(struct tile_args t, int rows, size_t panels)
 {
     for (size_t p = 0; p < panels;) {
-        /* 8 and 4 bits need registers for a conversion */
-        const bool narrow = t.type == DT_I8 || t.type == DT_I4;
+        /* the 8 and 4 bits of a cache need registers for a conversion; a matrix has a step of two panels */
+        const bool narrow = (t.type == DT_I8 && t.step != 2 * PANEL) || t.type == DT_I4;
         size_t w = panels_beside(rows, narrow ? DT_F32 : t.act, t.wide);
         while (w > panels - p || !tiles[rows][w])
             w--;

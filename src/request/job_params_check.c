@@ -116,7 +116,7 @@ static int check_plan(const struct job_params *p, const struct engine *g, size_t
         dev->kv_type = t;
         plan_alone(&other, p, g, n_max, 0, held);
         if (kv_row_bytes(t, 16) < kv_row_bytes(type, 16) && memory_plan_check(&other, "", &ignored) == 0) {
-            snprintf(helps, sizeof helps, "fewer --tokens need less, and --kv-dtype %s fits",
+            snprintf(helps, sizeof helps, "fewer --tokens need less, and a text with --kv-dtype %s fits",
                      kv_type_name(t));
             break;
         }

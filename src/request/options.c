@@ -531,28 +531,37 @@ static int join_scaling(struct options *o, struct err *e)
     return 0;
 }
 
-/* Translates llama.cpp's --cache-type-k and --cache-type-v. One of them alone is for both. */
-static int join_cache_types(struct options *o, struct err *e)
+/* The word of --kv-dtype for one of llama.cpp's; NULL: there is none. */
+static const char *cache_type_of(const char *type)
 {
     static const char *const words[][2] = { { "f16", "bf16" }, { "bf16", "bf16" }, { "q8_0", "int8" },
                                             { "q4_0", "int4" } };
-    const char *const type = o->cache_k ? o->cache_k : o->cache_v;
-    const char *const spelled = o->cache_k ? "--cache-type-k" : "--cache-type-v", *word = NULL;
-    if (!type)
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strcmp(type, words[i][0]) == 0)
+            return words[i][1];
+    return NULL;
+}
+
+/* Translates llama.cpp's --cache-type-k and --cache-type-v. One of them alone is for both. */
+static int join_cache_types(struct options *o, struct err *e)
+{
+    static const char *const names[] = { "--cache-type-k", "--cache-type-v" };
+    const char *const types[] = { o->cache_k, o->cache_v }, *word[2] = { NULL, NULL };
+    const int first = o->cache_k ? 0 : 1;
+    if (!types[first])
         return 0;
-    if (o->cache_k && o->cache_v && strcmp(o->cache_k, o->cache_v))
+    for (int i = 0; i < 2; i++)
+        if (types[i] && !(word[i] = cache_type_of(types[i])))
+            return err_set(e, ERR_INPUT, "%s: '%s' is not one of f16, bf16, q8_0, q4_0", names[i], types[i]);
+    if (word[0] && word[1] && strcmp(word[0], word[1]))
         return err_set(e, ERR_INPUT,
                        "--cache-type-k '%s' and --cache-type-v '%s' differ; f16, bf16, q8_0 or q4_0 is for "
                        "both", o->cache_k, o->cache_v);
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        word = strcmp(type, words[i][0]) == 0 ? words[i][1] : word;
-    if (!word)
-        return err_set(e, ERR_INPUT, "%s: '%s' is not one of f16, bf16, q8_0, q4_0", spelled, type);
     if (options_given(o, "kv-dtype"))
-        return err_set(e, ERR_INPUT, "%s and --kv-dtype mean the same; one of them is allowed", spelled);
-    request_notice(o, "%s %s is --kv-dtype %s%s", spelled, type, word,
-                   strcmp(word, "int4") ? "" : ": keys have 8 bits, values 4");
-    return options_assign(o, "kv-dtype", spelled, word, e);
+        return err_set(e, ERR_INPUT, "%s and --kv-dtype mean the same; one of them is allowed", names[first]);
+    request_notice(o, "%s %s is --kv-dtype %s%s", names[first], types[first], word[first],
+                   strcmp(word[first], "int4") ? "" : ": keys have 8 bits, values 4");
+    return options_assign(o, "kv-dtype", names[first], word[first], e);
 }
 
 /* Replaces the escapes of a word of the command line, in place. Other backslashes stay, as in llama.cpp. */

@@ -34,12 +34,13 @@ grep -q -- '--cache-type-k q8_0 is --kv-dtype int8' "$TMP/err"; result ctk_has_a
 "$L" run $G --cache-type-v q4_0 -q >"$TMP/a"; same ctv_alone "$TMP/int4" "$TMP/a"
 check ctk_has_a_list 2 "'q5_1' is not one of f16, bf16, q8_0, q4_0" run $G -ctk q5_1
 check ctk_and_ctv_are_equal 2 "'q8_0' and --cache-type-v 'q4_0' differ" run $G -ctk q8_0 -ctv q4_0
+check f16_and_bf16_are_one 0 '--cache-type-k f16 is --kv-dtype bf16' run $G -ctk f16 -ctv bf16
 check ctk_or_kv_dtype 2 'mean the same; one of them' run $G -ctk q8_0 --kv-dtype int8
 check f32_refuses 2 "--kv-dtype int8: under --compute f32 the cache is f32" run $G --compute f32 \
     --kv-dtype int8
 LONGHAND=$LONGHAND_TEST check a_gpu_refuses 2 '--kv-dtype int4 is not supported on this device' run $G \
     --device emulated --kv-dtype int4
 (ulimit -v 400000; "$L" run $G -n 120000 -t 1 -q >"$TMP/out" 2>"$TMP/err")
-grep -q 'fewer --tokens need less, and --kv-dtype int8 fits' "$TMP/err"
+grep -q 'fewer --tokens need less, and a text with --kv-dtype int8 fits' "$TMP/err"
 result memory_names_the_form_that_fits $? "$(cat "$TMP/err")"
 exit $failed
