@@ -129,9 +129,10 @@ print(*[j["state"] for j in json.load(sys.stdin)["jobs"]])'; }
 for i in $(seq $((100 * slower))); do [ "$(left)" = "running running" ] && break; sleep 0.1; done
 [ "$(left)" = "running running" ]; result forget_removes_the_requests_of_a_dead_server $? "$(left)"
 "$L" cancel -q --all; stop
-export LONGHAND_DB=$TMP/kills.db; asks kills; export LONGHAND_DB=$TMP/longhand.db
+export LONGHAND_DB=$TMP/kills.db; asks kills
 
-[ -z "${LONG:-}" ] || { start; SERVER=$server asks speed; stop; }
+[ -z "${LONG:-}" ] || { export LONGHAND_DB=$TMP/speed.db; start; SERVER=$server asks speed; stop; }
+export LONGHAND_DB=$TMP/longhand.db
 
 # keys of requests; a request without a key of a server that was killed is cancelled, one with a key goes on
 start; asks keys
