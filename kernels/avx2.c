@@ -220,6 +220,8 @@ static inline qh qh_sll(qh a, int n) { return _mm256_slli_epi16(a, n); }
 static inline qh qh_and(qh a, int mask) { return _mm256_and_si256(a, _mm256_set1_epi16((int16_t)mask)); }
 static inline qh qh_or_and(qh a, qh b, int mask) { return _mm256_or_si256(a, qh_and(b, mask)); }
 static inline qh qh_sub(qh a, int x) { return _mm256_sub_epi16(a, _mm256_set1_epi16((int16_t)x)); }
+static inline qh qh_mul(qh a, int n) { return _mm256_mullo_epi16(a, _mm256_set1_epi16((int16_t)n)); }
+static inline qh qh_mul_high(qh a, int n) { return _mm256_mulhi_epu16(a, _mm256_set1_epi16((int16_t)n)); }
 static inline qh qh_table(qh a)              /* the upper bytes are zeros and become the first value, 0 */
 {
     return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(load_128((const char *)quant_table)), a);

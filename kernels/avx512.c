@@ -182,6 +182,8 @@ static inline qh qh_or_and(qh a, qh b, int mask)
     return _mm512_ternarylogic_epi32(a, b, _mm512_set1_epi16((int16_t)mask), 0xf8);
 }
 static inline qh qh_sub(qh a, int x) { return _mm512_sub_epi16(a, _mm512_set1_epi16((int16_t)x)); }
+static inline qh qh_mul(qh a, int n) { return _mm512_mullo_epi16(a, _mm512_set1_epi16((int16_t)n)); }
+static inline qh qh_mul_high(qh a, int n) { return _mm512_mulhi_epu16(a, _mm512_set1_epi16((int16_t)n)); }
 static inline qh qh_table(qh a)              /* the upper bytes are zeros and become the first value, 0 */
 {
     return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(load_128((const char *)quant_table)), a);

@@ -206,6 +206,12 @@ static inline qh qh_or_and(qh a, qh b, int mask)
     return a;
 }
 static inline qh qh_sub(qh a, int x) { EACH(32) a.h[i] = (int16_t)(a.h[i] - x); return a; }
+static inline qh qh_mul(qh a, int n) { EACH(32) a.h[i] = (int16_t)(uint16_t)(a.h[i] * n); return a; }
+static inline qh qh_mul_high(qh a, int n)
+{
+    EACH(32) a.h[i] = (int16_t)((uint32_t)(uint16_t)a.h[i] * (uint32_t)n >> 16);
+    return a;
+}
 static inline qh qh_table(qh a) { EACH(32) a.h[i] = (int16_t)quant_table[a.h[i]]; return a; }
 static inline qh qh_fp4(qh a) { EACH(32) a.h[i] = (int16_t)quant_fp4[a.h[i]]; return a; }
 /* Sums wrap only where a scale is not finite, and there the result is not finite either. */

@@ -31,7 +31,7 @@ enum dtype {
     DT_OTHER, DT_BF16, DT_F16, DT_F32, DT_I16, DT_I8, DT_I4,
     /* quantised weights, in blocks: kernels/quant.h */
     DT_Q4_0, DT_Q4_1, DT_Q5_0, DT_Q5_1, DT_Q8_0, DT_Q2_K, DT_Q3_K, DT_Q4_K, DT_Q5_K, DT_Q6_K,
-    DT_IQ4_NL, DT_IQ4_XS, DT_MXFP4,
+    DT_IQ4_NL, DT_IQ4_XS, DT_MXFP4, DT_TQ1_0, DT_TQ2_0,
     DT_END,                  /* of the list */
 };
 static inline size_t dtype_size(enum dtype t)            /* 0: of blocks */
@@ -42,7 +42,7 @@ static inline bool dtype_is_quantised(enum dtype t) { return t >= DT_Q4_0; }
 /* Weights and bytes of a block of a quantised type. */
 static inline size_t dtype_block(enum dtype t)
 {
-    return (t >= DT_Q2_K && t <= DT_Q6_K) || t == DT_IQ4_XS ? 256 : 32;
+    return (t >= DT_Q2_K && t <= DT_Q6_K) || t == DT_IQ4_XS || t >= DT_TQ1_0 ? 256 : 32;
 }
 static inline size_t dtype_block_bytes(enum dtype t)
 {
@@ -59,6 +59,8 @@ static inline size_t dtype_block_bytes(enum dtype t)
     case DT_Q6_K:   return 210;
     case DT_IQ4_XS: return 136;
     case DT_MXFP4:  return 17;
+    case DT_TQ1_0:  return 54;
+    case DT_TQ2_0:  return 66;
     default:        return 0;
     }
 }

@@ -169,6 +169,25 @@ static void iq4_xs(float *y, const uint8_t *b)           /* (h(0) (scale - 32)) 
     }
 }
 
+/* h(52) (q - 1); a byte has 5 digits of base 3, the last four have 4 */
+static void tq1_0(float *y, const uint8_t *b)
+{
+    static const uint8_t power[5] = { 1, 3, 9, 27, 81 };
+    const float d = half_at(b + 52);
+    for (int e = 0; e < 256; e++) {
+        const int at = e < 160 ? e % 32 : e < 240 ? 32 + e % 16 : 48 + e % 4,
+                  n = e < 160 ? e / 32 : e < 240 ? (e - 160) / 16 : (e - 240) / 4;
+        y[e] = d * (float)(((uint8_t)(b[at] * power[n]) * 3 >> 8) - 1);
+    }
+}
+
+static void tq2_0(float *y, const uint8_t *b)            /* h(64) (q - 1) */
+{
+    const float d = half_at(b + 64);
+    for (int e = 0; e < 256; e++)
+        y[e] = d * (float)((b[32 * (e / 128) + e % 32] >> 2 * (e % 128 / 32) & 3) - 1);
+}
+
 /* ---- the table ---- */
 
 /* In the order of enum dtype. factor: where the 16-bit factors of a block lie; -1: there is none. */
@@ -186,6 +205,8 @@ static const struct { struct quant_type type; decode_fn *decode; int factor[2]; 
     { { DT_IQ4_NL, "IQ4_NL", 32, 18 }, iq4_nl, { 0, -1 } },
     { { DT_IQ4_XS, "IQ4_XS", 256, 136 }, iq4_xs, { 0, -1 } },
     { { DT_MXFP4, "MXFP4", 32, 17 }, mxfp4, { -1, -1 } },
+    { { DT_TQ1_0, "TQ1_0", 256, 54 }, tq1_0, { 52, -1 } },
+    { { DT_TQ2_0, "TQ2_0", 256, 66 }, tq2_0, { 64, -1 } },
 };
 
 enum { MXFP4_MAX = 252 };                                /* 12 2^(252 - 128) is finite */

@@ -7,6 +7,7 @@
  *                        qi_add, qi_sub(a, b), qi_i8, qi_u8, qi_u16 (load bytes or 16-bit words) and qi_float
  *   qh                   2 QL int16, with qh_load, qh_store, qh_widen (loads int8), qh_srl(a, n),
  *                        qh_sll(a, n), qh_and(a, mask), qh_or_and(a, b, mask) (a | b & mask), qh_sub(a, n),
+ *                        qh_mul(a, n), qh_mul_high(a, n) (low 16 bits; high ones of unsigned numbers),
  *                        qh_table (values of IQ4_NL, plus 127) and qh_fp4 (of MXFP4, plus 12)
  *   QI_DOT(a, w, x)      adds to a the products of the pairs of w with the pair of int16 at x
  *   Q_ROWS, Q_SHAPES     rows of the largest tile; the list of all numbers of rows up to it
@@ -57,6 +58,15 @@ INLINE qh q_over(qh low, const char *p, size_t w, const int at, const int n, con
                      ((1 << n) - 1) << to);
 }
 
+/* Digit n of base 3 of two bytes, which are at bit `at` of each half of word w. A byte is a fraction of 256,
+ * and its first digit is the whole part of 3 times it. */
+INLINE qh q_digit(const char *p, size_t w, const int at, const int n)
+{
+    static const int power[5] = { 1, 3, 9, 27, 81 };
+    const qh x = q_word(p, w), high = at ? qh_and(x, 0xff00) : qh_sll(x, 8);
+    return qh_mul_high(n ? qh_mul(high, power[n]) : high, 3);
+}
+
 /* Pair i of sub-block s, before the offset is subtracted. */
 INLINE qh q_pair(const enum dtype t, const struct q_group *g, const int s, const int i)
 {
@@ -83,6 +93,12 @@ INLINE qh q_pair(const enum dtype t, const struct q_group *g, const int s, const
                       g->high, (size_t)(8 * half + word), 2 * k + odd, 2, 4);
     case DT_Q2_K:
         return q_bits(g->low, (size_t)(8 * half + word), 2 * k + odd, 2, 0);
+    case DT_TQ2_0:
+        return q_bits(g->low, (size_t)(8 * (s / 4) + i / 2), 2 * (s % 4) + odd, 2, 0);
+    case DT_TQ1_0:                       /* 5 digits of 32 bytes, 5 of 16, 4 of 4 */
+        return s < 5            ? q_digit(g->low, (size_t)(i / 2), odd, s)
+               : s < 7 || i < 8 ? q_digit(g->low, (size_t)(8 + i % 8 / 2), odd, 2 * (s - 5) + i / 8)
+                                : q_digit(g->low, 12, odd, i / 2 - 4);
     case DT_Q3_K:
         return q_over(q_bits(g->low, (size_t)(8 * half + word), 2 * k + odd, 2, 0), g->high, (size_t)word,
                       4 * half + k + odd, 1, 2);
@@ -116,6 +132,7 @@ INLINE qf q_scale(const enum dtype t, const struct q_group *g, const int s, qf d
         return qf_mul(d, qi_float(qi_sub(qi_or(low, qi_sll(high, 4)), qi_set1(32))));
     }
     case DT_MXFP4: return qf_power(g->d + PANEL * s);
+    case DT_TQ1_0: case DT_TQ2_0: return d;
     default: return qf_half(g->d + 2 * PANEL * s);
     }
 }
@@ -201,7 +218,7 @@ INLINE void q_tile(float *acc, const enum dtype t, const int sub, const bool min
                    struct q_ahead ahead, const int rows)
 {
     const int turn = t == DT_Q4_K                                   ? 2
-                     : t == DT_Q5_K || t == DT_Q6_K || t == DT_Q2_K ? 8
+                     : t == DT_Q5_K || t == DT_Q6_K || t == DT_Q2_K || t >= DT_TQ1_0 ? 8
                      : t == DT_Q3_K                                 ? 16
                                                                     : 1;
     const size_t low = t == Q_EXPANDED ? (size_t)sub / 2 * 4 * QL : t == DT_Q4_K ? 512 : t == DT_Q6_K ? 1024
@@ -239,7 +256,7 @@ struct q_expanded {
 
 #define Q_TYPES(X)                                                                                           \
     X(Q4_0) X(Q4_1) X(Q5_0) X(Q5_1) X(Q8_0) X(Q2_K) X(Q3_K) X(Q4_K) X(Q5_K) X(Q6_K) X(IQ4_NL) X(IQ4_XS) \
-    X(MXFP4)
+    X(MXFP4) X(TQ1_0) X(TQ2_0)
 #define Q_EXPAND_FN(T)                                                                                       \
     static __attribute__((noinline)) void expand_##T(struct q_expanded *e, const char *group, size_t k,      \
                                                      size_t part)                                            \
@@ -311,12 +328,16 @@ INLINE struct q_ahead q_ahead(const enum dtype t, const char *group, size_t part
         }                                                                                                    \
     }
 #define Q_FAST(X, R) X(Q4_0, R) X(Q5_0, R) X(Q8_0, R) X(Q4_K, R) X(Q5_K, R) X(Q6_K, R) X(MXFP4, R)
+#define Q_ONE_ROW(X) X(TQ1_0, 1) X(TQ2_0, 1)               /* types that are fast with one row */
 #define Q_FUSED_AT(T, R) [DT_##T - DT_Q4_0][R] = fused_##T##_##R,
 #define Q_FUSED_ROW(R) Q_FAST(Q_FUSED_FN, R)
 #define Q_FUSED_ROW_AT(R) Q_FAST(Q_FUSED_AT, R)
 Q_FUSED_SHAPES(Q_FUSED_ROW)
+Q_ONE_ROW(Q_FUSED_FN)
 static void (*const fused[DT_END - DT_Q4_0][Q_ROWS + 1])(float *, const char *, size_t, const char *,
-                                                                size_t) = { Q_FUSED_SHAPES(Q_FUSED_ROW_AT) };
+                                                         size_t) = {
+    Q_FUSED_SHAPES(Q_FUSED_ROW_AT) Q_ONE_ROW(Q_FUSED_AT)
+};
 
 /* The accumulators of one panel, [m][PANEL], for m <= Q_LOT rows. */
 static void q_panel(float *acc, const char *x, size_t row_bytes, size_t m, const struct mat *w, size_t p)

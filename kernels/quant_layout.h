@@ -10,7 +10,8 @@
  *            which hold 16 fields of 6 bits (q_field): 16 scales, or 8 scales and 8 minima. IQ4_XS: a 16-bit
  *            word with the high bits, then a 32-bit word with the low bits, as the file has them
  *   high     the bits above the low ones
- *   low      the low 4 bits, of Q2_K and Q3_K the low 2 bits, of Q8_0 all 8 bits
+ *   low      the low 4 bits, of Q2_K and Q3_K the low 2 bits, of Q8_0 all 8 bits; of TQ2_0 the 2 bits, of
+ *            TQ1_0 bytes of five digits of base 3, the last four of four
  *
  * high and low are 32-bit words: four bytes b0 .. b3 of the file become (b0, b2, b1, b3), so the two halves
  * of a word hold an even and an odd input at the same bit. Word w of all lanes precedes word w + 1.
@@ -36,6 +37,7 @@ static inline __attribute__((always_inline)) struct quant_layout quant_layout(en
     case DT_Q6_K:   return (struct quant_layout){ .scale = 32, .high = 288, .low = 1312 };
     case DT_IQ4_XS: return (struct quant_layout){ .scale = 32, .low = 128 };
     case DT_MXFP4:  return (struct quant_layout){ .low = f / 2 };
+    case DT_TQ1_0: case DT_TQ2_0: return (struct quant_layout){ .low = 32 };
     default:        return (struct quant_layout){ .low = f };        /* Q4_0, Q8_0, IQ4_NL */
     }
 }
@@ -52,5 +54,6 @@ static inline int quant_sub_block(enum dtype t)
 static inline int quant_offset(enum dtype t)
 {
     return t == DT_Q4_0 ? 8 : t == DT_Q5_0 ? 16 : t == DT_Q6_K ? 32 : t == DT_Q3_K ? 4
-         : t == DT_IQ4_NL || t == DT_IQ4_XS ? 127 : t == DT_MXFP4 ? 12 : 0;
+         : t == DT_IQ4_NL || t == DT_IQ4_XS ? 127 : t == DT_MXFP4 ? 12
+         : t == DT_TQ1_0 || t == DT_TQ2_0 ? 1 : 0;
 }

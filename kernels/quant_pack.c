@@ -174,6 +174,12 @@ static inline void move_large(uint8_t *g, enum dtype t, size_t lane, uint8_t *b,
             move(scale + PANEL * s + lane, b + 192 + s, 1, put);
         move(d, b + 208, 2, put);
         return;
+    case DT_TQ1_0: case DT_TQ2_0: {
+        const size_t words = t == DT_TQ1_0 ? 13 : 16;
+        move_words(low, b, words, put);
+        move(d, b + 4 * words, 2, put);
+        return;
+    }
     default:
         assert(t == DT_IQ4_XS);
         move(d, b, 2, put);
@@ -193,6 +199,7 @@ static inline __attribute__((always_inline)) void move_group(uint8_t *g, enum dt
     SMALL(DT_Q4_0) SMALL(DT_Q4_1) SMALL(DT_Q5_0) SMALL(DT_Q5_1) SMALL(DT_Q8_0) SMALL(DT_IQ4_NL)
     SMALL(DT_MXFP4)
     LARGE(DT_Q2_K) LARGE(DT_Q3_K) LARGE(DT_Q4_K) LARGE(DT_Q5_K) LARGE(DT_Q6_K) LARGE(DT_IQ4_XS)
+    LARGE(DT_TQ1_0) LARGE(DT_TQ2_0)
     default: assert(0);
     }
 }
@@ -247,7 +254,7 @@ static void shape_of(enum dtype t, float *deviation, float *second)
         { DT_Q4_0, 4.6f, 0 }, { DT_Q4_1, 4.6f, 7 }, { DT_Q5_0, 9.2f, 0 },   { DT_Q5_1, 9.2f, 15 },
         { DT_Q8_0, 74, 0 },   { DT_Q2_K, 14, 1 },   { DT_Q3_K, 42, 0 },     { DT_Q4_K, 320, 7 },
         { DT_Q5_K, 650, 15 }, { DT_Q6_K, 1360, 0 }, { DT_IQ4_NL, 70, 0 },   { DT_IQ4_XS, 1300, 0 },
-        { DT_MXFP4, 5.9f, 0 } };
+        { DT_MXFP4, 5.9f, 0 }, { DT_TQ1_0, 0.82f, 0 }, { DT_TQ2_0, 1.2f, 0 } };
     *deviation = shapes[t - DT_Q4_0].deviation;
     *second = shapes[t - DT_Q4_0].second;
 }

@@ -11,6 +11,7 @@ import numpy as np
 #         name         arch    hidden  ffn    layers heads kv  head  vocab   tied   freq_base  context  pre
 SHAPES = {"qwen-0.5b": ("qwen2", 896, 4864, 24, 14, 2, 64, 151936, True, 1e6, 32768, "qwen2"),
           "qwen-3b": ("qwen2", 2048, 11008, 36, 16, 2, 128, 151936, True, 1e6, 32768, "qwen2"),
+          "half-3b": ("qwen2", 2048, 11008, 18, 16, 2, 128, 32768, True, 1e6, 32768, "qwen2"),
           "llama-8b": ("llama", 4096, 14336, 32, 32, 8, 128, 128256, False, 5e5, 131072, "llama-bpe"),
           "moe": ("qwen3moe", 2048, 6144, 8, 32, 4, 128, 151936, False, 1e6, 32768, "qwen2"),
           "4b": ("qwen35", 2560, 9216, 8, 16, 4, 256, 62080, True, 1e7, 262144, "qwen35"),
@@ -24,6 +25,9 @@ F32, BF16, Q4_0, Q8_0, Q4_K, Q6_K = 0, 30, 2, 8, 12, 14
 ROUTER = -1                              # F32, random
 BLOCK = {F32: (1, 4), ROUTER: (1, 4), BF16: (1, 2), Q4_0: (32, 18), Q8_0: (32, 34), Q4_K: (256, 144),
          Q6_K: (256, 210)}
+# other types: number, weights and bytes of a block, where its factor is, deviation of its numbers
+OTHER = {"mxfp4": (39, 32, 17, 0, 5.9), "tq1_0": (34, 256, 54, 52, 0.82), "tq2_0": (35, 256, 66, 64, 1.22)}
+BLOCK |= {id: (size, per) for id, size, per, *_ in OTHER.values()}
 PIECE = 1 << 26
 random = np.random.default_rng(1)
 
@@ -47,6 +51,11 @@ def blocks(kind, n, deviation):
         b[:, :2] = half(deviation / 4.61)
     elif kind == Q8_0:
         b[:, :2] = half(deviation / 73.9)
+    elif kind == OTHER["mxfp4"][0]:
+        b[:, 0] = 128 + round(np.log2(deviation / 5.9))
+    elif kind in (id for id, *_ in OTHER.values()):
+        at, unit = next(o[3:] for o in OTHER.values() if o[0] == kind)
+        b[:, at:at + 2] = half(deviation / unit)
     elif kind == Q6_K:                   # all scales 32
         b[:, 192:208], b[:, 208:] = 32, half(deviation / 32 / 18.5)
     elif kind == Q4_K:                   # all scales 32, all minima 60
@@ -56,6 +65,8 @@ def blocks(kind, n, deviation):
 
 
 def choose(mix, name, layer, layers, tied):
+    if mix in OTHER:                     # the head as in a file of Q4_0
+        return Q8_0 if name == "output" or (name == "token_embd" and tied) else OTHER[mix][0]
     if mix != "q4_k_m":
         return {"bf16": BF16, "q8_0": Q8_0, "q4_0": Q8_0 if name == "output" else Q4_0}[mix]
     more = layer < layers // 8 or layer >= 7 * layers // 8 or (layer - layers // 8) % 3 == 2

@@ -11,7 +11,8 @@ static const struct quant_body quant_bodies[] __attribute__((unused)) = {
     { "q5_1", DT_Q5_1, false },     { "q8_0", DT_Q8_0, false },     { "q2_k", DT_Q2_K, false },
     { "q3_k", DT_Q3_K, false },     { "q4_k", DT_Q4_K, false },     { "q5_k", DT_Q5_K, false },
     { "q6_k", DT_Q6_K, false },     { "iq4_nl", DT_IQ4_NL, false }, { "iq4_xs", DT_IQ4_XS, false },
-    { "mxfp4", DT_MXFP4, false },   { "q4_k_m", DT_Q4_K, true },
+    { "mxfp4", DT_MXFP4, false },   { "tq1_0", DT_TQ1_0, false },   { "tq2_0", DT_TQ2_0, false },
+    { "q4_k_m", DT_Q4_K, true },
 };
 enum { QUANT_BODIES = sizeof quant_bodies / sizeof *quant_bodies };
 

@@ -9,7 +9,7 @@ enum { M_MAX = 70, GROUP = 256 };
 
 static const enum dtype types[] = { DT_Q4_0, DT_Q4_1, DT_Q5_0, DT_Q5_1, DT_Q8_0,   DT_Q2_K,
                                     DT_Q3_K, DT_Q4_K, DT_Q5_K, DT_Q6_K, DT_IQ4_NL, DT_IQ4_XS,
-                                    DT_MXFP4 };
+                                    DT_MXFP4, DT_TQ1_0, DT_TQ2_0 };
 enum { TYPES = sizeof types / sizeof *types };
 
 /* ---- the definition ---- */
@@ -80,6 +80,22 @@ static void parts_of_256(struct parts *p, enum dtype t, const uint8_t *b)
     }
 }
 
+/* Types whose weights are whole numbers times a scale, both exact: the numbers are quotients. */
+static void parts_of_others(struct parts *p, enum dtype t, const uint8_t *b)
+{
+    float y[256];
+    const int n = (int)dtype_block(t), sub = 32;
+    p->subs = n / sub;
+    CHECK(quant_decode(y, t, b, (size_t)n));
+    for (int s = 0; s < p->subs; s++)
+        p->scale[s] = half_at(b, t == DT_TQ1_0 ? 52 : 64);
+    for (int e = 0; e < n; e++) {
+        const float q = p->scale[e / sub] ? y[e] / p->scale[e / sub] : 0;
+        p->q[e] = (int)q;
+        CHECK((float)p->q[e] == q);
+    }
+}
+
 /* x as int16, with one scale for each group. */
 static void quantised_x(int16_t *q, float *scale, const float *x, size_t k)
 {
@@ -106,7 +122,7 @@ static float dot(enum dtype t, const uint8_t *row, const int16_t *x, const float
         struct parts p = { 0 };
         if (at % GROUP == 0)
             c = 0;
-        (block == 32 ? parts_of_32 : parts_of_256)(&p, t, row);
+        (t > DT_MXFP4 ? parts_of_others : block == 32 ? parts_of_32 : parts_of_256)(&p, t, row);
         const int sub = (int)block / p.subs;
         for (int s = 0; s < p.subs; s++) {
             int64_t sum = 0, total = 0;
@@ -143,7 +159,7 @@ static void open_problem(struct problem *p, enum dtype t, size_t n, size_t k, st
         p->rows[i] = (uint8_t)rng_next(rng);
     /* factors of about 2^-9: wherever a factor may lie, no 16-bit float is infinite */
     for (size_t b = 0; b < n * p->row_bytes / q->bytes; b++) {
-        static const int at[] = { 0, 2, 80, 82, 108, 208 };
+        static const int at[] = { 0, 2, 52, 64, 80, 82, 108, 208 };
         for (size_t i = 0; i < sizeof at / sizeof *at; i++)
             if ((size_t)at[i] + 1 < q->bytes)
                 p->rows[b * q->bytes + (size_t)at[i] + 1] &= 0x9b;

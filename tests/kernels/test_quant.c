@@ -25,6 +25,8 @@ static const struct { enum dtype type; uint64_t hash; } expected[] = {
     { DT_IQ4_NL, 0xb20febe617b963e7u },
     { DT_IQ4_XS, 0x8c6a91ac7fcacd92u },
     { DT_MXFP4, 0xf02701e3e7cb9777u },
+    { DT_TQ1_0, 0x924553eef1312198u },
+    { DT_TQ2_0, 0x325d31277e2dd186u },
 };
 
 /* Random bytes; the highest bit of the exponent of each factor is cleared, so that factors are finite. */
@@ -33,6 +35,7 @@ static void make_blocks(const struct quant_type *q)
     static const struct { enum dtype type; int at[2]; } factors[] = {
         { DT_Q4_1, { 0, 2 } }, { DT_Q5_1, { 0, 2 } }, { DT_Q2_K, { 80, 82 } }, { DT_Q3_K, { 108, 108 } },
         { DT_Q4_K, { 0, 2 } }, { DT_Q5_K, { 0, 2 } }, { DT_Q6_K, { 208, 208 } },
+        { DT_TQ1_0, { 52, 52 } }, { DT_TQ2_0, { 64, 64 } },
         { DT_MXFP4, { -1, -1 } },            /* the byte itself */
     };
     uint64_t s = 1;
