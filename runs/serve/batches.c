@@ -136,6 +136,7 @@ static int submit_file(struct server *sv, const struct record *b, struct err *e)
         return err_set(e, ERR_INPUT, "%zu lines, at most %d are allowed", lines, BATCH_LINES_MAX);
     o.batch = path;
     o.name = b->id;
+    o.keep = true;                       /* its jobs, if a server ended before it wrote the record */
     o.priority = 0;
     o.held = bell_held(&sv->bell);
     int rc = server_connect(sv, &s, e) || batch_open(&batch, &o, e) || batch_submit(&batch, s, e) ? -1 : 0;

@@ -214,17 +214,14 @@ static int waiting_text(struct waiting *w, size_t i, const struct job *job, char
 static unsigned waiting_failed(struct waiting *w, const struct job_list *jobs, char *message,
                                size_t size)
 {
-    char why[600];
     if (jobs->n < w->n)
         return snprintf(message, size, "%s was removed", w->id), MHD_HTTP_NOT_FOUND;
     for (size_t i = 0; i < jobs->n; i++) {
         const struct job *j = &jobs->v[i];
         if (j->state == JOB_FAILED || j->state == JOB_CANCELLED)
             return snprintf(message, size, "%s: %s", w->id, j->error ? j->error : "it was cancelled"),
-                   MHD_HTTP_INTERNAL_SERVER_ERROR;
-        if (j->state == JOB_QUEUED && server_refuses(w->sv, j->id, why, sizeof why))
-            return server_cancel(w->sv, w->ids, w->n),           /* it would wait for ever, with a key too */
-                   snprintf(message, size, "%s: %s", w->id, why), MHD_HTTP_BAD_REQUEST;
+                   j->state == JOB_CANCELLED && j->error ? MHD_HTTP_BAD_REQUEST   /* the worker refused it */
+                                                         : MHD_HTTP_INTERNAL_SERVER_ERROR;
     }
     w->settled = w->sv->phase == SERVE_STOPPING;
     if (w->settled)

@@ -327,6 +327,23 @@ static int read_options(struct options *o, struct words *w, struct call *c, cons
     return options_parse(o, (int)w->n, w->v, e);
 }
 
+/* The command line's words for a mistake name options; a body has fields. */
+static void name_fields(char *message, const char *verb)
+{
+    char name[40];
+    for (char *at = message; (at = strstr(at, "--"));) {
+        const size_t n = MIN(strspn(at + 2, "abcdefghijklmnopqrstuvwxyz-"), sizeof name - 1);
+        snprintf(name, sizeof name, "%.*s", (int)n, at + 2);
+        if (options_edit_takes(options_verb(verb), name) == FIELD_REFUSED) {
+            at += 2 + n;
+            continue;
+        }
+        memmove(at, at + 2, strlen(at + 2) + 1);
+        for (char *end = at + n; at < end; at++)
+            *at = *at == '-' ? '_' : *at;
+    }
+}
+
 static int edit(struct call *c, const struct options *o, struct job *job, int64_t *id, struct err *e)
 {
     struct edit d = { .o = o, .job = job };
@@ -357,8 +374,10 @@ static enum MHD_Result answer_edit(struct call *c, const char *verb)
     }
     words_free(&w);
     job_list_free(&jobs);
-    if (bad)
+    if (bad) {
+        name_fields(e.msg, verb);
         return answer_err(c, &e);
+    }
     server_tell(c->sv, id);
     bell_ring(&c->sv->bell);
     snprintf(c->id, sizeof c->id, "%" PRId64, id);

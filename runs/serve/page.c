@@ -33,18 +33,24 @@ static const char style[] =
     "@media(max-width:40rem){thead{position:absolute;left:-99rem}tr{display:block;padding:.4rem 0;"
     "border-bottom:1px solid var(--line)}td{display:inline-block;border:0}}";
 
+/* A text is followed while its page is seen: a browser has six connections for all of its tabs. */
 static const char script[] =
-    "const live=document.getElementById('live'),out=document.getElementById('out');\n"
+    "const live=document.getElementById('live'),out=document.getElementById('out');let seen=0,stop=null;\n"
     "async function show(){if(document.hidden||live.contains(document.activeElement))return;"
     "const r=await fetch(location.pathname+'?live=1');if(!r.ok)return;"
     "const d=new DOMParser().parseFromString(await r.text(),'text/html').getElementById('live');"
     "if(d)live.replaceChildren(...d.childNodes)}\n"
-    "setInterval(()=>show().catch(()=>{}),2000);\n"
-    "async function follow(){const r=await fetch('/v1'+location.pathname+'/text?follow=1');if(!r.ok)return;"
-    "out.textContent='';const d=new TextDecoder(),s=r.body.getReader();for(;;){const x=await s.read();"
-    "if(x.done)break;const end=out.scrollTop+out.clientHeight>out.scrollHeight-40;"
-    "out.append(d.decode(x.value,{stream:true}));if(end)out.scrollTop=out.scrollHeight}}\n"
-    "if(out&&out.dataset.grows)follow().catch(()=>{});";
+    "async function follow(){if(!out||!out.dataset.grows||document.hidden||stop)return;"
+    "stop=new AbortController();try{let skip=seen;"
+    "const r=await fetch('/v1'+location.pathname+'/text?follow=1',{signal:stop.signal});if(!r.ok)return;"
+    "const d=new TextDecoder(),s=r.body.getReader();for(;;){const x=await s.read();"
+    "if(x.done){delete out.dataset.grows;break}const t=d.decode(x.value,{stream:true}),n=t.slice(skip);"
+    "skip=Math.max(0,skip-t.length);if(!n)continue;if(!seen)out.textContent='';"
+    "const end=out.scrollTop+out.clientHeight>out.scrollHeight-40;"
+    "out.append(n);seen+=n.length;if(end)out.scrollTop=out.scrollHeight}}finally{stop=null}}\n"
+    "const tick=()=>{for(const f of[show,follow])f().catch(()=>{})};setInterval(tick,2000);tick();\n"
+    "document.addEventListener('visibilitychange',()=>{if(!document.hidden)tick();"
+    "else if(stop)stop.abort()});";
 
 /* ---- the frame of a page ---- */
 
@@ -196,9 +202,9 @@ enum MHD_Result answer_page(struct call *c)
     struct job_list jobs = {0};
     struct store_counts n = {0};
     struct page p;
-    pthread_mutex_lock(&sv->reading);
-    int rc = read_queue(sv->reader, &jobs, &n, &e);
-    pthread_mutex_unlock(&sv->reading);
+    struct store *s = NULL;
+    int rc = server_connect(sv, &s, &e) || read_queue(s, &jobs, &n, &e);
+    store_close(s);
     if (rc)
         return answer_err(c, &e);
     rc = page_open(&p, c, "longhand");
@@ -246,9 +252,9 @@ static int put_job(struct server *sv, struct page *p, const struct job *j, struc
     put_actions(f, j, "job");
     page_format(f, "<a href=\"/jobs/@0/report\">report</a> <a href=\"/v1/jobs/@0/text\">text</a></div>\n",
                 (double)j->id, (double)j->id);
-    pthread_mutex_lock(&sv->reading);
-    int rc = j->batch ? server_book(sv->reader, j->batch, ROWS_MAX, &book, NULL, e) : 0;
-    pthread_mutex_unlock(&sv->reading);
+    struct store *s = NULL;
+    int rc = j->batch && (server_connect(sv, &s, e) || server_book(s, j->batch, ROWS_MAX, &book, NULL, e));
+    store_close(s);
     if (rc == 0 && book.n > 1)
         put_table(f, &book, "Chapters and other texts of this name");
     job_list_free(&book);

@@ -18,7 +18,7 @@ static const double COMMIT_SECONDS = 0.2;        /* between events of a stream *
 
 /* ---- the worker ---- */
 
-/* A job has ended or is left. One that this worker can never hold would wait for ever. */
+/* A job has ended or is left. */
 static void job_ended(void *ctx, int64_t id, const struct job *job, size_t wanted,
                       const struct work_result *r)
 {
@@ -27,14 +27,18 @@ static void job_ended(void *ctx, int64_t id, const struct job *job, size_t wante
     (void)wanted;
     if (r->end != WORK_DONE && r->end != WORK_LOST && !sv->o->quiet)
         fprintf(stderr, "%sjob %" PRId64 ": %s\n", log_time(), id, r->why.msg);
-    if (r->end == WORK_REFUSED) {
-        pthread_mutex_lock(&sv->news.lock);
-        const size_t i = sv->n_refusals++ % REFUSALS;
-        sv->refusal[i].job = id;
-        snprintf(sv->refusal[i].why, sizeof sv->refusal[i].why, "%.599s", r->why.msg);
-        pthread_mutex_unlock(&sv->news.lock);
-    }
     server_tell(sv, id);
+}
+
+/* A request that this worker can never hold would wait for ever. */
+static bool refuse(void *ctx, int64_t id, const char *why)
+{
+    struct server *sv = ctx;
+    struct err ignored;
+    pthread_mutex_lock(&sv->writing);
+    const int rc = store_request_refuse(sv->writer, id, why, &ignored);
+    pthread_mutex_unlock(&sv->writing);
+    return rc == 1;
 }
 
 static void take_metrics(void *ctx, char *text)
@@ -58,7 +62,7 @@ static int work(struct server *sv, size_t parallel, struct err *e)
         .how = { .state_if_stopped = JOB_QUEUED, .accept_change = o->accept_change },
         .parallel = parallel, .only_model = w->engine.path, .bell = &sv->bell,
         .max_attempts = (int)o->max_attempts, .watch = true, .preempts = true,
-        .take_metrics = take_metrics, .ended = job_ended, .ctx = sv,
+        .take_metrics = take_metrics, .ended = job_ended, .refuse = refuse, .ctx = sv,
     };
     sv->phase = SERVE_READY;
     return schedule_queue(w, &how, e);

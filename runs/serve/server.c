@@ -46,19 +46,6 @@ void news_wait(struct server *sv, const int64_t *ids, size_t n, uint64_t seen, d
     pthread_mutex_unlock(&sv->news.lock);
 }
 
-bool server_refuses(struct server *sv, int64_t job, char *why, size_t size)
-{
-    bool found = false;
-    pthread_mutex_lock(&sv->news.lock);
-    for (size_t i = 0; i < REFUSALS && !found; i++)
-        if (sv->refusal[i].job == job) {
-            found = true;
-            snprintf(why, size, "%s", sv->refusal[i].why);
-        }
-    pthread_mutex_unlock(&sv->news.lock);
-    return found;
-}
-
 /* ---- the store ---- */
 
 int server_jobs(struct server *sv, const int64_t *ids, size_t n, struct job_list *jobs, struct err *e)

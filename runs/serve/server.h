@@ -13,7 +13,7 @@ struct route;
 
 enum phase { SERVE_LOADING, SERVE_READY, SERVE_STOPPING };
 /* Requests have the highest priority, before every batch. */
-enum { NEWS = 256, REFUSALS = 16, READERS = 8, STORE_NAME_BYTES = 9, SERVE_PRIORITY = 1000000 };
+enum { NEWS = 256, READERS = 8, STORE_NAME_BYTES = 9, SERVE_PRIORITY = 1000000 };
 
 /* Commits change jobs: one count for the jobs of each remainder. */
 struct news { pthread_mutex_t lock; pthread_cond_t cond; uint64_t of[NEWS]; };
@@ -31,9 +31,7 @@ struct server {
     atomic_size_t bodies;                /* bytes of memory for the bodies of all requests */
     struct bell bell;
     struct news news;
-    /* under news.lock */
-    struct { int64_t job; char why[600]; } refusal[REFUSALS]; size_t n_refusals;
-    char *metrics;                       /* the figures of the worker; NULL: none yet */
+    char *metrics;                       /* under news.lock: the figures of the worker; NULL: none yet */
     pthread_mutex_t reading; struct store *reader; struct shared_reader texts[READERS];
     pthread_mutex_t writing; struct store *writer;
     /* requests that wait for `writing`, whose holder stores all of them in one transaction (completions.c) */
@@ -68,5 +66,3 @@ void server_tell(void *server, int64_t job);
 uint64_t news_count(struct server *sv, const int64_t *ids, size_t n);
 /* Wait until that number is another one, for at most so many seconds. */
 void news_wait(struct server *sv, const int64_t *ids, size_t n, uint64_t seen, double seconds);
-/* Why the worker can never write this job, copied to why[size]; false: it does not refuse it. */
-bool server_refuses(struct server *sv, int64_t job, char *why, size_t size);

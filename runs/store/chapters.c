@@ -218,8 +218,8 @@ int chapters_refuse(struct store *s, const int64_t *ids, size_t n, struct err *e
         return 0;
     return err_set(e, ERR_INPUT,
                    "%zu %s for these jobs (job %" PRId64 " for job %" PRId64 "); nothing was removed. "
-                   "--force removes them all the same, and the waiting ones never begin", waiting,
-                   plural(waiting, "chapter waits", "chapters wait"), first, of);
+                   "Cancel %s first", waiting, plural(waiting, "chapter waits", "chapters wait"), first, of,
+                   plural(waiting, "it", "them"));
 }
 
 /* ---- chapters that are written again ---- */

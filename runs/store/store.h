@@ -213,6 +213,8 @@ int store_submit_requests(struct store *s, struct request_submit *const *v, size
 /* Cancel those of n jobs that are requests, as store_cancel; a job that store_extend has taken over is none.
  * removes: remove them too, but not one that a waiting chapter continues. */
 int store_requests_end(struct store *s, const int64_t *ids, size_t n, bool removes, struct err *e);
+/* Cancel a request that its server can never write: `why` is its error. 1; 0: the job is no request; -1. */
+int store_request_refuse(struct store *s, int64_t job, const char *why, struct err *e);
 /* Remove the jobs of requests that nobody will ask for any more: cancelled ones, those with a key that have
  * ended `keep` seconds ago, and those without a key whose server has ended; none that a waiting chapter
  * continues. */
@@ -253,7 +255,7 @@ struct job {
                                           * attempts, equal to the counters "tokens" and "seconds" */
     const char *opening;                 /* the first characters of the prompt */
     const char *finish_reason, *stop_reason;   /* length, stop, repetition; NULL while unfinished */
-    const char *error;                   /* of a failed job; else NULL */
+    const char *error;                   /* of a failed job, or of a request that was refused; else NULL */
     bool has_sha; uint8_t sha[SHA256_BYTES];     /* SHA-256 of the text of a job that is done */
     int64_t parent; size_t parent_at;    /* fork: the parent job and the token; 0: not a fork */
     /* wall clock, seconds since 1970, for people only; 0: not yet */

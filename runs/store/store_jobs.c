@@ -606,9 +606,9 @@ static int refuse_running(struct store *s, const int64_t *ids, size_t n, struct 
         return rc;
     return err_set(e, ERR_INPUT,
                    "%zu of %zu %s (the first is job %" PRId64 ") %s being written; nothing was removed. "
-                   "Pause or cancel %s first, or --force removes %s, too",
+                   "Pause or cancel %s first",
                    running, n, plural(n, "job", "jobs"), first, plural(running, "is", "are"),
-                   plural(running, "it", "them"), plural(running, "it", "them"));
+                   plural(running, "it", "them"));
 }
 
 /* Run `sql` on each job ?1, at the time ?2. It changes only jobs in the right state. `event` names what

@@ -145,6 +145,20 @@ int store_requests_end(struct store *s, const int64_t *ids, size_t n, bool remov
     return db_end(s, rc, e);
 }
 
+int store_request_refuse(struct store *s, int64_t job, const char *why, struct err *e)
+{
+    if (db_begin(s, e))
+        return -1;
+    int rc = requests_cancel(s, &job, 1, e) ||
+                     db_run(s, e, "UPDATE job SET error = ?2 WHERE id IN (SELECT job FROM request WHERE "
+                            "job = ?1) AND state = 'cancelled'", "it", job, why)
+                 ? -1
+                 : 0;
+    const bool refused = db_changes(s) == 1;
+    rc = db_end(s, rc, e);
+    return rc ? rc : refused;
+}
+
 #define OVER \
     "SELECT r.job FROM request r JOIN job j ON j.id = r.job WHERE (j.state = 'cancelled' OR (j.state IN " \
     "('done', 'failed') AND CASE WHEN r.key IS NULL THEN NOT EXISTS (SELECT 1 FROM worker v WHERE " \

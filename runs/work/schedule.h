@@ -51,6 +51,9 @@ struct schedule_options {
      * is its row before; NULL: the row could not be read. `wanted`: the length that the text was to have. */
     void (*begins)(void *ctx, const struct job *job);
     void (*ended)(void *ctx, int64_t id, const struct job *job, size_t wanted, const struct work_result *r);
+    /* Called before `ended` for a job that this worker can never hold, which is queued again. true: it is not
+     * queued any more. false, or NULL: it stays, and this worker skips it from now on. */
+    bool (*refuse)(void *ctx, int64_t id, const char *why);
     void *ctx;
 };
 

@@ -211,8 +211,11 @@ int cmd_change(const struct options *o, struct err *e)
         rc = model_from_options(&model, o, s, &jobs, e);
     if (rc == 0 && model.given)
         rc = store_model_move(s, ids, jobs.n, &model.place, e);
-    if (rc == 0 && jobs.n)
+    if (rc == 0 && jobs.n) {
         rc = (o->force ? store_remove : verbs[k].change)(s, ids, jobs.n, &changed, e);
+        if (rc && e->code == ERR_INPUT && verbs[k].verb == VERB_REMOVE)
+            strncat(e->msg, ", or --force removes all of them", sizeof e->msg - strlen(e->msg) - 1);
+    }
     if (rc && e->system == ENOSPC && verbs[k].verb == VERB_REMOVE)
         rc = explain_full(s, ids, jobs.n, e);
     if (rc == 0 && changed)

@@ -604,18 +604,18 @@ def edits(job):
                               ("extend", {"tokens": 5, "append-file=/etc/passwd": 1}, "unknown"),
                               ("extend", {"tokens": 5, "ban_phrases_file": "/etc/passwd"}, "unknown"),
                               ("extend", {"tokens": 5, "model": MODEL}, "unknown"),
-                              ("extend", {}, "--tokens is missing"),
-                              ("extend", {"tokens": 5, "temperature": "x"}, "--temperature"),
+                              ("extend", {}, "tokens is missing"),
+                              ("extend", {"tokens": 5, "temperature": "x"}, "temperature"),
                               ("extend", {"tokens": 5, "stop": {"a": 1}}, "allowed is"),
                               ("extend", {"tokens": 5, "stop": [["a"]]}, "allowed is"),
                               ("extend", {"tokens": 5, "name": True}, "true is for"),
                               ("extend", {"tokens": 5, "replace": 1}, "true or false"),
-                              ("fork", {"seed": 1}, "--at TOKEN or --at-text"),
+                              ("fork", {"seed": 1}, "at TOKEN or at_text"),
                               ("fork", {"at": 999}, "999"), ("fork", {"at": 1, "db": "x"}, "unknown"),
                               ("fork", [1], "object")):
         status, a = post(body, f"/v1/jobs/{job}/{verb}")
         result(f"{verb}_with_{json.dumps(body)}_is_400".replace(" ", ""), status == 400 and
-               words in a["error"]["message"], a)
+               words in a["error"]["message"] and "--" not in a["error"]["message"], a)
     status, a = post({"tokens": 5}, "/v1/jobs/99999/extend")
     result("extend_of_no_job_is_404", status == 404, a)
 
@@ -672,6 +672,9 @@ def jobs():
     result("delete", status == 200 and gone == 404, (status, got, gone))
     long = cli("submit", "-m", MODEL, "-p", OPENING, "-n", "50000", "-s", "5", "--ignore-eos").strip()
     r = follow(long)
+    status, _, got = ask("DELETE", f"/v1/jobs/{long}")
+    result("a_written_job_is_not_deleted", status == 409 and b"being written" in got and b"--" not in got,
+           got)
     ask("POST", f"/v1/jobs/{long}/pause")
     status, _, got = ask("DELETE", f"/v1/jobs/{long}")
     result("a_followed_text_is_cut_off_when_it_is_removed", status == 200 and is_cut(r), got)
@@ -796,6 +799,56 @@ def pages():
     for path in "/jobs/99999", "/jobs/x", "/jobs/99999/report":
         status, _, got = ask("GET", path)
         result(f"get_{path}_is_404", status == 404, got)
+
+
+def rows():
+    """A page of a store with many jobs: other readers do not wait for it."""
+    cli("submit", "-q", "-m", MODEL, "-p", OPENING, "-n", "2")
+    with sqlite3.connect(os.environ["LONGHAND_DB"]) as db:
+        names = [r[1] for r in db.execute("PRAGMA table_info(job)") if r[1] != "id"]
+        own = ", ".join({"state": "'paused'", "worker": "NULL"}.get(x, x) for x in names)
+        db.execute(f"""WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < 400000)
+                   INSERT INTO job ({', '.join(names)}) SELECT {own} FROM job, n WHERE id = 1""")
+
+    def seconds(path):
+        since = time.perf_counter()
+        assert ask("GET", path)[0] == 200
+        return time.perf_counter() - since
+    seconds("/")
+    page, others = [], []
+    for _ in range(5):
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            one = pool.submit(seconds, "/")
+            time.sleep(0.03)
+            others.append(seconds("/v1/jobs/1/text"))
+            page.append(one.result())
+    print(f"    a page of 400,000 jobs: {min(page):.3f} s; a text meanwhile: {min(others):.3f} s")
+    result("a_long_queue_does_not_block_readers", min(others) < min(page) / 2, (others, page))
+
+
+def memory():
+    """With --max-memory 150M --parallel 1: accepted texts that the worker can never hold."""
+    body = {"prompt": OPENING, "max_tokens": 20000, "ignore_eos": True}
+    first = sent(body)
+    until(lambda: any(j["tokens"] for j in listed().values()))
+    with concurrent.futures.ThreadPoolExecutor(40) as pool:
+        waiting = [pool.submit(post, dict(body, max_tokens=5, seed=i), headers={"Idempotency-Key": f"k{i}"})
+                   for i in range(40)]
+        until(lambda: sum(j["state"] == "queued" for j in listed().values()) == 40)
+        with sqlite3.connect(os.environ["LONGHAND_DB"]) as db:   # as if other processes had taken the memory
+            db.execute("UPDATE job SET wanted = 100000 WHERE state = 'queued'")
+        first.close()
+        got = [w.result() for w in concurrent.futures.wait(waiting, 60).done]
+        result("every_text_beyond_memory_is_400", len(got) == 40 and
+               all(status == 400 and "of memory" in a["error"]["message"] for status, a in got), got[:2])
+        cli("cancel", "-q", "--all")     # whoever waits still
+    result("no_text_beyond_memory_stays", {j["state"] for j in listed().values()} == {"cancelled"}, listed())
+    with sqlite3.connect(os.environ["LONGHAND_DB"]) as db:
+        db.execute("UPDATE job SET wanted = 5")
+    status, a = post(dict(body, max_tokens=5, seed=7), headers={"Idempotency-Key": "k7"})
+    result("a_text_that_was_refused_is_written_when_it_fits", status == 200, a)
+    status, a = post(dict(body, max_tokens=100000))
+    result("a_text_that_never_fits_is_refused_at_once", status == 400, a)
 
 
 def upload(data, purpose="batch", name="in.jsonl", key='name="file"'):
@@ -956,5 +1009,5 @@ for part in PART.split(","):
     {"texts": texts, "chat": chat, "refusals": refusals, "leave": clients_that_leave, "fuzz": fuzz,
      "many": many, "keys": keys, "jobs": jobs, "pages": pages, "batches": batches, "first": first,
      "crowd": crowd, "forget": forget, "kills": kills, "speed": speed,
-     "package": package, "named": named, "stops": stops}[part]()
+     "memory": memory, "rows": rows, "package": package, "named": named, "stops": stops}[part]()
     print(f"    {part}: {time.time() - since:.1f} s")

@@ -115,6 +115,9 @@ ask GET /v1/none | grep -q '^401'; result an_unknown_route_needs_the_key $? ""
 ! grep -rq 'secret-ke' "$TMP/log" "$TMP/listens" "$LONGHAND_DB"; result no_log_has_the_key $? ""
 stop
 
+export LONGHAND_DB=$TMP/memory.db; start --parallel 1 --max-memory 150M; asks memory; stop
+export LONGHAND_DB=$TMP/rows.db; start; asks rows; stop
+export LONGHAND_DB=$TMP/longhand.db
 start --parallel 1 --max-connections 1; asks first; asks crowd; stop
 export LONGHAND_MODEL=$MODEL; model='' start; SERVER=$server asks named,stops; stop; unset LONGHAND_MODEL
 

@@ -52,7 +52,11 @@ class Browser:
             preexec_fn=ends, close_fds=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         os.close(to_read)
         os.close(from_write)
-        self.rest, self.n, self.faults, self.session = b"", 0, [], None
+        self.rest, self.n, self.faults = b"", 0, []
+        self.tab()
+
+    def tab(self):
+        self.session = None
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in "Page", "Runtime", "Log":
@@ -98,6 +102,35 @@ class Browser:
         return base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"])
 
 
+def tabs(b, job):
+    """A browser has six connections for all tabs. One that is not seen leaves its connection to others."""
+    first, size, good = b.session, "document.getElementById('out').textContent.length", True
+    hide = ("Object.defineProperty(document, 'hidden', {value: %s, configurable: true}); "
+            "document.dispatchEvent(new Event('visibilitychange'))")
+    b.value(hide % "true")
+    for _ in range(7):
+        b.tab()
+        try:
+            b.open(f"/jobs/{job}")
+            before = b.value(size) or 0
+            good = good and until(lambda: (b.value(size) or 0) > before, 20)
+        except AssertionError:
+            good = False
+        b.value(hide % "true")
+    result("a_seventh_tab_works", good)
+    b.session = first
+    before = b.value(size)
+    time.sleep(1)
+    result("a_tab_that_is_not_seen_rests", b.value(size) == before)
+    b.value(hide % "false")
+    want = "fetch('/v1' + location.pathname + '/text').then(r => r.text()).then(t => window.want = t)"
+    grown = until(lambda: b.value(size) > before)
+    b.value(want)
+    until(lambda: b.value("window.want"))
+    result("a_tab_that_is_seen_again_goes_on", grown and until(lambda: b.value(
+        "document.getElementById('out').textContent.startsWith(want)"), 10))
+
+
 def page_of(b, job):
     """A running text: it grows, stays text, and can be paused."""
     b.open(f"/jobs/{job}")
@@ -108,6 +141,7 @@ def page_of(b, job):
     result("hostile_text_stays_text", shown.startswith(HOSTILE) and b.value(UNHARMED), shown[:200])
     result("its_book_is_listed", b.value("[...document.querySelectorAll('#live a')].some(a => "
                                          f"a.textContent == '{job}')"))
+    tabs(b, job)
     time.sleep(2.5)                      # the live part was fetched anew
     b.value(f"document.querySelector('#live [aria-label=\"pause job {job}\"]').click()")
     result("pause_works", until(lambda: jobs()[job]["state"] == "paused"), jobs()[job])
