@@ -19,7 +19,7 @@ static void real_or_null(struct json_writer *w, const char *key, double x)
     jw_real(w, key, x > 0 ? x : NAN);
 }
 
-void put_job_json(struct json_writer *w, const struct job *j, const char *db)
+static void put_job_json(struct json_writer *w, const struct job *j, const char *db)
 {
     char seed[24];
     snprintf(seed, sizeof seed, "%" PRIu64, j->seed);
@@ -64,6 +64,15 @@ void put_job_json(struct json_writer *w, const struct job *j, const char *db)
     real_or_null(w, "no_progress_seconds", j->stalled);
     if (db)
         jw_text(w, "db", db);
+}
+
+void put_jobs_json(struct json_writer *w, const struct job_list *jobs, const char *db)
+{
+    for (size_t i = 0; i < jobs->n; i++) {
+        put_job_json(w, &jobs->v[i], db);
+        jw_bool(w, "ran_alone", !jobs->v[i].shared);
+        jw_close(w, '}');
+    }
 }
 
 size_t job_snapshot_tokens(struct store *s, int64_t job)

@@ -7,8 +7,8 @@
 double job_speed(const struct job *j);
 /* The tokens of the newest snapshot of a job; 0: none. */
 size_t job_snapshot_tokens(struct store *s, int64_t job);
-/* Writes the members of a job and leaves the object open. db: the path of its database, or NULL. */
-void put_job_json(struct json_writer *w, const struct job *j, const char *db);
+/* Writes the jobs of a list. db: the path of their database, or NULL. */
+void put_jobs_json(struct json_writer *w, const struct job_list *jobs, const char *db);
 /* Writes everything about a job, as an object. */
 int  put_shown_json(struct json_writer *w, struct store *s, const struct job *j, struct err *e);
 /* Adds the jobs of a list to counts, as store_counts has them of a whole store. */

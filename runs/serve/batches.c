@@ -273,8 +273,9 @@ static bool is_over(struct server *sv, const struct record *b, struct store_coun
             !n->jobs[JOB_PAUSED]);
 }
 
-static bool put_batch(struct json_writer *w, struct call *c, const char *id)
+static bool put_batch(struct call *c, const char *id)
 {
+    struct json_writer *w = &c->w;
     struct record b;
     struct store_counts n;
     if (!read_record(c->sv, &b, id))
@@ -305,55 +306,53 @@ static bool put_batch(struct json_writer *w, struct call *c, const char *id)
     return true;
 }
 
-enum MHD_Result answer_batch(struct call *c) { return answer_one(c, "batch", put_batch); }
-enum MHD_Result answer_batches(struct call *c) { return answer_list(c, BATCH_PREFIX, put_batch); }
+int answer_batch(struct call *c, struct err *e) { return answer_one(c, "batch", put_batch, e); }
+int answer_batches(struct call *c, struct err *e) { return answer_list(c, BATCH_PREFIX, put_batch, e); }
 
-enum MHD_Result answer_new_batch(struct call *c)
+int answer_new_batch(struct call *c, struct err *e)
 {
     struct record b = { .created = wall_seconds() };
     struct json root, v;
-    struct err e = {0};
+    struct err ignored;
     char path[PATH_BYTES];
-    if (call_object(c, &root, &e))
-        return answer_err(c, &e);
+    if (call_object(c, &root, e))
+        return -1;
     text_of(b.input, sizeof b.input, &root, "input_file_id");
     text_of(b.endpoint, sizeof b.endpoint, &root, "endpoint");
     text_of(b.window, sizeof b.window, &root, "completion_window");
-    if (js_get(&root, "metadata", &v, &e) == 1 && js_kind(&v) == JS_OBJECT)
+    if (js_get(&root, "metadata", &v, &ignored) == 1 && js_kind(&v) == JS_OBJECT)
         b.metadata = v;
     if (c->n_body > BATCH_BYTES_MAX)
-        return answer_error(c, MHD_HTTP_BAD_REQUEST, "body: %zu bytes, at most %d are allowed", c->n_body,
-                            BATCH_BYTES_MAX);
+        return err_set(e, ERR_INPUT, "body: %zu bytes, at most %d are allowed", c->n_body, BATCH_BYTES_MAX);
     if (strcmp(b.endpoint, "/v1/completions") && strcmp(b.endpoint, "/v1/chat/completions"))
-        return answer_error(c, MHD_HTTP_BAD_REQUEST, "body.endpoint: /v1/completions and "
-                            "/v1/chat/completions are allowed");
-    if (!id_is(b.input, FILE_PREFIX, "") || file_path(path, c->sv, b.input, "", &e) || access(path, R_OK))
-        return answer_error(c, MHD_HTTP_NOT_FOUND, "body.input_file_id: there is no file %s", b.input);
-    if (new_id(b.id, BATCH_PREFIX) || write_record(c->sv, &b, &e))
-        return answer_err(c, &e);
+        return err_set(e, ERR_INPUT, "body.endpoint: /v1/completions and /v1/chat/completions are allowed");
+    if (!id_is(b.input, FILE_PREFIX, "") || file_path(path, c->sv, b.input, "", &ignored) ||
+        access(path, R_OK))
+        return call_fail(c, e, MHD_HTTP_NOT_FOUND, "body.input_file_id: there is no file %s", b.input);
+    if (new_id(b.id, BATCH_PREFIX) || write_record(c->sv, &b, e))
+        return -1;
     want_check(c->sv);
     snprintf(c->id, sizeof c->id, "%s", b.id);
-    return answer_batch(c);
+    return answer_batch(c, e);
 }
 
-enum MHD_Result answer_cancel_batch(struct call *c)
+int answer_cancel_batch(struct call *c, struct err *e)
 {
     struct server *sv = c->sv;
     struct record b;
     struct store_counts n;
-    struct err e = {0};
     pthread_mutex_lock(&sv->checking);
     const bool found = read_record(sv, &b, c->id),
                open = found && b.state != FAILED && !is_over(sv, &b, &n);
     b.state = CANCELLED;
-    int rc = open ? write_record(sv, &b, &e) : 0;
+    int rc = open ? write_record(sv, &b, e) : 0;
     pthread_mutex_unlock(&sv->checking);
     free(b.text);
     if (found && !open)
-        return answer_error(c, MHD_HTTP_CONFLICT, "%s is over", c->id);
+        return call_fail(c, e, MHD_HTTP_CONFLICT, "%s is over", c->id);
     if (open && rc == 0)
-        rc = cancel_jobs(sv, c->id, &e);
-    return rc ? answer_err(c, &e) : answer_batch(c);
+        rc = cancel_jobs(sv, c->id, e);
+    return rc ? -1 : answer_batch(c, e);
 }
 
 /* ---- results ---- */

@@ -6,10 +6,10 @@
 
 enum { BATCH_LINES_MAX = 50000, BATCH_BYTES_MAX = 65536 };       /* bytes: of a request for a batch */
 
-enum MHD_Result answer_new_batch(struct call *c);
-enum MHD_Result answer_batches(struct call *c);
-enum MHD_Result answer_batch(struct call *c);
-enum MHD_Result answer_cancel_batch(struct call *c);
+answer_fn answer_new_batch;
+answer_fn answer_batches;
+answer_fn answer_batch;
+answer_fn answer_cancel_batch;
 
 /* The thread that checks files; it begins with those that an earlier server left. */
 int  batches_start(struct server *sv, struct err *e);

@@ -33,18 +33,17 @@ static const double LOOK_SECONDS = 1;            /* between looks whether the cl
 
 /* ---- the body ---- */
 
-/* What the body says to the server, not about the text. 0; else the status of the answer. */
-static unsigned read_for_server(struct waiting *w, const struct call *c, struct err *e)
+/* What the body says to the server, not about the text. */
+static int read_for_server(struct waiting *w, struct call *c, struct err *e)
 {
     static const char *const refused[] = { "logprobs", "top_logprobs" };
     struct json body, v, usage;
     size_t n = 1;
     if (call_object(c, &body, e))
-        return MHD_HTTP_BAD_REQUEST;
+        return -1;
     int found = js_get(&body, "model", &v, e);
     if (found == 1 && js_kind(&v) != JS_NULL && !js_is(&v, w->sv->model))
-        return err_set(e, ERR_INPUT, "this server has no such model; it has %s", w->sv->model),
-               MHD_HTTP_NOT_FOUND;
+        return call_fail(c, e, MHD_HTTP_NOT_FOUND, "this server has no such model; it has %s", w->sv->model);
     for (size_t i = 0; i < sizeof refused / sizeof *refused && found >= 0; i++)
         if ((found = js_get(&body, refused[i], &v, e)) == 1 && js_kind(&v) != JS_NULL &&
             js_kind(&v) != JS_FALSE)
@@ -56,7 +55,7 @@ static unsigned read_for_server(struct waiting *w, const struct call *c, struct 
     if (found >= 0 && (found = js_get(&body, "stream_options", &v, e)) == 1 && js_kind(&v) == JS_OBJECT &&
         (found = js_get(&v, "include_usage", &usage, e)) == 1 && js_kind(&usage) != JS_NULL)
         found = js_bool(&usage, &w->usage, e);
-    return found < 0 ? MHD_HTTP_BAD_REQUEST : 0;
+    return found < 0 ? -1 : 0;
 }
 
 /* Opens the jobs of a body; close_body, also after a failure. */
@@ -197,19 +196,6 @@ void drop_waiting(struct call *c)
     free(w);
 }
 
-/* What is new of text i, whose job was read now; free(*text). */
-static int waiting_text(struct waiting *w, size_t i, const struct job *job, char **text, size_t *n,
-                        struct err *e)
-{
-    *text = NULL;
-    *n = 0;
-    FILE *f = memory_file(text, n);
-    int rc = f ? growing_more(w->sv, &w->text[i], job, f, e) : -1;
-    if (!f || (stream_end(f) && rc == 0))
-        rc = err_set(e, ERR_FAILED, "out of memory for a text");
-    return rc;
-}
-
 /* What is wrong with the jobs, so that no answer will come: an HTTP status and a message; 0: nothing. */
 static unsigned waiting_failed(struct waiting *w, const struct job_list *jobs, char *message,
                                size_t size)
@@ -218,10 +204,12 @@ static unsigned waiting_failed(struct waiting *w, const struct job_list *jobs, c
         return snprintf(message, size, "%s was removed", w->id), MHD_HTTP_NOT_FOUND;
     for (size_t i = 0; i < jobs->n; i++) {
         const struct job *j = &jobs->v[i];
-        if (j->state == JOB_FAILED || j->state == JOB_CANCELLED)
-            return snprintf(message, size, "%s: %s", w->id, j->error ? j->error : "it was cancelled"),
-                   j->state == JOB_CANCELLED && j->error ? MHD_HTTP_BAD_REQUEST   /* the worker refused it */
-                                                         : MHD_HTTP_INTERNAL_SERVER_ERROR;
+        if (j->state != JOB_FAILED && j->state != JOB_CANCELLED)
+            continue;
+        snprintf(message, size, "%s: %s", w->id, j->error ? j->error : "it was cancelled");
+        words_for_client(w->sv, message);
+        return j->state == JOB_CANCELLED && j->error ? MHD_HTTP_BAD_REQUEST       /* the worker refused it */
+                                                     : MHD_HTTP_INTERNAL_SERVER_ERROR;
     }
     w->settled = w->sv->phase == SERVE_STOPPING;
     if (w->settled)
@@ -299,7 +287,7 @@ static int put_more(FILE *f, struct waiting *s, const struct job *j, size_t i, s
 {
     char *text;
     size_t n;
-    const int rc = waiting_text(s, i, j, &text, &n, e);
+    const int rc = growing_text(s->sv, &s->text[i], j, &text, &n, e);
     if (rc == 0 && n)
         put_choice_event(f, s, j, i, text, n);
     if (rc == 0 && s->text[i].over && !s->finished[i]) {
@@ -344,13 +332,13 @@ static int put_events(void *ctx, FILE *f)
     return !s->ended;
 }
 
-static enum MHD_Result answer_stream(struct call *c, struct waiting *s)
+static int answer_stream(struct call *c, struct waiting *s)
 {
     enum { BLOCK = 16384 };
     s->flow = (struct flow){ .c = c, .ids = s->ids, .n = s->n, .more = put_events, .ctx = s,
                              .silence = ": the text is being written\n\n", .sent = clock_seconds() };
-    return answer(c, MHD_HTTP_OK, MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, flow_read,
-                                                                    &s->flow, NULL), "text/event-stream");
+    return call_respond(c, MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, flow_read, &s->flow,
+                                                             NULL), "text/event-stream");
 }
 
 /* ---- whole answers ---- */
@@ -360,7 +348,7 @@ static int put_choice(struct json_writer *w, struct waiting *x, const struct job
 {
     char *text;
     size_t n;
-    const int rc = waiting_text(x, index, j, &text, &n, e);
+    const int rc = growing_text(x->sv, &x->text[index], j, &text, &n, e);
     if (rc == 0) {
         jw_open(w, NULL, '{');
         jw_uint(w, "index", index);
@@ -381,23 +369,17 @@ static int put_choice(struct json_writer *w, struct waiting *x, const struct job
     return rc;
 }
 
-static enum MHD_Result answer_done(struct call *c, struct waiting *w, const struct job_list *jobs)
+static int put_answer(struct json_writer *r, struct waiting *w, const struct job_list *jobs, struct err *e)
 {
-    struct reply r;
-    struct err e = {0};
-    if (reply_open(&r))
-        return MHD_NO;
-    put_head(&r.w, w, w->chat ? "chat.completion" : "text_completion", jobs->v->created);
-    jw_open(&r.w, "choices", '[');
-    int rc = 0;
-    for (size_t i = 0; i < jobs->n && rc == 0; i++)
-        rc = put_choice(&r.w, w, &jobs->v[i], i, &e);
-    if (rc)
-        return reply_drop(c, &r, &e);
-    jw_close(&r.w, ']');
-    put_usage(&r.w, jobs);
-    jw_close(&r.w, '}');
-    return reply_send(c, &r, MHD_HTTP_OK);
+    put_head(r, w, w->chat ? "chat.completion" : "text_completion", jobs->v->created);
+    jw_open(r, "choices", '[');
+    for (size_t i = 0; i < jobs->n; i++)
+        if (put_choice(r, w, &jobs->v[i], i, e))
+            return -1;
+    jw_close(r, ']');
+    put_usage(r, jobs);
+    jw_close(r, '}');
+    return 0;
 }
 
 /* ---- waiting ---- */
@@ -411,30 +393,24 @@ static bool all_done(const struct job_list *jobs)
 }
 
 /* Waits until all texts are written, and answers. */
-static enum MHD_Result answer_whole(struct call *c, struct waiting *w)
+static int answer_whole(struct call *c, struct waiting *w, struct err *e)
 {
-    char message[800];
     for (;;) {
+        char message[800];
         const uint64_t seen = news_count(w->sv, w->ids, w->n);
         struct job_list jobs = {0};
-        struct err e = {0};
-        enum MHD_Result rc;
-        unsigned status = 0;
-        const int failed = server_jobs(w->sv, w->ids, w->n, &jobs, &e);
-        const bool done = !failed && jobs.n == w->n && all_done(&jobs);
-        if (!failed && !done)
-            status = waiting_failed(w, &jobs, message, sizeof message);
+        int rc = server_jobs(w->sv, w->ids, w->n, &jobs, e);
+        const bool done = rc == 0 && jobs.n == w->n && all_done(&jobs);
+        const unsigned status = rc == 0 && !done ? waiting_failed(w, &jobs, message, sizeof message) : 0;
         const bool gone = !done && call_is_gone(c);
-        if (done || status || failed || gone) {
-            rc = gone     ? MHD_NO
-                 : failed ? answer_err(c, &e)
-                 : done   ? answer_done(c, w, &jobs)
-                          : answer_error(c, status, "%s", message);
-            w->settled |= done;
-            job_list_free(&jobs);
-            return rc;
-        }
+        if (done)
+            rc = put_answer(&c->w, w, &jobs, e);
+        else if (status)
+            rc = call_fail(c, e, status, "%s", message);
+        w->settled |= done;
         job_list_free(&jobs);
+        if (gone || rc || done)
+            return gone ? CALL_CUT : rc;
         news_wait(w->sv, w->ids, w->n, seen, LOOK_SECONDS);
     }
 }
@@ -448,41 +424,36 @@ static int read_idempotency(struct call *c, const char **key, struct err *e)
                                                  "%d", n, KEY_BYTES_MAX);
 }
 
-static enum MHD_Result answer_request(struct call *c, bool chat)
+static int answer_request(struct call *c, bool chat, struct err *e)
 {
     struct server *sv = c->sv;
     struct waiting *w = calloc(1, sizeof *w);
-    struct err e = {0};
     const char *key;
     if (!w)
-        return MHD_NO;
+        return CALL_CUT;
     *w = (struct waiting){ .sv = sv, .chat = chat };
     sv->busy++;
     c->state = w;                        /* for drop_waiting */
-    const unsigned status = read_for_server(w, c, &e);
-    if (status)
-        return status == MHD_HTTP_NOT_FOUND ? answer_error(c, status, "%s", e.msg) : answer_err(c, &e);
-    if (read_idempotency(c, &key, &e))
-        return answer_err(c, &e);
+    if (read_for_server(w, c, e) || read_idempotency(c, &key, e))
+        return -1;
     if (sv->phase == SERVE_STOPPING)
-        return answer_error(c, MHD_HTTP_SERVICE_UNAVAILABLE, "the server is stopping");
+        return call_fail(c, e, MHD_HTTP_SERVICE_UNAVAILABLE, "the server is stopping");
     if (sv->busy > sv->o->max_connections)
-        return answer_error(c, MHD_HTTP_TOO_MANY_REQUESTS, "%zu requests wait already (--max-connections)",
-                            sv->o->max_connections);
+        return call_fail(c, e, MHD_HTTP_TOO_MANY_REQUESTS, "%zu requests wait already (--max-connections)",
+                         sv->o->max_connections);
     w->keyed = key != NULL;
-    const int known = submit(w, c, key, &e);
-    if (known < 0)
-        return answer_err(c, &e);
-    if (known == SUBMIT_OTHER)
-        return answer_error(c, MHD_HTTP_CONFLICT, "%s", e.msg);
+    const int known = submit(w, c, key, e);
+    c->status = known == SUBMIT_OTHER ? MHD_HTTP_CONFLICT : 0;
+    if (known < 0 || known == SUBMIT_OTHER)
+        return -1;
     if (w->stream)
         return answer_stream(c, w);
     /* libmicrohttpd would take the wait for an idle connection */
     MHD_set_connection_option(c->c, MHD_CONNECTION_OPTION_TIMEOUT, 0u);
-    const enum MHD_Result rc = answer_whole(c, w);
+    const int rc = answer_whole(c, w, e);
     MHD_set_connection_option(c->c, MHD_CONNECTION_OPTION_TIMEOUT, (unsigned)HTTP_IDLE_SECONDS);
     return rc;
 }
 
-enum MHD_Result answer_completions(struct call *c) { return answer_request(c, false); }
-enum MHD_Result answer_chat(struct call *c) { return answer_request(c, true); }
+int answer_completions(struct call *c, struct err *e) { return answer_request(c, false, e); }
+int answer_chat(struct call *c, struct err *e) { return answer_request(c, true, e); }

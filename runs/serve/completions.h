@@ -3,8 +3,8 @@
 #pragma once
 #include "runs/serve/http.h"
 
-enum MHD_Result answer_completions(struct call *c);
-enum MHD_Result answer_chat(struct call *c);
+answer_fn answer_completions;
+answer_fn answer_chat;
 
 /* Ends a request, as struct route's drop: no job stays that nobody waits for, unless it has a key. */
 void drop_waiting(struct call *c);

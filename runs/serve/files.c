@@ -14,6 +14,7 @@
 #include "src/base/memory_file.h"
 
 static const uint64_t KEEP_FREE = (uint64_t)256 << 20;
+#define NEEDED "multipart/form-data with purpose and file is needed"
 
 /* ---- uploads ---- */
 
@@ -73,7 +74,7 @@ void take_upload(struct call *c, const char *bytes, size_t n)
         u->fd = -1;
         u->parts = MHD_create_post_processor(c->c, 65536, take_part, c);
         if (!u->parts)
-            fail(u, MHD_HTTP_BAD_REQUEST, "multipart/form-data with purpose and file is needed");
+            fail(u, MHD_HTTP_BAD_REQUEST, NEEDED);
     }
     if (u && u->parts && MHD_post_process(u->parts, bytes, n) != MHD_YES)
         fail(u, MHD_HTTP_BAD_REQUEST, "the multipart body is damaged");
@@ -129,12 +130,11 @@ static int keep(struct call *c, struct upload *u, struct err *e)
     return rc;
 }
 
-enum MHD_Result answer_upload(struct call *c)
+int answer_upload(struct call *c, struct err *e)
 {
     struct upload *u = c->state;
-    struct err e = {0};
     if (!u)
-        return answer_error(c, MHD_HTTP_BAD_REQUEST, "multipart/form-data with purpose and file is needed");
+        return err_set(e, ERR_INPUT, NEEDED);
     if (u->parts) {                      /* the last part is complete now */
         MHD_destroy_post_processor(u->parts);
         u->parts = NULL;
@@ -144,87 +144,82 @@ enum MHD_Result answer_upload(struct call *c)
     if (!u->status && strcmp(u->purpose, "batch"))
         fail(u, MHD_HTTP_BAD_REQUEST, "purpose: batch is allowed");
     if (u->status)
-        return answer_error(c, u->status, "%s", u->why.msg);
-    if (keep(c, u, &e))
-        return answer_err(c, &e);
+        return call_fail(c, e, u->status, "%s", u->why.msg);
+    if (keep(c, u, e))
+        return -1;
     snprintf(c->id, sizeof c->id, "%s", u->id);
-    return answer_file(c);
+    return answer_file(c, e);
 }
 
 /* ---- reading ---- */
 
+static bool is_result(const char *id)
+{
+    return id_is(id, FILE_PREFIX, OUTPUT_END) || id_is(id, FILE_PREFIX, ERRORS_END);
+}
+
 /* The object of a file: of an upload, or of what a batch wrote. */
-static bool put_facts(struct json_writer *w, struct call *c, const char *id)
+static bool put_facts(struct call *c, const char *id)
 {
     char path[PATH_BYTES], *text = NULL, name[64];
     size_t n;
     struct err ignored;
     struct json root;
-    if (id_is(id, FILE_PREFIX, OUTPUT_END) || id_is(id, FILE_PREFIX, ERRORS_END)) {
+    if (is_result(id)) {
         const double created = batch_created(c, id);
         snprintf(name, sizeof name, "%s.jsonl", id);
         if (created > 0)
-            put_file(w, id, 0, created, name, "batch_output");
+            put_file(&c->w, id, 0, created, name, "batch_output");
         return created > 0;
     }
     const bool found = id_is(id, FILE_PREFIX, "") && file_path(path, c->sv, id, ".json", &ignored) == 0 &&
                        file_read(&text, &n, path, 1 << 16, &ignored) == 0 &&
                        js_check(&root, "file", text, n, &ignored) == 0;
     if (found)
-        jw_value(w, NULL, &root);
+        jw_value(&c->w, NULL, &root);
     free(text);
     return found;
 }
 
-static enum MHD_Result no_file(struct call *c)
+static int no_file(struct call *c, struct err *e)
 {
-    return answer_error(c, MHD_HTTP_NOT_FOUND, "there is no file %s", c->id);
+    return call_fail(c, e, MHD_HTTP_NOT_FOUND, "there is no file %s", c->id);
 }
 
-enum MHD_Result answer_file(struct call *c) { return answer_one(c, "file", put_facts); }
+int answer_file(struct call *c, struct err *e) { return answer_one(c, "file", put_facts, e); }
 
-static bool put_wanted(struct json_writer *w, struct call *c, const char *id)
+static bool put_wanted(struct call *c, const char *id)
 {
-    const char *purpose = MHD_lookup_connection_value(c->c, MHD_GET_ARGUMENT_KIND, "purpose");
-    return (!purpose || strcmp(purpose, "batch") == 0) && put_facts(w, c, id);
+    const char *purpose = call_argument(c, "purpose");
+    return (!purpose || strcmp(purpose, "batch") == 0) && put_facts(c, id);
 }
 
-enum MHD_Result answer_files(struct call *c) { return answer_list(c, FILE_PREFIX, put_wanted); }
+int answer_files(struct call *c, struct err *e) { return answer_list(c, FILE_PREFIX, put_wanted, e); }
 
-enum MHD_Result answer_content(struct call *c)
+int answer_content(struct call *c, struct err *e)
 {
     char path[PATH_BYTES];
     struct stat st;
-    struct err e = {0};
     int fd = -1;
-    if (id_is(c->id, FILE_PREFIX, OUTPUT_END) || id_is(c->id, FILE_PREFIX, ERRORS_END))
-        fd = batch_write_results(c, c->id, &e);
-    else if (id_is(c->id, FILE_PREFIX, "") && file_path(path, c->sv, c->id, "", &e) == 0)
+    if (is_result(c->id))
+        fd = batch_write_results(c, c->id, e);
+    else if (id_is(c->id, FILE_PREFIX, "") && file_path(path, c->sv, c->id, "", e) == 0)
         fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &st))
-        return e.code ? answer_err(c, &e) : no_file(c);
-    return answer(c, MHD_HTTP_OK, MHD_create_response_from_fd64((uint64_t)st.st_size, fd),
-                  "application/octet-stream");
+        return e->code ? -1 : no_file(c, e);
+    return call_respond(c, MHD_create_response_from_fd64((uint64_t)st.st_size, fd),
+                        "application/octet-stream");
 }
 
-enum MHD_Result answer_delete_file(struct call *c)
+int answer_delete_file(struct call *c, struct err *e)
 {
     char path[PATH_BYTES], facts[PATH_BYTES];
-    struct err e = {0};
-    struct reply r;
     if (!id_is(c->id, FILE_PREFIX, ""))
-        return no_file(c);
-    if (file_path(path, c->sv, c->id, "", &e) || file_path(facts, c->sv, c->id, ".json", &e))
-        return answer_err(c, &e);
+        return no_file(c, e);
+    if (file_path(path, c->sv, c->id, "", e) || file_path(facts, c->sv, c->id, ".json", e))
+        return -1;
     if (unlink(facts))
-        return no_file(c);
+        return no_file(c, e);
     unlink(path);
-    if (reply_open(&r))
-        return MHD_NO;
-    jw_open(&r.w, NULL, '{');
-    jw_text(&r.w, "id", c->id);
-    jw_text(&r.w, "object", "file");
-    jw_bool(&r.w, "deleted", true);
-    jw_close(&r.w, '}');
-    return reply_send(c, &r, MHD_HTTP_OK);
+    return call_deleted(c, "file");
 }

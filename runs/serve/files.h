@@ -4,11 +4,11 @@
 #pragma once
 #include "runs/serve/http.h"
 
-enum MHD_Result answer_upload(struct call *c);
-enum MHD_Result answer_files(struct call *c);            /* ?limit, ?after, ?purpose */
-enum MHD_Result answer_file(struct call *c);
-enum MHD_Result answer_content(struct call *c);
-enum MHD_Result answer_delete_file(struct call *c);
+answer_fn answer_upload;
+answer_fn answer_files;            /* ?limit, ?after, ?purpose */
+answer_fn answer_file;
+answer_fn answer_content;
+answer_fn answer_delete_file;
 /* Parts of an upload, for struct route. */
 void take_upload(struct call *c, const char *bytes, size_t n);
 void drop_upload(struct call *c);

@@ -93,46 +93,32 @@ void folder_clean(const struct server *sv)
         closedir(d);
 }
 
-enum MHD_Result answer_one(struct call *c, const char *what, put_fn *put)
+int answer_one(struct call *c, const char *what, put_fn *put, struct err *e)
 {
-    struct reply r;
-    if (reply_open(&r))
-        return MHD_NO;
-    if (put(&r.w, c, c->id))
-        return reply_send(c, &r, MHD_HTTP_OK);
-    stream_end(r.w.f);
-    free(r.text);
-    return answer_error(c, MHD_HTTP_NOT_FOUND, "there is no %s %s", what, c->id);
+    return put(c, c->id) ? 0 : call_fail(c, e, MHD_HTTP_NOT_FOUND, "there is no %s %s", what, c->id);
 }
 
-enum MHD_Result answer_list(struct call *c, const char *prefix, put_fn *put)
+int answer_list(struct call *c, const char *prefix, put_fn *put, struct err *e)
 {
-    const char *limit = MHD_lookup_connection_value(c->c, MHD_GET_ARGUMENT_KIND, "limit"),
-               *after = MHD_lookup_connection_value(c->c, MHD_GET_ARGUMENT_KIND, "after");
-    char (*ids)[FILE_ID_BYTES], *last = "";
-    struct err e = {0};
-    struct reply r;
+    const char *limit = call_argument(c, "limit"), *after = call_argument(c, "after");
+    char (*ids)[FILE_ID_BYTES], *last = NULL;
     size_t n, most = 10000, shown = 0, i = 0;
-    if ((limit && parse_size(&most, "limit", limit, 1, 10000, &e)) || list_ids(c->sv, prefix, &ids, &n, &e))
-        return answer_err(c, &e);
-    if (reply_open(&r)) {
-        free(ids);
-        return MHD_NO;
-    }
-    jw_open(&r.w, NULL, '{');
-    jw_text(&r.w, "object", "list");
-    jw_open(&r.w, "data", '[');
+    if ((limit && parse_size(&most, "limit", limit, 1, 10000, e)) || list_ids(c->sv, prefix, &ids, &n, e))
+        return -1;
+    jw_open(&c->w, NULL, '{');
+    jw_text(&c->w, "object", "list");
+    jw_open(&c->w, "data", '[');
     while (after && i < n && strcmp(ids[i], after) >= 0)
         i++;
     for (; i < n && shown < most; i++)
-        if (put(&r.w, c, ids[i])) {
+        if (put(c, ids[i])) {
             shown++;
             last = ids[i];
         }
-    jw_close(&r.w, ']');
-    jw_text(&r.w, "last_id", shown ? last : NULL);
-    jw_bool(&r.w, "has_more", i < n);
-    jw_close(&r.w, '}');
+    jw_close(&c->w, ']');
+    jw_text(&c->w, "last_id", last);
+    jw_bool(&c->w, "has_more", i < n);
+    jw_close(&c->w, '}');
     free(ids);
-    return reply_send(c, &r, MHD_HTTP_OK);
+    return 0;
 }

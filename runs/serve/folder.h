@@ -23,7 +23,7 @@ int  list_ids(const struct server *sv, const char *prefix, char (**ids)[FILE_ID_
 /* Deletes the pieces of files that a killed server left: those that nobody has written to for a while. */
 void folder_clean(const struct server *sv);
 /* Answers with the object that `put` writes of c->id, or says that there is no such `what`. */
-typedef bool put_fn(struct json_writer *w, struct call *c, const char *id);
-enum MHD_Result answer_one(struct call *c, const char *what, put_fn *put);
+typedef bool put_fn(struct call *c, const char *id);
+int  answer_one(struct call *c, const char *what, put_fn *put, struct err *e);
 /* Answers with the members of a list, of which `put` writes one: false if it is not wanted. */
-enum MHD_Result answer_list(struct call *c, const char *prefix, put_fn *put);
+int  answer_list(struct call *c, const char *prefix, put_fn *put, struct err *e);

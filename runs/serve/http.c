@@ -28,64 +28,78 @@ enum { SPARE = 8, BODIES = 16, STACK_BYTES = 4 << 20, KEY_BYTES_MAX = 4096,
 
 /* ---- answers ---- */
 
-int reply_open(struct reply *r)
+const char *call_argument(const struct call *c, const char *name)
 {
-    FILE *f = memory_file(&r->text, &r->n);
-    r->w = (struct json_writer){ .f = f, .digits = 15, .style = JW_COMPACT };
+    return MHD_lookup_connection_value(c->c, MHD_GET_ARGUMENT_KIND, name);
+}
+
+static int open_text(struct call *c)
+{
+    FILE *f = memory_file(&c->text, &c->n_text);
+    c->w = (struct json_writer){ .f = f, .digits = 15, .style = JW_COMPACT };
     return f ? 0 : -1;
 }
 
-enum MHD_Result answer(struct call *c, unsigned status, struct MHD_Response *r, const char *type)
+static void drop_text(struct call *c)
 {
-    const char *cors = c->sv->o->cors;
-    if (!r)
-        return MHD_NO;
-    MHD_add_response_header(r, "Content-Type", type);
-    MHD_add_response_header(r, "Cache-Control", "no-store");
-    MHD_add_response_header(r, "X-Content-Type-Options", "nosniff");
-    if (cors) {
-        MHD_add_response_header(r, "Access-Control-Allow-Origin", cors);
-        MHD_add_response_header(r, "Access-Control-Allow-Headers", "authorization, content-type, "
-                                                                    "idempotency-key");
-        MHD_add_response_header(r, "Access-Control-Allow-Methods", "GET, POST, DELETE");
-        MHD_add_response_header(r, "Vary", "Origin");
-    }
-    if (status == MHD_HTTP_UNAUTHORIZED)
-        MHD_add_response_header(r, "WWW-Authenticate", "Basic realm=\"longhand\"");
-    if (status == MHD_HTTP_TOO_MANY_REQUESTS || status == MHD_HTTP_SERVICE_UNAVAILABLE)
-        MHD_add_response_header(r, "Retry-After", "1");
-    const enum MHD_Result rc = MHD_queue_response(c->c, status, r);
-    MHD_destroy_response(r);
-    return rc;
+    if (c->w.f)
+        stream_end(c->w.f);
+    c->w.f = NULL;
+    free(c->text);
+    c->text = NULL;
 }
 
-enum MHD_Result reply_send(struct call *c, struct reply *r, unsigned status)
+struct MHD_Response *call_text(struct call *c)
 {
-    return reply_send_as(c, r, status, "application/json");
+    FILE *f = c->w.f;
+    c->w.f = NULL;
+    if (!f || stream_end(f))
+        return NULL;                     /* drop_text frees the text */
+    char *text = c->text;
+    c->text = NULL;
+    return MHD_create_response_from_buffer(c->n_text, text, MHD_RESPMEM_MUST_FREE);
 }
 
-enum MHD_Result reply_send_as(struct call *c, struct reply *r, unsigned status, const char *type)
+int call_respond(struct call *c, struct MHD_Response *r, const char *type)
 {
-    if (stream_end(r->w.f)) {
-        free(r->text);
-        return MHD_NO;
-    }
-    return answer(c, status, MHD_create_response_from_buffer(r->n, r->text, MHD_RESPMEM_MUST_FREE), type);
+    c->response = r;
+    c->type = type;
+    return r ? 0 : CALL_CUT;
 }
 
-enum MHD_Result answer_see(struct call *c, const char *path)
+static struct MHD_Response *no_text(void)
 {
-    struct MHD_Response *r = MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
+    return MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
+}
+
+int call_see(struct call *c, const char *path)
+{
+    struct MHD_Response *r = no_text();
     if (r)
         MHD_add_response_header(r, "Location", path);
-    return answer(c, MHD_HTTP_SEE_OTHER, r, "text/plain");
+    c->status = MHD_HTTP_SEE_OTHER;
+    return call_respond(c, r, "text/plain");
 }
 
-enum MHD_Result reply_drop(struct call *c, struct reply *r, const struct err *e)
+int call_deleted(struct call *c, const char *object)
 {
-    stream_end(r->w.f);
-    free(r->text);
-    return answer_err(c, e);
+    jw_open(&c->w, NULL, '{');
+    jw_text(&c->w, "id", c->id);
+    jw_text(&c->w, "object", object);
+    jw_bool(&c->w, "deleted", true);
+    jw_close(&c->w, '}');
+    return 0;
+}
+
+int call_fail(struct call *c, struct err *e, unsigned status, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    e->code = ERR_INPUT;
+    vsnprintf(e->msg, sizeof e->msg, format, args);
+    va_end(args);
+    c->status = status;
+    return -1;
 }
 
 void put_error(struct json_writer *w, unsigned status, const char *message)
@@ -98,20 +112,6 @@ void put_error(struct json_writer *w, unsigned status, const char *message)
     jw_int(w, "code", status);
     jw_close(w, '}');
     jw_close(w, '}');
-}
-
-enum MHD_Result answer_error(struct call *c, unsigned status, const char *format, ...)
-{
-    struct reply r;
-    char message[1400];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(message, sizeof message, format, args);
-    va_end(args);
-    if (reply_open(&r))
-        return MHD_NO;
-    put_error(&r.w, status, message);
-    return reply_send(c, &r, status);
 }
 
 /* Takes the paths that begin with, or have, `name` out of a message. */
@@ -127,26 +127,72 @@ static void cut_paths(char *message, const char *name)
     }
 }
 
-void err_for_client(const struct server *sv, const struct err *e, char *out, size_t size)
+void words_for_client(const struct server *sv, char *message)
 {
     const char *path = store_path(sv->reader), *slash = strrchr(path, '/');
+    cut_paths(message, path);
+    cut_paths(message, slash ? slash + 1 : path);        /* as the user wrote it */
+}
+
+void err_for_client(const struct server *sv, const struct err *e, char *out, size_t size)
+{
     snprintf(out, size, "%s", err_text(e));
     if (err_exit_code(e) != ERR_FAILED)
         return;
     fprintf(stderr, "%s%s\n", log_time(), err_text(e));
-    cut_paths(out, path);
-    cut_paths(out, slash ? slash + 1 : path);    /* as the user wrote it */
+    words_for_client(sv, out);
 }
 
-enum MHD_Result answer_err(struct call *c, const struct err *e)
+/* A failure becomes the text of the answer. */
+static int put_failure(struct call *c, const struct err *e)
 {
     char message[sizeof e->msg];
     static const char body[] = BATCH_BODY ": ";
     const size_t skip = strncmp(e->msg, body, sizeof body - 1) == 0 ? sizeof body - 1 : 0;
     err_for_client(c->sv, e, message, sizeof message);
-    return answer_error(c, e->code == ERR_INPUT   ? MHD_HTTP_BAD_REQUEST
-                           : e->code == ERR_AGAIN ? MHD_HTTP_SERVICE_UNAVAILABLE
-                                                  : MHD_HTTP_INTERNAL_SERVER_ERROR, "%s", message + skip);
+    c->status = c->status                ? c->status
+                : e->code == ERR_INPUT ? MHD_HTTP_BAD_REQUEST
+                : e->code == ERR_AGAIN ? MHD_HTTP_SERVICE_UNAVAILABLE
+                                       : MHD_HTTP_INTERNAL_SERVER_ERROR;
+    drop_text(c);
+    c->type = NULL;
+    if (open_text(c))
+        return -1;
+    if (c->route && c->route->failed && (strncmp(c->route->path, "/v1/", 4) || call_argument(c, "page")))
+        c->route->failed(c, message + skip);
+    else
+        put_error(&c->w, c->status, message + skip);
+    return 0;
+}
+
+/* Sends what a route has answered. */
+static enum MHD_Result answer(struct call *c, int rc, const struct err *e)
+{
+    const char *cors = c->sv->o->cors;
+    if (rc == CALL_CUT || (rc < 0 && put_failure(c, e)))
+        return MHD_NO;
+    struct MHD_Response *r = c->response ? c->response : call_text(c);
+    if (!r)
+        return MHD_NO;
+    const unsigned status = c->status ? c->status : MHD_HTTP_OK;
+    MHD_add_response_header(r, "Content-Type", c->type ? c->type : "application/json");
+    MHD_add_response_header(r, "Cache-Control", "no-store");
+    MHD_add_response_header(r, "X-Content-Type-Options", "nosniff");
+    if (cors) {
+        MHD_add_response_header(r, "Access-Control-Allow-Origin", cors);
+        MHD_add_response_header(r, "Access-Control-Allow-Headers", "authorization, content-type, "
+                                                                    "idempotency-key");
+        MHD_add_response_header(r, "Access-Control-Allow-Methods", "GET, POST, DELETE");
+        MHD_add_response_header(r, "Vary", "Origin");
+    }
+    if (status == MHD_HTTP_UNAUTHORIZED)
+        MHD_add_response_header(r, "WWW-Authenticate", "Basic realm=\"longhand\"");
+    if (status == MHD_HTTP_TOO_MANY_REQUESTS || status == MHD_HTTP_SERVICE_UNAVAILABLE)
+        MHD_add_response_header(r, "Retry-After", "1");
+    rc = MHD_queue_response(c->c, status, r);
+    MHD_destroy_response(r);
+    c->response = NULL;
+    return (enum MHD_Result)rc;
 }
 
 int call_object(const struct call *c, struct json *body, struct err *e)
@@ -279,33 +325,34 @@ static unsigned find_route(struct call *c, const char *method, const char *url)
     return status;
 }
 
-/* The answer to a request that is refused before its body is read; else none. */
-static enum MHD_Result refuse(struct call *c, const char *method, const char *url)
+/* What is answered before the body is read: as an answer_fn, without a response if the request may go on. */
+static int begin(struct call *c, const char *method, const char *url, struct err *e)
 {
     struct server *sv = c->sv;
     const char *length = header(c, "Content-Length");
     if (!host_is_allowed(c))
-        return answer_error(c, MHD_HTTP_FORBIDDEN, "this server has another name than the header Host says; "
-                            "--allow-host NAME adds one");
+        return call_fail(c, e, MHD_HTTP_FORBIDDEN, "this server has another name than the header Host says; "
+                         "--allow-host NAME adds one");
     if (!origin_is_allowed(c))
-        return answer_error(c, MHD_HTTP_FORBIDDEN, "requests from pages of other origins are not allowed; "
-                            "--cors ORIGIN allows one");
-    if (strcmp(method, "OPTIONS") == 0 && sv->o->cors)
-        return answer(c, MHD_HTTP_NO_CONTENT,
-                      MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT), "text/plain");
+        return call_fail(c, e, MHD_HTTP_FORBIDDEN, "requests from pages of other origins are not allowed; "
+                         "--cors ORIGIN allows one");
+    if (strcmp(method, "OPTIONS") == 0 && sv->o->cors) {
+        c->status = MHD_HTTP_NO_CONTENT;
+        return call_respond(c, no_text(), "text/plain");
+    }
     const unsigned status = find_route(c, method, url);
     if (!(c->route && c->route->open) && !key_is_right(c))
-        return answer_error(c, MHD_HTTP_UNAUTHORIZED,
-                            "the key is missing or wrong: Authorization: Bearer KEY");
+        return call_fail(c, e, MHD_HTTP_UNAUTHORIZED,
+                         "the key is missing or wrong: Authorization: Bearer KEY");
     if (!c->route)
-        return answer_error(c, status, "%s: %s", status == MHD_HTTP_NOT_FOUND
-                            ? "there is no such route" : "this route has another method", url);
+        return call_fail(c, e, status, "%s: %s", status == MHD_HTTP_NOT_FOUND
+                         ? "there is no such route" : "this route has another method", url);
     const bool upload = c->route->take != NULL;
     const uint64_t most = upload ? sv->o->max_upload : sv->o->max_body;
     if (length && strtoull(length, NULL, 10) > most)
-        return answer_error(c, MHD_HTTP_CONTENT_TOO_LARGE, "a body of %s bytes; --max-%s allows %" PRIu64,
-                            length, upload ? "upload" : "body", most);
-    return MHD_YES;
+        return call_fail(c, e, MHD_HTTP_CONTENT_TOO_LARGE, "a body of %s bytes; --max-%s allows %" PRIu64,
+                         length, upload ? "upload" : "body", most);
+    return 0;
 }
 
 /* ---- requests ---- */
@@ -341,6 +388,7 @@ static enum MHD_Result take_request(void *ctx, struct MHD_Connection *connection
                                     void **state)
 {
     struct call *c = *state;
+    struct err e = {0};
     (void)version;
     if (!c) {
         if (!(c = calloc(1, sizeof *c)))
@@ -348,20 +396,22 @@ static enum MHD_Result take_request(void *ctx, struct MHD_Connection *connection
         c->sv = ctx;
         c->c = connection;
         *state = c;
-        return refuse(c, method, url);
+        const int rc = begin(c, method, url, &e);
+        return rc || c->response ? answer(c, rc, &e) : MHD_YES;
     }
     if (*n) {
         (c->route->take ? c->route->take : take_body)(c, bytes, *n);
         *n = 0;
         return MHD_YES;
     }
-    if (c->too_large)
-        return answer_error(c, MHD_HTTP_CONTENT_TOO_LARGE, "--max-body allows %zu bytes",
-                            (size_t)c->sv->o->max_body);
-    if (c->no_memory)
-        return answer_error(c, MHD_HTTP_SERVICE_UNAVAILABLE, "the bodies of all requests together are "
-                            "too large; try again");
-    return c->route->answer(c);
+    int rc = CALL_CUT;
+    if (open_text(c) == 0)
+        rc = c->too_large   ? call_fail(c, &e, MHD_HTTP_CONTENT_TOO_LARGE, "--max-body allows %zu bytes",
+                                        (size_t)c->sv->o->max_body)
+             : c->no_memory ? call_fail(c, &e, MHD_HTTP_SERVICE_UNAVAILABLE, "the bodies of all requests "
+                                        "together are too large; try again")
+                            : c->route->answer(c, &e);
+    return answer(c, rc, &e);
 }
 
 static void end_request(void *ctx, struct MHD_Connection *connection, void **state,
@@ -376,6 +426,7 @@ static void end_request(void *ctx, struct MHD_Connection *connection, void **sta
     if (c) {
         c->sv->bodies -= c->room;
         free(c->body);
+        drop_text(c);
     }
     free(c);
     *state = NULL;

@@ -15,7 +15,7 @@ void http_stop(struct server *sv);
 
 enum { HTTP_IDLE_SECONDS = 60 };         /* then a connection without traffic is closed */
 
-/* One request of a client. */
+/* One request of a client, and its answer: a JSON text, unless there is a response. */
 struct call {
     struct server *sv;
     struct MHD_Connection *c;
@@ -24,42 +24,51 @@ struct call {
     char *body; size_t n_body, room;     /* a NUL follows */
     bool too_large, no_memory;
     void *state;                         /* of the route */
+    struct json_writer w;                /* for the route to write the answer to */
+    char *text; size_t n_text;           /* what was written to it */
+    struct MHD_Response *response; const char *type;
+    unsigned status;                     /* of HTTP; 0: 200, or that of the error's code */
 };
 
-/* answer: MHD_NO ends the connection without an answer. */
+/* answer: 0; -1, and e says why; CALL_CUT: the connection ends without an answer. */
+enum { CALL_CUT = 1 };
+typedef int answer_fn(struct call *c, struct err *e);
 struct route {
     const char *method, *path;           /* a * stands for one component of the path */
-    enum MHD_Result (*answer)(struct call *c);
+    answer_fn *answer;
     bool open;                           /* needs no key */
     /* takes the body in place of call.body, which has at most --max-body bytes; frees its state */
     void (*take)(struct call *c, const char *bytes, size_t n);
     void (*drop)(struct call *c);
+    /* answers a failure with a page, under /v1/ if the request has ?page; NULL: with OpenAI's error object */
+    void (*failed)(struct call *c, const char *message);
 };
 extern const struct route routes[];      /* routes.c; ends with a row without a method */
 
+/* ?NAME= of the request; NULL: it is not there. */
+const char *call_argument(const struct call *c, const char *name);
 /* The body as a JSON object, which borrows it. */
 int  call_object(const struct call *c, struct json *body, struct err *e);
 /* The client has closed the connection. */
 bool call_is_gone(const struct call *c);
 
-/* Answers. A JSON text is written to r.w and sent with reply_send. */
-struct reply { struct json_writer w; char *text; size_t n; };
-int  reply_open(struct reply *r);        /* -1: out of memory */
-enum MHD_Result reply_send(struct call *c, struct reply *r, unsigned status);
-/* The same for a text of another type. */
-enum MHD_Result reply_send_as(struct call *c, struct reply *r, unsigned status, const char *type);
-/* Drop the JSON text, and answer with the failure. */
-enum MHD_Result reply_drop(struct call *c, struct reply *r, const struct err *e);
+#define HTML_TYPE "text/html; charset=utf-8"
+
+/* Answers of routes. A failure with this status; -1. Without call_fail a failure is 400 for a mistake of the
+ * client (ERR_INPUT), 503 for a store that stays busy, else 500. */
+int  call_fail(struct call *c, struct err *e, unsigned status, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+/* The response is taken over; NULL, for want of memory, cuts the connection. */
+int  call_respond(struct call *c, struct MHD_Response *r, const char *type);
+/* What was written to w as a response. */
+struct MHD_Response *call_text(struct call *c);
 /* The client shall get this path. */
-enum MHD_Result answer_see(struct call *c, const char *path);
-/* OpenAI's error object. */
-enum MHD_Result answer_error(struct call *c, unsigned status, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+int  call_see(struct call *c, const char *path);
+/* {"id": ID of the path, "object": .., "deleted": true} */
+int  call_deleted(struct call *c, const char *object);
+/* Takes the path of the store out of a message. */
+void words_for_client(const struct server *sv, char *message);
 /* The words of a failure for a client: without the path of the store, which stderr gets. */
 void err_for_client(const struct server *sv, const struct err *e, char *out, size_t size);
-/* answer_error for a failure: 400 for a mistake of the client, 503 for a store that stays busy, else 500. */
-enum MHD_Result answer_err(struct call *c, const struct err *e);
-/* Queue a response, which is taken over. */
-enum MHD_Result answer(struct call *c, unsigned status, struct MHD_Response *r, const char *type);
 /* Writes an error object. status: of HTTP. */
 void put_error(struct json_writer *w, unsigned status, const char *message);

@@ -13,100 +13,86 @@
 
 /* ---- reading ---- */
 
-int call_job(struct call *c, struct job_list *jobs, enum MHD_Result *rc)
+/* The row of the job in the path, for job_list_free. */
+static int call_job(struct call *c, struct job_list *jobs, struct err *e)
 {
-    struct err e = {0};
+    struct err ignored;
     long id;
     *jobs = (struct job_list){0};
-    if (parse_long(&id, "job", c->id, 1, LONG_MAX, &e) == 0) {
-        const int64_t one = id;
-        if (server_jobs(c->sv, &one, 1, jobs, &e)) {
-            *rc = answer_err(c, &e);
-            return -1;
-        }
-    }
+    if (parse_long(&id, "job", c->id, 1, LONG_MAX, &ignored) == 0 &&
+        server_jobs(c->sv, &(int64_t){ id }, 1, jobs, e))
+        return -1;
     if (jobs->n == 1)
         return 0;
     job_list_free(jobs);
-    *rc = answer_error(c, MHD_HTTP_NOT_FOUND, "there is no job %s", c->id);
-    return -1;
+    return call_fail(c, e, MHD_HTTP_NOT_FOUND, "there is no job %s", c->id);
 }
 
-enum MHD_Result answer_jobs(struct call *c)
+int answer_jobs(struct call *c, struct err *e)
 {
-    const struct selection every = {
-        .no_requests = !MHD_lookup_connection_value(c->c, MHD_GET_ARGUMENT_KIND, "requests")
-    };
-    struct server *sv = c->sv;
-    struct err e = {0};
+    const struct selection every = { .no_requests = !call_argument(c, "requests") };
+    const char *limit = call_argument(c, "limit");
     struct store_counts n = {0};
     struct job_list jobs = {0};
-    struct reply r;
+    struct store *s = NULL;
     int64_t *ids = NULL;
     size_t n_ids = 0, most = SIZE_MAX;
     double estimate = 0;
-    const char *limit = MHD_lookup_connection_value(c->c, MHD_GET_ARGUMENT_KIND, "limit");
-    if (limit && parse_size(&most, "limit", limit, 1, SIZE_MAX / 2, &e))
-        return answer_err(c, &e);
-    if (reply_open(&r))
-        return MHD_NO;
-    struct store *s = NULL;
-    int rc = server_connect(sv, &s, &e) || store_select(s, &every, &ids, &n_ids, &e);
+    if (limit && parse_size(&most, "limit", limit, 1, SIZE_MAX / 2, e))
+        return -1;
+    int rc = server_connect(c->sv, &s, e) || store_select(s, &every, &ids, &n_ids, e);
     const size_t skip = n_ids - MIN(n_ids, most);        /* the newest ones are wanted */
-    rc = rc || store_jobs(s, ids + skip, n_ids - skip, &jobs, &e) ||
-         store_mark_shared(s, &jobs, &e) || store_estimate(s, &jobs, &estimate, &e);
+    rc = rc || store_jobs(s, ids + skip, n_ids - skip, &jobs, e) || store_mark_shared(s, &jobs, e) ||
+         store_estimate(s, &jobs, &estimate, e);
     store_close(s);
-    if (rc == 0) {
-        count_jobs(&n, &jobs);
-        jw_open(&r.w, NULL, '{');
-        put_counts_json(&r.w, &n, estimate);
-        jw_open(&r.w, "jobs", '[');
-        for (size_t i = 0; i < jobs.n; i++) {
-            put_job_json(&r.w, &jobs.v[i], NULL);
-            jw_bool(&r.w, "ran_alone", !jobs.v[i].shared);
-            jw_close(&r.w, '}');
-        }
-        jw_close(&r.w, ']');
-        jw_close(&r.w, '}');
-    }
+    count_jobs(&n, &jobs);
+    jw_open(&c->w, NULL, '{');
+    put_counts_json(&c->w, &n, estimate);
+    jw_open(&c->w, "jobs", '[');
+    put_jobs_json(&c->w, &jobs, NULL);
+    jw_close(&c->w, ']');
+    jw_close(&c->w, '}');
     job_list_free(&jobs);
     free(ids);
-    return rc ? reply_drop(c, &r, &e) : reply_send(c, &r, MHD_HTTP_OK);
+    return rc ? -1 : 0;
 }
 
-/* Answers with what `put` writes about the job. */
-typedef int put_job_fn(struct json_writer *w, struct store *s, const struct job *job, struct err *e);
-static enum MHD_Result answer_about(struct call *c, put_job_fn *put)
+int answer_about(struct call *c, put_job_fn *put, struct err *e)
 {
     struct job_list jobs;
-    struct err e = {0};
-    struct reply r;
-    enum MHD_Result rc;
-    if (call_job(c, &jobs, &rc))
-        return rc;
-    if (reply_open(&r)) {
-        job_list_free(&jobs);
-        return MHD_NO;
-    }
     struct store *s = NULL;
-    const int bad = server_connect(c->sv, &s, &e) || put(&r.w, s, jobs.v, &e);
+    if (call_job(c, &jobs, e))
+        return -1;
+    const int rc = server_connect(c->sv, &s, e) || put(c, s, jobs.v, e);
     store_close(s);
     job_list_free(&jobs);
-    return bad ? reply_drop(c, &r, &e) : reply_send(c, &r, MHD_HTTP_OK);
+    return rc ? -1 : 0;
 }
 
-static int put_report(struct json_writer *w, struct store *s, const struct job *job, struct err *e)
+static int put_job(struct call *c, struct store *s, const struct job *job, struct err *e)
+{
+    return put_shown_json(&c->w, s, job, e);
+}
+
+/* As JSON, or as a page, which has its own policy. */
+static int put_report(struct call *c, struct store *s, const struct job *job, struct err *e)
 {
     const struct report_options o = {0};
-    const struct report_from from = { s, &job->id, 1 };
     struct reports l = {0};
-    const int bad = reports_open(&l, &from, 1, &o, e) || report_json(w->f, &l, e);
+    const int rc = reports_open(&l, &(struct report_from){ s, &job->id, 1 }, 1, &o, e) ||
+                   (c->type ? report_html : report_json)(c->w.f, &l, e);
     reports_close(&l);
-    return bad ? -1 : 0;
+    return rc ? -1 : 0;
 }
 
-enum MHD_Result answer_job(struct call *c) { return answer_about(c, put_shown_json); }
-enum MHD_Result answer_job_report(struct call *c) { return answer_about(c, put_report); }
+int answer_job(struct call *c, struct err *e) { return answer_about(c, put_job, e); }
+int answer_job_report(struct call *c, struct err *e) { return answer_about(c, put_report, e); }
+
+int answer_report_page(struct call *c, struct err *e)
+{
+    c->type = HTML_TYPE;
+    return answer_about(c, put_report, e);
+}
 
 /* ---- texts ---- */
 
@@ -144,91 +130,76 @@ static void free_following(void *ctx)
     free(x);
 }
 
-enum MHD_Result answer_job_text(struct call *c)
+int answer_job_text(struct call *c, struct err *e)
 {
-    const char *from = MHD_lookup_connection_value(c->c, MHD_GET_ARGUMENT_KIND, "from"),
-               *follow = MHD_lookup_connection_value(c->c, MHD_GET_ARGUMENT_KIND, "follow");
+    const char *from = call_argument(c, "from"), *follow = call_argument(c, "follow");
     struct job_list jobs;
-    struct err e = {0};
-    enum MHD_Result rc;
     size_t token = 0;
-    if (from && parse_size(&token, "from", from, 0, SIZE_MAX / 2, &e))
-        return answer_err(c, &e);
-    if (call_job(c, &jobs, &rc))
-        return rc;
-    const int64_t job = jobs.v->id;
-    job_list_free(&jobs);
+    if ((from && parse_size(&token, "from", from, 0, SIZE_MAX / 2, e)) || call_job(c, &jobs, e))
+        return -1;
     struct following *x = calloc(1, sizeof *x);
+    if (x)
+        *x = (struct following){ .sv = c->sv, .job = jobs.v->id, .text.from = token,
+                                 .follow = follow && strcmp(follow, "1") == 0 };
+    job_list_free(&jobs);
     if (!x)
-        return MHD_NO;
-    *x = (struct following){ .sv = c->sv, .job = job, .text.from = token,
-                             .follow = follow && strcmp(follow, "1") == 0 };
+        return CALL_CUT;
     x->flow = (struct flow){ .c = c, .ids = &x->job, .n = 1, .more = put_text, .ctx = x };
     if (x->follow)                       /* the text may pause for long */
         MHD_set_connection_option(c->c, MHD_CONNECTION_OPTION_TIMEOUT, 0u);
-    return answer(c, MHD_HTTP_OK, MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 16384, flow_read, x,
-                                                                    free_following),
-                  "text/plain; charset=utf-8");
+    return call_respond(c, MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 16384, flow_read, x,
+                                                             free_following), "text/plain; charset=utf-8");
 }
 
 /* ---- changing ---- */
 
 typedef int change_fn(struct store *s, const int64_t *ids, size_t n, size_t *changed, struct err *e);
 
-/* A form of the page wants the page again, other clients the job. */
-static enum MHD_Result changed_answer(struct call *c, bool removed)
+/* A button of a page wants its page again. It says what was not changed (page.c). */
+static int see_page(struct call *c, const char *page, bool changed)
 {
-    const char *page = MHD_lookup_connection_value(c->c, MHD_GET_ARGUMENT_KIND, "page");
-    char path[96];
-    snprintf(path, sizeof path, "/jobs/%s", c->id);
-    if (page)
-        return answer_see(c, strcmp(page, "job") ? "/" : path);
-    if (!removed)
-        return answer_job(c);
-    struct reply r;
-    if (reply_open(&r))
-        return MHD_NO;
-    jw_open(&r.w, NULL, '{');
-    jw_text(&r.w, "id", c->id);
-    jw_bool(&r.w, "deleted", true);
-    jw_close(&r.w, '}');
-    return reply_send(c, &r, MHD_HTTP_OK);
+    char path[200] = "/";
+    const int n = strcmp(page, "job") ? 1 : snprintf(path, sizeof path, "/jobs/%s", c->id);
+    if (!changed)
+        snprintf(path + n, sizeof path - (size_t)n, "?not=%s&job=%s", strrchr(c->route->path, '/') + 1,
+                 c->id);
+    return call_see(c, path);
 }
 
 /* fn NULL: set the priority. */
-static enum MHD_Result change(struct call *c, change_fn *fn, bool removes, int priority)
+static int change(struct call *c, change_fn *fn, int priority, struct err *e)
 {
+    const char *page = call_argument(c, "page");
     struct job_list jobs;
-    struct err e = {0};
-    enum MHD_Result rc;
     size_t changed;
-    if (call_job(c, &jobs, &rc))
-        return rc;
+    if (call_job(c, &jobs, e))
+        return page && c->status == MHD_HTTP_NOT_FOUND ? see_page(c, "", false) : -1;
     const int64_t job = jobs.v->id;
     const enum job_state state = jobs.v->state;
     job_list_free(&jobs);
     pthread_mutex_lock(&c->sv->writing);
-    const int bad = fn ? fn(c->sv->writer, &job, 1, &changed, &e)
-                       : store_priority(c->sv->writer, &job, 1, priority, &changed, &e);
+    const int bad = fn ? fn(c->sv->writer, &job, 1, &changed, e)
+                       : store_priority(c->sv->writer, &job, 1, priority, &changed, e);
     if (!bad && changed)
         snapshot_files_delete_unused(c->sv->writer);
     pthread_mutex_unlock(&c->sv->writing);
     server_tell(c->sv, job);
     bell_ring(&c->sv->bell);
-    if (bad)
-        return e.code == ERR_INPUT ? answer_error(c, MHD_HTTP_CONFLICT, "%s", e.msg) : answer_err(c, &e);
+    if (bad) {
+        c->status = e->code == ERR_INPUT ? MHD_HTTP_CONFLICT : 0;
+        return -1;
+    }
+    if (page)
+        return see_page(c, page, changed);
     if (!changed)
-        return answer_error(c, MHD_HTTP_CONFLICT, "job %s is %s", c->id, job_state_name(state));
-    return changed_answer(c, removes);
+        return call_fail(c, e, MHD_HTTP_CONFLICT, "job %s is %s", c->id, job_state_name(state));
+    return fn == store_remove_unless_running ? call_deleted(c, "job") : answer_job(c, e);
 }
 
-enum MHD_Result answer_job_pause(struct call *c) { return change(c, store_pause, false, 0); }
-enum MHD_Result answer_job_resume(struct call *c) { return change(c, store_resume, false, 0); }
-enum MHD_Result answer_job_cancel(struct call *c) { return change(c, store_cancel, false, 0); }
-enum MHD_Result answer_job_remove(struct call *c)
-{
-    return change(c, store_remove_unless_running, true, 0);
-}
+int answer_job_pause(struct call *c, struct err *e) { return change(c, store_pause, 0, e); }
+int answer_job_resume(struct call *c, struct err *e) { return change(c, store_resume, 0, e); }
+int answer_job_cancel(struct call *c, struct err *e) { return change(c, store_cancel, 0, e); }
+int answer_job_remove(struct call *c, struct err *e) { return change(c, store_remove_unless_running, 0, e); }
 
 /* The member `key` of the body. */
 static int body_member(struct call *c, const char *key, struct json *v, struct err *e)
@@ -240,18 +211,15 @@ static int body_member(struct call *c, const char *key, struct json *v, struct e
     return found == 0 ? err_set(e, ERR_INPUT, "body.%s is missing", key) : found < 0 ? -1 : 0;
 }
 
-enum MHD_Result answer_job_priority(struct call *c)
+int answer_job_priority(struct call *c, struct err *e)
 {
-    struct err e = {0};
     struct json v;
     int64_t priority;
-    if (body_member(c, "priority", &v, &e))
-        return answer_err(c, &e);
-    if (!js_i64(&v, &priority) || priority < -1000000 || priority > 1000000) {
-        js_bad(&v, &e, "a whole number from -1000000 to 1000000 is allowed");
-        return answer_err(c, &e);
-    }
-    return change(c, NULL, false, (int)priority);
+    if (body_member(c, "priority", &v, e))
+        return -1;
+    if (!js_i64(&v, &priority) || priority < -1000000 || priority > 1000000)
+        return js_bad(&v, e, "a whole number from -1000000 to 1000000 is allowed");
+    return change(c, NULL, (int)priority, e);
 }
 
 /* ---- extend, fork ---- */
@@ -356,114 +324,87 @@ static int edit(struct call *c, const struct options *o, struct job *job, int64_
     return rc;
 }
 
-static enum MHD_Result answer_edit(struct call *c, const char *verb)
+static int answer_edit(struct call *c, const char *verb, struct err *e)
 {
     struct options o = {0};
     struct words w = {0};
     struct job_list jobs;
-    struct err e = {0};
-    enum MHD_Result rc;
     int64_t id = 0;
-    if (call_job(c, &jobs, &rc))
-        return rc;
-    int bad = read_options(&o, &w, c, verb, &e);
+    if (call_job(c, &jobs, e))
+        return -1;
+    int rc = read_options(&o, &w, c, verb, e);
     o.quiet = true;
-    if (bad == 0) {
-        bad = edit(c, &o, jobs.v, &id, &e);
+    if (rc == 0) {
+        rc = edit(c, &o, jobs.v, &id, e);
         options_free(&o);
     }
     words_free(&w);
     job_list_free(&jobs);
-    if (bad) {
-        name_fields(e.msg, verb);
-        return answer_err(c, &e);
+    if (rc) {
+        name_fields(e->msg, verb);
+        return -1;
     }
     server_tell(c->sv, id);
     bell_ring(&c->sv->bell);
     snprintf(c->id, sizeof c->id, "%" PRId64, id);
-    return answer_job(c);
+    return answer_job(c, e);
 }
 
-enum MHD_Result answer_job_extend(struct call *c) { return answer_edit(c, "extend"); }
-enum MHD_Result answer_job_fork(struct call *c) { return answer_edit(c, "fork"); }
+int answer_job_extend(struct call *c, struct err *e) { return answer_edit(c, "extend", e); }
+int answer_job_fork(struct call *c, struct err *e) { return answer_edit(c, "fork", e); }
 
-/* ---- tokens, figures ---- */
+/* ---- tokens ---- */
 
-enum MHD_Result answer_tokenize(struct call *c)
+int answer_tokenize(struct call *c, struct err *e)
 {
     const struct engine *g = batch_front_engine(&c->sv->front);
-    struct err e = {0};
     struct json v, special;
-    struct reply r;
+    struct err ignored;
     int32_t *ids = NULL;
     size_t n = 0;
     bool add = true;
-    int rc = body_member(c, "prompt", &v, &e);
-    if (rc == 0 && js_kind(&v) != JS_STRING)
-        rc = js_bad(&v, &e, "allowed is a text");
-    struct err ignored;
-    if (rc == 0 && body_member(c, "add_special_tokens", &special, &ignored) == 0)
-        rc = js_bool(&special, &add, &e);
-    char *text = rc == 0 ? js_strdup(&v) : NULL;
-    if (rc == 0)
-        rc = text ? tokenizer_encode(g->tokenizer, &ids, &n, text, strlen(text), add, &e)
-                  : err_set(&e, ERR_FAILED, "out of memory");
+    if (body_member(c, "prompt", &v, e))
+        return -1;
+    if (js_kind(&v) != JS_STRING)
+        return js_bad(&v, e, "allowed is a text");
+    if (body_member(c, "add_special_tokens", &special, &ignored) == 0 && js_bool(&special, &add, e))
+        return -1;
+    char *text = js_strdup(&v);
+    const int rc = text ? tokenizer_encode(g->tokenizer, &ids, &n, text, strlen(text), add, e)
+                        : err_set(e, ERR_FAILED, "out of memory");
+    jw_open(&c->w, NULL, '{');
+    jw_uint(&c->w, "count", n);
+    jw_uint(&c->w, "max_model_len", g->config.context);
+    jw_open(&c->w, "tokens", '[');
+    for (size_t i = 0; rc == 0 && i < n; i++)
+        jw_int(&c->w, NULL, ids[i]);
+    jw_close(&c->w, ']');
+    jw_close(&c->w, '}');
     free(text);
-    if (rc || reply_open(&r)) {
-        free(ids);
-        return rc ? answer_err(c, &e) : MHD_NO;
-    }
-    jw_open(&r.w, NULL, '{');
-    jw_uint(&r.w, "count", n);
-    jw_uint(&r.w, "max_model_len", g->config.context);
-    jw_open(&r.w, "tokens", '[');
-    for (size_t i = 0; i < n; i++)
-        jw_int(&r.w, NULL, ids[i]);
-    jw_close(&r.w, ']');
-    jw_close(&r.w, '}');
     free(ids);
-    return reply_send(c, &r, MHD_HTTP_OK);
+    return rc;
 }
 
-enum MHD_Result answer_detokenize(struct call *c)
+int answer_detokenize(struct call *c, struct err *e)
 {
     const struct engine *g = batch_front_engine(&c->sv->front);
-    struct err e = {0};
     struct json v, one;
-    struct reply r;
     char *text = NULL;
     size_t n = 0, n_text = 0, id;
-    int rc = body_member(c, "tokens", &v, &e);
-    if (rc == 0 && js_kind(&v) != JS_ARRAY)
-        rc = js_bad(&v, &e, "allowed is an array of token ids");
-    int32_t *ids = rc == 0 ? malloc((js_count(&v) + 1) * sizeof *ids) : NULL;
-    if (rc == 0 && !ids)
-        rc = err_set(&e, ERR_FAILED, "out of memory");
-    if (rc == 0)                         /* v is an array */
-        for (struct js_walk w = js_walk(&v); rc == 0 && js_next(&w, NULL, &one);)
-            if ((rc = js_size(&one, 0, g->config.vocab - 1, &id, &e)) == 0)
-                ids[n++] = (int32_t)id;
-    rc = rc ? rc : tokenizer_decode(g->tokenizer, &text, &n_text, ids, n, true, &e);
+    if (body_member(c, "tokens", &v, e))
+        return -1;
+    if (js_kind(&v) != JS_ARRAY)
+        return js_bad(&v, e, "allowed is an array of token ids");
+    int32_t *ids = malloc((js_count(&v) + 1) * sizeof *ids);
+    int rc = ids ? 0 : err_set(e, ERR_FAILED, "out of memory");
+    for (struct js_walk w = js_walk(&v); rc == 0 && js_next(&w, NULL, &one);)
+        if ((rc = js_size(&one, 0, g->config.vocab - 1, &id, e)) == 0)
+            ids[n++] = (int32_t)id;
+    rc = rc ? rc : tokenizer_decode(g->tokenizer, &text, &n_text, ids, n, true, e);
+    jw_open(&c->w, NULL, '{');
+    jw_bytes(&c->w, "prompt", rc ? "" : text, n_text);
+    jw_close(&c->w, '}');
     free(ids);
-    if (rc || reply_open(&r)) {
-        free(text);
-        return rc ? answer_err(c, &e) : MHD_NO;
-    }
-    jw_open(&r.w, NULL, '{');
-    jw_bytes(&r.w, "prompt", text, n_text);
-    jw_close(&r.w, '}');
     free(text);
-    return reply_send(c, &r, MHD_HTTP_OK);
-}
-
-enum MHD_Result answer_metrics(struct call *c)
-{
-    struct server *sv = c->sv;
-    pthread_mutex_lock(&sv->news.lock);
-    char *text = strdup(sv->metrics ? sv->metrics : "");
-    pthread_mutex_unlock(&sv->news.lock);
-    if (!text)
-        return MHD_NO;
-    return answer(c, MHD_HTTP_OK, MHD_create_response_from_buffer(strlen(text), text, MHD_RESPMEM_MUST_FREE),
-                  "text/plain; version=0.0.4");
+    return rc;
 }

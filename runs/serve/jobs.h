@@ -1,22 +1,23 @@
-/* /v1/jobs: the verbs about jobs, /tokenize, /detokenize and /metrics. */
+/* /v1/jobs: the verbs about jobs; /tokenize and /detokenize. */
 #pragma once
 #include "runs/serve/http.h"
 
-/* The row of the job in the path, for job_list_free. Else -1, and *rc is the answer. */
-int call_job(struct call *c, struct job_list *jobs, enum MHD_Result *rc);
+/* Answers with what `put` writes about the job of the path. s: a connection of its own. */
+typedef int put_job_fn(struct call *c, struct store *s, const struct job *job, struct err *e);
+int answer_about(struct call *c, put_job_fn *put, struct err *e);
 
-enum MHD_Result answer_jobs(struct call *c);             /* list --json */
-enum MHD_Result answer_job(struct call *c);              /* show --json */
-enum MHD_Result answer_job_text(struct call *c);         /* text, and with ?follow=1 tail -f; ?from=TOKEN */
-enum MHD_Result answer_job_report(struct call *c);       /* report --json */
-enum MHD_Result answer_job_pause(struct call *c);
-enum MHD_Result answer_job_resume(struct call *c);
-enum MHD_Result answer_job_cancel(struct call *c);
-enum MHD_Result answer_job_priority(struct call *c);     /* {"priority": P} */
+answer_fn answer_jobs;             /* list --json */
+answer_fn answer_job;              /* show --json */
+answer_fn answer_job_text;         /* text, and with ?follow=1 tail -f; ?from=TOKEN */
+answer_fn answer_job_report;       /* report --json */
+answer_fn answer_report_page;      /* report --html */
+answer_fn answer_job_pause;
+answer_fn answer_job_resume;
+answer_fn answer_job_cancel;
+answer_fn answer_job_priority;     /* {"priority": P} */
 /* The members of the body are options of the verb, as {"tokens": 500, "stop": ["End"]}. */
-enum MHD_Result answer_job_extend(struct call *c);       /* the job that has the text then */
-enum MHD_Result answer_job_fork(struct call *c);         /* the new job */
-enum MHD_Result answer_job_remove(struct call *c);
-enum MHD_Result answer_tokenize(struct call *c);         /* as vLLM's */
-enum MHD_Result answer_detokenize(struct call *c);
-enum MHD_Result answer_metrics(struct call *c);          /* as work --metrics */
+answer_fn answer_job_extend;       /* the job that has the text then */
+answer_fn answer_job_fork;         /* the new job */
+answer_fn answer_job_remove;
+answer_fn answer_tokenize;         /* as vLLM's */
+answer_fn answer_detokenize;

@@ -5,7 +5,6 @@
  * Start at answer_page and answer_job_page. */
 #include "runs/serve/page.h"
 #include "runs/report/job_json.h"
-#include "runs/report/report.h"
 #include "runs/report/report_page.h"
 #include "runs/store/selection.h"
 #include "runs/serve/completions.h"
@@ -55,15 +54,14 @@ static const char script[] =
 /* ---- the frame of a page ---- */
 
 /* live: only the part `live` is wanted, which the script of another page reads. */
-struct page { FILE *f; char nonce[20], *text; size_t n; bool live; };
+struct page { struct call *c; FILE *f; char nonce[20]; bool live; };
 
-static int page_open(struct page *p, struct call *c, const char *title)
+static int page_open(struct page *p, struct call *c, const char *title, struct err *e)
 {
     uint64_t random;
-    p->live = MHD_lookup_connection_value(c->c, MHD_GET_ARGUMENT_KIND, "live") != NULL;
-    p->f = getrandom(&random, sizeof random, 0) == sizeof random ? memory_file(&p->text, &p->n) : NULL;
-    if (!p->f)
-        return -1;
+    *p = (struct page){ .c = c, .f = c->w.f, .live = call_argument(c, "live") != NULL };
+    if (getrandom(&random, sizeof random, 0) != sizeof random)
+        return err_set(e, ERR_FAILED, "the system gives no random numbers");
     snprintf(p->nonce, sizeof p->nonce, "%016" PRIx64, random);
     page_format(p->f, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>@t</title>\n"
                 "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n", title);
@@ -73,24 +71,47 @@ static int page_open(struct page *p, struct call *c, const char *title)
     return 0;
 }
 
-static enum MHD_Result page_send(struct call *c, struct page *p, unsigned status)
+static int page_close(struct page *p, const char *its_script)
 {
     char policy[300];
-    struct MHD_Response *r = NULL;
     fputs("</main>", p->f);
     if (!p->live)
-        fprintf(p->f, "<script nonce=\"%s\">%s</script>", p->nonce, script);
+        fprintf(p->f, "<script nonce=\"%s\">%s</script>", p->nonce, its_script);
     fputs("</body></html>\n", p->f);
     snprintf(policy, sizeof policy, "default-src 'none'; style-src 'nonce-%s'; script-src 'nonce-%s'; "
              "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'", p->nonce,
              p->nonce);
-    if (stream_end(p->f) == 0)
-        r = MHD_create_response_from_buffer(p->n, p->text, MHD_RESPMEM_MUST_FREE);
-    else
-        free(p->text);
+    struct MHD_Response *r = call_text(p->c);
     if (r)
         MHD_add_response_header(r, "Content-Security-Policy", policy);
-    return answer(c, status, r, "text/html; charset=utf-8");
+    return call_respond(p->c, r, HTML_TYPE);
+}
+
+void put_failed_page(struct call *c, const char *message)
+{
+    struct page p;
+    struct err ignored;
+    if (page_open(&p, c, "longhand", &ignored))
+        return;
+    page_format(p.f, "<h1>longhand</h1><p role=\"alert\">@t</p><p><a href=\"/\">The queue</a></p>\n",
+                message);
+    page_close(&p, "");
+}
+
+/* What a button did not do: ?not=VERB&job=JOB. */
+static void put_note(FILE *f, struct call *c)
+{
+    static const char *const verbs[] = { "pause", "resume", "cancel" };
+    const char *verb = call_argument(c, "not"), *job = call_argument(c, "job");
+    struct job_list jobs = {0};
+    struct err ignored;
+    long id;
+    for (size_t i = 0; verb && job && i < sizeof verbs / sizeof *verbs; i++)
+        if (strcmp(verb, verbs[i]) == 0 && parse_long(&id, "job", job, 1, LONG_MAX, &ignored) == 0 &&
+            server_jobs(c->sv, &(int64_t){ id }, 1, &jobs, &ignored) == 0)
+            page_format(f, "<p role=\"alert\">@t changed nothing: job @0 is @t.</p>\n", verb, (double)id,
+                        jobs.n ? job_state_name(jobs.v->state) : "not in the store");
+    job_list_free(&jobs);
 }
 
 /* ---- jobs ---- */
@@ -195,102 +216,87 @@ static const char form[] =
     "Temperature <input name=\"temperature\" inputmode=\"decimal\"></label><label>Seed <input name=\"seed\" "
     "inputmode=\"numeric\"></label><label>Name <input name=\"name\"></label><button>queue</button></form>\n";
 
-enum MHD_Result answer_page(struct call *c)
+int answer_page(struct call *c, struct err *e)
 {
-    struct server *sv = c->sv;
-    struct err e = {0};
     struct job_list jobs = {0};
     struct store_counts n = {0};
-    struct page p;
     struct store *s = NULL;
-    int rc = server_connect(sv, &s, &e) || read_queue(s, &jobs, &n, &e);
+    struct page p;
+    int rc = server_connect(c->sv, &s, e) || read_queue(s, &jobs, &n, e) || page_open(&p, c, "longhand", e)
+                 ? -1
+                 : 0;
     store_close(s);
-    if (rc)
-        return answer_err(c, &e);
-    rc = page_open(&p, c, "longhand");
     if (rc == 0) {
-        page_format(p.f, "<h1>longhand: @t</h1>\n", sv->model);
+        page_format(p.f, "<h1>longhand: @t</h1>\n", c->sv->model);
+        put_note(p.f, c);
         put_queue(p.f, &jobs, &n);
         fputs(form, p.f);
+        rc = page_close(&p, script);
     }
     job_list_free(&jobs);
-    return rc ? MHD_NO : page_send(c, &p, MHD_HTTP_OK);
+    return rc;
 }
 
 /* ---- a job ---- */
 
 /* The text as far as it is written; a NUL in it ends it here. */
-static int put_text(FILE *f, struct server *sv, const struct job *j, struct err *e)
+static void put_text(FILE *f, struct server *sv, const struct job *j)
 {
+    const bool open = j->state == JOB_QUEUED || j->state == JOB_RUNNING || j->state == JOB_PAUSED;
     struct growing g = {0};
-    char *text = NULL;
-    size_t n = 0;
-    FILE *to = memory_file(&text, &n);
-    int rc = to ? growing_more(sv, &g, j, to, e) : -1;
-    if (!to || (stream_end(to) && rc == 0))
-        rc = err_set(e, ERR_FAILED, "out of memory for a text");
-    growing_close(sv, &g);
-    if (rc == 0)
+    struct err e = {0};
+    char *text, message[sizeof e.msg];
+    size_t n;
+    /* HTML drops a newline after <pre>, and the text may begin with one */
+    page_format(f, "<h2 id=\"of\">Text</h2>\n<pre id=\"out\" tabindex=\"0\" aria-labelledby=\"of\"@t>\n",
+                open ? " data-grows=1" : "");
+    if (growing_text(sv, &g, j, &text, &n, &e) == 0) {
         page_text(f, text);
+    } else {
+        err_for_client(sv, &e, message, sizeof message);
+        page_format(f, "The text cannot be read: @t", message);
+    }
+    fputs("</pre>\n", f);
+    growing_close(sv, &g);
     free(text);
-    return rc;
 }
 
-static int put_job(struct server *sv, struct page *p, const struct job *j, struct err *e)
+static int put_job(struct call *c, struct store *s, const struct job *j, struct err *e)
 {
-    FILE *f = p->f;
-    const bool open = j->state == JOB_QUEUED || j->state == JOB_RUNNING || j->state == JOB_PAUSED;
     struct job_list book = {0};
-    page_format(f, "<p><a href=\"/\">The queue</a></p><h1>Job @0: ", (double)j->id);
-    put_name(f, j);
-    page_format(f, "</h1>\n<div id=\"live\"><p>@t@t@t, @c of @c tokens", job_state_name(j->state),
+    struct page p;
+    char why[1000];
+    if (page_open(&p, c, "longhand: a text", e) ||
+        (j->batch && server_book(s, j->batch, ROWS_MAX, &book, NULL, e)))
+        return -1;
+    page_format(p.f, "<p><a href=\"/\">The queue</a></p><h1>Job @0: ", (double)j->id);
+    put_name(p.f, j);
+    fputs("</h1>\n", p.f);
+    put_note(p.f, c);
+    page_format(p.f, "<div id=\"live\"><p>@t@t@t, @c of @c tokens", job_state_name(j->state),
                 j->waits ? ", waits for " : "", j->waits ? j->after_name : "", (double)j->tokens,
                 (double)j->wanted);
-    if (j->error)
-        page_format(f, ": @t", j->error);
-    fputs("</p>\n<div>", f);
-    put_actions(f, j, "job");
-    page_format(f, "<a href=\"/jobs/@0/report\">report</a> <a href=\"/v1/jobs/@0/text\">text</a></div>\n",
-                (double)j->id, (double)j->id);
-    struct store *s = NULL;
-    int rc = j->batch && (server_connect(sv, &s, e) || server_book(s, j->batch, ROWS_MAX, &book, NULL, e));
-    store_close(s);
-    if (rc == 0 && book.n > 1)
-        put_table(f, &book, "Chapters and other texts of this name");
-    job_list_free(&book);
-    fputs("</div>\n", f);
-    if (rc == 0 && !p->live) {
-        page_format(f, "<h2 id=\"of\">Text</h2>\n<pre id=\"out\" tabindex=\"0\" aria-labelledby=\"of\"@t>",
-                    open ? " data-grows=1" : "");
-        if (put_text(f, sv, j, e)) {
-            char message[sizeof e->msg];
-            err_for_client(sv, e, message, sizeof message);
-            page_format(f, "The text cannot be read: @t", message);
-        }
-        fputs("</pre>\n", f);
+    if (j->error) {
+        snprintf(why, sizeof why, "%s", j->error);
+        words_for_client(c->sv, why);
+        page_format(p.f, ": @t", why);
     }
-    return rc;
+    fputs("</p>\n<div>", p.f);
+    put_actions(p.f, j, "job");
+    page_format(p.f, "<a href=\"/jobs/@0/report\">report</a> <a href=\"/v1/jobs/@0/text\">text</a></div>\n",
+                (double)j->id, (double)j->id);
+    if (book.n > 1)
+        put_table(p.f, &book, "Chapters and other texts of this name");
+    job_list_free(&book);
+    fputs("</div>\n", p.f);
+    if (!p.live)
+        put_text(p.f, c->sv, j);
+    return page_close(&p, script);
 }
 
-enum MHD_Result answer_job_page(struct call *c)
+int answer_job_page(struct call *c, struct err *e)
 {
-    struct job_list jobs;
-    struct err e = {0};
-    struct page p;
-    enum MHD_Result rc;
-    if (call_job(c, &jobs, &rc))
-        return rc;
-    if (page_open(&p, c, "longhand: a text")) {
-        job_list_free(&jobs);
-        return MHD_NO;
-    }
-    const int bad = put_job(c->sv, &p, jobs.v, &e);
-    job_list_free(&jobs);
-    if (bad == 0)
-        return page_send(c, &p, MHD_HTTP_OK);
-    stream_end(p.f);
-    free(p.text);
-    return answer_err(c, &e);
+    return answer_about(c, put_job, e);
 }
 
 /* ---- the form ---- */
@@ -360,7 +366,8 @@ static void put_body(struct json_writer *w, const struct form *x)
     jw_close(w, '}');
 }
 
-static int read_form(struct call *c, struct form *x, struct reply *body, struct err *e)
+/* *body: JSON; free. */
+static int read_form(struct call *c, struct form *x, char **body, size_t *n, struct err *e)
 {
     struct MHD_PostProcessor *parts = MHD_create_post_processor(c->c, 1024, take_field, x);
     if (!parts)
@@ -373,67 +380,24 @@ static int read_form(struct call *c, struct form *x, struct reply *body, struct 
     x->n[PROMPT] = drop_cr(x->field[PROMPT], x->n[PROMPT]);
     if (x->n[NAME] && batch_name_check("name", x->field[NAME], e))
         return -1;
-    if (reply_open(body))
-        return err_set(e, ERR_FAILED, "out of memory");
-    put_body(&body->w, x);
-    if (stream_end(body->w.f) == 0)
-        return 0;
-    free(body->text);
-    return err_set(e, ERR_FAILED, "out of memory");
+    FILE *f = memory_file(body, n);
+    if (f)
+        put_body(&(struct json_writer){ .f = f, .digits = 15, .style = JW_COMPACT }, x);
+    return f && stream_end(f) == 0 ? 0 : err_set(e, ERR_FAILED, "out of memory");
 }
 
-enum MHD_Result answer_form(struct call *c)
+int answer_form(struct call *c, struct err *e)
 {
     struct form x = {0};
-    struct reply body;
-    struct err e = {0};
-    struct page p;
+    char path[40], *body = NULL;
     int64_t id = 0;
-    int rc = read_form(c, &x, &body, &e);
-    if (rc == 0) {
-        rc = queue_body(c->sv, &(struct body){ body.text, body.n, x.chat },
-                        x.n[NAME] ? x.field[NAME] : NULL, &id, &e);
-        free(body.text);
-    }
+    size_t n;
+    int rc = read_form(c, &x, &body, &n, e);
+    rc = rc ? rc : queue_body(c->sv, &(struct body){ body, n, x.chat }, x.n[NAME] ? x.field[NAME] : NULL, &id,
+                              e);
+    free(body);
     for (size_t i = 0; i < FIELDS; i++)
         free(x.field[i]);
-    if (rc == 0) {
-        char path[40];
-        snprintf(path, sizeof path, "/jobs/%" PRId64, id);
-        return answer_see(c, path);
-    }
-    if (page_open(&p, c, "longhand"))
-        return MHD_NO;
-    char message[sizeof e.msg];
-    err_for_client(c->sv, &e, message, sizeof message);
-    page_format(p.f, "<h1>The text was not queued</h1><p>@t</p><p><a href=\"/\">The queue</a></p><div "
-                "id=\"live\"></div>", message);
-    return page_send(c, &p, e.code == ERR_INPUT ? MHD_HTTP_BAD_REQUEST : MHD_HTTP_INTERNAL_SERVER_ERROR);
-}
-
-/* ---- the report ---- */
-
-enum MHD_Result answer_report_page(struct call *c)
-{
-    const struct report_options o = {0};
-    struct reports l = {0};
-    struct job_list jobs;
-    struct err e = {0};
-    struct reply r;
-    enum MHD_Result rc;
-    struct store *s = NULL;
-    if (call_job(c, &jobs, &rc))
-        return rc;
-    const int64_t id = jobs.v->id;
-    job_list_free(&jobs);
-    if (reply_open(&r))
-        return MHD_NO;
-    const int bad = server_connect(c->sv, &s, &e) ||
-                    reports_open(&l, &(struct report_from){ s, &id, 1 }, 1, &o, &e) ||
-                    report_html(r.w.f, &l, &e);
-    reports_close(&l);
-    store_close(s);
-    if (bad)
-        return reply_drop(c, &r, &e);
-    return reply_send_as(c, &r, MHD_HTTP_OK, "text/html; charset=utf-8");      /* the page has its policy */
+    snprintf(path, sizeof path, "/jobs/%" PRId64, id);
+    return rc ? err_while(e, "The text was not queued") : call_see(c, path);
 }

@@ -1,8 +1,9 @@
-/* What a browser shows: the queue, a job, its report, and a form that queues a text. */
+/* What a browser shows: the queue, a job, and a form that queues a text. */
 #pragma once
 #include "runs/serve/http.h"
 
-enum MHD_Result answer_page(struct call *c);
-enum MHD_Result answer_job_page(struct call *c);
-enum MHD_Result answer_report_page(struct call *c);
-enum MHD_Result answer_form(struct call *c);
+answer_fn answer_page;
+answer_fn answer_job_page;
+answer_fn answer_form;
+/* A page with the message, for struct route. */
+void put_failed_page(struct call *c, const char *message);

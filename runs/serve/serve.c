@@ -130,6 +130,22 @@ static void close_server(struct server *sv)
     store_close(sv->writer);
 }
 
+/* After the work: whether jobs are left. Requests without a key are not, for nobody waits for them now. */
+static int conclude(const struct options *o, struct store *s, struct err *e)
+{
+    struct store_counts n;
+    if (store_counts(s, NULL, &n, e))
+        return -1;
+    const size_t left = n.jobs[JOB_QUEUED];
+    if (left)
+        return err_set(e, ERR_AGAIN, "stopped by %s; %zu %s", stop_signal_name(), left,
+                       plural(left, "job is left, longhand serve continues it",
+                              "jobs are left, longhand serve continues them"));
+    if (!o->quiet && o->progress != PROGRESS_JSON)
+        fprintf(stderr, "%sstopped by %s; no job is waiting\n", log_time(), stop_signal_name());
+    return 0;
+}
+
 int serve(const struct options *o, struct worker *w, struct store *s, size_t parallel, struct err *e)
 {
     struct server sv = { .o = o, .worker = w, .listener = -1, .routes = routes,
@@ -154,5 +170,5 @@ int serve(const struct options *o, struct worker *w, struct store *s, size_t par
         rc = work(&sv, parallel, e);
     stop_requests(&sv);
     close_server(&sv);
-    return rc ? rc : err_set(e, ERR_AGAIN, "stopped by %s; longhand serve goes on", stop_signal_name());
+    return rc ? rc : conclude(o, s, e);
 }

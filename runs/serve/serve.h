@@ -13,7 +13,7 @@
 #include "runs/work/worker.h"
 #include "src/request/options.h"
 
-/* Serves until a signal comes; then ERR_AGAIN. w: zero, with the settings of the command line, not open.
- * parallel: as in struct schedule_options. ERR_INPUT before the model is opened for an address that needs a
- * key, and for a bad key file. */
+/* Serves until a signal comes; then 0, or ERR_AGAIN if jobs are left. w: zero, with the settings of the
+ * command line, not open. parallel: as in struct schedule_options. ERR_INPUT before the model is opened for
+ * an address that needs a key, and for a bad key file. */
 int serve(const struct options *o, struct worker *w, struct store *s, size_t parallel, struct err *e);

@@ -73,6 +73,15 @@ int growing_more(struct server *sv, struct growing *g, const struct job *job, FI
     return rc;
 }
 
+int growing_text(struct server *sv, struct growing *g, const struct job *job, char **text, size_t *n,
+                 struct err *e)
+{
+    *text = NULL;
+    FILE *f = memory_file(text, n);
+    const int rc = f ? growing_more(sv, g, job, f, e) : 0;
+    return !f || (stream_end(f) && rc == 0) ? err_set(e, ERR_FAILED, "out of memory for a text") : rc;
+}
+
 void growing_close(struct server *sv, struct growing *g)
 {
     pthread_mutex_lock(&sv->reading);

@@ -14,6 +14,9 @@ struct growing {
 /* Write what has been added to the text since the last call, as far as no retake changes it. *job: its row,
  * read now. */
 int  growing_more(struct server *sv, struct growing *g, const struct job *job, FILE *to, struct err *e);
+/* The same as a text, followed by a NUL; free(*text), also after a failure. */
+int  growing_text(struct server *sv, struct growing *g, const struct job *job, char **text, size_t *n,
+                  struct err *e);
 void growing_close(struct server *sv, struct growing *g);
 
 /* An answer that grows. libmicrohttpd asks for its bytes in the thread of the connection, which may wait. */

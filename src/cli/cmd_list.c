@@ -383,7 +383,7 @@ static void list_text(const struct store_counts *n, double estimate, const struc
         printf("%.*s\n", (int)MIN(wide, strlen(SHARED_NOTE)), SHARED_NOTE);
 }
 
-/* The columns of a job as members; the object stays open. Numbers are numbers, an empty cell is null. */
+/* The columns of a job as an object. Numbers are numbers, an empty cell is null. */
 static void put_columns_json(struct json_writer *w, const struct table *t, const struct job *j,
                              const char *db)
 {
@@ -402,6 +402,7 @@ static void put_columns_json(struct json_writer *w, const struct table *t, const
     }
     if (db)
         jw_text(w, "db", db);
+    jw_close(w, '}');
 }
 
 /* With several databases each job names its database, and "databases" lists them all. t: the columns of
@@ -412,18 +413,14 @@ static void list_json(const struct store_counts *n, double estimate, const struc
     struct json_writer w = jw_begin(stdout, JW_INDENTED, 15);
     put_counts_json(&w, n, estimate);
     jw_open(&w, "jobs", '[');
-    for (size_t i = 0; i < p->n; i++)
-        for (size_t k = 0; k < p->v[i].jobs.n; k++) {
-            const struct job *j = &p->v[i].jobs.v[k];
-            const char *db = p->n > 1 ? store_path(p->v[i].store) : NULL;
-            if (t)
-                put_columns_json(&w, t, j, db);
-            else {
-                put_job_json(&w, j, db);
-                jw_bool(&w, "ran_alone", !j->shared);
-            }
-            jw_close(&w, '}');
-        }
+    for (size_t i = 0; i < p->n; i++) {
+        const struct job_list *jobs = &p->v[i].jobs;
+        const char *db = p->n > 1 ? store_path(p->v[i].store) : NULL;
+        if (!t)
+            put_jobs_json(&w, jobs, db);
+        for (size_t k = 0; k < jobs->n && t; k++)
+            put_columns_json(&w, t, &jobs->v[k], db);
+    }
     jw_close(&w, ']');
     if (p->n > 1) {
         jw_open(&w, "databases", '[');

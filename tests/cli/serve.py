@@ -166,11 +166,10 @@ def refusals():
     c.request("POST", "/v1/completions", chunks(), {"Transfer-Encoding": "chunked"}, encode_chunked=True)
     status = c.getresponse().status
     result("a_large_chunked_body_is_413", status == 413, status)
-    head = (f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 65536\r\n\r\n"
-            .encode() + b"x" * 65000)
-    held = [socket.create_connection((HOST, PORT)) for _ in range(30)]
-    for s in held:
-        s.sendall(head)
+    head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 65536\r\n\r\n"
+    held = [socket.create_connection((HOST, PORT)) for _ in range(90)]
+    for i, s in enumerate(held):         # the small ones fill what the large ones leave
+        s.sendall(head + b"x" * (65000 if i < 30 else 15000))
     large = json.dumps(dict(good, user="x" * 60000)).encode()
     full = until(lambda: ask("POST", "/v1/completions", raw=large)[0] == 503)
     for s in held:
@@ -198,6 +197,27 @@ def refusals():
                        "/v1/models/..%2f..%2fetc%2fpasswd": 404, "/v1/completions": 405}.items():
         status, _, text = ask("GET", path)
         result(f"get_{path}_is_{want}", status == want, (status, text))
+
+
+def failed_jobs():
+    """A text that fails while its client waits: a 500 that does not name the store's path."""
+    body = {"prompt": OPENING, "max_tokens": 50000, "seed": 1, "ignore_eos": True}
+    path = os.environ["LONGHAND_DB"]
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(post, body, headers={"Idempotency-Key": "fails"})
+        until(lambda: any(j["of"] == 50000 and j["tokens"] for j in listed().values()))
+        job = max(listed())
+        cli("pause", "-q", str(job))
+        with sqlite3.connect(path) as db:
+            db.execute("UPDATE job SET state = 'failed', error = ? WHERE id = ?",
+                       (path + ": chunk 3 is damaged", job))
+        status, a = answer.result()
+    result("a_failed_text_is_500_without_the_path", status == 500 and
+           a["error"]["message"] == f"cmpl-{a['error']['message'][5:13]}-{job}: chunk 3 is damaged", a)
+    got = ask("GET", f"/jobs/{job}")[2].decode()
+    result("its_page_says_why_without_the_path", "failed, " in got and "chunk 3 is damaged" in got and
+           path not in got, got[-900:])
+    cli("remove", "-q", str(job))
 
 
 def clients_that_leave():
@@ -770,7 +790,7 @@ def pages():
     status, h, got = ask("GET", f"/jobs/{second}")
     page = got.decode()
     text = ask("GET", f"/v1/jobs/{second}/text")[2].decode()
-    shown = html.unescape(page.split('<pre id="out"')[1].split(">", 1)[1].split("</pre>")[0])
+    shown = html.unescape(page.split('<pre id="out"')[1].split(">\n", 1)[1].split("</pre>")[0])
     result("a_page_of_a_job_has_its_text", status == 200 and shown == text and "<img" not in page,
            (shown, text))
     result("and_the_chapters_of_its_book", all(f'<a href="/jobs/{x}">' in page for x in (first, second)) and
@@ -786,8 +806,19 @@ def pages():
     status, h, got = ask("GET", f"/jobs/{second}/report")
     result("a_page_has_the_report", status == 200 and h["Content-Type"].startswith("text/html") and
            b"</html>" in got and b"<img" not in got, got[:300])
-    status, h, got = ask("POST", f"/v1/jobs/{second}/cancel?page=job")
-    result("a_done_chapter_cannot_be_cancelled", status == 409, got)
+    for page, path in ("job", f"/jobs/{second}"), ("queue", "/"):
+        status, h, got = ask("POST", f"/v1/jobs/{second}/cancel?page={page}")
+        got = ask("GET", h["Location"] or "/")[2].decode()
+        result(f"a_button_of_the_{page}_that_is_late_leads_back_and_says_so", status == 303 and
+               h["Location"].startswith(path + "?") and
+               f'<p role="alert">cancel changed nothing: job {second} is done.</p>' in got, (status, h, got))
+    status, h, got = ask("POST", "/v1/jobs/99999/pause?page=job")
+    got = ask("GET", h["Location"] or "/")[2].decode()
+    result("a_button_of_a_removed_job_leads_to_the_queue", status == 303 and "<h1>longhand: demo" in got and
+           "pause changed nothing: job 99999 is not in the store." in got, (status, h, got))
+    for query in "not=<b>&job=1", "not=pause", "not=pause&job=x", "not=pause&job=%00":
+        status, _, got = ask("GET", "/?" + query)
+        result(f"a_page_with_{query}_says_nothing", status == 200 and b'role="alert"' not in got, got)
     long = cli("submit", "-m", MODEL, "-p", OPENING, "-n", "3000", "-s", "5", "--ignore-eos").strip()
     status, h, got = ask("POST", f"/v1/jobs/{long}/pause?page=job")
     result("a_form_of_a_job_leads_back_to_it",
@@ -796,9 +827,10 @@ def pages():
     result("a_paused_job_can_be_resumed", f"/v1/jobs/{long}/resume?page=job" in page and
            f"/v1/jobs/{long}/pause" not in page, page)
     cli("remove", "-q", long)
-    for path in "/jobs/99999", "/jobs/x", "/jobs/99999/report":
-        status, _, got = ask("GET", path)
-        result(f"get_{path}_is_404", status == 404, got)
+    for path in "/jobs/99999", "/jobs/<x>", "/jobs/99999/report":
+        status, h, got = ask("GET", path)
+        result(f"get_{path}_is_404", status == 404 and b"there is no job" in got and b"<x>" not in got and
+               h["Content-Type"].startswith("text/html") and h["Content-Security-Policy"], (h, got))
 
 
 def rows():
@@ -807,7 +839,7 @@ def rows():
     with sqlite3.connect(os.environ["LONGHAND_DB"]) as db:
         names = [r[1] for r in db.execute("PRAGMA table_info(job)") if r[1] != "id"]
         own = ", ".join({"state": "'paused'", "worker": "NULL"}.get(x, x) for x in names)
-        db.execute(f"""WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < 400000)
+        db.execute(f"""WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < 200000)
                    INSERT INTO job ({', '.join(names)}) SELECT {own} FROM job, n WHERE id = 1""")
 
     def seconds(path):
@@ -822,7 +854,7 @@ def rows():
             time.sleep(0.03)
             others.append(seconds("/v1/jobs/1/text"))
             page.append(one.result())
-    print(f"    a page of 400,000 jobs: {min(page):.3f} s; a text meanwhile: {min(others):.3f} s")
+    print(f"    a page of 200,000 jobs: {min(page):.3f} s; a text meanwhile: {min(others):.3f} s")
     result("a_long_queue_does_not_block_readers", min(others) < min(page) / 2, (others, page))
 
 
@@ -1006,8 +1038,8 @@ def package():
 
 for part in PART.split(","):
     since = time.time()
-    {"texts": texts, "chat": chat, "refusals": refusals, "leave": clients_that_leave, "fuzz": fuzz,
-     "many": many, "keys": keys, "jobs": jobs, "pages": pages, "batches": batches, "first": first,
-     "crowd": crowd, "forget": forget, "kills": kills, "speed": speed,
+    {"texts": texts, "chat": chat, "refusals": refusals, "leave": clients_that_leave, "fails": failed_jobs,
+     "fuzz": fuzz, "many": many, "keys": keys, "jobs": jobs, "pages": pages, "batches": batches,
+     "first": first, "crowd": crowd, "forget": forget, "kills": kills, "speed": speed,
      "memory": memory, "rows": rows, "package": package, "named": named, "stops": stops}[part]()
     print(f"    {part}: {time.time() - since:.1f} s")

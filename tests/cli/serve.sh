@@ -57,7 +57,7 @@ check no_port 2 'port' serve -m /none --port 70000
 start --max-body 64K --max-upload 200K --allow-host books.example --cors http://pages.example \
     --chat-template chatml
 result a_server_starts $? "$(cat "$TMP/log")"
-asks texts,chat,refusals,leave,fuzz,many,jobs,pages,batches
+asks texts,chat,refusals,leave,fails,fuzz,many,jobs,pages,batches
 # The openai package in a virtual environment of this test.
 if python3 -m venv "$TMP/venv" 2>/dev/null && "$TMP/venv/bin/pip" install -q openai >"$TMP/pip" 2>&1; then
     "$TMP/venv/bin/python" tests/cli/serve.py "$url" package "$L" "$MODEL" >"$TMP/asked" 2>&1; r=$?
@@ -90,8 +90,8 @@ else skip serve_pages "no chromium is installed"; fi
 "$L" cancel -q --all 2>/dev/null
 check a_port_in_use 2 "port ${url##*:}: Address already in use" serve -m "$MODEL" --port "${url##*:}"
 kill -TERM $server; wait $server; r=$?
-[ $r = 75 ] && grep -q '^longhand: stopped by SIGTERM' "$TMP/log"
-result sigterm_ends_the_server $? "exit $r: $(tail -2 "$TMP/log")"
+[ $r = 0 ] && grep -q 'stopped by SIGTERM; no job is waiting$' "$TMP/log"
+result sigterm_ends_an_idle_server $? "exit $r: $(tail -2 "$TMP/log")"
 
 "$L" backup "$TMP/copy.db" 2>"$TMP/err"; grep -q 'longhand.db.files are not in it' "$TMP/err"
 result backup_says_what_is_not_in_it $? "$(cat "$TMP/err")"
@@ -119,7 +119,11 @@ export LONGHAND_DB=$TMP/memory.db; start --parallel 1 --max-memory 150M; asks me
 export LONGHAND_DB=$TMP/rows.db; start; asks rows; stop
 export LONGHAND_DB=$TMP/longhand.db
 start --parallel 1 --max-connections 1; asks first; asks crowd; stop
-export LONGHAND_MODEL=$MODEL; model='' start; SERVER=$server asks named,stops; stop; unset LONGHAND_MODEL
+export LONGHAND_MODEL=$MODEL; model='' start; SERVER=$server asks named,stops
+wait $server; r=$?; unset LONGHAND_MODEL
+[ $r = 75 ] && grep -q '^longhand: stopped by SIGTERM; 1 job is left, longhand serve continues it' "$TMP/log"
+result sigterm_leaves_jobs_to_the_next_server $? "exit $r: $(tail -2 "$TMP/log")"
+"$L" cancel -q --all
 
 export LONGHAND_DB=$TMP/forget.db
 : >"$LONGHAND_DB.files"                         # batches wait for their folder; requests are forgotten
