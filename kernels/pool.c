@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { SPINS = 4000 };               /* about 50 microseconds before an idle thread sleeps */
@@ -33,7 +34,10 @@ struct pool {
     _Atomic uint32_t sleepers;
     _Atomic bool quit;
     bool running;
+    _Atomic bool timing;
+    uint64_t inside;                     /* nanoseconds, of the caller */
     _Alignas(64) _Atomic size_t done;
+    _Atomic uint64_t busy;               /* nanoseconds, of all threads */
     struct share share[POOL_THREADS_MAX];
     struct worker { struct pool *p; size_t index; pthread_t thread; } worker[POOL_THREADS_MAX];
 };
@@ -47,11 +51,20 @@ static void relax(void)
 #endif
 }
 
+static uint64_t nanoseconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
 /* Runs items of this epoch until none is left, its own share first. Returns the number of items it ran. */
 static size_t work(struct pool *p, uint32_t epoch, size_t thread)
 {
     void (*fn)(void *, size_t, size_t) = atomic_load_explicit(&p->fn, memory_order_relaxed);
     void *ctx = atomic_load_explicit(&p->ctx, memory_order_relaxed);
+    const bool timing = atomic_load_explicit(&p->timing, memory_order_relaxed);
+    const uint64_t since = timing ? nanoseconds() : 0;
     size_t done = 0;
     for (size_t k = 0; k < p->n_threads; k++) {
         struct share *s = &p->share[(thread + k) % p->n_threads];
@@ -68,6 +81,8 @@ static size_t work(struct pool *p, uint32_t epoch, size_t thread)
             }
         }
     }
+    if (timing && done)
+        atomic_fetch_add_explicit(&p->busy, nanoseconds() - since, memory_order_relaxed);
     return done;
 }
 
@@ -141,6 +156,18 @@ size_t pool_threads(const struct pool *p)
     return p->n_threads;
 }
 
+void pool_timing(struct pool *p, bool on)
+{
+    p->inside = 0;
+    atomic_store(&p->busy, 0);
+    atomic_store(&p->timing, on);
+}
+
+struct pool_times pool_times(const struct pool *p)
+{
+    return (struct pool_times){ 1e-9 * (double)atomic_load(&p->busy), 1e-9 * (double)p->inside };
+}
+
 void pool_run(struct pool *p, size_t n, void (*fn)(void *ctx, size_t i, size_t thread), void *ctx)
 {
     assert(!p->running && n < UINT32_MAX);
@@ -149,6 +176,7 @@ void pool_run(struct pool *p, size_t n, void (*fn)(void *ctx, size_t i, size_t t
             fn(ctx, i, 0);
         return;
     }
+    const uint64_t since = atomic_load_explicit(&p->timing, memory_order_relaxed) ? nanoseconds() : 0;
     p->running = true;
     const uint32_t epoch = atomic_load_explicit(&p->epoch, memory_order_relaxed) + 1;
     atomic_store_explicit(&p->fn, fn, memory_order_relaxed);
@@ -170,6 +198,7 @@ void pool_run(struct pool *p, size_t n, void (*fn)(void *ctx, size_t i, size_t t
         else
             sched_yield();
     p->running = false;
+    p->inside += since ? nanoseconds() - since : 0;
 }
 
 /* Threads of one core share a line in topology/thread_siblings_list; the first allowed thread counts. */

@@ -7,6 +7,7 @@
  * weights in every pass, and then runs items of other threads' shares. Idle threads spin briefly, then
  * sleep. */
 #pragma once
+#include <stdbool.h>
 #include <stddef.h>
 
 enum { POOL_THREADS_MAX = 512 };
@@ -17,6 +18,12 @@ struct pool *pool_open(size_t n_threads);
 void pool_close(struct pool *p);
 size_t pool_threads(const struct pool *p);
 void pool_run(struct pool *p, size_t n, void (*fn)(void *ctx, size_t i, size_t thread), void *ctx);
+
+/* For profiles: while `on`, the pool adds up the seconds in which its threads ran items (of all threads
+ * together), and those that its caller spent in pool_run. pool_timing starts both at 0. */
+struct pool_times { double busy, inside; };
+void pool_timing(struct pool *p, bool on);
+struct pool_times pool_times(const struct pool *p);
 
 /* The number of threads for this process: the physical cores of its affinity mask, at most the CPUs that its
  * control groups allow, at least 1. */

@@ -11,8 +11,10 @@
  *                        qh_table (values of IQ4_NL, plus 127) and qh_fp4 (of MXFP4, plus 12)
  *   QI_DOT(a, w, x)      adds to a the products of the pairs of w with the pair of int16 at x
  *   Q_ROWS, Q_SHAPES     rows of the largest tile; the list of all numbers of rows up to it
- *   Q_FUSED_SHAPES       the numbers of rows for which weights of the fast types are expanded into registers.
- *                        Otherwise a group is expanded to memory first, for all rows
+ *   Q_FUSED_SHAPES       the numbers of rows for which weights are expanded into registers. Otherwise a group
+ *                        is expanded to memory first, for all rows
+ *   Q_FUSED_LIGHT        further such numbers, for the types of Q_LIGHT alone: the others would need more
+ *                        registers than there are
  *
  * A panel has PARTS parts of QL outputs. Start reading at OP(matmul_quantized), then q_tile. */
 #include "kernels/quant_layout.h"
@@ -221,8 +223,10 @@ INLINE void q_tile(float *acc, const enum dtype t, const int sub, const bool min
                      : t == DT_Q5_K || t == DT_Q6_K || t == DT_Q2_K || t >= DT_TQ1_0 ? 8
                      : t == DT_Q3_K                                 ? 16
                                                                     : 1;
-    const size_t low = t == Q_EXPANDED ? (size_t)sub / 2 * 4 * QL : t == DT_Q4_K ? 512 : t == DT_Q6_K ? 1024
-                       : t == DT_Q8_0 ? 512 : 256,
+    const size_t low = t == Q_EXPANDED                                      ? (size_t)sub / 2 * 4 * QL
+                       : t == DT_Q6_K                                       ? 1024
+                       : t == DT_Q4_K || t == DT_Q2_K || t == DT_Q8_0       ? 512
+                                                                            : 256,
                  high = t == DT_Q6_K ? 512 : 64;
     qf c[Q_ROWS];
     UNROLL for (int r = 0; r < rows; r++) c[r] = qf_zero();
@@ -254,10 +258,12 @@ struct q_expanded {
     float scale[16 * QL], minimum[16 * QL];
 } __attribute__((aligned(64)));
 
-#define Q_TYPES(X)                                                                                           \
-    X(Q4_0) X(Q4_1) X(Q5_0) X(Q5_1) X(Q8_0) X(Q2_K) X(Q3_K) X(Q4_K) X(Q5_K) X(Q6_K) X(IQ4_NL) X(IQ4_XS) \
-    X(MXFP4) X(TQ1_0) X(TQ2_0)
-#define Q_EXPAND_FN(T)                                                                                       \
+#define Q_LIGHT(X, R) X(Q4_0, R) X(Q4_1, R) X(Q5_0, R) X(Q8_0, R)
+#define Q_TYPES(X, R)                                                                                        \
+    Q_LIGHT(X, R) X(Q5_1, R) X(Q2_K, R) X(Q3_K, R) X(Q4_K, R) X(Q5_K, R) X(Q6_K, R) X(IQ4_NL, R)             \
+    X(IQ4_XS, R) X(MXFP4, R)
+#define Q_TERNARY(X, R) X(TQ1_0, R) X(TQ2_0, R)          /* in registers for one row */
+#define Q_EXPAND_FN(T, _)                                                                                    \
     static __attribute__((noinline)) void expand_##T(struct q_expanded *e, const char *group, size_t k,      \
                                                      size_t part)                                            \
     {                                                                                                        \
@@ -265,9 +271,11 @@ struct q_expanded {
         q_scales(DT_##T, &g, e->scale, e->minimum);                                                          \
         q_expand(e->pairs, DT_##T, &g);                                                                      \
     }
-Q_TYPES(Q_EXPAND_FN)
-#define Q_EXPAND_AT(T) [DT_##T - DT_Q4_0] = expand_##T,
-static void (*const expands[])(struct q_expanded *, const char *, size_t, size_t) = { Q_TYPES(Q_EXPAND_AT) };
+Q_TYPES(Q_EXPAND_FN, 0) Q_TERNARY(Q_EXPAND_FN, 0)
+#define Q_EXPAND_AT(T, _) [DT_##T - DT_Q4_0] = expand_##T,
+static void (*const expands[])(struct q_expanded *, const char *, size_t, size_t) = {
+    Q_TYPES(Q_EXPAND_AT, 0) Q_TERNARY(Q_EXPAND_AT, 0)
+};
 
 #define Q_TILE_FN(R)                                                                                         \
     static __attribute__((noinline)) void q_tile_##R(                                                        \
@@ -308,7 +316,7 @@ INLINE struct q_ahead q_ahead(const enum dtype t, const char *group, size_t part
     return (struct q_ahead){ group + Q_AHEAD + part * bytes * (QUANT_GROUP / sub), each };
 }
 
-/* The fast types: a panel for a number of rows of Q_FUSED_SHAPES. */
+/* A panel for a number of rows of Q_FUSED_SHAPES, or of Q_FUSED_LIGHT. */
 #define Q_FUSED_FN(T, R)                                                                                     \
     static __attribute__((noinline)) void fused_##T##_##R(float *acc, const char *panel, size_t k_all,       \
                                                           const char *x, size_t row_bytes)                   \
@@ -327,16 +335,17 @@ INLINE struct q_ahead q_ahead(const enum dtype t, const char *group, size_t part
             panel += n / dtype_block(DT_##T) * dtype_block_bytes(DT_##T) * PANEL;                            \
         }                                                                                                    \
     }
-#define Q_FAST(X, R) X(Q4_0, R) X(Q5_0, R) X(Q8_0, R) X(Q4_K, R) X(Q5_K, R) X(Q6_K, R) X(MXFP4, R)
-#define Q_ONE_ROW(X) X(TQ1_0, 1) X(TQ2_0, 1)               /* types that are fast with one row */
 #define Q_FUSED_AT(T, R) [DT_##T - DT_Q4_0][R] = fused_##T##_##R,
-#define Q_FUSED_ROW(R) Q_FAST(Q_FUSED_FN, R)
-#define Q_FUSED_ROW_AT(R) Q_FAST(Q_FUSED_AT, R)
+#define Q_FUSED_ROW(R) Q_TYPES(Q_FUSED_FN, R)
+#define Q_FUSED_ROW_AT(R) Q_TYPES(Q_FUSED_AT, R)
+#define Q_LIGHT_ROW(R) Q_LIGHT(Q_FUSED_FN, R)
+#define Q_LIGHT_ROW_AT(R) Q_LIGHT(Q_FUSED_AT, R)
 Q_FUSED_SHAPES(Q_FUSED_ROW)
-Q_ONE_ROW(Q_FUSED_FN)
+Q_FUSED_LIGHT(Q_LIGHT_ROW)
+Q_TERNARY(Q_FUSED_FN, 1)
 static void (*const fused[DT_END - DT_Q4_0][Q_ROWS + 1])(float *, const char *, size_t, const char *,
                                                          size_t) = {
-    Q_FUSED_SHAPES(Q_FUSED_ROW_AT) Q_ONE_ROW(Q_FUSED_AT)
+    Q_FUSED_SHAPES(Q_FUSED_ROW_AT) Q_FUSED_LIGHT(Q_LIGHT_ROW_AT) Q_TERNARY(Q_FUSED_AT, 1)
 };
 
 /* The accumulators of one panel, [m][PANEL], for m <= Q_LOT rows. */

@@ -25,7 +25,7 @@ struct report {
     char dir[PATH_BYTES];
     const char *model;                   /* the last part of dir */
     struct bench bench;
-    bool wanted[BENCH_KINDS], any, quick;
+    bool wanted[BENCH_KINDS], any, quick, profile;
     struct list depths, rows;
     size_t prefill;                      /* its rows */
     struct bench_point point[POINTS_MAX]; size_t n;
@@ -56,6 +56,8 @@ static int parse_word(struct report *r, const char *word, struct err *e)
         }
     if (strcmp(word, "quick") == 0)
         r->quick = true;
+    else if (strcmp(word, "profile") == 0)
+        r->profile = true;
     else if (strncmp(word, "depth=", 6) == 0)
         return list_add(&r->depths, word + 6, BENCH_DEPTH_MAX, e);
     else if (strncmp(word, "m=", 2) == 0)
@@ -65,7 +67,7 @@ static int parse_word(struct report *r, const char *word, struct err *e)
                parse_word(r, names[BENCH_PREFILLING], e) ? -1 : 0;
     else
         return err_set(e, ERR_INPUT, "--points: \"%s\"; allowed: decode, drafted, rows, texts, prefill, "
-                       "quick, depth=N, m=N, prefill=N", word);
+                       "quick, profile, depth=N, m=N, prefill=N", word);
     return 0;
 }
 
@@ -111,6 +113,23 @@ static void print_point(const struct report *r, const struct bench_point *p)
     fflush(stdout);
 }
 
+/* By operation: milliseconds, the share of the pass, that of the threads which work, and what is read. */
+static void print_profile(const struct report *r, const struct bench_point *p)
+{
+    const double threads = (double)pool_threads(r->bench.g.pool);
+    for (size_t i = 0; i < BENCH_OPS && p->profiled > 0; i++) {
+        const struct bench_op *op = &p->op[i];
+        if (op->seconds <= 0)
+            continue;
+        printf("    %-12s %9.4f ms %5.1f %%, threads busy %5.1f %%", bench_op_name((enum bench_op_kind)i),
+               op->seconds * 1e3, 100 * op->seconds / p->profiled, 100 * op->busy / op->seconds / threads);
+        if (op->bytes > 0)
+            printf(", %7.1f MB, %6.1f GB/s", op->bytes / 1e6, op->bytes / op->seconds / 1e9);
+        printf("\n");
+    }
+    fflush(stdout);
+}
+
 /* A share above 100 % means that the probe missed the machine's speed at that moment. The point is measured
  * again; a share that stays above 100 % is an error. */
 static int measure_point(struct report *r, struct bench_target *t, struct bench_point p, struct err *e)
@@ -121,13 +140,17 @@ static int measure_point(struct report *r, struct bench_target *t, struct bench_
     for (int i = 0; i < TRIES && (i == 0 || p.share > 1); i++)
         if (bench_measure(&r->bench, t, &p, e))
             return err_while(e, "%s, %s at depth %zu", r->model, names[p.kind], p.depth);
+    if (r->profile && bench_profile(t, &p, e))
+        return -1;
     p.goal = goal_of(&p);
     r->impossible += p.share > 1;
     r->missed += p.share < p.goal;
     r->noisy += p.noisy;
     r->point[r->n] = p;
-    if (!r->o->json)
+    if (!r->o->json) {
         print_point(r, &p);
+        print_profile(r, &p);
+    }
     r->n++;
     return 0;
 }
@@ -194,6 +217,21 @@ static const struct { const char *key; size_t at; } reals[] = {
     REAL("product_share", product_share), REAL("step_seconds", step), REAL("goal", goal),
 };
 
+static void json_profile(struct json_writer *w, const struct bench_point *p)
+{
+    jw_real(w, "profiled_seconds", p->profiled);
+    jw_open(w, "operations", '[');
+    for (size_t i = 0; i < BENCH_OPS; i++) {
+        jw_open(w, NULL, '{');
+        jw_text(w, "operation", bench_op_name((enum bench_op_kind)i));
+        jw_real(w, "seconds", p->op[i].seconds);
+        jw_real(w, "busy_seconds", p->op[i].busy);
+        jw_uint(w, "bytes", (uint64_t)p->op[i].bytes);
+        jw_close(w, '}');
+    }
+    jw_close(w, ']');
+}
+
 static void json_point(struct json_writer *w, const struct report *r, const struct bench_point *p)
 {
     jw_open(w, NULL, '{');
@@ -219,6 +257,8 @@ static void json_point(struct json_writer *w, const struct report *r, const stru
         jw_uint(w, "clean", p->clean);
         jw_bool(w, "noisy", p->noisy);
     }
+    if (p->profiled > 0)
+        json_profile(w, p);
     jw_close(w, '}');
 }
 

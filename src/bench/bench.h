@@ -4,6 +4,7 @@
  *     bench_model.c     a model with a cache at any depth; bytes and operations of a pass
  *     bench_point.c     one point, measured between probes of the machine
  *     bench_drafted.c   the tokens a second of a text that drafting writes
+ *     profile.c         the seconds of a pass by operation
  *     bench.c           which points; the table and JSON
  *
  * A point is a pass, or a sequence of passes, under the roofline max(bytes / bandwidth, FLOPs / peak). Both
@@ -32,6 +33,15 @@ struct bench_target {                /* {0} is closed */
 
 enum bench_kind { BENCH_DECODE, BENCH_ROWS, BENCH_PREFILLING, BENCH_TEXTS, BENCH_DRAFTING, BENCH_KINDS };
 
+/* A pass by operation of the device. `other`: embeddings, gathers, and the loop over layers. */
+enum bench_op_kind { OP_MATRICES, OP_HEAD, OP_ATTENTION, OP_ROPE, OP_NORMS, OP_ACTIVATION, OP_EXPERTS,
+                     OP_STATES, OP_OTHER, BENCH_OPS };
+struct bench_op {
+    double seconds;
+    double busy;                     /* seconds of all threads together; the rest of them is waiting */
+    double bytes;                    /* read of matrices and caches; 0: not counted */
+};
+
 struct bench_point {
     enum bench_kind kind;
     size_t depth, rows;              /* more than BENCH_ROWS_MAX for a prefill; BENCH_TEXTS: of a text each */
@@ -47,6 +57,8 @@ struct bench_point {
     double product_share;            /* of compute-bound points: roof / (seconds without the three); else 0 */
     double goal;                     /* 0: none */
     size_t samples, clean; bool noisy;
+    struct bench_op op[BENCH_OPS];
+    double profiled;                 /* seconds of a pass while it was profiled; 0: it was not */
 };
 
 struct bench {
@@ -79,6 +91,9 @@ int  bench_pieces(struct probe_pieces *p, const struct bench_target *t, size_t d
 
 /* Measures p, whose kind, depth and rows are set. The target's cache stands at p->depth. */
 int bench_measure(struct bench *b, struct bench_target *t, struct bench_point *p, struct err *e);
+/* Sets p->op of a point that bench_measure measured, from passes of half a second. */
+int bench_profile(struct bench_target *t, struct bench_point *p, struct err *e);
+const char *bench_op_name(enum bench_op_kind);
 /* Writes a text of a model that bench_open loaded, with the drafting that the options choose, and measures
  * BENCH_DRAFTED tokens from each of n ascending depths: p[i] of p[0..n). Sampling: that of --preset. */
 int bench_drafted(struct engine *g, const struct options *o, struct bench_point *p, size_t n, struct err *e);

@@ -43,6 +43,23 @@ layers = c["layer_types"].count("linear_attention")
 assert bytes["texts", 0, 3] - bytes["rows", 0, 3] == 2 * layers * (state + inputs) * 4
 END
 result bench_counts_states_of_hybrids $? "$(cat "$TMP/err" "$TMP/why")"
+# profile: the operations of a pass are the whole pass. A hybrid has states and attention; the head is no matrix
+# of a layer.
+measure --model $H --points quick,decode,profile,depth=70 --threads 2 &&
+    python3 - "$TMP/out" >"$TMP/why" 2>&1 <<'END'
+import json, sys
+p, = json.load(open(sys.argv[1]))["points"]
+op = {o["operation"]: o for o in p["operations"]}
+assert abs(sum(o["seconds"] for o in op.values()) / p["profiled_seconds"] - 1) < 1e-6, op
+used = {"matrices", "head", "attention", "states", "rope", "norms", "activation", "other"}
+assert {k for k, o in op.items() if o["seconds"] > 0} == used, op
+for name, o in op.items():
+    assert 0 <= o["busy_seconds"] <= 2.1 * o["seconds"], (name, o)
+assert op["matrices"]["bytes"] > op["head"]["bytes"] > 0 == op["norms"]["bytes"], op
+read = sum(op[k]["bytes"] for k in ("matrices", "head", "attention"))
+assert read == p["bytes"], (read, p)
+END
+result a_profile_has_every_operation_of_a_pass $? "$(cat "$TMP/err" "$TMP/why")"
 # A point of the engine: counts are whole numbers.
 measure --model build/data/models/qwen3-bf16 --points prefill && python3 - "$TMP/out" >"$TMP/why" 2>&1 <<'END'
 import json, sys
