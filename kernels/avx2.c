@@ -243,6 +243,7 @@ static inline __m256i pair_at(const char *p)
 #define Q_SHAPES(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
 #define Q_FUSED_SHAPES(X) X(1) X(2) X(3) X(4)
 #define Q_FUSED_LIGHT(X)
+#define Q_HALVES 1
 
 /* AVX2 has 16 registers. With more than 8 accumulators gcc 12 spills where it also has to widen the left
  * operand. Where the left operand is wide already, 12 accumulators are faster because 8 wait for each other:

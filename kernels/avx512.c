@@ -204,6 +204,7 @@ typedef int pair_word __attribute__((may_alias, aligned(2)));
 #define Q_SHAPES(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
 #define Q_FUSED_SHAPES(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
 #define Q_FUSED_LIGHT(X) X(8)
+#define Q_HALVES 0
 
 /* AVX-512 has 32 registers: a tile uses at most 24 accumulators. */
 #define ROWS_MAX 8

@@ -228,6 +228,7 @@ static inline qi qi_dot(qi a, qh w, const char *pair)
 #define Q_SHAPES(X) X(1) X(2) X(3) X(4)
 #define Q_FUSED_SHAPES(X) X(1)
 #define Q_FUSED_LIGHT(X)
+#define Q_HALVES 0
 
 #define UNROLL
 #define ROWS_MAX 4

@@ -15,6 +15,7 @@
  *                        is expanded to memory first, for all rows
  *   Q_FUSED_LIGHT        further such numbers, for the types of Q_LIGHT alone: the others would need more
  *                        registers than there are
+ *   Q_HALVES             1: five to eight rows of these types are multiplied as two halves
  *
  * A panel has PARTS parts of QL outputs. Start reading at OP(matmul_quantized), then q_tile. */
 #include "kernels/quant_layout.h"
@@ -348,6 +349,17 @@ static void (*const fused[DT_END - DT_Q4_0][Q_ROWS + 1])(float *, const char *, 
     Q_FUSED_SHAPES(Q_FUSED_ROW_AT) Q_FUSED_LIGHT(Q_LIGHT_ROW_AT) Q_TERNARY(Q_FUSED_AT, 1)
 };
 
+#define Q_CASE(T, _) case DT_##T:
+static bool q_light(enum dtype t)
+{
+    switch (t) {
+    Q_LIGHT(Q_CASE, 0)
+        return true;
+    default:
+        return false;
+    }
+}
+
 /* The accumulators of one panel, [m][PANEL], for m <= Q_LOT rows. */
 static void q_panel(float *acc, const char *x, size_t row_bytes, size_t m, const struct mat *w, size_t p)
 {
@@ -357,8 +369,11 @@ static void q_panel(float *acc, const char *x, size_t row_bytes, size_t m, const
     const size_t block = dtype_block(w->type), bytes = dtype_block_bytes(w->type);
     const char *g = (const char *)w->w + p * mat_panel_bytes(w);
     memset(acc, 0, m * PANEL * sizeof *acc);
-    if (m <= Q_ROWS && fused[w->type - DT_Q4_0][m]) {
-        fused[w->type - DT_Q4_0][m](acc, g, w->k, x, row_bytes);
+    const size_t lot = Q_HALVES && m > 4 && m <= 8 && q_light(w->type) ? (m + 1) / 2 : m;
+    if (lot <= Q_ROWS && fused[w->type - DT_Q4_0][lot]) {
+        fused[w->type - DT_Q4_0][lot](acc, g, w->k, x, row_bytes);
+        if (lot < m)
+            fused[w->type - DT_Q4_0][m - lot](acc + lot * PANEL, g, w->k, x + lot * row_bytes, row_bytes);
         return;
     }
     for (size_t k = 0, n; k < w->k; k += n) {
