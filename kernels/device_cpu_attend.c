@@ -105,22 +105,44 @@ void cpu_rope(struct device *d, const struct device_rope *a)
     cpu_each_row(c, rope_rows, &p, c->rows->n);
 }
 
-/* one slab; pieces: number of items that its rows are cut into */
-struct attending { const struct cpu *c; struct attn a; char *out; size_t pieces; };
+/* Rows of one sequence. pieces: number of items that its rows are cut into; end: items up to its last one. */
+struct slab { struct attn a; char *out; size_t row0, pieces, end; };
+
+/* Slabs that are computed together, of consecutive rows: texts that have one row each share one run of the
+ * pool. */
+enum { ATTEND_SLABS = 16 };
+struct attending { const struct cpu *c; struct slab slab[ATTEND_SLABS]; size_t n; };
 
 static void attend_item(void *ctx, size_t i, size_t thread)
 {
-    const struct attending *p = ctx;
+    const struct attending *all = ctx;
+    const struct slab *p = all->slab;
+    for (; i >= p->end; p++)
+        ;
+    i -= p == all->slab ? 0 : p[-1].end;
     const size_t piece = i % p->pieces, chunk = i / p->pieces % p->a.n_chunks,
                  h = i / p->pieces / p->a.n_chunks;
-    p->c->ops->attend(&p->a, h, p->a.chunk0 + chunk, piece * p->a.m / p->pieces,
-                      (piece + 1) * p->a.m / p->pieces, p->c->work + thread * p->c->work_bytes);
+    all->c->ops->attend(&p->a, h, p->a.chunk0 + chunk, piece * p->a.m / p->pieces,
+                        (piece + 1) * p->a.m / p->pieces, all->c->work + thread * all->c->work_bytes);
 }
 
 static void merge_rows(const struct cpu *c, const void *args, size_t r0, size_t r1)
 {
-    const struct attending *p = args;
-    c->ops->attend_merge(&p->a, p->out, r0, r1);
+    const struct attending *all = args;
+    const size_t row0 = all->slab->row0;
+    for (const struct slab *p = all->slab; p < all->slab + all->n; p++) {
+        const size_t from = MAX(row0 + r0, p->row0), to = MIN(row0 + r1, p->row0 + p->a.m);
+        if (from < to)
+            c->ops->attend_merge(&p->a, p->out, from - p->row0, to - p->row0);
+    }
+}
+
+static void attend_slabs(struct attending *all)
+{
+    const struct slab *last = &all->slab[all->n - 1];
+    pool_run(all->c->pool, last->end, attend_item, all);
+    cpu_each_row(all->c, merge_rows, all, last->row0 + last->a.m - all->slab->row0);
+    all->n = 0;
 }
 
 /* The number of pieces of the rows, for each chunk of a head. Many rows: about four items for each thread,
@@ -147,60 +169,77 @@ static size_t pieces_of(size_t rows, size_t group, size_t heads, size_t keys, si
     return MIN(best, rows);
 }
 
-/* Computes sequence by sequence, in slabs that bound the chunk states. */
+/* The slab of the rows from row0 on, without its place for chunk states. */
+static struct slab slab_of(const struct cpu *c, size_t row0, const struct device_heads *h, size_t layer,
+                           size_t window)
+{
+    const struct device_rows *w = c->rows;
+    const struct device_seq *s = &w->seq[c->seq_of[row0]];
+    const struct device_kv *kv = s->kv;
+    const size_t rows = MIN(c->slab, s->row0 + s->n - row0);
+    size_t first = SIZE_MAX, last = 0;
+    for (size_t r = row0; r < row0 + rows; r++) {
+        c->lo[r] = window && !s->shifted && w->pos[r] + 1 > window ? w->pos[r] + 1 - window : 0;
+        first = MIN(first, c->lo[r]);
+        last = MAX(last, w->pos[r]);
+    }
+    return (struct slab){
+        .row0 = row0,
+        .pieces = pieces_of(rows, h->n_heads / h->n_kv_heads, h->n_kv_heads, last + 1 - first,
+                            pool_threads(c->pool)),
+        .a = { .type = kv->type,
+               .out = device_act(&c->d),
+               .m = rows,
+               .n_heads = h->n_heads,
+               .n_kv_heads = h->n_kv_heads,
+               .head_dim = h->padded,
+               .q_scale = c->q_scale + row0 * h->n_heads,
+               .kv = kv->base + layer * kv->layer_bytes,
+               .head_bytes = kv->head_bytes,
+               .block_bytes = kv->block_bytes,
+               .n_shared = kv->n_shared,
+               .shared = kv->n_shared ? kv->shared + layer * kv->n_kv_heads * kv->n_shared : NULL,
+               .lo = c->lo + row0,
+               .hi = c->hi + row0,
+               .n_node = s->tree ? w->n_node + row0 : NULL,
+               .node = s->tree ? w->node + row0 * w->node_step : NULL,
+               .node_max = w->node_step,
+               .scratch = s->tree ? node_at(kv, layer, 0) : NULL,
+               .chunk0 = first / KV_CHUNK,
+               .n_chunks = last / KV_CHUNK - first / KV_CHUNK + 1,
+               .importance = row0 == s->row0 ? s->importance : NULL,
+               .importance_step = s->importance_step,
+               .bias = kv->bias,
+               .logit = h->logit }
+    };
+}
+
+/* Computes the rows in slabs that bound the chunk states. */
 void cpu_attend(struct device *d, void *out, const void *q, const struct device_heads *h, size_t layer,
-                       size_t window)
+                size_t window)
 {
     struct cpu *c = (struct cpu *)d;
-    const struct device_rows *w = c->rows;
-    const enum dtype type = w->seq->kv->type, act = device_act(d);       /* all caches of a pass have one */
+    const enum dtype type = c->rows->seq->kv->type;          /* all caches of a pass have one */
     const size_t in_bytes = h->n_heads * h->padded * dtype_size(kv_form(type).q),
-                 out_bytes = h->n_heads * h->padded * dtype_size(act), threads = pool_threads(c->pool);
-    for (size_t row0 = 0, rows; row0 < w->n; row0 += rows) {
-        const struct device_seq *s = &w->seq[c->seq_of[row0]];
-        const struct device_kv *kv = s->kv;
-        size_t first = SIZE_MAX, last = 0;
-        assert(kv->type == type);
-        rows = MIN(c->slab, s->row0 + s->n - row0);
-        for (size_t r = row0; r < row0 + rows; r++) {
-            c->lo[r] = window && !s->shifted && w->pos[r] + 1 > window ? w->pos[r] + 1 - window : 0;
-            first = MIN(first, c->lo[r]);
-            last = MAX(last, w->pos[r]);
+                 out_bytes = h->n_heads * h->padded * dtype_size(device_act(d)),
+                 state = h->n_heads * ATTN_STATE(h->padded), room = c->part_bytes / sizeof(float);
+    struct attending all = { .c = c };
+    size_t used = 0;                     /* floats of c->part */
+    for (size_t row0 = 0; row0 < c->rows->n;) {
+        struct slab p = slab_of(c, row0, h, layer, window);
+        const size_t need = p.a.n_chunks * p.a.m * state;
+        assert(p.a.type == type && need <= room);
+        if (all.n == ATTEND_SLABS || (all.n && used + need > room)) {
+            attend_slabs(&all);
+            used = 0;
         }
-        struct attending p = {
-            .c = c,
-            .out = (char *)out + row0 * out_bytes,
-            .a = { .type = type,
-                   .out = act,
-                   .m = rows,
-                   .n_heads = h->n_heads,
-                   .n_kv_heads = h->n_kv_heads,
-                   .head_dim = h->padded,
-                   .q = (const char *)q + row0 * in_bytes,
-                   .q_scale = c->q_scale + row0 * h->n_heads,
-                   .kv = kv->base + layer * kv->layer_bytes,
-                   .head_bytes = kv->head_bytes,
-                   .block_bytes = kv->block_bytes,
-                   .n_shared = kv->n_shared,
-                   .shared = kv->n_shared ? kv->shared + layer * kv->n_kv_heads * kv->n_shared : NULL,
-                   .lo = c->lo + row0,
-                   .hi = c->hi + row0,
-                   .n_node = s->tree ? w->n_node + row0 : NULL,
-                   .node = s->tree ? w->node + row0 * w->node_step : NULL,
-                   .node_max = w->node_step,
-                   .scratch = s->tree ? node_at(kv, layer, 0) : NULL,
-                   .part = c->part,
-                   .chunk0 = first / KV_CHUNK,
-                   .n_chunks = last / KV_CHUNK - first / KV_CHUNK + 1,
-                   .importance = row0 == s->row0 ? s->importance : NULL,
-                   .importance_step = s->importance_step,
-                   .bias = kv->bias,
-                   .logit = h->logit }
-        };
-        assert(p.a.n_chunks * h->n_heads * rows * ATTN_STATE(h->padded) * sizeof(float) <= c->part_bytes);
-        const size_t items = p.a.n_chunks * h->n_kv_heads;
-        p.pieces = pieces_of(rows, h->n_heads / h->n_kv_heads, h->n_kv_heads, last + 1 - first, threads);
-        pool_run(c->pool, items * p.pieces, attend_item, &p);
-        cpu_each_row(c, merge_rows, &p, rows);
+        p.a.q = (const char *)q + row0 * in_bytes;
+        p.a.part = c->part + used;
+        p.out = (char *)out + row0 * out_bytes;
+        p.end = p.a.n_chunks * h->n_kv_heads * p.pieces + (all.n ? all.slab[all.n - 1].end : 0);
+        all.slab[all.n++] = p;
+        used += need;
+        row0 += p.a.m;
     }
+    attend_slabs(&all);
 }
