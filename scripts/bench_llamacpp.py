@@ -171,8 +171,8 @@ def gguf_config(path):
     """What Session asks of a model, from the metadata of a GGUF file. Layers with a state have no cache."""
     fields = gguf.GGUFReader(path).fields
     arch = fields["general.architecture"].contents()
-    get = lambda key: fields[f"{arch}.{key}"].contents()
-    interval = get("full_attention_interval") if f"{arch}.full_attention_interval" in fields else 1
+    get = lambda key, other=None: fields[f"{arch}.{key}"].contents() if f"{arch}.{key}" in fields else other
+    interval = get("full_attention_interval", 1)
     return {"vocab_size": len(fields["tokenizer.ggml.tokens"].data), "recurrent": interval > 1,
             "hidden_size": get("embedding_length"), "num_hidden_layers": get("block_count") // interval,
             "num_attention_heads": get("attention.head_count"), "head_dim": get("attention.key_length"),

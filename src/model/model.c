@@ -622,12 +622,16 @@ struct kv_size model_cache(const struct model *m, size_t n_max, size_t node_max)
     return z;
 }
 
-double model_kv_bytes(const struct model *m)
+static double kv_bytes_of_type(const struct model *m, enum dtype type)
 {
     struct kv_size block = model_cache(m, KV_BLOCK, 0);
+    block.type = type;
     block.state.n_layers = 0;
     return (double)kv_bytes(&block) / KV_BLOCK;
 }
+
+double model_kv_bytes(const struct model *m) { return kv_bytes_of_type(m, m->dev->kv_type); }
+double model_draft_kv_bytes(const struct model *m) { return kv_bytes_of_type(m, device_draft_kv(m->dev)); }
 
 bool model_is_quantised(const struct tensors *ts)
 {

@@ -119,7 +119,7 @@ static struct pass_bytes gumiho_reads(const struct decoder *d, size_t i)
 {
     const struct drafter_file *f = &weights_of(d)->file;
     const struct model *m = d->model;
-    const double layers = GUMIHO_LAYERS * model_kv_bytes(m) / (double)m->config.n_layers;
+    const double layers = GUMIHO_LAYERS * model_draft_kv_bytes(m) / (double)m->config.n_layers;
     size_t heads = 0;
     (void)i;
     for (size_t k = 0; k < GUMIHO_HEADS * GUMIHO_LINEARS; k++)

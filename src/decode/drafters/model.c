@@ -83,7 +83,7 @@ static struct pass_bytes small_reads(const struct decoder *d, size_t i)
     const struct model *m = &small_of(d)->own;
     return (struct pass_bytes){ planner_bytes((double)m->weight_bytes,
                                               (double)small_model_of(small_of(d))->weight_bytes),
-                                model_kv_bytes(m), d->cache[i].budget / 2 * 3, 0, 0.9 };
+                                model_draft_kv_bytes(m), d->cache[i].budget / 2 * 3, 0, 0.9 };
 }
 
 /* ---- its cache ---- */

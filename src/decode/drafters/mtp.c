@@ -115,7 +115,7 @@ static struct pass_bytes mtp_reads(const struct decoder *d, size_t i)
                  plain = model_row_bytes(&t->layer) + part * (double)mat_bytes(head),
                  without = (1 - part) * (double)mat_bytes(&t->int8.lm_head),
                  stored = t->int8.mem ? model_row_bytes(&t->int8) - without : plain;
-    return (struct pass_bytes){ planner_bytes(plain, stored), model_kv_bytes(&t->layer), s->keys,
+    return (struct pass_bytes){ planner_bytes(plain, stored), model_draft_kv_bytes(&t->layer), s->keys,
                                 MTP_PASSES, 0.9 };
 }
 
