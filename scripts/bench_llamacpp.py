@@ -3,7 +3,7 @@
 
     scripts/bench_llamacpp.py [--work DIR] [--depths 0,4096,..] [--rows 1,8] [--rounds 3] [--json FILE]
                               [--models demo,random,random-3b] [--weights bf16,q8_0,q4_0,q4_k_m] [--texts 8]
-                              [--prefill 2048] [--files A.gguf,B.gguf]
+                              [--prefill 2048] [--files A.gguf,B.gguf] [--real SMOLLM2.gguf]
 
 Needs llama-cpp-python and gguf from PyPI, which are no part of the project. Without them the script says so
 and exits with 0. It writes a bf16 GGUF of models/demo and of a random model with Qwen2.5-0.5B's body. With
@@ -13,8 +13,10 @@ real state. --files compares both programs on GGUF files, such as make_random_gg
 recurrent states cannot be cut back, so it grows with the passes of such a file. A round is: passes of M rows
 with flash attention and a cache of f16, longhand bench, passes with flash attention and a cache of q8_0,
 passes without flash attention (f16). With --texts the passes have one row of each of so many texts: sequences
-of one llama.cpp context. The report has medians over the rounds, and llama.cpp's time divided by longhand's
-time: with flash attention and f16, and of the best mode.
+of one llama.cpp context. --real writes the table of the README from the file of tests/real: one text and
+eight, a prompt of 512 tokens, and how far the negative log-likelihoods of the four texts there are from those
+of the file's weights in float32. The report has medians over the rounds, and llama.cpp's time divided by
+longhand's time: with flash attention and f16, and of the best mode.
 """
 import argparse
 import ctypes
@@ -412,6 +414,66 @@ def compare(args, name, model, gguf_path, config):
     return results
 
 
+def llama_likelihoods(handle, config, ids, threads):
+    """The negative log-likelihood of each id after the first."""
+    s = Session(handle, config, 0, "fa", threads, [512], len(ids))
+    nll = []
+    for at in range(0, len(ids), 512):
+        part = ids[at:at + 512]
+        s.batch.n_tokens = len(part)
+        for i, token in enumerate(part):
+            s.batch.token[i], s.batch.pos[i], s.batch.n_seq_id[i] = token, at + i, 1
+            s.batch.seq_id[i][0], s.batch.logits[i] = 0, True
+        if L.llama_decode(s.context, s.batch):
+            sys.exit("llama.cpp: llama_decode failed")
+        logits = np.ctypeslib.as_array(L.llama_get_logits(s.context), (len(part), s.vocab)).astype(np.float64)
+        for row, token in zip(logits, ids[at + 1:at + 513]):
+            top = row.max()
+            nll.append(top + np.log(np.exp(row - top).sum()) - row[token])
+    s.close()
+    return nll
+
+
+def likelihoods(args, file):
+    """Mean distances from the likelihoods of tests/real: llama.cpp's, and longhand's."""
+    handle = L.llama_model_load_from_file(file.encode(), L.llama_model_default_params())
+    tests, off = os.path.join(ROOT, "tests", "real"), ([], [])
+    with open(os.path.join(tests, "smollm2.json"), encoding="utf-8") as f:
+        wanted = json.load(f)
+    for name, want in wanted.items():
+        if name == "model_sha256":
+            continue
+        rows = subprocess.run([args.longhand, "score", "-q", "--per-token", "-m", file,
+                               os.path.join(tests, "texts", name + ".txt")],
+                              stdout=subprocess.PIPE, check=True, text=True).stdout.splitlines()
+        rows = [row.split("\t") for row in rows[:want["tokens"]]]
+        exact = [1e-4 * x for x in want["nll"]]
+        theirs = llama_likelihoods(handle, gguf_config(file), [int(row[0]) for row in rows], args.threads)
+        off[0].extend(abs(x - y) for x, y in zip(theirs, exact))
+        off[1].extend(abs(float(row[1]) - y) for row, y in zip(rows[1:], exact))
+    L.llama_model_free(handle)
+    return [statistics.mean(x) for x in off]
+
+
+def real(args):
+    """The README's table: milliseconds of the fastest mode, and their ratios."""
+    columns, args.depths = [], [0, 4096]
+    for texts in 1, 8:
+        args.texts, args.rows, args.prefill = texts, [texts], 512 if texts == 1 else 0
+        for r in compare(args, "SmolLM2", args.real, args.real, gguf_config(args.real)):
+            theirs = 1e3 * min(r[k] for k in ("llamacpp_flash", "llamacpp_flash_q8_0", "llamacpp") if k in r)
+            ours = 1e3 * r["longhand"]
+            columns.append((f"prompt of {r['prefill']}" if "prefill" in r else
+                            f"{'one text' if texts == 1 else f'{texts} texts'} at {r['depth']:,}",
+                            f"{theirs:.4g}", f"{ours:.4g}", f"{theirs / ours:.1f}"))
+    theirs, ours = likelihoods(args, args.real)
+    columns.append(("mean error of nll", f"{theirs:.4f}", f"{ours:.4f}", f"{theirs / ours:.0f}"))
+    rows = list(zip(("ms of a pass", "llama.cpp", "longhand", "ratio"), *columns))
+    rows.insert(1, ["---"] * len(rows[0]))
+    for row in rows:
+        print(f"| {' | '.join(row)} |")
+
+
 def main():
     numbers = lambda s: [int(x) for x in s.split(",")]
     a = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -425,6 +487,7 @@ def main():
     a.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     a.add_argument("--prefill", type=int, default=2048, help="tokens, a multiple of 512; 0: none")
     a.add_argument("--files", type=lambda s: s.split(","), help="GGUF files, in place of --models")
+    a.add_argument("--real", help="the file of SmolLM2 of scripts/real-models.sh: the README's table")
     a.add_argument("--work", help="keeps the GGUF files and the random model (default: a temporary one)")
     a.add_argument("--json", help="receives all figures")
     args = a.parse_args()
@@ -432,6 +495,9 @@ def main():
         args.rows = [args.texts]
     L.llama_log_set(KEEP_LOG, ctypes.c_void_p(0))
     L.llama_backend_init()
+    if args.real:
+        real(args)
+        return
     results = []
     with tempfile.TemporaryDirectory() as temporary:
         work = args.work or temporary
