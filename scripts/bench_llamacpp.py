@@ -467,8 +467,8 @@ def real(args):
                             f"{'one text' if texts == 1 else f'{texts} texts'} at {r['depth']:,}",
                             f"{theirs:.4g}", f"{ours:.4g}", f"{theirs / ours:.1f}"))
     theirs, ours = likelihoods(args, args.real)
-    columns.append(("mean error of nll", f"{theirs:.4f}", f"{ours:.4f}", f"{theirs / ours:.0f}"))
-    rows = list(zip(("ms of a pass", "llama.cpp", "longhand", "ratio"), *columns))
+    columns.append(("error of nll", f"{theirs:.4f}", f"{ours:.4f}", f"{theirs / ours:.0f}"))
+    rows = list(zip(("ms", "llama.cpp", "longhand", "ratio"), *columns))
     rows.insert(1, ["---"] * len(rows[0]))
     for row in rows:
         print(f"| {' | '.join(row)} |")

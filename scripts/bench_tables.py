@@ -22,7 +22,7 @@ from textwrap import wrap
 ROOT = Path(__file__).resolve().parent.parent
 STORE = ROOT / "docs" / "bench"
 SOURCES = ["src", "kernels", "kvmgr", "ngram", "runs", "tests/labbench", "Makefile"]
-README_ROWS = ["avx512-spec", "avx512-spec-short", "avx512-spec-copy", "avx2-spec", "avx2-spec-copy"]
+README_ROWS = ["avx512-spec", "avx512-spec-short", "avx512-spec-copy"]
 
 
 # ---- recording ----
