@@ -49,8 +49,8 @@ static void attend(struct device *d, void *out, const void *q, const struct devi
 
 static void rope(struct device *d, const struct device_rope *a) { TIMED(OP_ROPE, rope(d, a)); }
 
-static void rmsnorm(struct device *d, void *y, const float *x, const float *w, size_t n, size_t dim, float eps,
-                    size_t place)
+static void rmsnorm(struct device *d, void *y, const float *x, const float *w, size_t n, size_t dim,
+                    float eps, size_t place)
 {
     TIMED(OP_NORMS, rmsnorm(d, y, x, w, n, dim, eps, place));
 }

@@ -43,8 +43,7 @@ layers = c["layer_types"].count("linear_attention")
 assert bytes["texts", 0, 3] - bytes["rows", 0, 3] == 2 * layers * (state + inputs) * 4
 END
 result bench_counts_states_of_hybrids $? "$(cat "$TMP/err" "$TMP/why")"
-# profile: the operations of a pass are the whole pass. A hybrid has states and attention; the head is no matrix
-# of a layer.
+# profile: the operations of a pass are the whole pass. A hybrid has states and attention.
 measure --model $H --points quick,decode,profile,depth=70 --threads 2 &&
     python3 - "$TMP/out" >"$TMP/why" 2>&1 <<'END'
 import json, sys
