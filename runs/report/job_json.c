@@ -24,9 +24,7 @@ static void put_job_json(struct json_writer *w, const struct job *j, const char 
     char seed[24];
     snprintf(seed, sizeof seed, "%" PRIu64, j->seed);
     jw_open(w, NULL, '{');
-    jw_int(w, "job", j->id);
-    jw_text(w, "name", j->batch);
-    jw_text(w, "custom_id", j->custom_id);
+    report_put_names(w, j);
     jw_text(w, "state", job_state_name(j->state));
     jw_uint(w, "tokens", j->tokens);
     jw_uint(w, "given_tokens", j->given);
@@ -35,9 +33,7 @@ static void put_job_json(struct json_writer *w, const struct job *j, const char 
     jw_text(w, "model", j->model);
     jw_int(w, "priority", j->priority);
     real_or_null(w, "tokens_per_second", job_speed(j));
-    jw_text(w, "finish_reason", j->finish_reason);
-    jw_text(w, "stop_reason", j->stop_reason);
-    jw_text(w, "error", j->error);
+    report_put_end(w, j);
     jw_uint(w, "sample", j->sample);
     jw_text(w, "numerics", j->numerics);
     jw_uint(w, "seed", j->seed);

@@ -142,6 +142,9 @@ void   report_name(const struct report *r, char *out, size_t size);
 /* Writes the members of --json-stats that follow from the statistics of a run, "seconds" to "windows". */
 void report_put_stats(struct json_writer *w, const struct draft_stats *s, double prefill_seconds,
                       bool tree_fixed);
+/* Writes members that a job has in every form: what it is called, and how it ended. */
+void report_put_names(struct json_writer *w, const struct job *j);
+void report_put_end(struct json_writer *w, const struct job *j);
 /* Writes the member "events": the history of a job. */
 void report_put_events(struct json_writer *w, const struct event_list *events);
 /* The retakes of a job: the member "retake_list", and lines of the last ones for people, if there are any. */

@@ -100,6 +100,20 @@ static void put_rounds(struct json_writer *w, const struct report *r)
     jw_close(w, ']');
 }
 
+void report_put_names(struct json_writer *w, const struct job *j)
+{
+    jw_int(w, "job", j->id);
+    jw_text(w, "name", j->batch);
+    jw_text(w, "custom_id", j->custom_id);
+}
+
+void report_put_end(struct json_writer *w, const struct job *j)
+{
+    jw_text(w, "finish_reason", j->finish_reason);
+    jw_text(w, "stop_reason", j->stop_reason);
+    jw_text(w, "error", j->error);
+}
+
 void report_put_events(struct json_writer *w, const struct event_list *events)
 {
     jw_open(w, "events", '[');
@@ -135,15 +149,11 @@ void report_put_retakes(struct json_writer *w, const struct retakes *l)
 static void put_identity(struct json_writer *w, const struct report *r)
 {
     const struct job *j = r->job;
-    jw_int(w, "job", j->id);
-    jw_text(w, "name", j->batch);
-    jw_text(w, "custom_id", j->custom_id);
+    report_put_names(w, j);
     if (r->db)
         jw_text(w, "db", r->db);
     jw_text(w, "state", job_state_name(j->state));
-    jw_text(w, "finish_reason", j->finish_reason);
-    jw_text(w, "stop_reason", j->stop_reason);
-    jw_text(w, "error", j->error);
+    report_put_end(w, j);
     jw_text(w, "model", j->model);
     jw_uint(w, "seed", j->seed);
     jw_uint(w, "sample", j->sample);

@@ -35,15 +35,12 @@ int answer_jobs(struct call *c, struct err *e)
     struct store_counts n = {0};
     struct job_list jobs = {0};
     struct store *s = NULL;
-    int64_t *ids = NULL;
-    size_t n_ids = 0, most = SIZE_MAX;
+    size_t most = SIZE_MAX;
     double estimate = 0;
     if (limit && parse_size(&most, "limit", limit, 1, SIZE_MAX / 2, e))
         return -1;
-    int rc = server_connect(c->sv, &s, e) || store_select(s, &every, &ids, &n_ids, e);
-    const size_t skip = n_ids - MIN(n_ids, most);        /* the newest ones are wanted */
-    rc = rc || store_jobs(s, ids + skip, n_ids - skip, &jobs, e) || store_mark_shared(s, &jobs, e) ||
-         store_estimate(s, &jobs, &estimate, e);
+    const int rc = server_connect(c->sv, &s, e) || server_newest(s, &every, most, &jobs, e) ||
+                   store_mark_shared(s, &jobs, e) || store_estimate(s, &jobs, &estimate, e);
     store_close(s);
     count_jobs(&n, &jobs);
     jw_open(&c->w, NULL, '{');
@@ -53,7 +50,6 @@ int answer_jobs(struct call *c, struct err *e)
     jw_close(&c->w, ']');
     jw_close(&c->w, '}');
     job_list_free(&jobs);
-    free(ids);
     return rc ? -1 : 0;
 }
 

@@ -156,7 +156,9 @@ static void put_row(FILE *f, const struct job *j)
     fputs("</td></tr>\n", f);
 }
 
-static void put_table(FILE *f, const struct job_list *jobs, const char *caption)
+/* `others`: after them those of this list that do not run, the last one first; NULL: none. */
+static void put_table(FILE *f, const char *caption, const struct job_list *jobs,
+                      const struct job_list *others)
 {
     page_format(f, "<table><caption>@t</caption><thead><tr><th scope=\"col\">job</th><th scope=\"col\">name"
                 "</th><th scope=\"col\">state</th><th scope=\"col\" class=\"n\">tokens</th><th scope=\"col\" "
@@ -164,48 +166,36 @@ static void put_table(FILE *f, const struct job_list *jobs, const char *caption)
                 "</th></tr></thead>\n<tbody>\n", caption);
     for (size_t i = 0; i < jobs->n; i++)
         put_row(f, &jobs->v[i]);
+    for (size_t i = others ? others->n : 0; i-- > 0;)
+        if (others->v[i].state != JOB_RUNNING)
+            put_row(f, &others->v[i]);
     fputs("</tbody></table>\n", f);
 }
 
-/* The jobs that are no requests: those that run, then the newest others. *n: of all jobs. */
-static int read_queue(struct store *s, struct job_list *jobs, struct store_counts *n, struct err *e)
+/* The jobs that are no requests: those that run, then the newest others; counts of all. */
+static int put_queue(FILE *f, struct store *s, struct err *e)
 {
     static const struct selection every = { .no_requests = true },
                                   running = { .no_requests = true, .by_state = true, .state = JOB_RUNNING };
-    int64_t *all = NULL, *run = NULL, *ids = NULL;
-    size_t n_all = 0, n_run = 0, n_ids = 0;
-    int rc = store_counts(s, NULL, n, e) || store_select(s, &running, &run, &n_run, e) ||
-                     store_select(s, &every, &all, &n_all, e)
-                 ? -1
-                 : 0;
-    if (rc == 0 && !(ids = malloc((n_run + ROWS_MAX) * sizeof *ids)))
-        rc = err_set(e, ERR_FAILED, "out of memory for the queue");
-    for (; rc == 0 && n_ids < n_run; n_ids++)
-        ids[n_ids] = run[n_ids];
-    while (rc == 0 && n_all-- > 0 && n_ids < n_run + ROWS_MAX) {
-        bool runs = false;
-        for (size_t i = 0; i < n_run; i++)
-            runs |= run[i] == all[n_all];
-        if (!runs)
-            ids[n_ids++] = all[n_all];
+    struct job_list run = {0}, jobs = {0};
+    struct store_counts n;
+    const int rc = store_counts(s, NULL, &n, e) || server_newest(s, &running, SIZE_MAX, &run, e) ||
+                           server_newest(s, &every, ROWS_MAX, &jobs, e)
+                       ? -1
+                       : 0;
+    if (rc == 0) {
+        page_format(f, "<div id=\"live\"><p>All jobs: @c running, @c queued, @c paused, @c done, @c failed",
+                    (double)n.jobs[JOB_RUNNING], (double)n.jobs[JOB_QUEUED], (double)n.jobs[JOB_PAUSED],
+                    (double)n.jobs[JOB_DONE], (double)n.jobs[JOB_FAILED]);
+        if (n.rate > 0)
+            page_format(f, "; @1 tokens/s, @d left", n.rate, (double)n.open_tokens / n.rate);
+        fputs("</p>\n", f);
+        put_table(f, "The queue: what is written now, then the newest first", &run, &jobs);
+        fputs("</div>\n", f);
     }
-    rc = rc ? rc : store_jobs(s, ids, n_ids, jobs, e);
-    free(all);
-    free(run);
-    free(ids);
+    job_list_free(&run);
+    job_list_free(&jobs);
     return rc;
-}
-
-static void put_queue(FILE *f, const struct job_list *jobs, const struct store_counts *n)
-{
-    page_format(f, "<div id=\"live\"><p>All jobs: @c running, @c queued, @c paused, @c done, @c failed",
-                (double)n->jobs[JOB_RUNNING], (double)n->jobs[JOB_QUEUED], (double)n->jobs[JOB_PAUSED],
-                (double)n->jobs[JOB_DONE], (double)n->jobs[JOB_FAILED]);
-    if (n->rate > 0)
-        page_format(f, "; @1 tokens/s, @d left", n->rate, (double)n->open_tokens / n->rate);
-    fputs("</p>\n", f);
-    put_table(f, jobs, "The queue: what is written now, then the newest first");
-    fputs("</div>\n", f);
 }
 
 static const char form[] =
@@ -218,23 +208,16 @@ static const char form[] =
 
 int answer_page(struct call *c, struct err *e)
 {
-    struct job_list jobs = {0};
-    struct store_counts n = {0};
     struct store *s = NULL;
     struct page p;
-    int rc = server_connect(c->sv, &s, e) || read_queue(s, &jobs, &n, e) || page_open(&p, c, "longhand", e)
-                 ? -1
-                 : 0;
+    if (page_open(&p, c, "longhand", e))
+        return -1;
+    page_format(p.f, "<h1>longhand: @t</h1>\n", c->sv->model);
+    put_note(p.f, c);
+    const int rc = server_connect(c->sv, &s, e) || put_queue(p.f, s, e) ? -1 : 0;
     store_close(s);
-    if (rc == 0) {
-        page_format(p.f, "<h1>longhand: @t</h1>\n", c->sv->model);
-        put_note(p.f, c);
-        put_queue(p.f, &jobs, &n);
-        fputs(form, p.f);
-        rc = page_close(&p, script);
-    }
-    job_list_free(&jobs);
-    return rc;
+    fputs(form, p.f);
+    return rc ? -1 : page_close(&p, script);
 }
 
 /* ---- a job ---- */
@@ -286,7 +269,7 @@ static int put_job(struct call *c, struct store *s, const struct job *j, struct 
     page_format(p.f, "<a href=\"/jobs/@0/report\">report</a> <a href=\"/v1/jobs/@0/text\">text</a></div>\n",
                 (double)j->id, (double)j->id);
     if (book.n > 1)
-        put_table(p.f, &book, "Chapters and other texts of this name");
+        put_table(p.f, "Chapters and other texts of this name", &book, NULL);
     job_list_free(&book);
     fputs("</div>\n", p.f);
     if (!p.live)

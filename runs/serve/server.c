@@ -1,6 +1,5 @@
 /* What the threads of a server share: news of commits, and connections to the store. */
 #include "runs/serve/server.h"
-#include "runs/store/selection.h"
 #include "runs/work/snapshot_files.h"
 #include "runs/work/thread.h"
 
@@ -61,6 +60,18 @@ int server_connect(struct server *sv, struct store **s, struct err *e)
     pthread_mutex_lock(&sv->reading);
     const int rc = store_reopen(s, sv->reader, e);
     pthread_mutex_unlock(&sv->reading);
+    return rc;
+}
+
+int server_newest(struct store *s, const struct selection *sel, size_t most, struct job_list *jobs,
+                  struct err *e)
+{
+    int64_t *ids = NULL;
+    size_t n = 0;
+    int rc = store_select(s, sel, &ids, &n, e);
+    const size_t skip = n - MIN(n, most);
+    rc = rc || store_jobs(s, ids + skip, n - skip, jobs, e) ? -1 : 0;
+    free(ids);
     return rc;
 }
 

@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 
 #include "runs/serve/serve.h"
+#include "runs/store/selection.h"
 #include "runs/work/bell.h"
 #include "runs/work/read_text.h"
 #include "src/request/batch.h"
@@ -53,6 +54,9 @@ struct server {
 int  server_jobs(struct server *sv, const int64_t *ids, size_t n, struct job_list *jobs, struct err *e);
 /* A connection of the caller's own, for what may take long; store_close. */
 int  server_connect(struct server *sv, struct store **s, struct err *e);
+/* The newest `most` jobs of a selection, in the order of their numbers. */
+int  server_newest(struct store *s, const struct selection *sel, size_t most, struct job_list *jobs,
+                   struct err *e);
 /* The first `most` jobs of this name. free(*ids), which is theirs; ids NULL: they are not wanted. */
 int  server_book(struct store *s, const char *name, size_t most, struct job_list *jobs, int64_t **ids,
                  struct err *e);
