@@ -52,8 +52,10 @@ static int read_for_server(struct waiting *w, struct call *c, struct err *e)
         found = js_size(&v, 1, SAMPLES_MAX, &n, e);
     if (found >= 0 && (found = js_get(&body, "stream", &v, e)) == 1 && js_kind(&v) != JS_NULL)
         found = js_bool(&v, &w->stream, e);
-    if (found >= 0 && (found = js_get(&body, "stream_options", &v, e)) == 1 && js_kind(&v) == JS_OBJECT &&
-        (found = js_get(&v, "include_usage", &usage, e)) == 1 && js_kind(&usage) != JS_NULL)
+    if (found >= 0 && (found = js_get(&body, "stream_options", &v, e)) == 1 && js_kind(&v) != JS_NULL &&
+        (found = js_kind(&v) == JS_OBJECT ? js_get(&v, "include_usage", &usage, e)
+                                          : js_bad(&v, e, "allowed is an object")) == 1 &&
+        js_kind(&usage) != JS_NULL)
         found = js_bool(&usage, &w->usage, e);
     return found < 0 ? -1 : 0;
 }
@@ -88,6 +90,22 @@ int queue_body(struct server *sv, const struct body *body, const char *name, int
         rc = store_submit(sv->writer, name, b.spec, b.n, id, NULL, NULL, e);
         pthread_mutex_unlock(&sv->writing);
     }
+    close_body(sv, &b);
+    return rc;
+}
+
+int body_tokens(struct server *sv, const struct body *body, int32_t **ids, size_t *n, struct err *e)
+{
+    struct options o = sv->request;
+    struct batch b;
+    int rc = open_body(sv, &b, &o, body, e);
+    if (rc == 0) {
+        *n = b.spec->n_prompt;
+        *ids = malloc((*n + 1) * sizeof **ids);
+        rc = *ids ? 0 : err_set(e, ERR_FAILED, "out of memory");
+    }
+    if (rc == 0 && *n)
+        memcpy(*ids, b.spec->prompt_ids, *n * sizeof **ids);
     close_body(sv, &b);
     return rc;
 }

@@ -13,3 +13,5 @@ void drop_waiting(struct call *c);
 struct body { const char *text; size_t n; bool chat; };
 /* Queues its text as `submit --name` does: a job that nobody waits for. */
 int queue_body(struct server *sv, const struct body *body, const char *name, int64_t *id, struct err *e);
+/* The tokens of its prompt; free(*ids). */
+int body_tokens(struct server *sv, const struct body *body, int32_t **ids, size_t *n, struct err *e);

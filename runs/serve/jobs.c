@@ -3,6 +3,7 @@
 #include "runs/serve/jobs.h"
 #include "runs/report/job_json.h"
 #include "runs/report/report.h"
+#include "runs/serve/completions.h"
 #include "runs/serve/texts.h"
 #include "runs/work/edit.h"
 #include "runs/work/snapshot_files.h"
@@ -351,13 +352,11 @@ int answer_job_fork(struct call *c, struct err *e) { return answer_edit(c, "fork
 
 /* ---- tokens ---- */
 
-int answer_tokenize(struct call *c, struct err *e)
+/* The tokens of the text "prompt"; free(*ids). */
+static int prompt_tokens(struct call *c, int32_t **ids, size_t *n, struct err *e)
 {
-    const struct engine *g = batch_front_engine(&c->sv->front);
     struct json v, special;
     struct err ignored;
-    int32_t *ids = NULL;
-    size_t n = 0;
     bool add = true;
     if (body_member(c, "prompt", &v, e))
         return -1;
@@ -366,8 +365,23 @@ int answer_tokenize(struct call *c, struct err *e)
     if (body_member(c, "add_special_tokens", &special, &ignored) == 0 && js_bool(&special, &add, e))
         return -1;
     char *text = js_strdup(&v);
-    const int rc = text ? tokenizer_encode(g->tokenizer, &ids, &n, text, strlen(text), add, e)
+    const int rc = text ? tokenizer_encode(batch_front_engine(&c->sv->front)->tokenizer, ids, n, text,
+                                           strlen(text), add, e)
                         : err_set(e, ERR_FAILED, "out of memory");
+    free(text);
+    return rc;
+}
+
+int answer_tokenize(struct call *c, struct err *e)
+{
+    const struct engine *g = batch_front_engine(&c->sv->front);
+    struct json chat;
+    struct err ignored;
+    int32_t *ids = NULL;
+    size_t n = 0;
+    const int rc = body_member(c, "messages", &chat, &ignored) == 0
+                       ? body_tokens(c->sv, &(struct body){ c->body, c->n_body, true }, &ids, &n, e)
+                       : prompt_tokens(c, &ids, &n, e);
     jw_open(&c->w, NULL, '{');
     jw_uint(&c->w, "count", n);
     jw_uint(&c->w, "max_model_len", g->config.context);
@@ -376,7 +390,6 @@ int answer_tokenize(struct call *c, struct err *e)
         jw_int(&c->w, NULL, ids[i]);
     jw_close(&c->w, ']');
     jw_close(&c->w, '}');
-    free(text);
     free(ids);
     return rc;
 }

@@ -117,6 +117,12 @@ def chat():
     m = a["choices"][0]["message"] if status == 200 else None
     result("a_chat_is_the_text_of_run", m == {"role": "assistant", "content": want, "refusal": None},
            (a, want))
+    _, t = post({"messages": body["messages"]}, "/tokenize")
+    _, back = post({"tokens": t["tokens"]}, "/detokenize")
+    result("tokenize_takes_messages", t["count"] == len(t["tokens"]) == a["usage"]["prompt_tokens"] and
+           "Tell me of the sea." in back["prompt"] and "assistant" in back["prompt"], (t, back))
+    status, t = post({"messages": []}, "/tokenize")
+    result("tokenize_of_no_message_is_400", status == 400, t)
     parts = [json.loads(e) for e in events(body, "/v1/chat/completions")[:-1]]
     deltas = [p["choices"][0]["delta"] for p in parts]
     result("the_first_delta_has_the_role", deltas[0].get("role") == "assistant" and
@@ -139,6 +145,7 @@ def refusals():
         "two_prompts": (400, dict(good, prompt=["a", "b"]), "2 prompts"),
         "logprobs": (400, dict(good, logprobs=1), "log-probabilities"),
         "echo": (400, dict(good, echo=True), "only false is supported"),
+        "stream_options": (400, dict(good, stream_options=5), "allowed is an object"),
         "too_many_texts": (400, dict(good, n=65), "from 1 to 64"),
         "another_model": (404, dict(good, model="/etc/passwd"), "no such model"),
     }
