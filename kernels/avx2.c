@@ -205,6 +205,7 @@ static inline qi qi_load(const char *p) { return load_256(p); }
 static inline qi qi_srl(qi a, int n) { return _mm256_srli_epi32(a, n); }
 static inline qi qi_sll(qi a, int n) { return _mm256_slli_epi32(a, n); }
 static inline qi qi_and(qi a, int32_t mask) { return _mm256_and_si256(a, _mm256_set1_epi32(mask)); }
+static inline qi qi_xor(qi a, qi b) { return _mm256_xor_si256(a, b); }
 static inline qi qi_or(qi a, qi b) { return _mm256_or_si256(a, b); }
 static inline qi qi_add(qi a, qi b) { return _mm256_add_epi32(a, b); }
 static inline qi qi_sub(qi a, qi b) { return _mm256_sub_epi32(a, b); }
@@ -222,14 +223,11 @@ static inline qh qh_or_and(qh a, qh b, int mask) { return _mm256_or_si256(a, qh_
 static inline qh qh_sub(qh a, int x) { return _mm256_sub_epi16(a, _mm256_set1_epi16((int16_t)x)); }
 static inline qh qh_mul(qh a, int n) { return _mm256_mullo_epi16(a, _mm256_set1_epi16((int16_t)n)); }
 static inline qh qh_mul_high(qh a, int n) { return _mm256_mulhi_epu16(a, _mm256_set1_epi16((int16_t)n)); }
-static inline qh qh_table(qh a)              /* the upper bytes are zeros and become the first value, 0 */
+static inline qh qh_of(qi a) { return a; }
+static inline qi qi_gather(const uint32_t *p, qi i) { return _mm256_i32gather_epi32((const int *)p, i, 4); }
+static inline qh qh_table(const uint8_t table[16], qh a)
 {
-    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(load_128((const char *)quant_table)), a);
-}
-static inline qh qh_fp4(qh a)
-{
-    return qh_and(_mm256_shuffle_epi8(_mm256_broadcastsi128_si256(load_128((const char *)quant_fp4)), a),
-                  255);
+    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(load_128((const char *)table)), a);
 }
 /* The pair of int16 at p in all lanes. */
 static inline __m256i pair_at(const char *p)

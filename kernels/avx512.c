@@ -164,6 +164,7 @@ static inline qi qi_load(const char *p) { return _mm512_loadu_si512(p); }
 static inline qi qi_srl(qi a, int n) { return _mm512_srli_epi32(a, (unsigned)n); }
 static inline qi qi_sll(qi a, int n) { return _mm512_slli_epi32(a, (unsigned)n); }
 static inline qi qi_and(qi a, int32_t mask) { return _mm512_and_si512(a, _mm512_set1_epi32(mask)); }
+static inline qi qi_xor(qi a, qi b) { return _mm512_xor_si512(a, b); }
 static inline qi qi_or(qi a, qi b) { return _mm512_or_si512(a, b); }
 static inline qi qi_add(qi a, qi b) { return _mm512_add_epi32(a, b); }
 static inline qi qi_sub(qi a, qi b) { return _mm512_sub_epi32(a, b); }
@@ -184,13 +185,11 @@ static inline qh qh_or_and(qh a, qh b, int mask)
 static inline qh qh_sub(qh a, int x) { return _mm512_sub_epi16(a, _mm512_set1_epi16((int16_t)x)); }
 static inline qh qh_mul(qh a, int n) { return _mm512_mullo_epi16(a, _mm512_set1_epi16((int16_t)n)); }
 static inline qh qh_mul_high(qh a, int n) { return _mm512_mulhi_epu16(a, _mm512_set1_epi16((int16_t)n)); }
-static inline qh qh_table(qh a)              /* the upper bytes are zeros and become the first value, 0 */
+static inline qh qh_of(qi a) { return a; }
+static inline qi qi_gather(const uint32_t *p, qi i) { return _mm512_i32gather_epi32(i, p, 4); }
+static inline qh qh_table(const uint8_t table[16], qh a)
 {
-    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(load_128((const char *)quant_table)), a);
-}
-static inline qh qh_fp4(qh a)
-{
-    return qh_and(_mm512_shuffle_epi8(_mm512_broadcast_i32x4(load_128((const char *)quant_fp4)), a), 255);
+    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(load_128((const char *)table)), a);
 }
 /* The pair of int16 at p goes to all lanes. */
 #ifdef DOT_PAIR_INTO

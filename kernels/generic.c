@@ -172,6 +172,7 @@ static inline qi qi_load(const char *p) { qi a; memcpy(&a, p, sizeof a); return 
 static inline qi qi_srl(qi a, int n) { EACH(16) a.i[i] = (int32_t)((uint32_t)a.i[i] >> n); return a; }
 static inline qi qi_sll(qi a, int n) { EACH(16) a.i[i] = (int32_t)((uint32_t)a.i[i] << n); return a; }
 static inline qi qi_and(qi a, int32_t mask) { EACH(16) a.i[i] &= mask; return a; }
+static inline qi qi_xor(qi a, qi b) { EACH(16) a.i[i] ^= b.i[i]; return a; }
 static inline qi qi_or(qi a, qi b) { EACH(16) a.i[i] |= b.i[i]; return a; }
 static inline qi qi_add(qi a, qi b)
 {
@@ -212,8 +213,9 @@ static inline qh qh_mul_high(qh a, int n)
     EACH(32) a.h[i] = (int16_t)((uint32_t)(uint16_t)a.h[i] * (uint32_t)n >> 16);
     return a;
 }
-static inline qh qh_table(qh a) { EACH(32) a.h[i] = (int16_t)quant_table[a.h[i]]; return a; }
-static inline qh qh_fp4(qh a) { EACH(32) a.h[i] = (int16_t)quant_fp4[a.h[i]]; return a; }
+static inline qh qh_of(qi a) { qh x; memcpy(&x, &a, sizeof x); return x; }
+static inline qi qi_gather(const uint32_t *p, qi a) { EACH(16) a.i[i] = (int32_t)p[a.i[i]]; return a; }
+static inline qh qh_table(const uint8_t table[16], qh a) { EACH(32) a.h[i] = table[a.h[i]]; return a; }
 /* Sums wrap only where a scale is not finite, and there the result is not finite either. */
 static inline qi qi_dot(qi a, qh w, const char *pair)
 {

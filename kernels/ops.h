@@ -32,6 +32,7 @@ enum dtype {
     /* quantised weights, in blocks: kernels/quant.h */
     DT_Q4_0, DT_Q4_1, DT_Q5_0, DT_Q5_1, DT_Q8_0, DT_Q2_K, DT_Q3_K, DT_Q4_K, DT_Q5_K, DT_Q6_K,
     DT_IQ4_NL, DT_IQ4_XS, DT_MXFP4, DT_TQ1_0, DT_TQ2_0,
+    DT_IQ2_XXS, DT_IQ2_XS, DT_IQ2_S, DT_IQ3_XXS, DT_IQ3_S, DT_IQ1_S, DT_IQ1_M,
     DT_END,                  /* of the list */
 };
 static inline size_t dtype_size(enum dtype t)            /* 0: of blocks */
@@ -60,7 +61,13 @@ static inline size_t dtype_block_bytes(enum dtype t)
     case DT_IQ4_XS: return 136;
     case DT_MXFP4:  return 17;
     case DT_TQ1_0:  return 54;
-    case DT_TQ2_0:  return 66;
+    case DT_TQ2_0: case DT_IQ2_XXS: return 66;
+    case DT_IQ2_XS: return 74;
+    case DT_IQ2_S:  return 82;
+    case DT_IQ3_XXS: return 98;
+    case DT_IQ3_S:  return 110;
+    case DT_IQ1_S:  return 50;
+    case DT_IQ1_M:  return 56;
     default:        return 0;
     }
 }

@@ -1,7 +1,9 @@
 /* Decoding of quantised weights. One function for each type decodes one block; start at quant_decode. In
  * comments h(o) is the 16-bit float at byte o. Nibbles of a byte: the low one is the first half of a block,
  * the high one the second. */
+#include "kernels/grids.h"
 #include "kernels/quant.h"
+#include "kernels/quant_layout.h"
 
 #include <assert.h>
 
@@ -188,6 +190,78 @@ static void tq2_0(float *y, const uint8_t *b)            /* h(64) (q - 1) */
         y[e] = d * (float)((b[32 * (e / 128) + e % 32] >> 2 * (e % 128 / 32) & 3) - 1);
 }
 
+/* ---- the IQ types: eight weights that share an index, or four ---- */
+
+static unsigned short_at(const uint8_t *p) { return p[0] | (unsigned)p[1] << 8; }
+static unsigned nibble_at(const uint8_t *p, int i) { return p[i / 2] >> 4 * (i % 2) & 15; }
+/* Seven signs; the eighth makes their number even. */
+static unsigned eight_signs(unsigned x) { return x | (unsigned)__builtin_parity(x) << 7; }
+
+/* The factor of IQ1_M is spread over the upper bits of four words. */
+static unsigned iq1_m_factor(const uint8_t *b)
+{
+    unsigned d = 0;
+    for (int i = 0; i < 4; i++)
+        d |= (b[49 + 2 * i] >> 4u) << 4 * i;
+    return d;
+}
+
+/* The eight weights 32 s + 8 j: their indices, their signs, and their scale; the factor is multiplied by
+ * 2 scale + 1. */
+struct eight { unsigned index[2], signs, scale; };
+static struct eight eight_at(enum dtype t, const uint8_t *b, int s, int j)
+{
+    const uint8_t *two = b + 2 + 8 * s + 2 * j, *high = b + 66 + s;
+    unsigned v;
+    uint32_t w;
+    switch (t) {
+    case DT_IQ2_XXS:
+        w = word_at(b + 6 + 8 * s);
+        return (struct eight){ { b[2 + 8 * s + j] }, eight_signs(w >> 7 * j & 127), w >> 28 };
+    case DT_IQ2_XS:
+        v = short_at(two);
+        return (struct eight){ { v & 511 }, eight_signs(v >> 9), nibble_at(b + 66, 2 * s + j / 2) };
+    case DT_IQ2_S:
+        v = *high >> 2 * j & 3;
+        return (struct eight){ { b[2 + 4 * s + j] | v << 8 }, b[34 + 4 * s + j],
+                               nibble_at(b + 74, 2 * s + j / 2) };
+    case DT_IQ3_XXS:
+        w = word_at(b + 66 + 4 * s);
+        return (struct eight){ { two[0], two[1] }, eight_signs(w >> 7 * j & 127), w >> 28 };
+    case DT_IQ3_S:
+        v = *high >> 2 * j;
+        return (struct eight){ { two[0] | (v & 1) << 8, two[1] | (v >> 1 & 1) << 8 }, b[74 + 4 * s + j],
+                               nibble_at(b + 106, s) };
+    case DT_IQ1_S:
+        v = short_at(b + 34 + 2 * s);
+        return (struct eight){ { b[2 + 4 * s + j] | (v >> 3 * j & 7) << 8 }, v >> 15 ? 255 : 0, v >> 12 & 7 };
+    default:
+        assert(t == DT_IQ1_M);
+        v = nibble_at(b + 32, 4 * s + j);
+        return (struct eight){ { b[4 * s + j] | (v & 7) << 8 }, v >> 3 ? 255 : 0,
+                               short_at(b + 48 + s / 2 * 2) >> (6 * (s % 2) + 3 * (j / 2)) & 7 };
+    }
+}
+
+/* (h(0) (2 scale + 1) / 8) q; IQ3_XXS: / 4, IQ3_S: / 1. All is exact but the last product. */
+static void iq(float *y, const uint8_t *b, enum dtype t)
+{
+    const float d = (t == DT_IQ1_M ? f16_to_f32((uint16_t)iq1_m_factor(b)) : half_at(b)) * grid_unit(t);
+    const uint32_t *grid = grid_words + grid_of(t);
+    for (int i = 0; i < 32; i++, y += 8) {
+        const struct eight x = eight_at(t, b, i / 4, i % 4);
+        const bool four = t == DT_IQ3_XXS || t == DT_IQ3_S;
+        const uint32_t word = grid[x.index[0]] | (four ? grid[x.index[1]] << 8 : 0);
+        for (int e = 0; e < 8; e++) {
+            const unsigned n = (word >> (16 * (e % 2) + 4 * (e / 2)) & 15) | (x.signs >> e & 1 ? 0 : 8);
+            y[e] = d * (float)(2 * x.scale + 1) * (float)(grid_values(t)[n] - quant_offset(t));
+        }
+    }
+}
+#define IQ(name, T) static void name(float *y, const uint8_t *b) { iq(y, b, T); }
+IQ(iq2_xxs, DT_IQ2_XXS) IQ(iq2_xs, DT_IQ2_XS) IQ(iq2_s, DT_IQ2_S) IQ(iq3_xxs, DT_IQ3_XXS)
+IQ(iq3_s, DT_IQ3_S) IQ(iq1_s, DT_IQ1_S) IQ(iq1_m, DT_IQ1_M)
+
 /* ---- the table ---- */
 
 /* In the order of enum dtype. factor: where the 16-bit factors of a block lie; -1: there is none. */
@@ -207,14 +281,22 @@ static const struct { struct quant_type type; decode_fn *decode; int factor[2]; 
     { { DT_MXFP4, "MXFP4", 32, 17 }, mxfp4, { -1, -1 } },
     { { DT_TQ1_0, "TQ1_0", 256, 54 }, tq1_0, { 52, -1 } },
     { { DT_TQ2_0, "TQ2_0", 256, 66 }, tq2_0, { 64, -1 } },
+    { { DT_IQ2_XXS, "IQ2_XXS", 256, 66 }, iq2_xxs, { 0, -1 } },
+    { { DT_IQ2_XS, "IQ2_XS", 256, 74 }, iq2_xs, { 0, -1 } },
+    { { DT_IQ2_S, "IQ2_S", 256, 82 }, iq2_s, { 0, -1 } },
+    { { DT_IQ3_XXS, "IQ3_XXS", 256, 98 }, iq3_xxs, { 0, -1 } },
+    { { DT_IQ3_S, "IQ3_S", 256, 110 }, iq3_s, { 0, -1 } },
+    { { DT_IQ1_S, "IQ1_S", 256, 50 }, iq1_s, { 0, -1 } },
+    { { DT_IQ1_M, "IQ1_M", 256, 56 }, iq1_m, { -1, -1 } },
 };
 
 enum { MXFP4_MAX = 252 };                                /* 12 2^(252 - 128) is finite */
 static bool block_is_finite(enum dtype t, const uint8_t *b)
 {
     const int *factor = table[t - DT_Q4_0].factor;
-    return t == DT_MXFP4 ? b[0] <= MXFP4_MAX
-                         : is_finite(b + factor[0]) && (factor[1] < 0 || is_finite(b + factor[1]));
+    return t == DT_MXFP4   ? b[0] <= MXFP4_MAX
+           : t == DT_IQ1_M ? (iq1_m_factor(b) & 0x7c00) != 0x7c00
+                           : is_finite(b + factor[0]) && (factor[1] < 0 || is_finite(b + factor[1]));
 }
 
 const struct quant_type *quant_type(enum dtype t)

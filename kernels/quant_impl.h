@@ -4,11 +4,12 @@
  *   qf                   QL floats, with qf_zero, qf_load, qf_store, qf_set1, qf_fma, qf_mul qf_half
  *                        (loads 16-bit floats) and qf_power (2^(x - 128) of bytes x)
  *   qi                   QL int32, with qi_set1, qi_load, qi_srl(a, n), qi_sll(a, n), qi_and(a, mask), qi_or,
- *                        qi_add, qi_sub(a, b), qi_i8, qi_u8, qi_u16 (load bytes or 16-bit words) and qi_float
+ *                        qi_xor, qi_add, qi_sub(a, b), qi_i8, qi_u8, qi_u16 (load bytes or 16-bit words),
+ *                        qi_gather(words, indices) and qi_float
  *   qh                   2 QL int16, with qh_load, qh_store, qh_widen (loads int8), qh_srl(a, n),
  *                        qh_sll(a, n), qh_and(a, mask), qh_or_and(a, b, mask) (a | b & mask), qh_sub(a, n),
  *                        qh_mul(a, n), qh_mul_high(a, n) (low 16 bits; high ones of unsigned numbers),
- *                        qh_table (values of IQ4_NL, plus 127) and qh_fp4 (of MXFP4, plus 12)
+ *                        qh_table(table, a) (the bytes a, below 16, of a table) and qh_of(qi)
  *   QI_DOT(a, w, x)      adds to a the products of the pairs of w with the pair of int16 at x
  *   Q_ROWS, Q_SHAPES     rows of the largest tile; the list of all numbers of rows up to it
  *   Q_FUSED_SHAPES       the numbers of rows for which weights are expanded into registers. Otherwise a group
@@ -27,16 +28,17 @@ enum { PARTS = PANEL / QL, Q_LOT = 256 };                /* rows that share an e
 
 struct q_group {
     /* at the part's first lane; d and m are 2 bytes a lane */
-    const char *d, *m, *scale, *high, *low;
+    const char *d, *m, *scale, *more, *high, *low;
     size_t subs;
 };
 
 INLINE struct q_group q_group_at(const enum dtype t, const char *g, size_t k, size_t part)
 {
-    const size_t bytes = t == DT_Q2_K || t == DT_Q6_K ? 1 : 4;       /* of scales, for a lane */
+    const size_t bytes = t == DT_Q2_K || t == DT_Q6_K ? 1 : t == DT_IQ1_M ? 2 : 4;   /* of scales of a lane */
     const struct quant_layout at = quant_layout(t, k / dtype_block(t));
     return (struct q_group){ g + (t == DT_MXFP4 ? 1 : 2) * QL * part, g + at.m + 2 * QL * part,
-                             g + at.scale + bytes * QL * part, g + at.high + 4 * QL * part,
+                             g + at.scale + bytes * QL * part, g + at.more + 4 * QL * part,
+                             g + at.high + 4 * QL * part,
                              g + at.low + (t == DT_Q8_0 ? 2 : 4) * QL * part,
                              k / (size_t)quant_sub_block(t) };
 }
@@ -70,6 +72,89 @@ INLINE qh q_digit(const char *p, size_t w, const int at, const int n)
     return qh_mul_high(n ? qh_mul(high, power[n]) : high, 3);
 }
 
+/* ---- the types with grids: 32 weights are sub-block s ---- */
+
+/* Bits of a word of the lanes, which begins at p. */
+INLINE qi q_part(const char *p, const int word, const int at, const int n)
+{
+    const qi x = qi_srl(qi_load(p + 4 * PANEL * word), at);
+    return at + n == 32 ? x : qi_and(x, (1 << n) - 1);
+}
+
+/* The numbers of the inputs 8 j .. 8 j + 7, as the words of grids have them; those of IQ1_S and IQ1_M with
+ * bit 3. */
+INLINE qi q_grid(const enum dtype t, const struct q_group *g, const int s, const int j)
+{
+    const uint32_t *grid = grid_words + grid_of(t);
+    if (t == DT_IQ3_XXS || t == DT_IQ3_S) {
+        qi a[2];
+        for (int i = 0; i < 2; i++) {
+            a[i] = q_part(g->low, 2 * s + j / 2, 16 * (j % 2) + 8 * i, 8);
+            if (t == DT_IQ3_S)
+                a[i] = qi_or(a[i], qi_sll(q_part(g->more, s / 4, 8 * (s % 4) + 2 * j + i, 1), 8));
+        }
+        return qi_or(qi_gather(grid, a[0]), qi_sll(qi_gather(grid, a[1]), 8));
+    }
+    const qi low = q_part(g->low, s, 8 * j, 8);
+    if (t == DT_IQ2_XXS)
+        return qi_gather(grid, low);
+    if (t == DT_IQ2_XS || t == DT_IQ2_S) {
+        const qi high = t == DT_IQ2_XS ? q_part(g->high, s, 19 + 4 * j, 1)
+                                       : q_part(g->more, s / 4, 8 * (s % 4) + 2 * j, 2);
+        return qi_gather(grid, qi_or(low, qi_sll(high, 8)));
+    }
+    const int at = 16 * (s % 2) + (t == DT_IQ1_S ? 3 : 4) * j;
+    const qi high = q_part(g->more, s / 2, at, 3),
+             minus = q_part(g->more, s / 2, t == DT_IQ1_S ? 16 * (s % 2) + 15 : at + 3, 1);
+    return qi_or(qi_gather(grid, qi_or(low, qi_sll(high, 8))),
+                 qi_and(qi_sub(minus, qi_set1(1)), (int32_t)0x88888888));
+}
+
+/* A bit for each weight. Where there are seven signs for eight weights, the eighth is their parity. */
+INLINE qh q_signs(const enum dtype t, const struct q_group *g, const int s)
+{
+    const qi x = qi_load(g->high + 4 * PANEL * s);
+    if (t == DT_IQ2_S || t == DT_IQ3_S)
+        return qh_of(x);
+    const qi own = qi_and(x, 0x7777ffff);
+    qi y = qi_xor(own, qi_srl(own, 16));
+    y = qi_xor(y, qi_srl(y, 2));
+    y = qi_xor(y, qi_srl(y, 1));
+    return qh_of(qi_or(own, qi_sll(qi_and(y, 0x1111), 19)));
+}
+
+INLINE qh q_grid_pair(const enum dtype t, const struct q_group *g, const int s, const int i)
+{
+    const qh word = qh_of(q_grid(t, g, s, i / 4));
+    if (t == DT_IQ1_S || t == DT_IQ1_M) {
+        const qh x = qh_srl(word, 4 * (i % 4));
+        return qh_and(qh_table(grid_values(t), i % 4 == 3 ? x : qh_and(x, 15)), 255);
+    }
+    const qh x = i % 4 == 3 ? qh_srl(word, 12) : qh_and(qh_srl(word, 4 * (i % 4)), 7),
+             sign = q_signs(t, g, s);
+    return qh_table(grid_values(t), qh_or_and(x, i > 3 ? qh_srl(sign, i - 3) : qh_sll(sign, 3 - i), 8));
+}
+
+/* The scale of sub-block s, of 16 or 32 weights. */
+INLINE qi q_grid_scale(const enum dtype t, const struct q_group *g, const int s)
+{
+    if (t == DT_IQ1_S)
+        return q_part(g->more, s / 2, 16 * (s % 2) + 12, 3);
+    if (t == DT_IQ1_M && s < 15)
+        return qi_and(qi_srl(qi_u16(g->scale + 2 * PANEL * (s / 5)), 3 * (s % 5)), 7);
+    if (t == DT_IQ1_M) {
+        qi x = qi_srl(qi_u16(g->scale), 15);
+        for (int w = 1; w < 3; w++)
+            x = qi_or(x, qi_sll(qi_srl(qi_u16(g->scale + 2 * PANEL * w), 15), w));
+        return x;
+    }
+    if (t != DT_IQ2_XXS && t != DT_IQ3_XXS)
+        return q_part(g->scale, s / 8, 4 * (s % 8), 4);
+    qi x = qi_and(qi_srl(qi_load(g->high + 4 * PANEL * s), 19), 0x1111);     /* four bits, four apart */
+    x = qi_and(qi_or(x, qi_srl(x, 3)), 0x0303);
+    return qi_and(qi_or(x, qi_srl(x, 6)), 15);
+}
+
 /* Pair i of sub-block s, before the offset is subtracted. */
 INLINE qh q_pair(const enum dtype t, const struct q_group *g, const int s, const int i)
 {
@@ -82,9 +167,9 @@ INLINE qh q_pair(const enum dtype t, const struct q_group *g, const int s, const
     case DT_MXFP4: {
         const qh low = q_bits(g->low, (size_t)(4 * s + i % 8 / 2), 4 * (i / 8) + odd, 4, 0);
         if (t == DT_IQ4_NL || t == DT_IQ4_XS)
-            return qh_table(low);
+            return qh_table(quant_table, low);
         if (t == DT_MXFP4)
-            return qh_fp4(low);
+            return qh_and(qh_table(quant_fp4, low), 255);
         return t == DT_Q5_0 || t == DT_Q5_1 ? q_over(low, g->high, (size_t)s, i, 1, 4) : low;
     }
     case DT_Q4_K: case DT_Q5_K: {
@@ -106,6 +191,9 @@ INLINE qh q_pair(const enum dtype t, const struct q_group *g, const int s, const
         return q_over(q_bits(g->low, (size_t)(8 * half + word), 2 * k + odd, 2, 0), g->high, (size_t)word,
                       4 * half + k + odd, 1, 2);
     default:
+        if (dtype_has_grid(t))
+            return quant_sub_block(t) == 16 ? q_grid_pair(t, g, s / 2, 8 * (s % 2) + i)
+                                            : q_grid_pair(t, g, s, i);
         return qh_load(g->low + 4 * QL * (size_t)i);     /* Q_EXPANDED: low is at the sub-block */
     }
 }
@@ -136,7 +224,12 @@ INLINE qf q_scale(const enum dtype t, const struct q_group *g, const int s, qf d
     }
     case DT_MXFP4: return qf_power(g->d + PANEL * s);
     case DT_TQ1_0: case DT_TQ2_0: return d;
-    default: return qf_half(g->d + 2 * PANEL * s);
+    default:
+        if (dtype_has_grid(t)) {
+            const qi twice = qi_sll(q_grid_scale(t, g, s), 1);
+            return qf_mul(qf_mul(d, qf_set1(grid_unit(t))), qi_float(qi_add(twice, qi_set1(1))));
+        }
+        return qf_half(g->d + 2 * PANEL * s);
     }
 }
 
@@ -221,7 +314,8 @@ INLINE void q_tile(float *acc, const enum dtype t, const int sub, const bool min
                    struct q_ahead ahead, const int rows)
 {
     const int turn = t == DT_Q4_K                                   ? 2
-                     : t == DT_Q5_K || t == DT_Q6_K || t == DT_Q2_K || t >= DT_TQ1_0 ? 8
+                     : t == DT_Q5_K || t == DT_Q6_K || t == DT_Q2_K ? 8
+                     : t >= DT_TQ1_0                                ? 256 / sub
                      : t == DT_Q3_K                                 ? 16
                                                                     : 1;
     const size_t low = t == Q_EXPANDED                                      ? (size_t)sub / 2 * 4 * QL
@@ -242,14 +336,20 @@ INLINE void q_tile(float *acc, const enum dtype t, const int sub, const bool min
                                          qf_load(acc + PANEL * r)));
 }
 
-/* Pairs of a group as int16, offset subtracted: [pairs][2 QL]. */
+/* Pairs of a group as int16, offset subtracted: [pairs][2 QL]. Four pairs share a look-up in a grid, which a
+ * store between them would repeat. */
 INLINE void q_expand(char *to, const enum dtype t, const struct q_group *g)
 {
     const int sub = quant_sub_block(t), all = 256 / sub, offset = quant_offset(t);
     UNROLL for (int s = 0; s < all; s++)
         if (dtype_block(t) == 256 || (size_t)s < g->subs)
-            UNROLL for (int i = 0; i < sub / 2; i++, to += 4 * QL)
-                qh_store(to, qh_sub(q_pair(t, g, s, i), offset));
+            UNROLL for (int i = 0; i < sub / 2; i += 4) {
+                qh w[4];
+                UNROLL for (int j = 0; j < 4; j++)
+                    w[j] = qh_sub(q_pair(t, g, s, i + j), offset);
+                UNROLL for (int j = 0; j < 4; j++, to += 4 * QL)
+                    qh_store(to, w[j]);
+            }
 }
 
 /* ---- one function for each type, and for each shape of tile ---- */
@@ -263,7 +363,9 @@ struct q_expanded {
 #define Q_TYPES(X, R)                                                                                        \
     Q_LIGHT(X, R) X(Q5_1, R) X(Q2_K, R) X(Q3_K, R) X(Q4_K, R) X(Q5_K, R) X(Q6_K, R) X(IQ4_NL, R)             \
     X(IQ4_XS, R) X(MXFP4, R)
-#define Q_TERNARY(X, R) X(TQ1_0, R) X(TQ2_0, R)          /* in registers for one row */
+#define Q_ONE_ROW(X, R)                                  /* in registers for one row */                      \
+    X(TQ1_0, R) X(TQ2_0, R) X(IQ2_XXS, R) X(IQ2_XS, R) X(IQ2_S, R) X(IQ3_XXS, R) X(IQ3_S, R) X(IQ1_S, R)     \
+    X(IQ1_M, R)
 #define Q_EXPAND_FN(T, _)                                                                                    \
     static __attribute__((noinline)) void expand_##T(struct q_expanded *e, const char *group, size_t k,      \
                                                      size_t part)                                            \
@@ -272,10 +374,10 @@ struct q_expanded {
         q_scales(DT_##T, &g, e->scale, e->minimum);                                                          \
         q_expand(e->pairs, DT_##T, &g);                                                                      \
     }
-Q_TYPES(Q_EXPAND_FN, 0) Q_TERNARY(Q_EXPAND_FN, 0)
+Q_TYPES(Q_EXPAND_FN, 0) Q_ONE_ROW(Q_EXPAND_FN, 0)
 #define Q_EXPAND_AT(T, _) [DT_##T - DT_Q4_0] = expand_##T,
 static void (*const expands[])(struct q_expanded *, const char *, size_t, size_t) = {
-    Q_TYPES(Q_EXPAND_AT, 0) Q_TERNARY(Q_EXPAND_AT, 0)
+    Q_TYPES(Q_EXPAND_AT, 0) Q_ONE_ROW(Q_EXPAND_AT, 0)
 };
 
 #define Q_TILE_FN(R)                                                                                         \
@@ -343,10 +445,10 @@ INLINE struct q_ahead q_ahead(const enum dtype t, const char *group, size_t part
 #define Q_LIGHT_ROW_AT(R) Q_LIGHT(Q_FUSED_AT, R)
 Q_FUSED_SHAPES(Q_FUSED_ROW)
 Q_FUSED_LIGHT(Q_LIGHT_ROW)
-Q_TERNARY(Q_FUSED_FN, 1)
+Q_ONE_ROW(Q_FUSED_FN, 1)
 static void (*const fused[DT_END - DT_Q4_0][Q_ROWS + 1])(float *, const char *, size_t, const char *,
                                                          size_t) = {
-    Q_FUSED_SHAPES(Q_FUSED_ROW_AT) Q_FUSED_LIGHT(Q_LIGHT_ROW_AT) Q_TERNARY(Q_FUSED_AT, 1)
+    Q_FUSED_SHAPES(Q_FUSED_ROW_AT) Q_FUSED_LIGHT(Q_LIGHT_ROW_AT) Q_ONE_ROW(Q_FUSED_AT, 1)
 };
 
 #define Q_CASE(T, _) case DT_##T:

@@ -13,14 +13,21 @@
  *   low      the low 4 bits, of Q2_K and Q3_K the low 2 bits, of Q8_0 all 8 bits; of TQ2_0 the 2 bits, of
  *            TQ1_0 bytes of five digits of base 3, the last four of four
  *
+ * The IQ types with grids: low has bytes of indices; high has the signs of 32 weights in a word, set where a
+ * weight is not negative, as the high bits of Q5_0 have them. Where seven signs give the eighth (IQ2_XXS,
+ * IQ2_XS, IQ3_XXS), its place holds a bit of the scale of the 32 weights, or of the index (IQ2_XS). `more`
+ * has the bits 8 and up of indices, in IQ1_S and IQ1_M whether an eighth is subtracted, and in IQ1_S scales,
+ * all as the file has them. Other scales are 4 bits each, in IQ1_M 16 fields of 3 bits in three 16-bit words:
+ * five in each, the last in the upper bits of all.
+ *
  * high and low are 32-bit words: four bytes b0 .. b3 of the file become (b0, b2, b1, b3), so the two halves
  * of a word hold an even and an odd input at the same bit. Word w of all lanes precedes word w + 1.
- * Exceptions: Q8_0 has 16-bit words, an even and the next odd input; the high bits of Q5_0 and Q5_1 have the
- * even inputs in the low half. */
+ * Exceptions: low and more of the IQ types with grids keep their bytes; Q8_0 has 16-bit words, an even and
+ * the next odd input; the high bits of Q5_0 and Q5_1 have the even inputs in the low half. */
 #pragma once
-#include "kernels/ops.h"
+#include "kernels/grids.h"
 
-struct quant_layout { size_t m, scale, high, low; };     /* offsets in a group; d is at 0 */
+struct quant_layout { size_t m, scale, more, high, low; };    /* offsets in a group; d is at 0 */
 
 /* blocks: of 32 weights in this group. */
 static inline __attribute__((always_inline)) struct quant_layout quant_layout(enum dtype t, size_t blocks)
@@ -38,6 +45,13 @@ static inline __attribute__((always_inline)) struct quant_layout quant_layout(en
     case DT_IQ4_XS: return (struct quant_layout){ .scale = 32, .low = 128 };
     case DT_MXFP4:  return (struct quant_layout){ .low = f / 2 };
     case DT_TQ1_0: case DT_TQ2_0: return (struct quant_layout){ .low = 32 };
+    case DT_IQ2_XXS: return (struct quant_layout){ .low = 32, .high = 544 };
+    case DT_IQ2_XS: return (struct quant_layout){ .scale = 32, .low = 160, .high = 672 };
+    case DT_IQ2_S:  return (struct quant_layout){ .scale = 32, .more = 160, .low = 288, .high = 800 };
+    case DT_IQ3_XXS: return (struct quant_layout){ .low = 32, .high = 1056 };
+    case DT_IQ3_S:  return (struct quant_layout){ .scale = 32, .more = 96, .low = 224, .high = 1248 };
+    case DT_IQ1_S:  return (struct quant_layout){ .more = 32, .low = 288 };
+    case DT_IQ1_M:  return (struct quant_layout){ .scale = 32, .more = 128, .low = 384 };
     default:        return (struct quant_layout){ .low = f };        /* Q4_0, Q8_0, IQ4_NL */
     }
 }
@@ -49,11 +63,15 @@ static inline bool quant_has_minima(enum dtype t)
 }
 static inline int quant_sub_block(enum dtype t)
 {
-    return t == DT_Q2_K || t == DT_Q3_K || t == DT_Q6_K ? 16 : 32;
+    switch (t) {
+    case DT_Q2_K: case DT_Q3_K: case DT_Q6_K: case DT_IQ2_XS: case DT_IQ2_S: case DT_IQ1_M: return 16;
+    default: return 32;
+    }
 }
 static inline int quant_offset(enum dtype t)
 {
     return t == DT_Q4_0 ? 8 : t == DT_Q5_0 ? 16 : t == DT_Q6_K ? 32 : t == DT_Q3_K ? 4
          : t == DT_IQ4_NL || t == DT_IQ4_XS ? 127 : t == DT_MXFP4 ? 12
-         : t == DT_TQ1_0 || t == DT_TQ2_0 ? 1 : 0;
+         : t == DT_TQ1_0 || t == DT_TQ2_0 ? 1 : t == DT_IQ3_XXS ? 62 : t == DT_IQ3_S ? 15
+         : t == DT_IQ1_S || t == DT_IQ1_M ? 9 : dtype_has_grid(t) ? 43 : 0;
 }

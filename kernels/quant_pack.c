@@ -44,6 +44,15 @@ static uint32_t parted(uint32_t x, bool back)
     return x;
 }
 
+/* The signs of 32 weights, a bit each; `own` are those of the word that are signs. */
+static void move_signs(uint8_t *packed, uint8_t *signs, uint32_t own, bool put)
+{
+    uint32_t x;
+    memcpy(&x, put ? signs : packed, 4);
+    x = put ? parted(x ^ own, false) : parted(x, true) ^ own;
+    memcpy(put ? packed : signs, &x, 4);
+}
+
 static void move_parted(uint8_t *packed, uint8_t *block, bool put)
 {
     uint32_t x;
@@ -116,6 +125,36 @@ static void move_scales_3(uint8_t *packed, uint8_t *sc, bool put)
     }
 }
 
+/* The 8 bytes of IQ1_M: four words of four scales of 3 bits and 4 bits of the factor. */
+static void move_scales_1(uint8_t *d, uint8_t *packed, uint8_t *sc, bool put)
+{
+    uint16_t factor = 0, w[3] = { 0 }, x[4];
+    if (put) {
+        memcpy(x, sc, 8);
+        for (int i = 0; i < 4; i++)
+            factor |= (uint16_t)(x[i] >> 12 << 4 * i);
+        for (int s = 0; s < 15; s++)
+            w[s / 5] |= (uint16_t)((x[s / 4] >> 3 * (s % 4) & 7) << 3 * (s % 5));
+        for (int i = 0; i < 3; i++) {
+            w[i] |= (uint16_t)((x[3] >> (9 + i) & 1) << 15);
+            memcpy(packed + 2 * PANEL * i, &w[i], 2);
+        }
+        memcpy(d, &factor, 2);
+        return;
+    }
+    memcpy(&factor, d, 2);
+    for (int i = 0; i < 3; i++)
+        memcpy(&w[i], packed + 2 * PANEL * i, 2);
+    for (int i = 0; i < 4; i++) {
+        x[i] = (uint16_t)((factor >> 4 * i & 15) << 12);
+        for (int s = 4 * i; s < 4 * i + 4 && s < 15; s++)
+            x[i] |= (uint16_t)((w[s / 5] >> 3 * (s % 5) & 7) << 3 * (s % 4));
+    }
+    for (int i = 0; i < 3; i++)
+        x[3] |= (uint16_t)(w[i] >> 15 << (9 + i));
+    memcpy(sc, x, 8);
+}
+
 /* ---- groups ---- */
 
 /* `blocks` blocks of 32 of one lane. */
@@ -137,6 +176,81 @@ static inline void move_small(uint8_t *g, enum dtype t, size_t blocks, size_t la
         else
             move_words(to + 4 * lane, from, 4, put);
     }
+}
+
+/* n words of one lane, as they are. */
+static void move_plain(uint8_t *packed, uint8_t *block, size_t n, bool put)
+{
+    for (size_t i = 0; i < n; i++)
+        move(packed + 4 * PANEL * i, block + 4 * i, 4, put);
+}
+
+/* Four times seven signs of a word, and its upper four bits, as the bytes of four times eight signs. */
+static void move_sevens(uint8_t *packed, uint8_t *word, bool put)
+{
+    uint8_t signs[4] = { 0 };
+    uint32_t w = 0;
+    if (put)
+        memcpy(&w, word, 4);
+    for (int j = 0; j < 4; j++)
+        signs[j] = (uint8_t)((w >> 7 * j & 127) | (w >> (28 + j) & 1) << 7);
+    move_signs(packed, signs, 0x7f7f7f7f, put);
+    if (put)
+        return;
+    for (int j = 0; j < 4; j++)
+        w |= (signs[j] & 127u) << 7 * j | (uint32_t)(signs[j] >> 7) << (28 + j);
+    memcpy(word, &w, 4);
+}
+
+/* IQ2_XS: a word of 16 bits is an index of 9 and seven signs. */
+static void move_indices(uint8_t *low, uint8_t *high, uint8_t *b, bool put)
+{
+    uint8_t signs[4] = { 0 };
+    for (size_t j = 0; j < 4; j++) {
+        move(low + j, b + 2 * j, 1, put);
+        if (put)
+            signs[j] = (uint8_t)(b[2 * j + 1] >> 1 | b[2 * j + 1] << 7);
+    }
+    move_signs(high, signs, 0x7f7f7f7f, put);
+    for (size_t j = 0; j < 4 && !put; j++)
+        b[2 * j + 1] = (uint8_t)(signs[j] << 1 | signs[j] >> 7);
+}
+
+/* The parts of a block with grids that are whole words: how many and where; and where signs are. */
+struct words { uint8_t n, at; };
+static const struct { struct words low, more, scale; uint8_t signs; } grid_parts[] = {
+    { { 0, 0 }, { 0, 0 }, { 0, 0 }, 6 },                         /* IQ2_XXS: a word of each, in turns */
+    { { 0, 0 }, { 0, 0 }, { 2, 66 }, 0 },                        /* IQ2_XS */
+    { { 8, 2 }, { 2, 66 }, { 2, 74 }, 34 },                      /* IQ2_S */
+    { { 16, 2 }, { 0, 0 }, { 0, 0 }, 66 },                       /* IQ3_XXS */
+    { { 16, 2 }, { 2, 66 }, { 1, 106 }, 74 },                    /* IQ3_S */
+    { { 8, 2 }, { 4, 34 }, { 0, 0 }, 0 },                        /* IQ1_S */
+    { { 8, 0 }, { 4, 32 }, { 0, 0 }, 0 },                        /* IQ1_M */
+};
+
+static void move_grid(uint8_t *g, enum dtype t, size_t lane, uint8_t *b, bool put)
+{
+    const struct quant_layout at = quant_layout(t, 1);
+    const struct words low = grid_parts[t - DT_IQ2_XXS].low, more = grid_parts[t - DT_IQ2_XXS].more,
+                       scale = grid_parts[t - DT_IQ2_XXS].scale;
+    uint8_t *signs = b + grid_parts[t - DT_IQ2_XXS].signs, *to = g + 4 * lane;
+    move_plain(to + at.low, b + low.at, low.n, put);
+    move_plain(to + at.more, b + more.at, more.n, put);
+    move_plain(to + at.scale, b + scale.at, scale.n, put);
+    if (t == DT_IQ1_M)
+        move_scales_1(g + 2 * lane, g + at.scale + 2 * lane, b + 48, put);
+    else
+        move(g + 2 * lane, b, 2, put);
+    for (size_t s = 0; s < 8 && at.high; s++, to += 4 * PANEL)
+        switch (t) {
+        case DT_IQ2_XXS:
+            move_plain(to + at.low, b + 2 + 8 * s, 1, put);
+            move_sevens(to + at.high, signs + 8 * s, put);
+            break;
+        case DT_IQ2_XS:  move_indices(to + at.low, to + at.high, b + 2 + 8 * s, put); break;
+        case DT_IQ3_XXS: move_sevens(to + at.high, signs + 4 * s, put); break;
+        default:         move_signs(to + at.high, signs + 4 * s, UINT32_MAX, put);
+        }
 }
 
 /* A block of 256 of one lane. */
@@ -200,7 +314,9 @@ static inline __attribute__((always_inline)) void move_group(uint8_t *g, enum dt
     SMALL(DT_MXFP4)
     LARGE(DT_Q2_K) LARGE(DT_Q3_K) LARGE(DT_Q4_K) LARGE(DT_Q5_K) LARGE(DT_Q6_K) LARGE(DT_IQ4_XS)
     LARGE(DT_TQ1_0) LARGE(DT_TQ2_0)
-    default: assert(0);
+    default:
+        assert(dtype_has_grid(t));
+        move_grid(g, t, lane, b, put);
     }
 }
 
@@ -254,7 +370,9 @@ static void shape_of(enum dtype t, float *deviation, float *second)
         { DT_Q4_0, 4.6f, 0 }, { DT_Q4_1, 4.6f, 7 }, { DT_Q5_0, 9.2f, 0 },   { DT_Q5_1, 9.2f, 15 },
         { DT_Q8_0, 74, 0 },   { DT_Q2_K, 14, 1 },   { DT_Q3_K, 42, 0 },     { DT_Q4_K, 320, 7 },
         { DT_Q5_K, 650, 15 }, { DT_Q6_K, 1360, 0 }, { DT_IQ4_NL, 70, 0 },   { DT_IQ4_XS, 1300, 0 },
-        { DT_MXFP4, 5.9f, 0 }, { DT_TQ1_0, 0.82f, 0 }, { DT_TQ2_0, 1.2f, 0 } };
+        { DT_MXFP4, 5.9f, 0 }, { DT_TQ1_0, 0.82f, 0 }, { DT_TQ2_0, 1.2f, 0 },
+        { DT_IQ2_XXS, 53, 0 }, { DT_IQ2_XS, 56, 0 }, { DT_IQ2_S, 56, 0 },   { DT_IQ3_XXS, 142, 0 },
+        { DT_IQ3_S, 140, 0 }, { DT_IQ1_S, 7.2f, 0 }, { DT_IQ1_M, 7.2f, 0 } };
     *deviation = shapes[t - DT_Q4_0].deviation;
     *second = shapes[t - DT_Q4_0].second;
 }

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Writes a small GGUF model with the types of Q4_K_M: hidden size 256, two layers, the bytes as tokens,
 random weights. Layer 0 has Q4_K everywhere, layer 1 Q6_K for attn_v and ffn_down; output.weight is Q6_K, the
-embedding Q4_K.
+embedding Q4_K. With "small" every matrix of the layers has another type of few bits, as mixes have them.
 
-    tests/q4_k_m.py FILE.gguf
+    tests/q4_k_m.py FILE.gguf [small]
 """
 import random
 import struct
@@ -11,6 +11,10 @@ import sys
 
 HIDDEN, FFN, HEADS, KV, LAYERS = 256, 512, 4, 2, 2
 F32, Q4_K, Q6_K = 0, 12, 14
+# types of few bits: number, bytes of a block of 256, where the factor is, deviation of its weights
+# in units of the factor; that of IQ1_M is in the last four bits of four words
+SMALL = {16: (66, 0, 53), 17: (74, 0, 56), 22: (82, 0, 56), 18: (98, 0, 142), 21: (110, 0, 140),
+         19: (50, 0, 7.2), 29: (56, None, 7.2), 34: (54, 52, 0.82), 35: (66, 64, 1.1)}
 bits = random.Random(5)
 
 
@@ -37,7 +41,16 @@ def rows(kind, n, deviation):
         return struct.pack("<f", deviation) * n
     out = []
     for _ in range(n // 256):
-        if kind == Q4_K:                 # scales 32, minima 60
+        if kind in SMALL:
+            size, at, unit = SMALL[kind]
+            b, d = bytearray(bits.randbytes(size)), half(deviation / unit)
+            if at is None:
+                for i in range(4):
+                    b[49 + 2 * i] = b[49 + 2 * i] & 15 | (d[i // 2] >> 4 * (i % 2) & 15) << 4
+            else:
+                b[at:at + 2] = d
+            out.append(bytes(b))
+        elif kind == Q4_K:               # scales 32, minima 60
             scales = b"\xa0" * 4 + b"\xfc" * 4 + b"\xc0" * 4
             out.append(half(deviation / 147) + half(deviation / 36.8) + scales + bits.randbytes(128))
         else:                            # scales 32
@@ -65,6 +78,7 @@ kv = [value("general.architecture", 8, "llama"), value("general.quantization_ver
       value("tokenizer.ggml.bos_token_id", 4, 1), value("tokenizer.ggml.eos_token_id", 4, 2),
       value("tokenizer.ggml.add_bos_token", 7, False)]
 vocab, kv_width = len(tokens), KV * HIDDEN // HEADS
+small = iter([*SMALL] * LAYERS) if sys.argv[2:] == ["small"] else None
 tensors = [("token_embd.weight", (HIDDEN, vocab), Q4_K, 1.0)]
 for layer in range(LAYERS):
     more = Q6_K if layer == 1 else Q4_K
@@ -74,6 +88,8 @@ for layer in range(LAYERS):
             ("attn_output", (HIDDEN, HIDDEN), Q4_K, 1 / 16), ("ffn_norm", (HIDDEN,), F32, 1),
             ("ffn_gate", (HIDDEN, FFN), Q4_K, 1 / 16), ("ffn_up", (HIDDEN, FFN), Q4_K, 1 / 16),
             ("ffn_down", (FFN, HIDDEN), more, 1 / 23)):
+        if small and kind != F32 and name != "attn_v":
+            kind = next(small)
         tensors.append((f"blk.{layer}.{name}.weight", dims, kind, deviation))
 tensors += [("output_norm.weight", (HIDDEN,), F32, 1), ("output.weight", (HIDDEN, vocab), Q6_K, 1 / 10)]
 

@@ -160,8 +160,9 @@ check file_without_a_template 2 "the model has no chat template" \
 
 # Drafts change nothing, in chains and in trees, and neither does a kill. Q4_K_M has products of two types.
 python3 tests/q4_k_m.py "$TMP/q4_k_m.gguf"
+python3 tests/q4_k_m.py "$TMP/small.gguf" small
 export LONGHAND_DB=$TMP/k.db
-for w in q4_k_m q8_0; do
+for w in q4_k_m small q8_0; do
     long() { "$LONGHAND" run -m "$TMP/$w.gguf" --prompt "The ship" -n 700 --seed 3 --ignore-eos -q "$@"; }
     for t in 0 0.7 1; do
         long --temperature $t --drafter none >"$TMP/a"
@@ -182,6 +183,20 @@ for w in q4_k_m q8_0; do
     "$LONGHAND" work -q; "$LONGHAND" text "$id" --format ids >"$TMP/b"
     same "a_killed_job_of_${w}_continues" "$TMP/a" "$TMP/b"
 done
+
+# All types of few bits: the hash is that of a file whose tensors gguf-py 0.19.0 decoded to F32.
+"$LONGHAND" score -m "$TMP/small.gguf" models/demo/openings/portrait.txt --compute f32 --window 512 --json \
+    --per-token -q | python3 -c 'import hashlib, json, sys
+print(hashlib.md5(json.dumps(json.load(sys.stdin)["token_nll"]).encode()).hexdigest())' >"$TMP/a"
+echo 4d489850781dfa05433fb31d84e1df84 >"$TMP/b"
+same types_of_few_bits_are_decoded_as_gguf_py_does "$TMP/a" "$TMP/b"
+"$LONGHAND" inspect -m "$TMP/small.gguf" >"$TMP/inspect"
+for t in IQ2_XXS IQ2_XS IQ2_S IQ3_XXS IQ3_S IQ1_S IQ1_M TQ1_0 TQ2_0 Q4_K Q6_K; do
+    grep -q "[0-9] in $t[,)]" "$TMP/inspect" || echo $t
+done >"$TMP/missing"
+[ ! -s "$TMP/missing" ]; result inspect_names_the_types_of_few_bits $? "$(cat "$TMP/missing")"
+check convert_takes_no_types_of_few_bits 2 "is a GGUF file already" convert -m "$TMP/small.gguf" \
+    -o "$TMP/x.gguf"
 
 # Heads and LongSpec learn from a quantised model, and the number of threads changes no bit.
 for k in heads longspec; do

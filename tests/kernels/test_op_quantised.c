@@ -9,7 +9,8 @@ enum { M_MAX = 70, GROUP = 256 };
 
 static const enum dtype types[] = { DT_Q4_0, DT_Q4_1, DT_Q5_0, DT_Q5_1, DT_Q8_0,   DT_Q2_K,
                                     DT_Q3_K, DT_Q4_K, DT_Q5_K, DT_Q6_K, DT_IQ4_NL, DT_IQ4_XS,
-                                    DT_MXFP4, DT_TQ1_0, DT_TQ2_0 };
+                                    DT_MXFP4, DT_TQ1_0, DT_TQ2_0, DT_IQ2_XXS, DT_IQ2_XS,
+                                    DT_IQ2_S, DT_IQ3_XXS, DT_IQ3_S, DT_IQ1_S, DT_IQ1_M };
 enum { TYPES = sizeof types / sizeof *types };
 
 /* ---- the definition ---- */
@@ -84,11 +85,32 @@ static void parts_of_256(struct parts *p, enum dtype t, const uint8_t *b)
 static void parts_of_others(struct parts *p, enum dtype t, const uint8_t *b)
 {
     float y[256];
-    const int n = (int)dtype_block(t), sub = 32;
+    const int n = (int)dtype_block(t), sub = t == DT_IQ2_XS || t == DT_IQ2_S || t == DT_IQ1_M ? 16 : 32;
+    const uint8_t m[2] = { b[49] >> 4 | (b[51] & 0xf0), b[53] >> 4 | (b[55] & 0xf0) };   /* IQ1_M */
     p->subs = n / sub;
     CHECK(quant_decode(y, t, b, (size_t)n));
     for (int s = 0; s < p->subs; s++)
-        p->scale[s] = half_at(b, t == DT_TQ1_0 ? 52 : 64);
+        switch (t) {
+        case DT_TQ1_0:   p->scale[s] = half_at(b, 52); break;
+        case DT_TQ2_0:   p->scale[s] = half_at(b, 64); break;
+        case DT_IQ2_XXS: p->scale[s] = half_at(b, 0) * (0.5f + (float)(b[9 + 8 * s] >> 4)) * 0.25f; break;
+        case DT_IQ2_XS:
+            p->scale[s] = half_at(b, 0) * (0.5f + (float)(b[66 + s / 2] >> 4 * (s % 2) & 15)) * 0.25f;
+            break;
+        case DT_IQ2_S:
+            p->scale[s] = half_at(b, 0) * (0.5f + (float)(b[74 + s / 2] >> 4 * (s % 2) & 15)) * 0.25f;
+            break;
+        case DT_IQ3_XXS: p->scale[s] = half_at(b, 0) * (0.5f + (float)(b[69 + 4 * s] >> 4)) * 0.5f; break;
+        case DT_IQ3_S:
+            p->scale[s] = half_at(b, 0) * (float)(1 + 2 * (b[106 + s / 2] >> 4 * (s % 2) & 15));
+            break;
+        case DT_IQ1_S:
+            p->scale[s] = half_at(b, 0) * (float)(2 * (b[35 + 2 * s] >> 4 & 7) + 1) * 0.125f;
+            break;
+        default:
+            p->scale[s] = half_at(m, 0) * 0.125f *
+                          (float)(2 * ((b[48 + s / 4 * 2] | b[49 + s / 4 * 2] << 8) >> 3 * (s % 4) & 7) + 1);
+        }
     for (int e = 0; e < n; e++) {
         const float q = p->scale[e / sub] ? y[e] / p->scale[e / sub] : 0;
         p->q[e] = (int)q;
@@ -159,7 +181,7 @@ static void open_problem(struct problem *p, enum dtype t, size_t n, size_t k, st
         p->rows[i] = (uint8_t)rng_next(rng);
     /* factors of about 2^-9: wherever a factor may lie, no 16-bit float is infinite */
     for (size_t b = 0; b < n * p->row_bytes / q->bytes; b++) {
-        static const int at[] = { 0, 2, 52, 64, 80, 82, 108, 208 };
+        static const int at[] = { 0, 2, 52, 54, 64, 80, 82, 108, 208 };
         for (size_t i = 0; i < sizeof at / sizeof *at; i++)
             if ((size_t)at[i] + 1 < q->bytes)
                 p->rows[b * q->bytes + (size_t)at[i] + 1] &= 0x9b;

@@ -27,6 +27,13 @@ static const struct { enum dtype type; uint64_t hash; } expected[] = {
     { DT_MXFP4, 0xf02701e3e7cb9777u },
     { DT_TQ1_0, 0x924553eef1312198u },
     { DT_TQ2_0, 0x325d31277e2dd186u },
+    { DT_IQ2_XXS, 0x2c3628c77ad5e2d6u },
+    { DT_IQ2_XS, 0xf44e1f9fabb38b8eu },
+    { DT_IQ2_S, 0xe48f4b9b158c5b8du },
+    { DT_IQ3_XXS, 0x6d6d3a0266c09b22u },
+    { DT_IQ3_S, 0x58b6836b7deef56bu },
+    { DT_IQ1_S, 0xc5b9d526ee7167c8u },
+    { DT_IQ1_M, 0x5cf079b0b6c890edu },
 };
 
 /* Random bytes; the highest bit of the exponent of each factor is cleared, so that factors are finite. */
@@ -36,6 +43,7 @@ static void make_blocks(const struct quant_type *q)
         { DT_Q4_1, { 0, 2 } }, { DT_Q5_1, { 0, 2 } }, { DT_Q2_K, { 80, 82 } }, { DT_Q3_K, { 108, 108 } },
         { DT_Q4_K, { 0, 2 } }, { DT_Q5_K, { 0, 2 } }, { DT_Q6_K, { 208, 208 } },
         { DT_TQ1_0, { 52, 52 } }, { DT_TQ2_0, { 64, 64 } },
+        { DT_IQ1_M, { 54, 54 } },
         { DT_MXFP4, { -1, -1 } },            /* the byte itself */
     };
     uint64_t s = 1;
@@ -84,8 +92,12 @@ static void factors_that_are_not_finite_are_refused(void)
         }
         const bool two = q->dtype == DT_Q4_1 || q->dtype == DT_Q5_1 || q->dtype == DT_Q2_K ||
                          q->dtype == DT_Q4_K || q->dtype == DT_Q5_K;
-        CHECK(refused == (two ? 2 : 1), "%s: %zu bytes", q->name, refused);
+        /* the factor of IQ1_M has five bits of its exponent in bytes 53 and 55 */
+        CHECK(refused == (q->dtype == DT_IQ1_M ? 0 : two ? 2 : 1), "%s: %zu bytes", q->name, refused);
     }
+    make_blocks(quant_type(DT_IQ1_M));
+    blocks[53] |= 0xc0, blocks[55] |= 0x70;
+    CHECK(!quant_decode(y, DT_IQ1_M, blocks, 256));
 }
 
 int main(void)
