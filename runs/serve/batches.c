@@ -273,6 +273,11 @@ static bool is_over(struct server *sv, const struct record *b, struct store_coun
             !n->jobs[JOB_PAUSED]);
 }
 
+static bool has(const struct store_counts *n, bool errors)
+{
+    return errors ? n->jobs[JOB_FAILED] || n->jobs[JOB_CANCELLED] : n->jobs[JOB_DONE];
+}
+
 static bool put_batch(struct call *c, const char *id)
 {
     struct json_writer *w = &c->w;
@@ -281,7 +286,6 @@ static bool put_batch(struct call *c, const char *id)
     if (!read_record(c->sv, &b, id))
         return false;
     const bool over = is_over(c->sv, &b, &n);
-    const size_t failed = n.jobs[JOB_FAILED] + n.jobs[JOB_CANCELLED];
     jw_open(w, NULL, '{');
     put_facts(w, &b, over && b.state == QUEUED ? "completed" : state_names[b.state]);
     jw_text(w, "object", "batch");
@@ -298,8 +302,8 @@ static bool put_batch(struct call *c, const char *id)
     } else {
         jw_null(w, "errors");
     }
-    put_result(w, "output_file_id", &b, OUTPUT_END, over && n.jobs[JOB_DONE]);
-    put_result(w, "error_file_id", &b, ERRORS_END, over && failed);
+    put_result(w, "output_file_id", &b, OUTPUT_END, over && has(&n, false));
+    put_result(w, "error_file_id", &b, ERRORS_END, over && has(&n, true));
     put_counts(w, &n);
     jw_close(w, '}');
     free(b.text);
@@ -307,7 +311,17 @@ static bool put_batch(struct call *c, const char *id)
 }
 
 int answer_batch(struct call *c, struct err *e) { return answer_one(c, "batch", put_batch, e); }
-int answer_batches(struct call *c, struct err *e) { return answer_list(c, BATCH_PREFIX, put_batch, e); }
+
+int answer_batches(struct call *c, struct err *e)
+{
+    char (*ids)[FILE_ID_BYTES];
+    size_t n;
+    if (list_ids(c->sv, BATCH_PREFIX, &ids, &n, e))
+        return -1;
+    const int rc = answer_ids(c, ids, n, put_batch, e);
+    free(ids);
+    return rc;
+}
 
 int answer_new_batch(struct call *c, struct err *e)
 {
@@ -372,6 +386,18 @@ double batch_created(struct call *c, const char *file)
         return 0;
     free(b.text);
     return b.created;
+}
+
+bool batch_has(struct call *c, const char *file)
+{
+    char id[FILE_ID_BYTES];
+    struct record b;
+    struct store_counts n;
+    batch_of(id, file);
+    if (!read_record(c->sv, &b, id))
+        return false;
+    free(b.text);
+    return is_over(c->sv, &b, &n) && has(&n, id_is(file, FILE_PREFIX, ERRORS_END));
 }
 
 /* Keeps the jobs of requests with, or without, a sample that failed or was cancelled. */

@@ -17,5 +17,7 @@ void batches_stop(struct server *sv);            /* also where batches_start was
 
 /* When the batch whose results this file has was made, in seconds since 1970; 0: there is none. */
 double batch_created(struct call *c, const char *file);
+/* Whether the batch has ended with such results. */
+bool batch_has(struct call *c, const char *file);
 /* Writes the results of a batch as `export` does: a descriptor of the file, or -1. */
 int  batch_write_results(struct call *c, const char *file, struct err *e);

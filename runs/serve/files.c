@@ -191,10 +191,36 @@ int answer_file(struct call *c, struct err *e) { return answer_one(c, "file", pu
 static bool put_wanted(struct call *c, const char *id)
 {
     const char *purpose = call_argument(c, "purpose");
-    return (!purpose || strcmp(purpose, "batch") == 0) && put_facts(c, id);
+    const bool result = is_result(id);
+    return (!purpose || strcmp(purpose, result ? "batch_output" : "batch") == 0) &&
+           (!result || batch_has(c, id)) && put_facts(c, id);
 }
 
-int answer_files(struct call *c, struct err *e) { return answer_list(c, FILE_PREFIX, put_wanted, e); }
+/* Uploads, and the results of batches, whose ids follow from those of the batches. */
+int answer_files(struct call *c, struct err *e)
+{
+    char (*ids)[FILE_ID_BYTES], (*batches)[FILE_ID_BYTES] = NULL, (*all)[FILE_ID_BYTES];
+    size_t n, n_batches;
+    int rc = -1;
+    if (list_ids(c->sv, FILE_PREFIX, &ids, &n, e))
+        return -1;
+    if (list_ids(c->sv, BATCH_PREFIX, &batches, &n_batches, e))
+        goto out;
+    all = realloc(ids, (n + 2 * n_batches + 1) * sizeof *ids);
+    if (!all) {
+        err_set(e, ERR_FAILED, "out of memory for a list of files");
+        goto out;
+    }
+    ids = all;
+    for (size_t i = 0; i < 2 * n_batches; i++)
+        snprintf(ids[n++], FILE_ID_BYTES, FILE_PREFIX "%.16s%s", batches[i / 2] + strlen(BATCH_PREFIX),
+                 i % 2 ? ERRORS_END : OUTPUT_END);
+    rc = answer_ids(c, ids, n, put_wanted, e);
+out:
+    free(batches);
+    free(ids);
+    return rc;
+}
 
 int answer_content(struct call *c, struct err *e)
 {

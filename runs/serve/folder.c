@@ -98,13 +98,14 @@ int answer_one(struct call *c, const char *what, put_fn *put, struct err *e)
     return put(c, c->id) ? 0 : call_fail(c, e, MHD_HTTP_NOT_FOUND, "there is no %s %s", what, c->id);
 }
 
-int answer_list(struct call *c, const char *prefix, put_fn *put, struct err *e)
+int answer_ids(struct call *c, char (*ids)[FILE_ID_BYTES], size_t n, put_fn *put, struct err *e)
 {
-    const char *limit = call_argument(c, "limit"), *after = call_argument(c, "after");
-    char (*ids)[FILE_ID_BYTES], *last = NULL;
-    size_t n, most = 10000, shown = 0, i = 0;
-    if ((limit && parse_size(&most, "limit", limit, 1, 10000, e)) || list_ids(c->sv, prefix, &ids, &n, e))
+    const char *limit = call_argument(c, "limit"), *after = call_argument(c, "after"), *last = NULL;
+    size_t most = 10000, shown = 0, i = 0;
+    if (limit && parse_size(&most, "limit", limit, 1, 10000, e))
         return -1;
+    if (n)
+        qsort(ids, n, sizeof *ids, newest_first);
     jw_open(&c->w, NULL, '{');
     jw_text(&c->w, "object", "list");
     jw_open(&c->w, "data", '[');
@@ -119,6 +120,5 @@ int answer_list(struct call *c, const char *prefix, put_fn *put, struct err *e)
     jw_text(&c->w, "last_id", last);
     jw_bool(&c->w, "has_more", i < n);
     jw_close(&c->w, '}');
-    free(ids);
     return 0;
 }

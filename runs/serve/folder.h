@@ -25,5 +25,6 @@ void folder_clean(const struct server *sv);
 /* Answers with the object that `put` writes of c->id, or says that there is no such `what`. */
 typedef bool put_fn(struct call *c, const char *id);
 int  answer_one(struct call *c, const char *what, put_fn *put, struct err *e);
-/* Answers with the members of a list, of which `put` writes one: false if it is not wanted. */
-int  answer_list(struct call *c, const char *prefix, put_fn *put, struct err *e);
+/* Answers with a list of these ids, the newest first, by the arguments `limit` and `after`. `put` writes one:
+ * false if it is not wanted. */
+int  answer_ids(struct call *c, char (*ids)[FILE_ID_BYTES], size_t n, put_fn *put, struct err *e);

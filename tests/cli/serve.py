@@ -932,6 +932,8 @@ def batches():
     b = ended(b)
     result("a_batch_is_written", b["status"] == "completed" and b["metadata"] == {"book": "7"} and
            b["request_counts"] == {"total": 3, "completed": 3, "failed": 0} and not b["error_file_id"], b)
+    listed_files = [x["id"] for x in json.loads(ask("GET", "/v1/files?purpose=batch_output")[2])["data"]]
+    result("its_results_are_listed", listed_files == [b["output_file_id"]], listed_files)
     lines = [json.loads(x) for x in ask("GET", f"/v1/files/{b['output_file_id']}/content")[2].splitlines()]
     want = [run("-p", OPENING, "-n", "25", "-s", str(i), "--ignore-eos") for i in range(3)]
     bodies = [x["response"]["body"] for x in lines]
@@ -970,6 +972,9 @@ def batches():
         result(f"{name}_is_{want}", got == want, got)
     status, _, _ = ask("DELETE", f"/v1/files/{f['id']}")
     gone, _, _ = ask("GET", f"/v1/files/{f['id']}/content")
+    files = json.loads(ask("GET", "/v1/files")[2])["data"]
+    result("all_files_are_listed_once", {"batch", "batch_output"} == {x["purpose"] for x in files} and
+           len({x["id"] for x in files}) == len(files) and f["id"] not in [x["id"] for x in files], files)
     result("a_deleted_file_is_gone", status == 200 and gone == 404, (status, gone))
 
 
