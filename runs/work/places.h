@@ -22,7 +22,7 @@
 #define PLACES_SECONDS 0.2
 #define PLACES_GAIN 0.08
 #define PLACES_RETRY 20.0
-enum { PLACES_FIRST = 4, PLACES_ROUNDS = 24 };
+enum { PLACES_FIRST = 4, PLACES_ROUNDS = 10 };
 
 struct places {
     size_t n, most;                      /* places now, and the most that there may be */
