@@ -230,7 +230,7 @@ void snapshot_policy_stop(struct snapshot_policy *k)
     struct err e;
     if (!enabled(k))
         return;
-    const size_t rows = image_rows(&k->image, k->image.d->n_tokens);
+    size_t rows = image_rows(&k->image, k->image.d->n_tokens);
     const bool busy = k->files && snapshot_files_busy(k->files);
     if (rows <= k->kept || (k->mode == KV_SNAPSHOT_AUTO && gain(k, rows) <= SNAPSHOT_GAIN_SECONDS)) {
         if (busy)                        /* the file in progress saves too little to wait for it */
@@ -242,7 +242,10 @@ void snapshot_policy_stop(struct snapshot_policy *k)
         return;
     snapshot_files_wait(k->files, 0);
     collect_result(k);
-    if (rows <= k->kept)
+    /* a reader that went away within a round leaves tokens that are not stored */
+    const size_t stored = k->image.d->n_prompt + checkpoint_committed(k->checkpoint);
+    rows = image_rows(&k->image, stored);
+    if (rows <= k->kept || rows >= stored)
         return;
     begin_snapshot(k, rows, SNAPSHOT_GAIN_SECONDS, true);
 }

@@ -65,7 +65,7 @@ size_t image_rows(const struct image *m, size_t tokens)
 {
     if (m->exact)
         return m->d->kv.n_past;
-    return MIN(m->most ? MIN(tokens, *m->most) : tokens, m->d->kv.n_past) / KV_BLOCK * KV_BLOCK;
+    return MIN(m->most ? MIN(tokens - 1, *m->most) : tokens - 1, m->d->kv.n_past) / KV_BLOCK * KV_BLOCK;
 }
 
 static void add_section(struct image *m, const char *name, const char *shape,

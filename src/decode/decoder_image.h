@@ -47,8 +47,9 @@ void image_close(struct image *m);
 
 /* Bytes of that copy; 0 for a model without states. */
 size_t image_state_bytes(const struct model *m);
-/* The number of rows that a snapshot can hold: committed rows in whole blocks, at most `tokens`. With an
- * exact image: all committed rows. */
+/* The number of rows that a snapshot of a text with `tokens` >= 1 stored tokens can hold: committed rows in
+ * whole blocks, without that of the last token, which a resumed text reads again. With an exact image: all
+ * committed rows. */
 size_t image_rows(const struct image *m, size_t tokens);
 /* Captures rows from .. rows-1, where `rows` comes from image_rows. Returns the size of the file in bytes. */
 uint64_t image_capture(struct image *m, size_t from, size_t rows);

@@ -181,6 +181,8 @@ static void take_image(struct family *f, struct text *t)
     struct err e;
     const size_t from = t->n_images ? t->rows[t->n_images - 1] : 0,
                  rows = image_rows(&t->image, t->d.n_tokens);
+    const size_t whole = t->d.kv.n_past / KV_BLOCK * KV_BLOCK;
+    CHECK(t->image.exact || !whole || image_rows(&t->image, whole) < whole);
     if (rows <= from || t->n_images == IMAGES || t->d.kv.n_shared)
         return;
     FILE *file = fopen(image_path(f, t, t->n_images), "wb");
