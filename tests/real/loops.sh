@@ -70,9 +70,9 @@ killed=0
 for k in $(seq "$kills"); do
     "$L" work -q --max-attempts 0 & worker=$!
     while kill -0 $worker 2>/dev/null && [ "$(written)" -lt $((texts * tokens * k / (kills + 9))) ]; do
-        sleep 0.2
+        sleep 0.02
     done
-    sleep 0.$((RANDOM % 9))
+    [ -z "${LONG:-}" ] || sleep 0.$((RANDOM % 9))
     kill -9 $worker 2>/dev/null && killed=$((killed + 1))
     wait $worker 2>/dev/null
 done
