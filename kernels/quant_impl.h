@@ -359,10 +359,10 @@ struct q_expanded {
     float scale[16 * QL], minimum[16 * QL];
 } __attribute__((aligned(64)));
 
-#define Q_LIGHT(X, R) X(Q4_0, R) X(Q4_1, R) X(Q5_0, R) X(Q8_0, R)
+#define Q_LIGHT(X, R) X(Q4_0, R) X(Q4_1, R) X(Q5_0, R) X(Q8_0, R) X(Q4_K, R)
 #define Q_TYPES(X, R)                                                                                        \
-    Q_LIGHT(X, R) X(Q5_1, R) X(Q2_K, R) X(Q3_K, R) X(Q4_K, R) X(Q5_K, R) X(Q6_K, R) X(IQ4_NL, R)             \
-    X(IQ4_XS, R) X(MXFP4, R)
+    Q_LIGHT(X, R) X(Q5_1, R) X(Q2_K, R) X(Q3_K, R) X(Q5_K, R) X(Q6_K, R) X(IQ4_NL, R) X(IQ4_XS, R)           \
+    X(MXFP4, R)
 #define Q_ONE_ROW(X, R)                                  /* in registers for one row */                      \
     X(TQ1_0, R) X(TQ2_0, R) X(IQ2_XXS, R) X(IQ2_XS, R) X(IQ2_S, R) X(IQ3_XXS, R) X(IQ3_S, R) X(IQ1_S, R)     \
     X(IQ1_M, R)

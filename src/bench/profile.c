@@ -75,8 +75,8 @@ static void delta(struct device *d, const struct device_delta *a) { TIMED(OP_STA
 
 const char *bench_op_name(enum bench_op_kind k) { return names[k]; }
 
-/* The rest of a pass counts as "other". What the model reads beside its matrices is the cache, the states or
- * the experts: the operation that the model has. */
+/* The rest of a pass counts as "other". What a pass reads beside its matrices counts as attention: caches,
+ * and the states of a hybrid. With experts it is not counted: the bytes of the chosen ones are part of it. */
 static void finish(struct bench_point *p, const struct config *c, double seconds, size_t passes)
 {
     struct bench_op *op = p->op, all = { 0 };

@@ -286,6 +286,7 @@ static int verify(struct decoder *const *d, size_t n, struct err *e)
     struct pass_seq seq[BATCH_MAX];
     const size_t rows = rows_of(d, n);
     float *logits = b->logits;
+    bool scores = false;
     for (size_t i = 0; i < n; i++) {
         struct tree *t = d[i]->round.tree;
         d[i]->round.logits = logits;
@@ -295,9 +296,10 @@ static int verify(struct decoder *const *d, size_t n, struct err *e)
         if (!tree_is_chain(t))
             seq[i].parent = t->kept_parent;
         const struct drafter_ops *maker = draft_pass_maker(d[i]);
-        if (maker && maker->score)
+        if (maker && maker->score && !scores)    /* a pass has room for the importance of one text */
             maker->score(d[i], &seq[i]);
         d[i]->round.selects = seq[i].scored;
+        scores |= d[i]->round.selects;
     }
     const double start = clock_seconds();
     int rc = model_forward_begin(d[0]->model, b->work, seq, n, e);
