@@ -34,7 +34,7 @@ for i in range(5000000): n += i'); [ "$t" -lt $loop ] && loop=$t
     result "$name" $? "$best ms, the loop $loop ms, $(wc -l <"$TMP/out") lines"
     echo "    $name: $best ms, the loop $loop ms"
 }
-timed list_of_many_jobs 50 $n list
+timed list_of_many_jobs 100 $n list
 timed report_of_many_jobs 450 $n report --all
 timed export_of_many_jobs 350 $n export --all --format jsonl
 exit $failed
