@@ -32,7 +32,7 @@ enum dtype {
     /* quantised weights, in blocks: kernels/quant.h */
     DT_Q4_0, DT_Q4_1, DT_Q5_0, DT_Q5_1, DT_Q8_0, DT_Q2_K, DT_Q3_K, DT_Q4_K, DT_Q5_K, DT_Q6_K,
     DT_IQ4_NL, DT_IQ4_XS, DT_MXFP4, DT_TQ1_0, DT_TQ2_0,
-    DT_IQ2_XXS, DT_IQ2_XS, DT_IQ2_S, DT_IQ3_XXS, DT_IQ3_S, DT_IQ1_S, DT_IQ1_M,
+    DT_IQ2_XXS, DT_IQ2_XS, DT_IQ2_S, DT_IQ3_XXS, DT_IQ3_S, DT_IQ1_S, DT_IQ1_M, DT_Q1_0, DT_Q2_0,
     DT_END,                  /* of the list */
 };
 static inline size_t dtype_size(enum dtype t)            /* 0: of blocks */
@@ -43,12 +43,13 @@ static inline bool dtype_is_quantised(enum dtype t) { return t >= DT_Q4_0; }
 /* Weights and bytes of a block of a quantised type. */
 static inline size_t dtype_block(enum dtype t)
 {
-    return (t >= DT_Q2_K && t <= DT_Q6_K) || t == DT_IQ4_XS || t >= DT_TQ1_0 ? 256 : 32;
+    return t == DT_Q1_0 ? 128 : t == DT_Q2_0 ? 64
+         : (t >= DT_Q2_K && t <= DT_Q6_K) || t == DT_IQ4_XS || t >= DT_TQ1_0 ? 256 : 32;
 }
 static inline size_t dtype_block_bytes(enum dtype t)
 {
     switch (t) {
-    case DT_Q4_0: case DT_IQ4_NL: return 18;
+    case DT_Q4_0: case DT_IQ4_NL: case DT_Q1_0: case DT_Q2_0: return 18;
     case DT_Q4_1:   return 20;
     case DT_Q5_0:   return 22;
     case DT_Q5_1:   return 24;

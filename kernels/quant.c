@@ -98,6 +98,22 @@ static void mxfp4(float *y, const uint8_t *b)            /* fp4[q] 2^(b(0) - 128
         y[e] = (float)fp4[nibble(b + 1, e)] * d;
 }
 
+/* ---- blocks of 64 and of 128 ---- */
+
+static void q1_0(float *y, const uint8_t *b)             /* (2 q - 1) h(0) */
+{
+    const float d = half_at(b);
+    for (int e = 0; e < 128; e++)
+        y[e] = b[2 + e / 8] >> e % 8 & 1 ? d : -d;
+}
+
+static void q2_0(float *y, const uint8_t *b)             /* (q - 1) h(0) */
+{
+    const float d = half_at(b);
+    for (int e = 0; e < 64; e++)
+        y[e] = (float)((b[2 + e / 4] >> 2 * (e % 4) & 3) - 1) * d;
+}
+
 /* ---- blocks of 256 ---- */
 
 static void q2_k(float *y, const uint8_t *b)             /* (h(80) scale) q - h(82) minimum */
@@ -288,6 +304,8 @@ static const struct { struct quant_type type; decode_fn *decode; int factor[2]; 
     { { DT_IQ3_S, "IQ3_S", 256, 110 }, iq3_s, { 0, -1 } },
     { { DT_IQ1_S, "IQ1_S", 256, 50 }, iq1_s, { 0, -1 } },
     { { DT_IQ1_M, "IQ1_M", 256, 56 }, iq1_m, { -1, -1 } },
+    { { DT_Q1_0, "Q1_0", 128, 18 }, q1_0, { 0, -1 } },
+    { { DT_Q2_0, "Q2_0", 64, 18 }, q2_0, { 0, -1 } },
 };
 
 enum { MXFP4_MAX = 252 };                                /* 12 2^(252 - 128) is finite */

@@ -1,4 +1,4 @@
-/* Quantised types of weights, as ggml and GGUF files define them: blocks of 32 or 256 weights with factors in
+/* Quantised types of weights, as ggml and GGUF files define them: blocks of 32 to 256 weights with factors in
  * 16-bit floats, in MXFP4 a power of two in 8 bits. This is the reference: every weight is decoded to fp32 by
  * single fp32 operations, each rounded to nearest, in the order that the comments of quant.c give. */
 #pragma once

@@ -181,6 +181,10 @@ INLINE qh q_pair(const enum dtype t, const struct q_group *g, const int s, const
                       g->high, (size_t)(8 * half + word), 2 * k + odd, 2, 4);
     case DT_Q2_K:
         return q_bits(g->low, (size_t)(8 * half + word), 2 * k + odd, 2, 0);
+    case DT_Q1_0:
+        return q_bits(g->low, (size_t)s, i, 1, 1);       /* twice the bit */
+    case DT_Q2_0:
+        return q_bits(g->low, (size_t)(2 * s + i / 8), 2 * (i % 8), 2, 0);
     case DT_TQ2_0:
         return q_bits(g->low, (size_t)(8 * (s / 4) + i / 2), 2 * (s % 4) + odd, 2, 0);
     case DT_TQ1_0:                       /* 5 digits of 32 bytes, 5 of 16, 4 of 4 */
@@ -229,7 +233,7 @@ INLINE qf q_scale(const enum dtype t, const struct q_group *g, const int s, qf d
             const qi twice = qi_sll(q_grid_scale(t, g, s), 1);
             return qf_mul(qf_mul(d, qf_set1(grid_unit(t))), qi_float(qi_add(twice, qi_set1(1))));
         }
-        return qf_half(g->d + 2 * PANEL * s);
+        return qf_half(g->d + 2 * PANEL * (s * quant_sub_block(t) / (int)dtype_block(t)));
     }
 }
 
@@ -315,12 +319,14 @@ INLINE void q_tile(float *acc, const enum dtype t, const int sub, const bool min
 {
     const int turn = t == DT_Q4_K                                   ? 2
                      : t == DT_Q5_K || t == DT_Q6_K || t == DT_Q2_K ? 8
-                     : t >= DT_TQ1_0                                ? 256 / sub
                      : t == DT_Q3_K                                 ? 16
+                     : t >= DT_TQ1_0 && t <= DT_IQ1_M               ? 256 / sub
                                                                     : 1;
     const size_t low = t == Q_EXPANDED                                      ? (size_t)sub / 2 * 4 * QL
                        : t == DT_Q6_K                                       ? 1024
                        : t == DT_Q4_K || t == DT_Q2_K || t == DT_Q8_0       ? 512
+                       : t == DT_Q2_0                                       ? 128
+                       : t == DT_Q1_0                                       ? 64
                                                                             : 256,
                  high = t == DT_Q6_K ? 512 : 64;
     qf c[Q_ROWS];
@@ -365,7 +371,7 @@ struct q_expanded {
     X(MXFP4, R)
 #define Q_ONE_ROW(X, R)                                  /* in registers for one row */                      \
     X(TQ1_0, R) X(TQ2_0, R) X(IQ2_XXS, R) X(IQ2_XS, R) X(IQ2_S, R) X(IQ3_XXS, R) X(IQ3_S, R) X(IQ1_S, R)     \
-    X(IQ1_M, R)
+    X(IQ1_M, R) X(Q1_0, R) X(Q2_0, R)
 #define Q_EXPAND_FN(T, _)                                                                                    \
     static __attribute__((noinline)) void expand_##T(struct q_expanded *e, const char *group, size_t k,      \
                                                      size_t part)                                            \

@@ -1,10 +1,10 @@
 /* The packed form of quantised weights: the bits of the file, in an order in which a vector register holds
  * the same inputs of 16 outputs. Nothing is added, so a matrix takes the bytes that the file has.
  *
- * A panel is 16 outputs ("lanes"). It is a sequence of groups of 256 inputs; with blocks of 32 weights the
+ * A panel is 16 outputs ("lanes"). It is a sequence of groups of 256 inputs; with smaller blocks the
  * last group may be shorter. A group holds, each part with its lanes side by side:
  *
- *   d, m     16-bit floats: the factors of the block (m: of minima). Blocks of 32: for each block. MXFP4: d
+ *   d, m     16-bit floats: the factors of the block (m: of minima). Smaller blocks: for each. MXFP4: d
  *            is a byte
  *   scales   Q2_K, Q6_K: 16 bytes for each sub-block. Q3_K, Q4_K, Q5_K: three 32-bit words for each lane,
  *            which hold 16 fields of 6 bits (q_field): 16 scales, or 8 scales and 8 minima. IQ4_XS: a 16-bit
@@ -23,13 +23,14 @@
  * high and low are 32-bit words: four bytes b0 .. b3 of the file become (b0, b2, b1, b3), so the two halves
  * of a word hold an even and an odd input at the same bit. Word w of all lanes precedes word w + 1.
  * Exceptions: low and more of the IQ types with grids keep their bytes; Q8_0 has 16-bit words, an even and
- * the next odd input; the high bits of Q5_0 and Q5_1 have the even inputs in the low half. */
+ * the next odd input; the high bits of Q5_0 and Q5_1, and the words of Q1_0 and Q2_0, have the even
+ * inputs in the low half. */
 #pragma once
 #include "kernels/grids.h"
 
 struct quant_layout { size_t m, scale, more, high, low; };    /* offsets in a group; d is at 0 */
 
-/* blocks: of 32 weights in this group. */
+/* blocks: in this group. */
 static inline __attribute__((always_inline)) struct quant_layout quant_layout(enum dtype t, size_t blocks)
 {
     const size_t f = 2 * PANEL * blocks;                 /* bytes of one factor, in types with blocks of 32 */
@@ -52,7 +53,7 @@ static inline __attribute__((always_inline)) struct quant_layout quant_layout(en
     case DT_IQ3_S:  return (struct quant_layout){ .scale = 32, .more = 96, .low = 224, .high = 1248 };
     case DT_IQ1_S:  return (struct quant_layout){ .more = 32, .low = 288 };
     case DT_IQ1_M:  return (struct quant_layout){ .scale = 32, .more = 128, .low = 384 };
-    default:        return (struct quant_layout){ .low = f };        /* Q4_0, Q8_0, IQ4_NL */
+    default:        return (struct quant_layout){ .low = f };        /* Q4_0, Q8_0, IQ4_NL, Q1_0, Q2_0 */
     }
 }
 
@@ -72,6 +73,7 @@ static inline int quant_offset(enum dtype t)
 {
     return t == DT_Q4_0 ? 8 : t == DT_Q5_0 ? 16 : t == DT_Q6_K ? 32 : t == DT_Q3_K ? 4
          : t == DT_IQ4_NL || t == DT_IQ4_XS ? 127 : t == DT_MXFP4 ? 12
-         : t == DT_TQ1_0 || t == DT_TQ2_0 ? 1 : t == DT_IQ3_XXS ? 62 : t == DT_IQ3_S ? 15
+         : t == DT_TQ1_0 || t == DT_TQ2_0 || t == DT_Q1_0 || t == DT_Q2_0 ? 1
+         : t == DT_IQ3_XXS ? 62 : t == DT_IQ3_S ? 15
          : t == DT_IQ1_S || t == DT_IQ1_M ? 9 : dtype_has_grid(t) ? 43 : 0;
 }

@@ -35,14 +35,17 @@ static uint32_t exchanged(uint32_t x, uint32_t mask, int n)
     return x ^ t ^ t << n;
 }
 
-/* Even bits to the low half, odd bits to the high half; `back` undoes it. */
-static uint32_t parted(uint32_t x, bool back)
+/* Even bits to the low half, odd bits to the high half; `back` undoes it. With first = 1 pairs of bits. */
+static uint32_t parted_from(uint32_t x, bool back, int first)
 {
     static const uint32_t mask[4] = { 0x22222222, 0x0c0c0c0c, 0x00f000f0, 0x0000ff00 };
-    for (int i = 0; i < 4; i++)
-        x = exchanged(x, mask[back ? 3 - i : i], 1 << (back ? 3 - i : i));
+    for (int i = first; i < 4; i++) {
+        const int n = back ? 3 + first - i : i;
+        x = exchanged(x, mask[n], 1 << n);
+    }
     return x;
 }
+static uint32_t parted(uint32_t x, bool back) { return parted_from(x, back, 0); }
 
 /* The signs of 32 weights, a bit each; `own` are those of the word that are signs. */
 static void move_signs(uint8_t *packed, uint8_t *signs, uint32_t own, bool put)
@@ -53,11 +56,11 @@ static void move_signs(uint8_t *packed, uint8_t *signs, uint32_t own, bool put)
     memcpy(put ? packed : signs, &x, 4);
 }
 
-static void move_parted(uint8_t *packed, uint8_t *block, bool put)
+static void move_parted(uint8_t *packed, uint8_t *block, int first, bool put)
 {
     uint32_t x;
     memcpy(&x, put ? block : packed, 4);
-    x = parted(x, !put);
+    x = parted_from(x, !put, first);
     memcpy(put ? packed : block, &x, 4);
 }
 
@@ -157,6 +160,17 @@ static void move_scales_1(uint8_t *d, uint8_t *packed, uint8_t *sc, bool put)
 
 /* ---- groups ---- */
 
+/* `blocks` blocks of one lane, of Q1_0 or Q2_0. */
+static inline void move_few(uint8_t *g, enum dtype t, size_t blocks, size_t lane, uint8_t *b, bool put)
+{
+    const size_t low = quant_layout(t, blocks).low;
+    for (size_t s = 0; s < blocks; s++, b += 18) {
+        move(g + 2 * (PANEL * s + lane), b, 2, put);
+        for (size_t i = 0; i < 4; i++)
+            move_parted(g + low + 4 * PANEL * (4 * s + i) + 4 * lane, b + 2 + 4 * i, t == DT_Q2_0, put);
+    }
+}
+
 /* `blocks` blocks of 32 of one lane. */
 static inline void move_small(uint8_t *g, enum dtype t, size_t blocks, size_t lane, uint8_t *b, bool put)
 {
@@ -169,7 +183,7 @@ static inline void move_small(uint8_t *g, enum dtype t, size_t blocks, size_t la
         if (at.m)
             move(g + at.m + f, b + 2, 2, put);
         if (at.high)
-            move_parted(g + at.high + 2 * f, b + (at.m ? 4 : 2), put);
+            move_parted(g + at.high + 2 * f, b + (at.m ? 4 : 2), 0, put);
         if (t == DT_Q8_0)
             for (size_t i = 0; i < 16; i++)
                 move(to + 2 * PANEL * i + 2 * lane, from + 2 * i, 2, put);
@@ -312,6 +326,7 @@ static inline __attribute__((always_inline)) void move_group(uint8_t *g, enum dt
     switch (t) {
     SMALL(DT_Q4_0) SMALL(DT_Q4_1) SMALL(DT_Q5_0) SMALL(DT_Q5_1) SMALL(DT_Q8_0) SMALL(DT_IQ4_NL)
     SMALL(DT_MXFP4)
+    case DT_Q1_0: case DT_Q2_0: move_few(g, t, blocks, lane, b, put); return;
     LARGE(DT_Q2_K) LARGE(DT_Q3_K) LARGE(DT_Q4_K) LARGE(DT_Q5_K) LARGE(DT_Q6_K) LARGE(DT_IQ4_XS)
     LARGE(DT_TQ1_0) LARGE(DT_TQ2_0)
     default:
@@ -372,7 +387,8 @@ static void shape_of(enum dtype t, float *deviation, float *second)
         { DT_Q5_K, 650, 15 }, { DT_Q6_K, 1360, 0 }, { DT_IQ4_NL, 70, 0 },   { DT_IQ4_XS, 1300, 0 },
         { DT_MXFP4, 5.9f, 0 }, { DT_TQ1_0, 0.82f, 0 }, { DT_TQ2_0, 1.2f, 0 },
         { DT_IQ2_XXS, 53, 0 }, { DT_IQ2_XS, 56, 0 }, { DT_IQ2_S, 56, 0 },   { DT_IQ3_XXS, 142, 0 },
-        { DT_IQ3_S, 140, 0 }, { DT_IQ1_S, 7.2f, 0 }, { DT_IQ1_M, 7.2f, 0 } };
+        { DT_IQ3_S, 140, 0 }, { DT_IQ1_S, 7.2f, 0 }, { DT_IQ1_M, 7.2f, 0 },
+        { DT_Q1_0, 1, 0 },    { DT_Q2_0, 1.2f, 0 } };
     *deviation = shapes[t - DT_Q4_0].deviation;
     *second = shapes[t - DT_Q4_0].second;
 }
@@ -403,7 +419,7 @@ void quant_random(struct mat *m, size_t p0, size_t p1, uint64_t seed)
                 memset(g, (d >> 10) + 113, PANEL * n);
                 continue;
             }
-            for (size_t i = 0; i < PANEL * (block == 32 ? n : 1); i++) {
+            for (size_t i = 0; i < PANEL * (block < 256 ? n : 1); i++) {
                 memcpy(g + 2 * i, &d, 2);
                 if (at.m)
                     memcpy(g + at.m + 2 * i, &dm, 2);

@@ -28,7 +28,8 @@ BLOCK = {F32: (1, 4), ROUTER: (1, 4), BF16: (1, 2), Q4_0: (32, 18), Q8_0: (32, 3
 # other types: number, weights and bytes of a block, where its factor is, deviation of its numbers
 OTHER = {"mxfp4": (39, 32, 17, 0, 5.9), "tq1_0": (34, 256, 54, 52, 0.82), "tq2_0": (35, 256, 66, 64, 1.22),
          "iq2_xxs": (16, 256, 66, 0, 53), "iq2_xs": (17, 256, 74, 0, 56), "iq2_s": (22, 256, 82, 0, 56),
-         "iq3_xxs": (18, 256, 98, 0, 142), "iq3_s": (21, 256, 110, 0, 140), "iq1_s": (19, 256, 50, 0, 7.2)}
+         "iq3_xxs": (18, 256, 98, 0, 142), "iq3_s": (21, 256, 110, 0, 140), "iq1_s": (19, 256, 50, 0, 7.2),
+         "q1_0": (41, 128, 18, 0, 1), "q2_0": (42, 64, 18, 0, 1.22)}
 BLOCK |= {id: (size, per) for id, size, per, *_ in OTHER.values()}
 PIECE = 1 << 26
 random = np.random.default_rng(1)

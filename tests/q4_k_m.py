@@ -11,10 +11,11 @@ import sys
 
 HIDDEN, FFN, HEADS, KV, LAYERS = 256, 512, 4, 2, 2
 F32, Q4_K, Q6_K = 0, 12, 14
-# types of few bits: number, bytes of a block of 256, where the factor is, deviation of its weights
+# types of few bits: number, weights and bytes of a block, where the factor is, deviation of its weights
 # in units of the factor; that of IQ1_M is in the last four bits of four words
-SMALL = {16: (66, 0, 53), 17: (74, 0, 56), 22: (82, 0, 56), 18: (98, 0, 142), 21: (110, 0, 140),
-         19: (50, 0, 7.2), 29: (56, None, 7.2), 34: (54, 52, 0.82), 35: (66, 64, 1.1)}
+SMALL = {16: (256, 66, 0, 53), 17: (256, 74, 0, 56), 22: (256, 82, 0, 56), 18: (256, 98, 0, 142),
+         21: (256, 110, 0, 140), 19: (256, 50, 0, 7.2), 29: (256, 56, None, 7.2), 34: (256, 54, 52, 0.82),
+         35: (256, 66, 64, 1.1), 41: (128, 18, 0, 1), 42: (64, 18, 0, 1.22)}
 bits = random.Random(5)
 
 
@@ -40,9 +41,9 @@ def rows(kind, n, deviation):
     if kind == F32:
         return struct.pack("<f", deviation) * n
     out = []
-    for _ in range(n // 256):
+    for _ in range(n // (SMALL[kind][0] if kind in SMALL else 256)):
         if kind in SMALL:
-            size, at, unit = SMALL[kind]
+            _, size, at, unit = SMALL[kind]
             b, d = bytearray(bits.randbytes(size)), half(deviation / unit)
             if at is None:
                 for i in range(4):

@@ -10,7 +10,8 @@ enum { M_MAX = 70, GROUP = 256 };
 static const enum dtype types[] = { DT_Q4_0, DT_Q4_1, DT_Q5_0, DT_Q5_1, DT_Q8_0,   DT_Q2_K,
                                     DT_Q3_K, DT_Q4_K, DT_Q5_K, DT_Q6_K, DT_IQ4_NL, DT_IQ4_XS,
                                     DT_MXFP4, DT_TQ1_0, DT_TQ2_0, DT_IQ2_XXS, DT_IQ2_XS,
-                                    DT_IQ2_S, DT_IQ3_XXS, DT_IQ3_S, DT_IQ1_S, DT_IQ1_M };
+                                    DT_IQ2_S, DT_IQ3_XXS, DT_IQ3_S, DT_IQ1_S, DT_IQ1_M,
+                                    DT_Q1_0,  DT_Q2_0 };
 enum { TYPES = sizeof types / sizeof *types };
 
 /* ---- the definition ---- */
@@ -104,6 +105,7 @@ static void parts_of_others(struct parts *p, enum dtype t, const uint8_t *b)
         case DT_IQ3_S:
             p->scale[s] = half_at(b, 0) * (float)(1 + 2 * (b[106 + s / 2] >> 4 * (s % 2) & 15));
             break;
+        case DT_Q1_0: case DT_Q2_0: p->scale[s] = half_at(b, 0); break;
         case DT_IQ1_S:
             p->scale[s] = half_at(b, 0) * (float)(2 * (b[35 + 2 * s] >> 4 & 7) + 1) * 0.125f;
             break;
@@ -202,7 +204,8 @@ static void weights_come_back(void)
     struct rng rng = { 31 };
     for (size_t t = 0; t < TYPES; t++) {
         struct problem p;
-        const size_t k = quant_type(types[t])->block == 32 ? 608 : 768;
+        const size_t block = quant_type(types[t])->block,
+                     k = block == 32 ? 608 : block < 256 ? 640 : 768;
         open_problem(&p, types[t], 37, k, &rng);
         CHECK(mat_bytes(&p.w) == p.row_bytes * 48, "%s: more bytes than the file has",
               quant_type(types[t])->name);
@@ -307,11 +310,12 @@ static void products_are_exact(void)
 {
     struct rng rng = { 32 };
     for (size_t t = 0; t < TYPES; t++) {
-        const bool small = quant_type(types[t])->block == 32;
-        shape(types[t], 40, small ? 32 * 11 : 512, &rng, true);
-        shape(types[t], 17, small ? 32 : 256, &rng, false);
-        shape(types[t], 1, small ? 32 * 8 : 768, &rng, false);
-        shape(types[t], 100, small ? 32 * 28 : 1280, &rng, false);
+        const size_t block = quant_type(types[t])->block;
+        const bool small = block < 256;
+        shape(types[t], 40, small ? block * 11 : 512, &rng, true);
+        shape(types[t], 17, block, &rng, false);
+        shape(types[t], 1, small ? block * 8 : 768, &rng, false);
+        shape(types[t], 100, small ? 896 : 1280, &rng, false);
     }
 }
 

@@ -10,7 +10,8 @@ enum { BLOCKS = 64, BLOCK_BYTES_MAX = 256 };
 static uint8_t blocks[BLOCKS * BLOCK_BYTES_MAX];
 static float y[BLOCKS * 256];
 
-/* FNV-1a over the floats that gguf-py 0.19.0 decodes from the blocks of make_blocks. */
+/* FNV-1a over the floats that gguf-py 0.19.0 decodes from the blocks of make_blocks. Of Q1_0 and Q2_0, which
+ * it does not decode, over those of dequantize_row_q1_0 and dequantize_row_q2_0 of llama.cpp. */
 static const struct { enum dtype type; uint64_t hash; } expected[] = {
     { DT_Q4_0, 0xc71c51b369f48f76u },
     { DT_Q4_1, 0xc52ed4ed1fa65579u },
@@ -34,6 +35,8 @@ static const struct { enum dtype type; uint64_t hash; } expected[] = {
     { DT_IQ3_S, 0x58b6836b7deef56bu },
     { DT_IQ1_S, 0xc5b9d526ee7167c8u },
     { DT_IQ1_M, 0x5cf079b0b6c890edu },
+    { DT_Q1_0, 0xf7c79275a74dd025u },
+    { DT_Q2_0, 0xd874f3a01e5b16e2u },
 };
 
 /* Random bytes; the highest bit of the exponent of each factor is cleared, so that factors are finite. */

@@ -111,10 +111,9 @@ static void other_types_are_refused_by_name(void)
         { 9, "type Q8_1 is" },        { 15, "type Q8_K is" },    { 24, "type I8 is" },
         { 25, "type I16 is" },        { 26, "type I32 is" },     { 27, "type I64 is" },
         { 28, "type F64 is" },        { 40, "type NVFP4 is" },
-        { 41, "type Q1_0 is" },       { 42, "type Q2_0 is" },    { 4, "type 4 was" },
-        { 5, "type 5 was" },          { 31, "type 31 was" },     { 32, "type 32 was" },
-        { 33, "type 33 was" },        { 36, "type 36 was" },     { 37, "type 37 was" },
-        { 38, "type 38 was" },        { 43, "type 43 is unknown" },
+        { 4, "type 4 was" },          { 5, "type 5 was" },       { 31, "type 31 was" },
+        { 32, "type 32 was" },        { 33, "type 33 was" },     { 36, "type 36 was" },
+        { 37, "type 37 was" },        { 38, "type 38 was" },     { 43, "type 43 is unknown" },
         { UINT32_MAX, "type 4294967295 is unknown" },
     };
     struct gguf g;
