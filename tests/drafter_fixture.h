@@ -55,7 +55,7 @@ static inline void drafter_bench_open(struct drafter_bench *b)
     b->win = (struct train_window){ .token = b->token, .n = n, .hidden = b->hidden,
                                     .entering = { b->entering, b->entering + n * d },
                                     .skip_at = (size_t)z.v[7], .skip = (size_t)z.v[8] };
-    if (lm_back_open(&b->back, &b->m, &e)) rig_die("LM head", &e);
+    if (lm_back_open(&b->back, &b->m, NULL, &e)) rig_die("LM head", &e);
     free(lm), free(token), free(z.v);
 }
 static inline void drafter_bench_close(struct drafter_bench *b)

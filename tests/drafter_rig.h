@@ -47,6 +47,18 @@ static inline void drafter_temporary(char path[32])
     close(mkstemp(path));
 }
 
+/* Makes the vocabulary of a drafter of the rig's model short: n tokens, those below 3 and others. */
+static inline void rig_shorten(struct draft_vocab *v, const struct rig *r, bool int8, size_t n)
+{
+    struct err e = { 0 };
+    int32_t *some = must_alloc(n * sizeof *some);
+    for (size_t i = 0; i < n; i++) some[i] = (int32_t)(i < 3 ? i : r->c.vocab - 1 - i * 2 % (r->c.vocab - 4));
+    draft_vocab_close(v);
+    if (draft_vocab_count(v, n, r->c.vocab, some, n, &e) || draft_vocab_gather(v, &r->m, int8, &e))
+        rig_die("vocabulary", &e);
+    free(some);
+}
+
 /* v: NULL, or receives the values; the caller frees v->p.all. */
 struct longspec_values { struct longspec_weights w; struct random_weights p; };
 static inline void longspec_rig_open(struct longspec *l, const struct rig *r, bool int8, uint64_t seed,
@@ -74,7 +86,7 @@ static inline void spire_rig_open(struct spire *s, const struct rig *r, bool int
 {
     const size_t d = r->c.hidden;
     struct random_weights p = random_weights(&r->c, SPIRE_LAYERS, d + SPIRE_LAYERS * SPIRE_MIX, seed);
-    struct spire_weights w;
+    struct spire_weights w = { 0 };
     struct err e = { 0 };
     char path[32];
     for (size_t i = 0; i < SPIRE_LAYERS; i++)
@@ -93,7 +105,7 @@ static inline void gumiho_rig_open(struct gumiho *g, const struct rig *r, bool i
     const size_t d = r->c.hidden, linears = GUMIHO_HEADS * GUMIHO_LINEARS;
     struct random_weights p = random_weights(&r->c, GUMIHO_LAYERS,
                                          2 * d * d + d + linears * (d * d + d) + GUMIHO_HEADS * d * d, seed);
-    struct gumiho_weights w;
+    struct gumiho_weights w = { 0 };
     struct err e = { 0 };
     char path[32];
     w.fc = random_mat(&p, 2 * d * d), w.fc_bias = random_vector(&p, d, 0);

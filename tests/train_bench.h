@@ -9,7 +9,8 @@
 enum { WINDOW = 83, SKIP_AT = 3, SKIP_BY = 900 };
 
 struct bench {
-    struct rig rig; struct kv kv; struct lm_back back; struct module u; struct train_window win;
+    struct rig rig; struct kv kv; struct draft_vocab vocab; struct lm_back back; struct module u;
+    struct train_window win;
     int32_t token[WINDOW];
     float *hidden, *entering[2];
 };
@@ -37,10 +38,20 @@ static inline void bench_model(struct bench *b, const struct tiny *shape, enum d
         if (model_forward(&b->rig.m, b->rig.w, &seq, 1, taps, 3, &e)) rig_die("forward", &e);
         kv_advance(&b->kv, to - i);
     }
-    if (lm_back_open(&b->back, &b->rig.m, &e)) rig_die("LM head", &e);
+    if (lm_back_open(&b->back, &b->rig.m, NULL, &e)) rig_die("LM head", &e);
     b->win = (struct train_window){ .token = b->token, .n = WINDOW, .hidden = b->hidden, .kv = &b->kv,
                                     .entering = { b->entering[0], b->entering[1] }, .skip_at = SKIP_AT,
                                     .skip = SKIP_BY };
+}
+/* Before bench_module: with half of the tokens as the vocabulary. */
+static inline void bench_shorten(struct bench *b)
+{
+    struct err e = { 0 };
+    const size_t all = b->rig.c.vocab;
+    lm_back_close(&b->back);
+    if (draft_vocab_count(&b->vocab, all / 2, all, b->token, WINDOW, &e) ||
+        lm_back_open(&b->back, &b->rig.m, &b->vocab, &e))
+        rig_die("vocabulary", &e);
 }
 /* noise: added to all parameters. */
 static inline void bench_module(struct bench *b, const struct module_kind *kind, enum spire_ablation ablation,
@@ -49,7 +60,7 @@ static inline void bench_module(struct bench *b, const struct module_kind *kind,
     struct err e = { 0 };
     struct rng rng = { 7 };
     b->u = (struct module){ .kind = kind, .name = kind->name, .window = WINDOW, .seed = 9,
-                            .ablation = ablation };
+                            .ablation = ablation, .draft_vocab = b->vocab.n };
     if (module_open(&b->u, &b->rig.m, &b->back, &e)) rig_die("module", &e);
     for (size_t i = 0; i < b->u.n_params; i++)
         b->u.w[i] += noise * rng_normal(&rng);
@@ -59,6 +70,7 @@ static inline void bench_close(struct bench *b)
 {
     module_close(&b->u);
     lm_back_close(&b->back);
+    draft_vocab_close(&b->vocab);
     kv_close(&b->kv);
     rig_close(&b->rig);
     free(b->hidden), free(b->entering[0]), free(b->entering[1]);

@@ -71,7 +71,7 @@ static inline void fixture_bench_open(struct fixture_bench *b, enum dtype comput
     b->win = (struct train_window){ b->token, len, dev ? b->hidden_dev : b->hidden };
     b->u = (struct module){ .kind = &train_heads, .name = "test", .heads = b->n, .chained = chained,
                             .seed = 42 };
-    if (lm_back_open(&b->back, &b->m, &e) || module_open(&b->u, &b->m, &b->back, &e))
+    if (lm_back_open(&b->back, &b->m, NULL, &e) || module_open(&b->u, &b->m, &b->back, &e))
         rig_die("module", &e);
     for (size_t i = 0; i < first.n; i++) b->u.w[i] = (float)first.v[i];
     CHECK(first.n == b->u.n_params);

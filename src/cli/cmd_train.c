@@ -29,6 +29,7 @@ struct job {
     struct progress progress;
     struct train train;
     struct module module[2];
+    struct draft_vocab vocab;
     struct lm_back back;
     struct heads first[2];               /* the heads of --from */
     char out[2][PATH_BYTES], checkpoint[PATH_BYTES];
@@ -195,6 +196,9 @@ static int read_data(struct job *j, struct err *e)
     if (read_prefix(j, e) || read_texts(&t->data, j->engine.tokenizer, &j->o->data, e) ||
         read_texts(&t->valid, j->engine.tokenizer, &j->o->valid, e))
         return -1;
+    if (draft_vocab_count(&j->vocab, j->o->draft_vocab, j->engine.config.vocab, t->data.ids,
+                          t->data.begin[t->data.n], e))
+        return -1;
     const size_t windows = train_windows(t, &t->data);
     if (windows == 0)
         return err_set(e, ERR_INPUT, "--data: no text of at least %d tokens", 2 + TRAIN_OUTPUTS_MAX);
@@ -221,7 +225,6 @@ static void print_outputs(FILE *f, const struct train_score *s, size_t n, const 
     }
 }
 
-static double loss_of(const struct train_score *s) { return per_token(s, s->loss); }
 static double top1_of(const struct train_score *s) { return 100 * per_token(s, (double)s->top1); }
 static double accepted_of(const struct train_score *s) { return 100 * per_token(s, s->accepted); }
 static double top3_of(const struct train_score *s) { return 100 * per_token(s, (double)s->top3); }
@@ -230,9 +233,9 @@ static void print_scores(FILE *f, const struct train_score *s, size_t n)
 {
     double loss = 0, accepted = 0;
     for (size_t k = 0; k < n; k++)
-        loss += s[k].n ? loss_of(&s[k]) : 0;
+        loss += s[k].n ? train_loss(&s[k]) : 0;
     fprintf(f, "loss %.4f (", loss);
-    print_outputs(f, s, n, "%.3f", loss_of);
+    print_outputs(f, s, n, "%.3f", train_loss);
     fputs("), top-1 ", f);
     print_outputs(f, s, n, "%.1f", top1_of);
     fputs(" %, top-3 ", f);
@@ -274,7 +277,7 @@ static void on_report(void *ctx, const struct train *t, size_t step, bool valid,
                 jw_text(&w, "kind", t->module[i].name);
                 jw_text(&w, "text", valid ? "valid" : "train");
                 jw_uint(&w, "head", k);
-                jw_format(&w, "loss", "%.6f", per_token(&s[k], s[k].loss));
+                jw_format(&w, "loss", "%.6f", train_loss(&s[k]));
                 jw_format(&w, "top1", "%.6f", per_token(&s[k], (double)s[k].top1));
                 jw_format(&w, "top3", "%.6f", per_token(&s[k], (double)s[k].top3));
                 jw_format(&w, "accepted", "%.6f", per_token(&s[k], s[k].accepted));
@@ -318,7 +321,9 @@ static int check_memory(struct job *j, struct err *e)
     struct train shape = j->train;
     const struct config *c = &j->engine.config;
     struct device *dev = j->engine.dev;
-    size_t bytes = c->hidden * c->vocab * (dev->host_memory ? sizeof(float) : 2);
+    /* on the host a short vocabulary has a matrix for each direction */
+    size_t rows = j->vocab.n ? 2 * j->vocab.n : c->vocab,
+           bytes = c->hidden * rows * (dev->host_memory ? sizeof(float) : 2);
     shape.model = &j->engine.model;
     for (size_t i = 0; i < j->train.n_modules; i++) {
         if (module_plan(&j->module[i], shape.model, e))
@@ -366,10 +371,11 @@ static int train_all(struct job *j, struct err *e)
         j->module[i] = (struct module){
             .kind = j->kind, .out = j->out[i], .window = t->s.window, .seed = t->s.seed, .heads = j->o->heads,
             .name = j->kind != &train_heads ? j->kind->name : chained ? "chained" : "independent",
-            .chained = chained, .ablation = (enum spire_ablation)j->o->train_ablation };
+            .chained = chained, .draft_vocab = j->vocab.n,
+            .ablation = (enum spire_ablation)j->o->train_ablation };
     }
     if (check_memory(j, e) || engine_load(&j->engine, NULL, &j->progress, e) ||
-        lm_back_open(&j->back, &j->engine.model, e))
+        lm_back_open(&j->back, &j->engine.model, &j->vocab, e))
         return -1;
     t->model = &j->engine.model;
     t->checkpoint = j->checkpoint;
@@ -447,6 +453,7 @@ int cmd_train(const struct options *o, struct err *e)
         heads_close(&j->first[i]);
     }
     lm_back_close(&j->back);
+    draft_vocab_close(&j->vocab);
     free(j->train.data.ids);
     free(j->train.data.begin);
     free(j->train.valid.ids);

@@ -22,8 +22,11 @@ static int check(const struct drafter_ops *o, const char *path, const struct eng
 
 static size_t bytes(const struct drafter_ops *o, const char *path, const struct engine *g, bool int8)
 {
-    (void)path;
-    return drafter_bytes(o->kind, &g->model, int8);
+    char own[PATH_BYTES];
+    struct err ignored;
+    if (!path && drafter_find(own, g->dir, o->kind->name, &ignored) == 0)
+        path = own;
+    return drafter_bytes(o->kind, &g->model, int8) + (path ? draft_vocab_bytes(path, &g->model, int8) : 0);
 }
 
 static void *open_file(const struct drafter_ops *o, const char *path, const struct engine *g, bool int8,
@@ -41,6 +44,13 @@ static void close_file(const struct drafter_ops *o, void *weights)
 {
     drafter_close(weights, o->kind);
     free(weights);
+}
+
+double file_weights_head(const struct decoder *d, const struct drafter_file *f)
+{
+    const struct mat *all = &d->model->lm_head, *own = draft_vocab_head(&f->vocab, all);
+    return planner_bytes(own == all ? (double)mat_bytes(all) : 2 * (double)(own->n * own->k),
+                         (double)mat_bytes(draft_vocab_head(&f->vocab, &d->set.draft_model->lm_head)));
 }
 
 static bool is_foreign(const void *weights) { return ((const struct drafter_file *)weights)->foreign; }

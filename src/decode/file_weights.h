@@ -5,3 +5,6 @@
 #include "src/model/drafter_file.h"
 
 extern const struct drafter_weights file_weights;
+
+/* What a pass of a drafter with such a file reads of the LM head, as planner_bytes. */
+double file_weights_head(const struct decoder *d, const struct drafter_file *f);

@@ -142,12 +142,13 @@ void drafter_product(const struct model *m, float *y, const struct mat *w, const
     m->dev->product(m->dev, &(struct device_product){ y, w->n, x, n, w, bias, add, SIZE_MAX });
 }
 
-int drafter_lm_head(const struct model *m, const struct mat *head, const void *x, size_t n, float *logits)
+int drafter_lm_head(const struct drafter_file *f, const struct mat *head, const void *x, size_t n,
+                    float *logits)
 {
+    struct device *d = f->model->dev;
     struct device_bad bad;
-    m->dev->product(m->dev,
-                    &(struct device_product){ logits, m->config.vocab, x, n, head, NULL, false, 0 });
-    return m->dev->end(m->dev, &bad) || bad.any ? -1 : 0;
+    draft_vocab_product(&f->vocab, f->model, head, x, n, logits, 0);
+    return d->end(d, &bad) || bad.any ? -1 : 0;
 }
 
 void drafter_embed(const struct model *m, const struct drafter_buffers *b)

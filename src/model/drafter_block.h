@@ -56,7 +56,9 @@ struct device_rows drafter_rows_of(const struct model *m, const struct drafter_r
  * drafter_lm_head. */
 void drafter_product(const struct model *m, float *y, const struct mat *w, const void *x, const float *bias,
                      size_t n, bool add);
-int  drafter_lm_head(const struct model *m, const struct mat *head, const void *x, size_t n, float *logits);
+/* logits [n][vocab] of x act [n][hidden] by `head`, an LM head of the model, or its rows of f->vocab. */
+int  drafter_lm_head(const struct drafter_file *f, const struct mat *head, const void *x, size_t n,
+                     float *logits);
 /* The embeddings of the rows of the pass into b->x. */
 void drafter_embed(const struct model *m, const struct drafter_buffers *b);
 /* Queries, keys and values of x; keys and values go to layer `layer` of the rows' caches. */

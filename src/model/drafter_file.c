@@ -170,9 +170,11 @@ static int open_file(struct drafter_file *f, const struct drafter_kind *k, const
                                      "supports it", m->dev->name, k->name);
     if (open_tensors(&ts, f, k->name, weights, e))
         return -1;
-    int rc = k->read(f, &ts, e);         /* only checks */
-    if (rc == 0 && m->mem)
-        rc = take_memory(f, k, int8, e) || k->read(f, &ts, e) ? -1 : 0;
+    /* without memory `read` only checks */
+    int rc = draft_vocab_read(&f->vocab, &ts, m->config.vocab, e) || k->read(f, &ts, e) ? -1 : 0;
+    if (rc == 0 && m->mem && (take_memory(f, k, int8, e) || k->read(f, &ts, e) ||
+                              draft_vocab_gather(&f->vocab, m, int8, e)))
+        rc = -1;
     tensors_close(&ts);
     if (rc)
         drafter_close(f, k);
@@ -189,6 +191,7 @@ void drafter_close(struct drafter_file *f, const struct drafter_kind *k)
 {
     if (f->mem)
         mem_free(f->mem, f->mem_bytes);
+    draft_vocab_close(&f->vocab);
     memset(f, 0, k->size);
 }
 
@@ -200,6 +203,7 @@ int drafter_check(const struct drafter_kind *k, const char *path, const struct m
     if (!f)
         return err_set(e, ERR_FAILED, "%s: out of memory", k->name);
     const int rc = open_file(f, k, path, m, false, weights, e);
+    drafter_close(f, k);
     free(f);
     return rc;
 }

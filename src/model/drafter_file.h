@@ -2,7 +2,7 @@
  * that it was trained for (drafter_save, heads.h). Published checkpoints have tensors of the same names, and
  * no such metadata. */
 #pragma once
-#include "src/model/model.h"
+#include "src/model/draft_vocab.h"
 
 /* The file of a drafter in the folder drafters/ of a model: of the safetensors files there whose kind is this
  * one, or that have no kind and a name that begins with it, the first by name. ERR_INPUT: there is none. */
@@ -17,6 +17,7 @@ struct drafter_file {
     const struct model *model;           /* borrowed */
     bool foreign;                        /* the file names another model: see drafter_open */
     char path[PATH_BYTES];
+    struct draft_vocab vocab;
     size_t weight_bytes, plain_bytes;    /* of the matrices: as they are, and in 16 bits */
     void *mem; size_t mem_bytes;         /* weights, and the buffers of a pass */
     size_t used;                         /* private to a layout */
@@ -36,7 +37,8 @@ struct drafter_kind {
 int  drafter_open(struct drafter_file *f, const struct drafter_kind *k, const char *path,
                   const struct model *m, bool int8, struct err *e);
 void drafter_close(struct drafter_file *f, const struct drafter_kind *k);
-/* The bytes that drafter_open takes. Uses the model's config, device and compute. */
+/* The bytes that drafter_open takes, without the LM head of a short vocabulary. Uses the model's config,
+ * device and compute. */
 size_t drafter_bytes(const struct drafter_kind *k, const struct model *m, bool int8);
 /* Whether drafter_open would find tensors there that fit. Reads headers only. Of the model, whose weights
  * are not read, it uses config, device and compute. weights: the model's files, with which the model that the

@@ -31,7 +31,7 @@ int gumiho_save_file(const char *path, const struct model *m, const struct gumih
                      const char *note, struct err *e)
 {
     const size_t d = m->config.hidden;
-    struct tensor_out t[2 + GUMIHO_LAYERS * DRAFTER_BLOCK_TENSORS + 2 * GUMIHO_HEADS * GUMIHO_LINEARS];
+    struct tensor_out t[3 + GUMIHO_LAYERS * DRAFTER_BLOCK_TENSORS + 2 * GUMIHO_HEADS * GUMIHO_LINEARS];
     char name[64];
     size_t n = 0;
     t[n++] = (struct tensor_out){ "fc.weight", DT_BF16, d, 2 * d, w->fc };
@@ -45,7 +45,7 @@ int gumiho_save_file(const char *path, const struct model *m, const struct gumih
             t[n] = (struct tensor_out){ "", DT_F32, d, 0, w->head_bias[i][k] };
             snprintf(t[n++].name, sizeof t->name, "%s", head_name(name, i, k, "bias"));
         }
-    return drafter_save(path, m, gumiho_kind.name, note, t, n, e);
+    return drafter_save(path, m, w->vocab, gumiho_kind.name, note, t, n, e);
 }
 
 /* ---- memory and reading ---- */
@@ -208,7 +208,7 @@ int gumiho_serial(struct gumiho *g, const struct mat *head, const struct gumiho_
     for (size_t i = 0; i < n_seqs; i++)
         if (!seq[i].candidates)
             kv_advance(seq[i].own, seq[i].n);
-    return logits ? drafter_lm_head(m, head, b->guess, take_rows(g, seq, n_seqs), logits)
+    return logits ? drafter_lm_head(&g->file, head, b->guess, take_rows(g, seq, n_seqs), logits)
                   : m->dev->end(m->dev, &ignored);
 }
 
@@ -262,5 +262,5 @@ int gumiho_heads(struct gumiho *g, const struct mat *head, const struct gumiho_b
         for (size_t r = 0; r < n; r++)
             m->dev->narrow(m->dev, (char *)b->guess + (r * n_heads + i) * d * act, b->y + r * d, d);
     }
-    return drafter_lm_head(m, head, b->guess, n * n_heads, logits);
+    return drafter_lm_head(&g->file, head, b->guess, n * n_heads, logits);
 }

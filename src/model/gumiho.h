@@ -26,6 +26,7 @@
 enum { GUMIHO_LAYERS = 2, GUMIHO_HEADS = 5, GUMIHO_LINEARS = 6, GUMIHO_WINDOW = 2048 };
 
 struct gumiho_weights {                  /* floats of the host */
+    const struct draft_vocab *vocab;     /* NULL: all tokens */
     const float *fc, *fc_bias;
     struct drafter_block_weights layer[GUMIHO_LAYERS];   /* norm_attn of layer 0: NULL */
     const float *head[GUMIHO_HEADS][GUMIHO_LINEARS], *head_bias[GUMIHO_HEADS][GUMIHO_LINEARS];

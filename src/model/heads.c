@@ -115,19 +115,24 @@ uint64_t heads_fingerprint(const struct model *m)
     return h;
 }
 
-int drafter_save(const char *path, const struct model *m, const char *kind, const char *note,
-                 const struct tensor_out *t, size_t n, struct err *e)
+int drafter_save(const char *path, const struct model *m, const struct draft_vocab *v, const char *kind,
+                 const char *note, struct tensor_out *t, size_t n, struct err *e)
 {
     const uint64_t fingerprint = heads_fingerprint(m);
-    char hidden[24], vocab[24], model[24];
+    const bool brief = v && v->n;
+    char hidden[24], vocab[24], model[24], guessed[24];
     if (!fingerprint)
         return err_set(e, ERR_FAILED, "%s: out of memory", path);
     snprintf(hidden, sizeof hidden, "%zu", m->config.hidden);
     snprintf(vocab, sizeof vocab, "%zu", m->config.vocab);
     snprintf(model, sizeof model, "%016" PRIx64, fingerprint);
+    snprintf(guessed, sizeof guessed, "%zu", brief ? v->n : 0);
     const struct metadata_out meta[] = { { "kind", kind }, { "hidden_size", hidden }, { "vocab_size", vocab },
-                                         { "model", model }, { "training", note } };
-    return safetensors_write(path, t, n, meta, sizeof meta / sizeof *meta, e);
+                                         { "model", model }, { "training", note },
+                                         { "draft_vocab_size", guessed } };
+    if (brief)
+        t[n] = (struct tensor_out){ DRAFT_VOCAB_TENSOR, .rows = v->n, .ids = v->id };
+    return safetensors_write(path, t, n + brief, meta, sizeof meta / sizeof *meta - !brief, e);
 }
 
 /* ---- reading ---- */
@@ -299,7 +304,7 @@ static int open_from(struct heads *h, const struct tensors *ts, const struct mod
     h->chained = true;
     if (h->n == 0)
         return 0;
-    if (!inside && read_metadata(h, ts, m, e))
+    if (!inside && (read_metadata(h, ts, m, e) || draft_vocab_read(&h->vocab, ts, m->config.vocab, e)))
         return -1;
     return read_heads(h, ts, inside ? INSIDE : ALONE, m, e) ? -1 : 1;
 }
@@ -373,6 +378,7 @@ void heads_close(struct heads *h)
 {
     if (h->dev)
         h->dev->free(h->dev, h->mem, h->mem_bytes);
+    draft_vocab_close(&h->vocab);
     *h = (struct heads){ 0 };
 }
 
@@ -405,6 +411,5 @@ void heads_forward(const struct heads *h, const struct model *m, const float *h0
         for (size_t r = 0; r < rows; r++)
             dev->rmsnorm(dev, y + (r * n + k) * row, hi + r * d, h->head[k].norm_out, 1, d, eps, SIZE_MAX);
     }
-    dev->product(dev, &(struct device_product){ logits, m->config.vocab, y, rows * n, &m->lm_head, NULL,
-                                                false, SIZE_MAX });
+    draft_vocab_product(&h->vocab, m, &m->lm_head, y, rows * n, logits, SIZE_MAX);
 }

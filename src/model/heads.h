@@ -18,15 +18,17 @@
  *     model.medusa_layers.{k}.post_layernorm.weight [hidden]
  * A safetensors file of any name, as `train heads` writes it:
  *     heads.{k}.linear.weight, .input_layernorm.weight, .post_layernorm.weight
+ *     d2t                      the short vocabulary (draft_vocab.h), if the heads have one
  * with these strings in __metadata__:
  *     kind                     "chained" or "independent"
  *     hidden_size, vocab_size  of the model
+ *     draft_vocab_size         the tokens of d2t, if it is there
  *     model                    heads_fingerprint of the model
  *
  * Types are BF16, F16 or F32. Heads are counted from 0 without a gap. Heads that were trained for another
  * model of the same shape draft badly, but the text does not depend on them. */
 #pragma once
-#include "src/model/model.h"
+#include "src/model/draft_vocab.h"
 #include "src/model/safetensors_write.h"
 
 enum { HEADS_MAX = 16, USUAL_HEADS = 4 };  /* USUAL_HEADS: assumed before a file is read */
@@ -37,6 +39,7 @@ struct heads {                           /* {0} is closed */
     bool chained;
     bool foreign;                        /* the file names another model */
     struct { struct mat w; float *norm_in, *norm_out; } head[HEADS_MAX];
+    struct draft_vocab vocab;            /* heads_open leaves draft_vocab_gather to those who draft */
     char path[4096];                     /* the file or directory they were read from */
     struct device *dev;                  /* the model's; matrices and norms lie in its memory */
     void *mem; size_t mem_bytes;
@@ -72,6 +75,7 @@ uint64_t heads_fingerprint(const struct model *m);
  * changed while they are read. */
 uint64_t heads_fingerprint_of_files(const struct config *c, const struct tensors *ts);
 /* Writes the file of a trained drafter of model m. Its __metadata__ are kind, hidden_size, vocab_size, model
- * (heads_fingerprint) and training, the `note`. */
-int drafter_save(const char *path, const struct model *m, const char *kind, const char *note,
-                 const struct tensor_out *t, size_t n, struct err *e);
+ * (heads_fingerprint) and training, the `note`. v: its short vocabulary, which adds draft_vocab_size, and d2t
+ * to t, which has room for n + 1 tensors; NULL: none. */
+int drafter_save(const char *path, const struct model *m, const struct draft_vocab *v, const char *kind,
+                 const char *note, struct tensor_out *t, size_t n, struct err *e);

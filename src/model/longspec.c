@@ -14,14 +14,14 @@ int longspec_save_file(const char *path, const struct model *m, const struct lon
 {
     const struct config *c = &m->config;
     const size_t d = c->hidden, q = c->n_heads * c->head_dim;
-    struct tensor_out t[DRAFTER_BLOCK_TENSORS + 4];
+    struct tensor_out t[DRAFTER_BLOCK_TENSORS + 5];
     size_t n = drafter_block_tensors(m, &w->block, &block_kind, "", t);
     t[n++] = (struct tensor_out){ "cross_attn.q_proj.weight", DT_BF16, q, d, w->cross_q };
     t[n++] = (struct tensor_out){ "cross_attn.o_proj.weight", DT_BF16, d, q, w->cross_o };
     t[n++] = (struct tensor_out){ "cross_attn.q_proj.bias", DT_F32, q, 0, w->cross_q_bias };
     t[n] = (struct tensor_out){ .dtype = DT_F32, .rows = d, .data = w->norm_cross };
     snprintf(t[n++].name, sizeof t->name, "%s", norm_cross);
-    return drafter_save(path, m, longspec_kind.name, note, t, n, e);
+    return drafter_save(path, m, w->vocab, longspec_kind.name, note, t, n, e);
 }
 
 /* ---- memory ---- */
@@ -146,7 +146,7 @@ int longspec_forward(struct longspec *l, const struct mat *head, const struct lo
     run_cross(l, &cross);
     drafter_feed_forward(m, &l->block, &b->b, n);
     m->dev->narrow(m->dev, b->b.xn, b->b.x, n * m->config.hidden);         /* without a final norm */
-    return drafter_lm_head(m, head, b->b.xn, n, logits);
+    return drafter_lm_head(&l->file, head, b->b.xn, n, logits);
 }
 
 void longspec_read(struct longspec *l, struct kv *own, size_t first, const int32_t *token, size_t n)

@@ -21,6 +21,7 @@
 enum { LONGSPEC_WINDOW = 513, LONGSPEC_ROWS = 64, LONGSPEC_DEPTH_MAX = 16 };
 
 struct longspec_weights {                /* floats of the host */
+    const struct draft_vocab *vocab;     /* NULL: all tokens */
     struct drafter_block_weights block;
     const float *cross_q, *cross_q_bias, *cross_o, *norm_cross;
 };

@@ -4,12 +4,17 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "src/base/json_write.h"
 #include "src/base/memory_file.h"
 
 static size_t elements(const struct tensor_out *t) { return t->rows * (t->cols ? t->cols : 1); }
-static size_t bytes_of(const struct tensor_out *t) { return elements(t) * dtype_size(t->dtype); }
+static size_t bytes_of(const struct tensor_out *t)
+{
+    return elements(t) * (t->ids ? 8 : dtype_size(t->dtype));
+}
+
 
 static void write_header(FILE *f, const struct tensor_out *t, size_t n, const struct metadata_out *meta,
                          size_t n_meta, const size_t *size)
@@ -23,7 +28,7 @@ static void write_header(FILE *f, const struct tensor_out *t, size_t n, const st
     jw_close(&w, '}');
     for (size_t i = 0; i < n; i++) {
         jw_open(&w, t[i].name, '{');
-        jw_text(&w, "dtype", t[i].dtype == DT_BF16 ? "BF16" : "F32");
+        jw_text(&w, "dtype", t[i].ids ? "I64" : t[i].dtype == DT_BF16 ? "BF16" : "F32");
         jw_open(&w, "shape", '[');
         jw_uint(&w, NULL, t[i].rows);
         if (t[i].cols)
@@ -60,7 +65,9 @@ int safetensors_write(const char *path, const struct tensor_out *t, size_t n, co
             length[i] = (unsigned char)(size >> 8 * i);
         for (size_t i = 0; i < n; to += bytes_of(&t[i++]))
             for (size_t j = 0; j < elements(&t[i]); j++)
-                if (t[i].dtype == DT_BF16)
+                if (t[i].ids)            /* the place may be odd */
+                    memcpy(to + 8 * j, &(int64_t){ t[i].ids[j] - (int64_t)j }, 8);
+                else if (t[i].dtype == DT_BF16)
                     ((uint16_t *)(void *)to)[j] = f32_to_bf16(t[i].data[j]);
                 else
                     ((float *)(void *)to)[j] = t[i].data[j];

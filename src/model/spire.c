@@ -22,14 +22,14 @@ int spire_save_file(const char *path, const struct model *m, const struct spire_
                     struct err *e)
 {
     const struct drafter_block_kind k = kind_of(m);
-    struct tensor_out t[SPIRE_LAYERS * DRAFTER_BLOCK_TENSORS + 2];
+    struct tensor_out t[SPIRE_LAYERS * DRAFTER_BLOCK_TENSORS + 3];
     char prefix[32];
     size_t n = 0;
     for (size_t i = 0; i < SPIRE_LAYERS; i++)
         n += drafter_block_tensors(m, &w->layer[i], &k, prefix_of(prefix, i), t + n);
     t[n++] = (struct tensor_out){ "norm.weight", DT_F32, m->config.hidden, 0, w->norm };
     t[n++] = (struct tensor_out){ "memory.weight", DT_F32, SPIRE_LAYERS, SPIRE_MIX, w->memory };
-    return drafter_save(path, m, spire_kind.name, note, t, n, e);
+    return drafter_save(path, m, w->vocab, spire_kind.name, note, t, n, e);
 }
 
 /* ---- memory ---- */
@@ -138,7 +138,7 @@ int spire_forward(struct spire *s, const struct mat *head, const struct spire_ro
     for (size_t i = 0; i < SPIRE_LAYERS && memories; i++)
         drafter_project(m, &s->layer[i], &b->b, i, b->memory[i], n);
     d->rmsnorm(d, b->b.xn, b->b.x, s->norm, n, m->config.hidden, (float)m->config.rms_eps, 0);
-    return drafter_lm_head(m, head, b->b.xn, n, logits);
+    return drafter_lm_head(&s->file, head, b->b.xn, n, logits);
 }
 
 void spire_commit(struct spire *s, struct kv *own, const struct spire_memory *row, size_t n)

@@ -17,6 +17,7 @@
 enum { SPIRE_LAYERS = 2, SPIRE_DEPTH = 4, SPIRE_WINDOW = 64, SPIRE_MIX = SPIRE_LAYERS + 1 };
 
 struct spire_weights {                   /* floats of the host */
+    const struct draft_vocab *vocab;     /* NULL: all tokens */
     struct drafter_block_weights layer[SPIRE_LAYERS];
     const float *norm, *memory;          /* [hidden]; [SPIRE_LAYERS][SPIRE_MIX] */
 };

@@ -78,7 +78,7 @@ struct options {
     const char *bench_points; size_t repeat;     /* bench */
     struct text_list data, valid;                /* train */
     const char *curves, *train_from;
-    size_t heads, train_steps, train_batch, train_warmup, valid_every, valid_windows;
+    size_t heads, draft_vocab, train_steps, train_batch, train_warmup, valid_every, valid_windows;
     double train_rate, train_decay, train_clip, checkpoint_seconds;
     int train_kind, train_ablation;
     struct text_list db, by, grid;               /* jobs */

@@ -31,7 +31,7 @@ void linear_take_bias(struct layers *l, struct linear *x) { x->bias = params_tak
 void layers_take(struct layers *l, struct arena *a)
 {
     const enum dtype act = l->m->compute;
-    const size_t rows = l->rows_max, vocab = l->m->config.vocab, size = dtype_size(act), f = sizeof(float);
+    const size_t rows = l->rows_max, vocab = l->vocab, size = dtype_size(act), f = sizeof(float);
     size_t widest = l->d;
     for (size_t i = 0; i < l->n_linears; i++)
         widest = MAX(widest, MAX(l->linear[i]->n, l->linear[i]->k));
@@ -219,43 +219,45 @@ void rotate(const struct layers *l, float *x, size_t ldx, size_t heads, const fl
 
 /* ---- the LM head and losses ---- */
 
-int layers_mat_read(const struct model *m, const struct mat *mat, size_t n, float *rows, char *act,
-                    struct err *e)
+int layers_mat_read(const struct model *m, const struct mat *mat, const int32_t *row, size_t n, float *rows,
+                    char *act, struct err *e)
 {
     enum { STEP = 256 };
     const size_t d = m->config.hidden;
     struct workspace *w;
-    int32_t row[STEP];
+    int32_t some[STEP];
     if (workspace_open(&w, m, STEP, KV_BLOCK, e))
         return -1;
     for (size_t r = 0, k; r < n && !*m->dev->error; r += k) {
         k = MIN((size_t)STEP, n - r);
         for (size_t i = 0; i < k; i++)
-            row[i] = (int32_t)(r + i);
-        model_mat_rows(m, w, mat, row, k, rows ? rows + r * d : NULL,
+            some[i] = row ? row[r + i] : (int32_t)(r + i);
+        model_mat_rows(m, w, mat, some, k, rows ? rows + r * d : NULL,
                        act ? act + r * d * dtype_size(m->compute) : NULL);
     }
     workspace_close(w);
     return *m->dev->error ? err_set(e, ERR_FAILED, "%s: %s", m->dev->name, m->dev->error) : 0;
 }
 
-static int lm_back_open_gpu(struct lm_back *b, const struct model *m, struct err *e)
+static int lm_back_open_gpu(struct lm_back *b, const struct model *m, size_t n, struct err *e)
 {
-    const size_t d = m->config.hidden, vocab = m->config.vocab;
+    const size_t d = m->config.hidden;
     struct device *dev = m->dev;
-    *b = (struct lm_back){ .mat = { DT_BF16, vocab, d, NULL }, .bytes = vocab * d * 2, .dev = dev };
+    b->mat = (struct mat){ DT_BF16, n, d, NULL };
+    b->bytes = n * d * 2;
+    b->dev = dev;
     if (!(b->mat.w = dev->alloc(dev, b->bytes)))
         return err_set(e, ERR_FAILED, "out of memory for the LM head (%zu bytes on %s)", b->bytes, dev->name);
-    return layers_mat_read(m, &m->lm_head, vocab, NULL, b->mat.w, e);
+    return layers_mat_read(m, &m->lm_head, b->vocab ? b->vocab->id : NULL, n, NULL, b->mat.w, e);
 }
 
-int lm_back_open(struct lm_back *b, const struct model *m, struct err *e)
+/* Packs the n rows as columns. */
+static int lm_back_open_host(struct lm_back *b, const struct model *m, size_t n, struct err *e)
 {
     enum { STEP = 64 };
-    if (m->dev && !m->dev->host_memory)
-        return lm_back_open_gpu(b, m, e);
-    const size_t d = m->config.hidden, vocab = m->config.vocab;
-    *b = (struct lm_back){ .mat = { m->compute, d, vocab, NULL } };
+    const size_t d = m->config.hidden;
+    const int32_t *id = b->vocab ? b->vocab->id : NULL;
+    b->mat = (struct mat){ m->compute, d, n, NULL };
     b->bytes = mat_bytes(&b->mat);
     float *rows = malloc(STEP * d * sizeof *rows);
     b->mat.w = rows ? mem_alloc(b->bytes) : NULL;
@@ -263,14 +265,29 @@ int lm_back_open(struct lm_back *b, const struct model *m, struct err *e)
         free(rows);
         return err_set(e, ERR_FAILED, "out of memory for the LM head (%zu bytes)", b->bytes);
     }
-    for (size_t v = 0; v < vocab; v += STEP) {
-        const size_t n = MIN((size_t)STEP, vocab - v);
-        for (size_t i = 0; i < n; i++)
-            mat_row(&m->lm_head, v + i, rows + i * d);
-        mat_pack_columns(&b->mat, v, n, rows, DT_F32);
+    for (size_t v = 0, some; v < n; v += some) {
+        some = MIN((size_t)STEP, n - v);
+        for (size_t i = 0; i < some; i++)
+            mat_row(&m->lm_head, id ? (size_t)id[v + i] : v + i, rows + i * d);
+        mat_pack_columns(&b->mat, v, some, rows, DT_F32);
     }
     free(rows);
-    return 0;
+    return b->vocab ? draft_vocab_gather(b->vocab, m, false, e) : 0;
+}
+
+int lm_back_open(struct lm_back *b, const struct model *m, struct draft_vocab *vocab, struct err *e)
+{
+    const size_t all = m->config.vocab, n = vocab && vocab->n ? vocab->n : all;
+    *b = (struct lm_back){ .vocab = n < all ? vocab : NULL };
+    if (b->vocab) {
+        if (!(b->row = malloc(all * sizeof *b->row)))
+            return err_set(e, ERR_FAILED, "out of memory for a vocabulary of %zu tokens", all);
+        for (size_t i = 0; i < all; i++)
+            b->row[i] = LM_OUTSIDE;
+        for (size_t i = 0; i < n; i++)
+            b->row[vocab->id[i]] = (int32_t)i;
+    }
+    return m->dev && !m->dev->host_memory ? lm_back_open_gpu(b, m, n, e) : lm_back_open_host(b, m, n, e);
 }
 
 void lm_back_close(struct lm_back *b)
@@ -279,7 +296,14 @@ void lm_back_close(struct lm_back *b)
         b->dev->free(b->dev, b->mat.w, b->bytes);
     else
         mem_free(b->mat.w, b->bytes);
+    free(b->row);
     *b = (struct lm_back){ 0 };
+}
+
+/* y = LMHead x on the host. */
+static void lm_product(const struct layers *l, float *y, const void *x, size_t n)
+{
+    model_product(l->m, y, x, n, l->back->vocab ? &l->back->vocab->head : &l->m->lm_head, false);
 }
 
 void lm_forward(const struct layers *l, const void *x, size_t n)
@@ -287,7 +311,7 @@ void lm_forward(const struct layers *l, const void *x, size_t n)
     if (l->gpu)
         gpu_lm_forward(l, x, n);
     else
-        model_product(l->m, l->logits, x, n, &l->m->lm_head, false);
+        lm_product(l, l->logits, x, n);
 }
 
 void lm_backward(const struct layers *l, float *dx, size_t n)
@@ -303,7 +327,7 @@ static void xent_item(void *ctx, size_t r, size_t thread)
 {
     const struct item *x = ctx;
     const struct layers *l = x->l;
-    const size_t vocab = l->m->config.vocab, bytes = vocab * dtype_size(l->m->compute);
+    const size_t vocab = l->vocab, bytes = vocab * dtype_size(l->m->compute);
     char *g = x->add ? l->g + r * bytes : NULL;
     (void)thread;
     if (l->target[r] >= 0)
@@ -328,7 +352,7 @@ const struct xent *lm_losses(const struct layers *l, size_t n)
 static void distribution_item(void *ctx, size_t r, size_t thread)
 {
     const struct layers *l = ((const struct item *)ctx)->l;
-    const size_t vocab = l->m->config.vocab;
+    const size_t vocab = l->vocab;
     (void)thread;
     l->m->ops->softmax(l->g + r * vocab * dtype_size(l->m->compute), l->m->compute, l->p + r * vocab, 0,
                        vocab, vocab, 1);
@@ -336,7 +360,7 @@ static void distribution_item(void *ctx, size_t r, size_t thread)
 
 void lm_distribution(const struct layers *l, const void *x, size_t n)
 {
-    model_product(l->m, l->p, x, n, &l->m->lm_head, false);
+    lm_product(l, l->p, x, n);
     pool_run(l->m->pool, n, distribution_item, &(struct item){ .l = l });
 }
 
@@ -344,11 +368,17 @@ static void mixed_item(void *ctx, size_t r, size_t thread)
 {
     const struct item *x = ctx;
     const struct layers *l = x->l;
-    const size_t vocab = l->m->config.vocab;
+    const size_t vocab = l->vocab, bytes = vocab * dtype_size(l->m->compute);
+    char *g = x->add ? l->g + r * bytes : NULL;
     (void)thread;
-    l->m->ops->mixed(x->add ? l->g + r * vocab * dtype_size(l->m->compute) : NULL, l->m->compute,
-                     l->logits + r * vocab, x->p + r * vocab, vocab, (size_t)l->target[r], x->omega,
-                     &l->mixed[r]);
+    if (l->target[r] >= 0) {
+        l->m->ops->mixed(g, l->m->compute, l->logits + r * vocab, x->p + r * vocab, vocab,
+                         (size_t)l->target[r], x->omega, &l->mixed[r]);
+        return;
+    }
+    l->mixed[r] = (struct mixed){ 0 };
+    if (g)
+        memset(g, 0, bytes);
 }
 
 void lm_mixed(const struct layers *l, const float *p, size_t n, float omega, bool gradient)

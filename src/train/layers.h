@@ -10,7 +10,7 @@
  * Gradients equal those of the CPU up to rounding. */
 #pragma once
 #include <string.h>
-#include "src/model/model.h"
+#include "src/model/draft_vocab.h"
 
 /* Memory that a layout takes part by part; mem NULL: it only counts. slot: of a pointer, which gets the place
  * of `bytes` bytes. */
@@ -28,16 +28,21 @@ static inline void arena_take(struct arena *a, const struct buffer *b, size_t n)
     arena_take(arena, (const struct buffer[]){ __VA_ARGS__ }, \
                sizeof((const struct buffer[]){ __VA_ARGS__ }) / sizeof(struct buffer))
 
-/* The LM head for gradients, shared by modules. On the host it is packed transposed. On a GPU it is row-major
- * bf16 and serves both directions. */
-struct lm_back { struct mat mat; size_t bytes; struct device *dev; };      /* dev NULL: host memory */
-/* After a failure lm_back_close is allowed, and needed. */
-int  lm_back_open(struct lm_back *b, const struct model *m, struct err *e);
+/* The LM head of training, shared by modules: `mat` for gradients, on the host packed transposed. On a GPU it
+ * is row-major bf16 and serves both directions. With a short vocabulary it has the rows of these tokens. */
+struct lm_back {
+    struct mat mat; size_t bytes; struct device *dev;    /* dev NULL: host memory */
+    struct draft_vocab *vocab;           /* borrowed; n 0: all tokens */
+    int32_t *row;                        /* of a short vocabulary: of each token, or LM_OUTSIDE */
+};
+enum { LM_NONE = -1, LM_OUTSIDE = -2 };  /* in place of targets: none; one that is never guessed */
+/* Gathers the vocabulary; NULL: all tokens. After a failure lm_back_close is allowed, and needed. */
+int  lm_back_open(struct lm_back *b, const struct model *m, struct draft_vocab *vocab, struct err *e);
 void lm_back_close(struct lm_back *b);
-/* The n rows of a matrix of `hidden` inputs: as floats in the host's memory, and as act in the device's. rows
- * or act may be NULL. */
-int  layers_mat_read(const struct model *m, const struct mat *mat, size_t n, float *rows, char *act,
-                     struct err *e);
+/* n rows of a matrix of `hidden` inputs, those of `row`, or NULL: the first ones: as floats in the host's
+ * memory, and as act in the device's. rows or act may be NULL. */
+int  layers_mat_read(const struct model *m, const struct mat *mat, const int32_t *row, size_t n, float *rows,
+                     char *act, struct err *e);
 
 /* y = x w + b with w [n][k] at params[at] and b [n] at params[bias]; bias LINEAR_NO_BIAS: none. */
 #define LINEAR_NO_BIAS SIZE_MAX
@@ -52,6 +57,7 @@ struct layers {
     const struct model *m;
     const struct lm_back *back;          /* borrowed */
     size_t d;                            /* m->config.hidden */
+    size_t vocab;                        /* outputs of the LM head: all tokens, or a short vocabulary */
     struct layers_gpu *gpu;              /* layers_gpu.c; on the CPU NULL */
 
     /* The module's layout sets these. */
@@ -70,7 +76,7 @@ struct layers {
     /* The LM head and its losses, [lm_rows] each. */
     float *logits, *p;                   /* [vocab]; the model's distribution */
     char *g;                             /* act [vocab]: the gradient of logits */
-    int32_t *target;                     /* the host's; -1: none */
+    int32_t *target;                     /* the host's: lm_target, or LM_NONE */
     struct xent *loss;                   /* the host's */
     struct mixed *mixed;
 
@@ -110,6 +116,11 @@ void norm_forward(const struct layers *l, void *y, const float *x, size_t at);
 void norm_backward(const struct layers *l, float *dx, float *dy, const float *x, size_t at, float weight,
                    bool add);
 
+/* The output of the LM head that is a token, or LM_OUTSIDE. */
+static inline int32_t lm_target(const struct layers *l, int32_t token)
+{
+    return l->back->row ? l->back->row[token] : token;
+}
 /* The frozen LM head over n rows. GPU. logits = LMHead x, x act [n][d]; and dx [n][d] from the gradient g. */
 void lm_forward(const struct layers *l, const void *x, size_t n);
 void lm_backward(const struct layers *l, float *dx, size_t n);
@@ -118,9 +129,10 @@ void lm_backward(const struct layers *l, float *dx, size_t n);
  * device. */
 void lm_xent(const struct layers *l, size_t n, bool gradient);
 const struct xent *lm_losses(const struct layers *l, size_t n);
-/* p = softmax(LMHead x): the model's distribution. */
+/* p = softmax(LMHead x): the model's distribution, of a short vocabulary the one among its tokens. */
 void lm_distribution(const struct layers *l, const void *x, size_t n);
-/* The mixed loss (ops.h) of n rows of logits against the rows of p and target, and with `gradient` g. */
+/* The mixed loss (ops.h) of n rows of logits against the rows of p and target, and with `gradient` g. A row
+ * without a target has neither: its mixed is zero. */
 void lm_mixed(const struct layers *l, const float *p, size_t n, float omega, bool gradient);
 
 /* Rotates heads of x [rows][ldx] in place; cos, sin [rows][head_dim / 2]. back: by the negative angles. */

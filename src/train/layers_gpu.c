@@ -123,20 +123,20 @@ void gpu_norm_backward(const struct layers *l, float *dx, const float *dy, const
 void gpu_lm_forward(const struct layers *l, const void *x, size_t n)
 {
     device_gemm(l->gpu->dev, &(struct device_gemm){ .c = l->logits, .a = x, .b = l->back->mat.w, .m = n,
-                                                    .n = l->m->config.vocab, .k = l->d, .b_t = true });
+                                                    .n = l->vocab, .k = l->d, .b_t = true });
 }
 
 void gpu_lm_backward(const struct layers *l, float *dx, size_t n)
 {
     device_gemm(l->gpu->dev, &(struct device_gemm){ .c = dx, .a = l->g, .b = l->back->mat.w, .m = n,
-                                                    .n = l->d, .k = l->m->config.vocab });
+                                                    .n = l->d, .k = l->vocab });
 }
 
 void gpu_lm_xent(const struct layers *l, size_t n, bool gradient)
 {
     const struct layers_gpu *o = l->gpu;
     o->dev->upload(o->dev, o->target, l->target, n * sizeof *o->target);
-    device_xent(o->dev, o->loss, gradient ? l->g : NULL, l->logits, o->target, n, l->m->config.vocab);
+    device_xent(o->dev, o->loss, gradient ? l->g : NULL, l->logits, o->target, n, l->vocab);
 }
 
 const struct xent *gpu_lm_losses(const struct layers *l, size_t n)

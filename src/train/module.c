@@ -33,7 +33,8 @@ static size_t host_bytes(const struct module *u)
 int module_plan(struct module *u, const struct model *m, struct err *e)
 {
     const bool gpu = m->dev && !m->dev->host_memory;
-    u->layers = (struct layers){ .m = m, .d = m->config.hidden, .gpu = u->layers.gpu };
+    u->layers = (struct layers){ .m = m, .d = m->config.hidden, .gpu = u->layers.gpu,
+                                 .vocab = u->draft_vocab ? u->draft_vocab : m->config.vocab };
     if ((!u->self && !(u->self = calloc(1, u->kind->self_bytes))) ||
         (gpu && !u->layers.gpu && !(u->layers.gpu = layers_gpu_new(m))))
         return err_set(e, ERR_FAILED, "out of memory for training %s", u->name);
@@ -68,6 +69,7 @@ int module_open(struct module *u, const struct model *m, const struct lm_back *b
         (l->gpu && layers_gpu_open(l, e)) || allocate(u, e))
         return -1;
     l->back = back;
+    assert((back->vocab ? back->vocab->n : m->config.vocab) == l->vocab);
     l->params = u->w, l->grad = u->grad;
     lay_out(u, u->mem);
     if (u->kind->init(u, e))
@@ -193,6 +195,11 @@ void train_normal(float *w, size_t n, float deviation, uint64_t seed)
 
 double train_xent(const struct xent *x) { return log((double)x->sum) + ((double)x->top - (double)x->at); }
 
+double train_loss(const struct train_score *s)
+{
+    return s->n > s->outside ? s->loss / (double)(s->n - s->outside) : NAN;
+}
+
 void train_score_add(struct train_score *s, const struct xent *x, double loss)
 {
     s->n++;
@@ -206,6 +213,8 @@ void train_score_rows(struct train_score *s, const struct xent *loss, const int3
     for (size_t r = 0; r < n; r++)
         if (target[r] >= 0)
             train_score_add(s, &loss[r], train_xent(&loss[r]));
+        else if (target[r] == LM_OUTSIDE)
+            s->n++, s->outside++;
 }
 
 void train_angles(const struct model *m, const struct train_window *win, size_t n, float *cos, float *sin)

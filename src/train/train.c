@@ -142,6 +142,8 @@ static uint64_t identity(const struct train *t)
     /* Older checkpoints of the CPU, from before caches of int16, do not include the numerics id. */
     if (!t->model->dev->host_memory || kv_form(t->model->dev->kv_type).q == DT_I16)
         h = hash64(h, t->model->dev->numerics, strlen(t->model->dev->numerics));
+    if (t->module->draft_vocab)
+        h = hash64(h, &t->module->draft_vocab, sizeof t->module->draft_vocab);
     if (s->skip_max)
         h = hash64(h, &s->skip_max, sizeof s->skip_max);
     h = hash64(h, t->prefix, t->n_prefix * sizeof *t->prefix);
@@ -289,7 +291,7 @@ static void report_scores(struct run *r, bool valid)
             const struct train_score *s = &r->score[i * TRAIN_OUTPUTS_MAX + k];
             const double n = s->n ? (double)s->n : NAN;
             fprintf(r->csv, "%zu,%zu,%s,%s,%zu,%.6f,%.6f,%.6f,%.6g,%.6f\n", t->step, t->tokens,
-                    t->module[i].name, valid ? "valid" : "train", k, s->loss / n, (double)s->top1 / n,
+                    t->module[i].name, valid ? "valid" : "train", k, train_loss(s), (double)s->top1 / n,
                     (double)s->top3 / n, t->step ? train_rate(&t->s, t->step - 1) : 0, s->accepted / n);
         }
     if (valid && r->csv)

@@ -43,11 +43,14 @@ struct train_window {
     uint64_t key;
     double done;
 };
-/* How well one output of a module predicted: sums over n positions. accepted: the probability that the
- * sampling verifier accepts the draft up to this output, min(p, q) summed over the vocabulary and multiplied
- * over outputs; 0 from modules that do not measure it. */
-struct train_score { size_t n, top1, top3; double loss, accepted; };
+/* How well one output of a module predicted: sums over n positions. outside: those of them whose token is not
+ * in the short vocabulary: a wrong guess without a loss. accepted: the probability that the sampling verifier
+ * accepts the draft up to this output, min(p, q) summed over the vocabulary and multiplied over outputs; 0
+ * from modules that do not measure it. */
+struct train_score { size_t n, outside, top1, top3; double loss, accepted; };
 
+/* The mean loss of the positions that have one; NaN: none has. */
+double train_loss(const struct train_score *s);
 /* -log softmax(x)[target] */
 double train_xent(const struct xent *x);
 /* Adds the loss and the rank of one position. */
@@ -98,6 +101,7 @@ struct module {
     const char *name;                    /* in reports and curves */
     const char *out;                     /* the path that it is saved to */
     size_t window; uint64_t seed;
+    size_t draft_vocab;                  /* tokens of the short vocabulary of `back`; 0: none */
     size_t heads; bool chained;          /* of train_heads */
     const struct heads *first;           /* heads of this kind and number to start from, or NULL; borrowed */
     enum spire_ablation ablation;        /* of train_spire */
@@ -130,7 +134,7 @@ int  module_fetch(struct module *u, struct err *e);
 /* The sum of squares of the gradient; on a GPU it waits. */
 double module_squares(const struct module *u);
 
-/* For modules. Add the losses of rows with a target to s. */
+/* For modules. Add the rows with a target, or with one outside the vocabulary, to s. */
 void train_score_rows(struct train_score *s, const struct xent *loss, const int32_t *target, size_t n);
 /* The angles of the first n positions of a window, [n][head_dim / 2]. */
 void train_angles(const struct model *m, const struct train_window *win, size_t n, float *cos, float *sin);

@@ -18,6 +18,9 @@
  * Two stages: lambda is 0 in the first tenth of the steps (2 epochs of 20), then 0.1. The inputs h_p get
  * uniform noise of (U(0, 1) - 0.5) 0.2 * 512 / n.
  *
+ * With a short vocabulary both distributions are those among its tokens, and C_q counts where the text's
+ * token is one of them (train_heads.c). R_q counts everywhere.
+ *
  * Output 0 of the module is the serial part, output 1 + i is MLP_i, with its R + lambda C as loss; that of
  * held-out text has lambda 0.1 in both stages.
  *
@@ -249,14 +252,17 @@ static void output_losses(struct piece *p, const struct train_window *win, const
     p->hat = (k ? t->head[k - 1].x[GUMIHO_LINEARS - 1] : t->x[GUMIHO_LAYERS]) + row * d;
     p->dhat = t->d_out[k] + row * d;
     for (size_t r = 0; r < p->n; r++)
-        l->target[r] = win->token[p->q0 + r + 1];
+        l->target[r] = lm_target(l, win->token[p->q0 + r + 1]);
     lm_forward(l, x + row * d * dtype_size(l->m->compute), p->n);
     lm_mixed(l, model, p->n, 1, p->cls != 0);
     pool_run(l->m->pool, p->n, distance_item, p);
     for (size_t r = 0; r < p->n; r++) {
         const struct mixed *x0 = &l->mixed[r];
         const double c = log((double)x0->xent.sum) * (double)x0->mass + (double)x0->cross;
-        train_score_add(&score[k], &x0->xent, t->distance[r] + lambda * c);
+        if (l->target[r] >= 0)
+            train_score_add(&score[k], &x0->xent, t->distance[r] + lambda * c);
+        else
+            score[k].n++, score[k].loss += t->distance[r];
     }
     if (p->cls == 0)
         return;
@@ -269,7 +275,7 @@ static void output_losses(struct piece *p, const struct train_window *win, const
 static void losses(const struct layers *l, struct trainer *t, const struct train_window *win, float weight,
                    struct train_score *score)
 {
-    const size_t end = win->n - 1, vocab = l->m->config.vocab;
+    const size_t end = win->n - 1, vocab = l->vocab;
     for (size_t q0 = 1; q0 < end; q0 += PIECE_MAX) {
         const size_t n = MIN(end - q0, (size_t)PIECE_MAX);
         lm_distribution(l, t->h_act + q0 * l->d * dtype_size(l->m->compute), n);
@@ -349,7 +355,8 @@ static void gumiho_window(struct module *u, const struct train_window *win, floa
 static int gumiho_save(const struct module *u, const char *path, const char *note, struct err *e)
 {
     const struct trainer *t = u->self;
-    struct gumiho_weights w = { .fc = u->w + t->fc.at, .fc_bias = u->w + t->fc.bias };
+    struct gumiho_weights w = { .vocab = u->layers.back->vocab, .fc = u->w + t->fc.at,
+                                .fc_bias = u->w + t->fc.bias };
     for (size_t i = 0; i < GUMIHO_LAYERS; i++)
         w.layer[i] = block_weights(&t->block[i].a.p, &t->block[i].f, u->w);
     for (size_t i = 0; i < GUMIHO_HEADS; i++)

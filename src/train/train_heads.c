@@ -4,6 +4,10 @@
  *     h_k = x + W_k RMSNorm(x)             x: the model's hidden state, or in a chain h_{k-1}
  *     logits of output k = LMHead(RMSNorm(h_k))
  *
+ * With a short vocabulary (draft_vocab.h) the LM head has the rows of its tokens. A position whose token is
+ * not among them has no loss, as in EAGLE-3: every output is wrong there, and a gradient would only teach
+ * which wrong one to prefer.
+ *
  * The model and its LM head are frozen. First weights are W ~ N(0, 0.02) and gains 1, or existing heads. The
  * file has matrices in BF16 and gains in F32.
  *
@@ -28,7 +32,7 @@ struct trainer {
 /* Rows of a piece whose logits have at most `bytes` bytes. */
 static size_t rows_of_piece(const struct module *u, size_t bytes, size_t step, size_t least, size_t most)
 {
-    const size_t rows = bytes / (u->heads * u->layers.m->config.vocab * sizeof(float)) / step * step;
+    const size_t rows = bytes / (u->heads * u->layers.vocab * sizeof(float)) / step * step;
     return rows < least ? least : MIN(rows, most);
 }
 
@@ -64,7 +68,7 @@ static int heads_init(struct module *u, struct err *e)
         u->w[i] = 1;
     for (size_t k = 0; h && k < h->n; k++) {
         const size_t bytes = u->layers.d * sizeof(float);
-        if (layers_mat_read(m, &h->head[k].w, u->layers.d, u->w + t->w[k].at, NULL, e))
+        if (layers_mat_read(m, &h->head[k].w, NULL, u->layers.d, u->w + t->w[k].at, NULL, e))
             return -1;
         if (m->dev->download(m->dev, u->w + t->gain_in[k], h->head[k].norm_in, bytes) ||
             m->dev->download(m->dev, u->w + t->gain_out[k], h->head[k].norm_out, bytes))
@@ -130,7 +134,7 @@ static void heads_window(struct module *u, const struct train_window *win, float
         const size_t all = u->heads * l->rows;
         for (size_t j = 0; j < all; j++) {
             const size_t k = j / l->rows, from = r0 + j % l->rows;
-            l->target[j] = from < positions(win, k) ? win->token[from + 2 + k] : -1;
+            l->target[j] = from < positions(win, k) ? lm_target(l, win->token[from + 2 + k]) : LM_NONE;
         }
         forward(u, hidden);
         at[1] = clock_seconds();
@@ -156,7 +160,7 @@ static int heads_save(const struct module *u, const char *path, const char *note
 {
     const struct trainer *t = u->self;
     const size_t n = u->heads, d = u->layers.d;
-    struct tensor_out out[3 * HEADS_MAX];
+    struct tensor_out out[3 * HEADS_MAX + 1];
     for (size_t k = 0; k < n; k++) {
         struct tensor_out *norm = &out[n + 2 * k];
         out[k] = (struct tensor_out){ "", DT_BF16, d, d, u->w + t->w[k].at };
@@ -166,7 +170,8 @@ static int heads_save(const struct module *u, const char *path, const char *note
         snprintf(norm[0].name, sizeof norm[0].name, "heads.%zu.input_layernorm.weight", k);
         snprintf(norm[1].name, sizeof norm[1].name, "heads.%zu.post_layernorm.weight", k);
     }
-    return drafter_save(path, u->layers.m, u->chained ? "chained" : "independent", note, out, 3 * n, e);
+    return drafter_save(path, u->layers.m, u->layers.back->vocab, u->chained ? "chained" : "independent",
+                        note, out, 3 * n, e);
 }
 
 const struct module_kind train_heads = {

@@ -7,7 +7,8 @@
  *     x3 = x2 + SwiGLU(RMSNorm(x2))
  *     logits of the next token = LMHead(x3)       without a final norm
  *
- * Embedding, LM head and model are frozen. q, k and v have biases.
+ * Embedding, LM head and model are frozen. q, k and v have biases. A short vocabulary has the rule of
+ * train_heads.c.
  *
  * Flash noisy training: the drafter of a round sees the model's cache up to the last committed token, 1 to 5
  * tokens before its own (the offset). A window draws its offset j from 1..5; the query of token t sees keys 0
@@ -121,7 +122,7 @@ static void losses(const struct module *u, const struct train_window *win, float
         const size_t n = MIN(win->n - r0, (size_t)PIECE_MAX);
         float *dx = t->dx + r0 * l->d;
         for (size_t r = 0; r < n; r++)
-            l->target[r] = r0 + r == last ? -1 : win->token[r0 + r + 1];
+            l->target[r] = r0 + r == last ? LM_NONE : lm_target(l, win->token[r0 + r + 1]);
         lm_forward(l, t->out + r0 * l->d * act, n);
         lm_xent(l, n, weight != 0);
         train_score_rows(score, l->loss, l->target, n);
@@ -161,7 +162,7 @@ static int longspec_save(const struct module *u, const char *path, const char *n
 {
     const struct trainer *t = u->self;
     const struct longspec_weights w = {
-        .block = block_weights(&t->self.p, &t->mlp, u->w),
+        .vocab = u->layers.back->vocab, .block = block_weights(&t->self.p, &t->mlp, u->w),
         .cross_q = u->w + t->cross.p.q.at, .cross_q_bias = u->w + t->cross.p.q.bias,
         .cross_o = u->w + t->cross.p.o.at, .norm_cross = u->w + t->cross.p.norm,
     };

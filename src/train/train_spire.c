@@ -19,6 +19,9 @@
  * Loss of a position, for the distributions p of the model and q of the drafter:
  *     omega (-sum p log q) - (1 - omega) sum min(p, q),   omega = 0.5
  *
+ * With a short vocabulary p and q are those among its tokens. A position whose text has another token has no
+ * loss (train_heads.c), and its draft counts as refused.
+ *
  * First weights are the model's (pruning), w = 0. Embedding and LM head are the model's and stay frozen; the
  * paper trains copies of them, which are half of a small drafter's file. The paper leaves open how a query
  * sees its own position and whether memories pass the block's norm; the above is as the model itself does.
@@ -308,19 +311,27 @@ static void piece_losses(const struct trainer *t, const struct train_window *win
                          bool gradient, struct train_score *score)
 {
     const struct layers *l = t->l;
-    const size_t vocab = t->m->config.vocab, at = r0 * t->d * dtype_size(t->m->compute);
+    const size_t vocab = l->vocab, at = r0 * t->d * dtype_size(t->m->compute);
     const bool hard = t->ablation == SPIRE_HARD;
     const double omega = t->ablation == SPIRE_DISTILL ? 1 : 0.5;
-    for (size_t r = 0; r < n; r++)
-        l->target[r] = win->token[(r0 + r) % t->groups * SPIRE_DEPTH + (r0 + r) / t->groups + 1];
+    for (size_t r = 0; r < n; r++) {
+        const size_t pos = (r0 + r) % t->groups * SPIRE_DEPTH + (r0 + r) / t->groups;
+        l->target[r] = lm_target(l, win->token[pos + 1]);
+    }
     lm_forward(l, t->xf + at, n);
     lm_distribution(l, t->hidden + at, n);
     lm_mixed(l, l->p, n, (float)omega, gradient && !hard);
     for (size_t r = 0; r < n; r++) {
         t->overlap[r0 + r] = l->mixed[r].overlap;
-        train_score_add(&score[(r0 + r) / t->groups], &l->mixed[r].xent, loss_of(t, &l->mixed[r], omega));
-        if (hard)
+        struct train_score *s = &score[(r0 + r) / t->groups];
+        if (l->target[r] >= 0)
+            train_score_add(s, &l->mixed[r].xent, loss_of(t, &l->mixed[r], omega));
+        else
+            s->n++, s->outside++;
+        if (hard && l->target[r] >= 0)
             l->logits[r * vocab + (size_t)l->target[r]] -= 1;
+        else if (hard)
+            memset(l->logits + r * vocab, 0, vocab * sizeof *l->logits);
     }
     if (hard && gradient)
         t->m->ops->round(l->g, t->m->compute, l->logits, 1, n * vocab);
@@ -472,7 +483,8 @@ static int spire_check(const struct module *u, const struct model *m, struct err
 static int spire_save(const struct module *u, const char *path, const char *note, struct err *e)
 {
     const struct trainer *t = u->self;
-    struct spire_weights w = { .norm = u->w + t->norm, .memory = u->w + t->memory };
+    struct spire_weights w = { .vocab = u->layers.back->vocab, .norm = u->w + t->norm,
+                               .memory = u->w + t->memory };
     for (size_t i = 0; i < SPIRE_LAYERS; i++)
         w.layer[i] = block_weights(&t->side[i].b, &t->side[i].f, u->w);
     return spire_save_file(path, t->m, &w, note, e);

@@ -127,6 +127,14 @@ paste -d, "$TMP/c.csv" "$TMP/g.csv" | awk -F, 'NR > 1 {
     }
     END { exit bad || n != 10 || !(last < first) }'
 result device_learns_as_the_cpu $? "$(paste -d' ' "$TMP/c.csv" "$TMP/g.csv")"
+"$L" $T --device cpu --out "$TMP/vc" --curves "$TMP/vc.csv" --draft-vocab-size 40 >/dev/null
+"$L" $T --device $D --out "$TMP/vg" --curves "$TMP/vg.csv" --draft-vocab-size 40 >/dev/null 2>"$TMP/err" &&
+    "$L" run $G -n 40 -s 7 -q --drafter none >"$TMP/a" &&
+    "$L" run $G -n 40 -s 7 -q --drafter heads:$TMP/vg --tree 2,1 --json-stats "$TMP/s" >"$TMP/b" 2>&1 &&
+    cmp -s "$TMP/a" "$TMP/b" && grep -q '"heads": {"drafted": [1-9]' "$TMP/s" &&
+    paste -d, "$TMP/vc.csv" "$TMP/vg.csv" |
+        awk -F, 'NR > 1 { n++; d = $6 - $16; bad += d * d > 0.02 ^ 2 } END { exit bad || n != 10 }'
+result device_guesses_a_short_vocabulary $? "$(cat "$TMP/err" "$TMP/s" "$TMP/vc.csv" "$TMP/vg.csv")"
 # The emulated GPU stops the process in the middle.
 LONGHAND_EMULATED_STOP=200 "$L" $T --device $D --out "$TMP/h" --curves "$TMP/h.csv" --checkpoint-every 0 \
     >/dev/null 2>&1 & pid=$!

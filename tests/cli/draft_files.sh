@@ -63,6 +63,24 @@ done
 every=heads,partial,ngram,suffix,longspec,spire,gumiho,model:models/demo
 "$LONGHAND" $G -n 60 -m models/demo --drafter $every >"$TMP/t" 2>"$TMP/err"
 same all_drafters_at_once "$TMP/want" "$TMP/t"
+# A short vocabulary: guesses come true, and the text is the same. A defect is named in one line.
+for h in heads longspec spire gumiho; do
+    "$LONGHAND" train $h -m models/demo --data models/demo/openings/*.txt --window 64 --steps 2 -q \
+        --draft-vocab-size 500 --out "$TMP/v_$h" >"$TMP/t" 2>"$TMP/err" &&
+        grep -aq '"draft_vocab_size":"500"' "$TMP/v_$h" &&
+        "$LONGHAND" $G -n 60 -m models/demo --drafter $h:$TMP/v_$h --tree 3,1 --json-stats "$TMP/s" \
+            >"$TMP/t" 2>"$TMP/err" &&
+        cmp -s "$TMP/want" "$TMP/t" &&
+        grep -qE "\"$h\": \{\"drafted\": [1-9][0-9]*, \"accepted\": [1-9]" "$TMP/s"
+    result a_short_vocabulary_of_$h $? "$(cat "$TMP/err" "$TMP/s")"
+    LC_ALL=C sed 's/"dtype":"I64"/"dtype":"F64"/' "$TMP/v_$h" >"$TMP/l1"
+    check a_vocabulary_of_floats_of_$h 2 '"d2t": dtype F64 with 1 dimensions, allowed is I64 with one' \
+        $R --drafter $h:$TMP/l1
+    head -c -8 "$TMP/v_$h" >"$TMP/l1"
+    printf '\x0d\x0e\0\0\0\0\0\0' >>"$TMP/l1"
+    check a_token_beyond_the_vocabulary_of_$h 2 '"d2t": element 499 is 3597, allowed are [0-9]* to 3596' \
+        $R --drafter $h:$TMP/l1
+done
 # Drafted tokens with infinite hidden states do not end a text: every token that is not in the text gets an
 # infinite embedding.
 cp -r build/data/models/mistral-nowindow-f16 "$TMP/inf"

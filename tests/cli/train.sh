@@ -12,6 +12,8 @@ check train_names_a_missing_text 2 "/nonexistent: cannot open" $T --data /nonexi
 check train_window_too_small 2 "--window 40: at least 64 are needed" $T --window 40 --out "$TMP/h"
 check train_window_beyond_the_context 2 "--window 131073 is beyond this model's context" $T --window 131073 \
     --out "$TMP/h"
+check train_with_a_vocabulary_of_words 2 "--draft-vocab-size: 'many' is not a whole number" $T \
+    --draft-vocab-size many --out "$TMP/h"
 check train_17_heads 2 "'17' is not a whole number from 1 to 16" $T --heads 17 --out "$TMP/h"
 printf 'short' >"$TMP/short"
 check train_text_too_short 2 "no text of at least" \

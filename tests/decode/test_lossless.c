@@ -7,6 +7,8 @@
  *     snapshot   the decoder is thrown away; the next one goes on with a snapshot that was written before
  *     together   in the rounds of up to eight other runs
  *
+ * With two forms of the cache the trained drafters have a short vocabulary.
+ *
  * Short: a sample of one model. --long: all models with four forms of the cache. */
 #include <fcntl.h>
 
@@ -86,6 +88,9 @@ static void small_open(const char *dir)
     small.logits = mem_alloc(SMALL_ROWS * rig.c.vocab * sizeof(float));
 }
 
+/* Whether the trained drafters of a model with this cache have a short vocabulary. */
+static bool brief(enum dtype kv) { return kv == DT_I8 || kv == DT_F32; }
+
 static void open_all(size_t model, enum dtype kv)
 {
     struct tiny t = tiny_models[model];
@@ -100,6 +105,10 @@ static void open_all(size_t model, enum dtype kv)
     gumiho_rig_open(&gumiho, &rig, true, model);
     if (!rig.c.qk_norm)
         spire_rig_open(&spire, &rig, true, model);
+    for (int i = 0; i < 4 && brief(kv); i++)
+        if (i != 3 || spire.file.mem)
+            rig_shorten((struct draft_vocab *[]){ &heads.vocab, &longspec.file.vocab, &gumiho.file.vocab,
+                                                  &spire.file.vocab }[i], &rig, kv == DT_I8, rig.c.vocab / 2);
     small_open(dir);
     tiny_remove(dir);
 }

@@ -62,7 +62,7 @@ static int measure(struct lab *b, struct training *t, struct err *e)
         t->token[i] = (int32_t)(i * 2654435761u % c->vocab);
     if (kv_open(&t->kv, dev, &(struct kv_size){ dev->kv_type, c->n_layers, c->n_kv_heads, t->m->head_dim,
                                                 t->n, 0 }, e) ||
-        workspace_open(&t->work, t->m, CHUNK, t->n, e) || lm_back_open(&t->back, t->m, e) ||
+        workspace_open(&t->work, t->m, CHUNK, t->n, e) || lm_back_open(&t->back, t->m, NULL, e) ||
         module_open(&t->u, t->m, &t->back, e))
         return -1;
     /* Not counted: libraries choose and load their kernels. */

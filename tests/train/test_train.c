@@ -242,15 +242,35 @@ static void training_equals_pytorch(void)
     }
 }
 
+/* The module of b again, with the more frequent half of the tokens as its vocabulary v. */
+static void shorten(struct fixture_bench *b, struct draft_vocab *v)
+{
+    const size_t n = b->u.n_params, vocab = b->m.config.vocab;
+    float *w = must_alloc(n * 4);
+    struct err e = { 0 };
+    memcpy(w, b->u.w, n * 4);
+    module_close(&b->u), lm_back_close(&b->back);
+    if (draft_vocab_count(v, vocab / 2, vocab, b->win.token, b->win.n, &e) ||
+        lm_back_open(&b->back, &b->m, v, &e))
+        rig_die("vocabulary", &e);
+    b->u.draft_vocab = v->n;
+    if (module_open(&b->u, &b->m, &b->back, &e)) rig_die("module", &e);
+    memcpy(b->u.w, w, n * 4), module_update(&b->u);
+    free(w);
+}
+
 /* Along the gradient itself, random directions and single parameters: (loss(w + a d) - loss(w - a d)) / 2a
  * = d . gradient. */
 static void gradients_equal_finite_differences(void)
 {
     struct rng rng = { 65 };
-    for (int chained = 0; chained < 2; chained++) {
+    for (int kind = 0; kind < 4; kind++) {
+        const bool chained = kind % 2;
         struct train_score score[TRAIN_OUTPUTS_MAX];
+        struct draft_vocab v = { 0 };
         struct fixture_bench b;
         fixture_bench_open(&b, DT_F32, best_twin(), 1, chained, NULL);
+        if (kind / 2) shorten(&b, &v);
         const size_t n = b.u.n_params;
         float *w = must_alloc(n * 4), *g = must_alloc(n * 4), *dir = must_alloc(n * 4);
         bench_loss(&b, true, score);
@@ -273,8 +293,42 @@ static void gradients_equal_finite_differences(void)
         }
         CHECK(!memcmp(g, b.u.grad, n * 4), "scoring alone touched the gradient");
         free(w), free(g), free(dir);
-        fixture_bench_close(&b);
+        fixture_bench_close(&b), draft_vocab_close(&v);
     }
+}
+
+/* A loss is the whole vocabulary's, with a sum over the tokens of the short one; tokens outside it have none
+ * and are wrong guesses. */
+static void a_short_vocabulary_leaves_out_the_others(void)
+{
+    struct train_score all[TRAIN_OUTPUTS_MAX], some[TRAIN_OUTPUTS_MAX];
+    struct draft_vocab v;
+    struct fixture_bench b;
+    fixture_bench_open(&b, DT_F32, best_twin(), 1, true, NULL);
+    const size_t vocab = b.m.config.vocab, rows = b.win.n - 2;
+    bench_loss(&b, false, all);
+    CHECK(rows <= b.u.layers.rows_max);          /* one piece: its exponentials are still there */
+    float *x = must_alloc(b.n * rows * vocab * 4);
+    memcpy(x, b.u.layers.logits, b.n * rows * vocab * 4);
+    shorten(&b, &v);
+    bench_loss(&b, false, some);
+    for (size_t k = 0; k < b.n; k++) {
+        double loss = 0;
+        size_t outside = 0;
+        for (size_t r = 0; r < rows - k; r++) {
+            const int32_t token = b.win.token[r + 2 + k];
+            const float *e = x + (k * rows + r) * vocab;
+            double sum = 0;
+            for (size_t i = 0; i < v.n; i++) sum += (double)e[v.id[i]];
+            if (b.back.row[token] == LM_OUTSIDE) outside++;
+            else loss += log(sum / (double)e[token]);
+        }
+        CHECK(outside > 0 && some[k].outside == outside && some[k].n == rows - k && all[k].outside == 0 &&
+              some[k].top3 <= rows - k - outside, "head %zu: %zu outside", k, some[k].outside);
+        CHECK(near(some[k].loss, loss, 1e-5, 1e-5), "head %zu: %g, want %g", k, some[k].loss, loss);
+    }
+    free(x), draft_vocab_close(&v);
+    fixture_bench_close(&b);
 }
 
 /* bf16 operands: a gradient of nearly the same direction, with equal bits for every twin and number of
@@ -363,7 +417,7 @@ static int session(const char *dir, struct session *s, const char *out, struct e
                .rate = 0.02, .decay = 0.1, .clip = 1, .seed = 7, .checkpoint_seconds = 1e9 } };
     make_text(&t.data, 4, 430, 1), make_text(&t.valid, 2, 150, 2);
     CHECK(train_windows(&t, &t.data) == 20 && train_windows(&t, &t.valid) == 4);
-    if (lm_back_open(&back, &r.m, e) || module_open(&u[0], &r.m, &back, e) ||
+    if (lm_back_open(&back, &r.m, NULL, e) || module_open(&u[0], &r.m, &back, e) ||
         module_open(&u[1], &r.m, &back, e))
         rig_die("session", e);
     s->stop = 0;
@@ -491,7 +545,7 @@ static void a_save_without_memory_leaks_nothing(void)
     tiny_write(&model_shape, dir);
     snprintf(out, sizeof out, "%s/a", dir);
     rig_open(&r, dir, DT_BF16, best_twin(), 1, 1, 64);
-    if (lm_back_open(&back, &r.m, &e) || module_open(&u, &r.m, &back, &e))
+    if (lm_back_open(&back, &r.m, NULL, &e) || module_open(&u, &r.m, &back, &e))
         rig_die("module", &e);
     for (int round = 0; round < 20; round++) {
         int rc = -1;
@@ -561,6 +615,7 @@ int main(void)
     RUN(packing_columns_is_packing_the_transpose);
     RUN(training_equals_pytorch);
     RUN(gradients_equal_finite_differences);
+    RUN(a_short_vocabulary_leaves_out_the_others);
     RUN(gradients_in_bf16);
     RUN(the_rate_rises_and_falls);
     RUN(runs_learn_and_end_with_the_same_bytes);

@@ -13,6 +13,7 @@ static void bench_open(struct bench *b, const struct tiny *shape, enum dtype com
                        size_t threads, uint64_t key)
 {
     bench_model(b, shape, compute, o, threads);
+    if (key == 4) bench_shorten(b);
     bench_module(b, &train_longspec, SPIRE_WHOLE, 0.1f);
     b->win.key = key;
 }

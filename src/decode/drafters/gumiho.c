@@ -127,8 +127,7 @@ static struct pass_bytes gumiho_reads(const struct decoder *d, size_t i)
     const double of_heads = (double)heads / (double)f->weight_bytes;
     return (struct pass_bytes){ planner_bytes((double)f->plain_bytes, (double)f->weight_bytes) *
                                         (2 - of_heads) / PASSES +
-                                    planner_bytes((double)mat_bytes(&m->lm_head),
-                                                  (double)mat_bytes(&d->set.draft_model->lm_head)),
+                                    file_weights_head(d, f),
                                 layers, GUMIHO_WINDOW, PASSES, 0.8 };
 }
 

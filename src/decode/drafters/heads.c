@@ -1,6 +1,7 @@
 /* The model's drafting heads (src/model/heads.h) on the hidden state of the last verified row: they need no
  * pass. After draft passes over the partial cache they continue the last one, as TokenSwift does. Start
  * reading at heads_expand() and heads_ahead(). */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -112,8 +113,10 @@ static bool heads_ahead(struct decoder *d)
 /* Their own matrices, and the LM head. */
 static double heads_weights_read(const struct decoder *d)
 {
-    const struct config *c = &d->model->config;
-    return (double)(c->hidden * (c->vocab + heads_of(d)->n * c->hidden));
+    const struct heads *h = heads_of(d);
+    const size_t hidden = d->model->config.hidden,
+                 tokens = draft_vocab_head(&h->vocab, &d->model->lm_head)->n;
+    return (double)(hidden * (tokens + h->n * hidden));
 }
 
 static void heads_observe(struct decoder *d)
@@ -138,19 +141,23 @@ static int check(const struct drafter_ops *o, const char *path, const struct eng
 
 static size_t bytes(const struct drafter_ops *o, const char *path, const struct engine *g, bool int8)
 {
-    (void)o, (void)path, (void)int8;
-    return heads_bytes(&g->model, USUAL_HEADS);
+    char own[PATH_BYTES];
+    (void)o;
+    snprintf(own, sizeof own, "%.*s/" HEADS_FILE, PATH_BYTES - 32, g->dir);
+    return heads_bytes(&g->model, USUAL_HEADS) + draft_vocab_bytes(path ? path : own, &g->model, int8);
 }
 
 static void *open_weights(const struct drafter_ops *o, const char *path, const struct engine *g, bool int8,
                           struct err *e)
 {
     struct heads *h = calloc(1, sizeof *h);
-    (void)o, (void)int8;
+    (void)o;
     if (!h)
         err_set(e, ERR_FAILED, "heads: out of memory");
-    else if (heads_open(h, path, &g->model, e))
+    else if (heads_open(h, path, &g->model, e) || draft_vocab_gather(&h->vocab, &g->model, int8, e)) {
+        heads_close(h);
         free(h), h = NULL;
+    }
     return h;
 }
 

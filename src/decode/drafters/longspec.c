@@ -92,8 +92,7 @@ static struct pass_bytes longspec_reads(const struct decoder *d, size_t i)
     const double key = model_kv_bytes(m) / (double)m->config.n_layers;
     (void)i;
     return (struct pass_bytes){ planner_bytes((double)l->file.plain_bytes, (double)l->file.weight_bytes) +
-                                    planner_bytes((double)mat_bytes(&m->lm_head),
-                                                  (double)mat_bytes(&d->set.draft_model->lm_head)) +
+                                    file_weights_head(d, &l->file) +
                                     RECENT * key,
                                 key, SIZE_MAX, PASSES, 0.8 };
 }

@@ -109,8 +109,7 @@ static struct pass_bytes spire_reads(const struct decoder *d, size_t i)
     const struct spire *s = weights_of(d);
     (void)i;
     return (struct pass_bytes){ planner_bytes((double)s->file.plain_bytes, (double)s->file.weight_bytes) +
-                                    planner_bytes((double)mat_bytes(&d->model->lm_head),
-                                                  (double)mat_bytes(&d->set.draft_model->lm_head)),
+                                    file_weights_head(d, &s->file),
                                 0, SIZE_MAX, SPIRE_DEPTH, 0.8 };
 }
 
