@@ -53,31 +53,23 @@ static int read_stat(char *state, uint64_t *start, const char *pid)
     return errno || end == p ? -1 : 0;
 }
 
-static int cannot_read(const char *path, struct err *e)
+void owner_self(struct owner *o)
 {
-    return err_set(e, ERR_FAILED, "%s cannot be read; it tells a living worker from a dead one", path);
-}
-
-int owner_self(struct owner *o, struct err *e)
-{
-    static const char boot_path[] = "/proc/sys/kernel/random/boot_id";
-    char boot[64], pid_space[32] = "", time_space[32] = "", state;
+    char boot[64] = "", pid_space[32] = "", time_space[32] = "", state;
     memset(o, 0, sizeof *o);
     if (gethostname(o->host, sizeof o->host - 1) || !o->host[0])
         strcpy(o->host, "?");
-    if (read_small(boot, sizeof boot, boot_path))
-        return cannot_read(boot_path, e);
+    o->pid = getpid();
+    /* Linux before 5.6 has no time namespaces. */
+    if (readlink("/proc/self/ns/time", time_space, sizeof time_space - 1) < 0)
+        time_space[0] = 0;
+    if (read_small(boot, sizeof boot, "/proc/sys/kernel/random/boot_id") ||
+        readlink("/proc/self/ns/pid", pid_space, sizeof pid_space - 1) < 0 ||
+        read_stat(&state, &o->start, "self"))
+        return;                          /* without a boot */
     boot[strcspn(boot, "\n")] = 0;
     snprintf(o->boot, sizeof o->boot, "%.36s", boot);
-    if (readlink("/proc/self/ns/pid", pid_space, sizeof pid_space - 1) < 0)
-        return cannot_read("/proc/self/ns/pid", e);
-    if (readlink("/proc/self/ns/time", time_space, sizeof time_space - 1) < 0)
-        time_space[0] = 0;               /* Linux before 5.6 has none */
     snprintf(o->spaces, sizeof o->spaces, "%s%s%s", pid_space, time_space[0] ? " " : "", time_space);
-    o->pid = getpid();
-    if (read_stat(&state, &o->start, "self"))
-        return cannot_read("/proc/self/stat", e);
-    return 0;
 }
 
 /* Whether /proc shows this process's pid namespace. It does not if the namespace was made without mounting
@@ -93,6 +85,8 @@ enum liveness owner_liveness(const struct owner *o, const struct owner *self, bo
 {
     char state, pid[32];
     uint64_t start;
+    if (!o->boot[0] || !self->boot[0])
+        return OWNER_UNSEEN;
     if (strcmp(o->boot, self->boot))
         return one_host ? OWNER_DEAD : OWNER_UNSEEN;
     if (strcmp(o->spaces, self->spaces))
@@ -110,8 +104,9 @@ bool owner_is_stopped(const struct owner *o, const struct owner *self)
     char state, pid[32];
     uint64_t start;
     snprintf(pid, sizeof pid, "%" PRId64, o->pid);
-    return strcmp(o->boot, self->boot) == 0 && strcmp(o->spaces, self->spaces) == 0 && proc_is_ours() &&
-           read_stat(&state, &start, pid) == 0 && start == o->start && (state == 'T' || state == 't');
+    return o->boot[0] && strcmp(o->boot, self->boot) == 0 && strcmp(o->spaces, self->spaces) == 0 &&
+           proc_is_ours() && read_stat(&state, &start, pid) == 0 && start == o->start &&
+           (state == 'T' || state == 't');
 }
 
 double watch_beat(struct watch *w, int64_t worker, int64_t beat, double now, double lease)

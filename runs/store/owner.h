@@ -15,7 +15,8 @@
 
 struct owner {
     char host[65];                   /* host name, for people */
-    char boot[37];                   /* /proc/sys/kernel/random/boot_id: per boot; containers share it */
+    char boot[37];                   /* /proc/sys/kernel/random/boot_id: per boot; containers share it. */
+                                     /* "": /proc does not show it, and other processes see only the beat */
     char spaces[64];                 /* "pid:[4026531836] time:[4026531834]" */
     int64_t pid;
     uint64_t start;                  /* clock ticks between boot and the start of the process */
@@ -23,8 +24,8 @@ struct owner {
 
 enum liveness { OWNER_DEAD, OWNER_ALIVE, OWNER_UNSEEN };
 
-/* This process. Fails if /proc is missing. */
-int owner_self(struct owner *o, struct err *e);
+/* This process. */
+void owner_self(struct owner *o);
 
 /* Whether *o lives, as *self sees it. `one_host`: the store is on a local file system, so another boot is
  * a past boot. OWNER_UNSEEN: the kernel cannot tell; use a lease. A zombie is dead. */

@@ -318,13 +318,10 @@ void job_label(char *out, size_t size, const struct job *j)
 static bool worker_has_ended(struct store *s, sqlite3_stmt *q, int i)
 {
     struct owner o;
-    struct err ignored;
     if (sqlite3_column_type(q, i) == SQLITE_NULL)
         return true;
-    if (!s->self.pid && owner_self(&s->self, &ignored)) {
-        s->self.pid = 0;
-        return false;
-    }
+    if (!s->self.pid)
+        owner_self(&s->self);
     column_owner(q, i, &o);
     return owner_liveness(&o, &s->self, !s->fs) == OWNER_DEAD;
 }
@@ -454,8 +451,8 @@ int store_estimate(struct store *s, const struct job_list *l, double *seconds, s
     const char *model = NULL;
     double speed = NAN;                  /* of `model` */
     *seconds = 0;
-    if (!s->self.pid && owner_self(&s->self, e))
-        return -1;
+    if (!s->self.pid)
+        owner_self(&s->self);
     for (size_t i = 0; i < l->n && !isnan(*seconds); i++) {
         const struct job *j = &l->v[i];
         if ((j->state != JOB_QUEUED && j->state != JOB_RUNNING) || j->tokens >= j->wanted)

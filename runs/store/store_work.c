@@ -25,8 +25,8 @@ static bool lock_first_byte(int fd, short type)
 int store_test_locks(struct store *s, struct err *e)
 {
     char path[PATH_MAX];
-    if (!s->self.pid && owner_self(&s->self, e))
-        return -1;
+    if (!s->self.pid)
+        owner_self(&s->self);
     snprintf(path, sizeof path, "%s-locktest-%s-%ld", s->path, s->self.host, (long)getpid());
     int a = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600), b = open(path, O_RDWR | O_CLOEXEC);
     bool first = lock_first_byte(a, F_WRLCK), second = lock_first_byte(b, F_WRLCK);
@@ -80,7 +80,8 @@ static int put_worker(struct store *s, int64_t worker, struct err *e)
 
 int store_worker_start(struct store *s, int64_t *worker, struct err *e)
 {
-    if (owner_self(&s->self, e) || db_begin(s, e))
+    owner_self(&s->self);
+    if (db_begin(s, e))
         return -1;
     if (check_hosts(s, e) || put_worker(s, 0, e))
         return db_rollback(s);

@@ -148,4 +148,14 @@ mkdir -p "$TMP/hub/models--org--name/refs" "$TMP/hub/models--org--name/snapshots
 ln -s "$(realpath $MODEL)" "$TMP/hub/models--org--name/snapshots/abc123"
 HF_HUB_CACHE="$TMP/hub" "$LONGHAND" run -m org/name -f $P -n60 -s7 -q >"$TMP/t"
 same model_from_the_cache "$TMP/seed7" "$TMP/t"
+
+# A container may hide the boot_id, which tells a dead worker from a living one of another boot.
+hide='mount --bind /dev/null /proc/sys/kernel/random/boot_id && exec "$@"'
+if unshare -rm bash -c "$hide" _ true 2>/dev/null; then
+    "$LONGHAND" run -m $MODEL -p x -n 30 -s 1 -q >"$TMP/a"
+    unshare -rm bash -c "$hide" _ "$LONGHAND" run -m $MODEL -p x -n 30 -s 1 -q >"$TMP/b" 2>"$TMP/err"
+    same a_text_without_a_boot_id "$TMP/a" "$TMP/b"
+else
+    skip a_text_without_a_boot_id "no mount namespace"
+fi
 exit $failed

@@ -247,6 +247,31 @@ static void jobs_of_a_silent_worker_return_after_the_lease(void)
     store_close(s);
 }
 
+static void a_dead_worker_without_a_boot_loses_its_job_after_the_lease(void)
+{
+    struct err e = {0};
+    struct claim c;
+    struct store *s;
+    rig_new();
+    store_close(rig_open(STORE_CREATE));
+    CHECK(store_open(&s, rig_path, &(struct store_options){ .mode = STORE_WRITE, .lease_seconds = 0.5 },
+                     &e) == 0);
+    int64_t job = rig_submit(s, 100), w;
+    pid_t pid = sleeping_worker();
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    rig_sql("UPDATE worker SET boot = ''");
+    w = rig_worker(s);
+    const double start = clock_seconds();
+    CHECK(store_claim(s, &(struct claim_request){ .worker = w }, &c, &e) == 0, "its end cannot be seen");
+    int rc = 0;
+    for (; rc == 0 && clock_seconds() - start < 10; usleep(50000))
+        rc = store_claim(s, &(struct claim_request){ .worker = w }, &c, &e);
+    CHECK(rc == 1 && c.job == job && clock_seconds() - start > 0.4, "%d", rc);
+    CHECK(rig_sql("SELECT count(*) FROM event WHERE kind = 'taken over' AND text LIKE '%no sign%'") == 1);
+    store_close(s);
+}
+
 static void a_worker_of_another_pid_namespace_keeps_its_job_for_the_lease(void)
 {
     struct err e = {0};
@@ -522,6 +547,7 @@ int main(void)
     RUN(jobs_of_a_dead_worker_return_at_once);
     RUN(a_running_job_without_a_worker_returns_at_once);
     RUN(jobs_of_a_silent_worker_return_after_the_lease);
+    RUN(a_dead_worker_without_a_boot_loses_its_job_after_the_lease);
     RUN(a_worker_of_another_pid_namespace_keeps_its_job_for_the_lease);
     RUN(a_stale_worker_never_writes);
     RUN(a_lost_part_does_not_hold_up_the_others);
