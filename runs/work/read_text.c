@@ -341,20 +341,8 @@ bool placed_text_find(const struct placed_text *t, const char *phrase, struct te
 
 int job_read_ids(struct store *s, const struct job *job, int32_t **ids, size_t *n, struct err *e)
 {
-    struct span_list spans;
-    size_t n_all;
     *n = 0;
-    if (store_spans(s, job->id, &spans, e))
-        return -1;
-    int rc = store_tokens(s, job->id, 0, job->tokens, ids, &n_all, e);
-    for (size_t i = 0, k = 0; rc == 0 && i < n_all; i++) {
-        while (k < spans.n && (strcmp(spans.v[k].kind, "given") || i >= spans.v[k].start + spans.v[k].n))
-            k++;
-        if (k == spans.n || i < spans.v[k].start)
-            (*ids)[(*n)++] = (*ids)[i];
-    }
-    span_list_free(&spans);
-    return rc;
+    return store_tokens(s, job->id, 0, job->tokens, ids, n, e);
 }
 
 /* ---- texts that grow ---- */

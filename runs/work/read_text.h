@@ -96,5 +96,5 @@ void placed_text_free(struct placed_text *t);
  * token with the phrase's first byte. {0} is before the text. */
 struct text_place { size_t token, byte, n; };            /* n: how many places were found */
 bool placed_text_find(const struct placed_text *t, const char *phrase, struct text_place *at);
-/* The token ids that the job generated, without given ones; free(*ids). Needs no tokenizer. */
+/* The token ids of the text, given ones too; free(*ids). Needs no tokenizer. */
 int  job_read_ids(struct store *s, const struct job *job, int32_t **ids, size_t *n, struct err *e);

@@ -237,9 +237,10 @@ int retaking_show(struct task *t, struct err *e)
     while (r->shown.at < (over ? m->n : r->settled)) {
         const size_t at = r->shown.at;
         const int32_t id = t->decoder.tokens[t->decoder.n_prompt + at];
-        const bool given = replay_token(&r->shown, id, &bytes, &n), new_text = at >= r->settled_before;
+        const bool new_text = at >= r->settled_before;
+        replay_token(&r->shown, id, &bytes, &n);
         if ((out->text && n && out->text(out->ctx, bytes, n, new_text, e)) ||
-            (out->id && !given && out->id(out->ctx, id, new_text, e)))
+            (out->id && out->id(out->ctx, id, new_text, e)))
             return -1;
     }
     if (!over || r->shown.emit.finish != FINISH_NONE)

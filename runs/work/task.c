@@ -371,7 +371,7 @@ static int send_token(struct task *t, int32_t id, bool new_text, struct err *e)
         return 0;
     if (out && out->text && n && out->text(out->ctx, bytes, n, new_text, e))
         return -1;
-    return out && out->id && !given && m->n > before ? out->id(out->ctx, id, new_text, e) : 0;
+    return out && out->id && m->n > before ? out->id(out->ctx, id, new_text, e) : 0;
 }
 
 /* Write a notice to standard error and to the job's history. */

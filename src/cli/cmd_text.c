@@ -116,6 +116,25 @@ static void put_json_ids(struct json_writer *w, const char *key, const int32_t *
     jw_close(w, ']');
 }
 
+/* Adds where extend and fork gave tokens. */
+static int put_given(struct json_writer *w, struct store *s, const struct job *job, struct err *e)
+{
+    struct span_list spans;
+    if (store_spans(s, job->id, &spans, e))
+        return -1;
+    jw_open(w, "given", '[');
+    for (size_t i = 0; i < spans.n; i++)
+        if (strcmp(spans.v[i].kind, "given") == 0) {
+            jw_open(w, NULL, '{');
+            jw_uint(w, "start", spans.v[i].start);
+            jw_uint(w, "tokens", spans.v[i].n);
+            jw_close(w, '}');
+        }
+    jw_close(w, ']');
+    span_list_free(&spans);
+    return 0;
+}
+
 /* Adds an object with number, name, the prompt with --with-prompt, and the text or its ids. */
 static int put_json(struct text_reader *r, struct store *s, const struct job *job, const struct options *o,
                     struct json_writer *w, struct err *e)
@@ -136,10 +155,12 @@ static int put_json(struct text_reader *r, struct store *s, const struct job *jo
             put_json_ids(w, "prompt_ids", in.prompt_ids, in.n_prompt);
         else if (with_prompt(o))
             jw_bytes(w, "prompt", in.prompt, in.prompt_bytes);
-        if (as_ids)
+        if (as_ids) {
             put_json_ids(w, "ids", ids, n);
-        else
+            rc = put_given(w, s, job, e);
+        } else {
             jw_bytes(w, "text", text, n);
+        }
         jw_close(w, '}');
     }
     job_input_free(&in);
@@ -256,29 +277,18 @@ static size_t upto(const struct tail *t, const struct job *job)
     return t->o->follow ? job_final(job) : SIZE_MAX;
 }
 
-/* Prints the new token ids, without given ones. The model is not needed. */
+/* Prints the new token ids. The model is not needed. */
 static int print_new_ids(struct tail *t, const struct job *job, struct err *e)
 {
-    struct span_list spans = {0};
     int32_t *ids = NULL;
-    size_t n = 0, shown = 0;
+    size_t n = 0;
     if (t->at == 0)
         t->at = t->from;
-    int rc = store_spans(t->s, job->id, &spans, e) ||
-             store_tokens(t->s, job->id, t->at, upto(t, job), &ids, &n, e) ? -1 : 0;
-    for (size_t i = 0; rc == 0 && i < n; i++) {
-        bool given = false;
-        for (size_t k = 0; k < spans.n && !given; k++)
-            given = strcmp(spans.v[k].kind, "given") == 0 && t->at + i >= spans.v[k].start &&
-                    t->at + i - spans.v[k].start < spans.v[k].n;
-        if (!given)
-            ids[shown++] = ids[i];
-    }
-    if (rc == 0 && shown)
-        rc = put_ids(&t->out, ids, shown, e);
+    int rc = store_tokens(t->s, job->id, t->at, upto(t, job), &ids, &n, e);
+    if (rc == 0)
+        rc = put_ids(&t->out, ids, n, e);
     t->at += n;
     free(ids);
-    span_list_free(&spans);
     return rc;
 }
 

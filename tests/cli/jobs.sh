@@ -300,12 +300,33 @@ result fork_before_the_end_continues $? "at $at: $(cat "$TMP/c")"
 (cat "$TMP/before"; printf '\n\nChapter %s\n\n' "$word") >"$TMP/b"
 cmp -s -n "$(wc -c <"$TMP/b")" "$TMP/b" "$TMP/a" && [ "$(wc -c <"$TMP/a")" -gt "$(wc -c <"$TMP/b")" ]
 result append_follows_the_text_before_the_stop_string $? "$(cat "$TMP/a")"
+# Ids are those of the text, given tokens too, so --from and --at count them; JSON marks the given ones.
 "$L" text $id --format ids >"$TMP/a"
-g=$("$L" list $id --json | python3 -c 'import json, sys
-j = json.load(sys.stdin)["jobs"][0]
-print(j["tokens"] - j["given_tokens"])')
-[ "$(wc -l <"$TMP/a")" = "$g" ]; result ids_are_generated_ones_only $? "$(wc -l <"$TMP/a"), not $g"
-"$L" tail $id --from 0 --format ids >"$TMP/b"; same tail_ids_are_generated_ones_only "$TMP/a" "$TMP/b"
+"$L" text $id --json --format ids >"$TMP/json"; "$L" list $id --json >"$TMP/list"
+python3 - "$TMP" <<'PY' 2>"$TMP/err"
+import json, sys
+job, = json.load(open(sys.argv[1] + "/list"))["jobs"]
+text, = json.load(open(sys.argv[1] + "/json"))
+mark, = text["given"]
+ids = [int(x) for x in open(sys.argv[1] + "/a")]
+assert len(ids) == job["tokens"] and ids == text["ids"] and mark["tokens"] == job["given_tokens"] > 3, mark
+print(*ids[mark["start"]:mark["start"] + mark["tokens"]], sep="\n", file=open(sys.argv[1] + "/given", "w"))
+print(mark["start"], file=open(sys.argv[1] + "/start", "w"))
+PY
+result ids_are_those_of_the_text $? "$(tail -1 "$TMP/err")"
+printf '\n\nChapter %s\n\n' "$word" >"$TMP/b"; "$L" tokenize -m "$TMP/model" --decode "$TMP/given" |
+    tail -c "$(wc -c <"$TMP/b")" >"$TMP/c"       # the first one may begin with bytes before the stop string
+same json_marks_the_given_ids "$TMP/b" "$TMP/c"
+start=$(cat "$TMP/start")
+"$L" tail $id --from "$start" --format ids | head -n "$(wc -l <"$TMP/given")" >"$TMP/b"
+same tail_counts_given_tokens "$TMP/given" "$TMP/b"
+"$L" tail $id --from 0 --format ids >"$TMP/b"; same tail_ids_are_those_of_the_text "$TMP/a" "$TMP/b"
+"$L" export $id --format ids >"$TMP/b"; same export_ids_are_those_of_the_text "$TMP/a" "$TMP/b"
+"$L" run --resume $id --format ids -q >"$TMP/b"; same run_ids_are_those_of_the_text "$TMP/a" "$TMP/b"
+fork=$("$L" fork $id --at $((start + 2)) --tokens $((start + 40)))
+"$L" pause "$fork" -q; "$L" run --resume "$fork" --format ids -q >"$TMP/b"
+head -$((start + 2)) "$TMP/a" >"$TMP/c"; head -$((start + 2)) "$TMP/b" >"$TMP/d"
+same a_fork_within_given_tokens_begins_with_them "$TMP/c" "$TMP/d"
 id=$("$L" submit -m "$TMP/model" -f "$P" -n 60 -s 7); "$L" work -q 2>/dev/null; mv "$TMP/model" "$TMP/gone"
 "$L" text $id --format ids >"$TMP/b"; "$L" tail $id --from 0 --format ids >"$TMP/a"
 same tail_ids_need_no_model "$TMP/b" "$TMP/a"
