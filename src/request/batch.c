@@ -10,6 +10,7 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <uthash.h>
 
 #include "src/base/input.h"
@@ -99,6 +100,15 @@ static bool is_csv(const struct options *o)
     return !o->lines && (o->csv || is_tsv(o->batch) || (n > 4 && strcasecmp(o->batch + n - 4, ".csv") == 0));
 }
 
+/* Whether the path is a name, by which the same command finds its batch again: a shell gives every <(..) the
+ * path /dev/fd/63. */
+static bool is_named(const char *path)
+{
+    struct stat st;
+    return strcmp(path, "-") && strncmp(path, "/dev/", 5) && strncmp(path, "/proc/", 6) &&
+           (stat(path, &st) || S_ISREG(st.st_mode));
+}
+
 static int name_batch(struct batch *b, struct err *e)
 {
     const char *const end = b->o->lines ? ".txt" : is_tsv(b->o->batch) ? ".tsv" : is_csv(b->o) ? ".csv"
@@ -107,8 +117,9 @@ static int name_batch(struct batch *b, struct err *e)
     const char *path = b->o->batch, *slash = strrchr(path, '/'), *name = b->o->name ? b->o->name : slash
         ? slash + 1 : path;
     size_t n = strlen(name);
-    if (!b->o->name && strcmp(path, "-") == 0)
-        return err_set(e, ERR_INPUT, "--batch -: standard input has no name, --name NAME is needed");
+    if (!b->o->name && !is_named(path))
+        return err_set(e, ERR_INPUT, "--batch %s: only a regular file gives its name, --name NAME is needed",
+                       path);
     if (!b->o->name && n > n_end && strcmp(name + n - n_end, end) == 0)
         n -= n_end;
     if (n >= sizeof b->name)

@@ -247,6 +247,9 @@ sed -n 3p "$TMP/bad.jsonl" >"$TMP/one.jsonl"
 check one_bad_line_is_one_line 2 'one.jsonl: line 1: ' submit --batch "$TMP/one.jsonl" -m $MODEL -n 7
 echo '{"custom_id": "a", "url": "/v1/completions", "method": "POST", "body": {"prompt": "x", "top_p": 0}}' \
     >"$TMP/zero.jsonl"
+check a_pipe_names_no_batch 2 '^longhand: --batch /dev/fd/[0-9]*: only a regular file gives its name' \
+    submit --batch <(echo '{"prompt": "x"}') -m $MODEL -n 7
+check nor_does_standard_input 2 '^longhand: --batch -: only a regular file' submit --batch - -m $MODEL -n 7
 check top_p_of_zero_in_a_body_has_one_range 2 \
     "line 1: body.top_p: '0' is not a number from 0 to 1, without 0$" \
     submit --batch "$TMP/zero.jsonl" -m $MODEL -n 7
