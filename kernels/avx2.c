@@ -200,6 +200,12 @@ static inline qf qf_power(const char *p)     /* half of 2^(x - 127), which is su
     return _mm256_mul_ps(_mm256_castsi256_ps(_mm256_max_epu32(x, _mm256_set1_epi32(1 << 22))),
                          _mm256_set1_ps(0.5f));
 }
+static inline qf qf_e4m3(const char *p)      /* by way of 16-bit floats, which are 128 times too small */
+{
+    const __m128i a = load_64(p), x = _mm_andnot_si128(_mm_cmpeq_epi8(a, _mm_set1_epi8(0x7f)), a);
+    const __m128i h = _mm_srli_epi16(_mm_slli_epi16(_mm_cvtepu8_epi16(x), 9), 2);
+    return _mm256_mul_ps(_mm256_cvtph_ps(h), _mm256_set1_ps(128));
+}
 static inline qi qi_set1(int32_t x) { return _mm256_set1_epi32(x); }
 static inline qi qi_load(const char *p) { return load_256(p); }
 static inline qi qi_srl(qi a, int n) { return _mm256_srli_epi32(a, n); }

@@ -159,6 +159,12 @@ static inline qf qf_power(const char *p)     /* half of 2^(x - 127), which is su
     return _mm512_mul_ps(_mm512_castsi512_ps(_mm512_max_epu32(x, _mm512_set1_epi32(1 << 22))),
                          _mm512_set1_ps(0.5f));
 }
+static inline qf qf_e4m3(const char *p)      /* by way of 16-bit floats, which are 128 times too small */
+{
+    const __m128i a = load_128(p), x = _mm_andnot_si128(_mm_cmpeq_epi8(a, _mm_set1_epi8(0x7f)), a);
+    const __m256i h = _mm256_srli_epi16(_mm256_slli_epi16(_mm256_cvtepu8_epi16(x), 9), 2);
+    return _mm512_mul_ps(_mm512_cvtph_ps(h), _mm512_set1_ps(128));
+}
 static inline qi qi_set1(int32_t x) { return _mm512_set1_epi32(x); }
 static inline qi qi_load(const char *p) { return _mm512_loadu_si512(p); }
 static inline qi qi_srl(qi a, int n) { return _mm512_srli_epi32(a, (unsigned)n); }

@@ -1,5 +1,6 @@
 /* The plain C twin. It defines the bits of every operation and runs on any CPU. It spells out every flush of
  * tiny values, so it needs no control register. Start reading at twin_impl.h, which the file includes. */
+#include "kernels/quant_layout.h"
 #include "kernels/twins.h"
 
 typedef struct { float f[16]; } v16;
@@ -167,6 +168,7 @@ static inline qf qf_power(const char *p)
     EACH(16) y.f[i] *= 0.5f;
     return y;
 }
+static inline qf qf_e4m3(const char *p) { qf y; EACH(16) y.f[i] = quant_e4m3((uint8_t)p[i]); return y; }
 static inline qi qi_set1(int32_t x) { qi a; EACH(16) a.i[i] = x; return a; }
 static inline qi qi_load(const char *p) { qi a; memcpy(&a, p, sizeof a); return a; }
 static inline qi qi_srl(qi a, int n) { EACH(16) a.i[i] = (int32_t)((uint32_t)a.i[i] >> n); return a; }

@@ -33,6 +33,7 @@ enum dtype {
     DT_Q4_0, DT_Q4_1, DT_Q5_0, DT_Q5_1, DT_Q8_0, DT_Q2_K, DT_Q3_K, DT_Q4_K, DT_Q5_K, DT_Q6_K,
     DT_IQ4_NL, DT_IQ4_XS, DT_MXFP4, DT_TQ1_0, DT_TQ2_0,
     DT_IQ2_XXS, DT_IQ2_XS, DT_IQ2_S, DT_IQ3_XXS, DT_IQ3_S, DT_IQ1_S, DT_IQ1_M, DT_Q1_0, DT_Q2_0,
+    DT_NVFP4,
     DT_END,                  /* of the list */
 };
 static inline size_t dtype_size(enum dtype t)            /* 0: of blocks */
@@ -43,7 +44,7 @@ static inline bool dtype_is_quantised(enum dtype t) { return t >= DT_Q4_0; }
 /* Weights and bytes of a block of a quantised type. */
 static inline size_t dtype_block(enum dtype t)
 {
-    return t == DT_Q1_0 ? 128 : t == DT_Q2_0 ? 64
+    return t == DT_Q1_0 ? 128 : t == DT_Q2_0 || t == DT_NVFP4 ? 64
          : (t >= DT_Q2_K && t <= DT_Q6_K) || t == DT_IQ4_XS || t >= DT_TQ1_0 ? 256 : 32;
 }
 static inline size_t dtype_block_bytes(enum dtype t)
@@ -61,6 +62,7 @@ static inline size_t dtype_block_bytes(enum dtype t)
     case DT_Q6_K:   return 210;
     case DT_IQ4_XS: return 136;
     case DT_MXFP4:  return 17;
+    case DT_NVFP4:  return 36;
     case DT_TQ1_0:  return 54;
     case DT_TQ2_0: case DT_IQ2_XXS: return 66;
     case DT_IQ2_XS: return 74;
@@ -87,8 +89,9 @@ enum {
  *   F16, F32  [n/16][k][16]
  *   quantised weights: the bits of the file in another order, see kernels/quant_layout.h; k is a multiple of
  *             the block
- * n is padded to a multiple of 16 and k to a multiple of 2 with +0. */
-struct mat { enum dtype type; size_t n, k; void *w; };
+ * n is padded to a multiple of 16 and k to a multiple of 2 with +0. Products with quantised weights that are
+ * `scaled` are multiplied by `scale` before a bias is added. */
+struct mat { enum dtype type; size_t n, k; void *w; bool scaled; float scale; };
 
 static inline size_t mat_panels(const struct mat *m) { return (m->n + PANEL - 1) / PANEL; }
 static inline size_t mat_panel_bytes(const struct mat *m)

@@ -90,9 +90,10 @@ static float power_of(uint8_t x)
     return y;
 }
 
+static const int8_t fp4[16] = { 0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12 };
+
 static void mxfp4(float *y, const uint8_t *b)            /* fp4[q] 2^(b(0) - 128) */
 {
-    static const int8_t fp4[16] = { 0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12 };
     const float d = power_of(b[0]);
     for (int e = 0; e < 32; e++)
         y[e] = (float)fp4[nibble(b + 1, e)] * d;
@@ -112,6 +113,14 @@ static void q2_0(float *y, const uint8_t *b)             /* (q - 1) h(0) */
     const float d = half_at(b);
     for (int e = 0; e < 64; e++)
         y[e] = (float)((b[2 + e / 4] >> 2 * (e % 4) & 3) - 1) * d;
+}
+
+static void nvfp4(float *y, const uint8_t *b)            /* fp4[q] e4m3(s), s < 4; 16 weights have a scale */
+{
+    for (int e = 0; e < 64; e++) {
+        const int s = e / 16, q = b[4 + 8 * s + e % 8] >> 4 * (e % 16 / 8) & 15;
+        y[e] = (float)fp4[q] * quant_e4m3(b[s]);
+    }
 }
 
 /* ---- blocks of 256 ---- */
@@ -306,6 +315,7 @@ static const struct { struct quant_type type; decode_fn *decode; int factor[2]; 
     { { DT_IQ1_M, "IQ1_M", 256, 56 }, iq1_m, { -1, -1 } },
     { { DT_Q1_0, "Q1_0", 128, 18 }, q1_0, { 0, -1 } },
     { { DT_Q2_0, "Q2_0", 64, 18 }, q2_0, { 0, -1 } },
+    { { DT_NVFP4, "NVFP4", 64, 36 }, nvfp4, { -1, -1 } },
 };
 
 enum { MXFP4_MAX = 252 };                                /* 12 2^(252 - 128) is finite */
@@ -313,6 +323,7 @@ static bool block_is_finite(enum dtype t, const uint8_t *b)
 {
     const int *factor = table[t - DT_Q4_0].factor;
     return t == DT_MXFP4   ? b[0] <= MXFP4_MAX
+           : t == DT_NVFP4 ? true
            : t == DT_IQ1_M ? (iq1_m_factor(b) & 0x7c00) != 0x7c00
                            : is_finite(b + factor[0]) && (factor[1] < 0 || is_finite(b + factor[1]));
 }

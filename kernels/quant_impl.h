@@ -2,7 +2,8 @@
  * includes this file; a twin defines, for registers of QL lanes:
  *
  *   qf                   QL floats, with qf_zero, qf_load, qf_store, qf_set1, qf_fma, qf_mul qf_half
- *                        (loads 16-bit floats) and qf_power (2^(x - 128) of bytes x)
+ *                        (loads 16-bit floats), qf_power (2^(x - 128) of bytes x) and qf_e4m3 (quant_e4m3
+ *                        of bytes)
  *   qi                   QL int32, with qi_set1, qi_load, qi_srl(a, n), qi_sll(a, n), qi_and(a, mask), qi_or,
  *                        qi_xor, qi_add, qi_sub(a, b), qi_i8, qi_u8, qi_u16 (load bytes or 16-bit words),
  *                        qi_gather(words, indices) and qi_float
@@ -36,7 +37,8 @@ INLINE struct q_group q_group_at(const enum dtype t, const char *g, size_t k, si
 {
     const size_t bytes = t == DT_Q2_K || t == DT_Q6_K ? 1 : t == DT_IQ1_M ? 2 : 4;   /* of scales of a lane */
     const struct quant_layout at = quant_layout(t, k / dtype_block(t));
-    return (struct q_group){ g + (t == DT_MXFP4 ? 1 : 2) * QL * part, g + at.m + 2 * QL * part,
+    return (struct q_group){ g + (t == DT_MXFP4 || t == DT_NVFP4 ? 1 : 2) * QL * part,
+                             g + at.m + 2 * QL * part,
                              g + at.scale + bytes * QL * part, g + at.more + 4 * QL * part,
                              g + at.high + 4 * QL * part,
                              g + at.low + (t == DT_Q8_0 ? 2 : 4) * QL * part,
@@ -164,11 +166,12 @@ INLINE qh q_pair(const enum dtype t, const struct q_group *g, const int s, const
     case DT_Q8_0:
         return qh_widen(g->low + 2 * PANEL * (size_t)(16 * s + i));
     case DT_Q4_0: case DT_Q4_1: case DT_Q5_0: case DT_Q5_1: case DT_IQ4_NL: case DT_IQ4_XS:
-    case DT_MXFP4: {
-        const qh low = q_bits(g->low, (size_t)(4 * s + i % 8 / 2), 4 * (i / 8) + odd, 4, 0);
+    case DT_MXFP4: case DT_NVFP4: {
+        const int n = quant_sub_block(t) / 4;            /* pairs of low halves of bytes */
+        const qh low = q_bits(g->low, (size_t)(n / 2 * s + i % n / 2), 4 * (i / n) + odd, 4, 0);
         if (t == DT_IQ4_NL || t == DT_IQ4_XS)
             return qh_table(quant_table, low);
-        if (t == DT_MXFP4)
+        if (t == DT_MXFP4 || t == DT_NVFP4)
             return qh_and(qh_table(quant_fp4, low), 255);
         return t == DT_Q5_0 || t == DT_Q5_1 ? q_over(low, g->high, (size_t)s, i, 1, 4) : low;
     }
@@ -227,6 +230,7 @@ INLINE qf q_scale(const enum dtype t, const struct q_group *g, const int s, qf d
         return qf_mul(d, qi_float(qi_sub(qi_or(low, qi_sll(high, 4)), qi_set1(32))));
     }
     case DT_MXFP4: return qf_power(g->d + PANEL * s);
+    case DT_NVFP4: return qf_e4m3(g->d + PANEL * s);
     case DT_TQ1_0: case DT_TQ2_0: return d;
     default:
         if (dtype_has_grid(t)) {
@@ -320,14 +324,15 @@ INLINE void q_tile(float *acc, const enum dtype t, const int sub, const bool min
     const int turn = t == DT_Q4_K                                   ? 2
                      : t == DT_Q5_K || t == DT_Q6_K || t == DT_Q2_K ? 8
                      : t == DT_Q3_K                                 ? 16
+                     : t == DT_NVFP4                                ? 4
                      : t >= DT_TQ1_0 && t <= DT_IQ1_M               ? 256 / sub
                                                                     : 1;
-    const size_t low = t == Q_EXPANDED                                      ? (size_t)sub / 2 * 4 * QL
-                       : t == DT_Q6_K                                       ? 1024
-                       : t == DT_Q4_K || t == DT_Q2_K || t == DT_Q8_0       ? 512
-                       : t == DT_Q2_0                                       ? 128
-                       : t == DT_Q1_0                                       ? 64
-                                                                            : 256,
+    const size_t low = t == Q_EXPANDED   ? (size_t)sub / 2 * 4 * QL
+                       : t == DT_Q6_K    ? 1024
+                       : t == DT_Q4_K || t == DT_Q2_K || t == DT_Q8_0 || t == DT_NVFP4 ? 512
+                       : t == DT_Q2_0    ? 128
+                       : t == DT_Q1_0    ? 64
+                                         : 256,
                  high = t == DT_Q6_K ? 512 : 64;
     qf c[Q_ROWS];
     UNROLL for (int r = 0; r < rows; r++) c[r] = qf_zero();
@@ -368,7 +373,7 @@ struct q_expanded {
 #define Q_LIGHT(X, R) X(Q4_0, R) X(Q4_1, R) X(Q5_0, R) X(Q8_0, R) X(Q4_K, R)
 #define Q_TYPES(X, R)                                                                                        \
     Q_LIGHT(X, R) X(Q5_1, R) X(Q2_K, R) X(Q3_K, R) X(Q5_K, R) X(Q6_K, R) X(IQ4_NL, R) X(IQ4_XS, R)           \
-    X(MXFP4, R)
+    X(MXFP4, R) X(NVFP4, R)
 #define Q_ONE_ROW(X, R)                                  /* in registers for one row */                      \
     X(TQ1_0, R) X(TQ2_0, R) X(IQ2_XXS, R) X(IQ2_XS, R) X(IQ2_S, R) X(IQ3_XXS, R) X(IQ3_S, R) X(IQ1_S, R)     \
     X(IQ1_M, R) X(Q1_0, R) X(Q2_0, R)
@@ -499,6 +504,12 @@ static void q_panel(float *acc, const char *x, size_t row_bytes, size_t m, const
     }
 }
 
+static void q_scale_products(float *acc, size_t rows, const struct mat *w)
+{
+    for (size_t i = 0; i < rows * PANEL && w->scaled; i++)
+        acc[i] *= w->scale;
+}
+
 static void OP(matmul_quantized)(float *y, size_t ldy, const void *x, size_t row_bytes, size_t m,
                                  const struct mat *w, const float *bias, bool add, size_t p0, size_t p1)
 {
@@ -507,6 +518,7 @@ static void OP(matmul_quantized)(float *y, size_t ldy, const void *x, size_t row
         for (size_t r0 = 0; r0 < m; r0 += Q_LOT) {
             const size_t rows = MIN_(m - r0, (size_t)Q_LOT), cols = MIN_(w->n - p * PANEL, (size_t)PANEL);
             q_panel(acc, (const char *)x + r0 * row_bytes, row_bytes, rows, w, p);
+            q_scale_products(acc, rows, w);
             for (size_t r = 0; r < rows; r++)
                 put_columns(y + (r0 + r) * ldy + p * PANEL, acc + r * PANEL, bias ? bias + p * PANEL : NULL,
                             add, cols);
@@ -548,6 +560,7 @@ static void matmul_decoded(float *y, size_t ldy, const float *x, size_t ldx, siz
                 }
                 g += n / block * bytes * PANEL;
             }
+            q_scale_products(acc, rows, w);
             for (size_t r = 0; r < rows; r++)
                 put_columns(y + (r0 + r) * ldy + p * PANEL, acc + r * PANEL, bias ? bias + p * PANEL : NULL,
                             add, cols);

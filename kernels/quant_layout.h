@@ -5,7 +5,7 @@
  * last group may be shorter. A group holds, each part with its lanes side by side:
  *
  *   d, m     16-bit floats: the factors of the block (m: of minima). Smaller blocks: for each. MXFP4: d
- *            is a byte
+ *            is a byte. NVFP4: a byte for each sub-block
  *   scales   Q2_K, Q6_K: 16 bytes for each sub-block. Q3_K, Q4_K, Q5_K: three 32-bit words for each lane,
  *            which hold 16 fields of 6 bits (q_field): 16 scales, or 8 scales and 8 minima. IQ4_XS: a 16-bit
  *            word with the high bits, then a 32-bit word with the low bits, as the file has them
@@ -33,7 +33,7 @@ struct quant_layout { size_t m, scale, more, high, low; };    /* offsets in a gr
 /* blocks: in this group. */
 static inline __attribute__((always_inline)) struct quant_layout quant_layout(enum dtype t, size_t blocks)
 {
-    const size_t f = 2 * PANEL * blocks;                 /* bytes of one factor, in types with blocks of 32 */
+    const size_t f = 2 * PANEL * blocks;                 /* bytes of one factor, in types of small blocks */
     switch (t) {
     case DT_Q4_1:   return (struct quant_layout){ .m = f, .low = 2 * f };
     case DT_Q5_0:   return (struct quant_layout){ .high = f, .low = 3 * f };
@@ -45,6 +45,7 @@ static inline __attribute__((always_inline)) struct quant_layout quant_layout(en
     case DT_Q6_K:   return (struct quant_layout){ .scale = 32, .high = 288, .low = 1312 };
     case DT_IQ4_XS: return (struct quant_layout){ .scale = 32, .low = 128 };
     case DT_MXFP4:  return (struct quant_layout){ .low = f / 2 };
+    case DT_NVFP4:  return (struct quant_layout){ .low = 2 * f };
     case DT_TQ1_0: case DT_TQ2_0: return (struct quant_layout){ .low = 32 };
     case DT_IQ2_XXS: return (struct quant_layout){ .low = 32, .high = 544 };
     case DT_IQ2_XS: return (struct quant_layout){ .scale = 32, .low = 160, .high = 672 };
@@ -57,6 +58,13 @@ static inline __attribute__((always_inline)) struct quant_layout quant_layout(en
     }
 }
 
+/* Half of an unsigned float of 8 bits: 4 bits of exponent, 3 after them; the highest bit does not count. 0x7f
+ * is 0, where others have NaN. */
+static inline float quant_e4m3(uint8_t x)
+{
+    return x == 0x7f ? 0 : 128 * f16_to_f32((uint16_t)((x & 127) << 7));
+}
+
 /* Properties of a type. offset: what is subtracted from the unsigned numbers of the packed form. */
 static inline bool quant_has_minima(enum dtype t)
 {
@@ -65,14 +73,16 @@ static inline bool quant_has_minima(enum dtype t)
 static inline int quant_sub_block(enum dtype t)
 {
     switch (t) {
-    case DT_Q2_K: case DT_Q3_K: case DT_Q6_K: case DT_IQ2_XS: case DT_IQ2_S: case DT_IQ1_M: return 16;
+    case DT_Q2_K: case DT_Q3_K: case DT_Q6_K: case DT_IQ2_XS: case DT_IQ2_S: case DT_IQ1_M:
+    case DT_NVFP4:
+        return 16;
     default: return 32;
     }
 }
 static inline int quant_offset(enum dtype t)
 {
     return t == DT_Q4_0 ? 8 : t == DT_Q5_0 ? 16 : t == DT_Q6_K ? 32 : t == DT_Q3_K ? 4
-         : t == DT_IQ4_NL || t == DT_IQ4_XS ? 127 : t == DT_MXFP4 ? 12
+         : t == DT_IQ4_NL || t == DT_IQ4_XS ? 127 : t == DT_MXFP4 || t == DT_NVFP4 ? 12
          : t == DT_TQ1_0 || t == DT_TQ2_0 || t == DT_Q1_0 || t == DT_Q2_0 ? 1
          : t == DT_IQ3_XXS ? 62 : t == DT_IQ3_S ? 15
          : t == DT_IQ1_S || t == DT_IQ1_M ? 9 : dtype_has_grid(t) ? 43 : 0;

@@ -160,10 +160,17 @@ static void move_scales_1(uint8_t *d, uint8_t *packed, uint8_t *sc, bool put)
 
 /* ---- groups ---- */
 
-/* `blocks` blocks of one lane, of Q1_0 or Q2_0. */
+/* `blocks` blocks of one lane, of NVFP4, Q1_0 or Q2_0. */
 static inline void move_few(uint8_t *g, enum dtype t, size_t blocks, size_t lane, uint8_t *b, bool put)
 {
     const size_t low = quant_layout(t, blocks).low;
+    for (size_t s = 0; s < blocks && t == DT_NVFP4; s++, b += 36) {
+        for (size_t i = 0; i < 4; i++)
+            move(g + PANEL * (4 * s + i) + lane, b + i, 1, put);
+        move_words(g + low + 4 * PANEL * 8 * s + 4 * lane, b + 4, 8, put);
+    }
+    if (t == DT_NVFP4)
+        return;
     for (size_t s = 0; s < blocks; s++, b += 18) {
         move(g + 2 * (PANEL * s + lane), b, 2, put);
         for (size_t i = 0; i < 4; i++)
@@ -326,7 +333,7 @@ static inline __attribute__((always_inline)) void move_group(uint8_t *g, enum dt
     switch (t) {
     SMALL(DT_Q4_0) SMALL(DT_Q4_1) SMALL(DT_Q5_0) SMALL(DT_Q5_1) SMALL(DT_Q8_0) SMALL(DT_IQ4_NL)
     SMALL(DT_MXFP4)
-    case DT_Q1_0: case DT_Q2_0: move_few(g, t, blocks, lane, b, put); return;
+    case DT_Q1_0: case DT_Q2_0: case DT_NVFP4: move_few(g, t, blocks, lane, b, put); return;
     LARGE(DT_Q2_K) LARGE(DT_Q3_K) LARGE(DT_Q4_K) LARGE(DT_Q5_K) LARGE(DT_Q6_K) LARGE(DT_IQ4_XS)
     LARGE(DT_TQ1_0) LARGE(DT_TQ2_0)
     default:
@@ -365,6 +372,8 @@ void quant_row(const struct mat *m, size_t r, float *y)
         const bool finite = quant_decode(y + k, m->type, row, blocks * dtype_block(m->type));
         assert(finite);                      /* quant_is_finite was true when the row was packed */
         (void)finite;
+        for (size_t i = k; i < k + blocks * dtype_block(m->type) && m->scaled; i++)
+            y[i] *= m->scale;
         g += blocks * bytes * PANEL;
     }
 }
@@ -388,7 +397,7 @@ static void shape_of(enum dtype t, float *deviation, float *second)
         { DT_MXFP4, 5.9f, 0 }, { DT_TQ1_0, 0.82f, 0 }, { DT_TQ2_0, 1.2f, 0 },
         { DT_IQ2_XXS, 53, 0 }, { DT_IQ2_XS, 56, 0 }, { DT_IQ2_S, 56, 0 },   { DT_IQ3_XXS, 142, 0 },
         { DT_IQ3_S, 140, 0 }, { DT_IQ1_S, 7.2f, 0 }, { DT_IQ1_M, 7.2f, 0 },
-        { DT_Q1_0, 1, 0 },    { DT_Q2_0, 1.2f, 0 } };
+        { DT_Q1_0, 1, 0 },    { DT_Q2_0, 1.2f, 0 },   { DT_NVFP4, 5.9f, 0 } };
     *deviation = shapes[t - DT_Q4_0].deviation;
     *second = shapes[t - DT_Q4_0].second;
 }
@@ -417,6 +426,11 @@ void quant_random(struct mat *m, size_t p0, size_t p1, uint64_t seed)
             const struct quant_layout at = quant_layout(t, n);
             if (t == DT_MXFP4) {                         /* the power of two of d */
                 memset(g, (d >> 10) + 113, PANEL * n);
+                continue;
+            }
+            if (t == DT_NVFP4) {                         /* numbers below 16 are so many times 2^-10 */
+                const int x = factor > 0x1p-6f ? 15 : (int)(factor * 0x1p10f);
+                memset(g, x + !x, PANEL * 4 * n);
                 continue;
             }
             for (size_t i = 0; i < PANEL * (block < 256 ? n : 1); i++) {

@@ -29,7 +29,7 @@ BLOCK = {F32: (1, 4), ROUTER: (1, 4), BF16: (1, 2), Q4_0: (32, 18), Q8_0: (32, 3
 OTHER = {"mxfp4": (39, 32, 17, 0, 5.9), "tq1_0": (34, 256, 54, 52, 0.82), "tq2_0": (35, 256, 66, 64, 1.22),
          "iq2_xxs": (16, 256, 66, 0, 53), "iq2_xs": (17, 256, 74, 0, 56), "iq2_s": (22, 256, 82, 0, 56),
          "iq3_xxs": (18, 256, 98, 0, 142), "iq3_s": (21, 256, 110, 0, 140), "iq1_s": (19, 256, 50, 0, 7.2),
-         "q1_0": (41, 128, 18, 0, 1), "q2_0": (42, 64, 18, 0, 1.22)}
+         "q1_0": (41, 128, 18, 0, 1), "q2_0": (42, 64, 18, 0, 1.22), "nvfp4": (40, 64, 36, 0, 5.9)}
 BLOCK |= {id: (size, per) for id, size, per, *_ in OTHER.values()}
 PIECE = 1 << 26
 random = np.random.default_rng(1)
@@ -56,6 +56,8 @@ def blocks(kind, n, deviation):
         b[:, :2] = half(deviation / 73.9)
     elif kind == OTHER["mxfp4"][0]:
         b[:, 0] = 128 + round(np.log2(deviation / 5.9))
+    elif kind == OTHER["nvfp4"][0]:      # numbers below 16 are so many times 2^-10
+        b[:, :4] = max(1, min(15, round(deviation / 5.9 * 1024)))
     elif kind in (id for id, *_ in OTHER.values()):
         at, unit = next(o[3:] for o in OTHER.values() if o[0] == kind)
         b[:, at:at + 2] = half(deviation / unit)

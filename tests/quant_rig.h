@@ -15,7 +15,7 @@ static const struct quant_body quant_bodies[] __attribute__((unused)) = {
     { "iq2_xxs", DT_IQ2_XXS, false }, { "iq2_xs", DT_IQ2_XS, false }, { "iq2_s", DT_IQ2_S, false },
     { "iq3_xxs", DT_IQ3_XXS, false }, { "iq3_s", DT_IQ3_S, false }, { "iq1_s", DT_IQ1_S, false },
     { "iq1_m", DT_IQ1_M, false },   { "q1_0", DT_Q1_0, false },     { "q2_0", DT_Q2_0, false },
-    { "q4_k_m", DT_Q4_K, true },
+    { "nvfp4", DT_NVFP4, false },   { "q4_k_m", DT_Q4_K, true },
 };
 enum { QUANT_BODIES = sizeof quant_bodies / sizeof *quant_bodies };
 

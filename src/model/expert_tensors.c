@@ -30,11 +30,13 @@ static const struct fused { const char *name; size_t parts; const char *part[2];
 static const char *const of_mixtral[][2] = { { "w1", "gate_proj" }, { "w2", "down_proj" },
                                              { "w3", "up_proj" } };
 
-static bool is_bias(const char *name)
+static bool ends_in(const char *name, const char *end)
 {
-    const size_t n = strlen(name), n_end = strlen(".bias");
-    return n >= n_end && strcmp(name + n - n_end, ".bias") == 0;
+    const size_t n = strlen(name), n_end = strlen(end);
+    return n >= n_end && strcmp(name + n - n_end, end) == 0;
 }
+static bool is_bias(const char *name) { return ends_in(name, ".bias"); }
+static bool is_scale(const char *name) { return ends_in(name, ".scale"); }       /* one number */
 
 /* The form of a fused tensor; NULL: it is none. */
 static const struct fused *fused_of(const char *name)
@@ -44,7 +46,7 @@ static const struct fused *fused_of(const char *name)
         const size_t n = strlen(fused[i].name);
         const char *rest = s + strlen(experts) + n;
         if (strncmp(s + strlen(experts), fused[i].name, n) == 0 &&
-            (!*rest || strcmp(rest, ".weight") == 0 || is_bias(rest)))
+            (!*rest || strcmp(rest, ".weight") == 0 || is_bias(rest) || is_scale(rest)))
             return &fused[i];
     }
     return NULL;
@@ -80,6 +82,8 @@ static size_t rename_tensor(struct tensor *t, char *room)
 
 static int check_fused(const struct tensors *ts, const struct tensor *t, const struct fused *f, struct err *e)
 {
+    if (is_scale(t->name) && t->n_dims == 1)
+        return 0;
     if (t->n_dims != (is_bias(t->name) ? 2 : 3) || !t->dim[0] || t->dim[0] > EXPERTS_MAX || !t->dim[1] ||
         t->dim[1] % f->parts)
         return err_set(e, ERR_INPUT,
@@ -102,10 +106,13 @@ static size_t split(struct tensors *ts, struct tensor t, const struct fused *f, 
         to->n_dims = t.n_dims - 1, to->dim[0] = t.dim[1] / f->parts, to->dim[1] = t.dim[2];
         to->n_elements = t.n_elements / n, to->bytes = t.bytes / n;
         to->offset = t.offset + i * to->bytes;
+        if (is_scale(t.name))
+            to->n_dims = to->dim[0] = to->n_elements = 1, to->bytes = t.bytes / t.dim[0],
+            to->offset = t.offset + i / f->parts * to->bytes;
         to->name = at;
         at += put_prefix(at, t.name, before);
         at += sprintf(at, "%s%zu.%s.%s", experts, i / f->parts, f->part[i % f->parts],
-                      is_bias(t.name) ? "bias" : "weight") + 1;
+                      is_bias(t.name) ? "bias" : is_scale(t.name) ? "scale" : "weight") + 1;
     }
     return (size_t)(at - room);
 }

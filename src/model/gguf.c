@@ -38,6 +38,7 @@ const struct gguf_type gguf_types[] = {
     { 29, "IQ1_M", 256, 56, DT_IQ1_M },
     { 41, "Q1_0", 128, 18, DT_Q1_0 },
     { 42, "Q2_0", 64, 18, DT_Q2_0 },
+    { 40, "NVFP4", 64, 36, DT_NVFP4 },
     { 0, NULL },
 };
 
@@ -45,8 +46,8 @@ const struct gguf_type gguf_types[] = {
 static const struct { uint32_t id; const char *name;
 } refused[] = {
     { 9, "Q8_1" }, { 15, "Q8_K" }, { 24, "I8" },   { 25, "I16" }, { 26, "I32" }, { 27, "I64" }, { 28, "F64" },
-    { 40, "NVFP4" }, { 4, NULL }, { 5, NULL },   { 31, NULL }, { 32, NULL }, { 33, NULL }, { 36, NULL },
-    { 37, NULL },  { 38, NULL },
+    { 4, NULL },   { 5, NULL },    { 31, NULL },   { 32, NULL },  { 33, NULL },  { 36, NULL },  { 37, NULL },
+    { 38, NULL },
 };
 
 const struct gguf_type *gguf_type_of(enum dtype t)
@@ -248,7 +249,7 @@ static int take_type(struct cursor *c, struct gguf_tensor *t)
         else if (refused[i].id == id)
             return bad(c, c->at - 4,
                        "tensor \"%s\": type %s is not supported; supported are F32, F16, BF16, Q1_0, "
-                       "Q2_0, Q4_0 to Q8_0, Q2_K to Q6_K, IQ1_S to IQ4_XS, MXFP4, TQ1_0 and TQ2_0",
+                       "Q2_0, Q4_0 to Q8_0, Q2_K to Q6_K, IQ1_S to IQ4_XS, MXFP4, NVFP4, TQ1_0 and TQ2_0",
                        t->name, refused[i].name);
     return bad(c, c->at - 4, "tensor \"%s\": type %zu is unknown", t->name, (size_t)id);
 }

@@ -78,6 +78,12 @@ static const struct name { const char *gguf, *hf;
 #define LENGTH(a) (sizeof(a) / sizeof *(a))
 enum { NAME_BYTES = 96 };
 
+static bool ends_in(const char *s, const char *end)
+{
+    const size_t n = strlen(s), n_end = strlen(end);
+    return n >= n_end && strcmp(s + n - n_end, end) == 0;
+}
+
 /* The layer of a name "blk.N.REST", and *rest. SIZE_MAX for any other name. */
 static size_t layer_of(const char *name, const char **rest)
 {
@@ -143,6 +149,18 @@ static bool hf_name(char to[NAME_BYTES], const char *name, const struct config *
             return true;
         }
     return false;
+}
+
+/* A number beside a matrix ends in `end` where the matrix ends in ".weight": here it becomes ".scale".
+ * Embeddings have none. */
+static bool scale_name(char to[NAME_BYTES], const char *name, const char *end, const struct config *c)
+{
+    char matrix[GGUF_NAME_MAX + 8];
+    snprintf(matrix, sizeof matrix, "%.*s.weight", (int)(strlen(name) - strlen(end)), name);
+    if (!hf_name(to, matrix, c) || !ends_in(to, ".weight") || strstr(to, "embed_tokens"))
+        return false;
+    strcpy(to + strlen(to) - strlen(".weight"), ".scale");
+    return true;
 }
 
 /* Writes GGUF's name of a tensor of a layer that the table has. */
@@ -347,12 +365,6 @@ static int open_parts(struct gguf_model *m, const char *path, struct err *e)
 
 /* ---- tensors ---- */
 
-static bool ends_in(const char *s, const char *end)
-{
-    const size_t n = strlen(s), n_end = strlen(end);
-    return n >= n_end && strcmp(s + n - n_end, end) == 0;
-}
-
 /* Adds a tensor of a file under its Hugging Face name. *room: for the names. */
 static void add(struct gguf_model *m, size_t part, const struct gguf_tensor *t, const char *name, char **room)
 {
@@ -385,10 +397,35 @@ static int add_tensor(struct gguf_model *m, size_t part, const struct gguf_tenso
     if (layer != SIZE_MAX && layer >= m->config.n_layers + hybrid)
         return err_set(e, ERR_INPUT, "%s: tensor \"%s\": block_count is %zu", m->part[part].file, t->name,
                        m->config.n_layers);
-    if (!hf_name(name, t->name, &m->config))
+    if (ends_in(t->name, ".input_scale") && scale_name(name, t->name, ".input_scale", &m->config))
+        return 0;                        /* for activations of 4 bits */
+    if (!(ends_in(t->name, ".scale") ? scale_name(name, t->name, ".scale", &m->config)
+                                     : hf_name(name, t->name, &m->config)))
         return err_set(e, ERR_INPUT, "%s: tensor \"%s\" is not one of a %s model", m->part[part].file,
                        t->name, m->config.model_type);
     add(m, part, t, name, room);
+    return 0;
+}
+
+/* A scale is one number for a quantised matrix, or one for each expert. */
+static int check_scales(const struct tensors *ts, struct err *e)
+{
+    for (const struct tensor *t = ts->t; t < ts->t + ts->n; t++) {
+        char name[NAME_BYTES];
+        if (!ends_in(t->name, ".scale"))
+            continue;
+        snprintf(name, sizeof name, "%.*s.weight", (int)(strlen(t->name) - strlen(".scale")), t->name);
+        const struct tensor *w = tensors_find(ts, name);
+        const size_t needed = w && w->n_dims == 3 ? w->dim[0] : 1;
+        if (!w || !dtype_is_quantised(w->dtype))
+            return err_set(e, ERR_INPUT,
+                           "%s: tensor \"%s\" is the scale of %s%s, allowed are quantised types",
+                           ts->path[t->shard], t->stored_name, w ? "weights of " : "a missing tensor",
+                           w ? w->dtype_name : "");
+        if (t->dtype != DT_F32 || t->n_dims != 1 || t->dim[0] != needed)
+            return err_set(e, ERR_INPUT, "%s: tensor \"%s\": %zu elements of %s, needed are %zu of F32",
+                           ts->path[t->shard], t->stored_name, t->n_elements, t->dtype_name, needed);
+    }
     return 0;
 }
 
@@ -441,7 +478,7 @@ static int list_tensors(struct gguf_model *m, struct err *e)
         for (size_t k = 0; k < m->part[i].n_tensors; k++)
             if (add_tensor(m, i, &m->part[i].tensor[k], &room, e))
                 return -1;
-    if (tensors_sort(&m->ts, e) || tensors_split_joined(&m->ts, &m->config, e) ||
+    if (tensors_sort(&m->ts, e) || check_scales(&m->ts, e) || tensors_split_joined(&m->ts, &m->config, e) ||
         tensors_split_experts(&m->ts, e))
         return -1;
     for (size_t i = 0; i < m->ts.n && gguf_is_llama(&m->config); i++)

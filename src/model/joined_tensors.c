@@ -10,11 +10,14 @@ static const struct joined { const char *whole; size_t n; const char *part[JOINE
 };
 enum { N_JOINED = sizeof joined / sizeof *joined };
 
-/* The place of `word` in a name of a layer, where ".weight" or ".bias" follows; NULL: it is not there. */
+/* The place of `word` in a name of a layer, where ".weight", ".bias" or ".scale" follows; NULL: it is not
+ * there. */
 static const char *find_word(const char *name, const char *word)
 {
     const char *s = strncmp(name, "model.layers.", 13) ? NULL : strstr(name, word), *end = s + strlen(word);
-    return s && (strcmp(end, ".weight") == 0 || strcmp(end, ".bias") == 0) ? s : NULL;
+    return s && (strcmp(end, ".weight") == 0 || strcmp(end, ".bias") == 0 || strcmp(end, ".scale") == 0)
+               ? s
+               : NULL;
 }
 
 static const struct joined *joined_of(const char *name)
@@ -62,11 +65,12 @@ static size_t split(struct tensors *ts, struct tensor t, const struct config *c,
 {
     const struct joined *j = joined_of(t.name);
     const char *s = find_word(t.name, j->whole);
+    const bool scale = strcmp(s + strlen(j->whole), ".scale") == 0;      /* that of all parts */
     char *at = room;
     size_t rows = 0, needed = 0;
     for (size_t k = 0; k < j->n; k++)
         needed += part_rows(j, k, c);
-    if (t.n_dims < 1 || t.n_dims > 2 || t.dim[0] != needed) {
+    if (!scale && (t.n_dims < 1 || t.n_dims > 2 || t.dim[0] != needed)) {
         err_set(e, ERR_INPUT, "%s: tensor \"%.*s\" has %zu rows, needed are %zu", ts->path[t.shard],
                 TENSOR_NAME_SHOWN, t.stored_name, t.n_dims ? t.dim[0] : 0, needed);
         return 0;
@@ -74,10 +78,12 @@ static size_t split(struct tensors *ts, struct tensor t, const struct config *c,
     for (size_t k = 0; k < j->n; rows += part_rows(j, k++, c)) {
         struct tensor *to = &ts->t[ts->n++];
         *to = t;
-        to->dim[0] = part_rows(j, k, c);
-        to->n_elements = t.n_elements / needed * to->dim[0];
-        to->bytes = t.bytes / needed * to->dim[0];
-        to->offset = t.offset + t.bytes / needed * rows;
+        if (!scale) {
+            to->dim[0] = part_rows(j, k, c);
+            to->n_elements = t.n_elements / needed * to->dim[0];
+            to->bytes = t.bytes / needed * to->dim[0];
+            to->offset = t.offset + t.bytes / needed * rows;
+        }
         to->name = at;
         at += sprintf(at, "%.*s%s%s", (int)(s - t.name), t.name, j->part[k], s + strlen(j->whole)) + 1;
     }

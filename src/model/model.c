@@ -100,7 +100,10 @@ static const char *prepare(const struct loader *l, const struct tensor *t, const
         return NULL;
     }
     if (plain != t->dtype) {
-        quant_decode((float *)(void *)room, t->dtype, src, n * cols);
+        float *x = (float *)(void *)room;
+        quant_decode(x, t->dtype, src, n * cols);
+        for (size_t i = 0; i < n * cols && to->mat->scaled; i++)
+            x[i] *= to->mat->scale;
         src = room;
         room += l->group_bytes;
     }
@@ -218,10 +221,10 @@ static enum dtype random_type(const struct loader *l, const char *name, size_t c
 }
 
 /* Types of the matrices of a product and the number of tensors in each: tensors next to each other with equal
- * types form one. Without quantised weights there is one matrix: under f32 arithmetic it has the tensors'
- * type (F32 if they differ), else bf16. */
+ * types form one, unless they have scales. Without quantised weights there is one matrix: under f32
+ * arithmetic it has the tensors' type (F32 if they differ), else bf16. */
 static void choose_types(const struct loader *l, struct mat *m, size_t *n_m, size_t n_in[MATS_MAX],
-                         enum dtype type[MATS_MAX], size_t n)
+                         enum dtype type[MATS_MAX], const struct tensor *scale[MATS_MAX], size_t n)
 {
     bool quantised = false, equal = true;
     for (size_t i = 0; i < n; i++) {
@@ -233,7 +236,7 @@ static void choose_types(const struct loader *l, struct mat *m, size_t *n_m, siz
         type[i] = l->dev->mat_type(l->dev, DT_F32, l->model->compute);
     size_t count = 0;
     for (size_t i = 0; i < n; i++) {
-        if (i == 0 || type[i] != type[i - 1]) {
+        if (i == 0 || type[i] != type[i - 1] || scale[i] || scale[i - 1]) {
             m[count].type = type[i];
             n_in[count++] = 0;
         }
@@ -272,7 +275,7 @@ static void fill_random(struct loader *l, struct mat *m)
 static int load_mats(struct loader *l, struct mat *m, size_t *n_m, const char *prefix,
                      const struct source *src, size_t n_src, size_t cols, const struct padding *p)
 {
-    const struct tensor *t[MATS_MAX];
+    const struct tensor *t[MATS_MAX], *scale[MATS_MAX];
     enum dtype type[MATS_MAX];
     size_t n_in[MATS_MAX];
     for (size_t i = 0; i < n_src; i++) {
@@ -283,8 +286,9 @@ static int load_mats(struct loader *l, struct mat *m, size_t *n_m, const char *p
             return -1;
         l->model->n_params += l->mem ? 0 : src[i].rows * cols;
         type[i] = l->ts ? plain_type(t[i], p) : random_type(l, src[i].name, cols);
+        scale[i] = t[i] ? tensors_find_scale(l->ts, t[i]) : NULL;
     }
-    choose_types(l, m, n_m, n_in, type, n_src);
+    choose_types(l, m, n_m, n_in, type, scale, n_src);
     for (size_t i = 0, s = 0; i < *n_m; s += n_in[i++], m++) {
         size_t rows = 0;
         for (size_t j = s; j < s + n_in[i]; j++)
@@ -294,6 +298,9 @@ static int load_mats(struct loader *l, struct mat *m, size_t *n_m, const char *p
         m->w = assign(l, l->dev->mat_size(l->dev, m->type, m->n, m->k));
         if (l->mem && !l->ts)
             fill_random(l, m);
+        m->scaled = scale[s];
+        if (l->mem && scale[s] && tensors_read_number(l->ts, scale[s], &m->scale, l->e))
+            return -1;
         for (size_t j = s, r0 = 0; l->mem && l->ts && j < s + n_in[i]; j++) {
             if (aim(l, t[j], (struct goal){ .kind = GOAL_MAT, .mat = m, .r0 = r0, .pad = *p }))
                 return -1;

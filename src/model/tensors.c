@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -212,3 +213,19 @@ int tensors_read(const struct tensors *ts, const struct tensor *t, void *dst, si
     return read_at(ts->fd[t->shard], ts->path[t->shard], dst, t->offset + from, n, e);
 }
 
+const struct tensor *tensors_find_scale(const struct tensors *ts, const struct tensor *t)
+{
+    char name[TENSOR_NAME_MAX];
+    const size_t n = strlen(t->name), n_end = strlen(".weight");
+    snprintf(name, sizeof name, "%.*s.scale", (int)(n - MIN(n, n_end)), t->name);
+    return dtype_is_quantised(t->dtype) && !t->encoded ? tensors_find(ts, name) : NULL;
+}
+
+int tensors_read_number(const struct tensors *ts, const struct tensor *t, float *x, struct err *e)
+{
+    if (tensors_read(ts, t, x, 0, sizeof *x, e))
+        return -1;
+    return isfinite(*x) ? 0
+                        : err_set(e, ERR_INPUT, "%s: tensor \"%s\" is infinite or NaN", ts->path[t->shard],
+                                  t->stored_name);
+}

@@ -64,6 +64,10 @@ const struct tensor *tensors_need(const struct tensors *ts, const char *name, si
 /* Reads bytes [from, from + n) of the tensor's data into dst: whole rows if the tensor is being encoded. */
 int tensors_read(const struct tensors *ts, const struct tensor *t, void *dst, size_t from, size_t n,
                  struct err *e);
+/* The tensor of one number that scales the quantised matrix t; NULL: there is none. */
+const struct tensor *tensors_find_scale(const struct tensors *ts, const struct tensor *t);
+/* Reads a tensor of one fp32 number, which must be finite. */
+int tensors_read_number(const struct tensors *ts, const struct tensor *t, float *x, struct err *e);
 /* Encodes n rows, as the file stores them, of a tensor that is being encoded. row: the first, for
  * messages. */
 int tensors_encode_rows(const struct tensors *ts, const struct tensor *t, void *dst, const void *src,

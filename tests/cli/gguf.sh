@@ -160,9 +160,9 @@ check file_without_a_template 2 "the model has no chat template" \
 
 # Drafts change nothing, in chains and in trees, and neither does a kill. Q4_K_M has products of two types.
 python3 tests/q4_k_m.py "$TMP/q4_k_m.gguf"
-python3 tests/q4_k_m.py "$TMP/small.gguf" small
+for w in small nvfp4 joined; do python3 tests/q4_k_m.py "$TMP/$w.gguf" $w; done
 export LONGHAND_DB=$TMP/k.db
-for w in q4_k_m small q8_0; do
+for w in q4_k_m small nvfp4 q8_0; do
     long() { "$LONGHAND" run -m "$TMP/$w.gguf" --prompt "The ship" -n 700 --seed 3 --ignore-eos -q "$@"; }
     for t in 0 0.7 1; do
         long --temperature $t --drafter none >"$TMP/a"
@@ -184,18 +184,23 @@ for w in q4_k_m small q8_0; do
     same "a_killed_job_of_${w}_continues" "$TMP/a" "$TMP/b"
 done
 
-# All types of few bits: the hash is that of a file whose tensors gguf-py 0.19.0 decoded to
-# F32; llama.cpp decoded those of Q1_0 and Q2_0.
-"$LONGHAND" score -m "$TMP/small.gguf" models/demo/openings/portrait.txt --compute f32 --window 512 --json \
-    --per-token -q | python3 -c 'import hashlib, json, sys
+# All types of few bits: the hash is that of a file whose tensors gguf-py 0.19.0 decoded to F32, and numpy
+# multiplied by their scales; llama.cpp decoded those of Q1_0 and Q2_0.
+for w in small:dc1684ecec47a0ac1e86e340809c3e5e nvfp4:3d138a892cd1f8872096f47ebd09b05c \
+    joined:40b1680c58f8f0b235fe8243fa1f3fa9; do
+    "$LONGHAND" score -m "$TMP/${w%:*}.gguf" models/demo/openings/portrait.txt --compute f32 --window 512 \
+        --json --per-token -q | python3 -c 'import hashlib, json, sys
 print(hashlib.md5(json.dumps(json.load(sys.stdin)["token_nll"]).encode()).hexdigest())' >"$TMP/a"
-echo dc1684ecec47a0ac1e86e340809c3e5e >"$TMP/b"
-same types_of_few_bits_are_decoded_as_gguf_py_does "$TMP/a" "$TMP/b"
+    echo ${w#*:} >"$TMP/b"
+    same "types_of_${w%:*}_are_decoded_as_gguf_py_does" "$TMP/a" "$TMP/b"
+done
 "$LONGHAND" inspect -m "$TMP/small.gguf" >"$TMP/inspect"
 for t in IQ2_XXS IQ2_XS IQ2_S IQ3_XXS IQ3_S IQ1_S IQ1_M TQ1_0 TQ2_0 Q1_0 Q2_0 Q4_K Q6_K; do
     grep -q "[0-9] in $t[,)]" "$TMP/inspect" || echo $t
 done >"$TMP/missing"
 [ ! -s "$TMP/missing" ]; result inspect_names_the_types_of_few_bits $? "$(cat "$TMP/missing")"
+"$LONGHAND" inspect -m "$TMP/nvfp4.gguf" >"$TMP/inspect"; grep -q "[0-9] in NVFP4[,)]" "$TMP/inspect"
+result inspect_names_nvfp4 $? "$(cat "$TMP/inspect")"
 check convert_takes_no_types_of_few_bits 2 "is a GGUF file already" convert -m "$TMP/small.gguf" \
     -o "$TMP/x.gguf"
 
@@ -251,6 +256,36 @@ printf '\000\174' | dd of="$TMP/infinite.gguf" bs=1 seek=$(($(stat -c %s "$TMP/i
     conv=notrunc 2>/dev/null
 check infinite_factor 2 'tensor "output.weight": the factor of a block is infinite or NaN' run --prompt x \
     --tokens 1 -m "$TMP/infinite.gguf"
+# Scales: of another shape, of a matrix that is missing or not quantised, not finite; a row of half a block.
+python3 - "$TMP" <<'END'
+import sys
+for name, source, old, new, dim in (
+        ("two", "nvfp4", b"blk.0.attn_q.scale", None, 2),
+        ("three", "nvfp4", b"blk.1.ffn_up_exps.scale", None, 3),
+        ("missing", "joined", b"blk.0.ffn_up.scale", b"blk.0.attn_q.scale", 1),
+        ("float", "joined", b"blk.0.attn_qkv.scale", b"blk.0.ffn_norm.scale", 1),
+        ("input", "joined", b"blk.0.attn_output.input_scale", b"blk.0.attn_outgut.input_scale", 1),
+        ("rows", "nvfp4", b"blk.0.attn_q.weight", None, 224)):
+    data = bytearray(open(f"{sys.argv[1]}/{source}.gguf", "rb").read())
+    at = data.index(old)
+    data[at:at + len(old)] = new or old
+    data[at + len(old) + 4:at + len(old) + 12] = dim.to_bytes(8, "little")
+    open(f"{sys.argv[1]}/scale-{name}.gguf", "wb").write(data)
+data = bytearray(open(f"{sys.argv[1]}/nvfp4.gguf", "rb").read())
+data[-32:-28] = b"\0\0\xc0\x7f"          # output.scale, before its padding
+open(f"{sys.argv[1]}/scale-nan.gguf", "wb").write(data)
+END
+while read -r name message; do
+    check scale_$name 2 "$message" run --prompt x --tokens 1 -m "$TMP/scale-$name.gguf"
+done <<'END'
+two tensor "blk.0.attn_q.scale": 2 elements of F32, needed are 1 of F32
+three tensor "blk.1.ffn_up_exps.scale": 3 elements of F32, needed are 4 of F32
+missing tensor "blk.0.attn_q.scale" is the scale of a missing tensor, allowed are quantised types
+float tensor "blk.0.ffn_norm.scale" is the scale of weights of F32, allowed are quantised types
+input tensor "blk.0.attn_outgut.input_scale" is not one of a llama model
+rows tensor "blk.0.attn_q.weight": rows of 224 elements, NVFP4 needs a multiple of 64
+nan tensor "output.scale" is infinite or NaN
+END
 printf 'version https://git-lfs.github.com/spec/v1\n' >"$TMP/lfs.gguf"
 check lfs_pointer 2 "Git LFS pointer" run --prompt x --tokens 1 -m "$TMP/lfs.gguf"
 check not_gguf 2 "it does not begin with GGUF" run --prompt x --tokens 1 -m models/demo/tokenizer.json

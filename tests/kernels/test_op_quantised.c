@@ -11,7 +11,7 @@ static const enum dtype types[] = { DT_Q4_0, DT_Q4_1, DT_Q5_0, DT_Q5_1, DT_Q8_0,
                                     DT_Q3_K, DT_Q4_K, DT_Q5_K, DT_Q6_K, DT_IQ4_NL, DT_IQ4_XS,
                                     DT_MXFP4, DT_TQ1_0, DT_TQ2_0, DT_IQ2_XXS, DT_IQ2_XS,
                                     DT_IQ2_S, DT_IQ3_XXS, DT_IQ3_S, DT_IQ1_S, DT_IQ1_M,
-                                    DT_Q1_0,  DT_Q2_0 };
+                                    DT_Q1_0,  DT_Q2_0,  DT_NVFP4 };
 enum { TYPES = sizeof types / sizeof *types };
 
 /* ---- the definition ---- */
@@ -86,7 +86,8 @@ static void parts_of_256(struct parts *p, enum dtype t, const uint8_t *b)
 static void parts_of_others(struct parts *p, enum dtype t, const uint8_t *b)
 {
     float y[256];
-    const int n = (int)dtype_block(t), sub = t == DT_IQ2_XS || t == DT_IQ2_S || t == DT_IQ1_M ? 16 : 32;
+    const int n = (int)dtype_block(t),
+              sub = t == DT_IQ2_XS || t == DT_IQ2_S || t == DT_IQ1_M || t == DT_NVFP4 ? 16 : 32;
     const uint8_t m[2] = { b[49] >> 4 | (b[51] & 0xf0), b[53] >> 4 | (b[55] & 0xf0) };   /* IQ1_M */
     p->subs = n / sub;
     CHECK(quant_decode(y, t, b, (size_t)n));
@@ -106,6 +107,13 @@ static void parts_of_others(struct parts *p, enum dtype t, const uint8_t *b)
             p->scale[s] = half_at(b, 0) * (float)(1 + 2 * (b[106 + s / 2] >> 4 * (s % 2) & 15));
             break;
         case DT_Q1_0: case DT_Q2_0: p->scale[s] = half_at(b, 0); break;
+        case DT_NVFP4: {
+            const int exponent = b[s] >> 3 & 15, part = b[s] & 7;
+            p->scale[s] = b[s] == 0x7f ? 0
+                          : exponent   ? ldexpf((float)(8 + part), exponent - 11)
+                                       : ldexpf((float)part, -10);
+            break;
+        }
         case DT_IQ1_S:
             p->scale[s] = half_at(b, 0) * (float)(2 * (b[35 + 2 * s] >> 4 & 7) + 1) * 0.125f;
             break;
@@ -189,6 +197,8 @@ static void open_problem(struct problem *p, enum dtype t, size_t n, size_t k, st
                 p->rows[b * q->bytes + (size_t)at[i] + 1] &= 0x9b;
         if (t == DT_MXFP4)                   /* subnormal ones, too */
             p->rows[b * q->bytes] = (uint8_t)(b % 7 ? 110 + rng_below(rng, 16) : b % 3);
+        if (t == DT_NVFP4 && b % 7 == 0)     /* bytes that have no number elsewhere */
+            p->rows[b * q->bytes] = 0x7f, p->rows[b * q->bytes + 1] = 0xff;
     }
     for (size_t i = 0; i < M_MAX * k; i++)
         p->x[i] = rng_normal(rng) * (i % 97 == 0 ? 30.0f : 1.0f);
@@ -214,6 +224,11 @@ static void weights_come_back(void)
             CHECK(quant_decode(want, p.type, p.rows + r * p.row_bytes, k));
             mat_row(&p.w, r, got);
             CHECK(!memcmp(want, got, k * sizeof *got), "%s: row %zu", quant_type(types[t])->name, r);
+            p.w.scaled = true, p.w.scale = -3;
+            mat_row(&p.w, r, got);
+            for (size_t i = 0; i < k; i++)
+                CHECK(got[i] == -3 * want[i], "%s: row %zu times a scale", quant_type(types[t])->name, r);
+            p.w.scaled = false;
         }
         close_problem(&p);
     }
@@ -238,7 +253,8 @@ static bool call_is_exact(const struct ops *o, const struct problem *p, const ch
         const size_t r = i / c->ldy, j = i % c->ldy;
         float want = before[i];
         if (j < p->n && j >= c->p0 * PANEL && j < c->p1 * PANEL) {
-            const float sum = c->bias ? d[r * p->n + j] + bias[j] : d[r * p->n + j];
+            const float product = p->w.scaled ? d[r * p->n + j] * p->w.scale : d[r * p->n + j],
+                        sum = c->bias ? product + bias[j] : product;
             want = c->add ? before[i] + sum : sum;
         }
         good = !memcmp(&want, &y[i], sizeof want);
@@ -298,6 +314,7 @@ static void shape(enum dtype t, size_t n, size_t k, struct rng *rng, bool every_
                 c.p0 = rng_below(rng, panels + 1);
                 c.p1 = c.p0 + rng_below(rng, panels - c.p0 + 1);
             }
+            p.w.scaled = m % 4 == 2, p.w.scale = 0.7f;
             good = call_is_exact(o, &p, x, row, d[0], bias, before, &c) &&
                    call_is_exact(o, &p, NULL, 0, d[1], bias, before, &c);
         }

@@ -37,6 +37,7 @@ static const struct { enum dtype type; uint64_t hash; } expected[] = {
     { DT_IQ1_M, 0x5cf079b0b6c890edu },
     { DT_Q1_0, 0xf7c79275a74dd025u },
     { DT_Q2_0, 0xd874f3a01e5b16e2u },
+    { DT_NVFP4, 0xe5bec3ded3c4d89du },
 };
 
 /* Random bytes; the highest bit of the exponent of each factor is cleared, so that factors are finite. */
@@ -48,6 +49,7 @@ static void make_blocks(const struct quant_type *q)
         { DT_TQ1_0, { 52, 52 } }, { DT_TQ2_0, { 64, 64 } },
         { DT_IQ1_M, { 54, 54 } },
         { DT_MXFP4, { -1, -1 } },            /* the byte itself */
+        { DT_NVFP4, { -2, -2 } },            /* none */
     };
     uint64_t s = 1;
     int at[2] = { 0, 0 };
@@ -61,7 +63,7 @@ static void make_blocks(const struct quant_type *q)
         blocks[i] = (uint8_t)(s * 0x2545f4914f6cdd1du >> 56);
     }
     for (size_t i = 0; i < BLOCKS; i++)
-        for (int k = 0; k < 2; k++)
+        for (int k = 0; k < 2 && at[k] > -2; k++)
             blocks[i * q->bytes + (size_t)at[k] + 1] &= 0xbf;
 }
 
@@ -96,7 +98,8 @@ static void factors_that_are_not_finite_are_refused(void)
         const bool two = q->dtype == DT_Q4_1 || q->dtype == DT_Q5_1 || q->dtype == DT_Q2_K ||
                          q->dtype == DT_Q4_K || q->dtype == DT_Q5_K;
         /* the factor of IQ1_M has five bits of its exponent in bytes 53 and 55 */
-        CHECK(refused == (q->dtype == DT_IQ1_M ? 0 : two ? 2 : 1), "%s: %zu bytes", q->name, refused);
+        const bool none = q->dtype == DT_IQ1_M || q->dtype == DT_NVFP4;
+        CHECK(refused == (none ? 0 : two ? 2 : 1), "%s: %zu bytes", q->name, refused);
     }
     make_blocks(quant_type(DT_IQ1_M));
     blocks[53] |= 0xc0, blocks[55] |= 0x70;
