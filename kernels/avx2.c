@@ -209,6 +209,7 @@ static inline qf qf_e4m3(const char *p)      /* by way of 16-bit floats, which a
 static inline qi qi_set1(int32_t x) { return _mm256_set1_epi32(x); }
 static inline qi qi_load(const char *p) { return load_256(p); }
 static inline qi qi_srl(qi a, int n) { return _mm256_srli_epi32(a, n); }
+static inline qi qi_sra(qi a, int n) { return _mm256_srai_epi32(a, n); }
 static inline qi qi_sll(qi a, int n) { return _mm256_slli_epi32(a, n); }
 static inline qi qi_and(qi a, int32_t mask) { return _mm256_and_si256(a, _mm256_set1_epi32(mask)); }
 static inline qi qi_xor(qi a, qi b) { return _mm256_xor_si256(a, b); }
@@ -247,6 +248,8 @@ static inline __m256i pair_at(const char *p)
 #define Q_SHAPES(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
 #define Q_FUSED_SHAPES(X) X(1) X(2) X(3) X(4)
 #define Q_FUSED_LIGHT(X)
+#define Q_PLACES 0
+#define Q_SUMS 0
 #define Q_HALVES 1
 
 /* AVX2 has 16 registers. With more than 8 accumulators gcc 12 spills where it also has to widen the left

@@ -168,6 +168,7 @@ static inline qf qf_e4m3(const char *p)      /* by way of 16-bit floats, which a
 static inline qi qi_set1(int32_t x) { return _mm512_set1_epi32(x); }
 static inline qi qi_load(const char *p) { return _mm512_loadu_si512(p); }
 static inline qi qi_srl(qi a, int n) { return _mm512_srli_epi32(a, (unsigned)n); }
+static inline qi qi_sra(qi a, int n) { return _mm512_srai_epi32(a, (unsigned)n); }
 static inline qi qi_sll(qi a, int n) { return _mm512_slli_epi32(a, (unsigned)n); }
 static inline qi qi_and(qi a, int32_t mask) { return _mm512_and_si512(a, _mm512_set1_epi32(mask)); }
 static inline qi qi_xor(qi a, qi b) { return _mm512_xor_si512(a, b); }
@@ -193,6 +194,10 @@ static inline qh qh_mul(qh a, int n) { return _mm512_mullo_epi16(a, _mm512_set1_
 static inline qh qh_mul_high(qh a, int n) { return _mm512_mulhi_epu16(a, _mm512_set1_epi16((int16_t)n)); }
 static inline qh qh_of(qi a) { return a; }
 static inline qi qi_gather(const uint32_t *p, qi i) { return _mm512_i32gather_epi32(i, p, 4); }
+static inline qi qi_select(const int32_t *p, qi a)
+{
+    return _mm512_permutexvar_epi32(a, _mm512_load_si512(p));
+}
 static inline qh qh_table(const uint8_t table[16], qh a)
 {
     return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(load_128((const char *)table)), a);
@@ -209,6 +214,8 @@ typedef int pair_word __attribute__((may_alias, aligned(2)));
 #define Q_SHAPES(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
 #define Q_FUSED_SHAPES(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
 #define Q_FUSED_LIGHT(X) X(8)
+#define Q_PLACES 1
+#define Q_SUMS 1
 #define Q_HALVES 0
 
 /* AVX-512 has 32 registers: a tile uses at most 24 accumulators. */

@@ -172,6 +172,7 @@ static inline qf qf_e4m3(const char *p) { qf y; EACH(16) y.f[i] = quant_e4m3((ui
 static inline qi qi_set1(int32_t x) { qi a; EACH(16) a.i[i] = x; return a; }
 static inline qi qi_load(const char *p) { qi a; memcpy(&a, p, sizeof a); return a; }
 static inline qi qi_srl(qi a, int n) { EACH(16) a.i[i] = (int32_t)((uint32_t)a.i[i] >> n); return a; }
+static inline qi qi_sra(qi a, int n) { EACH(16) a.i[i] >>= n; return a; }
 static inline qi qi_sll(qi a, int n) { EACH(16) a.i[i] = (int32_t)((uint32_t)a.i[i] << n); return a; }
 static inline qi qi_and(qi a, int32_t mask) { EACH(16) a.i[i] &= mask; return a; }
 static inline qi qi_xor(qi a, qi b) { EACH(16) a.i[i] ^= b.i[i]; return a; }
@@ -217,6 +218,7 @@ static inline qh qh_mul_high(qh a, int n)
 }
 static inline qh qh_of(qi a) { qh x; memcpy(&x, &a, sizeof x); return x; }
 static inline qi qi_gather(const uint32_t *p, qi a) { EACH(16) a.i[i] = (int32_t)p[a.i[i]]; return a; }
+static inline qi qi_select(const int32_t *p, qi a) { EACH(16) a.i[i] = p[a.i[i] & 15]; return a; }
 static inline qh qh_table(const uint8_t table[16], qh a) { EACH(32) a.h[i] = table[a.h[i]]; return a; }
 /* Sums wrap only where a scale is not finite, and there the result is not finite either. */
 static inline qi qi_dot(qi a, qh w, const char *pair)
@@ -232,6 +234,8 @@ static inline qi qi_dot(qi a, qh w, const char *pair)
 #define Q_SHAPES(X) X(1) X(2) X(3) X(4)
 #define Q_FUSED_SHAPES(X) X(1)
 #define Q_FUSED_LIGHT(X)
+#define Q_PLACES 1
+#define Q_SUMS 1
 #define Q_HALVES 0
 
 #define UNROLL

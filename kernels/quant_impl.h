@@ -4,9 +4,10 @@
  *   qf                   QL floats, with qf_zero, qf_load, qf_store, qf_set1, qf_fma, qf_mul qf_half
  *                        (loads 16-bit floats), qf_power (2^(x - 128) of bytes x) and qf_e4m3 (quant_e4m3
  *                        of bytes)
- *   qi                   QL int32, with qi_set1, qi_load, qi_srl(a, n), qi_sll(a, n), qi_and(a, mask), qi_or,
- *                        qi_xor, qi_add, qi_sub(a, b), qi_i8, qi_u8, qi_u16 (load bytes or 16-bit words),
- *                        qi_gather(words, indices) and qi_float
+ *   qi                   QL int32, with qi_set1, qi_load, qi_srl(a, n), qi_sra(a, n), qi_sll(a, n),
+ *                        qi_and(a, mask), qi_or, qi_xor, qi_add, qi_sub(a, b), qi_i8, qi_u8, qi_u16 (load
+ *                        bytes or 16-bit words), qi_gather(words, indices) and qi_float; where Q_SUMS is 1
+ *                        qi_select(words, a) (of 16 words those that the low 4 bits of a name)
  *   qh                   2 QL int16, with qh_load, qh_store, qh_widen (loads int8), qh_srl(a, n),
  *                        qh_sll(a, n), qh_and(a, mask), qh_or_and(a, b, mask) (a | b & mask), qh_sub(a, n),
  *                        qh_mul(a, n), qh_mul_high(a, n) (low 16 bits; high ones of unsigned numbers),
@@ -17,6 +18,8 @@
  *                        is expanded to memory first, for all rows
  *   Q_FUSED_LIGHT        further such numbers, for the types of Q_LIGHT alone: the others would need more
  *                        registers than there are
+ *   Q_PLACES             1: one row of weights of 2 bits is multiplied by q_dot_in_places
+ *   Q_SUMS               1: one row of Q1_0 is multiplied by matmul_sums
  *   Q_HALVES             1: five to eight rows of these types are multiplied as two halves
  *
  * A panel has PARTS parts of QL outputs. Start reading at OP(matmul_quantized), then q_tile. */
@@ -287,6 +290,26 @@ INLINE void q_fetch(struct q_ahead *a)
 INLINE float q_float_at(const char *p, size_t row) { float x; memcpy(&x, p + row, sizeof x); return x; }
 INLINE int32_t q_int_at(const char *p, size_t row) { int32_t x; memcpy(&x, p + row, sizeof x); return x; }
 
+/* Types whose pairs take a shift each, for which a CPU has fewer ports than for a mask. */
+INLINE bool q_has_places(const enum dtype t) { return Q_PLACES && (t == DT_Q2_0 || t == DT_TQ2_0); }
+
+/* Sub-block s times one row, before the offset. Numbers stay at their places in a byte, and their sums are
+ * shifted. */
+INLINE qi q_dot_in_places(const enum dtype t, const struct q_group *g, const int s, const char *left)
+{
+    qi sum[4], all = qi_set1(0);
+    UNROLL for (int i = 0; i < 4; i++) sum[i] = qi_set1(0);
+    UNROLL for (int i = 0; i < 16; i++) {
+        const qh x = q_word(g->low, (size_t)(t == DT_Q2_0 ? 2 * s + i / 8 : 8 * (s / 4) + i / 2));
+        const bool high = t == DT_Q2_0 ? i / 4 % 2 : i % 2;
+        const int place = t == DT_Q2_0 ? i % 4 : s % 4;
+        QI_DOT(sum[i % 4], qh_and(high ? qh_srl(x, 8) : x, 3 << 2 * place), left + 4 * i);
+    }
+    UNROLL for (int i = 0; i < 4; i++)
+        all = qi_add(all, t == DT_Q2_0 ? qi_sra(sum[i], 2 * i) : sum[i]);
+    return t == DT_Q2_0 ? all : qi_sra(all, 2 * (s % 4));
+}
+
 /* Sub-block s of the packed form g and sub-block `at` of the group: c = fma(float(dot), scale, c) and so on.
  * A single row has two sums, so that fewer products wait for each other. */
 INLINE void q_sub_block(qf *c, const enum dtype t, const int sub, const bool minima, const int offset,
@@ -297,7 +320,9 @@ INLINE void q_sub_block(qf *c, const enum dtype t, const int sub, const bool min
     const char *left = x->x + 2 * (size_t)sub * at;
     UNROLL for (int r = 0; r < rows; r++)
         a[r] = qi_set1(offset ? -offset * q_int_at(x->sum + 4 * at, (size_t)r * x->row_bytes) : 0);
-    UNROLL for (int i = 0; i < sub / 2; i++) {
+    if (rows == 1 && q_has_places(t))
+        b = q_dot_in_places(t, g, s, left);
+    else UNROLL for (int i = 0; i < sub / 2; i++) {
         const qh w = q_pair(t, g, s, i);
         if (rows == 1 && i % 2)
             QI_DOT(b, w, left + 4 * i);
@@ -510,10 +535,83 @@ static void q_scale_products(float *acc, size_t rows, const struct mat *w)
         acc[i] *= w->scale;
 }
 
+#if Q_SUMS
+/* ---- one row of Q1_0: four bits select one of 16 sums of four inputs with signs ---- */
+
+enum { SUM_INPUTS = 4 * QUANT_GROUP, SUM_PANELS = 64 };
+
+/* The sums of n inputs: of eight at a time those of the even ones, then those of the odd ones. sign: that of
+ * each of the eight in each sum, in the half of a word that multiplies the input. */
+static void q_make_sums(int32_t *sums, const int16_t sign[8][2 * PANEL], const int16_t *x, size_t n)
+{
+    for (size_t at = 0; at < n; at += 8, sums += 2 * PANEL)
+        UNROLL for (int odd = 0; odd < 2; odd++) {
+            qi a = qi_set1(0);
+            UNROLL for (int i = odd; i < 8; i += 2)
+                QI_DOT(a, qh_load((const char *)sign[i]), (const char *)(x + at + i - odd));
+            memcpy(sums + PANEL * odd, &a, sizeof a);
+        }
+}
+
+/* Adds n inputs of a panel to acc [PANEL]. */
+static void q_add_sums(float *acc, const char *panel, const int32_t *sums, const float *scale, size_t n)
+{
+    qf all = qf_load(acc);
+    for (size_t k = 0, some; k < n; k += some) {
+        const char *d = panel;
+        some = MIN_(n - k, (size_t)QUANT_GROUP);
+        panel += quant_layout(DT_Q1_0, some / dtype_block(DT_Q1_0)).low;
+        qf c = qf_zero();
+        for (size_t s = 0; s < some / 32; s++, panel += 4 * PANEL, sums += 8 * PANEL) {
+            const qi x = qi_load(panel);
+            qi a = qi_select(sums, x);
+            __builtin_prefetch(panel + Q_AHEAD, 0, 2);
+            UNROLL for (int i = 1; i < 8; i++)           /* the odd inputs are in the high half */
+                a = qi_add(a, qi_select(sums + PANEL * (i % 4 * 2 + i / 4), qi_srl(x, 4 * i)));
+            c = qf_fma(qi_float(a), qf_half(d + 2 * PANEL * (s / 4)), c);
+        }
+        all = qf_fma(c, qf_set1(scale[k / QUANT_GROUP]), all);
+    }
+    qf_store(acc, all);
+}
+
+static void matmul_sums(float *y, const void *x, const struct mat *w, const float *bias, bool add, size_t p0,
+                        size_t p1)
+{
+    float acc[SUM_PANELS * PANEL] __attribute__((aligned(64)));
+    int32_t sums[SUM_INPUTS / 4 * PANEL] __attribute__((aligned(64)));
+    int16_t sign[8][2 * PANEL] = { 0 };
+    const struct quantized q = quantized_at(x, w->k);
+    const size_t group = dtype_block_bytes(DT_Q1_0) * PANEL * QUANT_GROUP / dtype_block(DT_Q1_0);
+    for (int i = 0; i < 8 * PANEL; i++)
+        sign[i % 8][i / 8 * 2 + i % 2] = i / 8 >> i % 8 / 2 & 1 ? 1 : -1;
+    for (size_t p = p0, some; p < p1; p += some) {
+        some = MIN_(p1 - p, (size_t)SUM_PANELS);
+        memset(acc, 0, sizeof acc);
+        for (size_t k = 0; k < w->k; k += SUM_INPUTS) {
+            const size_t n = MIN_(w->k - k, (size_t)SUM_INPUTS), at = k / QUANT_GROUP;
+            q_make_sums(sums, sign, q.x + k, n);
+            for (size_t i = 0; i < some; i++)
+                q_add_sums(acc + i * PANEL, (const char *)w->w + (p + i) * mat_panel_bytes(w) + at * group,
+                           sums, q.scale + at, n);
+        }
+        q_scale_products(acc, some, w);
+        put_columns(y + p * PANEL, acc, bias ? bias + p * PANEL : NULL, add,
+                    MIN_(w->n - p * PANEL, some * PANEL));
+    }
+}
+#endif
+
 static void OP(matmul_quantized)(float *y, size_t ldy, const void *x, size_t row_bytes, size_t m,
                                  const struct mat *w, const float *bias, bool add, size_t p0, size_t p1)
 {
     float acc[Q_LOT * PANEL] __attribute__((aligned(64)));
+#if Q_SUMS
+    if (m == 1 && w->type == DT_Q1_0) {
+        matmul_sums(y, x, w, bias, add, p0, p1);
+        return;
+    }
+#endif
     for (size_t p = p0; p < p1; p++)
         for (size_t r0 = 0; r0 < m; r0 += Q_LOT) {
             const size_t rows = MIN_(m - r0, (size_t)Q_LOT), cols = MIN_(w->n - p * PANEL, (size_t)PANEL);

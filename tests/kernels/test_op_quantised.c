@@ -334,6 +334,7 @@ static void products_are_exact(void)
         shape(types[t], 1, small ? block * 8 : 768, &rng, false);
         shape(types[t], 100, small ? 896 : 1280, &rng, false);
     }
+    shape(DT_Q1_0, 1100, 128, &rng, false);  /* more panels than share the sums of one row */
 }
 
 /* Activations and weights as large as they get: sums of a sub-block stay within int32. Values that are not
