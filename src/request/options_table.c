@@ -329,7 +329,7 @@ const struct option options_table[] = {
     { "draft-vocab-size", "", "N", VERB_TRAIN, SIZE, F(draft_vocab), TRAINING, 0,
       "Number of tokens that the drafter guesses: the most frequent ones of the training text. Fewer make "
       "training and drafting faster. 0, and a model with less than twice as many tokens: all tokens.",
-      .max = BIG, .value = "0" },
+      .max = BIG, .value = "8192" },
     { "from", "", "FILE", VERB_TRAIN, TEXT, F(train_from), TRAINING, 0,
       "Start from the heads in FILE instead of random ones. With --kind both also from FILE-independent." },
     { "steps", "", "N", VERB_TRAIN, SIZE, F(train_steps), TRAINING, 0, "Number of optimiser steps.", .min = 1,

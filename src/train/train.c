@@ -12,10 +12,12 @@
 #include <unistd.h>
 
 #include "src/model/heads.h"
+#include "src/model/memory_plan.h"
 
 enum { PASS_ROWS = 256 };                        /* rows of a pass */
 
-struct span { size_t from, n; };                 /* tokens of a window, without the prefix */
+/* tokens of a window, without the prefix; its hidden states, or NULL */
+struct span { size_t from, n; float *kept; };
 
 /* One call of train_run. */
 struct run {
@@ -26,6 +28,7 @@ struct run {
     struct workspace *work;
     int32_t *token;
     float *hidden; size_t hidden_bytes;
+    size_t room;                                 /* for hidden states of windows that come again */
     float *entering[2];                          /* [window][hidden], or NULL */
     struct train_score *score;                   /* [modules][TRAIN_OUTPUTS_MAX] */
     FILE *csv; uint64_t csv_bytes;               /* the curves, and their length after the last step */
@@ -48,7 +51,7 @@ static size_t cut_windows(const struct train *t, const struct train_text *text, 
             if (b - a + t->n_prefix < 2 + TRAIN_OUTPUTS_MAX)
                 continue;
             if (span)
-                span[n] = (struct span){ text->begin[i] + a, b - a };
+                span[n] = (struct span){ text->begin[i] + a, b - a, NULL };
             n++;
         }
     }
@@ -93,8 +96,19 @@ static void draw_skip(const struct train *t, struct train_window *win)
     win->skip = mix(win->key + 2) % (MIN(t->s.skip_max, t->model->config.context - win->n) + 1);
 }
 
-/* Run the model over a window and keep its hidden states in r->hidden. key: of struct train_window. */
-static int hidden_states(struct run *r, const struct train_text *text, const struct span *span, uint64_t key,
+/* Copy the hidden states of a window that comes again, if there is room. */
+static void keep(struct run *r, const struct train_text *text, struct span *span, size_t bytes)
+{
+    const struct train *t = r->t;
+    const bool once = text == &t->data && t->s.steps * t->s.batch <= r->n_spans;
+    if (once || bytes > r->room || !(span->kept = malloc(bytes)))
+        return;
+    memcpy(span->kept, r->hidden, bytes);
+    r->room -= bytes;
+}
+
+/* Run the model over a window, unless its hidden states were kept. key: of struct train_window. */
+static int hidden_states(struct run *r, const struct train_text *text, struct span *span, uint64_t key,
                          struct train_window *win, struct err *e)
 {
     const struct train *t = r->t;
@@ -105,6 +119,10 @@ static int hidden_states(struct run *r, const struct train_text *text, const str
     draw_skip(t, win);
     memcpy(r->token, t->prefix, t->n_prefix * sizeof *r->token);
     memcpy(r->token + t->n_prefix, text->ids + span->from, span->n * sizeof *r->token);
+    if (span->kept) {
+        win->hidden = span->kept;
+        return 0;
+    }
     kv_truncate(&r->kv, 0);
     for (size_t i = 0, to; i < n; i = to) {
         to = MIN(i < win->skip_at ? win->skip_at : n, i + PASS_ROWS);
@@ -119,6 +137,7 @@ static int hidden_states(struct run *r, const struct train_text *text, const str
                             seq.n * d * sizeof *r->hidden);
         kv_advance(&r->kv, seq.n);
     }
+    keep(r, text, span, n * d * sizeof *r->hidden);
     return 0;
 }
 
@@ -311,7 +330,7 @@ static bool stopped(const struct run *r) { return r->t->stop && *r->t->stop; }
 
 /* Run one window through the model and every module, and add the seconds of the two to *times[0] and
  * *times[1]. */
-static int one_window(struct run *r, const struct train_text *text, const struct span *span, uint64_t key,
+static int one_window(struct run *r, const struct train_text *text, struct span *span, uint64_t key,
                       float weight, double *times[2], struct err *e)
 {
     struct train *t = r->t;
@@ -353,7 +372,7 @@ static int one_step(struct run *r, struct err *e)
             return 0;
         if (at / r->n_spans != r->epoch)
             shuffle(r, at / r->n_spans);
-        const struct span *span = &r->span[r->order[at % r->n_spans]];
+        struct span *span = &r->span[r->order[at % r->n_spans]];
         if (one_window(r, &t->data, span, mix(t->s.seed + mix(at)), 1 / (float)t->s.batch,
                        (double *[]){ &t->seconds[TRAIN_FORWARD], &t->seconds[TRAIN_MODULES] }, e))
             return -1;
@@ -440,9 +459,9 @@ static int open_run(struct run *r, struct err *e)
     r->n_spans = cut_windows(t, &t->data, NULL);
     r->n_held = cut_windows(t, &t->valid, NULL);
     assert(r->n_spans > 0);
-    r->span = malloc(r->n_spans * sizeof *r->span);
+    r->span = calloc(r->n_spans, sizeof *r->span);
     r->order = malloc(r->n_spans * sizeof *r->order);
-    r->held = malloc((r->n_held + 1) * sizeof *r->held);
+    r->held = calloc(r->n_held + 1, sizeof *r->held);
     r->token = malloc(t->s.window * sizeof *r->token);
     r->score = calloc(t->n_modules * TRAIN_OUTPUTS_MAX, sizeof *r->score);
     r->hidden_bytes = t->s.window * c->hidden * sizeof *r->hidden;
@@ -456,6 +475,12 @@ static int open_run(struct run *r, struct err *e)
     cut_windows(t, &t->data, r->span);
     cut_windows(t, &t->valid, r->held);
     shuffle(r, 0);
+    /* Kinds whose positions move need the model each time. */
+    bool moves = t->s.skip_max > 0;
+    for (size_t i = 0; i < t->n_modules; i++)
+        moves |= t->module[i].kind->skip_max > 0;
+    if (!moves && m->dev->host_memory)
+        r->room = memory_available(&(const char *){ NULL }) / 2;
     const struct kv_size cache = model_cache(m, t->s.window, 0);
     return kv_open(&r->kv, m->dev, &cache, e) ? -1 : workspace_open(&r->work, m, PASS_ROWS, t->s.window, e);
 }
@@ -473,6 +498,10 @@ int train_run(struct train *t, struct err *e)
     t->model->dev->free(t->model->dev, r.hidden, r.hidden_bytes);
     free(r.entering[0]);
     free(r.entering[1]);
+    for (size_t i = 0; r.span && i < r.n_spans; i++)
+        free(r.span[i].kept);
+    for (size_t i = 0; r.held && i < r.n_held; i++)
+        free(r.held[i].kept);
     free(r.span);
     free(r.order);
     free(r.held);

@@ -6,7 +6,8 @@
  * Data. Every text is cut into the fewest windows of at most `window` tokens, of nearly equal length. Each
  * window begins with the prefix, the tokens that the tokenizer puts before a text, so that it looks to the
  * model like a prompt. Every pass over the data visits the windows in a new random order. A step is
- * `batch` windows; its gradient is the mean of their gradients.
+ * `batch` windows; its gradient is the mean of their gradients. Hidden states of windows that come again are
+ * kept, as far as half of the free memory holds them, if no kind moves positions (skip_max).
  *
  * Optimiser. Gradients are scaled down to a norm of at most `clip`. AdamW (Loshchilov and Hutter,
  * arXiv:1711.05101) has betas 0.9 and 0.999 and epsilon 1e-8; only matrices decay. The learning rate rises
