@@ -57,7 +57,8 @@ static int read_vocab(struct tokenizer *t, const struct json *v, size_t n_added,
         n = MAX(n, (size_t)id + 1);
     }
     size_t size = hash_size(n + n_added);
-    t->content = calloc(n + n_added + 1, sizeof *t->content);
+    t->n_room = n + n_added + 1;
+    t->content = calloc(t->n_room, sizeof *t->content);
     t->slot = malloc(size * sizeof *t->slot);
     if (!t->content || !t->slot)
         return tok_no_memory(v, e);
@@ -253,6 +254,21 @@ int tok_prepare(struct tokenizer *t, const struct json *root, struct err *e)
 
 /* ---- added tokens ---- */
 
+/* Makes room for ids below n. */
+static int reserve_ids(struct tokenizer *t, size_t n, const struct json *v, struct err *e)
+{
+    if (n <= t->n_room)
+        return 0;
+    struct span *more = calloc(n, sizeof *more);
+    if (!more)
+        return tok_no_memory(v, e);
+    memcpy(more, t->content, t->n_room * sizeof *more);
+    free(t->content);
+    t->content = more;
+    t->n_room = n;
+    return 0;
+}
+
 /* Reads the added token that follows t->added. An empty one becomes a hole. */
 static int read_one_added(struct tokenizer *t, const struct json *v, struct err *e)
 {
@@ -271,12 +287,12 @@ static int read_one_added(struct tokenizer *t, const struct json *v, struct err 
     }
     if (id >= t->vocab)
         return js_bad(&f[0].v, e, "the model has %zu ids", t->vocab);
-    /* An added token has the id of its content in the vocabulary, or else a hole or the next free id. */
+    /* An added token has the id of its content in the vocabulary, or else one that no token has. */
     uint32_t known = a->content.n ? tok_find(t, t->pool.s + a->content.at, a->content.n) : NO_ID;
     if (known != NO_ID && id != known)
         return js_bad(&f[0].v, e, "its content has the id %u", known);
-    if (known == NO_ID && id > t->n)
-        return js_bad(&f[0].v, e, "the next free id is %zu", t->n);
+    if (reserve_ids(t, id + 1, v, e))
+        return -1;
     if (known == NO_ID && id < t->n && t->content[id].n)
         return js_bad(&f[0].v, e, "another token has this id");
     a->id = (uint32_t)id;

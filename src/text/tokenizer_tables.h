@@ -67,7 +67,7 @@ struct tokenizer {
     size_t vocab;                  /* ids are below this; ids from n on are empty text */
     size_t n, n_model;             /* tokens; those below n_model belong to the BPE model */
     struct bytes pool;             /* contents and patterns */
-    struct span *content;          /* [n] */
+    struct span *content; size_t n_room;          /* [n_room], of which n are used */
     uint32_t *slot; size_t slot_mask;             /* hash of contents: ids, NO_ID where empty */
     size_t token_max;              /* bytes of the longest token */
 

@@ -266,7 +266,8 @@ static void reads_shards(void)
     static const char h2[] = "{\"a\":{\"dtype\":\"BF16\",\"shape\":[3],\"data_offsets\":[0,6]},\"z\":{"
                              "\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[6,6]}}";
     static const char index[] =
-        "{\"metadata\":{\"total_size\":14},\"weight_map\":{\"a\":\"s2.safetensors\",\"b\":\"s1.safetensors\","
+        "{\"metadata\":{\"total_size\":1},\"weight_map\":{\"lm_head.weight\":\"s1.safetensors\","
+        "\"a\":\"s2.safetensors\",\"b\":\"s1.safetensors\","
         "\"z\":\"s2.safetensors\",\"m\":\"s1.safetensors\"}}";
     char blobs[60], path[2][80], link[2][80], index_path[80];
     struct tensors ts;

@@ -464,6 +464,30 @@ static void refuses_what_is_too_large(void)
 }
 
 /* Odd but valid files: missing optional keys, duplicate merges, patterns made of regex characters. */
+#define ADDED(id, text) "{\"id\":" id ",\"content\":\"" text "\",\"single_word\":false,\"lstrip\":false," \
+    "\"rstrip\":false,\"normalized\":false,\"special\":true}"
+
+static void settings_and_ids_that_no_text_needs(void)
+{
+    static const char json[] =
+        "{\"truncation\":{\"direction\":\"Right\",\"max_length\":2,\"strategy\":\"LongestFirst\","
+        "\"stride\":0},\"padding\":{\"strategy\":{\"Fixed\":9},\"direction\":\"Right\","
+        "\"pad_to_multiple_of\":null,\"pad_id\":0,\"pad_type_id\":0,\"pad_token\":\"a\"},"
+        "\"added_tokens\":[" ADDED("9", "<s>") "," ADDED("4", "") "," ADDED("10", "<t>") "],"
+        "\"decoder\":{\"type\":\"Fuse\"},\"model\":{\"unk_token\":\"<unk>\","
+        "\"vocab\":{\"a\":0,\"b\":1,\"ab\":3},\"merges\":[\"a b\"]}}";
+    struct tokenizer *t;
+    struct err e = { 0 };
+    int32_t hole = 5;
+    char *text = NULL;
+    size_t n = 1;
+    CHECK(tokenizer_parse(&t, "t", json, sizeof json - 1, 12, &e) == 0, "%s", e.msg);
+    check_ids(t, "abba<s>?ab<t>", 13, "3 1 0 9 3 10");
+    CHECK(tokenizer_size(t) == 11 && tokenizer_decode(t, &text, &n, &hole, 1, false, &e) == 0 && n == 0);
+    free(text);
+    tokenizer_close(t);
+}
+
 static void accepts_what_hugging_face_accepts(void)
 {
     struct err e = { 0 };
@@ -521,6 +545,7 @@ int main(void)
     RUN(long_texts_of_one_thing);
     RUN(unicode_is_that_of_the_library);
     RUN(accepts_what_hugging_face_accepts);
+    RUN(settings_and_ids_that_no_text_needs);
     RUN(refuses_files);
     RUN(refuses_every_cut);
     RUN(refuses_what_is_too_large);
