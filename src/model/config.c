@@ -632,9 +632,22 @@ static int read_rope(struct config *c, const struct arch *a, const struct json *
                                 root->file, dict.key[0], r->factor, CONTEXT_MAX);
 }
 
+/* Whether an id is a whole number that no token has: no text holds it, and transformers takes it. */
+static bool is_no_token(struct config *c, const struct json *v, const char *key)
+{
+    int64_t id;
+    if (js_kind(v) != JS_NUMBER || !js_i64(v, &id) || (id >= 0 && (uint64_t)id < c->vocab))
+        return false;
+    c->no_token_key = key;
+    c->no_token = id;
+    return true;
+}
+
 static int add_eos(struct config *c, const struct json *v, struct err *e)
 {
     size_t id, i = 0;
+    if (is_no_token(c, v, "eos_token_id"))
+        return 0;
     if (js_size(v, 0, c->vocab - 1, &id, e))
         return -1;
     while (i < c->n_eos && c->eos[i] != (int32_t)id)
@@ -654,6 +667,8 @@ static int read_ids(struct config *c, const struct json *root, bool *has_eos, st
     struct json v, x;
     size_t id;
     int found = get_value(root, "bos_token_id", &v, e);
+    if (found > 0 && is_no_token(c, &v, "bos_token_id"))
+        found = 0;
     if (found < 0 || (found && js_size(&v, 0, c->vocab - 1, &id, e)))
         return -1;
     if (found && c->bos < 0)

@@ -88,6 +88,8 @@ struct config {
     size_t context;              /* usable length: see config_read */
     int32_t bos;                 /* -1: none */
     int32_t eos[CONFIG_EOS_MAX]; size_t n_eos;   /* of both files; each ends a text */
+    /* the last id in a file that no token has, which counts for nothing, and its key; NULL: none */
+    const char *no_token_key; int64_t no_token;
     bool has_generation_config;
     /* Its members that are numbers, strings or booleans, as JSON. The table of options reads them. */
     struct generation_member { char key[32], value[32]; } generation[CONFIG_GENERATION_MAX];

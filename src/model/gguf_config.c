@@ -646,8 +646,8 @@ void gguf_notice(char *out, size_t size, const struct gguf *g, const struct conf
     for (size_t i = 0; i < ID_KEYS; i++) {
         size_t id;
         if ((v = gguf_find(g, id_key(key, i))) && gguf_token_id(g, key, c->vocab, &id, &ignored) == 0)
-            add_words(l, "%s%s is %llu, which is no token and counts for nothing", l->n ? "; " : "", key,
-                      (unsigned long long)gguf_int_at(v, 0));
+            add_words(l, "%s%s is %lld, which is no token and counts for nothing", l->n ? "; " : "", key,
+                      (long long)gguf_int_at(v, 0));
         else if (v && i < END_KEYS)
             for (size_t k = 0; k < c->n_eos; k++)
                 has_key[k] |= c->eos[k] == (int32_t)id;

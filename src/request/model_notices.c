@@ -1,6 +1,7 @@
 /* Notices about a model and a prompt. Start at model_notices. */
 #include "src/request/model_notices.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,6 +54,9 @@ void model_notices(const struct engine *g, const struct options *o)
                           "names another", text, (int)g->own_eos);
     }
     if (!model_is_file(g->dir)) {
+        if (g->config.no_token_key)
+            request_notice(o, "%s: %s %" PRId64 " is no token and counts for nothing", g->dir,
+                           g->config.no_token_key, g->config.no_token);
         tensors_notice(g, o);
         return;
     }

@@ -55,6 +55,10 @@ done
 T='{{ messages[0].content }}|{{ enable_thinking }}|{{ thinking }}|{{ reasoning_effort }}|{{ date_string }}|'
 T+="{{ strftime_now('%Y-%m-%d') }}|{{ mood }}"
 echo '[{"role": "user", "content": "Hi"}]' >"$TMP/m.json"
+(printf '\357\273\277'; cat "$TMP/m.json") >"$TMP/bom.json"
+Z="tokenize --model $D --render --chat-template zephyr --messages"
+"$LONGHAND" $Z "$TMP/bom.json" >"$TMP/a" 2>"$TMP/err"; "$LONGHAND" $Z "$TMP/m.json" >"$TMP/b" 2>"$TMP/err"
+same messages_with_a_byte_order_mark "$TMP/a" "$TMP/b"
 render() { "$LONGHAND" tokenize --model $D --messages "$TMP/m.json" --render --chat-template "$T" "$@"; }
 says() # NAME TEXT ARGUMENTS..
 {

@@ -75,16 +75,24 @@ E[1]=$TMP/eos.gguf
 [ ! -s "$TMP/t" ]; result and_so_does_the_other_end $? "$(cat "$TMP/t")"
 
 # ---- notices: what loads, but says two things ----
-python3 - "$TMP/eos.gguf" "$TMP/odd.gguf" <<'P'
+python3 - "$TMP/eos.gguf" "$TMP/odd.gguf" "$TMP/minus.gguf" <<'P'
 import sys
 b = bytearray(open(sys.argv[1], "rb").read())
 at = b.index(b"tokenizer.ggml.eos_token_id") + len("tokenizer.ggml.eos_token_id") + 4
 b[at:at + 4] = (32000).to_bytes(4, "little")
 open(sys.argv[2], "wb").write(b)
+b[at - 4:at + 4] = b"\5\0\0\0" + b"\xff" * 4       # an int32
+open(sys.argv[3], "wb").write(b)
 P
 check an_id_that_is_no_token_of_a_gguf 0 \
     'odd.gguf: tokenizer.ggml.eos_token_id is 32000, which is no token and counts for nothing' \
     submit -m "$TMP/odd.gguf" -p Once -n 3
+check an_id_below_zero 0 'minus.gguf: tokenizer.ggml.eos_token_id is -1, which is no token' \
+    submit -m "$TMP/minus.gguf" -p Once -n 3
+sed -i.old 's/"eos_token_id": 4095/"eos_token_id": [4095, 32000]/' "$D/config.json"
+check an_id_that_is_no_token_of_a_folder 0 'eos: eos_token_id 32000 is no token and counts for nothing$' \
+    submit -m "$D" -p Once -n 3
+mv "$D/config.json.old" "$D/config.json"
 python3 - $MODEL/model.safetensors "$D/model.safetensors" <<'P'
 import json, sys
 b = open(sys.argv[1], "rb").read()

@@ -261,6 +261,13 @@ static void end_ids(void)
           "%s", e.msg);
     CHECK(c.eos[0] == 2 && c.eos[1] == 5 && c.eos[2] == 7);
     CHECK(parse(&c, small, "{\"eos_token_id\": null}", &e) == 0 && c.n_eos == 1 && c.eos[0] == 2);
+    CHECK(!c.no_token_key);
+    CHECK(parse(&c, small, "{\"eos_token_id\": [7, 4294967295], \"bos_token_id\": 3}", &e) == 0, "%s", e.msg);
+    CHECK(c.bos == 1 && c.n_eos == 2 && c.eos[1] == 7 && strcmp(c.no_token_key, "eos_token_id") == 0 &&
+          c.no_token == 4294967295, "%s", e.msg);
+    CHECK(parse(&c, "{\"model_type\": \"llama\", \"bos_token_id\": -1, \"eos_token_id\": -1}", NULL, &e) == 0,
+          "%s", e.msg);
+    CHECK(c.bos == -1 && c.n_eos == 0 && c.no_token == -1);
     CHECK(parse(&c, "{\"model_type\": \"llama\"}", NULL, &e) == 0 && c.bos == 1 && c.n_eos == 1 &&
           c.eos[0] == 2);
     CHECK(parse(&c, "{\"model_type\": \"llama\", \"vocab_size\": 2}", NULL, &e) == 0 && c.bos == 1 &&
