@@ -74,7 +74,7 @@ static const struct { const char *name, *neutral[2]; } neutral_fields[] = {
     { "tool_choice", { "\"none\"", "\"auto\"" } }, { "functions", { "[]" } },
     { "function_call", { "\"none\"", "\"auto\"" } }, { "modalities", { "[\"text\"]" } },
     { "audio", { NULL } }, 
-    { "verbosity", { NULL } }, { "web_search_options", { NULL } }, { "structured_outputs", { NULL } },
+    { "verbosity", { "\"medium\"" } }, { "web_search_options", { NULL } }, { "structured_outputs", { NULL } },
     { "guided_json", { NULL } }, { "guided_regex", { NULL } }, { "guided_choice", { NULL } },
     { "guided_grammar", { NULL } }, { "logits_processors", { "[]" } }, { "vllm_xargs", { "{}" } },
     { "prompt_embeds", { NULL } }, { "repetition_detection", { NULL } },
@@ -553,6 +553,8 @@ static int read_body(struct batch_line *l, struct batch_notes *notes, struct err
         if (chapter)
             continue;
         size_t i = find_field(l, &key);
+        if (i == N_FIELDS_MAX && js_kind(&v) == JS_NULL)
+            continue;
         if (i == N_FIELDS_MAX)
             return unknown_field(l, &key, e);
         if (seen[i])

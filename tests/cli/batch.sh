@@ -247,6 +247,8 @@ sed -n 3p "$TMP/bad.jsonl" >"$TMP/one.jsonl"
 check one_bad_line_is_one_line 2 'one.jsonl: line 1: ' submit --batch "$TMP/one.jsonl" -m $MODEL -n 7
 echo '{"custom_id": "a", "url": "/v1/completions", "method": "POST", "body": {"prompt": "x", "top_p": 0}}' \
     >"$TMP/zero.jsonl"
+echo '{"prompt": "x", "reasoning": null, "verbosity": "medium"}' >"$TMP/null.jsonl"
+check an_unknown_field_that_is_null_is_absent 0 '' submit --batch "$TMP/null.jsonl" -m $MODEL -n 7 -q
 check a_pipe_names_no_batch 2 '^longhand: --batch /dev/fd/[0-9]*: only a regular file gives its name' \
     submit --batch <(echo '{"prompt": "x"}') -m $MODEL -n 7
 check nor_does_standard_input 2 '^longhand: --batch -: only a regular file' submit --batch - -m $MODEL -n 7
