@@ -97,7 +97,8 @@ import json, sys
 read = lambda n: open(f"{sys.argv[1]}/{n}").read()
 v = json.loads(read("json"))
 assert v == [{"job": n, "name": None, "prompt": "Hello", "text": read(t)} for n, t in ((1, "a"), (3, "b"))], v
-assert json.loads(read("ids")) == [{"job": 3, "name": None, "ids": [int(x) for x in read("plain").split()]}]
+ids, = json.loads(read("ids"))
+assert ids == {"job": 3, "name": None, "ids": [int(x) for x in read("plain").split()], "given": []}, ids
 P
 result text_is_json $? "$(tail -1 "$TMP/err")"
 check find_and_json 2 '--find and --json: only one of them' text 3 --find a --json

@@ -35,7 +35,11 @@ CHAPTER II. The captain's daughter
 (cat "$TMP/stop"; printf "\n\nCHAPTER II. The captain's daughter\n\n") >"$TMP/b"; n=$(wc -c <"$TMP/b")
 cmp -s -n "$n" "$TMP/a" "$TMP/b" && [ "$(wc -c <"$TMP/a")" -gt "$n" ]
 result extend_continues_after_a_repetition $? "$n bytes: $(cmp -n "$n" "$TMP/a" "$TMP/b" 2>&1)"
-now=$("$LONGHAND" text $id --format ids | wc -l); [ "$now" -gt "$had" ] && [ "$now" -le $((had + 50)) ]
+now=$("$LONGHAND" list $id --json |
+    python3 -c 'import json, sys
+j, = json.load(sys.stdin)["jobs"]
+print(j["tokens"] - j["given_tokens"])')
+[ "$now" -gt "$had" ] && [ "$now" -le $((had + 50)) ]
 result extend_of_a_repetition_adds_tokens $? "$had, then $now"
 check verify_of_an_extended_repetition 0 '' verify $id -q
 # The share of words that repeat and the phrases, against a count of the exported text
