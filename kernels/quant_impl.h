@@ -538,7 +538,7 @@ static void q_scale_products(float *acc, size_t rows, const struct mat *w)
 #if Q_SUMS
 /* ---- one row of Q1_0: four bits select one of 16 sums of four inputs with signs ---- */
 
-enum { SUM_INPUTS = 4 * QUANT_GROUP, SUM_PANELS = 64 };
+enum { SUM_INPUTS = 8 * QUANT_GROUP, SUM_PANELS = 64 };
 
 /* The sums of n inputs: of eight at a time those of the even ones, then those of the odd ones. sign: that of
  * each of the eight in each sum, in the half of a word that multiplies the input. */
@@ -553,19 +553,21 @@ static void q_make_sums(int32_t *sums, const int16_t sign[8][2 * PANEL], const i
         }
 }
 
-/* Adds n inputs of a panel to acc [PANEL]. */
-static void q_add_sums(float *acc, const char *panel, const int32_t *sums, const float *scale, size_t n)
+/* Adds n inputs of a panel to acc [PANEL]. ahead: where those of the next panel lie, which are fetched. */
+static void q_add_sums(float *acc, const char *panel, const int32_t *sums, const float *scale, size_t n,
+                       size_t ahead)
 {
     qf all = qf_load(acc);
     for (size_t k = 0, some; k < n; k += some) {
         const char *d = panel;
+        __builtin_prefetch(d + ahead, 0, 2);
         some = MIN_(n - k, (size_t)QUANT_GROUP);
         panel += quant_layout(DT_Q1_0, some / dtype_block(DT_Q1_0)).low;
         qf c = qf_zero();
         for (size_t s = 0; s < some / 32; s++, panel += 4 * PANEL, sums += 8 * PANEL) {
             const qi x = qi_load(panel);
             qi a = qi_select(sums, x);
-            __builtin_prefetch(panel + Q_AHEAD, 0, 2);
+            __builtin_prefetch(panel + ahead, 0, 2);
             UNROLL for (int i = 1; i < 8; i++)           /* the odd inputs are in the high half */
                 a = qi_add(a, qi_select(sums + PANEL * (i % 4 * 2 + i / 4), qi_srl(x, 4 * i)));
             c = qf_fma(qi_float(a), qf_half(d + 2 * PANEL * (s / 4)), c);
@@ -593,7 +595,7 @@ static void matmul_sums(float *y, const void *x, const struct mat *w, const floa
             q_make_sums(sums, sign, q.x + k, n);
             for (size_t i = 0; i < some; i++)
                 q_add_sums(acc + i * PANEL, (const char *)w->w + (p + i) * mat_panel_bytes(w) + at * group,
-                           sums, q.scale + at, n);
+                           sums, q.scale + at, n, mat_panel_bytes(w));
         }
         q_scale_products(acc, some, w);
         put_columns(y + p * PANEL, acc, bias ? bias + p * PANEL : NULL, add,
