@@ -235,6 +235,24 @@ static void heads_inside_a_checkpoint(void)
     tiny_remove(dir), tiny_remove(dir0);
 }
 
+static void a_vocabulary_has_the_most_frequent_tokens(void)
+{
+    static const int32_t text[] = { 9, 3, 9, 7, 5, 3, 9 };
+    static const struct { size_t n, tokens; int32_t id[5]; } want[] = {
+        { 1, 7, { 9 } }, { 2, 7, { 3, 9 } }, { 3, 7, { 3, 5, 9 } }, { 5, 7, { 0, 3, 5, 7, 9 } },
+        { 3, 0, { 0, 1, 2 } },
+    };
+    struct draft_vocab v;
+    struct err e = { 0 };
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        CHECK(draft_vocab_count(&v, want[i].n, 10, text, want[i].tokens, &e) == 0 && v.n == want[i].n &&
+              !memcmp(v.id, want[i].id, v.n * sizeof *v.id), "vocabulary %zu", i);
+        draft_vocab_close(&v);
+    }
+    CHECK(draft_vocab_count(&v, 6, 10, text, 7, &e) == 0 && v.n == 0);   /* not half of all tokens */
+    CHECK(draft_vocab_count(&v, 0, 10, text, 7, &e) == 0 && v.n == 0);
+}
+
 static void bad(const struct rig *r, const char *path, const char *want)
 {
     struct err e = { 0 };
@@ -317,6 +335,7 @@ int main(void)
 {
     RUN(logits_equal_the_formulas);
     RUN(heads_inside_a_checkpoint);
+    RUN(a_vocabulary_has_the_most_frequent_tokens);
     RUN(bad_files_are_refused_with_one_line);
     RUN(fingerprint_tells_models_apart);
     return test_end();
