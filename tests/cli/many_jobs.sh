@@ -35,6 +35,6 @@ for i in range(5000000): n += i'); [ "$t" -lt $loop ] && loop=$t
     echo "    $name: $best ms, the loop $loop ms"
 }
 timed list_of_many_jobs 100 $n list
-timed report_of_many_jobs 450 $n report --all
-timed export_of_many_jobs 350 $n export --all --format jsonl
+timed report_of_many_jobs 700 $n report --all
+timed export_of_many_jobs 500 $n export --all --format jsonl
 exit $failed
