@@ -366,12 +366,12 @@ static void take_body(struct call *c, const char *bytes, size_t n)
         return;
     }
     if (c->n_body + n >= c->room) {
-        const size_t room = MAX(2 * c->room, c->n_body + n + 1);
+        const size_t room = MAX(2 * c->room, c->n_body + n + 1), added = room - c->room;
         char *more = NULL;
-        if ((c->sv->bodies += room - c->room) <= BODIES * c->sv->o->max_body)
+        if (atomic_fetch_add(&c->sv->bodies, added) + added <= BODIES * c->sv->o->max_body)
             more = realloc(c->body, room);
         if (!more) {
-            c->sv->bodies -= room - c->room;
+            c->sv->bodies -= added;
             c->no_memory = true;
             return;
         }
