@@ -9,13 +9,15 @@
  * the rate, the tokens of all texts per second of rounds, rises with their number up to some number. There
  * are PLACES_FIRST places at first. They are doubled on trial. A trial that has raised the rate by
  * PLACES_GAIN is followed by the next one. After a trial that has not, there are as many places as before it.
- * The texts that joined last keep their memory and wait for these places, by priority. Only a text of a
- * higher priority joins then. The next trial comes after PLACES_RETRY seconds, later ones each after twice
- * the time of the one before. Another model begins with PLACES_FIRST again.
+ * If it has lowered the rate, half as many are tried, and half of those, as long as each trial raises the
+ * rate by PLACES_GAIN. The texts that joined last keep their memory and wait for places, by priority. Only a
+ * text of a higher priority joins then. The next trial comes after PLACES_RETRY seconds, later ones each
+ * after twice the time of the one before. Another model begins with PLACES_FIRST again.
  *
  * A rate is that of a window: at least PLACES_ROUNDS rounds and PLACES_SECONDS seconds in which more than
  * three quarters of the places are taken. The slices of prompts between rounds are no part of it. A trial is
- * judged against the window right before it, because rates fall as texts grow. */
+ * judged against the last window of the number before it, because rates fall as texts grow. A trial of fewer
+ * texts is judged by its second window. */
 #pragma once
 #include "src/base/base.h"
 
@@ -27,6 +29,7 @@ enum { PLACES_FIRST = 4, PLACES_ROUNDS = 10 };
 struct places {
     size_t n, most;                      /* places now, and the most that there may be */
     size_t before; double rate;          /* on trial: places before it, and their rate; before 0: no trial */
+    bool learns;                         /* a trial of fewer is in its first window, which does not count */
     double retry_at, wait;               /* when the next trial may begin; seconds from a failed one to it */
     /* the window so far */
     size_t rounds, tokens;

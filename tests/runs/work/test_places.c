@@ -7,6 +7,7 @@ typedef double machine(double n);
 static double reads_memory(double n) { return 0.025 + 0.0012 * n; }          /* gains up to 64 texts */
 static double computes(double n) { return 0.0001 * n; }                      /* gains nothing */
 static double loses(double n) { return 0.0001 * (n < 8 ? 4 + n / 2 : n + n * n / 40); }     /* best: 8 */
+static double loses_soon(double n) { return 0.0001 * n * (1 + n / 3); }     /* best: 1 */
 
 static uint32_t noise_state;
 static double noise(void)                /* -1 to 1 */
@@ -40,7 +41,7 @@ static void the_number_grows_while_it_gains(void)
 {
     static const struct { machine *m; size_t most, want; } v[] = {
         { reads_memory, 64, 64 }, { reads_memory, 16, 16 }, { reads_memory, 10, 10 }, { reads_memory, 2, 2 },
-        { computes, 64, PLACES_FIRST }, { loses, 64, 8 },
+        { computes, 64, PLACES_FIRST }, { loses, 64, 8 }, { loses_soon, 64, 1 }, { loses_soon, 5, 1 },
     };
     for (size_t k = 0; k < sizeof v / sizeof *v; k++) {
         struct places p;
@@ -57,7 +58,7 @@ static void the_number_grows_while_it_gains(void)
  * within a tenth of the best one's. */
 static void noise_decides_little(void)
 {
-    static machine *const v[] = { reads_memory, computes, loses };
+    static machine *const v[] = { reads_memory, computes, loses, loses_soon };
     enum { RUNS = 400 };
     for (size_t k = 0; k < sizeof v / sizeof *v; k++) {
         size_t good = 0;
@@ -68,7 +69,7 @@ static void noise_decides_little(void)
             places_open(&p, 16);
             noise_state = run * 977;
             simulate(&p, v[k], &now, 110, &texts, 50, 0.1);
-            for (double n = 4; n <= 16; n *= 2)
+            for (double n = 1; n <= 16; n *= 2)
                 best = MAX(best, n / v[k](n));
             good += (double)p.n / v[k]((double)p.n) > 0.9 * best;
         }
@@ -113,8 +114,31 @@ static void free_places_are_not_judged(void)
     CHECK(p.n == 4 && p.before == 0, "%zu places", p.n);
 }
 
+/* A window of ten rounds of `texts` texts with `rate` tokens a second. */
+static void window(struct places *p, size_t texts, size_t rate, double now)
+{
+    for (int i = 0; i < PLACES_ROUNDS; i++)
+        places_round(p, texts, rate, 1, now);
+}
+
+/* A trial that lowers the rate is followed by one of half as many texts. Its first window does not count. */
+static void fewer_texts_are_tried_after_a_loss(void)
+{
+    static const struct { size_t texts, rate, want; } v[] = {
+        { 4, 100, 8 }, { 8, 80, 2 }, { 2, 10, 2 }, { 2, 130, 1 }, { 1, 300, 1 }, { 1, 135, 2 }, { 2, 130, 2 },
+    };
+    struct places p;
+    places_open(&p, 64);
+    for (size_t i = 0; i < sizeof v / sizeof *v; i++) {
+        window(&p, v[i].texts, v[i].rate, 7);
+        CHECK(p.n == v[i].want, "window %zu: %zu places", i, p.n);
+    }
+    CHECK(p.before == 0 && p.retry_at == 7 + PLACES_RETRY, "retry at %g", p.retry_at);
+}
+
 int main(void)
 {
+    RUN(fewer_texts_are_tried_after_a_loss);
     RUN(the_number_grows_while_it_gains);
     RUN(noise_decides_little);
     RUN(a_failed_trial_is_repeated);
