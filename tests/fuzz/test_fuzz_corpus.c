@@ -26,6 +26,10 @@
 #include "tests/fuzz/fuzz_quant.c"
 #undef LLVMFuzzerTestOneInput
 
+#define LLVMFuzzerTestOneInput fuzz_template
+#include "tests/fuzz/fuzz_template.c"
+#undef LLVMFuzzerTestOneInput
+
 static void quant(void) { replay_corpus("build/data/corpus/quant", fuzz_quant); }
 static void gguf(void) { replay_corpus("build/data/corpus/gguf", fuzz_gguf); }
 static void safetensors(void) { replay_corpus("build/data/corpus/safetensors", fuzz_safetensors); }
@@ -33,6 +37,12 @@ static void config(void) { replay_corpus("build/data/corpus/config", fuzz_config
 static void json(void) { replay_corpus("build/data/corpus/json", fuzz_json); }
 static void tokenizer(void) { replay_corpus("build/data/corpus/tokenizer", fuzz_tokenizer); }
 static void encode(void) { replay_corpus("build/data/corpus/encode", fuzz_encode); }
+
+static void template(void)
+{
+    replay_corpus("build/data/corpus/template", fuzz_template);
+    CHECK(template_rendered > 0, "no template was rendered");
+}
 
 int main(void)
 {
@@ -43,5 +53,6 @@ int main(void)
     RUN(json);
     RUN(tokenizer);
     RUN(encode);
+    RUN(template);
     return test_end();
 }

@@ -15,8 +15,19 @@
 
 #include "src/text/jinja/jinja.h"
 
+/* A fuzzer reaches small limits often. It sees a read after the end of an allocation of the arena, too. */
+#ifdef FUZZING
+#include <sanitizer/asan_interface.h>
+enum { JJ_ARENA = 1 << 18, JJ_OUTPUT = 1 << 16, JJ_STEPS = 20000, JJ_GAP = 16 };
+#define jj_poison ASAN_POISON_MEMORY_REGION
+#define jj_unpoison ASAN_UNPOISON_MEMORY_REGION
+#else
+enum { JJ_ARENA = 64 << 20, JJ_OUTPUT = 16 << 20, JJ_STEPS = 10000000, JJ_GAP = 0 };
+#define jj_poison(p, n) ((void)(p), (void)(n))
+#define jj_unpoison jj_poison
+#endif
 enum {
-    JJ_ARENA = 64 << 20, JJ_OUTPUT = 16 << 20, JJ_RANGE = 100000, JJ_STEPS = 10000000,
+    JJ_RANGE = 100000,
     JJ_HEIGHT = 1000,            /* operations of an expression, one inside the other */
     JJ_DEPTH = 200,              /* brackets and blocks in a template, calls, printed lists */
     JJ_EVALS = 3000,             /* nested evaluations, of all calls together */

@@ -516,7 +516,7 @@ int jinja_open(struct jinja **t, const char *name, const char *text, size_t n, s
         return err_set(e, ERR_INPUT, "%s: a template has at most %d MiB", name, JJ_OUTPUT >> 20);
     struct jinja *j = calloc(1, sizeof *j);
     if (j)
-        j->arena = mem_alloc(JJ_ARENA);
+        j->arena = malloc(JJ_ARENA);
     if (!j || !j->arena) {
         free(j);
         return err_set(e, ERR_FAILED, "%s: no memory for a template", name);
@@ -539,7 +539,8 @@ void jinja_close(struct jinja *j)
 {
     if (!j)
         return;
-    mem_free(j->arena, JJ_ARENA);
+    jj_unpoison(j->arena, JJ_ARENA);
+    free(j->arena);
     free(j);
 }
 
@@ -553,7 +554,7 @@ static void render(struct jinja *j, const struct json *variables)
 int jinja_render(struct jinja *j, const struct json *variables, const struct jinja_run *run,
                  char **out, size_t *n_out, struct err *e)
 {
-    struct jj_text text = { .s = mem_alloc(JJ_OUTPUT), .cap = JJ_OUTPUT };
+    struct jj_text text = { .s = malloc(JJ_OUTPUT), .cap = JJ_OUTPUT };
     *out = NULL;
     if (!text.s)
         return err_set(e, ERR_FAILED, "%s: no memory for a prompt", j->name);
@@ -575,7 +576,7 @@ int jinja_render(struct jinja *j, const struct json *variables, const struct jin
         (*out)[text.n] = 0;
         *n_out = text.n;
     }
-    mem_free(text.s, JJ_OUTPUT);
+    free(text.s);
     return rc;
 }
 

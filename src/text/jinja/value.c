@@ -21,11 +21,13 @@ void jj_fail(struct jinja *j, const char *format, ...)
 
 void *jj_alloc(struct jinja *j, size_t bytes)
 {
-    const size_t size = (bytes + 15) & ~(size_t)15;
+    const size_t size = ((bytes + 15) & ~(size_t)15) + JJ_GAP;
     if (bytes > JJ_ARENA || size > JJ_ARENA - j->used)
         jj_fail(j, "the template needs more than %d MiB of memory", JJ_ARENA >> 20);
     void *p = j->arena + j->used;
     j->used += size;
+    jj_unpoison(p, bytes);
+    jj_poison((char *)p + bytes, size - bytes);
     return p;
 }
 
@@ -81,7 +83,7 @@ void jj_puts(struct jinja *j, struct jj_text *t, const char *s) { jj_put(j, t, s
 V jj_str(struct jinja *j, const char *s, size_t n)
 {
     struct jj_str *r = jj_alloc(j, sizeof *r);
-    *r = (struct jj_str){ s, n, 0, false };
+    *r = (struct jj_str){ n ? s : "", n, 0, false };         /* a text that never grew has no bytes */
     for (size_t i = 0; i < n; i++)
         r->chars += ((unsigned char)s[i] & 0xc0) != 0x80;
     jj_step(j, 1 + n / 256);
