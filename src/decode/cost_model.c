@@ -133,7 +133,8 @@ static void correct_sizes(struct cost_model *m, double rows, double off)
     fill_sizes(m);
 }
 
-size_t cost_size_of(size_t rows)
+/* The last size of at most so many rows. */
+static size_t size_of(size_t rows)
 {
     size_t i = 0;
     while (i + 1 < COST_SIZES && cost_rows(i + 1) <= rows)
@@ -155,22 +156,9 @@ void cost_first(struct cost_model *m, size_t length, double seconds)
     fill_sizes(m);
 }
 
-void cost_first_of_size(struct cost_model *m, size_t n, size_t length, double seconds)
-{
-    const double kv = m->kv_bytes * (double)(n * length) * m->size[0],
-                 weights = MAX(seconds / exp(m->speed) - kv, 0) / m->weight_bytes,
-                 slope = MAX(weights - m->size[0], 0) / (double)(n - 1);
-    for (size_t i = 1; i < COST_SIZES && cost_rows(i - 1) < n; i++) {
-        if (m->seen[i] == 0)
-            m->size[i] = m->size[0] + slope * (double)(cost_rows(i) - 1);
-        m->seen[i] = MAX(m->seen[i], 1);
-    }
-    fill_sizes(m);
-}
-
 size_t cost_size_due(const struct cost_model *m, size_t n, size_t left)
 {
-    const size_t t = m->timed, more = cost_size_of(n) + 1;       /* than one row for each text */
+    const size_t t = m->timed, more = size_of(n) + 1;       /* than one row for each text */
     const bool due = t < TIMED_SIZES ? left >= WORTH_TIMING : m->seconds > m->next_timing;
     return !due              ? COST_SIZES
            : t < TIMED_SIZES ? more + t

@@ -71,17 +71,12 @@ double cost_draft_share(const struct cost_model *m, const struct pass_bytes *r, 
 /* The logarithm of measured by expected seconds, limited to what a pass or round that other programs
  * interrupted may change. */
 double cost_off(double seconds, double expected);
-/* The last size of at most so many rows. */
-size_t cost_size_of(size_t rows);
 
 /* Nothing is known but the bytes that a pass reads. */
 void cost_start(struct cost_model *m, double weight_bytes, double kv_bytes,
                 const struct planner_experts *experts);
 /* The first pass of one row took `seconds`. */
 void cost_first(struct cost_model *m, size_t length, double seconds);
-/* A pass of one row for each of n texts took `seconds`, and no pass of so many rows was seen before: its cost
- * and those of fewer rows lie between it and that of one row. */
-void cost_first_of_size(struct cost_model *m, size_t n, size_t length, double seconds);
 /* The size to time now for n texts, `left` tokens before the end of one of them; COST_SIZES: none. */
 size_t cost_size_due(const struct cost_model *m, size_t n, size_t left);
 /* Passes of cost_rows(i) rows took `seconds`, the median of many: what was known of this size is forgotten.

@@ -14,7 +14,6 @@ enum {
     REPLAN = 2,                      /* rounds that a plan of plain decoding holds */
     BUDGET = 6,                      /* one-row passes that a run of exploration may lose */
     RUN = 3,                         /* rounds: the shortest run of exploration */
-    SETTLED = 24,                    /* rounds before the first run of exploration */
     PROBES = 17,                     /* rounds between probes: no divisor of the periods of texts */
     AFTER_PROMPT = 128,              /* rounds in which the CPU's caches still hold data of the prefill */
     RECENT = 200,                    /* rounds that means remember */
@@ -326,7 +325,7 @@ static void explore(struct planner *const *p, size_t n, const size_t *sharers)
         drafting += p[i]->exploring && !p[i]->plan.passes;
     for (size_t i = 0; i < n; i++) {
         struct planner *x = p[i];
-        begins[i] = m->probe && !x->exploring && x->rounds >= SETTLED;
+        begins[i] = m->probe && !x->exploring;
         now += begins[i];
         if (x->exploring) {
             share_passes(x, drafting);
@@ -524,9 +523,6 @@ void planner_verified(struct planner *p, size_t length, size_t rows, size_t all_
     struct cost_model *m = p->model;
     if (p->on && m->seen[0] == 0 && all_rows == 1 && typical)
         cost_first(m, length, seconds);
-    if (p->on && p->price > 0 && typical && rows == 1 && all_rows == p->n_texts && all_rows > 1 &&
-        !plan_drafts(&p->plan) && m->seen[cost_size_of(all_rows)] == 0)
-        cost_first_of_size(m, all_rows, length, seconds);
     if (p->on && p->price > 0)
         p->predicted += exp(m->speed) * cost_pass(m, length, p->n_texts, rows, all_rows);
     p->rows = typical ? rows : 0;
