@@ -160,7 +160,7 @@ static void put_identity(struct json_writer *w, const struct report *r)
     jw_parsed(w, "parameters", r->json);
     jw_text(w, "numerics", j->numerics);
     jw_text(w, "fingerprint", j->fingerprint);
-    figures_json(w, &r->sum, "prompt_tokens", "wanted_tokens", 0);
+    figures_json(w, &r->sum, "prompt_tokens", "cut_tokens", 0);
 }
 
 static void put_drafting(struct json_writer *w, struct report *r)

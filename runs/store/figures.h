@@ -34,7 +34,8 @@ struct counts {
     /* figures_complete: drafted_depth if the tree has a fixed shape; rounds with candidates; rounds that the
      * job could have shared, and those of them that it did not share */
     double beta_depth, drafts, shareable, alone;
-    /* of a report, not of the store: tokens of the text, generated and given; speedups; Distinct-n */
+    /* figures_add sums the fields above. Of a report, not of the store: tokens of the text, generated and
+     * given; speedups; Distinct-n */
     double prompt, generated, given, wanted, resumes, repetitions;
     double retakes, cut;                 /* of the job's own tokens; tokens that they took back */
     double speedup, estimate;            /* measured; estimated */
@@ -51,7 +52,8 @@ typedef double figure_lists[LISTS][FIGURE_DEPTHS];
 size_t figure_list_end(const double v[FIGURE_DEPTHS]);
 
 /* Where a figure is shown: a column of CSV; a member of --json-stats; of the windows of report; of the
- * windows of --json-stats. A figure with a JSON name is a member of report --json. */
+ * windows of --json-stats. report --json has ranges of rows (runs/report/report_json.c): a figure with a JSON
+ * name within a range is a member. */
 enum { IN_CSV = 1, IN_STATS = 2, IN_WINDOWS = 4, IN_STATS_WINDOWS = 8 };
 enum figure_unit {
     UNIT_COUNT, UNIT_SECONDS, UNIT_ROUND /* seconds of a round */, UNIT_RATE, UNIT_RATIO, UNIT_SHARE,

@@ -1,6 +1,6 @@
 /* How often guesses come true: counts in cells, one for each kind of guess and each class of its rank, score
- * or frequency. The estimate of a cell is (hits + prior) / (trials + prior weight). Old counts fade, so
- * estimates follow the text. */
+ * or frequency. The cells of a drafter are DRAFTER_NAME * CELLS_PER_GUESS + i. The estimate of a cell is
+ * (hits + prior) / (trials + prior weight). Old counts fade, so estimates follow the text. */
 #pragma once
 #include "src/decode/tree.h"
 

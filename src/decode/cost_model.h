@@ -6,7 +6,8 @@
  * round takes after draft passes, because a verification pass finds different cache contents after draft
  * passes than after another verification pass.
  *
- * The planner (src/decode/planner.h) owns the rounds; this model knows neither plans nor texts. A cost "at
+ * The planner (src/decode/planner.h) owns the rounds. This model knows neither plans nor texts; it keeps for
+ * the planner what all texts decide together. A cost "at
  * speed 1" is to be multiplied by exp(speed). */
 #pragma once
 #include "src/decode/tree.h"

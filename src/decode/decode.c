@@ -1,5 +1,5 @@
 /* The decode loop: opening a decoder, reading the text, and one round of one or several decoders. The data is
- * struct decoder. Start reading at decode_round(): plan, draft, verify, accept, learn. */
+ * struct decoder. Start reading at decode_round(): plan, draft, verify, accept (which commits), learn. */
 #include "src/decode/decode.h"
 #include "kvmgr/prefix.h"
 #include "src/decode/verify_published.h"

@@ -61,8 +61,9 @@ void decode_add_stats(struct decoder *d, size_t tokens);
 
 /* Cuts the text back to its first n tokens, n may be n_tokens, and forbids tokens there: none of them is the
  * next one. Caches and indexes stand as if the cut tokens had never been; calibration, planner and statistics
- * stay. The device has host_memory, the model has no states (asserted), and the cache shares no row from n -
- * 1 on. */
+ * stay. The device has host_memory (asserted), and the cache shares no row from n - 1 on. The cache of a
+ * model with states may lose more rows than that (kv_truncate): decode_prefill reads them before the next
+ * round. */
 void decode_cut(struct decoder *d, size_t n, const int32_t *forbidden, size_t n_forbidden);
 /* Goes back to the first n tokens, to continue with other parameters such as another sample number. Clears
  * the statistics. */

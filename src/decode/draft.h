@@ -61,8 +61,8 @@ struct drafter_ops {
     const struct drafter_weights *weights;       /* weights.h; NULL: it has none */
     const struct drafter_kind *kind;             /* of its file (drafter_file.h), or NULL */
     const struct drafter_forecast *forecast;     /* pass_work.h; NULL: plan does not predict it */
-    /* The rows of a verification pass that it needs with a fixed tree. n_text: the other drafters that read
-     * the text alone. */
+    /* The rows of a verification pass that it needs with a fixed tree, never NULL: the most candidates that
+     * it adds. n_text: the other drafters that read the text alone. */
     size_t (*rows)(const struct draft_settings *s, size_t n_text);
     /* The chance of a guess in calibration cell i of its kind, before any was seen. NULL: one half. */
     double (*prior)(size_t i);

@@ -4,8 +4,9 @@
  *     planner_start
  *     each round, for each text of the round:
  *         planner_size_due, planner_timed      now and then: time a pass
- *         planner_begin                        costs and acceptance rates of this round
- *     planner_agree                            planner.plan of each; what a second is worth to all of them
+ *         planner_begin                        costs, acceptance rates, and the plan that follows from them
+ *     planner_agree                            the final plan of each, with exploration and probes; what a
+ *                                              second is worth to all of them
  *     for each text:
  *         planner_proposed, planner_passed     what each drafter of the plan took and added
  *     planner_rows                             how many candidates of each text to verify
@@ -59,7 +60,8 @@ enum {
 };
 
 struct plan {
-    /* Draft passes read cache - 1. passes: the draft length; a chain ends where no further pass pays. */
+    /* cache: 1 + the index in decoder.cache of what draft passes read, a drafter and its setting. passes: the
+     * draft length; a chain ends where no further pass pays. */
     size_t cache, passes;
     unsigned drafters;               /* the others that propose: a bit for each, and for HEADS_AHEAD */
     /* text drafters propose unlikely candidates too, so that their acceptance rates are learned */

@@ -19,6 +19,7 @@
 #include "src/request/chat_options.h"
 #include "src/text/emit.h"
 
+/* As jobs have always stored it. Later steps are not in it. */
 const char *const job_step_names[JOB_STEPS] = { "bias", "penalties", "dry", "temperature", "top_k", "top_p",
                                                 "min_p", "eta" };
 

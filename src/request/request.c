@@ -13,6 +13,7 @@
 #include "src/request/model_notices.h"
 #include "src/request/model_options.h"
 #include "src/request/sampling_options.h"
+#include "src/sample/chain.h"
 #include "src/text/banned.h"
 #include "src/text/chat.h"
 #include "src/text/emit.h"
@@ -215,11 +216,13 @@ bool request_notice_unfiltered(const struct request *r, const struct engine *g)
     char *template = NULL;
     struct err ignored;
     if (g->config.has_generation_config || !model_is_file(g->dir) || options_given(o, "temperature") ||
-        o->generation_config == GENERATION_NONE || s->temperature != 1 || s->top_k > 0 || s->top_p < 1 ||
-        s->min_p > 0 || s->eta > 0 || s->typical < 1 || s->top_n_sigma > 0 ||
-        chat_template_text(&template, g->dir, &ignored) || !template)
+        o->generation_config == GENERATION_NONE || chat_template_text(&template, g->dir, &ignored) ||
+        !template)
         return false;
     free(template);
+    for (size_t i = 0; chain_steps[i].name; i++)
+        if (chain_steps[i].on(s))
+            return false;
     for (size_t i = 0; preset_name(i); i++)
         if (strcmp(preset_name(i), "story") == 0)
             preset = "--preset story or ";
