@@ -20,11 +20,16 @@ static const uint8_t quant_fp4[16] = { 12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 1
 #if defined(__x86_64__)
 #include <assert.h>
 #include <cpuid.h>
-/* Some compilers (clang 14) have no name for F16C in __builtin_cpu_supports. */
+#include <stdatomic.h>
+/* Some compilers (clang 14) have no name for F16C in __builtin_cpu_supports. The answer is kept, because
+ * virtual machines trap cpuid. */
 static inline bool cpu_has_f16c(void)
 {
+    static atomic_int known;                     /* 1: no, 2: yes */
     unsigned a, b, c, d;
-    return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+    if (!known)
+        known = 1 + (__get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C));
+    return known == 2;
 }
 
 /* MXCSR: nearest even, no FTZ, no DAZ, exceptions masked; MXCSR_FLAGS are the sticky flags. A library that
