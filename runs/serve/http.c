@@ -185,6 +185,8 @@ static enum MHD_Result answer(struct call *c, int rc, const struct err *e)
         MHD_add_response_header(r, "Access-Control-Allow-Methods", "GET, POST, DELETE");
         MHD_add_response_header(r, "Vary", "Origin");
     }
+    if (status == MHD_HTTP_METHOD_NOT_ALLOWED)
+        MHD_add_response_header(r, "Allow", c->allow);
     if (status == MHD_HTTP_UNAUTHORIZED)
         MHD_add_response_header(r, "WWW-Authenticate", "Basic realm=\"longhand\"");
     if (status == MHD_HTTP_TOO_MANY_REQUESTS || status == MHD_HTTP_SERVICE_UNAVAILABLE)
@@ -309,13 +311,15 @@ static bool path_is(const char *path, const char *url, char *id, size_t size)
     return true;
 }
 
-/* Finds the route, or returns the status that says why there is none. */
+/* Finds the route, or returns the status that says why there is none. c->allow gets the path's methods. */
 static unsigned find_route(struct call *c, const char *method, const char *url)
 {
     unsigned status = MHD_HTTP_NOT_FOUND;
     char id[sizeof c->id];
     for (const struct route *r = c->sv->routes; r->method && !c->route; r++)
         if (path_is(r->path, url, id, sizeof id)) {
+            const size_t n = strlen(c->allow);
+            snprintf(c->allow + n, sizeof c->allow - n, "%s%s", n ? ", " : "", r->method);
             status = MHD_HTTP_METHOD_NOT_ALLOWED;
             if (strcmp(r->method, strcmp(method, "HEAD") ? method : "GET") == 0) {
                 memcpy(c->id, id, sizeof id);

@@ -21,6 +21,7 @@ struct call {
     struct MHD_Connection *c;
     const struct route *route;
     char id[80];                         /* what stands for the * of the route's path */
+    char allow[40];                      /* the methods of the path */
     char *body; size_t n_body, room;     /* a NUL follows */
     bool too_large, no_memory;
     void *state;                         /* of the route */

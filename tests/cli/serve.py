@@ -202,8 +202,9 @@ def refusals():
            status)
     for path, want in {"/v1/models/demo": 200, "/v1/models/other": 404, "/v1/foo": 404, "/../etc/passwd": 404,
                        "/v1/models/..%2f..%2fetc%2fpasswd": 404, "/v1/completions": 405}.items():
-        status, _, text = ask("GET", path)
-        result(f"get_{path}_is_{want}", status == want, (status, text))
+        status, h, text = ask("GET", path)
+        result(f"get_{path}_is_{want}", status == want and h["Allow"] == ("POST" if want == 405 else None),
+               (status, h["Allow"], text))
 
 
 def failed_jobs():
