@@ -88,7 +88,8 @@ struct device_state {
  * inside a block of block_bytes and inside a node of the scratch. Row p of layer l and head h is in block b =
  * p / 64. The first n_shared blocks belong to several caches and are only read: block b is at shared[(l *
  * n_kv_heads + h) * n_shared + b]. The others are at base + l * layer_bytes + h * head_bytes + (b - n_shared)
- * * block_bytes. A new cache is zeroed. */
+ * * block_bytes. A new cache is zeroed. With `heads`, layers follow each other in the same way, each with
+ * its own heads: l * n_kv_heads is heads[l].first, and the sizes are those of heads[l].dim. */
 struct device_kv {
     enum dtype type;
     size_t n_layers, n_kv_heads, head_dim;   /* head_dim: as padded by device->head_dim */
@@ -97,7 +98,26 @@ struct device_kv {
     const float *bias;  /* NULL, or the bias of struct attn for every layer; only with host_memory */
     char *const *shared; size_t n_shared;    /* a table in device memory; NULL: n_shared is 0 */
     const struct device_state *state;        /* NULL: none */
+    /* NULL, or the heads of each layer (kv_heads_of): n_kv_heads and head_dim are then the largest ones, and
+     * block_bytes and head_bytes are those of such a head. Only with host_memory */
+    const struct kv_heads *heads;
 };
+static inline struct kv_heads device_kv_heads(const struct device_kv *kv, size_t l)
+{
+    return kv_heads_of(kv->heads, kv->n_kv_heads, kv->head_dim, l);
+}
+/* The own blocks of a head. Where those of a layer begin, and its scratch. */
+static inline size_t device_kv_own(const struct device_kv *kv) { return kv->head_bytes / kv->block_bytes; }
+static inline char *device_kv_base(const struct device_kv *kv, size_t l)
+{
+    const struct kv_heads g = device_kv_heads(kv, l);
+    return kv->base + device_kv_own(kv) * KV_BLOCK * kv_rows_of(kv->type, g.first, g.dims);
+}
+static inline char *device_kv_scratch(const struct device_kv *kv, size_t l)
+{
+    const struct kv_heads g = device_kv_heads(kv, l);
+    return kv->scratch + kv->node_max * kv_rows_of(kv->type, g.first, g.dims);
+}
 
 /* The rows of a pass. The arrays are host memory; begin reads them before it returns, `cpu` until `end`. */
 struct device_seq {                  /* consecutive rows of one sequence */

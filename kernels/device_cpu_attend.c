@@ -24,13 +24,14 @@ static double growth(const struct device_rows *p, size_t r)
 static void *block_at(const struct device_kv *kv, size_t l, size_t h, size_t pos)
 {
     assert(pos / KV_BLOCK >= kv->n_shared);
-    return kv->base + l * kv->layer_bytes + h * kv->head_bytes +
-           (pos / KV_BLOCK - kv->n_shared) * kv->block_bytes;
+    return device_kv_base(kv, l) + (h * device_kv_own(kv) + pos / KV_BLOCK - kv->n_shared) *
+                                       kv_block_bytes(kv->type, device_kv_heads(kv, l).dim);
 }
 
 static char *node_at(const struct device_kv *kv, size_t l, size_t node)
 {
-    return kv->scratch + (l * kv->node_max + node) * kv->n_kv_heads * kv_row_bytes(kv->type, kv->head_dim);
+    const struct kv_heads g = device_kv_heads(kv, l);
+    return device_kv_scratch(kv, l) + node * g.n * kv_row_bytes(kv->type, g.dim);
 }
 
 /* Stores k and v of row r in the form of the cache, before any attention reads them. Overwrites them. */
@@ -194,17 +195,17 @@ static struct slab slab_of(const struct cpu *c, size_t row0, const struct device
                .n_kv_heads = h->n_kv_heads,
                .head_dim = h->padded,
                .q_scale = c->q_scale + row0 * h->n_heads,
-               .kv = kv->base + layer * kv->layer_bytes,
-               .head_bytes = kv->head_bytes,
-               .block_bytes = kv->block_bytes,
+               .kv = device_kv_base(kv, layer),
+               .head_bytes = device_kv_own(kv) * kv_block_bytes(kv->type, h->padded),
+               .block_bytes = kv_block_bytes(kv->type, h->padded),
                .n_shared = kv->n_shared,
-               .shared = kv->n_shared ? kv->shared + layer * kv->n_kv_heads * kv->n_shared : NULL,
+               .shared = kv->n_shared ? kv->shared + device_kv_heads(kv, layer).first * kv->n_shared : NULL,
                .lo = c->lo + row0,
                .hi = c->hi + row0,
                .n_node = s->tree ? w->n_node + row0 : NULL,
                .node = s->tree ? w->node + row0 * w->node_step : NULL,
                .node_max = w->node_step,
-               .scratch = s->tree ? node_at(kv, layer, 0) : NULL,
+               .scratch = s->tree ? device_kv_scratch(kv, layer) : NULL,
                .chunk0 = first / KV_CHUNK,
                .n_chunks = last / KV_CHUNK - first / KV_CHUNK + 1,
                .importance = row0 == s->row0 ? s->importance : NULL,

@@ -198,15 +198,24 @@ static inline const char *attn_block(const struct attn *a, size_t h, size_t b)
 }
 #define ATTN_STATE(head_dim) (16 + 16 + (size_t)(head_dim))   /* m (first of 16), l[16], o */
 static inline const char *kv_type_name(enum dtype t) { return kv_form(t).name; }
-/* Bytes of one position of a KV head: K and V in stored form. */
-static inline size_t kv_row_bytes(enum dtype t, size_t head_dim)
+/* Bytes of one position of several KV heads, of `dims` dimensions together: K and V in stored form. */
+static inline size_t kv_rows_of(enum dtype t, size_t heads, size_t dims)
 {
     const struct kv_form f = kv_form(t);
-    return kv_bytes_of(f.k, head_dim) + kv_bytes_of(f.v, head_dim) + (f.q == DT_I16 ? 2 * sizeof(float) : 0);
+    return kv_bytes_of(f.k, dims) + kv_bytes_of(f.v, dims) + (f.q == DT_I16 ? heads * 2 * sizeof(float) : 0);
 }
+static inline size_t kv_row_bytes(enum dtype t, size_t head_dim) { return kv_rows_of(t, 1, head_dim); }
 static inline size_t kv_block_bytes(enum dtype t, size_t head_dim)
 {
     return KV_BLOCK * kv_row_bytes(t, head_dim);
+}
+/* A layer of a cache: its KV heads, their dimensions, and the heads and dimensions of all layers before. */
+struct kv_heads { size_t n, dim, first, dims; };
+/* The entry of layer l in a list of all layers, whose last entry has the sums; list NULL: every layer has n
+ * heads of `dim`. */
+static inline struct kv_heads kv_heads_of(const struct kv_heads *list, size_t n, size_t dim, size_t l)
+{
+    return list ? list[l] : (struct kv_heads){ n, dim, l * n, l * n * dim };
 }
 
 /* A step of a recurrent state (Gated DeltaNet, arXiv:2412.06464, equation 10): n columns, a multiple of 16,

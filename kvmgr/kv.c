@@ -9,15 +9,19 @@
  * size_t. */
 static bool sizes(const struct kv_size *z, size_t *own, size_t *scratch, size_t *table)
 {
-    const size_t row = kv_row_bytes(z->type, z->head_dim),
-                 blocks = z->n_max / KV_BLOCK + (z->n_max % KV_BLOCK != 0);
-    size_t heads, per_block, n;
+    const size_t blocks = z->n_max / KV_BLOCK + (z->n_max % KV_BLOCK != 0);
+    size_t heads, row, n;
     assert(z->n_shared <= blocks);
-    return mul_size(KV_BLOCK, row, &per_block) && mul_size(z->n_layers, z->n_kv_heads, &heads) &&
-           mul_size(heads, per_block, &n) && mul_size(n, blocks - z->n_shared, own) &&
-           mul_size(heads, row, &n) && mul_size(n, z->node_max, scratch) &&
-           mul_size(heads * sizeof(char *), z->n_shared, table) && add_size(*own, *scratch, &n) &&
-           add_size(n, *table, &n);
+    if (z->heads) {
+        heads = z->heads[z->n_layers].first;
+        row = kv_rows_of(z->type, heads, z->heads[z->n_layers].dims);
+    } else if (!mul_size(z->n_layers, z->n_kv_heads, &heads) ||
+               !mul_size(heads, kv_row_bytes(z->type, z->head_dim), &row)) {
+        return false;
+    }
+    return mul_size(row, KV_BLOCK, &n) && mul_size(n, blocks - z->n_shared, own) &&
+           mul_size(row, z->node_max, scratch) && mul_size(heads * sizeof(char *), z->n_shared, table) &&
+           add_size(*own, *scratch, &n) && add_size(n, *table, &n);
 }
 
 size_t kv_bytes(const struct kv_size *z)
@@ -47,12 +51,12 @@ static void free_on(const struct kv *kv, void *p, size_t bytes)
 
 static size_t scratch_bytes(const struct kv *kv)
 {
-    return kv->n_layers * kv->node_max * kv->n_kv_heads * kv_row_bytes(kv->type, kv->head_dim);
+    return kv_rows_bytes(kv, kv->node_max);
 }
 
 static size_t table_bytes(const struct kv *kv)
 {
-    return kv->n_layers * kv->n_kv_heads * kv->n_shared * sizeof *kv->shared;
+    return kv_n_heads(kv) * kv->n_shared * sizeof *kv->shared;
 }
 
 /* ---- runs ---- */
@@ -85,6 +89,20 @@ static void run_drop(const struct kv *kv, struct kv_run *r)
     free(r);
 }
 
+size_t kv_layer_of(const struct kv *kv, size_t i)
+{
+    size_t l = kv->heads ? 0 : i / kv->n_kv_heads;
+    while (kv->heads && kv->heads[l + 1].first <= i)
+        l++;
+    return l;
+}
+
+struct kv_size kv_like(const struct kv *kv, size_t n_max)
+{
+    return (struct kv_size){ .type = kv->type, .n_layers = kv->n_layers, .n_kv_heads = kv->n_kv_heads,
+                             .head_dim = kv->head_dim, .n_max = n_max, .heads = kv->heads };
+}
+
 char *kv_address(const struct kv *kv, size_t l, size_t h, size_t b, size_t *n)
 {
     size_t i = kv->n_runs - 1;
@@ -92,15 +110,17 @@ char *kv_address(const struct kv *kv, size_t l, size_t h, size_t b, size_t *n)
         i--;
     const struct kv_run *r = kv->run[i];
     const size_t end = i + 1 < kv->n_runs ? kv->run[i + 1]->first : r->first + r->n_blocks;
-    assert(l < kv->n_layers && h < kv->n_kv_heads && b < end);
+    const struct kv_heads g = kv_layer(kv, l);
+    assert(l < kv->n_layers && h < g.n && b < end);
     *n = end - b;
-    return r->base + ((l * kv->n_kv_heads + h) * r->n_blocks + b - r->first) * kv->block_bytes;
+    return r->base + r->n_blocks * KV_BLOCK * kv_rows_of(kv->type, g.first, g.dims) +
+           (h * r->n_blocks + b - r->first) * kv_block_bytes(kv->type, g.dim);
 }
 
 /* Holds the runs of `from` that have the first n_shared blocks. */
 static int share(struct kv *kv, const struct kv *from)
 {
-    const size_t heads = kv->n_layers * kv->n_kv_heads, bytes = table_bytes(kv);
+    const size_t heads = kv_n_heads(kv), bytes = table_bytes(kv);
     char **table = NULL;
     size_t n = 0;
     kv->run = calloc((from ? from->n_runs : 0) + 1, sizeof *kv->run);
@@ -114,9 +134,10 @@ static int share(struct kv *kv, const struct kv *from)
         return 0;
     kv->shared = alloc_on(kv, bytes);
     table = on_host(kv) ? kv->shared : malloc(bytes);
-    for (size_t i = 0; kv->shared && table && i < heads * kv->n_shared; i++)
-        table[i] = kv_address(from, i / kv->n_shared / kv->n_kv_heads, i / kv->n_shared % kv->n_kv_heads,
-                              i % kv->n_shared, &n);
+    for (size_t i = 0; kv->shared && table && i < heads * kv->n_shared; i++) {
+        const size_t l = kv_layer_of(kv, i / kv->n_shared);
+        table[i] = kv_address(from, l, i / kv->n_shared - kv_layer(kv, l).first, i % kv->n_shared, &n);
+    }
     if (!on_host(kv) && kv->shared && table)
         kv->dev->upload(kv->dev, kv->shared, table, bytes);
     if (!on_host(kv))
@@ -145,8 +166,15 @@ static void copy_tail(struct kv *kv, const struct kv *from, size_t n_rows)
         kv->dev->kv_copy(kv->dev, &to, &source, at, at, n);
     }
     for (size_t l = 0; on_host(kv) && l < kv->n_layers; l++)
-        for (size_t h = 0; h < kv->n_kv_heads; h++)
-            kv_copy(kv_block(kv, l, h, first), 0, kv_block(from, l, h, first), 0, n, kv->type, kv->head_dim);
+        for (size_t h = 0; h < kv_layer(kv, l).n; h++)
+            kv_copy(kv_block(kv, l, h, first), 0, kv_block(from, l, h, first), 0, n, kv->type,
+                    kv_layer(kv, l).dim);
+}
+
+static void *copy_of(const void *p, size_t n)
+{
+    void *copy = malloc(n);
+    return copy ? memcpy(copy, p, n) : NULL;
 }
 
 int kv_open_from(struct kv *kv, struct device *dev, const struct kv_size *z, const struct kv *from,
@@ -163,11 +191,15 @@ int kv_open_from(struct kv *kv, struct device *dev, const struct kv_size *z, con
     if (!sizes(z, &own, &scratch, &table))
         return err_set(e, ERR_INPUT, "KV cache of %zu positions: its size does not fit in memory addresses",
                        z->n_max);
+    if (z->heads)
+        kv->heads = copy_of(z->heads, (z->n_layers + 1) * sizeof *z->heads);
     kv->block_bytes = kv_block_bytes(z->type, z->head_dim);
     kv->head_bytes = kv->block_bytes * ((z->n_max + KV_BLOCK - 1) / KV_BLOCK - z->n_shared);
     kv->layer_bytes = kv->head_bytes * z->n_kv_heads;
     kv->scratch = alloc_on(kv, scratch);
-    struct kv_run *r = kv->scratch && share(kv, from) == 0 ? run_open(kv, own, total) : NULL;
+    assert(!z->heads || on_host(kv));
+    const bool ready = kv->scratch && (kv->heads || !z->heads) && share(kv, from) == 0;
+    struct kv_run *r = ready ? run_open(kv, own, total) : NULL;
     if (!r) {
         kv_close(kv);
         return err_set(e, ERR_FAILED, "KV cache of %zu positions: out of memory (%zu bytes%s%s)", z->n_max,
@@ -207,21 +239,21 @@ void kv_close(struct kv *kv)
     state_close(kv->state);
     if (kv->shared)
         free_on(kv, kv->shared, table_bytes(kv));
+    free((void *)(uintptr_t)kv->heads);
     *kv = (struct kv){ 0 };
 }
 
 void kv_retire(struct kv *kv)
 {
     const size_t first = kv->n_shared * KV_BLOCK, own = kv->n_written > first ? kv->n_written - first : 0,
-                 heads = kv->n_layers * kv->n_kv_heads,
-                 touched = (own + KV_BLOCK - 1) / KV_BLOCK * kv->block_bytes + HUGE_PAGE;
+                 blocks = (own + KV_BLOCK - 1) / KV_BLOCK;
     struct kv_run *r = kv->run[kv->n_runs - 1];
     free_on(kv, kv->scratch, scratch_bytes(kv));
     kv->scratch = NULL;
     kv->node_max = 0;
     if (kv->state)
         state_retire(kv->state);
-    const size_t counts = heads * touched + mark_bytes(kv);
+    const size_t counts = kv_rows_bytes(kv, blocks * KV_BLOCK) + kv_n_heads(kv) * HUGE_PAGE + mark_bytes(kv);
     if (!on_host(kv) || !r->total || counts >= r->counted)
         return;
     r->total->bytes -= r->counted - counts;
@@ -243,22 +275,26 @@ struct device_kv kv_view(const struct kv *kv)
     return (struct device_kv){ kv->type, kv->n_layers, kv->n_kv_heads, kv->head_dim, kv->base,
                                kv->block_bytes, kv->head_bytes, kv->layer_bytes,
                                kv->scratch, kv->node_max, kv->bias, kv->shared, kv->n_shared,
-                               kv->state ? &kv->state->d : NULL };
+                               kv->state ? &kv->state->d : NULL, kv->heads };
 }
 
 void *kv_block(const struct kv *kv, size_t l, size_t h, size_t pos)
 {
     const size_t b = pos / KV_BLOCK;
-    assert(l < kv->n_layers && h < kv->n_kv_heads && pos < kv->n_max && on_host(kv));
-    return b < kv->n_shared
-               ? kv->shared[(l * kv->n_kv_heads + h) * kv->n_shared + b]
-               : kv->base + l * kv->layer_bytes + h * kv->head_bytes + (b - kv->n_shared) * kv->block_bytes;
+    const struct kv_heads g = kv_layer(kv, l);
+    const size_t own = (kv->n_max + KV_BLOCK - 1) / KV_BLOCK - kv->n_shared;
+    assert(l < kv->n_layers && h < g.n && pos < kv->n_max && on_host(kv));
+    return b < kv->n_shared ? kv->shared[(g.first + h) * kv->n_shared + b]
+                            : kv->base + own * KV_BLOCK * kv_rows_of(kv->type, g.first, g.dims) +
+                                  (h * own + b - kv->n_shared) * kv_block_bytes(kv->type, g.dim);
 }
 
 void *kv_node(const struct kv *kv, size_t l, size_t node)
 {
+    const struct kv_heads g = kv_layer(kv, l);
     assert(l < kv->n_layers && node < kv->node_max && on_host(kv));
-    return kv->scratch + (l * kv->node_max + node) * kv->n_kv_heads * kv_row_bytes(kv->type, kv->head_dim);
+    return kv->scratch + kv->node_max * kv_rows_of(kv->type, g.first, g.dims) +
+           node * g.n * kv_row_bytes(kv->type, g.dim);
 }
 
 void kv_advance(struct kv *kv, size_t n)
@@ -281,7 +317,6 @@ void kv_place(struct kv *kv, size_t n)
 void kv_commit_path(struct kv *kv, const uint32_t *node, size_t n)
 {
     assert(n <= kv->n_max - kv->n_past);
-    const size_t row = kv_row_bytes(kv->type, kv->head_dim);
     if (!on_host(kv)) {
         const struct device_kv view = kv_view(kv);
         kv->dev->kv_commit(kv->dev, &view, kv->n_past, node, n);
@@ -289,9 +324,10 @@ void kv_commit_path(struct kv *kv, const uint32_t *node, size_t n)
     for (size_t l = 0; on_host(kv) && l < kv->n_layers; l++)
         for (size_t i = 0; i < n; i++) {
             const char *from = kv_node(kv, l, node[i]);
-            for (size_t h = 0; h < kv->n_kv_heads; h++)
-                kv_put(kv_block(kv, l, h, kv->n_past + i), kv->type, kv->head_dim,
-                       (kv->n_past + i) % KV_BLOCK, from + h * row);
+            const struct kv_heads g = kv_layer(kv, l);
+            for (size_t h = 0; h < g.n; h++, from += kv_row_bytes(kv->type, g.dim))
+                kv_put(kv_block(kv, l, h, kv->n_past + i), kv->type, g.dim, (kv->n_past + i) % KV_BLOCK,
+                       from);
         }
     if (kv->state)
         state_commit(kv->state, node, n);
@@ -312,13 +348,13 @@ void kv_truncate(struct kv *kv, size_t n_past)
         kv->dev->kv_zero(kv->dev, &view, n_past, MAX(kv->n_written, n_past));
     }
     for (size_t l = 0; on_host(kv) && l < kv->n_layers; l++)
-        for (size_t h = 0; h < kv->n_kv_heads; h++) {
+        for (size_t h = 0; h < kv_layer(kv, l).n; h++) {
             size_t pos = n_past;
             for (; pos % KV_BLOCK && pos < kv->n_written; pos++)
-                kv_put(kv_block(kv, l, h, pos), kv->type, kv->head_dim, pos % KV_BLOCK, zero);
+                kv_put(kv_block(kv, l, h, pos), kv->type, kv_layer(kv, l).dim, pos % KV_BLOCK, zero);
             size_t first = (pos + KV_BLOCK - 1) / KV_BLOCK, last = (kv->n_written + KV_BLOCK - 1) / KV_BLOCK;
             if (last > first)
-                memset(kv_block(kv, l, h, first * KV_BLOCK), 0, (last - first) * kv->block_bytes);
+                memset(kv_block(kv, l, h, first * KV_BLOCK), 0, (last - first) * kv_head_block(kv, l));
         }
     kv->n_past = n_past;
     kv->n_written = n_past;
@@ -329,31 +365,32 @@ void kv_keep_ends(struct kv *kv, size_t first, size_t last)
     const size_t from = kv->n_past - last;
     assert(on_host(kv) && first + last <= kv->n_past && !kv->n_shared);
     for (size_t l = 0; l < kv->n_layers; l++)
-        for (size_t h = 0; h < kv->n_kv_heads; h++)
+        for (size_t h = 0; h < kv_layer(kv, l).n; h++)
             for (size_t i = 0, n; i < last; i += n) {
                 const size_t src = from + i, to = first + i;
                 n = MIN(last - i, KV_BLOCK - MAX(src % KV_BLOCK, to % KV_BLOCK));
                 kv_copy(kv_block(kv, l, h, to), to % KV_BLOCK, kv_block(kv, l, h, src), src % KV_BLOCK, n,
-                        kv->type, kv->head_dim);
+                        kv->type, kv_layer(kv, l).dim);
             }
     kv->n_past = first + last;
 }
 
 void kv_exchange(struct kv *kv, size_t from, size_t n, char *p, bool load)
 {
-    const size_t bytes = kv_row_bytes(kv->type, kv->head_dim);
     assert(on_host(kv) && from + n <= kv->n_max && !kv->n_shared && kv->head_dim <= 1024);
     for (size_t l = 0; l < kv->n_layers; l++)
-        for (size_t h = 0; h < kv->n_kv_heads; h++)
-            for (size_t s = from; s < from + n; s++, p += bytes) {
+        for (size_t h = 0; h < kv_layer(kv, l).n; h++)
+            for (size_t s = from; s < from + n; s++) {
+                const size_t d = kv_layer(kv, l).dim, bytes = kv_row_bytes(kv->type, d);
                 char *block = kv_block(kv, l, h, s);
                 float row[2 * 1024 + 2];
                 if (load) {
                     memcpy(row, p, bytes);
-                    kv_put(block, kv->type, kv->head_dim, s % KV_BLOCK, row);
+                    kv_put(block, kv->type, d, s % KV_BLOCK, row);
                 } else {
-                    kv_get(row, kv->type, kv->head_dim, s % KV_BLOCK, block);
+                    kv_get(row, kv->type, d, s % KV_BLOCK, block);
                     memcpy(p, row, bytes);
                 }
+                p += bytes;
             }
 }

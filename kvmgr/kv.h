@@ -22,7 +22,7 @@
 /* The runs that are alive, and their bytes. */
 struct kv_total { size_t runs, bytes; };
 
-/* Memory of blocks first .. first + n_blocks - 1 of a text: [n_layers][n_kv_heads][n_blocks]. */
+/* Memory of blocks first .. first + n_blocks - 1 of a text: [n_layers][heads of the layer][n_blocks]. */
 struct kv_run {
     char *base;
     size_t bytes, first, n_blocks;
@@ -35,16 +35,17 @@ struct kv {                        /* {0} is closed */
     struct device *dev;            /* borrowed; NULL: the host's memory */
     enum dtype type;               /* kv_form */
     size_t n_layers, n_kv_heads, head_dim;   /* head_dim: padded to a multiple of 16 */
+    const struct kv_heads *heads;  /* as in kv_size; owned */
     size_t n_max, n_past;          /* positions */
     size_t n_written;  /* slots from here on were never written; a pass raises it before it writes */
     size_t node_max;               /* rows of the node scratch; 0: none */
     size_t block_bytes, head_bytes, layer_bytes;
-    char *base;                    /* [n_layers][n_kv_heads][own blocks], of the last run */
-    char *scratch;                 /* [n_layers][node_max][n_kv_heads] rows */
+    char *base;                    /* [n_layers][heads of the layer][own blocks], of the last run */
+    char *scratch;                 /* [n_layers][node_max][heads of the layer] rows */
     /* NULL, or a number added to the scores of each slot (struct attn): whole blocks, owned by the caller */
     const float *bias;
     size_t n_shared;               /* blocks of other caches */
-    char **shared;                 /* [n_layers][n_kv_heads][n_shared], in the device's memory; NULL: none */
+    char **shared;                 /* [all heads][n_shared], in the device's memory; NULL: none */
     struct states *state;           /* recurrent states beside the cache; NULL: none */
     struct kv_run **run; size_t n_runs;      /* held, by ascending `first`; the last is the cache's own */
 };
@@ -57,6 +58,9 @@ struct kv_size {
     struct delta_shape state;                /* recurrent states */
     size_t mark;                             /* where a copy of them is kept, in whole blocks; 0: nowhere */
     bool cuts;                               /* the text may be cut back: more copies (state.h) */
+    /* NULL, or the heads of each layer, [n_layers + 1] (kv_heads_of); n_kv_heads and head_dim are then the
+     * largest ones. Only in the host's memory; kv_open copies the list */
+    const struct kv_heads *heads;
 };
 /* Bytes of the cache's own blocks, its scratch, its table and its states; SIZE_MAX when they do not fit
  * size_t. */
@@ -79,12 +83,27 @@ void kv_lend(struct kv *kv, const struct kv *from);
 /* The cache in the form that passes on its device use. */
 struct device_kv kv_view(const struct kv *kv);
 
+/* The heads of layer l; of n_layers: the sums over all layers. */
+static inline struct kv_heads kv_layer(const struct kv *kv, size_t l)
+{
+    return kv_heads_of(kv->heads, kv->n_kv_heads, kv->head_dim, l);
+}
+static inline size_t kv_n_heads(const struct kv *kv) { return kv_layer(kv, kv->n_layers).first; }
+/* The layer of the i-th of all heads; within it the head is i - kv_layer(kv, layer).first. */
+size_t kv_layer_of(const struct kv *kv, size_t i);
+/* The size of a cache of n_max positions with the same layers and heads. */
+struct kv_size kv_like(const struct kv *kv, size_t n_max);
+static inline size_t kv_head_block(const struct kv *kv, size_t l)      /* bytes of a block of a head */
+{
+    return kv_block_bytes(kv->type, kv_layer(kv, l).dim);
+}
+
 /* The block that holds row `pos` of layer l, head h. The row has slot pos % KV_BLOCK. */
 void *kv_block(const struct kv *kv, size_t l, size_t h, size_t pos);
 /* The address of block b of layer l, head h, in the memory of the device; *n: number of blocks from there on
  * that follow each other. */
 char *kv_address(const struct kv *kv, size_t l, size_t h, size_t b, size_t *n);
-/* [n_kv_heads] rows as kv_store writes them */
+/* Rows of the layer's heads, as kv_store writes them. */
 void *kv_node(const struct kv *kv, size_t l, size_t node);
 void kv_advance(struct kv *kv, size_t n);                        /* commits rows n_past .. n_past+n-1 */
 /* Says that n rows, in whole blocks, and the states after them have been restored. */
@@ -102,5 +121,6 @@ static inline void kv_keep_last(struct kv *kv, size_t n) { kv_keep_ends(kv, 0, n
 void kv_exchange(struct kv *kv, size_t from, size_t n, char *rows, bool load);
 static inline size_t kv_rows_bytes(const struct kv *kv, size_t n)
 {
-    return n * kv->n_layers * kv->n_kv_heads * kv_row_bytes(kv->type, kv->head_dim);
+    const struct kv_heads all = kv_layer(kv, kv->n_layers);
+    return n * kv_rows_of(kv->type, all.first, all.dims);
 }

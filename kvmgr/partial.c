@@ -32,7 +32,7 @@ static void free_beside(const struct kv *full, void *p, size_t bytes)
 /* Bytes of the sums of the last mean and of the bias of every slot. */
 static size_t mean_bytes(const struct kv *full, size_t budget)
 {
-    const size_t sums = full->n_layers * full->n_kv_heads * 2 * full->head_dim,
+    const size_t sums = 2 * kv_layer(full, full->n_layers).dims,
                  slots = (budget + PARTIAL_ROWS_MAX + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK;
     return in_host_memory(full) ? (sums + slots) * sizeof(float) : 0;
 }
@@ -42,14 +42,14 @@ size_t partial_bytes(const struct kv *full, enum kv_policy policy, size_t budget
     size_t n, bytes, rows;
     if (policy == KV_FULL || budget >= n_max)
         return 0;
-    n = kv_bytes(&(struct kv_size){ full->type, full->n_layers, full->n_kv_heads, full->head_dim,
-                                    budget + PARTIAL_ROWS_MAX, 0 });
+    const struct kv_size own = kv_like(full, budget + PARTIAL_ROWS_MAX);
+    n = kv_bytes(&own);
     if (!in_host_memory(full))
         bytes = full->dev->select_bytes(full->dev, full->n_layers, full->n_kv_heads, budget);
     else if (!mul_size(n_max, full->n_kv_heads * sizeof(uint32_t), &bytes))
         return SIZE_MAX;
     return n != SIZE_MAX && add_size(n, bytes, &n) && add_size(n, mean_bytes(full, budget), &n) &&
-           mul_size(budget * sizeof(uint32_t), full->n_layers * full->n_kv_heads, &rows) && add_size(n, rows,
+           mul_size(budget * sizeof(uint32_t), kv_n_heads(full), &rows) && add_size(n, rows,
                &n) ? n : SIZE_MAX;
 }
 
@@ -65,25 +65,25 @@ int partial_open(struct partial *p, struct kv *full, struct pool *pool, enum kv_
                         ? full->n_kv_heads * full->n_max * sizeof(uint32_t)
                         : full->dev->select_bytes(full->dev, full->n_layers, full->n_kv_heads, budget);
     p->work = alloc_beside(full, p->work_bytes);
-    p->row_bytes = full->n_layers * full->n_kv_heads * budget * sizeof *p->row;
+    p->row_bytes = kv_n_heads(full) * budget * sizeof *p->row;
     p->row = alloc_beside(full, p->row_bytes);
     p->from = calloc(full->n_layers, sizeof *p->from);
     p->mean_bytes = mean_bytes(full, budget);
     p->sum = p->mean_bytes ? mem_alloc(p->mean_bytes) : NULL;
-    p->bias = p->sum ? p->sum + full->n_layers * full->n_kv_heads * 2 * full->head_dim : NULL;
+    p->bias = p->sum ? p->sum + 2 * kv_layer(full, full->n_layers).dims : NULL;
     if (!p->work || !p->row || !p->from || (p->mean_bytes && !p->sum)) {
         err_set(e, ERR_FAILED, "partial KV cache: out of memory (%zu bytes)",
                 p->work_bytes + p->row_bytes + p->mean_bytes);
         partial_close(p);
         return -1;
     }
-    if (kv_open(&p->kv, full->dev, &(struct kv_size){ full->type, full->n_layers, full->n_kv_heads,
-                                                      full->head_dim, budget + PARTIAL_ROWS_MAX, 0 }, e)) {
+    const struct kv_size own = kv_like(full, budget + PARTIAL_ROWS_MAX);
+    if (kv_open(&p->kv, full->dev, &own, e)) {
         partial_close(p);
         return -1;
     }
     if (in_host_memory(full))  /* touch the pages now, not in the first rounds that use them */
-        memset(p->kv.base, 0, p->kv.layer_bytes * p->kv.n_layers);
+        memset(p->kv.base, 0, p->kv.run[0]->bytes);
     return 0;
 }
 
@@ -117,8 +117,8 @@ static void copy_row(struct partial *p, size_t l, size_t h, size_t from, size_t 
 {
     const struct kv *f = p->full;
     kv_copy(kv_block(&p->kv, l, h, slot), slot % KV_BLOCK, kv_block(f, l, h, from), from % KV_BLOCK, 1,
-            f->type, f->head_dim);
-    p->row[(l * f->n_kv_heads + h) * p->budget_max + slot] = (uint32_t)from;
+            f->type, kv_layer(f, l).dim);
+    p->row[(kv_layer(f, l).first + h) * p->budget_max + slot] = (uint32_t)from;
 }
 
 /* Copies rows from[i] of the full cache to slots to[i], in all layers and heads. No slot is twice in `to`. */
@@ -130,7 +130,7 @@ static void copy_rows(struct partial *p, const uint32_t *from, const uint32_t *t
         return;
     }
     for (size_t l = 0; l < p->kv.n_layers; l++)
-        for (size_t h = 0; h < p->kv.n_kv_heads; h++)
+        for (size_t h = 0; h < kv_layer(&p->kv, l).n; h++)
             for (size_t i = 0; i < n; i++)
                 copy_row(p, l, h, from[i], to[i]);
 }
@@ -258,9 +258,9 @@ void partial_select(void *partial, size_t layer, const float *score, size_t step
         if (layer + 1 == p->kv.n_layers)
             select_on_device(p, score - layer * p->kv.n_kv_heads * step, step);
     } else if (p->pool)
-        pool_run(p->pool, p->kv.n_kv_heads, select_head, &x);
+        pool_run(p->pool, kv_layer(&p->kv, layer).n, select_head, &x);
     else
-        for (size_t h = 0; h < p->kv.n_kv_heads; h++)
+        for (size_t h = 0; h < kv_layer(&p->kv, layer).n; h++)
             select_head(&x, h, 0);
     if (layer + 1 == p->kv.n_layers) {
         p->filled = true;
@@ -329,7 +329,7 @@ struct averaging { struct partial *p; size_t group, to; };
 static void put_mean(const struct partial *p, size_t l, size_t h, size_t at, const float *sum, size_t n)
 {
     const struct kv *kv = &p->kv;
-    const size_t d = kv->head_dim, slot = p->budget - means_max(p) + at;
+    const size_t d = kv_layer(kv, l).dim, slot = p->budget - means_max(p) + at;
     float mean[2 * 1024], row[2 * 1024];
     assert(d <= 1024);
     for (size_t i = 0; i < 2 * d; i++)
@@ -342,7 +342,7 @@ static void put_mean(const struct partial *p, size_t l, size_t h, size_t at, con
 static void add_mean(const struct partial *p, size_t l, size_t h, size_t at, float *sum, size_t times)
 {
     const struct kv *kv = &p->kv;
-    const size_t d = kv->head_dim, slot = p->budget - means_max(p) + at;
+    const size_t d = kv_layer(kv, l).dim, slot = p->budget - means_max(p) + at;
     float mean[2 * 1024] = { 0 };
     kv_sum(mean, mean + d, kv->type, d, kv_block(kv, l, h, slot), slot % KV_BLOCK, slot % KV_BLOCK + 1);
     for (size_t i = 0; i < 2 * d; i++)
@@ -370,8 +370,10 @@ static void average_head(void *ctx, size_t i, size_t thread)
     const struct averaging *x = ctx;
     const struct partial *p = x->p;
     const struct kv *full = p->full;
-    const size_t d = full->head_dim, l = i / full->n_kv_heads, h = i % full->n_kv_heads;
-    float *sum = p->sum + i * 2 * d;
+    const size_t l = kv_layer_of(full, i);
+    const struct kv_heads g = kv_layer(full, l);
+    const size_t d = g.dim, h = i - g.first;
+    float *sum = p->sum + 2 * (g.dims + h * d);
     (void)thread;
     for (size_t group = x->group; group < p->group && p->n_far; group *= 2)
         merge_means(p, l, h, n_means(p->n_far, group), group, sum);
@@ -392,7 +394,7 @@ static void average_head(void *ctx, size_t i, size_t thread)
 /* Puts the first `to` rows after the sinks into means. */
 static void average(struct partial *p, size_t to)
 {
-    const size_t max = means_max(p), first = p->budget - max, heads = p->kv.n_layers * p->kv.n_kv_heads;
+    const size_t max = means_max(p), first = p->budget - max, heads = kv_n_heads(&p->kv);
     struct averaging x = { p, p->group, to };
     while (n_means(to, p->group) > max)
         p->group *= 2;
@@ -424,9 +426,9 @@ static void follow_means(struct partial *p, size_t n_past)
         const size_t turn = (i - p->sinks) % recent, slot = p->sinks + turn;
         n = MIN(MIN(n_past - i, recent - turn), KV_BLOCK - MAX(i % KV_BLOCK, slot % KV_BLOCK));
         for (size_t l = 0; l < p->kv.n_layers; l++)
-            for (size_t h = 0; h < p->kv.n_kv_heads; h++)
+            for (size_t h = 0; h < kv_layer(&p->kv, l).n; h++)
                 kv_copy(kv_block(&p->kv, l, h, slot), slot % KV_BLOCK, kv_block(p->full, l, h, i),
-                        i % KV_BLOCK, n, p->kv.type, p->kv.head_dim);
+                        i % KV_BLOCK, n, p->kv.type, kv_layer(&p->kv, l).dim);
     }
     if (max)
         average(p, n_past - recent - p->sinks);
@@ -475,7 +477,7 @@ size_t partial_state_bytes(const struct partial *p)
  * budget - 1 - k % ring unless a later one replaced it. */
 static bool rows_of_device(const struct partial *p, uint32_t *row)
 {
-    const size_t n_rows = p->kv.n_layers * p->kv.n_kv_heads, first = p->n_seen - p->n_recent;
+    const size_t n_rows = kv_n_heads(&p->kv), first = p->n_seen - p->n_recent;
     if (p->full->dev->download(p->full->dev, row, p->row, p->row_bytes))
         return false;
     for (size_t i = 0; i < n_rows; i++) {
@@ -492,7 +494,7 @@ static bool rows_of_device(const struct partial *p, uint32_t *row)
 
 size_t partial_save(const struct partial *p, void *out)
 {
-    const size_t heads = p->kv.n_layers * p->kv.n_kv_heads, bytes = p->budget * sizeof *p->row;
+    const size_t heads = kv_n_heads(&p->kv), bytes = p->budget * sizeof *p->row;
     const struct state s = { p->policy, p->budget, p->n_recent, p->n_seen, p->policy == KV_MEAN ? 0 : heads };
     char *to = out;
     if (!p->work || !p->filled)
@@ -513,7 +515,7 @@ static void restore_on_device(struct partial *p, const char *row)
     struct device *dev = p->full->dev;
     const struct device_kv dst = kv_view(&p->kv), src = kv_view(p->full);
     const size_t bytes = p->budget * sizeof *p->row;
-    for (size_t i = 0; i < p->kv.n_layers * p->kv.n_kv_heads; i++)
+    for (size_t i = 0; i < kv_n_heads(&p->kv); i++)
         dev->upload(dev, p->row + i * p->budget_max, row + i * bytes, bytes);
     dev->kv_gather(dev, &dst, &src, p->row, p->budget_max, p->budget);
 }
@@ -521,7 +523,7 @@ static void restore_on_device(struct partial *p, const char *row)
 bool partial_load(struct partial *p, const void *state, size_t n)
 {
     struct state s;
-    const size_t heads = p->kv.n_layers * p->kv.n_kv_heads, n_past = p->full->n_past;
+    const size_t heads = kv_n_heads(&p->kv), n_past = p->full->n_past;
     const char *from = (const char *)state + sizeof s;
     if (!p->work || n < sizeof s)
         return false;
@@ -548,7 +550,7 @@ bool partial_load(struct partial *p, const void *state, size_t n)
     if (!in_host_memory(p->full))
         restore_on_device(p, from);
     for (size_t l = 0; l < p->kv.n_layers && in_host_memory(p->full); l++)
-        for (size_t h = 0; h < p->kv.n_kv_heads; h++)
+        for (size_t h = 0; h < kv_layer(&p->kv, l).n; h++)
             for (size_t i = 0; i < s.budget; i++, from += sizeof(uint32_t)) {
                 uint32_t row;
                 memcpy(&row, from, sizeof row);

@@ -54,13 +54,13 @@ struct partial {                         /* {0} is closed */
      * exists. */
     void *work;
     size_t work_bytes;
-    /* [n_layers][n_kv_heads][budget_max]: the row of the full cache that each slot holds; unused under
+    /* [all heads][budget_max]: the row of the full cache that each slot holds; unused under
      * `mean`. On a device: the row that was selected for the slot. */
     uint32_t *row;
     size_t row_bytes;
     uint32_t *from;                      /* [n_layers]: a device selects in all layers at once */
     size_t group, n_far;  /* rows of a full mean; number of rows in means, which follow the sinks */
-    /* Sums of the last mean [n_layers][n_kv_heads][2][head_dim]; bias of the slots, in whole blocks. NULL on
+    /* Sums of the last mean [all heads][2][head_dim]; bias of the slots, in whole blocks. NULL on
      * a device. */
     float *sum, *bias;
     size_t mean_bytes;                   /* bytes of both */

@@ -49,12 +49,14 @@ size_t kv_parts(const struct kv *kv, size_t from, size_t n, bool own, struct sna
     const size_t end = n / KV_BLOCK;
     size_t k = 0, some;
     assert(from % KV_BLOCK == 0 && n % KV_BLOCK == 0 && from <= n && n <= kv->n_max);
-    for (size_t i = 0; i < kv->n_layers * kv->n_kv_heads; i++)
-        for (size_t b = from / KV_BLOCK; b < end; b += some) {
-            char *p = kv_address(kv, i / kv->n_kv_heads, i % kv->n_kv_heads, b, &some);
-            some = MIN(some, end - b);
-            part[k++] = (struct snapshot_part){ own && b < kv->n_shared ? NULL : p, some * kv->block_bytes };
-        }
+    for (size_t l = 0; l < kv->n_layers; l++)
+        for (size_t h = 0; h < kv_layer(kv, l).n; h++)
+            for (size_t b = from / KV_BLOCK; b < end; b += some) {
+                char *p = kv_address(kv, l, h, b, &some);
+                some = MIN(some, end - b);
+                part[k++] = (struct snapshot_part){ own && b < kv->n_shared ? NULL : p,
+                                                    some * kv_head_block(kv, l) };
+            }
     return k;
 }
 

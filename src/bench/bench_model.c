@@ -45,8 +45,9 @@ static void fill(struct kv *kv, size_t depth)
 {
     const size_t first = kv->n_past / KV_BLOCK * KV_BLOCK, n = (depth - first + KV_BLOCK - 1) / KV_BLOCK;
     assert(depth >= kv->n_past);
-    for (size_t i = 0; n && i < kv->n_layers * kv->n_kv_heads; i++)
-        memset(kv_block(kv, i / kv->n_kv_heads, i % kv->n_kv_heads, first), 0x1c, n * kv->block_bytes);
+    for (size_t l = 0; n && l < kv->n_layers; l++)
+        for (size_t h = 0; h < kv_layer(kv, l).n; h++)
+            memset(kv_block(kv, l, h, first), 0x1c, n * kv_head_block(kv, l));
     kv->n_past = depth;
     kv->n_written = MAX(kv->n_written, depth);
     if (kv->state)
@@ -111,9 +112,9 @@ static void add_cache_pieces(struct probe_pieces *s, const struct model *m, cons
                                            floats * sizeof(float) };
         return;
     }
-    for (size_t h = 0; h < c->n_kv_heads; h++)
+    for (size_t h = 0; h < kv_layer(kv, slot).n; h++)
         s->v[s->n++] = (struct probe_piece){ kv_block(kv, slot, h, from * KV_BLOCK),
-                                             (to - from) * kv->block_bytes };
+                                             (to - from) * kv_head_block(kv, slot) };
 }
 
 int bench_pieces(struct probe_pieces *p, const struct bench_target *t, size_t depth, struct err *e)

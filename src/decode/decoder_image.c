@@ -23,8 +23,7 @@ int image_open(struct image *m, struct decoder *d, const struct snapshot_owner *
 {
     *m = (struct image){ .d = d,
                          .owner = *owner,
-                         .part = calloc(d->kv.n_layers * d->kv.n_kv_heads * d->kv.n_runs,
-                                       sizeof *m->part) };
+                         .part = calloc(kv_n_heads(&d->kv) * d->kv.n_runs, sizeof *m->part) };
     bool ok = m->part != NULL;
     kv_shape(&d->kv, m->shape);
     if (d->kv.state) {
@@ -58,7 +57,8 @@ size_t image_state_bytes(const struct model *m)
 {
     const struct kv_size z = model_cache(m, 1, 0);
     const size_t fixed = state_fixed_bytes(&z.state);
-    return fixed ? fixed + z.n_layers * z.n_kv_heads * kv_block_bytes(z.type, z.head_dim) : 0;
+    const size_t heads = z.n_layers * z.n_kv_heads;      /* hybrids have the same heads in every layer */
+    return fixed ? fixed + heads * kv_block_bytes(z.type, z.head_dim) : 0;
 }
 
 size_t image_rows(const struct image *m, size_t tokens)
@@ -266,8 +266,8 @@ void image_restore_drafters(struct image *m)
 static double operations(const struct model *m, size_t from, size_t to)
 {
     const struct config *c = &m->config;
-    const double hidden = (double)c->hidden, q = (double)(c->n_heads * c->head_dim),
-                 kv = (double)(c->n_kv_heads * c->head_dim), a = (double)from, b = (double)to;
+    const double hidden = (double)c->hidden, q = config_mean_queries(c), kv = config_mean_keys(c),
+                 a = (double)from, b = (double)to;
     double params = 0;
     for (size_t l = 0; l < c->n_layers; l++)
         params += 2 * hidden * (q + kv) +

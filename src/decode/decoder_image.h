@@ -25,7 +25,7 @@ struct image {                           /* {0} is closed */
     struct decoder *d;                   /* borrowed */
     /* its chain, tokens and rebuild_seconds describe the rows that were captured or restored last */
     struct snapshot_owner owner;
-    struct snapshot_part *part;          /* of the cache, [n_layers * n_kv_heads * n_runs] */
+    struct snapshot_part *part;          /* of the cache, [all heads * n_runs] */
     /* of a hybrid: a copy of its states and of the last block of each head, or NULL */
     char *exact; size_t exact_bytes;
     struct snapshot_part exact_part;

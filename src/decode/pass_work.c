@@ -19,8 +19,8 @@ static double expert_part(const struct config *c)
 /* Weights of the mean decoder layer without norms and experts: of its mixer and its feed-forward part. */
 static double layer_weights(const struct config *c)
 {
-    const double d = (double)c->hidden, q = (double)(c->n_heads * c->head_dim),
-                 kv = (double)(c->n_kv_heads * c->head_dim), values = (double)c->delta.value_heads,
+    const double d = (double)c->hidden, q = config_mean_queries(c), kv = config_mean_keys(c),
+                 values = (double)c->delta.value_heads,
                  state = d * ((double)config_delta_channels(c) + 2 * values * (double)c->delta.value_dim +
                               2 * values),
                  attention = d * ((c->gated ? 2 : 1) * q + 2 * kv) + q * d, part = expert_part(c);
@@ -37,13 +37,13 @@ static double layer_experts(const struct config *c)
 
 double work_layer_kv(const struct config *c)
 {
-    return attention_part(c) * 2 * (double)(c->n_kv_heads * c->head_dim);
+    return attention_part(c) * 2 * config_mean_keys(c);
 }
 
 /* Operations of attention over one key in the mean layer: products with the key and with the value. */
 static double key_flops(const struct config *c)
 {
-    return attention_part(c) * 4 * (double)(c->n_heads * c->head_dim);
+    return attention_part(c) * 4 * config_mean_queries(c);
 }
 
 struct pass_work work_of_layers(const struct config *c, double layers, double byte, double kv_byte,

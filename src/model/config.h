@@ -10,6 +10,7 @@
  * transformers allows null. A key that transformers does not read for the architecture is ignored, unless it
  * changes the numbers of other architectures. */
 #pragma once
+#include "kernels/ops.h"
 #include "src/base/base.h"
 
 enum { CONFIG_LAYERS_MAX = 1024, CONFIG_EOS_MAX = 64, CONFIG_GENERATION_MAX = 128, HEAD_DIM_MAX = 512,
@@ -54,6 +55,10 @@ struct config {
     char model_type[32];
     bool drafts;                 /* not of files: the one layer of mtp_config (mtp.h) */
     size_t n_layers, hidden, ffn, n_heads, n_kv_heads, head_dim, vocab;
+    /* The layers differ in their KV heads: heads[l] has those of layer l, heads[n_layers] the sums
+     * (kv_heads_of), and n_kv_heads and head_dim are the largest ones. Each dim is a multiple of 16. */
+    bool heads_differ;
+    struct kv_heads heads[CONFIG_LAYERS_MAX + 1];
     double rms_eps;
     bool tied;                   /* tie_word_embeddings: no lm_head.weight is expected */
     bool qkv_bias, o_bias, mlp_bias, qk_norm;
@@ -105,6 +110,14 @@ static inline size_t config_window(const struct config *c, size_t layer)
     return c->windowed[layer] ? c->window : 0;
 }
 bool config_has_local(const struct config *c);
+/* The KV heads of a layer with attention; each has the width of a query head. */
+static inline struct kv_heads config_heads(const struct config *c, size_t layer)
+{
+    return kv_heads_of(c->heads_differ ? c->heads : NULL, c->n_kv_heads, c->head_dim, layer);
+}
+/* Dimensions of the queries, and of the keys, of the mean layer with attention. */
+double config_mean_queries(const struct config *c);
+double config_mean_keys(const struct config *c);
 
 /* Reads `dir`/config.json and, if it exists, generation_config.json. The context is max_position; for linear,
  * times the factor (not `within`); for yarn, the larger of max_position and original x factor. */

@@ -5,6 +5,20 @@
 #include "src/base/json.h"
 #include "src/model/config.h"
 
+double config_mean_keys(const struct config *c)
+{
+    return c->heads_differ ? (double)c->heads[c->n_layers].dims / (double)c->n_layers
+                           : (double)(c->n_kv_heads * c->head_dim);
+}
+
+double config_mean_queries(const struct config *c)
+{
+    size_t dims = 0;
+    for (size_t l = 0; c->heads_differ && l < c->n_layers; l++)
+        dims += c->n_heads * c->heads[l].dim;
+    return c->heads_differ ? (double)dims / (double)c->n_layers : (double)(c->n_heads * c->head_dim);
+}
+
 bool config_has_local(const struct config *c) { return memchr(c->local, 1, c->n_layers); }
 
 size_t config_context(const struct config *c)

@@ -12,8 +12,9 @@ enum { PARTS = 36, EXPERT_PARTS = 6 };
 
 static void layer_parts(struct part p[PARTS], const struct config *c, size_t layer)
 {
-    const size_t d = c->hidden, q = c->n_heads * c->head_dim, kv = c->n_kv_heads * c->head_dim, f = c->ffn,
-                 h = c->head_dim, values = c->delta.value_heads, z = values * c->delta.value_dim,
+    const struct kv_heads g = config_heads(c, layer);
+    const size_t d = c->hidden, h = g.dim, q = c->n_heads * h, kv = g.n * h, f = c->ffn,
+                 values = c->delta.value_heads, z = values * c->delta.value_dim,
                  mixed = config_delta_channels(c), conv = c->delta.conv, s = c->shared_ffn;
     const bool dense = c->kind[layer] == LAYER_DENSE, bias = dense && c->mlp_bias, shared = !dense && s,
                state = c->mixer[layer] == MIXER_DELTA, attn = !state, qkv_bias = attn && c->qkv_bias,
@@ -107,8 +108,11 @@ size_t config_count_used(const struct config *c) { return count_params(c, true);
 bool config_kv_bytes(const struct config *c, size_t n, size_t element, size_t *bytes)
 {
     size_t b;
-    if (!mul_size(config_mixers(c, MIXER_ATTENTION), 2 * c->n_kv_heads, &b) ||
-        !mul_size(b, c->head_dim, &b) || !mul_size(b, n, &b) || !mul_size(b, element, &b))
+    if (c->heads_differ ? !mul_size(c->heads[c->n_layers].dims, 2, &b)
+                        : !mul_size(config_mixers(c, MIXER_ATTENTION), 2 * c->n_kv_heads, &b) ||
+                              !mul_size(b, c->head_dim, &b))
+        return false;
+    if (!mul_size(b, n, &b) || !mul_size(b, element, &b))
         return false;
     *bytes = b;
     return true;

@@ -54,8 +54,12 @@ static size_t dense_ffn(const struct config *c)
 static size_t mixer_outputs(const struct model *m)
 {
     const struct config *c = &m->config;
-    const size_t attention = ((c->gated ? 2 : 1) * c->n_heads + 2 * c->n_kv_heads) * m->head_dim,
-                 state = config_delta_channels(c) + c->delta.value_heads * (c->delta.value_dim + 2);
+    size_t attention = 0;
+    for (size_t l = 0; l < c->n_layers; l++) {
+        const struct device_heads h = model_heads(m, l);
+        attention = MAX(attention, ((c->gated ? 2 : 1) * h.n_heads + 2 * h.n_kv_heads) * h.padded);
+    }
+    const size_t state = config_delta_channels(c) + c->delta.value_heads * (c->delta.value_dim + 2);
     return MAX(MAX(attention, state), c->norms_after ? c->hidden : 0);
 }
 
@@ -179,7 +183,6 @@ struct pass {
     size_t n_seqs;
     const struct tap *taps; size_t n_taps;
     struct device_rows rows;
-    struct device_heads heads;
     bool recorded;                       /* the device may record the pass, for passes of its shape */
 };
 
@@ -231,8 +234,6 @@ static void place(struct pass *p)
 {
     const struct model *m = p->m;
     struct workspace *w = p->w;
-    p->heads = (struct device_heads){ m->config.n_heads, m->config.n_kv_heads, m->config.head_dim,
-                                      m->head_dim, NULL };
     p->rows = (struct device_rows){ .n_seqs = p->n_seqs, .seq = w->seq, .token = w->token, .pos = w->pos,
                                     .hi = w->hi, .angle = w->angle, .n_node = w->n_node,
         .node = w->node, .node_step = w->rows_max, .want = w->want, .inv_freq = m->inv_freq,
@@ -356,6 +357,7 @@ static void (*const feed_forward[])(const struct pass *, const struct layer *, s
 /* Queries, keys and values of a layer. Keys and values go to its cache. */
 static void project(const struct pass *p, const struct layer *y, size_t l)
 {
+    const struct device_heads heads = model_heads(p->m, l);
     const struct config *c = &p->m->config;
     const struct workspace *w = p->w;
     struct device *d = w->dev;
@@ -364,13 +366,13 @@ static void project(const struct pass *p, const struct layer *y, size_t l)
     float *q_tap = queries ? tap_buffer(p, queries) : NULL;
     d->product(d, &(struct device_product){ w->qkv, mats_n(&y->qkv), w->xn, n, y->qkv.m, y->qkv_bias, false,
                                             none, y->qkv.n });
-    d->rope(d, &(struct device_rope){ .q = w->q, .qkv = w->qkv, .heads = &p->heads, .layer = y->slot,
+    d->rope(d, &(struct device_rope){ .q = w->q, .qkv = w->qkv, .heads = &heads, .layer = y->slot,
                                       .q_norm = c->qk_norm ? y->q_norm : NULL,
                                       .k_norm = c->qk_norm ? y->k_norm : NULL, .eps = (float)c->rms_eps,
                                       .q_tap = q_tap, .gated = c->gated, .local = c->local[l],
                                       .scalar = c->query_scalar });
     if (queries)
-        tap_fetch(p, TAP_QUERY, l, q_tap, c->n_heads * c->head_dim);
+        tap_fetch(p, TAP_QUERY, l, q_tap, c->n_heads * heads.head_dim);
 }
 
 static void attention(const struct pass *p, const struct layer *y, size_t l)
@@ -378,14 +380,14 @@ static void attention(const struct pass *p, const struct layer *y, size_t l)
     const struct config *c = &p->m->config;
     const struct workspace *w = p->w;
     struct device *d = w->dev;
-    struct device_heads heads = p->heads;
+    struct device_heads heads = model_heads(p->m, l);
     project(p, y, l);
     heads.logit = y->head_logit;
     d->attend(d, w->attn, w->q, &heads, y->slot, config_window(c, l));
     if (d->host_memory)
         report_scores(p, l);
     if (c->gated)
-        d->gate(d, w->attn, w->qkv, &p->heads);
+        d->gate(d, w->attn, w->qkv, &heads);
     add_output(p, w->attn, &y->o, y->o_bias, y->norm_attn_after);
 }
 

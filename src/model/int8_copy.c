@@ -14,13 +14,13 @@ static size_t quantized_bytes(size_t n, size_t k)
 
 size_t model_quantized_bytes(const struct config *c, const struct device *dev)
 {
-    const size_t d = dev->head_dim(dev, c->head_dim), o = c->n_heads * d, q = c->gated ? 2 * o : o,
-                 kv = c->n_kv_heads * d;
     size_t n = quantized_bytes(c->vocab, c->hidden) +
                (c->drafts ? quantized_bytes(c->hidden, 2 * c->hidden) : 0);
     for (size_t l = 0; l < c->n_layers; l++) {
         const bool dense = c->kind[l] == LAYER_DENSE;
-        const size_t ffn = dense ? c->ffn : c->expert_ffn;
+        const struct kv_heads g = config_heads(c, l);
+        const size_t ffn = dense ? c->ffn : c->expert_ffn, d = dev->head_dim(dev, g.dim), o = c->n_heads * d,
+                     q = c->gated ? 2 * o : o, kv = g.n * d;
         n += quantized_bytes(q + 2 * kv, c->hidden) + quantized_bytes(c->hidden, o) +
              (dense ? 1 : c->n_experts) *
                  (quantized_bytes(2 * ffn, c->hidden) + quantized_bytes(c->hidden, ffn));

@@ -458,7 +458,8 @@ static int load_norm(struct loader *l, float **v, const char *at, const char *na
 static int load_attention(struct loader *l, const char *at, struct layer *y)
 {
     const struct config *c = &l->model->config;
-    const size_t d = c->head_dim, dp = l->model->head_dim, q = c->n_heads * d, kv = c->n_kv_heads * d;
+    const struct device_heads heads = model_heads(l->model, l->layer);
+    const size_t d = heads.head_dim, dp = heads.padded, q = c->n_heads * d, kv = heads.n_kv_heads * d;
     const struct source qkv[] = { { "self_attn.q_proj", c->gated ? 2 * q : q }, { "self_attn.k_proj", kv },
                                   { "self_attn.v_proj", kv } };
     const struct source o = { "self_attn.o_proj", c->hidden }, attn = { "self_attn", c->n_heads };
@@ -622,7 +623,7 @@ struct kv_size model_cache(const struct model *m, size_t n_max, size_t node_max)
     const struct config *c = &m->config;
     const struct delta_config *d = &c->delta;
     struct kv_size z = { m->dev->kv_type, config_mixers(c, MIXER_ATTENTION), c->n_kv_heads, m->head_dim,
-                         n_max, node_max, 0, { 0 } };
+                         n_max, node_max, 0, { 0 }, .heads = c->heads_differ ? c->heads : NULL };
     if (config_is_hybrid(c))
         z.state = (struct delta_shape){ config_mixers(c, MIXER_DELTA), d->key_heads, d->value_heads,
                                         d->key_dim, d->value_dim, d->conv, d->dealt };

@@ -75,6 +75,14 @@ struct model {                           /* {0} is closed */
     void *mem; size_t mem_bytes;         /* one allocation of the device holds all weights */
 };
 
+/* The heads of a layer with attention, as the device pads them. */
+static inline struct device_heads model_heads(const struct model *m, size_t layer)
+{
+    const struct kv_heads g = config_heads(&m->config, layer);
+    return (struct device_heads){ m->config.n_heads, g.n, g.dim, m->config.heads_differ ? g.dim : m->head_dim,
+                                  NULL };
+}
+
 /* Progress of loading: `done` of `total` bytes. false stops the load with ERR_AGAIN. */
 typedef bool model_progress(void *ctx, size_t done, size_t total);
 struct fingerprint;

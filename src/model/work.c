@@ -64,9 +64,10 @@ static void add_attention(struct work *w, const struct model *m, size_t l, size_
                           size_t texts)
 {
     const struct config *c = &m->config;
-    const size_t width = c->n_heads * m->head_dim, n = rows / texts;
+    const struct device_heads heads = model_heads(m, l);
+    const size_t width = c->n_heads * heads.padded, n = rows / texts;
     w->bytes += (double)(texts * (depth + n - work_first_seen(c, l, depth))) *
-                (double)(c->n_kv_heads * kv_row_bytes(m->dev->kv_type, m->head_dim));
+                (double)(heads.n_kv_heads * kv_row_bytes(m->dev->kv_type, heads.padded));
     for (size_t r = 0; r < rows; r++) {
         const size_t pos = depth + r % n, from = work_first_seen(c, l, pos), to = pos + 1,
                      slots = (to + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK - from / KV_BLOCK * KV_BLOCK;

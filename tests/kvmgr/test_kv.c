@@ -222,6 +222,51 @@ static void shared_blocks_are_freed_once(void)
         }
 }
 
+/* Layers with 4 heads of 16, 1 of 48 and 2 of 32 dimensions: nodes, blocks, copies and shared blocks. */
+static void layers_have_heads_of_their_own(void)
+{
+    static const struct kv_heads heads[] = { { 4, 16, 0, 0 }, { 1, 48, 4, 64 }, { 2, 32, 5, 112 },
+                                             { 0, 0, 7, 176 } };
+    for (int t = 0; t < 5; t++) {
+        struct kv_size z = { .type = types[t], .n_layers = 3, .n_kv_heads = 4, .head_dim = 48, .n_max = 200,
+                             .node_max = 70, .heads = heads };
+        struct kv kv, other;
+        struct err e;
+        uint32_t path[70];
+        char *copy = must_alloc(kv_rows_of(types[t], 7, 176));
+        CHECK(kv_bytes(&z) == (256 + 70) * kv_rows_of(types[t], 7, 176), "%zu", kv_bytes(&z));
+        CHECK(!kv_open(&kv, NULL, &z, &e), "%s", e.msg);
+        for (size_t l = 0; l < 3; l++)
+            for (size_t s = 0; s < 70; s++)
+                memset(kv_node(&kv, l, s), (int)(l * 70 + s + 1),
+                       heads[l].n * kv_row_bytes(types[t], heads[l].dim));
+        for (uint32_t s = 0; s < 70; s++)
+            path[s] = s;
+        kv_commit_path(&kv, path, 70);
+        z.n_shared = 1;
+        CHECK(!kv_open_from(&other, NULL, &z, &kv, 70, NULL, &e), "%s", e.msg);
+        CHECK(kv_block(&other, 2, 1, 63) == kv_block(&kv, 2, 1, 0) &&
+              kv_block(&other, 1, 0, 64) != kv_block(&kv, 1, 0, 64));
+        for (size_t i = 0; i < 7; i++) {
+            const size_t l = kv_layer_of(&kv, i), d = heads[l].dim;
+            CHECK(l == (i < 4 ? 0 : i < 5 ? 1 : 2));
+            for (size_t s = 0; s < 70; s++) {
+                kv_get(copy, types[t], d, s % KV_BLOCK, kv_block(&other, l, i - heads[l].first, s));
+                for (size_t k = 0; k < kv_row_bytes(types[t], d); k++)
+                    CHECK(copy[k] == (char)(l * 70 + s + 1), "head %zu, row %zu", i, s);
+            }
+        }
+        kv_exchange(&kv, 69, 1, copy, false);
+        CHECK(copy[0] == 70 && copy[kv_rows_bytes(&kv, 1) - 1] == (char)210);
+        kv_truncate(&kv, 69);
+        kv_exchange(&kv, 69, 1, copy, false);
+        CHECK(is_zero(copy, kv_rows_bytes(&kv, 1)));
+        kv_close(&other);
+        kv_close(&kv);
+        free(copy);
+    }
+}
+
 int main(void)
 {
     RUN(sizes_are_checked);
@@ -229,5 +274,6 @@ int main(void)
     RUN(a_path_is_copied_byte_for_byte);
     RUN(truncation_forgets);
     RUN(shared_blocks_are_freed_once);
+    RUN(layers_have_heads_of_their_own);
     return test_end();
 }

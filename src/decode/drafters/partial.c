@@ -112,7 +112,7 @@ static void partial_plan(struct memory_plan *plan, const struct decode_setup *se
 {
     const struct kv full = { .dev = m->dev, .type = m->dev->kv_type, .n_layers = m->config.n_layers,
                              .n_kv_heads = m->config.n_kv_heads, .head_dim = m->head_dim,
-                             .n_max = n_max };
+                             .n_max = n_max, .heads = model_cache(m, n_max, 0).heads };
     memory_plan_add_on(plan, m->dev, "partial cache",
                        partial_bytes(&full, set->draft.kv_policy, set->draft.kv_budget, n_max));
 }
