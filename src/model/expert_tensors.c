@@ -30,13 +30,8 @@ static const struct fused { const char *name; size_t parts; const char *part[2];
 static const char *const of_mixtral[][2] = { { "w1", "gate_proj" }, { "w2", "down_proj" },
                                              { "w3", "up_proj" } };
 
-static bool ends_in(const char *name, const char *end)
-{
-    const size_t n = strlen(name), n_end = strlen(end);
-    return n >= n_end && strcmp(name + n - n_end, end) == 0;
-}
-static bool is_bias(const char *name) { return ends_in(name, ".bias"); }
-static bool is_scale(const char *name) { return ends_in(name, ".scale"); }       /* one number */
+static bool is_bias(const char *name) { return name_ends_in(name, ".bias"); }
+static bool is_scale(const char *name) { return name_ends_in(name, ".scale"); }       /* one number */
 
 /* The form of a fused tensor; NULL: it is none. */
 static const struct fused *fused_of(const char *name)

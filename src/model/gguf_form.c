@@ -13,12 +13,6 @@ float changed(float x, enum change c)
     return c == MINUS_EXP ? (float)-exp_d(limited) : c == PLUS_ONE ? x + 1 : x;
 }
 
-static bool ends_in(const char *s, const char *end)
-{
-    const size_t n = strlen(s), n_end = strlen(end);
-    return n >= n_end && strcmp(s + n - n_end, end) == 0;
-}
-
 bool gguf_is_phi(const struct config *c) { return strcmp(c->model_type, "phi3") == 0; }
 
 bool gguf_is_llama(const struct config *c)
@@ -45,7 +39,7 @@ struct gguf_form gguf_form(const struct config *c, const char *name)
         { ".pre_fc_norm_hidden.weight", { PLUS_ONE, 0, 0, false } },
     };
     for (size_t i = 0; c->norm_plus_one && i < sizeof of / sizeof *of; i++)
-        if (ends_in(name, of[i].end))
+        if (name_ends_in(name, of[i].end))
             return of[i].form;
     return (struct gguf_form){ 0 };
 }

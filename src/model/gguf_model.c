@@ -78,12 +78,6 @@ static const struct name { const char *gguf, *hf;
 #define LENGTH(a) (sizeof(a) / sizeof *(a))
 enum { NAME_BYTES = 96 };
 
-static bool ends_in(const char *s, const char *end)
-{
-    const size_t n = strlen(s), n_end = strlen(end);
-    return n >= n_end && strcmp(s + n - n_end, end) == 0;
-}
-
 /* The layer of a name "blk.N.REST", and *rest. SIZE_MAX for any other name. */
 static size_t layer_of(const char *name, const char **rest)
 {
@@ -157,7 +151,7 @@ static bool scale_name(char to[NAME_BYTES], const char *name, const char *end, c
 {
     char matrix[GGUF_NAME_MAX + 8];
     snprintf(matrix, sizeof matrix, "%.*s.weight", (int)(strlen(name) - strlen(end)), name);
-    if (!hf_name(to, matrix, c) || !ends_in(to, ".weight") || strstr(to, "embed_tokens"))
+    if (!hf_name(to, matrix, c) || !name_ends_in(to, ".weight") || strstr(to, "embed_tokens"))
         return false;
     strcpy(to + strlen(to) - strlen(".weight"), ".scale");
     return true;
@@ -374,7 +368,7 @@ static void add(struct gguf_model *m, size_t part, const struct gguf_tensor *t, 
                            .n_elements = t->n_elements };
     for (size_t i = 0; i < t->n_dims; i++)
         to->dim[i] = t->dim[t->n_dims - 1 - i];
-    if (t->n_dims == 1 && ends_in(name, ".mlp.shared_expert_gate.weight"))
+    if (t->n_dims == 1 && name_ends_in(name, ".mlp.shared_expert_gate.weight"))
         to->n_dims = 2, to->dim[1] = to->dim[0], to->dim[0] = 1;
     to->name = strcpy(*room, name);
     *room += strlen(name) + 1;
@@ -397,10 +391,10 @@ static int add_tensor(struct gguf_model *m, size_t part, const struct gguf_tenso
     if (layer != SIZE_MAX && layer >= m->config.n_layers + hybrid)
         return err_set(e, ERR_INPUT, "%s: tensor \"%s\": block_count is %zu", m->part[part].file, t->name,
                        m->config.n_layers);
-    if (ends_in(t->name, ".input_scale") && scale_name(name, t->name, ".input_scale", &m->config))
+    if (name_ends_in(t->name, ".input_scale") && scale_name(name, t->name, ".input_scale", &m->config))
         return 0;                        /* for activations of 4 bits */
-    if (!(ends_in(t->name, ".scale") ? scale_name(name, t->name, ".scale", &m->config)
-                                     : hf_name(name, t->name, &m->config)))
+    if (!(name_ends_in(t->name, ".scale") ? scale_name(name, t->name, ".scale", &m->config)
+                                          : hf_name(name, t->name, &m->config)))
         return err_set(e, ERR_INPUT, "%s: tensor \"%s\" is not one of a %s model", m->part[part].file,
                        t->name, m->config.model_type);
     add(m, part, t, name, room);
@@ -412,7 +406,7 @@ static int check_scales(const struct tensors *ts, struct err *e)
 {
     for (const struct tensor *t = ts->t; t < ts->t + ts->n; t++) {
         char name[NAME_BYTES];
-        if (!ends_in(t->name, ".scale"))
+        if (!name_ends_in(t->name, ".scale"))
             continue;
         snprintf(name, sizeof name, "%.*s.weight", (int)(strlen(t->name) - strlen(".scale")), t->name);
         const struct tensor *w = tensors_find(ts, name);
@@ -443,11 +437,11 @@ static int use_tensors(struct gguf_model *m, struct err *e)
     c->tied = !tensors_find(ts, "lm_head.weight");
     for (size_t i = 0; i < ts->n; i++) {
         const char *name = ts->t[i].name;
-        const bool router = ends_in(name, ".mlp.gate.weight"), expert = strstr(name, ".mlp.experts."),
+        const bool router = name_ends_in(name, ".mlp.gate.weight"), expert = strstr(name, ".mlp.experts."),
                    shared = strstr(name, ".mlp.shared_expert"),
-                   of_dense = !expert && ends_in(name, "_proj.weight") && strstr(name, ".mlp.");
-        const bool bias = ends_in(name, ".bias"),
-                   norm = ends_in(name, "q_norm.weight") || ends_in(name, "k_norm.weight");
+                   of_dense = !expert && name_ends_in(name, "_proj.weight") && strstr(name, ".mlp.");
+        const bool bias = name_ends_in(name, ".bias"),
+                   norm = name_ends_in(name, "q_norm.weight") || name_ends_in(name, "k_norm.weight");
         const bool used = bias ? strstr(name, ".mlp.")     ? c->mlp_bias || c->experts_bias
                                  : strstr(name, ".o_proj.") ? c->o_bias
                                                             : c->qkv_bias

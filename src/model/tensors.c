@@ -213,6 +213,12 @@ int tensors_read(const struct tensors *ts, const struct tensor *t, void *dst, si
     return read_at(ts->fd[t->shard], ts->path[t->shard], dst, t->offset + from, n, e);
 }
 
+bool name_ends_in(const char *name, const char *end)
+{
+    const size_t n = strlen(name), n_end = strlen(end);
+    return n >= n_end && strcmp(name + n - n_end, end) == 0;
+}
+
 const struct tensor *tensors_find_scale(const struct tensors *ts, const struct tensor *t)
 {
     char name[TENSOR_NAME_MAX];

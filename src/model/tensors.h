@@ -54,6 +54,8 @@ static inline int tensors_whole(const struct tensors *ts, struct err *e)
     return ts->hole.code ? -1 : 0;
 }
 
+bool name_ends_in(const char *name, const char *end);
+
 void tensors_close(struct tensors *ts);
 /* Returns NULL if no tensor has that name. */
 const struct tensor *tensors_find(const struct tensors *ts, const char *name);

@@ -214,15 +214,23 @@ static void a_running_job_without_a_worker_returns_at_once(void)
     }
 }
 
+/* A new store whose leases last half a second. */
+static struct store *open_with_a_short_lease(void)
+{
+    const struct store_options o = { .mode = STORE_WRITE, .lease_seconds = 0.5 };
+    struct store *s;
+    struct err e = {0};
+    rig_new();
+    store_close(rig_open(STORE_CREATE));
+    CHECK(store_open(&s, rig_path, &o, &e) == 0, "%s", e.msg);
+    return s;
+}
+
 static void jobs_of_a_silent_worker_return_after_the_lease(void)
 {
     struct err e = {0};
     struct claim c;
-    struct store *s;
-    rig_new();
-    store_close(rig_open(STORE_CREATE));
-    CHECK(store_open(&s, rig_path, &(struct store_options){ .mode = STORE_WRITE, .lease_seconds = 0.5 },
-                     &e) == 0);
+    struct store *s = open_with_a_short_lease();
     int64_t job = rig_submit(s, 100);
     pid_t pid = sleeping_worker();
     kill(pid, SIGSTOP);
@@ -251,11 +259,7 @@ static void a_dead_worker_without_a_boot_loses_its_job_after_the_lease(void)
 {
     struct err e = {0};
     struct claim c;
-    struct store *s;
-    rig_new();
-    store_close(rig_open(STORE_CREATE));
-    CHECK(store_open(&s, rig_path, &(struct store_options){ .mode = STORE_WRITE, .lease_seconds = 0.5 },
-                     &e) == 0);
+    struct store *s = open_with_a_short_lease();
     int64_t job = rig_submit(s, 100), w;
     pid_t pid = sleeping_worker();
     kill(pid, SIGKILL);
