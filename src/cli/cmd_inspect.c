@@ -15,6 +15,7 @@
 #include "src/decode/engine.h"
 #include "src/decode/weights.h"
 #include "src/model/config_tensors.h"
+#include "src/model/dealt_tensors.h"
 #include "src/model/device_choice.h"
 #include "src/model/safetensors.h"
 #include "src/request/model_options.h"
@@ -101,6 +102,8 @@ static void count_dtypes(struct inspect *s)
     const struct tensors *ts = &s->engine.tensors;
     for (size_t i = 0; i < ts->n; i++) {
         size_t k = 0;
+        if (tensor_is_dealt_scales(&ts->t[i]))           /* MXFP4 counts them */
+            continue;
         while (k < s->n_dtypes && strcmp(s->dtype[k].name, ts->t[i].dtype_name))
             k++;
         if (k == DTYPES_MAX)

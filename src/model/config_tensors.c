@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/model/dealt_tensors.h"
+
 /* A tensor of a layer: its name after "model.layers.N.", whether the configuration has it, its shape. */
 struct part { const char *name; bool used; size_t rows, cols; };
 enum { PARTS = 36, EXPERT_PARTS = 6 };
@@ -271,11 +273,12 @@ static int mark(void *ctx, const char *name, size_t rows, size_t cols)
 }
 
 /* Tensors that a loader may pass over without a word: a copy of the embedding, frequencies of RoPE that older
- * files hold, and the layer that drafts. */
-static bool may_rest(const struct config *c, const char *name)
+ * files hold, the layer that drafts, and scales that are read with their matrix (dealt_tensors.h). */
+static bool may_rest(const struct config *c, const struct tensor *t)
 {
+    const char *name = t->name;
     return strcmp(name, "lm_head.weight") == 0 || strstr(name, ".rotary_emb.inv_freq") ||
-           (config_is_hybrid(c) && strncmp(name, "mtp.", 4) == 0);
+           (config_is_hybrid(c) && strncmp(name, "mtp.", 4) == 0) || tensor_is_dealt_scales(t);
 }
 
 int config_unread_tensors(const struct config *c, const struct tensors *ts,
@@ -287,7 +290,7 @@ int config_unread_tensors(const struct config *c, const struct tensors *ts,
         return -1;
     each_needed(c, mark, &k);
     for (size_t i = 0; i < ts->n; i++) {
-        if (k.needed[i] || may_rest(c, ts->t[i].name) || ts->t[i].stored_name == last)
+        if (k.needed[i] || may_rest(c, &ts->t[i]) || ts->t[i].stored_name == last)
             continue;
         last = ts->t[i].stored_name;
         unread(ctx, last);

@@ -82,8 +82,8 @@ static const char *prepare(const struct loader *l, const struct tensor *t, const
     const enum dtype plain = plain_type(t, &to->pad);
     const size_t cols = t->dim[1], elt = dtype_size(plain), row_bytes = t->bytes / t->dim[0],
                  wide = cols / to->pad.col_seg * to->pad.col_pad * elt;
-    if (t->encoded) {
-        if (tensors_encode_rows(l->ts, t, room, src, row, n, e))
+    if (t->encoded || t->turns) {
+        if (tensors_make_rows(l->ts, t, room, src, row, n, e))
             return NULL;
         src = room;
         room += l->group_bytes;
@@ -143,7 +143,8 @@ static void put_vector(const struct loader *l, const struct tensor *t, const str
     memset(x, 0, rows * cols * sizeof *x);
     for (size_t j = 0; j < t->dim[0] * cols; j++) {
         const size_t row = j / cols;
-        const float value = tensor_value(src, type, tensor_row(t, row) * cols + j % cols);
+        const size_t stored = t->turns ? row * t->turns + t->turn : tensor_row(t, row);
+        const float value = tensor_value(src, type, stored * cols + j % cols);
         x[j % cols * rows + row / to->pad.seg * to->pad.seg_pad + row % to->pad.seg] =
             changed(value, to->change);
     }

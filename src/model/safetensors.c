@@ -1,6 +1,7 @@
 /* Reading of safetensors files: the header of a file (header_append), a file (shard_read), an index with
  * its shards (index_read). Start at safetensors_open. */
 #include "src/model/safetensors.h"
+#include "src/model/dealt_tensors.h"
 #include "src/model/expert_tensors.h"
 #include "src/model/text_tensors.h"
 #include "src/base/json.h"
@@ -466,7 +467,7 @@ int safetensors_open_holed(struct tensors *ts, const char *dir, struct err *e)
                 : err_set(e, ERR_INPUT, "%s: neither model.safetensors nor model.safetensors.index.json "
                                         "exists, one of them is needed", dir);
     }
-    r = r || tensors_take_text(ts, e) ? -1 : tensors_split_experts(ts, e);
+    r = r || tensors_take_text(ts, e) || tensors_deal_experts(ts, e) ? -1 : tensors_split_experts(ts, e);
     if (r)
         tensors_close(ts);
     return r;

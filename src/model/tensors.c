@@ -12,7 +12,7 @@
 
 _Static_assert(sizeof(size_t) == 8, "sizes of model files need 64 bits");
 
-enum { ENCODE_BYTES = 1 << 20 };       /* of rows that are read at once for encoding */
+enum { READ_BYTES = 1 << 20 };         /* of rows that are read at once to make others */
 
 /* The names of one file, in a list that tensors_close frees. */
 struct names { struct names *next; char text[]; };
@@ -168,9 +168,46 @@ const struct tensor *tensors_need(const struct tensors *ts, const char *name, si
                    t->stored_name, shape, ts->config_name ? ts->config_name : "config.json", need), NULL;
 }
 
-int tensors_encode_rows(const struct tensors *ts, const struct tensor *t, void *dst, const void *src,
-                        size_t row, size_t n, struct err *e)
+/* A block of MXFP4 as GGUF has it: the scale, then byte j with weights j and j + 16. */
+static void put_block(uint8_t *to, const uint8_t *pairs, uint8_t scale)
 {
+    to[0] = scale;
+    for (size_t j = 0; j < 16; j++) {
+        const uint8_t low = pairs[j / 2], high = pairs[j / 2 + 8];
+        to[1 + j] = (uint8_t)(j % 2 ? low >> 4 | (high & 0xf0) : (low & 15) | high << 4);
+    }
+}
+
+/* Makes n rows of a dealt tensor. Reads their scales. */
+static int take_turns(const struct tensors *ts, const struct tensor *t, uint8_t *dst, const uint8_t *src,
+                      size_t row, size_t n, struct err *e)
+{
+    uint8_t scale[TENSOR_SCALES_READ];
+    const bool apart = t->dtype == DT_MXFP4;
+    const size_t blocks = apart ? t->dim[1] / 32 : 1, step = t->turns * blocks, some = sizeof scale / step,
+                 from = apart ? 16 : dtype_size(t->dtype), to = apart ? 17 : from;
+    for (size_t r = 0; r < n; r++) {
+        const size_t in = r % some;
+        if (apart && !in &&
+            read_at(ts->fd[t->scales_shard], ts->path[t->scales_shard], scale,
+                    t->scales_offset + (row + r) * step, MIN(some, n - r) * step, e))
+            return -1;
+        for (size_t b = 0; b < blocks; b++, dst += to) {
+            const uint8_t *x = src + (r * step + t->turn * blocks + b) * from;
+            if (apart)
+                put_block(dst, x, scale[in * step + t->turn * blocks + b]);
+            else
+                memcpy(dst, x, to);
+        }
+    }
+    return 0;
+}
+
+int tensors_make_rows(const struct tensors *ts, const struct tensor *t, void *dst, const void *src,
+                      size_t row, size_t n, struct err *e)
+{
+    if (t->turns)
+        return take_turns(ts, t, dst, src, row, n, e);
     const size_t to = t->cols / t->encoded->block * t->encoded->bytes,
                  from = t->cols * dtype_size(t->stored_dtype);
     for (size_t i = 0; i < n; i++)
@@ -181,14 +218,14 @@ int tensors_encode_rows(const struct tensors *ts, const struct tensor *t, void *
     return 0;
 }
 
-/* Reads rows and encodes them. */
-static int read_encoded(const struct tensors *ts, const struct tensor *t, void *dst, size_t from, size_t n,
-                        struct err *e)
+/* Reads rows of the file and makes those of the tensor. */
+static int read_made(const struct tensors *ts, const struct tensor *t, void *dst, size_t from, size_t n,
+                     struct err *e)
 {
-    const size_t to = t->cols / t->encoded->block * t->encoded->bytes,
-                 row = t->cols * dtype_size(t->stored_dtype);
+    const size_t all = t->turns ? t->dim[0] : t->n_elements / t->cols, to = t->bytes / all,
+                 row = tensor_stored_bytes(t) / all;
     assert(from % to == 0 && n % to == 0);
-    const size_t rows = n / to, some = MAX((size_t)1, ENCODE_BYTES / row);
+    const size_t rows = n / to, some = MAX((size_t)1, READ_BYTES / row);
     void *source = malloc(MIN(rows, some) * row + 1);
     int rc =
         source ? 0
@@ -198,7 +235,7 @@ static int read_encoded(const struct tensors *ts, const struct tensor *t, void *
         rc = read_at(ts->fd[t->shard], ts->path[t->shard], source, t->offset + (from / to + r) * row,
                      now * row, e);
         if (rc == 0)
-            rc = tensors_encode_rows(ts, t, (char *)dst + r * to, source, from / to + r, now, e);
+            rc = tensors_make_rows(ts, t, (char *)dst + r * to, source, from / to + r, now, e);
     }
     free(source);
     return rc;
@@ -208,8 +245,8 @@ int tensors_read(const struct tensors *ts, const struct tensor *t, void *dst, si
                  struct err *e)
 {
     assert(from <= t->bytes && n <= t->bytes - from && ts->fd[t->shard] >= 0);
-    if (t->encoded)
-        return read_encoded(ts, t, dst, from, n, e);
+    if (t->encoded || t->turns)
+        return read_made(ts, t, dst, from, n, e);
     return read_at(ts->fd[t->shard], ts->path[t->shard], dst, t->offset + from, n, e);
 }
 

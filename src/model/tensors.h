@@ -15,7 +15,8 @@ extern const char *const weights_names[4];
 
 struct gguf_type;
 
-enum { TENSORS_MAX = 1000000, TENSOR_NAME_MAX = 4096, TENSOR_DIMS_MAX = 8, TENSOR_NAME_SHOWN = 200 };
+enum { TENSORS_MAX = 1000000, TENSOR_NAME_MAX = 4096, TENSOR_DIMS_MAX = 8, TENSOR_NAME_SHOWN = 200,
+       TENSOR_SCALES_READ = 1 << 15 };   /* bytes of scales apart that are read at once: a row of all turns */
 
 struct tensor {
     const char *name;            /* valid until tensors_close */
@@ -32,6 +33,10 @@ struct tensor {
     size_t head_rows;
     /* Set by tensors_encode (encode.h): the file has rows of `cols` weights of stored_dtype. */
     const struct gguf_type *encoded; enum dtype stored_dtype; size_t cols;
+    /* Set by tensors_deal_experts (dealt_tensors.h): row r is row r * turns + turn of the file, and a matrix
+     * has its scales apart, in another place of the files. turns 0: an ordinary tensor */
+    size_t turns, turn;
+    int scales_shard; size_t scales_offset;
 };
 
 struct tensors {                 /* {0} is closed */
@@ -63,16 +68,16 @@ const struct tensor *tensors_find(const struct tensors *ts, const char *name);
  * F16 or F32). */
 const struct tensor *tensors_need(const struct tensors *ts, const char *name, size_t rows, size_t cols,
                                   struct err *e);
-/* Reads bytes [from, from + n) of the tensor's data into dst: whole rows if the tensor is being encoded. */
+/* Reads bytes [from, from + n) of the tensor's data into dst: whole rows if the tensor is encoded or
+ * dealt. */
 int tensors_read(const struct tensors *ts, const struct tensor *t, void *dst, size_t from, size_t n,
                  struct err *e);
 /* The tensor of one number that scales the quantised matrix t; NULL: there is none. */
 const struct tensor *tensors_find_scale(const struct tensors *ts, const struct tensor *t);
 /* Reads a tensor of one fp32 number, which must be finite. */
 int tensors_read_number(const struct tensors *ts, const struct tensor *t, float *x, struct err *e);
-/* Encodes n rows, as the file stores them, of a tensor that is being encoded. row: the first, for
- * messages. */
-int tensors_encode_rows(const struct tensors *ts, const struct tensor *t, void *dst, const void *src,
+/* Makes n rows of a tensor that is encoded or dealt from `src`, the rows of the file. row: the first. */
+int tensors_make_rows(const struct tensors *ts, const struct tensor *t, void *dst, const void *src,
                         size_t row, size_t n, struct err *e);
 /* Element i of data of type t (BF16, F16 or F32). */
 static inline float tensor_value(const void *data, enum dtype t, size_t i)
@@ -82,9 +87,11 @@ static inline float tensor_value(const void *data, enum dtype t, size_t i)
     const uint16_t x = ((const uint16_t *)data)[i];
     return t == DT_F16 ? f16_to_f32(x) : bf16_to_f32(x);
 }
-/* The bytes of a tensor in its file. */
+/* The bytes of a tensor in its file: all rows of which it takes some, without scales that lie apart. */
 static inline size_t tensor_stored_bytes(const struct tensor *t)
 {
+    if (t->turns)
+        return t->turns * (t->dtype == DT_MXFP4 ? t->n_elements / 2 : t->bytes);
     return t->encoded ? t->n_elements * dtype_size(t->stored_dtype) : t->bytes;
 }
 static inline bool tensor_is_float(enum dtype t) { return t == DT_BF16 || t == DT_F16 || t == DT_F32; }

@@ -76,6 +76,20 @@ M=build/data/models/gptoss-bf16
 family oss "$M" 1000
 check oss_other_alpha_has_no_key 2 'swiglu_alpha and swiglu_limit of another model than gpt-oss cannot be' \
     convert -m build/data/models/gptoss-types-f32 --weights bf16 -o "$TMP/no.gguf"
+# The experts of MXFP4 as published: nothing is left unread, drafts and threads change nothing.
+M=build/data/models/gptoss-published-bf16
+published()
+{
+    "$LONGHAND" run -m $M --prompt "The ship" -n 300 -s 3 --ignore-eos --format ids "$@" 2>"$TMP/err"
+}
+published --drafter none --progress none >"$TMP/a"
+! grep -q scales "$TMP/err" && "$LONGHAND" inspect -m $M | grep -q MXFP4
+result oss_as_published_reads_every_tensor $? "$(cat "$TMP/err")"
+published --drafter ngram,suffix,partial -t 2 >"$TMP/b"
+same oss_as_published_drafts_change_nothing "$TMP/a" "$TMP/b"
+cp -r $M "$TMP/cut"
+truncate -s -4 "$TMP/cut/model.safetensors"
+check oss_as_published_cut 2 'the file has [0-9]* bytes of data' run -m "$TMP/cut" --prompt x -n 1
 M=build/data/models/phi4mini-bf16
 if [ -x "$LONGHAND_TEST" ]; then
     LONGHAND=$LONGHAND_TEST check gpu_refuses_a_part_that_turns 2 \

@@ -97,6 +97,26 @@ def safetensors():
          "no_offsets": one('{"dtype": "F32", "shape": [2]}'),
         "unknown_key": st({"a": entry(strides=[1])}, 8),
     }
+    x = "model.layers.0.mlp.experts."
+    blocks, scales = entry("U8", [2, 4, 1, 16], (0, 128)), entry("U8", [2, 4, 1], (128, 136))
+
+    def dealt(**change):
+        both = {"gate_up_proj_blocks": blocks, "gate_up_proj_scales": scales, **change}
+        both = {x + k: v for k, v in both.items() if v}
+        return st(both, max(v["data_offsets"][1] for v in both.values()))
+    c.update({
+        "m1_no_scales": dealt(gate_up_proj_scales=None, bias=entry(at=(128, 136))),
+        "m1_scales_of_fewer_rows": dealt(gate_up_proj_scales=entry("U8", [2, 3, 1], (128, 134))),
+        "m1_scales_are_floats": dealt(gate_up_proj_scales=entry("BF16", [2, 4, 1], (128, 144))),
+        "m1_odd_rows": dealt(gate_up_proj_blocks=entry("U8", [2, 1, 4, 16], (0, 128))),
+        "m1_blocks_of_8": dealt(gate_up_proj_blocks=entry("U8", [2, 4, 2, 8], (0, 128))),
+        "m1_blocks_are_i8": dealt(gate_up_proj_blocks=entry("I8", [2, 4, 1, 16], (0, 128))),
+        "m1_blocks_of_3_dimensions": dealt(gate_up_proj_blocks=entry("U8", [2, 4, 16], (0, 128))),
+        "m1_bias_is_u8": dealt(gate_up_proj_bias=entry("U8", [2, 4], (136, 144))),
+        "m1_bias_of_odd_rows": dealt(gate_up_proj_bias=entry("F32", [2, 3], (136, 160))),
+        "m1_experts_twice": dealt(**{"0.gate_proj.weight": entry("F32", [2], (136, 144))}),
+        "m1_no_experts": dealt(gate_up_proj_bias=entry("F32", [0, 4], (136, 136))),
+    })
     for name, data in c.items():
         write("safetensors/%s.safetensors" % name, data)
 
@@ -385,7 +405,8 @@ def config():
             case("c16_%s_%s" % (key, name), oss, **{key: values[name]})
     case("c16_more_used", oss, num_experts_per_tok=5)
     case("c16_layer_types_short", oss, layer_types=["full_attention"])
-    case("c16_mxfp4", oss, quantization_config={"quant_method": "mxfp4"})
+    case("c16_gptq", oss, quantization_config={"quant_method": "gptq"})
+    case("c16_quantization_list", oss, quantization_config=["mxfp4"])
     case("c16_llama_mxfp4", quantization_config={"quant_method": "mxfp4"})
     case("c15_llama_lists", rope_scaling=dict(scaling, type="linear", factor=2.0))
     write("config/key_twice.json", config_text(SMALL).replace('"vocab_size": 100',

@@ -25,6 +25,7 @@ from safetensors.torch import load_file, save_file
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from tokenizers import processors, trainers
 from transformers import AutoConfig, AutoModelForCausalLM
+from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 from transformers.utils import logging
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
@@ -501,6 +502,13 @@ FIXTURES = {
         **OSS_CFG, "num_experts_per_tok": 2, "num_key_value_heads": 4, "swiglu_alpha": 1.25,
         "layer_types": ["full_attention", "sliding_attention", "sliding_attention", "full_attention"]},
         controls={"alpha 1.702": {"set": {"swiglu_alpha": 1.702}}}),
+    # as published: experts of MXFP4 with their scales apart, rows of gate and up in turn
+    "gptoss-published-bf16": dict(dtype="bf16", tok="gpt4o", publish=True, config={
+        **OSS_CFG, "hidden_size": 64, "intermediate_size": 96, "num_local_experts": 4,
+        "num_experts_per_tok": 2, "num_hidden_layers": 2,
+        "quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]}},
+        controls={"no gates": {"zero": ["gate_up_proj_scales"]}, "no down": {"zero": ["down_proj_scales"]},
+                  "no biases": {"zero": ["down_proj_bias"]}}),
 }
 
 
@@ -568,10 +576,26 @@ def each_expert(state, model_type):
     return out
 
 
+def publish(state):
+    """The tensors of gpt-oss as published: MXFP4, two weights in a byte, the first one in its low bits."""
+    grid, out = torch.tensor([0, .5, 1, 1.5, 2, 3, 4, 6]), {}
+    for name, t in state.items():
+        if not name.endswith(("experts.gate_up_proj", "experts.down_proj")):
+            out[name] = t
+            continue
+        x = t.transpose(1, 2).unflatten(-1, (-1, 32))                # [experts, out, blocks, 32]
+        power = torch.floor(torch.log2(x.abs().amax(-1, keepdim=True))) - 2
+        code = (x.abs() / 2 ** power)[..., None].sub(grid).abs().argmin(-1) + 8 * (x < 0)
+        out[name + "_blocks"] = (code[..., ::2] + 16 * code[..., 1::2]).to(torch.uint8)
+        out[name + "_scales"] = (power[..., 0] + 127).to(torch.uint8)
+    return out
+
+
 def cast(state, dtype):
     kinds = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}
     if dtype != "mixed":
-        return {k: v.to(kinds[dtype]).contiguous() for k, v in state.items()}
+        return {k: v.to(v.dtype if v.dtype == torch.uint8 else kinds[dtype]).contiguous()
+                for k, v in state.items()}
     norm, embed = torch.float32, torch.float16
     return {k: v.to(norm if "norm" in k else embed if "embed" in k else torch.bfloat16).contiguous()
             for k, v in state.items()}
@@ -601,7 +625,11 @@ def save_weights(state, folder, shard):
 
 
 def fuse_oss(state):
-    """The tensors of transformers from those of each expert."""
+    """The tensors of transformers from those of each expert, or from those of MXFP4."""
+    if any(k.endswith("_blocks") for k in state):
+        form = convert_moe_packed_tensors
+        return {k.removesuffix("_blocks"): form(v, state[k[:-6] + "scales"], dtype=torch.float32)
+                if k.endswith("_blocks") else v for k, v in state.items() if not k.endswith("_scales")}
     out = {k: v for k, v in state.items() if ".mlp.experts." not in k}
     for layer in {k.split(".mlp.")[0] for k in state if ".mlp.experts." in k}:
         at = layer + ".mlp.experts."
@@ -617,6 +645,7 @@ def fuse_oss(state):
 
 def load_oss(folder, dtype, attn):
     config = AutoConfig.from_pretrained(folder, attn_implementation=attn, experts_implementation="eager")
+    config.__dict__.pop("quantization_config", None)
     model = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation=attn)
     state = fuse_oss(load_file(folder / "model.safetensors"))
     model.load_state_dict({k: v.to(dtype) for k, v in state.items()})
@@ -851,6 +880,8 @@ def make(name, spec, texts, index, out=OUT):
         hf.dtype = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}[spec["dtype"]]
         hf.architectures = config["architectures"]
         hf.save_pretrained(folder)
+    if spec.get("publish"):
+        state = publish(state)
     if spec.get("each"):
         state = each_expert(state, config["model_type"])
     save_weights(cast(state, spec["dtype"]), folder, spec.get("shard"))
