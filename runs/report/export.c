@@ -143,6 +143,7 @@ struct exported {                        /* everything that is exported of one j
     struct job_input in;
     struct job_params params;
     char *text; size_t n_text;
+    const char *shown; size_t n_shown;   /* its answer; with --with-thinking all of it */
     struct counts counts; figure_lists list;
     bool drafts;                         /* the job may use some drafter */
     bool repeats; struct noticed_repetition repetition;
@@ -158,13 +159,26 @@ static void exported_close(struct exported *t)
     *t = (struct exported){0};
 }
 
+static int read_shown(struct exporter *x, const struct item *i, struct exported *t, struct err *e)
+{
+    size_t from;
+    if (job_read_answer(&x->reader, i->store, i->job, &t->text, &t->n_text, &from, e))
+        return -1;
+    if (x->o->with_thinking)
+        from = 0;
+    x->counts->thinking += from && from == t->n_text && i->job->state == JOB_DONE;
+    t->shown = t->text + from;
+    t->n_shown = t->n_text - from;
+    return 0;
+}
+
 static int read_exported(struct exporter *x, const struct item *i, struct exported *t, struct err *e)
 {
     *t = (struct exported){0};
     if (store_read_begin(i->store, e))           /* one lock for all reads */
         return -1;
     int rc = store_input(i->store, i->job->id, &t->in, e) || job_parse(&t->params, t->in.parameters, e) ||
-             job_read_text(&x->reader, i->store, i->job, &t->text, &t->n_text, e) ||
+             read_shown(x, i, t, e) ||
              figures_read(&t->counts, t->list, i->store, i->job->id, e) ||
              token_logprobs_read(&t->logprobs, i->store, i->job, &t->params, e);
     const bool is_short = i->job->tokens < LOOP_SCORE;
@@ -272,7 +286,7 @@ static void put_field(struct json_writer *w, const struct item *i, const struct 
     switch (k) {
     case CUSTOM_ID:     jw_text(w, name, j->custom_id); break;
     case PROMPT:        jw_bytes(w, name, t->in.prompt, t->in.prompt_bytes); break;
-    case TEXT_FIELD:    jw_bytes(w, name, t->text, t->n_text); break;
+    case TEXT_FIELD:    jw_bytes(w, name, t->shown, t->n_shown); break;
     case TOKENS:        jw_uint(w, name, j->tokens - j->given); break;
     case FINISH_REASON: jw_text(w, name, j->finish_reason); break;
     case SEED:          jw_uint(w, name, j->seed); break;
@@ -440,11 +454,13 @@ static int put_choice(const struct exporter *x, struct json_writer *w, const str
     if (t->params.chat) {
         jw_open(w, "message", '{');
         jw_text(w, "role", "assistant");
-        jw_bytes(w, "content", t->text, t->n_text);
+        jw_bytes(w, "content", t->shown, t->n_shown);
+        if (t->shown != t->text)
+            jw_bytes(w, "reasoning_content", t->text, t->n_text - t->n_shown);
         jw_null(w, "refusal");
         jw_close(w, '}');
     } else {
-        jw_bytes(w, "text", t->text, t->n_text);
+        jw_bytes(w, "text", t->shown, t->n_shown);
     }
     const int rc = token_logprobs_put(w, "logprobs", &t->logprobs, x->reader.tokenizer,
                                       t->params.chat ? LOGPROBS_CHAT : LOGPROBS_COMPLETION, e);
@@ -579,12 +595,12 @@ static int render(struct exporter *x, FILE *f, const struct item *v, size_t n, b
         free(ids);
     } else if (x->o->format == FORMAT_TEXT) {
         char *begins = NULL;
-        rc = job_read_text(&x->reader, v->store, v->job, &t.text, &t.n_text, e) ||
-             export_text_begins(&begins, &x->before, v->job, t.text, t.n_text, x->o->between, x->o->headings,
-                                e) ? -1 : 0;
+        rc = read_shown(x, v, &t, e) ||
+             export_text_begins(&begins, &x->before, v->job, t.shown, t.n_shown, x->o->between,
+                                x->o->headings, e) ? -1 : 0;
         if (rc == 0) {
             fputs(begins, f);
-            fwrite(t.text, 1, t.n_text, f);
+            fwrite(t.shown, 1, t.n_shown, f);
         }
         free(begins);
     } else {

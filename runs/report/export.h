@@ -14,6 +14,8 @@
  * the stored parameters. Lines of csv end in CR LF, and a text that a spreadsheet would compute begins with
  * an apostrophe.
  *
+ * Texts of chats have no thoughts before the answer. openai-batch has them as reasoning_content.
+ *
  * The output depends only on the jobs, not on the time of the export. It is written line by line to a
  * temporary file, which takes its name when it is complete. */
 #pragma once
@@ -32,9 +34,11 @@ struct export_options {
     const char *fields;                  /* of jsonl and csv: "custom_id,text"; NULL: all */
     bool is_new;                         /* ERR_INPUT if `output` is there; no file is replaced */
     const char *between; bool headings;  /* of text: export_text_begins */
+    bool with_thinking;                  /* the text of a chat begins with its thoughts */
     const char *model;                   /* of openai-batch: the name of the model; NULL: its path */
 };
-struct export_counts { size_t exported, left_out; };                                 /* jobs */
+/* jobs; thinking: of those exported the ones that are done within a thought */
+struct export_counts { size_t exported, left_out, thinking; };
 
 /* What stands before the text of a job: after another text `between` (NULL: with headings an empty line;
  * before a chapter that continues that text, as many newlines as an empty line needs; else nothing), and the

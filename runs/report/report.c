@@ -88,7 +88,8 @@ static int add_counters(struct report *r, struct err *e)
 /* ---- the text ---- */
 
 /* What the store knows of a text, read in one transaction. */
-struct stored { int32_t *ids; size_t n; struct span_list spans; };
+/* prompt: of a chat, else NULL */
+struct stored { int32_t *ids, *prompt; size_t n, n_prompt; struct span_list spans; };
 
 struct text_pass {                               /* one pass over the tokens of a job */
     struct report *r;
@@ -97,6 +98,7 @@ struct text_pass {                               /* one pass over the tokens of 
     struct tokenizer *tokenizer;                 /* borrowed; NULL: none */
     struct decode_stream stream;
     char *piece, *text; size_t n_text, room;     /* of the generated tokens, without given ones */
+    struct thoughts thoughts;                    /* they count for no Distinct-n */
     struct distinct whole, window, words;
     struct loop *loop;
 };
@@ -151,6 +153,19 @@ static void end_window(struct text_pass *g, size_t i)
     w->text_end = g->n_text;
 }
 
+/* Adds a token that is not given to the text, and to Distinct-n if it is no part of a thought. */
+static int add_token(struct text_pass *g, int32_t id, struct err *e)
+{
+    const size_t ended = g->thoughts.begins;
+    if (g->tokenizer && add_text(g, decode_stream_push(&g->stream, id, g->piece), e))
+        return -1;
+    thoughts_token(&g->thoughts, id, g->n_text + g->stream.n_held);
+    if (g->thoughts.state == THOUGHTS_OPEN || g->thoughts.begins != ended)
+        return 0;
+    return distinct_symbol(&g->whole, (uint32_t)id, e) || distinct_symbol(&g->window, (uint32_t)id, e) ? -1
+                                                                                                       : 0;
+}
+
 static int pass_over_tokens(struct text_pass *g, struct err *e)
 {
     struct report *r = g->r;
@@ -164,10 +179,7 @@ static int pass_over_tokens(struct text_pass *g, struct err *e)
                 return -1;
         } else {
             loop_token(g->loop, g->ids[i]);
-            if (distinct_symbol(&g->whole, (uint32_t)g->ids[i], e) ||
-                distinct_symbol(&g->window, (uint32_t)g->ids[i], e))
-                return -1;
-            if (g->tokenizer && add_text(g, decode_stream_push(&g->stream, g->ids[i], g->piece), e))
+            if (add_token(g, g->ids[i], e))
                 return -1;
             r->tokens++;
         }
@@ -225,7 +237,9 @@ static int add_excerpts(struct text_pass *g, struct err *e)
 static int read_words(struct text_pass *g, struct err *e)
 {
     struct report *r = g->r;
-    size_t *ends = calloc(r->n_windows + 1, sizeof *ends), at = 0;
+    const struct thoughts *x = &g->thoughts;
+    size_t *ends = calloc(r->n_windows + 1, sizeof *ends);
+    size_t at = x->state == THOUGHTS_OPEN ? g->n_text : MIN(x->begins, g->n_text);
     int rc = ends ? 0 : no_memory(e);
     for (size_t i = 0; rc == 0 && i < r->n_windows; i++) {
         const size_t to = i + 1 < r->n_windows ? MIN(MAX(r->window[i].text_end, at), g->n_text) : g->n_text;
@@ -285,14 +299,18 @@ static int add_text_figures(struct report *r, const struct stored *t, struct sto
     find_tokenizer(&g, s, h);
     if (g.tokenizer)
         decode_stream_start(&g.stream, g.tokenizer, false, true);
+    int rc = 0;
+    if (g.tokenizer && t->prompt)
+        rc = thoughts_begin(&g.thoughts, g.tokenizer, t->prompt, t->n_prompt, e);
     g.piece = malloc(g.tokenizer ? decode_stream_max(g.tokenizer) + 1 : 1);
-    int rc = g.piece ? 0 : no_memory(e);
+    rc = rc || g.piece ? rc : no_memory(e);
     if (rc == 0 && (rc = loop_open(&g.loop, e)) == 0 && (rc = distinct_open(&g.whole, e)) == 0 &&
         (rc = distinct_open(&g.window, e)) == 0 && (rc = distinct_open(&g.words, e)) == 0 &&
         (rc = pass_over_tokens(&g, e)) == 0)
         rc = finish_words(&g, e);
     for (size_t k = 0; k < DISTINCT_MAX && rc == 0; k++)
         r->sum.distinct[k] = distinct_ratio(&g.whole, k + 1);
+    thoughts_end(&g.thoughts);
     distinct_close(&g.whole);
     distinct_close(&g.window);
     distinct_close(&g.words);
@@ -431,6 +449,11 @@ static int read_job(struct report *r, struct stored *t, struct store *s, int64_t
     r->json = in.parameters;
     r->metadata = in.metadata;
     in.parameters = in.metadata = NULL;
+    if (in.chat) {
+        t->prompt = in.prompt_ids;
+        t->n_prompt = in.n_prompt;
+        in.prompt_ids = NULL;
+    }
     job_input_free(&in);
     return rc ? -1 : found;
 }
@@ -463,6 +486,7 @@ static int read_report(struct report *r, struct store *s, int64_t id, const stru
         add_job_figures(r);
     span_list_free(&t.spans);
     free(t.ids);
+    free(t.prompt);
     return rc;
 }
 

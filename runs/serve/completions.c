@@ -250,9 +250,9 @@ static void end_event(struct json_writer *w)
     fputs("\n\n", w->f);
 }
 
-/* An event of one choice: with a text, or the last one of the choice (text NULL). */
+/* An event of one choice: with a text under a name, or the last one of the choice (text NULL). */
 static void put_choice_event(FILE *f, const struct waiting *s, const struct job *j, size_t index,
-                             const char *text, size_t n)
+                             const char *name, const char *text, size_t n)
 {
     const bool chat = s->chat;
     struct json_writer w = begin_event(f);
@@ -265,7 +265,7 @@ static void put_choice_event(FILE *f, const struct waiting *s, const struct job 
     if (chat && !s->begun)
         jw_text(&w, "role", "assistant");
     if (text || !chat)
-        jw_bytes(&w, chat ? "content" : "text", text ? text : "", n);
+        jw_bytes(&w, name, text ? text : "", n);
     if (chat)
         jw_close(&w, '}');
     jw_null(&w, "logprobs");
@@ -303,16 +303,18 @@ static void put_error_event(FILE *f, struct waiting *s, unsigned status, const c
 /* What one choice has that was not sent yet. */
 static int put_more(FILE *f, struct waiting *s, const struct job *j, size_t i, struct err *e)
 {
-    char *text;
-    size_t n;
-    const int rc = growing_text(s->sv, &s->text[i], j, &text, &n, e);
-    if (rc == 0 && n)
-        put_choice_event(f, s, j, i, text, n);
+    const char *name = s->chat ? "content" : "text";
+    struct grown_answer x;
+    const int rc = growing_text(s->sv, &s->text[i], j, &x, e);
+    if (rc == 0 && x.n_thought)
+        put_choice_event(f, s, j, i, "reasoning_content", x.thought, x.n_thought);
+    if (rc == 0 && x.n)
+        put_choice_event(f, s, j, i, name, x.text, x.n);
     if (rc == 0 && s->text[i].over && !s->finished[i]) {
-        put_choice_event(f, s, j, i, NULL, 0);
+        put_choice_event(f, s, j, i, name, NULL, 0);
         s->finished[i] = true;
     }
-    free(text);
+    grown_answer_free(&x);
     return rc;
 }
 
@@ -327,7 +329,7 @@ static int put_events(void *ctx, FILE *f)
     int rc = server_jobs(s->sv, s->ids, s->n, &jobs, &e);
     if (rc == 0 && jobs.n == s->n && s->chat && !s->begun)
         for (size_t i = 0; i < jobs.n; i++)
-            put_choice_event(f, s, &jobs.v[i], i, "", 0);
+            put_choice_event(f, s, &jobs.v[i], i, "content", "", 0);
     s->begun |= rc == 0 && jobs.n == s->n;
     for (size_t i = 0; rc == 0 && jobs.n == s->n && i < jobs.n; i++) {
         rc = put_more(f, s, &jobs.v[i], i, &e);
@@ -364,26 +366,27 @@ static int answer_stream(struct call *c, struct waiting *s)
 static int put_choice(struct json_writer *w, struct waiting *x, const struct job *j, size_t index,
                       struct err *e)
 {
-    char *text;
-    size_t n;
-    const int rc = growing_text(x->sv, &x->text[index], j, &text, &n, e);
+    struct grown_answer a;
+    const int rc = growing_text(x->sv, &x->text[index], j, &a, e);
     if (rc == 0) {
         jw_open(w, NULL, '{');
         jw_uint(w, "index", index);
         if (x->chat) {
             jw_open(w, "message", '{');
             jw_text(w, "role", "assistant");
-            jw_bytes(w, "content", text, n);
+            jw_bytes(w, "content", a.text, a.n);
+            if (a.n_thought)
+                jw_bytes(w, "reasoning_content", a.thought, a.n_thought);
             jw_null(w, "refusal");
             jw_close(w, '}');
         } else {
-            jw_bytes(w, "text", text, n);
+            jw_bytes(w, "text", a.text, a.n);
         }
         jw_null(w, "logprobs");
         put_finish(w, j, &x->text[index]);
         jw_close(w, '}');
     }
-    free(text);
+    grown_answer_free(&a);
     return rc;
 }
 

@@ -112,7 +112,7 @@ static int put_text(void *ctx, FILE *f)
     const bool removed = rc == 0 && !jobs.n;
     const enum job_state s = rc == 0 && jobs.n ? jobs.v->state : JOB_CANCELLED;
     if (rc == 0 && jobs.n)
-        rc = growing_more(x->sv, &x->text, jobs.v, f, &e);
+        rc = growing_more(x->sv, &x->text, jobs.v, f, f, &e);
     job_list_free(&jobs);
     const bool more = x->follow && (s == JOB_QUEUED || s == JOB_RUNNING || s == JOB_PAUSED);
     /* an answer that ends says that the text is whole */

@@ -228,20 +228,21 @@ static void put_text(FILE *f, struct server *sv, const struct job *j)
     const bool open = j->state == JOB_QUEUED || j->state == JOB_RUNNING || j->state == JOB_PAUSED;
     struct growing g = {0};
     struct err e = {0};
-    char *text, message[sizeof e.msg];
-    size_t n;
+    struct grown_answer x;
+    char message[sizeof e.msg];
     /* HTML drops a newline after <pre>, and the text may begin with one */
     page_format(f, "<h2 id=\"of\">Text</h2>\n<pre id=\"out\" tabindex=\"0\" aria-labelledby=\"of\"@t>\n",
                 open ? " data-grows=1" : "");
-    if (growing_text(sv, &g, j, &text, &n, &e) == 0) {
-        page_text(f, text);
+    if (growing_text(sv, &g, j, &x, &e) == 0) {
+        page_text(f, x.thought);
+        page_text(f, x.text);
     } else {
         err_for_client(sv, &e, message, sizeof message);
         page_format(f, "The text cannot be read: @t", message);
     }
     fputs("</pre>\n", f);
     growing_close(sv, &g);
-    free(text);
+    grown_answer_free(&x);
 }
 
 static int put_job(struct call *c, struct store *s, const struct job *j, struct err *e)

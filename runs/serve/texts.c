@@ -45,12 +45,13 @@ static int begin(struct server *sv, struct growing *g, const struct job *job, st
 }
 
 /* The next tokens: 1: there may be more. */
-static int put_tokens(struct server *sv, struct growing *g, const struct job *job, FILE *to, struct err *e)
+static int put_tokens(struct server *sv, struct growing *g, const struct job *job, FILE *to, FILE *thought,
+                      struct err *e)
 {
     enum { AT_ONCE = 4096 };
     const struct replay *y = &g->text.replay;
     const size_t before = y->at;
-    const struct grown_part part = { g->from, MIN(before + AT_ONCE, job_final(job)), to };
+    const struct grown_part part = { g->from, MIN(before + AT_ONCE, job_final(job)), to, thought };
     if (grown_more(&g->text, sv->reader, job, &g->reader->reader, &part, e))
         return -1;
     if (y->at == before + AT_ONCE && y->emit.finish == FINISH_NONE)
@@ -59,7 +60,8 @@ static int put_tokens(struct server *sv, struct growing *g, const struct job *jo
     return g->over ? grown_end(&g->text, job, &part, e) : 0;
 }
 
-int growing_more(struct server *sv, struct growing *g, const struct job *job, FILE *to, struct err *e)
+int growing_more(struct server *sv, struct growing *g, const struct job *job, FILE *to, FILE *thought,
+                 struct err *e)
 {
     int rc = 1;
     if (g->over || (!job->tokens && job->state != JOB_DONE))
@@ -67,19 +69,27 @@ int growing_more(struct server *sv, struct growing *g, const struct job *job, FI
     while (rc == 1) {                    /* other threads have their turn meanwhile */
         pthread_mutex_lock(&sv->reading);
         rc = g->reader ? 0 : begin(sv, g, job, e);
-        rc = rc ? rc : put_tokens(sv, g, job, to, e);
+        rc = rc ? rc : put_tokens(sv, g, job, to, thought, e);
         pthread_mutex_unlock(&sv->reading);
     }
     return rc;
 }
 
-int growing_text(struct server *sv, struct growing *g, const struct job *job, char **text, size_t *n,
+int growing_text(struct server *sv, struct growing *g, const struct job *job, struct grown_answer *x,
                  struct err *e)
 {
-    *text = NULL;
-    FILE *f = memory_file(text, n);
-    const int rc = f ? growing_more(sv, g, job, f, e) : 0;
-    return !f || (stream_end(f) && rc == 0) ? err_set(e, ERR_FAILED, "out of memory for a text") : rc;
+    *x = (struct grown_answer){ 0 };
+    FILE *f = memory_file(&x->text, &x->n), *thought = memory_file(&x->thought, &x->n_thought);
+    const int rc = f && thought ? growing_more(sv, g, job, f, thought, e) : 0;
+    const bool lost = !f || !thought;
+    const int bad = (f && stream_end(f)) | (thought && stream_end(thought));
+    return lost || (bad && rc == 0) ? err_set(e, ERR_FAILED, "out of memory for a text") : rc;
+}
+
+void grown_answer_free(struct grown_answer *x)
+{
+    free(x->text);
+    free(x->thought);
 }
 
 void growing_close(struct server *sv, struct growing *g)

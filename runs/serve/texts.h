@@ -11,12 +11,15 @@ struct growing {
     size_t from;                         /* the first token that is written */
     bool over;                           /* the job is done, and all of its text was written */
 };
-/* Write what has been added to the text since the last call, as far as no retake changes it. *job: its row,
- * read now. */
-int  growing_more(struct server *sv, struct growing *g, const struct job *job, FILE *to, struct err *e);
-/* The same as a text, followed by a NUL; free(*text), also after a failure. */
-int  growing_text(struct server *sv, struct growing *g, const struct job *job, char **text, size_t *n,
+/* Write what has been added to the text since the last call, as far as no retake changes it: the answer, and
+ * the thoughts before it (struct grown_part). *job: its row, read now. */
+int  growing_more(struct server *sv, struct growing *g, const struct job *job, FILE *to, FILE *thought,
                   struct err *e);
+/* The same as texts, each followed by a NUL; grown_answer_free, also after a failure. */
+struct grown_answer { char *text, *thought; size_t n, n_thought; };
+int  growing_text(struct server *sv, struct growing *g, const struct job *job, struct grown_answer *x,
+                  struct err *e);
+void grown_answer_free(struct grown_answer *x);
 void growing_close(struct server *sv, struct growing *g);
 
 /* An answer that grows. libmicrohttpd asks for its bytes in the thread of the connection, which may wait. */

@@ -165,15 +165,9 @@ static int join_chat(struct chapter_prompt *p, const struct earlier *x, const st
                      const struct job_input *in, const struct engine *g, struct err *e)
 {
     const size_t from = carried_from(x, c->carry);
-    size_t at = from ? x->ends[from - 1] : 0, n_read = 0;
-    char *read = NULL, *user = NULL;
+    const size_t at = MAX(from ? x->ends[from - 1] : 0, MIN(x->text.answer, x->bytes));
+    char *user = NULL;
     struct chat_prompt chat = {0};
-    if (x->in.chat && x->reader.tokenizer &&
-        tokenizer_decode(x->reader.tokenizer, &read, &n_read, x->in.prompt_ids, x->in.n_prompt, false, e))
-        return -1;
-    const bool opened = read && conversation_opens_thought(read, n_read);
-    free(read);
-    at = MAX(at, conversation_thought(x->text.text, x->bytes, opened));
     p->carried = x->n - from;
     int rc = 0;
     if (c->carry < 0 && !x->in.chat && x->in.prompt_bytes)

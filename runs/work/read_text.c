@@ -236,9 +236,21 @@ static int append_bytes(char **text, size_t *n, size_t *room, const char *bytes,
     return 0;
 }
 
+static bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
+
+/* Where the answer begins: after the thoughts and the white space after them. */
+static size_t answer_of(const struct placed_text *t, const struct thoughts *x)
+{
+    size_t at = x->state == THOUGHTS_OPEN ? t->n : MIN(x->begins, t->n);
+    while (x->begins && at < t->n && is_space(t->text[at]))
+        at++;
+    return at;
+}
+
 /* Replay ids[0..n_ids) and append their text. ends[i]: the bytes of the tokens up to i; NULL is allowed. */
 static int replay_all(struct replay *y, const struct text_reader *r, const struct job *job,
-                      const int32_t *ids, size_t n_ids, struct placed_text *t, struct err *e)
+                      const int32_t *ids, size_t n_ids, struct thoughts *x, struct placed_text *t,
+                      struct err *e)
 {
     char **text = &t->text;
     size_t *n = &t->n;
@@ -253,8 +265,11 @@ static int replay_all(struct replay *y, const struct text_reader *r, const struc
                            job->id, i, ids[i]);
         replay_token(y, ids[i], &bytes, &n_bytes);
         rc = append_bytes(text, n, &room, bytes, n_bytes, e);
-        if (t->ends)                     /* bytes that may become a stop string or a code point count, too */
-            t->ends[t->n_ends++] = *n + y->emit.n_held + y->emit.stream.n_held;
+        /* bytes that may become a stop string or a code point count, too */
+        const size_t end = *n + y->emit.n_held + y->emit.stream.n_held;
+        thoughts_token(x, ids[i], end);
+        if (t->ends)
+            t->ends[t->n_ends++] = end;
     }
     t->kept = t->n_ends;
     if (t->ends && y->emit.stop_string)
@@ -276,6 +291,7 @@ static int read_text(struct text_reader *r, struct store *s, const struct job *j
     struct job_parts p = {0};
     struct job_input in = {0};
     struct replay y = {0};
+    struct thoughts thoughts = {0};
     int32_t *ids = NULL;
     size_t n_ids = 0;
     *t = (struct placed_text){ .text = job->tokens ? NULL : calloc(1, 1) };
@@ -283,6 +299,8 @@ static int read_text(struct text_reader *r, struct store *s, const struct job *j
         return 0;
     int rc = store_input(s, job->id, &in, e) || job_parts_read(&p, s, job->id, in.parameters, e) ||
                      text_reader_open(r, s, job, &p.v->params, e) ||
+                     (p.v->params.chat &&
+                      thoughts_begin(&thoughts, r->tokenizer, in.prompt_ids, in.n_prompt, e)) ||
                      store_tokens(s, job->id, 0, job->tokens, &ids, &n_ids, e) ||
                      replay_open(&y, s, job, &p, &r->config, r->tokenizer,
                                  in.prompt_bytes == 0 && !p.v->params.chat, e)
@@ -292,9 +310,11 @@ static int read_text(struct text_reader *r, struct store *s, const struct job *j
         replay_close(&y);
         rc = err_set(e, ERR_FAILED, "out of memory");
     } else if (rc == 0) {
-        rc = replay_all(&y, r, job, ids, n_ids, t, e);
+        rc = replay_all(&y, r, job, ids, n_ids, &thoughts, t, e);
+        t->answer = answer_of(t, &thoughts);
         replay_close(&y);
     }
+    thoughts_end(&thoughts);
     free(ids);
     job_parts_close(&p);
     job_input_free(&in);
@@ -303,14 +323,22 @@ static int read_text(struct text_reader *r, struct store *s, const struct job *j
     return rc;
 }
 
-int job_read_text(struct text_reader *r, struct store *s, const struct job *job, char **text, size_t *n,
-                  struct err *e)
+int job_read_answer(struct text_reader *r, struct store *s, const struct job *job, char **text, size_t *n,
+                    size_t *answer, struct err *e)
 {
     struct placed_text t;
     int rc = read_text(r, s, job, false, &t, e);
     *text = t.text;
     *n = t.n;
+    *answer = t.answer;
     return rc;
+}
+
+int job_read_text(struct text_reader *r, struct store *s, const struct job *job, char **text, size_t *n,
+                  struct err *e)
+{
+    size_t answer;
+    return job_read_answer(r, s, job, text, n, &answer, e);
 }
 
 int job_read_places(struct text_reader *r, struct store *s, const struct job *job, struct placed_text *t,
@@ -353,7 +381,13 @@ int grown_begin(struct grown_text *g, struct store *s, const struct job *job, st
     if (store_input(s, job->id, &in, e))
         return -1;
     const int rc = job_parts_read(&g->parts, s, job->id, in.parameters, e);
-    g->at_start = rc == 0 && in.prompt_bytes == 0 && !g->parts.v->params.chat;
+    const bool chat = rc == 0 && g->parts.v->params.chat;
+    g->at_start = rc == 0 && in.prompt_bytes == 0 && !chat;
+    if (chat) {
+        g->prompt = in.prompt_ids;
+        g->n_prompt = in.n_prompt;
+        in.prompt_ids = NULL;
+    }
     job_input_free(&in);
     return rc;
 }
@@ -361,7 +395,38 @@ int grown_begin(struct grown_text *g, struct store *s, const struct job *job, st
 int grown_open(struct grown_text *g, struct store *s, const struct job *job, const struct text_reader *r,
                struct err *e)
 {
-    return replay_open(&g->replay, s, job, &g->parts, &r->config, r->tokenizer, g->at_start, e);
+    return (g->prompt && thoughts_begin(&g->thoughts, r->tokenizer, g->prompt, g->n_prompt, e)) ||
+                   replay_open(&g->replay, s, job, &g->parts, &r->config, r->tokenizer, g->at_start, e)
+               ? -1
+               : 0;
+}
+
+/* Writes bytes of the text from place `at` on: to the thoughts or to the answer. */
+static void put_at(struct grown_text *g, size_t at, const char *bytes, size_t n,
+                   const struct grown_part *part)
+{
+    const struct thoughts *x = &g->thoughts;
+    size_t thought = x->state == THOUGHTS_OPEN ? n : MIN(n, x->begins - MIN(x->begins, at));
+    while (x->begins && !g->answered && thought < n && is_space(bytes[thought]))
+        thought++;
+    g->answered |= thought < n;
+    if (part->thought)
+        fwrite(bytes, 1, thought, part->thought);
+    fwrite(bytes + thought, 1, n - thought, part->to);
+}
+
+/* Writes the bytes that follow the first g->bytes. Those that a start mark may contain or follow wait. */
+static int grown_put(struct grown_text *g, const char *bytes, size_t n, const struct grown_part *part,
+                     struct err *e)
+{
+    const size_t at = g->bytes;
+    g->bytes += n;
+    if (g->thoughts.state == THOUGHTS_MAY)
+        return append_bytes(&g->early, &g->n_early, &g->early_room, bytes, n, e);
+    put_at(g, at - g->n_early, g->early, g->n_early, part);
+    g->n_early = 0;
+    put_at(g, at, bytes, n, part);
+    return 0;
 }
 
 int grown_more(struct grown_text *g, struct store *s, const struct job *job, const struct text_reader *r,
@@ -380,8 +445,11 @@ int grown_more(struct grown_text *g, struct store *s, const struct job *job, con
         }
         const bool wanted = y->at >= part->from;
         replay_token(y, ids[i], &bytes, &n_bytes);
+        thoughts_token(&g->thoughts, ids[i], g->bytes + n_bytes + y->emit.n_held + y->emit.stream.n_held);
         if (wanted)
-            fwrite(bytes, 1, n_bytes, part->to);
+            rc = grown_put(g, bytes, n_bytes, part, e);
+        else
+            g->bytes += n_bytes;
     }
     free(ids);
     return rc;
@@ -393,9 +461,11 @@ int grown_end(struct grown_text *g, const struct job *job, const struct grown_pa
     size_t n;
     if (g->replay.emit.finish == FINISH_NONE) {
         replay_flush(&g->replay, &bytes, &n);
-        if (g->replay.at > part->from)
-            fwrite(bytes, 1, n, part->to);
+        if (g->replay.at > part->from && grown_put(g, bytes, n, part, e))
+            return -1;
     }
+    put_at(g, g->bytes - g->n_early, g->early, g->n_early, part);        /* no start mark follows */
+    g->n_early = 0;
     return replay_check(&g->replay, job, e);
 }
 
@@ -404,5 +474,8 @@ void grown_close(struct grown_text *g)
     if (g->replay.rules)
         replay_close(&g->replay);
     job_parts_close(&g->parts);
+    thoughts_end(&g->thoughts);
+    free(g->prompt);
+    free(g->early);
     *g = (struct grown_text){0};
 }

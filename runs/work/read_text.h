@@ -2,6 +2,7 @@
  *
  *     replay_open ... replay_token ... replay_close      one token at a time
  *     job_read_text                                      a whole text as UTF-8
+ *     job_read_answer                                    the same, and where its answer begins
  *     job_read_ids                                       a whole text as token ids
  *     job_parts_read                                     the parameters of each part of a text
  *
@@ -14,6 +15,7 @@
 #include "src/model/config.h"
 #include "src/request/job_params.h"
 #include "src/text/emit.h"
+#include "src/text/thoughts.h"
 
 /* The parameters of a job, of its first tokens and of each part that extend or fork began with others. New
  * tokens belong to the last part. {0} is closed. */
@@ -65,12 +67,22 @@ void text_reader_close(struct text_reader *r);
 
 /* A text that is written out while it grows: grown_begin, then a reader that fits g->parts.v->params, then
  * grown_open. {0} is closed. */
-struct grown_text { struct job_parts parts; struct replay replay; bool at_start; };
+struct grown_text {
+    struct job_parts parts;
+    struct replay replay;
+    bool at_start;
+    struct thoughts thoughts;            /* of a chat */
+    int32_t *prompt; size_t n_prompt;    /* of a chat, until grown_open */
+    size_t bytes;                        /* of the text that were replayed */
+    bool answered;                       /* a byte of the answer after thoughts was written */
+    char *early; size_t n_early, early_room;     /* the last bytes, while it is not known what they are */
+};
 int  grown_begin(struct grown_text *g, struct store *s, const struct job *job, struct err *e);
 int  grown_open(struct grown_text *g, struct store *s, const struct job *job, const struct text_reader *r,
                 struct err *e);
-/* Write what the tokens [replay.at, upto) add to the text, of which those before `from` are left out. */
-struct grown_part { size_t from, upto; FILE *to; };
+/* Write what the tokens [replay.at, upto) add to the text, of which those before `from` are left out.
+ * Thoughts before an answer, with their marks, go to `thought`; NULL: nowhere. */
+struct grown_part { size_t from, upto; FILE *to, *thought; };
 int  grown_more(struct grown_text *g, struct store *s, const struct job *job, const struct text_reader *r,
                 const struct grown_part *part, struct err *e);
 /* The same for the end of a text whose job is done, after all tokens; then replay_check. */
@@ -83,11 +95,16 @@ void grown_close(struct grown_text *g);
  * against its SHA-256 (replay_check). */
 int  job_read_text(struct text_reader *r, struct store *s, const struct job *job, char **text, size_t *n,
                    struct err *e);
+/* The same, and in *answer the bytes of the thoughts that the text of a chat begins with; *n: the text ends
+ * within a thought, or has no answer yet. */
+int  job_read_answer(struct text_reader *r, struct store *s, const struct job *job, char **text, size_t *n,
+                     size_t *answer, struct err *e);
 /* The same text with the places of its tokens. */
 struct placed_text {                     /* {0} is closed */
     char *text; size_t n;
     size_t *ends, n_ends;                /* ends[i]: number of bytes of the tokens 0 to i */
     size_t kept;                         /* the tokens before the stop string that ended the text, else all */
+    size_t answer;                       /* bytes of thoughts before the answer; n: it has not begun */
 };
 int  job_read_places(struct text_reader *r, struct store *s, const struct job *job, struct placed_text *t,
                      struct err *e);

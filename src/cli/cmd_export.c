@@ -15,7 +15,8 @@ int cmd_export(const struct options *o, struct err *e)
     struct store_parts p = {0};
     struct export_counts n;
     const struct export_options how = { o->export_format, o->partial, o->gzip, o->output, o->fields,
-                                        .between = o->between, .headings = o->headings };
+                                        .between = o->between, .headings = o->headings,
+                                        .with_thinking = o->with_thinking };
     if (!options_given(o, "format"))
         return err_set(e, ERR_INPUT,
                        "export: --format is missing; text, ids, jsonl, csv and openai-batch are allowed");
@@ -38,6 +39,10 @@ int cmd_export(const struct options *o, struct err *e)
         fprintf(stderr, "%zu %s\n", n.left_out,
                 plural(n.left_out, "job is not done and was left out; --partial exports its text so far",
                        "jobs are not done and were left out; --partial exports their texts so far"));
+    if (rc == 0 && n.thinking)
+        request_notice(o, "%zu %s", n.thinking,
+                       plural(n.thinking, "text ends within a thought; --with-thinking exports it",
+                              "texts end within a thought; --with-thinking exports them"));
     free(v);
     parts_close(&p);
     return rc;

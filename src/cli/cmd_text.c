@@ -135,6 +135,20 @@ static int put_given(struct json_writer *w, struct store *s, const struct job *j
     return 0;
 }
 
+/* Reads a text. *from: the bytes of thoughts that are not shown. */
+static int read_shown(struct text_reader *r, struct store *s, const struct job *job, const struct options *o,
+                      char **text, size_t *n, size_t *from, struct err *e)
+{
+    if (job_read_answer(r, s, job, text, n, from, e))
+        return -1;
+    if (*from && *from == *n && !o->with_thinking && job->state == JOB_DONE)
+        request_notice(o, "job %" PRId64 ": the text ends within a thought; --with-thinking shows it",
+                       job->id);
+    if (o->with_thinking)
+        *from = 0;
+    return 0;
+}
+
 /* Adds an object with number, name, the prompt with --with-prompt, and the text or its ids. */
 static int put_json(struct text_reader *r, struct store *s, const struct job *job, const struct options *o,
                     struct json_writer *w, struct err *e)
@@ -143,9 +157,10 @@ static int put_json(struct text_reader *r, struct store *s, const struct job *jo
     struct job_input in = {0};
     char *text = NULL, name[512];
     int32_t *ids = NULL;
-    size_t n;
+    size_t n, answer = 0;
     int rc = with_prompt(o) ? read_prompt(r, s, job, o, &in, e) : 0;
-    rc = rc ? rc : as_ids ? job_read_ids(s, job, &ids, &n, e) : job_read_text(r, s, job, &text, &n, e);
+    rc = rc ? rc : as_ids ? job_read_ids(s, job, &ids, &n, e)
+                        : read_shown(r, s, job, o, &text, &n, &answer, e);
     if (rc == 0) {
         job_label(name, sizeof name, job);
         jw_open(w, NULL, '{');
@@ -159,7 +174,7 @@ static int put_json(struct text_reader *r, struct store *s, const struct job *jo
             put_json_ids(w, "ids", ids, n);
             rc = put_given(w, s, job, e);
         } else {
-            jw_bytes(w, "text", text, n);
+            jw_bytes(w, "text", text + answer, n - answer);
         }
         jw_close(w, '}');
     }
@@ -200,14 +215,14 @@ static int put_text(struct text_reader *r, struct store *s, const struct job *jo
     const bool as_ids = o->format == FORMAT_IDS;
     char *text = NULL, *begins = NULL;
     int32_t *ids = NULL;
-    size_t n = 0;
-    int rc = as_ids ? 0 : job_read_text(r, s, job, &text, &n, e);
-    rc = rc || export_text_begins(&begins, before, job, with_prompt(o) ? NULL : text, with_prompt(o) ? 0 : n,
-                                  o->between, o->headings, e) ||
+    size_t n = 0, from = 0;
+    int rc = as_ids ? 0 : read_shown(r, s, job, o, &text, &n, &from, e);
+    rc = rc || export_text_begins(&begins, before, job, with_prompt(o) ? NULL : text + from,
+                                  with_prompt(o) ? 0 : n - from, o->between, o->headings, e) ||
          sink_write(out, begins, strlen(begins), e) ||
          (with_prompt(o) && put_prompt(r, s, job, o, out, e)) ||
          (as_ids ? job_read_ids(s, job, &ids, &n, e) || put_ids(out, ids, n, e)
-                 : sink_write(out, text, n, e));
+                 : sink_write(out, text + from, n - from, e));
     free(begins);
     free(text);
     free(ids);
@@ -307,7 +322,7 @@ static int print_new_text(struct tail *t, const struct job *job, struct err *e)
     char *text = NULL;
     size_t n = 0;
     FILE *f = memory_file(&text, &n);
-    const struct grown_part part = { t->from, upto(t, job), f };
+    const struct grown_part part = { t->from, upto(t, job), f, f };
     if (!f)
         return err_set(e, ERR_FAILED, "out of memory for a text");
     int rc = grown_more(&t->text, t->s, job, &t->reader, &part, e);

@@ -124,7 +124,7 @@ static int write_file(const struct options *o, const struct file *f, struct err 
     if (path_of(path, o, f, e))
         return -1;
     const struct export_options how = { o->export_format, o->partial, o->gzip, path, o->fields, true, NULL,
-                                        o->headings };
+                                        o->headings, o->with_thinking };
     return export_jobs(&how, &(struct export_source){ f->store, &one }, 1, &n, e);
 }
 

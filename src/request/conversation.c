@@ -246,36 +246,3 @@ int conversation_open(struct chat_prompt *p, const char *dir, const struct token
     free(messages);
     return rc;
 }
-
-/* ---- thoughts ---- */
-
-size_t conversation_thought(const char *text, size_t n, bool opened)
-{
-    size_t at = 0;
-    bool open = opened;
-    const char *const *pair;
-    for (size_t i = 0; (pair = chat_thought_pair(i)); i++) {
-        const size_t n_end = strlen(pair[1]);
-        open |= memmem(text, n, pair[0], strlen(pair[0])) != NULL;
-        for (const char *p; (p = memmem(text + at, n - at, pair[1], n_end));)
-            at = (size_t)(p - text) + n_end;
-    }
-    if (!at)
-        return open ? n : 0;             /* the thought does not end */
-    while (at < n && strchr(" \t\r\n", text[at]))
-        at++;
-    return at;
-}
-
-bool conversation_opens_thought(const char *prompt, size_t n)
-{
-    while (n && strchr(" \t\r\n", prompt[n - 1]))
-        n--;
-    const char *const *pair;
-    for (size_t i = 0; (pair = chat_thought_pair(i)); i++) {
-        const size_t m = strlen(pair[0]);
-        if (n >= m && memcmp(prompt + n - m, pair[0], m) == 0)
-            return true;
-    }
-    return false;
-}

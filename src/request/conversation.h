@@ -25,7 +25,3 @@ int conversation_render(struct chat_prompt *p, const char *json, const char *dir
  * is text[0..n), or with --messages. dir: of the model. */
 int conversation_open(struct chat_prompt *p, const char *dir, const struct tokenizer *t,
                       const struct options *o, const char *text, size_t n, struct err *e);
-/* The bytes of thought that a text of n bytes begins with. opened: its prompt opened a thought. */
-size_t conversation_thought(const char *text, size_t n, bool opened);
-/* Whether a prompt ends within a thought. */
-bool conversation_opens_thought(const char *prompt, size_t n);

@@ -97,6 +97,7 @@ struct options {
     const char *metrics;             /* file; NULL: none */
     size_t max_jobs, max_attempts, from, at, occurrence, sample, carry;
     int with_prompt;
+    bool with_thinking;
     bool shared_db, shared_group, run_now, from_here, accept_change, rounds, until_empty, watch, follow;
     bool partial, gzip, csv, html, force, windows;
     int export_format;

@@ -499,6 +499,8 @@ const struct option options_table[] = {
     { "with-prompt", "", "model|user", VERB_TEXT, CHOICE, F(with_prompt), OUTPUT, OPTIONAL,
       "Print the prompt before each text: what the model read, with the marks of the chat template, or what "
       "the user wrote, in a chat with an empty line after it." },
+    { "with-thinking", "", NULL, VERB_TEXT | VERB_EXPORT, FLAG, F(with_thinking), OUTPUT, 0,
+      "Print the thoughts of a chat before its answer, too. run and tail print them always." },
     { "between", "", "TEXT", VERB_TEXT | VERB_EXPORT, TEXT, F(between), OUTPUT, 0,
       "Print TEXT between two texts. The escapes \\n, \\t, \\\" and \\\\ are supported.",
       .shown = "nothing; with --headings an empty line" },

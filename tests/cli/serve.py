@@ -130,6 +130,25 @@ def chat():
     result("the_joined_deltas_are_the_text", "".join(d.get("content", "") for d in deltas) == want, deltas)
 
 
+def thoughts():
+    """Thoughts are apart from the answer."""
+    body = {"messages": [{"role": "user", "content": "The_king"}], "max_tokens": 60, "seed": 3,
+            "chat_template": "{% for m in messages %}{{ m.content }} {% endfor %}<think>",
+            "thinking_token_budget": 20}
+    whole = run("--chat", "--chat-template", body["chat_template"], "-p", "The_king", "-n", "60", "-s", "3",
+                "--thinking-budget", "20")
+    thought, _, answer = whole.partition("</think>")
+    status, a = post(body, "/v1/chat/completions")
+    m = a["choices"][0]["message"] if status == 200 else {}
+    result("a_chat_has_the_answer_as_content", m.get("content") == answer.lstrip(), (a, whole))
+    result("and_the_thought_apart", m.get("reasoning_content", "").rstrip() == thought + "</think>",
+           (a, whole))
+    deltas = [json.loads(e)["choices"][0]["delta"] for e in events(body, "/v1/chat/completions")[:-1]]
+    for name in "content", "reasoning_content":
+        joined = "".join(d.get(name, "") for d in deltas)
+        result(f"the_joined_deltas_are_the_{name}", joined == m.get(name), deltas)
+
+
 def refusals():
     good = {"prompt": "x", "max_tokens": 3}
     bad = {
@@ -1055,8 +1074,9 @@ def package():
 
 for part in PART.split(","):
     since = time.time()
-    {"texts": texts, "chat": chat, "refusals": refusals, "leave": clients_that_leave, "fails": failed_jobs,
-     "fuzz": fuzz, "many": many, "keys": keys, "jobs": jobs, "pages": pages, "batches": batches,
+    {"texts": texts, "chat": chat, "thoughts": thoughts, "refusals": refusals, "leave": clients_that_leave,
+     "fails": failed_jobs, "fuzz": fuzz, "many": many, "keys": keys, "jobs": jobs, "pages": pages,
+     "batches": batches,
      "first": first, "crowd": crowd, "forget": forget, "kills": kills, "speed": speed,
      "memory": memory, "rows": rows, "package": package, "named": named, "stops": stops}[part]()
     print(f"    {part}: {time.time() - since:.1f} s")

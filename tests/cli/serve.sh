@@ -57,7 +57,7 @@ check no_port 2 'port' serve -m /none --port 70000
 start --max-body 64K --max-upload 200K --allow-host books.example --cors http://pages.example \
     --chat-template chatml
 result a_server_starts $? "$(cat "$TMP/log")"
-asks texts,chat,refusals,leave,fails,fuzz,many,jobs,pages,batches
+asks texts,chat,thoughts,refusals,leave,fails,fuzz,many,jobs,pages,batches
 # The openai package in a virtual environment of this test.
 if python3 -m venv "$TMP/venv" 2>/dev/null && "$TMP/venv/bin/pip" install -q openai >"$TMP/pip" 2>&1; then
     "$TMP/venv/bin/python" tests/cli/serve.py "$url" package "$L" "$MODEL" >"$TMP/asked" 2>&1; r=$?

@@ -22,7 +22,8 @@ result the_mark_comes_after_the_budget $? "${b[*]}; mark ${m[*]}"
 
 "$LONGHAND" submit ${R/-n 60/-n 22} --chat --chat-template "$T" --thinking-budget 20 --name part >/dev/null
 "$LONGHAND" work -q; "$LONGHAND" extend @part --tokens +38 --run -q >/dev/null
-"$LONGHAND" text @part >"$TMP/extended"; same a_text_cut_inside_the_mark_goes_on "$TMP/none" "$TMP/extended"
+"$LONGHAND" text @part --with-thinking >"$TMP/extended"
+same a_text_cut_inside_the_mark_goes_on "$TMP/none" "$TMP/extended"
 
 "$LONGHAND" run $R --chat --chat-template "$C" --thinking on --name closed >"$TMP/closed"
 "$LONGHAND" run $R --chat --chat-template "$C" --thinking on --thinking-budget 5 >"$TMP/no_thought"
@@ -33,9 +34,39 @@ result an_own_mark_and_no_thought_at_all $? "$(cat "$TMP/at_once")"
 printf '%s' '{"custom_id": "a", "method": "POST", "url": "/v1/chat/completions", "body": {"seed": 3, ' \
     '"messages": [{"role": "user", "content": "The_king"}], "thinking_token_budget": 20}}' >"$TMP/line"
 "$LONGHAND" run -m $MODEL -n 60 -q --chat-template "$T" --batch "$TMP/line" -o "$TMP/answer" --name line
-"$LONGHAND" text @line >"$TMP/of_line"; same a_batch_line_has_it "$TMP/none" "$TMP/of_line"
+"$LONGHAND" text @line --with-thinking >"$TMP/of_line"; same a_batch_line_has_it "$TMP/none" "$TMP/of_line"
 "$LONGHAND" show @line >"$TMP/show"; grep -q 'thinking_budget": 20.*</think>' "$TMP/show"
 result a_job_stores_the_mark $? "$(grep parameters "$TMP/show")"
+# Texts and exports have the answer alone; tail shows all. Distinct-n is that of the answer.
+"$LONGHAND" report @free --json >"$TMP/a"; grep -q '"distinct": {"tokens": {"1": null' "$TMP/a"
+result a_text_of_thought_has_no_distinct_n $? "$(grep distinct "$TMP/a" | head -3)"
+python3 -c '
+import re, sys
+text = open(sys.argv[1], "rb").read()
+open(sys.argv[2], "wb").write(re.sub(rb"(?s).*</think>\s*", b"", text, 1))' "$TMP/none" "$TMP/want"
+"$LONGHAND" text @b-none >"$TMP/a"; same a_text_is_the_answer "$TMP/want" "$TMP/a"
+"$LONGHAND" tail @b-none --from 0 >"$TMP/a"; same tail_shows_the_thought "$TMP/none" "$TMP/a"
+"$LONGHAND" export @b-none --format text >"$TMP/a"; same an_export_is_the_answer "$TMP/want" "$TMP/a"
+"$LONGHAND" export @b-none --format text --with-thinking >"$TMP/a"
+same an_export_with_thinking "$TMP/none" "$TMP/a"
+python3 - "$TMP/want" "$TMP/none" "$TMP/answer" <(
+    "$LONGHAND" text @b-none --json; "$LONGHAND" export @b-none --format jsonl --fields text) <<'PY'
+import json, sys
+want, whole = (open(f, encoding="utf-8", errors="replace", newline="").read() for f in sys.argv[1:3])
+answer = json.load(open(sys.argv[3]))["response"]["body"]["choices"][0]["message"]
+lines = open(sys.argv[4]).read()
+text, end = json.JSONDecoder().raw_decode(lines)
+assert text[0]["text"] == want, text
+assert json.loads(lines[end:])["text"] == want, lines
+assert answer["content"] == want and whole.startswith(answer["reasoning_content"]), answer
+assert "</think>" in answer["reasoning_content"], answer
+PY
+result json_has_the_answer $?
+check a_text_that_ends_in_thought 0 '^job 1: the text ends within a thought; --with-thinking shows it$' text 1
+[ -z "$("$LONGHAND" text 1 2>/dev/null)" ]; result a_text_without_an_answer_is_empty $?
+check exports_that_end_in_thought 0 '^1 text ends within a thought' export 1 --format text -o "$TMP/e"
+"$LONGHAND" text @closed >"$TMP/a"
+same a_thought_that_the_prompt_ended_is_no_thought "$TMP/closed" "$TMP/a"
 check without_a_mark_it_is_refused 2 '^longhand: --thinking-budget: .*--thinking-end TEXT' run $R \
     --thinking-budget 9
 check a_long_mark_is_refused 2 'thinking-end: a mark of .* tokens' run $R --thinking-budget 9 \
