@@ -166,7 +166,7 @@ static int read_shown(struct exporter *x, const struct item *i, struct exported 
         return -1;
     if (x->o->with_thinking)
         from = 0;
-    x->counts->thinking += from && from == t->n_text && i->job->state == JOB_DONE;
+    x->counts->thinking += from && from == t->n_text && x->o->format != FORMAT_OPENAI;
     t->shown = t->text + from;
     t->n_shown = t->n_text - from;
     return 0;

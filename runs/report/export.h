@@ -37,7 +37,7 @@ struct export_options {
     bool with_thinking;                  /* the text of a chat begins with its thoughts */
     const char *model;                   /* of openai-batch: the name of the model; NULL: its path */
 };
-/* jobs; thinking: of those exported the ones that are done within a thought */
+/* jobs; thinking: of those exported the ones without an answer after their thoughts, which are left out */
 struct export_counts { size_t exported, left_out, thinking; };
 
 /* What stands before the text of a job: after another text `between` (NULL: with headings an empty line;

@@ -156,11 +156,11 @@ static void end_window(struct text_pass *g, size_t i)
 /* Adds a token that is not given to the text, and to Distinct-n if it is no part of a thought. */
 static int add_token(struct text_pass *g, int32_t id, struct err *e)
 {
-    const size_t ended = g->thoughts.begins;
+    const bool open = g->thoughts.state == THOUGHTS_OPEN;
     if (g->tokenizer && add_text(g, decode_stream_push(&g->stream, id, g->piece), e))
         return -1;
     thoughts_token(&g->thoughts, id, g->n_text + g->stream.n_held);
-    if (g->thoughts.state == THOUGHTS_OPEN || g->thoughts.begins != ended)
+    if (open || g->thoughts.state == THOUGHTS_OPEN)
         return 0;
     return distinct_symbol(&g->whole, (uint32_t)id, e) || distinct_symbol(&g->window, (uint32_t)id, e) ? -1
                                                                                                        : 0;
@@ -177,6 +177,10 @@ static int pass_over_tokens(struct text_pass *g, struct err *e)
             loop_given(g->loop, g->ids[i]);
             if (!before && flush_text(g, e))
                 return -1;
+            const size_t begins = g->thoughts.begins;
+            thoughts_token(&g->thoughts, g->ids[i], g->n_text);
+            if (g->thoughts.begins != begins)
+                g->thoughts.begins = g->n_text;          /* given tokens are not in this text */
         } else {
             loop_token(g->loop, g->ids[i]);
             if (add_token(g, g->ids[i], e))
@@ -430,6 +434,15 @@ static void report_close(struct report *r)
     metric_list_free(&r->metrics);
 }
 
+static bool is_chat(const char *parameters)
+{
+    struct json root, chat;
+    struct err ignored;
+    return parameters && js_check(&root, "parameters", parameters, strlen(parameters), &ignored) == 0 &&
+           js_kind(&root) == JS_OBJECT && js_get(&root, "chat", &chat, &ignored) == 1 &&
+           js_kind(&chat) != JS_NULL;
+}
+
 /* 1: read; 0: there is no such job any more; -1 */
 static int read_job(struct report *r, struct stored *t, struct store *s, int64_t id, bool rounds,
                     struct err *e)
@@ -449,7 +462,7 @@ static int read_job(struct report *r, struct stored *t, struct store *s, int64_t
     r->json = in.parameters;
     r->metadata = in.metadata;
     in.parameters = in.metadata = NULL;
-    if (in.chat) {
+    if (found && is_chat(r->json)) {
         t->prompt = in.prompt_ids;
         t->n_prompt = in.n_prompt;
         in.prompt_ids = NULL;

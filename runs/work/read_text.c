@@ -236,15 +236,28 @@ static int append_bytes(char **text, size_t *n, size_t *room, const char *bytes,
     return 0;
 }
 
-static bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
-
 /* Where the answer begins: after the thoughts and the white space after them. */
-static size_t answer_of(const struct placed_text *t, const struct thoughts *x)
+static size_t answer_of(const struct placed_text *t, const struct thoughts *x, bool done)
 {
-    size_t at = x->state == THOUGHTS_OPEN ? t->n : MIN(x->begins, t->n);
-    while (x->begins && at < t->n && is_space(t->text[at]))
+    const bool open = x->state == THOUGHTS_OPEN || (x->state == THOUGHTS_MAY && !done);
+    size_t at = open ? t->n : MIN(x->begins, t->n);
+    while (at < t->n && thoughts_trims(x, t->text[at]))
         at++;
     return at;
+}
+
+/* The bytes of a text with the last token: those that were released and those that are held back because they
+ * may become a stop string or a code point, or have become one. */
+static size_t bytes_of(const struct replay *y, size_t released)
+{
+    const struct emit *m = &y->emit;
+    return released + m->n_held + m->stream.n_held;
+}
+
+static void add_thought(struct thoughts *x, const struct replay *y, int32_t id, size_t released)
+{
+    const char *stop = y->emit.stop_string;
+    thoughts_token(x, id, bytes_of(y, released) + (stop ? strlen(stop) : 0));
 }
 
 /* Replay ids[0..n_ids) and append their text. ends[i]: the bytes of the tokens up to i; NULL is allowed. */
@@ -265,11 +278,9 @@ static int replay_all(struct replay *y, const struct text_reader *r, const struc
                            job->id, i, ids[i]);
         replay_token(y, ids[i], &bytes, &n_bytes);
         rc = append_bytes(text, n, &room, bytes, n_bytes, e);
-        /* bytes that may become a stop string or a code point count, too */
-        const size_t end = *n + y->emit.n_held + y->emit.stream.n_held;
-        thoughts_token(x, ids[i], end);
+        add_thought(x, y, ids[i], *n);
         if (t->ends)
-            t->ends[t->n_ends++] = end;
+            t->ends[t->n_ends++] = bytes_of(y, *n);
     }
     t->kept = t->n_ends;
     if (t->ends && y->emit.stop_string)
@@ -311,7 +322,7 @@ static int read_text(struct text_reader *r, struct store *s, const struct job *j
         rc = err_set(e, ERR_FAILED, "out of memory");
     } else if (rc == 0) {
         rc = replay_all(&y, r, job, ids, n_ids, &thoughts, t, e);
-        t->answer = answer_of(t, &thoughts);
+        t->answer = answer_of(t, &thoughts, job->state == JOB_DONE);
         replay_close(&y);
     }
     thoughts_end(&thoughts);
@@ -356,7 +367,7 @@ void placed_text_free(struct placed_text *t)
 
 bool placed_text_find(const struct placed_text *t, const char *phrase, struct text_place *at)
 {
-    const size_t n = strlen(phrase), from = at->n ? at->byte + 1 : 0;
+    const size_t n = strlen(phrase), from = at->byte + (at->n > 0);
     const char *p = from <= t->n ? memmem(t->text + from, t->n - from, phrase, n) : NULL;
     if (!p)
         return false;
@@ -395,10 +406,11 @@ int grown_begin(struct grown_text *g, struct store *s, const struct job *job, st
 int grown_open(struct grown_text *g, struct store *s, const struct job *job, const struct text_reader *r,
                struct err *e)
 {
-    return (g->prompt && thoughts_begin(&g->thoughts, r->tokenizer, g->prompt, g->n_prompt, e)) ||
-                   replay_open(&g->replay, s, job, &g->parts, &r->config, r->tokenizer, g->at_start, e)
-               ? -1
-               : 0;
+    const int rc = g->prompt ? thoughts_begin(&g->thoughts, r->tokenizer, g->prompt, g->n_prompt, e) : 0;
+    free(g->prompt);
+    g->prompt = NULL;
+    return rc || replay_open(&g->replay, s, job, &g->parts, &r->config, r->tokenizer, g->at_start, e) ? -1
+                                                                                                       : 0;
 }
 
 /* Writes bytes of the text from place `at` on: to the thoughts or to the answer. */
@@ -407,7 +419,7 @@ static void put_at(struct grown_text *g, size_t at, const char *bytes, size_t n,
 {
     const struct thoughts *x = &g->thoughts;
     size_t thought = x->state == THOUGHTS_OPEN ? n : MIN(n, x->begins - MIN(x->begins, at));
-    while (x->begins && !g->answered && thought < n && is_space(bytes[thought]))
+    while (!g->answered && thought < n && thoughts_trims(x, bytes[thought]))
         thought++;
     g->answered |= thought < n;
     if (part->thought)
@@ -445,7 +457,7 @@ int grown_more(struct grown_text *g, struct store *s, const struct job *job, con
         }
         const bool wanted = y->at >= part->from;
         replay_token(y, ids[i], &bytes, &n_bytes);
-        thoughts_token(&g->thoughts, ids[i], g->bytes + n_bytes + y->emit.n_held + y->emit.stream.n_held);
+        add_thought(&g->thoughts, y, ids[i], g->bytes + n_bytes);
         if (wanted)
             rc = grown_put(g, bytes, n_bytes, part, e);
         else

@@ -110,7 +110,7 @@ int  job_read_places(struct text_reader *r, struct store *s, const struct job *j
                      struct err *e);
 void placed_text_free(struct placed_text *t);
 /* Moves *at to the next place of the phrase, which is not empty: at first to the first one. `token` is the
- * token with the phrase's first byte. {0} is before the text. */
+ * token with the phrase's first byte. {0} is before the text, and { .byte = N } before its byte N. */
 struct text_place { size_t token, byte, n; };            /* n: how many places were found */
 bool placed_text_find(const struct placed_text *t, const char *phrase, struct text_place *at);
 /* The token ids of the text, given ones too; free(*ids). Needs no tokenizer. */

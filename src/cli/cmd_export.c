@@ -41,8 +41,9 @@ int cmd_export(const struct options *o, struct err *e)
                        "jobs are not done and were left out; --partial exports their texts so far"));
     if (rc == 0 && n.thinking)
         request_notice(o, "%zu %s", n.thinking,
-                       plural(n.thinking, "text ends within a thought; --with-thinking exports it",
-                              "texts end within a thought; --with-thinking exports them"));
+                       plural(n.thinking,
+                              "text has no answer after its thoughts; --with-thinking exports them",
+                              "texts have no answer after their thoughts; --with-thinking exports them"));
     free(v);
     parts_close(&p);
     return rc;

@@ -90,16 +90,17 @@ static int put_prompt(struct text_reader *r, struct store *s, const struct job *
 }
 
 /* Prints the places of --find. *found counts them. */
-static int put_places(struct text_reader *r, struct store *s, const struct job *job, const char *phrase,
+static int put_places(struct text_reader *r, struct store *s, const struct job *job, const struct options *o,
                       struct sink *out, size_t *found, struct err *e)
 {
     struct placed_text t;
     struct text_place at = {0};
     char line[100];
     int rc = job_read_places(r, s, job, &t, e);
-    while (rc == 0 && placed_text_find(&t, phrase, &at)) {
+    const size_t from = rc || o->with_thinking ? 0 : t.answer;
+    for (at.byte = from; rc == 0 && placed_text_find(&t, o->find, &at);) {
         int n = snprintf(line, sizeof line, "job %" PRId64 ": token %zu, byte %zu\n", job->id, at.token,
-                         at.byte);
+                         at.byte - from);
         rc = sink_write(out, line, (size_t)n, e);
     }
     *found += at.n;
@@ -141,9 +142,9 @@ static int read_shown(struct text_reader *r, struct store *s, const struct job *
 {
     if (job_read_answer(r, s, job, text, n, from, e))
         return -1;
-    if (*from && *from == *n && !o->with_thinking && job->state == JOB_DONE)
-        request_notice(o, "job %" PRId64 ": the text ends within a thought; --with-thinking shows it",
-                       job->id);
+    if (*from && *from == *n && !o->with_thinking)
+        request_notice(o, "job %" PRId64 ": the text has no answer after its thoughts; --with-thinking shows "
+                       "them", job->id);
     if (o->with_thinking)
         *from = 0;
     return 0;
@@ -258,7 +259,7 @@ int cmd_text(const struct options *o, struct err *e)
     if (rc == 0)
         rc = o->json ? text_json(&reader, s, &jobs, o, e) : sink_open(&out, o->output, e);
     for (size_t i = 0; rc == 0 && i < jobs.n && !o->json; i++)
-        rc = o->find ? put_places(&reader, s, &jobs.v[i], o->find, &out, &found, e)
+        rc = o->find ? put_places(&reader, s, &jobs.v[i], o, &out, &found, e)
                      : put_text(&reader, s, &jobs.v[i], &before, o, &out, e);
     rc = rc ? rc : sink_finish(&out, e);
     if (rc == 0 && o->find && !found)

@@ -115,17 +115,20 @@ static int check_paths(const struct options *o, const struct file *v, size_t n, 
     return 0;
 }
 
-static int write_file(const struct options *o, const struct file *f, struct err *e)
+/* *thinking counts the texts without an answer. */
+static int write_file(const struct options *o, const struct file *f, size_t *thinking, struct err *e)
 {
     char path[PATH_BYTES];
     struct job job = *f->job;
     struct job_list one = { .v = &job, .n = 1 };
-    struct export_counts n;
+    struct export_counts n = {0};
     if (path_of(path, o, f, e))
         return -1;
     const struct export_options how = { o->export_format, o->partial, o->gzip, path, o->fields, true, NULL,
                                         o->headings, o->with_thinking };
-    return export_jobs(&how, &(struct export_source){ f->store, &one }, 1, &n, e);
+    const int rc = export_jobs(&how, &(struct export_source){ f->store, &one }, 1, &n, e);
+    *thinking += n.thinking;
+    return rc;
 }
 
 int export_dir(const struct options *o, const struct store_parts *p, struct export_counts *n, struct err *e)
@@ -150,8 +153,9 @@ int export_dir(const struct options *o, const struct store_parts *p, struct expo
     for (; done < k && rc == 0; done += rc == 0)
         rc = stop_signal ? err_set(e, ERR_AGAIN, "stopped by %s after %zu of %zu %s", stop_signal_name(),
                                    done, k, plural(k, "file", "files"))
-                         : write_file(o, &v[done], e);
+                         : write_file(o, &v[done], &n->thinking, e);
     free(v);
-    *n = (struct export_counts){ done, jobs - k };
+    n->exported = done;
+    n->left_out = jobs - k;
     return rc;
 }

@@ -26,10 +26,7 @@ static const struct dealt *dealt_of(const char *name)
     return NULL;
 }
 
-bool tensor_is_dealt_scales(const struct tensor *t)
-{
-    return t->dtype == DT_OTHER && strstr(t->name, experts) && name_ends_in(t->name, "_proj_scales");
-}
+bool tensor_is_dealt_scales(const struct tensor *t) { return t->turns && t->dtype == DT_OTHER; }
 
 static int bad_shape(const struct tensors *ts, const struct tensor *t, const char *needed, struct err *e)
 {
@@ -69,17 +66,15 @@ static int check(const struct tensors *ts, const struct tensor *t, const struct 
     return !d->matrix || find_scales(ts, t, e) ? 0 : -1;
 }
 
-/* Adds the parts of all experts of a tensor. Returns the bytes of their names. */
-static size_t deal(struct tensors *ts, struct tensor t, const struct tensor *scales, const struct dealt *d,
-                   char *room)
+/* Writes the parts of all experts of a tensor to `to`. Returns the bytes of their names. */
+static size_t deal(struct tensor *to, const struct tensor t, const struct tensor *scales,
+                   const struct dealt *d, char *room)
 {
     const size_t rows = t.dim[1], cols = d->matrix ? t.dim[2] * BLOCK : 1, n = t.dim[0] * d->turns;
-    const struct tensor apart = scales ? *scales : (struct tensor){ 0 };
     const char *s = strstr(t.name, experts) + strlen(experts);
     char *at = room;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++, to++) {
         const size_t x = i / d->turns;
-        struct tensor *to = &ts->t[ts->n++];
         *to = t;
         to->turns = d->turns, to->turn = i % d->turns;
         to->dim[0] = rows / d->turns, to->dim[1] = cols, to->n_dims = d->matrix ? 2 : 1;
@@ -89,8 +84,8 @@ static size_t deal(struct tensors *ts, struct tensor t, const struct tensor *sca
         if (d->matrix) {
             to->dtype = DT_MXFP4, to->dtype_name = "MXFP4";
             to->bytes = to->n_elements / BLOCK * BLOCK_BYTES;
-            to->scales_shard = apart.shard;
-            to->scales_offset = apart.offset + x * (apart.bytes / apart.dim[0]);
+            to->scales_shard = scales->shard;
+            to->scales_offset = scales->offset + x * (scales->bytes / scales->dim[0]);
         }
         to->name = at;
         at += sprintf(at, "%.*s%zu.%s.%s", (int)(s - t.name), t.name, x, d->part[i % d->turns],
@@ -117,12 +112,16 @@ int tensors_deal_experts(struct tensors *ts, struct err *e)
     char *room = tensors_extend(ts, ts->path[0], parts, bytes, e);
     if (!room)
         return -1;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0, made = n; i < n; i++) {           /* the first n stay sorted for find_scales */
         const struct dealt *d = dealt_of(ts->t[i].name);
+        const struct tensor *scales = d && d->matrix ? find_scales(ts, &ts->t[i], e) : NULL;
+        if (scales)
+            ts->t[scales - ts->t].turns = 1;
         if (d)
-            room += deal(ts, ts->t[i], d->matrix ? find_scales(ts, &ts->t[i], e) : NULL, d, room);
+            room += deal(&ts->t[made], ts->t[i], scales, d, room);
+        made += d ? ts->t[i].dim[0] * d->turns : 0;
     }
-    for (size_t i = 0; i < ts->n; i++)
+    for (size_t i = 0; i < n + parts; i++)
         if (i >= n || !dealt_of(ts->t[i].name))
             ts->t[kept++] = ts->t[i];
     ts->n = kept;

@@ -159,7 +159,7 @@ void fingerprint_end(const struct fingerprint *f, enum weights weights, char out
     size_t piece = 0;
     for (size_t i = 0; i < f->ts.n; i++) {
         const struct tensor *t = &f->ts.t[i];
-        const size_t pieces = (t->bytes + READING_PIECE - 1) / READING_PIECE;
+        const size_t pieces = tensor_pieces(t);
         sha256_add(&h, t->name, strlen(t->name) + 1);
         sha256_add(&h, t->dtype_name, strlen(t->dtype_name) + 1);
         add_u64(&h, t->n_dims);

@@ -33,7 +33,7 @@ struct pass {
     size_t failed; struct err e;
 };
 
-static size_t pieces(const struct tensor *t)
+size_t tensor_pieces(const struct tensor *t)
 {
     return (tensor_stored_bytes(t) + READING_PIECE - 1) / READING_PIECE;
 }
@@ -42,7 +42,7 @@ size_t reading_pieces(const struct tensors *ts)
 {
     size_t n = 0;
     for (size_t i = 0; i < ts->n; i++)
-        n += pieces(&ts->t[i]);
+        n += tensor_pieces(&ts->t[i]);
     return n;
 }
 
@@ -198,7 +198,7 @@ static int list(struct pass *p, struct err *e)
     p->unit = malloc((reading_pieces(r->ts) + 1) * sizeof *p->unit);
     if (!p->unit)
         return err_set(e, ERR_FAILED, "out of memory for a list of %zu pieces", reading_pieces(r->ts));
-    for (size_t i = 0, piece = 0; i < r->ts->n; piece += pieces(&r->ts->t[i++])) {
+    for (size_t i = 0, piece = 0; i < r->ts->n; piece += tensor_pieces(&r->ts->t[i++])) {
         const struct tensor *t = &r->ts->t[i];
         const size_t all = tensor_stored_bytes(t), group = group_bytes(r, i);
         for (size_t at = 0; at < all && (group || r->digest); at += UNIT_BYTES) {

@@ -31,4 +31,5 @@ struct reading {                         /* everything is borrowed */
 };
 
 size_t reading_pieces(const struct tensors *ts);
+size_t tensor_pieces(const struct tensor *t);        /* of one tensor, as the file stores it */
 int read_tensors(const struct reading *r, struct err *e);

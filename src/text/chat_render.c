@@ -169,6 +169,31 @@ static bool is_empty(const struct json *v)
     return kind == JS_NULL || ((kind == JS_ARRAY || kind == JS_OBJECT) && js_count(v) == 0);
 }
 
+/* Copies a thought without the marks around it: the answers of a server have them, and a template adds its
+ * own. */
+static void copy_thought(struct json_writer *w, const char *name, const struct json *v)
+{
+    static const char space[] = " \t\r\n";
+    char *text = js_kind(v) == JS_STRING ? js_strdup(v) : NULL;
+    const char *const *pair, *from = text ? text + strspn(text, space) : "";
+    size_t n = strlen(from);
+    bool marked = false;
+    while (n && strchr(space, from[n - 1]))
+        n--;
+    for (size_t i = 0; (pair = chat_thought_pair(i)) && !marked; i++) {
+        const size_t start = strlen(pair[0]), end = strlen(pair[1]);
+        if ((marked = n >= start && memcmp(from, pair[0], start) == 0))
+            from += start, n -= start;
+        if (n >= end && memcmp(from + n - end, pair[1], end) == 0)
+            n -= end, marked = true;
+    }
+    if (marked)
+        jw_bytes(w, name, from, n);
+    else
+        copy(w, name, v);
+    free(text);
+}
+
 /* Writes a member that is not role and content. */
 static int write_member(struct json_writer *w, const struct message *m, const char *name,
                         const struct json *v, struct err *e)
@@ -211,7 +236,7 @@ static int write_message(struct json_writer *w, const struct message *m, struct 
     const bool thinks = thoughts_of(v, &thoughts);
     jw_open(w, NULL, '{');
     if (thinks)
-        copy(w, "thinking", &thoughts);
+        copy_thought(w, "thinking", &thoughts);
     for (struct js_walk walk = js_walk(v); rc == 0 && js_next(&walk, &key, &one);) {
         char *name = js_strdup(&key);
         if (!name)
@@ -237,7 +262,7 @@ static int write_message(struct json_writer *w, const struct message *m, struct 
     if (rc == 0 && (!role.s || ((!content.s || js_kind(&content) == JS_NULL) && !calls)))
         rc = refuse(m, e, v, "a message is an object with role and content");
     if (thinks)
-        copy(w, "reasoning_content", &thoughts);
+        copy_thought(w, "reasoning_content", &thoughts);
     jw_close(w, '}');
     return rc;
 }

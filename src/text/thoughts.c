@@ -50,8 +50,9 @@ int thoughts_begin(struct thoughts *x, const struct tokenizer *t, const int32_t 
     char *text = NULL;
     size_t bytes = 0;
     *x = (struct thoughts){ .state = THOUGHTS_MAY };
-    if (tokenizer_decode(t, &text, &bytes, prompt + n - last, last, false, e))
-        return -1;
+    struct err ignored;
+    if (tokenizer_decode(t, &text, &bytes, prompt + n - last, last, false, &ignored))
+        bytes = 0;
     x->pair = opened_by(text, bytes);
     free(text);
     if (x->pair)
@@ -108,7 +109,8 @@ static bool look_for_end(struct thoughts *x, size_t total)
         return false;
     }
     drop(x, (size_t)(end - x->raw) + m);
-    x->begins = total - MIN(total, x->n);
+    x->ended = true;
+    x->begins = total - MIN(total, x->n + x->stream.n_held);
     x->state = THOUGHTS_MAY;
     return true;
 }

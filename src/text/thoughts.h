@@ -17,14 +17,23 @@ enum { THOUGHT_MARK_MAX = 128 };         /* bytes of a mark */
 
 struct thoughts {                        /* {0} is closed: a text without thoughts */
     enum thoughts_state state;
-    size_t begins;                       /* bytes of the text up to the last end mark; 0: there was none */
+    bool ended;                          /* a thought has ended, */
+    size_t begins;                       /* after so many bytes of the text */
     const char *const *pair;             /* of the open thought */
     struct decode_stream stream;         /* with the names of special tokens */
     char *raw; size_t n;                 /* its bytes that are not decided */
 };
-/* prompt: its n last tokens, or all. ERR_FAILED: out of memory. */
+/* prompt: its n last tokens, or all. Tokens that the vocabulary lacks are no mark. ERR_FAILED: out of
+ * memory. */
 int thoughts_begin(struct thoughts *x, const struct tokenizer *t, const int32_t *prompt, size_t n,
                    struct err *e);
-/* total: the bytes of the text with this token, whether they are shown yet or not. */
+/* total: the bytes of the text with this token, whether they are shown yet or not, and of a stop string that
+ * the token completes. */
 void thoughts_token(struct thoughts *x, int32_t id, size_t total);
+/* Whether byte c after a thought is no part of the answer: white space, or the rest of a character that the
+ * thought left unfinished. */
+static inline bool thoughts_trims(const struct thoughts *x, char c)
+{
+    return x->ended && (c == ' ' || c == '\t' || c == '\r' || c == '\n' || ((unsigned char)c & 0xc0) == 0x80);
+}
 void thoughts_end(struct thoughts *x);

@@ -89,6 +89,37 @@ published --drafter ngram,suffix,partial -t 2 >"$TMP/b"
 same oss_as_published_drafts_change_nothing "$TMP/a" "$TMP/b"
 cp -r $M "$TMP/cut"
 truncate -s -4 "$TMP/cut/model.safetensors"
+# Many layers; every byte of large blocks and of what follows them counts for the fingerprint.
+python3 - "$M/model.safetensors" "$TMP/large" <<'END'
+import json, shutil, sys, os
+data = open(sys.argv[1], "rb").read()
+n = int.from_bytes(data[:8], "little")
+header, at = json.loads(data[8:8 + n]), len(data) - 8 - n
+names = [("%d.mlp.experts.%s" % (i, x), s) for i in range(20, 60) for x, s in
+         [("down_proj_blocks", [2, 4, 1, 16]), ("down_proj_scales", [2, 4, 1])]]
+names += [("9.mlp.experts.down_proj_blocks", [2, 4096, 16, 16]),
+          ("9.mlp.experts.down_proj_scales", [2, 4096, 16]), ("9.zz", [3 << 20])]
+for name, shape in names:
+    size = 1
+    for x in shape:
+        size *= x
+    header["model.layers." + name] = {"dtype": "U8", "shape": shape, "data_offsets": [at, at + size]}
+    at += size
+text = json.dumps(header).encode()
+for i, change in enumerate([None, at - 1, at - (3 << 20), at - (3 << 20) - 1, at - (4 << 20)]):
+    folder = sys.argv[2] + str(i)
+    shutil.copytree(os.path.dirname(sys.argv[1]), folder)
+    rest = bytearray(data[8 + n:]) + bytes(at - len(data) + 8 + n)
+    if change:
+        rest[change] = 1
+    open(folder + "/model.safetensors", "wb").write(len(text).to_bytes(8, "little") + text + rest)
+END
+for i in 0 1 2 3 4; do
+    "$LONGHAND" submit -m "$TMP/large$i" --prompt x -n 1 --db "$TMP/large.db" -q >/dev/null 2>&1
+done
+"$LONGHAND" work --db "$TMP/large.db" -q 2>/dev/null
+"$LONGHAND" report --all --db "$TMP/large.db" --json | grep -o '"fingerprint": "[^"]*"' | sort -u >"$TMP/a"
+[ "$(wc -l <"$TMP/a")" = 5 ]; result oss_as_published_has_a_whole_fingerprint $? "$(cat "$TMP/a")"
 check oss_as_published_cut 2 'the file has [0-9]* bytes of data' run -m "$TMP/cut" --prompt x -n 1
 M=build/data/models/phi4mini-bf16
 if [ -x "$LONGHAND_TEST" ]; then

@@ -62,9 +62,19 @@ assert answer["content"] == want and whole.startswith(answer["reasoning_content"
 assert "</think>" in answer["reasoning_content"], answer
 PY
 result json_has_the_answer $?
-check a_text_that_ends_in_thought 0 '^job 1: the text ends within a thought; --with-thinking shows it$' text 1
+check a_text_that_ends_in_thought 0 \
+    '^job 1: the text has no answer after its thoughts; --with-thinking shows them$' text 1
 [ -z "$("$LONGHAND" text 1 2>/dev/null)" ]; result a_text_without_an_answer_is_empty $?
-check exports_that_end_in_thought 0 '^1 text ends within a thought' export 1 --format text -o "$TMP/e"
+check exports_that_end_in_thought 0 '^1 text has no answer after its thoughts' \
+    export 1 --format text -o "$TMP/e"
+check a_folder_of_exports_says_so 0 '^1 text has no answer' export 1 --format text --dir "$TMP/dir"
+"$LONGHAND" extend @free --append '</think> So it was.' --tokens +30 --run -q >/dev/null 2>&1
+"$LONGHAND" text @free | head -c 10 >"$TMP/a"; printf 'So it was.' >"$TMP/b"
+same a_given_mark_ends_a_thought "$TMP/a" "$TMP/b"
+"$LONGHAND" report @free --json >"$TMP/a"; ! grep -q '"distinct": {"tokens": {"1": null' "$TMP/a"
+result a_given_mark_counts_for_distinct_n $? "$(grep -o '"distinct": {[^}]*}' "$TMP/a")"
+"$LONGHAND" text @b-none --find "$(head -c 9 "$TMP/want" | tr -d '\n')" >"$TMP/a"
+grep -q 'byte 0$' "$TMP/a"; result places_are_those_of_the_answer $? "$(cat "$TMP/a")"
 "$LONGHAND" text @closed >"$TMP/a"
 same a_thought_that_the_prompt_ended_is_no_thought "$TMP/closed" "$TMP/a"
 check without_a_mark_it_is_refused 2 '^longhand: --thinking-budget: .*--thinking-end TEXT' run $R \

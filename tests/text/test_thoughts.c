@@ -22,11 +22,12 @@ static void check_answer(const struct tokenizer *t, const char *prompt, const ch
         const size_t some = decode_stream_push(&d, ids[i], bytes);
         memcpy(shown + total, bytes, some);
         total += some;
-        thoughts_token(&x, ids[i], total);
+        thoughts_token(&x, ids[i], total + d.n_held);
     }
     shown[total] = 0;
     const char *got = shown + (x.state == THOUGHTS_OPEN ? total : MIN(x.begins, total));
-    got += x.begins ? strspn(got, " \n") : 0;
+    while (*got && thoughts_trims(&x, *got))
+        got++;
     CHECK(strcmp(got, answer) == 0, "%s|%s: '%s', needed is '%s'", prompt, text, got, answer);
     thoughts_end(&x);
     free(before);
@@ -102,6 +103,7 @@ static void marks_of_special_tokens(void)
     check_answer(t, "Hi<|START_THINKING|>", "Hm.<|END_THINKING|>Yes.<|END_THINKING|> No.", "Yes. No.");
     check_answer(t, "Hi", "<|END_THINKING|>Yes.", "Yes.");
     check_answer(t, "Hi", "<|START_THINKING|>Hm.", "");
+    check_answer(t, "Hi", "<|START_THINKING|><|END_THINKING|>\nYes.", "Yes.");
     tokenizer_close(t);
 }
 
