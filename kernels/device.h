@@ -154,9 +154,9 @@ struct device_rows {
     /* a query is multiplied by 1 + growth ln(1 + floor(angle / growth_length)); growth 0: by 1. Only with
      * host_memory */
     double growth; size_t growth_length;
-    /* [n_freq] frequencies of the layers whose device_rope says `local`, with a rope_factor of 1; NULL: no
+    /* [n_local] frequencies of the layers whose device_rope says `local`, with a rope_factor of 1; NULL: no
      * such layers. Only with host_memory */
-    const float *local_freq;
+    const float *local_freq; size_t n_local;
 };
 /* The first value, in order of (place, row), that was not finite. `place` is the number given to the
  * operation. */
@@ -202,6 +202,9 @@ struct device_rope {
     /* rows of qkv have a gate after each head of q; only with host_memory */
     bool gated;
     bool local;                      /* the angles are those of local_freq */
+    /* values are divided by their root mean square, too; rows of qkv have no values, which are the keys
+     * before their norm (the place of values is there). Only with host_memory */
+    bool v_norm, v_is_k;
     double scalar;                   /* head_dim in the factor on q; 0: head_dim. Only with host_memory */
 };
 
@@ -253,6 +256,10 @@ struct device_experts {
     size_t shared_ffn;
     const float *router_bias;        /* [n_experts], or NULL */
     float alpha, limit;              /* limit 0: silu(gate) * up */
+    bool gelu;                       /* gelu(gate) * up */
+    /* NULL, or other weights of the norm before the router; or factors on the weights w, [n_experts]; or what
+     * the sum is added to in place of x */
+    const float *router_norm, *expert_scale; float *to;
 };
 
 /* n_max: slots of the longest cache; n_out_max, n_in_max: largest sizes of products; experts: those of a
@@ -359,6 +366,8 @@ struct device {
     void (*norm_add)(struct device *, float *x, float *y, const float *w, size_t n, size_t dim, float eps);
     /* x *= factor, n values. NULL: not supported */
     void (*scale)(struct device *, float *x, float factor, size_t n);
+    /* x = cap * tanh(x / cap), [n][dim] (ops.h). NULL: not supported */
+    void (*softcap)(struct device *, float *x, float cap, size_t n, size_t dim);
     /* y[r*ldy + i] = (add ? y : 0) + (x[r] . w[i] + bias[i]), x act [n][w->k]; bias may be NULL. A result
      * that is not finite is reported under `place` unless `place` is SIZE_MAX. */
     void (*product)(struct device *, const struct device_product *);

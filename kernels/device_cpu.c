@@ -199,7 +199,8 @@ static void angle_rows(const struct cpu *c, const void *args, size_t r0, size_t 
         const size_t at = r * p->n_freq;
         rope_angles(c->cos + at, c->sin + at, p->angle[r], p->inv_freq, p->n_freq, p->rope_factor);
         if (p->local_freq)
-            rope_angles(c->local_cos + at, c->local_sin + at, p->angle[r], p->local_freq, p->n_freq, 1);
+            rope_angles(c->local_cos + r * p->n_local, c->local_sin + r * p->n_local, p->angle[r],
+                        p->local_freq, p->n_local, 1);
     }
 }
 
@@ -290,6 +291,19 @@ static void cpu_norm_add(struct device *d, float *x, float *y, const float *w, s
 static void cpu_scale(struct device *d, float *x, float factor, size_t n)
 {
     ((struct cpu *)d)->ops->round(x, DT_F32, x, factor, n);
+}
+
+struct softcap { float *x, cap; size_t dim; };
+
+static void softcap_rows(const struct cpu *c, const void *args, size_t r0, size_t r1)
+{
+    const struct softcap *p = args;
+    c->ops->softcap(p->x + r0 * p->dim, p->cap, (r1 - r0) * p->dim);
+}
+
+static void cpu_softcap(struct device *d, float *x, float cap, size_t n, size_t dim)
+{
+    cpu_each_row((struct cpu *)d, softcap_rows, &(struct softcap){ x, cap, dim }, n);
 }
 
 struct swiglu { char *h; const float *gate_up; size_t ffn; bool gelu; };
@@ -594,7 +608,7 @@ int device_cpu_open(struct device **out, const struct ops *ops, struct pool *poo
         .graph_end = cpu_graph_end, .end = cpu_end, .embed = cpu_embed, .rmsnorm = cpu_rmsnorm,
         .product = cpu_product, .rope = cpu_rope,
         .attend = cpu_attend, .swiglu = cpu_swiglu, .geglu = cpu_geglu, .norm_add = cpu_norm_add,
-        .scale = cpu_scale,
+        .scale = cpu_scale, .softcap = cpu_softcap,
         .experts = cpu_experts, .gate = cpu_gate, .delta = cpu_delta, .gather = cpu_gather,
         .widen = cpu_widen,
         .narrow = cpu_narrow,

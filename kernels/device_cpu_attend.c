@@ -12,6 +12,8 @@
 
 enum { HEAD_DIM_MAX = 512 };
 
+static const float ones[HEAD_DIM_MAX] = { [0 ... HEAD_DIM_MAX - 1] = 1 };
+
 struct rope_args { const struct device_rope *a; double scale; };
 
 /* The factor on the queries of row r (struct device_rows). */
@@ -64,13 +66,19 @@ static void rope_rows(const struct cpu *c, const void *args, size_t r0, size_t r
     const struct device_rope *p = job->a;
     const struct device_heads *g = p->heads;
     const size_t d = g->head_dim, dp = g->padded, kv_heads = p->queries ? 0 : g->n_kv_heads,
-                 q_step = p->gated ? 2 * dp : dp, half = c->rows->n_freq, group = g->n_heads / g->n_kv_heads;
+                 q_step = p->gated ? 2 * dp : dp, half = p->local ? c->rows->n_local : c->rows->n_freq,
+                 group = g->n_heads / g->n_kv_heads;
     const float *cosines = p->local ? c->local_cos : c->cos, *sines = p->local ? c->local_sin : c->sin;
     for (size_t r = r0; r < r1; r++) {
         const struct device_seq *s = &c->rows->seq[c->seq_of[r]];
         const struct kv_form f = kv_form(s->kv->type);
         const float scale = (float)(job->scale * growth(c->rows, r));
         float *q = p->qkv + r * (g->n_heads * q_step + 2 * kv_heads * dp), *k = q + g->n_heads * q_step;
+        if (p->v_is_k)
+            memcpy(k + kv_heads * dp, k, kv_heads * dp * sizeof *k);
+        for (size_t h = 0; p->v_norm && h < kv_heads; h++)
+            c->ops->rmsnorm(k + (kv_heads + h) * dp, dp, DT_F32, k + (kv_heads + h) * dp, dp, ones, 1, d,
+                            p->eps);
         for (size_t h = 0; h < g->n_heads + kv_heads; h++) {
             float *x = h < g->n_heads ? q + h * q_step : k + (h - g->n_heads) * dp;
             const float *norm = h < g->n_heads ? p->q_norm : p->k_norm;

@@ -45,12 +45,23 @@ static void each(struct pool *pool, step_fn *fn, const void *args, size_t n)
 
 /* ---- the router ---- */
 
+static void norm_with(const struct call *c, size_t i, const float *norm)
+{
+    const size_t dim = c->a->router->k;
+    c->r->ops->rmsnorm(c->r->room->norm + i * dim, dim, DT_F32, c->a->x + i * dim, dim, norm, 1, dim,
+                       c->a->eps);
+}
+
 static void norm_row(const void *args, size_t i)
 {
     const struct call *c = args;
-    const size_t dim = c->a->router->k;
-    c->r->ops->rmsnorm(c->r->room->norm + i * dim, dim, DT_F32, c->a->x + i * dim, dim, c->a->norm, 1, dim,
-                       c->a->eps);
+    norm_with(c, i, c->a->norm);
+}
+
+static void router_norm_row(const void *args, size_t i)
+{
+    const struct call *c = args;
+    norm_with(c, i, c->a->router_norm);
 }
 
 /* The experts of a row, ascending, and their weights. */
@@ -79,6 +90,8 @@ static void choose(const void *args, size_t i)
         sum += share[k] = p[chosen[k]];
     for (size_t k = 0; k < used && c->a->normalise; k++)
         share[k] /= sum;
+    for (size_t k = 0; k < used && c->a->expert_scale; k++)
+        share[k] *= c->a->expert_scale[chosen[k]];
 }
 
 /* Lists the rows of each expert. Returns the number of experts that have any. */
@@ -217,7 +230,7 @@ static void prepare_hidden(const void *args, size_t i)
     float *y = room->y + i * 2 * f;
     if (a->limit != 0)
         cut(y, y + f, f, a->alpha, a->limit);
-    l->c->r->ops->swiglu(room->h + i * f, DT_F32, y, y + f, f);
+    (a->gelu ? l->c->r->ops->geglu : l->c->r->ops->swiglu)(room->h + i * f, DT_F32, y, y + f, f);
     prepare(l->c->r, l->w, room->left + i * l->step, room->h + i * f);
 }
 
@@ -229,7 +242,7 @@ static void add_columns(void *ctx, size_t i, size_t thread)
     const size_t dim = l->w->n, c0 = i * COLUMNS, c1 = MIN(c0 + COLUMNS, dim);
     (void)thread;
     for (size_t s = 0; s < l->n; s++) {
-        float *x = l->c->a->x + room->row[l->first + s] * dim;
+        float *x = (l->c->a->to ? l->c->a->to : l->c->a->x) + room->row[l->first + s] * dim;
         const float *y = room->y + s * dim, weight = room->weight[l->first + s];
         for (size_t k = c0; k < c1; k++)
             x[k] = x[k] + weight * y[k];
@@ -319,9 +332,11 @@ size_t experts_run(const struct experts_run *r, const struct device_experts *a)
 {
     const struct experts_room *room = r->room;
     const struct call c = { r, a };
-    each(r->pool, norm_row, &c, a->n);
+    each(r->pool, a->router_norm ? router_norm_row : norm_row, &c, a->n);
     route(&c, a->router, a->router_bias);
     each(r->pool, choose, &c, a->n);
+    if (a->router_norm)
+        each(r->pool, norm_row, &c, a->n);
     const size_t read = list_rows(&c);
     struct lot l = { .c = &c, .ffn = a->ffn };
     for (size_t e = 0; e < a->n_experts; e++) {

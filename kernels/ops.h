@@ -301,6 +301,8 @@ struct ops {
 
     /* y[i] = act(silu(g[i]) * u[i]), silu(g) = g / (1 + exp2(-g*log2e)) */
     void (*swiglu)(void *y, enum dtype act, const float *g, const float *u, size_t n);
+    /* x[i] = cap * (1 - 2 / (1 + exp2(x[i] * (2 log2(e) / cap)))), which is cap * tanh(x[i] / cap) */
+    void (*softcap)(float *x, float cap, size_t n);
     /* y[i] = act(gelu(g[i]) * u[i]), gelu(g) = g / (1 + exp2(-z)) with z = g * fma(g*g, b, a), which is
      * g/2 (1 + tanh(sqrt(2/pi) (g + 0.044715 g^3))) */
     void (*geglu)(void *y, enum dtype act, const float *g, const float *u, size_t n);

@@ -409,6 +409,13 @@ static void OP(geglu)(void *y, enum dtype act, const float *g, const float *u, s
         for (size_t i = 0; i < n; i++) ((float *)y)[i] = geglu1(g[i], u[i]);
 }
 
+static void OP(softcap)(float *x, float cap, size_t n)
+{
+    const float k = 0x1.715476p1f / cap;
+    for (size_t i = 0; i < n; i++)
+        x[i] = cap * (1.0f - 2.0f / (1.0f + exp2_f(x[i] * k)));
+}
+
 static void OP(rope)(float *x, const float *c, const float *s, size_t dim)
 {
     const size_t half = dim / 2;
@@ -470,6 +477,7 @@ const struct ops OPS_TABLE = {
     .name = TWIN, .supported = supported,
     .matmul = OP(matmul), .quantize = OP(quantize), .matmul_quantized = OP(matmul_quantized),
     .quantize_groups = OP(quantize_groups), .rmsnorm = OP(rmsnorm), .swiglu = OP(swiglu), .geglu = OP(geglu),
+    .softcap = OP(softcap),
     .rope = OP(rope), .rotate = OP(rotate), .round = OP(round),
     .attend = OP(attend), .attend_merge = OP(attend_merge), .finite = OP(finite),
     .delta = OP(delta), .convolve = OP(convolve), .gate = OP(gate),
