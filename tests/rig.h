@@ -85,14 +85,15 @@ static inline void rig_inject(struct kv *kv, size_t n, uint64_t seed)
     if (!n)
         return;
     for (size_t l = 0; l < kv->n_layers; l++)
-        for (size_t h = 0; h < kv->n_kv_heads; h++) {
+        for (size_t h = 0; h < kv_layer(kv, l).n; h++) {
+            const size_t dim = kv_layer(kv, l).dim;
             if (!by_row) {
-                rig_random_words(kv_block(kv, l, h, 0), blocks * kv->block_bytes / 4, &rng);
+                rig_random_words(kv_block(kv, l, h, 0), blocks * kv_head_block(kv, l) / 4, &rng);
                 continue;
             }
             for (size_t pos = 0; pos < n; pos++) {
-                rig_random_row(row, kv->type, kv->head_dim, &rng);
-                kv_put(kv_block(kv, l, h, pos), kv->type, kv->head_dim, pos % KV_BLOCK, row);
+                rig_random_row(row, kv->type, dim, &rng);
+                kv_put(kv_block(kv, l, h, pos), kv->type, dim, pos % KV_BLOCK, row);
             }
         }
     kv->n_past = kv->n_written = !by_row ? MIN(blocks * KV_BLOCK, kv->n_max) : n;
@@ -129,13 +130,12 @@ static inline void rig_tokens(int32_t *token, size_t n, size_t vocab, uint64_t s
 static inline bool rig_same_rows(const struct kv *a, const struct kv *b, size_t from, size_t to)
 {
     float x[2 * HEAD_DIM_MAX], y[2 * HEAD_DIM_MAX];
-    size_t bytes = kv_row_bytes(a->type, a->head_dim);
     for (size_t l = 0; l < a->n_layers; l++)
-        for (size_t h = 0; h < a->n_kv_heads; h++)
-            for (size_t pos = from; pos < to; pos++) {
-                kv_get(x, a->type, a->head_dim, pos % KV_BLOCK, kv_block(a, l, h, pos));
-                kv_get(y, b->type, b->head_dim, pos % KV_BLOCK, kv_block(b, l, h, pos));
-                if (memcmp(x, y, bytes)) return false;
+        for (size_t h = 0; h < kv_layer(a, l).n; h++)
+            for (size_t pos = from, dim = kv_layer(a, l).dim; pos < to; pos++) {
+                kv_get(x, a->type, dim, pos % KV_BLOCK, kv_block(a, l, h, pos));
+                kv_get(y, b->type, dim, pos % KV_BLOCK, kv_block(b, l, h, pos));
+                if (memcmp(x, y, kv_row_bytes(a->type, dim))) return false;
             }
     return true;
 }

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 struct tiny {
-    /* "llama", "mistral", "qwen*", "mixtral", "gemma3_text", "smollm3", "phi3", "gpt_oss" */
+    /* "llama", "mistral", "qwen*", "mixtral", "gemma3_text", "gemma4_text", "smollm3", "phi3", "gpt_oss" */
     const char *name, *type;
     size_t hidden, ffn, heads, kv_heads, head_dim, vocab, layers;
     size_t window;  /* mistral, mixtral: every layer; qwen, gemma3: every other layer; 0: none */
@@ -54,6 +54,8 @@ static const struct tiny tiny_models[] __attribute__((unused)) = {
     { "qwen2moe-bf16-odd", "qwen2_moe", 56, 80, 4, 2, 12, 90, 2, 0, DT_BF16, false, 0, 6, 3, 33, 47 },
     /* rows of q, k and v are shorter than those of the residual */
     { "gemma3-bf16", "gemma3_text", 72, 81, 2, 1, 12, 120, 4, 70, DT_BF16, true },
+    /* every other layer has one KV head of 32 dimensions */
+    { "gemma4-bf16", "gemma4_text", 56, 81, 4, 2, 16, 110, 4, 70, DT_BF16, true, 0, 5, 2, 24 },
 };
 enum { N_TINY = sizeof tiny_models / sizeof *tiny_models };
 
@@ -139,6 +141,25 @@ static inline bool tiny_is_delta(const struct tiny *t, size_t l)
 {
     return t->value_heads && l % 3 != 2 && l != TINY_MTP;
 }
+static inline bool tiny_is_gemma(const struct tiny *t) { return !strncmp(t->type, "gemma", 5); }
+static inline bool tiny_is_gemma4(const struct tiny *t) { return !strcmp(t->type, "gemma4_text"); }
+/* The norm of queries, whose products with keys are not divided by anything in Gemma 4. */
+static inline void tiny_q_norm(struct tiny_writer *w, const struct tiny *t, size_t l, size_t dim)
+{
+    if (tiny_is_gemma4(t))
+        tiny_vector(w, l, "self_attn.q_norm.weight", dim, 0.25f, 0.07f);
+    else
+        tiny_norm(w, l, "self_attn.q_norm", dim);
+}
+/* A global layer of Gemma 4: one KV head, twice as wide, whose values are its keys. */
+static inline void tiny_global(struct tiny_writer *w, const struct tiny *t, size_t l)
+{
+    const size_t wide = 2 * t->head_dim;
+    tiny_linear(w, l, "self_attn.q_proj", t->heads * wide, t->hidden, false);
+    tiny_linear(w, l, "self_attn.k_proj", wide, t->hidden, false);
+    tiny_q_norm(w, t, l, wide), tiny_norm(w, l, "self_attn.k_norm", wide);
+    tiny_linear(w, l, "self_attn.o_proj", t->hidden, t->heads * wide, false);
+}
 static inline void tiny_attention(struct tiny_writer *w, const struct tiny *t, size_t l, bool bias, bool qk)
 {
     if (!strcmp(t->type, "phi3")) {
@@ -150,14 +171,15 @@ static inline void tiny_attention(struct tiny_writer *w, const struct tiny *t, s
         tiny_linear(w, l, "self_attn.v_proj", t->kv_heads * t->head_dim, t->hidden, bias);
     }
     if (qk)
-        tiny_norm(w, l, "self_attn.q_norm", t->head_dim), tiny_norm(w, l, "self_attn.k_norm", t->head_dim);
+        tiny_q_norm(w, t, l, t->head_dim), tiny_norm(w, l, "self_attn.k_norm", t->head_dim);
     const bool oss = !strcmp(t->type, "gpt_oss");
     tiny_linear(w, l, "self_attn.o_proj", t->hidden, t->heads * t->head_dim, oss);
     if (oss) tiny_vector(w, l, "self_attn.sinks", t->heads, 0, 2);
 }
 static inline bool tiny_has_a_dense_layer(const struct tiny *t)
 {
-    return strcmp(t->type, "mixtral") && strcmp(t->type, "qwen3_5_moe") && strcmp(t->type, "gpt_oss");
+    return strcmp(t->type, "mixtral") && strcmp(t->type, "qwen3_5_moe") && strcmp(t->type, "gpt_oss") &&
+           strcmp(t->type, "gemma4_text");
 }
 /* A router and experts, each under names of its own; false: the layer has none. */
 static inline bool tiny_experts(struct tiny_writer *w, const struct tiny *t, size_t l)
@@ -197,7 +219,15 @@ static inline void tiny_fuse(struct tiny_writer *w, size_t hidden)
         snprintf(name, sizeof name, "mtp.%s.weight", norms[i]),
             tiny_tensor(w, name, hidden, 0, 0, 0.1f);
 }
-static inline bool tiny_is_gemma(const struct tiny *t) { return !strcmp(t->type, "gemma3_text"); }
+static inline void tiny_beside(struct tiny_writer *w, const struct tiny *t, size_t l)
+{
+    tiny_vector(w, l, "router.scale", t->hidden, 2, 0.3f);
+    tiny_vector(w, l, "router.per_expert_scale", t->experts, 1, 0.3f);
+    tiny_norm(w, l, "post_feedforward_layernorm_1", t->hidden);
+    tiny_norm(w, l, "pre_feedforward_layernorm_2", t->hidden);
+    /* other experts after a rounding do not change much */
+    tiny_vector(w, l, "post_feedforward_layernorm_2.weight", t->hidden, 0.1f, 0.03f);
+}
 static inline void tiny_tensors(struct tiny_writer *w, const struct tiny *t)
 {
     const bool bias = !strncmp(t->type, "qwen2", 5) || !strcmp(t->type, "gpt_oss"), gemma = tiny_is_gemma(t),
@@ -209,6 +239,8 @@ static inline void tiny_tensors(struct tiny_writer *w, const struct tiny *t)
         tiny_norm(w, l, "input_layernorm", t->hidden);
         if (tiny_is_delta(t, l))
             tiny_delta(w, t, l);
+        else if (tiny_is_gemma4(t) && l % 2)
+            tiny_global(w, t, l);
         else
             tiny_attention(w, t, l, bias, qk);
         tiny_norm(w, l, "post_attention_layernorm", t->hidden);
@@ -216,7 +248,9 @@ static inline void tiny_tensors(struct tiny_writer *w, const struct tiny *t)
             tiny_norm(w, l, "pre_feedforward_layernorm", t->hidden);
             tiny_norm(w, l, "post_feedforward_layernorm", t->hidden);
         }
-        if (tiny_experts(w, t, l))
+        if (tiny_is_gemma4(t)) tiny_vector(w, l, "layer_scalar", 1, 1, 0.1f);
+        if (tiny_is_gemma4(t) && t->experts) tiny_beside(w, t, l);
+        if (tiny_experts(w, t, l) && !tiny_is_gemma4(t))
             continue;
         if (!strcmp(t->type, "phi3"))
             tiny_linear(w, l, "mlp.gate_up_proj", 2 * t->ffn, t->hidden, false);
@@ -268,7 +302,11 @@ static inline void tiny_config(const struct tiny *t, const char *dir)
                    "\"short_factor\":[1,1,1,1,1,2]}");
     if (!strcmp(t->type, "smollm3"))
         fprintf(f, ",\"no_rope_layer_interval\":2");
-    if (tiny_is_gemma(t))
+    if (tiny_is_gemma4(t))
+        fprintf(f, ",\"global_head_dim\":%zu,\"num_global_key_value_heads\":1,\"attention_k_eq_v\":true,"
+                   "\"hidden_size_per_layer_input\":0,\"final_logit_softcapping\":5%s", 2 * t->head_dim,
+                t->experts ? ",\"enable_moe_block\":true,\"top_k_experts\":2" : "");
+    else if (tiny_is_gemma(t))
         fprintf(f, ",\"query_pre_attn_scalar\":9,\"rope_local_base_freq\":500.0");
     const bool oss = !strcmp(t->type, "gpt_oss"), mixtral = !strcmp(t->type, "mixtral") || oss;
     if (oss)
@@ -339,7 +377,7 @@ static inline void tiny_write(const struct tiny *t, char dir[4096])
     tiny_config(t, dir);
     struct tiny_writer w;
     tiny_begin(&w, t->dtype, 1000 + t->hidden, NULL, &header, &n);
-    w.minus_one = t->value_heads > 0 || tiny_is_gemma(t);
+    w.minus_one = t->value_heads > 0 || (tiny_is_gemma(t) && !tiny_is_gemma4(t));
     tiny_tensors(&w, t);
     tiny_heads(&w, "model.medusa_layers.", t->heads_inside, t->hidden);
     snprintf(path, sizeof path, "%s/model.safetensors", dir);

@@ -227,6 +227,16 @@ static void print_json(const struct inspect *s, size_t available, const char *li
     jw_uint(&w, "heads", c->n_heads);
     jw_uint(&w, "kv_heads", c->n_kv_heads);
     jw_uint(&w, "head_dim", c->head_dim);
+    if (c->heads_differ) {               /* kv_heads and head_dim are the largest ones */
+        jw_open(&w, "kv_heads_by_layer", '[');
+        for (size_t l = 0; l < c->n_layers; l++)
+            jw_uint(&w, NULL, c->heads[l].n);
+        jw_close(&w, ']');
+        jw_open(&w, "head_dim_by_layer", '[');
+        for (size_t l = 0; l < c->n_layers; l++)
+            jw_uint(&w, NULL, c->heads[l].dim);
+        jw_close(&w, ']');
+    }
     jw_uint(&w, "vocabulary", c->vocab);
     jw_bool(&w, "tied_embeddings", c->tied);
     jw_uint(&w, "context", c->context);
@@ -268,9 +278,13 @@ static void print_text(const struct inspect *s, size_t available, const char *li
     printf("model         %s\narchitecture  %s%s%s%s\n", s->engine.dir, c->model_type,
            c->qkv_bias ? ", q/k/v biases" : "", c->qk_norm ? ", q/k norms" : "",
            c->tied ? ", tied embeddings" : "");
-    printf("shape         %zu layers, hidden %zu, feed-forward %zu, %zu heads, %zu KV heads of %zu, "
-           "vocabulary %zu\n",
-           c->n_layers, c->hidden, c->ffn, c->n_heads, c->n_kv_heads, c->head_dim, c->vocab);
+    printf("shape         %zu layers, hidden %zu, feed-forward %zu, %zu heads, ",
+           c->n_layers, c->hidden, c->ffn, c->n_heads);
+    const struct kv_heads first = config_heads(c, 0), last = config_heads(c, c->n_layers - 1);
+    printf("%zu KV heads of %zu, ", first.n, first.dim);
+    if (c->heads_differ)
+        printf("%zu of %zu in global layers, ", last.n, last.dim);
+    printf("vocabulary %zu\n", c->vocab);
     if (c->n_experts)
         printf("experts       %zu of %zu in %zu layers, feed-forward %zu%s%.0zu; a token uses %zu "
                "parameters\n",

@@ -129,6 +129,10 @@ static int read_kind(struct job *j, struct err *e)
         return err_set(e, ERR_INPUT,
                        "train %s: no trained drafter supports models with recurrent states (%s)", o->arg[0],
                        j->engine.config.model_type);
+    if (j->engine.config.heads_differ && j->kind != &train_heads)
+        return err_set(e, ERR_INPUT,
+                       "train %s: models whose layers have different heads (%s) are not supported", o->arg[0],
+                       j->engine.config.model_type);
     if (options_given(o, "ablate") && j->kind != &train_spire)
         return err_set(e, ERR_INPUT, "train %s: --ablate is for train spire", o->arg[0]);
     if (!j->kind->gpu && !j->engine.dev->host_memory)

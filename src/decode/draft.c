@@ -56,6 +56,9 @@ unsigned draft_of_config(const struct config *c)
     for (enum drafter d = 0; d < N_DRAFTERS && config_is_hybrid(c); d++)
         if (drafters[d] && drafters[d]->every_layer)
             set &= ~(1u << d);
+    /* drafters with layers of their own, which have one kind of heads */
+    if (c->heads_differ)
+        set &= ~(1u << DRAFTER_LONGSPEC | 1u << DRAFTER_SPIRE | 1u << DRAFTER_GUMIHO);
     return set;
 }
 
@@ -70,9 +73,11 @@ int draft_check_model(const struct draft_settings *s, const struct device *dev, 
     for (enum drafter d = 0; d < N_DRAFTERS; d++)
         if (s->drafters >> d & 1 && !(draft_of_config(c) >> d & 1))
             return err_set(e, ERR_INPUT,
-                           "--drafter %s: not for %s models, where few layers have a cache that grows, so "
-                           "such drafts save little; auto, %s and none are available",
-                           drafter_name(d), c->model_type, drafter_list(list, draft_of_config(c)));
+                           "--drafter %s: not for %s models, %s; auto, %s and none are available",
+                           drafter_name(d), c->model_type,
+                           c->heads_differ ? "whose layers have different heads"
+                                           : "where few layers have a cache that grows, so such drafts save "
+                                             "little", drafter_list(list, draft_of_config(c)));
     return 0;
 }
 

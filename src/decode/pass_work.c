@@ -25,7 +25,7 @@ static double layer_weights(const struct config *c)
                               2 * values),
                  attention = d * ((c->gated ? 2 : 1) * q + 2 * kv) + q * d, part = expert_part(c);
     return attention_part(c) * attention + (1 - attention_part(c)) * state +
-           (1 - part) * 3 * d * (double)c->ffn +
+           (c->experts_beside ? 1 : 1 - part) * 3 * d * (double)c->ffn +
            part * d * ((double)c->n_experts + 3 * (double)c->shared_ffn);
 }
 

@@ -39,6 +39,7 @@ static const struct arch {
     bool unturned;                              /* some layers have no RoPE: read_unturned */
     bool phi;                                   /* longrope, and a part of a head may turn */
     bool oss;                                   /* config_oss.c; biases without a key */
+    bool gemma4;                                /* config_gemma4.c */
 } archs[] = {
     { "llama", "LlamaForCausalLM", 32000, 4096, 11008, 32, 32, 0, 0, 2048, 1, 2, false, false, true, true,
       true, WINDOW_NONE },
@@ -71,6 +72,9 @@ static const struct arch {
       false, WINDOW_GIVEN, .eps = 1e-5, .phi = true },
     { "gpt_oss", "GptOssForCausalLM", 201088, 2880, 2880, 36, 64, 8, 64, 131072, -1, -1, false, false, true,
       false, false, WINDOW_NONE, 128, 4, .eps = 1e-5, .theta = 150000, .oss = true },
+    { "gemma4", "Gemma4ForCausalLM", 262144, 2304, 9216, 30, 8, 4, 256, 131072, 2, 1, false, true, false,
+      false, false, WINDOW_NONE, .theta = 1e6, .text_type = "gemma4_text",
+      .wrapper = "Gemma4ForConditionalGeneration", .gemma = true, .gemma4 = true },
 };
 enum { N_ARCHS = sizeof archs / sizeof *archs };
 
@@ -90,7 +94,7 @@ static const struct foreign foreign_keys[] = {
     { "local_rope_theta", NULL_ONLY }, { "no_rope_layers", EMPTY, "smollm3" },
     { "no_rope_layer_interval", NULL_ONLY, "smollm3" },
     { "alibi", NO }, { "use_alibi", NO }, { "attn_logit_softcapping", ZERO }, { "attn_logit_softcap", ZERO },
-    { "final_logit_softcapping", ZERO }, { "logits_soft_cap", ZERO },
+    { "final_logit_softcapping", ZERO, "gemma4" }, { "logits_soft_cap", ZERO },
     { "query_pre_attn_scalar", NULL_ONLY, "gemma3" },
     { "attention_multiplier", NULL_ONLY }, { "embedding_multiplier", ONE }, { "residual_multiplier", ONE },
     { "logits_scaling", ONE }, { "logit_scale", ONE }, { "scale_emb", ONE }, { "scale_depth", NULL_ONLY },
@@ -99,8 +103,9 @@ static const struct foreign foreign_keys[] = {
     { "use_qk_norm", NO }, { "qk_layernorm", NO },
     { "attn_temperature_tuning", NO | ZERO }, { "attention_chunk_size", NULL_ONLY },
     { "use_attention_sinks", NO }, { "is_encoder_decoder", NO }, { "add_cross_attention", NO },
-    { "cross_attention_layers", EMPTY }, { "is_causal", YES }, { "use_bidirectional_attention", NO },
-    { "per_layer_config", EMPTY }, { "block_configs", EMPTY }, { "bias", NO }, { "use_bias", NO },
+    { "cross_attention_layers", EMPTY }, { "is_causal", YES },
+    { "use_bidirectional_attention", NO, "gemma4" }, { "per_layer_config", EMPTY, "gemma4" },
+    { "block_configs", EMPTY }, { "bias", NO }, { "use_bias", NO },
     { "attention_out_bias", NO },
 };
 
@@ -143,12 +148,15 @@ static int missing(const struct json *in, const char *key, struct err *e)
 
 static bool has_type_name(const struct arch *a, const struct json *v)
 {
-    return js_is(v, a->model_type) || (a->text_type && js_is(v, a->text_type));
+    return js_is(v, a->model_type) || (a->text_type && js_is(v, a->text_type)) ||
+           (a->gemma4 && (js_is(v, "gemma4_unified") || js_is(v, "gemma4_unified_text")));
 }
 
 static bool has_name(const struct arch *a, const struct json *v)
 {
-    return js_is(v, a->architecture) || (a->wrapper && js_is(v, a->wrapper));
+    return js_is(v, a->architecture) || (a->wrapper && js_is(v, a->wrapper)) ||
+           (a->gemma4 && (js_is(v, "Gemma4UnifiedForCausalLM") ||
+                          js_is(v, "Gemma4UnifiedForConditionalGeneration")));
 }
 
 /* The architecture that model_type and architectures name. One of the two keys may be missing; they must
@@ -157,13 +165,13 @@ static const struct arch *find_arch(const struct json *root, struct err *e)
 {
     static const char allowed[] =
         "allowed are llama, mistral, mistral3, ministral3, mixtral, qwen2, qwen3, qwen2_moe, qwen3_moe, "
-        "qwen3_5, qwen3_5_moe, gemma3, smollm3, phi3 and gpt_oss";
+        "qwen3_5, qwen3_5_moe, gemma3, gemma4, smollm3, phi3 and gpt_oss";
     static const char allowed_names[] =
         "allowed are LlamaForCausalLM, MistralForCausalLM, Mistral3ForConditionalGeneration, "
         "Ministral3ForCausalLM, MixtralForCausalLM, Qwen2ForCausalLM, "
         "Qwen3ForCausalLM, Qwen2MoeForCausalLM, Qwen3MoeForCausalLM, SmolLM3ForCausalLM, "
         "Phi3ForCausalLM, GptOssForCausalLM, Qwen3_5ForCausalLM, Qwen3_5MoeForCausalLM, Gemma3ForCausalLM, "
-        "and ForConditionalGeneration for the last three";
+        "Gemma4ForCausalLM, and ForConditionalGeneration for the last four";
     const struct arch *arch = NULL;
     struct json type, list, name;
     int has_type = get_value(root, "model_type", &type, e),
@@ -277,7 +285,7 @@ static int refuse_foreign(const struct arch *a, const struct json *root, struct 
 {
     struct json v;
     const size_t n = sizeof foreign_keys / sizeof *foreign_keys,
-                 n_expert_keys = a->n_experts ? 0 : sizeof expert_keys / sizeof *expert_keys;
+                 n_expert_keys = a->n_experts || a->gemma4 ? 0 : sizeof expert_keys / sizeof *expert_keys;
     for (size_t i = 0; i < n + n_expert_keys; i++) {
         const struct foreign *key = i < n ? &foreign_keys[i] : &expert_keys[i - n];
         const int found = js_get(root, key->key, &v, e);
@@ -500,6 +508,10 @@ static int read_rope_type(struct config *c, const struct arch *a, const struct j
         c->rope.type = ROPE_LONG;
         return 0;
     }
+    if (a->gemma4) {
+        c->rope.type = ROPE_DIVIDED;
+        return js_is(&v, "proportional") ? 0 : js_bad(&v, e, "allowed is \"proportional\"");
+    }
     if (a->phi && !js_is(&v, "default"))
         return js_bad(&v, e, "allowed are default and longrope");
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
@@ -596,7 +608,7 @@ static int read_rope(struct config *c, const struct arch *a, const struct json *
             get_real(&dict, "rope_theta", r->theta, 1, 1e30, &r->theta, e))
             return -1;
         const int has = js_get(&dict, partial, &v, e);
-        if (has < 0 || (has && !a->delta && !a->phi && !is_neutral(&v, ONE)))
+        if (has < 0 || (has && !a->delta && !a->phi && !a->gemma4 && !is_neutral(&v, ONE)))
             return has < 0 ? -1 : js_bad(&v, e, "allowed is 1");
         if ((r->type == ROPE_LLAMA3 || r->type == ROPE_YARN || r->type == ROPE_LONG) &&
             read_original(c, a, root, &dict, e))
@@ -620,6 +632,7 @@ static int read_rope(struct config *c, const struct arch *a, const struct json *
     if (a->growing && need_real(&dict, "llama_4_scaling_beta", 0, 1e3, &r->growth, e))
         return -1;
     if (read_rotary(c, a, root, found ? &dict : root, e) ||
+        (a->gemma4 && config_read_proportional(c, found ? &dict : NULL, e)) ||
         (r->type == ROPE_LONG && config_read_long(c, &dict, e)))
         return -1;
     if (r->type == ROPE_YARN && r->theta <= 1)
@@ -740,7 +753,8 @@ int config_parse(struct config *c, const char *file, const char *json, size_t n,
     snprintf(c->model_type, sizeof c->model_type, "%s", a->model_type);
     if (read_shape(c, a, &text, e) || read_flags(c, a, &text, e) || read_experts(c, a, &text, e) ||
         (a->delta && config_read_delta(c, a->delta, &text, e)) ||
-        (a->gemma && config_read_gemma(c, &text, e)) || (a->oss && config_read_oss(c, &text, e)) ||
+        (a->gemma && (a->gemma4 ? config_read_gemma4 : config_read_gemma)(c, &text, e)) ||
+        (a->oss && config_read_oss(c, &text, e)) ||
         (a->unturned && read_unturned(c, &text, e)) ||
         read_window(c, a, &text, e) ||
         read_rope(c, a, &text, e) || read_ids(c, &text, &has_eos, e))

@@ -63,12 +63,18 @@ struct config {
     bool tied;                   /* tie_word_embeddings: no lm_head.weight is expected */
     bool qkv_bias, o_bias, mlp_bias, qk_norm;
     size_t rotary;               /* dimensions of a head that RoPE turns: the first ones */
+    size_t local_rotary;         /* in local layers; 0: the same */
     /* q_proj has for each head the rows of its query, then as many rows of its gate; attention is multiplied
      * by sigmoid(gate) */
     bool gated;
     double query_scalar;         /* queries are divided by its square root; 0: by that of head_dim */
     /* Attention and feed-forward part each have a norm of their output, too, before it is added. */
     bool norms_after;
+    /* values are divided by their root mean square; global layers have no v_proj: their values are the keys
+     * before norm and RoPE */
+    bool v_norm, v_is_k;
+    bool layer_scale;            /* the residual after each layer is multiplied by layer_scalar */
+    double softcap;              /* a logit x becomes softcap * tanh(x / softcap); 0: none */
     bool gelu;                   /* gelu(gate) * up in place of silu (kernels/ops.h, geglu) */
     /* Embeddings are multiplied by sqrt(hidden): as a float, or rounded to the type of the embedding. */
     enum { EMBED_AS_IS, EMBED_SCALED, EMBED_SCALED_ROUNDED } embed;
@@ -81,6 +87,9 @@ struct config {
      * of dense layers. */
     size_t n_experts, experts_used, expert_ffn;
     size_t shared_ffn;           /* width of the expert that every row has beside them; 0: none */
+    /* Layers with experts have the network of dense layers beside them (forward.c, both), and a router with
+     * a norm of its own. */
+    bool experts_beside;
     bool experts_normalised;     /* the weights of the chosen experts are divided by their sum */
     bool experts_bias;           /* the router and the products of experts have biases */
     double swiglu_alpha, swiglu_limit;   /* of experts (kernels/device.h); limit 0: silu(gate) * up */
@@ -110,6 +119,20 @@ static inline size_t config_window(const struct config *c, size_t layer)
     return c->windowed[layer] ? c->window : 0;
 }
 bool config_has_local(const struct config *c);
+static inline size_t config_local_rotary(const struct config *c)
+{
+    return c->local_rotary ? c->local_rotary : c->rotary;
+}
+/* Whether the values of a layer are its keys. */
+static inline bool config_v_is_k(const struct config *c, size_t layer)
+{
+    return c->v_is_k && !c->windowed[layer];
+}
+/* The width of the dense network of a layer; 0: it has experts alone. */
+static inline size_t config_ffn(const struct config *c, size_t layer)
+{
+    return c->kind[layer] == LAYER_DENSE || c->experts_beside ? c->ffn : 0;
+}
 /* The KV heads of a layer with attention; each has the width of a query head. */
 static inline struct kv_heads config_heads(const struct config *c, size_t layer)
 {
@@ -132,6 +155,11 @@ int config_read_delta(struct config *c, const struct delta_config *missing, cons
 int config_read_gemma(struct config *c, const struct json *root, struct err *e);
 int config_read_local_rope(struct config *c, const struct json *root, struct json *dict, int *found,
                            struct err *e);
+/* Reads what Gemma 4 adds (config_gemma4.c, for config_parse): heads of two kinds, windows, the cap of the
+ * logits, experts. And which pairs of dimensions turn in the global layers; dict NULL: rope_parameters are
+ * missing. */
+int config_read_gemma4(struct config *c, const struct json *root, struct err *e);
+int config_read_proportional(struct config *c, const struct json *dict, struct err *e);
 /* Reads what gpt-oss adds (config_oss.c, for config_parse): windows, biases of experts and their activation,
  * the logit of each head. */
 int config_read_oss(struct config *c, const struct json *root, struct err *e);

@@ -10,15 +10,16 @@
 
 /* A tensor of a layer: its name after "model.layers.N.", whether the configuration has it, its shape. */
 struct part { const char *name; bool used; size_t rows, cols; };
-enum { PARTS = 36, EXPERT_PARTS = 6 };
+enum { PARTS = 42, EXPERT_PARTS = 6 };
 
 static void layer_parts(struct part p[PARTS], const struct config *c, size_t layer)
 {
     const struct kv_heads g = config_heads(c, layer);
-    const size_t d = c->hidden, h = g.dim, q = c->n_heads * h, kv = g.n * h, f = c->ffn,
+    const size_t d = c->hidden, h = g.dim, q = c->n_heads * h, kv = g.n * h, f = config_ffn(c, layer),
                  values = c->delta.value_heads, z = values * c->delta.value_dim,
                  mixed = config_delta_channels(c), conv = c->delta.conv, s = c->shared_ffn;
-    const bool dense = c->kind[layer] == LAYER_DENSE, bias = dense && c->mlp_bias, shared = !dense && s,
+    const bool dense = f, experts = c->kind[layer] == LAYER_EXPERTS, bias = dense && c->mlp_bias,
+               shared = experts && s, beside = experts && c->experts_beside,
                state = c->mixer[layer] == MIXER_DELTA, attn = !state, qkv_bias = attn && c->qkv_bias,
                norm = attn && c->qk_norm;
     const struct part parts[PARTS] = {
@@ -26,7 +27,8 @@ static void layer_parts(struct part p[PARTS], const struct config *c, size_t lay
         { "pre_feedforward_layernorm.weight", c->norms_after, d, 0 },
         { "post_feedforward_layernorm.weight", c->norms_after, d, 0 },
         { "self_attn.q_proj.weight", attn, c->gated ? 2 * q : q, d },
-        { "self_attn.k_proj.weight", attn, kv, d },      { "self_attn.v_proj.weight", attn, kv, d },
+        { "self_attn.k_proj.weight", attn, kv, d },
+        { "self_attn.v_proj.weight", attn && !config_v_is_k(c, layer), kv, d },
         { "self_attn.o_proj.weight", attn, d, q },       { "self_attn.q_proj.bias", qkv_bias, q, 0 },
         { "self_attn.k_proj.bias", qkv_bias, kv, 0 },    { "self_attn.v_proj.bias", qkv_bias, kv, 0 },
         { "self_attn.o_proj.bias", attn && c->o_bias, d, 0 },
@@ -42,8 +44,14 @@ static void layer_parts(struct part p[PARTS], const struct config *c, size_t lay
         { "mlp.down_proj.weight", dense, d, f },         { "mlp.gate_proj.bias", bias, f, 0 },
         { "mlp.up_proj.bias", bias, f, 0 },              { "mlp.down_proj.bias", bias, d, 0 },
         { "self_attn.sinks", attn && c->head_logits, c->n_heads, 0 },
-        { "mlp.gate.weight", !dense, c->n_experts, d },
-        { "mlp.gate.bias", !dense && c->experts_bias, c->n_experts, 0 },
+        { "mlp.gate.weight", experts, c->n_experts, d },
+        { "mlp.gate.bias", experts && c->experts_bias, c->n_experts, 0 },
+        { "router.scale", beside, d, 0 },
+        { "router.per_expert_scale", beside, c->n_experts, 0 },
+        { "post_feedforward_layernorm_1.weight", beside, d, 0 },
+        { "pre_feedforward_layernorm_2.weight", beside, d, 0 },
+        { "post_feedforward_layernorm_2.weight", beside, d, 0 },
+        { "layer_scalar", c->layer_scale, 1, 0 },
         { "mlp.shared_expert.gate_proj.weight", shared, s, d },
         { "mlp.shared_expert.up_proj.weight", shared, s, d },
         { "mlp.shared_expert.down_proj.weight", shared, d, s },

@@ -7,9 +7,10 @@
 #include "src/model/config.h"
 
 static const char experts[] = ".experts.";
-/* Parts of names: of Mixtral, and of the router of gpt-oss. */
+/* Parts of names: of Mixtral, and of the routers of gpt-oss and Gemma 4. */
 static const char *const renamed[][2] = { { ".block_sparse_moe.", ".mlp." },
-                                          { ".mlp.router.", ".mlp.gate." } };
+                                          { ".mlp.router.", ".mlp.gate." },
+                                          { ".router.proj.", ".mlp.gate." } };
 enum { RENAMED = sizeof renamed / sizeof *renamed };
 
 /* The part of a name that has another one, and its row in the table; NULL: there is none. */
@@ -106,6 +107,8 @@ static size_t split(struct tensors *ts, struct tensor t, const struct fused *f, 
             to->offset = t.offset + i / f->parts * to->bytes;
         to->name = at;
         at += put_prefix(at, t.name, before);
+        if (at - to->name < 4 || memcmp(at - 4, ".mlp", 4))      /* Gemma 4 */
+            at += sprintf(at, ".mlp");
         at += sprintf(at, "%s%zu.%s.%s", experts, i / f->parts, f->part[i % f->parts],
                       is_bias(t.name) ? "bias" : is_scale(t.name) ? "scale" : "weight") + 1;
     }

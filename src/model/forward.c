@@ -14,6 +14,7 @@ struct workspace {
     /* the device's */
     /* qkv: also the products of a layer with a state, and outputs before their norm (add_output) */
     float *x, *qkv, *gate_up;
+    float *side;                         /* [rows_max][hidden], with experts_beside */
     void *xn, *q, *attn, *h, *picked;    /* act; picked: rows of xn whose logits are wanted */
     void *pair;                          /* act [rows_max][2][hidden]: inputs of `fuse`, of a draft layer */
     float *score; size_t score_step;     /* [n_layers, or 1 in the host's memory][n_kv_heads][score_step] */
@@ -43,10 +44,13 @@ static size_t assign(const struct buffer *b, size_t n, char *mem, size_t align)
     return used;
 }
 
-/* The width of the dense layers; 0: every layer has experts, whose buffers the device owns. */
+/* The width of the dense layers; 0: every layer has experts alone, whose buffers the device owns. */
 static size_t dense_ffn(const struct config *c)
 {
-    return memchr(c->kind, LAYER_DENSE, c->n_layers) ? c->ffn : 0;
+    size_t n = 0;
+    for (size_t l = 0; l < c->n_layers; l++)
+        n = MAX(n, config_ffn(c, l));
+    return n;
 }
 
 /* Outputs of the first product of a mixer, and inputs of its last one. With norms after it, the outputs of
@@ -78,6 +82,7 @@ static void layout(struct workspace *w, const struct model *m)
         { &w->x, n * c->hidden * sizeof(float) },
         { &w->qkv, n * mixer_outputs(m) * sizeof(float) },
         { &w->gate_up, n * 2 * ffn * sizeof(float) },
+        { &w->side, c->experts_beside ? n * c->hidden * sizeof(float) : 0 },
         { &w->xn, n * c->hidden * act },
         { &w->q, n * c->n_heads * dp * act },
         { &w->attn, n * mixer_inputs(m) * act },
@@ -239,7 +244,7 @@ static void place(struct pass *p)
         .node = w->node, .node_step = w->rows_max, .want = w->want, .inv_freq = m->inv_freq,
         .n_freq = m->config.rotary / 2, .rope_factor = m->rope_factor,
         .growth = m->config.rope.growth, .growth_length = m->config.rope.original,
-        .local_freq = m->local_freq };
+        .local_freq = m->local_freq, .n_local = config_local_rotary(&m->config) / 2 };
     for (size_t i = 0; i < p->n_seqs; p->rows.n += p->seqs[i++].n)
         place_seq(p, i, p->rows.n);
     p->recorded = true;
@@ -314,40 +319,71 @@ static void report_scores(const struct pass *p, size_t layer)
 }
 
 /* x += the product of a matrix with h, or its norm. */
-static void add_output(const struct pass *p, const void *h, const struct mat *w, const float *bias,
+static void add_output(const struct pass *p, float *x, const void *h, const struct mat *w, const float *bias,
                        const float *norm)
 {
     const struct config *c = &p->m->config;
     struct device *d = p->w->dev;
-    float *y = norm ? p->w->qkv : p->w->x;
+    float *y = norm ? p->w->qkv : x;
     d->product(d, &(struct device_product){ y, c->hidden, h, p->rows.n, w, bias, !norm, SIZE_MAX });
     if (norm)
-        d->norm_add(d, p->w->x, y, norm, p->rows.n, c->hidden, (float)c->rms_eps);
+        d->norm_add(d, x, y, norm, p->rows.n, c->hidden, (float)c->rms_eps);
 }
 
-static void dense(const struct pass *p, const struct layer *y, size_t l)
+/* `to` += the outputs of the dense network, or their norm. */
+static void add_dense(const struct pass *p, const struct layer *y, size_t l, float *to, const float *norm)
 {
     const struct config *c = &p->m->config;
     const struct workspace *w = p->w;
     struct device *d = w->dev;
     const size_t n = p->rows.n, none = SIZE_MAX;
-    (void)l;
     d->rmsnorm(d, w->xn, w->x, y->norm_mlp, n, c->hidden, (float)c->rms_eps, none);
     d->product(d, &(struct device_product){ w->gate_up, mats_n(&y->gate_up), w->xn, n, y->gate_up.m,
                                             y->gate_up_bias, false, none, y->gate_up.n });
-    (c->gelu ? d->geglu : d->swiglu)(d, w->h, w->gate_up, n, c->ffn);
-    add_output(p, w->h, &y->down, y->down_bias, y->norm_mlp_after);
+    (c->gelu ? d->geglu : d->swiglu)(d, w->h, w->gate_up, n, config_ffn(c, l));
+    add_output(p, to, w->h, &y->down, y->down_bias, norm);
+}
+
+static void dense(const struct pass *p, const struct layer *y, size_t l)
+{
+    add_dense(p, y, l, p->w->x, y->norm_mlp_after);
+}
+
+/* `to` += the outputs of the experts. */
+static void add_experts(const struct pass *p, const struct layer *y, size_t l, float *to, const float *norm)
+{
+    const struct config *c = &p->m->config;
+    struct device *d = p->w->dev;
+    d->experts(d, &(struct device_experts){ p->w->x, p->rows.n, norm, (float)c->rms_eps, &y->router,
+                                            y->expert, c->n_experts, c->experts_used, c->expert_ffn,
+                                            c->experts_normalised, l, c->shared_ffn ? &y->shared : NULL,
+                                            &y->shared_gate, c->shared_ffn, y->router_bias,
+                                            (float)c->swiglu_alpha, (float)c->swiglu_limit, c->gelu,
+                                            y->norm_router, y->expert_scale, to });
+}
+
+/* x += norm(norm(dense network) + norm(experts)). */
+static void both(const struct pass *p, const struct layer *y, size_t l)
+{
+    const struct config *c = &p->m->config;
+    const struct workspace *w = p->w;
+    struct device *d = w->dev;
+    const size_t n = p->rows.n, dim = c->hidden, bytes = n * dim * sizeof(float);
+    const float eps = (float)c->rms_eps;
+    d->zero(d, w->side, bytes);
+    add_dense(p, y, l, w->side, y->norm_dense_after);
+    d->zero(d, w->qkv, bytes);
+    add_experts(p, y, l, w->qkv, y->norm_experts);
+    d->norm_add(d, w->side, w->qkv, y->norm_experts_after, n, dim, eps);
+    d->norm_add(d, w->x, w->side, y->norm_mlp_after, n, dim, eps);
 }
 
 static void experts(const struct pass *p, const struct layer *y, size_t l)
 {
-    const struct config *c = &p->m->config;
-    struct device *d = p->w->dev;
-    d->experts(d, &(struct device_experts){ p->w->x, p->rows.n, y->norm_mlp, (float)c->rms_eps, &y->router,
-                                            y->expert, c->n_experts, c->experts_used, c->expert_ffn,
-                                            c->experts_normalised, l, c->shared_ffn ? &y->shared : NULL,
-                                            &y->shared_gate, c->shared_ffn, y->router_bias,
-                                            (float)c->swiglu_alpha, (float)c->swiglu_limit });
+    if (p->m->config.experts_beside)
+        both(p, y, l);
+    else
+        add_experts(p, y, l, p->w->x, y->norm_mlp);
 }
 
 static void (*const feed_forward[])(const struct pass *, const struct layer *, size_t) = {
@@ -358,19 +394,22 @@ static void (*const feed_forward[])(const struct pass *, const struct layer *, s
 static void project(const struct pass *p, const struct layer *y, size_t l)
 {
     const struct device_heads heads = model_heads(p->m, l);
+    const bool v_is_k = config_v_is_k(&p->m->config, l);
+    const size_t wide = mats_n(&y->qkv) + (v_is_k ? heads.n_kv_heads * heads.padded : 0);
     const struct config *c = &p->m->config;
     const struct workspace *w = p->w;
     struct device *d = w->dev;
     const size_t n = p->rows.n, none = SIZE_MAX;
     const struct tap *queries = tap_of(p, TAP_QUERY, l, 0);
     float *q_tap = queries ? tap_buffer(p, queries) : NULL;
-    d->product(d, &(struct device_product){ w->qkv, mats_n(&y->qkv), w->xn, n, y->qkv.m, y->qkv_bias, false,
+    d->product(d, &(struct device_product){ w->qkv, wide, w->xn, n, y->qkv.m, y->qkv_bias, false,
                                             none, y->qkv.n });
     d->rope(d, &(struct device_rope){ .q = w->q, .qkv = w->qkv, .heads = &heads, .layer = y->slot,
                                       .q_norm = c->qk_norm ? y->q_norm : NULL,
                                       .k_norm = c->qk_norm ? y->k_norm : NULL, .eps = (float)c->rms_eps,
                                       .q_tap = q_tap, .gated = c->gated, .local = c->local[l],
-                                      .scalar = c->query_scalar });
+                                      .scalar = c->query_scalar, .v_norm = c->v_norm,
+                                      .v_is_k = v_is_k });
     if (queries)
         tap_fetch(p, TAP_QUERY, l, q_tap, c->n_heads * heads.head_dim);
 }
@@ -388,7 +427,7 @@ static void attention(const struct pass *p, const struct layer *y, size_t l)
         report_scores(p, l);
     if (c->gated)
         d->gate(d, w->attn, w->qkv, &heads);
-    add_output(p, w->attn, &y->o, y->o_bias, y->norm_attn_after);
+    add_output(p, w->x, w->attn, &y->o, y->o_bias, y->norm_attn_after);
 }
 
 static void delta(const struct pass *p, const struct layer *y, size_t l)
@@ -426,6 +465,17 @@ static void run_layer(const struct pass *p, size_t l)
     d->rmsnorm(d, w->xn, w->x, y->norm_attn, n, c->hidden, (float)c->rms_eps, l ? l - 1 : none);
     mixer[c->mixer[l]](p, y, l);
     feed_forward[c->kind[l]](p, y, l);
+    if (c->layer_scale)
+        d->scale(d, w->x, *y->scale, n * c->hidden);
+}
+
+static void put_logits(const struct pass *p, float *to, const void *x, size_t n)
+{
+    const struct config *c = &p->m->config;
+    struct device *d = p->w->dev;
+    d->product(d, &(struct device_product){ to, c->vocab, x, n, &p->m->lm_head, NULL, false, c->n_layers });
+    if (c->softcap != 0)
+        d->softcap(d, to, (float)c->softcap, n, c->vocab);
 }
 
 /* Computes the wanted logits. Their rows are gathered, so one product reads the LM head once for all
@@ -433,8 +483,7 @@ static void run_layer(const struct pass *p, size_t l)
 static void logits(const struct pass *p)
 {
     const struct model *m = p->m;
-    const size_t row = m->config.hidden * dtype_size(model_act(m)), vocab = m->config.vocab,
-                 place = m->config.n_layers;
+    const size_t row = m->config.hidden * dtype_size(model_act(m)), vocab = m->config.vocab;
     struct device *d = p->w->dev;
     const char *x = p->w->xn;
     float *to = NULL;                        /* destination of the gathered rows' logits */
@@ -449,8 +498,7 @@ static void logits(const struct pass *p)
         for (size_t j = 0; j < s->n; j++)
             more += wanted(s, j);
         if (n && more && s->logits != to + n * vocab) {
-            d->product(d, &(struct device_product){ to, vocab, x + from * row, n, &m->lm_head, NULL, false,
-                                                    place });
+            put_logits(p, to, x + from * row, n);
             from += n;
             n = 0;
         }
@@ -459,8 +507,7 @@ static void logits(const struct pass *p)
         n += more;
     }
     if (n)
-        d->product(d, &(struct device_product){ to, vocab, x + from * row, n, &m->lm_head, NULL, false,
-                                                place });
+        put_logits(p, to, x + from * row, n);
 }
 
 /* Writes the rows of the pass after `norm` into half of the inputs of `fuse`. */

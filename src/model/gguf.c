@@ -548,6 +548,21 @@ int gguf_uint(const struct gguf *g, const char *key, size_t per_layer, size_t lo
     return 1;
 }
 
+int gguf_integers(const struct gguf *g, const char *key, size_t n, size_t lo, size_t hi,
+                  const struct gguf_value **list, struct err *e)
+{
+    const struct gguf_value *v = gguf_find(g, key);
+    if (!v || !v->is_array || !is_integer(v->kind) || v->n != n)
+        return gguf_bad(g, key, e, "an array of %zu whole numbers is needed", n);
+    for (size_t i = 0; i < n; i++) {
+        const int64_t x = gguf_int_at(v, i);
+        if (x < 0 || (uint64_t)x < lo || (uint64_t)x > hi)
+            return gguf_bad(g, key, e, "found %lld, allowed are %zu to %zu", (long long)x, lo, hi);
+    }
+    *list = v;
+    return 0;
+}
+
 int gguf_token_id(const struct gguf *g, const char *key, size_t n, size_t *id, struct err *e)
 {
     const struct gguf_value *v = gguf_find(g, key);

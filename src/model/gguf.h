@@ -62,6 +62,9 @@ const struct gguf_tensor *gguf_tensor(const struct gguf *g, const char *name);
  * serves for its element where `per_layer` is not 0: then it has so many elements. */
 int gguf_uint(const struct gguf *g, const char *key, size_t per_layer, size_t lo, size_t hi, size_t *x,
               struct err *e);
+/* A key that must be an array of n whole numbers from lo to hi. 0, or -1. */
+int gguf_integers(const struct gguf *g, const char *key, size_t n, size_t lo, size_t hi,
+                  const struct gguf_value **list, struct err *e);
 /* The id of one of n tokens. Ids from n on count as missing: converters write them for tokens that a model
  * does not have. */
 int gguf_token_id(const struct gguf *g, const char *key, size_t n, size_t *id, struct err *e);

@@ -10,7 +10,7 @@
 #include "src/base/json_write.h"
 #include "src/base/memory_file.h"
 
-enum { LAYERS_MAX = 512, KEY_BYTES = 128, EOS_NAMES = 12 };
+enum { LAYERS_MAX = 512, KEY_BYTES = 128, EOS_NAMES = 13 };
 
 /* GGUF's names, and model_type where Hugging Face has another. */
 static const struct arch { const char *name, *type; bool experts, states; } archs[] = {
@@ -20,6 +20,7 @@ static const struct arch { const char *name, *type; bool experts, states; } arch
     { "qwen35moe", "qwen3_5_moe", true, true }, { "mistral3", NULL, false, false },
     { "gemma3", "gemma3", false, false },     { "smollm3", "smollm3", false, false },
     { "phi3", "phi3", false, false },         { "gpt-oss", "gpt_oss", false, false },
+    { "gemma4", "gemma4", false, false },
 };
 
 struct meta {                            /* what is being read */
@@ -89,12 +90,13 @@ static int read_arch(struct meta *m)
         }
     return gguf_bad(m->g, "general.architecture", m->e,
                     "found %.*s, allowed are llama (with Mistral and Mixtral), mistral3, qwen2, qwen3, "
-                    "qwen2moe, qwen3moe, qwen35, qwen35moe, gemma3, smollm3, phi3 and gpt-oss",
+                    "qwen2moe, qwen3moe, qwen35, qwen35moe, gemma3, gemma4, smollm3, phi3 and gpt-oss",
                     (int)MIN(s.n, (size_t)60), (const char *)s.p);
 }
 
 static bool is_mistral3(const struct meta *m) { return strcmp(m->arch, "mistral3") == 0; }
-static bool is_gemma(const struct meta *m) { return strcmp(m->arch, "gemma3") == 0; }
+static bool is_gemma4(const struct meta *m) { return strcmp(m->arch, "gemma4") == 0; }
+static bool is_gemma(const struct meta *m) { return strcmp(m->arch, "gemma3") == 0 || is_gemma4(m); }
 static bool is_phi(const struct meta *m) { return strcmp(m->arch, "phi3") == 0; }
 static bool is_oss(const struct meta *m) { return strcmp(m->arch, "gpt-oss") == 0; }
 
@@ -139,6 +141,7 @@ static int check_foreign(const struct meta *m)
         if (gguf_real(m->g, key_of(key, m, foreign[i].name), -1e30, 1e30, &x, m->e) < 0)
             return -1;
         if (x != foreign[i].neutral &&
+            !(is_gemma4(m) && strcmp(foreign[i].name, "final_logit_softcapping") == 0) &&
             !(is_phi(m) && strcmp(foreign[i].name, "rope.scaling.attn_factor") == 0))
             return gguf_bad(m->g, key, m->e, "found %g, this is not implemented; allowed is %g", x,
                             foreign[i].neutral);
@@ -205,6 +208,42 @@ static int write_pattern(const struct meta *m, size_t layers)
     return 0;
 }
 
+/* Writes what Gemma 4 adds to the shape. *dim becomes the size of the heads in layers with a window, whose
+ * number kv_heads is. */
+static int write_gemma4(const struct meta *m, size_t layers, size_t heads, size_t *kv_heads, size_t *dim)
+{
+    const struct gguf_value *list = NULL, *windows = NULL;
+    size_t global = *kv_heads, local_dim, value, shared = 0, width = 0;
+    double cap = 0;
+    char key[KEY_BYTES];
+    if (need_uint(m, "attention.key_length_swa", 0, HEAD_DIM_MAX, &local_dim) ||
+        read_uint(m, "attention.value_length_swa", 0, local_dim, local_dim, &value) < 0 ||
+        read_uint(m, "rope.dimension_count_swa", 0, local_dim, local_dim, &value) < 0 ||
+        read_uint(m, "attention.shared_kv_layers", 0, 0, layers, &shared) < 0 ||
+        read_uint(m, "embedding_length_per_layer_input", 0, 0, 1 << 20, &width) < 0 ||
+        read_real(m, "final_logit_softcapping", 0, 1e6, &cap) < 0 ||
+        gguf_array(m->g, key_of(key, m, "attention.sliding_window_pattern"), GGUF_BOOL, &windows, m->e) < 0)
+        return -1;
+    const struct gguf_value *v = gguf_find(m->g, key_of(key, m, "attention.head_count_kv"));
+    if (v && v->is_array && gguf_integers(m->g, key, layers, 1, heads, &list, m->e))
+        return -1;
+    for (size_t l = 0; list && l < layers; l++) {
+        const bool in = windows && windows->n == layers ? gguf_int_at(windows, l) != 0 : (l + 1) % 6 != 0;
+        *(in ? kv_heads : &global) = (size_t)gguf_int_at(list, l);
+    }
+    for (size_t l = 0; list && l < layers; l++)
+        if ((size_t)gguf_int_at(list, l) != *kv_heads && (size_t)gguf_int_at(list, l) != global)
+            return gguf_bad(m->g, key, m->e, "more than two numbers: this is not implemented");
+    jw_uint(m->w, "global_head_dim", *dim);
+    jw_uint(m->w, "num_global_key_value_heads", global);
+    jw_bool(m->w, "attention_k_eq_v", true);     /* unless there is a v_proj: use_tensors in gguf_model.c */
+    jw_uint(m->w, "num_kv_shared_layers", shared);
+    jw_uint(m->w, "hidden_size_per_layer_input", width);
+    write_float(m->w, "final_logit_softcapping", cap);
+    *dim = local_dim;
+    return 0;
+}
+
 /* The layers of the model: those of the file less those that only draft. */
 static int read_layers(const struct meta *m, size_t *blocks, size_t *layers)
 {
@@ -244,7 +283,9 @@ static int write_shape(const struct meta *m, size_t *head_dim, size_t *rope_dim,
         need_uint(m, "attention.head_count", blocks, 1 << 16, &heads))
         return -1;
     kv_heads = heads;
-    if (read_uint(m, "attention.head_count_kv", blocks, 1, heads, &kv_heads) < 0)
+    const struct gguf_value *each = gguf_find(m->g, key_of(key, m, "attention.head_count_kv"));
+    if (!(is_gemma4(m) && each && each->is_array) &&
+        read_uint(m, "attention.head_count_kv", blocks, 1, heads, &kv_heads) < 0)
         return -1;
     if (heads % kv_heads)
         return gguf_bad(m->g, key_of(key, m, "attention.head_count_kv"), m->e,
@@ -274,6 +315,8 @@ static int write_shape(const struct meta *m, size_t *head_dim, size_t *rope_dim,
                                      "the key is missing");
     if (read_vocab(m, &vocab))
         return -1;
+    if (is_gemma4(m) && write_gemma4(m, layers, heads, &kv_heads, head_dim))
+        return -1;
     jw_uint(m->w, "max_position_embeddings", *context);
     jw_uint(m->w, "hidden_size", hidden);
     jw_uint(m->w, "num_hidden_layers", layers);
@@ -284,7 +327,7 @@ static int write_shape(const struct meta *m, size_t *head_dim, size_t *rope_dim,
     jw_uint(m->w, "head_dim", *head_dim);
     jw_uint(m->w, "vocab_size", vocab);
     write_float(m->w, "rms_norm_eps", eps);
-    if (is_gemma(m))                     /* the largest model has the other scale, and no key says so */
+    if (is_gemma(m) && !is_gemma4(m))    /* the largest model has the other scale, and no key says so */
         jw_number(m->w, "query_pre_attn_scalar",
                   layers == 62 ? (double)hidden / (double)heads : (double)*head_dim);
     return m->a->states ? write_states(m, layers) : is_gemma(m) ? write_pattern(m, layers) : 0;
@@ -325,7 +368,8 @@ static int write_rope(const struct meta *m, size_t head_dim, size_t rope_dim, si
         write_float(m->w, "partial_rotary_factor",
                     rope_dim < head_dim ? ((double)rope_dim + 0.5) / (double)head_dim : 1);
     const bool scaled = factor != 0 && factor != 1 && (linear || yarn);
-    jw_text(m->w, "rope_type", !scaled ? "default" : yarn ? "yarn" : "linear");
+    jw_text(m->w, "rope_type", scaled        ? (yarn ? "yarn" : "linear")
+                               : is_gemma4(m) ? "proportional" : "default");
     if (scaled)
         write_float(m->w, "factor", factor);
     if (scaled && yarn) {
@@ -350,7 +394,7 @@ static int write_rope(const struct meta *m, size_t head_dim, size_t rope_dim, si
 /* Experts, whose weights are divided by their sum. A llama model with experts is a Mixtral model. */
 static int write_experts(struct meta *m)
 {
-    const bool qwen = m->a->experts, may = qwen || is_oss(m) || strcmp(m->arch, "llama") == 0,
+    const bool qwen = m->a->experts, may = qwen || is_oss(m) || is_gemma4(m) || strcmp(m->arch, "llama") == 0,
                shared = qwen && strcmp(m->arch, "qwen3moe");
     size_t used = 0, ffn = 0, width = 0;
     char key[KEY_BYTES];
@@ -363,8 +407,14 @@ static int write_experts(struct meta *m)
         return 0;
     if (!used)
         return gguf_bad(m->g, key_of(key, m, "expert_used_count"), m->e, "the key is missing, or 0");
-    jw_uint(m->w, qwen ? "num_experts" : "num_local_experts", m->n_experts);
-    jw_uint(m->w, "num_experts_per_tok", used);
+    jw_uint(m->w, qwen || is_gemma4(m) ? "num_experts" : "num_local_experts", m->n_experts);
+    jw_uint(m->w, is_gemma4(m) ? "top_k_experts" : "num_experts_per_tok", used);
+    if (is_gemma4(m) && need_uint(m, "expert_feed_forward_length", 0, EXPERT_FFN_MAX, &width))
+        return -1;
+    if (is_gemma4(m)) {
+        jw_uint(m->w, "moe_intermediate_size", width);
+        jw_bool(m->w, "enable_moe_block", true);
+    }
     if (!qwen)
         return 0;
     if (m->a->states ? need_uint(m, "expert_feed_forward_length", 0, EXPERT_FFN_MAX, &width)
@@ -416,7 +466,7 @@ static size_t named_ends(const struct gguf_value *tokens, size_t *end)
 {
     static const char *const names[EOS_NAMES] = {
         "<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "</s>", "<|eom_id|>",
-        "<|end_of_text|>", "<EOT>", "<eos>", "<|return|>", "<|call|>",
+        "<|end_of_text|>", "<EOT>", "<eos>", "<|return|>", "<|call|>", "<turn|>",
     };
     struct slice s;
     bool has[EOS_NAMES] = { false };

@@ -56,6 +56,15 @@ static const struct name { const char *gguf, *hf;
     { "post_attention_norm.weight", "post_attention_layernorm.weight" },
     { "ffn_norm.weight", "pre_feedforward_layernorm.weight" },
     { "post_ffw_norm.weight", "post_feedforward_layernorm.weight" },
+}, in_gemma4[] = {                       /* the first three as in_gemma */
+    { "post_attention_norm.weight", "post_attention_layernorm.weight" },
+    { "ffn_norm.weight", "pre_feedforward_layernorm.weight" },
+    { "post_ffw_norm.weight", "post_feedforward_layernorm.weight" },
+    { "layer_output_scale.weight", "layer_scalar" },     { "ffn_gate_inp.scale", "router.scale" },
+    { "ffn_down_exps.scale", "router.per_expert_scale" },
+    { "post_ffw_norm_1.weight", "post_feedforward_layernorm_1.weight" },
+    { "pre_ffw_norm_2.weight", "pre_feedforward_layernorm_2.weight" },
+    { "post_ffw_norm_2.weight", "post_feedforward_layernorm_2.weight" },
 }, in_oss[] = {                          /* beside those above */
     { "post_attention_norm.weight", "post_attention_layernorm.weight" },
     { "attn_sinks.weight", "self_attn.sinks" }, { "ffn_gate_inp.bias", "mlp.gate.bias" },
@@ -127,8 +136,12 @@ static bool hf_name(char to[NAME_BYTES], const char *name, const struct config *
         return false;
     if (hybrid && hybrid_name(to, rest, prefix, drafts))
         return true;
-    const struct name *own = c->norms_after ? in_gemma : c->head_logits ? in_oss : in_phi;
-    const size_t n_own = c->norms_after    ? LENGTH(in_gemma)
+    const struct name *own = c->layer_scale   ? in_gemma4
+                             : c->norms_after ? in_gemma
+                             : c->head_logits ? in_oss
+                                              : in_phi;
+    const size_t n_own = c->layer_scale    ? LENGTH(in_gemma4)
+                         : c->norms_after ? LENGTH(in_gemma)
                          : c->head_logits ? LENGTH(in_oss)
                          : gguf_is_phi(c)  ? LENGTH(in_phi)
                                            : 0;
@@ -206,6 +219,12 @@ static void gguf_gemma_name(char *to, size_t size, const char *name)
     spell_layer(to, size, name, in_gemma, LENGTH(in_gemma));
 }
 
+static void gguf_gemma4_name(char *to, size_t size, const char *name)
+{
+    gguf_name(to, size, name);
+    spell_layer(to, size, name, in_gemma4, LENGTH(in_gemma4));
+}
+
 static void gguf_phi_name(char *to, size_t size, const char *name)
 {
     gguf_name(to, size, name);
@@ -222,6 +241,7 @@ static void gguf_oss_name(char *to, size_t size, const char *name)
 gguf_spell *gguf_speller(const struct config *c)
 {
     return config_is_hybrid(c)   ? gguf_hybrid_name
+           : c->layer_scale      ? gguf_gemma4_name
            : c->norms_after      ? gguf_gemma_name
            : c->head_logits      ? gguf_oss_name
            : gguf_is_phi(c)      ? gguf_phi_name
@@ -393,8 +413,8 @@ static int add_tensor(struct gguf_model *m, size_t part, const struct gguf_tenso
                        m->config.n_layers);
     if (name_ends_in(t->name, ".input_scale") && scale_name(name, t->name, ".input_scale", &m->config))
         return 0;                        /* for activations of 4 bits */
-    if (!(name_ends_in(t->name, ".scale") ? scale_name(name, t->name, ".scale", &m->config)
-                                          : hf_name(name, t->name, &m->config)))
+    if (!hf_name(name, t->name, &m->config) &&
+        !(name_ends_in(t->name, ".scale") && scale_name(name, t->name, ".scale", &m->config)))
         return err_set(e, ERR_INPUT, "%s: tensor \"%s\" is not one of a %s model", m->part[part].file,
                        t->name, m->config.model_type);
     add(m, part, t, name, room);
@@ -406,7 +426,7 @@ static int check_scales(const struct tensors *ts, struct err *e)
 {
     for (const struct tensor *t = ts->t; t < ts->t + ts->n; t++) {
         char name[NAME_BYTES];
-        if (!name_ends_in(t->name, ".scale"))
+        if (!name_ends_in(t->name, ".scale") || name_ends_in(t->name, ".router.scale"))
             continue;
         snprintf(name, sizeof name, "%.*s.weight", (int)(strlen(t->name) - strlen(".scale")), t->name);
         const struct tensor *w = tensors_find(ts, name);
@@ -435,6 +455,9 @@ static int use_tensors(struct gguf_model *m, struct err *e)
         c->mlp_bias = tensors_find(ts, "model.layers.0.mlp.gate_proj.bias");
     }
     c->tied = !tensors_find(ts, "lm_head.weight");
+    char value[NAME_BYTES];
+    snprintf(value, sizeof value, "model.layers.%zu.self_attn.v_proj.weight", c->n_layers - 1);
+    c->v_is_k = c->v_is_k && !tensors_find(ts, value);
     for (size_t i = 0; i < ts->n; i++) {
         const char *name = ts->t[i].name;
         const bool router = name_ends_in(name, ".mlp.gate.weight"), expert = strstr(name, ".mlp.experts."),
@@ -448,7 +471,7 @@ static int use_tensors(struct gguf_model *m, struct err *e)
                           : norm             ? c->qk_norm
                           : shared           ? c->shared_ffn > 0
                           : router || expert ? c->n_experts > 0
-                          : of_dense         ? c->n_experts == 0
+                          : of_dense         ? c->n_experts == 0 || c->experts_beside
                                              : true;
         if (!used)
             return err_set(e, ERR_INPUT, "%s: tensor \"%s\" is not one of a %s model%s",

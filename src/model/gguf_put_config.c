@@ -68,6 +68,12 @@ static int put_rope(const struct putting *p, float *divisor, bool *has_divisor)
     *has_divisor = r->type == ROPE_LLAMA3;
     if (r->type == ROPE_PLAIN)
         return 0;
+    if (p->c->layer_scale) {             /* 1e30 stands for a pair that does not turn */
+        for (size_t i = 0; i < p->c->rotary / 2; i++)
+            divisor[i] = MIN(r->divisor[i], 1e30f);
+        *has_divisor = true;
+        return 0;
+    }
     if (r->type == ROPE_LLAMA3) {
         if (strcmp(p->arch, "llama"))
             return lacks(p, "rope_type llama3 of another model than llama");
@@ -146,6 +152,23 @@ static void put_windows(const struct putting *p)
         gguf_add_bool(p->o, c->windowed[l]);
 }
 
+/* The heads and the cap of Gemma 4. */
+static void put_gemma4(const struct putting *p)
+{
+    const struct config *c = p->c;
+    char key[KEY_BYTES];
+    put_uint(p, "attention.key_length_swa", c->local_rotary);
+    put_uint(p, "attention.value_length_swa", c->local_rotary);
+    put_uint(p, "rope.dimension_count_swa", c->local_rotary);
+    put_uint(p, "attention.shared_kv_layers", 0);
+    put_uint(p, "embedding_length_per_layer_input", 0);
+    if (c->softcap != 0)
+        put_real(p, "final_logit_softcapping", c->softcap);
+    gguf_put_array(p->o, key_of(key, p, "attention.head_count_kv"), GGUF_U32, c->n_layers);
+    for (size_t l = 0; l < c->n_layers; l++)
+        gguf_add_u32(p->o, (uint32_t)c->heads[l].n);
+}
+
 /* GGUF's name of the architecture. */
 static const char *arch_of(const struct config *c)
 {
@@ -153,7 +176,7 @@ static const char *arch_of(const struct config *c)
                                              { "qwen3_5", "qwen35" }, { "qwen3_5_moe", "qwen35moe" },
                                              { "ministral3", "mistral3" }, { "gemma3", "gemma3" },
                                              { "smollm3", "smollm3" }, { "phi3", "phi3" },
-                                             { "gpt_oss", "gpt-oss" } };
+                                             { "gpt_oss", "gpt-oss" }, { "gemma4", "gemma4" } };
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (strcmp(c->model_type, others[i][0]) == 0)
             return others[i][1];
@@ -166,7 +189,7 @@ int gguf_put_config(struct gguf_out *o, const struct config *c, bool drafts, flo
     const bool qwen = strncmp(c->model_type, "qwen", 4) == 0;
     struct putting p = { o, c, arch_of(c), drafts, e };
     const double scalar = c->n_layers == 62 ? (double)c->hidden / (double)c->n_heads : (double)c->head_dim;
-    if (c->norms_after && c->query_scalar != scalar)     /* which no key of a file says */
+    if (c->norms_after && !c->layer_scale && c->query_scalar != scalar)     /* which no key of a file says */
         return lacks(&p, "this query_pre_attn_scalar");
     /* a file of these has no key for it */
     const bool normalised = strcmp(p.arch, "qwen2moe") != 0;
@@ -196,9 +219,13 @@ int gguf_put_config(struct gguf_out *o, const struct config *c, bool drafts, flo
     if (config_is_hybrid(c))
         put_states(&p);
     put_uint(&p, "attention.head_count", c->n_heads);
-    put_uint(&p, "attention.head_count_kv", c->n_kv_heads);
-    put_uint(&p, "attention.key_length", c->head_dim);
-    put_uint(&p, "attention.value_length", c->head_dim);
+    const size_t dim = config_heads(c, c->n_layers - 1).dim;
+    if (c->layer_scale)
+        put_gemma4(&p);
+    else
+        put_uint(&p, "attention.head_count_kv", c->n_kv_heads);
+    put_uint(&p, "attention.key_length", dim);
+    put_uint(&p, "attention.value_length", dim);
     put_real(&p, "attention.layer_norm_rms_epsilon", c->rms_eps);
     put_uint(&p, "vocab_size", c->vocab);
     if (c->window)

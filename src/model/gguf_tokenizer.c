@@ -581,8 +581,9 @@ static int write_tokenizer(struct vocabulary *v)
     if (found <= 0)
         return found ? -1 : gguf_bad(v->g, key, v->e, "the key is missing");
     const bool bytes = kind.n == 4 && memcmp(kind.p, "gpt2", 4) == 0;
-    if (!bytes && (kind.n != 5 || memcmp(kind.p, "llama", 5)))
-        return gguf_bad(v->g, key, v->e, "found %.*s, allowed are gpt2 and llama",
+    const bool gemma4 = kind.n == 6 && memcmp(kind.p, "gemma4", 6) == 0;      /* llama with merges */
+    if (!bytes && !gemma4 && (kind.n != 5 || memcmp(kind.p, "llama", 5)))
+        return gguf_bad(v->g, key, v->e, "found %.*s, allowed are gpt2, llama and gemma4",
                         (int)MIN(kind.n, (size_t)60), (const char *)kind.p);
     if (read_tokens(v) || enter_texts(v))
         return -1;

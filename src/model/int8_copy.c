@@ -17,14 +17,17 @@ size_t model_quantized_bytes(const struct config *c, const struct device *dev)
     size_t n = quantized_bytes(c->vocab, c->hidden) +
                (c->drafts ? quantized_bytes(c->hidden, 2 * c->hidden) : 0);
     for (size_t l = 0; l < c->n_layers; l++) {
-        const bool dense = c->kind[l] == LAYER_DENSE;
+        const bool experts = c->kind[l] == LAYER_EXPERTS;
         const struct kv_heads g = config_heads(c, l);
-        const size_t ffn = dense ? c->ffn : c->expert_ffn, d = dev->head_dim(dev, g.dim), o = c->n_heads * d,
-                     q = c->gated ? 2 * o : o, kv = g.n * d;
-        n += quantized_bytes(q + 2 * kv, c->hidden) + quantized_bytes(c->hidden, o) +
-             (dense ? 1 : c->n_experts) *
-                 (quantized_bytes(2 * ffn, c->hidden) + quantized_bytes(c->hidden, ffn));
-        if (!dense && c->shared_ffn)
+        const size_t ffn = config_ffn(c, l), x = c->expert_ffn, d = dev->head_dim(dev, g.dim),
+                     o = c->n_heads * d, q = c->gated ? 2 * o : o,
+                     kv = (config_v_is_k(c, l) ? 1 : 2) * g.n * d;
+        n += quantized_bytes(q + kv, c->hidden) + quantized_bytes(c->hidden, o);
+        if (ffn)
+            n += quantized_bytes(2 * ffn, c->hidden) + quantized_bytes(c->hidden, ffn);
+        if (experts)
+            n += c->n_experts * (quantized_bytes(2 * x, c->hidden) + quantized_bytes(c->hidden, x));
+        if (experts && c->shared_ffn)
             n += quantized_bytes(2 * c->shared_ffn, c->hidden) + quantized_bytes(c->hidden, c->shared_ffn);
     }
     return n;
@@ -98,11 +101,12 @@ static void quantize_layer(struct model *to, const struct model *from, size_t l,
     *z = *y;
     quantize(&z->qkv.m[0], &y->qkv.m[0], at, from->pool);
     quantize(&z->o, &y->o, at, from->pool);
-    if (c->kind[l] == LAYER_DENSE) {
+    if (config_ffn(c, l)) {
         quantize(&z->gate_up.m[0], &y->gate_up.m[0], at, from->pool);
         quantize(&z->down, &y->down, at, from->pool);
-        return;
     }
+    if (c->kind[l] == LAYER_DENSE)
+        return;
     z->expert = to->experts + (y->expert - from->experts);
     to->expert_bytes += quantize_experts(z->expert, y->expert, c->n_experts, at, from->pool);
     if (c->shared_ffn)

@@ -349,7 +349,7 @@ static int load_vec(struct loader *l, float **v, const char *prefix, const struc
         if (!l->mem)
             l->model->n_params += src[i].rows;
         else if (!t)
-            fill_vec(l, *v + at, rows, strcmp(kind, "weight") == 0);
+            fill_vec(l, *v + at, rows, strcmp(kind, "weight") == 0 || strstr(kind, "scal"));
         else if (aim(l, t,
                      (struct goal){ .kind = GOAL_VECTOR, .vector = *v + at, .pad = { seg, seg_pad, 1, 1 },
                                     .change = l->change }))
@@ -362,11 +362,12 @@ static int load_vec(struct loader *l, float **v, const char *prefix, const struc
 static int load_dense(struct loader *l, const char *at, struct layer *y)
 {
     const struct config *c = &l->model->config;
-    const struct source gate_up[] = { { "mlp.gate_proj", c->ffn }, { "mlp.up_proj", c->ffn } };
+    const size_t ffn = config_ffn(c, l->layer);
+    const struct source gate_up[] = { { "mlp.gate_proj", ffn }, { "mlp.up_proj", ffn } };
     const struct source down = { "mlp.down_proj", c->hidden };
     return load_mats(l, y->gate_up.m, &y->gate_up.n, at, gate_up, 2, c->hidden, &unpadded) ||
            (c->mlp_bias && load_vec(l, &y->gate_up_bias, at, gate_up, 2, "bias", 1, 1)) ||
-           load_mat(l, &y->down, at, &down, c->ffn, &unpadded) ||
+           load_mat(l, &y->down, at, &down, ffn, &unpadded) ||
            (c->mlp_bias && load_vec(l, &y->down_bias, at, &down, 1, "bias", 1, 1)) ? -1 : 0;
 }
 
@@ -465,7 +466,8 @@ static int load_attention(struct loader *l, const char *at, struct layer *y)
                                   { "self_attn.v_proj", kv } };
     const struct source o = { "self_attn.o_proj", c->hidden }, attn = { "self_attn", c->n_heads };
     const struct padding by_head = { d, dp, 1, 1 }, by_head_column = { 1, 1, d, dp };
-    return load_mats(l, y->qkv.m, &y->qkv.n, at, qkv, 3, c->hidden, &by_head) ||
+    return load_mats(l, y->qkv.m, &y->qkv.n, at, qkv, config_v_is_k(c, l->layer) ? 2 : 3, c->hidden,
+                     &by_head) ||
            (c->qkv_bias && load_vec(l, &y->qkv_bias, at, qkv, 3, "bias", d, dp)) ||
            (c->qk_norm && (load_norm(l, &y->q_norm, at, "self_attn.q_norm", d) ||
                            load_norm(l, &y->k_norm, at, "self_attn.k_norm", d))) ||
@@ -475,6 +477,28 @@ static int load_attention(struct loader *l, const char *at, struct layer *y)
 }
 
 /* Loads the weights of the convolution, [channels, conv], column by column. */
+/* Loads what experts beside a dense network have: a norm of the router's inputs, factors of the experts, and
+ * three norms. */
+static int load_beside(struct loader *l, const char *at, struct layer *y)
+{
+    const struct config *c = &l->model->config;
+    const struct source router = { "router", c->hidden }, experts = { "router", c->n_experts };
+    return load_vec(l, &y->norm_router, at, &router, 1, "scale", 1, 1) ||
+           load_vec(l, &y->expert_scale, at, &experts, 1, "per_expert_scale", 1, 1) ||
+           load_norm(l, &y->norm_dense_after, at, "post_feedforward_layernorm_1", c->hidden) ||
+           load_norm(l, &y->norm_experts, at, "pre_feedforward_layernorm_2", c->hidden) ||
+           load_norm(l, &y->norm_experts_after, at, "post_feedforward_layernorm_2", c->hidden) ? -1 : 0;
+}
+
+/* Loads the factor of a layer, whose name has no dot after the layer's. */
+static int load_scale(struct loader *l, const char *at, struct layer *y)
+{
+    const struct source one = { "", 1 };
+    char layer[64];
+    snprintf(layer, sizeof layer, "%.*s", (int)strlen(at) - 1, at);
+    return load_vec(l, &y->scale, layer, &one, 1, "layer_scalar", 1, 1);
+}
+
 static int load_convolution(struct loader *l, const char *at, float **v)
 {
     const struct config *c = &l->model->config;
@@ -529,6 +553,9 @@ static int load_layer(struct loader *l, const char *at, size_t index, struct lay
            (both && load_norm(l, &y->norm_attn_after, at, after, c->hidden)) ||
            load_norm(l, &y->norm_mlp, at, both ? "pre_feedforward_layernorm" : after, c->hidden) ||
            load_feed_forward[c->kind[index]](l, at, y) ||
+           (c->kind[index] == LAYER_EXPERTS && c->experts_beside &&
+            (load_dense(l, at, y) || load_beside(l, at, y))) ||
+           (c->layer_scale && load_scale(l, at, y)) ||
            (both && load_norm(l, &y->norm_mlp_after, at, "post_feedforward_layernorm", c->hidden)) ? -1 : 0;
 }
 
@@ -724,6 +751,8 @@ static int build(struct loader *l, const char *name)
         rc = err_set(l->e, ERR_FAILED, "%s: %s", dev->name, dev->error);
     for (size_t i = 0, slot[2] = { 0 }; rc == 0 && i < m->config.n_layers; i++)
         m->layers[i].slot = slot[m->config.mixer[i]]++;
+    for (size_t i = 0; rc == 0 && m->config.experts_beside && i < m->config.n_layers * m->config.hidden; i++)
+        m->layers[i / m->config.hidden].norm_router[i % m->config.hidden] /= sqrtf((float)m->config.hidden);
     if (rc == 0) {
         float *local = m->inv_freq + m->config.head_dim / 2;
         config_rope(&m->config, m->inv_freq, &m->rope_factor);

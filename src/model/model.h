@@ -27,6 +27,10 @@ struct layer {                           /* all in the device's memory */
     size_t slot;                         /* among the layers with the same kind of mixer */
     float *norm_attn, *norm_mlp;         /* [hidden] */
     float *norm_attn_after, *norm_mlp_after;     /* [hidden], of outputs; NULL without norms_after */
+    /* with experts_beside: of the dense part's outputs, of the experts' inputs and outputs, of the router's
+     * inputs; factors on the weights of experts */
+    float *norm_dense_after, *norm_experts, *norm_experts_after, *norm_router, *expert_scale;
+    float *scale;                        /* [1], with layer_scale */
     /* [(n_heads + 2 n_kv_heads) * head_dim_padded, hidden]; a gated model has after each head of q its gate:
      * [(2 n_heads + 2 n_kv_heads) * head_dim_padded, hidden] */
     struct mats qkv;

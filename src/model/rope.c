@@ -138,10 +138,11 @@ bool config_rope_local(const struct config *c, float *inv_freq)
     struct config local = *c;
     float factor;
     local.rope = (struct rope_config){ .theta = c->rope.local_theta };
+    local.rotary = config_local_rotary(c);
     if (c->rope.local_theta != 0)
         config_rope(&local, inv_freq, &factor);
     else
-        memset(inv_freq, 0, c->rotary / 2 * sizeof *inv_freq);
+        memset(inv_freq, 0, local.rotary / 2 * sizeof *inv_freq);
     return config_has_local(c);
 }
 

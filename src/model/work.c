@@ -20,21 +20,24 @@ static void add_expert(struct work_read *r, const struct device_expert *x, bool 
 int work_matrices(struct work_read *r, const struct model *m, struct err *e)
 {
     const struct config *c = &m->config;
-    const size_t most = 2 * MATS_MAX + 4 + 3 * (c->experts_used + 1);
+    const size_t most = 2 * MATS_MAX + 5 + 3 * (c->experts_used + 1);
     *r = (struct work_read){ calloc(c->n_layers * most + 1, sizeof *r->v), 0 };
     if (!r->v)
         return err_set(e, ERR_FAILED, "out of memory for a list of matrices");
     for (size_t l = 0; l < c->n_layers; l++) {
         const struct layer *y = &m->layers[l];
-        const bool dense = c->kind[l] == LAYER_DENSE, state = c->mixer[l] == MIXER_DELTA;
+        const bool experts = c->kind[l] == LAYER_EXPERTS, state = c->mixer[l] == MIXER_DELTA;
         add_matrices(r, state ? y->mix.m : y->qkv.m, state ? y->mix.n : y->qkv.n, false);
         add_matrices(r, state ? &y->out : &y->o, 1, false);
-        if (dense)
+        if (config_ffn(c, l)) {
             add_matrices(r, y->gate_up.m, y->gate_up.n, false);
-        add_matrices(r, dense ? &y->down : &y->router, 1, false);
-        for (size_t k = 0; !dense && k < c->experts_used; k++)
+            add_matrices(r, &y->down, 1, false);
+        }
+        if (experts)
+            add_matrices(r, &y->router, 1, false);
+        for (size_t k = 0; experts && k < c->experts_used; k++)
             add_expert(r, &y->expert[k * c->n_experts / c->experts_used], true);
-        if (!dense && c->shared_ffn) {
+        if (experts && c->shared_ffn) {
             add_matrices(r, &y->shared_gate, 1, false);
             add_expert(r, &y->shared, false);
         }
@@ -100,8 +103,9 @@ void work_add_layers(struct work *w, const struct model *m, const struct work_re
     for (size_t i = 0; i + 1 < read->n; i++)
         work_add_product(w, &read->v[i], rows);
     for (size_t l = 0; l < c->n_layers; l++) {
-        const bool dense = c->kind[l] == LAYER_DENSE;
-        const size_t ffn = dense ? c->ffn : c->experts_used * c->expert_ffn + c->shared_ffn;
+        const bool experts = c->kind[l] == LAYER_EXPERTS;
+        const size_t ffn =
+            config_ffn(c, l) + (experts ? c->experts_used * c->expert_ffn + c->shared_ffn : 0);
         if (c->mixer[l] == MIXER_DELTA)
             add_delta(w, m, rows, texts);
         else

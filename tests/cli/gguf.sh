@@ -13,6 +13,10 @@ for name in llama2-bf16 llama3-old-bf16 llama-linear-old-bf16 llama-yarn-outer-b
     score build/data/models/$name >"$TMP/a"; score "$TMP/$name.gguf" >"$TMP/b"
     same "${name}_scores_the_same_as_gguf" "$TMP/a" "$TMP/b"
 done
+# Gemma 4 scales its embeddings by a rounded factor in a directory of bf16, not in one of f32.
+"$LONGHAND" convert -m build/data/models/gemma4-experts-f32 --weights bf16 -o "$TMP/gemma4.gguf" -q
+score build/data/models/gemma4-experts-f32 >"$TMP/a"; score "$TMP/gemma4.gguf" >"$TMP/b"
+same gemma4_scores_the_same_as_gguf "$TMP/a" "$TMP/b"
 check windows_of_smollm3_have_no_key 2 'no_rope_layers of other layers than each 4th cannot be written' \
     convert -m build/data/models/smollm3-windows-f32 --weights bf16 -o "$TMP/windows.gguf"
 # The BOS of the file is the one of the tokenizer, also where config.json names another.

@@ -129,7 +129,7 @@ static struct decode_setup setup_of(size_t setting, size_t text, struct round_bu
     const size_t d = setting / N_SHAPES, shape = d == N_SUBJECTS - 1 ? N_SHAPES - 1 : setting % N_SHAPES;
     struct decode_setup s = { .buffers = buffers };
     draft_defaults(&s.draft);
-    s.draft.drafters = subjects[d].drafters & ~(spire.file.mem ? 0 : BIT(SPIRE));
+    s.draft.drafters = subjects[d].drafters & ~(spire.file.mem ? 0 : BIT(SPIRE)) & draft_of_config(&rig.c);
     memcpy(s.draft.width, shapes[shape].width, sizeof shapes[shape].width);
     s.draft.n_width = shapes[shape].n, s.draft.draft_passes = 1 + (long)(text % 3);
     s.draft.kv_policy = s.draft.n_width ? policies[text % 5] : KV_AUTO;

@@ -372,6 +372,7 @@ static void small_models(void)
                     continue;
                 setup_of(&s, &settings[k / 2], NULL);
                 s.draft_model = k % 2 ? &int8 : NULL;
+                s.draft.drafters &= draft_of_config(&r.c);
                 if (s.draft.drafters)
                     CHECK(same_text(&r, &p, &s, &t, &seen), "%s, %s, drafts of %s", tiny_models[m].name,
                           settings[k / 2].name, k % 2 ? "8 bits" : "the model");
@@ -409,6 +410,7 @@ static void mixtures_of_experts(void)
                 struct decode_setup s;
                 struct seen seen = { 0 };
                 setup_of(&s, &settings[i], NULL);
+                s.draft.drafters &= draft_of_config(&r.c);
                 CHECK(same_text(&r, &p, &s, &t, &seen), "%s, text %zu, %s", tiny_models[m].name, k,
                       settings[i].name);
                 drafted += seen.per_round > 1;

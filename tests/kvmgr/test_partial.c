@@ -506,17 +506,17 @@ static void scores_of_a_pass(void)
             rig_open_kv(&r, dir, form / 2 == 2 ? DT_F32 : DT_BF16, (enum dtype[]){ DT_I16, DT_BF16,
                 DT_F32 }[form / 2], best_twin(), 2, 64, 512);
             const struct config *c = &r.c;
-            const size_t group = c->n_heads / c->n_kv_heads, n = form & 1 ? ROWS : 1, d = c->head_dim;
+            const size_t n = form & 1 ? ROWS : 1, wide = c->head_dim;
             rig_kv(&r, &kv, 512, 64);
             rig_tokens(token, PAST + ROWS, c->vocab, 5 + m);
             float *last = must_alloc(c->vocab * 4),
-                  *query = must_alloc(c->n_layers * ROWS * c->n_heads * d * 4);
+                  *query = must_alloc(c->n_layers * ROWS * c->n_heads * wide * 4);
             struct caught got = { must_alloc(c->n_layers * c->n_kv_heads * 512 * 4), c->n_kv_heads, 0, 512,
                                   { 0 }, 0 };
             struct tap taps[16];
             rig_run(&r, &kv, token, PAST, 64, NULL, last);
             for (size_t l = 0; l < c->n_layers; l++) taps[l] = (struct tap){ TAP_QUERY, l,
-                query + l * n * c->n_heads * d };
+                query + l * n * c->n_heads * wide };
             struct pass_seq s = { .kv = &kv, .n = n, .token = token + PAST, .parent = form & 1 ? parent
                                   : NULL, .scored = catch_scores, .scored_ctx = &got };
             if (model_forward(&r.m, r.w, &s, 1, taps, c->n_layers, &e)) rig_die("pass", &e);
@@ -524,17 +524,19 @@ static void scores_of_a_pass(void)
             for (size_t l = 0; l < c->n_layers; l++) {
                 size_t from = c->windowed[l] && PAST + 1 > c->window ? PAST + 1 - c->window : 0;
                 CHECK(got.from[l] == from, "layer %zu: from %zu", l, got.from[l]);
-                for (size_t h = 0; h < c->n_kv_heads; h++)
+                const struct device_heads g = model_heads(&r.m, l);
+                const size_t group = g.n_heads / g.n_kv_heads, d = g.head_dim;
+                for (size_t h = 0; h < g.n_kv_heads; h++)
                     for (size_t pos = from; pos < PAST; pos++) {
                         float row[2 * HEAD_DIM_MAX];
                         const double scalar = c->query_scalar != 0 ? c->query_scalar : (double)d;
                         double sum = 0, size = 0, slip = 0, scale = 1.4426950408889634 / sqrt(scalar);
-                        kv_get(row, kv.type, r.m.head_dim, pos % KV_BLOCK, kv_block(&kv, l, h, pos));
+                        kv_get(row, kv.type, g.padded, pos % KV_BLOCK, kv_block(&kv, l, h, pos));
                         for (size_t j = 0; j < group; j++) {
                             double most = 0, all = 0, keys = 0;
                             for (size_t i = 0; i < d; i++) {
                                 double q = scale * taps[l].out[(h * group + j) * d + i],
-                                       k = rig_row_at(row, kv.type, r.m.head_dim, i);
+                                       k = rig_row_at(row, kv.type, g.padded, i);
                                 sum += q * k, size += fabs(q * k);
                                 most = fmax(most, fabs(q)), all += fabs(q), keys += fabs(k);
                             }

@@ -331,7 +331,7 @@ def config():
     case("c12_rope_key", states, rope_parameters={"rope_type": "default", "mrope_scale": 2})
     case("c12_text_config", {"model_type": "qwen3_5", "text_config": 3})
     case("c12_text_type", {"model_type": "qwen3_5", "text_config": dict(states, model_type="qwen3")})
-    case("c12_other_wrapper", {"model_type": "gemma4", "text_config": states})
+    case("c12_other_wrapper", {"model_type": "gemma5", "text_config": states})
     case("c12_shared_0", qwen2_moe, shared_expert_intermediate_size=0)
     case("c12_shared_wide", qwen2_moe, shared_expert_intermediate_size=(1 << 20) + 1)
     case("c12_shared_string", qwen2_moe, shared_expert_intermediate_size="48")
@@ -364,6 +364,45 @@ def config():
     case("c13_rope_sliding_factor", gemma, rope_parameters={"sliding_attention": {"factor": 8.0}})
     case("c13_rope_sliding_theta", gemma, rope_parameters={"sliding_attention": {"rope_theta": 0}})
     case("c13_rope_other_kind", gemma, rope_parameters={"chunked_attention": {"rope_theta": 1.0}})
+    gemma4 = dict(SMALL, model_type="gemma4_text", head_dim=16, sliding_window=16, global_head_dim=32,
+                  hidden_size_per_layer_input=0)
+    moe = dict(gemma4, enable_moe_block=True, num_experts=4, top_k_experts=2, moe_intermediate_size=8)
+    for key in ("sliding_window", "global_head_dim", "num_global_key_value_heads", "num_kv_shared_layers",
+                "hidden_size_per_layer_input", "final_logit_softcapping"):
+        for name in ["minus_1", "2p31", "string", "list", "true"]:
+            if name != "2p31" or key != "final_logit_softcapping":
+                case("c17_%s_%s" % (key, name), gemma4, **{key: values[name]})
+    for key in ("num_experts", "top_k_experts", "moe_intermediate_size"):
+        for name in ["0", "minus_1", "2p31", "string", "null"]:
+            case("c17_%s_%s" % (key, name), moe, **{key: values[name]})
+    for key in ("attention_k_eq_v", "enable_moe_block"):
+        case("c17_%s_number" % key, gemma4, **{key: 1})
+    case("c17_more_than_all", moe, top_k_experts=5)
+    case("c17_head_dim_17", gemma4, head_dim=18)
+    case("c17_global_head_dim_40", gemma4, global_head_dim=40)
+    case("c17_global_heads_3", gemma4, attention_k_eq_v=True, num_global_key_value_heads=3)
+    case("c17_shared", gemma4, num_kv_shared_layers=1)
+    case("c17_embeddings", gemma4, hidden_size_per_layer_input=8)
+    case("c17_embeddings_missing", {k: v for k, v in gemma4.items() if "per_layer" not in k})
+    case("c17_both_ways", gemma4, use_bidirectional_attention="all")
+    case("c17_activation", gemma4, hidden_activation="silu")
+    case("c17_bias", gemma4, attention_bias=True)
+    case("c17_softcap_huge", gemma4, final_logit_softcapping="=1e40")
+    case("c17_layer_types_short", gemma4, layer_types=["sliding_attention"])
+    case("c17_each_list", gemma4, per_layer_config=[1])
+    case("c17_each_empty", gemma4, per_layer_config={})
+    case("c17_each_windowed", gemma4, per_layer_config={"0": {"head_dim": 32}})
+    case("c17_each_name", gemma4, per_layer_config={"x": {"head_dim": 32}})
+    case("c17_each_beyond", gemma4, per_layer_config={"2": {"head_dim": 32}})
+    case("c17_each_number", gemma4, per_layer_config={"1": 32})
+    case("c17_each_key", gemma4, per_layer_config={"1": {"sliding_window": 32}})
+    case("c17_each_string", gemma4, per_layer_config={"1": {"head_dim": "32"}})
+    case("c17_each_differs", gemma4, layer_types=["full_attention"] * 2,
+         per_layer_config={"0": {"head_dim": 32}, "1": {"head_dim": 48}})
+    for name, full in [("type", {"rope_type": "default"}), ("part", {"rope_type": "proportional",
+                       "partial_rotary_factor": 2}), ("list", [1]), ("key", {"rope_type": "proportional",
+                       "short_factor": 1})]:
+        case("c17_rope_%s" % name, gemma4, rope_parameters={"full_attention": full})
     case("c13_text_type", {"model_type": "gemma3", "text_config": dict(gemma, model_type="llama")})
     case("c13_llama_scalar", query_pre_attn_scalar=256)
     smollm3 = dict(SMALL, model_type="smollm3")

@@ -167,6 +167,19 @@ GEMMA3_CFG = {"architectures": ["Gemma3ForCausalLM"], "model_type": "gemma3_text
               "query_pre_attn_scalar": 24, "rope_theta": 100000.0, "rope_local_base_freq": 1000.0,
               "rope_scaling": {"factor": 4.0, "rope_type": "linear"}, "sliding_window": 100}
 
+# Layers with a window have other heads than global ones, whose values are their keys.
+GEMMA4_CFG = {"architectures": ["Gemma4ForCausalLM"], "model_type": "gemma4_text",
+              "hidden_activation": "gelu_pytorch_tanh", "hidden_size": 40, "intermediate_size": 56,
+              "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
+              "num_global_key_value_heads": 1, "global_head_dim": 32, "attention_k_eq_v": True,
+              "layer_types": ["sliding_attention", "full_attention"] * 2, "hidden_size_per_layer_input": 0,
+              "max_position_embeddings": 8192, "rms_norm_eps": 1e-6, "vocab_size": 330,
+              "final_logit_softcapping": 6.0, "sliding_window": 100, "num_kv_shared_layers": 0,
+              "rope_parameters": {
+                  "sliding_attention": {"rope_type": "default", "rope_theta": 1000.0},
+                  "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.5,
+                                     "rope_theta": 100000.0}}}
+
 # Layers without RoPE, other ones than every fourth, and every fourth without a list.
 SMOLLM3_CFG = {**LLAMA, "architectures": ["SmolLM3ForCausalLM"], "model_type": "smollm3",
                "num_hidden_layers": 4, "rope_theta": 50000.0, "attention_bias": False, "mlp_bias": False,
@@ -460,6 +473,30 @@ FIXTURES = {
         "query_pre_attn_scalar": 24, "rope_theta": 1000000.0},
         controls={"scale of 16": {"set": {"query_pre_attn_scalar": 16}},
                   "window + 1": {"set": {"sliding_window": 101}}}),
+    "gemma4-bf16": dict(dtype="bf16", tok="gemma", config=GEMMA4_CFG, controls={
+        "window + 1": {"set": {"sliding_window": 101}}, "window - 1": {"set": {"sliding_window": 99}},
+        "no cap": {"set": {"final_logit_softcapping": None}},
+        "another part turns": {"set": {"rope_parameters": {
+            **GEMMA4_CFG["rope_parameters"], "full_attention": {
+                "rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 100000.0}}}},
+        "local theta": {"set": {"rope_parameters": {
+            **GEMMA4_CFG["rope_parameters"],
+            "sliding_attention": {"rope_type": "default", "rope_theta": 1100.0}}}},
+        "layers of one size": {"one": ["layer_scalar"]},
+        "ones after attention": {"one": ["post_attention_layernorm.weight"]},
+        "ones before the MLP": {"one": ["pre_feedforward_layernorm.weight"]},
+        "ones after the MLP": {"one": ["post_feedforward_layernorm.weight"]},
+        "k-norm ones": {"one": ["k_norm.weight"]}}),
+    # as Gemma 4 26B-A4B is published, in a wrapper with an eye; experts; the present spelling; values of
+    # their own
+    "gemma4-experts-f32": dict(dtype="f32", tok="gemma", wrap=True, resave=True, config={
+        **GEMMA4_CFG, "layer_types": None, "num_hidden_layers": 3, "attention_k_eq_v": False,
+        "num_global_key_value_heads": None, "enable_moe_block": True, "num_experts": 4, "top_k_experts": 2,
+        "moe_intermediate_size": 16, "global_head_dim": 48, "hidden_size": 64},
+        controls={"router of ones": {"one": ["router.scale"]}, "experts alike": {"one": ["per_expert_scale"]},
+                  "ones after the MLP": {"one": ["post_feedforward_layernorm_1.weight"]},
+                  "ones before experts": {"one": ["pre_feedforward_layernorm_2.weight"]},
+                  "ones after experts": {"one": ["post_feedforward_layernorm_2.weight"]}}),
     "smollm3-bf16": dict(dtype="bf16", tok="llama3", config=SMOLLM3_CFG, controls={
         "RoPE in every layer": {"set": {"no_rope_layers": [1, 1, 1, 1]}},
         "another layer without": {"set": {"no_rope_layers": [1, 1, 0, 1]}},
@@ -520,7 +557,11 @@ def randomise(model, seed, qk_gain, logit_gain):
     tied = model.config.tie_word_embeddings
     kind = model.config.model_type
     one = 1 if kind == "gemma3_text" else 0                          # norms hold w - 1
+    low = 0.25 if kind == "gemma4_text" else 1                       # scores are not divided
     with torch.no_grad():
+        for name, p in model.named_buffers():
+            if name.endswith("layer_scalar"):
+                uniform(p, 0.7, 1.2)
         for name, p in model.named_parameters():
             if name.endswith("bias"):            # of down small, as its weights: experts change by rounding
                 normal(p, 0.02 if name.endswith("experts.down_proj_bias") else 0.3)
@@ -528,8 +569,16 @@ def randomise(model, seed, qk_gain, logit_gain):
                 normal(p, 2)
             elif name.endswith(("experts.gate_up_proj", "experts.down_proj")) and "gpt_oss" in kind:
                 normal(p, (3 if "gate_up" in name else 0.02) / math.sqrt(p.shape[-2]))    # [experts, in, out]
+            elif name.endswith(("router.scale", "per_expert_scale")):
+                uniform(p, 0.5, 1.5)
+            elif name.endswith("router.proj.weight"):                # of rows of length 1
+                normal(p, 2)
+            elif "q_norm" in name and low < 1:
+                uniform(p, 0.7 * low, 1.9 * low)
             elif "q_norm" in name or "k_norm" in name:
                 uniform(p, 0.7 - one, 1.9 - one)
+            elif "feedforward_layernorm_2" in name:                  # experts change by rounding
+                uniform(p, 0.05, 0.15)
             elif "norm" in name:
                 uniform(p, 0.6 - one, 1.4 - one)
             elif "embed_tokens" in name:
@@ -838,15 +887,17 @@ def wrap(folder):
     """Gives the folder the form of a wrapper of Mistral or Gemma, with a tensor of the eye."""
     text = json.loads((folder / "config.json").read_text())
     text.pop("architectures")
-    gemma = text["model_type"] == "gemma3_text"
+    gemma = text["model_type"].startswith("gemma")
+    kind = text["model_type"].removesuffix("_text") if gemma else "mistral3"
     (folder / "config.json").write_text(json.dumps({
-        "architectures": [("Gemma3" if gemma else "Mistral3") + "ForConditionalGeneration"],
-        "model_type": "gemma3" if gemma else "mistral3",
+        "architectures": [kind.capitalize() + "ForConditionalGeneration"], "model_type": kind,
         "image_token_index": 10, "multimodal_projector_bias": False, "spatial_merge_size": 2,
         "text_config": text, "vision_config": {"model_type": "pixtral", "hidden_size": 8},
         "vision_feature_layer": -1}, indent=1) + "\n")
     state = {"language_model." + k: v for k, v in load_file(folder / "model.safetensors").items()}
     state["vision_tower.ln_pre.weight"] = torch.ones(8)
+    if kind == "gemma4":
+        state = {"model." + k.replace(".model.", ".", 1): v for k, v in state.items()}
     save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
 
 

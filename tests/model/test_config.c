@@ -375,6 +375,56 @@ static void gemma3(void)
           c.context == 262144, "%s", e.msg);
 }
 
+/* Gemma 4 31B as published, in a wrapper, and the spelling that transformers writes now. */
+static void gemma4(void)
+{
+    struct config c, d;
+    struct err e;
+    float f[HEAD_DIM_MAX / 2], local[HEAD_DIM_MAX / 2], plain[HEAD_DIM_MAX / 2], factor;
+    CHECK(parse(&c, "{\"model_type\": \"gemma4\", \"text_config\": {\"model_type\": \"gemma4_text\", "
+                    "\"hidden_size\": 5376, \"intermediate_size\": 21504, \"num_hidden_layers\": 60, "
+                    "\"num_attention_heads\": 32, \"num_key_value_heads\": 16, \"head_dim\": 256, "
+                    "\"global_head_dim\": 512, \"num_global_key_value_heads\": 4, \"attention_k_eq_v\": "
+                    "true, \"hidden_size_per_layer_input\": 0, \"final_logit_softcapping\": 30.0, "
+                    "\"use_bidirectional_attention\": \"vision\", \"sliding_window\": 1024}}", NULL, &e) == 0,
+          "%s", e.msg);
+    CHECK(!strcmp(c.model_type, "gemma4") && c.heads_differ && c.n_kv_heads == 16 && c.head_dim == 512 &&
+          c.tied && c.gelu && c.norms_after && !c.norm_plus_one && c.v_norm && c.layer_scale &&
+          near(c.softcap, 30, 0, 0) && near(c.query_scalar, 1, 0, 0) && !c.experts_beside && c.bos == 2);
+    for (size_t l = 0; l < 60; l++) {
+        const struct kv_heads h = config_heads(&c, l);
+        const bool in = l % 6 < 5;
+        CHECK(config_window(&c, l) == (in ? 1024 : 0) && c.local[l] == in && config_v_is_k(&c, l) == !in &&
+              h.n == (in ? 16 : 4) && h.dim == (in ? 256 : 512), "layer %zu", l);
+    }
+    CHECK(c.heads[60].first == 50 * 16 + 10 * 4 && c.heads[60].dims == 50 * 16 * 256 + 10 * 4 * 512);
+    CHECK(config_scale_context(&c, "linear:2", &e) == -1 && strstr(e.msg, "are scaled already"), "%s", e.msg);
+    /* 64 of 256 pairs turn, as in a head of 512; a theta of their own for windowed layers */
+    config_rope(&c, f, &factor);
+    CHECK(config_rope_local(&c, local) && config_local_rotary(&c) == 256 && c.rotary == 512);
+    d = c;
+    d.rope = (struct rope_config){ .theta = 1e6, .factor = 1 };
+    config_rope(&d, plain, &factor);
+    CHECK(!memcmp(f, plain, 64 * sizeof *f) && plain[64] != 0);
+    for (size_t i = 64; i < 256; i++)
+        CHECK(f[i] == 0);
+    d.rotary = 256, d.rope.theta = 1e4;
+    config_rope(&d, plain, &factor);
+    CHECK(!memcmp(local, plain, 128 * sizeof *local));
+
+    CHECK(parse(&c, "{\"model_type\": \"gemma4_unified_text\", \"num_hidden_layers\": 3, \"layer_types\": "
+                    "[\"full_attention\", \"sliding_attention\", \"sliding_attention\"], \"head_dim\": 64, "
+                    "\"per_layer_config\": {\"0\": {\"head_dim\": 32, \"num_key_value_heads\": 2}, "
+                    "\"2\": {\"head_dim\": 32, \"num_key_value_heads\": 2}}, \"enable_moe_block\": true, "
+                    "\"num_experts\": 9, \"top_k_experts\": 3, \"moe_intermediate_size\": 7, "
+                    "\"rope_parameters\": {\"full_attention\": {\"rope_type\": \"proportional\", "
+                    "\"rope_theta\": 2e6}}}", NULL, &e) == 0, "%s", e.msg);
+    CHECK(!c.windowed[0] && c.windowed[1] && !c.windowed[2] && c.heads[0].dim == 32 && c.heads[1].n == 4 &&
+          c.head_dim == 64 && c.rotary == 32 && c.experts_beside && c.kind[2] == LAYER_EXPERTS &&
+          c.n_experts == 9 && c.experts_used == 3 && c.expert_ffn == 7 && config_ffn(&c, 2) == 9216 &&
+          !c.v_is_k && near(c.softcap, 0, 0, 0) && near(c.rope.theta, 2e6, 0, 0));
+}
+
 /* Layers without RoPE: every fourth, or those of a list; windows are theirs. */
 static void smollm3(void)
 {
@@ -548,6 +598,7 @@ int main(void)
     RUN(end_ids);
     RUN(ministral3);
     RUN(gemma3);
+    RUN(gemma4);
     RUN(smollm3);
     RUN(phi3);
     RUN(gpt_oss);

@@ -222,9 +222,9 @@ static int open_file(const char *file, size_t n, struct err *e)
 
 struct bad_model { const char *says; int form; struct rig_change c; };
 static const struct bad_model bad_models[] = {
-    { "found gemma4, allowed are llama (with Mistral and Mixtral), mistral3, qwen2, qwen3, qwen2moe, "
-      "qwen3moe, qwen35, qwen35moe, gemma3, smollm3, phi3 and gpt-oss", true,
-      { "general.architecture", GGUF_STRING, 0, "gemma4", { 0 } } },
+    { "found gemma5, allowed are llama (with Mistral and Mixtral), mistral3, qwen2, qwen3, qwen2moe, "
+      "qwen3moe, qwen35, qwen35moe, gemma3, gemma4, smollm3, phi3 and gpt-oss", true,
+      { "general.architecture", GGUF_STRING, 0, "gemma5", { 0 } } },
     { "sliding_window: the key is missing", 3,
       { "gemma3.attention.sliding_window", RIG_DROP, 0, NULL, { 0 } } },
     { "sliding_window: found 0", 3, { "gemma3.attention.sliding_window", GGUF_U32, 0, NULL, { 0 } } },
@@ -330,7 +330,7 @@ static const struct bad_model bad_models[] = {
     { "causal: found false", true, { "llama.attention.causal", GGUF_BOOL, 0, NULL, { 0 } } },
     { "eos_token_id: a whole number", true, { "tokenizer.ggml.eos_token_id", GGUF_STRING, 0, "2", { 0 } } },
     { "allowed are up to 64 ids below 300", true, { "longhand.eos_token_ids", GGUF_ARRAY, -1, NULL, { 0 } } },
-    { "tokenizer.ggml.model: found bert, allowed are gpt2 and llama", true,
+    { "tokenizer.ggml.model: found bert, allowed are gpt2, llama and gemma4", true,
       { "tokenizer.ggml.model", GGUF_STRING, 0, "bert", { 0 } } },
     { "tokenizer.ggml.pre: found falcon, this pattern is not implemented", false,
       { "tokenizer.ggml.pre", GGUF_STRING, 0, "falcon", { 0 } } },
