@@ -209,13 +209,15 @@ static inline size_t kv_block_bytes(enum dtype t, size_t head_dim)
 {
     return KV_BLOCK * kv_row_bytes(t, head_dim);
 }
-/* A layer of a cache: its KV heads, their dimensions, and the heads and dimensions of all layers before. */
-struct kv_heads { size_t n, dim, first, dims; };
+/* A layer of a cache: its KV heads, their dimensions, and the heads and dimensions of all layers before. 32
+ * bits hold them (config.h has the largest ones) and keep struct config small, which lies on stacks. */
+struct kv_heads { uint32_t n, dim, first, dims; };
 /* The entry of layer l in a list of all layers, whose last entry has the sums; list NULL: every layer has n
  * heads of `dim`. */
 static inline struct kv_heads kv_heads_of(const struct kv_heads *list, size_t n, size_t dim, size_t l)
 {
-    return list ? list[l] : (struct kv_heads){ n, dim, l * n, l * n * dim };
+    return list ? list[l]
+                : (struct kv_heads){ (uint32_t)n, (uint32_t)dim, (uint32_t)(l * n), (uint32_t)(l * n * dim) };
 }
 
 /* A step of a recurrent state (Gated DeltaNet, arXiv:2412.06464, equation 10): n columns, a multiple of 16,

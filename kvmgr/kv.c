@@ -193,12 +193,16 @@ int kv_open_from(struct kv *kv, struct device *dev, const struct kv_size *z, con
                        z->n_max);
     if (z->heads)
         kv->heads = copy_of(z->heads, (z->n_layers + 1) * sizeof *z->heads);
+    if (z->heads && !kv->heads) {
+        *kv = (struct kv){ 0 };
+        return err_set(e, ERR_FAILED, "KV cache of %zu positions: out of memory", z->n_max);
+    }
     kv->block_bytes = kv_block_bytes(z->type, z->head_dim);
     kv->head_bytes = kv->block_bytes * ((z->n_max + KV_BLOCK - 1) / KV_BLOCK - z->n_shared);
     kv->layer_bytes = kv->head_bytes * z->n_kv_heads;
     kv->scratch = alloc_on(kv, scratch);
     assert(!z->heads || on_host(kv));
-    const bool ready = kv->scratch && (kv->heads || !z->heads) && share(kv, from) == 0;
+    const bool ready = kv->scratch && share(kv, from) == 0;
     struct kv_run *r = ready ? run_open(kv, own, total) : NULL;
     if (!r) {
         kv_close(kv);

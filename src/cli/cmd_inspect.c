@@ -2,6 +2,7 @@
  * directory that lacks something is described as far as possible; then the call fails with the first
  * problem. struct inspect holds the call; start at examine. */
 #include <ctype.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -281,9 +282,9 @@ static void print_text(const struct inspect *s, size_t available, const char *li
     printf("shape         %zu layers, hidden %zu, feed-forward %zu, %zu heads, ",
            c->n_layers, c->hidden, c->ffn, c->n_heads);
     const struct kv_heads first = config_heads(c, 0), last = config_heads(c, c->n_layers - 1);
-    printf("%zu KV heads of %zu, ", first.n, first.dim);
+    printf("%" PRIu32 " KV heads of %" PRIu32 ", ", first.n, first.dim);
     if (c->heads_differ)
-        printf("%zu of %zu in global layers, ", last.n, last.dim);
+        printf("%" PRIu32 " of %" PRIu32 " in global layers, ", last.n, last.dim);
     printf("vocabulary %zu\n", c->vocab);
     if (c->n_experts)
         printf("experts       %zu of %zu in %zu layers, feed-forward %zu%s%.0zu; a token uses %zu "
