@@ -3,12 +3,10 @@
 #include "src/model/config.h"
 #include "src/model/config_keys.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 /* The defaults of transformers for missing keys, and the keys that it reads. n_kv_heads 0:
  * num_attention_heads; head_dim 0: hidden_size / num_attention_heads; id -1: none. */
@@ -782,21 +780,4 @@ int config_parse(struct config *c, const char *file, const char *json, size_t n,
     if (!has_eos && !generation && a->eos >= 0 && (size_t)a->eos < c->vocab)
         c->eos[c->n_eos++] = a->eos;
     return 0;
-}
-
-int config_read_directory(struct config *c, const char *dir, struct err *e)
-{
-    char path[PATH_BYTES + 32], gen_path[PATH_BYTES + 32], *json = NULL, *gen = NULL;
-    size_t n = 0, gen_n = 0;
-    struct stat st;
-    snprintf(path, sizeof path, "%s/config.json", dir);
-    snprintf(gen_path, sizeof gen_path, "%s/generation_config.json", dir);
-    int r = file_read(&json, &n, path, CONFIG_BYTES_MAX, e) ||
-                    ((lstat(gen_path, &st) == 0 || errno != ENOENT) &&
-                     file_read(&gen, &gen_n, gen_path, CONFIG_BYTES_MAX, e))
-                ? -1
-                : config_parse(c, path, json, n, gen_path, gen, gen_n, e);
-    free(json);
-    free(gen);
-    return r;
 }

@@ -142,8 +142,6 @@ static inline struct kv_heads config_heads(const struct config *c, size_t layer)
 double config_mean_queries(const struct config *c);
 double config_mean_keys(const struct config *c);
 
-/* Reads `dir`/config.json and, if it exists, generation_config.json. The context is max_position; for linear,
- * times the factor (not `within`); for yarn, the larger of max_position and original x factor. */
 struct json;
 /* Reads the layers of Gated DeltaNet and the switches of the attention beside them (config_delta.c, for
  * config_parse). missing: the values of missing keys. */
@@ -180,8 +178,9 @@ static inline size_t config_delta_channels(const struct config *c)
 }
 /* The JSON of a member of generation_config.json; NULL: it is not given. */
 const char *config_generation(const struct config *c, const char *key);
-int config_read_directory(struct config *c, const char *dir, struct err *e);
-/* Reads the two files from memory (generation = NULL: none), for fuzzing and tests. */
+/* Reads config.json and generation_config.json (NULL: there is none) from memory. The context is
+ * max_position; for linear, times the factor (not `within`); for yarn, the larger of max_position and
+ * original x factor. */
 int config_parse(struct config *c, const char *file, const char *json, size_t n, const char *gen_file,
                  const char *generation, size_t gen_n, struct err *e);
 /* Overrides the scaling by --context-scaling "yarn:F[:ORIG]", "linear:F" or (longrope) "short", and computes

@@ -87,7 +87,10 @@ static int read_each(const struct config *c, const struct json *root, struct kin
             return js_bad(&v, e, "global layers with different heads are not implemented");
         *k = own;
     }
-    return n == globals ? 0 : js_bad(&all, e, "%zu of %zu global layers: allowed are all", n, globals);
+    if (n == 0)                          /* transformers leaves out heads that equal the others */
+        k->dim[GLOBAL] = c->head_dim, k->n[GLOBAL] = c->n_kv_heads;
+    return n == 0 || n == globals ? 0
+                                  : js_bad(&all, e, "%zu of %zu global layers: allowed are all", n, globals);
 }
 
 static int read_heads(struct config *c, const struct json *root, struct err *e)
@@ -110,7 +113,7 @@ static int read_heads(struct config *c, const struct json *root, struct err *e)
     c->heads_differ = true;
     for (size_t l = 0; l < c->n_layers; l++) {
         struct kv_heads *h = &c->heads[l];
-        h->n = k.n[!c->windowed[l]], h->dim = k.dim[!c->windowed[l]];
+        h->n = (uint32_t)k.n[!c->windowed[l]], h->dim = (uint32_t)k.dim[!c->windowed[l]];
         h[1].first = h->first + h->n, h[1].dims = h->dims + h->n * h->dim;
     }
     c->rotary = k.dim[GLOBAL], c->local_rotary = k.dim[LOCAL];
@@ -166,13 +169,14 @@ int config_read_gemma4(struct config *c, const struct json *root, struct err *e)
 /* Of the global layers the first pairs of dimensions turn. */
 int config_read_proportional(struct config *c, const struct json *dict, struct err *e)
 {
-    double part = 0.25;
+    double part = 0.25, factor = 1;
     c->rotary = c->heads[c->n_layers - 1].dim;       /* the last layer is global */
-    if (dict && get_real(dict, "partial_rotary_factor", 1, 0, 1, &part, e))
+    if (dict && (get_real(dict, "partial_rotary_factor", 1, 0, 1, &part, e) ||
+                 get_real(dict, "factor", 1, 1e-6, 1e6, &factor, e)))
         return -1;
     const size_t turns = (size_t)(part * (double)c->rotary) / 2;
     for (size_t i = 0; i < c->rotary / 2; i++)
-        c->rope.divisor[i] = i < turns ? 1 : INFINITY;
+        c->rope.divisor[i] = i < turns ? (float)factor : INFINITY;
     c->rope.type = ROPE_DIVIDED;
     return 0;
 }

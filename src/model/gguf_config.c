@@ -10,7 +10,7 @@
 #include "src/base/json_write.h"
 #include "src/base/memory_file.h"
 
-enum { LAYERS_MAX = 512, KEY_BYTES = 128, EOS_NAMES = 13 };
+enum { LAYERS_MAX = 512, KEY_BYTES = 128, EOS_NAMES = 14 };
 
 /* GGUF's names, and model_type where Hugging Face has another. */
 static const struct arch { const char *name, *type; bool experts, states; } archs[] = {
@@ -467,6 +467,7 @@ static size_t named_ends(const struct gguf_value *tokens, size_t *end)
     static const char *const names[EOS_NAMES] = {
         "<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "</s>", "<|eom_id|>",
         "<|end_of_text|>", "<EOT>", "<eos>", "<|return|>", "<|call|>", "<turn|>",
+        "<|tool_response>",
     };
     struct slice s;
     bool has[EOS_NAMES] = { false };
@@ -479,6 +480,8 @@ static size_t named_ends(const struct gguf_value *tokens, size_t *end)
             }
     if (has[10] && has[11])              /* with <|return|> and <|call|>, <|end|> ends a message only */
         has[2] = false;
+    if (has[13])                         /* with <|tool_response>, </s> is an ordinary token */
+        has[5] = false;
     for (size_t k = 0; k < EOS_NAMES; k++)
         if (has[k])
             end[n++] = id[k];

@@ -458,6 +458,13 @@ static int use_tensors(struct gguf_model *m, struct err *e)
     char value[NAME_BYTES];
     snprintf(value, sizeof value, "model.layers.%zu.self_attn.v_proj.weight", c->n_layers - 1);
     c->v_is_k = c->v_is_k && !tensors_find(ts, value);
+    for (size_t l = 0; l < c->n_layers; l++) {
+        snprintf(value, sizeof value, "model.layers.%zu.self_attn.v_proj.weight", l);
+        const struct tensor *t = config_v_is_k(c, l) ? tensors_find(ts, value) : NULL;
+        if (t)
+            return err_set(e, ERR_INPUT, "%s: tensor \"%s\": the last layer has no attn_v; values in some of "
+                           "the global layers are not implemented", ts->path[t->shard], t->stored_name);
+    }
     for (size_t i = 0; i < ts->n; i++) {
         const char *name = ts->t[i].name;
         const bool router = name_ends_in(name, ".mlp.gate.weight"), expert = strstr(name, ".mlp.experts."),

@@ -77,6 +77,9 @@ struct vocabulary {
     const struct gguf_value *scores;     /* NULL: none */
     size_t n;                            /* tokens, without the padding at the end */
     size_t n_model;                      /* those below belong to the BPE model */
+    /* tokens of Gemma 4: merges decide, not scores; there is always a BOS, since some files say false; and a
+     * space before the text only where the file says so. As in llama.cpp */
+    bool gemma4;
     uint32_t *slot; size_t slot_mask;    /* hash of the texts of the model's tokens: ids, NO_SLOT if empty */
     struct json_writer *w;
     struct err *e;
@@ -272,7 +275,7 @@ static int write_template(const struct vocabulary *v, bool add_bos, bool add_eos
     if (gguf_bool(v->g, "tokenizer.ggml.add_bos_token", &add[0], v->e) < 0 ||
         gguf_bool(v->g, "tokenizer.ggml.add_eos_token", &add[1], v->e) < 0)
         return -1;
-    add[0] &= bos != NO_TOKEN;
+    add[0] = (add[0] || v->gemma4) && bos != NO_TOKEN;
     add[1] &= eos != NO_TOKEN;
     jw_open(v->w, "post_processor", '{');
     jw_text(v->w, "type", "TemplateProcessing");
@@ -542,7 +545,7 @@ static void write_sentence_steps(const struct vocabulary *v, bool prefix)
 static int write_sentence_tokenizer(struct vocabulary *v)
 {
     const struct gguf_value *merges = NULL;
-    bool prefix = true;
+    bool prefix = !v->gemma4;
     size_t bos, eos, unk;
     if (gguf_bool(v->g, "tokenizer.ggml.add_space_prefix", &prefix, v->e) < 0 ||
         read_id(v, "tokenizer.ggml.bos_token_id", 1, &bos) ||
@@ -550,7 +553,7 @@ static int write_sentence_tokenizer(struct vocabulary *v)
         read_id(v, "tokenizer.ggml.unknown_token_id", 0, &unk) ||
         gguf_array(v->g, "tokenizer.ggml.merges", GGUF_STRING, &merges, v->e) < 0)
         return -1;
-    const bool scored = has_scores(v);
+    const bool scored = !v->gemma4 && has_scores(v);
     if (!scored && !merges)
         return gguf_bad(v->g, "tokenizer.ggml.scores", v->e,
                         "all tokens have one score and the file has no merges; "
@@ -581,8 +584,8 @@ static int write_tokenizer(struct vocabulary *v)
     if (found <= 0)
         return found ? -1 : gguf_bad(v->g, key, v->e, "the key is missing");
     const bool bytes = kind.n == 4 && memcmp(kind.p, "gpt2", 4) == 0;
-    const bool gemma4 = kind.n == 6 && memcmp(kind.p, "gemma4", 6) == 0;      /* llama with merges */
-    if (!bytes && !gemma4 && (kind.n != 5 || memcmp(kind.p, "llama", 5)))
+    v->gemma4 = kind.n == 6 && memcmp(kind.p, "gemma4", 6) == 0;
+    if (!bytes && !v->gemma4 && (kind.n != 5 || memcmp(kind.p, "llama", 5)))
         return gguf_bad(v->g, key, v->e, "found %.*s, allowed are gpt2, llama and gemma4",
                         (int)MIN(kind.n, (size_t)60), (const char *)kind.p);
     if (read_tokens(v) || enter_texts(v))

@@ -2,6 +2,7 @@
 #include "src/model/model_files.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -16,6 +17,24 @@ bool model_is_file(const char *place)
 {
     struct stat st;
     return stat(place, &st) == 0 && !S_ISDIR(st.st_mode);
+}
+
+/* Reads config.json and, if it exists, generation_config.json. */
+static int config_read_directory(struct config *c, const char *dir, struct err *e)
+{
+    char path[PATH_BYTES + 32], gen_path[PATH_BYTES + 32], *json = NULL, *gen = NULL;
+    size_t n = 0, gen_n = 0;
+    struct stat st;
+    snprintf(path, sizeof path, "%s/config.json", dir);
+    snprintf(gen_path, sizeof gen_path, "%s/generation_config.json", dir);
+    int r = file_read(&json, &n, path, CONFIG_BYTES_MAX, e) ||
+                    ((lstat(gen_path, &st) == 0 || errno != ENOENT) &&
+                     file_read(&gen, &gen_n, gen_path, CONFIG_BYTES_MAX, e))
+                ? -1
+                : config_parse(c, path, json, n, gen_path, gen, gen_n, e);
+    free(json);
+    free(gen);
+    return r;
 }
 
 int config_read(struct config *c, const char *place, struct err *e)

@@ -4,10 +4,10 @@
 . tests/cli/lib.inc
 T=build/data/models/middle.txt
 
-# family NAME MODEL TOKENS: MODEL has bf16 weights.
+# family NAME MODEL TOKENS [FILES]: FILES, or MODEL, is the model of which files are written.
 family()
 {
-    local name=$1 m=$2 n=$3 d p w db=$TMP/$1.db some short=$(($3 * 3 / 5))
+    local name=$1 m=$2 n=$3 files=${4:-$2} d p w db=$TMP/$1.db some short=$(($3 * 3 / 5))
     job() { "$LONGHAND" $1 -m "$m" --prompt "The ship went on and on" -n $n -s 3 -q --ignore-eos "${@:2}"; }
     job run --drafter none --format ids >"$TMP/whole"
     [ "$(wc -l <"$TMP/whole")" = $n ]; result ${name}_writes $?
@@ -43,9 +43,9 @@ family()
     head -$((n / 3)) "$TMP/whole" >"$TMP/b"; same ${name}_a_fork_begins_alike "$TMP/b" "$TMP/a"
 
     for w in q8_0 q4_0; do
-        "$LONGHAND" convert -m "$m" --weights $w -o "$TMP/$name-$w.gguf" -q
+        "$LONGHAND" convert -m "$files" --weights $w -o "$TMP/$name-$w.gguf" -q
         "$LONGHAND" score -m "$TMP/$name-$w.gguf" $T --json --per-token -q >"$TMP/a"
-        "$LONGHAND" score -m "$m" --weights $w $T --json --per-token -q >"$TMP/b"
+        "$LONGHAND" score -m "$files" --weights $w $T --json --per-token -q >"$TMP/b"
         same "${name}_weights_of_${w}_are_those_of_the_file" "$TMP/a" "$TMP/b"
     done
     m=$TMP/$name-q8_0.gguf
@@ -125,6 +125,46 @@ M=build/data/models/phi4mini-bf16
 if [ -x "$LONGHAND_TEST" ]; then
     LONGHAND=$LONGHAND_TEST check gpu_refuses_a_part_that_turns 2 \
         'heads of which a part turns .phi3. are not supported on this device; --device cpu supports them' \
+        run -m $M --prompt x -n 1 --device emulated
+fi
+# Layers of Gemma 4 have different heads; two values of its logits may become one at temperature 0.
+M=build/data/models/gemma4-bf16 X=build/data/models/gemma4-experts-f32
+family gemma4 "$M" 1000 "$X"            # a directory of bf16 rounds its embeddings where a file does not
+job() { "$LONGHAND" run -m $m --prompt "The ship" -s 3 -n 300 -q --ignore-eos --format ids "$@"; }
+m=$M; job --drafter none --temperature 0 >"$TMP/a"; job --temperature 0 >"$TMP/b"
+same gemma4_drafts_of_the_likeliest_change_nothing "$TMP/a" "$TMP/b"
+m=$X; job --drafter none >"$TMP/a"; job >"$TMP/b"
+same gemma4_drafts_change_nothing_with_experts "$TMP/a" "$TMP/b"
+# A file that says no BOS has one all the same.
+"$LONGHAND" convert -m $M --weights bf16 -o "$TMP/bos.gguf" -q
+"$LONGHAND" tokenize -m "$TMP/bos.gguf" $T >"$TMP/a"
+python3 - "$TMP/bos.gguf" <<'END'
+import sys
+key, data = b"tokenizer.ggml.add_bos_token", bytearray(open(sys.argv[1], "rb").read())
+at = data.index(key) + len(key) + 4
+assert data[at] == 1
+data[at] = 0
+open(sys.argv[1], "wb").write(data)
+END
+"$LONGHAND" tokenize -m "$TMP/bos.gguf" $T >"$TMP/b"; same gemma4_always_has_a_bos "$TMP/a" "$TMP/b"
+# A file in which one global layer has values and the last one has none.
+"$LONGHAND" convert -m $M --weights bf16 -o "$TMP/values.gguf" -q
+sed -i 's/blk\.0\.attn_v\.weight/blk.1.attn_v.weight/' "$TMP/values.gguf"
+check gemma4_values_in_some_global_layers 2 \
+    'blk.1.attn_v.weight": the last layer has no attn_v; values in some of the global layers' \
+    run -m "$TMP/values.gguf" --prompt x -n 1
+
+"$LONGHAND" inspect -m $M --json >"$TMP/a"
+grep -q '"kv_heads_by_layer": \[2, 1, 2, 1\], "head_dim_by_layer": \[16, 32, 16, 32\]' "$TMP/a"
+result gemma4_inspect_names_the_heads $? "$(head -c 600 "$TMP/a")"
+check gemma4_drafters_of_one_kind_of_heads 2 "not for gemma4 models, whose layers have different heads" \
+    run -m $M --prompt x -n 1 --drafter spire:none
+check gemma4_training_of_one_kind_of_heads 2 \
+    "models whose layers have different heads .gemma4. are not supported" \
+    train spire -m $M --data $T --out "$TMP/spire"
+if [ -x "$LONGHAND_TEST" ]; then
+    LONGHAND=$LONGHAND_TEST check gpu_refuses_gemma4 2 \
+        'norms after each part .gemma4. are not supported on this device; --device cpu supports them' \
         run -m $M --prompt x -n 1 --device emulated
 fi
 exit $failed

@@ -418,11 +418,12 @@ static void gemma4(void)
                     "\"2\": {\"head_dim\": 32, \"num_key_value_heads\": 2}}, \"enable_moe_block\": true, "
                     "\"num_experts\": 9, \"top_k_experts\": 3, \"moe_intermediate_size\": 7, "
                     "\"rope_parameters\": {\"full_attention\": {\"rope_type\": \"proportional\", "
-                    "\"rope_theta\": 2e6}}}", NULL, &e) == 0, "%s", e.msg);
+                    "\"rope_theta\": 2e6, \"factor\": 8}}}", NULL, &e) == 0, "%s", e.msg);
     CHECK(!c.windowed[0] && c.windowed[1] && !c.windowed[2] && c.heads[0].dim == 32 && c.heads[1].n == 4 &&
           c.head_dim == 64 && c.rotary == 32 && c.experts_beside && c.kind[2] == LAYER_EXPERTS &&
           c.n_experts == 9 && c.experts_used == 3 && c.expert_ffn == 7 && config_ffn(&c, 2) == 9216 &&
-          !c.v_is_k && near(c.softcap, 0, 0, 0) && near(c.rope.theta, 2e6, 0, 0));
+          !c.v_is_k && near(c.softcap, 0, 0, 0) && near(c.rope.theta, 2e6, 0, 0) &&
+          near(c.rope.divisor[0], 8, 0, 0) && near(c.rope.divisor[15], 8, 0, 0));
 }
 
 /* Layers without RoPE: every fourth, or those of a list; windows are theirs. */
