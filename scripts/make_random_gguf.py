@@ -16,15 +16,20 @@ SHAPES = {"qwen-0.5b": ("qwen2", 896, 4864, 24, 14, 2, 64, 151936, True, 1e6, 32
           "moe": ("qwen3moe", 2048, 6144, 8, 32, 4, 128, 151936, False, 1e6, 32768, "qwen2"),
           "4b": ("qwen35", 2560, 9216, 8, 16, 4, 256, 62080, True, 1e7, 262144, "qwen35"),
           "35b": ("qwen35moe", 2048, 512, 4, 16, 2, 256, 24832, False, 1e7, 262144, "qwen35"),
+          "gemma-3-4b": ("gemma3", 2560, 10240, 17, 8, 4, 256, 32768, True, 1e6, 131072, "qwen2"),
+          "gemma-4-26b-a4b": ("gemma4", 2816, 2112, 15, 16, 8, 256, 32768, True, 1e6, 262144, "qwen2"),
           "tiny": ("llama", 256, 512, 2, 4, 2, 64, 512, False, 1e4, 4096, "llama-bpe")}
-EXPERTS = {"moe": (128, 8, 768), "35b": (256, 8, 512)}   # experts, those of a token, their width
+# experts, those of a token, their width
+EXPERTS = {"moe": (128, 8, 768), "35b": (256, 8, 512), "gemma-4-26b-a4b": (128, 8, 704)}
 # 4b: a quarter of Qwen3.5-4B, 35b: a tenth of 35B-A3B; convolution, key and value heads, their dimension;
 # every fourth layer has attention
 HYBRID = {"qwen35": (4, 16, 32, 128), "qwen35moe": (4, 16, 32, 128)}
-F32, BF16, Q4_0, Q8_0, Q4_K, Q6_K = 0, 30, 2, 8, 12, 14
+# half the layers; KV heads of global layers and their dimension, and the window of the others
+GEMMA = {"gemma3": (4, 256, 1024), "gemma4": (2, 512, 1024)}
+F32, BF16, Q4_0, Q5_0, Q8_0, Q4_K, Q6_K = 0, 30, 2, 6, 8, 12, 14
 ROUTER = -1                              # F32, random
-BLOCK = {F32: (1, 4), ROUTER: (1, 4), BF16: (1, 2), Q4_0: (32, 18), Q8_0: (32, 34), Q4_K: (256, 144),
-         Q6_K: (256, 210)}
+BLOCK = {F32: (1, 4), ROUTER: (1, 4), BF16: (1, 2), Q4_0: (32, 18), Q5_0: (32, 22), Q8_0: (32, 34),
+         Q4_K: (256, 144), Q6_K: (256, 210)}
 # other types: number, weights and bytes of a block, where its factor is, deviation of its numbers
 OTHER = {"mxfp4": (39, 32, 17, 0, 5.9), "tq1_0": (34, 256, 54, 52, 0.82), "tq2_0": (35, 256, 66, 64, 1.22),
          "iq2_xxs": (16, 256, 66, 0, 53), "iq2_xs": (17, 256, 74, 0, 56), "iq2_s": (22, 256, 82, 0, 56),
@@ -52,6 +57,8 @@ def blocks(kind, n, deviation):
     b = np.frombuffer(random.bytes(n // size * per), np.uint8).reshape(-1, per).copy()
     if kind == Q4_0:
         b[:, :2] = half(deviation / 4.61)
+    elif kind == Q5_0:
+        b[:, :2] = half(deviation / 9.23)
     elif kind == Q8_0:
         b[:, :2] = half(deviation / 73.9)
     elif kind == OTHER["mxfp4"][0]:
@@ -108,17 +115,59 @@ def recurrence(matrix, shape, i, b):
     yield b + "ssm_norm.weight", (width,), F32, 1
 
 
+def is_global(arch, i, layers):
+    return i % 6 == 5 or (arch == "gemma4" and i == layers - 1)
+
+
+def gemma(matrix, shape, i, b, experts):
+    """A layer after its first norm. In Gemma 4 a small norm of the queries stands for a scale of the scores,
+    global layers have no values, and experts are beside the dense network."""
+    arch, d, ffn, layers, heads, kv, head, *_ = shape
+    four, own = arch == "gemma4", is_global(arch, i, layers)
+    if own:
+        kv, head, _ = GEMMA[arch]
+    parts = (("attn_q", heads * head, d), ("attn_k", kv * head, d), ("attn_v", kv * head, d),
+             ("attn_output", d, heads * head), ("ffn_gate", ffn, d), ("ffn_up", ffn, d), ("ffn_down", d, ffn))
+    for name, rows, cols in parts:
+        if not (four and own and name == "attn_v"):
+            yield matrix(name, rows, cols, i, b)
+    norms = {"attn_q_norm": (head, head ** -0.5 if four else 1), "attn_k_norm": (head, 1)}
+    norms |= {k: (d, 1) for k in ("post_attention_norm", "ffn_norm", "post_ffw_norm")}
+    if experts:
+        n, _, width = experts
+        for name, rows, cols in (("gate_up", 2 * width, d), ("down", d, width)):
+            full, dims, kind, deviation = matrix(f"ffn_{name}_exps", rows, cols, i, b)
+            yield full, (*dims, n), kind, deviation
+        yield b + "ffn_gate_inp.weight", (d, n), ROUTER, 1
+        yield b + "ffn_gate_inp.scale", (d,), F32, 1
+        yield b + "ffn_down_exps.scale", (n,), F32, 1
+        norms |= {k: (d, 1) for k in ("post_ffw_norm_1", "pre_ffw_norm_2", "post_ffw_norm_2")}
+    if four:
+        norms["layer_output_scale"] = 1, 0.9
+    for name, (n, x) in norms.items():
+        yield b + name + ".weight", (n,), F32, x
+
+
 def tensors(shape, mix, experts):
     arch, d, ffn, layers, heads, kv, head, vocab, tied, *_ = shape
     def matrix(name, rows, cols, layer=0, prefix=""):
         own = "q8_0" if mix == "q4_0" and tied and name == "token_embd" else mix
         kind = choose(own, name, layer, layers, tied)
+        if cols % BLOCK[kind][0]:        # as llama.cpp does
+            kind = {Q4_K: Q5_0, Q6_K: Q8_0}[kind]
         return prefix + name + ".weight", (cols, rows), kind, cols ** -0.5
     name, dims, kind, deviation = matrix("token_embd", vocab, d)
-    yield name, dims, kind, 1 if experts else deviation      # rows of different tokens: other experts
+    # rows of different tokens: other experts; Gemma scales its rows
+    yield name, dims, kind, 1 if experts and arch not in GEMMA else deviation
+    if arch == "gemma4":                 # a quarter of the pairs turns
+        half_of = GEMMA[arch][1] // 2
+        yield "rope_freqs.weight", (half_of,), F32, np.where(np.arange(half_of) < half_of // 4, 1, 1e30)
     for i in range(layers):
         b = f"blk.{i}."
         yield b + "attn_norm.weight", (d,), F32, 1
+        if arch in GEMMA:
+            yield from gemma(matrix, shape, i, b, experts)
+            continue
         if arch in HYBRID and i % 4 != 3:
             yield from recurrence(matrix, shape, i, b)
         else:
@@ -154,9 +203,9 @@ def value(key, x):
     if isinstance(x, str):
         return string(key) + struct.pack("<I", 8) + string(x)
     if isinstance(x, list):
-        kind = 8 if isinstance(x[0], str) else 5
+        kind = {str: 8, bool: 7, int: 5}[type(x[0])]
         return string(key) + struct.pack("<IIQ", 9, kind, len(x)) + b"".join(
-            string(v) if kind == 8 else struct.pack("<i", v) for v in x)
+            string(v) if kind == 8 else struct.pack("<?" if kind == 7 else "<i", v) for v in x)
     kind, form = kinds[type(x)]
     return string(key) + struct.pack("<I", kind) + struct.pack(form, x)
 
@@ -178,6 +227,19 @@ def metadata(shape, experts):
             ("rope.dimension_sections", [11, 11, 10, 0]))}
         if experts:
             more[f"{arch}.expert_shared_feed_forward_length"] = experts[2]
+    if arch in GEMMA:
+        few, wide, window = GEMMA[arch]
+        local = [not is_global(arch, i, layers) for i in range(layers)]
+        more |= {f"{arch}.{k}": v for k, v in (
+            ("attention.sliding_window", window), ("attention.sliding_window_pattern", local),
+            ("rope.freq_base_swa", 1e4))}
+        if arch == "gemma4":
+            more |= {f"{arch}.{k}": v for k, v in (
+                ("attention.key_length_swa", head), ("attention.value_length_swa", head),
+                ("rope.dimension_count_swa", head), ("rope.dimension_count", wide),
+                ("attention.shared_kv_layers", 0), ("embedding_length_per_layer_input", 0),
+                ("final_logit_softcapping", 30.0))}
+            head, kv = wide, [kv if x else few for x in local]
     return {**more, "general.architecture": arch, f"{arch}.attention.key_length": head,
             f"{arch}.attention.value_length": head, "general.name": "random",
             "general.quantization_version": 2,
