@@ -21,6 +21,8 @@ struct tiny {
     size_t key_heads, value_heads, key_dim, value_dim;   /* qwen3_5: in all layers but every third */
     /* qwen3_5: a draft layer. Logits depend most on the last token, so that many of its guesses come true. */
     bool mtp;
+    /* gemma4: the width of embeddings of each layer, and the last layers without keys of their own */
+    size_t per_layer, kv_shared;
 };
 
 /* Hybrids. States of one block of columns and of three; experts and a shared one. */
@@ -249,15 +251,27 @@ static inline void tiny_tensors(struct tiny_writer *w, const struct tiny *t)
             tiny_norm(w, l, "post_feedforward_layernorm", t->hidden);
         }
         if (tiny_is_gemma4(t)) tiny_vector(w, l, "layer_scalar", 1, 1, 0.1f);
+        if (t->per_layer) {
+            tiny_linear(w, l, "per_layer_input_gate", t->per_layer, t->hidden, false);
+            tiny_linear(w, l, "per_layer_projection", t->hidden, t->per_layer, false);
+            tiny_norm(w, l, "post_per_layer_input_norm", t->hidden);
+        }
+        const size_t ffn = t->kv_shared && l >= t->layers - t->kv_shared ? 2 * t->ffn : t->ffn;
         if (tiny_is_gemma4(t) && t->experts) tiny_beside(w, t, l);
         if (tiny_experts(w, t, l) && !tiny_is_gemma4(t))
             continue;
         if (!strcmp(t->type, "phi3"))
             tiny_linear(w, l, "mlp.gate_up_proj", 2 * t->ffn, t->hidden, false);
         else
-            tiny_linear(w, l, "mlp.gate_proj", t->ffn, t->hidden, false),
-                tiny_linear(w, l, "mlp.up_proj", t->ffn, t->hidden, false);
-        tiny_linear(w, l, "mlp.down_proj", t->hidden, t->ffn, false);
+            tiny_linear(w, l, "mlp.gate_proj", ffn, t->hidden, false),
+                tiny_linear(w, l, "mlp.up_proj", ffn, t->hidden, false);
+        tiny_linear(w, l, "mlp.down_proj", t->hidden, ffn, false);
+    }
+    if (t->per_layer) {
+        const size_t all = t->layers * t->per_layer;
+        tiny_tensor(w, "model.embed_tokens_per_layer.weight", t->vocab, all, 0, 1);
+        tiny_tensor(w, "model.per_layer_model_projection.weight", all, t->hidden, 0, 1);
+        tiny_tensor(w, "model.per_layer_projection_norm.weight", t->per_layer, 0, 1, 0.3f);
     }
     tiny_tensor(w, "model.norm.weight", t->hidden, 0, w->minus_one ? 0 : 1, t->mtp ? 0 : 0.3f);
     if (t->mtp)
@@ -304,7 +318,9 @@ static inline void tiny_config(const struct tiny *t, const char *dir)
         fprintf(f, ",\"no_rope_layer_interval\":2");
     if (tiny_is_gemma4(t))
         fprintf(f, ",\"global_head_dim\":%zu,\"num_global_key_value_heads\":1,\"attention_k_eq_v\":true,"
-                   "\"hidden_size_per_layer_input\":0,\"final_logit_softcapping\":5%s", 2 * t->head_dim,
+                   "\"hidden_size_per_layer_input\":%zu,\"vocab_size_per_layer_input\":%zu,"
+                   "\"num_kv_shared_layers\":%zu,\"use_double_wide_mlp\":true,"
+                   "\"final_logit_softcapping\":5%s", 2 * t->head_dim, t->per_layer, t->vocab, t->kv_shared,
                 t->experts ? ",\"enable_moe_block\":true,\"top_k_experts\":2" : "");
     else if (tiny_is_gemma(t))
         fprintf(f, ",\"query_pre_attn_scalar\":9,\"rope_local_base_freq\":500.0");

@@ -238,6 +238,10 @@ static void print_json(const struct inspect *s, size_t available, const char *li
             jw_uint(&w, NULL, c->heads[l].dim);
         jw_close(&w, ']');
     }
+    if (c->kv_shared)
+        jw_uint(&w, "kv_shared_layers", c->kv_shared);
+    if (c->per_layer)
+        jw_uint(&w, "per_layer_embedding", c->per_layer);
     jw_uint(&w, "vocabulary", c->vocab);
     jw_bool(&w, "tied_embeddings", c->tied);
     jw_uint(&w, "context", c->context);
@@ -286,6 +290,10 @@ static void print_text(const struct inspect *s, size_t available, const char *li
     if (c->heads_differ)
         printf("%" PRIu32 " of %" PRIu32 " in global layers, ", last.n, last.dim);
     printf("vocabulary %zu\n", c->vocab);
+    if (c->kv_shared)
+        printf("shared        the last %zu layers read the cache of others\n", c->kv_shared);
+    if (c->per_layer)
+        printf("embeddings    %zu of each layer, read from the file for each token\n", c->per_layer);
     if (c->n_experts)
         printf("experts       %zu of %zu in %zu layers, feed-forward %zu%s%.0zu; a token uses %zu "
                "parameters\n",

@@ -122,6 +122,15 @@ static void set_committed(struct decoder *d, size_t n, const float *hidden, cons
     d->committed.hidden = hidden, d->committed.row = row;
 }
 
+/* Whether a drafter reads the hidden states of a prompt. */
+static bool reads_prompt(const struct decoder *d)
+{
+    for (const struct drafter_ops *k = NULL; (k = drafter_next(d->set.draft.drafters, k));)
+        if (k->observe && k->reads_prompt)
+            return true;
+    return false;
+}
+
 /* Shows the drafters committed rows. `reading`: a chunk of a prefill, for those that read it. */
 static void observe(struct decoder *d, bool reading)
 {
@@ -166,7 +175,7 @@ int decode_prefill(struct decoder *d, double seconds, decode_progress *progress,
         if (most < SLICE_ROWS && d->kv.n_past > from)
             return 1;
         struct pass_seq seq = { .kv = &d->kv, .n = n, .token = d->tokens + d->kv.n_past,
-                                .certain = true, .want = none };
+                                .certain = true, .want = none, .cache_only = !reads_prompt(d) };
         if (model_forward(d->model, d->set.buffers->work, &seq, 1, NULL, 0, e))
             return err_while(e, "prompt token %zu", d->kv.n_past);
         set_committed(d, n, workspace_residual(d->set.buffers->work), NULL);

@@ -16,7 +16,17 @@ static double expert_part(const struct config *c)
     return (double)n / (double)c->n_layers;
 }
 
-/* Weights of the mean decoder layer without norms and experts: of its mixer and its feed-forward part. */
+/* The width of the dense network of the mean layer. */
+static double mean_ffn(const struct config *c)
+{
+    double n = 0;
+    for (size_t l = 0; l < c->n_layers; l++)
+        n += (double)config_ffn(c, l);
+    return n / (double)c->n_layers;
+}
+
+/* Weights of the mean decoder layer without norms and experts: of its mixer, its feed-forward part and its
+ * embeddings. */
 static double layer_weights(const struct config *c)
 {
     const double d = (double)c->hidden, q = config_mean_queries(c), kv = config_mean_keys(c),
@@ -25,7 +35,7 @@ static double layer_weights(const struct config *c)
                               2 * values),
                  attention = d * ((c->gated ? 2 : 1) * q + 2 * kv) + q * d, part = expert_part(c);
     return attention_part(c) * attention + (1 - attention_part(c)) * state +
-           (c->experts_beside ? 1 : 1 - part) * 3 * d * (double)c->ffn +
+           3 * d * mean_ffn(c) + 3 * d * (double)c->per_layer +
            part * d * ((double)c->n_experts + 3 * (double)c->shared_ffn);
 }
 

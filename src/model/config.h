@@ -59,6 +59,12 @@ struct config {
      * (kv_heads_of), and n_kv_heads and head_dim are the largest ones. Each dim is a multiple of 16. */
     bool heads_differ;
     struct kv_heads heads[CONFIG_LAYERS_MAX + 1];
+    /* The last layers, this many, have no keys and values. Each reads the cache of the last layer before them
+     * that has a window or has none, as it. ffn_doubled: their dense networks have the width 2 ffn. */
+    size_t kv_shared; bool ffn_doubled;
+    /* Each layer adds an embedding of this width to its residual (src/model/per_layer.h), from a table with a
+     * row for each of per_layer_vocab tokens; 0: none. */
+    size_t per_layer, per_layer_vocab;
     double rms_eps;
     bool tied;                   /* tie_word_embeddings: no lm_head.weight is expected */
     bool qkv_bias, o_bias, mlp_bias, qk_norm;
@@ -123,15 +129,22 @@ static inline size_t config_local_rotary(const struct config *c)
 {
     return c->local_rotary ? c->local_rotary : c->rotary;
 }
-/* Whether the values of a layer are its keys. */
+/* Whether a layer has keys and values of its own, and whether its values are its keys. */
+static inline bool config_owns_kv(const struct config *c, size_t layer)
+{
+    return layer < c->n_layers - c->kv_shared;
+}
 static inline bool config_v_is_k(const struct config *c, size_t layer)
 {
-    return c->v_is_k && !c->windowed[layer];
+    return c->v_is_k && !c->windowed[layer] && config_owns_kv(c, layer);
 }
+/* The layer whose cache a layer reads: itself, or one before it. */
+size_t config_kv_layer(const struct config *c, size_t layer);
 /* The width of the dense network of a layer; 0: it has experts alone. */
 static inline size_t config_ffn(const struct config *c, size_t layer)
 {
-    return c->kind[layer] == LAYER_DENSE || c->experts_beside ? c->ffn : 0;
+    const size_t width = c->ffn_doubled && !config_owns_kv(c, layer) ? 2 * c->ffn : c->ffn;
+    return c->kind[layer] == LAYER_DENSE || c->experts_beside ? width : 0;
 }
 /* The KV heads of a layer with attention; each has the width of a query head. */
 static inline struct kv_heads config_heads(const struct config *c, size_t layer)
@@ -168,9 +181,11 @@ int config_read_long(struct config *c, const struct json *dict, struct err *e);
 int config_read_layer_types(struct config *c, const struct json *v, struct err *e);
 /* The usable length under the scaling; 0 if it exceeds CONTEXT_MAX. */
 size_t config_context(const struct config *c);
-/* Whether the model has recurrent states, and the number of layers with a mixer of this kind. */
+/* Whether the model has recurrent states, the number of layers with a mixer of this kind, and of those that
+ * have a cache. */
 bool config_is_hybrid(const struct config *c);
 size_t config_mixers(const struct config *c, enum mixer_kind kind);
+size_t config_caches(const struct config *c);
 /* Channels of the convolution: queries, keys and values of all heads. */
 static inline size_t config_delta_channels(const struct config *c)
 {

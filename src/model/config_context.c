@@ -58,6 +58,9 @@ int config_scale_context(struct config *c, const char *spec, struct err *e)
     if (c->rope.type == ROPE_LONG)
         return err_set(e, ERR_INPUT, "--context-scaling: found %s, allowed for this %s model is short", spec,
                        c->model_type);
+    if (c->layer_scale)
+        return err_set(e, ERR_INPUT, "--context-scaling: not for %s models, of whose heads a part turns in "
+                       "global layers", c->model_type);
     if (c->rope.within && c->rope.type != ROPE_PLAIN)
         return err_set(e, ERR_INPUT, "--context-scaling: the positions of this %s model are scaled already",
                        c->model_type);

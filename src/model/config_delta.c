@@ -84,3 +84,5 @@ size_t config_mixers(const struct config *c, enum mixer_kind kind)
         n += c->mixer[l] == kind;
     return n;
 }
+
+size_t config_caches(const struct config *c) { return config_mixers(c, MIXER_ATTENTION) - c->kv_shared; }

@@ -26,19 +26,11 @@ static int need_size(const struct json *root, const char *key, size_t hi, size_t
     return found < 0 ? -1 : js_size(&v, 1, hi, x, e);
 }
 
-static int not_yet(const struct json *root, const char *key, struct err *e)
+/* unified: a model of 12B, whose defaults differ. */
+static int read_windows(struct config *c, const struct json *root, bool unified, struct err *e)
 {
     struct json v;
-    const int found = js_get(root, key, &v, e);
-    return found > 0 ? js_bad(&v, e, "this is not implemented for gemma4 models: allowed is 0")
-                     : err_set(e, ERR_INPUT, "%s: %s is missing, which stands for 256: allowed is 0",
-                               root->file, key);
-}
-
-static int read_windows(struct config *c, const struct json *root, struct err *e)
-{
-    struct json v;
-    if (get_size(root, "sliding_window", 512, NULL_REFUSED, INT32_MAX, &c->window, e))
+    if (get_size(root, "sliding_window", unified ? 1024 : 512, NULL_REFUSED, INT32_MAX, &c->window, e))
         return -1;
     for (size_t l = 0; l < c->n_layers; l++)
         c->windowed[l] = (l + 1) % 6 != 0;
@@ -50,75 +42,116 @@ static int read_windows(struct config *c, const struct json *root, struct err *e
     return 0;
 }
 
-/* KV heads and their dimensions, of layers with a window and of global ones. */
-struct kinds { size_t n[2], dim[2]; };
-enum { LOCAL, GLOBAL };
-
-/* Reads per_layer_config, which names heads of single layers: all global ones, and alike. */
-static int read_each(const struct config *c, const struct json *root, struct kinds *k, struct err *e)
+/* Reads per_layer_config, an object of layers whose heads are not those of the others. */
+static int read_each(struct config *c, const struct json *all, struct err *e)
 {
-    struct json all, key, v, name, x;
-    size_t n = 0, globals = 0;
-    const int found = get_value(root, "per_layer_config", &all, e);
-    if (found <= 0)
-        return found;
-    if (js_kind(&all) != JS_OBJECT)
-        return js_bad(&all, e, "allowed is an object");
-    for (size_t l = 0; l < c->n_layers; l++)
-        globals += !c->windowed[l];
-    for (struct js_walk w = js_walk(&all); js_next(&w, &key, &v); n++) {
-        struct kinds own = *k;
+    struct json key, v, name, x;
+    if (js_kind(all) != JS_OBJECT)
+        return js_bad(all, e, "allowed is an object");
+    for (struct js_walk w = js_walk(all); js_next(&w, &key, &v);) {
         bool control;
         char text[8] = "";
+        size_t n, dim;
         if (js_length(&key, &control) < sizeof text)
             text[js_unescape(&key, text)] = 0;
         const size_t l = strtoul(text, NULL, 10);
-        if (!*text || strspn(text, "0123456789") != strlen(text) || l >= c->n_layers || c->windowed[l])
-            return js_bad(&key, e, "allowed are the numbers of global layers");
+        if (!*text || strspn(text, "0123456789") != strlen(text) || l >= c->n_layers)
+            return js_bad(&key, e, "allowed are the numbers of layers, 0 to %zu", c->n_layers - 1);
         if (js_kind(&v) != JS_OBJECT)
             return js_bad(&v, e, "allowed is an object");
         for (struct js_walk in = js_walk(&v); js_next(&in, &name, &x);)
             if (!js_is(&name, "head_dim") && !js_is(&name, "num_key_value_heads"))
                 return js_bad(&name, e, "allowed in per_layer_config are head_dim and num_key_value_heads");
-        if (get_size(&v, "head_dim", c->head_dim, NULL_REFUSED, HEAD_DIM_MAX, &own.dim[GLOBAL], e) ||
-            get_size(&v, "num_key_value_heads", c->n_kv_heads, NULL_REFUSED, c->n_heads, &own.n[GLOBAL], e))
+        if (get_size(&v, "head_dim", c->head_dim, NULL_REFUSED, HEAD_DIM_MAX, &dim, e) ||
+            get_size(&v, "num_key_value_heads", c->n_kv_heads, NULL_REFUSED, c->n_heads, &n, e))
             return -1;
-        if (n && (own.dim[GLOBAL] != k->dim[GLOBAL] || own.n[GLOBAL] != k->n[GLOBAL]))
-            return js_bad(&v, e, "global layers with different heads are not implemented");
-        *k = own;
+        c->heads[l].n = (uint32_t)n, c->heads[l].dim = (uint32_t)dim;
     }
-    if (n == 0)                          /* transformers leaves out heads that equal the others */
-        k->dim[GLOBAL] = c->head_dim, k->n[GLOBAL] = c->n_kv_heads;
-    return n == 0 || n == globals ? 0
-                                  : js_bad(&all, e, "%zu of %zu global layers: allowed are all", n, globals);
+    return 0;
+}
+
+/* Checks the heads of all layers, and adds them up. */
+static int add_heads(struct config *c, const struct json *root, struct err *e)
+{
+    const struct kv_heads last = c->heads[c->n_layers - 1];
+    c->heads_differ = true;
+    c->rotary = c->local_rotary = last.dim;
+    c->n_kv_heads = c->head_dim = 0;
+    for (size_t l = c->n_layers; l--;)
+        if (c->windowed[l])
+            c->local_rotary = c->heads[l].dim;
+    for (size_t l = 0; l < c->n_layers; l++) {
+        struct kv_heads *h = &c->heads[l];
+        if (c->n_heads % h->n || h->dim % 16 || h->dim != (c->windowed[l] ? c->local_rotary : c->rotary))
+            return err_set(e, ERR_INPUT,
+                           "%s: layer %zu has %u key/value heads of %u dimensions: allowed are numbers that "
+                           "divide num_attention_heads %zu, and in all %s layers the same multiple of 16",
+                           root->file, l, (unsigned)h->n, (unsigned)h->dim, c->n_heads,
+                           c->windowed[l] ? "windowed" : "global");
+        h[1].first = h->first + h->n, h[1].dims = h->dims + h->n * h->dim;
+        c->n_kv_heads = MAX(c->n_kv_heads, h->n), c->head_dim = MAX(c->head_dim, h->dim);
+    }
+    return 0;
 }
 
 static int read_heads(struct config *c, const struct json *root, struct err *e)
 {
-    struct kinds k = { { c->n_kv_heads, c->n_kv_heads }, { c->head_dim, 512 } };
-    size_t n;
+    struct json all;
+    size_t dim, n;
     if (get_bool(root, "attention_k_eq_v", false, &c->v_is_k, e) ||
-        get_size(root, "global_head_dim", 512, NULL_REFUSED, HEAD_DIM_MAX, &k.dim[GLOBAL], e) ||
+        get_size(root, "global_head_dim", 512, NULL_REFUSED, HEAD_DIM_MAX, &dim, e) ||
         get_size(root, "num_global_key_value_heads", c->n_kv_heads, NULL_MISSING, c->n_heads, &n, e))
         return -1;
-    k.n[GLOBAL] = c->v_is_k && n ? n : c->n_kv_heads;
-    if (read_each(c, root, &k, e))
+    const int found = get_value(root, "per_layer_config", &all, e);
+    if (found < 0)
         return -1;
-    for (int i = LOCAL; i <= GLOBAL; i++)
-        if (c->n_heads % k.n[i] || k.dim[i] % 16)
-            return err_set(e, ERR_INPUT,
-                           "%s: %zu key/value heads of %zu dimensions in %s layers: allowed are numbers that "
-                           "divide num_attention_heads %zu, and multiples of 16", root->file, k.n[i],
-                           k.dim[i], i == LOCAL ? "windowed" : "global", c->n_heads);
-    c->heads_differ = true;
     for (size_t l = 0; l < c->n_layers; l++) {
-        struct kv_heads *h = &c->heads[l];
-        h->n = (uint32_t)k.n[!c->windowed[l]], h->dim = (uint32_t)k.dim[!c->windowed[l]];
-        h[1].first = h->first + h->n, h[1].dims = h->dims + h->n * h->dim;
+        const bool global = !c->windowed[l] && !found;
+        c->heads[l].n = (uint32_t)(global && c->v_is_k ? n : c->n_kv_heads);
+        c->heads[l].dim = (uint32_t)(global ? dim : c->head_dim);
     }
-    c->rotary = k.dim[GLOBAL], c->local_rotary = k.dim[LOCAL];
-    c->n_kv_heads = MAX(k.n[LOCAL], k.n[GLOBAL]);
-    c->head_dim = MAX(k.dim[LOCAL], k.dim[GLOBAL]);
+    return (found && read_each(c, &all, e)) || add_heads(c, root, e) ? -1 : 0;
+}
+
+size_t config_kv_layer(const struct config *c, size_t layer)
+{
+    size_t l = layer;
+    while (!config_owns_kv(c, l) || c->windowed[l] != c->windowed[layer])
+        if (l-- == 0)
+            return SIZE_MAX;
+    return l;
+}
+
+/* Reads which layers have no keys and values of their own. */
+static int read_shared(struct config *c, const struct json *root, struct err *e)
+{
+    if (get_count(root, "num_kv_shared_layers", 0, c->n_layers - 1, &c->kv_shared, e) ||
+        get_bool(root, "use_double_wide_mlp", false, &c->ffn_doubled, e))
+        return -1;
+    c->ffn_doubled = c->ffn_doubled && c->kv_shared;
+    for (size_t l = c->n_layers - c->kv_shared; l < c->n_layers; l++) {
+        const size_t from = config_kv_layer(c, l);
+        if (from == SIZE_MAX)
+            return err_set(e, ERR_INPUT, "%s: num_kv_shared_layers is %zu, but no layer before layer %zu has "
+                           "keys and values for the %s layers after it", root->file, c->kv_shared,
+                           c->n_layers - c->kv_shared, c->windowed[l] ? "windowed" : "global");
+        if (c->heads[l].n != c->heads[from].n)
+            return err_set(e, ERR_INPUT, "%s: layer %zu has %u key/value heads, but reads those of layer "
+                           "%zu, which has %u", root->file, l, (unsigned)c->heads[l].n, from,
+                           (unsigned)c->heads[from].n);
+    }
+    return 0;
+}
+
+/* Reads the embeddings of each layer, which models of 12B do not have. */
+static int read_per_layer(struct config *c, const struct json *root, bool unified, struct err *e)
+{
+    if (get_count(root, "hidden_size_per_layer_input", unified ? 0 : 256, 1 << 16, &c->per_layer, e) ||
+        get_size(root, "vocab_size_per_layer_input", 262144, NULL_REFUSED, 1 << 24, &c->per_layer_vocab, e))
+        return -1;
+    if (c->per_layer && c->per_layer_vocab < c->vocab)
+        return err_set(e, ERR_INPUT, "%s: vocab_size_per_layer_input is %zu, but vocab_size is %zu: allowed "
+                       "are as many or more", root->file, c->per_layer_vocab, c->vocab);
     return 0;
 }
 
@@ -141,7 +174,6 @@ int config_read_gemma4(struct config *c, const struct json *root, struct err *e)
 {
     static const char gelu[] = "gelu_pytorch_tanh", both_ways[] = "use_bidirectional_attention";
     struct json v;
-    size_t shared, width, missing = 256;
     int found = js_get(root, "hidden_activation", &v, e);
     if (found < 0 || (found && !js_is(&v, gelu)))
         return found < 0 ? -1 : js_bad(&v, e, "allowed is \"%s\"", gelu);
@@ -151,19 +183,18 @@ int config_read_gemma4(struct config *c, const struct json *root, struct err *e)
     found = js_get(root, "model_type", &v, e);
     if (found < 0)
         return -1;
-    if (found && strncmp(v.s, "\"gemma4_unified", 15) == 0)
-        missing = 0;
+    const bool unified = found && strncmp(v.s, "\"gemma4_unified", 15) == 0;
     c->gelu = c->norms_after = c->v_norm = c->layer_scale = true;
     c->embed = EMBED_SCALED_ROUNDED;
     c->query_scalar = 1;
-    if (get_count(root, "num_kv_shared_layers", 0, c->n_layers, &shared, e) ||
-        get_count(root, "hidden_size_per_layer_input", missing, 1 << 20, &width, e) ||
-        get_real(root, "final_logit_softcapping", 0, 0, 1e6, &c->softcap, e) || read_windows(c, root, e) ||
-        read_heads(c, root, e) || read_experts(c, root, e))
+    if (unified && get_size(root, "max_position_embeddings", 262144, NULL_REFUSED, CONTEXT_MAX,
+                            &c->max_position, e))
         return -1;
-    if (shared)
-        return not_yet(root, "num_kv_shared_layers", e);
-    return width ? not_yet(root, "hidden_size_per_layer_input", e) : 0;
+    return get_real(root, "final_logit_softcapping", 0, 0, 1e6, &c->softcap, e) ||
+                   read_windows(c, root, unified, e) || read_heads(c, root, e) || read_shared(c, root, e) ||
+                   read_per_layer(c, root, unified, e) || read_experts(c, root, e)
+               ? -1
+               : 0;
 }
 
 /* Of the global layers the first pairs of dimensions turn. */

@@ -10,7 +10,7 @@
 
 /* A tensor of a layer: its name after "model.layers.N.", whether the configuration has it, its shape. */
 struct part { const char *name; bool used; size_t rows, cols; };
-enum { PARTS = 42, EXPERT_PARTS = 6 };
+enum { PARTS = 45, EXPERT_PARTS = 6 };
 
 static void layer_parts(struct part p[PARTS], const struct config *c, size_t layer)
 {
@@ -21,18 +21,18 @@ static void layer_parts(struct part p[PARTS], const struct config *c, size_t lay
     const bool dense = f, experts = c->kind[layer] == LAYER_EXPERTS, bias = dense && c->mlp_bias,
                shared = experts && s, beside = experts && c->experts_beside,
                state = c->mixer[layer] == MIXER_DELTA, attn = !state, qkv_bias = attn && c->qkv_bias,
-               norm = attn && c->qk_norm;
+               norm = attn && c->qk_norm, own = attn && config_owns_kv(c, layer), each = c->per_layer;
     const struct part parts[PARTS] = {
         { "input_layernorm.weight", true, d, 0 },        { "post_attention_layernorm.weight", true, d, 0 },
         { "pre_feedforward_layernorm.weight", c->norms_after, d, 0 },
         { "post_feedforward_layernorm.weight", c->norms_after, d, 0 },
         { "self_attn.q_proj.weight", attn, c->gated ? 2 * q : q, d },
-        { "self_attn.k_proj.weight", attn, kv, d },
-        { "self_attn.v_proj.weight", attn && !config_v_is_k(c, layer), kv, d },
+        { "self_attn.k_proj.weight", own, kv, d },
+        { "self_attn.v_proj.weight", own && !config_v_is_k(c, layer), kv, d },
         { "self_attn.o_proj.weight", attn, d, q },       { "self_attn.q_proj.bias", qkv_bias, q, 0 },
         { "self_attn.k_proj.bias", qkv_bias, kv, 0 },    { "self_attn.v_proj.bias", qkv_bias, kv, 0 },
         { "self_attn.o_proj.bias", attn && c->o_bias, d, 0 },
-        { "self_attn.q_norm.weight", norm, h, 0 },       { "self_attn.k_norm.weight", norm, h, 0 },
+        { "self_attn.q_norm.weight", norm, h, 0 },       { "self_attn.k_norm.weight", norm && own, h, 0 },
         { "linear_attn.in_proj_qkv.weight", state, mixed, d },
         { "linear_attn.in_proj_z.weight", state, z, d }, { "linear_attn.in_proj_b.weight", state, values, d },
         { "linear_attn.in_proj_a.weight", state, values, d },
@@ -52,6 +52,9 @@ static void layer_parts(struct part p[PARTS], const struct config *c, size_t lay
         { "pre_feedforward_layernorm_2.weight", beside, d, 0 },
         { "post_feedforward_layernorm_2.weight", beside, d, 0 },
         { "layer_scalar", c->layer_scale, 1, 0 },
+        { "per_layer_input_gate.weight", each, c->per_layer, d },
+        { "per_layer_projection.weight", each, d, c->per_layer },
+        { "post_per_layer_input_norm.weight", each, d, 0 },
         { "mlp.shared_expert.gate_proj.weight", shared, s, d },
         { "mlp.shared_expert.up_proj.weight", shared, s, d },
         { "mlp.shared_expert.down_proj.weight", shared, d, s },
@@ -72,8 +75,18 @@ static void expert_parts(struct part p[EXPERT_PARTS], const struct config *c)
     memcpy(p, parts, sizeof parts);
 }
 
-/* Calls fn for every tensor of a layer until it returns -1. */
 typedef int tensor_fn(void *ctx, const char *name, size_t rows, size_t cols);
+
+/* Calls fn for the tensors of the embeddings of each layer until it returns -1. */
+static int each_per_layer(const struct config *c, tensor_fn *fn, void *ctx)
+{
+    const size_t all = c->n_layers * c->per_layer;
+    return c->per_layer && (fn(ctx, PER_LAYER_TABLE, c->per_layer_vocab, all) ||
+                            fn(ctx, "model.per_layer_model_projection.weight", all, c->hidden) ||
+                            fn(ctx, "model.per_layer_projection_norm.weight", c->per_layer, 0)) ? -1 : 0;
+}
+
+/* The same for every tensor of a layer. */
 static int each_tensor(const struct config *c, size_t layer, tensor_fn *fn, void *ctx)
 {
     struct part p[PARTS], x[EXPERT_PARTS];
@@ -99,7 +112,10 @@ static int each_tensor(const struct config *c, size_t layer, tensor_fn *fn, void
 static size_t count_params(const struct config *c, bool used)
 {
     struct part p[PARTS];
+    const size_t rows = used ? 0 : c->per_layer_vocab;       /* a token uses one row */
     size_t n = c->hidden + (c->tied ? 1 : 2) * c->vocab * c->hidden;
+    if (c->per_layer)
+        n += c->n_layers * c->per_layer * (rows + c->hidden) + c->per_layer;
     for (size_t l = 0; l < c->n_layers; l++) {
         layer_parts(p, c, l);
         for (size_t i = 0; i < PARTS; i++)
@@ -118,8 +134,8 @@ size_t config_count_used(const struct config *c) { return count_params(c, true);
 bool config_kv_bytes(const struct config *c, size_t n, size_t element, size_t *bytes)
 {
     size_t b;
-    if (c->heads_differ ? !mul_size(c->heads[c->n_layers].dims, 2, &b)
-                        : !mul_size(config_mixers(c, MIXER_ATTENTION), 2 * c->n_kv_heads, &b) ||
+    if (c->heads_differ ? !mul_size(c->heads[config_caches(c)].dims, 2, &b)
+                        : !mul_size(config_caches(c), 2 * c->n_kv_heads, &b) ||
                               !mul_size(b, c->head_dim, &b))
         return false;
     if (!mul_size(b, n, &b) || !mul_size(b, element, &b))
@@ -233,6 +249,8 @@ int config_check_tensors(const struct config *c, const struct tensors *ts, struc
     if (layers && layers < c->n_layers)
         return err_set(e, ERR_INPUT, "%s: num_hidden_layers is %zu, but the files have tensors of %zu layers",
                        ts->path[0], c->n_layers, layers);
+    if (each_per_layer(c, check_tensor, &(struct checking){ ts, e }))
+        return -1;
     for (size_t l = 0; l < c->n_layers; l++)
         if (each_tensor(c, l, check_tensor, &(struct checking){ ts, e }) ||
             (c->kind[l] == LAYER_EXPERTS && check_experts(c, ts, l, e)))
@@ -258,6 +276,7 @@ static void each_needed(const struct config *c, tensor_fn *fn, void *ctx)
                                            "lm_head.weight" };
     for (size_t i = 0; i < (c->tied ? 2 : 3); i++)
         fn(ctx, outside[i], 0, 0);
+    each_per_layer(c, fn, ctx);
     for (size_t l = 0; l < c->n_layers; l++)
         each_tensor(c, l, fn, ctx);
 }
@@ -281,12 +300,14 @@ static int mark(void *ctx, const char *name, size_t rows, size_t cols)
 }
 
 /* Tensors that a loader may pass over without a word: a copy of the embedding, frequencies of RoPE that older
- * files hold, the layer that drafts, and scales that are read with their matrix (dealt_tensors.h). */
+ * files hold, the layer that drafts, scales that are read with their matrix (dealt_tensors.h), and keys and
+ * values of layers that read those of another. */
 static bool may_rest(const struct config *c, const struct tensor *t)
 {
     const char *name = t->name;
     return strcmp(name, "lm_head.weight") == 0 || strstr(name, ".rotary_emb.inv_freq") ||
-           (config_is_hybrid(c) && strncmp(name, "mtp.", 4) == 0) || tensor_is_dealt_scales(t);
+           (config_is_hybrid(c) && strncmp(name, "mtp.", 4) == 0) || tensor_is_dealt_scales(t) ||
+           (c->kv_shared && (strstr(name, ".self_attn.k_") || strstr(name, ".self_attn.v_")));
 }
 
 int config_unread_tensors(const struct config *c, const struct tensors *ts,

@@ -105,7 +105,8 @@ static bool stays_float(const char *name)
 
 const struct gguf_type *encode_type(enum weights w, const char *name, bool tied, size_t n_dims, size_t cols)
 {
-    const bool logits = strcmp(name, tied ? "model.embed_tokens.weight" : "lm_head.weight") == 0;
+    const bool logits = strcmp(name, tied ? "model.embed_tokens.weight" : "lm_head.weight") == 0 ||
+                        strcmp(name, PER_LAYER_TABLE) == 0;      /* which is not in memory */
     if (n_dims < 2 || stays_float(name))
         return type_of(ID_F32);
     if (w == WEIGHTS_BF16 || cols % BLOCK)

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "kernels/quant.h"
-#include "src/model/model.h"
+#include "src/model/per_layer.h"
 
 struct workspace {
     struct device *dev;
@@ -15,6 +15,7 @@ struct workspace {
     /* qkv: also the products of a layer with a state, and outputs before their norm (add_output) */
     float *x, *qkv, *gate_up;
     float *side;                         /* [rows_max][hidden], with experts_beside */
+    float *per_layer;                    /* [rows_max][n_layers * per_layer]: embeddings of each layer */
     void *xn, *q, *attn, *h, *picked;    /* act; picked: rows of xn whose logits are wanted */
     void *pair;                          /* act [rows_max][2][hidden]: inputs of `fuse`, of a draft layer */
     float *score; size_t score_step;     /* [n_layers, or 1 in the host's memory][n_kv_heads][score_step] */
@@ -25,6 +26,8 @@ struct workspace {
     struct device_kv *kv;
     int32_t *token;
     uint32_t *pos, *hi, *angle, *n_node, *node, *want;   /* [rows_max], node [rows_max][rows_max] */
+    char *per_layer_work;
+    struct err read;                     /* of the files that the latest pass read */
 };
 
 /* ---- buffers ---- */
@@ -44,10 +47,11 @@ static size_t assign(const struct buffer *b, size_t n, char *mem, size_t align)
     return used;
 }
 
-/* The width of the dense layers; 0: every layer has experts alone, whose buffers the device owns. */
+/* The width of the dense layers, and of their embeddings; 0: every layer has experts alone, whose buffers the
+ * device owns. */
 static size_t dense_ffn(const struct config *c)
 {
-    size_t n = 0;
+    size_t n = c->per_layer;
     for (size_t l = 0; l < c->n_layers; l++)
         n = MAX(n, config_ffn(c, l));
     return n;
@@ -83,6 +87,7 @@ static void layout(struct workspace *w, const struct model *m)
         { &w->qkv, n * mixer_outputs(m) * sizeof(float) },
         { &w->gate_up, n * 2 * ffn * sizeof(float) },
         { &w->side, c->experts_beside ? n * c->hidden * sizeof(float) : 0 },
+        { &w->per_layer, n * c->n_layers * c->per_layer * sizeof(float) },
         { &w->xn, n * c->hidden * act },
         { &w->q, n * c->n_heads * dp * act },
         { &w->attn, n * mixer_inputs(m) * act },
@@ -96,7 +101,7 @@ static void layout(struct workspace *w, const struct model *m)
         { &w->token, n * sizeof *w->token },  { &w->pos, n * sizeof(uint32_t) },
         { &w->hi, n * sizeof(uint32_t) },     { &w->angle, n * sizeof(uint32_t) },
         { &w->n_node, n * sizeof(uint32_t) }, { &w->node, n * n * sizeof(uint32_t) },
-        { &w->want, n * sizeof(uint32_t) },
+        { &w->want, n * sizeof(uint32_t) },   { &w->per_layer_work, per_layer_bytes(c) },
     };
     w->bytes = assign(device, sizeof device / sizeof *device, w->mem, m->dev->host_memory ? 64 : 256);
     w->host_bytes = assign(host, sizeof host / sizeof *host, w->host, 64);
@@ -107,7 +112,8 @@ static struct device_limits limits(const struct model *m, size_t rows_max, size_
 {
     const struct config *c = &m->config;
     const size_t rows = MAX(rows_max, (size_t)MODEL_ROWS_MIN),
-                 outputs = MAX(MAX(mixer_outputs(m), 2 * dense_ffn(c)), MAX(c->vocab, c->hidden)),
+                 widest = MAX(2 * dense_ffn(c), c->n_layers * c->per_layer),
+                 outputs = MAX(MAX(mixer_outputs(m), widest), MAX(c->vocab, c->hidden)),
                  inputs = MAX(MAX(mixer_inputs(m), dense_ffn(c)), (c->drafts ? 2 : 1) * c->hidden);
     struct device_limits l = { rows, n_max, rows, outputs, c->vocab,
                                { c->n_heads, c->n_kv_heads, c->head_dim, m->head_dim }, inputs };
@@ -252,10 +258,20 @@ static void place(struct pass *p)
         p->recorded &= p->taps[t].kind == TAP_RESIDUAL && p->taps[t].layer == m->config.n_layers;
 }
 
+/* Whether the caller wants the rows in the caches and nothing else. */
+static bool fills_caches(const struct pass *p)
+{
+    bool all = !p->rows.n_want && !p->n_taps;
+    for (size_t i = 0; i < p->n_seqs; i++)
+        all = all && (p->m->config.drafts || p->seqs[i].cache_only);
+    return all;
+}
+
 /* The key of a recorded pass: everything it depends on besides the device's own grids. */
 static uint64_t graph_key(const struct pass *p)
 {
     uint64_t h = hash64(HASH64_INIT, &p->w, sizeof p->w);
+    h = hash64(h, &(char){ fills_caches(p) }, 1);
     for (size_t i = 0; i < p->n_seqs; i++) {
         h = hash64(h, &p->seqs[i].n, sizeof p->seqs[i].n);
         h = hash64(h, &p->seqs[i].logits, sizeof p->seqs[i].logits);
@@ -400,6 +416,7 @@ static void project(const struct pass *p, const struct layer *y, size_t l)
     const struct workspace *w = p->w;
     struct device *d = w->dev;
     const size_t n = p->rows.n, none = SIZE_MAX;
+    const bool own = config_owns_kv(c, l);
     const struct tap *queries = tap_of(p, TAP_QUERY, l, 0);
     float *q_tap = queries ? tap_buffer(p, queries) : NULL;
     d->product(d, &(struct device_product){ w->qkv, wide, w->xn, n, y->qkv.m, y->qkv_bias, false,
@@ -407,7 +424,8 @@ static void project(const struct pass *p, const struct layer *y, size_t l)
     d->rope(d, &(struct device_rope){ .q = w->q, .qkv = w->qkv, .heads = &heads, .layer = y->slot,
                                       .q_norm = c->qk_norm ? y->q_norm : NULL,
                                       .k_norm = c->qk_norm ? y->k_norm : NULL, .eps = (float)c->rms_eps,
-                                      .q_tap = q_tap, .gated = c->gated, .local = c->local[l],
+                                      .queries = !own, .q_tap = q_tap, .gated = c->gated,
+                                      .local = c->local[l],
                                       .scalar = c->query_scalar, .v_norm = c->v_norm,
                                       .v_is_k = v_is_k });
     if (queries)
@@ -423,7 +441,7 @@ static void attention(const struct pass *p, const struct layer *y, size_t l)
     project(p, y, l);
     heads.logit = y->head_logit;
     d->attend(d, w->attn, w->q, &heads, y->slot, config_window(c, l));
-    if (d->host_memory)
+    if (d->host_memory && config_owns_kv(c, l))
         report_scores(p, l);
     if (c->gated)
         d->gate(d, w->attn, w->qkv, &heads);
@@ -449,7 +467,25 @@ static void (*const mixer[])(const struct pass *, const struct layer *, size_t) 
     [MIXER_ATTENTION] = attention, [MIXER_DELTA] = delta,
 };
 
-static void run_layer(const struct pass *p, size_t l)
+/* x += norm(out (gelu(gate x) * the layer's embedding)) (per_layer.h). */
+static void add_per_layer(const struct pass *p, const struct layer *y, size_t l)
+{
+    const struct config *c = &p->m->config;
+    const struct workspace *w = p->w;
+    struct device *d = w->dev;
+    const size_t n = p->rows.n, width = c->per_layer;
+    d->narrow(d, w->xn, w->x, n * c->hidden);
+    d->product(d, &(struct device_product){ w->gate_up, 2 * width, w->xn, n, &y->per_layer_gate, NULL, false,
+                                            SIZE_MAX });
+    for (size_t r = 0; r < n; r++)
+        d->copy(d, w->gate_up + (2 * r + 1) * width, w->per_layer + (r * c->n_layers + l) * width,
+                width * sizeof *w->per_layer);
+    d->geglu(d, w->h, w->gate_up, n, width);
+    add_output(p, w->x, w->h, &y->per_layer_out, NULL, y->norm_per_layer);
+}
+
+/* Runs a layer. keys: only as far as its cache needs. */
+static void run_layer(const struct pass *p, size_t l, bool keys)
 {
     const struct model *m = p->m;
     const struct config *c = &m->config;
@@ -463,8 +499,14 @@ static void run_layer(const struct pass *p, size_t l)
                 n * c->hidden * sizeof *w->x);
     /* also checks that the residual of the layer before is finite */
     d->rmsnorm(d, w->xn, w->x, y->norm_attn, n, c->hidden, (float)c->rms_eps, l ? l - 1 : none);
+    if (keys) {
+        project(p, y, l);
+        return;
+    }
     mixer[c->mixer[l]](p, y, l);
     feed_forward[c->kind[l]](p, y, l);
+    if (c->per_layer)
+        add_per_layer(p, y, l);
     if (c->layer_scale)
         d->scale(d, w->x, *y->scale, n * c->hidden);
 }
@@ -547,13 +589,18 @@ static void run(const struct pass *p)
         d->scale(d, w->x, m->embed_scale, p->rows.n * c->hidden);
     if (c->drafts)
         fuse(p);
-    if (c->drafts && !p->rows.n_want) {
-        d->rmsnorm(d, w->xn, w->x, m->layers->norm_attn, p->rows.n, c->hidden, (float)c->rms_eps, SIZE_MAX);
-        project(p, m->layers, 0);
-        return;
+    if (c->per_layer) {
+        d->narrow(d, w->xn, w->x, p->rows.n * c->hidden);
+        d->product(d, &(struct device_product){ w->per_layer, c->n_layers * c->per_layer, w->xn, p->rows.n,
+                                                &m->per_layer_in, NULL, false, SIZE_MAX });
+        per_layer_embed(m, w->token, p->rows.n, w->per_layer, w->per_layer_work, &p->w->read);
     }
-    for (size_t l = 0; l < c->n_layers; l++)
-        run_layer(p, l);
+    const size_t last = c->n_layers - c->kv_shared - 1;
+    const bool keys = fills_caches(p) && c->mixer[last] == MIXER_ATTENTION;
+    for (size_t l = 0; l < (keys ? last + 1 : c->n_layers); l++)
+        run_layer(p, l, keys && l == last);
+    if (keys)
+        return;
     d->rmsnorm(d, w->xn, w->x, m->norm_final, p->rows.n, c->hidden, (float)c->rms_eps, c->n_layers - 1);
     if (hidden) {
         float *at = tap_buffer(p, hidden);
@@ -578,6 +625,7 @@ static void enqueue(struct pass *p)
 {
     struct device *d = p->w->dev;
     place(p);
+    p->w->read.code = 0;
     d->begin(d, &p->rows);
     if (!p->recorded || d->host_memory) {
         run(p);
@@ -595,6 +643,10 @@ static int finish(const struct pass *p, struct err *e)
     struct device *d = w->dev;
     struct device_bad bad;
     const int failed = d->end(d, &bad);
+    if (w->read.code) {
+        *e = w->read;
+        return -1;
+    }
     for (size_t i = 0; i < p->n_seqs; i++)
         if (p->seqs[i].kv->state)
             state_passed(p->seqs[i].kv->state, p->seqs[i].certain ? p->seqs[i].n : 0);

@@ -208,39 +208,70 @@ static int write_pattern(const struct meta *m, size_t layers)
     return 0;
 }
 
-/* Writes what Gemma 4 adds to the shape. *dim becomes the size of the heads in layers with a window, whose
- * number kv_heads is. */
-static int write_gemma4(const struct meta *m, size_t layers, size_t heads, size_t *kv_heads, size_t *dim)
+/* Reads the width of the dense networks. Of Gemma 4 the layers without keys and values of their own may have
+ * twice that of the others. */
+static int read_ffn(const struct meta *m, size_t blocks, size_t *ffn)
+{
+    static const char name[] = "feed_forward_length";
+    const struct gguf_value *list;
+    size_t shared = 0;
+    char key[KEY_BYTES];
+    const struct gguf_value *v = gguf_find(m->g, key_of(key, m, name));
+    if (!is_gemma4(m) || !v || !v->is_array)
+        return need_uint(m, name, blocks, 1 << 24, ffn);
+    if (gguf_integers(m->g, key, blocks, 1, 1 << 24, &list, m->e) ||
+        read_uint(m, "attention.shared_kv_layers", 0, 0, blocks - 1, &shared) < 0)
+        return -1;
+    const int64_t first = gguf_int_at(list, 0), last = gguf_int_at(list, blocks - 1);
+    for (size_t l = 0; l < blocks; l++) {
+        const int64_t n = gguf_int_at(list, l);
+        if (n != (l < blocks - shared ? first : last) || (last != first && last != 2 * first))
+            return gguf_bad(m->g, key_of(key, m, name), m->e,
+                            "%lld in layer %zu and %lld in layer 0: allowed is twice as much in the last %zu "
+                            "layers, which attention.shared_kv_layers counts", (long long)n, l,
+                            (long long)first, shared);
+    }
+    jw_bool(m->w, "use_double_wide_mlp", last != first);
+    *ffn = (size_t)first;
+    return 0;
+}
+
+/* Writes what Gemma 4 adds to the shape. dim: the size of the heads in global layers. kv_heads: their number
+ * in all layers, unless a list has it. */
+static int write_gemma4(const struct meta *m, size_t layers, size_t heads, size_t kv_heads, size_t dim,
+                        size_t vocab)
 {
     const struct gguf_value *list = NULL, *windows = NULL;
-    size_t global = *kv_heads, local_dim, value, shared = 0, width = 0;
+    size_t local_dim, value, shared = 0, width = 0;
     double cap = 0;
     char key[KEY_BYTES];
     if (need_uint(m, "attention.key_length_swa", 0, HEAD_DIM_MAX, &local_dim) ||
         read_uint(m, "attention.value_length_swa", 0, local_dim, local_dim, &value) < 0 ||
         read_uint(m, "rope.dimension_count_swa", 0, local_dim, local_dim, &value) < 0 ||
-        read_uint(m, "attention.shared_kv_layers", 0, 0, layers, &shared) < 0 ||
-        read_uint(m, "embedding_length_per_layer_input", 0, 0, 1 << 20, &width) < 0 ||
+        read_uint(m, "attention.shared_kv_layers", 0, 0, layers - 1, &shared) < 0 ||
+        read_uint(m, "embedding_length_per_layer_input", 0, 0, 1 << 16, &width) < 0 ||
         read_real(m, "final_logit_softcapping", 0, 1e6, &cap) < 0 ||
         gguf_array(m->g, key_of(key, m, "attention.sliding_window_pattern"), GGUF_BOOL, &windows, m->e) < 0)
         return -1;
     const struct gguf_value *v = gguf_find(m->g, key_of(key, m, "attention.head_count_kv"));
     if (v && v->is_array && gguf_integers(m->g, key, layers, 1, heads, &list, m->e))
         return -1;
-    for (size_t l = 0; list && l < layers; l++) {
+    jw_open(m->w, "per_layer_config", '{');
+    for (size_t l = 0; l < layers; l++) {
         const bool in = windows && windows->n == layers ? gguf_int_at(windows, l) != 0 : (l + 1) % 6 != 0;
-        *(in ? kv_heads : &global) = (size_t)gguf_int_at(list, l);
+        char layer[24];
+        snprintf(layer, sizeof layer, "%zu", l);
+        jw_open(m->w, layer, '{');
+        jw_uint(m->w, "head_dim", in && l + 1 < layers ? local_dim : dim);
+        jw_uint(m->w, "num_key_value_heads", list ? (size_t)gguf_int_at(list, l) : kv_heads);
+        jw_close(m->w, '}');
     }
-    for (size_t l = 0; list && l < layers; l++)
-        if ((size_t)gguf_int_at(list, l) != *kv_heads && (size_t)gguf_int_at(list, l) != global)
-            return gguf_bad(m->g, key, m->e, "more than two numbers: this is not implemented");
-    jw_uint(m->w, "global_head_dim", *dim);
-    jw_uint(m->w, "num_global_key_value_heads", global);
+    jw_close(m->w, '}');
     jw_bool(m->w, "attention_k_eq_v", true);     /* unless there is a v_proj: use_tensors in gguf_model.c */
     jw_uint(m->w, "num_kv_shared_layers", shared);
     jw_uint(m->w, "hidden_size_per_layer_input", width);
+    jw_uint(m->w, "vocab_size_per_layer_input", vocab);
     write_float(m->w, "final_logit_softcapping", cap);
-    *dim = local_dim;
     return 0;
 }
 
@@ -279,7 +310,7 @@ static int write_shape(const struct meta *m, size_t *head_dim, size_t *rope_dim,
         read_layers(m, &blocks, &layers) ||
         (m->a->states && m->a->experts
              ? read_uint(m, "feed_forward_length", blocks, 0, 1 << 24, &ffn) < 0
-             : need_uint(m, "feed_forward_length", blocks, 1 << 24, &ffn)) ||
+             : read_ffn(m, blocks, &ffn)) ||
         need_uint(m, "attention.head_count", blocks, 1 << 16, &heads))
         return -1;
     kv_heads = heads;
@@ -315,7 +346,7 @@ static int write_shape(const struct meta *m, size_t *head_dim, size_t *rope_dim,
                                      "the key is missing");
     if (read_vocab(m, &vocab))
         return -1;
-    if (is_gemma4(m) && write_gemma4(m, layers, heads, &kv_heads, head_dim))
+    if (is_gemma4(m) && write_gemma4(m, layers, heads, kv_heads, *head_dim, vocab))
         return -1;
     jw_uint(m->w, "max_position_embeddings", *context);
     jw_uint(m->w, "hidden_size", hidden);

@@ -20,6 +20,9 @@ static const struct name { const char *gguf, *hf;
 } outside[] = {
     { "token_embd.weight", "model.embed_tokens.weight" }, { "output_norm.weight", "model.norm.weight" },
     { "output.weight", "lm_head.weight" },
+    { "per_layer_token_embd.weight", PER_LAYER_TABLE },
+    { "per_layer_model_proj.weight", "model.per_layer_model_projection.weight" },
+    { "per_layer_proj_norm.weight", "model.per_layer_projection_norm.weight" },
 }, in_layer[] = {                        /* after "blk.N." and "model.layers.N." */
     { "attn_norm.weight", "input_layernorm.weight" },    { "attn_q.weight", "self_attn.q_proj.weight" },
     { "attn_q.bias", "self_attn.q_proj.bias" },          { "attn_k.weight", "self_attn.k_proj.weight" },
@@ -65,6 +68,8 @@ static const struct name { const char *gguf, *hf;
     { "post_ffw_norm_1.weight", "post_feedforward_layernorm_1.weight" },
     { "pre_ffw_norm_2.weight", "pre_feedforward_layernorm_2.weight" },
     { "post_ffw_norm_2.weight", "post_feedforward_layernorm_2.weight" },
+    { "inp_gate.weight", "per_layer_input_gate.weight" }, { "proj.weight", "per_layer_projection.weight" },
+    { "post_norm.weight", "post_per_layer_input_norm.weight" },
 }, in_oss[] = {                          /* beside those above */
     { "post_attention_norm.weight", "post_attention_layernorm.weight" },
     { "attn_sinks.weight", "self_attn.sinks" }, { "ffn_gate_inp.bias", "mlp.gate.bias" },
@@ -456,7 +461,8 @@ static int use_tensors(struct gguf_model *m, struct err *e)
     }
     c->tied = !tensors_find(ts, "lm_head.weight");
     char value[NAME_BYTES];
-    snprintf(value, sizeof value, "model.layers.%zu.self_attn.v_proj.weight", c->n_layers - 1);
+    snprintf(value, sizeof value, "model.layers.%zu.self_attn.v_proj.weight",
+             config_kv_layer(c, c->n_layers - 1));
     c->v_is_k = c->v_is_k && !tensors_find(ts, value);
     for (size_t l = 0; l < c->n_layers; l++) {
         snprintf(value, sizeof value, "model.layers.%zu.self_attn.v_proj.weight", l);

@@ -160,13 +160,22 @@ static void put_gemma4(const struct putting *p)
     put_uint(p, "attention.key_length_swa", c->local_rotary);
     put_uint(p, "attention.value_length_swa", c->local_rotary);
     put_uint(p, "rope.dimension_count_swa", c->local_rotary);
-    put_uint(p, "attention.shared_kv_layers", 0);
-    put_uint(p, "embedding_length_per_layer_input", 0);
+    put_uint(p, "attention.shared_kv_layers", c->kv_shared);
+    put_uint(p, "embedding_length_per_layer_input", c->per_layer);
     if (c->softcap != 0)
         put_real(p, "final_logit_softcapping", c->softcap);
     gguf_put_array(p->o, key_of(key, p, "attention.head_count_kv"), GGUF_U32, c->n_layers);
     for (size_t l = 0; l < c->n_layers; l++)
         gguf_add_u32(p->o, (uint32_t)c->heads[l].n);
+}
+
+/* The widths of the dense networks. */
+static void put_widths(const struct putting *p)
+{
+    char key[KEY_BYTES];
+    gguf_put_array(p->o, key_of(key, p, "feed_forward_length"), GGUF_U32, p->c->n_layers);
+    for (size_t l = 0; l < p->c->n_layers; l++)
+        gguf_add_u32(p->o, (uint32_t)config_ffn(p->c, l));
 }
 
 /* GGUF's name of the architecture. */
@@ -197,6 +206,8 @@ int gguf_put_config(struct gguf_out *o, const struct config *c, bool drafts, flo
         return lacks(&p, "swiglu_alpha and swiglu_limit of another model than gpt-oss");
     if (c->n_experts && c->experts_normalised != normalised)
         return lacks(&p, normalised ? "norm_topk_prob false" : "norm_topk_prob true of qwen2_moe");
+    if (c->per_layer && c->per_layer_vocab != c->vocab)
+        return lacks(&p, "vocab_size_per_layer_input other than vocab_size");
     const bool unturned = strcmp(p.arch, "smollm3") == 0;
     for (size_t l = 0; unturned && l < c->n_layers; l++)
         if (c->local[l] != ((l + 1) % 4 == 0))
@@ -212,7 +223,9 @@ int gguf_put_config(struct gguf_out *o, const struct config *c, bool drafts, flo
     put_uint(&p, "context_length", c->max_position);
     put_uint(&p, "embedding_length", c->hidden);
     put_uint(&p, "block_count", c->n_layers + drafts);
-    if (!config_is_hybrid(c) || !c->n_experts)
+    if (c->ffn_doubled)
+        put_widths(&p);
+    else if (!config_is_hybrid(c) || !c->n_experts)
         put_uint(&p, "feed_forward_length", c->ffn);
     if (c->n_experts)
         put_experts(&p);

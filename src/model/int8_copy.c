@@ -21,8 +21,10 @@ size_t model_quantized_bytes(const struct config *c, const struct device *dev)
         const struct kv_heads g = config_heads(c, l);
         const size_t ffn = config_ffn(c, l), x = c->expert_ffn, d = dev->head_dim(dev, g.dim),
                      o = c->n_heads * d, q = c->gated ? 2 * o : o,
-                     kv = (config_v_is_k(c, l) ? 1 : 2) * g.n * d;
+                     kv = config_owns_kv(c, l) ? (config_v_is_k(c, l) ? 1 : 2) * g.n * d : 0;
         n += quantized_bytes(q + kv, c->hidden) + quantized_bytes(c->hidden, o);
+        if (c->per_layer)
+            n += quantized_bytes(c->per_layer, c->hidden) + quantized_bytes(c->hidden, c->per_layer);
         if (ffn)
             n += quantized_bytes(2 * ffn, c->hidden) + quantized_bytes(c->hidden, ffn);
         if (experts)
@@ -78,6 +80,7 @@ static int begin(struct model *to, const struct model *from, struct err *e)
     *to = *from;
     to->mem_bytes = to->weight_bytes = model_quantized_bytes(c, from->dev);
     to->expert_bytes = 0;
+    to->borrows_files = true;
     to->mem = from->dev->alloc(from->dev, to->mem_bytes);
     to->layers = calloc(c->n_layers, sizeof *to->layers);
     to->experts = calloc(model_expert_layers(from) * c->n_experts + 1, sizeof *to->experts);
@@ -101,6 +104,10 @@ static void quantize_layer(struct model *to, const struct model *from, size_t l,
     *z = *y;
     quantize(&z->qkv.m[0], &y->qkv.m[0], at, from->pool);
     quantize(&z->o, &y->o, at, from->pool);
+    if (c->per_layer) {
+        quantize(&z->per_layer_gate, &y->per_layer_gate, at, from->pool);
+        quantize(&z->per_layer_out, &y->per_layer_out, at, from->pool);
+    }
     if (config_ffn(c, l)) {
         quantize(&z->gate_up.m[0], &y->gate_up.m[0], at, from->pool);
         quantize(&z->down, &y->down, at, from->pool);

@@ -2,6 +2,7 @@
 #include "src/model/joined_tensors.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const struct joined { const char *whole; size_t n; const char *part[JOINED_MAX]; } joined[] = {
@@ -55,9 +56,12 @@ bool tensors_have_joined(const struct tensors *ts)
     return false;
 }
 
-static size_t part_rows(const struct joined *j, size_t k, const struct config *c)
+/* Rows of a part in the layer of a name. */
+static size_t part_rows(const struct joined *j, size_t k, const struct config *c, const char *name)
 {
-    return j == joined ? (k ? c->n_kv_heads : c->n_heads) * c->head_dim : c->ffn;
+    const size_t l = MIN(strtoul(name + strlen("model.layers."), NULL, 10), c->n_layers - 1);
+    const struct kv_heads g = config_heads(c, l);
+    return j == joined ? (k ? g.n : c->n_heads) * g.dim : config_ffn(c, l);
 }
 
 /* Adds the parts of a joined tensor. Returns the bytes of their names; 0: an error. */
@@ -69,17 +73,17 @@ static size_t split(struct tensors *ts, struct tensor t, const struct config *c,
     char *at = room;
     size_t rows = 0, needed = 0;
     for (size_t k = 0; k < j->n; k++)
-        needed += part_rows(j, k, c);
+        needed += part_rows(j, k, c, t.name);
     if (!scale && (t.n_dims < 1 || t.n_dims > 2 || t.dim[0] != needed)) {
         err_set(e, ERR_INPUT, "%s: tensor \"%.*s\" has %zu rows, needed are %zu", ts->path[t.shard],
                 TENSOR_NAME_SHOWN, t.stored_name, t.n_dims ? t.dim[0] : 0, needed);
         return 0;
     }
-    for (size_t k = 0; k < j->n; rows += part_rows(j, k++, c)) {
+    for (size_t k = 0; k < j->n; rows += part_rows(j, k++, c, t.name)) {
         struct tensor *to = &ts->t[ts->n++];
         *to = t;
         if (!scale) {
-            to->dim[0] = part_rows(j, k, c);
+            to->dim[0] = part_rows(j, k, c, t.name);
             to->n_elements = t.n_elements / needed * to->dim[0];
             to->bytes = t.bytes / needed * to->dim[0];
             to->offset = t.offset + t.bytes / needed * rows;

@@ -466,17 +466,17 @@ static int load_attention(struct loader *l, const char *at, struct layer *y)
                                   { "self_attn.v_proj", kv } };
     const struct source o = { "self_attn.o_proj", c->hidden }, attn = { "self_attn", c->n_heads };
     const struct padding by_head = { d, dp, 1, 1 }, by_head_column = { 1, 1, d, dp };
-    return load_mats(l, y->qkv.m, &y->qkv.n, at, qkv, config_v_is_k(c, l->layer) ? 2 : 3, c->hidden,
-                     &by_head) ||
+    const bool own = config_owns_kv(c, l->layer);
+    return load_mats(l, y->qkv.m, &y->qkv.n, at, qkv, !own ? 1 : config_v_is_k(c, l->layer) ? 2 : 3,
+                     c->hidden, &by_head) ||
            (c->qkv_bias && load_vec(l, &y->qkv_bias, at, qkv, 3, "bias", d, dp)) ||
            (c->qk_norm && (load_norm(l, &y->q_norm, at, "self_attn.q_norm", d) ||
-                           load_norm(l, &y->k_norm, at, "self_attn.k_norm", d))) ||
+                           (own && load_norm(l, &y->k_norm, at, "self_attn.k_norm", d)))) ||
            load_mat(l, &y->o, at, &o, q, &by_head_column) ||
            (c->o_bias && load_vec(l, &y->o_bias, at, &o, 1, "bias", 1, 1)) ||
            (c->head_logits && load_vec(l, &y->head_logit, at, &attn, 1, "sinks", 1, 1)) ? -1 : 0;
 }
 
-/* Loads the weights of the convolution, [channels, conv], column by column. */
 /* Loads what experts beside a dense network have: a norm of the router's inputs, factors of the experts, and
  * three norms. */
 static int load_beside(struct loader *l, const char *at, struct layer *y)
@@ -499,6 +499,29 @@ static int load_scale(struct loader *l, const char *at, struct layer *y)
     return load_vec(l, &y->scale, layer, &one, 1, "layer_scalar", 1, 1);
 }
 
+/* Loads what a layer needs for its embeddings. */
+static int load_per_layer(struct loader *l, const char *at, struct layer *y)
+{
+    const struct config *c = &l->model->config;
+    const struct source gate = { "per_layer_input_gate", c->per_layer },
+                        out = { "per_layer_projection", c->hidden };
+    return load_mat(l, &y->per_layer_gate, at, &gate, c->hidden, &unpadded) ||
+           load_mat(l, &y->per_layer_out, at, &out, c->per_layer, &unpadded) ||
+           load_norm(l, &y->norm_per_layer, at, "post_per_layer_input_norm", c->hidden) ? -1 : 0;
+}
+
+/* Loads what all layers have in common for their embeddings. The table stays in its file. */
+static int load_per_layer_in(struct loader *l)
+{
+    struct model *m = l->model;
+    const struct config *c = &m->config;
+    const struct source in = { "model.per_layer_model_projection", c->n_layers * c->per_layer };
+    m->n_params += l->mem ? 0 : c->per_layer_vocab * c->n_layers * c->per_layer;
+    return load_mat(l, &m->per_layer_in, "", &in, c->hidden, &unpadded) ||
+           load_norm(l, &m->norm_per_layer, "", "model.per_layer_projection_norm", c->per_layer) ? -1 : 0;
+}
+
+/* Loads the weights of the convolution, [channels, conv], column by column. */
 static int load_convolution(struct loader *l, const char *at, float **v)
 {
     const struct config *c = &l->model->config;
@@ -555,7 +578,7 @@ static int load_layer(struct loader *l, const char *at, size_t index, struct lay
            load_feed_forward[c->kind[index]](l, at, y) ||
            (c->kind[index] == LAYER_EXPERTS && c->experts_beside &&
             (load_dense(l, at, y) || load_beside(l, at, y))) ||
-           (c->layer_scale && load_scale(l, at, y)) ||
+           (c->layer_scale && load_scale(l, at, y)) || (c->per_layer && load_per_layer(l, at, y)) ||
            (both && load_norm(l, &y->norm_mlp_after, at, "post_feedforward_layernorm", c->hidden)) ? -1 : 0;
 }
 
@@ -610,7 +633,7 @@ static int load_all(struct loader *l)
     const struct source head = { c->tied ? "model.embed_tokens" : "lm_head", c->vocab };
     if (c->drafts)
         return load_drafting(l);
-    if (!c->tied && load_embed(l, "model.embed_tokens.weight"))
+    if ((!c->tied && load_embed(l, "model.embed_tokens.weight")) || (c->per_layer && load_per_layer_in(l)))
         return -1;
     for (size_t i = 0, experts = 0; i < c->n_layers; i++) {
         struct layer measured = { 0 };
@@ -661,7 +684,8 @@ static int read_all(struct loader *l)
     return rc;
 }
 
-/* The factor on the embeddings, for EMBED_SCALED_ROUNDED in the type that they are stored in. */
+/* The factor on the embeddings, for EMBED_SCALED_ROUNDED in the type that they are stored in. With --weights
+ * it is that of a GGUF file. */
 static float embed_scale(const struct loader *l)
 {
     const struct config *c = &l->model->config;
@@ -669,7 +693,7 @@ static float embed_scale(const struct loader *l)
     const float scale = sqrtf((float)c->hidden);
     if (c->embed == EMBED_AS_IS)
         return 1;
-    if (c->embed == EMBED_SCALED || !t || (t->dtype != DT_BF16 && t->dtype != DT_F16))
+    if (c->embed == EMBED_SCALED || !t || t->encoded || (t->dtype != DT_BF16 && t->dtype != DT_F16))
         return scale;
     return t->dtype == DT_BF16 ? bf16_to_f32(f32_to_bf16(scale)) : f16_to_f32(f32_to_f16(scale));
 }
@@ -699,7 +723,8 @@ static int build(struct loader *l, const char *name)
     if (rc == 0 && *dev->error)
         rc = err_set(l->e, ERR_FAILED, "%s: %s", dev->name, dev->error);
     for (size_t i = 0, slot[2] = { 0 }; rc == 0 && i < m->config.n_layers; i++)
-        m->layers[i].slot = slot[m->config.mixer[i]]++;
+        m->layers[i].slot = config_owns_kv(&m->config, i) ? slot[m->config.mixer[i]]++
+                                                          : config_kv_layer(&m->config, i);
     for (size_t i = 0; rc == 0 && m->config.experts_beside && i < m->config.n_layers * m->config.hidden; i++)
         m->layers[i / m->config.hidden].norm_router[i % m->config.hidden] /= sqrtf((float)m->config.hidden);
     if (rc == 0) {
@@ -712,11 +737,19 @@ static int build(struct loader *l, const char *name)
     return rc;
 }
 
+static void close_files(struct model *m)
+{
+    if (m->files && !m->borrows_files) {
+        tensors_close(m->files);
+        free(m->files);
+    }
+    m->files = NULL;
+}
+
 int model_open(struct model *m, const char *dir, const struct model_setup *s, struct err *e)
 {
-    struct tensors ts = { 0 };
     struct device *dev = s->dev;
-    struct loader l = { .model = m, .ts = &ts, .dev = dev, .fingerprint = s->fingerprint,
+    struct loader l = { .model = m, .dev = dev, .fingerprint = s->fingerprint,
                         .progress = s->progress, .ctx = s->ctx, .e = e };
     assert(s->compute == DT_BF16 || s->compute == DT_F32);
     assert(!dev->host_memory || dev->compute_f32 == (s->compute == DT_F32));
@@ -724,8 +757,14 @@ int model_open(struct model *m, const char *dir, const struct model_setup *s, st
                          .pool = s->pool, .head_dim = dev->head_dim(dev, s->config->head_dim) };
     if ((size_t)snprintf(m->path, sizeof m->path, "%s", dir) >= sizeof m->path)
         return err_set(e, ERR_INPUT, "model directory: name of more than %zu bytes", sizeof m->path - 1);
-    int rc = tensors_open_as(&ts, dir, s->weights, s->config->tied, e) || build(&l, dir) ? -1 : 0;
-    tensors_close(&ts);
+    struct tensors *ts = m->files = calloc(1, sizeof *ts);
+    if (!ts)
+        return err_set(e, ERR_FAILED, "%s: out of memory", dir);
+    l.ts = ts;
+    const int rc = tensors_open_as(ts, dir, s->weights, s->config->tied, e) || build(&l, dir) ? -1 : 0;
+    m->table = rc || !s->config->per_layer ? NULL : tensors_find(ts, PER_LAYER_TABLE);
+    if (!m->table)
+        close_files(m);
     if (rc)
         model_close(m);
     return rc;
@@ -763,5 +802,6 @@ void model_close(struct model *m)
     free(m->layers);
     free(m->experts);
     free(m->inv_freq);
+    close_files(m);
     *m = (struct model){ 0 };
 }

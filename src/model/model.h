@@ -24,15 +24,19 @@ static inline size_t mats_n(const struct mats *y)        /* outputs */
 }
 
 struct layer {                           /* all in the device's memory */
-    size_t slot;                         /* among the layers with the same kind of mixer */
+    /* of its state or cache, among the layers that have one; of the cache that it reads without its own */
+    size_t slot;
     float *norm_attn, *norm_mlp;         /* [hidden] */
     float *norm_attn_after, *norm_mlp_after;     /* [hidden], of outputs; NULL without norms_after */
     /* with experts_beside: of the dense part's outputs, of the experts' inputs and outputs, of the router's
      * inputs; factors on the weights of experts */
     float *norm_dense_after, *norm_experts, *norm_experts_after, *norm_router, *expert_scale;
     float *scale;                        /* [1], with layer_scale */
+    /* with embeddings of each layer (per_layer.h): [per_layer, hidden], [hidden, per_layer], [hidden] */
+    struct mat per_layer_gate, per_layer_out; float *norm_per_layer;
     /* [(n_heads + 2 n_kv_heads) * head_dim_padded, hidden]; a gated model has after each head of q its gate:
-     * [(2 n_heads + 2 n_kv_heads) * head_dim_padded, hidden] */
+     * [(2 n_heads + 2 n_kv_heads) * head_dim_padded, hidden]. Of a layer that reads the cache of another q
+     * alone, and no k_norm */
     struct mats qkv;
     float *qkv_bias;                     /* or NULL */
     float *q_norm, *k_norm;              /* [head_dim] or NULL */
@@ -70,6 +74,10 @@ struct model {                           /* {0} is closed */
      * embedding of the row's token and the hidden state before the row, each with its norm. */
     struct mat fuse;
     float *norm_token, *norm_state;
+    /* With embeddings of each layer (per_layer.h): [n_layers * per_layer, hidden], [per_layer]. The table in
+     * `files`, which stay open; NULL: random weights. A copy borrows the files. */
+    struct mat per_layer_in; float *norm_per_layer;
+    struct tensors *files; const struct tensor *table; bool borrows_files;
     float *inv_freq, rope_factor;        /* the host's */
     float *local_freq;                   /* of the local layers; or NULL */
     float embed_scale;                   /* factor on the embeddings */
@@ -180,6 +188,9 @@ struct pass_seq {
     /* With a parent: rows of earlier passes over this tree, whose K and V are in the scratch. parent then has
      * node0 + n entries, and row j is node node0 + j. Only with host_memory, and without states. */
     size_t node0;
+    /* The caller reads nothing but the cache. Then layers run only as far as it needs, if no row of the pass
+     * has wanted logits. */
+    bool cache_only;
     const float *state;                  /* of a draft layer: the host's [n][hidden] (struct model, fuse) */
 };
 

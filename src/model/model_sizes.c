@@ -25,7 +25,7 @@ struct kv_size model_cache(const struct model *m, size_t n_max, size_t node_max)
 {
     const struct config *c = &m->config;
     const struct delta_config *d = &c->delta;
-    struct kv_size z = { m->dev->kv_type, config_mixers(c, MIXER_ATTENTION), c->n_kv_heads, m->head_dim,
+    struct kv_size z = { m->dev->kv_type, config_caches(c), c->n_kv_heads, m->head_dim,
                          n_max, node_max, 0, { 0 }, .heads = c->heads_differ ? c->heads : NULL };
     if (config_is_hybrid(c))
         z.state = (struct delta_shape){ config_mixers(c, MIXER_DELTA), d->key_heads, d->value_heads,

@@ -15,6 +15,9 @@ extern const char *const weights_names[4];
 
 struct gguf_type;
 
+/* The table of per_layer.h. */
+#define PER_LAYER_TABLE "model.embed_tokens_per_layer.weight"
+
 enum { TENSORS_MAX = 1000000, TENSOR_NAME_MAX = 4096, TENSOR_DIMS_MAX = 8, TENSOR_NAME_SHOWN = 200,
        TENSOR_SCALES_READ = 1 << 15 };   /* bytes of scales apart that are read at once: a row of all turns */
 

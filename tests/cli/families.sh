@@ -154,6 +154,21 @@ check gemma4_values_in_some_global_layers 2 \
     'blk.1.attn_v.weight": the last layer has no attn_v; values in some of the global layers' \
     run -m "$TMP/values.gguf" --prompt x -n 1
 
+# Of gemma4-layers-f32 the last layers read the cache of others, and a table stays in its file.
+M=build/data/models/gemma4-layers-f32
+family gemma4_layers "$M" 1000
+"$LONGHAND" inspect -m $M --json >"$TMP/a"
+grep -q '"kv_shared_layers": 3, "per_layer_embedding": 32' "$TMP/a"
+result gemma4_inspect_names_shared_layers $? "$(head -c 600 "$TMP/a")"
+cp "$TMP/gemma4_layers-q8_0.gguf" "$TMP/shrinks.gguf"
+"$LONGHAND" run -m "$TMP/shrinks.gguf" --prompt x -n 8000 --ignore-eos -q >"$TMP/a" 2>"$TMP/err" &
+for _ in $(seq 300); do [ "$(wc -c <"$TMP/a")" -gt 200 ] && break; sleep 0.1; done
+truncate -s 2000 "$TMP/shrinks.gguf"
+wait $!; [ $? = 2 ] && [ "$(wc -l <"$TMP/err")" = 1 ] &&
+    grep -q 'shrinks.gguf: the file ends at offset' "$TMP/err"
+result gemma4_a_table_that_shrinks $? "$(cat "$TMP/err")"
+M=build/data/models/gemma4-bf16
+
 "$LONGHAND" inspect -m $M --json >"$TMP/a"
 grep -q '"kv_heads_by_layer": \[2, 1, 2, 1\], "head_dim_by_layer": \[16, 32, 16, 32\]' "$TMP/a"
 result gemma4_inspect_names_the_heads $? "$(head -c 600 "$TMP/a")"

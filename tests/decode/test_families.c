@@ -1,6 +1,6 @@
 /* Losslessness of the families with recurrent states, with experts, with queries that grow, with windows of
- * frequencies of their own, with layers without RoPE, with longrope, with a further logit of each head, and
- * with other heads in every second layer:
+ * frequencies of their own, with layers without RoPE, with longrope, with a further logit of each head,
+ * with other heads in every second layer, and with layers that read the cache of others:
  * runs of one to four texts in common rounds. Each text has random sampling parameters and random drafters.
  * Between rounds a text is killed and resumed (from its tokens, or from snapshots), ends early and is
  * extended, or another text is forked from it. Texts that begin alike share rows and states. Every token
@@ -35,6 +35,8 @@ static const struct tiny families[] = {
     { "gpt_oss", "gpt_oss", 64, 48, 4, 2, 16, 150, 3, 70, DT_BF16, false, 2, 6, 3, 48 },
     { "gemma4", "gemma4_text", 64, 80, 4, 2, 16, 150, 4, 70, DT_BF16, true, 2 },
     { "gemma4_experts", "gemma4_text", 64, 80, 4, 2, 16, 150, 4, 70, DT_BF16, true, 2, 6, 2, 40 },
+    { "gemma4_layers", "gemma4_text", 64, 80, 4, 2, 16, 150, 6, 70, DT_BF16, true, 2,
+      .per_layer = 24, .kv_shared = 3 },
 };
 enum { FAMILIES = sizeof families / sizeof *families, RUNS = 300, RUNS_A_RIG = 50, TEXTS = 4, PROMPT = 150,
        END = 330, ROWS = 200, IMAGES = 4 };
@@ -356,6 +358,7 @@ static void phi3(void) { runs_of(8); }
 static void gpt_oss(void) { runs_of(9); }
 static void gemma4(void) { runs_of(10); }
 static void gemma4_experts(void) { runs_of(11); }
+static void gemma4_layers(void) { runs_of(12); }
 
 int main(int argc, char **argv)
 {
@@ -373,5 +376,6 @@ int main(int argc, char **argv)
     RUN(gpt_oss);
     RUN(gemma4);
     RUN(gemma4_experts);
+    RUN(gemma4_layers);
     return test_end();
 }

@@ -375,14 +375,22 @@ def config():
     for key in ("num_experts", "top_k_experts", "moe_intermediate_size"):
         for name in ["0", "minus_1", "2p31", "string", "null"]:
             case("c17_%s_%s" % (key, name), moe, **{key: values[name]})
-    for key in ("attention_k_eq_v", "enable_moe_block"):
+    for key in ("attention_k_eq_v", "enable_moe_block", "use_double_wide_mlp"):
         case("c17_%s_number" % key, gemma4, **{key: 1})
     case("c17_more_than_all", moe, top_k_experts=5)
     case("c17_head_dim_17", gemma4, head_dim=18)
     case("c17_global_head_dim_40", gemma4, global_head_dim=40)
     case("c17_global_heads_3", gemma4, attention_k_eq_v=True, num_global_key_value_heads=3)
     case("c17_shared", gemma4, num_kv_shared_layers=1)
-    case("c17_embeddings", gemma4, hidden_size_per_layer_input=8)
+    case("c17_shared_all", gemma4, num_kv_shared_layers=2)
+    alike = dict(gemma4, layer_types=["full_attention"] * 2, num_kv_shared_layers=1)
+    case("c17_shared_alike", alike)
+    case("c17_shared_heads", alike, per_layer_config={"1": {"num_key_value_heads": 1}})
+    embeds = dict(gemma4, hidden_size_per_layer_input=8)
+    case("c17_embeddings", embeds)
+    for name in ["0", "minus_1", "2p31", "string", "list", "null"]:
+        case("c17_embedding_rows_%s" % name, embeds, vocab_size_per_layer_input=values[name])
+    case("c17_embedding_rows_few", embeds, vocab_size_per_layer_input=2)
     case("c17_embeddings_missing", {k: v for k, v in gemma4.items() if "per_layer" not in k})
     case("c17_both_ways", gemma4, use_bidirectional_attention="all")
     case("c17_activation", gemma4, hidden_activation="silu")

@@ -546,6 +546,17 @@ FIXTURES = {
         "quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]}},
         controls={"no gates": {"zero": ["gate_up_proj_scales"]}, "no down": {"zero": ["down_proj_scales"]},
                   "no biases": {"zero": ["down_proj_bias"]}}),
+    # as Gemma 4 E2B: layers that read the cache of others and have wider networks, embeddings of each layer
+    "gemma4-layers-f32": dict(dtype="f32", tok="gemma", config={
+        **GEMMA4_CFG, "layer_types": ["sliding_attention", "full_attention"] * 3, "num_hidden_layers": 6,
+        "attention_k_eq_v": False, "num_global_key_value_heads": None, "num_kv_shared_layers": 3,
+        "use_double_wide_mlp": True, "hidden_size_per_layer_input": 32, "vocab_size_per_layer_input": 330},
+        controls={
+            "no keys in a shared cache": {"zero": ["layers.2.self_attn.k_proj.weight"]},
+            "layers without tokens": {"zero": ["embed_tokens_per_layer.weight"]},
+            "layers without words": {"zero": ["per_layer_model_projection.weight"]},
+            "ones before layers": {"one": ["per_layer_projection_norm.weight"]},
+            "ones after layers": {"one": ["post_per_layer_input_norm.weight"]}}),
 }
 
 

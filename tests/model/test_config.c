@@ -375,6 +375,8 @@ static void gemma3(void)
           c.context == 262144, "%s", e.msg);
 }
 
+#define FIVE "\"sliding_attention\", \"sliding_attention\", \"sliding_attention\", \"sliding_attention\", " \
+             "\"full_attention\", "
 /* Gemma 4 31B as published, in a wrapper, and the spelling that transformers writes now. */
 static void gemma4(void)
 {
@@ -398,7 +400,8 @@ static void gemma4(void)
               h.n == (in ? 16 : 4) && h.dim == (in ? 256 : 512), "layer %zu", l);
     }
     CHECK(c.heads[60].first == 50 * 16 + 10 * 4 && c.heads[60].dims == 50 * 16 * 256 + 10 * 4 * 512);
-    CHECK(config_scale_context(&c, "linear:2", &e) == -1 && strstr(e.msg, "are scaled already"), "%s", e.msg);
+    CHECK(config_scale_context(&c, "linear:2", &e) == -1 && strstr(e.msg, "not for gemma4 models"), "%s",
+          e.msg);
     /* 64 of 256 pairs turn, as in a head of 512; a theta of their own for windowed layers */
     config_rope(&c, f, &factor);
     CHECK(config_rope_local(&c, local) && config_local_rotary(&c) == 256 && c.rotary == 512);
@@ -423,7 +426,20 @@ static void gemma4(void)
           c.head_dim == 64 && c.rotary == 32 && c.experts_beside && c.kind[2] == LAYER_EXPERTS &&
           c.n_experts == 9 && c.experts_used == 3 && c.expert_ffn == 7 && config_ffn(&c, 2) == 9216 &&
           !c.v_is_k && near(c.softcap, 0, 0, 0) && near(c.rope.theta, 2e6, 0, 0) &&
-          near(c.rope.divisor[0], 8, 0, 0) && near(c.rope.divisor[15], 8, 0, 0));
+          near(c.rope.divisor[0], 8, 0, 0) && near(c.rope.divisor[15], 8, 0, 0) && c.window == 1024 &&
+          c.context == 262144 && !c.per_layer);
+
+    /* E2B: 15 of 35 layers have keys and values; the others read those of layers 13 and 14 */
+    CHECK(parse(&c, "{\"model_type\": \"gemma4_text\", \"num_hidden_layers\": 35, \"hidden_size\": 1536, "
+                    "\"intermediate_size\": 6144, \"num_key_value_heads\": 1, \"num_kv_shared_layers\": 20, "
+                    "\"use_double_wide_mlp\": true, \"layer_types\": [" FIVE FIVE FIVE FIVE FIVE FIVE
+                    "\"sliding_attention\", \"sliding_attention\", \"sliding_attention\", "
+                    "\"sliding_attention\", \"full_attention\"]}", NULL, &e) == 0, "%s", e.msg);
+    CHECK(config_caches(&c) == 15 && c.per_layer == 256 && c.per_layer_vocab == 262144 && c.window == 512 &&
+          c.context == 131072 && c.heads[15].dims == 12 * 256 + 3 * 512);
+    for (size_t l = 0; l < 35; l++)
+        CHECK(config_kv_layer(&c, l) == (l < 15 ? l : l % 5 == 4 ? 14 : 13) &&
+              config_ffn(&c, l) == (l < 15 ? 6144 : 12288) && config_owns_kv(&c, l) == (l < 15), "%zu", l);
 }
 
 /* Layers without RoPE: every fourth, or those of a list; windows are theirs. */
