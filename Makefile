@@ -52,8 +52,9 @@ $(BUILD)/longhand: $(BUILD)/src/cli/main.c.o
 $(BUILD)/longhand-test: $(BUILD)/src/cli/main.c.o $(TEST_OBJ)
 $(BUILD)/labbench: $(patsubst %,$(BUILD)/%.o,$(wildcard tests/labbench/*.c)) $(TEST_OBJ)
 $(foreach t,$(TEST_SRC),$(eval $(BUILD)/$(basename $(notdir $t)): $(BUILD)/$t.o))
+$(BUILD)/bench_sample: $(BUILD)/tests/bench_sample.c.o
 $(TESTS): $(TEST_OBJ) | data
-$(BUILD)/longhand $(BUILD)/longhand-test $(BUILD)/labbench $(TESTS): $(LIB)
+$(BUILD)/longhand $(BUILD)/longhand-test $(BUILD)/labbench $(BUILD)/bench_sample $(TESTS): $(LIB)
 	$(CC) $(filter %.o,$^) $(LIB) $(LDLIBS) -o $@
 
 # The commit, for `longhand version`. Only main.c.o knows it: a new commit links no test program anew.

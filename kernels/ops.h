@@ -241,6 +241,7 @@ struct delta_step { const float *from; float *to; size_t dim, n; const struct de
  * Sums of weights are exact in any order, so no filter needs a sorted row. 2^20 weights fit in 64 bits. */
 enum { SELECT_BUCKETS = 2048, COIN_BLOCK = 512, SELECT_MAX = 1 << 20 };
 #define WEIGHT_ONE (UINT64_C(1) << 43)
+#define TAIL_ERROR 2e-5
 struct coin_key { uint64_t seed, position; uint32_t sample; };
 
 /* Training (bodies in train.h). */
@@ -352,6 +353,8 @@ struct ops {
                   float per_unit, bool weighted);
     /* sum[0] += weight(x), sum[1] += weight(x) * (top - x), for every x >= cut. */
     void (*moments)(uint64_t sum[2], const float *x, size_t n, float top, float cut);
+    /* The sum of exp(x - top) over cut <= x < limit, within TAIL_ERROR of that sum and 1e-17 for each x. */
+    double (*tail)(const float *x, size_t n, float top, float cut, float limit);
     /* u[i] is an upper bound, within 1e-3 and close where it matters, of (x[i] - top) plus the Gumbel noise
      * of the id, which is ids[i], or first + i when ids is NULL (first even). n <= COIN_BLOCK. Returns the
      * largest bound. */

@@ -136,8 +136,9 @@ void chain_temperature(struct chain *c, double t)
 
 /* ---- selection of a prefix ---- */
 
-/* The end of a prefix of the candidates: the prefix holds every value > x, and those == x with index <= i. */
-struct end { float x; uint32_t i; };
+/* The end of a prefix of the candidates: the prefix holds every value > x, and those == x with index <= i.
+ * The sum of what a selection counted in the prefix, or 0. */
+struct end { float x; uint32_t i; uint64_t sum; };
 
 /* What a selection orders candidate i by: its logit, or minus its distance from the centre. */
 static float value(const struct chain *c, uint32_t i)
@@ -220,10 +221,10 @@ static struct end end_among(struct chain *c, size_t m, uint64_t sum, uint64_t ta
         candidate_weights(c, &w, c->at + i, 1, weighted);
         sum += w;
         if (sum >= target)
-            return (struct end){ value(c, c->at[i]), c->at[i] };
+            return (struct end){ value(c, c->at[i]), c->at[i], sum };
     }
     assert(!"the target lies in the bucket");
-    return (struct end){ c->cut, UINT32_MAX };
+    return (struct end){ c->cut, UINT32_MAX, 0 };
 }
 
 /* Counts the candidates, or sums their weights, into the buckets of the first level. Returns the sum. */
@@ -263,10 +264,20 @@ static struct end end_at(struct chain *c, uint64_t target, bool weighted)
 static struct end end_of_first(struct chain *c, size_t k)
 {
     if (k == 1)
-        return (struct end){ c->top, (uint32_t)c->top_at };
+        return (struct end){ c->top, (uint32_t)c->top_at, 0 };
     if (k >= c->n || tally(c, false) <= k)
-        return (struct end){ c->cut, UINT32_MAX };
+        return (struct end){ c->cut, UINT32_MAX, 0 };
     return end_at(c, k, false);
+}
+
+/* Makes the row short: its n candidates few_ids. */
+static void shorten(struct chain *c, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        c->few_x[i] = c->x[c->few_ids[i]];
+    c->x = c->few_x;
+    c->ids = c->few_ids;
+    c->n = n;
 }
 
 /* Keeps the prefix up to `end`, at least the first min_keep candidates. The row becomes a short row if
@@ -294,11 +305,7 @@ static void keep(struct chain *c, struct end end, size_t min_keep)
         size_t n = c->ops->between(c->few_ids, c->few_max, c->x, c->n, c->cut, FLT_MAX);
         if (n == SIZE_MAX)
             return;
-        for (size_t i = 0; i < n; i++)
-            c->few_x[i] = c->x[c->few_ids[i]];
-        c->x = c->few_x;
-        c->ids = c->few_ids;
-        c->n = n;
+        shorten(c, n);
     }
     c->cut = -FLT_MAX;
     c->known = false;
@@ -324,7 +331,7 @@ static struct end end_of_difference(const struct chain *c, double d)
         else
             lo = middle + 1;
     }
-    return (struct end){ float_at(hi), UINT32_MAX };
+    return (struct end){ float_at(hi), UINT32_MAX, 0 };
 }
 
 /* ---- filters ---- */
@@ -359,15 +366,42 @@ void chain_top_k(struct chain *c, size_t k)
         keep(c, end_of_first(c, k), 1);
 }
 
+/* The part p of a sum of weights, at least 1. */
+static uint64_t part_of(uint64_t sum, double p)
+{
+    const double want = p * (double)sum;
+    const uint64_t target = (uint64_t)want;
+    return MAX(target + ((double)target < want), 1);
+}
+
+/* Keeps the shortest prefix of probability p, if the candidates near the top decide it: the sum of the others
+ * is cheap within bounds, and both bounds must have the same end. */
+static bool keep_near_top(struct chain *c, double p, size_t min_keep)
+{
+    enum { NEAR = 12 };
+    const struct chain whole = *c;
+    const float limit = MAX(c->top - NEAR, c->cut);
+    const size_t n = c->ids ? SIZE_MAX : c->ops->between(c->few_ids, c->few_max, c->x, c->n, limit, FLT_MAX);
+    if (n == SIZE_MAX || n < min_keep)
+        return false;
+    const double far = c->ops->tail(c->x, c->n, c->top, c->cut, limit) * (double)WEIGHT_ONE,
+                 off = far * TAIL_ERROR + (double)c->n;      /* and the rounding of each weight */
+    shorten(c, n);
+    const uint64_t near = tally(c, true), least = part_of(near + (uint64_t)MAX(far - off, 0), p),
+                   most = part_of(near + (uint64_t)(far + off), p);
+    const struct end end = most <= near ? end_at(c, least, true) : (struct end){ 0 };
+    if (end.sum < most) {
+        *c = whole;
+        return false;
+    }
+    keep(c, end, min_keep);
+    return true;
+}
+
 void chain_top_p(struct chain *c, double p, size_t min_keep)
 {
-    if (!find_top(c))
-        return;
-    double want = p * (double)tally(c, true);
-    uint64_t target = (uint64_t)want;
-    if ((double)target < want)
-        target++;
-    keep(c, end_at(c, MAX(target, 1), true), min_keep);
+    if (find_top(c) && !keep_near_top(c, p, min_keep))
+        keep(c, end_at(c, part_of(tally(c, true), p), true), min_keep);
 }
 
 void chain_min_p(struct chain *c, double p, size_t min_keep)
@@ -423,7 +457,7 @@ void chain_typical(struct chain *c, double p, size_t min_keep)
     }
     c->centre = NAN;
     c->known = false;
-    keep(c, (struct end){ least, UINT32_MAX }, 1);
+    keep(c, (struct end){ least, UINT32_MAX, 0 }, 1);
 }
 
 /* With the probability, which a coin of the position decides, removes every token of a probability >= the

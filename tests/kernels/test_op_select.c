@@ -60,6 +60,8 @@ static uint64_t run_all(const struct ops *o, const float *x, size_t n, uint64_t 
     }
     o->moments(sum, x, n, top, cut);
     h = hash64(h, sum, sizeof sum);
+    const double tail = o->tail(x, n, top, cut, top - 1);
+    h = hash64(h, &tail, sizeof tail);
     struct coin_key key = { seed * UINT64_C(0x123456789abcdef), seed * UINT64_C(0xfedcba987),
                             (uint32_t)seed };
     for (size_t i = 0; i < n; i++)
@@ -170,6 +172,28 @@ static void tally_and_moments_add_the_weights_above_the_cut(void)
         }
 }
 
+static void tails_are_within_their_bound(void)
+{
+    double worst = 0;
+    for (size_t s = 0; s < N_SIZES; s++)
+        for (int kind = 0; kind < KINDS; kind++)
+            for (int k = 0; k < 3; k++) {
+                const size_t n = sizes[s];
+                const float *x = row(n, kind, s), top = x[ops_all[0]->argmax(x, n)],
+                            cut = k ? -FLT_MAX : top - 20, limit = k == 1 ? top - 3 : FLT_MAX;
+                double want = 0;
+                if (!(top >= -FLT_MAX))
+                    continue;
+                for (size_t i = 0; i < n; i++)
+                    want += x[i] >= cut && x[i] < limit ? exp((double)x[i] - top) : 0;
+                const double off = fabs(ops_all[0]->tail(x, n, top, cut, limit) - want);
+                CHECK(off <= TAIL_ERROR * want + 1e-17 * (double)n, "n %zu, kind %d: %g of %g", n, kind, off,
+                      want);
+                worst = want > 0.01 && off / want > worst ? off / want : worst;
+            }
+    CHECK(worst > 1e-8 && worst < TAIL_ERROR / 2, "%g", worst);
+}
+
 static void temper_keeps_finite_numbers_finite(void)
 {
     float x[] = { 1, -3, FLT_MAX, -FLT_MAX, -INFINITY, 0, -0.0f, 1e-45f };
@@ -235,6 +259,7 @@ int main(void)
     RUN(argmax_is_the_lowest_of_the_largest);
     RUN(weights_are_exp_in_units);
     RUN(tally_and_moments_add_the_weights_above_the_cut);
+    RUN(tails_are_within_their_bound);
     RUN(temper_keeps_finite_numbers_finite);
     RUN(between_lists_a_range_up_to_its_limit);
     RUN(coin_bounds_hold_and_are_close);

@@ -305,6 +305,43 @@ static bool same_candidates(const struct chain *c, struct cand *want, size_t n)
     return found == n;
 }
 
+/* p beside the exact sum of a prefix, where the last unit of the sum of all weights decides. */
+static void top_p_is_exact_to_one_unit(void)
+{
+    enum { V = 3000 };
+    static float logits[V];
+    static struct cand all[V];
+    void *memory = mem_alloc(chain_bytes(V));
+    size_t cuts = 0;
+    state = 44;
+    for (int i = 0; i < 600 && !test_failed_; i++) {
+        const struct coin_key key = { 1, (uint64_t)i, 0 };
+        struct chain c;
+        uint64_t w, sum = 0, part = 0;
+        size_t m = 0, last = below(60);
+        make_logits(logits, V, PICK(2, 12, 12, 12) > 2 ? 12 : 2);
+        for (int j = 0; j < V; j++)
+            all[j] = (struct cand){ logits[j], j };
+        qsort(all, V, sizeof *all, cand_order);
+        for (size_t j = 0; j < V; j++) {
+            ops_all[0]->weigh(&w, &all[j].x, 1, all[0].x);
+            sum += w, part += j <= last ? w : 0;
+        }
+        const double p = nextafter((double)part / (double)sum, PICK(0, 0.5, 1)), want = ceil(p * (double)sum);
+        for (part = 0; m < V && (double)part < want; m++) {
+            ops_all[0]->weigh(&w, &all[m].x, 1, all[0].x);
+            part += w;
+        }
+        chain_open(&c, V, i % 2 ? fastest() : ops_all[0], NULL, memory);
+        chain_start(&c, logits, &key);
+        chain_top_p(&c, p, 1);
+        CHECK(same_candidates(&c, all, m), "case %d: p %.17g, want %zu", i, p, m);
+        cuts += m == last + 1 || m == last + 2;
+    }
+    CHECK(cuts > 300, "%zu", cuts);
+    mem_free(memory, chain_bytes(V));
+}
+
 /* Filters in a random order with temperatures between them. All survivors of each step are compared, not
  * only the winner. */
 static void filters_keep_what_the_reference_keeps(void)
@@ -747,6 +784,7 @@ int main(void)
     RUN(greedy_takes_the_lowest_of_the_best);
     RUN(bad_ids_are_refused_by_name);
     RUN(filters_keep_what_the_reference_keeps);
+    RUN(top_p_is_exact_to_one_unit);
     RUN(thresholds_are_exact_to_one_float);
     RUN(sampler_equals_the_reference);
     RUN(sampler_equals_the_reference_at_large_vocabularies);
