@@ -89,7 +89,8 @@ struct device_state {
  * p / 64. The first n_shared blocks belong to several caches and are only read: block b is at shared[(l *
  * n_kv_heads + h) * n_shared + b]. The others are at base + l * layer_bytes + h * head_bytes + (b - n_shared)
  * * block_bytes. A new cache is zeroed. With `heads`, layers follow each other in the same way, each with
- * its own heads: l * n_kv_heads is heads[l].first, and the sizes are those of heads[l].dim. */
+ * its own heads: l * n_kv_heads is heads[l].first, and the sizes are those of heads[l].dim. With `ring`,
+ * layers with heads[l].ring have so many blocks and share none: block b is number b % ring. */
 struct device_kv {
     enum dtype type;
     size_t n_layers, n_kv_heads, head_dim;   /* head_dim: as padded by device->head_dim */
@@ -101,6 +102,7 @@ struct device_kv {
     /* NULL, or the heads of each layer (kv_heads_of): n_kv_heads and head_dim are then the largest ones, and
      * block_bytes and head_bytes are those of such a head. Only with host_memory */
     const struct kv_heads *heads;
+    size_t ring;                             /* blocks of a ring; 0: no layer is one */
 };
 static inline struct kv_heads device_kv_heads(const struct device_kv *kv, size_t l)
 {
@@ -111,7 +113,12 @@ static inline size_t device_kv_own(const struct device_kv *kv) { return kv->head
 static inline char *device_kv_base(const struct device_kv *kv, size_t l)
 {
     const struct kv_heads g = device_kv_heads(kv, l);
-    return kv->base + device_kv_own(kv) * KV_BLOCK * kv_rows_of(kv->type, g.first, g.dims);
+    return kv->base + kv_bytes_before(kv->type, &g, device_kv_own(kv), kv->ring);
+}
+/* The blocks of a ring; 0: the layer is none. */
+static inline size_t device_kv_ring(const struct device_kv *kv, size_t l)
+{
+    return kv->ring && kv->heads[l].ring ? kv->ring : 0;
 }
 static inline char *device_kv_scratch(const struct device_kv *kv, size_t l)
 {

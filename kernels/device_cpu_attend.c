@@ -25,9 +25,10 @@ static double growth(const struct device_rows *p, size_t r)
 /* The block that a pass writes row `pos` to: never a shared one. */
 static void *block_at(const struct device_kv *kv, size_t l, size_t h, size_t pos)
 {
+    const size_t ring = device_kv_ring(kv, l), bytes = kv_block_bytes(kv->type, device_kv_heads(kv, l).dim);
     assert(pos / KV_BLOCK >= kv->n_shared);
-    return device_kv_base(kv, l) + (h * device_kv_own(kv) + pos / KV_BLOCK - kv->n_shared) *
-                                       kv_block_bytes(kv->type, device_kv_heads(kv, l).dim);
+    return device_kv_base(kv, l) + (ring ? h * ring + pos / KV_BLOCK % ring
+                                         : h * device_kv_own(kv) + pos / KV_BLOCK - kv->n_shared) * bytes;
 }
 
 static char *node_at(const struct device_kv *kv, size_t l, size_t node)
@@ -185,7 +186,8 @@ static struct slab slab_of(const struct cpu *c, size_t row0, const struct device
     const struct device_rows *w = c->rows;
     const struct device_seq *s = &w->seq[c->seq_of[row0]];
     const struct device_kv *kv = s->kv;
-    const size_t rows = MIN(c->slab, s->row0 + s->n - row0);
+    const size_t rows = MIN(c->slab, s->row0 + s->n - row0), ring = device_kv_ring(kv, layer),
+                 n_shared = ring ? 0 : kv->n_shared;
     size_t first = SIZE_MAX, last = 0;
     for (size_t r = row0; r < row0 + rows; r++) {
         c->lo[r] = window && !s->shifted && w->pos[r] + 1 > window ? w->pos[r] + 1 - window : 0;
@@ -204,10 +206,11 @@ static struct slab slab_of(const struct cpu *c, size_t row0, const struct device
                .head_dim = h->padded,
                .q_scale = c->q_scale + row0 * h->n_heads,
                .kv = device_kv_base(kv, layer),
-               .head_bytes = device_kv_own(kv) * kv_block_bytes(kv->type, h->padded),
+               .head_bytes = (ring ? ring : device_kv_own(kv)) * kv_block_bytes(kv->type, h->padded),
                .block_bytes = kv_block_bytes(kv->type, h->padded),
-               .n_shared = kv->n_shared,
-               .shared = kv->n_shared ? kv->shared + device_kv_heads(kv, layer).first * kv->n_shared : NULL,
+               .ring = ring,
+               .n_shared = n_shared,
+               .shared = n_shared ? kv->shared + device_kv_heads(kv, layer).first * n_shared : NULL,
                .lo = c->lo + row0,
                .hi = c->hi + row0,
                .n_node = s->tree ? w->n_node + row0 : NULL,

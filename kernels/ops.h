@@ -168,9 +168,9 @@ struct attn {
     const void *q;                   /* kv_form.q [n_kv_heads][m][n_heads/n_kv_heads][head_dim] */
     const float *q_scale;            /* DT_I16: qs [n_kv_heads][m][n_heads/n_kv_heads] */
     /* block b of head h (attn_block): shared[h * n_shared + b] if b < n_shared, else kv + h * head_bytes + (b
-     * - n_shared) * block_bytes */
+     * - n_shared) * block_bytes. In a ring of so many blocks b is b % ring, and n_shared is 0 */
     const char *kv;
-    size_t head_bytes, block_bytes;
+    size_t head_bytes, block_bytes, ring;
     char *const *shared; size_t n_shared;
     const size_t *lo, *hi;           /* [m] */
     const uint32_t *n_node, *node;   /* NULL: no tree */
@@ -193,6 +193,7 @@ struct attn {
 };
 static inline const char *attn_block(const struct attn *a, size_t h, size_t b)
 {
+    b = a->ring ? b % a->ring : b;
     return b < a->n_shared ? a->shared[h * a->n_shared + b]
                            : a->kv + h * a->head_bytes + (b - a->n_shared) * a->block_bytes;
 }
@@ -209,15 +210,25 @@ static inline size_t kv_block_bytes(enum dtype t, size_t head_dim)
 {
     return KV_BLOCK * kv_row_bytes(t, head_dim);
 }
-/* A layer of a cache: its KV heads, their dimensions, and the heads and dimensions of all layers before. 32
- * bits hold them (config.h has the largest ones) and keep struct config small, which lies on stacks. */
-struct kv_heads { uint32_t n, dim, first, dims; };
+/* A layer of a cache: its KV heads, their dimensions, and the heads and dimensions of all layers before, and
+ * of those before that are rings, as this one may be (kvmgr/kv.h). 32 bits hold them (config.h has the
+ * largest ones) and keep struct config small, which lies on stacks. */
+struct kv_heads { uint32_t n : 20, dim : 12, first, dims, ring_first : 31, ring : 1, ring_dims; };
 /* The entry of layer l in a list of all layers, whose last entry has the sums; list NULL: every layer has n
  * heads of `dim`. */
 static inline struct kv_heads kv_heads_of(const struct kv_heads *list, size_t n, size_t dim, size_t l)
 {
     return list ? list[l]
-                : (struct kv_heads){ (uint32_t)n, (uint32_t)dim, (uint32_t)(l * n), (uint32_t)(l * n * dim) };
+                : (struct kv_heads){ .n = (uint32_t)n, .dim = (uint32_t)dim, .first = (uint32_t)(l * n),
+                                     .dims = (uint32_t)(l * n * dim) };
+}
+
+/* Bytes of the layers before g, of which rings have `ring` blocks, the others n; ring 0: all have n. */
+static inline size_t kv_bytes_before(enum dtype t, const struct kv_heads *g, size_t n, size_t ring)
+{
+    const size_t heads = ring ? g->ring_first : 0, dims = ring ? g->ring_dims : 0;
+    return KV_BLOCK *
+           (n * kv_rows_of(t, g->first - heads, g->dims - dims) + ring * kv_rows_of(t, heads, dims));
 }
 
 /* A step of a recurrent state (Gated DeltaNet, arXiv:2412.06464, equation 10): n columns, a multiple of 16,

@@ -5,11 +5,27 @@
 #include <stdlib.h>
 #include <string.h>
 
+static size_t blocks_of(size_t n) { return n / KV_BLOCK + (n % KV_BLOCK != 0); }
+
+/* The blocks of a ring. The last one is for the rows of a block that a window or a pass touches in part. */
+static size_t ring_blocks(const struct kv_size *z)
+{
+    return z->window && z->heads && z->heads[z->n_layers].ring_first
+               ? MIN(blocks_of(z->window + RING_PASS + z->back) + 1, blocks_of(z->n_max))
+               : 0;
+}
+
+/* Bytes of a position in the rings. */
+static size_t ring_row(enum dtype t, const struct kv_heads *heads, size_t n_layers)
+{
+    return kv_rows_of(t, heads[n_layers].ring_first, heads[n_layers].ring_dims);
+}
+
 /* Bytes of the cache's own blocks, of the node scratch and of the table; false when their sum does not fit
  * size_t. */
 static bool sizes(const struct kv_size *z, size_t *own, size_t *scratch, size_t *table)
 {
-    const size_t blocks = z->n_max / KV_BLOCK + (z->n_max % KV_BLOCK != 0);
+    const size_t blocks = blocks_of(z->n_max), ring = ring_blocks(z);
     size_t heads, row, n;
     assert(z->n_shared <= blocks);
     if (z->heads) {
@@ -19,19 +35,42 @@ static bool sizes(const struct kv_size *z, size_t *own, size_t *scratch, size_t 
                !mul_size(heads, kv_row_bytes(z->type, z->head_dim), &row)) {
         return false;
     }
-    return mul_size(row, KV_BLOCK, &n) && mul_size(n, blocks - z->n_shared, own) &&
-           mul_size(row, z->node_max, scratch) && mul_size(heads * sizeof(char *), z->n_shared, table) &&
+    const size_t rings = ring ? ring_row(z->type, z->heads, z->n_layers) : 0;
+    if (!mul_size(row, KV_BLOCK, &n) || !mul_size(n, blocks, own))
+        return false;
+    *own -= KV_BLOCK * ((row - rings) * z->n_shared + rings * (blocks - ring));
+    return mul_size(row, z->node_max, scratch) && mul_size(heads * sizeof(char *), z->n_shared, table) &&
            add_size(*own, *scratch, &n) && add_size(n, *table, &n);
+}
+
+/* The most blocks of a ring that hold the window before a row. */
+static size_t window_blocks(size_t window, size_t ring)
+{
+    return MIN((window + KV_BLOCK - 2) / KV_BLOCK + 1, ring);
+}
+
+size_t kv_mark_bytes(const struct kv_size *z)
+{
+    const size_t ring = ring_blocks(z);
+    if (!z->mark || !ring)
+        return z->mark ? state_fixed_bytes(&z->state) : 0;
+    return window_blocks(z->window, ring) * KV_BLOCK * ring_row(z->type, z->heads, z->n_layers);
 }
 
 size_t kv_bytes(const struct kv_size *z)
 {
     size_t own, scratch, table, n = state_bytes(&z->state, z->node_max);
-    const size_t copies = (z->mark ? 1 : 0) + (z->cuts ? STATE_COPIES : 0);
+    const size_t copies = z->cuts ? STATE_COPIES : 0;
     return sizes(z, &own, &scratch, &table) && add_size(n, own + scratch + table, &n) &&
-                   add_size(n, copies * state_fixed_bytes(&z->state), &n)
+                   add_size(n, copies * state_fixed_bytes(&z->state) + kv_mark_bytes(z), &n)
                ? n
                : SIZE_MAX;
+}
+
+size_t kv_run_bytes(const struct kv_size *z)
+{
+    size_t own, scratch, table;
+    return sizes(z, &own, &scratch, &table) && add_size(own, kv_mark_bytes(z), &own) ? own : SIZE_MAX;
 }
 
 static bool on_host(const struct kv *kv) { return !kv->dev || kv->dev->host_memory; }
@@ -71,8 +110,8 @@ static struct kv_run *run_open(const struct kv *kv, size_t bytes, struct kv_tota
         free(r);
         return NULL;
     }
-    const size_t blocks = (kv->n_max + KV_BLOCK - 1) / KV_BLOCK;
-    *r = (struct kv_run){ base, bytes, kv->n_shared, blocks - kv->n_shared, 1, total, bytes };
+    const size_t own = blocks_of(kv->n_max) - kv->n_shared;
+    *r = (struct kv_run){ base, bytes, kv->n_shared, own, kv->ring, 1, total, bytes };
     if (total)
         total->runs++, total->bytes += bytes;
     return r;
@@ -111,9 +150,9 @@ char *kv_address(const struct kv *kv, size_t l, size_t h, size_t b, size_t *n)
     const struct kv_run *r = kv->run[i];
     const size_t end = i + 1 < kv->n_runs ? kv->run[i + 1]->first : r->first + r->n_blocks;
     const struct kv_heads g = kv_layer(kv, l);
-    assert(l < kv->n_layers && h < g.n && b < end);
+    assert(l < kv->n_layers && h < g.n && b < end && !kv_is_ring(kv, l));
     *n = end - b;
-    return r->base + r->n_blocks * KV_BLOCK * kv_rows_of(kv->type, g.first, g.dims) +
+    return r->base + kv_bytes_before(kv->type, &g, r->n_blocks, r->ring) +
            (h * r->n_blocks + b - r->first) * kv_block_bytes(kv->type, g.dim);
 }
 
@@ -136,7 +175,9 @@ static int share(struct kv *kv, const struct kv *from)
     table = on_host(kv) ? kv->shared : malloc(bytes);
     for (size_t i = 0; kv->shared && table && i < heads * kv->n_shared; i++) {
         const size_t l = kv_layer_of(kv, i / kv->n_shared);
-        table[i] = kv_address(from, l, i / kv->n_shared - kv_layer(kv, l).first, i % kv->n_shared, &n);
+        if (!kv_is_ring(kv, l))
+            table[i] =
+                kv_address(from, l, i / kv->n_shared - kv_layer(kv, l).first, i % kv->n_shared, &n);
     }
     if (!on_host(kv) && kv->shared && table)
         kv->dev->upload(kv->dev, kv->shared, table, bytes);
@@ -147,10 +188,50 @@ static int share(struct kv *kv, const struct kv *from)
 
 /* ---- open and close ---- */
 
-/* The copy of the states counts with the cache's own run. */
+/* The copy of the states or of the windows counts with the cache's own run. */
 static size_t mark_bytes(const struct kv *kv)
 {
-    return kv->state && kv->state->mark ? state_fixed_bytes(&kv->state->d.shape) : 0;
+    return kv->mark.copy                        ? kv_window_bytes(kv)
+           : kv->state && kv->state->mark.copy ? state_fixed_bytes(&kv->state->d.shape)
+                                               : 0;
+}
+
+/* The first row, in whole blocks, of the window before row n. */
+static size_t window_first(const struct kv *kv, size_t n)
+{
+    return (n - MIN(n, kv->window - 1)) / KV_BLOCK * KV_BLOCK;
+}
+
+size_t kv_first(const struct kv *kv)
+{
+    const size_t blocks = blocks_of(kv->n_written);
+    return kv->ring ? MAX(kv->ring_from, (blocks - MIN(blocks, kv->ring)) * KV_BLOCK) : 0;
+}
+
+bool kv_holds(const struct kv *kv, size_t n) { return !kv->ring || window_first(kv, n) >= kv_first(kv); }
+
+size_t kv_window_bytes(const struct kv *kv)
+{
+    return kv->ring ? window_blocks(kv->window, kv->ring) * KV_BLOCK *
+                          ring_row(kv->type, kv->heads, kv->n_layers)
+                    : 0;
+}
+
+void kv_window(struct kv *kv, size_t n, char *copy, bool load)
+{
+    for (size_t l = 0; l < kv->n_layers; l++)
+        for (size_t h = 0; h < kv_layer(kv, l).n && kv_is_ring(kv, l); h++)
+            for (size_t pos = window_first(kv, n), bytes = kv_head_block(kv, l); pos < n; pos += KV_BLOCK) {
+                char *block = kv_block(kv, l, h, pos);
+                memcpy(load ? block : copy, load ? copy : block, bytes);
+                copy += bytes;
+            }
+}
+
+static void take_mark(struct kv *kv, size_t n)
+{
+    kv_window(kv, n, kv->mark.copy, false);
+    kv->mark.at = n;
 }
 
 /* Copies rows of `from` after the shared blocks, up to n_rows, which are in one block. */
@@ -171,6 +252,22 @@ static void copy_tail(struct kv *kv, const struct kv *from, size_t n_rows)
                     kv_layer(kv, l).dim);
 }
 
+/* Takes the windows before row n from `from`: from its rings, else from its mark. */
+static void copy_windows(struct kv *kv, const struct kv *from, size_t n)
+{
+    kv->ring_from = window_first(kv, n);
+    if (!kv_holds(from, n)) {
+        assert(from->mark.at == n);
+        kv_window(kv, n, from->mark.copy, true);
+    }
+    for (size_t l = 0; kv_holds(from, n) && l < kv->n_layers; l++)
+        for (size_t h = 0; h < kv_layer(kv, l).n && kv_is_ring(kv, l); h++)
+            for (size_t pos = kv->ring_from; pos < n; pos += KV_BLOCK)
+                memcpy(kv_block(kv, l, h, pos), kv_block(from, l, h, pos), kv_head_block(kv, l));
+    if (kv->mark.copy)
+        take_mark(kv, n);
+}
+
 static void *copy_of(const void *p, size_t n)
 {
     void *copy = malloc(n);
@@ -187,7 +284,7 @@ int kv_open_from(struct kv *kv, struct device *dev, const struct kv_size *z, con
                         from->n_kv_heads == z->n_kv_heads && from->head_dim == z->head_dim)));
     *kv = (struct kv){ .dev = dev, .type = z->type, .n_layers = z->n_layers, .n_kv_heads = z->n_kv_heads,
                       .head_dim = z->head_dim, .n_max = z->n_max, .node_max = z->node_max,
-                      .n_shared = z->n_shared };
+                      .n_shared = z->n_shared, .window = z->window, .ring = ring_blocks(z) };
     if (!sizes(z, &own, &scratch, &table))
         return err_set(e, ERR_INPUT, "KV cache of %zu positions: its size does not fit in memory addresses",
                        z->n_max);
@@ -202,15 +299,18 @@ int kv_open_from(struct kv *kv, struct device *dev, const struct kv_size *z, con
     kv->layer_bytes = kv->head_bytes * z->n_kv_heads;
     kv->scratch = alloc_on(kv, scratch);
     assert(!z->heads || on_host(kv));
-    const bool ready = kv->scratch && share(kv, from) == 0;
+    kv->mark = (struct kv_mark){ .copy = kv->ring && z->mark ? mem_alloc(kv_mark_bytes(z)) : NULL,
+                                 .want = z->mark };
+    const bool ready = kv->scratch && (!kv->ring || !z->mark || kv->mark.copy) && share(kv, from) == 0;
     struct kv_run *r = ready ? run_open(kv, own, total) : NULL;
     if (!r) {
         kv_close(kv);
         return err_set(e, ERR_FAILED, "KV cache of %zu positions: out of memory (%zu bytes%s%s)", z->n_max,
                        own + scratch + table, dev ? " on " : "", dev ? dev->name : "");
     }
+    assert(!kv->ring || n_rows == z->n_shared * KV_BLOCK);
     assert(!z->state.n_layers || (on_host(kv) && z->mark % KV_BLOCK == 0 &&
-                                  (!n_rows || n_rows == from->state->mark_at)));
+                                  (!n_rows || n_rows == from->state->mark.at)));
     if (z->state.n_layers && state_open(&kv->state, &z->state, z->node_max, z->mark, z->cuts, e)) {
         run_drop(kv, r);
         kv_close(kv);
@@ -224,6 +324,8 @@ int kv_open_from(struct kv *kv, struct device *dev, const struct kv_size *z, con
     kv->base = r->base;
     if (n_rows > z->n_shared * KV_BLOCK)
         copy_tail(kv, from, n_rows);
+    if (n_rows && kv->ring)
+        copy_windows(kv, from, n_rows);
     kv->n_past = kv->n_written = n_rows;
     return 0;
 }
@@ -241,6 +343,7 @@ void kv_close(struct kv *kv)
         run_drop(kv, kv->run[i]);
     free(kv->run);
     state_close(kv->state);
+    mem_free(kv->mark.copy, mark_bytes(kv));
     if (kv->shared)
         free_on(kv, kv->shared, table_bytes(kv));
     free((void *)(uintptr_t)kv->heads);
@@ -250,14 +353,17 @@ void kv_close(struct kv *kv)
 void kv_retire(struct kv *kv)
 {
     const size_t first = kv->n_shared * KV_BLOCK, own = kv->n_written > first ? kv->n_written - first : 0,
-                 blocks = (own + KV_BLOCK - 1) / KV_BLOCK;
+                 blocks = blocks_of(own), rings = MIN(blocks_of(kv->n_written), kv->ring);
+    const struct kv_heads all = kv_layer(kv, kv->n_layers);
     struct kv_run *r = kv->run[kv->n_runs - 1];
     free_on(kv, kv->scratch, scratch_bytes(kv));
     kv->scratch = NULL;
     kv->node_max = 0;
     if (kv->state)
         state_retire(kv->state);
-    const size_t counts = kv_rows_bytes(kv, blocks * KV_BLOCK) + kv_n_heads(kv) * HUGE_PAGE + mark_bytes(kv);
+    kv->mark.want = kv->mark.at;
+    const size_t counts = kv_bytes_before(kv->type, &all, blocks, rings) + all.first * HUGE_PAGE +
+                          mark_bytes(kv);
     if (!on_host(kv) || !r->total || counts >= r->counted)
         return;
     r->total->bytes -= r->counted - counts;
@@ -267,7 +373,8 @@ void kv_retire(struct kv *kv)
 void kv_lend(struct kv *kv, const struct kv *from)
 {
     assert(kv->n_runs == 1 && from->n_runs == 1 && kv->head_bytes == from->head_bytes &&
-           kv->layer_bytes == from->layer_bytes && kv->n_layers == from->n_layers);
+           kv->layer_bytes == from->layer_bytes && kv->n_layers == from->n_layers &&
+           kv->ring == from->ring);
     run_drop(kv, kv->run[0]);
     kv->run[0] = from->run[0];
     kv->run[0]->refs++;
@@ -279,18 +386,20 @@ struct device_kv kv_view(const struct kv *kv)
     return (struct device_kv){ kv->type, kv->n_layers, kv->n_kv_heads, kv->head_dim, kv->base,
                                kv->block_bytes, kv->head_bytes, kv->layer_bytes,
                                kv->scratch, kv->node_max, kv->bias, kv->shared, kv->n_shared,
-                               kv->state ? &kv->state->d : NULL, kv->heads };
+                               kv->state ? &kv->state->d : NULL, kv->heads, kv->ring };
 }
 
 void *kv_block(const struct kv *kv, size_t l, size_t h, size_t pos)
 {
     const size_t b = pos / KV_BLOCK;
     const struct kv_heads g = kv_layer(kv, l);
-    const size_t own = (kv->n_max + KV_BLOCK - 1) / KV_BLOCK - kv->n_shared;
-    assert(l < kv->n_layers && h < g.n && pos < kv->n_max && on_host(kv));
-    return b < kv->n_shared ? kv->shared[(g.first + h) * kv->n_shared + b]
-                            : kv->base + own * KV_BLOCK * kv_rows_of(kv->type, g.first, g.dims) +
-                                  (h * own + b - kv->n_shared) * kv_block_bytes(kv->type, g.dim);
+    const size_t own = blocks_of(kv->n_max) - kv->n_shared;
+    const bool ring = kv_is_ring(kv, l);
+    assert(l < kv->n_layers && h < g.n && pos < kv->n_max && on_host(kv) && (!ring || pos >= kv_first(kv)));
+    if (b < kv->n_shared && !ring)
+        return kv->shared[(g.first + h) * kv->n_shared + b];
+    return kv->base + kv_bytes_before(kv->type, &g, own, kv->ring) +
+           (ring ? h * kv->ring + b % kv->ring : h * own + b - kv->n_shared) * kv_head_block(kv, l);
 }
 
 void *kv_node(const struct kv *kv, size_t l, size_t node)
@@ -301,21 +410,34 @@ void *kv_node(const struct kv *kv, size_t l, size_t node)
            node * g.n * kv_row_bytes(kv->type, g.dim);
 }
 
+static void committed(struct kv *kv, size_t n)
+{
+    const size_t want = kv->mark.want;
+    kv->n_past += n;
+    kv->n_written = MAX(kv->n_written, kv->n_past);
+    if (kv->mark.copy && kv->n_past - n < want && want <= kv->n_past)
+        take_mark(kv, want);
+}
+
 void kv_advance(struct kv *kv, size_t n)
 {
     assert(n <= kv->n_max - kv->n_past);
     if (kv->state)
         state_commit(kv->state, NULL, n);
-    kv->n_past += n;
-    kv->n_written = MAX(kv->n_written, kv->n_past);
+    committed(kv, n);
 }
 
 void kv_place(struct kv *kv, size_t n)
 {
-    assert(n <= kv->n_max && kv->state);
+    assert(n <= kv->n_max && (kv->state || kv->ring));
     kv->n_past = n;
     kv->n_written = MAX(kv->n_written, MIN((n + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK, kv->n_max));
-    state_place(kv->state, n);
+    if (kv->state)
+        state_place(kv->state, n);
+    else
+        kv->ring_from = window_first(kv, n);
+    if (kv->mark.copy)
+        take_mark(kv, n);
 }
 
 void kv_commit_path(struct kv *kv, const uint32_t *node, size_t n)
@@ -335,8 +457,20 @@ void kv_commit_path(struct kv *kv, const uint32_t *node, size_t n)
         }
     if (kv->state)
         state_commit(kv->state, node, n);
-    kv->n_past += n;
-    kv->n_written = MAX(kv->n_written, kv->n_past);
+    committed(kv, n);
+}
+
+/* Where a cut at n_past goes back to. Sets ring_from, and says whether the windows there are in the mark. */
+static size_t ring_truncate(struct kv *kv, size_t n_past, bool *back)
+{
+    *back = !kv_holds(kv, n_past);
+    kv->ring_from = kv_first(kv);
+    if (kv->mark.at > n_past)
+        kv->mark.at = 0;
+    if (!*back)
+        return n_past;
+    kv->ring_from = kv->mark.at ? window_first(kv, kv->mark.at) : 0;
+    return kv->mark.at;
 }
 
 void kv_truncate(struct kv *kv, size_t n_past)
@@ -344,24 +478,28 @@ void kv_truncate(struct kv *kv, size_t n_past)
     assert(n_past <= kv->n_past && n_past >= kv->n_shared * KV_BLOCK);
     static const float zero[2 * 1024];
     assert(kv->head_dim <= 1024);
+    bool back = false;
     if (kv->state)
         n_past = state_truncate(kv->state, n_past);
+    if (kv->ring)
+        n_past = ring_truncate(kv, n_past, &back);
     assert(n_past >= kv->n_shared * KV_BLOCK);
     if (!on_host(kv)) {
         const struct device_kv view = kv_view(kv);
         kv->dev->kv_zero(kv->dev, &view, n_past, MAX(kv->n_written, n_past));
     }
     for (size_t l = 0; on_host(kv) && l < kv->n_layers; l++)
-        for (size_t h = 0; h < kv_layer(kv, l).n; h++) {
+        for (size_t h = 0; h < kv_layer(kv, l).n && !(back && kv_is_ring(kv, l)); h++) {
             size_t pos = n_past;
             for (; pos % KV_BLOCK && pos < kv->n_written; pos++)
                 kv_put(kv_block(kv, l, h, pos), kv->type, kv_layer(kv, l).dim, pos % KV_BLOCK, zero);
-            size_t first = (pos + KV_BLOCK - 1) / KV_BLOCK, last = (kv->n_written + KV_BLOCK - 1) / KV_BLOCK;
-            if (last > first)
-                memset(kv_block(kv, l, h, first * KV_BLOCK), 0, (last - first) * kv_head_block(kv, l));
+            for (; pos < kv->n_written; pos += KV_BLOCK)
+                memset(kv_block(kv, l, h, pos), 0, kv_head_block(kv, l));
         }
     kv->n_past = n_past;
     kv->n_written = n_past;
+    if (back && n_past)
+        kv_window(kv, n_past, kv->mark.copy, true);
 }
 
 void kv_keep_ends(struct kv *kv, size_t first, size_t last)

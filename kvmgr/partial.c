@@ -116,6 +116,7 @@ struct kv *partial_kv(struct partial *p) { return p->filled ? &p->kv : p->full; 
 static void copy_row(struct partial *p, size_t l, size_t h, size_t from, size_t slot)
 {
     const struct kv *f = p->full;
+    from = kv_nearest(f, l, from);
     kv_copy(kv_block(&p->kv, l, h, slot), slot % KV_BLOCK, kv_block(f, l, h, from), from % KV_BLOCK, 1,
             f->type, kv_layer(f, l).dim);
     p->row[(kv_layer(f, l).first + h) * p->budget_max + slot] = (uint32_t)from;
@@ -383,8 +384,8 @@ static void average_head(void *ctx, size_t i, size_t thread)
             memset(sum, 0, 2 * d * sizeof *sum);
         while (far < end) {
             const size_t pos = p->sinks + far, n = MIN(end - far, KV_BLOCK - pos % KV_BLOCK);
-            kv_sum(sum, sum + d, full->type, d, kv_block(full, l, h, pos), pos % KV_BLOCK,
-                   pos % KV_BLOCK + n);
+            kv_sum(sum, sum + d, full->type, d, kv_block(full, l, h, kv_nearest(full, l, pos)),
+                   pos % KV_BLOCK, pos % KV_BLOCK + n);
             far += n;
         }
         put_mean(p, l, h, at, sum, end - begin);
@@ -427,8 +428,9 @@ static void follow_means(struct partial *p, size_t n_past)
         n = MIN(MIN(n_past - i, recent - turn), KV_BLOCK - MAX(i % KV_BLOCK, slot % KV_BLOCK));
         for (size_t l = 0; l < p->kv.n_layers; l++)
             for (size_t h = 0; h < kv_layer(&p->kv, l).n; h++)
-                kv_copy(kv_block(&p->kv, l, h, slot), slot % KV_BLOCK, kv_block(p->full, l, h, i),
-                        i % KV_BLOCK, n, p->kv.type, kv_layer(&p->kv, l).dim);
+                kv_copy(kv_block(&p->kv, l, h, slot), slot % KV_BLOCK,
+                        kv_block(p->full, l, h, kv_nearest(p->full, l, i)), i % KV_BLOCK, n, p->kv.type,
+                        kv_layer(&p->kv, l).dim);
     }
     if (max)
         average(p, n_past - recent - p->sinks);

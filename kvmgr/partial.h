@@ -28,6 +28,9 @@
  * kv.bias raises its score by ln n, and by 0.3 ln n - 0.4 (1 - 1/n) because the mean of exp(q.k) is larger
  * than exp of the mean. The second term was fitted on models/demo for n from 64 to 1,024.
  *
+ * In place of a row that a ring of the full cache has lost (kv.h) stands the nearest block's row in the same
+ * slot.
+ *
  * While the text fits the budget, and always under the policy `full`, no copy exists: draft passes read the
  * full cache and put their rows after the committed rows. */
 #pragma once

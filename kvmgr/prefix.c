@@ -3,7 +3,9 @@
 
 #include <stdlib.h>
 
-static const struct kv *cache_of(const struct prefix *x) { return x->kv ? x->kv : &x->own; }
+static struct kv *cache_of(struct prefix *x) { return x->kv ? x->kv : &x->own; }
+
+static struct kv_mark *mark_of(struct kv *kv) { return kv->state ? &kv->state->mark : &kv->mark; }
 
 static size_t common(const int32_t *a, const int32_t *b, size_t n)
 {
@@ -14,26 +16,28 @@ static size_t common(const int32_t *a, const int32_t *b, size_t n)
 }
 
 /* Of `same` rows in common: those that another cache can begin with now, or once the text has been read. */
-static size_t shared_now(const struct kv *kv, size_t same, size_t has)
+static size_t shared_now(struct kv *kv, size_t same, size_t has)
 {
-    const struct states *s = kv->state;
-    return !s ? MIN(same, has) : s->mark_at <= same ? s->mark_at : 0;
+    const size_t rows = MIN(same, has), whole = rows / KV_BLOCK * KV_BLOCK, at = mark_of(kv)->at;
+    if (!kv->state && kv_holds(kv, whole))
+        return kv->ring ? whole : rows;
+    return at <= same ? at : 0;
 }
 
 /* Whether a mark may move back from its aim to a split. */
 static bool worth(size_t split, size_t aim) { return split >= KV_BLOCK && split >= aim - split; }
 
 /* The rows in common that another cache can begin with later: `aim` is where the mark then lies. */
-static size_t shared_later(const struct kv *kv, size_t same, size_t has, size_t *aim)
+static size_t shared_later(struct kv *kv, size_t same, size_t has, size_t *aim)
 {
-    const struct states *s = kv->state;
+    const struct kv_mark *m = mark_of(kv);
     const size_t split = same / KV_BLOCK * KV_BLOCK;
-    if (!s)
+    if (!kv->state && !kv->ring)
         return same;
-    *aim = s->mark_want;
-    if (!s->mem || s->mark_at > split)               /* it is only kept, or shares more already */
+    *aim = m->want;
+    if (!m->copy || m->at > split)                   /* it shares more already */
         return 0;
-    if (has < split && (s->mark_want <= has || split > s->mark_want || worth(split, s->mark_want)))
+    if (has < split && (m->want <= has || split > m->want || worth(split, m->want)))
         *aim = split;
     return has < *aim && *aim <= same ? *aim : 0;
 }
@@ -48,7 +52,7 @@ struct prefix_match prefix_find(struct prefixes *p, const int32_t *tokens, size_
 {
     struct prefix_match m = { 0 };
     struct prefix *best = NULL;
-    struct states *coming = NULL;
+    struct kv_mark *coming = NULL;
     size_t mark = 0, aim = 0;
     for (size_t i = 0; i < p->n && n > 0; i++) {
         struct prefix *x = &p->v[i];
@@ -60,7 +64,7 @@ struct prefix_match prefix_find(struct prefixes *p, const int32_t *tokens, size_
                      later = shared_later(cache_of(x), same, has, &aim);
         if (later > m.n_coming) {
             m.n_coming = later;
-            coming = cache_of(x)->state;
+            coming = mark_of(cache_of(x));
             mark = aim;
         }
         m.n_split = MAX(m.n_split, same / KV_BLOCK * KV_BLOCK);
@@ -69,8 +73,8 @@ struct prefix_match prefix_find(struct prefixes *p, const int32_t *tokens, size_
             best = x;
         }
     }
-    if (coming && m.n_coming > m.n_rows)
-        coming->mark_want = mark;
+    if (coming && coming->copy && m.n_coming > m.n_rows)
+        coming->want = mark;
     if (best) {
         m.kv = cache_of(best);
         best->used = ++p->uses;
@@ -93,9 +97,9 @@ static struct prefix *add(struct prefixes *p)
 
 static void take_out(struct prefixes *p, size_t i) { p->v[i] = p->v[--p->n]; }
 
-void prefix_join(struct prefixes *p, const struct kv *kv, const int32_t *tokens, const size_t *n_tokens)
+void prefix_join(struct prefixes *p, struct kv *kv, const int32_t *tokens, const size_t *n_tokens)
 {
-    struct prefix *x = kv->state && !kv->state->mark ? NULL : add(p);
+    struct prefix *x = kv->state && !kv->state->mark.copy ? NULL : add(p);
     if (x)
         *x = (struct prefix){ .kv = kv, .tokens = tokens, .n_tokens = n_tokens, .used = ++p->uses };
 }
@@ -111,7 +115,7 @@ void prefix_leave(struct prefixes *p, const struct kv *kv)
 
 void prefix_keep(struct prefixes *p, struct kv *kv, int32_t *tokens)
 {
-    struct prefix *x = kv->n_past >= KV_BLOCK && (!kv->state || kv->state->mark_at) ? add(p) : NULL;
+    struct prefix *x = kv->n_past >= KV_BLOCK && (!kv->state || kv->state->mark.at) ? add(p) : NULL;
     if (!x) {
         kv_close(kv);
         free(tokens);

@@ -10,7 +10,9 @@
  * owner closes the list before it opens another model. Texts are compared token by token. Full blocks are
  * shared, the rows after them are copied. One thread uses a list.
  *
- * Of caches with recurrent states the rows up to their mark are shared, with the states there. A text is read
+ * Of caches with rings whole blocks are shared, up to the last one in common if the rings hold the window
+ * there, else up to the mark. Of caches with recurrent states the rows up to their mark are shared, with the
+ * states there. A text is read
  * before it is known who will share with it. So its mark is aimed at the end of its prompt. Once another text
  * is known, the mark is aimed at their split, the largest multiple of KV_BLOCK within what they have in
  * common: by prefix_find while the first text has not been read so far, and in the second text, which knows
@@ -19,7 +21,7 @@
 #include "kvmgr/kv.h"
 
 struct prefix {
-    const struct kv *kv;             /* of a decoder; NULL: `own` */
+    struct kv *kv;                   /* of a decoder; NULL: `own` */
     const int32_t *tokens;           /* of the decoder, or owned: row i of the cache is that of tokens[i] */
     const size_t *n_tokens;          /* of the decoder */
     struct kv own;
@@ -46,7 +48,7 @@ size_t prefix_mark(size_t n_prompt, size_t n_rows, size_t n_split);
 
 /* The arguments stay the decoder's and must be valid until prefix_leave. If memory is short the cache is not
  * listed. */
-void prefix_join(struct prefixes *p, const struct kv *kv, const int32_t *tokens, const size_t *n_tokens);
+void prefix_join(struct prefixes *p, struct kv *kv, const int32_t *tokens, const size_t *n_tokens);
 void prefix_leave(struct prefixes *p, const struct kv *kv);
 /* Takes over the cache and its tokens, [n_past] or more, from malloc. Both are freed if they hold less than
  * a block, or if memory is short. */

@@ -50,7 +50,7 @@ size_t kv_parts(const struct kv *kv, size_t from, size_t n, bool own, struct sna
     size_t k = 0, some;
     assert(from % KV_BLOCK == 0 && n % KV_BLOCK == 0 && from <= n && n <= kv->n_max);
     for (size_t l = 0; l < kv->n_layers; l++)
-        for (size_t h = 0; h < kv_layer(kv, l).n; h++)
+        for (size_t h = 0; h < kv_layer(kv, l).n && !kv_is_ring(kv, l); h++)
             for (size_t b = from / KV_BLOCK; b < end; b += some) {
                 char *p = kv_address(kv, l, h, b, &some);
                 some = MIN(some, end - b);
@@ -62,8 +62,9 @@ size_t kv_parts(const struct kv *kv, size_t from, size_t n, bool own, struct sna
 
 void kv_shape(const struct kv *kv, char out[SNAPSHOT_SHAPE_BYTES])
 {
-    snprintf(out, SNAPSHOT_SHAPE_BYTES, "%s %zu layers %zu heads of %zu, blocks of %d",
-             kv_type_name(kv->type), kv->n_layers, kv->n_kv_heads, kv->head_dim, KV_BLOCK);
+    snprintf(out, SNAPSHOT_SHAPE_BYTES, "%s %zu layers %zu heads of %zu, blocks of %d%s",
+             kv_type_name(kv->type), kv->n_layers, kv->n_kv_heads, kv->head_dim, KV_BLOCK,
+             kv->ring ? ", rings" : "");
 }
 
 /* ---- writing ---- */

@@ -47,7 +47,7 @@ struct snapshot_section {
 };
 
 /* The section "kv" of the target's cache: rows from .. n-1, both multiples of KV_BLOCK, so that rows written
- * meanwhile share no block with them. Fills part[all heads * n_runs]; returns the number of
+ * meanwhile share no block with them; without rings. Fills part[all heads * n_runs]; returns the number of
  * parts. own: the shared blocks are not read. */
 size_t kv_parts(const struct kv *kv, size_t from, size_t n, bool own, struct snapshot_part *part);
 void   kv_shape(const struct kv *kv, char out[SNAPSHOT_SHAPE_BYTES]);

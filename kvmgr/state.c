@@ -41,8 +41,8 @@ int state_open(struct states **out, const struct delta_shape *d, size_t n, size_
     struct states *s = calloc(1, sizeof *s);
     char *mem = s && bytes < SIZE_MAX ? mem_alloc(bytes) : NULL;
     if (mem && mark)
-        s->mark = mem_alloc(state_fixed_bytes(d));
-    bool ok = mem && (!mark || s->mark);
+        s->mark.copy = mem_alloc(state_fixed_bytes(d));
+    bool ok = mem && (!mark || s->mark.copy);
     for (size_t i = 0; i < STATE_COPIES && cuts && ok; i++)
         ok = (s->copy[i] = mem_alloc(state_fixed_bytes(d))) != NULL;
     if (!ok) {
@@ -54,7 +54,7 @@ int state_open(struct states **out, const struct delta_shape *d, size_t n, size_
     }
     float *f = (float *)(void *)mem;
     n = MAX(n, (size_t)1);
-    s->mem = mem, s->bytes = bytes, s->mark_want = mark;
+    s->mem = mem, s->bytes = bytes, s->mark.want = mark;
     s->d = (struct device_state){ .shape = *d, .state = f, .rows = f + state_floats(d),
                                   .kept = f + state_floats(d) + input_floats(d), .kept_max = n };
     s->path = (uint32_t *)(void *)(s->d.kept + d->n_layers * n * delta_kept_row(d));
@@ -67,7 +67,7 @@ void state_close(struct states *s)
 {
     if (s) {
         state_retire(s);
-        mem_free(s->mark, s->mark ? state_fixed_bytes(&s->d.shape) : 0);
+        mem_free(s->mark.copy, s->mark.copy ? state_fixed_bytes(&s->d.shape) : 0);
     }
     free(s);
 }
@@ -79,15 +79,15 @@ void state_retire(struct states *s)
         mem_free(s->copy[i], s->copy[i] ? state_fixed_bytes(&s->d.shape) : 0);
         s->copy[i] = NULL;
     }
-    s->mark_want = s->mark_at;           /* no other mark will come */
+    s->mark.want = s->mark.at;           /* no other mark will come */
     s->mem = NULL;
     s->bytes = 0;
 }
 
 static void take_mark(struct states *s)
 {
-    memcpy(s->mark, s->mem, state_fixed_bytes(&s->d.shape));
-    s->mark_at = s->at;
+    memcpy(s->mark.copy, s->mem, state_fixed_bytes(&s->d.shape));
+    s->mark.at = s->at;
 }
 
 /* Replaces the older copy when the newer one is STATE_EVERY rows old, and no cut goes back beyond it. */
@@ -102,10 +102,10 @@ static void take_copy(struct states *s)
 
 void state_begin(struct states *s, const struct states *from)
 {
-    assert(from->mark_at);
-    memcpy(s->mem, from->mark, state_fixed_bytes(&s->d.shape));
-    s->at = from->mark_at;
-    if (s->mark)
+    assert(from->mark.at);
+    memcpy(s->mem, from->mark.copy, state_fixed_bytes(&s->d.shape));
+    s->at = from->mark.at;
+    if (s->mark.copy)
         take_mark(s);
 }
 
@@ -131,7 +131,7 @@ void state_commit(struct states *s, const uint32_t *node, size_t n)
         s->d.n_pending = n;
     }
     s->ahead = 0;
-    if (s->mark && s->at == s->mark_want && !s->d.n_pending)
+    if (s->mark.copy && s->at == s->mark.want && !s->d.n_pending)
         take_mark(s);
 }
 
@@ -142,12 +142,12 @@ size_t state_truncate(struct states *s, size_t n)
         s->d.n_pending = n - s->at;
         return n;
     }
-    const float *back = NULL;
+    const void *back = NULL;
     size_t at = 0;
-    if (s->mark_at > n)                  /* its rows are forgotten as well */
-        s->mark_at = 0;
-    if (s->mark_at)
-        back = s->mark, at = s->mark_at;
+    if (s->mark.at > n)                  /* its rows are forgotten as well */
+        s->mark.at = 0;
+    if (s->mark.at)
+        back = s->mark.copy, at = s->mark.at;
     for (size_t i = 0; i < STATE_COPIES; i++) {
         if (s->copy_at[i] > n)
             s->copy_at[i] = 0;

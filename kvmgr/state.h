@@ -17,12 +17,15 @@ struct pool;
 
 enum { STATE_COPIES = 2, STATE_EVERY = 256 };
 
+/* A copy of what a cache cannot go back to otherwise; NULL: none is kept. at: its rows, 0: not yet there;
+ * want: where it is wanted. */
+struct kv_mark { char *copy; size_t at, want; };
+
 struct states {
     struct device_state d;           /* d.pending is `path` */
     size_t at;
     size_t ahead;                    /* rows that the states have taken and kv_advance has not committed */
-    float *mark;                     /* state_fixed_bytes, or NULL: none is kept */
-    size_t mark_at, mark_want;       /* its rows, 0: not yet there; where it is wanted (kvmgr/prefix.h) */
+    struct kv_mark mark;             /* state_fixed_bytes (kvmgr/prefix.h) */
     float *copy[STATE_COPIES];       /* likewise; NULL: the text is never cut */
     size_t copy_at[STATE_COPIES];    /* their rows, 0: not yet there */
     const size_t *final;             /* rows that no cut forgets; NULL: cuts are short */

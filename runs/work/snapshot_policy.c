@@ -140,7 +140,7 @@ static void begin_snapshot(struct snapshot_policy *k, size_t rows, double second
     if (!force && fixed + (double)(rows - from) * row_seconds > seconds)
         return;
     struct err e;
-    if (k->image.exact && checkpoint_flush(k->checkpoint, &e)) {
+    if (kv->state && checkpoint_flush(k->checkpoint, &e)) {
         postpone_after_failure(k, &e);
         return;
     }

@@ -166,10 +166,10 @@ bool worker_has_room(const struct worker *w, size_t bytes)
 static size_t own_bytes(const struct worker *w, size_t n_max, size_t n_shared)
 {
     const struct engine *g = &w->engine;
-    struct kv_size size = model_cache(&g->model, n_max - n_shared * KV_BLOCK, 0);
-    const size_t mark = state_fixed_bytes(&size.state);
-    size.state.n_layers = 0;
-    return g->dev->host_memory ? kv_bytes(&size) + mark : 0;
+    struct kv_size size = model_text_cache(&g->model, n_max, 0);
+    size.n_shared = n_shared;
+    size.mark = KV_BLOCK;
+    return g->dev->host_memory ? kv_run_bytes(&size) : 0;
 }
 
 /* No job runs: close what an earlier job left and this one cannot use, or has no room beside. */

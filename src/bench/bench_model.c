@@ -23,7 +23,7 @@ int bench_open(struct bench_target *t, struct engine *g, size_t n_kv, size_t n_m
         return -1;
     for (size_t i = 0; i < BENCH_PREFILL; i++)
         t->token[i] = (int32_t)(i * 7919 % g->config.vocab);
-    const struct kv_size cache = model_cache(&g->model, n_max, nodes);
+    const struct kv_size cache = model_text_cache(&g->model, n_max, nodes);
     for (; t->n_kv < n_kv; t->n_kv++)
         if (kv_open(&t->kv[t->n_kv], g->dev, &cache, e))
             return -1;
@@ -43,13 +43,14 @@ void bench_close(struct bench_target *t)
  * values after n_past no weight. */
 static void fill(struct kv *kv, size_t depth)
 {
-    const size_t first = kv->n_past / KV_BLOCK * KV_BLOCK, n = (depth - first + KV_BLOCK - 1) / KV_BLOCK;
+    const size_t first = kv->n_past / KV_BLOCK * KV_BLOCK;
     assert(depth >= kv->n_past);
-    for (size_t l = 0; n && l < kv->n_layers; l++)
-        for (size_t h = 0; h < kv_layer(kv, l).n; h++)
-            memset(kv_block(kv, l, h, first), 0x1c, n * kv_head_block(kv, l));
     kv->n_past = depth;
     kv->n_written = MAX(kv->n_written, depth);
+    for (size_t l = 0; l < kv->n_layers; l++)
+        for (size_t h = 0; h < kv_layer(kv, l).n; h++)
+            for (size_t pos = kv_nearest(kv, l, first); pos < depth; pos += KV_BLOCK)
+                memset(kv_block(kv, l, h, pos), 0x1c, kv_head_block(kv, l));
     if (kv->state)
         state_place(kv->state, depth);
 }
@@ -112,9 +113,12 @@ static void add_cache_pieces(struct probe_pieces *s, const struct model *m, cons
                                            floats * sizeof(float) };
         return;
     }
-    for (size_t h = 0; h < kv_layer(kv, slot).n; h++)
-        s->v[s->n++] = (struct probe_piece){ kv_block(kv, slot, h, from * KV_BLOCK),
-                                             (to - from) * kv_head_block(kv, slot) };
+    const struct device_kv view = kv_view(kv);
+    const size_t bytes = kv_head_block(kv, slot);
+    for (size_t h = 0; h < kv_layer(kv, slot).n; h++)    /* of a ring as many bytes, from its start on */
+        s->v[s->n++] = (struct probe_piece){
+            kv_is_ring(kv, slot) ? device_kv_base(&view, slot) + h * kv->ring * bytes
+                                 : kv_block(kv, slot, h, from * KV_BLOCK), (to - from) * bytes };
 }
 
 int bench_pieces(struct probe_pieces *p, const struct bench_target *t, size_t depth, struct err *e)

@@ -31,7 +31,7 @@ struct inspect {
     bool has_mtp; struct err mtp;    /* the files have a draft layer; what does not fit */
     char **missing; size_t n_missing;
     struct { const char *name; size_t bytes; } dtype[DTYPES_MAX]; size_t n_dtypes;
-    size_t n_params, expert_layers, kv_per_token, tokens, int8_bytes;
+    size_t n_params, expert_layers, kv_per_token, kv_windowed, tokens, int8_bytes;
     struct memory_plan plan;
 };
 
@@ -182,7 +182,12 @@ static int examine(struct inspect *s, struct err *e)
     examine_files(s);
     const struct config *c = &g->config;
     s->tokens = s->o->tokens ? s->o->tokens : c->context;
-    s->kv_per_token = (size_t)model_kv_bytes(&g->model);
+    const struct kv_size cache = model_text_cache(&g->model, s->tokens, 0);
+    const struct kv_heads windowed = cache.window ? cache.heads[cache.n_layers] : (struct kv_heads){ 0 };
+    s->kv_per_token = (size_t)model_kv_bytes(&g->model) -
+                      kv_rows_of(cache.type, windowed.ring_first, windowed.ring_dims);
+    s->kv_windowed = kv_run_bytes(&cache) -
+                     (s->tokens + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK * s->kv_per_token;
     struct decode_setup setup = { 0 };
     draft_defaults(&setup.draft);
     setup.draft.drafters &= draft_of_config(c);
@@ -253,6 +258,8 @@ static void print_json(const struct inspect *s, size_t available, const char *li
         jw_uint(&w, s->dtype[i].name, s->dtype[i].bytes);
     jw_close(&w, '}');
     jw_uint(&w, "kv_bytes_per_token", s->kv_per_token);
+    if (c->window)                       /* of the layers with a window, which `per_token` leaves out */
+        jw_uint(&w, "kv_bytes_windowed", s->kv_windowed);
     jw_bool(&w, "draft_layer", s->engine.own_bytes[DRAFTER_MTP] > 0);
     jw_text(&w, "compute", s->engine.compute == DT_F32 ? "f32" : "bf16");
     jw_uint(&w, "tokens", s->tokens);
@@ -305,8 +312,11 @@ static void print_text(const struct inspect *s, size_t available, const char *li
     printf("%s\ncontext       %zu, RoPE %s", s->n_dtypes ? ")" : "", c->context, rope_name(c));
     if (c->window)
         printf(", sliding window %zu", c->window);
-    printf("\nKV cache      %zu bytes per token (%s)\n", s->kv_per_token,
+    printf("\nKV cache      %zu bytes per token (%s)", s->kv_per_token,
            kv_type_name(s->engine.dev->kv_type));
+    if (c->window)
+        printf(", %zu in windowed layers", s->kv_windowed);
+    printf("\n");
     if (s->has_mtp)
         printf("draft layer   %s%s\n",
                s->engine.own_bytes[DRAFTER_MTP] ? "MTP, one layer (--drafter mtp)" : "unusable: ",

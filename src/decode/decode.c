@@ -8,6 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+_Static_assert((int)PREFILL_ROWS <= (int)RING_PASS && (int)COST_ROWS_MAX <= (int)RING_PASS &&
+                   (int)TREE_DEPTH_MAX < (int)RING_PASS,
+               "passes that write to a ring leave the window before them");
+
 size_t decode_work_rows(const struct draft_settings *s, size_t n_max)
 {
     return MAX(MIN((size_t)PREFILL_ROWS, n_max), draft_rows(s));
@@ -64,11 +68,14 @@ int decode_open(struct decoder *d, const struct model *m, const struct sampling 
         err_set(e, ERR_FAILED, "out of memory for log-probabilities");
         goto fail;
     }
-    struct kv_size size = model_cache(m, n_max, d->rows_max > 1 ? d->rows_max : 0);
+    struct kv_size size = model_text_cache(m, n_max, d->rows_max > 1 ? d->rows_max : 0);
     size.n_shared = d->set.start.rows / KV_BLOCK;
     size.cuts = d->set.cuts;
-    if (size.state.n_layers && d->set.start.total)
-        size.mark = prefix_mark(n_prompt, d->set.start.rows, d->set.start.split);
+    size.back = d->set.back ? d->set.back : size.back;
+    /* a text that is cut goes back to its prompt at most, where the mark then is */
+    if ((size.state.n_layers || size.window) && d->set.start.total)
+        size.mark = prefix_mark(n_prompt, d->set.start.rows,
+                                size.window && size.cuts ? 0 : d->set.start.split);
     if (kv_open_from(&d->kv, m->dev, &size, d->set.start.from, d->set.start.rows, d->set.start.total, e) ||
         (!d->set.buffers && round_buffers_open(&d->own_buffers, m, decode_work_rows(&d->set.draft, n_max),
                                                d->rows_max, n_max, e)) ||
@@ -159,7 +166,7 @@ static size_t slice_rows(const struct decoder *d, double left)
 static size_t before_mark(const struct decoder *d, size_t of)
 {
     const struct states *s = d->kv.state;
-    return s && s->mark && s->mark_want > d->kv.n_past ? MIN(s->mark_want, of) : of;
+    return s && s->mark.copy && s->mark.want > d->kv.n_past ? MIN(s->mark.want, of) : of;
 }
 
 int decode_prefill(struct decoder *d, double seconds, decode_progress *progress, void *ctx, struct err *e)

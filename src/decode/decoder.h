@@ -21,6 +21,7 @@ struct decode_setup {                /* how tokens are found, not which tokens *
      * that it has in common with another text (kvmgr/prefix.h). {0}: none. */
     struct { const struct kv *from; size_t rows; struct kv_total *total; size_t split; } start;
     bool cuts;                       /* the text may be cut back by more than a round (decode_cut) */
+    size_t back;                     /* rows of rings that a cut takes back without reading; 0: RING_BACK */
     bool logprobs; size_t best;      /* compute log-probabilities of the tokens, and of the likeliest ones */
 };
 

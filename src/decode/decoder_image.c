@@ -7,7 +7,7 @@
 
 #include "src/base/sha256.h"
 
-static const char KV[] = "kv", STATES[] = "states";
+static const char KV[] = "kv", STATES[] = "states", RINGS[] = "rings";
 enum { KNOWN = 64 };                     /* fewer tokens say nothing about speed */
 static const double PREFILL_GAIN = 3;    /* speed of prefill over that of verification passes, a guess */
 
@@ -32,6 +32,11 @@ int image_open(struct image *m, struct decoder *d, const struct snapshot_owner *
         ok = ok && (m->exact = mem_alloc(m->exact_bytes)) != NULL;
         snprintf(m->exact_shape, sizeof m->exact_shape, "%zu of %zu/%zu heads, %zu x %zu, %zu rows",
                  s->n_layers, s->key_heads, s->value_heads, s->key_dim, s->value_dim, s->conv);
+    } else if (d->kv.ring) {
+        m->exact_bytes = kv_window_bytes(&d->kv);
+        ok = ok && (m->exact = mem_alloc(m->exact_bytes)) != NULL;
+        snprintf(m->exact_shape, sizeof m->exact_shape, "window of %zu, %zu bytes", d->kv.window,
+                 m->exact_bytes);
     }
     for (const struct drafter_ops *o = NULL; ok && (o = keeper(d, o));)
         if ((m->state[o->id].room = o->snapshot.bytes(d)))
@@ -55,7 +60,10 @@ void image_close(struct image *m)
 
 size_t image_state_bytes(const struct model *m)
 {
-    const struct kv_size z = model_cache(m, 1, 0);
+    struct kv_size z = model_text_cache(m, m->config.context, 0);
+    z.mark = z.window ? KV_BLOCK : 0;
+    if (z.window)
+        return kv_mark_bytes(&z);
     const size_t fixed = state_fixed_bytes(&z.state);
     const size_t heads = z.n_layers * z.n_kv_heads;      /* hybrids have the same heads in every layer */
     return fixed ? fixed + heads * kv_block_bytes(z.type, z.head_dim) : 0;
@@ -63,9 +71,11 @@ size_t image_state_bytes(const struct model *m)
 
 size_t image_rows(const struct image *m, size_t tokens)
 {
-    if (m->exact)
-        return m->d->kv.n_past;
-    return MIN(m->most ? MIN(tokens - 1, *m->most) : tokens - 1, m->d->kv.n_past) / KV_BLOCK * KV_BLOCK;
+    const struct kv *kv = &m->d->kv;
+    if (kv->state)
+        return kv->n_past;
+    const size_t n = MIN(m->most ? MIN(tokens - 1, *m->most) : tokens - 1, kv->n_past) / KV_BLOCK * KV_BLOCK;
+    return kv_holds(kv, n) ? n : 0;
 }
 
 static void add_section(struct image *m, const char *name, const char *shape,
@@ -82,11 +92,16 @@ static struct device *device_of(const struct decoder *d)
 
 enum way { TAKE, GIVE };
 
-/* Copies the states, and of each head the block that rows before and after n share, to or from m->exact. */
+/* Copies the states, and of each head the block that rows before and after n share, or the windows before row
+ * n, to or from m->exact. */
 static void copy_exact(struct image *m, size_t n, enum way way)
 {
     struct kv *kv = &m->d->kv;
     struct states *s = kv->state;
+    if (!s) {
+        kv_window(kv, n, m->exact, way == GIVE);
+        return;
+    }
     const size_t fixed = state_fixed_bytes(&s->d.shape), block = kv->block_bytes;
     memcpy(way == TAKE ? m->exact : s->mem, way == TAKE ? s->mem : m->exact, fixed);
     for (size_t i = 0; n % KV_BLOCK && i < kv->n_layers * kv->n_kv_heads; i++) {
@@ -110,12 +125,14 @@ uint64_t image_capture(struct image *m, size_t from, size_t rows)
     m->owner.rebuild_seconds = image_rebuild_seconds(m, rows);
     m->n_sections = 0;
     add_section(m, KV, m->shape, m->part, kv_parts(&d->kv, whole(from), whole(rows), false, m->part), dev);
-    if (m->exact) {
+    if (d->kv.state) {
         assert(rows == d->kv.n_past);
         state_settle(d->kv.state, d->model->ops, d->model->pool);
+    }
+    if (m->exact) {
         copy_exact(m, rows, TAKE);
         m->exact_part = (struct snapshot_part){ m->exact, m->exact_bytes };
-        add_section(m, STATES, m->exact_shape, &m->exact_part, 1, NULL);
+        add_section(m, d->kv.state ? STATES : RINGS, m->exact_shape, &m->exact_part, 1, NULL);
     }
     for (const struct drafter_ops *o = NULL; (o = keeper(d, o));) {
         const enum drafter i = o->id;
@@ -167,7 +184,7 @@ static int check_owner(const struct image *m, const struct snapshot *f, const ch
     if (o->from != m->restored)
         return err_set(e, ERR_FAILED, "%s: from token %llu on, not from %zu", path,
                        (unsigned long long)o->from, m->restored);
-    if (o->tokens <= o->from || (!m->exact && o->tokens % KV_BLOCK) || o->tokens > d->n_tokens - 1)
+    if (o->tokens <= o->from || (!d->kv.state && o->tokens % KV_BLOCK) || o->tokens > d->n_tokens - 1)
         return err_set(e, ERR_FAILED, "%s: of %llu tokens, the text has %zu", path,
                        (unsigned long long)o->tokens, d->n_tokens);
     chain_of(chain, d->tokens, o->tokens);
@@ -198,18 +215,19 @@ static void drop_rows(struct image *m, size_t from, size_t rows)
 {
     struct kv *kv = &m->d->kv;
     kv->n_written = MAX(rows, kv->n_written);
-    if (m->exact)
+    if (kv->state)
         kv_place(kv, rows), from = m->restored = 0;
     kv_truncate(kv, MAX(from, kv->n_shared * KV_BLOCK));
 }
 
-/* Reads the states of an exact image. */
+/* Reads the states or the windows. */
 static int read_exact(struct image *m, const struct snapshot *f, const char *path, struct err *e)
 {
     m->exact_part = (struct snapshot_part){ m->exact, m->exact_bytes };
-    const struct snapshot_section s = { STATES, m->exact_shape, &m->exact_part, 1, NULL };
-    if (snapshot_size(f, STATES, m->exact_shape) != m->exact_bytes)
-        return err_set(e, ERR_FAILED, "%s: no states of %s", path, m->exact_shape);
+    const char *name = m->d->kv.state ? STATES : RINGS;
+    const struct snapshot_section s = { name, m->exact_shape, &m->exact_part, 1, NULL };
+    if (snapshot_size(f, name, m->exact_shape) != m->exact_bytes)
+        return err_set(e, ERR_FAILED, "%s: no %s of %s", path, name, m->exact_shape);
     return snapshot_read(f, &s, m->d->model->pool, e);
 }
 

@@ -14,6 +14,8 @@
  * cache budget. Tables of the text are rebuilt from the tokens. A drafter's section that does not fit is
  * ignored, which costs one selection.
  *
+ * The decoder of a model with rings also has a section "rings": the windows before its last row.
+ *
  * The decoder of a hybrid also has a section "states": its recurrent states, which cannot be cut back, and
  * the block that its last rows share with later ones. Such an image is exact: it has all rows that are
  * committed, and no fewer, so whoever captures it first commits the tokens of these rows. */
@@ -26,7 +28,7 @@ struct image {                           /* {0} is closed */
     /* its chain, tokens and rebuild_seconds describe the rows that were captured or restored last */
     struct snapshot_owner owner;
     struct snapshot_part *part;          /* of the cache, [all heads * n_runs] */
-    /* of a hybrid: a copy of its states and of the last block of each head, or NULL */
+    /* a copy of the states of a hybrid and of the last block of each head; or of the windows; or NULL */
     char *exact; size_t exact_bytes;
     struct snapshot_part exact_part;
     char exact_shape[SNAPSHOT_SHAPE_BYTES];
@@ -45,7 +47,7 @@ struct image {                           /* {0} is closed */
 int  image_open(struct image *m, struct decoder *d, const struct snapshot_owner *owner, struct err *e);
 void image_close(struct image *m);
 
-/* Bytes of that copy; 0 for a model without states. */
+/* The most bytes of that copy; 0: none. */
 size_t image_state_bytes(const struct model *m);
 /* The number of rows that a snapshot of a text with `tokens` >= 1 stored tokens can hold: committed rows in
  * whole blocks, without that of the last token, which a resumed text reads again. With an exact image: all

@@ -89,10 +89,11 @@ void engine_plan_shared(struct memory_plan *plan, const struct engine *g, size_t
 void engine_plan_cache(struct memory_plan *plan, const struct engine *g, size_t n_max, size_t want,
                        size_t n_shared)
 {
-    struct kv_size size = model_cache(&g->model, n_max, want > 1 ? want : 0);
+    struct kv_size size = model_text_cache(&g->model, n_max, want > 1 ? want : 0);
     const size_t fixed = state_fixed_bytes(&size.state), all = state_bytes(&size.state, size.node_max);
     size.n_shared = n_shared;
     size.state.n_layers = 0;
+    size.mark = size.window ? KV_BLOCK : 0;
     memory_plan_add_on(plan, g->dev, "KV cache", kv_bytes(&size));
     if (fixed) {
         memory_plan_add(plan, "recurrent states", fixed);

@@ -735,6 +735,21 @@ const char *config_generation(const struct config *c, const char *key)
     return NULL;
 }
 
+/* Completes the list of heads: those of the cache where all layers have the same, which layers are rings, and
+ * the sums. */
+static void list_heads(struct config *c)
+{
+    for (size_t l = 0; l < c->n_layers && (c->window || c->heads_differ); l++) {
+        struct kv_heads *h = &c->heads[l];
+        if (!c->heads_differ)
+            h->n = (uint32_t)c->n_kv_heads, h->dim = (uint32_t)(c->head_dim + 15) / 16 * 16;
+        h->ring = c->windowed[l];
+        h[1].first = h->first + h->n, h[1].dims = h->dims + h->n * h->dim;
+        h[1].ring_first = h->ring_first + h->ring * h->n;
+        h[1].ring_dims = h->ring_dims + h->ring * h->n * h->dim;
+    }
+}
+
 int config_parse(struct config *c, const char *file, const char *json, size_t n, const char *gen_file,
                  const char *generation, size_t gen_n, struct err *e)
 {
@@ -779,5 +794,6 @@ int config_parse(struct config *c, const char *file, const char *json, size_t n,
         c->bos = a->bos;
     if (!has_eos && !generation && a->eos >= 0 && (size_t)a->eos < c->vocab)
         c->eos[c->n_eos++] = a->eos;
+    list_heads(c);
     return 0;
 }

@@ -55,8 +55,9 @@ struct config {
     char model_type[32];
     bool drafts;                 /* not of files: the one layer of mtp_config (mtp.h) */
     size_t n_layers, hidden, ffn, n_heads, n_kv_heads, head_dim, vocab;
-    /* The layers differ in their KV heads: heads[l] has those of layer l, heads[n_layers] the sums
-     * (kv_heads_of), and n_kv_heads and head_dim are the largest ones. Each dim is a multiple of 16. */
+    /* The KV heads of a model whose layers differ in them (n_kv_heads and head_dim are then the largest ones)
+     * or have windows: heads[l] has those of layer l in the cache, heads[n_layers] the sums (kv_heads_of).
+     * Each dim is a multiple of 16. */
     bool heads_differ;
     struct kv_heads heads[CONFIG_LAYERS_MAX + 1];
     /* The last layers, this many, have no keys and values. Each reads the cache of the last layer before them
@@ -124,6 +125,8 @@ static inline size_t config_window(const struct config *c, size_t layer)
 {
     return c->windowed[layer] ? c->window : 0;
 }
+/* The last layer that sees all keys; if there is none, the last one. */
+size_t config_last_global(const struct config *c);
 bool config_has_local(const struct config *c);
 static inline size_t config_local_rotary(const struct config *c)
 {

@@ -5,6 +5,14 @@
 #include "src/base/json.h"
 #include "src/model/config.h"
 
+size_t config_last_global(const struct config *c)
+{
+    size_t l = c->n_layers;
+    while (l > 0 && c->windowed[l - 1])
+        l--;
+    return (l ? l : c->n_layers) - 1;
+}
+
 double config_mean_keys(const struct config *c)
 {
     return c->heads_differ ? (double)c->heads[c->n_layers].dims / (double)c->n_layers

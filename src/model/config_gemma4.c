@@ -70,7 +70,7 @@ static int read_each(struct config *c, const struct json *all, struct err *e)
     return 0;
 }
 
-/* Checks the heads of all layers, and adds them up. */
+/* Checks the heads of all layers. */
 static int add_heads(struct config *c, const struct json *root, struct err *e)
 {
     const struct kv_heads last = c->heads[c->n_layers - 1];
@@ -81,14 +81,13 @@ static int add_heads(struct config *c, const struct json *root, struct err *e)
         if (c->windowed[l])
             c->local_rotary = c->heads[l].dim;
     for (size_t l = 0; l < c->n_layers; l++) {
-        struct kv_heads *h = &c->heads[l];
+        const struct kv_heads *h = &c->heads[l];
         if (c->n_heads % h->n || h->dim % 16 || h->dim != (c->windowed[l] ? c->local_rotary : c->rotary))
             return err_set(e, ERR_INPUT,
                            "%s: layer %zu has %u key/value heads of %u dimensions: allowed are numbers that "
                            "divide num_attention_heads %zu, and in all %s layers the same multiple of 16",
                            root->file, l, (unsigned)h->n, (unsigned)h->dim, c->n_heads,
                            c->windowed[l] ? "windowed" : "global");
-        h[1].first = h->first + h->n, h[1].dims = h->dims + h->n * h->dim;
         c->n_kv_heads = MAX(c->n_kv_heads, h->n), c->head_dim = MAX(c->head_dim, h->dim);
     }
     return 0;

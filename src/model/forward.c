@@ -237,6 +237,7 @@ static void place_seq(struct pass *p, size_t i, size_t r)
         assert(s->token[j] >= 0 && (size_t)s->token[j] < p->m->config.vocab && w->pos[r] < s->kv->n_max &&
                (!s->parent || s->node0 + j < s->kv->node_max));
     }
+    assert(s->parent || !s->kv->ring || s->n <= RING_PASS);
     if (!s->parent)
         s->kv->n_written = MAX(s->kv->n_written, s->kv->n_past + s->n);
 }

@@ -120,12 +120,13 @@ static void run_cross(const struct longspec *l, const struct device_rows *rows)
     const struct model *m = l->file.model;
     const struct device_heads heads = drafter_block_heads(m);
     const struct drafter_buffers *b = &l->buffers->b;
+    const size_t layer = config_last_global(&m->config);
     struct device *d = m->dev;
     d->begin(d, rows);
     d->rmsnorm(d, b->xn, b->x, l->norm_cross, rows->n, m->config.hidden, (float)m->config.rms_eps, SIZE_MAX);
     drafter_product(m, b->qkv, &l->cross_q, b->xn, l->cross_q_bias, rows->n, false);
     d->rope(d, &(struct device_rope){ .q = b->q, .qkv = b->qkv, .heads = &heads, .queries = true });
-    d->attend(d, b->attn, b->q, &heads, m->config.n_layers - 1, 0);
+    d->attend(d, b->attn, b->q, &heads, layer, config_window(&m->config, layer));
     drafter_product(m, b->x, &l->cross_o, b->attn, NULL, rows->n, true);
 }
 

@@ -133,6 +133,8 @@ double model_row_bytes(const struct model *m);
 bool model_is_quantised(const struct tensors *ts);
 /* The cache of a text of n_max positions, with node_max nodes. Layers with a recurrent state have no keys. */
 struct kv_size model_cache(const struct model *m, size_t n_max, size_t node_max);
+/* The same where layers with a window are rings, for passes of at most RING_PASS rows. */
+struct kv_size model_text_cache(const struct model *m, size_t n_max, size_t node_max);
 /* Bytes of one position in a cache of the model, and in one that a drafter fills from its own layers. */
 double model_kv_bytes(const struct model *m);
 double model_draft_kv_bytes(const struct model *m);

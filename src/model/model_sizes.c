@@ -33,6 +33,17 @@ struct kv_size model_cache(const struct model *m, size_t n_max, size_t node_max)
     return z;
 }
 
+struct kv_size model_text_cache(const struct model *m, size_t n_max, size_t node_max)
+{
+    struct kv_size z = model_cache(m, n_max, node_max);
+    if (!m->config.window || !m->dev->host_memory)
+        return z;
+    z.heads = m->config.heads;
+    z.window = MAX(m->config.window, (size_t)2);     /* so that a block before the next row is held */
+    z.back = RING_BACK;
+    return z;
+}
+
 static double kv_bytes_of_type(const struct model *m, enum dtype type)
 {
     struct kv_size block = model_cache(m, KV_BLOCK, 0);

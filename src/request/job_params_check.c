@@ -35,6 +35,8 @@ void job_plan(struct memory_plan *plan, const struct job_params *p, const struct
     memory_plan_add(plan, "DRY", dry_bytes(&p->sampling, g->config.vocab));
     if (config_is_hybrid(&g->config))
         memory_plan_add(plan, "copy of the states", image_state_bytes(&g->model));
+    else if (g->config.window)
+        memory_plan_add(plan, "copy of the windows", image_state_bytes(&g->model));
     const struct kv_size z = model_cache(&g->model, 1, 0);
     if (params_retake_option(p))
         memory_plan_add(plan, "states to go back to", STATE_COPIES * state_fixed_bytes(&z.state));

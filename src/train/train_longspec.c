@@ -67,6 +67,7 @@ static void longspec_layout(struct module *u, struct arena *a)
          { &t->dx, x }, { &t->keys, kv }, { &t->values, kv },
          { &t->out, n * l->d * dtype_size(l->m->compute) });
     t->self.a.window = LONGSPEC_WINDOW;
+    t->cross.a.window = config_window(c, config_last_global(c));
     t->cross.a.k = t->keys, t->cross.a.v = t->values;
 }
 
@@ -83,7 +84,7 @@ static int longspec_init(struct module *u, struct err *e)
     return 0;
 }
 
-/* The model's embeddings, angles, and the keys and values of its last layer. */
+/* The model's embeddings, angles, and the keys and values of the layer that the drafter reads. */
 static void read_model(const struct module *u, const struct train_window *win)
 {
     const struct trainer *t = u->self;
@@ -97,7 +98,7 @@ static void read_model(const struct module *u, const struct train_window *win)
         for (size_t h = 0; h < c->n_kv_heads; h++) {
             memset(k, 0, sizeof k);
             memset(v, 0, sizeof v);
-            kv_sum(k, v, win->kv->type, win->kv->head_dim, kv_block(win->kv, c->n_layers - 1, h, r),
+            kv_sum(k, v, win->kv->type, win->kv->head_dim, kv_block(win->kv, config_last_global(c), h, r),
                    r % KV_BLOCK, r % KV_BLOCK + 1);
             if (kv_form(win->kv->type).rotated) {
                 m->ops->rotate(k, win->kv->head_dim, 1);

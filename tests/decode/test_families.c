@@ -38,8 +38,8 @@ static const struct tiny families[] = {
     { "gemma4_layers", "gemma4_text", 64, 80, 4, 2, 16, 150, 6, 70, DT_BF16, true, 2,
       .per_layer = 24, .kv_shared = 3 },
 };
-enum { FAMILIES = sizeof families / sizeof *families, RUNS = 300, RUNS_A_RIG = 50, TEXTS = 4, PROMPT = 150,
-       END = 330, ROWS = 200, IMAGES = 4 };
+enum { FAMILIES = sizeof families / sizeof *families, RUNS = 300, RUNS_A_RIG = 50, TEXTS = 4,
+       END = 330, LONGER = 1000, ROWS = 200, IMAGES = 4 };
 #define BIT(x) (1u << DRAFTER_##x)
 
 struct counts { size_t runs, texts, tokens, deep, kills, restored, extended, forked, shared, together,
@@ -54,12 +54,13 @@ struct family {
     struct rng rng;
     struct counts n;
     char dir[4096];
+    size_t prompt, end;                  /* of a model with windows: longer than its rings */
 };
 
 /* A text: what it must become, and the decoder that writes it. */
 struct text {
     struct sampling p;
-    int32_t tokens[END];                 /* of plain decoding */
+    int32_t tokens[LONGER];              /* of plain decoding */
     size_t n_prompt, given, end;         /* given: tokens from a fork's original, too */
     size_t next;                         /* something happens once the text has so many tokens */
     struct oracle oracle;
@@ -75,7 +76,7 @@ static void any_sampling(struct sampling *p, struct rng *g)
 {
     static const double temperatures[] = { 0, 0.3, 0.7, 1, 1.5 };
     sampling_defaults(p);
-    p->seed = rng_next(g), p->temperature = temperatures[rng_below(g, 5)], p->text_max = END;
+    p->seed = rng_next(g), p->temperature = temperatures[rng_below(g, 5)], p->text_max = LONGER;
     if (!rng_below(g, 3)) p->top_k = 1 + (long)rng_below(g, 40);
     if (!rng_below(g, 3)) p->top_p = 0.5 + 0.05 * (double)rng_below(g, 10);
     if (!rng_below(g, 3)) p->min_p = 0.1, p->min_keep = 1 + rng_below(g, 5);
@@ -97,7 +98,7 @@ static void any_drafters(struct family *f, struct decode_setup *s, struct text *
     static const size_t budgets[] = { 48, 100, 4096 };
     struct rng *g = &f->rng;
     const size_t kinds = sizeof of / sizeof *of - (f->mtp.work ? 0 : 2), kind = rng_below(g, kinds + 1);
-    *s = (struct decode_setup){ .buffers = &f->buffers,
+    *s = (struct decode_setup){ .buffers = &f->buffers, .back = 1 + rng_below(g, 150),
                                 .start = { begin.kv, begin.n_rows, &list->total, begin.n_split } };
     draft_defaults(&s->draft);
     struct draft_settings *d = &s->draft;
@@ -124,7 +125,7 @@ static void write_plain(struct family *f, struct text *t, size_t from)
 {
     struct decoder d;
     struct err e;
-    const struct decode_setup s = { .buffers = &f->buffers };
+    const struct decode_setup s = { .buffers = &f->buffers, .back = LONGER };
     if (decode_open(&d, &f->rig.m, &t->p, &s, t->tokens, t->n_prompt, t->end, &e)) rig_die("plain", &e);
     decode_append(&d, t->tokens + t->n_prompt, from - t->n_prompt);
     if (decode_prefill(&d, 0, NULL, NULL, &e)) rig_die("plain prefill", &e);
@@ -212,11 +213,11 @@ static void kill_text(struct family *f, struct text *t, struct prefixes *list)
 static void fork_text(struct family *f, struct text *to, const struct text *from, struct prefixes *list)
 {
     const size_t n = from->n_prompt + rng_below(&f->rng, from->d.n_tokens - from->n_prompt + 1);
-    *to = (struct text){ .p = from->p, .n_prompt = from->n_prompt, .given = n, .end = END };
+    *to = (struct text){ .p = from->p, .n_prompt = from->n_prompt, .given = n, .end = f->end };
     memcpy(to->tokens, from->tokens, n * sizeof *to->tokens);
     to->p.seed = rng_next(&f->rng);
     write_plain(f, to, n);
-    open_text(f, to, list, n, END);
+    open_text(f, to, list, n, f->end);
     f->n.forked++;
 }
 
@@ -226,18 +227,18 @@ static void start_texts(struct family *f, struct text *t, size_t n, struct prefi
 {
     struct rng *g = &f->rng;
     for (size_t i = 0; i < n; i++) {
-        t[i] = (struct text){ .n_prompt = 20 + rng_below(g, PROMPT - 20), .end = END };
+        t[i] = (struct text){ .n_prompt = 20 + rng_below(g, f->prompt - 20), .end = f->end };
         any_sampling(&t[i].p, g);
         if (i && rng_below(g, 2)) {      /* begins like the first text */
             memcpy(t[i].tokens, t[0].tokens, sizeof t[0].tokens);
             t[i].n_prompt = MAX(t[i].n_prompt, t[0].n_prompt);
         } else {
-            rig_tokens(t[i].tokens, PROMPT, f->rig.c.vocab, rng_next(g));
+            rig_tokens(t[i].tokens, f->prompt, f->rig.c.vocab, rng_next(g));
             memcpy(t[i].tokens + t[i].n_prompt / 2, t[i].tokens, t[i].n_prompt / 3 * sizeof *t[i].tokens);
         }
         t[i].given = t[i].n_prompt;
         write_plain(f, &t[i], t[i].n_prompt);
-        open_text(f, &t[i], list, t[i].n_prompt, t[i].n_prompt + 1 + rng_below(g, END - t[i].n_prompt));
+        open_text(f, &t[i], list, t[i].n_prompt, t[i].n_prompt + 1 + rng_below(g, f->end - t[i].n_prompt));
     }
 }
 
@@ -254,7 +255,7 @@ static void disturb(struct family *f, struct text *t, size_t i, struct prefixes 
     }
     if (t[i].d.n_tokens < t[i].next)
         return;
-    t[i].next = t[i].d.n_tokens + 10 + rng_below(&f->rng, 80);
+    t[i].next = t[i].d.n_tokens + 10 + rng_below(&f->rng, f->end / 4);
     for (size_t k = 0; k < TEXTS; k++)
         if (!t[k].end) free_one = &t[k];
     switch (rng_below(&f->rng, 4)) {
@@ -305,11 +306,12 @@ static void open_family(struct family *f, const struct tiny *t, size_t i)
     const struct ops *twin = best_twin();
     if (i % 3 == 1) { FOR_TWINS(o) if (o != best_twin()) twin = o; }
     tiny_write(t, f->dir);
+    f->end = t->window ? LONGER : END, f->prompt = f->end / 2 - 15;
     rig_open(&f->rig, f->dir, i % 2 ? DT_F32 : DT_BF16, twin, 1 + i % 2, 8, 64);
     f->heads = (struct heads){ 0 };
     if (t->heads_inside && heads_open(&f->heads, NULL, &f->rig.m, &e)) rig_die("heads", &e);
     if (t->mtp && mtp_open(&f->mtp, &f->rig.m, f->dir, WEIGHTS_AS_IS, i % 2, &e)) rig_die("layer", &e);
-    if (round_buffers_open(&f->buffers, &f->rig.m, PREFILL_ROWS, ROWS * TEXTS, END, &e))
+    if (round_buffers_open(&f->buffers, &f->rig.m, PREFILL_ROWS, ROWS * TEXTS, f->end, &e))
         rig_die("buffers", &e);
 }
 

@@ -667,9 +667,9 @@ static void texts_split_at_a_block(void)
             if (decode_open(&d[i], &r.m, &p, &s, prompt[i], LONG, ALL, &e)) rig_die("decoder", &e);
             prefix_join(&list, &d[i].kv, d[i].tokens, &d[i].n_tokens);
             const size_t aim = i == 1 && late ? SPLIT : AIM;
-            CHECK(d[i].kv.state->mark_want == aim, "aimed at %zu", d[i].kv.state->mark_want);
+            CHECK(d[i].kv.state->mark.want == aim, "aimed at %zu", d[i].kv.state->mark.want);
             if (i == 0) {
-                CHECK(!prefix_find(&list, prompt[3], LONG).n_coming && d[0].kv.state->mark_want == AIM);
+                CHECK(!prefix_find(&list, prompt[3], LONG).n_coming && d[0].kv.state->mark.want == AIM);
                 if (!late) CHECK(prefix_find(&list, prompt[1], LONG).n_coming == SPLIT);
             }
             if (decode_prefill(&d[i], 0, NULL, NULL, &e)) rig_die("prefill", &e);

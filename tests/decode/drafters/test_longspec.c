@@ -111,15 +111,16 @@ static void ref_qkv(const struct bench *b, double *x, double *qkv, int32_t token
     ref_product(qkv, b->v.w.block.q, b->v.w.block.q_bias, xn, q + 2 * kv, d, false);
     ref_rope(b, qkv, c->n_heads + c->n_kv_heads, pos);
 }
-/* The model's last layer: keys and values of its first n rows. */
-static void ref_target(const struct bench *b, double *k, double *v, size_t n)
+/* The layer that the drafter reads: keys and values of n rows from `from` on. */
+static void ref_target(const struct bench *b, double *k, double *v, size_t from, size_t n)
 {
     const struct config *c = &b->r.c;
     for (size_t h = 0; h < c->n_kv_heads; h++)
         for (size_t i = 0; i < n; i++) {
             float kf[HEAD_DIM_MAX] = { 0 }, vf[HEAD_DIM_MAX] = { 0 };
-            kv_sum(kf, vf, b->target.type, b->target.head_dim, kv_block(&b->target, c->n_layers - 1, h, i),
-                   i % KV_BLOCK, i % KV_BLOCK + 1);
+            const size_t pos = from + i, l = config_last_global(c);
+            kv_sum(kf, vf, b->target.type, b->target.head_dim, kv_block(&b->target, l, h, pos),
+                   pos % KV_BLOCK, pos % KV_BLOCK + 1);
             for (size_t j = 0; j < c->head_dim; j++)
                 k[(h * n + i) * c->head_dim + j] = (double)kf[j],
                                                 v[(h * n + i) * c->head_dim + j] = (double)vf[j];
@@ -130,7 +131,8 @@ static void ref_logits(const struct bench *b, double *logits, size_t n, const in
 {
     const struct config *c = &b->r.c;
     const size_t d = c->hidden, dim = c->head_dim, q = c->n_heads * dim, kv = c->n_kv_heads * dim,
-                 ff = c->ffn, end = n + m, from = end - MIN(end, (size_t)513), keys = end - from;
+                 ff = c->ffn, end = n + m, from = end - MIN(end, (size_t)513), keys = end - from,
+                 seen = config_window(c, config_last_global(c)) ? MIN(n, c->window) : n;
     double x[1024], xn[1024], qkv[2048], out[1024], gu[2048], *k = must_alloc(2 * kv * MAX(keys, n) * 8),
            *v = k + kv * MAX(keys, n);
     float row[1024];
@@ -147,8 +149,8 @@ static void ref_logits(const struct bench *b, double *logits, size_t n, const in
     ref_norm(xn, x, b->v.w.norm_cross, d, c->rms_eps);
     ref_product(qkv, b->v.w.cross_q, b->v.w.cross_q_bias, xn, q, d, false);
     ref_rope(b, qkv, c->n_heads, end - 1);
-    ref_target(b, k, v, n);
-    ref_attend(c, out, qkv, k, v, n);
+    ref_target(b, k, v, n - seen, seen);
+    ref_attend(c, out, qkv, k, v, seen);
     ref_product(x, b->v.w.cross_o, NULL, out, d, q, true);
     ref_norm(xn, x, b->v.w.block.norm_mlp, d, c->rms_eps);
     ref_product(gu, b->v.w.block.gate_up, NULL, xn, 2 * ff, d, false);
