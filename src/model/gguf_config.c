@@ -253,12 +253,14 @@ static int write_gemma4(const struct meta *m, size_t layers, size_t heads, size_
         read_real(m, "final_logit_softcapping", 0, 1e6, &cap) < 0 ||
         gguf_array(m->g, key_of(key, m, "attention.sliding_window_pattern"), GGUF_BOOL, &windows, m->e) < 0)
         return -1;
+    if (!windows)
+        return gguf_bad(m->g, key, m->e, "the key is missing");
     const struct gguf_value *v = gguf_find(m->g, key_of(key, m, "attention.head_count_kv"));
     if (v && v->is_array && gguf_integers(m->g, key, layers, 1, heads, &list, m->e))
         return -1;
     jw_open(m->w, "per_layer_config", '{');
     for (size_t l = 0; l < layers; l++) {
-        const bool in = windows && windows->n == layers ? gguf_int_at(windows, l) != 0 : (l + 1) % 6 != 0;
+        const bool in = l < windows->n && gguf_int_at(windows, l) != 0;
         char layer[24];
         snprintf(layer, sizeof layer, "%zu", l);
         jw_open(m->w, layer, '{');
@@ -446,6 +448,9 @@ static int write_experts(struct meta *m)
         jw_uint(m->w, "moe_intermediate_size", width);
         jw_bool(m->w, "enable_moe_block", true);
     }
+    if (is_oss(m) && (need_uint(m, "feed_forward_length", 0, EXPERT_FFN_MAX, &ffn) ||
+                      read_uint(m, "expert_feed_forward_length", 0, ffn, ffn, &width) < 0))
+        return -1;
     if (!qwen)
         return 0;
     if (m->a->states ? need_uint(m, "expert_feed_forward_length", 0, EXPERT_FFN_MAX, &width)

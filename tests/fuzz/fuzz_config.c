@@ -32,6 +32,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     for (size_t l = 0; l < c.n_layers; l++)
         if ((c.windowed[l] && !c.window) || (c.kind[l] == LAYER_EXPERTS && !c.n_experts))
             abort();
+    for (size_t l = 0; l < c.n_layers; l++) {            /* layers with heads or caches of others */
+        const struct kv_heads h = config_heads(&c, l);
+        const size_t from = config_kv_layer(&c, l);
+        if (!h.n || c.n_heads % h.n || !h.dim || h.dim > c.head_dim || from > l ||
+            config_heads(&c, from).dim != h.dim || config_heads(&c, from).n != h.n)
+            abort();
+    }
     const struct delta_config *d = &c.delta;
     if (c.rotary > c.head_dim || !config_mixers(&c, MIXER_ATTENTION) ||
         (config_is_hybrid(&c) && (!d->key_heads || !d->value_heads || d->value_heads % d->key_heads ||
