@@ -12,7 +12,8 @@
     X(SPIRE, spire)              \
     X(GUMIHO, gumiho)            \
     X(MODEL, model)              \
-    X(MTP, mtp)
+    X(MTP, mtp)                  \
+    X(ASSISTANT, assistant)
 
 #define DRAFTER_NUMBER(number, file) DRAFTER_##number,
 /* DRAFTER_ADDED, a drafter of tests, is the last. */

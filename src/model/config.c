@@ -144,16 +144,23 @@ static int missing(const struct json *in, const char *key, struct err *e)
                    in->key[0] ? "." : "", key);
 }
 
+/* Whether a model_type is that of a drafter of Gemma 4. */
+static bool drafts(const struct json *v)
+{
+    return js_is(v, "gemma4_assistant") || js_is(v, "gemma4_unified_assistant");
+}
+
 static bool has_type_name(const struct arch *a, const struct json *v)
 {
     return js_is(v, a->model_type) || (a->text_type && js_is(v, a->text_type)) ||
-           (a->gemma4 && (js_is(v, "gemma4_unified") || js_is(v, "gemma4_unified_text")));
+           (a->gemma4 && (js_is(v, "gemma4_unified") || js_is(v, "gemma4_unified_text") || drafts(v)));
 }
 
 static bool has_name(const struct arch *a, const struct json *v)
 {
     return js_is(v, a->architecture) || (a->wrapper && js_is(v, a->wrapper)) ||
-           (a->gemma4 && (js_is(v, "Gemma4UnifiedForCausalLM") ||
+           (a->gemma4 && (js_is(v, "Gemma4AssistantForCausalLM") || js_is(v, "Gemma4UnifiedForCausalLM") ||
+                          js_is(v, "Gemma4UnifiedAssistantForCausalLM") ||
                           js_is(v, "Gemma4UnifiedForConditionalGeneration")));
 }
 
@@ -763,7 +770,11 @@ int config_parse(struct config *c, const char *file, const char *json, size_t n,
     const struct arch *a = find_text(&root, &text, e);
     if (!a)
         return -1;
+    struct json type;
     snprintf(c->model_type, sizeof c->model_type, "%s", a->model_type);
+    if (a->gemma4 && js_get(&root, "model_type", &type, e) == 1 && drafts(&type) &&
+        get_size(&root, "backbone_hidden_size", 1536, NULL_REFUSED, 1 << 20, &c->backbone, e))
+        return -1;
     if (read_shape(c, a, &text, e) || read_flags(c, a, &text, e) || read_experts(c, a, &text, e) ||
         (a->delta && config_read_delta(c, a->delta, &text, e)) ||
         (a->gemma && (a->gemma4 ? config_read_gemma4 : config_read_gemma)(c, &text, e)) ||

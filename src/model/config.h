@@ -66,6 +66,9 @@ struct config {
     /* Each layer adds an embedding of this width to its residual (src/model/per_layer.h), from a table with a
      * row for each of per_layer_vocab tokens; 0: none. */
     size_t per_layer, per_layer_vocab;
+    /* Of a drafter of Gemma 4 (assistant.h) the width of the states of its model, and kv_shared is n_layers;
+     * 0: an ordinary model. */
+    size_t backbone;
     double rms_eps;
     bool tied;                   /* tie_word_embeddings: no lm_head.weight is expected */
     bool qkv_bias, o_bias, mlp_bias, qk_norm;

@@ -121,9 +121,13 @@ size_t config_kv_layer(const struct config *c, size_t layer)
     return l;
 }
 
-/* Reads which layers have no keys and values of their own. */
+/* Reads which layers have no keys and values of their own: of a drafter none has. */
 static int read_shared(struct config *c, const struct json *root, struct err *e)
 {
+    if (c->backbone) {
+        c->kv_shared = c->n_layers;
+        return 0;
+    }
     if (get_count(root, "num_kv_shared_layers", 0, c->n_layers - 1, &c->kv_shared, e) ||
         get_bool(root, "use_double_wide_mlp", false, &c->ffn_doubled, e))
         return -1;
@@ -142,11 +146,12 @@ static int read_shared(struct config *c, const struct json *root, struct err *e)
     return 0;
 }
 
-/* Reads the embeddings of each layer, which models of 12B do not have. */
+/* Reads the embeddings of each layer, which models of 12B and drafters do not have. */
 static int read_per_layer(struct config *c, const struct json *root, bool unified, struct err *e)
 {
-    if (get_count(root, "hidden_size_per_layer_input", unified ? 0 : 256, 1 << 16, &c->per_layer, e) ||
-        get_size(root, "vocab_size_per_layer_input", 262144, NULL_REFUSED, 1 << 24, &c->per_layer_vocab, e))
+    const size_t missing = unified || c->backbone ? 0 : 256, most = c->backbone ? 0 : 1 << 16;
+    if (get_count(root, "hidden_size_per_layer_input", missing, most, &c->per_layer, e) ||
+        get_count(root, "vocab_size_per_layer_input", 262144, 1 << 24, &c->per_layer_vocab, e))
         return -1;
     if (c->per_layer && c->per_layer_vocab < c->vocab)
         return err_set(e, ERR_INPUT, "%s: vocab_size_per_layer_input is %zu, but vocab_size is %zu: allowed "

@@ -77,10 +77,13 @@ static void expert_parts(struct part p[EXPERT_PARTS], const struct config *c)
 
 typedef int tensor_fn(void *ctx, const char *name, size_t rows, size_t cols);
 
-/* Calls fn for the tensors of the embeddings of each layer until it returns -1. */
-static int each_per_layer(const struct config *c, tensor_fn *fn, void *ctx)
+/* Calls fn for the tensors of the embeddings of each layer, and of a drafter, until it returns -1. */
+static int each_outside(const struct config *c, tensor_fn *fn, void *ctx)
 {
     const size_t all = c->n_layers * c->per_layer;
+    if (c->backbone && (fn(ctx, "pre_projection.weight", c->hidden, 2 * c->backbone) ||
+                        fn(ctx, "post_projection.weight", c->backbone, c->hidden)))
+        return -1;
     return c->per_layer && (fn(ctx, PER_LAYER_TABLE, c->per_layer_vocab, all) ||
                             fn(ctx, "model.per_layer_model_projection.weight", all, c->hidden) ||
                             fn(ctx, "model.per_layer_projection_norm.weight", c->per_layer, 0)) ? -1 : 0;
@@ -116,6 +119,7 @@ static size_t count_params(const struct config *c, bool used)
     size_t n = c->hidden + (c->tied ? 1 : 2) * c->vocab * c->hidden;
     if (c->per_layer)
         n += c->n_layers * c->per_layer * (rows + c->hidden) + c->per_layer;
+    n += 3 * c->backbone * c->hidden;
     for (size_t l = 0; l < c->n_layers; l++) {
         layer_parts(p, c, l);
         for (size_t i = 0; i < PARTS; i++)
@@ -249,7 +253,7 @@ int config_check_tensors(const struct config *c, const struct tensors *ts, struc
     if (layers && layers < c->n_layers)
         return err_set(e, ERR_INPUT, "%s: num_hidden_layers is %zu, but the files have tensors of %zu layers",
                        ts->path[0], c->n_layers, layers);
-    if (each_per_layer(c, check_tensor, &(struct checking){ ts, e }))
+    if (each_outside(c, check_tensor, &(struct checking){ ts, e }))
         return -1;
     for (size_t l = 0; l < c->n_layers; l++)
         if (each_tensor(c, l, check_tensor, &(struct checking){ ts, e }) ||
@@ -276,7 +280,7 @@ static void each_needed(const struct config *c, tensor_fn *fn, void *ctx)
                                            "lm_head.weight" };
     for (size_t i = 0; i < (c->tied ? 2 : 3); i++)
         fn(ctx, outside[i], 0, 0);
-    each_per_layer(c, fn, ctx);
+    each_outside(c, fn, ctx);
     for (size_t l = 0; l < c->n_layers; l++)
         each_tensor(c, l, fn, ctx);
 }
@@ -307,6 +311,7 @@ static bool may_rest(const struct config *c, const struct tensor *t)
     const char *name = t->name;
     return strcmp(name, "lm_head.weight") == 0 || strstr(name, ".rotary_emb.inv_freq") ||
            (config_is_hybrid(c) && strncmp(name, "mtp.", 4) == 0) || tensor_is_dealt_scales(t) ||
+           strncmp(name, "masked_embedding.", 17) == 0 ||
            (c->kv_shared && (strstr(name, ".self_attn.k_") || strstr(name, ".self_attn.v_")));
 }
 

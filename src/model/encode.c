@@ -119,6 +119,8 @@ int tensors_encode(struct tensors *ts, enum weights w, bool tied, struct err *e)
     ts->data_bytes = 0;
     for (size_t i = 0; i < ts->n; i++) {
         struct tensor *t = &ts->t[i];
+        if (*t->dtype_name == 'I')           /* numbers of tokens, no weights */
+            continue;
         if (!tensor_is_float(t->dtype) || t->turns)
             return err_set(e, ERR_INPUT, "%s: tensor \"%s\": dtype %s; encoded can be BF16, F16 and F32",
                            ts->path[t->shard], t->stored_name, t->dtype_name);

@@ -93,7 +93,7 @@ static void layout(struct workspace *w, const struct model *m)
         { &w->attn, n * mixer_inputs(m) * act },
         { &w->h, n * ffn * act },
         { &w->picked, n * c->hidden * act },
-        { &w->pair, c->drafts ? n * 2 * c->hidden * act : 0 },
+        { &w->pair, n * (c->drafts ? 2 * c->hidden : 2 * c->backbone) * act },
         { &w->score, w->score_bytes },
     };
     const struct buffer host[] = {
@@ -113,8 +113,9 @@ static struct device_limits limits(const struct model *m, size_t rows_max, size_
     const struct config *c = &m->config;
     const size_t rows = MAX(rows_max, (size_t)MODEL_ROWS_MIN),
                  widest = MAX(2 * dense_ffn(c), c->n_layers * c->per_layer),
-                 outputs = MAX(MAX(mixer_outputs(m), widest), MAX(c->vocab, c->hidden)),
-                 inputs = MAX(MAX(mixer_inputs(m), dense_ffn(c)), (c->drafts ? 2 : 1) * c->hidden);
+                 outputs = MAX(MAX(mixer_outputs(m), widest), MAX(c->vocab, MAX(c->hidden, c->backbone))),
+                 fused = MAX((c->drafts ? 2 : 1) * c->hidden, 2 * c->backbone),
+                 inputs = MAX(MAX(mixer_inputs(m), dense_ffn(c)), fused);
     struct device_limits l = { rows, n_max, rows, outputs, c->vocab,
                                { c->n_heads, c->n_kv_heads, c->head_dim, m->head_dim }, inputs };
     if (memchr(c->kind, LAYER_EXPERTS, c->n_layers)) {
@@ -229,16 +230,17 @@ static void place_seq(struct pass *p, size_t i, size_t r)
         const uint32_t n = s->parent ? put_path(s->parent, s->node0 + j, w->node + r * w->rows_max) : 0;
         w->n_node[r] = n;
         w->token[r] = s->token[j];
-        w->pos[r] = (uint32_t)(s->kv->n_past + (s->parent ? n - 1 : j));
-        w->hi[r] = s->parent ? (uint32_t)s->kv->n_past : w->pos[r] + 1;
+        w->pos[r] = (uint32_t)(s->kv->n_past + (s->parent ? n - 1 : s->reads ? 0 : j));
         w->angle[r] = w->pos[r] + (uint32_t)s->shift;
+        w->pos[r] -= s->reads;           /* the last row that it sees */
+        w->hi[r] = s->parent ? (uint32_t)s->kv->n_past : w->pos[r] + 1;
         if (wanted(s, j))
             w->want[p->rows.n_want++] = (uint32_t)r;
         assert(s->token[j] >= 0 && (size_t)s->token[j] < p->m->config.vocab && w->pos[r] < s->kv->n_max &&
                (!s->parent || s->node0 + j < s->kv->node_max));
     }
     assert(s->parent || !s->kv->ring || s->n <= RING_PASS);
-    if (!s->parent)
+    if (!s->parent && !s->reads)
         s->kv->n_written = MAX(s->kv->n_written, s->kv->n_past + s->n);
 }
 
@@ -578,6 +580,18 @@ static void fuse(const struct pass *p)
                                                       SIZE_MAX });
 }
 
+/* The rows of a drafter (assistant.h). */
+static void fuse_given(const struct pass *p)
+{
+    const struct model *m = p->m;
+    const struct workspace *w = p->w;
+    const size_t wide = 2 * m->config.backbone, row = wide * dtype_size(model_act(m));
+    for (size_t i = 0; i < p->n_seqs; i++)
+        w->dev->narrow(w->dev, (char *)w->pair + w->seq[i].row0 * row, p->seqs[i].state, p->seqs[i].n * wide);
+    w->dev->product(w->dev, &(struct device_product){ w->x, m->config.hidden, w->pair, p->rows.n, &m->fuse,
+                                                      NULL, false, SIZE_MAX });
+}
+
 static void run(const struct pass *p)
 {
     const struct model *m = p->m;
@@ -585,8 +599,11 @@ static void run(const struct pass *p)
     const struct workspace *w = p->w;
     struct device *d = w->dev;
     const struct tap *hidden = tap_of(p, TAP_HIDDEN, 0, 0);
-    d->embed(d, w->x, m->embed.w ? &m->embed : &m->lm_head, !m->embed.w || m->embed_packed);
-    if (c->embed != EMBED_AS_IS)
+    if (c->backbone)
+        fuse_given(p);
+    else
+        d->embed(d, w->x, m->embed.w ? &m->embed : &m->lm_head, !m->embed.w || m->embed_packed);
+    if (c->embed != EMBED_AS_IS && !c->backbone)
         d->scale(d, w->x, m->embed_scale, p->rows.n * c->hidden);
     if (c->drafts)
         fuse(p);
@@ -603,7 +620,10 @@ static void run(const struct pass *p)
     if (keys)
         return;
     d->rmsnorm(d, w->xn, w->x, m->norm_final, p->rows.n, c->hidden, (float)c->rms_eps, c->n_layers - 1);
-    if (hidden) {
+    if (hidden && c->backbone)
+        d->product(d, &(struct device_product){ hidden->out, c->backbone, w->xn, p->rows.n, &m->project, NULL,
+                                                false, SIZE_MAX });
+    else if (hidden) {
         float *at = tap_buffer(p, hidden);
         d->widen(d, at, w->xn, p->rows.n * c->hidden);
         tap_fetch(p, TAP_HIDDEN, 0, at, c->hidden);

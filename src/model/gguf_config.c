@@ -20,13 +20,13 @@ static const struct arch { const char *name, *type; bool experts, states; } arch
     { "qwen35moe", "qwen3_5_moe", true, true }, { "mistral3", NULL, false, false },
     { "gemma3", "gemma3", false, false },     { "smollm3", "smollm3", false, false },
     { "phi3", "phi3", false, false },         { "gpt-oss", "gpt_oss", false, false },
-    { "gemma4", "gemma4", false, false },
+    { "gemma4", "gemma4", false, false },     { "gemma4-assistant", "gemma4_assistant", false, false },
 };
 
 struct meta {                            /* what is being read */
     const struct gguf *g;
     const struct arch *a;
-    char arch[16];
+    char arch[24];
     size_t n_experts;                    /* 0: none */
     struct json_writer *w;
     struct err *e;
@@ -95,7 +95,8 @@ static int read_arch(struct meta *m)
 }
 
 static bool is_mistral3(const struct meta *m) { return strcmp(m->arch, "mistral3") == 0; }
-static bool is_gemma4(const struct meta *m) { return strcmp(m->arch, "gemma4") == 0; }
+static bool is_assistant(const struct meta *m) { return strcmp(m->arch, "gemma4-assistant") == 0; }
+static bool is_gemma4(const struct meta *m) { return strcmp(m->arch, "gemma4") == 0 || is_assistant(m); }
 static bool is_gemma(const struct meta *m) { return strcmp(m->arch, "gemma3") == 0 || is_gemma4(m); }
 static bool is_phi(const struct meta *m) { return strcmp(m->arch, "phi3") == 0; }
 static bool is_oss(const struct meta *m) { return strcmp(m->arch, "gpt-oss") == 0; }
@@ -220,7 +221,7 @@ static int read_ffn(const struct meta *m, size_t blocks, size_t *ffn)
     if (!is_gemma4(m) || !v || !v->is_array)
         return need_uint(m, name, blocks, 1 << 24, ffn);
     if (gguf_integers(m->g, key, blocks, 1, 1 << 24, &list, m->e) ||
-        read_uint(m, "attention.shared_kv_layers", 0, 0, blocks - 1, &shared) < 0)
+        read_uint(m, "attention.shared_kv_layers", 0, 0, is_assistant(m) ? blocks : blocks - 1, &shared) < 0)
         return -1;
     const int64_t first = gguf_int_at(list, 0), last = gguf_int_at(list, blocks - 1);
     for (size_t l = 0; l < blocks; l++) {
@@ -242,13 +243,14 @@ static int write_gemma4(const struct meta *m, size_t layers, size_t heads, size_
                         size_t vocab)
 {
     const struct gguf_value *list = NULL, *windows = NULL;
-    size_t local_dim, value, shared = 0, width = 0;
+    size_t local_dim, value, shared = 0, width = 0, backbone;
     double cap = 0;
     char key[KEY_BYTES];
     if (need_uint(m, "attention.key_length_swa", 0, HEAD_DIM_MAX, &local_dim) ||
         read_uint(m, "attention.value_length_swa", 0, local_dim, local_dim, &value) < 0 ||
         read_uint(m, "rope.dimension_count_swa", 0, local_dim, local_dim, &value) < 0 ||
-        read_uint(m, "attention.shared_kv_layers", 0, 0, layers - 1, &shared) < 0 ||
+        read_uint(m, "attention.shared_kv_layers", 0, 0, is_assistant(m) ? layers : layers - 1,
+                  &shared) < 0 ||
         read_uint(m, "embedding_length_per_layer_input", 0, 0, 1 << 16, &width) < 0 ||
         read_real(m, "final_logit_softcapping", 0, 1e6, &cap) < 0 ||
         gguf_array(m->g, key_of(key, m, "attention.sliding_window_pattern"), GGUF_BOOL, &windows, m->e) < 0)
@@ -270,6 +272,10 @@ static int write_gemma4(const struct meta *m, size_t layers, size_t heads, size_
     }
     jw_close(m->w, '}');
     jw_bool(m->w, "attention_k_eq_v", true);     /* unless there is a v_proj: use_tensors in gguf_model.c */
+    if (is_assistant(m) && need_uint(m, "embedding_length_out", 0, 1 << 20, &backbone))
+        return -1;
+    if (is_assistant(m))
+        jw_uint(m->w, "backbone_hidden_size", backbone);
     jw_uint(m->w, "num_kv_shared_layers", shared);
     jw_uint(m->w, "hidden_size_per_layer_input", width);
     jw_uint(m->w, "vocab_size_per_layer_input", vocab);
@@ -283,9 +289,10 @@ static int read_layers(const struct meta *m, size_t *blocks, size_t *layers)
     size_t drafting = 0;
     char key[KEY_BYTES];
     if (need_uint(m, "block_count", 0, LAYERS_MAX, blocks) ||
-        read_uint(m, "nextn_predict_layers", 0, 0, m->a->states ? 1 : 0, &drafting) < 0)
+        read_uint(m, "nextn_predict_layers", 0, 0, is_assistant(m) ? *blocks : m->a->states ? 1 : 0,
+                  &drafting) < 0)
         return -1;
-    *layers = *blocks - drafting;
+    *layers = *blocks - (is_assistant(m) ? 0 : drafting);
     return *layers ? 0 : gguf_bad(m->g, key_of(key, m, "block_count"), m->e, "1, and that layer only drafts");
 }
 

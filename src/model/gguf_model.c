@@ -20,6 +20,8 @@ static const struct name { const char *gguf, *hf;
 } outside[] = {
     { "token_embd.weight", "model.embed_tokens.weight" }, { "output_norm.weight", "model.norm.weight" },
     { "output.weight", "lm_head.weight" },
+    { "nextn.pre_projection.weight", "pre_projection.weight" },
+    { "nextn.post_projection.weight", "post_projection.weight" },
     { "per_layer_token_embd.weight", PER_LAYER_TABLE },
     { "per_layer_model_proj.weight", "model.per_layer_model_projection.weight" },
     { "per_layer_proj_norm.weight", "model.per_layer_projection_norm.weight" },

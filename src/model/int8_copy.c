@@ -16,6 +16,8 @@ size_t model_quantized_bytes(const struct config *c, const struct device *dev)
 {
     size_t n = quantized_bytes(c->vocab, c->hidden) +
                (c->drafts ? quantized_bytes(c->hidden, 2 * c->hidden) : 0);
+    if (c->backbone)
+        n += quantized_bytes(c->hidden, 2 * c->backbone) + quantized_bytes(c->backbone, c->hidden);
     for (size_t l = 0; l < c->n_layers; l++) {
         const bool experts = c->kind[l] == LAYER_EXPERTS;
         const struct kv_heads g = config_heads(c, l);
@@ -133,8 +135,10 @@ int model_quantize(struct model *to, const struct model *from, struct model_quan
         if (progress && !progress(ctx, d->bytes, to->mem_bytes))
             return 1;
     }
-    if (!d->whole && from->config.drafts)
+    if (!d->whole && from->fuse.w)
         quantize(&to->fuse, &from->fuse, &at, from->pool);
+    if (!d->whole && from->project.w)
+        quantize(&to->project, &from->project, &at, from->pool);
     if (!d->whole)
         quantize(&to->lm_head, &from->lm_head, &at, from->pool);
     d->whole = true;

@@ -605,6 +605,16 @@ static int load_embed(struct loader *l, const char *name)
     return aim(l, t, (struct goal){ .kind = GOAL_EMBED, .pad = unpadded });
 }
 
+/* Loads the matrices before and after the layers of a drafter (assistant.h). */
+static int load_projections(struct loader *l)
+{
+    struct model *m = l->model;
+    const struct config *c = &m->config;
+    const struct source before = { "pre_projection", c->hidden }, after = { "post_projection", c->backbone };
+    return load_mat(l, &m->fuse, "", &before, 2 * c->backbone, &unpadded) ||
+           load_mat(l, &m->project, "", &after, c->hidden, &unpadded) ? -1 : 0;
+}
+
 /* Loads a draft layer (mtp.h). Without an embedding or an LM head of its own, it has those of its model. */
 static int load_drafting(struct loader *l)
 {
@@ -633,7 +643,8 @@ static int load_all(struct loader *l)
     const struct source head = { c->tied ? "model.embed_tokens" : "lm_head", c->vocab };
     if (c->drafts)
         return load_drafting(l);
-    if ((!c->tied && load_embed(l, "model.embed_tokens.weight")) || (c->per_layer && load_per_layer_in(l)))
+    if ((!c->tied && load_embed(l, "model.embed_tokens.weight")) ||
+        (c->per_layer && load_per_layer_in(l)) || (c->backbone && load_projections(l)))
         return -1;
     for (size_t i = 0, experts = 0; i < c->n_layers; i++) {
         struct layer measured = { 0 };

@@ -74,6 +74,7 @@ struct model {                           /* {0} is closed */
      * embedding of the row's token and the hidden state before the row, each with its norm. */
     struct mat fuse;
     float *norm_token, *norm_state;
+    struct mat project;                  /* of a drafter (assistant.h): [backbone, hidden]; no norms */
     /* With embeddings of each layer (per_layer.h): [n_layers * per_layer, hidden], [per_layer]. The table in
      * `files`, which stay open; NULL: random weights. A copy borrows the files. */
     struct mat per_layer_in; float *norm_per_layer;
@@ -160,7 +161,8 @@ void model_quantize_mat(struct mat *to, const struct mat *from, struct pool *poo
 enum tap_kind {
     TAP_RESIDUAL,                        /* [rows][hidden], entering layer `layer`; layer == n_layers:
                                           * entering the final norm */
-    TAP_HIDDEN,                          /* [rows][hidden], after the final norm (act, widened to float) */
+    TAP_HIDDEN,                          /* [rows][hidden], after the final norm (act, widened to float);
+                                          * of a drafter (assistant.h) [rows][backbone], after `project` */
     TAP_QUERY,                           /* [rows][n_heads][head_dim], rotated, unscaled, of layer `layer` */
 };
 struct tap { enum tap_kind kind; size_t layer; float *out; };
@@ -193,7 +195,11 @@ struct pass_seq {
     /* The caller reads nothing but the cache. Then layers run only as far as it needs, if no row of the pass
      * has wanted logits. */
     bool cache_only;
-    const float *state;                  /* of a draft layer: the host's [n][hidden] (struct model, fuse) */
+    /* of a draft layer: the host's [n][hidden] (struct model, fuse); of a drafter its inputs (assistant.h) */
+    const float *state;
+    /* The rows are written nowhere. All stand at the position after the committed rows and see these. Only
+     * for a model whose layers have no keys and values. */
+    bool reads;
 };
 
 /* The buffers of a pass, sized once for rows_max rows and context n_max. Products of up to MODEL_ROWS_MIN

@@ -39,6 +39,16 @@ static int config_read_directory(struct config *c, const char *dir, struct err *
 
 int config_read(struct config *c, const char *place, struct err *e)
 {
+    if (config_read_any(c, place, e))
+        return -1;
+    if (c->backbone)
+        return err_set(e, ERR_INPUT, "%s: this is a drafter of Gemma 4; --drafter assistant:%s uses it beside the "
+                                     "model that it drafts for", place, place);
+    return 0;
+}
+
+int config_read_any(struct config *c, const char *place, struct err *e)
+{
     struct gguf_model m;
     if (!model_is_file(place))
         return config_read_directory(c, place, e);

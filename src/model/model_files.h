@@ -5,8 +5,10 @@
 #include "src/model/tensors.h"
 
 bool model_is_file(const char *place);
-/* Reads the configuration of the model at `place`; errors as config_parse. */
+/* Reads the configuration of the model at `place`; errors as config_parse. A drafter of Gemma 4, which is no
+ * model by itself, is refused, but not by config_read_any. */
 int config_read(struct config *c, const char *place, struct err *e);
+int config_read_any(struct config *c, const char *place, struct err *e);
 /* Opens its tensors. ERR_INPUT names the file, the tensor and the value. */
 int tensors_open(struct tensors *ts, const char *place, struct err *e);
 /* And encodes them as --weights says. tied: the model's. */

@@ -213,7 +213,8 @@ const struct option options_table[] = {
     { "drafter", "", "auto|none|LIST", VERBS_WRITE | VERB_BENCH, DRAFTERS, J(drafter), DRAFTING,
       MAIN | DRAFTED,
       "How to guess tokens before the model verifies them. The text does not depend on it. LIST is a list "
-      "of " OPTION_DRAFTERS ". mtp is the model's own draft layer. none writes one token at a time.",
+      "of " OPTION_DRAFTERS ". mtp is the model's own draft layer, assistant the drafter beside a Gemma 4 "
+      "model. none writes one token at a time.",
       .value = "auto" },
     { "preset", "", "NAME", VERBS_WRITE | VERB_BENCH, TEXT, F(preset), DRAFTING, GRID,
       "tokenswift: draft as in the TokenSwift paper; its filters keep 20 tokens, which changes the text. "

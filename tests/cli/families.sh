@@ -160,6 +160,40 @@ family gemma4_layers "$M" 1000
 "$LONGHAND" inspect -m $M --json >"$TMP/a"
 grep -q '"kv_shared_layers": 3, "per_layer_embedding": 32' "$TMP/a"
 result gemma4_inspect_names_shared_layers $? "$(head -c 600 "$TMP/a")"
+# Its drafter lies in the folder assistant/, and has a GGUF file; beside a file with another name it is named.
+for d in assistant assistant:$M/assistant/assistant.gguf assistant,ngram,partial; do
+    "$LONGHAND" run -m $M --prompt "The ship" -n 300 -s 3 -q --ignore-eos --drafter $d --format ids \
+        --json-stats "$TMP/stats" >"$TMP/b"
+    "$LONGHAND" run -m $M --prompt "The ship" -n 300 -s 3 -q --ignore-eos --drafter none --format ids \
+        >"$TMP/a"
+    same "gemma4_drafts_of_${d%%:*}_change_nothing" "$TMP/a" "$TMP/b"
+    grep -q '"assistant": {' "$TMP/stats"; result "gemma4_${d%%:*}_drafts" $? "$(cat "$TMP/stats")"
+done
+for at in shared-assistant:shared shared/assistant:shared file-assistant.gguf:file.gguf \
+    assistant:file.gguf; do
+    rm -rf "$TMP/shared" "$TMP/shared-assistant" "$TMP/file-assistant.gguf" "$TMP/assistant"
+    mkdir "$TMP/shared"; cp $M/*.json $M/model.safetensors "$TMP/shared"
+    cp "$TMP/gemma4_layers-q8_0.gguf" "$TMP/file.gguf"
+    check gemma4_no_assistant_beside_${at#*:} 2 'no drafter of Gemma 4 beside it' \
+        run -m "$TMP/${at#*:}" --prompt x -n 1 --drafter assistant
+    case $at in
+        *assistant.gguf:*) cp $M/assistant/assistant.gguf "$TMP/${at%%:*}" ;;
+        *) cp -r $M/assistant "$TMP/${at%%:*}" ;;
+    esac
+    check gemma4_an_assistant_at_${at%%:*} 0 '' \
+        run -m "$TMP/${at#*:}" --prompt x -n 9 --drafter assistant -q --ignore-eos
+done
+HUB=$TMP/hub; mkdir -p "$HUB"/models--org--name{,-assistant}/snapshots
+cp -r "$TMP/shared" "$HUB/models--org--name/snapshots/aa"
+cp -r $M/assistant "$HUB/models--org--name-assistant/snapshots/bb"
+HF_HUB_CACHE=$HUB check gemma4_an_assistant_in_a_cache 0 '' \
+    run -m org/name --prompt x -n 9 --drafter assistant -q --ignore-eos
+check gemma4_an_assistant_is_no_model 2 'this is a drafter of Gemma 4; --drafter assistant:' \
+    run -m $M/assistant --prompt x -n 1
+check gemma4_a_model_is_no_assistant 2 'is a model, not a drafter of Gemma 4' \
+    run -m $M --prompt x -n 1 --drafter assistant:build/data/models/gemma4-bf16
+check gemma4_an_assistant_of_another_size 2 'states of 40 and 330 tokens, the model has 64' \
+    run -m build/data/models/gemma4-experts-f32 --prompt x -n 1 --drafter assistant:$M/assistant
 cp "$TMP/gemma4_layers-q8_0.gguf" "$TMP/shrinks.gguf"
 "$LONGHAND" run -m "$TMP/shrinks.gguf" --prompt x -n 8000 --ignore-eos -q >"$TMP/a" 2>"$TMP/err" &
 for _ in $(seq 300); do [ "$(wc -c <"$TMP/a")" -gt 200 ] && break; sleep 0.1; done

@@ -1,0 +1,241 @@
+/* The drafter of Gemma 4 (assistant.h): finding it, opening it beside its model, and its pass. Start reading
+ * at assistant_open(). */
+#include "src/model/assistant.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "src/model/config_tensors.h"
+#include "src/model/encode.h"
+#include "src/model/model_caches.h"
+
+/* ---- where it is ---- */
+
+static bool is_assistant(const char *path)
+{
+    struct config *c = malloc(sizeof *c);
+    struct stat st;
+    struct err ignored;
+    const bool is = c && stat(path, &st) == 0 && config_read_any(c, path, &ignored) == 0 && c->backbone;
+    free(c);
+    return is;
+}
+
+/* The drafter in a folder, itself or as its one GGUF file. */
+static bool in_folder(char path[PATH_BYTES], const char *folder)
+{
+    struct model_fits *f = calloc(1, sizeof *f);
+    struct stat st;
+    const bool is_dir = f && stat(folder, &st) == 0 && S_ISDIR(st.st_mode);
+    if (is_dir)
+        model_fits_folder(f, folder);
+    const bool found = is_dir && f->n == 1 && is_assistant(f->path);
+    if (found)
+        snprintf(path, PATH_BYTES, "%s", f->path);
+    free(f);
+    return found;
+}
+
+static bool in_caches(char path[PATH_BYTES], const char *model)
+{
+    char name[256], searched[600];
+    struct model_fits *f = calloc(1, sizeof *f);
+    struct err ignored;
+    model_name(name, sizeof name - 16, model);
+    strcat(name, "-assistant");
+    const bool found = f && strchr(name, '/') && model_fits_caches(f, name, searched, &ignored) == 0 &&
+                       f->n == 1 && is_assistant(f->path);
+    if (found)
+        snprintf(path, PATH_BYTES, "%s", f->path);
+    free(f);
+    return found;
+}
+
+bool assistant_find(char path[PATH_BYTES], const char *model)
+{
+    const bool file = model_is_file(model);
+    size_t n = strlen(model);
+    while (n > 1 && model[n - 1] == '/')
+        n--;
+    const size_t stem = file && n > 5 && strcmp(model + n - 5, ".gguf") == 0 ? n - 5 : n;
+    const char *slash = strrchr(model, '/');
+    if (n + 32 > PATH_BYTES)
+        return false;
+    snprintf(path, PATH_BYTES, "%.*s-assistant.gguf", (int)stem, model);
+    if (is_assistant(path))
+        return true;
+    char folder[PATH_BYTES];
+    snprintf(folder, sizeof folder, "%.*s-assistant", (int)stem, model);
+    if (in_folder(path, folder))
+        return true;
+    if (!file)
+        snprintf(folder, sizeof folder, "%.*s/assistant", (int)n, model);
+    else
+        snprintf(folder, sizeof folder, "%.*sassistant", slash ? (int)(slash + 1 - model) : 0, model);
+    return in_folder(path, folder) || in_caches(path, model);
+}
+
+/* ---- opening ---- */
+
+/* The layer of m whose cache a layer of the drafter reads; SIZE_MAX: there is none. */
+static size_t source_of(const struct config *m, const struct config *c, size_t layer)
+{
+    size_t l = m->n_layers - m->kv_shared;
+    while (l-- > 0)
+        if (m->windowed[l] == c->windowed[layer])
+            return l;
+    return SIZE_MAX;
+}
+
+/* Whether the drafter fits the model. Its heads become those of the caches that it reads. */
+static int fit(struct config *c, const char *place, const struct config *m, struct err *e)
+{
+    if (!m->layer_scale || !m->heads_differ)
+        return err_set(e, ERR_INPUT, "--drafter: assistant:%s drafts for Gemma 4, not for %s models", place,
+                       m->model_type);
+    if (c->backbone != m->hidden || c->vocab != m->vocab)
+        return err_set(e, ERR_INPUT, "--drafter: assistant:%s drafts for a model with states of %zu and %zu "
+                       "tokens, the model has %zu and %zu", place, c->backbone, c->vocab, m->hidden,
+                       m->vocab);
+    for (size_t l = 0; l < c->n_layers; l++) {
+        const size_t from = source_of(m, c, l);
+        if (from == SIZE_MAX || c->heads[l].dim != m->heads[from].dim || c->n_heads % m->heads[from].n ||
+            (c->windowed[l] && c->window > m->window))
+            return err_set(e, ERR_INPUT, "--drafter: assistant:%s: layer %zu, which has %u dimensions and "
+                           "%s, does not fit the caches of the model", place, l, (unsigned)c->heads[l].dim,
+                           c->windowed[l] ? "a window" : "no window");
+        c->heads[l].n = m->heads[from].n;
+    }
+    c->n_kv_heads = m->n_kv_heads;
+    return 0;
+}
+
+/* Reads the configuration and the headers of the weights, and checks them. */
+static int open_headers(struct config *c, struct tensors *ts, enum weights *w, const char *place,
+                        const struct model *m, struct err *e)
+{
+    if (!m->dev->host_memory)
+        return err_set(e, ERR_INPUT, "%s: --drafter assistant is not supported on this device; --device cpu "
+                                     "supports it", m->dev->name);
+    if (config_read_any(c, place, e))
+        return -1;
+    if (!c->backbone)
+        return err_set(e, ERR_INPUT, "--drafter: assistant:%s is a model, not a drafter of Gemma 4: "
+                                     "model:%s drafts with it", place, place);
+    if (fit(c, place, &m->config, e) || tensors_open(ts, place, e))
+        return -1;
+    const bool quantised = model_is_quantised(ts);
+    *w = m->dev->quantised && !quantised ? WEIGHTS_Q8_0 : WEIGHTS_AS_IS;
+    int rc = config_check_tensors(c, ts, e);
+    if (rc == 0 && quantised && !m->dev->quantised)
+        rc = err_set(e, ERR_INPUT, "--drafter: assistant:%s: its weights are quantised, and those of the "
+                                   "model are not", place);
+    if (rc == 0 && *w != WEIGHTS_AS_IS)
+        rc = tensors_encode(ts, *w, c->tied, e);
+    if (rc)
+        tensors_close(ts);
+    return rc;
+}
+
+size_t assistant_work_bytes(const struct model *m, size_t n_max)
+{
+    return workspace_bytes(m, ASSISTANT_ROWS, n_max);
+}
+
+static size_t output_bytes(const struct config *c) { return ASSISTANT_ROWS * c->backbone * sizeof(float); }
+
+int assistant_check(const char *place, const struct model *m, bool int8, size_t *bytes, struct err *e)
+{
+    struct config *c = malloc(sizeof *c);
+    struct tensors ts = { 0 };
+    enum weights w;
+    size_t weights = 0;
+    if (!c)
+        return err_set(e, ERR_FAILED, "%s: out of memory", place);
+    int rc = open_headers(c, &ts, &w, place, m, e);
+    if (rc == 0) {
+        rc = model_plan_bytes(c, &ts, m->compute, m->dev, &weights, e);
+        tensors_close(&ts);
+    }
+    if (rc == 0 && bytes)
+        *bytes = weights + output_bytes(c) +
+                 (int8 && !m->dev->quantised ? model_quantized_bytes(c, m->dev) : 0);
+    free(c);
+    return rc;
+}
+
+/* Points the layers to the caches of m. */
+static void point(struct model *t, const struct model *m)
+{
+    for (size_t l = 0; l < t->config.n_layers; l++)
+        t->layers[l].slot = source_of(&m->config, &t->config, l);
+    t->head_dim = m->head_dim;
+}
+
+int assistant_open(struct assistant *t, const char *place, const struct model *m, bool int8, struct err *e)
+{
+    struct tensors ts = { 0 };
+    enum weights w;
+    *t = (struct assistant){ 0 };
+    if (open_headers(&t->config, &ts, &w, place, m, e))
+        return -1;
+    tensors_close(&ts);
+    const struct model_setup setup = { .config = &t->config, .compute = m->compute, .dev = m->dev,
+                                       .ops = m->ops, .pool = m->pool, .weights = w };
+    if (model_open(&t->own, place, &setup, e)) {
+        *t = (struct assistant){ 0 };
+        return -1;
+    }
+    point(&t->own, m);
+    t->state = mem_alloc(output_bytes(&t->config));
+    if (!t->state)
+        err_set(e, ERR_FAILED, "%s: out of memory", place);
+    if (t->state && (!int8 || t->own.quantised ||
+                     model_quantize(&t->int8, &t->own, NULL, NULL, NULL, e) == 0))
+        return 0;
+    assistant_close(t);
+    return -1;
+}
+
+int assistant_reserve(struct assistant *t, size_t n_max, struct err *e)
+{
+    if (n_max <= t->n_max)
+        return 0;
+    workspace_close(t->work);
+    t->work = NULL;
+    t->n_max = 0;
+    if (workspace_open(&t->work, &t->own, ASSISTANT_ROWS, n_max, e))
+        return -1;
+    t->n_max = n_max;
+    return 0;
+}
+
+void assistant_close(struct assistant *t)
+{
+    if (t->state)
+        mem_free(t->state, output_bytes(&t->config));
+    workspace_close(t->work);
+    model_close(&t->int8);
+    model_close(&t->own);
+    *t = (struct assistant){ 0 };
+}
+
+/* ---- the pass ---- */
+
+void assistant_input(const struct model *m, int32_t token, const float *h, float *input)
+{
+    const size_t d = m->config.hidden;
+    model_embedding(m, token, input);
+    for (size_t i = 0; i < d; i++)
+        input[i] *= m->embed_scale;
+    memcpy(input + d, h, d * sizeof *h);
+}
+
+int assistant_forward(struct assistant *t, struct pass_seq *seqs, size_t n_seqs)
+{
+    const struct tap tap = { TAP_HIDDEN, 0, t->state };
+    struct err ignored;
+    return model_forward(assistant_of(t), t->work, seqs, n_seqs, &tap, 1, &ignored);
+}
