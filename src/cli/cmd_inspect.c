@@ -138,7 +138,9 @@ static void examine_files(struct inspect *s)
         /* the configuration alone does not know the padding */
         if (s->has_tensors && !s->first.code)
             note_problem(s, &e);
-        g->weight_bytes = s->n_params * dtype_size(g->compute);
+        const struct config *c = &g->config;     /* without a table that stays in its file */
+        g->weight_bytes = (s->n_params - c->n_layers * c->per_layer * c->per_layer_vocab) *
+                          dtype_size(g->compute);
     }
     if (s->has_tensors && tensors_find(&g->tensors, "mtp.fc.weight")) {
         s->has_mtp = true;

@@ -29,7 +29,9 @@ static double mean_ffn(const struct config *c)
  * embeddings. */
 static double layer_weights(const struct config *c)
 {
-    const double d = (double)c->hidden, q = config_mean_queries(c), kv = config_mean_keys(c),
+    const double d = (double)c->hidden, q = config_mean_queries(c),
+                 owned = (double)config_caches(c) / (double)MAX(config_mixers(c, MIXER_ATTENTION), (size_t)1),
+                 kv = owned * config_mean_keys(c),
                  values = (double)c->delta.value_heads,
                  state = d * ((double)config_delta_channels(c) + 2 * values * (double)c->delta.value_dim +
                               2 * values),

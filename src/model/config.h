@@ -61,7 +61,7 @@ struct config {
     bool heads_differ;
     struct kv_heads heads[CONFIG_LAYERS_MAX + 1];
     /* The last layers, this many, have no keys and values. Each reads the cache of the last layer before them
-     * that has a window or has none, as it. ffn_doubled: their dense networks have the width 2 ffn. */
+     * of the same kind, windowed or global. ffn_doubled: their dense networks have the width 2 ffn. */
     size_t kv_shared; bool ffn_doubled;
     /* Each layer adds an embedding of this width to its residual (src/model/per_layer.h), from a table with a
      * row for each of per_layer_vocab tokens; 0: none. */

@@ -89,7 +89,7 @@ static int each_outside(const struct config *c, tensor_fn *fn, void *ctx)
                             fn(ctx, "model.per_layer_projection_norm.weight", c->per_layer, 0)) ? -1 : 0;
 }
 
-/* The same for every tensor of a layer. */
+/* Calls fn for every tensor of a layer until it returns -1. */
 static int each_tensor(const struct config *c, size_t layer, tensor_fn *fn, void *ctx)
 {
     struct part p[PARTS], x[EXPERT_PARTS];

@@ -264,7 +264,7 @@ static void place(struct pass *p)
 /* Whether the caller wants the rows in the caches and nothing else. */
 static bool fills_caches(const struct pass *p)
 {
-    bool all = !p->rows.n_want && !p->n_taps;
+    bool all = !p->rows.n_want && (!p->n_taps || p->m->config.drafts);
     for (size_t i = 0; i < p->n_seqs; i++)
         all = all && (p->m->config.drafts || p->seqs[i].cache_only);
     return all;

@@ -223,16 +223,19 @@ static int read_ffn(const struct meta *m, size_t blocks, size_t *ffn)
     if (gguf_integers(m->g, key, blocks, 1, 1 << 24, &list, m->e) ||
         read_uint(m, "attention.shared_kv_layers", 0, 0, is_assistant(m) ? blocks : blocks - 1, &shared) < 0)
         return -1;
-    const int64_t first = gguf_int_at(list, 0), last = gguf_int_at(list, blocks - 1);
+    const int64_t first = gguf_int_at(list, 0);
+    bool wide = shared > 0;              /* as the first layer that may be */
+    if (shared && shared < blocks)
+        wide = gguf_int_at(list, blocks - shared) != first;
     for (size_t l = 0; l < blocks; l++) {
         const int64_t n = gguf_int_at(list, l);
-        if (n != (l < blocks - shared ? first : last) || (last != first && last != 2 * first))
+        if (n != (wide && l >= blocks - shared ? 2 * first : first))
             return gguf_bad(m->g, key_of(key, m, name), m->e,
                             "%lld in layer %zu and %lld in layer 0: allowed is twice as much in the last %zu "
                             "layers, which attention.shared_kv_layers counts", (long long)n, l,
                             (long long)first, shared);
     }
-    jw_bool(m->w, "use_double_wide_mlp", last != first);
+    jw_bool(m->w, "use_double_wide_mlp", wide);
     *ffn = (size_t)first;
     return 0;
 }

@@ -480,7 +480,9 @@ static int use_tensors(struct gguf_model *m, struct err *e)
                    of_dense = !expert && name_ends_in(name, "_proj.weight") && strstr(name, ".mlp.");
         const bool bias = name_ends_in(name, ".bias"),
                    norm = name_ends_in(name, "q_norm.weight") || name_ends_in(name, "k_norm.weight");
-        const bool used = bias ? strstr(name, ".mlp.")     ? c->mlp_bias || c->experts_bias
+        const bool of_layers = strstr(name, "per_layer");
+        const bool used = of_layers ? c->per_layer > 0
+                          : bias ? strstr(name, ".mlp.")     ? c->mlp_bias || c->experts_bias
                                  : strstr(name, ".o_proj.") ? c->o_bias
                                                             : c->qkv_bias
                           : norm             ? c->qk_norm

@@ -74,7 +74,7 @@ static size_t split(struct tensors *ts, struct tensor t, const struct config *c,
     size_t rows = 0, needed = 0;
     for (size_t k = 0; k < j->n; k++)
         needed += part_rows(j, k, c, t.name);
-    if (!scale && (t.n_dims < 1 || t.n_dims > 2 || t.dim[0] != needed)) {
+    if (!scale && (!needed || t.n_dims < 1 || t.n_dims > 2 || t.dim[0] != needed)) {
         err_set(e, ERR_INPUT, "%s: tensor \"%.*s\" has %zu rows, needed are %zu", ts->path[t.shard],
                 TENSOR_NAME_SHOWN, t.stored_name, t.n_dims ? t.dim[0] : 0, needed);
         return 0;

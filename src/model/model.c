@@ -14,6 +14,7 @@
 #include "src/model/encode.h"
 #include "src/model/fingerprint.h"
 #include "src/model/gguf_form.h"
+#include "src/model/per_layer.h"
 
 enum { VECTOR_BYTES = 4 << 20, ROW_BYTES_MAX = 4 << 20,
        RANDOM_PANELS = 32 };         /* panels of a work item that fills a matrix */
@@ -516,7 +517,9 @@ static int load_per_layer_in(struct loader *l)
     struct model *m = l->model;
     const struct config *c = &m->config;
     const struct source in = { "model.per_layer_model_projection", c->n_layers * c->per_layer };
-    m->n_params += l->mem ? 0 : c->per_layer_vocab * c->n_layers * c->per_layer;
+    if (l->ts && !tensors_need(l->ts, PER_LAYER_TABLE, c->per_layer_vocab, in.rows, l->e))
+        return -1;
+    m->n_params += l->mem ? 0 : c->per_layer_vocab * in.rows;
     return load_mat(l, &m->per_layer_in, "", &in, c->hidden, &unpadded) ||
            load_norm(l, &m->norm_per_layer, "", "model.per_layer_projection_norm", c->per_layer) ? -1 : 0;
 }
@@ -696,7 +699,7 @@ static int read_all(struct loader *l)
 }
 
 /* The factor on the embeddings, for EMBED_SCALED_ROUNDED in the type that they are stored in. With --weights
- * it is that of a GGUF file. */
+ * the factor is that of a GGUF file. */
 static float embed_scale(const struct loader *l)
 {
     const struct config *c = &l->model->config;
@@ -772,8 +775,10 @@ int model_open(struct model *m, const char *dir, const struct model_setup *s, st
     if (!ts)
         return err_set(e, ERR_FAILED, "%s: out of memory", dir);
     l.ts = ts;
-    const int rc = tensors_open_as(ts, dir, s->weights, s->config->tied, e) || build(&l, dir) ? -1 : 0;
+    int rc = tensors_open_as(ts, dir, s->weights, s->config->tied, e);
     m->table = rc || !s->config->per_layer ? NULL : tensors_find(ts, PER_LAYER_TABLE);
+    m->table_stamp = m->table ? per_layer_stamp(ts, m->table) : 0;
+    rc = rc || build(&l, dir) ? -1 : 0;
     if (!m->table)
         close_files(m);
     if (rc)

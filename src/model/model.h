@@ -35,7 +35,7 @@ struct layer {                           /* all in the device's memory */
     /* with embeddings of each layer (per_layer.h): [per_layer, hidden], [hidden, per_layer], [hidden] */
     struct mat per_layer_gate, per_layer_out; float *norm_per_layer;
     /* [(n_heads + 2 n_kv_heads) * head_dim_padded, hidden]; a gated model has after each head of q its gate:
-     * [(2 n_heads + 2 n_kv_heads) * head_dim_padded, hidden]. Of a layer that reads the cache of another q
+     * [(2 n_heads + 2 n_kv_heads) * head_dim_padded, hidden]. A layer that reads the cache of another has q
      * alone, and no k_norm */
     struct mats qkv;
     float *qkv_bias;                     /* or NULL */
@@ -79,6 +79,7 @@ struct model {                           /* {0} is closed */
      * `files`, which stay open; NULL: random weights. A copy borrows the files. */
     struct mat per_layer_in; float *norm_per_layer;
     struct tensors *files; const struct tensor *table; bool borrows_files;
+    uint64_t table_stamp;                /* of the file when it was opened: per_layer_stamp */
     float *inv_freq, rope_factor;        /* the host's */
     float *local_freq;                   /* of the local layers; or NULL */
     float embed_scale;                   /* factor on the embeddings */

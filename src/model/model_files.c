@@ -42,8 +42,8 @@ int config_read(struct config *c, const char *place, struct err *e)
     if (config_read_any(c, place, e))
         return -1;
     if (c->backbone)
-        return err_set(e, ERR_INPUT, "%s: this is a drafter of Gemma 4; --drafter assistant:%s uses it beside the "
-                                     "model that it drafts for", place, place);
+        return err_set(e, ERR_INPUT, "%s: this is a drafter of Gemma 4; --drafter assistant:%s uses it "
+                                     "beside the model that it drafts for", place, place);
     return 0;
 }
 

@@ -20,8 +20,8 @@ static void add_expert(struct work_read *r, const struct device_expert *x, bool 
 int work_matrices(struct work_read *r, const struct model *m, struct err *e)
 {
     const struct config *c = &m->config;
-    const size_t most = 2 * MATS_MAX + 5 + 3 * (c->experts_used + 1);
-    *r = (struct work_read){ calloc(c->n_layers * most + 1, sizeof *r->v), 0 };
+    const size_t most = 2 * MATS_MAX + 7 + 3 * (c->experts_used + 1);
+    *r = (struct work_read){ calloc(c->n_layers * most + 2, sizeof *r->v), 0 };
     if (!r->v)
         return err_set(e, ERR_FAILED, "out of memory for a list of matrices");
     for (size_t l = 0; l < c->n_layers; l++) {
@@ -33,6 +33,10 @@ int work_matrices(struct work_read *r, const struct model *m, struct err *e)
             add_matrices(r, y->gate_up.m, y->gate_up.n, false);
             add_matrices(r, &y->down, 1, false);
         }
+        if (c->per_layer) {
+            add_matrices(r, &y->per_layer_gate, 1, false);
+            add_matrices(r, &y->per_layer_out, 1, false);
+        }
         if (experts)
             add_matrices(r, &y->router, 1, false);
         for (size_t k = 0; experts && k < c->experts_used; k++)
@@ -42,6 +46,8 @@ int work_matrices(struct work_read *r, const struct model *m, struct err *e)
             add_expert(r, &y->shared, false);
         }
     }
+    if (c->per_layer)
+        add_matrices(r, &m->per_layer_in, 1, false);
     add_matrices(r, &m->lm_head, 1, false);
     return 0;
 }

@@ -57,7 +57,8 @@ offers bash_offers_nothing_for_a_number ' ' run --tokens ''
 offers bash_completes_a_verb 'extend ' ext
 offers bash_completes_choices 'bf16 f32 ' run --compute ''
 offers bash_completes_devices 'auto cpu cuda ' run --device ''
-offers bash_completes_drafters 'auto none heads partial ngram suffix longspec spire gumiho model mtp assistant ' \
+offers bash_completes_drafters 'auto none heads partial ngram suffix longspec spire gumiho model mtp '\
+'assistant ' \
     run --drafter ''
 offers bash_completes_after_equals 'f32 ' run --compute = f
 offers bash_completes_at_equals 'auto plain json none ' work --progress =

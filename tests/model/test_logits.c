@@ -344,14 +344,14 @@ static void copy_file(const char *from, const char *to)
     free(data);
 }
 
-/* do_copy: copies every file except the reference; else removes the copy. */
+/* do_copy: copies every file except the reference, and no folder; else removes the copy. */
 static void for_files(const char *from, const char *to, bool do_copy)
 {
     char a[1024], b[1024];
     struct dirent *d;
     DIR *dir = opendir(from);
     while (dir && (d = readdir(dir)))
-        if (d->d_name[0] != '.' && strncmp(d->d_name, "reference.", 10)) {
+        if (d->d_name[0] != '.' && strchr(d->d_name, '.') && strncmp(d->d_name, "reference.", 10)) {
             snprintf(a, sizeof a, "%s/%s", from, d->d_name), snprintf(b, sizeof b, "%s/%s", to, d->d_name);
             if (do_copy)
                 copy_file(a, b);

@@ -116,6 +116,7 @@ static bool read_text(struct decoder *d, size_t at, size_t to)
         n = c->kv.n_past < c->sinks ? MIN(n, c->sinks - c->kv.n_past) : n;
         struct pass_seq seq = rows_at(c, d->tokens + at, n);
         seq.want = none;
+        seq.cache_only = true;
         if (model_forward(small_model_of(small_of(d)), small_of(d)->work, &seq, 1, NULL, 0, &ignored)) {
             small_reset(d);
             return false;

@@ -110,7 +110,7 @@ static void add_caches(struct decoder *d, size_t budget)
 static void partial_plan(struct memory_plan *plan, const struct decode_setup *set, const struct model *m,
                          size_t n_max)
 {
-    const struct kv full = { .dev = m->dev, .type = m->dev->kv_type, .n_layers = m->config.n_layers,
+    const struct kv full = { .dev = m->dev, .type = m->dev->kv_type, .n_layers = config_caches(&m->config),
                              .n_kv_heads = m->config.n_kv_heads, .head_dim = m->head_dim,
                              .n_max = n_max, .heads = model_cache(m, n_max, 0).heads };
     memory_plan_add_on(plan, m->dev, "partial cache",
