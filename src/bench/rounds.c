@@ -297,6 +297,7 @@ static void take_figures(struct measured_rounds *m, size_t at, struct rig *r)
         experts = (struct planner_experts){ model_bytes_an_expert(x), (double)model_expert_layers(x),
                                             (double)x->config.n_experts, (double)x->config.experts_used };
     cost_start(c, model_row_bytes(x), model_kv_bytes(x), &experts);
+    c->windowed_bytes = model_windowed_bytes(x), c->window = x->config.window;
     c->fresh = r->buffers.costs.fresh;
     for (size_t i = 0; i < COST_SIZES; i++)
         cost_measured(c, i, r->length, bench_median(r->pass[i], TURNS));

@@ -185,9 +185,7 @@ static int examine(struct inspect *s, struct err *e)
     const struct config *c = &g->config;
     s->tokens = s->o->tokens ? s->o->tokens : c->context;
     const struct kv_size cache = model_text_cache(&g->model, s->tokens, 0);
-    const struct kv_heads windowed = cache.window ? cache.heads[cache.n_layers] : (struct kv_heads){ 0 };
-    s->kv_per_token = (size_t)model_kv_bytes(&g->model) -
-                      kv_rows_of(cache.type, windowed.ring_first, windowed.ring_dims);
+    s->kv_per_token = (size_t)(model_kv_bytes(&g->model) - model_windowed_bytes(&g->model));
     s->kv_windowed = kv_run_bytes(&cache) -
                      (s->tokens + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK * s->kv_per_token;
     struct decode_setup setup = { 0 };

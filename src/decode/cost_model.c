@@ -60,7 +60,7 @@ void cost_experts_read(struct cost_model *m, size_t rows, size_t experts)
 
 double cost_pass(const struct cost_model *m, size_t length, size_t n, size_t rows, size_t all_rows)
 {
-    return cost_weights(m, all_rows) / (double)n + m->kv_bytes * (double)length * cost_size(m, rows);
+    return cost_weights(m, all_rows) / (double)n + cost_kv(m, length) * cost_size(m, rows);
 }
 
 double cost_cache_bytes(const struct pass_bytes *r, size_t length)
@@ -151,7 +151,7 @@ void cost_start(struct cost_model *m, double weight_bytes, double kv_bytes,
 
 void cost_first(struct cost_model *m, size_t length, double seconds)
 {
-    m->size[0] = seconds / (m->weight_bytes + m->kv_bytes * (double)length);
+    m->size[0] = seconds / (m->weight_bytes + cost_kv(m, length));
     m->seen[0] = 1;
     fill_sizes(m);
 }
@@ -168,14 +168,14 @@ size_t cost_size_due(const struct cost_model *m, size_t n, size_t left)
 
 void cost_measured(struct cost_model *m, size_t i, size_t length, double seconds)
 {
-    m->size[i] = seconds / (weights_read(m, cost_rows(i)) + m->kv_bytes * (double)length);
+    m->size[i] = seconds / (weights_read(m, cost_rows(i)) + cost_kv(m, length));
     m->seen[i] = SEEN;
     fill_sizes(m);
 }
 
 void cost_timed(struct cost_model *m, size_t i, size_t length, double seconds)
 {
-    const double cache = m->kv_bytes * (double)length, one = m->weight_bytes + cache,
+    const double cache = cost_kv(m, length), one = m->weight_bytes + cache,
                  bytes = weights_read(m, cost_rows(i)) + cache,
                  now = seconds / exp(m->speed) / bytes,
                  most = MIN(now, (double)cost_rows(i) * m->size[0] * one / bytes);

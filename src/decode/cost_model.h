@@ -32,6 +32,7 @@ struct planner_experts { double bytes, layers, n, used; };
  * nothing. */
 struct cost_model {
     double weight_bytes, kv_bytes;       /* that a pass of one row reads: weights; of a position */
+    double windowed_bytes; size_t window;    /* the part of kv_bytes that is read of so many positions */
     struct planner_experts experts;
     double fresh, fresh_seen;
     /* at speed 1: seconds per byte of a pass of cost_rows(i) rows; how often it was seen */
@@ -60,6 +61,11 @@ struct pass_bytes { double weights, key; size_t keys, most; double acceptance_ma
  * of the time. */
 static inline double planner_bytes(double bytes, double stored) { return (bytes + stored) / 2; }
 
+static inline double cost_kv(const struct cost_model *m, size_t length)
+{
+    return m->kv_bytes * (double)length - m->windowed_bytes * (double)(length - MIN(length, m->window));
+}
+
 /* Seconds at speed 1: for each byte of a pass of so many rows; of the weights' part of such a pass; of the
  * share of one of n texts in a pass of all_rows rows, `rows` of its own. */
 double cost_size(const struct cost_model *m, size_t rows);
@@ -73,7 +79,7 @@ double cost_draft_share(const struct cost_model *m, const struct pass_bytes *r, 
  * interrupted may change. */
 double cost_off(double seconds, double expected);
 
-/* Nothing is known but the bytes that a pass reads. */
+/* Nothing is known but the bytes that a pass reads. Without windows, which the caller may add. */
 void cost_start(struct cost_model *m, double weight_bytes, double kv_bytes,
                 const struct planner_experts *experts);
 /* The first pass of one row took `seconds`. */

@@ -132,6 +132,8 @@ static void start_planner(struct decoder *d)
                                .n_caches = d->n_caches,
                                .weight_bytes = model_row_bytes(d->model),
                                .kv_bytes = model_kv_bytes(d->model),
+                               .windowed_bytes = model_windowed_bytes(d->model),
+                               .window = c->window,
                                .heads_share = read / (double)config_count_used(c) };
     if (c->n_experts > c->experts_used)
         s.experts = (struct planner_experts){ model_bytes_an_expert(d->model),

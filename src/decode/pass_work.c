@@ -72,6 +72,9 @@ struct pass_work work_of_layers(const struct config *c, double layers, double by
 
 struct pass_work throughput_model(const struct config *c, const struct model_bytes *b, double keys)
 {
+    const struct kv_heads all = c->heads[config_caches(c)];
+    const double windowed = c->window ? (double)all.ring_dims / (double)all.dims : 0;
+    keys -= windowed * MAX(keys - (double)c->window, 0);
     return work_of_layers(c, (double)c->n_layers, b->weight, b->kv, keys);
 }
 

@@ -415,7 +415,7 @@ double planner_value(const struct planner *p, const struct tree *t, size_t *rows
 static double next_row(const struct planner *p, size_t rows)
 {
     const struct cost_model *m = p->model;
-    const double cache = exp(m->speed) * m->kv_bytes * (double)p->length;
+    const double cache = exp(m->speed) * cost_kv(m, p->length);
     return tree_bias(p) * p->reach[rows - 1] -
            p->price * factor(p) * cache * (cost_size(m, rows + 1) - cost_size(m, rows));
 }
@@ -595,8 +595,10 @@ double planner_round_done(struct planner *const *p, size_t n, double seconds)
 
 void planner_start(struct planner *p, struct cost_model *m, const struct planner_setup *s)
 {
-    if (m->weight_bytes == 0)
+    if (m->weight_bytes == 0) {
         cost_start(m, s->weight_bytes, s->kv_bytes, &s->experts);
+        m->windowed_bytes = s->windowed_bytes, m->window = s->window;
+    }
     *p = (struct planner){ .on = s->on,
                            .model = m,
                            .heads_share = s->heads_share,

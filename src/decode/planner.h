@@ -129,6 +129,7 @@ struct planner_setup {
     size_t rows_max, n_caches;
     struct pass_bytes reads[CACHES_MAX];
     double weight_bytes, kv_bytes, heads_share;
+    double windowed_bytes; size_t window;    /* as in struct cost_model */
     struct planner_experts experts;
 };
 /* A text begins. `m` is borrowed; it keeps what earlier texts of the model have shown. */

@@ -139,6 +139,7 @@ struct kv_size model_cache(const struct model *m, size_t n_max, size_t node_max)
 struct kv_size model_text_cache(const struct model *m, size_t n_max, size_t node_max);
 /* Bytes of one position in a cache of the model, and in one that a drafter fills from its own layers. */
 double model_kv_bytes(const struct model *m);
+double model_windowed_bytes(const struct model *m);
 double model_draft_kv_bytes(const struct model *m);
 /* Type of activations (act). */
 static inline enum dtype model_act(const struct model *m) { return m->quantised ? DT_F32 : m->compute; }

@@ -52,6 +52,13 @@ static double kv_bytes_of_type(const struct model *m, enum dtype type)
     return (double)kv_bytes(&block) / KV_BLOCK;
 }
 
+double model_windowed_bytes(const struct model *m)
+{
+    const struct config *c = &m->config;
+    const struct kv_heads all = c->heads[config_caches(c)];
+    return c->window ? (double)kv_rows_of(m->dev->kv_type, all.ring_first, all.ring_dims) : 0;
+}
+
 double model_kv_bytes(const struct model *m) { return kv_bytes_of_type(m, m->dev->kv_type); }
 double model_draft_kv_bytes(const struct model *m) { return kv_bytes_of_type(m, device_draft_kv(m->dev)); }
 

@@ -136,7 +136,7 @@ static void cuts(void)
             const size_t least = d.kv.n_past - RING + 2 * 64 + WINDOW;
             decode_cut(&d, least, NULL, 0);      /* what the ring holds is not read again */
             CHECK(d.kv.n_past == least - 1);
-            decode_cut(&d, PROMPT, NULL, 0);     /* rows that n_written no longer shows have left it */
+            decode_cut(&d, least - 128, NULL, 0);    /* rows that n_written no longer shows have left it */
             CHECK(d.kv.n_past == mark);
             read_text(&d), write_to(&d, END);
             check(&d, text, "after two cuts");
