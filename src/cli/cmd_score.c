@@ -185,7 +185,7 @@ static int open_buffers(struct score *s, struct err *e)
         return err_set(e, ERR_FAILED, "out of memory for %zu tokens", s->n);
     for (size_t i = 0; i < s->n; i++)
         s->nll[i] = NAN;
-    const struct kv_size cache = model_cache(m, s->piece, 0);
+    const struct kv_size cache = model_text_cache(m, s->piece, 0);
     return kv_open(&s->kv, m->dev, &cache, e) || workspace_open(&s->work, m, SCORE_ROWS, s->piece, e) ? -1
                                                                                                       : 0;
 }

@@ -104,6 +104,35 @@ static void long_texts(void)
     }
 }
 
+/* As `score` computes them: the logits of every row, with rings and without, of a text and of another one in
+ * the same cache. */
+static void logits(void)
+{
+    enum { N = 3000, ROWS = 64 };
+    static const enum dtype kinds[] = { DT_I16, DT_I4, DT_BF16 };
+    static int32_t token[2][N];
+    for (size_t i = 0; i < MODELS; i++) {
+        struct kv kv[2];
+        struct err e;
+        tiny_write(&models[i], dir);
+        rig_open_kv(&r, dir, DT_BF16, kinds[i], best_twin(), 2, ROWS, N);
+        const size_t n = (size_t)N * r.c.vocab;
+        float *x = must_alloc(n * sizeof *x), *y = must_alloc(n * sizeof *y);
+        struct kv_size size = model_text_cache(&r.m, N, 0);
+        CHECK(!kv_open(&kv[0], NULL, &size, &e) && kv[0].ring * KV_BLOCK < N, "%s", e.msg);
+        rig_kv(&r, &kv[1], N, 0);
+        for (size_t k = 0; k < 2; k++) {
+            rig_tokens(token[k], N, r.c.vocab, 3 + k);
+            kv_truncate(&kv[0], 0), kv_truncate(&kv[1], 0);
+            rig_run(&r, &kv[0], token[k], N, ROWS, x, NULL);
+            rig_run(&r, &kv[1], token[k], N, ROWS, y, NULL);
+            CHECK(!memcmp(x, y, n * sizeof *x), "%s, text %zu", models[i].name, k);
+        }
+        kv_close(&kv[0]), kv_close(&kv[1]), free(x), free(y);
+        close_model();
+    }
+}
+
 /* A cut to `to` tokens of a text of `from`: rows that remain. */
 static void cut(struct decoder *d, size_t from, size_t to, size_t remain)
 {
@@ -266,6 +295,7 @@ static void bytes_of_rings(void)
 int main(void)
 {
     RUN(bytes_of_rings);
+    RUN(logits);
     RUN(cuts);
     RUN(shared_beginnings);
     RUN(snapshots);
