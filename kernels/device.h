@@ -203,6 +203,8 @@ struct device_rope {
     const struct device_heads *heads;
     size_t layer;
     const float *q_norm, *k_norm; float eps;
+    /* they are norms of all heads at once, and padded is head_dim; only with host_memory */
+    bool whole;
     float *q_tap;
     /* rows of qkv are q alone, and nothing is stored; only with host_memory */
     bool queries;
@@ -366,7 +368,7 @@ struct device {
      * table->type. */
     void (*embed)(struct device *, float *x, const struct mat *table, bool packed);
     /* y = act(x / sqrt(mean(x^2) + eps) * w), [n][dim]. A row of x that is not finite is reported under
-     * `place` unless `place` is SIZE_MAX. */
+     * `place` unless `place` is SIZE_MAX. w NULL: y = act(x); only with host_memory. */
     void (*rmsnorm)(struct device *, void *y, const float *x, const float *w, size_t n, size_t dim, float eps,
                     size_t place);
     /* x[r] += y[r] / sqrt(mean(y[r]^2) + eps) * w, [n][dim]; y is overwritten. NULL: not supported */

@@ -261,6 +261,11 @@ static void norm_rows(const struct cpu *c, const void *args, size_t r0, size_t r
     for (size_t r = r0; p->place != SIZE_MAX && r < r1; r++)
         if (!c->ops->finite(p->x + r * p->dim, p->dim))
             note(c, p->place, r);
+    if (!p->w) {
+        c->ops->round((char *)p->y + r0 * p->dim * dtype_size(act), act, p->x + r0 * p->dim, 1,
+                      (r1 - r0) * p->dim);
+        return;
+    }
     c->ops->rmsnorm((char *)p->y + r0 * p->dim * dtype_size(act), p->dim, act, p->x + r0 * p->dim, p->dim,
                     p->w, r1 - r0, p->dim, p->eps);
 }

@@ -77,13 +77,17 @@ static void rope_rows(const struct cpu *c, const void *args, size_t r0, size_t r
         float *q = p->qkv + r * (g->n_heads * q_step + 2 * kv_heads * dp), *k = q + g->n_heads * q_step;
         if (p->v_is_k)
             memcpy(k + kv_heads * dp, k, kv_heads * dp * sizeof *k);
+        for (int i = 0; p->whole && i < 2; i++) {
+            const size_t n = (i ? kv_heads : g->n_heads) * d;
+            c->ops->rmsnorm(i ? k : q, n, DT_F32, i ? k : q, n, i ? p->k_norm : p->q_norm, 1, n, p->eps);
+        }
         for (size_t h = 0; p->v_norm && h < kv_heads; h++)
             c->ops->rmsnorm(k + (kv_heads + h) * dp, dp, DT_F32, k + (kv_heads + h) * dp, dp, ones, 1, d,
                             p->eps);
         for (size_t h = 0; h < g->n_heads + kv_heads; h++) {
             float *x = h < g->n_heads ? q + h * q_step : k + (h - g->n_heads) * dp;
             const float *norm = h < g->n_heads ? p->q_norm : p->k_norm;
-            if (norm)
+            if (norm && !p->whole)
                 c->ops->rmsnorm(x, dp, DT_F32, x, dp, norm, 1, d, p->eps);
             c->ops->rope(x, cosines + r * half, sines + r * half, 2 * half);
             if (p->q_tap && h < g->n_heads)

@@ -43,18 +43,16 @@ static bool sizes(const struct kv_size *z, size_t *own, size_t *scratch, size_t 
            add_size(*own, *scratch, &n) && add_size(n, *table, &n);
 }
 
-/* The most blocks of a ring that hold the window before a row. */
-static size_t window_blocks(size_t window, size_t ring)
-{
-    return MIN((window + KV_BLOCK - 2) / KV_BLOCK + 1, ring);
-}
+/* The most blocks of a ring that hold the window before a row. A ring of a short text has fewer, but such a
+ * text may be extended, and its snapshots then belong to a longer ring. */
+static size_t window_blocks(size_t window) { return (window + KV_BLOCK - 2) / KV_BLOCK + 1; }
 
 size_t kv_mark_bytes(const struct kv_size *z)
 {
     const size_t ring = ring_blocks(z);
     if (!z->mark || !ring)
         return z->mark ? state_fixed_bytes(&z->state) : 0;
-    return window_blocks(z->window, ring) * KV_BLOCK * ring_row(z->type, z->heads, z->n_layers);
+    return window_blocks(z->window) * KV_BLOCK * ring_row(z->type, z->heads, z->n_layers);
 }
 
 size_t kv_bytes(const struct kv_size *z)
@@ -212,8 +210,7 @@ bool kv_holds(const struct kv *kv, size_t n) { return !kv->ring || window_first(
 
 size_t kv_window_bytes(const struct kv *kv)
 {
-    return kv->ring ? window_blocks(kv->window, kv->ring) * KV_BLOCK *
-                          ring_row(kv->type, kv->heads, kv->n_layers)
+    return kv->ring ? window_blocks(kv->window) * KV_BLOCK * ring_row(kv->type, kv->heads, kv->n_layers)
                     : 0;
 }
 

@@ -1,6 +1,6 @@
 /* A small valid GGUF model for tests, with one value changed on request. Two layers, hidden 32, vocabulary
  * 300. form: 0: a tokenizer of bytes; 1: of sentences; 2: the same, and experts; 3: as 1, but Gemma 3, whose
- * keys begin with gemma3; 4: Gemma 4 with experts, whose second layer is global; 5: gpt-oss. */
+ * keys begin with gemma3; 4: Gemma 4 with experts, whose second layer is global; 5: gpt-oss; 6: OLMo 3. */
 #pragma once
 #include <math.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ struct rig_change { const char *key; int kind; double x; const char *s; size_t d
 
 /* part: 0: a whole file; 1, 2: the parts of a split one, with the even and the odd tensors. */
 struct rig { struct gguf_out o; const struct rig_change *c; int form, part, index; };
-static const char *const rig_archs[] = { "llama", "llama", "llama", "gemma3", "gemma4", "gpt-oss" };
+static const char *const rig_archs[] = { "llama", "llama", "llama", "gemma3", "gemma4", "gpt-oss", "olmo2" };
 
 /* The key in this form of file. */
 static const char *rig_key(const struct rig *r, const char *key)
@@ -182,7 +182,7 @@ static void rig_metadata(struct rig *r)
         rig_uint(r, "llama.attention.head_count_kv", RIG_HEADS);
     rig_real(r, "llama.attention.layer_norm_rms_epsilon", 1e-5);
     rig_real(r, "llama.rope.freq_base", 10000);
-    if (form == 2 || form > 3) {
+    if (form == 2 || form == 4 || form == 5) {
         rig_uint(r, "llama.expert_count", RIG_EXPERTS);
         rig_uint(r, "llama.expert_used_count", 2);
     } else {
@@ -191,11 +191,11 @@ static void rig_metadata(struct rig *r)
     }
     if (form > 2)
         rig_uint(r, "llama.attention.sliding_window", 16);
-    if (form > 3)
+    if (form == 4 || form == 5)
         rig_uint(r, "llama.expert_feed_forward_length", RIG_FFN);
     if (form == 4)
         rig_gemma4(r);
-    if (form == 5) {
+    if (form > 4) {
         rig_text(r, "llama.rope.scaling.type", "yarn");
         rig_real(r, "llama.rope.scaling.factor", 4);
         rig_uint(r, "llama.rope.scaling.original_context_length", 64);
@@ -210,6 +210,7 @@ static void rig_metadata(struct rig *r)
                                         "llama.expert_shared_count",
                                         "llama.rope.scaling.yarn_beta_fast",
                                         "llama.rope.scaling.yarn_beta_slow",
+                                        "llama.rope.scaling.yarn_attn_factor",
                                         "llama.rope.freq_base_swa",
                                         "split.count",
                                         "split.no",
@@ -229,7 +230,7 @@ static void rig_metadata(struct rig *r)
             rig_changed(r, more[i]);
     for (size_t i = 0; form != 4 && i < sizeof others / sizeof *others; i++)
         rig_changed(r, others[i]);
-    for (size_t i = 0; form != 5 && i < sizeof scalings / sizeof *scalings; i++)
+    for (size_t i = 0; form < 5 && i < sizeof scalings / sizeof *scalings; i++)
         rig_changed(r, scalings[i]);
     rig_tokens(r);
 }
@@ -256,22 +257,24 @@ static char *rig_make_part(const struct rig_change *c, int form, int part, size_
         static const struct { const char *name, *forms; size_t cols, rows, experts;
         } in[] = {
             { "attn_norm.weight", "012345", RIG_HIDDEN, 0 },
-            { "attn_q.weight", "012345", RIG_HIDDEN, RIG_HIDDEN },
-            { "attn_k.weight", "012345", RIG_HIDDEN, RIG_HIDDEN },
-            { "attn_v.weight", "012345", RIG_HIDDEN, RIG_HIDDEN },
-            { "attn_output.weight", "012345", RIG_HIDDEN, RIG_HIDDEN },
+            { "attn_q.weight", "0123456", RIG_HIDDEN, RIG_HIDDEN },
+            { "attn_k.weight", "0123456", RIG_HIDDEN, RIG_HIDDEN },
+            { "attn_v.weight", "0123456", RIG_HIDDEN, RIG_HIDDEN },
+            { "attn_output.weight", "0123456", RIG_HIDDEN, RIG_HIDDEN },
             { "ffn_norm.weight", "01234", RIG_HIDDEN, 0 },
-            { "ffn_gate.weight", "0134", RIG_HIDDEN, RIG_FFN },
-            { "ffn_up.weight", "0134", RIG_HIDDEN, RIG_FFN },
-            { "ffn_down.weight", "0134", RIG_FFN, RIG_HIDDEN },
+            { "ffn_gate.weight", "01346", RIG_HIDDEN, RIG_FFN },
+            { "ffn_up.weight", "01346", RIG_HIDDEN, RIG_FFN },
+            { "ffn_down.weight", "01346", RIG_FFN, RIG_HIDDEN },
             { "ffn_gate_inp.weight", "245", RIG_HIDDEN, RIG_EXPERTS },
             { "ffn_gate_exps.weight", "245", RIG_HIDDEN, RIG_FFN, RIG_EXPERTS },
             { "ffn_up_exps.weight", "245", RIG_HIDDEN, RIG_FFN, RIG_EXPERTS },
             { "ffn_down_exps.weight", "245", RIG_FFN, RIG_HIDDEN, RIG_EXPERTS },
             { "attn_q_norm.weight", "34", RIG_HIDDEN / RIG_HEADS, 0 },
             { "attn_k_norm.weight", "34", RIG_HIDDEN / RIG_HEADS, 0 },
-            { "post_attention_norm.weight", "345", RIG_HIDDEN, 0 },
-            { "post_ffw_norm.weight", "34", RIG_HIDDEN, 0 },
+            { "post_attention_norm.weight", "3456", RIG_HIDDEN, 0 },
+            { "post_ffw_norm.weight", "346", RIG_HIDDEN, 0 },
+            { "attn_q_norm.weight", "6", RIG_HIDDEN, 0 },
+            { "attn_k_norm.weight", "6", RIG_HIDDEN, 0 },
             { "post_ffw_norm_1.weight", "4", RIG_HIDDEN, 0 },
             { "pre_ffw_norm_2.weight", "4", RIG_HIDDEN, 0 },
             { "post_ffw_norm_2.weight", "4", RIG_HIDDEN, 0 },

@@ -9,10 +9,11 @@
 #include <unistd.h>
 
 struct tiny {
-    /* "llama", "mistral", "qwen*", "mixtral", "gemma3_text", "gemma4_text", "smollm3", "phi3", "gpt_oss" */
+    /* "llama", "mistral", "qwen*", "mixtral", "gemma3_text", "gemma4_text", "smollm3", "phi3", "gpt_oss",
+     * "olmo3" */
     const char *name, *type;
     size_t hidden, ffn, heads, kv_heads, head_dim, vocab, layers;
-    size_t window;  /* mistral, mixtral: every layer; qwen, gemma3: every other layer; 0: none */
+    size_t window;  /* mistral, mixtral: every layer; qwen, gemma3, olmo3: every other layer; 0: none */
     enum dtype dtype;
     bool tied;
     size_t heads_inside;                 /* drafting heads as TokenSwift publishes them */
@@ -145,6 +146,7 @@ static inline bool tiny_is_delta(const struct tiny *t, size_t l)
 }
 static inline bool tiny_is_gemma(const struct tiny *t) { return !strncmp(t->type, "gemma", 5); }
 static inline bool tiny_is_gemma4(const struct tiny *t) { return !strcmp(t->type, "gemma4_text"); }
+static inline bool tiny_is_olmo(const struct tiny *t) { return !strcmp(t->type, "olmo3"); }
 /* The norm of queries, whose products with keys are not divided by anything in Gemma 4. */
 static inline void tiny_q_norm(struct tiny_writer *w, const struct tiny *t, size_t l, size_t dim)
 {
@@ -172,8 +174,11 @@ static inline void tiny_attention(struct tiny_writer *w, const struct tiny *t, s
         tiny_linear(w, l, "self_attn.k_proj", t->kv_heads * t->head_dim, t->hidden, bias);
         tiny_linear(w, l, "self_attn.v_proj", t->kv_heads * t->head_dim, t->hidden, bias);
     }
-    if (qk)
-        tiny_q_norm(w, t, l, t->head_dim), tiny_norm(w, l, "self_attn.k_norm", t->head_dim);
+    const bool whole = tiny_is_olmo(t);          /* a norm of all heads */
+    if (qk) {
+        tiny_q_norm(w, t, l, whole ? t->heads * t->head_dim : t->head_dim);
+        tiny_norm(w, l, "self_attn.k_norm", whole ? t->kv_heads * t->head_dim : t->head_dim);
+    }
     const bool oss = !strcmp(t->type, "gpt_oss");
     tiny_linear(w, l, "self_attn.o_proj", t->hidden, t->heads * t->head_dim, oss);
     if (oss) tiny_vector(w, l, "self_attn.sinks", t->heads, 0, 2);
@@ -233,12 +238,12 @@ static inline void tiny_beside(struct tiny_writer *w, const struct tiny *t, size
 static inline void tiny_tensors(struct tiny_writer *w, const struct tiny *t)
 {
     const bool bias = !strncmp(t->type, "qwen2", 5) || !strcmp(t->type, "gpt_oss"), gemma = tiny_is_gemma(t),
-               qk = gemma || !strncmp(t->type, "qwen3", 5);
+               olmo = tiny_is_olmo(t), qk = gemma || olmo || !strncmp(t->type, "qwen3", 5);
     tiny_tensor(w, "model.embed_tokens.weight", t->vocab, t->hidden, 0,
                 t->tied ? 1.5f / sqrtf((float)t->hidden) : t->mtp ? TINY_EMBED : 1);
     for (size_t i = 0; i < t->layers + t->mtp; i++) {
         const size_t l = i < t->layers ? i : TINY_MTP;
-        tiny_norm(w, l, "input_layernorm", t->hidden);
+        if (!olmo) tiny_norm(w, l, "input_layernorm", t->hidden);
         if (tiny_is_delta(t, l))
             tiny_delta(w, t, l);
         else if (tiny_is_gemma4(t) && l % 2)
@@ -246,10 +251,8 @@ static inline void tiny_tensors(struct tiny_writer *w, const struct tiny *t)
         else
             tiny_attention(w, t, l, bias, qk);
         tiny_norm(w, l, "post_attention_layernorm", t->hidden);
-        if (gemma) {
-            tiny_norm(w, l, "pre_feedforward_layernorm", t->hidden);
-            tiny_norm(w, l, "post_feedforward_layernorm", t->hidden);
-        }
+        if (gemma) tiny_norm(w, l, "pre_feedforward_layernorm", t->hidden);
+        if (gemma || olmo) tiny_norm(w, l, "post_feedforward_layernorm", t->hidden);
         if (tiny_is_gemma4(t)) tiny_vector(w, l, "layer_scalar", 1, 1, 0.1f);
         if (t->per_layer) {
             tiny_linear(w, l, "per_layer_input_gate", t->per_layer, t->hidden, false);
@@ -314,6 +317,9 @@ static inline void tiny_config(const struct tiny *t, const char *dir)
         fprintf(f, ",\"partial_rotary_factor\":0.75,\"original_max_position_embeddings\":64,"
                    "\"rope_scaling\":{\"type\":\"longrope\",\"long_factor\":[1,1.5,2,4,8,16],"
                    "\"short_factor\":[1,1,1,1,1,2]}");
+    if (tiny_is_olmo(t))
+        fprintf(f, ",\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":8,"
+                   "\"original_max_position_embeddings\":64}");
     if (!strcmp(t->type, "smollm3"))
         fprintf(f, ",\"no_rope_layer_interval\":2");
     if (tiny_is_gemma4(t))

@@ -38,6 +38,7 @@ static const struct arch {
     bool phi;                                   /* longrope, and a part of a head may turn */
     bool oss;                                   /* config_oss.c; biases without a key */
     bool gemma4;                                /* config_gemma4.c */
+    bool olmo;                                  /* config_gemma.c */
 } archs[] = {
     { "llama", "LlamaForCausalLM", 32000, 4096, 11008, 32, 32, 0, 0, 2048, 1, 2, false, false, true, true,
       true, WINDOW_NONE },
@@ -73,6 +74,8 @@ static const struct arch {
     { "gemma4", "Gemma4ForCausalLM", 262144, 2304, 9216, 30, 8, 4, 256, 131072, 2, 1, false, true, false,
       false, false, WINDOW_NONE, .theta = 1e6, .text_type = "gemma4_text",
       .wrapper = "Gemma4ForConditionalGeneration", .gemma = true, .gemma4 = true },
+    { "olmo3", "Olmo3ForCausalLM", 50304, 4096, 11008, 32, 32, 0, 0, 2048, -1, 50279, false, true, false,
+      false, true, WINDOW_NONE, .eps = 1e-5, .theta = 5e5, .olmo = true },
 };
 enum { N_ARCHS = sizeof archs / sizeof *archs };
 
@@ -170,13 +173,13 @@ static const struct arch *find_arch(const struct json *root, struct err *e)
 {
     static const char allowed[] =
         "allowed are llama, mistral, mistral3, ministral3, mixtral, qwen2, qwen3, qwen2_moe, qwen3_moe, "
-        "qwen3_5, qwen3_5_moe, gemma3, gemma4, smollm3, phi3 and gpt_oss";
+        "qwen3_5, qwen3_5_moe, gemma3, gemma4, smollm3, phi3, olmo3 and gpt_oss";
     static const char allowed_names[] =
         "allowed are LlamaForCausalLM, MistralForCausalLM, Mistral3ForConditionalGeneration, "
         "Ministral3ForCausalLM, MixtralForCausalLM, Qwen2ForCausalLM, "
         "Qwen3ForCausalLM, Qwen2MoeForCausalLM, Qwen3MoeForCausalLM, SmolLM3ForCausalLM, "
-        "Phi3ForCausalLM, GptOssForCausalLM, Qwen3_5ForCausalLM, Qwen3_5MoeForCausalLM, Gemma3ForCausalLM, "
-        "Gemma4ForCausalLM, and ForConditionalGeneration for the last four";
+        "Phi3ForCausalLM, Olmo3ForCausalLM, GptOssForCausalLM, Qwen3_5ForCausalLM, Qwen3_5MoeForCausalLM, "
+        "Gemma3ForCausalLM, Gemma4ForCausalLM, and ForConditionalGeneration for the last four";
     const struct arch *arch = NULL;
     struct json type, list, name;
     int has_type = get_value(root, "model_type", &type, e),
@@ -434,7 +437,7 @@ static int read_unturned(struct config *c, const struct json *root, struct err *
 static int read_window(struct config *c, const struct arch *a, const struct json *root, struct err *e)
 {
     struct json v;
-    if (a->delta || a->gemma || a->oss)
+    if (a->delta || a->gemma || a->oss || a->olmo)
         return 0;
     bool use = a->window == WINDOW_ALL || a->window == WINDOW_GIVEN;
     const bool named = a->window >= WINDOW_QWEN;
@@ -604,7 +607,8 @@ static int read_rope(struct config *c, const struct arch *a, const struct json *
     const bool old = found > 0;
     if (found == 0)
         found = get_value(root, "rope_parameters", &dict, e);
-    if (found < 0 || (a->gemma && config_read_local_rope(c, root, &dict, old ? NULL : &found, e)))
+    if (found < 0 ||
+        ((a->gemma || a->olmo) && config_read_local_rope(c, root, &dict, old ? NULL : &found, e)))
         return -1;
     if (found) {
         if (js_kind(&dict) != JS_OBJECT)
@@ -778,7 +782,7 @@ int config_parse(struct config *c, const char *file, const char *json, size_t n,
     if (read_shape(c, a, &text, e) || read_flags(c, a, &text, e) || read_experts(c, a, &text, e) ||
         (a->delta && config_read_delta(c, a->delta, &text, e)) ||
         (a->gemma && (a->gemma4 ? config_read_gemma4 : config_read_gemma)(c, &text, e)) ||
-        (a->oss && config_read_oss(c, &text, e)) ||
+        (a->oss && config_read_oss(c, &text, e)) || (a->olmo && config_read_olmo(c, &text, e)) ||
         (a->unturned && read_unturned(c, &text, e)) ||
         read_window(c, a, &text, e) ||
         read_rope(c, a, &text, e) || read_ids(c, &text, &has_eos, e))

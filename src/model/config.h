@@ -72,6 +72,7 @@ struct config {
     double rms_eps;
     bool tied;                   /* tie_word_embeddings: no lm_head.weight is expected */
     bool qkv_bias, o_bias, mlp_bias, qk_norm;
+    bool qk_whole;               /* a norm of queries and keys is that of all heads at once */
     size_t rotary;               /* dimensions of a head that RoPE turns: the first ones */
     size_t local_rotary;         /* in local layers; 0: the same */
     /* q_proj has for each head the rows of its query, then as many rows of its gate; attention is multiplied
@@ -79,7 +80,7 @@ struct config {
     bool gated;
     double query_scalar;         /* queries are divided by its square root; 0: by that of head_dim */
     /* Attention and feed-forward part each have a norm of their output, too, before it is added. */
-    bool norms_after;
+    bool norms_after, only_after;        /* only_after: and no norm before */
     /* values are divided by their root mean square; global layers have no v_proj: their values are the keys
      * before norm and RoPE */
     bool v_norm, v_is_k;
@@ -179,6 +180,7 @@ int config_read_gemma4(struct config *c, const struct json *root, struct err *e)
 int config_read_proportional(struct config *c, const struct json *dict, struct err *e);
 /* Reads what gpt-oss adds (config_oss.c, for config_parse): windows, biases of experts and their activation,
  * the logit of each head. */
+int config_read_olmo(struct config *c, const struct json *root, struct err *e);
 int config_read_oss(struct config *c, const struct json *root, struct err *e);
 /* Reads longrope (config_long.c, for config_parse): dict is the object with its lists. Needs rotary,
  * max_position and rope.original. */

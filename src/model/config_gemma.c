@@ -1,5 +1,5 @@
-/* Configurations of Gemma 3: windows in most of the layers, which have frequencies of their own, the
- * activation and the scale of queries. */
+/* Configurations of Gemma 3 and OLMo 3: windows in most of the layers, which have frequencies of their own,
+ * the activation and the scale of queries. */
 #include <string.h>
 
 #include "src/model/config.h"
@@ -26,15 +26,14 @@ int config_read_layer_types(struct config *c, const struct json *v, struct err *
 }
 
 /* Reads the window and the layers that have it: those of layer_types, else all but every
- * sliding_window_pattern-th. */
-static int read_windows(struct config *c, const struct json *root, struct err *e)
+ * sliding_window_pattern-th, or `every`-th. */
+static int read_windows(struct config *c, const struct json *root, size_t every, struct err *e)
 {
     static const char pattern[] = "sliding_window_pattern";
     struct json v;
-    size_t every;
     uint8_t derived[CONFIG_LAYERS_MAX] = { 0 };
     if (get_size(root, "sliding_window", 4096, NULL_REFUSED, INT32_MAX, &c->window, e) ||
-        get_size(root, pattern, 6, NULL_MISSING, INT32_MAX, &every, e))
+        get_size(root, pattern, every, NULL_MISSING, INT32_MAX, &every, e))
         return -1;
     for (size_t l = 0; l < c->n_layers; l++)
         derived[l] = (l + 1) % every != 0;
@@ -60,10 +59,21 @@ int config_read_gemma(struct config *c, const struct json *root, struct err *e)
     c->gelu = c->norms_after = c->norm_plus_one = true;
     c->embed = EMBED_SCALED_ROUNDED;
     if (get_real(root, "query_pre_attn_scalar", 256, 1e-6, 1e6, &c->query_scalar, e) ||
-        read_windows(c, root, e))
+        read_windows(c, root, 6, e))
         return -1;
     memcpy(c->local, c->windowed, sizeof c->local);
     return 0;
+}
+
+int config_read_olmo(struct config *c, const struct json *root, struct err *e)
+{
+    c->norms_after = c->only_after = c->qk_whole = true;
+    if (c->head_dim % 16)
+        return err_set(e, ERR_INPUT, "%s: heads of %zu dimensions: allowed for %s models are multiples of 16",
+                       root->file, c->head_dim, c->model_type);
+    const int rc = read_windows(c, root, 4, e);
+    memcpy(c->local, c->windowed, sizeof c->local);
+    return rc;
 }
 
 /* Reads the settings of the windowed layers, which are not scaled. */
@@ -85,7 +95,8 @@ int config_read_local_rope(struct config *c, const struct json *root, struct jso
 {
     struct json key, v, all = *dict;
     c->rope.within = true;
-    if (get_real(root, "rope_local_base_freq", 10000, 1, 1e30, &c->rope.local_theta, e))
+    if (get_real(root, "rope_local_base_freq", c->only_after ? c->rope.theta : 10000, 1, 1e30,
+                 &c->rope.local_theta, e))
         return -1;
     if (!found || !*found)
         return 0;

@@ -23,8 +23,9 @@ static void layer_parts(struct part p[PARTS], const struct config *c, size_t lay
                state = c->mixer[layer] == MIXER_DELTA, attn = !state, qkv_bias = attn && c->qkv_bias,
                norm = attn && c->qk_norm, own = attn && config_owns_kv(c, layer), each = c->per_layer;
     const struct part parts[PARTS] = {
-        { "input_layernorm.weight", true, d, 0 },        { "post_attention_layernorm.weight", true, d, 0 },
-        { "pre_feedforward_layernorm.weight", c->norms_after, d, 0 },
+        { "input_layernorm.weight", !c->only_after, d, 0 },
+        { "post_attention_layernorm.weight", true, d, 0 },
+        { "pre_feedforward_layernorm.weight", c->norms_after && !c->only_after, d, 0 },
         { "post_feedforward_layernorm.weight", c->norms_after, d, 0 },
         { "self_attn.q_proj.weight", attn, c->gated ? 2 * q : q, d },
         { "self_attn.k_proj.weight", own, kv, d },
@@ -32,7 +33,8 @@ static void layer_parts(struct part p[PARTS], const struct config *c, size_t lay
         { "self_attn.o_proj.weight", attn, d, q },       { "self_attn.q_proj.bias", qkv_bias, q, 0 },
         { "self_attn.k_proj.bias", qkv_bias, kv, 0 },    { "self_attn.v_proj.bias", qkv_bias, kv, 0 },
         { "self_attn.o_proj.bias", attn && c->o_bias, d, 0 },
-        { "self_attn.q_norm.weight", norm, h, 0 },       { "self_attn.k_norm.weight", norm && own, h, 0 },
+        { "self_attn.q_norm.weight", norm, c->qk_whole ? q : h, 0 },
+        { "self_attn.k_norm.weight", norm && own, c->qk_whole ? kv : h, 0 },
         { "linear_attn.in_proj_qkv.weight", state, mixed, d },
         { "linear_attn.in_proj_z.weight", state, z, d }, { "linear_attn.in_proj_b.weight", state, values, d },
         { "linear_attn.in_proj_a.weight", state, values, d },

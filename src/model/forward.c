@@ -428,7 +428,7 @@ static void project(const struct pass *p, const struct layer *y, size_t l)
                                       .q_norm = c->qk_norm ? y->q_norm : NULL,
                                       .k_norm = c->qk_norm ? y->k_norm : NULL, .eps = (float)c->rms_eps,
                                       .queries = !own, .q_tap = q_tap, .gated = c->gated,
-                                      .local = c->local[l],
+                                      .local = c->local[l], .whole = c->qk_whole,
                                       .scalar = c->query_scalar, .v_norm = c->v_norm,
                                       .v_is_k = v_is_k });
     if (queries)

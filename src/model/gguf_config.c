@@ -21,6 +21,7 @@ static const struct arch { const char *name, *type; bool experts, states; } arch
     { "gemma3", "gemma3", false, false },     { "smollm3", "smollm3", false, false },
     { "phi3", "phi3", false, false },         { "gpt-oss", "gpt_oss", false, false },
     { "gemma4", "gemma4", false, false },     { "gemma4-assistant", "gemma4_assistant", false, false },
+    { "olmo2", "olmo3", false, false },
 };
 
 struct meta {                            /* what is being read */
@@ -90,7 +91,7 @@ static int read_arch(struct meta *m)
         }
     return gguf_bad(m->g, "general.architecture", m->e,
                     "found %.*s, allowed are llama (with Mistral and Mixtral), mistral3, qwen2, qwen3, "
-                    "qwen2moe, qwen3moe, qwen35, qwen35moe, gemma3, gemma4, smollm3, phi3 and gpt-oss",
+                    "qwen2moe, qwen3moe, qwen35, qwen35moe, gemma3, gemma4, smollm3, phi3, olmo2 and gpt-oss",
                     (int)MIN(s.n, (size_t)60), (const char *)s.p);
 }
 
@@ -98,6 +99,9 @@ static bool is_mistral3(const struct meta *m) { return strcmp(m->arch, "mistral3
 static bool is_assistant(const struct meta *m) { return strcmp(m->arch, "gemma4-assistant") == 0; }
 static bool is_gemma4(const struct meta *m) { return strcmp(m->arch, "gemma4") == 0 || is_assistant(m); }
 static bool is_gemma(const struct meta *m) { return strcmp(m->arch, "gemma3") == 0 || is_gemma4(m); }
+static bool is_olmo(const struct meta *m) { return strcmp(m->arch, "olmo2") == 0; }
+/* Layers with a window and others have frequencies of their own. */
+static bool has_local(const struct meta *m) { return is_gemma(m) || is_olmo(m); }
 static bool is_phi(const struct meta *m) { return strcmp(m->arch, "phi3") == 0; }
 static bool is_oss(const struct meta *m) { return strcmp(m->arch, "gpt-oss") == 0; }
 
@@ -143,6 +147,7 @@ static int check_foreign(const struct meta *m)
             return -1;
         if (x != foreign[i].neutral &&
             !(is_gemma4(m) && strcmp(foreign[i].name, "final_logit_softcapping") == 0) &&
+            !(is_olmo(m) && strcmp(foreign[i].name, "rope.scaling.yarn_attn_factor") == 0) &&
             !(is_phi(m) && strcmp(foreign[i].name, "rope.scaling.attn_factor") == 0))
             return gguf_bad(m->g, key, m->e, "found %g, this is not implemented; allowed is %g", x,
                             foreign[i].neutral);
@@ -189,11 +194,12 @@ static int write_states(const struct meta *m, size_t layers)
     return 0;
 }
 
-/* Writes which layers of Gemma 3 have a window: a key names them, or says that every n-th has none. */
+/* Writes which layers of Gemma 3 and OLMo have a window: a key names them, or says that every n-th has
+ * none. */
 static int write_pattern(const struct meta *m, size_t layers)
 {
     static const char name[] = "attention.sliding_window_pattern";
-    size_t every = 6;
+    size_t every = is_olmo(m) ? 4 : 6;
     char key[KEY_BYTES];
     const struct gguf_value *v = gguf_find(m->g, key_of(key, m, name)), *list = NULL;
     if (v && v->is_array ? gguf_array(m->g, key, GGUF_BOOL, &list, m->e) < 0
@@ -373,24 +379,30 @@ static int write_shape(const struct meta *m, size_t *head_dim, size_t *rope_dim,
     if (is_gemma(m) && !is_gemma4(m))    /* the largest model has the other scale, and no key says so */
         jw_number(m->w, "query_pre_attn_scalar",
                   layers == 62 ? (double)hidden / (double)heads : (double)*head_dim);
-    return m->a->states ? write_states(m, layers) : is_gemma(m) ? write_pattern(m, layers) : 0;
+    return m->a->states ? write_states(m, layers) : has_local(m) ? write_pattern(m, layers) : 0;
 }
 
 static int write_rope(const struct meta *m, size_t head_dim, size_t rope_dim, size_t context)
 {
-    double base = 10000, local = 10000, factor = 1, beta_fast = 32, beta_slow = 1, growth, mscale;
+    double base = 10000, local = 10000, factor = 1, beta_fast = 32, beta_slow = 1, attention = 0,
+           growth, mscale;
     size_t original = context;
     struct slice type = { "linear", 6 };
     char key[KEY_BYTES];
     if (read_real(m, "rope.freq_base", 1, 1e30, &base) < 0 ||
         gguf_string(m->g, key_of(key, m, "rope.scaling.type"), &type, m->e) < 0 ||
-        (is_gemma(m) && read_real(m, "rope.freq_base_swa", 1, 1e30, &local) < 0) ||
+        (is_olmo(m) && read_real(m, "rope.scaling.yarn_attn_factor", 1e-6, 1e6, &attention) < 0) ||
         read_real(m, "rope.scale_linear", 1e-6, 1e6, &factor) < 0 ||
         read_real(m, "rope.scaling.factor", 0, 1e6, &factor) < 0 ||
         read_uint(m, "rope.scaling.original_context_length", 0, 1, CONTEXT_MAX, &original) < 0 ||
         read_real(m, "rope.scaling.yarn_beta_fast", 1e-6, 1e6, &beta_fast) < 0 ||
         read_real(m, "rope.scaling.yarn_beta_slow", 1e-6, 1e6, &beta_slow) < 0)
         return -1;
+    if (is_olmo(m))
+        local = base;
+    if (has_local(m) && read_real(m, "rope.freq_base_swa", 1, 1e30, &local) < 0)
+        return -1;
+    key_of(key, m, "rope.scaling.type");
     const bool linear = type.n == 6 && memcmp(type.p, "linear", 6) == 0,
                yarn = type.n == 4 && memcmp(type.p, "yarn", 4) == 0,
                by_tensors = is_phi(m) && type.n == 8 && memcmp(type.p, "longrope", 8) == 0;
@@ -400,7 +412,7 @@ static int write_rope(const struct meta *m, size_t head_dim, size_t rope_dim, si
     if (read_growth(m, original, &growth, &mscale))
         return -1;
     jw_open(m->w, "rope_parameters", '{');
-    if (is_gemma(m)) {
+    if (has_local(m)) {
         jw_open(m->w, "sliding_attention", '{');
         write_float(m->w, "rope_theta", local);
         jw_close(m->w, '}');
@@ -421,6 +433,8 @@ static int write_rope(const struct meta *m, size_t head_dim, size_t rope_dim, si
         write_float(m->w, "beta_slow", beta_slow);
         if (is_oss(m))                   /* llama.cpp rounds, the published model does not */
             jw_bool(m->w, "truncate", false);
+        if (attention != 0)
+            write_float(m->w, "attention_factor", attention);
         if (mscale != 0) {
             write_float(m->w, "mscale", 1);
             write_float(m->w, "mscale_all_dim", mscale);
@@ -428,7 +442,7 @@ static int write_rope(const struct meta *m, size_t head_dim, size_t rope_dim, si
         if (growth != 0)
             write_float(m->w, "llama_4_scaling_beta", growth);
     }
-    if (is_gemma(m))
+    if (has_local(m))
         jw_close(m->w, '}');
     jw_close(m->w, '}');
     return 0;
@@ -484,13 +498,13 @@ static int write_window(const struct meta *m)
 {
     size_t window = 0;
     char key[KEY_BYTES];
-    if (is_gemma(m) || is_oss(m) ? need_uint(m, "attention.sliding_window", 0, INT32_MAX, &window)
+    if (has_local(m) || is_oss(m) ? need_uint(m, "attention.sliding_window", 0, INT32_MAX, &window)
                     : read_uint(m, "attention.sliding_window", 0, 0, INT32_MAX, &window) < 0)
         return -1;
-    if (window && strcmp(m->arch, "llama") && !is_gemma(m) && !is_phi(m) && !is_oss(m))
+    if (window && strcmp(m->arch, "llama") && !has_local(m) && !is_phi(m) && !is_oss(m))
         return gguf_bad(m->g, key_of(key, m, "attention.sliding_window"), m->e,
                         "found %zu, for %s this is not implemented; allowed is 0", window, m->arch);
-    if (window && !is_gemma(m) && gguf_find(m->g, key_of(key, m, "attention.sliding_window_pattern")))
+    if (window && !has_local(m) && gguf_find(m->g, key_of(key, m, "attention.sliding_window_pattern")))
         return gguf_bad(m->g, key, m->e, "windows in some of the layers are not implemented");
     double growth = 0;
     if (is_mistral3(m) && read_real(m, "attention.temperature_scale", 0, 1e3, &growth) < 0)

@@ -18,7 +18,7 @@ bool gguf_is_phi(const struct config *c) { return strcmp(c->model_type, "phi3") 
 bool gguf_is_llama(const struct config *c)
 {
     return strncmp(c->model_type, "qwen", 4) && strncmp(c->model_type, "gemma", 5) &&
-           !gguf_is_phi(c) && !c->head_logits;
+           !gguf_is_phi(c) && !c->head_logits && !c->qk_whole;
 }
 
 struct gguf_form gguf_form(const struct config *c, const char *name)

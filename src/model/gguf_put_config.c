@@ -91,7 +91,8 @@ static int put_rope(const struct putting *p, float *divisor, bool *has_divisor)
         return lacks(p, "rope_type dynamic");
     const bool yarn = r->type == ROPE_YARN;
     const bool grows = r->growth != 0;
-    if (yarn && (r->attention_factor != 0 || r->mscale != grows || (!grows && r->mscale_all_dim != 0) ||
+    if (yarn && ((r->attention_factor != 0 && !p->c->only_after) || r->mscale != grows ||
+                 (!grows && r->mscale_all_dim != 0) ||
                  r->truncate == p->c->head_logits))
         return lacks(p, "yarn with attention_factor, mscale or truncate");
     gguf_put_text(p->o, key_of(key, p, "rope.scaling.type"), yarn ? "yarn" : "linear", yarn ? 4 : 6);
@@ -100,6 +101,8 @@ static int put_rope(const struct putting *p, float *divisor, bool *has_divisor)
         put_uint(p, "rope.scaling.original_context_length", r->original ? r->original : p->c->max_position);
         put_real(p, "rope.scaling.yarn_beta_fast", r->beta_fast);
         put_real(p, "rope.scaling.yarn_beta_slow", r->beta_slow);
+        if (r->attention_factor != 0)
+            put_real(p, "rope.scaling.yarn_attn_factor", r->attention_factor);
     }
     if (grows) {
         put_real(p, "rope.scaling.yarn_log_multiplier", r->mscale_all_dim);
@@ -185,7 +188,8 @@ static const char *arch_of(const struct config *c)
                                              { "qwen3_5", "qwen35" }, { "qwen3_5_moe", "qwen35moe" },
                                              { "ministral3", "mistral3" }, { "gemma3", "gemma3" },
                                              { "smollm3", "smollm3" }, { "phi3", "phi3" },
-                                             { "gpt_oss", "gpt-oss" }, { "gemma4", "gemma4" } };
+                                             { "gpt_oss", "gpt-oss" }, { "gemma4", "gemma4" },
+                                             { "olmo3", "olmo2" } };
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (strcmp(c->model_type, others[i][0]) == 0)
             return others[i][1];
@@ -198,7 +202,7 @@ int gguf_put_config(struct gguf_out *o, const struct config *c, bool drafts, flo
     const bool qwen = strncmp(c->model_type, "qwen", 4) == 0;
     struct putting p = { o, c, arch_of(c), drafts, e };
     const double scalar = c->n_layers == 62 ? (double)c->hidden / (double)c->n_heads : (double)c->head_dim;
-    if (c->norms_after && !c->layer_scale && c->query_scalar != scalar)     /* which no key of a file says */
+    if (c->norms_after && !c->only_after && !c->layer_scale && c->query_scalar != scalar)     /* has no key */
         return lacks(&p, "this query_pre_attn_scalar");
     /* a file of these has no key for it */
     const bool normalised = strcmp(p.arch, "qwen2moe") != 0;

@@ -471,8 +471,8 @@ static int load_attention(struct loader *l, const char *at, struct layer *y)
     return load_mats(l, y->qkv.m, &y->qkv.n, at, qkv, !own ? 1 : config_v_is_k(c, l->layer) ? 2 : 3,
                      c->hidden, &by_head) ||
            (c->qkv_bias && load_vec(l, &y->qkv_bias, at, qkv, 3, "bias", d, dp)) ||
-           (c->qk_norm && (load_norm(l, &y->q_norm, at, "self_attn.q_norm", d) ||
-                           (own && load_norm(l, &y->k_norm, at, "self_attn.k_norm", d)))) ||
+           (c->qk_norm && load_norm(l, &y->q_norm, at, "self_attn.q_norm", c->qk_whole ? q : d)) ||
+           (c->qk_norm && own && load_norm(l, &y->k_norm, at, "self_attn.k_norm", c->qk_whole ? kv : d)) ||
            load_mat(l, &y->o, at, &o, q, &by_head_column) ||
            (c->o_bias && load_vec(l, &y->o_bias, at, &o, 1, "bias", 1, 1)) ||
            (c->head_logits && load_vec(l, &y->head_logit, at, &attn, 1, "sinks", 1, 1)) ? -1 : 0;
@@ -574,10 +574,11 @@ static int load_layer(struct loader *l, const char *at, size_t index, struct lay
     const struct config *c = &l->model->config;
     static const char after[] = "post_attention_layernorm";
     const bool both = c->norms_after;
-    return load_norm(l, &y->norm_attn, at, "input_layernorm", c->hidden) ||
+    return (!c->only_after && load_norm(l, &y->norm_attn, at, "input_layernorm", c->hidden)) ||
            load_mixer[c->mixer[index]](l, at, y) ||
            (both && load_norm(l, &y->norm_attn_after, at, after, c->hidden)) ||
-           load_norm(l, &y->norm_mlp, at, both ? "pre_feedforward_layernorm" : after, c->hidden) ||
+           (!c->only_after &&
+            load_norm(l, &y->norm_mlp, at, both ? "pre_feedforward_layernorm" : after, c->hidden)) ||
            load_feed_forward[c->kind[index]](l, at, y) ||
            (c->kind[index] == LAYER_EXPERTS && c->experts_beside &&
             (load_dense(l, at, y) || load_beside(l, at, y))) ||

@@ -26,7 +26,7 @@ static inline size_t mats_n(const struct mats *y)        /* outputs */
 struct layer {                           /* all in the device's memory */
     /* of its state or cache, among the layers that have one; of the cache that it reads without its own */
     size_t slot;
-    float *norm_attn, *norm_mlp;         /* [hidden] */
+    float *norm_attn, *norm_mlp;         /* [hidden]; NULL with only_after */
     float *norm_attn_after, *norm_mlp_after;     /* [hidden], of outputs; NULL without norms_after */
     /* with experts_beside: of the dense part's outputs, of the experts' inputs and outputs, of the router's
      * inputs; factors on the weights of experts */
@@ -39,7 +39,7 @@ struct layer {                           /* all in the device's memory */
      * alone, and no k_norm */
     struct mats qkv;
     float *qkv_bias;                     /* or NULL */
-    float *q_norm, *k_norm;              /* [head_dim] or NULL */
+    float *q_norm, *k_norm;              /* [head_dim], or with qk_whole of all heads, or NULL */
     struct mat o;  float *o_bias;        /* [hidden, n_heads * head_dim_padded] */
     float *head_logit;                   /* [n_heads] (kernels/ops.h, struct attn), or NULL */
     /* in place of these six, with a state (kernels/delta.h) */

@@ -168,6 +168,16 @@ open(sys.argv[1], "wb").write(struct.pack("<Q", len(text)) + text + rest)
 END
 check joined_tensor_without_rows 2 'gate_up_proj.weight" has 0 rows, needed are 0' \
     run -m "$TMP/rows" --prompt x -n 1
+
+# OLMo 3 has norms after each part alone, and of all heads at once.
+M=build/data/models/olmo3-bf16
+family olmo3 "$M" 1000
+if [ -x "$LONGHAND_TEST" ]; then
+    LONGHAND=$LONGHAND_TEST check olmo3_gpu_refuses_it 2 \
+        'norms after each part .olmo3. are not supported on this device; --device cpu supports them' \
+        run -m $M --prompt x -n 1 --device emulated
+fi
+
 # Of gemma4-layers-f32 the last layers read the cache of others, and a table stays in its file.
 M=build/data/models/gemma4-layers-f32
 family gemma4_layers "$M" 1000

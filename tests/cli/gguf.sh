@@ -8,7 +8,7 @@ score() { "$LONGHAND" score -m "$1" $T --json --per-token -q; }
 for name in llama2-bf16 llama3-old-bf16 llama-linear-old-bf16 llama-yarn-outer-bf16 mistral-window-bf16 \
     mistral-default-window-bf16 qwen2-tied-bf16 qwen2-yarn-old-bf16 qwen3-bf16 qwen3moe-each-bf16 \
     mixtral-each-bf16 qwen2moe-each-bf16 ministral3-bf16 gemma3-plain-bf16 \
-    smollm3-bf16 phi3-window-bf16 phi4mini-bf16 gptoss-bf16; do
+    smollm3-bf16 phi3-window-bf16 phi4mini-bf16 gptoss-bf16 olmo3-bf16; do
     "$LONGHAND" convert -m build/data/models/$name --weights bf16 -o "$TMP/$name.gguf" -q
     score build/data/models/$name >"$TMP/a"; score "$TMP/$name.gguf" >"$TMP/b"
     same "${name}_scores_the_same_as_gguf" "$TMP/a" "$TMP/b"

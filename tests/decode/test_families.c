@@ -1,6 +1,7 @@
 /* Losslessness of the families with recurrent states, with experts, with queries that grow, with windows of
  * frequencies of their own, with layers without RoPE, with longrope, with a further logit of each head,
- * with other heads in every second layer, and with layers that read the cache of others:
+ * with other heads in every second layer, with layers that read the cache of others, and with norms after
+ * each part alone:
  * runs of one to four texts in common rounds. Each text has random sampling parameters and random drafters.
  * Between rounds a text is killed and resumed (from its tokens, or from snapshots), ends early and is
  * extended, or another text is forked from it. Texts that begin alike share rows and states. Every token
@@ -37,6 +38,7 @@ static const struct tiny families[] = {
     { "gemma4_experts", "gemma4_text", 64, 80, 4, 2, 16, 150, 4, 70, DT_BF16, true, 2, 6, 2, 40 },
     { "gemma4_layers", "gemma4_text", 64, 80, 4, 2, 16, 150, 6, 70, DT_BF16, true, 2,
       .per_layer = 24, .kv_shared = 3 },
+    { "olmo3", "olmo3", 64, 80, 4, 2, 16, 150, 4, 70, DT_BF16, false, 2 },
 };
 enum { FAMILIES = sizeof families / sizeof *families, RUNS = 300, RUNS_A_RIG = 50, TEXTS = 4,
        END = 330, LONGER = 1000, ROWS = 200, IMAGES = 4 };
@@ -361,6 +363,7 @@ static void gpt_oss(void) { runs_of(9); }
 static void gemma4(void) { runs_of(10); }
 static void gemma4_experts(void) { runs_of(11); }
 static void gemma4_layers(void) { runs_of(12); }
+static void olmo3(void) { runs_of(13); }
 
 int main(int argc, char **argv)
 {
@@ -379,5 +382,6 @@ int main(int argc, char **argv)
     RUN(gemma4);
     RUN(gemma4_experts);
     RUN(gemma4_layers);
+    RUN(olmo3);
     return test_end();
 }

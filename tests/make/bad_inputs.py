@@ -411,6 +411,20 @@ def config():
                        "partial_rotary_factor": 2}), ("list", [1]), ("key", {"rope_type": "proportional",
                        "short_factor": 1})]:
         case("c17_rope_%s" % name, gemma4, rope_parameters={"full_attention": full})
+    olmo3 = dict(SMALL, model_type="olmo3")
+    case("c18_olmo3", olmo3)
+    for name in ["0", "minus_1", "2p31", "string", "list", "null"]:
+        case("c18_window_%s" % name, olmo3, sliding_window=values[name])
+    case("c18_head_dim_20", olmo3, head_dim=20)
+    case("c18_layer_types_short", olmo3, layer_types=["full_attention"])
+    case("c18_layer_types_linear", olmo3, layer_types=["full_attention", "linear_attention"])
+    case("c18_bias", olmo3, attention_bias=True)
+    case("c18_rope_flat", olmo3, rope_parameters={"rope_type": "yarn", "factor": 8.0})
+    case("c18_rope_sliding", olmo3, rope_parameters={"sliding_attention": {"rope_type": "yarn"}})
+    case("c18_rope_full", olmo3, rope_parameters={"full_attention": {"rope_type": "yarn"}})
+    case("c18_rope_attention_factor", olmo3, rope_scaling={"rope_type": "yarn", "factor": 8.0,
+                                                           "attention_factor": 0})
+    case("c18_local_theta", olmo3, rope_local_base_freq=10000.0)
     case("c13_text_type", {"model_type": "gemma3", "text_config": dict(gemma, model_type="llama")})
     case("c13_llama_scalar", query_pre_attn_scalar=256)
     smollm3 = dict(SMALL, model_type="smollm3")

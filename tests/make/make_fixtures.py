@@ -216,6 +216,14 @@ OSS_CFG = {**LLAMA, "architectures": ["GptOssForCausalLM"], "model_type": "gpt_o
            "sliding_window": 90, "attention_bias": True, "swiglu_limit": 7.0, "pad_token_id": 0,
            "rope_parameters": OSS_ROPE}
 
+# Norms after each part alone, of queries and keys over all heads; windows in three of four layers; YaRN in
+# the others.
+OLMO3_ROPE = {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 128,
+              "attention_factor": 1.2079441541679836, "beta_fast": 32.0, "beta_slow": 1.0}
+OLMO3_CFG = {**LLAMA, "architectures": ["Olmo3ForCausalLM"], "model_type": "olmo3", "num_hidden_layers": 4,
+             "head_dim": None, "hidden_size": 64, "sliding_window": 90, "attention_bias": False,
+             "pad_token_id": 0, "rope_theta": 500000.0, "rope_scaling": OLMO3_ROPE}
+
 LLAMA3_ROPE = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
                "original_max_position_embeddings": 512,
                "rope_type": "llama3"}
@@ -546,6 +554,14 @@ FIXTURES = {
         "quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]}},
         controls={"no gates": {"zero": ["gate_up_proj_scales"]}, "no down": {"zero": ["down_proj_scales"]},
                   "no biases": {"zero": ["down_proj_bias"]}}),
+    "olmo3-bf16": dict(dtype="bf16", tok="llama3", config=OLMO3_CFG, drop=["head_dim"], controls={
+        "window + 1": {"set": {"sliding_window": 91}}, "no scaling": {"drop": ["rope_scaling"]},
+        "attention factor": {"set": {"rope_scaling": {**OLMO3_ROPE, "attention_factor": 1.1}}},
+        "other layers": {"set": {"layer_types": ["sliding_attention", "full_attention"] * 2}},
+        "ones after attention": {"one": ["post_attention_layernorm.weight"]},
+        "ones after the MLP": {"one": ["post_feedforward_layernorm.weight"]},
+        "q-norm ones": {"one": ["q_norm.weight"]}, "k-norm ones": {"one": ["k_norm.weight"]},
+        "KV heads swapped": SWAP}),
     # as Gemma 4 E2B: layers that read the cache of others and have wider networks, embeddings of each layer
     "gemma4-layers-f32": dict(dtype="f32", tok="gemma", config={
         **GEMMA4_CFG, "layer_types": ["sliding_attention", "full_attention"] * 3, "num_hidden_layers": 6,

@@ -519,6 +519,34 @@ static void gpt_oss(void)
               strstr(e.msg, "rope_parameters of rope_type yarn are missing, gpt_oss needs"), "%s", e.msg);
 }
 
+/* OLMo 3 as published, in both spellings, and its defaults. */
+static void olmo3(void)
+{
+    static const char *const ropes[] = {
+        "\"rope_theta\": 6e5, \"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 8.0, "
+        "\"attention_factor\": 1.2, \"original_max_position_embeddings\": 8192}",
+        "\"rope_parameters\": {\"full_attention\": {\"rope_type\": \"yarn\", \"factor\": 8.0, "
+        "\"attention_factor\": 1.2, \"original_max_position_embeddings\": 8192, \"rope_theta\": 6e5}, "
+        "\"sliding_attention\": {\"rope_type\": \"default\", \"rope_theta\": 6e5}}",
+    };
+    struct config c;
+    struct err e;
+    for (size_t i = 0; i < 2; i++) {
+        char text[600];
+        snprintf(text, sizeof text, "{\"model_type\": \"olmo3\", \"max_position_embeddings\": 65536, %s}",
+                 ropes[i]);
+        CHECK(parse(&c, text, NULL, &e) == 0, "%s", e.msg);
+        CHECK(c.norms_after && c.only_after && c.qk_norm && c.qk_whole && !c.tied && c.window == 4096 &&
+              c.n_kv_heads == 32 && c.head_dim == 128 && c.context == 65536 && c.rope.type == ROPE_YARN &&
+              near(c.rope.attention_factor, 1.2, 0, 0) && near(c.rope.theta, 6e5, 0, 0) &&
+              near(c.rope.local_theta, 6e5, 0, 0) && near(c.rms_eps, 1e-5, 0, 0));
+        for (size_t l = 0; l < c.n_layers; l++)
+            CHECK(c.windowed[l] == (l % 4 != 3) && c.local[l] == c.windowed[l], "layer %zu", l);
+    }
+    CHECK(parse(&c, "{\"model_type\": \"olmo3\"}", NULL, &e) == 0 && c.rope.type == ROPE_PLAIN &&
+              near(c.rope.theta, 5e5, 0, 0) && near(c.rope.local_theta, 5e5, 0, 0), "%s", e.msg);
+}
+
 static void generation_settings(void)
 {
     struct config c;
@@ -619,6 +647,7 @@ int main(void)
     RUN(smollm3);
     RUN(phi3);
     RUN(gpt_oss);
+    RUN(olmo3);
     RUN(generation_settings);
     RUN(context);
     RUN(refuses_files);
