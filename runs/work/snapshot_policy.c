@@ -133,7 +133,9 @@ static void begin_snapshot(struct snapshot_policy *k, size_t rows, double second
     const double start = clock_seconds();
     const double rate = has_idle_core(k) ? GPU_COPY_RATE : k->rate,
                  fixed = FIXED_SECONDS + (double)k->image.exact_bytes / rate;
-    const double row_seconds = (double)kv_rows_bytes(kv, 1) / rate;
+    const struct kv_heads all = kv_layer(kv, kv->n_layers);
+    const size_t rings = kv->ring ? kv_rows_of(kv->type, all.ring_first, all.ring_dims) : 0;
+    const double row_seconds = (double)(kv_rows_bytes(kv, 1) - rings) / rate;
     const double rows_max = MAX(seconds - fixed, 0.0) / row_seconds;
     const size_t from =
         snapshot_files_next_start(k->files, rows, rows_max < (double)rows ? (size_t)rows_max : rows);
