@@ -18,14 +18,18 @@ SHAPES = {"qwen-0.5b": ("qwen2", 896, 4864, 24, 14, 2, 64, 151936, True, 1e6, 32
           "35b": ("qwen35moe", 2048, 512, 4, 16, 2, 256, 24832, False, 1e7, 262144, "qwen35"),
           "gemma-3-4b": ("gemma3", 2560, 10240, 17, 8, 4, 256, 32768, True, 1e6, 131072, "qwen2"),
           "gemma-4-26b-a4b": ("gemma4", 2816, 2112, 15, 16, 8, 256, 32768, True, 1e6, 262144, "qwen2"),
+          "gemma-4-e2b": ("gemma4", 1536, 6144, 35, 8, 1, 256, 32768, True, 1e6, 131072, "qwen2"),
+          "gpt-oss-20b": ("gpt-oss", 2880, 2880, 12, 64, 8, 64, 32768, False, 1.5e5, 131072, "qwen2"),
           "tiny": ("llama", 256, 512, 2, 4, 2, 64, 512, False, 1e4, 4096, "llama-bpe")}
 # experts, those of a token, their width
-EXPERTS = {"moe": (128, 8, 768), "35b": (256, 8, 512), "gemma-4-26b-a4b": (128, 8, 704)}
+EXPERTS = {"moe": (128, 8, 768), "35b": (256, 8, 512), "gemma-4-26b-a4b": (128, 8, 704),
+           "gpt-oss-20b": (32, 4, 2880)}
 # 4b: a quarter of Qwen3.5-4B, 35b: a tenth of 35B-A3B; convolution, key and value heads, their dimension;
 # every fourth layer has attention
 HYBRID = {"qwen35": (4, 16, 32, 128), "qwen35moe": (4, 16, 32, 128)}
-# half the layers; KV heads of global layers and their dimension, and the window of the others
+# half the layers (of E2B all); KV heads of global layers and their dimension, and the window of the others
 GEMMA = {"gemma3": (4, 256, 1024), "gemma4": (2, 512, 1024)}
+E2B, SHARED, EACH = SHAPES["gemma-4-e2b"], 20, 256    # layers without keys; embeddings of each layer
 F32, BF16, Q4_0, Q5_0, Q8_0, Q4_K, Q6_K = 0, 30, 2, 6, 8, 12, 14
 ROUTER = -1                              # F32, random
 BLOCK = {F32: (1, 4), ROUTER: (1, 4), BF16: (1, 2), Q4_0: (32, 18), Q5_0: (32, 22), Q8_0: (32, 34),
@@ -77,6 +81,8 @@ def blocks(kind, n, deviation):
 
 
 def choose(mix, name, layer, layers, tied):
+    if mix == "mxfp4" and (name.startswith("attn") or name == "token_embd"):     # as published
+        return Q8_0
     if mix in OTHER:                     # the head as in a file of Q4_0
         return Q8_0 if name == "output" or (name == "token_embd" and tied) else OTHER[mix][0]
     if mix != "q4_k_m":
@@ -115,24 +121,53 @@ def recurrence(matrix, shape, i, b):
     yield b + "ssm_norm.weight", (width,), F32, 1
 
 
-def is_global(arch, i, layers):
-    return i % 6 == 5 or (arch == "gemma4" and i == layers - 1)
+def is_global(shape, i):
+    return i % 5 == 4 if shape is E2B else i % 6 == 5 or (shape[0] == "gemma4" and i == shape[3] - 1)
+
+
+def kinds(shape):
+    """KV heads and dimension of global layers, and the window of the others."""
+    return (1, 512, 512) if shape is E2B else GEMMA[shape[0]]
+
+
+def oss(matrix, shape, i, b, experts):
+    """A layer after its first norm."""
+    _, d, _, _, heads, kv, head, *_ = shape
+    n, _, width = experts
+    for name, rows, cols in (("attn_q", heads * head, d), ("attn_k", kv * head, d), ("attn_v", kv * head, d),
+                             ("attn_output", d, heads * head)):
+        yield matrix(name, rows, cols, i, b)
+        yield b + name + ".bias", (rows,), F32, 0
+    for name, rows, cols in (("gate", width, d), ("up", width, d), ("down", d, width)):
+        full, dims, kind, deviation = matrix(f"ffn_{name}_exps", rows, cols, i, b)
+        yield full, (*dims, n), kind, deviation
+        yield b + f"ffn_{name}_exps.bias", (rows, n), F32, 0
+    yield b + "ffn_gate_inp.weight", (d, n), ROUTER, d ** -0.5
+    yield b + "ffn_gate_inp.bias", (n,), F32, 0
+    yield b + "attn_sinks.weight", (heads,), F32, 0
+    yield b + "post_attention_norm.weight", (d,), F32, 1
 
 
 def gemma(matrix, shape, i, b, experts):
     """A layer after its first norm. In Gemma 4 a small norm of the queries stands for a scale of the scores,
     global layers have no values, and experts are beside the dense network."""
     arch, d, ffn, layers, heads, kv, head, *_ = shape
-    four, own = arch == "gemma4", is_global(arch, i, layers)
+    four, own, shared = arch == "gemma4", is_global(shape, i), shape is E2B and i >= layers - SHARED
     if own:
-        kv, head, _ = GEMMA[arch]
+        kv, head, _ = kinds(shape)
+    ffn *= 1 + shared
     parts = (("attn_q", heads * head, d), ("attn_k", kv * head, d), ("attn_v", kv * head, d),
              ("attn_output", d, heads * head), ("ffn_gate", ffn, d), ("ffn_up", ffn, d), ("ffn_down", d, ffn))
     for name, rows, cols in parts:
-        if not (four and own and name == "attn_v"):
+        if not (name == "attn_v" and four and own and shape is not E2B) and not (
+                shared and name in ("attn_k", "attn_v")):
             yield matrix(name, rows, cols, i, b)
     norms = {"attn_q_norm": (head, head ** -0.5 if four else 1), "attn_k_norm": (head, 1)}
     norms |= {k: (d, 1) for k in ("post_attention_norm", "ffn_norm", "post_ffw_norm")}
+    if shape is E2B:
+        yield matrix("inp_gate", EACH, d, i, b)
+        yield matrix("proj", d, EACH, i, b)
+        norms["post_norm"] = d, 1
     if experts:
         n, _, width = experts
         for name, rows, cols in (("gate_up", 2 * width, d), ("down", d, width)):
@@ -159,6 +194,10 @@ def tensors(shape, mix, experts):
     name, dims, kind, deviation = matrix("token_embd", vocab, d)
     # rows of different tokens: other experts; Gemma scales its rows
     yield name, dims, kind, 1 if experts and arch not in GEMMA else deviation
+    if shape is E2B:
+        yield "per_layer_token_embd.weight", (layers * EACH, vocab), Q8_0, 1
+        yield "per_layer_model_proj.weight", (d, layers * EACH), BF16, d ** -0.5
+        yield "per_layer_proj_norm.weight", (EACH,), F32, 1
     if arch == "gemma4":                 # a quarter of the pairs turns
         half_of = GEMMA[arch][1] // 2
         yield "rope_freqs.weight", (half_of,), F32, np.where(np.arange(half_of) < half_of // 4, 1, 1e30)
@@ -167,6 +206,9 @@ def tensors(shape, mix, experts):
         yield b + "attn_norm.weight", (d,), F32, 1
         if arch in GEMMA:
             yield from gemma(matrix, shape, i, b, experts)
+            continue
+        if arch == "gpt-oss":
+            yield from oss(matrix, shape, i, b, experts)
             continue
         if arch in HYBRID and i % 4 != 3:
             yield from recurrence(matrix, shape, i, b)
@@ -228,8 +270,8 @@ def metadata(shape, experts):
         if experts:
             more[f"{arch}.expert_shared_feed_forward_length"] = experts[2]
     if arch in GEMMA:
-        few, wide, window = GEMMA[arch]
-        local = [not is_global(arch, i, layers) for i in range(layers)]
+        few, wide, window = kinds(shape)
+        local = [not is_global(shape, i) for i in range(layers)]
         more |= {f"{arch}.{k}": v for k, v in (
             ("attention.sliding_window", window), ("attention.sliding_window_pattern", local),
             ("rope.freq_base_swa", 1e4))}
@@ -237,9 +279,16 @@ def metadata(shape, experts):
             more |= {f"{arch}.{k}": v for k, v in (
                 ("attention.key_length_swa", head), ("attention.value_length_swa", head),
                 ("rope.dimension_count_swa", head), ("rope.dimension_count", wide),
-                ("attention.shared_kv_layers", 0), ("embedding_length_per_layer_input", 0),
+                ("attention.shared_kv_layers", SHARED if shape is E2B else 0),
+                ("embedding_length_per_layer_input", EACH if shape is E2B else 0),
                 ("final_logit_softcapping", 30.0))}
+            if shape is E2B:
+                ffn = [ffn * (1 + (i >= layers - SHARED)) for i in range(layers)]
             head, kv = wide, [kv if x else few for x in local]
+    if arch == "gpt-oss":
+        more |= {f"{arch}.{k}": v for k, v in (
+            ("attention.sliding_window", 128), ("rope.scaling.type", "yarn"), ("rope.scaling.factor", 32.0),
+            ("rope.scaling.original_context_length", 4096))}
     return {**more, "general.architecture": arch, f"{arch}.attention.key_length": head,
             f"{arch}.attention.value_length": head, "general.name": "random",
             "general.quantization_version": 2,
