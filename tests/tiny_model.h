@@ -317,6 +317,9 @@ static inline void tiny_config(const struct tiny *t, const char *dir)
         fprintf(f, ",\"partial_rotary_factor\":0.75,\"original_max_position_embeddings\":64,"
                    "\"rope_scaling\":{\"type\":\"longrope\",\"long_factor\":[1,1.5,2,4,8,16],"
                    "\"short_factor\":[1,1,1,1,1,2]}");
+    if (!strcmp(t->type, "granite"))
+        fprintf(f, ",\"embedding_multiplier\":3,\"attention_multiplier\":0.4,\"residual_multiplier\":0.5,"
+                   "\"logits_scaling\":0.7");
     if (tiny_is_olmo(t))
         fprintf(f, ",\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":8,"
                    "\"original_max_position_embeddings\":64}");

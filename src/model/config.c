@@ -39,6 +39,7 @@ static const struct arch {
     bool oss;                                   /* config_oss.c; biases without a key */
     bool gemma4;                                /* config_gemma4.c */
     bool olmo;                                  /* config_gemma.c */
+    bool granite;                               /* config_granite.c */
 } archs[] = {
     { "llama", "LlamaForCausalLM", 32000, 4096, 11008, 32, 32, 0, 0, 2048, 1, 2, false, false, true, true,
       true, WINDOW_NONE },
@@ -76,6 +77,8 @@ static const struct arch {
       .wrapper = "Gemma4ForConditionalGeneration", .gemma = true, .gemma4 = true },
     { "olmo3", "Olmo3ForCausalLM", 50304, 4096, 11008, 32, 32, 0, 0, 2048, -1, 50279, false, true, false,
       false, true, WINDOW_NONE, .eps = 1e-5, .theta = 5e5, .olmo = true },
+    { "granite", "GraniteForCausalLM", 32000, 4096, 11008, 32, 32, 0, 0, 2048, 1, 2, false, false, true, true,
+      true, WINDOW_NONE, .granite = true },
 };
 enum { N_ARCHS = sizeof archs / sizeof *archs };
 
@@ -97,8 +100,9 @@ static const struct foreign foreign_keys[] = {
     { "alibi", NO }, { "use_alibi", NO }, { "attn_logit_softcapping", ZERO }, { "attn_logit_softcap", ZERO },
     { "final_logit_softcapping", ZERO, "gemma4" }, { "logits_soft_cap", ZERO },
     { "query_pre_attn_scalar", NULL_ONLY, "gemma3" },
-    { "attention_multiplier", NULL_ONLY }, { "embedding_multiplier", ONE }, { "residual_multiplier", ONE },
-    { "logits_scaling", ONE }, { "logit_scale", ONE }, { "scale_emb", ONE }, { "scale_depth", NULL_ONLY },
+    { "attention_multiplier", NULL_ONLY, "granite" }, { "embedding_multiplier", ONE, "granite" },
+    { "residual_multiplier", ONE, "granite" }, { "logits_scaling", ONE, "granite" }, { "logit_scale", ONE },
+    { "scale_emb", ONE }, { "scale_depth", NULL_ONLY },
     { "dim_model_base", NULL_ONLY }, { "n_routed_experts", ZERO }, { "n_shared_experts", ZERO },
     { "kv_lora_rank", NULL_ONLY }, { "q_lora_rank", NULL_ONLY }, { "clip_qkv", NULL_ONLY },
     { "use_qk_norm", NO }, { "qk_layernorm", NO },
@@ -156,12 +160,14 @@ static bool drafts(const struct json *v)
 static bool has_type_name(const struct arch *a, const struct json *v)
 {
     return js_is(v, a->model_type) || (a->text_type && js_is(v, a->text_type)) ||
+           (a->granite && js_is(v, "granitemoehybrid")) ||
            (a->gemma4 && (js_is(v, "gemma4_unified") || js_is(v, "gemma4_unified_text") || drafts(v)));
 }
 
 static bool has_name(const struct arch *a, const struct json *v)
 {
     return js_is(v, a->architecture) || (a->wrapper && js_is(v, a->wrapper)) ||
+           (a->granite && js_is(v, "GraniteMoeHybridForCausalLM")) ||
            (a->gemma4 && (js_is(v, "Gemma4AssistantForCausalLM") || js_is(v, "Gemma4UnifiedForCausalLM") ||
                           js_is(v, "Gemma4UnifiedAssistantForCausalLM") ||
                           js_is(v, "Gemma4UnifiedForConditionalGeneration")));
@@ -173,13 +179,15 @@ static const struct arch *find_arch(const struct json *root, struct err *e)
 {
     static const char allowed[] =
         "allowed are llama, mistral, mistral3, ministral3, mixtral, qwen2, qwen3, qwen2_moe, qwen3_moe, "
-        "qwen3_5, qwen3_5_moe, gemma3, gemma4, smollm3, phi3, olmo3 and gpt_oss";
+        "qwen3_5, qwen3_5_moe, gemma3, gemma4, smollm3, phi3, olmo3, granite, "
+        "granitemoehybrid and gpt_oss";
     static const char allowed_names[] =
         "allowed are LlamaForCausalLM, MistralForCausalLM, Mistral3ForConditionalGeneration, "
         "Ministral3ForCausalLM, MixtralForCausalLM, Qwen2ForCausalLM, "
         "Qwen3ForCausalLM, Qwen2MoeForCausalLM, Qwen3MoeForCausalLM, SmolLM3ForCausalLM, "
-        "Phi3ForCausalLM, Olmo3ForCausalLM, GptOssForCausalLM, Qwen3_5ForCausalLM, Qwen3_5MoeForCausalLM, "
-        "Gemma3ForCausalLM, Gemma4ForCausalLM, and ForConditionalGeneration for the last four";
+        "Phi3ForCausalLM, Olmo3ForCausalLM, GraniteForCausalLM, GraniteMoeHybridForCausalLM, "
+        "GptOssForCausalLM, Qwen3_5ForCausalLM, Qwen3_5MoeForCausalLM, Gemma3ForCausalLM, "
+        "Gemma4ForCausalLM, and ForConditionalGeneration for the last four";
     const struct arch *arch = NULL;
     struct json type, list, name;
     int has_type = get_value(root, "model_type", &type, e),
@@ -437,7 +445,7 @@ static int read_unturned(struct config *c, const struct json *root, struct err *
 static int read_window(struct config *c, const struct arch *a, const struct json *root, struct err *e)
 {
     struct json v;
-    if (a->delta || a->gemma || a->oss || a->olmo)
+    if (a->delta || a->gemma || a->oss || a->olmo || a->granite)
         return 0;
     bool use = a->window == WINDOW_ALL || a->window == WINDOW_GIVEN;
     const bool named = a->window >= WINDOW_QWEN;
@@ -783,6 +791,7 @@ int config_parse(struct config *c, const char *file, const char *json, size_t n,
         (a->delta && config_read_delta(c, a->delta, &text, e)) ||
         (a->gemma && (a->gemma4 ? config_read_gemma4 : config_read_gemma)(c, &text, e)) ||
         (a->oss && config_read_oss(c, &text, e)) || (a->olmo && config_read_olmo(c, &text, e)) ||
+        (a->granite && config_read_granite(c, &text, e)) ||
         (a->unturned && read_unturned(c, &text, e)) ||
         read_window(c, a, &text, e) ||
         read_rope(c, a, &text, e) || read_ids(c, &text, &has_eos, e))

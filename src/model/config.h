@@ -1,7 +1,7 @@
 /* config.json and generation_config.json of a model, checked. Supported are causal models of Llama, Mistral,
- * Mixtral, Qwen2, Qwen3, Qwen2-MoE, Qwen3-MoE, Qwen3.5, Qwen3.5-MoE, Gemma 3, SmolLM3, gpt-oss, Phi-3 and
- * Phi-4. Another one is refused, and so is every key that would change the numbers and is not known here. The
- * error is one line with file, key and value.
+ * Mixtral, Qwen2, Qwen3, Qwen2-MoE, Qwen3-MoE, Qwen3.5, Qwen3.5-MoE, Gemma 3 and 4, SmolLM3, gpt-oss, Phi-3
+ * and 4, OLMo 3, Granite 3 and 4 (dense). Another one is refused, and so is every key that would change the
+ * numbers and is not known here. The error is one line with file, key and value.
  *
  * A wrapper of a text model and other towers has the settings of the text model in text_config. Ids and
  * tie_word_embeddings may be in either place.
@@ -89,6 +89,10 @@ struct config {
     bool gelu;                   /* gelu(gate) * up in place of silu (kernels/ops.h, geglu) */
     /* Embeddings are multiplied by sqrt(hidden): as a float, or rounded to the type of the embedding. */
     enum { EMBED_AS_IS, EMBED_SCALED, EMBED_SCALED_ROUNDED } embed;
+    /* Of Granite (config_granite.c): the factor of EMBED_SCALED in place of sqrt(hidden), the factor that the
+     * residual is divided by, which rms_eps and embed_factor contain, and what logits are divided by;
+     * 0: none */
+    double embed_factor, residual_factor, logit_divisor;
     bool norm_plus_one;          /* the files hold w - 1 for all norms but that of Gated DeltaNet */
     uint8_t mixer[CONFIG_LAYERS_MAX];  /* enum mixer_kind */
     struct delta_config delta;   /* zeros in a model without states */
@@ -182,6 +186,8 @@ int config_read_proportional(struct config *c, const struct json *dict, struct e
  * the logit of each head. */
 int config_read_olmo(struct config *c, const struct json *root, struct err *e);
 int config_read_oss(struct config *c, const struct json *root, struct err *e);
+/* Reads the factors of Granite (config_granite.c, for config_parse), after rms_eps. */
+int config_read_granite(struct config *c, const struct json *root, struct err *e);
 /* Reads longrope (config_long.c, for config_parse): dict is the object with its lists. Needs rotary,
  * max_position and rope.original. */
 int config_read_long(struct config *c, const struct json *dict, struct err *e);

@@ -87,6 +87,7 @@ static const char *lacks_of(const struct device *dev, const struct config *c)
     return c->n_experts && !(dev && dev->experts)      ? "mixtures of experts"
            : config_is_hybrid(c) && !(dev && dev->delta) ? "recurrent states"
            : c->rope.growth != 0 && gpu                  ? "queries that grow with the position"
+           : c->residual_factor != 0 && gpu              ? "factors of embeddings and logits"
            : c->norms_after && gpu                       ? "models with norms after each part"
            : config_has_local(c) && gpu                  ? "layers without RoPE"
            : c->rotary < c->head_dim && gpu              ? "heads of which a part turns"

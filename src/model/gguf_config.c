@@ -21,7 +21,7 @@ static const struct arch { const char *name, *type; bool experts, states; } arch
     { "gemma3", "gemma3", false, false },     { "smollm3", "smollm3", false, false },
     { "phi3", "phi3", false, false },         { "gpt-oss", "gpt_oss", false, false },
     { "gemma4", "gemma4", false, false },     { "gemma4-assistant", "gemma4_assistant", false, false },
-    { "olmo2", "olmo3", false, false },
+    { "olmo2", "olmo3", false, false },       { "granite", "granite", false, false },
 };
 
 struct meta {                            /* what is being read */
@@ -91,7 +91,8 @@ static int read_arch(struct meta *m)
         }
     return gguf_bad(m->g, "general.architecture", m->e,
                     "found %.*s, allowed are llama (with Mistral and Mixtral), mistral3, qwen2, qwen3, "
-                    "qwen2moe, qwen3moe, qwen35, qwen35moe, gemma3, gemma4, smollm3, phi3, olmo2 and gpt-oss",
+                    "qwen2moe, qwen3moe, qwen35, qwen35moe, gemma3, gemma4, smollm3, phi3, olmo2, "
+                    "granite and gpt-oss",
                     (int)MIN(s.n, (size_t)60), (const char *)s.p);
 }
 
@@ -99,6 +100,7 @@ static bool is_mistral3(const struct meta *m) { return strcmp(m->arch, "mistral3
 static bool is_assistant(const struct meta *m) { return strcmp(m->arch, "gemma4-assistant") == 0; }
 static bool is_gemma4(const struct meta *m) { return strcmp(m->arch, "gemma4") == 0 || is_assistant(m); }
 static bool is_gemma(const struct meta *m) { return strcmp(m->arch, "gemma3") == 0 || is_gemma4(m); }
+static bool is_granite(const struct meta *m) { return strcmp(m->arch, "granite") == 0; }
 static bool is_olmo(const struct meta *m) { return strcmp(m->arch, "olmo2") == 0; }
 /* Layers with a window and others have frequencies of their own. */
 static bool has_local(const struct meta *m) { return is_gemma(m) || is_olmo(m); }
@@ -146,6 +148,7 @@ static int check_foreign(const struct meta *m)
         if (gguf_real(m->g, key_of(key, m, foreign[i].name), -1e30, 1e30, &x, m->e) < 0)
             return -1;
         if (x != foreign[i].neutral &&
+            !(is_granite(m) && strstr(foreign[i].name, "scale")) &&
             !(is_gemma4(m) && strcmp(foreign[i].name, "final_logit_softcapping") == 0) &&
             !(is_olmo(m) && strcmp(foreign[i].name, "rope.scaling.yarn_attn_factor") == 0) &&
             !(is_phi(m) && strcmp(foreign[i].name, "rope.scaling.attn_factor") == 0))
@@ -318,6 +321,21 @@ static int read_vocab(const struct meta *m, size_t *vocab)
     return 0;
 }
 
+/* Writes the factors of Granite. A file without attention.scale has that of other models. */
+static int write_factors(const struct meta *m, size_t head_dim)
+{
+    static const char *const names[][2] = {
+        { "embedding_scale", "embedding_multiplier" }, { "residual_scale", "residual_multiplier" },
+        { "logit_scale", "logits_scaling" }, { "attention.scale", "attention_multiplier" } };
+    for (size_t i = 0; i < 4; i++) {
+        double x = i < 3 ? 1 : 1 / sqrt((double)head_dim);
+        if (read_real(m, names[i][0], 1e-6, 1e6, &x) < 0)
+            return -1;
+        write_float(m->w, names[i][1], x);
+    }
+    return 0;
+}
+
 static int write_shape(const struct meta *m, size_t *head_dim, size_t *rope_dim, size_t *context)
 {
     size_t hidden, blocks, layers, ffn = 0, heads, kv_heads, vocab = 0, value_dim;
@@ -376,6 +394,8 @@ static int write_shape(const struct meta *m, size_t *head_dim, size_t *rope_dim,
     jw_uint(m->w, "head_dim", *head_dim);
     jw_uint(m->w, "vocab_size", vocab);
     write_float(m->w, "rms_norm_eps", eps);
+    if (is_granite(m) && write_factors(m, *head_dim))
+        return -1;
     if (is_gemma(m) && !is_gemma4(m))    /* the largest model has the other scale, and no key says so */
         jw_number(m->w, "query_pre_attn_scalar",
                   layers == 62 ? (double)hidden / (double)heads : (double)*head_dim);

@@ -189,7 +189,7 @@ static const char *arch_of(const struct config *c)
                                              { "ministral3", "mistral3" }, { "gemma3", "gemma3" },
                                              { "smollm3", "smollm3" }, { "phi3", "phi3" },
                                              { "gpt_oss", "gpt-oss" }, { "gemma4", "gemma4" },
-                                             { "olmo3", "olmo2" } };
+                                             { "olmo3", "olmo2" }, { "granite", "granite" } };
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (strcmp(c->model_type, others[i][0]) == 0)
             return others[i][1];
@@ -243,7 +243,14 @@ int gguf_put_config(struct gguf_out *o, const struct config *c, bool drafts, flo
         put_uint(&p, "attention.head_count_kv", c->n_kv_heads);
     put_uint(&p, "attention.key_length", dim);
     put_uint(&p, "attention.value_length", dim);
-    put_real(&p, "attention.layer_norm_rms_epsilon", c->rms_eps);
+    const double r = c->residual_factor != 0 ? c->residual_factor : 1;
+    put_real(&p, "attention.layer_norm_rms_epsilon", c->rms_eps * r * r);
+    if (c->residual_factor != 0) {
+        put_real(&p, "embedding_scale", c->embed_factor * r);
+        put_real(&p, "residual_scale", r);
+        put_real(&p, "logit_scale", c->logit_divisor);
+        put_real(&p, "attention.scale", 1 / sqrt(c->query_scalar));
+    }
     put_uint(&p, "vocab_size", c->vocab);
     if (c->window)
         put_uint(&p, "attention.sliding_window", c->window);

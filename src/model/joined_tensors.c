@@ -8,6 +8,9 @@
 static const struct joined { const char *whole; size_t n; const char *part[JOINED_MAX]; } joined[] = {
     { "self_attn.qkv_proj", 3, { "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj" } },
     { "mlp.gate_up_proj", 2, { "mlp.gate_proj", "mlp.up_proj" } },
+    /* of Granite 4 dense; the last one has another name alone */
+    { "shared_mlp.input_linear", 2, { "mlp.gate_proj", "mlp.up_proj" } },
+    { "shared_mlp.output_linear", 1, { "mlp.down_proj" } },
 };
 enum { N_JOINED = sizeof joined / sizeof *joined };
 
@@ -32,7 +35,7 @@ static const struct joined *joined_of(const char *name)
 size_t joined_parts(const char *name, const char *part[JOINED_MAX])
 {
     for (size_t i = 0; i < N_JOINED; i++)
-        if (find_word(name, joined[i].part[0])) {
+        if (joined[i].n > 1 && find_word(name, joined[i].part[0])) {
             memcpy(part, joined[i].part, sizeof joined[i].part);
             return joined[i].n;
         }
@@ -61,7 +64,7 @@ static size_t part_rows(const struct joined *j, size_t k, const struct config *c
 {
     const size_t l = MIN(strtoul(name + strlen("model.layers."), NULL, 10), c->n_layers - 1);
     const struct kv_heads g = config_heads(c, l);
-    return j == joined ? (k ? g.n : c->n_heads) * g.dim : config_ffn(c, l);
+    return j == joined ? (k ? g.n : c->n_heads) * g.dim : j->n > 1 ? config_ffn(c, l) : c->hidden;
 }
 
 /* Adds the parts of a joined tensor. Returns the bytes of their names; 0: an error. */

@@ -705,7 +705,7 @@ static float embed_scale(const struct loader *l)
 {
     const struct config *c = &l->model->config;
     const struct tensor *t = l->ts ? tensors_find(l->ts, "model.embed_tokens.weight") : NULL;
-    const float scale = sqrtf((float)c->hidden);
+    const float scale = c->embed_factor != 0 ? (float)c->embed_factor : sqrtf((float)c->hidden);
     if (c->embed == EMBED_AS_IS)
         return 1;
     if (c->embed == EMBED_SCALED || !t || t->encoded || (t->dtype != DT_BF16 && t->dtype != DT_F16))
@@ -742,6 +742,8 @@ static int build(struct loader *l, const char *name)
                                                           : config_kv_layer(&m->config, i);
     for (size_t i = 0; rc == 0 && m->config.experts_beside && i < m->config.n_layers * m->config.hidden; i++)
         m->layers[i / m->config.hidden].norm_router[i % m->config.hidden] /= sqrtf((float)m->config.hidden);
+    for (size_t i = 0; rc == 0 && m->config.logit_divisor != 0 && i < m->config.hidden; i++)
+        m->norm_final[i] /= (float)m->config.logit_divisor;
     if (rc == 0) {
         float *local = m->inv_freq + m->config.head_dim / 2;
         config_rope(&m->config, m->inv_freq, &m->rope_factor);

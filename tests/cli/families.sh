@@ -170,6 +170,18 @@ check joined_tensor_without_rows 2 'gate_up_proj.weight" has 0 rows, needed are 
     run -m "$TMP/rows" --prompt x -n 1
 
 # OLMo 3 has norms after each part alone, and of all heads at once.
+# Granite has factors; Granite 4 has no recurrent layers, and another name for its network.
+M=build/data/models/granite4-f32
+family granite "$M" 1000
+"$LONGHAND" score -m build/data/models/granite-bf16 $T --json --per-token -q >"$TMP/a"
+"$LONGHAND" convert -m build/data/models/granite-bf16 --weights bf16 -o "$TMP/granite.gguf" -q
+"$LONGHAND" score -m "$TMP/granite.gguf" $T --json --per-token -q >"$TMP/b"
+same granite_scores_the_same_as_gguf "$TMP/a" "$TMP/b"
+if [ -x "$LONGHAND_TEST" ]; then
+    LONGHAND=$LONGHAND_TEST check gpu_refuses_granite 2 \
+        'factors of embeddings and logits .granite. are not supported on this device; --device cpu supports' \
+        run -m $M --prompt x -n 1 --device emulated
+fi
 M=build/data/models/olmo3-bf16
 family olmo3 "$M" 1000
 if [ -x "$LONGHAND_TEST" ]; then

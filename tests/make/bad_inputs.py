@@ -411,6 +411,24 @@ def config():
                        "partial_rotary_factor": 2}), ("list", [1]), ("key", {"rope_type": "proportional",
                        "short_factor": 1})]:
         case("c17_rope_%s" % name, gemma4, rope_parameters={"full_attention": full})
+    granite = dict(SMALL, model_type="granite")
+    hybrid = dict(granite, model_type="granitemoehybrid", num_local_experts=0, position_embedding_type="rope",
+                  layer_types=["attention"] * 2, shared_intermediate_size=8)
+    case("c19_granite", granite)
+    case("c19_hybrid", hybrid)
+    for key in ("embedding_multiplier", "attention_multiplier", "residual_multiplier", "logits_scaling"):
+        for name in ["0", "minus_1", "string", "list"]:
+            case("c19_%s_%s" % (key, name), granite, **{key: values[name]})
+        case("c19_%s_huge" % key, granite, **{key: "=1e40"})
+    for key in ("num_local_experts", "position_embedding_type", "layer_types"):
+        case("c19_no_%s" % key, {k: v for k, v in hybrid.items() if k != key})
+        for name in ["2p31", "string", "list"]:
+            case("c19_%s_%s" % (key, name), hybrid, **{key: values[name]})
+    case("c19_mamba", hybrid, layer_types=["attention", "mamba"])
+    case("c19_layer_types_short", hybrid, layer_types=["attention"])
+    case("c19_experts", hybrid, num_local_experts=8)
+    case("c19_width_0", hybrid, shared_intermediate_size=0)
+    case("c19_llama", embedding_multiplier=2.0)
     olmo3 = dict(SMALL, model_type="olmo3")
     case("c18_olmo3", olmo3)
     for name in ["0", "minus_1", "2p31", "string", "list", "null"]:

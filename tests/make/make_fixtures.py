@@ -224,6 +224,11 @@ OLMO3_CFG = {**LLAMA, "architectures": ["Olmo3ForCausalLM"], "model_type": "olmo
              "head_dim": None, "hidden_size": 64, "sliding_window": 90, "attention_bias": False,
              "pad_token_id": 0, "rope_theta": 500000.0, "rope_scaling": OLMO3_ROPE}
 
+# Llama with factors; dense layers of the hybrid Granite 4, whose network has a name of its own.
+GRANITE_CFG = {**LLAMA, "architectures": ["GraniteForCausalLM"], "model_type": "granite", "hidden_size": 64,
+               "pad_token_id": 0, "embedding_multiplier": 12.0, "attention_multiplier": 0.4,
+               "residual_multiplier": 0.22, "logits_scaling": 1.25, "tie_word_embeddings": True}
+
 LLAMA3_ROPE = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
                "original_max_position_embeddings": 512,
                "rope_type": "llama3"}
@@ -573,6 +578,18 @@ FIXTURES = {
             "layers without words": {"zero": ["per_layer_model_projection.weight"]},
             "ones before layers": {"one": ["per_layer_projection_norm.weight"]},
             "ones after layers": {"one": ["post_per_layer_input_norm.weight"]}}),
+    "granite-bf16": dict(dtype="bf16", tok="llama3", config=GRANITE_CFG, controls={
+        "embeddings": {"set": {"embedding_multiplier": 10.0}},
+        "scores": {"set": {"attention_multiplier": 0.3}},
+        "residual": {"set": {"residual_multiplier": 0.3}}, "logits": {"set": {"logits_scaling": 1.5}},
+        "KV heads swapped": SWAP}),
+    "granite4-f32": dict(dtype="f32", tok="llama3", resave=True, config={
+        **GRANITE_CFG, "architectures": ["GraniteMoeHybridForCausalLM"], "model_type": "granitemoehybrid",
+        "num_local_experts": 0, "num_experts_per_tok": 0, "shared_intermediate_size": 56,
+        "intermediate_size": 99, "position_embedding_type": "rope", "layer_types": ["attention"] * 3,
+        "num_hidden_layers": 3, "tie_word_embeddings": False}, controls={
+        "no network": {"zero": ["shared_mlp.output_linear.weight"]},
+        "residual": {"set": {"residual_multiplier": 0.3}}}),
 }
 
 
