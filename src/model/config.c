@@ -82,10 +82,6 @@ static const struct arch {
 };
 enum { N_ARCHS = sizeof archs / sizeof *archs };
 
-/* Values of a key that do not change the numbers; null never does. */
-enum neutral { NULL_ONLY = 0, ZERO = 1, ONE = 2, NO = 4, YES = 8, EMPTY = 16 };
-struct foreign { const char *key; int neutral; const char *of; };  /* of: the model_type that reads it */
-
 static const char partial[] = "partial_rotary_factor";
 
 /* Keys of other architectures and of loaders that change the numbers of a model. */
@@ -118,32 +114,6 @@ static const struct foreign foreign_keys[] = {
 static const struct foreign expert_keys[] = {
     { "num_local_experts", ZERO }, { "num_experts", ZERO }, { "moe_intermediate_size", ZERO },
 };
-
-/* Settings of generation_config.json that change the sampled token. */
-static const struct foreign generation_keys[] = {
-    { "epsilon_cutoff", ZERO }, { "top_h", NULL_ONLY }, { "num_beams", ONE },
-    { "penalty_alpha", ZERO }, { "no_repeat_ngram_size", ZERO }, { "encoder_no_repeat_ngram_size", ZERO },
-    { "encoder_repetition_penalty", ONE }, { "bad_words_ids", EMPTY }, { "force_words_ids", EMPTY },
-    { "constraints", EMPTY }, { "sequence_bias", EMPTY }, { "suppress_tokens", EMPTY },
-    { "begin_suppress_tokens", EMPTY }, { "forced_bos_token_id", NULL_ONLY },
-    { "forced_eos_token_id", NULL_ONLY }, { "guidance_scale", ONE }, { "min_length", ZERO },
-    { "min_new_tokens", ZERO }, { "exponential_decay_length_penalty", NULL_ONLY },
-    { "watermarking_config", NULL_ONLY }, { "dola_layers", NULL_ONLY }, { "stop_strings", EMPTY },
-};
-
-static bool is_neutral(const struct json *v, int neutral)
-{
-    double x;
-    switch (js_kind(v)) {
-    case JS_NULL:   return true;
-    case JS_FALSE:  return neutral & NO;
-    case JS_TRUE:   return neutral & YES;
-    case JS_NUMBER: return js_double(v, &x) && ((x == 0 && (neutral & ZERO)) || (x == 1 && (neutral & ONE)));
-    case JS_STRING: return false;
-    default:        return (neutral & EMPTY) &&
-                           !js_next(&(struct js_walk){ *v, v->s + 1 }, NULL, &(struct json){ 0 });
-    }
-}
 
 static int missing(const struct json *in, const char *key, struct err *e)
 {
@@ -716,44 +686,6 @@ static int read_ids(struct config *c, const struct json *root, bool *has_eos, st
     return n ? 0 : js_bad(&v, e, "allowed are 1 to %d ids", CONFIG_EOS_MAX);
 }
 
-static int read_generation(struct config *c, const struct json *root, struct err *e)
-{
-    struct json key, v;
-    int found;
-    for (struct js_walk w = js_walk(root); js_next(&w, &key, &v);) {
-        struct generation_member *m = &c->generation[c->n_generation];
-        bool control;
-        size_t n = (size_t)(v.end - v.s);
-        if (js_length(&key, &control) >= sizeof m->key || js_kind(&v) == JS_NULL || js_kind(&v) == JS_ARRAY ||
-            js_kind(&v) == JS_OBJECT)
-            continue;
-        m->key[js_unescape(&key, m->key)] = 0;
-        if (js_get(root, m->key, &v, e) < 0)
-            return -1;
-        if (++c->n_generation == CONFIG_GENERATION_MAX)
-            return js_bad(root, e, "allowed are fewer than %d settings", CONFIG_GENERATION_MAX);
-        snprintf(m->value, sizeof m->value, "%.*s", (int)MIN(n, sizeof m->value - 1), v.s);
-    }
-    for (size_t i = 0; i < sizeof generation_keys / sizeof *generation_keys && !*c->generation_unknown; i++) {
-        found = js_get(root, generation_keys[i].key, &v, e);
-        if (found < 0)
-            return -1;
-        int n = (int)MIN(v.end - v.s, 40);
-        if (found && !is_neutral(&v, generation_keys[i].neutral))
-            snprintf(c->generation_unknown, sizeof c->generation_unknown, "%s %.*s", generation_keys[i].key,
-                     n, v.s);
-    }
-    return 0;
-}
-
-const char *config_generation(const struct config *c, const char *key)
-{
-    for (size_t i = 0; i < c->n_generation; i++)
-        if (strcmp(c->generation[i].key, key) == 0)
-            return c->generation[i].value;
-    return NULL;
-}
-
 /* Completes the list of heads: those of the cache where all layers have the same, which layers are rings, and
  * the sums. */
 static void list_heads(struct config *c)
@@ -809,7 +741,7 @@ int config_parse(struct config *c, const char *file, const char *json, size_t n,
             return -1;
         if (js_kind(&gen) != JS_OBJECT)
             return js_bad(&gen, e, "allowed is an object");
-        if (read_ids(c, &gen, &gen_has_eos, e) || read_generation(c, &gen, e))
+        if (read_ids(c, &gen, &gen_has_eos, e) || config_read_generation(c, &gen, e))
             return -1;
         has_bos |= js_get(&gen, "bos_token_id", &(struct json){ 0 }, e);
     }

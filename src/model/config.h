@@ -188,6 +188,9 @@ int config_read_olmo(struct config *c, const struct json *root, struct err *e);
 int config_read_oss(struct config *c, const struct json *root, struct err *e);
 /* Reads the factors of Granite (config_granite.c, for config_parse), after rms_eps. */
 int config_read_granite(struct config *c, const struct json *root, struct err *e);
+/* Reads generation_config.json into generation[] and generation_unknown (config_generation.c, for
+ * config_parse). */
+int config_read_generation(struct config *c, const struct json *root, struct err *e);
 /* Reads longrope (config_long.c, for config_parse): dict is the object with its lists. Needs rotary,
  * max_position and rope.original. */
 int config_read_long(struct config *c, const struct json *dict, struct err *e);

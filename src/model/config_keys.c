@@ -32,3 +32,17 @@ int get_bool(const struct json *in, const char *key, bool missing, bool *x, stru
     *x = missing;
     return found == 1 ? js_bool(&v, x, e) : found;
 }
+
+bool is_neutral(const struct json *v, int neutral)
+{
+    double x;
+    switch (js_kind(v)) {
+    case JS_NULL:   return true;
+    case JS_FALSE:  return neutral & NO;
+    case JS_TRUE:   return neutral & YES;
+    case JS_NUMBER: return js_double(v, &x) && ((x == 0 && (neutral & ZERO)) || (x == 1 && (neutral & ONE)));
+    case JS_STRING: return false;
+    default:        return (neutral & EMPTY) &&
+                           !js_next(&(struct js_walk){ *v, v->s + 1 }, NULL, &(struct json){ 0 });
+    }
+}

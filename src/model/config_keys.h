@@ -14,3 +14,8 @@ int get_size(const struct json *in, const char *key, size_t missing, enum null n
 int get_real(const struct json *in, const char *key, double missing, double lo, double hi, double *x,
              struct err *e);
 int get_bool(const struct json *in, const char *key, bool missing, bool *x, struct err *e);
+
+/* Values of a key that change nothing; null never does. */
+enum neutral { NULL_ONLY = 0, ZERO = 1, ONE = 2, NO = 4, YES = 8, EMPTY = 16 };
+struct foreign { const char *key; int neutral; const char *of; };  /* of: the model_type that reads it */
+bool is_neutral(const struct json *v, int neutral);
