@@ -475,6 +475,7 @@ void kv_truncate(struct kv *kv, size_t n_past)
     assert(n_past <= kv->n_past && n_past >= kv->n_shared * KV_BLOCK);
     static const float zero[2 * 1024];
     assert(kv->head_dim <= 1024);
+    const size_t cut = n_past;
     bool back = false;
     if (kv->state)
         n_past = state_truncate(kv->state, n_past);
@@ -487,7 +488,7 @@ void kv_truncate(struct kv *kv, size_t n_past)
     }
     for (size_t l = 0; on_host(kv) && l < kv->n_layers; l++)
         for (size_t h = 0; h < kv_layer(kv, l).n && !(back && kv_is_ring(kv, l)); h++) {
-            size_t pos = n_past;
+            size_t pos = back ? cut : n_past;        /* other caches may share the rows between */
             for (; pos % KV_BLOCK && pos < kv->n_written; pos++)
                 kv_put(kv_block(kv, l, h, pos), kv->type, kv_layer(kv, l).dim, pos % KV_BLOCK, zero);
             for (; pos < kv->n_written; pos += KV_BLOCK)

@@ -308,7 +308,7 @@ static int prepare(struct task *t, struct err *e)
         decode_open(&t->decoder, &g->model, &t->params->sampling, &t->setup, t->input.prompt_ids,
                     t->input.n_prompt, n_max, e))
         return -1;
-    t->lent = t->input.n_prompt;
+    t->lent = MAX(t->input.n_prompt, (size_t)2) - 1;     /* not the row that a cut to the prompt forgets */
     prefix_join(&w->prefixes, &t->decoder.kv, t->decoder.tokens,
                 retaking_wanted(t->params) ? &t->lent : &t->decoder.n_tokens);
     open_int8(t);

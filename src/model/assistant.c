@@ -101,11 +101,18 @@ static int fit(struct config *c, const char *place, const struct config *m, stru
                        m->vocab);
     for (size_t l = 0; l < c->n_layers; l++) {
         const size_t from = source_of(m, c, l);
-        if (from == SIZE_MAX || c->heads[l].dim != m->heads[from].dim || c->n_heads % m->heads[from].n ||
-            (c->windowed[l] && c->window > m->window))
-            return err_set(e, ERR_INPUT, "--drafter: assistant:%s: layer %zu, which has %u dimensions and "
-                           "%s, does not fit the caches of the model", place, l, (unsigned)c->heads[l].dim,
-                           c->windowed[l] ? "a window" : "no window");
+        const char *kind = c->windowed[l] ? "windowed" : "global";
+        if (from == SIZE_MAX)
+            return err_set(e, ERR_INPUT, "--drafter: assistant:%s: layer %zu is %s, and no layer of the "
+                           "model is", place, l, kind);
+        const struct kv_heads g = m->heads[from];
+        if (c->heads[l].dim != g.dim || c->n_heads % g.n)
+            return err_set(e, ERR_INPUT, "--drafter: assistant:%s: layer %zu has %zu heads of %u dimensions, "
+                           "the %s layers of the model have %u key/value heads of %u", place, l, c->n_heads,
+                           (unsigned)c->heads[l].dim, kind, (unsigned)g.n, (unsigned)g.dim);
+        if (c->windowed[l] && c->window > m->window)
+            return err_set(e, ERR_INPUT, "--drafter: assistant:%s: a window of %zu, allowed is at most that "
+                           "of the model, %zu", place, c->window, m->window);
         c->heads[l].n = m->heads[from].n;
     }
     c->n_kv_heads = m->n_kv_heads;
@@ -203,11 +210,11 @@ int assistant_reserve(struct assistant *t, size_t n_max, struct err *e)
 {
     if (n_max <= t->n_max)
         return 0;
+    struct workspace *work;
+    if (workspace_open(&work, &t->own, ASSISTANT_ROWS, n_max, e))
+        return -1;                       /* other texts keep theirs */
     workspace_close(t->work);
-    t->work = NULL;
-    t->n_max = 0;
-    if (workspace_open(&t->work, &t->own, ASSISTANT_ROWS, n_max, e))
-        return -1;
+    t->work = work;
     t->n_max = n_max;
     return 0;
 }

@@ -687,9 +687,16 @@ static int read_ids(struct config *c, const struct json *root, bool *has_eos, st
 }
 
 /* Completes the list of heads: those of the cache where all layers have the same, which layers are rings, and
- * the sums. */
-static void list_heads(struct config *c)
+ * the sums, which have 32 bits. */
+static int list_heads(struct config *c, const char *file, struct err *e)
 {
+    if (c->window || c->heads_differ) {
+        const size_t most = c->n_layers * c->n_kv_heads * ((c->head_dim + 15) / 16 * 16);
+        if (most > INT32_MAX)
+            return err_set(e, ERR_INPUT, "%s: %zu layers x %zu key/value heads x head_dim %zu: allowed are "
+                           "fewer than 2^31 dimensions in all layers of a model with windows", file,
+                           c->n_layers, c->n_kv_heads, c->head_dim);
+    }
     for (size_t l = 0; l < c->n_layers && (c->window || c->heads_differ); l++) {
         struct kv_heads *h = &c->heads[l];
         if (!c->heads_differ)
@@ -699,6 +706,7 @@ static void list_heads(struct config *c)
         h[1].ring_first = h->ring_first + h->ring * h->n;
         h[1].ring_dims = h->ring_dims + h->ring * h->n * h->dim;
     }
+    return 0;
 }
 
 int config_parse(struct config *c, const char *file, const char *json, size_t n, const char *gen_file,
@@ -750,6 +758,5 @@ int config_parse(struct config *c, const char *file, const char *json, size_t n,
         c->bos = a->bos;
     if (!has_eos && !generation && a->eos >= 0 && (size_t)a->eos < c->vocab)
         c->eos[c->n_eos++] = a->eos;
-    list_heads(c);
-    return 0;
+    return list_heads(c, file, e);
 }

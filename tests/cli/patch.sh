@@ -19,7 +19,7 @@ result an_added_drafter_and_filter_build $? "$(grep -m 5 -iE 'error|warning' "$T
 ! grep -q 'warning:' "$TMP/log"; result and_without_warnings $? "$(grep -m 5 warning: "$TMP/log")"
 L=$tree/$objects/longhand
 LONGHAND=$L
-"$L" help --all 2>/dev/null | grep -q 'mtp, echo'; result it_is_in_the_help $?
+"$L" help --all 2>/dev/null | grep -q 'assistant\[:FILE\], echo'; result it_is_in_the_help $?
 G="-m $MODEL -n 200 -s 3 -q --drafter"
 for drafter in none echo; do echo '{"prompt": "The king", "custom_id": "a"}' >"$TMP/$drafter"; done
 "$L" run $G none --prompt 'The king' >"$TMP/plain"

@@ -225,6 +225,32 @@ static void shared_beginnings(void)
     }
 }
 
+/* A cut below the rings of a text leaves the rows that another text shares. */
+static void a_cut_of_a_text_that_lends(void)
+{
+    for (size_t i = 1; i < MODELS; i++) {
+        struct prefixes list = { 0 };
+        struct decode_setup s = { .cuts = true, .back = BACK, .start = { .total = &list.total } };
+        struct decoder a, b;
+        const size_t lent = 890;             /* as a worker lends: rows before the last settled token's */
+        open_model(i, DT_I16);
+        draft_defaults(&s.draft);
+        open_decoder(&a, &s, text, PROMPT, END);
+        prefix_join(&list, &a.kv, a.tokens, &lent);
+        read_text(&a), write_to(&a, 900);
+        open_sharing(&b, &list, text, 890, 832);
+        write_to(&a, END);
+        decode_cut(&a, 900, NULL, 0);
+        CHECK(a.kv.n_past == 640 && b.kv.n_shared * KV_BLOCK == 832);
+        write_to(&b, END), check(&b, text, "the one that borrows");
+        read_text(&a), write_to(&a, END), check(&a, text, "the one that lends");
+        prefix_leave(&list, &a.kv), prefix_leave(&list, &b.kv);
+        decode_close(&a), decode_close(&b);
+        prefix_close(&list);
+        close_model();
+    }
+}
+
 static const char *image_path(size_t i)
 {
     static char path[4200];
@@ -298,6 +324,7 @@ int main(void)
     RUN(logits);
     RUN(cuts);
     RUN(shared_beginnings);
+    RUN(a_cut_of_a_text_that_lends);
     RUN(snapshots);
     RUN(long_texts);
     return test_end();

@@ -411,6 +411,8 @@ def config():
                        "partial_rotary_factor": 2}), ("list", [1]), ("key", {"rope_type": "proportional",
                        "short_factor": 1})]:
         case("c17_rope_%s" % name, gemma4, rope_parameters={"full_attention": full})
+    case("c19_windows_too_wide", model_type="mistral", num_hidden_layers=1024, num_attention_heads=65536,
+         num_key_value_heads=65536, head_dim=512, sliding_window=64)
     granite = dict(SMALL, model_type="granite")
     hybrid = dict(granite, model_type="granitemoehybrid", num_local_experts=0, position_embedding_type="rope",
                   layer_types=["attention"] * 2, shared_intermediate_size=8)

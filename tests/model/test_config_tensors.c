@@ -190,10 +190,11 @@ static void refuses(void)
  * allocated. */
 static void refuses_sizes(void)
 {
-    static const char json[] = "{\"model_type\": \"mistral\", \"num_hidden_layers\": 1024, \"hidden_size\": "
-                               "1048576, \"num_attention_heads\": 65536, \"num_key_value_heads\": 65536, "
-                               "\"head_dim\": 512, \"max_position_embeddings\": 1073741824, \"vocab_size\": "
-                               "16777216, \"intermediate_size\": 16777216}";
+    static const char json[] =
+        "{\"model_type\": \"mistral\", \"sliding_window\": null, \"num_hidden_layers\": 1024, "
+        "\"hidden_size\": 1048576, \"num_attention_heads\": 65536, \"num_key_value_heads\": 65536, "
+        "\"head_dim\": 512, \"max_position_embeddings\": 1073741824, \"vocab_size\": 16777216, "
+        "\"intermediate_size\": 16777216}";
     struct config c;
     struct tensors ts;
     struct err e = { 0 };

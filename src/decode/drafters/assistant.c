@@ -35,7 +35,8 @@ static void assistant_plan(struct memory_plan *plan, const struct decode_setup *
                            size_t n_max)
 {
     const struct assistant *t = set->weights[DRAFTER_ASSISTANT];
-    const size_t work = assistant_work_bytes(t ? &t->own : m, n_max);    /* those of m are not fewer */
+    /* texts share one; that of m is about as large */
+    const size_t work = t && t->n_max >= n_max ? 0 : assistant_work_bytes(t ? &t->own : m, n_max);
     memory_plan_add(plan, "assistant's buffers", work + floats_of(m) * sizeof(float));
 }
 
