@@ -7,7 +7,9 @@ N=4000
 job() { "$LONGHAND" $1 -m build/data/models/$m --prompt "The ship went on and on" -n $N -s 3 -q --ignore-eos \
     "${@:2}"; }
 text() { "$LONGHAND" text "$1" --format ids; }
-for m in gemma3-bf16 gemma4-bf16 gptoss-bf16 mistral-window-bf16; do
+models="gemma3-bf16 gptoss-bf16"
+[ -z "$LONG" ] || models="$models gemma4-bf16 mistral-window-bf16"
+for m in $models; do
     name=${m%%-*}; export LONGHAND_DB=$TMP/$name.db
     job run --drafter none --format ids >"$TMP/plain"
     job run --format ids -t 2 >"$TMP/a"; same "${name}_drafts_change_nothing" "$TMP/plain" "$TMP/a"

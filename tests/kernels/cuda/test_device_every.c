@@ -99,7 +99,7 @@ static void one_pass(const struct device_heads *h, const struct device_kv *kv, s
     dev->embed(dev, x, &embed, true);
     dev->rmsnorm(dev, xn, x, gain, n, HIDDEN, 1e-5f, 0);
     product(y, &qkv, xn, n, floats(qkv_row, 7), false);
-    dev->rope(dev, &(struct device_rope){ q, y, h, 0, gain, gain, 1e-5f, tap });
+    dev->rope(dev, &(struct device_rope){ q, y, h, 0, gain, gain, 1e-5f, .q_tap = tap });
     dev->attend(dev, out, q, h, 0, window);
     product(x, &o, out, n, NULL, true);
     dev->rmsnorm(dev, xn, x, gain, n, HIDDEN, 1e-5f, 0);

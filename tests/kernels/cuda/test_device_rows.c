@@ -164,7 +164,8 @@ static void rope_is_the_plain_twins_and_stores_what_attention_reads(void)
         float *dqkv = rig_put(dev, qkv, ROWS * ALL * DP * sizeof *qkv);
         dev->begin(dev, &p->rows);
         dev->rope(dev, &(struct device_rope){ dq, dqkv, &h, 2, kind == 2 ? dnorm : NULL,
-                                              kind == 2 ? dnorm : NULL, 1e-6f, dq_tap });
+                                              kind == 2 ? dnorm : NULL, 1e-6f,
+                                              .q_tap = dq_tap });
         uint16_t *q = rig_get(dev, dq, ROWS * HEADS * DP * 2),
                  *cache = rig_get(dev, kv.base, 3 * kv.layer_bytes);
         uint16_t *scratch = rig_get(dev, kv.scratch, 3 * ROWS * KV * 2 * DP * 2);
@@ -385,7 +386,7 @@ static void attention_reads_the_right_rows_at_100000_positions(void)
     uint16_t *dq = dev->alloc(dev, KVH * GROUP * D * 2), *out = dev->alloc(dev, KVH * GROUP * D * 2);
     struct device_bad bad;
     dev->begin(dev, &p->rows);
-    dev->rope(dev, &(struct device_rope){ dq, dqkv, &h, 31, NULL, NULL, 0, NULL });
+    dev->rope(dev, &(struct device_rope){ dq, dqkv, &h, 31, NULL, NULL, 0 });
     /* the window begins at 69,991, which keeps the test fast */
     dev->attend(dev, out, dq, &h, 31, N - 69990);
     CHECK(dev->end(dev, &bad) == 0, "%s", dev->error);
