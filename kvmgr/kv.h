@@ -146,9 +146,9 @@ void kv_advance(struct kv *kv, size_t n);                        /* commits rows
 void kv_place(struct kv *kv, size_t n);
 void kv_commit_path(struct kv *kv, const uint32_t *node, size_t n);   /* copies the path, then commits it */
 /* Forgets rows from n_past on and zeroes them; shared blocks must stay (asserted). A cache with states
- * or rings may have to forget more rows: up to a copy of them, or all. Without rings' windows the rows of
- * other layers before the cut keep their bytes, which other caches may share; reading them again writes the
- * same. */
+ * or rings may have to forget more rows: up to a copy of them, or all. Where rings go back further than the
+ * cut, other layers zero the rows from the cut on alone: other caches may share the rows before it, and
+ * reading them again writes the same bytes. */
 void kv_truncate(struct kv *kv, size_t n_past);
 
 /* For caches of drafters in the host's memory without shared blocks: of the committed rows the first and the
