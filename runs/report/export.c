@@ -224,13 +224,13 @@ static void put_repetition(struct json_writer *w, const struct exported *t)
 
 /* The fields of a line, in their order. The rate comes last, after whether it is marked, so that lines of
  * equal texts are equal up to these two. "metadata" writes the members of the metadata, too. */
-enum field { CUSTOM_ID, PROMPT, TEXT_FIELD, TOKENS, FINISH_REASON, SEED, STOP_REASON, REPETITION,
-             PROMPT_TOKENS, SAMPLE, JOB, NAME, DB, STATE, ERROR, METADATA, LOGPROBS, RAN_ALONE, RATE,
-             FIELDS };
+enum field { CUSTOM_ID, PROMPT, TEXT_FIELD, TOKENS, FINISH_REASON, SEED, SEED_TEXT, STOP_REASON,
+             REPETITION, PROMPT_TOKENS, SAMPLE, JOB, NAME, DB, STATE, ERROR, METADATA, LOGPROBS, RAN_ALONE,
+             RATE, FIELDS };
 static const char *const field_names[FIELDS] = {
-    "custom_id", "prompt", "text", "tokens", "finish_reason", "seed", "stop_reason", "repetition",
-    "prompt_tokens", "sample", "job", "name", "db", "state", "error", "metadata", "logprobs", "ran_alone",
-    "tokens_per_second",
+    "custom_id", "prompt", "text", "tokens", "finish_reason", "seed", "seed_text", "stop_reason",
+    "repetition", "prompt_tokens", "sample", "job", "name", "db", "state", "error", "metadata", "logprobs",
+    "ran_alone", "tokens_per_second",
 };
 
 static enum field field_of(const char *name)
@@ -283,6 +283,8 @@ static void put_field(struct json_writer *w, const struct item *i, const struct 
 {
     const struct job *j = i->job;
     const char *const name = field_names[k];
+    char seed[24];
+    snprintf(seed, sizeof seed, "%" PRIu64, j->seed);
     switch (k) {
     case CUSTOM_ID:     jw_text(w, name, j->custom_id); break;
     case PROMPT:        jw_bytes(w, name, t->in.prompt, t->in.prompt_bytes); break;
@@ -290,6 +292,7 @@ static void put_field(struct json_writer *w, const struct item *i, const struct 
     case TOKENS:        jw_uint(w, name, j->tokens - j->given); break;
     case FINISH_REASON: jw_text(w, name, j->finish_reason); break;
     case SEED:          jw_uint(w, name, j->seed); break;
+    case SEED_TEXT:     jw_text(w, name, seed); break;
     case STOP_REASON:   export_put_stop_reason(w, j, &t->params, false); break;
     case REPETITION:    put_repetition(w, t); break;
     case PROMPT_TOKENS: jw_uint(w, name, j->prompt_tokens); break;
@@ -338,7 +341,8 @@ static int find_fields(struct exporter *x, struct err *e)
     const char *const fields = x->o->fields;
     if (!fields) {
         for (int k = 0; k < FIELDS; k++)
-            if ((k != DB || x->n_sources > 1) && (k != LOGPROBS || x->o->format == FORMAT_JSONL))
+            if ((k != DB || x->n_sources > 1) &&
+                ((k != LOGPROBS && k != SEED_TEXT) || x->o->format == FORMAT_JSONL))
                 x->field[x->n_fields++] = field_names[k];
         return 0;
     }
@@ -353,8 +357,8 @@ static int find_fields(struct exporter *x, struct err *e)
             (strncmp(p, "parameters.", 11) || !p[11]))
             return err_set(e, ERR_INPUT,
                            "--fields: \"%.60s\" is no field; allowed are custom_id, prompt, text, tokens, "
-                           "finish_reason, seed, stop_reason, repetition, prompt_tokens, sample, job, name, "
-                           "db, state, error, metadata, metadata.NAME, parameters.NAME, logprobs, "
+                           "finish_reason, seed, seed_text, stop_reason, repetition, prompt_tokens, "
+                           "sample, job, name, db, state, error, metadata, metadata.NAME, parameters.NAME, logprobs, "
                            "ran_alone and tokens_per_second",
                            p);
         for (size_t k = 0; k < x->n_fields; k++)
@@ -423,7 +427,7 @@ static void put_metrics(struct json_writer *w, const struct exported *all, uint6
     const size_t depth = MAX(MAX(figure_list_end(histogram), (size_t)2) - 2,
                              figure_list_end(all->list[LIST_REACHED]) - 1);
     jw_open(w, "metrics", '{');
-    jw_uint(w, "seed", seed);
+    jw_wide(w, "seed", seed);
     put_repetition(w, all);
     if (!all->drafts || !(c->rounds > 0)) {
         jw_null(w, "speculative_decoding");

@@ -21,8 +21,6 @@ static void real_or_null(struct json_writer *w, const char *key, double x)
 
 static void put_job_json(struct json_writer *w, const struct job *j, const char *db)
 {
-    char seed[24];
-    snprintf(seed, sizeof seed, "%" PRIu64, j->seed);
     jw_open(w, NULL, '{');
     report_put_names(w, j);
     jw_text(w, "state", job_state_name(j->state));
@@ -36,8 +34,7 @@ static void put_job_json(struct json_writer *w, const struct job *j, const char 
     report_put_end(w, j);
     jw_uint(w, "sample", j->sample);
     jw_text(w, "numerics", j->numerics);
-    jw_uint(w, "seed", j->seed);
-    jw_text(w, "seed_text", seed);               /* for readers whose numbers have 53 bits */
+    jw_wide(w, "seed", j->seed);
     jw_uint(w, "resumes", j->resumes);
     jw_int(w, "attempt", j->attempt);
     jw_number(w, "parent", j->parent ? (double)j->parent : NAN);

@@ -215,7 +215,9 @@ static int value_order(const struct report_value *a, const struct report_value *
     const char *s = report_value_text(a), *t = report_value_text(b);
     char *end_s, *end_t;
     const double p = strtod(s, &end_s), q = strtod(t, &end_t);
-    return *s && *t && !*end_s && !*end_t && p != q ? (p > q) - (p < q) : strcmp(s, t);
+    if (!*s || !*t || *end_s || *end_t || (p == q && (a->is_text || fabs(p) >= 0x1p53)))
+        return strcmp(s, t);
+    return (p > q) - (p < q);            /* 0.5 and 0.50 are one number */
 }
 
 static int values_order(const struct reports *l, size_t i, size_t j)

@@ -155,7 +155,7 @@ static void put_identity(struct json_writer *w, const struct report *r)
     jw_text(w, "state", job_state_name(j->state));
     report_put_end(w, j);
     jw_text(w, "model", j->model);
-    jw_uint(w, "seed", j->seed);
+    jw_wide(w, "seed", j->seed);
     jw_uint(w, "sample", j->sample);
     jw_parsed(w, "parameters", r->json);
     jw_text(w, "numerics", j->numerics);
@@ -260,8 +260,11 @@ static void put_groups(struct json_writer *w, const struct reports *l)
     for (size_t i = 0; i < l->n_groups; i++) {
         const struct report_group *g = &l->group[i];
         jw_open(w, NULL, '{');
-        for (size_t k = 0; k < l->n_by; k++)
+        for (size_t k = 0; k < l->n_by; k++) {
             put_value(w, l->by[k], &g->value[k]);
+            if (strcmp(l->by[k], "seed") == 0)
+                jw_text(w, "seed_text", report_value_text(&g->value[k]));
+        }
         jw_uint(w, "n", g->n);
         jw_uint(w, "estimated_speedups", g->estimated);
         jw_uint(w, "shared_speeds", g->shared);

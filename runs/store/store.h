@@ -170,6 +170,7 @@ struct job_spec {
     const char *prompt; size_t prompt_bytes;     /* what the user wrote; prompt_ids is what the model reads */
     const int32_t *prompt_ids; size_t n_prompt;
     uint64_t seed;
+    bool seed_drawn;                     /* by this submission; an earlier one has drawn another */
     size_t wanted;                       /* length of the text in tokens, given ones included */
     int priority;                        /* higher first; default 0 */
     bool paused;                         /* not in the queue: only a claim that names the job gets it */

@@ -2,6 +2,7 @@
  * readers then walk it without errors. Start at check_value. */
 #include "src/base/json.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -438,15 +439,47 @@ int js_bad(const struct json *v, struct err *e, const char *allowed, ...)
                    js_offset(v), (int)shown, v->s, shown < n ? ".." : "", text);
 }
 
+/* Multiplies x by 10, n times. False: the product is not below 2^64. */
+static bool shift(uint64_t *x, int64_t n)
+{
+    for (; n > 0 && *x; n--)
+        if (__builtin_mul_overflow(*x, 10, x))
+            return false;
+    return true;
+}
+
 bool js_u64(const struct json *v, uint64_t *x)
 {
+    enum { FAR = 1 << 30 };              /* beyond the length of any text */
+    const char *p = v->s, *point = NULL;
     uint64_t r = 0;
-    for (const char *p = v->s; p < v->end; p++)
-        if (!is_digit(*p) || __builtin_mul_overflow(r, 10, &r) ||
-            __builtin_add_overflow(r, (uint64_t)(*p - '0'), &r))
+    int64_t zeros = 0, power = 0;        /* the last digits so far; the power of ten of the last digit */
+    for (; p < v->end && (is_digit(*p) || (*p == '.' && !point && p > v->s)); p++) {
+        if (*p == '.') {
+            point = p;
+        } else if (*p == '0') {
+            zeros++;
+        } else if (!shift(&r, zeros + 1) || __builtin_add_overflow(r, (uint64_t)(*p - '0'), &r)) {
             return false;
+        } else {
+            zeros = 0;
+        }
+        power -= point && p > point;
+    }
+    if (p == v->s || p[-1] == '.')
+        return false;
+    if (p < v->end && (*p | 0x20) == 'e') {
+        const bool minus = ++p < v->end && *p == '-';
+        int64_t e = 0;
+        p += p < v->end && (minus || *p == '+');
+        if (p == v->end)
+            return false;
+        for (; p < v->end && is_digit(*p); p++)
+            e = MIN(10 * e + *p - '0', (int64_t)FAR);
+        power += minus ? -e : e;
+    }
     *x = r;
-    return true;
+    return p == v->end && (r == 0 || zeros + power >= 0) && shift(x, zeros + power);
 }
 
 bool js_i64(const struct json *v, int64_t *x)
@@ -458,6 +491,17 @@ bool js_i64(const struct json *v, int64_t *x)
     if (!js_u64(&digits, &u) || u > (uint64_t)INT64_MAX + minus)
         return false;
     *x = minus ? (int64_t)(0 - u) : (int64_t)u;
+    return true;
+}
+
+bool js_digits(const struct json *v, char digits[24])
+{
+    uint64_t u;
+    int64_t i = 0;
+    const bool fits = js_u64(v, &u);
+    if (!fits && !js_i64(v, &i))
+        return false;
+    snprintf(digits, 24, fits ? "%" PRIu64 : "%" PRId64, fits ? u : (uint64_t)i);
     return true;
 }
 

@@ -132,16 +132,27 @@ void jw_format(struct json_writer *w, const char *key, const char *format, ...)
 
 void jw_int(struct json_writer *w, const char *key, int64_t x) { jw_format(w, key, "%" PRId64, x); }
 void jw_uint(struct json_writer *w, const char *key, uint64_t x) { jw_format(w, key, "%" PRIu64, x); }
+void jw_wide(struct json_writer *w, const char *key, uint64_t x)
+{
+    char name[40], text[24];
+    snprintf(name, sizeof name, "%s_text", key);
+    snprintf(text, sizeof text, "%" PRIu64, x);
+    jw_uint(w, key, x);
+    jw_text(w, name, text);
+}
 
 static void put_real(struct json_writer *w, const char *key, double x, bool point)
 {
     char text[40], *e;
+    int n = MIN(w->digits, 15);          /* with more, 0.8 could be 0.80000000000000004 */
+    assert(w->digits > 0);
     if (!isfinite(x)) {
         jw_null(w, key);
         return;
     }
-    snprintf(text, sizeof text, "%.*g", w->digits, x);
-    w->rounded |= strtod(text, NULL) != x;
+    do
+        snprintf(text, sizeof text, "%.*g", n, x);
+    while (strtod(text, NULL) != x && n++ < w->digits);
     if (!(e = strchr(text, 'e'))) {
         if (point && !strchr(text, '.'))
             strcat(text, ".0");
@@ -156,6 +167,7 @@ void jw_real(struct json_writer *w, const char *key, double x) { put_real(w, key
 
 void jw_number(struct json_writer *w, const char *key, double x)
 {
+    assert(w->digits > 0);
     if (x == floor(x) && fabs(x) < 1e15)
         jw_int(w, key, (int64_t)x);
     else
@@ -184,19 +196,10 @@ void jw_text(struct json_writer *w, const char *key, const char *s)
         jw_null(w, key);
 }
 
-static bool is_real(const struct json *v)
-{
-    for (const char *p = v->s; p < v->end; p++)
-        if (*p == '.' || *p == 'e' || *p == 'E')
-            return js_kind(v) == JS_NUMBER;
-    return false;
-}
-
 void jw_value(struct json_writer *w, const char *key, const struct json *v)
 {
     const enum js_kind kind = js_kind(v);
     struct json name, x;
-    double real;
     if (kind == JS_OBJECT || kind == JS_ARRAY) {
         jw_open(w, key, *v->s);
         for (struct js_walk i = js_walk(v); js_next(&i, &name, &x);) {
@@ -210,8 +213,6 @@ void jw_value(struct json_writer *w, const char *key, const struct json *v)
             jw_value(w, NULL, &x);
         }
         jw_close(w, v->end[-1]);
-    } else if (is_real(v) && js_double(v, &real)) {
-        jw_real(w, key, real);
     } else {
         jw_raw(w, key, v->s, (size_t)(v->end - v->s));
     }

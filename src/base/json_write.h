@@ -12,8 +12,11 @@
  *
  * A text that is no object or ends without a newline begins with { .f = f, .digits = 10 } instead.
  *
- * Reals have `digits` significant digits and always a point or an exponent. A real that is not finite
- * becomes null. In text that is not UTF-8, such as a file name, each bad byte becomes the four characters
+ * Numbers that the program computed are printed. Numbers of input are copied, byte by byte: a user's number
+ * that is read and printed again is another number.
+ *
+ * Reals have at most `digits` significant digits, with 17 the fewest that give the number back, and always a
+ * point or an exponent. A real that is not finite becomes null. In text that is not UTF-8, such as a file name, each bad byte becomes the four characters
  * \xNN. */
 #pragma once
 #include <stdio.h>
@@ -29,12 +32,11 @@ enum jw_style {
 
 struct json_writer {                /* the caller sets the first three members */
     FILE *f;
-    int digits;                  /* of reals, 1 to 17 */
+    int digits;                  /* of reals, 1 to 17; 0: jw_real and jw_number are not allowed */
     enum jw_style style;
     unsigned depth;
     bool has_key;                /* the key of the next value is written already */
     bool more;                   /* the open object or array has a member already */
-    bool rounded;                /* some real had more digits than were written */
 };
 
 /* Opens an object that is a text of its own; jw_end closes the object and its line. The stream stays locked
@@ -48,6 +50,9 @@ void jw_null(struct json_writer *w, const char *key);
 void jw_bool(struct json_writer *w, const char *key, bool x);
 void jw_int(struct json_writer *w, const char *key, int64_t x);
 void jw_uint(struct json_writer *w, const char *key, uint64_t x);
+/* A number of 64 bits that a user may give back, and its digits as the text KEY_text: JavaScript, jq and others
+ * read numbers of 53 bits. */
+void jw_wide(struct json_writer *w, const char *key, uint64_t x);
 void jw_real(struct json_writer *w, const char *key, double x);
 /* One number in a format of printf; null if it is not finite. */
 void jw_format(struct json_writer *w, const char *key, const char *format, ...)
@@ -59,8 +64,7 @@ void jw_text(struct json_writer *w, const char *key, const char *s);          /*
 void jw_bytes(struct json_writer *w, const char *key, const char *s, size_t n);
 /* n bytes that are a JSON value already. */
 void jw_raw(struct json_writer *w, const char *key, const char *s, size_t n);
-/* A value that js_check accepted. Its strings and whole numbers stay as they are; its reals are written as
- * jw_real does. */
+/* A value that js_check accepted. Its strings and numbers are copied. */
 void jw_value(struct json_writer *w, const char *key, const struct json *v);
 /* A text from outside that may hold JSON: its value, or the text itself as a string. NULL: null */
 void jw_parsed(struct json_writer *w, const char *key, const char *text);

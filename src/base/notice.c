@@ -16,6 +16,7 @@ static void put_json(const struct notice_member *m)
         case NOTICE_IS_TEXT: jw_text(&w, m->key, m->text); break;
         case NOTICE_IS_INT:  jw_int(&w, m->key, m->i); break;
         case NOTICE_IS_UINT: jw_uint(&w, m->key, m->u); break;
+        case NOTICE_IS_WIDE: jw_wide(&w, m->key, m->u); break;
         case NOTICE_IS_REAL: jw_format(&w, m->key, "%.3f", m->x); break;
         case NOTICE_IS_RAW:  jw_raw(&w, m->key, m->text, strlen(m->text)); break;
         default: break;                          /* left out */

@@ -217,7 +217,7 @@ int cmd_doctor(const struct options *o, struct err *e)
         return -1;
     struct json_writer w;
     if (o->json) {
-        w = jw_begin(stdout, JW_INDENTED, 0);
+        w = jw_begin(stdout, JW_INDENTED, 15);
         jw_text(&w, "store", store_path(v.s));
         jw_open(&w, "findings", '[');
         v.json = &w;

@@ -163,13 +163,13 @@ static int keep_older(const struct options *o, int64_t *ids, struct job_list *jo
     static const struct { char unit; double seconds;
     } units[] = { { 's', 1 }, { 'm', 60 }, { 'h', 3600 }, { 'd', 86400 } };
     const char *s = o->older_than;
-    char digits[16];
-    size_t n = s ? strspn(s, "0123456789") : 0, age = 0, kept = 0;
+    char digits[24];
+    size_t n = s && *s ? strlen(s) - 1 : 0, age = 0, kept = 0;
     double unit = 0;
     if (!s)
         return 0;
     for (size_t i = 0; i < sizeof units / sizeof *units; i++)
-        if (s[n] == units[i].unit && !s[n + 1])
+        if (s[n] == units[i].unit)
             unit = units[i].seconds;
     snprintf(digits, sizeof digits, "%.*s", (int)MIN(n, sizeof digits - 1), s);
     if (!n || n >= sizeof digits || !unit)

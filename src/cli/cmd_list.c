@@ -394,7 +394,7 @@ static void put_columns_json(struct json_writer *w, const struct table *t, const
         *cell = 0;
         c->put(cell, j);
         if (c->number == of_seed)                /* 64 bits */
-            jw_uint(w, c->name, j->seed);
+            jw_wide(w, c->name, j->seed);
         else if (c->number)
             jw_number(w, c->name, *cell ? c->number(j) : NAN);
         else

@@ -41,7 +41,7 @@ static void print_start(void *ctx, const struct decoder *d, const struct job_par
     struct run *r = ctx;
     const struct options *o = r->o;
     char own[256] = "";
-    bool drawn = !o->resume && !options_given(o, "seed");
+    bool drawn = !o->resume && (o->seed_drawn || !options_given(o, "seed"));
     struct progress *p = &r->worker.progress;
     progress_clear(p);
     r->stops_loops = params_on_loop(params) == ON_LOOP_STOP;
@@ -57,7 +57,7 @@ static void print_start(void *ctx, const struct decoder *d, const struct job_par
         fprintf(stderr, "the model's own settings (generation_config.json): %s\n", own);
     notice(p->show == SHOW_JSON,
            (struct notice_member[]){ NOTICE_TEXT("phase", "start"), NOTICE_INT("job", r->job->id),
-                                     NOTICE_UINT("seed", r->job->seed),
+                                     NOTICE_WIDE("seed", r->job->seed),
                                      NOTICE_UINT("prompt_tokens", r->n_prompt),
                                      NOTICE_UINT("tokens", r->job->wanted),
                                      NOTICE_TEXT("generation_config", own), NOTICE_END },
@@ -134,7 +134,7 @@ static int write_stats(const struct run *r, const struct work_result *x, struct 
     struct json_writer w = jw_begin(f, JW_LINE, 0);
     jw_text(&w, "finish_reason", finish_name(x->finish));
     jw_text(&w, "model", r->worker.engine.dir);
-    jw_uint(&w, "seed", r->job->seed);
+    jw_wide(&w, "seed", r->job->seed);
     jw_bool(&w, "lossless", r->lossless);
     jw_uint(&w, "prompt_tokens", r->n_prompt);
     jw_uint(&w, "tokens", x->tokens);

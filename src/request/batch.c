@@ -350,8 +350,8 @@ static int add_request(struct batch *b, const struct batch_line *l, struct reque
             .identity_bytes = n_identity, .parameters = q->parameters,
             .metadata = q->metadata, .model = m->engine.path, .prompt = q->prompt,
             .prompt_bytes = r->prompt_bytes, .prompt_ids = q->ids, .n_prompt = r->n_ids,
-            .seed = r->sampling.seed, .wanted = r->tokens, .priority = (int)b->o->priority,
-            .refusal = q->refusal, .chapter = q->chapter, .chat = q->chat };
+            .seed = r->sampling.seed, .seed_drawn = l->o.seed_drawn || b->o->seed_drawn,
+            .wanted = r->tokens, .priority = (int)b->o->priority, .refusal = q->refusal, .chapter = q->chapter, .chat = q->chat };
     }
     return 0;
 }
@@ -538,7 +538,7 @@ int batch_open_body(struct batch *b, const struct batch *front, const struct opt
     struct batch_notes notes = {0};
     char id[] = "request";
     *b = (struct batch){ .o = o, .seed = o->seed, .model = front->model, .n_models = 1, .is_body = true };
-    if (!options_given(b->o, "seed") && getrandom(&b->seed, sizeof b->seed, 0) != sizeof b->seed)
+    if ((b->o->seed_drawn || !options_given(b->o, "seed")) && getrandom(&b->seed, sizeof b->seed, 0) != sizeof b->seed)
         return err_set(e, ERR_FAILED, "cannot draw a seed: %s", strerror(errno));
     if (HASH_COUNT(b->model->checked) > CHECKED_MAX)
         free_checked(b->model);
@@ -590,7 +590,7 @@ static void report_submitted(const struct batch *b)
     notice(json,
            (struct notice_member[]){ NOTICE_TEXT("phase", "submitted"), NOTICE_TEXT("name", b->name),
                                      NOTICE_UINT("jobs", b->n), NOTICE_UINT("new", b->n_new),
-                                     NOTICE_UINT_IF(b->n_new, "seed", b->seed), NOTICE_END },
+                                     NOTICE_WIDE_IF(b->n_new, "seed", b->seed), NOTICE_END },
            "@%s: %zu new %s%s", b->name, b->n_new, plural(b->n_new, "job", "jobs"), rest);
     for (size_t i = 0; i < b->n_models && b->n_new; i++) {
         chat_notes_print(&b->model[i].chat_notes, b->o);
@@ -606,7 +606,7 @@ static void report_submitted(const struct batch *b)
                    "the model's own settings (generation_config.json)%s%s: %s", b->n_models > 1 ? " of " : "",
                    b->n_models > 1 ? b->model[i].name : "", own);
     }
-    if (b->n_new && !json && !options_given(b->o, "seed"))
+    if (b->n_new && !json && (b->o->seed_drawn || !options_given(b->o, "seed")))
         fprintf(stderr, "seed: %" PRIu64 "\n", b->seed);
 }
 

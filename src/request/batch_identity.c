@@ -15,8 +15,9 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const struct member *)a)->name, ((const struct member *)b)->name);
 }
 
-/* LINE: a body with fields that are not its own; SERVED: of a server */
-enum top { INSIDE, BODY, LINE, SERVED };
+/* WHOLE: inside, of a field of whole numbers; LINE: a body with fields that are not its own; SERVED: of a
+ * server */
+enum top { INSIDE, WHOLE, BODY, LINE, SERVED };
 static int put_value(FILE *f, const struct json *v, enum top top);
 
 static int put_string(FILE *f, const struct json *v)
@@ -46,7 +47,7 @@ static int put_object(FILE *f, const struct json *v, enum top top)
         return -1;
     for (struct js_walk w = js_walk(v); rc == 0 && js_next(&w, &key, &one);) {
         bool control;
-        if (top && js_kind(&one) == JS_NULL)
+        if (top >= BODY && js_kind(&one) == JS_NULL)
             continue;
         if (top == LINE && (js_is(&key, "custom_id") || js_is(&key, "metadata") || js_is(&key, "after") ||
                             js_is(&key, "carry") || js_is(&key, "append")))
@@ -64,7 +65,8 @@ static int put_object(FILE *f, const struct json *v, enum top top)
         qsort(m, i, sizeof *m, by_name);
     fputc('{', f);
     for (size_t k = 0; k < i; k++) {
-        rc = rc || put_string(f, &m[k].key) || put_value(f, &m[k].value, INSIDE) ? -1 : 0;
+        const enum top in = top >= BODY && batch_line_is_whole(&m[k].key) ? WHOLE : INSIDE;
+        rc = rc || put_string(f, &m[k].key) || put_value(f, &m[k].value, in) ? -1 : 0;
         free(m[k].name);
     }
     fputc('}', f);
@@ -76,6 +78,7 @@ static int put_object(FILE *f, const struct json *v, enum top top)
 static int put_value(FILE *f, const struct json *v, enum top top)
 {
     struct json one;
+    char digits[24];
     int rc = 0;
     switch (js_kind(v)) {
     case JS_OBJECT: return put_object(f, v, top);
@@ -83,11 +86,14 @@ static int put_value(FILE *f, const struct json *v, enum top top)
     case JS_ARRAY:
         fputc('[', f);
         for (struct js_walk w = js_walk(v); rc == 0 && js_next(&w, NULL, &one);)
-            rc = put_value(f, &one, INSIDE);
+            rc = put_value(f, &one, top == WHOLE ? WHOLE : INSIDE);
         fputc(']', f);
         return rc;
     default:
-        fwrite(v->s, 1, (size_t)(v->end - v->s), f);
+        if (top == WHOLE && js_digits(v, digits))
+            fputs(digits, f);
+        else
+            fwrite(v->s, 1, (size_t)(v->end - v->s), f);
         fputc(',', f);
         return 0;
     }

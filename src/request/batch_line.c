@@ -123,6 +123,19 @@ bool batch_line_has_field(const char *name)
     return known;
 }
 
+bool batch_line_is_whole(const struct json *name)
+{
+    static const char *const more[] = { "prompt", "stop_token_ids", "logprobs", "top_logprobs", "best_of" };
+    bool whole = false;
+    for (size_t i = 0; i < n_option_fields; i++) {
+        const enum option_kind kind = option_fields[i].opt->kind;
+        whole |= (kind == SIZE || kind == LONG || kind == SEED) && js_is(name, option_fields[i].name);
+    }
+    for (size_t i = 0; i < sizeof more / sizeof *more; i++)
+        whole |= js_is(name, more[i]);
+    return whole;
+}
+
 static void put_names(FILE *f, const char *head, const char *(*name)(size_t), size_t n)
 {
     size_t at = (size_t)fprintf(f, "%s", head);
@@ -435,8 +448,9 @@ static bool is_value(const struct json *v, const char *text)
 static int check_neutral(size_t i, const struct json *v, struct err *e)
 {
     const char *const *neutral = neutral_fields[i].neutral;
+    uint64_t number;
     for (size_t k = 0; k < 2 && neutral[k]; k++)
-        if (is_value(v, neutral[k]))
+        if (is_value(v, neutral[k]) || (strcmp(neutral[k], "1") == 0 && js_u64(v, &number) && number == 1))
             return 0;
     if (!neutral[0])
         return js_bad(v, e, "it would change the answer and is not supported");

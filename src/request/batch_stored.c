@@ -29,7 +29,7 @@ static int compare_with_stored(const struct batch *b, const struct job_spec *j,
     const struct options *o = b->o;
     if (options_given(o, "tokens") && !r->extended && r->wanted != j->wanted)
         add_difference(d, "tokens");
-    if (options_given(o, "seed") && r->seed != j->seed)
+    if (options_given(o, "seed") && !j->seed_drawn && r->seed != j->seed)
         add_difference(d, "seed");
     if (options_given(o, "model") && strcmp(r->model, j->model)) {
         const int same = same_model(&m->same, r, e);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/json.h"
 #include "src/request/options_impl.h"
 #include "src/request/sampling_options.h"
 
@@ -25,8 +26,21 @@ static char *keep(struct grid *g, char *text)
 
 /* ---- the options ---- */
 
-static int add_value(struct grid_option *p, char *value, struct err *e)
+static const struct option *row_of(const struct grid *g, const struct grid_option *p)
 {
+    char spelled[64];
+    snprintf(spelled, sizeof spelled, "--%.60s", p->canonical);
+    return option_find(spelled, g->o.verb->bit);
+}
+
+static int add_value(struct grid *g, struct grid_option *p, char *value, struct err *e)
+{
+    const enum option_kind kind = row_of(g, p)->kind;
+    const struct json number = { .s = value, .end = value + strlen(value) };
+    char digits[24];
+    if ((kind == SIZE || kind == LONG || kind == SEED) && js_digits(&number, digits) &&
+        !(value = keep(g, strdup(digits))))     /* 4.0 is 4, in names, too */
+        return no_memory(e);
     const char **v = realloc(p->values.v, (p->values.n + 1) * sizeof *v);
     if (!v)
         return no_memory(e);
@@ -36,13 +50,6 @@ static int add_value(struct grid_option *p, char *value, struct err *e)
             return err_set(e, ERR_INPUT, "--grid %s: the value %s is given twice", p->name, value);
     v[p->values.n++] = value;
     return 0;
-}
-
-static const struct option *row_of(const struct grid *g, const struct grid_option *p)
-{
-    char spelled[64];
-    snprintf(spelled, sizeof spelled, "--%.60s", p->canonical);
-    return option_find(spelled, g->o.verb->bit);
 }
 
 /* Parses NAME=A,B,.. */
@@ -70,7 +77,7 @@ static int parse_option(struct grid *g, const char *word, struct err *e)
     for (char *end; value; value = end) {
         if ((end = strchr(value, ',')))
             *end++ = 0;
-        if (add_value(p, value, e))
+        if (add_value(g, p, value, e))
             return -1;
     }
     return 0;
@@ -122,9 +129,9 @@ static int add_jobs(struct grid *g, size_t c, const struct request *r, const cha
 {
     const uint64_t seed = r->sampling.seed;
     const char *parameters = r->parameters;
-    char *text = NULL;
-    const int bytes = asprintf(&text, "%s\n%" PRIu64 "\n%zu\n%s\n", parameters, seed, g->o.tokens,
-                               g->first.prompt);
+    char *text = NULL, given[24];
+    snprintf(given, sizeof given, g->o.seed_drawn ? "-1" : "%" PRIu64, seed);
+    const int bytes = asprintf(&text, "%s\n%s\n%zu\n%s\n", parameters, given, g->o.tokens, g->first.prompt);
     const char *identity = bytes < 0 ? NULL : keep(g, text);
     for (size_t i = 0; i < g->o.samples; i++) {
         const size_t at = c * g->o.samples + i;
@@ -180,7 +187,7 @@ int grid_open(struct grid *g, const struct options *o, struct err *e)
         g->seeds |= row_of(g, &g->option[k])->field == offsetof(struct options, seed);
         g->o.job.alone |= strcmp(row_of(g, &g->option[k])->group, "Drafting") == 0;
     }
-    if (!g->seeds && options_assign(&g->o, "seed", "--seed", seed, e))
+    if (!options_given(&g->o, "seed") && options_assign(&g->o, "seed", "--seed", seed, e))
         return -1;
     g->spec = calloc(g->n, sizeof *g->spec);
     g->ids = calloc(g->n, sizeof *g->ids);

@@ -11,9 +11,8 @@
  * Members have the names of the command line's options, with _ for -. Every member is written, so that a
  * later change of a default changes no stored job; a parameter that longhand got later is written only where
  * it is set. job_parse refuses a member that this version does not know, and a job that lacks one.
- * The text is canonical: equal parameters are equal bytes. Members are sorted by name, and all reals of a
- * text have the same number of digits: the smallest number, at least 6, that gives every real back
- * exactly.
+ * The text is canonical: equal parameters are equal bytes. Members are sorted by name, and a real has the
+ * fewest digits that give it back exactly.
  *
  *     "temperature" "top_k" "top_p" "min_p" "eta" "min_keep" "penalty" "penalty_window" "presence_penalty"
  *     "frequency_penalty" "dry_multiplier" "dry_base" "dry_allowed_length" "dry_penalty_last_n"

@@ -85,6 +85,19 @@ static int by_id_text(const void *a, const void *b)
     return strcmp(((const struct named_bias *)a)->id, ((const struct named_bias *)b)->id);
 }
 
+/* The number with the fewest digits that is this bias. */
+static double shortest(float bias)
+{
+    char text[32];
+    double x;
+    int digits = 6;
+    do {
+        snprintf(text, sizeof text, "%.*g", digits, (double)bias);
+        x = strtod(text, NULL);
+    } while ((float)x != bias && digits++ < 9);
+    return x;
+}
+
 static int write_biases(struct json_writer *w, const char *key, const struct sampling *s)
 {
     struct named_bias *b = calloc(s->n_bias + 1, sizeof *b);
@@ -100,7 +113,7 @@ static int write_biases(struct json_writer *w, const char *key, const struct sam
         if (isinf(b[i].bias))
             jw_text(w, b[i].id, "-inf");
         else
-            jw_number(w, b[i].id, (double)b[i].bias);
+            jw_number(w, b[i].id, shortest(b[i].bias));
     jw_close(w, '}');
     free(b);
     return 0;
@@ -240,23 +253,19 @@ static int described_members(struct json_writer *w, const void *of)
 
 typedef int write_members(struct json_writer *w, const void *x);
 
-/* The text with the smallest number of digits that keeps every real. */
+/* The text in which every real has the fewest digits that give it back. */
 static int canonical(char **text, write_members *members_of, const void *x, struct err *e)
 {
-    for (int digits = 6;; digits++) {
-        size_t n;
-        FILE *f = memory_file(text, &n);
-        struct json_writer w = { .f = f, .digits = digits };
-        int rc = f ? members_of(&w, x) : -1;
-        if (f && stream_end(f))
-            rc = -1;
-        if (rc == 0 && (!w.rounded || digits == 17))
-            return 0;
+    size_t n;
+    FILE *f = memory_file(text, &n);
+    struct json_writer w = { .f = f, .digits = 17 };
+    int rc = f ? members_of(&w, x) : -1;
+    if ((f && stream_end(f)) || rc) {
         free(*text);
         *text = NULL;
-        if (rc)
-            return err_set(e, ERR_FAILED, "out of memory for the parameters");
+        return err_set(e, ERR_FAILED, "out of memory for the parameters");
     }
+    return 0;
 }
 
 /* ---- of a new job ---- */
@@ -417,12 +426,26 @@ int job_change(char **text, const char *old, const struct options *o, const stru
 
 /* ---- comparing ---- */
 
-/* Texts with other numbers of digits may have the same number. */
-static bool same_value(const struct json *a, const struct json *b)
+/* Texts with other numbers of digits may have the same number. A bias is a float, which older versions wrote
+ * with the digits of a double. */
+static bool same_value(const struct json *a, const struct json *b, bool is_bias)
 {
     const size_t n = (size_t)(a->end - a->s);
-    if (js_kind(a) == JS_NUMBER && js_kind(b) == JS_NUMBER)
-        return strtod(a->s, NULL) == strtod(b->s, NULL);
+    struct json key, x, other, y;
+    uint64_t i, k;
+    if (js_kind(a) == JS_OBJECT && js_kind(b) == JS_OBJECT) {
+        bool same = js_count(a) == js_count(b);
+        struct js_walk at = js_walk(b);
+        for (struct js_walk w = js_walk(a); same && js_next(&w, &key, &x) && js_next(&at, &other, &y);)
+            same = same_value(&key, &other, false) && same_value(&x, &y, is_bias);
+        return same;
+    }
+    if (js_u64(a, &i) && js_u64(b, &k))
+        return i == k;
+    if (js_kind(a) == JS_NUMBER && js_kind(b) == JS_NUMBER) {
+        const double p = strtod(a->s, NULL), q = strtod(b->s, NULL);
+        return is_bias ? (float)p == (float)q : p == q;
+    }
     return (size_t)(b->end - b->s) == n && memcmp(a->s, b->s, n) == 0;
 }
 
@@ -436,7 +459,7 @@ static bool chat_differs(const struct options *o, const struct json *old, const 
     struct json a, b;
     struct err ignored;
     if (js_kind(old) != JS_OBJECT || js_kind(now) != JS_OBJECT)
-        return !same_value(old, now);
+        return !same_value(old, now, false);
     char *name = js_get(old, "template", &a, &ignored) > 0 ? js_strdup(&a) : NULL;
     const bool gone = name && chat_name_is_gone(name);
     bool differs = false;
@@ -445,7 +468,7 @@ static bool chat_differs(const struct options *o, const struct json *old, const 
         const int has = js_get(old, pairs[i][1], &a, &ignored),
                   wants = js_get(now, pairs[i][1], &b, &ignored);
         if (options_given(o, pairs[i][0]))
-            differs |= has != wants || (has > 0 && !same_value(&a, &b));
+            differs |= has != wants || (has > 0 && !same_value(&a, &b, false));
     }
     return differs;
 }
@@ -466,7 +489,7 @@ int job_differences(const char *stored, const char *now, const struct options *o
         const int before = js_get(&a, m[i].name, &v, e), after = js_get(&b, m[i].name, &w, e);
         if (before < 0 || after < 0)
             return -1;
-        const bool differs = before != after || (before && !same_value(&v, &w));
+        const bool differs = before != after || (before && !same_value(&v, &w, strcmp(m[i].name, "logit_bias") == 0));
         if (differs && (before != after || strcmp(m[i].name, "chat") || chat_differs(o, &v, &w)))
             found(ctx, m[i].name);
     }

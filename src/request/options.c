@@ -1,16 +1,22 @@
 /* Parses the command line into struct options. Start at options_parse; the rows of the options are in
  * options_table.c. */
 #include "src/base/input.h"
+#include "src/base/json.h"
 #include "src/base/notice.h"
 #include "src/model/device_choice.h"
 #include "src/request/options_impl.h"
 #include "src/text/banned.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
+
+/* A word for js_u64 and js_i64. */
+static struct json number_of(const char *s, size_t n) { return (struct json){ .s = s, .end = s + n }; }
 
 /* ---- rows ---- */
 
@@ -35,9 +41,9 @@ bool option_choice(const struct option *opt, const char *s, int *out)
     for (int i = 0; (word = option_word(opt, i, &n)); i++) {
         if (strncmp(word, s, n) != 0 || (s[n] && !(s[n] == ':' && word[n] == '[')))
             continue;
-        char *end = NULL;
-        const long number = s[n] && strspn(s + n + 1, "0123456789") ? strtol(s + n + 1, &end, 10) : 0;
-        if (s[n] && (!end || *end || number < 1 || number > CHOICE_NUMBER_MAX))
+        const struct json digits = number_of(s + n + 1, s[n] ? strlen(s + n + 1) : 0);
+        uint64_t number = 0;
+        if (s[n] && (!js_u64(&digits, &number) || number < 1 || number > CHOICE_NUMBER_MAX))
             return false;
         *out = i | (int)number << CHOICE_BITS;
         return true;
@@ -219,45 +225,45 @@ const char *options_of_text(const struct options *o, const char *name)
 
 /* ---- values ---- */
 
-static bool consists_of(const char *s, const char *characters)
+/* A whole number, which `digits` spells: s itself, or s in other words. */
+static int set_size(size_t *out, const char *name, const char *s, const char *digits, size_t min, size_t max,
+                    struct err *e)
 {
-    return *s && strspn(s, characters) == strlen(s);
-}
-
-static int parse_u64(uint64_t *out, const char *name, const char *s, uint64_t min, uint64_t max,
-                     struct err *e)
-{
-    errno = 0;
-    unsigned long long v = consists_of(s, "0123456789") ? strtoull(s, NULL, 10) : (errno = EINVAL, 0);
-    if (errno || v < min || v > max)
-        return err_set(e, ERR_INPUT, "%s: '%s' is not a whole number from %llu to %llu", name, s,
-                       (unsigned long long)min, (unsigned long long)max);
+    const struct json number = number_of(digits, strlen(digits));
+    uint64_t v;
+    if (!js_u64(&number, &v) || v < min || v > max)
+        return err_set(e, ERR_INPUT, "%s: '%s' is not a whole number from %zu to %zu", name, s, min, max);
     *out = v;
     return 0;
 }
 
 int parse_size(size_t *out, const char *name, const char *s, size_t min, size_t max, struct err *e)
 {
-    uint64_t v;
-    if (parse_u64(&v, name, s, min, max, e))
-        return -1;
-    *out = v;
-    return 0;
+    return set_size(out, name, s, s, min, max, e);
 }
 
 int parse_count(size_t *out, const char *name, const char *s, size_t min, size_t max, struct err *e)
 {
-    char digits[24];
-    const size_t n = strspn(s, "0123456789");
-    const int unit = s[n] | 0x20;
-    const size_t scale = unit == 'k' ? 1000 : unit == 'm' ? 1000000 : 1;
-    if (scale == 1 || s[n + 1] || n == 0 || n >= sizeof digits)
+    char digits[64];
+    const size_t n = strlen(s);
+    const int unit = n && n < sizeof digits - 4 ? s[n - 1] | 0x20 : 0, power = unit == 'k' ? 3 : 6;
+    if (unit != 'k' && unit != 'm')
         return parse_size(out, name, s, min, max, e);
-    memcpy(digits, s, n);
-    digits[n] = 0;
-    if (parse_size(out, name, digits, 0, max / scale, e) || *out * scale < min)
-        return err_set(e, ERR_INPUT, "%s: '%s' is not a whole number from %zu to %zu", name, s, min, max);
-    *out *= scale;
+    snprintf(digits, sizeof digits, "%.*se%d", (int)n - 1, s, power);
+    return set_size(out, name, s, digits, min, max, e);
+}
+
+/* -1 draws a seed. */
+static int parse_seed(struct options *o, const char *name, const char *s, struct err *e)
+{
+    const struct json number = number_of(s, strlen(s));
+    int64_t v;
+    o->seed_drawn = js_i64(&number, &v) && v == -1;
+    if (o->seed_drawn && getrandom(&o->seed, sizeof o->seed, 0) != sizeof o->seed)
+        return err_set(e, ERR_FAILED, "cannot draw a seed: %s", strerror(errno));
+    if (!o->seed_drawn && !js_u64(&number, &o->seed))
+        return err_set(e, ERR_INPUT, "%s: '%s' is not a whole number from 0 to %" PRIu64 ", or -1 for a seed "
+                       "drawn at random", name, s, UINT64_MAX);
     return 0;
 }
 
@@ -265,25 +271,22 @@ int parse_count(size_t *out, const char *name, const char *s, size_t min, size_t
 static int parse_bytes(uint64_t *out, const char *name, const char *s, uint64_t min, struct err *e)
 {
     static const char units[] = "KMGT";
-    char digits[24];
-    size_t n = strspn(s, "0123456789");
-    const char *u = s[n] ? strchr(units, s[n] & ~0x20) : NULL;
-    if (n == 0 || n >= sizeof digits || (s[n] && (!u || s[n + 1])))
+    const size_t n = strlen(s);
+    const char *u = n && s[n - 1] > ' ' ? strchr(units, s[n - 1] & ~0x20) : NULL;
+    const struct json number = number_of(s, n - (u != NULL));
+    const uint64_t scale = u ? (uint64_t)1 << 10 * (u - units + 1) : 1;
+    uint64_t v;
+    if (!js_u64(&number, &v) || v < min || v > UINT64_MAX / scale)
         return err_set(e, ERR_INPUT, "%s: '%s' is not a number of bytes like 500M or 20G", name, s);
-    memcpy(digits, s, n);
-    digits[n] = 0;
-    uint64_t v, scale = u ? (uint64_t)1 << 10 * (u - units + 1) : 1;
-    if (parse_u64(&v, name, digits, min, UINT64_MAX / scale, e))
-        return -1;
     *out = v * scale;
     return 0;
 }
 
 int parse_long(long *out, const char *name, const char *s, long min, long max, struct err *e)
 {
-    errno = 0;
-    long v = consists_of(s + (*s == '-'), "0123456789") ? strtol(s, NULL, 10) : (errno = EINVAL, 0);
-    if (errno || v < min || v > max)
+    const struct json number = number_of(s, strlen(s));
+    int64_t v;
+    if (!js_i64(&number, &v) || v < min || v > max)
         return err_set(e, ERR_INPUT, "%s: '%s' is not a whole number from %ld to %ld", name, s, min, max);
     *out = v;
     return 0;
@@ -292,7 +295,7 @@ int parse_long(long *out, const char *name, const char *s, long min, long max, s
 int parse_real(double *out, const char *name, const char *s, double min, double max, struct err *e)
 {
     char *end = NULL;
-    double v = consists_of(s, "0123456789.eE+-") ? strtod(s, &end) : NAN;
+    double v = s[strspn(s, "0123456789.eE+-")] ? NAN : strtod(s, &end);
     if (!end || *end || end == s || !(v >= min && v <= max))
         return err_set(e, ERR_INPUT, "%s: '%s' is not a number from %g to %g", name, s, min, max);
     *out = v;
@@ -378,7 +381,7 @@ int option_set(struct options *o, const struct option *opt, const char *spelled,
     switch (opt->kind) {
     case FLAG:   *(bool *)field = true; return 0;
     case SIZE:   return parse_count(field, spelled, s, (size_t)opt->min, (size_t)opt->max, e);
-    case U64:    return parse_u64(field, spelled, s, 0, UINT64_MAX, e);
+    case SEED:   return parse_seed(o, spelled, s, e);
     case BYTES:  return parse_bytes(field, spelled, s, (uint64_t)opt->min, e);
     case LONG:   return parse_long(field, spelled, s, (long)opt->min, (long)opt->max, e);
     case REAL:   return set_real(field, opt, spelled, s, e);
@@ -481,9 +484,6 @@ static int parse_option(struct options *o, int argc, char **argv, int *i, struct
     }
     o->given[opt - options_table] = 1;
     if (option_set(o, opt, name, value, e)) {
-        if (opt->field == offsetof(struct options, seed) && strcmp(value, "-1") == 0)
-            err_set(e, ERR_INPUT, "%s: '-1' is llama.cpp's word for a random seed; without %s the seed is "
-                    "drawn at random and printed", name, name);
         /* llama.cpp: -1 writes until the text ends, -2 until the context is full */
         if (opt->field == offsetof(struct options, tokens) &&
             (strcmp(value, "-1") == 0 || strcmp(value, "-2") == 0))

@@ -70,6 +70,7 @@ struct options {
     int thinking;                                /* enum chat_thinking */
     size_t tokens, samples, threads, window;
     uint64_t seed;
+    bool seed_drawn;                             /* it was given as -1 */
     struct text_list logit_bias;
     bool quiet, json, per_token, jsonl, decode, render, all, help;
     int generation_config, format, progress, convert_weights;

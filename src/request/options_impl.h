@@ -5,7 +5,7 @@
 
 /* The kind of a value. Lists may be given several times. The kinds from CHAT_FORM on occur in stored
  * parameters alone. */
-enum option_kind { FLAG, SIZE, U64, BYTES, LONG, REAL, TEXT, LIST, FILES, CHOICE, WIDTHS, DRAFTERS, BIASES,
+enum option_kind { FLAG, SIZE, SEED, BYTES, LONG, REAL, TEXT, LIST, FILES, CHOICE, WIDTHS, DRAFTERS, BIASES,
                    IDS, CHAT_FORM, DRAFTING_FORM, ORDER };
 
 enum {

@@ -117,10 +117,10 @@ const struct option options_table[] = {
     { "allow-beyond-context", "", NULL, VERBS_WRITE, FLAG, J(allow_beyond_context), MODELS, STORED,
       "Continue beyond the context length that the model was made for." },
 
-    { "seed", "-s", "S", VERBS_WRITE | VERB_BENCH | VERB_TRAIN | VERB_FORK | VERB_REDO, U64, F(seed),
+    { "seed", "-s", "S", VERBS_WRITE | VERB_BENCH | VERB_TRAIN | VERB_FORK | VERB_REDO, SEED, F(seed),
       SAMPLING,
       MAIN | BODY | GRID,
-      "The seed, a number of 64 bits. The same seed writes the same text.",
+      "The seed, a number of 64 bits. The same seed writes the same text. -1: one drawn at random.",
       .shown = "drawn at random and printed",
       OF({ VERB_TRAIN, NULL, "42" }, { VERB_REDO, "from it and its custom_id a job of a batch gets its seed",
                                        "that of the other samples" }) },

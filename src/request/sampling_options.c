@@ -125,7 +125,7 @@ void describe_generation_config(char *text, size_t size, const struct options *o
         if (own == not_sampled)
             n += (size_t)snprintf(text + n, size - n, "do_sample false, so temperature 0");
         else if (own)
-            n += (size_t)snprintf(text + n, size - n, "%s%s %g", n ? ", " : "", opt->name, strtod(own, NULL));
+            n += (size_t)snprintf(text + n, size - n, "%s%s %s", n ? ", " : "", opt->name, own);
     }
 }
 

@@ -83,7 +83,7 @@ static void texts_are_escaped_and_json_in_texts_stays_json(void)
     jw_parsed(&w, "d", "{x}");
     jw_parsed(&w, "e", NULL);
     jw_end(&w);
-    wrote(f, "{\"a\": \"\\\"\\\\\\n\\u0001\\\\xff\xc3\xa4\", \"b\": null, \"c\": {\"x\": [1.5, true]}, "
+    wrote(f, "{\"a\": \"\\\"\\\\\\n\\u0001\\\\xff\xc3\xa4\", \"b\": null, \"c\": {\"x\": [1.50, true]}, "
              "\"d\": \"{x}\", \"e\": null}\n");
 }
 

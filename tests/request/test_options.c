@@ -88,8 +88,8 @@ static void options_refuse_what_they_do_not_take(void)
 {
     check_refused("run --tokens 0", "'0' is not a whole number from 1 to");
     check_refused("run --tokens +5", "'+5'");
-    check_refused("run --tokens 1e3", "'1e3'");
-    check_refused("run --seed -1", "'-1' is llama.cpp's word for a random seed");
+    check_refused("run --tokens 4.5", "'4.5' is not a whole number from 1 to 1000000000");
+    check_refused("run --tokens 1e-1", "'1e-1'");
     check_refused("run --seed -2", "'-2' is not a whole number from 0 to 18446744073709551615");
     check_refused("run --seed 18446744073709551616", "18446744073709551616");
     check_refused("run --temp inf", "'inf' is not a number from 0 to");
@@ -123,6 +123,7 @@ static void thousands_and_millions_are_numbers(void)
     } cases[] = {
         { "run -n 100k", 100000 }, { "run -n100K", 100000 }, { "run --tokens=2M", 2000000 },
         { "fork 1 --tokens 3k", 3000 }, { "run --max-new-tokens 7", 7 }, { "run -n 1000m", 1000000000 },
+        { "run -n 4.0", 4 }, { "run -n 1e3", 1000 }, { "run -n 1.5k", 1500 },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         GOOD(cases[i].line);

@@ -555,8 +555,11 @@ static V t_sequence(struct jinja *j, V v, const V *p, A a)
     return jj_bool(jj_has_length(v) && v.kind != JJ_VIEW);
 }
 static V t_boolean(struct jinja *j, V v, const V *p, A a) { return jj_bool(v.kind == JJ_BOOL); }
-static V t_number(struct jinja *j, V v, const V *p, A a) { return jj_bool(jj_number(v)); }
-static V t_integer(struct jinja *j, V v, const V *p, A a) { return jj_bool(v.kind == JJ_INT); }
+static V t_number(struct jinja *j, V v, const V *p, A a) { return jj_bool(jj_number(v) || v.kind == JJ_BIG); }
+static V t_integer(struct jinja *j, V v, const V *p, A a)
+{
+    return jj_bool(v.kind == JJ_INT || v.kind == JJ_BIG);
+}
 static V t_float(struct jinja *j, V v, const V *p, A a) { return jj_bool(v.kind == JJ_FLOAT); }
 static V t_true(struct jinja *j, V v, const V *p, A a) { return jj_bool(v.kind == JJ_BOOL && v.b); }
 static V t_false(struct jinja *j, V v, const V *p, A a) { return jj_bool(v.kind == JJ_BOOL && !v.b); }

@@ -159,7 +159,7 @@ static uint64_t hash(struct jinja *j, V v)
         if (modf(v.f, &whole) == 0 && fabs(v.f) < 9e18)
             return hash(j, jj_int((int64_t)v.f));
         return hash64(HASH64_INIT, &v.f, 8);
-    case JJ_STR: return hash64(HASH64_INIT, v.s->s, v.s->n);
+    case JJ_BIG: case JJ_STR: return hash64(HASH64_INIT, v.s->s, v.s->n);
     case JJ_UNDEFINED: return 2;
     case JJ_TUPLE: {
         uint64_t h = 3;
@@ -251,7 +251,7 @@ bool jj_remove(struct jinja *j, struct jj_dict *d, V key, V *value)
 const char *jj_type(V v)
 {
     static const char *const names[] = {
-        "missing value", "undefined value", "None", "bool",      "int",   "float",    "str",
+        "missing value", "undefined value", "None", "bool",      "int",   "float",    "int", "str",
         "list",          "tuple",           "dict", "dict view", "range", "iterator", "namespace",
         "loop",          "function"
     };
@@ -270,7 +270,7 @@ bool jj_truth(V v)
     case JJ_DICT: return v.dict->n > 0;
     case JJ_VIEW: return v.view->dict->n > 0;
     case JJ_RANGE_OF: return v.range->n > 0;
-    case JJ_ITER: case JJ_SPACE: case JJ_LOOP: case JJ_CALL: return true;
+    case JJ_BIG: case JJ_ITER: case JJ_SPACE: case JJ_LOOP: case JJ_CALL: return true;
     }
     return true;
 }
@@ -386,7 +386,7 @@ bool jj_equal(struct jinja *j, V a, V b)
         return false;
     switch (a.kind) {
     case JJ_MISSING: case JJ_UNDEFINED: case JJ_NONE: return true;
-    case JJ_STR: return a.s == b.s || compare_texts(a.s, b.s) == 0;
+    case JJ_BIG: case JJ_STR: return a.s == b.s || compare_texts(a.s, b.s) == 0;
     case JJ_VIEW: return a.view == b.view;
     case JJ_SPACE: case JJ_ITER: case JJ_LOOP: case JJ_CALL: return a.call == b.call;
     default: break;
@@ -532,6 +532,7 @@ void jj_put_repr(struct jinja *j, struct jj_text *t, V v)
         jj_puts(j, t, number);
         break;
     case JJ_FLOAT: jj_put_float(j, t, v.f); break;
+    case JJ_BIG: jj_put(j, t, v.s->s, v.s->n); break;
     case JJ_STR: put_quoted(j, t, v.s); break;
     case JJ_LIST: case JJ_TUPLE: put_elements(j, t, v); break;
     case JJ_DICT: put_dict(j, t, v.dict); break;

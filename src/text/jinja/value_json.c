@@ -22,18 +22,14 @@ V jj_from_json(struct jinja *j, const struct json *v)
     case JS_TRUE: return jj_bool(true);
     case JS_STRING: return text_of(j, v);
     case JS_NUMBER: {
-        char number[400];
-        int64_t i;
-        if (js_i64(v, &i))
-            return jj_int(i);
         const size_t n = (size_t)(v->end - v->s);
-        if (n >= sizeof number || n == strspn(v->s, "-0123456789"))
-            jj_fail(j, "a number beyond 64 bits");
+        char *number = jj_alloc(j, n + 1);
+        int64_t i;
         memcpy(number, v->s, n);
         number[n] = 0;
-        if (strspn(number, "-0123456789") == n)
-            jj_fail(j, "the number %s is beyond 64 bits", number);
-        return jj_float(strtod(number, NULL));
+        if (strspn(number, "-0123456789") < n)           /* 4.0 is a float */
+            return jj_float(strtod(number, NULL));
+        return js_i64(v, &i) ? jj_int(i) : (V){ .kind = JJ_BIG, .s = jj_str(j, number, n).s };
     }
     case JS_ARRAY: {
         V list = jj_list(j, JJ_LIST);
@@ -170,7 +166,7 @@ static void put_json(struct jinja *j, struct dump *d, V v)
         jj_puts(j, &d->t, "null");
     else if (v.kind == JJ_STR)
         jj_put_json_string(j, &d->t, v.s, d->ascii);
-    else if (jj_number(v))
+    else if (jj_number(v) || v.kind == JJ_BIG)
         put_number(j, d, v);
     else if (v.kind == JJ_LIST || v.kind == JJ_TUPLE || v.kind == JJ_DICT)
         put_json_members(j, d, v);
