@@ -120,7 +120,7 @@ const struct option options_table[] = {
     { "seed", "-s", "S", VERBS_WRITE | VERB_BENCH | VERB_TRAIN | VERB_FORK | VERB_REDO, SEED, F(seed),
       SAMPLING,
       MAIN | BODY | GRID,
-      "The seed, a number of 64 bits. The same seed writes the same text. -1: one drawn at random.",
+      "The seed, a number of 64 bits; -1: one drawn at random. The same seed writes the same text.",
       .shown = "drawn at random and printed",
       OF({ VERB_TRAIN, NULL, "42" }, { VERB_REDO, "from it and its custom_id a job of a batch gets its seed",
                                        "that of the other samples" }) },

@@ -125,7 +125,8 @@ void describe_generation_config(char *text, size_t size, const struct options *o
         if (own == not_sampled)
             n += (size_t)snprintf(text + n, size - n, "do_sample false, so temperature 0");
         else if (own)
-            n += (size_t)snprintf(text + n, size - n, "%s%s %s", n ? ", " : "", opt->name, own);
+            n += (size_t)snprintf(text + n, size - n, "%s%s %.15g", n ? ", " : "", opt->name,
+                                  strtod(own, NULL));
     }
 }
 
