@@ -108,7 +108,7 @@ static void put_arrays(const struct put *p, const struct token_logprobs *l)
 int token_logprobs_put(struct json_writer *w, const char *key, const struct token_logprobs *l,
                        const struct tokenizer *t, enum logprobs_form form, struct err *e)
 {
-    if (!l->v) {
+    if (!l->v || !t) {                   /* no tokenizer was needed for an empty text */
         jw_null(w, key);
         return 0;
     }
