@@ -283,8 +283,6 @@ static void put_field(struct json_writer *w, const struct item *i, const struct 
 {
     const struct job *j = i->job;
     const char *const name = field_names[k];
-    char seed[24];
-    snprintf(seed, sizeof seed, "%" PRIu64, j->seed);
     switch (k) {
     case CUSTOM_ID:     jw_text(w, name, j->custom_id); break;
     case PROMPT:        jw_bytes(w, name, t->in.prompt, t->in.prompt_bytes); break;
@@ -292,7 +290,7 @@ static void put_field(struct json_writer *w, const struct item *i, const struct 
     case TOKENS:        jw_uint(w, name, j->tokens - j->given); break;
     case FINISH_REASON: jw_text(w, name, j->finish_reason); break;
     case SEED:          jw_uint(w, name, j->seed); break;
-    case SEED_TEXT:     jw_text(w, name, seed); break;
+    case SEED_TEXT:     jw_format(w, name, "\"%" PRIu64 "\"", j->seed); break;
     case STOP_REASON:   export_put_stop_reason(w, j, &t->params, false); break;
     case REPETITION:    put_repetition(w, t); break;
     case PROMPT_TOKENS: jw_uint(w, name, j->prompt_tokens); break;
@@ -358,9 +356,8 @@ static int find_fields(struct exporter *x, struct err *e)
             return err_set(e, ERR_INPUT,
                            "--fields: \"%.60s\" is no field; allowed are custom_id, prompt, text, tokens, "
                            "finish_reason, seed, seed_text, stop_reason, repetition, prompt_tokens, "
-                           "sample, job, name, db, state, error, metadata, metadata.NAME, parameters.NAME, logprobs, "
-                           "ran_alone and tokens_per_second",
-                           p);
+                           "sample, job, name, db, state, error, metadata, metadata.NAME, "
+                           "parameters.NAME, logprobs, ran_alone and tokens_per_second", p);
         for (size_t k = 0; k < x->n_fields; k++)
             if (strcmp(x->field[k], p) == 0)
                 return err_set(e, ERR_INPUT, "--fields: \"%.60s\" is given twice", p);

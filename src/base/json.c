@@ -450,36 +450,28 @@ static bool shift(uint64_t *x, int64_t n)
 
 bool js_u64(const struct json *v, uint64_t *x)
 {
-    enum { FAR = 1 << 30 };              /* beyond the length of any text */
-    const char *p = v->s, *point = NULL;
-    uint64_t r = 0;
-    int64_t zeros = 0, power = 0;        /* the last digits so far; the power of ten of the last digit */
+    const char *p = v->s;
+    uint64_t r = 0;                      /* times ten to the power `zeros + power` */
+    int64_t zeros = 0, power = 0, e = 0;
+    bool point = false, minus = false;
     for (; p < v->end && (is_digit(*p) || (*p == '.' && !point && p > v->s)); p++) {
-        if (*p == '.') {
-            point = p;
-        } else if (*p == '0') {
-            zeros++;
-        } else if (!shift(&r, zeros + 1) || __builtin_add_overflow(r, (uint64_t)(*p - '0'), &r)) {
+        power -= point;
+        point |= *p == '.';
+        if (*p > '0' && (!shift(&r, zeros + 1) || __builtin_add_overflow(r, (uint64_t)(*p - '0'), &r)))
             return false;
-        } else {
-            zeros = 0;
-        }
-        power -= point && p > point;
+        zeros = *p > '0' ? 0 : zeros + (*p == '0');
     }
-    if (p == v->s || p[-1] == '.')
-        return false;
-    if (p < v->end && (*p | 0x20) == 'e') {
-        const bool minus = ++p < v->end && *p == '-';
-        int64_t e = 0;
+    bool good = p > v->s && p[-1] != '.';
+    if (good && p < v->end && (*p | 0x20) == 'e') {
+        minus = ++p < v->end && *p == '-';
         p += p < v->end && (minus || *p == '+');
-        if (p == v->end)
-            return false;
+        good = p < v->end;
         for (; p < v->end && is_digit(*p); p++)
-            e = MIN(10 * e + *p - '0', (int64_t)FAR);
-        power += minus ? -e : e;
+            e = MIN(e, (int64_t)1 << 40) * 10 + *p - '0';        /* beyond the length of any text */
     }
     *x = r;
-    return p == v->end && (r == 0 || zeros + power >= 0) && shift(x, zeros + power);
+    power += zeros + (minus ? -e : e);
+    return good && p == v->end && (r == 0 || power >= 0) && shift(x, power);
 }
 
 bool js_i64(const struct json *v, int64_t *x)
@@ -496,13 +488,11 @@ bool js_i64(const struct json *v, int64_t *x)
 
 bool js_digits(const struct json *v, char digits[24])
 {
+    struct json number = *v;
     uint64_t u;
-    int64_t i = 0;
-    const bool fits = js_u64(v, &u);
-    if (!fits && !js_i64(v, &i))
-        return false;
-    snprintf(digits, 24, fits ? "%" PRIu64 : "%" PRId64, fits ? u : (uint64_t)i);
-    return true;
+    const bool minus = *v->s == '-';
+    number.s += minus;
+    return js_u64(&number, &u) && snprintf(digits, 24, "%s%" PRIu64, minus && u ? "-" : "", u) > 0;
 }
 
 bool js_double(const struct json *v, double *x)

@@ -55,11 +55,10 @@ bool js_is(const struct json *v, const char *text);
 int js_bad(const struct json *v, struct err *e, const char *allowed, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Typed values. A whole number is one by its value: 4, 4.0 and 40e-1 are 4, exactly. v may also be digits that
- * no js_check has seen. */
+/* Typed values. A whole number is one by its exact value, as 4.0 and 40e-1; any text may be asked. */
 bool js_u64(const struct json *v, uint64_t *x);        /* false unless v is a whole number below 2^64 */
 bool js_i64(const struct json *v, int64_t *x);         /* the same with an optional minus sign */
-bool js_digits(const struct json *v, char digits[24]);  /* either of them, printed without point and exponent */
+bool js_digits(const struct json *v, char digits[24]);  /* a whole number without point and exponent */
 bool js_double(const struct json *v, double *x);       /* false unless v is a finite number */
 int  js_size(const struct json *v, size_t lo, size_t hi, size_t *x, struct err *e);
 int  js_real(const struct json *v, double lo, double hi, double *x, struct err *e);

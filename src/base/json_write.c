@@ -134,11 +134,10 @@ void jw_int(struct json_writer *w, const char *key, int64_t x) { jw_format(w, ke
 void jw_uint(struct json_writer *w, const char *key, uint64_t x) { jw_format(w, key, "%" PRIu64, x); }
 void jw_wide(struct json_writer *w, const char *key, uint64_t x)
 {
-    char name[40], text[24];
+    char name[40];
     snprintf(name, sizeof name, "%s_text", key);
-    snprintf(text, sizeof text, "%" PRIu64, x);
     jw_uint(w, key, x);
-    jw_text(w, name, text);
+    jw_format(w, name, "\"%" PRIu64 "\"", x);
 }
 
 static void put_real(struct json_writer *w, const char *key, double x, bool point)

@@ -12,12 +12,9 @@
  *
  * A text that is no object or ends without a newline begins with { .f = f, .digits = 10 } instead.
  *
- * Numbers that the program computed are printed. Numbers of input are copied, byte by byte: a user's number
- * that is read and printed again is another number.
- *
- * Reals have at most `digits` significant digits, with 17 the fewest that give the number back, and always a
- * point or an exponent. A real that is not finite becomes null. In text that is not UTF-8, such as a file name, each bad byte becomes the four characters
- * \xNN. */
+ * Reals have at most `digits` significant digits (17: the fewest that give the number back) and always a
+ * point or an exponent. A real that is not finite becomes null. Numbers of input are copied and never printed
+ * again. In text that is not UTF-8, such as a file name, each bad byte becomes the four characters \xNN. */
 #pragma once
 #include <stdio.h>
 
@@ -32,7 +29,7 @@ enum jw_style {
 
 struct json_writer {                /* the caller sets the first three members */
     FILE *f;
-    int digits;                  /* of reals, 1 to 17; 0: jw_real and jw_number are not allowed */
+    int digits;                  /* of reals, 1 to 17 */
     enum jw_style style;
     unsigned depth;
     bool has_key;                /* the key of the next value is written already */
@@ -50,8 +47,7 @@ void jw_null(struct json_writer *w, const char *key);
 void jw_bool(struct json_writer *w, const char *key, bool x);
 void jw_int(struct json_writer *w, const char *key, int64_t x);
 void jw_uint(struct json_writer *w, const char *key, uint64_t x);
-/* A number of 64 bits that a user may give back, and its digits as the text KEY_text: JavaScript, jq and others
- * read numbers of 53 bits. */
+/* A number that a user may give back, and its text as KEY_text, for readers whose numbers have 53 bits. */
 void jw_wide(struct json_writer *w, const char *key, uint64_t x);
 void jw_real(struct json_writer *w, const char *key, double x);
 /* One number in a format of printf; null if it is not finite. */

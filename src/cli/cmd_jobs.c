@@ -163,19 +163,17 @@ static int keep_older(const struct options *o, int64_t *ids, struct job_list *jo
     static const struct { char unit; double seconds;
     } units[] = { { 's', 1 }, { 'm', 60 }, { 'h', 3600 }, { 'd', 86400 } };
     const char *s = o->older_than;
-    char digits[24];
-    size_t n = s && *s ? strlen(s) - 1 : 0, age = 0, kept = 0;
+    size_t n = s && *s ? strlen(s) - 1 : 0, kept = 0;
+    const struct json number = { .s = s, .end = s + n };
+    uint64_t age;
     double unit = 0;
     if (!s)
         return 0;
     for (size_t i = 0; i < sizeof units / sizeof *units; i++)
         if (s[n] == units[i].unit)
             unit = units[i].seconds;
-    snprintf(digits, sizeof digits, "%.*s", (int)MIN(n, sizeof digits - 1), s);
-    if (!n || n >= sizeof digits || !unit)
+    if (!unit || !js_u64(&number, &age))
         return err_set(e, ERR_INPUT, "--older-than: '%s' is not a number and s, m, h or d, like 30d", s);
-    if (parse_size(&age, "--older-than", digits, 0, 1000000000, e))
-        return -1;
     for (size_t i = 0; i < jobs->n; i++)
         if (jobs->v[i].ended > 0 && wall_seconds() - jobs->v[i].ended >= (double)age * unit) {
             ids[kept] = ids[i];

@@ -350,8 +350,8 @@ static int add_request(struct batch *b, const struct batch_line *l, struct reque
             .identity_bytes = n_identity, .parameters = q->parameters,
             .metadata = q->metadata, .model = m->engine.path, .prompt = q->prompt,
             .prompt_bytes = r->prompt_bytes, .prompt_ids = q->ids, .n_prompt = r->n_ids,
-            .seed = r->sampling.seed, .seed_drawn = l->o.seed_drawn || b->o->seed_drawn,
-            .wanted = r->tokens, .priority = (int)b->o->priority, .refusal = q->refusal, .chapter = q->chapter, .chat = q->chat };
+            .seed = r->sampling.seed, .seed_drawn = l->o.seed_drawn || b->o->seed_drawn, .wanted = r->tokens,
+            .priority = (int)b->o->priority, .refusal = q->refusal, .chapter = q->chapter, .chat = q->chat };
     }
     return 0;
 }
@@ -538,7 +538,8 @@ int batch_open_body(struct batch *b, const struct batch *front, const struct opt
     struct batch_notes notes = {0};
     char id[] = "request";
     *b = (struct batch){ .o = o, .seed = o->seed, .model = front->model, .n_models = 1, .is_body = true };
-    if ((b->o->seed_drawn || !options_given(b->o, "seed")) && getrandom(&b->seed, sizeof b->seed, 0) != sizeof b->seed)
+    const bool given = options_given(o, "seed") && !o->seed_drawn;
+    if (!given && getrandom(&b->seed, sizeof b->seed, 0) != sizeof b->seed)
         return err_set(e, ERR_FAILED, "cannot draw a seed: %s", strerror(errno));
     if (HASH_COUNT(b->model->checked) > CHECKED_MAX)
         free_checked(b->model);

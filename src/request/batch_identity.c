@@ -65,7 +65,7 @@ static int put_object(FILE *f, const struct json *v, enum top top)
         qsort(m, i, sizeof *m, by_name);
     fputc('{', f);
     for (size_t k = 0; k < i; k++) {
-        const enum top in = top >= BODY && batch_line_is_whole(&m[k].key) ? WHOLE : INSIDE;
+        const enum top in = top >= BODY && batch_line_is_whole(m[k].name) ? WHOLE : INSIDE;
         rc = rc || put_string(f, &m[k].key) || put_value(f, &m[k].value, in) ? -1 : 0;
         free(m[k].name);
     }

@@ -123,16 +123,13 @@ bool batch_line_has_field(const char *name)
     return known;
 }
 
-bool batch_line_is_whole(const struct json *name)
+bool batch_line_is_whole(const char *name)
 {
-    static const char *const more[] = { "prompt", "stop_token_ids", "logprobs", "top_logprobs", "best_of" };
-    bool whole = false;
+    bool whole = option_is_listed("prompt stop_token_ids logprobs top_logprobs best_of", name);
     for (size_t i = 0; i < n_option_fields; i++) {
         const enum option_kind kind = option_fields[i].opt->kind;
-        whole |= (kind == SIZE || kind == LONG || kind == SEED) && js_is(name, option_fields[i].name);
+        whole |= (kind == SIZE || kind == LONG || kind == SEED) && strcmp(name, option_fields[i].name) == 0;
     }
-    for (size_t i = 0; i < sizeof more / sizeof *more; i++)
-        whole |= js_is(name, more[i]);
     return whole;
 }
 
@@ -448,9 +445,10 @@ static bool is_value(const struct json *v, const char *text)
 static int check_neutral(size_t i, const struct json *v, struct err *e)
 {
     const char *const *neutral = neutral_fields[i].neutral;
-    uint64_t number;
+    char digits[24] = "";
+    js_digits(v, digits);                        /* 1.0 is 1 */
     for (size_t k = 0; k < 2 && neutral[k]; k++)
-        if (is_value(v, neutral[k]) || (strcmp(neutral[k], "1") == 0 && js_u64(v, &number) && number == 1))
+        if (is_value(v, neutral[k]) || strcmp(neutral[k], digits) == 0)
             return 0;
     if (!neutral[0])
         return js_bad(v, e, "it would change the answer and is not supported");
@@ -838,13 +836,10 @@ static int read_ids(const struct json *v, size_t vocab, int32_t **ids, size_t *n
     if (!*ids)
         return err_set(e, ERR_FAILED, "out of memory for a prompt of %zu tokens", n);
     for (struct js_walk w = js_walk(v); js_next(&w, NULL, &one); (*ids)[(*n_ids)++] = (int32_t)id)
-        if (js_kind(&one) != JS_NUMBER || js_size(&one, 0, vocab - 1, &id, e)) {
+        if (js_size(&one, 0, vocab - 1, &id, e)) {
             free(*ids);
             *ids = NULL;
-            return js_kind(&one) != JS_NUMBER
-                       ? js_bad(&one, e, "allowed are a text, or an array of token ids from 0 to %zu",
-                                vocab - 1)
-                       : -1;
+            return -1;
         }
     return 1;
 }

@@ -87,7 +87,7 @@ void batch_line_close(struct batch_line *l);
 bool batch_line_has_field(const char *name);
 bool batch_line_has_text(const char *name);
 /* Whether the value of a field is a whole number, or an array of such. */
-bool batch_line_is_whole(const struct json *name);
+bool batch_line_is_whole(const char *name);
 /* Prints the fields of a line and what they stand for: longhand help batch. */
 void batch_line_help(FILE *f);
 /* The names of the ignored fields: "user, stream". */
@@ -98,6 +98,6 @@ int batch_line_prompt(struct batch_line *l, size_t vocab, int32_t **ids, size_t 
                       size_t *n_text, struct err *e);
 /* The identity of a request: two requests of one custom_id are equal if their bytes are. It consists of
  * the url and of the body's fields that are not null, and of those of a chapter, and does not depend on the
- * order of members, on white space, or on the form of a whole number: 4.0 is 4. That of a body alone is without `stream` and `stream_options`.
- * free(*bytes). */
+ * order of members, on white space, or on the form of a whole number (4.0 is 4). That of a body alone is
+ * without `stream` and `stream_options`. free(*bytes). */
 int  batch_line_identity(const struct batch_line *l, char **bytes, size_t *n, struct err *e);

@@ -129,9 +129,10 @@ static int add_jobs(struct grid *g, size_t c, const struct request *r, const cha
 {
     const uint64_t seed = r->sampling.seed;
     const char *parameters = r->parameters;
-    char *text = NULL, given[24];
-    snprintf(given, sizeof given, g->o.seed_drawn ? "-1" : "%" PRIu64, seed);
-    const int bytes = asprintf(&text, "%s\n%s\n%zu\n%s\n", parameters, given, g->o.tokens, g->first.prompt);
+    char *text = NULL;
+    const bool drawn = g->o.seed_drawn;      /* its identity has -1 */
+    const int bytes = asprintf(&text, "%s\n%s%" PRIu64 "\n%zu\n%s\n", parameters, drawn ? "-" : "",
+                               drawn ? 1 : seed, g->o.tokens, g->first.prompt);
     const char *identity = bytes < 0 ? NULL : keep(g, text);
     for (size_t i = 0; i < g->o.samples; i++) {
         const size_t at = c * g->o.samples + i;

@@ -142,7 +142,7 @@ static void read_biases(struct reader *r, const char *key, const struct json *o,
             bad(r, key, "an object of token ids, in order, and numbers or \"-inf\"");
         } else {
             s->bias[s->n_bias].id = (int32_t)id;
-            s->bias[s->n_bias++].bias = (float)bias;
+            s->bias[s->n_bias++].bias = bias;
         }
         before = name;
     }

@@ -78,24 +78,11 @@ static void write_texts(struct json_writer *w, const char *key, const struct tex
     jw_close(w, ']');
 }
 
-struct named_bias { char id[12]; float bias; };
+struct named_bias { char id[12]; double bias; };
 
 static int by_id_text(const void *a, const void *b)
 {
     return strcmp(((const struct named_bias *)a)->id, ((const struct named_bias *)b)->id);
-}
-
-/* The number with the fewest digits that is this bias. */
-static double shortest(float bias)
-{
-    char text[32];
-    double x;
-    int digits = 6;
-    do {
-        snprintf(text, sizeof text, "%.*g", digits, (double)bias);
-        x = strtod(text, NULL);
-    } while ((float)x != bias && digits++ < 9);
-    return x;
 }
 
 static int write_biases(struct json_writer *w, const char *key, const struct sampling *s)
@@ -113,7 +100,7 @@ static int write_biases(struct json_writer *w, const char *key, const struct sam
         if (isinf(b[i].bias))
             jw_text(w, b[i].id, "-inf");
         else
-            jw_number(w, b[i].id, shortest(b[i].bias));
+            jw_number(w, b[i].id, b[i].bias);
     jw_close(w, '}');
     free(b);
     return 0;
@@ -246,20 +233,17 @@ static int write_object(struct json_writer *w, const char *key, const struct des
     return rc;
 }
 
-static int described_members(struct json_writer *w, const void *of)
-{
-    return write_object(w, NULL, of, false);
-}
-
-typedef int write_members(struct json_writer *w, const void *x);
+/* With `old`: stored parameters that a command line changes. stops: it has stop strings or ids. */
+struct changed { struct json old; const struct description *x; bool stops; };
+static int changed_members(struct json_writer *w, const struct changed *x);
 
 /* The text in which every real has the fewest digits that give it back. */
-static int canonical(char **text, write_members *members_of, const void *x, struct err *e)
+static int canonical(char **text, const struct changed *c, struct err *e)
 {
     size_t n;
     FILE *f = memory_file(text, &n);
     struct json_writer w = { .f = f, .digits = 17 };
-    int rc = f ? members_of(&w, x) : -1;
+    int rc = !f ? -1 : c->old.s ? changed_members(&w, c) : write_object(&w, NULL, c->x, false);
     if ((f && stream_end(f)) || rc) {
         free(*text);
         *text = NULL;
@@ -352,14 +336,12 @@ int job_describe(char **text, struct job_params *p, const struct options *o, con
     p->weights = g->encoding;
     p->tokenizer = tokenizer_sha(g->tokenizer);
     const struct description x = { o, p, chat };
-    int rc = canonical(text, described_members, &x, e);
+    int rc = canonical(text, &(struct changed){ .x = &x }, e);
     memset(p->file, 0, sizeof p->file);
     return rc;
 }
 
 /* ---- other parameters from some token on ---- */
-
-struct changed { struct json old; const struct description *x; bool stops; };
 
 /* The row of an option that was given, has one of the flags, and makes this member; else NULL. */
 static const struct option *given_row(const struct options *o, const char *member, unsigned flags)
@@ -373,9 +355,8 @@ static const struct option *given_row(const struct options *o, const char *membe
 }
 
 /* Both the old members and those of the table are in the order of their names. */
-static int changed_members(struct json_writer *w, const void *of)
+static int changed_members(struct json_writer *w, const struct changed *x)
 {
-    const struct changed *x = of;
     const size_t stop_ids = offsetof(struct options, job.stop_ids);
     struct json key, v;
     size_t n, i = 0;
@@ -417,7 +398,7 @@ int job_change(char **text, const char *old, const struct options *o, const stru
         return 0;
     int rc = js_check(&c.old, "parameters", old, strlen(old), e) ||
                      sampling_biases(&p.sampling, o, vocab, e) || job_stop_ids(&p, t, vocab, e) ||
-                     canonical(text, changed_members, &c, e)
+                     canonical(text, &c, e)
                  ? -1
                  : 0;
     sampling_free(&p.sampling);
@@ -426,27 +407,24 @@ int job_change(char **text, const char *old, const struct options *o, const stru
 
 /* ---- comparing ---- */
 
-/* Texts with other numbers of digits may have the same number. A bias is a float, which older versions wrote
- * with the digits of a double. */
-static bool same_value(const struct json *a, const struct json *b, bool is_bias)
+/* Texts with other numbers of digits may have the same number. Older versions stored biases as floats. */
+static bool same_value(const struct json *a, const struct json *b, bool inside)
 {
     const size_t n = (size_t)(a->end - a->s);
     struct json key, x, other, y;
-    uint64_t i, k;
+    if ((size_t)(b->end - b->s) == n && memcmp(a->s, b->s, n) == 0)
+        return true;
     if (js_kind(a) == JS_OBJECT && js_kind(b) == JS_OBJECT) {
         bool same = js_count(a) == js_count(b);
         struct js_walk at = js_walk(b);
         for (struct js_walk w = js_walk(a); same && js_next(&w, &key, &x) && js_next(&at, &other, &y);)
-            same = same_value(&key, &other, false) && same_value(&x, &y, is_bias);
+            same = same_value(&key, &other, true) && same_value(&x, &y, true);
         return same;
     }
-    if (js_u64(a, &i) && js_u64(b, &k))
-        return i == k;
-    if (js_kind(a) == JS_NUMBER && js_kind(b) == JS_NUMBER) {
-        const double p = strtod(a->s, NULL), q = strtod(b->s, NULL);
-        return is_bias ? (float)p == (float)q : p == q;
-    }
-    return (size_t)(b->end - b->s) == n && memcmp(a->s, b->s, n) == 0;
+    if (js_kind(a) != JS_NUMBER || js_kind(b) != JS_NUMBER)
+        return false;
+    const double p = strtod(a->s, NULL), q = strtod(b->s, NULL);
+    return fabs(q) < 0x1p53 && (p == q || (inside && p == (double)(float)q));
 }
 
 /* Whether the form of the prompt differs in what the command line gives. A built-in template that is gone
@@ -489,7 +467,7 @@ int job_differences(const char *stored, const char *now, const struct options *o
         const int before = js_get(&a, m[i].name, &v, e), after = js_get(&b, m[i].name, &w, e);
         if (before < 0 || after < 0)
             return -1;
-        const bool differs = before != after || (before && !same_value(&v, &w, strcmp(m[i].name, "logit_bias") == 0));
+        const bool differs = before != after || (before && !same_value(&v, &w, false));
         if (differs && (before != after || strcmp(m[i].name, "chat") || chat_differs(o, &v, &w)))
             found(ctx, m[i].name);
     }

@@ -225,11 +225,9 @@ const char *options_of_text(const struct options *o, const char *name)
 
 /* ---- values ---- */
 
-/* A whole number, which `digits` spells: s itself, or s in other words. */
-static int set_size(size_t *out, const char *name, const char *s, const char *digits, size_t min, size_t max,
-                    struct err *e)
+int parse_size(size_t *out, const char *name, const char *s, size_t min, size_t max, struct err *e)
 {
-    const struct json number = number_of(digits, strlen(digits));
+    const struct json number = number_of(s, strlen(s));
     uint64_t v;
     if (!js_u64(&number, &v) || v < min || v > max)
         return err_set(e, ERR_INPUT, "%s: '%s' is not a whole number from %zu to %zu", name, s, min, max);
@@ -237,20 +235,17 @@ static int set_size(size_t *out, const char *name, const char *s, const char *di
     return 0;
 }
 
-int parse_size(size_t *out, const char *name, const char *s, size_t min, size_t max, struct err *e)
-{
-    return set_size(out, name, s, s, min, max, e);
-}
-
 int parse_count(size_t *out, const char *name, const char *s, size_t min, size_t max, struct err *e)
 {
     char digits[64];
     const size_t n = strlen(s);
-    const int unit = n && n < sizeof digits - 4 ? s[n - 1] | 0x20 : 0, power = unit == 'k' ? 3 : 6;
+    const int unit = n && n < sizeof digits - 4 ? s[n - 1] | 0x20 : 0;
     if (unit != 'k' && unit != 'm')
         return parse_size(out, name, s, min, max, e);
-    snprintf(digits, sizeof digits, "%.*se%d", (int)n - 1, s, power);
-    return set_size(out, name, s, digits, min, max, e);
+    snprintf(digits, sizeof digits, "%.*se%d", (int)n - 1, s, unit == 'k' ? 3 : 6);
+    if (parse_size(out, name, digits, min, max, e))
+        return err_set(e, ERR_INPUT, "%s: '%s' is not a whole number from %zu to %zu", name, s, min, max);
+    return 0;
 }
 
 /* -1 draws a seed. */

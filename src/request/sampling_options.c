@@ -36,7 +36,7 @@ static int add_bias(struct sampling *s, const char *id, double bias, size_t voca
         s->n_bias++;
     }
     s->bias[i].id = (int32_t)n;
-    s->bias[i].bias = (float)bias;
+    s->bias[i].bias = bias;
     return 0;
 }
 
@@ -125,8 +125,7 @@ void describe_generation_config(char *text, size_t size, const struct options *o
         if (own == not_sampled)
             n += (size_t)snprintf(text + n, size - n, "do_sample false, so temperature 0");
         else if (own)
-            n += (size_t)snprintf(text + n, size - n, "%s%s %.15g", n ? ", " : "", opt->name,
-                                  strtod(own, NULL));
+            n += (size_t)snprintf(text + n, size - n, "%s%s %.15g", n ? ", " : "", opt->name, atof(own));
     }
 }
 

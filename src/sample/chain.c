@@ -90,7 +90,7 @@ void chain_bias(struct chain *c, const struct sampling *p, size_t n_banned)
         return;
     widen(c);
     for (size_t i = 0; i < p->n_bias; i++) {
-        float *x = &c->x[p->bias[i].id], bias = p->bias[i].bias;
+        float *x = &c->x[p->bias[i].id], bias = (float)p->bias[i].bias;
         *x = bias < -FLT_MAX ? bias : round_logit(*x, (double)*x + bias);
     }
     for (size_t i = 0; i < n_banned; i++)

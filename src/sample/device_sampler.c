@@ -131,7 +131,7 @@ static void fixed_edits(struct device_sampler *c, const struct sampling *p)
         struct device_edit *list = c->edit + c->list[k];
         size_t n = 0;
         for (size_t i = 0; i < p->n_bias; i++)
-            n = put_edit(list, n, p->bias[i].id, p->bias[i].bias);
+            n = put_edit(list, n, p->bias[i].id, (float)p->bias[i].bias);
         assert(n == p->n_bias);
         for (size_t i = 0; i < bans[k]; i++)
             n = put_edit(list, n, p->eos[i], (double)-INFINITY);

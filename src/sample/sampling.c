@@ -31,7 +31,7 @@ static int check_ids(const struct sampling *s, size_t vocab, struct err *e)
             return err_set(e, ERR_INPUT, "%s: token id %d is not in the vocabulary, allowed are 0 to %zu",
                            is_bias ? "--logit-bias" : "ids that end a text", (int)id, vocab - 1);
         }
-        float bias = is_bias ? s->bias[i].bias : -INFINITY;
+        double bias = is_bias ? s->bias[i].bias : -INFINITY;
         if (isnan(bias) || bias > FLT_MAX) {
             free(banned);
             return err_set(e, ERR_INPUT,

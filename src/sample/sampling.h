@@ -52,7 +52,7 @@ struct sampling {
     double penalty;                  /* contextual penalty theta; 1: off */
     long penalty_window;             /* its last W tokens of prompt and text; 0: none, -1: all */
     double presence, frequency;      /* over the generated text */
-    struct { int32_t id; float bias; } *bias; size_t n_bias;   /* -inf bans */
+    struct { int32_t id; double bias; } *bias; size_t n_bias;   /* -inf bans */
     double dry_multiplier, dry_base; /* multiplier 0: DRY is off */
     size_t dry_allowed;
     long dry_last_n;                 /* DRY reads the last N tokens of prompt and text; 0: none, -1: all */

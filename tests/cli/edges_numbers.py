@@ -304,6 +304,7 @@ def grid():
 
 
 def serve():
+    os.environ["LONGHAND_DB"] += ".serve"                # a server writes every job of its store
     p = subprocess.Popen([LONGHAND, "serve", *ALWAYS, "--chat-template", "chatml", "--port", "0"], stdout=subprocess.PIPE,
                          stderr=subprocess.DEVNULL, text=True)
     try:

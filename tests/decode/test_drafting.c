@@ -557,7 +557,7 @@ static void ends_tiny_caches_and_tiny_vocabularies(void)
                 struct sampling p;
                 struct decode_setup s;
                 int32_t text[160];
-                struct { int32_t id; float bias; } ban[7];
+                struct { int32_t id; double bias; } ban[7];
                 sampling_of(&p, i);
                 p.temperature = i % 2 ? 1 : 0, p.penalty = 1, p.min_p = 0;
                 /* one token is left */

@@ -177,7 +177,7 @@ struct sampling_case { const char *name; struct sampling p; };
 /* Every filter, penalty and ban, at several temperatures. */
 static size_t all_sampling_cases(struct sampling_case *a)
 {
-    static struct { int32_t id; float bias; } bias[] = { { 5, 3 }, { 9, -INFINITY }, { 40, 6 }, { 41, 6 } };
+    static struct { int32_t id; double bias; } bias[] = { { 5, 3 }, { 9, -INFINITY }, { 40, 6 }, { 41, 6 } };
     static const struct dry_breaker breaker[] = { { 1, { 40 } } };
     static const struct { const char *name; double temperature; long top_k; double top_p, min_p, eta, penalty,
                           presence, frequency, dry; long window; size_t min_tokens; bool biased; } of[] = {

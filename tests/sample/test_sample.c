@@ -144,7 +144,7 @@ static void run_sampler(struct answers *answers, const struct sampling *p, const
 struct tally { size_t cases, unsure, unsure_ranks, sampled, filtered, ranked, none, other_rows, bans; };
 static void random_case(size_t vocab, int kind, struct pool *pool, struct tally *t)
 {
-    struct { int32_t id; float bias; } bias[8];
+    struct { int32_t id; double bias; } bias[8];
     int32_t eos[4], tokens[260], path[8], ids_asked[SOME_IDS];
     struct sampling p;
     struct err e;
@@ -572,7 +572,7 @@ static void greedy_takes_the_lowest_of_the_best(void)
     const float logits[] = { -1, 3, 2.5f, 3, 3 }, none[] = { -INFINITY, -INFINITY, -INFINITY, -INFINITY,
         -INFINITY };
     const int32_t tokens[] = { 1, 1, 1, 4 }, eos[] = { 0, 3 };
-    struct { int32_t id; float bias; } ban[] = { { 0, -INFINITY }, { 1, 5 } };
+    struct { int32_t id; double bias; } ban[] = { { 0, -INFINITY }, { 1, 5 } };
     struct sampling p;
     sampling_defaults(&p);
     p.temperature = 0;
@@ -731,7 +731,7 @@ static void choices_are_the_golden_ones(void)
     for (int i = 0; i < 400; i++)
         tokens[i] = (int32_t)below(3000);
     for (int i = 0; i < 600; i++) {
-        struct { int32_t id; float bias; } bias[8];
+        struct { int32_t id; double bias; } bias[8];
         int32_t eos[2];
         struct sampling p;
         struct sampler *s;
@@ -750,7 +750,7 @@ static void bad_ids_are_refused_by_name(void)
 {
     struct sampling p;
     struct err e = {0};
-    struct { int32_t id; float bias; } bias[] = { { 10, 1 }, { 1, NAN }, { 0, -INFINITY }, { 1, -INFINITY } };
+    struct { int32_t id; double bias; } bias[] = { { 10, 1 }, { 1, NAN }, { 0, -INFINITY }, { 1, -INFINITY } };
     int32_t eos[] = { -2, 1 };
     sampling_defaults(&p);
     CHECK(!sampling_check(&p, 10, &e) && !sampling_check(&p, SELECT_MAX, &e));

@@ -556,10 +556,7 @@ static V t_sequence(struct jinja *j, V v, const V *p, A a)
 }
 static V t_boolean(struct jinja *j, V v, const V *p, A a) { return jj_bool(v.kind == JJ_BOOL); }
 static V t_number(struct jinja *j, V v, const V *p, A a) { return jj_bool(jj_number(v) || v.kind == JJ_BIG); }
-static V t_integer(struct jinja *j, V v, const V *p, A a)
-{
-    return jj_bool(v.kind == JJ_INT || v.kind == JJ_BIG);
-}
+static V t_integer(struct jinja *j, V v, const V *p, A a) { return jj_bool(!strcmp(jj_type(v), "int")); }
 static V t_float(struct jinja *j, V v, const V *p, A a) { return jj_bool(v.kind == JJ_FLOAT); }
 static V t_true(struct jinja *j, V v, const V *p, A a) { return jj_bool(v.kind == JJ_BOOL && v.b); }
 static V t_false(struct jinja *j, V v, const V *p, A a) { return jj_bool(v.kind == JJ_BOOL && !v.b); }

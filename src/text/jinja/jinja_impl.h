@@ -38,8 +38,7 @@ enum {
 enum jj_kind {
     JJ_MISSING,                  /* no value yet: a name before its assignment, an argument not given */
     JJ_UNDEFINED, JJ_NONE, JJ_BOOL, JJ_INT, JJ_FLOAT,
-    JJ_BIG,                      /* a whole number of JSON beyond 64 bits: its digits, for printing */
-    JJ_STR, JJ_LIST, JJ_TUPLE, JJ_DICT,
+    JJ_BIG /* s: the digits of a whole number beyond 64 bits */, JJ_STR, JJ_LIST, JJ_TUPLE, JJ_DICT,
     JJ_VIEW,                     /* dict.keys(), values(), items() */
     JJ_RANGE_OF, JJ_ITER, JJ_SPACE /* namespace() */, JJ_LOOP, JJ_CALL,
 };

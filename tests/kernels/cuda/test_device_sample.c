@@ -57,7 +57,7 @@ static void tokens_equal_the_samplers(void)
     for (int c = 0; c < 60; c++) {
         emulate_set_order((enum emulate_order)(c % 3));
         struct sampling s = random_sampling(c);
-        struct { int32_t id; float bias; } bias[] = { { 3, 5 }, { 11, -INFINITY }, { 2999, -2.5f } };
+        struct { int32_t id; double bias; } bias[] = { { 3, 5 }, { 11, -INFINITY }, { 2999, -2.5f } };
         struct device_edit edit[] = { { 3, 5 }, { 11, (double)-INFINITY }, { 2999, -2.5 } };
         struct err e;
         struct sampler *sampler;
@@ -255,7 +255,7 @@ static void as_the_sampler(struct device_sampler *c, struct sampler *s, struct h
 static void trees_equal_the_samplers(void)
 {
     static const int32_t eos[] = { 11, 3, 20 };
-    static struct { int32_t id; float bias; } bias[] = { { 3, 5 }, { 0, -INFINITY }, { 90, -2.5f } };
+    static struct { int32_t id; double bias; } bias[] = { { 3, 5 }, { 0, -INFINITY }, { 90, -2.5f } };
     static const struct dry_breaker breaker[] = { { 1, { 2 } } };
     static const long windows[] = { -1, 40, 0, 5, 1024, 0 };
     const struct model m = { .dev = dev, .config.vocab = WORDS, .ops = ops_for_cpu(&(const char *){ 0 }) };
