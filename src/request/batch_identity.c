@@ -22,16 +22,11 @@ static int put_value(FILE *f, const struct json *v, enum top top);
 
 static int put_string(FILE *f, const struct json *v)
 {
-    bool control;
-    size_t n = js_length(v, &control);
-    char *s = malloc(n + 1);
-    if (!s)
-        return -1;
-    js_unescape(v, s);
-    fprintf(f, "%zu:", n);
-    fwrite(s, 1, n, f);
+    char *s = js_strdup(v);
+    if (s)
+        fprintf(f, "%zu:%s", strlen(s), s);
     free(s);
-    return 0;
+    return s ? 0 : -1;
 }
 
 /* Writes members sorted by name. At the top level null members are omitted. */
@@ -46,7 +41,6 @@ static int put_object(FILE *f, const struct json *v, enum top top)
     if (!m)
         return -1;
     for (struct js_walk w = js_walk(v); rc == 0 && js_next(&w, &key, &one);) {
-        bool control;
         if (top >= BODY && js_kind(&one) == JS_NULL)
             continue;
         if (top == LINE && (js_is(&key, "custom_id") || js_is(&key, "metadata") || js_is(&key, "after") ||
@@ -54,12 +48,8 @@ static int put_object(FILE *f, const struct json *v, enum top top)
             continue;
         if (top == SERVED && (js_is(&key, "stream") || js_is(&key, "stream_options")))
             continue;
-        m[i] = (struct member){ key, one, calloc(js_length(&key, &control) + 1, 1) };
-        if (m[i].name)
-            js_unescape(&key, m[i].name);
-        else
-            rc = -1;
-        i++;
+        m[i] = (struct member){ key, one, js_strdup(&key) };
+        rc = m[i++].name ? 0 : -1;
     }
     if (rc == 0)
         qsort(m, i, sizeof *m, by_name);
