@@ -13,6 +13,7 @@
 #include <setjmp.h>
 #include <string.h>
 
+#include "src/base/unicode.h"
 #include "src/text/jinja/jinja.h"
 
 /* A fuzzer reaches small limits often. It sees a read after the end of an allocation of the arena, too. */
@@ -28,8 +29,9 @@ enum { JJ_ARENA = 64 << 20, JJ_OUTPUT = 16 << 20, JJ_STEPS = 10000000, JJ_GAP = 
 #endif
 enum {
     JJ_RANGE = 100000,
+    JJ_STEP = 64,                /* work of a step, in about nanoseconds */
     JJ_HEIGHT = 1000,            /* operations of an expression, one inside the other */
-    JJ_DEPTH = 200,              /* brackets and blocks in a template, calls, printed lists */
+    JJ_DEPTH = 200,              /* brackets and blocks in a template, calls, printed lists, iterators */
     JJ_EVALS = 3000,             /* nested evaluations, of all calls together */
 };
 
@@ -151,12 +153,13 @@ struct jj_frame { struct jj_frame *parent; const struct jj_scope *scope; V v[]; 
 struct jj_text { char *s; size_t n, cap; };             /* a text that grows, in the arena */
 
 struct jinja {
-    char *arena; size_t used, parsed;                   /* parsed: where a run begins */
+    char *arena; size_t used;
     jmp_buf failed; struct err *e;
     const char *name; unsigned line;
-    uint64_t steps; unsigned depth, calls, evals; double deadline;
+    uint64_t work, look; unsigned depth, calls, evals; double deadline;  /* look: when jj_look looks next */
     /* lexer and parser */
     struct jj_token *tokens; size_t n_tokens, at;
+    struct jj_dict *words;                              /* names and texts; true: a variable */
     bool soft, in_loop;                                 /* in a branch of an if; in the body of a loop */
     struct jj_nodes body; struct jj_scope *root;
     /* a run */
@@ -171,8 +174,30 @@ _Noreturn void jj_fail(struct jinja *j, const char *format, ...) __attribute__((
 void *jj_alloc(struct jinja *j, size_t bytes);
 /* The array v of *cap elements of `size` bytes with room for n + 1. */
 void *jj_grow(struct jinja *j, void *v, size_t n, size_t *cap, size_t size);
-void jj_step(struct jinja *j, size_t n);                /* counts n steps */
 void jj_deeper(struct jinja *j);                        /* ++depth, or the limit's error */
+/* Work is counted where texts and lists are walked over, searched, compared, hashed or made, so no builtin
+ * has to: by jj_char, jj_find, jj_equal, jj_get, jj_next, jj_alloc, jj_put. A loop without one of these
+ * counts its own rounds. */
+void jj_look(struct jinja *j);                          /* the limits of steps and of time */
+static inline void jj_work(struct jinja *j, size_t n)
+{
+    j->work += n;
+    if (j->work >= j->look)
+        jj_look(j);
+}
+static inline void jj_step(struct jinja *j, size_t n) { jj_work(j, n * JJ_STEP); }
+/* utf8_get at byte `at`. */
+static inline size_t jj_char(struct jinja *j, const struct jj_str *s, size_t at, uint32_t *c)
+{
+    jj_work(j, (unsigned char)s->s[at] < 0x80 ? 2 : 8);
+    return utf8_get(s->s + at, c);
+}
+/* The place of `word`, not empty, in s from byte `from` on, or SIZE_MAX. */
+size_t jj_find(struct jinja *j, const struct jj_str *s, const struct jj_str *word, size_t from);
+static inline bool jj_same(const struct jj_str *a, const struct jj_str *b)
+{
+    return a->n == b->n && !memcmp(a->s, b->s, a->n);
+}
 
 void jj_put(struct jinja *j, struct jj_text *t, const char *s, size_t n);
 void jj_puts(struct jinja *j, struct jj_text *t, const char *s);
@@ -204,6 +229,8 @@ const char *jj_type(V v);                               /* Python's name of the 
 bool jj_truth(V v);
 bool jj_equal(struct jinja *j, V a, V b);
 int  jj_compare(struct jinja *j, V a, V b);             /* -1, 0, 1; 2: a NaN; an error for other types */
+/* The order of n keys, stable; `reverse` keeps the order of equal keys, too. */
+size_t *jj_order(struct jinja *j, const V *keys, size_t n, bool reverse);
 bool jj_contains(struct jinja *j, V box, V v);
 bool jj_has_length(V v);
 size_t jj_length(struct jinja *j, V v);                 /* an error without a length */
@@ -238,6 +265,10 @@ V jj_attr(struct jinja *j, V v, const struct jj_str *name);                 /* v
 V jj_item(struct jinja *j, V v, V key);                                     /* v[key] */
 V jj_slice_of(struct jinja *j, V v, V from, V to, V step);
 const struct jj_builtin *jj_function(const struct jj_str *name);            /* range, dict, ... */
+const struct jj_builtin *jj_lookup(const struct jj_builtin *b, const struct jj_str *name);
+/* All builtins; a table ends with a row without a name. */
+extern const struct jj_builtin jj_filters[], jj_tests[], jj_functions[], jj_str_methods[], jj_dict_methods[],
+    jj_list_methods[], jj_tuple_methods[], jj_loop_methods[];
 V jj_split(struct jinja *j, const struct jj_str *s, V word);                 /* a list */
 V jj_loop_length(struct jinja *j, struct jj_loop *l);
 V jj_lower(struct jinja *j, const struct jj_str *s);
