@@ -5,9 +5,10 @@
  * becomes jobs (completions.h), whose texts are read from the store, so an answer never has a token that a
  * crash could take back.
  *
- * Threads. The calling thread is the worker. The others share two connections to the store and the front (the
- * model without weights, which turns bodies into jobs), each with a lock (server.h). A thread that waits
- * for a text sleeps until a commit has changed the job, and looks once a second whether its client is there.
+ * Threads. The calling thread is the worker. The others share two connections to the store, each with a lock
+ * (server.h), and the front (the model without weights, which turns bodies into jobs). The front has no lock,
+ * so nobody waits for a slow body. A thread that waits for a text sleeps until a commit has changed the job,
+ * and looks once a second whether its client is there.
  */
 #pragma once
 #include "runs/work/worker.h"

@@ -288,7 +288,7 @@ static char *many_names(size_t n, const char *format, const char *end)
 
 static void what_is_asked_of_a_template_is_quick(void)
 {
-    enum { NAMES = 60000, QUESTIONS = 20000 };
+    enum { NAMES = 20000, QUESTIONS = 20000 };
     struct json vars;
     struct err e;
     struct jinja *t;
