@@ -6,12 +6,14 @@
  *                                     one line, within the limit of one second
  *     what_is_asked_of_a_template_is_quick    questions about a template do not walk over it again
  *     work_is_linear                  what needs no more: four times the text is about four times the work
+ *     biases_are_linear               --logit-bias of many tokens, and a second bias of one of them
  *     threads_share_a_template        eight threads render one template to the same text
  */
 #include <pthread.h>
 #include <time.h>
 
 #include "src/base/json.h"
+#include "src/request/sampling_options.h"
 #include "src/text/jinja/jinja_impl.h"
 #include "tests/test.h"
 
@@ -281,7 +283,7 @@ static char *many_names(size_t n, const char *format, const char *end)
 {
     char *text = malloc(n * 60 + 100), *p = text;
     for (size_t i = 0; i < n; i++)
-        p += sprintf(p, format, i, i);
+        p += sprintf(p, format, i, i);  /* a form may take the number once */
     strcpy(p, end);
     return text;
 }
@@ -323,25 +325,18 @@ static void what_is_asked_of_a_template_is_quick(void)
 
 /* ---- linear work ---- */
 
-static double work_of(const char *text)
+static double seconds_of_form(const char *form, int n)
 {
-    struct jinja *t;
-    struct err e = {0};
-    double work = 0;
-    CHECK(jinja_open(&t, "t", text, strlen(text), &e) == 0, "%s", e.msg);
-    struct jinja j = *t;
-    struct jj_text out = { .s = malloc(JJ_OUTPUT), .cap = JJ_OUTPUT };
-    free(out.s);
-    char *rendered = NULL;
-    size_t n;
+    char text[200], message[1100];
     struct json vars;
+    struct err e;
+    double least = 1e9;
     CHECK(js_check(&vars, "vars", "{}", 2, &e) == 0);
-    const double began = cpu_seconds();
-    CHECK(jinja_render(&j, &vars, &(struct jinja_run){ 0 }, &rendered, &n, &e) == 0, "%s: %s", text, e.msg);
-    work = cpu_seconds() - began;
-    free(rendered);
-    jinja_close(t);
-    return work;
+    snprintf(text, sizeof text, form, n, n);
+    for (int k = 0; k < 3; k++)                         /* the quickest of three */
+        least = MIN(least, seconds_of(text, strlen(text), &vars, message, sizeof message));
+    CHECK(strcmp(message, "rendered") == 0, "%s: %s", text, message);
+    return least;
 }
 
 static void work_is_linear(void)
@@ -351,18 +346,35 @@ static void work_is_linear(void)
         "{{ ('a ' * %d).rsplit() | length + 0 * %d }}",
         "{{ ('\xc3\xa9' * %d).strip('\xc3\xa8' * %d ~ '\xc3\xa9') | length }}",
     };
-    enum { SIZE = 60000 };
-    char text[200];
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
-        double small = 1e9;
-        for (int k = 0; k < 3; k++) {                   /* the quickest of three */
-            snprintf(text, sizeof text, forms[i], SIZE, SIZE);
-            small = MIN(small, work_of(text));
-        }
-        snprintf(text, sizeof text, forms[i], 4 * SIZE, 4 * SIZE);
-        const double more = work_of(text);
-        CHECK(more < 10 * small + 0.005, "%s: %.2f ms, of a quarter %.2f ms", text, more * 1e3, small * 1e3);
+        const double one = seconds_of_form(forms[i], 60000), four = seconds_of_form(forms[i], 240000);
+        CHECK(four < 10 * one + 0.005, "%s: %.2f ms, of a quarter %.2f ms", forms[i], four * 1e3, one * 1e3);
     }
+}
+
+/* The seconds that the biases of n tokens take. */
+static double seconds_of_biases(size_t n)
+{
+    enum { VOCAB = 262144 };
+    char *text = many_names(n, ",\"%zu\": 1", "}");
+    const char *list[] = { text, "7:-2", "7:3" };
+    struct options o = { .logit_bias = { list, 3 } };
+    struct sampling s = {0};
+    struct err e;
+    text[0] = '{';
+    const double began = cpu_seconds();
+    CHECK(sampling_biases(&s, &o, VOCAB, &e) == 0, "%s", e.msg);
+    const double took = cpu_seconds() - began;
+    CHECK(s.n_bias == n && s.bias[7].id == 7 && s.bias[7].bias == 3 && s.bias[n - 1].bias == 1);
+    sampling_free(&s);
+    free(text);
+    return took;
+}
+
+static void biases_are_linear(void)
+{
+    const double one = seconds_of_biases(30000), four = seconds_of_biases(120000);
+    CHECK(four < 9 * one + 0.005, "%.1f ms, of a quarter %.1f ms", four * 1e3, one * 1e3);
 }
 
 /* ---- threads ---- */
@@ -414,6 +426,7 @@ int main(void)
     RUN(slow_templates_end);
     RUN(what_is_asked_of_a_template_is_quick);
     RUN(work_is_linear);
+    RUN(biases_are_linear);
     RUN(threads_share_a_template);
     return test_end();
 }
