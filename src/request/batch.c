@@ -43,8 +43,8 @@ struct checked { size_t n_max, fits; UT_hash_handle hh; char parameters[]; };
 
 enum { CHECKED_MAX = 1000, CHECKED_BYTES_MAX = 1 << 16, HEAVY_MAX = 4, HEAVY_BYTES = 1 << 20 };
 
-/* A model that requests name. The first request opens it. Threads with bodies share that of their front; their
- * chats with large messages or a template of their own, which take memory, are HEAVY_MAX at a time. */
+/* A model that requests name. The first request opens it. Threads share the model of a front; chats with
+ * large messages or a template of their own take much memory, so HEAVY_MAX of them are read at a time. */
 struct batch_model {
     char *name;
     struct engine engine;
@@ -276,8 +276,7 @@ static int read_prompt(struct batch_model *m, struct batch_line *l, struct reque
                      tokenizer_encode(t, &r->ids, &r->n_ids, r->prompt, r->prompt_bytes, !l->no_specials, e)
                  ? -1
                  : 0;
-        if (!l->served)
-            m->bos_twice += rc == 0 && begins_with_bos_twice(&m->engine, r->ids, r->n_ids);
+        m->bos_twice += !l->served && rc == 0 && begins_with_bos_twice(&m->engine, r->ids, r->n_ids);
         return rc;
     }
     return tokenizer_decode(t, &r->prompt, &r->prompt_bytes, r->ids, r->n_ids, true, e);
@@ -378,28 +377,6 @@ static void free_checked(struct batch_model *m)
     }
 }
 
-/* Keeps that parameters were checked. */
-static int remember(struct batch_model *m, const struct request *r, size_t n, size_t n_prompt, struct err *e)
-{
-    struct checked *c;
-    int rc = 0;
-    pthread_mutex_lock(&m->lock);
-    if (HASH_COUNT(m->checked) > CHECKED_MAX)           /* bodies come from outside */
-        free_checked(m);
-    HASH_FIND(hh, m->checked, r->parameters, n, c);
-    if (!c && (c = calloc(1, sizeof *c + n + 1))) {
-        memcpy(c->parameters, r->parameters, n + 1);
-        HASH_ADD(hh, m->checked, parameters[0], n, c);
-    }
-    if (c)
-        c->n_max = MAX(c->n_max, n_prompt + r->tokens);
-    if (c && !r->o->tokens)
-        c->fits = n_prompt + r->tokens;
-    rc = c ? 0 : no_memory(e);
-    pthread_mutex_unlock(&m->lock);
-    return rc;
-}
-
 /* request_check, once for all lines with the same parameters. */
 static int check_once(struct batch_model *m, struct request *r, struct err *e)
 {
@@ -416,7 +393,22 @@ static int check_once(struct batch_model *m, struct request *r, struct err *e)
     }
     if (r->o->tokens && n_prompt + r->tokens <= n_max)
         return 0;
-    return request_check(r, &m->engine, e) || (n <= CHECKED_BYTES_MAX && remember(m, r, n, n_prompt, e)) ? -1 : 0;
+    if (request_check(r, &m->engine, e))
+        return -1;
+    pthread_mutex_lock(&m->lock);
+    if (HASH_COUNT(m->checked) > CHECKED_MAX)            /* bodies come from outside */
+        free_checked(m);
+    HASH_FIND(hh, m->checked, r->parameters, n, c);
+    if (!c && n <= CHECKED_BYTES_MAX && (c = calloc(1, sizeof *c + n + 1))) {
+        memcpy(c->parameters, r->parameters, n + 1);
+        HASH_ADD(hh, m->checked, parameters[0], n, c);
+    }
+    if (c) {
+        c->n_max = MAX(c->n_max, n_prompt + r->tokens);
+        c->fits = r->o->tokens ? c->fits : n_prompt + r->tokens;
+    }
+    pthread_mutex_unlock(&m->lock);
+    return 0;
 }
 
 /* c: NULL if the line is no chapter. */

@@ -24,9 +24,8 @@ struct biases { struct sampling *s; uint32_t *place; size_t vocab, room; };
 static int add_bias(struct biases *b, const char *id, double bias, struct err *e)
 {
     struct sampling *s = b->s;
-    const size_t vocab = b->vocab;
     size_t n;
-    if (parse_size(&n, "--logit-bias: token id", id, 0, vocab - 1, e))
+    if (parse_size(&n, "--logit-bias: token id", id, 0, b->vocab - 1, e))
         return -1;
     if (!(bias == -INFINITY || fabs(bias) <= BIAS_MAX))
         return err_set(e, ERR_INPUT, "--logit-bias: %g for token %zu is not a number from -%g to %g, or -inf",

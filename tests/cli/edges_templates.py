@@ -30,7 +30,7 @@ def chat(**fields):
 
 
 def beside(slow, others):
-    """Runs others() while slow() runs: the answer of slow(), that of others(), whether slow() ran on after it."""
+    """Runs others() while slow() runs: the answer of slow(), that of others(), whether slow() ran on."""
     got = []
     thread = threading.Thread(target=lambda: got.append(slow()))
     thread.start()
@@ -43,8 +43,8 @@ def beside(slow, others):
 
 def everything():
     """The longest wait of a client that asks for other things."""
-    answers = [ask("/health"), ask("/v1/models"), ask("/v1/completions", {"prompt": "The sea", "max_tokens": 1}),
-               chat(), ask("/tokenize", {"messages": MESSAGES})]
+    answers = [ask("/health"), ask("/v1/models"), chat(),
+               ask("/v1/completions", {"prompt": "The sea", "max_tokens": 1}), ask("/tokenize", {"messages": MESSAGES})]
     assert all(status == 200 for status, _, _ in answers), answers
     return max(took for _, _, took in answers)
 

@@ -9,8 +9,6 @@
 /* The functions of a table have the same parameters. */
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
-
-static bool given(V v) { return v.kind != JJ_MISSING && v.kind != JJ_NONE; }
 static bool flag(V v) { return v.kind != JJ_MISSING && jj_truth(v); }
 
 /* An undefined value where the filter computes with it. */
@@ -46,8 +44,8 @@ static V attribute(struct jinja *j, V v, V name, V missing)
 
 /* ---- texts ---- */
 
-static V f_lower(struct jinja *j, V v, const V *p, A a) { return jj_lower(j, jj_to_str(j, v).s); }
-static V f_upper(struct jinja *j, V v, const V *p, A a) { return jj_upper(j, jj_to_str(j, v).s); }
+static V f_lower(struct jinja *j, V v, const V *p, A a) { return jj_case(j, jj_to_str(j, v).s, 'l'); }
+static V f_upper(struct jinja *j, V v, const V *p, A a) { return jj_case(j, jj_to_str(j, v).s, 'u'); }
 static V f_string(struct jinja *j, V v, const V *p, A a) { return jj_to_str(j, v); }
 static V f_safe(struct jinja *j, V v, const V *p, A a)
 {
@@ -66,33 +64,15 @@ static V method(struct jinja *j, V v, const char *name, const struct jj_args *a)
     const V m = jj_attr(j, v, jj_cstr(j, name).s);
     return jj_call_builtin(j, m.call->builtin, v, a);
 }
-static V f_capitalize(struct jinja *j, V v, const V *p, A a)
-{
-    return method(j, jj_to_str(j, v), "capitalize", a);
-}
-
-/* A word begins after white space, a hyphen or an opening bracket. */
-static V f_title(struct jinja *j, V v, const V *p, A a)
-{
-    const struct jj_str *s = jj_to_str(j, v).s;
-    struct jj_text t = {0};
-    bool first = true;
-    for (size_t i = 0, n; i < s->n; i += n) {
-        uint32_t c;
-        n = jj_char(j, s, i, &c);
-        const struct jj_str *one = jj_str(j, s->s + i, n).s;
-        jj_put_str(j, &t, first ? jj_upper(j, one) : jj_lower(j, one));
-        first = unicode_is_space(c) || c == '-' || c == '(' || c == '{' || c == '[' || c == '<';
-    }
-    return jj_text(j, &t);
-}
+static V f_capitalize(struct jinja *j, V v, const V *p, A a) { return jj_case(j, jj_to_str(j, v).s, 'c'); }
+static V f_title(struct jinja *j, V v, const V *p, A a) { return jj_case(j, jj_to_str(j, v).s, 'w'); }
 
 static V f_replace(struct jinja *j, V v, const V *p, A a)
 {
-    if (given(p[2]) && !jj_whole(p[2]))
+    if (jj_given(p[2]) && !jj_whole(p[2]))
         jj_fail(j, "replace: count is a %s", jj_type(p[2]));
     return jj_replace(j, jj_to_str(j, v).s, jj_to_str(j, p[0]).s, jj_to_str(j, p[1]).s,
-                      given(p[2]) ? jj_i(p[2]) : -1);
+                      jj_given(p[2]) ? jj_i(p[2]) : -1);
 }
 
 static V f_indent(struct jinja *j, V v, const V *p, A a)
@@ -331,7 +311,7 @@ static V f_items(struct jinja *j, V v, const V *p, A a)
 static V sort_key(struct jinja *j, V v, V by, bool exact)
 {
     v = attribute(j, v, by, (V){0});
-    return v.kind == JJ_STR && !exact ? jj_lower(j, v.s) : v;
+    return v.kind == JJ_STR && !exact ? jj_case(j, v.s, 'l') : v;
 }
 
 static V sorted(struct jinja *j, V list, const V *keys, bool reverse)
@@ -469,7 +449,7 @@ static V f_map(struct jinja *j, V v, const V *p, A a)
                 m.missing = a->kw[i].value;
             else
                 jj_fail(j, "map has no argument '%.*s'", (int)MIN(a->kw[i].name->n, 60u), a->kw[i].name->s);
-        if (!given(m.attribute))
+        if (!jj_given(m.attribute))
             jj_fail(j, "map needs a filter or an attribute");
     } else {
         m.builtin = a->v[0].kind == JJ_STR ? jj_filter(a->v[0].s) : NULL;

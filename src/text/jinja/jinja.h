@@ -51,8 +51,8 @@ int jinja_render(const struct jinja *t, const struct json *variables, const stru
 bool jinja_names(const struct jinja *t, const char *variable);
 /* Whether the template has the word as a name, an attribute, or a whole text in quotes. */
 bool jinja_mentions(const struct jinja *t, const char *word);
-/* Whether the template has a loop over, or takes an element of, a value called `member`, of an object or
+/* Whether the template has a loop over, or takes an element of, a value called `content`, of an object or
  * in a variable of that name; also of a variable that was set from one. */
-bool jinja_loops_over(const struct jinja *t, const char *member);
+bool jinja_loops_over_content(const struct jinja *t);
 /* Calls take(ctx, text, n) for every text of the template: its data and its string constants. */
 void jinja_texts(const struct jinja *t, void (*take)(void *ctx, const char *text, size_t n), void *ctx);

@@ -161,7 +161,7 @@ struct jinja {
     struct jj_token *tokens; size_t n_tokens, at;
     struct jj_dict *words;                              /* names and texts; true: a variable */
     bool soft, in_loop;                                 /* in a branch of an if; in the body of a loop */
-    struct jj_nodes body; struct jj_scope *root;
+    struct jj_nodes body; struct jj_scope *root; bool loops;        /* jinja_loops_over_content */
     /* a run */
     struct jj_dict *globals, *context;                  /* variables given; names set at the top */
     struct jj_text *out, *main_out;                     /* now; that of the whole template, JJ_OUTPUT bytes */
@@ -194,10 +194,6 @@ static inline size_t jj_char(struct jinja *j, const struct jj_str *s, size_t at,
 }
 /* The place of `word`, not empty, in s from byte `from` on, or SIZE_MAX. */
 size_t jj_find(struct jinja *j, const struct jj_str *s, const struct jj_str *word, size_t from);
-static inline bool jj_same(const struct jj_str *a, const struct jj_str *b)
-{
-    return a->n == b->n && !memcmp(a->s, b->s, a->n);
-}
 
 void jj_put(struct jinja *j, struct jj_text *t, const char *s, size_t n);
 void jj_puts(struct jinja *j, struct jj_text *t, const char *s);
@@ -206,12 +202,14 @@ V jj_str(struct jinja *j, const char *s, size_t n);     /* shares the bytes */
 V jj_cstr(struct jinja *j, const char *s);
 V jj_slice(struct jinja *j, const struct jj_str *s, size_t from, size_t to);        /* in code points */
 bool jj_is(const struct jj_str *s, const char *text);
+bool jj_same(const struct jj_str *a, const struct jj_str *b);
 
 static inline V jj_undefined(const struct jj_str *name) { return (V){ .kind = JJ_UNDEFINED, .s = name }; }
 static inline V jj_none(void) { return (V){ .kind = JJ_NONE }; }
 static inline V jj_bool(bool b) { return (V){ .kind = JJ_BOOL, .b = b }; }
 static inline V jj_int(int64_t i) { return (V){ .kind = JJ_INT, .i = i }; }
 static inline V jj_float(double f) { return (V){ .kind = JJ_FLOAT, .f = f }; }
+static inline bool jj_given(V v) { return v.kind != JJ_MISSING && v.kind != JJ_NONE; }
 static inline bool jj_whole(V v) { return v.kind == JJ_INT || v.kind == JJ_BOOL; }
 static inline int64_t jj_i(V v) { return v.kind == JJ_BOOL ? v.b : v.i; }
 static inline bool jj_number(V v) { return jj_whole(v) || v.kind == JJ_FLOAT; }
@@ -261,6 +259,7 @@ void jj_resolve(struct jinja *j);                       /* hops, slot and scope 
 
 /* ---- method.c ---- */
 
+V jj_function_of(struct jinja *j, const struct jj_builtin *b, V self);       /* a value that can be called */
 V jj_attr(struct jinja *j, V v, const struct jj_str *name);                 /* v.name */
 V jj_item(struct jinja *j, V v, V key);                                     /* v[key] */
 V jj_slice_of(struct jinja *j, V v, V from, V to, V step);
@@ -271,8 +270,9 @@ extern const struct jj_builtin jj_filters[], jj_tests[], jj_functions[], jj_str_
     jj_list_methods[], jj_tuple_methods[], jj_loop_methods[];
 V jj_split(struct jinja *j, const struct jj_str *s, V word);                 /* a list */
 V jj_loop_length(struct jinja *j, struct jj_loop *l);
-V jj_lower(struct jinja *j, const struct jj_str *s);
-V jj_upper(struct jinja *j, const struct jj_str *s);
+/* how: 'l' lower, 'u' upper, 'c' only the first letter upper, 't' the first letter of each word, 'w' what
+ * follows white space, a hyphen or an opening bracket. */
+V jj_case(struct jinja *j, const struct jj_str *s, char how);
 V jj_strip(struct jinja *j, const struct jj_str *s, const V *chars, bool left, bool right);
 V jj_replace(struct jinja *j, const struct jj_str *s, const struct jj_str *from, const struct jj_str *to,
              int64_t count);

@@ -20,11 +20,10 @@ static void add(struct lexer *x, enum jj_token_kind kind, V v, int op)
 {
     struct jinja *j = x->j;
     j->tokens = jj_grow(j, j->tokens, j->n_tokens, &x->cap, sizeof *j->tokens);
+    const bool attribute = j->n_tokens && j->tokens[j->n_tokens - 1].op == '.';
     j->tokens[j->n_tokens++] = (struct jj_token){ kind, j->line, op, v };
     if (kind == T_NAME || kind == T_STRING) {
-        const struct jj_token *before = j->n_tokens > 1 ? &j->tokens[j->n_tokens - 2] : NULL;
         const V *known = jj_get(j, j->words, v);
-        const bool attribute = before && before->kind == T_OP && before->op == '.';
         jj_set(j, j->words, v, jj_bool((kind == T_NAME && !attribute) || (known && known->b)));
     }
 }

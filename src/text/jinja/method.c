@@ -18,7 +18,6 @@ static const struct jj_str *text(struct jinja *j, V v, const char *what)
         jj_fail(j, "%s: a text is needed, found a %s", what, jj_type(v));
     return v.s;
 }
-static bool given(V v) { return v.kind != JJ_MISSING && v.kind != JJ_NONE; }
 static int64_t whole(struct jinja *j, V v, int64_t otherwise, const char *what)
 {
     if (v.kind == JJ_MISSING)
@@ -64,8 +63,7 @@ static bool is_cased(struct jinja *j, uint32_t c, bool *upper)
     return changes_up || changes_down;
 }
 
-/* how: 'l' lower, 'u' upper, 'c' only the first letter upper, 't' the first letter of each word. */
-static V change_case(struct jinja *j, const struct jj_str *s, char how)
+V jj_case(struct jinja *j, const struct jj_str *s, char how)
 {
     struct jj_text t = {0};
     bool inside = false, u;
@@ -75,16 +73,16 @@ static V change_case(struct jinja *j, const struct jj_str *s, char how)
         n = jj_char(j, s, i, &c);
         const bool upper = how == 'u' || (how != 'l' && !inside);
         jj_put(j, &t, out, put_case(j, out, c, upper));
-        inside = how == 't' ? is_cased(j, c, &u) : true;
+        inside = how == 't'   ? is_cased(j, c, &u)
+                 : how == 'w' ? !unicode_is_space(c) && !(c && c < 0x80 && strchr("-({[<", (char)c))
+                              : true;
     }
     return jj_text(j, &t);
 }
-V jj_lower(struct jinja *j, const struct jj_str *s) { return change_case(j, s, 'l'); }
-V jj_upper(struct jinja *j, const struct jj_str *s) { return change_case(j, s, 'u'); }
-static V m_lower(struct jinja *j, V v, const V *p, A a) { return jj_lower(j, v.s); }
-static V m_upper(struct jinja *j, V v, const V *p, A a) { return jj_upper(j, v.s); }
-static V m_capitalize(struct jinja *j, V v, const V *p, A a) { return change_case(j, v.s, 'c'); }
-static V m_title(struct jinja *j, V v, const V *p, A a) { return change_case(j, v.s, 't'); }
+static V m_lower(struct jinja *j, V v, const V *p, A a) { return jj_case(j, v.s, 'l'); }
+static V m_upper(struct jinja *j, V v, const V *p, A a) { return jj_case(j, v.s, 'u'); }
+static V m_capitalize(struct jinja *j, V v, const V *p, A a) { return jj_case(j, v.s, 'c'); }
+static V m_title(struct jinja *j, V v, const V *p, A a) { return jj_case(j, v.s, 't'); }
 
 /* Whether all code points pass, and there is one. */
 static bool all_of(struct jinja *j, const struct jj_str *s, bool (*pass)(uint32_t c))
@@ -154,7 +152,7 @@ static struct char_set chars_of(struct jinja *j, const struct jj_str *s)
 
 V jj_strip(struct jinja *j, const struct jj_str *s, const V *chars, bool left, bool right)
 {
-    const bool space = !given(*chars);
+    const bool space = !jj_given(*chars);
     const size_t used = j->used;
     const struct char_set set = space ? (struct char_set){0} : chars_of(j, text(j, *chars, "strip"));
     size_t from = 0, to = s->n;
@@ -221,7 +219,7 @@ static V split(struct jinja *j, const struct jj_str *s, const V *p, bool right)
 {
     const int64_t most = whole(j, p[1], -1, "split");
     V list = jj_list(j, JJ_LIST);
-    if (!given(p[0])) {
+    if (!jj_given(p[0])) {
         list = split_words(j, s, most, right);
     } else {
         const struct jj_str *word = text(j, p[0], "split");
@@ -315,7 +313,7 @@ static V m_replace(struct jinja *j, V v, const V *p, A a)
 /* A bound of a slice or a search: counted from the end if negative, and kept in 0..n. */
 static size_t bound(struct jinja *j, V v, size_t n, size_t otherwise, const char *what)
 {
-    if (!given(v))
+    if (!jj_given(v))
         return otherwise;
     int64_t i = whole(j, v, 0, what);
     i = i < 0 ? MAX(i + (int64_t)n, 0) : i;
@@ -739,6 +737,13 @@ const struct jj_builtin *jj_lookup(const struct jj_builtin *b, const struct jj_s
     return NULL;
 }
 
+V jj_function_of(struct jinja *j, const struct jj_builtin *b, V self)
+{
+    struct jj_call *c = jj_alloc(j, sizeof *c);
+    *c = (struct jj_call){ .builtin = b, .self = self };
+    return (V){ .kind = JJ_CALL, .call = c };
+}
+
 _Noreturn static void undefined(struct jinja *j, V v)
 {
     if (v.s)
@@ -768,10 +773,7 @@ static bool own_attr(struct jinja *j, V v, const struct jj_str *name, V *out)
         return false;
     if (!b->f)
         jj_fail(j, "the method '%s' of a %s is not supported", b->name, jj_type(v));
-    struct jj_call *c = jj_alloc(j, sizeof *c);
-    *c = (struct jj_call){ .builtin = b, .self = v };
-    *out = (V){ .kind = JJ_CALL, .call = c };
-    return true;
+    return *out = jj_function_of(j, b, v), true;
 }
 
 /* v[key] without attributes. */
@@ -816,7 +818,7 @@ V jj_item(struct jinja *j, V v, V key)
 /* A bound of a slice with a step; from -1 to n. */
 static int64_t slice_bound(struct jinja *j, V v, int64_t n, bool back, int64_t otherwise)
 {
-    if (!given(v))
+    if (!jj_given(v))
         return otherwise;
     int64_t i = whole(j, v, 0, "slice");
     if (i < 0)
@@ -842,7 +844,7 @@ V jj_slice_of(struct jinja *j, V v, V from, V to, V step_value)
     if (v.kind != JJ_STR && v.kind != JJ_LIST && v.kind != JJ_TUPLE && v.kind != JJ_RANGE_OF)
         jj_fail(j, "a %s has no slices", jj_type(v));
     const int64_t n = (int64_t)jj_length(j, v),
-                  step = given(step_value) ? whole(j, step_value, 1, "slice") : 1;
+                  step = jj_given(step_value) ? whole(j, step_value, 1, "slice") : 1;
     if (step == 0)
         jj_fail(j, "a slice with step 0");
     const int64_t a = slice_bound(j, from, n, step < 0, step < 0 ? n - 1 : 0);

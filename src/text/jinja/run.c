@@ -12,13 +12,6 @@ static enum flow block(struct jinja *j, struct jj_frame *f, const struct jj_node
 
 /* ---- names ---- */
 
-static V function_of(struct jinja *j, const struct jj_builtin *b, V self)
-{
-    struct jj_call *c = jj_alloc(j, sizeof *c);
-    *c = (struct jj_call){ .builtin = b, .self = self };
-    return (V){ .kind = JJ_CALL, .call = c };
-}
-
 static V resolve(struct jinja *j, const struct jj_str *name)
 {
     const V key = { .kind = JJ_STR, .s = name };
@@ -26,7 +19,7 @@ static V resolve(struct jinja *j, const struct jj_str *name)
     if (!v)
         v = jj_get(j, j->globals, key);
     const struct jj_builtin *b = v ? NULL : jj_function(name);
-    return v ? *v : b ? function_of(j, b, jj_none()) : (V){ .kind = JJ_MISSING };
+    return v ? *v : b ? jj_function_of(j, b, jj_none()) : (V){ .kind = JJ_MISSING };
 }
 
 static V *variable(struct jj_frame *f, unsigned hops, unsigned slot)
@@ -498,124 +491,7 @@ static enum flow block(struct jinja *j, struct jj_frame *f, const struct jj_node
     return flow;
 }
 
-/* ---- the interface ---- */
-
-static void begin(struct jinja *j, struct err *e)
-{
-    j->e = e;
-    j->work = j->look = j->depth = j->calls = j->evals = 0;
-    j->deadline = clock_seconds() + 1.0;
-}
-
-int jinja_open(struct jinja **t, const char *name, const char *text, size_t n, struct err *e)
-{
-    const size_t valid = utf8_valid_prefix(text, n);
-    *t = NULL;
-    if (valid < n)
-        return err_set(e, ERR_INPUT, "%s: byte 0x%02x at offset %zu is not UTF-8", name,
-                       (unsigned char)text[valid], valid);
-    if (n > JJ_OUTPUT)
-        return err_set(e, ERR_INPUT, "%s: a template has at most %d MiB", name, JJ_OUTPUT >> 20);
-    struct jinja *j = calloc(1, sizeof *j);
-    if (j)
-        j->arena = malloc(JJ_ARENA);
-    if (!j || !j->arena) {
-        free(j);
-        return err_set(e, ERR_FAILED, "%s: no memory for a template", name);
-    }
-    j->name = name;
-    begin(j, e);
-    if (setjmp(j->failed)) {
-        jinja_close(j);
-        return -1;
-    }
-    jj_lex(j, text, n);
-    jj_parse(j);
-    jj_resolve(j);
-    *t = j;
-    return 0;
-}
-
-void jinja_close(struct jinja *j)
-{
-    if (!j)
-        return;
-    jj_unpoison(j->arena, JJ_ARENA);
-    free(j->arena);
-    free(j);
-}
-
-/* Copies the template for a run with memory of its own, because threads share the template. */
-static int open_run(struct jinja *j, const struct jinja *t, struct err *e)
-{
-    *j = *t;
-    begin(j, e);
-    j->line = 1;
-    j->arena = malloc(JJ_ARENA);
-    return j->arena ? 0 : err_set(e, ERR_FAILED, "%s: no memory for a template", t->name);
-}
-
-static void close_run(struct jinja *j)
-{
-    jj_unpoison(j->arena, JJ_ARENA);
-    free(j->arena);
-}
-
-static void render(struct jinja *j, const struct json *variables)
-{
-    j->globals = jj_from_json(j, variables).dict;
-    j->context = jj_dict(j, JJ_DICT).dict;
-    block(j, entered(j, NULL, j->root), &j->body);
-}
-
-int jinja_render(const struct jinja *t, const struct json *variables, const struct jinja_run *run,
-                 char **out, size_t *n_out, struct err *e)
-{
-    struct jinja j;
-    struct jj_text text = { .s = malloc(JJ_OUTPUT), .cap = JJ_OUTPUT };
-    *out = NULL;
-    if (!text.s || open_run(&j, t, e)) {
-        free(text.s);
-        return err_set(e, ERR_FAILED, "%s: no memory for a prompt", t->name);
-    }
-    j.now = run->now;
-    j.out = j.main_out = &text;
-    int rc = 0;
-    if (setjmp(j.failed)) {
-        rc = -1;
-    } else {
-        render(&j, variables);
-    }
-    close_run(&j);
-    if (rc == 0 && !(*out = malloc(text.n + 1)))
-        rc = err_set(e, ERR_FAILED, "%s: no memory for a prompt", t->name);
-    if (rc == 0) {
-        memcpy(*out, text.s, text.n);
-        (*out)[text.n] = 0;
-        *n_out = text.n;
-    }
-    free(text.s);
-    return rc;
-}
-
-/* The word's entry in `words`; NULL: the template has no such name or text. */
-static const V *word_of(const struct jinja *t, const char *word)
-{
-    struct jinja j = *t;
-    const struct jj_str s = { .s = word, .n = strlen(word) };
-    j.look = UINT64_MAX;                 /* no limit: nothing could take its error */
-    return jj_get(&j, t->words, (V){ .kind = JJ_STR, .s = &s });
-}
-
-bool jinja_names(const struct jinja *j, const char *variable_name)
-{
-    const V *v = word_of(j, variable_name);
-    return v && v->b;
-}
-
-bool jinja_mentions(const struct jinja *j, const char *word) { return word_of(j, word) != NULL; }
-
-/* ---- what a template does with a member ---- */
+/* ---- what a template does with content ---- */
 
 /* Whether the expression is the member, or a variable among `names` that was set from one. */
 static bool has_member(struct jinja *j, const struct jj_node *n, const struct jj_list *names)
@@ -664,21 +540,113 @@ static bool loops_in(struct jinja *j, const struct jj_node *n, struct jj_list *n
            loops_in_any(j, &n->other, names);
 }
 
-bool jinja_loops_over(const struct jinja *t, const char *member)
+/* ---- the interface ---- */
+
+static void begin(struct jinja *j, struct err *e)
 {
-    struct jinja j;
-    struct err e;
-    volatile bool found = false;
-    if (open_run(&j, t, &e))
-        return false;
-    if (!setjmp(j.failed)) {
-        V names = jj_list(&j, JJ_LIST);
-        jj_append(&j, names, jj_cstr(&j, member));
-        found = loops_in_any(&j, &j.body, names.list);
-    }
-    close_run(&j);
-    return found;
+    j->e = e;
+    j->work = j->look = j->depth = j->calls = j->evals = 0;
+    j->deadline = clock_seconds() + 1.0;
 }
+
+int jinja_open(struct jinja **t, const char *name, const char *text, size_t n, struct err *e)
+{
+    const size_t valid = utf8_valid_prefix(text, n);
+    *t = NULL;
+    if (valid < n)
+        return err_set(e, ERR_INPUT, "%s: byte 0x%02x at offset %zu is not UTF-8", name,
+                       (unsigned char)text[valid], valid);
+    if (n > JJ_OUTPUT)
+        return err_set(e, ERR_INPUT, "%s: a template has at most %d MiB", name, JJ_OUTPUT >> 20);
+    struct jinja *j = calloc(1, sizeof *j);
+    if (j)
+        j->arena = malloc(JJ_ARENA);
+    if (!j || !j->arena) {
+        free(j);
+        return err_set(e, ERR_FAILED, "%s: no memory for a template", name);
+    }
+    j->name = name;
+    begin(j, e);
+    if (setjmp(j->failed)) {
+        jinja_close(j);
+        return -1;
+    }
+    jj_lex(j, text, n);
+    jj_parse(j);
+    jj_resolve(j);
+    V names = jj_list(j, JJ_LIST);
+    jj_append(j, names, jj_cstr(j, "content"));
+    j->loops = loops_in_any(j, &j->body, names.list);
+    *t = j;
+    return 0;
+}
+
+void jinja_close(struct jinja *j)
+{
+    if (!j)
+        return;
+    jj_unpoison(j->arena, JJ_ARENA);
+    free(j->arena);
+    free(j);
+}
+
+static void render(struct jinja *j, const struct json *variables)
+{
+    j->globals = jj_from_json(j, variables).dict;
+    j->context = jj_dict(j, JJ_DICT).dict;
+    block(j, entered(j, NULL, j->root), &j->body);
+}
+
+int jinja_render(const struct jinja *t, const struct json *variables, const struct jinja_run *run,
+                 char **out, size_t *n_out, struct err *e)
+{
+    struct jinja j = *t;                 /* with memory of its own, because threads share the template */
+    struct jj_text text = { .s = malloc(JJ_OUTPUT), .cap = JJ_OUTPUT };
+    int rc = 0;
+    *out = NULL;
+    j.arena = malloc(JJ_ARENA);
+    j.line = 1;
+    j.now = run->now;
+    j.out = j.main_out = &text;
+    begin(&j, e);
+    if (!text.s || !j.arena)
+        rc = err_set(e, ERR_FAILED, "%s: no memory for a prompt", t->name);
+    else if (setjmp(j.failed))
+        rc = -1;
+    else
+        render(&j, variables);
+    if (j.arena)
+        jj_unpoison(j.arena, JJ_ARENA);
+    free(j.arena);
+    if (rc == 0 && !(*out = malloc(text.n + 1)))
+        rc = err_set(e, ERR_FAILED, "%s: no memory for a prompt", t->name);
+    if (rc == 0) {
+        memcpy(*out, text.s, text.n);
+        (*out)[text.n] = 0;
+        *n_out = text.n;
+    }
+    free(text.s);
+    return rc;
+}
+
+/* The word's entry in `words`; NULL: the template has no such name or text. */
+static const V *word_of(const struct jinja *t, const char *word)
+{
+    struct jinja j = *t;
+    const struct jj_str s = { .s = word, .n = strlen(word) };
+    j.look = UINT64_MAX;                 /* no limit: nothing could take its error */
+    return jj_get(&j, t->words, (V){ .kind = JJ_STR, .s = &s });
+}
+
+bool jinja_names(const struct jinja *j, const char *variable_name)
+{
+    const V *v = word_of(j, variable_name);
+    return v && v->b;
+}
+
+bool jinja_mentions(const struct jinja *j, const char *word) { return word_of(j, word) != NULL; }
+
+bool jinja_loops_over_content(const struct jinja *j) { return j->loops; }
 
 void jinja_texts(const struct jinja *j, void (*take)(void *ctx, const char *text, size_t n), void *ctx)
 {

@@ -25,7 +25,8 @@ static struct jj_symbol *own(struct jinja *j, struct jj_scope *s, const struct j
 }
 
 /* The name in the scope or in one around it. */
-static bool find(struct jinja *j, struct jj_scope *s, const struct jj_str *name, unsigned *hops, unsigned *slot)
+static bool find(struct jinja *j, struct jj_scope *s, const struct jj_str *name, unsigned *hops,
+                 unsigned *slot)
 {
     for (*hops = 0; s; s = s->parent, ++*hops) {
         const struct jj_symbol *y = own(j, s, name);

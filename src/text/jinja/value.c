@@ -117,6 +117,10 @@ bool jj_is(const struct jj_str *s, const char *text)
 {
     return s->n == strlen(text) && !memcmp(s->s, text, s->n);
 }
+bool jj_same(const struct jj_str *a, const struct jj_str *b)
+{
+    return a->n == b->n && !memcmp(a->s, b->s, a->n);
+}
 
 /* ---- lists and dicts ---- */
 
