@@ -6,9 +6,8 @@
  * crash could take back.
  *
  * Threads. The calling thread is the worker. The others share two connections to the store, each with a lock
- * (server.h), and the front (the model without weights, which turns bodies into jobs). The front has no lock,
- * so nobody waits for a slow body. A thread that waits for a text sleeps until a commit has changed the job,
- * and looks once a second whether its client is there.
+ * (server.h), and, without one, the front: the model without weights, which turns bodies into jobs. A thread
+ * that waits for a text sleeps until a commit has changed the job, and looks once a second for its client.
  */
 #pragma once
 #include "runs/work/worker.h"

@@ -44,7 +44,8 @@ def beside(slow, others):
 def everything():
     """The longest wait of a client that asks for other things."""
     answers = [ask("/health"), ask("/v1/models"), chat(),
-               ask("/v1/completions", {"prompt": "The sea", "max_tokens": 1}), ask("/tokenize", {"messages": MESSAGES})]
+               ask("/v1/completions", {"prompt": "The sea", "max_tokens": 1}),
+               ask("/tokenize", {"messages": MESSAGES})]
     assert all(status == 200 for status, _, _ in answers), answers
     return max(took for _, _, took in answers)
 

@@ -175,9 +175,9 @@ void *jj_alloc(struct jinja *j, size_t bytes);
 /* The array v of *cap elements of `size` bytes with room for n + 1. */
 void *jj_grow(struct jinja *j, void *v, size_t n, size_t *cap, size_t size);
 void jj_deeper(struct jinja *j);                        /* ++depth, or the limit's error */
-/* Work is counted where texts and lists are walked over, searched, compared, hashed or made, so no builtin
- * has to: by jj_char, jj_find, jj_equal, jj_get, jj_next, jj_alloc, jj_put. A loop without one of these
- * counts its own rounds. */
+/* Work is counted where texts and lists are walked over, searched, compared, hashed or made: by jj_char
+ * (utf8_get), jj_find, jj_equal, jj_get, jj_next, jj_alloc, jj_put, and for each call of a builtin. So a new
+ * builtin need not count. A loop without one of these counts its own rounds. */
 void jj_look(struct jinja *j);                          /* the limits of steps and of time */
 static inline void jj_work(struct jinja *j, size_t n)
 {
@@ -186,7 +186,6 @@ static inline void jj_work(struct jinja *j, size_t n)
         jj_look(j);
 }
 static inline void jj_step(struct jinja *j, size_t n) { jj_work(j, n * JJ_STEP); }
-/* utf8_get at byte `at`. */
 static inline size_t jj_char(struct jinja *j, const struct jj_str *s, size_t at, uint32_t *c)
 {
     jj_work(j, (unsigned char)s->s[at] < 0x80 ? 2 : 8);

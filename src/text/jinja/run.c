@@ -615,8 +615,7 @@ int jinja_render(const struct jinja *t, const struct json *variables, const stru
         rc = -1;
     else
         render(&j, variables);
-    if (j.arena)
-        jj_unpoison(j.arena, JJ_ARENA);
+    jj_unpoison(j.arena, JJ_ARENA);
     free(j.arena);
     if (rc == 0 && !(*out = malloc(text.n + 1)))
         rc = err_set(e, ERR_FAILED, "%s: no memory for a prompt", t->name);
