@@ -60,22 +60,17 @@ static int read_for_server(struct waiting *w, struct call *c, struct err *e)
     return found < 0 ? -1 : 0;
 }
 
-/* Opens the jobs of a body; close_body, also after a failure. */
+/* Opens the jobs of a body; close_body, also after a failure. No lock is held: a body may take seconds. */
 static int open_body(struct server *sv, struct batch *b, struct options *o, const struct body *body,
                      struct err *e)
 {
-    o->held = bell_held(&sv->bell);
-    pthread_mutex_lock(&sv->asking);
-    const int rc = batch_open_body(b, &sv->front, o, body->chat, body->text, body->n, e);
-    pthread_mutex_unlock(&sv->asking);
-    return rc;
+    o->held = MAX(bell_held(&sv->bell), (size_t)1);     /* never 0: that check would write to the front */
+    return batch_open_body(b, &sv->front, o, body->chat, body->text, body->n, e);
 }
 
 static void close_body(struct server *sv, struct batch *b)
 {
-    pthread_mutex_lock(&sv->asking);
     batch_close(b);
-    pthread_mutex_unlock(&sv->asking);
     bell_ring(&sv->bell);
 }
 

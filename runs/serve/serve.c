@@ -150,7 +150,7 @@ int serve(const struct options *o, struct worker *w, struct store *s, size_t par
 {
     struct server sv = { .o = o, .worker = w, .listener = -1, .routes = routes,
                          .reading = PTHREAD_MUTEX_INITIALIZER, .writing = PTHREAD_MUTEX_INITIALIZER,
-                         .asking = PTHREAD_MUTEX_INITIALIZER, .joining = PTHREAD_MUTEX_INITIALIZER,
+                         .joining = PTHREAD_MUTEX_INITIALIZER,
                          .checking = PTHREAD_MUTEX_INITIALIZER };
     sv.last = &sv.first;
     cond_init(&sv.check);

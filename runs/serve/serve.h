@@ -5,9 +5,9 @@
  * becomes jobs (completions.h), whose texts are read from the store, so an answer never has a token that a
  * crash could take back.
  *
- * Threads. The calling thread is the worker. The others share two connections to the store and the front (the
- * model without weights, which turns bodies into jobs), each with a lock (server.h). A thread that waits
- * for a text sleeps until a commit has changed the job, and looks once a second whether its client is there.
+ * Threads. The calling thread is the worker. The others share two connections to the store, each with a lock
+ * (server.h), and, without one, the front: the model without weights, which turns bodies into jobs. A thread
+ * that waits for a text sleeps until a commit has changed the job, and looks once a second for its client.
  */
 #pragma once
 #include "runs/work/worker.h"

@@ -37,7 +37,7 @@ struct server {
     pthread_mutex_t writing; struct store *writer;
     /* requests that wait for `writing`, whose holder stores all of them in one transaction (completions.c) */
     pthread_mutex_t joining; struct submission *first, **last;
-    pthread_mutex_t asking; struct batch front;
+    struct batch front;                  /* threads share it */
     pthread_mutex_t checking; pthread_cond_t check;      /* batches.c */
     pthread_t checker;
     bool checks, check_wanted, check_stops;

@@ -5,6 +5,8 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <pthread.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +41,10 @@ struct batch_request { char *custom_id, *prompt, *parameters, *metadata, *identi
  * longest text without a length, 0 if there was none yet */
 struct checked { size_t n_max, fits; UT_hash_handle hh; char parameters[]; };
 
-/* A model that requests name. The first request opens it. */
+enum { CHECKED_MAX = 1000, CHECKED_BYTES_MAX = 1 << 16, HEAVY_MAX = 4, HEAVY_BYTES = 1 << 20 };
+
+/* A model that requests name. The first request opens it. Threads share the model of a front; chats with
+ * large messages or a template of their own take much memory, so HEAVY_MAX of them are read at a time. */
 struct batch_model {
     char *name;
     struct engine engine;
@@ -47,7 +52,8 @@ struct batch_model {
     struct chat chat; bool chat_opened, chat_failed; struct err chat_why;
     struct chat_notes chat_notes;
     size_t bos_twice;                /* prompts that begin with the text of BOS */
-    struct checked *checked;
+    pthread_mutex_t lock; struct checked *checked;
+    sem_t heavy;
     bool unfiltered;                     /* request_notice_unfiltered has spoken of it */
 };
 
@@ -147,7 +153,8 @@ static int find_model(struct batch *b, struct batch_model **out, const char *nam
         if (b->n_models == BATCH_MODELS_MAX)
             return err_set(e, ERR_INPUT, "%s: '%s' is model number %d of this file, at most %d are allowed",
                            what, name, BATCH_MODELS_MAX + 1, BATCH_MODELS_MAX);
-        *m = (struct batch_model){ .name = strdup(name) };
+        *m = (struct batch_model){ .name = strdup(name), .lock = PTHREAD_MUTEX_INITIALIZER };
+        sem_init(&m->heavy, 0, HEAVY_MAX);
         if (!m->name)
             return no_memory(e);
         b->n_models++;
@@ -222,9 +229,12 @@ static int read_chat(struct batch_model *m, struct batch_line *l, struct request
     l->in.thinking = in.thinking;
     l->in.day = in.day;
     l->in.date = in.date;
+    const bool heavy = l->template || l->in.messages.end - l->in.messages.s > HEAVY_BYTES;
+    while (heavy && sem_wait(&m->heavy))
+        ;                                /* a signal */
     int rc = find_template(m, l, &own, &c, e);
     if (rc == 0) {
-        rc = chat_prompt_make(&p, c, m->engine.tokenizer, &l->in, &m->chat_notes, e) ||
+        rc = chat_prompt_make(&p, c, m->engine.tokenizer, &l->in, l->served ? NULL : &m->chat_notes, e) ||
              conversation_put(&r->conversation, &l->in, l->template ? l->template : l->o.chat_template,
                               l->template ? CHAT_TEXT : CHAT_FILE, e) ||
              (l->after && l->carry > 0 && read_next_turn(&p, r->conversation, &m->engine, e)) ? -1 : 0;
@@ -232,6 +242,8 @@ static int read_chat(struct batch_model *m, struct batch_line *l, struct request
             err_while(e, "body.messages");
     }
     chat_close(&own);
+    if (heavy)
+        sem_post(&m->heavy);
     if (rc)
         return -1;
     r->prompt = p.user;
@@ -264,7 +276,7 @@ static int read_prompt(struct batch_model *m, struct batch_line *l, struct reque
                      tokenizer_encode(t, &r->ids, &r->n_ids, r->prompt, r->prompt_bytes, !l->no_specials, e)
                  ? -1
                  : 0;
-        m->bos_twice += rc == 0 && begins_with_bos_twice(&m->engine, r->ids, r->n_ids);
+        m->bos_twice += !l->served && rc == 0 && begins_with_bos_twice(&m->engine, r->ids, r->n_ids);
         return rc;
     }
     return tokenizer_decode(t, &r->prompt, &r->prompt_bytes, r->ids, r->n_ids, true, e);
@@ -356,35 +368,6 @@ static int add_request(struct batch *b, const struct batch_line *l, struct reque
     return 0;
 }
 
-/* request_check, once for all lines with the same parameters. */
-static int check_once(struct batch_model *m, struct request *r, struct err *e)
-{
-    struct checked *c;
-    const size_t n = strlen(r->parameters);
-    HASH_FIND(hh, m->checked, r->parameters, n, c);
-    const size_t n_prompt = r->n_ids + r->n_carried;
-    if (c && !r->o->tokens && c->fits > n_prompt + r->n_given) {
-        r->less = c->fits < n_prompt + r->tokens;
-        r->tokens = MIN(r->tokens, c->fits - n_prompt);
-        return 0;
-    }
-    if (c && r->o->tokens && n_prompt + r->tokens <= c->n_max)
-        return 0;
-    if (request_check(r, &m->engine, e))
-        return -1;
-    if (!c) {
-        if (!(c = malloc(sizeof *c + n + 1)))
-            return no_memory(e);
-        c->n_max = c->fits = 0;
-        memcpy(c->parameters, r->parameters, n + 1);
-        HASH_ADD(hh, m->checked, parameters[0], n, c);
-    }
-    c->n_max = MAX(c->n_max, n_prompt + r->tokens);
-    if (!r->o->tokens)
-        c->fits = n_prompt + r->tokens;
-    return 0;
-}
-
 static void free_checked(struct batch_model *m)
 {
     struct checked *c, *next;
@@ -392,6 +375,40 @@ static void free_checked(struct batch_model *m)
         HASH_DEL(m->checked, c);
         free(c);
     }
+}
+
+/* request_check, once for all lines with the same parameters. */
+static int check_once(struct batch_model *m, struct request *r, struct err *e)
+{
+    struct checked *c;
+    const size_t n = strlen(r->parameters), n_prompt = r->n_ids + r->n_carried;
+    pthread_mutex_lock(&m->lock);
+    HASH_FIND(hh, m->checked, r->parameters, n, c);
+    const size_t n_max = c ? c->n_max : 0, fits = c ? c->fits : 0;
+    pthread_mutex_unlock(&m->lock);
+    if (!r->o->tokens && fits > n_prompt + r->n_given) {
+        r->less = fits < n_prompt + r->tokens;
+        r->tokens = MIN(r->tokens, fits - n_prompt);
+        return 0;
+    }
+    if (r->o->tokens && n_prompt + r->tokens <= n_max)
+        return 0;
+    if (request_check(r, &m->engine, e))
+        return -1;
+    pthread_mutex_lock(&m->lock);
+    if (HASH_COUNT(m->checked) > CHECKED_MAX)            /* bodies come from outside */
+        free_checked(m);
+    HASH_FIND(hh, m->checked, r->parameters, n, c);
+    if (!c && n <= CHECKED_BYTES_MAX && (c = calloc(1, sizeof *c + n + 1))) {
+        memcpy(c->parameters, r->parameters, n + 1);
+        HASH_ADD(hh, m->checked, parameters[0], n, c);
+    }
+    if (c) {
+        c->n_max = MAX(c->n_max, n_prompt + r->tokens);
+        c->fits = r->o->tokens ? c->fits : n_prompt + r->tokens;
+    }
+    pthread_mutex_unlock(&m->lock);
+    return 0;
 }
 
 /* c: NULL if the line is no chapter. */
@@ -465,7 +482,7 @@ static int read_request(struct batch *b, struct batch_line *l, struct batch_seen
     struct batch_model *m;
     struct request r = {0};
     int rc = describe_request(b, l, &r, &m, c, e);
-    if (rc == 0 && !m->unfiltered)
+    if (rc == 0 && !b->is_body && !m->unfiltered)
         m->unfiltered = request_notice_unfiltered(&r, &m->engine);
     if (rc == 0 && !l->o.tokens) {
         notes->no_length++;
@@ -521,10 +538,16 @@ int batch_open_front(struct batch *b, const struct options *o, struct err *e)
 {
     const char *what, *name = model_of_options(o, &what);
     struct batch_model *m;
+    const struct batch_line line = { .o = *o };
+    const struct chat *chat;
+    struct err ignored;                  /* requests with messages have it */
     *b = (struct batch){ .o = o };
     if (!(b->model = calloc(BATCH_MODELS_MAX, sizeof *b->model)))
         return no_memory(e);
-    return find_model(b, &m, name, what, e);
+    if (find_model(b, &m, name, what, e))
+        return -1;
+    find_template(m, &line, NULL, &chat, &ignored);
+    return 0;
 }
 
 const struct engine *batch_front_engine(const struct batch *front) { return &front->model->engine; }
@@ -532,7 +555,6 @@ const struct engine *batch_front_engine(const struct batch *front) { return &fro
 int batch_open_body(struct batch *b, const struct batch *front, const struct options *o, bool chat,
                     const char *text, size_t n, struct err *e)
 {
-    enum { CHECKED_MAX = 1000 };         /* bodies come from outside */
     struct batch_line l = {0};
     struct batch_seen seen = { .mine = true };
     struct batch_notes notes = {0};
@@ -541,8 +563,6 @@ int batch_open_body(struct batch *b, const struct batch *front, const struct opt
     const bool given = options_given(o, "seed") && !o->seed_drawn;
     if (!given && getrandom(&b->seed, sizeof b->seed, 0) != sizeof b->seed)
         return err_set(e, ERR_FAILED, "cannot draw a seed: %s", strerror(errno));
-    if (HASH_COUNT(b->model->checked) > CHECKED_MAX)
-        free_checked(b->model);
     int rc = batch_line_read_body(&l, b->o, chat, BATCH_BODY, text, n, &notes, e);
     l.custom_id = id;
     rc = rc || read_request(b, &l, &seen, NULL, &notes, e) ? -1 : 0;

@@ -45,8 +45,8 @@ int  batch_open(struct batch *b, const struct options *o, struct err *e);
 int  batch_submit(struct batch *b, struct store *s, struct err *e);
 void batch_close(struct batch *b);
 
-/* The requests of a server. A front is a batch without lines whose model is open, without weights. One thread
- * at a time uses a front and the bodies that are opened with it. */
+/* The requests of a server. A front is a batch without lines whose model and chat template are open, without
+ * weights. Threads share a front, each with bodies of its own. */
 int  batch_open_front(struct batch *front, const struct options *o, struct err *e);
 const struct engine *batch_front_engine(const struct batch *front);
 /* Turns the body of a request to /v1/completions or /v1/chat/completions into the jobs b->spec[0 .. b->n),

@@ -63,9 +63,9 @@ int chat_prompt_make(struct chat_prompt *p, const struct chat *c, const struct t
         gmtime_r(&in->day, &day);
         strftime(p->facts.day, sizeof p->facts.day, "%Y-%m-%d", &day);
     }
-    if (!*notes->variables)
+    if (notes && !*notes->variables)
         chat_notice(notes->variables, sizeof notes->variables, c, in);
-    if (!*notes->marks)
+    if (notes && !*notes->marks)
         chat_marks_notice(notes->marks, sizeof notes->marks, c, t);
     return 0;
 }

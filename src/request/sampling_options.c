@@ -17,34 +17,39 @@
 
 static const double BIAS_MAX = 100;  /* the limit of OpenAI's API */
 
+/* The biases that are read. place: of each token, its bias's number from 1 on; 0: none. */
+struct biases { struct sampling *s; uint32_t *place; size_t vocab, room; };
+
 /* A second bias for a token replaces the first. */
-static int add_bias(struct sampling *s, const char *id, double bias, size_t vocab, struct err *e)
+static int add_bias(struct biases *b, const char *id, double bias, struct err *e)
 {
-    size_t n, i = 0;
-    if (parse_size(&n, "--logit-bias: token id", id, 0, vocab - 1, e))
+    struct sampling *s = b->s;
+    size_t n;
+    if (parse_size(&n, "--logit-bias: token id", id, 0, b->vocab - 1, e))
         return -1;
     if (!(bias == -INFINITY || fabs(bias) <= BIAS_MAX))
         return err_set(e, ERR_INPUT, "--logit-bias: %g for token %zu is not a number from -%g to %g, or -inf",
                        bias, n, BIAS_MAX, BIAS_MAX);
-    while (i < s->n_bias && s->bias[i].id != (int32_t)n)
-        i++;
-    if (i == s->n_bias) {
-        void *p = realloc(s->bias, (s->n_bias + 1) * sizeof *s->bias);
+    if (s->n_bias == b->room) {
+        const size_t room = 2 * b->room + 8;
+        void *p = realloc(s->bias, room * sizeof *s->bias);
         if (!p)
             return err_set(e, ERR_FAILED, "out of memory");
         s->bias = p;
-        s->n_bias++;
+        b->room = room;
     }
-    s->bias[i].id = (int32_t)n;
-    s->bias[i].bias = bias;
+    if (!b->place[n])
+        b->place[n] = (uint32_t)++s->n_bias;
+    s->bias[b->place[n] - 1].id = (int32_t)n;
+    s->bias[b->place[n] - 1].bias = bias;
     return 0;
 }
 
-static int add_biases(struct sampling *s, const char *text, size_t vocab, struct err *e)
+static int add_biases(struct biases *b, const char *text, struct err *e)
 {
     struct json root, key, v;
     struct err why = { .msg = "other JSON" };
-    const size_t before = s->n_bias;
+    const size_t before = b->s->n_bias;
     size_t n = 0;
     if (js_check(&root, "JSON", text, strlen(text), &why) || js_kind(&root) != JS_OBJECT)
         return err_set(e, ERR_INPUT, "--logit-bias: '%.200s' is not a JSON object {\"ID\": BIAS, ..}: %s",
@@ -55,32 +60,32 @@ static int add_biases(struct sampling *s, const char *text, size_t vocab, struct
         int rc = !id ? err_set(e, ERR_FAILED, "out of memory")
                  : !js_double(&v, &bias)
                      ? err_set(e, ERR_INPUT, "--logit-bias: the value of \"%s\" is not a number", id)
-                     : add_bias(s, id, bias, vocab, e);
+                     : add_bias(b, id, bias, e);
         free(id);
         if (rc)
             return -1;
     }
-    if (before == 0 && s->n_bias < n)
+    if (before == 0 && b->s->n_bias < n)
         return err_set(e, ERR_INPUT,
                        "--logit-bias: '%.200s' is not a JSON object {\"ID\": BIAS, ..}: a token comes twice",
                        text);
     return 0;
 }
 
-static int parse_bias(struct sampling *s, const char *text, size_t vocab, struct err *e)
+static int parse_bias(struct biases *b, const char *text, struct err *e)
 {
     char id[32];
     const char *colon = strchr(text, ':');
     double bias = -INFINITY;
     if (text[strspn(text, " \t\n")] == '{')
-        return add_biases(s, text, vocab, e);
+        return add_biases(b, text, e);
     if (!colon || colon - text >= (ptrdiff_t)sizeof id)
         return err_set(e, ERR_INPUT, "--logit-bias: '%s' is neither ID:BIAS nor a JSON object", text);
     memcpy(id, text, (size_t)(colon - text));
     id[colon - text] = 0;
     if (strcmp(colon + 1, "-inf") && parse_real(&bias, "--logit-bias", colon + 1, -BIAS_MAX, BIAS_MAX, e))
         return -1;
-    return add_bias(s, id, bias, vocab, e);
+    return add_bias(b, id, bias, e);
 }
 
 static const char not_sampled[] = "0";
@@ -268,10 +273,12 @@ int sampling_breakers(struct sampling *s, const struct text_list *given, const s
 
 int sampling_biases(struct sampling *s, const struct options *o, size_t vocab, struct err *e)
 {
-    for (size_t i = 0; i < o->logit_bias.n; i++)
-        if (parse_bias(s, o->logit_bias.v[i], vocab, e))
-            return -1;
-    return 0;
+    struct biases b = { s, calloc(o->logit_bias.n ? vocab : 1, sizeof *b.place), vocab, 0 };
+    int rc = b.place ? 0 : err_set(e, ERR_FAILED, "out of memory");
+    for (size_t i = 0; i < o->logit_bias.n && rc == 0; i++)
+        rc = parse_bias(&b, o->logit_bias.v[i], e);
+    free(b.place);
+    return rc;
 }
 
 int sampling_from_options(struct sampling *s, const struct options *o, const struct config *c,

@@ -129,10 +129,9 @@ static void fixed_edits(struct device_sampler *c, const struct sampling *p)
     const size_t bans[] = { 0, p->n_eos, p->n_eos + p->n_stop };
     for (size_t k = 0; k < 3; k++) {
         struct device_edit *list = c->edit + c->list[k];
-        size_t n = 0;
-        for (size_t i = 0; i < p->n_bias; i++)
-            n = put_edit(list, n, p->bias[i].id, (float)p->bias[i].bias);
-        assert(n == p->n_bias);
+        size_t n = p->n_bias;
+        for (size_t i = 0; i < n; i++)
+            list[i] = (struct device_edit){ (uint32_t)p->bias[i].id, (float)p->bias[i].bias };
         for (size_t i = 0; i < bans[k]; i++)
             n = put_edit(list, n, p->eos[i], (double)-INFINITY);
         c->list[k + 1] = c->list[k] + n;

@@ -315,7 +315,7 @@ static int write_variables(FILE *f, const struct chat *c, struct jinja *t, const
 {
     struct json_writer w = { .f = f };
     struct json root, one;
-    struct message m = { .t = t, .list = jinja_loops_over(t, "content"), .final = final };
+    struct message m = { .t = t, .list = jinja_loops_over_content(t), .final = final };
     const size_t n = js_count(&in->messages);
     if (js_check(&root, "tokens", c->tokens, strlen(c->tokens), e))
         return -1;

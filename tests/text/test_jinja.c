@@ -152,7 +152,7 @@ static struct jinja *parsed(const char *template)
 static bool loops(const char *template)
 {
     struct jinja *t = parsed(template);
-    const bool yes = jinja_loops_over(t, "content");
+    const bool yes = jinja_loops_over_content(t);
     jinja_close(t);
     return yes;
 }

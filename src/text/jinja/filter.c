@@ -6,13 +6,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "src/base/unicode.h"
-
 /* The functions of a table have the same parameters. */
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
-
-static bool given(V v) { return v.kind != JJ_MISSING && v.kind != JJ_NONE; }
 static bool flag(V v) { return v.kind != JJ_MISSING && jj_truth(v); }
 
 /* An undefined value where the filter computes with it. */
@@ -48,8 +44,8 @@ static V attribute(struct jinja *j, V v, V name, V missing)
 
 /* ---- texts ---- */
 
-static V f_lower(struct jinja *j, V v, const V *p, A a) { return jj_lower(j, jj_to_str(j, v).s); }
-static V f_upper(struct jinja *j, V v, const V *p, A a) { return jj_upper(j, jj_to_str(j, v).s); }
+static V f_lower(struct jinja *j, V v, const V *p, A a) { return jj_case(j, jj_to_str(j, v).s, 'l'); }
+static V f_upper(struct jinja *j, V v, const V *p, A a) { return jj_case(j, jj_to_str(j, v).s, 'u'); }
 static V f_string(struct jinja *j, V v, const V *p, A a) { return jj_to_str(j, v); }
 static V f_safe(struct jinja *j, V v, const V *p, A a)
 {
@@ -68,33 +64,15 @@ static V method(struct jinja *j, V v, const char *name, const struct jj_args *a)
     const V m = jj_attr(j, v, jj_cstr(j, name).s);
     return jj_call_builtin(j, m.call->builtin, v, a);
 }
-static V f_capitalize(struct jinja *j, V v, const V *p, A a)
-{
-    return method(j, jj_to_str(j, v), "capitalize", a);
-}
-
-/* A word begins after white space, a hyphen or an opening bracket. */
-static V f_title(struct jinja *j, V v, const V *p, A a)
-{
-    const struct jj_str *s = jj_to_str(j, v).s;
-    struct jj_text t = {0};
-    bool first = true;
-    for (size_t i = 0, n; i < s->n; i += n) {
-        uint32_t c;
-        n = utf8_get(s->s + i, &c);
-        const struct jj_str *one = jj_str(j, s->s + i, n).s;
-        jj_put_str(j, &t, first ? jj_upper(j, one) : jj_lower(j, one));
-        first = unicode_is_space(c) || c == '-' || c == '(' || c == '{' || c == '[' || c == '<';
-    }
-    return jj_text(j, &t);
-}
+static V f_capitalize(struct jinja *j, V v, const V *p, A a) { return jj_case(j, jj_to_str(j, v).s, 'c'); }
+static V f_title(struct jinja *j, V v, const V *p, A a) { return jj_case(j, jj_to_str(j, v).s, 'w'); }
 
 static V f_replace(struct jinja *j, V v, const V *p, A a)
 {
-    if (given(p[2]) && !jj_whole(p[2]))
+    if (jj_given(p[2]) && !jj_whole(p[2]))
         jj_fail(j, "replace: count is a %s", jj_type(p[2]));
     return jj_replace(j, jj_to_str(j, v).s, jj_to_str(j, p[0]).s, jj_to_str(j, p[1]).s,
-                      given(p[2]) ? jj_i(p[2]) : -1);
+                      jj_given(p[2]) ? jj_i(p[2]) : -1);
 }
 
 static V f_indent(struct jinja *j, V v, const V *p, A a)
@@ -155,7 +133,7 @@ static V f_wordcount(struct jinja *j, V v, const V *p, A a)
     bool inside = false;
     for (size_t i = 0; i < s->n;) {
         uint32_t c;
-        i += utf8_get(s->s + i, &c);
+        i += jj_char(j, s, i, &c);
         const bool word = unicode_class(c) & UNI_WORD;
         n += word && !inside;
         inside = word;
@@ -333,32 +311,15 @@ static V f_items(struct jinja *j, V v, const V *p, A a)
 static V sort_key(struct jinja *j, V v, V by, bool exact)
 {
     v = attribute(j, v, by, (V){0});
-    return v.kind == JJ_STR && !exact ? jj_lower(j, v.s) : v;
+    return v.kind == JJ_STR && !exact ? jj_case(j, v.s, 'l') : v;
 }
 
-/* Sorts by keys, stable; `reverse` keeps the order of equal keys, too. */
 static V sorted(struct jinja *j, V list, const V *keys, bool reverse)
 {
-    const size_t n = list.list->n;
-    size_t *from = jj_alloc(j, n * sizeof *from + 8), *to = jj_alloc(j, n * sizeof *to + 8);
-    for (size_t i = 0; i < n; i++)
-        from[i] = i;
-    for (size_t width = 1; width < n; width *= 2) {
-        for (size_t lo = 0; lo < n; lo += 2 * width) {
-            const size_t mid = MIN(lo + width, n), hi = MIN(lo + 2 * width, n);
-            for (size_t a = lo, b = mid, k = lo; k < hi; k++) {
-                const bool right = a == mid || (b < hi && jj_compare(j, keys[from[b]], keys[from[a]]) ==
-                                                              (reverse ? 1 : -1));
-                to[k] = right ? from[b++] : from[a++];
-            }
-        }
-        size_t *t = from;
-        from = to;
-        to = t;
-    }
+    const size_t n = list.list->n, *order = jj_order(j, keys, n, reverse);
     V out = jj_list(j, JJ_LIST);
     for (size_t i = 0; i < n; i++)
-        jj_append(j, out, list.list->v[from[i]]);
+        jj_append(j, out, list.list->v[order[i]]);
     return out;
 }
 
@@ -488,7 +449,7 @@ static V f_map(struct jinja *j, V v, const V *p, A a)
                 m.missing = a->kw[i].value;
             else
                 jj_fail(j, "map has no argument '%.*s'", (int)MIN(a->kw[i].name->n, 60u), a->kw[i].name->s);
-        if (!given(m.attribute))
+        if (!jj_given(m.attribute))
             jj_fail(j, "map needs a filter or an attribute");
     } else {
         m.builtin = a->v[0].kind == JJ_STR ? jj_filter(a->v[0].s) : NULL;
@@ -520,7 +481,7 @@ static V f_reject(struct jinja *j, V v, const V *p, A a) { return chosen(j, v, a
 static V f_selectattr(struct jinja *j, V v, const V *p, A a) { return chosen(j, v, a, true, true); }
 static V f_rejectattr(struct jinja *j, V v, const V *p, A a) { return chosen(j, v, a, true, false); }
 
-static const struct jj_builtin filters[] = {
+const struct jj_builtin jj_filters[] = {
     { "abs", "", 0, f_abs }, { "attr", "name", 1, f_attr }, { "capitalize", "", 0, f_capitalize },
     { "count", "", 0, f_length }, { "d", "default_value boolean", 0, f_default },
     { "default", "default_value boolean", 0, f_default },
@@ -539,7 +500,7 @@ static const struct jj_builtin filters[] = {
     { "sum", "attribute start", 0, f_sum }, { "title", "", 0, f_title },
     { "tojson", "ensure_ascii indent separators sort_keys", 0, f_tojson }, { "trim", "chars", 0, f_trim },
     { "unique", "case_sensitive attribute", 0, f_unique }, { "upper", "", 0, f_upper },
-    { "wordcount", "", 0, f_wordcount },
+    { "wordcount", "", 0, f_wordcount }, { NULL },
 };
 
 /* ---- tests ---- */
@@ -604,7 +565,7 @@ static V t_filter(struct jinja *j, V v, const V *p, A a)
     return jj_bool(v.kind == JJ_STR && jj_filter(v.s));
 }
 
-static const struct jj_builtin tests[] = {
+const struct jj_builtin jj_tests[] = {
     { "defined", "", 0, t_defined }, { "undefined", "", 0, t_undefined }, { "none", "", 0, t_none },
     { "string", "", 0, t_string }, { "mapping", "", 0, t_mapping }, { "iterable", "", 0, t_iterable },
     { "sequence", "", 0, t_sequence }, { "boolean", "", 0, t_boolean }, { "number", "", 0, t_number },
@@ -617,21 +578,8 @@ static const struct jj_builtin tests[] = {
     { "<=", "value", 1, t_le }, { "ge", "value", 1, t_ge }, { ">=", "value", 1, t_ge },
     { "divisibleby", "num", 1, t_divisible }, { "even", "", 0, t_even }, { "odd", "", 0, t_odd },
     { "lower", "", 0, t_lower }, { "upper", "", 0, t_upper }, { "sameas", "other", 1, t_sameas },
-    { "filter", "", 0, t_filter },
+    { "filter", "", 0, t_filter }, { NULL },
 };
 
-static const struct jj_builtin *lookup(const struct jj_builtin *b, size_t n, const struct jj_str *name)
-{
-    for (size_t i = 0; i < n; i++)
-        if (jj_is(name, b[i].name))
-            return &b[i];
-    return NULL;
-}
-const struct jj_builtin *jj_filter(const struct jj_str *name)
-{
-    return lookup(filters, sizeof filters / sizeof *filters, name);
-}
-const struct jj_builtin *jj_test(const struct jj_str *name)
-{
-    return lookup(tests, sizeof tests / sizeof *tests, name);
-}
+const struct jj_builtin *jj_filter(const struct jj_str *name) { return jj_lookup(jj_filters, name); }
+const struct jj_builtin *jj_test(const struct jj_str *name) { return jj_lookup(jj_tests, name); }

@@ -24,8 +24,9 @@
  *   - A slice of a number is an error, also where jinja2 folds constants to an undefined.
  *
  * A template comes from strangers. It has one second, 10 million steps, one arena of 64 MiB, 16 MiB of
- * output, and 200 levels of calls, brackets and printed lists. A range has at most 100,000 numbers. Each
- * limit, and every other error, is one line: "NAME, line 3: reason", ERR_INPUT. */
+ * output, and 200 levels of calls, brackets, printed lists and iterators. A range has at most 100,000
+ * numbers. A step is work of about 64 ns, so long texts and lists are many steps. Each limit, and every other
+ * error, is one line: "NAME, line 3: reason", ERR_INPUT. */
 #pragma once
 #include <time.h>
 
@@ -42,16 +43,16 @@ int  jinja_open(struct jinja **t, const char *name, const char *text, size_t n, 
 void jinja_close(struct jinja *t);
 
 /* Renders the template with the members of `variables`, an object. *out has n_out bytes of UTF-8 and a NUL;
- * the caller frees it. */
-int jinja_render(struct jinja *t, const struct json *variables, const struct jinja_run *run,
+ * the caller frees it. Several threads may render one template, and ask what follows about it. */
+int jinja_render(const struct jinja *t, const struct json *variables, const struct jinja_run *run,
                  char **out, size_t *n_out, struct err *e);
 
 /* Whether an expression of the template names the variable. */
 bool jinja_names(const struct jinja *t, const char *variable);
 /* Whether the template has the word as a name, an attribute, or a whole text in quotes. */
 bool jinja_mentions(const struct jinja *t, const char *word);
-/* Whether the template has a loop over, or takes an element of, a value called `member`, of an object or
+/* Whether the template has a loop over, or takes an element of, a value called `content`, of an object or
  * in a variable of that name; also of a variable that was set from one. */
-bool jinja_loops_over(struct jinja *t, const char *member);
+bool jinja_loops_over_content(const struct jinja *t);
 /* Calls take(ctx, text, n) for every text of the template: its data and its string constants. */
 void jinja_texts(const struct jinja *t, void (*take)(void *ctx, const char *text, size_t n), void *ctx);

@@ -13,6 +13,7 @@
 #include <setjmp.h>
 #include <string.h>
 
+#include "src/base/unicode.h"
 #include "src/text/jinja/jinja.h"
 
 /* A fuzzer reaches small limits often. It sees a read after the end of an allocation of the arena, too. */
@@ -28,8 +29,9 @@ enum { JJ_ARENA = 64 << 20, JJ_OUTPUT = 16 << 20, JJ_STEPS = 10000000, JJ_GAP = 
 #endif
 enum {
     JJ_RANGE = 100000,
+    JJ_STEP = 64,                /* work of a step, in about nanoseconds */
     JJ_HEIGHT = 1000,            /* operations of an expression, one inside the other */
-    JJ_DEPTH = 200,              /* brackets and blocks in a template, calls, printed lists */
+    JJ_DEPTH = 200,              /* brackets and blocks in a template, calls, printed lists, iterators */
     JJ_EVALS = 3000,             /* nested evaluations, of all calls together */
 };
 
@@ -152,14 +154,15 @@ struct jj_frame { struct jj_frame *parent; const struct jj_scope *scope; V v[]; 
 struct jj_text { char *s; size_t n, cap; };             /* a text that grows, in the arena */
 
 struct jinja {
-    char *arena; size_t used, parsed;                   /* parsed: where a run begins */
+    char *arena; size_t used;
     jmp_buf failed; struct err *e;
     const char *name; unsigned line;
-    uint64_t steps; unsigned depth, calls, evals; double deadline;
+    uint64_t work, look; unsigned depth, calls, evals; double deadline;  /* look: when jj_look looks next */
     /* lexer and parser */
     struct jj_token *tokens; size_t n_tokens, at;
+    struct jj_dict *words;                              /* names and texts; true: a variable */
     bool soft, in_loop;                                 /* in a branch of an if; in the body of a loop */
-    struct jj_nodes body; struct jj_scope *root;
+    struct jj_nodes body; struct jj_scope *root; bool loops;        /* jinja_loops_over_content */
     /* a run */
     struct jj_dict *globals, *context;                  /* variables given; names set at the top */
     struct jj_text *out, *main_out;                     /* now; that of the whole template, JJ_OUTPUT bytes */
@@ -172,8 +175,25 @@ _Noreturn void jj_fail(struct jinja *j, const char *format, ...) __attribute__((
 void *jj_alloc(struct jinja *j, size_t bytes);
 /* The array v of *cap elements of `size` bytes with room for n + 1. */
 void *jj_grow(struct jinja *j, void *v, size_t n, size_t *cap, size_t size);
-void jj_step(struct jinja *j, size_t n);                /* counts n steps */
 void jj_deeper(struct jinja *j);                        /* ++depth, or the limit's error */
+/* Work is counted where texts and lists are walked over, searched, compared, hashed or made: by jj_char
+ * (utf8_get), jj_find, jj_equal, jj_get, jj_next, jj_alloc, jj_put, and for each call of a builtin. So a new
+ * builtin need not count. A loop without one of these counts its own rounds. */
+void jj_look(struct jinja *j);                          /* the limits of steps and of time */
+static inline void jj_work(struct jinja *j, size_t n)
+{
+    j->work += n;
+    if (j->work >= j->look)
+        jj_look(j);
+}
+static inline void jj_step(struct jinja *j, size_t n) { jj_work(j, n * JJ_STEP); }
+static inline size_t jj_char(struct jinja *j, const struct jj_str *s, size_t at, uint32_t *c)
+{
+    jj_work(j, (unsigned char)s->s[at] < 0x80 ? 2 : 8);
+    return utf8_get(s->s + at, c);
+}
+/* The place of `word`, not empty, in s from byte `from` on, or SIZE_MAX. */
+size_t jj_find(struct jinja *j, const struct jj_str *s, const struct jj_str *word, size_t from);
 
 void jj_put(struct jinja *j, struct jj_text *t, const char *s, size_t n);
 void jj_puts(struct jinja *j, struct jj_text *t, const char *s);
@@ -182,12 +202,14 @@ V jj_str(struct jinja *j, const char *s, size_t n);     /* shares the bytes */
 V jj_cstr(struct jinja *j, const char *s);
 V jj_slice(struct jinja *j, const struct jj_str *s, size_t from, size_t to);        /* in code points */
 bool jj_is(const struct jj_str *s, const char *text);
+bool jj_same(const struct jj_str *a, const struct jj_str *b);
 
 static inline V jj_undefined(const struct jj_str *name) { return (V){ .kind = JJ_UNDEFINED, .s = name }; }
 static inline V jj_none(void) { return (V){ .kind = JJ_NONE }; }
 static inline V jj_bool(bool b) { return (V){ .kind = JJ_BOOL, .b = b }; }
 static inline V jj_int(int64_t i) { return (V){ .kind = JJ_INT, .i = i }; }
 static inline V jj_float(double f) { return (V){ .kind = JJ_FLOAT, .f = f }; }
+static inline bool jj_given(V v) { return v.kind != JJ_MISSING && v.kind != JJ_NONE; }
 static inline bool jj_whole(V v) { return v.kind == JJ_INT || v.kind == JJ_BOOL; }
 static inline int64_t jj_i(V v) { return v.kind == JJ_BOOL ? v.b : v.i; }
 static inline bool jj_number(V v) { return jj_whole(v) || v.kind == JJ_FLOAT; }
@@ -205,6 +227,8 @@ const char *jj_type(V v);                               /* Python's name of the 
 bool jj_truth(V v);
 bool jj_equal(struct jinja *j, V a, V b);
 int  jj_compare(struct jinja *j, V a, V b);             /* -1, 0, 1; 2: a NaN; an error for other types */
+/* The order of n keys, stable; `reverse` keeps the order of equal keys, too. */
+size_t *jj_order(struct jinja *j, const V *keys, size_t n, bool reverse);
 bool jj_contains(struct jinja *j, V box, V v);
 bool jj_has_length(V v);
 size_t jj_length(struct jinja *j, V v);                 /* an error without a length */
@@ -235,14 +259,20 @@ void jj_resolve(struct jinja *j);                       /* hops, slot and scope 
 
 /* ---- method.c ---- */
 
+V jj_function_of(struct jinja *j, const struct jj_builtin *b, V self);       /* a value that can be called */
 V jj_attr(struct jinja *j, V v, const struct jj_str *name);                 /* v.name */
 V jj_item(struct jinja *j, V v, V key);                                     /* v[key] */
 V jj_slice_of(struct jinja *j, V v, V from, V to, V step);
 const struct jj_builtin *jj_function(const struct jj_str *name);            /* range, dict, ... */
+const struct jj_builtin *jj_lookup(const struct jj_builtin *b, const struct jj_str *name);
+/* All builtins; a table ends with a row without a name. */
+extern const struct jj_builtin jj_filters[], jj_tests[], jj_functions[], jj_str_methods[], jj_dict_methods[],
+    jj_list_methods[], jj_tuple_methods[], jj_loop_methods[];
 V jj_split(struct jinja *j, const struct jj_str *s, V word);                 /* a list */
 V jj_loop_length(struct jinja *j, struct jj_loop *l);
-V jj_lower(struct jinja *j, const struct jj_str *s);
-V jj_upper(struct jinja *j, const struct jj_str *s);
+/* how: 'l' lower, 'u' upper, 'c' only the first letter upper, 't' the first letter of each word, 'w' what
+ * follows white space, a hyphen or an opening bracket. */
+V jj_case(struct jinja *j, const struct jj_str *s, char how);
 V jj_strip(struct jinja *j, const struct jj_str *s, const V *chars, bool left, bool right);
 V jj_replace(struct jinja *j, const struct jj_str *s, const struct jj_str *from, const struct jj_str *to,
              int64_t count);

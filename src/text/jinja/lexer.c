@@ -20,7 +20,12 @@ static void add(struct lexer *x, enum jj_token_kind kind, V v, int op)
 {
     struct jinja *j = x->j;
     j->tokens = jj_grow(j, j->tokens, j->n_tokens, &x->cap, sizeof *j->tokens);
+    const bool attribute = j->n_tokens && j->tokens[j->n_tokens - 1].op == '.';
     j->tokens[j->n_tokens++] = (struct jj_token){ kind, j->line, op, v };
+    if (kind == T_NAME || kind == T_STRING) {
+        const V *known = jj_get(j, j->words, v);
+        jj_set(j, j->words, v, jj_bool((kind == T_NAME && !attribute) || (known && known->b)));
+    }
 }
 
 static void count_lines(struct lexer *x, size_t from, size_t to)
@@ -326,6 +331,7 @@ void jj_lex(struct jinja *j, const char *text, size_t n)
 {
     struct lexer x = { .j = j, .line_starting = true };
     j->line = 1;
+    j->words = jj_dict(j, JJ_DICT).dict;
     normalise(&x, text, n);
     while (x.p < x.n) {
         size_t p = x.p;

@@ -5,7 +5,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "src/base/unicode.h"
 #include "src/text/jinja/case_tables.h"
 
 /* The functions of a table have the same parameters. */
@@ -19,7 +18,6 @@ static const struct jj_str *text(struct jinja *j, V v, const char *what)
         jj_fail(j, "%s: a text is needed, found a %s", what, jj_type(v));
     return v.s;
 }
-static bool given(V v) { return v.kind != JJ_MISSING && v.kind != JJ_NONE; }
 static int64_t whole(struct jinja *j, V v, int64_t otherwise, const char *what)
 {
     if (v.kind == JJ_MISSING)
@@ -32,9 +30,10 @@ static int64_t whole(struct jinja *j, V v, int64_t otherwise, const char *what)
 /* ---- case ---- */
 
 /* The mapping of c to the other case; a few code points have two or three. */
-static size_t put_case(char *out, uint32_t c, bool upper)
+static size_t put_case(struct jinja *j, char *out, uint32_t c, bool upper)
 {
-    for (size_t i = 0; i < sizeof case_specials / sizeof *case_specials; i++)
+    jj_work(j, c < 0x80 ? 8 : 32);
+    for (size_t i = 0; c >= 0x80 && i < sizeof case_specials / sizeof *case_specials; i++)
         if (case_specials[i].upper == upper && case_specials[i].c == c)
             return (size_t)snprintf(out, 16, "%s", case_specials[i].to);
     const struct case_run *runs = upper ? upper_runs : lower_runs;
@@ -53,45 +52,44 @@ static size_t put_case(char *out, uint32_t c, bool upper)
     return utf8_put(out, c);
 }
 
-static bool is_cased(uint32_t c, bool *upper)
+static bool is_cased(struct jinja *j, uint32_t c, bool *upper)
 {
     char to_upper[16], to_lower[16], self[4];
-    const size_t n = utf8_put(self, c), u = put_case(to_upper, c, true), l = put_case(to_lower, c, false);
+    const size_t n = utf8_put(self, c), u = put_case(j, to_upper, c, true),
+                 l = put_case(j, to_lower, c, false);
     const bool changes_up = u != n || memcmp(self, to_upper, n),
                changes_down = l != n || memcmp(self, to_lower, n);
     *upper = changes_down;
     return changes_up || changes_down;
 }
 
-/* how: 'l' lower, 'u' upper, 'c' only the first letter upper, 't' the first letter of each word. */
-static V change_case(struct jinja *j, const struct jj_str *s, char how)
+V jj_case(struct jinja *j, const struct jj_str *s, char how)
 {
     struct jj_text t = {0};
     bool inside = false, u;
     for (size_t i = 0, n; i < s->n; i += n) {
         uint32_t c;
         char out[16];
-        n = utf8_get(s->s + i, &c);
+        n = jj_char(j, s, i, &c);
         const bool upper = how == 'u' || (how != 'l' && !inside);
-        jj_put(j, &t, out, put_case(out, c, upper));
-        inside = how == 't' ? is_cased(c, &u) : true;
+        jj_put(j, &t, out, put_case(j, out, c, upper));
+        inside = how == 't'   ? is_cased(j, c, &u)
+                 : how == 'w' ? !unicode_is_space(c) && !(c && c < 0x80 && strchr("-({[<", (char)c))
+                              : true;
     }
-    jj_step(j, s->n / 16);
     return jj_text(j, &t);
 }
-V jj_lower(struct jinja *j, const struct jj_str *s) { return change_case(j, s, 'l'); }
-V jj_upper(struct jinja *j, const struct jj_str *s) { return change_case(j, s, 'u'); }
-static V m_lower(struct jinja *j, V v, const V *p, A a) { return jj_lower(j, v.s); }
-static V m_upper(struct jinja *j, V v, const V *p, A a) { return jj_upper(j, v.s); }
-static V m_capitalize(struct jinja *j, V v, const V *p, A a) { return change_case(j, v.s, 'c'); }
-static V m_title(struct jinja *j, V v, const V *p, A a) { return change_case(j, v.s, 't'); }
+static V m_lower(struct jinja *j, V v, const V *p, A a) { return jj_case(j, v.s, 'l'); }
+static V m_upper(struct jinja *j, V v, const V *p, A a) { return jj_case(j, v.s, 'u'); }
+static V m_capitalize(struct jinja *j, V v, const V *p, A a) { return jj_case(j, v.s, 'c'); }
+static V m_title(struct jinja *j, V v, const V *p, A a) { return jj_case(j, v.s, 't'); }
 
 /* Whether all code points pass, and there is one. */
-static bool all_of(const struct jj_str *s, bool (*pass)(uint32_t c))
+static bool all_of(struct jinja *j, const struct jj_str *s, bool (*pass)(uint32_t c))
 {
     uint32_t c;
     for (size_t i = 0; i < s->n;) {
-        i += utf8_get(s->s + i, &c);
+        i += jj_char(j, s, i, &c);
         if (!pass(c))
             return false;
     }
@@ -100,13 +98,13 @@ static bool all_of(const struct jj_str *s, bool (*pass)(uint32_t c))
 static bool alpha(uint32_t c) { return unicode_class(c) & UNI_LETTER; }
 static bool digit(uint32_t c) { return c >= '0' && c <= '9'; }
 static bool alnum(uint32_t c) { return unicode_class(c) & (UNI_LETTER | UNI_NUMBER); }
-static bool only_case(const struct jj_str *s, bool want_upper)
+static bool only_case(struct jinja *j, const struct jj_str *s, bool want_upper)
 {
     bool some = false, upper;
     uint32_t c;
     for (size_t i = 0; i < s->n;) {
-        i += utf8_get(s->s + i, &c);
-        if (is_cased(c, &upper)) {
+        i += jj_char(j, s, i, &c);
+        if (is_cased(j, c, &upper)) {
             if (upper != want_upper)
                 return false;
             some = true;
@@ -114,69 +112,76 @@ static bool only_case(const struct jj_str *s, bool want_upper)
     }
     return some;
 }
-static V m_isalpha(struct jinja *j, V v, const V *p, A a) { return jj_bool(all_of(v.s, alpha)); }
-static V m_isdigit(struct jinja *j, V v, const V *p, A a) { return jj_bool(all_of(v.s, digit)); }
-static V m_isalnum(struct jinja *j, V v, const V *p, A a) { return jj_bool(all_of(v.s, alnum)); }
+static V m_isalpha(struct jinja *j, V v, const V *p, A a) { return jj_bool(all_of(j, v.s, alpha)); }
+static V m_isdigit(struct jinja *j, V v, const V *p, A a) { return jj_bool(all_of(j, v.s, digit)); }
+static V m_isalnum(struct jinja *j, V v, const V *p, A a) { return jj_bool(all_of(j, v.s, alnum)); }
 static V m_isspace(struct jinja *j, V v, const V *p, A a)
 {
-    return jj_bool(all_of(v.s, unicode_is_space));
+    return jj_bool(all_of(j, v.s, unicode_is_space));
 }
-static V m_isupper(struct jinja *j, V v, const V *p, A a) { return jj_bool(only_case(v.s, true)); }
-static V m_islower(struct jinja *j, V v, const V *p, A a) { return jj_bool(only_case(v.s, false)); }
+static V m_isupper(struct jinja *j, V v, const V *p, A a) { return jj_bool(only_case(j, v.s, true)); }
+static V m_islower(struct jinja *j, V v, const V *p, A a) { return jj_bool(only_case(j, v.s, false)); }
 
 /* ---- stripping, splitting, replacing ---- */
 
-static bool strips(const struct jj_str *chars, uint32_t c)
+/* The place after the code point at `at`, or before the one that ends there. */
+static size_t pass(struct jinja *j, const struct jj_str *s, size_t at, bool back, uint32_t *c)
 {
-    uint32_t one;
-    if (!chars)
-        return unicode_is_space(c);
-    for (size_t i = 0; i < chars->n;) {
-        i += utf8_get(chars->s + i, &one);
-        if (one == c)
-            return true;
-    }
-    return false;
+    if (!back)
+        return at + jj_char(j, s, at, c);
+    do
+        at--;
+    while (at > 0 && ((unsigned char)s->s[at] & 0xc0) == 0x80);
+    jj_char(j, s, at, c);
+    return at;
+}
+
+/* The code points of a text: bit c % 8 of byte c / 8, up to the largest one. */
+struct char_set { uint8_t *bits; uint32_t last; };
+static struct char_set chars_of(struct jinja *j, const struct jj_str *s)
+{
+    struct char_set set = {0};
+    uint32_t c;
+    for (size_t i = 0; i < s->n; set.last = MAX(set.last, c))
+        i += jj_char(j, s, i, &c);
+    set.bits = memset(jj_alloc(j, set.last / 8 + 1), 0, set.last / 8 + 1);
+    for (size_t i = 0; i < s->n; set.bits[c / 8] |= (uint8_t)(1 << c % 8))
+        i += jj_char(j, s, i, &c);
+    return set;
 }
 
 V jj_strip(struct jinja *j, const struct jj_str *s, const V *chars, bool left, bool right)
 {
-    const struct jj_str *set = given(*chars) ? text(j, *chars, "strip") : NULL;
+    const bool space = !jj_given(*chars);
+    const size_t used = j->used;
+    const struct char_set set = space ? (struct char_set){0} : chars_of(j, text(j, *chars, "strip"));
     size_t from = 0, to = s->n;
     uint32_t c;
-    while (left && from < to) {
-        const size_t n = utf8_get(s->s + from, &c);
-        if (!strips(set, c))
-            break;
-        from += n;
-    }
-    while (right && to > from) {
-        size_t p = to - 1;
-        while (p > from && ((unsigned char)s->s[p] & 0xc0) == 0x80)
-            p--;
-        utf8_get(s->s + p, &c);
-        if (!strips(set, c))
-            break;
-        to = p;
-    }
+    for (int back = !left; back <= right; back++)
+        while (from < to) {
+            const size_t next = pass(j, s, back ? to : from, back, &c);
+            if (space ? !unicode_is_space(c) : c > set.last || !(set.bits[c / 8] >> c % 8 & 1))
+                break;
+            *(back ? &to : &from) = next;
+        }
+    j->used = used;                      /* the set may be large */
     return jj_str(j, s->s + from, to - from);
 }
 static V m_strip(struct jinja *j, V v, const V *p, A a) { return jj_strip(j, v.s, p, true, true); }
 static V m_lstrip(struct jinja *j, V v, const V *p, A a) { return jj_strip(j, v.s, p, true, false); }
 static V m_rstrip(struct jinja *j, V v, const V *p, A a) { return jj_strip(j, v.s, p, false, true); }
 
-/* The place of `word` (not empty) in s from `from` on, or SIZE_MAX. */
-static size_t find_from(const struct jj_str *s, const struct jj_str *word, size_t from)
-{
-    const char *p = from < s->n ? memmem(s->s + from, s->n - from, word->s, word->n) : NULL;
-    return p ? (size_t)(p - s->s) : SIZE_MAX;
-}
 /* The last place of `word` in s[0..end). */
-static size_t find_before(const struct jj_str *s, const struct jj_str *word, size_t end)
+static size_t find_before(struct jinja *j, const struct jj_str *s, const struct jj_str *word, size_t end)
 {
-    for (size_t at = end; at >= word->n; at--)
+    for (size_t at = end; at >= word->n; at--) {
+        jj_work(j, 2);
+        if (s->s[at - 1] != word->s[word->n - 1] || s->s[at - word->n] != word->s[0])
+            continue;
+        jj_work(j, word->n / 8);
         if (!memcmp(s->s + at - word->n, word->s, word->n))
             return at - word->n;
+    }
     return SIZE_MAX;
 }
 
@@ -184,29 +189,21 @@ static size_t find_before(const struct jj_str *s, const struct jj_str *word, siz
 static V split_words(struct jinja *j, const struct jj_str *s, int64_t most, bool right)
 {
     V list = jj_list(j, JJ_LIST);
-    const V none = jj_none();
-    const struct jj_str *rest = jj_strip(j, s, &none, !right, right).s;
-    while (rest->n) {
-        size_t at = right ? rest->n : 0;
-        uint32_t c;
-        while (right ? at > 0 : at < rest->n) {
-            size_t p = right ? at - 1 : at;
-            while (right && p > 0 && ((unsigned char)rest->s[p] & 0xc0) == 0x80)
-                p--;
-            const size_t n = utf8_get(rest->s + p, &c);
-            if (unicode_is_space(c))
-                break;
-            at = right ? p : at + n;
-        }
-        if (most >= 0 && (int64_t)list.list->n == most) {
-            jj_append(j, list, jj_str(j, rest->s, rest->n));
-            break;
-        }
-        jj_append(j, list, right ? jj_str(j, rest->s + at, rest->n - at) : jj_str(j, rest->s, at));
-        const V left = right ? jj_str(j, rest->s, at) : jj_str(j, rest->s + at, rest->n - at);
-        rest = jj_strip(j, left.s, &none, !right, right).s;
+    const size_t end = right ? 0 : s->n;
+    size_t at = s->n - end, next;
+    uint32_t c;
+    for (;;) {
+        while (at != end && (next = pass(j, s, at, right, &c), unicode_is_space(c)))
+            at = next;
+        if (at == end)
+            return list;
+        const size_t word = at;
+        if (most >= 0 && (int64_t)list.list->n == most)
+            at = end;
+        while (at != end && (next = pass(j, s, at, right, &c), !unicode_is_space(c)))
+            at = next;
+        jj_append(j, list, jj_str(j, s->s + MIN(at, word), MAX(at, word) - MIN(at, word)));
     }
-    return list;
 }
 
 static void reverse(const V list)
@@ -222,7 +219,7 @@ static V split(struct jinja *j, const struct jj_str *s, const V *p, bool right)
 {
     const int64_t most = whole(j, p[1], -1, "split");
     V list = jj_list(j, JJ_LIST);
-    if (!given(p[0])) {
+    if (!jj_given(p[0])) {
         list = split_words(j, s, most, right);
     } else {
         const struct jj_str *word = text(j, p[0], "split");
@@ -230,7 +227,7 @@ static V split(struct jinja *j, const struct jj_str *s, const V *p, bool right)
             jj_fail(j, "split: the separator is empty");
         size_t from = 0, end = s->n, at;
         while ((most < 0 || (int64_t)list.list->n < most) &&
-               (at = right ? find_before(s, word, end) : find_from(s, word, from)) != SIZE_MAX) {
+               (at = right ? find_before(j, s, word, end) : jj_find(j, s, word, from)) != SIZE_MAX) {
             jj_append(j, list, right ? jj_str(j, s->s + at + word->n, end - at - word->n)
                                      : jj_str(j, s->s + from, at - from));
             end = right ? at : end;
@@ -253,7 +250,7 @@ static V m_splitlines(struct jinja *j, V v, const V *p, A a)
     size_t from = 0;
     for (size_t i = 0, n; i < v.s->n; i += n) {
         uint32_t c;
-        n = utf8_get(v.s->s + i, &c);
+        n = jj_char(j, v.s, i, &c);
         if (!((c >= 10 && c <= 13) || (c >= 0x1c && c <= 0x1e) || c == 0x85 || c == 0x2028 || c == 0x2029))
             continue;
         n += c == '\r' && i + 1 < v.s->n && v.s->s[i + 1] == '\n';
@@ -270,7 +267,7 @@ static V partition(struct jinja *j, V v, V separator, bool right)
     const struct jj_str *s = v.s, *word = text(j, separator, "partition");
     if (word->n == 0)
         jj_fail(j, "partition: the separator is empty");
-    const size_t at = right ? find_before(s, word, s->n) : find_from(s, word, 0);
+    const size_t at = right ? find_before(j, s, word, s->n) : jj_find(j, s, word, 0);
     const V empty = jj_str(j, "", 0);
     V t = jj_list(j, JJ_TUPLE);
     jj_append(j, t, at != SIZE_MAX ? jj_str(j, s->s, at) : right ? empty : v);
@@ -287,7 +284,7 @@ V jj_replace(struct jinja *j, const struct jj_str *s, const struct jj_str *from,
     struct jj_text t = {0};
     size_t p = 0;
     while (count != 0 && p <= s->n) {
-        size_t at = from->n ? find_from(s, from, p) : p;
+        size_t at = from->n ? jj_find(j, s, from, p) : p;
         if (at == SIZE_MAX)
             break;
         jj_step(j, 1);
@@ -316,7 +313,7 @@ static V m_replace(struct jinja *j, V v, const V *p, A a)
 /* A bound of a slice or a search: counted from the end if negative, and kept in 0..n. */
 static size_t bound(struct jinja *j, V v, size_t n, size_t otherwise, const char *what)
 {
-    if (!given(v))
+    if (!jj_given(v))
         return otherwise;
     int64_t i = whole(j, v, 0, what);
     i = i < 0 ? MAX(i + (int64_t)n, 0) : i;
@@ -333,8 +330,9 @@ static const struct jj_str *part(struct jinja *j, const struct jj_str *s, const 
     return from == 0 && to == s->chars ? s : jj_slice(j, s, from, to).s;
 }
 
-static bool affix(const struct jj_str *s, const struct jj_str *word, bool end)
+static bool affix(struct jinja *j, const struct jj_str *s, const struct jj_str *word, bool end)
 {
+    jj_work(j, 8 + word->n / 16);
     return word->n <= s->n && !memcmp(s->s + (end ? s->n - word->n : 0), word->s, word->n);
 }
 static V has_affix(struct jinja *j, V v, const V *p, bool end)
@@ -343,9 +341,9 @@ static V has_affix(struct jinja *j, V v, const V *p, bool end)
     bool none;
     const struct jj_str *s = part(j, v.s, p + 1, &shift, &none);
     if (p[0].kind != JJ_TUPLE)
-        return jj_bool(affix(s, text(j, p[0], "startswith"), end) && !none);
+        return jj_bool(affix(j, s, text(j, p[0], "startswith"), end) && !none);
     for (size_t i = 0; i < p[0].list->n; i++)
-        if (affix(s, text(j, p[0].list->v[i], "startswith"), end) && !none)
+        if (affix(j, s, text(j, p[0].list->v[i], "startswith"), end) && !none)
             return jj_bool(true);
     return jj_bool(false);
 }
@@ -354,12 +352,12 @@ static V m_endswith(struct jinja *j, V v, const V *p, A a) { return has_affix(j,
 static V m_removeprefix(struct jinja *j, V v, const V *p, A a)
 {
     const struct jj_str *word = text(j, p[0], "removeprefix");
-    return affix(v.s, word, false) ? jj_str(j, v.s->s + word->n, v.s->n - word->n) : v;
+    return affix(j, v.s, word, false) ? jj_str(j, v.s->s + word->n, v.s->n - word->n) : v;
 }
 static V m_removesuffix(struct jinja *j, V v, const V *p, A a)
 {
     const struct jj_str *word = text(j, p[0], "removesuffix");
-    return affix(v.s, word, true) ? jj_str(j, v.s->s, v.s->n - word->n) : v;
+    return affix(j, v.s, word, true) ? jj_str(j, v.s->s, v.s->n - word->n) : v;
 }
 
 static int64_t search(struct jinja *j, V v, const V *p, bool last)
@@ -370,8 +368,8 @@ static int64_t search(struct jinja *j, V v, const V *p, bool last)
     if (none)
         return -1;
     const size_t at = word->n == 0 ? (last ? s->n : 0)
-                      : last       ? find_before(s, word, s->n)
-                                   : find_from(s, word, 0);
+                      : last       ? find_before(j, s, word, s->n)
+                                   : jj_find(j, s, word, 0);
     return at == SIZE_MAX ? -1 : (int64_t)(shift + jj_str(j, s->s, at).s->chars);
 }
 static V m_find(struct jinja *j, V v, const V *p, A a) { return jj_int(search(j, v, p, false)); }
@@ -389,7 +387,7 @@ static V m_str_count(struct jinja *j, V v, const V *p, A a)
     int64_t n = 0;
     if (!word->n)
         return jj_int((int64_t)v.s->chars + 1);
-    for (size_t at = 0; (at = find_from(v.s, word, at)) != SIZE_MAX; at += word->n)
+    for (size_t at = 0; (at = jj_find(j, v.s, word, at)) != SIZE_MAX; at += word->n)
         n++;
     return jj_int(n);
 }
@@ -402,7 +400,7 @@ static V m_join(struct jinja *j, V v, const V *p, A a)
     for (struct jj_iter *it = jj_walk(j, p[0]); jj_next(j, it, &x); more = true) {
         if (more)
             jj_put_str(j, &t, v);
-        jj_put(j, &t, text(j, x, "join")->s, x.s->n);
+        jj_put_str(j, &t, (V){ .kind = JJ_STR, .s = text(j, x, "join") });
     }
     return jj_text(j, &t);
 }
@@ -473,8 +471,9 @@ static V m_format(struct jinja *j, V v, const V *unused, A a)
             const size_t at = name.n ? (size_t)strtoul(name.s, NULL, 10) : next++;
             value = at < a->n ? &a->v[at] : NULL;
         } else {
+            jj_work(j, 4 * a->n_kw);
             for (size_t k = 0; k < a->n_kw; k++)
-                if (a->kw[k].name->n == name.n && !memcmp(a->kw[k].name->s, name.s, name.n))
+                if (jj_same(a->kw[k].name, &name))
                     value = &a->kw[k].value;
         }
         if (!value)
@@ -489,7 +488,11 @@ static V m_format(struct jinja *j, V v, const V *unused, A a)
 /* One conversion of `%`: its flags, width and precision are those of printf. */
 static void put_percent(struct jinja *j, struct jj_text *t, const char *spec, char letter, V v)
 {
-    char format[40], out[400];
+    char format[40], out[1400];           /* 999 digits after the point of the largest number */
+    jj_step(j, 8);
+    for (const char *p = spec; *p; p++)
+        if (strspn(p, "0123456789") > 3)
+            jj_fail(j, "%%: a width or precision of more than 3 digits");
     if (letter == 's' || letter == 'r') {
         struct jj_text one = {0};
         if (letter == 's')
@@ -592,7 +595,7 @@ static V m_list_pop(struct jinja *j, V v, const V *p, A a)
     if (i < 0 || i >= (int64_t)l->n)
         jj_fail(j, "pop: the list has %zu elements", l->n);
     const V out = l->v[i];
-    jj_step(j, l->n);
+    jj_step(j, l->n - (size_t)i);
     memmove(l->v + i, l->v + i + 1, (l->n - (size_t)i - 1) * sizeof *l->v);
     l->n--;
     return out;
@@ -614,7 +617,7 @@ static V m_count(struct jinja *j, V v, const V *p, A a)
 }
 
 /* f NULL: Python has the method, and this interpreter has not. */
-static const struct jj_builtin str_methods[] = {
+const struct jj_builtin jj_str_methods[] = {
     { "capitalize", "", 0, m_capitalize }, { "casefold", "", 0, NULL },
     { "center", "width fill", 1, m_center },
     { "count", "word", 1, m_str_count }, { "encode", "", 0, NULL },
@@ -638,19 +641,19 @@ static const struct jj_builtin str_methods[] = {
     { "strip", "chars", 0, m_strip }, { "swapcase", "", 0, NULL }, { "title", "", 0, m_title },
     { "translate", "", 0, NULL }, { "upper", "", 0, m_upper }, { "zfill", "width", 1, m_zfill }, { NULL },
 };
-static const struct jj_builtin dict_methods[] = {
+const struct jj_builtin jj_dict_methods[] = {
     { "clear", "", 0, NULL }, { "copy", "", 0, m_dict_copy }, { "fromkeys", "", 0, NULL },
     { "get", "key default", 1, m_get }, { "items", "", 0, m_items }, { "keys", "", 0, m_keys },
     { "pop", "key default", 1, m_dict_pop }, { "popitem", "", 0, NULL }, { "setdefault", "", 0, NULL },
     { "update", "", 0, NULL }, { "values", "", 0, m_values }, { NULL },
 };
-static const struct jj_builtin list_methods[] = {
+const struct jj_builtin jj_list_methods[] = {
     { "append", "value", 1, m_append }, { "clear", "", 0, NULL }, { "copy", "", 0, m_list_copy },
     { "count", "value", 1, m_count }, { "extend", "", 0, NULL }, { "index", "value", 1, m_index },
     { "insert", "", 0, NULL }, { "pop", "index", 0, m_list_pop }, { "remove", "", 0, NULL },
     { "reverse", "", 0, NULL }, { "sort", "", 0, NULL }, { NULL },
 };
-static const struct jj_builtin tuple_methods[] = {
+const struct jj_builtin jj_tuple_methods[] = {
     { "count", "value", 1, m_count }, { "index", "value", 1, m_index }, { NULL },
 };
 
@@ -693,7 +696,7 @@ static V m_changed(struct jinja *j, V v, const V *p, A a)
     v.loop->last_changed = now;
     return jj_bool(true);
 }
-static const struct jj_builtin loop_methods[] = {
+const struct jj_builtin jj_loop_methods[] = {
     { "cycle", "*", 0, m_cycle }, { "changed", "*", 0, m_changed }, { NULL },
 };
 
@@ -726,12 +729,19 @@ static bool loop_attr(struct jinja *j, struct jj_loop *l, const struct jj_str *n
 
 /* ---- attributes and items ---- */
 
-static const struct jj_builtin *lookup(const struct jj_builtin *b, const struct jj_str *name)
+const struct jj_builtin *jj_lookup(const struct jj_builtin *b, const struct jj_str *name)
 {
     for (; b && b->name; b++)
         if (jj_is(name, b->name))
             return b;
     return NULL;
+}
+
+V jj_function_of(struct jinja *j, const struct jj_builtin *b, V self)
+{
+    struct jj_call *c = jj_alloc(j, sizeof *c);
+    *c = (struct jj_call){ .builtin = b, .self = self };
+    return (V){ .kind = JJ_CALL, .call = c };
 }
 
 _Noreturn static void undefined(struct jinja *j, V v)
@@ -744,13 +754,13 @@ _Noreturn static void undefined(struct jinja *j, V v)
 /* A Python attribute: a method, or one of loop. */
 static bool own_attr(struct jinja *j, V v, const struct jj_str *name, V *out)
 {
-    const struct jj_builtin *methods = v.kind == JJ_STR     ? str_methods
-                                       : v.kind == JJ_DICT  ? dict_methods
-                                       : v.kind == JJ_LIST  ? list_methods
-                                       : v.kind == JJ_TUPLE ? tuple_methods
-                                       : v.kind == JJ_LOOP  ? loop_methods
+    const struct jj_builtin *methods = v.kind == JJ_STR     ? jj_str_methods
+                                       : v.kind == JJ_DICT  ? jj_dict_methods
+                                       : v.kind == JJ_LIST  ? jj_list_methods
+                                       : v.kind == JJ_TUPLE ? jj_tuple_methods
+                                       : v.kind == JJ_LOOP  ? jj_loop_methods
                                                             : NULL;
-    const struct jj_builtin *b = lookup(methods, name);
+    const struct jj_builtin *b = jj_lookup(methods, name);
     if (v.kind == JJ_LOOP && !b)
         return loop_attr(j, v.loop, name, out);
     if (v.kind == JJ_SPACE) {
@@ -763,10 +773,7 @@ static bool own_attr(struct jinja *j, V v, const struct jj_str *name, V *out)
         return false;
     if (!b->f)
         jj_fail(j, "the method '%s' of a %s is not supported", b->name, jj_type(v));
-    struct jj_call *c = jj_alloc(j, sizeof *c);
-    *c = (struct jj_call){ .builtin = b, .self = v };
-    *out = (V){ .kind = JJ_CALL, .call = c };
-    return true;
+    return *out = jj_function_of(j, b, v), true;
 }
 
 /* v[key] without attributes. */
@@ -811,7 +818,7 @@ V jj_item(struct jinja *j, V v, V key)
 /* A bound of a slice with a step; from -1 to n. */
 static int64_t slice_bound(struct jinja *j, V v, int64_t n, bool back, int64_t otherwise)
 {
-    if (!given(v))
+    if (!jj_given(v))
         return otherwise;
     int64_t i = whole(j, v, 0, "slice");
     if (i < 0)
@@ -837,7 +844,7 @@ V jj_slice_of(struct jinja *j, V v, V from, V to, V step_value)
     if (v.kind != JJ_STR && v.kind != JJ_LIST && v.kind != JJ_TUPLE && v.kind != JJ_RANGE_OF)
         jj_fail(j, "a %s has no slices", jj_type(v));
     const int64_t n = (int64_t)jj_length(j, v),
-                  step = given(step_value) ? whole(j, step_value, 1, "slice") : 1;
+                  step = jj_given(step_value) ? whole(j, step_value, 1, "slice") : 1;
     if (step == 0)
         jj_fail(j, "a slice with step 0");
     const int64_t a = slice_bound(j, from, n, step < 0, step < 0 ? n - 1 : 0);
@@ -911,9 +918,11 @@ static V f_raise(struct jinja *j, V v, const V *p, A a)
 static V f_strftime(struct jinja *j, V v, const V *p, A a)
 {
     const struct jj_str *format = text(j, p[0], "strftime_now");
-    char *copy = jj_alloc(j, format->n + 2), out[1000];
+    char copy[1000], out[1000];
     struct tm day;
-    snprintf(copy, format->n + 2, "%.*s ", (int)format->n, format->s);      /* never empty: 0 is an error */
+    if (format->n > sizeof copy - 2)
+        jj_fail(j, "strftime_now: the text is too long");
+    snprintf(copy, sizeof copy, "%.*s ", (int)format->n, format->s);      /* never empty: 0 is an error */
     gmtime_r(&j->now, &day);
     const size_t n = strftime(out, sizeof out, copy, &day);
     if (n == 0)
@@ -923,12 +932,9 @@ static V f_strftime(struct jinja *j, V v, const V *p, A a)
     return jj_str(j, kept, n - 1);
 }
 
-const struct jj_builtin *jj_function(const struct jj_str *name)
-{
-    static const struct jj_builtin functions[] = {
-        { "range", "start stop step", 1, f_range }, { "dict", "*", 0, f_dict },
-        { "namespace", "*", 0, f_namespace },
-        { "raise_exception", "message", 1, f_raise }, { "strftime_now", "format", 1, f_strftime }, { NULL },
-    };
-    return lookup(functions, name);
-}
+const struct jj_builtin jj_functions[] = {
+    { "range", "start stop step", 1, f_range }, { "dict", "*", 0, f_dict },
+    { "namespace", "*", 0, f_namespace },
+    { "raise_exception", "message", 1, f_raise }, { "strftime_now", "format", 1, f_strftime }, { NULL },
+};
+const struct jj_builtin *jj_function(const struct jj_str *name) { return jj_lookup(jj_functions, name); }

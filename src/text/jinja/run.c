@@ -12,13 +12,6 @@ static enum flow block(struct jinja *j, struct jj_frame *f, const struct jj_node
 
 /* ---- names ---- */
 
-static V function_of(struct jinja *j, const struct jj_builtin *b, V self)
-{
-    struct jj_call *c = jj_alloc(j, sizeof *c);
-    *c = (struct jj_call){ .builtin = b, .self = self };
-    return (V){ .kind = JJ_CALL, .call = c };
-}
-
 static V resolve(struct jinja *j, const struct jj_str *name)
 {
     const V key = { .kind = JJ_STR, .s = name };
@@ -26,7 +19,7 @@ static V resolve(struct jinja *j, const struct jj_str *name)
     if (!v)
         v = jj_get(j, j->globals, key);
     const struct jj_builtin *b = v ? NULL : jj_function(name);
-    return v ? *v : b ? function_of(j, b, jj_none()) : (V){ .kind = JJ_MISSING };
+    return v ? *v : b ? jj_function_of(j, b, jj_none()) : (V){ .kind = JJ_MISSING };
 }
 
 static V *variable(struct jj_frame *f, unsigned hops, unsigned slot)
@@ -48,6 +41,7 @@ static struct jj_frame *new_frame(struct jinja *j, struct jj_frame *parent, cons
 /* Gives the names of a block their first values. Parameters stay as they are. */
 static void enter(struct jinja *j, struct jj_frame *f)
 {
+    jj_work(j, 4 * f->scope->n);
     for (size_t i = 0; i < f->scope->n; i++) {
         const struct jj_symbol *y = &f->scope->v[i];
         if (y->load == LOAD_OUTER)
@@ -130,8 +124,9 @@ static void push_arg(struct jinja *j, struct jj_args *a, size_t *cap, V v)
 
 static void push_keyword(struct jinja *j, struct jj_args *a, size_t *cap, const struct jj_str *name, V v)
 {
+    jj_work(j, 4 * a->n_kw);
     for (size_t i = 0; i < a->n_kw; i++)
-        if (a->kw[i].name->n == name->n && !memcmp(a->kw[i].name->s, name->s, name->n))
+        if (jj_same(a->kw[i].name, name))
             jj_fail(j, "an argument is given twice");
     a->kw = jj_grow(j, a->kw, a->n_kw, cap, sizeof *a->kw);
     a->kw[a->n_kw++] = (struct jj_keyword){ name, v };
@@ -179,8 +174,8 @@ static void bind(struct jinja *j, struct jj_frame *f, const struct jj_node *m, c
         jj_fail(j, "macro '%.*s' takes %zu arguments", (int)MIN(m->v.s->n, 60u), m->v.s->s, n);
     for (size_t k = 0; k < a->n_kw; k++) {
         size_t i = a->n;
-        while (i < n && !(m->list.v[i]->v.s->n == a->kw[k].name->n &&
-                          !memcmp(m->list.v[i]->v.s->s, a->kw[k].name->s, a->kw[k].name->n)))
+        jj_work(j, 4 * n);
+        while (i < n && !jj_same(m->list.v[i]->v.s, a->kw[k].name))
             i++;
         if (i < n)
             f->v[m->list.v[i]->slot] = a->kw[k].value;
@@ -496,12 +491,61 @@ static enum flow block(struct jinja *j, struct jj_frame *f, const struct jj_node
     return flow;
 }
 
+/* ---- what a template does with content ---- */
+
+/* Whether the expression is the member, or a variable among `names` that was set from one. */
+static bool has_member(struct jinja *j, const struct jj_node *n, const struct jj_list *names)
+{
+    if (!n)
+        return false;
+    jj_work(j, 8 + 4 * names->n);
+    const V *key = n->kind == N_NAME || n->kind == N_ATTR ? &n->v
+                   : n->kind == N_ITEM && n->b->kind == N_CONST ? &n->b->v : NULL;
+    for (size_t i = 0; key && key->kind == JJ_STR && i < names->n; i++)
+        if ((i == 0 || n->kind == N_NAME) && jj_same(key->s, names->v[i].s))
+            return true;
+    if (n->kind == N_ITEM && n->b->kind == N_SLICE)
+        return has_member(j, n->a, names);
+    if (n->kind == N_COND)
+        return has_member(j, n->b, names) || has_member(j, n->c, names);
+    if (n->kind == N_OR || n->kind == N_AND)
+        return has_member(j, n->a, names) || has_member(j, n->b, names);
+    return n->kind == N_FILTER && has_member(j, n->a, names);
+}
+
+static bool loops_in(struct jinja *j, const struct jj_node *n, struct jj_list *names);
+static bool loops_in_any(struct jinja *j, const struct jj_nodes *l, struct jj_list *names)
+{
+    for (size_t i = 0; i < l->n; i++)
+        if (loops_in(j, l->v[i], names))
+            return true;
+    return false;
+}
+static bool loops_in(struct jinja *j, const struct jj_node *n, struct jj_list *names)
+{
+    if (!n)
+        return false;
+    jj_step(j, 1);
+    if (n->kind == N_FOR && has_member(j, n->b, names))
+        return true;
+    if (n->kind == N_ITEM && n->b->kind == N_CONST && n->b->v.kind == JJ_INT && has_member(j, n->a, names))
+        return true;
+    if (n->kind == N_SET && n->a->kind == N_NAME && has_member(j, n->b, names))
+        jj_append(j, (V){ .kind = JJ_LIST, .list = names }, n->a->v);
+    for (size_t i = 0; i < n->n_args; i++)
+        if (loops_in(j, n->args[i].value, names))
+            return true;
+    return loops_in(j, n->a, names) || loops_in(j, n->b, names) || loops_in(j, n->c, names) ||
+           loops_in_any(j, &n->list, names) || loops_in_any(j, &n->body, names) ||
+           loops_in_any(j, &n->other, names);
+}
+
 /* ---- the interface ---- */
 
 static void begin(struct jinja *j, struct err *e)
 {
     j->e = e;
-    j->steps = j->depth = j->calls = j->evals = 0;
+    j->work = j->look = j->depth = j->calls = j->evals = 0;
     j->deadline = clock_seconds() + 1.0;
 }
 
@@ -530,7 +574,9 @@ int jinja_open(struct jinja **t, const char *name, const char *text, size_t n, s
     jj_lex(j, text, n);
     jj_parse(j);
     jj_resolve(j);
-    j->parsed = j->used;
+    V names = jj_list(j, JJ_LIST);
+    jj_append(j, names, jj_cstr(j, "content"));
+    j->loops = loops_in_any(j, &j->body, names.list);
     *t = j;
     return 0;
 }
@@ -551,26 +597,28 @@ static void render(struct jinja *j, const struct json *variables)
     block(j, entered(j, NULL, j->root), &j->body);
 }
 
-int jinja_render(struct jinja *j, const struct json *variables, const struct jinja_run *run,
+int jinja_render(const struct jinja *t, const struct json *variables, const struct jinja_run *run,
                  char **out, size_t *n_out, struct err *e)
 {
+    struct jinja j = *t;                 /* with memory of its own, because threads share the template */
     struct jj_text text = { .s = malloc(JJ_OUTPUT), .cap = JJ_OUTPUT };
-    *out = NULL;
-    if (!text.s)
-        return err_set(e, ERR_FAILED, "%s: no memory for a prompt", j->name);
-    begin(j, e);
-    j->used = j->parsed;
-    j->line = 1;
-    j->now = run->now;
-    j->out = j->main_out = &text;
     int rc = 0;
-    if (setjmp(j->failed)) {
+    *out = NULL;
+    j.arena = malloc(JJ_ARENA);
+    j.line = 1;
+    j.now = run->now;
+    j.out = j.main_out = &text;
+    begin(&j, e);
+    if (!text.s || !j.arena)
+        rc = err_set(e, ERR_FAILED, "%s: no memory for a prompt", t->name);
+    else if (setjmp(j.failed))
         rc = -1;
-    } else {
-        render(j, variables);
-    }
+    else
+        render(&j, variables);
+    jj_unpoison(j.arena, JJ_ARENA);
+    free(j.arena);
     if (rc == 0 && !(*out = malloc(text.n + 1)))
-        rc = err_set(e, ERR_FAILED, "%s: no memory for a prompt", j->name);
+        rc = err_set(e, ERR_FAILED, "%s: no memory for a prompt", t->name);
     if (rc == 0) {
         memcpy(*out, text.s, text.n);
         (*out)[text.n] = 0;
@@ -580,90 +628,24 @@ int jinja_render(struct jinja *j, const struct json *variables, const struct jin
     return rc;
 }
 
-/* Whether a token of the kind is the word. Names after a dot are attributes. */
-static bool has_token(const struct jinja *j, enum jj_token_kind kind, const char *word, bool attributes)
+/* The word's entry in `words`; NULL: the template has no such name or text. */
+static const V *word_of(const struct jinja *t, const char *word)
 {
-    for (size_t i = 0; i < j->n_tokens; i++) {
-        const struct jj_token *t = &j->tokens[i];
-        if (t->kind == kind && jj_is(t->v.s, word) &&
-            (attributes || !i || t[-1].kind != T_OP || t[-1].op != '.'))
-            return true;
-    }
-    return false;
+    struct jinja j = *t;
+    const struct jj_str s = { .s = word, .n = strlen(word) };
+    j.look = UINT64_MAX;                 /* no limit: nothing could take its error */
+    return jj_get(&j, t->words, (V){ .kind = JJ_STR, .s = &s });
 }
 
 bool jinja_names(const struct jinja *j, const char *variable_name)
 {
-    return has_token(j, T_NAME, variable_name, false);
+    const V *v = word_of(j, variable_name);
+    return v && v->b;
 }
 
-bool jinja_mentions(const struct jinja *j, const char *word)
-{
-    return has_token(j, T_NAME, word, true) || has_token(j, T_STRING, word, true);
-}
+bool jinja_mentions(const struct jinja *j, const char *word) { return word_of(j, word) != NULL; }
 
-/* ---- what a template does with a member ---- */
-
-/* Whether the expression is the member, or a variable among `names` that was set from one. */
-static bool has_member(const struct jj_node *n, const struct jj_list *names)
-{
-    if (!n)
-        return false;
-    const V *key = n->kind == N_NAME || n->kind == N_ATTR ? &n->v
-                   : n->kind == N_ITEM && n->b->kind == N_CONST ? &n->b->v : NULL;
-    for (size_t i = 0; key && key->kind == JJ_STR && i < names->n; i++)
-        if ((i == 0 || n->kind == N_NAME) && jj_is(key->s, names->v[i].s->s))
-            return true;
-    if (n->kind == N_ITEM && n->b->kind == N_SLICE)
-        return has_member(n->a, names);
-    if (n->kind == N_COND)
-        return has_member(n->b, names) || has_member(n->c, names);
-    if (n->kind == N_OR || n->kind == N_AND)
-        return has_member(n->a, names) || has_member(n->b, names);
-    return n->kind == N_FILTER && has_member(n->a, names);
-}
-
-static bool loops_in(struct jinja *j, const struct jj_node *n, struct jj_list *names);
-static bool loops_in_any(struct jinja *j, const struct jj_nodes *l, struct jj_list *names)
-{
-    for (size_t i = 0; i < l->n; i++)
-        if (loops_in(j, l->v[i], names))
-            return true;
-    return false;
-}
-static bool loops_in(struct jinja *j, const struct jj_node *n, struct jj_list *names)
-{
-    if (!n)
-        return false;
-    if (n->kind == N_FOR && has_member(n->b, names))
-        return true;
-    if (n->kind == N_ITEM && n->b->kind == N_CONST && n->b->v.kind == JJ_INT && has_member(n->a, names))
-        return true;
-    if (n->kind == N_SET && n->a->kind == N_NAME && has_member(n->b, names)) {
-        struct jj_text t = {0};
-        jj_put(j, &t, n->a->v.s->s, n->a->v.s->n);
-        jj_put(j, &t, "", 1);
-        jj_append(j, (V){ .kind = JJ_LIST, .list = names }, jj_text(j, &t));
-    }
-    for (size_t i = 0; i < n->n_args; i++)
-        if (loops_in(j, n->args[i].value, names))
-            return true;
-    return loops_in(j, n->a, names) || loops_in(j, n->b, names) || loops_in(j, n->c, names) ||
-           loops_in_any(j, &n->list, names) || loops_in_any(j, &n->body, names) ||
-           loops_in_any(j, &n->other, names);
-}
-
-bool jinja_loops_over(struct jinja *j, const char *member)
-{
-    struct err e;
-    begin(j, &e);
-    j->used = j->parsed;
-    if (setjmp(j->failed))
-        return false;
-    V names = jj_list(j, JJ_LIST);
-    jj_append(j, names, jj_cstr(j, member));
-    return loops_in_any(j, &j->body, names.list);
-}
+bool jinja_loops_over_content(const struct jinja *j) { return j->loops; }
 
 void jinja_texts(const struct jinja *j, void (*take)(void *ctx, const char *text, size_t n), void *ctx)
 {

@@ -15,24 +15,21 @@ static struct jj_scope *new_scope(struct jinja *j, struct jj_scope *parent)
     return s;
 }
 
-static bool same(const struct jj_str *a, const struct jj_str *b)
+static struct jj_symbol *own(struct jinja *j, struct jj_scope *s, const struct jj_str *name)
 {
-    return a->n == b->n && !memcmp(a->s, b->s, a->n);
-}
-
-static struct jj_symbol *own(struct jj_scope *s, const struct jj_str *name)
-{
+    jj_work(j, 4 * s->n);
     for (size_t i = 0; i < s->n; i++)
-        if (same(s->v[i].name, name))
+        if (jj_same(s->v[i].name, name))
             return &s->v[i];
     return NULL;
 }
 
 /* The name in the scope or in one around it. */
-static bool find(struct jj_scope *s, const struct jj_str *name, unsigned *hops, unsigned *slot)
+static bool find(struct jinja *j, struct jj_scope *s, const struct jj_str *name, unsigned *hops,
+                 unsigned *slot)
 {
     for (*hops = 0; s; s = s->parent, ++*hops) {
-        const struct jj_symbol *y = own(s, name);
+        const struct jj_symbol *y = own(j, s, name);
         if (y) {
             *slot = (unsigned)(y - s->v);
             return true;
@@ -44,7 +41,7 @@ static bool find(struct jj_scope *s, const struct jj_str *name, unsigned *hops, 
 static struct jj_symbol *define(struct jinja *j, struct jj_scope *s, const struct jj_str *name,
                                 enum jj_load load)
 {
-    struct jj_symbol *y = own(s, name);
+    struct jj_symbol *y = own(j, s, name);
     if (!y) {
         s->v = jj_grow(j, s->v, s->n, &s->cap, sizeof *s->v);
         y = &s->v[s->n++];
@@ -57,16 +54,16 @@ static struct jj_symbol *define(struct jinja *j, struct jj_scope *s, const struc
 static void load_name(struct jinja *j, struct jj_scope *s, const struct jj_str *name)
 {
     unsigned hops, slot;
-    if (!find(s, name, &hops, &slot))
+    if (!find(j, s, name, &hops, &slot))
         define(j, s, name, LOAD_RESOLVE);
 }
 
 /* The first value of a name that the scope sets: that of the scopes around it, else `otherwise`. */
-static void load_outer(struct jj_scope *s, struct jj_symbol *y, enum jj_load otherwise)
+static void load_outer(struct jinja *j, struct jj_scope *s, struct jj_symbol *y, enum jj_load otherwise)
 {
     unsigned hops, slot;
     y->load = otherwise;
-    if (s->parent && find(s->parent, y->name, &hops, &slot)) {
+    if (s->parent && find(j, s->parent, y->name, &hops, &slot)) {
         y->load = LOAD_OUTER;
         y->hops = hops;
         y->slot = slot;
@@ -75,10 +72,10 @@ static void load_outer(struct jj_scope *s, struct jj_symbol *y, enum jj_load oth
 
 static void store_name(struct jinja *j, struct jj_scope *s, const struct jj_str *name)
 {
-    struct jj_symbol *y = own(s, name);
+    struct jj_symbol *y = own(j, s, name);
     if (!y) {
         y = define(j, s, name, LOAD_NOTHING);
-        load_outer(s, y, LOAD_NOTHING);
+        load_outer(j, s, y, LOAD_NOTHING);
     }
     y->stored = true;
 }
@@ -125,7 +122,7 @@ static void collect_if(struct jinja *j, struct jj_scope *s, const struct jj_node
     collect_all(j, s, &n->other);
     for (size_t i = 0; i < s->n; i++)
         if (s->v[i].stored && (i >= before || !stored[i]))
-            load_outer(s, &s->v[i], LOAD_RESOLVE);
+            load_outer(j, s, &s->v[i], LOAD_RESOLVE);
 }
 
 static void collect(struct jinja *j, struct jj_scope *s, const struct jj_node *n)
@@ -191,10 +188,10 @@ static unsigned declare_if_used(struct jinja *j, struct jj_scope *s, const struc
     if (!any_mentions(j, &macro->body, name))
         return 0;
     const struct jj_str *y = jj_cstr(j, name).s;
-    if (own(s, y) && own(s, y)->load == LOAD_PARAM)
+    if (own(j, s, y) && own(j, s, y)->load == LOAD_PARAM)
         return 0;
     declare(j, s, y);
-    return (unsigned)(own(s, y) - s->v) + 1;
+    return (unsigned)(own(j, s, y) - s->v) + 1;
 }
 
 static void place_macro(struct jinja *j, struct jj_scope *s, struct jj_node *n)
@@ -218,7 +215,7 @@ static void place_for(struct jinja *j, struct jj_scope *s, struct jj_node *n)
     place(j, s, n->b);
     collect_target(j, body, n->a, true);         /* the targets have the same slots in body and test */
     declare(j, body, loop);
-    n->self_slot = (unsigned)(own(body, loop) - body->v);
+    n->self_slot = (unsigned)(own(j, body, loop) - body->v);
     collect_all(j, body, &n->body);
     place(j, body, n->a);
     place_all(j, body, &n->body);
@@ -254,7 +251,7 @@ static void place(struct jinja *j, struct jj_scope *s, struct jj_node *n)
     jj_step(j, 1);
     j->line = n->line;
     if ((n->kind == N_NAME || n->kind == N_SPACE_REF || n->kind == N_MACRO) &&
-        !find(s, n->v.s, &n->hops, &n->slot))
+        !find(j, s, n->v.s, &n->hops, &n->slot))
         jj_fail(j, "the filter of a set block names '%.*s', which its block does not",
                 (int)MIN(n->v.s->n, 60u), n->v.s->s);
     switch (n->kind) {

@@ -4,8 +4,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "src/base/unicode.h"
-
 /* ---- errors, memory, limits ---- */
 
 void jj_fail(struct jinja *j, const char *format, ...)
@@ -24,6 +22,7 @@ void *jj_alloc(struct jinja *j, size_t bytes)
     const size_t size = ((bytes + 15) & ~(size_t)15) + JJ_GAP;
     if (bytes > JJ_ARENA || size > JJ_ARENA - j->used)
         jj_fail(j, "the template needs more than %d MiB of memory", JJ_ARENA >> 20);
+    jj_work(j, 16 + bytes / 4);
     void *p = j->arena + j->used;
     j->used += size;
     jj_unpoison(p, bytes);
@@ -43,14 +42,14 @@ void *jj_grow(struct jinja *j, void *v, size_t n, size_t *cap, size_t size)
     return p;
 }
 
-void jj_step(struct jinja *j, size_t n)
+void jj_look(struct jinja *j)
 {
-    const uint64_t before = j->steps;
-    j->steps += n;
-    if (j->steps > JJ_STEPS)
+    const uint64_t most = (uint64_t)JJ_STEPS * JJ_STEP;
+    if (j->work > most)
         jj_fail(j, "the template takes more than %d steps", JJ_STEPS);
-    if (before >> 12 != j->steps >> 12 && clock_seconds() > j->deadline)
+    if (clock_seconds() > j->deadline)
         jj_fail(j, "the template takes longer than one second");
+    j->look = MIN(j->work + 4096 * JJ_STEP, most + 1);
 }
 
 void jj_deeper(struct jinja *j)
@@ -63,6 +62,7 @@ void jj_deeper(struct jinja *j)
 
 void jj_put(struct jinja *j, struct jj_text *t, const char *s, size_t n)
 {
+    jj_work(j, 4 + n / 4);
     if (n > t->cap - t->n) {
         if (t == j->main_out)
             jj_fail(j, "the prompt has more than %d MiB", JJ_OUTPUT >> 20);
@@ -86,7 +86,7 @@ V jj_str(struct jinja *j, const char *s, size_t n)
     *r = (struct jj_str){ n ? s : "", n, 0, false };         /* a text that never grew has no bytes */
     for (size_t i = 0; i < n; i++)
         r->chars += ((unsigned char)s[i] & 0xc0) != 0x80;
-    jj_step(j, 1 + n / 256);
+    jj_work(j, JJ_STEP + n / 4);
     return (V){ .kind = JJ_STR, .s = r };
 }
 
@@ -94,11 +94,12 @@ V jj_cstr(struct jinja *j, const char *s) { return jj_str(j, s, strlen(s)); }
 V jj_text(struct jinja *j, const struct jj_text *t) { return jj_str(j, t->s, t->n); }
 
 /* The byte where code point i begins. */
-static size_t byte_of(const struct jj_str *s, size_t i)
+static size_t byte_of(struct jinja *j, const struct jj_str *s, size_t i)
 {
     if (s->chars == s->n)
         return i;
     size_t at = 0;
+    jj_work(j, i);
     while (i-- > 0)
         at += utf8_length((unsigned char)s->s[at]);
     return at;
@@ -108,13 +109,17 @@ V jj_slice(struct jinja *j, const struct jj_str *s, size_t from, size_t to)
 {
     if (from >= to)
         return jj_str(j, "", 0);
-    const size_t a = byte_of(s, from), b = byte_of(s, to);
+    const size_t a = byte_of(j, s, from), b = byte_of(j, s, to);
     return jj_str(j, s->s + a, b - a);
 }
 
 bool jj_is(const struct jj_str *s, const char *text)
 {
     return s->n == strlen(text) && !memcmp(s->s, text, s->n);
+}
+bool jj_same(const struct jj_str *a, const struct jj_str *b)
+{
+    return a->n == b->n && !memcmp(a->s, b->s, a->n);
 }
 
 /* ---- lists and dicts ---- */
@@ -152,6 +157,7 @@ V jj_dict(struct jinja *j, enum jj_kind kind)
 static uint64_t hash(struct jinja *j, V v)
 {
     double whole;
+    jj_work(j, 8 + (v.kind == JJ_STR ? v.s->n : 0));
     switch (v.kind) {
     case JJ_NONE: return 1;
     case JJ_BOOL: case JJ_INT: return hash64(HASH64_INIT, &(int64_t){ jj_i(v) }, 8);
@@ -173,11 +179,11 @@ static uint64_t hash(struct jinja *j, V v)
     }
 }
 
-static void index_entry(struct jj_dict *d, size_t i)
+static void index_entry(struct jinja *j, struct jj_dict *d, size_t i)
 {
     size_t at = d->v[i].hash & (d->slots - 1);
-    while (d->index[at])
-        at = (at + 1) & (d->slots - 1);
+    for (; d->index[at]; at = (at + 1) & (d->slots - 1))
+        jj_work(j, 4);                                  /* clients choose keys whose hashes collide */
     d->index[at] = (uint32_t)i + 1;
 }
 
@@ -191,7 +197,7 @@ static void index_all(struct jinja *j, struct jj_dict *d)
     }
     memset(d->index, 0, d->slots * sizeof *d->index);
     for (size_t i = 0; i < d->n; i++)
-        index_entry(d, i);
+        index_entry(j, d, i);
 }
 
 static struct jj_entry *find(struct jinja *j, const struct jj_dict *d, V key, uint64_t h)
@@ -205,6 +211,7 @@ static struct jj_entry *find(struct jinja *j, const struct jj_dict *d, V key, ui
     }
     for (size_t at = h & (d->slots - 1); d->index[at]; at = (at + 1) & (d->slots - 1)) {
         struct jj_entry *e = &d->v[d->index[at] - 1];
+        jj_work(j, 4);
         if (e->hash == h && jj_equal(j, e->key, key))
             return e;
     }
@@ -222,7 +229,7 @@ void jj_set(struct jinja *j, struct jj_dict *d, V key, V value)
     d->v = jj_grow(j, d->v, d->n, &d->cap, sizeof *d->v);
     d->v[d->n++] = (struct jj_entry){ key, value, h };
     if (d->n >= 8 && d->n * 2 <= d->slots)
-        index_entry(d, d->n - 1);
+        index_entry(j, d, d->n - 1);
     else
         index_all(j, d);
 }
@@ -318,8 +325,12 @@ struct jj_iter *jj_walk(struct jinja *j, V v)
 bool jj_next(struct jinja *j, struct jj_iter *it, V *v)
 {
     jj_step(j, 1);
-    if (it->next)
-        return it->next(j, it, v);
+    if (it->next) {
+        jj_deeper(j);
+        const bool some = it->next(j, it, v);
+        j->depth--;
+        return some;
+    }
     const V o = it->over;
     if (o.kind == JJ_STR) {
         if (it->at >= o.s->n)
@@ -361,8 +372,9 @@ static int compare_numbers(V a, V b)
     return isnan(x) || isnan(y) ? 2 : (x > y) - (x < y);
 }
 
-static int compare_texts(const struct jj_str *a, const struct jj_str *b)
+static int compare_texts(struct jinja *j, const struct jj_str *a, const struct jj_str *b)
 {
+    jj_work(j, MIN(a->n, b->n) / 16);
     const int d = memcmp(a->s, b->s, MIN(a->n, b->n));
     return d ? (d > 0) - (d < 0) : (a->n > b->n) - (a->n < b->n);
 }
@@ -386,7 +398,7 @@ bool jj_equal(struct jinja *j, V a, V b)
         return false;
     switch (a.kind) {
     case JJ_MISSING: case JJ_UNDEFINED: case JJ_NONE: return true;
-    case JJ_BIG: case JJ_STR: return a.s == b.s || compare_texts(a.s, b.s) == 0;
+    case JJ_BIG: case JJ_STR: return a.s == b.s || compare_texts(j, a.s, b.s) == 0;
     case JJ_VIEW: return a.view == b.view;
     case JJ_SPACE: case JJ_ITER: case JJ_LOOP: case JJ_CALL: return a.call == b.call;
     default: break;
@@ -408,7 +420,7 @@ int jj_compare(struct jinja *j, V a, V b)
     if (jj_number(a) && jj_number(b))
         return compare_numbers(a, b);
     if (a.kind == JJ_STR && b.kind == JJ_STR)
-        return compare_texts(a.s, b.s);
+        return compare_texts(j, a.s, b.s);
     if (a.kind != b.kind || (a.kind != JJ_LIST && a.kind != JJ_TUPLE))
         jj_fail(j, "a %s and a %s have no order", jj_type(a), jj_type(b));
     jj_deeper(j);
@@ -422,13 +434,42 @@ int jj_compare(struct jinja *j, V a, V b)
     return order;
 }
 
+size_t *jj_order(struct jinja *j, const V *keys, size_t n, bool reverse)
+{
+    size_t *from = jj_alloc(j, n * sizeof *from), *to = jj_alloc(j, n * sizeof *to);
+    for (size_t i = 0; i < n; i++)
+        from[i] = i;
+    for (size_t width = 1; width < n; width *= 2) {
+        for (size_t lo = 0; lo < n; lo += 2 * width) {
+            const size_t mid = MIN(lo + width, n), hi = MIN(lo + 2 * width, n);
+            for (size_t a = lo, b = mid, k = lo; k < hi; k++) {
+                const bool right = a == mid || (b < hi && jj_compare(j, keys[from[b]], keys[from[a]]) ==
+                                                              (reverse ? 1 : -1));
+                to[k] = right ? from[b++] : from[a++];
+            }
+        }
+        size_t *t = from;
+        from = to;
+        to = t;
+    }
+    return from;
+}
+
+size_t jj_find(struct jinja *j, const struct jj_str *s, const struct jj_str *word, size_t from)
+{
+    const size_t left = from < s->n ? s->n - from : 0;
+    const char *p = left ? memmem(s->s + from, left, word->s, word->n) : NULL;
+    const size_t at = p ? (size_t)(p - s->s) : SIZE_MAX;
+    jj_work(j, 16 + ((p ? at - from : left) + word->n) / 2);
+    return at;
+}
+
 bool jj_contains(struct jinja *j, V box, V v)
 {
     if (box.kind == JJ_STR) {
         if (v.kind != JJ_STR)
             jj_fail(j, "'in' of a text needs a text, found a %s", jj_type(v));
-        jj_step(j, 1 + box.s->n / 64);
-        return v.s->n == 0 || (box.s->n && memmem(box.s->s, box.s->n, v.s->s, v.s->n));
+        return v.s->n == 0 || jj_find(j, box.s, v.s, 0) != SIZE_MAX;
     }
     if (box.kind == JJ_DICT || (box.kind == JJ_VIEW && box.view->part == JJ_KEYS))
         return jj_get(j, box.kind == JJ_DICT ? box.dict : box.view->dict, v) != NULL;
@@ -449,9 +490,10 @@ void jj_put_float(struct jinja *j, struct jj_text *t, double f)
         return;
     }
     int n = 0;
-    do                                                  /* the shortest digits that give f */
+    do {                                                /* the shortest digits that give f */
+        jj_step(j, 8);
         snprintf(digits, sizeof digits, "%.*e", n, f);
-    while (strtod(digits, NULL) != f && ++n < 17);
+    } while (strtod(digits, NULL) != f && ++n < 17);
     const int exponent = atoi(strchr(digits, 'e') + 1);
     if (exponent >= -4 && exponent < 16) {
         snprintf(out, sizeof out, "%.*f", MAX(n - exponent, 1), f);
@@ -472,7 +514,7 @@ static void put_quoted(struct jinja *j, struct jj_text *t, const struct jj_str *
     for (size_t i = 0, n; i < s->n; i += n) {
         uint32_t c;
         char out[16];
-        n = utf8_get(s->s + i, &c);
+        n = jj_char(j, s, i, &c);
         if (c == (unsigned char)quote || c == '\\')
             snprintf(out, sizeof out, "\\%c", (char)c);
         else if (c == '\n' || c == '\r' || c == '\t')
@@ -591,6 +633,10 @@ static int parameter(const char *params, const struct jj_str *name)
 V jj_call_builtin(struct jinja *j, const struct jj_builtin *b, V self, const struct jj_args *a)
 {
     V p[JJ_PARAMS] = {{0}};
+    size_t bytes = self.kind == JJ_STR ? self.s->n : 0;
+    for (size_t i = 0; i < a->n; i++)
+        bytes += a->v[i].kind == JJ_STR ? a->v[i].s->n : 0;
+    jj_work(j, bytes / 8);               /* a builtin without jj_char has the limit of time, too */
     if (b->params[0] == '*')
         return b->f(j, self, p, a);
     int n = b->params[0] != 0;

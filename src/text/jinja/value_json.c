@@ -4,8 +4,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "src/base/unicode.h"
-
 static V text_of(struct jinja *j, const struct json *v)
 {
     char *s = jj_alloc(j, (size_t)(v->end - v->s));
@@ -15,7 +13,7 @@ static V text_of(struct jinja *j, const struct json *v)
 V jj_from_json(struct jinja *j, const struct json *v)
 {
     struct json key, one;
-    jj_step(j, 1);
+    jj_work(j, JJ_STEP + (size_t)(v->end - v->s));      /* js_next walks over the whole value */
     switch (js_kind(v)) {
     case JS_NULL: return jj_none();
     case JS_FALSE: return jj_bool(false);
@@ -63,7 +61,7 @@ void jj_put_json_string(struct jinja *j, struct jj_text *t, const struct jj_str 
     for (size_t i = 0, n; i < s->n; i += n) {
         uint32_t c;
         char out[16];
-        n = utf8_get(s->s + i, &c);
+        n = jj_char(j, s, i, &c);
         const char *letter = NULL;
         for (const char *p = shorts; *p && !letter; p += 2)
             letter = (unsigned char)p[1] == c ? p : NULL;
@@ -120,18 +118,18 @@ static void put_key(struct jinja *j, struct dump *d, V key)
 
 static void put_json(struct jinja *j, struct dump *d, V v);
 
-/* The members of a dict by key, for sort_keys: an insertion sort of few keys. */
+/* The members of a dict, for sort_keys by key. */
 static struct jj_entry *members(struct jinja *j, const struct dump *d, const struct jj_dict *dict)
 {
     if (!d->sorted)
         return dict->v;
     struct jj_entry *e = jj_alloc(j, dict->n * sizeof *e);
-    for (size_t i = 0; i < dict->n; i++) {
-        size_t at = i;
-        for (; at > 0 && jj_compare(j, dict->v[i].key, e[at - 1].key) == -1; at--)
-            e[at] = e[at - 1];
-        e[at] = dict->v[i];
-    }
+    V *keys = jj_alloc(j, dict->n * sizeof *keys);
+    for (size_t i = 0; i < dict->n; i++)
+        keys[i] = dict->v[i].key;
+    const size_t *order = jj_order(j, keys, dict->n, false);
+    for (size_t i = 0; i < dict->n; i++)
+        e[i] = dict->v[order[i]];
     return e;
 }
 
