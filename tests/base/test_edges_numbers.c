@@ -1,5 +1,5 @@
-/* Numbers at their edges: whole numbers by their value, without a double between; a writer that copies numbers
- * of input; a writer without digits, which must not print a number. */
+/* Numbers at their edges: whole numbers by their value, without a double between; a writer that copies
+ * numbers of input; a writer without digits, which must not print a number. */
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,15 +14,17 @@ static struct json number(const char *s) { return (struct json){ .s = s, .end = 
 static void whole_numbers_are_exact(void)
 {
     static const struct { const char *text; uint64_t x; } good[] = {
-        { "0", 0 }, { "4.0", 4 }, { "1e3", 1000 }, { "40e-1", 4 }, { "0.4e1", 4 }, { "0e99", 0 }, { "0.000", 0 },
+        { "0", 0 }, { "4.0", 4 }, { "1e3", 1000 }, { "40e-1", 4 }, { "0.4e1", 4 }, { "0e99", 0 },
+        { "0.000", 0 },
         { "18446744073709551615", UINT64_MAX }, { "18446744073709551615.000000", UINT64_MAX },
         { "1844674407370955161.5e1", UINT64_MAX }, { "184467440737095516150000E-4", UINT64_MAX },
         { "9007199254740993.0", 9007199254740993 }, { "1.000000000000000000000000000000000000000e0", 1 },
         { "00012", 12 },
     };
     static const char *const bad[] = {
-        "", ".", "e", "1.", ".5", "4.5", "1e", "1e+", "1e-", "1e1.0", "1..0", "+1", "-1", "1e-1", "45e-1", "1 ",
-        "18446744073709551616", "1844674407370955161600e-2", "1e20", "1e99999999999999999999", "92233720368547758080",
+        "", ".", "e", "1.", ".5", "4.5", "1e", "1e+", "1e-", "1e1.0", "1..0", "+1", "-1", "1e-1", "45e-1",
+        "18446744073709551616", "1844674407370955161600e-2", "1e20", "1e99999999999999999999", "1 ",
+        "92233720368547758080",
         "1e-99999999999999999999", "0x4", "true", "\"4\"", "[4]", "4.00000000000000000000000000000000000001",
     };
     uint64_t x;

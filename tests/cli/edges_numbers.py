@@ -1,10 +1,10 @@
 """Numbers pass through unread. edges_numbers.py LONGHAND MODEL FOLDER N: prints "ok NAME" and "FAIL NAME".
 
 Every parameter that a job stores with a number gets N values: the bounds of its range, short decimals,
-shortest round-trip decimals, exponents, whole numbers written as 4.0 and 1e3, seeds up to 2^64-1. The values go
-in through every form of input and must come out of `show --json`, of exports, and of an export that is
-submitted again, with the same bits. The parameters are read from the program: its help lists the options and
-the fields of a line, and the message about the value @ says what an option takes."""
+shortest round-trip decimals, exponents, whole numbers written as 4.0 and 1e3, seeds up to 2^64-1. The values
+go in through every form of input and must come out of `show --json`, of exports, and of an export that is
+submitted again, with the same bits. The parameters are read from the program: its help lists the options
+and the fields of a line, and the message about the value @ says what an option takes."""
 import csv
 import hashlib
 import http.client
@@ -13,6 +13,7 @@ import math
 import os
 import random
 import re
+import sqlite3
 import struct
 import subprocess
 import sys
@@ -30,8 +31,8 @@ LEAST = {"draft_passes": 1, "kv_budget": 16}
 OUTSIDE = {"samples", "threads", "carry", "shard"}
 
 
-def run(*words, ok=True, given=None):
-    p = subprocess.run([LONGHAND, *words], input=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def run(*words, ok=True):
+    p = subprocess.run([LONGHAND, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if ok and p.returncode:
         raise SystemExit(f"    {' '.join(words)[:300]}: {p.stderr[:600]}\nFAIL the_program_runs")
     return p.stdout if ok else p.stderr
@@ -55,7 +56,8 @@ class Row:
 
     def json(self, text):
         """The value in a line of JSON or a cell."""
-        return {"on_loop": f'"{text}"', "logit_bias": f'{{"7": {text}}}', "stop_id": f"[{text}]"}.get(self.name, text)
+        forms = {"on_loop": f'"{text}"', "logit_bias": f'{{"7": {text}}}', "stop_id": f"[{text}]"}
+        return forms.get(self.name, text)
 
     def out(self, v):
         """The number in a value of a stored job."""
@@ -74,8 +76,9 @@ class Row:
                                 min(self.high, int(2 ** rng.uniform(0, math.log2(self.high + 1)))),
                                 rng.randint(1, 9) * 10 ** rng.randint(0, 8)])
             else:
+                bound = rng.choice([self.low, self.high])
                 x = rng.choice([rng.uniform(self.low, self.high), round(rng.uniform(self.low, self.high), 3),
-                                10 ** rng.uniform(-4, 3), math.nextafter(rng.choice([self.low, self.high]), .5)])
+                                10 ** rng.uniform(-4, 3), math.nextafter(bound, .5)])
             i = 2
             if self.allows(x):
                 return spelled(x, self.whole)
@@ -94,15 +97,14 @@ def exact(text):
     """The whole number of a text like 4.0 or 12e2."""
     digits, _, power = text.lower().partition("e")
     whole, _, fraction = digits.partition(".")
-    return int(whole + fraction) * 10 ** 40 // 10 ** (40 + len(fraction) - int(power or 0)) if "." in text or \
-        "e" in text.lower() else int(text)
+    return int(whole + fraction) * 10 ** 40 // 10 ** (40 + len(fraction) - int(power or 0))
 
 
 def spelled(x, whole):
     forms = [repr(x)]
     if whole:
-        zeros = len(str(x)) - len(str(x).rstrip("0")) if x else 0
-        forms += [f"{x}.0", f"{x}.000", f"{str(x)[:len(str(x)) - zeros]}e{zeros}", f"{x}.0E+0", f"{10 * x}e-1"]
+        short = str(x).rstrip("0") if x else "0"
+        forms += [f"{x}.0", f"{x}.000", f"{short}e{len(str(x)) - len(short)}", f"{x}.0E+0", f"{10 * x}e-1"]
     else:
         forms += [f"{x:.17g}", f"{x:.16e}", f"{x:.20f}" if abs(x) > 1e-3 else repr(x), f"{x:.16E}"]
     return rng.choice(forms)
@@ -176,7 +178,8 @@ def found(r, job):
     places = {"tokens": job["of"], "seed": job["seed"], "priority": job["priority"]}
     got = places[r.name] if r.name in places else p.get(r.member, p["drafting"].get(r.name))
     if got is None:                                  # written only where it is set
-        return {"typical": "1", "xtc_threshold": "0.1", "thinking_budget": "-1", "logprobs": "-1"}.get(r.name, "0")
+        unset = {"typical": "1", "xtc_threshold": "0.1", "thinking_budget": "-1", "logprobs": "-1"}
+        return unset.get(r.name, "0")
     return r.out(got)
 
 
@@ -192,13 +195,15 @@ def compare_again(name, batch, lines):
     rows = [r for r in lines[0] if r.name not in ("tokens", "logprobs", "priority") and r.fields]
     wanted = {r: r.fields[-1] for r in rows}
     columns = {r: r.name if r.name == "seed" else f"parameters.{r.member}" for r in rows}
-    words = ["export", f"@{batch}", "-q", "--partial", "--fields", "custom_id,prompt,seed_text," + ",".join(columns.values())]
+    words = ["export", f"@{batch}", "-q", "--partial", "--fields",
+             "custom_id,prompt,seed_text," + ",".join(columns.values())]
     out = parse("[" + run(*words, "--format", "jsonl").strip().replace("\n", ",") + "]")
     again = []
     for x in out:
-        given = ", ".join(f'"{wanted[r]}": ' + (x["seed_text"] if r.name == "seed" else r.json(r.out(x[c])))
-                          for r, c in columns.items() if x[c] is not None)
-        again.append(f'{{"custom_id": "{x["custom_id"]}", "prompt": {json.dumps(x["prompt"])}, "max_tokens": 3, {given}}}')
+        given = [f'"{wanted[r]}": ' + (x["seed_text"] if r.name == "seed" else r.json(r.out(x[c])))
+                 for r, c in columns.items() if x[c] is not None]
+        again.append("{" + ", ".join([f'"custom_id": "{x["custom_id"]}", "prompt": "x"', '"max_tokens": 3'] +
+                                     given) + "}")
     submit(f"{name}_jsonl", again)
     table = list(csv.reader(run(*words, "--format", "csv").splitlines()))
     table[0] = ["custom_id", "prompt", "seed_text"] + [wanted[r] for r in columns]
@@ -211,8 +216,8 @@ def compare_again(name, batch, lines):
         compare(f"{name}_again_as_{how}", only, [jobs[x["custom_id"]] for x in out])
     seed = next((r for r in rows if r.name == "seed"), None)
     if seed:
-        got = [x["response"]["body"]["metrics"] for x in
-               map(parse, run("export", f"@{batch}", "-q", "--partial", "--format", "openai-batch").splitlines())]
+        out = run("export", f"@{batch}", "-q", "--partial", "--format", "openai-batch").splitlines()
+        got = [parse(x)["response"]["body"]["metrics"] for x in out]
         result(f"{name}_in_openai_batch", [(x["seed"], x["seed_text"]) for x in got] ==
                [(str(exact(line[seed])),) * 2 for line in lines], got[:1])
 
@@ -231,7 +236,8 @@ def by_order(jobs, name):
 
 
 def jsonl():
-    for name, url in ("completions", "/v1/completions"), ("chat", "/v1/chat/completions"), ("short", None), ("user", None):
+    for name, url in (("completions", "/v1/completions"), ("chat", "/v1/chat/completions"), ("short", None),
+                      ("user", None)):
         lines, out = values(FIELDS), []
         for i, line in enumerate(lines):
             start = '"messages": [{"role": "user", "content": "x"}]' if name == "chat" else '"prompt": "x"'
@@ -240,16 +246,14 @@ def jsonl():
                            f'{body(line, start, name == "chat")}}}')
             else:
                 out.append(body(line, f'"custom_id": "r{i}", {start}', name == "user"))
-        words = {"chat": ["--chat-template", "chatml"], "user": ["--chat", "--chat-template", "chatml"]}.get(name, [])
-        submit(name, out, *words)
+        template = ["--chat-template", "chatml"]
+        submit(name, out, *{"chat": template, "user": ["--chat"] + template}.get(name, []))
         compare(f"{name}_lines", lines, by_order(shown(name), "r"))
         if name == "short":
             compare_again(name, name, lines)
-            whole = [r for r in FIELDS if r.whole and r.name not in ("on_loop", "logprobs")]
-            spell = [re.sub(r'"(\w+)": (-?[0-9][0-9.eE+-]*)(?=[,}])',
-                            lambda m: f'"{m[1]}": {exact(m[2])}' if any(m[1] in r.fields for r in whole) else m[0], x)
-                     for x in out]
-            submit(name, spell)
+            whole = {f for r in FIELDS if r.whole and r.name not in ("on_loop", "logprobs") for f in r.fields}
+            submit(name, [re.sub(r'"(\w+)": (-?[0-9][0-9.eE+-]*)(?=[,}])', lambda m:
+                                 f'"{m[1]}": {exact(m[2])}' if m[1] in whole else m[0], x) for x in out])
             jobs = shown(name)
             result("other_spellings_of_whole_numbers_are_the_same_lines", len(jobs) == N, len(jobs))
 
@@ -305,8 +309,8 @@ def grid():
 
 def serve():
     os.environ["LONGHAND_DB"] += ".serve"                # a server writes every job of its store
-    p = subprocess.Popen([LONGHAND, "serve", *ALWAYS, "--chat-template", "chatml", "--port", "0"], stdout=subprocess.PIPE,
-                         stderr=subprocess.DEVNULL, text=True)
+    p = subprocess.Popen([LONGHAND, "serve", *ALWAYS, "--chat-template", "chatml", "--port", "0"],
+                         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
         url = urllib.parse.urlsplit(re.search(r"http\S+", p.stdout.readline())[0])
         c = http.client.HTTPConnection(url.hostname, url.port, timeout=120)
@@ -316,10 +320,8 @@ def serve():
             a = c.getresponse()
             return a.status, a.read().decode(), a.getheader("Location") or ""
 
-        MOST["tokens"], before = 3, ROWS_BY["tokens"].high
-        ROWS_BY["tokens"].high = 3
-        rows = [r for r in FIELDS if r.name not in ("logprobs", "min_tokens", "thinking_budget")] + \
-               [r for r in FIELDS if r.name in ("min_tokens", "thinking_budget")]
+        ROWS_BY["tokens"].high = 3                       # the texts are written
+        rows = [r for r in FIELDS if r.name != "logprobs"]
         for name, path in ("body", "/v1/completions"), ("chat_body", "/v1/chat/completions"):
             lines, jobs = values(rows), []
             for line in lines:
@@ -334,17 +336,18 @@ def serve():
         form = [ROWS_BY[n] for n in ("tokens", "temperature", "seed")]
         lines, jobs = values(form), []
         for line in lines:
-            names = {"prompt": "x", "max_tokens": line[form[0]], "temperature": line[form[1]], "seed": line[form[2]]}
-            status, text, place = ask("POST", "/jobs", urllib.parse.urlencode(names), "application/x-www-form-urlencoded")
+            names = dict(zip(("prompt", "max_tokens", "temperature", "seed"), ["x"] + list(line.values())))
+            status, text, place = ask("POST", "/jobs", urllib.parse.urlencode(names),
+                                      "application/x-www-form-urlencoded")
             jobs.append(parse(ask("GET", "/v1" + place)[1]))
         compare("page", lines, jobs)
-        ROWS_BY["tokens"].high = before
         change = [r for r in FIELDS if r.name not in ("tokens", "logprobs", "thinking_budget", "seed")]
         lines, made = values(change), []
         for line in lines:
-            given = ", ".join(f'"{r.name}": ' + (json.dumps(f"7:{v}") if r.name == "logit_bias" else
-                                                 json.dumps(v) if r.name == "on_loop" else v) for r, v in line.items())
-            status, text, _ = ask("POST", f"/v1/jobs/{jobs[0]['job']}/fork", f'{{"at": 0, "tokens": 2.0, {given}}}')
+            words = {"logit_bias": '"7:%s"', "on_loop": '"%s"'}
+            given = ", ".join(f'"{r.name}": ' + words.get(r.name, "%s") % v for r, v in line.items())
+            status, text, _ = ask("POST", f"/v1/jobs/{jobs[0]['job']}/fork",
+                                  f'{{"at": 0, "tokens": 2.0, {given}}}')
             if status >= 300:
                 result("fork", False, (status, text))
                 return
@@ -356,38 +359,39 @@ def serve():
 
 
 def documents():
-    """Numbers that a template prints, in the words of Python, and those that are kept: stored chats, metadata."""
+    """Numbers that a template prints, as Python does, and those that are kept: stored chats, metadata."""
     os.environ["LONGHAND_DB"] += ".told"                 # its jobs are written
-    texts = [repr(rng.uniform(-9, 9)) for _ in range(N)] + [str(rng.randrange(-2 ** 70, 2 ** 70)) for _ in range(N)] + \
-        [f"{rng.randint(1, 99)}e{rng.randint(-9, 25)}" for _ in range(N)] + \
-        ["0.256", "0.123456", "1e-7", "1e22", "4.0", "12345678901234567890", "-0", "-0.0", "1E400", "1e16", "123456789012345680.0"]
+    texts = [repr(rng.uniform(-9, 9)) for _ in range(N)]
+    texts += [str(rng.randrange(-2 ** 70, 2 ** 70)) for _ in range(N)]
+    texts += [f"{rng.randint(1, 99)}e{rng.randint(-9, 25)}" for _ in range(N)]
+    texts += ["0.256", "0.123456", "1e-7", "1e22", "4.0", "12345678901234567890", "-0", "-0.0", "1E400",
+              "1e16", "123456789012345680.0"]
     numbers = "[" + ", ".join(texts) + "]"
     with open(f"{FOLDER}/m.json", "w") as f:
         f.write('[{"role": "user", "content": "x"}]')
     for name, template, want in (
-            ("repr", "{% for x in v %}{{ x }}\n{% endfor %}", "".join(f"{x}\n" for x in json.loads(numbers))),
+            ("repr", "{% for x in v %}{{ x }}\n{% endfor %}", "\n".join(map(str, json.loads(numbers)))),
             ("tojson", "{{ v|tojson }}", json.dumps(json.loads(numbers)))):
-        got = run("tokenize", "--model", MODEL, "--messages", f"{FOLDER}/m.json", "--render", "--chat-template", template,
-                  "--chat-template-kwargs", f'{{"v": {numbers}}}')
+        got = run("tokenize", "--model", MODEL, "--messages", f"{FOLDER}/m.json", "--render",
+                  "--chat-template", template, "--chat-template-kwargs", f'{{"v": {numbers}}}')
         bad = [x for x in zip(got.split(), want.split()) if x[0] != x[1]]
         result(f"templates_print_numbers_as_python_{name}", got.strip() == want.strip(), bad[:3] or got[:100])
     tool = f'{{"type": "function", "function": {{"name": "f", "parameters": {{"v": {numbers}}}}}}}'
-    line = f'"chat_template_kwargs": {{"v": {numbers}}}, "tools": [{tool}], "max_tokens": 1, "metadata": {{"v": {numbers}}}, ' \
-           '"chat_template": "{% for m in messages %}{{ m.content }}{% endfor %}{{ v[0] }}|{{ tools[0].function.parameters.v[1] }}"'
-    submit("told", [f'{{"custom_id": "a", "messages": [{{"role": "user", "content": "x"}}], {line}}}',
-                    f'{{"custom_id": "b", "after": "a", "messages": [{{"role": "user", "content": "y"}}], {line}}}'],
-           "--seed", "1")
-    import sqlite3
+    line = f'"chat_template_kwargs": {{"v": {numbers}}}, "tools": [{tool}], ' \
+           f'"metadata": {{"v": {numbers}}}, ' \
+           '"chat_template": "{% for m in messages %}{{ m.content }}{% endfor %}{{ v[0] }}|' \
+           '{{ tools[0].function.parameters.v[1] }}", "max_tokens": 1, ' \
+           '"messages": [{"role": "user", "content": "x"}]}'
+    submit("told", ['{"custom_id": "a", ' + line, '{"custom_id": "b", "after": "a", ' + line], "--seed", "1")
     kept = [r[0] for r in sqlite3.connect(os.environ["LONGHAND_DB"]).execute(
-        "SELECT chat FROM input JOIN job j ON j.id = job JOIN batch b ON b.id = batch WHERE b.name = 'told'")]
-    result("stored_chats_keep_numbers", len(kept) == 2 and all(k.count(numbers) == 2 for k in kept), kept[0][:200])
-    values_of = lambda text: parse(text)["metadata"]["v"]
+        "SELECT chat FROM input")]
+    result("stored_chats_keep_numbers", len(kept) == 2 and all(k.count(numbers) == 2 for k in kept), kept)
     want = parse(numbers)
-    result("metadata_keep_numbers", all(j["metadata"]["v"] == want for j in shown("told").values()) and
-           all(values_of(x) == want for x in
-               run("export", "@told", "-q", "--partial", "--format", "jsonl").splitlines()), "")
+    lines = run("export", "@told", "-q", "--partial", "--format", "jsonl").splitlines()
+    result("metadata_keep_numbers", len(lines) == 2 and all(
+        x["metadata"] == {"v": want} for x in list(map(parse, lines)) + list(shown("told").values())))
     report = parse(run("report", "@told", "--json"))
-    result("reports_keep_numbers", all(parse(json.dumps(r["parameters"]["chat"]["kwargs"]["v"])) == want for r in report), "")
+    result("reports_keep_numbers", all(r["parameters"]["chat"]["kwargs"]["v"] == want for r in report))
     run("work", "-q", "-m", MODEL)
     prompts = [run("text", f"@told/{i}", "--with-prompt=model") for i in "ab"]
     result("a_chapter_renders_its_numbers", all(f"{texts[0]}|{texts[1]}" in p for p in prompts), prompts)
