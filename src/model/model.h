@@ -115,6 +115,9 @@ struct model_setup {
      * as in the files that people have: the LM head is Q6_K (Q8_0 in Q8_0), with Q4_K a part of the others is
      * Q6_K (Q4_K_M), and rows that are no multiple of 256 get Q5_0 for Q4_K and Q8_0 for Q6_K. */
     enum dtype random; bool random_mix;
+    /* Of model_random: NULL, or the device, with host_memory, that makes the values of a small model. Then
+     * they are the same on every device, and those of vectors are random, too. */
+    struct device *maker;
 };
 
 /* The bytes that model_open will hold, from the configuration alone. */
