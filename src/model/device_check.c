@@ -206,7 +206,7 @@ bool device_passed(const struct device *gpu, device_opener *again, char *why, si
         flock(fd, LOCK_EX);                      /* another process may be checking */
     ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
     if (n <= 0 && again) {
-        dprintf(fd, "%s\nfailed: it ended the program\n", key);         /* unless another line follows */
+        dprintf(fd, "%s\nfailed: the program ended in it\n", key);         /* unless another line follows */
         for (size_t i = 0; i < sizeof models / sizeof *models && rc == 0; i++)
             rc = check(i, again, &e);
         n = snprintf(text, sizeof text, rc == 0 ? "passed\n" : e.code == ERR_AGAIN ? "could not run: %s\n"

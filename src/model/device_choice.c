@@ -131,7 +131,7 @@ void device_choice_tells(bool tells, bool json) { tells_ = tells, in_json_ = jso
 /* Says which device a word is, and why, unless that was said last. */
 static void tell(const char *word, const char *device, const char *why)
 {
-    static char said[sizeof (struct err)];
+    static char said[PATH_BYTES];
     char line[sizeof said];
     snprintf(line, sizeof line, "--device %s is %s: %s", word, device, why);
     if (tells_ && strcmp(line, said))

@@ -829,17 +829,6 @@ int model_random(struct model *m, const struct model_setup *s, uint64_t seed, st
     return -1;
 }
 
-size_t model_random_bytes(const struct model_setup *s)
-{
-    struct err ignored;                  /* nothing is read, so nothing fails */
-    struct model m = { .config = *s->config, .compute = s->compute,
-                       .head_dim = s->dev->head_dim(s->dev, s->config->head_dim) };
-    struct loader l = {
-        .model = &m, .random = s->random, .random_mix = s->random_mix, .dev = s->dev, .e = &ignored
-    };
-    return load_all(&l) ? SIZE_MAX : l.used;
-}
-
 void model_close(struct model *m)
 {
     if (m->dev)

@@ -128,7 +128,6 @@ int model_open(struct model *m, const char *dir, const struct model_setup *s, st
 /* Makes a model with random weights on the device, for measuring: normal values with deviation 1/sqrt(k),
  * norms 1, biases 0. */
 int model_random(struct model *m, const struct model_setup *s, uint64_t seed, struct err *e);
-size_t model_random_bytes(const struct model_setup *s);      /* that model_random will hold */
 void model_close(struct model *m);
 /* Layers with experts. Bytes of the mean expert, and the bytes of weights that a pass of one row reads. */
 size_t model_expert_layers(const struct model *m);
