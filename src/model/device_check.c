@@ -202,11 +202,11 @@ bool device_passed(const struct device *gpu, device_opener *again, char *why, si
     snprintf(key, sizeof key, "%s, %s, longhand %s of %lld.%09ld", gpu->id, gpu->numerics, LONGHAND_VERSION,
              (long long)program.st_mtim.tv_sec, program.st_mtim.tv_nsec);
     const int fd = open_file(path, sizeof path, key, again ? O_RDWR | O_CREAT : O_RDONLY), no = errno;
-    if (fd >= 0)
-        flock(fd, LOCK_EX);                      /* another process may be checking */
-    ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
+    /* another process may be checking, and only a check waits for it */
+    const bool busy = fd >= 0 && flock(fd, again ? LOCK_EX : LOCK_SH | LOCK_NB) && !again;
+    ssize_t n = fd < 0 || busy ? 0 : read(fd, text, sizeof text - 1);
     if (n <= 0 && again) {
-        dprintf(fd, "%s\nfailed: the program ended in it\n", key);         /* unless another line follows */
+        dprintf(fd, "%s\nfailed: the program ended in it\n", key);          /* unless a line follows */
         for (size_t i = 0; i < sizeof models / sizeof *models && rc == 0; i++)
             rc = check(i, again, &e);
         n = snprintf(text, sizeof text, rc == 0 ? "passed\n" : e.code == ERR_AGAIN ? "could not run: %s\n"

@@ -1,6 +1,6 @@
 #!/bin/bash
-# --device auto on a machine with a GPU: it is the CPU until a check of the kernels has passed on this GPU. The
-# emulated GPU stands for a GPU that passes, one whose kernels are wrong, another driver, another program.
+# --device auto on a machine with a GPU: it is the CPU until a check of the kernels has passed on this GPU.
+# The emulated GPU stands for a GPU that passes, one whose kernels are wrong, and one with another driver.
 . tests/cli/lib.inc
 M=build/data/models/llama3-old-bf16
 # the program of a machine without a GPU prints nothing
@@ -36,7 +36,8 @@ takes edges_device_is_checked_once "emulated GPU" "$text passed"
 
 # Another driver: checked again, and now it is wrong.
 export LONGHAND_EMULATED_DRIVER=2
-takes edges_device_with_wrong_logits_is_not_taken "the CPU" "$text failed: row 0 has other logits than on the CPU"
+takes edges_device_with_wrong_logits_is_not_taken "the CPU" \
+    "$text failed: row 0 has other logits than on the CPU"
 same edges_device_and_the_text_is_the_cpus "$TMP/cpu" "$TMP/out"
 [ "$(records)" = 2 ]; result edges_device_has_a_result_for_each_driver $? "$(records)"
 unset LONGHAND_EMULATED_WRONG
@@ -47,17 +48,20 @@ takes edges_device_that_failed_is_taken_by_name "emulated GPU" "$text failed: ro
 "$L" run $G --progress json >/dev/null 2>"$TMP/err"
 python3 -c 'import json, sys
 lines = [json.loads(s) for s in open(sys.argv[1])]
-assert [(x["device"], x["because"][:10]) for x in lines if x["phase"] == "device"] == [("the CPU", "the check ")]
+lines = [(x["device"], x["because"][:10]) for x in lines if x["phase"] == "device"]
+assert lines == [("the CPU", "the check ")], lines
 ' "$TMP/err"
 result edges_device_as_json $? "$(cat "$TMP/err")"
 
 # Rows that depend on the other rows of a pass; sampling. Checked at each run, where nothing can be kept.
 export LONGHAND_EMULATED_DRIVER=3
 touch "$TMP/file"
-LONGHAND_EMULATED_WRONG=product_few:20 XDG_CACHE_HOME=$TMP/file takes edges_device_with_unequal_rows_is_not_taken \
-    "the CPU" "$text failed: row [0-9]+ has other logits alone \\($TMP/file/longhand/gpu-.*: Not a directory\\)"
-LONGHAND_EMULATED_WRONG=attend_64_few:24 XDG_CACHE_HOME=$TMP/file takes edges_device_is_checked_again_without_a_file \
-    "the CPU" "$text failed: row [0-9]+ has other logits in a tree"
+LONGHAND_EMULATED_WRONG=product_few:20 XDG_CACHE_HOME=$TMP/file takes \
+    edges_device_with_unequal_rows_is_not_taken "the CPU" \
+    "$text failed: row [0-9]+ has other logits alone \\($TMP/file/longhand/gpu-.*: Not a directory\\)"
+LONGHAND_EMULATED_WRONG=attend_64_few:24 XDG_CACHE_HOME=$TMP/file takes \
+    edges_device_is_checked_again_without_a_file "the CPU" \
+    "$text failed: row [0-9]+ has other logits in a tree"
 
 # A check that ends the program is a check that failed. Another program checks again.
 (LONGHAND_EMULATED_STOP=2000 "$L" run $G >/dev/null 2>&1 & echo $! >"$TMP/pid"; wait)  2>/dev/null &
