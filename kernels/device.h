@@ -319,6 +319,7 @@ struct device {
     const char *kind;                /* "cpu", "cuda", "emulated" */
     char name[128];                  /* for people: "cuda:0 NVIDIA H200" */
     char numerics[32];
+    char id[160];                    /* of the GPU and its driver, whatever its number; "": a CPU */
     char error[512];                 /* "": no error */
     size_t graph_bytes;              /* device memory for recorded passes, which alloc does not see */
     enum dtype kv_type;              /* type of its caches */
@@ -470,6 +471,7 @@ int device_cuda_open(struct device **, size_t ordinal, char *why, size_t why_siz
 struct device_kind {
     const char *name;
     size_t count;                    /* devices of this kind */
+    bool automatic;                  /* --device auto takes it as the first GPU */
     int (*open)(struct device **, char *why, size_t why_size);
 };
 extern const struct device_kind *device_added;      /* NULL: none */

@@ -367,17 +367,6 @@ void kv_retire(struct kv *kv)
     r->counted = counts;
 }
 
-void kv_lend(struct kv *kv, const struct kv *from)
-{
-    assert(kv->n_runs == 1 && from->n_runs == 1 && kv->head_bytes == from->head_bytes &&
-           kv->layer_bytes == from->layer_bytes && kv->n_layers == from->n_layers &&
-           kv->ring == from->ring);
-    run_drop(kv, kv->run[0]);
-    kv->run[0] = from->run[0];
-    kv->run[0]->refs++;
-    kv->base = from->base;
-}
-
 struct device_kv kv_view(const struct kv *kv)
 {
     return (struct device_kv){ kv->type, kv->n_layers, kv->n_kv_heads, kv->head_dim, kv->base,
@@ -513,24 +502,4 @@ void kv_keep_ends(struct kv *kv, size_t first, size_t last)
                         kv->type, kv_layer(kv, l).dim);
             }
     kv->n_past = first + last;
-}
-
-void kv_exchange(struct kv *kv, size_t from, size_t n, char *p, bool load)
-{
-    assert(on_host(kv) && from + n <= kv->n_max && !kv->n_shared && kv->head_dim <= 1024);
-    for (size_t l = 0; l < kv->n_layers; l++)
-        for (size_t h = 0; h < kv_layer(kv, l).n; h++)
-            for (size_t s = from; s < from + n; s++) {
-                const size_t d = kv_layer(kv, l).dim, bytes = kv_row_bytes(kv->type, d);
-                char *block = kv_block(kv, l, h, s);
-                float row[2 * 1024 + 2];
-                if (load) {
-                    memcpy(row, p, bytes);
-                    kv_put(block, kv->type, d, s % KV_BLOCK, row);
-                } else {
-                    kv_get(row, kv->type, d, s % KV_BLOCK, block);
-                    memcpy(p, row, bytes);
-                }
-                p += bytes;
-            }
 }

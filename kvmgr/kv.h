@@ -99,9 +99,6 @@ void kv_close(struct kv *kv);
 /* Frees the scratch of a cache that is only read from now on, and of its states all but the mark. In the
  * host's memory, slots that were never written count no longer. */
 void kv_retire(struct kv *kv);
-/* Gives back the cache's own blocks, and uses those of `from`, a cache of the same size without shared
- * blocks. */
-void kv_lend(struct kv *kv, const struct kv *from);
 
 /* The cache in the form that passes on its device use. */
 struct device_kv kv_view(const struct kv *kv);
@@ -155,8 +152,6 @@ void kv_truncate(struct kv *kv, size_t n_past);
  * last ones remain; keys keep the rotation of their positions. */
 void kv_keep_ends(struct kv *kv, size_t first, size_t last);
 static inline void kv_keep_last(struct kv *kv, size_t n) { kv_keep_ends(kv, 0, n); }
-/* Copies committed rows from .. from+n-1 to `rows`, or (load) the other way; kv_rows_bytes is their size. */
-void kv_exchange(struct kv *kv, size_t from, size_t n, char *rows, bool load);
 static inline size_t kv_rows_bytes(const struct kv *kv, size_t n)
 {
     const struct kv_heads all = kv_layer(kv, kv->n_layers);

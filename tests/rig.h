@@ -26,7 +26,6 @@ static inline void rig_open_kv(struct rig *r, const char *dir, enum dtype comput
     if (b)
         s.random = b->type, s.random_mix = b->mix;
     if (b ? model_random(&r->m, &s, 7, &e) : model_open(&r->m, dir, &s, &e)) rig_die("model", &e);
-    if (b && model_random_bytes(&s) != r->m.mem_bytes) abort();
     if (workspace_open(&r->w, &r->m, rows_max, n_max, &e)) rig_die("workspace", &e);
 }
 /* With the cache type of --kv-dtype auto. */

@@ -43,7 +43,8 @@ bool device_cuda_is_refused(void) { return false; }
     X(cuLaunchKernelEx, ) X(cuStreamBeginCapture, _v2) X(cuStreamEndCapture, ) \
     X(cuGraphInstantiateWithFlags, ) X(cuGraphLaunch, ) X(cuGraphExecDestroy, ) X(cuGraphDestroy, ) \
     X(cuGetErrorName, ) X(cuEventCreate, ) X(cuEventDestroy, _v2) X(cuEventRecord, ) X(cuStreamWaitEvent, ) \
-    X(cuMemAllocHost, _v2) X(cuMemFreeHost, ) X(cuEventElapsedTime, )
+    X(cuMemAllocHost, _v2) X(cuMemFreeHost, ) X(cuEventElapsedTime, ) \
+    X(cuDeviceGetUuid, _v2)
 
 /* cuda.h renames some calls to their present version, so the prototypes match the names. */
 static struct {
@@ -481,6 +482,24 @@ static int load_kernels(struct cuda *c, const struct cuda_image *image, const ch
     return 0;
 }
 
+/* The UUID, and the driver's version: its own where the kernel tells it, and that of CUDA. */
+static void identify(struct cuda *c)
+{
+    char *id = c->d.id, driver[32] = "";
+    CUuuid uuid = { { 0 } };
+    int version = 0;
+    FILE *f = fopen("/sys/module/nvidia/version", "r");
+    if (f && fgets(driver, sizeof driver, f))
+        driver[strcspn(driver, "\n")] = 0;
+    if (f)
+        fclose(f);
+    cu.cuDeviceGetUuid_(&uuid, c->device);
+    cu.cuDriverGetVersion_(&version);
+    for (size_t i = 0; i < sizeof uuid.bytes; i++)
+        id += sprintf(id, "%s%02x", i ? "" : "GPU ", (unsigned char)uuid.bytes[i]);
+    sprintf(id, ", driver %s, CUDA %d", driver, version);
+}
+
 /* Chooses the image for this GPU, loads its kernels and makes the streams. LONGHAND_CUDA_OFF=graphs,overlap
  * switches off graphs, and kernels that begin early, to locate the source of an error. */
 static int start(struct cuda *c, size_t ordinal)
@@ -499,6 +518,7 @@ static int start(struct cuda *c, size_t ordinal)
         failed(c, cu.cuDevicePrimaryCtxRetain_(&c->context, c->device), "cuDevicePrimaryCtxRetain", ""))
         return -1;
     snprintf(c->d.name, sizeof c->d.name, "cuda:%zu %s", ordinal, model);
+    identify(c);
     cu.cuCtxSetCurrent_(c->context);
     const struct cuda_image *own = cuda_image_for(major, minor);
     if (!own) {

@@ -692,6 +692,7 @@ int gpu_open(struct device **out, struct gpu_driver *driver, char *why, size_t w
     memcpy(g->d.name, driver->name, sizeof g->d.name);
     g->d.graph_bytes = driver->graph_bytes;
     memcpy(g->d.numerics, driver->numerics, sizeof g->d.numerics);
+    memcpy(g->d.id, driver->id, sizeof g->d.id);
     *out = &g->d;
     return 0;
 }

@@ -19,7 +19,7 @@ struct gpu_launch { enum cu_kernel kernel; const void *args; unsigned grid[3], b
 struct gpu_gemm { float *c; const void *a, *b; size_t m, n, k, lda, ldb, ldc; bool a_t, b_t, add; };
 struct gpu_driver {
     const char *kind;
-    char name[128], numerics[32], error[512];
+    char name[128], numerics[32], id[160], error[512];
     size_t graph_bytes;                                              /* as in struct device */
     void  (*close)(struct gpu_driver *);
     void *(*alloc)(struct gpu_driver *, size_t bytes, bool zeroed);  /* NULL: out of memory */

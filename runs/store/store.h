@@ -101,10 +101,6 @@ int store_default_path(char *path, size_t size, struct err *e);
 /* The name of the network file system with this statfs magic; NULL: a local one. */
 const char *store_network_fs(long magic);
 
-/* Check the whole file: SQLite's integrity check, foreign keys, sums and chain of every text. Reads
- * everything. */
-int store_check(struct store *s, struct err *e);
-
 /* ---- upkeep ---- */
 
 struct store_size { uint64_t file, unused, models; };    /* bytes: all, of free pages, of stored models */

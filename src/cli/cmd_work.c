@@ -114,7 +114,7 @@ static void job_ended(void *ctx, int64_t id, const struct job *job, size_t wante
 static int print_start(const struct shift *h, struct err *e)
 {
     const struct options *o = h->o;
-    const char *numerics = h->worker.numerics[0], *why;
+    const char *numerics = h->worker.numerics[h->worker.n_numerics - 1], *why;
     const bool cpu = strncmp(numerics, "cpu", 3) == 0;
     const struct ops *ops = cpu ? ops_for_cpu(&why) : NULL;
     const size_t threads = o->threads ? o->threads : pool_default_threads();

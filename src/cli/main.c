@@ -9,6 +9,7 @@
 #include "src/base/output.h"
 #include "src/bench/bench.h"
 #include "src/cli/verbs.h"
+#include "src/model/device_choice.h"
 #include "src/request/output_check.h"
 
 #ifndef LONGHAND_COMMIT
@@ -77,6 +78,7 @@ int main(int argc, char **argv)
     signal(SIGXFSZ, SIG_IGN);        /* and a file beyond ulimit -f, too */
     int r = options_parse(&o, argc, argv, &e);
     if (r == 0) {
+        device_choice_tells(!o.quiet, o.progress == PROGRESS_JSON);
         r = run_verb(&o, &e);
         /* The reader has had enough. Only a text that was being written has work left. */
         if (r && e.code == ERR_AGAIN && e.system == EPIPE && o.verb->bit != VERB_RUN && !o.run_now)

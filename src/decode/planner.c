@@ -607,13 +607,3 @@ void planner_start(struct planner *p, struct cost_model *m, const struct planner
                                    .n_caches = s->n_caches } };
     memcpy(p->reads, s->reads, sizeof p->reads);
 }
-
-void planner_catch_up(struct planner *p)
-{
-    if (!p->on || p->model->seen[0] == 0)
-        return;
-    p->price = 0;                    /* the budget grows */
-    for (size_t i = 0; i < p->in.n_caches; i++)
-        p->cache[i].accepted = p->cache[i].guesses = 0;
-    memset(p->gain, 0, sizeof p->gain);
-}

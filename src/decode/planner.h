@@ -187,5 +187,3 @@ double planner_round_done(struct planner *const *p, size_t n, double seconds);
 
 /* Seconds of a pass of one row for each text of a round: the share of this text. */
 double planner_pass_seconds(const struct planner *p, size_t length);
-/* Another decoder wrote a stretch of the text: p forgets its own acceptance rates. */
-void planner_catch_up(struct planner *p);

@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "kernels/quant.h"
+#include "src/base/notice.h"
+#include "src/model/device_check.h"
 #include "src/model/model.h"
 
 #define TEXT_(x) #x
@@ -80,32 +82,31 @@ static const struct tensor *quantised(const struct tensors *ts)
     return NULL;
 }
 
-/* What a model needs and the device does not compute with; NULL: nothing. dev NULL: a GPU. */
+/* What a model needs and the GPU does not compute with; NULL: nothing. */
 static const char *lacks_of(const struct device *dev, const struct config *c)
 {
-    const bool gpu = !dev || !dev->host_memory;
-    return c->n_experts && !(dev && dev->experts)      ? "mixtures of experts"
-           : config_is_hybrid(c) && !(dev && dev->delta) ? "recurrent states"
-           : c->rope.growth != 0 && gpu                  ? "queries that grow with the position"
-           : c->residual_factor != 0 && gpu              ? "factors of embeddings and logits"
-           : c->norms_after && gpu                       ? "models with norms after each part"
-           : config_has_local(c) && gpu                  ? "layers without RoPE"
-           : c->rotary < c->head_dim && gpu              ? "heads of which a part turns"
-                                                         : NULL;
+    return c->n_experts && !dev->experts         ? "mixtures of experts"
+           : config_is_hybrid(c) && !dev->delta  ? "recurrent states"
+           : c->rope.growth != 0                 ? "queries that grow with the position"
+           : c->residual_factor != 0             ? "factors of embeddings and logits"
+           : c->norms_after                      ? "models with norms after each part"
+           : config_has_local(c)                 ? "layers without RoPE"
+           : c->rotary < c->head_dim             ? "heads of which a part turns"
+                                                 : NULL;
 }
 
-/* Checks that the device supports the types and the head size of the model. */
+/* Checks that the GPU supports the types and the head size of the model. */
 static int check_support(const struct device *dev, const struct device_choice_model *m, struct err *e)
 {
     if (m->compute == DT_F32 && !dev->compute_f32)
         return err_set(e, ERR_INPUT,
                        "%s: --compute f32 is not supported on this device; --device cpu supports it",
                        dev->name);
-    if (!dev->host_memory && m->kv != DT_OTHER && m->kv != dev->kv_type)
+    if (m->kv != DT_OTHER && m->kv != dev->kv_type)
         return err_set(e, ERR_INPUT,
                        "%s: --kv-dtype %s is not supported on this device (auto and %s are); --device cpu "
                        "supports it", dev->name, kv_type_name(m->kv), kv_type_name(dev->kv_type));
-    const struct tensor *t = dev->host_memory ? NULL : quantised(m->tensors);
+    const struct tensor *t = quantised(m->tensors);
     if (t)
         return err_set(
             e, ERR_INPUT,
@@ -124,30 +125,53 @@ static int check_support(const struct device *dev, const struct device_choice_mo
     return 0;
 }
 
-/* auto takes the CPU on a machine whose GPU cannot be used, and says so once. */
-static bool refused(const char *why)
+static bool tells_, in_json_;
+void device_choice_tells(bool tells, bool json) { tells_ = tells, in_json_ = json; }
+
+/* Says which device a word is, and why, unless that was said last. */
+static void tell(const char *word, const char *device, const char *why)
 {
-    static bool said;
-    if (device_cuda_is_refused() && !said)
-        fprintf(stderr, "--device auto is the CPU: %s\n", why);
-    said |= device_cuda_is_refused();
-    return false;
+    static char said[PATH_BYTES];
+    char line[sizeof said];
+    snprintf(line, sizeof line, "--device %s is %s: %s", word, device, why);
+    if (tells_ && strcmp(line, said))
+        notice(in_json_, (struct notice_member[]){ NOTICE_TEXT("phase", "device"),
+                                                   NOTICE_TEXT("device", device),
+                                                   NOTICE_TEXT("because", why), NOTICE_END }, "%s", line);
+    strcpy(said, line);
 }
 
-/* auto: opens the first GPU if the weights leave a tenth of its memory for the text. */
-static bool open_first(struct device **dev, const struct device_choice_model *m)
+/* The first GPU, for auto. */
+static bool added_is_first(void) { return device_added && device_added->automatic; }
+static int open_first(struct device **dev, char *why, size_t why_size)
 {
-    struct err ignored;
-    char why[512];
+    return added_is_first() ? device_added->open(dev, why, why_size)
+                            : device_cuda_open(dev, 0, why, why_size);
+}
+
+/* auto: opens the first GPU if it has passed the check, and the weights leave a tenth of its memory for the
+ * text. why: of the choice; "": there is no GPU. */
+static bool open_auto(struct device **dev, const struct device_choice_model *m, bool begun_here, char *why,
+                      size_t why_size)
+{
     size_t weights, room;
-    if (m->compute == DT_F32 || kv_form(m->kv).q == DT_I16)
+    struct err e;
+    if (!added_is_first() && !device_cuda_count(why, why_size)) {
+        *why = device_cuda_is_refused() ? *why : 0;
         return false;
-    if (!device_cuda_count(why, sizeof why) || device_cuda_open(dev, 0, why, sizeof why))
-        return refused(why);
+    }
+    if (begun_here)
+        snprintf(why, why_size, "the text began there");
+    if (begun_here || open_first(dev, why, why_size))
+        return false;
     room = (*dev)->bytes_free(*dev);
-    if (check_support(*dev, m, &ignored) == 0 &&
-        model_plan_bytes(m->config, m->tensors, m->compute, *dev, &weights, &ignored) == 0 &&
-        weights <= room - room / 10)
+    if (check_support(*dev, m, &e) ||
+        model_plan_bytes(m->config, m->tensors, m->compute, *dev, &weights, &e))
+        snprintf(why, why_size, "%s", e.msg);
+    else if (weights > room - room / 10)
+        snprintf(why, why_size, "%s has %zu MiB free, and the weights need %zu MiB and a tenth more",
+                 (*dev)->name, room >> 20, weights >> 20);
+    else if (device_passed(*dev, open_first, why, why_size))
         return true;
     (*dev)->close(*dev);
     *dev = NULL;
@@ -166,11 +190,13 @@ int device_choice_cpu_kv(enum dtype *kv, enum dtype compute, enum dtype wanted, 
 int device_choice_open(struct device **dev, const char *word, const char *numerics,
                        const struct device_choice_model *m, struct err *e)
 {
-    char why[256];
+    char why[PATH_BYTES + sizeof e->msg] = "";
     *dev = NULL;
     if (strcmp(word, "auto") && strcmp(word, "cpu")) {
         if (open_gpu(dev, word, e))
             return -1;
+        if (!device_passed(*dev, NULL, why, sizeof why))
+            tell(word, (*dev)->name, why);
         if (check_support(*dev, m, e) == 0)
             return 0;
         (*dev)->close(*dev);
@@ -178,16 +204,11 @@ int device_choice_open(struct device **dev, const char *word, const char *numeri
         return -1;
     }
     const bool begun_here = numerics && strncmp(numerics, "cpu-", 4) == 0;
-    if (strcmp(word, "auto") == 0 && !begun_here) {
-        const struct tensor *t = quantised(m->tensors);
-        const char *lacks = t                          ? "weights of type "
-                                               : lacks_of(NULL, m->config);
-        if (!lacks && open_first(dev, m))
-            return 0;
-        if (lacks && device_cuda_count(why, sizeof why))
-            fprintf(stderr, "--device auto: the CPU, because the GPU does not compute with %s%s\n", lacks,
-                    t ? t->dtype_name : "");
-    }
+    const bool gpu = strcmp(word, "auto") == 0 && open_auto(dev, m, begun_here, why, sizeof why);
+    if (*why)
+        tell(word, gpu ? (*dev)->name : "the CPU", why);
+    if (gpu)
+        return 0;
     enum dtype kv;
     if (device_choice_cpu_kv(&kv, m->compute, m->kv, e))
         return -1;
@@ -210,9 +231,11 @@ int device_choice_numerics(const char *word, const char *id[DEVICE_CHOICE_IDS], 
     if (cpu && !any)
         return 0;
     if (strcmp(of, word)) {
+        char ignored[512];
         gpu[0] = 0;
-        if (open_gpu(&dev, any ? "cuda" : word, &why) == 0) {
-            snprintf(gpu, sizeof gpu, "%s", dev->numerics);
+        if (any ? open_first(&dev, ignored, sizeof ignored) == 0 : open_gpu(&dev, word, &why) == 0) {
+            if (!any || device_passed(dev, open_first, ignored, sizeof ignored))
+                snprintf(gpu, sizeof gpu, "%s", dev->numerics);
             dev->close(dev);
         } else if (!any) {
             *e = why;

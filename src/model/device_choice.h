@@ -1,8 +1,8 @@
 /* --device: the device that computes. The option is one of these words:
  *
- *   auto      the first GPU if it can hold the model, else the CPU. It prints nothing, except that quantised
- *             weights keep it from a GPU: a text records in its job which arithmetic made it. A job that has
- *             begun continues on the kind of device that its numerics id names
+ *   auto      the first GPU if its kernels have passed the check (device_check.h) and it can hold the model,
+ *             else the CPU. On a machine with a GPU a line says which, and why. A job that has begun
+ *             continues on the kind of device that its numerics id names
  *   cpu       the CPU
  *   cuda      the first GPU
  *   cuda:N    GPU N
@@ -39,6 +39,8 @@ bool device_choice_is_all(const char *word);
 size_t device_choice_count(const char *word, char *why, size_t why_size);
 /* ERR_INPUT unless `word` is one of the words above. The message calls the option `spelled`. */
 int device_choice_check(const char *spelled, const char *word, struct err *e);
+/* Whether the choice of auto is told, as a line or as JSON. */
+void device_choice_tells(bool tells, bool json);
 /* Opens the device for a model. numerics: the job's id, or NULL. ERR_INPUT with one line if this machine
  * lacks the device or the device cannot hold the model. */
 int device_choice_open(struct device **dev, const char *word, const char *numerics,

@@ -50,14 +50,6 @@ static const struct { uint32_t id; const char *name;
     { 38, NULL },
 };
 
-const struct gguf_type *gguf_type_of(enum dtype t)
-{
-    for (const struct gguf_type *x = gguf_types; x->name; x++)
-        if (x->dtype == t)
-            return x;
-    return NULL;
-}
-
 /* Bytes of a value of each kind; a string has at least its length. */
 static const uint8_t kind_bytes[GGUF_KINDS] = { 1, 1, 2, 2, 4, 4, 4, 1, 8, 0, 8, 8, 8 };
 

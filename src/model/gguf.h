@@ -27,7 +27,6 @@ struct gguf_value {
 /* The types of tensors that can be read. */
 struct gguf_type { uint32_t id; const char *name; size_t block, bytes; enum dtype dtype; };
 extern const struct gguf_type gguf_types[];          /* name NULL ends the list */
-const struct gguf_type *gguf_type_of(enum dtype t);
 
 struct gguf_tensor {
     char name[GGUF_NAME_MAX + 1];

@@ -17,7 +17,8 @@
 #include "src/model/per_layer.h"
 
 enum { VECTOR_BYTES = 4 << 20, ROW_BYTES_MAX = 4 << 20,
-       RANDOM_PANELS = 32 };         /* panels of a work item that fills a matrix */
+       RANDOM_PANELS = 32,           /* panels of a work item that fills a matrix */
+       MADE = 1024 };                /* values that a `maker` makes at once */
 
 /* Padding of rows and columns: row r of a tensor goes to row r/seg*seg_pad + r%seg of the matrix (the
  * device pads the dimensions of a head), and columns likewise by col_seg. */
@@ -39,7 +40,7 @@ struct loader {
     struct model *model;
     const struct tensors *ts;        /* NULL: weights are random */
     uint64_t seed;                   /* of the next random matrix */
-    enum dtype random; bool random_mix;      /* of struct model_setup */
+    enum dtype random; bool random_mix; struct device *maker;    /* of struct model_setup */
     size_t layer;                    /* that is being loaded */
     enum change change;              /* of the vectors that are being loaded */
     const struct device *dev;
@@ -256,6 +257,20 @@ static void randomise_item(void *ctx, size_t i, size_t thread)
     quant_random(r->m, i * RANDOM_PANELS, MIN((i + 1) * RANDOM_PANELS, mat_panels(r->m)), r->seed);
 }
 
+/* Fills a matrix, packed or as rows, with the values of the maker. */
+static void fill_made(struct loader *l, struct mat *m, bool packed, float deviation)
+{
+    uint16_t x[MADE];
+    assert(m->k <= MADE && m->type == DT_BF16);
+    for (size_t r = 0; r < m->n; r++) {
+        l->maker->noise(l->maker, x, m->k, l->seed++, deviation);
+        if (packed)
+            l->dev->mat_put(l->model->dev, m, r, 1, x, DT_BF16);
+        else
+            l->dev->upload(l->model->dev, (uint16_t *)m->w + r * m->k, x, m->k * sizeof *x);
+    }
+}
+
 /* Packing would only permute random values. The packed form has no padding, which would have to stay 0; the
  * only padded matrix, the gate of a shared expert, stays 0, so that its share is a half. */
 static void fill_random(struct loader *l, struct mat *m)
@@ -268,6 +283,10 @@ static void fill_random(struct loader *l, struct mat *m)
     }
     if (m->n == 1)
         return;
+    if (l->maker) {
+        fill_made(l, m, true, 1 / sqrtf((float)m->k));
+        return;
+    }
     assert(bytes == m->n * m->k * 2);
     l->model->dev->noise(l->model->dev, m->w, bytes / 2, l->seed++, 1 / sqrtf((float)m->k));
 }
@@ -319,13 +338,17 @@ static int load_mat(struct loader *l, struct mat *m, const char *prefix, const s
     return load_mats(l, m, &one, prefix, src, 1, cols, p);
 }
 
-static void fill_vec(const struct loader *l, float *to, size_t n, float value)
+static void fill_vec(struct loader *l, float *to, size_t n, float value)
 {
-    float x[1024];
-    for (size_t i = 0; i < sizeof x / sizeof *x; i++)
-        x[i] = value;
-    for (size_t i = 0; i < n; i += sizeof x / sizeof *x)
-        l->model->dev->upload(l->model->dev, to + i, x, MIN(n - i, sizeof x / sizeof *x) * sizeof *x);
+    float x[MADE];
+    uint16_t more[MADE] = { 0 };
+    for (size_t i = 0; i < n; i += MADE) {
+        if (l->maker)
+            l->maker->noise(l->maker, more, MADE, l->seed++, 0.2f);
+        for (size_t j = 0; j < MADE; j++)
+            x[j] = value + bf16_to_f32(more[j]);
+        l->model->dev->upload(l->model->dev, to + i, x, MIN(n - i, (size_t)MADE) * sizeof *x);
+    }
 }
 
 /* Loads tensors of one dimension, one after the other, as floats in padded segments. */
@@ -594,7 +617,9 @@ static int load_embed(struct loader *l, const char *name)
         const size_t n = m->config.vocab * m->config.hidden;
         m->embed = (struct mat){ DT_BF16, m->config.vocab, m->config.hidden, assign(l, n * 2) };
         m->n_params += l->mem ? 0 : n;
-        if (l->mem)
+        if (l->mem && l->maker)
+            fill_made(l, &m->embed, false, 1);
+        else if (l->mem)
             m->dev->noise(m->dev, m->embed.w, n, l->seed++, 1);
         return 0;
     }
@@ -792,7 +817,8 @@ int model_open(struct model *m, const char *dir, const struct model_setup *s, st
 int model_random(struct model *m, const struct model_setup *s, uint64_t seed, struct err *e)
 {
     struct loader l = {
-        .model = m, .seed = seed, .random = s->random, .random_mix = s->random_mix, .dev = s->dev, .e = e
+        .model = m, .seed = seed, .random = s->random, .random_mix = s->random_mix, .maker = s->maker,
+        .dev = s->dev, .e = e
     };
     *m = (struct model){ .config = *s->config, .compute = s->compute, .dev = s->dev, .ops = s->ops,
                          .pool = s->pool, .head_dim = s->dev->head_dim(s->dev, s->config->head_dim) };
@@ -801,17 +827,6 @@ int model_random(struct model *m, const struct model_setup *s, uint64_t seed, st
         return 0;
     model_close(m);
     return -1;
-}
-
-size_t model_random_bytes(const struct model_setup *s)
-{
-    struct err ignored;                  /* nothing is read, so nothing fails */
-    struct model m = { .config = *s->config, .compute = s->compute,
-                       .head_dim = s->dev->head_dim(s->dev, s->config->head_dim) };
-    struct loader l = {
-        .model = &m, .random = s->random, .random_mix = s->random_mix, .dev = s->dev, .e = &ignored
-    };
-    return load_all(&l) ? SIZE_MAX : l.used;
 }
 
 void model_close(struct model *m)

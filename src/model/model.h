@@ -115,6 +115,9 @@ struct model_setup {
      * as in the files that people have: the LM head is Q6_K (Q8_0 in Q8_0), with Q4_K a part of the others is
      * Q6_K (Q4_K_M), and rows that are no multiple of 256 get Q5_0 for Q4_K and Q8_0 for Q6_K. */
     enum dtype random; bool random_mix;
+    /* Of model_random: NULL, or the device, with host_memory, that makes the values of a small model. Then
+     * they are the same on every device, and those of vectors are random, too. */
+    struct device *maker;
 };
 
 /* The bytes that model_open will hold, from the configuration alone. */
@@ -125,7 +128,6 @@ int model_open(struct model *m, const char *dir, const struct model_setup *s, st
 /* Makes a model with random weights on the device, for measuring: normal values with deviation 1/sqrt(k),
  * norms 1, biases 0. */
 int model_random(struct model *m, const struct model_setup *s, uint64_t seed, struct err *e);
-size_t model_random_bytes(const struct model_setup *s);      /* that model_random will hold */
 void model_close(struct model *m);
 /* Layers with experts. Bytes of the mean expert, and the bytes of weights that a pass of one row reads. */
 size_t model_expert_layers(const struct model *m);

@@ -16,6 +16,7 @@ static const struct entry environment[] = {
     { "LONGHAND_MODEL", "The model, unless --model names one." },
     { "HF_HUB_CACHE, HF_HOME, LLAMA_CACHE, OLLAMA_MODELS", "Caches of other programs, in which --model looks "
                                                            "names up, beside the usual places." },
+    { "XDG_CACHE_HOME", "The folder (~/.cache) of longhand/gpu-*, the results of the checks of GPUs." },
     { "LONGHAND_ISA=generic|avx2|avx512|neon", "Use this version of the CPU kernels. All versions write the "
                                                "same texts." },
     { "NO_COLOR, TERM", "NO_COLOR turns the colour of progress off. TERM=dumb shows progress in plain "

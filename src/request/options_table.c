@@ -259,8 +259,9 @@ const struct option options_table[] = {
     { "device", "", "auto|cpu|cuda[:N|:all]",
       VERBS_BRANCH | VERBS_MAKE | VERBS_COMPUTE | VERB_SCORE | VERB_BENCH | VERB_TRAIN, TEXT, F(device),
       MODELS, MACHINE,
-      "Where to compute. auto: the first GPU that can hold the model, else the CPU. cuda:all, for work only: "
-      "one worker for each GPU. A text keeps the arithmetic that it began with.", .value = "auto",
+      "Where to compute. auto: the first GPU if its kernels passed a check (seconds, once for a GPU, driver "
+      "and program) and it can hold the model, else the CPU; where there is a GPU, a line says which and "
+      "why. cuda:all, for work only: one worker for each GPU. A text keeps the arithmetic that it began with.", .value = "auto",
       OF({ VERB_TRAIN, "auto is the CPU" }) },
     { "weights", "", "as-is|q8_0|q4_0",
       VERBS_WRITE | VERB_SCORE | VERB_INSPECT | VERB_WORK | VERB_RESUME | VERB_EXTEND | VERB_FORK |

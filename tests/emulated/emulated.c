@@ -37,6 +37,10 @@ union any_args { CU_KERNELS(X) };
 static const size_t args_bytes[] = { CU_KERNELS(X) };
 #undef X
 
+#define X(name, args) #name,
+static const char *const kernel_name[] = { CU_KERNELS(X) };
+#undef X
+
 /* A recorded pass: its launches with their arguments. While a pass is recorded, only launches may be
  * called. */
 struct queued { struct gpu_launch l; union any_args args; struct emulate_run run; };
@@ -49,7 +53,10 @@ enum { QUEUE = 4 };
  * without allocations), and so do all later calls, as after an error of CUDA. LONGHAND_EMULATED_STOP=N: the
  * process stops itself (SIGSTOP) at the N-th call, so that a test can kill it there.
  * LONGHAND_EMULATED_MEMORY=BYTES: size of its memory. LONGHAND_EMULATED_GRAPHS=N: memory for so many recorded
- * passes. LONGHAND_EMULATED_SEED=N: another order of threads and blocks. */
+ * passes. LONGHAND_EMULATED_SEED=N: another order of threads and blocks. LONGHAND_EMULATED_AUTO=1: --device
+ * auto takes it as the first GPU; LONGHAND_EMULATED_DRIVER: the version of its driver.
+ * LONGHAND_EMULATED_WRONG=KERNEL:BIT: after each launch of this kernel a bit of the first word that it writes
+ * is wrong. */
 struct emulated {
     struct gpu_driver d;
     double time[2];
@@ -60,6 +67,7 @@ struct emulated {
     /* launches number first .. n - 1 since the last call of another kind; the last of them has not run yet */
     struct queued queue[QUEUE]; size_t first, n;
     struct saved poisoned, own;
+    const char *wrong;
 };
 enum { HEAD = 256 };                             /* precedes each allocation and holds its size */
 
@@ -150,10 +158,28 @@ static void start_early(struct emulated *m, struct queued *x)
     }
 }
 
-static void finish(struct queued *x)
+struct flip { uint32_t bits; bool done; };
+static void flip_first(void *ctx, void *p, size_t bytes, bool whole)
 {
+    struct flip *f = ctx;
+    uint32_t w;
+    (void)whole;
+    if (f->done || bytes < sizeof w)
+        return;
+    memcpy(&w, p, sizeof w);
+    w ^= f->bits;
+    memcpy(p, &w, sizeof w);
+    f->done = true;
+}
+
+static void finish(struct emulated *m, struct queued *x)
+{
+    const char *name = kernel_name[x->l.kernel];
+    const size_t n = strlen(name);
     emulated_outputs(&x->l, poison_whole, NULL);
     emulate_finish(&x->run);
+    if (m->wrong && strncmp(m->wrong, name, n) == 0 && m->wrong[n] == ':')
+        emulated_outputs(&x->l, flip_first, &(struct flip){ 1u << atoi(m->wrong + n + 1), false });
 }
 
 /* Runs the last launch. Other calls than launches begin with it: on a GPU they wait for the launches before
@@ -161,7 +187,7 @@ static void finish(struct queued *x)
 static void drain(struct emulated *m)
 {
     if (m->n > m->first)
-        finish(&m->queue[(m->n - 1) % QUEUE]);
+        finish(m, &m->queue[(m->n - 1) % QUEUE]);
     m->first = m->n;
 }
 
@@ -174,7 +200,7 @@ static void put(struct emulated *m, const struct gpu_launch *l)
     x->run = emulate_run(run_[l->kernel], &x->args, l->grid, l->block, l->shared_bytes);
     if (m->n > m->first) {
         start_early(m, x);
-        finish(&m->queue[(m->n - 1) % QUEUE]);
+        finish(m, &m->queue[(m->n - 1) % QUEUE]);
     }
     m->n++;
     /* as in cuda.c: the next kernel does not begin early */
@@ -290,9 +316,6 @@ static int emulated_time_between(struct gpu_driver *d, double *seconds)
     *seconds = ((struct emulated *)d)->time[1] - ((struct emulated *)d)->time[0];
     return 0;
 }
-#define X(name, args) #name,
-static const char *const kernel_name[] = { CU_KERNELS(X) };
-#undef X
 static int record(struct recorded *r, const struct gpu_launch *l)
 {
     if (r->n == r->room) {
@@ -415,6 +438,7 @@ int device_emulated_open(struct device **out, char *why, size_t why_size)
     m->stops_at = number_from("LONGHAND_EMULATED_STOP", SIZE_MAX);
     m->memory = number_from("LONGHAND_EMULATED_MEMORY", SIZE_MAX / 2);
     m->graphs_left = number_from("LONGHAND_EMULATED_GRAPHS", SIZE_MAX);
+    m->wrong = getenv("LONGHAND_EMULATED_WRONG");
     m->d = (struct gpu_driver){ .kind = "emulated", .graph_bytes = GRAPHS_BYTES, .name = "emulated GPU",
                                 .numerics = "emulated-2", .close = emulated_close,
         .alloc = emulated_alloc, .free = emulated_free, .bytes_free = emulated_bytes_free,
@@ -424,13 +448,15 @@ int device_emulated_open(struct device **out, char *why, size_t why_size)
         .gemm_open = emulated_gemm_open, .gemm = emulated_gemm, .graph_begin = emulated_graph_begin,
         .graph_end = emulated_graph_end, .time_mark = emulated_time_mark,
         .time_between = emulated_time_between };
+    snprintf(m->d.id, sizeof m->d.id, "GPU 0123, driver %zu", number_from("LONGHAND_EMULATED_DRIVER", 1));
     return gpu_open(out, &m->d, why, why_size);
 #endif
 }
 
-static const struct device_kind emulated_kind = { "emulated", EMULATED_GPUS, device_emulated_open };
+static struct device_kind emulated_kind = { "emulated", EMULATED_GPUS, false, device_emulated_open };
 
 __attribute__((constructor)) static void add_emulated_kind(void)
 {
+    emulated_kind.automatic = getenv("LONGHAND_EMULATED_AUTO");
     device_added = &emulated_kind;
 }

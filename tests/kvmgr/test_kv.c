@@ -1,5 +1,6 @@
 /* The cache: sizes, the place of rows, commits of paths (the bytes of their nodes), and truncation. */
 #include "kvmgr/kv.h"
+#include "tests/kv_exchange.h"
 #include "tests/reference.h"
 #include "tests/test.h"
 

@@ -17,6 +17,17 @@ void learned_restore(struct decoder *d, const struct learned *x)
     d->current_cache = x->current_cache;
 }
 
+/* Another decoder wrote a stretch of the text: p forgets its own acceptance rates. */
+static void planner_catch_up(struct planner *p)
+{
+    if (!p->on || p->model->seen[0] == 0)
+        return;
+    p->price = 0;                    /* the budget grows */
+    for (size_t i = 0; i < p->in.n_caches; i++)
+        p->cache[i].accepted = p->cache[i].guesses = 0;
+    memset(p->gain, 0, sizeof p->gain);
+}
+
 void learned_catch_up(struct learned *x, const struct learned *writer)
 {
     if (x->planner.on && writer->costs.seen[0] > 0) {

@@ -441,6 +441,19 @@ static int plan_windows(struct spec *s, struct spec_text *t, struct err *e)
     return t->n_windows ? 0 : err_set(e, ERR_FAILED, "bench: out of memory for windows");
 }
 
+/* Gives back the cache's own blocks, and uses those of `from`, a cache of the same size without shared
+ * blocks. */
+static void kv_lend(struct kv *kv, const struct kv *from)
+{
+    struct kv own = { .dev = kv->dev, .run = malloc(sizeof *own.run), .n_runs = 1 };
+    assert(own.run && kv->n_runs == 1 && from->n_runs == 1 && kv->layer_bytes == from->layer_bytes);
+    own.run[0] = kv->run[0];
+    kv_close(&own);
+    kv->run[0] = from->run[0];
+    kv->run[0]->refs++;
+    kv->base = from->base;
+}
+
 /* All decoders use one cache (kv_lend). The decoders also share the other buffers: the addresses of buffers
  * change the time of a short pass by a tenth and more, which is no setting's merit. */
 static int open_decoders(struct session *b, struct err *e)

@@ -4,6 +4,7 @@
 #include "src/decode/decode.h"
 #include "src/model/safetensors.h"
 #include "tests/drafter_rig.h"
+#include "tests/kv_exchange.h"
 #include "tests/tiny_model.h"
 
 static const struct tiny shape = { "gumiho-gqa", "llama", 48, 56, 4, 2, 16, 97, 3, 0, DT_F32, true, 0 };

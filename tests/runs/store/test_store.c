@@ -2,6 +2,7 @@
  * test_store_claims.c. */
 #include <time.h>
 
+#include "tests/store_check.h"
 #include "tests/store_rig.h"
 
 /* ---- submitting and finding ---- */

@@ -2,6 +2,7 @@
 #include <sched.h>
 #include <signal.h>
 
+#include "tests/store_check.h"
 #include "tests/store_rig.h"
 
 static void the_queue_goes_by_priority_model_and_number(void)

@@ -3,6 +3,7 @@
  * every fourth operation in five other ways; 900 power cuts. --long: every operation in all ways; 12,000
  * cuts. */
 #include "runs/work/checkpoint.h"
+#include "tests/store_check.h"
 #include "tests/faulty_vfs.h"
 #include "tests/store_rig.h"
 

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "runs/store/store_db.h"
+#include "tests/store_check.h"
 #include "tests/store_rig.h"
 
 static bool long_run;

@@ -7,6 +7,7 @@
 
 #include "runs/work/checkpoint.h"
 #include "runs/work/heartbeat.h"
+#include "tests/store_check.h"
 #include "tests/store_rig.h"
 
 static bool long_run;

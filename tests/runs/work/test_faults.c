@@ -5,6 +5,7 @@
  * allocations, otherwise 200. Short: a part of the calls for each kind of failure; --long: every call. */
 #include <glob.h>
 
+#include "tests/store_check.h"
 #include "tests/replay.h"
 
 static bool long_run, can_run;

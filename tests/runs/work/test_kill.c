@@ -5,6 +5,7 @@
  * random kills; every call once. --long: 10,000 random kills; every call in three ways, and under strace
  * where tracing is allowed. */
 #include "runs/store/store_db.h"
+#include "tests/store_check.h"
 #include "tests/replay.h"
 
 static bool long_run, can_run;

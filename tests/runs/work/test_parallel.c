@@ -2,6 +2,7 @@
  * paused, cancelled and removed while two workers run four jobs each. Every token that another process could
  * read still exists, each text equals that of the job run alone, and every job is done once. Short: 40 kills,
  * a part of the writes, one storm; --long: 500 kills, every write, ten storms. */
+#include "tests/store_check.h"
 #include "tests/program.h"
 
 static bool long_run, can_run;

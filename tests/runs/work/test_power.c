@@ -4,6 +4,7 @@
  * created and deleted files and folders are there or not. Whatever another process could read before the
  * cut must still exist. The same cuts on a disk that ignores the syncs of synchronous=EXTRA, or all syncs,
  * show that the test detects losses. Short: 1,500 cuts and 2 x 300; --long: 12,000 and 2 x 1,000. */
+#include "tests/store_check.h"
 #include "tests/replay.h"
 
 static bool long_run;

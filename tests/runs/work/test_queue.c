@@ -3,6 +3,7 @@
  * the wall clock jumps, and running jobs are paused, cancelled and removed. Each job must be done once,
  * with the text of an undisturbed run. No job may be lost, and a stale owner must write nothing. Short:
  * 300 jobs; --long: 10,000. */
+#include "tests/store_check.h"
 #include "tests/program.h"
 
 static bool long_run, can_run;

@@ -10,6 +10,7 @@
 
 #include "kvmgr/snapshot.h"
 #include "runs/work/snapshot_files.h"
+#include "tests/store_check.h"
 #include "tests/store_rig.h"
 
 /* ---- the calls ---- */
