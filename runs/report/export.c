@@ -198,7 +198,7 @@ void export_put_stop_reason(struct json_writer *w, const struct job *j, const st
     bool is_text = why && strspn(why, "0123456789") < strlen(why);
     for (size_t i = 0; why && i < p->stop.n; i++)
         is_text |= strcmp(p->stop.v[i], why) == 0;
-    if (openai && j->finish_reason && strcmp(j->finish_reason, "repetition") == 0)
+    if (openai && job_is_cut_short(j))
         jw_text(w, "stop_reason", "repetition");
     else if (is_text || !why)
         jw_text(w, "stop_reason", why);
@@ -449,7 +449,7 @@ static void put_metrics(struct json_writer *w, const struct exported *all, uint6
 static int put_choice(const struct exporter *x, struct json_writer *w, const struct job *j,
                       const struct exported *t, struct err *e)
 {
-    const bool repeats = j->finish_reason && strcmp(j->finish_reason, "repetition") == 0;
+    const bool repeats = job_is_cut_short(j);
     jw_open(w, NULL, '{');
     jw_uint(w, "index", j->sample);
     if (t->params.chat) {

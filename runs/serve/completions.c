@@ -190,7 +190,7 @@ static void put_usage(struct json_writer *w, const struct job_list *jobs)
 /* finish_reason and stop_reason of a job that is done, whose text *g was read. */
 static void put_finish(struct json_writer *w, const struct job *j, const struct growing *g)
 {
-    const bool repeats = j->finish_reason && strcmp(j->finish_reason, "repetition") == 0;
+    const bool repeats = job_is_cut_short(j);
     jw_text(w, "finish_reason", repeats ? "stop" : j->finish_reason);
     export_put_stop_reason(w, j, job_parts_last(&g->text.parts), true);
 }

@@ -125,7 +125,6 @@ static void close_server(struct server *sv)
         text_reader_close(&sv->texts[i].reader);
     batch_close(&sv->front);
     free(sv->metrics);
-    worker_close(sv->worker);
     store_close(sv->reader);
     store_close(sv->writer);
 }
@@ -170,5 +169,7 @@ int serve(const struct options *o, struct worker *w, struct store *s, size_t par
         rc = work(&sv, parallel, e);
     stop_requests(&sv);
     close_server(&sv);
-    return rc ? rc : conclude(o, s, e);
+    rc = rc ? rc : conclude(o, s, e);
+    worker_close(w);
+    return rc;
 }

@@ -45,6 +45,7 @@
  *
  * Texts and names come from outside: escape them for terminals (err_set does), HTML and CSV. */
 #pragma once
+#include <string.h>
 #include <stdatomic.h>
 
 #include "runs/store/chunk.h"
@@ -271,6 +272,10 @@ struct job {
 
 /* The tokens that stay whatever happens: without retakes, and at the end, all of them. */
 size_t job_final(const struct job *j);
+static inline bool job_is_cut_short(const struct job *j)     /* by the loop rule */
+{
+    return j->finish_reason && strcmp(j->finish_reason, "repetition") == 0;
+}
 /* The name of a job as people read it: @NAME/custom_id, with /sample for further samples of a line, or of
  * which job it is a fork; "": none. */
 void job_label(char *out, size_t size, const struct job *j);

@@ -1,11 +1,13 @@
 /* Progress of a queue on standard error. Start at queue_progress_at. */
 #include "runs/work/queue_progress.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "src/base/json_write.h"
+#include "src/base/notice.h"
 #include "src/base/output.h"
 
 static const double LINE_SECONDS = 1, JSON_SECONDS = 5;
@@ -98,4 +100,39 @@ void queue_progress_at(struct queue_progress *q)
             q->jobs(q->ctx, line + at, sizeof line - at, progress_rows() - 2);
     }
     progress_text(q->show, line, 0);
+}
+
+/* ---- names ---- */
+
+const char *job_name(char *out, size_t size, int64_t id, const struct job *j)
+{
+    char name[300] = "";
+    if (j)
+        job_label(name, sizeof name, j);
+    snprintf(out, size, "%" PRId64 "%s%s", id, *name ? " " : "", name);
+    return out;
+}
+
+enum { NAMED = 5 };
+
+void job_names_add(struct job_names *x, const struct job *j, const char *more)
+{
+    char name[340];
+    const size_t at = strlen(x->list);
+    if (x->n++ < NAMED)
+        snprintf(x->list + at, sizeof x->list - at, "%s%.300s%s", at ? ", " : "",
+                 job_name(name, sizeof name, j->id, j), more);
+}
+
+void job_names_say(const struct job_names *x, bool json, bool cut)
+{
+    const char *what = cut ? plural(x->n, "text was cut short by the loop rule",
+                                    "texts were cut short by the loop rule")
+                           : plural(x->n, "chapter waits", "chapters wait");
+    if (x->n)
+        notice(json,
+               (struct notice_member[]){ NOTICE_TEXT("phase", cut ? "cut short" : "waiting"),
+                                         NOTICE_UINT("jobs", x->n), NOTICE_TEXT("first", x->list),
+                                         NOTICE_END },
+               "%zu %s: job %s%s", x->n, what, x->list, x->n > NAMED ? ", .." : "");
 }

@@ -36,5 +36,13 @@ struct queue_view queue_view_of(const struct queue_progress *q, const struct sto
 /* "@book: 12 of 350 jobs (1 failed), 4096 of 70000 tokens (5.9 %), 850.3 tokens/s, 1:23 left" */
 void queue_view_text(char *out, size_t size, const struct queue_progress *q, const struct queue_view *v);
 
+/* "7 @book/ch1", as messages name a job; `out`. j may be NULL. */
+const char *job_name(char *out, size_t size, int64_t id, const struct job *j);
+/* Jobs that a message names: how many, and the first ones. */
+struct job_names { size_t n; char list[1600]; };
+void job_names_add(struct job_names *x, const struct job *j, const char *more);
+/* "2 chapters wait: job 7 @book/ch1, 9". cut: texts that the loop rule cut short. Without jobs: nothing. */
+void job_names_say(const struct job_names *x, bool json, bool cut);
+
 /* Shows the progress if it is due and if the queue is visible. */
 void queue_progress_at(struct queue_progress *q);

@@ -320,24 +320,25 @@ static int prepare(struct task *t, struct err *e)
     return 0;
 }
 
-/* A repetition in the text of a job of the queue. */
 static void repetition_notice(struct task *t, const struct repetition *p)
 {
     const struct job *j = t->job;
     const bool stop = params_on_loop(t->params) == ON_LOOP_STOP;
-    char name[300];
+    const bool alone = t->out != NULL;   /* else one of several texts, which has a name */
+    char name[340];
     if (t->w->quiet)
         return;
     progress_clear(t->progress);
     progress_clear(&t->w->progress);
-    job_label(name, sizeof name, j);
     notice(t->w->progress.show == SHOW_JSON,
            (struct notice_member[]){ NOTICE_TEXT("phase", "repetition"), NOTICE_INT("job", j->id),
                                      NOTICE_TEXT("name", j->batch), NOTICE_TEXT("custom_id", j->custom_id),
                                      NOTICE_UINT("start", p->start), NOTICE_UINT("found", p->found),
                                      NOTICE_UINT("period", p->period), NOTICE_END },
-           "job %" PRId64 "%s%s: the text repeats itself since token %zu, every %zu tokens%s", j->id,
-           *name ? " " : "", name, p->start, p->period, stop ? "; it ends here" : "");
+           "%s%s%sthe text repeats itself since token %zu, every %zu %s%s", alone ? "" : "job ",
+           alone ? "" : job_name(name, sizeof name, j->id, j), alone ? "" : ": ", p->start, p->period,
+           plural(p->period, "token", "tokens"),
+           stop ? "; it ends here" : alone ? "; --on-loop stop would end it here" : "");
 }
 
 /* Send the text that one token adds to the output, and a notice when the loop rule finds a repetition. */
@@ -361,10 +362,7 @@ static int send_token(struct task *t, int32_t id, bool new_text, struct err *e)
         if (current) {
             snprintf(note, sizeof note, REPETITION_FORMAT, p.start, p.period, p.found);
             checkpoint_note(t->checkpoint, "repetition", note);
-            if (!out)
-                repetition_notice(t, &p);
-            else if (out->repeats)
-                out->repeats(out->ctx, &p);
+            repetition_notice(t, &p);
         }
     }
     if (t->retaking && t->retaking->shows)
@@ -384,13 +382,12 @@ static void write_notice(struct task *t, const char *line)
         return;
     progress_clear(t->progress);
     progress_clear(&w->progress);
-    job_label(name, sizeof name, t->job);
     notice(w->progress.show == SHOW_JSON,
            (struct notice_member[]){ NOTICE_TEXT("phase", "notice"), NOTICE_INT("job", t->claim.job),
                                      NOTICE_TEXT("name", t->job->batch),
                                      NOTICE_TEXT("custom_id", t->job->custom_id),
                                      NOTICE_TEXT("message", line), NOTICE_END },
-           "job %" PRId64 "%s%s: %s", t->claim.job, *name ? " " : "", name, line);
+           "job %s: %s", job_name(name, sizeof name, t->claim.job, t->job), line);
 }
 
 /* Show the notice of the snapshot policy, once. */
@@ -713,7 +710,7 @@ int task_open(struct task *t, struct err *e)
                         "another tokenizer than the prompt's ids come from");
     open_snapshot_policy(t);
     if (t->out && t->out->begins)
-        t->out->begins(t->out->ctx, &t->decoder, t->params);
+        t->out->begins(t->out->ctx, &t->decoder);
     rc = replay_stored(t, e);
     /* before other jobs ask what they have in common with it */
     if (rc == 0 && (t->retaking || !task_is_complete(t)))
@@ -825,6 +822,8 @@ int task_close(struct task *t, int rc, struct err *e)
         *e = r->why;
         rc = -1;
     }
+    if (rc == 0 && r->end == WORK_DONE && r->finish == FINISH_REPETITION)
+        job_names_add(&w->cut, t->job, "");
     if (t->replay.at)
         r->tokens = t->replay.emit.n;
     r->stats = t->decoder.stats;

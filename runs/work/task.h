@@ -31,13 +31,12 @@ struct work_options {
 struct work_output {
     int (*text)(void *ctx, const char *bytes, size_t n, bool new_text, struct err *e);
     int (*id)(void *ctx, int32_t id, bool new_text, struct err *e);
-    void (*repeats)(void *ctx, const struct repetition *p);  /* the loop rule found a repetition */
     /* `at_once`: every token is handed over as it is made, and a retake says that tokens before were taken
      * back. Else tokens are handed over when they are settled, at the end all. */
     bool at_once;
     void (*retake)(void *ctx, const struct retake *x);
     /* called once, before the first text, when all checks of the job have passed */
-    void (*begins)(void *ctx, const struct decoder *d, const struct job_params *p);
+    void (*begins)(void *ctx, const struct decoder *d);
     void *ctx;
 };
 

@@ -42,6 +42,8 @@ void worker_close(struct worker *w)
     engine_close(&w->engine);
     model_files_free(&w->files);
     missing_free(&w->missing);
+    if (!w->quiet)
+        job_names_say(&w->cut, w->progress.show == SHOW_JSON, true);
     *w = (struct worker){0};
 }
 

@@ -19,6 +19,7 @@
 #include "runs/work/checkpoint.h"
 #include "runs/work/heartbeat.h"
 #include "runs/work/missing.h"
+#include "runs/work/queue_progress.h"
 #include "runs/work/read_text.h"
 #include "runs/work/snapshot_policy.h"
 #include "kvmgr/prefix.h"
@@ -43,6 +44,7 @@ struct worker {
     struct { char path[PATH_BYTES]; uint64_t stamp; size_t bytes; } trained[N_DRAFTERS];
     struct missing missing;              /* models that could not be read */
     struct progress progress;
+    struct job_names cut;                /* texts that the loop rule ended; worker_close names them */
     size_t threads;
     const char *device;                  /* --device; borrowed */
     const char *numerics[DEVICE_CHOICE_IDS]; size_t n_numerics;  /* names of the arithmetics of the device */

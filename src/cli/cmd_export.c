@@ -64,8 +64,8 @@ static int check_options(const struct options *o, struct err *e)
     return 0;
 }
 
-/* Exports the batch when all its jobs have ended, and sets the exit code. worked: the result of
- * work_queue. */
+/* Exports the batch when all its jobs have ended, sets the exit code, names the texts that were cut short.
+ * worked: the result of work_queue. */
 static int export_batch(const struct options *o, const struct batch *b, struct store *s, int worked,
                      struct err *e)
 {
@@ -73,12 +73,16 @@ static int export_batch(const struct options *o, const struct batch *b, struct s
     struct job_list jobs;
     struct export_counts n;
     size_t count[JOB_STATES] = {0};
+    struct job_names cut = {0};
     struct err ignored;
     if (store_jobs(s, b->ids, b->n, &jobs, worked ? &ignored : e))
         return -1;
-    for (size_t i = 0; i < jobs.n; i++)
+    for (size_t i = 0; i < jobs.n; i++) {
         count[jobs.v[i].state]++;
-    int rc = 0;
+        if (job_is_cut_short(&jobs.v[i]))
+            job_names_add(&cut, &jobs.v[i], "");
+    }
+    int rc = worked;
     if (jobs.n < b->n || count[JOB_QUEUED] + count[JOB_RUNNING] + count[JOB_PAUSED] > 0) {
         if (!worked)
             err_set(e, ERR_AGAIN,
@@ -88,7 +92,7 @@ static int export_batch(const struct options *o, const struct batch *b, struct s
                     count[JOB_QUEUED], count[JOB_RUNNING], b->n - jobs.n,
                     b->name);
         rc = -1;
-    } else {
+    } else if (!worked || e->code == ERR_FAILED) {
         const struct export_source one = { s, &jobs };
         rc = export_jobs(&how, &one, 1, &n, e);
     }
@@ -98,6 +102,8 @@ static int export_batch(const struct options *o, const struct batch *b, struct s
                      "jobs again, and the same command continues",
                      b->name, count[JOB_FAILED], jobs.n, plural(jobs.n, "job", "jobs"),
                      count[JOB_CANCELLED], b->name);
+    if (!o->quiet)
+        job_names_say(&cut, o->progress == PROGRESS_JSON, true);
     job_list_free(&jobs);
     return rc;
 }
@@ -118,8 +124,7 @@ int cmd_run_batch(const struct options *o, struct err *e)
                     stop_signal_name(), left, plural(left, "job", "jobs"), b.name,
                     plural(left, "is", "are"));
         }
-        if (rc == 0 || e->code == ERR_FAILED)
-            rc = export_batch(o, &b, s, rc, e);
+        rc = export_batch(o, &b, s, rc, e);
     }
     store_close(s);
     batch_close(&b);

@@ -30,13 +30,13 @@ struct run {
     const struct job *job;
     size_t n_prompt;
     size_t skip;                         /* bytes of the text that are still to be left out */
-    bool to_terminal, wrote, stops_loops, drafts, fixed_tree, lossless;
+    bool to_terminal, wrote, drafts, fixed_tree, lossless;
 };
 
 /* ---- messages on standard error ---- */
 
 /* Prints the settings that decide the text, once, after every check that may still reject the job. */
-static void print_start(void *ctx, const struct decoder *d, const struct job_params *params)
+static void print_start(void *ctx, const struct decoder *d)
 {
     struct run *r = ctx;
     const struct options *o = r->o;
@@ -44,7 +44,6 @@ static void print_start(void *ctx, const struct decoder *d, const struct job_par
     bool drawn = !o->resume && (o->seed_drawn || !options_given(o, "seed"));
     struct progress *p = &r->worker.progress;
     progress_clear(p);
-    r->stops_loops = params_on_loop(params) == ON_LOOP_STOP;
     r->fixed_tree = d->set.draft.n_width > 0;
     r->drafts = d->set.draft.drafters != 0;
     r->lossless = !verify_published(&d->set.draft);
@@ -169,24 +168,6 @@ static int put_id(void *ctx, int32_t id, bool new_text, struct err *e)
         return 0;
     r->wrote = true;
     return sink_write(&r->out, line, (size_t)snprintf(line, sizeof line, "%" PRId32 "\n", id), e);
-}
-
-static void print_repetition(void *ctx, const struct repetition *p)
-{
-    struct run *r = ctx;
-    const struct options *o = r->o;
-    bool stop = r->stops_loops;
-    if (o->quiet)
-        return;
-    progress_clear(&r->worker.progress);
-    if (o->progress != PROGRESS_NONE || stop)
-        notice(o->progress == PROGRESS_JSON,
-               (struct notice_member[]){ NOTICE_TEXT("phase", "repetition"), NOTICE_UINT("start", p->start),
-                                         NOTICE_UINT("found", p->found), NOTICE_UINT("period", p->period),
-                                         NOTICE_END },
-               "the text repeats itself since token %zu, every %zu %s%s", p->start, p->period,
-               plural(p->period, "token", "tokens"),
-               stop ? "; it ends here" : "; --on-loop stop would end it here");
 }
 
 /* On a terminal: what stands before was taken back to x->at. */
@@ -323,7 +304,7 @@ static int work_on(struct run *r, int64_t id, struct err *e)
     r->to_terminal = r->out.fd == STDOUT_FILENO && isatty(STDOUT_FILENO);
     const struct work_options how = { .state_if_stopped = JOB_PAUSED, .accept_change = o->accept_change,
                                       .store_rounds = o->rounds, .release_if_refused = true };
-    const struct work_output out = { .text = put_text, .id = put_id, .repeats = print_repetition,
+    const struct work_output out = { .text = put_text, .id = put_id,
                                      .at_once = r->to_terminal && r->o->format == FORMAT_TEXT,
                                      .retake = print_retake, .begins = print_start, .ctx = r };
     struct store *s = r->worker.store;
@@ -407,6 +388,8 @@ static int write_done(struct run *r, struct store *s, const struct job *j, struc
         rc = put_text(r, text, n, true, e);
     if (rc == 0 && (rc = sink_finish(&r->out, e)) == 0) {
         name_pieces(r);
+        if (job_is_cut_short(j))
+            job_names_add(&r->worker.cut, j, "");
         request_notice(o, "job %" PRId64 " is done: %zu %s", j->id, j->tokens,
                        plural(j->tokens, "token", "tokens"));
     }

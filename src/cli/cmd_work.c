@@ -23,20 +23,10 @@ struct shift {
     struct worker worker;
     size_t parallel;                             /* 0: auto */
     size_t done, failed;
-    char missing[1024];                          /* the first model that cannot be read, and why; "": none */
     size_t refused; struct err why;              /* jobs that need more memory than there is; of the first */
     size_t stuck;                                /* chapters that wait for a failed job */
     bool late;                                   /* --max-time is over */
 };
-
-/* "7 @book/ch1", as messages name a job. */
-static void job_name(char *out, size_t size, int64_t id, const struct job *j)
-{
-    char name[300] = "";
-    if (j)
-        job_label(name, sizeof name, j);
-    snprintf(out, size, "%" PRId64 "%s%s", id, *name ? " " : "", name);
-}
 
 /* In a log, the beginning of a job. A terminal shows progress instead. */
 static void job_begins(void *ctx, const struct job *j)
@@ -45,13 +35,12 @@ static void job_begins(void *ctx, const struct job *j)
     char name[340];
     if (h->o->quiet || h->o->progress == PROGRESS_NONE || isatty(STDERR_FILENO))
         return;
-    job_name(name, sizeof name, j->id, j);
     notice(h->o->progress == PROGRESS_JSON,
            (struct notice_member[]){ NOTICE_TEXT("phase", "begins"), NOTICE_INT("job", j->id),
                                      NOTICE_TEXT("name", j->batch), NOTICE_TEXT("custom_id", j->custom_id),
                                      NOTICE_UINT("tokens", j->tokens), NOTICE_UINT("of", j->wanted),
                                      NOTICE_END },
-           "job %s: begins at token %zu of %zu", name, j->tokens, j->wanted);
+           "job %s: begins at token %zu of %zu", job_name(name, sizeof name, j->id, j), j->tokens, j->wanted);
 }
 
 static void print_result(const struct shift *h, int64_t id, const struct job *j, const struct work_result *r,
@@ -65,7 +54,6 @@ static void print_result(const struct shift *h, int64_t id, const struct job *j,
                                                : "stopped";
     if (h->o->quiet)
         return;
-    job_name(name, sizeof name, id, j);
     if (r->end == WORK_DONE)
         snprintf(line, sizeof line, "done, %zu of %zu %s, %.2f s, %.1f tokens/s", r->tokens, wanted,
                  plural(wanted, "token", "tokens"), r->seconds,
@@ -86,7 +74,7 @@ static void print_result(const struct shift *h, int64_t id, const struct job *j,
                    NOTICE_UINT("of", wanted), NOTICE_REAL("seconds", r->seconds),
                    NOTICE_REAL("prefill_seconds", r->prefill_seconds),
                    NOTICE_TEXT("message", r->why.msg[0] ? r->why.msg : NULL), NOTICE_END },
-               "job %s: %s", name, line);
+               "job %s: %s", job_name(name, sizeof name, id, j), line);
 }
 
 int parallel_from_options(const struct options *o, size_t *n, struct err *e)
@@ -197,27 +185,19 @@ static void report_other_numerics(const struct shift *h, const struct job_list *
 /* Reports the chapters that no worker can begin now, the first ones by name. */
 static void report_waiting(struct shift *h, const struct job_list *jobs)
 {
-    enum { NAMED = 5 };
-    char list[1600] = "", name[340], line[760];
-    size_t n = 0;
+    struct job_names names = {0};
+    char more[300], after[220];
     for (size_t i = 0; i < jobs->n; i++) {
         const struct job *j = &jobs->v[i];
         if (!j->waits || !is_of_shift(h, j))
             continue;
         h->stuck += strcmp(j->waits, "failed") == 0;
-        job_name(name, sizeof name, j->id, j);
-        terminal_text(line, 300, j->after_name);
-        const size_t at = strlen(list);
-        if (n++ < NAMED)
-            snprintf(list + at, sizeof list - at, "%s%.300s for %.200s (%s)", at ? ", " : "", name, line,
-                     j->waits);
+        terminal_text(after, sizeof after, j->after_name);
+        snprintf(more, sizeof more, " for %.200s (%s)", after, j->waits);
+        job_names_add(&names, j, more);
     }
-    if (n && !h->o->quiet)
-        notice(h->o->progress == PROGRESS_JSON,
-               (struct notice_member[]){ NOTICE_TEXT("phase", "waiting"), NOTICE_UINT("jobs", n),
-                                         NOTICE_TEXT("first", list), NOTICE_END },
-               "%zu %s: job %s%s", n, plural(n, "chapter waits", "chapters wait"), list,
-               n > NAMED ? ", .." : "");
+    if (!h->o->quiet)
+        job_names_say(&names, h->o->progress == PROGRESS_JSON, false);
 }
 
 /* Reports the queued jobs that this worker leaves. */
@@ -239,6 +219,7 @@ static int report_jobs_left(struct shift *h, struct err *e)
 /* The message and exit code after a shift without an error. */
 static int conclude(const struct shift *h, struct err *e)
 {
+    const struct missing_model *missing = missing_first(&h->worker.missing);
     struct store_counts n;
     char paused[80] = "";
     if (store_counts(h->store, h->batch, &n, e))
@@ -270,11 +251,9 @@ static int conclude(const struct shift *h, struct err *e)
     if (h->stuck)
         return err_set(e, ERR_FAILED, "%zu %s for a job that failed; longhand resume @NAME or JOB queues "
                        "that one again", h->stuck, plural(h->stuck, "chapter waits", "chapters wait"));
-    if (h->missing[0])
-        return err_set(e, ERR_FAILED,
-                       "jobs stay queued because their model cannot be read: %s; longhand work --model PATH "
-                       "names another place",
-                       h->missing);
+    if (missing)
+        return err_set(e, ERR_FAILED, "jobs stay queued because their model cannot be read: %s; "
+                       "longhand work --model PATH names another place", missing->why);
     if (h->refused)
         return err_set(e, h->o->max_memory ? ERR_INPUT : ERR_FAILED,
                        "%zu %s queued for want of memory%s because %.900s", h->refused,
@@ -297,11 +276,11 @@ int work_queue(const struct options *o, struct store *s, const char *batch, stru
     h.late = worker_out_of_time(&h.worker);
     if (rc == 0 && !stop_signal && !h.late)
         rc = report_jobs_left(&h, e);
-    const struct missing_model *x = missing_first(&h.worker.missing);
-    if (x)
-        snprintf(h.missing, sizeof h.missing, "%s", x->why);
+    rc = rc ? rc : conclude(&h, e);
+    if (batch)                                   /* run --batch names those of its earlier calls, too */
+        h.worker.cut.n = 0;
     worker_close(&h.worker);
-    return rc ? rc : conclude(&h, e);
+    return rc;
 }
 
 static int work_here(const struct options *o, struct err *e)

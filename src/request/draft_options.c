@@ -23,7 +23,8 @@ static const struct preset { const char *name, *drafter, *options, *own; } prese
     { "table11-qwen2.5-1.5b", TABLE_11 "top-p=0.9 min-p=0 penalty=1.15" },
     { "table11-qwen2.5-7b", TABLE_11 "top-p=1 min-p=0.05 penalty=1.15" },
     { "table11-qwen2.5-14b", TABLE_11 "top-p=1 min-p=0.05 penalty=1.13" },
-    { "story", NULL, "min-p=0.05 dry-multiplier=0.8 on-loop=retake", "temperature=0.8" },
+    { "story", NULL, "penalty=1.1 penalty-window=256 min-p=0.05 dry-multiplier=0.8 on-loop=retake",
+      "temperature=0.8" },
 };
 enum { N_PRESETS = sizeof presets / sizeof *presets, STORY = N_PRESETS - 1 };
 

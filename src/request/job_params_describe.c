@@ -454,7 +454,9 @@ static bool chat_differs(const struct options *o, const struct json *old, const 
 int job_differences(const char *stored, const char *now, const struct options *o, job_difference *found,
                     void *ctx, struct err *e)
 {
-    const bool all = options_given(o, "generation-config") || options_given(o, "preset");
+    char sets[200];
+    const bool all = options_given(o, "generation-config") || options_given(o, "preset"),
+               story = preset_story(sets, sizeof sets, o, false);
     struct json a, b, v, w;
     size_t n;
     const struct member *m = job_members(false, &n);
@@ -462,7 +464,9 @@ int job_differences(const char *stored, const char *now, const struct options *o
         js_check(&b, "parameters", now, strlen(now), e))
         return -1;
     for (size_t i = 0; i < n; i++) {
-        if (!(all && (m[i].opt->flags & CHANGES)) && !given_row(o, m[i].name, DECIDES))
+        /* older programs queued jobs of the preset story without a penalty */
+        const bool older = story && strncmp(m[i].name, "penalty", 7) == 0;
+        if (!(all && !older && (m[i].opt->flags & CHANGES)) && !given_row(o, m[i].name, DECIDES))
             continue;
         const int before = js_get(&a, m[i].name, &v, e), after = js_get(&b, m[i].name, &w, e);
         if (before < 0 || after < 0)

@@ -220,8 +220,8 @@ const struct option options_table[] = {
       "tokenswift: draft as in the TokenSwift paper; its filters keep 20 tokens, which changes the text. "
       "table11-MODEL: also use the paper's sampling settings for MODEL. magicdec: four draft passes of the "
       "model over its last 256 keys and the first. medusa: a tree of the drafting heads alone; "
-      "--drafter heads:FILE names independent heads. story: min-p 0.05, DRY with 0.8, --on-loop retake, and "
-      "temperature 0.8 if the model has none; --preset medusa,story is both." },
+      "--drafter heads:FILE names independent heads. story: penalty 1.1 over 256 tokens, min-p 0.05, DRY "
+      "with 0.8, --on-loop retake, temperature 0.8 if the model has none; --preset medusa,story is both." },
     { "tree", "", "A,B,..", VERBS_WRITE | VERB_BENCH, WIDTHS, J(draft), DRAFTING, DRAFTED,
       "Number of candidates at each depth of the draft tree. All candidates are verified.",
       .shown = "whatever is fastest" },

@@ -246,10 +246,11 @@ same the_talk_goes_on_from_the_command_line "$TMP/a" "$TMP/b"
 python3 examples/outline.py >"$TMP/book.jsonl"; same the_example_is_that_of_its_outline examples/book.jsonl \
     "$TMP/book.jsonl"
 LONGHAND_DB=$TMP/example.db
-python3 examples/outline.py 30 40 >"$TMP/book.jsonl"
-check the_example_runs 0 '' run --batch "$TMP/book.jsonl" -o "$TMP/book.out" -m $D --ignore-eos -s 1 -q
-check the_book_is_exported 0 '' export @book --format text -o "$TMP/book.txt" -q
-[ "$(grep -c '^Chapter [0-9]*: ' "$TMP/book.txt")" = 9 ] && [ "$(wc -l <"$TMP/book.out")" = 10 ]
+python3 examples/outline.py 30 40 20 >"$TMP/book.jsonl"
+check the_example_runs 0 '' run --batch "$TMP/book.jsonl" -o "$TMP/book.out" -m $D -s 1 -q \
+    --chat-template chatml
+check the_book_is_exported 0 '' export @book --format text --headings -o "$TMP/book.txt" -q
+[ "$(grep -c '^# ch[0-9]*$' "$TMP/book.txt")" = 10 ] && [ "$(wc -l <"$TMP/book.out")" = 10 ]
 result the_book_has_its_chapters $? "$(cat "$TMP/book.txt")"
 
 # ---- an older text; a new book from a chapter on; what goes on with a text that is not done ----

@@ -22,7 +22,7 @@ for m in bare greedy; do
     mkdir "$TMP/$m" && ln -s "$PWD/$MODEL"/* "$TMP/$m" && rm "$TMP/$m/generation_config.json"
 done
 echo '{"do_sample": false, "min_p": 0.2}' >"$TMP/greedy/generation_config.json"
-all='min-p 0.05, dry-multiplier 0.8, on-loop retake'
+all='penalty 1.1, penalty-window 256, min-p 0.05, dry-multiplier 0.8, on-loop retake'
 sets story "1 0.05 0.8 retake auto" "--preset story: $all" -m $MODEL --preset story
 sets no_temperature "0.8 0.05 0.8 retake auto" "--preset story: $all, temperature 0.8" \
     -m "$TMP/bare" --preset story
@@ -32,8 +32,8 @@ grep -q 'own settings.*: do_sample false, so temperature 0$' "$TMP/err"
 result what_it_sets_is_not_the_models $? "$(cat "$TMP/err")"
 sets without_the_models_own "0.8 0.05 0.8 retake auto" "--preset story: $all, temperature 0.8" \
     -m $MODEL --preset story --generation-config none
-sets options_go_before "0.5 0.1 0.8 warn auto" "--preset story: dry-multiplier 0.8" \
-    -m "$TMP/bare" --preset story --temperature 0.5 --min-p 0.1 --on-loop warn
+sets options_go_before "0.5 0.1 0.8 warn auto" "--preset story: penalty-window 256, dry-multiplier 0.8" \
+    -m "$TMP/bare" --preset story --temperature 0.5 --min-p 0.1 --on-loop warn --penalty 1.2
 sets beside_another "1 0.05 0.8 retake heads" "--preset story: $all" -m $MODEL --preset medusa,story
 [ "$(of "$("$L" submit -m $MODEL -p x -n 9 --preset story,tokenswift -q)" drafter kv_fixed tree)" = \
     "heads,partial,ngram True [1, 3, 3, 3]" ]
@@ -59,6 +59,7 @@ result fields_go_before $? "$("$L" show @b/b)"
 
 # its text is that of its options
 "$L" run -m $MODEL -p "The king" -n 300 -s 1 --preset story -q >"$TMP/a"
-"$L" run -m $MODEL -p "The king" -n 300 -s 1 --min-p 0.05 --dry-multiplier 0.8 --on-loop retake -q >"$TMP/b"
+"$L" run -m $MODEL -p "The king" -n 300 -s 1 --penalty 1.1 --penalty-window 256 --min-p 0.05 \
+    --dry-multiplier 0.8 --on-loop retake -q >"$TMP/b"
 same the_text_of_its_options "$TMP/a" "$TMP/b"
 exit $failed
