@@ -39,8 +39,8 @@ struct server {
     pthread_mutex_t joining; struct submission *first, **last;
     pthread_mutex_t asking; struct batch front;
     pthread_mutex_t checking; pthread_cond_t check;      /* batches.c */
-    pthread_t checker;
-    bool checks, check_wanted, check_stops;
+    bool checks; pthread_t checker;      /* checks: it runs; not beside what it reads */
+    bool check_wanted, check_stops;
     /* http.c */
     const struct route *routes;
     struct MHD_Daemon *daemon;
