@@ -552,6 +552,7 @@ int schedule_queue(struct worker *w, const struct schedule_options *o, struct er
         return -1;
     h.metrics.take = o->take_metrics;
     h.metrics.ctx = o->ctx;
+    metrics_model(&h.metrics, w->engine.path);
     for (bool again = true; again && rc == 0;) {
         if (h.n == 0 && (stop_signal || worker_out_of_time(w) || (o->max_jobs && h.ended >= o->max_jobs)))
             break;
