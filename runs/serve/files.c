@@ -123,7 +123,7 @@ static int keep(struct call *c, struct upload *u, struct err *e)
         put_file(&w, u->id, u->bytes, wall_seconds(), u->name, u->purpose);
     int rc = !f || stream_end(f) ? err_set(e, ERR_FAILED, "out of memory") : 0;
     if (rc == 0 && (fsync(u->fd) || rename(u->path, path)))
-        rc = err_set(e, ERR_FAILED, "%s: %s", path, strerror(errno));
+        rc = err_set(e, ERR_FAILED, ERR_PATH "%s", path, strerror(errno));
     if (rc == 0)
         u->path[0] = 0;
     rc = rc ? rc : file_write(facts, &(struct slice){ json, n }, 1, e);

@@ -95,7 +95,7 @@ int call_fail(struct call *c, struct err *e, unsigned status, const char *format
 {
     va_list args;
     va_start(args, format);
-    e->code = ERR_INPUT;
+    *e = (struct err){ .code = ERR_INPUT };
     vsnprintf(e->msg, sizeof e->msg, format, args);
     va_end(args);
     c->status = status;
@@ -114,33 +114,11 @@ void put_error(struct json_writer *w, unsigned status, const char *message)
     jw_close(w, '}');
 }
 
-/* Takes the paths that begin with, or have, `name` out of a message. */
-static void cut_paths(char *message, const char *name)
+void err_for_client(const struct err *e, char *out, size_t size)
 {
-    for (char *at; (at = strstr(message, name));) {
-        char *end = at + strlen(name);
-        while (at > message && at[-1] != ' ')
-            at--;
-        end += strcspn(end, ": ");
-        end += strncmp(end, ": ", 2) == 0 ? 2 : 0;
-        memmove(at, end, strlen(end) + 1);
-    }
-}
-
-void words_for_client(const struct server *sv, char *message)
-{
-    const char *path = store_path(sv->reader), *slash = strrchr(path, '/');
-    cut_paths(message, path);
-    cut_paths(message, slash ? slash + 1 : path);        /* as the user wrote it */
-}
-
-void err_for_client(const struct server *sv, const struct err *e, char *out, size_t size)
-{
-    snprintf(out, size, "%s", err_text(e));
-    if (err_exit_code(e) != ERR_FAILED)
-        return;
-    fprintf(stderr, "%s%s\n", log_time(), err_text(e));
-    words_for_client(sv, out);
+    err_words(e, out, size);
+    if (err_exit_code(e) == ERR_FAILED)
+        fprintf(stderr, "%s%s\n", log_time(), err_text(e));
 }
 
 /* A failure becomes the text of the answer. */
@@ -148,8 +126,8 @@ static int put_failure(struct call *c, const struct err *e)
 {
     char message[sizeof e->msg];
     static const char body[] = BATCH_BODY ": ";
-    const size_t skip = strncmp(e->msg, body, sizeof body - 1) == 0 ? sizeof body - 1 : 0;
-    err_for_client(c->sv, e, message, sizeof message);
+    err_for_client(e, message, sizeof message);
+    const size_t skip = strncmp(message, body, sizeof body - 1) == 0 ? sizeof body - 1 : 0;
     c->status = c->status                ? c->status
                 : e->code == ERR_INPUT ? MHD_HTTP_BAD_REQUEST
                 : e->code == ERR_AGAIN ? MHD_HTTP_SERVICE_UNAVAILABLE

@@ -67,9 +67,7 @@ struct MHD_Response *call_text(struct call *c);
 int  call_see(struct call *c, const char *path);
 /* {"id": ID of the path, "object": .., "deleted": true} */
 int  call_deleted(struct call *c, const char *object);
-/* Takes the path of the store out of a message. */
-void words_for_client(const struct server *sv, char *message);
-/* The words of a failure for a client: without the path of the store, which stderr gets. */
-void err_for_client(const struct server *sv, const struct err *e, char *out, size_t size);
+/* The words of a failure for a client: without paths, which stderr gets. */
+void err_for_client(const struct err *e, char *out, size_t size);
 /* Writes an error object. status: of HTTP. */
 void put_error(struct json_writer *w, unsigned status, const char *message);

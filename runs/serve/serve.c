@@ -31,12 +31,14 @@ static void job_ended(void *ctx, int64_t id, const struct job *job, size_t wante
 }
 
 /* A request that this worker can never hold would wait for ever. */
-static bool refuse(void *ctx, int64_t id, const char *why)
+static bool refuse(void *ctx, int64_t id, const struct err *why)
 {
+    char words[sizeof why->msg];
     struct server *sv = ctx;
     struct err ignored;
+    err_words(why, words, sizeof words);
     pthread_mutex_lock(&sv->writing);
-    const int rc = store_request_refuse(sv->writer, id, why, &ignored);
+    const int rc = store_request_refuse(sv->writer, id, words, &ignored);
     pthread_mutex_unlock(&sv->writing);
     return rc == 1;
 }

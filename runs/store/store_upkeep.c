@@ -289,7 +289,7 @@ int store_check(struct store *s, struct err *e)
         return -1;
     int rc = db_get(s, e, &bad, "SELECT count(*) FROM pragma_foreign_key_check()", "");
     if (rc == 1 && bad)
-        return err_set(e, ERR_FAILED, "%s: %" PRId64 " rows belong to no job", s->shown, bad);
+        return err_set(e, ERR_FAILED, ERR_PATH "%" PRId64 " rows belong to no job", s->shown, bad);
     if (rc < 0 || store_select(s, &all, &ids, &n, e))
         return -1;
     rc = 0;
