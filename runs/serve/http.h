@@ -13,7 +13,7 @@ int  http_start(struct server *sv, struct err *e);
 /* End all connections. Repeated calls do nothing. */
 void http_stop(struct server *sv);
 
-enum { HTTP_IDLE_SECONDS = 60 };         /* then a connection without traffic is closed */
+enum { HTTP_IDLE_SECONDS = 60 };         /* then a connection without traffic is closed, after its header */
 
 /* One request of a client, and its answer: a JSON text, unless there is a response. */
 struct call {
@@ -23,7 +23,7 @@ struct call {
     char id[80];                         /* what stands for the * of the route's path */
     char allow[40];                      /* the methods of the path */
     char *body; size_t n_body, room;     /* a NUL follows */
-    bool too_large, no_memory;
+    bool too_large, no_memory, close;    /* close: the connection ends with the answer */
     void *state;                         /* of the route */
     struct json_writer w;                /* for the route to write the answer to */
     char *text; size_t n_text;           /* what was written to it */

@@ -153,8 +153,9 @@ int serve(const struct options *o, struct worker *w, struct store *s, size_t par
     struct server sv = { .o = o, .worker = w, .listener = -1, .routes = routes,
                          .reading = PTHREAD_MUTEX_INITIALIZER, .writing = PTHREAD_MUTEX_INITIALIZER,
                          .asking = PTHREAD_MUTEX_INITIALIZER, .joining = PTHREAD_MUTEX_INITIALIZER,
-                         .checking = PTHREAD_MUTEX_INITIALIZER };
+                         .checking = PTHREAD_MUTEX_INITIALIZER, .seating = PTHREAD_MUTEX_INITIALIZER };
     sv.last = &sv.first;
+    TAILQ_INIT(&sv.seats);
     cond_init(&sv.check);
     pthread_mutex_init(&sv.news.lock, NULL);
     cond_init(&sv.news.cond);
