@@ -196,7 +196,8 @@ static int read_bytes(const struct snapshot *f, void *p, size_t n, uint64_t at, 
         if (r < 0 && errno == EINTR)
             continue;
         if (r <= 0)
-            return err_set(e, ERR_FAILED, "%s: %s at offset %llu", f->path, r < 0 ? strerror(errno) : "ends",
+            return err_set(e, ERR_FAILED, ERR_PATH "%s at offset %llu", f->path,
+                           r < 0 ? strerror(errno) : "ends",
                            (unsigned long long)at);
         c += r;
         n -= (size_t)r;
@@ -211,15 +212,15 @@ static int check_header(const struct header *h, const char *page, uint64_t file_
                         struct err *e)
 {
     if (memcmp(h->magic, MAGIC, sizeof MAGIC))
-        return err_set(e, ERR_FAILED, "%s: not a snapshot, or an unfinished one", path);
+        return err_set(e, ERR_FAILED, ERR_PATH "not a snapshot, or an unfinished one", path);
     if (h->version != VERSION)
-        return err_set(e, ERR_FAILED, "%s: snapshot version %u; this program reads version %d", path,
+        return err_set(e, ERR_FAILED, ERR_PATH "snapshot version %u; this program reads version %d", path,
                        h->version, VERSION);
     if (h->crc != crc_of(0, h, offsetof(struct header, crc)))
-        return err_set(e, ERR_FAILED, "%s: the header is damaged", path);
+        return err_set(e, ERR_FAILED, ERR_PATH "the header is damaged", path);
     for (size_t i = sizeof *h; i < HEADER; i++)
         if (page[i])
-            return err_set(e, ERR_FAILED, "%s: the header is damaged", path);
+            return err_set(e, ERR_FAILED, ERR_PATH "the header is damaged", path);
     uint64_t data = 0, pieces = 0;
     bool ok = h->n_sections <= SNAPSHOT_SECTIONS_MAX && h->file_bytes == file_bytes &&
               !h->owner.fingerprint[sizeof h->owner.fingerprint - 1] &&
@@ -234,7 +235,7 @@ static int check_header(const struct header *h, const char *page, uint64_t file_
     }
     if (!ok || data != h->data_bytes || pieces != h->n_pieces ||
         HEADER + data + pieces * sizeof(uint32_t) != file_bytes)
-        return err_set(e, ERR_FAILED, "%s: %llu bytes, %llu are in the header", path,
+        return err_set(e, ERR_FAILED, ERR_PATH "%llu bytes, %llu are in the header", path,
                        (unsigned long long)file_bytes, (unsigned long long)h->file_bytes);
     return 0;
 }
@@ -250,15 +251,15 @@ int snapshot_open(struct snapshot **out, const char *path, struct err *e)
     snprintf(f->path, sizeof f->path, "%s", path);
     f->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
     if (f->fd < 0) {
-        err_set(e, ERR_FAILED, "%s: %s", path, strerror(errno));
+        err_set(e, ERR_FAILED, ERR_PATH "%s", path, strerror(errno));
         goto fail;
     }
     if (fstat(f->fd, &st) || !S_ISREG(st.st_mode)) {
-        err_set(e, ERR_FAILED, "%s: not a regular file", path);
+        err_set(e, ERR_FAILED, ERR_PATH "not a regular file", path);
         goto fail;
     }
     if ((uint64_t)st.st_size < HEADER) {
-        err_set(e, ERR_FAILED, "%s: not a snapshot, or an unfinished one", path);
+        err_set(e, ERR_FAILED, ERR_PATH "not a snapshot, or an unfinished one", path);
         goto fail;
     }
     if (read_bytes(f, page, HEADER, 0, e))
@@ -268,13 +269,13 @@ int snapshot_open(struct snapshot **out, const char *path, struct err *e)
         goto fail;
     f->crc = calloc(f->h.n_pieces + 1, sizeof *f->crc);
     if (!f->crc) {
-        err_set(e, ERR_FAILED, "%s: out of memory", path);
+        err_set(e, ERR_FAILED, ERR_PATH "out of memory", path);
         goto fail;
     }
     if (read_bytes(f, f->crc, f->h.n_pieces * sizeof *f->crc, HEADER + f->h.data_bytes, e))
         goto fail;
     if (crc_of(0, f->crc, f->h.n_pieces * sizeof *f->crc) != f->h.table_crc) {
-        err_set(e, ERR_FAILED, "%s: the table of checksums is damaged", path);
+        err_set(e, ERR_FAILED, ERR_PATH "the table of checksums is damaged", path);
         goto fail;
     }
     *out = f;
@@ -354,7 +355,7 @@ static void read_piece(void *ctx, size_t i, size_t thread)
         return;
     int rc = read_bytes(r->f, buffer, n, r->x->offset + at, &e);
     if (rc == 0 && crc_of(0, buffer, n) != r->f->crc[r->x->first_piece + i])
-        rc = err_set(&e, ERR_FAILED, "%s: section %s is damaged in its bytes %llu to %llu", r->f->path,
+        rc = err_set(&e, ERR_FAILED, ERR_PATH "section %s is damaged in its bytes %llu to %llu", r->f->path,
                      r->x->name, (unsigned long long)at, (unsigned long long)at + n);
     if (rc && !atomic_flag_test_and_set(&r->reported))
         *r->e = e;
@@ -373,7 +374,7 @@ static int read_section(const struct snapshot *f, const struct section *x, const
                  some = r.each ? 4 * threads : MAX(n, 1);
     r.buffer = malloc((r.each ? some : threads) * SNAPSHOT_PIECE);
     if (!r.buffer)
-        return err_set(e, ERR_FAILED, "%s: out of memory", f->path);
+        return err_set(e, ERR_FAILED, ERR_PATH "out of memory", f->path);
     for (; r.first < n && !atomic_load(&r.failed); r.first += some) {
         const size_t now = MIN(some, n - r.first);
         if (pool)

@@ -125,7 +125,7 @@ static int submit_file(struct server *sv, const struct record *b, struct err *e)
     struct options o = sv->request;
     struct batch batch = {0};
     struct store *s = NULL;
-    char path[PATH_BYTES], known[PATH_BYTES + 2], *text = NULL;
+    char path[PATH_BYTES], *text = NULL;
     size_t n, lines = 1;
     if (file_path(path, sv, b->input, "", e) || file_read(&text, &n, path, o.max_upload, e))
         return -1;
@@ -142,9 +142,6 @@ static int submit_file(struct server *sv, const struct record *b, struct err *e)
     int rc = server_connect(sv, &s, e) || batch_open(&batch, &o, e) || batch_submit(&batch, s, e) ? -1 : 0;
     batch_close(&batch);
     store_close(s);
-    snprintf(known, sizeof known, "%s: ", path);
-    if (rc && strncmp(e->msg, known, strlen(known)) == 0)        /* clients do not know the path */
-        memmove(e->msg, e->msg + strlen(known), strlen(e->msg + strlen(known)) + 1);
     return rc;
 }
 
@@ -172,7 +169,8 @@ static bool check_files(struct server *sv, bool first)
             cancelled = read_record(sv, &now, b.id) && now.state == CANCELLED;
             free(now.text);
             b.state = cancelled ? CANCELLED : bad ? FAILED : QUEUED;
-            snprintf(b.error, sizeof b.error, "%.599s", bad ? e.msg : "");
+            if (bad)
+                err_words(&e, b.error, sizeof b.error);
             waits |= (bad && e.code != ERR_INPUT) || write_record(sv, &b, &e);
             pthread_mutex_unlock(&sv->checking);
             bell_ring(&sv->bell);

@@ -220,7 +220,6 @@ static unsigned waiting_failed(struct waiting *w, const struct job_list *jobs, c
         if (j->state != JOB_FAILED && j->state != JOB_CANCELLED)
             continue;
         snprintf(message, size, "%s: %s", w->id, j->error ? j->error : "it was cancelled");
-        words_for_client(w->sv, message);
         return j->state == JOB_CANCELLED && j->error ? MHD_HTTP_BAD_REQUEST       /* the worker refused it */
                                                      : MHD_HTTP_INTERNAL_SERVER_ERROR;
     }
@@ -334,7 +333,7 @@ static int put_events(void *ctx, FILE *f)
                             : finished == s->n    ? 0
                                                     : waiting_failed(s, &jobs, message, sizeof message);
     if (rc)
-        err_for_client(s->sv, &e, message, sizeof message);
+        err_for_client(&e, message, sizeof message);
     if (status) {
         put_error_event(f, s, status, message);
     } else if (finished == s->n) {

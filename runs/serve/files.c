@@ -49,9 +49,10 @@ static enum MHD_Result take_part(void *ctx, enum MHD_ValueKind kind, const char 
         memcpy(u->purpose + at, bytes, n);
     if (strcmp(key, "file") || u->status)
         return MHD_YES;
-    if (at == 0 && u->fd >= 0)
+    /* a part whose first byte is in another packet begins twice */
+    if (at == 0 && u->fd >= 0 && (u->bytes || strcmp(u->name, name ? name : "upload")))
         return fail(u, MHD_HTTP_BAD_REQUEST, "two parts are named file");
-    if (at == 0) {
+    if (u->fd < 0) {
         snprintf(u->name, sizeof u->name, "%s", name ? name : "upload");
         if (new_id(u->id, FILE_PREFIX) || file_path(u->path, c->sv, u->id, PIECE_END, &u->why) ||
             (u->fd = open(u->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600)) < 0)
@@ -122,7 +123,7 @@ static int keep(struct call *c, struct upload *u, struct err *e)
         put_file(&w, u->id, u->bytes, wall_seconds(), u->name, u->purpose);
     int rc = !f || stream_end(f) ? err_set(e, ERR_FAILED, "out of memory") : 0;
     if (rc == 0 && (fsync(u->fd) || rename(u->path, path)))
-        rc = err_set(e, ERR_FAILED, "%s: %s", path, strerror(errno));
+        rc = err_set(e, ERR_FAILED, ERR_PATH "%s", path, strerror(errno));
     if (rc == 0)
         u->path[0] = 0;
     rc = rc ? rc : file_write(facts, &(struct slice){ json, n }, 1, e);
@@ -135,10 +136,10 @@ int answer_upload(struct call *c, struct err *e)
     struct upload *u = c->state;
     if (!u)
         return err_set(e, ERR_INPUT, NEEDED);
-    if (u->parts) {                      /* the last part is complete now */
-        MHD_destroy_post_processor(u->parts);
-        u->parts = NULL;
-    }
+    const bool whole = !u->parts || MHD_destroy_post_processor(u->parts) == MHD_YES;
+    u->parts = NULL;
+    if (!whole)
+        fail(u, MHD_HTTP_BAD_REQUEST, "the multipart body is damaged");
     if (!u->status && u->fd < 0)
         fail(u, MHD_HTTP_BAD_REQUEST, "the part file is missing");
     if (!u->status && strcmp(u->purpose, "batch"))

@@ -36,7 +36,7 @@ int file_path(char path[PATH_BYTES], const struct server *sv, const char *id, co
     char folder[PATH_BYTES];
     snprintf(folder, sizeof folder, "%.4000s.files", store_path(sv->reader));
     if (mkdir(folder, 0700) ? errno != EEXIST : name_sync(folder) != 0)
-        return err_set(e, ERR_FAILED, "%s: cannot be made: %s", folder, strerror(errno));
+        return err_set(e, ERR_FAILED, ERR_PATH "cannot be made: %s", folder, strerror(errno));
     snprintf(path, PATH_BYTES, "%.4006s/%.31s%.16s", folder, id, end);
     return 0;
 }
@@ -55,7 +55,7 @@ int list_ids(const struct server *sv, const char *prefix, char (**ids)[FILE_ID_B
         return -1;
     DIR *d = opendir(folder);
     if (!d)
-        return err_set(e, ERR_FAILED, "%s: %s", folder, strerror(errno));
+        return err_set(e, ERR_FAILED, ERR_PATH "%s", folder, strerror(errno));
     while ((x = readdir(d))) {
         if (!id_is(x->d_name, prefix, ".json"))
             continue;

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -20,11 +21,12 @@
 #include "src/base/progress.h"
 #include "src/base/sha256.h"
 
-/* Connections beyond --max-connections are for /health and for saying 429. The bodies of all requests
- * together have at most BODIES times --max-body. A stack holds the evaluation of a
- * chat template of the client (src/text/jinja). */
-enum { SPARE = 8, BODIES = 16, STACK_BYTES = 4 << 20, KEY_BYTES_MAX = 4096,
-       KEEPALIVE_SECONDS = 60 };
+/* Connections beyond --max-connections are for /health and for saying 429. At its own limit libmicrohttpd
+ * resets a new connection: LEAVING is room for those that are being closed to make a place. The bodies of all
+ * requests together have at most BODIES times --max-body. A stack holds the evaluation of a chat template of
+ * the client (src/text/jinja). */
+enum { SPARE = 8, LEAVING = 1024, BODIES = 16, STACK_BYTES = 4 << 20, KEY_BYTES_MAX = 4096,
+       KEEPALIVE_SECONDS = 60, HEADER_SECONDS = 10 };
 
 /* ---- answers ---- */
 
@@ -95,7 +97,7 @@ int call_fail(struct call *c, struct err *e, unsigned status, const char *format
 {
     va_list args;
     va_start(args, format);
-    e->code = ERR_INPUT;
+    *e = (struct err){ .code = ERR_INPUT };
     vsnprintf(e->msg, sizeof e->msg, format, args);
     va_end(args);
     c->status = status;
@@ -114,33 +116,11 @@ void put_error(struct json_writer *w, unsigned status, const char *message)
     jw_close(w, '}');
 }
 
-/* Takes the paths that begin with, or have, `name` out of a message. */
-static void cut_paths(char *message, const char *name)
+void err_for_client(const struct err *e, char *out, size_t size)
 {
-    for (char *at; (at = strstr(message, name));) {
-        char *end = at + strlen(name);
-        while (at > message && at[-1] != ' ')
-            at--;
-        end += strcspn(end, ": ");
-        end += strncmp(end, ": ", 2) == 0 ? 2 : 0;
-        memmove(at, end, strlen(end) + 1);
-    }
-}
-
-void words_for_client(const struct server *sv, char *message)
-{
-    const char *path = store_path(sv->reader), *slash = strrchr(path, '/');
-    cut_paths(message, path);
-    cut_paths(message, slash ? slash + 1 : path);        /* as the user wrote it */
-}
-
-void err_for_client(const struct server *sv, const struct err *e, char *out, size_t size)
-{
-    snprintf(out, size, "%s", err_text(e));
-    if (err_exit_code(e) != ERR_FAILED)
-        return;
-    fprintf(stderr, "%s%s\n", log_time(), err_text(e));
-    words_for_client(sv, out);
+    err_words(e, out, size);
+    if (err_exit_code(e) == ERR_FAILED)
+        fprintf(stderr, "%s%s\n", log_time(), err_text(e));
 }
 
 /* A failure becomes the text of the answer. */
@@ -148,8 +128,8 @@ static int put_failure(struct call *c, const struct err *e)
 {
     char message[sizeof e->msg];
     static const char body[] = BATCH_BODY ": ";
-    const size_t skip = strncmp(e->msg, body, sizeof body - 1) == 0 ? sizeof body - 1 : 0;
-    err_for_client(c->sv, e, message, sizeof message);
+    err_for_client(e, message, sizeof message);
+    const size_t skip = strncmp(message, body, sizeof body - 1) == 0 ? sizeof body - 1 : 0;
     c->status = c->status                ? c->status
                 : e->code == ERR_INPUT ? MHD_HTTP_BAD_REQUEST
                 : e->code == ERR_AGAIN ? MHD_HTTP_SERVICE_UNAVAILABLE
@@ -185,6 +165,8 @@ static enum MHD_Result answer(struct call *c, int rc, const struct err *e)
         MHD_add_response_header(r, "Access-Control-Allow-Methods", "GET, POST, DELETE");
         MHD_add_response_header(r, "Vary", "Origin");
     }
+    if (c->close)
+        MHD_add_response_header(r, "Connection", "close");
     if (status == MHD_HTTP_METHOD_NOT_ALLOWED)
         MHD_add_response_header(r, "Allow", c->allow);
     if (status == MHD_HTTP_UNAUTHORIZED)
@@ -329,11 +311,35 @@ static unsigned find_route(struct call *c, const char *method, const char *url)
     return status;
 }
 
+/* lengths: of Content-Length and Transfer-Encoding together */
+struct framing { size_t lengths, hosts; bool bad; };
+
+static enum MHD_Result see_header(void *ctx, enum MHD_ValueKind kind, const char *name, const char *value)
+{
+    struct framing *f = ctx;
+    const bool length = strcasecmp(name, "Content-Length") == 0,
+               encoding = strcasecmp(name, "Transfer-Encoding") == 0;
+    (void)kind;
+    f->lengths += length || encoding;
+    f->hosts += strcasecmp(name, "Host") == 0;
+    f->bad |= f->lengths > 1 || f->hosts > 1 || strpbrk(name, " \t\r\n") ||
+              (length && value[strspn(value, "0123456789")]) || (encoding && strcasecmp(value, "chunked"));
+    return MHD_YES;
+}
+
 /* What is answered before the body is read: as an answer_fn, without a response if the request may go on. */
 static int begin(struct call *c, const char *method, const char *url, struct err *e)
 {
     struct server *sv = c->sv;
     const char *length = header(c, "Content-Length");
+    /* a proxy that sees another end of the request would take the rest for that of another client;
+     * libmicrohttpd goes by the first of two lengths */
+    struct framing f = {0};
+    MHD_get_connection_values(c->c, MHD_HEADER_KIND, see_header, &f);
+    c->close = f.bad;
+    if (f.bad)
+        return call_fail(c, e, MHD_HTTP_BAD_REQUEST, "the headers do not say once where the request ends: "
+                         "allowed is one Content-Length, or Transfer-Encoding: chunked, and one Host");
     if (!host_is_allowed(c))
         return call_fail(c, e, MHD_HTTP_FORBIDDEN, "this server has another name than the header Host says; "
                          "--allow-host NAME adds one");
@@ -357,6 +363,58 @@ static int begin(struct call *c, const char *method, const char *url, struct err
         return call_fail(c, e, MHD_HTTP_CONTENT_TOO_LARGE, "a body of %s bytes; --max-%s allows %" PRIu64,
                          length, upload ? "upload" : "body", most);
     return 0;
+}
+
+/* ---- places ---- */
+
+/* A connection. waits: for a complete request, so it may be sent away, which sets fd to -1. */
+struct seat { TAILQ_ENTRY(seat) at; int fd; bool waits; };
+
+/* The connection waits from now on, or no more. Under seating. */
+static void seat_waits(struct server *sv, struct seat *s, bool waits)
+{
+    if (!s)                              /* there was no memory for it */
+        return;
+    if (s->waits)
+        TAILQ_REMOVE(&sv->seats, s, at);
+    s->waits = waits && s->fd >= 0;
+    if (s->waits)
+        TAILQ_INSERT_TAIL(&sv->seats, s, at);
+}
+
+/* A connection begins or ends. When all places are taken, the one that has waited longest goes. */
+static void mind_connection(void *ctx, struct MHD_Connection *c, void **seat,
+                            enum MHD_ConnectionNotificationCode code)
+{
+    struct server *sv = ctx;
+    struct seat *s = *seat;
+    pthread_mutex_lock(&sv->seating);
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+        struct seat *oldest = TAILQ_FIRST(&sv->seats);
+        if (++sv->n_seats > sv->o->max_connections + SPARE && oldest) {
+            seat_waits(sv, oldest, false);
+            shutdown(oldest->fd, SHUT_RDWR);     /* its thread closes it, and calls this function */
+            oldest->fd = -1;
+            sv->n_seats--;
+        }
+        if ((s = *seat = calloc(1, sizeof *s))) {
+            s->fd = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+            seat_waits(sv, s, true);
+        }
+    } else {
+        sv->n_seats -= !s || s->fd >= 0;
+        seat_waits(sv, s, false);
+        free(s);
+    }
+    pthread_mutex_unlock(&sv->seating);
+}
+
+static void mind_request(struct call *c, bool waits)
+{
+    struct seat *s = MHD_get_connection_info(c->c, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
+    pthread_mutex_lock(&c->sv->seating);
+    seat_waits(c->sv, s, waits);
+    pthread_mutex_unlock(&c->sv->seating);
 }
 
 /* ---- requests ---- */
@@ -400,6 +458,7 @@ static enum MHD_Result take_request(void *ctx, struct MHD_Connection *connection
         c->sv = ctx;
         c->c = connection;
         *state = c;
+        MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT, (unsigned)HTTP_IDLE_SECONDS);
         const int rc = begin(c, method, url, &e);
         return rc || c->response ? answer(c, rc, &e) : MHD_YES;
     }
@@ -409,6 +468,7 @@ static enum MHD_Result take_request(void *ctx, struct MHD_Connection *connection
         return MHD_YES;
     }
     int rc = CALL_CUT;
+    mind_request(c, false);
     if (open_text(c) == 0)
         rc = c->too_large   ? call_fail(c, &e, MHD_HTTP_CONTENT_TOO_LARGE, "--max-body allows %zu bytes",
                                         (size_t)c->sv->o->max_body)
@@ -428,6 +488,7 @@ static void end_request(void *ctx, struct MHD_Connection *connection, void **sta
     if (c && c->route && c->route->drop)
         c->route->drop(c);
     if (c) {
+        mind_request(c, true);
         c->sv->bodies -= c->room;
         free(c->body);
         drop_text(c);
@@ -504,6 +565,11 @@ int http_open(struct server *sv, struct err *e)
     snprintf(port, sizeof port, "%zu", o->port);
     if (o->api_key_file && read_key(sv, o->api_key_file, e))
         return -1;
+    struct rlimit files;                 /* each connection is one */
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
+        files.rlim_cur = files.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &files);
+    }
     const int rc = getaddrinfo(o->host, port, &hint, &a);
     if (rc)
         return err_set(e, ERR_INPUT, "--host %s: %s", o->host, gai_strerror(rc));
@@ -521,9 +587,10 @@ int http_start(struct server *sv, struct err *e)
     sv->daemon = MHD_start_daemon(
         MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL | MHD_USE_ITC, 0, NULL,
         NULL, take_request, sv, MHD_OPTION_LISTEN_SOCKET, sv->listener, MHD_OPTION_NOTIFY_COMPLETED,
-        end_request, NULL, MHD_OPTION_CONNECTION_LIMIT, (unsigned)(sv->o->max_connections + SPARE),
-        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)HTTP_IDLE_SECONDS, MHD_OPTION_THREAD_STACK_SIZE,
-        (size_t)STACK_BYTES, MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_END);
+        end_request, NULL, MHD_OPTION_NOTIFY_CONNECTION, mind_connection, sv, MHD_OPTION_CONNECTION_LIMIT,
+        (unsigned)(sv->o->max_connections + SPARE + LEAVING), MHD_OPTION_CONNECTION_TIMEOUT,
+        (unsigned)HEADER_SECONDS, MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK_BYTES,
+        MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_END);
     if (!sv->daemon)
         return err_set(e, ERR_FAILED, "the threads of the server cannot be started: %s", strerror(errno));
     sv->listener = -1;                           /* the daemon closes it */

@@ -13,7 +13,7 @@ int  http_start(struct server *sv, struct err *e);
 /* End all connections. Repeated calls do nothing. */
 void http_stop(struct server *sv);
 
-enum { HTTP_IDLE_SECONDS = 60 };         /* then a connection without traffic is closed */
+enum { HTTP_IDLE_SECONDS = 60 };         /* then a connection without traffic is closed, after its header */
 
 /* One request of a client, and its answer: a JSON text, unless there is a response. */
 struct call {
@@ -23,7 +23,7 @@ struct call {
     char id[80];                         /* what stands for the * of the route's path */
     char allow[40];                      /* the methods of the path */
     char *body; size_t n_body, room;     /* a NUL follows */
-    bool too_large, no_memory;
+    bool too_large, no_memory, close;    /* close: the connection ends with the answer */
     void *state;                         /* of the route */
     struct json_writer w;                /* for the route to write the answer to */
     char *text; size_t n_text;           /* what was written to it */
@@ -67,9 +67,7 @@ struct MHD_Response *call_text(struct call *c);
 int  call_see(struct call *c, const char *path);
 /* {"id": ID of the path, "object": .., "deleted": true} */
 int  call_deleted(struct call *c, const char *object);
-/* Takes the path of the store out of a message. */
-void words_for_client(const struct server *sv, char *message);
-/* The words of a failure for a client: without the path of the store, which stderr gets. */
-void err_for_client(const struct server *sv, const struct err *e, char *out, size_t size);
+/* The words of a failure for a client: without paths, which stderr gets. */
+void err_for_client(const struct err *e, char *out, size_t size);
 /* Writes an error object. status: of HTTP. */
 void put_error(struct json_writer *w, unsigned status, const char *message);

@@ -237,7 +237,7 @@ static void put_text(FILE *f, struct server *sv, const struct job *j)
         page_text(f, x.thought);
         page_text(f, x.text);
     } else {
-        err_for_client(sv, &e, message, sizeof message);
+        err_for_client(&e, message, sizeof message);
         page_format(f, "The text cannot be read: @t", message);
     }
     fputs("</pre>\n", f);
@@ -249,7 +249,6 @@ static int put_job(struct call *c, struct store *s, const struct job *j, struct 
 {
     struct job_list book = {0};
     struct page p;
-    char why[1000];
     if (page_open(&p, c, "longhand: a text", e) ||
         (j->batch && server_book(s, j->batch, ROWS_MAX, &book, NULL, e)))
         return -1;
@@ -260,11 +259,8 @@ static int put_job(struct call *c, struct store *s, const struct job *j, struct 
     page_format(p.f, "<div id=\"live\"><p>@t@t@t, @c of @c tokens", job_state_name(j->state),
                 j->waits ? ", waits for " : "", j->waits ? j->after_name : "", (double)j->tokens,
                 (double)j->wanted);
-    if (j->error) {
-        snprintf(why, sizeof why, "%s", j->error);
-        words_for_client(c->sv, why);
-        page_format(p.f, ": @t", why);
-    }
+    if (j->error)
+        page_format(p.f, ": @t", j->error);
     fputs("</p>\n<div>", p.f);
     put_actions(p.f, j, "job");
     page_format(p.f, "<a href=\"/jobs/@0/report\">report</a> <a href=\"/v1/jobs/@0/text\">text</a></div>\n",

@@ -31,12 +31,14 @@ static void job_ended(void *ctx, int64_t id, const struct job *job, size_t wante
 }
 
 /* A request that this worker can never hold would wait for ever. */
-static bool refuse(void *ctx, int64_t id, const char *why)
+static bool refuse(void *ctx, int64_t id, const struct err *why)
 {
+    char words[sizeof why->msg];
     struct server *sv = ctx;
     struct err ignored;
+    err_words(why, words, sizeof words);
     pthread_mutex_lock(&sv->writing);
-    const int rc = store_request_refuse(sv->writer, id, why, &ignored);
+    const int rc = store_request_refuse(sv->writer, id, words, &ignored);
     pthread_mutex_unlock(&sv->writing);
     return rc == 1;
 }
@@ -149,9 +151,10 @@ int serve(const struct options *o, struct worker *w, struct store *s, size_t par
 {
     struct server sv = { .o = o, .worker = w, .listener = -1, .routes = routes,
                          .reading = PTHREAD_MUTEX_INITIALIZER, .writing = PTHREAD_MUTEX_INITIALIZER,
-                         .joining = PTHREAD_MUTEX_INITIALIZER,
-                         .checking = PTHREAD_MUTEX_INITIALIZER };
+                         .joining = PTHREAD_MUTEX_INITIALIZER, .checking = PTHREAD_MUTEX_INITIALIZER,
+                         .seating = PTHREAD_MUTEX_INITIALIZER };
     sv.last = &sv.first;
+    TAILQ_INIT(&sv.seats);
     cond_init(&sv.check);
     pthread_mutex_init(&sv.news.lock, NULL);
     cond_init(&sv.news.cond);

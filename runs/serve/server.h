@@ -2,6 +2,7 @@
 #pragma once
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/queue.h>
 
 #include "runs/serve/serve.h"
 #include "runs/store/selection.h"
@@ -39,9 +40,10 @@ struct server {
     pthread_mutex_t joining; struct submission *first, **last;
     struct batch front;                  /* threads share it */
     pthread_mutex_t checking; pthread_cond_t check;      /* batches.c */
-    pthread_t checker;
-    bool checks, check_wanted, check_stops;
-    /* http.c */
+    bool checks; pthread_t checker;      /* checks: it runs; not beside what it reads */
+    bool check_wanted, check_stops;
+    /* http.c. seats: of the connections that wait for a request, the oldest first; n_seats: of all */
+    pthread_mutex_t seating; TAILQ_HEAD(, seat) seats; size_t n_seats;
     const struct route *routes;
     struct MHD_Daemon *daemon;
     int listener;

@@ -56,7 +56,8 @@ static void from_numbers(struct logprob *v, const int32_t *from, size_t best, in
 
 static int damaged(struct store *s, int64_t job, struct err *e)
 {
-    return err_set(e, ERR_FAILED, "%s: the log-probabilities of job %" PRId64 " are damaged", s->shown, job);
+    return err_set(e, ERR_FAILED, ERR_PATH "the log-probabilities of job %" PRId64 " are damaged",
+                   s->shown, job);
 }
 
 /* A row of the table, unpacked. */

@@ -110,7 +110,7 @@ int db_register(struct store *s, int (*check)(struct store *s, struct err *e), b
     pthread_mutex_lock(&open_lock);
     struct open_file *f = find_open_file(s->dev, s->ino);
     *first = f && f->n == 0;
-    int rc = !f       ? err_set(e, ERR_FAILED, "%s: too many stores are open", s->shown)
+    int rc = !f       ? err_set(e, ERR_FAILED, ERR_PATH "too many stores are open", s->shown)
              : *first ? check(s, e)
                       : 0;
     if (rc == 0) {
@@ -125,7 +125,7 @@ static void break_file(struct store *s, const struct err *e)
 {
     pthread_mutex_lock(&open_lock);
     if (s->file && !s->file->broken[0])
-        snprintf(s->file->broken, sizeof s->file->broken, "%.*s", (int)sizeof s->file->broken - 1, e->msg);
+        err_words(e, s->file->broken, sizeof s->file->broken);
     pthread_mutex_unlock(&open_lock);
 }
 
@@ -144,8 +144,8 @@ static int check_not_broken(struct store *s, struct err *e)
 static int damaged(const struct store *s, const char *prefix, const char *why, struct err *e)
 {
     return err_set(e, ERR_FAILED,
-                   "%s: %sthe database is damaged (%s); it is left as it is, and `sqlite3 FILE .recover` may "
-                   "save what can be read",
+                   ERR_PATH "%sthe database is damaged (%s); it is left as it is, and `sqlite3 FILE "
+                   ".recover` may save what can be read",
                    s->shown, prefix, why);
 }
 
@@ -159,27 +159,27 @@ static int db_fail(struct store *s, const char *doing, int rc, struct err *e)
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
         return err_set(e, ERR_AGAIN,
-                       "%s: %s: another process has held the database for %.0f s; nothing was changed, try "
-                       "again",
+                       ERR_PATH "%s: another process has held the database for %.0f s; nothing was changed, "
+                       "try again",
                        s->shown, doing, s->waited);
     case SQLITE_FULL:
         errno = ENOSPC;
-        return err_set_system(e, ERR_FAILED, "%s: %s: the disk is full", s->shown, doing);
+        return err_set_system(e, ERR_FAILED, ERR_PATH "%s: the disk is full", s->shown, doing);
     case SQLITE_IOERR:
     case SQLITE_CANTOPEN:
-        return err_set(e, ERR_FAILED, "%s: %s: %s%s%s (SQLite code %d)", s->shown, doing, why,
+        return err_set(e, ERR_FAILED, ERR_PATH "%s: %s%s%s (SQLite code %d)", s->shown, doing, why,
                        system ? ": " : "", system ? strerror(system) : "", rc);
     case SQLITE_READONLY:
-        return err_set(e, ERR_FAILED, "%s: %s: the file or its folder may not be written (%s)", s->shown,
+        return err_set(e, ERR_FAILED, ERR_PATH "%s: the file or its folder may not be written (%s)", s->shown,
                        doing, why);
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
         snprintf(prefix, sizeof prefix, "%s: ", doing);
         return damaged(s, prefix, why, e);
     case SQLITE_NOMEM:
-        return err_set(e, ERR_FAILED, "%s: %s: out of memory", s->shown, doing);
+        return err_set(e, ERR_FAILED, ERR_PATH "%s: out of memory", s->shown, doing);
     default:
-        return err_set(e, ERR_FAILED, "%s: %s: %s (SQLite code %d)", s->shown, doing, why, rc);
+        return err_set(e, ERR_FAILED, ERR_PATH "%s: %s (SQLite code %d)", s->shown, doing, why, rc);
     }
 }
 
@@ -470,7 +470,7 @@ static int pragma_differs(struct store *s, const char *pragma, const char *want,
         return db_fail(s, "opening", rc, e);
     if (strcmp(got, want) == 0)
         return 0;
-    err_set(e, ERR_FAILED, "%s: `%s` gives \"%s\" and must give \"%s\"", s->shown, pragma, got, want);
+    err_set(e, ERR_FAILED, ERR_PATH "`%s` gives \"%s\" and must give \"%s\"", s->shown, pragma, got, want);
     return 1;
 }
 
@@ -508,7 +508,7 @@ int db_connect(struct store *s, struct err *e)
     if (apply_settings(s, e) || prepare(s, &q, rollback, e))
         return -1;
     if (s->o.mode != STORE_READ && sqlite3_db_readonly(s->db, "main") == 1)
-        return err_set(e, ERR_FAILED, "%s: the file may not be written", s->shown);
+        return err_set(e, ERR_FAILED, ERR_PATH "the file may not be written", s->shown);
     return 0;
 }
 

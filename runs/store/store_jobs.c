@@ -56,8 +56,8 @@ int store_full(struct store *s, struct err *e)
         return -1;
     if ((uint64_t)bytes < s->o.max_bytes)
         return 0;
-    err_set(e, ERR_FAILED, "%s: texts and snapshots have %.1f MB, --max-store is %.1f MB, and no new job "
-            "begins; longhand du shows what has the space, longhand remove makes room", s->shown,
+    err_set(e, ERR_FAILED, ERR_PATH "texts and snapshots have %.1f MB, --max-store is %.1f MB, and no new "
+            "job begins; longhand du shows what has the space, longhand remove makes room", s->shown,
             (double)bytes / 1e6, (double)s->o.max_bytes / 1e6);
     return 1;
 }
@@ -430,7 +430,8 @@ int store_jobs(struct store *s, const int64_t *ids, size_t n, struct job_list *o
             continue;
         rc = read_job(s, &out->v[out->n++], q, &out->text)
                  ? 0
-                 : err_set(e, ERR_FAILED, "%s: the row of job %" PRId64 " cannot be read", s->shown, ids[i]);
+                 : err_set(e, ERR_FAILED, ERR_PATH "the row of job %" PRId64 " cannot be read",
+                           s->shown, ids[i]);
         db_reset(q);
     }
     rc = db_end(s, rc, e);
@@ -478,7 +479,7 @@ int prompt_unpack(struct store *s, int64_t job, sqlite3_stmt *q, int ids, int64_
 {
     *out = NULL;
     if (n < 0 || n > INT32_MAX)
-        return err_set(e, ERR_FAILED, "%s: the row of job %" PRId64 " is damaged", s->shown, job);
+        return err_set(e, ERR_FAILED, ERR_PATH "the row of job %" PRId64 " is damaged", s->shown, job);
     *out = malloc(((size_t)n + 1) * sizeof **out);
     if (!*out)
         return err_set(e, ERR_FAILED, "out of memory for a prompt of %" PRId64 " tokens", n);
@@ -487,7 +488,7 @@ int prompt_unpack(struct store *s, int64_t job, sqlite3_stmt *q, int ids, int64_
         return 0;
     free(*out);
     *out = NULL;
-    return err_while(e, "%s: the prompt of job %" PRId64 " is damaged", s->shown, job);
+    return err_while(e, ERR_PATH "the prompt of job %" PRId64 " is damaged", s->shown, job);
 }
 
 int store_input(struct store *s, int64_t job, struct job_input *out, struct err *e)

@@ -114,7 +114,8 @@ int store_add_sha(struct store *s, const struct text_sha *v, size_t n, struct er
 
 static int damaged(const struct store *s, const char *fingerprint, const char *why, struct err *e)
 {
-    return err_set(e, ERR_FAILED, "%s: the stored model %.16s.. is damaged: %s", s->shown, fingerprint, why);
+    return err_set(e, ERR_FAILED, ERR_PATH "the stored model %.16s.. is damaged: %s",
+                   s->shown, fingerprint, why);
 }
 
 static int read_eos(struct model_record *m, const char *text, struct err *e)

@@ -116,26 +116,26 @@ static int find_file(struct store *s, struct err *e)
         if (fd >= 0)
             close(fd);
         else if (errno == ENOENT || errno == ENOTDIR)
-            return err_set(e, ERR_INPUT, "%s: there is no folder of this name; longhand makes only the "
+            return err_set(e, ERR_INPUT, ERR_PATH "there is no folder of this name; longhand makes only the "
                            "default one", s->shown);
         else if (errno != EEXIST)
             return err_set(e, ERR_FAILED,
-                           "%s: cannot make it: %s; --db FILE or LONGHAND_DB puts the store elsewhere",
+                           ERR_PATH "cannot make it: %s; --db FILE or LONGHAND_DB puts the store elsewhere",
                            s->shown, strerror(errno));
     }
     if (stat(s->path, &st))
         return errno == ENOENT
                    ? err_set(e, ERR_INPUT,
-                             "%s: there is no store here; `longhand submit` or `longhand run` makes one",
+                             ERR_PATH "there is no store here; `longhand submit` or `longhand run` makes one",
                              s->shown)
-                   : err_set(e, ERR_INPUT, "%s: %s", s->shown, strerror(errno));
+                   : err_set(e, ERR_INPUT, ERR_PATH "%s", s->shown, strerror(errno));
     if (!S_ISREG(st.st_mode))
-        return err_set(e, ERR_INPUT, "%s: not a regular file", s->shown);
+        return err_set(e, ERR_INPUT, ERR_PATH "not a regular file", s->shown);
     snprintf(folder, sizeof folder, "%s", s->path);
     char *slash = strrchr(folder, '/');
     slash[slash == folder] = 0;
     if (s->o.mode != STORE_READ && (access(s->path, W_OK) || access(folder, W_OK)))
-        return err_set(e, ERR_FAILED, "%s: the file or its folder may not be written (%s)", s->shown,
+        return err_set(e, ERR_FAILED, ERR_PATH "the file or its folder may not be written (%s)", s->shown,
                        strerror(errno));
     detect_network_fs(s, folder);
     s->dev = st.st_dev;
@@ -188,23 +188,24 @@ static int check_header(struct store *s, struct err *e)
     uint8_t h[100];
     ssize_t n = read_start(s->path, h, sizeof h);
     if (n < 0)
-        return err_set(e, errno == EIO ? ERR_FAILED : ERR_INPUT, "%s: cannot read: %s", s->shown,
+        return err_set(e, errno == EIO ? ERR_FAILED : ERR_INPUT, ERR_PATH "cannot read: %s", s->shown,
                        strerror(errno));
     if (n == 0 || creation_was_interrupted(s->path))
         return 0;
     if (n < (ssize_t)sizeof h || memcmp(h, "SQLite format 3", 16))
         return err_set(e, ERR_INPUT,
-                       "%s: not a database of longhand; it is left as it is, and --db FILE names another one",
+                       ERR_PATH "not a database of longhand; it is left as it is, and --db FILE names another "
+                       "one",
                        s->shown);
     if (big32(h + 68) != STORE_APPLICATION_ID)
         return err_set(e, ERR_INPUT,
-                       "%s: a database of another program (application_id 0x%08x, longhand's is 0x%08x); it "
-                       "is left as it is, and --db FILE names another one",
+                       ERR_PATH "a database of another program (application_id 0x%08x, longhand's is "
+                       "0x%08x); it is left as it is, and --db FILE names another one",
                        s->shown, big32(h + 68), STORE_APPLICATION_ID);
     if (big32(h + 60) > STORE_VERSION)
         return err_set(e, ERR_INPUT,
-                       "%s: of a newer longhand (version %u of the tables, this program knows up to %d); it "
-                       "is left as it is",
+                       ERR_PATH "of a newer longhand (version %u of the tables, this program knows up to "
+                       "%d); it is left as it is",
                        s->shown, big32(h + 60), STORE_VERSION);
     return 0;
 }
@@ -251,12 +252,12 @@ static int check_version(struct store *s, bool first, struct err *e)
     bool writes = s->o.mode != STORE_READ;
     if (tables == 0 && application == 0)
         return writes ? store_migrate(s, store_steps, 0, STORE_VERSION, e)
-                      : err_set(e, ERR_INPUT, "%s: there is nothing in this store yet", s->shown);
+                      : err_set(e, ERR_INPUT, ERR_PATH "there is nothing in this store yet", s->shown);
     /* check_header has passed, but the file may have changed since */
     if (application != STORE_APPLICATION_ID || version > STORE_VERSION || version < 1)
         return err_set(e, ERR_INPUT,
-                       "%s: not a database of this longhand (application_id 0x%08x, version %d); it is left "
-                       "as it is",
+                       ERR_PATH "not a database of this longhand (application_id 0x%08x, version %d); it is "
+                       "left as it is",
                        s->shown, (unsigned)application, (int)version);
     if (first && writes && bytes <= QUICK_CHECK_BYTES_MAX && db_check(s, "PRAGMA quick_check(1)", e))
         return -1;

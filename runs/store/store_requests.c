@@ -105,7 +105,7 @@ int store_name(struct store *s, char name[9], struct err *e)
     sqlite3_stmt *q = db_query(s, e, "SELECT substr(lower(hex(id)), 1, 8) FROM store", "");
     const int rc = db_step(s, q, e);
     if (rc != 1)
-        return rc ? -1 : err_set(e, ERR_FAILED, "%s: the store has no id", s->shown);
+        return rc ? -1 : err_set(e, ERR_FAILED, ERR_PATH "the store has no id", s->shown);
     snprintf(name, 9, "%s", (const char *)sqlite3_column_text(q, 0));
     db_reset(q);
     return 0;

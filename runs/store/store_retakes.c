@@ -50,8 +50,8 @@ static int read_rows(struct store *s, int64_t job, struct retakes *out, struct e
         bad |= x.at >= x.length || x.length > INT32_MAX || x.since > x.length || x.token < 0;
         if (bad || retakes_add(out, &x, e)) {
             db_reset(q);
-            rc = !bad ? -1 : err_set(e, ERR_FAILED, "%s: job %" PRId64 ": retake %zu is damaged", s->shown,
-                                     job, out->n);
+            rc = !bad ? -1 : err_set(e, ERR_FAILED, ERR_PATH "job %" PRId64 ": retake %zu is damaged",
+                                     s->shown, job, out->n);
             break;
         }
     }

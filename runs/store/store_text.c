@@ -87,7 +87,7 @@ static int read_facts(struct store *s, int64_t job, struct text_facts *f, struct
     const void *link = sqlite3_column_blob(q, 1);
     int32_t *prompt = NULL;
     if (tokens < 0 || tokens > INT32_MAX || !link || sqlite3_column_bytes(q, 1) != sizeof f->link)
-        rc = err_set(e, ERR_FAILED, "%s: the row of job %" PRId64 " is damaged", s->shown, job);
+        rc = err_set(e, ERR_FAILED, ERR_PATH "the row of job %" PRId64 " is damaged", s->shown, job);
     else
         rc = prompt_unpack(s, job, q, 3, n, &prompt, e);
     if (rc == 0) {
@@ -170,8 +170,8 @@ static int read_range(struct store *s, int64_t job, size_t from, size_t to, stru
     while ((rc = db_step(s, q, e)) == 1) {
         size_t some = MIN(until - at, (size_t)CHUNK_TOKENS);
         if (unpack_row(q, at, some, &link, v + (at - first), e)) {
-            rc = err_while(e, "%s: job %" PRId64 ": chunk %zu (tokens from %zu on) is damaged", s->shown, job,
-                           at / CHUNK_TOKENS, at);
+            rc = err_while(e, ERR_PATH "job %" PRId64 ": chunk %zu (tokens from %zu on) is damaged",
+                           s->shown, job, at / CHUNK_TOKENS, at);
             db_reset(q);
             break;
         }
@@ -180,8 +180,8 @@ static int read_range(struct store *s, int64_t job, size_t from, size_t to, stru
             full = link;
     }
     if (rc == 0 && at < until && (*n || end))
-        rc = err_set(e, ERR_FAILED, "%s: job %" PRId64 ": tokens %zu to %zu are missing", s->shown, job, at,
-                     until);
+        rc = err_set(e, ERR_FAILED, ERR_PATH "job %" PRId64 ": tokens %zu to %zu are missing",
+                     s->shown, job, at, until);
     struct text_end found = { .tokens = f.tokens, .link = full, .n_part = f.tokens % CHUNK_TOKENS };
     if (rc == 0 && at == f.tokens && (at > first || end)) {
         memcpy(found.part, v + (f.tokens - found.n_part - first), found.n_part * sizeof *v);
@@ -190,8 +190,8 @@ static int read_range(struct store *s, int64_t job, size_t from, size_t to, stru
     }
     if (rc == 0 && at == f.tokens && (at > first || end) && memcmp(&link, &f.link, sizeof link))
         rc = err_set(e, ERR_FAILED,
-                     "%s: job %" PRId64 ": the hash of its %zu tokens and its retakes differs from the hash "
-                     "in its row",
+                     ERR_PATH "job %" PRId64 ": the hash of its %zu tokens and its retakes differs from the "
+                     "hash in its row",
                      s->shown, job, f.tokens);
     if (rc) {
         free(v);

@@ -39,7 +39,7 @@ int store_test_locks(struct store *s, struct err *e)
     if (first && !second && freed)
         return 0;
     return err_set(e, ERR_FAILED,
-                   "%s: the locks of this %s file system do not work here (%s); a store on it cannot be "
+                   ERR_PATH "the locks of this %s file system do not work here (%s); a store on it cannot be "
                    "shared",
                    s->shown, s->fs ? s->fs : "local",
                    !first   ? "no lock was granted"
@@ -60,7 +60,7 @@ static int check_hosts(struct store *s, struct err *e)
     if (rc != 1)
         return rc;
     err_set(e, ERR_FAILED,
-            "%s: host %s (process %" PRId64 ") works on it, and it is on a network file system (%s): "
+            ERR_PATH "host %s (process %" PRId64 ") works on it, and it is on a network file system (%s): "
             "--shared-db lets a second host in, where its locks are honest",
             s->shown, (const char *)sqlite3_column_text(q, 0), (int64_t)sqlite3_column_int64(q, 1), s->fs);
     db_reset(q);

@@ -32,8 +32,9 @@ int metrics_open(struct metrics *m, const char *path, struct err *e)
 
 void metrics_model(struct metrics *m, const char *model)
 {
-    if (strcmp(m->model, model))
-        *m = (struct metrics){ .path = m->path, .began = m->began, .written = m->written };
+    if (*m->model && strcmp(m->model, model))
+        *m = (struct metrics){ .path = m->path, .take = m->take, .ctx = m->ctx, .began = m->began,
+                               .written = m->written };
     snprintf(m->model, sizeof m->model, "%s", model);
 }
 

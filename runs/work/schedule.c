@@ -90,7 +90,7 @@ static int end_task(struct schedule *h, size_t i, int rc, struct err *e)
         h->ended += r.end == WORK_DONE || r.end == WORK_FAILED;
         h->metrics.finished[r.end == WORK_DONE ? r.finish : FINISH_NONE]++;
         h->metrics.failed += r.end == WORK_FAILED;
-        if (r.end == WORK_REFUSED && !(h->o->refuse && h->o->refuse(h->o->ctx, job, r.why.msg))) {
+        if (r.end == WORK_REFUSED && !(h->o->refuse && h->o->refuse(h->o->ctx, job, &r.why))) {
             int64_t *more = realloc(h->skip, (h->n_skip + 1) * sizeof *more);
             if (more) {
                 h->skip = more;
@@ -552,6 +552,7 @@ int schedule_queue(struct worker *w, const struct schedule_options *o, struct er
         return -1;
     h.metrics.take = o->take_metrics;
     h.metrics.ctx = o->ctx;
+    metrics_model(&h.metrics, w->engine.path);
     for (bool again = true; again && rc == 0;) {
         if (h.n == 0 && (stop_signal || worker_out_of_time(w) || (o->max_jobs && h.ended >= o->max_jobs)))
             break;

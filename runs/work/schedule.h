@@ -53,7 +53,7 @@ struct schedule_options {
     void (*ended)(void *ctx, int64_t id, const struct job *job, size_t wanted, const struct work_result *r);
     /* Called before `ended` for a job that this worker can never hold, which is queued again. true: it is not
      * queued any more. false, or NULL: it stays, and this worker skips it from now on. */
-    bool (*refuse)(void *ctx, int64_t id, const char *why);
+    bool (*refuse)(void *ctx, int64_t id, const struct err *why);
     void *ctx;
 };
 

@@ -100,7 +100,7 @@ static int total_bytes(const struct snapshot_files *x, uint64_t *bytes, struct e
     DIR *d = opendir(x->folder);
     *bytes = 0;
     if (!d)
-        return err_set(e, ERR_FAILED, "%s: %s", x->folder, strerror(errno));
+        return err_set(e, ERR_FAILED, ERR_PATH "%s", x->folder, strerror(errno));
     for (struct dirent *f; (f = readdir(d));)
         if (parse_name(f->d_name, &job, &attempt, &temporary) &&
             fstatat(dirfd(d), f->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0)
@@ -116,18 +116,18 @@ static int check_room(const struct snapshot_files *x, int fd, struct err *e)
     struct statvfs f;
     uint64_t all = 0;
     if (fstatvfs(fd, &f))
-        return err_set(e, ERR_FAILED, "%s: %s", x->folder, strerror(errno));
+        return err_set(e, ERR_FAILED, ERR_PATH "%s", x->folder, strerror(errno));
     uint64_t room = (uint64_t)f.f_bavail * f.f_frsize,
              leave = MIN(SNAPSHOT_FREE_BYTES, (uint64_t)f.f_blocks * f.f_frsize / 4);
     if (room < x->bytes || room - x->bytes < leave)
         return err_set(e, ERR_FAILED,
-                       "%s: it would have %" PRIu64 " MB, %" PRIu64 " MB are free, and %" PRIu64
+                       ERR_PATH "it would have %" PRIu64 " MB, %" PRIu64 " MB are free, and %" PRIu64
                        " MB must stay free",
                        x->folder, x->bytes >> 20, room >> 20, leave >> 20);
     if (!x->o.max_bytes)
         return 0;
     if (ftruncate(fd, (off_t)x->bytes))
-        return err_set(e, ERR_FAILED, "%s: %s", x->folder, strerror(errno));
+        return err_set(e, ERR_FAILED, ERR_PATH "%s", x->folder, strerror(errno));
     if (total_bytes(x, &all, e))
         return -1;
     if (all > x->o.max_bytes)
@@ -166,14 +166,15 @@ static int open_temporary(const struct snapshot_files *x, const char *path, stru
             break;
         }
     }
-    return fd >= 0 ? fd : err_set(e, ERR_FAILED, "%s: %s", path, strerror(errno));
+    return fd >= 0 ? fd : err_set(e, ERR_FAILED, ERR_PATH "%s", path, strerror(errno));
 }
 
 /* Sync the file's name in the folder, and the folder's name, which may be new, beside the database. */
 static int sync_names(const struct snapshot_files *x, struct err *e)
 {
     return folder_sync(x->folder) || name_sync(x->folder)
-               ? err_set(e, ERR_FAILED, "%s: cannot be written to the disk: %s", x->folder, strerror(errno))
+               ? err_set(e, ERR_FAILED, ERR_PATH "cannot be written to the disk: %s", x->folder,
+                         strerror(errno))
                : 0;
 }
 
@@ -189,13 +190,13 @@ static int write_file(struct snapshot_files *x, const char *name, struct err *e)
         return -1;
     int rc = check_room(x, fd, e);
     if (rc == 0 && x->o.write(x->o.ctx, fd, &x->stop, e))
-        rc = err_while(e, "%s", temporary);
+        rc = err_while(e, ERR_FILE, temporary);
     if (rc == 0 && fsync(fd))
-        rc = err_set(e, ERR_FAILED, "%s: %s", temporary, strerror(errno));
+        rc = err_set(e, ERR_FAILED, ERR_PATH "%s", temporary, strerror(errno));
     if (close(fd) && rc == 0)
-        rc = err_set(e, ERR_FAILED, "%s: %s", temporary, strerror(errno));
+        rc = err_set(e, ERR_FAILED, ERR_PATH "%s", temporary, strerror(errno));
     if (rc == 0 && rename(temporary, path))
-        rc = err_set(e, ERR_FAILED, "%s: %s", path, strerror(errno));
+        rc = err_set(e, ERR_FAILED, ERR_PATH "%s", path, strerror(errno));
     if (rc)
         unlink(temporary);
     else if ((rc = sync_names(x, e)) != 0)

@@ -21,8 +21,10 @@ enum { LONG_TEXT = 4096 };                   /* tokens: a text of unknown speed 
 
 static void note(struct snapshot_policy *k, const char *what, const struct err *why, const char *then)
 {
+    char words[sizeof why->msg];
+    err_words(why, words, sizeof words);         /* clients of a server read what the store has */
     if (!k->notice[0])
-        snprintf(k->notice, sizeof k->notice, "%s: %.900s%s", what, why->msg, then);
+        snprintf(k->notice, sizeof k->notice, "%s: %.900s%s", what, words, then);
 }
 
 static void postpone_after_failure(struct snapshot_policy *k, const struct err *why)

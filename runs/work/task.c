@@ -646,14 +646,16 @@ static void note_finish(struct task *t)
 static int end_claim(struct task *t, struct err *e)
 {
     struct work_result *r = &t->result;
+    char why[sizeof r->why.msg];         /* clients of a server read what the store has */
+    err_words(&r->why, why, sizeof why);
     switch (r->end) {
     case WORK_DONE: note_finish(t); break;
     case WORK_LOST: return 0;
-    case WORK_FAILED: t->end = (struct job_end){ .state = JOB_FAILED, .error = r->why.msg }; break;
+    case WORK_FAILED: t->end = (struct job_end){ .state = JOB_FAILED, .error = why }; break;
     case WORK_REFUSED:
         t->end = (struct job_end){ .state = t->claim.was == JOB_RUNNING ? JOB_QUEUED : t->claim.was };
         if (t->claim.was == JOB_FAILED)
-            t->end.error = t->job && t->job->error ? t->job->error : r->why.msg;
+            t->end.error = t->job && t->job->error ? t->job->error : why;
         break;
     case WORK_WAITS:
         t->end = (struct job_end){ .state = t->options.state_if_stopped, .undo = true };

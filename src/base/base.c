@@ -81,10 +81,20 @@ static void escape_into(char *msg, size_t size, const char *from)
 
 static int set_error(struct err *e, int code, int system, const char *fmt, va_list ap)
 {
-    char raw[sizeof e->msg];
-    vsnprintf(raw, sizeof raw, fmt, ap);
-    e->code = code;
-    e->system = system;
+    char raw[sizeof e->msg], path[sizeof e->msg] = "";
+    const bool marked = *fmt == *ERR_PATH || *fmt == *ERR_FILE;
+    va_list first;
+    va_copy(first, ap);
+    if (marked) {
+        snprintf(raw, sizeof raw, "%s: ", va_arg(first, const char *));
+        const char *slash = strrchr(raw, '/');
+        if (*fmt == *ERR_FILE)
+            raw[slash ? slash + 1 - raw : 0] = 0;
+        escape_into(path, sizeof path, raw);
+    }
+    va_end(first);
+    vsnprintf(raw, sizeof raw, fmt + marked, ap);
+    *e = (struct err){ .code = code, .system = system, .words = (short)strlen(path) };
     escape_into(e->msg, sizeof e->msg, raw);
     return -1;
 }
@@ -110,14 +120,26 @@ int err_set_system(struct err *e, int code, const char *fmt, ...)
 
 int err_while(struct err *e, const char *fmt, ...)
 {
-    char context[sizeof e->msg], whole[2 * sizeof e->msg + 2];
+    const struct err inner = *e;
+    char rest[sizeof inner.msg + 2];
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(context, sizeof context, fmt, ap);
+    set_error(e, inner.code, inner.system, fmt, ap);
     va_end(ap);
-    snprintf(whole, sizeof whole, "%s: %s", context, e->msg);
-    escape_into(e->msg, sizeof e->msg, whole);
+    const size_t n = strlen(e->msg);
+    snprintf(rest, sizeof rest, ": %s", inner.msg);
+    escape_into(e->msg + n, sizeof e->msg - n, rest);
+    if (inner.words) {
+        e->path = (short)(n + 2) + inner.path;
+        e->words = (short)(n + 2) + inner.words;
+    }
     return -1;
+}
+
+void err_words(const struct err *e, char *out, size_t size)
+{
+    const char *text = err_text(e);
+    snprintf(out, size, "%.*s%s", e->path, text, text + MIN((size_t)e->words, strlen(text)));
 }
 
 /* ---- sizes and memory ---- */
@@ -195,19 +217,20 @@ int file_read(char **data, size_t *size, const char *path, size_t max, struct er
     struct stat st;
     char *p = NULL;
     if (fd < 0)
-        return err_set_system(e, ERR_INPUT, "%s: cannot open: %s", path, strerror(errno));
+        return err_set_system(e, ERR_INPUT, ERR_FILE ": cannot open: %s", path, strerror(errno));
     if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
-        err_set(e, ERR_INPUT, "%s: not a regular file", path);
+        err_set(e, ERR_INPUT, ERR_FILE ": not a regular file", path);
         goto fail;
     }
     if ((uint64_t)st.st_size > max) {
-        err_set(e, ERR_INPUT, "%s: %lld bytes, at most %zu are allowed", path, (long long)st.st_size, max);
+        err_set(e, ERR_INPUT, ERR_FILE ": %lld bytes, at most %zu are allowed",
+                path, (long long)st.st_size, max);
         goto fail;
     }
     size_t n = (size_t)st.st_size, done = 0;
     p = malloc(n + 1);
     if (!p) {
-        err_set(e, ERR_FAILED, "%s: out of memory (%zu bytes)", path, n);
+        err_set(e, ERR_FAILED, ERR_FILE ": out of memory (%zu bytes)", path, n);
         goto fail;
     }
     while (done < n) {
@@ -216,7 +239,7 @@ int file_read(char **data, size_t *size, const char *path, size_t max, struct er
             continue;
         if (r <= 0) {
             errno = r < 0 ? errno : 0;
-            err_set_system(e, ERR_INPUT, "%s: %s at offset %zu of %zu", path,
+            err_set_system(e, ERR_INPUT, ERR_FILE ": %s at offset %zu of %zu", path,
                            r < 0 ? strerror(errno) : "ends", done, n);
             goto fail;
         }
@@ -332,7 +355,7 @@ int file_write(const char *path, const struct slice *part, size_t n_parts, struc
     for (size_t i = 0; i < n_parts && !r; i++)
         r = write_bytes(fd, part[i].p, part[i].n);
     if (r || fsync(fd) || rename(aside, path)) {
-        err_set(e, ERR_FAILED, "%s: cannot write: %s", path, strerror(errno));
+        err_set(e, ERR_FAILED, ERR_FILE ": cannot write: %s", path, strerror(errno));
         if (fd >= 0) {
             close(fd);
             unlink(aside);
@@ -341,7 +364,7 @@ int file_write(const char *path, const struct slice *part, size_t n_parts, struc
     }
     close(fd);
     if (name_sync(path))
-        return err_set(e, ERR_FAILED, "%s: its folder cannot be written to the disk: %s", path,
+        return err_set(e, ERR_FAILED, ERR_FILE ": its folder cannot be written to the disk: %s", path,
                        strerror(errno));
     return 0;
 }

@@ -23,7 +23,7 @@ enum { PATH_BYTES = 4096 };           /* the longest path, with its NUL */
 
 /* `system` is the errno of a file that could not be opened, read or written, and may work later; ENOEXEC for
  * a model whose files are not whole or do not belong together, as while they are copied; else 0. */
-struct err { int code, system; char msg[1024]; };
+struct err { int code, system; short path, words; char msg[1024]; };     /* path, words: err_words */
 
 /* Sets message and code; returns -1. Bytes that are not printable UTF-8 become \xNN, so the content of a
  * hostile file cannot control a terminal. */
@@ -32,6 +32,12 @@ int err_set(struct err *e, int code, const char *fmt, ...) __attribute__((format
 int err_set_system(struct err *e, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 /* Puts "<context>: " before the message; returns -1. */
 int err_while(struct err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* The beginning of a format of these, for a path that clients of a server shall not see: the whole path, or
+ * all but the name of the file. */
+#define ERR_PATH "\1%s: "
+#define ERR_FILE "\2%s"
+/* The message without that path. */
+void err_words(const struct err *e, char *out, size_t size);
 
 /* Message and exit code of a call that failed, also when it failed without setting the error ({0}). */
 static inline const char *err_text(const struct err *e)

@@ -18,16 +18,16 @@ int text_read(char **data, size_t *n, const char *path, struct err *e)
     char *p = NULL;
     int fd = std ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return err_set(e, ERR_INPUT, "%s: cannot open: %s", name, strerror(errno));
+        return err_set(e, ERR_INPUT, ERR_FILE ": cannot open: %s", name, strerror(errno));
     for (;;) {
         if (room - size < 2) {
             room = room ? room * 2 : 1 << 16;
             char *q = size > TEXT_BYTES_MAX ? NULL : realloc(p, room);
             if (!q) {
                 if (size > TEXT_BYTES_MAX)
-                    err_set(e, ERR_INPUT, "%s: more than %d bytes", name, TEXT_BYTES_MAX);
+                    err_set(e, ERR_INPUT, ERR_FILE ": more than %d bytes", name, TEXT_BYTES_MAX);
                 else
-                    err_set(e, ERR_FAILED, "%s: out of memory (%zu bytes)", name, room);
+                    err_set(e, ERR_FAILED, ERR_FILE ": out of memory (%zu bytes)", name, room);
                 goto fail;
             }
             p = q;
@@ -36,7 +36,7 @@ int text_read(char **data, size_t *n, const char *path, struct err *e)
         if (r < 0 && errno == EINTR && !stop_signal)
             continue;
         if (r < 0) {
-            err_set(e, stop_signal ? ERR_FAILED : ERR_INPUT, "%s: cannot read: %s", name,
+            err_set(e, stop_signal ? ERR_FAILED : ERR_INPUT, ERR_FILE ": cannot read: %s", name,
                     stop_signal ? stop_signal_name() : strerror(errno));
             goto fail;
         }

@@ -710,7 +710,8 @@ int batch_open(struct batch *b, const struct options *o, struct err *e)
     struct batch_model *m;
     _Static_assert(BATCH_ERRORS_SHOWN == 20, "read_lines names the number");
     *b = (struct batch){ .o = o,
-                         .file = strcmp(o->batch, "-") ? o->batch : "standard input",
+                         .file = o->served ? strrchr(o->batch, '/') + 1    /* clients know no path */
+                                 : strcmp(o->batch, "-") ? o->batch : "standard input",
                          .row = is_csv(o) ? "row" : "line",
                          .seed = o->seed };
     if (check_options(o, e) || parse_shard(o, &b->shard, &b->shards, e) || name_batch(b, e))

@@ -155,8 +155,8 @@ static int parse_drafters(struct draft_settings *s, struct drafter_files *files,
 
 unsigned draft_of_model(const char *dir)
 {
-    static char last[PATH_BYTES];
-    static unsigned had;
+    static _Thread_local char last[PATH_BYTES];
+    static _Thread_local unsigned had;
     if (!last[0] || strcmp(last, dir)) {
         had = 0;
         for (size_t i = 0; i < N_DRAFTERS; i++)

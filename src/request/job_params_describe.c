@@ -291,15 +291,20 @@ static int make_absolute(char file[PATH_BYTES], const char *name, struct err *e)
 static int check_trained(enum drafter s, const char *file, const struct options *o, const struct engine *g,
                          struct err *e)
 {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static struct { char file[PATH_BYTES], model[PATH_BYTES]; } checked[N_DRAFTERS];
+    int rc = 0;
     if (!*file && drafters[s]->option != OPTION_DIR && !(draft_of_model(g->dir) >> s & 1))
         return weights_missing(s, strcmp(o->job.drafter, "auto") ? "drafter" : "preset", g->dir, e);
-    if ((strcmp(checked[s].file, file) || strcmp(checked[s].model, g->path)) &&
-        weights_check(s, *file ? file : NULL, g, e))
-        return -1;
-    snprintf(checked[s].file, sizeof checked[s].file, "%s", file);
-    snprintf(checked[s].model, sizeof checked[s].model, "%s", g->path);
-    return 0;
+    pthread_mutex_lock(&lock);
+    if (strcmp(checked[s].file, file) || strcmp(checked[s].model, g->path))
+        rc = weights_check(s, *file ? file : NULL, g, e);
+    if (rc == 0) {
+        snprintf(checked[s].file, sizeof checked[s].file, "%s", file);
+        snprintf(checked[s].model, sizeof checked[s].model, "%s", g->path);
+    }
+    pthread_mutex_unlock(&lock);
+    return rc;
 }
 
 int job_describe(char **text, struct job_params *p, const struct options *o, const struct engine *g,

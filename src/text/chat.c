@@ -188,8 +188,8 @@ static int open_own(struct chat *c, const char *dir, struct err *e)
     int rc = read_templates(&text, &tool_use, path, dir, e);
     if (rc == 0 && !text)
         rc = err_set(e, ERR_INPUT,
-                     "%s: the model has no chat template; --chat-template names one of %s, or a file", dir,
-                     CHAT_NAMES);
+                     ERR_PATH "the model has no chat template; --chat-template names one of %s, or a file",
+                     dir, CHAT_NAMES);
     if (rc == 0)
         rc = set_label(c, e, "%s", path) || open_texts(c, text, tool_use, e) ? -1 : 0;
     free(text);

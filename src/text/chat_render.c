@@ -348,7 +348,7 @@ static int cut_at_mark(const struct chat *c, const char *final, char *text, size
     const size_t from = unicode_lstrip(final, strlen(final)),
                  n = unicode_rstrip(final + from, strlen(final + from));
     if (!at || (n && !memmem(text, *size, final + from, n)))
-        return err_set(e, ERR_INPUT, "continue_final_message: %s leaves out or changes the final message",
+        return err_set(e, ERR_INPUT, ERR_FILE " leaves out or changes the final message (continue_final_message)",
                        c->label);
     *size = (size_t)(at - text);
     if (at[n_mark - 1] != ' ')                   /* the mark's space was stripped: strip the message's, too */
@@ -398,7 +398,7 @@ int chat_encode(const struct chat *c, const struct tokenizer *t, const struct ch
         return -1;
     int rc = tokenizer_encode(t, ids, n_ids, *text, *size, false, e);
     if (rc == 0 && *n_ids == 0)
-        rc = err_set(e, ERR_INPUT, "%s: the messages make an empty prompt", c->label);
+        rc = err_set(e, ERR_INPUT, ERR_FILE ": the messages make an empty prompt", c->label);
     if (rc == 0)
         return 0;
     free(*text);

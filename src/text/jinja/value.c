@@ -13,7 +13,7 @@ void jj_fail(struct jinja *j, const char *format, ...)
     va_start(ap, format);
     vsnprintf(reason, sizeof reason, format, ap);
     va_end(ap);
-    err_set(j->e, ERR_INPUT, "%s, line %u: %s", j->name, j->line, reason);
+    err_set(j->e, ERR_INPUT, ERR_FILE ", line %u: %s", j->name, j->line, reason);
     longjmp(j->failed, 1);
 }
 
