@@ -6,6 +6,7 @@
 #include "runs/store/store_db.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -66,6 +67,48 @@ const char *column_text(sqlite3_stmt *q, int i, struct strings **t, bool *failed
     s[n] = 0;
     b->used += n + 1;
     return s;
+}
+
+void db_row(sqlite3_stmt *q, int first, const struct db_column *c, size_t n, void *to, struct strings **t,
+            bool *failed)
+{
+    for (size_t k = 0; k < n; k++) {
+        void *at = (char *)to + c[k].place;
+        const int i = first + (int)k;
+        switch (c[k].letter) {
+        case 'i': *(int64_t *)at = sqlite3_column_int64(q, i); break;
+        case 'z': *(size_t *)at = (size_t)sqlite3_column_int64(q, i); break;
+        case 'd': *(int *)at = sqlite3_column_int(q, i); break;
+        case 'r': *(double *)at = sqlite3_column_double(q, i); break;
+        case 'f': *(float *)at = (float)sqlite3_column_double(q, i); break;
+        case 'b': *(bool *)at = sqlite3_column_int(q, i) != 0; break;
+        default: assert(c[k].letter == 't'); *(const char **)at = column_text(q, i, t, failed);
+        }
+    }
+}
+
+int db_list(struct store *s, const char *sql, int64_t job, const struct db_column *c, size_t n_columns,
+            size_t size, void *v, size_t *n, struct strings **t, struct err *e)
+{
+    sqlite3_stmt *q = db_query(s, e, sql, "i", job);
+    char *rows = NULL;
+    bool failed = false;
+    int rc;
+    while ((rc = db_step(s, q, e)) == 1 && !failed) {
+        char *more = db_grow(rows, *n, size);
+        failed = !more;
+        if (failed)
+            break;
+        rows = more;
+        db_row(q, 1, c, n_columns, memset(rows + size * (*n)++, 0, size), t, &failed);
+    }
+    memcpy(v, &rows, sizeof rows);
+    if (rc >= 0 && failed) {
+        if (rc == 1)
+            db_reset(q);
+        return err_set(e, ERR_FAILED, "out of memory for a list of job %" PRId64, job);
+    }
+    return rc;
 }
 
 void column_owner(sqlite3_stmt *q, int i, struct owner *o)

@@ -94,6 +94,23 @@ struct strings { struct strings *next; size_t used, size; char v[]; };
 void  strings_free(struct strings *t);
 /* Column `i` of a row as a string in *t. NULL for SQL's NULL; without memory NULL and *failed. */
 const char *column_text(sqlite3_stmt *q, int i, struct strings **t, bool *failed);
+/* A column of a query and its place in a struct. A list of fields names both once, each as
+ * X(letter, place, SQL), with a letter for the type of the place:
+ *     'i' int64_t   'z' size_t, uint64_t   'd' int, unsigned   'r' double   'f' float   'b' bool
+ *     't' const char *: a string of the list; SQL's NULL is NULL, and in the other types 0
+ *
+ *     #define SPAN_FIELDS(X) X('z', start, "start") X('t', kind, "kind")
+ *     "SELECT 0" SPAN_FIELDS(DB_SQL) " FROM span"
+ *     typedef struct text_span row;  static const struct db_column columns[] = { SPAN_FIELDS(DB_PLACE) }; */
+struct db_column { char letter; size_t place; };
+#define DB_SQL(letter, place, sql) ", " sql
+#define DB_PLACE(letter, place, sql) { letter, offsetof(row, place) },
+/* Reads the columns from `first` on into the struct at `to`. */
+void  db_row(sqlite3_stmt *q, int first, const struct db_column *c, size_t n, void *to, struct strings **t,
+             bool *failed);
+/* The rows of a query of a job, ?1: *v [*n], structs of `size` bytes whose columns begin at 1. */
+int   db_list(struct store *s, const char *sql, int64_t job, const struct db_column *c, size_t n_columns,
+              size_t size, void *v, size_t *n, struct strings **t, struct err *e);
 /* Columns i .. i + 4 are host, boot, spaces, pid, start of a worker. */
 void  column_owner(sqlite3_stmt *q, int i, struct owner *o);
 

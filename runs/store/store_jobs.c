@@ -341,71 +341,45 @@ static double stalled_seconds(struct store *s, const struct job *j, sqlite3_stmt
     return j->rate > 0 || owner_is_stopped(&o, &s->self) ? still : 0;
 }
 
-#define JOB_COLUMNS \
-    "j.id, b.name, j.custom_id, j.line, j.sample, j.seed, j.model, j.fingerprint, j.numerics, j.state, " \
-    "j.priority, j.attempt, j.prompt_tokens, j.tokens, j.given, j.wanted, j.resumes, j.rate, " \
-    "j.finish_reason, j.stop_reason, j.error, j.parent, j.parent_at, j.created, j.started, j.updated, " \
-    "j.ended, w.host, w.boot, w.spaces, w.pid, w.start, j.made, j.seconds, j.opening, " \
-    "j.text_sha, c.after, CASE WHEN p.batch IS NULL THEN 'job ' || c.after WHEN p.batch = j.batch THEN " \
-    "ifnull(p.custom_id, 'job ' || p.id) ELSE '@' || pb.name || ifnull('/' || p.custom_id, '') END, " \
-    "CASE WHEN j.state = 'queued' AND c.sha IS NULL AND c.after NOT NULL AND p.state IS NOT 'done' " \
-    "THEN ifnull(p.state, 'removed') END, " \
-    "c.sha NOT NULL AND p.state = 'done' AND p.text_sha <> c.sha, ifnull(j.settled, -1)"
+#define JOB_FIELDS(X) \
+    X('i', id, "j.id") X('t', batch, "b.name") X('t', custom_id, "j.custom_id") X('z', line, "j.line") \
+    X('d', sample, "j.sample") X('z', seed, "j.seed") X('t', model, "j.model") \
+    X('t', fingerprint, "j.fingerprint") X('t', numerics, "j.numerics") X('d', priority, "j.priority") \
+    X('i', attempt, "j.attempt") X('z', prompt_tokens, "j.prompt_tokens") X('z', tokens, "j.tokens") \
+    X('z', given, "j.given") X('z', wanted, "j.wanted") X('z', resumes, "j.resumes") X('r', rate, "j.rate") \
+    X('t', finish_reason, "j.finish_reason") X('t', stop_reason, "j.stop_reason") X('t', error, "j.error") \
+    X('i', parent, "j.parent") X('z', parent_at, "j.parent_at") X('r', created, "j.created") \
+    X('r', started, "j.started") X('r', updated, "j.updated") X('r', ended, "j.ended") \
+    X('t', host, "w.host") X('i', pid, "w.pid") X('z', made, "j.made") X('r', seconds, "j.seconds") \
+    X('t', opening, "j.opening") X('z', settled, "ifnull(j.settled, -1)") X('i', after, "c.after") \
+    X('t', after_name, "CASE WHEN p.batch IS NULL THEN 'job ' || c.after WHEN p.batch = j.batch THEN " \
+                       "ifnull(p.custom_id, 'job ' || p.id) ELSE '@' || pb.name || " \
+                       "ifnull('/' || p.custom_id, '') END") \
+    X('t', waits, "CASE WHEN j.state = 'queued' AND c.sha IS NULL AND c.after NOT NULL AND " \
+                  "p.state IS NOT 'done' THEN ifnull(p.state, 'removed') END") \
+    X('b', older, "c.sha NOT NULL AND p.state = 'done' AND p.text_sha <> c.sha")
+/* Before the fields: the state, the worker's five columns, and the checksum. */
+#define JOB_COLUMNS "j.state, w.host, w.boot, w.spaces, w.pid, w.start, j.text_sha" JOB_FIELDS(DB_SQL)
+enum { JOB_STATE, JOB_WORKER, JOB_SHA = JOB_WORKER + 5, JOB_FIRST };
 #define JOB_TABLES \
     "job j LEFT JOIN batch b ON b.id = j.batch LEFT JOIN worker w ON w.id = j.worker LEFT JOIN chapter c " \
     "ON c.job = j.id LEFT JOIN job p ON p.id = c.after LEFT JOIN batch pb ON pb.id = p.batch"
 
 static bool read_job(struct store *s, struct job *j, sqlite3_stmt *q, struct strings **t)
 {
+    typedef struct job row;
+    static const struct db_column c[] = { JOB_FIELDS(DB_PLACE) };
     bool failed = false;
     struct err ignored;
-    const char *state = column_text(q, 9, t, &failed);
-    *j = (struct job){
-        .id = sqlite3_column_int64(q, 0),
-        .batch = column_text(q, 1, t, &failed),
-        .custom_id = column_text(q, 2, t, &failed),
-        .line = (size_t)sqlite3_column_int64(q, 3),
-        .sample = (uint32_t)sqlite3_column_int64(q, 4),
-        .seed = (uint64_t)sqlite3_column_int64(q, 5),
-        .model = column_text(q, 6, t, &failed),
-        .fingerprint = column_text(q, 7, t, &failed),
-        .numerics = column_text(q, 8, t, &failed),
-        .priority = sqlite3_column_int(q, 10),
-        .attempt = sqlite3_column_int64(q, 11),
-        .prompt_tokens = (size_t)sqlite3_column_int64(q, 12),
-        .tokens = (size_t)sqlite3_column_int64(q, 13),
-        .given = (size_t)sqlite3_column_int64(q, 14),
-        .wanted = (size_t)sqlite3_column_int64(q, 15),
-        .resumes = (size_t)sqlite3_column_int64(q, 16),
-        .rate = sqlite3_column_double(q, 17),
-        .finish_reason = column_text(q, 18, t, &failed),
-        .stop_reason = column_text(q, 19, t, &failed),
-        .error = column_text(q, 20, t, &failed),
-        .parent = sqlite3_column_int64(q, 21),
-        .parent_at = (size_t)sqlite3_column_int64(q, 22),
-        .created = sqlite3_column_double(q, 23),
-        .started = sqlite3_column_double(q, 24),
-        .updated = sqlite3_column_double(q, 25),
-        .ended = sqlite3_column_double(q, 26),
-        .host = column_text(q, 27, t, &failed),
-        .pid = sqlite3_column_int64(q, 30),
-        .made = (size_t)sqlite3_column_int64(q, 32),
-        .seconds = sqlite3_column_double(q, 33),
-        .opening = column_text(q, 34, t, &failed),
-        .after = sqlite3_column_int64(q, 36),
-        .waits = column_text(q, 38, t, &failed),
-        .older = sqlite3_column_int(q, 39) != 0,
-    };
-    if (j->after)
-        j->after_name = column_text(q, 37, t, &failed);
-    j->settled = sqlite3_column_int64(q, 40) < 0 ? SIZE_MAX : (size_t)sqlite3_column_int64(q, 40);
-    j->has_sha = sqlite3_column_bytes(q, 35) == SHA256_BYTES;
+    const char *state = column_text(q, JOB_STATE, t, &failed);
+    *j = (struct job){ .has_sha = sqlite3_column_bytes(q, JOB_SHA) == SHA256_BYTES };
+    db_row(q, JOB_FIRST, c, sizeof c / sizeof *c, j, t, &failed);
     if (j->has_sha)
-        memcpy(j->sha, sqlite3_column_blob(q, 35), SHA256_BYTES);
+        memcpy(j->sha, sqlite3_column_blob(q, JOB_SHA), SHA256_BYTES);
     if (failed || job_state_parse(&j->state, state ? state : "", &ignored))
         return false;
-    j->gone = j->state == JOB_RUNNING && worker_has_ended(s, q, 27);
-    j->stalled = j->state == JOB_RUNNING && !j->gone ? stalled_seconds(s, j, q, 27) : 0;
+    j->gone = j->state == JOB_RUNNING && worker_has_ended(s, q, JOB_WORKER);
+    j->stalled = j->state == JOB_RUNNING && !j->gone ? stalled_seconds(s, j, q, JOB_WORKER) : 0;
     j->rate = j->gone || j->stalled > 0 ? 0 : j->rate;
     return true;
 }

@@ -536,80 +536,41 @@ int store_redo(struct store *s, const int64_t *ids, size_t n, const uint64_t *se
 
 /* ---- lists ---- */
 
-/* Step q. When it gives a row, make room for the row in *v, a pointer to n elements of `size` bytes.
- * `failed`: a string of the previous row found no memory. */
-static int next_row(struct store *s, int64_t job, sqlite3_stmt *q, void *v, size_t n, size_t size,
-                    bool failed, struct err *e)
-{
-    void *old, *grown;
-    int rc = db_step(s, q, e);
-    memcpy(&old, v, sizeof old);
-    grown = rc == 1 && !failed ? db_grow(old, n, size) : old;
-    if (grown)
-        memcpy(v, &grown, sizeof grown);
-    if (rc >= 0 && (failed || (rc == 1 && !grown))) {
-        if (rc == 1)
-            db_reset(q);
-        return err_set(e, ERR_FAILED, "out of memory for a list of job %" PRId64, job);
-    }
-    return rc;
-}
+#define SPAN_FIELDS(X) \
+    X('z', start, "start") X('z', n, "n") X('t', kind, "kind") X('i', parent, "parent") X('t', text, "text") \
+    X('z', bytes, "length(CAST(text AS BLOB))")
+#define PART_FIELDS(X) \
+    X('z', start, "start") X('t', parameters, "parameters") X('t', fingerprint, "fingerprint")
+#define METRIC_FIELDS(X) \
+    X('z', window, "start") X('t', source, "source") X('t', name, "name") X('d', index, "idx") \
+    X('r', value, "value")
+#define ROUND_FIELDS(X) \
+    X('z', start, "start") X('z', tokens, "tokens") X('t', sources, "sources") X('d', depth, "depth") \
+    X('d', drafted, "drafted") X('d', rows, "rows") X('d', accepted, "accepted") \
+    X('f', draft_seconds, "draft_seconds") X('f', verify_seconds, "verify_seconds")
+#define EVENT_FIELDS(X) \
+    X('r', at, "at") X('i', job, "job") X('i', attempt, "attempt") X('t', kind, "kind") X('t', text, "text")
 
-int store_spans(struct store *s, int64_t job, struct span_list *out, struct err *e)
-{
-    bool failed = false;
-    int rc;
-    *out = (struct span_list){0};
-    sqlite3_stmt *q = db_query(
-        s, e, "SELECT start, n, kind, ifnull(parent, 0), text FROM span WHERE job = ?1 ORDER BY start", "i",
-        job);
-    while ((rc = next_row(s, job, q, &out->v, out->n, sizeof *out->v, failed, e)) == 1)
-        out->v[out->n++] = (struct text_span){ .start = (size_t)sqlite3_column_int64(q, 0),
-                                               .n = (size_t)sqlite3_column_int64(q, 1),
-                                               .kind = column_text(q, 2, &out->text, &failed),
-                                               .parent = sqlite3_column_int64(q, 3),
-                                               .bytes = (size_t)sqlite3_column_bytes(q, 4),
-                                               .text = column_text(q, 4, &out->text, &failed) };
-    if (rc)
-        span_list_free(out);
-    return rc;
-}
-
-int store_parts(struct store *s, int64_t job, struct part_list *out, struct err *e)
-{
-    bool failed = false;
-    int rc;
-    *out = (struct part_list){0};
-    sqlite3_stmt *q = db_query(
-        s, e, "SELECT start, parameters, fingerprint FROM part WHERE job = ?1 ORDER BY start", "i", job);
-    while ((rc = next_row(s, job, q, &out->v, out->n, sizeof *out->v, failed, e)) == 1)
-        out->v[out->n++] = (struct text_part){ .start = (size_t)sqlite3_column_int64(q, 0),
-                                          .parameters = column_text(q, 1, &out->text, &failed),
-                                          .fingerprint = column_text(q, 2, &out->text, &failed) };
-    if (rc)
-        part_list_free(out);
-    return rc;
-}
-
-int store_metrics(struct store *s, int64_t job, struct metric_list *out, struct err *e)
-{
-    bool failed = false;
-    int rc;
-    *out = (struct metric_list){0};
-    sqlite3_stmt *q = db_query(
-        s, e,
-        "SELECT start, source, name, idx, value FROM metric WHERE job = ?1 ORDER BY start, source, name, idx",
-        "i", job);
-    while ((rc = next_row(s, job, q, &out->v, out->n, sizeof *out->v, failed, e)) == 1)
-        out->v[out->n++] = (struct metric){ .window = (size_t)sqlite3_column_int64(q, 0),
-                                            .source = column_text(q, 1, &out->text, &failed),
-                                            .name = column_text(q, 2, &out->text, &failed),
-                                            .index = (unsigned)sqlite3_column_int(q, 3),
-                                            .value = sqlite3_column_double(q, 4) };
-    if (rc)
-        metric_list_free(out);
-    return rc;
-}
+/* The function that reads a list of a job, and the one that frees it. */
+#define LIST(function, list, element, fields, from) \
+    int function(struct store *s, int64_t job, struct list *out, struct err *e) \
+    { \
+        typedef struct element row; \
+        static const struct db_column c[] = { fields(DB_PLACE) }; \
+        *out = (struct list){0}; \
+        const int rc = db_list(s, "SELECT 0" fields(DB_SQL) " FROM " from, job, c, sizeof c / sizeof *c, \
+                               sizeof *out->v, &out->v, &out->n, &out->text, e); \
+        if (rc) \
+            list##_free(out); \
+        return rc; \
+    } \
+    void list##_free(struct list *l) { free(l->v); strings_free(l->text); *l = (struct list){0}; }
+LIST(store_spans, span_list, text_span, SPAN_FIELDS, "span WHERE job = ?1 ORDER BY start")
+LIST(store_parts, part_list, text_part, PART_FIELDS, "part WHERE job = ?1 ORDER BY start")
+LIST(store_metrics, metric_list, metric, METRIC_FIELDS,
+     "metric WHERE job = ?1 ORDER BY start, source, name, idx")
+LIST(store_rounds, round_list, round_row, ROUND_FIELDS, "round WHERE job = ?1 ORDER BY start")
+LIST(store_events, event_list, event, EVENT_FIELDS, "event WHERE job = ?1 ORDER BY id")
 
 /* The query jumps from window to window: a scan of the job would read a hundred counters of each. */
 int store_mark_shared(struct store *s, struct job_list *l, struct err *e)
@@ -634,53 +595,3 @@ int store_mark_shared(struct store *s, struct job_list *l, struct err *e)
     }
     return db_end(s, MIN(rc, 0), e);
 }
-
-int store_rounds(struct store *s, int64_t job, struct round_list *out, struct err *e)
-{
-    bool failed = false;
-    int rc;
-    *out = (struct round_list){0};
-    sqlite3_stmt *q = db_query(s, e,
-                               "SELECT start, tokens, sources, depth, drafted, rows, accepted, "
-                               "draft_seconds, verify_seconds FROM round WHERE job = ?1 ORDER BY start",
-                               "i", job);
-    while ((rc = next_row(s, job, q, &out->v, out->n, sizeof *out->v, failed, e)) == 1)
-        out->v[out->n++] = (struct round_row){ .start = (size_t)sqlite3_column_int64(q, 0),
-                                               .tokens = (size_t)sqlite3_column_int64(q, 1),
-                                               .sources = column_text(q, 2, &out->text, &failed),
-                                               .depth = (unsigned)sqlite3_column_int(q, 3),
-                                               .drafted = (unsigned)sqlite3_column_int(q, 4),
-                                               .rows = (unsigned)sqlite3_column_int(q, 5),
-                                               .accepted = (unsigned)sqlite3_column_int(q, 6),
-                                               .draft_seconds = (float)sqlite3_column_double(q, 7),
-                                               .verify_seconds = (float)sqlite3_column_double(q, 8) };
-    if (rc)
-        round_list_free(out);
-    return rc;
-}
-
-int store_events(struct store *s, int64_t job, struct event_list *out, struct err *e)
-{
-    bool failed = false;
-    int rc;
-    *out = (struct event_list){0};
-    sqlite3_stmt *q =
-        db_query(s, e, "SELECT at, job, attempt, kind, text FROM event WHERE job = ?1 ORDER BY id", "i", job);
-    while ((rc = next_row(s, job, q, &out->v, out->n, sizeof *out->v, failed, e)) == 1)
-        out->v[out->n++] = (struct event){ .at = sqlite3_column_double(q, 0),
-                                           .job = sqlite3_column_int64(q, 1),
-                                           .attempt = sqlite3_column_int64(q, 2),
-                                           .kind = column_text(q, 3, &out->text, &failed),
-                                           .text = column_text(q, 4, &out->text, &failed) };
-    if (rc)
-        event_list_free(out);
-    return rc;
-}
-
-#define LIST_FREE(name) \
-    void name##_free(struct name *l) { free(l->v); strings_free(l->text); *l = (struct name){0}; }
-LIST_FREE(span_list)
-LIST_FREE(part_list)
-LIST_FREE(metric_list)
-LIST_FREE(round_list)
-LIST_FREE(event_list)
