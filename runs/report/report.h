@@ -24,6 +24,7 @@
 #include <stdio.h>
 
 #include "runs/store/figures.h"
+#include "src/base/sheet.h"
 #include "src/text/loop.h"
 #include "src/text/repeats.h"
 
@@ -145,10 +146,10 @@ void report_put_stats(struct json_writer *w, const struct draft_stats *s, double
 /* Writes members that a job has in every form: what it is called, and how it ended. */
 void report_put_names(struct json_writer *w, const struct job *j);
 void report_put_end(struct json_writer *w, const struct job *j);
-/* Writes the member "events": the history of a job. */
-void report_put_events(struct json_writer *w, const struct event_list *events);
-/* The retakes of a job: the member "retake_list", and lines of the last ones for people, if there are any. */
-void report_put_retakes(struct json_writer *w, const struct retakes *l);
+/* The history of a job and its retakes, as tables of a sheet. The retakes for people: lines of the last ones, if
+ * there are any. */
+struct table report_event_table(const struct event_list *events);
+struct table report_retake_table(const struct retakes *l);
 void report_retakes(FILE *f, const struct retakes *l, const struct counts *c);
 
 /* Renderers. The caller checks f for write errors; -1 only when memory runs out. */

@@ -114,37 +114,33 @@ void report_put_end(struct json_writer *w, const struct job *j)
     jw_text(w, "error", j->error);
 }
 
-void report_put_events(struct json_writer *w, const struct event_list *events)
+static void event_row(const void *of, size_t i, struct row *cell)
 {
-    jw_open(w, "events", '[');
-    for (size_t i = 0; i < events->n; i++) {
-        const struct event *v = &events->v[i];
-        jw_open(w, NULL, '{');
-        jw_real(w, "at", v->at);
-        jw_int(w, "attempt", v->attempt);
-        jw_text(w, "kind", v->kind);
-        jw_text(w, "text", v->text);
-        jw_close(w, '}');
-    }
-    jw_close(w, ']');
+    const struct event *v = &((const struct event_list *)of)->v[i];
+    const bool said = v->text && *v->text;
+    cell[0] = (struct row){ "at", "", V_REAL(v->at), "@T" };
+    cell[1] = (struct row){ "attempt", NULL, V_INT(v->attempt) };
+    cell[2] = (struct row){ "kind", "", V_TEXT(v->kind), said ? "@:" : "@" };
+    cell[3] = (struct row){ "text", said ? "" : NULL, V_TEXT(v->text) };
 }
 
-void report_put_retakes(struct json_writer *w, const struct retakes *l)
+struct table report_event_table(const struct event_list *events)
 {
-    jw_open(w, "retake_list", '[');
-    for (size_t i = 0; i < l->n; i++) {
-        const struct retake *x = &l->v[i];
-        jw_open(w, NULL, '{');
-        jw_uint(w, "at", x->at);
-        jw_int(w, "token", x->token);
-        jw_uint(w, "length", x->length);
-        jw_uint(w, "since", x->since);
-        jw_text(w, "reason", *x->phrase ? "phrase" : "loop");
-        jw_text(w, "phrase", *x->phrase ? x->phrase : NULL);
-        jw_close(w, '}');
-    }
-    jw_close(w, ']');
+    return (struct table){ events->n, event_row, events };
 }
+
+static void retake_row(const void *of, size_t i, struct row *cell)
+{
+    const struct retake *x = &((const struct retakes *)of)->v[i];
+    cell[0] = (struct row){ "at", NULL, V_UINT(x->at) };
+    cell[1] = (struct row){ "token", NULL, V_INT(x->token) };
+    cell[2] = (struct row){ "length", NULL, V_UINT(x->length) };
+    cell[3] = (struct row){ "since", NULL, V_UINT(x->since) };
+    cell[4] = (struct row){ "reason", NULL, V_TEXT(*x->phrase ? "phrase" : "loop") };
+    cell[5] = (struct row){ "phrase", NULL, V_TEXT(*x->phrase ? x->phrase : NULL) };
+}
+
+struct table report_retake_table(const struct retakes *l) { return (struct table){ l->n, retake_row, l }; }
 
 static void put_identity(struct json_writer *w, const struct report *r)
 {
@@ -235,8 +231,10 @@ static void put_report(struct json_writer *w, struct report *r, bool rounds)
         if (r->window[i].n)
             put_window(w, r, i);
     jw_close(w, ']');
-    report_put_retakes(w, &r->retakes);
-    report_put_events(w, &r->events);
+    const struct table retakes = report_retake_table(&r->retakes), events = report_event_table(&r->events);
+    sheet_members(w, (struct row[]){ { "retake_list", NULL, V_TABLE(&retakes) },
+                                     { "events", NULL, V_TABLE(&events) },
+                                     { 0 } });
     if (rounds)
         put_rounds(w, r);
     jw_close(w, '}');

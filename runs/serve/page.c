@@ -4,7 +4,7 @@
  * this file. The policy (CSP) lets only this style and this script run, and loads nothing from elsewhere.
  * Start at answer_page and answer_job_page. */
 #include "runs/serve/page.h"
-#include "runs/report/job_json.h"
+#include "runs/report/job_sheet.h"
 #include "runs/report/report_page.h"
 #include "runs/store/selection.h"
 #include "runs/serve/completions.h"

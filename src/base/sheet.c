@@ -11,7 +11,7 @@
 #include "src/base/base.h"
 #include "src/base/output.h"
 
-enum { TEXT_BYTES = 600 };
+enum { TEXT_BYTES = 8192 };
 
 static bool ends(const struct row *r) { return !r->key && !r->label; }
 
@@ -42,6 +42,7 @@ static void put_value(struct json_writer *w, const char *key, const struct value
     case VALUE_DIGITS: jw_format(w, key, "%.*g", v->digits, v->x); break;
     case VALUE_BOOL:   jw_bool(w, key, v->b); break;
     case VALUE_TEXT:   jw_text(w, key, v->s); break;
+    case VALUE_BYTES:  jw_bytes(w, key, v->s, v->n); break;
     case VALUE_JSON:   jw_parsed(w, key, v->s); break;
     case VALUE_ROWS:
         jw_open(w, key, '{');
@@ -65,7 +66,7 @@ static bool is_number(const struct value *v) { return v->kind <= VALUE_DIGITS; }
 
 static bool has_text(const struct value *v)
 {
-    return v->kind == VALUE_TEXT || v->kind == VALUE_JSON        ? v->s != NULL
+    return v->kind >= VALUE_TEXT && v->kind <= VALUE_JSON        ? v->s != NULL
            : v->kind >= VALUE_REAL && v->kind <= VALUE_DIGITS ? isfinite(v->x)
                                                                : true;
 }
@@ -82,7 +83,7 @@ static void put_time(char out[TEXT_BYTES], double seconds)
 static void value_text(char out[TEXT_BYTES], const struct value *v, char form)
 {
     const double x = v->kind == VALUE_UINT ? (double)v->u : v->kind == VALUE_INT ? (double)v->i : v->x;
-    if (v->kind == VALUE_TEXT || v->kind == VALUE_JSON)
+    if (v->kind >= VALUE_TEXT && v->kind <= VALUE_JSON)
         terminal_text(out, TEXT_BYTES, v->s);
     else if (form == 'T')
         put_time(out, x);

@@ -21,11 +21,11 @@
 #include "src/base/json_write.h"
 
 enum value_kind { VALUE_UINT, VALUE_INT, VALUE_REAL, VALUE_NUMBER, VALUE_DIGITS, VALUE_BOOL, VALUE_TEXT,
-                  VALUE_JSON, VALUE_ROWS, VALUE_TABLE };
+                  VALUE_BYTES, VALUE_JSON, VALUE_ROWS, VALUE_TABLE };
 struct value {
     enum value_kind kind;
-    union { uint64_t u; int64_t i; double x; bool b; const char *s; const struct row *rows;
-            const struct table *table; };
+    union { uint64_t u; int64_t i; double x; bool b; const struct row *rows; const struct table *table;
+            struct { const char *s; size_t n; }; };
     int digits;
 };
 #define V_UINT(n) { VALUE_UINT, { .u = (n) } }
@@ -35,6 +35,7 @@ struct value {
 #define V_DIGITS(v, n) { VALUE_DIGITS, { .x = (v) }, (n) }   /* with n digits at most, as %g */
 #define V_BOOL(v) { VALUE_BOOL, { .b = (v) } }
 #define V_TEXT(v) { VALUE_TEXT, { .s = (v) } }
+#define V_BYTES(v, bytes) { VALUE_BYTES, { .s = (v), .n = (bytes) } }
 #define V_JSON(v) { VALUE_JSON, { .s = (v) } }               /* as jw_parsed */
 #define V_ROWS(v) { VALUE_ROWS, { .rows = (v) } }
 #define V_TABLE(v) { VALUE_TABLE, { .table = (v) } }

@@ -2,13 +2,11 @@
  * state. Start at cmd_show and cmd_change. */
 #include <errno.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#include "runs/report/job_json.h"
+#include "runs/report/job_sheet.h"
 #include "runs/report/report.h"
 #include "runs/work/snapshot_files.h"
 #include "src/base/json_write.h"
@@ -17,78 +15,7 @@
 #include "src/cli/verbs.h"
 #include "src/request/batch.h"
 
-static const char *time_text(char out[32], double t)
-{
-    time_t s = (time_t)t;
-    struct tm tm;
-    if (t <= 0 || !localtime_r(&s, &tm) || !strftime(out, 32, "%Y-%m-%d %H:%M:%S", &tm))
-        return "-";
-    return out;
-}
-
 /* ---- show ---- */
-
-static void show_text(const struct job *j, const struct counts *c, size_t snapshot,
-                      const struct job_input *in, const struct event_list *events, const struct retakes *l)
-{
-    char text[400], when[32];
-    printf("job %" PRId64 ": %s, %zu of %zu %s (%zu given)%s%s\n", j->id, job_state_name(j->state),
-           j->tokens, j->wanted, plural(j->wanted, "token", "tokens"), j->given,
-           j->finish_reason ? ", finish reason " : "",
-           j->finish_reason ? j->finish_reason : "");
-    if (j->stop_reason) {
-        terminal_text(text, sizeof text, j->stop_reason);
-        printf("  stop reason: %s\n", text);
-    }
-    job_label(text, sizeof text, j);
-    if (*text)
-        printf("  name: %s\n", text);
-    if (j->error) {
-        terminal_text(text, sizeof text, j->error);
-        printf("  error: %s\n", text);
-    }
-    if (j->after) {
-        terminal_text(text, sizeof text, j->after_name);
-        printf("  continues %s (job %" PRId64 ")%s%s%s\n", text, j->after, j->waits ? ", which is " : "",
-               j->waits ? j->waits : "", j->older ? ", as an older text" : "");
-    }
-    terminal_text(text, sizeof text, j->model);
-    printf("  model: %s\n  fingerprint: %s\n  numerics: %s\n", text, j->fingerprint ? j->fingerprint : "-",
-           j->numerics ? j->numerics : "-");
-    printf("  seed: %" PRIu64 ", sample %" PRIu32 "; priority %d\n", j->seed, j->sample, j->priority);
-    if (j->gone)
-        printf("  worker: its process has ended; longhand work continues it\n");
-    else if (j->stalled > 0)
-        printf("  worker: process %" PRId64 " on %s, no progress for %.0f s\n", j->pid, j->host, j->stalled);
-    else if (j->host)
-        printf("  worker: process %" PRId64 " on %s, %.1f tokens/s\n", j->pid, j->host, j->rate);
-    printf("  created %s", time_text(when, j->created));
-    printf(", started %s", time_text(when, j->started));
-    printf(", last change %s", time_text(when, j->updated));
-    printf(", ended %s; attempt %" PRId64 ", %zu resumes\n", time_text(when, j->ended), j->attempt,
-           j->resumes);
-    const double rate = figure(c, "tokens_per_second");
-    if (rate > 0)
-        printf("  written with %.1f tokens/s", rate);
-    if (rate > 0 && !ran_alone(c))
-        printf(" of its share of the passes, %.0f %% of them with other jobs; all together %.1f tokens/s",
-               100 * figure(c, "share_with_others"), figure(c, "worker_tokens_per_second"));
-    if (rate > 0)
-        putchar('\n');
-    if (snapshot)
-        printf("  snapshot of the KV cache: the first %zu %s of prompt and text\n", snapshot,
-               plural(snapshot, "token", "tokens"));
-    report_retakes(stdout, l, c);
-    terminal_text(text, 200, in->prompt);
-    printf("  prompt: %zu %s, %zu %s: %s\n  parameters: %s\n", j->prompt_tokens,
-           plural(j->prompt_tokens, "token", "tokens"), in->prompt_bytes,
-           plural(in->prompt_bytes, "byte", "bytes"), text, in->parameters);
-    for (size_t i = 0; i < events->n; i++) {
-        const struct event *v = &events->v[i];
-        terminal_text(text, sizeof text, v->text ? v->text : "");
-        printf("  %s  %s%s%s\n", time_text(when, v->at), v->kind, *text ? ": " : "", text);
-    }
-}
 
 int cmd_show(const struct options *o, struct err *e)
 {
@@ -102,27 +29,8 @@ int cmd_show(const struct options *o, struct err *e)
     const bool list = rc == 0 && o->json && jobs.n != 1;
     if (list)
         jw_open(&w, NULL, '[');
-    for (size_t i = 0; rc == 0 && i < jobs.n; i++) {
-        struct job_input in = {0};
-        struct event_list events = {0};
-        struct retakes retakes = {0};
-        const struct job *j = &jobs.v[i];
-        struct counts c;
-        figure_lists lists;
-        if (o->json) {
-            rc = put_shown_json(&w, s, j, e);
-            continue;
-        }
-        rc = store_input(s, j->id, &in, e) || store_events(s, j->id, &events, e) ||
-                     store_retakes(s, j->id, &retakes, NULL, e) ||
-                     figures_read(&c, lists, s, j->id, e)
-                 ? -1 : 0;
-        if (rc == 0)
-            show_text(j, &c, job_snapshot_tokens(s, j->id), &in, &events, &retakes);
-        event_list_free(&events);
-        retakes_free(&retakes);
-        job_input_free(&in);
-    }
+    for (size_t i = 0; rc == 0 && i < jobs.n; i++)
+        rc = put_shown_job(o->json ? &w : NULL, s, &jobs.v[i], e);
     if (list)
         jw_close(&w, ']');
     if (rc == 0 && o->json)

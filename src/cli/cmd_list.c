@@ -8,7 +8,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "runs/report/job_json.h"
+#include "runs/report/job_sheet.h"
 #include "runs/store/figures.h"
 #include "src/base/json_write.h"
 #include "src/base/output.h"
@@ -172,9 +172,9 @@ static const struct column *find_column(const char *option, const char *name, si
     return NULL;
 }
 
-struct table { const struct column *v[COLUMNS_MAX]; size_t n, wide[COLUMNS_MAX]; bool marked, chosen; };
+struct listing { const struct column *v[COLUMNS_MAX]; size_t n, wide[COLUMNS_MAX]; bool marked, chosen; };
 
-static int read_columns(struct table *t, const char *list, struct err *e)
+static int read_columns(struct listing *t, const char *list, struct err *e)
 {
     t->n = 0;
     for (const char *p = list;; p++) {
@@ -253,7 +253,7 @@ static int arrange(const struct options *o, struct store_parts *p, struct err *e
 }
 
 /* Finds the jobs whose speed is marked. */
-static int mark_shared(struct table *t, struct store_parts *p, struct err *e)
+static int mark_shared(struct listing *t, struct store_parts *p, struct err *e)
 {
     bool rates = false;
     for (size_t i = 0; i < t->n; i++)
@@ -298,7 +298,7 @@ static size_t cut_to(char *s, size_t wide)
 }
 
 /* The cell of a job, or the head, and its width. */
-static size_t put_one(char cell[CELL], const struct table *t, size_t i, const struct job *j, size_t room)
+static size_t put_one(char cell[CELL], const struct listing *t, size_t i, const struct job *j, size_t room)
 {
     const struct column *c = t->v[i];
     const bool last = i + 1 == t->n;
@@ -315,7 +315,7 @@ static size_t put_one(char cell[CELL], const struct table *t, size_t i, const st
 }
 
 /* Prints one row, at most `wide` columns. */
-static void print_row(const struct table *t, const struct job *j, size_t wide)
+static void print_row(const struct listing *t, const struct job *j, size_t wide)
 {
     size_t used = 0;
     char cell[CELL];
@@ -331,7 +331,7 @@ static void print_row(const struct table *t, const struct job *j, size_t wide)
 }
 
 /* The widths of the columns: those of their first values. */
-static void measure(struct table *t, const struct store_parts *p)
+static void measure(struct listing *t, const struct store_parts *p)
 {
     char cell[CELL];
     for (size_t i = 0; i < t->n; i++) {
@@ -352,7 +352,7 @@ static size_t table_width(void)
 
 /* estimate: seconds, of jobs that no process works on; NAN: not known. */
 static void list_text(const struct store_counts *n, double estimate, const struct store_parts *p,
-                      struct table *t)
+                      struct listing *t)
 {
     char left[32] = "", path[200];
     const size_t wide = table_width();
@@ -384,7 +384,7 @@ static void list_text(const struct store_counts *n, double estimate, const struc
 }
 
 /* The columns of a job as an object. Numbers are numbers, an empty cell is null. */
-static void put_columns_json(struct json_writer *w, const struct table *t, const struct job *j,
+static void put_columns_json(struct json_writer *w, const struct listing *t, const struct job *j,
                              const char *db)
 {
     char cell[CELL];
@@ -408,7 +408,7 @@ static void put_columns_json(struct json_writer *w, const struct table *t, const
 /* With several databases each job names its database, and "databases" lists them all. t: the columns of
  * --columns; NULL: everything. */
 static void list_json(const struct store_counts *n, double estimate, const struct store_parts *p,
-                      const struct table *t)
+                      const struct listing *t)
 {
     struct json_writer w = jw_begin(stdout, JW_INDENTED, 15);
     put_counts_json(&w, n, estimate);
@@ -435,7 +435,7 @@ int cmd_list(const struct options *o, struct err *e)
 {
     struct store_parts p = {0};
     struct store_counts n;
-    struct table t = { .chosen = o->columns };
+    struct listing t = { .chosen = o->columns };
     double estimate = 0, part;
     if (read_columns(&t, o->columns ? o->columns : "job,state,tokens,rate,finish,age,model,name,prompt", e))
         return -1;
