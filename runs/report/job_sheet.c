@@ -123,7 +123,7 @@ static void put_shown(struct json_writer *w, const struct job *j, const struct c
         { NULL, "prompt", V_UINT(j->prompt_tokens), plural(j->prompt_tokens, "@ token", "@ tokens") },
         { NULL, "prompt", V_UINT(in->prompt_bytes), plural(in->prompt_bytes, "@ byte", "@ bytes") },
         { "prompt", "prompt", V_BYTES(in->prompt, in->prompt_bytes), "@" },
-        { "snapshot_tokens", "snapshot of the KV cache", whole(snapshot, (double)snapshot),
+        { "snapshot_tokens", "snapshot of the KV cache:", whole(snapshot, (double)snapshot),
           "the first @ tokens of prompt and text" },
         { "retake_list", NULL, V_TABLE(&retakes) },
         { "events", events->n ? "history" : NULL, V_TABLE(&history) },

@@ -62,7 +62,13 @@ void sheet_members(struct json_writer *w, const struct row *rows)
 
 /* ---- text ---- */
 
-static bool is_number(const struct value *v) { return v->kind <= VALUE_DIGITS; }
+bool value_is_number(enum value_kind kind) { return kind <= VALUE_DIGITS; }
+static bool is_number(const struct value *v) { return value_is_number(v->kind); }
+
+double value_number(struct value v)
+{
+    return v.kind == VALUE_UINT ? (double)v.u : v.kind == VALUE_INT ? (double)v.i : v.x;
+}
 
 static bool has_text(const struct value *v)
 {
@@ -80,9 +86,9 @@ static void put_time(char out[TEXT_BYTES], double seconds)
 }
 
 /* The value alone. form: the character after the @ of the unit. */
-static void value_text(char out[TEXT_BYTES], const struct value *v, char form)
+static void form_text(char out[TEXT_BYTES], const struct value *v, char form)
 {
-    const double x = v->kind == VALUE_UINT ? (double)v->u : v->kind == VALUE_INT ? (double)v->i : v->x;
+    const double x = value_number(*v);
     if (v->kind >= VALUE_TEXT && v->kind <= VALUE_JSON)
         terminal_text(out, TEXT_BYTES, v->s);
     else if (form == 'T')
@@ -118,11 +124,22 @@ static size_t put_piece(char out[TEXT_BYTES], const struct row *r, size_t wide)
     }
     const char form = at[1] && strchr("BMT0123456789", at[1]) ? at[1] : 0;
     if (has_text(&r->value))
-        value_text(value, &r->value, form);
-    snprintf(out, TEXT_BYTES, "%.*s%*s%s", (int)(at - unit), unit, is_number(&r->value) ? (int)wide : 0, value,
-             at + 1 + (form != 0));
+        form_text(value, &r->value, form);
+    snprintf(out, TEXT_BYTES, "%.*s%*s%s", (int)(at - unit), unit, is_number(&r->value) ? (int)wide : 0,
+             value, at + 1 + (form != 0));
     return strlen(value);
 }
+
+void value_text(char *out, size_t size, struct value v)
+{
+    char text[TEXT_BYTES] = "";
+    if (has_text(&v))
+        form_text(text, &v, 0);
+    snprintf(out, size, "%s", text);
+}
+
+/* A label or a cell that ends with a colon begins a sentence: it stands in no column. */
+static bool begins_sentence(const char *s) { return *s && s[strlen(s) - 1] == ':'; }
 
 struct lines { const struct row *v[SHEET_ROWS_MAX]; size_t n; };
 
@@ -142,6 +159,7 @@ static void list_rows(struct lines *l, const struct row *rows, bool unknown_too)
 static void put_line(FILE *f, const struct lines *l, bool head, size_t *wide, const char *indent)
 {
     char text[TEXT_BYTES];
+    const char *gap = indent;
     for (size_t c = 0; c < l->n; c++) {
         const struct row *r = l->v[c];
         if (head)
@@ -150,11 +168,13 @@ static void put_line(FILE *f, const struct lines *l, bool head, size_t *wide, co
             put_piece(text, r, 0);
         else
             strcpy(text, "-");
-        const int room = is_number(&r->value) ? (int)wide[c] : c + 1 < l->n ? -(int)wide[c] : 0;
+        const bool left = begins_sentence(text) || c + 1 == l->n;
+        const int room = is_number(&r->value) ? (int)wide[c] : left ? 0 : -(int)wide[c];
         if (f)
-            fprintf(f, "%s%*s%s", c ? "  " : indent, room, text, c + 1 < l->n ? "" : "\n");
-        else
+            fprintf(f, "%s%*s%s", gap, room, text, c + 1 < l->n ? "" : "\n");
+        else if (!left || is_number(&r->value))
             wide[c] = MAX(wide[c], strlen(text));
+        gap = begins_sentence(text) ? " " : "  ";
     }
 }
 
@@ -182,7 +202,8 @@ static void put_rows(FILE *f, const struct row *rows, const char *indent)
     for (size_t i = 0; i < l.n; i++) {
         if (l.v[i]->value.kind >= VALUE_ROWS)
             continue;
-        labels = MAX(labels, strlen(l.v[i]->label));
+        if (!begins_sentence(l.v[i]->label))
+            labels = MAX(labels, strlen(l.v[i]->label));
         if (*indent && is_number(&l.v[i]->value))
             numbers = MAX(numbers, put_piece(text, l.v[i], 0));
     }
@@ -201,8 +222,10 @@ static void put_rows(FILE *f, const struct row *rows, const char *indent)
         }
         if (before < i)
             continue;
-        const size_t n = strlen(r->label);
-        fprintf(f, "%s%-*s", indent, (int)(n && r->label[n - 1] == ':' ? n + 1 : labels ? labels + 2 : 0), r->label);
+        if (begins_sentence(r->label))
+            fprintf(f, "%s%s ", indent, r->label);
+        else
+            fprintf(f, "%s%-*s", indent, (int)(labels ? labels + 2 : 0), r->label);
         for (size_t k = i; k < l.n; k++) {
             if (l.v[k]->value.kind >= VALUE_ROWS || strcmp(l.v[k]->label, r->label))
                 continue;

@@ -11,11 +11,11 @@
  *     sheet_print(o->json, JW_LINE, 6, rows);
  *
  * JSON has the rows with a key, in their order. Text has the rows with a label: those of one label share the
- * line of the first one, with commas between them. A label that ends with a colon begins a sentence. A value
+ * line of the first one, with commas between them. A label or cell that ends with a colon begins a sentence. A value
  * that is not known (a text NULL, a number NAN) is null in JSON and no part of the text. Texts may come from
  * outside: what is not printable becomes \xNN.
  *
- * An object with a label is a paragraph: the label, and an indented line for each of its rows, with the numbers
+ * An object with a label is a paragraph: the label, and an indented line for each of its rows, with numbers
  * aligned. An object without a label lends its rows to the lines of the sheet around it. */
 #pragma once
 #include "src/base/json_write.h"
@@ -45,14 +45,14 @@ struct row {
     const char *label;               /* of text; NULL: no part of the text */
     struct value value;
     /* What stands around the value, which is @; NULL: nothing. @0 to @9: so many decimals; @B: bytes in MB;
-     * @M: bytes in MiB, without the word; @T: seconds since 1970 as local time. Of a V_BOOL: the words for true
-     * and, after a |, for false. */
+     * @M: bytes in MiB, without the word; @T: seconds since 1970 as local time. Of a V_BOOL: the words for
+     * true and, after a |, for false. */
     const char *unit;
     bool unless;                     /* leaves the row out */
 };
 
-/* Records of equal rows. JSON: an array of objects or, if the rows have no key, of values. Text: a line of the
- * labels, unless the first one is "", and a line for each record. */
+/* Records of equal rows. JSON: an array of objects or, if the rows have no key, of values. Text: a line of
+ * the labels, unless the first one is "", and a line for each record. */
 struct table {
     size_t n;
     /* Fills the cells of record i, at most SHEET_COLUMNS_MAX; all are {0} before. */
@@ -65,5 +65,9 @@ enum { SHEET_ROWS_MAX = 128, SHEET_COLUMNS_MAX = 16 };
 void sheet_print(bool json, enum jw_style style, int digits, const struct row *rows);
 /* The records alone: as JSON one is an object, several are an array with a line for each. */
 void sheet_list(bool json, const struct table *t);
+/* A value as the text has it, "" if it is not known; whether values of a kind are numbers, and a number. */
+void value_text(char *out, size_t size, struct value v);
+bool value_is_number(enum value_kind kind);
+double value_number(struct value v);
 /* The members of an open object. */
 void sheet_members(struct json_writer *w, const struct row *rows);

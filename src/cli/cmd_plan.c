@@ -461,12 +461,13 @@ static void print(const struct setup *s)
         const enum drafter k = s->listed[i];
         snprintf(unit[k], sizeof unit[k], "@2 tokens in %zu passes (%s)", drafters[k]->forecast->passes,
                  s->drafter[k].where);
-        acceptance[i] = (struct row){ throughput_name(k), throughput_name(k), V_DIGITS(s->drafter[k].tokens, 6),
-                                      unit[k] };
+        acceptance[i] = (struct row){ throughput_name(k), throughput_name(k),
+                                      V_DIGITS(s->drafter[k].tokens, 6), unit[k] };
     }
-    snprintf(costs, sizeof costs, s->measured ? "passes and rounds of this model, measured at %zu and %zu tokens"
-                                              : "limits: every pass runs at full bandwidth or at full speed of "
-                                                "products", s->rounds.length[0], s->rounds.length[1]);
+    snprintf(costs, sizeof costs,
+             s->measured ? "passes and rounds of this model, measured at %zu and %zu tokens"
+                         : "limits: every pass runs at full bandwidth or at full speed of products",
+             s->rounds.length[0], s->rounds.length[1]);
     const struct row rows[] = {
         { "hardware", NULL, V_TEXT(s->hardware.name) },
         { NULL, "machine", V_TEXT(s->hardware.what) },
