@@ -11,8 +11,6 @@
 #include "src/base/base.h"
 #include "src/base/output.h"
 
-enum { TEXT_BYTES = 8192 };
-
 static bool ends(const struct row *r) { return !r->key && !r->label; }
 
 /* ---- JSON ---- */
@@ -22,14 +20,15 @@ static void put_value(struct json_writer *w, const char *key, const struct value
 static void put_records(struct json_writer *w, const char *key, const struct table *t, bool list)
 {
     if (list)
-        jw_open(w, key, '[');
+        jw_open(w, key, t->named ? '{' : '[');
     for (size_t i = 0; i < t->n; i++) {
         struct row cells[SHEET_COLUMNS_MAX + 1] = { 0 };
         t->cells(t->ctx, i, cells);
-        put_value(w, NULL, cells->key ? &(struct value)V_ROWS(cells) : &cells->value);
+        put_value(w, t->named ? cells->value.s : NULL,
+                  t->named || cells->key ? &(struct value)V_ROWS(cells) : &cells->value);
     }
     if (list)
-        jw_close(w, ']');
+        jw_close(w, t->named ? '}' : ']');
 }
 
 static void put_value(struct json_writer *w, const char *key, const struct value *v)
@@ -77,103 +76,154 @@ static bool has_text(const struct value *v)
                                                                : true;
 }
 
-static void put_time(char out[TEXT_BYTES], double seconds)
+static void put_time(char *out, size_t size, double seconds)
 {
     time_t s = (time_t)seconds;
     struct tm tm;
-    if (seconds <= 0 || !localtime_r(&s, &tm) || !strftime(out, TEXT_BYTES, "%Y-%m-%d %H:%M:%S", &tm))
-        strcpy(out, "-");
+    if (seconds <= 0 || !localtime_r(&s, &tm) || !strftime(out, size, "%Y-%m-%d %H:%M:%S", &tm))
+        snprintf(out, size, "-");
 }
 
-/* The value alone. form: the character after the @ of the unit. */
-static void form_text(char out[TEXT_BYTES], const struct value *v, char form)
+/* 12,345 */
+static void put_count(char *out, size_t size, double x)
 {
-    const double x = value_number(*v);
-    if (v->kind >= VALUE_TEXT && v->kind <= VALUE_JSON)
-        terminal_text(out, TEXT_BYTES, v->s);
-    else if (form == 'T')
-        put_time(out, x);
-    else if (form == 'M')
-        snprintf(out, TEXT_BYTES, "%.1f", x / 1048576);
-    else if (form == 'B')
-        snprintf(out, TEXT_BYTES, "%.2f MB", x / 1e6);
-    else if (isdigit((unsigned char)form))
-        snprintf(out, TEXT_BYTES, "%.*f", form - '0', x);
-    else if (v->kind == VALUE_UINT)
-        snprintf(out, TEXT_BYTES, "%" PRIu64, v->u);
-    else if (v->kind == VALUE_INT)
-        snprintf(out, TEXT_BYTES, "%" PRId64, v->i);
+    char digits[32];
+    const int n = snprintf(digits, sizeof digits, "%.0f", x);
+    for (int i = 0; i < n && size > 2; i++) {
+        if (i && digits[i - 1] != '-' && (n - i) % 3 == 0)
+            *out++ = ',', size--;
+        *out++ = digits[i], size--;
+    }
+    *out = 0;
+}
+
+/* 250 ms, 3.1 s, 4 min 05 s, 2 h 10 min */
+static void put_duration(char *out, size_t size, double s)
+{
+    if (s < 0.9995)
+        snprintf(out, size, "%.0f ms", 1e3 * s);
+    else if (s < 99.95)
+        snprintf(out, size, "%.1f s", s);
+    else if (s < 3599.5)
+        snprintf(out, size, "%d min %02d s", (int)(s + .5) / 60, (int)(s + .5) % 60);
     else
-        snprintf(out, TEXT_BYTES, "%.*g", v->kind == VALUE_DIGITS ? v->digits : 6, x);
+        snprintf(out, size, "%.0f h %02d min", floor((s + 30) / 3600), (int)fmod((s + 30) / 60, 60));
+}
+
+void number_text(char *out, size_t size, double x, char form)
+{
+    if (form == 'T')
+        put_time(out, size, x);
+    else if (form == ',')
+        put_count(out, size, x);
+    else if (form == 'D')
+        put_duration(out, size, x);
+    else if (form == 'M')
+        snprintf(out, size, "%.1f", x / 1048576);
+    else if (form == 'B')
+        snprintf(out, size, "%.2f MB", x / 1e6);
+    else
+        snprintf(out, size, "%.*f", form - '0', x);
+}
+
+/* The value alone. form: the character after the @ of the unit; 0: none. */
+static void form_text(char out[SHEET_TEXT], const struct value *v, char form, bool page)
+{
+    if (v->kind >= VALUE_TEXT && v->kind <= VALUE_JSON && page)
+        snprintf(out, SHEET_TEXT, "%s", v->s);
+    else if (v->kind >= VALUE_TEXT && v->kind <= VALUE_JSON)
+        terminal_text(out, SHEET_TEXT, v->s);
+    else if (form)
+        number_text(out, SHEET_TEXT, value_number(*v), form);
+    else if (v->kind == VALUE_UINT)
+        snprintf(out, SHEET_TEXT, "%" PRIu64, v->u);
+    else if (v->kind == VALUE_INT)
+        snprintf(out, SHEET_TEXT, "%" PRId64, v->i);
+    else
+        snprintf(out, SHEET_TEXT, "%.*g", v->kind == VALUE_DIGITS ? v->digits : 6, v->x);
 }
 
 /* The value, at least `wide` columns if it is a number, within its unit. Returns the bytes of the value. */
-static size_t put_piece(char out[TEXT_BYTES], const struct row *r, size_t wide)
+static size_t put_piece(char out[SHEET_TEXT], const struct row *r, size_t wide, bool page)
 {
     const char *unit = r->unit ? r->unit : "@", *at = strchr(unit, '@');
-    char value[TEXT_BYTES] = "";
+    char value[SHEET_TEXT] = "";
     if (r->value.kind == VALUE_BOOL) {
         const char *bar = unit + strcspn(unit, "|");
-        snprintf(out, TEXT_BYTES, "%.*s", r->value.b ? (int)(bar - unit) : TEXT_BYTES,
+        snprintf(out, SHEET_TEXT, "%.*s", r->value.b ? (int)(bar - unit) : SHEET_TEXT,
                  r->value.b ? unit : *bar ? bar + 1 : bar);
         return strlen(out);
     }
     if (!at) {
-        snprintf(out, TEXT_BYTES, "%s", unit);
+        snprintf(out, SHEET_TEXT, "%s", unit);
         return strlen(out);
     }
-    const char form = at[1] && strchr("BMT0123456789", at[1]) ? at[1] : 0;
+    const char form = at[1] && strchr(",BDMT0123456789", at[1]) ? at[1] : 0;
     if (has_text(&r->value))
-        form_text(value, &r->value, form);
-    snprintf(out, TEXT_BYTES, "%.*s%*s%s", (int)(at - unit), unit, is_number(&r->value) ? (int)wide : 0,
+        form_text(value, &r->value, form, page);
+    snprintf(out, SHEET_TEXT, "%.*s%*s%s", (int)(at - unit), unit, is_number(&r->value) ? (int)wide : 0,
              value, at + 1 + (form != 0));
     return strlen(value);
 }
 
+void row_text(char out[SHEET_TEXT], const struct row *r, bool page)
+{
+    *out = 0;
+    if (has_text(&r->value))
+        put_piece(out, r, 0, page);
+}
+
 void value_text(char *out, size_t size, struct value v)
 {
-    char text[TEXT_BYTES] = "";
-    if (has_text(&v))
-        form_text(text, &v, 0);
+    char text[SHEET_TEXT];
+    row_text(text, &(struct row){ .value = v }, false);
     snprintf(out, size, "%s", text);
 }
 
 /* A label or a cell that ends with a colon begins a sentence: it stands in no column. */
 static bool begins_sentence(const char *s) { return *s && s[strlen(s) - 1] == ':'; }
 
-struct lines { const struct row *v[SHEET_ROWS_MAX]; size_t n; };
-
-/* The rows that the text has, those of objects without a label among them. */
-static void list_rows(struct lines *l, const struct row *rows, bool unknown_too)
+void sheet_lines(struct sheet_lines *l, const struct row *rows, bool unknown_too)
 {
     for (const struct row *r = rows; !ends(r); r++)
         if (r->value.kind == VALUE_ROWS && !r->label && !r->unless) {
-            list_rows(l, r->value.rows, unknown_too);
+            sheet_lines(l, r->value.rows, unknown_too);
         } else if (r->label && !r->unless && (unknown_too || has_text(&r->value))) {
             assert(l->n < SHEET_ROWS_MAX);
             l->v[l->n++] = r;
         }
 }
 
-/* Prints a line of the table, or with f NULL only widens the columns. */
-static void put_line(FILE *f, const struct lines *l, bool head, size_t *wide, const char *indent)
+/* The columns of a text: bytes that continue a character take none. */
+static size_t points(const char *s)
 {
-    char text[TEXT_BYTES];
+    size_t n = 0;
+    for (; *s; s++)
+        n += ((unsigned char)*s & 0xc0) != 0x80;
+    return n;
+}
+
+/* Prints a line of the table, or with f NULL only widens the columns. */
+static void put_line(FILE *f, const struct sheet_lines *l, bool head, size_t *wide, const char *indent)
+{
+    char text[SHEET_TEXT];
     const char *gap = indent;
     for (size_t c = 0; c < l->n; c++) {
         const struct row *r = l->v[c];
         if (head)
             snprintf(text, sizeof text, "%s", r->label);
-        else if (has_text(&r->value))
-            put_piece(text, r, 0);
         else
+            row_text(text, r, false);
+        if (!*text && !has_text(&r->value))
             strcpy(text, "-");
-        const bool left = begins_sentence(text) || c + 1 == l->n;
-        const int room = is_number(&r->value) ? (int)wide[c] : left ? 0 : -(int)wide[c];
+        const bool right = is_number(&r->value), left = begins_sentence(text) || c + 1 == l->n;
+        const size_t n = points(text);
+        const int pad = (int)(wide[c] - MIN(n, wide[c]));
         if (f)
-            fprintf(f, "%s%*s%s", gap, room, text, c + 1 < l->n ? "" : "\n");
-        else if (!left || is_number(&r->value))
-            wide[c] = MAX(wide[c], strlen(text));
+            fprintf(f, "%s%*s%s%*s%s", gap, right ? pad : 0, "", text, right || left ? 0 : pad, "",
+                    c + 1 < l->n ? "" : "\n");
+        else if (!left || right)
+            wide[c] = MAX(wide[c], n);
         gap = begins_sentence(text) ? " " : "  ";
     }
 }
@@ -184,58 +234,76 @@ static void put_table(FILE *f, const struct table *t, const char *indent)
     for (int pass = 0; pass < 2; pass++)
         for (size_t i = 0; i < t->n; i++) {
             struct row cells[SHEET_COLUMNS_MAX + 1] = { 0 };
-            struct lines l = { .n = 0 };
+            struct sheet_lines l = { .n = 0 };
             t->cells(t->ctx, i, cells);
-            list_rows(&l, cells, true);
+            sheet_lines(&l, cells, true);
             if (i == 0 && *cells->label)
                 put_line(pass ? f : NULL, &l, true, wide, indent);
             put_line(pass ? f : NULL, &l, false, wide, indent);
         }
 }
 
+static bool is_of_line(const struct sheet_lines *l, size_t i, size_t k)
+{
+    return l->v[k]->value.kind < VALUE_ROWS && strcmp(l->v[k]->label, l->v[i]->label) == 0;
+}
+
+/* numbers: the columns of a number. */
+static bool put_pieces(char out[SHEET_TEXT], const struct sheet_lines *l, size_t i, size_t numbers, bool page)
+{
+    char text[SHEET_TEXT];
+    size_t used = 0;
+    *out = 0;
+    for (size_t k = 0; k < i; k++)
+        if (is_of_line(l, i, k))
+            return false;
+    for (size_t k = i; k < l->n && used < SHEET_TEXT; k++) {
+        if (!is_of_line(l, i, k))
+            continue;
+        put_piece(text, l->v[k], numbers, page);
+        if (*text)
+            used += (size_t)snprintf(out + used, SHEET_TEXT - used, "%s%s",
+                                     !used ? "" : strchr("(;", *text) ? " " + (*text == ';') : ", ", text);
+    }
+    return true;
+}
+
+bool line_text(char out[SHEET_TEXT], const struct sheet_lines *l, size_t i, bool page)
+{
+    return put_pieces(out, l, i, 0, page);
+}
+
 static void put_rows(FILE *f, const struct row *rows, const char *indent)
 {
-    struct lines l = { .n = 0 };
-    char text[TEXT_BYTES];
+    struct sheet_lines l = { .n = 0 };
+    char text[SHEET_TEXT];
     size_t labels = 0, numbers = 0;
-    list_rows(&l, rows, false);
+    sheet_lines(&l, rows, false);
     for (size_t i = 0; i < l.n; i++) {
         if (l.v[i]->value.kind >= VALUE_ROWS)
             continue;
         if (!begins_sentence(l.v[i]->label))
             labels = MAX(labels, strlen(l.v[i]->label));
         if (*indent && is_number(&l.v[i]->value))
-            numbers = MAX(numbers, put_piece(text, l.v[i], 0));
+            numbers = MAX(numbers, put_piece(text, l.v[i], 0, false));
     }
     for (size_t i = 0; i < l.n; i++) {
         const struct row *r = l.v[i];
-        size_t before = 0, pieces = 0;
-        while (before < i && strcmp(l.v[before]->label, r->label))
-            before++;
+        const bool apart = begins_sentence(r->label);
         if (r->value.kind >= VALUE_ROWS) {
             fprintf(f, *r->label ? "\n%s\n" : "%s", r->label);
             if (r->value.kind == VALUE_ROWS)
                 put_rows(f, r->value.rows, "  ");
             else
                 put_table(f, r->value.table, *r->label ? "  " : "");
-            continue;
+        } else if (put_pieces(text, &l, i, numbers, false)) {
+            fprintf(f, "%s%-*s%s\n", indent, apart ? (int)strlen(r->label) + 1 : (int)(labels ? labels + 2 : 0),
+                    r->label, text);
         }
-        if (before < i)
-            continue;
-        if (begins_sentence(r->label))
-            fprintf(f, "%s%s ", indent, r->label);
-        else
-            fprintf(f, "%s%-*s", indent, (int)(labels ? labels + 2 : 0), r->label);
-        for (size_t k = i; k < l.n; k++) {
-            if (l.v[k]->value.kind >= VALUE_ROWS || strcmp(l.v[k]->label, r->label))
-                continue;
-            put_piece(text, l.v[k], numbers);
-            if (*text)
-                fprintf(f, "%s%s", !pieces++ ? "" : *text == '(' ? " " : ", ", text);
-        }
-        putc('\n', f);
     }
 }
+
+void sheet_text(FILE *f, const struct row *rows) { put_rows(f, rows, ""); }
 
 void sheet_print(bool json, enum jw_style style, int digits, const struct row *rows)
 {

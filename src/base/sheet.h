@@ -15,6 +15,8 @@
  * that is not known (a text NULL, a number NAN) is null in JSON and no part of the text. Texts may come from
  * outside: what is not printable becomes \xNN.
  *
+ * A page has the rows and tables of the text (runs/report/report_page.h).
+ *
  * An object with a label is a paragraph: the label, and an indented line for each of its rows, with numbers
  * aligned. An object without a label lends its rows to the lines of the sheet around it. */
 #pragma once
@@ -44,11 +46,12 @@ struct row {
     const char *key;                 /* of JSON; NULL: no part of JSON */
     const char *label;               /* of text; NULL: no part of the text */
     struct value value;
-    /* What stands around the value, which is @; NULL: nothing. @0 to @9: so many decimals; @B: bytes in MB;
-     * @M: bytes in MiB, without the word; @T: seconds since 1970 as local time. Of a V_BOOL: the words for
-     * true and, after a |, for false. */
+    /* What stands around the value, which is @; NULL: nothing. @0 to @9: so many decimals; @, a count as
+     * 12,345; @D: seconds as 4 min 05 s; @B: bytes in MB; @M: bytes in MiB, without the word; @T: seconds
+     * since 1970 as local time. Of a V_BOOL: the words for true and, after a |, for false. */
     const char *unit;
     bool unless;                     /* leaves the row out */
+    const char *link;                /* where a page links the value to; NULL: nowhere */
 };
 
 /* Records of equal rows. JSON: an array of objects or, if the rows have no key, of values. Text: a line of
@@ -58,11 +61,13 @@ struct table {
     /* Fills the cells of record i, at most SHEET_COLUMNS_MAX; all are {0} before. */
     void (*cells)(const void *ctx, size_t i, struct row *cells);
     const void *ctx;
+    bool named;                      /* JSON is an object; the first cell, a text, is the key of its record */
 };
-enum { SHEET_ROWS_MAX = 128, SHEET_COLUMNS_MAX = 16 };
+enum { SHEET_ROWS_MAX = 160, SHEET_COLUMNS_MAX = 40, SHEET_TEXT = 8192 };
 
 /* Prints to standard output; the caller ends it with stdout_finish. digits: of V_REAL and V_NUMBER. */
 void sheet_print(bool json, enum jw_style style, int digits, const struct row *rows);
+void sheet_text(FILE *f, const struct row *rows);
 /* The records alone: as JSON one is an object, several are an array with a line for each. */
 void sheet_list(bool json, const struct table *t);
 /* A value as the text has it, "" if it is not known; whether values of a kind are numbers, and a number. */
@@ -71,3 +76,13 @@ bool value_is_number(enum value_kind kind);
 double value_number(struct value v);
 /* The members of an open object. */
 void sheet_members(struct json_writer *w, const struct row *rows);
+
+/* For the printer of pages: the rows that the text has, those of objects without a label among them. */
+struct sheet_lines { const struct row *v[SHEET_ROWS_MAX]; size_t n; };
+void sheet_lines(struct sheet_lines *l, const struct row *rows, bool unknown_too);
+/* The value within its unit; "" if it is not known. page: a text as it is, for the caller to escape. */
+void row_text(char out[SHEET_TEXT], const struct row *r, bool page);
+/* The values that share the line of row i, with commas between. False: a row before it has the line. */
+bool line_text(char out[SHEET_TEXT], const struct sheet_lines *l, size_t i, bool page);
+/* A number in a form: the character that stands after the @ of a unit. */
+void number_text(char *out, size_t size, double x, char form);
