@@ -109,7 +109,11 @@ static void put_shown(struct json_writer *w, const struct job *j, const struct c
     struct row rows[JOB_ROWS_MAX + 16] = { { 0 } };
     struct job_texts texts;
     const bool alone = ran_alone(c);
-    const struct table retakes = report_retake_table(l), history = report_event_table(events);
+    enum { SHOWN = 40 };
+    struct report_retakes all, last;
+    const struct table history = report_event_table(events),
+                       retakes = report_retake_table(&all, l, SIZE_MAX, c),
+                       shown = report_retake_table(&last, l, SHOWN, c);
     const struct row more[] = {
         { "mean_tokens_per_second", "speed", V_REAL(figure(c, "tokens_per_second")), "@1 tokens/s" },
         { NULL, "speed", V_REAL(100 * figure(c, "share_with_others")), "@0 % of its passes with other jobs",
@@ -127,6 +131,7 @@ static void put_shown(struct json_writer *w, const struct job *j, const struct c
           "the first @ tokens of prompt and text" },
         { "retake_list", NULL, V_TABLE(&retakes) },
         { "events", events->n ? "history" : NULL, V_TABLE(&history) },
+        { NULL, l->n ? last.title : NULL, V_TABLE(&shown) },
     };
     memcpy(rows + job_rows(rows, &texts, j, NULL), more, sizeof more);
     if (w) {
@@ -135,7 +140,6 @@ static void put_shown(struct json_writer *w, const struct job *j, const struct c
         jw_close(w, '}');
     } else {
         sheet_print(false, JW_LINE, 0, rows);
-        report_retakes(stdout, l, c);
     }
 }
 

@@ -21,15 +21,6 @@ static void job_title(const struct report *r, char *out, size_t size)
         snprintf(out, size, "Job %" PRId64, r->job->id);
 }
 
-static void when(FILE *f, double t)
-{
-    time_t whole = (time_t)t;
-    struct tm tm;
-    char s[32];
-    strftime(s, sizeof s, "%Y-%m-%d %H:%M:%S", localtime_r(&whole, &tm));
-    fputs(s, f);
-}
-
 static void tile(FILE *f, const char *name) { fprintf(f, "<div class=\"tile\"><span>%s</span><b>", name); }
 
 static void length_tile(FILE *f, const struct report *r)
@@ -100,19 +91,30 @@ static void tiles(FILE *f, const struct report *r)
     fputs("</div>\n", f);
 }
 
+/* A table under a heading, unless it is empty. */
+static void titled(FILE *f, const char *title, struct table t)
+{
+    if (!t.n)
+        return;
+    page_format(f, "<h2>@t</h2>", title);
+    page_table(f, &t);
+}
+
+/* A table that the reader opens. */
+static void folded(FILE *f, const char *title, struct table t)
+{
+    if (!t.n)
+        return;
+    page_format(f, "<details><summary>@t</summary>", title);
+    page_table(f, &t);
+    fputs("</details>\n", f);
+}
+
 static void retakes(FILE *f, const struct report *r)
 {
-    if (!r->retakes.n)
-        return;
-    page_format(f, "<details class=\"card\"><summary><b>Retakes:</b> @c, which took back @c of @c "
-                   "tokens</summary><ul>", r->sum.retakes, r->sum.cut, r->sum.tokens);
-    for (size_t i = 0; i < r->retakes.n; i++) {
-        const struct retake *x = &r->retakes.v[i];
-        page_format(f, "<li>at token @c: @c tokens, @t@t@t since token @c</li>", (double)x->at,
-                    (double)(x->length - x->at), *x->phrase ? "the phrase '" : "a repetition", x->phrase,
-                    *x->phrase ? "'" : "", (double)x->since);
-    }
-    fputs("</ul></details>\n", f);
+    struct report_retakes t;
+    const struct table taken = report_retake_table(&t, &r->retakes, SIZE_MAX, &r->sum);
+    folded(f, t.title, taken);
 }
 
 static void repetitions(FILE *f, const struct report *r)
@@ -140,11 +142,11 @@ static const char *const line_figures[] = {
 enum { LINES = sizeof line_figures / sizeof *line_figures, DISTINCT_LINE = 4, SO_FAR_LINE = 8 };
 
 /* x: the middle of a window; end: the first token after it. The lines end with the last full window. */
-struct lines { size_t n, full; double *x, *end, *y[LINES]; };
+struct lines { size_t n, shorter; double *x, *end, *y[LINES]; };
 
 static bool lines_open(struct lines *v, const struct report *r)
 {
-    *v = (struct lines){ .n = r->n_windows, .full = report_full_windows(r) };
+    *v = (struct lines){ .n = r->n_windows, .shorter = r->n_windows - report_full_windows(r) };
     double *all = calloc((LINES + 2) * r->n_windows, sizeof *all);
     v->x = all;
     for (size_t k = 0; all && k < LINES; k++)
@@ -170,16 +172,13 @@ static void source_plot(FILE *f, const struct report *r, struct lines *v)
             y[k * v->n + i] =
                 r->window[i].sum.tokens > 0 ? r->source[k].window[i] / r->window[i].sum.tokens : NAN;
         any += r->source[k].drafted > 0;
-        s[k] = (struct series){ r->source[k].name, y + k * v->n, v->full };
+        s[k] = (struct series){ r->source[k].name, y + k * v->n, v->shorter };
     }
     if (any)
-        page_plot(f,
-                  &(struct page_plot){ "Share by source",
-                                       "tokens of the text that a drafter guessed; several drafters may "
-                                       "guess "
-                                       "a token",
-                                       v->x, v->n, (double)r->job->tokens, .shares = true },
-                  s, n);
+        page_plot(f, &(struct page_plot){
+                         "Share by source",
+                         "tokens of the text that a drafter guessed; several drafters may guess a token",
+                         v->x, v->n, (double)r->job->tokens, .shares = true }, s, n);
     free(y);
 }
 
@@ -192,22 +191,22 @@ static bool plots(FILE *f, const struct report *r)
     if (!lines_open(&v, r))
         return false;
     for (size_t k = 0; k < 4; k++) {
-        d[k] = (struct series){ grams[k], v.y[DISTINCT_LINE + k], v.full };
-        far[k] = (struct series){ grams[k], v.y[SO_FAR_LINE + k], v.n };
+        d[k] = (struct series){ grams[k], v.y[DISTINCT_LINE + k], v.shorter };
+        far[k] = (struct series){ grams[k], v.y[SO_FAR_LINE + k] };
     }
     fputs("<h2>Over the length</h2><p class=\"note\">One point for every 1,000 tokens; "
           PAGE_HOLLOW "</p><div class=\"plots\">", f);
     struct page_plot p = { "Speed", "tokens per second", v.x, v.n, (double)r->job->tokens };
-    page_plot(f, &p, &(struct series){ "tokens/s", v.y[0], v.full }, 1);
+    page_plot(f, &p, &(struct series){ "tokens/s", v.y[0], v.shorter }, 1);
     p.title = "Mean acceptance length";
     p.note = "tokens per verification pass; 1 without drafting";
     p.low = 1;
-    page_plot(f, &p, &(struct series){ "length", v.y[1], v.full }, 1);
+    page_plot(f, &p, &(struct series){ "length", v.y[1], v.shorter }, 1);
     p.low = 0;
     p.shares = true;
     if (drafted) {
-        struct series s[2] = { { "alpha: accepted of the depth drafted", v.y[2], v.full },
-                               { "beta: of these, covered by one 4-gram chain", v.y[3], v.full } };
+        struct series s[2] = { { "alpha: accepted of the depth drafted", v.y[2], v.shorter },
+                               { "beta: of these, covered by one 4-gram chain", v.y[3], v.shorter } };
         p.title = r->tree_fixed ? "Alpha and beta" : "Alpha";
         p.note = r->tree_fixed ? "shares of the depth that was drafted"
                                : "accepted share of the depth that was drafted; beta needs a fixed tree";
@@ -228,49 +227,17 @@ static bool plots(FILE *f, const struct report *r)
 
 /* ---- tables ---- */
 
-static void td_count(FILE *f, double x)
-{
-    page_format(f, "<td>@c</td>", x);
-}
-
-static void td_real(FILE *f, double x, int digits)
-{
-    fputs("<td>", f);
-    page_real(f, x, digits);
-    fputs("</td>", f);
-}
-
 static void drafting(FILE *f, const struct report *r)
 {
-    const struct counts *s = &r->sum;
-    if (s->drafted <= 0)
+    const struct table sources = report_source_table(r), depths = report_depth_table(r);
+    if (r->sum.drafted <= 0)
         return;
-    page_format(f,
-                "<h2>Drafting</h2><p>@c rounds made @c tokens, of which drafters guessed @c. @c candidates "
-                "were "
-                "proposed, and @c rows verified, with @c draft passes and @c refreshes of the partial "
-                "cache.</p>",
-                s->rounds, s->tokens, s->accepted, s->drafted, s->rows, s->draft_passes, s->refreshes);
-    fputs("<div class=\"two\"><div class=\"card scroll\"><table><tr><th>source</th><th>proposed</th>"
-          "<th>accepted</th><th>share</th></tr>",
-          f);
-    for (size_t i = 0; i < r->n_sources; i++)
-        if (r->source[i].drafted > 0) {
-            page_format(f, "<tr><td>@t</td><td>@c</td><td>@c</td><td>@1 %</td></tr>", r->source[i].name,
-                        r->source[i].drafted, r->source[i].accepted,
-                        100 * r->source[i].accepted / r->source[i].drafted);
-        }
-    fputs("</table></div>", f);
-    const double *reached = r->list[LIST_REACHED], *accepted = r->list[LIST_ACCEPTED];
+    fputs("<h2>Drafting</h2><div class=\"two\">", f);
+    page_table(f, &sources);
     page_bars(f, "Tokens per round", "share of the rounds", r->list[LIST_HISTOGRAM] + 1,
               figure_list_end(r->list[LIST_HISTOGRAM]) - 1, 1);
-    fputs("<div class=\"card "
-          "scroll\"><table><tr><th>depth</th><th>reached</th><th>accepted</th><th>share</th></tr>",
-          f);
-    for (size_t d = 1; d < figure_list_end(reached); d++)
-        page_format(f, "<tr><td>@0</td><td>@c</td><td>@c</td><td>@1 %</td></tr>", (double)d, reached[d],
-                    accepted[d], reached[d] > 0 ? 100 * accepted[d] / reached[d] : NAN);
-    fputs("</table></div></div>\n", f);
+    page_table(f, &depths);
+    fputs("</div>\n", f);
 }
 
 static void costs(FILE *f, const struct report *r)
@@ -279,171 +246,46 @@ static void costs(FILE *f, const struct report *r)
     const struct part parts[] = { { "model", s->verify },           { "drafts", s->draft },
                                   { "controller", s->control },     { "prefill", s->prefill_seconds },
                                   { "checkpoints", s->put },        { "other", figure(s, "other_seconds") } };
+    struct row speed[REPORT_ROWS_MAX], times[REPORT_ROWS_MAX];
+    struct report_texts texts;
+    report_speed_rows(speed, &texts, r);
+    report_time_rows(times, r);
     fputs("<h2>Where the time went</h2><div class=\"card\">", f);
     page_parts(f, parts, sizeof parts / sizeof *parts);
-    page_format(f,
-                "<p><b>Checkpoints:</b> @c commits. The decode loop waited @d, and the writing thread "
-                "computed @d "
-                "(of @d on the disk): @2 % of the time.</p>",
-                s->commits, s->put, s->commit_cpu, s->commit_seconds, 100 * figure(s, "checkpoint_share"));
-    page_format(f,
-                "<p><b>Controller:</b> @2 % of the writing. <b>Resumes:</b> @0; the prefill of all attempts "
-                "processed @c tokens of prompt and text in @d.</p>",
-                s->seconds > 0 ? 100 * s->control / s->seconds : NAN, (double)r->job->resumes,
-                s->prefill_tokens, s->prefill_seconds);
-    if (s->predicted_rounds > 0)
-        page_format(f,
-                    "<p><b>A round:</b> predicted @2 ms, measured @2 ms "
-                    "(@c rounds that the planner priced).</p>",
-                    1000 * figure(s, "round_seconds_predicted"), 1000 * figure(s, "round_seconds_measured"),
-                    s->predicted_rounds);
-    if (s->snapshots > 0 || s->restored > 0)
-        page_format(f,
-                    "<p><b>Snapshots of the KV cache:</b> @c made, @2 % of the time. @c tokens came from "
-                    "snapshots, "
-                    "in @d, which saved about @d of prefill.</p>",
-                    s->snapshots, 100 * figure(s, "snapshot_share"), s->restored, s->restore_seconds,
-                    MAX(s->saved, 0));
+    page_rows(f, (struct row[]){ { "speed", NULL, V_ROWS(speed) }, { "times", NULL, V_ROWS(times) }, { 0 } });
     fputs("</div>\n", f);
-}
-
-static void diversity(FILE *f, const struct report *r)
-{
-    const struct counts *s = &r->sum;
-    fputs("<h2>Distinct-n of the whole text</h2><div class=\"card scroll\"><table><tr><th>of</th><th>n = "
-          "1</th><th>2</th><th>3</th><th>4</th></tr><tr><td>tokens</td>",
-          f);
-    for (size_t k = 0; k < DISTINCT_MAX; k++)
-        td_real(f, s->distinct[k], 4);
-    fputs("</tr>", f);
-    if (r->has_words) {
-        fputs("<tr><td>words</td>", f);
-        for (size_t k = 0; k < DISTINCT_MAX; k++)
-            td_real(f, s->words[k], 4);
-        fputs("</tr>", f);
-    }
-    fputs("</table>", f);
-    if (!r->has_words && r->no_text)
-        fprintf(f, "<p class=\"note\">Words and excerpts: %s.</p>", r->no_text);
-    fputs("</div>\n", f);
-}
-
-static void phrases(FILE *f, const struct report *r)
-{
-    if (!r->repeats.n_phrases)
-        return;
-    fputs("<h2>Most repeated phrases</h2><div class=\"card scroll\"><table><tr><th>times</th>"
-          "<th class=\"l\">phrase</th></tr>", f);
-    for (size_t i = 0; i < r->repeats.n_phrases; i++)
-        page_format(f, "<tr><td>@c</td><td class=\"wrap\"><bdi>@t</bdi></td></tr>",
-                    (double)r->repeats.phrase[i].count, r->repeats.phrase[i].text);
-    fputs("</table></div>\n", f);
-}
-
-static void pair(FILE *f, const char *name, const char *value)
-{
-    page_format(f, "<div><span>@t</span><b><bdi>@t</bdi></b></div>", name, value);
 }
 
 static void parameters(FILE *f, const struct report *r)
 {
-    const struct job *j = r->job;
-    char s[32];
-    fputs("<h2>Parameters</h2><div class=\"card\"><div class=\"par\">", f);
-    pair(f, "model", j->model);
-    if (j->fingerprint)
-        pair(f, "fingerprint", j->fingerprint);
-    if (j->numerics)
-        pair(f, "numerics", j->numerics);
-    snprintf(s, sizeof s, "%" PRIu64, j->seed);
-    pair(f, "seed", s);
-    snprintf(s, sizeof s, "%" PRIu32, j->sample);
-    pair(f, "sample", s);
-    snprintf(s, sizeof s, "%zu", j->prompt_tokens);
-    pair(f, "prompt_tokens", s);
-    snprintf(s, sizeof s, "%zu", j->wanted);
-    pair(f, "tokens", s);
-    for (size_t i = 0; i < r->n_parameters; i++)
-        pair(f, r->parameter[i].name, r->parameter[i].value ? r->parameter[i].value : "\xe2\x80\x93");
-    fputs("</div></div>\n", f);
+    struct report_parameters all;
+    const struct table t = report_parameter_table(&all, r);
+    fputs("<h2>Parameters</h2><div class=\"card\">", f);
+    page_pairs(f, &t);
+    fputs("</div>\n", f);
 }
 
-static void history(FILE *f, const struct report *r)
-{
-    if (!r->events.n)
-        return;
-    fputs("<h2>History</h2><div class=\"card scroll\"><table>", f);
-    for (size_t i = 0; i < r->events.n; i++) {
-        fputs("<tr><td>", f);
-        when(f, r->events.v[i].at);
-        page_format(f, "</td><td class=\"l\">@t</td><td class=\"wrap\"><bdi>@t</bdi></td></tr>",
-                    r->events.v[i].kind, r->events.v[i].text);
-    }
-    fputs("</table></div>\n", f);
-}
-
-static void numbers(FILE *f, const struct report *r)
-{
-    static const struct figure_column columns[] = {
-        { "seconds", "seconds", 0, 3 }, { "tokens_per_second", "tokens/s", 0, 1 },
-        { "mean_acceptance_length", "length", 0, 3 }, { "alpha", "alpha", 0, 3 }, { "beta", "beta", 0, 3 },
-        { "distinct_1", "D-1", 0, 4 }, { "distinct_2", "D-2", 0, 4 }, { "distinct_3", "D-3", 0, 4 },
-        { "distinct_4", "D-4", 0, 4 }, { "repeats", "repeats", 0, 3 },
-    };
-    fputs("<details><summary>The numbers of the plots</summary><div class=\"card scroll\"><table>"
-          "<tr><th>from token</th><th>tokens</th>", f);
-    for (size_t k = 0; k < sizeof columns / sizeof *columns; k++)
-        fprintf(f, "<th>%s</th>", columns[k].head);
-    for (size_t k = 0; k < r->n_sources; k++)
-        page_format(f, "<th>@t</th>", r->source[k].name);
-    fputs("</tr>", f);
-    for (size_t i = 0; i < r->n_windows; i++) {
-        const struct report_window *w = &r->window[i];
-        fprintf(f, "<tr><td>%zu</td><td>%zu%s</td>", w->start, w->n, w->partial ? " (shorter)" : "");
-        for (size_t k = 0; k < sizeof columns / sizeof *columns; k++)
-            td_real(f, figure(&w->sum, columns[k].figure), columns[k].digits);
-        for (size_t k = 0; k < r->n_sources; k++)
-            td_count(f, r->source[k].window[i]);
-        fputs("</tr>", f);
-    }
-    fputs("</table></div></details>\n", f);
-}
-
+/* The first rounds: a page of all of them would be too large for a browser. */
 static void rounds(FILE *f, const struct report *r)
 {
-    if (!r->rounds.n)
-        return;
-    fprintf(f,
-            "<details><summary>%zu rounds%s</summary><div class=\"card "
-            "scroll\"><table><tr><th>token</th><th>made</th><th>depth</th><th>drafted</th><th>rows</"
-            "th><th>draft ms</th><th>model ms</th><th class=\"l\">from</th></tr>",
-            r->rounds.n, r->rounds.n > ROUNDS_SHOWN ? ", the first 5,000 (--csv has all)" : "");
-    for (size_t i = 0; i < MIN(r->rounds.n, (size_t)ROUNDS_SHOWN); i++) {
-        const struct round_row *q = &r->rounds.v[i];
-        fprintf(f,
-                "<tr><td>%zu</td><td>%zu</td><td>%u</td><td>%u</td><td>%u</td><td>%.3f</td><td>%.3f</td><td "
-                "class=\"l\">",
-                q->start, q->tokens, q->depth, q->drafted, q->rows, 1e3 * (double)q->draft_seconds,
-                1e3 * (double)q->verify_seconds);
-        page_text(f, q->sources);
-        fputs("</td></tr>\n", f);
-    }
-    fputs("</table></div></details>\n", f);
+    struct table t = report_round_table(r);
+    char title[80];
+    snprintf(title, sizeof title, "%zu rounds%s", t.n,
+             t.n > ROUNDS_SHOWN ? ", the first 5,000 (--csv has all)" : "");
+    t.n = MIN(t.n, (size_t)ROUNDS_SHOWN);
+    folded(f, title, t);
 }
 
 static bool section(FILE *f, const struct report *r)
 {
     const struct job *j = r->job;
-    char name[600];
-    fputs("<article id=\"", f);
-    report_anchor(f, r);
-    fputs("\"><h1><bdi>", f);
+    struct report_windows windows;
+    char name[600], id[64];
     job_title(r, name, sizeof name);
-    page_text(f, name);
-    fprintf(f, "</bdi></h1><p class=\"sub\">Job %" PRId64 " &middot; %s &middot; ", j->id,
-            job_state_name(j->state));
-    page_text(f, j->model);
-    fprintf(f, " &middot; seed %" PRIu64 "</p>\n", j->seed);
+    report_anchor(id, sizeof id, r);
+    page_format(f, "<article id=\"@t\"><h1><bdi>@t</bdi></h1><p class=\"sub\">Job @0 &middot; @t &middot; @t "
+                "&middot; ", id + 1, name, (double)j->id, job_state_name(j->state), j->model);
+    fprintf(f, "seed %" PRIu64 "</p>\n", j->seed);
     tiles(f, r);
     if (j->error)
         page_format(f, "<div class=\"card warn\"><b>Failed:</b> <bdi>@t</bdi></div>\n", j->error);
@@ -453,11 +295,13 @@ static bool section(FILE *f, const struct report *r)
         return false;
     drafting(f, r);
     costs(f, r);
-    diversity(f, r);
-    phrases(f, r);
+    titled(f, "Distinct-n of the whole text", report_distinct_table(r));
+    if (!r->has_words && r->no_text)
+        fprintf(f, "<p class=\"note\">Words and excerpts: %s.</p>", r->no_text);
+    titled(f, "Most repeated phrases", report_phrase_table(r));
     parameters(f, r);
-    history(f, r);
-    numbers(f, r);
+    titled(f, "History", report_event_table(&r->events));
+    folded(f, "The numbers of the plots", report_window_table(&windows, r, 0));
     rounds(f, r);
     fputs("</article>\n", f);
     return true;
@@ -471,20 +315,18 @@ int report_html(FILE *f, const struct reports *l, struct err *e)
         job_title(&l->v[0], name, sizeof name);
     else
         snprintf(name, sizeof name, "%zu jobs", l->n);
-    page_begin(f, name);
+    page_begin(f, name, NULL);
     if (l->n != 1)
         ok = report_overview(f, l, SECTIONS_MAX);
     else if (l->o.by)
-        report_groups(f, l);
+        report_by(f, l);
     for (size_t i = 0; i < l->n && l->n <= SECTIONS_MAX && ok; i++)
         ok = section(f, &l->v[i]);
-    fputs("<footer>Written by longhand, ", f);
-    when(f, (double)time(NULL));
-    fputs(". Acceptance length: tokens per verification pass, including the bonus token. Alpha: accepted "
-          "tokens / drafted depth. Distinct-n: different n-grams / all n-grams of the generated token ids, "
-          "without given tokens. Repetition: a passage that occurs for the fifth time, at least 128 tokens "
-          "in "
-          "all.</footer></main></body></html>\n",
-          f);
+    number_text(name, sizeof name, (double)time(NULL), 'T');
+    fprintf(f, "<footer>Written by longhand, %s. Acceptance length: tokens per verification pass, including "
+            "the bonus token. Alpha: accepted tokens / drafted depth. Distinct-n: different n-grams / all "
+            "n-grams of the generated token ids, without given tokens. Repetition: a passage that occurs for "
+            "the fifth time, at least 128 tokens in all.</footer>", name);
+    page_end(f, NULL, NULL);
     return ok ? 0 : err_set(e, ERR_FAILED, "out of memory for the report");
 }

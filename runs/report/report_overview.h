@@ -2,10 +2,8 @@
 #pragma once
 #include "runs/report/report.h"
 
-/* The anchor of a job on the page. With several databases job numbers repeat, so the path is part of it. */
-void report_anchor(FILE *f, const struct report *r);
 /* The table of the groups of --by. */
-void report_groups(FILE *f, const struct reports *l);
+void report_by(FILE *f, const struct reports *l);
 /* Heading, groups, curves of at most 12 jobs or groups in the same plots, and the table of all jobs. Jobs are
  * links when there are at most sections_max. False: no memory. */
 bool report_overview(FILE *f, const struct reports *l, size_t sections_max);

@@ -59,9 +59,12 @@ void sheet_members(struct json_writer *w, const struct row *rows)
             put_value(w, r->key, &r->value);
 }
 
+void sheet_table(struct json_writer *w, const char *key, struct table t) { put_records(w, key, &t, true); }
+
 /* ---- text ---- */
 
 bool value_is_number(enum value_kind kind) { return kind <= VALUE_DIGITS; }
+bool value_is_text(enum value_kind kind) { return kind >= VALUE_TEXT && kind <= VALUE_JSON; }
 static bool is_number(const struct value *v) { return value_is_number(v->kind); }
 
 double value_number(struct value v)
@@ -71,9 +74,8 @@ double value_number(struct value v)
 
 static bool has_text(const struct value *v)
 {
-    return v->kind >= VALUE_TEXT && v->kind <= VALUE_JSON        ? v->s != NULL
-           : v->kind >= VALUE_REAL && v->kind <= VALUE_DIGITS ? isfinite(v->x)
-                                                               : true;
+    return value_is_text(v->kind)                              ? v->s != NULL
+           : v->kind >= VALUE_REAL && v->kind <= VALUE_DIGITS ? isfinite(v->x) : true;
 }
 
 static void put_time(char *out, size_t size, double seconds)
@@ -129,9 +131,9 @@ void number_text(char *out, size_t size, double x, char form)
 /* The value alone. form: the character after the @ of the unit; 0: none. */
 static void form_text(char out[SHEET_TEXT], const struct value *v, char form, bool page)
 {
-    if (v->kind >= VALUE_TEXT && v->kind <= VALUE_JSON && page)
+    if (value_is_text(v->kind) && page)
         snprintf(out, SHEET_TEXT, "%s", v->s);
-    else if (v->kind >= VALUE_TEXT && v->kind <= VALUE_JSON)
+    else if (value_is_text(v->kind))
         terminal_text(out, SHEET_TEXT, v->s);
     else if (form)
         number_text(out, SHEET_TEXT, value_number(*v), form);
@@ -237,7 +239,7 @@ static void put_table(FILE *f, const struct table *t, const char *indent)
             struct sheet_lines l = { .n = 0 };
             t->cells(t->ctx, i, cells);
             sheet_lines(&l, cells, true);
-            if (i == 0 && *cells->label)
+            if (i == 0 && *l.v[0]->label)
                 put_line(pass ? f : NULL, &l, true, wide, indent);
             put_line(pass ? f : NULL, &l, false, wide, indent);
         }
@@ -248,8 +250,7 @@ static bool is_of_line(const struct sheet_lines *l, size_t i, size_t k)
     return l->v[k]->value.kind < VALUE_ROWS && strcmp(l->v[k]->label, l->v[i]->label) == 0;
 }
 
-/* numbers: the columns of a number. */
-static bool put_pieces(char out[SHEET_TEXT], const struct sheet_lines *l, size_t i, size_t numbers, bool page)
+bool line_text(char out[SHEET_TEXT], const struct sheet_lines *l, size_t i, size_t numbers, bool page)
 {
     char text[SHEET_TEXT];
     size_t used = 0;
@@ -266,11 +267,6 @@ static bool put_pieces(char out[SHEET_TEXT], const struct sheet_lines *l, size_t
                                      !used ? "" : strchr("(;", *text) ? " " + (*text == ';') : ", ", text);
     }
     return true;
-}
-
-bool line_text(char out[SHEET_TEXT], const struct sheet_lines *l, size_t i, bool page)
-{
-    return put_pieces(out, l, i, 0, page);
 }
 
 static void put_rows(FILE *f, const struct row *rows, const char *indent)
@@ -296,9 +292,9 @@ static void put_rows(FILE *f, const struct row *rows, const char *indent)
                 put_rows(f, r->value.rows, "  ");
             else
                 put_table(f, r->value.table, *r->label ? "  " : "");
-        } else if (put_pieces(text, &l, i, numbers, false)) {
-            fprintf(f, "%s%-*s%s\n", indent, apart ? (int)strlen(r->label) + 1 : (int)(labels ? labels + 2 : 0),
-                    r->label, text);
+        } else if (line_text(text, &l, i, numbers, false)) {
+            const size_t wide = apart ? strlen(r->label) + 1 : labels ? labels + 2 : 0;
+            fprintf(f, "%s%-*s%s\n", indent, (int)wide, r->label, text);
         }
     }
 }

@@ -11,11 +11,10 @@
  *     sheet_print(o->json, JW_LINE, 6, rows);
  *
  * JSON has the rows with a key, in their order. Text has the rows with a label: those of one label share the
- * line of the first one, with commas between them. A label or cell that ends with a colon begins a sentence. A value
- * that is not known (a text NULL, a number NAN) is null in JSON and no part of the text. Texts may come from
- * outside: what is not printable becomes \xNN.
- *
- * A page has the rows and tables of the text (runs/report/report_page.h).
+ * line of the first one, with commas between them. A label or cell that ends with a colon begins a sentence. A
+ * value that is not known (a text NULL, a number NAN) is null in JSON and no part of the text. Texts may come
+ * from outside: what is not printable becomes \xNN. Pages have the rows and tables of the text
+ * (runs/report/report_page.h).
  *
  * An object with a label is a paragraph: the label, and an indented line for each of its rows, with numbers
  * aligned. An object without a label lends its rows to the lines of the sheet around it. */
@@ -73,16 +72,18 @@ void sheet_list(bool json, const struct table *t);
 /* A value as the text has it, "" if it is not known; whether values of a kind are numbers, and a number. */
 void value_text(char *out, size_t size, struct value v);
 bool value_is_number(enum value_kind kind);
+bool value_is_text(enum value_kind kind);
 double value_number(struct value v);
 /* The members of an open object. */
 void sheet_members(struct json_writer *w, const struct row *rows);
+void sheet_table(struct json_writer *w, const char *key, struct table t);
 
 /* For the printer of pages: the rows that the text has, those of objects without a label among them. */
 struct sheet_lines { const struct row *v[SHEET_ROWS_MAX]; size_t n; };
 void sheet_lines(struct sheet_lines *l, const struct row *rows, bool unknown_too);
 /* The value within its unit; "" if it is not known. page: a text as it is, for the caller to escape. */
 void row_text(char out[SHEET_TEXT], const struct row *r, bool page);
-/* The values that share the line of row i, with commas between. False: a row before it has the line. */
-bool line_text(char out[SHEET_TEXT], const struct sheet_lines *l, size_t i, bool page);
+/* The values that share the line of row i, numbers with `wide` columns. False: an earlier row has the line. */
+bool line_text(char out[SHEET_TEXT], const struct sheet_lines *l, size_t i, size_t wide, bool page);
 /* A number in a form: the character that stands after the @ of a unit. */
 void number_text(char *out, size_t size, double x, char form);

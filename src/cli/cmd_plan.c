@@ -496,9 +496,9 @@ static int print_html(const struct setup *s, struct err *e)
     FILE *f = memory_file(&text, &n);
     if (!f)
         return err_set(e, ERR_FAILED, "out of memory for the page");
-    page_begin(f, "plan");
-    page_format(f, "<h1>Predicted speedup</h1><p class=\"note\">@t. @t</p>", s->hardware.what,
-                s->measured ? "Passes and rounds were measured with the model."
+    page_begin(f, "plan", NULL);
+    page_format(f, "<h1>Predicted speedup</h1><p class=\"note\">@t. @t</p><div class=\"plots\">",
+                s->hardware.what, s->measured ? "Passes and rounds were measured with the model."
                             : "Every pass runs at full bandwidth or at full speed of products.");
     for (size_t b = 0; b < s->n_texts; b++) {
         struct series v[N_DRAFTERS];
@@ -516,7 +516,8 @@ static int print_html(const struct setup *s, struct err *e)
                                           "length of the text", .x = x, .n = s->n_lengths,
                                           .length = x[s->n_lengths - 1] }, v, s->n_listed);
     }
-    fputs("</main></body></html>\n", f);
+    fputs("</div>", f);
+    page_end(f, NULL, NULL);
     int rc = stream_end(f) ? err_set(e, ERR_FAILED, "out of memory for the page") : 0;
     if (rc == 0)
         rc = sink_put(s->o->output, text, n, e);

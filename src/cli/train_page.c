@@ -174,10 +174,10 @@ int train_page_write(const char *path, const char *curves, struct err *e)
     if (rc == 0 && !(f = memory_file(&text, &n)))
         rc = err_set(e, ERR_FAILED, "out of memory for the page");
     if (rc == 0) {
-        page_begin(f, "training");
+        page_begin(f, "training", NULL);
         fputs("<h1>Training</h1>", f);
         rc = write_modules(f, &c, e);
-        fputs("</main></body></html>\n", f);
+        page_end(f, NULL, NULL);
     }
     if (f && stream_end(f) && rc == 0)
         rc = err_set(e, ERR_FAILED, "out of memory for the page");
