@@ -268,9 +268,9 @@ struct table report_retake_table(struct report_retakes *t, const struct retakes 
 static const struct { struct figure_column of; bool few; } window_columns[] = {
     { { "seconds", "seconds", 3 }, false }, { { "tokens_per_second", "tokens/s", 1 }, true },
     { { "mean_acceptance_length", "length", 3 }, true }, { { "alpha", "alpha", 3 }, true },
-    { { "beta", "beta", 3 }, false }, { { "distinct_1", "distinct-1", 4 }, true },
-    { { "distinct_2", "distinct-2", 4 }, false }, { { "distinct_3", "distinct-3", 4 }, false },
-    { { "distinct_4", "distinct-4", 4 }, true }, { { "repeats", "repeats", 3 }, true },
+    { { "beta", "beta", 3 }, false }, { { "distinct_1", "D-1", 4 }, true },
+    { { "distinct_2", "D-2", 4 }, false }, { { "distinct_3", "distinct-3", 4 }, false },
+    { { "distinct_4", "D-4", 4 }, true }, { { "repeats", "repeats", 3 }, true },
 };
 
 static void window_row(const void *of, size_t i, struct row *cell)
@@ -335,8 +335,8 @@ static void job_row(const void *of, size_t i, struct row *cell)
         { NULL, "speedup", V_REAL(figure(c, "best_speedup")), report_is_estimate(r) ? "~@2" : "@2" },
         { NULL, "length", V_REAL(figure(c, "mean_acceptance_length")), "@2" },
         { NULL, "alpha", V_REAL(figure(c, "alpha")), "@3" },
-        { NULL, "distinct-1", V_REAL(c->distinct[0]), "@4" },
-        { NULL, "distinct-4", V_REAL(c->distinct[3]), "@4" },
+        { NULL, "D-1", V_REAL(c->distinct[0]), "@4" },
+        { NULL, "D-4", V_REAL(c->distinct[3]), "@4" },
         { NULL, "loops", V_REAL(c->repetitions), "@0" },
         { NULL, "name", V_TEXT(*t->name ? t->name : NULL), .unless = !t->named },
         { NULL, "differs in", V_TEXT(t->label), .unless = !t->l->n_differing } };

@@ -213,7 +213,7 @@ static void put_line(FILE *f, const struct sheet_lines *l, bool head, size_t *wi
     for (size_t c = 0; c < l->n; c++) {
         const struct row *r = l->v[c];
         if (head)
-            snprintf(text, sizeof text, "%s", r->label);
+            terminal_text(text, sizeof text, r->label);
         else
             row_text(text, r, false);
         if (!*text && !has_text(&r->value))
@@ -293,8 +293,10 @@ static void put_rows(FILE *f, const struct row *rows, const char *indent)
             else
                 put_table(f, r->value.table, *r->label ? "  " : "");
         } else if (line_text(text, &l, i, numbers, false)) {
-            const size_t wide = apart ? strlen(r->label) + 1 : labels ? labels + 2 : 0;
-            fprintf(f, "%s%-*s%s\n", indent, (int)wide, r->label, text);
+            char label[1000];
+            terminal_text(label, sizeof label, r->label);
+            fprintf(f, "%s%-*s%s%s\n", indent, (int)(labels && !apart ? labels + 2 : 0), label, apart ? " " : "",
+                    text);
         }
     }
 }

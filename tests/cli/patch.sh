@@ -33,7 +33,7 @@ grep -q '"drafter": "echo"' "$TMP/show"; result a_job_of_a_batch_line_has_it $? 
 "$L" text 4 >"$TMP/plain"; "$L" text 5 >"$TMP/drafted"
 same and_its_text "$TMP/plain" "$TMP/drafted"
 "$L" report 2 >"$TMP/report"
-grep -qE '^ *echo +[1-9][0-9]* of [1-9][0-9]* candidates accepted' "$TMP/report"
+grep -qE '^ *echo +[1-9][0-9,]* +[1-9][0-9,]* +[0-9.]+ %$' "$TMP/report"
 result the_report_counts_its_candidates $? "$(head -c 600 "$TMP/report")"
 check other_names_are_refused 2 'one of auto, none, .*echo' run $G nosuch --prompt x
 
