@@ -133,96 +133,69 @@ static void repetitions(FILE *f, const struct report *r)
 
 /* ---- plots ---- */
 
-/* The figures of the lines, by window. */
-static const char *const line_figures[] = {
-    "tokens_per_second", "mean_acceptance_length", "alpha", "beta",
-    "distinct_1", "distinct_2", "distinct_3", "distinct_4",
-    "distinct_1_so_far", "distinct_2_so_far", "distinct_3_so_far", "distinct_4_so_far",
-};
-enum { LINES = sizeof line_figures / sizeof *line_figures, DISTINCT_LINE = 4, SO_FAR_LINE = 8 };
+/* The lines of a plot: figures of the windows, or without any the shares of the sources. so_far: the figures
+ * are of the text up to the end of a window. */
+static const struct lines {
+    struct page_plot plot;
+    const char *figure[5], *name[4];
+    bool so_far;
+} speed_lines = { { "Speed", "tokens per second" }, { "tokens_per_second" }, { "tokens/s" } },
+  length_lines = { { "Mean acceptance length", "tokens per verification pass; 1 without drafting", .low = 1 },
+                   { "mean_acceptance_length" }, { "length" } },
+  tree_lines = { { "Alpha and beta", "shares of the depth that was drafted", .shares = true },
+                 { "alpha", "beta" },
+                 { "alpha: accepted of the depth drafted", "beta: of these, covered by one 4-gram chain" } },
+  alpha_lines = { { "Alpha", "accepted share of the depth that was drafted; beta needs a fixed tree",
+                    .shares = true }, { "alpha" }, { "alpha: accepted of the depth drafted" } },
+  source_lines = { { "Share by source", "tokens of the text that a drafter guessed; several drafters may guess a "
+                     "token", .shares = true } },
+  distinct_lines = { { "Distinct-n of each 1,000 tokens", "different n-grams of tokens / all n-grams",
+                       .shares = true }, { "distinct_1", "distinct_2", "distinct_3", "distinct_4" },
+                     { "Distinct-1", "Distinct-2", "Distinct-3", "Distinct-4" } },
+  so_far_lines = { { "Distinct-n so far", "from the first token on", .shares = true },
+                   { "distinct_1_so_far", "distinct_2_so_far", "distinct_3_so_far", "distinct_4_so_far" },
+                   { "Distinct-1", "Distinct-2", "Distinct-3", "Distinct-4" }, .so_far = true };
 
-/* x: the middle of a window; end: the first token after it. The lines end with the last full window. */
-struct lines { size_t n, shorter; double *x, *end, *y[LINES]; };
-
-static bool lines_open(struct lines *v, const struct report *r)
+/* The lines end with the last full window. */
+static bool plot(FILE *f, const struct report *r, const struct lines *v)
 {
-    *v = (struct lines){ .n = r->n_windows, .shorter = r->n_windows - report_full_windows(r) };
-    double *all = calloc((LINES + 2) * r->n_windows, sizeof *all);
-    v->x = all;
-    for (size_t k = 0; all && k < LINES; k++)
-        v->y[k] = all + (k + 2) * r->n_windows;
-    v->end = all ? all + r->n_windows : NULL;
-    for (size_t i = 0; all && i < r->n_windows; i++) {
-        const struct report_window *w = &r->window[i];
-        v->x[i] = (double)w->start + (double)w->n / 2;
-        v->end[i] = (double)(w->start + w->n);
-        for (size_t k = 0; k < LINES; k++)
-            v->y[k][i] = figure(&w->sum, line_figures[k]);
-    }
-    return all != NULL;
-}
-
-static void source_plot(FILE *f, const struct report *r, struct lines *v)
-{
+    const size_t windows = r->n_windows, shorter = v->so_far ? 0 : windows - report_full_windows(r);
     struct series s[SOURCES_SHOWN];
-    size_t n = MIN(r->n_sources, (size_t)SOURCES_SHOWN), any = 0;
-    double *y = calloc(n * v->n + 1, sizeof *y);
-    for (size_t k = 0; y && k < n; k++) {
-        for (size_t i = 0; i < v->n; i++)
-            y[k * v->n + i] =
-                r->window[i].sum.tokens > 0 ? r->source[k].window[i] / r->window[i].sum.tokens : NAN;
-        any += r->source[k].drafted > 0;
-        s[k] = (struct series){ r->source[k].name, y + k * v->n, v->shorter };
+    struct page_plot p = v->plot;
+    size_t n = *v->figure ? 0 : MIN(r->n_sources, (size_t)SOURCES_SHOWN);
+    while (*v->figure && v->figure[n])
+        n++;
+    double *x = calloc((n + 1) * windows, sizeof *x);
+    for (size_t k = 0; x && k < n; k++) {
+        double *y = x + (k + 1) * windows;
+        s[k] = (struct series){ *v->figure ? v->name[k] : r->source[k].name, y, shorter };
+        for (size_t i = 0; i < windows; i++) {
+            const struct report_window *w = &r->window[i];
+            x[i] = (double)w->start + (v->so_far ? (double)w->n : (double)w->n / 2);
+            y[i] = *v->figure          ? figure(&w->sum, v->figure[k])
+                   : w->sum.tokens > 0 ? r->source[k].window[i] / w->sum.tokens : NAN;
+        }
     }
-    if (any)
-        page_plot(f, &(struct page_plot){
-                         "Share by source",
-                         "tokens of the text that a drafter guessed; several drafters may guess a token",
-                         v->x, v->n, (double)r->job->tokens, .shares = true }, s, n);
-    free(y);
+    p.x = x;
+    p.n = windows;
+    p.length = (double)r->job->tokens;
+    if (x)
+        page_plot(f, &p, s, n);
+    free(x);
+    return x != NULL;
 }
 
 static bool plots(FILE *f, const struct report *r)
 {
-    static const char *const grams[] = { "Distinct-1", "Distinct-2", "Distinct-3", "Distinct-4" };
-    struct lines v;
-    struct series d[4], far[4];
-    bool drafted = r->sum.drafted_depth > 0;
-    if (!lines_open(&v, r))
-        return false;
-    for (size_t k = 0; k < 4; k++) {
-        d[k] = (struct series){ grams[k], v.y[DISTINCT_LINE + k], v.shorter };
-        far[k] = (struct series){ grams[k], v.y[SO_FAR_LINE + k] };
-    }
+    const bool drafted = r->sum.drafted_depth > 0;
     fputs("<h2>Over the length</h2><p class=\"note\">One point for every 1,000 tokens; "
           PAGE_HOLLOW "</p><div class=\"plots\">", f);
-    struct page_plot p = { "Speed", "tokens per second", v.x, v.n, (double)r->job->tokens };
-    page_plot(f, &p, &(struct series){ "tokens/s", v.y[0], v.shorter }, 1);
-    p.title = "Mean acceptance length";
-    p.note = "tokens per verification pass; 1 without drafting";
-    p.low = 1;
-    page_plot(f, &p, &(struct series){ "length", v.y[1], v.shorter }, 1);
-    p.low = 0;
-    p.shares = true;
-    if (drafted) {
-        struct series s[2] = { { "alpha: accepted of the depth drafted", v.y[2], v.shorter },
-                               { "beta: of these, covered by one 4-gram chain", v.y[3], v.shorter } };
-        p.title = r->tree_fixed ? "Alpha and beta" : "Alpha";
-        p.note = r->tree_fixed ? "shares of the depth that was drafted"
-                               : "accepted share of the depth that was drafted; beta needs a fixed tree";
-        page_plot(f, &p, s, r->tree_fixed ? 2 : 1);
-        source_plot(f, r, &v);
-    }
-    p.title = "Distinct-n of each 1,000 tokens";
-    p.note = "different n-grams of tokens / all n-grams";
-    page_plot(f, &p, d, 4);
-    p.title = "Distinct-n so far";
-    p.note = "from the first token on";
-    p.x = v.end;
-    page_plot(f, &p, far, 4);
+    const bool ok = plot(f, r, &speed_lines) && plot(f, r, &length_lines) &&
+                    (!drafted || (plot(f, r, r->tree_fixed ? &tree_lines : &alpha_lines) &&
+                                  plot(f, r, &source_lines))) &&
+                    plot(f, r, &distinct_lines) && plot(f, r, &so_far_lines);
     fputs("</div>\n", f);
-    free(v.x);
-    return true;
+    return ok;
 }
 
 /* ---- tables ---- */

@@ -198,13 +198,17 @@ int parts_from_options(struct store_parts *p, const struct options *o, bool ever
     return rc;
 }
 
+static void part_close(struct store_part *t)
+{
+    job_list_free(&t->jobs);
+    free(t->ids);
+    store_close(t->store);
+}
+
 void parts_close(struct store_parts *p)
 {
-    for (size_t i = 0; i < p->n; i++) {
-        job_list_free(&p->v[i].jobs);
-        free(p->v[i].ids);
-        store_close(p->v[i].store);
-    }
+    for (size_t i = 0; i < p->n; i++)
+        part_close(&p->v[i]);
     free(p->v);
     *p = (struct store_parts){0};
 }
@@ -233,12 +237,16 @@ static int jobs_from_words(struct store *s, const struct selection_words *w, int
     return rc;
 }
 
-int jobs_from_options(struct store *s, const struct options *o, bool every, int64_t **ids,
-                      struct job_list *jobs, struct err *e)
+int with_jobs(const struct options *o, enum store_mode mode, bool every,
+              int (*what)(const struct options *o, struct store_part *p, struct err *e), struct err *e)
 {
     const bool all = o->all || (every && !o->n_args && !o->state);
     const struct selection_words w = words_of(o, o->arg, o->n_args, all);
-    return jobs_from_words(s, &w, ids, jobs, e);
+    struct store_part p = {0};
+    const int rc = store_from_options(&p.store, o, mode, e) ||
+                   jobs_from_words(p.store, &w, &p.ids, &p.jobs, e) || what(o, &p, e) ? -1 : 0;
+    part_close(&p);
+    return rc;
 }
 
 int jobs_from_word(struct store *s, const char *word, struct job_list *jobs, struct err *e)

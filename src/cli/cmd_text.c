@@ -230,15 +230,28 @@ static int put_text(struct text_reader *r, struct store *s, const struct job *jo
     return rc ? -1 : 0;
 }
 
-int cmd_text(const struct options *o, struct err *e)
+static int put_texts(const struct options *o, struct store_part *p, struct err *e)
 {
-    struct store *s = NULL;
-    struct job_list jobs = {0};
     struct text_reader reader = {0};
     struct sink out = { .fd = STDOUT_FILENO };
     struct text_before before = {0};
-    int64_t *ids = NULL;
     size_t found = 0;
+    int rc = put_in_chains(&p->jobs, e);
+    if (rc == 0)
+        rc = o->json ? text_json(&reader, p->store, &p->jobs, o, e) : sink_open(&out, o->output, e);
+    for (size_t i = 0; rc == 0 && i < p->jobs.n && !o->json; i++)
+        rc = o->find ? put_places(&reader, p->store, &p->jobs.v[i], o, &out, &found, e)
+                     : put_text(&reader, p->store, &p->jobs.v[i], &before, o, &out, e);
+    rc = rc ? rc : sink_finish(&out, e);
+    if (rc == 0 && o->find && !found)
+        rc = err_set(e, ERR_FAILED, "--find: no such place");
+    sink_discard(&out);
+    text_reader_close(&reader);
+    return rc;
+}
+
+int cmd_text(const struct options *o, struct err *e)
+{
     if (o->find && (!*o->find || with_prompt(o) || o->json || options_given(o, "format")))
         return err_set(e, ERR_INPUT, *o->find ? "--find and --%s: only one of them is allowed"
                                               : "--find: '' is no phrase",
@@ -251,25 +264,7 @@ int cmd_text(const struct options *o, struct err *e)
         return err_set(e, ERR_INPUT, "--%s is for texts alone: not for --%s",
                        o->between ? "between" : "headings",
                        o->json ? "json" : o->find ? "find" : "format ids");
-    if (store_from_options(&s, o, STORE_READ, e))
-        return -1;
-    int rc = jobs_from_options(s, o, false, &ids, &jobs, e);
-    if (rc == 0)
-        rc = put_in_chains(&jobs, e);
-    if (rc == 0)
-        rc = o->json ? text_json(&reader, s, &jobs, o, e) : sink_open(&out, o->output, e);
-    for (size_t i = 0; rc == 0 && i < jobs.n && !o->json; i++)
-        rc = o->find ? put_places(&reader, s, &jobs.v[i], o, &out, &found, e)
-                     : put_text(&reader, s, &jobs.v[i], &before, o, &out, e);
-    rc = rc ? rc : sink_finish(&out, e);
-    if (rc == 0 && o->find && !found)
-        rc = err_set(e, ERR_FAILED, "--find: no such place");
-    sink_discard(&out);
-    text_reader_close(&reader);
-    job_list_free(&jobs);
-    free(ids);
-    store_close(s);
-    return rc;
+    return with_jobs(o, STORE_READ, false, put_texts, e);
 }
 
 /* ---- tail ---- */

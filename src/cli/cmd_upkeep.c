@@ -61,35 +61,26 @@ static void du_print(bool json, const struct store *s, const struct row_of_job *
     sheet_print(json, JW_INDENTED, 15, rows);
 }
 
-int cmd_du(const struct options *o, struct err *e)
+static int du(const struct options *o, struct store_part *p, struct err *e)
 {
-    struct store *s = NULL;
-    struct job_list jobs = {0};
     struct store_size size;
-    int64_t *ids = NULL;
-    if (store_from_options(&s, o, STORE_READ, e))
-        return -1;
-    int rc = jobs_from_options(s, o, true, &ids, &jobs, e);
-    struct job_bytes *bytes = calloc(jobs.n + 1, sizeof *bytes);
-    struct row_of_job *v = calloc(jobs.n + 1, sizeof *v);
-    if (rc == 0 && (!bytes || !v))
-        rc = err_set(e, ERR_FAILED, "out of memory for %zu jobs", jobs.n);
-    if (rc == 0)
-        rc = store_size(s, &size, e) || store_bytes(s, ids, jobs.n, bytes, e) ? -1 : 0;
+    const size_t n = p->jobs.n;
+    struct job_bytes *bytes = calloc(n + 1, sizeof *bytes);
+    struct row_of_job *v = calloc(n + 1, sizeof *v);
+    int rc = !bytes || !v ? err_set(e, ERR_FAILED, "out of memory for %zu jobs", n)
+                          : store_size(p->store, &size, e) || store_bytes(p->store, p->ids, n, bytes, e);
+    for (size_t i = 0; i < n && rc == 0; i++)
+        v[i] = (struct row_of_job){ &p->jobs.v[i], bytes[i] };
     if (rc == 0) {
-        for (size_t i = 0; i < jobs.n; i++)
-            v[i] = (struct row_of_job){ &jobs.v[i], bytes[i] };
-        qsort(v, jobs.n, sizeof *v, larger_first);
-        du_print(o->json, s, v, jobs.n, &size);
-        rc = stdout_finish(e);
+        qsort(v, n, sizeof *v, larger_first);
+        du_print(o->json, p->store, v, n, &size);
     }
     free(v);
     free(bytes);
-    free(ids);
-    job_list_free(&jobs);
-    store_close(s);
-    return rc;
+    return rc ? -1 : stdout_finish(e);
 }
+
+int cmd_du(const struct options *o, struct err *e) { return with_jobs(o, STORE_READ, true, du, e); }
 
 /* ---- compact, backup ---- */
 
