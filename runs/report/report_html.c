@@ -147,8 +147,8 @@ static const struct lines {
                  { "alpha: accepted of the depth drafted", "beta: of these, covered by one 4-gram chain" } },
   alpha_lines = { { "Alpha", "accepted share of the depth that was drafted; beta needs a fixed tree",
                     .shares = true }, { "alpha" }, { "alpha: accepted of the depth drafted" } },
-  source_lines = { { "Share by source", "tokens of the text that a drafter guessed; several drafters may guess a "
-                     "token", .shares = true } },
+  source_lines = { { "Share by source", "tokens of the text that a drafter guessed; several drafters may "
+                     "guess a token", .shares = true } },
   distinct_lines = { { "Distinct-n of each 1,000 tokens", "different n-grams of tokens / all n-grams",
                        .shares = true }, { "distinct_1", "distinct_2", "distinct_3", "distinct_4" },
                      { "Distinct-1", "Distinct-2", "Distinct-3", "Distinct-4" } },

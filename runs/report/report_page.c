@@ -65,9 +65,9 @@ static const char page_style[] =
 "border-radius:6px;padding:2px 8px}button{cursor:pointer;color:var(--c0)}label{display:block;margin:8px 0}"
 "textarea{width:100%;height:7em}input:not([type]){width:9em}pre{white-space:pre-wrap;overflow-wrap:anywhere;"
 "max-height:60vh;overflow:auto;margin:0;font:1.05rem/1.6 Georgia,'DejaVu Serif',serif}"
-"@media(max-width:40rem){.flow i{display:none}.flow thead{position:absolute;left:-99rem}.flow tr{display:block;padding:4px 0;"
-"border-bottom:1px solid var(--line)}.flow td{display:inline-block;border:0;max-width:100%;"
-"white-space:normal}}"
+"@media(max-width:40rem){.flow i{display:none}.flow thead{position:absolute;left:-99rem}"
+".flow tr{display:block;padding:4px 0;border-bottom:1px solid var(--line)}.flow td{display:inline-block;"
+"border:0;max-width:100%;white-space:normal}}"
 "summary{cursor:pointer;color:var(--dim);margin:10px 0}footer{margin-top:48px;"
 "color:var(--dim);font-size:.82rem}"
 "@media print{:root{color-scheme:light;--bg:#fff;--card:#fff;--fg:#000;--dim:#444;--line:#bbb}body{"
@@ -393,8 +393,9 @@ void page_bars(FILE *f, const char *title, const char *note, const double *v, si
     for (size_t i = 0; i < n; i++) {
         double x = LEFT + room * ((double)i + 0.5), y = at_y(v[i] / sum, 0, top);
         page_format(f, "<rect class=\"bar s0\" x=\"@1\" y=\"@1\" width=\"@1\" height=\"@1\"><title>@0: @c"
-                    "</title></rect><text x=\"@1\" y=\"@0\" text-anchor=\"middle\">@0</text>", x - wide / 2, y,
-                    wide, at_y(0, 0, top) - y, (double)(i + from), v[i], x, HIGH - 8.0, (double)(i + from));
+                    "</title></rect><text x=\"@1\" y=\"@0\" text-anchor=\"middle\">@0</text>",
+                    x - wide / 2, y, wide, at_y(0, 0, top) - y, (double)(i + from), v[i], x, HIGH - 8.0,
+                    (double)(i + from));
     }
     fputs("</svg></div>\n", f);
 }

@@ -189,8 +189,9 @@ static int put_queue(FILE *f, struct store *s, struct err *e)
 
 static const char form[] =
     "<h2>A new text</h2><form class=\"card\" method=\"post\" action=\"/jobs\"><label>Prompt<textarea "
-    "name=\"prompt\" required></textarea></label><label><input type=\"checkbox\" name=\"chat\" value=\"1\"> as "
-    "a message to a chat model</label><label>Tokens <input name=\"max_tokens\" inputmode=\"numeric\" value=\"1000\">"
+    "name=\"prompt\" required></textarea></label><label><input type=\"checkbox\" name=\"chat\" value=\"1\"> "
+    "as a message to a chat model</label><label>Tokens <input name=\"max_tokens\" inputmode=\"numeric\" "
+    "value=\"1000\">"
     "</label><label>"
     "Temperature <input name=\"temperature\" inputmode=\"decimal\"></label><label>Seed <input name=\"seed\" "
     "inputmode=\"numeric\"></label><label>Name <input name=\"name\"></label><button>queue</button></form>\n";

@@ -295,8 +295,8 @@ static void put_rows(FILE *f, const struct row *rows, const char *indent)
         } else if (line_text(text, &l, i, numbers, false)) {
             char label[1000];
             terminal_text(label, sizeof label, r->label);
-            fprintf(f, "%s%-*s%s%s\n", indent, (int)(labels && !apart ? labels + 2 : 0), label, apart ? " " : "",
-                    text);
+            fprintf(f, "%s%-*s%s%s\n", indent, (int)(labels && !apart ? labels + 2 : 0), label,
+                    apart ? " " : "", text);
         }
     }
 }

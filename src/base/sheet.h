@@ -11,7 +11,7 @@
  *     sheet_print(o->json, JW_LINE, 6, rows);
  *
  * JSON has the rows with a key, in their order. Text has the rows with a label: those of one label share the
- * line of the first one, with commas between them. A label or cell that ends with a colon begins a sentence. A
+ * line of the first one, with commas between. A label or cell that ends with a colon begins a sentence. A
  * value that is not known (a text NULL, a number NAN) is null in JSON and no part of the text. Texts may come
  * from outside: what is not printable becomes \xNN. Pages have the rows and tables of the text
  * (runs/report/report_page.h).
@@ -83,7 +83,7 @@ struct sheet_lines { const struct row *v[SHEET_ROWS_MAX]; size_t n; };
 void sheet_lines(struct sheet_lines *l, const struct row *rows, bool unknown_too);
 /* The value within its unit; "" if it is not known. page: a text as it is, for the caller to escape. */
 void row_text(char out[SHEET_TEXT], const struct row *r, bool page);
-/* The values that share the line of row i, numbers with `wide` columns. False: an earlier row has the line. */
+/* The values that share the line of row i, numbers with `wide` columns. False: an earlier row has it. */
 bool line_text(char out[SHEET_TEXT], const struct sheet_lines *l, size_t i, size_t wide, bool page);
 /* A number in a form: the character that stands after the @ of a unit. */
 void number_text(char *out, size_t size, double x, char form);

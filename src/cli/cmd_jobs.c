@@ -153,8 +153,8 @@ static int set_priority(const struct options *o, struct store_part *p, struct er
         return err_set(e, ERR_INPUT, "job %" PRId64 " is %s, and its priority means nothing", p->jobs.v[0].id,
                        job_state_name(p->jobs.v[0].state));
     if (!o->quiet)
-        fprintf(stderr, "%zu %s priority %ld%s\n", changed, plural(changed, "job has", "jobs have"), o->priority,
-                changed < p->jobs.n ? "; the others are done or cancelled" : "");
+        fprintf(stderr, "%zu %s priority %ld%s\n", changed, plural(changed, "job has", "jobs have"),
+                o->priority, changed < p->jobs.n ? "; the others are done or cancelled" : "");
     return 0;
 }
 

@@ -8,7 +8,6 @@
 
 #include "runs/report/report.h"
 #include "runs/report/report_page.h"
-#include "src/base/memory_file.h"
 #include "src/base/output.h"
 #include "src/base/sheet.h"
 #include "src/base/stopping.h"
@@ -491,11 +490,10 @@ static void print(const struct setup *s)
 static int print_html(const struct setup *s, struct err *e)
 {
     double x[LIST_MAX], y[N_DRAFTERS][LIST_MAX];
-    char *text = NULL;
-    size_t n;
-    FILE *f = memory_file(&text, &n);
+    struct whole out;
+    FILE *f = whole_begin(&out, e);
     if (!f)
-        return err_set(e, ERR_FAILED, "out of memory for the page");
+        return -1;
     page_begin(f, "plan", NULL);
     page_format(f, "<h1>Predicted speedup</h1><p class=\"note\">@t. @t</p><div class=\"plots\">",
                 s->hardware.what, s->measured ? "Passes and rounds were measured with the model."
@@ -518,11 +516,7 @@ static int print_html(const struct setup *s, struct err *e)
     }
     fputs("</div>", f);
     page_end(f, NULL, NULL);
-    int rc = stream_end(f) ? err_set(e, ERR_FAILED, "out of memory for the page") : 0;
-    if (rc == 0)
-        rc = sink_put(s->o->output, text, n, e);
-    free(text);
-    return rc;
+    return whole_end(&out, 0, s->o->output, e);
 }
 
 /* ---- the paper's grids ---- */

@@ -268,22 +268,11 @@ int job_from_word(struct store *s, const char *word, struct job_list *jobs, stru
     return rc;
 }
 
+static const struct job *itself(const void *job) { return job; }
+
 int put_in_chains(struct job_list *jobs, struct err *e)
 {
-    struct job *v = malloc((jobs->n + 1) * sizeof *v);
-    const struct job **from = malloc((jobs->n + 1) * sizeof *from);
-    size_t *order = malloc((jobs->n + 1) * sizeof *order);
-    for (size_t i = 0; from && i < jobs->n; i++)
-        from[i] = &jobs->v[i];
-    int rc = v && from && order ? jobs_in_chains(from, jobs->n, order, e)
-                                : err_set(e, ERR_FAILED, "out of memory for %zu jobs", jobs->n);
-    for (size_t i = 0; rc == 0 && i < jobs->n; i++)
-        v[i] = jobs->v[order[i]];
-    free(from);
-    free(order);
-    free(rc ? v : jobs->v);
-    jobs->v = rc ? jobs->v : v;
-    return rc;
+    return jobs->n ? records_in_chains(jobs->v, jobs->n, sizeof *jobs->v, itself, e) : 0;
 }
 
 void worker_from_options(struct worker *w, const struct options *o)

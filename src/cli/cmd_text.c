@@ -189,24 +189,17 @@ static int put_json(struct text_reader *r, struct store *s, const struct job *jo
 static int text_json(struct text_reader *r, struct store *s, const struct job_list *jobs,
                      const struct options *o, struct err *e)
 {
-    char *text = NULL;
-    size_t n;
-    FILE *f = memory_file(&text, &n);
-    if (!f)
-        return err_set(e, ERR_FAILED, "out of memory for the texts");
-    struct json_writer w = { .f = f, .style = JW_LIST };
-    jw_open(&w, NULL, '[');
+    struct whole out;
+    struct json_writer w = { .f = whole_begin(&out, e), .style = JW_LIST };
     int rc = 0;
+    if (!w.f)
+        return -1;
+    jw_open(&w, NULL, '[');
     for (size_t i = 0; rc == 0 && i < jobs->n; i++)
         rc = put_json(r, s, &jobs->v[i], o, &w, e);
     jw_close(&w, ']');
-    fputc('\n', f);
-    if (stream_end(f) && rc == 0)
-        rc = err_set(e, ERR_FAILED, "out of memory for the texts");
-    if (rc == 0)
-        rc = sink_put(o->output, text, n, e);
-    free(text);
-    return rc;
+    fputc('\n', w.f);
+    return whole_end(&out, rc, o->output, e);
 }
 
 /* Prints one text in the form that the options ask for. */
