@@ -193,15 +193,11 @@ void export_put_stop_reason(struct json_writer *w, const struct job *j, const st
 /* Where the text began to repeat itself; null: nowhere. */
 static void put_repetition(struct json_writer *w, const struct exported *t)
 {
-    if (!t->repeats) {
-        jw_null(w, "repetition");
-        return;
-    }
-    jw_open(w, "repetition", '{');
-    jw_uint(w, "start", t->repetition.start);
-    jw_uint(w, "period", t->repetition.period);
-    jw_uint(w, "found", t->repetition.found);
-    jw_close(w, '}');
+    const struct noticed_repetition *p = &t->repetition;
+    const struct row at[] = { { "start", NULL, V_UINT(p->start) }, { "period", NULL, V_UINT(p->period) },
+                              { "found", NULL, V_UINT(p->found) }, { 0 } };
+    sheet_members(w, (struct row[]){ { "repetition", NULL, V_ROWS(at), .unless = !t->repeats },
+                                     { "repetition", NULL, V_TEXT(NULL), .unless = t->repeats }, { 0 } });
 }
 
 /* ---- jsonl ---- */

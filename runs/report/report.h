@@ -193,3 +193,7 @@ int report_table(FILE *f, const struct reports *l, struct err *e);
 int report_json(FILE *f, const struct reports *l, struct err *e);
 int report_csv(FILE *f, const struct reports *l, struct err *e);
 int report_html(FILE *f, const struct reports *l, struct err *e);
+/* Parts of the page: the table of the groups of --by; what several jobs have before their sections, which are
+ * links when there are at most sections_max. False: no memory. */
+void report_by(FILE *f, const struct reports *l);
+bool report_overview(FILE *f, const struct reports *l, size_t sections_max);

@@ -1,5 +1,5 @@
 /* report --html: one page in one file that needs nothing else. Start at report_html; `section` writes one
- * job. Several jobs begin with report_overview.c. The pieces are in report_page.c. */
+ * job. Several jobs begin with report_overview.c. The pieces are in src/base/page.c. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -7,8 +7,7 @@
 #include <time.h>
 
 #include "runs/report/report.h"
-#include "runs/report/report_overview.h"
-#include "runs/report/report_page.h"
+#include "src/base/page.h"
 
 enum { SECTIONS_MAX = 24, ROUNDS_SHOWN = 5000, SOURCES_SHOWN = 12 };
 
@@ -21,11 +20,32 @@ static void job_title(const struct report *r, char *out, size_t size)
         snprintf(out, size, "Job %" PRId64, r->job->id);
 }
 
+/* Begins a tile: its name, and before <small> what it is about. */
 static void tile(FILE *f, const char *name) { fprintf(f, "<div class=\"tile\"><span>%s</span><b>", name); }
 
-static void length_tile(FILE *f, const struct report *r)
+static void speed_tile(FILE *f, const struct report *r)
+{
+    const struct counts *c = &r->sum;
+    const double speed = figure(c, "tokens_per_second"), speedup = figure(c, "best_speedup");
+    tile(f, isfinite(speedup) ? "Speedup" : "Speed");
+    if (report_is_estimate(r))
+        page_format(f, "@2&times;</b><small>estimated, against one token at a time; @1 tokens/s", speedup, speed);
+    else if (isfinite(speedup))
+        page_format(f, "@2&times;</b><small>against job @0, one token at a time; @1 tokens/s", speedup,
+                    (double)r->plain, speed);
+    else
+        page_format(f, "@1</b><small>tokens/s; @2 tokens per verification pass", speed,
+                    figure(c, "mean_acceptance_length"));
+    if (!isfinite(speedup) && !ran_alone(c))
+        page_format(f, "; other jobs in @0 % of the passes, so no speedup; all jobs @1 tokens/s",
+                    100 * figure(c, "share_with_others"), figure(c, "worker_tokens_per_second"));
+    fputs("</small></div>", f);
+}
+
+static void tiles(FILE *f, const struct report *r)
 {
     const struct job *j = r->job;
+    fputs("<div class=\"tiles\">", f);
     tile(f, "Length");
     page_format(f, "@c</b><small>tokens", (double)j->tokens);
     if (j->tokens != j->wanted)
@@ -35,52 +55,19 @@ static void length_tile(FILE *f, const struct report *r)
     if (r->has_words)
         page_format(f, "; @c words", (double)r->n_words);
     fputs("</small></div>", f);
-}
-
-static void speed_tile(FILE *f, const struct report *r)
-{
-    const struct counts *c = &r->sum;
-    const double speed = figure(c, "tokens_per_second"), speedup = figure(c, "best_speedup");
-    if (!isfinite(speedup)) {
-        tile(f, "Speed");
-        page_format(f, "@1</b><small>tokens/s; @2 tokens per verification pass", speed,
-                    figure(c, "mean_acceptance_length"));
-        if (!ran_alone(c))
-            page_format(f, "; other jobs in @0 % of the passes, so no speedup; all jobs @1 tokens/s",
-                        100 * figure(c, "share_with_others"), figure(c, "worker_tokens_per_second"));
-        fputs("</small></div>", f);
-        return;
-    }
-    tile(f, "Speedup");
-    page_format(f, "@2&times;</b><small>", speedup);
-    if (!report_is_estimate(r))
-        fprintf(f, "against job %" PRId64 ", one token at a time; ", r->plain);
-    else
-        fputs("estimated, against one token at a time; ", f);
-    page_format(f, "@1 tokens/s</small></div>", speed);
-}
-
-static void tiles(FILE *f, const struct report *r)
-{
-    const struct job *j = r->job;
-    fputs("<div class=\"tiles\">", f);
-    length_tile(f, r);
     tile(f, "Time");
     page_format(f, "@d</b><small>writing, after a prefill of @d", r->sum.seconds, r->sum.prefill_seconds);
-    if (j->resumes)
-        fprintf(f, "; resumed %zu&times;", j->resumes);
-    fputs("</small></div>", f);
+    page_format(f, j->resumes ? "; resumed @0&times;</small></div>" : "</small></div>", (double)j->resumes);
     speed_tile(f, r);
     tile(f, "Ended by");
     page_format(f, "@t</b><small>@t</small></div>",
                 j->finish_reason ? j->finish_reason : job_state_name(j->state),
                 j->stop_reason     ? j->stop_reason
-                : j->finish_reason ? job_state_name(j->state)
-                                   : "not finished");
+                : j->finish_reason ? job_state_name(j->state) : "not finished");
     tile(f, "Repetition");
     if (r->n_repetitions)
-        fprintf(f, "%zu found</b><small>from token %zu on</small></div>", r->n_repetitions,
-                r->repetition[0].at.start);
+        page_format(f, "@0 found</b><small>from token @c on</small></div>", (double)r->n_repetitions,
+                    (double)r->repetition[0].at.start);
     else
         fputs("none</b><small>found by the loop rule</small></div>", f);
     if (isfinite(r->sum.repeats)) {

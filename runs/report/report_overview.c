@@ -1,13 +1,13 @@
 /* The part of a page about several jobs: groups, curves of all jobs in the same plots, and a table. Start at
  * report_overview. */
-#include "runs/report/report_overview.h"
+#include "runs/report/report.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "runs/report/report_page.h"
+#include "src/base/page.h"
 
 enum { LINES_MAX = 12, LABEL_BYTES = 160 };
 
@@ -52,6 +52,12 @@ static const struct curve { const char *figure; struct page_plot plot; } curve_p
     { "distinct_4",
       { "Distinct-4 of each 1,000 tokens", "different 4-grams of tokens / all 4-grams", .shares = true } },
 };
+
+static struct page_plot plot_of(size_t curve, const double *x, size_t n, double length)
+{
+    const struct page_plot *p = &curve_plots[curve].plot;
+    return (struct page_plot){ p->title, p->note, x, n, length, p->low, p->shares, .no_legend = true };
+}
 
 /* The windows up to the last one that is full in some job of the line. */
 static size_t full_windows(const struct reports *l, const struct line *v)
@@ -113,11 +119,7 @@ static void plot_lines(FILE *f, const struct reports *l, const struct line *v, s
     for (size_t i = 0; i < windows; i++)
         x[i] = (double)longest->window[i].start + (double)longest->window[i].n / 2;
     for (size_t c = 0; c < sizeof curve_plots / sizeof *curve_plots; c++) {
-        struct page_plot p = curve_plots[c].plot;
-        p.x = x;
-        p.n = windows;
-        p.length = (double)longest->job->tokens;
-        p.no_legend = true;
+        const struct page_plot p = plot_of(c, x, windows, (double)longest->job->tokens);
         for (size_t k = 0; k < n; k++) {
             const size_t full = full_windows(l, &v[k]);
             s[k] = (struct series){ v[k].name, y + k * windows, windows - full, half + k * windows };
@@ -162,11 +164,7 @@ static void plot_book(FILE *f, const struct reports *l, const size_t *order, dou
         at += (double)r->job->tokens;
     }
     for (size_t c = 0; c < sizeof curve_plots / sizeof *curve_plots; c++) {
-        struct page_plot p = curve_plots[c].plot;
-        p.x = x;
-        p.n = n;
-        p.length = at;
-        p.no_legend = true;
+        struct page_plot p = plot_of(c, x, n, at);
         p.mark = mark + 1;
         p.n_marks = l->n - 1;
         for (size_t i = 0, m = 0; i < l->n; i++)

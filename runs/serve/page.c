@@ -5,7 +5,7 @@
  * Start at answer_page and answer_job_page. */
 #include "runs/serve/page.h"
 #include "runs/report/job_sheet.h"
-#include "runs/report/report_page.h"
+#include "src/base/page.h"
 #include "runs/store/selection.h"
 #include "runs/serve/completions.h"
 #include "runs/serve/jobs.h"

@@ -164,7 +164,7 @@ int jobs_in_chains(const struct job *const *v, size_t n, size_t *order, struct e
 int records_in_chains(void *records, size_t n, size_t size, const struct job *(*job_of)(const void *record),
                       struct err *e)
 {
-    const struct job **jobs = malloc((n + 1) * sizeof *jobs);
+    const struct job **jobs = calloc(n + 1, sizeof *jobs);
     size_t *order = malloc((n + 1) * sizeof *order);
     char *from = malloc((n + 1) * size);
     int rc = jobs && order && from ? 0 : err_set(e, ERR_FAILED, "out of memory for %zu jobs", n);

@@ -14,7 +14,7 @@
  * line of the first one, with commas between. A label or cell that ends with a colon begins a sentence. A
  * value that is not known (a text NULL, a number NAN) is null in JSON and no part of the text. Texts may come
  * from outside: what is not printable becomes \xNN. Pages have the rows and tables of the text
- * (runs/report/report_page.h).
+ * (src/base/page.h).
  *
  * An object with a label is a paragraph: the label, and an indented line for each of its rows, with numbers
  * aligned. An object without a label lends its rows to the lines of the sheet around it. */

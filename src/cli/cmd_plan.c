@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "runs/report/report.h"
-#include "runs/report/report_page.h"
+#include "src/base/page.h"
 #include "src/base/output.h"
 #include "src/base/sheet.h"
 #include "src/base/stopping.h"

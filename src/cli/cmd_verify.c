@@ -139,12 +139,6 @@ static int check_open(struct check *c, struct err *e)
                        c->in.n_prompt, n_max, e);
 }
 
-static bool not_stopped(void *ctx, size_t done, size_t of)
-{
-    (void)ctx, (void)done, (void)of;
-    return !stop_signal;
-}
-
 /* Derives token `at`: with the first 0, 1, .. of its forbidden tokens the model gives the next of them, and
  * at last the token. *own: what it gives; *stored: what it should give. */
 static int derive_token(struct check *c, size_t at, int32_t *own, int32_t *stored, struct err *e)

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runs/report/report_page.h"
+#include "src/base/page.h"
 #include "src/base/output.h"
 #include "src/train/train.h"
 

@@ -1,6 +1,6 @@
 /* The style of pages, their escaping, the printer of sheets, and plots. It owns no data; start reading at
  * page_table and page_plot. */
-#include "runs/report/report_page.h"
+#include "src/base/page.h"
 
 #include <math.h>
 #include <string.h>
