@@ -29,7 +29,8 @@ static void speed_tile(FILE *f, const struct report *r)
     const double speed = figure(c, "tokens_per_second"), speedup = figure(c, "best_speedup");
     tile(f, isfinite(speedup) ? "Speedup" : "Speed");
     if (report_is_estimate(r))
-        page_format(f, "@2&times;</b><small>estimated, against one token at a time; @1 tokens/s", speedup, speed);
+        page_format(f, "@2&times;</b><small>estimated, against one token at a time; @1 tokens/s", speedup,
+                    speed);
     else if (isfinite(speedup))
         page_format(f, "@2&times;</b><small>against job @0, one token at a time; @1 tokens/s", speedup,
                     (double)r->plain, speed);
@@ -78,30 +79,21 @@ static void tiles(FILE *f, const struct report *r)
     fputs("</div>\n", f);
 }
 
-/* A table under a heading, unless it is empty. */
-static void titled(FILE *f, const char *title, struct table t)
+/* A table, unless it is empty, under a heading or, folded, for the reader to open. */
+static void titled(FILE *f, const char *title, struct table t, bool folded)
 {
     if (!t.n)
         return;
-    page_format(f, "<h2>@t</h2>", title);
+    page_format(f, folded ? "<details><summary>@t</summary>" : "<h2>@t</h2>", title);
     page_table(f, &t);
-}
-
-/* A table that the reader opens. */
-static void folded(FILE *f, const char *title, struct table t)
-{
-    if (!t.n)
-        return;
-    page_format(f, "<details><summary>@t</summary>", title);
-    page_table(f, &t);
-    fputs("</details>\n", f);
+    fputs(folded ? "</details>\n" : "", f);
 }
 
 static void retakes(FILE *f, const struct report *r)
 {
     struct report_retakes t;
     const struct table taken = report_retake_table(&t, &r->retakes, SIZE_MAX, &r->sum);
-    folded(f, t.title, taken);
+    titled(f, t.title, taken, true);
 }
 
 static void repetitions(FILE *f, const struct report *r)
@@ -233,7 +225,7 @@ static void rounds(FILE *f, const struct report *r)
     snprintf(title, sizeof title, "%zu rounds%s", t.n,
              t.n > ROUNDS_SHOWN ? ", the first 5,000 (--csv has all)" : "");
     t.n = MIN(t.n, (size_t)ROUNDS_SHOWN);
-    folded(f, title, t);
+    titled(f, title, t, true);
 }
 
 static bool section(FILE *f, const struct report *r)
@@ -255,13 +247,13 @@ static bool section(FILE *f, const struct report *r)
         return false;
     drafting(f, r);
     costs(f, r);
-    titled(f, "Distinct-n of the whole text", report_distinct_table(r));
+    titled(f, "Distinct-n of the whole text", report_distinct_table(r), false);
     if (!r->has_words && r->no_text)
         fprintf(f, "<p class=\"note\">Words and excerpts: %s.</p>", r->no_text);
-    titled(f, "Most repeated phrases", report_phrase_table(r));
+    titled(f, "Most repeated phrases", report_phrase_table(r), false);
     parameters(f, r);
-    titled(f, "History", report_event_table(&r->events));
-    folded(f, "The numbers of the plots", report_window_table(&windows, r, 0));
+    titled(f, "History", report_event_table(&r->events), false);
+    titled(f, "The numbers of the plots", report_window_table(&windows, r, 0), true);
     rounds(f, r);
     fputs("</article>\n", f);
     return true;
