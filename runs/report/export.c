@@ -113,23 +113,7 @@ static void put_in_order(struct exporter *x)
     qsort(x->v, x->n, sizeof *x->v, by_line);
 }
 
-/* Chapters after the texts that they continue. */
-static int put_in_chains(struct exporter *x, struct err *e)
-{
-    const struct job **jobs = malloc((x->n + 1) * sizeof *jobs);
-    size_t *order = malloc((x->n + 1) * sizeof *order);
-    struct item *v = malloc((x->n + 1) * sizeof *v);
-    for (size_t i = 0; jobs && i < x->n; i++)
-        jobs[i] = x->v[i].job;
-    int rc = jobs && order && v ? jobs_in_chains(jobs, x->n, order, e) : no_memory(e);
-    for (size_t i = 0; rc == 0 && i < x->n; i++)
-        v[i] = x->v[order[i]];
-    free(jobs);
-    free(order);
-    free(rc ? v : x->v);
-    x->v = rc ? x->v : v;
-    return rc;
-}
+static const struct job *job_of(const void *item) { return ((const struct item *)item)->job; }
 
 static bool same_request(const struct item *a, const struct item *b)
 {
@@ -209,15 +193,11 @@ void export_put_stop_reason(struct json_writer *w, const struct job *j, const st
 /* Where the text began to repeat itself; null: nowhere. */
 static void put_repetition(struct json_writer *w, const struct exported *t)
 {
-    if (!t->repeats) {
-        jw_null(w, "repetition");
-        return;
-    }
-    jw_open(w, "repetition", '{');
-    jw_uint(w, "start", t->repetition.start);
-    jw_uint(w, "period", t->repetition.period);
-    jw_uint(w, "found", t->repetition.found);
-    jw_close(w, '}');
+    const struct noticed_repetition *p = &t->repetition;
+    const struct row at[] = { { "start", NULL, V_UINT(p->start) }, { "period", NULL, V_UINT(p->period) },
+                              { "found", NULL, V_UINT(p->found) }, { 0 } };
+    sheet_members(w, (struct row[]){ { "repetition", NULL, V_ROWS(at), .unless = !t->repeats },
+                                     { "repetition", NULL, V_TEXT(NULL), .unless = t->repeats }, { 0 } });
 }
 
 /* ---- jsonl ---- */
@@ -701,7 +681,7 @@ int export_jobs(const struct export_options *o, const struct export_source *v, s
         for (size_t k = 0; k < v[i].jobs->n; k++)
             x.v[x.n++] = (struct item){ v[i].store, i, &v[i].jobs->v[k], 0 };
     put_in_order(&x);
-    int rc = n == 1 && o->format == FORMAT_TEXT ? put_in_chains(&x, e) : 0;
+    int rc = n == 1 && o->format == FORMAT_TEXT ? records_in_chains(x.v, x.n, sizeof *x.v, job_of, e) : 0;
     rc = rc || find_fields(&x, e) || open_output(&x, e) ? -1 : 0;
     if (rc == 0) {
         rc = o->format == FORMAT_CSV ? write_csv_head(&x, e) : 0;

@@ -15,6 +15,13 @@
 
 static int no_memory(struct err *e) { return err_set(e, ERR_FAILED, "out of memory for the report"); }
 
+/* Whether a text of the store is an object of JSON. */
+static bool is_object(struct json *root, const char *text)
+{
+    struct err ignored;
+    return text && js_check(root, "store", text, strlen(text), &ignored) == 0 && js_kind(root) == JS_OBJECT;
+}
+
 /* ---- counters ---- */
 
 /* What a report knows before it has read anything. */
@@ -209,9 +216,7 @@ static void cut_stop_string(struct text_pass *g)
     const char *why = g->r->job->stop_reason;
     struct json root, stop, one;
     struct err ignored;
-    if (!why || !g->text || !why[0])
-        return;
-    if (js_check(&root, "parameters", g->r->json, strlen(g->r->json), &ignored) ||
+    if (!why || !g->text || !why[0] || !is_object(&root, g->r->json) ||
         js_get(&root, "stop", &stop, &ignored) != 1 || js_kind(&stop) != JS_ARRAY)
         return;
     for (struct js_walk w = js_walk(&stop); js_next(&w, NULL, &one);)
@@ -374,11 +379,7 @@ static int add_members(struct report *r, const char *prefix, const struct json *
 static int add_metadata(struct report *r, struct err *e)
 {
     struct json root;
-    struct err ignored;
-    if (!r->metadata || js_check(&root, "metadata", r->metadata, strlen(r->metadata), &ignored) ||
-        js_kind(&root) != JS_OBJECT)
-        return 0;
-    return add_members(r, "metadata", &root, e);
+    return is_object(&root, r->metadata) ? add_members(r, "metadata", &root, e) : 0;
 }
 
 /* Lists the parameters; the members of an object inside get its name as a prefix. */
@@ -386,7 +387,7 @@ static int add_parameters(struct report *r, struct err *e)
 {
     struct json root, drafting, tree, key, v;
     struct err ignored;
-    if (js_check(&root, "parameters", r->json, strlen(r->json), &ignored) || js_kind(&root) != JS_OBJECT) {
+    if (!is_object(&root, r->json)) {
         free(r->json);
         r->json = strdup("{}");                  /* the other figures are still worth having */
         return r->json ? 0 : no_memory(e);
@@ -438,8 +439,7 @@ static bool is_chat(const char *parameters)
 {
     struct json root, chat;
     struct err ignored;
-    return parameters && js_check(&root, "parameters", parameters, strlen(parameters), &ignored) == 0 &&
-           js_kind(&root) == JS_OBJECT && js_get(&root, "chat", &chat, &ignored) == 1 &&
+    return is_object(&root, parameters) && js_get(&root, "chat", &chat, &ignored) == 1 &&
            js_kind(&chat) != JS_NULL;
 }
 

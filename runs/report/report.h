@@ -24,6 +24,7 @@
 #include <stdio.h>
 
 #include "runs/store/figures.h"
+#include "src/base/sheet.h"
 #include "src/text/loop.h"
 #include "src/text/repeats.h"
 
@@ -125,6 +126,7 @@ void reports_close(struct reports *l);
 int  reports_group(struct reports *l, struct err *e);
 void reports_find_differences(struct reports *l);
 const char *report_value_text(const struct report_value *v);
+struct value report_value(const struct report_value *v);     /* for a sheet */
 /* "temperature=0.6, drafter=none": the values of a group, or what tells a job from the others. "" if nothing
  * does. */
 void report_group_label(const struct reports *l, const struct report_group *g, char *out, size_t size);
@@ -142,17 +144,56 @@ void   report_name(const struct report *r, char *out, size_t size);
 /* Writes the members of --json-stats that follow from the statistics of a run, "seconds" to "windows". */
 void report_put_stats(struct json_writer *w, const struct draft_stats *s, double prefill_seconds,
                       bool tree_fixed);
-/* Writes members that a job has in every form: what it is called, and how it ended. */
-void report_put_names(struct json_writer *w, const struct job *j);
-void report_put_end(struct json_writer *w, const struct job *j);
-/* Writes the member "events": the history of a job. */
-void report_put_events(struct json_writer *w, const struct event_list *events);
-/* The retakes of a job: the member "retake_list", and lines of the last ones for people, if there are any. */
-void report_put_retakes(struct json_writer *w, const struct retakes *l);
-void report_retakes(FILE *f, const struct retakes *l, const struct counts *c);
+
+/* ---- rows and tables of sheets (report_sheet.c), which all formats have from here ---- */
+
+enum { REPORT_ROWS_MAX = 32, REPORT_JOB_PARAMETERS = 7 };
+/* Texts that rows borrow, and what the tables with such a struct need while they are printed. */
+struct report_texts { char company[600], plain[64]; };
+struct report_retakes { const struct retakes *l; size_t from; char title[120], line[SHEET_TEXT]; };
+struct report_parameters { const struct report *r; char number[24]; };
+struct report_windows { const struct report *r; size_t each; bool all; };
+struct report_jobs {
+    const struct reports *l;
+    bool linked, named;
+    size_t estimates, shares;            /* of the marks ~ and SHARED_MARK */
+    char name[600], label[300], link[64];
+};
+struct report_groups {
+    const struct reports *l;
+    struct row sum[GROUP_FIGURES][4];
+    char unit[GROUP_FIGURES][64];
+    size_t fewer, estimated, shared;     /* figures that fewer jobs have; jobs */
+};
+
+void report_speed_rows(struct row out[REPORT_ROWS_MAX], struct report_texts *t, const struct report *r);
+void report_time_rows(struct row out[REPORT_ROWS_MAX], const struct report *r);
+struct table report_source_table(const struct report *r);
+struct table report_depth_table(const struct report *r);
+struct table report_distinct_table(const struct report *r);
+struct table report_phrase_table(const struct report *r);
+struct table report_repetition_table(const struct report *r);
+struct table report_round_table(const struct report *r);
+/* What the job has apart from its parameters comes first. */
+struct table report_parameter_table(struct report_parameters *t, const struct report *r);
+struct table report_event_table(const struct event_list *events);
+/* The last retakes; c: the counts of t->title. */
+struct table report_retake_table(struct report_retakes *t, const struct retakes *l, size_t last,
+                                 const struct counts *c);
+/* At most `lines` windows and one more, joined from several; 0: all of them, with more columns. */
+struct table report_window_table(struct report_windows *t, const struct report *r, size_t lines);
+/* linked: a page has a section for each job, under report_anchor. */
+struct table report_job_table(struct report_jobs *t, const struct reports *l, bool linked);
+struct table report_group_table(struct report_groups *t, const struct reports *l);
+/* "#job-7". With several databases job numbers repeat, so the path is part of it. */
+void report_anchor(char *out, size_t size, const struct report *r);
 
 /* Renderers. The caller checks f for write errors; -1 only when memory runs out. */
 int report_table(FILE *f, const struct reports *l, struct err *e);
 int report_json(FILE *f, const struct reports *l, struct err *e);
 int report_csv(FILE *f, const struct reports *l, struct err *e);
 int report_html(FILE *f, const struct reports *l, struct err *e);
+/* Parts of the page: the table of the groups of --by; what several jobs have before their sections, which are
+ * links when there are at most sections_max. False: no memory. */
+void report_by(FILE *f, const struct reports *l);
+bool report_overview(FILE *f, const struct reports *l, size_t sections_max);

@@ -76,18 +76,25 @@ const char *report_value_text(const struct report_value *v)
     return v->text ? v->text : v->number;
 }
 
+struct value report_value(const struct report_value *v)
+{
+    const char *s = report_value_text(v);
+    return v->is_text || (!*s && !v->text) ? (struct value)V_TEXT(*s || v->text ? s : NULL)
+                                           : (struct value)V_JSON(s);
+}
+
 /* ---- groups ---- */
 
 const struct figure_column report_group_columns[GROUP_FIGURES] = {
-    { "tokens_per_second", "tokens/s", 0, 1 },
-    { "best_speedup", "speedup", 0, 2 },
-    { "mean_acceptance_length", "acceptance length", 0, 2 },
-    { "alpha", "alpha", 0, 4 },
-    { "repetitions", "loops", 0, 2 },
-    { "distinct_1", "distinct-1", 0, 4 },
-    { "distinct_2", "distinct-2", 0, 4 },
-    { "distinct_3", "distinct-3", 0, 4 },
-    { "distinct_4", "distinct-4", 0, 4 },
+    { "tokens_per_second", "tokens/s", 1 },
+    { "best_speedup", "speedup", 2 },
+    { "mean_acceptance_length", "acceptance length", 2 },
+    { "alpha", "alpha", 4 },
+    { "repetitions", "loops", 2 },
+    { "distinct_1", "distinct-1", 4 },
+    { "distinct_2", "distinct-2", 4 },
+    { "distinct_3", "distinct-3", 4 },
+    { "distinct_4", "distinct-4", 4 },
 };
 
 size_t report_group_figures(const struct reports *l)

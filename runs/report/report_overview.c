@@ -1,72 +1,40 @@
 /* The part of a page about several jobs: groups, curves of all jobs in the same plots, and a table. Start at
  * report_overview. */
-#include "runs/report/report_overview.h"
+#include "runs/report/report.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "runs/report/report_page.h"
+#include "src/base/page.h"
 
 enum { LINES_MAX = 12, LABEL_BYTES = 160 };
 
-void report_anchor(FILE *f, const struct report *r)
-{
-    fprintf(f, "job-%" PRId64, r->job->id);
-    if (r->db)
-        fprintf(f, "-%08" PRIx64, hash64(HASH64_INIT, r->db, strlen(r->db)) & 0xffffffff);
-}
+/* ---- tables ---- */
 
-/* ---- groups ---- */
-
-static void group_cell(FILE *f, const struct report_group *g, size_t k)
+void report_by(FILE *f, const struct reports *l)
 {
-    const struct report_figure_sum *s = &g->figure[k];
-    const int digits = report_group_columns[k].digits;
-    fputs(k == GROUP_SPEEDUP && g->estimated && s->n ? "<td>~" : "<td>", f);
-    page_real(f, s->mean, digits);
-    fputs(k == GROUP_SPEED && g->shared ? SHARED_MARK : "", f);
-    if (isfinite(s->sd)) {
-        fputs("<br><small>&plusmn; ", f);
-        page_real(f, s->sd, digits);
-        fputs("</small>", f);
-    }
-    if (s->n && s->n != g->n)
-        fprintf(f, "<small> (%zu)</small>", s->n);
-    fputs("</td>", f);
-}
-
-void report_groups(FILE *f, const struct reports *l)
-{
+    struct report_groups groups;
+    const struct table t = report_group_table(&groups, l);
     fputs("<h2>By ", f);
     for (size_t k = 0; k < l->n_by; k++)
         page_format(f, k ? ", @t" : "@t", l->by[k]);
     fputs("</h2><p class=\"note\">Mean &plusmn; standard deviation over the n jobs with the same values; in "
-          "brackets n where fewer jobs have the figure.",
-          f);
+          "brackets n where fewer jobs have the figure.", f);
     fputs(l->equal_lengths ? "" : " The texts differ in length, so Distinct-n is not compared.", f);
-    for (size_t i = 0, shared = 0; i < l->n_groups; i++)
-        if (l->group[i].shared && !shared++)
-            fputs(" " SHARED_NOTE ".", f);
-    fputs("</p><div class=\"card scroll\"><table><tr>", f);
-    for (size_t k = 0; k < l->n_by; k++)
-        page_format(f, "<th class=\"l\">@t</th>", l->by[k]);
-    fputs("<th>n</th>", f);
-    for (size_t k = 0; k < report_group_figures(l); k++)
-        fprintf(f, "<th class=\"w\">%s</th>", report_group_columns[k].head);
-    fputs("</tr>", f);
-    for (size_t i = 0; i < l->n_groups; i++) {
-        const struct report_group *g = &l->group[i];
-        fputs("<tr>", f);
-        for (size_t k = 0; k < l->n_by; k++)
-            page_format(f, "<td class=\"name\"><bdi>@t</bdi></td>", report_value_text(&g->value[k]));
-        fprintf(f, "<td>%zu</td>", g->n);
-        for (size_t k = 0; k < report_group_figures(l); k++)
-            group_cell(f, g, k);
-        fputs("</tr>\n", f);
-    }
-    fputs("</table></div>\n", f);
+    fputs(groups.shared ? " " SHARED_NOTE ".</p>" : "</p>", f);
+    page_table(f, &t);
+}
+
+static void jobs(FILE *f, const struct reports *l, bool linked)
+{
+    struct report_jobs its;
+    const struct table t = report_job_table(&its, l, linked);
+    fputs("<h2>Jobs</h2><p class=\"note\">Speedup: against a job of this report that wrote one token at a "
+          "time; ~ estimated from the one-row passes of the same text. Only jobs that ran alone are "
+          "compared. " SHARED_NOTE ".</p>", f);
+    page_table(f, &t);
 }
 
 /* ---- curves ---- */
@@ -84,6 +52,12 @@ static const struct curve { const char *figure; struct page_plot plot; } curve_p
     { "distinct_4",
       { "Distinct-4 of each 1,000 tokens", "different 4-grams of tokens / all 4-grams", .shares = true } },
 };
+
+static struct page_plot plot_of(size_t curve, const double *x, size_t n, double length)
+{
+    const struct page_plot *p = &curve_plots[curve].plot;
+    return (struct page_plot){ p->title, p->note, x, n, length, p->low, p->shares, .no_legend = true };
+}
 
 /* The windows up to the last one that is full in some job of the line. */
 static size_t full_windows(const struct reports *l, const struct line *v)
@@ -145,15 +119,12 @@ static void plot_lines(FILE *f, const struct reports *l, const struct line *v, s
     for (size_t i = 0; i < windows; i++)
         x[i] = (double)longest->window[i].start + (double)longest->window[i].n / 2;
     for (size_t c = 0; c < sizeof curve_plots / sizeof *curve_plots; c++) {
-        struct page_plot p = curve_plots[c].plot;
-        p.x = x;
-        p.n = windows;
-        p.length = (double)longest->job->tokens;
-        p.no_legend = true;
+        const struct page_plot p = plot_of(c, x, windows, (double)longest->job->tokens);
         for (size_t k = 0; k < n; k++) {
-            s[k] = (struct series){ v[k].name, y + k * windows, full_windows(l, &v[k]), half + k * windows };
+            const size_t full = full_windows(l, &v[k]);
+            s[k] = (struct series){ v[k].name, y + k * windows, windows - full, half + k * windows };
             for (size_t i = 0; i < windows; i++)
-                y[k * windows + i] = mean_at(l, &v[k], i, curve_plots[c].figure, s[k].full,
+                y[k * windows + i] = mean_at(l, &v[k], i, curve_plots[c].figure, full,
                                              &half[k * windows + i]);
         }
         page_plot(f, &p, s, n);
@@ -193,17 +164,13 @@ static void plot_book(FILE *f, const struct reports *l, const size_t *order, dou
         at += (double)r->job->tokens;
     }
     for (size_t c = 0; c < sizeof curve_plots / sizeof *curve_plots; c++) {
-        struct page_plot p = curve_plots[c].plot;
-        p.x = x;
-        p.n = n;
-        p.length = at;
-        p.no_legend = true;
+        struct page_plot p = plot_of(c, x, n, at);
         p.mark = mark + 1;
         p.n_marks = l->n - 1;
         for (size_t i = 0, m = 0; i < l->n; i++)
             for (size_t k = 0; k < l->v[order[i]].n_windows; k++)
                 y[m++] = figure(&l->v[order[i]].window[k].sum, curve_plots[c].figure);
-        page_plot(f, &p, &(struct series){ "the book", y, n, NULL }, 1);
+        page_plot(f, &p, &(struct series){ "the book", y }, 1);
     }
 }
 
@@ -267,52 +234,15 @@ static bool curves(FILE *f, const struct reports *l)
     return true;
 }
 
-/* ---- the table ---- */
-
-static void job_row(FILE *f, const struct reports *l, const struct report *r, bool sections)
-{
-    const struct counts *c = &r->sum;
-    char name[600], label[300];
-    report_name(r, name, sizeof name);
-    report_label(l, r, label, sizeof label);
-    fputs(sections ? "<tr><td><a href=\"#" : "<tr><td>", f);
-    if (sections)
-        report_anchor(f, r);
-    fprintf(f, sections ? "\">%" PRId64 "</a></td>" : "%" PRId64 "</td>", r->job->id);
-    page_format(f, "<td class=\"name\"><bdi>@t</bdi>", name);
-    if (*label)
-        page_format(f, *name ? "<br><small><bdi>@t</bdi></small>" : "<bdi>@t</bdi>", label);
-    page_format(f, "</td><td class=\"l\">@t</td><td class=\"l\">@t</td><td>@c</td>",
-                job_state_name(r->job->state), r->job->finish_reason, (double)r->job->tokens);
-    page_format(f, ran_alone(c) ? "<td>@1</td>" : "<td>@1" SHARED_MARK "</td>",
-                figure(c, "tokens_per_second"));
-    page_format(f, report_is_estimate(r) ? "<td>~@2</td>" : "<td>@2</td>", figure(c, "best_speedup"));
-    page_format(f, "<td>@2</td><td>@3</td><td>@4</td><td>@4</td><td>@c</td></tr>\n",
-                figure(c, "mean_acceptance_length"), figure(c, "alpha"), c->distinct[0], c->distinct[3],
-                c->repetitions);
-}
-
 bool report_overview(FILE *f, const struct reports *l, size_t sections_max)
 {
-    const bool sections = l->n <= sections_max;
     fprintf(f, "<h1>%zu jobs</h1>\n", l->n);
     if (l->o.by)
-        report_groups(f, l);
+        report_by(f, l);
     if (!curves(f, l))
         return false;
-    fputs("<h2>Jobs</h2><p class=\"note\">Speedup: against a job of this report that wrote one token at a "
-          "time; "
-          "~ estimated from the one-row passes of the same text. Only jobs that ran alone are compared. "
-          SHARED_NOTE ".</p>"
-          "<div class=\"card scroll\"><table><tr><th>job</th><th class=\"l\">name</th><th "
-          "class=\"l\">state</th><th class=\"l\">ended "
-          "by</th><th>tokens</th><th>tokens/s</th><th>speedup</th><th>length</th><th>alpha</th>"
-          "<th>D-1</th><th>D-4</th><th>loops</th></tr>",
-          f);
-    for (size_t i = 0; i < l->n; i++)
-        job_row(f, l, &l->v[i], sections);
-    fputs("</table></div>\n", f);
-    if (!sections)
+    jobs(f, l, l->n <= sections_max);
+    if (l->n > sections_max)
         fprintf(f, "<p class=\"note\">With at most %zu jobs each job has plots of its own.</p>\n",
                 sections_max);
     return true;

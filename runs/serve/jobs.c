@@ -1,7 +1,7 @@
 /* /v1/jobs. The bodies of answers are those of `list --json`, `show --json` and `report --json`. Start at
  * call_job, which finds the job of a path, and at change. */
 #include "runs/serve/jobs.h"
-#include "runs/report/job_json.h"
+#include "runs/report/job_sheet.h"
 #include "runs/report/report.h"
 #include "runs/serve/completions.h"
 #include "runs/serve/texts.h"
@@ -68,7 +68,7 @@ int answer_about(struct call *c, put_job_fn *put, struct err *e)
 
 static int put_job(struct call *c, struct store *s, const struct job *job, struct err *e)
 {
-    return put_shown_json(&c->w, s, job, e);
+    return put_shown_job(&c->w, s, job, e);
 }
 
 /* As JSON, or as a page, which has its own policy. */

@@ -4,8 +4,8 @@
  * this file. The policy (CSP) lets only this style and this script run, and loads nothing from elsewhere.
  * Start at answer_page and answer_job_page. */
 #include "runs/serve/page.h"
-#include "runs/report/job_json.h"
-#include "runs/report/report_page.h"
+#include "runs/report/job_sheet.h"
+#include "src/base/page.h"
 #include "runs/store/selection.h"
 #include "runs/serve/completions.h"
 #include "runs/serve/jobs.h"
@@ -19,18 +19,6 @@
 #include <sys/random.h>
 
 enum { ROWS_MAX = 500 };                 /* the newest jobs that do not run; the first ones of a book */
-
-static const char style[] =
-    ":root{color-scheme:light dark;--line:#8886}body{font:1rem/1.5 system-ui,sans-serif;max-width:70rem;"
-    "margin:1rem auto;padding:0 1rem;overflow-wrap:anywhere}table{border-collapse:collapse;width:100%}"
-    "caption{text-align:left}th,td{text-align:left;padding:.2rem .6rem .2rem 0;vertical-align:top;"
-    "border-bottom:1px solid var(--line)}.n{text-align:right}.n,th{white-space:nowrap}"
-    "#live form{display:inline}"
-    "button,input,textarea{font:inherit}label{display:block;margin:.4rem 0}textarea{width:100%;height:6rem;"
-    "box-sizing:border-box}input:not([type]){width:9rem}pre{white-space:pre-wrap;padding:1rem;"
-    "border:1px solid var(--line);max-height:60vh;overflow:auto;font:1.05rem/1.6 Georgia,serif}"
-    "@media(max-width:40rem){thead{position:absolute;left:-99rem}tr{display:block;padding:.4rem 0;"
-    "border-bottom:1px solid var(--line)}td{display:inline-block;border:0}}";
 
 /* A text is followed while its page is seen: a browser has six connections for all of its tabs. */
 static const char script[] =
@@ -63,21 +51,16 @@ static int page_open(struct page *p, struct call *c, const char *title, struct e
     if (getrandom(&random, sizeof random, 0) != sizeof random)
         return err_set(e, ERR_FAILED, "the system gives no random numbers");
     snprintf(p->nonce, sizeof p->nonce, "%016" PRIx64, random);
-    page_format(p->f, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>@t</title>\n"
-                "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n", title);
     if (!p->live)
-        fprintf(p->f, "<style nonce=\"%s\">%s</style>", p->nonce, style);
-    fputs("</head>\n<body><main>\n", p->f);
+        page_begin(p->f, title, p->nonce);
     return 0;
 }
 
 static int page_close(struct page *p, const char *its_script)
 {
     char policy[300];
-    fputs("</main>", p->f);
     if (!p->live)
-        fprintf(p->f, "<script nonce=\"%s\">%s</script>", p->nonce, its_script);
-    fputs("</body></html>\n", p->f);
+        page_end(p->f, p->nonce, its_script);
     snprintf(policy, sizeof policy, "default-src 'none'; style-src 'nonce-%s'; script-src 'nonce-%s'; "
              "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'", p->nonce,
              p->nonce);
@@ -91,11 +74,11 @@ void put_failed_page(struct call *c, const char *message)
 {
     struct page p;
     struct err ignored;
-    if (page_open(&p, c, "longhand", &ignored))
+    if (page_open(&p, c, "failed", &ignored))
         return;
     page_format(p.f, "<h1>longhand</h1><p role=\"alert\">@t</p><p><a href=\"/\">The queue</a></p>\n",
                 message);
-    page_close(&p, "");
+    page_close(&p, NULL);
 }
 
 /* What a button did not do: ?not=VERB&job=JOB. */
@@ -130,46 +113,52 @@ static void put_actions(FILE *f, const struct job *j, const char *from)
                         from, verbs[i], (double)j->id, verbs[i]);
 }
 
-static void put_name(FILE *f, const struct job *j)
+/* What a job is called: its name, or how its prompt begins. */
+static const char *name_of(char out[700], const struct job *j)
 {
-    if (j->batch || j->custom_id)
-        page_format(f, "@t@t@t@t", j->batch ? "@" : "", j->batch, j->custom_id ? "/" : "", j->custom_id);
-    else
-        page_text(f, j->opening);
+    job_label(out, 700, j);
+    return *out || !j->opening ? out : j->opening;
 }
 
-static void put_row(FILE *f, const struct job *j)
+/* The line of a job or, with `head`, that of the heads. */
+static void put_row(FILE *f, const struct job *j, bool head)
 {
     const double speed = job_speed(j);
-    page_format(f, "<tr><td><a href=\"/jobs/@0\">@0</a></td><td>", (double)j->id, (double)j->id);
-    put_name(f, j);
-    page_format(f, "</td><td>@t@t@t</td><td class=\"n\">@c of @c</td><td class=\"n\">",
-                job_state_name(j->state), j->waits ? ", waits for " : "", j->waits ? j->after_name : "",
-                (double)j->tokens, (double)j->wanted);
-    if (speed > 0)
-        page_format(f, "@1/s", speed);
-    fputs("</td><td class=\"n\">", f);
-    if (j->state == JOB_RUNNING && speed > 0)
-        page_duration(f, (double)(j->wanted - j->tokens) / speed);
-    fputs("</td><td>", f);
-    put_actions(f, j, "queue");
-    fputs("</td></tr>\n", f);
+    char link[40], name[700], state[400], count[24], of[40];
+    snprintf(link, sizeof link, "/jobs/%" PRId64, j->id);
+    snprintf(state, sizeof state, "%s%s%.300s", job_state_name(j->state), j->waits ? ", waits for " : "",
+             j->waits ? j->after_name : "");
+    number_text(count, sizeof count, (double)j->wanted, ',');
+    snprintf(of, sizeof of, "@, of %s", count);
+    fputs("<tr>", f);
+    page_cells(f, (struct row[]){
+        { NULL, "job", V_INT(j->id), .link = link },
+        { NULL, "name", V_TEXT(name_of(name, j)) },
+        { NULL, "state", V_TEXT(state) },
+        { NULL, "tokens", V_UINT(j->tokens), of },
+        { NULL, "speed", V_REAL(speed > 0 ? speed : NAN), "@1/s" },
+        { NULL, "time left", V_REAL(j->state == JOB_RUNNING && speed > 0
+                                        ? (double)(j->wanted - j->tokens) / speed : NAN), "@D" },
+        { 0 } }, head);
+    fputs(head ? "<th scope=\"col\" class=\"l\">actions</th>" : "<td class=\"l buttons\">", f);
+    if (!head)
+        put_actions(f, j, "queue");
+    fputs("</tr>\n", f);
 }
 
 /* `others`: after them those of this list that do not run, the last one first; NULL: none. */
 static void put_table(FILE *f, const char *caption, const struct job_list *jobs,
                       const struct job_list *others)
 {
-    page_format(f, "<table><caption>@t</caption><thead><tr><th scope=\"col\">job</th><th scope=\"col\">name"
-                "</th><th scope=\"col\">state</th><th scope=\"col\" class=\"n\">tokens</th><th scope=\"col\" "
-                "class=\"n\">speed</th><th scope=\"col\" class=\"n\">time left</th><th scope=\"col\">actions"
-                "</th></tr></thead>\n<tbody>\n", caption);
+    page_format(f, "<h2>@t</h2><div class=\"card scroll\"><table class=\"flow\"><thead>", caption);
+    put_row(f, &(struct job){ 0 }, true);
+    fputs("</thead><tbody>\n", f);
     for (size_t i = 0; i < jobs->n; i++)
-        put_row(f, &jobs->v[i]);
+        put_row(f, &jobs->v[i], false);
     for (size_t i = others ? others->n : 0; i-- > 0;)
         if (others->v[i].state != JOB_RUNNING)
-            put_row(f, &others->v[i]);
-    fputs("</tbody></table>\n", f);
+            put_row(f, &others->v[i], false);
+    fputs("</tbody></table></div>\n", f);
 }
 
 /* The jobs that are no requests: those that run, then the newest others; counts of all. */
@@ -190,7 +179,7 @@ static int put_queue(FILE *f, struct store *s, struct err *e)
         if (n.rate > 0)
             page_format(f, "; @1 tokens/s, @d left", n.rate, (double)n.open_tokens / n.rate);
         fputs("</p>\n", f);
-        put_table(f, "The queue: what is written now, then the newest first", &run, &jobs);
+        put_table(f, "What is written now, then the newest first", &run, &jobs);
         fputs("</div>\n", f);
     }
     job_list_free(&run);
@@ -199,9 +188,10 @@ static int put_queue(FILE *f, struct store *s, struct err *e)
 }
 
 static const char form[] =
-    "<h2>A new text</h2><form method=\"post\" action=\"/jobs\"><label>Prompt<textarea name=\"prompt\""
-    " required></textarea></label><label><input type=\"checkbox\" name=\"chat\" value=\"1\"> as a message to"
-    " a chat model</label><label>Tokens <input name=\"max_tokens\" inputmode=\"numeric\" value=\"1000\">"
+    "<h2>A new text</h2><form class=\"card\" method=\"post\" action=\"/jobs\"><label>Prompt<textarea "
+    "name=\"prompt\" required></textarea></label><label><input type=\"checkbox\" name=\"chat\" value=\"1\"> "
+    "as a message to a chat model</label><label>Tokens <input name=\"max_tokens\" inputmode=\"numeric\" "
+    "value=\"1000\">"
     "</label><label>"
     "Temperature <input name=\"temperature\" inputmode=\"decimal\"></label><label>Seed <input name=\"seed\" "
     "inputmode=\"numeric\"></label><label>Name <input name=\"name\"></label><button>queue</button></form>\n";
@@ -210,7 +200,7 @@ int answer_page(struct call *c, struct err *e)
 {
     struct store *s = NULL;
     struct page p;
-    if (page_open(&p, c, "longhand", e))
+    if (page_open(&p, c, "queue", e))
         return -1;
     page_format(p.f, "<h1>longhand: @t</h1>\n", c->sv->model);
     put_note(p.f, c);
@@ -231,8 +221,8 @@ static void put_text(FILE *f, struct server *sv, const struct job *j)
     struct grown_answer x;
     char message[sizeof e.msg];
     /* HTML drops a newline after <pre>, and the text may begin with one */
-    page_format(f, "<h2 id=\"of\">Text</h2>\n<pre id=\"out\" tabindex=\"0\" aria-labelledby=\"of\"@t>\n",
-                open ? " data-grows=1" : "");
+    page_format(f, "<h2 id=\"of\">Text</h2>\n<pre id=\"out\" class=\"card\" tabindex=\"0\" "
+                "aria-labelledby=\"of\"@t>\n", open ? " data-grows=1" : "");
     if (growing_text(sv, &g, j, &x, &e) == 0) {
         page_text(f, x.thought);
         page_text(f, x.text);
@@ -249,19 +239,20 @@ static int put_job(struct call *c, struct store *s, const struct job *j, struct 
 {
     struct job_list book = {0};
     struct page p;
-    if (page_open(&p, c, "longhand: a text", e) ||
+    char name[700];
+    snprintf(name, sizeof name, "job %" PRId64, j->id);
+    if (page_open(&p, c, name, e) ||
         (j->batch && server_book(s, j->batch, ROWS_MAX, &book, NULL, e)))
         return -1;
-    page_format(p.f, "<p><a href=\"/\">The queue</a></p><h1>Job @0: ", (double)j->id);
-    put_name(p.f, j);
-    fputs("</h1>\n", p.f);
+    page_format(p.f, "<p><a href=\"/\">The queue</a></p><h1>Job @0: <bdi>@t</bdi></h1>\n", (double)j->id,
+                name_of(name, j));
     put_note(p.f, c);
     page_format(p.f, "<div id=\"live\"><p>@t@t@t, @c of @c tokens", job_state_name(j->state),
                 j->waits ? ", waits for " : "", j->waits ? j->after_name : "", (double)j->tokens,
                 (double)j->wanted);
     if (j->error)
         page_format(p.f, ": @t", j->error);
-    fputs("</p>\n<div>", p.f);
+    fputs("</p>\n<div class=\"buttons\">", p.f);
     put_actions(p.f, j, "job");
     page_format(p.f, "<a href=\"/jobs/@0/report\">report</a> <a href=\"/v1/jobs/@0/text\">text</a></div>\n",
                 (double)j->id, (double)j->id);

@@ -161,6 +161,26 @@ int jobs_in_chains(const struct job *const *v, size_t n, size_t *order, struct e
     return memory ? 0 : err_set(e, ERR_FAILED, "out of memory for the order of %zu jobs", n);
 }
 
+int records_in_chains(void *records, size_t n, size_t size, const struct job *(*job_of)(const void *record),
+                      struct err *e)
+{
+    const struct job **jobs = calloc(n + 1, sizeof *jobs);
+    size_t *order = malloc((n + 1) * sizeof *order);
+    char *from = malloc((n + 1) * size);
+    int rc = jobs && order && from ? 0 : err_set(e, ERR_FAILED, "out of memory for %zu jobs", n);
+    if (rc == 0)
+        memcpy(from, records, n * size);
+    for (size_t i = 0; rc == 0 && i < n; i++)
+        jobs[i] = job_of(from + i * size);
+    rc = rc ? rc : jobs_in_chains(jobs, n, order, e);
+    for (size_t i = 0; rc == 0 && i < n; i++)
+        memcpy((char *)records + i * size, from + order[i] * size, size);
+    free(jobs);
+    free(order);
+    free(from);
+    return rc;
+}
+
 int store_chapters_wait(struct store *s, const char *batch, struct err *e)
 {
     int64_t ignored;

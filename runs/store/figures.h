@@ -103,4 +103,4 @@ void figures_json(struct json_writer *w, const struct counts *c, const char *fro
 void figures_json_lists(struct json_writer *w, figure_lists list, enum figure_list from);
 
 /* A column of a table for people: a figure, its head, and its digits after the point. */
-struct figure_column { const char *figure, *head; int width, digits; };
+struct figure_column { const char *figure, *head; int digits; };

@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "src/base/memory_file.h"
+
 int sink_open(struct sink *s, const char *path, struct err *e)
 {
     struct stat st;
@@ -112,14 +114,25 @@ void sink_discard(struct sink *s)
     s->temporary[0] = 0;
 }
 
-int sink_put(const char *path, const void *p, size_t n, struct err *e)
+FILE *whole_begin(struct whole *w, struct err *e)
+{
+    *w = (struct whole){0};
+    if (!(w->f = memory_file(&w->text, &w->n)))
+        err_set(e, ERR_FAILED, "out of memory for the output");
+    return w->f;
+}
+
+int whole_end(struct whole *w, int rc, const char *path, struct err *e)
 {
     struct sink s;
-    int rc = sink_open(&s, path, e);
-    if (rc == 0 && (sink_write(&s, p, n, e) || sink_finish(&s, e))) {
+    if (stream_end(w->f) && rc == 0)
+        rc = err_set(e, ERR_FAILED, "out of memory for the output");
+    rc = rc ? rc : sink_open(&s, path, e);
+    if (rc == 0 && (sink_write(&s, w->text, w->n, e) || sink_finish(&s, e))) {
         sink_discard(&s);
         rc = -1;
     }
+    free(w->text);
     return rc;
 }
 

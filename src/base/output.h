@@ -23,8 +23,11 @@ void sink_abandon(struct sink *s);
 /* Gives up what can be written again: nothing stays. After sink_finish it does nothing. */
 void sink_discard(struct sink *s);
 
-/* Writes n bytes to the output that --output names: whole, or not at all. */
-int  sink_put(const char *path, const void *p, size_t n, struct err *e);
+/* A text that is written to memory first, so that the output that --output names is whole or absent.
+ * whole_end writes it if rc is 0, frees it in any case, and returns rc or -1. */
+struct whole { FILE *f; char *text; size_t n; };
+FILE *whole_begin(struct whole *w, struct err *e);
+int  whole_end(struct whole *w, int rc, const char *path, struct err *e);
 
 /* Flushes standard output and checks that every byte arrived. A closed pipe is ERR_AGAIN here and in
  * sink_write, and e->system is EPIPE. */

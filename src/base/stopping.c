@@ -115,6 +115,12 @@ void stop_signals_catch(void)
     }
 }
 
+bool not_stopped(void *ctx, size_t done, size_t of)
+{
+    (void)ctx, (void)done, (void)of;
+    return !stop_signal;
+}
+
 const char *stop_signal_name(void)
 {
     return stop_signal == SIGINT    ? "SIGINT"

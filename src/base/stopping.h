@@ -18,6 +18,8 @@
 extern atomic_int stop_signal;
 void stop_signals_catch(void);
 const char *stop_signal_name(void);
+/* For work that asks after each piece whether it goes on; the arguments mean nothing. */
+bool not_stopped(void *ctx, size_t done, size_t of);
 
 /* json: the notice is one object {"phase": "stopping", "waiting_for": ..} instead of a line; silent: no
  * notice. */

@@ -2,14 +2,13 @@
  * at cmd_distinct. */
 #include <errno.h>
 #include <fcntl.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "src/base/json_write.h"
 #include "src/base/output.h"
+#include "src/base/sheet.h"
 #include "src/cli/verbs.h"
 #include "src/text/distinct.h"
 
@@ -38,58 +37,43 @@ static int read_words(struct distinct *d, const char *path, struct err *e)
     return rc;
 }
 
-static void put_json(struct json_writer *w, const struct distinct *d, const char *file)
+struct found { const char *file; size_t words; struct row rows[DISTINCT_MAX + 1]; };
+
+/* Distinct-n of the words of a file. */
+static int count_file(struct found *x, const char *file, struct err *e)
 {
-    jw_open(w, NULL, '{');
-    jw_text(w, "file", file);
-    jw_uint(w, "n_words", d->total[0]);
-    jw_open(w, "words", '{');
-    for (size_t n = 1; n <= DISTINCT_MAX; n++)
-        jw_format(w, (char[]){ (char)('0' + n), 0 }, "%.17g", distinct_ratio(d, n));
-    jw_close(w, '}');
-    jw_close(w, '}');
+    static const char *const key[] = { "1", "2", "3", "4" },
+                      *const label[] = { "distinct-1", "distinct-2", "distinct-3", "distinct-4" };
+    struct distinct d;
+    if (distinct_open(&d, e))
+        return -1;
+    const int rc = read_words(&d, file, e);
+    x->file = file;
+    x->words = d.total[0];
+    for (size_t n = 0; n < DISTINCT_MAX && rc == 0; n++)
+        x->rows[n] = (struct row){ key[n], label[n], V_DIGITS(distinct_ratio(&d, n + 1), 17), "@4" };
+    distinct_close(&d);
+    return rc;
 }
 
-static void print_row(const struct distinct *d, const char *file)
+static void file_row(const void *of, size_t i, struct row *cell)
 {
-    printf("%10zu", d->total[0]);
-    for (size_t n = 1; n <= DISTINCT_MAX; n++) {
-        double r = distinct_ratio(d, n);
-        if (isnan(r))
-            printf("%12s", "-");
-        else
-            printf("%12.4f", r);
-    }
-    printf("  %s\n", file);
+    const struct found *x = (const struct found *)of + i;
+    cell[0] = (struct row){ "file", "file", V_TEXT(x->file) };
+    cell[1] = (struct row){ "n_words", "words", V_UINT(x->words) };
+    cell[2] = (struct row){ "words", NULL, V_ROWS(x->rows) };
 }
 
 /* With --json one file is an object; several files are an array of objects, as in every verb. */
 int cmd_distinct(const struct options *o, struct err *e)
 {
-    const bool list = o->json && o->n_args > 1;
-    struct json_writer w = { .f = stdout, .style = list ? JW_LIST : JW_LINE };
-    if (list)
-        jw_open(&w, NULL, '[');
-    for (size_t i = 0; i < o->n_args; i++) {
-        struct distinct d;
-        if (distinct_open(&d, e))
-            return -1;
-        int rc = read_words(&d, o->arg[i], e);
-        if (rc == 0 && o->json) {
-            put_json(&w, &d, o->arg[i]);
-        } else if (rc == 0) {
-            if (i == 0)
-                printf("%10s%12s%12s%12s%12s\n", "words", "distinct-1", "distinct-2", "distinct-3",
-                       "distinct-4");
-            print_row(&d, o->arg[i]);
-        }
-        distinct_close(&d);
-        if (rc)
-            return -1;
-    }
-    if (list)
-        jw_close(&w, ']');
-    if (o->json)
-        putchar('\n');
-    return stdout_finish(e);
+    struct found *v = calloc(o->n_args + 1, sizeof *v);
+    int rc = v ? 0 : err_set(e, ERR_FAILED, "out of memory");
+    for (size_t i = 0; i < o->n_args && rc == 0; i++)
+        rc = count_file(&v[i], o->arg[i], e);
+    if (rc == 0)
+        sheet_list(o->json, &(struct table){ o->n_args, file_row, v });
+    rc = rc ? rc : stdout_finish(e);
+    free(v);
+    return rc;
 }

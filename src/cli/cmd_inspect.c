@@ -9,8 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "src/base/json_write.h"
 #include "src/base/output.h"
+#include "src/base/sheet.h"
 #include "src/cli/verbs.h"
 #include "src/decode/decode.h"
 #include "src/decode/engine.h"
@@ -209,140 +209,113 @@ static const char *rope_name(const struct config *c)
     return names[c->rope.type];
 }
 
-static void print_json(const struct inspect *s, size_t available, const char *limit)
+static void layer_heads(const void *config, size_t i, struct row *cell)
 {
-    const struct config *c = &s->engine.config;
-    struct json_writer w = jw_begin(stdout, JW_LINE, 6);
-    jw_text(&w, "model", s->engine.dir);
-    jw_text(&w, "architecture", c->model_type);
-    jw_uint(&w, "parameters", s->n_params);
-    jw_uint(&w, "layers", c->n_layers);
-    jw_uint(&w, "hidden", c->hidden);
-    jw_uint(&w, "feed_forward", c->ffn);
-    if (c->n_experts) {
-        jw_open(&w, "experts", '{');
-        jw_uint(&w, "layers", s->expert_layers);
-        jw_uint(&w, "experts", c->n_experts);
-        jw_uint(&w, "per_token", c->experts_used);
-        jw_uint(&w, "feed_forward", c->expert_ffn);
-        if (c->shared_ffn)
-            jw_uint(&w, "shared_feed_forward", c->shared_ffn);
-        jw_uint(&w, "parameters_per_token", config_count_used(c));
-        jw_close(&w, '}');
-    }
-    jw_uint(&w, "heads", c->n_heads);
-    jw_uint(&w, "kv_heads", c->n_kv_heads);
-    jw_uint(&w, "head_dim", c->head_dim);
-    if (c->heads_differ) {               /* kv_heads and head_dim are the largest ones */
-        jw_open(&w, "kv_heads_by_layer", '[');
-        for (size_t l = 0; l < c->n_layers; l++)
-            jw_uint(&w, NULL, c->heads[l].n);
-        jw_close(&w, ']');
-        jw_open(&w, "head_dim_by_layer", '[');
-        for (size_t l = 0; l < c->n_layers; l++)
-            jw_uint(&w, NULL, c->heads[l].dim);
-        jw_close(&w, ']');
-    }
-    if (c->kv_shared)
-        jw_uint(&w, "kv_shared_layers", c->kv_shared);
-    if (c->per_layer)
-        jw_uint(&w, "per_layer_embedding", c->per_layer);
-    jw_uint(&w, "vocabulary", c->vocab);
-    jw_bool(&w, "tied_embeddings", c->tied);
-    jw_uint(&w, "context", c->context);
-    jw_text(&w, "rope", rope_name(c));
-    jw_number(&w, "sliding_window", c->window ? (double)c->window : NAN);
-    jw_uint(&w, "bytes", s->engine.tensors.data_bytes);
-    jw_open(&w, "bytes_per_dtype", '{');
-    for (size_t i = 0; i < s->n_dtypes; i++)
-        jw_uint(&w, s->dtype[i].name, s->dtype[i].bytes);
-    jw_close(&w, '}');
-    jw_uint(&w, "kv_bytes_per_token", s->kv_per_token);
-    if (c->window)                       /* of the layers with a window, which `per_token` leaves out */
-        jw_uint(&w, "kv_bytes_windowed", s->kv_windowed);
-    jw_bool(&w, "draft_layer", s->engine.own_bytes[DRAFTER_MTP] > 0);
-    jw_text(&w, "compute", s->engine.compute == DT_F32 ? "f32" : "bf16");
-    jw_uint(&w, "tokens", s->tokens);
-    jw_open(&w, "memory", '{');
-    for (size_t i = 0; i < s->plan.n; i++) {
-        char name[64];
-        snprintf(name, sizeof name, "%s", s->plan.item[i].name);
-        for (char *p = name; *p; p++)
-            *p = *p == ' ' ? '_' : (char)tolower((unsigned char)*p);     /* "KV cache" -> "kv_cache" */
-        jw_uint(&w, name, s->plan.item[i].bytes);
-    }
-    jw_uint(&w, "total", s->plan.total);
-    jw_uint(&w, "model_in_8_bits_if_there_is_room", s->int8_bytes);
-    jw_number(&w, "available", available < SIZE_MAX ? (double)available : NAN);
-    jw_text(&w, "limit", limit);
-    jw_close(&w, '}');
-    jw_open(&w, "missing", '[');
-    for (size_t i = 0; i < s->n_missing; i++)
-        jw_text(&w, NULL, s->missing[i]);
-    jw_close(&w, ']');
-    jw_end(&w);
+    *cell = (struct row){ .value = V_UINT(((const struct config *)config)->heads[i].n) };
 }
 
-static void print_text(const struct inspect *s, size_t available, const char *limit)
+static void layer_dims(const void *config, size_t i, struct row *cell)
+{
+    *cell = (struct row){ .value = V_UINT(((const struct config *)config)->heads[i].dim) };
+}
+
+static void missing_name(const void *of, size_t i, struct row *cell)
+{
+    *cell = (struct row){ .label = "", .value = V_TEXT(((const struct inspect *)of)->missing[i]) };
+}
+
+static void print(const struct inspect *s)
 {
     const struct config *c = &s->engine.config;
-    const double MiB = 1048576;
-    printf("model         %s\narchitecture  %s%s%s%s\n", s->engine.dir, c->model_type,
-           c->qkv_bias ? ", q/k/v biases" : "", c->qk_norm ? ", q/k norms" : "",
-           c->tied ? ", tied embeddings" : "");
-    printf("shape         %zu layers, hidden %zu, feed-forward %zu, %zu heads, ",
-           c->n_layers, c->hidden, c->ffn, c->n_heads);
+    const char *limit;
+    const size_t available = memory_available(&limit);
     const struct kv_heads first = config_heads(c, 0), last = config_heads(c, c->n_layers - 1);
-    printf("%" PRIu32 " KV heads of %" PRIu32 ", ", first.n, first.dim);
+    char units[DTYPES_MAX][32], keys[MEMORY_ITEMS_MAX][64], heads[80], limit_unit[80], title[64], kv[40];
+    struct row types[DTYPES_MAX + 1] = { { 0 } }, memory[MEMORY_ITEMS_MAX + 5] = { { 0 } };
+    size_t n = 0;
+    for (size_t i = 0; i < s->n_dtypes; i++) {
+        snprintf(units[i], sizeof units[i], "%s@ in %s%s", i ? "" : "(", s->dtype[i].name,
+                 i + 1 < s->n_dtypes ? "" : ")");
+        types[i] = (struct row){ s->dtype[i].name, "bytes", V_UINT(s->dtype[i].bytes), units[i] };
+    }
+    for (; n < s->plan.n; n++) {
+        snprintf(keys[n], sizeof keys[n], "%s", s->plan.item[n].name);
+        for (char *p = keys[n]; *p; p++)
+            *p = *p == ' ' ? '_' : (char)tolower((unsigned char)*p);     /* "KV cache" -> "kv_cache" */
+        memory[n] = (struct row){ keys[n], s->plan.item[n].name, V_UINT(s->plan.item[n].bytes), "@M" };
+    }
+    snprintf(limit_unit, sizeof limit_unit, "@M  (%s)", limit);
+    memory[n++] = (struct row){ "total", "sum", V_UINT(s->plan.total), "@M" };
+    memory[n++] = (struct row){ "model_in_8_bits_if_there_is_room", s->int8_bytes ? "and" : NULL,
+                                V_UINT(s->int8_bytes),
+                                "@M  (if there is room to spare: the model in 8 bits, for drafts)" };
+    memory[n++] = (struct row){ "available", "available",
+                                V_NUMBER(available < SIZE_MAX ? (double)available : NAN), limit_unit };
+    memory[n++] = (struct row){ "limit", NULL, V_TEXT(limit) };
+    snprintf(heads, sizeof heads, "%" PRIu32 " KV heads of %" PRIu32, first.n, first.dim);
     if (c->heads_differ)
-        printf("%" PRIu32 " of %" PRIu32 " in global layers, ", last.n, last.dim);
-    printf("vocabulary %zu\n", c->vocab);
-    if (c->kv_shared)
-        printf("shared        the last %zu layers read the cache of others\n", c->kv_shared);
-    if (c->per_layer)
-        printf("embeddings    %zu of each layer, read from the file for each token\n", c->per_layer);
-    if (c->n_experts)
-        printf("experts       %zu of %zu in %zu layers, feed-forward %zu%s%.0zu; a token uses %zu "
-               "parameters\n",
-               c->experts_used, c->n_experts, s->expert_layers, c->expert_ffn,
-               c->shared_ffn ? ", shared " : "", c->shared_ffn, config_count_used(c));
-    printf("parameters    %zu\nbytes         %zu", s->n_params, s->engine.tensors.data_bytes);
-    for (size_t i = 0; i < s->n_dtypes; i++)
-        printf("%s%zu in %s", i ? ", " : " (", s->dtype[i].bytes, s->dtype[i].name);
-    printf("%s\ncontext       %zu, RoPE %s", s->n_dtypes ? ")" : "", c->context, rope_name(c));
-    if (c->window)
-        printf(", sliding window %zu", c->window);
-    printf("\nKV cache      %zu bytes per token (%s)", s->kv_per_token,
-           kv_type_name(s->engine.dev->kv_type));
-    if (c->window)
-        printf(", %zu in windowed layers", s->kv_windowed);
-    printf("\n");
-    if (s->has_mtp)
-        printf("draft layer   %s%s\n",
-               s->engine.own_bytes[DRAFTER_MTP] ? "MTP, one layer (--drafter mtp)" : "unusable: ",
-               s->mtp.msg);
-    printf("\nmemory for %zu tokens, MiB\n", s->tokens);
-    for (size_t i = 0; i < s->plan.n; i++)
-        printf("  %-20s%12.1f\n", s->plan.item[i].name, (double)s->plan.item[i].bytes / MiB);
-    printf("  %-20s%12.1f\n", "sum", (double)s->plan.total / MiB);
-    if (s->int8_bytes)
-        printf("  %-20s%12.1f  (if there is room to spare: the model in 8 bits, for drafts)\n", "and",
-               (double)s->int8_bytes / MiB);
-    if (available != SIZE_MAX)
-        printf("  %-20s%12.1f  (%s)\n", "available", (double)available / MiB, limit);
-    printf(s->n_missing ? "\nmissing\n" : "\nmissing       nothing\n");
-    for (size_t i = 0; i < s->n_missing; i++)
-        printf("  %s\n", s->missing[i]);
+        snprintf(heads + strlen(heads), sizeof heads - strlen(heads), ", %" PRIu32 " of %" PRIu32
+                 " in global layers", last.n, last.dim);
+    snprintf(kv, sizeof kv, "@ bytes per token (%s)", kv_type_name(s->engine.dev->kv_type));
+    snprintf(title, sizeof title, "memory for %zu tokens, MiB", s->tokens);
+    const struct row experts[] = {
+        { "layers", "experts", V_UINT(s->expert_layers), "@ layers" },
+        { "experts", "experts", V_UINT(c->n_experts), "@ in each" },
+        { "per_token", "experts", V_UINT(c->experts_used), "@ of them for a token" },
+        { "feed_forward", "experts", V_UINT(c->expert_ffn), "feed-forward @" },
+        { "shared_feed_forward", "experts", V_UINT(c->shared_ffn), "shared @", .unless = !c->shared_ffn },
+        { "parameters_per_token", "experts", V_UINT(config_count_used(c)), "a token uses @ parameters" },
+        { 0 } };
+    const struct table by_layer[] = { { c->n_layers, layer_heads, c }, { c->n_layers, layer_dims, c } },
+                       missing = { s->n_missing, missing_name, s };
+    const struct row rows[] = {
+        { "model", "model", V_TEXT(s->engine.dir) },
+        { "architecture", "architecture", V_TEXT(c->model_type) },
+        { NULL, "architecture", V_BOOL(c->qkv_bias), "q/k/v biases" },
+        { NULL, "architecture", V_BOOL(c->qk_norm), "q/k norms" },
+        { "parameters", "parameters", V_UINT(s->n_params) },
+        { "layers", "shape", V_UINT(c->n_layers), "@ layers" },
+        { "hidden", "shape", V_UINT(c->hidden), "hidden @" },
+        { "feed_forward", "shape", V_UINT(c->ffn), "feed-forward @" },
+        { "experts", NULL, V_ROWS(experts), .unless = !c->n_experts },
+        { "heads", "shape", V_UINT(c->n_heads), "@ heads" },
+        { NULL, "shape", V_TEXT(heads) },
+        { "kv_heads", NULL, V_UINT(c->n_kv_heads) },     /* the largest ones of all layers */
+        { "head_dim", NULL, V_UINT(c->head_dim) },
+        { "kv_heads_by_layer", NULL, V_TABLE(&by_layer[0]), .unless = !c->heads_differ },
+        { "head_dim_by_layer", NULL, V_TABLE(&by_layer[1]), .unless = !c->heads_differ },
+        { "kv_shared_layers", "shared", V_UINT(c->kv_shared), "the last @ layers read the cache of others",
+          .unless = !c->kv_shared },
+        { "per_layer_embedding", "embeddings", V_UINT(c->per_layer),
+          "@ of each layer, read from the file for each token", .unless = !c->per_layer },
+        { "vocabulary", "shape", V_UINT(c->vocab), "vocabulary @" },
+        { "tied_embeddings", "architecture", V_BOOL(c->tied), "tied embeddings" },
+        { "context", "context", V_UINT(c->context) },
+        { "rope", "context", V_TEXT(rope_name(c)), "RoPE @" },
+        { "sliding_window", "context", V_NUMBER(c->window ? (double)c->window : NAN), "sliding window @" },
+        { "bytes", "bytes", V_UINT(s->engine.tensors.data_bytes) },
+        { "bytes_per_dtype", NULL, V_ROWS(types) },
+        { "kv_bytes_per_token", "KV cache", V_UINT(s->kv_per_token), kv },
+        { "kv_bytes_windowed", "KV cache", V_UINT(s->kv_windowed), "@ in windowed layers",
+          .unless = !c->window },
+        { "draft_layer", s->has_mtp ? "draft layer" : NULL, V_BOOL(s->engine.own_bytes[DRAFTER_MTP] > 0),
+          "MTP, one layer (--drafter mtp)|unusable" },
+        { NULL, "draft layer", V_TEXT(s->mtp.code ? s->mtp.msg : NULL) },
+        { "compute", NULL, V_TEXT(s->engine.compute == DT_F32 ? "f32" : "bf16") },
+        { "tokens", NULL, V_UINT(s->tokens) },
+        { NULL, "missing", V_TEXT("nothing"), .unless = s->n_missing },
+        { "memory", title, V_ROWS(memory) },
+        { "missing", s->n_missing ? "missing" : NULL, V_TABLE(&missing) },
+        { 0 } };
+    sheet_print(s->o->json, JW_LINE, 6, rows);
 }
 
 int cmd_inspect(const struct options *o, struct err *e)
 {
     struct inspect s = { .o = o };
-    const char *limit;
     int rc = examine(&s, e);
     if (rc == 0) {
-        size_t available = memory_available(&limit);
-        (o->json ? print_json : print_text)(&s, available, limit);
+        print(&s);
         rc = stdout_finish(e);
     }
     if (rc == 0 && s.first.code) {

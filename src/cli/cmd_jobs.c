@@ -2,13 +2,11 @@
  * state. Start at cmd_show and cmd_change. */
 #include <errno.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#include "runs/report/job_json.h"
+#include "runs/report/job_sheet.h"
 #include "runs/report/report.h"
 #include "runs/work/snapshot_files.h"
 #include "src/base/json_write.h"
@@ -17,121 +15,25 @@
 #include "src/cli/verbs.h"
 #include "src/request/batch.h"
 
-static const char *time_text(char out[32], double t)
-{
-    time_t s = (time_t)t;
-    struct tm tm;
-    if (t <= 0 || !localtime_r(&s, &tm) || !strftime(out, 32, "%Y-%m-%d %H:%M:%S", &tm))
-        return "-";
-    return out;
-}
-
 /* ---- show ---- */
 
-static void show_text(const struct job *j, const struct counts *c, size_t snapshot,
-                      const struct job_input *in, const struct event_list *events, const struct retakes *l)
+static int show(const struct options *o, struct store_part *p, struct err *e)
 {
-    char text[400], when[32];
-    printf("job %" PRId64 ": %s, %zu of %zu %s (%zu given)%s%s\n", j->id, job_state_name(j->state),
-           j->tokens, j->wanted, plural(j->wanted, "token", "tokens"), j->given,
-           j->finish_reason ? ", finish reason " : "",
-           j->finish_reason ? j->finish_reason : "");
-    if (j->stop_reason) {
-        terminal_text(text, sizeof text, j->stop_reason);
-        printf("  stop reason: %s\n", text);
-    }
-    job_label(text, sizeof text, j);
-    if (*text)
-        printf("  name: %s\n", text);
-    if (j->error) {
-        terminal_text(text, sizeof text, j->error);
-        printf("  error: %s\n", text);
-    }
-    if (j->after) {
-        terminal_text(text, sizeof text, j->after_name);
-        printf("  continues %s (job %" PRId64 ")%s%s%s\n", text, j->after, j->waits ? ", which is " : "",
-               j->waits ? j->waits : "", j->older ? ", as an older text" : "");
-    }
-    terminal_text(text, sizeof text, j->model);
-    printf("  model: %s\n  fingerprint: %s\n  numerics: %s\n", text, j->fingerprint ? j->fingerprint : "-",
-           j->numerics ? j->numerics : "-");
-    printf("  seed: %" PRIu64 ", sample %" PRIu32 "; priority %d\n", j->seed, j->sample, j->priority);
-    if (j->gone)
-        printf("  worker: its process has ended; longhand work continues it\n");
-    else if (j->stalled > 0)
-        printf("  worker: process %" PRId64 " on %s, no progress for %.0f s\n", j->pid, j->host, j->stalled);
-    else if (j->host)
-        printf("  worker: process %" PRId64 " on %s, %.1f tokens/s\n", j->pid, j->host, j->rate);
-    printf("  created %s", time_text(when, j->created));
-    printf(", started %s", time_text(when, j->started));
-    printf(", last change %s", time_text(when, j->updated));
-    printf(", ended %s; attempt %" PRId64 ", %zu resumes\n", time_text(when, j->ended), j->attempt,
-           j->resumes);
-    const double rate = figure(c, "tokens_per_second");
-    if (rate > 0)
-        printf("  written with %.1f tokens/s", rate);
-    if (rate > 0 && !ran_alone(c))
-        printf(" of its share of the passes, %.0f %% of them with other jobs; all together %.1f tokens/s",
-               100 * figure(c, "share_with_others"), figure(c, "worker_tokens_per_second"));
-    if (rate > 0)
-        putchar('\n');
-    if (snapshot)
-        printf("  snapshot of the KV cache: the first %zu %s of prompt and text\n", snapshot,
-               plural(snapshot, "token", "tokens"));
-    report_retakes(stdout, l, c);
-    terminal_text(text, 200, in->prompt);
-    printf("  prompt: %zu %s, %zu %s: %s\n  parameters: %s\n", j->prompt_tokens,
-           plural(j->prompt_tokens, "token", "tokens"), in->prompt_bytes,
-           plural(in->prompt_bytes, "byte", "bytes"), text, in->parameters);
-    for (size_t i = 0; i < events->n; i++) {
-        const struct event *v = &events->v[i];
-        terminal_text(text, sizeof text, v->text ? v->text : "");
-        printf("  %s  %s%s%s\n", time_text(when, v->at), v->kind, *text ? ": " : "", text);
-    }
-}
-
-int cmd_show(const struct options *o, struct err *e)
-{
-    struct store *s = NULL;
-    struct job_list jobs = {0};
-    int64_t *ids = NULL;
     struct json_writer w = { .f = stdout, .digits = 15, .style = JW_INDENTED };
-    if (store_from_options(&s, o, STORE_READ, e))
-        return -1;
-    int rc = jobs_from_options(s, o, false, &ids, &jobs, e);
-    const bool list = rc == 0 && o->json && jobs.n != 1;
+    const bool list = o->json && p->jobs.n != 1;
     if (list)
         jw_open(&w, NULL, '[');
-    for (size_t i = 0; rc == 0 && i < jobs.n; i++) {
-        struct job_input in = {0};
-        struct event_list events = {0};
-        struct retakes retakes = {0};
-        const struct job *j = &jobs.v[i];
-        struct counts c;
-        figure_lists lists;
-        if (o->json) {
-            rc = put_shown_json(&w, s, j, e);
-            continue;
-        }
-        rc = store_input(s, j->id, &in, e) || store_events(s, j->id, &events, e) ||
-                     store_retakes(s, j->id, &retakes, NULL, e) ||
-                     figures_read(&c, lists, s, j->id, e)
-                 ? -1 : 0;
-        if (rc == 0)
-            show_text(j, &c, job_snapshot_tokens(s, j->id), &in, &events, &retakes);
-        event_list_free(&events);
-        retakes_free(&retakes);
-        job_input_free(&in);
-    }
+    for (size_t i = 0; i < p->jobs.n; i++)
+        if (put_shown_job(o->json ? &w : NULL, p->store, &p->jobs.v[i], e))
+            return -1;
     if (list)
         jw_close(&w, ']');
-    if (rc == 0 && o->json)
+    if (o->json)
         putchar('\n');
-    job_list_free(&jobs);
-    free(ids);
-    store_close(s);
-    return rc ? rc : stdout_finish(e);
+    return stdout_finish(e);
 }
+
+int cmd_show(const struct options *o, struct err *e) { return with_jobs(o, STORE_READ, false, show, e); }
 
 /* ---- pause, resume, cancel, remove ---- */
 
@@ -183,81 +85,83 @@ static int keep_older(const struct options *o, int64_t *ids, struct job_list *jo
     return 0;
 }
 
-int cmd_change(const struct options *o, struct err *e)
+static const struct change { uint64_t verb; const char *done, *needed;
+    int (*change)(struct store *, const int64_t *, size_t, size_t *, struct err *);
+} changes[] = {
+    { VERB_PAUSE, "paused", "queued or running", store_pause },
+    { VERB_RESUME, "queued again", "paused or failed", store_resume },
+    { VERB_CANCEL, "cancelled", "queued, running, paused or failed", store_cancel },
+    { VERB_REMOVE, "removed", "in the store", store_remove_unless_running },
+};
+
+/* Makes the change. *n: the jobs that it changed. */
+static int make_change(const struct change *v, const struct options *o, struct store_part *p, size_t *n,
+                       struct err *e)
 {
-    static const struct { uint64_t verb; const char *done, *needed; int (*change)(struct store *,
-        const int64_t *, size_t, size_t *, struct err *);
-    } verbs[] = {
-        { VERB_PAUSE, "paused", "queued or running", store_pause },
-        { VERB_RESUME, "queued again", "paused or failed", store_resume },
-        { VERB_CANCEL, "cancelled", "queued, running, paused or failed", store_cancel },
-        { VERB_REMOVE, "removed", "in the store", store_remove_unless_running },
-    };
-    struct store *s = NULL;
-    struct job_list jobs = {0};
+    const bool removes = v->verb == VERB_REMOVE;
     struct moved_model model;
-    int64_t *ids = NULL;
-    size_t k = 0, changed = 0;
-    while (verbs[k].verb != o->verb->bit)
-        k++;
-    if (store_from_options(&s, o, STORE_WRITE, e))
-        return -1;
-    int rc = jobs_from_options(s, o, o->older_than != NULL, &ids, &jobs, e);
+    int rc = keep_older(o, p->ids, &p->jobs, e);
     if (rc == 0)
-        rc = keep_older(o, ids, &jobs, e);
-    if (rc == 0)
-        rc = model_from_options(&model, o, s, &jobs, e);
+        rc = model_from_options(&model, o, p->store, &p->jobs, e);
     if (rc == 0 && model.given)
-        rc = store_model_move(s, ids, jobs.n, &model.place, e);
-    if (rc == 0 && jobs.n) {
-        rc = (o->force ? store_remove : verbs[k].change)(s, ids, jobs.n, &changed, e);
-        if (rc && e->code == ERR_INPUT && verbs[k].verb == VERB_REMOVE)
+        rc = store_model_move(p->store, p->ids, p->jobs.n, &model.place, e);
+    if (rc == 0 && p->jobs.n) {
+        rc = (o->force ? store_remove : v->change)(p->store, p->ids, p->jobs.n, n, e);
+        if (rc && e->code == ERR_INPUT && removes)
             strncat(e->msg, ", or --force removes all of them", sizeof e->msg - strlen(e->msg) - 1);
     }
-    if (rc && e->system == ENOSPC && verbs[k].verb == VERB_REMOVE)
-        rc = explain_full(s, ids, jobs.n, e);
-    if (rc == 0 && changed)
-        snapshot_files_delete_unused(s);
-    if (rc == 0 && changed == 0 && jobs.n == 1 && !o->model)
-        rc = err_set(e, ERR_INPUT, "job %" PRId64 " is %s, not %s%s", jobs.v[0].id,
-                     job_state_name(jobs.v[0].state), verbs[k].needed,
-                     jobs.v[0].gone ? "; its process has ended, and longhand work continues it" : "");
-    if (rc == 0 && o->model && !o->quiet)
-        fprintf(stderr, "%zu %s: the model is at %s now\n", jobs.n, plural(jobs.n, "job", "jobs"), o->model);
-    if (rc == 0 && !o->quiet && (changed || !o->model))
-        fprintf(stderr, "%zu %s %s%s%s\n", changed, plural(changed, "job", "jobs"), verbs[k].done,
-                changed < jobs.n ? "; the others were not " : "", changed < jobs.n ? verbs[k].needed : "");
-    job_list_free(&jobs);
-    free(ids);
-    store_close(s);
-    return rc;
+    return rc && e->system == ENOSPC && removes ? explain_full(p->store, p->ids, p->jobs.n, e) : rc;
+}
+
+static int change(const struct options *o, struct store_part *p, struct err *e)
+{
+    const struct change *v = changes;
+    const struct job *first = p->jobs.v;
+    size_t changed = 0;
+    while (v->verb != o->verb->bit)
+        v++;
+    if (make_change(v, o, p, &changed, e))
+        return -1;
+    const size_t n = p->jobs.n;
+    if (changed)
+        snapshot_files_delete_unused(p->store);
+    if (changed == 0 && n == 1 && !o->model)
+        return err_set(e, ERR_INPUT, "job %" PRId64 " is %s, not %s%s", first->id,
+                       job_state_name(first->state), v->needed,
+                       first->gone ? "; its process has ended, and longhand work continues it" : "");
+    if (o->model && !o->quiet)
+        fprintf(stderr, "%zu %s: the model is at %s now\n", n, plural(n, "job", "jobs"), o->model);
+    if (!o->quiet && (changed || !o->model))
+        fprintf(stderr, "%zu %s %s%s%s\n", changed, plural(changed, "job", "jobs"), v->done,
+                changed < n ? "; the others were not " : "", changed < n ? v->needed : "");
+    return 0;
+}
+
+int cmd_change(const struct options *o, struct err *e)
+{
+    return with_jobs(o, STORE_WRITE, o->older_than != NULL, change, e);
+}
+
+static int set_priority(const struct options *o, struct store_part *p, struct err *e)
+{
+    size_t changed = 0;
+    if (store_priority(p->store, p->ids, p->jobs.n, (int)o->priority, &changed, e))
+        return -1;
+    if (!changed && p->jobs.n == 1)
+        return err_set(e, ERR_INPUT, "job %" PRId64 " is %s, and its priority means nothing", p->jobs.v[0].id,
+                       job_state_name(p->jobs.v[0].state));
+    if (!o->quiet)
+        fprintf(stderr, "%zu %s priority %ld%s\n", changed, plural(changed, "job has", "jobs have"),
+                o->priority, changed < p->jobs.n ? "; the others are done or cancelled" : "");
+    return 0;
 }
 
 int cmd_priority(const struct options *o, struct err *e)
 {
     struct options jobs_of = *o;
-    struct store *s = NULL;
-    struct job_list jobs = {0};
-    int64_t *ids = NULL;
-    size_t changed = 0;
-    long p;
     jobs_of.n_args--;
-    if (parse_long(&p, "priority: P", o->arg[o->n_args - 1], -1000000, 1000000, e) ||
-        store_from_options(&s, o, STORE_WRITE, e))
-        return -1;
-    int rc = jobs_from_options(s, &jobs_of, false, &ids, &jobs, e);
-    if (rc == 0)
-        rc = store_priority(s, ids, jobs.n, (int)p, &changed, e);
-    if (rc == 0 && !changed && jobs.n == 1)
-        rc = err_set(e, ERR_INPUT, "job %" PRId64 " is %s, and its priority means nothing", jobs.v[0].id,
-                     job_state_name(jobs.v[0].state));
-    else if (rc == 0 && !o->quiet)
-        fprintf(stderr, "%zu %s priority %ld%s\n", changed, plural(changed, "job has", "jobs have"), p,
-                changed < jobs.n ? "; the others are done or cancelled" : "");
-    job_list_free(&jobs);
-    free(ids);
-    store_close(s);
-    return rc;
+    return parse_long(&jobs_of.priority, "priority: P", o->arg[o->n_args - 1], -1000000, 1000000, e) ||
+           with_jobs(&jobs_of, STORE_WRITE, false, set_priority, e) ? -1 : 0;
 }
 
 /* ---- redo ---- */
@@ -284,26 +188,20 @@ static int print_redone(const struct options *o, const struct job_list *jobs, co
     return stdout_finish(e);
 }
 
-int cmd_redo(const struct options *o, struct err *e)
+static int redo(const struct options *o, struct store_part *p, struct err *e)
 {
-    struct store *s = NULL;
-    struct job_list jobs = {0};
-    int64_t *ids = NULL, *now = NULL;
-    uint64_t *seed = NULL;
-    if (store_from_options(&s, o, STORE_WRITE, e))
-        return -1;
-    int rc = jobs_from_options(s, o, false, &ids, &jobs, e);
-    if (rc == 0 && (!(now = calloc(jobs.n + 1, sizeof *now)) || !(seed = calloc(jobs.n + 1, sizeof *seed))))
-        rc = err_set(e, ERR_FAILED, "out of memory for %zu jobs", jobs.n);
-    for (size_t i = 0; rc == 0 && i < jobs.n; i++)
-        seed[i] = jobs.v[i].line ? batch_line_seed(o->seed, jobs.v[i].custom_id) : o->seed;
+    const size_t n = p->jobs.n;
+    int64_t *now = calloc(n + 1, sizeof *now);
+    uint64_t *seed = calloc(n + 1, sizeof *seed);
+    int rc = now && seed ? 0 : err_set(e, ERR_FAILED, "out of memory for %zu jobs", n);
+    for (size_t i = 0; rc == 0 && i < n; i++)
+        seed[i] = p->jobs.v[i].line ? batch_line_seed(o->seed, p->jobs.v[i].custom_id) : o->seed;
     if (rc == 0)
-        rc = store_redo(s, ids, jobs.n, options_given(o, "seed") ? seed : NULL, now, e);
-    rc = rc ? rc : print_redone(o, &jobs, now, e);
+        rc = store_redo(p->store, p->ids, n, options_given(o, "seed") ? seed : NULL, now, e);
+    rc = rc ? rc : print_redone(o, &p->jobs, now, e);
     free(seed);
     free(now);
-    free(ids);
-    job_list_free(&jobs);
-    store_close(s);
     return rc;
 }
+
+int cmd_redo(const struct options *o, struct err *e) { return with_jobs(o, STORE_WRITE, false, redo, e); }

@@ -8,7 +8,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "runs/report/job_json.h"
+#include "runs/report/job_sheet.h"
 #include "runs/store/figures.h"
 #include "src/base/json_write.h"
 #include "src/base/output.h"
@@ -33,9 +33,37 @@ static struct store_counts count_parts(const struct store_parts *p)
 
 /* ---- columns ---- */
 
+typedef struct value value_of(const struct job *j);
 typedef void put_cell(char out[CELL], const struct job *j);
-typedef double number_of(const struct job *j);
-typedef const char *text_of(const struct job *j);
+
+static struct value of_job(const struct job *j) { return (struct value)V_INT(j->id); }
+static struct value of_state(const struct job *j) { return (struct value)V_TEXT(job_state_name(j->state)); }
+static struct value of_tokens(const struct job *j) { return (struct value)V_UINT(j->tokens); }
+static struct value of_finish(const struct job *j) { return (struct value)V_TEXT(j->finish_reason); }
+static struct value of_age(const struct job *j) { return (struct value)V_NUMBER(job_age(j)); }
+static struct value of_model(const struct job *j) { return (struct value)V_TEXT(j->model); }
+static struct value of_prompt(const struct job *j) { return (struct value)V_TEXT(j->opening); }
+static struct value of_custom_id(const struct job *j) { return (struct value)V_TEXT(j->custom_id); }
+static struct value of_error(const struct job *j) { return (struct value)V_TEXT(j->error); }
+static struct value of_priority(const struct job *j) { return (struct value)V_INT(j->priority); }
+static struct value of_seed(const struct job *j) { return (struct value)V_WIDE(j->seed); }
+static struct value of_sample(const struct job *j) { return (struct value)V_UINT(j->sample); }
+
+static struct value of_rate(const struct job *j)
+{
+    return (struct value)V_NUMBER(job_speed(j) > 0 ? job_speed(j) : NAN);
+}
+
+static void put_rate(char out[CELL], const struct job *j)
+{
+    if (job_speed(j) > 0)
+        snprintf(out, CELL, "%.1f%s", job_speed(j), j->shared ? SHARED_MARK : "");
+}
+
+static void put_tokens(char out[CELL], const struct job *j)
+{
+    snprintf(out, CELL, "%zu/%zu", j->tokens, j->wanted);
+}
 
 /* "42s", "15m", "3h", "12d" */
 static void put_age(char out[CELL], const struct job *j)
@@ -49,10 +77,14 @@ static void put_age(char out[CELL], const struct job *j)
     snprintf(out, CELL, "%.0f%c", floor(age / units[i].unit), units[i].name);
 }
 
-static void put_custom_id(char out[CELL], const struct job *j)
+static void put_model(char out[CELL], const struct job *j)
 {
-    terminal_text(out, CELL, j->custom_id ? j->custom_id : "");
+    char name[CELL];
+    model_name(name, sizeof name, j->model);
+    terminal_text(out, CELL, name);
 }
+
+static void put_name(char out[CELL], const struct job *j) { job_label(out, CELL, j); }
 
 static void put_error(char out[CELL], const struct job *j)
 {
@@ -72,24 +104,6 @@ static void put_error(char out[CELL], const struct job *j)
                                    : "");
 }
 
-static void put_finish(char out[CELL], const struct job *j)
-{
-    snprintf(out, CELL, "%s", j->finish_reason ? j->finish_reason : "");
-}
-
-static void put_job(char out[CELL], const struct job *j) { snprintf(out, CELL, "%" PRId64, j->id); }
-
-static void put_model(char out[CELL], const struct job *j)
-{
-    char name[CELL];
-    model_name(name, sizeof name, j->model);
-    terminal_text(out, CELL, name);
-}
-
-static void put_name(char out[CELL], const struct job *j) { job_label(out, CELL, j); }
-
-static void put_priority(char out[CELL], const struct job *j) { snprintf(out, CELL, "%d", j->priority); }
-
 /* The first words of the prompt; of a job that fails, waits or stands still, why. */
 static void put_prompt(char out[CELL], const struct job *j)
 {
@@ -107,74 +121,62 @@ static void put_prompt(char out[CELL], const struct job *j)
     terminal_text(out, CELL, words);
 }
 
-static void put_rate(char out[CELL], const struct job *j)
-{
-    const double x = job_speed(j);
-    if (x > 0)
-        snprintf(out, CELL, "%.1f%s", x, j->shared ? SHARED_MARK : "");
-}
-
-static void put_seed(char out[CELL], const struct job *j) { snprintf(out, CELL, "%" PRIu64, j->seed); }
-static void put_sample(char out[CELL], const struct job *j) { snprintf(out, CELL, "%" PRIu32, j->sample); }
-static void put_state(char out[CELL], const struct job *j) { strcpy(out, job_state_name(j->state)); }
-
-static void put_tokens(char out[CELL], const struct job *j)
-{
-    snprintf(out, CELL, "%zu/%zu", j->tokens, j->wanted);
-}
-
-static const char *text_custom_id(const struct job *j) { return j->custom_id; }
-static const char *text_error(const struct job *j) { return j->error; }
-static const char *text_model(const struct job *j) { return j->model; }
-static const char *text_opening(const struct job *j) { return j->opening; }
-
-static double of_job(const struct job *j) { return (double)j->id; }
-static double of_priority(const struct job *j) { return j->priority; }
-static double of_seed(const struct job *j) { return (double)j->seed; }
-static double of_sample(const struct job *j) { return j->sample; }
-static double of_tokens(const struct job *j) { return (double)j->tokens; }
-
 /* cut: a longer value is cut, unless the column is the last one or --columns names it; 0: none is. */
 static const struct column {
     const char *name, *head;
-    put_cell *put;
-    number_of *number;                   /* to sort by; NULL: by the text */
-    text_of *text;                       /* whole, for JSON; NULL: the cell */
+    value_of *value;                     /* for JSON and to sort by; NULL: the cell, as a text */
+    put_cell *put;                       /* for people; NULL: the value */
     size_t cut;
-    bool right;
 } columns[] = {
-    { "job", "job", put_job, of_job, NULL, 0, true },
-    { "state", "state", put_state, NULL, NULL, 0, false },
-    { "tokens", "tokens", put_tokens, of_tokens, NULL, 0, true },
-    { "rate", "tokens/s", put_rate, job_speed, NULL, 0, true },
-    { "finish", "finish", put_finish, NULL, NULL, 0, false },
-    { "age", "age", put_age, job_age, NULL, 0, true },
-    { "model", "model", put_model, NULL, text_model, 20, false },
-    { "name", "name", put_name, NULL, NULL, 40, false },
-    { "prompt", "prompt", put_prompt, NULL, text_opening, 0, false },
-    { "custom_id", "custom_id", put_custom_id, NULL, text_custom_id, 40, false },
-    { "error", "error", put_error, NULL, text_error, 0, false },
-    { "priority", "priority", put_priority, of_priority, NULL, 0, true },
-    { "seed", "seed", put_seed, of_seed, NULL, 0, true },
-    { "sample", "sample", put_sample, of_sample, NULL, 0, true },
+    { "job", "job", of_job },
+    { "state", "state", of_state },
+    { "tokens", "tokens", of_tokens, put_tokens },
+    { "rate", "tokens/s", of_rate, put_rate },
+    { "finish", "finish", of_finish },
+    { "age", "age", of_age, put_age },
+    { "model", "model", of_model, put_model, 20 },
+    { "name", "name", NULL, put_name, 40 },
+    { "prompt", "prompt", of_prompt, put_prompt },
+    { "custom_id", "custom_id", of_custom_id, NULL, 40 },
+    { "error", "error", of_error, put_error },
+    { "priority", "priority", of_priority },
+    { "seed", "seed", of_seed },
+    { "sample", "sample", of_sample },
 };
 enum { N_COLUMNS = sizeof columns / sizeof *columns };
-static const char COLUMN_NAMES[] = "job, state, tokens, rate, finish, age, model, name, prompt, custom_id, "
-                                   "error, priority, seed and sample are allowed";
+
+/* A number is sorted as such, and stands at the right. */
+static bool is_number(const struct column *c)
+{
+    return c->value && value_is_number(c->value(&(struct job){ 0 }).kind);
+}
+
+static void put_column(char out[CELL], const struct column *c, const struct job *j)
+{
+    *out = 0;
+    if (c->put)
+        c->put(out, j);
+    else
+        value_text(out, CELL, c->value(j));
+}
 
 static const struct column *find_column(const char *option, const char *name, size_t n, struct err *e)
 {
-    for (size_t i = 0; i < N_COLUMNS; i++)
+    char all[200] = "";
+    for (size_t i = 0; i < N_COLUMNS; i++) {
         if (strlen(columns[i].name) == n && memcmp(columns[i].name, name, n) == 0)
             return &columns[i];
-    err_set(e, ERR_INPUT, "--%s: '%.*s' is no column; %s", option, (int)MIN(n, (size_t)40), name,
-            COLUMN_NAMES);
+        snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s",
+                 i == 0 ? "" : i + 1 < N_COLUMNS ? ", " : " and ", columns[i].name);
+    }
+    err_set(e, ERR_INPUT, "--%s: '%.*s' is no column; %s are allowed", option, (int)MIN(n, (size_t)40), name,
+            all);
     return NULL;
 }
 
-struct table { const struct column *v[COLUMNS_MAX]; size_t n, wide[COLUMNS_MAX]; bool marked, chosen; };
+struct listing { const struct column *v[COLUMNS_MAX]; size_t n, wide[COLUMNS_MAX]; bool marked, chosen; };
 
-static int read_columns(struct table *t, const char *list, struct err *e)
+static int read_columns(struct listing *t, const char *list, struct err *e)
 {
     t->n = 0;
     for (const char *p = list;; p++) {
@@ -198,13 +200,13 @@ static int by_column(const void *a, const void *b)
 {
     const struct job *x = a, *y = b;
     int d;
-    if (sort_by->number) {
-        const double p = sort_by->number(x), q = sort_by->number(y);
+    if (is_number(sort_by)) {
+        const double p = value_number(sort_by->value(x)), q = value_number(sort_by->value(y));
         d = (p > q) - (p < q);
     } else {
-        char p[CELL] = "", q[CELL] = "";
-        sort_by->put(p, x);
-        sort_by->put(q, y);
+        char p[CELL], q[CELL];
+        put_column(p, sort_by, x);
+        put_column(q, sort_by, y);
         d = strcmp(p, q);
     }
     d = d ? d : (x->id > y->id) - (x->id < y->id);
@@ -253,7 +255,7 @@ static int arrange(const struct options *o, struct store_parts *p, struct err *e
 }
 
 /* Finds the jobs whose speed is marked. */
-static int mark_shared(struct table *t, struct store_parts *p, struct err *e)
+static int mark_shared(struct listing *t, struct store_parts *p, struct err *e)
 {
     bool rates = false;
     for (size_t i = 0; i < t->n; i++)
@@ -298,13 +300,13 @@ static size_t cut_to(char *s, size_t wide)
 }
 
 /* The cell of a job, or the head, and its width. */
-static size_t put_one(char cell[CELL], const struct table *t, size_t i, const struct job *j, size_t room)
+static size_t put_one(char cell[CELL], const struct listing *t, size_t i, const struct job *j, size_t room)
 {
     const struct column *c = t->v[i];
     const bool last = i + 1 == t->n;
     *cell = 0;
     if (j)
-        c->put(cell, j);
+        put_column(cell, c, j);
     else
         strcpy(cell, c->head);
     if (!*cell && !last)
@@ -315,12 +317,12 @@ static size_t put_one(char cell[CELL], const struct table *t, size_t i, const st
 }
 
 /* Prints one row, at most `wide` columns. */
-static void print_row(const struct table *t, const struct job *j, size_t wide)
+static void print_row(const struct listing *t, const struct job *j, size_t wide)
 {
     size_t used = 0;
     char cell[CELL];
     for (size_t i = 0; i < t->n && used < wide; i++) {
-        const bool last = i + 1 == t->n, right = t->v[i]->right;
+        const bool last = i + 1 == t->n, right = is_number(t->v[i]);
         const size_t gap = MIN(i ? 2 : 0, wide - used), room = wide - used - gap;
         const size_t n = put_one(cell, t, i, j, room);
         const int pad = (int)MIN(t->wide[i] - MIN(n, t->wide[i]), room - n);
@@ -331,7 +333,7 @@ static void print_row(const struct table *t, const struct job *j, size_t wide)
 }
 
 /* The widths of the columns: those of their first values. */
-static void measure(struct table *t, const struct store_parts *p)
+static void measure(struct listing *t, const struct store_parts *p)
 {
     char cell[CELL];
     for (size_t i = 0; i < t->n; i++) {
@@ -352,7 +354,7 @@ static size_t table_width(void)
 
 /* estimate: seconds, of jobs that no process works on; NAN: not known. */
 static void list_text(const struct store_counts *n, double estimate, const struct store_parts *p,
-                      struct table *t)
+                      struct listing *t)
 {
     char left[32] = "", path[200];
     const size_t wide = table_width();
@@ -383,32 +385,29 @@ static void list_text(const struct store_counts *n, double estimate, const struc
         printf("%.*s\n", (int)MIN(wide, strlen(SHARED_NOTE)), SHARED_NOTE);
 }
 
-/* The columns of a job as an object. Numbers are numbers, an empty cell is null. */
-static void put_columns_json(struct json_writer *w, const struct table *t, const struct job *j,
+/* The columns of a job as an object. */
+static void put_columns_json(struct json_writer *w, const struct listing *t, const struct job *j,
                              const char *db)
 {
-    char cell[CELL];
-    jw_open(w, NULL, '{');
+    struct row rows[COLUMNS_MAX + 2] = { { 0 } };
+    char cell[COLUMNS_MAX][CELL];
     for (size_t i = 0; i < t->n; i++) {
-        const struct column *c = t->v[i];
-        *cell = 0;
-        c->put(cell, j);
-        if (c->number == of_seed)                /* 64 bits */
-            jw_wide(w, c->name, j->seed);
-        else if (c->number)
-            jw_number(w, c->name, *cell ? c->number(j) : NAN);
-        else
-            jw_text(w, c->name, c->text ? c->text(j) : *cell ? cell : NULL);
+        if (!t->v[i]->value)
+            put_column(cell[i], t->v[i], j);
+        rows[i] = (struct row){ t->v[i]->name, NULL, .value = t->v[i]->value ? t->v[i]->value(j)
+                                : (struct value)V_TEXT(*cell[i] ? cell[i] : NULL) };
     }
     if (db)
-        jw_text(w, "db", db);
+        rows[t->n] = (struct row){ "db", NULL, V_TEXT(db) };
+    jw_open(w, NULL, '{');
+    sheet_members(w, rows);
     jw_close(w, '}');
 }
 
 /* With several databases each job names its database, and "databases" lists them all. t: the columns of
  * --columns; NULL: everything. */
 static void list_json(const struct store_counts *n, double estimate, const struct store_parts *p,
-                      const struct table *t)
+                      const struct listing *t)
 {
     struct json_writer w = jw_begin(stdout, JW_INDENTED, 15);
     put_counts_json(&w, n, estimate);
@@ -435,7 +434,7 @@ int cmd_list(const struct options *o, struct err *e)
 {
     struct store_parts p = {0};
     struct store_counts n;
-    struct table t = { .chosen = o->columns };
+    struct listing t = { .chosen = o->columns };
     double estimate = 0, part;
     if (read_columns(&t, o->columns ? o->columns : "job,state,tokens,rate,finish,age,model,name,prompt", e))
         return -1;

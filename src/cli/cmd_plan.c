@@ -7,9 +7,9 @@
 #include <unistd.h>
 
 #include "runs/report/report.h"
-#include "runs/report/report_page.h"
-#include "src/base/memory_file.h"
+#include "src/base/page.h"
 #include "src/base/output.h"
+#include "src/base/sheet.h"
 #include "src/base/stopping.h"
 #include "src/bench/probe.h"
 #include "src/bench/rounds.h"
@@ -424,112 +424,79 @@ static struct throughput plain(const struct setup *s, size_t length, size_t text
     return (struct throughput){ 0, 1, 1, seconds, (double)texts / seconds, 1 };
 }
 
-/* Calls `row` for plain decoding (kind -1) and for each drafter, at each length and number of texts. */
-typedef void row_fn(void *ctx, size_t length, size_t texts, int kind, const struct throughput *t);
-static void each_row(const struct setup *s, row_fn *row, void *ctx)
+/* Row i of the table: plain decoding, then each drafter, at each length and number of texts. */
+static void plan_row(const void *setup, size_t i, struct row *cell)
 {
-    for (size_t b = 0; b < s->n_texts; b++)
-        for (size_t l = 0; l < s->n_lengths; l++)
-            for (size_t i = 0; i <= s->n_listed; i++) {
-                const int k = i ? (int)s->listed[i - 1] : -1;
-                const struct throughput t = k < 0 ? plain(s, s->length[l], s->texts[b])
-                                                  : predict(s, k, s->length[l], s->texts[b]);
-                row(ctx, s->length[l], s->texts[b], k, &t);
-            }
+    const struct setup *s = setup;
+    const size_t drafter = i % (s->n_listed + 1), at = i / (s->n_listed + 1);
+    const size_t length = s->length[at % s->n_lengths], texts = s->texts[at / s->n_lengths];
+    const struct throughput t = drafter ? predict(s, (int)s->listed[drafter - 1], length, texts)
+                                        : plain(s, length, texts);
+    cell[0] = (struct row){ "length", "length", V_UINT(length) };
+    cell[1] = (struct row){ "texts", "texts", V_UINT(texts) };
+    cell[2] = (struct row){ "drafter", "drafter",
+                            V_TEXT(drafter ? throughput_name(s->listed[drafter - 1]) : "none") };
+    cell[3] = (struct row){ "draft_passes", "passes", V_UINT(t.passes) };
+    cell[4] = (struct row){ "rows", "rows", V_UINT(t.rows) };
+    cell[5] = (struct row){ "tokens_per_round", "tokens", V_DIGITS(t.tokens, 6), "@2" };
+    cell[6] = (struct row){ "seconds_per_round", NULL, V_DIGITS(t.seconds, 6) };
+    cell[7] = (struct row){ NULL, "round ms", V_REAL(t.seconds * 1e3), "@3" };
+    cell[8] = (struct row){ "tokens_per_second", "tokens/s", V_DIGITS(t.rate, 6), "@1" };
+    cell[9] = (struct row){ "speedup", "speedup", V_DIGITS(t.speedup, 6), "@2" };
 }
 
-static const char *name_of(int kind) { return kind < 0 ? "none" : throughput_name((enum drafter)kind); }
-
-static void text_row(void *ctx, size_t length, size_t texts, int kind, const struct throughput *t)
+static void measured_length(const void *setup, size_t i, struct row *cell)
 {
-    (void)ctx;
-    printf("%9zu %5zu  %-10s %6zu %5zu %8.2f %10.3f %10.1f %8.2f\n", length, texts, name_of(kind),
-           t->passes, t->rows, t->tokens, t->seconds * 1e3, t->rate, t->speedup);
+    *cell = (struct row){ .value = V_UINT(((const struct setup *)setup)->rounds.length[i]) };
 }
 
-/* Where the costs come from. */
-static void print_measured(const struct setup *s)
+static void print(const struct setup *s)
 {
-    printf("\nPasses and rounds were measured with this model at %zu and %zu tokens.\n", s->rounds.length[0],
-           s->rounds.length[1]);
-    for (size_t i = 0; i < s->n_listed; i++)
+    const struct table plan = { s->n_texts * s->n_lengths * (s->n_listed + 1), plan_row, s },
+                       lengths = { 2, measured_length, s };
+    struct row acceptance[N_DRAFTERS + 1] = { { 0 } };
+    char unit[N_DRAFTERS][200], costs[120];
+    for (size_t i = 0; i < s->n_listed; i++) {
+        const enum drafter k = s->listed[i];
+        snprintf(unit[k], sizeof unit[k], "@2 tokens in %zu passes (%s)", drafters[k]->forecast->passes,
+                 s->drafter[k].where);
+        acceptance[i] = (struct row){ throughput_name(k), throughput_name(k),
+                                      V_DIGITS(s->drafter[k].tokens, 6), unit[k] };
+    }
+    snprintf(costs, sizeof costs,
+             s->measured ? "passes and rounds of this model, measured at %zu and %zu tokens"
+                         : "limits: every pass runs at full bandwidth or at full speed of products",
+             s->rounds.length[0], s->rounds.length[1]);
+    const struct row rows[] = {
+        { "hardware", NULL, V_TEXT(s->hardware.name) },
+        { NULL, "machine", V_TEXT(s->hardware.what) },
+        { "flops", NULL, V_DIGITS(s->hardware.m.flops, 6), .unless = s->measured },
+        { "bandwidth", NULL, V_DIGITS(s->hardware.m.bandwidth, 6), .unless = s->measured },
+        { "model", "model", V_TEXT(s->o->model ? s->o->model : s->o->shape ? s->o->shape : "llama3-8b") },
+        { "measured_lengths", NULL, V_TABLE(&lengths), .unless = !s->measured },
+        { "bytes_per_weight", "model", V_DIGITS(s->bytes.weight, 6), "@2 bytes a weight" },
+        { NULL, "costs", V_TEXT(costs) },
+        { "acceptance", "acceptance", V_ROWS(acceptance) },
+        { "plan", "prediction", V_TABLE(&plan) },
+        { 0 } };
+    sheet_print(s->o->json, JW_LINE, 0, rows);
+    for (size_t i = 0; s->measured && !s->o->json && i < s->n_listed; i++)
         if (forecast_of((int)s->listed[i])->work && !s->rounds.draft[s->listed[i]].most)
             printf("%s: draft passes were not measured: as long for each byte as a pass of one row.\n",
                    throughput_name(s->listed[i]));
-}
-
-static void print_text(const struct setup *s)
-{
-    printf("machine     %s\nmodel       %s, %.2f bytes a weight\nacceptance", s->hardware.what,
-           s->o->model ? s->o->model : s->o->shape ? s->o->shape : "llama3-8b", s->bytes.weight);
-    for (size_t i = 0; i < s->n_listed; i++) {
-        const enum drafter k = s->listed[i];
-        printf("%s%-10s %.2f tokens in %zu passes (%s)\n", i ? "            " : "  ", throughput_name(k),
-               s->drafter[k].tokens, drafters[k]->forecast->passes, s->drafter[k].where);
-    }
-    printf("\n%9s %5s  %-10s %6s %5s %8s %10s %10s %8s\n", "length", "texts", "drafter", "passes", "rows",
-           "tokens", "round ms", "tokens/s", "speedup");
-    each_row(s, text_row, NULL);
-    if (s->measured)
-        print_measured(s);
-    else
-        puts("\nThese are limits: every pass runs at full bandwidth or at full speed of products.");
-}
-
-static void json_row(void *ctx, size_t length, size_t texts, int kind, const struct throughput *t)
-{
-    struct json_writer *w = ctx;
-    jw_open(w, NULL, '{');
-    jw_uint(w, "length", length);
-    jw_uint(w, "texts", texts);
-    jw_text(w, "drafter", name_of(kind));
-    jw_uint(w, "draft_passes", t->passes);
-    jw_uint(w, "rows", t->rows);
-    jw_format(w, "tokens_per_round", "%.6g", t->tokens);
-    jw_format(w, "seconds_per_round", "%.6g", t->seconds);
-    jw_format(w, "tokens_per_second", "%.6g", t->rate);
-    jw_format(w, "speedup", "%.6g", t->speedup);
-    jw_close(w, '}');
-}
-
-static void print_json(const struct setup *s)
-{
-    struct json_writer w = jw_begin(stdout, JW_LINE, 0);
-    jw_text(&w, "hardware", s->hardware.name);
-    if (!s->measured) {
-        jw_format(&w, "flops", "%.6g", s->hardware.m.flops);
-        jw_format(&w, "bandwidth", "%.6g", s->hardware.m.bandwidth);
-    }
-    jw_text(&w, "model", s->o->model ? s->o->model : s->o->shape ? s->o->shape : "llama3-8b");
-    if (s->measured) {
-        jw_open(&w, "measured_lengths", '[');
-        for (int i = 0; i < 2; i++)
-            jw_uint(&w, NULL, s->rounds.length[i]);
-        jw_close(&w, ']');
-    }
-    jw_format(&w, "bytes_per_weight", "%.6g", s->bytes.weight);
-    jw_open(&w, "acceptance", '{');
-    for (size_t i = 0; i < s->n_listed; i++)
-        jw_format(&w, throughput_name(s->listed[i]), "%.6g", s->drafter[s->listed[i]].tokens);
-    jw_close(&w, '}');
-    jw_open(&w, "plan", '[');
-    each_row(s, json_row, &w);
-    jw_close(&w, ']');
-    jw_end(&w);
 }
 
 /* A page with one plot for each number of texts: speedup over the length. */
 static int print_html(const struct setup *s, struct err *e)
 {
     double x[LIST_MAX], y[N_DRAFTERS][LIST_MAX];
-    char *text = NULL;
-    size_t n;
-    FILE *f = memory_file(&text, &n);
+    struct whole out;
+    FILE *f = whole_begin(&out, e);
     if (!f)
-        return err_set(e, ERR_FAILED, "out of memory for the page");
-    page_begin(f, "plan");
-    page_format(f, "<h1>Predicted speedup</h1><p class=\"note\">@t. @t</p>", s->hardware.what,
-                s->measured ? "Passes and rounds were measured with the model."
+        return -1;
+    page_begin(f, "plan", NULL);
+    page_format(f, "<h1>Predicted speedup</h1><p class=\"note\">@t. @t</p><div class=\"plots\">",
+                s->hardware.what, s->measured ? "Passes and rounds were measured with the model."
                             : "Every pass runs at full bandwidth or at full speed of products.");
     for (size_t b = 0; b < s->n_texts; b++) {
         struct series v[N_DRAFTERS];
@@ -547,12 +514,9 @@ static int print_html(const struct setup *s, struct err *e)
                                           "length of the text", .x = x, .n = s->n_lengths,
                                           .length = x[s->n_lengths - 1] }, v, s->n_listed);
     }
-    fputs("</main></body></html>\n", f);
-    int rc = stream_end(f) ? err_set(e, ERR_FAILED, "out of memory for the page") : 0;
-    if (rc == 0)
-        rc = sink_put(s->o->output, text, n, e);
-    free(text);
-    return rc;
+    fputs("</div>", f);
+    page_end(f, NULL, NULL);
+    return whole_end(&out, 0, s->o->output, e);
 }
 
 /* ---- the paper's grids ---- */
@@ -601,6 +565,6 @@ int cmd_plan(const struct options *o, struct err *e)
         return -1;
     if (o->html)
         return print_html(&s, e);
-    (o->json ? print_json : print_text)(&s);
+    print(&s);
     return stdout_finish(e);
 }

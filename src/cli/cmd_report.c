@@ -9,21 +9,14 @@
 #include "src/cli/cmd_store.h"
 #include "src/cli/verbs.h"
 
-/* The report is built in memory first, so an output file is complete or absent. */
 static int write_report(const struct reports *l, const struct options *o, struct err *e)
 {
-    char *text = NULL;
-    size_t n;
-    FILE *f = memory_file(&text, &n);
-    if (!f)
-        return err_set(e, ERR_FAILED, "out of memory for the report");
-    int rc = (o->json ? report_json : o->csv ? report_csv : o->html ? report_html : report_table)(f, l, e);
-    if (stream_end(f) && rc == 0)
-        rc = err_set(e, ERR_FAILED, "out of memory for the report");
-    if (rc == 0)
-        rc = sink_put(o->output, text, n, e);
-    free(text);
-    return rc;
+    struct whole out;
+    if (!whole_begin(&out, e))
+        return -1;
+    const int rc = (o->json ? report_json : o->csv ? report_csv : o->html ? report_html
+                                                                           : report_table)(out.f, l, e);
+    return whole_end(&out, rc, o->output, e);
 }
 
 /* All uses of --by as one list "A,B"; free(*by). *by is NULL without the option. A word may be an alias of an

@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "src/base/input.h"
-#include "src/base/json_write.h"
 #include "src/base/output.h"
+#include "src/base/sheet.h"
 #include "src/base/stopping.h"
 #include "src/cli/cmd_store.h"
 #include "src/cli/verbs.h"
@@ -190,39 +190,34 @@ static int open_buffers(struct score *s, struct err *e)
                                                                                                       : 0;
 }
 
-static void print_json(const struct score *s)
+static void token_id(const void *of, size_t i, struct row *cell)
 {
-    double perplexity = s->scored ? exp(s->sum / (double)s->scored) : NAN;
-    struct json_writer w = jw_begin(stdout, JW_LINE, 0);
-    jw_uint(&w, "tokens", s->n);
-    jw_uint(&w, "scored", s->scored);
-    jw_format(&w, "nll", "%.17g", s->sum);
-    jw_format(&w, "perplexity", "%.17g", perplexity);
-    if (s->o->per_token) {
-        jw_open(&w, "token_ids", '[');
-        for (size_t i = 0; i < s->n; i++)
-            jw_int(&w, NULL, s->ids[i]);
-        jw_close(&w, ']');
-        jw_open(&w, "token_nll", '[');
-        for (size_t i = 0; i + 1 < s->n; i++)
-            jw_format(&w, NULL, "%.10g", s->nll[i]);
-        jw_close(&w, ']');
-    }
-    jw_end(&w);
+    *cell = (struct row){ .value = V_INT(((const struct score *)of)->ids[i]) };
 }
 
-static void print_text(const struct score *s)
+static void token_nll(const void *of, size_t i, struct row *cell)
 {
-    if (s->o->per_token)
-        for (size_t i = 0; i < s->n; i++) {
-            if (i == 0 || isnan(s->nll[i - 1]))
-                printf("%" PRId32 "\t-\n", s->ids[i]);
-            else
-                printf("%" PRId32 "\t%.6f\n", s->ids[i], s->nll[i - 1]);
-        }
-    printf("%zu %s, %zu scored, nll %.6f (%.6f per token), perplexity %.4f\n", s->n,
-           plural(s->n, "token", "tokens"), s->scored, s->sum,
-           s->scored ? s->sum / (double)s->scored : 0, s->scored ? exp(s->sum / (double)s->scored) : 0);
+    *cell = (struct row){ .value = V_DIGITS(((const struct score *)of)->nll[i], 10) };
+}
+
+static void print(const struct score *s)
+{
+    const bool all = s->o->per_token, any = s->scored > 0;
+    const double mean = any ? s->sum / (double)s->scored : NAN;
+    const struct table ids = { s->n, token_id, s }, nll = { s->n - 1, token_nll, s };
+    const struct row rows[] = {
+        { "tokens", "", V_UINT(s->n), plural(s->n, "@ token", "@ tokens") },
+        { "scored", "", V_UINT(s->scored), "@ scored" },
+        { "nll", "", V_DIGITS(s->sum, 17), "nll @6" },
+        { NULL, "", V_NUMBER(mean), "(@6 per token)" },
+        { "perplexity", "", V_DIGITS(exp(mean), 17), "perplexity @4" },
+        { "token_ids", NULL, V_TABLE(&ids), .unless = !all },
+        { "token_nll", NULL, V_TABLE(&nll), .unless = !all },
+        { 0 } };
+    for (size_t i = 0; all && !s->o->json && i < s->n; i++)      /* lines for scripts */
+        printf(i && !isnan(s->nll[i - 1]) ? "%" PRId32 "\t%.6f\n" : "%" PRId32 "\t-\n", s->ids[i],
+               i ? s->nll[i - 1] : NAN);
+    sheet_print(s->o->json, JW_LINE, 0, rows);
 }
 
 static int score(struct score *s, struct err *e)
@@ -242,10 +237,7 @@ static int score(struct score *s, struct err *e)
             s->scored++;
         }
     progress_clear(&s->progress);
-    if (s->o->json)
-        print_json(s);
-    else
-        print_text(s);
+    print(s);
     return stdout_finish(e);
 }
 

@@ -198,13 +198,17 @@ int parts_from_options(struct store_parts *p, const struct options *o, bool ever
     return rc;
 }
 
+static void part_close(struct store_part *t)
+{
+    job_list_free(&t->jobs);
+    free(t->ids);
+    store_close(t->store);
+}
+
 void parts_close(struct store_parts *p)
 {
-    for (size_t i = 0; i < p->n; i++) {
-        job_list_free(&p->v[i].jobs);
-        free(p->v[i].ids);
-        store_close(p->v[i].store);
-    }
+    for (size_t i = 0; i < p->n; i++)
+        part_close(&p->v[i]);
     free(p->v);
     *p = (struct store_parts){0};
 }
@@ -233,12 +237,16 @@ static int jobs_from_words(struct store *s, const struct selection_words *w, int
     return rc;
 }
 
-int jobs_from_options(struct store *s, const struct options *o, bool every, int64_t **ids,
-                      struct job_list *jobs, struct err *e)
+int with_jobs(const struct options *o, enum store_mode mode, bool every,
+              int (*what)(const struct options *o, struct store_part *p, struct err *e), struct err *e)
 {
     const bool all = o->all || (every && !o->n_args && !o->state);
     const struct selection_words w = words_of(o, o->arg, o->n_args, all);
-    return jobs_from_words(s, &w, ids, jobs, e);
+    struct store_part p = {0};
+    const int rc = store_from_options(&p.store, o, mode, e) ||
+                   jobs_from_words(p.store, &w, &p.ids, &p.jobs, e) || what(o, &p, e) ? -1 : 0;
+    part_close(&p);
+    return rc;
 }
 
 int jobs_from_word(struct store *s, const char *word, struct job_list *jobs, struct err *e)
@@ -260,22 +268,11 @@ int job_from_word(struct store *s, const char *word, struct job_list *jobs, stru
     return rc;
 }
 
+static const struct job *itself(const void *job) { return job; }
+
 int put_in_chains(struct job_list *jobs, struct err *e)
 {
-    struct job *v = malloc((jobs->n + 1) * sizeof *v);
-    const struct job **from = malloc((jobs->n + 1) * sizeof *from);
-    size_t *order = malloc((jobs->n + 1) * sizeof *order);
-    for (size_t i = 0; from && i < jobs->n; i++)
-        from[i] = &jobs->v[i];
-    int rc = v && from && order ? jobs_in_chains(from, jobs->n, order, e)
-                                : err_set(e, ERR_FAILED, "out of memory for %zu jobs", jobs->n);
-    for (size_t i = 0; rc == 0 && i < jobs->n; i++)
-        v[i] = jobs->v[order[i]];
-    free(from);
-    free(order);
-    free(rc ? v : jobs->v);
-    jobs->v = rc ? jobs->v : v;
-    return rc;
+    return jobs->n ? records_in_chains(jobs->v, jobs->n, sizeof *jobs->v, itself, e) : 0;
 }
 
 void worker_from_options(struct worker *w, const struct options *o)

@@ -8,16 +8,16 @@
 
 /* Opens the store of --db, LONGHAND_DB or the default path. A notice about its file system goes to stderr. */
 int store_from_options(struct store **s, const struct options *o, enum store_mode mode, struct err *e);
-/* The jobs that the words of the command line, --state and --all select, ascending. `every`: without a
- * selection, all jobs. The caller frees both lists. */
-int jobs_from_options(struct store *s, const struct options *o, bool every, int64_t **ids,
-                      struct job_list *jobs, struct err *e);
-/* The stores of list, report and export, for which --db may be given several times. {0} is closed. */
 struct store_part {
     struct store *store;
     int64_t *ids;                    /* [jobs.n], ascending */
     struct job_list jobs;            /* the selected jobs */
 };
+/* Opens the store and does `what` with the jobs that the words of the command line, --state and --all select.
+ * `every`: without a selection, all jobs. */
+int with_jobs(const struct options *o, enum store_mode mode, bool every,
+              int (*what)(const struct options *o, struct store_part *p, struct err *e), struct err *e);
+/* The stores of list, report and export, for which --db may be given several times. {0} is closed. */
 struct store_parts { struct store_part *v; size_t n; };
 /* Opens the stores for reading and selects jobs in each. A number, range or name must exist in at least
  * one store. */

@@ -99,29 +99,23 @@ static int submit_one(const struct options *o, struct err *e)
     return rc;
 }
 
-static int submit_batch(const struct options *o, struct err *e)
+/* A batch, or the jobs of a grid. */
+static int submit_many(const struct options *o, struct err *e)
 {
     struct batch b = {0};
-    struct store *s = NULL;
-    int rc =
-        batch_open(&b, o, e) || store_from_options(&s, o, STORE_CREATE, e) || batch_submit(&b, s, e) ? -1 : 0;
-    if (rc == 0)
-        put_name(o, s, b.name);
-    store_close(s);
-    batch_close(&b);
-    return rc ? rc : stdout_finish(e);
-}
-
-static int submit_grid(const struct options *o, struct err *e)
-{
     struct grid g;
     struct store *s = NULL;
-    int rc = grid_open(&g, o, e) || store_from_options(&s, o, STORE_CREATE, e) || grid_submit(&g, s, e) ? -1
-                                                                                                        : 0;
+    const bool grid = o->grid.n > 0;
+    int rc = (grid ? grid_open(&g, o, e) : batch_open(&b, o, e)) ||
+             store_from_options(&s, o, STORE_CREATE, e) ||
+             (grid ? grid_submit(&g, s, e) : batch_submit(&b, s, e)) ? -1 : 0;
     if (rc == 0)
-        put_name(o, s, g.name);
+        put_name(o, s, grid ? g.name : b.name);
     store_close(s);
-    grid_close(&g);
+    if (grid)
+        grid_close(&g);
+    else
+        batch_close(&b);
     return rc ? rc : stdout_finish(e);
 }
 
@@ -134,5 +128,5 @@ int cmd_submit(const struct options *o, struct err *e)
     if (o->after && (o->batch || o->grid.n))
         return err_set(e, ERR_INPUT, "--after and --%s: %s", o->batch ? "batch" : "grid",
                        o->batch ? "the lines of a batch have their own" : "a chapter is one text");
-    return o->grid.n ? submit_grid(o, e) : o->batch ? submit_batch(o, e) : submit_one(o, e);
+    return o->grid.n || o->batch ? submit_many(o, e) : submit_one(o, e);
 }

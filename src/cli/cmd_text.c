@@ -189,24 +189,17 @@ static int put_json(struct text_reader *r, struct store *s, const struct job *jo
 static int text_json(struct text_reader *r, struct store *s, const struct job_list *jobs,
                      const struct options *o, struct err *e)
 {
-    char *text = NULL;
-    size_t n;
-    FILE *f = memory_file(&text, &n);
-    if (!f)
-        return err_set(e, ERR_FAILED, "out of memory for the texts");
-    struct json_writer w = { .f = f, .style = JW_LIST };
-    jw_open(&w, NULL, '[');
+    struct whole out;
+    struct json_writer w = { .f = whole_begin(&out, e), .style = JW_LIST };
     int rc = 0;
+    if (!w.f)
+        return -1;
+    jw_open(&w, NULL, '[');
     for (size_t i = 0; rc == 0 && i < jobs->n; i++)
         rc = put_json(r, s, &jobs->v[i], o, &w, e);
     jw_close(&w, ']');
-    fputc('\n', f);
-    if (stream_end(f) && rc == 0)
-        rc = err_set(e, ERR_FAILED, "out of memory for the texts");
-    if (rc == 0)
-        rc = sink_put(o->output, text, n, e);
-    free(text);
-    return rc;
+    fputc('\n', w.f);
+    return whole_end(&out, rc, o->output, e);
 }
 
 /* Prints one text in the form that the options ask for. */
@@ -230,15 +223,28 @@ static int put_text(struct text_reader *r, struct store *s, const struct job *jo
     return rc ? -1 : 0;
 }
 
-int cmd_text(const struct options *o, struct err *e)
+static int put_texts(const struct options *o, struct store_part *p, struct err *e)
 {
-    struct store *s = NULL;
-    struct job_list jobs = {0};
     struct text_reader reader = {0};
     struct sink out = { .fd = STDOUT_FILENO };
     struct text_before before = {0};
-    int64_t *ids = NULL;
     size_t found = 0;
+    int rc = put_in_chains(&p->jobs, e);
+    if (rc == 0)
+        rc = o->json ? text_json(&reader, p->store, &p->jobs, o, e) : sink_open(&out, o->output, e);
+    for (size_t i = 0; rc == 0 && i < p->jobs.n && !o->json; i++)
+        rc = o->find ? put_places(&reader, p->store, &p->jobs.v[i], o, &out, &found, e)
+                     : put_text(&reader, p->store, &p->jobs.v[i], &before, o, &out, e);
+    rc = rc ? rc : sink_finish(&out, e);
+    if (rc == 0 && o->find && !found)
+        rc = err_set(e, ERR_FAILED, "--find: no such place");
+    sink_discard(&out);
+    text_reader_close(&reader);
+    return rc;
+}
+
+int cmd_text(const struct options *o, struct err *e)
+{
     if (o->find && (!*o->find || with_prompt(o) || o->json || options_given(o, "format")))
         return err_set(e, ERR_INPUT, *o->find ? "--find and --%s: only one of them is allowed"
                                               : "--find: '' is no phrase",
@@ -251,25 +257,7 @@ int cmd_text(const struct options *o, struct err *e)
         return err_set(e, ERR_INPUT, "--%s is for texts alone: not for --%s",
                        o->between ? "between" : "headings",
                        o->json ? "json" : o->find ? "find" : "format ids");
-    if (store_from_options(&s, o, STORE_READ, e))
-        return -1;
-    int rc = jobs_from_options(s, o, false, &ids, &jobs, e);
-    if (rc == 0)
-        rc = put_in_chains(&jobs, e);
-    if (rc == 0)
-        rc = o->json ? text_json(&reader, s, &jobs, o, e) : sink_open(&out, o->output, e);
-    for (size_t i = 0; rc == 0 && i < jobs.n && !o->json; i++)
-        rc = o->find ? put_places(&reader, s, &jobs.v[i], o, &out, &found, e)
-                     : put_text(&reader, s, &jobs.v[i], &before, o, &out, e);
-    rc = rc ? rc : sink_finish(&out, e);
-    if (rc == 0 && o->find && !found)
-        rc = err_set(e, ERR_FAILED, "--find: no such place");
-    sink_discard(&out);
-    text_reader_close(&reader);
-    job_list_free(&jobs);
-    free(ids);
-    store_close(s);
-    return rc;
+    return with_jobs(o, STORE_READ, false, put_texts, e);
 }
 
 /* ---- tail ---- */

@@ -2,11 +2,12 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "src/base/input.h"
-#include "src/base/json_write.h"
 #include "src/base/output.h"
+#include "src/base/sheet.h"
 #include "src/base/stopping.h"
 #include "src/cli/cmd_store.h"
 #include "src/cli/verbs.h"
@@ -17,88 +18,69 @@ static uint64_t sum_of(const struct job_bytes *b) { return b->text + b->input + 
 
 /* ---- du ---- */
 
-struct row { const struct job *job; struct job_bytes bytes; };
+struct row_of_job { const struct job *job; struct job_bytes bytes; };
 
 static int larger_first(const void *a, const void *b)
 {
-    const struct row *x = a, *y = b;
+    const struct row_of_job *x = a, *y = b;
     const uint64_t m = sum_of(&x->bytes), n = sum_of(&y->bytes);
     return m != n ? (m < n) - (m > n) : (x->job->id > y->job->id) - (x->job->id < y->job->id);
 }
 
-static void du_json(const struct row *v, size_t n, const struct store_size *size)
+static void du_row(const void *of, size_t i, struct row *cell)
 {
-    struct json_writer w = jw_begin(stdout, JW_INDENTED, 15);
-    jw_uint(&w, "bytes", size->file);
-    jw_uint(&w, "unused_bytes", size->unused);
-    jw_uint(&w, "model_bytes", size->models);
-    jw_open(&w, "jobs", '[');
-    for (size_t i = 0; i < n; i++) {
-        jw_open(&w, NULL, '{');
-        jw_int(&w, "job", v[i].job->id);
-        jw_text(&w, "state", job_state_name(v[i].job->state));
-        jw_uint(&w, "tokens", v[i].job->tokens);
-        jw_uint(&w, "text_bytes", v[i].bytes.text);
-        jw_uint(&w, "prompt_bytes", v[i].bytes.input);
-        jw_uint(&w, "figure_bytes", v[i].bytes.figures);
-        jw_uint(&w, "snapshot_bytes", v[i].bytes.snapshots);
-        jw_close(&w, '}');
-    }
-    jw_close(&w, ']');
-    jw_end(&w);
+    const struct row_of_job *v = (const struct row_of_job *)of + i;
+    const struct job_bytes *b = &v->bytes;
+    cell[0] = (struct row){ "job", "job", V_INT(v->job->id) };
+    cell[1] = (struct row){ "state", "state", V_TEXT(job_state_name(v->job->state)) };
+    cell[2] = (struct row){ "tokens", "tokens", V_UINT(v->job->tokens) };
+    cell[3] = (struct row){ "text_bytes", "text", V_UINT(b->text) };
+    cell[4] = (struct row){ "prompt_bytes", "prompt", V_UINT(b->input) };
+    cell[5] = (struct row){ "figure_bytes", "figures", V_UINT(b->figures) };
+    cell[6] = (struct row){ "snapshot_bytes", "snapshots", V_UINT(b->snapshots) };
 }
 
-static void du_text(const struct store *s, const struct row *v, size_t n, const struct store_size *size)
+static void du_print(bool json, const struct store *s, const struct row_of_job *v, size_t n,
+                     const struct store_size *size)
 {
+    const struct table jobs = { n, du_row, v };
     uint64_t snapshots = 0;
-    char path[200];
-    printf("%6s  %-9s  %12s  %12s  %12s  %14s\n", "job", "state", "text", "prompt", "figures", "snapshots");
-    for (size_t i = 0; i < n; i++) {
-        const struct job_bytes *b = &v[i].bytes;
-        snapshots += b->snapshots;
-        printf("%6" PRId64 "  %-9s  %12" PRIu64 "  %12" PRIu64 "  %12" PRIu64 "  %14" PRIu64 "\n",
-               v[i].job->id, job_state_name(v[i].job->state), b->text, b->input, b->figures, b->snapshots);
-    }
-    terminal_text(path, sizeof path, store_path(s));
-    printf("%s: %.2f MB, of which %.2f MB are unused%s and %.2f MB are models; snapshots beside it: "
-           "%.2f MB\n",
-           path, megabytes(size->file), megabytes(size->unused),
-           size->unused ? " (longhand compact gives them back)" : "", megabytes(size->models),
-           megabytes(snapshots));
+    char label[200];
+    for (size_t i = 0; i < n; i++)
+        snapshots += v[i].bytes.snapshots;
+    terminal_text(label, sizeof label - 1, store_path(s));
+    strcat(label, ":");
+    const struct row rows[] = {
+        { "bytes", label, V_UINT(size->file), "@B" },
+        { "unused_bytes", label, V_UINT(size->unused),
+          size->unused ? "@B unused (longhand compact gives them back)" : "@B unused" },
+        { "model_bytes", label, V_UINT(size->models), "@B of models" },
+        { NULL, label, V_UINT(snapshots), "@B of snapshots beside it" },
+        { "jobs", "", V_TABLE(&jobs) },
+        { 0 } };
+    sheet_print(json, JW_INDENTED, 15, rows);
 }
 
-int cmd_du(const struct options *o, struct err *e)
+static int du(const struct options *o, struct store_part *p, struct err *e)
 {
-    struct store *s = NULL;
-    struct job_list jobs = {0};
     struct store_size size;
-    int64_t *ids = NULL;
-    if (store_from_options(&s, o, STORE_READ, e))
-        return -1;
-    int rc = jobs_from_options(s, o, true, &ids, &jobs, e);
-    struct job_bytes *bytes = calloc(jobs.n + 1, sizeof *bytes);
-    struct row *v = calloc(jobs.n + 1, sizeof *v);
-    if (rc == 0 && (!bytes || !v))
-        rc = err_set(e, ERR_FAILED, "out of memory for %zu jobs", jobs.n);
-    if (rc == 0)
-        rc = store_size(s, &size, e) || store_bytes(s, ids, jobs.n, bytes, e) ? -1 : 0;
+    const size_t n = p->jobs.n;
+    struct job_bytes *bytes = calloc(n + 1, sizeof *bytes);
+    struct row_of_job *v = calloc(n + 1, sizeof *v);
+    int rc = !bytes || !v ? err_set(e, ERR_FAILED, "out of memory for %zu jobs", n)
+                          : store_size(p->store, &size, e) || store_bytes(p->store, p->ids, n, bytes, e);
+    for (size_t i = 0; i < n && rc == 0; i++)
+        v[i] = (struct row_of_job){ &p->jobs.v[i], bytes[i] };
     if (rc == 0) {
-        for (size_t i = 0; i < jobs.n; i++)
-            v[i] = (struct row){ &jobs.v[i], bytes[i] };
-        qsort(v, jobs.n, sizeof *v, larger_first);
-        if (o->json)
-            du_json(v, jobs.n, &size);
-        else
-            du_text(s, v, jobs.n, &size);
-        rc = stdout_finish(e);
+        qsort(v, n, sizeof *v, larger_first);
+        du_print(o->json, p->store, v, n, &size);
     }
     free(v);
     free(bytes);
-    free(ids);
-    job_list_free(&jobs);
-    store_close(s);
-    return rc;
+    return rc ? -1 : stdout_finish(e);
 }
+
+int cmd_du(const struct options *o, struct err *e) { return with_jobs(o, STORE_READ, true, du, e); }
 
 /* ---- compact, backup ---- */
 

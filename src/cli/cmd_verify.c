@@ -8,8 +8,8 @@
 
 #include "src/decode/verify_published.h"
 #include "runs/work/worker.h"
-#include "src/base/json_write.h"
 #include "src/base/output.h"
+#include "src/base/sheet.h"
 #include "src/base/stopping.h"
 #include "src/cli/cmd_store.h"
 #include "src/cli/verbs.h"
@@ -139,12 +139,6 @@ static int check_open(struct check *c, struct err *e)
                        c->in.n_prompt, n_max, e);
 }
 
-static bool not_stopped(void *ctx, size_t done, size_t of)
-{
-    (void)ctx, (void)done, (void)of;
-    return !stop_signal;
-}
-
 /* Derives token `at`: with the first 0, 1, .. of its forbidden tokens the model gives the next of them, and
  * at last the token. *own: what it gives; *stored: what it should give. */
 static int derive_token(struct check *c, size_t at, int32_t *own, int32_t *stored, struct err *e)
@@ -198,26 +192,22 @@ static int derive(struct check *c, size_t *at, int32_t *own, int32_t *stored, st
 static int print_result(const struct check *c, size_t at, int32_t own, int32_t stored, struct err *e)
 {
     const bool same = at == c->n;
-    if (c->o->json) {
-        struct json_writer w = jw_begin(stdout, JW_LINE, 0);
-        jw_int(&w, "job", c->job->id);
-        jw_bool(&w, "identical", same);
-        jw_uint(&w, "tokens", c->n);
-        jw_uint(&w, "checked", c->n_wanted);
-        if (same) {
-            jw_null(&w, "first_difference");
-        } else {
-            jw_open(&w, "first_difference", '{');
-            jw_uint(&w, "token", at);
-            jw_int(&w, "stored", stored);
-            jw_int(&w, "derived", own);
-            jw_close(&w, '}');
-        }
-        jw_end(&w);
-    } else if (same) {
-        printf("job %" PRId64 ": %zu %s, chain whole, %zu derived again: identical\n", c->job->id, c->n,
-               plural(c->n, "token", "tokens"), c->n_wanted);
-    }
+    char title[32];
+    snprintf(title, sizeof title, "job %" PRId64 ":", c->job->id);
+    const struct row differs[] = { { "token", NULL, V_UINT(at) },
+                                   { "stored", NULL, V_INT(stored) },
+                                   { "derived", NULL, V_INT(own) },
+                                   { 0 } };
+    const struct row rows[] = { { "job", NULL, V_INT(c->job->id) },
+                                { "identical", NULL, V_BOOL(same) },
+                                { "tokens", title, V_UINT(c->n), plural(c->n, "@ token", "@ tokens") },
+                                { NULL, title, V_TEXT("chain whole") },
+                                { "checked", title, V_UINT(c->n_wanted), "@ derived again: identical" },
+                                { "first_difference", NULL, V_TEXT(NULL), .unless = !same },
+                                { "first_difference", NULL, V_ROWS(differs), .unless = same },
+                                { 0 } };
+    if (same || c->o->json)
+        sheet_print(c->o->json, JW_LINE, 0, rows);
     if (stdout_finish(e))
         return -1;
     return same ? 0

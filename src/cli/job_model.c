@@ -18,12 +18,6 @@ struct model_here {
     char fingerprint[FINGERPRINT_BYTES];
 };
 
-static bool not_stopped(void *ctx, size_t done, size_t of)
-{
-    (void)ctx, (void)done, (void)of;
-    return !stop_signal;
-}
-
 /* `want`: ERR_INPUT if the fingerprint is another one; NULL: any. */
 static int model_read(struct model_here *m, const char *dir, size_t threads, enum weights weights,
                       const char *want, struct err *e)

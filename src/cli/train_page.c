@@ -8,8 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runs/report/report_page.h"
-#include "src/base/memory_file.h"
+#include "src/base/page.h"
 #include "src/base/output.h"
 #include "src/train/train.h"
 
@@ -167,22 +166,15 @@ static int write_modules(FILE *f, const struct curves *c, struct err *e)
 int train_page_write(const char *path, const char *curves, struct err *e)
 {
     struct curves c = { 0 };
-    char *text = NULL;
-    size_t n;
-    FILE *f = NULL;
-    int rc = read_curves(&c, curves, e);
-    if (rc == 0 && !(f = memory_file(&text, &n)))
-        rc = err_set(e, ERR_FAILED, "out of memory for the page");
+    struct whole out;
+    int rc = read_curves(&c, curves, e) || !whole_begin(&out, e) ? -1 : 0;
     if (rc == 0) {
-        page_begin(f, "training");
-        fputs("<h1>Training</h1>", f);
-        rc = write_modules(f, &c, e);
-        fputs("</main></body></html>\n", f);
+        page_begin(out.f, "training", NULL);
+        fputs("<h1>Training</h1>", out.f);
+        rc = write_modules(out.f, &c, e);
+        page_end(out.f, NULL, NULL);
+        rc = whole_end(&out, rc, path, e);
     }
-    if (f && stream_end(f) && rc == 0)
-        rc = err_set(e, ERR_FAILED, "out of memory for the page");
-    rc = rc ? rc : sink_put(path, text, n, e);
-    free(text);
     free(c.line);
     return rc;
 }

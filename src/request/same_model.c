@@ -6,12 +6,6 @@
 #include "src/base/stopping.h"
 #include "src/request/job_params.h"
 
-static bool not_stopped(void *ctx, size_t done, size_t of)
-{
-    (void)ctx, (void)done, (void)of;
-    return !stop_signal;
-}
-
 static int measure(struct measured *m, const char *path, enum weights weights, struct pool *pool,
                    struct err *e)
 {

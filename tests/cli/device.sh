@@ -10,7 +10,7 @@ head -c 120 build/data/models/short.txt >"$TMP/prompt"
 wait_for() { for i in $(seq $((1000 * slower))); do eval "$1" && return 0; sleep 0.02; done; return 1; }
 tokens_of() { "$L" list "$1" | awk 'NR == 3 { split($3, a, "/"); print a[1] }'; }
 state_of() { "$L" list "$1" | awk 'NR == 3 { print $2 }'; }
-numerics_of() { "$L" show "$1" | awk '$1 == "numerics:" { print $2 }'; }
+numerics_of() { "$L" show "$1" | awk '$1 == "numerics" { print $2 }'; }
 case $D in emulated) ID='^emulated-2$' N=${TOKENS:-60};; *) ID='^cuda-' N=${TOKENS:-400};; esac
 
 # Speculation under several settings writes the text of plain decoding.

@@ -125,7 +125,7 @@ assert_json list_json_knows_a_dead_worker \
     'j["jobs"][0]["worker_ended"] is True and j["jobs"][0]["tokens_per_second"] is None' list $id --json
 assert_json list_json_has_no_eta_of_a_dead_worker \
     'not j["tokens_per_second"] and j["eta_seconds"] is None' list $id --json
-"$L" show $id | grep -q 'worker: its process has ended'; result show_knows_a_dead_worker $?
+"$L" show $id | grep -q '^worker  *its process has ended'; result show_knows_a_dead_worker $?
 check resume_of_a_dead_worker_names_work 2 \
     'is running, not paused or failed; its process has ended, and longhand work continues it' resume $id
 "$L" cancel $id -q
@@ -203,7 +203,7 @@ id=$("$L" submit -m "$TMP/model" -f "$P" -n 300 -s 7)
 parameters=$(sql "SELECT parameters FROM input WHERE job = $id")
 sql "UPDATE input SET parameters = '{}' WHERE job = $id"
 "$L" work -q 2>"$TMP/err"; r=$?
-[ $r = 1 ] && [ "$(state_of $id)" = failed ] && "$L" show $id | grep -q 'error: parameters: .*missing'
+[ $r = 1 ] && [ "$(state_of $id)" = failed ] && "$L" show $id | grep -q '^error  *parameters: .*missing'
 result work_fails_a_job_without_parameters $? "exit $r, $(state_of $id)"
 sql "UPDATE input SET parameters = '$parameters' WHERE job = $id"
 "$L" retry $id -q && "$L" work -q && "$L" text $id >"$TMP/a"; same retry_continues "$TMP/whole" "$TMP/a"

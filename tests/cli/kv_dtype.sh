@@ -18,7 +18,7 @@ for kv in int8 int4; do
     [ -n "$(ls "$LONGHAND_DB.snapshots")" ]; result ${kv}_has_a_snapshot $? "$(cat "$TMP/err")"
     "$L" resume $id -q; "$L" work -q
     "$L" text $id >"$TMP/a"; same ${kv}_killed "$TMP/$kv" "$TMP/a"
-    [ "$("$L" show $id | grep -c "numerics: cpu-1-$kv\$")" = 1 ] && "$L" show $id | grep -q 'from a snapshot'
+    [ "$("$L" show $id | grep -c "^numerics  *cpu-1-$kv\$")" = 1 ] && "$L" show $id | grep -q 'from a snapshot'
     result ${kv}_has_its_numerics $? "$("$L" show $id | grep -v parameters)"
     check ${kv}_verified 0 '' verify -q $id
     fork=$("$L" fork $id --at 150 --seed 5 --tokens 200 2>/dev/null)

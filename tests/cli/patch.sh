@@ -1,6 +1,6 @@
 #!/bin/bash
 # The recipes of docs/architecture.md hold. A patch that adds a drafter is one file and one line; a patch that
-# adds a filter of sampling is one row and its function. With them the program builds, and knows the new names
+# adds a filter of sampling is one row and its function; a patch that adds a line to a verb is one row. With them the program builds, and knows the new names
 # wherever it lists names. The patches go to a copy of the tree with its objects, so that only what depends on
 # the tables is compiled.
 . tests/cli/lib.inc
@@ -10,10 +10,11 @@ mkdir -p "$tree/$objects" && cp -a Makefile ./*.mk src ngram kvmgr runs kernels 
     cp -a "$objects"/{src,ngram,kvmgr,runs,kernels,cuda-*,liblonghand.a} "$tree/$objects" || exit 1
 [ ! -d build/cu ] || cp -a build/cu "$tree/build"
 patched() { (cd "$tree" && patch -p1 -s -E --no-backup-if-mismatch "$@" <tests.patch); }
-cat tests/cli/echo.patch tests/cli/min-q.patch >"$tree/tests.patch"
+cat tests/cli/echo.patch tests/cli/min-q.patch tests/cli/row.patch >"$tree/tests.patch"
 
 [ "$(grep -c '^diff' tests/cli/echo.patch)" = 2 ] && [ "$(grep -c '^diff' tests/cli/min-q.patch)" = 3 ] &&
-    [ "$(grep -c '^+[^+]' tests/cli/min-q.patch)" -le 12 ] && patched &&
+    [ "$(grep -c '^+[^+]' tests/cli/min-q.patch)" -le 12 ] && [ "$(grep -c '^diff' tests/cli/row.patch)" = 1 ] &&
+    [ "$(grep -c '^+[^+]' tests/cli/row.patch)" -le 2 ] && patched &&
     (cd "$tree" && make -j2 longhand) >"$TMP/log" 2>&1
 result an_added_drafter_and_filter_build $? "$(grep -m 5 -iE 'error|warning' "$TMP/log")"
 ! grep -q 'warning:' "$TMP/log"; result and_without_warnings $? "$(grep -m 5 warning: "$TMP/log")"
@@ -33,7 +34,7 @@ grep -q '"drafter": "echo"' "$TMP/show"; result a_job_of_a_batch_line_has_it $? 
 "$L" text 4 >"$TMP/plain"; "$L" text 5 >"$TMP/drafted"
 same and_its_text "$TMP/plain" "$TMP/drafted"
 "$L" report 2 >"$TMP/report"
-grep -qE '^ *echo +[1-9][0-9]* of [1-9][0-9]* candidates accepted' "$TMP/report"
+grep -qE '^ *echo +[1-9][0-9,]* +[1-9][0-9,]* +[0-9.]+ %$' "$TMP/report"
 result the_report_counts_its_candidates $? "$(head -c 600 "$TMP/report")"
 check other_names_are_refused 2 'one of auto, none, .*echo' run $G nosuch --prompt x
 
@@ -65,6 +66,11 @@ done
 same a_fork_takes_it "$TMP/forktem" "$TMP/forkmin"; differ and_the_text_changes "$TMP/without" "$TMP/forkmin"
 check its_range_is_that_of_the_row 2 "^longhand: --min-q: '101' is not a number from 0 to 100$" run $R \
     --min-q 101
+
+# ---- the row: a line of inspect ----
+"$L" inspect -m $MODEL >"$TMP/text"; "$L" inspect -m $MODEL --json >"$TMP/json"
+grep -q '^bytes .*, [0-9.]* a parameter' "$TMP/text" && grep -qE '"bytes_per_parameter": [0-9.]+,' "$TMP/json"
+result inspect_has_an_added_row $? "$(grep '^bytes' "$TMP/text")"
 
 patched -R && diff -r src "$tree/src"; result the_patch_can_be_taken_out $?
 exit $failed

@@ -198,7 +198,7 @@ def main(b):
     for scheme in "light", "dark":
         b.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
         colours.append(b.value("getComputedStyle(document.body).color"))
-    result("light_and_dark", colours == ["rgb(0, 0, 0)", "rgb(255, 255, 255)"], colours)
+    result("light_and_dark", colours == ["rgb(30, 32, 35)", "rgb(230, 231, 233)"], colours)
     b.call("Emulation.setEmulatedMedia", features=[])
     cli("resume", "-q", str(second))
     b.call("Emulation.setDeviceMetricsOverride", width=960, height=760, deviceScaleFactor=1, mobile=False)

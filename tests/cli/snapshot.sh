@@ -44,7 +44,7 @@ else:
     assert not (s["made"] or s["restored_tokens"]), s' $w
         result "report_counts_${w}_$d" $? "$("$L" report $id --json | grep -A12 '"snapshots"')"
         [ $w = off ] ||
-            { "$L" report $id | grep -q '^  restored    [0-9]* tokens from snapshots'
+            { "$L" report $id | grep -q '^restored  *[0-9]* tokens from snapshots'
               result "report_names_them_$d" $? "$("$L" report $id | head -20)"; }
         [ ! -e "$DIR" ]; result "nothing_is_left_${w}_$d" $? "$(ls "$DIR" 2>/dev/null)"
     done

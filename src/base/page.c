@@ -1,5 +1,6 @@
-/* The style of the page, its escaping, and its plots. It owns no data; start reading at page_plot. */
-#include "runs/report/report_page.h"
+/* The style of pages, their escaping, the printer of sheets, and plots. It owns no data; start reading at
+ * page_table and page_plot. */
+#include "src/base/page.h"
 
 #include <math.h>
 #include <string.h>
@@ -26,7 +27,7 @@ static const char page_style[] =
 "article:not(:first-child){margin-top:56px;border-top:3px solid var(--line);padding-top:28px}"
 ".tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(150px,1fr));gap:12px;margin:20px 0}"
 ".tile,.card{background:var(--card);border:1px solid var(--line);border-radius:10px;padding:12px 14px}"
-".tile span{display:block;color:var(--dim);font-size:.8rem}.tile b{display:block;font-size:1.45rem;"
+".tile span{display:block;color:var(--dim);font-size:.8rem}.tile b{display:block;font-size:1.35rem;"
 "line-height:1.25;font-weight:650;overflow-wrap:anywhere}"
 ".tile small{display:block;font-size:.8rem;line-height:1.35;overflow-wrap:anywhere}"
 ".plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,340px),1fr));gap:14px}"
@@ -42,23 +43,32 @@ static const char page_style[] =
 "display:inline-block;width:22px;margin-right:5px;vertical-align:middle;border-top:3px solid var(--c)}"
 ".legend .s1 i{border-top-style:dashed}.legend .s2 i{border-top-style:dotted}.legend .s3 i,.legend .s4 i{"
 "border-top-style:dashed}.legend .s5 i{border-top-style:dotted}"
-".line.t{stroke-width:4;opacity:.5}.legend .t i{border-top-width:6px;opacity:.5}td.name{white-space:normal;"
-"overflow-wrap:anywhere;min-width:8em;max-width:22em;text-align:left}th.w{white-space:normal}td{"
-"vertical-align:top}.more{margin-top:14px}"
+".line.t{stroke-width:4;opacity:.5}.legend .t i{border-top-width:6px;opacity:.5}.more{margin-top:14px}"
 ".parts i{width:11px;height:11px;border:0;background:var(--c)}"
 ".scroll{overflow-x:auto}table{border-collapse:collapse;font-size:.88rem;width:100%}th,td{"
-"padding:4px 10px 4px 0;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap}"
-"th{color:var(--dim);font-weight:600}th:first-child,td:first-child,.l{text-align:left!important}td.wrap{"
-"white-space:normal;overflow-wrap:anywhere;text-align:left}"
+"padding:4px 10px 4px 0;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap;"
+"vertical-align:top}th{color:var(--dim);font-weight:600;white-space:normal;vertical-align:bottom}"
+"th:first-child,td:first-child,.l{text-align:left}td.name{white-space:normal;overflow-wrap:anywhere;"
+"min-width:10em}td.w{white-space:normal}tr:last-child td{border:0}"
 ".par{columns:2 330px;column-gap:36px}.par div{display:flex;justify-content:space-between;gap:16px;"
 "border-bottom:1px solid var(--line);padding:3px 0;font-size:.88rem;break-inside:avoid}"
-".par span{color:var(--dim)}.par b{font-weight:500;text-align:right;overflow-wrap:anywhere}"
+".par span,.rows span{color:var(--dim)}.rows div{display:flex;gap:12px;padding:3px 0;font-size:.88rem;"
+"border-top:1px solid var(--line)}.rows span{flex:0 0 7em}.rows b{font-weight:400;overflow-wrap:anywhere}"
+".par b{font-weight:500;text-align:right;overflow-wrap:anywhere}"
 ".warn{border-color:var(--warn);background:var(--warnbg);margin:12px 0}.warn b{color:var(--warn)}"
 "blockquote{margin:6px 0 0;padding-left:12px;border-left:3px solid var(--warn);overflow-wrap:anywhere;"
 "white-space:pre-wrap;font-family:Georgia,'DejaVu Serif',serif}"
 ".two{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,340px),1fr));gap:14px;"
 "align-items:start}"
-"a{color:var(--c0)}summary{cursor:pointer;color:var(--dim);margin:10px 0}footer{margin-top:48px;"
+"a{color:var(--c0)}[role=alert]{color:var(--warn)}i{font-style:normal}.buttons form{display:inline}"
+"button,input,textarea{font:inherit;color:inherit;background:var(--card);border:1px solid var(--line);"
+"border-radius:6px;padding:2px 8px}button{cursor:pointer;color:var(--c0)}label{display:block;margin:8px 0}"
+"textarea{width:100%;height:7em}input:not([type]){width:9em}pre{white-space:pre-wrap;overflow-wrap:anywhere;"
+"max-height:60vh;overflow:auto;margin:0;font:1.05rem/1.6 Georgia,'DejaVu Serif',serif}"
+"@media(max-width:40rem){.flow i{display:none}.flow thead{position:absolute;left:-99rem}"
+".flow tr{display:block;padding:4px 0;border-bottom:1px solid var(--line)}.flow td{display:inline-block;"
+"border:0;max-width:100%;white-space:normal}}"
+"summary{cursor:pointer;color:var(--dim);margin:10px 0}footer{margin-top:48px;"
 "color:var(--dim);font-size:.82rem}"
 "@media print{:root{color-scheme:light;--bg:#fff;--card:#fff;--fg:#000;--dim:#444;--line:#bbb}body{"
 "font-size:11pt}main{max-width:none;padding:0}.tile,.card{border-color:#999}"
@@ -93,56 +103,127 @@ void page_text(FILE *f, const char *s)
     }
 }
 
-void page_count(FILE *f, double x)
-{
-    char digits[32];
-    if (!isfinite(x)) {
-        fputs("&ndash;", f);
-        return;
-    }
-    int n = snprintf(digits, sizeof digits, "%.0f", x);
-    for (int i = 0; i < n; i++)
-        fprintf(f, "%s%c", i && digits[i - 1] != '-' && (n - i) % 3 == 0 ? "," : "", digits[i]);
-}
-
-void page_duration(FILE *f, double s)
-{
-    if (!isfinite(s))
-        fputs("&ndash;", f);
-    else if (s < 0.9995)
-        fprintf(f, "%.0f ms", 1e3 * s);
-    else if (s < 99.95)
-        fprintf(f, "%.1f s", s);
-    else if (s < 3599.5)
-        fprintf(f, "%d min %02d s", (int)(s + .5) / 60, (int)(s + .5) % 60);
-    else
-        fprintf(f, "%d h %02d min", (int)((s + 30) / 3600), (int)((s + 30) / 60) % 60);
-}
-
-void page_real(FILE *f, double x, int digits)
-{
-    if (isfinite(x))
-        fprintf(f, "%.*f", digits, x);
-    else
-        fputs("&ndash;", f);
-}
-
 void page_format(FILE *f, const char *format, ...)
 {
+    char text[40];
     va_list ap;
     va_start(ap, format);
-    for (const char *p = format; *p; p++)
-        if (*p != '@')
+    for (const char *p = format; *p; p++) {
+        if (*p != '@') {
             fputc(*p, f);
-        else if (*++p == 'c')
-            page_count(f, va_arg(ap, double));
-        else if (*p == 'd')
-            page_duration(f, va_arg(ap, double));
-        else if (*p == 't')
+        } else if (*++p == 't') {
             page_text(f, va_arg(ap, const char *));
-        else
-            page_real(f, va_arg(ap, double), *p - '0');
+        } else {
+            const double x = va_arg(ap, double);
+            number_text(text, sizeof text, x, *p == 'c' ? ',' : *p == 'd' ? 'D' : *p);
+            fputs(isfinite(x) ? text : "&ndash;", f);
+        }
+    }
     va_end(ap);
+}
+
+/* ---- the frame ---- */
+
+void page_begin(FILE *f, const char *title, const char *nonce)
+{
+    page_format(f, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
+                "content=\"width=device-width, initial-scale=1\"><meta name=\"color-scheme\" content=\"light "
+                "dark\"><title>@t &ndash; longhand</title>", title);
+    if (nonce)
+        page_format(f, "<style nonce=\"@t\">", nonce);
+    else
+        fputs("<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
+              "'unsafe-inline'; base-uri 'none'; form-action 'none'\"><style>", f);
+    fprintf(f, "%s</style></head>\n<body><main>\n", page_style);
+}
+
+void page_end(FILE *f, const char *nonce, const char *script)
+{
+    fputs("</main>", f);
+    if (script)
+        fprintf(f, "<script nonce=\"%s\">%s</script>", nonce, script);
+    fputs("</body></html>\n", f);
+}
+
+/* ---- sheets ---- */
+
+static void put_shown(FILE *f, const struct row *r)
+{
+    char text[SHEET_TEXT];
+    row_text(text, r, true);
+    if (r->link)
+        page_format(f, "<a href=\"@t\">", r->link);
+    page_format(f, !*text ? "<i>&ndash;</i>" : value_is_text(r->value.kind) ? "<bdi>@t</bdi>" : "@t",
+                value_is_text(r->value.kind) && !r->unit ? r->value.s : text);
+    if (r->link)
+        fputs("</a>", f);
+}
+
+static void put_pair(FILE *f, const char *name, const struct row *value)
+{
+    page_format(f, "<div><span>@t</span><b>", name);
+    put_shown(f, value);
+    fputs("</b></div>", f);
+}
+
+void page_rows(FILE *f, const struct row *rows)
+{
+    struct sheet_lines l = { .n = 0 };
+    char text[SHEET_TEXT];
+    fputs("<div class=\"rows\">", f);
+    sheet_lines(&l, rows, false);
+    for (size_t i = 0; i < l.n; i++)
+        if (l.v[i]->value.kind < VALUE_ROWS && line_text(text, &l, i, 0, true))
+            put_pair(f, l.v[i]->label, &(struct row){ .value = V_TEXT(text) });
+    fputs("</div>\n", f);
+}
+
+void page_pairs(FILE *f, const struct table *t)
+{
+    fputs("<div class=\"par\">", f);
+    for (size_t i = 0; i < t->n; i++) {
+        struct row cells[SHEET_COLUMNS_MAX + 1] = { 0 };
+        t->cells(t->ctx, i, cells);
+        put_pair(f, cells->value.s, &cells[1]);
+    }
+    fputs("</div>\n", f);
+}
+
+void page_cells(FILE *f, const struct row *cells, bool head)
+{
+    struct sheet_lines l = { .n = 0 };
+    sheet_lines(&l, cells, true);
+    for (size_t i = 0; i < l.n; i++) {
+        const struct row *r = l.v[i];
+        const bool left = value_is_text(r->value.kind), wide = !head && left && r->value.s;
+        const bool spread = !head && r->unit && strstr(r->unit, "\xc2\xb1");      /* on a second line */
+        fprintf(f, "<t%s%s>", head ? "h scope=\"col\"" : "d",
+                wide && strlen(r->value.s) > 20 ? " class=\"l name\"" : left ? " class=\"l\""
+                : spread ? " class=\"w\"" : "");
+        if (head)
+            page_text(f, r->label);
+        else
+            put_shown(f, r);
+        fprintf(f, "</t%c>", "dh"[head]);
+    }
+}
+
+void page_table(FILE *f, const struct table *t)
+{
+    fputs("<div class=\"card scroll\"><table>", f);
+    for (size_t i = 0; i < t->n; i++) {
+        struct row cells[SHEET_COLUMNS_MAX + 1] = { 0 };
+        struct row *first = cells;
+        t->cells(t->ctx, i, cells);
+        while (!first->label)
+            first++;
+        for (int head = i == 0 && *first->label; head >= 0; head--) {
+            fputs("<tr>", f);
+            page_cells(f, cells, head);
+            fputs("</tr>\n", f);
+        }
+    }
+    fputs("</table></div>\n", f);
 }
 
 /* ---- plots ---- */
@@ -175,22 +256,31 @@ static double at_y(double y, double low, double high)
     return TOP + (high - y) / (high - low) * (HIGH - TOP - BOTTOM);
 }
 
-static void axes(FILE *f, double last, double low, double high, double step, bool shares)
+/* Begins a plot: its card, its picture, and the lines of the axis of y. */
+static void begin_plot(FILE *f, const char *title, const char *note, const struct series *legend, size_t n,
+                       double low, double high, double step, bool shares)
 {
+    page_format(f, "<div class=\"card\"><h3>@t</h3><p class=\"note\">@t</p>", title, note);
+    if (n)
+        page_legend(f, legend, n);
+    page_format(f, "<svg viewBox=\"0 0 @0 @0\" role=\"img\" aria-label=\"@t\">", (double)WIDE, (double)HIGH,
+                title);
     for (double y = low; y <= high + step / 100; y += step) {
-        fprintf(f,
-                "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/><text x=\"%d\" y=\"%.1f\" "
-                "text-anchor=\"end\">",
-                LEFT, WIDE - RIGHT, at_y(y, low, high), at_y(y, low, high), LEFT - 6, at_y(y, low, high) + 4);
+        const double at = at_y(y, low, high);
+        fprintf(f, "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/><text x=\"%d\" "
+                "y=\"%.1f\" text-anchor=\"end\">", LEFT, WIDE - RIGHT, at, at, LEFT - 6, at + 4);
         tick(f, y, step, shares);
         fputs("</text>", f);
     }
-    step = nice_step(last, 5);
+}
+
+static void axis_of_x(FILE *f, double last)
+{
+    const double step = nice_step(last, 5);
     for (double x = 0; x <= last * 1.0001; x += step) {
         const char *anchor = at_x(x, last) > WIDE - RIGHT - 14 ? "end" : x > 0 ? "middle" : "start";
-        fprintf(f, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"%s\">", at_x(x, last), HIGH - 8, anchor);
-        page_count(f, x);
-        fputs("</text>", f);
+        page_format(f, "<text x=\"@1\" y=\"@0\" text-anchor=\"@t\">@c</text>", at_x(x, last), HIGH - 8.0,
+                    anchor, x);
     }
 }
 
@@ -214,6 +304,7 @@ static void draw_values(FILE *f, const char *name, const double *y, size_t n)
 static void draw_line(FILE *f, const struct series *s, size_t k, const double *x, size_t n, double last,
                       double low, double high)
 {
+    const size_t full = n - s->shorter;
     bool down = false;
     fprintf(f, "<path class=\"line s%zu%s\" data-name=\"", k % 6, k < 6 ? "" : " t");
     page_text(f, s->name);
@@ -221,7 +312,7 @@ static void draw_line(FILE *f, const struct series *s, size_t k, const double *x
     if (s->half)
         draw_values(f, "data-half", s->half, n);
     fputs("\" d=\"", f);
-    for (size_t i = 0; i < s->full; i++) {
+    for (size_t i = 0; i < full; i++) {
         if (isfinite(s->y[i]))
             fprintf(f, "%s%.1f %.1f", down ? "L" : "M", at_x(x[i], last),
                     at_y(MIN(s->y[i], high), low, high));
@@ -233,10 +324,10 @@ static void draw_line(FILE *f, const struct series *s, size_t k, const double *x
             draw_error_bar(f, k, at_x(x[i], last), at_y(MAX(s->y[i] - s->half[i], low), low, high),
                            at_y(MIN(s->y[i] + s->half[i], high), low, high));
     for (size_t i = 0; i < n; i++) {             /* a point without neighbours has no line */
-        const bool before = i > 0 && isfinite(s->y[i - 1]), after = i + 1 < s->full && isfinite(s->y[i + 1]);
-        if (isfinite(s->y[i]) && (i >= s->full || (!before && !after)))
+        const bool before = i > 0 && isfinite(s->y[i - 1]), after = i + 1 < full && isfinite(s->y[i + 1]);
+        if (isfinite(s->y[i]) && (i >= full || (!before && !after)))
             fprintf(f, "<circle class=\"%s s%zu\" cx=\"%.1f\" cy=\"%.1f\" r=\"3\"/>",
-                    i < s->full ? "dot" : "hollow", k % 6, at_x(x[i], last),
+                    i < full ? "dot" : "hollow", k % 6, at_x(x[i], last),
                     at_y(MIN(s->y[i], high), low, high));
     }
 }
@@ -244,32 +335,10 @@ static void draw_line(FILE *f, const struct series *s, size_t k, const double *x
 void page_legend(FILE *f, const struct series *v, size_t n)
 {
     fputs("<div class=\"legend\">", f);
-    for (size_t k = 0; k < n && n > 1; k++) {
-        fprintf(f, "<span class=\"s%zu%s\"><i></i>", k % 6, k < 6 ? "" : " t");
-        page_text(f, v[k].name);
-        fputs("</span>", f);
-    }
+    for (size_t k = 0; k < n && n > 1; k++)
+        page_format(f, "<span class=\"s@0@t\"><i></i>@t</span>", (double)(k % 6), k < 6 ? "" : " t",
+                    v[k].name);
     fputs("</div>", f);
-}
-
-static void card(FILE *f, const char *title, const char *note)
-{
-    fputs("<div class=\"card\"><h3>", f);
-    page_text(f, title);
-    fputs("</h3><p class=\"note\">", f);
-    page_text(f, note);
-    fputs("</p>", f);
-}
-
-void page_begin(FILE *f, const char *title)
-{
-    page_format(f, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
-                   "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
-                   "'unsafe-inline'; base-uri 'none'; form-action 'none'\">"
-                   "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><meta "
-                   "name=\"color-scheme\" content=\"light dark\">"
-                   "<title>@t &ndash; longhand</title><style>", title);
-    fprintf(f, "%s</style></head><body><main>\n", page_style);
 }
 
 /* The highest place that point i draws on, with its error bar; a bar counts up to twice its value. */
@@ -297,12 +366,8 @@ void page_plot(FILE *f, const struct page_plot *p, const struct series *v, size_
         step = nice_step(high, 5);
     }
     high = low + ceil((high - low) / step - 1e-9) * step;
-    card(f, p->title, p->note);
-    if (!p->no_legend)
-        page_legend(f, v, n_series);
-    fprintf(f, "<svg viewBox=\"0 0 %d %d\" role=\"img\"", WIDE, HIGH);
-    page_format(f, " aria-label=\"@t\">", p->title);
-    axes(f, last, low, high, step, p->shares);
+    begin_plot(f, p->title, p->note, v, p->no_legend ? 0 : n_series, low, high, step, p->shares);
+    axis_of_x(f, last);
     for (size_t i = 0; i < p->n_marks; i++) {
         fprintf(f, "<line class=\"grid\" stroke-dasharray=\"3 3\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%d\" "
                 "y2=\"%d\">", at_x(p->mark[i].x, last), at_x(p->mark[i].x, last), TOP, HIGH - BOTTOM);
@@ -324,25 +389,13 @@ void page_bars(FILE *f, const char *title, const char *note, const double *v, si
     if (high <= 0)
         return;
     double step = nice_step(high / sum, 5), top = ceil(high / sum / step - 1e-9) * step;
-    card(f, title, note);
-    fprintf(f, "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"", WIDE, HIGH);
-    page_text(f, title);
-    fputs("\">", f);
-    for (double y = 0; y <= top + step / 100; y += step) {
-        fprintf(f,
-                "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/><text x=\"%d\" y=\"%.1f\" "
-                "text-anchor=\"end\">",
-                LEFT, WIDE - RIGHT, at_y(y, 0, top), at_y(y, 0, top), LEFT - 6, at_y(y, 0, top) + 4);
-        tick(f, y, step, true);
-        fputs("</text>", f);
-    }
+    begin_plot(f, title, note, NULL, 0, 0, top, step, true);
     for (size_t i = 0; i < n; i++) {
         double x = LEFT + room * ((double)i + 0.5), y = at_y(v[i] / sum, 0, top);
-        fprintf(f, "<rect class=\"bar s0\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"><title>%zu: ",
-                x - wide / 2, y, wide, at_y(0, 0, top) - y, i + from);
-        page_count(f, v[i]);
-        fprintf(f, "</title></rect><text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%zu</text>", x, HIGH - 8,
-                i + from);
+        page_format(f, "<rect class=\"bar s0\" x=\"@1\" y=\"@1\" width=\"@1\" height=\"@1\"><title>@0: @c"
+                    "</title></rect><text x=\"@1\" y=\"@0\" text-anchor=\"middle\">@0</text>",
+                    x - wide / 2, y, wide, at_y(0, 0, top) - y, (double)(i + from), v[i], x, HIGH - 8.0,
+                    (double)(i + from));
     }
     fputs("</svg></div>\n", f);
 }
@@ -364,11 +417,8 @@ void page_parts(FILE *f, const struct part *v, size_t n)
     }
     fputs("</svg><div class=\"legend parts\">", f);
     for (size_t i = 0; i < n; i++) {
-        fprintf(f, "<span class=\"s%zu\"><i></i>", i % 6);
-        page_text(f, v[i].name);
-        fputs(" ", f);
-        page_duration(f, v[i].value);
-        fprintf(f, ", %.1f %%</span>", 100 * v[i].value / sum);
+        page_format(f, "<span class=\"s@0\"><i></i>@t @d, @1 %</span>", (double)(i % 6), v[i].name,
+                    v[i].value, 100 * v[i].value / sum);
     }
     fputs("</div>\n", f);
 }

@@ -1,28 +1,32 @@
-/* Pieces of the page that report_html writes: escaped text, and plots as inline SVG. No piece loads or
- * runs anything. */
+/* Pages: one style, one frame, the rows and tables of sheets, and plots as inline SVG. Report, plan, train
+ * and the server have their pages from here. No piece loads or runs anything. */
 #pragma once
 #include <stdio.h>
-#include "src/base/base.h"
+#include "src/base/sheet.h"
 
-/* Begins a page in which nothing can load or run; its body ends with </main></body></html>. */
-void page_begin(FILE *f, const char *title);
+/* Begins a page, with the style. nonce: of the style, as the header of the answer allows it; NULL: nothing
+ * can load or run, and the page says so itself. script: NULL for none. */
+void page_begin(FILE *f, const char *title, const char *nonce);
+void page_end(FILE *f, const char *nonce, const char *script);
 
 /* Escapes a text from outside for elements and attributes. Bytes that are not UTF-8, control characters,
  * and characters without width or that change the direction of writing are shown by their number. */
 void page_text(FILE *f, const char *s);
-/* 12,345 */
-void page_count(FILE *f, double x);
-/* 3.1 s, 4 min 05 s, 2 h 10 min */
-void page_duration(FILE *f, double seconds);
-/* With `digits` after the point; a dash for NAN. */
-void page_real(FILE *f, double x, int digits);
-/* Writes markup with values in it: @c takes a double for page_count, @d a double for page_duration, @0 to
- * @9 a double for page_real, @t a const char * for page_text. */
+/* Writes markup with values in it: @c takes a double, a count; @d a double, seconds; @0 to @9 a double with
+ * so many decimals; @t a const char * for page_text. A dash stands for NAN. */
 void page_format(FILE *f, const char *format, ...);
 
-/* y [n]; NAN: a gap. The values from `full` on are of shorter windows: hollow points beside the line. */
+/* Rows of a sheet as pairs; those of one label share one. And the two cells of each record of a table. */
+void page_rows(FILE *f, const struct row *rows);
+void page_pairs(FILE *f, const struct table *t);
+/* A table in a card. */
+void page_table(FILE *f, const struct table *t);
+/* The cells of a record, or with `head` those of the head, for a table with more than a sheet has. */
+void page_cells(FILE *f, const struct row *cells, bool head);
+
+/* y [n]; NAN: a gap. The last `shorter` values are of shorter windows: hollow points beside the line. */
 struct series {
-    const char *name; const double *y; size_t full;
+    const char *name; const double *y; size_t shorter;
     const double *half;              /* [n]: half of an error bar, NAN: none; NULL: none at all */
 };
 #define PAGE_HOLLOW "a hollow one is of the last window, if it is shorter."

@@ -1,16 +1,14 @@
-/* Jobs as JSON: what `list --json`, `show --json` and the server have in common. */
+/* What list, show and the server say of a job, as rows of a sheet. */
 #pragma once
 #include "runs/store/store.h"
-#include "src/base/json_write.h"
+#include "src/base/sheet.h"
 
 /* Recent tokens per second of a running job, the mean of another one; 0: not known. */
 double job_speed(const struct job *j);
-/* The tokens of the newest snapshot of a job; 0: none. */
-size_t job_snapshot_tokens(struct store *s, int64_t job);
 /* Writes the jobs of a list. db: the path of their database, or NULL. */
 void put_jobs_json(struct json_writer *w, const struct job_list *jobs, const char *db);
-/* Writes everything about a job, as an object. */
-int  put_shown_json(struct json_writer *w, struct store *s, const struct job *j, struct err *e);
+/* Writes everything about a job: as an object, or (w NULL) as text on standard output. */
+int  put_shown_job(struct json_writer *w, struct store *s, const struct job *j, struct err *e);
 /* Adds the jobs of a list to counts, as store_counts has them of a whole store. */
 void count_jobs(struct store_counts *n, const struct job_list *jobs);
 /* Writes members of the open object: counts of jobs and tokens. estimate: store_estimate. */
