@@ -337,8 +337,9 @@ static void print_text(const struct inspect *s, size_t available, const char *li
 
 int cmd_inspect(const struct options *o, struct err *e)
 {
-    struct inspect s = { .o = o };
+    static struct inspect s;
     const char *limit;
+    s.o = o;
     int rc = examine(&s, e);
     if (rc == 0) {
         size_t available = memory_available(&limit);

@@ -590,7 +590,7 @@ static int paper(const struct options *o, struct err *e)
 
 int cmd_plan(const struct options *o, struct err *e)
 {
-    struct setup s;
+    static struct setup s;
     if (o->json && o->html)
         return err_set(e, ERR_INPUT, "--json and --html: only one of them is allowed");
     if (o->output && !o->html)

@@ -461,7 +461,7 @@ static void run_end(struct run *r)
 
 int run_changed(const struct options *o, struct store *s, const struct run_change *c, struct err *e)
 {
-    struct run r;
+    static struct run r;
     int64_t id;
     if (output_check_model(o, c->job.model, e))
         return -1;
@@ -479,7 +479,7 @@ int run_changed(const struct options *o, struct store *s, const struct run_chang
 
 int cmd_run(const struct options *o, struct err *e)
 {
-    struct run r;
+    static struct run r;
     struct store *s = NULL;
     if (o->from_here && !options_given(o, "resume"))
         return err_set(e, ERR_INPUT, "--from-here needs --resume JOB");

@@ -65,7 +65,7 @@ static int submit_one(const struct options *o, struct err *e)
     struct request r = {0};
     struct request_after after;
     struct options own = *o;
-    struct engine g = {0};
+    static struct engine g;
     struct store *s = NULL;
     char word[48], *append = NULL;
     int64_t *ids = calloc(o->samples, sizeof *ids);
@@ -114,7 +114,7 @@ static int submit_batch(const struct options *o, struct err *e)
 
 static int submit_grid(const struct options *o, struct err *e)
 {
-    struct grid g;
+    static struct grid g;
     struct store *s = NULL;
     int rc = grid_open(&g, o, e) || store_from_options(&s, o, STORE_CREATE, e) || grid_submit(&g, s, e) ? -1
                                                                                                         : 0;
