@@ -677,6 +677,8 @@ static int open_output(struct exporter *x, struct err *e)
 {
     if ((x->o->is_new ? sink_open_new : sink_open)(&x->out, x->o->output, e))
         return -1;
+    const bool text = x->o->gzip || x->o->format == FORMAT_TEXT || x->o->format == FORMAT_IDS;
+    x->out.earlier = x->o->force || x->o->is_new ? EARLIER_ANY : text ? EARLIER_TEXT : EARLIER_LINES;
     if (x->o->gzip &&
         deflateInit2(&x->z, Z_DEFAULT_COMPRESSION, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK) {
         sink_abandon(&x->out);

@@ -263,7 +263,7 @@ static void card(FILE *f, const char *title, const char *note)
 
 void page_begin(FILE *f, const char *title)
 {
-    page_format(f, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
+    page_format(f, "<!DOCTYPE html><!-- longhand -->\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
                    "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
                    "'unsafe-inline'; base-uri 'none'; form-action 'none'\">"
                    "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><meta "

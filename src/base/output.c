@@ -10,6 +10,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+static bool is_device(const char *path)
+{
+    return (strncmp(path, "/dev/", 5) == 0 && strncmp(path, "/dev/shm/", 9) != 0) ||
+           strncmp(path, "/proc/", 6) == 0;
+}
+
+bool sink_replaces(const char *path)
+{
+    struct stat st;
+    return !is_device(path) && stat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0;
+}
+
 int sink_open(struct sink *s, const char *path, struct err *e)
 {
     struct stat st;
@@ -26,13 +38,11 @@ int sink_open(struct sink *s, const char *path, struct err *e)
     if (n >= PATH_BYTES - 16)
         return err_set(e, ERR_INPUT, "--output: a path of %d bytes is too long", n);
     const bool there = stat(s->path, &st) == 0;
-    bool device = (strncmp(path, "/dev/", 5) == 0 && strncmp(path, "/dev/shm/", 9) != 0) ||
-                  strncmp(path, "/proc/", 6) == 0;
     /* /dev/fd/N is written directly: resolving it would replace the file that is open there. */
     if (sscanf(path, "/dev/fd/%d", &open_fd) == 1) {
         s->fd = fcntl(open_fd, F_DUPFD_CLOEXEC, 3);
         s->path[0] = 0;
-    } else if (device || (there && !S_ISREG(st.st_mode))) {
+    } else if (is_device(path) || (there && !S_ISREG(st.st_mode))) {
         s->fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
         s->path[0] = 0;
     } else {
@@ -69,10 +79,47 @@ int sink_write(struct sink *s, const void *data, size_t n, struct err *e)
     return write_bytes(s->fd, data, n) ? cannot_write(name, errno, e) : 0;
 }
 
+/* Reads a line and keeps how it begins. */
+static bool read_head(FILE *f, char head[SINK_HEAD])
+{
+    int c = getc_unlocked(f);
+    const bool found = c != EOF;
+    memset(head, 0, SINK_HEAD);
+    for (size_t n = 0; c != EOF && c != '\n'; c = getc_unlocked(f))
+        if (n < SINK_HEAD)
+            head[n++] = (char)c;
+    return found;
+}
+
+int sink_check(const struct sink *s, struct err *e)
+{
+    char a[SINK_HEAD], b[SINK_HEAD];
+    if (s->earlier == EARLIER_ANY || !s->temporary[0] || !sink_replaces(s->path))
+        return 0;
+    FILE *old = fopen(s->path, "rb"), *new = fopen(s->temporary, "rb");
+    bool same = old && new, more = s->earlier != EARLIER_TEXT;
+    for (int c; same && !more && (c = getc_unlocked(old)) != EOF;)
+        same = getc_unlocked(new) == c;
+    for (; same && more && read_head(old, a); more = s->earlier == EARLIER_LINES)
+        do
+            same = read_head(new, b);
+        while (same && memcmp(a, b, SINK_HEAD) && (same = s->earlier == EARLIER_LINES));
+    if (old)
+        fclose(old);
+    if (new)
+        fclose(new);
+    return same ? 0 : err_set(e, ERR_INPUT, "--output: %s is not an earlier form of this output; any other "
+                              "file is allowed, and --force replaces it", s->path);
+}
+
 int sink_finish(struct sink *s, struct err *e)
 {
     if (!s->temporary[0])
         return 0;
+    if (sink_check(s, e)) {
+        sink_discard(s);
+        return -1;
+    }
     const int rc = fsync(s->fd) ? -1 : s->is_new ? file_rename_new(s->temporary, s->path)
                                                  : rename(s->temporary, s->path);
     if (rc && s->is_new && errno == EEXIST) {
@@ -112,10 +159,11 @@ void sink_discard(struct sink *s)
     s->temporary[0] = 0;
 }
 
-int sink_put(const char *path, const void *p, size_t n, struct err *e)
+int sink_put(const char *path, enum sink_earlier earlier, const void *p, size_t n, struct err *e)
 {
     struct sink s;
     int rc = sink_open(&s, path, e);
+    s.earlier = earlier;
     if (rc == 0 && (sink_write(&s, p, n, e) || sink_finish(&s, e))) {
         sink_discard(&s);
         rc = -1;

@@ -1,9 +1,11 @@
 /* longhand export, and run --batch: submit, work, export. Start at cmd_export and cmd_run_batch. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "runs/report/export.h"
+#include "src/base/json.h"
 #include "src/base/output.h"
 #include "src/base/stopping.h"
 #include "src/cli/cmd_store.h"
@@ -16,7 +18,7 @@ int cmd_export(const struct options *o, struct err *e)
     struct export_counts n;
     const struct export_options how = { o->export_format, o->partial, o->gzip, o->output, o->fields,
                                         .between = o->between, .headings = o->headings,
-                                        .with_thinking = o->with_thinking };
+                                        .with_thinking = o->with_thinking, .force = o->force };
     if (!options_given(o, "format"))
         return err_set(e, ERR_INPUT,
                        "export: --format is missing; text, ids, jsonl, csv and openai-batch are allowed");
@@ -64,12 +66,39 @@ static int check_options(const struct options *o, struct err *e)
     return 0;
 }
 
+/* run --batch replaces its own earlier output: every line of the file names a job of this batch. */
+static int check_earlier(const struct options *o, const struct batch *b, struct store *s, struct err *e)
+{
+    char *line = NULL, want[40];
+    size_t room = 0;
+    bool ours = true;
+    FILE *f = !o->force && o->output && sink_replaces(o->output) ? fopen(o->output, "rb") : NULL;
+    for (ssize_t n; f && ours && (n = getline(&line, &room, f)) > 0;) {
+        struct stored_request r = {0};
+        struct json root, id, custom_id;
+        struct err ignored;
+        char *name = NULL;
+        ours = js_check(&root, "", line, (size_t)n, &ignored) == 0 && js_kind(&root) == JS_OBJECT &&
+               js_get(&root, "id", &id, &ignored) == 1 &&
+               js_get(&root, "custom_id", &custom_id, &ignored) == 1 && js_kind(&custom_id) == JS_STRING &&
+               (name = js_strdup(&custom_id)) && store_request(s, b->name, name, 0, &r, &ignored) == 1 &&
+               snprintf(want, sizeof want, "longhand-%" PRId64, r.job) > 0 && js_is(&id, want);
+        stored_request_free(&r);
+        free(name);
+    }
+    free(line);
+    if (f)
+        fclose(f);
+    return ours ? 0 : err_set(e, ERR_INPUT, "--output: %s is not an earlier output of @%s; any other file is "
+                              "allowed, and --force replaces it", o->output, b->name);
+}
+
 /* Exports the batch when all its jobs have ended, and sets the exit code. worked: the result of
  * work_queue. */
 static int export_batch(const struct options *o, const struct batch *b, struct store *s, int worked,
                      struct err *e)
 {
-    const struct export_options how = { .format = FORMAT_OPENAI, .output = o->output };
+    const struct export_options how = { .format = FORMAT_OPENAI, .output = o->output, .force = true };
     struct job_list jobs;
     struct export_counts n;
     size_t count[JOB_STATES] = {0};
@@ -109,7 +138,8 @@ int cmd_run_batch(const struct options *o, struct err *e)
     struct store_counts n;
     size_t parallel;
     int rc = check_options(o, e) || parallel_from_options(o, &parallel, e) || batch_open(&b, o, e) ||
-             store_from_options(&s, o, STORE_CREATE, e) || batch_submit(&b, s, e) ? -1 : 0;
+             store_from_options(&s, o, STORE_CREATE, e) || check_earlier(o, &b, s, e) ||
+             batch_submit(&b, s, e) ? -1 : 0;
     if (rc == 0) {
         rc = work_queue(o, s, b.name, e);
         if (rc && e->code == ERR_AGAIN && stop_signal && store_counts(s, b.name, &n, e) == 0) {

@@ -550,7 +550,7 @@ static int print_html(const struct setup *s, struct err *e)
     fputs("</main></body></html>\n", f);
     int rc = stream_end(f) ? err_set(e, ERR_FAILED, "out of memory for the page") : 0;
     if (rc == 0)
-        rc = sink_put(s->o->output, text, n, e);
+        rc = sink_put(s->o->output, s->o->force ? EARLIER_ANY : EARLIER_KIND, text, n, e);
     free(text);
     return rc;
 }

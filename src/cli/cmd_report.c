@@ -21,7 +21,7 @@ static int write_report(const struct reports *l, const struct options *o, struct
     if (stream_end(f) && rc == 0)
         rc = err_set(e, ERR_FAILED, "out of memory for the report");
     if (rc == 0)
-        rc = sink_put(o->output, text, n, e);
+        rc = sink_put(o->output, o->force ? EARLIER_ANY : EARLIER_KIND, text, n, e);
     free(text);
     return rc;
 }

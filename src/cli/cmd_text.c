@@ -204,7 +204,7 @@ static int text_json(struct text_reader *r, struct store *s, const struct job_li
     if (stream_end(f) && rc == 0)
         rc = err_set(e, ERR_FAILED, "out of memory for the texts");
     if (rc == 0)
-        rc = sink_put(o->output, text, n, e);
+        rc = sink_put(o->output, o->force ? EARLIER_ANY : EARLIER_LINES, text, n, e);
     free(text);
     return rc;
 }
@@ -258,6 +258,7 @@ int cmd_text(const struct options *o, struct err *e)
         rc = put_in_chains(&jobs, e);
     if (rc == 0)
         rc = o->json ? text_json(&reader, s, &jobs, o, e) : sink_open(&out, o->output, e);
+    out.earlier = o->force ? EARLIER_ANY : EARLIER_TEXT;
     for (size_t i = 0; rc == 0 && i < jobs.n && !o->json; i++)
         rc = o->find ? put_places(&reader, s, &jobs.v[i], o, &out, &found, e)
                      : put_text(&reader, s, &jobs.v[i], &before, o, &out, e);

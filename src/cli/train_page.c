@@ -181,7 +181,7 @@ int train_page_write(const char *path, const char *curves, struct err *e)
     }
     if (f && stream_end(f) && rc == 0)
         rc = err_set(e, ERR_FAILED, "out of memory for the page");
-    rc = rc ? rc : sink_put(path, text, n, e);
+    rc = rc ? rc : sink_put(path, EARLIER_ANY, text, n, e);
     free(text);
     free(c.line);
     return rc;
