@@ -79,31 +79,27 @@ int sink_write(struct sink *s, const void *data, size_t n, struct err *e)
     return write_bytes(s->fd, data, n) ? cannot_write(name, errno, e) : 0;
 }
 
-/* Reads a line and keeps how it begins. */
-static bool read_head(FILE *f, char head[SINK_HEAD])
-{
-    int c = getc_unlocked(f);
-    const bool found = c != EOF;
-    memset(head, 0, SINK_HEAD);
-    for (size_t n = 0; c != EOF && c != '\n'; c = getc_unlocked(f))
-        if (n < SINK_HEAD)
-            head[n++] = (char)c;
-    return found;
-}
-
 int sink_check(const struct sink *s, struct err *e)
 {
-    char a[SINK_HEAD], b[SINK_HEAD];
+    char *a = NULL, *b = NULL;
+    size_t room_a = 0, room_b = 0;
+    ssize_t n, m;
     if (s->earlier == EARLIER_ANY || !s->temporary[0] || !sink_replaces(s->path))
         return 0;
     FILE *old = fopen(s->path, "rb"), *new = fopen(s->temporary, "rb");
-    bool same = old && new, more = s->earlier != EARLIER_TEXT;
-    for (int c; same && !more && (c = getc_unlocked(old)) != EOF;)
-        same = getc_unlocked(new) == c;
-    for (; same && more && read_head(old, a); more = s->earlier == EARLIER_LINES)
-        do
-            same = read_head(new, b);
-        while (same && memcmp(a, b, SINK_HEAD) && (same = s->earlier == EARLIER_LINES));
+    bool same = old && new;
+    while (same && (n = getline(&a, &room_a, old)) > 0) {
+        const ssize_t key = s->earlier == EARLIER_TEXT ? n : MIN(n, SINK_HEAD);
+        do {
+            m = getline(&b, &room_b, new);
+            same = m >= key && memcmp(a, b, (size_t)key) == 0;
+        } while (!same && m > 0 && s->earlier == EARLIER_LINES);
+        if (s->earlier == EARLIER_KIND)
+            break;
+    }
+    same = same && (s->earlier == EARLIER_KIND || feof(old));
+    free(a);
+    free(b);
     if (old)
         fclose(old);
     if (new)

@@ -6,7 +6,7 @@
  * LINES: each line of the file begins as a line of the output does, in this order; SINK_HEAD bytes count.
  * KIND: the first line of the file begins as that of the output. */
 enum sink_earlier { EARLIER_ANY, EARLIER_TEXT, EARLIER_LINES, EARLIER_KIND };
-enum { SINK_HEAD = 32 };
+enum { SINK_HEAD = 48 };
 
 struct sink {
     int fd;

@@ -1,11 +1,9 @@
 /* longhand export, and run --batch: submit, work, export. Start at cmd_export and cmd_run_batch. */
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "runs/report/export.h"
-#include "src/base/json.h"
 #include "src/base/output.h"
 #include "src/base/stopping.h"
 #include "src/cli/cmd_store.h"
@@ -66,31 +64,21 @@ static int check_options(const struct options *o, struct err *e)
     return 0;
 }
 
-/* run --batch replaces its own earlier output: every line of the file names a job of this batch. */
-static int check_earlier(const struct options *o, const struct batch *b, struct store *s, struct err *e)
+/* run --batch replaces its own earlier output: a file whose lines are all of the stored batch. */
+static int check_earlier(const struct options *o, const char *batch, struct store *s, struct err *e)
 {
-    char *line = NULL, want[40];
-    size_t room = 0;
-    bool ours = true;
-    FILE *f = !o->force && o->output && sink_replaces(o->output) ? fopen(o->output, "rb") : NULL;
-    for (ssize_t n; f && ours && (n = getline(&line, &room, f)) > 0;) {
-        struct stored_request r = {0};
-        struct json root, id, custom_id;
-        struct err ignored;
-        char *name = NULL;
-        ours = js_check(&root, "", line, (size_t)n, &ignored) == 0 && js_kind(&root) == JS_OBJECT &&
-               js_get(&root, "id", &id, &ignored) == 1 &&
-               js_get(&root, "custom_id", &custom_id, &ignored) == 1 && js_kind(&custom_id) == JS_STRING &&
-               (name = js_strdup(&custom_id)) && store_request(s, b->name, name, 0, &r, &ignored) == 1 &&
-               snprintf(want, sizeof want, "longhand-%" PRId64, r.job) > 0 && js_is(&id, want);
-        stored_request_free(&r);
-        free(name);
-    }
-    free(line);
-    if (f)
-        fclose(f);
-    return ours ? 0 : err_set(e, ERR_INPUT, "--output: %s is not an earlier output of @%s; any other file is "
-                              "allowed, and --force replaces it", o->output, b->name);
+    const struct export_options how = { .format = FORMAT_OPENAI, .output = o->output, .partial = true,
+                                        .only_checks = true };
+    char word[BATCH_NAME_BYTES_MAX + 2];
+    struct job_list jobs = {0};
+    struct export_counts n;
+    if (o->force || !o->output || !sink_replaces(o->output))
+        return 0;
+    snprintf(word, sizeof word, "@%s", batch);
+    jobs_from_word(s, word, &jobs, e);               /* of a new batch there is no job */
+    const int rc = export_jobs(&how, &(struct export_source){ s, &jobs }, 1, &n, e);
+    job_list_free(&jobs);
+    return rc;
 }
 
 /* Exports the batch when all its jobs have ended, and sets the exit code. worked: the result of
@@ -138,7 +126,7 @@ int cmd_run_batch(const struct options *o, struct err *e)
     struct store_counts n;
     size_t parallel;
     int rc = check_options(o, e) || parallel_from_options(o, &parallel, e) || batch_open(&b, o, e) ||
-             store_from_options(&s, o, STORE_CREATE, e) || check_earlier(o, &b, s, e) ||
+             store_from_options(&s, o, STORE_CREATE, e) || check_earlier(o, b.name, s, e) ||
              batch_submit(&b, s, e) ? -1 : 0;
     if (rc == 0) {
         rc = work_queue(o, s, b.name, e);

@@ -46,13 +46,11 @@ static int change_and_run(struct edit *d, struct err *e)
     run.threads = o->threads;
     run.device = o->device;
     run.output = o->output;
-    run.force = o->force;
     run.progress = o->progress;
     run.quiet = o->quiet;
     struct run_change c = { .job = { d->job->id, d->job->model, d->parameters, d->at, d->wanted,
                                      o->accept_change },
-                            .make = edit_make, .ctx = d,
-                            .from = o->verb->bit == VERB_EXTEND ? d->job : NULL };
+                            .make = edit_make, .ctx = d };
     const int rc = old_bytes(d, &c.skip, e) || run_changed(&run, d->s, &c, e) ? -1 : 0;
     run.db = (struct text_list){0};
     options_free(&run);

@@ -380,8 +380,8 @@ static int run_new(struct run *r, struct store **s, struct err *e)
     return rc;
 }
 
-/* Writes the text that the store has. */
-static int put_stored(struct run *r, struct store *s, const struct job *j, struct err *e)
+/* --resume of a job that is done: its text, which the store has. */
+static int write_done(struct run *r, struct store *s, const struct job *j, struct err *e)
 {
     const struct options *o = r->o;
     struct text_reader reader = {0};
@@ -389,6 +389,12 @@ static int put_stored(struct run *r, struct store *s, const struct job *j, struc
     char *text = NULL;
     size_t n = 0;
     int rc = 0;
+    if (o->json_stats)
+        return err_set(e, ERR_INPUT,
+                       "--json-stats: job %" PRId64
+                       " is done, and nothing is left to measure; longhand report "
+                       "%" PRId64 " --json has its figures",
+                       j->id, j->id);
     if (o->from_here)
         rc = 0;
     else if (o->format == FORMAT_IDS)
@@ -399,43 +405,14 @@ static int put_stored(struct run *r, struct store *s, const struct job *j, struc
         rc = put_id(r, ids[i], true, e);
     if (rc == 0 && text)
         rc = put_text(r, text, n, true, e);
-    free(text);
-    free(ids);
-    text_reader_close(&reader);
-    return rc;
-}
-
-/* Opens the output of a stored job. A file that is there must begin its text; j NULL: be empty. */
-static int open_earlier(struct run *r, struct store *s, const struct job *j, struct err *e)
-{
-    const size_t skip = r->skip;
-    int rc = open_output(r, 0, e);
-    if (rc || r->o->force || !r->out.temporary[0] || !sink_replaces(r->out.path))
-        return rc;
-    r->out.earlier = EARLIER_TEXT;
-    rc = (j && put_stored(r, s, j, e)) || sink_check(&r->out, e) ? -1 : 0;
-    sink_discard(&r->out);
-    r->skip = skip;
-    r->wrote = false;
-    return rc ? rc : open_output(r, 0, e);
-}
-
-/* --resume of a job that is done. */
-static int write_done(struct run *r, struct store *s, const struct job *j, struct err *e)
-{
-    const struct options *o = r->o;
-    if (o->json_stats)
-        return err_set(e, ERR_INPUT,
-                       "--json-stats: job %" PRId64
-                       " is done, and nothing is left to measure; longhand report "
-                       "%" PRId64 " --json has its figures",
-                       j->id, j->id);
-    int rc = put_stored(r, s, j, e);
     if (rc == 0 && (rc = sink_finish(&r->out, e)) == 0) {
         name_pieces(r);
         request_notice(o, "job %" PRId64 " is done: %zu %s", j->id, j->tokens,
                        plural(j->tokens, "token", "tokens"));
     }
+    free(text);
+    free(ids);
+    text_reader_close(&reader);
     return rc;
 }
 
@@ -449,7 +426,8 @@ static int run_resume(struct run *r, struct store **s, struct err *e)
     if (store_from_options(s, o, STORE_WRITE, e) || job_from_word(*s, o->resume, &named, e))
         return -1;
     const int64_t id = named.v[0].id;
-    int rc = output_check_model(o, named.v[0].model, e) || open_earlier(r, *s, &named.v[0], e) ? -1 : 0;
+    int rc = output_check_model(o, named.v[0].model, e) || open_output(r, 0, e) ? -1 : 0;
+    r->out.earlier = o->force ? EARLIER_ANY : EARLIER_TEXT;
     if (rc == 0 && named.v[0].state == JOB_DONE) {
         rc = write_done(r, *s, &named.v[0], e);
         sink_discard(&r->out);
@@ -459,7 +437,7 @@ static int run_resume(struct run *r, struct store **s, struct err *e)
     job_list_free(&named);
     if (rc)
         return -1;
-    rc = worker_open(&r->worker, *s, e) || work_on(r, id, e) ? -1 : 0;
+    rc = sink_check(&r->out, e) || worker_open(&r->worker, *s, e) || work_on(r, id, e) ? -1 : 0;
     sink_abandon(&r->out);
     return rc;
 }
@@ -490,7 +468,7 @@ int run_changed(const struct options *o, struct store *s, const struct run_chang
         return -1;
     run_begin(&r, o);
     r.skip = c->skip;
-    int rc = open_earlier(&r, s, c->from, e);
+    int rc = open_output(&r, 0, e);
     if (rc == 0) {
         rc = worker_open(&r.worker, s, e) || task_try(&r.worker, &c->job, e) || c->make(c->ctx, &id, e) ||
              work_on(&r, id, e) ? -1 : 0;

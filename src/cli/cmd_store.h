@@ -51,7 +51,6 @@ struct run_change {
     struct job_change job;
     int (*make)(void *ctx, int64_t *id, struct err *e); void *ctx;
     size_t skip;                         /* bytes of the text that are not printed */
-    const struct job *from;              /* the text begins with that of this job; NULL: it need not */
 };
 int run_changed(const struct options *run, struct store *s, const struct run_change *c, struct err *e);
 /* Keep in the store what reading the texts of the model in `dir` needs. ERR_INPUT, and nothing is kept, if

@@ -125,7 +125,8 @@ static int write_file(const struct options *o, const struct file *f, size_t *thi
     if (path_of(path, o, f, e))
         return -1;
     const struct export_options how = { o->export_format, o->partial, o->gzip, path, o->fields, !o->force,
-                                        o->force, NULL, o->headings, o->with_thinking };
+                                        .force = true, .headings = o->headings,
+                                        .with_thinking = o->with_thinking };
     const int rc = export_jobs(&how, &(struct export_source){ f->store, &one }, 1, &n, e);
     *thinking += n.thinking;
     return rc;

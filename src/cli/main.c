@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "src/base/output.h"
@@ -67,16 +66,6 @@ static void reserve_standard_streams(void)
             open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
 }
 
-/* A smaller stack would end in SIGSEGV; threads get stacks of the same size. */
-static int check_stack(struct err *e)
-{
-    enum { STACK_BYTES = 256 << 10 };
-    struct rlimit r;
-    return getrlimit(RLIMIT_STACK, &r) || r.rlim_cur >= STACK_BYTES ? 0
-           : err_set(e, ERR_INPUT, "a stack of %zu KiB (ulimit -s), at least %d are needed",
-                     (size_t)r.rlim_cur >> 10, STACK_BYTES >> 10);
-}
-
 int main(int argc, char **argv)
 {
     static char line[BUFSIZ];
@@ -86,7 +75,7 @@ int main(int argc, char **argv)
     setvbuf(stderr, line, _IOLBF, sizeof line);      /* one write for each line: a log may be shared */
     signal(SIGPIPE, SIG_IGN);        /* write() reports a closed pipe as an error, */
     signal(SIGXFSZ, SIG_IGN);        /* and a file beyond ulimit -f, too */
-    int r = check_stack(&e) || options_parse(&o, argc, argv, &e) ? -1 : 0;
+    int r = options_parse(&o, argc, argv, &e);
     if (r == 0) {
         r = run_verb(&o, &e);
         /* The reader has had enough. Only a text that was being written has work left. */

@@ -283,15 +283,13 @@ const struct option options_table[] = {
       "is replaced if it is empty, an earlier output, or with --force.",
       .shown = "standard output",
       OF({ VERB_TRAIN | VERB_CONVERT, "no file is an earlier output", "none, FILE is required" },
-         { VERB_RUN, "with --batch an earlier output is a file whose lines name jobs of this batch by id and "
-                     "custom_id; with --resume a file with which the text begins; else no file is one" },
-         { VERB_EXTEND, "an earlier output is a file with which the text begins" },
-         { VERB_FORK, "no file is an earlier output" },
-         { VERB_TEXT, "an earlier output is a file with which the new one begins; with --json as in export" },
-         { VERB_EXPORT, "an earlier output of text, ids and --gzip is a file with which the new one begins; "
-                        "of jsonl, csv and openai-batch a file whose lines begin as lines of the new one, in "
-                        "this order (32 bytes)" },
-         { VERB_REPORT | VERB_PLAN, "an earlier output begins as the new one (32 bytes)" }) },
+         { VERBS_BRANCH, "no file is an earlier output" },
+         { VERB_RUN, "earlier outputs are, with --batch, files whose lines are of this batch, and, with "
+                     "--resume of a job that is done, files with which its text begins" },
+         { VERB_TEXT | VERB_EXPORT, "earlier outputs of text, ids and --gzip are files with which the new "
+                                    "one begins, of json, jsonl, csv and openai-batch those whose lines "
+                                    "begin as lines of the new one, in this order (48 bytes)" },
+         { VERB_REPORT | VERB_PLAN, "the first line of an earlier output begins as that of the new one" }) },
     { "per-token", "", NULL, VERB_SCORE, FLAG, F(per_token), OUTPUT, 0,
       "Also print every token with its negative log-likelihood." },
     { "window", "", "N", VERB_SCORE | VERB_TRAIN, SIZE, F(window), TEXTS, 0,

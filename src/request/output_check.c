@@ -152,21 +152,19 @@ static bool is_journal(const char *path, const char *db)
     return false;
 }
 
-/* Whether a file is an earlier output, as far as can be told before the work. Where it depends on what is
- * written, the verb asks (run --batch and --resume, struct sink). A training that continues replaces its
- * curves and pages. */
+/* Whether a file may be an earlier output. Where that depends on what is written, the verb asks, too (struct
+ * sink). A training that continues replaces its curves and pages. */
 static bool may_be_earlier(const struct options *o, const char *option, const char *path)
 {
     static const char stats[] = "{\"finish_reason\": ", metrics[] = "# HELP vllm:num_requests_running ";
     char checkpoint[PATH_BYTES + 16];
-    if (strcmp(option, "json-stats") == 0)
-        return begins_with(path, stats, sizeof stats - 1);
-    if (strcmp(option, "metrics") == 0)
-        return begins_with(path, metrics, sizeof metrics - 1);
+    if (strcmp(option, "json-stats") == 0 || strcmp(option, "metrics") == 0)
+        return begins_with(path, *option == 'j' ? stats : metrics,
+                           *option == 'j' ? sizeof stats - 1 : sizeof metrics - 1);
     snprintf(checkpoint, sizeof checkpoint, "%s.checkpoint", o->output ? o->output : "");
     if (o->verb->bit == VERB_TRAIN)
         return o->output && strcmp(path, o->output) && access(checkpoint, F_OK) == 0;
-    return o->verb->bit != VERB_CONVERT && (o->verb->bit != VERB_RUN || o->batch || o->resume);
+    return o->batch || o->resume || o->verb->bit & (VERB_TEXT | VERB_REPORT | VERB_EXPORT | VERB_PLAN);
 }
 
 /* Refuses databases and their journals, and without --force a file that is no earlier output. */
