@@ -2,10 +2,10 @@
 # fresh-machine.sh [COMMAND..]: run the commands (default: "make demo" and "make test") on a fresh machine.
 #
 # The fresh machine is a new root that has make, the certificates of the web and otherwise only what every
-# Debian has (debootstrap --variant=minbase). A clone of this repository's HEAD lies in it. The script needs
-# debootstrap, git, root, and the right to mount. The root has mounts and processes of its own (unshare), so
-# nothing of it remains, whatever ends the script. Where no root can be made, the script says why and runs the
-# commands here.
+# Debian has (debootstrap --variant=minbase). A clone of this repository's HEAD lies in its /root, which other
+# users cannot enter. The script needs debootstrap, git, root, and the right to mount. The root has mounts and
+# processes of its own (unshare), so nothing of it remains, whatever ends the script. Where no root can be
+# made, the script says why and runs the commands here.
 #
 # The root takes from this machine: suite and package sources, settings and keys of apt, proxies,
 # certificates, host names, settings of pip, and the variables CI, CORPUS, REAL, LONG, JOBS, ONLY and LIMIT.
@@ -115,7 +115,8 @@ inside() # DIR COMMAND..
         tail -n 3 "$dir/log" "$root/debootstrap/debootstrap.log" >"$dir/why" 2>&1
         return 1
     fi
-    { take_settings "$root" && mount_all "$root" && git clone -q . "$root/root/longhand"; } \
+    { take_settings "$root" && mount_all "$root" && chmod 0700 "$root/root" &&
+        git clone -q . "$root/root/longhand"; } \
         >"$dir/why" 2>&1 || return 1
     : >"$dir/made"
     say "a root of $(du -shx "$root" | cut -f1), with $(chroot "$root" dpkg-query -f . -W | wc -c) packages"

@@ -658,6 +658,8 @@ static int open_output(struct exporter *x, struct err *e)
 {
     if ((x->o->is_new ? sink_open_new : sink_open)(&x->out, x->o->output, e))
         return -1;
+    x->out.earlier = x->o->force                                ? EARLIER_ANY
+                     : x->o->gzip || x->o->format <= FORMAT_IDS ? EARLIER_TEXT : EARLIER_LINES;
     if (x->o->gzip &&
         deflateInit2(&x->z, Z_DEFAULT_COMPRESSION, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK) {
         sink_abandon(&x->out);
@@ -688,8 +690,10 @@ int export_jobs(const struct export_options *o, const struct export_source *v, s
         rc = rc ? rc : write_all(&x, e);
         if (rc == 0 && x.deflating)
             rc = deflate_out(&x, "", 0, Z_FINISH, e);
-        if (rc && x.out.temporary[0])
-            remove(x.out.temporary); /* the store still has everything, so half an export is of no use */
+        if (rc == 0 && o->only_checks)
+            rc = sink_check(&x.out, e);
+        if (rc || o->only_checks)
+            sink_discard(&x.out);    /* the store still has everything, so half an export is of no use */
         rc = rc ? rc : sink_finish(&x.out, e);
         sink_abandon(&x.out);
     }

@@ -33,6 +33,7 @@ struct export_options {
     const char *output;
     const char *fields;                  /* of jsonl and csv: "custom_id,text"; NULL: all */
     bool is_new;                         /* ERR_INPUT if `output` is there; no file is replaced */
+    bool force, only_checks;             /* replaces any file, else an earlier export; writes nothing */
     const char *between; bool headings;  /* of text: export_text_begins */
     bool with_thinking;                  /* the text of a chat begins with its thoughts */
     const char *model;                   /* of openai-batch: the name of the model; NULL: its path */

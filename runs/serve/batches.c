@@ -428,7 +428,8 @@ int batch_write_results(struct call *c, const char *file, struct err *e)
     int rc = server_connect(sv, &s, e) || server_book(s, id, SIZE_MAX, &jobs, NULL, e) ? -1 : 0;
     if (rc == 0) {
         keep_results(&jobs, id_is(file, FILE_PREFIX, ERRORS_END));
-        const struct export_options o = { .format = FORMAT_OPENAI, .output = path, .model = sv->model };
+        const struct export_options o = { .format = FORMAT_OPENAI, .output = path, .force = true,
+                                          .model = sv->model };
         rc = export_jobs(&o, &(struct export_source){ s, &jobs }, 1, &counts, e);
     }
     if (rc == 0)

@@ -149,10 +149,11 @@ static int conclude(const struct options *o, struct store *s, struct err *e)
 
 int serve(const struct options *o, struct worker *w, struct store *s, size_t parallel, struct err *e)
 {
-    struct server sv = { .o = o, .worker = w, .listener = -1, .routes = routes,
-                         .reading = PTHREAD_MUTEX_INITIALIZER, .writing = PTHREAD_MUTEX_INITIALIZER,
-                         .joining = PTHREAD_MUTEX_INITIALIZER, .checking = PTHREAD_MUTEX_INITIALIZER,
-                         .seating = PTHREAD_MUTEX_INITIALIZER };
+    static struct server sv = { .listener = -1, .routes = routes, .reading = PTHREAD_MUTEX_INITIALIZER,
+                                .writing = PTHREAD_MUTEX_INITIALIZER, .joining = PTHREAD_MUTEX_INITIALIZER,
+                                .checking = PTHREAD_MUTEX_INITIALIZER,
+                                .seating = PTHREAD_MUTEX_INITIALIZER };
+    sv.o = o, sv.worker = w;
     sv.last = &sv.first;
     TAILQ_INIT(&sv.seats);
     cond_init(&sv.check);

@@ -159,7 +159,6 @@ int metrics_write(struct metrics *m, const struct metrics_now *now, struct metri
     struct text *t = malloc(sizeof *t);
     int rc = -1;
     m->written = clock_seconds();
-    snprintf(temporary, sizeof temporary, "%s.tmp", m->path ? m->path : "");
     if (!t || !(t->f = memory_file(&data, &n))) {
         free(t);
         return err_set(e, ERR_FAILED, "out of memory for --metrics");
@@ -175,12 +174,15 @@ int metrics_write(struct metrics *m, const struct metrics_now *now, struct metri
         data = NULL;
         rc = 0;
     } else {
-        const int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+        const int fd = file_create_beside(temporary, m->path);
         rc = fd < 0 || write_bytes(fd, data, n) ? -1 : 0;
         if (fd >= 0 && close(fd))
             rc = -1;
-        if (rc || (rc = rename(temporary, m->path)))
+        if (rc || (rc = rename(temporary, m->path))) {
             cannot(m->path, e);
+            if (fd >= 0)
+                unlink(temporary);
+        }
     }
     free(data);
     free(t);

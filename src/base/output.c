@@ -12,6 +12,18 @@
 
 #include "src/base/memory_file.h"
 
+static bool is_device(const char *path)
+{
+    return (strncmp(path, "/dev/", 5) == 0 && strncmp(path, "/dev/shm/", 9) != 0) ||
+           strncmp(path, "/proc/", 6) == 0;
+}
+
+bool sink_replaces(const char *path)
+{
+    struct stat st;
+    return !is_device(path) && stat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0;
+}
+
 int sink_open(struct sink *s, const char *path, struct err *e)
 {
     struct stat st;
@@ -28,13 +40,11 @@ int sink_open(struct sink *s, const char *path, struct err *e)
     if (n >= PATH_BYTES - 16)
         return err_set(e, ERR_INPUT, "--output: a path of %d bytes is too long", n);
     const bool there = stat(s->path, &st) == 0;
-    bool device = (strncmp(path, "/dev/", 5) == 0 && strncmp(path, "/dev/shm/", 9) != 0) ||
-                  strncmp(path, "/proc/", 6) == 0;
     /* /dev/fd/N is written directly: resolving it would replace the file that is open there. */
     if (sscanf(path, "/dev/fd/%d", &open_fd) == 1) {
         s->fd = fcntl(open_fd, F_DUPFD_CLOEXEC, 3);
         s->path[0] = 0;
-    } else if (device || (there && !S_ISREG(st.st_mode))) {
+    } else if (is_device(path) || (there && !S_ISREG(st.st_mode))) {
         s->fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
         s->path[0] = 0;
     } else {
@@ -71,10 +81,45 @@ int sink_write(struct sink *s, const void *data, size_t n, struct err *e)
     return write_bytes(s->fd, data, n) ? cannot_write(name, errno, e) : 0;
 }
 
+int sink_check(const struct sink *s, struct err *e)
+{
+    char *a = NULL, *b = NULL;
+    size_t room_a = 0, room_b = 0;
+    ssize_t n, m;
+    if (s->earlier == EARLIER_ANY || !s->temporary[0] || !sink_replaces(s->path))
+        return 0;
+    FILE *old = fopen(s->path, "rb"), *new = fopen(s->temporary, "rb");
+    bool same = old && new;
+    while (same && (n = getline(&a, &room_a, old)) > 0) {
+        const ssize_t key = s->earlier == EARLIER_TEXT    ? n
+                            : s->earlier == EARLIER_LINES ? MIN(n, SINK_HEAD)
+                                                          : MIN(n, (ssize_t)strcspn(a, ":") + 1);
+        do {
+            m = getline(&b, &room_b, new);
+            same = m >= key && memcmp(a, b, (size_t)key) == 0;
+        } while (!same && m > 0 && s->earlier == EARLIER_LINES);
+        if (s->earlier == EARLIER_KIND)
+            break;
+    }
+    same = same && (s->earlier == EARLIER_KIND || feof(old));
+    free(a);
+    free(b);
+    if (old)
+        fclose(old);
+    if (new)
+        fclose(new);
+    return same ? 0 : err_set(e, ERR_INPUT, "--output: %s is not an earlier form of this output; any other "
+                              "file is allowed, and --force replaces it", s->path);
+}
+
 int sink_finish(struct sink *s, struct err *e)
 {
     if (!s->temporary[0])
         return 0;
+    if (sink_check(s, e)) {
+        sink_discard(s);
+        return -1;
+    }
     const int rc = fsync(s->fd) ? -1 : s->is_new ? file_rename_new(s->temporary, s->path)
                                                  : rename(s->temporary, s->path);
     if (rc && s->is_new && errno == EEXIST) {
@@ -122,12 +167,13 @@ FILE *whole_begin(struct whole *w, struct err *e)
     return w->f;
 }
 
-int whole_end(struct whole *w, int rc, const char *path, struct err *e)
+int whole_end(struct whole *w, int rc, const char *path, enum sink_earlier earlier, struct err *e)
 {
     struct sink s;
     if (stream_end(w->f) && rc == 0)
         rc = err_set(e, ERR_FAILED, "out of memory for the output");
     rc = rc ? rc : sink_open(&s, path, e);
+    s.earlier = earlier;
     if (rc == 0 && (sink_write(&s, w->text, w->n, e) || sink_finish(&s, e))) {
         sink_discard(&s);
         rc = -1;
@@ -168,4 +214,31 @@ void duration_text(char out[32], double seconds)
         snprintf(out, 32, "%lu:%02lu:%02lu", t / 3600, t / 60 % 60, t % 60);
     else
         snprintf(out, 32, "%lu:%02lu", t / 60, t % 60);
+}
+
+/* The columns that a code point takes on a terminal: 2 for East Asian and pictures. */
+static size_t point_width(unsigned c)
+{
+    return c >= 0x1100 && (c <= 0x115f || (c >= 0x2e80 && c <= 0xd7a3) || (c >= 0xf900 && c <= 0xfaff) ||
+                           (c >= 0xfe30 && c <= 0xff60) || c >= 0x1f300)
+               ? 2
+               : 1;
+}
+
+size_t terminal_cut(char *s, size_t wide)
+{
+    size_t used = 0;
+    for (unsigned char *p = (unsigned char *)s; *p;) {
+        const size_t n = *p < 0x80 ? 1 : *p < 0xe0 ? 2 : *p < 0xf0 ? 3 : 4;
+        unsigned c = n == 1 ? *p : *p & (0x7fu >> n);
+        for (size_t i = 1; i < n; i++)
+            c = c << 6 | (p[i] & 0x3fu);
+        if (used + point_width(c) > wide) {
+            *p = 0;
+            break;
+        }
+        used += point_width(c);
+        p += n;
+    }
+    return used;
 }

@@ -196,15 +196,6 @@ void sheet_lines(struct sheet_lines *l, const struct row *rows, bool unknown_too
         }
 }
 
-/* The columns of a text: bytes that continue a character take none. */
-static size_t points(const char *s)
-{
-    size_t n = 0;
-    for (; *s; s++)
-        n += ((unsigned char)*s & 0xc0) != 0x80;
-    return n;
-}
-
 /* Prints a line of the table, or with f NULL only widens the columns. */
 static void put_line(FILE *f, const struct sheet_lines *l, bool head, size_t *wide, const char *indent)
 {
@@ -219,7 +210,7 @@ static void put_line(FILE *f, const struct sheet_lines *l, bool head, size_t *wi
         if (!*text && !has_text(&r->value))
             strcpy(text, "-");
         const bool right = is_number(&r->value), left = begins_sentence(text) || c + 1 == l->n;
-        const size_t n = points(text);
+        const size_t n = terminal_cut(text, SIZE_MAX);
         const int pad = (int)(wide[c] - MIN(n, wide[c]));
         if (f)
             fprintf(f, "%s%*s%s%*s%s", gap, right ? pad : 0, "", text, right || left ? 0 : pad, "",

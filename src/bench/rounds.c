@@ -326,7 +326,7 @@ static int choose_lengths(size_t length[2], size_t shortest, size_t longest, siz
 int rounds_measure(struct measured_rounds *m, const struct options *o, unsigned kinds, size_t shortest,
                    size_t longest, struct err *e)
 {
-    struct subject s = { 0 };
+    static struct subject s;
     size_t length[2];
     *m = (struct measured_rounds){ 0 };
     int rc = open_subject(&s, o, kinds, e) ||

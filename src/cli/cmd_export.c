@@ -16,7 +16,7 @@ int cmd_export(const struct options *o, struct err *e)
     struct export_counts n;
     const struct export_options how = { o->export_format, o->partial, o->gzip, o->output, o->fields,
                                         .between = o->between, .headings = o->headings,
-                                        .with_thinking = o->with_thinking };
+                                        .with_thinking = o->with_thinking, .force = o->force };
     if (!options_given(o, "format"))
         return err_set(e, ERR_INPUT,
                        "export: --format is missing; text, ids, jsonl, csv and openai-batch are allowed");
@@ -64,12 +64,29 @@ static int check_options(const struct options *o, struct err *e)
     return 0;
 }
 
+/* run --batch replaces its own earlier output: a file whose lines are all of the stored batch. */
+static int check_earlier(const struct options *o, const char *batch, struct store *s, struct err *e)
+{
+    const struct export_options how = { .format = FORMAT_OPENAI, .output = o->output, .partial = true,
+                                        .only_checks = true };
+    char word[BATCH_NAME_BYTES_MAX + 2];
+    struct job_list jobs = {0};
+    struct export_counts n;
+    if (o->force || !o->output || !sink_replaces(o->output))
+        return 0;
+    snprintf(word, sizeof word, "@%s", batch);
+    jobs_from_word(s, word, &jobs, e);               /* of a new batch there is no job */
+    const int rc = export_jobs(&how, &(struct export_source){ s, &jobs }, 1, &n, e);
+    job_list_free(&jobs);
+    return rc;
+}
+
 /* Exports the batch when all its jobs have ended, sets the exit code, names the texts that were cut short.
  * worked: the result of work_queue. */
 static int export_batch(const struct options *o, const struct batch *b, struct store *s, int worked,
                      struct err *e)
 {
-    const struct export_options how = { .format = FORMAT_OPENAI, .output = o->output };
+    const struct export_options how = { .format = FORMAT_OPENAI, .output = o->output, .force = true };
     struct job_list jobs;
     struct export_counts n;
     size_t count[JOB_STATES] = {0};
@@ -115,7 +132,8 @@ int cmd_run_batch(const struct options *o, struct err *e)
     struct store_counts n;
     size_t parallel;
     int rc = check_options(o, e) || parallel_from_options(o, &parallel, e) || batch_open(&b, o, e) ||
-             store_from_options(&s, o, STORE_CREATE, e) || batch_submit(&b, s, e) ? -1 : 0;
+             store_from_options(&s, o, STORE_CREATE, e) || check_earlier(o, b.name, s, e) ||
+             batch_submit(&b, s, e) ? -1 : 0;
     if (rc == 0) {
         rc = work_queue(o, s, b.name, e);
         if (rc && e->code == ERR_AGAIN && stop_signal && store_counts(s, b.name, &n, e) == 0) {

@@ -312,7 +312,8 @@ static void print(const struct inspect *s)
 
 int cmd_inspect(const struct options *o, struct err *e)
 {
-    struct inspect s = { .o = o };
+    static struct inspect s;
+    s.o = o;
     int rc = examine(&s, e);
     if (rc == 0) {
         print(&s);

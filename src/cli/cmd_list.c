@@ -271,34 +271,6 @@ static int mark_shared(struct listing *t, struct store_parts *p, struct err *e)
 
 /* ---- the table ---- */
 
-/* The columns that a code point takes on a terminal: 2 for East Asian and pictures. */
-static size_t point_width(unsigned c)
-{
-    return c >= 0x1100 && (c <= 0x115f || (c >= 0x2e80 && c <= 0xd7a3) || (c >= 0xf900 && c <= 0xfaff) ||
-                           (c >= 0xfe30 && c <= 0xff60) || c >= 0x1f300)
-               ? 2
-               : 1;
-}
-
-/* Cuts s to `wide` columns; returns its columns. */
-static size_t cut_to(char *s, size_t wide)
-{
-    size_t used = 0;
-    for (unsigned char *p = (unsigned char *)s; *p;) {
-        const size_t n = *p < 0x80 ? 1 : *p < 0xe0 ? 2 : *p < 0xf0 ? 3 : 4;
-        unsigned c = n == 1 ? *p : *p & (0x7fu >> n);
-        for (size_t i = 1; i < n; i++)
-            c = c << 6 | (p[i] & 0x3fu);
-        if (used + point_width(c) > wide) {
-            *p = 0;
-            break;
-        }
-        used += point_width(c);
-        p += n;
-    }
-    return used;
-}
-
 /* The cell of a job, or the head, and its width. */
 static size_t put_one(char cell[CELL], const struct listing *t, size_t i, const struct job *j, size_t room)
 {
@@ -313,7 +285,7 @@ static size_t put_one(char cell[CELL], const struct listing *t, size_t i, const 
         strcpy(cell, "-");
     if (j && c->put == put_rate && t->marked && !j->shared)
         strcat(cell, " ");                       /* where others have the mark */
-    return cut_to(cell, c->cut && !last && !t->chosen ? MIN(room, c->cut) : room);
+    return terminal_cut(cell, c->cut && !last && !t->chosen ? MIN(room, c->cut) : room);
 }
 
 /* Prints one row, at most `wide` columns. */

@@ -516,7 +516,7 @@ static int print_html(const struct setup *s, struct err *e)
     }
     fputs("</div>", f);
     page_end(f, NULL, NULL);
-    return whole_end(&out, 0, s->o->output, e);
+    return whole_end(&out, 0, s->o->output, s->o->force ? EARLIER_ANY : EARLIER_KIND, e);
 }
 
 /* ---- the paper's grids ---- */
@@ -554,7 +554,7 @@ static int paper(const struct options *o, struct err *e)
 
 int cmd_plan(const struct options *o, struct err *e)
 {
-    struct setup s;
+    static struct setup s;
     if (o->json && o->html)
         return err_set(e, ERR_INPUT, "--json and --html: only one of them is allowed");
     if (o->output && !o->html)

@@ -16,7 +16,7 @@ static int write_report(const struct reports *l, const struct options *o, struct
         return -1;
     const int rc = (o->json ? report_json : o->csv ? report_csv : o->html ? report_html
                                                                            : report_table)(out.f, l, e);
-    return whole_end(&out, rc, o->output, e);
+    return whole_end(&out, rc, o->output, o->force ? EARLIER_ANY : EARLIER_KIND, e);
 }
 
 /* All uses of --by as one list "A,B"; free(*by). *by is NULL without the option. A word may be an alias of an

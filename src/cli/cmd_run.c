@@ -410,6 +410,7 @@ static int run_resume(struct run *r, struct store **s, struct err *e)
         return -1;
     const int64_t id = named.v[0].id;
     int rc = output_check_model(o, named.v[0].model, e) || open_output(r, 0, e) ? -1 : 0;
+    r->out.earlier = o->force ? EARLIER_ANY : EARLIER_TEXT;
     if (rc == 0 && named.v[0].state == JOB_DONE) {
         rc = write_done(r, *s, &named.v[0], e);
         sink_discard(&r->out);
@@ -419,7 +420,7 @@ static int run_resume(struct run *r, struct store **s, struct err *e)
     job_list_free(&named);
     if (rc)
         return -1;
-    rc = worker_open(&r->worker, *s, e) || work_on(r, id, e) ? -1 : 0;
+    rc = sink_check(&r->out, e) || worker_open(&r->worker, *s, e) || work_on(r, id, e) ? -1 : 0;
     sink_abandon(&r->out);
     return rc;
 }
@@ -444,7 +445,7 @@ static void run_end(struct run *r)
 
 int run_changed(const struct options *o, struct store *s, const struct run_change *c, struct err *e)
 {
-    struct run r;
+    static struct run r;
     int64_t id;
     if (output_check_model(o, c->job.model, e))
         return -1;
@@ -462,7 +463,7 @@ int run_changed(const struct options *o, struct store *s, const struct run_chang
 
 int cmd_run(const struct options *o, struct err *e)
 {
-    struct run r;
+    static struct run r;
     struct store *s = NULL;
     if (o->from_here && !options_given(o, "resume"))
         return err_set(e, ERR_INPUT, "--from-here needs --resume JOB");

@@ -243,7 +243,8 @@ static int score(struct score *s, struct err *e)
 
 int cmd_score(const struct options *o, struct err *e)
 {
-    struct score s = { .o = o };
+    static struct score s;
+    s.o = o;
     stop_signals_catch();
     int rc = prepare(&s, e) || score(&s, e) ? -1 : 0;
     progress_clear(&s.progress);

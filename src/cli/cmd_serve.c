@@ -8,7 +8,7 @@
 int cmd_serve(const struct options *o, struct err *e)
 {
     struct store *s = NULL;
-    struct worker w = {0};
+    static struct worker w;
     struct options quiet = *o;           /* no line for every request, unless the command line wants it */
     quiet.progress = options_given(o, "progress") ? o->progress : PROGRESS_NONE;
     size_t parallel;

@@ -23,6 +23,8 @@ static int open_store(struct store **s, const char *given, const struct options 
     const struct store_options so = { .mode = mode, .make_folders = !db,
                                       .shared_db = o->shared_db, .group = o->shared_group,
                                       .max_bytes = o->max_store, .stop = &stop_signal };
+    if (db && strcmp(db, "-") == 0)
+        return err_set(e, ERR_INPUT, "%s: '-' is not the name of a file", given ? "--db" : "LONGHAND_DB");
     if (!db && store_default_path(path, sizeof path, e))
         return -1;
     if (store_open(s, db ? db : path, &so, e))

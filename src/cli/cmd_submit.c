@@ -65,7 +65,7 @@ static int submit_one(const struct options *o, struct err *e)
     struct request r = {0};
     struct request_after after;
     struct options own = *o;
-    struct engine g = {0};
+    static struct engine g;
     struct store *s = NULL;
     char word[48], *append = NULL;
     int64_t *ids = calloc(o->samples, sizeof *ids);
@@ -103,7 +103,7 @@ static int submit_one(const struct options *o, struct err *e)
 static int submit_many(const struct options *o, struct err *e)
 {
     struct batch b = {0};
-    struct grid g;
+    static struct grid g;
     struct store *s = NULL;
     const bool grid = o->grid.n > 0;
     int rc = (grid ? grid_open(&g, o, e) : batch_open(&b, o, e)) ||

@@ -199,7 +199,7 @@ static int text_json(struct text_reader *r, struct store *s, const struct job_li
         rc = put_json(r, s, &jobs->v[i], o, &w, e);
     jw_close(&w, ']');
     fputc('\n', w.f);
-    return whole_end(&out, rc, o->output, e);
+    return whole_end(&out, rc, o->output, o->force ? EARLIER_ANY : EARLIER_LINES, e);
 }
 
 /* Prints one text in the form that the options ask for. */
@@ -232,6 +232,7 @@ static int put_texts(const struct options *o, struct store_part *p, struct err *
     int rc = put_in_chains(&p->jobs, e);
     if (rc == 0)
         rc = o->json ? text_json(&reader, p->store, &p->jobs, o, e) : sink_open(&out, o->output, e);
+    out.earlier = o->force ? EARLIER_ANY : EARLIER_TEXT;
     for (size_t i = 0; rc == 0 && i < p->jobs.n && !o->json; i++)
         rc = o->find ? put_places(&reader, p->store, &p->jobs.v[i], o, &out, &found, e)
                      : put_text(&reader, p->store, &p->jobs.v[i], &before, o, &out, e);

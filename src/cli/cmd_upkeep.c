@@ -107,6 +107,8 @@ int cmd_backup(const struct options *o, struct err *e)
     struct store_size size;
     const char *path = o->arg[0];
     char files[PATH_BYTES];
+    if (strcmp(path, "-") == 0)
+        return err_set(e, ERR_INPUT, "backup: '-' is not the name of a file; SQLite writes to files only");
     if (store_from_options(&s, o, STORE_READ, e))
         return -1;
     int rc = same_file(path, store_path(s))

@@ -218,7 +218,8 @@ static int print_result(const struct check *c, size_t at, int32_t own, int32_t s
 
 int cmd_verify(const struct options *o, struct err *e)
 {
-    struct check c = { .o = o };
+    static struct check c;
+    c.o = o;
     size_t at = 0;
     int32_t own = 0, stored = 0;
     stop_signals_catch();

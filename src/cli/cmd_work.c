@@ -264,7 +264,8 @@ static int conclude(const struct shift *h, struct err *e)
 
 int work_queue(const struct options *o, struct store *s, const char *batch, struct err *e)
 {
-    struct shift h = { .o = o, .store = s, .batch = batch };
+    static struct shift h;
+    h.o = o, h.store = s, h.batch = batch;
     worker_from_options(&h.worker, o);
     log_times(!isatty(STDERR_FILENO) && o->progress != PROGRESS_JSON);
     h.worker.deadline = options_given(o, "max-time") ? clock_seconds() + o->max_time : 0;

@@ -108,9 +108,9 @@ static int check_paths(const struct options *o, const struct file *v, size_t n, 
     for (size_t i = 0; i < n; i++) {
         if (path_of(path, o, &v[i], e))
             return -1;
-        if (lstat(path, &st) == 0)
-            return err_set(e, ERR_INPUT,
-                           "--dir: %s exists, and no file is overwritten; nothing was exported", path);
+        if (!o->force && lstat(path, &st) == 0)
+            return err_set(e, ERR_INPUT, "--dir: %s exists, and no file is overwritten without --force; "
+                           "nothing was exported", path);
     }
     return 0;
 }
@@ -124,8 +124,9 @@ static int write_file(const struct options *o, const struct file *f, size_t *thi
     struct export_counts n = {0};
     if (path_of(path, o, f, e))
         return -1;
-    const struct export_options how = { o->export_format, o->partial, o->gzip, path, o->fields, true, NULL,
-                                        o->headings, o->with_thinking };
+    const struct export_options how = { o->export_format, o->partial, o->gzip, path, o->fields, !o->force,
+                                        .force = true, .headings = o->headings,
+                                        .with_thinking = o->with_thinking };
     const int rc = export_jobs(&how, &(struct export_source){ f->store, &one }, 1, &n, e);
     *thinking += n.thinking;
     return rc;
@@ -135,6 +136,8 @@ int export_dir(const struct options *o, const struct store_parts *p, struct expo
 {
     size_t jobs = 0, k = 0, done = 0;
     *n = (struct export_counts){0};
+    if (strcmp(o->dir, "-") == 0)
+        return err_set(e, ERR_INPUT, "--dir: '-' is not the name of a folder");
     if (o->output || o->export_format == FORMAT_OPENAI)
         return err_set(e, ERR_INPUT, "--dir and --%s: only one of them is allowed",
                        o->output ? "output" : "format openai-batch");

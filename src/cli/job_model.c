@@ -227,7 +227,7 @@ int model_of_work(const struct options *o, struct store *s, struct err *e)
 {
     const struct selection every = {0};
     char path[PATH_BYTES];
-    struct model_here m;
+    static struct model_here m;
     struct job_list jobs = {0};
     int64_t *ids = NULL;
     size_t n = 0;

@@ -173,7 +173,7 @@ int train_page_write(const char *path, const char *curves, struct err *e)
         fputs("<h1>Training</h1>", out.f);
         rc = write_modules(out.f, &c, e);
         page_end(out.f, NULL, NULL);
-        rc = whole_end(&out, rc, path, e);
+        rc = whole_end(&out, rc, path, EARLIER_ANY, e);
     }
     free(c.line);
     return rc;

@@ -48,26 +48,21 @@ static int open_headers(struct config *c, struct tensors *ts, const char *dir, c
     return -1;
 }
 
-static struct model sizes_only(const struct config *c, const struct model *m)
-{
-    return (struct model){ .config = *c, .compute = m->compute, .dev = m->dev, .ops = m->ops,
-                           .pool = m->pool, .head_dim = m->dev->head_dim(m->dev, c->head_dim),
-                           .quantised = m->dev->quantised };
-}
-
 int small_model_check(const char *dir, const struct model *m, const struct tokenizer *t, bool int8,
                       size_t *bytes, struct err *e)
 {
-    struct config c;
+    struct model sizes = { .compute = m->compute, .dev = m->dev, .ops = m->ops, .pool = m->pool,
+                           .quantised = m->dev->quantised };
+    const struct config *c = &sizes.config;
     struct tensors ts = { 0 };
     size_t weights;
-    if (open_headers(&c, &ts, dir, m, t, e))
+    if (open_headers(&sizes.config, &ts, dir, m, t, e))
         return -1;
-    int rc = model_plan_bytes(&c, &ts, m->compute, m->dev, &weights, e);
-    const struct model sizes = sizes_only(&c, m);
+    int rc = model_plan_bytes(c, &ts, m->compute, m->dev, &weights, e);
+    sizes.head_dim = m->dev->head_dim(m->dev, c->head_dim);
     if (rc == 0 && bytes)
-        *bytes = weights + (int8 && !m->dev->quantised ? model_quantized_bytes(&c, m->dev) : 0) +
-                 workspace_bytes(&sizes, SMALL_ROWS, SMALL_SLOTS) + SMALL_ROWS * c.vocab * sizeof(float);
+        *bytes = weights + (int8 && !m->dev->quantised ? model_quantized_bytes(c, m->dev) : 0) +
+                 workspace_bytes(&sizes, SMALL_ROWS, SMALL_SLOTS) + SMALL_ROWS * c->vocab * sizeof(float);
     tensors_close(&ts);
     return rc;
 }

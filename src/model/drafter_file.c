@@ -13,29 +13,16 @@
 
 /* ---- finding ---- */
 
-/* The kind in the metadata of a safetensors file: 1; 0: it has none; -1. */
-static int kind_of(const char *path, char *has, size_t size)
-{
-    struct tensors ts = { 0 };
-    struct err ignored;
-    if (tensors_open_file(&ts, path, &ignored))
-        return -1;
-    const int found = tensors_metadata(&ts, "kind", has, size, &ignored);
-    tensors_close(&ts);
-    return found;
-}
-
-bool drafter_file_is(const char *path)
-{
-    char has[64];
-    return kind_of(path, has, sizeof has) > 0;
-}
-
-/* Whether the file is of this kind. */
+/* Whether the safetensors file is of this kind, which its metadata have. */
 static bool is_of_kind(const char *path, const char *name, const char *kind)
 {
     char has[64];
-    const int found = kind_of(path, has, sizeof has);
+    struct tensors ts = { 0 };
+    struct err ignored;
+    if (tensors_open_file(&ts, path, &ignored))
+        return false;
+    const int found = tensors_metadata(&ts, "kind", has, sizeof has, &ignored);
+    tensors_close(&ts);
     return found > 0 ? strcmp(has, kind) == 0 : found == 0 && strncmp(name, kind, strlen(kind)) == 0;
 }
 

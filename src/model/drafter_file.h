@@ -8,9 +8,6 @@
  * one, or that have no kind and a name that begins with it, the first by name. ERR_INPUT: there is none. */
 int drafter_find(char path[PATH_BYTES], const char *model, const char *kind, struct err *e);
 
-/* Whether the file is of a drafter that longhand trained, of any kind. */
-bool drafter_file_is(const char *path);
-
 /* What all trained drafters with such files have: the first member of the struct of each. {0} is
  * closed. */
 struct drafter_file {

@@ -17,28 +17,21 @@ bool mtp_present(const char *dir)
 }
 
 /* The configuration of the layer: one layer with attention. */
-static struct config mtp_config(const struct config *c)
+static void mtp_config(struct config *of, const struct config *c)
 {
-    struct config of = *c;
-    of.n_layers = 1;
-    of.drafts = true;
-    of.mixer[0] = MIXER_ATTENTION;
-    of.kind[0] = c->n_experts ? LAYER_EXPERTS : LAYER_DENSE;
-    of.windowed[0] = 0;
-    of.delta = (struct delta_config){ 0 };
-    return of;
-}
-
-static struct model sizes_only(const struct model *m)
-{
-    return (struct model){ .config = mtp_config(&m->config), .compute = m->compute, .dev = m->dev,
-                           .ops = m->ops, .pool = m->pool, .head_dim = m->head_dim,
-                           .quantised = m->dev->quantised };
+    *of = *c;
+    of->n_layers = 1;
+    of->drafts = true;
+    of->mixer[0] = MIXER_ATTENTION;
+    of->kind[0] = c->n_experts ? LAYER_EXPERTS : LAYER_DENSE;
+    of->windowed[0] = 0;
+    of->delta = (struct delta_config){ 0 };
 }
 
 int mtp_check(const struct model *m, const struct tensors *ts, size_t *bytes, struct err *e)
 {
-    const struct config c = mtp_config(&m->config);
+    struct config c;
+    mtp_config(&c, &m->config);
     return model_plan_bytes(&c, ts, m->compute, m->dev, bytes, e);
 }
 
@@ -54,7 +47,9 @@ static bool has_brief(const struct model *m) { return m->config.vocab >= 2 * (si
 
 size_t mtp_bytes(const struct model *m, size_t weight_bytes, bool int8)
 {
-    const struct model layer = sizes_only(m);
+    struct model layer = { .compute = m->compute, .dev = m->dev, .ops = m->ops, .pool = m->pool,
+                           .head_dim = m->head_dim, .quantised = m->dev->quantised };   /* sizes only */
+    mtp_config(&layer.config, &m->config);
     return weight_bytes +
            (int8 && !m->dev->quantised
                 ? model_quantized_bytes(&layer.config, m->dev) + (has_brief(m) ? brief_bytes(m) : 0) : 0) +
@@ -93,10 +88,11 @@ int mtp_shorten(struct mtp *t, size_t n, struct err *e)
 int mtp_open(struct mtp *t, const struct model *m, const char *dir, enum weights weights, bool int8,
              struct err *e)
 {
-    const struct config c = mtp_config(&m->config);
+    struct config c;
     const struct model_setup setup = { .config = &c, .compute = m->compute, .dev = m->dev, .ops = m->ops,
                                        .pool = m->pool, .weights = weights };
     *t = (struct mtp){ 0 };
+    mtp_config(&c, &m->config);
     if (!m->dev->host_memory)
         return err_set(e, ERR_INPUT, "%s: --drafter mtp is not supported on this device; --device cpu "
                                      "supports it", m->dev->name);

@@ -280,8 +280,17 @@ const struct option options_table[] = {
     { "output", "-o --out", "FILE",
       VERBS_BRANCH | VERB_RUN | VERB_TRAIN | VERB_TEXT | VERB_REPORT | VERB_EXPORT | VERB_CONVERT |
           VERB_PLAN, TEXT, F(output), OUTPUT, MAIN,
-      "Write the result to FILE. The file appears under its name when it is complete.",
-      .shown = "standard output", OF({ VERB_TRAIN | VERB_CONVERT, NULL, "none, FILE is required" }) },
+      "Write the result to FILE. The file appears under its name when it is complete. A file that is there "
+      "is replaced if it is empty, an earlier output, or with --force.",
+      .shown = "standard output",
+      OF({ VERB_TRAIN | VERB_CONVERT, "no file is an earlier output", "none, FILE is required" },
+         { VERBS_BRANCH, "no file is an earlier output" },
+         { VERB_RUN, "earlier outputs are, with --batch, files whose lines are of this batch, and, with "
+                     "--resume of a job that is done, files with which its text begins" },
+         { VERB_TEXT | VERB_EXPORT, "earlier outputs of text, ids and --gzip are files with which the new "
+                                    "one begins, of json, jsonl, csv and openai-batch those whose lines "
+                                    "begin as lines of the new one, in this order (48 bytes)" },
+         { VERB_REPORT | VERB_PLAN, "the first line of an earlier output begins as that of the new one" }) },
     { "per-token", "", NULL, VERB_SCORE, FLAG, F(per_token), OUTPUT, 0,
       "Also print every token with its negative log-likelihood." },
     { "window", "", "N", VERB_SCORE | VERB_TRAIN, SIZE, F(window), TEXTS, 0,
@@ -478,8 +487,10 @@ const struct option options_table[] = {
       "if there is one." },
     { "force", "", NULL, VERB_BACKUP, FLAG, F(force), STORE, 0,
       "Replace the file that is there, also when it is not an earlier backup of this store." },
-    { "force", "", NULL, VERB_CONVERT | VERB_TRAIN, FLAG, F(force), OUTPUT, 0,
-      "Replace the file that is there, also when it holds weights." },
+    { "force", "", NULL,
+      VERBS_BRANCH | VERB_RUN | VERB_TRAIN | VERB_TEXT | VERB_REPORT | VERB_EXPORT | VERB_CONVERT |
+          VERB_PLAN | VERB_WORK, FLAG, F(force), OUTPUT, 0,
+      "Replace the files that are there, unless they are databases or inputs." },
     { "follow", "-f", NULL, VERB_TAIL, FLAG, F(follow), STORE, 0,
       "Follow the text as it grows, until it ends." },
     { "follow", "", NULL, VERB_FORK, FLAG, F(follow), STORE, 0,
@@ -509,7 +520,8 @@ const struct option options_table[] = {
     { "headings", "", NULL, VERB_TEXT | VERB_EXPORT, FLAG, F(headings), OUTPUT, 0,
       "Print a line \"# NAME\" before each text: its custom_id or name, else the number of the job." },
     { "dir", "", "DIR", VERB_EXPORT, TEXT, F(dir), OUTPUT, 0,
-      "Write one file per job into DIR, named after the job's custom_id or name. No file is overwritten." },
+      "Write one file per job into DIR, named after the job's custom_id or name. No file is overwritten "
+      "without --force." },
     { "after", "", "JOB", VERB_SUBMIT, TEXT, F(after), STORE, 0,
       "Queue a chapter: it begins when JOB is done, and reads the text of JOB after its own prompt; without "
       "a prompt, and without --carry, after the prompt of JOB. Without --tokens it has the length of JOB." },

@@ -10,8 +10,8 @@
 
 #include "src/request/output_check.h"
 #include "src/base/input.h"
+#include "src/base/output.h"
 #include "src/decode/draft.h"
-#include "src/model/drafter_file.h"
 #include "src/model/fingerprint.h"
 #include "src/model/gguf_model.h"
 #include "src/model/heads.h"
@@ -125,7 +125,7 @@ static const char *const *output_options(const struct options *o, const char *fi
 
 static bool begins_with(const char *path, const char *magic, size_t n)
 {
-    char begin[16] = "";
+    char begin[64] = "";
     FILE *f = is_regular(path) ? fopen(path, "rb") : NULL;
     const size_t got = f ? fread(begin, 1, sizeof begin, f) : 0;
     if (f)
@@ -152,51 +152,35 @@ static bool is_journal(const char *path, const char *db)
     return false;
 }
 
-/* Whether the folder of the file is that of a model, which consists of such files. */
-static bool is_in_model(const char *path)
+/* Whether a file may be an earlier output. Where that depends on what is written, the verb asks, too (struct
+ * sink). A training that continues replaces its curves and pages. */
+static bool may_be_earlier(const struct options *o, const char *option, const char *path)
 {
-    char folder[PATH_BYTES], config[PATH_BYTES + 16];
-    const char *name = folder_of(folder, path);
-    snprintf(config, sizeof config, "%s/config.json", folder);
-    return is_regular(config) && model_uses_file(name);
+    static const char stats[] = "{\"finish_reason\": ", metrics[] = "# HELP vllm:num_requests_running ";
+    char checkpoint[PATH_BYTES + 16];
+    if (strcmp(option, "json-stats") == 0 || strcmp(option, "metrics") == 0)
+        return begins_with(path, *option == 'j' ? stats : metrics,
+                           *option == 'j' ? sizeof stats - 1 : sizeof metrics - 1);
+    snprintf(checkpoint, sizeof checkpoint, "%s.checkpoint", o->output ? o->output : "");
+    if (o->verb->bit == VERB_TRAIN)
+        return o->output && strcmp(path, o->output) && access(checkpoint, F_OK) == 0;
+    return o->batch || o->resume || o->verb->bit & (VERB_TEXT | VERB_REPORT | VERB_EXPORT | VERB_PLAN);
 }
 
-/* A safetensors file begins with the length of its header, which is an object. */
-static bool is_weights(const char *path)
-{
-    char begin[9] = "";
-    FILE *f = is_regular(path) ? fopen(path, "rb") : NULL;
-    const size_t got = f ? fread(begin, 1, sizeof begin, f) : 0;
-    if (f)
-        fclose(f);
-    return begins_with(path, "GGUF", 4) || (got == sizeof begin && begin[8] == '{' && begin[7] == 0);
-}
-
-/* Refuses files with work that no command makes again: databases, their journals, weights. train replaces
- * drafters; with --force, convert and train replace all files but databases. */
+/* Refuses databases and their journals, and without --force a file that is no earlier output. */
 static int check_kept(const struct options *o, const char *option, const char *path, struct err *e)
 {
     char db[PATH_BYTES], *real = realpath(path, NULL);
     const char *what = NULL, *file = real ? real : path, *dash = strrchr(file, '-');
     snprintf(db, sizeof db, "%.*s", dash ? (int)(dash - file) : 0, file);
-    const bool makes_weights = o->verb->bit == VERB_CONVERT || o->verb->bit == VERB_TRAIN,
-               drafter = o->verb->bit == VERB_TRAIN && drafter_file_is(file);
     if (is_database(file))
-        what = "a database";
+        what = "a database; any other file is allowed";
     else if (is_database(db) && is_journal(file, db))
-        what = "the journal of a database";
-    else if (o->force || drafter)
-        what = NULL;
-    else if (is_regular(file) && is_in_model(file))
-        what = "a file of the model in its folder";
-    else if (is_weights(file))
-        what = "a file of weights";
-    else if (o->verb->bit == VERB_CONVERT && is_regular(file))
-        what = "a file that is there already";
+        what = "the journal of a database; any other file is allowed";
+    else if (!o->force && sink_replaces(path) && !may_be_earlier(o, option, path))
+        what = "a file that is there already; any other file is allowed, and --force replaces it";
     free(real);
-    return what ? err_set(e, ERR_INPUT, "--%s: %s is %s; any other file is allowed%s", option, path, what,
-                          makes_weights && !strstr(what, "database") ? ", and --force replaces it" : "")
-                : 0;
+    return what ? err_set(e, ERR_INPUT, "--%s: %s is %s", option, path, what) : 0;
 }
 
 int output_check_store(const struct options *o, const char *db, struct err *e)

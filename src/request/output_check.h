@@ -5,7 +5,8 @@
 #include "src/request/options.h"
 
 /* Checks --output, --json-stats, --curves and --metrics against the inputs, the model of --model, and each
- * other, and refuses to replace databases, their journals, and weights. ERR_INPUT with one line. */
+ * other, and refuses to replace databases, their journals, and without --force a file that is no earlier
+ * output, as far as this is known before the work. ERR_INPUT with one line. */
 int output_check_all(const struct options *o, struct err *e);
 /* Checks the same outputs against the files of a model that only became known later. */
 int output_check_model(const struct options *o, const char *dir, struct err *e);

@@ -132,7 +132,7 @@ result the_last_retakes_are_shown $? "$("$L" show "$plain" | head -60)"
 python3 tests/cli/terminal.py "$L" run "${king[@]}" -n 60 --ban-phrase ' of the' </dev/null >"$TMP/tty"
 grep -q "^\[the text has the phrase ' of the'; its last [0-9]* tokens are taken back\]" "$TMP/tty" &&
     grep -q ' of.$' "$TMP/tty"
-result a_terminal_shows_a_retake $? "$(cat "$TMP/tty")"
+tty_result a_terminal_shows_a_retake $? "$(cat "$TMP/tty")"
 
 # what cannot be
 long=$(printf 'a%.0s' $(seq 257)); x=(submit -m $MODEL -p x -n 20)

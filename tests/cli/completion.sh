@@ -77,7 +77,9 @@ offers bash_verbs_for_help 'tokenize ' help to
 offers bash_knows_the_alias '--state ' retry --st
 
 # The other shells complete on a terminal of their own.
-if command -v zsh >/dev/null; then
+if ! has_tty; then
+    skip zsh_completes "no pseudo-terminal"
+elif command -v zsh >/dev/null; then
     printf '%s\t%s\n' '2004h' \
         "PS1=':'; autoload -Uz compinit; compinit -u -D; . $TMP/c.zsh; echo read''y\\r" 'ready' \
         'longhand submit --compute=b\t' 'f16' '\x15longhand ver\t\t' 'verify   -- ' \

@@ -33,7 +33,7 @@ result list_shows_name_age_rate_model_and_prompt $? "$(cat "$TMP/list")"
 TERM=xterm python3 tests/cli/terminal.py bash -c "stty cols 64; exec '$L' list 1" </dev/null >"$TMP/tty"
 tr -d '\r' <"$TMP/tty" | awk 'NR > 1 && length > 64 { bad = 1 } END { exit bad }' &&
     grep -qE '@tale +Once' "$TMP/tty" && ! grep -q 'was' "$TMP/tty"
-result list_is_as_wide_as_the_terminal $? "$(cat "$TMP/tty")"
+tty_result list_is_as_wide_as_the_terminal $? "$(cat "$TMP/tty")"
 numbers() { "$L" list "$@" --columns job | awk 'NR > 2' | tr -d ' ' | tr '\n' ' '; }
 [ "$(numbers --sort tokens)" = "2 3 4 5 1 " ]; result list_sorts $? "$(numbers --sort tokens)"
 [ "$(numbers --sort tokens --reverse --limit 2)" = "1 5 " ]

@@ -40,7 +40,7 @@ check statistics_need_a_name 2 "^longhand: --json-stats: '-' is not the name of 
 check statistics_need_a_folder 2 '^longhand: --json-stats: .*cannot write: No such file' $R --json-stats \
     "$TMP/nowhere/x"
 check heads_need_a_file 2 '^longhand: --out: .*cannot write: Is a directory' $T --out "$TMP/dir"
-# Databases, their journals and weights are never replaced, whoever they belong to.
+# Databases and their journals are never replaced, whoever they belong to, other files only with --force.
 cp -r "$TMP/model" "$TMP/model2"; cp "$LONGHAND_DB" "$TMP/store2.db"; : >"$TMP/store2.db-journal"
 cp "$TMP/model/model.safetensors" "$TMP/loose.safetensors"; printf 'GGUF....' >"$TMP/loose.gguf"
 echo '[{"role": "user", "content": "x"}]' >"$TMP/messages"
@@ -52,10 +52,10 @@ kept output_is_a_journal_to_come 'store2.db-wal is the journal of a database' $R
 kept output_is_the_journal_of_its_store 'new.db-journal is the journal of the database' $R \
     --db "$TMP/new.db" -o "$TMP/new.db-journal"
 kept report_is_a_store 'store2.db is a database' report "$id" -o "$TMP/store2.db"
-kept export_is_weights 'loose.safetensors is a file of weights' export "$id" --partial --format jsonl \
-    -o "$TMP/loose.safetensors"
-kept text_is_a_model 'loose.gguf is a file of weights' text "$id" -o "$TMP/loose.gguf"
-kept output_is_a_small_model 'model.safetensors is a file of the model in its folder' $R \
+kept export_is_weights 'loose.safetensors is not an earlier form of this output' export "$id" --partial \
+    --format jsonl -o "$TMP/loose.safetensors"
+kept text_is_a_model 'loose.gguf is not an earlier form of this output' text "$id" -o "$TMP/loose.gguf"
+kept output_is_a_small_model 'model.safetensors is a file that is there already' $R \
     --drafter "model:$TMP/model2" -o "$TMP/model2/model.safetensors"
 kept metrics_are_a_store '--metrics: .*store2.db is a database' work --metrics "$TMP/store2.db"
 kept output_is_the_messages 'is the file of --messages' run -m $MODEL --messages "$TMP/messages" -n 3 \
@@ -64,12 +64,12 @@ kept output_is_the_appended_file 'is the file of --append-file' extend "$id" --t
     "$TMP/messages" --run -o "$TMP/messages"
 kept heads_are_written_over_those_they_come_from 'is the file of --from' $T --from \
     "$TMP/model/heads.safetensors" --out "$TMP/model/heads.safetensors"
-kept heads_are_not_written_over_weights 'loose.safetensors is a file of weights' $T --out \
+kept heads_are_not_written_over_weights 'loose.safetensors is a file that is there already' $T --out \
     "$TMP/loose.safetensors"
-kept heads_are_not_written_over_another_model 'a file of the model in its folder' $T --out \
+kept heads_are_not_written_over_another_model 'a file that is there already' $T --out \
     "$TMP/model2/model.safetensors"
 C="convert -m $TMP/model --weights q8_0 -q"
-kept convert_over_a_model 'loose.gguf is a file of weights' $C -o "$TMP/loose.gguf"
+kept convert_over_a_model 'loose.gguf is a file that is there already' $C -o "$TMP/loose.gguf"
 kept convert_over_a_text 'text is a file that is there already' $C -o "$TMP/text"
 kept force_replaces_no_store 'store2.db is a database' $C -o "$TMP/store2.db" --force
 (cd "$TMP" && sha256sum store2.db* loose* messages model2/* 2>"$TMP/null") >"$TMP/after2"
@@ -81,5 +81,6 @@ same nothing_was_touched "$TMP/before" "$TMP/after"
 check devices_may_be_shared 0 '' $R -s 1 -o /dev/null --json-stats /dev/null
 check several_may_have_the_prompts_name 0 '' run -m $MODEL -f "$TMP/other" -n 3 --samples 2 -o "$TMP/other" \
     -q -s 1
-check heads_may_be_made_again 0 '' $T -q --out "$TMP/model/heads.safetensors"
+check heads_are_not_replaced 2 'is a file that is there already; .*--force' $T -q --out "$TMP/model/heads.safetensors"
+check heads_may_be_made_again 0 '' $T -q --out "$TMP/model/heads.safetensors" --force
 exit $failed

@@ -18,18 +18,18 @@ on_terminal 140 run "${G[@]}" -n 3000 -o "$TMP/a" >"$TMP/tty"
 counts='[0-9]+ of 3000 tokens \([0-9.]+ %\), [0-9.]+ tokens/s, 1\.00 a pass, [0-9:]+ left, '
 counts+='checkpoint at [0-9]+'
 grep -qE $'\r\x1b\\[K\x1b\\[36mwriting\x1b\\[0m '"$counts" "$TMP/tty"
-result terminal_has_one_line_with_everything $? "$(tail -c 400 "$TMP/tty" | cat -v)"
+tty_result terminal_has_one_line_with_everything $? "$(tail -c 400 "$TMP/tty" | cat -v)"
 [ "$(grep -c writing "$TMP/tty")" = 1 ] && [ "$(tr '\r' '\n' <"$TMP/tty" | grep -c writing)" -ge 2 ]
-result terminal_line_is_redrawn $? "$(grep -c writing "$TMP/tty") lines"
+tty_result terminal_line_is_redrawn $? "$(grep -c writing "$TMP/tty") lines"
 tail -1 "$TMP/tty" | grep -qE $'^(.*\r)?\x1b\\[K3000 tokens, '
-result terminal_line_is_removed_at_the_end $? "$(tail -c 100 "$TMP/tty" | cat -v)"
+tty_result terminal_line_is_removed_at_the_end $? "$(tail -c 100 "$TMP/tty" | cat -v)"
 "$L" submit "${G[@]}" -n 2000 >/dev/null
 on_terminal 46 work >"$TMP/tty"
 wide=$(tr '\r' '\n' <"$TMP/tty" | sed $'s/\x1b\\[[0-9]*[mK]//g' | grep writing |
     awk '{ if (length($0) > w) w = length($0) } END { print w + 0 }')
-[ "$wide" -gt 20 ] && [ "$wide" -le 45 ]; result terminal_line_fits_a_narrow_terminal $? "$wide columns"
+[ "$wide" -gt 20 ] && [ "$wide" -le 45 ]; tty_result terminal_line_fits_a_narrow_terminal $? "$wide columns"
 tr '\r' '\n' <"$TMP/tty" | grep -qE 'job [0-9]+: writing.* [0-9]+/2000, '
-result work_shows_the_number_of_the_job $? "$(tail -c 300 "$TMP/tty" | cat -v)"
+tty_result work_shows_the_number_of_the_job $? "$(tail -c 300 "$TMP/tty" | cat -v)"
 
 # Several jobs: a line for the worker and one for each job, as far as the window has lines.
 three() # a new queue
@@ -44,12 +44,12 @@ sed $'s/\x1b\\[[0-9]*[A-Zm]//g' "$TMP/tty" | tr -d '\r' >"$TMP/lines"
 grep -qE "$worker; 3 running, 0 waiting, [0-9]+ MB\$" "$TMP/lines" &&
     [ "$(grep -oE '^job [123]: writing [0-9]+ of 30000 tokens .*tokens/s, .* left' "$TMP/lines" | cut -c1-5 |
         sort -u | wc -l)" = 3 ]
-result terminal_has_a_line_for_each_job $? "$(tail -c 900 "$TMP/tty" | cat -v)"
-grep -q $'\x1b\\[3A\r\x1b\\[J' "$TMP/tty"; result terminal_lines_are_redrawn_together $? ""
+tty_result terminal_has_a_line_for_each_job $? "$(tail -c 900 "$TMP/tty" | cat -v)"
+grep -q $'\x1b\\[3A\r\x1b\\[J' "$TMP/tty"; tty_result terminal_lines_are_redrawn_together $? ""
 three
 on_terminal "160 rows 4" work --max-time 4 >"$TMP/tty"
 grep -q $'\x1b\\[2A\r\x1b\\[J' "$TMP/tty" && ! grep -q $'\x1b\\[3A' "$TMP/tty"
-result terminal_lines_fit_a_low_window $? "$(tail -c 900 "$TMP/tty" | cat -v)"
+tty_result terminal_lines_fit_a_low_window $? "$(tail -c 900 "$TMP/tty" | cat -v)"
 three
 "$L" work --max-time 7 --progress json 2>"$TMP/json" </dev/null
 python3 - "$TMP/json" <<'PY' 2>"$TMP/err"
@@ -63,13 +63,13 @@ result progress_json_of_several_jobs $? "$(tail -1 "$TMP/err")"
 rm -f "$LONGHAND_DB"*
 NO_COLOR=1 on_terminal 140 run "${G[@]}" -n 2000 -o "$TMP/a" >"$TMP/tty"
 grep -q $'\x1b\\[K' "$TMP/tty" && grep -q writing "$TMP/tty" && ! grep -q $'\x1b\\[[0-9]*m' "$TMP/tty"
-result no_color_is_obeyed $? "$(tail -c 300 "$TMP/tty" | cat -v)"
+tty_result no_color_is_obeyed $? "$(tail -c 300 "$TMP/tty" | cat -v)"
 TERM=dumb on_terminal 140 run "${G[@]}" -n 2000 -o "$TMP/a" >"$TMP/tty"
 grep -q '^2000 tokens, ' "$TMP/tty" && ! grep -q $'\x1b' "$TMP/tty"
-result a_dumb_terminal_gets_plain_lines $? "$(head -c 300 "$TMP/tty" | cat -v)"
+tty_result a_dumb_terminal_gets_plain_lines $? "$(head -c 300 "$TMP/tty" | cat -v)"
 on_terminal 140 run "${G[@]}" -n 2000 -o "$TMP/a" --progress none >"$TMP/tty"
 grep -q '^job: ' "$TMP/tty" && ! grep -q writing "$TMP/tty"
-result progress_none_shows_none $? "$(head -c 300 "$TMP/tty" | cat -v)"
+tty_result progress_none_shows_none $? "$(head -c 300 "$TMP/tty" | cat -v)"
 
 # JSON
 "$L" run "${G[@]}" -n 5000 --progress json 2>"$TMP/json" >"$TMP/a" </dev/null

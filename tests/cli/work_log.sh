@@ -37,7 +37,7 @@ kill -TERM $pid; wait $pid
 result a_worker_without_jobs_says_who_it_is $? "$(cat "$TMP/err")"
 python3 tests/cli/terminal.py "$L" work </dev/null >"$TMP/tty"
 grep -q "no job is waiting" "$TMP/tty" && ! grep -qE "$day" "$TMP/tty"
-result a_terminal_needs_no_time $? "$(cat -v "$TMP/tty")"
+tty_result a_terminal_needs_no_time $? "$(cat -v "$TMP/tty")"
 rm "$LONGHAND_DB"
 "$L" run --batch "$TMP/book.jsonl" -o "$TMP/out" -m $MODEL --progress json 2>"$TMP/json" </dev/null
 python3 - "$TMP/json" <<'PY' 2>"$TMP/err"
