@@ -750,7 +750,8 @@ static void bad_ids_are_refused_by_name(void)
 {
     struct sampling p;
     struct err e = {0};
-    struct { int32_t id; double bias; } bias[] = { { 10, 1 }, { 1, NAN }, { 0, -INFINITY }, { 1, -INFINITY } };
+    struct { int32_t id; double bias; } bias[] = { { 10, 1 }, { 1, NAN }, { 0, -INFINITY },
+                                                   { 1, -INFINITY } };
     int32_t eos[] = { -2, 1 };
     sampling_defaults(&p);
     CHECK(!sampling_check(&p, 10, &e) && !sampling_check(&p, SELECT_MAX, &e));
