@@ -12,13 +12,16 @@ failed=0
 # NAME FILE: passes when FILE is empty, otherwise prints it.
 empty() { if [ -s "$2" ]; then failed=1; sed 's/^/    /' "$2"; echo "FAIL $1"; else echo "ok $1"; fi; }
 # NAME LINE FILE: passes when FILE has this line.
-found() { if grep -qxF "$2" "$3"; then echo "ok $1"; else failed=1; sed 's/^/    /' "$3"; echo "FAIL $1"; fi; }
+found()
+{
+    if grep -qxF "$2" "$3"; then echo "ok $1"; else failed=1; sed 's/^/    /' "$3"; echo "FAIL $1"; fi
+}
 
-# FOLDER: a line for every folder of its tree that is over its ceiling or has no row, and for rows without one.
+# TREE: a line for every folder that is over its ceiling or has no row, and for every row without a folder.
 over() # TREE
 {
-    (cd "$1" && find src kernels ngram kvmgr runs -type f '(' -name '*.[ch]' -o -name '*.cu*' ')' -exec wc -l {} + 2>/dev/null) |
-        awk '
+    (cd "$1" && find src kernels ngram kvmgr runs -type f '(' -name '*.[ch]' -o -name '*.cu*' ')' \
+        -exec wc -l {} + 2>/dev/null) | awk '
         FNR == NR && $1 == "but" { but[$2] = 1 }
         FNR == NR && /^[a-z]/ && $1 != "but" { ceiling[$1] = $2 }
         FNR == NR || $2 == "total" || but[$2] { next }

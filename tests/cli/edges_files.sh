@@ -12,9 +12,9 @@ kept()
     shift 2
     echo "notes of mine" >"$file"
     check "${name}_keeps_a_file" 2 'any other file is allowed' "$@"
-    [ "$(cat "$file")" = "notes of mine" ]; result "${name}_leaves_its_bytes" $? "$(head -c 100 "$file")"
-    "$L" "$@" --force -q >"$TMP/out" 2>"$TMP/err"
-    r=$?; [ $r = 0 ] && [ "$(head -c 14 "$file")" != "notes of mine" ]
+    echo "notes of mine" | cmp -s - "$file"; result "${name}_leaves_its_bytes" $? "$(head -c 100 "$file")"
+    "$L" "$@" --force >"$TMP/out" 2>"$TMP/err"
+    r=$?; [ $r = 0 ] && [ -s "$file" ] && ! grep -qa "notes of mine" "$file"
     result "${name}_replaces_it_with_force" $? "exit $r: $(head -c 200 "$TMP/err")"
     [ "$(ls "$TMP" | grep -c part-)" = 0 ]; result "${name}_leaves_nothing_beside" $? "$(ls "$TMP")"
 }
@@ -30,9 +30,10 @@ kept batch "$TMP/f" run --batch "$TMP/in.jsonl" -m $MODEL --name b -o "$TMP/f"
 kept convert "$TMP/f" convert --model $MODEL --weights q8_0 -o "$TMP/f"
 kept stats "$TMP/f" run -m $MODEL -p Once -n 5 --json-stats "$TMP/f"
 kept metrics "$TMP/f" work --metrics "$TMP/f"
-train=(train heads --model $MODEL --data models/demo/openings/malay.txt --train-steps 1 --heads 1)
+train=(train heads --model $MODEL --data models/demo/openings/malay.txt --steps 1 --heads 1)
 kept train "$TMP/f" "${train[@]}" -o "$TMP/f"
-check train_keeps_a_trained_drafter 2 "is a file that is there already.*--force replaces it" "${train[@]}" -o "$TMP/f"
+check train_keeps_a_trained_drafter 2 "a file that is there already.*--force replaces it" "${train[@]}" \
+    -o "$TMP/f"
 
 # ---- earlier outputs ----
 again() # NAME OPTIONS..: the same command twice
@@ -61,18 +62,43 @@ check extend_it 0 '' extend $id --tokens +10 --run -q
 "$L" text $id >"$TMP/long"; head -c 50 "$TMP/long" >"$TMP/short"
 check a_text_that_grew 0 '' text $id -o "$TMP/short"
 same the_whole_text "$TMP/long" "$TMP/short"
-check a_text_of_another_job 2 'is not an earlier form of this output' export @again --format text -o "$TMP/short"
+check a_text_of_another_job 2 'is not an earlier form of this output' export @again --format text \
+    -o "$TMP/short"
 : >"$TMP/empty"; check an_empty_file_is_replaced 0 '' text $id -o "$TMP/empty"
 "$L" text $id -o /dev/stdout | cmp -s - "$TMP/long"; result dev_stdout_is_standard_output $? ""
 check dev_null_takes_everything 0 '' export --all --format jsonl --partial -q -o /dev/null
 "$L" train heads --help | grep -q -- --force; result the_help_of_train_names_force $? ""
-"$L" run --help | grep -q 'earlier outputs are, with --batch'; result the_help_says_what_is_earlier $? ""
+"$L" run --help | tr -d '\n' | grep -qE 'run: earlier outputs +are, with --batch'
+result the_help_says_what_is_earlier $? ""
 
 # ---- a file named - ----
 check backup_to_no_file 2 "backup: '-' is not the name of a file" backup -
 check a_store_without_a_name 2 "'-' is not the name of a file" list --db -
 check a_folder_without_a_name 2 "'-' is not the name of a folder" export 1 --format text --dir -
 [ ! -e - ]; result no_file_has_this_name $? "$(ls -la)"
+
+# ---- longhand.sbatch: its worker is killed ----
+mkdir "$TMP/bin" "$TMP/array"
+printf '#!/bin/sh\necho "$@" >>"%s/asked"\n' "$TMP" >"$TMP/bin/scontrol"; chmod +x "$TMP/bin/scontrol"
+# A longhand whose worker ends by SIGKILL.
+printf '#!/bin/bash\n[ "$1" != work ] || [ -e "%s/spare" ] || kill -KILL $$\nexec "%s" "$@"\n' "$TMP" \
+    "$(readlink -f "$L")" >"$TMP/bin/longhand"; chmod +x "$TMP/bin/longhand"
+sbatch() # VARIABLES..: element 1 of 1
+{
+    env PATH="$TMP/bin:$PATH" LONGHAND="$TMP/bin/longhand" LONGHAND_DIR="$TMP/array" \
+        SLURM_SUBMIT_DIR="$TMP" SLURM_ARRAY_JOB_ID=7 SLURM_ARRAY_TASK_COUNT=1 SLURM_ARRAY_TASK_MIN=1 \
+        SLURM_ARRAY_TASK_MAX=1 SLURM_CPUS_PER_TASK=1 "$@" \
+        bash scripts/longhand.sbatch "$TMP/in.jsonl" --model "$(readlink -f $MODEL)" >"$TMP/log" 2>&1
+}
+sbatch SLURM_ARRAY_TASK_ID=1; r=$?
+[ $r = 137 ] && grep -q '3 unfinished' "$TMP/log" && ! ls "$TMP/array" | grep -q out.jsonl
+result a_killed_worker_leaves_no_texts $? "exit $r: $(tail -n 2 "$TMP/log"); $(ls "$TMP/array")"
+touch "$TMP/spare"; sbatch SLURM_ARRAY_TASK_ID=1; r=$?
+[ $r = 0 ] && [ "$(wc -l <"$TMP/array/in-1-of-1.out.jsonl")" = 3 ]
+result the_next_start_writes_them $? "exit $r: $(tail -n 2 "$TMP/log")"
+bash scripts/longhand.sbatch "$TMP/in.jsonl" >"$TMP/log" 2>&1; r=$?
+[ $r = 2 ] && ! grep -q unbound "$TMP/log" && grep -q 'no element of an array of Slurm' "$TMP/log"
+result outside_slurm_a_line_says_so $? "exit $r: $(cat "$TMP/log")"
 
 # ---- a small stack ----
 small() # OPTIONS..: the verb with a stack of 256 KiB
@@ -84,20 +110,22 @@ if [ $slower -gt 1 ]; then
     skip small_stack "a sanitizer needs a larger one"
 else
     small run -q -m $MODEL -p x -n 5; small submit -q -m $MODEL -p x -n 5; small work -q
-    small submit -q -m $MODEL -p x -n 5 --grid temperature=0.5,1; small submit -q -m $MODEL --batch "$TMP/in.jsonl"
+    small submit -q -m $MODEL -p x -n 5 --grid temperature=0.5,1
+    small submit -q -m $MODEL --batch "$TMP/in.jsonl"
     small run --batch "$TMP/in.jsonl" -m $MODEL --name s -q; small list; small list --json; small show 1
     small report --all; small report --all --html; small export --all --format jsonl --partial -q
     small text 1; small verify -q 1; small score -q -m $MODEL "$TMP/text"; small inspect -m $MODEL; small du
     small doctor; small distinct "$TMP/text"; small plan --hardware h200; small tokenize -m $MODEL "$TMP/text"
-    small "${train[@]}" -q -o "$TMP/small.heads"; small convert --model $MODEL --weights q8_0 -q -o "$TMP/small.gguf"
-    small inspect -m "$TMP/small.gguf"; small run -q -m "$TMP/small.gguf" --chat --chat-template chatml -p x -n 5
+    small "${train[@]}" -q -o "$TMP/small.heads"
+    small convert --model $MODEL --weights q8_0 -q -o "$TMP/small.gguf"; small inspect -m "$TMP/small.gguf"
+    small run -q -m "$TMP/small.gguf" --chat --chat-template chatml -p x -n 5
     small fork 1 --at 2 --run -q; small backup "$TMP/backup.db" -q; small compact -q; small redo 1
     (ulimit -s 256; exec "$L" serve -m $MODEL --port 0) >"$TMP/out" 2>"$TMP/err" </dev/null & pid=$!
     for _ in $(seq 100); do grep -q http "$TMP/out" && break; sleep 0.1; done
     url=$(grep -o 'http[^ ]*' "$TMP/out" | head -n 1)
     python3 - "$url" <<'PY'
 import json, sys, urllib.request
-r = urllib.request.Request(sys.argv[1].rstrip("/") + "/v1/completions", b'{"prompt": "x", "max_tokens": 3}')
+r = urllib.request.Request(sys.argv[1] + "/completions", b'{"prompt": "x", "max_tokens": 3}')
 assert json.load(urllib.request.urlopen(r, timeout=60))["usage"]["completion_tokens"] == 3
 PY
     result small_stack_serve_answers $? "$(tail -n 2 "$TMP/err")"
