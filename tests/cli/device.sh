@@ -146,7 +146,7 @@ if [ ! -e "$TMP/h.checkpoint" ]; then skip device_checkpoint_is_not_the_cpus \
 else check device_checkpoint_is_not_the_cpus 2 "or on another kind of device" $T --device cpu --out "$TMP/h" \
     --curves "$TMP/h.csv"
 fi
-"$L" $T --device $D --out "$TMP/h" --curves "$TMP/h.csv" >/dev/null
+"$L" $T --device $D --out "$TMP/h" --curves "$TMP/h.csv" --force >/dev/null
 same device_killed_training_ends_with_the_same_heads "$TMP/g" "$TMP/h"
 same device_killed_training_ends_with_the_same_curves "$TMP/g.csv" "$TMP/h.csv"
 if [ $D = emulated ]; then
