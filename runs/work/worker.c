@@ -77,7 +77,11 @@ int worker_open_model(struct worker *w, const struct job *job, const struct job_
     struct engine *g = &w->engine;
     if (worker_has_model(w, job, p))
         return 0;
-    assert(w->n_jobs == 0);
+    if (w->n_jobs) {                     /* other texts need the model as it was */
+        err_set(e, ERR_INPUT, ERR_PATH "the files of the model are changing", job->model);
+        e->system = ENOEXEC;
+        return -1;
+    }
     round_buffers_close(&w->buffers);
     prefix_close(&w->prefixes);
     engine_close(g);

@@ -298,7 +298,7 @@ static void exported_files_survive_failing_calls(void)
     restore_store();
     faults_none();
     snprintf(out, sizeof out, "%s.exported", program_page);
-    snprintf(words, sizeof words, "export 1 --format text -o %s", out);
+    snprintf(words, sizeof words, "export 1 --format text -o %s --force", out);
     CHECK(exited(program(WORK), 0) && exited(program(words), 0), "%s", program_err());
     strcpy(right, file_start(out));
     for (size_t i = 0; i < sizeof v / sizeof *v; i++) {
