@@ -474,6 +474,14 @@ bool js_u64(const struct json *v, uint64_t *x)
     return good && p == v->end && (r == 0 || power >= 0) && shift(x, power);
 }
 
+bool js_u64_digits(const struct json *v, uint64_t *x)
+{
+    const char *p = v->s;
+    while (p < v->end && is_digit(*p))
+        p++;
+    return p == v->end && js_u64(v, x);
+}
+
 bool js_i64(const struct json *v, int64_t *x)
 {
     struct json digits = *v;

@@ -57,6 +57,7 @@ int js_bad(const struct json *v, struct err *e, const char *allowed, ...)
 
 /* Typed values. A whole number is one by its exact value, as 4.0 and 40e-1; any text may be asked. */
 bool js_u64(const struct json *v, uint64_t *x);        /* false unless v is a whole number below 2^64 */
+bool js_u64_digits(const struct json *v, uint64_t *x); /* and has digits alone, as in the headers of files */
 bool js_i64(const struct json *v, int64_t *x);         /* the same with an optional minus sign */
 bool js_digits(const struct json *v, char digits[24]);  /* a whole number without point and exponent */
 bool js_double(const struct json *v, double *x);       /* false unless v is a finite number */
