@@ -25,7 +25,7 @@ seed=$("$L" show "@in/r0" --json | sed -n 's/.*"seed_text": "\([0-9]*\)".*/\1/p'
 # exports: texts and ids equal those of `text`; selection, order, gzip, partial
 "$L" export @in --format ids >"$TMP/a"; "$L" text @in --format ids >"$TMP/b"
 same export_ids "$TMP/a" "$TMP/b"
-"$L" export @in --format text -o "$TMP/a"; "$L" text @in >"$TMP/b"; same export_text "$TMP/a" "$TMP/b"
+"$L" export @in --format text -o "$TMP/a" --force; "$L" text @in >"$TMP/b"; same export_text "$TMP/a" "$TMP/b"
 "$L" export @in --format openai-batch --gzip -o "$TMP/a.gz" && gzip -dc "$TMP/a.gz" >"$TMP/a"
 same export_gzip "$TMP/first" "$TMP/a"
 "$L" export @in --format jsonl >"$TMP/flat"
@@ -33,7 +33,8 @@ python3 $B flat "$TMP/in.jsonl" "$TMP/first" "$TMP/flat" >"$TMP/err" 2>&1
 result export_jsonl $? "$(tail -3 "$TMP/err")"
 [ "$("$L" export "@in/r3" "@in/r1" --format openai-batch | grep -o '"custom_id": "[^"]*"' | tr -d '\n')" = \
     '"custom_id": "r1""custom_id": "r3"' ]; result export_has_the_order_of_lines $? ""
-echo old >"$TMP/private"; chmod 600 "$TMP/private"; "$L" export @in/r1 --format text -o "$TMP/private"
+echo old >"$TMP/private"; chmod 600 "$TMP/private"; "$L" export @in/r1 --format text \
+    -o "$TMP/private" --force
 [ "$(stat -c %a "$TMP/private")" = 600 ] && ! grep -q old "$TMP/private"
 result output_keeps_the_mode_of_its_file $? "$(stat -c %a "$TMP/private")"
 check export_needs_a_format 2 'text, ids, jsonl, csv and openai-batch' export @in

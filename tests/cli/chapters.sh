@@ -39,7 +39,7 @@ text 4 >"$TMP/a"
 cat "$TMP/a" "$TMP/new" >"$TMP/b"; text 4 >"$TMP/whole"
 grep -q '^ Chapter 2' "$TMP/new" && cmp -s "$TMP/whole" "$TMP/b"
 result extend_from_here_writes_the_new_part $? "$(cat "$TMP/new")"
-check output_needs_run 2 'extend: --output needs --run' extend 4 --tokens +9 -o "$TMP/new"
+check output_needs_run 2 'extend: --output needs --run' extend 4 --tokens +9 -o "$TMP/unwritten"
 
 check fork_takes_sampling_options 0 'job 5 is queued' fork 1 --at 20 --seed 3 --temp 0.3 --top-k 5
 [ "$(cat "$TMP/out")" = 5 ]; result fork_prints_the_number $? "$(cat "$TMP/out")"
@@ -138,7 +138,7 @@ printf '%s\n' _h.txt job-3.txt "one_.._two-1.txt" "one_.._two-job$first.txt" \
 sort "$TMP/names" | cmp -s - "$TMP/want"; result names_have_safe_characters $? "$(cat "$TMP/names")"
 "$L" text 3 | cmp -s - "$TMP/out.d/job-3.txt"; result a_file_has_the_text_of_its_job $? ""
 rm "$TMP/out.d/_h.txt"
-check no_file_is_overwritten 2 'exists, and no file is overwritten; nothing was exported' \
+check no_file_is_overwritten 2 'exists, and no file is overwritten without --force; nothing was exported' \
     export @books --format text --dir "$TMP/out.d"
 [ ! -e "$TMP/out.d/_h.txt" ]; result nothing_was_written $? ""
 "$L" submit -m $MODEL -p A -n 4 -s 2 --samples 2 --name tale -q >/dev/null; "$L" work -q
@@ -251,7 +251,7 @@ cp -r $MODEL "$TMP/m"
 id=$("$L" submit -m "$TMP/m" -p Hello -n 20 -s 3 --drafter heads --allow-beyond-context -q)
 "$L" run --resume $id -q >/dev/null
 stays extend_to_no_folder 'nosuch' extend $id --tokens +5 -o "$TMP/nosuch/x"
-stays extend_onto_the_model 'a file of the model' extend $id --tokens +5 -o "$TMP/m/config.json"
+stays extend_onto_the_model 'a file that is there already' extend $id --tokens +5 -o "$TMP/m/config.json"
 stays extend_without_memory 'memory' extend $id --tokens +900000000
 mv "$TMP/m/model.safetensors" "$TMP/weights"
 stays extend_without_weights 'model.safetensors' extend $id --tokens +5

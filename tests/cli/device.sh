@@ -118,6 +118,7 @@ if ! "$L" train heads -m $M --data "$TMP/text" --window 64 --heads 1 --steps 1 -
 fi
 T="train heads -m $M --data $TMP/text --window 64 --heads 2 --steps 5 --batch-windows 1 --lr 0.02 --seed 3 -q"
 "$L" $T --device cpu --out "$TMP/c" --curves "$TMP/c.csv" >/dev/null
+rm -f "$TMP/h"
 "$L" $T --device $D --out "$TMP/g" --curves "$TMP/g.csv" >/dev/null 2>"$TMP/err"
 result device_trains_heads $? "$(cat "$TMP/err")"
 paste -d, "$TMP/c.csv" "$TMP/g.csv" | awk -F, 'NR > 1 {

@@ -10,7 +10,7 @@ P=(--prompt-file "$MODEL/openings/portrait.txt" --ignore-eos -s 3 -q)
     --stop '</script></style><script>document.title="owned"</script>' --stop $'\x01\x1b[31m' --stop '=1+1' \
     --stop $'\xe2\x80\xab\xe2\x80\xaegpj.exe' -o "$TMP/text" </dev/null ||
     fail a_job_for_the_page "longhand run"
-"$L" run --model "$MODEL" "${P[@]}" -n 1400 --penalty 1 --temperature 0 --drafter none -o "$TMP/text" \
+"$L" run --model "$MODEL" "${P[@]}" -n 1400 --penalty 1 --temperature 0 --drafter none -o "$TMP/text2" \
     </dev/null || fail a_plain_job_for_the_page "longhand run"
 "$L" submit --model "$MODEL" "${P[@]}" -n 1400 --temperature 0 >/dev/null 2>&1; "$L" work -q
 for i in 1 2 3; do "$L" report $i --html -o "$TMP/$i.html" && "$L" report $i --json -o "$TMP/$i.json" ||

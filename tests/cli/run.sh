@@ -48,7 +48,7 @@ for o in - /dev/stdout /dev/fd/1; do
 done
 if [ -w /dev/shm ]; then                         # a folder for files among the devices
     shm=/dev/shm/longhand-test-$$; echo old >"$shm"
-    "$LONGHAND" $G -o "$shm"
+    "$LONGHAND" $G -o "$shm" --force
     same output_in_dev_shm_replaces "$TMP/seed7" "$shm"
     rm -f "$shm"
     "$LONGHAND" $G -o "$shm"; same output_in_dev_shm_is_created "$TMP/seed7" "$shm"; rm -f "$shm"

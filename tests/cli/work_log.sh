@@ -55,7 +55,7 @@ result the_log_in_json $? "$(tail -1 "$TMP/err") $(cat "$TMP/json")"
 # A worker that is stopped before its first plain line is due, at a moment when it does not write to the
 # store, and whose last commits are made older. Then it goes on.
 batch "$TMP/long.jsonl" 2 90000
-"$L" run --batch "$TMP/long.jsonl" -m $MODEL -o "$TMP/out" 2>"$TMP/err" </dev/null & pid=$!
+"$L" run --batch "$TMP/long.jsonl" -m $MODEL -o "$TMP/long" 2>"$TMP/err" </dev/null & pid=$!
 for i in $(seq $((400 * slower))); do
     [ "$("$L" list @long --json 2>"$TMP/list" | grep -c '^ *"tokens_per_second": [1-9]')" -ge 3 ] && break
     sleep 0.05
