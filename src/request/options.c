@@ -272,7 +272,8 @@ static int parse_bytes(uint64_t *out, const char *name, const char *s, uint64_t 
     const uint64_t scale = u ? (uint64_t)1 << 10 * (u - units + 1) : 1;
     uint64_t v;
     if (!js_u64(&number, &v) || v < min || v > UINT64_MAX / scale)
-        return err_set(e, ERR_INPUT, "%s: '%s' is not a number of bytes like 500M or 20G", name, s);
+        return err_set(e, ERR_INPUT, "%s: '%s' is not a number of bytes from %" PRIu64 " on, like 500M or 20G",
+                       name, s, min);
     *out = v * scale;
     return 0;
 }

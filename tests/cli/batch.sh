@@ -33,8 +33,8 @@ python3 $B flat "$TMP/in.jsonl" "$TMP/first" "$TMP/flat" >"$TMP/err" 2>&1
 result export_jsonl $? "$(tail -3 "$TMP/err")"
 [ "$("$L" export "@in/r3" "@in/r1" --format openai-batch | grep -o '"custom_id": "[^"]*"' | tr -d '\n')" = \
     '"custom_id": "r1""custom_id": "r3"' ]; result export_has_the_order_of_lines $? ""
-echo old >"$TMP/private"; chmod 600 "$TMP/private"; "$L" export @in/r1 --format text \
-    -o "$TMP/private" --force
+echo old >"$TMP/private"; chmod 600 "$TMP/private"; 
+"$L" export @in/r1 --format text -o "$TMP/private" --force
 [ "$(stat -c %a "$TMP/private")" = 600 ] && ! grep -q old "$TMP/private"
 result output_keeps_the_mode_of_its_file $? "$(stat -c %a "$TMP/private")"
 check export_needs_a_format 2 'text, ids, jsonl, csv and openai-batch' export @in

@@ -39,7 +39,7 @@ text 4 >"$TMP/a"
 cat "$TMP/a" "$TMP/new" >"$TMP/b"; text 4 >"$TMP/whole"
 grep -q '^ Chapter 2' "$TMP/new" && cmp -s "$TMP/whole" "$TMP/b"
 result extend_from_here_writes_the_new_part $? "$(cat "$TMP/new")"
-check output_needs_run 2 'extend: --output needs --run' extend 4 --tokens +9 -o "$TMP/unwritten"
+check output_needs_run 2 'extend: --output needs --run' extend 4 --tokens +9 -o "$TMP/none"
 
 check fork_takes_sampling_options 0 'job 5 is queued' fork 1 --at 20 --seed 3 --temp 0.3 --top-k 5
 [ "$(cat "$TMP/out")" = 5 ]; result fork_prints_the_number $? "$(cat "$TMP/out")"
@@ -251,7 +251,8 @@ cp -r $MODEL "$TMP/m"
 id=$("$L" submit -m "$TMP/m" -p Hello -n 20 -s 3 --drafter heads --allow-beyond-context -q)
 "$L" run --resume $id -q >/dev/null
 stays extend_to_no_folder 'nosuch' extend $id --tokens +5 -o "$TMP/nosuch/x"
-stays extend_onto_the_model 'a file that is there already' extend $id --tokens +5 -o "$TMP/m/config.json"
+stays extend_onto_a_file 'a file that is there already' extend $id --tokens +5 -o "$TMP/m/config.json"
+stays extend_onto_the_model 'of the model' extend $id --tokens +5 -o "$TMP/m/config.json" --force
 stays extend_without_memory 'memory' extend $id --tokens +900000000
 mv "$TMP/m/model.safetensors" "$TMP/weights"
 stays extend_without_weights 'model.safetensors' extend $id --tokens +5

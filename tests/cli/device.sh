@@ -118,7 +118,6 @@ if ! "$L" train heads -m $M --data "$TMP/text" --window 64 --heads 1 --steps 1 -
 fi
 T="train heads -m $M --data $TMP/text --window 64 --heads 2 --steps 5 --batch-windows 1 --lr 0.02 --seed 3 -q"
 "$L" $T --device cpu --out "$TMP/c" --curves "$TMP/c.csv" >/dev/null
-rm -f "$TMP/h"
 "$L" $T --device $D --out "$TMP/g" --curves "$TMP/g.csv" >/dev/null 2>"$TMP/err"
 result device_trains_heads $? "$(cat "$TMP/err")"
 paste -d, "$TMP/c.csv" "$TMP/g.csv" | awk -F, 'NR > 1 {
@@ -147,7 +146,7 @@ if [ ! -e "$TMP/h.checkpoint" ]; then skip device_checkpoint_is_not_the_cpus \
 else check device_checkpoint_is_not_the_cpus 2 "or on another kind of device" $T --device cpu --out "$TMP/h" \
     --curves "$TMP/h.csv"
 fi
-"$L" $T --device $D --out "$TMP/h" --curves "$TMP/h.csv" >/dev/null
+"$L" $T --device $D --out "$TMP/h" --curves "$TMP/h.csv" --force >/dev/null
 same device_killed_training_ends_with_the_same_heads "$TMP/g" "$TMP/h"
 same device_killed_training_ends_with_the_same_curves "$TMP/g.csv" "$TMP/h.csv"
 if [ $D = emulated ]; then

@@ -18,7 +18,7 @@ takes()
 {
     local name=$1 device=$2 reason=$3 numerics; shift 3
     "$L" run $G "$@" >"$TMP/out" 2>"$TMP/err"; local r=$?
-    numerics=$("$L" show "$(sed -n 's/^job: //p' "$TMP/err")" | awk '$1 == "numerics:" { print $2 }')
+    numerics=$("$L" show "$(sed -n 's/^job: //p' "$TMP/err")" | awk '$1 == "numerics" { print $2 }')
     case $device in "the CPU") local id='^cpu-' ;; *) local id='^emulated-2$' ;; esac
     [ $r = 0 ] && [ "$(grep -c -e '^--device' "$TMP/err")" = 1 ] && echo "$numerics" | grep -q "$id" &&
         grep -qE -e "^--device [a-z]+ is $device: $reason" "$TMP/err"

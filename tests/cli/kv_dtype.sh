@@ -25,7 +25,8 @@ for kv in int8 int4; do
     same=$("$L" fork $id --at 150 --seed 8 2>/dev/null)
     "$L" work -q --parallel 4; "$L" text $same >"$TMP/a"; same ${kv}_forked "$TMP/$kv" "$TMP/a"
     check ${kv}_fork_verified 0 '' verify -q $fork
-    "$L" run $G $K --samples 4 --parallel 4 -o "$TMP/s" -q; same ${kv}_in_company "$TMP/$kv" "$TMP/s.0"
+    "$L" run $G $K --samples 4 --parallel 4 -o "$TMP/s_$kv" -q
+    same ${kv}_in_company "$TMP/$kv" "$TMP/s_$kv.0"
     "$L" inspect -m $MODEL $K | grep -q "KV cache .*($kv)"; result inspect_knows_$kv $? ""
 done
 differ int4_is_not_int8 "$TMP/int8" "$TMP/int4"

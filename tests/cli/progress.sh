@@ -14,7 +14,7 @@ on_terminal() # COLUMNS ARGS...: prints all that the terminal received
     timeout $((60 * slower)) python3 tests/cli/terminal.py bash -c "stty cols $wide; exec \"\$@\"" _ "$L" \
         "$@" </dev/null
 }
-on_terminal 140 run "${G[@]}" -n 3000 -o "$TMP/a" >"$TMP/tty"
+on_terminal 140 run "${G[@]}" -n 3000 -o "$TMP/a" --force >"$TMP/tty"
 counts='[0-9]+ of 3000 tokens \([0-9.]+ %\), [0-9.]+ tokens/s, 1\.00 a pass, [0-9:]+ left, '
 counts+='checkpoint at [0-9]+'
 grep -qE $'\r\x1b\\[K\x1b\\[36mwriting\x1b\\[0m '"$counts" "$TMP/tty"
@@ -61,13 +61,13 @@ assert q["running"] == 3 and q["waiting"] == 0 and q["memory_bytes"] > 1e7, q
 PY
 result progress_json_of_several_jobs $? "$(tail -1 "$TMP/err")"
 rm -f "$LONGHAND_DB"*
-NO_COLOR=1 on_terminal 140 run "${G[@]}" -n 2000 -o "$TMP/a" >"$TMP/tty"
+NO_COLOR=1 on_terminal 140 run "${G[@]}" -n 2000 -o "$TMP/a" --force >"$TMP/tty"
 grep -q $'\x1b\\[K' "$TMP/tty" && grep -q writing "$TMP/tty" && ! grep -q $'\x1b\\[[0-9]*m' "$TMP/tty"
 tty_result no_color_is_obeyed $? "$(tail -c 300 "$TMP/tty" | cat -v)"
-TERM=dumb on_terminal 140 run "${G[@]}" -n 2000 -o "$TMP/a" >"$TMP/tty"
+TERM=dumb on_terminal 140 run "${G[@]}" -n 2000 -o "$TMP/a" --force >"$TMP/tty"
 grep -q '^2000 tokens, ' "$TMP/tty" && ! grep -q $'\x1b' "$TMP/tty"
 tty_result a_dumb_terminal_gets_plain_lines $? "$(head -c 300 "$TMP/tty" | cat -v)"
-on_terminal 140 run "${G[@]}" -n 2000 -o "$TMP/a" --progress none >"$TMP/tty"
+on_terminal 140 run "${G[@]}" -n 2000 -o "$TMP/a" --force --progress none >"$TMP/tty"
 grep -q '^job: ' "$TMP/tty" && ! grep -q writing "$TMP/tty"
 tty_result progress_none_shows_none $? "$(head -c 300 "$TMP/tty" | cat -v)"
 
@@ -87,7 +87,7 @@ PY
 result progress_json_is_one_object_a_line $? "$(tail -1 "$TMP/err")"
 printf '%s\n' '{"custom_id": "a", "method": "POST", "url": "/v1/completions",' \
     '"body": {"prompt": "x", "max_tokens": 5, "user": "u"}}' | tr '\n' ' ' >"$TMP/in.jsonl"
-"$L" run --batch "$TMP/in.jsonl" -o "$TMP/a" -m $MODEL --progress json 2>"$TMP/json" </dev/null
+"$L" run --batch "$TMP/in.jsonl" -o "$TMP/a" --force -m $MODEL --progress json 2>"$TMP/json" </dev/null
 python3 - "$TMP/json" <<'PY' 2>"$TMP/err"
 import json, sys
 lines = {l["phase"]: l for l in map(json.loads, open(sys.argv[1]))}

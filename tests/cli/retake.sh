@@ -36,7 +36,7 @@ loop_rows() # NAME: its retakes
 for k in 0 1 2 3 4; do
     d=${drafters[k]}
     for q in none "$d"; do
-        "$L" export "@$k-$q" --format ids -o "$TMP/$q.ids"
+        "$L" export "@$k-$q" --format ids -o "$TMP/$q.ids" --force
         loop_rows "$k-$q" >"$TMP/$q.rows"
     done
     same "${d}_changes_no_text_that_loops" "$TMP/none.ids" "$TMP/$d.ids"

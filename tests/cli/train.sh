@@ -41,7 +41,7 @@ for k in "" -independent; do
     same "train_from_a_file_keeps_its_weights$k" "$TMP/x" "$TMP/y"
 done
 check train_from_other_heads 2 "3 chained heads, to be trained are 2 chained ones" \
-    $T --out "$TMP/other.safetensors" --from "$TMP/a.safetensors" --heads 2 -q
+    $T --out "$TMP/c.safetensors" --from "$TMP/a.safetensors" --heads 2 -q --force
 
 # interrupt SIGNAL OUT STEPS OPTIONS...: send SIGNAL to a training after STEPS steps, set $status to its exit
 # status.
@@ -117,8 +117,8 @@ drafter spire 0.002 0.5
 # The page of a training: a line for each output, with the numbers of the curves at their steps.
 for k in "heads --kind both" gumiho spire; do
     "$LONGHAND" train $k --model $MODEL --data $MODEL/openings/*.txt --valid $MODEL/openings/portrait.txt \
-        --valid-windows 1 --valid-every 2 --window 128 --steps 5 -q --html --out "$TMP/h" --force \
-        >"$TMP/err" 2>&1 &&
+        --valid-windows 1 --valid-every 2 --window 128 --steps 5 -q --html --force \
+        --out "$TMP/h" >"$TMP/err" 2>&1 &&
         python3 - "$TMP/h.csv" "$TMP/h.html" 2>>"$TMP/err" <<'E'
 import csv, re, sys
 rows, page = list(csv.DictReader(open(sys.argv[1]))), open(sys.argv[2]).read()
@@ -157,8 +157,8 @@ check ablations_are_for_spire 2 "--ablate is for train spire" train longspec --m
 T="train spire --model $MODEL --data $MODEL/openings/*.txt --window 256 --steps 1 -q --valid-every 9"
 "$LONGHAND" $T --valid "$MODEL/openings/portrait.txt" --valid-windows 1 --out "$TMP/s" >"$TMP/whole" 2>&1
 for a in random distill hard no-feedback no-activations; do
-    "$LONGHAND" $T --valid "$MODEL/openings/portrait.txt" --valid-windows 1 --out "$TMP/s" --force \
-        --ablate $a >"$TMP/$a" 2>&1 && ! cmp -s "$TMP/$a" "$TMP/whole"
+    "$LONGHAND" $T --valid "$MODEL/openings/portrait.txt" --valid-windows 1 --out "$TMP/s" --ablate $a \
+        --force >"$TMP/$a" 2>&1 && ! cmp -s "$TMP/$a" "$TMP/whole"
     result spire_without_a_part_differs:_$a $? "$(cat "$TMP/$a")"
 done
 exit $failed
