@@ -66,7 +66,7 @@ line() { echo "{\"custom_id\": \"$1\", \"method\": \"POST\", \"url\": \"/v1/comp
 { line a '"body": {"prompt": "= 1, \"x\"\n", "max_tokens": 9}, "metadata": {"book": 7, "t": "x;y"}'
     line b '"body": {"prompt": "One day", "max_tokens": 9, "temperature": 0.5}'; } >"$TMP/b.jsonl"
 for i in 1 2; do
-    LONGHAND_DB=$TMP/$i.db "$L" run -q -m $MODEL --batch "$TMP/b.jsonl" -s 3 -o "$TMP/o" --threads $i
+    LONGHAND_DB=$TMP/$i.db "$L" run -q -m $MODEL --batch "$TMP/b.jsonl" -s 3 -o "$TMP/o.$i" --threads $i
 done
 export LONGHAND_DB=$TMP/1.db
 F=custom_id,metadata.book,parameters.temperature,text,seed,stop_reason

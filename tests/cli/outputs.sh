@@ -81,6 +81,7 @@ same nothing_was_touched "$TMP/before" "$TMP/after"
 check devices_may_be_shared 0 '' $R -s 1 -o /dev/null --json-stats /dev/null
 check several_may_have_the_prompts_name 0 '' run -m $MODEL -f "$TMP/other" -n 3 --samples 2 -o "$TMP/other" \
     -q -s 1
-check heads_are_not_replaced 2 'is a file that is there already; .*--force' $T -q --out "$TMP/model/heads.safetensors"
+check heads_are_not_replaced 2 'is a file that is there already; .*--force' $T -q \
+    --out "$TMP/model/heads.safetensors"
 check heads_may_be_made_again 0 '' $T -q --out "$TMP/model/heads.safetensors" --force
 exit $failed
