@@ -49,7 +49,7 @@ static int read_for_server(struct waiting *w, struct call *c, struct err *e)
             js_kind(&v) != JS_FALSE)
             found = js_bad(&v, e, "a server does not return log-probabilities; run --logprobs keeps them");
     if (found >= 0 && (found = js_get(&body, "n", &v, e)) == 1 && js_kind(&v) != JS_NULL)
-        found = js_size(&v, 1, SAMPLES_MAX, &n, e);
+        found = js_whole_size(&v, 1, SAMPLES_MAX, &n, e);
     if (found >= 0 && (found = js_get(&body, "stream", &v, e)) == 1 && js_kind(&v) != JS_NULL)
         found = js_bool(&v, &w->stream, e);
     if (found >= 0 && (found = js_get(&body, "stream_options", &v, e)) == 1 && js_kind(&v) != JS_NULL &&

@@ -407,7 +407,7 @@ int answer_detokenize(struct call *c, struct err *e)
     int32_t *ids = malloc((js_count(&v) + 1) * sizeof *ids);
     int rc = ids ? 0 : err_set(e, ERR_FAILED, "out of memory");
     for (struct js_walk w = js_walk(&v); rc == 0 && js_next(&w, NULL, &one);)
-        if ((rc = js_size(&one, 0, g->config.vocab - 1, &id, e)) == 0)
+        if ((rc = js_whole_size(&one, 0, g->config.vocab - 1, &id, e)) == 0)
             ids[n++] = (int32_t)id;
     rc = rc ? rc : tokenizer_decode(g->tokenizer, &text, &n_text, ids, n, true, e);
     jw_open(&c->w, NULL, '{');

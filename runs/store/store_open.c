@@ -194,7 +194,8 @@ static int check_header(struct store *s, struct err *e)
         return 0;
     if (n < (ssize_t)sizeof h || memcmp(h, "SQLite format 3", 16))
         return err_set(e, ERR_INPUT,
-                       ERR_PATH "not a database of longhand; it is left as it is, and --db FILE names another "
+                       ERR_PATH "not a database of longhand; it is left as it is, and --db FILE names "
+                       "another "
                        "one",
                        s->shown);
     if (big32(h + 68) != STORE_APPLICATION_ID)

@@ -448,7 +448,7 @@ static bool shift(uint64_t *x, int64_t n)
     return true;
 }
 
-bool js_u64(const struct json *v, uint64_t *x)
+bool js_whole(const struct json *v, uint64_t *x)
 {
     const char *p = v->s;
     uint64_t r = 0;                      /* times ten to the power `zeros + power` */
@@ -474,12 +474,12 @@ bool js_u64(const struct json *v, uint64_t *x)
     return good && p == v->end && (r == 0 || power >= 0) && shift(x, power);
 }
 
-bool js_u64_digits(const struct json *v, uint64_t *x)
+bool js_u64(const struct json *v, uint64_t *x)
 {
     const char *p = v->s;
     while (p < v->end && is_digit(*p))
         p++;
-    return p == v->end && js_u64(v, x);
+    return p == v->end && js_whole(v, x);
 }
 
 bool js_i64(const struct json *v, int64_t *x)
@@ -488,7 +488,7 @@ bool js_i64(const struct json *v, int64_t *x)
     uint64_t u;
     const bool minus = *v->s == '-';
     digits.s += minus;
-    if (!js_u64(&digits, &u) || u > (uint64_t)INT64_MAX + minus)
+    if (!js_whole(&digits, &u) || u > (uint64_t)INT64_MAX + minus)
         return false;
     *x = minus ? (int64_t)(0 - u) : (int64_t)u;
     return true;
@@ -500,7 +500,7 @@ bool js_digits(const struct json *v, char digits[24])
     uint64_t u;
     const bool minus = *v->s == '-';
     number.s += minus;
-    return js_u64(&number, &u) && snprintf(digits, 24, "%s%" PRIu64, minus && u ? "-" : "", u) > 0;
+    return js_whole(&number, &u) && snprintf(digits, 24, "%s%" PRIu64, minus && u ? "-" : "", u) > 0;
 }
 
 bool js_double(const struct json *v, double *x)
@@ -525,6 +525,13 @@ int js_size(const struct json *v, size_t lo, size_t hi, size_t *x, struct err *e
         return js_bad(v, e, "allowed are whole numbers from %zu to %zu", lo, hi);
     *x = (size_t)r;
     return 0;
+}
+
+int js_whole_size(const struct json *v, size_t lo, size_t hi, size_t *x, struct err *e)
+{
+    char text[24];
+    const struct json digits = { .s = text, .end = text + (js_digits(v, text) ? strlen(text) : 0) };
+    return js_size(&digits, lo, hi, x, e) ? js_size(v, lo, hi, x, e) : 0;
 }
 
 int js_real(const struct json *v, double lo, double hi, double *x, struct err *e)

@@ -55,12 +55,14 @@ bool js_is(const struct json *v, const char *text);
 int js_bad(const struct json *v, struct err *e, const char *allowed, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Typed values. A whole number is one by its exact value, as 4.0 and 40e-1; any text may be asked. */
-bool js_u64(const struct json *v, uint64_t *x);        /* false unless v is a whole number below 2^64 */
-bool js_u64_digits(const struct json *v, uint64_t *x); /* and has digits alone, as in the headers of files */
+/* Typed values. Files of models have whole numbers of digits alone. Of users, whose numbers other programs
+ * write as 4.0 and 4e0, a number is whole by its exact value; any text may be asked. */
+bool js_u64(const struct json *v, uint64_t *x);        /* false unless v has digits alone and is below 2^64 */
+bool js_whole(const struct json *v, uint64_t *x);      /* false unless v is a whole number below 2^64 */
 bool js_i64(const struct json *v, int64_t *x);         /* the same with an optional minus sign */
-bool js_digits(const struct json *v, char digits[24]);  /* a whole number without point and exponent */
+bool js_digits(const struct json *v, char digits[24]); /* such a number without point and exponent */
 bool js_double(const struct json *v, double *x);       /* false unless v is a finite number */
-int  js_size(const struct json *v, size_t lo, size_t hi, size_t *x, struct err *e);
+int  js_size(const struct json *v, size_t lo, size_t hi, size_t *x, struct err *e);        /* js_u64 */
+int  js_whole_size(const struct json *v, size_t lo, size_t hi, size_t *x, struct err *e);  /* js_whole */
 int  js_real(const struct json *v, double lo, double hi, double *x, struct err *e);
 int  js_bool(const struct json *v, bool *x, struct err *e);

@@ -81,6 +81,25 @@ int sink_write(struct sink *s, const void *data, size_t n, struct err *e)
     return write_bytes(s->fd, data, n) ? cannot_write(name, errno, e) : 0;
 }
 
+/* Whether two lines begin with the same word, or are the first ones of longhand's pages. */
+static bool same_kind(const char *a, const char *b)
+{
+    static const char ends[] = " ,:\"\n", brackets[] = "[{\"";
+    a += strspn(a, brackets);
+    b += strspn(b, brackets);
+    const size_t n = strcspn(a, ends);
+    return *a == '<' ? strcmp(a, b) == 0 : n && n == strcspn(b, ends) && strncmp(a, b, n) == 0;
+}
+
+/* Whether line b may take the place of line a: it is the same, or continues the last line of a text. Of a
+ * text that was not done or had failed, the beginning counts. */
+static bool is_earlier(const char *a, ssize_t n, const char *b, ssize_t m, enum sink_earlier earlier)
+{
+    const bool open = strstr(a, "\"finish_reason\": null") || strstr(a, "\"response\": null");
+    const ssize_t key = earlier == EARLIER_LINES && open ? MIN(n, SINK_HEAD) : n;
+    return m >= key && (key < n || earlier == EARLIER_TEXT || m == n) && memcmp(a, b, (size_t)key) == 0;
+}
+
 int sink_check(const struct sink *s, struct err *e)
 {
     char *a = NULL, *b = NULL;
@@ -91,12 +110,10 @@ int sink_check(const struct sink *s, struct err *e)
     FILE *old = fopen(s->path, "rb"), *new = fopen(s->temporary, "rb");
     bool same = old && new;
     while (same && (n = getline(&a, &room_a, old)) > 0) {
-        const ssize_t key = s->earlier == EARLIER_TEXT    ? n
-                            : s->earlier == EARLIER_LINES ? MIN(n, SINK_HEAD)
-                                                          : MIN(n, (ssize_t)strcspn(a, ":") + 1);
         do {
             m = getline(&b, &room_b, new);
-            same = m >= key && memcmp(a, b, (size_t)key) == 0;
+            same = m > 0 && (s->earlier == EARLIER_KIND ? same_kind(a, b)
+                                                        : is_earlier(a, n, b, m, s->earlier));
         } while (!same && m > 0 && s->earlier == EARLIER_LINES);
         if (s->earlier == EARLIER_KIND)
             break;
@@ -197,14 +214,22 @@ int stdout_finish(struct err *e)
 
 void terminal_text(char *out, size_t size, const char *s)
 {
+    enum { PIECE = 200 };                /* bytes that fit into a message, whatever becomes of them */
+    size_t used = 0, n;
     struct err e;
-    err_set(&e, 0, "%s", s);
-    size_t n = strlen(e.msg);
-    if (n >= size) {
-        n = utf8_valid_prefix(e.msg, size - 4);
-        memcpy(e.msg + n, "...", 4);
+    for (*out = 0; *s; s += n) {
+        n = utf8_valid_prefix(s, strnlen(s, PIECE));
+        n = n ? n : 1;
+        err_set(&e, 0, "%.*s", (int)n, s);
+        const size_t more = strlen(e.msg);
+        memcpy(out + used, e.msg, MIN(more, size - 1 - used));
+        used = MIN(used + more, size - 1);
+        out[used] = 0;
+        if (used == size - 1) {
+            memcpy(out + utf8_valid_prefix(out, size - 4), "...", 4);
+            return;
+        }
     }
-    memcpy(out, e.msg, strlen(e.msg) + 1);
 }
 
 void duration_text(char out[32], double seconds)

@@ -3,8 +3,8 @@
 #include "src/base/base.h"
 
 /* What a file must be that sink_finish replaces, unless it is empty. TEXT: the output begins with the file.
- * LINES: each line of the file begins as a line of the output does, in this order; SINK_HEAD bytes count.
- * KIND: the first line of the file begins as that of the output, up to its first colon. */
+ * LINES: each line of the file is a line of the output, in this order; of a text that was not done or had
+ * failed, SINK_HEAD bytes count. KIND: the first lines begin with the same word. */
 enum sink_earlier { EARLIER_ANY, EARLIER_TEXT, EARLIER_LINES, EARLIER_KIND };
 enum { SINK_HEAD = 48 };
 

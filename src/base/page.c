@@ -127,7 +127,8 @@ void page_format(FILE *f, const char *format, ...)
 void page_begin(FILE *f, const char *title, const char *nonce)
 {
     page_format(f, "<!DOCTYPE html><!-- longhand -->\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
-                "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><meta name=\"color-scheme\" content=\"light "
+                "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">"
+                "<meta name=\"color-scheme\" content=\"light "
                 "dark\"><title>@t &ndash; longhand</title>", title);
     if (nonce)
         page_format(f, "<style nonce=\"@t\">", nonce);

@@ -111,7 +111,7 @@ static int export_batch(const struct options *o, const struct batch *b, struct s
         rc = -1;
     } else if (!worked || e->code == ERR_FAILED) {
         const struct export_source one = { s, &jobs };
-        rc = export_jobs(&how, &one, 1, &n, e);
+        rc = check_earlier(o, b->name, s, e) || export_jobs(&how, &one, 1, &n, e) ? -1 : 0;
     }
     if (rc == 0 && count[JOB_FAILED] + count[JOB_CANCELLED])
         rc = err_set(e, ERR_FAILED,

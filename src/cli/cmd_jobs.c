@@ -74,7 +74,7 @@ static int keep_older(const struct options *o, int64_t *ids, struct job_list *jo
     for (size_t i = 0; i < sizeof units / sizeof *units; i++)
         if (s[n] == units[i].unit)
             unit = units[i].seconds;
-    if (!unit || !js_u64(&number, &age))
+    if (!unit || !js_whole(&number, &age))
         return err_set(e, ERR_INPUT, "--older-than: '%s' is not a number and s, m, h or d, like 30d", s);
     for (size_t i = 0; i < jobs->n; i++)
         if (jobs->v[i].ended > 0 && wall_seconds() - jobs->v[i].ended >= (double)age * unit) {

@@ -199,7 +199,7 @@ static int text_json(struct text_reader *r, struct store *s, const struct job_li
         rc = put_json(r, s, &jobs->v[i], o, &w, e);
     jw_close(&w, ']');
     fputc('\n', w.f);
-    return whole_end(&out, rc, o->output, o->force ? EARLIER_ANY : EARLIER_LINES, e);
+    return whole_end(&out, rc, o->output, o->force ? EARLIER_ANY : EARLIER_KIND, e);
 }
 
 /* Prints one text in the form that the options ask for. */

@@ -117,7 +117,7 @@ static int line_ids(const struct json *v, int32_t **ids, size_t *n_ids, size_t *
         return js_bad(v, e, "allowed is an array of token ids");
     *n_ids = 0;
     for (struct js_walk w = js_walk(v); js_next(&w, NULL, &x);) {
-        if (js_size(&x, 0, INT32_MAX, &id, e))
+        if (js_whole_size(&x, 0, INT32_MAX, &id, e))
             return -1;
         if (*n_ids == *room) {
             size_t more = *room ? 2 * *room : 1024;

@@ -11,6 +11,7 @@
 #include "runs/report/export.h"
 #include "src/base/stopping.h"
 #include "src/cli/cmd_store.h"
+#include "src/request/output_check.h"
 
 enum { NAME_BYTES_MAX = 200 };           /* file systems allow 255, with an end and a number */
 
@@ -111,6 +112,8 @@ static int check_paths(const struct options *o, const struct file *v, size_t n, 
         if (!o->force && lstat(path, &st) == 0)
             return err_set(e, ERR_INPUT, "--dir: %s exists, and no file is overwritten without --force; "
                            "nothing was exported", path);
+        if (output_kept(o, "dir", path, e))
+            return -1;
     }
     return 0;
 }

@@ -77,7 +77,7 @@ static int entry_shape(const struct json *key, const struct json *v, struct tens
         size_t d;
         if (t->n_dims == TENSOR_DIMS_MAX)
             return entry_bad(key, "shape", v, "allowed are at most 8 dimensions", e);
-        if (!js_u64_digits(&x, &d))
+        if (!js_u64(&x, &d))
             return entry_bad(key, "dimension", &x, "allowed are whole numbers below 2^64", e);
         t->dim[t->n_dims] = d;
     }
@@ -91,7 +91,7 @@ static int entry_offsets(const struct json *key, const struct json *v, size_t at
     if (js_kind(v) != JS_ARRAY)
         return entry_bad(key, "data_offsets", v, "allowed is [begin, end]", e);
     for (struct js_walk w = js_walk(v); n < 3 && js_next(&w, NULL, &x);)
-        n = n < 2 && js_u64_digits(&x, &at[n]) ? n + 1 : 3;
+        n = n < 2 && js_u64(&x, &at[n]) ? n + 1 : 3;
     if (n != 2)
         return entry_bad(key, "data_offsets", v, "allowed are two whole numbers, [begin, end]", e);
     return at[0] <= at[1] ? 0 : entry_bad(key, "data_offsets", v, "begin may not be after end", e);

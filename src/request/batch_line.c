@@ -281,7 +281,8 @@ static int read_stop_ids(struct id_list *l, const struct json *v, struct err *e)
         return js_bad(v, e, "allowed is an array of token ids");
     l->n = 0;
     for (struct js_walk w = js_walk(v); js_next(&w, NULL, &one);)
-        if (js_size(&one, 0, INT32_MAX, &id, e) || id_list_add(l, (int32_t)id, "body.stop_token_ids", e))
+        if (js_whole_size(&one, 0, INT32_MAX, &id, e) ||
+            id_list_add(l, (int32_t)id, "body.stop_token_ids", e))
             return -1;
     return 0;
 }
@@ -541,7 +542,7 @@ static int read_chapter_field(struct batch_line *l, const struct json *key, cons
     }
     if (i == 2)
         return (l->append = copy_string(l, &v, e)) ? 1 : -1;
-    if (js_size(&v, 0, 1000000000, &carry, e))
+    if (js_whole_size(&v, 0, 1000000000, &carry, e))
         return -1;
     l->carry = (int64_t)carry;
     return 1;
@@ -837,7 +838,7 @@ static int read_ids(const struct json *v, size_t vocab, int32_t **ids, size_t *n
     if (!*ids)
         return err_set(e, ERR_FAILED, "out of memory for a prompt of %zu tokens", n);
     for (struct js_walk w = js_walk(v); js_next(&w, NULL, &one); (*ids)[(*n_ids)++] = (int32_t)id)
-        if (js_size(&one, 0, vocab - 1, &id, e)) {
+        if (js_whole_size(&one, 0, vocab - 1, &id, e)) {
             free(*ids);
             *ids = NULL;
             return -1;

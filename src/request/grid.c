@@ -207,17 +207,19 @@ int grid_submit(struct grid *g, struct store *s, struct err *e)
     if (!is_new)
         return no_memory(e);
     const size_t combinations = g->n / g->o.samples;
+    char seed[24];
+    snprintf(seed, sizeof seed, "%" PRIu64, g->first.sampling.seed);
     int rc = store_submit(s, g->name, g->spec, g->n, g->ids, is_new, &bad, e);
     if (rc && e->code == ERR_INPUT && bad < g->n)
         err_while(e, "@%s/%s (--name gives the grid another name)", g->name, g->spec[bad].custom_id);
     for (size_t i = 0; i < g->n && rc == 0; i++)
         g->n_new += is_new[i];
     if (rc == 0)
-        request_notice(&g->o, "@%s: %zu %s (%zu new), %zu %s of %zu %s%s; seed %" PRIu64 "%s",
+        request_notice(&g->o, "@%s: %zu %s (%zu new), %zu %s of %zu %s%s; %s%s",
                        g->name, g->n, plural(g->n, "job", "jobs"), g->n_new, combinations,
                        plural(combinations, "combination", "combinations"), g->o.samples,
                        plural(g->o.samples, "text", "texts"), g->o.job.alone ? ", each written alone" : "",
-                       g->first.sampling.seed, g->seeds ? " and those of --grid" : "");
+                       g->seeds ? "the seeds of --grid" : "seed ", g->seeds ? "" : seed);
     free(is_new);
     return rc;
 }

@@ -15,7 +15,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-/* A word for js_u64 and js_i64. */
+/* A word for js_whole and js_i64. */
 static struct json number_of(const char *s, size_t n) { return (struct json){ .s = s, .end = s + n }; }
 
 /* ---- rows ---- */
@@ -43,7 +43,7 @@ bool option_choice(const struct option *opt, const char *s, int *out)
             continue;
         const struct json digits = number_of(s + n + 1, s[n] ? strlen(s + n + 1) : 0);
         uint64_t number = 0;
-        if (s[n] && (!js_u64(&digits, &number) || number < 1 || number > CHOICE_NUMBER_MAX))
+        if (s[n] && (!js_whole(&digits, &number) || number < 1 || number > CHOICE_NUMBER_MAX))
             return false;
         *out = i | (int)number << CHOICE_BITS;
         return true;
@@ -229,7 +229,7 @@ int parse_size(size_t *out, const char *name, const char *s, size_t min, size_t 
 {
     const struct json number = number_of(s, strlen(s));
     uint64_t v;
-    if (!js_u64(&number, &v) || v < min || v > max)
+    if (!js_whole(&number, &v) || v < min || v > max)
         return err_set(e, ERR_INPUT, "%s: '%s' is not a whole number from %zu to %zu", name, s, min, max);
     *out = v;
     return 0;
@@ -256,7 +256,7 @@ static int parse_seed(struct options *o, const char *name, const char *s, struct
     o->seed_drawn = js_i64(&number, &v) && v == -1;
     if (o->seed_drawn && getrandom(&o->seed, sizeof o->seed, 0) != sizeof o->seed)
         return err_set(e, ERR_FAILED, "cannot draw a seed: %s", strerror(errno));
-    if (!o->seed_drawn && !js_u64(&number, &o->seed))
+    if (!o->seed_drawn && !js_whole(&number, &o->seed))
         return err_set(e, ERR_INPUT, "%s: '%s' is not a whole number from 0 to %" PRIu64 ", or -1 for a seed "
                        "drawn at random", name, s, UINT64_MAX);
     return 0;
@@ -271,7 +271,7 @@ static int parse_bytes(uint64_t *out, const char *name, const char *s, uint64_t 
     const struct json number = number_of(s, n - (u != NULL));
     const uint64_t scale = u ? (uint64_t)1 << 10 * (u - units + 1) : 1;
     uint64_t v;
-    if (!js_u64(&number, &v) || v < min || v > UINT64_MAX / scale)
+    if (!js_whole(&number, &v) || v < min || v > UINT64_MAX / scale)
         return err_set(e, ERR_INPUT, "%s: '%s' is not a number of bytes, like 500M, from %" PRIu64, name, s,
                        min);
     *out = v * scale;

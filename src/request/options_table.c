@@ -261,7 +261,9 @@ const struct option options_table[] = {
       MODELS, MACHINE,
       "Where to compute. auto: the first GPU if its kernels passed a check (seconds, once for a GPU, driver "
       "and program) and it can hold the model, else the CPU; where there is a GPU, a line says which and "
-      "why. cuda:all, for work only: one worker for each GPU. A text keeps the arithmetic that it began with.", .value = "auto",
+      "why. cuda:all, for work only: one worker for each GPU. A text keeps the arithmetic that it began "
+      "with.",
+      .value = "auto",
       OF({ VERB_TRAIN, "auto is the CPU" }) },
     { "weights", "", "as-is|q8_0|q4_0",
       VERBS_WRITE | VERB_SCORE | VERB_INSPECT | VERB_WORK | VERB_RESUME | VERB_EXTEND | VERB_FORK |
@@ -287,10 +289,11 @@ const struct option options_table[] = {
          { VERBS_BRANCH, "no file is an earlier output" },
          { VERB_RUN, "earlier outputs are, with --batch, files whose lines are of this batch, and, with "
                      "--resume of a job that is done, files with which its text begins" },
-         { VERB_TEXT | VERB_EXPORT, "earlier outputs of text, ids and --gzip are files with which the new "
-                                    "one begins, of json, jsonl, csv and openai-batch those whose lines "
-                                    "begin as lines of the new one, in this order (48 bytes)" },
-         { VERB_REPORT | VERB_PLAN, "the first line of an earlier output begins as that of the new one" }) },
+         { VERB_TEXT | VERB_EXPORT, "earlier outputs of text and ids are files with which the new one "
+                                    "begins, of --gzip the same file, of jsonl, csv and openai-batch those "
+                                    "whose lines are lines of the new one, in this order, but for texts "
+                                    "that were not done" },
+         { VERB_REPORT | VERB_PLAN, "the first line of an earlier output begins with the same word" }) },
     { "per-token", "", NULL, VERB_SCORE, FLAG, F(per_token), OUTPUT, 0,
       "Also print every token with its negative log-likelihood." },
     { "window", "", "N", VERB_SCORE | VERB_TRAIN, SIZE, F(window), TEXTS, 0,

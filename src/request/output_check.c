@@ -163,12 +163,14 @@ static bool may_be_earlier(const struct options *o, const char *option, const ch
                            *option == 'j' ? sizeof stats - 1 : sizeof metrics - 1);
     snprintf(checkpoint, sizeof checkpoint, "%s.checkpoint", o->output ? o->output : "");
     if (o->verb->bit == VERB_TRAIN)
-        return o->output && strcmp(path, o->output) && access(checkpoint, F_OK) == 0;
+        return o->output && access(checkpoint, F_OK) == 0 &&
+               (strcmp(path, checkpoint) == 0 || begins_with(path, "step,tokens,module,", 19) ||
+                begins_with(path, "<!DOCTYPE html><!-- longhand -->", 32));
     return o->batch || o->resume || o->verb->bit & (VERB_TEXT | VERB_REPORT | VERB_EXPORT | VERB_PLAN);
 }
 
 /* Refuses databases and their journals, and without --force a file that is no earlier output. */
-static int check_kept(const struct options *o, const char *option, const char *path, struct err *e)
+int output_kept(const struct options *o, const char *option, const char *path, struct err *e)
 {
     char db[PATH_BYTES], *real = realpath(path, NULL);
     const char *what = NULL, *file = real ? real : path, *dash = strrchr(file, '-');
@@ -247,7 +249,8 @@ int output_check_one(const struct options *o, const char *option, const char *pa
         if (file[i] && strcmp(name[i], option) && same_place(path, file[i]))
             return err_set(e, ERR_INPUT, "--%s: %s is the file of --%s; any other file is allowed", option,
                            path, name[i]);
-    return check_reads(o, option, path, e) || check_place(option, path, e) || check_kept(o, option, path, e)
+    return check_reads(o, option, path, e) || check_place(option, path, e) ||
+                   output_kept(o, option, path, e)
                ? -1 : 0;
 }
 
@@ -272,7 +275,7 @@ int output_check_all(const struct options *o, struct err *e)
         return -1;
     for (size_t i = 0; i < OUTPUTS; i++)
         for (size_t k = 0; file[i] && k < n_texts(o); k++)
-            if (output_name(path, o, option[i], file[i], k, e) || check_kept(o, option[i], path, e))
+            if (output_name(path, o, option[i], file[i], k, e) || output_kept(o, option[i], path, e))
                 return -1;
     return 0;
 }

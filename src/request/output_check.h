@@ -8,6 +8,8 @@
  * other, and refuses to replace databases, their journals, and without --force a file that is no earlier
  * output, as far as this is known before the work. ERR_INPUT with one line. */
 int output_check_all(const struct options *o, struct err *e);
+/* Whether an output may take the place of a file: of a database never. */
+int output_kept(const struct options *o, const char *option, const char *path, struct err *e);
 /* Checks the same outputs against the files of a model that only became known later. */
 int output_check_model(const struct options *o, const char *dir, struct err *e);
 /* Checks them against a database, which need not exist when the other checks are made. */

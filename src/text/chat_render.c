@@ -348,7 +348,8 @@ static int cut_at_mark(const struct chat *c, const char *final, char *text, size
     const size_t from = unicode_lstrip(final, strlen(final)),
                  n = unicode_rstrip(final + from, strlen(final + from));
     if (!at || (n && !memmem(text, *size, final + from, n)))
-        return err_set(e, ERR_INPUT, ERR_FILE " leaves out or changes the final message (continue_final_message)",
+        return err_set(e, ERR_INPUT,
+                       ERR_FILE " leaves out or changes the final message (continue_final_message)",
                        c->label);
     *size = (size_t)(at - text);
     if (at[n_mark - 1] != ' ')                   /* the mark's space was stripped: strip the message's, too */

@@ -50,7 +50,7 @@ static int read_vocab(struct tokenizer *t, const struct json *v, size_t n_added,
     size_t n = 0;                        /* ids, holes included */
     for (struct js_walk w = js_walk(v); js_next(&w, NULL, &x);) {
         uint64_t id;
-        if (!js_u64_digits(&x, &id) || id >= TOK_IDS_MAX)
+        if (!js_u64(&x, &id) || id >= TOK_IDS_MAX)
             return js_bad(&x, e, "an id is a whole number below %d", TOK_IDS_MAX);
         if (id >= t->vocab)
             return js_bad(&x, e, "the model has %zu ids", t->vocab);

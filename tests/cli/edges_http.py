@@ -259,7 +259,8 @@ class Slow(threading.Thread):
 
 LINE = b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\n"
 KINDS = {"idle": b"", "half_a_header": LINE, "half_a_body": LINE + b"Content-Length: 1000\r\n\r\n{",
-         "half_an_upload": b"POST /v1/files HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/form-data; "
+         "half_an_upload": b"POST /v1/files HTTP/1.1\r\nHost: localhost\r\n"
+                           b"Content-Type: multipart/form-data; "
                            b"boundary=b1\r\nContent-Length: 1000\r\n\r\n--b1\r\n",
          "used_once": b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"}
 STREAM = {"prompt": OPENING, "max_tokens": 20000, "ignore_eos": True, "stream": True}
@@ -270,7 +271,8 @@ def crowd(sv, most, n, streams):
     followed = []
     for _ in range(streams):
         body = json.dumps(STREAM).encode()
-        followed.append(sv.connect(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n"
+        followed.append(sv.connect(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
+                                   b"Content-Length: %d\r\n"
                                    b"\r\n%s" % (len(body), body)))
     whole = json.dumps(dict(STREAM, stream=False)).encode()
     waits = sv.connect(LINE.replace(b"tokenize", b"v1/completions") + b"Content-Length: %d\r\n\r\n%s" %
@@ -419,7 +421,8 @@ def metrics():
             time.sleep(0.5)
         moved(first, later, "metrics")
         result("metrics_count_the_queue", (x["vllm:num_requests_running"], x["vllm:num_requests_waiting"]) ==
-               (2, 2) and 0 < x["vllm:kv_cache_usage_perc"] <= 1 and x['longhand_jobs{state="paused"}'] == 1 and
+               (2, 2) and 0 < x["vllm:kv_cache_usage_perc"] <= 1 and
+               x['longhand_jobs{state="paused"}'] == 1 and
                x['longhand_jobs{state="cancelled"}'] == 1 and x["longhand_open_tokens"] > 20000, x)
         subprocess.run([LONGHAND, "cancel", "--all", "--db", store, "-q"], check=True)
     store, file = f"{DIR}/work.db", f"{DIR}/m.prom"
@@ -494,7 +497,8 @@ def paths():
             result(f"{path.split('/')[1]}_{path.count('/')}_says_why_without_a_path",
                    f"the prompt of job {job} is damaged" in got and
                    not re.search(r"[a/]: the prompt", got), got[:900])
-        shown = subprocess.run([LONGHAND, "list", "--requests", "--json", "--db", store], check=True, text=True,
+        shown = subprocess.run([LONGHAND, "list", "--requests", "--json", "--db", store], check=True,
+                               text=True,
                                stdout=subprocess.PIPE).stdout
         result("the_store_has_no_path_of_its_own", '"the prompt of job' in shown, shown)
         for name, lines, words in (("a_bad_line", '{"prompt": "a", "top_p": -1}', "line 1: .*top_p.*"),

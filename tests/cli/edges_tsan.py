@@ -1,4 +1,5 @@
-"""Load on a server: edges_tsan.py URL SECONDS. Every kind of request at once, from clients that also leave. The
+"""Load on a server: edges_tsan.py URL SECONDS. Every kind of request at once, from clients that also leave.
+The
 answers count little here: a sanitizer in the server watches its threads. Prints how much was answered."""
 import collections
 import http.client
@@ -68,7 +69,8 @@ def batches(i):
 
 
 def lists(i):
-    path = ["/v1/jobs?requests=1&limit=5", "/metrics", "/health", "/v1/batches", "/v1/files", "/", "/v1/models",
+    path = ["/v1/jobs?requests=1&limit=5", "/metrics", "/health", "/v1/batches", "/v1/files", "/",
+            "/v1/models",
             "/v1/jobs"][i % 8]
     ask("GET", path)
     time.sleep(0.05)

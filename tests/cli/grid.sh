@@ -34,7 +34,7 @@ check another_grid_of_the_same_name 2 'name gives the grid another name' \
     submit "${G[@]}" --grid drafter=none,ngram --grid tokens=5,6 --name sweep -s 2
 # A grid over drafting options is written alone, and its values may be lists. Seeds are values, too.
 check a_grid_of_lists_and_seeds 0 \
-    '12 jobs .12 new., 12 combinations of 1 text, each written alone; seed 1 and' \
+    '12 jobs .12 new., 12 combinations of 1 text, each written alone; the seeds of --grid' \
     submit "${G[@]}" --grid drafter=none,heads+ngram --grid tree=2+1,1 --grid seed=1,2,3 --name lists
 [ "$(sql "SELECT group_concat(DISTINCT seed) FROM job WHERE custom_id LIKE 'drafter=%,tree=%'")" = 1,2,3 ] &&
     [ "$(sql "SELECT count(*) FROM input JOIN job ON id = job

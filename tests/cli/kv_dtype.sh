@@ -18,14 +18,16 @@ for kv in int8 int4; do
     [ -n "$(ls "$LONGHAND_DB.snapshots")" ]; result ${kv}_has_a_snapshot $? "$(cat "$TMP/err")"
     "$L" resume $id -q; "$L" work -q
     "$L" text $id >"$TMP/a"; same ${kv}_killed "$TMP/$kv" "$TMP/a"
-    [ "$("$L" show $id | grep -c "^numerics  *cpu-1-$kv\$")" = 1 ] && "$L" show $id | grep -q 'from a snapshot'
+    [ "$("$L" show $id | grep -c "^numerics  *cpu-1-$kv\$")" = 1 ] &&
+        "$L" show $id | grep -q 'from a snapshot'
     result ${kv}_has_its_numerics $? "$("$L" show $id | grep -v parameters)"
     check ${kv}_verified 0 '' verify -q $id
     fork=$("$L" fork $id --at 150 --seed 5 --tokens 200 2>/dev/null)
     same=$("$L" fork $id --at 150 --seed 8 2>/dev/null)
     "$L" work -q --parallel 4; "$L" text $same >"$TMP/a"; same ${kv}_forked "$TMP/$kv" "$TMP/a"
     check ${kv}_fork_verified 0 '' verify -q $fork
-    "$L" run $G $K --samples 4 --parallel 4 -o "$TMP/s" -q --force; same ${kv}_in_company "$TMP/$kv" "$TMP/s.0"
+    "$L" run $G $K --samples 4 --parallel 4 -o "$TMP/s" -q --force
+    same ${kv}_in_company "$TMP/$kv" "$TMP/s.0"
     "$L" inspect -m $MODEL $K | grep -q "KV cache .*($kv)"; result inspect_knows_$kv $? ""
 done
 differ int4_is_not_int8 "$TMP/int8" "$TMP/int4"

@@ -7,7 +7,8 @@ check parallel_zero 2 '--parallel 0: auto and 1 to 64 are allowed' work --parall
 check parallel_too_many 2 '--parallel 65: auto and 1 to 64' work --parallel 65
 check parallel_is_a_number 2 '--parallel many: auto and 1 to 64' work --parallel many
 check parallel_has_no_sign 2 '--parallel .3: auto and 1 to 64' work --parallel +3
-check max_memory_is_not_0 2 "--max-memory: '0' is not a number of bytes from 1 on, like 500M" work --max-memory 0
+check max_memory_is_not_0 2 "--max-memory: '0' is not a number of bytes, like 500M, from 1" \
+    work --max-memory 0
 check max_memory_is_a_size 2 "--max-memory: 'much' is not a number of bytes" work --max-memory much
 
 # 16 jobs of different lengths, prompts, seeds, temperatures, filters and drafters.

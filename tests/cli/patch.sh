@@ -1,8 +1,8 @@
 #!/bin/bash
 # The recipes of docs/architecture.md hold. A patch that adds a drafter is one file and one line; a patch that
-# adds a filter of sampling is one row and its function; a patch that adds a line to a verb is one row. With them the program builds, and knows the new names
-# wherever it lists names. The patches go to a copy of the tree with its objects, so that only what depends on
-# the tables is compiled.
+# adds a filter of sampling is one row and its function; a patch that adds a line to a verb is one row. With
+# them the program builds, and knows the new names wherever it lists names. The patches go to a copy of the
+# tree with its objects, so that only what depends on the tables is compiled.
 . tests/cli/lib.inc
 if [ $slower != 1 ]; then skip an_added_drafter_and_filter "the copy is built without sanitizers"; exit 0; fi
 tree=$TMP/tree objects=$(dirname "$LONGHAND")
@@ -13,7 +13,8 @@ patched() { (cd "$tree" && patch -p1 -s -E --no-backup-if-mismatch "$@" <tests.p
 cat tests/cli/echo.patch tests/cli/min-q.patch tests/cli/row.patch >"$tree/tests.patch"
 
 [ "$(grep -c '^diff' tests/cli/echo.patch)" = 2 ] && [ "$(grep -c '^diff' tests/cli/min-q.patch)" = 3 ] &&
-    [ "$(grep -c '^+[^+]' tests/cli/min-q.patch)" -le 12 ] && [ "$(grep -c '^diff' tests/cli/row.patch)" = 1 ] &&
+    [ "$(grep -c '^+[^+]' tests/cli/min-q.patch)" -le 12 ] &&
+    [ "$(grep -c '^diff' tests/cli/row.patch)" = 1 ] &&
     [ "$(grep -c '^+[^+]' tests/cli/row.patch)" -le 2 ] && patched &&
     (cd "$tree" && make -j2 longhand) >"$TMP/log" 2>&1
 result an_added_drafter_and_filter_build $? "$(grep -m 5 -iE 'error|warning' "$TMP/log")"
