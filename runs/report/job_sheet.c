@@ -1,6 +1,7 @@
 /* What list, show and the server say of a job. Start at job_rows. */
 #include "runs/report/job_sheet.h"
 #include "runs/report/report.h"
+#include "src/base/output.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -107,6 +108,8 @@ static void put_shown(struct json_writer *w, const struct job *j, const struct c
     struct row rows[JOB_ROWS_MAX + 16] = { { 0 } };
     struct job_texts texts;
     const bool alone = ran_alone(c);
+    char opening[200];
+    terminal_text(opening, sizeof opening, in->prompt);
     enum { SHOWN = 40 };
     struct report_retakes all, last;
     const struct table history = report_event_table(events),
@@ -124,7 +127,8 @@ static void put_shown(struct json_writer *w, const struct job *j, const struct c
         { "metadata", "metadata", V_JSON(in->metadata) },
         { NULL, "prompt", V_UINT(j->prompt_tokens), plural(j->prompt_tokens, "@ token", "@ tokens") },
         { NULL, "prompt", V_UINT(in->prompt_bytes), plural(in->prompt_bytes, "@ byte", "@ bytes") },
-        { "prompt", "prompt", V_BYTES(in->prompt, in->prompt_bytes), "@" },
+        { NULL, "prompt", V_TEXT(opening) },
+        { "prompt", NULL, V_BYTES(in->prompt, in->prompt_bytes) },
         { "snapshot_tokens", "snapshot of the KV cache:", whole(snapshot, (double)snapshot),
           "the first @ tokens of prompt and text" },
         { "retake_list", NULL, V_TABLE(&retakes) },

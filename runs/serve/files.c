@@ -50,7 +50,7 @@ static enum MHD_Result take_part(void *ctx, enum MHD_ValueKind kind, const char 
     if (strcmp(key, "file") || u->status)
         return MHD_YES;
     /* a part whose first byte is in another packet begins twice */
-    if (at == 0 && u->fd >= 0 && (u->bytes || strcmp(u->name, name ? name : "upload")))
+    if (at == 0 && u->fd >= 0 && (u->bytes || strncmp(u->name, name ? name : "upload", sizeof u->name - 1)))
         return fail(u, MHD_HTTP_BAD_REQUEST, "two parts are named file");
     if (u->fd < 0) {
         snprintf(u->name, sizeof u->name, "%s", name ? name : "upload");

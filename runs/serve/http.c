@@ -463,6 +463,7 @@ static enum MHD_Result take_request(void *ctx, struct MHD_Connection *connection
         return rc || c->response ? answer(c, rc, &e) : MHD_YES;
     }
     if (*n) {
+        mind_request(c, true);           /* from now on: who sends is not the one that waits longest */
         (c->route->take ? c->route->take : take_body)(c, bytes, *n);
         *n = 0;
         return MHD_YES;

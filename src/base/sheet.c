@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -131,10 +132,11 @@ void number_text(char *out, size_t size, double x, char form)
 /* The value alone. form: the character after the @ of the unit; 0: none. */
 static void form_text(char out[SHEET_TEXT], const struct value *v, char form, bool page)
 {
+    enum { ROOM = SHEET_TEXT - 1024 };   /* the unit and other values of the line follow */
     if (value_is_text(v->kind) && page)
-        snprintf(out, SHEET_TEXT, "%s", v->s);
+        snprintf(out, ROOM, "%.*s", (int)utf8_valid_prefix(v->s, strnlen(v->s, ROOM - 1)), v->s);
     else if (value_is_text(v->kind))
-        terminal_text(out, SHEET_TEXT, v->s);
+        terminal_text(out, ROOM, v->s);
     else if (form)
         number_text(out, SHEET_TEXT, value_number(*v), form);
     else if (v->kind == VALUE_UINT)
@@ -182,7 +184,7 @@ void value_text(char *out, size_t size, struct value v)
     snprintf(out, size, "%s", text);
 }
 
-/* A label or a cell that ends with a colon begins a sentence: it stands in no column. */
+/* A label or the unit of a cell that ends with a colon begins a sentence: it stands in no column. */
 static bool begins_sentence(const char *s) { return *s && s[strlen(s) - 1] == ':'; }
 
 void sheet_lines(struct sheet_lines *l, const struct row *rows, bool unknown_too)
@@ -209,7 +211,8 @@ static void put_line(FILE *f, const struct sheet_lines *l, bool head, size_t *wi
             row_text(text, r, false);
         if (!*text && !has_text(&r->value))
             strcpy(text, "-");
-        const bool right = is_number(&r->value), left = begins_sentence(text) || c + 1 == l->n;
+        const bool sentence = r->unit && begins_sentence(r->unit) && !head;
+        const bool right = is_number(&r->value), left = sentence || c + 1 == l->n;
         const size_t n = terminal_cut(text, SIZE_MAX);
         const int pad = (int)(wide[c] - MIN(n, wide[c]));
         if (f)
@@ -217,7 +220,7 @@ static void put_line(FILE *f, const struct sheet_lines *l, bool head, size_t *wi
                     c + 1 < l->n ? "" : "\n");
         else if (!left || right)
             wide[c] = MAX(wide[c], n);
-        gap = begins_sentence(text) ? " " : "  ";
+        gap = sentence ? " " : "  ";
     }
 }
 
@@ -283,6 +286,12 @@ static void put_rows(FILE *f, const struct row *rows, const char *indent)
                 put_rows(f, r->value.rows, "  ");
             else
                 put_table(f, r->value.table, *r->label ? "  " : "");
+        } else if (r->value.kind == VALUE_JSON) {        /* whole, however long */
+            char *all = malloc(4 * strlen(r->value.s) + 16);
+            if (all)
+                terminal_text(all, 4 * strlen(r->value.s) + 16, r->value.s);
+            fprintf(f, "%s%-*s%s\n", indent, (int)labels + 2, r->label, all ? all : "");
+            free(all);
         } else if (line_text(text, &l, i, numbers, false)) {
             char label[1000];
             terminal_text(label, sizeof label, r->label);

@@ -11,10 +11,11 @@
  *     sheet_print(o->json, JW_LINE, 6, rows);
  *
  * JSON has the rows with a key, in their order. Text has the rows with a label: those of one label share the
- * line of the first one, with commas between. A label or cell that ends with a colon begins a sentence. A
- * value that is not known (a text NULL, a number NAN) is null in JSON and no part of the text. Texts may come
- * from outside: what is not printable becomes \xNN. Pages have the rows and tables of the text
- * (src/base/page.h).
+ * line of the first one, with commas between. A label, or the unit of a cell, that ends with a colon begins a
+ * sentence. A value that is not known (a text NULL, a number NAN) is null in JSON and no part of the text.
+ * Texts may come from outside: what is not printable becomes \xNN, and a long one ends in "..."; JSON is shown
+ * whole.
+ * Pages have the rows and tables of the text (src/base/page.h).
  *
  * An object with a label is a paragraph: the label, and an indented line for each of its rows, with numbers
  * aligned. An object without a label lends its rows to the lines of the sheet around it. */

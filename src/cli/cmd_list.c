@@ -202,7 +202,7 @@ static int by_column(const void *a, const void *b)
     int d;
     if (is_number(sort_by)) {
         const double p = value_number(sort_by->value(x)), q = value_number(sort_by->value(y));
-        d = (p > q) - (p < q);
+        d = isnan(p) || isnan(q) ? isnan(q) - isnan(p) : (p > q) - (p < q);
     } else {
         char p[CELL], q[CELL];
         put_column(p, sort_by, x);

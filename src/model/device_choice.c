@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <pthread.h>
 #include <string.h>
 
 #include "kernels/quant.h"
@@ -131,14 +132,17 @@ void device_choice_tells(bool tells, bool json) { tells_ = tells, in_json_ = jso
 /* Says which device a word is, and why, unless that was said last. */
 static void tell(const char *word, const char *device, const char *why)
 {
+    static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;      /* serve checks batches on a thread */
     static char said[PATH_BYTES];
     char line[sizeof said];
+    pthread_mutex_lock(&one);
     snprintf(line, sizeof line, "--device %s is %s: %s", word, device, why);
     if (tells_ && strcmp(line, said))
         notice(in_json_, (struct notice_member[]){ NOTICE_TEXT("phase", "device"),
                                                    NOTICE_TEXT("device", device),
                                                    NOTICE_TEXT("because", why), NOTICE_END }, "%s", line);
     strcpy(said, line);
+    pthread_mutex_unlock(&one);
 }
 
 /* The first GPU, for auto. */

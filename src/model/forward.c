@@ -636,10 +636,11 @@ static int not_finite(const struct pass *p, const struct device_bad *bad, struct
 {
     const struct workspace *w = p->w;
     if (bad->place < p->m->config.n_layers)
-        return err_set(e, ERR_FAILED, "%s: not a finite number at position %u, layer %zu", p->m->path,
+        return err_set(e, ERR_FAILED, ERR_PATH "not a finite number at position %u, layer %zu", p->m->path,
                        (unsigned)w->angle[bad->row], bad->place);
-    return err_set(e, ERR_FAILED, "%s: a logit is not a finite number, in the pass over positions %u to %u",
-                   p->m->path, (unsigned)w->pos[0], (unsigned)w->pos[p->rows.n - 1]);
+    return err_set(e, ERR_FAILED,
+                   ERR_PATH "a logit is not a finite number, in the pass over positions %u to %u", p->m->path,
+                   (unsigned)w->pos[0], (unsigned)w->pos[p->rows.n - 1]);
 }
 
 static void enqueue(struct pass *p)
