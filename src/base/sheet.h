@@ -13,8 +13,7 @@
  * JSON has the rows with a key, in their order. Text has the rows with a label: those of one label share the
  * line of the first one, with commas between. A label, or the unit of a cell, that ends with a colon begins a
  * sentence. A value that is not known (a text NULL, a number NAN) is null in JSON and no part of the text.
- * Texts may come from outside: what is not printable becomes \xNN, and a long one ends in "..."; JSON is shown
- * whole.
+ * Texts may come from outside: what is not printable becomes \xNN, and a long one ends in "...".
  * Pages have the rows and tables of the text (src/base/page.h).
  *
  * An object with a label is a paragraph: the label, and an indented line for each of its rows, with numbers

@@ -100,6 +100,25 @@ bash scripts/longhand.sbatch "$TMP/in.jsonl" >"$TMP/log" 2>&1; r=$?
 [ $r = 2 ] && ! grep -q unbound "$TMP/log" && grep -q 'no element of an array of Slurm' "$TMP/log"
 result outside_slurm_a_line_says_so $? "exit $r: $(cat "$TMP/log")"
 
+# ---- what is shown is whole, and in order ----
+python3 -c 'import json
+print(json.dumps({"custom_id": "a:", "prompt": "\u00e9" * 6000, "max_tokens": 3,
+                  "logit_bias": {str(i): 0.5 for i in range(1500)}}))
+print(json.dumps({"custom_id": "b", "prompt": "x", "max_tokens": 3}))' >"$TMP/long.jsonl"
+"$L" submit -q -m $MODEL --batch "$TMP/long.jsonl" --allow-beyond-context
+"$L" show @long/a: >"$TMP/show"
+grep -q '"top_p": 1}$' "$TMP/show" && grep -q '^prompt .*\.\.\.$' "$TMP/show" &&
+    python3 -c 'import sys; open(sys.argv[1], encoding="utf-8").read()' "$TMP/show"
+result long_parameters_are_shown_whole $? "$(cut -c1-100 "$TMP/show")"
+"$L" report @long --by custom_id >"$TMP/by"
+[ "$(grep -E '^ *(a:|b) ' "$TMP/by" | awk '{ print match($0, / +[0-9]/) + RLENGTH }' | sort -u | wc -l)" = 1 ]
+result a_name_with_a_colon_stays_in_its_column $? "$(cat "$TMP/by")"
+"$L" list --columns rate --sort rate --json >"$TMP/rates"
+python3 -c 'import json, sys
+v = [j["rate"] for j in json.load(open(sys.argv[1]))["jobs"]]
+assert None in v and any(v) and v == sorted(v, key=lambda x: x or 0), v' "$TMP/rates" 2>"$TMP/err"
+result list_sorts_unknown_rates_first $? "$(tail -n 1 "$TMP/err")"
+
 # ---- a small stack ----
 small() # OPTIONS..: the verb with a stack of 256 KiB
 {
