@@ -105,7 +105,7 @@ python3 -c 'import json
 print(json.dumps({"custom_id": "a:", "prompt": "\u00e9" * 6000, "max_tokens": 3,
                   "logit_bias": {str(i): 0.5 for i in range(1500)}}))
 print(json.dumps({"custom_id": "b", "prompt": "x", "max_tokens": 3}))' >"$TMP/long.jsonl"
-"$L" submit -q -m $MODEL --batch "$TMP/long.jsonl" --allow-beyond-context
+"$L" submit -q -m $MODEL --batch "$TMP/long.jsonl" --allow-beyond-context >/dev/null
 "$L" show @long/a: >"$TMP/show"
 grep -q '"top_p": 1}$' "$TMP/show" && grep -q '^prompt .*\.\.\.$' "$TMP/show" &&
     python3 -c 'import sys; open(sys.argv[1], encoding="utf-8").read()' "$TMP/show"
