@@ -1,6 +1,5 @@
 """Load on a server: edges_tsan.py URL SECONDS. Every kind of request at once, from clients that also leave.
-The
-answers count little here: a sanitizer in the server watches its threads. Prints how much was answered."""
+The answers count little here: a sanitizer in the server watches its threads. Prints how much was answered."""
 import collections
 import http.client
 import json
@@ -113,8 +112,14 @@ threads = [threading.Thread(target=client, args=(kind, n)) for kind in
            (completions, chats, batches, lists, jobs, others) for n in range(2)]
 for t in threads:
     t.start()
+# A request whose job was paused by another client waits for ever: at the end its job is cancelled.
 for t in threads:
-    t.join()
+    t.join(max(0, UNTIL - time.time()) + 2)
+    while t.is_alive():
+        for job in json.loads(ask("GET", "/v1/jobs?requests=1")[1])["jobs"]:
+            if job["state"] not in ("done", "failed", "cancelled"):
+                ask("POST", f"/v1/jobs/{job['job']}/cancel")
+        t.join(1)
 for kind, n in sorted(COUNT.items()):
     print(f"    {kind}: {n}")
 # a client whose job another one cancels gets a 500
