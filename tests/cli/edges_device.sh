@@ -41,7 +41,8 @@ takes edges_device_with_wrong_logits_is_not_taken "the CPU" \
 same edges_device_and_the_text_is_the_cpus "$TMP/cpu" "$TMP/out"
 [ "$(records)" = 2 ]; result edges_device_has_a_result_for_each_driver $? "$(records)"
 unset LONGHAND_EMULATED_WRONG
-takes edges_device_that_failed_is_not_tried_again "the CPU" "$text failed: row 0 has other .* \\($file\\)"
+takes edges_device_that_failed_is_not_tried_again "the CPU" \
+    "$text failed: row 0 has other .* \\($file; without this file it is checked again\\)"
 takes edges_device_that_failed_is_taken_by_name "emulated GPU" "$text failed: row 0" --device emulated
 "$L" run $G -q >/dev/null 2>"$TMP/err"
 [ ! -s "$TMP/err" ]; result edges_device_quiet_is_quiet $? "$(cat "$TMP/err")"
