@@ -31,11 +31,11 @@ static void whole_numbers_are_exact(void)
     int64_t i;
     for (size_t k = 0; k < sizeof good / sizeof *good; k++) {
         const struct json v = number(good[k].text);
-        CHECK(js_u64(&v, &x) && x == good[k].x, "%s", good[k].text);
+        CHECK(js_whole(&v, &x) && x == good[k].x, "%s", good[k].text);
     }
     for (size_t k = 0; k < sizeof bad / sizeof *bad; k++) {
         const struct json v = number(bad[k]);
-        CHECK(!js_u64(&v, &x), "%s: %llu", bad[k], (unsigned long long)x);
+        CHECK(!js_whole(&v, &x), "%s: %llu", bad[k], (unsigned long long)x);
     }
     const struct json least = number("-9223372036854775808.0"), less = number("-9223372036854775809");
     char digits[24];
