@@ -71,6 +71,16 @@ check dev_null_takes_everything 0 '' export --all --format jsonl --partial -q -o
 "$L" run --help | tr -d '\n' | grep -qE 'run: earlier outputs +are, with --batch'
 result the_help_says_what_is_earlier $? ""
 
+# ---- a database is never replaced, and --dir asks, too ----
+mkdir "$TMP/dir"; cp "$LONGHAND_DB" "$TMP/dir/job-1.txt"; cp "$LONGHAND_DB" "$TMP/database"
+check a_folder_with_a_database 2 'is a database' export 1 --format text --dir "$TMP/dir" --force
+same the_database_stays "$TMP/database" "$TMP/dir/job-1.txt"
+rm "$TMP/dir/job-1.txt"; ln -s "$TMP/database" "$TMP/dir/job-1.txt"
+check a_link_to_a_database 2 'is a database' export 1 --format text --dir "$TMP/dir" --force
+rm "$TMP/dir/job-1.txt"; echo notes >"$TMP/dir/job-1.txt"
+check a_folder_with_notes 0 '' export 1 --format text --dir "$TMP/dir" --force -q
+same the_notes_are_replaced_with_force "$TMP/text" "$TMP/dir/job-1.txt"
+
 # ---- a file named - ----
 check backup_to_no_file 2 "backup: '-' is not the name of a file" backup -
 check a_store_without_a_name 2 "'-' is not the name of a file" list --db -
