@@ -1,244 +1,80 @@
 /* Reads the stored parameters of a job and binds them to its model. Start at job_parse; the members
- * are rows of the options' table. */
-#include "src/request/job_params_impl.h"
-#include "src/decode/verify_published.h"
+ * are rows of the options' table, and kinds.c reads their values. */
+#include "src/request/kinds.h"
 
-#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "src/base/input.h"
-#include "src/base/json.h"
 #include "src/base/unicode.h"
+#include "src/decode/verify_published.h"
 #include "src/decode/weights.h"
 #include "src/request/model_options.h"
 #include "src/request/sampling_options.h"
 #include "src/text/emit.h"
 
-/* A reader keeps the first error and goes on with zeros, so that reading needs no check after each member. */
-struct reader {
-    struct job_params *p;
-    char **room;                     /* where the next string goes; advances through job_params.strings */
-    struct err *e; bool failed;
-};
+/* ---- the members ---- */
 
-static void bad(struct reader *r, const char *key, const char *allowed)
+static struct member members[2][MEMBERS_MAX];
+static size_t n_members[2];
+
+static int by_name(const void *a, const void *b)
 {
-    if (!r->failed)
-        err_set(r->e, ERR_INPUT, "parameters: \"%s\" is not %s", key, allowed);
-    r->failed = true;
+    return strcmp(((const struct member *)a)->name, ((const struct member *)b)->name);
 }
 
-static void no_memory(struct reader *r)
+static void list_members(void)
 {
-    if (!r->failed)
-        err_set(r->e, ERR_FAILED, "out of memory");
-    r->failed = true;
-}
-
-/* ---- values ---- */
-
-static const char *copy_string(struct reader *r, const struct json *v)
-{
-    char *s = *r->room;
-    *r->room += js_unescape(v, s) + 1;
-    (*r->room)[-1] = 0;
-    return s;
-}
-
-static void read_real(struct reader *r, const char *key, const struct json *v, double *x)
-{
-    if (!js_double(v, x))
-        bad(r, key, "a number");
-}
-
-static void read_long(struct reader *r, const char *key, const struct json *v, int64_t least, int64_t *x)
-{
-    if (js_kind(v) != JS_NUMBER || !js_i64(v, x))
-        bad(r, key, "a whole number");
-    else if (*x < least)
-        bad(r, key, "a whole number from 0");
-}
-
-static void read_flag(struct reader *r, const char *key, const struct json *v, bool *x)
-{
-    const enum js_kind kind = js_kind(v);
-    if (kind != JS_TRUE && kind != JS_FALSE)
-        bad(r, key, "true or false");
-    *x = kind == JS_TRUE;
-}
-
-static void read_text(struct reader *r, const char *key, const struct json *v, const char **x)
-{
-    if (js_kind(v) == JS_STRING)
-        *x = copy_string(r, v);
-    else if (js_kind(v) != JS_NULL)
-        bad(r, key, "a text or null");
-}
-
-static void read_word(struct reader *r, const char *key, const struct json *v, const struct option *opt,
-                      int *x)
-{
-    char *text = js_kind(v) == JS_STRING ? js_strdup(v) : NULL;
-    if (!text || !option_choice(opt, text, x))
-        bad(r, key, "one of the words that are allowed");
-    free(text);
-}
-
-/* An array of texts, or null for an empty list. */
-static void read_texts(struct reader *r, const char *key, const struct json *a, struct text_list *l)
-{
-    struct json v;
-    if (js_kind(a) == JS_NULL)
-        return;
-    if (js_kind(a) != JS_ARRAY) {
-        bad(r, key, "an array of texts");
-        return;
-    }
-    if (!(l->v = calloc(js_count(a) + 1, sizeof *l->v))) {
-        no_memory(r);
-        return;
-    }
-    for (struct js_walk w = js_walk(a); js_next(&w, NULL, &v);)
-        if (js_kind(&v) == JS_STRING)
-            l->v[l->n++] = copy_string(r, &v);
-        else
-            bad(r, key, "an array of texts");
-}
-
-static void read_ids(struct reader *r, const char *key, const struct json *a, struct id_list *l)
-{
-    struct json v;
-    size_t id;
-    struct err ignored;
-    if (js_kind(a) != JS_ARRAY)
-        bad(r, key, "an array of token ids");
-    for (struct js_walk w = js_walk(a); !r->failed && js_next(&w, NULL, &v);)
-        if (js_size(&v, 0, INT32_MAX, &id, &ignored) || id_list_add(l, (int32_t)id, key, &ignored))
-            bad(r, key, "an array of at most 64 token ids");
-}
-
-/* Ids ascend as texts, so that none comes twice. */
-static void read_biases(struct reader *r, const char *key, const struct json *o, struct sampling *s)
-{
-    struct json id_text, v;
-    const char *before = "";
-    if (js_kind(o) != JS_OBJECT) {
-        bad(r, key, "an object");
-        return;
-    }
-    if (!(s->bias = calloc(js_count(o) + 1, sizeof *s->bias))) {
-        no_memory(r);
-        return;
-    }
-    for (struct js_walk w = js_walk(o); js_next(&w, &id_text, &v);) {
-        const char *name = copy_string(r, &id_text);
-        const bool banned = js_is(&v, "-inf");
-        struct err ignored;
-        double bias = -INFINITY;
-        size_t id;
-        if (strcmp(before, name) >= 0 || parse_size(&id, key, name, 0, INT32_MAX, &ignored) ||
-            !(banned || js_double(&v, &bias))) {
-            bad(r, key, "an object of token ids, in order, and numbers or \"-inf\"");
-        } else {
-            s->bias[s->n_bias].id = (int32_t)id;
-            s->bias[s->n_bias++].bias = bias;
+    for (const struct option *opt = options_table; opt->name; opt++)
+        if (opt->flags & STORED) {
+            const bool drafting = opt->flags & DRAFT;
+            struct member *m = &members[drafting][n_members[drafting]++];
+            *m = (struct member){ .kind = opt->kind, .opt = opt,
+                                  .at = opt->field - offsetof(struct options, job),
+                                  .when_set = opt->flags & WHEN_SET,
+                                  .may_lack = opt->flags & (LATER | WHEN_SET) };
+            option_member(m->name, opt);
         }
-        before = name;
-    }
-}
-
-/* The steps run in one order. No option ever set another. */
-static void read_order(struct reader *r, const char *key, const struct json *a)
-{
-    struct json v;
-    size_t n = 0;
-    bool fixed = js_kind(a) == JS_ARRAY && js_count(a) == JOB_STEPS;
-    for (struct js_walk w = js_walk(a); fixed && js_next(&w, NULL, &v);)
-        fixed = js_is(&v, job_step_names[n++]);
-    if (!fixed)
-        bad(r, key, "the order of the steps of sampling: bias, penalties, dry, temperature, top_k, top_p, "
-                    "min_p, eta");
-}
-
-static void read_drafters(struct reader *r, const char *key, const struct json *v)
-{
-    struct job_params *p = r->p;
-    const char *s = NULL;
-    read_text(r, key, v, &s);
-    p->drafter_auto = s && strcmp(s, "auto") == 0;
-    if (!p->drafter_auto)
-        p->draft.drafters = 0;
-    for (const char *w = s; w && !p->drafter_auto && strcmp(s, "none");) {
-        size_t n = strcspn(w, ","), k = 0;
-        while (k < DRAFTER_ADDED && !(strlen(drafter_name(k)) == n && memcmp(drafter_name(k), w, n) == 0))
-            k++;
-        if (k == DRAFTER_ADDED) {
-            bad(r, key, "auto, none or a list of drafters");
-            return;
+    for (size_t i = 0; i < DRAFTER_ADDED; i++)
+        if (drafters[i]->option != OPTION_NONE) {
+            struct member *m = &members[true][n_members[true]++];
+            *m = (struct member){ .kind = TEXT, .at = offsetof(struct job_params, file) + i * sizeof(char *),
+                                  .when_set = i != DRAFTER_HEADS, .may_lack = i != DRAFTER_HEADS };
+            snprintf(m->name, sizeof m->name, "%s_file", drafter_name(i));
         }
-        p->draft.drafters |= 1u << k;
-        w = w[n] ? w + n + 1 : NULL;
+    for (int i = 0; i < 2; i++) {
+        assert(n_members[i] <= MEMBERS_MAX);
+        qsort(members[i], n_members[i], sizeof **members, by_name);
     }
 }
 
-static void read_widths(struct reader *r, const char *key, const struct json *tree, struct draft_settings *d)
+const struct member *job_members(bool drafting, size_t *n)
 {
-    struct json v;
-    int64_t width = 0;
-    d->n_width = 0;
-    if (js_kind(tree) != JS_ARRAY) {
-        bad(r, key, "an array of whole numbers");
-        return;
-    }
-    for (struct js_walk w = js_walk(tree); js_next(&w, NULL, &v);)
-        if (js_kind(&v) != JS_NUMBER || !js_i64(&v, &width) || width < 1 || d->n_width == TREE_WIDTHS_MAX)
-            bad(r, key, "an array of whole numbers, at most 16");
-        else
-            d->width[d->n_width++] = (size_t)width;
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, list_members);
+    *n = n_members[drafting];
+    return members[drafting];
 }
 
-/* ---- objects ---- */
+/* ---- reading ---- */
 
 static void read_object(struct reader *r, const struct json *object, bool drafting);
 
 static void read_member(struct reader *r, const struct member *m, const struct json *v)
 {
-    const struct option *opt = m->opt;
-    const char *key = m->name;
-    void *at = opt ? job_place(r->p, opt) : NULL;
-    int64_t x = 0;
-    if (!opt) {
-        read_text(r, key, v, &r->p->file[m->drafter]);
-        return;
-    }
     double number;
-    if ((opt->flags & DECIDES) && js_double(v, &number) && !option_in_range(opt, number)) {
+    r->m = m;
+    if (m->opt && (m->opt->flags & DECIDES) && js_double(v, &number) && !option_in_range(m->opt, number)) {
         char range[96];
-        bad(r, key, option_range(range, opt));
-        return;
-    }
-    switch (opt->kind) {
-    case FLAG:     read_flag(r, key, v, at); break;
-    case SIZE:     read_long(r, key, v, 0, &x); *(size_t *)at = (size_t)MAX(x, 0); break;
-    case LONG:     read_long(r, key, v, INT64_MIN, &x); *(long *)at = (long)x; break;
-    case REAL:     read_real(r, key, v, at); break;
-    case TEXT:     read_text(r, key, v, at); break;
-    case CHOICE:   read_word(r, key, v, opt, at); break;
-    case LIST:     read_texts(r, key, v, at); break;
-    case BIASES:   read_biases(r, key, v, &r->p->sampling); break;
-    case DRAFTERS: read_drafters(r, key, v); break;
-    case WIDTHS:   read_widths(r, key, v, at); break;
-    case IDS:      read_ids(r, key, v, at); break;
-    case ORDER:    read_order(r, key, v); break;
-    case CHAT_FORM: r->p->chat = js_kind(v) != JS_NULL; break;
-    case DRAFTING_FORM:
-        if (js_kind(v) == JS_OBJECT)
-            read_object(r, v, true);
-        else
-            bad(r, key, "an object");
-        break;
-    default: assert(!"parameters have no such values");
+        reader_bad(r, option_range(range, m->opt));
+    } else if (m->kind != DRAFTING_FORM) {
+        kinds[m->kind].read(r, v, (char *)r->p + m->at);
+    } else if (js_kind(v) == JS_OBJECT) {
+        read_object(r, v, true);
+    } else {
+        reader_bad(r, "an object");
     }
 }
 
@@ -265,14 +101,11 @@ static void read_object(struct reader *r, const struct json *object, bool drafti
         next = (i + 1) % n;
         read_member(r, &m[i], &v);
     }
-    for (size_t i = 0; i < n && !r->failed; i++) {
-        const struct option *opt = m[i].opt;
-        const bool may_lack = opt ? opt->flags & (LATER | WHEN_SET) : m[i].drafter != DRAFTER_HEADS;
-        if (!seen[i] && !may_lack) {
+    for (size_t i = 0; i < n && !r->failed; i++)
+        if (!seen[i] && !m[i].may_lack) {
             r->failed = true;
             err_set(r->e, ERR_INPUT, "parameters: \"%s\" is missing", m[i].name);
         }
-    }
 }
 
 int job_parse(struct job_params *p, const char *text, struct err *e)

@@ -1,54 +1,19 @@
 /* Parses the command line into struct options. Start at options_parse; the rows of the options are in
  * options_table.c. */
 #include "src/base/input.h"
-#include "src/base/json.h"
 #include "src/base/notice.h"
-#include "src/model/device_choice.h"
-#include "src/request/options_impl.h"
+#include "src/request/kinds.h"
 #include "src/text/banned.h"
 
-#include <errno.h>
-#include <inttypes.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
-
-/* A word for js_whole and js_i64. */
-static struct json number_of(const char *s, size_t n) { return (struct json){ .s = s, .end = s + n }; }
 
 /* ---- rows ---- */
 
 const char *option_default(const struct option *opt)
 {
     return opt->shown ? opt->shown : opt->kind == CHOICE ? NULL : opt->value;
-}
-
-const char *option_word(const struct option *opt, int i, size_t *n)
-{
-    const char *p = opt->words ? opt->words : opt->arg;
-    for (; i > 0 && *p; i--)
-        p += strcspn(p, "|"), p += *p == '|';
-    *n = strcspn(p, "|[");
-    return *n ? p : NULL;
-}
-
-bool option_choice(const struct option *opt, const char *s, int *out)
-{
-    const char *word;
-    size_t n;
-    for (int i = 0; (word = option_word(opt, i, &n)); i++) {
-        if (strncmp(word, s, n) != 0 || (s[n] && !(s[n] == ':' && word[n] == '[')))
-            continue;
-        const struct json digits = number_of(s + n + 1, s[n] ? strlen(s + n + 1) : 0);
-        uint64_t number = 0;
-        if (s[n] && (!js_whole(&digits, &number) || number < 1 || number > CHOICE_NUMBER_MAX))
-            return false;
-        *out = i | (int)number << CHOICE_BITS;
-        return true;
-    }
-    return false;
 }
 
 const char *option_member(char name[40], const struct option *opt)
@@ -67,23 +32,6 @@ void option_verbs(char *out, size_t size, uint64_t verbs)
             size_t n = strlen(out);
             snprintf(out + n, size - n, "%s%s", n ? ", " : "", v->name);
         }
-}
-
-bool option_in_range(const struct option *opt, double x)
-{
-    return x >= opt->min && x <= opt->max && !((opt->flags & ABOVE_MIN) && x == opt->min) &&
-           !((opt->flags & BELOW_MAX) && x == opt->max) && !(opt->least > 0 && x != 0 && x < opt->least);
-}
-
-const char *option_range(char text[96], const struct option *opt)
-{
-    const char *kind = opt->kind == REAL ? "a number" : "a whole number";
-    int n = snprintf(text, 96, "%s from %.10g to %.10g", kind, opt->min, opt->max);
-    if (opt->flags & (ABOVE_MIN | BELOW_MAX))
-        snprintf(text + n, 96 - (size_t)n, ", without %g", opt->flags & ABOVE_MIN ? opt->min : opt->max);
-    else if (opt->least > 0)
-        snprintf(text + n, 96 - (size_t)n, ", 0 or at least %g", opt->least);
-    return text;
 }
 
 /* ---- names ---- */
@@ -225,172 +173,10 @@ const char *options_of_text(const struct options *o, const char *name)
 
 /* ---- values ---- */
 
-int parse_size(size_t *out, const char *name, const char *s, size_t min, size_t max, struct err *e)
-{
-    const struct json number = number_of(s, strlen(s));
-    uint64_t v;
-    if (!js_whole(&number, &v) || v < min || v > max)
-        return err_set(e, ERR_INPUT, "%s: '%s' is not a whole number from %zu to %zu", name, s, min, max);
-    *out = v;
-    return 0;
-}
-
-int parse_count(size_t *out, const char *name, const char *s, size_t min, size_t max, struct err *e)
-{
-    char digits[64];
-    const size_t n = strlen(s);
-    const int unit = n && n < sizeof digits - 4 ? s[n - 1] | 0x20 : 0;
-    if (unit != 'k' && unit != 'm')
-        return parse_size(out, name, s, min, max, e);
-    snprintf(digits, sizeof digits, "%.*se%d", (int)n - 1, s, unit == 'k' ? 3 : 6);
-    if (parse_size(out, name, digits, min, max, e))
-        return err_set(e, ERR_INPUT, "%s: '%s' is not a whole number from %zu to %zu", name, s, min, max);
-    return 0;
-}
-
-/* -1 draws a seed. */
-static int parse_seed(struct options *o, const char *name, const char *s, struct err *e)
-{
-    const struct json number = number_of(s, strlen(s));
-    int64_t v;
-    o->seed_drawn = js_i64(&number, &v) && v == -1;
-    if (o->seed_drawn && getrandom(&o->seed, sizeof o->seed, 0) != sizeof o->seed)
-        return err_set(e, ERR_FAILED, "cannot draw a seed: %s", strerror(errno));
-    if (!o->seed_drawn && !js_whole(&number, &o->seed))
-        return err_set(e, ERR_INPUT, "%s: '%s' is not a whole number from 0 to %" PRIu64 ", or -1 for a seed "
-                       "drawn at random", name, s, UINT64_MAX);
-    return 0;
-}
-
-/* A number of at least `min`, which K, M, G or T multiplies by a power of 1,024. */
-static int parse_bytes(uint64_t *out, const char *name, const char *s, uint64_t min, struct err *e)
-{
-    static const char units[] = "KMGT";
-    const size_t n = strlen(s);
-    const char *u = n && s[n - 1] > ' ' ? strchr(units, s[n - 1] & ~0x20) : NULL;
-    const struct json number = number_of(s, n - (u != NULL));
-    const uint64_t scale = u ? (uint64_t)1 << 10 * (u - units + 1) : 1;
-    uint64_t v;
-    if (!js_whole(&number, &v) || v < min || v > UINT64_MAX / scale)
-        return err_set(e, ERR_INPUT, "%s: '%s' is not a number of bytes, like 500M, from %" PRIu64, name, s,
-                       min);
-    *out = v * scale;
-    return 0;
-}
-
-int parse_long(long *out, const char *name, const char *s, long min, long max, struct err *e)
-{
-    const struct json number = number_of(s, strlen(s));
-    int64_t v;
-    if (!js_i64(&number, &v) || v < min || v > max)
-        return err_set(e, ERR_INPUT, "%s: '%s' is not a whole number from %ld to %ld", name, s, min, max);
-    *out = v;
-    return 0;
-}
-
-int parse_real(double *out, const char *name, const char *s, double min, double max, struct err *e)
-{
-    char *end = NULL;
-    double v = s[strspn(s, "0123456789.eE+-")] ? NAN : strtod(s, &end);
-    if (!end || *end || end == s || !(v >= min && v <= max))
-        return err_set(e, ERR_INPUT, "%s: '%s' is not a number from %g to %g", name, s, min, max);
-    *out = v;
-    return 0;
-}
-
-static int parse_choice(int *out, const struct option *opt, const char *spelled, const char *s, struct err *e)
-{
-    return option_choice(opt, s, out)
-               ? 0
-               : err_set(e, ERR_INPUT, strchr(opt->arg, '[') ? "%s: '%s' is not one of %s, N from 1 to %d"
-                                                             : "%s: '%s' is not one of %s",
-                         spelled, s, opt->arg, CHOICE_NUMBER_MAX);
-}
-
-static int parse_widths(struct draft_settings *d, const char *spelled, const char *text, struct err *e)
-{
-    d->n_width = 0;
-    for (const char *p = text;; p++) {
-        char number[24];
-        size_t n = strcspn(p, ",");
-        if (d->n_width == TREE_WIDTHS_MAX)
-            return err_set(e, ERR_INPUT, "%s: '%s' is deeper than %d", spelled, text, TREE_WIDTHS_MAX);
-        if (n == 0 || n >= sizeof number)
-            return err_set(e, ERR_INPUT, "%s: '%s' is not a list of whole numbers like 1,3,3,3", spelled,
-                           text);
-        memcpy(number, p, n);
-        number[n] = 0;
-        if (parse_size(&d->width[d->n_width++], spelled, number, 1, RANK_MAX - 1, e))
-            return -1;
-        p += n;
-        if (!*p)
-            return 0;
-    }
-}
-
-int id_list_add(struct id_list *l, int32_t id, const char *name, struct err *e)
-{
-    for (size_t i = 0; i < l->n; i++)
-        if (l->v[i] == id)
-            return 0;
-    if (l->n == STOP_IDS_MAX)
-        return err_set(e, ERR_INPUT, "%s: at most %d different ids are allowed", name, STOP_IDS_MAX);
-    l->v[l->n++] = id;
-    return 0;
-}
-
-static int list_add(struct text_list *l, const char *s, struct err *e)
-{
-    const char **v = realloc(l->v, (l->n + 1) * sizeof *v);
-    if (!v)
-        return err_set(e, ERR_FAILED, "out of memory");
-    l->v = v;
-    v[l->n++] = s;
-    return 0;
-}
-
-static int add_id(struct id_list *l, const char *spelled, const char *s, struct err *e)
-{
-    size_t id;
-    if (parse_size(&id, spelled, s, 0, INT32_MAX, e))
-        return -1;
-    return id_list_add(l, (int32_t)id, spelled, e);
-}
-
-static int set_real(double *out, const struct option *opt, const char *spelled, const char *s, struct err *e)
-{
-    double x;
-    char range[96];
-    if (parse_real(&x, spelled, s, opt->min, opt->max, e) || !option_in_range(opt, x))
-        return err_set(e, ERR_INPUT, "%s: '%s' is not %s", spelled, s, option_range(range, opt));
-    *out = x;
-    return 0;
-}
-
 int option_set(struct options *o, const struct option *opt, const char *spelled, const char *s, struct err *e)
 {
-    void *field = (char *)o + opt->field;
-    if (opt->word && strcmp(s, opt->word) == 0) {
-        *(size_t *)field = 0;
-        return 0;
-    }
-    switch (opt->kind) {
-    case FLAG:   *(bool *)field = true; return 0;
-    case SIZE:   return parse_count(field, spelled, s, (size_t)opt->min, (size_t)opt->max, e);
-    case SEED:   return parse_seed(o, spelled, s, e);
-    case BYTES:  return parse_bytes(field, spelled, s, (uint64_t)opt->min, e);
-    case LONG:   return parse_long(field, spelled, s, (long)opt->min, (long)opt->max, e);
-    case REAL:   return set_real(field, opt, spelled, s, e);
-    case TEXT: case DRAFTERS:
-        *(const char **)field = s;
-        return field == &o->device ? device_choice_check(spelled, s, e) : 0;
-    case LIST: case FILES: case BIASES: return list_add(field, s, e);
-    case CHOICE: return parse_choice(field, opt, spelled, s, e);
-    case WIDTHS: return parse_widths(field, spelled, s, e);
-    case IDS: return add_id(field, spelled, s, e);
-    case CHAT_FORM: case DRAFTING_FORM: case ORDER: break;
-    }
-    return 0;
+    const struct given g = { o, opt, option_place(o, opt), spelled, s, e };
+    return kinds[opt->kind].parse(&g);
 }
 
 int options_assign(struct options *o, const char *name, const char *spelled, const char *value, struct err *e)
@@ -398,13 +184,9 @@ int options_assign(struct options *o, const char *name, const char *spelled, con
     char word[64];
     snprintf(word, sizeof word, "--%s", name);
     const struct option *opt = option_find(word, o->verb->bit);
-    assert(opt && (opt->verbs & o->verb->bit) && opt->kind != LIST && opt->kind != FILES &&
-           opt->kind != BIASES && opt->kind != IDS);
+    assert(opt && (opt->verbs & o->verb->bit) && !kinds[opt->kind].count);
     o->given[opt - options_table] = 1;
-    if (opt->kind != FLAG)
-        return option_set(o, opt, spelled, value, e);
-    *(bool *)(void *)((char *)o + opt->field) = strcmp(value, "true") == 0;
-    return 0;
+    return option_set(o, opt, spelled, value, e);
 }
 
 /* ---- the command line ---- */
@@ -588,6 +370,7 @@ static void unescape_texts(struct options *o)
 static int read_phrases(struct options *o, struct err *e)
 {
     char where[PATH_BYTES + 32];
+    const struct option *ban = option_find("--ban-phrase", o->verb->bit);
     size_t n, number = 0;
     if (!o->ban_file)
         return 0;
@@ -599,7 +382,7 @@ static int read_phrases(struct options *o, struct err *e)
         line[length - (length && line[length - 1] == '\r')] = 0;
         snprintf(where, sizeof where, "%s: line %zu", o->ban_file, ++number);
         const char *phrase = line;
-        if (*line && (banned_check(where, &phrase, 1, e) || list_add(&o->job.banned, line, e)))
+        if (*line && (banned_check(where, &phrase, 1, e) || option_set(o, ban, where, line, e)))
             return -1;
     }
     return 0;
@@ -707,8 +490,8 @@ void options_free(struct options *o)
     free(o->arg);
     free(o->ban_lines);
     for (const struct option *opt = options_table; opt->name; opt++)
-        if (opt->kind == LIST || opt->kind == FILES || opt->kind == BIASES) {
-            struct text_list *l = (struct text_list *)(void *)((char *)o + opt->field);
+        if (opt->verbs && kinds[opt->kind].texts) {
+            struct text_list *l = option_place(o, opt);
             free(l->v);
             l->v = NULL;
         }

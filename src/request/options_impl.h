@@ -64,6 +64,11 @@ bool option_is_listed(const char *list, const char *name);
 /* Whether a number is in the range of a row, and the range in words: "a number from 0 to 1, without 0". */
 bool option_in_range(const struct option *opt, double x);
 const char *option_range(char text[96], const struct option *opt);
+/* The place of an option's value. */
+static inline void *option_place(struct options *o, const struct option *opt)
+{
+    return (char *)o + opt->field;
+}
 /* Parses a value into its place in o. `spelled` begins messages. */
 int option_set(struct options *o, const struct option *opt, const char *spelled, const char *value,
                struct err *e);
