@@ -109,12 +109,12 @@ static inline void rig_to_version_2(void)
             "CREATE INDEX job_model ON job (state, priority, model, id); PRAGMA user_version=2");
 }
 
-static const int32_t rig_prompt[5] = { 1, 2, 3, 300, 70000 };
+static int32_t rig_prompt[5] = { 1, 2, 3, 300, 70000 };
 
 static inline struct job_spec rig_job(size_t wanted)
 {
     return (struct job_spec){ .parameters = "{\"temperature\":1}", .model = "/m/one", .prompt = "Once upon",
-                              .prompt_bytes = 9, .prompt_ids = rig_prompt, .n_prompt = 5,
+                              .prompt_bytes = 9, .prompt_ids = rig_prompt, .prompt_tokens = 5,
                               .seed = UINT64_MAX - 3, .wanted = wanted };
 }
 

@@ -95,7 +95,7 @@ int body_tokens(struct server *sv, const struct body *body, int32_t **ids, size_
     struct batch b;
     int rc = open_body(sv, &b, &o, body, e);
     if (rc == 0) {
-        *n = b.spec->n_prompt;
+        *n = b.spec->prompt_tokens;
         *ids = malloc((*n + 1) * sizeof **ids);
         rc = *ids ? 0 : err_set(e, ERR_FAILED, "out of memory");
     }

@@ -41,21 +41,22 @@ int chapters_add(struct store *s, int64_t batch, const struct job_spec *v, size_
 {
     int64_t after;
     for (size_t i = 0; i < n; i++) {
-        if (!v[i].chapter)
+        const struct chapter_spec *c = &v[i].chapter;
+        if (!spec_is_chapter(&v[i]))
             continue;
-        const int rc = find_after(s, batch, v[i].chapter, &after, e);
+        const int rc = find_after(s, batch, c, &after, e);
         if (rc < 0)
             return -1;
         if (rc == 0)
-            return err_set(e, ERR_INPUT, "after: there is no job \"%s\"", v[i].chapter->after_id);
+            return err_set(e, ERR_INPUT, "after: there is no job \"%s\"", c->after_id);
         const bool old = is_new && !is_new[i];
         if (old ? db_run(s, e, "UPDATE chapter SET after = ?2 WHERE job = ?1 AND sha IS NULL AND NOT EXISTS "
                          "(SELECT 1 FROM job WHERE id = after)", "ii", ids[i], after)
-                : add_row(s, ids[i], after, v[i].chapter, e))
+                : add_row(s, ids[i], after, c, e))
             return -1;
     }
     for (size_t i = 0; i < n; i++)
-        if (v[i].chapter && (!is_new || is_new[i]) && db_run(s, e, place, "i", ids[i]))
+        if (spec_is_chapter(&v[i]) && (!is_new || is_new[i]) && db_run(s, e, place, "i", ids[i]))
             return -1;
     return 0;
 }

@@ -160,20 +160,27 @@ struct job_spec {
     size_t line;                         /* in the batch file, from 1; 0: none. Orders an export */
     uint32_t sample;
     const char *identity; size_t identity_bytes;     /* equal requests have equal bytes; stored as SHA-256 */
-    const char *parameters;              /* JSON object with everything that decides the text */
+    char *parameters;                    /* JSON object with everything that decides the text */
     const char *metadata;                /* JSON of the input line, or NULL */
-    const char *chat;                    /* JSON of a chat (src/request/chat_options.h); NULL: none */
+    char *chat;                          /* JSON of a chat (src/request/chat_options.h); NULL: none */
     const char *model, *fingerprint;     /* path; fingerprint NULL: not known yet */
-    const char *prompt; size_t prompt_bytes;     /* what the user wrote; prompt_ids is what the model reads */
-    const int32_t *prompt_ids; size_t n_prompt;
+    char *prompt; size_t prompt_bytes;   /* what the user wrote; prompt_ids is what the model reads */
+    int32_t *prompt_ids; size_t prompt_tokens;
     uint64_t seed;
     bool seed_drawn;                     /* by this submission; an earlier one has drawn another */
     size_t wanted;                       /* length of the text in tokens, given ones included */
     int priority;                        /* higher first; default 0 */
     bool paused;                         /* not in the queue: only a claim that names the job gets it */
-    const struct chapter_spec *chapter;  /* NULL: it continues no other job */
+    struct chapter_spec chapter;         /* {0}: it continues no other job */
     const char *refusal;                 /* NULL; else why a job that does not exist yet cannot be stored */
 };
+
+static inline bool spec_is_chapter(const struct job_spec *j)
+{
+    return j->chapter.after || j->chapter.after_id;
+}
+/* Frees the malloc'ed texts and ids of a job: all but model and fingerprint. */
+void job_spec_free(struct job_spec *j);
 
 /* Store n jobs in one transaction, all or none. `batch` is NULL or a name (batch_name_check) of a batch,
  * or of what one command line submits (`alone`).

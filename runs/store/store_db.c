@@ -69,6 +69,20 @@ const char *column_text(sqlite3_stmt *q, int i, struct strings **t, bool *failed
     return s;
 }
 
+/* A column as malloc'ed memory with a NUL after it. NULL for SQL's NULL; without memory NULL and *failed. */
+static char *column_copy(sqlite3_stmt *q, int i, bool *failed)
+{
+    const void *p = sqlite3_column_blob(q, i);
+    const size_t n = (size_t)sqlite3_column_bytes(q, i);
+    char *s = sqlite3_column_type(q, i) == SQLITE_NULL ? NULL : malloc(n + 1);
+    *failed |= !s && sqlite3_column_type(q, i) != SQLITE_NULL;
+    if (s && n)
+        memcpy(s, p, n);
+    if (s)
+        s[n] = 0;
+    return s;
+}
+
 void db_row(sqlite3_stmt *q, int first, const struct db_column *c, size_t n, void *to, struct strings **t,
             bool *failed)
 {
@@ -77,14 +91,26 @@ void db_row(sqlite3_stmt *q, int first, const struct db_column *c, size_t n, voi
         const int i = first + (int)k;
         switch (c[k].letter) {
         case 'i': *(int64_t *)at = sqlite3_column_int64(q, i); break;
-        case 'z': *(size_t *)at = (size_t)sqlite3_column_int64(q, i); break;
+        case 'z': case 'n': *(size_t *)at = (size_t)sqlite3_column_int64(q, i); break;
         case 'd': *(int *)at = sqlite3_column_int(q, i); break;
         case 'r': *(double *)at = sqlite3_column_double(q, i); break;
         case 'f': *(float *)at = (float)sqlite3_column_double(q, i); break;
         case 'b': *(bool *)at = sqlite3_column_int(q, i) != 0; break;
+        case 'B': ((size_t *)at)[1] = (size_t)sqlite3_column_bytes(q, i);    /* fall through */
+        case 's': *(char **)at = column_copy(q, i, failed); break;
         default: assert(c[k].letter == 't'); *(const char **)at = column_text(q, i, t, failed);
         }
     }
+}
+
+void db_row_free(const struct db_column *c, size_t n, void *of)
+{
+    for (size_t k = 0; k < n; k++)
+        if (c[k].letter == 's' || c[k].letter == 'B') {
+            char **at = (char **)(void *)((char *)of + c[k].place);
+            free(*at);
+            *at = NULL;
+        }
 }
 
 int db_list(struct store *s, const char *sql, int64_t job, const struct db_column *c, size_t n_columns,
@@ -254,24 +280,23 @@ static int prepare(struct store *s, sqlite3_stmt **q, const char *sql, struct er
     return 0;
 }
 
+static int bind_text(sqlite3_stmt *q, int i, const char *s)
+{
+    return s ? sqlite3_bind_text64(q, i, s, strlen(s), SQLITE_STATIC, SQLITE_UTF8) : SQLITE_OK;
+}
+
 static int bind(struct store *s, sqlite3_stmt *q, const char *fmt, va_list ap, struct err *e)
 {
     int rc = SQLITE_OK;
     const void *p;
-    const char *t;
     size_t n;
-    assert(sqlite3_bind_parameter_count(q) == (int)strlen(fmt));
     for (int i = 1; fmt[i - 1] && rc == SQLITE_OK; i++)
         switch (fmt[i - 1]) {
         case 'i': rc = sqlite3_bind_int64(q, i, va_arg(ap, int64_t)); break;
         case 'd': rc = sqlite3_bind_int(q, i, va_arg(ap, int)); break;
         case 'z': rc = sqlite3_bind_int64(q, i, (int64_t)va_arg(ap, size_t)); break;
         case 'r': rc = sqlite3_bind_double(q, i, va_arg(ap, double)); break;
-        case 't':
-            t = va_arg(ap, const char *);
-            rc = t ? sqlite3_bind_text64(q, i, t, strlen(t), SQLITE_STATIC, SQLITE_UTF8)
-                   : sqlite3_bind_null(q, i);
-            break;
+        case 't': rc = bind_text(q, i, va_arg(ap, const char *)); break;
         case 'b':
             p = va_arg(ap, const void *);
             n = va_arg(ap, size_t);
@@ -288,11 +313,38 @@ void db_reset(sqlite3_stmt *q)
     sqlite3_clear_bindings(q);           /* they point into memory of the caller */
 }
 
+/* Binds the columns of a struct to the parameters from number `i` on. */
+static int bind_row(struct store *s, sqlite3_stmt *q, int i, const struct db_column *c, size_t n,
+                    const void *of, struct err *e)
+{
+    int rc = SQLITE_OK;
+    for (size_t k = 0; k < n && rc == SQLITE_OK; k++, i++) {
+        const void *at = (const char *)of + c[k].place;
+        switch (c[k].letter) {
+        case 'i': case 'z': rc = sqlite3_bind_int64(q, i, *(const int64_t *)at); break;
+        case 'd': rc = sqlite3_bind_int(q, i, *(const int *)at); break;
+        case 'n':
+            if (*(const int64_t *)at)
+                rc = sqlite3_bind_int64(q, i, *(const int64_t *)at);
+            break;
+        case 'B':
+            rc = sqlite3_bind_blob64(q, i, *(const char *const *)at ? *(const char *const *)at : "",
+                                     ((const size_t *)at)[1], SQLITE_STATIC);
+            break;
+        default:
+            assert(c[k].letter == 't' || c[k].letter == 's');
+            rc = bind_text(q, i, *(const char *const *)at);
+        }
+    }
+    return rc == SQLITE_OK ? 0 : db_fail(s, "reading", rc, e);
+}
+
 static sqlite3_stmt *query(struct store *s, struct err *e, const char *sql, const char *fmt, va_list ap)
 {
     sqlite3_stmt *q;
     if (prepare(s, &q, sql, e))
         return NULL;
+    assert(sqlite3_bind_parameter_count(q) >= (int)strlen(fmt));
     if (bind(s, q, fmt, ap, e)) {
         db_reset(q);
         return NULL;
@@ -325,17 +377,38 @@ int db_step(struct store *s, sqlite3_stmt *q, struct err *e)
     return rc == SQLITE_DONE ? 0 : -1;
 }
 
-int db_run(struct store *s, struct err *e, const char *sql, const char *fmt, ...)
+/* Takes all steps of a statement. */
+static int step_all(struct store *s, sqlite3_stmt *q, struct err *e)
 {
-    va_list ap;
     int rc;
-    va_start(ap, fmt);
-    sqlite3_stmt *q = query(s, e, sql, fmt, ap);
-    va_end(ap);
     do
         rc = db_step(s, q, e);
     while (rc == 1);
     return rc;
+}
+
+int db_run(struct store *s, struct err *e, const char *sql, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    sqlite3_stmt *q = query(s, e, sql, fmt, ap);
+    va_end(ap);
+    return step_all(s, q, e);
+}
+
+int db_insert(struct store *s, struct err *e, const char *sql, const struct db_column *c, size_t n,
+              const void *of, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    sqlite3_stmt *q = query(s, e, sql, fmt, ap);
+    va_end(ap);
+    assert(!q || sqlite3_bind_parameter_count(q) == (int)(strlen(fmt) + n));
+    if (q && bind_row(s, q, (int)strlen(fmt) + 1, c, n, of, e)) {
+        db_reset(q);
+        return -1;
+    }
+    return step_all(s, q, e);
 }
 
 int db_script(struct store *s, const char *sql, const char *doing, struct err *e)

@@ -97,17 +97,26 @@ const char *column_text(sqlite3_stmt *q, int i, struct strings **t, bool *failed
 /* A column of a query and its place in a struct. A list of fields names both once, each as
  * X(letter, place, SQL), with a letter for the type of the place:
  *     'i' int64_t   'z' size_t, uint64_t   'd' int, unsigned   'r' double   'f' float   'b' bool
+ *     'n' size_t whose 0 is SQL's NULL
  *     't' const char *: a string of the list; SQL's NULL is NULL, and in the other types 0
+ *     's' char *, malloc'ed where it is read; NULL is SQL's
+ *     'B' the same of a blob, whose bytes are in the size_t that follows
  *
  *     #define SPAN_FIELDS(X) X('z', start, "start") X('t', kind, "kind")
  *     "SELECT 0" SPAN_FIELDS(DB_SQL) " FROM span"
  *     typedef struct text_span row;  static const struct db_column columns[] = { SPAN_FIELDS(DB_PLACE) }; */
 struct db_column { char letter; size_t place; };
 #define DB_SQL(letter, place, sql) ", " sql
-#define DB_PLACE(letter, place, sql) { letter, offsetof(row, place) },
+#define DB_PLACE(letter, place, ...) { letter, offsetof(row, place) },
 /* Reads the columns from `first` on into the struct at `to`. */
 void  db_row(sqlite3_stmt *q, int first, const struct db_column *c, size_t n, void *to, struct strings **t,
              bool *failed);
+/* Frees the values of the letters 's' and 'B' and clears them. */
+void  db_row_free(const struct db_column *c, size_t n, void *of);
+/* db_run of a statement whose first arguments are those of fmt, and whose further ones, each a ?, are the
+ * columns of the struct `of`. */
+int   db_insert(struct store *s, struct err *e, const char *sql, const struct db_column *c, size_t n,
+                const void *of, const char *fmt, ...);
 /* The rows of a query of a job, ?1: *v [*n], structs of `size` bytes whose columns begin at 1. */
 int   db_list(struct store *s, const char *sql, int64_t job, const struct db_column *c, size_t n_columns,
               size_t size, void *v, size_t *n, struct strings **t, struct err *e);

@@ -2,6 +2,7 @@
  *
  * Owns the tables batch, job, input and event, but for what a worker writes (store_work.c). Start at
  * store_submit and change_jobs. */
+#include "runs/store/job_fields.h"
 #include "runs/store/store_db.h"
 #include "src/base/output.h"
 
@@ -22,24 +23,6 @@ int event_add(struct store *s, int64_t job, int64_t attempt, const char *kind, c
               struct err *e)
 {
     return event_add_at(s, job, attempt, kind, text, wall_seconds(), e);
-}
-
-/* A column as malloc'ed memory with a NUL after it. NULL for SQL's NULL; without memory NULL and *failed. */
-static char *column_copy(sqlite3_stmt *q, int i, size_t *n, bool *failed)
-{
-    if (sqlite3_column_type(q, i) == SQLITE_NULL)
-        return NULL;
-    const void *p = sqlite3_column_blob(q, i);
-    *n = (size_t)sqlite3_column_bytes(q, i);
-    char *s = malloc(*n + 1);
-    if (!s) {
-        *failed = true;
-        return NULL;
-    }
-    if (*n)
-        memcpy(s, p, *n);
-    s[*n] = 0;
-    return s;
 }
 
 /* ---- submitting ---- */
@@ -79,36 +62,49 @@ static int open_batch(struct store *s, struct batch *b, struct err *e)
                : 0;
 }
 
+/* The columns of a list of fields: their names, and as arguments of a statement. */
+#define NAME(letter, member, column, ...) ", " column
+#define ASKED(...) ", ?"
+
 static int insert_job(struct store *s, int64_t batch, const struct job_spec *j,
                       const uint8_t identity[SHA256_BYTES], int64_t *id, struct err *e)
 {
+    typedef struct job_spec row;
+    static const struct db_column of_job[] = { JOB_FIELDS(DB_PLACE) },
+                                  of_input[] = { INPUT_FIELDS(DB_PLACE) };
     struct chain_link start;
     uint8_t *packed;
     size_t size;
     uint32_t crc;
-    link_start(&start, j->prompt_ids, j->n_prompt);
-    if (chunk_pack(&packed, &size, &crc, j->prompt_ids, j->n_prompt, e))
+    link_start(&start, j->prompt_ids, j->prompt_tokens);
+    if (chunk_pack(&packed, &size, &crc, j->prompt_ids, j->prompt_tokens, e))
         return -1;
-    int rc = db_run(
-        s, e,
-        "INSERT INTO job (batch, line, custom_id, sample, identity, model, fingerprint, seed, wanted, "
-        "prompt_tokens, link, state, priority, created, updated, opening) "
-        "VALUES (nullif(?1, 0), nullif(?2, 0), ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?14, "
-        "substr(CAST(?15 AS TEXT), 1, 160))",
-        "iztibttizzbtdrb", batch, j->line, j->custom_id, (int64_t)j->sample, (const void *)identity,
-        (size_t)SHA256_BYTES, j->model, j->fingerprint, (int64_t)j->seed, j->wanted, j->n_prompt, start.v,
-        sizeof start.v, j->paused ? "paused" : "queued", j->priority, wall_seconds(),
-        (const void *)(j->prompt ? j->prompt : ""), j->prompt_bytes);
+    int rc = db_insert(s, e,
+                       "INSERT INTO job (batch, identity, link, state, created, updated, opening"
+                       JOB_FIELDS(NAME) ") VALUES (nullif(?1, 0), ?2, ?3, ?4, ?5, ?5, "
+                       "substr(CAST(?6 AS TEXT), 1, 160)" JOB_FIELDS(ASKED) ")",
+                       of_job, sizeof of_job / sizeof *of_job, j, "ibbtrb", batch, (const void *)identity,
+                       (size_t)SHA256_BYTES, (const void *)start.v, sizeof start.v,
+                       j->paused ? "paused" : "queued", wall_seconds(),
+                       (const void *)(j->prompt ? j->prompt : ""), j->prompt_bytes);
     *id = sqlite3_last_insert_rowid(s->db);
     if (rc == 0)
-        rc = db_run(
-            s, e,
-            "INSERT INTO input (job, parameters, metadata, prompt, ids, crc, chat) VALUES (?1, ?2, ?3, ?4, "
-            "?5, ?6, ?7)",
-            "ittbbit", *id, j->parameters, j->metadata, (const void *)(j->prompt ? j->prompt : ""),
-            j->prompt_bytes, (const void *)packed, size, (int64_t)crc, j->chat);
+        rc = db_insert(s, e,
+                       "INSERT INTO input (job, ids, crc" INPUT_FIELDS(NAME) ") VALUES (?1, ?2, ?3"
+                       INPUT_FIELDS(ASKED) ")",
+                       of_input, sizeof of_input / sizeof *of_input, j, "ibi", *id, (const void *)packed,
+                       size, (int64_t)crc);
     free(packed);
     return rc ? rc : event_add(s, *id, 0, "submitted", "", e);
+}
+
+void job_spec_free(struct job_spec *j)
+{
+    const void *const owned[] = { j->custom_id, j->identity, j->parameters, j->metadata, j->chat, j->prompt,
+                                  j->prompt_ids, j->refusal, j->chapter.after_id, j->chapter.append };
+    for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
+        free((void *)(uintptr_t)owned[i]);
+    *j = (struct job_spec){0};
 }
 
 /* Refuse a further sample of a custom_id from an earlier submission. It would have another seed than the
@@ -253,43 +249,37 @@ int store_submit(struct store *s, const char *batch, const struct job_spec *v, s
     return db_end(s, jobs_submit(s, batch, v, n, ids, is_new, bad, e), e);
 }
 
+/* What store_request reads. */
+#define REQUEST_FIELDS(X) \
+    X('z', wanted, "j.wanted") X('z', seed, "j.seed") X('s', model, "j.model") \
+    X('s', fingerprint, "j.fingerprint") X('s', parameters, "i.parameters") X('i', job, "j.id") \
+    X('b', extended, "EXISTS (SELECT 1 FROM event v WHERE v.job = j.id AND v.kind = 'extended')")
+#define row struct stored_request
+static const struct db_column request_columns[] = { REQUEST_FIELDS(DB_PLACE) };
+#undef row
+enum { N_REQUEST = sizeof request_columns / sizeof *request_columns };
+
 int store_request(struct store *s, const char *batch, const char *custom_id, uint32_t sample,
                   struct stored_request *out, struct err *e)
 {
     bool failed = false;
-    size_t ignored;
     *out = (struct stored_request){0};
-    sqlite3_stmt *q = db_query(
-        s, e,
-        "SELECT j.wanted, j.seed, j.model, i.parameters, EXISTS (SELECT 1 FROM event v WHERE v.job = j.id "
-        "AND v.kind = 'extended'), j.id, j.fingerprint FROM job j JOIN input i ON i.job = j.id "
+    sqlite3_stmt *q = db_query(s, e,
+        "SELECT 0" REQUEST_FIELDS(DB_SQL) " FROM job j JOIN input i ON i.job = j.id "
         "WHERE j.batch = (SELECT id FROM batch WHERE name = ?1) AND j.custom_id = ?2 AND j.sample = ?3",
         "tti", batch, custom_id, (int64_t)sample);
     int rc = db_step(s, q, e);
     if (rc != 1)
         return rc;
-    out->wanted = (size_t)sqlite3_column_int64(q, 0);
-    out->seed = (uint64_t)sqlite3_column_int64(q, 1);
-    out->model = column_copy(q, 2, &ignored, &failed);
-    out->parameters = column_copy(q, 3, &ignored, &failed);
-    out->extended = sqlite3_column_int(q, 4) != 0;
-    out->job = sqlite3_column_int64(q, 5);
-    if (sqlite3_column_type(q, 6) == SQLITE_TEXT)
-        out->fingerprint = column_copy(q, 6, &ignored, &failed);
+    db_row(q, 1, request_columns, N_REQUEST, out, NULL, &failed);
     db_reset(q);
-    if (!failed && out->model && out->parameters)
+    if (!failed)
         return 1;
     stored_request_free(out);
     return err_set(e, ERR_FAILED, "out of memory for a request");
 }
 
-void stored_request_free(struct stored_request *r)
-{
-    free(r->model);
-    free(r->fingerprint);
-    free(r->parameters);
-    *r = (struct stored_request){0};
-}
+void stored_request_free(struct stored_request *r) { db_row_free(request_columns, N_REQUEST, r); }
 
 void job_sample(char out[JOB_SAMPLE_BYTES], const struct job *j)
 {
@@ -341,12 +331,10 @@ static double stalled_seconds(struct store *s, const struct job *j, sqlite3_stmt
     return j->rate > 0 || owner_is_stopped(&o, &s->self) ? still : 0;
 }
 
-#define JOB_FIELDS(X) \
-    X('i', id, "j.id") X('t', batch, "b.name") X('t', custom_id, "j.custom_id") X('z', line, "j.line") \
-    X('d', sample, "j.sample") X('z', seed, "j.seed") X('t', model, "j.model") \
-    X('t', fingerprint, "j.fingerprint") X('t', numerics, "j.numerics") X('d', priority, "j.priority") \
-    X('i', attempt, "j.attempt") X('z', prompt_tokens, "j.prompt_tokens") X('z', tokens, "j.tokens") \
-    X('z', given, "j.given") X('z', wanted, "j.wanted") X('z', resumes, "j.resumes") X('r', rate, "j.rate") \
+/* What a job has beside JOB_FIELDS. */
+#define STATE_FIELDS(X) \
+    X('i', id, "j.id") X('t', batch, "b.name") X('t', numerics, "j.numerics") X('i', attempt, "j.attempt") \
+    X('z', tokens, "j.tokens") X('z', given, "j.given") X('z', resumes, "j.resumes") X('r', rate, "j.rate") \
     X('t', finish_reason, "j.finish_reason") X('t', stop_reason, "j.stop_reason") X('t', error, "j.error") \
     X('i', parent, "j.parent") X('z', parent_at, "j.parent_at") X('r', created, "j.created") \
     X('r', started, "j.started") X('r', updated, "j.updated") X('r', ended, "j.ended") \
@@ -359,7 +347,9 @@ static double stalled_seconds(struct store *s, const struct job *j, sqlite3_stmt
                   "p.state IS NOT 'done' THEN ifnull(p.state, 'removed') END") \
     X('b', older, "c.sha NOT NULL AND p.state = 'done' AND p.text_sha <> c.sha")
 /* Before the fields: the state, the worker's five columns, and the checksum. */
-#define JOB_COLUMNS "j.state, w.host, w.boot, w.spaces, w.pid, w.start, j.text_sha" JOB_FIELDS(DB_SQL)
+#define JOB_COLUMNS "j.state, w.host, w.boot, w.spaces, w.pid, w.start, j.text_sha" \
+                    JOB_FIELDS(OF_JOB) STATE_FIELDS(DB_SQL)
+#define OF_JOB(letter, member, column, ...) ", j." column
 enum { JOB_STATE, JOB_WORKER, JOB_SHA = JOB_WORKER + 5, JOB_FIRST };
 #define JOB_TABLES \
     "job j LEFT JOIN batch b ON b.id = j.batch LEFT JOIN worker w ON w.id = j.worker LEFT JOIN chapter c " \
@@ -368,7 +358,7 @@ enum { JOB_STATE, JOB_WORKER, JOB_SHA = JOB_WORKER + 5, JOB_FIRST };
 static bool read_job(struct store *s, struct job *j, sqlite3_stmt *q, struct strings **t)
 {
     typedef struct job row;
-    static const struct db_column c[] = { JOB_FIELDS(DB_PLACE) };
+    static const struct db_column c[] = { JOB_FIELDS(DB_PLACE) STATE_FIELDS(DB_PLACE) };
     bool failed = false;
     struct err ignored;
     const char *state = column_text(q, JOB_STATE, t, &failed);
@@ -465,26 +455,27 @@ int prompt_unpack(struct store *s, int64_t job, sqlite3_stmt *q, int ids, int64_
     return err_while(e, ERR_PATH "the prompt of job %" PRId64 " is damaged", s->shown, job);
 }
 
+#define row struct job_input
+static const struct db_column input_columns[] = { INPUT_FIELDS(DB_PLACE) };
+#undef row
+enum { N_OF_INPUT = sizeof input_columns / sizeof *input_columns };
+#define OF_INPUT(letter, member, column, ...) ", i." column
+
 int store_input(struct store *s, int64_t job, struct job_input *out, struct err *e)
 {
-    size_t ignored;
     bool failed = false;
     *out = (struct job_input){0};
     sqlite3_stmt *q = db_query(s, e,
-                               "SELECT i.prompt, i.ids, i.crc, i.parameters, i.metadata, j.prompt_tokens, "
-                               "i.chat FROM input i JOIN job j ON j.id = i.job WHERE i.job = ?1",
-                               "i", job);
+                               "SELECT j.prompt_tokens, i.ids, i.crc" INPUT_FIELDS(OF_INPUT)
+                               " FROM input i JOIN job j ON j.id = i.job WHERE i.job = ?1", "i", job);
     int rc = db_step(s, q, e);
     if (rc != 1)
         return rc ? -1 : err_set(e, ERR_INPUT, "there is no job %" PRId64, job);
-    int64_t n = sqlite3_column_int64(q, 5);
-    out->prompt = column_copy(q, 0, &out->prompt_bytes, &failed);
-    out->parameters = column_copy(q, 3, &ignored, &failed);
-    out->metadata = column_copy(q, 4, &ignored, &failed);
-    out->chat = column_copy(q, 6, &ignored, &failed);
+    const int64_t n = sqlite3_column_int64(q, 0);
+    db_row(q, 3, input_columns, N_OF_INPUT, out, NULL, &failed);
     rc = prompt_unpack(s, job, q, 1, n, &out->prompt_ids, e);
     out->n_prompt = (size_t)n;
-    if (rc == 0 && (failed || !out->prompt || !out->parameters))
+    if (rc == 0 && failed)
         rc = err_set(e, ERR_FAILED, "out of memory for the prompt of job %" PRId64, job);
     db_reset(q);
     if (rc)
@@ -494,11 +485,8 @@ int store_input(struct store *s, int64_t job, struct job_input *out, struct err 
 
 void job_input_free(struct job_input *in)
 {
-    free(in->prompt);
+    db_row_free(input_columns, N_OF_INPUT, in);
     free(in->prompt_ids);
-    free(in->parameters);
-    free(in->metadata);
-    free(in->chat);
     *in = (struct job_input){0};
 }
 

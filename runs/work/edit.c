@@ -126,12 +126,13 @@ static int make_later(struct edit *d, int64_t *id, struct err *e)
     struct part_list parts = {0};
     if (store_parts(d->s, j->id, &parts, e))
         return -1;
-    const struct chapter_spec c = { .after = j->id, .carry = -1, .append = d->append, .n_append = d->n_given,
-                                    .most = d->most };
+    const char *parameters = d->parameters ? d->parameters : parameters_at(d, &parts, SIZE_MAX);
     const struct job_spec spec = {
         .alone = true, .replace = d->o->replace, .model = j->model, .fingerprint = j->fingerprint,
-        .parameters = d->parameters ? d->parameters : parameters_at(d, &parts, SIZE_MAX), .seed = j->seed,
-        .wanted = d->wanted, .priority = j->priority, .chapter = &c
+        .parameters = (char *)(uintptr_t)parameters, .seed = j->seed,
+        .wanted = d->wanted, .priority = j->priority,
+        .chapter = { .after = j->id, .carry = -1, .append = d->append, .n_append = d->n_given,
+                     .most = d->most }
     };
     const int rc = store_submit(d->s, d->o->name, &spec, 1, id, NULL, NULL, e);
     part_list_free(&parts);

@@ -35,8 +35,6 @@
 #include "src/request/request.h"
 #include "src/request/sampling_options.h"
 
-struct batch_request { char *custom_id, *prompt, *parameters, *metadata, *identity, *refusal; int32_t *ids;
-                       struct chapter_spec *chapter; char *after_id, *append, *chat; };
 /* parameters that request_check has accepted for this model and texts of at most n_max tokens; fits: the
  * longest text without a length, 0 if there was none yet */
 struct checked { size_t n_max, fits; UT_hash_handle hh; char parameters[]; };
@@ -194,12 +192,12 @@ static int find_template(struct batch_model *m, const struct batch_line *l, stru
 
 static int copy_prompt(struct request *r, const char *text, size_t n, struct err *e)
 {
-    r->prompt = malloc(n + 1);
-    if (!r->prompt)
+    r->job.prompt = malloc(n + 1);
+    if (!r->job.prompt)
         return no_memory(e);
-    memcpy(r->prompt, text, n);
-    r->prompt[n] = 0;
-    r->prompt_bytes = n;
+    memcpy(r->job.prompt, text, n);
+    r->job.prompt[n] = 0;
+    r->job.prompt_bytes = n;
     return 0;
 }
 
@@ -235,9 +233,10 @@ static int read_chat(struct batch_model *m, struct batch_line *l, struct request
     int rc = find_template(m, l, &own, &c, e);
     if (rc == 0) {
         rc = chat_prompt_make(&p, c, m->engine.tokenizer, &l->in, l->served ? NULL : &m->chat_notes, e) ||
-             conversation_put(&r->conversation, &l->in, l->template ? l->template : l->o.chat_template,
+             conversation_put(&r->job.chat, &l->in, l->template ? l->template : l->o.chat_template,
                               l->template ? CHAT_TEXT : CHAT_FILE, e) ||
-             (l->after && l->carry > 0 && read_next_turn(&p, r->conversation, &m->engine, e)) ? -1 : 0;
+             (l->job.chapter.after_id && l->job.chapter.carry > 0 &&
+              read_next_turn(&p, r->job.chat, &m->engine, e)) ? -1 : 0;
         if (rc)
             err_while(e, "body.messages");
     }
@@ -246,11 +245,11 @@ static int read_chat(struct batch_model *m, struct batch_line *l, struct request
         sem_post(&m->heavy);
     if (rc)
         return -1;
-    r->prompt = p.user;
-    r->prompt_bytes = p.n_user;
-    r->ids = p.ids;
+    r->job.prompt = p.user;
+    r->job.prompt_bytes = p.n_user;
+    r->job.prompt_ids = p.ids;
     free(p.text);
-    r->n_ids = p.n_ids;
+    r->job.prompt_tokens = p.n_ids;
     r->chat = p.facts;
     if (l->kwargs)
         l->o.chat_kwargs = l->kwargs;
@@ -260,26 +259,23 @@ static int read_chat(struct batch_model *m, struct batch_line *l, struct request
 static int read_prompt(struct batch_model *m, struct batch_line *l, struct request *r, struct err *e)
 {
     const struct tokenizer *t = m->engine.tokenizer;
+    struct job_spec *j = &r->job;
     const char *text = "";
     size_t n = 0;
-    if (!l->prompt.s && l->carry < 0) {  /* a chapter: the prompt of the line before */
-        r->ids = malloc(sizeof *r->ids);
-        return r->ids ? copy_prompt(r, text, n, e) : no_memory(e);
+    if (!l->prompt.s && l->job.chapter.carry < 0) {  /* a chapter: the prompt of the line before */
+        j->prompt_ids = malloc(sizeof *j->prompt_ids);
+        return j->prompt_ids ? copy_prompt(r, text, n, e) : no_memory(e);
     }
     int rc = 0;
     if (l->prompt.s)
-        rc = batch_line_prompt(l, m->engine.config.vocab, &r->ids, &r->n_ids, &text, &n, e);
-    if (rc < 0)
-        return -1;
-    if (rc == 0) {
-        rc = copy_prompt(r, text, n, e) ||
-                     tokenizer_encode(t, &r->ids, &r->n_ids, r->prompt, r->prompt_bytes, !l->no_specials, e)
-                 ? -1
-                 : 0;
-        m->bos_twice += !l->served && rc == 0 && begins_with_bos_twice(&m->engine, r->ids, r->n_ids);
-        return rc;
-    }
-    return tokenizer_decode(t, &r->prompt, &r->prompt_bytes, r->ids, r->n_ids, true, e);
+        rc = batch_line_prompt(l, m->engine.config.vocab, &j->prompt_ids, &j->prompt_tokens, &text, &n, e);
+    if (rc)
+        return rc < 0 ? -1 : tokenizer_decode(t, &j->prompt, &j->prompt_bytes, j->prompt_ids,
+                                              j->prompt_tokens, true, e);
+    rc = copy_prompt(r, text, n, e) || request_encode(r, t, !l->no_specials, e) ? -1 : 0;
+    m->bos_twice += !l->served && rc == 0 &&
+                    begins_with_bos_twice(&m->engine, j->prompt_ids, j->prompt_tokens);
+    return rc;
 }
 
 uint64_t batch_line_seed(uint64_t seed, const char *custom_id)
@@ -316,54 +312,41 @@ static char *refusal_of(const struct batch_line *l, const char *dir)
     return strdup(err_text(&e));
 }
 
-/* A copy of what a chapter continues. */
-static int keep_chapter(struct batch_request *q, const struct chapter_spec *c, struct err *e)
-{
-    q->chapter = malloc(sizeof *q->chapter);
-    q->after_id = strdup(c->after_id);
-    q->append = c->append ? strdup(c->append) : NULL;
-    if (!q->chapter || !q->after_id || (c->append && !q->append))
-        return no_memory(e);
-    *q->chapter = *c;
-    q->chapter->after_id = q->after_id;
-    q->chapter->append = q->append;
-    return 0;
-}
+/* A copy of a text that lives only as long as its line. */
+static bool keep_text(const char **text) { return !*text || (*text = strdup(*text)); }
 
-/* Adds a request to the jobs of the batch. Takes prompt, ids and parameters out of r. */
+/* Adds the samples of a request to the jobs of the batch. The first one owns their texts (job_spec_free). */
 static int add_request(struct batch *b, const struct batch_line *l, struct request *r,
                        const struct batch_model *m, size_t line, struct err *e)
 {
-    size_t n_identity;
-    if (batch_grow((void **)&b->v, b->n_requests, &b->room, sizeof *b->v, e))
+    if (batch_grow((void **)&b->spec, b->n, &b->room_specs, sizeof *b->spec, e))
         return -1;
-    struct batch_request *q = &b->v[b->n_requests++];
-    *q = (struct batch_request){ .custom_id = strdup(l->custom_id), .prompt = r->prompt,
-                                 .parameters = r->parameters, .ids = r->ids,
-                                 .metadata = l->metadata ? strndup(l->metadata, l->n_metadata) : NULL };
-    q->chat = r->conversation;
-    r->prompt = r->parameters = r->conversation = NULL;
-    r->ids = NULL;
-    if (has_gone_template(l) && !(q->refusal = refusal_of(l, m->engine.dir)))
+    struct job_spec *j = &b->spec[b->n++], *at = j;
+    char *identity = NULL;
+    *j = request_job(r, &m->engine, 0);
+    r->job = (struct job_spec){0};
+    j->custom_id = b->is_body ? NULL : l->job.custom_id;
+    j->alone = b->is_body;
+    j->line = line;
+    j->metadata = l->job.metadata;
+    j->seed_drawn = l->o.seed_drawn || b->o->seed_drawn;
+    j->priority = (int)b->o->priority;
+    const bool kept = keep_text(&j->custom_id) & keep_text(&j->metadata) & keep_text(&j->chapter.after_id) &
+                      keep_text(&j->chapter.append);
+    if (has_gone_template(l))
+        j->refusal = refusal_of(l, m->engine.dir);
+    if (!kept || (has_gone_template(l) && !j->refusal))
         return no_memory(e);
-    if (!q->custom_id || (l->metadata && !q->metadata))
-        return no_memory(e);
-    if (r->is_chapter && keep_chapter(q, &r->chapter, e))
+    if (batch_line_identity(l, &identity, &j->identity_bytes, e))
         return -1;
-    if (batch_line_identity(l, &q->identity, &n_identity, e)) {
-        q->identity = NULL;
-        return -1;
-    }
-    for (size_t i = 0; i < l->o.samples; i++) {
+    j->identity = identity;
+    for (size_t i = 1; i < l->o.samples; i++) {
+        const size_t first = (size_t)(at - b->spec);
         if (batch_grow((void **)&b->spec, b->n, &b->room_specs, sizeof *b->spec, e))
             return -1;
-        b->spec[b->n++] = (struct job_spec){
-            .custom_id = q->custom_id, .line = line, .sample = (uint32_t)i, .identity = q->identity,
-            .identity_bytes = n_identity, .parameters = q->parameters,
-            .metadata = q->metadata, .model = m->engine.path, .prompt = q->prompt,
-            .prompt_bytes = r->prompt_bytes, .prompt_ids = q->ids, .n_prompt = r->n_ids,
-            .seed = r->sampling.seed, .seed_drawn = l->o.seed_drawn || b->o->seed_drawn, .wanted = r->tokens,
-            .priority = (int)b->o->priority, .refusal = q->refusal, .chapter = q->chapter, .chat = q->chat };
+        at = b->spec + first;
+        b->spec[b->n] = *at;
+        b->spec[b->n++].sample = (uint32_t)i;
     }
     return 0;
 }
@@ -381,31 +364,31 @@ static void free_checked(struct batch_model *m)
 static int check_once(struct batch_model *m, struct request *r, struct err *e)
 {
     struct checked *c;
-    const size_t n = strlen(r->parameters), n_prompt = r->n_ids + r->n_carried;
+    const size_t n = strlen(r->job.parameters), n_prompt = r->job.prompt_tokens + r->n_carried;
     pthread_mutex_lock(&m->lock);
-    HASH_FIND(hh, m->checked, r->parameters, n, c);
+    HASH_FIND(hh, m->checked, r->job.parameters, n, c);
     const size_t n_max = c ? c->n_max : 0, fits = c ? c->fits : 0;
     pthread_mutex_unlock(&m->lock);
     if (!r->o->tokens && fits > n_prompt + r->n_given) {
-        r->less = fits < n_prompt + r->tokens;
-        r->tokens = MIN(r->tokens, fits - n_prompt);
+        r->less = fits < n_prompt + r->job.wanted;
+        r->job.wanted = MIN(r->job.wanted, fits - n_prompt);
         return 0;
     }
-    if (r->o->tokens && n_prompt + r->tokens <= n_max)
+    if (r->o->tokens && n_prompt + r->job.wanted <= n_max)
         return 0;
     if (request_check(r, &m->engine, e))
         return -1;
     pthread_mutex_lock(&m->lock);
     if (HASH_COUNT(m->checked) > CHECKED_MAX)            /* bodies come from outside */
         free_checked(m);
-    HASH_FIND(hh, m->checked, r->parameters, n, c);
+    HASH_FIND(hh, m->checked, r->job.parameters, n, c);
     if (!c && n <= CHECKED_BYTES_MAX && (c = calloc(1, sizeof *c + n + 1))) {
-        memcpy(c->parameters, r->parameters, n + 1);
+        memcpy(c->parameters, r->job.parameters, n + 1);
         HASH_ADD(hh, m->checked, parameters[0], n, c);
     }
     if (c) {
-        c->n_max = MAX(c->n_max, n_prompt + r->tokens);
-        c->fits = r->o->tokens ? c->fits : n_prompt + r->tokens;
+        c->n_max = MAX(c->n_max, n_prompt + r->job.wanted);
+        c->fits = r->o->tokens ? c->fits : n_prompt + r->job.wanted;
     }
     pthread_mutex_unlock(&m->lock);
     return 0;
@@ -417,36 +400,36 @@ static int describe_request(struct batch *b, struct batch_line *l, struct reques
 {
     char seed[24];
     const char *what, *name = model_of_options(b->o, &what);
-    if (b->o->served && l->model && strcmp(l->model, b->o->served))
+    if (b->o->served && l->job.model && strcmp(l->job.model, b->o->served))
         return err_set(e, ERR_INPUT, "body.model: this server has no such model; it has %s", b->o->served);
-    if (!b->o->model && !b->o->served && l->model)
-        name = l->model, what = "body.model";
+    if (!b->o->model && !b->o->served && l->job.model)
+        name = l->job.model, what = "body.model";
     if (find_model(b, m, name, what, e))
         return -1;
     if (!l->seeded) {
-        snprintf(seed, sizeof seed, "%" PRIu64, batch_line_seed(b->seed, l->custom_id));
+        snprintf(seed, sizeof seed, "%" PRIu64, batch_line_seed(b->seed, l->job.custom_id));
         if (options_assign(&l->o, "seed", "seed", seed, e))
             return -1;
     }
     r->o = &l->o;
     if (has_gone_template(l)) {
-        r->tokens = l->o.tokens;
+        r->job.wanted = l->o.tokens;
         r->sampling.seed = l->o.seed;
-        r->prompt = strdup("");
-        r->parameters = strdup("{}");
-        return r->prompt && r->parameters ? 0 : no_memory(e);
+        r->job.prompt = strdup("");
+        r->job.parameters = strdup("{}");
+        return r->job.prompt && r->job.parameters ? 0 : no_memory(e);
     }
     if (l->chat ? read_chat(*m, l, r, e) : read_prompt(*m, l, r, e))
         return -1;
     if (c && !l->o.tokens)
         l->o.tokens = c->before.sampled;
-    const struct request_after after = {
-        { .after = c ? c->job : 0, .after_id = c ? c->after : NULL, .carry = l->carry, .append = l->append,
-          .prompted = l->prompt.s || (l->chat && l->carry >= 0) }, c ? c->before : (struct job_lengths){0}
-    };
+    struct request_after after = { l->job.chapter, c ? c->before : (struct job_lengths){0} };
+    after.chapter.after = c ? c->job : 0;
+    after.chapter.after_id = c ? c->after : NULL;
+    after.chapter.prompted = l->prompt.s || (l->chat && after.chapter.carry >= 0);
     if (c && request_continues(r, &after, l->chat, (*m)->engine.tokenizer, e))
         return -1;
-    if (r->n_ids + r->n_carried == 0)
+    if (r->job.prompt_tokens + r->n_carried == 0)
         return err_set(e, ERR_INPUT,
                        "body.prompt is empty and this model's tokenizer puts no token before a text; at "
                        "least one token is needed");
@@ -491,7 +474,7 @@ static int read_request(struct batch *b, struct batch_line *l, struct batch_seen
     if (rc == 0) {
         seen->known = true;
         seen->samples = l->o.samples;
-        seen->lengths = (struct job_lengths){ r.n_ids + r.n_carried, r.tokens, l->o.tokens };
+        seen->lengths = (struct job_lengths){ r.job.prompt_tokens + r.n_carried, r.job.wanted, l->o.tokens };
     }
     if (rc == 0 && seen->mine)
         rc = add_request(b, l, &r, m, seen->line, e);
@@ -511,16 +494,16 @@ static int read_line(struct batch *b, size_t line, bool mine, const char *text, 
     if (rc == 0)
         rc = batch_line_read(&l, b->o, where, json ? json : text, n, c ? &again : notes, e);
     snprintf(number, sizeof number, "%zu", line);
-    if (rc == 0 && !l.custom_id)
-        l.custom_id = number;
+    if (rc == 0 && !l.job.custom_id)
+        l.job.custom_id = number;
     const bool read = rc == 0;
     if (read && c)
-        seen = batch_find(b, l.custom_id);
+        seen = batch_find(b, l.job.custom_id);
     else if (read)
-        rc = batch_add_seen(b, &seen, l.custom_id, line, e);
+        rc = batch_add_seen(b, &seen, l.job.custom_id, line, e);
     if (rc == 0) {
         seen->mine = mine;
-        rc = l.after && !c ? batch_defer(b, seen, l.after, text, n, e)
+        rc = l.job.chapter.after_id && !c ? batch_defer(b, seen, l.job.chapter.after_id, text, n, e)
                            : read_request(b, &l, seen, c, notes, e);
         seen->bad = rc != 0;
     }
@@ -558,19 +541,14 @@ int batch_open_body(struct batch *b, const struct batch *front, const struct opt
     struct batch_line l = {0};
     struct batch_seen seen = { .mine = true };
     struct batch_notes notes = {0};
-    char id[] = "request";
     *b = (struct batch){ .o = o, .seed = o->seed, .model = front->model, .n_models = 1, .is_body = true };
     const bool given = options_given(o, "seed") && !o->seed_drawn;
     if (!given && getrandom(&b->seed, sizeof b->seed, 0) != sizeof b->seed)
         return err_set(e, ERR_FAILED, "cannot draw a seed: %s", strerror(errno));
     int rc = batch_line_read_body(&l, b->o, chat, BATCH_BODY, text, n, &notes, e);
-    l.custom_id = id;
+    l.job.custom_id = "request";
     rc = rc || read_request(b, &l, &seen, NULL, &notes, e) ? -1 : 0;
     batch_line_close(&l);
-    for (size_t i = 0; i < b->n && rc == 0; i++) {
-        b->spec[i].custom_id = NULL;
-        b->spec[i].alone = true;
-    }
     return rc;
 }
 
@@ -769,20 +747,9 @@ void batch_close(struct batch *b)
         HASH_DEL(b->seen, s);
         free(s);
     }
-    for (size_t i = 0; i < b->n_requests; i++) {
-        struct batch_request *q = &b->v[i];
-        free(q->custom_id);
-        free(q->prompt);
-        free(q->parameters);
-        free(q->metadata);
-        free(q->identity);
-        free(q->refusal);
-        free(q->ids);
-        free(q->chapter);
-        free(q->after_id);
-        free(q->append);
-        free(q->chat);
-    }
+    for (size_t i = 0; i < b->n; i++)
+        if (b->spec[i].sample == 0)
+            job_spec_free(&b->spec[i]);
     batch_free_chapters(b);
     for (size_t i = 0; i < b->n_models && !b->is_body; i++) {
         free_checked(&b->model[i]);
@@ -790,7 +757,6 @@ void batch_close(struct batch *b)
         engine_close(&b->model[i].engine);
         free(b->model[i].name);
     }
-    free(b->v);
     free(b->spec);
     free(b->ids);
     free(b->is_body ? NULL : b->model);

@@ -31,8 +31,7 @@ struct batch {                           /* {0} is closed */
     const char *file, *row;              /* its name in messages, and what its lines are called */
     char name[BATCH_NAME_BYTES_MAX + 1];
     uint64_t seed;                       /* S */
-    struct batch_request *v; size_t n_requests, room;
-    struct job_spec *spec; size_t n, room_specs;     /* by line, then sample; `v` owns the strings */
+    struct job_spec *spec; size_t n, room_specs;     /* by line, then sample; sample 0 owns the texts */
     int64_t *ids; size_t n_new;          /* after batch_submit: the job of each spec */
     struct batch_model *model; size_t n_models;
     struct batch_seen *seen;             /* the custom_ids of all lines */

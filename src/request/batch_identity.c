@@ -43,8 +43,7 @@ static int put_object(FILE *f, const struct json *v, enum top top)
     for (struct js_walk w = js_walk(v); rc == 0 && js_next(&w, &key, &one);) {
         if (top >= BODY && js_kind(&one) == JS_NULL)
             continue;
-        if (top == LINE && (js_is(&key, "custom_id") || js_is(&key, "metadata") || js_is(&key, "after") ||
-                            js_is(&key, "carry") || js_is(&key, "append")))
+        if (top == LINE && batch_line_is_beside(&key))
             continue;
         if (top == SERVED && (js_is(&key, "stream") || js_is(&key, "stream_options")))
             continue;
@@ -95,8 +94,9 @@ int batch_line_identity(const struct batch_line *l, char **bytes, size_t *n, str
     int rc = -1;
     if (f) {
         fputs(l->chat ? "chat" : "completions", f);
-        if (l->after)
-            fprintf(f, "%s\n%" PRId64 "\n%s%c", l->after, l->carry, l->append ? l->append : "", 0);
+        const struct chapter_spec *c = &l->job.chapter;
+        if (c->after_id)
+            fprintf(f, "%s\n%" PRId64 "\n%s%c", c->after_id, c->carry, c->append ? c->append : "", 0);
         rc = put_value(f, &l->body, l->plain ? LINE : l->served ? SERVED : BODY);
         if (stream_end(f))
             rc = -1;

@@ -41,32 +41,32 @@
  *
  * Errors name the file, the line, the field, the offset in the line, and what is allowed. */
 #pragma once
+#include "runs/store/store.h"
 #include "src/base/json.h"
 #include "src/request/options.h"
-#include "src/text/banned.h"
 #include "src/text/chat.h"
-#include "src/text/emit.h"
 
-enum { BATCH_TEXTS_MAX = STOP_STRINGS_MAX, BATCH_CUSTOM_ID_BYTES_MAX = 512 };
+enum { LINE_LISTS_MAX = 8, BATCH_CUSTOM_ID_BYTES_MAX = 512 };
 
 struct batch_line {
     struct options o; /* the command line's, overridden by the body's fields; lists point into this struct */
+    struct job_spec job;             /* what the line says of the job itself: custom_id (NULL: a line without
+                                      * one), model, metadata, chapter. Texts are in `room` */
     bool chat;
-    char *custom_id;                 /* this and other strings are in `room`; NULL: a line without one */
-    char *after, *append;            /* a chapter; NULL: it is none, nothing */
-    int64_t carry;                   /* -1: the whole text */
-    char *model;                     /* body.model; NULL: none */
     struct json prompt; /* completions: a string or an array; s == NULL: none. Borrows the line */
     bool no_specials;                /* add_special_tokens is false */
     struct chat_input in;            /* chat: what the body says; borrows the line */
+    bool prompt_given;               /* add_generation_prompt is */
     int thinking;                    /* enum chat_thinking of the body; CHAT_THINKING_OWN: as --thinking */
     bool seeded;                     /* the body has `seed` */
+    int logprobs; int64_t top;       /* logprobs: 1 and 0 as in a chat; -1: not given. top_logprobs */
     char *template;                  /* the name or the text of a template; NULL: as --chat-template */
     char *kwargs;                    /* chat_template_kwargs as JSON; NULL: none */
-    const char *metadata; size_t n_metadata;     /* JSON, borrowed from the line; NULL: none */
     struct json body; bool plain;    /* plain: the line itself, with custom_id and metadata */
     bool served;                     /* a body alone */
-    const char *stop[BATCH_TEXTS_MAX], *breaker[BATCH_TEXTS_MAX], *banned[BANNED_MAX], *bias[1];
+    const struct line_field *field;  /* that is read now */
+    uint64_t ignored;                /* as in batch_notes */
+    const char **list[LINE_LISTS_MAX]; size_t n_lists;   /* of options; malloc'ed */
     char *room; size_t used, size;
 };
 
@@ -88,6 +88,8 @@ bool batch_line_has_field(const char *name);
 bool batch_line_has_text(const char *name);
 /* Whether the value of a field is a whole number, or an array of such. */
 bool batch_line_is_whole(const char *name);
+/* Whether the field of this name stands beside the body. */
+bool batch_line_is_beside(const struct json *key);
 /* Prints the fields of a line and what they stand for: longhand help batch. */
 void batch_line_help(FILE *f);
 /* The names of the ignored fields: "user, stream". */

@@ -128,22 +128,21 @@ static int set_combination(struct grid *g, size_t c, char *name, size_t size, st
 static int add_jobs(struct grid *g, size_t c, const struct request *r, const char *name, struct err *e)
 {
     const uint64_t seed = r->sampling.seed;
-    const char *parameters = r->parameters;
+    const char *parameters = r->job.parameters;
     char *text = NULL;
     const bool drawn = g->o.seed_drawn;      /* its identity has -1 */
     const int bytes = asprintf(&text, "%s\n%s%" PRIu64 "\n%zu\n%s\n", parameters, drawn ? "-" : "",
-                               drawn ? 1 : seed, g->o.tokens, g->first.prompt);
+                               drawn ? 1 : seed, g->o.tokens, g->first.job.prompt);
     const char *identity = bytes < 0 ? NULL : keep(g, text);
     for (size_t i = 0; i < g->o.samples; i++) {
         const size_t at = c * g->o.samples + i;
         if (asprintf(&text, "%s/%zu", name, i) < 0 || !(text = keep(g, text)) || !identity)
             return no_memory(e);
-        g->spec[at] = (struct job_spec){
-            .custom_id = text, .line = at + 1, .sample = (uint32_t)i, .identity = identity,
-            .identity_bytes = (size_t)bytes, .parameters = parameters, .model = g->engine.path,
-            .prompt = g->first.prompt, .prompt_bytes = g->first.prompt_bytes, .prompt_ids = g->first.ids,
-            .n_prompt = g->first.n_ids, .seed = seed, .wanted = r->tokens,
-            .priority = (int)g->o.priority };
+        g->spec[at] = request_job(r, &g->engine, i);
+        g->spec[at].custom_id = text;
+        g->spec[at].line = at + 1;
+        g->spec[at].identity = identity;
+        g->spec[at].identity_bytes = (size_t)bytes;
     }
     return 0;
 }
@@ -152,12 +151,13 @@ static int add_jobs(struct grid *g, size_t c, const struct request *r, const cha
 static int add_combination(struct grid *g, size_t c, struct err *e)
 {
     char name[512];
-    struct request r = { .o = &g->o, .ids = g->first.ids, .n_ids = g->first.n_ids, .chat = g->first.chat };
+    struct request r = { .o = &g->o, .job = g->first.job, .chat = g->first.chat };
+    r.job.parameters = NULL;
     int rc = set_combination(g, c, name, sizeof name, e) || request_describe(&r, &g->engine, e) ||
                      request_check(&r, &g->engine, e)
                  ? -1
                  : 0;
-    if (!keep(g, r.parameters) && rc == 0)
+    if (!keep(g, r.job.parameters) && rc == 0)
         rc = no_memory(e);
     rc = rc ? rc : add_jobs(g, c, &r, name, e);
     sampling_free(&r.sampling);

@@ -38,7 +38,7 @@ struct option {
     const char *group;
     unsigned flags;
     const char *help;
-    double min, max;                 /* of numbers */
+    double min, max;                 /* of numbers; max: the texts of a LIST in a body */
     const char *value;               /* the default, parsed like a given value; NULL: zero */
     const char *shown;               /* the default as the help shows it; NULL: `value` */
     const struct clause *of;         /* of some verbs; ends with verbs 0 */

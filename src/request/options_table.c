@@ -1,7 +1,9 @@
 /* The table of options and the table of verbs. Parsing, help, man page and completions all read these two
  * tables. Start at options_table. */
 #include "src/request/options_impl.h"
+#include "src/text/banned.h"
 #include "src/text/chat.h"
+#include "src/text/emit.h"
 
 #include <limits.h>
 
@@ -78,14 +80,16 @@ const struct option options_table[] = {
       .value = "0" },
     { "ignore-eos", "", NULL, VERBS_SAMPLE, FLAG, J(sampling.ignore_eos), TEXTS, MAIN | CHANGED | BODY,
       "Ban end-of-text tokens, so that the text reaches its full length." },
-    { "stop", "", "TEXT", VERBS_SAMPLE, LIST, J(stop), TEXTS, CHANGED,
-      "End the text before the first TEXT. May be given several times." },
+    { "stop", "", "TEXT", VERBS_SAMPLE, LIST, J(stop), TEXTS, CHANGED | BODY,
+      "End the text before the first TEXT. May be given several times.", .max = STOP_STRINGS_MAX },
     { "stop-id", "", "ID", VERBS_SAMPLE, IDS, J(stop_ids), TEXTS, CHANGED | WHEN_SET,
       "End the text before the token ID. May be given several times. A --stop that spells a control token, "
-      "like <|im_end|>, is such an ID, too.", .max = INT32_MAX, .member = "stop_token_ids" },
+      "like <|im_end|>, is such an ID, too.", .max = INT32_MAX, .fields = "stop_token_ids",
+      .member = "stop_token_ids" },
     { "ban-phrase", "", "TEXT", VERBS_SAMPLE, LIST, J(banned), TEXTS, CHANGED | WHEN_SET,
       "Never write TEXT, in small or large letters: the text is taken back to the token in which TEXT "
-      "begins, and goes on without that token. May be given several times.", .member = "banned_strings" },
+      "begins, and goes on without that token. May be given several times.", .max = BANNED_MAX,
+      .fields = "banned_strings", .member = "banned_strings" },
     { "ban-phrases-file", "", "FILE", VERBS_SAMPLE, TEXT, F(ban_file), TEXTS, DECIDES | CHANGES,
       "Ban every line of FILE as --ban-phrase does. An empty FILE bans nothing.",
       .member = "banned_strings" },
@@ -185,8 +189,8 @@ const struct option options_table[] = {
       "DRY: a repetition never extends back across TEXT. The escapes \\n, \\t, \\\" and \\\\ are "
       "supported. May be given several times; the first use replaces the default. none: no breakers.",
       .shown = "newline, colon, double quote and asterisk",
-      .member = "dry_sequence_breakers" },
-    { "logit-bias", "", "ID:BIAS", VERBS_SAMPLE, BIASES, F(logit_bias), SAMPLING, CHANGED,
+      .max = STOP_STRINGS_MAX, .fields = "dry_sequence_breakers", .member = "dry_sequence_breakers" },
+    { "logit-bias", "", "ID:BIAS", VERBS_SAMPLE, BIASES, F(logit_bias), SAMPLING, CHANGED | BODY,
       "Add BIAS to the logit of token ID; -inf bans the token. May be given several times, or once as a "
       "JSON object {\"ID\": BIAS, ..}." },
     { "generation-config", "", "auto|none", VERBS_WRITE, CHOICE, F(generation_config), SAMPLING, GRID,

@@ -1,6 +1,7 @@
 /* The parameters of a job, as the command line, a line of a batch and a stored job give them. Each has a row
  * in the table of options (options_table.c), which says where it lies here. */
 #pragma once
+#include "runs/store/job_fields.h"
 #include "src/decode/draft.h"
 #include "src/model/config.h"
 #include "src/model/tensors.h"
@@ -41,6 +42,7 @@ struct job_params {                  /* {0} is closed */
     struct draft_settings draft;     /* kv_budget 0: the length of the prompt, until a prompt is known */
     const char *drafter;             /* --drafter; NULL in a stored job */
     bool drafter_auto;
+    const char *kept[N_KEPT + 1];    /* of KEPT_FIELDS, in their order; NULL: the job has none */
     const char *file[N_DRAFTERS];     /* of trained drafters; NULL: the model's own */
 };
 

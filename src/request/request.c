@@ -69,16 +69,16 @@ static int check_options(const struct options *o, struct err *e)
 static int read_chat(struct request *r, const struct engine *g, struct err *e)
 {
     struct chat_prompt p;
-    if (conversation_open(&p, g->dir, g->tokenizer, r->o, r->prompt, r->prompt_bytes, e))
+    if (conversation_open(&p, g->dir, g->tokenizer, r->o, r->job.prompt, r->job.prompt_bytes, e))
         return -1;
-    free(r->prompt);
+    free(r->job.prompt);
     free(p.text);
-    r->prompt = p.user;
-    r->prompt_bytes = p.n_user;
-    r->ids = p.ids;
-    r->n_ids = p.n_ids;
+    r->job.prompt = p.user;
+    r->job.prompt_bytes = p.n_user;
+    r->job.prompt_ids = p.ids;
+    r->job.prompt_tokens = p.n_ids;
     r->chat = p.facts;
-    r->conversation = p.json;
+    r->job.chat = p.json;
     return 0;
 }
 
@@ -86,11 +86,10 @@ int request_continues(struct request *r, const struct request_after *after, bool
                       const struct tokenizer *t, struct err *e)
 {
     enum { TURN = 32 };                  /* tokens that a template may write around an answer */
-    struct chapter_spec *c = &r->chapter;
+    struct chapter_spec *c = &r->job.chapter;
     const struct job_lengths *before = &after->before;
     int32_t *ids = NULL;
     *c = after->chapter;
-    r->is_chapter = true;
     r->n_carried = c->carry >= 0 ? MIN((size_t)c->carry, before->text) : before->text;
     r->n_carried += c->carry < 0 && !c->prompted ? before->prompt : 0;
     r->n_carried += chat ? TURN : 0;
@@ -98,8 +97,14 @@ int request_continues(struct request *r, const struct request_after *after, bool
         return -1;
     free(ids);
     c->n_append = r->n_given;
-    c->most = r->n_ids + r->n_carried;
+    c->most = r->job.prompt_tokens + r->n_carried;
     return 0;
+}
+
+int request_encode(struct request *r, const struct tokenizer *t, bool specials, struct err *e)
+{
+    struct job_spec *j = &r->job;
+    return tokenizer_encode(t, &j->prompt_ids, &j->prompt_tokens, j->prompt, j->prompt_bytes, specials, e);
 }
 
 static int read_prompt(struct request *r, const struct engine *g, const struct request_after *after,
@@ -109,38 +114,34 @@ static int read_prompt(struct request *r, const struct engine *g, const struct r
     if (chat_check_options(o, e))
         return -1;
     if (after && !o->prompt && !o->prompt_file && !o->messages) {
-        r->prompt = strdup("");
-        r->ids = after->chapter.carry < 0 ? malloc(sizeof *r->ids) : NULL;
-        if (!r->prompt || (after->chapter.carry < 0 && !r->ids))
+        r->job.prompt = strdup("");
+        r->job.prompt_ids = after->chapter.carry < 0 ? malloc(sizeof *r->job.prompt_ids) : NULL;
+        if (!r->job.prompt || (after->chapter.carry < 0 && !r->job.prompt_ids))
             return err_set(e, ERR_FAILED, "out of memory");
-        return r->ids ? 0 : tokenizer_encode(g->tokenizer, &r->ids, &r->n_ids, "", 0, true, e);
+        return r->job.prompt_ids ? 0 : request_encode(r, g->tokenizer, true, e);
     }
     if (o->messages)
         return read_chat(r, g, e);
     if (o->prompt) {
-        r->prompt_bytes = strlen(o->prompt);
-        if (text_check_utf8("--prompt", o->prompt, r->prompt_bytes, e))
+        r->job.prompt_bytes = strlen(o->prompt);
+        if (text_check_utf8("--prompt", o->prompt, r->job.prompt_bytes, e))
             return -1;
-        r->prompt = strdup(o->prompt);
-        if (!r->prompt)
+        r->job.prompt = strdup(o->prompt);
+        if (!r->job.prompt)
             return err_set(e, ERR_FAILED, "out of memory");
     } else {
-        if (text_read_prompt(&r->prompt, &r->prompt_bytes, o->prompt_file, e))
+        if (text_read_prompt(&r->job.prompt, &r->job.prompt_bytes, o->prompt_file, e))
             return -1;
-        if (r->prompt_bytes == 0)
+        if (r->job.prompt_bytes == 0)
             request_notice(o, "%s: the prompt is empty", o->prompt_file);
     }
-    if (o->chat)
-        return read_chat(r, g, e);
-    if (tokenizer_encode(g->tokenizer, &r->ids, &r->n_ids, r->prompt, r->prompt_bytes, true, e))
-        return -1;
-    return 0;
+    return o->chat ? read_chat(r, g, e) : request_encode(r, g->tokenizer, true, e);
 }
 
 static int check_not_empty(const struct request *r, struct err *e)
 {
     const struct options *o = r->o;
-    if (r->n_ids + r->n_carried)
+    if (r->job.prompt_tokens + r->n_carried)
         return 0;
     return err_set(e, ERR_INPUT,
                    "%s: the prompt is empty and this model's tokenizer puts no token before a text; at least "
@@ -152,16 +153,16 @@ static int check_not_empty(const struct request *r, struct err *e)
 int request_check(struct request *r, const struct engine *g, struct err *e)
 {
     struct job_params p = {0};
-    const size_t n_prompt = r->n_ids + r->n_carried;
-    size_t n_max = n_prompt + r->tokens;
-    int rc = job_parse(&p, r->parameters, e) ||
+    const size_t n_prompt = r->job.prompt_tokens + r->n_carried;
+    size_t n_max = n_prompt + r->job.wanted;
+    int rc = job_parse(&p, r->job.parameters, e) ||
              job_bind(&p, &g->config, g->tokenizer, g->dir, &(struct job_binding){ .text_max = n_max }, e)
                  ? -1
                  : 0;
     if (rc == 0 && !r->o->tokens) {
         const size_t fits = job_length_in_memory(&p, g, n_prompt + r->n_given + 1, n_max, r->o->held);
         r->less = fits < n_max;
-        r->tokens = fits - n_prompt;
+        r->job.wanted = fits - n_prompt;
         n_max = fits;
     }
     if (rc == 0)
@@ -175,13 +176,13 @@ int request_describe(struct request *r, const struct engine *g, struct err *e)
 {
     const struct options *o = r->o;
     struct job_params p = o->job;
-    const size_t context = g->config.context, n_prompt = r->n_ids + r->n_carried;
-    r->tokens = r->n_given + (o->tokens ? o->tokens : 1);
-    if (!o->tokens && context > n_prompt + r->tokens)
-        r->tokens = context - n_prompt;
+    const size_t context = g->config.context, n_prompt = r->job.prompt_tokens + r->n_carried;
+    r->job.wanted = r->n_given + (o->tokens ? o->tokens : 1);
+    if (!o->tokens && context > n_prompt + r->job.wanted)
+        r->job.wanted = context - n_prompt;
     r->less = false;
-    if (job_check_length(&g->config, n_prompt, r->tokens, o->job.allow_beyond_context && o->tokens, e) ||
-        sampling_from_options(&r->sampling, o, &g->config, NULL, n_prompt + r->tokens, e))
+    if (job_check_length(&g->config, n_prompt, r->job.wanted, o->job.allow_beyond_context && o->tokens, e) ||
+        sampling_from_options(&r->sampling, o, &g->config, NULL, n_prompt + r->job.wanted, e))
         return -1;
     p.sampling = r->sampling;
     if (p.sampling.thought_budget >= 0 && !p.thinking_end) {
@@ -192,7 +193,7 @@ int request_describe(struct request *r, const struct engine *g, struct err *e)
                            r->chat.template[0] ? "the chat template has no mark of a thought that is known"
                                                : "without a chat template nothing marks a thought");
     }
-    return job_describe(&r->parameters, &p, o, g, n_prompt, &r->chat, e);
+    return job_describe(&r->job.parameters, &p, o, g, n_prompt, &r->chat, e);
 }
 
 /* Says how long a text without --tokens may become. */
@@ -202,10 +203,10 @@ static void notice_length(const struct request *r, const struct engine *g)
         return;
     if (r->less)
         request_notice(r->o, "without --tokens the text goes to its own end, at most %zu tokens, as far as "
-                             "memory holds (the context has %zu)", r->tokens, g->config.context);
+                             "memory holds (the context has %zu)", r->job.wanted, g->config.context);
     else
         request_notice(r->o, "without --tokens the text goes to its own end, at most %zu tokens, the end of "
-                             "the context", r->tokens);
+                             "the context", r->job.wanted);
 }
 
 bool request_notice_unfiltered(const struct request *r, const struct engine *g)
@@ -243,7 +244,7 @@ int request_open(struct request *r, const struct options *o, struct engine *g,
         check_not_empty(r, e) || request_describe(r, g, e) || request_check(r, g, e))
         return -1;
     model_notices(g, o);
-    if (!*r->chat.template && begins_with_bos_twice(g, r->ids, r->n_ids))
+    if (!*r->chat.template && begins_with_bos_twice(g, r->job.prompt_ids, r->job.prompt_tokens))
         bos_notice(g, o, 1);
     notice_length(r, g);
     request_notice_unfiltered(r, g);
@@ -253,11 +254,19 @@ int request_open(struct request *r, const struct options *o, struct engine *g,
 void request_close(struct request *r)
 {
     sampling_free(&r->sampling);
-    free(r->prompt);
-    free(r->ids);
-    free(r->parameters);
-    free(r->conversation);
+    r->job.chapter = (struct chapter_spec){0};           /* its texts are borrowed */
+    job_spec_free(&r->job);
     *r = (struct request){0};
+}
+
+struct job_spec request_job(const struct request *r, const struct engine *g, size_t i)
+{
+    struct job_spec j = r->job;
+    j.model = g->path;
+    j.seed = r->sampling.seed;
+    j.sample = (uint32_t)i;
+    j.priority = (int)r->o->priority;
+    return j;
 }
 
 int request_submit(const struct request *r, const struct engine *g, struct store *s, bool paused,
@@ -271,22 +280,11 @@ int request_submit(const struct request *r, const struct engine *g, struct store
     int rc = v && number ? 0 : err_set(e, ERR_FAILED, "out of memory for %zu jobs", o->samples);
     for (size_t i = 0; i < o->samples && rc == 0; i++) {
         snprintf(number[i], DIGITS, "%zu", i);
-        v[i] = (struct job_spec){ .custom_id = o->name && o->samples > 1 ? number[i] : NULL,
-                                  .alone = true,
-                                  .replace = o->replace,
-                                  .sample = (uint32_t)i,
-                                  .parameters = r->parameters,
-                                  .chat = r->conversation,
-                                  .model = g->path,
-                                  .prompt = r->prompt,
-                                  .prompt_bytes = r->prompt_bytes,
-                                  .prompt_ids = r->ids,
-                                  .n_prompt = r->n_ids,
-                                  .seed = r->sampling.seed,
-                                  .wanted = r->tokens,
-                                  .priority = (int)o->priority,
-                                  .chapter = r->is_chapter ? &r->chapter : NULL,
-                                  .paused = paused };
+        v[i] = request_job(r, g, i);
+        v[i].custom_id = o->name && o->samples > 1 ? number[i] : NULL;
+        v[i].alone = true;
+        v[i].replace = o->replace;
+        v[i].paused = paused;
     }
     rc = rc ? rc : store_submit(s, o->name, v, o->samples, ids, NULL, NULL, e);
     free(number);

@@ -7,17 +7,12 @@
 
 struct request {                     /* {0} is closed */
     const struct options *o;
-    char *prompt; size_t prompt_bytes;
-    int32_t *ids; size_t n_ids;
-    bool is_chapter; struct chapter_spec chapter;    /* its texts are borrowed */
+    struct job_spec job;             /* owns prompt, prompt_ids, parameters (job_params.h) and chat
+                                      * (conversation.h); `wanted`: see request_describe */
     size_t n_carried, n_given;       /* of a chapter: carried tokens at most; given ones of the text */
     struct chat_facts chat;
-    size_t tokens;                   /* the most tokens of the text, given ones included; see
-                                      * request_describe */
     bool less;                       /* fewer than the context has room for, because of the memory */
     struct sampling sampling;        /* with the seed, drawn or given */
-    char *parameters;                /* stored parameters: see job_params.h */
-    char *conversation;              /* of a chat: see conversation.h; NULL: none */
 };
 
 /* What a new job continues: job, carry, append; and how long that one can become. */
@@ -29,15 +24,19 @@ int  request_open(struct request *r, const struct options *o, struct engine *g,
                   const struct request_after *after, struct err *e);
 void request_close(struct request *r);
 
+/* Makes the ids of the prompt's text. specials: with BOS. */
+int  request_encode(struct request *r, const struct tokenizer *t, bool specials, struct err *e);
 /* The two steps of request_open that follow prompt and ids. request_describe checks the length and writes
  * the parameters. Without --tokens the text may grow to the end of the context. request_check refuses what a
  * worker would refuse; it depends only on parameters and length, and with DRY it walks over the vocabulary.
- * Without --tokens it takes r->tokens back to what memory holds. */
+ * Without --tokens it takes r->job.wanted back to what memory holds. */
 int  request_describe(struct request *r, const struct engine *g, struct err *e);
 int  request_check(struct request *r, const struct engine *g, struct err *e);
 /* Makes a request a chapter, before request_describe: the most tokens that it can get. */
 int  request_continues(struct request *r, const struct request_after *after, bool chat,
                        const struct tokenizer *t, struct err *e);
+/* The job of sample number i; its texts stay those of the request. */
+struct job_spec request_job(const struct request *r, const struct engine *g, size_t i);
 /* Stores --samples jobs in one transaction; ids [o->samples]. */
 int request_submit(const struct request *r, const struct engine *g, struct store *s, bool paused,
                    int64_t *ids, struct err *e);

@@ -71,17 +71,17 @@ static void batch_request(struct batch_line *l)
     const char *text = "a";
     size_t n = 1;
     const size_t vocab = batch_engine.config.vocab;
-    int rc = l->chat ? 0 : batch_line_prompt(l, vocab, &r.ids, &r.n_ids, &text, &n, &e);
+    int rc = l->chat ? 0 : batch_line_prompt(l, vocab, &r.job.prompt_ids, &r.job.prompt_tokens, &text, &n, &e);
     if (rc < 0) {
         batch_refused(&e);
         return;
     }
     if (rc == 0) {
         batch_text(text, n);
-        rc = tokenizer_encode(batch_engine.tokenizer, &r.ids, &r.n_ids, text, n, true, &e);
+        rc = tokenizer_encode(batch_engine.tokenizer, &r.job.prompt_ids, &r.job.prompt_tokens, text, n, true, &e);
     }
-    for (size_t i = 0; i < r.n_ids; i++)
-        if (r.ids[i] < 0 || (size_t)r.ids[i] >= vocab)
+    for (size_t i = 0; i < r.job.prompt_tokens; i++)
+        if (r.job.prompt_ids[i] < 0 || (size_t)r.job.prompt_ids[i] >= vocab)
             abort();
     if (rc < 0 || (l->seeded ? 0 : options_assign(&l->o, "seed", "seed", "5", &e)) ||
         request_check_stop("body.stop", &l->o.job.stop, &e) ||
@@ -197,11 +197,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         if (strncmp(e.msg, BATCH_WHERE, strlen(BATCH_WHERE)))
             abort();
     } else {
-        batch_text(l.custom_id, strlen(l.custom_id));
-        if (!*l.custom_id || strlen(l.custom_id) > BATCH_CUSTOM_ID_BYTES_MAX || l.used > l.size)
+        batch_text(l.job.custom_id, strlen(l.job.custom_id));
+        if (!*l.job.custom_id || strlen(l.job.custom_id) > BATCH_CUSTOM_ID_BYTES_MAX || l.used > l.size)
             abort();
-        if (l.metadata &&
-            (l.metadata < (const char *)data || l.metadata + l.n_metadata > (const char *)data + n))
+        if (l.job.metadata && (l.job.metadata < l.room || l.job.metadata >= l.room + l.size))
             abort();
         batch_spelling(&l, (const char *)data, n);
         batch_notes_text(names, sizeof names, &notes);

@@ -187,7 +187,7 @@ static double distinct_at(const struct json *v, const char *list, size_t n)
 /* A damaged store: the report has no parameters, and the other figures. */
 static void parameters_that_are_no_object_become_an_empty_one(void)
 {
-    static const char *const damaged[] = { "", "1", "[1]", "{\"temperature\": 1", "x{" };
+    static char *const damaged[] = { "", "1", "[1]", "{\"temperature\": 1", "x{" };
     for (size_t i = 0; i < sizeof damaged / sizeof *damaged; i++) {
         struct job_spec j = rig_job(LENGTH);
         struct err e = {0};

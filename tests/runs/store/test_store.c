@@ -199,7 +199,7 @@ static void verbs_change_only_jobs_in_the_right_state(void)
 
 static void removed_jobs_leave_nothing_in_the_file(void)
 {
-    static const char secret[] = "nobody may read this sentence again";
+    static char secret[] = "nobody may read this sentence again";
     struct err e = {0};
     char *data;
     size_t n;

@@ -264,7 +264,7 @@ static void damaged_jobs_fail_alone(void)
             int64_t id = 1;
             CHECK(store_input(s, 1, &in, &e) == 0 && store_jobs(s, &id, 1, &l, &e) == 0);
             struct job_spec j = { .parameters = in.parameters, .model = l.v[0].model, .prompt = "x",
-                                  .prompt_bytes = 1, .prompt_ids = (int32_t[]){ 5000 }, .n_prompt = 1,
+                                  .prompt_bytes = 1, .prompt_ids = (int32_t[]){ 5000 }, .prompt_tokens = 1,
                                   .wanted = 20 };
             CHECK(store_submit(s, NULL, &j, 1, &id, NULL, NULL, &e) == 0 && store_remove(s, (int64_t[]){ 1 },
                 1, NULL, &e) == 0);

@@ -33,7 +33,7 @@ static void queue_jobs(size_t n)
     for (size_t i = 0; i < n; i++)
         v[i] = (struct job_spec){ .parameters = in.parameters, .model = l.v[0].model, .prompt = in.prompt,
                                   .prompt_bytes = in.prompt_bytes, .prompt_ids = in.prompt_ids,
-                                  .n_prompt = in.n_prompt, .seed = i % SEEDS, .wanted = TOKENS };
+                                  .prompt_tokens = in.n_prompt, .seed = i % SEEDS, .wanted = TOKENS };
     CHECK(store_remove(s, &one, 1, NULL, &e) == 0 && store_submit(s, NULL, v, n, ids, NULL, NULL, &e) == 0,
           "%s", e.msg);
     CHECK(ids[0] == 2 && ids[n - 1] == (int64_t)n + 1);

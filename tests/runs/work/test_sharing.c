@@ -66,7 +66,7 @@ static struct store *queue(const struct wish *x, size_t n, const char *options)
         int32_t *prompt = malloc(x[i].n_prompt * sizeof *prompt);
         make_prompt(prompt, x[i].n_prompt, 0, x[i].own, x[i].mine);
         v[i] = (struct job_spec){ .parameters = in.parameters, .model = l.v[0].model, .prompt = "the",
-                                  .prompt_bytes = 3, .prompt_ids = prompt, .n_prompt = x[i].n_prompt,
+                                  .prompt_bytes = 3, .prompt_ids = prompt, .prompt_tokens = x[i].n_prompt,
                                   .seed = 7, .sample = (uint32_t)i, .wanted = x[i].wanted };
     }
     CHECK(store_remove(s, &one, 1, NULL, &e) == 0 && store_submit(s, NULL, v, n, ids, NULL, NULL, &e) == 0,
