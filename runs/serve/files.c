@@ -15,6 +15,7 @@
 
 static const uint64_t KEEP_FREE = (uint64_t)256 << 20;
 #define NEEDED "multipart/form-data with purpose and file is needed"
+#define DAMAGED "the multipart body is damaged"
 
 /* ---- uploads ---- */
 
@@ -24,15 +25,14 @@ struct upload {
     char name[256], purpose[32];
     int fd;
     size_t bytes;
-    unsigned status; struct err why;     /* what is wrong; 0: nothing */
 };
 
-static enum MHD_Result fail(struct upload *u, unsigned status, const char *why)
+/* The rest of the upload is read and dropped. */
+static enum MHD_Result fail(struct call *c, unsigned status, const char *why)
 {
-    if (!u->status)
-        err_set(&u->why, ERR_INPUT, "%s", why);
-    u->status = u->status ? u->status : status;
-    return MHD_YES;                      /* the rest is read and dropped */
+    if (!c->why.code)
+        call_fail(c, &c->why, status, "%s", why);
+    return MHD_YES;
 }
 
 static enum MHD_Result take_part(void *ctx, enum MHD_ValueKind kind, const char *key, const char *name,
@@ -42,29 +42,30 @@ static enum MHD_Result take_part(void *ctx, enum MHD_ValueKind kind, const char 
     struct call *c = ctx;
     struct upload *u = c->state;
     struct statvfs disk;
+    struct err ignored;
     (void)kind, (void)type, (void)encoding;
     if (!key)                            /* a part without a name */
         return MHD_YES;
     if (strcmp(key, "purpose") == 0 && at + n < sizeof u->purpose)
         memcpy(u->purpose + at, bytes, n);
-    if (strcmp(key, "file") || u->status)
+    if (strcmp(key, "file") || c->why.code)
         return MHD_YES;
     /* a part whose first byte is in another packet begins twice */
     if (at == 0 && u->fd >= 0 && (u->bytes || strncmp(u->name, name ? name : "upload", sizeof u->name - 1)))
-        return fail(u, MHD_HTTP_BAD_REQUEST, "two parts are named file");
+        return fail(c, MHD_HTTP_BAD_REQUEST, "two parts are named file");
     if (u->fd < 0) {
         snprintf(u->name, sizeof u->name, "%s", name ? name : "upload");
-        if (new_id(u->id, FILE_PREFIX) || file_path(u->path, c->sv, u->id, PIECE_END, &u->why) ||
+        if (new_id(u->id, FILE_PREFIX) || file_path(u->path, c->sv, u->id, PIECE_END, &ignored) ||
             (u->fd = open(u->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600)) < 0)
-            return fail(u, MHD_HTTP_INTERNAL_SERVER_ERROR, "the file cannot be made");
+            return fail(c, MHD_HTTP_INTERNAL_SERVER_ERROR, "the file cannot be made");
     }
     u->bytes += n;
     if (u->bytes > c->sv->o->max_upload)
-        return fail(u, MHD_HTTP_CONTENT_TOO_LARGE, "the file is larger than --max-upload");
+        return fail(c, MHD_HTTP_CONTENT_TOO_LARGE, "the file is larger than --max-upload");
     if (fstatvfs(u->fd, &disk) == 0 && (uint64_t)disk.f_bavail * disk.f_frsize < KEEP_FREE + n)
-        return fail(u, MHD_HTTP_INSUFFICIENT_STORAGE, "less than 256 MiB of the disk would stay free");
+        return fail(c, MHD_HTTP_INSUFFICIENT_STORAGE, "less than 256 MiB of the disk would stay free");
     if (write_bytes(u->fd, bytes, n))
-        return fail(u, MHD_HTTP_INSUFFICIENT_STORAGE, strerror(errno));
+        return fail(c, MHD_HTTP_INSUFFICIENT_STORAGE, strerror(errno));
     return MHD_YES;
 }
 
@@ -75,10 +76,10 @@ void take_upload(struct call *c, const char *bytes, size_t n)
         u->fd = -1;
         u->parts = MHD_create_post_processor(c->c, 65536, take_part, c);
         if (!u->parts)
-            fail(u, MHD_HTTP_BAD_REQUEST, NEEDED);
+            fail(c, MHD_HTTP_BAD_REQUEST, NEEDED);
     }
     if (u && u->parts && MHD_post_process(u->parts, bytes, n) != MHD_YES)
-        fail(u, MHD_HTTP_BAD_REQUEST, "the multipart body is damaged");
+        fail(c, MHD_HTTP_BAD_REQUEST, DAMAGED);
 }
 
 void drop_upload(struct call *c)
@@ -136,16 +137,14 @@ int answer_upload(struct call *c, struct err *e)
     struct upload *u = c->state;
     if (!u)
         return err_set(e, ERR_INPUT, NEEDED);
-    const bool whole = !u->parts || MHD_destroy_post_processor(u->parts) == MHD_YES;
+    const bool whole = MHD_destroy_post_processor(u->parts) == MHD_YES;
     u->parts = NULL;
     if (!whole)
-        fail(u, MHD_HTTP_BAD_REQUEST, "the multipart body is damaged");
-    if (!u->status && u->fd < 0)
-        fail(u, MHD_HTTP_BAD_REQUEST, "the part file is missing");
-    if (!u->status && strcmp(u->purpose, "batch"))
-        fail(u, MHD_HTTP_BAD_REQUEST, "purpose: batch is allowed");
-    if (u->status)
-        return call_fail(c, e, u->status, "%s", u->why.msg);
+        return err_set(e, ERR_INPUT, DAMAGED);
+    if (u->fd < 0)
+        return err_set(e, ERR_INPUT, "the part file is missing");
+    if (strcmp(u->purpose, "batch"))
+        return err_set(e, ERR_INPUT, "purpose: batch is allowed");
     if (keep(c, u, e))
         return -1;
     snprintf(c->id, sizeof c->id, "%s", u->id);

@@ -155,24 +155,22 @@ static enum MHD_Result answer(struct call *c, int rc, const struct err *e)
     if (!r)
         return MHD_NO;
     const unsigned status = c->status ? c->status : MHD_HTTP_OK;
-    MHD_add_response_header(r, "Content-Type", c->type ? c->type : "application/json");
-    MHD_add_response_header(r, "Cache-Control", "no-store");
-    MHD_add_response_header(r, "X-Content-Type-Options", "nosniff");
-    if (cors) {
-        MHD_add_response_header(r, "Access-Control-Allow-Origin", cors);
-        MHD_add_response_header(r, "Access-Control-Allow-Headers", "authorization, content-type, "
-                                                                    "idempotency-key");
-        MHD_add_response_header(r, "Access-Control-Allow-Methods", "GET, POST, DELETE");
-        MHD_add_response_header(r, "Vary", "Origin");
-    }
-    if (c->close)
-        MHD_add_response_header(r, "Connection", "close");
-    if (status == MHD_HTTP_METHOD_NOT_ALLOWED)
-        MHD_add_response_header(r, "Allow", c->allow);
-    if (status == MHD_HTTP_UNAUTHORIZED)
-        MHD_add_response_header(r, "WWW-Authenticate", "Basic realm=\"longhand\"");
-    if (status == MHD_HTTP_TOO_MANY_REQUESTS || status == MHD_HTTP_SERVICE_UNAVAILABLE)
-        MHD_add_response_header(r, "Retry-After", "1");
+    const bool busy = status == MHD_HTTP_TOO_MANY_REQUESTS || status == MHD_HTTP_SERVICE_UNAVAILABLE;
+    const struct { const char *name, *value; } headers[] = {
+        { "Content-Type", c->type ? c->type : "application/json" },
+        { "Cache-Control", "no-store" },
+        { "X-Content-Type-Options", "nosniff" },
+        { "Access-Control-Allow-Origin", cors },
+        { "Access-Control-Allow-Headers", cors ? "authorization, content-type, idempotency-key" : NULL },
+        { "Access-Control-Allow-Methods", cors ? "GET, POST, DELETE" : NULL },
+        { "Vary", cors ? "Origin" : NULL },
+        { "Connection", c->close ? "close" : NULL },
+        { "Allow", status == MHD_HTTP_METHOD_NOT_ALLOWED ? c->allow : NULL },
+        { "WWW-Authenticate", status == MHD_HTTP_UNAUTHORIZED ? "Basic realm=\"longhand\"" : NULL },
+        { "Retry-After", busy ? "1" : NULL } };
+    for (size_t i = 0; i < sizeof headers / sizeof *headers; i++)
+        if (headers[i].value)
+            MHD_add_response_header(r, headers[i].name, headers[i].value);
     rc = MHD_queue_response(c->c, status, r);
     MHD_destroy_response(r);
     c->response = NULL;
@@ -251,10 +249,7 @@ static bool origin_is_allowed(const struct call *c)
 static bool is_key(const struct server *sv, const char *key)
 {
     uint8_t sha[SHA256_BYTES], differs = 0;
-    struct sha256 h;
-    sha256_start(&h);
-    sha256_add(&h, key, strlen(key));
-    sha256_end(&h, sha);
+    sha256_of(sha, key, strlen(key));
     for (size_t i = 0; i < sizeof sha; i++)
         differs |= sha[i] ^ sv->key[i];
     return !differs;
@@ -421,10 +416,9 @@ static void mind_request(struct call *c, bool waits)
 
 static void take_body(struct call *c, const char *bytes, size_t n)
 {
-    if (c->too_large || c->no_memory)            /* the rest is dropped */
-        return;
     if (n > c->sv->o->max_body - c->n_body) {
-        c->too_large = true;
+        call_fail(c, &c->why, MHD_HTTP_CONTENT_TOO_LARGE, "--max-body allows %zu bytes",
+                  (size_t)c->sv->o->max_body);
         return;
     }
     if (c->n_body + n >= c->room) {
@@ -434,7 +428,8 @@ static void take_body(struct call *c, const char *bytes, size_t n)
             more = realloc(c->body, room);
         if (!more) {
             c->sv->bodies -= added;
-            c->no_memory = true;
+            call_fail(c, &c->why, MHD_HTTP_SERVICE_UNAVAILABLE, "the bodies of all requests together are too "
+                      "large; try again");
             return;
         }
         c->body = more;
@@ -464,19 +459,15 @@ static enum MHD_Result take_request(void *ctx, struct MHD_Connection *connection
     }
     if (*n) {
         mind_request(c, true);           /* from now on: who sends is not the one that waits longest */
-        (c->route->take ? c->route->take : take_body)(c, bytes, *n);
+        if (!c->why.code)
+            (c->route->take ? c->route->take : take_body)(c, bytes, *n);
         *n = 0;
         return MHD_YES;
     }
-    int rc = CALL_CUT;
     mind_request(c, false);
-    if (open_text(c) == 0)
-        rc = c->too_large   ? call_fail(c, &e, MHD_HTTP_CONTENT_TOO_LARGE, "--max-body allows %zu bytes",
-                                        (size_t)c->sv->o->max_body)
-             : c->no_memory ? call_fail(c, &e, MHD_HTTP_SERVICE_UNAVAILABLE, "the bodies of all requests "
-                                        "together are too large; try again")
-                            : c->route->answer(c, &e);
-    return answer(c, rc, &e);
+    if (open_text(c))
+        return MHD_NO;
+    return c->why.code ? answer(c, -1, &c->why) : answer(c, c->route->answer(c, &e), &e);
 }
 
 static void end_request(void *ctx, struct MHD_Connection *connection, void **state,
@@ -504,7 +495,6 @@ static void end_request(void *ctx, struct MHD_Connection *connection, void **sta
 static int read_key(struct server *sv, const char *path, struct err *e)
 {
     struct stat st;
-    struct sha256 h;
     char *text = NULL;
     size_t n;
     if (stat(path, &st) == 0 && st.st_mode & 077)
@@ -517,9 +507,7 @@ static int read_key(struct server *sv, const char *path, struct err *e)
     bool good = n > 0;
     for (size_t i = 0; i < n; i++)
         good &= text[i] > ' ' && text[i] <= '~';
-    sha256_start(&h);
-    sha256_add(&h, text, n);
-    sha256_end(&h, sv->key);
+    sha256_of(sv->key, text, n);
     explicit_bzero(text, n);
     free(text);
     sv->has_key = good;

@@ -23,7 +23,8 @@ struct call {
     char id[80];                         /* what stands for the * of the route's path */
     char allow[40];                      /* the methods of the path */
     char *body; size_t n_body, room;     /* a NUL follows */
-    bool too_large, no_memory, close;    /* close: the connection ends with the answer */
+    struct err why;                      /* what is wrong with the body, whose rest is dropped; code 0: nothing */
+    bool close;                          /* the connection ends with the answer */
     void *state;                         /* of the route */
     struct json_writer w;                /* for the route to write the answer to */
     char *text; size_t n_text;           /* what was written to it */
