@@ -426,27 +426,45 @@ static void put_metrics(struct json_writer *w, const struct exported *all, uint6
     jw_close(w, '}');
 }
 
+void export_put_said(struct json_writer *w, const struct said *s)
+{
+    const struct row message[] = {
+        { "role", NULL, V_TEXT("assistant"), .unless = s->delta && !s->begins },
+        { "content", NULL, V_BYTES(s->text, s->n), .unless = !s->text },
+        { "reasoning_content", NULL, V_BYTES(s->thought, s->n_thought), .unless = !s->n_thought },
+        { "refusal", NULL, V_TEXT(NULL), .unless = s->delta },
+        { 0 } };
+    sheet_members(w, (struct row[]){
+        { s->delta ? "delta" : "message", NULL, V_ROWS(message), .unless = !s->chat },
+        { "text", NULL, V_BYTES(s->text ? s->text : "", s->n), .unless = s->chat },
+        { 0 } });
+}
+
+void export_put_end(struct json_writer *w, const struct job *j, const struct job_params *p)
+{
+    jw_text(w, "finish_reason", job_is_cut_short(j) ? "stop" : j->finish_reason);
+    export_put_stop_reason(w, j, p, true);
+}
+
+void export_put_usage(struct json_writer *w, size_t prompt, size_t made)
+{
+    jw_open(w, "usage", '{');
+    jw_uint(w, "prompt_tokens", prompt);
+    jw_uint(w, "completion_tokens", made);
+    jw_uint(w, "total_tokens", prompt + made);
+    jw_close(w, '}');
+}
+
 static int put_choice(const struct exporter *x, struct json_writer *w, const struct job *j,
                       const struct exported *t, struct err *e)
 {
-    const bool repeats = job_is_cut_short(j);
     jw_open(w, NULL, '{');
     jw_uint(w, "index", j->sample);
-    if (t->params.chat) {
-        jw_open(w, "message", '{');
-        jw_text(w, "role", "assistant");
-        jw_bytes(w, "content", t->shown, t->n_shown);
-        if (t->shown != t->text)
-            jw_bytes(w, "reasoning_content", t->text, t->n_text - t->n_shown);
-        jw_null(w, "refusal");
-        jw_close(w, '}');
-    } else {
-        jw_bytes(w, "text", t->shown, t->n_shown);
-    }
+    export_put_said(w, &(struct said){ .chat = t->params.chat, .text = t->shown, .n = t->n_shown,
+                                       .thought = t->text, .n_thought = t->n_text - t->n_shown });
     const int rc = token_logprobs_put(w, "logprobs", &t->logprobs, x->reader.tokenizer,
                                       t->params.chat ? LOGPROBS_CHAT : LOGPROBS_COMPLETION, e);
-    jw_text(w, "finish_reason", repeats ? "stop" : j->finish_reason);
-    export_put_stop_reason(w, j, &t->params, true);
+    export_put_end(w, j, &t->params);
     jw_close(w, '}');
     return rc;
 }
@@ -493,11 +511,7 @@ static int put_response(struct exporter *x, struct json_writer *w, const struct 
             return -1;
     }
     jw_close(w, ']');
-    jw_open(w, "usage", '{');
-    jw_uint(w, "prompt_tokens", v->job->prompt_tokens);
-    jw_uint(w, "completion_tokens", made);
-    jw_uint(w, "total_tokens", v->job->prompt_tokens + made);
-    jw_close(w, '}');
+    export_put_usage(w, v->job->prompt_tokens, made);
     put_metrics(w, &all, v->job->seed);
     jw_close(w, '}');
     jw_close(w, '}');

@@ -52,6 +52,16 @@ int export_text_begins(char **begins, struct text_before *before, const struct j
 struct json_writer;
 void export_put_stop_reason(struct json_writer *w, const struct job *j, const struct job_params *p,
                             bool openai);
+/* Members of OpenAI's answers, also of a server. Of a choice what it says, the message of a chat or its part
+ * in an event (delta), else a text; why it ended; and the usage of an answer. */
+struct said {
+    bool chat, delta, begins;            /* begins: the first part */
+    const char *text; size_t n;          /* NULL: none in this part */
+    const char *thought; size_t n_thought;
+};
+void export_put_said(struct json_writer *w, const struct said *s);
+void export_put_end(struct json_writer *w, const struct job *j, const struct job_params *p);
+void export_put_usage(struct json_writer *w, size_t prompt, size_t made);
 /* With several sources jsonl lines have the path of the database under "db", and ids of openai-batch begin
  * with the number of the source. */
 int export_jobs(const struct export_options *o, const struct export_source *v, size_t n,

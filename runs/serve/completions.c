@@ -4,7 +4,7 @@
 #include "runs/serve/completions.h"
 #include "runs/report/export.h"
 #include "runs/serve/texts.h"
-#include "src/base/memory_file.h"
+#include "src/base/sheet.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -15,17 +15,15 @@ enum { SAMPLES_MAX = 64 };
 
 /* The state of a request for texts, from its jobs to the last byte of its answer. */
 struct waiting {
-    struct flow flow;                    /* of a stream */
-    struct server *sv;
+    struct flow flow;                    /* the first member; used by a stream, but for flow.c */
     int64_t ids[SAMPLES_MAX]; size_t n;
     bool chat, keyed;                    /* keyed: the jobs go on without the client */
     bool stream, usage;
     bool settled;                        /* the jobs are done, or go on after this server */
     char id[48];                         /* cmpl-STORE-JOB */
     struct growing text[SAMPLES_MAX];
-    /* of a stream: which choices have sent their finish_reason, whether the first events were sent, and
-     * whether the last one was */
-    bool finished[SAMPLES_MAX], begun, ended;
+    /* of a stream: which choices have sent their finish_reason, and whether the first events were sent */
+    bool finished[SAMPLES_MAX], begun;
 };
 
 enum { KEY_BYTES_MAX = 255 };
@@ -33,31 +31,36 @@ static const double LOOK_SECONDS = 1;            /* between looks whether the cl
 
 /* ---- the body ---- */
 
+/* Whether the object has the member, and not null. *rc: -1 after this or an earlier mistake. */
+static bool has(int *rc, const struct json *object, const char *key, struct json *v, struct err *e)
+{
+    const int found = *rc ? 0 : js_get(object, key, v, e);
+    *rc = found < 0 ? -1 : *rc;
+    return found == 1 && js_kind(v) != JS_NULL;
+}
+
 /* What the body says to the server, not about the text. */
 static int read_for_server(struct waiting *w, struct call *c, struct err *e)
 {
     static const char *const refused[] = { "logprobs", "top_logprobs" };
     struct json body, v, usage;
-    size_t n = 1;
-    if (call_object(c, &body, e))
-        return -1;
-    int found = js_get(&body, "model", &v, e);
-    if (found == 1 && js_kind(&v) != JS_NULL && !js_is(&v, w->sv->model))
-        return call_fail(c, e, MHD_HTTP_NOT_FOUND, "this server has no such model; it has %s", w->sv->model);
-    for (size_t i = 0; i < sizeof refused / sizeof *refused && found >= 0; i++)
-        if ((found = js_get(&body, refused[i], &v, e)) == 1 && js_kind(&v) != JS_NULL &&
-            js_kind(&v) != JS_FALSE)
-            found = js_bad(&v, e, "a server does not return log-probabilities; run --logprobs keeps them");
-    if (found >= 0 && (found = js_get(&body, "n", &v, e)) == 1 && js_kind(&v) != JS_NULL)
-        found = js_whole_size(&v, 1, SAMPLES_MAX, &n, e);
-    if (found >= 0 && (found = js_get(&body, "stream", &v, e)) == 1 && js_kind(&v) != JS_NULL)
-        found = js_bool(&v, &w->stream, e);
-    if (found >= 0 && (found = js_get(&body, "stream_options", &v, e)) == 1 && js_kind(&v) != JS_NULL &&
-        (found = js_kind(&v) == JS_OBJECT ? js_get(&v, "include_usage", &usage, e)
-                                          : js_bad(&v, e, "allowed is an object")) == 1 &&
-        js_kind(&usage) != JS_NULL)
-        found = js_bool(&usage, &w->usage, e);
-    return found < 0 ? -1 : 0;
+    size_t n;
+    int rc = call_object(c, &body, e);
+    if (has(&rc, &body, "model", &v, e) && !js_is(&v, c->sv->model))
+        return call_fail(c, e, MHD_HTTP_NOT_FOUND, "this server has no such model; it has %s", c->sv->model);
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+        if (has(&rc, &body, refused[i], &v, e) && js_kind(&v) != JS_FALSE)
+            rc = js_bad(&v, e, "a server does not return log-probabilities; run --logprobs keeps them");
+    if (has(&rc, &body, "n", &v, e))
+        rc = js_whole_size(&v, 1, SAMPLES_MAX, &n, e);
+    if (has(&rc, &body, "stream", &v, e))
+        rc = js_bool(&v, &w->stream, e);
+    if (has(&rc, &body, "stream_options", &v, e)) {
+        rc = js_kind(&v) == JS_OBJECT ? 0 : js_bad(&v, e, "allowed is an object");
+        if (has(&rc, &v, "include_usage", &usage, e))
+            rc = js_bool(&usage, &w->usage, e);
+    }
+    return rc;
 }
 
 /* Opens the jobs of a body; close_body, also after a failure. No lock is held: a body may take seconds. */
@@ -139,16 +142,13 @@ static void submit_together(struct server *sv, struct submission *mine)
 /* Stores the jobs of the body: as struct request_submit's rc. */
 static int submit(struct waiting *w, const struct call *c, const char *key, struct err *e)
 {
-    struct server *sv = w->sv;
+    struct server *sv = c->sv;
     struct submission s = { .r = { .r = { sv->worker->number, w->chat, key }, .ids = w->ids } };
     struct options o = sv->request;
     struct batch b;
-    struct sha256 h;
     int rc = open_body(sv, &b, &o, &(struct body){ c->body, c->n_body, w->chat }, e);
     if (rc == 0) {
-        sha256_start(&h);
-        sha256_add(&h, b.spec->identity, b.spec->identity_bytes);
-        sha256_end(&h, s.r.r.sha);
+        sha256_of(s.r.r.sha, b.spec->identity, b.spec->identity_bytes);
         s.r.v = b.spec;
         s.r.n = b.n;
         submit_together(sv, &s);
@@ -165,34 +165,67 @@ static int submit(struct waiting *w, const struct call *c, const char *key, stru
 
 /* ---- parts of answers ---- */
 
-/* id, object, created and model of an answer; the object stays open. */
-static void put_head(struct json_writer *w, const struct waiting *x, const char *object, double created)
+/* What is wrong with the jobs, so that no answer will come: -1; 0: nothing. */
+static int waiting_failed(struct waiting *w, const struct job_list *jobs, struct err *e)
 {
-    jw_open(w, NULL, '{');
-    jw_text(w, "id", x->id);
-    jw_text(w, "object", object);
-    jw_number(w, "created", floor(created));
-    jw_text(w, "model", x->sv->model);
+    struct call *c = w->flow.c;
+    if (jobs->n < w->n)
+        return call_fail(c, e, MHD_HTTP_NOT_FOUND, "%s was removed", w->id);
+    for (size_t i = 0; i < jobs->n; i++) {
+        const struct job *j = &jobs->v[i];
+        const bool refused = j->state == JOB_CANCELLED && j->error;      /* by the worker */
+        if (j->state == JOB_FAILED || j->state == JOB_CANCELLED)
+            return call_fail(c, e, refused ? MHD_HTTP_BAD_REQUEST : MHD_HTTP_INTERNAL_SERVER_ERROR, "%s: %s",
+                             w->id, j->error ? j->error : "it was cancelled");
+    }
+    w->settled = c->sv->phase == SERVE_STOPPING;
+    return !w->settled ? 0 : call_fail(c, e, MHD_HTTP_SERVICE_UNAVAILABLE, "%s: the server is stopping; with "
+                                       "an Idempotency-Key the job goes on at its next start", w->id);
 }
 
-static void put_usage(struct json_writer *w, const struct job_list *jobs)
+/* Begins an answer or an event: the list of its choices stays open. */
+static void open_choices(struct json_writer *w, const struct waiting *x, double created)
+{
+    jw_open(w, NULL, '{');
+    sheet_members(w, (struct row[]){
+        { "id", NULL, V_TEXT(x->id) },
+        { "object", NULL, V_TEXT(!x->chat    ? "text_completion"
+                                 : x->stream ? "chat.completion.chunk" : "chat.completion") },
+        { "created", NULL, V_NUMBER(floor(created)) },
+        { "model", NULL, V_TEXT(x->flow.c->sv->model) },
+        { 0 } });
+    jw_open(w, "choices", '[');
+}
+
+/* Ends the list and the answer. jobs: of which it has the usage; NULL: none. */
+static void close_choices(struct json_writer *w, const struct waiting *x, const struct job_list *jobs)
 {
     size_t made = 0;
-    for (size_t i = 0; i < jobs->n; i++)
+    for (size_t i = 0; jobs && i < jobs->n; i++)
         made += jobs->v[i].tokens - jobs->v[i].given;
-    jw_open(w, "usage", '{');
-    jw_uint(w, "prompt_tokens", jobs->v->prompt_tokens);
-    jw_uint(w, "completion_tokens", made);
-    jw_uint(w, "total_tokens", jobs->v->prompt_tokens + made);
+    jw_close(w, ']');
+    if (jobs)
+        export_put_usage(w, jobs->v->prompt_tokens, made);
+    else if (x->usage)
+        jw_null(w, "usage");
     jw_close(w, '}');
 }
 
-/* finish_reason and stop_reason of a job that is done, whose text *g was read. */
-static void put_finish(struct json_writer *w, const struct job *j, const struct growing *g)
+/* A choice, or a part of it. ends: it is the last part. */
+static void put_choice(struct json_writer *w, const struct waiting *x, const struct job *j, size_t index,
+                       const struct said *said, bool ends)
 {
-    const bool repeats = job_is_cut_short(j);
-    jw_text(w, "finish_reason", repeats ? "stop" : j->finish_reason);
-    export_put_stop_reason(w, j, job_parts_last(&g->text.parts), true);
+    jw_open(w, NULL, '{');
+    jw_uint(w, "index", index);
+    export_put_said(w, said);
+    jw_null(w, "logprobs");
+    if (ends) {
+        export_put_end(w, j, job_parts_last(&x->text[index].text.parts));
+    } else {
+        jw_null(w, "finish_reason");
+        jw_null(w, "stop_reason");
+    }
+    jw_close(w, '}');
 }
 
 void drop_waiting(struct call *c)
@@ -201,33 +234,12 @@ void drop_waiting(struct call *c)
     if (!w)
         return;
     for (size_t i = 0; i < w->n; i++)
-        growing_close(w->sv, &w->text[i]);
-    if (w->n && !w->keyed && (!w->settled || w->sv->o->forget))
-        server_cancel(w->sv, w->ids, w->n);
-    w->sv->busy--;
+        growing_close(c->sv, &w->text[i]);
+    if (w->n && !w->keyed && (!w->settled || c->sv->o->forget))
+        server_cancel(c->sv, w->ids, w->n);
+    c->sv->busy--;
     free(w->flow.out);
     free(w);
-}
-
-/* What is wrong with the jobs, so that no answer will come: an HTTP status and a message; 0: nothing. */
-static unsigned waiting_failed(struct waiting *w, const struct job_list *jobs, char *message,
-                               size_t size)
-{
-    if (jobs->n < w->n)
-        return snprintf(message, size, "%s was removed", w->id), MHD_HTTP_NOT_FOUND;
-    for (size_t i = 0; i < jobs->n; i++) {
-        const struct job *j = &jobs->v[i];
-        if (j->state != JOB_FAILED && j->state != JOB_CANCELLED)
-            continue;
-        snprintf(message, size, "%s: %s", w->id, j->error ? j->error : "it was cancelled");
-        return j->state == JOB_CANCELLED && j->error ? MHD_HTTP_BAD_REQUEST       /* the worker refused it */
-                                                     : MHD_HTTP_INTERNAL_SERVER_ERROR;
-    }
-    w->settled = w->sv->phase == SERVE_STOPPING;
-    if (w->settled)
-        return snprintf(message, size, "%s: the server is stopping; with an Idempotency-Key the job goes on "
-                        "at its next start", w->id), MHD_HTTP_SERVICE_UNAVAILABLE;
-    return 0;
 }
 
 /* ---- events ---- */
@@ -238,195 +250,120 @@ static struct json_writer begin_event(FILE *f)
     return (struct json_writer){ .f = f, .digits = 10, .style = JW_COMPACT };
 }
 
-static void end_event(struct json_writer *w)
+/* An event of one choice. text: without one it is the last event of the choice; thought: the text is one. */
+static void put_event(FILE *f, const struct waiting *s, const struct job *j, size_t index, const char *text,
+                      size_t n, bool thought)
 {
-    jw_close(w, '}');
-    fputs("\n\n", w->f);
-}
-
-/* An event of one choice: with a text under a name, or the last one of the choice (text NULL). */
-static void put_choice_event(FILE *f, const struct waiting *s, const struct job *j, size_t index,
-                             const char *name, const char *text, size_t n)
-{
-    const bool chat = s->chat;
+    struct said said = { .chat = s->chat, .delta = true, .begins = !s->begun };
     struct json_writer w = begin_event(f);
-    put_head(&w, s, chat ? "chat.completion.chunk" : "text_completion", j->created);
-    jw_open(&w, "choices", '[');
-    jw_open(&w, NULL, '{');
-    jw_uint(&w, "index", index);
-    if (chat)
-        jw_open(&w, "delta", '{');
-    if (chat && !s->begun)
-        jw_text(&w, "role", "assistant");
-    if (text || !chat)
-        jw_bytes(&w, name, text ? text : "", n);
-    if (chat)
-        jw_close(&w, '}');
-    jw_null(&w, "logprobs");
-    if (text) {
-        jw_null(&w, "finish_reason");
-        jw_null(&w, "stop_reason");
-    } else {
-        put_finish(&w, j, &s->text[index]);
-    }
-    jw_close(&w, '}');
-    jw_close(&w, ']');
-    if (s->usage)
-        jw_null(&w, "usage");
-    end_event(&w);
-}
-
-static void put_usage_event(FILE *f, const struct waiting *s, const struct job_list *jobs)
-{
-    struct json_writer w = begin_event(f);
-    put_head(&w, s, s->chat ? "chat.completion.chunk" : "text_completion", jobs->v->created);
-    jw_open(&w, "choices", '[');
-    jw_close(&w, ']');
-    put_usage(&w, jobs);
-    end_event(&w);
-}
-
-static void put_error_event(FILE *f, struct waiting *s, unsigned status, const char *message)
-{
-    struct json_writer w = begin_event(f);
-    put_error(&w, status, message);
+    if (thought)
+        said.thought = text, said.n_thought = n;
+    else
+        said.text = text, said.n = n;
+    open_choices(&w, s, j->created);
+    put_choice(&w, s, j, index, &said, !text);
+    close_choices(&w, s, NULL);
     fputs("\n\n", f);
-    s->ended = true;
 }
 
 /* What one choice has that was not sent yet. */
 static int put_more(FILE *f, struct waiting *s, const struct job *j, size_t i, struct err *e)
 {
-    const char *name = s->chat ? "content" : "text";
     struct grown_answer x;
-    const int rc = growing_text(s->sv, &s->text[i], j, &x, e);
+    const int rc = growing_text(s->flow.c->sv, &s->text[i], j, &x, e);
     if (rc == 0 && x.n_thought)
-        put_choice_event(f, s, j, i, "reasoning_content", x.thought, x.n_thought);
+        put_event(f, s, j, i, x.thought, x.n_thought, true);
     if (rc == 0 && x.n)
-        put_choice_event(f, s, j, i, name, x.text, x.n);
+        put_event(f, s, j, i, x.text, x.n, false);
     if (rc == 0 && s->text[i].over && !s->finished[i]) {
-        put_choice_event(f, s, j, i, name, NULL, 0);
+        put_event(f, s, j, i, NULL, 0, false);
         s->finished[i] = true;
     }
     grown_answer_free(&x);
     return rc;
 }
 
-/* Everything that can be sent now: as flow.more. */
-static int put_events(void *ctx, FILE *f)
+/* The last event, but for what is wrong, and for [DONE]. */
+static void put_last(FILE *f, const struct waiting *s, const struct job_list *jobs, const struct err *why)
 {
-    struct waiting *s = ctx;
+    struct json_writer w = begin_event(f);
+    const unsigned status = s->flow.c->status;
+    char message[sizeof why->msg];
+    if (jobs) {
+        open_choices(&w, s, jobs->v->created);
+        close_choices(&w, s, jobs);
+    } else {
+        err_for_client(why, message, sizeof message);
+        put_error(&w, status ? status : MHD_HTTP_INTERNAL_SERVER_ERROR, message);
+    }
+    fputs("\n\n", f);
+}
+
+/* Everything that can be sent now: as flow.more. */
+static int put_events(struct flow *flow, FILE *f)
+{
+    struct waiting *s = (struct waiting *)flow;
     struct job_list jobs = {0};
     struct err e = {0};
-    char message[sizeof e.msg];
     size_t finished = 0;
-    int rc = server_jobs(s->sv, s->ids, s->n, &jobs, &e);
-    if (rc == 0 && jobs.n == s->n && s->chat && !s->begun)
-        for (size_t i = 0; i < jobs.n; i++)
-            put_choice_event(f, s, &jobs.v[i], i, "content", "", 0);
-    s->begun |= rc == 0 && jobs.n == s->n;
-    for (size_t i = 0; rc == 0 && jobs.n == s->n && i < jobs.n; i++) {
+    int rc = server_jobs(flow->c->sv, s->ids, s->n, &jobs, &e);
+    const size_t n = rc == 0 && jobs.n == s->n ? s->n : 0;
+    for (size_t i = 0; i < n && s->chat && !s->begun; i++)
+        put_event(f, s, &jobs.v[i], i, "", 0, false);
+    s->begun |= n > 0;
+    for (size_t i = 0; i < n && rc == 0; i++) {
         rc = put_more(f, s, &jobs.v[i], i, &e);
         finished += s->finished[i];
     }
-    const unsigned status = rc                      ? MHD_HTTP_INTERNAL_SERVER_ERROR
-                            : finished == s->n    ? 0
-                                                    : waiting_failed(s, &jobs, message, sizeof message);
-    if (rc)
-        err_for_client(&e, message, sizeof message);
-    if (status) {
-        put_error_event(f, s, status, message);
-    } else if (finished == s->n) {
-        if (s->usage)
-            put_usage_event(f, s, &jobs);
+    const bool done = rc == 0 && finished == s->n;
+    if (rc || (!done && waiting_failed(s, &jobs, &e)))
+        rc = -1;
+    if (rc || (done && s->usage))
+        put_last(f, s, rc ? NULL : &jobs, &e);
+    if (done)
         fputs("data: [DONE]\n\n", f);
-        s->ended = s->settled = true;
-    }
+    s->settled |= done;
     job_list_free(&jobs);
-    return !s->ended;
-}
-
-static int answer_stream(struct call *c, struct waiting *s)
-{
-    enum { BLOCK = 16384 };
-    s->flow = (struct flow){ .c = c, .ids = s->ids, .n = s->n, .more = put_events, .ctx = s,
-                             .silence = ": the text is being written\n\n", .sent = clock_seconds() };
-    return call_respond(c, MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, flow_read, &s->flow,
-                                                             NULL), "text/event-stream");
+    return rc == 0 && !done;
 }
 
 /* ---- whole answers ---- */
 
-static int put_choice(struct json_writer *w, struct waiting *x, const struct job *j, size_t index,
-                      struct err *e)
-{
-    struct grown_answer a;
-    const int rc = growing_text(x->sv, &x->text[index], j, &a, e);
-    if (rc == 0) {
-        jw_open(w, NULL, '{');
-        jw_uint(w, "index", index);
-        if (x->chat) {
-            jw_open(w, "message", '{');
-            jw_text(w, "role", "assistant");
-            jw_bytes(w, "content", a.text, a.n);
-            if (a.n_thought)
-                jw_bytes(w, "reasoning_content", a.thought, a.n_thought);
-            jw_null(w, "refusal");
-            jw_close(w, '}');
-        } else {
-            jw_bytes(w, "text", a.text, a.n);
-        }
-        jw_null(w, "logprobs");
-        put_finish(w, j, &x->text[index]);
-        jw_close(w, '}');
-    }
-    grown_answer_free(&a);
-    return rc;
-}
-
 static int put_answer(struct json_writer *r, struct waiting *w, const struct job_list *jobs, struct err *e)
 {
-    put_head(r, w, w->chat ? "chat.completion" : "text_completion", jobs->v->created);
-    jw_open(r, "choices", '[');
-    for (size_t i = 0; i < jobs->n; i++)
-        if (put_choice(r, w, &jobs->v[i], i, e))
-            return -1;
-    jw_close(r, ']');
-    put_usage(r, jobs);
-    jw_close(r, '}');
-    return 0;
-}
-
-/* ---- waiting ---- */
-
-static bool all_done(const struct job_list *jobs)
-{
-    bool all = true;
-    for (size_t i = 0; i < jobs->n; i++)
-        all &= jobs->v[i].state == JOB_DONE;
-    return all;
+    int rc = 0;
+    open_choices(r, w, jobs->v->created);
+    for (size_t i = 0; i < jobs->n && rc == 0; i++) {
+        struct grown_answer a;
+        rc = growing_text(w->flow.c->sv, &w->text[i], &jobs->v[i], &a, e);
+        if (rc == 0)
+            put_choice(r, w, &jobs->v[i], i, &(struct said){ .chat = w->chat, .text = a.text, .n = a.n,
+                                                             .thought = a.thought, .n_thought = a.n_thought },
+                       true);
+        grown_answer_free(&a);
+    }
+    close_choices(r, w, jobs);
+    return rc;
 }
 
 /* Waits until all texts are written, and answers. */
 static int answer_whole(struct call *c, struct waiting *w, struct err *e)
 {
     for (;;) {
-        char message[800];
-        const uint64_t seen = news_count(w->sv, w->ids, w->n);
+        const uint64_t seen = news_count(c->sv, w->ids, w->n);
         struct job_list jobs = {0};
-        int rc = server_jobs(w->sv, w->ids, w->n, &jobs, e);
-        const bool done = rc == 0 && jobs.n == w->n && all_done(&jobs);
-        const unsigned status = rc == 0 && !done ? waiting_failed(w, &jobs, message, sizeof message) : 0;
+        size_t finished = 0;
+        int rc = server_jobs(c->sv, w->ids, w->n, &jobs, e);
+        for (size_t i = 0; i < jobs.n; i++)
+            finished += jobs.v[i].state == JOB_DONE;
+        const bool done = rc == 0 && finished == w->n;
+        rc = rc ? rc : done ? put_answer(&c->w, w, &jobs, e) : waiting_failed(w, &jobs, e);
         const bool gone = !done && call_is_gone(c);
-        if (done)
-            rc = put_answer(&c->w, w, &jobs, e);
-        else if (status)
-            rc = call_fail(c, e, status, "%s", message);
         w->settled |= done;
         job_list_free(&jobs);
         if (gone || rc || done)
             return gone ? CALL_CUT : rc;
-        news_wait(w->sv, w->ids, w->n, seen, LOOK_SECONDS);
+        news_wait(c->sv, w->ids, w->n, seen, LOOK_SECONDS);
     }
 }
 
@@ -446,7 +383,8 @@ static int answer_request(struct call *c, bool chat, struct err *e)
     const char *key;
     if (!w)
         return CALL_CUT;
-    *w = (struct waiting){ .sv = sv, .chat = chat };
+    *w = (struct waiting){ .flow = { .c = c, .ids = w->ids, .more = put_events,
+                                     .silence = ": the text is being written\n\n" }, .chat = chat };
     sv->busy++;
     c->state = w;                        /* for drop_waiting */
     if (read_for_server(w, c, e) || read_idempotency(c, &key, e))
@@ -461,8 +399,9 @@ static int answer_request(struct call *c, bool chat, struct err *e)
     c->status = known == SUBMIT_OTHER ? MHD_HTTP_CONFLICT : 0;
     if (known < 0 || known == SUBMIT_OTHER)
         return -1;
+    w->flow.n = w->n;
     if (w->stream)
-        return answer_stream(c, w);
+        return answer_flow(&w->flow, "text/event-stream");
     /* libmicrohttpd would take the wait for an idle connection */
     MHD_set_connection_option(c->c, MHD_CONNECTION_OPTION_TIMEOUT, 0u);
     const int rc = answer_whole(c, w, e);

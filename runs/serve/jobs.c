@@ -96,33 +96,35 @@ int answer_report_page(struct call *c, struct err *e)
 /* A text as an answer that grows. */
 struct following {
     struct flow flow;                    /* the first member */
-    struct server *sv;
     int64_t job;
     bool follow;
     struct growing text;
 };
 
 /* More of the text: as flow.more. */
-static int put_text(void *ctx, FILE *f)
+static int put_text(struct flow *flow, FILE *f)
 {
-    struct following *x = ctx;
+    struct following *x = (struct following *)flow;
+    struct server *sv = flow->c->sv;
     struct job_list jobs = {0};
     struct err e = {0};
-    int rc = server_jobs(x->sv, &x->job, 1, &jobs, &e);
+    int rc = server_jobs(sv, &x->job, 1, &jobs, &e);
     const bool removed = rc == 0 && !jobs.n;
     const enum job_state s = rc == 0 && jobs.n ? jobs.v->state : JOB_CANCELLED;
     if (rc == 0 && jobs.n)
-        rc = growing_more(x->sv, &x->text, jobs.v, f, f, &e);
+        rc = growing_more(sv, &x->text, jobs.v, f, f, &e);
     job_list_free(&jobs);
     const bool more = x->follow && (s == JOB_QUEUED || s == JOB_RUNNING || s == JOB_PAUSED);
     /* an answer that ends says that the text is whole */
-    return rc || removed || (more && x->sv->phase == SERVE_STOPPING) ? -1 : more;
+    return rc || removed || (more && sv->phase == SERVE_STOPPING) ? -1 : more;
 }
 
-static void free_following(void *ctx)
+void drop_following(struct call *c)
 {
-    struct following *x = ctx;
-    growing_close(x->sv, &x->text);
+    struct following *x = c->state;
+    if (!x)
+        return;
+    growing_close(c->sv, &x->text);
     free(x->flow.out);
     free(x);
 }
@@ -134,18 +136,16 @@ int answer_job_text(struct call *c, struct err *e)
     size_t token = 0;
     if ((from && parse_size(&token, "from", from, 0, SIZE_MAX / 2, e)) || call_job(c, &jobs, e))
         return -1;
-    struct following *x = calloc(1, sizeof *x);
+    struct following *x = c->state = calloc(1, sizeof *x);
     if (x)
-        *x = (struct following){ .sv = c->sv, .job = jobs.v->id, .text.from = token,
-                                 .follow = follow && strcmp(follow, "1") == 0 };
+        *x = (struct following){ { .c = c, .ids = &x->job, .n = 1, .more = put_text }, jobs.v->id,
+                                 follow && strcmp(follow, "1") == 0, { .from = token } };
     job_list_free(&jobs);
     if (!x)
         return CALL_CUT;
-    x->flow = (struct flow){ .c = c, .ids = &x->job, .n = 1, .more = put_text, .ctx = x };
     if (x->follow)                       /* the text may pause for long */
         MHD_set_connection_option(c->c, MHD_CONNECTION_OPTION_TIMEOUT, 0u);
-    return call_respond(c, MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 16384, flow_read, x,
-                                                             free_following), "text/plain; charset=utf-8");
+    return answer_flow(&x->flow, "text/plain; charset=utf-8");
 }
 
 /* ---- changing ---- */

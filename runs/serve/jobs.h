@@ -9,6 +9,7 @@ int answer_about(struct call *c, put_job_fn *put, struct err *e);
 answer_fn answer_jobs;             /* list --json */
 answer_fn answer_job;              /* show --json */
 answer_fn answer_job_text;         /* text, and with ?follow=1 tail -f; ?from=TOKEN */
+void drop_following(struct call *c);             /* ends it, as struct route's drop */
 answer_fn answer_job_report;       /* report --json */
 answer_fn answer_report_page;      /* report --html */
 answer_fn answer_job_pause;

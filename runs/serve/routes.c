@@ -73,7 +73,7 @@ const struct route routes[] = {
     { "GET", "/v1/jobs", answer_jobs },
     { "GET", "/v1/jobs/*", answer_job },
     { "DELETE", "/v1/jobs/*", answer_job_remove },
-    { "GET", "/v1/jobs/*/text", answer_job_text },
+    { "GET", "/v1/jobs/*/text", answer_job_text, .drop = drop_following },
     { "GET", "/v1/jobs/*/report", answer_job_report },
     { "POST", "/v1/jobs/*/pause", answer_job_pause, .failed = put_failed_page },
     { "POST", "/v1/jobs/*/resume", answer_job_resume, .failed = put_failed_page },

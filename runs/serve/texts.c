@@ -1,5 +1,5 @@
 /* Texts of jobs. The tokens come from the store, and a few tokenizers are shared by all threads. Start at
- * growing_more and flow_read. */
+ * growing_more and answer_flow. */
 #include "runs/serve/texts.h"
 
 #include <stdlib.h>
@@ -116,7 +116,7 @@ static int fill(struct flow *x)
         FILE *f = call_is_gone(x->c) ? NULL : memory_file(&x->out, &x->n_out);
         if (!f)
             return -1;
-        const int more = x->more(x->ctx, f);
+        const int more = x->more(x, f);
         x->over = more == 0;
         if (more == 1 && x->silence && clock_seconds() - x->sent >= SILENT_SECONDS)
             fputs(x->silence, f);
@@ -130,7 +130,7 @@ static int fill(struct flow *x)
     return 0;
 }
 
-ssize_t flow_read(void *ctx, uint64_t position, char *to, size_t max)
+static ssize_t flow_read(void *ctx, uint64_t position, char *to, size_t max)
 {
     struct flow *x = ctx;
     (void)position;
@@ -143,4 +143,12 @@ ssize_t flow_read(void *ctx, uint64_t position, char *to, size_t max)
     x->at += n;
     x->sent = clock_seconds();
     return (ssize_t)n;
+}
+
+int answer_flow(struct flow *x, const char *type)
+{
+    enum { BLOCK = 16384 };
+    x->sent = clock_seconds();
+    return call_respond(x->c, MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, flow_read, x, NULL),
+                        type);
 }

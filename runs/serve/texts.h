@@ -22,17 +22,16 @@ int  growing_text(struct server *sv, struct growing *g, const struct job *job, s
 void grown_answer_free(struct grown_answer *x);
 void growing_close(struct server *sv, struct growing *g);
 
-/* An answer that grows. libmicrohttpd asks for its bytes in the thread of the connection, which may wait. */
+/* An answer that grows: the first member of call.state. libmicrohttpd asks for its bytes in the thread of the
+ * connection, which may wait. */
 struct flow {
-    const struct call *c;                /* while bytes are asked for */
+    struct call *c;
     const int64_t *ids; size_t n;        /* the jobs whose news may bring more */
     /* Write what can be sent now. 1: there will be more; 0: that is all; -1: the answer is cut off. */
-    int (*more)(void *ctx, FILE *f); void *ctx;
+    int (*more)(struct flow *x, FILE *f);
     const char *silence;                 /* sent when nothing was for a while; NULL: nothing is */
-    bool over;                           /* set by flow_read: all is written */
-    char *out; size_t n_out, at;         /* what is written, and how much of it was handed over */
+    bool over;                           /* all is written */
+    char *out; size_t n_out, at;         /* what is written, and how much of it was handed over; free */
     double sent;                         /* when the last bytes were handed over */
 };
-
-/* For MHD_create_response_from_callback; ctx: a struct flow. */
-ssize_t flow_read(void *ctx, uint64_t position, char *to, size_t max);
+int answer_flow(struct flow *x, const char *type);
