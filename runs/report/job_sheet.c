@@ -88,9 +88,7 @@ void put_jobs_json(struct json_writer *w, const struct job_list *jobs, const cha
         const size_t n = job_rows(rows, &texts, &jobs->v[i], db);
         rows[n] = (struct row){ "ran_alone", NULL, V_BOOL(!jobs->v[i].shared) };
         rows[n + 1] = (struct row){ 0 };
-        jw_open(w, NULL, '{');
-        sheet_members(w, rows);
-        jw_close(w, '}');
+        sheet_object(w, NULL, rows);
     }
 }
 
@@ -136,13 +134,10 @@ static void put_shown(struct json_writer *w, const struct job *j, const struct c
         { NULL, l->n ? last.title : NULL, V_TABLE(&shown) },
     };
     memcpy(rows + job_rows(rows, &texts, j, NULL), more, sizeof more);
-    if (w) {
-        jw_open(w, NULL, '{');
-        sheet_members(w, rows);
-        jw_close(w, '}');
-    } else {
+    if (w)
+        sheet_object(w, NULL, rows);
+    else
         sheet_print(false, JW_LINE, 0, rows);
-    }
 }
 
 int put_shown_job(struct json_writer *w, struct store *s, const struct job *j, struct err *e)

@@ -1,9 +1,8 @@
 /* /v1/batches. Start at answer_new_batch and check_files. */
-#include "runs/serve/batches.h"
+#include "runs/serve/answers.h"
 #include "runs/report/export.h"
 #include "runs/serve/folder.h"
 #include "runs/work/thread.h"
-#include "src/base/memory_file.h"
 #include "src/base/stopping.h"
 
 #include <fcntl.h>
@@ -18,84 +17,77 @@ enum batch_state { VALIDATING, QUEUED, FAILED, CANCELLED, BATCH_STATES };
 static const double CHECK_AGAIN_SECONDS = 30;    /* after a busy store or a full disk */
 static const double FORGET_AGAIN_SECONDS = 2;    /* between looks for requests to remove */
 
-/* What ID.json has. `text` owns metadata. */
+/* What ID.json has. */
 struct record {
     char id[FILE_ID_BYTES], input[FILE_ID_BYTES], endpoint[40], window[16], error[600];
     double created;
     enum batch_state state;
-    struct json metadata; char *text;    /* metadata.s NULL: none */
+    char *metadata;                      /* JSON; NULL: none; free */
 };
 
 static void text_of(char *out, size_t size, const struct json *root, const char *key)
 {
     struct json v;
     struct err ignored;
-    *out = 0;
     char *s = js_get(root, key, &v, &ignored) == 1 && js_kind(&v) == JS_STRING ? js_strdup(&v) : NULL;
     snprintf(out, size, "%s", s ? s : "");
     free(s);
 }
 
+/* What the body of a request for a batch has, too. */
+static void read_facts(struct record *b, const struct json *root)
+{
+    struct json v;
+    struct err ignored;
+    text_of(b->input, sizeof b->input, root, "input_file_id");
+    text_of(b->endpoint, sizeof b->endpoint, root, "endpoint");
+    text_of(b->window, sizeof b->window, root, "completion_window");
+    if (js_get(root, "metadata", &v, &ignored) == 1 && js_kind(&v) == JS_OBJECT)
+        b->metadata = strndup(v.s, (size_t)(v.end - v.s));
+}
+
 static bool read_record(const struct server *sv, struct record *b, const char *id)
 {
-    char path[PATH_BYTES], state[20];
+    char *text, state[20];
     struct err ignored;
     struct json root, v;
-    size_t n;
     *b = (struct record){0};
-    if (!id_is(id, BATCH_PREFIX, "") || file_path(path, sv, id, ".json", &ignored) ||
-        file_read(&b->text, &n, path, 1 << 20, &ignored) || js_check(&root, "batch", b->text, n, &ignored)) {
-        free(b->text);
-        b->text = NULL;
+    if (!id_is(id, BATCH_PREFIX, "") || !facts_read(sv, id, &text, &root))
         return false;
-    }
+    read_facts(b, &root);
     text_of(b->id, sizeof b->id, &root, "id");
-    text_of(b->input, sizeof b->input, &root, "input_file_id");
-    text_of(b->endpoint, sizeof b->endpoint, &root, "endpoint");
-    text_of(b->window, sizeof b->window, &root, "completion_window");
     text_of(b->error, sizeof b->error, &root, "error");
     text_of(state, sizeof state, &root, "status");
     while (b->state < CANCELLED && strcmp(state, state_names[b->state]))
         b->state++;
     if (js_get(&root, "created_at", &v, &ignored) == 1)
         js_double(&v, &b->created);
-    if (js_get(&root, "metadata", &v, &ignored) == 1 && js_kind(&v) == JS_OBJECT)
-        b->metadata = v;
+    free(text);
     return true;
 }
 
-static void put_facts(struct json_writer *w, const struct record *b, const char *state)
+/* The rows of a record and of a batch begin alike. more: the others. */
+enum { MORE_MAX = 6 };
+struct facts { struct row rows[7 + MORE_MAX]; };
+static struct facts facts_of(const struct record *b, const char *state, const struct row more[MORE_MAX])
 {
-    jw_text(w, "id", b->id);
-    jw_text(w, "input_file_id", b->input);
-    jw_text(w, "endpoint", b->endpoint);
-    jw_text(w, "completion_window", b->window);
-    jw_int(w, "created_at", (int64_t)b->created);
-    jw_text(w, "status", state);
-    if (b->metadata.s)
-        jw_value(w, "metadata", &b->metadata);
-    else
-        jw_null(w, "metadata");
+    struct facts f = { {
+        { "id", NULL, V_TEXT(b->id) },
+        { "input_file_id", NULL, V_TEXT(b->input) },
+        { "endpoint", NULL, V_TEXT(b->endpoint) },
+        { "completion_window", NULL, V_TEXT(b->window) },
+        { "created_at", NULL, V_INT((int64_t)b->created) },
+        { "status", NULL, V_TEXT(state) },
+        { "metadata", NULL, V_JSON(b->metadata) } } };
+    memcpy(f.rows + 7, more, MORE_MAX * sizeof *more);
+    return f;
 }
 
 static int write_record(const struct server *sv, const struct record *b, struct err *e)
 {
-    char path[PATH_BYTES], *json = NULL;
-    size_t n;
-    if (file_path(path, sv, b->id, ".json", e))
-        return -1;
-    FILE *f = memory_file(&json, &n);
-    if (!f)
-        return err_set(e, ERR_FAILED, "out of memory");
-    struct json_writer w = { .f = f, .digits = 15 };
-    jw_open(&w, NULL, '{');
-    put_facts(&w, b, state_names[b->state]);
-    jw_text(&w, "error", *b->error ? b->error : NULL);
-    jw_close(&w, '}');
-    const int rc = stream_end(f) ? err_set(e, ERR_FAILED, "out of memory")
-                                 : file_write(path, &(struct slice){ json, n }, 1, e);
-    free(json);
-    return rc;
+    const struct row more[MORE_MAX] = { { "error", NULL, V_TEXT(*b->error ? b->error : NULL) } };
+    const struct facts f = facts_of(b, state_names[b->state], more);
+    return facts_write(sv, b->id, f.rows, e);
 }
 
 /* ---- its jobs ---- */
@@ -150,15 +142,12 @@ static int submit_file(struct server *sv, const struct record *b, struct err *e)
  * disk. */
 static bool check_files(struct server *sv, bool first)
 {
-    bool waits = false;
-    char (*ids)[FILE_ID_BYTES];
+    struct file_ids l = {0};
     struct err e = {0};
     struct record b;
-    size_t n;
-    if (list_ids(sv, BATCH_PREFIX, &ids, &n, &e))
-        return true;
-    while (n-- > 0 && !stop_signal) {
-        if (!read_record(sv, &b, ids[n]))
+    bool waits = list_ids(&l, sv, BATCH_PREFIX, false, &e) != 0;
+    while (l.n-- > 0 && !stop_signal) {
+        if (!read_record(sv, &b, l.v[l.n]))
             continue;
         bool cancelled = first && b.state == CANCELLED;
         if (b.state == VALIDATING) {
@@ -167,7 +156,7 @@ static bool check_files(struct server *sv, bool first)
             pthread_mutex_lock(&sv->checking);
             struct record now;           /* it may have been cancelled meanwhile */
             cancelled = read_record(sv, &now, b.id) && now.state == CANCELLED;
-            free(now.text);
+            free(now.metadata);
             b.state = cancelled ? CANCELLED : bad ? FAILED : QUEUED;
             if (bad)
                 err_words(&e, b.error, sizeof b.error);
@@ -177,9 +166,9 @@ static bool check_files(struct server *sv, bool first)
         }
         if (cancelled)
             cancel_jobs(sv, b.id, &e);
-        free(b.text);
+        free(b.metadata);
     }
-    free(ids);
+    free(l.v);
     return waits;
 }
 
@@ -238,26 +227,6 @@ void batches_stop(struct server *sv)
 
 /* ---- routes ---- */
 
-static void put_counts(struct json_writer *w, const struct store_counts *n)
-{
-    size_t all = 0;
-    for (int i = 0; i < JOB_STATES; i++)
-        all += n->jobs[i];
-    jw_open(w, "request_counts", '{');
-    jw_uint(w, "total", all);
-    jw_uint(w, "completed", n->jobs[JOB_DONE]);
-    jw_uint(w, "failed", n->jobs[JOB_FAILED] + n->jobs[JOB_CANCELLED]);
-    jw_close(w, '}');
-}
-
-static void put_result(struct json_writer *w, const char *key, const struct record *b, const char *end,
-                       bool has)
-{
-    char id[FILE_ID_BYTES];
-    snprintf(id, sizeof id, FILE_PREFIX "%.16s%.8s", b->id + strlen(BATCH_PREFIX), end);
-    jw_text(w, key, has ? id : NULL);
-}
-
 /* Whether a batch will have no other results; *n counts its jobs. */
 static bool is_over(struct server *sv, const struct record *b, struct store_counts *n)
 {
@@ -276,35 +245,47 @@ static bool has(const struct store_counts *n, bool errors)
     return errors ? n->jobs[JOB_FAILED] || n->jobs[JOB_CANCELLED] : n->jobs[JOB_DONE];
 }
 
+/* The id of results; NULL: there are none. */
+static const char *result_id(char id[FILE_ID_BYTES], const struct record *b, const char *end, bool there)
+{
+    snprintf(id, FILE_ID_BYTES, FILE_PREFIX "%.16s%.8s", b->id + strlen(BATCH_PREFIX), end);
+    return there ? id : NULL;
+}
+
+static void error_row(const void *of, size_t i, struct row *cell)
+{
+    (void)i;
+    cell[0] = (struct row){ "code", NULL, V_TEXT("invalid_request_error") };
+    cell[1] = (struct row){ "message", NULL, V_TEXT(of) };
+}
+
 static bool put_batch(struct call *c, const char *id)
 {
-    struct json_writer *w = &c->w;
     struct record b;
     struct store_counts n;
+    char output[FILE_ID_BYTES], errors[FILE_ID_BYTES];
+    size_t all = 0;
     if (!read_record(c->sv, &b, id))
         return false;
     const bool over = is_over(c->sv, &b, &n);
-    jw_open(w, NULL, '{');
-    put_facts(w, &b, over && b.state == QUEUED ? "completed" : state_names[b.state]);
-    jw_text(w, "object", "batch");
-    if (*b.error) {
-        jw_open(w, "errors", '{');
-        jw_text(w, "object", "list");
-        jw_open(w, "data", '[');
-        jw_open(w, NULL, '{');
-        jw_text(w, "code", "invalid_request_error");
-        jw_text(w, "message", b.error);
-        jw_close(w, '}');
-        jw_close(w, ']');
-        jw_close(w, '}');
-    } else {
-        jw_null(w, "errors");
-    }
-    put_result(w, "output_file_id", &b, OUTPUT_END, over && has(&n, false));
-    put_result(w, "error_file_id", &b, ERRORS_END, over && has(&n, true));
-    put_counts(w, &n);
-    jw_close(w, '}');
-    free(b.text);
+    for (int i = 0; i < JOB_STATES; i++)
+        all += n.jobs[i];
+    const struct table wrong = { 1, error_row, b.error };
+    const struct row list[] = { { "object", NULL, V_TEXT("list") }, { "data", NULL, V_TABLE(&wrong) },
+                                { 0 } };
+    const struct row counts[] = { { "total", NULL, V_UINT(all) },
+                                  { "completed", NULL, V_UINT(n.jobs[JOB_DONE]) },
+                                  { "failed", NULL, V_UINT(n.jobs[JOB_FAILED] + n.jobs[JOB_CANCELLED]) },
+                                  { 0 } };
+    const struct facts f = facts_of(&b, over && b.state == QUEUED ? "completed" : state_names[b.state],
+                                    (struct row[MORE_MAX]){
+        { "object", NULL, V_TEXT("batch") },
+        { "errors", NULL, .value = *b.error ? (struct value)V_ROWS(list) : (struct value)V_TEXT(NULL) },
+        { "output_file_id", NULL, V_TEXT(result_id(output, &b, OUTPUT_END, over && has(&n, false))) },
+        { "error_file_id", NULL, V_TEXT(result_id(errors, &b, ERRORS_END, over && has(&n, true))) },
+        { "request_counts", NULL, V_ROWS(counts) } });
+    sheet_object(&c->w, NULL, f.rows);
+    free(b.metadata);
     return true;
 }
 
@@ -312,36 +293,37 @@ int answer_batch(struct call *c, struct err *e) { return answer_one(c, "batch", 
 
 int answer_batches(struct call *c, struct err *e)
 {
-    char (*ids)[FILE_ID_BYTES];
-    size_t n;
-    if (list_ids(c->sv, BATCH_PREFIX, &ids, &n, e))
-        return -1;
-    const int rc = answer_ids(c, ids, n, put_batch, e);
-    free(ids);
+    struct file_ids l = {0};
+    const int rc = list_ids(&l, c->sv, BATCH_PREFIX, false, e) || answer_ids(c, &l, put_batch, e) ? -1 : 0;
+    free(l.v);
     return rc;
+}
+
+/* Checks what the body says, and writes the record. */
+static int make_batch(struct call *c, struct record *b, struct err *e)
+{
+    struct json root;
+    struct err ignored;
+    char path[PATH_BYTES];
+    if (call_object(c, &root, e))
+        return -1;
+    read_facts(b, &root);
+    if (c->n_body > BATCH_BYTES_MAX)
+        return err_set(e, ERR_INPUT, "body: %zu bytes, at most %d are allowed", c->n_body, BATCH_BYTES_MAX);
+    if (strcmp(b->endpoint, "/v1/completions") && strcmp(b->endpoint, "/v1/chat/completions"))
+        return err_set(e, ERR_INPUT, "body.endpoint: /v1/completions and /v1/chat/completions are allowed");
+    if (!id_is(b->input, FILE_PREFIX, "") || file_path(path, c->sv, b->input, "", &ignored) ||
+        access(path, R_OK))
+        return call_fail(c, e, MHD_HTTP_NOT_FOUND, "body.input_file_id: there is no file %s", b->input);
+    return new_id(b->id, BATCH_PREFIX) || write_record(c->sv, b, e) ? -1 : 0;
 }
 
 int answer_new_batch(struct call *c, struct err *e)
 {
     struct record b = { .created = wall_seconds() };
-    struct json root, v;
-    struct err ignored;
-    char path[PATH_BYTES];
-    if (call_object(c, &root, e))
-        return -1;
-    text_of(b.input, sizeof b.input, &root, "input_file_id");
-    text_of(b.endpoint, sizeof b.endpoint, &root, "endpoint");
-    text_of(b.window, sizeof b.window, &root, "completion_window");
-    if (js_get(&root, "metadata", &v, &ignored) == 1 && js_kind(&v) == JS_OBJECT)
-        b.metadata = v;
-    if (c->n_body > BATCH_BYTES_MAX)
-        return err_set(e, ERR_INPUT, "body: %zu bytes, at most %d are allowed", c->n_body, BATCH_BYTES_MAX);
-    if (strcmp(b.endpoint, "/v1/completions") && strcmp(b.endpoint, "/v1/chat/completions"))
-        return err_set(e, ERR_INPUT, "body.endpoint: /v1/completions and /v1/chat/completions are allowed");
-    if (!id_is(b.input, FILE_PREFIX, "") || file_path(path, c->sv, b.input, "", &ignored) ||
-        access(path, R_OK))
-        return call_fail(c, e, MHD_HTTP_NOT_FOUND, "body.input_file_id: there is no file %s", b.input);
-    if (new_id(b.id, BATCH_PREFIX) || write_record(c->sv, &b, e))
+    const int rc = make_batch(c, &b, e);
+    free(b.metadata);
+    if (rc)
         return -1;
     want_check(c->sv);
     snprintf(c->id, sizeof c->id, "%s", b.id);
@@ -359,7 +341,7 @@ int answer_cancel_batch(struct call *c, struct err *e)
     b.state = CANCELLED;
     int rc = open ? write_record(sv, &b, e) : 0;
     pthread_mutex_unlock(&sv->checking);
-    free(b.text);
+    free(b.metadata);
     if (found && !open)
         return call_fail(c, e, MHD_HTTP_CONFLICT, "%s is over", c->id);
     if (open && rc == 0)
@@ -375,27 +357,17 @@ static void batch_of(char id[FILE_ID_BYTES], const char *file)
     snprintf(id, FILE_ID_BYTES, BATCH_PREFIX "%.16s", file + strlen(FILE_PREFIX));
 }
 
-double batch_created(struct call *c, const char *file)
-{
-    char id[FILE_ID_BYTES];
-    struct record b;
-    batch_of(id, file);
-    if (!read_record(c->sv, &b, id))
-        return 0;
-    free(b.text);
-    return b.created;
-}
-
-bool batch_has(struct call *c, const char *file)
+double batch_created(struct call *c, const char *file, bool ended)
 {
     char id[FILE_ID_BYTES];
     struct record b;
     struct store_counts n;
     batch_of(id, file);
     if (!read_record(c->sv, &b, id))
-        return false;
-    free(b.text);
-    return is_over(c->sv, &b, &n) && has(&n, id_is(file, FILE_PREFIX, ERRORS_END));
+        return 0;
+    free(b.metadata);
+    const bool there = !ended || (is_over(c->sv, &b, &n) && has(&n, id_is(file, FILE_PREFIX, ERRORS_END)));
+    return there ? b.created : 0;
 }
 
 /* Keeps the jobs of requests with, or without, a sample that failed or was cancelled. */
@@ -421,9 +393,7 @@ int batch_write_results(struct call *c, const char *file, struct err *e)
     struct store *s = NULL;
     int fd = -1;
     batch_of(id, file);
-    if (batch_created(c, file) == 0)
-        return -1;
-    if (new_id(own, RESULTS_PREFIX) || file_path(path, sv, own, "", e))
+    if (batch_created(c, file, false) == 0 || new_id(own, RESULTS_PREFIX) || file_path(path, sv, own, "", e))
         return -1;
     int rc = server_connect(sv, &s, e) || server_book(s, id, SIZE_MAX, &jobs, NULL, e) ? -1 : 0;
     if (rc == 0) {

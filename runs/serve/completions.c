@@ -1,10 +1,9 @@
 /* Requests for texts. A body becomes jobs (submit). The answer waits for their texts (answer_whole), or sends
  * them as they grow (put_events): texts are those of the store, so an event never has to be taken back. Start
  * at answer_request. */
-#include "runs/serve/completions.h"
+#include "runs/serve/answers.h"
 #include "runs/report/export.h"
 #include "runs/serve/texts.h"
-#include "src/base/sheet.h"
 
 #include <inttypes.h>
 #include <math.h>

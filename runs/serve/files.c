@@ -1,6 +1,5 @@
 /* /v1/files. Start at take_upload and answer_upload. */
-#include "runs/serve/files.h"
-#include "runs/serve/batches.h"
+#include "runs/serve/answers.h"
 #include "runs/serve/folder.h"
 
 #include <errno.h>
@@ -10,8 +9,6 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
-
-#include "src/base/memory_file.h"
 
 static const uint64_t KEEP_FREE = (uint64_t)256 << 20;
 #define NEEDED "multipart/form-data with purpose and file is needed"
@@ -97,39 +94,34 @@ void drop_upload(struct call *c)
     c->state = NULL;
 }
 
-static void put_file(struct json_writer *w, const char *id, size_t bytes, double created, const char *name,
-                     const char *purpose)
+/* The object of a file, of 8 rows. */
+static void file_rows(struct row out[8], const char *id, size_t bytes, double created, const char *name,
+                      const char *purpose)
 {
-    jw_open(w, NULL, '{');
-    jw_text(w, "id", id);
-    jw_text(w, "object", "file");
-    jw_uint(w, "bytes", bytes);
-    jw_int(w, "created_at", (int64_t)created);
-    jw_text(w, "filename", name);
-    jw_text(w, "purpose", purpose);
-    jw_text(w, "status", "processed");
-    jw_close(w, '}');
+    const struct row rows[] = {
+        { "id", NULL, V_TEXT(id) },
+        { "object", NULL, V_TEXT("file") },
+        { "bytes", NULL, V_UINT(bytes) },
+        { "created_at", NULL, V_INT((int64_t)created) },
+        { "filename", NULL, V_TEXT(name) },
+        { "purpose", NULL, V_TEXT(purpose) },
+        { "status", NULL, V_TEXT("processed") },
+        { 0 } };
+    memcpy(out, rows, sizeof rows);
 }
 
 /* Gives the file its name, durably. */
 static int keep(struct call *c, struct upload *u, struct err *e)
 {
-    char path[PATH_BYTES], facts[PATH_BYTES], *json = NULL;
-    size_t n;
-    if (file_path(path, c->sv, u->id, "", e) || file_path(facts, c->sv, u->id, ".json", e))
+    char path[PATH_BYTES];
+    struct row rows[8];
+    if (file_path(path, c->sv, u->id, "", e))
         return -1;
-    FILE *f = memory_file(&json, &n);
-    struct json_writer w = { .f = f };
-    if (f)
-        put_file(&w, u->id, u->bytes, wall_seconds(), u->name, u->purpose);
-    int rc = !f || stream_end(f) ? err_set(e, ERR_FAILED, "out of memory") : 0;
-    if (rc == 0 && (fsync(u->fd) || rename(u->path, path)))
-        rc = err_set(e, ERR_FAILED, ERR_PATH "%s", path, strerror(errno));
-    if (rc == 0)
-        u->path[0] = 0;
-    rc = rc ? rc : file_write(facts, &(struct slice){ json, n }, 1, e);
-    free(json);
-    return rc;
+    if (fsync(u->fd) || rename(u->path, path))
+        return err_set(e, ERR_FAILED, ERR_PATH "%s", path, strerror(errno));
+    u->path[0] = 0;
+    file_rows(rows, u->id, u->bytes, wall_seconds(), u->name, u->purpose);
+    return facts_write(c->sv, u->id, rows, e);
 }
 
 int answer_upload(struct call *c, struct err *e)
@@ -158,68 +150,51 @@ static bool is_result(const char *id)
     return id_is(id, FILE_PREFIX, OUTPUT_END) || id_is(id, FILE_PREFIX, ERRORS_END);
 }
 
-/* The object of a file: of an upload, or of what a batch wrote. */
-static bool put_facts(struct call *c, const char *id)
+/* The object of a file: of an upload, or of what a batch wrote. ended: not before the batch has ended. */
+static bool put_facts(struct call *c, const char *id, bool ended)
 {
-    char path[PATH_BYTES], *text = NULL, name[64];
-    size_t n;
-    struct err ignored;
-    struct json root;
+    char *text, name[64];
+    struct json facts;
+    struct row rows[8];
     if (is_result(id)) {
-        const double created = batch_created(c, id);
+        const double created = batch_created(c, id, ended);
         snprintf(name, sizeof name, "%s.jsonl", id);
+        file_rows(rows, id, 0, created, name, "batch_output");
         if (created > 0)
-            put_file(&c->w, id, 0, created, name, "batch_output");
+            sheet_object(&c->w, NULL, rows);
         return created > 0;
     }
-    const bool found = id_is(id, FILE_PREFIX, "") && file_path(path, c->sv, id, ".json", &ignored) == 0 &&
-                       file_read(&text, &n, path, 1 << 16, &ignored) == 0 &&
-                       js_check(&root, "file", text, n, &ignored) == 0;
-    if (found)
-        jw_value(&c->w, NULL, &root);
+    if (!id_is(id, FILE_PREFIX, "") || !facts_read(c->sv, id, &text, &facts))
+        return false;
+    jw_value(&c->w, NULL, &facts);
     free(text);
-    return found;
+    return true;
 }
+
+static bool put_one(struct call *c, const char *id) { return put_facts(c, id, false); }
 
 static int no_file(struct call *c, struct err *e)
 {
     return call_fail(c, e, MHD_HTTP_NOT_FOUND, "there is no file %s", c->id);
 }
 
-int answer_file(struct call *c, struct err *e) { return answer_one(c, "file", put_facts, e); }
+int answer_file(struct call *c, struct err *e) { return answer_one(c, "file", put_one, e); }
 
 static bool put_wanted(struct call *c, const char *id)
 {
     const char *purpose = call_argument(c, "purpose");
-    const bool result = is_result(id);
-    return (!purpose || strcmp(purpose, result ? "batch_output" : "batch") == 0) &&
-           (!result || batch_has(c, id)) && put_facts(c, id);
+    return (!purpose || strcmp(purpose, is_result(id) ? "batch_output" : "batch") == 0) &&
+           put_facts(c, id, true);
 }
 
 /* Uploads, and the results of batches, whose ids follow from those of the batches. */
 int answer_files(struct call *c, struct err *e)
 {
-    char (*ids)[FILE_ID_BYTES], (*batches)[FILE_ID_BYTES] = NULL, (*all)[FILE_ID_BYTES];
-    size_t n, n_batches;
-    int rc = -1;
-    if (list_ids(c->sv, FILE_PREFIX, &ids, &n, e))
-        return -1;
-    if (list_ids(c->sv, BATCH_PREFIX, &batches, &n_batches, e))
-        goto out;
-    all = realloc(ids, (n + 2 * n_batches + 1) * sizeof *ids);
-    if (!all) {
-        err_set(e, ERR_FAILED, "out of memory for a list of files");
-        goto out;
-    }
-    ids = all;
-    for (size_t i = 0; i < 2 * n_batches; i++)
-        snprintf(ids[n++], FILE_ID_BYTES, FILE_PREFIX "%.16s%s", batches[i / 2] + strlen(BATCH_PREFIX),
-                 i % 2 ? ERRORS_END : OUTPUT_END);
-    rc = answer_ids(c, ids, n, put_wanted, e);
-out:
-    free(batches);
-    free(ids);
-    return rc;
+    struct file_ids l = {0};
+    const int rc = list_ids(&l, c->sv, FILE_PREFIX, false, e) || list_ids(&l, c->sv, BATCH_PREFIX, true, e) ||
+                   answer_ids(c, &l, put_wanted, e);
+    free(l.v);
+    return rc ? -1 : 0;
 }
 
 int answer_content(struct call *c, struct err *e)

@@ -12,6 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "src/base/memory_file.h"
+
 int new_id(char id[FILE_ID_BYTES], const char *prefix)
 {
     struct timespec now;
@@ -41,39 +43,64 @@ int file_path(char path[PATH_BYTES], const struct server *sv, const char *id, co
     return 0;
 }
 
+bool facts_read(const struct server *sv, const char *id, char **text, struct json *facts)
+{
+    char path[PATH_BYTES];
+    struct err ignored;
+    size_t n;
+    *text = NULL;
+    if (file_path(path, sv, id, ".json", &ignored) == 0 &&
+        file_read(text, &n, path, 1 << 20, &ignored) == 0 &&
+        js_check(facts, "facts", *text, n, &ignored) == 0)
+        return true;
+    free(*text);
+    return false;
+}
+
+int facts_write(const struct server *sv, const char *id, const struct row *rows, struct err *e)
+{
+    char path[PATH_BYTES], *text = NULL;
+    size_t n;
+    FILE *f = memory_file(&text, &n);
+    if (f)
+        sheet_object(&(struct json_writer){ .f = f, .digits = 15 }, NULL, rows);
+    int rc = !f || stream_end(f) ? err_set(e, ERR_FAILED, "out of memory") : 0;
+    rc = rc || file_path(path, sv, id, ".json", e) || file_write(path, &(struct slice){ text, n }, 1, e) ? -1
+                                                                                                         : 0;
+    free(text);
+    return rc;
+}
+
 static int newest_first(const void *a, const void *b) { return -strcmp(a, b); }
 
-int list_ids(const struct server *sv, const char *prefix, char (**ids)[FILE_ID_BYTES], size_t *n,
-             struct err *e)
+int list_ids(struct file_ids *l, const struct server *sv, const char *prefix, bool results, struct err *e)
 {
     char folder[PATH_BYTES];
     struct dirent *x;
-    size_t room = 0;
-    *ids = NULL;
-    *n = 0;
-    if (file_path(folder, sv, "", "", e))
-        return -1;
-    DIR *d = opendir(folder);
-    if (!d)
-        return err_set(e, ERR_FAILED, ERR_PATH "%s", folder, strerror(errno));
-    while ((x = readdir(d))) {
+    DIR *d = NULL;
+    int rc = file_path(folder, sv, "", "", e);
+    if (rc == 0 && !(d = opendir(folder)))
+        rc = err_set(e, ERR_FAILED, ERR_PATH "%s", folder, strerror(errno));
+    while (rc == 0 && (x = readdir(d))) {
+        const char *digits = x->d_name + strlen(prefix);
         if (!id_is(x->d_name, prefix, ".json"))
             continue;
-        if (*n == room) {
-            void *more = realloc(*ids, (room = 2 * room + 16) * sizeof **ids);
-            if (!more) {
-                closedir(d);
-                free(*ids);
-                return err_set(e, ERR_FAILED, "out of memory for a list of files");
-            }
-            *ids = more;
+        void *more = realloc(l->v, (l->n + 2) * sizeof *l->v);
+        if (!more) {
+            rc = err_set(e, ERR_FAILED, "out of memory for a list of files");
+            break;
         }
-        snprintf((*ids)[(*n)++], FILE_ID_BYTES, "%.*s", (int)(strlen(x->d_name) - 5), x->d_name);
+        l->v = more;
+        snprintf(l->v[l->n++], FILE_ID_BYTES, "%s%.16s%s", results ? FILE_PREFIX : prefix, digits,
+                 results ? OUTPUT_END : "");
+        if (results)
+            snprintf(l->v[l->n++], FILE_ID_BYTES, FILE_PREFIX "%.16s" ERRORS_END, digits);
     }
-    closedir(d);
-    if (*n)
-        qsort(*ids, *n, sizeof **ids, newest_first);
-    return 0;
+    if (d)
+        closedir(d);
+    if (l->n)
+        qsort(l->v, l->n, sizeof *l->v, newest_first);
+    return rc;
 }
 
 void folder_clean(const struct server *sv)
@@ -98,27 +125,25 @@ int answer_one(struct call *c, const char *what, put_fn *put, struct err *e)
     return put(c, c->id) ? 0 : call_fail(c, e, MHD_HTTP_NOT_FOUND, "there is no %s %s", what, c->id);
 }
 
-int answer_ids(struct call *c, char (*ids)[FILE_ID_BYTES], size_t n, put_fn *put, struct err *e)
+int answer_ids(struct call *c, struct file_ids *l, put_fn *put, struct err *e)
 {
     const char *limit = call_argument(c, "limit"), *after = call_argument(c, "after"), *last = NULL;
-    size_t most = 10000, shown = 0, i = 0;
+    size_t most = 10000, i = 0;
     if (limit && parse_size(&most, "limit", limit, 1, 10000, e))
         return -1;
-    if (n)
-        qsort(ids, n, sizeof *ids, newest_first);
     jw_open(&c->w, NULL, '{');
     jw_text(&c->w, "object", "list");
     jw_open(&c->w, "data", '[');
-    while (after && i < n && strcmp(ids[i], after) >= 0)
+    while (after && i < l->n && strcmp(l->v[i], after) >= 0)
         i++;
-    for (; i < n && shown < most; i++)
-        if (put(c, ids[i])) {
-            shown++;
-            last = ids[i];
+    for (; i < l->n && most; i++)
+        if (put(c, l->v[i])) {
+            most--;
+            last = l->v[i];
         }
     jw_close(&c->w, ']');
     jw_text(&c->w, "last_id", last);
-    jw_bool(&c->w, "has_more", i < n);
+    jw_bool(&c->w, "has_more", i < l->n);
     jw_close(&c->w, '}');
     return 0;
 }

@@ -85,11 +85,9 @@ int call_see(struct call *c, const char *path)
 
 int call_deleted(struct call *c, const char *object)
 {
-    jw_open(&c->w, NULL, '{');
-    jw_text(&c->w, "id", c->id);
-    jw_text(&c->w, "object", object);
-    jw_bool(&c->w, "deleted", true);
-    jw_close(&c->w, '}');
+    sheet_object(&c->w, NULL, (struct row[]){ { "id", NULL, V_TEXT(c->id) },
+                                              { "object", NULL, V_TEXT(object) },
+                                              { "deleted", NULL, V_BOOL(true) }, { 0 } });
     return 0;
 }
 
@@ -106,14 +104,13 @@ int call_fail(struct call *c, struct err *e, unsigned status, const char *format
 
 void put_error(struct json_writer *w, unsigned status, const char *message)
 {
-    jw_open(w, NULL, '{');
-    jw_open(w, "error", '{');
-    jw_text(w, "message", message);
-    jw_text(w, "type", status >= 500 ? "server_error" : "invalid_request_error");
-    jw_null(w, "param");
-    jw_int(w, "code", status);
-    jw_close(w, '}');
-    jw_close(w, '}');
+    const struct row error[] = {
+        { "message", NULL, V_TEXT(message) },
+        { "type", NULL, V_TEXT(status >= 500 ? "server_error" : "invalid_request_error") },
+        { "param", NULL, V_TEXT(NULL) },
+        { "code", NULL, V_UINT(status) },
+        { 0 } };
+    sheet_object(w, NULL, (struct row[]){ { "error", NULL, V_ROWS(error) }, { 0 } });
 }
 
 void err_for_client(const struct err *e, char *out, size_t size)

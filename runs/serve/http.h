@@ -4,7 +4,7 @@
 #include <microhttpd.h>
 
 #include "runs/serve/server.h"
-#include "src/base/json_write.h"
+#include "src/base/sheet.h"
 
 /* Read the key and bind to the port: what is refused before the model is opened. */
 int  http_open(struct server *sv, struct err *e);
@@ -23,7 +23,7 @@ struct call {
     char id[80];                         /* what stands for the * of the route's path */
     char allow[40];                      /* the methods of the path */
     char *body; size_t n_body, room;     /* a NUL follows */
-    struct err why;                      /* what is wrong with the body, whose rest is dropped; code 0: nothing */
+    struct err why;                      /* what is wrong with the body, whose rest is dropped; 0: nothing */
     bool close;                          /* the connection ends with the answer */
     void *state;                         /* of the route */
     struct json_writer w;                /* for the route to write the answer to */
@@ -35,6 +35,8 @@ struct call {
 /* answer: 0; -1, and e says why; CALL_CUT: the connection ends without an answer. */
 enum { CALL_CUT = 1 };
 typedef int answer_fn(struct call *c, struct err *e);
+struct job;
+typedef int put_job_fn(struct call *c, struct store *s, const struct job *job, struct err *e);
 struct route {
     const char *method, *path;           /* a * stands for one component of the path */
     answer_fn *answer;
@@ -42,6 +44,8 @@ struct route {
     /* takes the body in place of call.body, which has at most --max-body bytes; frees its state */
     void (*take)(struct call *c, const char *bytes, size_t n);
     void (*drop)(struct call *c);
+    int (*change)(struct store *s, const int64_t *ids, size_t n, size_t *changed, struct err *e);
+    put_job_fn *put;                     /* s: a connection of its own */
     /* answers a failure with a page, under /v1/ if the request has ?page; NULL: with OpenAI's error object */
     void (*failed)(struct call *c, const char *message);
 };

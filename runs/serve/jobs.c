@@ -1,9 +1,8 @@
 /* /v1/jobs. The bodies of answers are those of `list --json`, `show --json` and `report --json`. Start at
  * call_job, which finds the job of a path, and at change. */
-#include "runs/serve/jobs.h"
+#include "runs/serve/answers.h"
 #include "runs/report/job_sheet.h"
 #include "runs/report/report.h"
-#include "runs/serve/completions.h"
 #include "runs/serve/texts.h"
 #include "runs/work/edit.h"
 #include "runs/work/snapshot_files.h"
@@ -54,7 +53,7 @@ int answer_jobs(struct call *c, struct err *e)
     return rc ? -1 : 0;
 }
 
-int answer_about(struct call *c, put_job_fn *put, struct err *e)
+static int about(struct call *c, put_job_fn *put, struct err *e)
 {
     struct job_list jobs;
     struct store *s = NULL;
@@ -66,13 +65,14 @@ int answer_about(struct call *c, put_job_fn *put, struct err *e)
     return rc ? -1 : 0;
 }
 
-static int put_job(struct call *c, struct store *s, const struct job *job, struct err *e)
+int answer_about(struct call *c, struct err *e) { return about(c, c->route->put, e); }
+
+int put_job(struct call *c, struct store *s, const struct job *job, struct err *e)
 {
     return put_shown_job(&c->w, s, job, e);
 }
 
-/* As JSON, or as a page, which has its own policy. */
-static int put_report(struct call *c, struct store *s, const struct job *job, struct err *e)
+int put_report(struct call *c, struct store *s, const struct job *job, struct err *e)
 {
     const struct report_options o = {0};
     struct reports l = {0};
@@ -82,13 +82,11 @@ static int put_report(struct call *c, struct store *s, const struct job *job, st
     return rc ? -1 : 0;
 }
 
-int answer_job(struct call *c, struct err *e) { return answer_about(c, put_job, e); }
-int answer_job_report(struct call *c, struct err *e) { return answer_about(c, put_report, e); }
-
-int answer_report_page(struct call *c, struct err *e)
+/* It has its own policy. */
+int put_report_page(struct call *c, struct store *s, const struct job *job, struct err *e)
 {
     c->type = HTML_TYPE;
-    return answer_about(c, put_report, e);
+    return put_report(c, s, job, e);
 }
 
 /* ---- texts ---- */
@@ -150,7 +148,8 @@ int answer_job_text(struct call *c, struct err *e)
 
 /* ---- changing ---- */
 
-typedef int change_fn(struct store *s, const int64_t *ids, size_t n, size_t *changed, struct err *e);
+/* The last word of the route. */
+static const char *verb_of(const struct call *c) { return strrchr(c->route->path, '/') + 1; }
 
 /* A button of a page wants its page again. It says what was not changed (page.c). */
 static int see_page(struct call *c, const char *page, bool changed)
@@ -158,13 +157,12 @@ static int see_page(struct call *c, const char *page, bool changed)
     char path[200] = "/";
     const int n = strcmp(page, "job") ? 1 : snprintf(path, sizeof path, "/jobs/%s", c->id);
     if (!changed)
-        snprintf(path + n, sizeof path - (size_t)n, "?not=%s&job=%s", strrchr(c->route->path, '/') + 1,
-                 c->id);
+        snprintf(path + n, sizeof path - (size_t)n, "?not=%s&job=%s", verb_of(c), c->id);
     return call_see(c, path);
 }
 
-/* fn NULL: set the priority. */
-static int change(struct call *c, change_fn *fn, int priority, struct err *e)
+/* route.change, or without it a new priority. */
+static int change(struct call *c, int priority, struct err *e)
 {
     const char *page = call_argument(c, "page");
     struct job_list jobs;
@@ -175,8 +173,8 @@ static int change(struct call *c, change_fn *fn, int priority, struct err *e)
     const enum job_state state = jobs.v->state;
     job_list_free(&jobs);
     pthread_mutex_lock(&c->sv->writing);
-    const int bad = fn ? fn(c->sv->writer, &job, 1, &changed, e)
-                       : store_priority(c->sv->writer, &job, 1, priority, &changed, e);
+    const int bad = c->route->change ? c->route->change(c->sv->writer, &job, 1, &changed, e)
+                                     : store_priority(c->sv->writer, &job, 1, priority, &changed, e);
     if (!bad && changed)
         snapshot_files_delete_unused(c->sv->writer);
     pthread_mutex_unlock(&c->sv->writing);
@@ -190,13 +188,10 @@ static int change(struct call *c, change_fn *fn, int priority, struct err *e)
         return see_page(c, page, changed);
     if (!changed)
         return call_fail(c, e, MHD_HTTP_CONFLICT, "job %s is %s", c->id, job_state_name(state));
-    return fn == store_remove_unless_running ? call_deleted(c, "job") : answer_job(c, e);
+    return c->route->change == store_remove_unless_running ? call_deleted(c, "job") : about(c, put_job, e);
 }
 
-int answer_job_pause(struct call *c, struct err *e) { return change(c, store_pause, 0, e); }
-int answer_job_resume(struct call *c, struct err *e) { return change(c, store_resume, 0, e); }
-int answer_job_cancel(struct call *c, struct err *e) { return change(c, store_cancel, 0, e); }
-int answer_job_remove(struct call *c, struct err *e) { return change(c, store_remove_unless_running, 0, e); }
+int answer_change(struct call *c, struct err *e) { return change(c, 0, e); }
 
 /* The member `key` of the body. */
 static int body_member(struct call *c, const char *key, struct json *v, struct err *e)
@@ -216,7 +211,7 @@ int answer_job_priority(struct call *c, struct err *e)
         return -1;
     if (!js_i64(&v, &priority) || priority < -1000000 || priority > 1000000)
         return js_bad(&v, e, "a whole number from -1000000 to 1000000 is allowed");
-    return change(c, NULL, (int)priority, e);
+    return change(c, (int)priority, e);
 }
 
 /* ---- extend, fork ---- */
@@ -259,8 +254,9 @@ static int add_word(struct words *w, const char *name, enum edit_field takes, co
 }
 
 /* The command line that the body stands for: *o borrows from w. */
-static int read_options(struct options *o, struct words *w, struct call *c, const char *verb, struct err *e)
+static int read_options(struct options *o, struct words *w, struct call *c, struct err *e)
 {
+    const char *verb = verb_of(c);
     struct json body, key, v, one;
     char name[40];
     if (c->n_body > EDIT_BYTES_MAX)
@@ -321,7 +317,7 @@ static int edit(struct call *c, const struct options *o, struct job *job, int64_
     return rc;
 }
 
-static int answer_edit(struct call *c, const char *verb, struct err *e)
+int answer_edit(struct call *c, struct err *e)
 {
     struct options o = {0};
     struct words w = {0};
@@ -329,7 +325,7 @@ static int answer_edit(struct call *c, const char *verb, struct err *e)
     int64_t id = 0;
     if (call_job(c, &jobs, e))
         return -1;
-    int rc = read_options(&o, &w, c, verb, e);
+    int rc = read_options(&o, &w, c, e);
     o.quiet = true;
     if (rc == 0) {
         rc = edit(c, &o, jobs.v, &id, e);
@@ -338,17 +334,14 @@ static int answer_edit(struct call *c, const char *verb, struct err *e)
     words_free(&w);
     job_list_free(&jobs);
     if (rc) {
-        name_fields(e->msg, verb);
+        name_fields(e->msg, verb_of(c));
         return -1;
     }
     server_tell(c->sv, id);
     bell_ring(&c->sv->bell);
     snprintf(c->id, sizeof c->id, "%" PRId64, id);
-    return answer_job(c, e);
+    return about(c, put_job, e);
 }
-
-int answer_job_extend(struct call *c, struct err *e) { return answer_edit(c, "extend", e); }
-int answer_job_fork(struct call *c, struct err *e) { return answer_edit(c, "fork", e); }
 
 /* ---- tokens ---- */
 

@@ -2,13 +2,11 @@
  * their script, which fetches the part `live` anew every two seconds and follows a text as it grows. Names,
  * prompts and texts come from outside: page_text escapes them here, and the script sets no markup but that of
  * this file. The policy (CSP) lets only this style and this script run, and loads nothing from elsewhere.
- * Start at answer_page and answer_job_page. */
-#include "runs/serve/page.h"
+ * Start at answer_page and put_job_page. */
+#include "runs/serve/answers.h"
 #include "runs/report/job_sheet.h"
 #include "src/base/page.h"
 #include "runs/store/selection.h"
-#include "runs/serve/completions.h"
-#include "runs/serve/jobs.h"
 #include "runs/serve/texts.h"
 #include "src/base/memory_file.h"
 
@@ -235,7 +233,7 @@ static void put_text(FILE *f, struct server *sv, const struct job *j)
     grown_answer_free(&x);
 }
 
-static int put_job(struct call *c, struct store *s, const struct job *j, struct err *e)
+int put_job_page(struct call *c, struct store *s, const struct job *j, struct err *e)
 {
     struct job_list book = {0};
     struct page p;
@@ -263,11 +261,6 @@ static int put_job(struct call *c, struct store *s, const struct job *j, struct 
     if (!p.live)
         put_text(p.f, c->sv, j);
     return page_close(&p, script);
-}
-
-int answer_job_page(struct call *c, struct err *e)
-{
-    return answer_about(c, put_job, e);
 }
 
 /* ---- the form ---- */

@@ -1,10 +1,6 @@
 /* The routes of a server, and those that need no job. Start at the table at the end. */
-#include "runs/serve/batches.h"
-#include "runs/serve/completions.h"
-#include "runs/serve/files.h"
+#include "runs/serve/answers.h"
 #include "runs/serve/folder.h"
-#include "runs/serve/jobs.h"
-#include "runs/serve/page.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -15,24 +11,21 @@ static int answer_health(struct call *c, struct err *e)
     if (phase != SERVE_READY)
         return call_fail(c, e, MHD_HTTP_SERVICE_UNAVAILABLE, "%s", phase == SERVE_LOADING
                          ? "the model is being read" : "the server is stopping");
-    jw_open(&c->w, NULL, '{');
-    jw_text(&c->w, "status", "ok");
-    jw_close(&c->w, '}');
+    sheet_object(&c->w, NULL, (struct row[]){ { "status", NULL, V_TEXT("ok") }, { 0 } });
     return 0;
 }
 
 static bool put_model(struct call *c, const char *id)
 {
-    struct json_writer *w = &c->w;
     if (strcmp(id, c->sv->model))
         return false;
-    jw_open(w, NULL, '{');
-    jw_text(w, "id", c->sv->model);
-    jw_text(w, "object", "model");
-    jw_int(w, "created", 0);
-    jw_text(w, "owned_by", "longhand");
-    jw_uint(w, "max_model_len", batch_front_engine(&c->sv->front)->config.context);
-    jw_close(w, '}');
+    sheet_object(&c->w, NULL, (struct row[]){
+        { "id", NULL, V_TEXT(c->sv->model) },
+        { "object", NULL, V_TEXT("model") },
+        { "created", NULL, V_INT(0) },
+        { "owned_by", NULL, V_TEXT("longhand") },
+        { "max_model_len", NULL, V_UINT(batch_front_engine(&c->sv->front)->config.context) },
+        { 0 } });
     return true;
 }
 
@@ -71,15 +64,15 @@ const struct route routes[] = {
     { "POST", "/detokenize", answer_detokenize },
     { "GET", "/metrics", answer_metrics },
     { "GET", "/v1/jobs", answer_jobs },
-    { "GET", "/v1/jobs/*", answer_job },
-    { "DELETE", "/v1/jobs/*", answer_job_remove },
+    { "GET", "/v1/jobs/*", answer_about, .put = put_job },
+    { "DELETE", "/v1/jobs/*", answer_change, .change = store_remove_unless_running },
     { "GET", "/v1/jobs/*/text", answer_job_text, .drop = drop_following },
-    { "GET", "/v1/jobs/*/report", answer_job_report },
-    { "POST", "/v1/jobs/*/pause", answer_job_pause, .failed = put_failed_page },
-    { "POST", "/v1/jobs/*/resume", answer_job_resume, .failed = put_failed_page },
-    { "POST", "/v1/jobs/*/cancel", answer_job_cancel, .failed = put_failed_page },
-    { "POST", "/v1/jobs/*/extend", answer_job_extend },
-    { "POST", "/v1/jobs/*/fork", answer_job_fork },
+    { "GET", "/v1/jobs/*/report", answer_about, .put = put_report },
+    { "POST", "/v1/jobs/*/pause", answer_change, .change = store_pause, .failed = put_failed_page },
+    { "POST", "/v1/jobs/*/resume", answer_change, .change = store_resume, .failed = put_failed_page },
+    { "POST", "/v1/jobs/*/cancel", answer_change, .change = store_cancel, .failed = put_failed_page },
+    { "POST", "/v1/jobs/*/extend", answer_edit },
+    { "POST", "/v1/jobs/*/fork", answer_edit },
     { "POST", "/v1/jobs/*/priority", answer_job_priority },
     { "POST", "/v1/files", answer_upload, .take = take_upload, .drop = drop_upload },
     { "GET", "/v1/files", answer_files },
@@ -92,7 +85,7 @@ const struct route routes[] = {
     { "POST", "/v1/batches/*/cancel", answer_cancel_batch },
     { "GET", "/", answer_page, .failed = put_failed_page },
     { "POST", "/jobs", answer_form, .failed = put_failed_page },
-    { "GET", "/jobs/*", answer_job_page, .failed = put_failed_page },
-    { "GET", "/jobs/*/report", answer_report_page, .failed = put_failed_page },
+    { "GET", "/jobs/*", answer_about, .put = put_job_page, .failed = put_failed_page },
+    { "GET", "/jobs/*/report", answer_about, .put = put_report_page, .failed = put_failed_page },
     { NULL },
 };

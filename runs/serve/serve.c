@@ -1,5 +1,5 @@
 /* The life of a server. Start at serve. */
-#include "runs/serve/batches.h"
+#include "runs/serve/answers.h"
 #include "runs/serve/http.h"
 #include "runs/work/schedule.h"
 #include "runs/work/thread.h"

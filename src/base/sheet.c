@@ -44,11 +44,7 @@ static void put_value(struct json_writer *w, const char *key, const struct value
     case VALUE_TEXT:   jw_text(w, key, v->s); break;
     case VALUE_BYTES:  jw_bytes(w, key, v->s, v->n); break;
     case VALUE_JSON:   jw_parsed(w, key, v->s); break;
-    case VALUE_ROWS:
-        jw_open(w, key, '{');
-        sheet_members(w, v->rows);
-        jw_close(w, '}');
-        break;
+    case VALUE_ROWS:   sheet_object(w, key, v->rows); break;
     case VALUE_TABLE:  put_records(w, key, v->table, true); break;
     }
 }
@@ -58,6 +54,13 @@ void sheet_members(struct json_writer *w, const struct row *rows)
     for (const struct row *r = rows; !ends(r); r++)
         if (r->key && !r->unless)
             put_value(w, r->key, &r->value);
+}
+
+void sheet_object(struct json_writer *w, const char *key, const struct row *rows)
+{
+    jw_open(w, key, '{');
+    sheet_members(w, rows);
+    jw_close(w, '}');
 }
 
 void sheet_table(struct json_writer *w, const char *key, struct table t) { put_records(w, key, &t, true); }

@@ -75,7 +75,8 @@ void value_text(char *out, size_t size, struct value v);
 bool value_is_number(enum value_kind kind);
 bool value_is_text(enum value_kind kind);
 double value_number(struct value v);
-/* The members of an open object. */
+/* The rows as an object, and as members of an open one. */
+void sheet_object(struct json_writer *w, const char *key, const struct row *rows);
 void sheet_members(struct json_writer *w, const struct row *rows);
 void sheet_table(struct json_writer *w, const char *key, struct table t);
 

@@ -371,9 +371,7 @@ static void put_columns_json(struct json_writer *w, const struct listing *t, con
     }
     if (db)
         rows[t->n] = (struct row){ "db", NULL, V_TEXT(db) };
-    jw_open(w, NULL, '{');
-    sheet_members(w, rows);
-    jw_close(w, '}');
+    sheet_object(w, NULL, rows);
 }
 
 /* With several databases each job names its database, and "databases" lists them all. t: the columns of

@@ -1,0 +1,65 @@
+/* What the routes answer (routes.c). */
+#pragma once
+#include "runs/serve/http.h"
+
+/* ---- completions.c: POST /v1/completions and /v1/chat/completions. A request becomes jobs, and the answer
+ * is read from the store, at once or as a stream of events. ---- */
+
+answer_fn answer_completions, answer_chat;
+/* Ends a request, as struct route's drop: no job stays that nobody waits for, unless it has a key. */
+void drop_waiting(struct call *c);
+
+/* The body of a request for a text. */
+struct body { const char *text; size_t n; bool chat; };
+/* Queues its text as `submit --name` does: a job that nobody waits for. */
+int queue_body(struct server *sv, const struct body *body, const char *name, int64_t *id, struct err *e);
+/* The tokens of its prompt; free(*ids). */
+int body_tokens(struct server *sv, const struct body *body, int32_t **ids, size_t *n, struct err *e);
+
+/* ---- jobs.c: /v1/jobs, the verbs about jobs; /tokenize and /detokenize, as vLLM's ---- */
+
+answer_fn answer_jobs;             /* list --json */
+answer_fn answer_about;            /* what route.put writes about the job of the path */
+put_job_fn put_job;                /* show --json */
+put_job_fn put_report, put_report_page;          /* report --json, --html */
+answer_fn answer_job_text;         /* text, and with ?follow=1 tail -f; ?from=TOKEN */
+void drop_following(struct call *c);
+answer_fn answer_change;           /* route.change of the job */
+answer_fn answer_job_priority;     /* {"priority": P} */
+/* extend, which answers with the job that has the text then, and fork, with the new job. The members of the
+ * body are options of the verb, as {"tokens": 500, "stop": ["End"]}. */
+answer_fn answer_edit;
+answer_fn answer_tokenize, answer_detokenize;
+
+/* ---- page.c: what a browser shows, the queue, a job, and a form that queues a text ---- */
+
+answer_fn answer_page, answer_form;
+put_job_fn put_job_page;
+/* A page with the message, for struct route. */
+void put_failed_page(struct call *c, const char *message);
+
+/* ---- files.c: /v1/files, uploads for batches, and what batches wrote. Files lie in the folder STORE.files
+ * (0700). A file is there, with its name and purpose in ID.json beside it, before its upload is answered. Ids
+ * are made here, and a path is only made of an id that has the form of one. ---- */
+
+answer_fn answer_upload, answer_file, answer_content, answer_delete_file;
+answer_fn answer_files;            /* ?limit, ?after, ?purpose */
+/* Parts of an upload, for struct route. */
+void take_upload(struct call *c, const char *bytes, size_t n);
+void drop_upload(struct call *c);
+
+/* ---- batches.c: /v1/batches. An uploaded file becomes jobs named after the batch, by the rules of `submit
+ * --batch`. A thread checks the files, one after the other, without a lock. What the server knows of a batch
+ * beside its jobs is in ID.json in the folder of the files. ---- */
+
+enum { BATCH_LINES_MAX = 50000, BATCH_BYTES_MAX = 65536 };       /* bytes: of a request for a batch */
+
+answer_fn answer_new_batch, answer_batches, answer_batch, answer_cancel_batch;
+/* The thread that checks files; it begins with those that an earlier server left. */
+int  batches_start(struct server *sv, struct err *e);
+void batches_stop(struct server *sv);            /* also where batches_start was not called */
+/* When the batch whose results this file has was made, in seconds since 1970; 0: there is none. ended: 0 also
+ * for one that has not ended with such results. */
+double batch_created(struct call *c, const char *file, bool ended);
+/* Writes the results of a batch as `export` does: a descriptor of the file, or -1. */
+int  batch_write_results(struct call *c, const char *file, struct err *e);
