@@ -95,14 +95,13 @@ static int write_record(const struct server *sv, const struct record *b, struct 
 /* The jobs that the batch has by now. */
 static int cancel_jobs(struct server *sv, const char *id, struct err *e)
 {
-    struct job_list jobs;
-    int64_t *ids;
-    int rc = 0;
+    struct selection_term term;
+    const struct selection sel = server_book(&term, id);
+    int64_t *ids = NULL;
+    size_t n;
     pthread_mutex_lock(&sv->writing);
-    if (server_book(sv->writer, id, SIZE_MAX, &jobs, &ids, e) == 0) {
-        rc = store_cancel(sv->writer, ids, jobs.n, NULL, e);
-        job_list_free(&jobs);
-    }
+    const bool any = store_select(sv->writer, &sel, &ids, &n, e) == 0;
+    const int rc = any ? store_cancel(sv->writer, ids, n, NULL, e) : 0;
     pthread_mutex_unlock(&sv->writing);
     free(ids);
     bell_ring(&sv->bell);
@@ -175,7 +174,6 @@ static bool check_files(struct server *sv, bool first)
 static void *check_thread(void *ctx)
 {
     struct server *sv = ctx;
-    const double turn = sv->o->forget ? FORGET_AGAIN_SECONDS : CHECK_AGAIN_SECONDS;
     bool first = true, waits = false;
     double again = 0;                    /* when batches that wait are checked again */
     pthread_mutex_lock(&sv->checking);
@@ -191,12 +189,9 @@ static void *check_thread(void *ctx)
         if (sv->o->forget)
             server_forget(sv);
         pthread_mutex_lock(&sv->checking);
-        if (sv->check_stops || sv->check_wanted)
-            continue;
-        if (waits || sv->o->forget)
-            cond_wait_until(&sv->check, &sv->checking, clock_seconds() + turn);
-        else
-            pthread_cond_wait(&sv->check, &sv->checking);
+        if (!sv->check_stops && !sv->check_wanted)
+            cond_wait_until(&sv->check, &sv->checking, clock_seconds() +
+                            (sv->o->forget ? FORGET_AGAIN_SECONDS : CHECK_AGAIN_SECONDS));
     }
     pthread_mutex_unlock(&sv->checking);
     return NULL;
@@ -389,13 +384,15 @@ int batch_write_results(struct call *c, const char *file, struct err *e)
     struct server *sv = c->sv;
     char id[FILE_ID_BYTES], own[FILE_ID_BYTES], path[PATH_BYTES];
     struct job_list jobs = {0};
+    struct selection_term term;
     struct export_counts counts;
     struct store *s = NULL;
     int fd = -1;
     batch_of(id, file);
     if (batch_created(c, file, false) == 0 || new_id(own, RESULTS_PREFIX) || file_path(path, sv, own, "", e))
         return -1;
-    int rc = server_connect(sv, &s, e) || server_book(s, id, SIZE_MAX, &jobs, NULL, e) ? -1 : 0;
+    const struct selection sel = server_book(&term, id);
+    int rc = server_connect(sv, &s, e) || server_select(s, &sel, SIZE_MAX, &jobs, e) ? -1 : 0;
     if (rc == 0) {
         keep_results(&jobs, id_is(file, FILE_PREFIX, ERRORS_END));
         const struct export_options o = { .format = FORMAT_OPENAI, .output = path, .force = true,

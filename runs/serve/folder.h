@@ -21,8 +21,8 @@ int  file_path(char path[PATH_BYTES], const struct server *sv, const char *id, c
 bool facts_read(const struct server *sv, const char *id, char **text, struct json *facts);
 /* Writes it, durably. */
 int  facts_write(const struct server *sv, const char *id, const struct row *rows, struct err *e);
-/* Adds the ids of the files PREFIX*.json or, of batches, those of their results; free(l->v). The newest one is
- * the first. */
+/* Adds the ids of the files PREFIX*.json or, of batches, those of their results; free(l->v). The newest one
+ * is the first. */
 struct file_ids { char (*v)[FILE_ID_BYTES]; size_t n; };
 int  list_ids(struct file_ids *l, const struct server *sv, const char *prefix, bool results, struct err *e);
 /* Deletes the pieces of files that a killed server left: those that nobody has written to for a while. */

@@ -222,13 +222,11 @@ static bool host_is_allowed(const struct call *c)
     snprintf(name, sizeof name, "%.*s", (int)MIN(end ? (size_t)(end - host) : strlen(host), sizeof name - 1),
              host);
     local_address(c, local, sizeof local);
-    if (strcasecmp(name, "localhost") == 0 || strcasecmp(name, c->sv->o->host) == 0 ||
-        (*local && strcasecmp(name, local) == 0))
-        return true;
+    bool allowed = strcasecmp(name, "localhost") == 0 || strcasecmp(name, c->sv->o->host) == 0 ||
+                   (*local && strcasecmp(name, local) == 0);
     for (size_t i = 0; i < c->sv->o->allow_host.n; i++)
-        if (strcasecmp(name, c->sv->o->allow_host.v[i]) == 0)
-            return true;
-    return false;
+        allowed |= strcasecmp(name, c->sv->o->allow_host.v[i]) == 0;
+    return allowed;
 }
 
 /* Whether the request comes from no page, or from a page of this server or of --cors. */

@@ -39,7 +39,7 @@ int answer_jobs(struct call *c, struct err *e)
     double estimate = 0;
     if (limit && parse_size(&most, "limit", limit, 1, SIZE_MAX / 2, e))
         return -1;
-    const int rc = server_connect(c->sv, &s, e) || server_newest(s, &every, most, &jobs, e) ||
+    const int rc = server_connect(c->sv, &s, e) || server_select(s, &every, most, &jobs, e) ||
                    store_mark_shared(s, &jobs, e) || store_estimate(s, &jobs, &estimate, e);
     store_close(s);
     count_jobs(&n, &jobs);
@@ -305,18 +305,6 @@ static void name_fields(char *message, const char *verb)
     }
 }
 
-static int edit(struct call *c, const struct options *o, struct job *job, int64_t *id, struct err *e)
-{
-    struct edit d = { .o = o, .job = job };
-    const int rc = server_connect(c->sv, &d.s, e) || edit_open(&d, e) || edit_plan(&d, e) ||
-                           edit_make(&d, id, e)
-                       ? -1
-                       : 0;
-    edit_close(&d);
-    store_close(d.s);
-    return rc;
-}
-
 int answer_edit(struct call *c, struct err *e)
 {
     struct options o = {0};
@@ -325,12 +313,15 @@ int answer_edit(struct call *c, struct err *e)
     int64_t id = 0;
     if (call_job(c, &jobs, e))
         return -1;
+    struct edit d = { .o = &o, .job = jobs.v };
     int rc = read_options(&o, &w, c, e);
-    o.quiet = true;
     if (rc == 0) {
-        rc = edit(c, &o, jobs.v, &id, e);
+        o.quiet = true;
+        rc = server_connect(c->sv, &d.s, e) || edit_open(&d, e) || edit_plan(&d, e) || edit_make(&d, &id, e);
         options_free(&o);
     }
+    edit_close(&d);
+    store_close(d.s);
     words_free(&w);
     job_list_free(&jobs);
     if (rc) {

@@ -166,10 +166,8 @@ static int put_queue(FILE *f, struct store *s, struct err *e)
                                   running = { .no_requests = true, .by_state = true, .state = JOB_RUNNING };
     struct job_list run = {0}, jobs = {0};
     struct store_counts n;
-    const int rc = store_counts(s, NULL, &n, e) || server_newest(s, &running, SIZE_MAX, &run, e) ||
-                           server_newest(s, &every, ROWS_MAX, &jobs, e)
-                       ? -1
-                       : 0;
+    const int rc = store_counts(s, NULL, &n, e) || server_select(s, &running, SIZE_MAX, &run, e) ||
+                   server_select(s, &every, ROWS_MAX, &jobs, e) ? -1 : 0;
     if (rc == 0) {
         page_format(f, "<div id=\"live\"><p>All jobs: @c running, @c queued, @c paused, @c done, @c failed",
                     (double)n.jobs[JOB_RUNNING], (double)n.jobs[JOB_QUEUED], (double)n.jobs[JOB_PAUSED],
@@ -236,11 +234,12 @@ static void put_text(FILE *f, struct server *sv, const struct job *j)
 int put_job_page(struct call *c, struct store *s, const struct job *j, struct err *e)
 {
     struct job_list book = {0};
+    struct selection_term term;
     struct page p;
     char name[700];
+    const struct selection sel = server_book(&term, j->batch ? j->batch : "");
     snprintf(name, sizeof name, "job %" PRId64, j->id);
-    if (page_open(&p, c, name, e) ||
-        (j->batch && server_book(s, j->batch, ROWS_MAX, &book, NULL, e)))
+    if (page_open(&p, c, name, e) || (j->batch && server_select(s, &sel, ROWS_MAX, &book, e)))
         return -1;
     page_format(p.f, "<p><a href=\"/\">The queue</a></p><h1>Job @0: <bdi>@t</bdi></h1>\n", (double)j->id,
                 name_of(name, j));
@@ -266,7 +265,7 @@ int put_job_page(struct call *c, struct store *s, const struct job *j, struct er
 /* ---- the form ---- */
 
 /* The fields of the form as the body of a request. */
-struct form { struct json_writer w; bool chat, failed; char *field[5]; size_t n[5]; };
+struct form { bool chat; FILE *f[5]; char *field[5]; size_t n[5]; };
 static const char *const fields[] = { "prompt", "name", "max_tokens", "temperature", "seed" };
 enum { PROMPT, NAME, FIELDS = sizeof fields / sizeof *fields };
 
@@ -278,17 +277,8 @@ static enum MHD_Result take_field(void *ctx, enum MHD_ValueKind kind, const char
     (void)kind, (void)file, (void)type, (void)encoding, (void)at;
     x->chat |= key && strcmp(key, "chat") == 0;
     for (size_t i = 0; key && i < FIELDS; i++)
-        if (strcmp(key, fields[i]) == 0) {
-            char *more = realloc(x->field[i], x->n[i] + n + 1);
-            if (!more) {
-                x->failed = true;
-                return MHD_NO;
-            }
-            memcpy(more + x->n[i], bytes, n);
-            x->n[i] += n;
-            more[x->n[i]] = 0;
-            x->field[i] = more;
-        }
+        if (strcmp(key, fields[i]) == 0)
+            fwrite(bytes, 1, n, x->f[i]);
     return MHD_YES;
 }
 
@@ -310,11 +300,11 @@ static void put_body(struct json_writer *w, const struct form *x)
         jw_open(w, "messages", '[');
         jw_open(w, NULL, '{');
         jw_text(w, "role", "user");
-        jw_bytes(w, "content", x->field[PROMPT] ? x->field[PROMPT] : "", x->n[PROMPT]);
+        jw_bytes(w, "content", x->field[PROMPT], x->n[PROMPT]);
         jw_close(w, '}');
         jw_close(w, ']');
     } else {
-        jw_bytes(w, "prompt", x->field[PROMPT] ? x->field[PROMPT] : "", x->n[PROMPT]);
+        jw_bytes(w, "prompt", x->field[PROMPT], x->n[PROMPT]);
     }
     for (size_t i = NAME + 1; i < FIELDS; i++) {
         struct json number;
@@ -330,15 +320,26 @@ static void put_body(struct json_writer *w, const struct form *x)
     jw_close(w, '}');
 }
 
+static int read_fields(struct call *c, struct form *x, struct err *e)
+{
+    bool bad = false;
+    for (size_t i = 0; i < FIELDS; i++)
+        bad |= !(x->f[i] = memory_file(&x->field[i], &x->n[i]));
+    struct MHD_PostProcessor *parts = bad ? NULL : MHD_create_post_processor(c->c, 1024, take_field, x);
+    const bool is_form = parts != NULL;
+    bad |= is_form && MHD_post_process(parts, c->body ? c->body : "", c->n_body) != MHD_YES;
+    bad |= is_form && MHD_destroy_post_processor(parts) != MHD_YES;
+    for (size_t i = 0; i < FIELDS; i++)
+        bad |= x->f[i] && stream_end(x->f[i]);
+    return !is_form ? err_set(e, ERR_INPUT, "the fields of a form are needed")
+           : bad ? err_set(e, ERR_INPUT, "the form is damaged") : 0;
+}
+
 /* *body: JSON; free. */
 static int read_form(struct call *c, struct form *x, char **body, size_t *n, struct err *e)
 {
-    struct MHD_PostProcessor *parts = MHD_create_post_processor(c->c, 1024, take_field, x);
-    if (!parts)
-        return err_set(e, ERR_INPUT, "the fields of a form are needed");
-    const bool bad = MHD_post_process(parts, c->body ? c->body : "", c->n_body) != MHD_YES;
-    if (MHD_destroy_post_processor(parts) != MHD_YES || bad || x->failed)
-        return err_set(e, ERR_INPUT, "the form is damaged");
+    if (read_fields(c, x, e))
+        return -1;
     if (!x->n[PROMPT])
         return err_set(e, ERR_INPUT, "the prompt is missing");
     x->n[PROMPT] = drop_cr(x->field[PROMPT], x->n[PROMPT]);

@@ -63,38 +63,24 @@ int server_connect(struct server *sv, struct store **s, struct err *e)
     return rc;
 }
 
-int server_newest(struct store *s, const struct selection *sel, size_t most, struct job_list *jobs,
+int server_select(struct store *s, const struct selection *sel, size_t most, struct job_list *jobs,
                   struct err *e)
 {
     int64_t *ids = NULL;
     size_t n = 0;
+    *jobs = (struct job_list){0};
     int rc = store_select(s, sel, &ids, &n, e);
-    const size_t skip = n - MIN(n, most);
-    rc = rc || store_jobs(s, ids + skip, n - skip, jobs, e) ? -1 : 0;
+    const size_t skip = sel->n ? 0 : n - MIN(n, most);
+    rc = rc || store_jobs(s, ids + skip, MIN(n, most), jobs, e) ? -1 : 0;
     free(ids);
     return rc;
 }
 
-int server_book(struct store *s, const char *name, size_t most, struct job_list *jobs, int64_t **ids,
-                struct err *e)
+struct selection server_book(struct selection_term *term, const char *name)
 {
-    char word[BATCH_NAME_BYTES_MAX + 2];
-    const char *words[] = { word };
-    struct selection sel;
-    int64_t *found = NULL;
-    size_t n = 0;
-    *jobs = (struct job_list){0};
-    snprintf(word, sizeof word, "@%s", name);
-    const int rc = selection_parse(&sel, &(struct selection_words){ words, 1 }, e) ||
-                   store_select(s, &sel, &found, &n, e) || store_jobs(s, found, MIN(n, most), jobs, e)
-                       ? -1
-                       : 0;
-    selection_free(&sel);
-    if (ids)
-        *ids = found;
-    else
-        free(found);
-    return rc;
+    *term = (struct selection_term){ .word = term->name };
+    snprintf(term->name, sizeof term->name, "%s", name);
+    return (struct selection){ .v = term, .n = 1 };
 }
 
 void server_cancel(struct server *sv, const int64_t *ids, size_t n)

@@ -1,17 +1,33 @@
-/* What the threads of a server share. */
+/* A server of OpenAI's API whose requests are jobs in the store.
+ *
+ * serve() opens the store, the port and the model, and then works on the queue as `work --watch` does, until
+ * a signal comes. Threads of libmicrohttpd answer the requests, one thread for each connection. A request
+ * becomes jobs (completions.c), whose texts are read from the store, so an answer never has a token that a
+ * crash could take back.
+ *
+ * Threads. The calling thread is the worker. The others share two connections to the store, each with a lock,
+ * and, without one, the front: the model without weights, which turns bodies into jobs. A thread that waits
+ * for a text sleeps until a commit has changed the job, and looks once a second for its client. */
 #pragma once
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/queue.h>
 
-#include "runs/serve/serve.h"
 #include "runs/store/selection.h"
 #include "runs/work/bell.h"
 #include "runs/work/read_text.h"
+#include "runs/work/worker.h"
 #include "src/request/batch.h"
 
 struct MHD_Daemon;
 struct route;
+
+/* Serves until a signal comes; then 0, or ERR_AGAIN if jobs are left. w: zero, with the settings of the
+ * command line, not open. parallel: as in struct schedule_options. ERR_INPUT before the model is opened for
+ * an address that needs a key, and for a bad key file. */
+int serve(const struct options *o, struct worker *w, struct store *s, size_t parallel, struct err *e);
+
+/* ---- what the threads share ---- */
 
 enum phase { SERVE_LOADING, SERVE_READY, SERVE_STOPPING };
 /* Requests have the highest priority, before every batch. */
@@ -56,12 +72,11 @@ struct server {
 int  server_jobs(struct server *sv, const int64_t *ids, size_t n, struct job_list *jobs, struct err *e);
 /* A connection of the caller's own, for what may take long; store_close. */
 int  server_connect(struct server *sv, struct store **s, struct err *e);
-/* The newest `most` jobs of a selection, in the order of their numbers. */
-int  server_newest(struct store *s, const struct selection *sel, size_t most, struct job_list *jobs,
+/* `most` jobs of a selection in the order of their numbers: of a book the first ones, else the newest. */
+int  server_select(struct store *s, const struct selection *sel, size_t most, struct job_list *jobs,
                    struct err *e);
-/* The first `most` jobs of this name. free(*ids), which is theirs; ids NULL: they are not wanted. */
-int  server_book(struct store *s, const char *name, size_t most, struct job_list *jobs, int64_t **ids,
-                 struct err *e);
+/* The selection of the jobs of this name. It needs *term. */
+struct selection server_book(struct selection_term *term, const char *name);
 /* Cancel requests that nobody waits for any more, and with --forget remove them. */
 void server_cancel(struct server *sv, const int64_t *ids, size_t n);
 /* --forget: remove the requests that nobody will ask for any more. */

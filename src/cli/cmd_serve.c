@@ -1,5 +1,5 @@
 /* longhand serve: answers OpenAI's API. The server is in runs/serve. */
-#include "runs/serve/serve.h"
+#include "runs/serve/server.h"
 #include "src/base/stopping.h"
 #include "src/cli/cmd_store.h"
 #include "src/cli/verbs.h"
