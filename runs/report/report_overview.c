@@ -53,12 +53,6 @@ static const struct curve { const char *figure; struct page_plot plot; } curve_p
       { "Distinct-4 of each 1,000 tokens", "different 4-grams of tokens / all 4-grams", .shares = true } },
 };
 
-static struct page_plot plot_of(size_t curve, const double *x, size_t n, double length)
-{
-    const struct page_plot *p = &curve_plots[curve].plot;
-    return (struct page_plot){ p->title, p->note, x, n, length, p->low, p->shares, .no_legend = true };
-}
-
 /* The windows up to the last one that is full in some job of the line. */
 static size_t full_windows(const struct reports *l, const struct line *v)
 {
@@ -107,28 +101,34 @@ static void find_lines(const struct reports *l, struct line *v, size_t n)
     }
 }
 
-/* room: [2 n + 1][windows of the longest job] */
-static void plot_lines(FILE *f, const struct reports *l, const struct line *v, size_t n, double *room)
+/* marks: those of a book, the first one at its beginning; NULL: none. False: no memory. */
+static bool plot_lines(FILE *f, const struct reports *l, const struct line *v, size_t n,
+                       const struct page_mark *marks, size_t n_marks)
 {
     const struct report *longest = &l->v[0];
     struct series s[LINES_MAX];
     for (size_t i = 1; i < l->n; i++)
         longest = l->v[i].job->tokens > longest->job->tokens ? &l->v[i] : longest;
     const size_t windows = longest->n_windows;
-    double *x = room, *y = x + windows, *half = y + n * windows;
-    for (size_t i = 0; i < windows; i++)
+    double *x = calloc((2 * n + 1) * windows, sizeof *x), *y = x + windows, *half = y + n * windows;
+    for (size_t i = 0; i < windows && x; i++)
         x[i] = (double)longest->window[i].start + (double)longest->window[i].n / 2;
-    for (size_t c = 0; c < sizeof curve_plots / sizeof *curve_plots; c++) {
-        const struct page_plot p = plot_of(c, x, windows, (double)longest->job->tokens);
+    for (size_t c = 0; c < sizeof curve_plots / sizeof *curve_plots && x; c++) {
+        struct page_plot p = curve_plots[c].plot;
+        p.x = x, p.n = windows, p.length = (double)longest->job->tokens, p.no_legend = true;
+        p.mark = marks ? marks + 1 : NULL, p.n_marks = n_marks - (marks != NULL);
         for (size_t k = 0; k < n; k++) {
             const size_t full = full_windows(l, &v[k]);
-            s[k] = (struct series){ v[k].name, y + k * windows, windows - full, half + k * windows };
+            s[k] = (struct series){ v[k].name, y + k * windows, windows - full,
+                                    marks ? NULL : half + k * windows };
             for (size_t i = 0; i < windows; i++)
                 y[k * windows + i] = mean_at(l, &v[k], i, curve_plots[c].figure, full,
                                              &half[k * windows + i]);
         }
         page_plot(f, &p, s, n);
     }
+    free(x);
+    return x != NULL;
 }
 
 /* Whether the jobs are the chapters of one book: order[i] is the place of chapter i. */
@@ -148,30 +148,27 @@ static bool is_book(const struct reports *l, const struct job **jobs, size_t *or
     return chapters == l->n - 1;
 }
 
-/* The chapters of a book, one after the other, as one curve. room: [2 windows of all jobs] */
-static void plot_book(FILE *f, const struct reports *l, const size_t *order, double *room, size_t windows,
+/* The chapters of a book, one after the other, as one text with a line. Fills window[] and mark[]. */
+static bool plot_book(FILE *f, const struct reports *l, const size_t *order, struct report_window *window,
                       struct page_mark *mark)
 {
-    double *x = room, *y = room + windows, at = 0;
-    size_t n = 0;
+    struct job job = { .tokens = 0 };
+    struct report book = { .job = &job, .window = window };
     for (size_t i = 0; i < l->n; i++) {
         const struct report *r = &l->v[order[i]];
-        mark[i].x = at;
+        mark[i].x = (double)job.tokens;
         snprintf(mark[i].name, sizeof mark[i].name, "job %" PRId64 "%s%.120s", r->job->id,
                  r->job->custom_id ? " " : "", r->job->custom_id ? r->job->custom_id : "");
-        for (size_t k = 0; k < r->n_windows; k++)
-            x[n++] = at + (double)r->window[k].start + (double)r->window[k].n / 2;
-        at += (double)r->job->tokens;
+        for (size_t k = 0; k < r->n_windows; k++) {
+            struct report_window *w = &window[book.n_windows++];
+            *w = r->window[k];
+            w->start += job.tokens;
+            w->partial = false;          /* every window is a point of the line */
+        }
+        job.tokens += r->job->tokens;
     }
-    for (size_t c = 0; c < sizeof curve_plots / sizeof *curve_plots; c++) {
-        struct page_plot p = plot_of(c, x, n, at);
-        p.mark = mark + 1;
-        p.n_marks = l->n - 1;
-        for (size_t i = 0, m = 0; i < l->n; i++)
-            for (size_t k = 0; k < l->v[order[i]].n_windows; k++)
-                y[m++] = figure(&l->v[order[i]].window[k].sum, curve_plots[c].figure);
-        page_plot(f, &p, &(struct series){ "the book", y }, 1);
-    }
+    const struct reports one = { .v = &book, .n = 1 };
+    return plot_lines(f, &one, &(struct line){ "the book", .n = 1 }, 1, mark, l->n);
 }
 
 /* 1: the jobs are a book, and its curve is written; 0: they are none; -1: no memory. */
@@ -183,19 +180,19 @@ static int book_curve(FILE *f, const struct reports *l)
     const struct job **jobs = malloc((l->n + 1) * sizeof *jobs);
     size_t *order = malloc((l->n + 1) * sizeof *order);
     struct page_mark *mark = malloc((l->n + 1) * sizeof *mark);
-    double *room = calloc(2 * windows + 1, sizeof *room);
-    int rc = !jobs || !order || !mark || !room ? -1 : is_book(l, jobs, order);
+    struct report_window *window = malloc((windows + 1) * sizeof *window);
+    int rc = !jobs || !order || !mark || !window ? -1 : is_book(l, jobs, order);
     if (rc == 1) {
         fprintf(f, "<h2>Over the length</h2><p class=\"note\">The book as one curve: a point for every 1,000 "
                 "tokens of a chapter and for its rest, a dashed line where a chapter begins (%zu "
                 "chapters).</p><div class=\"plots more\">", l->n);
-        plot_book(f, l, order, room, windows, mark);
+        rc = plot_book(f, l, order, window, mark) ? 1 : -1;
         fputs("</div>\n", f);
     }
     free(jobs);
     free(order);
     free(mark);
-    free(room);
+    free(window);
     return rc;
 }
 
@@ -208,18 +205,12 @@ static bool curves(FILE *f, const struct reports *l)
     const size_t n = l->o.by ? l->n_groups : l->n;
     struct line v[LINES_MAX];
     struct series names[LINES_MAX];
-    size_t windows = 0;
-    for (size_t i = 0; i < l->n; i++)
-        windows = MAX(windows, l->v[i].n_windows);
     fputs("<h2>Over the length</h2>", f);
     if (n > LINES_MAX || n == 0) {
         fprintf(f, "<p class=\"note\">%zu %s are too many curves for one plot; at most %d are shown%s.</p>\n",
                 n, l->o.by ? "groups" : "jobs", LINES_MAX, l->o.by ? "" : ", and --by groups the jobs");
         return true;
     }
-    double *room = calloc((2 * n + 1) * windows, sizeof *room);
-    if (!room)
-        return false;
     find_lines(l, v, n);
     for (size_t i = 0; i < n; i++)
         names[i] = (struct series){ .name = v[i].name };
@@ -228,10 +219,9 @@ static bool curves(FILE *f, const struct reports *l)
             l->o.by ? ": the mean of the jobs of a group, with its 95 % interval" : "");
     page_legend(f, names, n);
     fputs("</div><div class=\"plots more\">", f);
-    plot_lines(f, l, v, n, room);
+    const bool ok = plot_lines(f, l, v, n, NULL, 0);
     fputs("</div>\n", f);
-    free(room);
-    return true;
+    return ok;
 }
 
 bool report_overview(FILE *f, const struct reports *l, size_t sections_max)

@@ -80,10 +80,11 @@ static int id_order(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The options that narrow a selection, with words. */
-static struct selection_words words_of(const struct options *o, const char *const *words, size_t n, bool all)
+/* The words and options that select jobs. every: without words, all jobs. */
+static struct selection_words words_of(const struct options *o, bool every)
 {
-    return (struct selection_words){ words, n, o->state, o->finish, o->loops, all, o->shorter, o->longer,
+    return (struct selection_words){ o->arg, o->n_args, o->state, o->finish, o->loops,
+                                     o->all || (every && !o->n_args && !o->state), o->shorter, o->longer,
                                      o->distinct_below, o->repeats_above,
                                      o->verb->bit == VERB_LIST && !o->requests };
 }
@@ -115,49 +116,42 @@ static int filter_repeats(struct store *s, double share, int64_t *ids, size_t *n
     return rc;
 }
 
-/* store_select, with the part of a selection that needs the tokenizers of texts. */
-static int select_ids(struct store *s, const struct selection *sel, int64_t **ids, size_t *n, struct err *e)
+/* Adds the jobs that the words select to those of a part: store_select, with the part of a selection that
+ * needs the tokenizers of texts. */
+static int add_selected(struct store_part *t, const struct selection *sel, struct err *e)
 {
-    if (store_select(s, sel, ids, n, e))
-        return -1;
-    if (sel->by_repeats && filter_repeats(s, sel->repeats_above, *ids, n, e)) {
-        free(*ids);
-        *ids = NULL;
-        return -1;
+    int64_t *ids = NULL;
+    size_t n = 0;
+    int rc = store_select(t->store, sel, &ids, &n, e);
+    if (rc == 0 && sel->by_repeats)
+        rc = filter_repeats(t->store, sel->repeats_above, ids, &n, e);
+    int64_t *all = rc ? NULL : realloc(t->ids, (t->n_ids + n + 1) * sizeof *all);
+    if (all && n)
+        memcpy(all + t->n_ids, ids, n * sizeof *ids);
+    if (all) {
+        t->n_ids += n;
+        t->ids = all;
+    } else if (rc == 0) {
+        rc = err_set(e, ERR_FAILED, "out of memory for a list of %zu jobs", n);
     }
-    return 0;
+    free(ids);
+    return rc;
 }
 
-/* Adds the jobs that `words` select to the parts, whose n_ids[p->n] grow. One part that has the job is
- * enough. */
-static int select_words(struct store_parts *p, const struct options *o, const char *const *words,
-                        size_t n_words, bool every, size_t *n_ids, struct err *e)
+/* Adds them to all parts. One part that has the job is enough. */
+static int select_words(struct store_parts *p, const struct selection_words *w, struct err *e)
 {
     struct selection sel;
     struct err first = {0};
     size_t found = 0;
-    const struct selection_words w = words_of(o, words, n_words, every);
-    int rc = selection_parse(&sel, &w, e);
+    int rc = selection_parse(&sel, w, e);
     for (size_t i = 0; i < p->n && rc == 0; i++) {
-        int64_t *ids = NULL;
-        size_t n = 0;
-        if (select_ids(p->v[i].store, &sel, &ids, &n, e)) {
-            rc = e->code == ERR_INPUT ? 0 : -1;
-            if (!first.code)
-                first = *e;
-            continue;
-        }
-        found++;
-        int64_t *all = realloc(p->v[i].ids, (n_ids[i] + n + 1) * sizeof *all);
-        if (all) {
-            if (n)
-                memcpy(all + n_ids[i], ids, n * sizeof *ids);
-            n_ids[i] += n;
-            p->v[i].ids = all;
-        } else {
-            rc = err_set(e, ERR_FAILED, "out of memory for a list of %zu jobs", n);
-        }
-        free(ids);
+        rc = add_selected(&p->v[i], &sel, e);
+        found += rc == 0;
+        if (rc && !first.code)
+            first = *e;
+        if (rc && e->code == ERR_INPUT)
+            rc = 0;
     }
     selection_free(&sel);
     if (rc == 0 && !found) {
@@ -167,13 +161,13 @@ static int select_words(struct store_parts *p, const struct options *o, const ch
     return rc;
 }
 
-/* Reads the rows of the n selected jobs, each job once; afterwards the ids are those of the rows. */
-static int read_part(struct store_part *t, size_t n, struct err *e)
+/* Reads the rows of the selected jobs, each job once; afterwards the ids are those of the rows. */
+static int read_part(struct store_part *t, struct err *e)
 {
     size_t kept = 0;
-    if (n)
-        qsort(t->ids, n, sizeof *t->ids, id_order);
-    for (size_t i = 0; i < n; i++)
+    if (t->n_ids)
+        qsort(t->ids, t->n_ids, sizeof *t->ids, id_order);
+    for (size_t i = 0; i < t->n_ids; i++)
         if (i == 0 || t->ids[i] != t->ids[i - 1])
             t->ids[kept++] = t->ids[i];
     if (store_jobs(t->store, t->ids, kept, &t->jobs, e))
@@ -185,18 +179,19 @@ static int read_part(struct store_part *t, size_t n, struct err *e)
 
 int parts_from_options(struct store_parts *p, const struct options *o, bool every, struct err *e)
 {
+    struct selection_words w = words_of(o, every);
+    const size_t turns = w.all ? 1 : MAX(w.n, (size_t)1);    /* selection_parse rejects --all with words */
     *p = (struct store_parts){0};
-    if (open_parts(p, o, e))
-        return -1;
-    size_t *n_ids = calloc(p->n, sizeof *n_ids);
-    int rc = n_ids ? 0 : err_set(e, ERR_FAILED, "out of memory");
-    if (rc == 0 && (o->all || !o->n_args))           /* select_words rejects --all with words */
-        rc = select_words(p, o, o->arg, o->n_args, o->all || (every && !o->state), n_ids, e);
-    for (size_t i = 0; rc == 0 && !o->all && i < o->n_args; i++)
-        rc = select_words(p, o, &o->arg[i], 1, false, n_ids, e);
+    int rc = open_parts(p, o, e);
+    for (size_t i = 0; rc == 0 && i < turns; i++) {
+        if (!w.all && o->n_args) {
+            w.v = &o->arg[i];
+            w.n = 1;
+        }
+        rc = select_words(p, &w, e);
+    }
     for (size_t i = 0; rc == 0 && i < p->n; i++)
-        rc = read_part(&p->v[i], n_ids[i], e);
-    free(n_ids);
+        rc = read_part(&p->v[i], e);
     return rc;
 }
 
@@ -217,45 +212,28 @@ void parts_close(struct store_parts *p)
 
 /* ---- jobs ---- */
 
-static int jobs_from_words(struct store *s, const struct selection_words *w, int64_t **ids,
-                           struct job_list *jobs, struct err *e)
+static int part_from_words(struct store_part *t, const struct selection_words *w, struct err *e)
 {
-    struct selection sel;
-    size_t n = 0;
-    *ids = NULL;
-    *jobs = (struct job_list){0};
-    int rc = selection_parse(&sel, w, e);
-    if (rc == 0)
-        rc = select_ids(s, &sel, ids, &n, e);
-    selection_free(&sel);
-    if (rc == 0)
-        rc = store_jobs(s, *ids, n, jobs, e);
-    for (size_t i = 0; rc == 0 && i < jobs->n; i++)      /* a job may have been removed since */
-        (*ids)[i] = jobs->v[i].id;
-    if (rc) {
-        free(*ids);
-        *ids = NULL;
-    }
-    return rc;
+    return select_words(&(struct store_parts){ t, 1 }, w, e) || read_part(t, e) ? -1 : 0;
 }
 
 int with_jobs(const struct options *o, enum store_mode mode, bool every,
               int (*what)(const struct options *o, struct store_part *p, struct err *e), struct err *e)
 {
-    const bool all = o->all || (every && !o->n_args && !o->state);
-    const struct selection_words w = words_of(o, o->arg, o->n_args, all);
+    const struct selection_words w = words_of(o, every);
     struct store_part p = {0};
-    const int rc = store_from_options(&p.store, o, mode, e) ||
-                   jobs_from_words(p.store, &w, &p.ids, &p.jobs, e) || what(o, &p, e) ? -1 : 0;
+    const int rc = store_from_options(&p.store, o, mode, e) || part_from_words(&p, &w, e) || what(o, &p, e)
+                       ? -1 : 0;
     part_close(&p);
     return rc;
 }
 
 int jobs_from_word(struct store *s, const char *word, struct job_list *jobs, struct err *e)
 {
-    int64_t *ids;
-    int rc = jobs_from_words(s, &(struct selection_words){ &word, 1 }, &ids, jobs, e);
-    free(ids);
+    struct store_part t = { .store = s };
+    const int rc = part_from_words(&t, &(struct selection_words){ &word, 1 }, e);
+    free(t.ids);
+    *jobs = t.jobs;
     return rc;
 }
 

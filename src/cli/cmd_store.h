@@ -10,7 +10,7 @@
 int store_from_options(struct store **s, const struct options *o, enum store_mode mode, struct err *e);
 struct store_part {
     struct store *store;
-    int64_t *ids;                    /* [jobs.n], ascending */
+    int64_t *ids; size_t n_ids;      /* [jobs.n], ascending; n_ids: while jobs are selected */
     struct job_list jobs;            /* the selected jobs */
 };
 /* Opens the store and does `what` with the jobs that the words of the command line, --state and --all select.

@@ -3,33 +3,14 @@
 #pragma once
 #include "src/request/options.h"
 
-int cmd_run(const struct options *o, struct err *e);
-int cmd_score(const struct options *o, struct err *e);
-int cmd_tokenize(const struct options *o, struct err *e);
-int cmd_inspect(const struct options *o, struct err *e);
-int cmd_distinct(const struct options *o, struct err *e);
+typedef int verb_fn(const struct options *o, struct err *e);
+
+verb_fn cmd_run, cmd_score, cmd_tokenize, cmd_inspect, cmd_distinct, cmd_help, cmd_train, cmd_report,
+        cmd_work, cmd_submit, cmd_serve, cmd_list, cmd_convert, cmd_doctor, cmd_plan, cmd_verify;
+/* cmd_jobs.c; cmd_change: pause, resume, cancel, remove */
+verb_fn cmd_show, cmd_change, cmd_priority, cmd_redo;
+verb_fn cmd_text, cmd_tail;                              /* cmd_text.c */
+verb_fn cmd_edit;                                        /* cmd_extend.c: extend, fork */
+verb_fn cmd_export, cmd_run_batch;                       /* cmd_export.c, with run --batch */
+verb_fn cmd_du, cmd_compact, cmd_backup;                 /* cmd_upkeep.c */
 int cmd_version(const struct options *o, const char *commit, struct err *e);
-int cmd_help(const struct options *o, struct err *e);
-int cmd_train(const struct options *o, struct err *e);
-int cmd_report(const struct options *o, struct err *e);
-int cmd_submit(const struct options *o, struct err *e);
-int cmd_work(const struct options *o, struct err *e);
-int cmd_serve(const struct options *o, struct err *e);
-int cmd_list(const struct options *o, struct err *e);
-/* src/cli/cmd_jobs.c: show, pause, resume, cancel, remove, priority, redo */
-int cmd_show(const struct options *o, struct err *e);
-int cmd_change(const struct options *o, struct err *e);
-int cmd_priority(const struct options *o, struct err *e);
-int cmd_redo(const struct options *o, struct err *e);
-int cmd_text(const struct options *o, struct err *e);        /* src/cli/cmd_text.c: text, tail */
-int cmd_tail(const struct options *o, struct err *e);
-int cmd_edit(const struct options *o, struct err *e);        /* src/cli/cmd_extend.c: extend, fork */
-int cmd_export(const struct options *o, struct err *e);      /* src/cli/cmd_export.c, with run --batch */
-int cmd_run_batch(const struct options *o, struct err *e);
-int cmd_convert(const struct options *o, struct err *e);
-int cmd_du(const struct options *o, struct err *e);          /* src/cli/cmd_upkeep.c: du, compact, backup */
-int cmd_compact(const struct options *o, struct err *e);
-int cmd_backup(const struct options *o, struct err *e);
-int cmd_doctor(const struct options *o, struct err *e);
-int cmd_plan(const struct options *o, struct err *e);
-int cmd_verify(const struct options *o, struct err *e);
