@@ -64,6 +64,7 @@ void sheet_object(struct json_writer *w, const char *key, const struct row *rows
 }
 
 void sheet_table(struct json_writer *w, const char *key, struct table t) { put_records(w, key, &t, true); }
+void sheet_records(struct json_writer *w, const struct table *t) { put_records(w, NULL, t, false); }
 
 /* ---- text ---- */
 
@@ -202,11 +203,10 @@ void sheet_lines(struct sheet_lines *l, const struct row *rows, bool unknown_too
 }
 
 /* Prints a line of the table, or with f NULL only widens the columns. */
-static void put_line(FILE *f, const struct sheet_lines *l, bool head, size_t *wide, const char *indent)
+static void put_line(FILE *f, const struct sheet_lines *l, bool head, size_t *wide, size_t gap, size_t most)
 {
     char text[SHEET_TEXT];
-    const char *gap = indent;
-    for (size_t c = 0; c < l->n; c++) {
+    for (size_t c = 0, used = 0; c < l->n && used < most; c++) {
         const struct row *r = l->v[c];
         if (head)
             terminal_text(text, sizeof text, r->label);
@@ -216,30 +216,43 @@ static void put_line(FILE *f, const struct sheet_lines *l, bool head, size_t *wi
             strcpy(text, "-");
         const bool sentence = r->unit && begins_sentence(r->unit) && !head;
         const bool right = is_number(&r->value), left = sentence || c + 1 == l->n;
-        const size_t n = terminal_cut(text, SIZE_MAX);
-        const int pad = (int)(wide[c] - MIN(n, wide[c]));
+        gap = MIN(gap, most - used);
+        const size_t n = terminal_cut(text, most - used - gap);
+        const int pad = (int)MIN(wide[c] - MIN(n, wide[c]), most - used - gap - n);
         if (f)
-            fprintf(f, "%s%*s%s%*s%s", gap, right ? pad : 0, "", text, right || left ? 0 : pad, "",
-                    c + 1 < l->n ? "" : "\n");
+            fprintf(f, "%*s%*s%s%*s", (int)gap, "", right ? pad : 0, "", text, right || left ? 0 : pad, "");
         else if (!left || right)
             wide[c] = MAX(wide[c], n);
-        gap = sentence ? " " : "  ";
+        used += gap + n + (size_t)pad;
+        gap = sentence ? 1 : 2;
+    }
+    if (f)
+        fputc('\n', f);
+}
+
+static void put_lines(FILE *f, const struct table *t, size_t *wide, size_t indent, size_t most)
+{
+    for (size_t i = 0; i < t->n; i++) {
+        struct row cells[SHEET_COLUMNS_MAX + 1] = { 0 };
+        struct sheet_lines l = { .n = 0 };
+        t->cells(t->ctx, i, cells);
+        sheet_lines(&l, cells, true);
+        if (i == 0 && *l.v[0]->label)
+            put_line(f, &l, true, wide, indent, most);
+        put_line(f, &l, false, wide, indent, most);
     }
 }
 
-static void put_table(FILE *f, const struct table *t, const char *indent)
+void sheet_columns(FILE *f, const struct table *t, size_t wide[SHEET_COLUMNS_MAX], size_t most)
 {
-    size_t wide[SHEET_ROWS_MAX] = { 0 };
-    for (int pass = 0; pass < 2; pass++)
-        for (size_t i = 0; i < t->n; i++) {
-            struct row cells[SHEET_COLUMNS_MAX + 1] = { 0 };
-            struct sheet_lines l = { .n = 0 };
-            t->cells(t->ctx, i, cells);
-            sheet_lines(&l, cells, true);
-            if (i == 0 && *l.v[0]->label)
-                put_line(pass ? f : NULL, &l, true, wide, indent);
-            put_line(pass ? f : NULL, &l, false, wide, indent);
-        }
+    put_lines(f, t, wide, 0, most);
+}
+
+static void put_table(FILE *f, const struct table *t, size_t indent)
+{
+    size_t wide[SHEET_COLUMNS_MAX] = { 0 };
+    put_lines(NULL, t, wide, indent, SIZE_MAX);
+    put_lines(f, t, wide, indent, SIZE_MAX);
 }
 
 static bool is_of_line(const struct sheet_lines *l, size_t i, size_t k)
@@ -288,7 +301,7 @@ static void put_rows(FILE *f, const struct row *rows, const char *indent)
             if (r->value.kind == VALUE_ROWS)
                 put_rows(f, r->value.rows, "  ");
             else
-                put_table(f, r->value.table, *r->label ? "  " : "");
+                put_table(f, r->value.table, *r->label ? 2 : 0);
         } else if (r->value.kind == VALUE_JSON) {        /* whole, however long */
             char *all = malloc(4 * strlen(r->value.s) + 16);
             if (all)
@@ -321,7 +334,7 @@ void sheet_list(bool json, const struct table *t)
 {
     struct json_writer w = { .f = stdout, .style = t->n > 1 ? JW_LIST : JW_LINE, .digits = 15 };
     if (!json) {
-        put_table(stdout, t, "");
+        put_table(stdout, t, 0);
         return;
     }
     put_records(&w, NULL, t, t->n > 1);

@@ -68,6 +68,9 @@ enum { SHEET_ROWS_MAX = 160, SHEET_COLUMNS_MAX = 40, SHEET_TEXT = 8192 };
 /* Prints to standard output; the caller ends it with stdout_finish. digits: of V_REAL and V_NUMBER. */
 void sheet_print(bool json, enum jw_style style, int digits, const struct row *rows);
 void sheet_text(FILE *f, const struct row *rows);
+/* The lines of a table, cut to `most` columns of a terminal; f NULL: only widens the columns. Tables with one
+ * `wide`, which begins as {0}, have columns of the same widths. */
+void sheet_columns(FILE *f, const struct table *t, size_t wide[SHEET_COLUMNS_MAX], size_t most);
 /* The records alone: as JSON one is an object, several are an array with a line for each. */
 void sheet_list(bool json, const struct table *t);
 /* A value as the text has it, "" if it is not known; whether values of a kind are numbers, and a number. */
@@ -79,6 +82,7 @@ double value_number(struct value v);
 void sheet_object(struct json_writer *w, const char *key, const struct row *rows);
 void sheet_members(struct json_writer *w, const struct row *rows);
 void sheet_table(struct json_writer *w, const char *key, struct table t);
+void sheet_records(struct json_writer *w, const struct table *t);     /* of an open array */
 
 /* For the printer of pages: the rows that the text has, those of objects without a label among them. */
 struct sheet_lines { const struct row *v[SHEET_ROWS_MAX]; size_t n; };

@@ -174,7 +174,12 @@ static const struct column *find_column(const char *option, const char *name, si
     return NULL;
 }
 
-struct listing { const struct column *v[COLUMNS_MAX]; size_t n, wide[COLUMNS_MAX]; bool marked, chosen; };
+struct listing {
+    const struct column *v[COLUMNS_MAX]; size_t n;
+    bool marked, chosen;                 /* some speed is marked; --columns chose the columns */
+    const struct store_part *part; const char *db;       /* whose jobs are listed; NULL: the only database */
+    char text[COLUMNS_MAX][CELL];        /* of the job that is printed */
+};
 
 static int read_columns(struct listing *t, const char *list, struct err *e)
 {
@@ -271,49 +276,37 @@ static int mark_shared(struct listing *t, struct store_parts *p, struct err *e)
 
 /* ---- the table ---- */
 
-/* The cell of a job, or the head, and its width. */
-static size_t put_one(char cell[CELL], const struct listing *t, size_t i, const struct job *j, size_t room)
+/* The cells of a job, for JSON as values and for people as texts. */
+static void list_cells(const void *of, size_t i, struct row *cells)
 {
-    const struct column *c = t->v[i];
-    const bool last = i + 1 == t->n;
-    *cell = 0;
-    if (j)
-        put_column(cell, c, j);
-    else
-        strcpy(cell, c->head);
-    if (!*cell && !last)
-        strcpy(cell, "-");
-    if (j && c->put == put_rate && t->marked && !j->shared)
-        strcat(cell, " ");                       /* where others have the mark */
-    return terminal_cut(cell, c->cut && !last && !t->chosen ? MIN(room, c->cut) : room);
+    struct listing *t = (struct listing *)of;
+    const struct job *j = &t->part->jobs.v[i];
+    for (size_t k = 0; k < t->n; k++, cells += 2) {
+        const struct column *c = t->v[k];
+        const bool last = k + 1 == t->n;
+        char *text = t->text[k];
+        put_column(text, c, j);
+        cells[0] = (struct row){ c->name, NULL, .value = c->value ? c->value(j)
+                                 : (struct value)V_TEXT(*text ? text : NULL) };
+        if (c->cut && !last && !t->chosen)
+            terminal_cut(text, c->cut);
+        if (!*text && !last)
+            strcpy(text, "-");
+        if (c->put == put_rate && t->marked && !j->shared)
+            strcat(text, " ");                   /* where others have the mark */
+        cells[1] = is_number(c) ? (struct row){ NULL, c->head, V_UINT(0), text }
+                                : (struct row){ NULL, c->head, V_TEXT(text) };
+    }
+    if (t->db)
+        *cells = (struct row){ "db", NULL, V_TEXT(t->db) };
 }
 
-/* Prints one row, at most `wide` columns. */
-static void print_row(const struct listing *t, const struct job *j, size_t wide)
+/* The table of a part: the first records decide the columns' widths. */
+static struct table part_table(struct listing *t, const struct store_parts *p, size_t i, size_t most)
 {
-    size_t used = 0;
-    char cell[CELL];
-    for (size_t i = 0; i < t->n && used < wide; i++) {
-        const bool last = i + 1 == t->n, right = is_number(t->v[i]);
-        const size_t gap = MIN(i ? 2 : 0, wide - used), room = wide - used - gap;
-        const size_t n = put_one(cell, t, i, j, room);
-        const int pad = (int)MIN(t->wide[i] - MIN(n, t->wide[i]), room - n);
-        printf("%*s%*s%s%*s", (int)gap, "", right ? pad : 0, "", cell, right || last ? 0 : pad, "");
-        used += gap + n + (size_t)pad;
-    }
-    putchar('\n');
-}
-
-/* The widths of the columns: those of their first values. */
-static void measure(struct listing *t, const struct store_parts *p)
-{
-    char cell[CELL];
-    for (size_t i = 0; i < t->n; i++) {
-        t->wide[i] = put_one(cell, t, i, NULL, SIZE_MAX);
-        for (size_t k = 0; k < p->n && i + 1 < t->n; k++)
-            for (size_t r = 0; r < MIN(p->v[k].jobs.n, (size_t)MEASURED_MAX); r++)
-                t->wide[i] = MAX(t->wide[i], put_one(cell, t, i, &p->v[k].jobs.v[r], SIZE_MAX));
-    }
+    t->part = &p->v[i];
+    t->db = p->n > 1 ? store_path(t->part->store) : NULL;
+    return (struct table){ MIN(t->part->jobs.n, most), list_cells, t };
 }
 
 static size_t table_width(void)
@@ -329,8 +322,12 @@ static void list_text(const struct store_counts *n, double estimate, const struc
                       struct listing *t)
 {
     char left[32] = "", path[200];
-    const size_t wide = table_width();
-    measure(t, p);
+    const size_t most = table_width();
+    size_t wide[SHEET_COLUMNS_MAX] = { 0 };
+    for (size_t i = 0; i < p->n; i++) {
+        const struct table first = part_table(t, p, i, MEASURED_MAX);
+        sheet_columns(NULL, &first, wide, SIZE_MAX);
+    }
     for (int i = 0; i < JOB_STATES; i++)
         printf("%s%zu %s", i ? ", " : "", n->jobs[i], job_state_name((enum job_state)i));
     printf("; %zu of %zu %s", n->tokens, n->wanted, plural(n->wanted, "token", "tokens"));
@@ -343,52 +340,31 @@ static void list_text(const struct store_counts *n, double estimate, const struc
     }
     putchar('\n');
     for (size_t i = 0; i < p->n; i++) {
-        const struct job_list *jobs = &p->v[i].jobs;
-        if (p->n > 1) {
-            terminal_text(path, sizeof path, store_path(p->v[i].store));
+        const struct table jobs = part_table(t, p, i, SIZE_MAX);
+        if (t->db) {
+            terminal_text(path, sizeof path, t->db);
             printf("%s\n", path);
         }
-        if (jobs->n)
-            print_row(t, NULL, wide);
-        for (size_t k = 0; k < jobs->n; k++)
-            print_row(t, &jobs->v[k], wide);
+        sheet_columns(stdout, &jobs, wide, most);
     }
     if (t->marked)
-        printf("%.*s\n", (int)MIN(wide, strlen(SHARED_NOTE)), SHARED_NOTE);
-}
-
-/* The columns of a job as an object. */
-static void put_columns_json(struct json_writer *w, const struct listing *t, const struct job *j,
-                             const char *db)
-{
-    struct row rows[COLUMNS_MAX + 2] = { { 0 } };
-    char cell[COLUMNS_MAX][CELL];
-    for (size_t i = 0; i < t->n; i++) {
-        if (!t->v[i]->value)
-            put_column(cell[i], t->v[i], j);
-        rows[i] = (struct row){ t->v[i]->name, NULL, .value = t->v[i]->value ? t->v[i]->value(j)
-                                : (struct value)V_TEXT(*cell[i] ? cell[i] : NULL) };
-    }
-    if (db)
-        rows[t->n] = (struct row){ "db", NULL, V_TEXT(db) };
-    sheet_object(w, NULL, rows);
+        printf("%.*s\n", (int)MIN(most, strlen(SHARED_NOTE)), SHARED_NOTE);
 }
 
 /* With several databases each job names its database, and "databases" lists them all. t: the columns of
- * --columns; NULL: everything. */
+ * --columns, else everything. */
 static void list_json(const struct store_counts *n, double estimate, const struct store_parts *p,
-                      const struct listing *t)
+                      struct listing *t)
 {
     struct json_writer w = jw_begin(stdout, JW_INDENTED, 15);
     put_counts_json(&w, n, estimate);
     jw_open(&w, "jobs", '[');
     for (size_t i = 0; i < p->n; i++) {
-        const struct job_list *jobs = &p->v[i].jobs;
-        const char *db = p->n > 1 ? store_path(p->v[i].store) : NULL;
-        if (!t)
-            put_jobs_json(&w, jobs, db);
-        for (size_t k = 0; k < jobs->n && t; k++)
-            put_columns_json(&w, t, &jobs->v[k], db);
+        const struct table jobs = part_table(t, p, i, SIZE_MAX);
+        if (t->chosen)
+            sheet_records(&w, &jobs);
+        else
+            put_jobs_json(&w, &t->part->jobs, t->db);
     }
     jw_close(&w, ']');
     if (p->n > 1) {
@@ -417,7 +393,7 @@ int cmd_list(const struct options *o, struct err *e)
     }
     if (rc == 0) {
         if (o->json)
-            list_json(&n, estimate, &p, o->columns ? &t : NULL);
+            list_json(&n, estimate, &p, &t);
         else
             list_text(&n, estimate, &p, &t);
         rc = stdout_finish(e);
