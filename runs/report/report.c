@@ -104,7 +104,8 @@ struct text_pass {                               /* one pass over the tokens of 
     const struct span_list *spans; size_t span;
     struct tokenizer *tokenizer;                 /* borrowed; NULL: none */
     struct decode_stream stream;
-    char *piece, *text; size_t n_text, room;     /* of the generated tokens, without given ones */
+    char *piece;                                 /* of a token */
+    FILE *f; char *text; size_t n_text, n_file;  /* of the generated tokens, without given ones; by f */
     struct thoughts thoughts;                    /* they count for no Distinct-n */
     struct distinct whole, window, words;
     struct loop *loop;
@@ -129,25 +130,12 @@ static int add_repetition(struct report *r, const struct repetition *at, bool op
     return 0;
 }
 
-static int add_text(struct text_pass *g, size_t n, struct err *e)
-{
-    if (g->n_text + n + 1 > g->room) {
-        size_t room = 2 * (g->n_text + n) + 4096;
-        char *p = realloc(g->text, room);
-        if (!p)
-            return no_memory(e);
-        g->text = p;
-        g->room = room;
-    }
-    memcpy(g->text + g->n_text, g->piece, n);
-    g->n_text += n;
-    g->text[g->n_text] = 0;
-    return 0;
-}
+static void add_text(struct text_pass *g, size_t n) { g->n_text += fwrite(g->piece, 1, n, g->f); }
 
-static int flush_text(struct text_pass *g, struct err *e)
+static void flush_text(struct text_pass *g)
 {
-    return g->tokenizer ? add_text(g, decode_stream_flush(&g->stream, g->piece), e) : 0;
+    if (g->tokenizer)
+        add_text(g, decode_stream_flush(&g->stream, g->piece));
 }
 
 static void end_window(struct text_pass *g, size_t i)
@@ -164,8 +152,8 @@ static void end_window(struct text_pass *g, size_t i)
 static int add_token(struct text_pass *g, int32_t id, struct err *e)
 {
     const bool open = g->thoughts.state == THOUGHTS_OPEN;
-    if (g->tokenizer && add_text(g, decode_stream_push(&g->stream, id, g->piece), e))
-        return -1;
+    if (g->tokenizer)
+        add_text(g, decode_stream_push(&g->stream, id, g->piece));
     thoughts_token(&g->thoughts, id, g->n_text + g->stream.n_held);
     if (open || g->thoughts.state == THOUGHTS_OPEN)
         return 0;
@@ -182,8 +170,8 @@ static int pass_over_tokens(struct text_pass *g, struct err *e)
         bool given = is_given(g, i);
         if (given) {
             loop_given(g->loop, g->ids[i]);
-            if (!before && flush_text(g, e))
-                return -1;
+            if (!before)
+                flush_text(g);
             const size_t begins = g->thoughts.begins;
             thoughts_token(&g->thoughts, g->ids[i], g->n_text);
             if (g->thoughts.begins != begins)
@@ -207,7 +195,8 @@ static int pass_over_tokens(struct text_pass *g, struct err *e)
     r->given = g->n - r->tokens;
     if (loop_current(g->loop, &at) && add_repetition(r, &at, true, e))
         return -1;
-    return flush_text(g, e);
+    flush_text(g);
+    return fflush(g->f) ? no_memory(e) : 0;
 }
 
 /* Removes a stop string that ended the text: its tokens are stored, but it is no part of the text. */
@@ -312,7 +301,8 @@ static int add_text_figures(struct report *r, const struct stored *t, struct sto
     if (g.tokenizer && t->prompt)
         rc = thoughts_begin(&g.thoughts, g.tokenizer, t->prompt, t->n_prompt, e);
     g.piece = malloc(g.tokenizer ? decode_stream_max(g.tokenizer) + 1 : 1);
-    rc = rc || g.piece ? rc : no_memory(e);
+    g.f = memory_file(&g.text, &g.n_file);
+    rc = rc || (g.piece && g.f) ? rc : no_memory(e);
     if (rc == 0 && (rc = loop_open(&g.loop, e)) == 0 && (rc = distinct_open(&g.whole, e)) == 0 &&
         (rc = distinct_open(&g.window, e)) == 0 && (rc = distinct_open(&g.words, e)) == 0 &&
         (rc = pass_over_tokens(&g, e)) == 0)
@@ -325,6 +315,8 @@ static int add_text_figures(struct report *r, const struct stored *t, struct sto
     distinct_close(&g.words);
     loop_close(g.loop);
     free(g.piece);
+    if (g.f)
+        stream_end(g.f);
     free(g.text);
     return rc;
 }

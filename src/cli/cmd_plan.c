@@ -228,16 +228,21 @@ static void list_drafter(struct setup *s, int k)
     s->drafter[k].on = true;
 }
 
+/* A drafter of --drafter, with the acceptance that was published. */
+static void add_drafter(struct setup *s, int k)
+{
+    list_drafter(s, k);
+    s->drafter[k].tokens = forecast_of(k)->tokens;
+    s->drafter[k].where = forecast_of(k)->where;
+}
+
 static int read_drafters(struct setup *s, struct err *e)
 {
     const char *p = s->o->drafters;
     char word[64];
     for (enum drafter k = 0; k < DRAFTER_ADDED && !p; k++)
-        if (drafters[k]->forecast && drafters[k]->forecast->tree.n_width) {
-            list_drafter(s, (int)k);
-            s->drafter[k].tokens = forecast_of((int)k)->tokens;
-            s->drafter[k].where = forecast_of((int)k)->where;
-        }
+        if (drafters[k]->forecast && drafters[k]->forecast->tree.n_width)
+            add_drafter(s, (int)k);
     while (p && next_word(word, &p)) {
         char *shape = strchr(word, ':');
         if (shape)
@@ -250,9 +255,7 @@ static int read_drafters(struct setup *s, struct err *e)
             return err_set(e, ERR_INPUT, "--drafter: %s needs a shape, such as %s:llama3.2-1b", word, word);
         if (shape && read_shape(&s->small, shape, "--drafter", e))
             return -1;
-        list_drafter(s, k);
-        s->drafter[k].tokens = forecast_of(k)->tokens;
-        s->drafter[k].where = forecast_of(k)->where;
+        add_drafter(s, k);
     }
     return 0;
 }
