@@ -75,8 +75,7 @@ static int cut_stop(struct edit *d, size_t *keep, char **rest, size_t *n_rest, s
     struct replay y;
     if (job_read_text(&d->reader, d->s, d->job, &text, &whole, e) ||
         store_tokens(d->s, d->job->id, 0, SIZE_MAX, &ids, &n_ids, e) ||
-        replay_open(&y, d->s, d->job, &d->parts, &d->reader.config, d->reader.tokenizer,
-                    d->in.prompt_bytes == 0 && !d->parts.v->params.chat, e)) {
+        replay_open(&y, d->s, d->job, &d->in, &d->parts, &d->reader.config, d->reader.tokenizer, e)) {
         free(text);
         free(ids);
         return -1;

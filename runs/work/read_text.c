@@ -1,13 +1,15 @@
 /* Texts of jobs, read back from the store.
  *
  * Stored token ids become text through the same emission rules that wrote them. `struct replay` does so
- * token by token for the worker and for `tail`; job_read_text reads a whole text. Start at job_read_text. */
+ * token by token; grown_more writes the text of further tokens, read_text that of all. Start at grown_more. */
 #include "runs/work/read_text.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "src/base/memory_file.h"
 
 /* ---- parts ---- */
 
@@ -67,9 +69,10 @@ static struct emit_rules *rules_of(const struct job *job, const struct job_parts
     return rules;
 }
 
-int replay_open(struct replay *y, struct store *s, const struct job *job, const struct job_parts *p,
-                const struct config *c, const struct tokenizer *t, bool at_start, struct err *e)
+int replay_open(struct replay *y, struct store *s, const struct job *job, const struct job_input *in,
+                const struct job_parts *p, const struct config *c, const struct tokenizer *t, struct err *e)
 {
+    const bool at_start = in->prompt_bytes == 0 && !p->v->params.chat;
     *y = (struct replay){ .rules = rules_of(job, p, c) };
     if (!y->rules)
         return err_set(e, ERR_FAILED, "out of memory");
@@ -134,7 +137,7 @@ int replay_check(const struct replay *y, const struct job *job, struct err *e)
                : 0;
 }
 
-/* ---- whole texts ---- */
+/* ---- the model that a text needs ---- */
 
 /* Open what the store has of the model. A model of a later longhand may have a configuration that this
  * program refuses; its texts can be read all the same. */
@@ -217,33 +220,24 @@ void text_reader_close(struct text_reader *r)
     *r = (struct text_reader){0};
 }
 
-/* Append bytes and keep a NUL after them. *room is the size of *text. */
-static int append_bytes(char **text, size_t *n, size_t *room, const char *bytes, size_t n_bytes,
-                        struct err *e)
+/* ---- texts that grow ---- */
+
+int grown_begin(struct grown_text *g, struct store *s, const struct job *job, struct err *e)
 {
-    if (*n + n_bytes + 1 > *room) {
-        size_t size = 2 * (*n + n_bytes) + 4096;
-        char *p = realloc(*text, size);
-        if (!p)
-            return err_set(e, ERR_FAILED, "out of memory for a text of %zu bytes", size);
-        *text = p;
-        *room = size;
-    }
-    if (n_bytes)
-        memcpy(*text + *n, bytes, n_bytes);
-    *n += n_bytes;
-    (*text)[*n] = 0;
-    return 0;
+    return store_input(s, job->id, &g->in, e) || job_parts_read(&g->parts, s, job->id, g->in.parameters, e)
+               ? -1
+               : 0;
 }
 
-/* Where the answer begins: after the thoughts and the white space after them. */
-static size_t answer_of(const struct placed_text *t, const struct thoughts *x, bool done)
+int grown_open(struct grown_text *g, struct store *s, const struct job *job, const struct text_reader *r,
+               struct err *e)
 {
-    const bool open = x->state == THOUGHTS_OPEN || (x->state == THOUGHTS_MAY && !done);
-    size_t at = open ? t->n : MIN(x->begins, t->n);
-    while (at < t->n && thoughts_trims(x, t->text[at]))
-        at++;
-    return at;
+    const struct job_input *in = &g->in;
+    const int rc = (g->parts.v->params.chat &&
+                    thoughts_begin(&g->thoughts, r->tokenizer, in->prompt_ids, in->n_prompt, e)) ||
+                   replay_open(&g->replay, s, job, in, &g->parts, &r->config, r->tokenizer, e) ? -1 : 0;
+    job_input_free(&g->in);
+    return rc;
 }
 
 /* The bytes of a text with the last token: those that were released and those that are held back because they
@@ -260,78 +254,146 @@ static void add_thought(struct thoughts *x, const struct replay *y, int32_t id, 
     thoughts_token(x, id, bytes_of(y, released) + (stop ? strlen(stop) : 0));
 }
 
-/* Replay ids[0..n_ids) and append their text. ends[i]: the bytes of the tokens up to i; NULL is allowed. */
-static int replay_all(struct replay *y, const struct text_reader *r, const struct job *job,
-                      const int32_t *ids, size_t n_ids, struct thoughts *x, struct placed_text *t,
-                      struct err *e)
+/* Writes bytes of the text from place `at` on: to the thoughts or to the answer. */
+static void put_at(struct grown_text *g, size_t at, const char *bytes, size_t n,
+                   const struct grown_part *part)
 {
-    char **text = &t->text;
-    size_t *n = &t->n;
-    const char *bytes = "";
-    size_t room = 0, n_bytes = 0;
-    int rc = append_bytes(text, n, &room, bytes, n_bytes, e);
-    for (size_t i = 0; rc == 0 && i < n_ids && y->emit.finish == FINISH_NONE; i++) {
-        if (ids[i] < 0 || (size_t)ids[i] >= r->config.vocab)
-            return err_set(e, ERR_INPUT,
-                           "job %" PRId64 ": token %zu is %" PRId32
-                           ", which this model's tokenizer does not have",
-                           job->id, i, ids[i]);
-        replay_token(y, ids[i], &bytes, &n_bytes);
-        rc = append_bytes(text, n, &room, bytes, n_bytes, e);
-        add_thought(x, y, ids[i], *n);
-        if (t->ends)
-            t->ends[t->n_ends++] = bytes_of(y, *n);
-    }
-    t->kept = t->n_ends;
-    if (t->ends && y->emit.stop_string)
-        do                               /* the last token completes the string */
-            t->kept--;
-        while (t->kept && t->ends[t->kept - 1] > *n);
-    if (rc || job->state != JOB_DONE)
-        return rc;
-    if (y->emit.finish == FINISH_NONE) {
-        replay_flush(y, &bytes, &n_bytes);
-        rc = append_bytes(text, n, &room, bytes, n_bytes, e);
-    }
-    return rc ? rc : replay_check(y, job, e);
+    const struct thoughts *x = &g->thoughts;
+    size_t thought = x->state == THOUGHTS_OPEN ? n : MIN(n, x->begins - MIN(x->begins, at));
+    while (!g->answered && thought < n && thoughts_trims(x, bytes[thought]))
+        thought++;
+    g->answered |= thought < n;
+    if (part->thought)
+        fwrite(bytes, 1, thought, part->thought);
+    fwrite(bytes + thought, 1, n - thought, part->to);
 }
 
+/* Writes the bytes that follow the first g->bytes. Those that a start mark may contain or follow wait. */
+static int grown_put(struct grown_text *g, const char *bytes, size_t n, const struct grown_part *part,
+                     struct err *e)
+{
+    const size_t at = g->bytes;
+    g->bytes += n;
+    if (g->thoughts.state == THOUGHTS_MAY) {
+        char *early = realloc(g->early, g->n_early + n + 1);
+        if (!early)
+            return err_set(e, ERR_FAILED, "out of memory for a text of %zu bytes", g->bytes);
+        if (n)
+            memcpy(early + g->n_early, bytes, n);
+        g->early = early;
+        g->n_early += n;
+        return 0;
+    }
+    put_at(g, at - g->n_early, g->early, g->n_early, part);
+    g->n_early = 0;
+    put_at(g, at, bytes, n, part);
+    return 0;
+}
+
+int grown_more(struct grown_text *g, struct store *s, const struct job *job, const struct text_reader *r,
+               const struct grown_part *part, struct err *e)
+{
+    struct replay *y = &g->replay;
+    int32_t *ids = NULL;
+    size_t n = 0, n_bytes;
+    const char *bytes;
+    int rc = store_tokens(s, job->id, y->at, part->upto, &ids, &n, e);
+    for (size_t i = 0; i < n && rc == 0 && y->emit.finish == FINISH_NONE; i++) {
+        if (ids[i] < 0 || (size_t)ids[i] >= r->config.vocab) {
+            rc = err_set(e, ERR_INPUT, "job %" PRId64 ": token %zu is %" PRId32 ", which this model's "
+                         "tokenizer does not have", job->id, y->at, ids[i]);
+            break;
+        }
+        const bool wanted = y->at >= part->from;
+        replay_token(y, ids[i], &bytes, &n_bytes);
+        add_thought(&g->thoughts, y, ids[i], g->bytes + n_bytes);
+        if (wanted)
+            rc = grown_put(g, bytes, n_bytes, part, e);
+        else
+            g->bytes += n_bytes;
+        if (g->ends)
+            g->ends[g->n_ends++] = bytes_of(y, g->bytes);
+    }
+    free(ids);
+    return rc;
+}
+
+int grown_end(struct grown_text *g, const struct job *job, const struct grown_part *part, struct err *e)
+{
+    const char *bytes;
+    size_t n;
+    if (g->replay.emit.finish == FINISH_NONE) {
+        replay_flush(&g->replay, &bytes, &n);
+        if (g->replay.at > part->from && grown_put(g, bytes, n, part, e))
+            return -1;
+    }
+    put_at(g, g->bytes - g->n_early, g->early, g->n_early, part);        /* no start mark follows */
+    g->n_early = 0;
+    return replay_check(&g->replay, job, e);
+}
+
+void grown_close(struct grown_text *g)
+{
+    if (g->replay.rules)
+        replay_close(&g->replay);
+    job_parts_close(&g->parts);
+    thoughts_end(&g->thoughts);
+    job_input_free(&g->in);
+    free(g->early);
+    free(g->ends);
+    *g = (struct grown_text){0};
+}
+
+/* ---- whole texts ---- */
+
+/* Where the answer begins: after the thoughts and the white space after them. */
+static size_t answer_of(const struct placed_text *t, const struct thoughts *x, bool done)
+{
+    const bool open = x->state == THOUGHTS_OPEN || (x->state == THOUGHTS_MAY && !done);
+    size_t at = open ? t->n : MIN(x->begins, t->n);
+    while (at < t->n && thoughts_trims(x, t->text[at]))
+        at++;
+    return at;
+}
+
+/* A whole text is a text that grows at once. `placed`: with the places of its tokens. */
 static int read_text(struct text_reader *r, struct store *s, const struct job *job, bool placed,
                      struct placed_text *t, struct err *e)
 {
-    struct job_parts p = {0};
-    struct job_input in = {0};
-    struct replay y = {0};
-    struct thoughts thoughts = {0};
-    int32_t *ids = NULL;
-    size_t n_ids = 0;
+    const bool done = job->state == JOB_DONE;
+    struct grown_text g = {0};
     *t = (struct placed_text){ .text = job->tokens ? NULL : calloc(1, 1) };
     if (t->text)                         /* an empty text needs no model */
         return 0;
-    int rc = store_input(s, job->id, &in, e) || job_parts_read(&p, s, job->id, in.parameters, e) ||
-                     text_reader_open(r, s, job, &p.v->params, e) ||
-                     (p.v->params.chat &&
-                      thoughts_begin(&thoughts, r->tokenizer, in.prompt_ids, in.n_prompt, e)) ||
-                     store_tokens(s, job->id, 0, job->tokens, &ids, &n_ids, e) ||
-                     replay_open(&y, s, job, &p, &r->config, r->tokenizer,
-                                 in.prompt_bytes == 0 && !p.v->params.chat, e)
+    FILE *f = memory_file(&t->text, &t->n);
+    const struct grown_part part = { 0, job->tokens, f, f };
+    if (placed)
+        g.ends = malloc((job->tokens + 1) * sizeof *g.ends);
+    int rc = !f || (placed && !g.ends) ? err_set(e, ERR_FAILED, "out of memory")
+             : grown_begin(&g, s, job, e) || text_reader_open(r, s, job, &g.parts.v->params, e) ||
+                     grown_open(&g, s, job, r, e) || grown_more(&g, s, job, r, &part, e) ||
+                     (done && grown_end(&g, job, &part, e))
                  ? -1
                  : 0;
-    if (rc == 0 && placed && !(t->ends = malloc((n_ids + 1) * sizeof *t->ends))) {
-        replay_close(&y);
-        rc = err_set(e, ERR_FAILED, "out of memory");
-    } else if (rc == 0) {
-        rc = replay_all(&y, r, job, ids, n_ids, &thoughts, t, e);
-        t->answer = answer_of(t, &thoughts, job->state == JOB_DONE);
-        replay_close(&y);
-    }
-    thoughts_end(&thoughts);
-    free(ids);
-    job_parts_close(&p);
-    job_input_free(&in);
-    if (rc)
+    if (rc == 0)                         /* what a start mark may follow is text here */
+        fwrite(g.early, 1, g.n_early, f);
+    if (f && stream_end(f) && rc == 0)
+        rc = err_set(e, ERR_FAILED, "out of memory for a text of %zu bytes", g.bytes);
+    if (rc) {
+        grown_close(&g);
         placed_text_free(t);
-    return rc;
+        return rc;
+    }
+    t->answer = answer_of(t, &g.thoughts, done);
+    t->ends = g.ends;
+    t->kept = t->n_ends = g.n_ends;
+    if (t->ends && g.replay.emit.stop_string)
+        do                               /* the last token completes the string */
+            t->kept--;
+        while (t->kept && t->ends[t->kept - 1] > t->n);
+    g.ends = NULL;
+    grown_close(&g);
+    return 0;
 }
 
 int job_read_answer(struct text_reader *r, struct store *s, const struct job *job, char **text, size_t *n,
@@ -382,112 +444,4 @@ int job_read_ids(struct store *s, const struct job *job, int32_t **ids, size_t *
 {
     *n = 0;
     return store_tokens(s, job->id, 0, job->tokens, ids, n, e);
-}
-
-/* ---- texts that grow ---- */
-
-int grown_begin(struct grown_text *g, struct store *s, const struct job *job, struct err *e)
-{
-    struct job_input in;
-    if (store_input(s, job->id, &in, e))
-        return -1;
-    const int rc = job_parts_read(&g->parts, s, job->id, in.parameters, e);
-    const bool chat = rc == 0 && g->parts.v->params.chat;
-    g->at_start = rc == 0 && in.prompt_bytes == 0 && !chat;
-    if (chat) {
-        g->prompt = in.prompt_ids;
-        g->n_prompt = in.n_prompt;
-        in.prompt_ids = NULL;
-    }
-    job_input_free(&in);
-    return rc;
-}
-
-int grown_open(struct grown_text *g, struct store *s, const struct job *job, const struct text_reader *r,
-               struct err *e)
-{
-    const int rc = g->prompt ? thoughts_begin(&g->thoughts, r->tokenizer, g->prompt, g->n_prompt, e) : 0;
-    free(g->prompt);
-    g->prompt = NULL;
-    return rc || replay_open(&g->replay, s, job, &g->parts, &r->config, r->tokenizer, g->at_start, e) ? -1
-                                                                                                       : 0;
-}
-
-/* Writes bytes of the text from place `at` on: to the thoughts or to the answer. */
-static void put_at(struct grown_text *g, size_t at, const char *bytes, size_t n,
-                   const struct grown_part *part)
-{
-    const struct thoughts *x = &g->thoughts;
-    size_t thought = x->state == THOUGHTS_OPEN ? n : MIN(n, x->begins - MIN(x->begins, at));
-    while (!g->answered && thought < n && thoughts_trims(x, bytes[thought]))
-        thought++;
-    g->answered |= thought < n;
-    if (part->thought)
-        fwrite(bytes, 1, thought, part->thought);
-    fwrite(bytes + thought, 1, n - thought, part->to);
-}
-
-/* Writes the bytes that follow the first g->bytes. Those that a start mark may contain or follow wait. */
-static int grown_put(struct grown_text *g, const char *bytes, size_t n, const struct grown_part *part,
-                     struct err *e)
-{
-    const size_t at = g->bytes;
-    g->bytes += n;
-    if (g->thoughts.state == THOUGHTS_MAY)
-        return append_bytes(&g->early, &g->n_early, &g->early_room, bytes, n, e);
-    put_at(g, at - g->n_early, g->early, g->n_early, part);
-    g->n_early = 0;
-    put_at(g, at, bytes, n, part);
-    return 0;
-}
-
-int grown_more(struct grown_text *g, struct store *s, const struct job *job, const struct text_reader *r,
-               const struct grown_part *part, struct err *e)
-{
-    struct replay *y = &g->replay;
-    int32_t *ids = NULL;
-    size_t n = 0, n_bytes;
-    const char *bytes;
-    int rc = store_tokens(s, job->id, y->at, part->upto, &ids, &n, e);
-    for (size_t i = 0; i < n && rc == 0 && y->emit.finish == FINISH_NONE; i++) {
-        if (ids[i] < 0 || (size_t)ids[i] >= r->config.vocab) {
-            rc = err_set(e, ERR_INPUT, "job %" PRId64 ": token %zu is %" PRId32 ", which this model's "
-                         "tokenizer does not have", job->id, y->at, ids[i]);
-            break;
-        }
-        const bool wanted = y->at >= part->from;
-        replay_token(y, ids[i], &bytes, &n_bytes);
-        add_thought(&g->thoughts, y, ids[i], g->bytes + n_bytes);
-        if (wanted)
-            rc = grown_put(g, bytes, n_bytes, part, e);
-        else
-            g->bytes += n_bytes;
-    }
-    free(ids);
-    return rc;
-}
-
-int grown_end(struct grown_text *g, const struct job *job, const struct grown_part *part, struct err *e)
-{
-    const char *bytes;
-    size_t n;
-    if (g->replay.emit.finish == FINISH_NONE) {
-        replay_flush(&g->replay, &bytes, &n);
-        if (g->replay.at > part->from && grown_put(g, bytes, n, part, e))
-            return -1;
-    }
-    put_at(g, g->bytes - g->n_early, g->early, g->n_early, part);        /* no start mark follows */
-    g->n_early = 0;
-    return replay_check(&g->replay, job, e);
-}
-
-void grown_close(struct grown_text *g)
-{
-    if (g->replay.rules)
-        replay_close(&g->replay);
-    job_parts_close(&g->parts);
-    thoughts_end(&g->thoughts);
-    free(g->prompt);
-    free(g->early);
-    *g = (struct grown_text){0};
 }

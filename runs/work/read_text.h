@@ -34,9 +34,9 @@ struct replay {
     size_t at;                           /* number of tokens replayed */
     struct sha256 sha;                   /* over the text so far */
 };
-/* Borrows job, p and t. `c` gives the model's EOS ids. `at_start`: the text begins without a prompt. */
-int  replay_open(struct replay *y, struct store *s, const struct job *job, const struct job_parts *p,
-                 const struct config *c, const struct tokenizer *t, bool at_start, struct err *e);
+/* Borrows job, p and t. `in` tells whether the text begins without a prompt, `c` gives the model's EOS ids. */
+int  replay_open(struct replay *y, struct store *s, const struct job *job, const struct job_input *in,
+                 const struct job_parts *p, const struct config *c, const struct tokenizer *t, struct err *e);
 void replay_close(struct replay *y);
 /* Replay `id`, token number y->at. *bytes [*n] is the text that the token adds. Returns whether `extend` or
  * `fork` gave the token. The text must not have ended (asserted). */
@@ -68,14 +68,14 @@ void text_reader_close(struct text_reader *r);
 /* A text that is written out while it grows: grown_begin, then a reader that fits g->parts.v->params, then
  * grown_open. {0} is closed. */
 struct grown_text {
+    struct job_input in;                 /* until grown_open */
     struct job_parts parts;
     struct replay replay;
-    bool at_start;
     struct thoughts thoughts;            /* of a chat */
-    int32_t *prompt; size_t n_prompt;    /* of a chat, until grown_open */
     size_t bytes;                        /* of the text that were replayed */
     bool answered;                       /* a byte of the answer after thoughts was written */
-    char *early; size_t n_early, early_room;     /* the last bytes, while it is not known what they are */
+    char *early; size_t n_early;         /* the last bytes, while it is not known what they are */
+    size_t *ends, n_ends;                /* struct placed_text, if read_text wants it; else NULL */
 };
 int  grown_begin(struct grown_text *g, struct store *s, const struct job *job, struct err *e);
 int  grown_open(struct grown_text *g, struct store *s, const struct job *job, const struct text_reader *r,

@@ -34,13 +34,6 @@ static int read_floor(const struct task *t, size_t *floor, struct err *e)
     return 0;
 }
 
-static int open_replay(struct task *t, struct replay *y, struct err *e)
-{
-    const struct engine *g = &t->w->engine;
-    return replay_open(y, t->w->store, t->job, &t->parts, &g->config, g->tokenizer,
-                       t->input.prompt_bytes == 0 && !t->params->chat, e);
-}
-
 /* Prepares the phrases of the last part, and finds the first part that has the same ones up to the last. */
 static int open_phrases(struct task *t, struct err *e)
 {
@@ -77,7 +70,7 @@ int retaking_open(struct task *t, struct err *e)
     r->limits = (struct retake_limits){ .most = most ? (size_t)most : RETAKES,
                                         .min_tokens = t->params->sampling.min_tokens };
     r->shows = t->out && (t->out->text || t->out->id) && !t->out->at_once;
-    return (r->shows && open_replay(t, &r->shown, e)) || open_phrases(t, e) ||
+    return (r->shows && task_open_replay(t, &r->shown, e)) || open_phrases(t, e) ||
            checkpoint_keep_retakes(t->checkpoint, t->ids, r->settled, e) ? -1 : 0;
 }
 
@@ -176,7 +169,7 @@ static int emit_again(struct task *t, size_t at, struct err *e)
     const char *bytes;
     size_t n;
     replay_close(&t->replay);
-    if (open_replay(t, &t->replay, e))
+    if (task_open_replay(t, &t->replay, e))
         return -1;
     r->match = (struct banned_match){ .phrases = r->banned };
     while (t->replay.at < at) {

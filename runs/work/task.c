@@ -314,10 +314,13 @@ static int prepare(struct task *t, struct err *e)
     open_int8(t);
     if (stop_signal)
         return TASK_ENDS;
-    if (replay_open(&t->replay, w->store, t->job, &t->parts, &g->config, g->tokenizer,
-                    t->input.prompt_bytes == 0 && !t->params->chat, e))
-        return -1;
-    return 0;
+    return task_open_replay(t, &t->replay, e);
+}
+
+int task_open_replay(struct task *t, struct replay *y, struct err *e)
+{
+    const struct engine *g = &t->w->engine;
+    return replay_open(y, t->w->store, t->job, &t->input, &t->parts, &g->config, g->tokenizer, e);
 }
 
 static void repetition_notice(struct task *t, const struct repetition *p)

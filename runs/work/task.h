@@ -134,6 +134,8 @@ struct job_change {
     bool accept_change;
 };
 int task_try(struct worker *w, const struct job_change *c, struct err *e);
+/* A replay of the text, with the open model. */
+int task_open_replay(struct task *t, struct replay *y, struct err *e);
 /* Fill the cache for at most `seconds` (0: no limit), or one pass if that takes longer. */
 int task_prefill(struct task *t, double seconds, struct err *e);
 bool task_is_complete(const struct task *t);
