@@ -68,7 +68,7 @@ struct checkpoint {
     /* of the committing thread */
     struct claim claim;
     struct metric *commit_counters;      /* counters of a commit, [n_windows * CHECKPOINT_COUNTERS_MAX] */
-    size_t part_put, part_rounds, part_notes, part_flushes;      /* how far the commit in progress goes */
+    size_t part_flushes;                 /* the flushes that the commit in progress answers */
     double last_start;                   /* when the job's last commit began */
     double rate;                         /* tokens per second; 0: not known yet */
 };
@@ -177,9 +177,6 @@ static size_t gather_all(struct committer *k, double now)
         if (is_over(c))
             continue;
         gather(c, &b);
-        c->part_put = c->n_put;
-        c->part_rounds = c->n_rounds;
-        c->part_notes = c->n_notes;
         c->part_flushes = c->flushes_requested;
         if (!b.n && !b.n_retakes && !b.n_metrics && !b.n_rounds && !b.n_notes && !b.end) {
             c->flushes_done = c->part_flushes;
@@ -196,24 +193,26 @@ static size_t gather_all(struct committer *k, double now)
     return n;
 }
 
-/* Note the result of a job's part, and its share of the cost. The caller holds the lock. */
+/* Note the result of a job's part, and its share of the cost. The caller holds the lock. Nothing was taken back
+ * meanwhile: take_back waits for the end of a commit. */
 static void part_done(struct checkpoint *c, const struct job_commit *part, double seconds, double cpu)
 {
+    const struct commit *b = &part->add;
     c->in_commit = false;
     if (part->rc == 0) {
-        c->begun |= c->part_put > c->n_committed;
-        c->n_committed = c->part_put;
-        c->retakes.n = 0;                /* checkpoint_retake waits for the end of a commit */
+        c->begun |= b->n > 0;
+        c->n_committed += b->n;
+        c->retakes.n = 0;
         c->cut = SIZE_MAX;
-        c->rounds_committed = c->part_rounds;
-        c->notes_committed = c->part_notes;
+        c->rounds_committed += b->n_rounds;
+        c->notes_committed += b->n_notes;
         c->flushes_done = c->part_flushes;
-        c->ended = part->add.end != NULL;
+        c->ended = b->end != NULL;
     } else {
         c->status = part->rc;
         c->err = part->err;
     }
-    double *sum = dirty_window(c, c->part_put);
+    double *sum = dirty_window(c, c->n_committed);
     sum[OWN_COMMITS]++;
     sum[OWN_SECONDS] += seconds;
     sum[OWN_CPU_SECONDS] += cpu;
@@ -299,42 +298,43 @@ static void free_all(struct checkpoint *c)
     free(c);
 }
 
-/* Allocates what depends on base and capacity. */
-static void take_room(struct checkpoint *c, bool rounds)
-{
-    c->window0 = c->base / METRIC_WINDOW;
-    c->n_windows = (c->base + c->capacity) / METRIC_WINDOW - c->window0 + 1;
-    c->dirty_from = c->n_windows;
-    c->ids = calloc(c->capacity + 1, sizeof *c->ids);
-    c->sum = calloc(c->n_windows, sizeof *c->sum);
-    c->commit_counters = calloc(c->n_windows * CHECKPOINT_COUNTERS_MAX, sizeof *c->commit_counters);
-    c->rounds = rounds ? calloc(c->capacity + 1, sizeof *c->rounds) : NULL;
-}
-
-int checkpoint_open(struct checkpoint **out, struct committer *k, const struct claim *claim, bool rounds,
-                    struct err *e)
+int checkpoint_open(struct checkpoint **out, struct committer *k, const struct claim *claim,
+                    const struct checkpoint_options *o, struct err *e)
 {
     static const char *const own[N_OWN] = { "checkpoint_commits", "checkpoint_seconds",
                                             "checkpoint_cpu_seconds", "checkpoint_put_seconds" };
     struct checkpoint *c = calloc(1, sizeof *c);
+    const size_t tokens = claim->end.tokens, more = MAX(claim->wanted, tokens) - tokens;
     *out = NULL;
     if (!c)
         return err_set(e, ERR_FAILED, "out of memory for checkpoints");
     c->committer = k;
     c->claim = *claim;
-    c->base = claim->end.tokens;
-    c->capacity = claim->wanted > claim->end.tokens ? claim->wanted - claim->end.tokens : 0;
-    c->settled = c->next_settled = c->cut = SIZE_MAX;
-    take_room(c, rounds);
-    c->notes_max = CHECKPOINT_NOTES + c->capacity / CHECKPOINT_NOTES;
-    c->note_bytes = CHECKPOINT_NOTE_BYTES + c->capacity;
+    c->settled = c->cut = SIZE_MAX;
+    c->next_settled = o->retakes ? o->settled : SIZE_MAX;
+    c->base = MIN(c->next_settled, tokens);
+    c->n_put = c->n_committed = tokens - c->base;
+    c->capacity = c->n_put + more;
+    c->window0 = c->base / METRIC_WINDOW;
+    c->n_windows = (c->base + c->capacity) / METRIC_WINDOW - c->window0 + 1;
+    c->dirty_from = c->n_windows;
+    c->ids = calloc(c->capacity + 1, sizeof *c->ids);
+    c->logprobs = o->logprobs ? calloc((c->capacity + 1) * (1 + o->best), sizeof *c->logprobs) : NULL;
+    c->best = o->best;
+    c->sum = calloc(c->n_windows, sizeof *c->sum);
+    c->commit_counters = calloc(c->n_windows * CHECKPOINT_COUNTERS_MAX, sizeof *c->commit_counters);
+    c->rounds = o->rounds ? calloc(c->capacity + 1, sizeof *c->rounds) : NULL;
+    c->notes_max = CHECKPOINT_NOTES + more / CHECKPOINT_NOTES;
+    c->note_bytes = CHECKPOINT_NOTE_BYTES + more;
     c->notes = calloc(c->notes_max, sizeof *c->notes);
     c->note_text = malloc(c->note_bytes);
-    if (!c->ids || !c->sum || !c->commit_counters || (rounds && !c->rounds) || !c->notes ||
-        !c->note_text) {
-        err_set(e, ERR_FAILED, "out of memory for checkpoints of %zu tokens", c->capacity);
-        goto fail;
+    if (!c->ids || (o->logprobs && !c->logprobs) || !c->sum || !c->commit_counters ||
+        (o->rounds && !c->rounds) || !c->notes || !c->note_text) {
+        free_all(c);
+        return err_set(e, ERR_FAILED, "out of memory for checkpoints of %zu tokens", more);
     }
+    if (c->n_put)
+        memcpy(c->ids, o->ids + c->base, c->n_put * sizeof *c->ids);
     for (int i = 0; i < N_OWN; i++)
         checkpoint_counter(c, "", own[i], 0);
     pthread_mutex_lock(&k->lock);
@@ -343,43 +343,6 @@ int checkpoint_open(struct checkpoint **out, struct committer *k, const struct c
     pthread_mutex_unlock(&k->lock);
     *out = c;
     return 0;
-fail:
-    free_all(c);
-    return -1;
-}
-
-int checkpoint_keep_logprobs(struct checkpoint *c, size_t best, struct err *e)
-{
-    struct logprob *v = calloc((c->capacity + 1) * (1 + best), sizeof *v);
-    pthread_mutex_lock(&c->committer->lock);     /* the committer sees the queue already */
-    assert(!c->logprobs && !c->begun);
-    c->best = best;
-    c->logprobs = v;
-    pthread_mutex_unlock(&c->committer->lock);
-    return v ? 0 : err_set(e, ERR_FAILED, "out of memory for log-probabilities of %zu tokens", c->capacity);
-}
-
-int checkpoint_keep_retakes(struct checkpoint *c, const int32_t *ids, size_t settled, struct err *e)
-{
-    const size_t more = c->base - settled;
-    const bool rounds = c->rounds;
-    pthread_mutex_lock(&c->committer->lock);     /* the committer sees the queue already */
-    assert(!c->logprobs && c->n_put == 0 && settled <= c->base);
-    free(c->ids);
-    free(c->sum);
-    free(c->commit_counters);
-    free(c->rounds);
-    c->base = settled;
-    c->capacity += more;
-    take_room(c, rounds);
-    const bool room = c->ids && c->sum && c->commit_counters && (!rounds || c->rounds);
-    if (room) {
-        memcpy(c->ids, ids + settled, more * sizeof *ids);
-        c->n_put = c->n_committed = more;
-        c->next_settled = settled;
-    }
-    pthread_mutex_unlock(&c->committer->lock);
-    return room ? 0 : err_set(e, ERR_FAILED, "out of memory for checkpoints of %zu tokens", c->capacity);
 }
 
 void checkpoint_settled(struct checkpoint *c, size_t settled) { c->next_settled = settled; }

@@ -2,7 +2,7 @@
  * with its own connection, the committer, commits those of all jobs in one transaction.
  *
  *     committer_open(&k, store, 0, &e)                           once per worker
- *     checkpoint_open(&c, k, &claim, rounds, &e)                 per job, after store_begin
+ *     checkpoint_open(&c, k, &claim, &options, &e)               per job, after store_begin
  *     int drafted = checkpoint_counter(c, "heads", "drafted", 0)  once per counter, before the loop
  *     loop:  checkpoint_add(c, drafted, 4);                      any number of times
  *            rc = checkpoint_put(c, ids, n, NULL, &e)            ends a round; never waits for the disk
@@ -52,20 +52,24 @@ void committer_tell(struct committer *k, void (*told)(void *ctx, int64_t job), v
 void committer_close(struct committer *k);
 
 struct checkpoint;
-/* Open the queue of the job of *claim, which is copied. rounds: store the rounds that checkpoint_put passes.
- * At most COMMITTER_JOBS_MAX queues are open at once (asserted). */
-int checkpoint_open(struct checkpoint **c, struct committer *k, const struct claim *claim, bool rounds,
-                    struct err *e);
+struct checkpoint_options {
+    bool rounds;                         /* store the rounds that checkpoint_put passes */
+    /* Keep the log-probabilities of all tokens, with the `best` likeliest ones. Then checkpoint_put_logprobs
+     * comes before each checkpoint_put with tokens. */
+    bool logprobs; size_t best;
+    /* The text may be cut back to its first `settled` tokens. ids: its tokens in the store. checkpoint_settled
+     * tells how far it is settled, which the next put commits. */
+    bool retakes; const int32_t *ids; size_t settled;
+};
+/* Open the queue of the job of *claim, which is copied. At most COMMITTER_JOBS_MAX queues are open at once
+ * (asserted). */
+int checkpoint_open(struct checkpoint **c, struct committer *k, const struct claim *claim,
+                    const struct checkpoint_options *o, struct err *e);
 /* Register a counter and return its number. source and name must outlive c. There is room for
  * CHECKPOINT_COUNTERS_MAX - 4 counters (asserted). */
 int checkpoint_counter(struct checkpoint *c, const char *source, const char *name, unsigned index);
-/* Keep the log-probabilities of all tokens, with the `best` likeliest ones; before the first put. Then
- * checkpoint_put_logprobs comes before each checkpoint_put with tokens: v [n][1 + best]. */
-int  checkpoint_keep_logprobs(struct checkpoint *c, size_t best, struct err *e);
+/* v: [n][1 + best]. */
 void checkpoint_put_logprobs(struct checkpoint *c, const struct logprob *v, size_t n);
-/* The text may be cut back to its first `settled` tokens from now on; before the first put. ids: its tokens
- * in the store. checkpoint_settled tells how far it is settled, which the next put commits. */
-int  checkpoint_keep_retakes(struct checkpoint *c, const int32_t *ids, size_t settled, struct err *e);
 void checkpoint_settled(struct checkpoint *c, size_t settled);
 /* Cut the text back to x->at tokens, all of which were put, and commit the retake with what follows. May wait
  * for a commit in progress. Returns as checkpoint_put. */

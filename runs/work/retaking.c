@@ -70,8 +70,7 @@ int retaking_open(struct task *t, struct err *e)
     r->limits = (struct retake_limits){ .most = most ? (size_t)most : RETAKES,
                                         .min_tokens = t->params->sampling.min_tokens };
     r->shows = t->out && (t->out->text || t->out->id) && !t->out->at_once;
-    return (r->shows && task_open_replay(t, &r->shown, e)) || open_phrases(t, e) ||
-           checkpoint_keep_retakes(t->checkpoint, t->ids, r->settled, e) ? -1 : 0;
+    return (r->shows && task_open_replay(t, &r->shown, e)) || open_phrases(t, e) ? -1 : 0;
 }
 
 void retaking_close(struct task *t)

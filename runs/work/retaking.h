@@ -1,7 +1,7 @@
 /* What a task keeps of a job that makes retakes (src/text/retake.h), beside its decoder and its emission.
  *
  *     retaking_check(params, engine, &e)     refuses a device on which a text cannot be cut
- *     retaking_open(t, &e)                   after store_begin, if retaking_wanted
+ *     retaking_open(t, &e)                   after store_begin, before checkpoint_open
  *     retaking_begin(t)                      when the stored tokens were replayed and the decoder has them
  *     retaking_token(t, id, given, new)      after each token that the emission took, also a stored one
  *     retaking_rule(t, &repetition)          the loop rule has fired at the last token of the emission

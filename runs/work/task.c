@@ -703,11 +703,14 @@ int task_open(struct task *t, struct err *e)
     }
     if (rc < 0)
         return TASK_FAILED;
-    if (checkpoint_open(&t->checkpoint, w->committer, &t->claim, t->options.store_rounds, e))
-        return TASK_STORE_FAILED;
     if (retaking_wanted(t->params) && retaking_open(t, e))
         return TASK_FAILED;
-    if (t->decoder.logprobs && checkpoint_keep_logprobs(t->checkpoint, t->decoder.set.best, e))
+    const struct checkpoint_options o = { .rounds = t->options.store_rounds,
+                                          .logprobs = t->decoder.logprobs != NULL,
+                                          .best = t->decoder.set.best, .retakes = t->retaking != NULL,
+                                          .ids = t->ids,
+                                          .settled = t->retaking ? t->retaking->settled : 0 };
+    if (checkpoint_open(&t->checkpoint, w->committer, &t->claim, &o, e))
         return TASK_STORE_FAILED;
     open_counters(t);
     if (other_tokenizer(t))
@@ -811,7 +814,7 @@ int task_close(struct task *t, int rc, struct err *e)
     const bool busy = rc == TASK_FAILED && e->code == ERR_AGAIN;
     if (rc == TASK_FAILED) {             /* a damaged row of the store fails this job, not the queue */
         const struct device *dev = w->engine.dev;
-        const bool refused = t->too_large || (t->options.release_if_refused && !t->checkpoint);
+        const bool refused = t->too_large || (t->options.release_if_refused && !t->claim.begun);
         r->end = dev && *dev->error ? WORK_DEVICE_FAILED
                  : refused          ? WORK_REFUSED
                  : t->no_model      ? WORK_WAITS
