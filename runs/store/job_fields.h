@@ -34,10 +34,11 @@ enum {
     X('z', prompt_tokens, "prompt_tokens", NULL, 0, none, NULL) \
     X('d', priority, "priority", NULL, 0, none, NULL)
 
-/* In the table `input`. */
+/* In the table `input`. The prompt has a length beside it, so the store writes and reads it by itself. */
+#define PROMPT_FIELD(X) \
+    X('s', prompt, "prompt", "prompt", FIELD_COMPLETIONS | FIELD_TEXT | FIELD_WHOLE, prompt, \
+      "a text, or a list of token ids")
 #define INPUT_FIELDS(X) \
-    X('B', prompt, "prompt", "prompt", FIELD_COMPLETIONS | FIELD_TEXT | FIELD_WHOLE, prompt, \
-      "a text, or a list of token ids") \
     X('s', chat, "chat", "messages", FIELD_CHAT, messages, "a chat: role and content of each message") \
     X('s', parameters, "parameters", NULL, 0, none, NULL) \
     X('s', metadata, "metadata", "metadata", FIELD_BODY | FIELD_BESIDE, metadata, \
@@ -47,5 +48,5 @@ enum {
  * values lie in struct job_params. X(name, where, help) */
 #define KEPT_FIELDS(X)
 
-#define ONE_KEPT(...) + 1
-enum { N_KEPT = 0 KEPT_FIELDS(ONE_KEPT) };
+#define KEPT_NUMBER(name, ...) KEPT_##name,
+enum { KEPT_FIELDS(KEPT_NUMBER) N_KEPT };

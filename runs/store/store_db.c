@@ -69,8 +69,7 @@ const char *column_text(sqlite3_stmt *q, int i, struct strings **t, bool *failed
     return s;
 }
 
-/* A column as malloc'ed memory with a NUL after it. NULL for SQL's NULL; without memory NULL and *failed. */
-static char *column_copy(sqlite3_stmt *q, int i, bool *failed)
+char *column_copy(sqlite3_stmt *q, int i, bool *failed)
 {
     const void *p = sqlite3_column_blob(q, i);
     const size_t n = (size_t)sqlite3_column_bytes(q, i);
@@ -83,30 +82,36 @@ static char *column_copy(sqlite3_stmt *q, int i, bool *failed)
     return s;
 }
 
+static void read_column(sqlite3_stmt *q, int i, char letter, void *at)
+{
+    switch (letter) {
+    case 'i': *(int64_t *)at = sqlite3_column_int64(q, i); break;
+    case 'z': case 'n': *(size_t *)at = (size_t)sqlite3_column_int64(q, i); break;
+    case 'd': *(int *)at = sqlite3_column_int(q, i); break;
+    case 'r': *(double *)at = sqlite3_column_double(q, i); break;
+    case 'f': *(float *)at = (float)sqlite3_column_double(q, i); break;
+    default: assert(letter == 'b'); *(bool *)at = sqlite3_column_int(q, i) != 0;
+    }
+}
+
 void db_row(sqlite3_stmt *q, int first, const struct db_column *c, size_t n, void *to, struct strings **t,
             bool *failed)
 {
     for (size_t k = 0; k < n; k++) {
         void *at = (char *)to + c[k].place;
-        const int i = first + (int)k;
-        switch (c[k].letter) {
-        case 'i': *(int64_t *)at = sqlite3_column_int64(q, i); break;
-        case 'z': case 'n': *(size_t *)at = (size_t)sqlite3_column_int64(q, i); break;
-        case 'd': *(int *)at = sqlite3_column_int(q, i); break;
-        case 'r': *(double *)at = sqlite3_column_double(q, i); break;
-        case 'f': *(float *)at = (float)sqlite3_column_double(q, i); break;
-        case 'b': *(bool *)at = sqlite3_column_int(q, i) != 0; break;
-        case 'B': ((size_t *)at)[1] = (size_t)sqlite3_column_bytes(q, i);    /* fall through */
-        case 's': *(char **)at = column_copy(q, i, failed); break;
-        default: assert(c[k].letter == 't'); *(const char **)at = column_text(q, i, t, failed);
-        }
+        if (c[k].letter == 't')
+            *(const char **)at = column_text(q, first + (int)k, t, failed);
+        else if (c[k].letter == 's')
+            *(char **)at = column_copy(q, first + (int)k, failed);
+        else
+            read_column(q, first + (int)k, c[k].letter, at);
     }
 }
 
 void db_row_free(const struct db_column *c, size_t n, void *of)
 {
     for (size_t k = 0; k < n; k++)
-        if (c[k].letter == 's' || c[k].letter == 'B') {
+        if (c[k].letter == 's') {
             char **at = (char **)(void *)((char *)of + c[k].place);
             free(*at);
             *at = NULL;
@@ -264,45 +269,52 @@ static void note_failed_write(struct store *s, int rc, const struct err *e)
 
 /* ---- statements ---- */
 
-static int prepare(struct store *s, sqlite3_stmt **q, const char *sql, struct err *e)
+/* The first statement of `sql`; NULL: failed. */
+static const struct statement *prepare(struct store *s, const char *sql, struct err *e)
 {
     for (size_t i = 0; i < s->n_q; i++)
-        if (s->q[i].sql == sql) {
-            *q = s->q[i].st;
-            return 0;
-        }
+        if (s->q[i].sql == sql)
+            return &s->q[i];
     assert(s->n_q < STATEMENTS_MAX);
-    int rc = sqlite3_prepare_v3(s->db, sql, -1, SQLITE_PREPARE_PERSISTENT, q, NULL);
-    if (rc != SQLITE_OK)
-        return db_fail(s, "reading", rc, e);
-    s->q[s->n_q].sql = sql;
-    s->q[s->n_q++].st = *q;
-    return 0;
+    struct statement *q = &s->q[s->n_q];
+    int rc = sqlite3_prepare_v3(s->db, sql, -1, SQLITE_PREPARE_PERSISTENT, &q->st, &q->next);
+    if (rc != SQLITE_OK) {
+        db_fail(s, "reading", rc, e);
+        return NULL;
+    }
+    q->sql = sql;
+    s->n_q++;
+    return q;
 }
 
-static int bind_text(sqlite3_stmt *q, int i, const char *s)
-{
-    return s ? sqlite3_bind_text64(q, i, s, strlen(s), SQLITE_STATIC, SQLITE_UTF8) : SQLITE_OK;
-}
-
-static int bind(struct store *s, sqlite3_stmt *q, const char *fmt, va_list ap, struct err *e)
+/* Binds the parameters of q to the first arguments. */
+static int bind(struct store *s, sqlite3_stmt *q, const char *fmt, va_list *ap, struct err *e)
 {
     int rc = SQLITE_OK;
     const void *p;
-    size_t n;
-    for (int i = 1; fmt[i - 1] && rc == SQLITE_OK; i++)
+    size_t number;
+    const int n = sqlite3_bind_parameter_count(q);
+    for (int i = 1; i <= n && rc == SQLITE_OK; i++)
         switch (fmt[i - 1]) {
-        case 'i': rc = sqlite3_bind_int64(q, i, va_arg(ap, int64_t)); break;
-        case 'd': rc = sqlite3_bind_int(q, i, va_arg(ap, int)); break;
-        case 'z': rc = sqlite3_bind_int64(q, i, (int64_t)va_arg(ap, size_t)); break;
-        case 'r': rc = sqlite3_bind_double(q, i, va_arg(ap, double)); break;
-        case 't': rc = bind_text(q, i, va_arg(ap, const char *)); break;
-        case 'b':
-            p = va_arg(ap, const void *);
-            n = va_arg(ap, size_t);
-            rc = p ? sqlite3_bind_blob64(q, i, p, n, SQLITE_STATIC) : sqlite3_bind_null(q, i);
+        case 'i': rc = sqlite3_bind_int64(q, i, va_arg(*ap, int64_t)); break;
+        case 'd': rc = sqlite3_bind_int(q, i, va_arg(*ap, int)); break;
+        case 'z': rc = sqlite3_bind_int64(q, i, (int64_t)va_arg(*ap, size_t)); break;
+        case 'n':
+            number = va_arg(*ap, size_t);
+            rc = number ? sqlite3_bind_int64(q, i, (int64_t)number) : sqlite3_bind_null(q, i);
             break;
-        default: assert(!"a letter of the format");
+        case 'f':
+        case 'r': rc = sqlite3_bind_double(q, i, va_arg(*ap, double)); break;
+        case 's':
+        case 't':                        /* SQLite binds NULL for NULL */
+            rc = sqlite3_bind_text(q, i, va_arg(*ap, const char *), -1, SQLITE_STATIC);
+            break;
+        case 'h': rc = sqlite3_bind_blob(q, i, va_arg(*ap, const void *), SHA256_BYTES, SQLITE_STATIC); break;
+        case 'b':
+            p = va_arg(*ap, const void *);
+            rc = sqlite3_bind_blob64(q, i, p, va_arg(*ap, size_t), SQLITE_STATIC);
+            break;
+        default: assert(!"a letter of the format for each parameter");
         }
     return rc == SQLITE_OK ? 0 : db_fail(s, "reading", rc, e);
 }
@@ -313,42 +325,25 @@ void db_reset(sqlite3_stmt *q)
     sqlite3_clear_bindings(q);           /* they point into memory of the caller */
 }
 
-/* Binds the columns of a struct to the parameters from number `i` on. */
-static int bind_row(struct store *s, sqlite3_stmt *q, int i, const struct db_column *c, size_t n,
-                    const void *of, struct err *e)
+/* The first statement of *sql with its arguments; *sql becomes what follows it. */
+static sqlite3_stmt *query(struct store *s, struct err *e, const char **sql, const char *fmt, va_list *ap)
 {
-    int rc = SQLITE_OK;
-    for (size_t k = 0; k < n && rc == SQLITE_OK; k++, i++) {
-        const void *at = (const char *)of + c[k].place;
-        switch (c[k].letter) {
-        case 'i': case 'z': rc = sqlite3_bind_int64(q, i, *(const int64_t *)at); break;
-        case 'd': rc = sqlite3_bind_int(q, i, *(const int *)at); break;
-        case 'n':
-            if (*(const int64_t *)at)
-                rc = sqlite3_bind_int64(q, i, *(const int64_t *)at);
-            break;
-        case 'B':
-            rc = sqlite3_bind_blob64(q, i, *(const char *const *)at ? *(const char *const *)at : "",
-                                     ((const size_t *)at)[1], SQLITE_STATIC);
-            break;
-        default:
-            assert(c[k].letter == 't' || c[k].letter == 's');
-            rc = bind_text(q, i, *(const char *const *)at);
-        }
+    const struct statement *q = prepare(s, *sql, e);
+    if (!q)
+        return NULL;
+    *sql = q->next;
+    if (bind(s, q->st, fmt, ap, e)) {
+        db_reset(q->st);
+        return NULL;
     }
-    return rc == SQLITE_OK ? 0 : db_fail(s, "reading", rc, e);
+    return q->st;
 }
 
-static sqlite3_stmt *query(struct store *s, struct err *e, const char *sql, const char *fmt, va_list ap)
+/* A text of one statement, which has all of the arguments. */
+static sqlite3_stmt *query_one(struct store *s, struct err *e, const char *sql, const char *fmt, va_list *ap)
 {
-    sqlite3_stmt *q;
-    if (prepare(s, &q, sql, e))
-        return NULL;
-    assert(sqlite3_bind_parameter_count(q) >= (int)strlen(fmt));
-    if (bind(s, q, fmt, ap, e)) {
-        db_reset(q);
-        return NULL;
-    }
+    sqlite3_stmt *q = query(s, e, &sql, fmt, ap);
+    assert(!q || (!*sql && sqlite3_bind_parameter_count(q) == (int)strcspn(fmt, ">")));
     return q;
 }
 
@@ -356,7 +351,7 @@ sqlite3_stmt *db_query(struct store *s, struct err *e, const char *sql, const ch
 {
     va_list ap;
     va_start(ap, fmt);
-    sqlite3_stmt *q = query(s, e, sql, fmt, ap);
+    sqlite3_stmt *q = query_one(s, e, sql, fmt, &ap);
     va_end(ap);
     return q;
 }
@@ -377,38 +372,19 @@ int db_step(struct store *s, sqlite3_stmt *q, struct err *e)
     return rc == SQLITE_DONE ? 0 : -1;
 }
 
-/* Takes all steps of a statement. */
-static int step_all(struct store *s, sqlite3_stmt *q, struct err *e)
-{
-    int rc;
-    do
-        rc = db_step(s, q, e);
-    while (rc == 1);
-    return rc;
-}
-
 int db_run(struct store *s, struct err *e, const char *sql, const char *fmt, ...)
 {
-    va_list ap;
-    va_start(ap, fmt);
-    sqlite3_stmt *q = query(s, e, sql, fmt, ap);
-    va_end(ap);
-    return step_all(s, q, e);
-}
-
-int db_insert(struct store *s, struct err *e, const char *sql, const struct db_column *c, size_t n,
-              const void *of, const char *fmt, ...)
-{
-    va_list ap;
-    va_start(ap, fmt);
-    sqlite3_stmt *q = query(s, e, sql, fmt, ap);
-    va_end(ap);
-    assert(!q || sqlite3_bind_parameter_count(q) == (int)(strlen(fmt) + n));
-    if (q && bind_row(s, q, (int)strlen(fmt) + 1, c, n, of, e)) {
-        db_reset(q);
-        return -1;
+    int rc = 0;
+    while (rc == 0 && *sql) {
+        va_list ap;
+        va_start(ap, fmt);
+        sqlite3_stmt *q = query(s, e, &sql, fmt, &ap);
+        va_end(ap);
+        do
+            rc = db_step(s, q, e);
+        while (rc == 1);
     }
-    return step_all(s, q, e);
+    return rc;
 }
 
 int db_script(struct store *s, const char *sql, const char *doing, struct err *e)
@@ -428,13 +404,36 @@ int db_get(struct store *s, struct err *e, int64_t *out, const char *sql, const 
 {
     va_list ap;
     va_start(ap, fmt);
-    sqlite3_stmt *q = query(s, e, sql, fmt, ap);
+    sqlite3_stmt *q = query_one(s, e, sql, fmt, &ap);
     va_end(ap);
     int rc = db_step(s, q, e);
     if (rc == 1) {
         *out = sqlite3_column_int64(q, 0);
         db_reset(q);
     }
+    return rc;
+}
+
+int db_read(struct store *s, struct err *e, const char *sql, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    sqlite3_stmt *q = query_one(s, e, sql, fmt, &ap);
+    int rc = db_step(s, q, e);
+    fmt = rc == 1 ? strchr(fmt, '>') + 1 : "";
+    for (int i = 0; fmt[i]; i++) {
+        void *at = va_arg(ap, void *);
+        const char *text = fmt[i] == 't' ? (const char *)sqlite3_column_text(q, i) : NULL;
+        if (fmt[i] == 't')
+            snprintf(at, va_arg(ap, size_t), "%s", text ? text : "");
+        else if (fmt[i] != 'h')
+            read_column(q, i, fmt[i], at);
+        else if (sqlite3_column_bytes(q, i) == SHA256_BYTES)
+            memcpy(at, sqlite3_column_blob(q, i), SHA256_BYTES);
+    }
+    va_end(ap);
+    if (rc == 1)
+        db_reset(q);
     return rc;
 }
 
@@ -620,8 +619,7 @@ int db_connect(struct store *s, struct err *e)
                              SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE, NULL);
     if (rc != SQLITE_OK)
         return db_fail(s, "opening", rc, e);
-    sqlite3_stmt *q;
-    if (apply_settings(s, e) || prepare(s, &q, rollback, e))
+    if (apply_settings(s, e) || !prepare(s, rollback, e))
         return -1;
     if (s->o.mode != STORE_READ && sqlite3_db_readonly(s->db, "main") == 1)
         return err_set(e, ERR_FAILED, ERR_PATH "the file may not be written", s->shown);

@@ -3,13 +3,17 @@
  *
  * SQL. Each connection prepares a statement once and keeps it by the address of its text, so every SQL
  * text is a literal. A format string has one letter for each argument:
- *     i int64_t   d int   z size_t   r double   t const char * (NULL binds NULL)
- *     b const void *, size_t (NULL binds NULL)
+ *     i int64_t   d int, bool   z size_t   r, f double   t const char * (NULL binds NULL)
+ *     b const void *, size_t (NULL binds NULL)   h const void *: SHA256_BYTES bytes (NULL binds NULL)
+ * The text of db_run may be several statements, which have the arguments in common.
  *
  *     if (db_begin(s, e))
  *         return -1;
  *     int rc = db_run(s, e, "UPDATE job SET state = 'paused' WHERE id = ?1", "i", id);
  *     return db_end(s, rc, e);                      commits when rc is 0, else rolls back and returns rc
+ *
+ *     rc = db_read(s, e, "SELECT tokens, state FROM job WHERE id = ?1", "i>zt", id, &tokens, state,
+ *                  sizeof state);
  *
  *     sqlite3_stmt *q = db_query(s, e, "SELECT id FROM job WHERE batch = ?1", "i", batch);
  *     while ((rc = db_step(s, q, e)) == 1) ...      0 at the end, -1 on failure
@@ -31,7 +35,7 @@ struct store {
     struct store_options o;
     const char *fs;                      /* name of the network file system, or NULL */
     char notice[400];                    /* for store_notice */
-    struct { const char *sql; sqlite3_stmt *st; } q[STATEMENTS_MAX];
+    struct statement { const char *sql, *next; sqlite3_stmt *st; } q[STATEMENTS_MAX];    /* next: after it */
     size_t n_q;
     struct owner self;                   /* this process; pid 0: not read yet */
     struct watch watch;                  /* beats of other workers */
@@ -70,6 +74,11 @@ void db_reset(sqlite3_stmt *q);
 /* The first column of the first row: 1; 0: no row; -1. */
 int  db_get(struct store *s, struct err *e, int64_t *out, const char *sql, const char *fmt, ...);
 
+/* The first row: 1; 0: no row; -1. After '>' the format has a letter for each column, whose place is an
+ * argument: a letter of struct db_column, but t is char *, size_t, where SQL's NULL is "", and h is
+ * SHA256_BYTES bytes, which stay as they are if the column has another size. */
+int  db_read(struct store *s, struct err *e, const char *sql, const char *fmt, ...);
+
 /* ---- transactions ---- */
 
 int  db_begin(struct store *s, struct err *e);       /* BEGIN IMMEDIATE */
@@ -94,33 +103,45 @@ struct strings { struct strings *next; size_t used, size; char v[]; };
 void  strings_free(struct strings *t);
 /* Column `i` of a row as a string in *t. NULL for SQL's NULL; without memory NULL and *failed. */
 const char *column_text(sqlite3_stmt *q, int i, struct strings **t, bool *failed);
+/* The same as malloc'ed memory. */
+char *column_copy(sqlite3_stmt *q, int i, bool *failed);
 /* A column of a query and its place in a struct. A list of fields names both once, each as
  * X(letter, place, SQL), with a letter for the type of the place:
  *     'i' int64_t   'z' size_t, uint64_t   'd' int, unsigned   'r' double   'f' float   'b' bool
  *     'n' size_t whose 0 is SQL's NULL
  *     't' const char *: a string of the list; SQL's NULL is NULL, and in the other types 0
  *     's' char *, malloc'ed where it is read; NULL is SQL's
- *     'B' the same of a blob, whose bytes are in the size_t that follows
  *
  *     #define SPAN_FIELDS(X) X('z', start, "start") X('t', kind, "kind")
  *     "SELECT 0" SPAN_FIELDS(DB_SQL) " FROM span"
  *     typedef struct text_span row;  static const struct db_column columns[] = { SPAN_FIELDS(DB_PLACE) }; */
 struct db_column { char letter; size_t place; };
-#define DB_SQL(letter, place, sql) ", " sql
+#define DB_SQL(letter, place, sql, ...) ", " sql
 #define DB_PLACE(letter, place, ...) { letter, offsetof(row, place) },
+/* Writes the struct *r to a row of a job. The SQL of each field is the name of its column. */
+#define DB_PUT(s, e, insert, table, fields, job, more) \
+    db_run(s, e, insert " INTO " table " (job" fields(DB_SQL) ") VALUES (?1" fields(DB_PARAMETER) ")" more, \
+           (const char[]){ 'i', fields(DB_LETTER) 0 }, job fields(DB_VALUE))
+#define DB_PARAMETER(...) ", ?"
+#define DB_LETTER(letter, ...) letter,
+#define DB_VALUE(letter, place, ...) , r->place
 /* Reads the columns from `first` on into the struct at `to`. */
 void  db_row(sqlite3_stmt *q, int first, const struct db_column *c, size_t n, void *to, struct strings **t,
              bool *failed);
-/* Frees the values of the letters 's' and 'B' and clears them. */
+/* Frees the values of the letter 's' and clears them. */
 void  db_row_free(const struct db_column *c, size_t n, void *of);
-/* db_run of a statement whose first arguments are those of fmt, and whose further ones, each a ?, are the
- * columns of the struct `of`. */
-int   db_insert(struct store *s, struct err *e, const char *sql, const struct db_column *c, size_t n,
-                const void *of, const char *fmt, ...);
+#define METRIC_FIELDS(X) \
+    X('z', window, "start") X('t', source, "source") X('t', name, "name") X('d', index, "idx") \
+    X('r', value, "value")
+#define ROUND_FIELDS(X) \
+    X('z', start, "start") X('z', tokens, "tokens") X('t', sources, "sources") X('d', depth, "depth") \
+    X('d', drafted, "drafted") X('d', rows, "rows") X('d', accepted, "accepted") \
+    X('f', draft_seconds, "draft_seconds") X('f', verify_seconds, "verify_seconds")
 /* The rows of a query of a job, ?1: *v [*n], structs of `size` bytes whose columns begin at 1. */
 int   db_list(struct store *s, const char *sql, int64_t job, const struct db_column *c, size_t n_columns,
               size_t size, void *v, size_t *n, struct strings **t, struct err *e);
-/* Columns i .. i + 4 are host, boot, spaces, pid, start of a worker. */
+/* Columns i .. i + 4 are OWNER_COLUMNS of a worker w. */
+#define OWNER_COLUMNS "w.host, w.boot, w.spaces, w.pid, w.start"
 void  column_owner(sqlite3_stmt *q, int i, struct owner *o);
 
 /* ---- store_open.c ---- */
@@ -141,10 +162,12 @@ int model_move(struct store *s, int64_t job, const struct model_place *m, struct
 
 /* ---- store_jobs.c ---- */
 
-int event_add_at(struct store *s, int64_t job, int64_t attempt, const char *kind, const char *text, double at,
-                 struct err *e);
-int event_add(struct store *s, int64_t job, int64_t attempt, const char *kind, const char *text,
-              struct err *e);
+/* An event of the job. `attempt`: ATTEMPT_NOW is the job's attempt. */
+enum { ATTEMPT_NOW = -1 };
+int event_add_at(struct store *s, struct err *e, int64_t job, double at, int64_t attempt, const char *kind,
+                 const char *text);
+int event_add(struct store *s, struct err *e, int64_t job, int64_t attempt, const char *kind, const char *fmt,
+              ...) __attribute__((format(printf, 6, 7)));
 /* store_submit as a part of the caller's transaction. */
 int jobs_submit(struct store *s, const char *batch, const struct job_spec *v, size_t n, int64_t *ids,
                 bool *is_new, size_t *bad, struct err *e);

@@ -12,18 +12,29 @@
 #include <stdlib.h>
 #include <string.h>
 
-int event_add_at(struct store *s, int64_t job, int64_t attempt, const char *kind, const char *text, double at,
-                 struct err *e)
+int event_add_at(struct store *s, struct err *e, int64_t job, double at, int64_t attempt, const char *kind,
+                 const char *text)
 {
-    return db_run(s, e, "INSERT INTO event (job, at, attempt, kind, text) VALUES (?1, ?2, ?3, ?4, ?5)",
+    return db_run(s, e, "INSERT INTO event (job, at, attempt, kind, text) SELECT id, ?2, "
+                  "CASE WHEN ?3 < 0 THEN attempt ELSE ?3 END, ?4, ?5 FROM job WHERE id = ?1",
                   "iritt", job, at, attempt, kind, text);
 }
 
-int event_add(struct store *s, int64_t job, int64_t attempt, const char *kind, const char *text,
-              struct err *e)
+int event_add(struct store *s, struct err *e, int64_t job, int64_t attempt, const char *kind, const char *fmt,
+              ...)
 {
-    return event_add_at(s, job, attempt, kind, text, wall_seconds(), e);
+    char text[512];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    return event_add_at(s, e, job, wall_seconds(), attempt, kind, text);
 }
+
+/* The column of a field, alone and with the short name of its table. */
+#define COLUMN(letter, member, column, ...) ", " column
+#define OF_JOB(letter, member, column, ...) ", j." column
+#define OF_INPUT(letter, member, column, ...) ", i." column
 
 /* ---- submitting ---- */
 
@@ -62,40 +73,33 @@ static int open_batch(struct store *s, struct batch *b, struct err *e)
                : 0;
 }
 
-/* The columns of a list of fields: their names, and as arguments of a statement. */
-#define NAME(letter, member, column, ...) ", " column
-#define ASKED(...) ", ?"
-
-static int insert_job(struct store *s, int64_t batch, const struct job_spec *j,
+static int insert_job(struct store *s, int64_t batch, const struct job_spec *r,
                       const uint8_t identity[SHA256_BYTES], int64_t *id, struct err *e)
 {
-    typedef struct job_spec row;
-    static const struct db_column of_job[] = { JOB_FIELDS(DB_PLACE) },
-                                  of_input[] = { INPUT_FIELDS(DB_PLACE) };
+    const void *prompt = r->prompt ? r->prompt : "";
     struct chain_link start;
     uint8_t *packed;
     size_t size;
     uint32_t crc;
-    link_start(&start, j->prompt_ids, j->prompt_tokens);
-    if (chunk_pack(&packed, &size, &crc, j->prompt_ids, j->prompt_tokens, e))
+    link_start(&start, r->prompt_ids, r->prompt_tokens);
+    if (chunk_pack(&packed, &size, &crc, r->prompt_ids, r->prompt_tokens, e))
         return -1;
-    int rc = db_insert(s, e,
-                       "INSERT INTO job (batch, identity, link, state, created, updated, opening"
-                       JOB_FIELDS(NAME) ") VALUES (nullif(?1, 0), ?2, ?3, ?4, ?5, ?5, "
-                       "substr(CAST(?6 AS TEXT), 1, 160)" JOB_FIELDS(ASKED) ")",
-                       of_job, sizeof of_job / sizeof *of_job, j, "ibbtrb", batch, (const void *)identity,
-                       (size_t)SHA256_BYTES, (const void *)start.v, sizeof start.v,
-                       j->paused ? "paused" : "queued", wall_seconds(),
-                       (const void *)(j->prompt ? j->prompt : ""), j->prompt_bytes);
+    int rc = db_run(s, e,
+                    "INSERT INTO job (batch, identity, link, state, created, updated, opening"
+                    JOB_FIELDS(COLUMN) ") VALUES (nullif(?1, 0), ?2, ?3, ?4, ?5, ?5, "
+                    "substr(CAST(?6 AS TEXT), 1, 160)" JOB_FIELDS(DB_PARAMETER) ")",
+                    (const char[]){ 'i', 'h', 'b', 't', 'r', 'b', JOB_FIELDS(DB_LETTER) 0 }, batch, identity,
+                    (const void *)start.v, sizeof start.v, r->paused ? "paused" : "queued", wall_seconds(),
+                    prompt, r->prompt_bytes JOB_FIELDS(DB_VALUE));
     *id = sqlite3_last_insert_rowid(s->db);
     if (rc == 0)
-        rc = db_insert(s, e,
-                       "INSERT INTO input (job, ids, crc" INPUT_FIELDS(NAME) ") VALUES (?1, ?2, ?3"
-                       INPUT_FIELDS(ASKED) ")",
-                       of_input, sizeof of_input / sizeof *of_input, j, "ibi", *id, (const void *)packed,
-                       size, (int64_t)crc);
+        rc = db_run(s, e,
+                    "INSERT INTO input (job, ids, crc, prompt" INPUT_FIELDS(COLUMN) ") VALUES (?1, ?2, ?3, ?4"
+                    INPUT_FIELDS(DB_PARAMETER) ")",
+                    (const char[]){ 'i', 'b', 'i', 'b', INPUT_FIELDS(DB_LETTER) 0 }, *id,
+                    (const void *)packed, size, (int64_t)crc, prompt, r->prompt_bytes INPUT_FIELDS(DB_VALUE));
     free(packed);
-    return rc ? rc : event_add(s, *id, 0, "submitted", "", e);
+    return rc ? rc : event_add(s, e, *id, 0, "submitted", "%s", "");
 }
 
 void job_spec_free(struct job_spec *j)
@@ -349,7 +353,6 @@ static double stalled_seconds(struct store *s, const struct job *j, sqlite3_stmt
 /* Before the fields: the state, the worker's five columns, and the checksum. */
 #define JOB_COLUMNS "j.state, w.host, w.boot, w.spaces, w.pid, w.start, j.text_sha" \
                     JOB_FIELDS(OF_JOB) STATE_FIELDS(DB_SQL)
-#define OF_JOB(letter, member, column, ...) ", j." column
 enum { JOB_STATE, JOB_WORKER, JOB_SHA = JOB_WORKER + 5, JOB_FIRST };
 #define JOB_TABLES \
     "job j LEFT JOIN batch b ON b.id = j.batch LEFT JOIN worker w ON w.id = j.worker LEFT JOIN chapter c " \
@@ -459,20 +462,21 @@ int prompt_unpack(struct store *s, int64_t job, sqlite3_stmt *q, int ids, int64_
 static const struct db_column input_columns[] = { INPUT_FIELDS(DB_PLACE) };
 #undef row
 enum { N_OF_INPUT = sizeof input_columns / sizeof *input_columns };
-#define OF_INPUT(letter, member, column, ...) ", i." column
 
 int store_input(struct store *s, int64_t job, struct job_input *out, struct err *e)
 {
     bool failed = false;
     *out = (struct job_input){0};
     sqlite3_stmt *q = db_query(s, e,
-                               "SELECT j.prompt_tokens, i.ids, i.crc" INPUT_FIELDS(OF_INPUT)
+                               "SELECT j.prompt_tokens, i.ids, i.crc, i.prompt" INPUT_FIELDS(OF_INPUT)
                                " FROM input i JOIN job j ON j.id = i.job WHERE i.job = ?1", "i", job);
     int rc = db_step(s, q, e);
     if (rc != 1)
         return rc ? -1 : err_set(e, ERR_INPUT, "there is no job %" PRId64, job);
     const int64_t n = sqlite3_column_int64(q, 0);
-    db_row(q, 3, input_columns, N_OF_INPUT, out, NULL, &failed);
+    out->prompt = column_copy(q, 3, &failed);
+    out->prompt_bytes = (size_t)sqlite3_column_bytes(q, 3);
+    db_row(q, 4, input_columns, N_OF_INPUT, out, NULL, &failed);
     rc = prompt_unpack(s, job, q, 1, n, &out->prompt_ids, e);
     out->n_prompt = (size_t)n;
     if (rc == 0 && failed)
@@ -486,6 +490,7 @@ int store_input(struct store *s, int64_t job, struct job_input *out, struct err 
 void job_input_free(struct job_input *in)
 {
     db_row_free(input_columns, N_OF_INPUT, in);
+    free(in->prompt);
     free(in->prompt_ids);
     *in = (struct job_input){0};
 }
@@ -530,7 +535,7 @@ int store_counts(struct store *s, const char *batch, struct store_counts *out, s
         return rc;
     q = db_query(s, e,                   /* as stalled_seconds */
                  "SELECT sum(CASE WHEN ?2 - j.updated < max(?3, ?4 / max(j.rate, 1e-9)) THEN j.rate ELSE 0 "
-                 "END), w.host, w.boot, w.spaces, w.pid, w.start "
+                 "END), " OWNER_COLUMNS " "
                  "FROM job j LEFT JOIN worker w ON w.id = j.worker WHERE j.state = 'running' AND "
                  "(?1 IS NULL OR j.batch = (SELECT id FROM batch WHERE name = ?1)) GROUP BY j.worker",
                  "trdd", batch, wall_seconds(), STALLED_SECONDS, STALLED_TOKENS);
@@ -549,7 +554,7 @@ static int refuse_running(struct store *s, const int64_t *ids, size_t n, struct 
     int rc = 0;
     for (size_t i = 0; i < n && rc == 0; i++) {
         sqlite3_stmt *q = db_query(s, e,
-                                   "SELECT w.host, w.boot, w.spaces, w.pid, w.start FROM job j "
+                                   "SELECT " OWNER_COLUMNS " FROM job j "
                                    "LEFT JOIN worker w ON w.id = j.worker WHERE j.id = ?1 AND "
                                    "j.state = 'running'",
                                    "i", ids[i]);
@@ -578,7 +583,6 @@ static int change_each(struct store *s, const char *sql, const char *event, cons
 {
     int rc = 0;
     for (size_t i = 0; i < n && rc == 0; i++) {
-        int64_t attempt = 0;
         rc = db_run(s, e, sql, "ir", ids[i], wall_seconds());
         if (rc || db_changes(s) == 0)
             continue;
@@ -587,10 +591,7 @@ static int change_each(struct store *s, const char *sql, const char *event, cons
             continue;
         if (strcmp(event, "cancelled") == 0)
             rc = db_run(s, e, "DELETE FROM snapshot WHERE job = ?1", "i", ids[i]);
-        if (rc || db_get(s, e, &attempt, "SELECT attempt FROM job WHERE id = ?1", "i", ids[i]) < 0)
-            rc = -1;
-        else
-            rc = event_add(s, ids[i], attempt, event, "", e);
+        rc = rc ? rc : event_add(s, e, ids[i], ATTEMPT_NOW, event, "%s", "");
     }
     if (rc == 0 && !event)
         rc = db_run(
@@ -645,11 +646,8 @@ int requests_cancel(struct store *s, const int64_t *ids, size_t n, struct err *e
 int store_priority(struct store *s, const int64_t *ids, size_t n, int priority, size_t *changed,
                    struct err *e)
 {
-    char text[16];
-    int64_t attempt;
     int rc = 0;
     *changed = 0;
-    snprintf(text, sizeof text, "%d", priority);
     if (db_begin(s, e))
         return -1;
     for (size_t i = 0; i < n && rc == 0; i++) {
@@ -658,9 +656,7 @@ int store_priority(struct store *s, const int64_t *ids, size_t n, int priority, 
         if (rc || db_changes(s) == 0)
             continue;
         ++*changed;
-        rc = db_get(s, e, &attempt, "SELECT attempt FROM job WHERE id = ?1", "i", ids[i]) == 1
-                 ? event_add(s, ids[i], attempt, "priority", text, e)
-                 : -1;
+        rc = event_add(s, e, ids[i], ATTEMPT_NOW, "priority", "%d", priority);
     }
     return db_end(s, rc, e);
 }

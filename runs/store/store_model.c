@@ -99,14 +99,12 @@ int store_model_put(struct store *s, const char *fingerprint, const struct model
 
 int store_add_sha(struct store *s, const struct text_sha *v, size_t n, struct err *e)
 {
-    int rc = n ? db_begin(s, e) : 0;
-    if (rc || !n)
-        return rc;
+    if (!n)
+        return 0;
+    int rc = db_begin(s, e);
     for (size_t i = 0; i < n && rc == 0; i++)
-        rc = db_run(s, e,
-                    "UPDATE job SET text_sha = ?3 WHERE id = ?1 AND attempt = ?2 AND state = 'done' AND "
-                    "text_sha IS NULL",
-                    "iib", v[i].job, v[i].attempt, (const void *)v[i].sha, (size_t)SHA256_BYTES);
+        rc = db_run(s, e, "UPDATE job SET text_sha = ?3 WHERE id = ?1 AND attempt = ?2 AND state = 'done' "
+                    "AND text_sha IS NULL", "iih", v[i].job, v[i].attempt, v[i].sha);
     return db_end(s, rc, e);
 }
 
@@ -239,36 +237,30 @@ int model_changes_at(struct store *s, int64_t job, size_t at, const char *before
 }
 
 /* The user has accepted another model for a job. */
-static int adopt(struct store *s, int64_t job, size_t tokens, int64_t attempt, const char *before,
-                 const char *now, struct err *e)
+static int adopt(struct store *s, int64_t job, size_t tokens, const char *before, const char *now,
+                 struct err *e)
 {
-    char text[480];
-    if (tokens && (model_check_readable(s, job, before, now, e) ||
-                   model_changes_at(s, job, tokens, before, now, e)))
-        return -1;
-    snprintf(text, sizeof text, "model %.150s instead of %.150s from token %zu on", now, before, tokens);
-    return event_add(s, job, attempt, "accepted change", text, e);
+    return (tokens && (model_check_readable(s, job, before, now, e) ||
+                       model_changes_at(s, job, tokens, before, now, e))) ||
+           event_add(s, e, job, ATTEMPT_NOW, "accepted change",
+                     "model %.150s instead of %.150s from token %zu on", now, before, tokens) ? -1 : 0;
 }
 
 int model_move(struct store *s, int64_t job, const struct model_place *m, struct err *e)
 {
-    char before[200] = "";
-    sqlite3_stmt *q = db_query(
-        s, e, "SELECT ifnull(fingerprint, ''), tokens, attempt FROM job WHERE id = ?1", "i", job);
-    int rc = db_step(s, q, e);
+    char before[200];
+    size_t tokens;
+    const int rc = db_read(s, e, "SELECT fingerprint, tokens FROM job WHERE id = ?1", "i>tz", job, before,
+                           sizeof before, &tokens);
     if (rc != 1)
         return rc;
-    snprintf(before, sizeof before, "%s", (const char *)sqlite3_column_text(q, 0));
-    const size_t tokens = (size_t)sqlite3_column_int64(q, 1);
-    const int64_t attempt = sqlite3_column_int64(q, 2);
-    db_reset(q);
     const bool differs = before[0] && strcmp(before, m->fingerprint);
     if (differs && !m->accept)
         return err_set(e, ERR_INPUT,
                        "--model %s: the model of job %" PRId64 " has the fingerprint %.150s, and this one "
                        "has %.150s; --accept-numerics-change goes on all the same",
                        m->path, job, before, m->fingerprint);
-    if (differs && adopt(s, job, tokens, attempt, before, m->fingerprint, e))
+    if (differs && adopt(s, job, tokens, before, m->fingerprint, e))
         return -1;
     return db_run(s, e,
                   "UPDATE job SET model = ?2, fingerprint = CASE WHEN ?4 THEN ?3 ELSE fingerprint END "
@@ -280,8 +272,6 @@ int store_model_move(struct store *s, const int64_t *ids, size_t n, const struct
                      struct err *e)
 {
     int rc = db_begin(s, e);
-    if (rc)
-        return -1;
     for (size_t i = 0; i < n && rc == 0; i++)
         rc = model_move(s, ids[i], m, e);
     return db_end(s, rc, e);

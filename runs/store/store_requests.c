@@ -36,17 +36,15 @@ static int find_key(struct store *s, const struct request_spec *r, size_t n, int
 static int take_over(struct store *s, const struct request_spec *r, const int64_t *ids, size_t n,
                      struct err *e)
 {
-    for (size_t i = 0; i < n; i++) {
-        if (db_run(s, e, "UPDATE request SET worker = ?2 WHERE job = ?1", "ii", ids[i], r->worker) ||
-            db_run(s, e,
-                   "UPDATE job SET state = 'queued', attempt = attempt + 1, idle = 0, error = NULL, "
-                   "ended = NULL, updated = ?2 WHERE id = ?1 AND state IN ('failed', 'cancelled')",
-                   "ir", ids[i], wall_seconds()))
-            return -1;
-        if (db_changes(s) == 1 && event_add(s, ids[i], 0, "resumed", "its request was repeated", e))
-            return -1;
-    }
-    return 0;
+#define ENDED "WHERE id = ?1 AND state IN ('failed', 'cancelled')"
+    int rc = 0;
+    for (size_t i = 0; i < n && rc == 0; i++)
+        rc = db_run(s, e, "UPDATE request SET worker = ?2 WHERE job = ?1; "
+                    "INSERT INTO event (job, at, attempt, kind, text) SELECT id, ?3, 0, 'resumed', "
+                    "'its request was repeated' FROM job " ENDED "; "
+                    "UPDATE job SET state = 'queued', attempt = attempt + 1, idle = 0, error = NULL, "
+                    "ended = NULL, updated = ?3 " ENDED, "iir", ids[i], r->worker, wall_seconds());
+    return rc;
 }
 
 static int add_rows(struct store *s, const struct request_spec *r, const int64_t *ids, size_t n,

@@ -322,15 +322,11 @@ int store_extend(struct store *s, int64_t job, const struct extend_spec *x, stru
     const size_t keep = x->keep;
     const struct given_text *add = x->add;
     int32_t *ids = NULL;
-    struct text_end end;
-    char text[96];
-    int64_t busy = 0, attempt = 0;
-    if (db_begin(s, e))
-        return -1;
-    int rc = store_full(s, e) || chunks_read(s, job, &ids, &end, e) ? -1 : 0;
-    if (rc == 0 &&
-        db_get(s, e, &busy, "SELECT state IN ('queued', 'running') FROM job WHERE id = ?1", "i", job) < 0)
-        rc = -1;
+    struct text_end end = {0};
+    int64_t busy = 0;
+    int rc = db_begin(s, e) || store_full(s, e) || chunks_read(s, job, &ids, &end, e) ||
+             db_get(s, e, &busy, "SELECT state IN ('queued', 'running') FROM job WHERE id = ?1", "i", job) < 0
+                 ? -1 : 0;
     if (rc == 0 && busy)
         rc = err_set(e, ERR_INPUT,
                      "job %" PRId64 " is queued or running; pause it or let it end before it is extended",
@@ -342,18 +338,18 @@ int store_extend(struct store *s, int64_t job, const struct extend_spec *x, stru
     if (rc == 0)
         rc = check_wanted(keep, add, x->wanted, e);
     const bool cuts = keep < end.tokens || x->parameters;
-    snprintf(text, sizeof text, "from token %zu on, %zu given, to %zu", keep, add ? add->n : 0, x->wanted);
     if (rc == 0 &&
         (chunks_cut(s, job, keep, &end, e) ||
          (cuts && retakes_cut(s, job, keep, &end, e)) || settle_parts(s, job, keep, x->parameters, e) ||
          append_given(s, job, &end, add, e) || update_text_facts(s, job, &end, x->wanted, e) ||
          db_run(s, e,
                 "UPDATE job SET state = ?2, attempt = attempt + 1, idle = 0, finish_reason = NULL, "
-                "stop_reason = NULL, error = NULL, ended = NULL, text_sha = NULL WHERE id = ?1",
+                "stop_reason = NULL, error = NULL, ended = NULL, text_sha = NULL WHERE id = ?1; "
+                "DELETE FROM request WHERE job = ?1",        /* its answer was another text */
                 "it", job, x->paused ? "paused" : "queued") ||
-         db_run(s, e, "DELETE FROM request WHERE job = ?1", "i", job) ||     /* its answer was another text */
-         db_get(s, e, &attempt, "SELECT attempt FROM job WHERE id = ?1", "i", job) < 0 ||
-         event_add(s, job, attempt, "extended", text, e) || (x->model && model_move(s, job, x->model, e)) ||
+         event_add(s, e, job, ATTEMPT_NOW, "extended", "from token %zu on, %zu given, to %zu", keep,
+                   add ? add->n : 0, x->wanted) ||
+         (x->model && model_move(s, job, x->model, e)) ||
          job_rename(s, job, x->name, x->replace, e)))
         rc = -1;
     free(ids);
@@ -425,7 +421,6 @@ int store_fork(struct store *s, int64_t job, const struct fork_spec *f, int64_t 
     struct text_end parent, end = {0};
     struct text_facts facts;
     struct new_book book;
-    char text[96];
     if (db_begin(s, e))
         return -1;
     int rc = store_full(s, e) || read_facts(s, job, &facts, e) || chunks_read(s, job, &ids, &parent, e) ||
@@ -446,13 +441,12 @@ int store_fork(struct store *s, int64_t job, const struct fork_spec *f, int64_t 
     if (rc == 0) {
         *id = sqlite3_last_insert_rowid(s->db);
         end.link = facts.start;
-        snprintf(text, sizeof text, "of job %" PRId64 " at token %zu", job, f->at);
         rc = copy_input(s, job, *id, f, e) || copy_parts(s, job, *id, f, e) ||
                      copy_logprobs(s, job, *id, f->at, e) ||
                      share_spans(s, job, *id, f->at, e) || chunks_append(s, *id, &end, ids, f->at, e) ||
                      retakes_copy(s, job, *id, f->at, &end, e) ||
                      append_given(s, *id, &end, f->add, e) || update_text_facts(s, *id, &end, f->wanted, e) ||
-                     event_add(s, *id, 0, "forked", text, e) ||
+                     event_add(s, e, *id, 0, "forked", "of job %" PRId64 " at token %zu", job, f->at) ||
                      (f->model && model_move(s, *id, f->model, e)) ||
                      (f->follow ? book_follow(s, job, *id, &book, e)
                                 : job_rename(s, *id, f->name, f->replace, e))
@@ -489,7 +483,6 @@ static int can_redo(struct store *s, int64_t job, struct err *e)
 static int redo_one(struct store *s, int64_t job, const uint64_t *seed, int64_t *now, struct err *e)
 {
     struct text_facts facts;
-    char text[48];
     int rc = can_redo(s, job, e);
     if (rc != 1)
         return rc;
@@ -514,11 +507,8 @@ static int redo_one(struct store *s, int64_t job, const uint64_t *seed, int64_t 
         return -1;
     if (chapter_renew(s, job, *now, 0, e))
         return -1;
-    snprintf(text, sizeof text, "as job %" PRId64, *now);
-    if (event_add(s, job, 0, "redone", text, e))
-        return -1;
-    snprintf(text, sizeof text, "in place of job %" PRId64, job);
-    return event_add(s, *now, 0, "submitted", text, e);
+    return event_add(s, e, job, 0, "redone", "as job %" PRId64, *now) ||
+           event_add(s, e, *now, 0, "submitted", "in place of job %" PRId64, job) ? -1 : 0;
 }
 
 int store_redo(struct store *s, const int64_t *ids, size_t n, const uint64_t *seed, int64_t *now,
@@ -541,13 +531,6 @@ int store_redo(struct store *s, const int64_t *ids, size_t n, const uint64_t *se
     X('z', bytes, "length(CAST(text AS BLOB))")
 #define PART_FIELDS(X) \
     X('z', start, "start") X('t', parameters, "parameters") X('t', fingerprint, "fingerprint")
-#define METRIC_FIELDS(X) \
-    X('z', window, "start") X('t', source, "source") X('t', name, "name") X('d', index, "idx") \
-    X('r', value, "value")
-#define ROUND_FIELDS(X) \
-    X('z', start, "start") X('z', tokens, "tokens") X('t', sources, "sources") X('d', depth, "depth") \
-    X('d', drafted, "drafted") X('d', rows, "rows") X('d', accepted, "accepted") \
-    X('f', draft_seconds, "draft_seconds") X('f', verify_seconds, "verify_seconds")
 #define EVENT_FIELDS(X) \
     X('r', at, "at") X('i', job, "job") X('i', attempt, "attempt") X('t', kind, "kind") X('t', text, "text")
 

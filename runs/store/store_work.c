@@ -54,17 +54,12 @@ static int check_hosts(struct store *s, struct err *e)
         return 0;
     if (s->o.shared_db)
         return store_test_locks(s, e);
-    sqlite3_stmt *q =
-        db_query(s, e, "SELECT host, pid FROM worker WHERE host <> ?1 LIMIT 1", "t", s->self.host);
-    int rc = db_step(s, q, e);
-    if (rc != 1)
-        return rc;
-    err_set(e, ERR_FAILED,
+    struct owner o;
+    const int rc = db_read(s, e, "SELECT host, pid FROM worker WHERE host <> ?1 LIMIT 1", "t>ti",
+                           s->self.host, o.host, sizeof o.host, &o.pid);
+    return rc != 1 ? rc : err_set(e, ERR_FAILED,
             ERR_PATH "host %s (process %" PRId64 ") works on it, and it is on a network file system (%s): "
-            "--shared-db lets a second host in, where its locks are honest",
-            s->shown, (const char *)sqlite3_column_text(q, 0), (int64_t)sqlite3_column_int64(q, 1), s->fs);
-    db_reset(q);
-    return -1;
+            "--shared-db lets a second host in, where its locks are honest", s->shown, o.host, o.pid, s->fs);
 }
 
 /* Make sure that this process has a row. Another worker may have declared it dead and deleted the row.
@@ -81,49 +76,46 @@ static int put_worker(struct store *s, int64_t worker, struct err *e)
 int store_worker_start(struct store *s, int64_t *worker, struct err *e)
 {
     owner_self(&s->self);
-    if (db_begin(s, e))
-        return -1;
-    if (check_hosts(s, e) || put_worker(s, 0, e))
-        return db_rollback(s);
-    *worker = sqlite3_last_insert_rowid(s->db);
-    return db_commit(s, e);
+    const int rc = db_begin(s, e) || check_hosts(s, e) || put_worker(s, 0, e) ? -1 : 0;
+    if (rc == 0)
+        *worker = sqlite3_last_insert_rowid(s->db);
+    return db_end(s, rc, e);
 }
 
 int store_beat(struct store *s, int64_t worker, struct err *e)
 {
-    if (db_begin(s, e))
-        return -1;
-    int rc = put_worker(s, worker, e);
-    if (rc == 0)
-        rc = db_run(s, e, "UPDATE worker SET beat = beat + 1 WHERE id = ?1", "i", worker);
+    int rc = db_begin(s, e) || put_worker(s, worker, e) ||
+             db_run(s, e, "UPDATE worker SET beat = beat + 1 WHERE id = ?1", "i", worker) ? -1 : 0;
     return db_end(s, rc, e);
 }
+
+/* Queue jobs again: those with this state. The raised attempt stops a process that still believes to work on
+ * one. ?2: the time, ?3: the event, ?4: its text. */
+#define REQUEUE(jobs) \
+    "INSERT INTO event (job, at, attempt, kind, text) SELECT id, ?2, attempt, ?3, ?4 FROM job WHERE " jobs \
+    "; UPDATE job SET state = 'queued', attempt = attempt + 1, worker = NULL, rate = 0, updated = ?2 WHERE " \
+    jobs
+/* A running job always names a row of `worker`. If that row is missing (lost, or deleted by hand), no
+ * process can be working on the job. */
+#define ORPHAN \
+    "state = 'running' AND (worker IS NULL OR " \
+    "NOT EXISTS (SELECT 1 FROM worker WHERE worker.id = job.worker))"
 
 /* Queue the jobs of this worker again and delete its row. Nobody waits any more for its requests without a
  * key. */
 static int remove_worker(struct store *s, int64_t worker, const char *event, const char *text, struct err *e)
 {
-    double now = wall_seconds();
-    return db_run(s, e,
-                  "INSERT INTO event (job, at, attempt, kind, text) "
-                  "SELECT id, ?2, attempt, ?3, ?4 FROM job WHERE worker = ?1 AND state = 'running'",
-                  "irtt", worker, now, event, text) ||
-                   db_run(s, e,
-                          "UPDATE job SET state = 'queued', attempt = attempt + 1, rate = 0, updated = ?2 "
-                          "WHERE worker = ?1 AND state = 'running'",
-                          "ir", worker, now) ||
-                   requests_abandon(s, worker, e) ||
-                   db_run(s, e, "UPDATE job SET worker = NULL WHERE worker = ?1", "i", worker) ||
-                   db_run(s, e, "DELETE FROM worker WHERE id = ?1", "i", worker)
-               ? -1
-               : 0;
+    return db_run(s, e, REQUEUE("worker = ?1 AND state = 'running'"), "irtt", worker, wall_seconds(), event,
+                  text) ||
+           requests_abandon(s, worker, e) ||
+           db_run(s, e, "UPDATE job SET worker = NULL WHERE worker = ?1; DELETE FROM worker WHERE id = ?1",
+                  "i", worker) ? -1 : 0;
 }
 
 int store_worker_end(struct store *s, int64_t worker, struct err *e)
 {
-    if (db_begin(s, e))
-        return -1;
-    return db_end(s, remove_worker(s, worker, "released", "its worker ended", e), e);
+    const int rc = db_begin(s, e) || remove_worker(s, worker, "released", "its worker ended", e) ? -1 : 0;
+    return db_end(s, rc, e);
 }
 
 /* ---- dead workers ---- */
@@ -136,8 +128,8 @@ static int find_dead(struct store *s, int64_t me, struct dead_list *out, struct 
 {
     double now = clock_seconds();
     int rc;
-    sqlite3_stmt *q =
-        db_query(s, e, "SELECT id, beat, host, boot, spaces, pid, start FROM worker WHERE id <> ?1", "i", me);
+    sqlite3_stmt *q = db_query(s, e, "SELECT id, beat, " OWNER_COLUMNS " FROM worker w WHERE id <> ?1", "i",
+                               me);
     while ((rc = db_step(s, q, e)) == 1) {
         struct dead_worker d = { .worker = sqlite3_column_int64(q, 0), .beat = sqlite3_column_int64(q, 1) };
         struct owner o;
@@ -151,7 +143,7 @@ static int find_dead(struct store *s, int64_t me, struct dead_list *out, struct 
         else
             snprintf(d.text, sizeof d.text, "process %" PRId64 " on %.60s has given no sign for %.0f s",
                      o.pid, o.host, still);
-        struct dead_worker *v = realloc(out->v, (out->n + 1) * sizeof *v);
+        struct dead_worker *v = db_grow(out->v, out->n, sizeof *v);
         if (!v) {
             db_reset(q);
             return err_set(e, ERR_FAILED, "out of memory for a list of workers");
@@ -176,46 +168,18 @@ static int remove_dead(struct store *s, const struct dead_list *dead, struct err
     return 0;
 }
 
-/* A running job always names a row of `worker`. If that row is missing (lost, or deleted by hand), no
- * process can be working on the job. */
-#define ORPHAN \
-    "state = 'running' AND (worker IS NULL OR " \
-    "NOT EXISTS (SELECT 1 FROM worker WHERE worker.id = job.worker))"
-
-/* 1, 0, -1. Reads only. */
-static int has_orphans(struct store *s, struct err *e)
-{
-    int64_t ignored;
-    return db_get(s, e, &ignored, "SELECT 1 FROM job WHERE " ORPHAN " LIMIT 1", "");
-}
-
-/* Queue orphans again. The raised attempt stops a process that still believes to work on one. */
-static int requeue_orphans(struct store *s, struct err *e)
-{
-    double now = wall_seconds();
-    return db_run(s, e,
-                  "INSERT INTO event (job, at, attempt, kind, text) "
-                  "SELECT id, ?1, attempt, 'taken over', 'its worker is not known' FROM job WHERE " ORPHAN,
-                  "r", now) ||
-                   db_run(s, e,
-                          "UPDATE job SET state = 'queued', attempt = attempt + 1, worker = NULL, rate = 0, "
-                          "updated = ?1 WHERE " ORPHAN,
-                          "r", now)
-               ? -1
-               : 0;
-}
-
 int store_requeue_dead(struct store *s, int64_t worker, struct err *e)
 {
     struct dead_list dead = {0};
+    int64_t ignored;
     assert(s->self.pid && worker);       /* otherwise every worker would look dead */
     int rc = find_dead(s, worker, &dead, e);
     if (rc == 0)                         /* most calls find none; they take no lock */
-        rc = dead.n ? 1 : has_orphans(s, e);
+        rc = dead.n ? 1 : db_get(s, e, &ignored, "SELECT 1 FROM job WHERE " ORPHAN " LIMIT 1", "");
     if (rc == 1)
-        rc = db_begin(s, e) ? -1
-                            : db_end(s, put_worker(s, worker, e) || remove_dead(s, &dead, e) ||
-                                            requeue_orphans(s, e) ? -1 : 0, e);
+        rc = db_end(s, db_begin(s, e) || put_worker(s, worker, e) || remove_dead(s, &dead, e) ||
+                       db_run(s, e, REQUEUE(ORPHAN), "irtt", INT64_C(0), wall_seconds(), "taken over",
+                              "its worker is not known") ? -1 : 0, e);
     free(dead.v);
     return rc;
 }
@@ -263,16 +227,12 @@ static int next_in_queue(struct store *s, const struct wish *x, int64_t *job, st
     const struct claim_request *r = x->r;
     struct err why;
     const int full = store_full(s, &why);
-    sqlite3_stmt *q =
-        db_query(s, e, "SELECT id, priority FROM job WHERE " ELIGIBLE " ORDER BY priority DESC, " QUEUE_ORDER
-                 " LIMIT 1",
-                 "ttttdit", x->numerics, r->batch, x->skip, r->missing, full, r->worker, r->only_model);
-    int rc = db_step(s, q, e);
+    int64_t priority;
+    int rc = db_read(s, e, "SELECT id, priority FROM job WHERE " ELIGIBLE " ORDER BY priority DESC, "
+                     QUEUE_ORDER " LIMIT 1", "ttttdit>ii", x->numerics, r->batch, x->skip, r->missing, full,
+                     r->worker, r->only_model, job, &priority);
     if (rc != 1)
         return rc;
-    *job = sqlite3_column_int64(q, 0);
-    int64_t priority = sqlite3_column_int64(q, 1);
-    db_reset(q);
     if (!r->model)
         return 1;
     rc = db_get(s, e, job,
@@ -298,79 +258,61 @@ int store_next(struct store *s, const struct claim_request *request, int64_t *jo
 /* Whether the job that a request names may be claimed: 1; -1: no, and e says why. */
 static int check_claimable(struct store *s, int64_t job, struct err *e)
 {
-    sqlite3_stmt *q = db_query(
-        s, e,
-        "SELECT j.state, w.host, w.pid FROM job j LEFT JOIN worker w ON w.id = j.worker WHERE j.id = ?1", "i",
-        job);
-    int rc = db_step(s, q, e);
+    char state[16];
+    struct owner o;
+    const int rc = db_read(s, e, "SELECT j.state, ifnull(w.host, '?'), w.pid FROM job j LEFT JOIN worker w "
+                           "ON w.id = j.worker WHERE j.id = ?1", "i>tti", job, state, sizeof state, o.host,
+                           sizeof o.host, &o.pid);
     if (rc <= 0)
         return rc ? -1 : err_set(e, ERR_INPUT, "there is no job %" PRId64, job);
-    const char *state = (const char *)sqlite3_column_text(q, 0),
-               *host = (const char *)sqlite3_column_text(q, 1);
     if (strcmp(state, "running") == 0)
-        rc = err_set(e, ERR_INPUT,
-                     "job %" PRId64 " is being worked on by process %" PRId64
-                     " on %s; `longhand pause %" PRId64 "` stops it",
-                     job, (int64_t)sqlite3_column_int64(q, 2), host ? host : "?", job);
-    else if (strcmp(state, "done") == 0 || strcmp(state, "cancelled") == 0)
-        rc = err_set(e, ERR_INPUT,
-                     "job %" PRId64
-                     " is %s; `longhand extend` goes on with its text, `longhand fork` with a part of it",
-                     job, state);
-    db_reset(q);
-    return rc == 1 && chapter_check(s, job, e) ? -1 : rc;
+        return err_set(e, ERR_INPUT,
+                       "job %" PRId64 " is being worked on by process %" PRId64
+                       " on %s; `longhand pause %" PRId64 "` stops it", job, o.pid, o.host, job);
+    if (strcmp(state, "done") == 0 || strcmp(state, "cancelled") == 0)
+        return err_set(e, ERR_INPUT,
+                       "job %" PRId64
+                       " is %s; `longhand extend` goes on with its text, `longhand fork` with a part of it",
+                       job, state);
+    return chapter_check(s, job, e) ? -1 : 1;
 }
 
 /* Fail a job that has used up its attempts. 0, -1. */
-static int fail_idle_job(struct store *s, int64_t job, int64_t attempt, int64_t idle, struct err *e)
+static int fail_idle_job(struct store *s, int64_t job, int64_t idle, struct err *e)
 {
     char text[200];
     snprintf(text, sizeof text,
              "%" PRId64 " attempts in a row ended without a token or a longer snapshot; `longhand show` "
-             "lists them, `longhand resume` tries again",
-             idle);
+             "lists them, `longhand resume` tries again", idle);
     return db_run(s, e,
                   "UPDATE job SET state = 'failed', attempt = attempt + 1, error = ?2, updated = ?3, "
-                  "ended = ?3 WHERE id = ?1",
-                  "itr", job, text, wall_seconds()) ||
-                   db_run(s, e, "DELETE FROM snapshot WHERE job = ?1", "i", job) ||
-                   event_add(s, job, attempt, "failed", text, e)
-               ? -1
-               : 0;
+                  "ended = ?3 WHERE id = ?1; DELETE FROM snapshot WHERE job = ?1", "itr", job, text,
+                  wall_seconds()) ||
+           event_add(s, e, job, ATTEMPT_NOW, "failed", "%s", text) ? -1 : 0;
 }
 
 /* Claim this job: 1; 0: it has used up its attempts and failed; -1. */
 static int claim_job(struct store *s, const struct claim_request *r, int64_t job, struct claim *c,
                      struct err *e)
 {
-    char text[200];
-    sqlite3_stmt *q =
-        db_query(s, e, "SELECT idle, attempt, tokens, wanted, state, started IS NULL FROM job WHERE id = ?1",
-                 "i", job);
-    int rc = db_step(s, q, e);
+    char state[16];
+    *c = (struct claim){ .job = job };
+    const int rc = db_read(s, e, "SELECT idle, attempt + 1, tokens, wanted, state, started IS NULL FROM job "
+                           "WHERE id = ?1", "i>dizztb", job, &c->idle, &c->attempt, &c->end.tokens,
+                           &c->wanted, state, sizeof state, &c->first);
     if (rc != 1)
         return rc ? -1 : err_set(e, ERR_FAILED, "job %" PRId64 " does not exist any more", job);
-    int64_t idle = sqlite3_column_int64(q, 0);
-    *c = (struct claim){ .job = job,
-                         .attempt = sqlite3_column_int64(q, 1) + 1,
-                         .end.tokens = (size_t)sqlite3_column_int64(q, 2),
-                         .wanted = (size_t)sqlite3_column_int64(q, 3),
-                         .idle = (int)idle,
-                         .first = sqlite3_column_int(q, 5) != 0 };
-    rc = job_state_parse(&c->was, (const char *)sqlite3_column_text(q, 4), e);
-    db_reset(q);
-    if (rc)
+    if (job_state_parse(&c->was, state, e))
         return -1;
-    if (!r->job && r->max_attempts > 0 && idle >= r->max_attempts)
-        return fail_idle_job(s, job, c->attempt, idle, e);
-    snprintf(text, sizeof text, "by process %" PRId64 " on %.60s, at token %zu", s->self.pid, s->self.host,
-             c->end.tokens);
+    if (!r->job && r->max_attempts > 0 && c->idle >= r->max_attempts)
+        return fail_idle_job(s, job, c->idle, e);
     if (db_run(s, e,
                "UPDATE job SET state = 'running', attempt = attempt + 1, idle = idle + 1, worker = ?2, "
                "resumes = resumes + (started IS NOT NULL AND tokens > 0), "
                "started = ifnull(started, ?3), updated = ?3, error = NULL, ended = NULL WHERE id = ?1",
                "iir", job, r->worker, wall_seconds()) ||
-        event_add(s, job, c->attempt, "claimed", text, e))
+        event_add(s, e, job, ATTEMPT_NOW, "claimed", "by process %" PRId64 " on %.60s, at token %zu",
+                  s->self.pid, s->self.host, c->end.tokens))
         return -1;
     return 1;
 }
@@ -411,20 +353,16 @@ int store_claim(struct store *s, const struct claim_request *r, struct claim *c,
 /* The claim does not hold: say what became of the job. 1, -1. */
 static int claim_lost(struct store *s, int64_t job, struct err *e)
 {
-    sqlite3_stmt *q = db_query(s, e, "SELECT state FROM job WHERE id = ?1", "i", job);
-    int rc = db_step(s, q, e);
+    char state[16];
+    const int rc = db_read(s, e, "SELECT state FROM job WHERE id = ?1", "i>t", job, state, sizeof state);
     if (rc < 0)
         return -1;
-    if (rc == 0) {
+    if (rc == 0)
         err_set(e, ERR_AGAIN, "job %" PRId64 " was removed", job);
-        return 1;
-    }
-    const char *state = (const char *)sqlite3_column_text(q, 0);
-    if (strcmp(state, "running") == 0 || strcmp(state, "queued") == 0)
+    else if (strcmp(state, "running") == 0 || strcmp(state, "queued") == 0)
         err_set(e, ERR_AGAIN, "job %" PRId64 " was given to another worker", job);
     else
         err_set(e, ERR_AGAIN, "job %" PRId64 " is %s", job, state);
-    db_reset(q);
     return 1;
 }
 
@@ -439,9 +377,8 @@ static int fence(struct store *s, int64_t job, int64_t attempt, struct err *e)
 
 int begin_fenced(struct store *s, const struct claim *c, struct err *e)
 {
-    if (db_begin(s, e))
-        return -1;
-    int rc = fence(s, c->job, c->attempt, e);
+    int rc = db_begin(s, e);
+    rc = rc ? rc : fence(s, c->job, c->attempt, e);
     if (rc)
         db_rollback(s);
     return rc;
@@ -460,15 +397,11 @@ int store_claim_holds(struct store *s, int64_t job, int64_t attempt, struct err 
 static int check_same(struct store *s, const struct claim *c, const char *numerics, const char *fingerprint,
                       bool accept, bool record, struct err *e)
 {
-    char before[2][200] = { "", "" }, text[480];
+    char before[2][200];
     const char *now[2] = { numerics, fingerprint }, *what[2] = { "numerics id", "model" };
-    sqlite3_stmt *q = db_query(
-        s, e, "SELECT ifnull(numerics, ''), ifnull(fingerprint, '') FROM job WHERE id = ?1", "i", c->job);
-    if (db_step(s, q, e) != 1)
+    if (db_read(s, e, "SELECT numerics, fingerprint FROM job WHERE id = ?1", "i>tt", c->job, before[0],
+                sizeof before[0], before[1], sizeof before[1]) != 1)
         return -1;
-    for (int i = 0; i < 2; i++)
-        snprintf(before[i], sizeof before[i], "%s", (const char *)sqlite3_column_text(q, i));
-    db_reset(q);
     for (int i = 0; i < 2; i++) {
         bool binding = i == 1 || c->end.tokens > 0;  /* the fingerprint binds from submit on */
         if (!binding || !before[i][0] || strcmp(before[i], now[i]) == 0)
@@ -485,9 +418,9 @@ static int check_same(struct store *s, const struct claim *c, const char *numeri
         if (i == 1 && c->end.tokens &&
             model_changes_at(s, c->job, c->end.tokens, before[1], fingerprint, e))
             return -1;
-        snprintf(text, sizeof text, "%s %.150s instead of %.150s from token %zu on", what[i], now[i],
-                 before[i], c->end.tokens);
-        if (event_add(s, c->job, c->attempt, "accepted change", text, e))
+        if (event_add(s, e, c->job, ATTEMPT_NOW, "accepted change",
+                      "%s %.150s instead of %.150s from token %zu on", what[i], now[i], before[i],
+                      c->end.tokens))
             return -1;
     }
     return 0;
@@ -508,13 +441,10 @@ int store_begin(struct store *s, struct claim *c, const char *numerics, const ch
     int rc = begin_fenced(s, c, e);
     if (rc)
         return rc;
-    rc = check_same(s, c, numerics, fingerprint, accept_change, true, e);
-    if (rc == 0)
-        rc = chunks_read(s, c->job, ids, &end, e);
-    if (rc == 0)
-        rc = db_run(s, e, "UPDATE job SET numerics = ?2, fingerprint = ?3 WHERE id = ?1", "itt", c->job,
-                    numerics, fingerprint);
-    rc = db_end(s, rc, e);
+    rc = db_end(s, check_same(s, c, numerics, fingerprint, accept_change, true, e) ||
+                   chunks_read(s, c->job, ids, &end, e) ||
+                   db_run(s, e, "UPDATE job SET numerics = ?2, fingerprint = ?3 WHERE id = ?1", "itt", c->job,
+                          numerics, fingerprint) ? -1 : 0, e);
     if (rc) {
         free(*ids);
         *ids = NULL;
@@ -533,7 +463,6 @@ int store_chapter_make(struct store *s, struct claim *c, const struct chapter_pr
     uint8_t *packed = NULL;
     size_t size;
     uint32_t crc;
-    char text[120];
     if (chunk_pack(&packed, &size, &crc, p->ids, p->n, e))
         return -1;
     int rc = begin_fenced(s, c, e);
@@ -542,22 +471,17 @@ int store_chapter_make(struct store *s, struct claim *c, const struct chapter_pr
         rc = store_chapter(s, c->job, &row, e);
         given.text = row.append;
         given.bytes = row.append ? strlen(row.append) : 0;
-        snprintf(text, sizeof text, "job %" PRId64 ", with %zu %s of its text", row.after, p->carried,
-                 plural(p->carried, "token", "tokens"));
         rc = rc ||
              db_run(s, e, "UPDATE input SET ids = ?2, crc = ?3, prompt = ifnull(?4, prompt), "
-                    "chat = ifnull(?5, chat) WHERE job = ?1",
-                    "ibibt", c->job, (const void *)packed, size, (int64_t)crc, (const void *)p->text,
-                    p->bytes, p->chat) ||
-             db_run(s, e, "UPDATE chapter SET sha = ?2, given = ?3 WHERE job = ?1", "ibz", c->job,
-                    (const void *)p->sha, sizeof p->sha, p->n_append) ||
-             db_run(s, e, "UPDATE job SET prompt_tokens = ?2, opening = CASE WHEN opening = '' AND ?3 NOT "
-                    "NULL THEN substr(CAST(?3 AS TEXT), 1, 160) ELSE opening END WHERE id = ?1",
-                    "izb", c->job, p->n, (const void *)p->text, p->bytes) ||
+                    "chat = ifnull(?5, chat) WHERE job = ?1; "
+                    "UPDATE chapter SET sha = ?6, given = ?7 WHERE job = ?1; "
+                    "UPDATE job SET prompt_tokens = ?8, opening = CASE WHEN opening = '' AND ?4 NOT NULL "
+                    "THEN substr(CAST(?4 AS TEXT), 1, 160) ELSE opening END WHERE id = ?1",
+                    "ibibthzz", c->job, packed, size, (int64_t)crc, p->text, p->bytes, p->chat, p->sha,
+                    p->n_append, p->n) ||
              append_given(s, c->job, &end, &given, e) || update_text_facts(s, c->job, &end, c->wanted, e) ||
-             event_add(s, c->job, c->attempt, "continues", text, e)
-                 ? -1
-                 : 0;
+             event_add(s, e, c->job, ATTEMPT_NOW, "continues", "job %" PRId64 ", with %zu %s of its text",
+                       row.after, p->carried, plural(p->carried, "token", "tokens")) ? -1 : 0;
         rc = db_end(s, rc, e);
         chapter_free(&row);
     }
@@ -572,24 +496,17 @@ static int write_figures(struct store *s, int64_t job, const struct commit *b, s
 {
     double made = 0, seconds = 0;
     for (size_t i = 0; i < b->n_metrics; i++) {
-        const struct metric *m = &b->metrics[i];
-        if (db_run(
-                s, e,
-                "INSERT INTO metric (job, start, source, name, idx, value) VALUES (?1, ?2, ?3, ?4, ?5, ?6) "
-                "ON CONFLICT (job, start, source, name, idx) DO UPDATE SET value = value + ?6",
-                "izttdr", job, m->window, m->source, m->name, (int)m->index, m->value))
+        const struct metric *r = &b->metrics[i];
+        if (DB_PUT(s, e, "INSERT", "metric", METRIC_FIELDS, job,
+                   " ON CONFLICT (job, start, source, name, idx) DO UPDATE SET "
+                   "value = value + excluded.value"))
             return -1;
-        made += !m->source[0] && strcmp(m->name, "tokens") == 0 ? m->value : 0;
-        seconds += !m->source[0] && strcmp(m->name, "seconds") == 0 ? m->value : 0;
+        made += !r->source[0] && strcmp(r->name, "tokens") == 0 ? r->value : 0;
+        seconds += !r->source[0] && strcmp(r->name, "seconds") == 0 ? r->value : 0;
     }
     for (size_t i = 0; i < b->n_rounds; i++) {
         const struct round_row *r = &b->rounds[i];
-        if (db_run(s, e,
-                   "INSERT OR REPLACE INTO round (job, start, tokens, sources, depth, drafted, rows, "
-                   "accepted, draft_seconds, verify_seconds) "
-                   "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
-                   "izztddddrr", job, r->start, r->tokens, r->sources, (int)r->depth, (int)r->drafted,
-                   (int)r->rows, (int)r->accepted, (double)r->draft_seconds, (double)r->verify_seconds))
+        if (DB_PUT(s, e, "INSERT OR REPLACE", "round", ROUND_FIELDS, job, ""))
             return -1;
     }
     return db_run(s, e,
@@ -602,41 +519,31 @@ static int undo_claim(struct store *s, const struct claim *c, const struct job_e
 {
     assert(!c->begun && (end->state == JOB_QUEUED || end->state == JOB_PAUSED));
     return db_run(s, e,
-                  "UPDATE job SET state = ?2, worker = NULL, attempt = attempt - 1, idle = max(idle - 1, 0), "
-                  "resumes = resumes - (NOT ?3 AND tokens > 0), "
-                  "started = CASE WHEN ?3 THEN NULL ELSE started END WHERE id = ?1",
-                  "itd", c->job, job_state_name(end->state), (int)c->first) ||
-                   db_run(s, e, "DELETE FROM event WHERE job = ?1 AND attempt = ?2 AND kind = 'claimed'",
-                          "ii", c->job, c->attempt)
-               ? -1
-               : 0;
+                  "DELETE FROM event WHERE job = ?1 AND attempt = ?2 AND kind = 'claimed'; "
+                  "UPDATE job SET state = ?3, worker = NULL, attempt = attempt - 1, idle = max(idle - 1, 0), "
+                  "resumes = resumes - (NOT ?4 AND tokens > 0), "
+                  "started = CASE WHEN ?4 THEN NULL ELSE started END WHERE id = ?1",
+                  "iitd", c->job, c->attempt, job_state_name(end->state), c->first);
 }
 
 static int write_end(struct store *s, const struct claim *c, size_t tokens, const struct job_end *end,
                      struct err *e)
 {
-    char line[160];
     const char *state = job_state_name(end->state),
                *why = end->error ? end->error : end->finish_reason ? end->finish_reason : "";
     bool over = end->state == JOB_DONE || end->state == JOB_FAILED;
     assert(over || end->state == JOB_QUEUED || end->state == JOB_PAUSED);
-    snprintf(line, sizeof line, "at token %zu%s%.100s", tokens, why[0] ? ": " : "", why);
-    if (db_run(s, e,
-               "UPDATE job SET state = ?2, worker = NULL, rate = 0, finish_reason = ?3, stop_reason = ?4, "
-               "error = ?5, ended = CASE WHEN ?6 THEN ?7 END, text_sha = ?8, "
-               "idle = CASE WHEN ?6 THEN idle ELSE max(idle - 1, 0) END WHERE id = ?1",
-               "ittttdrb", c->job, state, end->finish_reason, end->stop_reason, end->error, (int)over,
-               wall_seconds(), (const void *)end->sha, (size_t)SHA256_BYTES))
-        return -1;
-    if (over && db_run(s, e, "DELETE FROM snapshot WHERE job = ?1", "i", c->job))
-        return -1;
-    if (end->state == JOB_DONE &&
-        db_run(s, e,
-               "INSERT OR REPLACE INTO speed (host, model, tokens_per_second) "
-               "SELECT ?2, model, made / seconds FROM job WHERE id = ?1 AND made > 0 AND seconds > 0", "it",
-               c->job, s->self.host))
-        return -1;
-    return event_add(s, c->job, c->attempt, over ? state : "released", line, e);
+    return db_run(s, e,
+                  "UPDATE job SET state = ?2, worker = NULL, rate = 0, finish_reason = ?3, stop_reason = ?4, "
+                  "error = ?5, ended = CASE WHEN ?6 THEN ?7 END, text_sha = ?8, "
+                  "idle = CASE WHEN ?6 THEN idle ELSE max(idle - 1, 0) END WHERE id = ?1; "
+                  "DELETE FROM snapshot WHERE job = ?1 AND ?6; "
+                  "INSERT OR REPLACE INTO speed (host, model, tokens_per_second) SELECT ?9, model, "
+                  "made / seconds FROM job WHERE id = ?1 AND state = 'done' AND made > 0 AND seconds > 0",
+                  "ittttdrht", c->job, state, end->finish_reason, end->stop_reason, end->error, over,
+                  wall_seconds(), end->sha, s->self.host) ||
+           event_add(s, e, c->job, ATTEMPT_NOW, over ? state : "released", "at token %zu%s%.100s", tokens,
+                     why[0] ? ": " : "", why) ? -1 : 0;
 }
 
 /* Cut the text and add the retakes. A round that goes across the cut ends there. */
@@ -645,9 +552,8 @@ static int cut_back(struct store *s, const struct claim *c, const struct commit 
 {
     if (b->cut < end->tokens &&
         (chunks_cut(s, c->job, b->cut, end, e) ||
-         db_run(s, e, "DELETE FROM round WHERE job = ?1 AND start >= ?2", "iz", c->job, b->cut) ||
-         db_run(s, e, "UPDATE round SET tokens = ?2 - start WHERE job = ?1 AND start + tokens > ?2", "iz",
-                c->job, b->cut)))
+         db_run(s, e, "DELETE FROM round WHERE job = ?1 AND start >= ?2; UPDATE round SET "
+                "tokens = ?2 - start WHERE job = ?1 AND start + tokens > ?2", "iz", c->job, b->cut)))
         return -1;
     return retakes_append(s, c->job, end, b->retakes, b->n_retakes, e);
 }
@@ -669,13 +575,12 @@ static int write_part(struct store *s, const struct claim *c, const struct commi
         if (rc == 0)
             rc = db_run(s, e,
                         "UPDATE job SET tokens = ?2, link = ?3, settled = nullif(?4, -1), idle = 0 "
-                        "WHERE id = ?1", "izbi", c->job, end->tokens, link.v, sizeof link.v,
-                        b->settled == SIZE_MAX ? INT64_C(-1) : (int64_t)b->settled);
+                        "WHERE id = ?1", "izhz", c->job, end->tokens, &link, b->settled);
     }
     if (rc == 0)
         rc = write_figures(s, c->job, b, e);
     for (size_t i = 0; i < b->n_notes && rc == 0; i++)
-        rc = event_add_at(s, c->job, c->attempt, b->notes[i].kind, b->notes[i].text, b->notes[i].at, e);
+        rc = event_add_at(s, e, c->job, b->notes[i].at, ATTEMPT_NOW, b->notes[i].kind, b->notes[i].text);
     if (rc == 0 && b->end)
         rc = b->end->undo ? undo_claim(s, c, b->end, e) : write_end(s, c, end->tokens, b->end, e);
     return rc;
@@ -696,9 +601,7 @@ static int write_parts(struct store *s, struct job_commit *v, size_t n, struct e
 
 int store_commit_all(struct store *s, struct job_commit *v, size_t n, struct err *e)
 {
-    int rc = db_begin(s, e);
-    if (rc == 0)
-        rc = db_end(s, write_parts(s, v, n, e), e);
+    const int rc = db_end(s, db_begin(s, e) || write_parts(s, v, n, e) ? -1 : 0, e);
     for (size_t i = 0; i < n; i++) {
         if (rc) {
             v[i].rc = -1;
@@ -720,34 +623,23 @@ int store_commit(struct store *s, struct claim *c, const struct commit *b, struc
 
 /* ---- rows of snapshot files ---- */
 
-static int drop_snapshots(struct store *s, int64_t job, size_t start, struct err *e)
-{
-    return db_run(s, e, "DELETE FROM snapshot WHERE job = ?1 AND start >= ?2", "iz", job, start);
-}
+#define DROP_SNAPSHOTS "DELETE FROM snapshot WHERE job = ?1 AND start >= ?2"
 
 int store_snapshot_set(struct store *s, const struct claim *c, const struct snapshot_row *r, uint64_t bytes,
                        struct err *e)
 {
     int rc = begin_fenced(s, c, e);
-    if (rc)
-        return rc;
-    rc = db_run(s, e,
-                "UPDATE job SET idle = 0 WHERE id = ?1 AND ?2 > (SELECT ifnull(max(tokens), 0) FROM "
-                "snapshot WHERE job = ?1)",
-                "iz", c->job, r->tokens);
-    if (rc == 0)
-        rc = drop_snapshots(s, c->job, r->start, e);
-    if (rc == 0)
-        rc =
-            db_run(s, e, "INSERT INTO snapshot (job, start, tokens, path, bytes) VALUES (?1, ?2, ?3, ?4, ?5)",
-                   "izzti", c->job, r->start, r->tokens, r->name, (int64_t)bytes);
-    return db_end(s, rc, e);
+    return rc ? rc : db_end(s, db_run(s, e,
+                "UPDATE job SET idle = 0 WHERE id = ?1 AND ?3 > (SELECT ifnull(max(tokens), 0) FROM "
+                "snapshot WHERE job = ?1); " DROP_SNAPSHOTS
+                "; INSERT INTO snapshot (job, start, tokens, path, bytes) VALUES (?1, ?2, ?3, ?4, ?5)",
+                "izztz", c->job, r->start, r->tokens, r->name, bytes), e);
 }
 
 int store_snapshot_drop(struct store *s, const struct claim *c, size_t start, struct err *e)
 {
     int rc = begin_fenced(s, c, e);
-    return rc ? rc : db_end(s, drop_snapshots(s, c->job, start, e), e);
+    return rc ? rc : db_end(s, db_run(s, e, DROP_SNAPSHOTS, "iz", c->job, start), e);
 }
 
 int store_snapshot_list(struct store *s, int64_t job, struct snapshot_row row[STORE_SNAPSHOTS_MAX], size_t *n,

@@ -333,7 +333,7 @@ static int read_kept(struct batch_line *l, const struct json *v, struct err *e)
 #define read_none NULL
 
 static const struct line_field own_fields[] = {
-    JOB_FIELDS(READ) INPUT_FIELDS(READ) KEPT_FIELDS(KEPT)
+    JOB_FIELDS(READ) PROMPT_FIELD(READ) INPUT_FIELDS(READ) KEPT_FIELDS(KEPT)
     { "after", FIELD_BESIDE | FIELD_TEXT, read_after,
       "a chapter: the line begins when that custom_id, or @NAME/custom_id, is done" },
     { "carry", FIELD_BESIDE, read_carry, "and reads the last N tokens of its text after the prompt; without: "
