@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define CHAPTER_COLUMNS ", carry, prompted, own, most, given, append"
+
 /* ---- submitting ---- */
 
 /* The job whose text a chapter continues: 1, 0, -1. */
@@ -21,12 +23,10 @@ static int find_after(struct store *s, int64_t batch, const struct chapter_spec 
 
 static int add_row(struct store *s, int64_t job, int64_t after, const struct chapter_spec *c, struct err *e)
 {
-    return db_run(s, e,
-                  "INSERT INTO chapter (job, after, carry, prompted, own, most, given, append) "
-                  "SELECT ?1, ?2, CASE WHEN ?3 >= 0 THEN ?3 END, ?4, prompt_tokens, ?5, ?6, ?7 "
-                  "FROM job WHERE id = ?1",
-                  "iiidzzb", job, after, c->carry, (int)c->prompted, c->most, c->n_append,
-                  (const void *)c->append, c->append ? strlen(c->append) : 0);
+    return db_run(s, e, "INSERT INTO chapter (job, after" CHAPTER_COLUMNS ") SELECT ?1, ?2, "
+                  "CASE WHEN ?3 >= 0 THEN ?3 END, ?4, prompt_tokens, ?5, ?6, ?7 FROM job WHERE id = ?1",
+                  "iiidzzb", job, after, c->carry, c->prompted, c->most, c->n_append, c->append,
+                  c->append ? strlen(c->append) : 0);
 }
 
 /* The place of a chapter in the queue. The walk ends at a job that has its place. */
@@ -66,17 +66,15 @@ int chapters_add(struct store *s, int64_t batch, const struct job_spec *v, size_
 int store_chapter(struct store *s, int64_t job, struct chapter *out, struct err *e)
 {
     *out = (struct chapter){0};
-    sqlite3_stmt *q = db_query(s, e,
-                               "SELECT after, ifnull(carry, -1), prompted, sha NOT NULL, append FROM chapter "
-                               "WHERE job = ?1", "i", job);
+    sqlite3_stmt *q = db_query(s, e, "SELECT after, ifnull(carry, -1), prompted, sha NOT NULL, append FROM "
+                               "chapter WHERE job = ?1", "i", job);
     const int rc = db_step(s, q, e);
     if (rc != 1)
         return rc;
+    const char *append = (const char *)sqlite3_column_text(q, 4);
     *out = (struct chapter){ sqlite3_column_int64(q, 0), sqlite3_column_int64(q, 1),
-                             sqlite3_column_int(q, 2) != 0, sqlite3_column_int(q, 3) != 0, NULL };
-    const char *append = (const char *)sqlite3_column_blob(q, 4);
-    if (append)
-        out->append = strndup(append, (size_t)sqlite3_column_bytes(q, 4));
+                             sqlite3_column_int(q, 2) != 0, sqlite3_column_int(q, 3) != 0,
+                             append ? strdup(append) : NULL };
     const bool failed = append && !out->append;
     db_reset(q);
     return failed ? err_set(e, ERR_FAILED, "out of memory for a chapter") : 0;
@@ -90,19 +88,13 @@ void chapter_free(struct chapter *c)
 
 int store_lengths(struct store *s, int64_t job, struct job_lengths *out, struct err *e)
 {
-    sqlite3_stmt *q = db_query(s, e,
-                               "SELECT CASE WHEN c.most NOT NULL AND c.sha IS NULL THEN c.most ELSE "
-                               "j.prompt_tokens END, CASE WHEN j.state = 'done' THEN j.tokens ELSE "
-                               "j.wanted END, j.wanted - CASE WHEN c.given NOT NULL AND "
-                               "c.sha IS NULL THEN c.given ELSE j.given END "
-                               "FROM job j LEFT JOIN chapter c ON c.job = j.id WHERE j.id = ?1", "i", job);
-    const int rc = db_step(s, q, e);
-    if (rc != 1)
-        return rc < 0 ? -1 : err_set(e, ERR_INPUT, "there is no job %" PRId64, job);
-    *out = (struct job_lengths){ (size_t)sqlite3_column_int64(q, 0), (size_t)sqlite3_column_int64(q, 1),
-                                 (size_t)sqlite3_column_int64(q, 2) };
-    db_reset(q);
-    return 0;
+    const int rc = db_read(s, e,
+                           "SELECT CASE WHEN c.most NOT NULL AND c.sha IS NULL THEN c.most ELSE "
+                           "j.prompt_tokens END, CASE WHEN j.state = 'done' THEN j.tokens ELSE j.wanted END, "
+                           "j.wanted - CASE WHEN c.given NOT NULL AND c.sha IS NULL THEN c.given ELSE "
+                           "j.given END FROM job j LEFT JOIN chapter c ON c.job = j.id WHERE j.id = ?1",
+                           "i>zzz", job, &out->prompt, &out->text, &out->sampled);
+    return rc == 0 ? err_set(e, ERR_INPUT, "there is no job %" PRId64, job) : MIN(rc, 0);
 }
 
 struct numbered { int64_t id; size_t at; };
@@ -193,18 +185,13 @@ int store_chapters_wait(struct store *s, const char *batch, struct err *e)
 
 int chapter_check(struct store *s, int64_t job, struct err *e)
 {
-    sqlite3_stmt *q = db_query(s, e,
-                               "SELECT c.after, p.state FROM job JOIN chapter c ON c.job = job.id LEFT JOIN "
-                               "job p ON p.id = c.after WHERE job.id = ?1 AND " CHAPTER_WAITS, "i", job);
-    const int rc = db_step(s, q, e);
-    if (rc <= 0)
-        return rc;
-    const char *state = (const char *)sqlite3_column_text(q, 1);
-    err_set(e, ERR_INPUT,
-            "job %" PRId64 " continues job %" PRId64 ", which is %s: it begins when that job is done",
-            job, (int64_t)sqlite3_column_int64(q, 0), state ? state : "removed");
-    db_reset(q);
-    return -1;
+    int64_t after;
+    char state[16];
+    const int rc = db_read(s, e, "SELECT c.after, ifnull(p.state, 'removed') FROM job JOIN chapter c ON "
+                           "c.job = job.id LEFT JOIN job p ON p.id = c.after WHERE job.id = ?1 AND "
+                           CHAPTER_WAITS, "i>it", job, &after, state, sizeof state);
+    return rc <= 0 ? rc : err_set(e, ERR_INPUT, "job %" PRId64 " continues job %" PRId64 ", which is %s: it "
+                                  "begins when that job is done", job, after, state);
 }
 
 /* ---- changing ---- */
@@ -245,26 +232,12 @@ int chapters_refuse(struct store *s, const int64_t *ids, size_t n, struct err *e
 
 /* ---- chapters that are written again ---- */
 
-/* The tokens of a job's own prompt: *ids, for free. */
-static int own_ids(struct store *s, int64_t job, int32_t **ids, size_t *n, struct err *e)
+/* A copy of the row of a chapter, after another job (0: the same one). */
+static int copy_row(struct store *s, int64_t old, int64_t job, int64_t after, struct err *e)
 {
-    *ids = NULL;
-    sqlite3_stmt *q = db_query(s, e,
-                               "SELECT i.ids, i.crc, j.prompt_tokens, CASE WHEN c.sha IS NULL THEN "
-                               "j.prompt_tokens ELSE min(c.own, j.prompt_tokens) END FROM job j JOIN input i "
-                               "ON i.job = j.id JOIN chapter c ON c.job = j.id WHERE j.id = ?1", "i", job);
-    const int rc = db_step(s, q, e);
-    if (rc != 1)
-        return rc < 0 ? -1 : err_set(e, ERR_FAILED, "job %" PRId64 " is no chapter", job);
-    const size_t all = (size_t)sqlite3_column_int64(q, 2);
-    *n = (size_t)sqlite3_column_int64(q, 3);
-    *ids = malloc((all + 1) * sizeof **ids);
-    const int bad = *ids ? chunk_unpack(*ids, all, sqlite3_column_blob(q, 0),
-                                        (size_t)sqlite3_column_bytes(q, 0),
-                                        (uint32_t)sqlite3_column_int64(q, 1), e)
-                         : err_set(e, ERR_FAILED, "out of memory for a prompt");
-    db_reset(q);
-    return bad;
+    return db_run(s, e, "INSERT INTO chapter (job, after, sha" CHAPTER_COLUMNS ") SELECT ?2, CASE WHEN ?3 "
+                  "THEN ?3 ELSE after END, sha" CHAPTER_COLUMNS " FROM chapter WHERE job = ?1", "iii", old,
+                  job, after);
 }
 
 int chapter_renew(struct store *s, int64_t old, int64_t job, int64_t after, struct err *e)
@@ -272,28 +245,24 @@ int chapter_renew(struct store *s, int64_t old, int64_t job, int64_t after, stru
     int32_t *ids = NULL;
     uint8_t *packed = NULL;
     struct chain_link start;
-    size_t n = 0, size;
+    size_t n, all, size;
     uint32_t crc;
-    int64_t is_chapter;
-    int rc = db_get(s, e, &is_chapter, "SELECT 1 FROM chapter WHERE job = ?1", "i", old);
+    int rc = db_read(s, e, "SELECT CASE WHEN c.sha IS NULL THEN j.prompt_tokens ELSE min(c.own, "
+                     "j.prompt_tokens) END FROM job j JOIN chapter c ON c.job = j.id WHERE j.id = ?1", "i>z",
+                     old, &n);
     if (rc != 1)
         return rc;
-    rc = own_ids(s, old, &ids, &n, e) || chunk_pack(&packed, &size, &crc, ids, n, e) ? -1 : 0;
+    rc = prompt_read(s, old, &ids, &all, e) || chunk_pack(&packed, &size, &crc, ids, n, e) ? -1 : 0;
     if (rc == 0) {
         link_start(&start, ids, n);
-        rc = db_run(s, e,
-                    "INSERT INTO chapter (job, after, carry, prompted, own, most, given, append) SELECT ?2, "
-                    "CASE WHEN ?3 THEN ?3 ELSE after END, carry, prompted, ?4, most, given, append FROM "
-                    "chapter WHERE job = ?1", "iiiz", old, job, after, n) ||
-             db_run(s, e,
-                    "UPDATE input SET ids = ?2, crc = ?3, prompt = CASE WHEN chat IS NULL AND NOT (SELECT "
-                    "prompted FROM chapter WHERE job = ?1) THEN x'' ELSE prompt END WHERE job = ?1", "ibi",
-                    job, (const void *)packed, size, (int64_t)crc) ||
-             db_run(s, e,
-                    "UPDATE job SET prompt_tokens = ?3, link = ?4, wanted = (SELECT CASE WHEN c.sha IS NULL "
+        rc = copy_row(s, old, job, after, e) ||
+             db_run(s, e, "UPDATE chapter SET own = ?3, sha = NULL WHERE job = ?2; "
+                    "UPDATE input SET ids = ?4, crc = ?5, prompt = CASE WHEN chat IS NULL AND NOT (SELECT "
+                    "prompted FROM chapter WHERE job = ?2) THEN x'' ELSE prompt END WHERE job = ?2; "
+                    "UPDATE job SET prompt_tokens = ?3, link = ?6, wanted = (SELECT CASE WHEN c.sha IS NULL "
                     "THEN j.wanted ELSE c.given + max(j.wanted - j.given, 1) END FROM job j JOIN chapter c "
-                    "ON c.job = j.id WHERE j.id = ?1) WHERE id = ?2", "iizb", old, job, n, start.v,
-                    sizeof start.v) ||
+                    "ON c.job = j.id WHERE j.id = ?1) WHERE id = ?2", "iizbih", old, job, n, packed, size,
+                    (int64_t)crc, &start) ||
              db_run(s, e, place, "i", job) ? -1 : 0;
     }
     free(ids);
@@ -301,73 +270,33 @@ int chapter_renew(struct store *s, int64_t old, int64_t job, int64_t after, stru
     return rc;
 }
 
-static int note(struct store *s, int64_t job, const char *kind, int64_t of, struct err *e)
-{
-    return db_run(s, e,
-                  "INSERT INTO event (job, at, attempt, kind, text) VALUES (?1, ?2, 0, ?3, 'of job ' || ?4)",
-                  "irti", job, wall_seconds(), kind, of);
-}
+/* The job ?2 gets the line of the job ?1 in the book ?3, and its name: with the number of ?1 if another job
+ * of the book has the name. */
+#define PUT_IN_BOOK \
+    "UPDATE job SET (batch, line, custom_id) = (SELECT ?3, line, CASE WHEN EXISTS (SELECT 1 FROM job o " \
+    "WHERE o.batch = ?3 AND o.custom_id = x.name) THEN x.name || '-' || ?1 ELSE x.name END FROM (SELECT " \
+    "line, CAST(ifnull(custom_id, depth + 1) AS TEXT) AS name FROM job WHERE id = ?1) x) WHERE id = ?2"
 
-/* The name of job ?1 in the book ?2: its own one, with its number if another job of the book has it. */
-#define NAME_IN_BOOK \
-    "(SELECT CASE WHEN EXISTS (SELECT 1 FROM job o WHERE o.batch = ?2 AND o.custom_id = x.name) THEN " \
-    "x.name || '-' || ?1 ELSE x.name END FROM (SELECT CAST(ifnull(custom_id, depth + 1) AS TEXT) AS name " \
-    "FROM job WHERE id = ?1) x)"
-
-/* A new job of the batch from an old one: its request and its place, as `done` with its text, or queued. */
-static int copy_job(struct store *s, int64_t old, int64_t batch, bool done, int64_t *id, struct err *e)
-{
-    if (db_run(s, e,
-               "INSERT INTO job (batch, line, custom_id, sample, identity, model, fingerprint, numerics, "
-               "seed, wanted, prompt_tokens, tokens, given, link, state, priority, finish_reason, "
-               "stop_reason, parent, parent_at, created, started, updated, ended, text_sha, settled, "
-               "opening) "
-               "SELECT ?2, line, " NAME_IN_BOOK ", 0, identity, model, fingerprint, "
-               "CASE WHEN ?3 THEN numerics END, seed, wanted, prompt_tokens, CASE WHEN ?3 THEN tokens ELSE 0 "
-               "END, CASE WHEN ?3 THEN given ELSE 0 END, link, CASE WHEN ?3 THEN 'done' ELSE 'queued' END, "
-               "priority, CASE WHEN ?3 THEN finish_reason END, CASE WHEN ?3 THEN stop_reason END, "
-               "CASE WHEN ?3 THEN id END, CASE WHEN ?3 THEN tokens END, ?4, CASE WHEN ?3 THEN started END, "
-               "?4, CASE WHEN ?3 THEN ?4 END, CASE WHEN ?3 THEN text_sha END, CASE WHEN ?3 THEN settled END, "
-               "opening FROM job WHERE id = ?1",
-               "iidr", old, batch, (int)done, wall_seconds()))
-        return -1;
-    *id = sqlite3_last_insert_rowid(s->db);
-    return db_run(s, e,
-                  "INSERT INTO input (job, parameters, metadata, prompt, ids, crc, chat) SELECT ?1, "
-                  "parameters, metadata, prompt, ids, crc, chat FROM input WHERE job = ?2", "ii", *id, old);
-}
-
-/* A done job with its text; all of it is shared. */
+/* A done job of the book with its text; all of it is shared. */
 static int copy_done(struct store *s, int64_t old, int64_t batch, int64_t *id, struct err *e)
 {
+#define DONE_COLUMNS \
+    "numerics, tokens, given, state, finish_reason, stop_reason, started, text_sha, settled"
     int64_t done = 0;
     if (db_get(s, e, &done, "SELECT state = 'done' FROM job WHERE id = ?1", "i", old) < 0)
         return -1;
     if (!done)
         return err_set(e, ERR_INPUT, "job %" PRId64 " is not done, and the new book has a copy of it", old);
-    return copy_job(s, old, batch, true, id, e) ||
-           db_run(s, e, "INSERT INTO chunk (job, start, n, crc, link, data) SELECT ?1, start, n, crc, link, "
-                  "data FROM chunk WHERE job = ?2", "ii", *id, old) ||
-           db_run(s, e, "INSERT INTO span (job, start, n, kind, parent, text) SELECT ?1, start, n, kind, "
-                  "parent, text FROM span WHERE job = ?2 AND kind = 'given'", "ii", *id, old) ||
-           db_run(s, e, "INSERT INTO span (job, start, n, kind, parent) SELECT ?1, 0, tokens, 'shared', ?2 "
-                  "FROM job WHERE id = ?2 AND tokens > 0", "ii", *id, old) ||
-           db_run(s, e, "INSERT INTO part (job, start, parameters, fingerprint) SELECT ?1, start, "
-                  "parameters, fingerprint FROM part WHERE job = ?2", "ii", *id, old) ||
-           db_run(s, e, "INSERT INTO logprob (job, start, n, best, crc, data) SELECT ?1, start, n, best, "
-                  "crc, data FROM logprob WHERE job = ?2", "ii", *id, old) ||
-           db_run(s, e, "INSERT INTO retake (job, number, at, token, length, since, reason) SELECT ?1, "
-                  "number, at, token, length, since, reason FROM retake WHERE job = ?2", "ii", *id, old) ||
-           note(s, *id, "copied", old, e) ? -1 : 0;
-}
-
-/* The row of a chapter that has its prompt, for its copy. */
-static int copy_row(struct store *s, int64_t old, int64_t job, int64_t after, struct err *e)
-{
-    return db_run(s, e,
-                  "INSERT INTO chapter (job, after, carry, prompted, own, most, given, append, sha) SELECT "
-                  "?2, ?3, carry, prompted, own, most, given, append, sha FROM chapter WHERE job = ?1", "iii",
-                  old, job, after);
+    return job_copy(s, old, id, e) ||
+           db_run(s, e, PUT_IN_BOOK "; UPDATE job SET parent = ?1, ended = created, (parent_at, "
+                  DONE_COLUMNS ") = (SELECT tokens, " DONE_COLUMNS " FROM job WHERE id = ?1) WHERE id = ?2; "
+                  COPY_ROWS("chunk", CHUNK_COLUMNS) "; " COPY_ROWS("part", PART_COLUMNS) "; "
+                  COPY_ROWS("logprob", LOGPROB_COLUMNS) "; "
+                  COPY_ROWS("retake", ", number" RETAKE_COLUMNS) "; "
+                  COPY_ROWS("span", SPAN_COLUMNS) " AND kind = 'given'; "
+                  "INSERT INTO span (job, start, n, kind, parent) SELECT ?2, 0, tokens, 'shared', ?1 FROM "
+                  "job WHERE id = ?1 AND tokens > 0", "iii", old, *id, batch) ||
+           event_add(s, e, *id, 0, "copied", "of job %" PRId64, old) ? -1 : 0;
 }
 
 enum { BOOK_MAX = 10000 };
@@ -436,18 +365,19 @@ int book_follow(struct store *s, int64_t old, int64_t now, const struct new_book
     struct copied *v = malloc((BOOK_MAX + 1) * sizeof *v), *list = malloc(BOOK_MAX * sizeof *list);
     int rc = v && list ? 0 : copies_no_memory(e);
     if (rc == 0)
-        rc = db_run(s, e, "UPDATE job SET batch = ?2, line = (SELECT line FROM job WHERE id = ?1), "
-                    "custom_id = " NAME_IN_BOOK " WHERE id = ?3", "iii", old, b->batch, now) ||
-             copy_row(s, old, now, b->last, e) || db_run(s, e, place, "i", now) ||
+        rc = db_run(s, e, PUT_IN_BOOK, "iii", old, now, b->batch) || copy_row(s, old, now, b->last, e) ||
+             db_run(s, e, place, "i", now) ||
              read_pairs(s, after_job, old, list, &n, e) ? -1 : 0;
     if (rc == 0)
         v[0] = (struct copied){ old, now };
     for (size_t i = 0; i < n && rc == 0; i++) {
         const int64_t after = now_of(v, i + 1, list[i].now);
         v[i + 1].old = list[i].old;
-        rc = copy_job(s, list[i].old, b->batch, false, &v[i + 1].now, e) ||
-             chapter_renew(s, list[i].old, v[i + 1].now, after, e) ||
-             note(s, v[i + 1].now, "submitted", list[i].old, e) ? -1 : 0;
+        int64_t *id = &v[i + 1].now;
+        rc = job_copy(s, list[i].old, id, e) ||
+             db_run(s, e, PUT_IN_BOOK, "iii", list[i].old, *id, b->batch) ||
+             chapter_renew(s, list[i].old, *id, after, e) ||
+             event_add(s, e, *id, 0, "submitted", "of job %" PRId64, list[i].old) ? -1 : 0;
     }
     free(v);
     free(list);

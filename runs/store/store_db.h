@@ -24,6 +24,7 @@
 #pragma once
 #include <sqlite3.h>
 
+#include "runs/store/job_fields.h"
 #include "runs/store/owner.h"
 #include "runs/store/store.h"
 
@@ -130,6 +131,22 @@ void  db_row(sqlite3_stmt *q, int first, const struct db_column *c, size_t n, vo
              bool *failed);
 /* Frees the values of the letter 's' and clears them. */
 void  db_row_free(const struct db_column *c, size_t n, void *of);
+/* The column of a row of job_fields.h. */
+#define FIELD_COLUMN(letter, member, column, ...) ", " column
+/* The columns of tables of jobs but `job`, and the statement that gives the job ?2 the rows of the job ?1. */
+#define CHUNK_COLUMNS ", start, n, crc, link, data"
+#define INPUT_COLUMNS ", prompt, ids, crc" INPUT_FIELDS(FIELD_COLUMN)
+#define LOGPROB_COLUMNS ", start, n, best, crc, data"
+#define PART_COLUMNS ", start, parameters, fingerprint"
+#define RETAKE_COLUMNS ", at, token, length, since, reason"
+#define SPAN_COLUMNS ", start, n, kind, parent, text"
+#define COPY_ROWS(table, columns) \
+    "INSERT INTO " table " (job" columns ") SELECT ?2" columns " FROM " table " WHERE job = ?1"
+/* After an INSERT of parts: what is NULL stays as it is. */
+#define MERGE_PARTS \
+    " ON CONFLICT (job, start) DO UPDATE SET parameters = ifnull(excluded.parameters, parameters), " \
+    "fingerprint = ifnull(excluded.fingerprint, fingerprint)"
+
 #define METRIC_FIELDS(X) \
     X('z', window, "start") X('t', source, "source") X('t', name, "name") X('d', index, "idx") \
     X('r', value, "value")
@@ -247,5 +264,10 @@ int update_text_facts(struct store *s, int64_t job, const struct text_end *end, 
                       struct err *e);
 /* The chain's end as job.link stores it: after the last chunk, full or not. */
 struct chain_link chunks_link(const struct text_end *end);
+/* The ids of the prompt: *ids [*n], free(*ids). */
+int prompt_read(struct store *s, int64_t job, int32_t **ids, size_t *n, struct err *e);
+/* A new job from an old one: its request, queued, with the link that the old one has. Part of the caller's
+ * transaction. */
+int job_copy(struct store *s, int64_t old, int64_t *id, struct err *e);
 /* All tokens of a job and the end of its text. Part of the caller's transaction. */
 int chunks_read(struct store *s, int64_t job, int32_t **ids, struct text_end *end, struct err *e);

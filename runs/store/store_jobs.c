@@ -2,7 +2,6 @@
  *
  * Owns the tables batch, job, input and event, but for what a worker writes (store_work.c). Start at
  * store_submit and change_jobs. */
-#include "runs/store/job_fields.h"
 #include "runs/store/store_db.h"
 #include "src/base/output.h"
 
@@ -31,8 +30,7 @@ int event_add(struct store *s, struct err *e, int64_t job, int64_t attempt, cons
     return event_add_at(s, e, job, wall_seconds(), attempt, kind, text);
 }
 
-/* The column of a field, alone and with the short name of its table. */
-#define COLUMN(letter, member, column, ...) ", " column
+/* The column of a field with the short name of its table. */
 #define OF_JOB(letter, member, column, ...) ", j." column
 #define OF_INPUT(letter, member, column, ...) ", i." column
 
@@ -86,7 +84,7 @@ static int insert_job(struct store *s, int64_t batch, const struct job_spec *r,
         return -1;
     int rc = db_run(s, e,
                     "INSERT INTO job (batch, identity, link, state, created, updated, opening"
-                    JOB_FIELDS(COLUMN) ") VALUES (nullif(?1, 0), ?2, ?3, ?4, ?5, ?5, "
+                    JOB_FIELDS(FIELD_COLUMN) ") VALUES (nullif(?1, 0), ?2, ?3, ?4, ?5, ?5, "
                     "substr(CAST(?6 AS TEXT), 1, 160)" JOB_FIELDS(DB_PARAMETER) ")",
                     (const char[]){ 'i', 'h', 'b', 't', 'r', 'b', JOB_FIELDS(DB_LETTER) 0 }, batch, identity,
                     (const void *)start.v, sizeof start.v, r->paused ? "paused" : "queued", wall_seconds(),
@@ -94,7 +92,7 @@ static int insert_job(struct store *s, int64_t batch, const struct job_spec *r,
     *id = sqlite3_last_insert_rowid(s->db);
     if (rc == 0)
         rc = db_run(s, e,
-                    "INSERT INTO input (job, ids, crc, prompt" INPUT_FIELDS(COLUMN) ") VALUES (?1, ?2, ?3, ?4"
+                    "INSERT INTO input (job, ids, crc, prompt" INPUT_FIELDS(FIELD_COLUMN) ") VALUES (?1, ?2, ?3, ?4"
                     INPUT_FIELDS(DB_PARAMETER) ")",
                     (const char[]){ 'i', 'b', 'i', 'b', INPUT_FIELDS(DB_LETTER) 0 }, *id,
                     (const void *)packed, size, (int64_t)crc, prompt, r->prompt_bytes INPUT_FIELDS(DB_VALUE));

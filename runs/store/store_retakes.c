@@ -24,9 +24,8 @@ int retakes_append(struct store *s, int64_t job, struct text_end *end, const str
 {
     for (size_t i = 0; i < n; i++) {
         if (db_run(s, e,
-                   "INSERT INTO retake (job, number, at, token, length, since, reason) "
-                   "SELECT ?1, ifnull(max(number) + 1, 0), ?2, ?3, ?4, ?5, ?6 || ?7 FROM retake "
-                   "WHERE job = ?1",
+                   "INSERT INTO retake (job, number" RETAKE_COLUMNS ") SELECT ?1, "
+                   "ifnull(max(number) + 1, 0), ?2, ?3, ?4, ?5, ?6 || ?7 FROM retake WHERE job = ?1",
                    "izdzztt", job, v[i].at, (int)v[i].token, v[i].length, v[i].since,
                    *v[i].phrase ? OF_PHRASE : "loop", v[i].phrase))
             return -1;
@@ -101,21 +100,15 @@ int retakes_copy(struct store *s, int64_t from, int64_t to, size_t before, struc
                  struct err *e)
 {
     return db_run(s, e,
-                  "INSERT INTO retake (job, number, at, token, length, since, reason) SELECT ?1, "
-                  "row_number() OVER (ORDER BY number) - 1, at, token, length, since, reason FROM retake "
-                  "WHERE job = ?2 AND at < ?3", "iiz", to, from, before) ||
+                  "INSERT INTO retake (job, number" RETAKE_COLUMNS ") SELECT ?2, "
+                  "row_number() OVER (ORDER BY number) - 1" RETAKE_COLUMNS " FROM retake "
+                  "WHERE job = ?1 AND at < ?3", "iiz", from, to, before) ||
            retakes_chain(s, to, end, e) ? -1 : 0;
 }
 
 int store_retake_cost(struct store *s, int64_t job, size_t *n, size_t *cut, struct err *e)
 {
-    sqlite3_stmt *q = db_query(s, e,
-                               "SELECT count(*), ifnull(sum(length - at), 0) FROM retake WHERE job = ?1 AND "
-                               "at >= (SELECT ifnull(parent_at, 0) FROM job WHERE id = ?1)", "i", job);
-    if (db_step(s, q, e) != 1)
-        return -1;
-    *n = (size_t)sqlite3_column_int64(q, 0);
-    *cut = (size_t)sqlite3_column_int64(q, 1);
-    db_reset(q);
-    return 0;
+    return db_read(s, e, "SELECT count(*), ifnull(sum(length - at), 0) FROM retake WHERE job = ?1 AND "
+                   "at >= (SELECT ifnull(parent_at, 0) FROM job WHERE id = ?1)", "i>zz", job, n, cut) == 1
+               ? 0 : -1;
 }

@@ -40,11 +40,9 @@ static int write_part(struct store *s, int64_t job, struct text_end *end, struct
     struct chain_link link = last_link(end);
     if (chunk_pack(&data, &size, &crc, end->part, end->n_part, e))
         return -1;
-    int rc = db_run(s, e,
-                    "INSERT INTO chunk (job, start, n, crc, link, data) VALUES (?1, ?2, ?3, ?4, ?5, ?6) "
+    int rc = db_run(s, e, "INSERT INTO chunk (job" CHUNK_COLUMNS ") VALUES (?1, ?2, ?3, ?4, ?5, ?6) "
                     "ON CONFLICT (job, start) DO UPDATE SET n = ?3, crc = ?4, link = ?5, data = ?6",
-                    "izzibb", job, end->tokens - end->n_part, end->n_part, (int64_t)crc, link.v,
-                    sizeof link.v, data, size);
+                    "izzihb", job, end->tokens - end->n_part, end->n_part, (int64_t)crc, &link, data, size);
     free(data);
     if (rc == 0 && end->n_part == CHUNK_TOKENS) {
         end->link = link;
@@ -73,29 +71,32 @@ int chunks_append(struct store *s, int64_t job, struct text_end *end, const int3
 
 struct text_facts { size_t tokens; struct chain_link link, start; };
 
-/* Read the length and the links of a text. Part of the caller's transaction. */
-static int read_facts(struct store *s, int64_t job, struct text_facts *f, struct err *e)
+int prompt_read(struct store *s, int64_t job, int32_t **ids, size_t *n, struct err *e)
 {
-    sqlite3_stmt *q = db_query(s, e,
-                               "SELECT j.tokens, j.link, j.prompt_tokens, i.ids, i.crc FROM job j JOIN input "
-                               "i ON i.job = j.id WHERE j.id = ?1",
-                               "i", job);
+    sqlite3_stmt *q = db_query(s, e, "SELECT i.ids, i.crc, j.prompt_tokens FROM job j JOIN input i ON "
+                               "i.job = j.id WHERE j.id = ?1", "i", job);
     int rc = db_step(s, q, e);
     if (rc <= 0)
         return rc ? -1 : err_set(e, ERR_INPUT, "there is no job %" PRId64, job);
-    int64_t n = sqlite3_column_int64(q, 2), tokens = sqlite3_column_int64(q, 0);
-    const void *link = sqlite3_column_blob(q, 1);
-    int32_t *prompt = NULL;
-    if (tokens < 0 || tokens > INT32_MAX || !link || sqlite3_column_bytes(q, 1) != sizeof f->link)
-        rc = err_set(e, ERR_FAILED, ERR_PATH "the row of job %" PRId64 " is damaged", s->shown, job);
-    else
-        rc = prompt_unpack(s, job, q, 3, n, &prompt, e);
-    if (rc == 0) {
-        f->tokens = (size_t)tokens;
-        memcpy(f->link.v, link, sizeof f->link);
-        link_start(&f->start, prompt, (size_t)n);
-    }
+    *n = (size_t)sqlite3_column_int64(q, 2);
+    rc = prompt_unpack(s, job, q, 0, (int64_t)*n, ids, e);
     db_reset(q);
+    return rc;
+}
+
+/* Read the length and the links of a text. Part of the caller's transaction. */
+static int read_facts(struct store *s, int64_t job, struct text_facts *f, struct err *e)
+{
+    int32_t *prompt = NULL;
+    bool good;
+    size_t n;
+    int rc = db_read(s, e, "SELECT tokens, link, tokens BETWEEN 0 AND 2147483647 AND length(link) = 32 FROM "
+                     "job WHERE id = ?1", "i>zhb", job, &f->tokens, &f->link, &good);
+    if (rc == 1 && !good)
+        return err_set(e, ERR_FAILED, ERR_PATH "the row of job %" PRId64 " is damaged", s->shown, job);
+    rc = rc < 0 || prompt_read(s, job, &prompt, &n, e) ? -1 : 0;
+    if (rc == 0)
+        link_start(&f->start, prompt, n);
     free(prompt);
     return rc;
 }
@@ -106,17 +107,8 @@ static int read_link_before(struct store *s, int64_t job, size_t start, const st
                             struct chain_link *link, struct err *e)
 {
     *link = f->start;
-    if (start == 0)
-        return 0;
-    sqlite3_stmt *q = db_query(s, e, "SELECT link FROM chunk WHERE job = ?1 AND start = ?2", "iz", job,
-                               start - CHUNK_TOKENS);
-    int rc = db_step(s, q, e);
-    if (rc == 1) {
-        if (sqlite3_column_bytes(q, 0) == sizeof link->v)
-            memcpy(link->v, sqlite3_column_blob(q, 0), sizeof link->v);
-        db_reset(q);
-    }
-    return rc < 0 ? -1 : 0;
+    return start && db_read(s, e, "SELECT link FROM chunk WHERE job = ?1 AND start = ?2", "iz>h", job,
+                            start - CHUNK_TOKENS, link) < 0 ? -1 : 0;
 }
 
 /* Unpack the chunk of a row (start, n, crc, link, data) and check it. It must have the n tokens from
@@ -215,9 +207,8 @@ int store_tokens(struct store *s, int64_t job, size_t from, size_t to, int32_t *
 {
     *ids = NULL;
     *n = 0;
-    if (db_begin_read(s, e))
-        return -1;
-    int rc = db_end(s, read_range(s, job, from, to, NULL, ids, n, e), e);
+    int rc = db_begin_read(s, e);
+    rc = db_end(s, rc ? rc : read_range(s, job, from, to, NULL, ids, n, e), e);
     if (rc) {
         free(*ids);
         *ids = NULL;
@@ -234,7 +225,7 @@ int append_given(struct store *s, int64_t job, struct text_end *end, const struc
     if (!g || g->n == 0)
         return 0;
     if (db_run(s, e, "INSERT INTO span (job, start, n, kind, text) VALUES (?1, ?2, ?3, 'given', ?4)", "izzb",
-               job, end->tokens, g->n, (const void *)(g->text ? g->text : ""), g->bytes))
+               job, end->tokens, g->n, g->text ? g->text : "", g->bytes))
         return -1;
     return chunks_append(s, job, end, g->ids, g->n, e);
 }
@@ -242,11 +233,9 @@ int append_given(struct store *s, int64_t job, struct text_end *end, const struc
 int update_text_facts(struct store *s, int64_t job, const struct text_end *end, size_t wanted, struct err *e)
 {
     struct chain_link link = chunks_link(end);
-    return db_run(
-        s, e,
-        "UPDATE job SET tokens = ?2, link = ?3, wanted = ?4, updated = ?5, "
-        "given = (SELECT ifnull(sum(n), 0) FROM span WHERE job = ?1 AND kind = 'given') WHERE id = ?1",
-        "izbzr", job, end->tokens, link.v, sizeof link.v, wanted, wall_seconds());
+    return db_run(s, e, "UPDATE job SET tokens = ?2, link = ?3, wanted = ?4, updated = ?5, given = "
+                  "(SELECT ifnull(sum(n), 0) FROM span WHERE job = ?1 AND kind = 'given') WHERE id = ?1",
+                  "izhzr", job, end->tokens, &link, wanted, wall_seconds());
 }
 
 int chunks_cut(struct store *s, int64_t job, size_t keep, struct text_end *end, struct err *e)
@@ -259,22 +248,16 @@ int chunks_cut(struct store *s, int64_t job, size_t keep, struct text_end *end, 
         return 0;
     if (read_range(s, job, full, keep, NULL, &ids, &n, e))
         return -1;
-    int rc = db_run(s, e, "DELETE FROM chunk WHERE job = ?1 AND start >= ?2", "iz", job, full) ||
-        db_run(s, e, "DELETE FROM span WHERE job = ?1 AND start >= ?2", "iz", job, keep) ||
-        logprobs_cut(s, job, keep, e) ||
-        db_run(s, e,
-               "DELETE FROM snapshot WHERE job = ?1 AND tokens >= ?2 + (SELECT prompt_tokens FROM job WHERE "
-               "id = ?1)",
-               "iz", job, keep) ||
-        db_run(s, e, "UPDATE span SET n = ?2 - start, text = NULL WHERE job = ?1 AND start + n > ?2", "iz",
-               job, keep) ||
-        read_facts(s, job, &f, e);
     end->tokens = full;
     end->n_part = 0;
-    rc = rc || read_link_before(s, job, full, &f, &end->link, e) ||
-                 chunks_append(s, job, end, ids, keep - full, e)
-             ? -1
-             : 0;
+    int rc = db_run(s, e, "DELETE FROM chunk WHERE job = ?1 AND start >= ?3; "
+                    "DELETE FROM span WHERE job = ?1 AND start >= ?2; "
+                    "UPDATE span SET n = ?2 - start, text = NULL WHERE job = ?1 AND start + n > ?2; "
+                    "DELETE FROM snapshot WHERE job = ?1 AND tokens >= ?2 + (SELECT prompt_tokens FROM job "
+                    "WHERE id = ?1)", "izz", job, keep, full) ||
+             logprobs_cut(s, job, keep, e) || read_facts(s, job, &f, e) ||
+             read_link_before(s, job, full, &f, &end->link, e) ||
+             chunks_append(s, job, end, ids, keep - full, e) ? -1 : 0;
     free(ids);
     return rc;
 }
@@ -291,21 +274,14 @@ static int check_wanted(size_t base, const struct given_text *g, size_t wanted, 
 /* Let the last part begin at `keep` or before, and begin a part there if there are new parameters. */
 static int settle_parts(struct store *s, int64_t job, size_t keep, const char *parameters, struct err *e)
 {
-    if (db_run(s, e,
-               "INSERT INTO part (job, start, parameters, fingerprint) SELECT ?1, ?2, "
-               "(SELECT parameters FROM part WHERE job = ?1 AND parameters NOT NULL ORDER BY start DESC), "
-               "(SELECT fingerprint FROM part WHERE job = ?1 AND fingerprint NOT NULL ORDER BY start DESC) "
-               "WHERE EXISTS (SELECT 1 FROM part WHERE job = ?1 AND start > ?2) "
-               "ON CONFLICT (job, start) DO UPDATE SET parameters = excluded.parameters, "
-               "fingerprint = excluded.fingerprint",
-               "iz", job, keep) ||
-        db_run(s, e, "DELETE FROM part WHERE job = ?1 AND start > ?2", "iz", job, keep))
-        return -1;
-    return !parameters ? 0
-                       : db_run(s, e,
-                                "INSERT INTO part (job, start, parameters) VALUES (?1, ?2, ?3) "
-                                "ON CONFLICT (job, start) DO UPDATE SET parameters = excluded.parameters",
-                                "izt", job, keep, parameters);
+    return db_run(s, e,
+                  "INSERT INTO part (job" PART_COLUMNS ") SELECT ?1, ?2, "
+                  "(SELECT parameters FROM part WHERE job = ?1 AND parameters NOT NULL ORDER BY start "
+                  "DESC), (SELECT fingerprint FROM part WHERE job = ?1 AND fingerprint NOT NULL ORDER BY "
+                  "start DESC) WHERE EXISTS (SELECT 1 FROM part WHERE job = ?1 AND start > ?2)" MERGE_PARTS
+                  "; DELETE FROM part WHERE job = ?1 AND start > ?2; "
+                  "INSERT INTO part (job, start, parameters) SELECT ?1, ?2, ?3 WHERE ?3 NOT NULL"
+                  MERGE_PARTS, "izt", job, keep, parameters);
 }
 
 static int check_has_prompt(struct store *s, int64_t job, struct err *e)
@@ -356,63 +332,43 @@ int store_extend(struct store *s, int64_t job, const struct extend_spec *x, stru
     return db_end(s, rc, e);
 }
 
-/* Give the fork its spans: the parent's given and shared spans before token `at`, and one more for the
- * tokens after them that the parent made. */
-static int share_spans(struct store *s, int64_t parent, int64_t job, size_t at, struct err *e)
+#define REQUEST_COLUMNS \
+    "identity, model, fingerprint, seed, wanted, prompt_tokens, link, priority, opening"
+
+int job_copy(struct store *s, int64_t old, int64_t *id, struct err *e)
 {
-    int64_t shared = 0;
-    if (db_run(s, e,
-               "INSERT INTO span (job, start, n, kind, parent, text) SELECT ?1, start, min(n, ?3 - start), "
-               "kind, parent, CASE WHEN start + n <= ?3 THEN text END "
-               "FROM span WHERE job = ?2 AND start < ?3",
-               "iiz", job, parent, at) ||
-        db_get(s, e, &shared, "SELECT ifnull(max(start + n), 0) FROM span WHERE job = ?1 AND kind = 'shared'",
-               "i", job) < 0)
+    if (db_run(s, e, "INSERT INTO job (state, created, updated, " REQUEST_COLUMNS ") SELECT 'queued', ?2, "
+               "?2, " REQUEST_COLUMNS " FROM job WHERE id = ?1", "ir", old, wall_seconds()))
         return -1;
-    if ((size_t)shared >= at)
-        return 0;
-    return db_run(s, e,
-                  "INSERT INTO span (job, start, n, kind, parent) VALUES (?1, ?2, ?3 - ?2, 'shared', ?4)",
-                  "iizi", job, shared, at, parent);
+    *id = sqlite3_last_insert_rowid(s->db);
+    return db_run(s, e, COPY_ROWS("input", INPUT_COLUMNS), "ii", old, *id);
 }
 
-/* Copy the request. The parameters of a fork that shares no token are its own from the start. */
-static int copy_input(struct store *s, int64_t parent, int64_t job, const struct fork_spec *f, struct err *e)
+/* Give the fork what belongs to the tokens before token `at`: parts, log-probabilities, and the spans, with
+ * one more for the tokens after them that the parent made. The parameters of a fork that shares no token are
+ * its own from the start. */
+static int share(struct store *s, int64_t parent, int64_t job, const struct fork_spec *f, struct err *e)
 {
-    return db_run(s, e,
-                  "INSERT INTO input (job, parameters, metadata, prompt, ids, crc, chat) SELECT ?1, "
-                  "coalesce(?3, (SELECT parameters FROM part WHERE job = ?2 AND start = 0 AND ?4 = 0), "
-                  "parameters), metadata, prompt, ids, crc, chat FROM input WHERE job = ?2",
-                  "iitz", job, parent, f->at == 0 ? f->parameters : NULL, f->at);
-}
-
-/* Copy the log-probabilities of the tokens before `at`. */
-static int copy_logprobs(struct store *s, int64_t parent, int64_t job, size_t at, struct err *e)
-{
-    return db_run(s, e,
-                  "INSERT INTO logprob (job, start, n, best, crc, data) SELECT ?1, start, n, best, crc, data "
-                  "FROM logprob WHERE job = ?2 AND start < ?3", "iiz", job, parent, at) ||
-           logprobs_cut(s, job, at, e) ? -1 : 0;
-}
-
-/* Copy the parts up to token `at`, and begin a part there if there are new parameters. */
-static int copy_parts(struct store *s, int64_t parent, int64_t job, const struct fork_spec *f, struct err *e)
-{
+    if (db_run(s, e, COPY_ROWS("logprob", LOGPROB_COLUMNS) " AND start < ?3; "
+               "INSERT INTO span (job" SPAN_COLUMNS ") SELECT ?2, start, min(n, ?3 - start), kind, parent, "
+               "CASE WHEN start + n <= ?3 THEN text END FROM span WHERE job = ?1 AND start < ?3; "
+               "INSERT INTO span (job, start, n, kind, parent) SELECT ?2, x, ?3 - x, 'shared', ?1 FROM "
+               "(SELECT ifnull(max(start + n), 0) AS x FROM span WHERE job = ?2 AND kind = 'shared') WHERE "
+               "x < ?3",
+               "iiz", parent, job, f->at) ||
+        logprobs_cut(s, job, f->at, e))
+        return -1;
     if (f->at == 0)
-        return 0;
-    return db_run(s, e,
-                  "INSERT INTO part (job, start, parameters, fingerprint) "
-                  "SELECT ?1, start, parameters, fingerprint FROM part WHERE job = ?2 AND start <= ?3",
-                  "iiz", job, parent, f->at) ||
-                   settle_parts(s, job, f->at, f->parameters, e) ||
-                   db_run(s, e,             /* the model has changed after token `at` */
-                          "INSERT INTO part (job, start, fingerprint) SELECT ?1, ?2, j.fingerprint "
-                          "FROM job j WHERE j.id = ?1 AND j.fingerprint <> (SELECT fingerprint FROM part "
-                          "WHERE job = ?1 AND fingerprint NOT NULL ORDER BY start DESC LIMIT 1) "
-                          "ON CONFLICT (job, start) DO UPDATE SET fingerprint = excluded.fingerprint",
-                          "iz", job, f->at)
-               ? -1
-               : 0;
+        return db_run(s, e, "UPDATE input SET parameters = coalesce(?3, (SELECT parameters FROM part WHERE "
+                      "job = ?1 AND start = 0), parameters) WHERE job = ?2", "iit", parent, job,
+                      f->parameters);
+    return db_run(s, e, COPY_ROWS("part", PART_COLUMNS) " AND start <= ?3", "iiz", parent, job, f->at) ||
+           settle_parts(s, job, f->at, f->parameters, e) ||
+           db_run(s, e,                  /* the model has changed after token `at` */
+                  "INSERT INTO part (job, start, fingerprint) SELECT ?1, ?2, j.fingerprint "
+                  "FROM job j WHERE j.id = ?1 AND j.fingerprint <> (SELECT fingerprint FROM part "
+                  "WHERE job = ?1 AND fingerprint NOT NULL ORDER BY start DESC LIMIT 1)" MERGE_PARTS,
+                  "iz", job, f->at) ? -1 : 0;
 }
 
 int store_fork(struct store *s, int64_t job, const struct fork_spec *f, int64_t *id, struct err *e)
@@ -421,37 +377,26 @@ int store_fork(struct store *s, int64_t job, const struct fork_spec *f, int64_t 
     struct text_end parent, end = {0};
     struct text_facts facts;
     struct new_book book;
-    if (db_begin(s, e))
-        return -1;
-    int rc = store_full(s, e) || read_facts(s, job, &facts, e) || chunks_read(s, job, &ids, &parent, e) ||
-             check_has_prompt(s, job, e) || (f->follow && book_copy(s, job, f->name, &book, e)) ? -1 : 0;
+    int rc = db_begin(s, e) || store_full(s, e) || read_facts(s, job, &facts, e) ||
+             chunks_read(s, job, &ids, &parent, e) || check_has_prompt(s, job, e) ||
+             (f->follow && book_copy(s, job, f->name, &book, e)) ? -1 : 0;
     if (rc == 0 && f->at > parent.tokens)
         rc = err_set(e, ERR_INPUT, "job %" PRId64 " has %zu tokens, there is no token %zu to fork at", job,
                      parent.tokens, f->at);
     if (rc == 0)
-        rc = check_wanted(f->at, f->add, f->wanted, e);
-    if (rc == 0)
-        rc = db_run(s, e,
-                    "INSERT INTO job (sample, model, fingerprint, numerics, seed, wanted, prompt_tokens, "
-                    "link, state, priority, parent, parent_at, created, updated, opening) "
-                    "SELECT 0, model, fingerprint, CASE WHEN ?2 > 0 THEN numerics END, ?3, ?4, "
-                    "prompt_tokens, ?5, ?6, priority, id, ?2, ?7, ?7, opening FROM job WHERE id = ?1",
-                    "izizbtr", job, f->at, (int64_t)f->seed, f->wanted, facts.start.v, sizeof facts.start.v,
-                    f->paused ? "paused" : "queued", wall_seconds());
+        rc = check_wanted(f->at, f->add, f->wanted, e) || job_copy(s, job, id, e) ? -1 : 0;
     if (rc == 0) {
-        *id = sqlite3_last_insert_rowid(s->db);
         end.link = facts.start;
-        rc = copy_input(s, job, *id, f, e) || copy_parts(s, job, *id, f, e) ||
-                     copy_logprobs(s, job, *id, f->at, e) ||
-                     share_spans(s, job, *id, f->at, e) || chunks_append(s, *id, &end, ids, f->at, e) ||
-                     retakes_copy(s, job, *id, f->at, &end, e) ||
-                     append_given(s, *id, &end, f->add, e) || update_text_facts(s, *id, &end, f->wanted, e) ||
-                     event_add(s, e, *id, 0, "forked", "of job %" PRId64 " at token %zu", job, f->at) ||
-                     (f->model && model_move(s, *id, f->model, e)) ||
-                     (f->follow ? book_follow(s, job, *id, &book, e)
-                                : job_rename(s, *id, f->name, f->replace, e))
-                 ? -1
-                 : 0;
+        rc = db_run(s, e, "UPDATE job SET identity = NULL, seed = ?3, state = ?4, parent = ?1, parent_at "
+                    "= ?5, numerics = (SELECT numerics FROM job WHERE id = ?1 AND ?5 > 0) WHERE id = ?2",
+                    "iiztz", job, *id, f->seed, f->paused ? "paused" : "queued", f->at) ||
+             share(s, job, *id, f, e) || chunks_append(s, *id, &end, ids, f->at, e) ||
+             retakes_copy(s, job, *id, f->at, &end, e) ||
+             append_given(s, *id, &end, f->add, e) || update_text_facts(s, *id, &end, f->wanted, e) ||
+             event_add(s, e, *id, 0, "forked", "of job %" PRId64 " at token %zu", job, f->at) ||
+             (f->model && model_move(s, *id, f->model, e)) ||
+             (f->follow ? book_follow(s, job, *id, &book, e)
+                        : job_rename(s, *id, f->name, f->replace, e)) ? -1 : 0;
     }
     free(ids);
     return db_end(s, rc, e);
@@ -486,37 +431,24 @@ static int redo_one(struct store *s, int64_t job, const uint64_t *seed, int64_t 
     int rc = can_redo(s, job, e);
     if (rc != 1)
         return rc;
-    if (read_facts(s, job, &facts, e) ||
-        db_run(s, e,
-               "INSERT INTO job (batch, line, custom_id, sample, identity, model, fingerprint, seed, wanted, "
-               "prompt_tokens, link, state, priority, created, updated, opening) "
-               "SELECT j.batch, j.line, CASE WHEN j.batch NOT NULL AND j.line IS NULL THEN x.next ELSE "
-               "j.custom_id END, x.next, j.identity, j.model, j.fingerprint, "
-               "CASE WHEN ?2 THEN ?3 ELSE j.seed END, j.wanted, j.prompt_tokens, ?4, 'queued', j.priority, "
-               "?5, ?5, j.opening FROM job j, (SELECT max(o.sample) + 1 AS next FROM job o, job me "
-               "WHERE me.id = ?1 AND o.batch IS me.batch AND (o.custom_id = me.custom_id OR "
-               "(o.seed = me.seed AND o.prompt_tokens = me.prompt_tokens AND o.opening = me.opening))) x "
-               "WHERE j.id = ?1",
-               "idibr", job, (int)(seed != NULL), (int64_t)(seed ? *seed : 0), facts.start.v,
-               sizeof facts.start.v, wall_seconds()))
-        return -1;
-    *now = sqlite3_last_insert_rowid(s->db);
-    if (db_run(s, e,
-               "INSERT INTO input (job, parameters, metadata, prompt, ids, crc, chat) SELECT ?1, parameters, "
-               "metadata, prompt, ids, crc, chat FROM input WHERE job = ?2", "ii", *now, job))
-        return -1;
-    if (chapter_renew(s, job, *now, 0, e))
-        return -1;
-    return event_add(s, e, job, 0, "redone", "as job %" PRId64, *now) ||
+    return read_facts(s, job, &facts, e) || job_copy(s, job, now, e) ||
+           db_run(s, e,
+                  "UPDATE job SET link = ?3, seed = CASE WHEN ?4 THEN ?5 ELSE seed END, "
+                  "(batch, line, custom_id, sample) = (SELECT j.batch, j.line, CASE WHEN j.batch NOT NULL "
+                  "AND j.line IS NULL THEN x.next ELSE j.custom_id END, x.next FROM job j, "
+                  "(SELECT max(o.sample) + 1 AS next FROM job o, job me WHERE me.id = ?1 AND o.id <> ?2 AND "
+                  "o.batch IS me.batch AND (o.custom_id = me.custom_id OR (o.seed = me.seed AND "
+                  "o.prompt_tokens = me.prompt_tokens AND o.opening = me.opening))) x WHERE j.id = ?1) "
+                  "WHERE id = ?2", "iihdz", job, *now, &facts.start, seed != NULL, seed ? *seed : 0) ||
+           chapter_renew(s, job, *now, 0, e) ||
+           event_add(s, e, job, 0, "redone", "as job %" PRId64, *now) ||
            event_add(s, e, *now, 0, "submitted", "in place of job %" PRId64, job) ? -1 : 0;
 }
 
 int store_redo(struct store *s, const int64_t *ids, size_t n, const uint64_t *seed, int64_t *now,
                struct err *e)
 {
-    if (db_begin(s, e))
-        return -1;
-    int rc = store_full(s, e) ? -1 : 0;
+    int rc = db_begin(s, e) || store_full(s, e) ? -1 : 0;
     for (size_t i = 0; i < n && rc == 0; i++) {
         now[i] = 0;
         rc = redo_one(s, ids[i], seed ? &seed[i] : NULL, &now[i], e);
