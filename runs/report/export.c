@@ -175,51 +175,60 @@ static int read_exported(struct exporter *x, const struct item *i, struct export
     return 0;
 }
 
-void export_put_stop_reason(struct json_writer *w, const struct job *j, const struct job_params *p,
-                            bool openai)
+struct value export_stop_reason(const struct job *j, const struct job_params *p, bool openai)
 {
     const char *why = j->stop_reason;
     bool is_text = why && strspn(why, "0123456789") < strlen(why);
     for (size_t i = 0; why && i < p->stop.n; i++)
         is_text |= strcmp(p->stop.v[i], why) == 0;
     if (openai && job_is_cut_short(j))
-        jw_text(w, "stop_reason", "repetition");
-    else if (is_text || !why)
-        jw_text(w, "stop_reason", why);
-    else
-        jw_raw(w, "stop_reason", why, strlen(why));
+        return (struct value)V_TEXT("repetition");
+    return is_text || !why ? (struct value)V_TEXT(why) : (struct value)V_JSON(why);
 }
 
-/* Where the text began to repeat itself; null: nowhere. */
-static void put_repetition(struct json_writer *w, const struct exported *t)
+/* Where the text began to repeat itself; null: nowhere. at: room for the rows of the value. */
+static struct value repetition_of(const struct exported *t, struct row at[4])
 {
     const struct noticed_repetition *p = &t->repetition;
-    const struct row at[] = { { "start", NULL, V_UINT(p->start) }, { "period", NULL, V_UINT(p->period) },
-                              { "found", NULL, V_UINT(p->found) }, { 0 } };
-    sheet_members(w, (struct row[]){ { "repetition", NULL, V_ROWS(at), .unless = !t->repeats },
-                                     { "repetition", NULL, V_TEXT(NULL), .unless = t->repeats }, { 0 } });
+    at[0] = (struct row){ "start", NULL, V_UINT(p->start) };
+    at[1] = (struct row){ "period", NULL, V_UINT(p->period) };
+    at[2] = (struct row){ "found", NULL, V_UINT(p->found) };
+    at[3] = (struct row){ 0 };
+    return t->repeats ? (struct value)V_ROWS(at) : (struct value)V_TEXT(NULL);
 }
 
 /* ---- jsonl ---- */
 
-/* The fields of a line, in their order. The rate comes last, after whether it is marked, so that lines of
- * equal texts are equal up to these two. "metadata" writes the members of the metadata, too. */
-enum field { CUSTOM_ID, PROMPT, TEXT_FIELD, TOKENS, FINISH_REASON, SEED, SEED_TEXT, STOP_REASON,
-             REPETITION, PROMPT_TOKENS, SAMPLE, JOB, NAME, DB, STATE, ERROR, METADATA, LOGPROBS, RAN_ALONE,
-             RATE, FIELDS };
-static const char *const field_names[FIELDS] = {
-    "custom_id", "prompt", "text", "tokens", "finish_reason", "seed", "seed_text", "stop_reason",
-    "repetition", "prompt_tokens", "sample", "job", "name", "db", "state", "error", "metadata", "logprobs",
-    "ran_alone", "tokens_per_second",
-};
+/* The fields of a line, in their order, each with its value. The rate comes last, after whether it is marked,
+ * so that lines of equal texts are equal up to these two. put_flat writes the metadata, whose members become
+ * fields, too, and the log-probabilities. */
+#define FIELDS(X) \
+    X(custom_id, V_TEXT(j->custom_id)) X(prompt, V_BYTES(t->in.prompt, t->in.prompt_bytes)) \
+    X(text, V_BYTES(t->shown, t->n_shown)) X(tokens, V_UINT(j->tokens - j->given)) \
+    X(finish_reason, V_TEXT(j->finish_reason)) X(seed, V_UINT(j->seed)) X(seed_text, V_TEXT(seed)) \
+    X(stop_reason, export_stop_reason(j, &t->params, false)) X(repetition, repetition_of(t, at)) \
+    X(prompt_tokens, V_UINT(j->prompt_tokens)) X(sample, V_UINT(j->sample)) X(job, V_INT(j->id)) \
+    X(name, V_TEXT(j->batch)) X(db, V_TEXT(store_path(i->store))) X(state, V_TEXT(job_state_name(j->state))) \
+    X(error, V_TEXT(j->error)) X(metadata, V_TEXT(NULL))
+#define LAST_FIELDS(X) \
+    X(logprobs, V_TEXT(NULL)) X(ran_alone, V_BOOL(ran_alone(&t->counts))) \
+    X(tokens_per_second, V_NUMBER(figure(&t->counts, "tokens_per_second")))
+#define NAME_OF(name, ...) #name,
+#define ROW_OF(name, ...) { #name, NULL, __VA_ARGS__ },
+#define KEPT_ROW(name, ...) { #name, NULL, V_TEXT(t->params.kept[KEPT_##name]) },
+static const char *const field_names[] = { FIELDS(NAME_OF) KEPT_FIELDS(NAME_OF) LAST_FIELDS(NAME_OF) };
+enum { N_FIELDS = sizeof field_names / sizeof *field_names };
 
-static enum field field_of(const char *name)
+/* N_FIELDS: no field has the name. */
+static size_t field_of(const char *name)
 {
-    int i = 0;
-    while (i < FIELDS && strcmp(field_names[i], name))
+    size_t i = 0;
+    while (i < N_FIELDS && strcmp(field_names[i], name))
         i++;
-    return (enum field)i;
+    return i;
 }
+
+static bool is_field(const char *field, const char *name) { return strcmp(field, name) == 0; }
 
 /* Writes the metadata as it is, and its members beside the others, except those whose names are taken. */
 static int put_metadata(struct json_writer *w, const struct exported *t, struct err *e)
@@ -235,7 +244,7 @@ static int put_metadata(struct json_writer *w, const struct exported *t, struct 
         return 0;
     for (struct js_walk walk = js_walk(&all); js_next(&walk, &key, &v);) {
         char *name = js_strdup(&key);
-        if (name && field_of(name) == FIELDS)
+        if (name && field_of(name) == N_FIELDS)
             jw_raw(w, name, v.s, (size_t)(v.end - v.s));
         free(name);
         if (!name)
@@ -259,58 +268,44 @@ static int put_member(struct json_writer *w, const char *name, const struct expo
     return 0;
 }
 
-static void put_field(struct json_writer *w, const struct item *i, const struct exported *t, enum field k)
-{
-    const struct job *j = i->job;
-    const char *const name = field_names[k];
-    switch (k) {
-    case CUSTOM_ID:     jw_text(w, name, j->custom_id); break;
-    case PROMPT:        jw_bytes(w, name, t->in.prompt, t->in.prompt_bytes); break;
-    case TEXT_FIELD:    jw_bytes(w, name, t->shown, t->n_shown); break;
-    case TOKENS:        jw_uint(w, name, j->tokens - j->given); break;
-    case FINISH_REASON: jw_text(w, name, j->finish_reason); break;
-    case SEED:          jw_uint(w, name, j->seed); break;
-    case SEED_TEXT:     jw_format(w, name, "\"%" PRIu64 "\"", j->seed); break;
-    case STOP_REASON:   export_put_stop_reason(w, j, &t->params, false); break;
-    case REPETITION:    put_repetition(w, t); break;
-    case PROMPT_TOKENS: jw_uint(w, name, j->prompt_tokens); break;
-    case SAMPLE:        jw_uint(w, name, j->sample); break;
-    case JOB:           jw_int(w, name, j->id); break;
-    case NAME:          jw_text(w, name, j->batch); break;
-    case DB:            jw_text(w, name, store_path(i->store)); break;
-    case STATE:         jw_text(w, name, job_state_name(j->state)); break;
-    case ERROR:         jw_text(w, name, j->error); break;
-    case RATE:          jw_number(w, name, figure(&t->counts, "tokens_per_second")); break;
-    case RAN_ALONE:     jw_bool(w, name, ran_alone(&t->counts)); break;
-    default: break;
-    }
-}
-
 /* Writes a job as one object: all fields, or those of --fields in their order. */
 static int put_flat(const struct exporter *x, FILE *f, const struct item *i, const struct exported *t,
                     struct err *e)
 {
+    const struct job *j = i->job;
     struct json_writer w = { .f = f, .digits = DIGITS };
+    struct row at[4];
+    char seed[24];
+    snprintf(seed, sizeof seed, "%" PRIu64, j->seed);
+    const struct row rows[N_FIELDS] = { FIELDS(ROW_OF) KEPT_FIELDS(KEPT_ROW) LAST_FIELDS(ROW_OF) };
     int rc = 0;
     jw_open(&w, NULL, '{');
     for (size_t k = 0; k < x->n_fields && rc == 0; k++) {
-        const enum field field = field_of(x->field[k]);
-        if (field == METADATA && !x->o->fields && x->o->format == FORMAT_JSONL)
+        const char *name = x->field[k];
+        if (field_of(name) == N_FIELDS)
+            rc = put_member(&w, name, t, e);
+        else if (is_field(name, "metadata") && !x->o->fields && x->o->format == FORMAT_JSONL)
             rc = put_metadata(&w, t, e);
-        else if (field == METADATA && t->in.metadata)
-            jw_raw(&w, "metadata", t->in.metadata, strlen(t->in.metadata));
-        else if (field == METADATA)
-            jw_null(&w, "metadata");
-        else if (field == LOGPROBS && (t->logprobs.v || x->o->fields))
-            rc = token_logprobs_put(&w, "logprobs", &t->logprobs, x->reader.tokenizer, LOGPROBS_TOKENS, e);
-        else if (field == FIELDS)
-            rc = put_member(&w, x->field[k], t, e);
-        else
-            put_field(&w, i, t, field);
+        else if (is_field(name, "metadata") && t->in.metadata)
+            jw_raw(&w, name, t->in.metadata, strlen(t->in.metadata));
+        else if (is_field(name, "logprobs") && (t->logprobs.v || x->o->fields))
+            rc = token_logprobs_put(&w, name, &t->logprobs, x->reader.tokenizer, LOGPROBS_TOKENS, e);
+        else if (!is_field(name, "logprobs"))
+            sheet_members(&w, (struct row[]){ rows[field_of(name)], { 0 } });
     }
     jw_close(&w, '}');
     fputc('\n', f);
     return rc;
+}
+
+static int no_field(const char *name, struct err *e)
+{
+    char list[600] = "";
+    for (size_t i = 0; i < N_FIELDS; i++)
+        snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s%s",
+                 i + 1 == N_FIELDS ? " and " : i ? ", " : "", field_names[i],
+                 is_field(field_names[i], "metadata") ? ", metadata.NAME, parameters.NAME" : "");
+    return err_set(e, ERR_INPUT, "--fields: \"%.60s\" is no field; allowed are %s", name, list);
 }
 
 /* The fields of --fields, else all; "db" only with several databases. */
@@ -318,9 +313,10 @@ static int find_fields(struct exporter *x, struct err *e)
 {
     const char *const fields = x->o->fields;
     if (!fields) {
-        for (int k = 0; k < FIELDS; k++)
-            if ((k != DB || x->n_sources > 1) &&
-                ((k != LOGPROBS && k != SEED_TEXT) || x->o->format == FORMAT_JSONL))
+        for (size_t k = 0; k < N_FIELDS; k++)
+            if ((!is_field(field_names[k], "db") || x->n_sources > 1) &&
+                ((!is_field(field_names[k], "logprobs") && !is_field(field_names[k], "seed_text")) ||
+                 x->o->format == FORMAT_JSONL))
                 x->field[x->n_fields++] = field_names[k];
         return 0;
     }
@@ -331,13 +327,9 @@ static int find_fields(struct exporter *x, struct err *e)
     for (char *p = x->names, *end; p; p = end) {
         if ((end = strchr(p, ',')))
             *end++ = 0;
-        if (field_of(p) == FIELDS && (strncmp(p, "metadata.", 9) || !p[9]) &&
+        if (field_of(p) == N_FIELDS && (strncmp(p, "metadata.", 9) || !p[9]) &&
             (strncmp(p, "parameters.", 11) || !p[11]))
-            return err_set(e, ERR_INPUT,
-                           "--fields: \"%.60s\" is no field; allowed are custom_id, prompt, text, tokens, "
-                           "finish_reason, seed, seed_text, stop_reason, repetition, prompt_tokens, "
-                           "sample, job, name, db, state, error, metadata, metadata.NAME, "
-                           "parameters.NAME, logprobs, ran_alone and tokens_per_second", p);
+            return no_field(p, e);
         for (size_t k = 0; k < x->n_fields; k++)
             if (strcmp(x->field[k], p) == 0)
                 return err_set(e, ERR_INPUT, "--fields: \"%.60s\" is given twice", p);
@@ -405,7 +397,8 @@ static void put_metrics(struct json_writer *w, const struct exported *all, uint6
                              figure_list_end(all->list[LIST_REACHED]) - 1);
     jw_open(w, "metrics", '{');
     jw_wide(w, "seed", seed);
-    put_repetition(w, all);
+    struct row at[4];
+    sheet_members(w, (struct row[]){ { "repetition", NULL, repetition_of(all, at) }, { 0 } });
     if (!all->drafts || !(c->rounds > 0)) {
         jw_null(w, "speculative_decoding");
         jw_close(w, '}');
@@ -443,7 +436,7 @@ void export_put_said(struct json_writer *w, const struct said *s)
 void export_put_end(struct json_writer *w, const struct job *j, const struct job_params *p)
 {
     jw_text(w, "finish_reason", job_is_cut_short(j) ? "stop" : j->finish_reason);
-    export_put_stop_reason(w, j, p, true);
+    sheet_members(w, (struct row[]){ { "stop_reason", NULL, export_stop_reason(j, p, true) }, { 0 } });
 }
 
 void export_put_usage(struct json_writer *w, size_t prompt, size_t made)

@@ -50,8 +50,7 @@ int export_text_begins(char **begins, struct text_before *before, const struct j
 /* The member stop_reason: a stop string is a text, an end-of-text token is its number. openai: a repetition
  * is one, too. */
 struct json_writer;
-void export_put_stop_reason(struct json_writer *w, const struct job *j, const struct job_params *p,
-                            bool openai);
+struct value export_stop_reason(const struct job *j, const struct job_params *p, bool openai);
 /* Members of OpenAI's answers, also of a server. Of a choice what it says, the message of a chat or its part
  * in an event (delta), else a text; why it ended; and the usage of an answer. */
 struct said {

@@ -2,6 +2,7 @@
 #include "runs/report/job_sheet.h"
 #include "runs/report/report.h"
 #include "src/base/output.h"
+#include "src/request/job_params.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -100,6 +101,8 @@ static size_t job_snapshot_tokens(struct store *s, int64_t job)
     return store_snapshot_list(s, job, row, &n, &ignored) == 0 && n ? row[n - 1].tokens : 0;
 }
 
+#define KEPT_ROW(name, ...) { #name, #name, V_TEXT(p.kept[KEPT_##name]) },
+
 static void put_shown(struct json_writer *w, const struct job *j, const struct counts *c, size_t snapshot,
                       const struct job_input *in, const struct event_list *events, const struct retakes *l)
 {
@@ -107,7 +110,11 @@ static void put_shown(struct json_writer *w, const struct job *j, const struct c
     struct job_texts texts;
     const bool alone = ran_alone(c);
     char opening[200];
+    struct job_params p;
+    struct err ignored;                  /* of a newer version's job */
     terminal_text(opening, sizeof opening, in->prompt);
+    if (job_parse(&p, in->parameters, &ignored))
+        p = (struct job_params){ 0 };
     enum { SHOWN = 40 };
     struct report_retakes all, last;
     const struct table history = report_event_table(events),
@@ -122,6 +129,7 @@ static void put_shown(struct json_writer *w, const struct job *j, const struct c
         { "share_alone", NULL, V_REAL(figure(c, "share_alone")) },
         { "fingerprint", "fingerprint", V_TEXT(j->fingerprint) },
         { "parameters", "parameters", V_JSON(in->parameters) },
+        KEPT_FIELDS(KEPT_ROW)
         { "metadata", "metadata", V_JSON(in->metadata) },
         { NULL, "prompt", V_UINT(j->prompt_tokens), plural(j->prompt_tokens, "@ token", "@ tokens") },
         { NULL, "prompt", V_UINT(in->prompt_bytes), plural(in->prompt_bytes, "@ byte", "@ bytes") },

@@ -44,9 +44,10 @@ enum {
     X('s', metadata, "metadata", "metadata", FIELD_BODY | FIELD_BESIDE, metadata, \
       "any JSON; exports and reports have it")
 
-/* Texts that no column of their own has: members of `parameters`, written only where a line has them. Their
- * values lie in struct job_params. X(name, where, help) */
-#define KEPT_FIELDS(X)
+/* Texts without a column: members of `parameters`, written only where a line has them. Their values lie in
+ * struct job_params; a line, show and export need nothing but the row. */
+#define KEPT_FIELDS(X) \
+    /* X(name, where, help) */
 
 #define KEPT_NUMBER(name, ...) KEPT_##name,
 enum { KEPT_FIELDS(KEPT_NUMBER) N_KEPT };

@@ -92,8 +92,8 @@ static int insert_job(struct store *s, int64_t batch, const struct job_spec *r,
     *id = sqlite3_last_insert_rowid(s->db);
     if (rc == 0)
         rc = db_run(s, e,
-                    "INSERT INTO input (job, ids, crc, prompt" INPUT_FIELDS(FIELD_COLUMN) ") VALUES (?1, ?2, ?3, ?4"
-                    INPUT_FIELDS(DB_PARAMETER) ")",
+                    "INSERT INTO input (job, ids, crc, prompt" INPUT_FIELDS(FIELD_COLUMN)
+                    ") VALUES (?1, ?2, ?3, ?4" INPUT_FIELDS(DB_PARAMETER) ")",
                     (const char[]){ 'i', 'b', 'i', 'b', INPUT_FIELDS(DB_LETTER) 0 }, *id,
                     (const void *)packed, size, (int64_t)crc, prompt, r->prompt_bytes INPUT_FIELDS(DB_VALUE));
     free(packed);

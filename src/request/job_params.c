@@ -17,6 +17,8 @@
 
 /* ---- the members ---- */
 
+#define KEPT_NAME(name, ...) #name,
+static const char *const kept_names[] = { KEPT_FIELDS(KEPT_NAME) NULL };
 static struct member members[2][MEMBERS_MAX];
 static size_t n_members[2];
 
@@ -44,6 +46,12 @@ static void list_members(void)
                                   .when_set = i != DRAFTER_HEADS, .may_lack = i != DRAFTER_HEADS };
             snprintf(m->name, sizeof m->name, "%s_file", drafter_name(i));
         }
+    for (size_t i = 0; kept_names[i]; i++) {
+        struct member *m = &members[false][n_members[false]++];
+        *m = (struct member){ .kind = TEXT, .at = offsetof(struct job_params, kept) + i * sizeof(char *),
+                              .when_set = true, .may_lack = true };
+        snprintf(m->name, sizeof m->name, "%s", kept_names[i]);
+    }
     for (int i = 0; i < 2; i++) {
         assert(n_members[i] <= MEMBERS_MAX);
         qsort(members[i], n_members[i], sizeof **members, by_name);

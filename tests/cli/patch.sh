@@ -1,8 +1,8 @@
 #!/bin/bash
 # The recipes of docs/architecture.md hold. A patch that adds a drafter is one file and one line; a patch that
-# adds a filter of sampling is one row and its function; a patch that adds a line to a verb is one row. With
-# them the program builds, and knows the new names wherever it lists names. The patches go to a copy of the
-# tree with its objects, so that only what depends on the tables is compiled.
+# adds a filter of sampling is one row and its function; a patch that adds a line to a verb, or a field to the
+# body of a request, is one row. With them the program builds, and knows the new names wherever it lists them.
+# The patches go to a copy of the tree with its objects, so that only what depends on the tables is compiled.
 . tests/cli/lib.inc
 if [ $slower != 1 ]; then skip an_added_drafter_and_filter "the copy is built without sanitizers"; exit 0; fi
 tree=$TMP/tree objects=$(dirname "$LONGHAND")
@@ -10,11 +10,12 @@ mkdir -p "$tree/$objects" && cp -a Makefile ./*.mk src ngram kvmgr runs kernels 
     cp -a "$objects"/{src,ngram,kvmgr,runs,kernels,cuda-*,liblonghand.a} "$tree/$objects" || exit 1
 [ ! -d build/cu ] || cp -a build/cu "$tree/build"
 patched() { (cd "$tree" && patch -p1 -s -E --no-backup-if-mismatch "$@" <tests.patch); }
-cat tests/cli/echo.patch tests/cli/min-q.patch tests/cli/row.patch >"$tree/tests.patch"
+cat tests/cli/echo.patch tests/cli/min-q.patch tests/cli/{row,field}.patch >"$tree/tests.patch"
 
 [ "$(grep -c '^diff' tests/cli/echo.patch)" = 2 ] && [ "$(grep -c '^diff' tests/cli/min-q.patch)" = 3 ] &&
     [ "$(grep -c '^+[^+]' tests/cli/min-q.patch)" -le 12 ] &&
-    [ "$(grep -c '^diff' tests/cli/row.patch)" = 1 ] &&
+    [ "$(grep -c '^diff' tests/cli/row.patch)" = 1 ] && [ "$(grep -c '^diff' tests/cli/field.patch)" = 1 ] &&
+    [ "$(grep -c '^+[^+]' tests/cli/field.patch)" = 1 ] &&
     [ "$(grep -c '^+[^+]' tests/cli/row.patch)" -le 2 ] && patched &&
     (cd "$tree" && make -j2 longhand) >"$TMP/log" 2>&1
 result an_added_drafter_and_filter_build $? "$(grep -m 5 -iE 'error|warning' "$TMP/log")"
@@ -73,5 +74,46 @@ check its_range_is_that_of_the_row 2 "^longhand: --min-q: '101' is not a number 
 grep -q '^bytes .*, [0-9.]* a parameter' "$TMP/text" && grep -qE '"bytes_per_parameter": [0-9.]+,' "$TMP/json"
 result inspect_has_an_added_row $? "$(grep '^bytes' "$TMP/text")"
 
-patched -R && diff -r src "$tree/src"; result the_patch_can_be_taken_out $?
+# ---- the field: a title ----
+"$L" help batch | grep -qE '^ +title +the title of the text$'; result a_field_is_in_the_help $?
+line='"method": "POST", "url": "/v1/completions", "body": {"prompt": "The king", "max_tokens": 4, "title"'
+echo "{\"custom_id\": \"a\", $line: \"A \\\"king\\\"\"}}" >"$TMP/titled.jsonl"
+echo '{"prompt": "The king", "custom_id": "b", "max_tokens": 4}' >>"$TMP/titled.jsonl"
+printf 'custom_id,prompt,max_tokens,title\r\nc,The king,4,007\r\n' >"$TMP/sheet.csv"
+for file in titled.jsonl sheet.csv; do "$L" submit -m $MODEL -q --batch "$TMP/$file" >/dev/null; done
+"$L" work -q
+"$L" show @titled/a >"$TMP/show"; "$L" show @titled/a --json >"$TMP/json"; "$L" show @titled/b >"$TMP/plain"
+grep -q '^title *A "king"$' "$TMP/show" && grep -q '"title": "A \\"king\\""' "$TMP/json" &&
+    ! grep -qE '^title|"title"' "$TMP/plain"
+result show_has_a_field_of_a_line $? "$(grep title "$TMP/show" "$TMP/plain")"
+"$L" export @sheet --format jsonl -o "$TMP/sheet.jsonl"; grep -q '"title": "007"' "$TMP/sheet.jsonl"
+result a_cell_of_a_table_stays_a_text $? "$(cat "$TMP/sheet.jsonl")"
+"$L" export @titled --format csv -o "$TMP/titled.csv"
+head -1 "$TMP/titled.csv" | grep -q ',metadata,title,' && grep -q '"A ""king"""' "$TMP/titled.csv"
+result a_table_has_its_column $? "$(cat "$TMP/titled.csv")"
+"$L" export @titled --format jsonl --fields custom_id,prompt,title -o "$TMP/again.jsonl"
+"$L" submit -m $MODEL -q --batch "$TMP/again.jsonl" >/dev/null; "$L" show @again/a --json >"$TMP/again"
+grep -o '"title": .*' "$TMP/json" >"$TMP/one"; grep -o '"title": .*' "$TMP/again" >"$TMP/two"
+same an_export_is_a_batch_with_the_field "$TMP/one" "$TMP/two"
+echo '{"prompt": "The king", "title": 7}' >"$TMP/bad.jsonl"
+check a_bad_value_is_refused 2 'line 1: body.title .*found 7, allowed is a text' submit -m $MODEL \
+    --batch "$TMP/bad.jsonl"
+"$L" serve -m $MODEL --port 0 >"$TMP/listens" 2>/dev/null & server=$!
+for i in $(seq $((300 * slower))); do
+    url=$(sed -n 's|\(/v1\) (model .*|\1|p' "$TMP/listens")
+    [ -n "$url" ] && break
+    sleep 0.1
+done
+python3 - "$url/completions" <<'PY' >/dev/null
+import sys, urllib.request
+body = b'{"prompt": "The king", "max_tokens": 4, "title": "Of a client"}'
+urllib.request.urlopen(urllib.request.Request(sys.argv[1], body, {"Content-Type": "application/json",
+                                                                 "Idempotency-Key": "1"}), timeout=60).read()
+PY
+kill $server; wait $server 2>/dev/null
+"$L" export "$(sql 'SELECT max(id) FROM job')" --format jsonl -o "$TMP/client"
+grep -q '"title": "Of a client"' "$TMP/client"
+result a_body_of_a_client_has_the_field $? "$(cat "$TMP/client")"
+
+patched -R && diff -r src "$tree/src" && diff -r runs "$tree/runs"; result the_patch_can_be_taken_out $?
 exit $failed
