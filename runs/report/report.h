@@ -86,6 +86,10 @@ struct report_value {
     bool is_text;                        /* else JSON: a number, true, .. */
     char number[24];                     /* ""; of a job without the parameter */
 };
+/* Those that a job has apart from its parameters: the first ones are shown, --by takes all but fingerprint.
+ * NULL: there are no more. */
+enum { REPORT_OWN_SHOWN = 7 };
+const char *report_own(struct report_value *v, const struct job *j, size_t i);
 
 /* Means over the jobs with the same values of the parameters that they are grouped by. n counts the jobs for
  * which the figure is defined. Distinct-n is compared only when all jobs have the same length: the last
@@ -147,11 +151,11 @@ void report_put_stats(struct json_writer *w, const struct draft_stats *s, double
 
 /* ---- rows and tables of sheets (report_sheet.c), which all formats have from here ---- */
 
-enum { REPORT_ROWS_MAX = 32, REPORT_JOB_PARAMETERS = 7 };
+enum { REPORT_ROWS_MAX = 32 };
 /* Texts that rows borrow, and what the tables with such a struct need while they are printed. */
 struct report_texts { char company[600], plain[64]; };
 struct report_retakes { const struct retakes *l; size_t from; char title[120], line[SHEET_TEXT]; };
-struct report_parameters { const struct report *r; char number[24]; };
+struct report_parameters { const struct report *r; struct report_value own; };
 struct report_windows { const struct report *r; size_t each; bool all; };
 struct report_jobs {
     const struct reports *l;

@@ -41,28 +41,29 @@ static const struct report_parameter *find_parameter(const struct report *r, con
     return NULL;
 }
 
+const char *report_own(struct report_value *v, const struct job *j, size_t i)
+{
+    const struct { const char *name, *text; uint64_t n; } own[] = {
+        { "model", j->model }, { "fingerprint", j->fingerprint }, { "numerics", j->numerics },
+        { "seed", NULL, j->seed }, { "sample", NULL, j->sample }, { "prompt_tokens", NULL, j->prompt_tokens },
+        { "tokens", NULL, j->wanted }, { "name", j->batch }, { "custom_id", j->custom_id }, { NULL } };
+    *v = (struct report_value){ .text = own[i].text, .is_text = i < 3 || i >= REPORT_OWN_SHOWN };
+    if (!v->is_text)
+        snprintf(v->number, sizeof v->number, "%" PRIu64, own[i].n);
+    return own[i].name;
+}
+
 /* The value of a parameter; .text NULL: the job has no such parameter. */
 static struct report_value value_of(const struct report *r, const char *name, size_t at)
 {
-    const struct job *j = r->job;
-    struct report_value v = { .is_text = true };
-    const struct { const char *name; uint64_t x;
-    } counts[] = { { "seed", j->seed }, { "sample", j->sample }, { "prompt_tokens", j->prompt_tokens },
-                   { "tokens", j->wanted } };
-    const struct { const char *name, *s;
-    } texts[] = { { "model", j->model }, { "numerics", j->numerics ? j->numerics : "" },
-                  { "name", j->batch ? j->batch : "" }, { "custom_id", j->custom_id ? j->custom_id : "" } };
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        if (is_name(texts[i].name, name)) {
-            v.text = texts[i].s;
+    struct report_value v;
+    const char *own;
+    for (size_t i = 0; (own = report_own(&v, r->job, i)); i++)
+        if (is_name(own, name) && strcmp(own, "fingerprint")) {
+            v.text = v.is_text && !v.text ? "" : v.text;
             return v;
         }
-    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
-        if (is_name(counts[i].name, name)) {
-            snprintf(v.number, sizeof v.number, "%" PRIu64, counts[i].x);
-            v.is_text = false;
-            return v;
-        }
+    v = (struct report_value){ .is_text = true };
     const struct report_parameter *p = find_parameter(r, name, at);
     if (p) {
         v.text = p->value ? p->value : "null";

@@ -200,25 +200,17 @@ struct table report_round_table(const struct report *r)
 static void parameter_row(const void *of, size_t i, struct row *cell)
 {
     struct report_parameters *t = (struct report_parameters *)of;
-    const struct report *r = t->r;
-    const struct job *j = r->job;
-    const struct { const char *name, *text; uint64_t n; } own[] = {
-        { "model", j->model }, { "fingerprint", j->fingerprint }, { "numerics", j->numerics },
-        { "seed", t->number, j->seed }, { "sample", t->number, j->sample },
-        { "prompt_tokens", t->number, j->prompt_tokens }, { "tokens", t->number, j->wanted } };
-    static_assert(LENGTH(own) == REPORT_JOB_PARAMETERS, "as the table counts them");
-    const bool is_own = i < LENGTH(own);
-    const struct report_parameter *p = is_own ? NULL : &r->parameter[i - LENGTH(own)];
-    if (is_own)
-        snprintf(t->number, sizeof t->number, "%" PRIu64, own[i].n);
-    cell[0] = (struct row){ NULL, "", V_TEXT(is_own ? own[i].name : p->name) };
-    cell[1] = (struct row){ NULL, "", V_TEXT(is_own ? own[i].text : p->value ? p->value : "null") };
+    const char *own = i < REPORT_OWN_SHOWN ? report_own(&t->own, t->r->job, i) : NULL;
+    const struct report_parameter *p = own ? NULL : &t->r->parameter[i - REPORT_OWN_SHOWN];
+    const char *text = !own ? p->value ? p->value : "null" : t->own.is_text ? t->own.text : t->own.number;
+    cell[0] = (struct row){ NULL, "", V_TEXT(own ? own : p->name) };
+    cell[1] = (struct row){ NULL, "", V_TEXT(text) };
 }
 
 struct table report_parameter_table(struct report_parameters *t, const struct report *r)
 {
     *t = (struct report_parameters){ .r = r };
-    return (struct table){ REPORT_JOB_PARAMETERS + r->n_parameters, parameter_row, t };
+    return (struct table){ REPORT_OWN_SHOWN + r->n_parameters, parameter_row, t };
 }
 
 static void event_row(const void *of, size_t i, struct row *cell)

@@ -9,12 +9,11 @@ answer_fn answer_completions, answer_chat;
 /* Ends a request, as struct route's drop: no job stays that nobody waits for, unless it has a key. */
 void drop_waiting(struct call *c);
 
-/* The body of a request for a text. */
-struct body { const char *text; size_t n; bool chat; };
-/* Queues its text as `submit --name` does: a job that nobody waits for. */
-int queue_body(struct server *sv, const struct body *body, const char *name, int64_t *id, struct err *e);
-/* The tokens of its prompt; free(*ids). */
-int body_tokens(struct server *sv, const struct body *body, int32_t **ids, size_t *n, struct err *e);
+/* Queues the text of a body as `submit --name` does: a job that nobody waits for. */
+int queue_body(struct server *sv, const char *text, size_t n, bool chat, const char *name, int64_t *id,
+               struct err *e);
+/* put_tokens of the prompt of a chat. */
+int put_body_tokens(struct call *c, struct err *e);
 
 /* ---- jobs.c: /v1/jobs, the verbs about jobs; /tokenize and /detokenize, as vLLM's ---- */
 
@@ -30,6 +29,7 @@ answer_fn answer_job_priority;     /* {"priority": P} */
  * body are options of the verb, as {"tokens": 500, "stop": ["End"]}. */
 answer_fn answer_edit;
 answer_fn answer_tokenize, answer_detokenize;
+void put_tokens(struct call *c, const int32_t *ids, size_t n);
 
 /* ---- page.c: what a browser shows, the queue, a job, and a form that queues a text ---- */
 

@@ -63,11 +63,12 @@ static int read_for_server(struct waiting *w, struct call *c, struct err *e)
 }
 
 /* Opens the jobs of a body; close_body, also after a failure. No lock is held: a body may take seconds. */
-static int open_body(struct server *sv, struct batch *b, struct options *o, const struct body *body,
-                     struct err *e)
+static int open_body(struct server *sv, struct batch *b, struct options *o, const char *text, size_t n,
+                     bool chat, struct err *e)
 {
+    *o = sv->request;
     o->held = MAX(bell_held(&sv->bell), (size_t)1);     /* never 0: that check would write to the front */
-    return batch_open_body(b, &sv->front, o, body->chat, body->text, body->n, e);
+    return batch_open_body(b, &sv->front, o, chat, text, n, e);
 }
 
 static void close_body(struct server *sv, struct batch *b)
@@ -76,13 +77,14 @@ static void close_body(struct server *sv, struct batch *b)
     bell_ring(&sv->bell);
 }
 
-int queue_body(struct server *sv, const struct body *body, const char *name, int64_t *id, struct err *e)
+int queue_body(struct server *sv, const char *text, size_t n, bool chat, const char *name, int64_t *id,
+               struct err *e)
 {
-    struct options o = sv->request;
+    struct options o;
     struct batch b;
-    o.priority = 0;
-    int rc = open_body(sv, &b, &o, body, e);
+    int rc = open_body(sv, &b, &o, text, n, chat, e);
     if (rc == 0) {
+        b.spec->priority = 0;            /* a form has no `n` */
         pthread_mutex_lock(&sv->writing);
         rc = store_submit(sv->writer, name, b.spec, b.n, id, NULL, NULL, e);
         pthread_mutex_unlock(&sv->writing);
@@ -91,19 +93,14 @@ int queue_body(struct server *sv, const struct body *body, const char *name, int
     return rc;
 }
 
-int body_tokens(struct server *sv, const struct body *body, int32_t **ids, size_t *n, struct err *e)
+int put_body_tokens(struct call *c, struct err *e)
 {
-    struct options o = sv->request;
+    struct options o;
     struct batch b;
-    int rc = open_body(sv, &b, &o, body, e);
-    if (rc == 0) {
-        *n = b.spec->prompt_tokens;
-        *ids = malloc((*n + 1) * sizeof **ids);
-        rc = *ids ? 0 : err_set(e, ERR_FAILED, "out of memory");
-    }
-    if (rc == 0 && *n)
-        memcpy(*ids, b.spec->prompt_ids, *n * sizeof **ids);
-    close_body(sv, &b);
+    const int rc = open_body(c->sv, &b, &o, c->body, c->n_body, true, e);
+    if (rc == 0)
+        put_tokens(c, b.spec->prompt_ids, b.spec->prompt_tokens);
+    close_body(c->sv, &b);
     return rc;
 }
 
@@ -143,9 +140,9 @@ static int submit(struct waiting *w, const struct call *c, const char *key, stru
 {
     struct server *sv = c->sv;
     struct submission s = { .r = { .r = { sv->worker->number, w->chat, key }, .ids = w->ids } };
-    struct options o = sv->request;
+    struct options o;
     struct batch b;
-    int rc = open_body(sv, &b, &o, &(struct body){ c->body, c->n_body, w->chat }, e);
+    int rc = open_body(sv, &b, &o, c->body, c->n_body, w->chat, e);
     if (rc == 0) {
         sha256_of(s.r.r.sha, b.spec->identity, b.spec->identity_bytes);
         s.r.v = b.spec;

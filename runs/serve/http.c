@@ -469,19 +469,17 @@ static void end_request(void *ctx, struct MHD_Connection *connection, void **sta
                         enum MHD_RequestTerminationCode why)
 {
     struct call *c = *state;
-    (void)ctx;
-    (void)connection;
-    (void)why;
-    if (c && c->route && c->route->drop)
-        c->route->drop(c);
-    if (c) {
-        mind_request(c, true);
-        c->sv->bodies -= c->room;
-        free(c->body);
-        drop_text(c);
-    }
-    free(c);
+    (void)ctx, (void)connection, (void)why;
     *state = NULL;
+    if (!c)
+        return;
+    if (c->route && c->route->drop)
+        c->route->drop(c);
+    mind_request(c, true);
+    c->sv->bodies -= c->room;
+    free(c->body);
+    drop_text(c);
+    free(c);
 }
 
 /* ---- the port ---- */
@@ -557,11 +555,10 @@ int http_open(struct server *sv, struct err *e)
     const int rc = getaddrinfo(o->host, port, &hint, &a);
     if (rc)
         return err_set(e, ERR_INPUT, "--host %s: %s", o->host, gai_strerror(rc));
-    int bad = 0;
-    if (!sv->has_key && !is_loopback(a->ai_addr))
-        bad = err_set(e, ERR_INPUT, "--host %s: other machines reach this address, so it needs "
-                      "--api-key-file FILE", o->host);
-    bad = bad || bind_to(sv, a, e) ? -1 : 0;
+    const int bad = sv->has_key || is_loopback(a->ai_addr)
+                        ? bind_to(sv, a, e)
+                        : err_set(e, ERR_INPUT, "--host %s: other machines reach this address, so it needs "
+                                  "--api-key-file FILE", o->host);
     freeaddrinfo(a);
     return bad;
 }
@@ -588,6 +585,4 @@ void http_stop(struct server *sv)
         MHD_stop_daemon(sv->daemon);
     if (sv->listener >= 0)
         close(sv->listener);
-    sv->daemon = NULL;
-    sv->listener = -1;
 }

@@ -10,7 +10,7 @@
 int  http_open(struct server *sv, struct err *e);
 /* Answer requests, and print the address on standard output. */
 int  http_start(struct server *sv, struct err *e);
-/* End all connections. Repeated calls do nothing. */
+/* End all connections, once. */
 void http_stop(struct server *sv);
 
 enum { HTTP_IDLE_SECONDS = 60 };         /* then a connection without traffic is closed, after its header */

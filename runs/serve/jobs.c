@@ -336,12 +336,26 @@ int answer_edit(struct call *c, struct err *e)
 
 /* ---- tokens ---- */
 
-/* The tokens of the text "prompt"; free(*ids). */
-static int prompt_tokens(struct call *c, int32_t **ids, size_t *n, struct err *e)
+void put_tokens(struct call *c, const int32_t *ids, size_t n)
+{
+    jw_open(&c->w, NULL, '{');
+    jw_uint(&c->w, "count", n);
+    jw_uint(&c->w, "max_model_len", batch_front_engine(&c->sv->front)->config.context);
+    jw_open(&c->w, "tokens", '[');
+    for (size_t i = 0; i < n; i++)
+        jw_int(&c->w, NULL, ids[i]);
+    jw_close(&c->w, ']');
+    jw_close(&c->w, '}');
+}
+
+/* Those of the text "prompt". */
+static int put_prompt_tokens(struct call *c, struct err *e)
 {
     struct json v, special;
     struct err ignored;
     bool add = true;
+    int32_t *ids = NULL;
+    size_t n;
     if (body_member(c, "prompt", &v, e))
         return -1;
     if (js_kind(&v) != JS_STRING)
@@ -349,33 +363,21 @@ static int prompt_tokens(struct call *c, int32_t **ids, size_t *n, struct err *e
     if (body_member(c, "add_special_tokens", &special, &ignored) == 0 && js_bool(&special, &add, e))
         return -1;
     char *text = js_strdup(&v);
-    const int rc = text ? tokenizer_encode(batch_front_engine(&c->sv->front)->tokenizer, ids, n, text,
+    const int rc = text ? tokenizer_encode(batch_front_engine(&c->sv->front)->tokenizer, &ids, &n, text,
                                            strlen(text), add, e)
                         : err_set(e, ERR_FAILED, "out of memory");
+    if (rc == 0)
+        put_tokens(c, ids, n);
     free(text);
+    free(ids);
     return rc;
 }
 
 int answer_tokenize(struct call *c, struct err *e)
 {
-    const struct engine *g = batch_front_engine(&c->sv->front);
     struct json chat;
     struct err ignored;
-    int32_t *ids = NULL;
-    size_t n = 0;
-    const int rc = body_member(c, "messages", &chat, &ignored) == 0
-                       ? body_tokens(c->sv, &(struct body){ c->body, c->n_body, true }, &ids, &n, e)
-                       : prompt_tokens(c, &ids, &n, e);
-    jw_open(&c->w, NULL, '{');
-    jw_uint(&c->w, "count", n);
-    jw_uint(&c->w, "max_model_len", g->config.context);
-    jw_open(&c->w, "tokens", '[');
-    for (size_t i = 0; rc == 0 && i < n; i++)
-        jw_int(&c->w, NULL, ids[i]);
-    jw_close(&c->w, ']');
-    jw_close(&c->w, '}');
-    free(ids);
-    return rc;
+    return body_member(c, "messages", &chat, &ignored) == 0 ? put_body_tokens(c, e) : put_prompt_tokens(c, e);
 }
 
 int answer_detokenize(struct call *c, struct err *e)

@@ -358,8 +358,7 @@ int answer_form(struct call *c, struct err *e)
     int64_t id = 0;
     size_t n;
     int rc = read_form(c, &x, &body, &n, e);
-    rc = rc ? rc : queue_body(c->sv, &(struct body){ body, n, x.chat }, x.n[NAME] ? x.field[NAME] : NULL, &id,
-                              e);
+    rc = rc ? rc : queue_body(c->sv, body, n, x.chat, x.n[NAME] ? x.field[NAME] : NULL, &id, e);
     free(body);
     for (size_t i = 0; i < FIELDS; i++)
         free(x.field[i]);

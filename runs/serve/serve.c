@@ -121,7 +121,6 @@ static void stop_requests(struct server *sv)
 
 static void close_server(struct server *sv)
 {
-    http_stop(sv);
     batches_stop(sv);
     for (size_t i = 0; i < READERS; i++)
         text_reader_close(&sv->texts[i].reader);

@@ -369,19 +369,15 @@ static int write_done(struct run *r, struct store *s, const struct job *j, struc
     int32_t *ids = NULL;
     char *text = NULL;
     size_t n = 0;
-    int rc = 0;
     if (o->json_stats)
         return err_set(e, ERR_INPUT,
                        "--json-stats: job %" PRId64
                        " is done, and nothing is left to measure; longhand report "
                        "%" PRId64 " --json has its figures",
                        j->id, j->id);
-    if (o->from_here)
-        rc = 0;
-    else if (o->format == FORMAT_IDS)
-        rc = job_read_ids(s, j, &ids, &n, e);
-    else
-        rc = job_read_text(&reader, s, j, &text, &n, e);
+    int rc = o->from_here               ? 0
+             : o->format == FORMAT_IDS ? job_read_ids(s, j, &ids, &n, e)
+                                       : job_read_text(&reader, s, j, &text, &n, e);
     for (size_t i = 0; i < n && ids && rc == 0; i++)
         rc = put_id(r, ids[i], true, e);
     if (rc == 0 && text)

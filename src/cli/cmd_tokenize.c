@@ -142,6 +142,14 @@ static void put_id(int32_t id)
     fwrite_unlocked(p, 1, (size_t)(s + sizeof s - p), stdout);
 }
 
+static void put_ids(const int32_t *ids, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        put_id(ids[i]);
+        putc_unlocked('\n', stdout);
+    }
+}
+
 static int encode_line(const struct tokenizer *t, char *line, const struct json *v, struct err *e)
 {
     int32_t *ids;
@@ -239,10 +247,7 @@ static int tokenize_whole(const struct tokenizer *t, const char *path, bool deco
     if (decode) {
         rc = whole_ids(&ids, &n_ids, text, n, path, e) || decode_ids(t, ids, n_ids, false, e) ? -1 : 0;
     } else if (!(rc = tokenizer_encode(t, &ids, &n_ids, text, n, true, e))) {
-        for (size_t i = 0; i < n_ids; i++) {
-            put_id(ids[i]);
-            putc_unlocked('\n', stdout);
-        }
+        put_ids(ids, n_ids);
     }
     free(ids);
     free(text);
@@ -260,10 +265,8 @@ static int tokenize_chat(const struct tokenizer *t, const char *dir, const struc
         return -1;
     if (o->render)
         fwrite(p.text, 1, p.n, stdout);
-    for (size_t i = 0; i < p.n_ids && !o->render; i++) {
-        put_id(p.ids[i]);
-        putc_unlocked('\n', stdout);
-    }
+    else
+        put_ids(p.ids, p.n_ids);
     chat_prompt_free(&p);
     return 0;
 }
