@@ -33,36 +33,42 @@ static struct store_counts count_parts(const struct store_parts *p)
 
 /* ---- columns ---- */
 
-typedef struct value value_of(const struct job *j);
-typedef void put_cell(char out[CELL], const struct job *j);
+/* cut: a longer value is cut, unless the column is the last one or --columns names it; 0: none is. */
+static const struct column { const char *name, *head; size_t cut; } columns[] = {
+    { "job", "job" }, { "state", "state" }, { "tokens", "tokens" }, { "rate", "tokens/s" },
+    { "finish", "finish" }, { "age", "age" }, { "model", "model", 20 }, { "name", "name", 40 },
+    { "prompt", "prompt" }, { "custom_id", "custom_id", 40 }, { "error", "error" },
+    { "priority", "priority" }, { "seed", "seed" }, { "sample", "sample" },
+};
+enum { JOB, STATE, TOKENS, RATE, FINISH, AGE, MODEL, NAME, PROMPT, CUSTOM_ID, ERROR, PRIORITY, SEED, SAMPLE,
+       N_COLUMNS };
+static_assert(sizeof columns / sizeof *columns == N_COLUMNS, "the columns have the order of their numbers");
 
-static struct value of_job(const struct job *j) { return (struct value)V_INT(j->id); }
-static struct value of_state(const struct job *j) { return (struct value)V_TEXT(job_state_name(j->state)); }
-static struct value of_tokens(const struct job *j) { return (struct value)V_UINT(j->tokens); }
-static struct value of_finish(const struct job *j) { return (struct value)V_TEXT(j->finish_reason); }
-static struct value of_age(const struct job *j) { return (struct value)V_NUMBER(job_age(j)); }
-static struct value of_model(const struct job *j) { return (struct value)V_TEXT(j->model); }
-static struct value of_prompt(const struct job *j) { return (struct value)V_TEXT(j->opening); }
-static struct value of_custom_id(const struct job *j) { return (struct value)V_TEXT(j->custom_id); }
-static struct value of_error(const struct job *j) { return (struct value)V_TEXT(j->error); }
-static struct value of_priority(const struct job *j) { return (struct value)V_INT(j->priority); }
-static struct value of_seed(const struct job *j) { return (struct value)V_WIDE(j->seed); }
-static struct value of_sample(const struct job *j) { return (struct value)V_UINT(j->sample); }
-
-static struct value of_rate(const struct job *j)
+/* For JSON and to sort by. A name is its text. */
+static struct value value_of(const struct column *c, const struct job *j)
 {
-    return (struct value)V_NUMBER(job_speed(j) > 0 ? job_speed(j) : NAN);
+    switch (c - columns) {
+    case JOB:       return (struct value)V_INT(j->id);
+    case STATE:     return (struct value)V_TEXT(job_state_name(j->state));
+    case TOKENS:    return (struct value)V_UINT(j->tokens);
+    case RATE:      return (struct value)V_NUMBER(job_speed(j) > 0 ? job_speed(j) : NAN);
+    case FINISH:    return (struct value)V_TEXT(j->finish_reason);
+    case AGE:       return (struct value)V_NUMBER(job_age(j));
+    case MODEL:     return (struct value)V_TEXT(j->model);
+    case PROMPT:    return (struct value)V_TEXT(j->opening);
+    case CUSTOM_ID: return (struct value)V_TEXT(j->custom_id);
+    case ERROR:     return (struct value)V_TEXT(j->error);
+    case PRIORITY:  return (struct value)V_INT(j->priority);
+    case SEED:      return (struct value)V_WIDE(j->seed);
+    case SAMPLE:    return (struct value)V_UINT(j->sample);
+    default:        return (struct value)V_TEXT(NULL);
+    }
 }
 
-static void put_rate(char out[CELL], const struct job *j)
+/* A number is sorted as such, and stands at the right. */
+static bool is_number(const struct column *c)
 {
-    if (job_speed(j) > 0)
-        snprintf(out, CELL, "%.1f%s", job_speed(j), j->shared ? SHARED_MARK : "");
-}
-
-static void put_tokens(char out[CELL], const struct job *j)
-{
-    snprintf(out, CELL, "%zu/%zu", j->tokens, j->wanted);
+    return value_is_number(value_of(c, &(struct job){ 0 }).kind);
 }
 
 /* "42s", "15m", "3h", "12d" */
@@ -76,15 +82,6 @@ static void put_age(char out[CELL], const struct job *j)
         i++;
     snprintf(out, CELL, "%.0f%c", floor(age / units[i].unit), units[i].name);
 }
-
-static void put_model(char out[CELL], const struct job *j)
-{
-    char name[CELL];
-    model_name(name, sizeof name, j->model);
-    terminal_text(out, CELL, name);
-}
-
-static void put_name(char out[CELL], const struct job *j) { job_label(out, CELL, j); }
 
 static void put_error(char out[CELL], const struct job *j)
 {
@@ -121,43 +118,27 @@ static void put_prompt(char out[CELL], const struct job *j)
     terminal_text(out, CELL, words);
 }
 
-/* cut: a longer value is cut, unless the column is the last one or --columns names it; 0: none is. */
-static const struct column {
-    const char *name, *head;
-    value_of *value;                     /* for JSON and to sort by; NULL: the cell, as a text */
-    put_cell *put;                       /* for people; NULL: the value */
-    size_t cut;
-} columns[] = {
-    { "job", "job", of_job },
-    { "state", "state", of_state },
-    { "tokens", "tokens", of_tokens, put_tokens },
-    { "rate", "tokens/s", of_rate, put_rate },
-    { "finish", "finish", of_finish },
-    { "age", "age", of_age, put_age },
-    { "model", "model", of_model, put_model, 20 },
-    { "name", "name", NULL, put_name, 40 },
-    { "prompt", "prompt", of_prompt, put_prompt },
-    { "custom_id", "custom_id", of_custom_id, NULL, 40 },
-    { "error", "error", of_error, put_error },
-    { "priority", "priority", of_priority },
-    { "seed", "seed", of_seed },
-    { "sample", "sample", of_sample },
-};
-enum { N_COLUMNS = sizeof columns / sizeof *columns };
-
-/* A number is sorted as such, and stands at the right. */
-static bool is_number(const struct column *c)
-{
-    return c->value && value_is_number(c->value(&(struct job){ 0 }).kind);
-}
-
+/* For people. */
 static void put_column(char out[CELL], const struct column *c, const struct job *j)
 {
+    char name[CELL];
     *out = 0;
-    if (c->put)
-        c->put(out, j);
-    else
-        value_text(out, CELL, c->value(j));
+    switch (c - columns) {
+    case TOKENS: snprintf(out, CELL, "%zu/%zu", j->tokens, j->wanted); break;
+    case AGE:    put_age(out, j); break;
+    case NAME:   job_label(out, CELL, j); break;
+    case PROMPT: put_prompt(out, j); break;
+    case ERROR:  put_error(out, j); break;
+    case RATE:
+        if (job_speed(j) > 0)
+            snprintf(out, CELL, "%.1f%s", job_speed(j), j->shared ? SHARED_MARK : "");
+        break;
+    case MODEL:
+        model_name(name, sizeof name, j->model);
+        terminal_text(out, CELL, name);
+        break;
+    default: value_text(out, CELL, value_of(c, j)); break;
+    }
 }
 
 static const struct column *find_column(const char *option, const char *name, size_t n, struct err *e)
@@ -206,7 +187,7 @@ static int by_column(const void *a, const void *b)
     const struct job *x = a, *y = b;
     int d;
     if (is_number(sort_by)) {
-        const double p = value_number(sort_by->value(x)), q = value_number(sort_by->value(y));
+        const double p = value_number(value_of(sort_by, x)), q = value_number(value_of(sort_by, y));
         d = isnan(p) || isnan(q) ? isnan(q) - isnan(p) : (p > q) - (p < q);
     } else {
         char p[CELL], q[CELL];
@@ -264,7 +245,7 @@ static int mark_shared(struct listing *t, struct store_parts *p, struct err *e)
 {
     bool rates = false;
     for (size_t i = 0; i < t->n; i++)
-        rates |= t->v[i]->put == put_rate;
+        rates |= t->v[i] == &columns[RATE];
     for (size_t i = 0; i < p->n && rates; i++) {
         if (store_mark_shared(p->v[i].store, &p->v[i].jobs, e))
             return -1;
@@ -286,13 +267,14 @@ static void list_cells(const void *of, size_t i, struct row *cells)
         const bool last = k + 1 == t->n;
         char *text = t->text[k];
         put_column(text, c, j);
-        cells[0] = (struct row){ c->name, NULL, .value = c->value ? c->value(j)
-                                 : (struct value)V_TEXT(*text ? text : NULL) };
+        cells[0] = (struct row){ c->name, NULL, .value = value_of(c, j) };
+        if (c == &columns[NAME])
+            cells[0].value = (struct value)V_TEXT(*text ? text : NULL);
         if (c->cut && !last && !t->chosen)
             terminal_cut(text, c->cut);
         if (!*text && !last)
             strcpy(text, "-");
-        if (c->put == put_rate && t->marked && !j->shared)
+        if (c == &columns[RATE] && t->marked && !j->shared)
             strcat(text, " ");                   /* where others have the mark */
         cells[1] = is_number(c) ? (struct row){ NULL, c->head, V_UINT(0), text }
                                 : (struct row){ NULL, c->head, V_TEXT(text) };
