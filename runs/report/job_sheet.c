@@ -24,8 +24,8 @@ static struct value whole(bool is_known, double x) { return (struct value)V_NUMB
 enum { JOB_ROWS_MAX = 48 };
 struct job_texts { char head[32], of[40], name[600]; };
 
-/* The rows of a job, as many as the function returns. db: the path of its database, or NULL. */
-static size_t job_rows(struct row *out, struct job_texts *t, const struct job *j, const char *db)
+/* The rows of a job. db: the path of its database, or NULL. */
+static void job_rows(struct row *out, struct job_texts *t, const struct job *j, const char *db)
 {
     const bool writes = j->host && !j->gone;
     snprintf(t->head, sizeof t->head, "job %" PRId64 ":", j->id);
@@ -74,22 +74,19 @@ static size_t job_rows(struct row *out, struct job_texts *t, const struct job *j
           .unless = j->state != JOB_RUNNING },
         { "no_progress_seconds", writes ? "worker" : NULL, known(j->stalled), "no progress for @0 s" },
         { "db", NULL, V_TEXT(db), .unless = !db },
-    };
-    const size_t n = sizeof rows / sizeof *rows;
-    static_assert(sizeof rows / sizeof *rows <= JOB_ROWS_MAX, "room for what others add");
+        { 0 } };
+    static_assert(sizeof rows / sizeof *rows <= JOB_ROWS_MAX, "room for the rows");
     memcpy(out, rows, sizeof rows);
-    return n;
 }
 
 void put_jobs_json(struct json_writer *w, const struct job_list *jobs, const char *db)
 {
     for (size_t i = 0; i < jobs->n; i++) {
-        struct row rows[JOB_ROWS_MAX + 2];
+        struct row rows[JOB_ROWS_MAX];
         struct job_texts texts;
-        const size_t n = job_rows(rows, &texts, &jobs->v[i], db);
-        rows[n] = (struct row){ "ran_alone", NULL, V_BOOL(!jobs->v[i].shared) };
-        rows[n + 1] = (struct row){ 0 };
-        sheet_object(w, NULL, rows);
+        job_rows(rows, &texts, &jobs->v[i], db);
+        sheet_object(w, NULL, (struct row[]){
+            { "", NULL, V_ROWS(rows) }, { "ran_alone", NULL, V_BOOL(!jobs->v[i].shared) }, { 0 } });
     }
 }
 
@@ -106,7 +103,7 @@ static size_t job_snapshot_tokens(struct store *s, int64_t job)
 static void put_shown(struct json_writer *w, const struct job *j, const struct counts *c, size_t snapshot,
                       const struct job_input *in, const struct event_list *events, const struct retakes *l)
 {
-    struct row rows[JOB_ROWS_MAX + 16] = { { 0 } };
+    struct row its[JOB_ROWS_MAX];
     struct job_texts texts;
     const bool alone = ran_alone(c);
     char opening[200];
@@ -120,7 +117,9 @@ static void put_shown(struct json_writer *w, const struct job *j, const struct c
     const struct table history = report_event_table(events),
                        retakes = report_retake_table(&all, l, SIZE_MAX, c),
                        shown = report_retake_table(&last, l, SHOWN, c);
-    const struct row more[] = {
+    job_rows(its, &texts, j, NULL);
+    const struct row rows[] = {
+        { "", NULL, V_ROWS(its) },
         { "mean_tokens_per_second", "speed", V_REAL(figure(c, "tokens_per_second")), "@1 tokens/s" },
         { NULL, "speed", V_REAL(100 * figure(c, "share_with_others")), "@0 % of its passes with other jobs",
           .unless = alone },
@@ -140,8 +139,7 @@ static void put_shown(struct json_writer *w, const struct job *j, const struct c
         { "retake_list", NULL, V_TABLE(&retakes) },
         { "events", events->n ? "history" : NULL, V_TABLE(&history) },
         { NULL, l->n ? last.title : NULL, V_TABLE(&shown) },
-    };
-    memcpy(rows + job_rows(rows, &texts, j, NULL), more, sizeof more);
+        { 0 } };
     if (w)
         sheet_object(w, NULL, rows);
     else

@@ -66,12 +66,11 @@ static bool read_record(const struct server *sv, struct record *b, const char *i
     return true;
 }
 
-/* The rows of a record and of a batch begin alike. more: the others. */
-enum { MORE_MAX = 6 };
-struct facts { struct row rows[7 + MORE_MAX]; };
-static struct facts facts_of(const struct record *b, const char *state, const struct row more[MORE_MAX])
+/* What a record and a batch have in common. */
+struct facts { struct row rows[8]; };
+static struct facts facts_of(const struct record *b, const char *state)
 {
-    struct facts f = { {
+    return (struct facts){ {
         { "id", NULL, V_TEXT(b->id) },
         { "input_file_id", NULL, V_TEXT(b->input) },
         { "endpoint", NULL, V_TEXT(b->endpoint) },
@@ -79,15 +78,13 @@ static struct facts facts_of(const struct record *b, const char *state, const st
         { "created_at", NULL, V_INT((int64_t)b->created) },
         { "status", NULL, V_TEXT(state) },
         { "metadata", NULL, V_JSON(b->metadata) } } };
-    memcpy(f.rows + 7, more, MORE_MAX * sizeof *more);
-    return f;
 }
 
 static int write_record(const struct server *sv, const struct record *b, struct err *e)
 {
-    const struct row more[MORE_MAX] = { { "error", NULL, V_TEXT(*b->error ? b->error : NULL) } };
-    const struct facts f = facts_of(b, state_names[b->state], more);
-    return facts_write(sv, b->id, f.rows, e);
+    const struct facts f = facts_of(b, state_names[b->state]);
+    return facts_write(sv, b->id, (struct row[]){
+        { "", NULL, V_ROWS(f.rows) }, { "error", NULL, V_TEXT(*b->error ? b->error : NULL) }, { 0 } }, e);
 }
 
 /* ---- its jobs ---- */
@@ -272,14 +269,15 @@ static bool put_batch(struct call *c, const char *id)
                                   { "completed", NULL, V_UINT(n.jobs[JOB_DONE]) },
                                   { "failed", NULL, V_UINT(n.jobs[JOB_FAILED] + n.jobs[JOB_CANCELLED]) },
                                   { 0 } };
-    const struct facts f = facts_of(&b, over && b.state == QUEUED ? "completed" : state_names[b.state],
-                                    (struct row[MORE_MAX]){
+    const struct facts f = facts_of(&b, over && b.state == QUEUED ? "completed" : state_names[b.state]);
+    sheet_object(&c->w, NULL, (struct row[]){
+        { "", NULL, V_ROWS(f.rows) },
         { "object", NULL, V_TEXT("batch") },
         { "errors", NULL, .value = *b.error ? (struct value)V_ROWS(list) : (struct value)V_TEXT(NULL) },
         { "output_file_id", NULL, V_TEXT(result_id(output, &b, OUTPUT_END, over && has(&n, false))) },
         { "error_file_id", NULL, V_TEXT(result_id(errors, &b, ERRORS_END, over && has(&n, true))) },
-        { "request_counts", NULL, V_ROWS(counts) } });
-    sheet_object(&c->w, NULL, f.rows);
+        { "request_counts", NULL, V_ROWS(counts) },
+        { 0 } });
     free(b.metadata);
     return true;
 }

@@ -52,7 +52,9 @@ static void put_value(struct json_writer *w, const char *key, const struct value
 void sheet_members(struct json_writer *w, const struct row *rows)
 {
     for (const struct row *r = rows; !ends(r); r++)
-        if (r->key && !r->unless)
+        if (r->key && !r->unless && !*r->key && r->value.kind == VALUE_ROWS)
+            sheet_members(w, r->value.rows);
+        else if (r->key && !r->unless)
             put_value(w, r->key, &r->value);
 }
 

@@ -17,7 +17,8 @@
  * Pages have the rows and tables of the text (src/base/page.h).
  *
  * An object with a label is a paragraph: the label, and an indented line for each of its rows, with numbers
- * aligned. An object without a label lends its rows to the lines of the sheet around it. */
+ * aligned. An object without a label lends its rows to the lines of the sheet around it, and one with the key
+ * "" lends its members to the object around it. */
 #pragma once
 #include "src/base/json_write.h"
 

@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "runs/work/snapshot_files.h"
-#include "src/base/json_write.h"
 #include "src/base/output.h"
+#include "src/base/sheet.h"
 #include "src/base/stopping.h"
 #include "src/cli/cmd_store.h"
 #include "src/cli/verbs.h"
@@ -27,16 +27,12 @@ struct visit {
 
 static void show_line(struct visit *v, const char *line, bool is_repaired)
 {
-    char shown[900];
-    if (v->json) {
-        jw_open(v->json, NULL, '{');
-        jw_text(v->json, "message", line);
-        jw_bool(v->json, "repaired", is_repaired);
-        jw_close(v->json, '}');
-    } else {
-        terminal_text(shown, sizeof shown, line);
-        printf("%s%s\n", is_repaired ? "repaired: " : "", shown);
-    }
+    const struct row rows[] = { { "message", is_repaired ? "repaired:" : "", V_TEXT(line) },
+                                { "repaired", NULL, V_BOOL(is_repaired) }, { 0 } };
+    if (v->json)
+        sheet_object(v->json, NULL, rows);
+    else
+        sheet_text(stdout, rows);
 }
 
 static void finding(void *ctx, const char *line)

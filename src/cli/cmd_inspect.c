@@ -224,41 +224,45 @@ static void missing_name(const void *of, size_t i, struct row *cell)
     *cell = (struct row){ .label = "", .value = V_TEXT(((const struct inspect *)of)->missing[i]) };
 }
 
-static void print(const struct inspect *s)
+/* Texts that rows borrow. */
+struct texts { char units[DTYPES_MAX][32], keys[MEMORY_ITEMS_MAX][64], limit[80]; };
+
+static void dtype_rows(struct row out[DTYPES_MAX + 1], struct texts *t, const struct inspect *s)
+{
+    for (size_t i = 0; i < s->n_dtypes; i++) {
+        snprintf(t->units[i], sizeof t->units[i], "%s@ in %s%s", i ? "" : "(", s->dtype[i].name,
+                 i + 1 < s->n_dtypes ? "" : ")");
+        out[i] = (struct row){ s->dtype[i].name, "bytes", V_UINT(s->dtype[i].bytes), t->units[i] };
+    }
+    out[s->n_dtypes] = (struct row){ 0 };
+}
+
+static void memory_rows(struct row out[MEMORY_ITEMS_MAX + 5], struct texts *t, const struct inspect *s)
+{
+    const char *limit;
+    const size_t available = memory_available(&limit), n = s->plan.n;
+    for (size_t i = 0; i < n; i++) {
+        snprintf(t->keys[i], sizeof t->keys[i], "%s", s->plan.item[i].name);
+        for (char *p = t->keys[i]; *p; p++)
+            *p = *p == ' ' ? '_' : (char)tolower((unsigned char)*p);     /* "KV cache" -> "kv_cache" */
+        out[i] = (struct row){ t->keys[i], s->plan.item[i].name, V_UINT(s->plan.item[i].bytes), "@M" };
+    }
+    snprintf(t->limit, sizeof t->limit, "@M  (%s)", limit);
+    const struct row sums[] = {
+        { "total", "sum", V_UINT(s->plan.total), "@M" },
+        { "model_in_8_bits_if_there_is_room", s->int8_bytes ? "and" : NULL, V_UINT(s->int8_bytes),
+          "@M  (if there is room to spare: the model in 8 bits, for drafts)" },
+        { "available", "available", V_NUMBER(available < SIZE_MAX ? (double)available : NAN), t->limit },
+        { "limit", NULL, V_TEXT(limit) },
+        { 0 } };
+    memcpy(out + n, sums, sizeof sums);
+}
+
+enum { EXPERT_ROWS = 7 };
+static void expert_rows(struct row out[EXPERT_ROWS], const struct inspect *s)
 {
     const struct config *c = &s->engine.config;
-    const char *limit;
-    const size_t available = memory_available(&limit);
-    const struct kv_heads first = config_heads(c, 0), last = config_heads(c, c->n_layers - 1);
-    char units[DTYPES_MAX][32], keys[MEMORY_ITEMS_MAX][64], heads[80], limit_unit[80], title[64], kv[40];
-    struct row types[DTYPES_MAX + 1] = { { 0 } }, memory[MEMORY_ITEMS_MAX + 5] = { { 0 } };
-    size_t n = 0;
-    for (size_t i = 0; i < s->n_dtypes; i++) {
-        snprintf(units[i], sizeof units[i], "%s@ in %s%s", i ? "" : "(", s->dtype[i].name,
-                 i + 1 < s->n_dtypes ? "" : ")");
-        types[i] = (struct row){ s->dtype[i].name, "bytes", V_UINT(s->dtype[i].bytes), units[i] };
-    }
-    for (; n < s->plan.n; n++) {
-        snprintf(keys[n], sizeof keys[n], "%s", s->plan.item[n].name);
-        for (char *p = keys[n]; *p; p++)
-            *p = *p == ' ' ? '_' : (char)tolower((unsigned char)*p);     /* "KV cache" -> "kv_cache" */
-        memory[n] = (struct row){ keys[n], s->plan.item[n].name, V_UINT(s->plan.item[n].bytes), "@M" };
-    }
-    snprintf(limit_unit, sizeof limit_unit, "@M  (%s)", limit);
-    memory[n++] = (struct row){ "total", "sum", V_UINT(s->plan.total), "@M" };
-    memory[n++] = (struct row){ "model_in_8_bits_if_there_is_room", s->int8_bytes ? "and" : NULL,
-                                V_UINT(s->int8_bytes),
-                                "@M  (if there is room to spare: the model in 8 bits, for drafts)" };
-    memory[n++] = (struct row){ "available", "available",
-                                V_NUMBER(available < SIZE_MAX ? (double)available : NAN), limit_unit };
-    memory[n++] = (struct row){ "limit", NULL, V_TEXT(limit) };
-    snprintf(heads, sizeof heads, "%" PRIu32 " KV heads of %" PRIu32, first.n, first.dim);
-    if (c->heads_differ)
-        snprintf(heads + strlen(heads), sizeof heads - strlen(heads), ", %" PRIu32 " of %" PRIu32
-                 " in global layers", last.n, last.dim);
-    snprintf(kv, sizeof kv, "@ bytes per token (%s)", kv_type_name(s->engine.dev->kv_type));
-    snprintf(title, sizeof title, "memory for %zu tokens, MiB", s->tokens);
-    const struct row experts[] = {
+    const struct row rows[EXPERT_ROWS] = {
         { "layers", "experts", V_UINT(s->expert_layers), "@ layers" },
         { "experts", "experts", V_UINT(c->n_experts), "@ in each" },
         { "per_token", "experts", V_UINT(c->experts_used), "@ of them for a token" },
@@ -266,6 +270,25 @@ static void print(const struct inspect *s)
         { "shared_feed_forward", "experts", V_UINT(c->shared_ffn), "shared @", .unless = !c->shared_ffn },
         { "parameters_per_token", "experts", V_UINT(config_count_used(c)), "a token uses @ parameters" },
         { 0 } };
+    memcpy(out, rows, sizeof rows);
+}
+
+static void print(const struct inspect *s)
+{
+    const struct config *c = &s->engine.config;
+    const struct kv_heads first = config_heads(c, 0), last = config_heads(c, c->n_layers - 1);
+    char heads[80], title[64], kv[40];
+    struct texts texts;
+    struct row types[DTYPES_MAX + 1], memory[MEMORY_ITEMS_MAX + 5], experts[EXPERT_ROWS];
+    dtype_rows(types, &texts, s);
+    memory_rows(memory, &texts, s);
+    expert_rows(experts, s);
+    snprintf(heads, sizeof heads, "%" PRIu32 " KV heads of %" PRIu32, first.n, first.dim);
+    if (c->heads_differ)
+        snprintf(heads + strlen(heads), sizeof heads - strlen(heads), ", %" PRIu32 " of %" PRIu32
+                 " in global layers", last.n, last.dim);
+    snprintf(kv, sizeof kv, "@ bytes per token (%s)", kv_type_name(s->engine.dev->kv_type));
+    snprintf(title, sizeof title, "memory for %zu tokens, MiB", s->tokens);
     const struct table by_layer[] = { { c->n_layers, layer_heads, c }, { c->n_layers, layer_dims, c } },
                        missing = { s->n_missing, missing_name, s };
     const struct row rows[] = {
