@@ -179,15 +179,32 @@ void count_jobs(struct store_counts *n, const struct job_list *jobs)
     }
 }
 
-void put_counts_json(struct json_writer *w, const struct store_counts *n, double estimate)
+void put_counts(struct json_writer *w, const struct store_counts *n, double estimate)
 {
-    jw_open(w, "counts", '{');
-    for (int i = 0; i < JOB_STATES; i++)
-        jw_uint(w, job_state_name((enum job_state)i), n->jobs[i]);
-    jw_close(w, '}');
-    jw_uint(w, "tokens", n->tokens);
-    jw_uint(w, "of", n->wanted);
-    jw_real(w, "tokens_per_second", n->rate);
-    jw_real(w, "eta_seconds", n->rate > 0 ? (double)n->open_tokens / n->rate : NAN);
-    jw_real(w, "estimate_seconds", estimate);
+    const double left = n->rate > 0 ? (double)n->open_tokens / n->rate : NAN;
+    const bool estimated = isnan(left) && estimate > 0;
+    char unit[JOB_STATES][24], of[60], time[32] = "", last[80], eta[40];
+    struct row states[JOB_STATES + 1] = { { 0 } };
+    for (int i = 0; i < JOB_STATES; i++) {
+        const char *name = job_state_name((enum job_state)i);
+        snprintf(unit[i], sizeof unit[i], "@ %s", name);
+        states[i] = (struct row){ name, "", V_UINT(n->jobs[i]), unit[i] };
+    }
+    if (estimated || !isnan(left))
+        duration_text(time, estimated ? estimate : left);
+    snprintf(of, sizeof of, "; @ of %zu %s", n->wanted, plural(n->wanted, "token", "tokens"));
+    snprintf(eta, sizeof eta, "%s left", time);
+    snprintf(last, sizeof last, "about %s at the speed of the last job", time);
+    const struct row rows[] = {
+        { "counts", NULL, V_ROWS(states) },
+        { "tokens", "", V_UINT(n->tokens), of },
+        { "of", NULL, V_UINT(n->wanted) },
+        { "tokens_per_second", n->rate > 0 ? "" : NULL, V_REAL(n->rate), "@1 tokens/s" },
+        { "eta_seconds", "", V_REAL(left), eta },
+        { "estimate_seconds", estimated ? "" : NULL, V_REAL(estimate), last },
+        { 0 } };
+    if (w)
+        sheet_members(w, rows);
+    else
+        sheet_text(stdout, rows);
 }

@@ -11,5 +11,6 @@ void put_jobs_json(struct json_writer *w, const struct job_list *jobs, const cha
 int  put_shown_job(struct json_writer *w, struct store *s, const struct job *j, struct err *e);
 /* Adds the jobs of a list to counts, as store_counts has them of a whole store. */
 void count_jobs(struct store_counts *n, const struct job_list *jobs);
-/* Writes members of the open object: counts of jobs and tokens. estimate: store_estimate. */
-void put_counts_json(struct json_writer *w, const struct store_counts *n, double estimate);
+/* Counts of jobs and tokens, as members of the open object or (w NULL) as a line on standard output.
+ * estimate: store_estimate. */
+void put_counts(struct json_writer *w, const struct store_counts *n, double estimate);

@@ -327,7 +327,7 @@ static int add_parameter(struct report *r, const char *prefix, const struct json
                          struct err *e)
 {
     struct report_parameter *p = realloc(r->parameter, (r->n_parameters + 1) * sizeof *p);
-    char *name = js_strdup(key), *value = NULL;
+    char *name = js_strdup(key);
     size_t n = 0;
     if (p)
         r->parameter = p;
@@ -336,26 +336,18 @@ static int add_parameter(struct report *r, const char *prefix, const struct json
         return no_memory(e);
     }
     p += r->n_parameters++;
-    *p = (struct report_parameter){ .name = name, .is_number = js_kind(v) == JS_NUMBER,
+    *p = (struct report_parameter){ .is_number = js_kind(v) == JS_NUMBER,
                                     .is_text = js_kind(v) == JS_STRING };
-    if (prefix) {
-        if (asprintf(&p->name, "%s.%s", prefix, name) < 0)
-            p->name = NULL;
-        free(name);
-    }
-    if (js_kind(v) == JS_STRING) {
-        value = js_strdup(v);
-    } else if (js_kind(v) != JS_NULL) {
-        FILE *f = memory_file(&value, &n);
-        if (f)
-            jw_value(&(struct json_writer){ .f = f, .digits = 15, .style = JW_COMPACT }, NULL, v);
-        if (f && stream_end(f)) {
-            free(value);
-            value = NULL;
-        }
-    }
-    p->value = value;
-    return p->name && (value || js_kind(v) == JS_NULL) ? 0 : no_memory(e);
+    if (asprintf(&p->name, "%s%s%s", prefix, *prefix ? "." : "", name) < 0)
+        p->name = NULL;
+    free(name);
+    FILE *f = p->is_text || js_kind(v) == JS_NULL ? NULL : memory_file(&p->value, &n);
+    if (f)
+        jw_value(&(struct json_writer){ .f = f, .digits = 15, .style = JW_COMPACT }, NULL, v);
+    const bool lost = f && stream_end(f);
+    if (p->is_text)
+        p->value = js_strdup(v);
+    return p->name && !lost && (p->value || js_kind(v) == JS_NULL) ? 0 : no_memory(e);
 }
 
 static int add_members(struct report *r, const char *prefix, const struct json *object, struct err *e)
@@ -386,7 +378,7 @@ static int add_parameters(struct report *r, struct err *e)
     }
     for (struct js_walk w = js_walk(&root); js_next(&w, &key, &v);) {
         if (js_kind(&v) != JS_OBJECT || js_is(&key, "logit_bias")) {
-            if (add_parameter(r, NULL, &key, &v, e))
+            if (add_parameter(r, "", &key, &v, e))
                 return -1;
             continue;
         }

@@ -14,7 +14,7 @@ enum { SAMPLES_MAX = 64 };
 
 /* The state of a request for texts, from its jobs to the last byte of its answer. */
 struct waiting {
-    struct flow flow;                    /* the first member; used by a stream, but for flow.c */
+    struct flow flow;                    /* the first member; of a stream, but for flow.c */
     int64_t ids[SAMPLES_MAX]; size_t n;
     bool chat, keyed;                    /* keyed: the jobs go on without the client */
     bool stream, usage;
@@ -279,7 +279,7 @@ static int put_more(FILE *f, struct waiting *s, const struct job *j, size_t i, s
     return rc;
 }
 
-/* The last event, but for what is wrong, and for [DONE]. */
+/* The event after those of the choices: the usage of the jobs or, with jobs NULL, what is wrong. */
 static void put_last(FILE *f, const struct waiting *s, const struct job_list *jobs, const struct err *why)
 {
     struct json_writer w = begin_event(f);

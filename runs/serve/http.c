@@ -287,16 +287,13 @@ static bool path_is(const char *path, const char *url, char *id, size_t size)
 static unsigned find_route(struct call *c, const char *method, const char *url)
 {
     unsigned status = MHD_HTTP_NOT_FOUND;
-    char id[sizeof c->id];
     for (const struct route *r = c->sv->routes; r->method && !c->route; r++)
-        if (path_is(r->path, url, id, sizeof id)) {
+        if (path_is(r->path, url, c->id, sizeof c->id)) {
             const size_t n = strlen(c->allow);
             snprintf(c->allow + n, sizeof c->allow - n, "%s%s", n ? ", " : "", r->method);
             status = MHD_HTTP_METHOD_NOT_ALLOWED;
-            if (strcmp(r->method, strcmp(method, "HEAD") ? method : "GET") == 0) {
-                memcpy(c->id, id, sizeof id);
+            if (strcmp(r->method, strcmp(method, "HEAD") ? method : "GET") == 0)
                 c->route = r;
-            }
         }
     return status;
 }

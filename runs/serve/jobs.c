@@ -44,7 +44,7 @@ int answer_jobs(struct call *c, struct err *e)
     store_close(s);
     count_jobs(&n, &jobs);
     jw_open(&c->w, NULL, '{');
-    put_counts_json(&c->w, &n, estimate);
+    put_counts(&c->w, &n, estimate);
     jw_open(&c->w, "jobs", '[');
     put_jobs_json(&c->w, &jobs, NULL);
     jw_close(&c->w, ']');

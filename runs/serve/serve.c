@@ -23,8 +23,7 @@ static void job_ended(void *ctx, int64_t id, const struct job *job, size_t wante
                       const struct work_result *r)
 {
     struct server *sv = ctx;
-    (void)job;
-    (void)wanted;
+    (void)job, (void)wanted;
     if (r->end != WORK_DONE && r->end != WORK_LOST && !sv->o->quiet)
         fprintf(stderr, "%sjob %" PRId64 ": %s\n", log_time(), id, r->why.msg);
     server_tell(sv, id);

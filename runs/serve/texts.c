@@ -81,9 +81,8 @@ int growing_text(struct server *sv, struct growing *g, const struct job *job, st
     *x = (struct grown_answer){ 0 };
     FILE *f = memory_file(&x->text, &x->n), *thought = memory_file(&x->thought, &x->n_thought);
     const int rc = f && thought ? growing_more(sv, g, job, f, thought, e) : 0;
-    const bool lost = !f || !thought;
-    const int bad = (f && stream_end(f)) | (thought && stream_end(thought));
-    return lost || (bad && rc == 0) ? err_set(e, ERR_FAILED, "out of memory for a text") : rc;
+    const bool lost = (!f || stream_end(f)) | (!thought || stream_end(thought));
+    return lost && rc == 0 ? err_set(e, ERR_FAILED, "out of memory for a text") : rc;
 }
 
 void grown_answer_free(struct grown_answer *x)

@@ -303,24 +303,14 @@ static size_t table_width(void)
 static void list_text(const struct store_counts *n, double estimate, const struct store_parts *p,
                       struct listing *t)
 {
-    char left[32] = "", path[200];
+    char path[200];
     const size_t most = table_width();
     size_t wide[SHEET_COLUMNS_MAX] = { 0 };
     for (size_t i = 0; i < p->n; i++) {
         const struct table first = part_table(t, p, i, MEASURED_MAX);
         sheet_columns(NULL, &first, wide, SIZE_MAX);
     }
-    for (int i = 0; i < JOB_STATES; i++)
-        printf("%s%zu %s", i ? ", " : "", n->jobs[i], job_state_name((enum job_state)i));
-    printf("; %zu of %zu %s", n->tokens, n->wanted, plural(n->wanted, "token", "tokens"));
-    if (n->rate > 0) {
-        duration_text(left, (double)n->open_tokens / n->rate);
-        printf(", %.1f tokens/s, %s left", n->rate, left);
-    } else if (estimate > 0) {
-        duration_text(left, estimate);
-        printf(", about %s at the speed of the last job", left);
-    }
-    putchar('\n');
+    put_counts(NULL, n, estimate);
     for (size_t i = 0; i < p->n; i++) {
         const struct table jobs = part_table(t, p, i, SIZE_MAX);
         if (t->db) {
@@ -339,7 +329,7 @@ static void list_json(const struct store_counts *n, double estimate, const struc
                       struct listing *t)
 {
     struct json_writer w = jw_begin(stdout, JW_INDENTED, 15);
-    put_counts_json(&w, n, estimate);
+    put_counts(&w, n, estimate);
     jw_open(&w, "jobs", '[');
     for (size_t i = 0; i < p->n; i++) {
         const struct table jobs = part_table(t, p, i, SIZE_MAX);
