@@ -25,26 +25,15 @@ size_t bell_held(struct bell *b)
     return held;
 }
 
-static bool take(struct bell *b)
+bool bell_wait(struct bell *b, double seconds, size_t held)
 {
+    const double due = clock_seconds() + seconds;
+    pthread_mutex_lock(&b->lock);
+    b->held = held;
+    while (!b->rung && seconds > 0 && !cond_wait_until(&b->cond, &b->lock, due))
+        ;
     const bool rung = b->rung;
     b->rung = false;
     pthread_mutex_unlock(&b->lock);
     return rung;
-}
-
-bool bell_has_rung(struct bell *b, size_t held)
-{
-    pthread_mutex_lock(&b->lock);
-    b->held = held;
-    return take(b);
-}
-
-bool bell_wait(struct bell *b, double seconds)
-{
-    const double due = clock_seconds() + seconds;
-    pthread_mutex_lock(&b->lock);
-    while (!b->rung && !cond_wait_until(&b->cond, &b->lock, due))
-        ;
-    return take(b);
 }

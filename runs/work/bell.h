@@ -16,7 +16,5 @@ void bell_open(struct bell *b);
 void bell_ring(struct bell *b);
 /* The bytes that the worker held when it last asked. */
 size_t bell_held(struct bell *b);
-/* For the worker: whether the bell has rung since the last question. */
-bool bell_has_rung(struct bell *b, size_t held);
-/* The same, after a wait of at most so many seconds. */
-bool bell_wait(struct bell *b, double seconds);
+/* For the worker: whether the bell has rung since the last question, or does within so many seconds. */
+bool bell_wait(struct bell *b, double seconds, size_t held);

@@ -18,6 +18,7 @@ enum { OWN_COMMITS, OWN_SECONDS, OWN_CPU_SECONDS, OWN_PUT_SECONDS, N_OWN };
 struct committer {
     struct store *store;
     double seconds;                      /* between commits */
+    void (*told)(void *ctx, int64_t job); void *ctx;     /* NULL: nobody */
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t work, done;
@@ -28,7 +29,6 @@ struct committer {
     double last_start;                   /* when the last commit began */
     struct checkpoint *committing[COMMITTER_JOBS_MAX];
     struct job_commit part[COMMITTER_JOBS_MAX];
-    void (*told)(void *ctx, int64_t job); void *ctx;     /* NULL: nobody */
 };
 
 struct checkpoint {
@@ -245,13 +245,16 @@ static void *commit_thread(void *p)
     return NULL;
 }
 
-int committer_open(struct committer **out, const struct store *s, double seconds, struct err *e)
+int committer_open(struct committer **out, const struct store *s, double seconds,
+                   void (*told)(void *ctx, int64_t job), void *ctx, struct err *e)
 {
     struct committer *k = calloc(1, sizeof *k);
     *out = NULL;
     if (!k)
         return err_set(e, ERR_FAILED, "out of memory for checkpoints");
     k->seconds = seconds > 0 ? seconds : CHECKPOINT_SECONDS;
+    k->told = told;
+    k->ctx = ctx;
     pthread_mutex_init(&k->lock, NULL);
     cond_init(&k->work);
     cond_init(&k->done);
@@ -262,14 +265,6 @@ int committer_open(struct committer **out, const struct store *s, double seconds
     }
     *out = k;
     return 0;
-}
-
-void committer_tell(struct committer *k, void (*told)(void *ctx, int64_t job), void *ctx)
-{
-    pthread_mutex_lock(&k->lock);
-    k->told = told;
-    k->ctx = ctx;
-    pthread_mutex_unlock(&k->lock);
 }
 
 void committer_close(struct committer *k)

@@ -1,7 +1,7 @@
 /* Checkpoints of the jobs in progress. The decode loop hands over tokens and counters and continues; a thread
  * with its own connection, the committer, commits those of all jobs in one transaction.
  *
- *     committer_open(&k, store, 0, &e)                           once per worker
+ *     committer_open(&k, store, 0, NULL, NULL, &e)               once per worker
  *     checkpoint_open(&c, k, &claim, &options, &e)               per job, after store_begin
  *     int drafted = checkpoint_counter(c, "heads", "drafted", 0)  once per counter, before the loop
  *     loop:  checkpoint_add(c, drafted, 4);                      any number of times
@@ -44,10 +44,10 @@ enum { CHECKPOINT_NOTE_BYTES = 16384, CHECKPOINT_NOTES = 64 };
 
 struct committer;
 /* Start the thread, with its own connection to the database of s. seconds: between commits; 0:
- * CHECKPOINT_SECONDS. */
-int committer_open(struct committer **k, const struct store *s, double seconds, struct err *e);
-/* Call `told` after each commit for each of its jobs, in the committing thread, which may not wait there. */
-void committer_tell(struct committer *k, void (*told)(void *ctx, int64_t job), void *ctx);
+ * CHECKPOINT_SECONDS. The thread calls `told` after each commit for each of its jobs, and may not wait there;
+ * NULL: nobody is told. */
+int committer_open(struct committer **k, const struct store *s, double seconds,
+                   void (*told)(void *ctx, int64_t job), void *ctx, struct err *e);
 /* After checkpoint_close of every job (asserted). NULL is allowed. */
 void committer_close(struct committer *k);
 

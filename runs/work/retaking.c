@@ -106,10 +106,7 @@ int retaking_begin(struct task *t)
     if (t->decoder.kv.state)
         t->decoder.kv.state->final = &t->lent;
     forbid(t, t->claim.end.tokens);
-    if (retaking_show(t, &t->result.why) == 0)
-        return 0;
-    t->result.end = WORK_OUTPUT_FAILED;
-    return TASK_ENDS;
+    return retaking_show(t, &t->result.why) ? task_ends(t, WORK_OUTPUT_FAILED, &t->result.why) : 0;
 }
 
 bool retaking_token(struct task *t, int32_t id, bool given, bool new_text)

@@ -68,10 +68,7 @@ static int end_task(struct schedule *h, size_t i, int rc, struct err *e)
     const int64_t job = t->claim.job;
     const size_t wanted = t->claim.wanted;
     struct job_list row = t->jobs;       /* for `ended`; task_close frees the rest */
-    char model[PATH_BYTES] = "";
     bool shown = true;
-    if (t->no_model)
-        snprintf(model, sizeof model, "%s", t->job->model);
     const size_t prefilled = t->decoder.count.prefill_tokens;
     t->jobs = (struct job_list){0};
     const int closed = task_close(t, rc, e);
@@ -98,7 +95,7 @@ static int end_task(struct schedule *h, size_t i, int rc, struct err *e)
             }
         }
         if (r.end == WORK_WAITS)
-            shown = missing_add(&h->w->missing, model, &r.why) != 0;
+            shown = missing_add(&h->w->missing, row.v->model, &r.why) != 0;
         if (h->o->ended && shown)
             h->o->ended(h->o->ctx, job, row.n ? row.v : NULL, wanted, &r);
     }
@@ -114,7 +111,7 @@ static int stop_all(struct schedule *h, struct err *e)
     const double deadline = clock_seconds() + SNAPSHOT_STOP_SECONDS;
     int rc = 0;
     for (size_t i = 0; i < h->n; i++)
-        task_stop(h->task[i]);
+        snapshot_policy_stop(&h->task[i]->snapshots);
     for (size_t i = 0; i < h->n; i++)
         task_stopped(h->task[i], deadline);
     while (h->n) {
@@ -534,9 +531,9 @@ static int serve(struct schedule *h, struct err *e)
 /* Wait for the next read of the queue, or for the bell. */
 static void pause_until_polled(struct schedule *h)
 {
-    if (h->o->bell && bell_wait(h->o->bell, POLL_SECONDS))
-        h->poll_at = 0;
-    else if (!h->o->bell)
+    if (h->o->bell)
+        h->poll_at = bell_wait(h->o->bell, POLL_SECONDS, worker_held(h->w)) ? 0 : h->poll_at;
+    else
         nanosleep(&(struct timespec){ .tv_nsec = (long)(POLL_SECONDS * 1e9) }, NULL);
 }
 
@@ -558,7 +555,7 @@ int schedule_queue(struct worker *w, const struct schedule_options *o, struct er
             break;
         show_progress(&h);
         write_metrics(&h, false);
-        if (o->bell && bell_has_rung(o->bell, worker_held(w)))
+        if (o->bell && bell_wait(o->bell, 0, worker_held(w)))
             h.poll_at = 0;
         rc = admit(&h, e);
         if (rc == 0 && h.n) {
@@ -608,7 +605,7 @@ int schedule_job(struct worker *w, const struct claim *c, const struct work_opti
     }
     stop_notice_for(NULL);
     if (rc == TASK_ENDS && (t->result.end == WORK_STOPPED || t->result.end == WORK_OUTPUT_FAILED)) {
-        task_stop(t);
+        snapshot_policy_stop(&t->snapshots);
         task_stopped(t, clock_seconds() + SNAPSHOT_STOP_SECONDS);
     }
     rc = task_close(t, rc, e);

@@ -13,26 +13,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Whether the work must stop now; t->result says why. */
-static bool must_stop(struct task *t)
+int task_ends(struct task *t, enum work_end end, const struct err *why)
+{
+    t->result.end = end;
+    t->result.why = *why;
+    return TASK_ENDS;
+}
+
+int task_check(struct task *t)
 {
     struct err *why = &t->result.why;
     if (heartbeat_lost(t->w->beat, t->place) &&
-        store_claim_holds(t->w->store, t->claim.job, t->claim.attempt, why) == 1) {
-        t->result.end = WORK_LOST;
-        return true;
-    }
+        store_claim_holds(t->w->store, t->claim.job, t->claim.attempt, why) == 1)
+        return task_ends(t, WORK_LOST, why);
     if (stop_signal)
         err_set(why, ERR_AGAIN, "stopped by %s", stop_signal_name());
     else if (worker_out_of_time(t->w))
         err_set(why, ERR_AGAIN, "stopped at --max-time");
     else
-        return false;
-    t->result.end = WORK_STOPPED;
-    return true;
+        return 0;
+    return task_ends(t, WORK_STOPPED, why);
 }
-
-int task_check(struct task *t) { return must_stop(t) ? TASK_ENDS : 0; }
 
 int task_read(struct task *t, int64_t job, struct err *e)
 {
@@ -57,13 +58,16 @@ bool task_runs_alone(const struct task *t, int idle)
 
 bool task_stays_alone(const struct task *t)
 {
-    return t->params->alone || verify_published(&t->params->draft) ||
-           (task_runs_alone(t, t->claim.idle) &&
-            checkpoint_committed(t->checkpoint) <= t->result.tokens_before);
+    const bool has_committed = checkpoint_committed(t->checkpoint) > t->result.tokens_before;
+    return task_runs_alone(t, has_committed ? 0 : t->claim.idle);
 }
 
 void task_forget(struct task *t)
 {
+    if (t->prompt.ids)                   /* task_make_prompt gave them to the input */
+        t->input.prompt_ids = NULL;
+    if (t->prompt.text)
+        t->input.prompt = NULL;
     job_parts_close(&t->parts);
     job_input_free(&t->input);
     job_list_free(&t->jobs);
@@ -73,8 +77,6 @@ void task_forget(struct task *t)
     t->start = NULL;
     t->n_start = 0;
     t->params = NULL;
-    t->input = (struct job_input){0};
-    t->jobs = (struct job_list){0};
     t->job = NULL;
 }
 
@@ -86,17 +88,12 @@ int task_make_prompt(struct task *t, struct err *e)
     const int rc = chapter_make(&t->prompt, t->w->store, t->job, &t->chapter, in, &t->w->engine, e);
     if (rc)
         return rc;
-    int32_t *ids = malloc((t->prompt.n + 1) * sizeof *ids);
-    char *text = t->prompt.text ? strndup(t->prompt.text, t->prompt.bytes) : in->prompt;
-    if (!ids || !text)
-        return err_set(e, ERR_FAILED, "out of memory for a prompt");
-    memcpy(ids, t->prompt.ids, t->prompt.n * sizeof *ids);
     free(in->prompt_ids);
-    in->prompt_ids = ids;
+    in->prompt_ids = t->prompt.ids;
     in->n_prompt = t->prompt.n;
-    if (text != in->prompt) {
+    if (t->prompt.text) {
         free(in->prompt);
-        in->prompt = text;
+        in->prompt = t->prompt.text;
         in->prompt_bytes = t->prompt.bytes;
     }
     return 0;
@@ -166,7 +163,41 @@ static int open_trained(struct task *t, struct err *e)
     return 0;
 }
 
-static void int8_notice(struct task *t);
+/* Before a notice on standard error; false: none is wanted. */
+static bool clear_for_notice(struct task *t)
+{
+    if (t->w->quiet)
+        return false;
+    progress_clear(t->progress);
+    progress_clear(&t->w->progress);
+    return true;
+}
+
+/* Write a notice to standard error and to the job's history. */
+static void write_notice(struct task *t, const char *line)
+{
+    char name[340];
+    checkpoint_note(t->checkpoint, "notice", line);
+    if (clear_for_notice(t))
+        notice(t->w->progress.show == SHOW_JSON,
+               (struct notice_member[]){ NOTICE_TEXT("phase", "notice"), NOTICE_INT("job", t->claim.job),
+                                         NOTICE_TEXT("name", t->job->batch),
+                                         NOTICE_TEXT("custom_id", t->job->custom_id),
+                                         NOTICE_TEXT("message", line), NOTICE_END },
+               "job %s: %s", job_name(name, sizeof name, t->claim.job, t->job), line);
+}
+
+static void int8_notice(struct task *t)
+{
+    char line[160];
+    if (!t->no_int8)
+        return;
+    snprintf(line, sizeof line,
+             "memory has no room to spare for the model in 8 bits, %zu MiB: drafts are made with the model "
+             "itself, which takes longer",
+             (model_quantized_bytes(&t->w->engine.config, t->w->engine.dev) >> 20) + 1);
+    write_notice(t, line);
+}
 
 /* A text with fewer tokens left does not gain back what making the model in 8 bits takes: the time of about
  * 10 passes. A text whose tree is fixed waits for it, so that its statistics do not depend on other jobs. */
@@ -264,13 +295,14 @@ static int check_job(struct task *t, size_t *n_max, struct err *e)
         return -1;
     const struct job_need need = task_need(t, t->claim.wanted, t->claim.end.tokens);
     struct prefix_match m;
-    t->too_large = worker_reserve(w, &need, &t->bytes, &m, e) != 0;
-    t->reserved = !t->too_large;
+    t->reserved = worker_reserve(w, &need, &t->bytes, &m, e) == 0;
     t->setup.start.from = m.kv;
     t->setup.start.rows = m.n_rows;
     t->setup.start.split = m.n_split;
     t->setup.start.total = &w->prefixes.total;
-    return t->too_large ? -1 : 0;
+    if (!t->reserved)                    /* the worker has no memory for the job */
+        t->result.end = WORK_REFUSED;
+    return t->reserved ? 0 : -1;
 }
 
 /* Do everything that may refuse the job: parameters, memory, model, trained drafters. *n_max: the whole
@@ -279,7 +311,8 @@ static int admit(struct task *t, size_t *n_max, struct err *e)
 {
     struct worker *w = t->w;
     int rc = worker_open_model(w, t->job, t->params, e);
-    t->no_model = rc && e->system;
+    if (rc && e->system)
+        t->result.end = WORK_WAITS;
     if (rc || (rc = store_prompt(t, e)) != 0)
         return rc;
     if (check_job(t, n_max, e) || retaking_check(t->params, &w->engine, e))
@@ -289,7 +322,8 @@ static int admit(struct task *t, size_t *n_max, struct err *e)
     t->setup.logprobs = t->params->logprobs >= 0;
     t->setup.best = (size_t)MAX(t->params->logprobs, 0L);
     rc = worker_load_model(w, e);
-    t->no_model = rc < 0 && e->system;
+    if (rc < 0 && e->system)
+        t->result.end = WORK_WAITS;
     return rc ? rc : open_trained(t, e);
 }
 
@@ -329,10 +363,8 @@ static void repetition_notice(struct task *t, const struct repetition *p)
     const bool stop = params_on_loop(t->params) == ON_LOOP_STOP;
     const bool alone = t->out != NULL;   /* else one of several texts, which has a name */
     char name[340];
-    if (t->w->quiet)
+    if (!clear_for_notice(t))
         return;
-    progress_clear(t->progress);
-    progress_clear(&t->w->progress);
     notice(t->w->progress.show == SHOW_JSON,
            (struct notice_member[]){ NOTICE_TEXT("phase", "repetition"), NOTICE_INT("job", j->id),
                                      NOTICE_TEXT("name", j->batch), NOTICE_TEXT("custom_id", j->custom_id),
@@ -375,24 +407,6 @@ static int send_token(struct task *t, int32_t id, bool new_text, struct err *e)
     return out && out->id && m->n > before ? out->id(out->ctx, id, new_text, e) : 0;
 }
 
-/* Write a notice to standard error and to the job's history. */
-static void write_notice(struct task *t, const char *line)
-{
-    struct worker *w = t->w;
-    char name[340];
-    checkpoint_note(t->checkpoint, "notice", line);
-    if (w->quiet)
-        return;
-    progress_clear(t->progress);
-    progress_clear(&w->progress);
-    notice(w->progress.show == SHOW_JSON,
-           (struct notice_member[]){ NOTICE_TEXT("phase", "notice"), NOTICE_INT("job", t->claim.job),
-                                     NOTICE_TEXT("name", t->job->batch),
-                                     NOTICE_TEXT("custom_id", t->job->custom_id),
-                                     NOTICE_TEXT("message", line), NOTICE_END },
-           "job %s: %s", job_name(name, sizeof name, t->claim.job, t->job), line);
-}
-
 /* Show the notice of the snapshot policy, once. */
 static void snapshot_notice(struct task *t)
 {
@@ -400,18 +414,6 @@ static void snapshot_notice(struct task *t)
         t->snapshot_notice_shown = true;
         write_notice(t, t->snapshots.notice);
     }
-}
-
-static void int8_notice(struct task *t)
-{
-    char line[160];
-    if (!t->no_int8)
-        return;
-    snprintf(line, sizeof line,
-             "memory has no room to spare for the model in 8 bits, %zu MiB: drafts are made with the model "
-             "itself, which takes longer",
-             (model_quantized_bytes(&t->w->engine.config, t->w->engine.dev) >> 20) + 1);
-    write_notice(t, line);
 }
 
 static void trained_notice(struct task *t)
@@ -449,7 +451,7 @@ static bool prefill_pass(void *ctx, size_t done, size_t of)
     t->progress->of = of;
     progress_at(t->progress, done);
     snapshot_policy_prefill_pass(&t->snapshots);
-    return !must_stop(t);
+    return !task_check(t);
 }
 
 /* Replay the stored tokens through the emission. */
@@ -459,10 +461,8 @@ static int replay_stored(struct task *t, struct err *e)
         if (t->ids[i] < 0 || (size_t)t->ids[i] >= t->w->engine.config.vocab)
             return err_set(e, ERR_FAILED, "token %zu is %" PRId32 ", beyond the model's vocabulary", i,
                            t->ids[i]);
-        if (t->replay.emit.finish == FINISH_NONE && send_token(t, t->ids[i], false, &t->result.why)) {
-            t->result.end = WORK_OUTPUT_FAILED;
-            return TASK_ENDS;
-        }
+        if (t->replay.emit.finish == FINISH_NONE && send_token(t, t->ids[i], false, &t->result.why))
+            return task_ends(t, WORK_OUTPUT_FAILED, &t->result.why);
     }
     return 0;
 }
@@ -595,19 +595,14 @@ int task_take_round(struct task *t, const struct round_total *total, struct err 
     int put = checkpoint_put(t->checkpoint, d->tokens + from, kept, &row, &why);
     put = put ? put : retaking_cut(t, &failed, &why);
     rc = rc || put ? rc : retaking_show(t, &t->result.why);
-    if (rc) {
-        t->result.end = WORK_OUTPUT_FAILED;
-        return TASK_ENDS;
-    }
+    if (rc)
+        return task_ends(t, WORK_OUTPUT_FAILED, &t->result.why);
     if (put < 0) {
         *e = why;
         return failed ? TASK_FAILED : TASK_STORE_FAILED;
     }
-    if (put) {
-        t->result.end = WORK_LOST;
-        t->result.why = why;
-        return TASK_ENDS;
-    }
+    if (put)
+        return task_ends(t, WORK_LOST, &why);
     struct progress *p = t->progress;
     p->passes = d->stats.rounds;
     if (progress_due(p))
@@ -672,10 +667,8 @@ static int end_claim(struct task *t, struct err *e)
     int rc = t->checkpoint ? checkpoint_end(t->checkpoint, &t->end,
                                             x && x->ends && r->end == WORK_DONE ? &x->next : NULL, e)
                            : store_commit(t->w->store, &t->claim, &b, e);
-    if (rc > 0) {
-        r->end = WORK_LOST;
-        r->why = *e;
-    }
+    if (rc > 0)
+        task_ends(t, WORK_LOST, e);
     return rc < 0 ? -1 : 0;
 }
 
@@ -689,20 +682,15 @@ int task_open(struct task *t, struct err *e)
         task_forget(t);
     int rc = t->job ? 0 : task_read(t, t->claim.job, e);
     if (rc == 0 && (rc = prepare(t, e)) > 0 && !t->result.why.msg[0])
-        must_stop(t);
+        task_check(t);
     if (rc)
         return rc;
     if (worker_store_model(w, e))
         return TASK_STORE_FAILED;
     rc = store_begin(w->store, &t->claim, w->engine.dev->numerics, w->fingerprint, t->options.accept_change,
                      &t->ids, e);
-    if (rc > 0) {
-        t->result.end = WORK_LOST;
-        t->result.why = *e;
-        return TASK_ENDS;
-    }
-    if (rc < 0)
-        return TASK_FAILED;
+    if (rc)
+        return rc > 0 ? task_ends(t, WORK_LOST, e) : TASK_FAILED;
     if (retaking_wanted(t->params) && retaking_open(t, e))
         return TASK_FAILED;
     const struct checkpoint_options o = { .rounds = t->options.store_rounds,
@@ -726,17 +714,8 @@ int task_open(struct task *t, struct err *e)
     return rc ? rc : retaking_begin(t);
 }
 
-void task_stop(struct task *t)
-{
-    if (!t->checkpoint)
-        return;
-    snapshot_policy_stop(&t->snapshots);
-}
-
 void task_stopped(struct task *t, double deadline)
 {
-    if (!t->checkpoint)
-        return;
     snapshot_policy_stopped(&t->snapshots, deadline);
     snapshot_notice(t);
 }
@@ -814,13 +793,13 @@ int task_close(struct task *t, int rc, struct err *e)
     const bool busy = rc == TASK_FAILED && e->code == ERR_AGAIN;
     if (rc == TASK_FAILED) {             /* a damaged row of the store fails this job, not the queue */
         const struct device *dev = w->engine.dev;
-        const bool refused = t->too_large || (t->options.release_if_refused && !t->claim.begun);
-        r->end = dev && *dev->error ? WORK_DEVICE_FAILED
-                 : refused          ? WORK_REFUSED
-                 : t->no_model      ? WORK_WAITS
-                 : busy             ? WORK_STOPPED
-                                    : WORK_FAILED;
-        r->why = *e;
+        const bool refused = t->options.release_if_refused && !t->claim.begun;
+        const bool known = r->end == WORK_REFUSED || r->end == WORK_WAITS;       /* by admit */
+        task_ends(t, dev && *dev->error ? WORK_DEVICE_FAILED
+                     : refused          ? WORK_REFUSED
+                     : known            ? r->end
+                     : busy             ? WORK_STOPPED
+                                        : WORK_FAILED, e);
     }
     if (t->writing_since > 0)
         r->seconds = clock_seconds() - t->writing_since;

@@ -7,11 +7,11 @@
  *     loop:  task_begins_writing(&t)    once
  *            decode_round(&t.decoder ..)
  *            rc = task_take_round(&t, &e)
- *     task_stop(&t); task_stopped(&t, deadline)       if a signal or the deadline stops the work
+ *     snapshot_policy_stop(&t.snapshots); task_stopped(&t, deadline)   if a signal or the deadline stops it
  *     task_close(&t, rc, &e)            ends the claim and frees the task
  *
  * The functions return 0 (go on) or one of enum task_rc. The task keeps the code: after any but TASK_AGAIN
- * only task_stop, task_stopped and task_close may follow. */
+ * only snapshot_policy_stop, task_stopped and task_close may follow. */
 #pragma once
 #include "runs/work/read_text.h"
 #include "runs/work/snapshot_policy.h"
@@ -101,8 +101,6 @@ struct task {
     uint8_t sha[SHA256_BYTES];           /* of the whole text */
     struct job_end end;
     size_t bytes; bool reserved;         /* worker_reserve */
-    bool no_model;                       /* the files of its model cannot be read now */
-    bool too_large;                      /* the worker has no memory for the job */
     bool watched;                        /* by the heartbeat */
     double writing_since;                /* by clock_seconds; 0: not yet */
     bool wants_int8, no_int8;            /* drafts wait for the model in 8 bits; memory has no room for it */
@@ -144,6 +142,8 @@ bool task_is_complete(const struct task *t);
 bool task_writes(const struct task *t);
 /* After task_prefill returned 0, and unless the text is complete already. */
 void task_begins_writing(struct task *t);
+/* The work ends here: TASK_ENDS. */
+int task_ends(struct task *t, enum work_end end, const struct err *why);
 /* Whether the work on the task must stop now: TASK_ENDS, else 0. */
 int task_check(struct task *t);
 /* Between rounds: make the model in 8 bits, if the task waits for it, for about `seconds` (0: no limit), at
@@ -158,8 +158,7 @@ int task_take_round(struct task *t, const struct round_total *total, struct err 
 bool task_stays_alone(const struct task *t);
 /* Free what task_read has read; the task can read another job. */
 void task_forget(struct task *t);
-/* Begin the snapshot of a task that is being stopped. task_stopped waits for it until `deadline`. */
-void task_stop(struct task *t);
+/* Wait until `deadline` for the snapshot that snapshot_policy_stop may have begun. */
 void task_stopped(struct task *t, double deadline);
 /* End the claim as `rc` and t->result say, and free the task except t->result, whose statistics the caller
  * closes. 0; -1: the store failed, or another process holds it (ERR_AGAIN). *e is the error of a failed task

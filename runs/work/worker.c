@@ -18,14 +18,13 @@ int worker_open(struct worker *w, struct store *s, struct err *e)
         store_worker_start(s, &w->number, e))
         return -1;
     if (heartbeat_start(&w->beat, s, w->number, e) ||
-        committer_open(&w->committer, s, w->commit_seconds, e)) {
+        committer_open(&w->committer, s, w->commit_seconds, w->committed, w->ctx, e)) {
         struct err ignored;
         heartbeat_stop(w->beat);
         w->beat = NULL;
         store_worker_end(s, w->number, &ignored);
         return -1;
     }
-    committer_tell(w->committer, w->committed, w->ctx);
     snapshot_files_delete_unused(s);           /* files of dead workers */
     return 0;
 }

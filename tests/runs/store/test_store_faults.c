@@ -246,7 +246,7 @@ static void a_failed_checkpoint_is_not_repeated(void)
     int64_t job = rig_submit(s, 1000);
     CHECK(rig_claim(s, rig_worker(s), 0, &claim) == 1);
     struct committer *k;
-    CHECK(committer_open(&k, s, 0.001, &e) == 0 &&
+    CHECK(committer_open(&k, s, 0.001, NULL, NULL, &e) == 0 &&
           checkpoint_open(&c, k, &claim, &(struct checkpoint_options){0}, &e) == 0);
     int32_t *v = rig_tokens(job, 0, 1000);
     CHECK(checkpoint_put(c, v, 10, NULL, &e) == 0 && checkpoint_flush(c, &e) == 0);

@@ -18,7 +18,7 @@ static struct checkpoint *opened(struct store *s, const struct claim *claim, dou
 {
     struct checkpoint *c = NULL;
     struct err e = {0};
-    CHECK(committer_open(&committer, s, seconds, &e) == 0 &&
+    CHECK(committer_open(&committer, s, seconds, NULL, NULL, &e) == 0 &&
           checkpoint_open(&c, committer, claim, &(struct checkpoint_options){ .rounds = rounds }, &e) == 0, "%s", e.msg);
     return c;
 }
@@ -411,7 +411,7 @@ static void write_until_killed(struct shared *m, double seconds, double pause_ms
         rc = rc < 0 ? -1 : store_begin(s, &claim, "cpu-1", "fp", false, &ids, &e);
         if (rc == 1)
             continue;
-        if (rc || committer_open(&committer, s, seconds, &e) ||
+        if (rc || committer_open(&committer, s, seconds, NULL, NULL, &e) ||
             checkpoint_open(&c, committer, &claim, &(struct checkpoint_options){0}, &e)) {
             printf("    %s\n", e.msg);
             _exit(4);
