@@ -14,6 +14,7 @@ struct earlier {
     struct job_list jobs; struct job *job;
     struct job_input in;
     struct text_reader reader;
+    bool same;                           /* its tokens are those of the chapter */
     struct placed_text text;
     int32_t *ids; size_t n;              /* the tokens of the text that may be carried, */
     size_t *ends;                        /* and where they end in its bytes */
@@ -65,7 +66,8 @@ static int read_earlier(struct earlier *x, struct store *s, const struct chapter
         return -1;
     x->n = x->text.kept;
     x->bytes = x->n == x->text.n_ends ? x->text.n : x->n ? x->text.ends[x->n - 1] : 0;
-    if (!x->reader.tokenizer || tokenizer_same(x->reader.tokenizer, t, &differs)) {
+    x->same = !x->reader.tokenizer || tokenizer_same(x->reader.tokenizer, t, &differs);
+    if (x->same) {
         x->ends = x->text.ends;
         x->text.ends = NULL;
         return 0;
@@ -113,8 +115,7 @@ static int own_prompt(const struct earlier *x, const struct chapter *c, const st
     const struct job_input *from = c->carry < 0 && !c->prompted ? &x->in : in;
     char *text;
     size_t bytes;
-    int32_t differs;
-    if (from == in || !x->reader.tokenizer || tokenizer_same(x->reader.tokenizer, t, &differs)) {
+    if (from == in || x->same) {
         *n = from->n_prompt;
         if (!(*ids = malloc((*n + 1) * sizeof **ids)))
             return no_memory(e);
@@ -195,14 +196,10 @@ int chapter_make(struct chapter_prompt *p, struct store *s, const struct job *jo
         rc = join(p, &x, c, in, g->tokenizer, e);
     if (rc == 0 && c->append)
         rc = encode_inside(g->tokenizer, &p->append, &p->n_append, c->append, strlen(c->append), e);
-    if (rc == 0 && x.job->has_sha) {
+    if (rc == 0 && x.job->has_sha)
         memcpy(p->sha, x.job->sha, sizeof p->sha);
-    } else if (rc == 0) {
-        struct sha256 h;
-        sha256_start(&h);
-        sha256_add(&h, x.text.text, x.text.n);
-        sha256_end(&h, p->sha);
-    }
+    else if (rc == 0)
+        sha256_of(p->sha, x.text.text, x.text.n);
     close_earlier(&x);
     if (rc)
         chapter_prompt_free(p);

@@ -156,18 +156,16 @@ int metrics_write(struct metrics *m, const struct metrics_now *now, struct metri
 {
     char temporary[PATH_BYTES], *data = NULL;
     size_t n;
-    struct text *t = malloc(sizeof *t);
+    struct text t = { .f = memory_file(&data, &n) };
     int rc = -1;
     m->written = clock_seconds();
-    if (!t || !(t->f = memory_file(&data, &n))) {
-        free(t);
-        return err_set(e, ERR_FAILED, "out of memory for --metrics");
-    }
     figures_complete(&all->counts, all->list, false);
-    label_model(t, m->model);
-    put_gauges(t, m, now);
-    put_counters(t, m, all);
-    if (stream_end(t->f)) {
+    label_model(&t, m->model);
+    if (t.f) {
+        put_gauges(&t, m, now);
+        put_counters(&t, m, all);
+    }
+    if (!t.f || stream_end(t.f)) {
         err_set(e, ERR_FAILED, "out of memory for --metrics");
     } else if (m->take) {
         m->take(m->ctx, data);
@@ -185,6 +183,5 @@ int metrics_write(struct metrics *m, const struct metrics_now *now, struct metri
         }
     }
     free(data);
-    free(t);
     return rc;
 }

@@ -5,50 +5,40 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/memory_file.h"
 #include "src/model/fingerprint.h"
 
 /* Make m->list anew. -1: no memory. */
 static int write_list(struct missing *m)
 {
-    size_t size = 2, at = 0;
+    size_t n;
     free(m->list);
     m->list = NULL;
-    if (!missing_first(m))
-        return 0;
-    for (size_t i = 0; i < m->n; i++)
-        size += strlen(m->v[i].path) + 1;
-    m->list = malloc(size);
-    if (!m->list)
-        return -1;
-    m->list[at++] = '\n';
+    FILE *f = missing_first(m) ? memory_file(&m->list, &n) : NULL;
+    if (!f)
+        return missing_first(m) ? -1 : 0;
+    fputc('\n', f);
     for (size_t i = 0; i < m->n; i++)
         if (m->v[i].waits)
-            at += (size_t)sprintf(m->list + at, "%s\n", m->v[i].path);
-    m->list[at] = 0;
-    return 0;
+            fprintf(f, "%s\n", m->v[i].path);
+    return stream_end(f) ? -1 : 0;
 }
 
 int missing_add(struct missing *m, const char *path, const struct err *why)
 {
-    struct missing_model *x = m->v;
-    while (x && x < m->v + m->n && strcmp(x->path, path))
-        x++;
-    if (!x || x == m->v + m->n) {
+    size_t i = 0;
+    while (i < m->n && strcmp(m->v[i].path, path))
+        i++;
+    if (i == m->n) {
         struct missing_model *v = realloc(m->v, (m->n + 1) * sizeof *v);
-        char *copy = strdup(path);
-        if (v)
-            m->v = v;
-        if (!v || !copy) {
-            free(copy);
+        m->v = v ? v : m->v;
+        if (!v || !(v[i] = (struct missing_model){ .path = strdup(path) }).path)
             return -1;
-        }
-        x = &m->v[m->n++];
-        *x = (struct missing_model){ .path = copy };
+        m->n++;
     }
-    char text[sizeof x->why];
-    snprintf(text, sizeof text, "%.*s", (int)sizeof text - 1, why->msg);
-    const bool is_new = strcmp(text, x->why) != 0;
-    memcpy(x->why, text, sizeof text);
+    struct missing_model *x = &m->v[i];
+    const bool is_new = strncmp(why->msg, x->why, sizeof x->why - 1) != 0;
+    snprintf(x->why, sizeof x->why, "%.*s", (int)sizeof x->why - 1, why->msg);
     x->stamp = model_stamp(path);
     x->at = clock_seconds();
     x->waits = true;

@@ -12,7 +12,14 @@
 
 static const double LINE_SECONDS = 1, JSON_SECONDS = 5;
 
-struct queue_view queue_view_of(const struct queue_progress *q, const struct store_counts *n)
+/* What is shown. */
+struct queue_view {
+    size_t jobs, done, failed, running;  /* `done` counts failed ones, too */
+    size_t tokens, wanted;
+    double rate, left;                   /* tokens per second; seconds, < 0: not known */
+};
+
+static struct queue_view view_of(const struct queue_progress *q, const struct store_counts *n)
 {
     struct queue_view v = { .failed = n->jobs[JOB_FAILED] - MIN(n->jobs[JOB_FAILED], q->failed),
                             .running = n->jobs[JOB_RUNNING], .rate = n->rate,
@@ -25,21 +32,19 @@ struct queue_view queue_view_of(const struct queue_progress *q, const struct sto
     return v;
 }
 
-void queue_view_text(char *out, size_t size, const struct queue_progress *q, const struct queue_view *v)
+/* "@book: 12 of 350 jobs (1 failed), 4096 of 70000 tokens (5.9 %), 850.3 tokens/s, 1:23 left" */
+static void put_text(char *out, size_t size, const struct queue_progress *q, const struct queue_view *v)
 {
-    char name[80] = "", failed[40] = "", left[32] = "-";
-    if (q->batch) {
-        terminal_text(name, sizeof name - 3, q->batch);
-        memmove(name + 1, name, strlen(name) + 1);
-        name[0] = '@';
-        strcat(name, ": ");
-    }
+    char name[77] = "", failed[40] = "", left[32] = "-";
+    if (q->batch)
+        terminal_text(name, sizeof name, q->batch);
     if (v->failed)
         snprintf(failed, sizeof failed, " (%zu failed)", v->failed);
     if (v->left >= 0)
         duration_text(left, v->left);
-    snprintf(out, size, "%s%zu of %zu %s%s, %zu of %zu %s (%.1f %%), %.1f tokens/s, %s left", name,
-             v->done, v->jobs, plural(v->jobs, "job", "jobs"), failed, v->tokens, v->wanted,
+    snprintf(out, size, "%s%s%s%zu of %zu %s%s, %zu of %zu %s (%.1f %%), %.1f tokens/s, %s left",
+             q->batch ? "@" : "", name, q->batch ? ": " : "", v->done, v->jobs,
+             plural(v->jobs, "job", "jobs"), failed, v->tokens, v->wanted,
              plural(v->wanted, "token", "tokens"),
              v->wanted ? 100.0 * (double)v->tokens / (double)v->wanted : 100.0, v->rate, left);
 }
@@ -80,16 +85,14 @@ void queue_progress_at(struct queue_progress *q)
         q->over = n.jobs[JOB_DONE] + q->failed;
         q->tokens = n.tokens;
     }
-    const struct queue_view v = queue_view_of(q, &n);
+    const struct queue_view v = view_of(q, &n);
     q->shown = now;
     q->visible = v.jobs > 1;
-    if (!q->visible || (first && how != SHOW_JSON))
-        return;
-    if (how == SHOW_JSON) {
+    if (q->visible && how == SHOW_JSON)
         show_json(q, &v);
+    if (!q->visible || first || how == SHOW_JSON)
         return;
-    }
-    queue_view_text(line, 400, q, &v);
+    put_text(line, 400, q, &v);
     if (how == SHOW_LINE) {
         size_t at = strlen(line);
         at += (size_t)snprintf(line + at, 100, "; %zu running, %zu waiting", v.running,

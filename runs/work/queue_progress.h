@@ -26,16 +26,6 @@ struct queue_progress {
     size_t over, failed, tokens;         /* at the first call: ended jobs, failed ones, tokens; a batch: 0 */
 };
 
-/* What is shown. */
-struct queue_view {
-    size_t jobs, done, failed, running;  /* `done` counts failed ones, too */
-    size_t tokens, wanted;
-    double rate, left;                   /* tokens per second; seconds, < 0: not known */
-};
-struct queue_view queue_view_of(const struct queue_progress *q, const struct store_counts *n);
-/* "@book: 12 of 350 jobs (1 failed), 4096 of 70000 tokens (5.9 %), 850.3 tokens/s, 1:23 left" */
-void queue_view_text(char *out, size_t size, const struct queue_progress *q, const struct queue_view *v);
-
 /* "7 @book/ch1", as messages name a job; `out`. j may be NULL. */
 const char *job_name(char *out, size_t size, int64_t id, const struct job *j);
 /* Jobs that a message names: how many, and the first ones. */
