@@ -126,7 +126,7 @@ static bool same_request(const struct item *a, const struct item *b)
 struct exported {                        /* everything that is exported of one job; {0} is closed */
     struct job_input in;
     struct job_params params;
-    char *text; size_t n_text;
+    struct placed_text text;
     const char *shown; size_t n_shown;   /* its answer; with --with-thinking all of it */
     struct counts counts; figure_lists list;
     bool drafts;                         /* the job may use some drafter */
@@ -138,21 +138,19 @@ static void exported_close(struct exported *t)
 {
     job_input_free(&t->in);
     job_close(&t->params);
-    free(t->text);
+    placed_text_free(&t->text);
     token_logprobs_close(&t->logprobs);
     *t = (struct exported){0};
 }
 
 static int read_shown(struct exporter *x, const struct item *i, struct exported *t, struct err *e)
 {
-    size_t from;
-    if (job_read_answer(&x->reader, i->store, i->job, &t->text, &t->n_text, &from, e))
+    if (job_read_text(&x->reader, i->store, i->job, &t->text, e))
         return -1;
-    if (x->o->with_thinking)
-        from = 0;
-    x->counts->thinking += from && from == t->n_text && x->o->format != FORMAT_OPENAI;
-    t->shown = t->text + from;
-    t->n_shown = t->n_text - from;
+    const size_t from = x->o->with_thinking ? 0 : t->text.answer;
+    x->counts->thinking += from && from == t->text.n && x->o->format != FORMAT_OPENAI;
+    t->shown = t->text.text + from;
+    t->n_shown = t->text.n - from;
     return 0;
 }
 
@@ -454,7 +452,7 @@ static int put_choice(const struct exporter *x, struct json_writer *w, const str
     jw_open(w, NULL, '{');
     jw_uint(w, "index", j->sample);
     export_put_said(w, &(struct said){ .chat = t->params.chat, .text = t->shown, .n = t->n_shown,
-                                       .thought = t->text, .n_thought = t->n_text - t->n_shown });
+                                       .thought = t->text.text, .n_thought = t->text.n - t->n_shown });
     const int rc = token_logprobs_put(w, "logprobs", &t->logprobs, x->reader.tokenizer,
                                       t->params.chat ? LOGPROBS_CHAT : LOGPROBS_COMPLETION, e);
     export_put_end(w, j, &t->params);
@@ -577,7 +575,7 @@ static int render(struct exporter *x, FILE *f, const struct item *v, size_t n, b
     if (!*shown)
         return 0;
     if (x->o->format == FORMAT_IDS) {
-        rc = job_read_ids(v->store, v->job, &ids, &n_ids, e);
+        rc = store_tokens(v->store, v->job->id, 0, v->job->tokens, &ids, &n_ids, e);
         for (size_t i = 0; i < n_ids && rc == 0; i++)
             fprintf(f, "%" PRId32 "\n", ids[i]);
         free(ids);

@@ -61,7 +61,7 @@ static int read_earlier(struct earlier *x, struct store *s, const struct chapter
                 job_state_name(x->job->state));
         return 1;
     }
-    if (store_input(s, c->after, &x->in, e) || job_read_places(&x->reader, s, x->job, &x->text, e) ||
+    if (store_input(s, c->after, &x->in, e) || job_read_text(&x->reader, s, x->job, &x->text, e) ||
         store_tokens(s, c->after, 0, x->job->tokens, &x->ids, &x->n, e))
         return -1;
     x->n = x->text.kept;

@@ -69,14 +69,14 @@ static int encode_given(struct edit *d, const char *before, size_t n_before, str
 static int cut_stop(struct edit *d, size_t *keep, char **rest, size_t *n_rest, struct err *e)
 {
     int32_t *ids = NULL;
-    size_t n_ids = 0, whole, n, shown = 0;
-    char *text = NULL;
+    size_t n_ids = 0, n, shown = 0;
+    struct placed_text whole = {0};
     const char *bytes;
     struct replay y;
-    if (job_read_text(&d->reader, d->s, d->job, &text, &whole, e) ||
+    if (job_read_text(&d->reader, d->s, d->job, &whole, e) ||
         store_tokens(d->s, d->job->id, 0, SIZE_MAX, &ids, &n_ids, e) ||
         replay_open(&y, d->s, d->job, &d->in, &d->parts, &d->reader.config, d->reader.tokenizer, e)) {
-        free(text);
+        placed_text_free(&whole);
         free(ids);
         return -1;
     }
@@ -92,10 +92,10 @@ static int cut_stop(struct edit *d, size_t *keep, char **rest, size_t *n_rest, s
     }
     if (*keep == 0)
         *n_rest = 0;
-    *rest = strdup(text + *n_rest);
-    *n_rest = whole - *n_rest;
+    *rest = strdup(whole.text + *n_rest);
+    *n_rest = whole.n - *n_rest;
     replay_close(&y);
-    free(text);
+    placed_text_free(&whole);
     free(ids);
     return *rest ? 0 : err_set(e, ERR_FAILED, "out of memory");
 }
@@ -241,7 +241,7 @@ static int find_place(struct edit *d, struct err *e)
                                                  plural(d->job->tokens, "token", "tokens"));
     if (!*o->at_text)
         return err_set(e, ERR_INPUT, "--at-text: '' is no phrase");
-    if (job_read_places(&d->reader, d->s, d->job, &t, e))
+    if (job_read_text(&d->reader, d->s, d->job, &t, e))
         return -1;
     while (place.n < o->occurrence && placed_text_find(&t, o->at_text, &place))
         ;

@@ -1,7 +1,8 @@
 /* Texts of jobs, read back from the store.
  *
  * Stored token ids become text through the same emission rules that wrote them. `struct replay` does so
- * token by token; grown_more writes the text of further tokens, read_text that of all. Start at grown_more. */
+ * token by token; grown_more writes the text of further tokens, job_read_text that of all. Start at
+ * grown_more. */
 #include "runs/work/read_text.h"
 
 #include <inttypes.h>
@@ -356,9 +357,9 @@ static size_t answer_of(const struct placed_text *t, const struct thoughts *x, b
     return at;
 }
 
-/* A whole text is a text that grows at once. `placed`: with the places of its tokens. */
-static int read_text(struct text_reader *r, struct store *s, const struct job *job, bool placed,
-                     struct placed_text *t, struct err *e)
+/* A whole text is a text that grows at once. */
+int job_read_text(struct text_reader *r, struct store *s, const struct job *job, struct placed_text *t,
+                  struct err *e)
 {
     const bool done = job->state == JOB_DONE;
     struct grown_text g = {0};
@@ -367,9 +368,8 @@ static int read_text(struct text_reader *r, struct store *s, const struct job *j
         return 0;
     FILE *f = memory_file(&t->text, &t->n);
     const struct grown_part part = { 0, job->tokens, f, f };
-    if (placed)
-        g.ends = malloc((job->tokens + 1) * sizeof *g.ends);
-    int rc = !f || (placed && !g.ends) ? err_set(e, ERR_FAILED, "out of memory")
+    g.ends = malloc((job->tokens + 1) * sizeof *g.ends);
+    int rc = !f || !g.ends ? err_set(e, ERR_FAILED, "out of memory")
              : grown_begin(&g, s, job, e) || text_reader_open(r, s, job, &g.parts.v->params, e) ||
                      grown_open(&g, s, job, r, e) || grown_more(&g, s, job, r, &part, e) ||
                      (done && grown_end(&g, job, &part, e))
@@ -387,37 +387,13 @@ static int read_text(struct text_reader *r, struct store *s, const struct job *j
     t->answer = answer_of(t, &g.thoughts, done);
     t->ends = g.ends;
     t->kept = t->n_ends = g.n_ends;
-    if (t->ends && g.replay.emit.stop_string)
+    if (g.replay.emit.stop_string)
         do                               /* the last token completes the string */
             t->kept--;
         while (t->kept && t->ends[t->kept - 1] > t->n);
     g.ends = NULL;
     grown_close(&g);
     return 0;
-}
-
-int job_read_answer(struct text_reader *r, struct store *s, const struct job *job, char **text, size_t *n,
-                    size_t *answer, struct err *e)
-{
-    struct placed_text t;
-    int rc = read_text(r, s, job, false, &t, e);
-    *text = t.text;
-    *n = t.n;
-    *answer = t.answer;
-    return rc;
-}
-
-int job_read_text(struct text_reader *r, struct store *s, const struct job *job, char **text, size_t *n,
-                  struct err *e)
-{
-    size_t answer;
-    return job_read_answer(r, s, job, text, n, &answer, e);
-}
-
-int job_read_places(struct text_reader *r, struct store *s, const struct job *job, struct placed_text *t,
-                    struct err *e)
-{
-    return read_text(r, s, job, true, t, e);
 }
 
 void placed_text_free(struct placed_text *t)
@@ -438,10 +414,4 @@ bool placed_text_find(const struct placed_text *t, const char *phrase, struct te
         at->token++;
     at->n++;
     return true;
-}
-
-int job_read_ids(struct store *s, const struct job *job, int32_t **ids, size_t *n, struct err *e)
-{
-    *n = 0;
-    return store_tokens(s, job->id, 0, job->tokens, ids, n, e);
 }

@@ -1,9 +1,8 @@
 /* Texts of jobs, read back from the store.
  *
  *     replay_open ... replay_token ... replay_close      one token at a time
- *     job_read_text                                      a whole text as UTF-8
- *     job_read_answer                                    the same, and where its answer begins
- *     job_read_ids                                       a whole text as token ids
+ *     grown_begin ... grown_more ... grown_close          a text that is written out while it grows
+ *     job_read_text                                      a whole text, and where its tokens and answer are
  *     job_parts_read                                     the parameters of each part of a text
  *
  * The emission (src/text/emit.h) that wrote a text also reads it back, so stop strings and code points
@@ -75,7 +74,7 @@ struct grown_text {
     size_t bytes;                        /* of the text that were replayed */
     bool answered;                       /* a byte of the answer after thoughts was written */
     char *early; size_t n_early;         /* the last bytes, while it is not known what they are */
-    size_t *ends, n_ends;                /* struct placed_text, if read_text wants it; else NULL */
+    size_t *ends, n_ends;                /* for job_read_text; else NULL */
 };
 int  grown_begin(struct grown_text *g, struct store *s, const struct job *job, struct err *e);
 int  grown_open(struct grown_text *g, struct store *s, const struct job *job, const struct text_reader *r,
@@ -89,29 +88,21 @@ int  grown_more(struct grown_text *g, struct store *s, const struct job *job, co
 int  grown_end(struct grown_text *g, const struct job *job, const struct grown_part *part, struct err *e);
 void grown_close(struct grown_text *g);
 
-/* The text of the first job->tokens tokens, followed by a NUL; free(*text). Tokens that the store received
- * after *job was read are left out, so the text agrees with the other fields of *job. A tail that may still
- * become a stop string or a complete code point is left out, unless the job is done. Then the text is checked
- * against its SHA-256 (replay_check). */
-int  job_read_text(struct text_reader *r, struct store *s, const struct job *job, char **text, size_t *n,
-                   struct err *e);
-/* The same, and in *answer the bytes of the thoughts that the text of a chat begins with; *n: the text ends
- * within a thought, or has no answer yet. */
-int  job_read_answer(struct text_reader *r, struct store *s, const struct job *job, char **text, size_t *n,
-                     size_t *answer, struct err *e);
-/* The same text with the places of its tokens. */
+/* The text of the first job->tokens tokens. Tokens that the store received after *job was read are left out,
+ * so the text agrees with the other fields of *job. A tail that may still become a stop string or a complete
+ * code point is left out, unless the job is done. Then replay_check compares the text. After a failure *t is
+ * closed. */
 struct placed_text {                     /* {0} is closed */
-    char *text; size_t n;
+    char *text; size_t n;                /* followed by a NUL */
     size_t *ends, n_ends;                /* ends[i]: number of bytes of the tokens 0 to i */
     size_t kept;                         /* the tokens before the stop string that ended the text, else all */
-    size_t answer;                       /* bytes of thoughts before the answer; n: it has not begun */
+    /* bytes of the thoughts that the text of a chat begins with; n: the answer has not begun */
+    size_t answer;
 };
-int  job_read_places(struct text_reader *r, struct store *s, const struct job *job, struct placed_text *t,
-                     struct err *e);
+int  job_read_text(struct text_reader *r, struct store *s, const struct job *job, struct placed_text *t,
+                   struct err *e);
 void placed_text_free(struct placed_text *t);
 /* Moves *at to the next place of the phrase, which is not empty: at first to the first one. `token` is the
  * token with the phrase's first byte. {0} is before the text, and { .byte = N } before its byte N. */
 struct text_place { size_t token, byte, n; };            /* n: how many places were found */
 bool placed_text_find(const struct placed_text *t, const char *phrase, struct text_place *at);
-/* The token ids of the text, given ones too; free(*ids). Needs no tokenizer. */
-int  job_read_ids(struct store *s, const struct job *job, int32_t **ids, size_t *n, struct err *e);

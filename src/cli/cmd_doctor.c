@@ -137,8 +137,7 @@ struct texts {
  * the tokenizer, for that of a folder may have changed. */
 static int check_text(struct visit *v, struct texts *t, const struct job *j, struct err *e)
 {
-    char *text = NULL;
-    size_t n;
+    struct placed_text text;
     struct err why = {0};
     const int stored =
         j->has_sha || !v->o->repair || !j->fingerprint ? 0 : store_model_has(v->s, j->fingerprint, e);
@@ -149,14 +148,14 @@ static int check_text(struct visit *v, struct texts *t, const struct job *j, str
         t->first = t->without++ ? t->first : j->id;
         return 0;
     }
-    if (job_read_text(&t->reader, v->s, j, &text, &n, &why)) {
+    if (job_read_text(&t->reader, v->s, j, &text, &why)) {
         finding(v, why.msg);
     } else if (adds) {
         struct text_sha *a = &t->add[t->n_add++];
         *a = (struct text_sha){ .job = j->id, .attempt = j->attempt };
-        sha256_of(a->sha, text, n);
+        sha256_of(a->sha, text.text, text.n);
     }
-    free(text);
+    placed_text_free(&text);
     return 0;
 }
 

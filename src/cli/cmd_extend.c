@@ -21,7 +21,7 @@ static int old_bytes(struct edit *d, size_t *n, struct err *e)
     if (d->after_end && !d->n_given && !d->parameters && retakes)
         return err_set(e, ERR_INPUT, "extend: --from-here: job %" PRId64 " has %s, which may take back "
                        "tokens from before its end; leave out --from-here", d->job->id, retakes);
-    if (job_read_places(&d->reader, d->s, d->job, &t, e))
+    if (job_read_text(&d->reader, d->s, d->job, &t, e))
         return -1;
     *n = d->after_end || d->at >= d->job->tokens ? t.n : t.ends[d->at - 1];
     while (*n >= 3 && memcmp(t.text + *n - 3, broken, 3) == 0)

@@ -367,7 +367,7 @@ static int write_done(struct run *r, struct store *s, const struct job *j, struc
     const struct options *o = r->o;
     struct text_reader reader = {0};
     int32_t *ids = NULL;
-    char *text = NULL;
+    struct placed_text text = {0};
     size_t n = 0;
     if (o->json_stats)
         return err_set(e, ERR_INPUT,
@@ -376,12 +376,12 @@ static int write_done(struct run *r, struct store *s, const struct job *j, struc
                        "%" PRId64 " --json has its figures",
                        j->id, j->id);
     int rc = o->from_here               ? 0
-             : o->format == FORMAT_IDS ? job_read_ids(s, j, &ids, &n, e)
-                                       : job_read_text(&reader, s, j, &text, &n, e);
+             : o->format == FORMAT_IDS ? store_tokens(s, j->id, 0, j->tokens, &ids, &n, e)
+                                       : job_read_text(&reader, s, j, &text, e);
     for (size_t i = 0; i < n && ids && rc == 0; i++)
         rc = put_id(r, ids[i], true, e);
-    if (rc == 0 && text)
-        rc = put_text(r, text, n, true, e);
+    if (rc == 0 && text.text)
+        rc = put_text(r, text.text, text.n, true, e);
     if (rc == 0 && (rc = sink_finish(&r->out, e)) == 0) {
         name_pieces(r);
         if (job_is_cut_short(j))
@@ -389,7 +389,7 @@ static int write_done(struct run *r, struct store *s, const struct job *j, struc
         request_notice(o, "job %" PRId64 " is done: %zu %s", j->id, j->tokens,
                        plural(j->tokens, "token", "tokens"));
     }
-    free(text);
+    placed_text_free(&text);
     free(ids);
     text_reader_close(&reader);
     return rc;

@@ -99,17 +99,16 @@ static int filter_repeats(struct store *s, double share, int64_t *ids, size_t *n
     for (size_t i = 0; i < jobs.n && rc == 0; i++) {
         struct distinct d = {0};
         struct repeats r = {0};
-        char *text = NULL;
-        size_t bytes = 0, from = 0;
-        rc = job_read_answer(&reader, s, &jobs.v[i], &text, &bytes, &from, e);
+        struct placed_text t;
+        rc = job_read_text(&reader, s, &jobs.v[i], &t, e);
         if (rc == 0 && (rc = distinct_open(&d, e)) == 0 &&
-            (bytes == from || (rc = distinct_text(&d, text + from, bytes - from, e)) == 0) &&
+            (t.n == t.answer || (rc = distinct_text(&d, t.text + t.answer, t.n - t.answer, e)) == 0) &&
             (rc = distinct_end(&d, e)) == 0 &&
             (rc = repeats_find(&r, &d, e)) == 0 && repeats_share(&r, 0, r.n) > share)
             ids[(*n)++] = jobs.v[i].id;
         repeats_close(&r);
         distinct_close(&d);
-        free(text);
+        placed_text_free(&t);
     }
     text_reader_close(&reader);
     job_list_free(&jobs);

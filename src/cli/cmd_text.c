@@ -96,7 +96,7 @@ static int put_places(struct text_reader *r, struct store *s, const struct job *
     struct placed_text t;
     struct text_place at = {0};
     char line[100];
-    int rc = job_read_places(r, s, job, &t, e);
+    int rc = job_read_text(r, s, job, &t, e);
     const size_t from = rc || o->with_thinking ? 0 : t.answer;
     for (at.byte = from; rc == 0 && placed_text_find(&t, o->find, &at);) {
         int n = snprintf(line, sizeof line, "job %" PRId64 ": token %zu, byte %zu\n", job->id, at.token,
@@ -136,17 +136,18 @@ static int put_given(struct json_writer *w, struct store *s, const struct job *j
     return 0;
 }
 
-/* Reads a text. *from: the bytes of thoughts that are not shown. */
+/* Reads a text. *shown: its end without the thoughts that are not shown. */
 static int read_shown(struct text_reader *r, struct store *s, const struct job *job, const struct options *o,
-                      char **text, size_t *n, size_t *from, struct err *e)
+                      struct placed_text *t, const char **shown, size_t *n, struct err *e)
 {
-    if (job_read_answer(r, s, job, text, n, from, e))
+    if (job_read_text(r, s, job, t, e))
         return -1;
-    if (*from && *from == *n && !o->with_thinking)
+    const size_t from = o->with_thinking ? 0 : t->answer;
+    if (from && from == t->n)
         request_notice(o, "job %" PRId64 ": the text has no answer after its thoughts; --with-thinking shows "
                        "them", job->id);
-    if (o->with_thinking)
-        *from = 0;
+    *shown = t->text + from;
+    *n = t->n - from;
     return 0;
 }
 
@@ -156,12 +157,14 @@ static int put_json(struct text_reader *r, struct store *s, const struct job *jo
 {
     const bool as_ids = o->format == FORMAT_IDS;
     struct job_input in = {0};
-    char *text = NULL, name[512];
+    struct placed_text text = {0};
+    const char *shown = NULL;
+    char name[512];
     int32_t *ids = NULL;
-    size_t n, answer = 0;
+    size_t n;
     int rc = with_prompt(o) ? read_prompt(r, s, job, o, &in, e) : 0;
-    rc = rc ? rc : as_ids ? job_read_ids(s, job, &ids, &n, e)
-                        : read_shown(r, s, job, o, &text, &n, &answer, e);
+    rc = rc ? rc : as_ids ? store_tokens(s, job->id, 0, job->tokens, &ids, &n, e)
+                          : read_shown(r, s, job, o, &text, &shown, &n, e);
     if (rc == 0) {
         job_label(name, sizeof name, job);
         jw_open(w, NULL, '{');
@@ -175,12 +178,12 @@ static int put_json(struct text_reader *r, struct store *s, const struct job *jo
             put_json_ids(w, "ids", ids, n);
             rc = put_given(w, s, job, e);
         } else {
-            jw_bytes(w, "text", text + answer, n - answer);
+            jw_bytes(w, "text", shown, n);
         }
         jw_close(w, '}');
     }
     job_input_free(&in);
-    free(text);
+    placed_text_free(&text);
     free(ids);
     return rc;
 }
@@ -207,18 +210,20 @@ static int put_text(struct text_reader *r, struct store *s, const struct job *jo
                     const struct options *o, struct sink *out, struct err *e)
 {
     const bool as_ids = o->format == FORMAT_IDS;
-    char *text = NULL, *begins = NULL;
+    struct placed_text text = {0};
+    const char *shown = NULL;
+    char *begins = NULL;
     int32_t *ids = NULL;
-    size_t n = 0, from = 0;
-    int rc = as_ids ? 0 : read_shown(r, s, job, o, &text, &n, &from, e);
-    rc = rc || export_text_begins(&begins, before, job, with_prompt(o) ? NULL : text + from,
-                                  with_prompt(o) ? 0 : n - from, o->between, o->headings, e) ||
+    size_t n = 0;
+    int rc = as_ids ? 0 : read_shown(r, s, job, o, &text, &shown, &n, e);
+    rc = rc || export_text_begins(&begins, before, job, with_prompt(o) ? NULL : shown, with_prompt(o) ? 0 : n,
+                                  o->between, o->headings, e) ||
          sink_write(out, begins, strlen(begins), e) ||
          (with_prompt(o) && put_prompt(r, s, job, o, out, e)) ||
-         (as_ids ? job_read_ids(s, job, &ids, &n, e) || put_ids(out, ids, n, e)
-                 : sink_write(out, text + from, n - from, e));
+         (as_ids ? store_tokens(s, job->id, 0, job->tokens, &ids, &n, e) || put_ids(out, ids, n, e)
+                 : sink_write(out, shown, n, e));
     free(begins);
-    free(text);
+    placed_text_free(&text);
     free(ids);
     return rc ? -1 : 0;
 }

@@ -19,7 +19,8 @@ static struct checkpoint *opened(struct store *s, const struct claim *claim, dou
     struct checkpoint *c = NULL;
     struct err e = {0};
     CHECK(committer_open(&committer, s, seconds, NULL, NULL, &e) == 0 &&
-          checkpoint_open(&c, committer, claim, &(struct checkpoint_options){ .rounds = rounds }, &e) == 0, "%s", e.msg);
+          checkpoint_open(&c, committer, claim, &(struct checkpoint_options){ .rounds = rounds }, &e) == 0,
+          "%s", e.msg);
     return c;
 }
 
