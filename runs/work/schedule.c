@@ -65,44 +65,44 @@ static void write_metrics(struct schedule *h, bool now)
 static int end_task(struct schedule *h, size_t i, int rc, struct err *e)
 {
     struct task *t = h->task[i];
-    const int64_t job = t->claim.job;
-    const size_t wanted = t->claim.wanted;
+    const struct work_result *r = &t->result;
+    const struct claim *c = &t->claim;
     struct job_list row = t->jobs;       /* for `ended`; task_close frees the rest */
     bool shown = true;
     const size_t prefilled = t->decoder.count.prefill_tokens;
     t->jobs = (struct job_list){0};
     const int closed = task_close(t, rc, e);
-    struct work_result r = t->result;
-    metrics_add(&h->metrics.sums, &r.stats, prefilled, r.prefill_seconds);
-    free(t);
+    metrics_add(&h->metrics.sums, &r->stats, prefilled, r->prefill_seconds);
     memmove(h->task + i, h->task + i + 1, (--h->n - i) * sizeof *h->task);
     h->one_alone = h->one_alone && h->n;
     h->poll_at = 0;
-    if (closed == 0 && r.end == WORK_DEVICE_FAILED) {    /* the next job would fail, too */
+    if (closed == 0 && r->end == WORK_DEVICE_FAILED) {    /* the next job would fail, too */
         err_set(e, ERR_FAILED,
                 "job %" PRId64 ": %.700s, after %zu of %zu %s; it is queued again, and longhand work "
                 "continues it",
-                job, r.why.msg, r.tokens, wanted, plural(wanted, "token", "tokens"));
+                c->job, r->why.msg, r->tokens, c->wanted, plural(c->wanted, "token", "tokens"));
     } else if (closed == 0) {
-        h->ended += r.end == WORK_DONE || r.end == WORK_FAILED;
-        h->metrics.finished[r.end == WORK_DONE ? r.finish : FINISH_NONE]++;
-        h->metrics.failed += r.end == WORK_FAILED;
-        if (r.end == WORK_REFUSED && !(h->o->refuse && h->o->refuse(h->o->ctx, job, &r.why))) {
+        h->ended += r->end == WORK_DONE || r->end == WORK_FAILED;
+        h->metrics.finished[r->end == WORK_DONE ? r->finish : FINISH_NONE]++;
+        h->metrics.failed += r->end == WORK_FAILED;
+        if (r->end == WORK_REFUSED && !(h->o->refuse && h->o->refuse(h->o->ctx, c->job, &r->why))) {
             int64_t *more = realloc(h->skip, (h->n_skip + 1) * sizeof *more);
             if (more) {
                 h->skip = more;
-                h->skip[h->n_skip++] = job;
+                h->skip[h->n_skip++] = c->job;
             }
         }
-        if (r.end == WORK_WAITS)
-            shown = missing_add(&h->w->missing, row.v->model, &r.why) != 0;
+        if (r->end == WORK_WAITS)
+            shown = missing_add(&h->w->missing, row.v->model, &r->why) != 0;
         if (h->o->ended && shown)
-            h->o->ended(h->o->ctx, job, row.n ? row.v : NULL, wanted, &r);
+            h->o->ended(h->o->ctx, c->job, row.n ? row.v : NULL, c->wanted, r);
     }
+    const int failed = closed || r->end == WORK_DEVICE_FAILED ? -1 : 0;
     job_list_free(&row);
-    stats_close(&r.stats);
+    stats_close(&t->result.stats);
+    free(t);
     snapshot_files_delete_unused(h->w->store);
-    return closed || r.end == WORK_DEVICE_FAILED ? -1 : 0;
+    return failed;
 }
 
 /* End all tasks, because the work stops: store every text and every snapshot. */
@@ -115,12 +115,10 @@ static int stop_all(struct schedule *h, struct err *e)
     for (size_t i = 0; i < h->n; i++)
         task_stopped(h->task[i], deadline);
     while (h->n) {
-        struct err why;
+        struct err later;
         task_check(h->task[0]);          /* sets the reason */
-        if (end_task(h, 0, TASK_ENDS, &why) && rc == 0) {
-            *e = why;
+        if (end_task(h, 0, TASK_ENDS, rc ? &later : e))
             rc = -1;
-        }
     }
     return rc;
 }
@@ -516,25 +514,21 @@ static void show_progress(struct schedule *h)
         h->task[i]->own_progress.show = h->progress.visible ? SHOW_ELSEWHERE : p->show;
 }
 
-/* Serve the tasks until all have ended or the work must stop. 1: it must stop. */
+/* Serve the tasks. 1: the work must stop, and all have ended. */
 static int serve(struct schedule *h, struct err *e)
 {
     if (stop_signal || worker_out_of_time(h->w))
         return stop_all(h, e) ? -1 : 1;
-    if (serve_prompts(h, e) || serve_round(h, e)) {
-        abandon_all(h);
-        return -1;
-    }
-    return 0;
+    return serve_prompts(h, e) || serve_round(h, e) ? -1 : 0;
 }
 
-/* Wait for the next read of the queue, or for the bell. */
-static void pause_until_polled(struct schedule *h)
+/* Wait for the bell, or so many seconds. */
+static void wait_for_jobs(struct schedule *h, double seconds)
 {
-    if (h->o->bell)
-        h->poll_at = bell_wait(h->o->bell, POLL_SECONDS, worker_held(h->w)) ? 0 : h->poll_at;
-    else
-        nanosleep(&(struct timespec){ .tv_nsec = (long)(POLL_SECONDS * 1e9) }, NULL);
+    if (h->o->bell && bell_wait(h->o->bell, seconds, worker_held(h->w)))
+        h->poll_at = 0;
+    if (!h->o->bell && seconds > 0)
+        nanosleep(&(struct timespec){ .tv_nsec = (long)(seconds * 1e9) }, NULL);
 }
 
 int schedule_queue(struct worker *w, const struct schedule_options *o, struct err *e)
@@ -555,8 +549,7 @@ int schedule_queue(struct worker *w, const struct schedule_options *o, struct er
             break;
         show_progress(&h);
         write_metrics(&h, false);
-        if (o->bell && bell_wait(o->bell, 0, worker_held(w)))
-            h.poll_at = 0;
+        wait_for_jobs(&h, 0);
         rc = admit(&h, e);
         if (rc == 0 && h.n) {
             rc = serve(&h, e);
@@ -566,7 +559,7 @@ int schedule_queue(struct worker *w, const struct schedule_options *o, struct er
             rc = poll_again(&h, &again, e);
         if (rc == 0 && again && clock_seconds() < h.poll_at) {
             places_idle(&h.places);
-            pause_until_polled(&h);
+            wait_for_jobs(&h, POLL_SECONDS);
         }
     }
     if (rc < 0)

@@ -116,7 +116,8 @@ static int store_prompt(struct task *t, struct err *e)
     return rc > 0 ? TASK_ENDS : rc;
 }
 
-size_t task_n_max(const struct task *t, size_t wanted)
+/* The whole length of the text and its prompt in tokens; 0: it has none. */
+static size_t length_of(const struct task *t, size_t wanted)
 {
     size_t n;
     return t->input.n_prompt && add_size(t->input.n_prompt, wanted, &n) ? n : 0;
@@ -139,7 +140,7 @@ struct job_need task_need(struct task *t, size_t wanted, size_t tokens)
     for (size_t i = 0; i < t->n_start; i++)
         t->start[i] = i < n_prompt ? t->input.prompt_ids[i] : ids[i - n_prompt];
     free(ids);
-    return (struct job_need){ t->params, task_n_max(t, wanted), t->start, t->n_start };
+    return (struct job_need){ t->params, length_of(t, wanted), t->start, t->n_start };
 }
 
 /* Open the trained drafters that the job drafts with. --drafter auto drafts without one that cannot be
@@ -285,7 +286,7 @@ static int check_job(struct task *t, size_t *n_max, struct err *e)
             return err_set(e, ERR_INPUT,
                            "prompt token %zu is %" PRId32 ", beyond the model's vocabulary of %zu", i,
                            t->input.prompt_ids[i], g->config.vocab);
-    *n_max = task_n_max(t, t->claim.wanted);
+    *n_max = length_of(t, t->claim.wanted);
     if (!*n_max)
         return err_set(e, ERR_INPUT, "%zu prompt tokens, %zu wanted: no length for a text", n_prompt,
                        t->claim.wanted);
@@ -338,7 +339,7 @@ static int prepare(struct task *t, struct err *e)
     t->setup.buffers = &w->buffers;
     if (draft_wants_int8(&t->setup.draft, g->dev))
         t->setup.draft_model = engine_has_int8(g);
-    if (worker_open_buffers(w, &t->setup, n_max, e) ||
+    if (worker_open_buffers(w, &t->setup.draft, n_max, e) ||
         decode_open(&t->decoder, &g->model, &t->params->sampling, &t->setup, t->input.prompt_ids,
                     t->input.n_prompt, n_max, e))
         return -1;

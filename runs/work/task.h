@@ -116,9 +116,7 @@ bool task_runs_alone(const struct task *t, int idle);
 /* Make the prompt of a chapter in memory, unless it exists. The worker has the job's model open. 0; 1: the
  * job before it is not done; -1. */
 int task_make_prompt(struct task *t, struct err *e);
-/* The whole length of the text and its prompt in tokens; 0: it has none. After task_read. */
-size_t task_n_max(const struct task *t, size_t wanted);
-/* What worker_reserve needs. After task_read. */
+/* What worker_reserve needs; n_max 0: the text has no length. After task_read. */
 struct job_need task_need(struct task *t, size_t wanted, size_t tokens);
 /* Read the job unless task_read has, check it, open its decoder and replay its stored tokens. */
 int task_open(struct task *t, struct err *e);

@@ -99,7 +99,7 @@ bool worker_has_room(const struct worker *w, size_t bytes);
 /* Keep the cache of a job that has ended, and its tokens, while memory allows. */
 void worker_keep(struct worker *w, struct kv *kv, int32_t *tokens);
 /* Open the buffers of passes, or larger ones, for a decoder of these settings. Between rounds only. */
-int  worker_open_buffers(struct worker *w, const struct decode_setup *setup, size_t n_max, struct err *e);
+int  worker_open_buffers(struct worker *w, const struct draft_settings *draft, size_t n_max, struct err *e);
 /* Open a trained drafter that a job drafts with, or keep the one that is open. 0; -1. */
 int  worker_open_trained(struct worker *w, enum drafter s, const struct job_params *p, struct err *e);
 /* Whether the trained drafters that a job wants are open, or may be opened. */

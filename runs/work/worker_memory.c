@@ -73,22 +73,22 @@ static size_t buffer_bytes(const struct round_buffers *b)
     return b->work ? b->logits_bytes + workspace_bytes(b->model, b->pass_rows, b->n_max) : 0;
 }
 
-static bool buffers_fit(const struct worker *w, const struct decode_setup *setup, size_t n_max)
+static bool buffers_fit(const struct worker *w, const struct draft_settings *draft, size_t n_max)
 {
     const struct round_buffers *b = &w->buffers;
     return b->work && b->model == &w->engine.model && b->n_max >= n_max &&
-           b->pass_rows >= MAX(decode_work_rows(&setup->draft, n_max), rows_at_least(w)) &&
-           b->verify_rows >= MAX(draft_rows(&setup->draft), rows_at_least(w));
+           b->pass_rows >= MAX(decode_work_rows(draft, n_max), rows_at_least(w)) &&
+           b->verify_rows >= MAX(draft_rows(draft), rows_at_least(w));
 }
 
-int worker_open_buffers(struct worker *w, const struct decode_setup *setup, size_t n_max, struct err *e)
+int worker_open_buffers(struct worker *w, const struct draft_settings *draft, size_t n_max, struct err *e)
 {
     struct round_buffers larger, *b = &w->buffers;
     const bool same = b->model == &w->engine.model;
-    if (buffers_fit(w, setup, n_max))
+    if (buffers_fit(w, draft, n_max))
         return 0;
-    const size_t rows = MAX(draft_rows(&setup->draft), rows_at_least(w));
-    const size_t pass_rows = MAX(decode_work_rows(&setup->draft, n_max), rows);
+    const size_t rows = MAX(draft_rows(draft), rows_at_least(w));
+    const size_t pass_rows = MAX(decode_work_rows(draft, n_max), rows);
     if (round_buffers_open(&larger, &w->engine.model, MAX(pass_rows, same ? b->pass_rows : 0),
                            MAX(rows, same ? b->verify_rows : 0), MAX(n_max, same ? b->n_max : 0), e))
         return -1;
@@ -175,8 +175,7 @@ static size_t own_bytes(const struct worker *w, size_t n_max, size_t n_shared)
 /* No job runs: close what an earlier job left and this one cannot use, or has no room beside. */
 static void make_room(struct worker *w, const struct job_need *need, size_t n_shared)
 {
-    const struct decode_setup setup = { .draft = need->params->draft };
-    if (!buffers_fit(w, &setup, need->n_max))
+    if (!buffers_fit(w, &need->params->draft, need->n_max))
         round_buffers_close(&w->buffers);
     if (!job_has_room(need->params, &w->engine, need->n_max, n_shared)) {
         close_drafters(w);
@@ -191,17 +190,15 @@ static int check_limit(const struct worker *w, const struct memory_plan *plan, s
                          : 0;
 }
 
-static int reserve_first(struct worker *w, const struct job_need *need, size_t n_shared, size_t *bytes,
-                         struct err *e)
+static int reserve_first(struct worker *w, const struct job_need *need, size_t n_shared, struct err *e)
 {
     const struct engine *g = &w->engine;
-    struct memory_plan plan = {0}, own = {0};
+    struct memory_plan plan = {0};
     make_room(w, need, n_shared);
     const size_t kept = cache_bytes(w) + drafter_bytes_held(w);
     job_plan_shared(&plan, need->params, g, need->n_max, rows_at_least(w));
     job_plan_trained(&plan, need->params, g);
     job_plan(&plan, need->params, g, need->n_max, n_shared);
-    job_plan(&own, need->params, g, need->n_max, n_shared);
     if (kept)
         memory_plan_add(&plan, "caches and drafters of earlier jobs", kept);
     if (check_limit(w, &plan, e))
@@ -209,21 +206,17 @@ static int reserve_first(struct worker *w, const struct job_need *need, size_t n
     if (kept)
         memory_plan_deduct(&plan, plan.n - 1, kept);
     memory_plan_deduct(&plan, 0, model_bytes_held(w));
-    *bytes = own.total;
     return memory_plan_check(&plan, "fewer --tokens need less", e);
 }
 
-static int reserve_further(struct worker *w, const struct job_need *need, size_t n_shared, size_t *bytes,
-                           struct err *e)
+static int reserve_further(struct worker *w, const struct job_need *need, size_t n_shared, struct err *e)
 {
     const struct engine *g = &w->engine;
-    const struct decode_setup setup = { .draft = need->params->draft };
     struct memory_plan plan = {0};
     const char *limit;
     job_plan(&plan, need->params, g, need->n_max, n_shared);
-    *bytes = plan.total;
     job_plan_trained(&plan, need->params, g);
-    if (!buffers_fit(w, &setup, need->n_max)) {  /* larger ones are opened beside those in use */
+    if (!buffers_fit(w, &need->params->draft, need->n_max)) {    /* larger ones are opened beside them */
         struct memory_plan shared = {0};
         job_plan_shared(&shared, need->params, g, need->n_max, rows_at_least(w));
         memory_plan_deduct(&shared, 0, g->weight_bytes);
@@ -260,8 +253,10 @@ int worker_reserve(struct worker *w, const struct job_need *need, size_t *bytes,
     for (;;) {
         *m = prefix_find(&w->prefixes, need->start, need->n_start);
         const size_t n_shared = m->n_rows / KV_BLOCK;
-        if ((w->n_jobs ? reserve_further : reserve_first)(w, need, n_shared, bytes, e) == 0) {
-            *bytes -= MIN(*bytes, own_bytes(w, need->n_max, n_shared));
+        if ((w->n_jobs ? reserve_further : reserve_first)(w, need, n_shared, e) == 0) {
+            struct memory_plan own = {0};
+            job_plan(&own, need->params, &w->engine, need->n_max, n_shared);
+            *bytes = own.total - MIN(own.total, own_bytes(w, need->n_max, n_shared));
             w->reserved += *bytes;
             w->n_jobs++;
             return 0;
