@@ -13,13 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-int task_ends(struct task *t, enum work_end end, const struct err *why)
-{
-    t->result.end = end;
-    t->result.why = *why;
-    return TASK_ENDS;
-}
-
 int task_check(struct task *t)
 {
     struct err *why = &t->result.why;
@@ -350,12 +343,6 @@ static int prepare(struct task *t, struct err *e)
     if (stop_signal)
         return TASK_ENDS;
     return task_open_replay(t, &t->replay, e);
-}
-
-int task_open_replay(struct task *t, struct replay *y, struct err *e)
-{
-    const struct engine *g = &t->w->engine;
-    return replay_open(y, t->w->store, t->job, &t->input, &t->parts, &g->config, g->tokenizer, e);
 }
 
 static void repetition_notice(struct task *t, const struct repetition *p)

@@ -107,6 +107,20 @@ struct task {
     bool prefilling;                     /* task_prefill has begun */
 };
 
+/* The work ends here. */
+static inline int task_ends(struct task *t, enum work_end end, const struct err *why)
+{
+    t->result.end = end;
+    t->result.why = *why;
+    return TASK_ENDS;
+}
+/* A replay of the text, with the open model. */
+static inline int task_open_replay(struct task *t, struct replay *y, struct err *e)
+{
+    const struct engine *g = &t->w->engine;
+    return replay_open(y, t->w->store, t->job, &t->input, &t->parts, &g->config, g->tokenizer, e);
+}
+
 /* Read the job, its input and its parameters. Needs no claim. 0; TASK_FAILED. A chapter that has no prompt
  * yet gets it with the open model (runs/work/chapter.h), and task_open stores it. */
 int task_read(struct task *t, int64_t job, struct err *e);
@@ -130,8 +144,6 @@ struct job_change {
     bool accept_change;
 };
 int task_try(struct worker *w, const struct job_change *c, struct err *e);
-/* A replay of the text, with the open model. */
-int task_open_replay(struct task *t, struct replay *y, struct err *e);
 /* Fill the cache for at most `seconds` (0: no limit), or one pass if that takes longer. */
 int task_prefill(struct task *t, double seconds, struct err *e);
 bool task_is_complete(const struct task *t);
@@ -140,8 +152,6 @@ bool task_is_complete(const struct task *t);
 bool task_writes(const struct task *t);
 /* After task_prefill returned 0, and unless the text is complete already. */
 void task_begins_writing(struct task *t);
-/* The work ends here: TASK_ENDS. */
-int task_ends(struct task *t, enum work_end end, const struct err *why);
 /* Whether the work on the task must stop now: TASK_ENDS, else 0. */
 int task_check(struct task *t);
 /* Between rounds: make the model in 8 bits, if the task waits for it, for about `seconds` (0: no limit), at
