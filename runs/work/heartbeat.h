@@ -3,11 +3,6 @@
  * time after which other workers take a worker whose beat does not change for dead. Once a second the thread
  * checks whether the watched jobs still belong to this worker.
  *
- *     heartbeat_start(&h, store, worker, &e)
- *     place = heartbeat_watch(h, job, attempt)   after a claim; then heartbeat_lost(h, place) costs one load
- *     heartbeat_forget(h, place)                 after the job
- *     heartbeat_stop(h)                          before store_worker_end
- *
  * A beat that cannot be written is skipped. At worst another worker takes over at the end of the lease. Then
  * store_commit refuses this worker's commits, because its claim no longer holds, and the text stays
  * consistent. */
@@ -18,9 +13,9 @@ enum { HEARTBEAT_JOBS_MAX = 64 };
 struct heartbeat;
 
 int  heartbeat_start(struct heartbeat **h, const struct store *s, int64_t worker, struct err *e);
-/* Watches one more job, of at most HEARTBEAT_JOBS_MAX (asserted). Returns its place. */
+/* Watches one more job, of at most HEARTBEAT_JOBS_MAX (asserted), after its claim. Returns its place. */
 size_t heartbeat_watch(struct heartbeat *h, int64_t job, int64_t attempt);
 void heartbeat_forget(struct heartbeat *h, size_t place);
-/* Whether the job at `place` no longer belongs to this worker. */
+/* Whether the job at `place` no longer belongs to this worker. Costs one load. */
 bool heartbeat_lost(struct heartbeat *h, size_t place);
-void heartbeat_stop(struct heartbeat *h);        /* NULL is allowed */
+void heartbeat_stop(struct heartbeat *h);        /* before store_worker_end; NULL is allowed */

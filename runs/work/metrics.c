@@ -38,11 +38,6 @@ void metrics_model(struct metrics *m, const char *model)
     snprintf(m->model, sizeof m->model, "%s", model);
 }
 
-bool metrics_due(const struct metrics *m)
-{
-    return clock_seconds() - m->written >= METRICS_SECONDS;
-}
-
 void metrics_add(struct metrics_sums *s, const struct draft_stats *d, size_t prefill_tokens, double prefill)
 {
     figures_add_stats(&s->counts, s->list, d);

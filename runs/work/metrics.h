@@ -1,11 +1,6 @@
 /* work --metrics: the figures of a worker as a Prometheus text file, for the textfile collector of a node
  * exporter or any other reader. No port is opened.
  *
- *     metrics_open(&m, path, &e)                            checks that the file can be written
- *     metrics_model(&m, model)                              a job of this model begins
- *     metrics_add(&m.sums, ..)                              what a job that ends has added
- *     if (metrics_due(&m)) metrics_write(&m, &now, &e)      every METRICS_SECONDS
- *
  * A metric that vLLM has carries vLLM's name, and the label model_name; the others begin with longhand_.
  * Counters count since the worker began to use the model that it has now. A file is written beside the old
  * one and renamed into its place, so a reader sees a whole file. It is not synced to the disk: after a power
@@ -41,9 +36,9 @@ struct metrics {
 
 /* ERR_INPUT: the file cannot be written. path NULL: *m writes nothing. */
 int  metrics_open(struct metrics *m, const char *path, struct err *e);
+/* A job of this model begins. */
 void metrics_model(struct metrics *m, const char *model);
-bool metrics_due(const struct metrics *m);
 /* The counters of a decoder's statistics. */
 void metrics_add(struct metrics_sums *s, const struct draft_stats *d, size_t prefill_tokens, double prefill);
-/* all: m->sums and those of the running jobs. */
+/* Every METRICS_SECONDS. all: m->sums and those of the running jobs. */
 int  metrics_write(struct metrics *m, const struct metrics_now *now, struct metrics_sums *all, struct err *e);

@@ -1,9 +1,5 @@
 /* The models that a worker could not read. Their jobs stay in the queue: a disk that is not mounted, or a
- * folder that is being copied, must not fail them. Waiting is no attempt.
- *
- *     missing_add(&m, path, &why)       a model could not be read
- *     request.missing = m.list          store_claim leaves its jobs alone
- *     missing_look_again(&m)            now and then: forgets the models that may be readable again */
+ * folder that is being copied, must not fail them. Waiting is no attempt. */
 #pragma once
 #include "src/base/base.h"
 
@@ -23,6 +19,7 @@ struct missing {                         /* {0} is empty */
 
 /* 1: the reason is new and should be shown; 0; -1: no memory. */
 int    missing_add(struct missing *m, const char *path, const struct err *why);
+/* Now and then: forgets the models that may be readable again. */
 void   missing_look_again(struct missing *m);
 /* The first model that waits; NULL: none does. */
 const struct missing_model *missing_first(const struct missing *m);

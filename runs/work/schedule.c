@@ -45,7 +45,7 @@ static void write_metrics(struct schedule *h, bool now)
                              .limit = w->max_memory };
     struct metrics_sums all = m->sums;
     struct err e = {0};
-    if ((!m->path && !m->take) || !(now || metrics_due(m)))
+    if ((!m->path && !m->take) || !(now || clock_seconds() - m->written >= METRICS_SECONDS))
         return;
     for (size_t i = 0; i < h->n; i++) {
         const struct task *t = h->task[i];

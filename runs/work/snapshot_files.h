@@ -18,15 +18,7 @@
  * caller that lacks the time to rewrite so many rows limits the length of the new file; a later file absorbs
  * the files that this one does not.
  *
- * Writing happens on a thread with its own connection:
- *
- *     snapshot_files_open(&x, store, &claim, &options, &e)
- *     from = snapshot_files_next_start(x, tokens, rows_max)    where the next file starts
- *     snapshot_files_write(x, from, tokens, bytes)             never waits; the thread uses ctx until it ends
- *     if (snapshot_files_result(x, &result)) ...               in every round
- *     snapshot_files_close(x)                                  abandons the file in progress
- *
- * options.write decides the content. A failure costs nothing but the snapshot. */
+ * A thread with its own connection writes them. A failure costs nothing but the snapshot. */
 #pragma once
 #include <stdatomic.h>
 
@@ -62,14 +54,16 @@ int snapshot_files_open(struct snapshot_files **x, const struct store *s, const 
  * files only up to a length of rows_max cache rows, unless the table has no room for another record. No file
  * may be in progress (asserted). */
 size_t snapshot_files_next_start(struct snapshot_files *x, size_t tokens, size_t rows_max);
-/* Begin a file of `bytes` bytes with cache rows from .. tokens-1. No file may be in progress (asserted). */
+/* Begin a file of `bytes` bytes with cache rows from .. tokens-1. Never waits; the thread uses ctx until the
+ * file has ended. No file may be in progress (asserted). */
 void snapshot_files_write(struct snapshot_files *x, size_t from, size_t tokens, uint64_t bytes);
 bool snapshot_files_busy(struct snapshot_files *x);
 /* Whether the file in progress has ended since the last call. If so, *r is its result. */
 bool snapshot_files_result(struct snapshot_files *x, struct snapshot_result *r);
 /* Wait for the file in progress. After `seconds` (0: at once) the thread is told to give it up. */
 void snapshot_files_wait(struct snapshot_files *x, double seconds);
-void snapshot_files_close(struct snapshot_files *x);     /* NULL is allowed */
+/* Abandons the file in progress. NULL is allowed. */
+void snapshot_files_close(struct snapshot_files *x);
 
 /* The job's records, in the order of their rows. Whether the files exist and are valid shows when they are
  * read. -1: the n records of row[] are usable, later ones are not. */

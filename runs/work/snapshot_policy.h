@@ -1,14 +1,5 @@
 /* When a job's snapshots are made, and how a resumed job uses them.
  *
- *     snapshot_policy_open(&k, ...)                 after checkpoint_open and decode_open
- *     snapshot_policy_restore(&k)                   after decode_append: fills the cache from snapshots
- *     snapshot_policy_prefill_pass(&k)              between passes of decode_prefill
- *     snapshot_policy_prefilled(&k, seconds)        after decode_prefill, which read the remaining rows
- *     loop: snapshot_policy_round(&k)
- *     snapshot_policy_stop(&k)                      at a clean interruption, while the claim holds
- *     snapshot_policy_stopped(&k, deadline)         waits for the snapshot that stop may have begun
- *     snapshot_policy_close(&k)                     before the claim ends
- *
  * Mode `auto` makes a snapshot when the snapshot would save a resumed job more than SNAPSHOT_GAIN_SECONDS of
  * prefill. The cost of all snapshots of this attempt stays below a share of the attempt's time:
  *
@@ -77,13 +68,15 @@ struct snapshot_policy {             /* {0} is closed */
     int counter[SNAPSHOT_COUNTERS];
 };
 
+/* After checkpoint_open and decode_open; then in this order: */
 void snapshot_policy_open(struct snapshot_policy *k, enum kv_snapshot mode, uint64_t max_bytes,
                           struct store *s, const struct claim *c, struct checkpoint *p, struct decoder *d,
                           const struct snapshot_owner *owner);
-void snapshot_policy_restore(struct snapshot_policy *k);
-void snapshot_policy_prefill_pass(struct snapshot_policy *k);
-void snapshot_policy_prefilled(struct snapshot_policy *k, double seconds);
-void snapshot_policy_round(struct snapshot_policy *k);
-void snapshot_policy_stop(struct snapshot_policy *k);
-void snapshot_policy_stopped(struct snapshot_policy *k, double deadline);    /* by clock_seconds */
-void snapshot_policy_close(struct snapshot_policy *k);
+void snapshot_policy_restore(struct snapshot_policy *k);         /* fills the cache, after decode_append */
+void snapshot_policy_prefill_pass(struct snapshot_policy *k);    /* between passes of decode_prefill */
+void snapshot_policy_prefilled(struct snapshot_policy *k, double seconds);   /* after decode_prefill */
+void snapshot_policy_round(struct snapshot_policy *k);           /* after each round */
+void snapshot_policy_stop(struct snapshot_policy *k);    /* at a clean interruption, while the claim holds */
+/* Waits for the snapshot that stop may have begun, until `deadline` (clock_seconds). */
+void snapshot_policy_stopped(struct snapshot_policy *k, double deadline);
+void snapshot_policy_close(struct snapshot_policy *k);           /* before the claim ends */
