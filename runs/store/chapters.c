@@ -97,24 +97,17 @@ int store_lengths(struct store *s, int64_t job, struct job_lengths *out, struct 
     return rc == 0 ? err_set(e, ERR_INPUT, "there is no job %" PRId64, job) : MIN(rc, 0);
 }
 
-struct numbered { int64_t id; size_t at; };
+/* The numbers of the jobs and their places, ascending. For each place: the chapters that continue its job,
+ * the last one, and from each the one before it; whether its job continues another one; a part of a stack. */
+struct node { int64_t id; size_t at, last, before, stack; bool continues; };
 
-static int by_id(const void *a, const void *b)
-{
-    const struct numbered *x = a, *y = b;
-    return (x->id > y->id) - (x->id < y->id);
-}
-
-/* The chapters that continue a job: the last one, and from each the one before it. */
-struct node { size_t last, before; bool continues; };
-
-static void link_chapters(const struct job *const *v, size_t n, const struct numbered *ids, struct node *node)
+static void link_chapters(const struct job *const *v, size_t n, struct node *node)
 {
     for (size_t i = 0; i < n; i++)
-        node[i] = (struct node){ SIZE_MAX, SIZE_MAX, false };
+        node[i] = (struct node){ v[i]->id, i, SIZE_MAX, SIZE_MAX, 0, false };
+    qsort(node, n, sizeof *node, by_number);
     for (size_t i = 0; i < n; i++) {
-        const struct numbered key = { v[i]->after, 0 };
-        const struct numbered *p = v[i]->after ? bsearch(&key, ids, n, sizeof key, by_id) : NULL;
+        const struct node *p = v[i]->after ? bsearch(&v[i]->after, node, n, sizeof *node, by_number) : NULL;
         if (!p)
             continue;
         node[i].continues = true;
@@ -132,26 +125,18 @@ int jobs_in_chains(const struct job *const *v, size_t n, size_t *order, struct e
     }
     if (!chapters)
         return 0;
-    struct numbered *ids = malloc(n * sizeof *ids);
     struct node *node = malloc(n * sizeof *node);
-    size_t *stack = malloc(n * sizeof *stack);
-    const bool memory = ids && node && stack;
-    for (size_t i = 0; memory && i < n; i++)
-        ids[i] = (struct numbered){ v[i]->id, i };
-    if (memory) {
-        qsort(ids, n, sizeof *ids, by_id);
-        link_chapters(v, n, ids, node);
-    }
-    for (size_t i = 0; memory && i < n; i++)
-        for (size_t top = node[i].continues ? 0 : (stack[0] = i, 1); top;) {
-            const size_t at = order[done++] = stack[--top];
+    if (!node)
+        return err_set(e, ERR_FAILED, "out of memory for the order of %zu jobs", n);
+    link_chapters(v, n, node);
+    for (size_t i = 0; i < n; i++)
+        for (size_t top = node[i].continues ? 0 : (node[0].stack = i, 1); top;) {
+            const size_t at = order[done++] = node[--top].stack;
             for (size_t k = node[at].last; k != SIZE_MAX; k = node[k].before)
-                stack[top++] = k;
+                node[top++].stack = k;
         }
-    free(ids);
     free(node);
-    free(stack);
-    return memory ? 0 : err_set(e, ERR_FAILED, "out of memory for the order of %zu jobs", n);
+    return 0;
 }
 
 int records_in_chains(void *records, size_t n, size_t size, const struct job *(*job_of)(const void *record),
@@ -195,12 +180,6 @@ int chapter_check(struct store *s, int64_t job, struct err *e)
 }
 
 /* ---- changing ---- */
-
-static int by_number(const void *a, const void *b)
-{
-    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
 
 int chapters_refuse(struct store *s, const int64_t *ids, size_t n, struct err *e)
 {
@@ -310,33 +289,31 @@ static int64_t now_of(const struct copied *v, size_t n, int64_t old)
     return i < n ? v[i].now : old;
 }
 
-/* The jobs that `sql` gives: number, and the one before it. */
-static int read_pairs(struct store *s, const char *sql, int64_t job, struct copied *v, size_t *n,
-                      struct err *e)
+/* The jobs that `sql` gives, at most `most`: number, and the one before it. */
+static int read_pairs(struct store *s, const char *sql, int64_t job, size_t most, struct copied **v,
+                      size_t *n, struct err *e)
 {
-    int rc;
-    sqlite3_stmt *q = db_query(s, e, sql, "i", job);
-    for (*n = 0; (rc = db_step(s, q, e)) == 1 && *n < BOOK_MAX; )
-        v[(*n)++] = (struct copied){ sqlite3_column_int64(q, 0), sqlite3_column_int64(q, 1) };
-    db_reset(q);
-    return rc == 1 ? err_set(e, ERR_INPUT, "--follow: a book has at most %d chapters", BOOK_MAX) : rc;
+    static const struct db_column c[] = { { 'i', offsetof(struct copied, old) },
+                                          { 'i', offsetof(struct copied, now) } };
+    const int rc = db_list(s, e, DB_ROWS(c, *v), v, n, NULL, sql, "iz", job, most);
+    return rc || *n <= most ? rc
+                            : err_set(e, ERR_INPUT, "--follow: a book has at most %d chapters", BOOK_MAX);
 }
 
 static const char before_job[] =
     "WITH RECURSIVE up(job, after, d) AS (SELECT job, after, 0 FROM chapter WHERE job = ?1 UNION ALL "
     "SELECT j.id, c.after, d + 1 FROM up JOIN job j ON j.id = up.after LEFT JOIN chapter c ON c.job = j.id) "
-    "SELECT job, ifnull(after, 0) FROM up WHERE d > 0 ORDER BY d DESC";
+    "SELECT 0, job, ifnull(after, 0) FROM up WHERE d > 0 ORDER BY d DESC LIMIT ?2 + 1";
+/* The first one is the job itself. */
 static const char after_job[] =
     "WITH RECURSIVE down(job, after, d) AS (SELECT ?1, 0, 0 UNION ALL SELECT c.job, c.after, d + 1 FROM down "
     "JOIN chapter c ON c.after = down.job JOIN job j ON j.id = c.job JOIN job r ON r.id = ?1 WHERE j.batch "
-    "IS r.batch AND j.state <> 'cancelled') SELECT job, after FROM down WHERE d > 0 ORDER BY d, job";
-
-static int copies_no_memory(struct err *e) { return err_set(e, ERR_FAILED, "out of memory for a book"); }
+    "IS r.batch AND j.state <> 'cancelled') SELECT 0, job, after FROM down ORDER BY d, job LIMIT ?2 + 1";
 
 int book_copy(struct store *s, int64_t old, const char *name, struct new_book *b, struct err *e)
 {
+    struct copied *v = NULL;
     size_t n = 0;
-    int64_t after;
     *b = (struct new_book){0};
     int rc = db_get(s, e, &b->batch, "SELECT id FROM batch WHERE name = ?1", "t", name);
     if (rc)
@@ -345,41 +322,33 @@ int book_copy(struct store *s, int64_t old, const char *name, struct new_book *b
     if (db_run(s, e, "INSERT INTO batch (name, created) VALUES (?1, ?2)", "tr", name, wall_seconds()))
         return -1;
     b->batch = sqlite3_last_insert_rowid(s->db);
-    struct copied *v = malloc(BOOK_MAX * sizeof *v), *list = malloc(BOOK_MAX * sizeof *list);
-    rc = v && list ? read_pairs(s, before_job, old, list, &n, e) : copies_no_memory(e);
+    rc = read_pairs(s, before_job, old, BOOK_MAX, &v, &n, e);
     for (size_t i = 0; i < n && rc == 0; i++) {
-        after = now_of(v, i, list[i].now);
-        v[i].old = list[i].old;
-        rc = copy_done(s, list[i].old, b->batch, &v[i].now, e) ||
-             copy_row(s, list[i].old, v[i].now, after, e) || db_run(s, e, place, "i", v[i].now) ? -1 : 0;
+        const int64_t after = now_of(v, i, v[i].now);
+        rc = copy_done(s, v[i].old, b->batch, &v[i].now, e) ||
+             copy_row(s, v[i].old, v[i].now, after, e) || db_run(s, e, place, "i", v[i].now) ? -1 : 0;
         b->last = v[i].now;
     }
     free(v);
-    free(list);
     return rc;
 }
 
 int book_follow(struct store *s, int64_t old, int64_t now, const struct new_book *b, struct err *e)
 {
+    struct copied *v = NULL;
     size_t n = 0;
-    struct copied *v = malloc((BOOK_MAX + 1) * sizeof *v), *list = malloc(BOOK_MAX * sizeof *list);
-    int rc = v && list ? 0 : copies_no_memory(e);
-    if (rc == 0)
-        rc = db_run(s, e, PUT_IN_BOOK, "iii", old, now, b->batch) || copy_row(s, old, now, b->last, e) ||
+    int rc = db_run(s, e, PUT_IN_BOOK, "iii", old, now, b->batch) || copy_row(s, old, now, b->last, e) ||
              db_run(s, e, place, "i", now) ||
-             read_pairs(s, after_job, old, list, &n, e) ? -1 : 0;
+             read_pairs(s, after_job, old, BOOK_MAX + 1, &v, &n, e) ? -1 : 0;
     if (rc == 0)
-        v[0] = (struct copied){ old, now };
-    for (size_t i = 0; i < n && rc == 0; i++) {
-        const int64_t after = now_of(v, i + 1, list[i].now);
-        v[i + 1].old = list[i].old;
-        int64_t *id = &v[i + 1].now;
-        rc = job_copy(s, list[i].old, id, e) ||
-             db_run(s, e, PUT_IN_BOOK, "iii", list[i].old, *id, b->batch) ||
-             chapter_renew(s, list[i].old, *id, after, e) ||
-             event_add(s, e, *id, 0, "submitted", "of job %" PRId64, list[i].old) ? -1 : 0;
+        v[0].now = now;
+    for (size_t i = 1; i < n && rc == 0; i++) {
+        const int64_t after = now_of(v, i, v[i].now);
+        rc = job_copy(s, v[i].old, &v[i].now, e) ||
+             db_run(s, e, PUT_IN_BOOK, "iii", v[i].old, v[i].now, b->batch) ||
+             chapter_renew(s, v[i].old, v[i].now, after, e) ||
+             event_add(s, e, v[i].now, 0, "submitted", "of job %" PRId64, v[i].old) ? -1 : 0;
     }
     free(v);
-    free(list);
     return rc;
 }

@@ -63,19 +63,21 @@ static int damaged(struct store *s, int64_t job, struct err *e)
 /* A row of the table, unpacked. */
 struct row { size_t start, n, best; int32_t *number; };          /* [n][1 + 2 best], malloc'ed */
 
-/* The row in columns 0 to 4 of q: start, n, best, crc, data. Room for `more` further tokens. */
+#define SELECT_LOGPROBS "SELECT job" LOGPROB_COLUMNS " FROM logprob WHERE job = ?1"
+
+/* The row of q, of SELECT_LOGPROBS. Room for `more` further tokens. */
 static int read_row(struct store *s, int64_t job, sqlite3_stmt *q, size_t more, struct row *r, struct err *e)
 {
-    *r = (struct row){ (size_t)sqlite3_column_int64(q, 0), (size_t)sqlite3_column_int64(q, 1),
-                       (size_t)sqlite3_column_int64(q, 2), NULL };
+    *r = (struct row){ (size_t)sqlite3_column_int64(q, 1), (size_t)sqlite3_column_int64(q, 2),
+                       (size_t)sqlite3_column_int64(q, 3), NULL };
     if (r->n > CHUNK_TOKENS || r->best > LOGPROBS_BEST_MAX)
         return damaged(s, job, e);
     const size_t each = numbers_of(r->best);
     r->number = malloc((r->n + more + 1) * each * sizeof *r->number);
     if (!r->number)
         return err_set(e, ERR_FAILED, "out of memory for log-probabilities");
-    if (chunk_unpack(r->number, r->n * each, sqlite3_column_blob(q, 4), (size_t)sqlite3_column_bytes(q, 4),
-                     (uint32_t)sqlite3_column_int64(q, 3), e) == 0)
+    if (chunk_unpack(r->number, r->n * each, sqlite3_column_blob(q, 5), (size_t)sqlite3_column_bytes(q, 5),
+                     (uint32_t)sqlite3_column_int64(q, 4), e) == 0)
         return 0;
     free(r->number);
     r->number = NULL;
@@ -89,8 +91,7 @@ static int write_row(struct store *s, int64_t job, const struct row *r, struct e
     uint32_t crc;
     if (chunk_pack(&data, &size, &crc, r->number, r->n * numbers_of(r->best), e))
         return -1;
-    int rc = db_run(s, e,
-                    "INSERT INTO logprob (job, start, n, best, crc, data) VALUES (?1, ?2, ?3, ?4, ?5, ?6) "
+    int rc = db_run(s, e, "INSERT INTO logprob (job" LOGPROB_COLUMNS ") VALUES (?1, ?2, ?3, ?4, ?5, ?6) "
                     "ON CONFLICT (job, start) DO UPDATE SET n = ?3, crc = ?5, data = ?6",
                     "izzzib", job, r->start, r->n, r->best, (int64_t)crc, data, size);
     free(data);
@@ -102,10 +103,8 @@ static int append_some(struct store *s, int64_t job, size_t start, const struct 
                        size_t best, struct err *e)
 {
     struct row r = {0};
-    sqlite3_stmt *q = db_query(s, e,
-                               "SELECT start, n, best, crc, data FROM logprob WHERE job = ?1 AND start < ?2 "
-                               "AND start >= ?2 - ?4 AND start + n = ?2 AND n + ?3 <= ?4 AND best = ?5 "
-                               "LIMIT 1",
+    sqlite3_stmt *q = db_query(s, e, SELECT_LOGPROBS " AND start < ?2 AND start >= ?2 - ?4 AND "
+                               "start + n = ?2 AND n + ?3 <= ?4 AND best = ?5 LIMIT 1",
                                "izzzz", job, start, n, (size_t)CHUNK_TOKENS, best);
     int rc = db_step(s, q, e);
     if (rc == 1) {
@@ -138,9 +137,7 @@ int logprobs_cut(struct store *s, int64_t job, size_t keep, struct err *e)
     struct row r = {0};
     if (db_run(s, e, "DELETE FROM logprob WHERE job = ?1 AND start >= ?2", "iz", job, keep))
         return -1;
-    sqlite3_stmt *q = db_query(s, e,
-                               "SELECT start, n, best, crc, data FROM logprob WHERE job = ?1 AND "
-                               "start + n > ?2", "iz", job, keep);
+    sqlite3_stmt *q = db_query(s, e, SELECT_LOGPROBS " AND start + n > ?2", "iz", job, keep);
     int rc = db_step(s, q, e);
     if (rc != 1)
         return rc;
@@ -161,9 +158,7 @@ int store_logprobs(struct store *s, int64_t job, const int32_t *ids, size_t n, s
         return err_set(e, ERR_FAILED, "out of memory for log-probabilities of %zu tokens", n);
     for (size_t i = 0; i < n * (1 + best); i++)
         v[i] = (struct logprob){ -1, -INFINITY };
-    sqlite3_stmt *q = db_query(s, e,
-                               "SELECT start, n, best, crc, data FROM logprob WHERE job = ?1 ORDER BY start",
-                               "i", job);
+    sqlite3_stmt *q = db_query(s, e, SELECT_LOGPROBS " ORDER BY start", "i", job);
     while ((rc = db_step(s, q, e)) == 1) {
         struct row r;
         struct logprob one[1 + LOGPROBS_BEST_MAX];

@@ -118,30 +118,6 @@ void db_row_free(const struct db_column *c, size_t n, void *of)
         }
 }
 
-int db_list(struct store *s, const char *sql, int64_t job, const struct db_column *c, size_t n_columns,
-            size_t size, void *v, size_t *n, struct strings **t, struct err *e)
-{
-    sqlite3_stmt *q = db_query(s, e, sql, "i", job);
-    char *rows = NULL;
-    bool failed = false;
-    int rc;
-    while ((rc = db_step(s, q, e)) == 1 && !failed) {
-        char *more = db_grow(rows, *n, size);
-        failed = !more;
-        if (failed)
-            break;
-        rows = more;
-        db_row(q, 1, c, n_columns, memset(rows + size * (*n)++, 0, size), t, &failed);
-    }
-    memcpy(v, &rows, sizeof rows);
-    if (rc >= 0 && failed) {
-        if (rc == 1)
-            db_reset(q);
-        return err_set(e, ERR_FAILED, "out of memory for a list of job %" PRId64, job);
-    }
-    return rc;
-}
-
 void column_owner(sqlite3_stmt *q, int i, struct owner *o)
 {
     *o = (struct owner){ .pid = sqlite3_column_int64(q, i + 3),
@@ -435,6 +411,41 @@ int db_read(struct store *s, struct err *e, const char *sql, const char *fmt, ..
     if (rc == 1)
         db_reset(q);
     return rc;
+}
+
+int db_list(struct store *s, struct err *e, struct db_rows rows, void *v, size_t *n, struct strings **t,
+            const char *sql, const char *fmt, ...)
+{
+    bool failed = false;
+    char *list;
+    va_list ap;
+    int rc;
+    va_start(ap, fmt);
+    sqlite3_stmt *q = query_one(s, e, sql, fmt, &ap);
+    va_end(ap);
+    while ((rc = db_step(s, q, e)) == 1 && !failed) {
+        memcpy(&list, v, sizeof list);
+        char *more = db_grow(list, *n, rows.size);
+        failed = !more;
+        if (failed)
+            break;
+        memcpy(v, &more, sizeof more);
+        db_row(q, 1, rows.c, rows.n, memset(more + rows.size * (*n)++, 0, rows.size), t, &failed);
+    }
+    if (rc >= 0 && failed) {
+        if (rc == 1)
+            db_reset(q);
+        return err_set(e, ERR_FAILED, "out of memory for a list");
+    }
+    return rc;
+}
+
+const struct db_rows db_numbers = { &(const struct db_column){ 'i', 0 }, 1, sizeof(int64_t) };
+
+int by_number(const void *a, const void *b)
+{
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
 }
 
 /* ---- transactions ---- */

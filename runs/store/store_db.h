@@ -154,9 +154,14 @@ void  db_row_free(const struct db_column *c, size_t n, void *of);
     X('z', start, "start") X('z', tokens, "tokens") X('t', sources, "sources") X('d', depth, "depth") \
     X('d', drafted, "drafted") X('d', rows, "rows") X('d', accepted, "accepted") \
     X('f', draft_seconds, "draft_seconds") X('f', verify_seconds, "verify_seconds")
-/* The rows of a query of a job, ?1: *v [*n], structs of `size` bytes whose columns begin at 1. */
-int   db_list(struct store *s, const char *sql, int64_t job, const struct db_column *c, size_t n_columns,
-              size_t size, void *v, size_t *n, struct strings **t, struct err *e);
+/* Adds the rows of a query to the list *v [*n] of structs of `size` bytes. Their columns begin at 1. */
+struct db_rows { const struct db_column *c; size_t n, size; };
+int   db_list(struct store *s, struct err *e, struct db_rows rows, void *v, size_t *n, struct strings **t,
+              const char *sql, const char *fmt, ...);
+#define DB_ROWS(c, v) ((struct db_rows){ c, sizeof c / sizeof *c, sizeof *(v) })
+extern const struct db_rows db_numbers;              /* int64_t */
+/* For qsort: ascending by the int64_t that an element begins with. */
+int   by_number(const void *a, const void *b);
 /* Columns i .. i + 4 are OWNER_COLUMNS of a worker w. */
 #define OWNER_COLUMNS "w.host, w.boot, w.spaces, w.pid, w.start"
 void  column_owner(sqlite3_stmt *q, int i, struct owner *o);

@@ -11,7 +11,6 @@
 #include <zlib.h>
 
 #include "src/base/json.h"
-#include "src/base/memory_file.h"
 
 enum { TOKENIZER_BYTES_MAX = 1 << 30, EOS_MAX = 1 << 16 };
 
@@ -42,26 +41,12 @@ static int deflate_all(uint8_t **out, size_t *size, const void *p, size_t n, str
 /* "[1,2]"; free(). NULL: out of memory. */
 static char *eos_text(const int32_t *eos, size_t n)
 {
-    char *text = NULL;
-    size_t size;
-    FILE *f = memory_file(&text, &size);
-    if (!f)
-        return NULL;
-    fputc('[', f);
-    for (size_t i = 0; i < n; i++)
-        fprintf(f, "%s%" PRId32, i ? "," : "", eos[i]);
-    fputc(']', f);
-    if (stream_end(f) == 0)
-        return text;
-    free(text);
-    return NULL;
-}
-
-/* The number of the tokenizer with this digest: 1; 0: there is none; -1. */
-static int find_tokenizer(struct store *s, const uint8_t sha[SHA256_BYTES], int64_t *id, struct err *e)
-{
-    return db_get(s, e, id, "SELECT id FROM tokenizer WHERE sha = ?1", "b", (const void *)sha,
-                  (size_t)SHA256_BYTES);
+    char *text = malloc(3 + 12 * n), *p = text;
+    for (size_t i = 0; text && i < n; i++)
+        p += sprintf(p, "%c%" PRId32, i ? ',' : '[', eos[i]);
+    if (text)
+        strcpy(p, n ? "]" : "[]");
+    return text;
 }
 
 int store_model_put(struct store *s, const char *fingerprint, const struct model_record *m, struct err *e)
@@ -71,27 +56,18 @@ int store_model_put(struct store *s, const char *fingerprint, const struct model
     int64_t id;
     sha256_of(sha, m->tokenizer, m->n_tokenizer);
     char *eos = eos_text(m->eos, m->n_eos);
-    int rc = eos ? find_tokenizer(s, sha, &id, e) : err_set(e, ERR_FAILED, "out of memory for a model");
+    int rc = eos ? db_get(s, e, &id, "SELECT id FROM tokenizer WHERE sha = ?1", "h", sha)
+                 : err_set(e, ERR_FAILED, "out of memory for a model");
     if (rc == 0)                         /* before the transaction: a large tokenizer takes a second */
         rc = deflate_all(&packed, &size, m->tokenizer, m->n_tokenizer, e);
-    if (rc >= 0 && db_begin(s, e) == 0) {
-        if (packed)
-            rc = db_run(s, e,
-                        "INSERT INTO tokenizer (sha, bytes, data) VALUES (?1, ?2, ?3) "
-                        "ON CONFLICT (sha) DO NOTHING",
-                        "bzb", (const void *)sha, (size_t)SHA256_BYTES, m->n_tokenizer, (const void *)packed,
-                        size);
-        if (rc >= 0)
-            rc = db_run(s, e,
-                        "INSERT INTO model (fingerprint, tokenizer, vocab, eos, config, generation) "
-                        "SELECT ?1, id, ?3, ?4, ?5, ?6 FROM tokenizer WHERE sha = ?2 "
-                        "ON CONFLICT (fingerprint) DO NOTHING",
-                        "tbzttt", fingerprint, (const void *)sha, (size_t)SHA256_BYTES, m->vocab, eos,
-                        m->config, m->generation);
-        rc = db_end(s, rc, e);
-    } else {
-        rc = -1;
-    }
+    if (rc >= 0)
+        rc = db_end(s, db_begin(s, e) ||
+                       db_run(s, e, "INSERT INTO tokenizer (sha, bytes, data) SELECT ?1, ?2, ?3 WHERE "
+                              "?3 NOT NULL ON CONFLICT (sha) DO NOTHING; "
+                              "INSERT INTO model (fingerprint, tokenizer, vocab, eos, config, generation) "
+                              "SELECT ?4, id, ?5, ?6, ?7, ?8 FROM tokenizer WHERE sha = ?1 "
+                              "ON CONFLICT (fingerprint) DO NOTHING", "hzbtzttt", sha, m->n_tokenizer, packed,
+                              size, fingerprint, m->vocab, eos, m->config, m->generation) ? -1 : 0, e);
     free(packed);
     free(eos);
     return rc;
@@ -223,17 +199,10 @@ int model_check_readable(struct store *s, int64_t job, const char *before, const
 int model_changes_at(struct store *s, int64_t job, size_t at, const char *before, const char *now,
                      struct err *e)
 {
-    return db_run(s, e,
-                  "INSERT INTO part (job, start, fingerprint) SELECT ?1, 0, ?2 WHERE NOT EXISTS "
-                  "(SELECT 1 FROM part WHERE job = ?1 AND fingerprint NOT NULL) "
-                  "ON CONFLICT (job, start) DO UPDATE SET fingerprint = excluded.fingerprint",
-                  "it", job, before) ||
-                   db_run(s, e,
-                          "INSERT INTO part (job, start, fingerprint) VALUES (?1, ?2, ?3) "
-                          "ON CONFLICT (job, start) DO UPDATE SET fingerprint = excluded.fingerprint",
-                          "izt", job, at, now)
-               ? -1
-               : 0;
+    return db_run(s, e, "INSERT INTO part (job, start, fingerprint) SELECT ?1, 0, ?2 WHERE NOT EXISTS "
+                  "(SELECT 1 FROM part WHERE job = ?1 AND fingerprint NOT NULL)" MERGE_PARTS "; "
+                  "INSERT INTO part (job, start, fingerprint) VALUES (?1, ?3, ?4)" MERGE_PARTS,
+                  "itzt", job, before, at, now);
 }
 
 /* The user has accepted another model for a job. */
@@ -264,8 +233,7 @@ int model_move(struct store *s, int64_t job, const struct model_place *m, struct
         return -1;
     return db_run(s, e,
                   "UPDATE job SET model = ?2, fingerprint = CASE WHEN ?4 THEN ?3 ELSE fingerprint END "
-                  "WHERE id = ?1",
-                  "ittd", job, m->path, m->fingerprint, (int)m->accept);
+                  "WHERE id = ?1", "ittd", job, m->path, m->fingerprint, m->accept);
 }
 
 int store_model_move(struct store *s, const int64_t *ids, size_t n, const struct model_place *m,

@@ -240,15 +240,9 @@ int store_migrate(struct store *s, const char *const *steps, int have, int want,
 static int check_version(struct store *s, bool first, struct err *e)
 {
     int64_t version = 0, application = 0, tables = 0, bytes = 0;
-    if (db_begin_read(s, e))
-        return -1;
-    if (db_get(s, e, &version, "PRAGMA user_version", "") < 0 ||
-        db_get(s, e, &application, "PRAGMA application_id", "") < 0 ||
-        db_get(s, e, &tables, "SELECT count(*) FROM sqlite_master", "") < 0 ||
-        db_get(s, e, &bytes, "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()",
-               "") < 0)
-        return db_rollback(s);
-    if (db_commit(s, e))
+    if (db_read(s, e, "SELECT user_version, application_id, (SELECT count(*) FROM sqlite_master), "
+                "page_count * page_size FROM pragma_user_version, pragma_application_id, pragma_page_count, "
+                "pragma_page_size", ">iiii", &version, &application, &tables, &bytes) < 0)
         return -1;
     bool writes = s->o.mode != STORE_READ;
     if (tables == 0 && application == 0)

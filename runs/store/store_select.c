@@ -8,56 +8,23 @@
 
 struct id_list { int64_t *v; size_t n; };
 
-static int id_add(struct id_list *l, int64_t id, struct err *e)
-{
-    int64_t *v = db_grow(l->v, l->n, sizeof *v);
-    if (!v)
-        return err_set(e, ERR_FAILED, "out of memory for a list of jobs");
-    l->v = v;
-    l->v[l->n++] = id;
-    return 0;
-}
-
-static int id_order(const void *a, const void *b)
-{
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
-/* Append the first column of q's rows to the list. */
-static int id_add_rows(struct store *s, sqlite3_stmt *q, struct id_list *l, struct err *e)
-{
-    int rc;
-    while ((rc = db_step(s, q, e)) == 1)
-        if (id_add(l, sqlite3_column_int64(q, 0), e)) {
-            db_reset(q);
-            return -1;
-        }
-    return rc;
-}
+#define OF_BATCH "SELECT 0, id FROM job WHERE batch = (SELECT id FROM batch WHERE name = ?1) AND "
 
 static int select_term(struct store *s, const struct selection_term *t, struct id_list *l, struct err *e)
 {
-    size_t before = l->n;
-    sqlite3_stmt *q;
+    const size_t before = l->n;
+    int rc;
     if (!t->name[0])
-        q = db_query(s, e, "SELECT id FROM job WHERE id BETWEEN ?1 AND ?2", "ii", t->first, t->last);
+        rc = db_list(s, e, db_numbers, &l->v, &l->n, NULL, "SELECT 0, id FROM job WHERE id BETWEEN ?1 AND ?2",
+                     "ii", t->first, t->last);
     else
-        q = db_query(s, e,
-                     "SELECT id FROM job WHERE batch = (SELECT id FROM batch WHERE name = ?1) AND "
-                     "(?2 IS NULL OR custom_id = ?2)",
-                     "tt", t->name, t->custom_id);
-    if (id_add_rows(s, q, l, e))
-        return -1;
-    if (l->n == before && t->custom_id)              /* @NAME/custom_id/sample */
-        q = db_query(s, e,
-                     "SELECT id FROM job WHERE batch = (SELECT id FROM batch WHERE name = ?1) AND line NOT "
-                     "NULL AND custom_id || '/' || sample = ?2",
-                     "tt", t->name, t->custom_id);
-    if (l->n == before && t->custom_id && id_add_rows(s, q, l, e))
-        return -1;
-    if (l->n > before)
-        return 0;
+        rc = db_list(s, e, db_numbers, &l->v, &l->n, NULL, OF_BATCH "(?2 IS NULL OR custom_id = ?2)", "tt",
+                     t->name, t->custom_id);
+    if (rc == 0 && l->n == before && t->custom_id)   /* @NAME/custom_id/sample */
+        rc = db_list(s, e, db_numbers, &l->v, &l->n, NULL, OF_BATCH "line NOT NULL AND "
+                     "custom_id || '/' || sample = ?2", "tt", t->name, t->custom_id);
+    if (rc || l->n > before)
+        return rc;
     if (!t->name[0] && t->first == t->last)
         return err_set(e, ERR_INPUT, "there is no job %" PRId64, t->first);
     return err_set(e, ERR_INPUT, "no job is selected by \"%s\"", t->word);
@@ -77,12 +44,12 @@ static int filter_ids(struct store *s, const struct selection *sel, int64_t *ids
     size_t kept = 0;
     int64_t ignored;
     if (*n)
-        qsort(ids, *n, sizeof *ids, id_order);
+        qsort(ids, *n, sizeof *ids, by_number);
     for (size_t i = 0; i < *n; i++) {
         int keep = i == 0 || ids[i] != ids[i - 1];
         if (keep && narrow)
             keep = db_get(s, e, &ignored, "SELECT 1 FROM job j WHERE j.id = ?6 AND " TAKEN, "ttdzzi",
-                          sel->by_state ? job_state_name(sel->state) : NULL, sel->finish, (int)sel->loops,
+                          sel->by_state ? job_state_name(sel->state) : NULL, sel->finish, sel->loops,
                           sel->shorter, sel->longer, ids[i]);
         if (keep < 0)
             return -1;
@@ -121,30 +88,22 @@ static int filter_distinct(struct store *s, const struct selection *sel, int64_t
 int store_select(struct store *s, const struct selection *sel, int64_t **ids, size_t *n, struct err *e)
 {
     struct id_list l = {0};
-    *ids = NULL;
-    *n = 0;
-    if (db_begin_read(s, e))
-        return -1;
-    int rc = 0;
+    int rc = db_begin_read(s, e);
     for (size_t i = 0; i < sel->n && rc == 0; i++)
         rc = select_term(s, &sel->v[i], &l, e);
     if (rc == 0 && sel->n == 0)
-        rc = id_add_rows(s,
-                         db_query(s, e, "SELECT j.id FROM job j WHERE " TAKEN " AND (NOT ?6 OR NOT EXISTS "
-                                  "(SELECT 1 FROM request q WHERE q.job = j.id))", "ttdzzd",
-                                  sel->by_state ? job_state_name(sel->state) : NULL, sel->finish,
-                                  (int)sel->loops, sel->shorter, sel->longer, (int)sel->no_requests),
-                         &l, e);
-    if (rc == 0)
-        rc = filter_ids(s, sel, l.v, &l.n, e);
-    rc = db_end(s, rc, e);
+        rc = db_list(s, e, db_numbers, &l.v, &l.n, NULL, "SELECT 0, j.id FROM job j WHERE " TAKEN " AND "
+                     "(NOT ?6 OR NOT EXISTS (SELECT 1 FROM request q WHERE q.job = j.id))", "ttdzzd",
+                     sel->by_state ? job_state_name(sel->state) : NULL, sel->finish, sel->loops,
+                     sel->shorter, sel->longer, sel->no_requests);
+    rc = db_end(s, rc ? rc : filter_ids(s, sel, l.v, &l.n, e), e);
     if (rc == 0 && sel->distinct)
         rc = filter_distinct(s, sel, l.v, &l.n, e);
     if (rc) {
         free(l.v);
-        return -1;
+        l = (struct id_list){0};
     }
     *ids = l.v;
     *n = l.n;
-    return 0;
+    return rc ? -1 : 0;
 }

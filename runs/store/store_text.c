@@ -473,8 +473,8 @@ int store_redo(struct store *s, const int64_t *ids, size_t n, const uint64_t *se
         typedef struct element row; \
         static const struct db_column c[] = { fields(DB_PLACE) }; \
         *out = (struct list){0}; \
-        const int rc = db_list(s, "SELECT 0" fields(DB_SQL) " FROM " from, job, c, sizeof c / sizeof *c, \
-                               sizeof *out->v, &out->v, &out->n, &out->text, e); \
+        const int rc = db_list(s, e, DB_ROWS(c, out->v), &out->v, &out->n, &out->text, \
+                               "SELECT 0" fields(DB_SQL) " FROM " from, "i", job); \
         if (rc) \
             list##_free(out); \
         return rc; \

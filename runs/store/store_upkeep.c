@@ -16,22 +16,18 @@
 
 int store_size(struct store *s, struct store_size *out, struct err *e)
 {
-    int64_t page = 0, pages = 0, unused = 0, models = 0;
-    if (db_get(s, e, &page, "PRAGMA page_size", "") < 0 ||
-        db_get(s, e, &pages, "PRAGMA page_count", "") < 0 ||
-        db_get(s, e, &unused, "PRAGMA freelist_count", "") < 0 ||
-        db_get(s, e, &models, "SELECT ifnull((SELECT sum(length(data)) FROM tokenizer), 0) + "
-               "ifnull((SELECT sum(length(config) + ifnull(length(generation), 0)) FROM model), 0)", "") < 0)
-        return -1;
-    *out = (struct store_size){ (uint64_t)(page * pages), (uint64_t)(page * unused), (uint64_t)models };
-    return 0;
+    return db_read(s, e, "SELECT page_size * page_count, page_size * freelist_count, "
+                   "ifnull((SELECT sum(length(data)) FROM tokenizer), 0) + "
+                   "ifnull((SELECT sum(length(config) + ifnull(length(generation), 0)) FROM model), 0) "
+                   "FROM pragma_page_size, pragma_page_count, pragma_freelist_count", ">zzz", &out->file,
+                   &out->unused, &out->models) == 1 ? 0 : -1;
 }
 
 int store_bytes(struct store *s, const int64_t *ids, size_t n, struct job_bytes *out, struct err *e)
 {
     int rc = db_begin_read(s, e);
-    for (size_t i = 0; i < n && rc == 0; i++) {
-        sqlite3_stmt *q = db_query(
+    for (size_t i = 0; i < n && rc == 0; i++)
+        rc = db_read(
             s, e,
             "SELECT ifnull((SELECT sum(length(data) + length(link)) FROM chunk WHERE job = ?1), 0) + "
             "ifnull((SELECT sum(length(data) + 16) FROM logprob WHERE job = ?1), 0), "
@@ -40,18 +36,8 @@ int store_bytes(struct store *s, const int64_t *ids, size_t n, struct job_bytes 
             "ifnull((SELECT sum(length(source) + length(name) + 16) FROM metric WHERE job = ?1), 0) + "
             "ifnull((SELECT sum(length(sources) + 32) FROM round WHERE job = ?1), 0) + "
             "ifnull((SELECT sum(length(kind) + length(text) + 16) FROM event WHERE job = ?1), 0), "
-            "(SELECT sum(bytes) FROM snapshot WHERE job = ?1)",
-            "i", ids[i]);
-        rc = db_step(s, q, e);
-        if (rc != 1)
-            break;
-        out[i] = (struct job_bytes){ (uint64_t)sqlite3_column_int64(q, 0),
-                                     (uint64_t)sqlite3_column_int64(q, 1),
-                                     (uint64_t)sqlite3_column_int64(q, 2),
-                                     (uint64_t)sqlite3_column_int64(q, 3) };
-        db_reset(q);
-        rc = 0;
-    }
+            "(SELECT sum(bytes) FROM snapshot WHERE job = ?1)", "i>zzzz", ids[i], &out[i].text,
+            &out[i].input, &out[i].figures, &out[i].snapshots) == 1 ? 0 : -1;
     return db_end(s, rc, e);
 }
 
@@ -239,35 +225,19 @@ int store_examine(struct store *s, store_finding *found, void *ctx, struct err *
     return rc;
 }
 
+#define MODEL_USE_FIELDS(X) \
+    X('t', model, "j.model") X('t', fingerprint, "j.fingerprint") X('z', jobs, "count(*)") \
+    X('z', open, "sum(j.state NOT IN ('done', 'cancelled'))") X('z', begun, "sum(j.tokens > 0)") \
+    X('i', first, "min(j.id)") X('b', stored, "m.fingerprint IS NOT NULL")
+
 int store_model_uses(struct store *s, struct model_use_list *out, struct err *e)
 {
-    bool failed = false;
-    int rc;
+    typedef struct model_use row;
+    static const struct db_column c[] = { MODEL_USE_FIELDS(DB_PLACE) };
     *out = (struct model_use_list){0};
-    sqlite3_stmt *q =
-        db_query(s, e,
-                 "SELECT j.model, j.fingerprint, count(*), sum(j.state NOT IN ('done', 'cancelled')), "
-                 "sum(j.tokens > 0), min(j.id), m.fingerprint IS NOT NULL FROM job j LEFT JOIN model m ON "
-                 "m.fingerprint = j.fingerprint "
-                 "GROUP BY j.model, j.fingerprint",
-                 "");
-    while ((rc = db_step(s, q, e)) == 1) {
-        struct model_use *v = db_grow(out->v, out->n, sizeof *v);
-        if (v)
-            out->v = v;
-        if (!v || failed) {
-            db_reset(q);
-            rc = err_set(e, ERR_FAILED, "out of memory for a list of models");
-            break;
-        }
-        out->v[out->n++] = (struct model_use){ .model = column_text(q, 0, &out->text, &failed),
-                                               .fingerprint = column_text(q, 1, &out->text, &failed),
-                                               .jobs = (size_t)sqlite3_column_int64(q, 2),
-                                               .open = (size_t)sqlite3_column_int64(q, 3),
-                                               .begun = (size_t)sqlite3_column_int64(q, 4),
-                                               .first = sqlite3_column_int64(q, 5),
-                                               .stored = sqlite3_column_int(q, 6) != 0 };
-    }
+    const int rc = db_list(s, e, DB_ROWS(c, out->v), &out->v, &out->n, &out->text, "SELECT 0"
+                           MODEL_USE_FIELDS(DB_SQL) " FROM job j LEFT JOIN model m ON m.fingerprint = "
+                           "j.fingerprint GROUP BY j.model, j.fingerprint", "");
     if (rc)
         model_use_list_free(out);
     return rc;
