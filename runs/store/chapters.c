@@ -185,24 +185,23 @@ int chapters_refuse(struct store *s, const int64_t *ids, size_t n, struct err *e
 {
     size_t waiting = 0;
     int64_t first = 0, of = 0;
-    for (size_t i = 0; i < n; i++) {
-        int rc;
-        sqlite3_stmt *q = db_query(s, e,
-                                   "SELECT c.job FROM chapter c JOIN job j ON j.id = c.job WHERE "
-                                   "c.after = ?1 AND c.sha IS NULL AND j.state <> 'cancelled'", "i", ids[i]);
-        while ((rc = db_step(s, q, e)) == 1) {
-            const int64_t job = sqlite3_column_int64(q, 0);
-            if (bsearch(&job, ids, n, sizeof job, by_number))
+    int rc = 0;
+    for (size_t i = 0; i < n && rc == 0; i++) {
+        int64_t *job = NULL;
+        size_t n_jobs = 0;
+        rc = db_list(s, e, db_numbers, &job, &n_jobs, NULL, "SELECT 0, c.job FROM chapter c JOIN job j ON "
+                     "j.id = c.job WHERE c.after = ?1 AND c.sha IS NULL AND j.state <> 'cancelled'", "i",
+                     ids[i]);
+        for (size_t k = 0; k < n_jobs; k++) {
+            if (bsearch(&job[k], ids, n, sizeof *ids, by_number))
                 continue;
-            first = first ? first : job;
-            of = of ? of : ids[i];
-            waiting++;
+            first = waiting ? first : job[k];
+            of = waiting++ ? of : ids[i];
         }
-        if (rc < 0)
-            return -1;
+        free(job);
     }
-    if (!waiting)
-        return 0;
+    if (rc || !waiting)
+        return rc;
     return err_set(e, ERR_INPUT,
                    "%zu %s for these jobs (job %" PRId64 " for job %" PRId64 "); nothing was removed. "
                    "Cancel %s first", waiting, plural(waiting, "chapter waits", "chapters wait"), first, of,
@@ -221,31 +220,25 @@ static int copy_row(struct store *s, int64_t old, int64_t job, int64_t after, st
 
 int chapter_renew(struct store *s, int64_t old, int64_t job, int64_t after, struct err *e)
 {
-    int32_t *ids = NULL;
-    uint8_t *packed = NULL;
+    int32_t *ids;
     struct chain_link start;
-    size_t n, all, size;
-    uint32_t crc;
+    size_t n, all;
     int rc = db_read(s, e, "SELECT CASE WHEN c.sha IS NULL THEN j.prompt_tokens ELSE min(c.own, "
                      "j.prompt_tokens) END FROM job j JOIN chapter c ON c.job = j.id WHERE j.id = ?1", "i>z",
                      old, &n);
-    if (rc != 1)
-        return rc;
-    rc = prompt_read(s, old, &ids, &all, e) || chunk_pack(&packed, &size, &crc, ids, n, e) ? -1 : 0;
-    if (rc == 0) {
-        link_start(&start, ids, n);
-        rc = copy_row(s, old, job, after, e) ||
-             db_run(s, e, "UPDATE chapter SET own = ?3, sha = NULL WHERE job = ?2; "
-                    "UPDATE input SET ids = ?4, crc = ?5, prompt = CASE WHEN chat IS NULL AND NOT (SELECT "
-                    "prompted FROM chapter WHERE job = ?2) THEN x'' ELSE prompt END WHERE job = ?2; "
-                    "UPDATE job SET prompt_tokens = ?3, link = ?6, wanted = (SELECT CASE WHEN c.sha IS NULL "
-                    "THEN j.wanted ELSE c.given + max(j.wanted - j.given, 1) END FROM job j JOIN chapter c "
-                    "ON c.job = j.id WHERE j.id = ?1) WHERE id = ?2", "iizbih", old, job, n, packed, size,
-                    (int64_t)crc, &start) ||
-             db_run(s, e, place, "i", job) ? -1 : 0;
-    }
+    if (rc != 1 || prompt_read(s, old, &ids, &all, e))
+        return rc == 1 ? -1 : rc;
+    link_start(&start, ids, n);
+    rc = copy_row(s, old, job, after, e) ||
+         db_run(s, e, "UPDATE chapter SET own = ?3, sha = NULL WHERE job = ?2; "
+                "UPDATE job SET prompt_tokens = ?3, link = ?4, wanted = (SELECT CASE WHEN c.sha IS NULL THEN "
+                "j.wanted ELSE c.given + max(j.wanted - j.given, 1) END FROM job j JOIN chapter c ON "
+                "c.job = j.id WHERE j.id = ?1) WHERE id = ?2; "
+                "UPDATE input SET crc = ?5, ids = ?6, prompt = CASE WHEN chat IS NULL AND NOT (SELECT "
+                "prompted FROM chapter WHERE job = ?2) THEN x'' ELSE prompt END WHERE job = ?2", "iizhp", old,
+                job, n, &start, ids, n) ||
+         db_run(s, e, place, "i", job) ? -1 : 0;
     free(ids);
-    free(packed);
     return rc;
 }
 

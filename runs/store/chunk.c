@@ -33,18 +33,21 @@ void link_next(struct chain_link *out, const struct chain_link *before, const in
     sha256_end(&h, out->v);
 }
 
-/* Compress raw[0..n) into out[0..*size). A small input uses a small window: zlib then needs 20 KB of
- * memory instead of 260 KB, which the C library would map and unmap for every chunk. */
-static int deflate_all(uint8_t *out, uLong *size, const uint8_t *raw, size_t n)
+int zlib_pack(uint8_t **data, size_t *size, const void *raw, size_t n, bool small)
 {
-    bool small = n <= 4096;
-    z_stream z = { .next_in = (Bytef *)raw, .avail_in = (uInt)n, .next_out = out, .avail_out = (uInt)*size };
+    z_stream z = { .next_in = (Bytef *)raw, .avail_in = (uInt)n };
     if (deflateInit2(&z, 6, Z_DEFLATED, small ? 12 : 15, small ? 5 : 8, Z_DEFAULT_STRATEGY) != Z_OK)
         return -1;
-    int rc = deflate(&z, Z_FINISH);
+    z.avail_out = (uInt)deflateBound(&z, (uLong)n);
+    *data = z.next_out = malloc(z.avail_out);
+    int rc = *data ? deflate(&z, Z_FINISH) : Z_MEM_ERROR;
     *size = z.total_out;
     deflateEnd(&z);
-    return rc == Z_STREAM_END ? 0 : -1;
+    if (rc == Z_STREAM_END)
+        return 0;
+    free(*data);
+    *data = NULL;
+    return -1;
 }
 
 int chunk_pack(uint8_t **data, size_t *size, uint32_t *crc, const int32_t *ids, size_t n, struct err *e)
@@ -52,29 +55,20 @@ int chunk_pack(uint8_t **data, size_t *size, uint32_t *crc, const int32_t *ids, 
     size_t raw_max, n_raw = 0;
     if (!mul_size(n, ID_BYTES_MAX, &raw_max) || raw_max > UINT32_MAX / 2)
         return err_set(e, ERR_INPUT, "%zu token ids are too many to store", n);
-    /* deflateBound for any window size */
-    uLong packed = (uLong)(raw_max + raw_max / 8 + raw_max / 64 + 64);
-    uint8_t *raw = malloc(raw_max + 1), *out = malloc(packed);
-    if (!raw || !out)
-        goto memory;
-    for (size_t i = 0; i < n; i++) {
+    uint8_t *raw = malloc(raw_max + 1);
+    for (size_t i = 0; i < n && raw; i++) {
         assert(ids[i] >= 0);
         uint32_t u = (uint32_t)ids[i];
         for (; u >= 128; u >>= 7)
             raw[n_raw++] = (uint8_t)(u | 128);
         raw[n_raw++] = (uint8_t)u;
     }
-    if (deflate_all(out, &packed, raw, n_raw))
-        goto memory;
+    const int rc = raw ? zlib_pack(data, size, raw, n_raw, n_raw <= 4096) : -1;
     free(raw);
-    *data = out;
-    *size = packed;
-    *crc = (uint32_t)crc32_z(0, out, packed);
+    if (rc)
+        return err_set(e, ERR_FAILED, "out of memory while %zu tokens are packed", n);
+    *crc = (uint32_t)crc32_z(0, *data, *size);
     return 0;
-memory:
-    free(raw);
-    free(out);
-    return err_set(e, ERR_FAILED, "out of memory while %zu tokens are packed", n);
 }
 
 /* Decode raw[0..size), which must be exactly n ids. */

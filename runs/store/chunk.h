@@ -25,6 +25,10 @@ void link_start(struct chain_link *out, const int32_t *prompt, size_t n);
 /* The link of a chunk. `out` may be `before`. */
 void link_next(struct chain_link *out, const struct chain_link *before, const int32_t *ids, size_t n);
 
+/* Compress raw[0..n), below 2 GB: *data, malloc'ed; -1: out of memory. `small` uses a small window: zlib then
+ * needs 20 KB of memory instead of 260 KB, which the C library would map and unmap for every chunk. */
+int zlib_pack(uint8_t **data, size_t *size, const void *raw, size_t n, bool small);
+
 /* Pack any number of ids (>= 0, asserted). *data is malloc'ed. Fails only without memory. */
 int chunk_pack(uint8_t **data, size_t *size, uint32_t *crc, const int32_t *ids, size_t n, struct err *e);
 /* Unpack the n ids of a chunk into ids[n]. Checks the checksum, the compression, and that data holds

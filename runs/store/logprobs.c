@@ -86,16 +86,9 @@ static int read_row(struct store *s, int64_t job, sqlite3_stmt *q, size_t more, 
 
 static int write_row(struct store *s, int64_t job, const struct row *r, struct err *e)
 {
-    uint8_t *data;
-    size_t size;
-    uint32_t crc;
-    if (chunk_pack(&data, &size, &crc, r->number, r->n * numbers_of(r->best), e))
-        return -1;
-    int rc = db_run(s, e, "INSERT INTO logprob (job" LOGPROB_COLUMNS ") VALUES (?1, ?2, ?3, ?4, ?5, ?6) "
-                    "ON CONFLICT (job, start) DO UPDATE SET n = ?3, crc = ?5, data = ?6",
-                    "izzzib", job, r->start, r->n, r->best, (int64_t)crc, data, size);
-    free(data);
-    return rc;
+    return db_run(s, e, "INSERT INTO logprob (job" LOGPROB_COLUMNS ") VALUES (?1, ?2, ?3, ?4, ?5, ?6) "
+                  "ON CONFLICT (job, start) DO UPDATE SET n = ?3, crc = ?5, data = ?6", "izzzp", job,
+                  r->start, r->n, r->best, r->number, r->n * numbers_of(r->best));
 }
 
 /* Up to CHUNK_TOKENS tokens: they join the last row if it has room and ends at `start`. */

@@ -263,6 +263,18 @@ static const struct statement *prepare(struct store *s, const char *sql, struct 
     return q;
 }
 
+/* Binds parameters i and i + 1 to token ids. */
+static int bind_ids(sqlite3_stmt *q, int i, const int32_t *ids, size_t n, struct err *e)
+{
+    uint8_t *data;
+    size_t size;
+    uint32_t crc;
+    if (chunk_pack(&data, &size, &crc, ids, n, e))
+        return -1;
+    const int rc = sqlite3_bind_blob64(q, i + 1, data, size, free);
+    return rc == SQLITE_OK ? sqlite3_bind_int64(q, i, crc) : rc;
+}
+
 /* Binds the parameters of q to the first arguments. */
 static int bind(struct store *s, sqlite3_stmt *q, const char *fmt, va_list *ap, struct err *e)
 {
@@ -271,7 +283,7 @@ static int bind(struct store *s, sqlite3_stmt *q, const char *fmt, va_list *ap, 
     size_t number;
     const int n = sqlite3_bind_parameter_count(q);
     for (int i = 1; i <= n && rc == SQLITE_OK; i++)
-        switch (fmt[i - 1]) {
+        switch (*fmt++) {
         case 'i': rc = sqlite3_bind_int64(q, i, va_arg(*ap, int64_t)); break;
         case 'd': rc = sqlite3_bind_int(q, i, va_arg(*ap, int)); break;
         case 'z': rc = sqlite3_bind_int64(q, i, (int64_t)va_arg(*ap, size_t)); break;
@@ -290,9 +302,13 @@ static int bind(struct store *s, sqlite3_stmt *q, const char *fmt, va_list *ap, 
             p = va_arg(*ap, const void *);
             rc = sqlite3_bind_blob64(q, i, p, va_arg(*ap, size_t), SQLITE_STATIC);
             break;
+        case 'p':
+            p = va_arg(*ap, const void *);
+            rc = bind_ids(q, i++, p, va_arg(*ap, size_t), e);
+            break;
         default: assert(!"a letter of the format for each parameter");
         }
-    return rc == SQLITE_OK ? 0 : db_fail(s, "reading", rc, e);
+    return rc == SQLITE_OK || rc < 0 ? rc : db_fail(s, "reading", rc, e);
 }
 
 void db_reset(sqlite3_stmt *q)
@@ -580,20 +596,27 @@ int db_part_end(struct store *s, bool failed, const struct err *why, struct err 
 
 /* ---- connections ---- */
 
-/* 0: the pragma gives `want`; 1: it gives another value, and *e says so; -1: failed. */
-static int pragma_differs(struct store *s, const char *pragma, const char *want, struct err *e)
+/* What a pragma gives. */
+static int pragma_text(struct store *s, const char *pragma, const char *doing, char got[256], struct err *e)
 {
     sqlite3_stmt *q;
     int rc = sqlite3_prepare_v2(s->db, pragma, -1, &q, NULL);
-    if (rc != SQLITE_OK)
-        return db_fail(s, "opening", rc, e);
-    rc = sqlite3_step(q);
-    char got[64] = "";
+    if (rc == SQLITE_OK)
+        rc = sqlite3_step(q);
     if (rc == SQLITE_ROW)
-        snprintf(got, sizeof got, "%s", (const char *)sqlite3_column_text(q, 0));
+        snprintf(got, 256, "%s", (const char *)sqlite3_column_text(q, 0));
+    else
+        db_fail(s, doing, rc, e);
     sqlite3_finalize(q);
-    if (rc != SQLITE_ROW)
-        return db_fail(s, "opening", rc, e);
+    return rc == SQLITE_ROW ? 0 : -1;
+}
+
+/* 0: the pragma gives `want`; 1: it gives another value, and *e says so; -1: failed. */
+static int pragma_differs(struct store *s, const char *pragma, const char *want, struct err *e)
+{
+    char got[256];
+    if (pragma_text(s, pragma, "opening", got, e))
+        return -1;
     if (strcmp(got, want) == 0)
         return 0;
     err_set(e, ERR_FAILED, ERR_PATH "`%s` gives \"%s\" and must give \"%s\"", s->shown, pragma, got, want);
@@ -652,18 +675,8 @@ void db_disconnect(struct store *s)
 
 int db_check(struct store *s, const char *pragma, struct err *e)
 {
-    sqlite3_stmt *q;
-    int rc = sqlite3_prepare_v2(s->db, pragma, -1, &q, NULL);
-    char got[256] = "";
-    if (rc == SQLITE_OK)
-        rc = sqlite3_step(q);
-    if (rc == SQLITE_ROW)
-        snprintf(got, sizeof got, "%s", (const char *)sqlite3_column_text(q, 0));
-    bool ok = rc == SQLITE_ROW && strcmp(got, "ok") == 0;
-    if (rc != SQLITE_ROW)
-        db_fail(s, "checking", rc, e);
-    else if (!ok)
-        damaged(s, "", got, e);
-    sqlite3_finalize(q);
-    return ok ? 0 : -1;
+    char got[256];
+    if (pragma_text(s, pragma, "checking", got, e))
+        return -1;
+    return strcmp(got, "ok") == 0 ? 0 : damaged(s, "", got, e);
 }

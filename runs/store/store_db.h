@@ -5,6 +5,7 @@
  * text is a literal. A format string has one letter for each argument:
  *     i int64_t   d int, bool   z size_t   r, f double   t const char * (NULL binds NULL)
  *     b const void *, size_t (NULL binds NULL)   h const void *: SHA256_BYTES bytes (NULL binds NULL)
+ *     p const int32_t *, size_t: token ids, for two parameters: CRC-32 and the ids, packed (db_run alone)
  * The text of db_run may be several statements, which have the arguments in common.
  *
  *     if (db_begin(s, e))
@@ -134,7 +135,7 @@ void  db_row_free(const struct db_column *c, size_t n, void *of);
 /* The column of a row of job_fields.h. */
 #define FIELD_COLUMN(letter, member, column, ...) ", " column
 /* The columns of tables of jobs but `job`, and the statement that gives the job ?2 the rows of the job ?1. */
-#define CHUNK_COLUMNS ", start, n, crc, link, data"
+#define CHUNK_COLUMNS ", start, n, link, crc, data"
 #define INPUT_COLUMNS ", prompt, ids, crc" INPUT_FIELDS(FIELD_COLUMN)
 #define LOGPROB_COLUMNS ", start, n, best, crc, data"
 #define PART_COLUMNS ", start, parameters, fingerprint"

@@ -22,22 +22,6 @@ int store_model_has(struct store *s, const char *fingerprint, struct err *e)
 
 /* ---- writing ---- */
 
-/* zlib of p[0..n): *out, malloc'ed. */
-static int deflate_all(uint8_t **out, size_t *size, const void *p, size_t n, struct err *e)
-{
-    uLong room = compressBound((uLong)n);
-    *out = malloc(room);
-    if (!*out)
-        return err_set(e, ERR_FAILED, "out of memory for a tokenizer of %zu bytes", n);
-    int z = compress2(*out, &room, p, (uLong)n, Z_DEFAULT_COMPRESSION);
-    *size = room;
-    if (z == Z_OK)
-        return 0;
-    free(*out);
-    *out = NULL;
-    return err_set(e, ERR_FAILED, "a tokenizer of %zu bytes cannot be compressed (zlib: %d)", n, z);
-}
-
 /* "[1,2]"; free(). NULL: out of memory. */
 static char *eos_text(const int32_t *eos, size_t n)
 {
@@ -59,7 +43,8 @@ int store_model_put(struct store *s, const char *fingerprint, const struct model
     int rc = eos ? db_get(s, e, &id, "SELECT id FROM tokenizer WHERE sha = ?1", "h", sha)
                  : err_set(e, ERR_FAILED, "out of memory for a model");
     if (rc == 0)                         /* before the transaction: a large tokenizer takes a second */
-        rc = deflate_all(&packed, &size, m->tokenizer, m->n_tokenizer, e);
+        rc = zlib_pack(&packed, &size, m->tokenizer, m->n_tokenizer, false) == 0 ? 0 :
+             err_set(e, ERR_FAILED, "out of memory for a tokenizer of %zu bytes", m->n_tokenizer);
     if (rc >= 0)
         rc = db_end(s, db_begin(s, e) ||
                        db_run(s, e, "INSERT INTO tokenizer (sha, bytes, data) SELECT ?1, ?2, ?3 WHERE "

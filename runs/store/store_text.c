@@ -34,16 +34,10 @@ struct chain_link chunks_link(const struct text_end *end)
 /* Write the last chunk as a row: a new row, or the replacement of its shorter version. */
 static int write_part(struct store *s, int64_t job, struct text_end *end, struct err *e)
 {
-    uint8_t *data;
-    size_t size;
-    uint32_t crc;
     struct chain_link link = last_link(end);
-    if (chunk_pack(&data, &size, &crc, end->part, end->n_part, e))
-        return -1;
     int rc = db_run(s, e, "INSERT INTO chunk (job" CHUNK_COLUMNS ") VALUES (?1, ?2, ?3, ?4, ?5, ?6) "
-                    "ON CONFLICT (job, start) DO UPDATE SET n = ?3, crc = ?4, link = ?5, data = ?6",
-                    "izzihb", job, end->tokens - end->n_part, end->n_part, (int64_t)crc, &link, data, size);
-    free(data);
+                    "ON CONFLICT (job, start) DO UPDATE SET n = ?3, link = ?4, crc = ?5, data = ?6", "izzhp",
+                    job, end->tokens - end->n_part, end->n_part, &link, end->part, end->n_part);
     if (rc == 0 && end->n_part == CHUNK_TOKENS) {
         end->link = link;
         end->n_part = 0;
@@ -111,18 +105,18 @@ static int read_link_before(struct store *s, int64_t job, size_t start, const st
                             start - CHUNK_TOKENS, link) < 0 ? -1 : 0;
 }
 
-/* Unpack the chunk of a row (start, n, crc, link, data) and check it. It must have the n tokens from
- * `start` on and follow *link, which becomes its own link. */
+/* Unpack the chunk of a row (job, CHUNK_COLUMNS) and check it. It must have the n tokens from `start` on and
+ * follow *link, which becomes its own link. */
 static int unpack_row(sqlite3_stmt *q, size_t start, size_t n, struct chain_link *link, int32_t *ids,
                       struct err *e)
 {
-    if (sqlite3_column_int64(q, 0) != (int64_t)start)
+    if (sqlite3_column_int64(q, 1) != (int64_t)start)
         return err_set(e, ERR_FAILED, "tokens from %zu on were expected, a chunk is missing", start);
-    if (sqlite3_column_int64(q, 1) != (int64_t)n)
+    if (sqlite3_column_int64(q, 2) != (int64_t)n)
         return err_set(e, ERR_FAILED, "it has %" PRId64 " tokens, %zu were expected",
-                       (int64_t)sqlite3_column_int64(q, 1), n);
-    if (chunk_unpack(ids, n, sqlite3_column_blob(q, 4), (size_t)sqlite3_column_bytes(q, 4),
-                     (uint32_t)sqlite3_column_int64(q, 2), e))
+                       (int64_t)sqlite3_column_int64(q, 2), n);
+    if (chunk_unpack(ids, n, sqlite3_column_blob(q, 5), (size_t)sqlite3_column_bytes(q, 5),
+                     (uint32_t)sqlite3_column_int64(q, 4), e))
         return -1;
     link_next(link, link, ids, n);
     const void *stored = sqlite3_column_blob(q, 3);
@@ -156,7 +150,7 @@ static int read_range(struct store *s, int64_t job, size_t from, size_t to, stru
     full = link;
     sqlite3_stmt *q = rc ? NULL
                          : db_query(s, e,
-                                    "SELECT start, n, crc, link, data FROM chunk WHERE job = ?1 AND "
+                                    "SELECT job" CHUNK_COLUMNS " FROM chunk WHERE job = ?1 AND "
                                     "start >= ?2 AND start < ?3 ORDER BY start",
                                     "izz", job, first, end ? SIZE_MAX / 4 : *n ? until : first);
     while ((rc = db_step(s, q, e)) == 1) {

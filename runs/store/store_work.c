@@ -460,11 +460,6 @@ int store_chapter_make(struct store *s, struct claim *c, const struct chapter_pr
     struct text_end end = {0};
     struct given_text given = { p->append, p->n_append, NULL, 0 };
     struct chapter row = {0};
-    uint8_t *packed = NULL;
-    size_t size;
-    uint32_t crc;
-    if (chunk_pack(&packed, &size, &crc, p->ids, p->n, e))
-        return -1;
     int rc = begin_fenced(s, c, e);
     if (rc == 0) {
         link_start(&end.link, p->ids, p->n);
@@ -472,13 +467,12 @@ int store_chapter_make(struct store *s, struct claim *c, const struct chapter_pr
         given.text = row.append;
         given.bytes = row.append ? strlen(row.append) : 0;
         rc = rc ||
-             db_run(s, e, "UPDATE input SET ids = ?2, crc = ?3, prompt = ifnull(?4, prompt), "
-                    "chat = ifnull(?5, chat) WHERE job = ?1; "
-                    "UPDATE chapter SET sha = ?6, given = ?7 WHERE job = ?1; "
-                    "UPDATE job SET prompt_tokens = ?8, opening = CASE WHEN opening = '' AND ?4 NOT NULL "
-                    "THEN substr(CAST(?4 AS TEXT), 1, 160) ELSE opening END WHERE id = ?1",
-                    "ibibthzz", c->job, packed, size, (int64_t)crc, p->text, p->bytes, p->chat, p->sha,
-                    p->n_append, p->n) ||
+             db_run(s, e, "UPDATE chapter SET sha = ?2, given = ?3 WHERE job = ?1; "
+                    "UPDATE job SET prompt_tokens = ?4, opening = CASE WHEN opening = '' AND ?5 NOT NULL "
+                    "THEN substr(CAST(?5 AS TEXT), 1, 160) ELSE opening END WHERE id = ?1; "
+                    "UPDATE input SET prompt = ifnull(?5, prompt), chat = ifnull(?6, chat), crc = ?7, "
+                    "ids = ?8 WHERE job = ?1", "ihzzbtp", c->job, p->sha, p->n_append, p->n, p->text,
+                    p->bytes, p->chat, p->ids, p->n) ||
              append_given(s, c->job, &end, &given, e) || update_text_facts(s, c->job, &end, c->wanted, e) ||
              event_add(s, e, c->job, ATTEMPT_NOW, "continues", "job %" PRId64 ", with %zu %s of its text",
                        row.after, p->carried, plural(p->carried, "token", "tokens")) ? -1 : 0;
@@ -487,7 +481,6 @@ int store_chapter_make(struct store *s, struct claim *c, const struct chapter_pr
     }
     if (rc == 0)
         c->end = end;
-    free(packed);
     return rc;
 }
 
