@@ -688,7 +688,7 @@ int export_jobs(const struct export_options *o, const struct export_source *v, s
         for (size_t k = 0; k < v[i].jobs->n; k++)
             x.v[x.n++] = (struct item){ v[i].store, i, &v[i].jobs->v[k], 0 };
     put_in_order(&x);
-    int rc = n == 1 && o->format == FORMAT_TEXT ? records_in_chains(x.v, x.n, sizeof *x.v, job_of, e) : 0;
+    int rc = n == 1 && o->format == FORMAT_TEXT ? jobs_in_chains(x.v, x.n, sizeof *x.v, job_of, e) : 0;
     rc = rc || find_fields(&x, e) || open_output(&x, e) ? -1 : 0;
     if (rc == 0) {
         rc = o->format == FORMAT_CSV ? write_csv_head(&x, e) : 0;

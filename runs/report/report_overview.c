@@ -131,31 +131,33 @@ static bool plot_lines(FILE *f, const struct reports *l, const struct line *v, s
     return x != NULL;
 }
 
-/* Whether the jobs are the chapters of one book: order[i] is the place of chapter i. */
-static bool is_book(const struct reports *l, const struct job **jobs, size_t *order)
+static const struct job *job_of(const void *report) { return (*(struct report *const *)report)->job; }
+
+/* Whether the jobs are the chapters of one book: v[i] is chapter i. */
+static bool is_book(const struct reports *l, const struct report **v)
 {
     struct err ignored;
     size_t chapters = 0;
     for (size_t i = 0; i < l->n; i++) {
-        jobs[i] = l->v[i].job;
+        v[i] = &l->v[i];
         if (l->v[i].db)                  /* numbers of several databases */
             return false;
     }
-    if (l->o.by || l->n < 2 || jobs_in_chains(jobs, l->n, order, &ignored))
+    if (l->o.by || l->n < 2 || jobs_in_chains(v, l->n, sizeof *v, job_of, &ignored))
         return false;
     for (size_t i = 1; i < l->n; i++)
-        chapters += jobs[order[i]]->after == jobs[order[i - 1]]->id;
+        chapters += v[i]->job->after == v[i - 1]->job->id;
     return chapters == l->n - 1;
 }
 
 /* The chapters of a book, one after the other, as one text with a line. Fills window[] and mark[]. */
-static bool plot_book(FILE *f, const struct reports *l, const size_t *order, struct report_window *window,
-                      struct page_mark *mark)
+static bool plot_book(FILE *f, const struct report *const *v, size_t n_jobs,
+                      struct report_window *window, struct page_mark *mark)
 {
     struct job job = { .tokens = 0 };
     struct report book = { .job = &job, .window = window };
-    for (size_t i = 0; i < l->n; i++) {
-        const struct report *r = &l->v[order[i]];
+    for (size_t i = 0; i < n_jobs; i++) {
+        const struct report *r = v[i];
         mark[i].x = (double)job.tokens;
         snprintf(mark[i].name, sizeof mark[i].name, "job %" PRId64 "%s%.120s", r->job->id,
                  r->job->custom_id ? " " : "", r->job->custom_id ? r->job->custom_id : "");
@@ -168,7 +170,7 @@ static bool plot_book(FILE *f, const struct reports *l, const size_t *order, str
         job.tokens += r->job->tokens;
     }
     const struct reports one = { .v = &book, .n = 1 };
-    return plot_lines(f, &one, &(struct line){ "the book", .n = 1 }, 1, mark, l->n);
+    return plot_lines(f, &one, &(struct line){ "the book", .n = 1 }, 1, mark, n_jobs);
 }
 
 /* 1: the jobs are a book, and its curve is written; 0: they are none; -1: no memory. */
@@ -177,20 +179,18 @@ static int book_curve(FILE *f, const struct reports *l)
     size_t windows = 0;
     for (size_t i = 0; i < l->n; i++)
         windows += l->v[i].n_windows;
-    const struct job **jobs = malloc((l->n + 1) * sizeof *jobs);
-    size_t *order = malloc((l->n + 1) * sizeof *order);
+    const struct report **v = malloc((l->n + 1) * sizeof *v);
     struct page_mark *mark = malloc((l->n + 1) * sizeof *mark);
     struct report_window *window = malloc((windows + 1) * sizeof *window);
-    int rc = !jobs || !order || !mark || !window ? -1 : is_book(l, jobs, order);
+    int rc = !v || !mark || !window ? -1 : is_book(l, v);
     if (rc == 1) {
         fprintf(f, "<h2>Over the length</h2><p class=\"note\">The book as one curve: a point for every 1,000 "
                 "tokens of a chapter and for its rest, a dashed line where a chapter begins (%zu "
                 "chapters).</p><div class=\"plots more\">", l->n);
-        rc = plot_book(f, l, order, window, mark) ? 1 : -1;
+        rc = plot_book(f, v, l->n, window, mark) ? 1 : -1;
         fputs("</div>\n", f);
     }
-    free(jobs);
-    free(order);
+    free(v);
     free(mark);
     free(window);
     return rc;

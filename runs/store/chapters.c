@@ -101,61 +101,38 @@ int store_lengths(struct store *s, int64_t job, struct job_lengths *out, struct 
  * the last one, and from each the one before it; whether its job continues another one; a part of a stack. */
 struct node { int64_t id; size_t at, last, before, stack; bool continues; };
 
-static void link_chapters(const struct job *const *v, size_t n, struct node *node)
+int jobs_in_chains(void *records, size_t n, size_t size, const struct job *(*job_of)(const void *record),
+                   struct err *e)
 {
+    char *from = malloc((n + 1) * size), *to = records;
+    struct node *node = malloc((n + 1) * sizeof *node);
+    const int rc = from && node ? 0 : err_set(e, ERR_FAILED, "out of memory for %zu jobs", n);
+    if (rc)
+        n = 0;
+    else
+        memcpy(from, records, n * size);
     for (size_t i = 0; i < n; i++)
-        node[i] = (struct node){ v[i]->id, i, SIZE_MAX, SIZE_MAX, 0, false };
-    qsort(node, n, sizeof *node, by_number);
+        node[i] = (struct node){ job_of(from + i * size)->id, i, SIZE_MAX, SIZE_MAX, 0, false };
+    if (n)
+        qsort(node, n, sizeof *node, by_number);
     for (size_t i = 0; i < n; i++) {
-        const struct node *p = v[i]->after ? bsearch(&v[i]->after, node, n, sizeof *node, by_number) : NULL;
+        const int64_t *after = &job_of(from + i * size)->after;
+        const struct node *p = *after ? bsearch(after, node, n, sizeof *node, by_number) : NULL;
         if (!p)
             continue;
         node[i].continues = true;
         node[i].before = node[p->at].last;
         node[p->at].last = i;
     }
-}
-
-int jobs_in_chains(const struct job *const *v, size_t n, size_t *order, struct err *e)
-{
-    size_t chapters = 0, done = 0;
-    for (size_t i = 0; i < n; i++) {
-        order[i] = i;
-        chapters += v[i]->after != 0;
-    }
-    if (!chapters)
-        return 0;
-    struct node *node = malloc(n * sizeof *node);
-    if (!node)
-        return err_set(e, ERR_FAILED, "out of memory for the order of %zu jobs", n);
-    link_chapters(v, n, node);
     for (size_t i = 0; i < n; i++)
-        for (size_t top = node[i].continues ? 0 : (node[0].stack = i, 1); top;) {
-            const size_t at = order[done++] = node[--top].stack;
+        for (size_t top = node[i].continues ? 0 : (node[0].stack = i, 1); top; to += size) {
+            const size_t at = node[--top].stack;
+            memcpy(to, from + at * size, size);
             for (size_t k = node[at].last; k != SIZE_MAX; k = node[k].before)
                 node[top++].stack = k;
         }
-    free(node);
-    return 0;
-}
-
-int records_in_chains(void *records, size_t n, size_t size, const struct job *(*job_of)(const void *record),
-                      struct err *e)
-{
-    const struct job **jobs = calloc(n + 1, sizeof *jobs);
-    size_t *order = malloc((n + 1) * sizeof *order);
-    char *from = malloc((n + 1) * size);
-    int rc = jobs && order && from ? 0 : err_set(e, ERR_FAILED, "out of memory for %zu jobs", n);
-    if (rc == 0)
-        memcpy(from, records, n * size);
-    for (size_t i = 0; rc == 0 && i < n; i++)
-        jobs[i] = job_of(from + i * size);
-    rc = rc ? rc : jobs_in_chains(jobs, n, order, e);
-    for (size_t i = 0; rc == 0 && i < n; i++)
-        memcpy((char *)records + i * size, from + order[i] * size, size);
-    free(jobs);
-    free(order);
     free(from);
+    free(node);
     return rc;
 }
 

@@ -332,12 +332,10 @@ void chapter_free(struct chapter *c);
 struct job_lengths { size_t prompt, text, sampled; };
 int  store_lengths(struct store *s, int64_t job, struct job_lengths *out, struct err *e);
 
-/* The order in which books are read: order[i] is the index of job number i. A job is followed by the chapters
- * that continue it and by those after them; apart from that the order of v[0..n) stays. */
-int  jobs_in_chains(const struct job *const *v, size_t n, size_t *order, struct err *e);
-/* Puts n records of `size` bytes, each with a job, into this order. */
-int  records_in_chains(void *records, size_t n, size_t size, const struct job *(*job_of)(const void *record),
-                       struct err *e);
+/* Puts n records of `size` bytes, each with a job, into the order in which books are read: a job is followed
+ * by the chapters that continue it and by those after them; apart from that the order stays. */
+int  jobs_in_chains(void *records, size_t n, size_t size, const struct job *(*job_of)(const void *record),
+                    struct err *e);
 
 /* ---- models ---- */
 

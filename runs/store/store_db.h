@@ -174,12 +174,12 @@ int  store_migrate(struct store *s, const char *const *steps, int have, int want
 
 /* ---- store_model.c ---- */
 
-/* Refuse the model `now` for the tokens of a job that the model `before` made, if its tokenizer or its
- * end-of-text ids would turn them into another text. */
-int model_check_readable(struct store *s, int64_t job, const char *before, const char *now, struct err *e);
-/* From token `at` on the text of a job is made by the model `now`, before by the model `before`. */
-int model_changes_at(struct store *s, int64_t job, size_t at, const char *before, const char *now,
-                     struct err *e);
+/* The user has accepted the model `now` in place of `before` for a job with so many tokens. ERR_INPUT if it
+ * would turn them into another text. record: the change is stored. Part of the caller's transaction. */
+int model_adopt(struct store *s, int64_t job, size_t tokens, const char *before, const char *now, bool record,
+                struct err *e);
+/* The event of a change: what, now, before, tokens. */
+#define CHANGE_FORMAT "%s %.150s instead of %.150s from token %zu on"
 /* store_model_move of one job. Part of the caller's transaction. */
 int model_move(struct store *s, int64_t job, const struct model_place *m, struct err *e);
 

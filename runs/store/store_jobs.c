@@ -76,12 +76,7 @@ static int insert_job(struct store *s, int64_t batch, const struct job_spec *r,
 {
     const void *prompt = r->prompt ? r->prompt : "";
     struct chain_link start;
-    uint8_t *packed;
-    size_t size;
-    uint32_t crc;
     link_start(&start, r->prompt_ids, r->prompt_tokens);
-    if (chunk_pack(&packed, &size, &crc, r->prompt_ids, r->prompt_tokens, e))
-        return -1;
     int rc = db_run(s, e,
                     "INSERT INTO job (batch, identity, link, state, created, updated, opening"
                     JOB_FIELDS(FIELD_COLUMN) ") VALUES (nullif(?1, 0), ?2, ?3, ?4, ?5, ?5, "
@@ -92,11 +87,10 @@ static int insert_job(struct store *s, int64_t batch, const struct job_spec *r,
     *id = sqlite3_last_insert_rowid(s->db);
     if (rc == 0)
         rc = db_run(s, e,
-                    "INSERT INTO input (job, ids, crc, prompt" INPUT_FIELDS(FIELD_COLUMN)
+                    "INSERT INTO input (job, prompt, crc, ids" INPUT_FIELDS(FIELD_COLUMN)
                     ") VALUES (?1, ?2, ?3, ?4" INPUT_FIELDS(DB_PARAMETER) ")",
-                    (const char[]){ 'i', 'b', 'i', 'b', INPUT_FIELDS(DB_LETTER) 0 }, *id,
-                    (const void *)packed, size, (int64_t)crc, prompt, r->prompt_bytes INPUT_FIELDS(DB_VALUE));
-    free(packed);
+                    (const char[]){ 'i', 'b', 'p', INPUT_FIELDS(DB_LETTER) 0 }, *id, prompt, r->prompt_bytes,
+                    (const void *)r->prompt_ids, r->prompt_tokens INPUT_FIELDS(DB_VALUE));
     return rc ? rc : event_add(s, e, *id, 0, "submitted", "%s", "");
 }
 

@@ -164,7 +164,9 @@ void model_record_free(struct model_record *m)
 
 /* ---- moving and changing ---- */
 
-int model_check_readable(struct store *s, int64_t job, const char *before, const char *now, struct err *e)
+/* Refuse the model `now` for the tokens of a job that the model `before` made, if its tokenizer or its
+ * end-of-text ids would turn them into another text. */
+static int check_readable(struct store *s, int64_t job, const char *before, const char *now, struct err *e)
 {
     int64_t ignored;
     int rc = db_get(s, e, &ignored,
@@ -180,9 +182,10 @@ int model_check_readable(struct store *s, int64_t job, const char *before, const
                    job, before, now);
 }
 
-/* The first change also says which model made the tokens before it. */
-int model_changes_at(struct store *s, int64_t job, size_t at, const char *before, const char *now,
-                     struct err *e)
+/* From token `at` on the text of a job is made by the model `now`, before by the model `before`. The first
+ * change also says which model made the tokens before it. */
+static int changes_at(struct store *s, int64_t job, size_t at, const char *before, const char *now,
+                      struct err *e)
 {
     return db_run(s, e, "INSERT INTO part (job, start, fingerprint) SELECT ?1, 0, ?2 WHERE NOT EXISTS "
                   "(SELECT 1 FROM part WHERE job = ?1 AND fingerprint NOT NULL)" MERGE_PARTS "; "
@@ -190,14 +193,14 @@ int model_changes_at(struct store *s, int64_t job, size_t at, const char *before
                   "itzt", job, before, at, now);
 }
 
-/* The user has accepted another model for a job. */
-static int adopt(struct store *s, int64_t job, size_t tokens, const char *before, const char *now,
-                 struct err *e)
+int model_adopt(struct store *s, int64_t job, size_t tokens, const char *before, const char *now, bool record,
+                struct err *e)
 {
-    return (tokens && (model_check_readable(s, job, before, now, e) ||
-                       model_changes_at(s, job, tokens, before, now, e))) ||
-           event_add(s, e, job, ATTEMPT_NOW, "accepted change",
-                     "model %.150s instead of %.150s from token %zu on", now, before, tokens) ? -1 : 0;
+    if (tokens && check_readable(s, job, before, now, e))
+        return -1;
+    return record && ((tokens && changes_at(s, job, tokens, before, now, e)) ||
+                      event_add(s, e, job, ATTEMPT_NOW, "accepted change", CHANGE_FORMAT, "model", now,
+                                before, tokens)) ? -1 : 0;
 }
 
 int model_move(struct store *s, int64_t job, const struct model_place *m, struct err *e)
@@ -214,7 +217,7 @@ int model_move(struct store *s, int64_t job, const struct model_place *m, struct
                        "--model %s: the model of job %" PRId64 " has the fingerprint %.150s, and this one "
                        "has %.150s; --accept-numerics-change goes on all the same",
                        m->path, job, before, m->fingerprint);
-    if (differs && adopt(s, job, tokens, before, m->fingerprint, e))
+    if (differs && model_adopt(s, job, tokens, before, m->fingerprint, true, e))
         return -1;
     return db_run(s, e,
                   "UPDATE job SET model = ?2, fingerprint = CASE WHEN ?4 THEN ?3 ELSE fingerprint END "

@@ -57,11 +57,8 @@ int store_compact(struct store *s, struct store_size *before, struct store_size 
     if (!getenv("SQLITE_TMPDIR"))        /* beside the store; the system's folder may be memory */
         setenv("SQLITE_TMPDIR", folder, 1);
     sqlite3_limit(s->db, SQLITE_LIMIT_ATTACHED, 1);
-    int rc = db_script(s, "PRAGMA temp_store=FILE", "compacting", e) ||
-                     db_script(s, "VACUUM", "compacting", e) ||
-                     db_script(s, "PRAGMA temp_store=MEMORY", "compacting", e)
-                 ? -1
-                 : store_size(s, after, e);
+    int rc = db_script(s, "PRAGMA temp_store=FILE; VACUUM; PRAGMA temp_store=MEMORY", "compacting", e)
+                 ? -1 : store_size(s, after, e);
     sqlite3_limit(s->db, SQLITE_LIMIT_ATTACHED, 0);
     return rc;
 }

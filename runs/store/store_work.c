@@ -154,20 +154,6 @@ static int find_dead(struct store *s, int64_t me, struct dead_list *out, struct 
     return rc;
 }
 
-/* Queue the jobs of dead workers again. A worker whose beat has risen since find_dead stays. */
-static int remove_dead(struct store *s, const struct dead_list *dead, struct err *e)
-{
-    for (size_t i = 0; i < dead->n; i++) {
-        const struct dead_worker *d = &dead->v[i];
-        int64_t ignored;
-        int rc = db_get(s, e, &ignored, "SELECT 1 FROM worker WHERE id = ?1 AND beat = ?2", "ii", d->worker,
-                        d->beat);
-        if (rc < 0 || (rc == 1 && remove_worker(s, d->worker, "taken over", d->text, e)))
-            return -1;
-    }
-    return 0;
-}
-
 int store_requeue_dead(struct store *s, int64_t worker, struct err *e)
 {
     struct dead_list dead = {0};
@@ -176,10 +162,17 @@ int store_requeue_dead(struct store *s, int64_t worker, struct err *e)
     int rc = find_dead(s, worker, &dead, e);
     if (rc == 0)                         /* most calls find none; they take no lock */
         rc = dead.n ? 1 : db_get(s, e, &ignored, "SELECT 1 FROM job WHERE " ORPHAN " LIMIT 1", "");
-    if (rc == 1)
-        rc = db_end(s, db_begin(s, e) || put_worker(s, worker, e) || remove_dead(s, &dead, e) ||
-                       db_run(s, e, REQUEUE(ORPHAN), "irtt", INT64_C(0), wall_seconds(), "taken over",
-                              "its worker is not known") ? -1 : 0, e);
+    if (rc == 1) {
+        rc = db_begin(s, e) || put_worker(s, worker, e) ? -1 : 0;
+        for (const struct dead_worker *d = dead.v; d < dead.v + dead.n && rc == 0; d++) {
+            rc = db_get(s, e, &ignored, "SELECT 1 FROM worker WHERE id = ?1 AND beat = ?2", "ii", d->worker,
+                        d->beat);
+            if (rc == 1)                 /* otherwise its beat has risen since find_dead */
+                rc = remove_worker(s, d->worker, "taken over", d->text, e);
+        }
+        rc = db_end(s, rc ? rc : db_run(s, e, REQUEUE(ORPHAN), "irtt", INT64_C(0), wall_seconds(),
+                                        "taken over", "its worker is not known"), e);
+    }
     free(dead.v);
     return rc;
 }
@@ -231,26 +224,21 @@ static int next_in_queue(struct store *s, const struct wish *x, int64_t *job, st
     int rc = db_read(s, e, "SELECT id, priority FROM job WHERE " ELIGIBLE " ORDER BY priority DESC, "
                      QUEUE_ORDER " LIMIT 1", "ttttdit>ii", x->numerics, r->batch, x->skip, r->missing, full,
                      r->worker, r->only_model, job, &priority);
-    if (rc != 1)
+    if (rc != 1 || !r->model)
         return rc;
-    if (!r->model)
-        return 1;
-    rc = db_get(s, e, job,
-                "SELECT id FROM job WHERE " ELIGIBLE " AND priority = ?8 AND model = ?9 ORDER BY "
-                QUEUE_ORDER " LIMIT 1",
-                "ttttditit", x->numerics, r->batch, x->skip, r->missing, full, r->worker, r->only_model,
-                priority, r->model);
+    rc = db_get(s, e, job, "SELECT id FROM job WHERE " ELIGIBLE " AND priority = ?8 AND model = ?9 ORDER BY "
+                QUEUE_ORDER " LIMIT 1", "ttttditit", x->numerics, r->batch, x->skip, r->missing, full,
+                r->worker, r->only_model, priority, r->model);
     return rc < 0 ? -1 : 1;
 }
 
 int store_next(struct store *s, const struct claim_request *request, int64_t *job, int *idle, struct err *e)
 {
     struct wish x;
-    int64_t n = 0;
     int rc = wish_open(&x, request, e) ? -1 : next_in_queue(s, &x, job, e);
+    *idle = 0;
     if (rc == 1)
-        rc = db_get(s, e, &n, "SELECT idle FROM job WHERE id = ?1", "i", *job);
-    *idle = (int)n;
+        rc = db_read(s, e, "SELECT idle FROM job WHERE id = ?1", "i>d", *job, idle);
     wish_close(&x);
     return rc;
 }
@@ -321,18 +309,14 @@ static int claim_in_transaction(struct store *s, const struct wish *x, struct cl
 {
     const struct claim_request *r = x->r;
     int64_t job = r->job;
-    if (db_begin(s, e))
-        return -1;
-    int rc = put_worker(s, r->worker, e);
+    int rc = db_begin(s, e) || put_worker(s, r->worker, e) ? -1 : 0;
     while (rc == 0) {                    /* a job that claim_job fails leaves the queue */
         rc = r->job ? check_claimable(s, job, e) : next_in_queue(s, x, &job, e);
         if (rc != 1)
             break;
         rc = claim_job(s, r, job, c, e);
     }
-    if (rc < 0)
-        return db_rollback(s);
-    return db_commit(s, e) ? -1 : rc;
+    return db_end(s, MIN(rc, 0), e) ? -1 : rc;
 }
 
 int store_claim(struct store *s, const struct claim_request *r, struct claim *c, struct err *e)
@@ -399,31 +383,24 @@ static int check_same(struct store *s, const struct claim *c, const char *numeri
 {
     char before[2][200];
     const char *now[2] = { numerics, fingerprint }, *what[2] = { "numerics id", "model" };
-    if (db_read(s, e, "SELECT numerics, fingerprint FROM job WHERE id = ?1", "i>tt", c->job, before[0],
-                sizeof before[0], before[1], sizeof before[1]) != 1)
-        return -1;
-    for (int i = 0; i < 2; i++) {
-        bool binding = i == 1 || c->end.tokens > 0;  /* the fingerprint binds from submit on */
-        if (!binding || !before[i][0] || strcmp(before[i], now[i]) == 0)
+    const size_t tokens = c->end.tokens;
+    int rc = db_read(s, e, "SELECT numerics, fingerprint FROM job WHERE id = ?1", "i>tt", c->job, before[0],
+                     sizeof before[0], before[1], sizeof before[1]) == 1 ? 0 : -1;
+    for (int i = tokens ? 0 : 1; i < 2 && rc == 0; i++) {    /* the fingerprint binds from submit on */
+        if (!before[i][0] || strcmp(before[i], now[i]) == 0)
             continue;
         if (!accept)
             return err_set(e, ERR_INPUT,
                            "job %" PRId64 " has %zu tokens made with %s %.150s, here it is %.150s: the text "
                            "would not go on as it would have; --accept-numerics-change goes on all the same",
-                           c->job, c->end.tokens, what[i], before[i], now[i]);
-        if (i == 1 && c->end.tokens && model_check_readable(s, c->job, before[1], fingerprint, e))
-            return -1;
-        if (!record)
-            continue;
-        if (i == 1 && c->end.tokens &&
-            model_changes_at(s, c->job, c->end.tokens, before[1], fingerprint, e))
-            return -1;
-        if (event_add(s, e, c->job, ATTEMPT_NOW, "accepted change",
-                      "%s %.150s instead of %.150s from token %zu on", what[i], now[i], before[i],
-                      c->end.tokens))
-            return -1;
+                           c->job, tokens, what[i], before[i], now[i]);
+        if (i == 1)
+            rc = model_adopt(s, c->job, tokens, before[1], fingerprint, record, e);
+        else if (record)
+            rc = event_add(s, e, c->job, ATTEMPT_NOW, "accepted change", CHANGE_FORMAT, what[i], now[i],
+                           before[i], tokens);
     }
-    return 0;
+    return rc;
 }
 
 int store_check_begin(struct store *s, int64_t job, size_t tokens, const char *numerics,
