@@ -19,6 +19,7 @@ enum {
     FIELD_BESIDE = 4,                /* beside the body; a short line has such fields, too */
     FIELD_TEXT = 8,                  /* a cell of CSV is a text, whatever it looks like */
     FIELD_WHOLE = 16,                /* a whole number, or an array of such */
+    FIELD_READ = 32,                 /* batch_line_field: neither refused nor ignored */
 };
 
 /* In the table `job`. */
@@ -27,7 +28,7 @@ enum {
     X('t', custom_id, "custom_id", "custom_id", FIELD_BESIDE | FIELD_TEXT, custom_id, \
       "name of the request: @BATCH/custom_id") \
     X('d', sample, "sample", NULL, 0, none, NULL) \
-    X('t', model, "model", "model", FIELD_BODY, model, "--model of this line") \
+    X('t', model, "model", "model", FIELD_BODY, text, "--model of this line") \
     X('t', fingerprint, "fingerprint", NULL, 0, none, NULL) \
     X('z', seed, "seed", NULL, 0, none, NULL) \
     X('z', wanted, "wanted", NULL, 0, none, NULL) \

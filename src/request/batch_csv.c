@@ -144,11 +144,11 @@ static void put_row(struct json_writer *w, const struct csv_rows *c, const struc
         const char *name = c->column[i].text;
         if (!cell[i].n)
             continue;
-        if (batch_line_has_text(name))
+        if (batch_line_field(name) & FIELD_TEXT)
             jw_bytes(w, name, cell[i].text, cell[i].n);
         else if (strcmp(name, "messages") == 0)
             put_message(w, &cell[i]);
-        else if (batch_line_has_field(name))
+        else if (batch_line_field(name) & FIELD_READ)
             put_field(w, name, &cell[i]);
         else
             others++;
@@ -156,7 +156,7 @@ static void put_row(struct json_writer *w, const struct csv_rows *c, const struc
     if (others) {
         jw_open(w, "metadata", '{');
         for (size_t i = 0; i < c->n_columns; i++)
-            if (cell[i].n && !batch_line_has_field(c->column[i].text))
+            if (cell[i].n && !(batch_line_field(c->column[i].text) & FIELD_READ))
                 jw_bytes(w, c->column[i].text, cell[i].text, cell[i].n);
         jw_close(w, '}');
     }

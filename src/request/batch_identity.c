@@ -43,18 +43,19 @@ static int put_object(FILE *f, const struct json *v, enum top top)
     for (struct js_walk w = js_walk(v); rc == 0 && js_next(&w, &key, &one);) {
         if (top >= BODY && js_kind(&one) == JS_NULL)
             continue;
-        if (top == LINE && batch_line_is_beside(&key))
-            continue;
         if (top == SERVED && (js_is(&key, "stream") || js_is(&key, "stream_options")))
             continue;
         m[i] = (struct member){ key, one, js_strdup(&key) };
-        rc = m[i++].name ? 0 : -1;
+        if (m[i].name && top == LINE && batch_line_field(m[i].name) & FIELD_BESIDE)
+            free(m[i].name);
+        else
+            rc = m[i++].name ? 0 : -1;
     }
     if (rc == 0)
         qsort(m, i, sizeof *m, by_name);
     fputc('{', f);
     for (size_t k = 0; k < i; k++) {
-        const enum top in = top >= BODY && batch_line_is_whole(m[k].name) ? WHOLE : INSIDE;
+        const enum top in = top >= BODY && batch_line_field(m[k].name) & FIELD_WHOLE ? WHOLE : INSIDE;
         rc = rc || put_string(f, &m[k].key) || put_value(f, &m[k].value, in) ? -1 : 0;
         free(m[k].name);
     }

@@ -18,17 +18,18 @@
 /* Reads the value of l->field. */
 typedef int line_reader(struct batch_line *l, const struct json *v, struct err *e);
 
-/* A field of a line. Exactly one of read, opt and ignored is set, or `refused`: then the value must be one of
- * `neutral`, because another one would change the answer. */
+/* A field of a line: it is read, ignored, or refused unless its value is one of `neutral`, because another
+ * one would change the answer. */
 struct line_field {
     const char *name;
     unsigned where;                  /* FIELD_* */
     line_reader *read;
-    const char *help;                /* NULL: the help lists no such row */
+    const char *help;                /* NULL: the help lists the name alone, or the option */
+    size_t to;                       /* of read_text, read_bool, read_array: the place in struct batch_line */
     bool ignored, refused;
     const char *neutral[2];
     const struct option *opt;        /* the option that the field overrides */
-    size_t number;                   /* among the fields that are kept, or among those that are ignored */
+    size_t number;                   /* of a field that is ignored: its bit of batch_notes */
 };
 
 /* ---- values ---- */
@@ -165,6 +166,30 @@ static int read_option(struct batch_line *l, const struct json *v, struct err *e
 
 /* ---- readers of single fields ---- */
 
+static void *place(struct batch_line *l) { return (char *)l + l->field->to; }
+
+static int read_text(struct batch_line *l, const struct json *v, struct err *e)
+{
+    char *text = copy_string(l, v, e);
+    *(const char **)place(l) = text;
+    return text ? 0 : -1;
+}
+
+static int read_bool(struct batch_line *l, const struct json *v, struct err *e)
+{
+    return js_bool(v, place(l), e);
+}
+
+/* An array of objects for the template. */
+static int read_array(struct batch_line *l, const struct json *v, struct err *e)
+{
+    if (js_kind(v) != JS_ARRAY)
+        return js_bad(v, e, "allowed is an array of objects");
+    if (js_count(v))
+        *(struct json *)place(l) = *v;
+    return 0;
+}
+
 static int read_custom_id(struct batch_line *l, const struct json *v, struct err *e)
 {
     l->job.custom_id = copy_name(l, v, BATCH_CUSTOM_ID_BYTES_MAX);
@@ -186,21 +211,6 @@ static int read_carry(struct batch_line *l, const struct json *v, struct err *e)
     const int rc = js_whole_size(v, 0, 1000000000, &carry, e);
     l->job.chapter.carry = (int64_t)carry;
     return rc;
-}
-
-static int read_append(struct batch_line *l, const struct json *v, struct err *e)
-{
-    return (l->job.chapter.append = copy_string(l, v, e)) ? 0 : -1;
-}
-
-static int read_model(struct batch_line *l, const struct json *v, struct err *e)
-{
-    return (l->job.model = copy_string(l, v, e)) ? 0 : -1;
-}
-
-static int read_template(struct batch_line *l, const struct json *v, struct err *e)
-{
-    return (l->template = copy_string(l, v, e)) ? 0 : -1;
 }
 
 static int read_metadata(struct batch_line *l, const struct json *v, struct err *e)
@@ -243,11 +253,6 @@ static int read_generation_prompt(struct batch_line *l, const struct json *v, st
     return js_bool(v, &l->in.add_generation_prompt, e);
 }
 
-static int read_continue(struct batch_line *l, const struct json *v, struct err *e)
-{
-    return js_bool(v, &l->in.continue_final_message, e);
-}
-
 static int read_kwargs(struct batch_line *l, const struct json *v, struct err *e)
 {
     struct json key, one;
@@ -269,26 +274,6 @@ static int read_effort(struct batch_line *l, const struct json *v, struct err *e
             return 0;
         }
     return js_bad(v, e, "allowed are low, medium and high; chat_template_kwargs takes what a template knows");
-}
-
-/* An array of objects for the template. */
-static int read_array(struct json *to, const struct json *v, struct err *e)
-{
-    if (js_kind(v) != JS_ARRAY)
-        return js_bad(v, e, "allowed is an array of objects");
-    if (js_count(v))
-        *to = *v;
-    return 0;
-}
-
-static int read_tools(struct batch_line *l, const struct json *v, struct err *e)
-{
-    return read_array(&l->in.tools, v, e);
-}
-
-static int read_documents(struct batch_line *l, const struct json *v, struct err *e)
-{
-    return read_array(&l->in.documents, v, e);
 }
 
 static int read_response_format(struct batch_line *l, const struct json *v, struct err *e)
@@ -318,16 +303,13 @@ static int read_logprobs(struct batch_line *l, const struct json *v, struct err 
     return l->chat ? js_bad(v, e, "allowed is true or false") : read_top_logprobs(l, v, e);
 }
 
-/* A text that the parameters keep. */
-static int read_kept(struct batch_line *l, const struct json *v, struct err *e)
-{
-    return (l->o.job.kept[l->field->number] = copy_string(l, v, e)) ? 0 : -1;
-}
-
 /* ---- the fields ---- */
 
-#define READ(letter, member, column, name, where, reader, help) { name, where, read_##reader, help },
-#define KEPT(name, where, help) { #name, where | FIELD_TEXT, read_kept, help },
+#define TO(place) offsetof(struct batch_line, place)
+#define READ(letter, member, column, name, where, reader, help) \
+    { name, where, read_##reader, help, TO(job.member) },
+#define KEPT(name, where, help) \
+    { #name, where | FIELD_TEXT, read_text, help, TO(o.job.kept[KEPT_##name]) },
 #define REFUSED(name, ...) { name, FIELD_BODY, .refused = true, .neutral = { __VA_ARGS__ } }
 #define IGNORED(name) { name, FIELD_BODY, .ignored = true }
 #define read_none NULL
@@ -338,17 +320,18 @@ static const struct line_field own_fields[] = {
       "a chapter: the line begins when that custom_id, or @NAME/custom_id, is done" },
     { "carry", FIELD_BESIDE, read_carry, "and reads the last N tokens of its text after the prompt; without: "
       "all" },
-    { "append", FIELD_BESIDE | FIELD_TEXT, read_append,
-      "text at the start of the chapter, such as its heading" },
+    { "append", FIELD_BESIDE | FIELD_TEXT, read_text,
+      "text at the start of the chapter, such as its heading", TO(job.chapter.append) },
     { "add_special_tokens", FIELD_BODY, read_special_tokens, "false: no BOS before the prompt" },
     { "add_generation_prompt", FIELD_CHAT, read_generation_prompt,
       "false: the chat does not open the assistant's turn" },
-    { "continue_final_message", FIELD_CHAT, read_continue, "true: the text continues the last message" },
-    { "chat_template", FIELD_CHAT, read_template, "a name, or the text of a template" },
+    { "continue_final_message", FIELD_CHAT, read_bool, "true: the text continues the last message",
+      TO(in.continue_final_message) },
+    { "chat_template", FIELD_CHAT, read_text, "a name, or the text of a template", TO(template) },
     { "chat_template_kwargs", FIELD_CHAT, read_kwargs, "{enable_thinking, date_string}" },
     { "reasoning_effort", FIELD_CHAT, read_effort, "low, medium or high: a variable of the template" },
-    { "tools", FIELD_CHAT, read_tools, "a list for the chat template; the answer stays text" },
-    { "documents", FIELD_CHAT, read_documents, "a list for the chat template" },
+    { "tools", FIELD_CHAT, read_array, "a list for the chat template; the answer stays text", TO(in.tools) },
+    { "documents", FIELD_CHAT, read_array, "a list for the chat template", TO(in.documents) },
     { "logprobs", FIELD_BODY | FIELD_WHOLE, read_logprobs,
       "--logprobs: a number; in a chat true or false" },
     { "top_logprobs", FIELD_BODY | FIELD_WHOLE, read_top_logprobs,
@@ -397,15 +380,14 @@ static void add_options(const struct option *opt, const char *names)
 
 static void make_fields(void)
 {
-    size_t n_kept = 0, n_ignored = 0;
-    for (size_t i = 0; i < N_OWN; i++) {
-        const struct line_field *f = &own_fields[i];
-        if (!f->name)
-            continue;
-        fields[n_fields] = *f;
-        fields[n_fields++].number = f->ignored ? n_ignored++ : f->read == read_kept ? n_kept++ : 0;
-    }
-    assert(n_ignored <= 64);             /* bits of batch_notes */
+    size_t n_ignored = 0;
+    for (size_t i = 0; i < N_OWN; i++)
+        if (own_fields[i].name) {
+            fields[n_fields] = own_fields[i];
+            fields[n_fields++].number = n_ignored;
+            n_ignored += own_fields[i].ignored;
+        }
+    assert(n_ignored <= 64);
     for (const struct option *opt = options_table; opt->name; opt++) {
         add_options(opt, opt->flags & BODY ? opt->name : NULL);
         add_options(opt, opt->fields);
@@ -419,7 +401,7 @@ static void list_fields(void)
     pthread_once(&once, make_fields);
 }
 
-/* The field of this name: NULL if there is none. */
+/* The field of this name; NULL: there is none. */
 static const struct line_field *find_field(const struct json *key)
 {
     for (size_t i = 0; i < n_fields; i++)
@@ -428,37 +410,13 @@ static const struct line_field *find_field(const struct json *key)
     return NULL;
 }
 
-static const struct line_field *field_named(const char *name)
+unsigned batch_line_field(const char *name)
 {
+    size_t i = 0;
     list_fields();
-    for (size_t i = 0; i < n_fields; i++)
-        if (strcmp(fields[i].name, name) == 0)
-            return &fields[i];
-    return NULL;
-}
-
-bool batch_line_has_text(const char *name)
-{
-    const struct line_field *f = field_named(name);
-    return f && (f->where & FIELD_TEXT);
-}
-
-bool batch_line_has_field(const char *name)
-{
-    const struct line_field *f = field_named(name);
-    return f && f->read;
-}
-
-bool batch_line_is_whole(const char *name)
-{
-    const struct line_field *f = field_named(name);
-    return f && (f->where & FIELD_WHOLE);
-}
-
-bool batch_line_is_beside(const struct json *key)
-{
-    const struct line_field *f = find_field(key);
-    return f && (f->where & FIELD_BESIDE);
+    while (i < n_fields && strcmp(fields[i].name, name))
+        i++;
+    return i == n_fields ? 0 : fields[i].where | (fields[i].read ? FIELD_READ : 0);
 }
 
 void batch_notes_text(char *out, size_t size, const struct batch_notes *n)

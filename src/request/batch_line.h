@@ -18,29 +18,13 @@
  * answer (`logprobs`, ..), unless its value is neutral; a field that cannot change the answer
  * (`user`, `stream`, ..) is noted and ignored. An unknown field may change anything, so it is an error.
  *
- *     prompt                    text or token ids (which get no BOS), or an array of one prompt. Several
- *                               prompts are an error: a custom_id names one request with samples of one text
- *     messages                  chat: see src/text/chat.h
- *     tools, documents          for the chat template; the answer stays text
- *     max_tokens                --tokens; max_completion_tokens overrides it; without either the text goes to
- *                               its own end, at most to the end of the context
- *     n, seed                   --samples; --seed for this line
- *     temperature top_n_sigma top_k typical_p top_p min_p eta xtc_probability xtc_threshold min_keep
- *     presence_penalty frequency_penalty min_tokens ignore_eos
- *     on_loop dry_multiplier dry_base dry_allowed_length dry_penalty_last_n      like the options
- *     repetition_penalty, repeat_penalty       --penalty
- *     repeat_last_n, penalty_window            --penalty-window
- *     stop, logit_bias, dry_sequence_breakers  replace the values of the command line; [] means none
- *     banned_strings            likewise those of --ban-phrase
- *     add_special_tokens        completions: false omits BOS
- *     add_generation_prompt, continue_final_message (which turns the former off)
- *     chat_template             a name of src/text/chat.h, or the text of a template
- *     chat_template_kwargs      more variables for the template, over those of --chat-template-kwargs
- *     reasoning_effort          low, medium, high: that variable
- *     metadata                  here or beside custom_id; exports return it
+ * The table in batch_line.c has the fields, and `longhand help batch` prints it. Several prompts in `prompt`
+ * are an error: a custom_id names one request with samples of one text. max_completion_tokens overrides
+ * max_tokens. Lists (`stop`, ..) replace those of the command line; [] means none.
  *
  * Errors name the file, the line, the field, the offset in the line, and what is allowed. */
 #pragma once
+#include "runs/store/job_fields.h"
 #include "runs/store/store.h"
 #include "src/base/json.h"
 #include "src/request/options.h"
@@ -49,7 +33,7 @@
 enum { LINE_LISTS_MAX = 8, BATCH_CUSTOM_ID_BYTES_MAX = 512 };
 
 struct batch_line {
-    struct options o; /* the command line's, overridden by the body's fields; lists point into this struct */
+    struct options o;                /* the command line's, overridden by the body's fields */
     struct job_spec job;             /* what the line says of the job itself: custom_id (NULL: a line without
                                       * one), model, metadata, chapter. Texts are in `room` */
     bool chat;
@@ -60,13 +44,13 @@ struct batch_line {
     int thinking;                    /* enum chat_thinking of the body; CHAT_THINKING_OWN: as --thinking */
     bool seeded;                     /* the body has `seed` */
     int logprobs; int64_t top;       /* logprobs: 1 and 0 as in a chat; -1: not given. top_logprobs */
-    char *template;                  /* the name or the text of a template; NULL: as --chat-template */
+    const char *template;            /* the name or the text of a template; NULL: as --chat-template */
     char *kwargs;                    /* chat_template_kwargs as JSON; NULL: none */
     struct json body; bool plain;    /* plain: the line itself, with custom_id and metadata */
     bool served;                     /* a body alone */
     const struct line_field *field;  /* that is read now */
     uint64_t ignored;                /* as in batch_notes */
-    const char **list[LINE_LISTS_MAX]; size_t n_lists;   /* of options; malloc'ed */
+    const char **list[LINE_LISTS_MAX]; size_t n_lists;   /* of the options that are lists; malloc'ed */
     char *room; size_t used, size;
 };
 
@@ -82,14 +66,8 @@ int batch_line_read(struct batch_line *l, const struct options *o, const char *w
 int batch_line_read_body(struct batch_line *l, const struct options *o, bool chat, const char *where,
                          const char *text, size_t n, struct batch_notes *notes, struct err *e);
 void batch_line_close(struct batch_line *l);
-/* Whether a field of this name may change a text, or is custom_id, metadata or of a chapter; whether it is a
- * text in any case. */
-bool batch_line_has_field(const char *name);
-bool batch_line_has_text(const char *name);
-/* Whether the value of a field is a whole number, or an array of such. */
-bool batch_line_is_whole(const char *name);
-/* Whether the field of this name stands beside the body. */
-bool batch_line_is_beside(const struct json *key);
+/* Where a field of this name may stand and what it is: FIELD_* of job_fields.h; 0: there is none. */
+unsigned batch_line_field(const char *name);
 /* Prints the fields of a line and what they stand for: longhand help batch. */
 void batch_line_help(FILE *f);
 /* The names of the ignored fields: "user, stream". */
