@@ -12,7 +12,8 @@ void drop_waiting(struct call *c);
 /* Queues the text of a body as `submit --name` does: a job that nobody waits for. */
 int queue_body(struct server *sv, const char *text, size_t n, bool chat, const char *name, int64_t *id,
                struct err *e);
-/* put_tokens of the prompt of a chat. */
+/* Writes tokens, and those of the prompt of a chat. */
+void put_tokens(struct call *c, const int32_t *ids, size_t n);
 int put_body_tokens(struct call *c, struct err *e);
 
 /* ---- jobs.c: /v1/jobs, the verbs about jobs; /tokenize and /detokenize, as vLLM's ---- */
@@ -29,7 +30,6 @@ answer_fn answer_job_priority;     /* {"priority": P} */
  * body are options of the verb, as {"tokens": 500, "stop": ["End"]}. */
 answer_fn answer_edit;
 answer_fn answer_tokenize, answer_detokenize;
-void put_tokens(struct call *c, const int32_t *ids, size_t n);
 
 /* ---- page.c: what a browser shows, the queue, a job, and a form that queues a text ---- */
 

@@ -93,6 +93,18 @@ int queue_body(struct server *sv, const char *text, size_t n, bool chat, const c
     return rc;
 }
 
+void put_tokens(struct call *c, const int32_t *ids, size_t n)
+{
+    jw_open(&c->w, NULL, '{');
+    jw_uint(&c->w, "count", n);
+    jw_uint(&c->w, "max_model_len", batch_front_engine(&c->sv->front)->config.context);
+    jw_open(&c->w, "tokens", '[');
+    for (size_t i = 0; i < n; i++)
+        jw_int(&c->w, NULL, ids[i]);
+    jw_close(&c->w, ']');
+    jw_close(&c->w, '}');
+}
+
 int put_body_tokens(struct call *c, struct err *e)
 {
     struct options o;

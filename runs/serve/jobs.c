@@ -336,19 +336,7 @@ int answer_edit(struct call *c, struct err *e)
 
 /* ---- tokens ---- */
 
-void put_tokens(struct call *c, const int32_t *ids, size_t n)
-{
-    jw_open(&c->w, NULL, '{');
-    jw_uint(&c->w, "count", n);
-    jw_uint(&c->w, "max_model_len", batch_front_engine(&c->sv->front)->config.context);
-    jw_open(&c->w, "tokens", '[');
-    for (size_t i = 0; i < n; i++)
-        jw_int(&c->w, NULL, ids[i]);
-    jw_close(&c->w, ']');
-    jw_close(&c->w, '}');
-}
-
-/* Those of the text "prompt". */
+/* The tokens of the text "prompt". */
 static int put_prompt_tokens(struct call *c, struct err *e)
 {
     struct json v, special;
