@@ -173,7 +173,8 @@ static int read_exported(struct exporter *x, const struct item *i, struct export
     return 0;
 }
 
-struct value export_stop_reason(const struct job *j, const struct job_params *p, bool openai)
+/* A stop string is a text, an end-of-text token is its number. openai: a repetition is one, too. */
+static struct value stop_reason(const struct job *j, const struct job_params *p, bool openai)
 {
     const char *why = j->stop_reason;
     bool is_text = why && strspn(why, "0123456789") < strlen(why);
@@ -204,7 +205,7 @@ static struct value repetition_of(const struct exported *t, struct row at[4])
     X(custom_id, V_TEXT(j->custom_id)) X(prompt, V_BYTES(t->in.prompt, t->in.prompt_bytes)) \
     X(text, V_BYTES(t->shown, t->n_shown)) X(tokens, V_UINT(j->tokens - j->given)) \
     X(finish_reason, V_TEXT(j->finish_reason)) X(seed, V_UINT(j->seed)) X(seed_text, V_TEXT(seed)) \
-    X(stop_reason, export_stop_reason(j, &t->params, false)) X(repetition, repetition_of(t, at)) \
+    X(stop_reason, stop_reason(j, &t->params, false)) X(repetition, repetition_of(t, at)) \
     X(prompt_tokens, V_UINT(j->prompt_tokens)) X(sample, V_UINT(j->sample)) X(job, V_INT(j->id)) \
     X(name, V_TEXT(j->batch)) X(db, V_TEXT(store_path(i->store))) X(state, V_TEXT(job_state_name(j->state))) \
     X(error, V_TEXT(j->error)) X(metadata, V_TEXT(NULL))
@@ -434,7 +435,7 @@ void export_put_said(struct json_writer *w, const struct said *s)
 void export_put_end(struct json_writer *w, const struct job *j, const struct job_params *p)
 {
     jw_text(w, "finish_reason", job_is_cut_short(j) ? "stop" : j->finish_reason);
-    sheet_members(w, (struct row[]){ { "stop_reason", NULL, export_stop_reason(j, p, true) }, { 0 } });
+    sheet_members(w, (struct row[]){ { "stop_reason", NULL, stop_reason(j, p, true) }, { 0 } });
 }
 
 void export_put_usage(struct json_writer *w, size_t prompt, size_t made)

@@ -47,10 +47,7 @@ struct export_counts { size_t exported, left_out, thinking; };
 struct text_before { size_t n; int64_t job; size_t newlines; };      /* texts; the last one; its last bytes */
 int export_text_begins(char **begins, struct text_before *before, const struct job *job, const char *text,
                        size_t n, const char *between, bool headings, struct err *e);
-/* The member stop_reason: a stop string is a text, an end-of-text token is its number. openai: a repetition
- * is one, too. */
 struct json_writer;
-struct value export_stop_reason(const struct job *j, const struct job_params *p, bool openai);
 /* Members of OpenAI's answers, also of a server. Of a choice what it says, the message of a chat or its part
  * in an event (delta), else a text; why it ended; and the usage of an answer. */
 struct said {

@@ -72,10 +72,7 @@ static struct report_value value_of(const struct report *r, const char *name, si
     return v;
 }
 
-const char *report_value_text(const struct report_value *v)
-{
-    return v->text ? v->text : v->number;
-}
+const char *report_value_text(const struct report_value *v) { return v->text ? v->text : v->number; }
 
 struct value report_value(const struct report_value *v)
 {
@@ -304,8 +301,6 @@ static void add_difference(struct reports *l, const char *name, size_t at)
         l->differing[l->n_differing++] = name;
 }
 
-/* Parameters of sampling come before those of drafting, of which the drafter is the first, and the seed is
- * the last. Prompt and length have columns or files of their own. */
 /* Whether the jobs have the same stored parameters, as those of one batch do. */
 static bool same_parameters(const struct reports *l)
 {
@@ -315,6 +310,8 @@ static bool same_parameters(const struct reports *l)
     return i == l->n;
 }
 
+/* Parameters of sampling come before those of drafting, of which the drafter is the first, and the seed is
+ * the last. Prompt and length have columns or files of their own. */
 void reports_find_differences(struct reports *l)
 {
     if (l->n < 2)

@@ -134,7 +134,7 @@ void job_names_say(const struct job_names *x, bool json, bool cut)
                            : plural(x->n, "chapter waits", "chapters wait");
     if (x->n)
         notice(json,
-               (struct notice_member[]){ NOTICE_TEXT("phase", cut ? "cut short" : "waiting"),
+               (struct row[]){ NOTICE_TEXT("phase", cut ? "cut short" : "waiting"),
                                          NOTICE_UINT("jobs", x->n), NOTICE_TEXT("first", x->list),
                                          NOTICE_END },
                "%zu %s: job %s%s", x->n, what, x->list, x->n > NAMED ? ", .." : "");

@@ -372,7 +372,7 @@ static void full_notice(struct schedule *h)
     h->full = store_full(h->w->store, &why) == 1;
     if (h->full && !was && !h->w->quiet)
         notice(h->w->progress.show == SHOW_JSON,
-               (struct notice_member[]){ NOTICE_TEXT("phase", "full"), NOTICE_TEXT("message", why.msg),
+               (struct row[]){ NOTICE_TEXT("phase", "full"), NOTICE_TEXT("message", why.msg),
                                          NOTICE_END }, "%s", why.msg);
 }
 

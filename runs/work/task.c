@@ -174,7 +174,7 @@ static void write_notice(struct task *t, const char *line)
     checkpoint_note(t->checkpoint, "notice", line);
     if (clear_for_notice(t))
         notice(t->w->progress.show == SHOW_JSON,
-               (struct notice_member[]){ NOTICE_TEXT("phase", "notice"), NOTICE_INT("job", t->claim.job),
+               (struct row[]){ NOTICE_TEXT("phase", "notice"), NOTICE_INT("job", t->claim.job),
                                          NOTICE_TEXT("name", t->job->batch),
                                          NOTICE_TEXT("custom_id", t->job->custom_id),
                                          NOTICE_TEXT("message", line), NOTICE_END },
@@ -354,7 +354,7 @@ static void repetition_notice(struct task *t, const struct repetition *p)
     if (!clear_for_notice(t))
         return;
     notice(t->w->progress.show == SHOW_JSON,
-           (struct notice_member[]){ NOTICE_TEXT("phase", "repetition"), NOTICE_INT("job", j->id),
+           (struct row[]){ NOTICE_TEXT("phase", "repetition"), NOTICE_INT("job", j->id),
                                      NOTICE_TEXT("name", j->batch), NOTICE_TEXT("custom_id", j->custom_id),
                                      NOTICE_UINT("start", p->start), NOTICE_UINT("found", p->found),
                                      NOTICE_UINT("period", p->period), NOTICE_END },

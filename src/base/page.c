@@ -285,12 +285,6 @@ static void axis_of_x(FILE *f, double last)
     }
 }
 
-static void draw_error_bar(FILE *f, size_t k, double x, double low, double high)
-{
-    fprintf(f, "<path class=\"error s%zu\" d=\"M%.1f %.1fV%.1fM%.1f %.1fh6M%.1f %.1fh6\"/>", k % 6, x, low,
-            high, x - 3, low, x - 3, high);
-}
-
 /* Ends an attribute and begins one with the values. */
 static void draw_values(FILE *f, const char *name, const double *y, size_t n)
 {
@@ -320,10 +314,13 @@ static void draw_line(FILE *f, const struct series *s, size_t k, const double *x
         down = isfinite(s->y[i]);
     }
     fputs("\"/>", f);
-    for (size_t i = 0; i < n && s->half; i++)
+    for (size_t i = 0; i < n && s->half; i++) {
+        const double at = at_x(x[i], last), from = at_y(MAX(s->y[i] - s->half[i], low), low, high),
+                     to = at_y(MIN(s->y[i] + s->half[i], high), low, high);
         if (isfinite(s->y[i]) && isfinite(s->half[i]))
-            draw_error_bar(f, k, at_x(x[i], last), at_y(MAX(s->y[i] - s->half[i], low), low, high),
-                           at_y(MIN(s->y[i] + s->half[i], high), low, high));
+            fprintf(f, "<path class=\"error s%zu\" d=\"M%.1f %.1fV%.1fM%.1f %.1fh6M%.1f %.1fh6\"/>", k % 6,
+                    at, from, to, at - 3, from, at - 3, to);
+    }
     for (size_t i = 0; i < n; i++) {             /* a point without neighbours has no line */
         const bool before = i > 0 && isfinite(s->y[i - 1]), after = i + 1 < full && isfinite(s->y[i + 1]);
         if (isfinite(s->y[i]) && (i >= full || (!before && !after)))

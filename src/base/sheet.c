@@ -40,6 +40,7 @@ static void put_value(struct json_writer *w, const char *key, const struct value
     case VALUE_REAL:   jw_real(w, key, v->x); break;
     case VALUE_NUMBER: jw_number(w, key, v->x); break;
     case VALUE_DIGITS: jw_format(w, key, "%.*g", v->digits, v->x); break;
+    case VALUE_FIXED:  jw_format(w, key, "%.*f", v->digits, v->x); break;
     case VALUE_BOOL:   jw_bool(w, key, v->b); break;
     case VALUE_TEXT:   jw_text(w, key, v->s); break;
     case VALUE_BYTES:  jw_bytes(w, key, v->s, v->n); break;
@@ -70,7 +71,7 @@ void sheet_records(struct json_writer *w, const struct table *t) { put_records(w
 
 /* ---- text ---- */
 
-bool value_is_number(enum value_kind kind) { return kind <= VALUE_DIGITS; }
+bool value_is_number(enum value_kind kind) { return kind <= VALUE_FIXED; }
 bool value_is_text(enum value_kind kind) { return kind >= VALUE_TEXT && kind <= VALUE_JSON; }
 static bool is_number(const struct value *v) { return value_is_number(v->kind); }
 
@@ -82,7 +83,7 @@ double value_number(struct value v)
 static bool has_text(const struct value *v)
 {
     return value_is_text(v->kind)                              ? v->s != NULL
-           : v->kind >= VALUE_REAL && v->kind <= VALUE_DIGITS ? isfinite(v->x) : true;
+           : v->kind >= VALUE_REAL && v->kind <= VALUE_FIXED ? isfinite(v->x) : true;
 }
 
 static void put_time(char *out, size_t size, double seconds)

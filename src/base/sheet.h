@@ -22,8 +22,8 @@
 #pragma once
 #include "src/base/json_write.h"
 
-enum value_kind { VALUE_UINT, VALUE_INT, VALUE_REAL, VALUE_NUMBER, VALUE_DIGITS, VALUE_BOOL, VALUE_TEXT,
-                  VALUE_BYTES, VALUE_JSON, VALUE_ROWS, VALUE_TABLE };
+enum value_kind { VALUE_UINT, VALUE_INT, VALUE_REAL, VALUE_NUMBER, VALUE_DIGITS, VALUE_FIXED, VALUE_BOOL,
+                  VALUE_TEXT, VALUE_BYTES, VALUE_JSON, VALUE_ROWS, VALUE_TABLE };
 struct value {
     enum value_kind kind;
     union { uint64_t u; int64_t i; double x; bool b; const struct row *rows; const struct table *table;
@@ -36,6 +36,7 @@ struct value {
 #define V_REAL(v) { VALUE_REAL, { .x = (v) } }               /* as jw_real */
 #define V_NUMBER(v) { VALUE_NUMBER, { .x = (v) } }           /* as jw_number */
 #define V_DIGITS(v, n) { VALUE_DIGITS, { .x = (v) }, (n) }   /* with n digits at most, as %g */
+#define V_FIXED(v, n) { VALUE_FIXED, { .x = (v) }, (n) }     /* with n digits after the point */
 #define V_BOOL(v) { VALUE_BOOL, { .b = (v) } }
 #define V_TEXT(v) { VALUE_TEXT, { .s = (v) } }
 #define V_BYTES(v, bytes) { VALUE_BYTES, { .s = (v), .n = (bytes) } }

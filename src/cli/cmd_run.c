@@ -55,7 +55,7 @@ static void print_start(void *ctx, const struct decoder *d)
     if (own[0] && p->show != SHOW_JSON)
         fprintf(stderr, "the model's own settings (generation_config.json): %s\n", own);
     notice(p->show == SHOW_JSON,
-           (struct notice_member[]){ NOTICE_TEXT("phase", "start"), NOTICE_INT("job", r->job->id),
+           (struct row[]){ NOTICE_TEXT("phase", "start"), NOTICE_INT("job", r->job->id),
                                      NOTICE_WIDE("seed", r->job->seed),
                                      NOTICE_UINT("prompt_tokens", r->n_prompt),
                                      NOTICE_UINT("tokens", r->job->wanted),
@@ -107,7 +107,7 @@ static void print_end(const struct run *r, const struct work_result *w)
         snprintf(line, sizeof line, "%zu %s, %s", w->tokens, plural(w->tokens, "token", "tokens"), speed);
     if (stopped || r->o->progress != PROGRESS_NONE)
         notice(r->o->progress == PROGRESS_JSON,
-               (struct notice_member[]){
+               (struct row[]){
                    NOTICE_TEXT("phase", "done"), NOTICE_UINT("tokens", w->tokens), NOTICE_UINT("of", wanted),
                    NOTICE_TEXT("finish_reason", finish_name(w->finish)),
                    /* a stop string, the id of a token, or null */
@@ -178,7 +178,7 @@ static void print_retake(void *ctx, const struct retake *x)
         return;
     progress_clear(&r->worker.progress);
     notice(r->o->progress == PROGRESS_JSON,
-           (struct notice_member[]){ NOTICE_TEXT("phase", "retake"), NOTICE_UINT("at", x->at),
+           (struct row[]){ NOTICE_TEXT("phase", "retake"), NOTICE_UINT("at", x->at),
                                      NOTICE_UINT("length", x->length), NOTICE_END },
            "\n[the text %s%s%s; its last %zu %s taken back]",
            *x->phrase ? "has the phrase '" : "repeats itself", x->phrase, *x->phrase ? "'" : "",

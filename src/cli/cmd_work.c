@@ -36,7 +36,7 @@ static void job_begins(void *ctx, const struct job *j)
     if (h->o->quiet || h->o->progress == PROGRESS_NONE || isatty(STDERR_FILENO))
         return;
     notice(h->o->progress == PROGRESS_JSON,
-           (struct notice_member[]){ NOTICE_TEXT("phase", "begins"), NOTICE_INT("job", j->id),
+           (struct row[]){ NOTICE_TEXT("phase", "begins"), NOTICE_INT("job", j->id),
                                      NOTICE_TEXT("name", j->batch), NOTICE_TEXT("custom_id", j->custom_id),
                                      NOTICE_UINT("tokens", j->tokens), NOTICE_UINT("of", j->wanted),
                                      NOTICE_END },
@@ -68,7 +68,7 @@ static void print_result(const struct shift *h, int64_t id, const struct job *j,
                  "; work --model PATH and resume %" PRId64 " --model PATH name another place", id);
     if (r->end != WORK_DONE || h->o->progress != PROGRESS_NONE)
         notice(h->o->progress == PROGRESS_JSON,
-               (struct notice_member[]){
+               (struct row[]){
                    NOTICE_TEXT("phase", end), NOTICE_INT("job", id), NOTICE_TEXT("name", j ? j->batch : NULL),
                    NOTICE_TEXT("custom_id", j ? j->custom_id : NULL), NOTICE_UINT("tokens", r->tokens),
                    NOTICE_UINT("of", wanted), NOTICE_REAL("seconds", r->seconds),
@@ -123,7 +123,7 @@ static int print_start(const struct shift *h, struct err *e)
     if (models > 1)
         snprintf(others, sizeof others, " and %zu more", models - 1);
     notice(o->progress == PROGRESS_JSON,
-           (struct notice_member[]){
+           (struct row[]){
                NOTICE_TEXT("phase", "worker"), NOTICE_TEXT("version", LONGHAND_VERSION),
                NOTICE_TEXT("store", store_path(h->store)), NOTICE_TEXT("model", model ? model->model : NULL),
                NOTICE_UINT("models", models), NOTICE_TEXT("device", o->device),
@@ -172,7 +172,7 @@ static void report_other_numerics(const struct shift *h, const struct job_list *
         }
     if (first && !h->o->quiet && !h->o->accept_change)
         notice(h->o->progress == PROGRESS_JSON,
-               (struct notice_member[]){
+               (struct row[]){
                    NOTICE_TEXT("phase", "not for this worker"), NOTICE_UINT("jobs", others),
                    NOTICE_INT("job", first->id), NOTICE_TEXT("numerics", first->numerics),
                    NOTICE_TEXT("here", h->worker.numerics[0]), NOTICE_END },

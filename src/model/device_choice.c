@@ -138,7 +138,7 @@ static void tell(const char *word, const char *device, const char *why)
     pthread_mutex_lock(&one);
     snprintf(line, sizeof line, "--device %s is %s: %s", word, device, why);
     if (tells_ && strcmp(line, said))
-        notice(in_json_, (struct notice_member[]){ NOTICE_TEXT("phase", "device"),
+        notice(in_json_, (struct row[]){ NOTICE_TEXT("phase", "device"),
                                                    NOTICE_TEXT("device", device),
                                                    NOTICE_TEXT("because", why), NOTICE_END }, "%s", line);
     strcpy(said, line);

@@ -568,7 +568,7 @@ static void report_ignored(const struct batch *b, const struct batch_notes *note
     if (!*names || b->o->quiet)
         return;
     notice(b->o->progress == PROGRESS_JSON,
-           (struct notice_member[]){ NOTICE_TEXT("phase", "fields passed over"),
+           (struct row[]){ NOTICE_TEXT("phase", "fields passed over"),
                                      NOTICE_UINT("lines", notes->lines), NOTICE_TEXT("fields", names),
                                      NOTICE_END },
            "%s: ignored in %zu %s, because they do not change a text: %s", b->file, notes->lines,
@@ -587,7 +587,7 @@ static void report_submitted(const struct batch *b)
         snprintf(rest, sizeof rest, ", %zu %s", there,
                  plural(there, "exists already and stays unchanged", "exist already and stay unchanged"));
     notice(json,
-           (struct notice_member[]){ NOTICE_TEXT("phase", "submitted"), NOTICE_TEXT("name", b->name),
+           (struct row[]){ NOTICE_TEXT("phase", "submitted"), NOTICE_TEXT("name", b->name),
                                      NOTICE_UINT("jobs", b->n), NOTICE_UINT("new", b->n_new),
                                      NOTICE_WIDE_IF(b->n_new, "seed", b->seed), NOTICE_END },
            "@%s: %zu new %s%s", b->name, b->n_new, plural(b->n_new, "job", "jobs"), rest);
@@ -599,7 +599,7 @@ static void report_submitted(const struct batch *b)
         describe_generation_config(own, sizeof own, b->o, &b->model[i].engine.config);
         if (*own || json)
             notice(json,
-                   (struct notice_member[]){ NOTICE_TEXT("phase", "settings"),
+                   (struct row[]){ NOTICE_TEXT("phase", "settings"),
                                              NOTICE_TEXT("model", b->model[i].name),
                                              NOTICE_TEXT("generation_config", own), NOTICE_END },
                    "the model's own settings (generation_config.json)%s%s: %s", b->n_models > 1 ? " of " : "",
