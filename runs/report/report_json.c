@@ -262,29 +262,17 @@ static void csv_job(struct csv *c, const struct report *r, const struct names *p
     put_db(c, r);
 }
 
-static void csv_record(struct csv *c, const struct table *t, size_t i)
+/* The records of a table; job: whose number is the first cell, or NULL. */
+static void csv_table(struct csv *c, struct table t, const struct job *job)
 {
-    struct row cells[SHEET_COLUMNS_MAX + 1] = { 0 };
-    t->cells(t->ctx, i, cells);
-    csv_rows(c, cells);
-    csv_end(c);
-}
-
-static void csv_rounds(struct csv *c, const struct report *r)
-{
-    const struct table t = report_round_table(r);
     for (size_t i = 0; i < t.n; i++) {
-        put_cell(c, "job", (struct value)V_INT(r->job->id));
-        csv_record(c, &t, i);
+        struct row cells[SHEET_COLUMNS_MAX + 1] = { 0 };
+        if (job)
+            put_cell(c, "job", (struct value)V_INT(job->id));
+        t.cells(t.ctx, i, cells);
+        csv_rows(c, cells);
+        csv_end(c);
     }
-}
-
-static void csv_groups(struct csv *c, const struct reports *l)
-{
-    struct report_groups groups;
-    const struct table t = report_group_table(&groups, l);
-    for (size_t i = 0; i < t.n; i++)
-        csv_record(c, &t, i);
 }
 
 /* by: the values of --by of the job; sources: of all jobs. */
@@ -326,6 +314,7 @@ int report_csv(FILE *f, const struct reports *l, struct err *e)
                            .window = &(struct report_window){ 0 },
                            .rounds = { &(struct round_row){ 0 }, 1 } };
     struct reports first = *l;
+    struct report_groups groups;
     struct csv c = { f, .head = true };
     struct names names = { 0 };
     size_t depths = 1;
@@ -338,15 +327,15 @@ int report_csv(FILE *f, const struct reports *l, struct err *e)
     first.group = &(struct report_group){ .value = values };
     first.n_groups = 1;
     if (o->by && !o->windows) {
-        csv_groups(&c, &first);
-        csv_groups(&c, l);
+        csv_table(&c, report_group_table(&groups, &first), NULL);
+        csv_table(&c, report_group_table(&groups, l), NULL);
     }
     for (size_t i = 0; i <= l->n && (!o->by || o->windows); i++) {
         const struct report *r = i ? &l->v[i - 1] : &none;
         if (o->windows)
             csv_windows(&c, l, r, i && l->n_by ? l->value + (i - 1) * l->n_by : values, &names);
         else if (o->rounds)
-            csv_rounds(&c, r);
+            csv_table(&c, report_round_table(r), r->job);
         else
             csv_job(&c, r, &names, depths);
     }

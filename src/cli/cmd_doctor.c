@@ -33,15 +33,10 @@ static void show_line(struct visit *v, const char *line, bool is_repaired)
         sheet_object(v->json, NULL, rows);
     else
         sheet_text(stdout, rows);
+    v->findings += !is_repaired;
 }
 
-static void finding(void *ctx, const char *line)
-{
-    struct visit *v = ctx;
-    show_line(v, line, false);
-    v->findings++;
-}
-
+static void finding(void *ctx, const char *line) { show_line(ctx, line, false); }
 static void repaired(void *ctx, const char *line) { show_line(ctx, line, true); }
 
 /* ---- the disk ---- */

@@ -22,15 +22,6 @@ enum { CELL = 512, COLUMNS_MAX = 16, MEASURED_MAX = 1000 };      /* rows that de
 
 static double job_age(const struct job *j) { return MAX(wall_seconds() - j->created, 0.0); }
 
-/* The counts of the selected jobs. */
-static struct store_counts count_parts(const struct store_parts *p)
-{
-    struct store_counts n = {0};
-    for (size_t i = 0; i < p->n; i++)
-        count_jobs(&n, &p->v[i].jobs);
-    return n;
-}
-
 /* ---- columns ---- */
 
 /* cut: a longer value is cut, unless the column is the last one or --columns names it; 0: none is. */
@@ -351,16 +342,17 @@ static void list_json(const struct store_counts *n, double estimate, const struc
 int cmd_list(const struct options *o, struct err *e)
 {
     struct store_parts p = {0};
-    struct store_counts n;
+    struct store_counts n = {0};
     struct listing t = { .chosen = o->columns };
     double estimate = 0, part;
     if (read_columns(&t, o->columns ? o->columns : "job,state,tokens,rate,finish,age,model,name,prompt", e))
         return -1;
     int rc = parts_from_options(&p, o, true, e);
     if (rc == 0) {
-        n = count_parts(&p);                     /* before --limit leaves jobs out */
-        for (size_t i = 0; i < p.n && rc == 0; i++, estimate += part)
+        for (size_t i = 0; i < p.n && rc == 0; i++, estimate += part) {
+            count_jobs(&n, &p.v[i].jobs);        /* before --limit leaves jobs out */
             rc = store_estimate(p.v[i].store, &p.v[i].jobs, &part, e);
+        }
         rc = rc || arrange(o, &p, e) || mark_shared(&t, &p, e) ? -1 : 0;
     }
     if (rc == 0) {

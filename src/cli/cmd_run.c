@@ -331,11 +331,10 @@ static int work_on(struct run *r, int64_t id, struct err *e)
 static int open_output(struct run *r, size_t sample, struct err *e)
 {
     const struct options *o = r->o;
+    const bool one = o->samples == 1 || !o->output;
     char path[PATH_BYTES];
-    if (o->samples == 1 || !o->output)
-        return sink_open(&r->out, o->output, e);
-    snprintf(path, sizeof path, "%s.%zu", o->output, sample);
-    return sink_open(&r->out, path, e);
+    snprintf(path, sizeof path, "%s.%zu", one ? "" : o->output, sample);
+    return sink_open(&r->out, one ? o->output : path, e);
 }
 
 /* ---- the verb ---- */
