@@ -89,13 +89,6 @@ static void titled(FILE *f, const char *title, struct table t, bool folded)
     fputs(folded ? "</details>\n" : "", f);
 }
 
-static void retakes(FILE *f, const struct report *r)
-{
-    struct report_retakes t;
-    const struct table taken = report_retake_table(&t, &r->retakes, SIZE_MAX, &r->sum);
-    titled(f, t.title, taken, true);
-}
-
 static void repetitions(FILE *f, const struct report *r)
 {
     for (size_t i = 0; i < r->n_repetitions; i++) {
@@ -232,6 +225,8 @@ static bool section(FILE *f, const struct report *r)
 {
     const struct job *j = r->job;
     struct report_windows windows;
+    struct report_retakes retakes;
+    const struct table taken = report_retake_table(&retakes, &r->retakes, SIZE_MAX, &r->sum);
     char name[600], id[64];
     job_title(r, name, sizeof name);
     report_anchor(id, sizeof id, r);
@@ -241,7 +236,7 @@ static bool section(FILE *f, const struct report *r)
     tiles(f, r);
     if (j->error)
         page_format(f, "<div class=\"card warn\"><b>Failed:</b> <bdi>@t</bdi></div>\n", j->error);
-    retakes(f, r);
+    titled(f, retakes.title, taken, true);
     repetitions(f, r);
     if (!plots(f, r))
         return false;

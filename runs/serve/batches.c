@@ -13,7 +13,7 @@
 /* ---- records ---- */
 
 static const char *const state_names[] = { "validating", "in_progress", "failed", "cancelled" };
-enum batch_state { VALIDATING, QUEUED, FAILED, CANCELLED, BATCH_STATES };
+enum batch_state { VALIDATING, QUEUED, FAILED, CANCELLED };
 static const double CHECK_AGAIN_SECONDS = 30;    /* after a busy store or a full disk */
 static const double FORGET_AGAIN_SECONDS = 2;    /* between looks for requests to remove */
 
@@ -194,14 +194,6 @@ static void *check_thread(void *ctx)
     return NULL;
 }
 
-static void want_check(struct server *sv)
-{
-    pthread_mutex_lock(&sv->checking);
-    sv->check_wanted = true;
-    pthread_cond_signal(&sv->check);
-    pthread_mutex_unlock(&sv->checking);
-}
-
 int batches_start(struct server *sv, struct err *e)
 {
     sv->check_wanted = true;
@@ -318,7 +310,10 @@ int answer_new_batch(struct call *c, struct err *e)
     free(b.metadata);
     if (rc)
         return -1;
-    want_check(c->sv);
+    pthread_mutex_lock(&c->sv->checking);
+    c->sv->check_wanted = true;
+    pthread_cond_signal(&c->sv->check);
+    pthread_mutex_unlock(&c->sv->checking);
     snprintf(c->id, sizeof c->id, "%s", b.id);
     return answer_batch(c, e);
 }
