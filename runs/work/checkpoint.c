@@ -12,8 +12,12 @@
 
 #include "runs/work/thread.h"
 
-/* The first counters: the cost of the checkpoints themselves. */
-enum { OWN_COMMITS, OWN_SECONDS, OWN_CPU_SECONDS, OWN_PUT_SECONDS, N_OWN };
+static const char *const counter_names[COUNT_ROUNDS_OF] = {
+    "checkpoint_commits", "checkpoint_seconds", "checkpoint_cpu_seconds", "checkpoint_put_seconds",
+    "prefill_tokens", "prefill_seconds", "shared_tokens", "worker_tokens", "worker_seconds",
+    "snapshots", "snapshot_bytes", "snapshot_seconds", "snapshot_cpu_seconds", "snapshot_put_seconds",
+    "restored_tokens", "restore_seconds", "restore_saved_seconds",
+};
 
 struct committer {
     struct store *store;
@@ -193,8 +197,8 @@ static size_t gather_all(struct committer *k, double now)
     return n;
 }
 
-/* Note the result of a job's part, and its share of the cost. The caller holds the lock. Nothing was taken back
- * meanwhile: take_back waits for the end of a commit. */
+/* Note the result of a job's part, and its share of the cost. Nothing was taken back meanwhile, for take_back
+ * waits for the end of a commit. The caller holds the lock. */
 static void part_done(struct checkpoint *c, const struct job_commit *part, double seconds, double cpu)
 {
     const struct commit *b = &part->add;
@@ -213,9 +217,9 @@ static void part_done(struct checkpoint *c, const struct job_commit *part, doubl
         c->err = part->err;
     }
     double *sum = dirty_window(c, c->n_committed);
-    sum[OWN_COMMITS]++;
-    sum[OWN_SECONDS] += seconds;
-    sum[OWN_CPU_SECONDS] += cpu;
+    sum[COUNT_COMMITS]++;
+    sum[COUNT_COMMIT_SECONDS] += seconds;
+    sum[COUNT_COMMIT_CPU_SECONDS] += cpu;
 }
 
 static void *commit_thread(void *p)
@@ -296,8 +300,6 @@ static void free_all(struct checkpoint *c)
 int checkpoint_open(struct checkpoint **out, struct committer *k, const struct claim *claim,
                     const struct checkpoint_options *o, struct err *e)
 {
-    static const char *const own[N_OWN] = { "checkpoint_commits", "checkpoint_seconds",
-                                            "checkpoint_cpu_seconds", "checkpoint_put_seconds" };
     struct checkpoint *c = calloc(1, sizeof *c);
     const size_t tokens = claim->end.tokens, more = MAX(claim->wanted, tokens) - tokens;
     *out = NULL;
@@ -330,8 +332,9 @@ int checkpoint_open(struct checkpoint **out, struct committer *k, const struct c
     }
     if (c->n_put)
         memcpy(c->ids, o->ids + c->base, c->n_put * sizeof *c->ids);
-    for (int i = 0; i < N_OWN; i++)
-        checkpoint_counter(c, "", own[i], 0);
+    for (unsigned i = 0; i < COUNTS; i++)
+        checkpoint_counter(c, "", i < COUNT_ROUNDS_OF ? counter_names[i] : "jobs",
+                           i < COUNT_ROUNDS_OF ? 0 : i - COUNT_ROUNDS_OF + 1);
     pthread_mutex_lock(&k->lock);
     assert(k->n_queues < COMMITTER_JOBS_MAX);
     k->queues[k->n_queues++] = c;
@@ -361,7 +364,7 @@ int checkpoint_counter(struct checkpoint *c, const char *source, const char *nam
 
 void checkpoint_add(struct checkpoint *c, int counter, double value)
 {
-    assert(counter >= N_OWN && counter < c->n_counters);
+    assert(counter > COUNT_PUT_SECONDS && counter < c->n_counters);
     c->round_sum[counter] += value;
 }
 
@@ -386,7 +389,7 @@ int checkpoint_put(struct checkpoint *c, const int32_t *ids, size_t n, const str
         c->rounds[c->n_rounds].start = c->base + c->n_put;
         c->rounds[c->n_rounds++].tokens = n;
     }
-    c->round_sum[OWN_PUT_SECONDS] = c->put_seconds;
+    c->round_sum[COUNT_PUT_SECONDS] = c->put_seconds;
     c->earlier_put_seconds += c->put_seconds;
     for (int i = 0; i < c->n_counters; i++)
         sum[i] += c->round_sum[i];

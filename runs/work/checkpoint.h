@@ -22,14 +22,7 @@
  *
  * Counters are the rows struct metric of the store: sums by window, source, name and index. A counter belongs
  * to the window of 1,000 tokens in which the round begins; a prefill's counters belong to the window of the
- * next token. The checkpoints count their own cost, under source "" (no drafter):
- *
- *     checkpoint_commits         number of commits
- *     checkpoint_seconds         wall time of the commits, beside the decode loop
- *     checkpoint_cpu_seconds     CPU time of the committing thread
- *     checkpoint_put_seconds     time that puts and flushes took from the decode loop
- *
- * The cost of a commit is stored by the next commit.
+ * next token. The cost of a commit is stored by the next commit.
  *
  * The calling thread allocates nothing between open and close. */
 #pragma once
@@ -37,6 +30,30 @@
 
 #define CHECKPOINT_SECONDS 0.8
 enum { CHECKPOINT_COUNTERS_MAX = 320, COMMITTER_JOBS_MAX = 64 };
+
+/* The counters that every job has, under source "" (no drafter); checkpoint.c has their names. */
+enum {
+    /* the checkpoints count their own cost */
+    COUNT_COMMITS,
+    COUNT_COMMIT_SECONDS,                /* wall time of the commits, beside the decode loop */
+    COUNT_COMMIT_CPU_SECONDS,            /* of the committing thread */
+    COUNT_PUT_SECONDS,                   /* that puts and flushes took from the decode loop */
+    COUNT_PREFILL_TOKENS,
+    COUNT_PREFILL_SECONDS,
+    COUNT_SHARED_TOKENS,                 /* whose cache rows are those of other jobs */
+    COUNT_WORKER_TOKENS,                 /* of all jobs in the rounds of this one */
+    COUNT_WORKER_SECONDS,                /* of these rounds */
+    COUNT_SNAPSHOTS,                     /* files that were completed */
+    COUNT_SNAPSHOT_BYTES,
+    COUNT_SNAPSHOT_SECONDS,              /* wall time of writing, beside the decode loop */
+    COUNT_SNAPSHOT_CPU_SECONDS,          /* of the writing thread */
+    COUNT_SNAPSHOT_PUT_SECONDS,          /* taken from the decode loop */
+    COUNT_RESTORED_TOKENS,               /* whose cache rows came from snapshots */
+    COUNT_RESTORE_SECONDS,
+    COUNT_SAVED_SECONDS,                 /* estimated prefill time of these tokens, less RESTORE_SECONDS */
+    COUNT_ROUNDS_OF,                     /* rounds of 1 job, of 2 jobs and so on, up to COMMITTER_JOBS_MAX */
+    COUNTS = COUNT_ROUNDS_OF + COMMITTER_JOBS_MAX
+};
 
 /* Room for the notes of an attempt that may write n tokens: CHECKPOINT_NOTE_BYTES + n bytes in
  * CHECKPOINT_NOTES + n / CHECKPOINT_NOTES notes. */
@@ -57,16 +74,16 @@ struct checkpoint_options {
     /* Keep the log-probabilities of all tokens, with the `best` likeliest ones. Then checkpoint_put_logprobs
      * comes before each checkpoint_put with tokens. */
     bool logprobs; size_t best;
-    /* The text may be cut back to its first `settled` tokens. ids: its tokens in the store. checkpoint_settled
-     * tells how far it is settled, which the next put commits. */
+    /* The text may be cut back to its first `settled` tokens. ids: its tokens in the store.
+     * checkpoint_settled tells how far it is settled, which the next put commits. */
     bool retakes; const int32_t *ids; size_t settled;
 };
 /* Open the queue of the job of *claim, which is copied. At most COMMITTER_JOBS_MAX queues are open at once
  * (asserted). */
 int checkpoint_open(struct checkpoint **c, struct committer *k, const struct claim *claim,
                     const struct checkpoint_options *o, struct err *e);
-/* Register a counter and return its number. source and name must outlive c. There is room for
- * CHECKPOINT_COUNTERS_MAX - 4 counters (asserted). */
+/* Register a further counter and return its number. source and name must outlive c. There is room for
+ * CHECKPOINT_COUNTERS_MAX - COUNTS counters (asserted). */
 int checkpoint_counter(struct checkpoint *c, const char *source, const char *name, unsigned index);
 /* v: [n][1 + best]. */
 void checkpoint_put_logprobs(struct checkpoint *c, const struct logprob *v, size_t n);
@@ -74,7 +91,7 @@ void checkpoint_settled(struct checkpoint *c, size_t settled);
 /* Cut the text back to x->at tokens, all of which were put, and commit the retake with what follows. May wait
  * for a commit in progress. Returns as checkpoint_put. */
 int  checkpoint_retake(struct checkpoint *c, const struct retake *x, struct err *e);
-/* Add to a counter of the current round. */
+/* Add to a counter of the current round: a COUNT_, or one that was registered. */
 void checkpoint_add(struct checkpoint *c, int counter, double value);
 /* Put the n tokens of a round; n 0: only counters. The job never exceeds claim.wanted tokens (asserted).
  * `round` is stored if the options say so; its fields `start` and `tokens` are set here, and its string

@@ -33,7 +33,7 @@ struct replay {
     size_t at;                           /* number of tokens replayed */
     struct sha256 sha;                   /* over the text so far */
 };
-/* Borrows job, p and t. `in` tells whether the text begins without a prompt, `c` gives the model's EOS ids. */
+/* Borrows job, p and t. `in`: whether the text begins without a prompt; `c`: the model's EOS ids. */
 int  replay_open(struct replay *y, struct store *s, const struct job *job, const struct job_input *in,
                  const struct job_parts *p, const struct config *c, const struct tokenizer *t, struct err *e);
 void replay_close(struct replay *y);

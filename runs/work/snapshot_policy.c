@@ -7,11 +7,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-enum { MADE, BYTES, SECONDS, CPU_SECONDS, PUT_SECONDS, RESTORED, RESTORE_SECONDS, SAVED_SECONDS };
-static const char *const counter_names[SNAPSHOT_COUNTERS] = {
-    "snapshots",       "snapshot_bytes",  "snapshot_seconds", "snapshot_cpu_seconds", "snapshot_put_seconds",
-    "restored_tokens", "restore_seconds", "restore_saved_seconds",
-};
 static const double FIRST_RATE = 400e6;      /* bytes per second of CPU time, before the first measurement */
 static const double FIXED_SECONDS = 0.002;   /* cost of any snapshot */
 static const double GPU_COPY_RATE = 100e9;   /* bytes per second of the GPU's memory */
@@ -48,8 +43,6 @@ void snapshot_policy_open(struct snapshot_policy *k, enum kv_snapshot mode, uint
                                    .checkpoint = p,
                                    .started = clock_seconds(),
                                    .rate = FIRST_RATE };
-    for (int i = 0; i < SNAPSHOT_COUNTERS; i++)
-        k->counter[i] = checkpoint_counter(p, "", counter_names[i], 0);
     if (mode != KV_SNAPSHOT_OFF && image_open(&k->image, d, owner, &e))
         note(k, "no snapshots are made", &e, "");
 }
@@ -90,9 +83,9 @@ void snapshot_policy_restore(struct snapshot_policy *k)
     if (!k->kept)
         return;
     double seconds = clock_seconds() - start, saved = k->image.restored_seconds - seconds;
-    checkpoint_add(k->checkpoint, k->counter[RESTORED], (double)k->kept);
-    checkpoint_add(k->checkpoint, k->counter[RESTORE_SECONDS], seconds);
-    checkpoint_add(k->checkpoint, k->counter[SAVED_SECONDS], saved);
+    checkpoint_add(k->checkpoint, COUNT_RESTORED_TOKENS, (double)k->kept);
+    checkpoint_add(k->checkpoint, COUNT_RESTORE_SECONDS, seconds);
+    checkpoint_add(k->checkpoint, COUNT_SAVED_SECONDS, saved);
     snprintf(line, sizeof line,
              "%zu of %zu tokens of prompt and text from a snapshot, in %.2f s; reading them would have taken "
              "about %.1f s",
@@ -151,7 +144,7 @@ static void begin_snapshot(struct snapshot_policy *k, size_t rows, double second
     uint64_t bytes = image_capture(&k->image, from, rows);
     snapshot_files_write(k->files, from, rows, bytes);
     double put = clock_seconds() - start;
-    checkpoint_add(k->checkpoint, k->counter[PUT_SECONDS], put);
+    checkpoint_add(k->checkpoint, COUNT_SNAPSHOT_PUT_SECONDS, put);
     k->cost += put;
 }
 
@@ -163,15 +156,15 @@ static void collect_result(struct snapshot_policy *k)
         return;
     k->result_at = clock_seconds();
     k->cost += has_idle_core(k) ? (double)r.bytes / GPU_COPY_RATE : r.cpu_seconds;
-    checkpoint_add(k->checkpoint, k->counter[SECONDS], r.seconds);
-    checkpoint_add(k->checkpoint, k->counter[CPU_SECONDS], r.cpu_seconds);
+    checkpoint_add(k->checkpoint, COUNT_SNAPSHOT_SECONDS, r.seconds);
+    checkpoint_add(k->checkpoint, COUNT_SNAPSHOT_CPU_SECONDS, r.cpu_seconds);
     if (r.rc == 0) {
         k->kept = r.tokens;
         k->retry = k->retry_at = 0;
         if (r.bytes > 8u << 20 && r.cpu_seconds > 0)
             k->rate = (double)r.bytes / r.cpu_seconds;
-        checkpoint_add(k->checkpoint, k->counter[MADE], 1);
-        checkpoint_add(k->checkpoint, k->counter[BYTES], (double)r.bytes);
+        checkpoint_add(k->checkpoint, COUNT_SNAPSHOTS, 1);
+        checkpoint_add(k->checkpoint, COUNT_SNAPSHOT_BYTES, (double)r.bytes);
     } else if (r.rc < 0 && r.err.code != ERR_AGAIN) {
         postpone_after_failure(k, &r.err);
     }

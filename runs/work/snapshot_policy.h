@@ -22,18 +22,7 @@
  *
  * Nothing here can fail. A problem becomes one notice of the attempt, and the text is read again. A
  * snapshot that could not be made is retried after SNAPSHOT_RETRY_SECONDS, then after twice that time, up
- * to SNAPSHOT_RETRY_SECONDS_MAX: a full disk may have room by then.
- *
- * Counters, under source "" (no drafter):
- *
- *     snapshots                files that were completed
- *     snapshot_bytes           their bytes
- *     snapshot_seconds         wall time of writing, beside the decode loop
- *     snapshot_cpu_seconds     CPU time of the writing thread
- *     snapshot_put_seconds     time taken from the decode loop
- *     restored_tokens          tokens whose cache rows came from snapshots
- *     restore_seconds          time to restore them
- *     restore_saved_seconds    estimated prefill time of these tokens, less restore_seconds */
+ * to SNAPSHOT_RETRY_SECONDS_MAX: a full disk may have room by then. */
 #pragma once
 #include "runs/work/checkpoint.h"
 #include "runs/work/snapshot_files.h"
@@ -47,7 +36,6 @@
 #define SNAPSHOT_RETRY_SECONDS_MAX 600.0
 
 enum kv_snapshot { KV_SNAPSHOT_AUTO, KV_SNAPSHOT_ON, KV_SNAPSHOT_OFF };      /* --kv-snapshot */
-enum { SNAPSHOT_COUNTERS = 8 };
 
 struct snapshot_policy {             /* {0} is closed */
     enum kv_snapshot mode;
@@ -65,7 +53,6 @@ struct snapshot_policy {             /* {0} is closed */
     double checked_at, result_at;    /* when consider_snapshot last checked; when the last file ended */
     double cost;                     /* seconds that snapshots have cost so far */
     double rate;                     /* bytes written per second of CPU time */
-    int counter[SNAPSHOT_COUNTERS];
 };
 
 /* After checkpoint_open and decode_open; then in this order: */

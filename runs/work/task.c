@@ -470,7 +470,7 @@ static void begin_prefill(struct task *t)
            memcmp(d->tokens, t->start, d->count.begun * sizeof *t->start) == 0);
     d->stats.from = t->claim.end.tokens;
     if (d->count.begun)
-        checkpoint_add(t->checkpoint, t->shared_tokens, (double)d->count.begun);
+        checkpoint_add(t->checkpoint, COUNT_SHARED_TOKENS, (double)d->count.begun);
     stop_notice_for("the snapshot to be read");
     snapshot_policy_restore(&t->snapshots);
     snapshot_notice(t);
@@ -493,8 +493,8 @@ int task_prefill(struct task *t, double seconds, struct err *e)
     stop_notice_for(NULL);
     const double took = clock_seconds() - start;
     t->result.prefill_seconds += took;
-    checkpoint_add(t->checkpoint, t->prefill_tokens, (double)(d->count.prefill_tokens - before));
-    checkpoint_add(t->checkpoint, t->prefill_seconds, took);
+    checkpoint_add(t->checkpoint, COUNT_PREFILL_TOKENS, (double)(d->count.prefill_tokens - before));
+    checkpoint_add(t->checkpoint, COUNT_PREFILL_SECONDS, took);
     if (rc == 1 && t->result.end != WORK_STOPPED && t->result.end != WORK_LOST)
         return TASK_AGAIN;
     progress_clear(t->progress);
@@ -507,20 +507,9 @@ static void open_counter(void *ctx, size_t k, const char *source, const char *na
                          double value)
 {
     struct task *t = ctx;
-    t->counter[k] = checkpoint_counter(t->checkpoint, source, name, index);
+    const int counter = checkpoint_counter(t->checkpoint, source, name, index);
+    assert(counter == COUNTS + (int)k);
     t->stored[k] = value;
-}
-
-static void open_counters(struct task *t)
-{
-    stats_each(&t->decoder.stats, open_counter, t);
-    t->prefill_tokens = checkpoint_counter(t->checkpoint, "", "prefill_tokens", 0);
-    t->prefill_seconds = checkpoint_counter(t->checkpoint, "", "prefill_seconds", 0);
-    t->shared_tokens = checkpoint_counter(t->checkpoint, "", "shared_tokens", 0);
-    t->worker_tokens = checkpoint_counter(t->checkpoint, "", "worker_tokens", 0);
-    t->worker_seconds = checkpoint_counter(t->checkpoint, "", "worker_seconds", 0);
-    for (unsigned n = 1; n <= COMMITTER_JOBS_MAX; n++)
-        t->of_jobs[n] = checkpoint_counter(t->checkpoint, "", "jobs", n);
 }
 
 /* Add to a counter of the store what the round added to it in the statistics. */
@@ -530,7 +519,7 @@ static void add_counter(void *ctx, size_t k, const char *source, const char *nam
     struct task *t = ctx;
     (void)source, (void)name, (void)index;
     if (value != t->stored[k])
-        checkpoint_add(t->checkpoint, t->counter[k], value - t->stored[k]);
+        checkpoint_add(t->checkpoint, COUNTS + (int)k, value - t->stored[k]);
     t->stored[k] = value;
 }
 
@@ -564,9 +553,9 @@ int task_take_round(struct task *t, const struct round_total *total, struct err 
     decode_add_stats(d, m->n - first);
     stats_each(&d->stats, add_counter, t);
     if (total) {
-        checkpoint_add(t->checkpoint, t->worker_tokens, (double)total->tokens);
-        checkpoint_add(t->checkpoint, t->worker_seconds, total->seconds);
-        checkpoint_add(t->checkpoint, t->of_jobs[total->tasks], 1);
+        checkpoint_add(t->checkpoint, COUNT_WORKER_TOKENS, (double)total->tokens);
+        checkpoint_add(t->checkpoint, COUNT_WORKER_SECONDS, total->seconds);
+        checkpoint_add(t->checkpoint, COUNT_ROUNDS_OF + (int)total->tasks - 1, 1);
     }
     const struct round *s = &d->round;
     struct round_row row = { .tokens = kept,
@@ -688,7 +677,7 @@ int task_open(struct task *t, struct err *e)
                                           .settled = t->retaking ? t->retaking->settled : 0 };
     if (checkpoint_open(&t->checkpoint, w->committer, &t->claim, &o, e))
         return TASK_STORE_FAILED;
-    open_counters(t);
+    stats_each(&t->decoder.stats, open_counter, t);
     if (other_tokenizer(t))
         checkpoint_note(t->checkpoint, "accepted change",
                         "another tokenizer than the prompt's ids come from");

@@ -93,11 +93,7 @@ struct task {
     bool snapshot_notice_shown;
     int32_t *ids;                        /* tokens that the store had at the beginning */
     char untrained[512];  /* why --drafter auto drafts without a trained drafter; "": it has them */
-    int counter[CHECKPOINT_COUNTERS_MAX];
-    int prefill_tokens, prefill_seconds;
-    int shared_tokens;
-    int worker_tokens, worker_seconds, of_jobs[COMMITTER_JOBS_MAX + 1];
-    double stored[CHECKPOINT_COUNTERS_MAX];      /* values that the checkpoints have received */
+    double stored[CHECKPOINT_COUNTERS_MAX];      /* by counter of the statistics: what checkpoints received */
     uint8_t sha[SHA256_BYTES];           /* of the whole text */
     struct job_end end;
     size_t bytes; bool reserved;         /* worker_reserve */
