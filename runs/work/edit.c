@@ -42,10 +42,10 @@ static int change_parameters(struct edit *d, size_t at, size_t n_max, struct err
     return rc;
 }
 
-static int check_length(const struct edit *d, size_t wanted, struct err *e)
+static int check_length(const struct edit *d, size_t n_prompt, struct err *e)
 {
     const struct job_params *p = job_parts_last(&d->parts);
-    return job_check_length(&d->reader.config, d->in.n_prompt, wanted, p->allow_beyond_context, e);
+    return job_check_length(&d->reader.config, n_prompt, d->wanted, p->allow_beyond_context, e);
 }
 
 /* Encodes the given tokens: `before` (text whose tokens are dropped), then --append. */
@@ -64,42 +64,6 @@ static int encode_given(struct edit *d, const char *before, size_t n_before, str
     return encode_inside(d->reader.tokenizer, &d->given, &d->n_given, d->text, d->bytes, e);
 }
 
-/* For a text that ended with a stop string. *keep: how many tokens stay so that no part of the string
- * remains. *rest: the text after these tokens, which has to be given again; free(*rest). */
-static int cut_stop(struct edit *d, size_t *keep, char **rest, size_t *n_rest, struct err *e)
-{
-    int32_t *ids = NULL;
-    size_t n_ids = 0, n, shown = 0;
-    struct placed_text whole = {0};
-    const char *bytes;
-    struct replay y;
-    if (job_read_text(&d->reader, d->s, d->job, &whole, e) ||
-        store_tokens(d->s, d->job->id, 0, SIZE_MAX, &ids, &n_ids, e) ||
-        replay_open(&y, d->s, d->job, &d->in, &d->parts, &d->reader.config, d->reader.tokenizer, e)) {
-        placed_text_free(&whole);
-        free(ids);
-        return -1;
-    }
-    *keep = 0;
-    for (size_t i = 0; i < n_ids && y.emit.finish == FINISH_NONE; i++) {
-        replay_token(&y, ids[i], &bytes, &n);
-        shown += n;
-        /* no part of the stop string has begun */
-        if (y.emit.finish == FINISH_NONE && y.emit.n_held == 0 && y.emit.stream.n_held == 0) {
-            *keep = i + 1;
-            *n_rest = shown;
-        }
-    }
-    if (*keep == 0)
-        *n_rest = 0;
-    *rest = strdup(whole.text + *n_rest);
-    *n_rest = whole.n - *n_rest;
-    replay_close(&y);
-    placed_text_free(&whole);
-    free(ids);
-    return *rest ? 0 : err_set(e, ERR_FAILED, "out of memory");
-}
-
 /* extend of a job that is queued or running: its continuation is a chapter of its own. */
 static int plan_later(struct edit *d, size_t n, struct err *e)
 {
@@ -112,11 +76,7 @@ static int plan_later(struct edit *d, size_t n, struct err *e)
         return -1;
     d->most = before.prompt + before.text;
     d->wanted = d->n_given + n;
-    return job_check_length(&d->reader.config, d->most, d->wanted,
-                            job_parts_last(&d->parts)->allow_beyond_context, e) ||
-                   change_parameters(d, SIZE_MAX, d->most + d->wanted, e)
-               ? -1
-               : 0;
+    return check_length(d, d->most, e) || change_parameters(d, SIZE_MAX, d->most + d->wanted, e) ? -1 : 0;
 }
 
 static int make_later(struct edit *d, int64_t *id, struct err *e)
@@ -143,8 +103,8 @@ static int plan_extend(struct edit *d, struct err *e)
 {
     const struct job *j = d->job;
     const char *more = d->o->more_tokens;
-    size_t n, n_rest = 0;
-    char *rest = NULL;
+    struct placed_text t = {0};
+    size_t n;
     if (!more || *more != '+')
         return err_set(e, ERR_INPUT, "extend: %s%s; --tokens +N is needed",
                        more ? "--tokens " : "--tokens is missing", more ? more : "");
@@ -165,14 +125,17 @@ static int plan_extend(struct edit *d, struct err *e)
                        j->id, why, j->tokens, plural(j->tokens, "token", "tokens"));
     }
     d->after_end = !stopped || d->n_append;
-    if (stopped && cut_stop(d, &d->at, &rest, &n_rest, e))
-        return -1;
-    if (!d->n_append)                    /* other parameters: the text goes on where the stop string began */
-        n_rest = 0;
-    int rc = encode_given(d, rest ? rest : "", n_rest, e);
-    free(rest);
+    if (stopped) {                       /* no part of a stop string remains */
+        if (job_read_text(&d->reader, d->s, j, &t, e))
+            return -1;
+        d->at = t.clear;
+    }
+    /* with other parameters alone the text goes on where the stop string began */
+    const size_t n_rest = d->n_append ? t.n - t.clear_bytes : 0;
+    const int rc = encode_given(d, n_rest ? t.text + t.clear_bytes : "", n_rest, e);
+    placed_text_free(&t);
     d->wanted = d->at + d->n_given + n;
-    return rc || check_length(d, d->wanted, e) ? -1 : 0;
+    return rc || check_length(d, d->in.n_prompt, e) ? -1 : 0;
 }
 
 static int extend(struct edit *d, int64_t *id, struct err *e)
@@ -191,13 +154,14 @@ static int extend(struct edit *d, int64_t *id, struct err *e)
 static int check_fork_goes_on(struct edit *d, struct err *e)
 {
     const struct job *j = d->job;
-    size_t keep, n_rest;
-    char *rest = NULL, why[80];
+    struct placed_text t;
+    char why[80];
     if (d->at < j->tokens || !j->finish_reason || strcmp(j->finish_reason, "length") == 0)
         return 0;
-    if (cut_stop(d, &keep, &rest, &n_rest, e))
+    if (job_read_text(&d->reader, d->s, j, &t, e))
         return -1;
-    free(rest);
+    const size_t keep = t.clear;
+    placed_text_free(&t);
     if (keep == j->tokens)               /* the text ended with an end-of-text token, which is not stored */
         return 0;
     terminal_text(why, sizeof why, j->stop_reason ? j->stop_reason : j->finish_reason);
@@ -271,8 +235,8 @@ static int plan_fork(struct edit *d, struct err *e)
         return err_set(e, ERR_INPUT,
                        "%zu shared and %zu given tokens: --tokens %zu leaves no token to write", d->at,
                        d->n_given, d->wanted);
-    return check_length(d, d->wanted, e) || change_parameters(d, d->at, d->in.n_prompt + d->wanted, e) ? -1
-                                                                                                       : 0;
+    return check_length(d, d->in.n_prompt, e) ||
+                   change_parameters(d, d->at, d->in.n_prompt + d->wanted, e) ? -1 : 0;
 }
 
 static int fork_job(struct edit *d, int64_t *id, struct err *e)

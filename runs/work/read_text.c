@@ -314,6 +314,10 @@ int grown_more(struct grown_text *g, struct store *s, const struct job *job, con
             g->bytes += n_bytes;
         if (g->ends)
             g->ends[g->n_ends++] = bytes_of(y, g->bytes);
+        if (y->emit.finish == FINISH_NONE && bytes_of(y, 0) == 0) {
+            g->clear = y->at;
+            g->clear_bytes = g->bytes;
+        }
     }
     free(ids);
     return rc;
@@ -385,6 +389,8 @@ int job_read_text(struct text_reader *r, struct store *s, const struct job *job,
         return rc;
     }
     t->answer = answer_of(t, &g.thoughts, done);
+    t->clear = g.clear;
+    t->clear_bytes = g.clear_bytes;
     t->ends = g.ends;
     t->kept = t->n_ends = g.n_ends;
     if (g.replay.emit.stop_string)

@@ -74,7 +74,8 @@ struct grown_text {
     size_t bytes;                        /* of the text that were replayed */
     bool answered;                       /* a byte of the answer after thoughts was written */
     char *early; size_t n_early;         /* the last bytes, while it is not known what they are */
-    size_t *ends, n_ends;                /* for job_read_text; else NULL */
+    size_t clear, clear_bytes;           /* struct placed_text, as are */
+    size_t *ends, n_ends;                /* NULL: not for job_read_text */
 };
 int  grown_begin(struct grown_text *g, struct store *s, const struct job *job, struct err *e);
 int  grown_open(struct grown_text *g, struct store *s, const struct job *job, const struct text_reader *r,
@@ -96,6 +97,8 @@ struct placed_text {                     /* {0} is closed */
     char *text; size_t n;                /* followed by a NUL */
     size_t *ends, n_ends;                /* ends[i]: number of bytes of the tokens 0 to i */
     size_t kept;                         /* the tokens before the stop string that ended the text, else all */
+    /* the tokens up to the last one, before the end, after which no byte was held back; their bytes */
+    size_t clear, clear_bytes;
     /* bytes of the thoughts that the text of a chat begins with; n: the answer has not begun */
     size_t answer;
 };
