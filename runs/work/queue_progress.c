@@ -21,13 +21,14 @@ struct queue_view {
 
 static struct queue_view view_of(const struct queue_progress *q, const struct store_counts *n)
 {
-    struct queue_view v = { .failed = n->jobs[JOB_FAILED] - MIN(n->jobs[JOB_FAILED], q->failed),
+    const size_t *was = q->before.jobs;
+    struct queue_view v = { .failed = n->jobs[JOB_FAILED] - MIN(n->jobs[JOB_FAILED], was[JOB_FAILED]),
                             .running = n->jobs[JOB_RUNNING], .rate = n->rate,
                             .left = n->rate > 0 ? (double)n->open_tokens / n->rate : -1 };
     const size_t over = n->jobs[JOB_DONE] + n->jobs[JOB_FAILED];
-    v.done = over - MIN(over, q->over);
+    v.done = over - MIN(over, was[JOB_DONE] + was[JOB_FAILED]);
     v.jobs = v.done + n->jobs[JOB_QUEUED] + n->jobs[JOB_RUNNING];
-    v.tokens = n->tokens - MIN(n->tokens, q->tokens);
+    v.tokens = n->tokens - MIN(n->tokens, q->before.tokens);
     v.wanted = v.tokens + n->open_tokens;
     return v;
 }
@@ -80,11 +81,8 @@ void queue_progress_at(struct queue_progress *q)
         (!first && now - q->shown < progress_pace(q->show, LINE_SECONDS, JSON_SECONDS)) ||
         store_counts(q->store, q->batch, &n, &ignored))
         return;
-    if (first && !q->batch) {
-        q->failed = n.jobs[JOB_FAILED];
-        q->over = n.jobs[JOB_DONE] + q->failed;
-        q->tokens = n.tokens;
-    }
+    if (first && !q->batch)
+        q->before = n;
     const struct queue_view v = view_of(q, &n);
     q->shown = now;
     q->visible = v.jobs > 1;

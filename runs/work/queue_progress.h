@@ -23,7 +23,7 @@ struct queue_progress {
     void (*jobs)(void *ctx, char *out, size_t size, size_t most);
     void *ctx;
     size_t memory;                       /* bytes that the worker has reserved; 0: not known */
-    size_t over, failed, tokens;         /* at the first call: ended jobs, failed ones, tokens; a batch: 0 */
+    struct store_counts before;          /* at the first call; a batch: 0 */
 };
 
 /* "7 @book/ch1", as messages name a job; `out`. j may be NULL. */

@@ -7,11 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool retaking_wanted(const struct job_params *p) { return params_retake_option(p) != NULL; }
-
 int retaking_check(const struct job_params *p, const struct engine *g, struct err *e)
 {
-    return retaking_wanted(p) && !g->dev->host_memory
+    return params_retake_option(p) && !g->dev->host_memory
                ? err_set(e, ERR_INPUT, "%s: not supported on this device; --device cpu supports it",
                          params_retake_option(p))
                : 0;
@@ -177,7 +175,7 @@ static int emit_again(struct task *t, size_t at, struct err *e)
     return 0;
 }
 
-int retaking_cut(struct task *t, bool *failed, struct err *e)
+int retaking_cut(struct task *t, struct err *e)
 {
     struct retaking *r = t->retaking;
     int32_t id[FORBIDDEN_MAX];
@@ -186,26 +184,22 @@ int retaking_cut(struct task *t, bool *failed, struct err *e)
     const struct retake *x = &r->next;
     r->ends = r->verdict == RETAKE_ENDS;
     const size_t n = r->ends ? 0 : retakes_forbidden(&r->list, x->at, id);
+    bool again = false;
     for (size_t i = 0; i < n; i++)
-        if (id[i] == x->token) {
-            *failed = true;
-            return err_set(e, ERR_FAILED, "%s%s%stoken %zu is %" PRId32 " again, which is forbidden there: "
-                           "the model did not choose it", *x->phrase ? "the banned phrase '" : "", x->phrase,
-                           *x->phrase ? "' cannot be avoided: " : "", x->at, x->token);
-        }
-    if (n == FORBIDDEN_MAX) {
-        *failed = true;
-        return err_set(e, ERR_FAILED, "%s%s%s%d tokens are forbidden at token %zu, the next one would be "
-                       "%" PRId32, *x->phrase ? "the banned phrase '" : "", x->phrase,
-                       *x->phrase ? "' cannot be avoided: " : "", FORBIDDEN_MAX, x->at, x->token);
-    }
+        again |= id[i] == x->token;
+    if (again)
+        err_set(e, ERR_FAILED, "token %zu is %" PRId32 " again, which is forbidden there: the model did not "
+                "choose it", x->at, x->token);
+    else if (n == FORBIDDEN_MAX)
+        err_set(e, ERR_FAILED, "%d tokens are forbidden at token %zu, the next one would be %" PRId32,
+                FORBIDDEN_MAX, x->at, x->token);
+    if (again || n == FORBIDDEN_MAX)
+        return *x->phrase ? err_while(e, "the banned phrase '%s' cannot be avoided", x->phrase) : TASK_FAILED;
     const int rc = r->ends ? 0 : checkpoint_retake(t->checkpoint, x, e);
     if (rc)
-        return rc;
-    if (retakes_add(&r->list, x, e) || emit_again(t, x->at, e)) {
-        *failed = true;
-        return -1;
-    }
+        return rc < 0 ? TASK_STORE_FAILED : rc;
+    if (retakes_add(&r->list, x, e) || emit_again(t, x->at, e))
+        return TASK_FAILED;
     forbid(t, x->at);
     r->verdict = RETAKE_NOT;
     if (t->out && t->out->at_once && t->out->retake)

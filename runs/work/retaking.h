@@ -17,7 +17,6 @@ struct retaking {
     size_t banned_from;
 };
 
-bool retaking_wanted(const struct job_params *p);
 /* Refuses a device on which a text cannot be cut. */
 int  retaking_check(const struct job_params *p, const struct engine *g, struct err *e);
 /* After store_begin, before checkpoint_open. */
@@ -32,9 +31,8 @@ bool retaking_token(struct task *t, int32_t id, bool given, bool new_text);
 bool retaking_rule(struct task *t, const struct repetition *p);
 /* After the tokens of a round, before they are put. */
 void retaking_settle(struct task *t);
-/* After that: takes the text back, if it must be. 0; 1: the job is lost; -1: the store failed, or the job if
- * *failed. */
-int  retaking_cut(struct task *t, bool *failed, struct err *e);
+/* After that: takes the text back, if it must be. TASK_ENDS: the job is lost, and *e says why. */
+int  retaking_cut(struct task *t, struct err *e);
 /* After that: the output. 0; -1: it failed. */
 int  retaking_show(struct task *t, struct err *e);
 void retaking_close(struct task *t);

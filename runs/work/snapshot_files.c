@@ -64,7 +64,6 @@ struct snapshot_files {
     pthread_mutex_t lock;
     pthread_cond_t work, done;
     bool busy, ended, close;
-    bool failed;                         /* the last file failed: the next one absorbs none and is short */
     struct snapshot_row next;            /* record of the file in progress */
     uint64_t bytes;                      /* length of the file in progress */
     struct snapshot_result result;
@@ -244,7 +243,6 @@ static void *snapshot_files_thread(void *p)
         r.cpu_seconds = thread_cpu_seconds() - cpu;
         pthread_mutex_lock(&x->lock);
         x->result = r;
-        x->failed = r.rc < 0;
         x->busy = false;
         x->ended = true;
         pthread_cond_broadcast(&x->done);
@@ -285,8 +283,9 @@ size_t snapshot_files_next_start(struct snapshot_files *x, size_t tokens, size_t
     pthread_mutex_lock(&x->lock);
     assert(!x->busy);
     size_t i = x->n_files, from = i ? x->file[i - 1].tokens : 0;
+    const bool failed = x->result.rc < 0;        /* the last file: the next one absorbs none and is short */
     while (i &&
-           (i == STORE_SNAPSHOTS_MAX || (!x->failed && from - x->file[i - 1].start <= 2 * (tokens - from) &&
+           (i == STORE_SNAPSHOTS_MAX || (!failed && from - x->file[i - 1].start <= 2 * (tokens - from) &&
                                          tokens - x->file[i - 1].start <= rows_max)))
         from = x->file[--i].start;
     pthread_mutex_unlock(&x->lock);

@@ -123,7 +123,7 @@ struct job_need task_need(struct task *t, size_t wanted, size_t tokens)
     int32_t *ids = NULL;
     size_t n = 0;
     struct err ignored;
-    if (retaking_wanted(t->params))      /* shared rows are never cut */
+    if (params_retake_option(t->params))      /* shared rows are never cut */
         tokens = MIN(tokens, t->job->settled);
     if (tokens && store_tokens(t->w->store, t->job->id, 0, tokens, &ids, &n, &ignored))
         n = 0;
@@ -266,8 +266,8 @@ static int check_tokenizer(const struct task *t, struct err *e)
                    t->job->id, t->params->tokenizer, t->job->model, now);
 }
 
-/* Check prompt, length, parameters and memory; *n_max: the whole length in tokens. */
-static int check_job(struct task *t, size_t *n_max, struct err *e)
+/* Check prompt, length, parameters and memory. */
+static int check_job(struct task *t, struct err *e)
 {
     struct worker *w = t->w;
     struct engine *g = &w->engine;
@@ -279,11 +279,11 @@ static int check_job(struct task *t, size_t *n_max, struct err *e)
             return err_set(e, ERR_INPUT,
                            "prompt token %zu is %" PRId32 ", beyond the model's vocabulary of %zu", i,
                            t->input.prompt_ids[i], g->config.vocab);
-    *n_max = length_of(t, t->claim.wanted);
-    if (!*n_max)
+    const size_t n_max = length_of(t, t->claim.wanted);
+    if (!n_max)
         return err_set(e, ERR_INPUT, "%zu prompt tokens, %zu wanted: no length for a text", n_prompt,
                        t->claim.wanted);
-    const struct job_binding binding = { t->job->seed, t->job->sample, *n_max };
+    const struct job_binding binding = { t->job->seed, t->job->sample, n_max };
     if (job_bind(t->params, &g->config, g->tokenizer, g->dir, &binding, e) ||
         job_check_length(&g->config, n_prompt, t->claim.wanted, t->params->allow_beyond_context, e))
         return -1;
@@ -299,9 +299,9 @@ static int check_job(struct task *t, size_t *n_max, struct err *e)
     return t->reserved ? 0 : -1;
 }
 
-/* Do everything that may refuse the job: parameters, memory, model, trained drafters. *n_max: the whole
- * length in tokens. 1: a signal interrupted it, or t->result says why it ends. */
-static int admit(struct task *t, size_t *n_max, struct err *e)
+/* Do everything that may refuse the job: parameters, memory, model, trained drafters. 1: a signal interrupted
+ * it, or t->result says why it ends. */
+static int admit(struct task *t, struct err *e)
 {
     struct worker *w = t->w;
     int rc = worker_open_model(w, t->job, t->params, e);
@@ -309,10 +309,10 @@ static int admit(struct task *t, size_t *n_max, struct err *e)
         t->result.end = WORK_WAITS;
     if (rc || (rc = store_prompt(t, e)) != 0)
         return rc;
-    if (check_job(t, n_max, e) || retaking_check(t->params, &w->engine, e))
+    if (check_job(t, e) || retaking_check(t->params, &w->engine, e))
         return -1;
     t->setup.draft = t->params->draft;
-    t->setup.cuts = retaking_wanted(t->params);
+    t->setup.cuts = params_retake_option(t->params) != NULL;
     t->setup.logprobs = t->params->logprobs >= 0;
     t->setup.best = (size_t)MAX(t->params->logprobs, 0L);
     rc = worker_load_model(w, e);
@@ -325,8 +325,8 @@ static int prepare(struct task *t, struct err *e)
 {
     struct worker *w = t->w;
     struct engine *g = &w->engine;
-    size_t n_max;
-    const int rc = admit(t, &n_max, e);
+    const int rc = admit(t, e);
+    const size_t n_max = length_of(t, t->claim.wanted);
     if (rc)
         return rc;
     t->setup.buffers = &w->buffers;
@@ -338,7 +338,7 @@ static int prepare(struct task *t, struct err *e)
         return -1;
     t->lent = MAX(t->input.n_prompt, (size_t)2) - 1;     /* not the row that a cut to the prompt forgets */
     prefix_join(&w->prefixes, &t->decoder.kv, t->decoder.tokens,
-                retaking_wanted(t->params) ? &t->lent : &t->decoder.n_tokens);
+                params_retake_option(t->params) ? &t->lent : &t->decoder.n_tokens);
     open_int8(t);
     if (stop_signal)
         return TASK_ENDS;
@@ -544,7 +544,6 @@ int task_take_round(struct task *t, const struct round_total *total, struct err 
     struct emit *m = &t->replay.emit;
     const struct retaking *r = t->retaking;
     const size_t from = d->n_tokens - d->round.tokens, first = m->n;
-    bool failed = false;
     int rc = 0;
     for (size_t i = from; i < d->n_tokens && m->finish == FINISH_NONE && rc == 0 && !(r && r->verdict); i++)
         rc = send_token(t, d->tokens[i], true, &t->result.why);
@@ -570,16 +569,16 @@ int task_take_round(struct task *t, const struct round_total *total, struct err 
     if (d->logprobs)
         checkpoint_put_logprobs(t->checkpoint, d->logprobs, kept);
     int put = checkpoint_put(t->checkpoint, d->tokens + from, kept, &row, &why);
-    put = put ? put : retaking_cut(t, &failed, &why);
+    put = put < 0 ? TASK_STORE_FAILED : put ? TASK_ENDS : retaking_cut(t, &why);
     rc = rc || put ? rc : retaking_show(t, &t->result.why);
     if (rc)
         return task_ends(t, WORK_OUTPUT_FAILED, &t->result.why);
-    if (put < 0) {
-        *e = why;
-        return failed ? TASK_FAILED : TASK_STORE_FAILED;
-    }
-    if (put)
+    if (put == TASK_ENDS)
         return task_ends(t, WORK_LOST, &why);
+    if (put) {
+        *e = why;
+        return put;
+    }
     struct progress *p = t->progress;
     p->passes = d->stats.rounds;
     if (progress_due(p))
@@ -654,7 +653,6 @@ int task_open(struct task *t, struct err *e)
     struct worker *w = t->w;
     t->result.tokens_before = t->result.tokens = t->claim.end.tokens;
     t->place = heartbeat_watch(w->beat, t->claim.job, t->claim.attempt);
-    t->watched = true;
     if (t->chapter.after && !t->chapter.made)    /* another worker may have made the prompt meanwhile */
         task_forget(t);
     int rc = t->job ? 0 : task_read(t, t->claim.job, e);
@@ -668,7 +666,7 @@ int task_open(struct task *t, struct err *e)
                      &t->ids, e);
     if (rc)
         return rc > 0 ? task_ends(t, WORK_LOST, e) : TASK_FAILED;
-    if (retaking_wanted(t->params) && retaking_open(t, e))
+    if (params_retake_option(t->params) && retaking_open(t, e))
         return TASK_FAILED;
     const struct checkpoint_options o = { .rounds = t->options.store_rounds,
                                           .logprobs = t->decoder.logprobs != NULL,
@@ -732,7 +730,6 @@ static void free_task(struct task *t)
 static int try_change(struct task *t, const struct job_change *c, struct err *e)
 {
     struct worker *w = t->w;
-    size_t n_max;
     if (task_read(t, c->job, e))
         return -1;
     t->job->model = c->model;
@@ -743,7 +740,7 @@ static int try_change(struct task *t, const struct job_change *c, struct err *e)
         if (job_parse(t->params, c->parameters, e))
             return -1;
     }
-    return admit(t, &n_max, e) ||
+    return admit(t, e) ||
            store_check_begin(w->store, c->job, c->tokens, w->engine.dev->numerics, w->fingerprint,
                              c->accept_change, e) ? -1 : 0;
 }
@@ -794,8 +791,7 @@ int task_close(struct task *t, int rc, struct err *e)
     r->stats.put = t->checkpoint ? checkpoint_put_seconds(t->checkpoint) : 0;
     t->decoder.stats.window = NULL;
     progress_clear(t->progress);
-    if (t->watched)
-        heartbeat_forget(w->beat, t->place);
+    heartbeat_forget(w->beat, t->place);
     free_task(t);
     return rc;
 }

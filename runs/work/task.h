@@ -97,7 +97,6 @@ struct task {
     uint8_t sha[SHA256_BYTES];           /* of the whole text */
     struct job_end end;
     size_t bytes; bool reserved;         /* worker_reserve */
-    bool watched;                        /* by the heartbeat */
     double writing_since;                /* by clock_seconds; 0: not yet */
     bool wants_int8, no_int8;            /* drafts wait for the model in 8 bits; memory has no room for it */
     bool prefilling;                     /* task_prefill has begun */
