@@ -11,9 +11,10 @@
 #include <string.h>
 #include <sys/random.h>
 
-/* The stored parameters that hold at token `at`; borrowed from l and d. */
-static const char *parameters_at(const struct edit *d, const struct part_list *l, size_t at)
+/* The stored parameters that hold at token `at`; borrowed. */
+static const char *parameters_at(const struct edit *d, size_t at)
 {
+    const struct part_list *l = &d->parts.stored;
     const char *now = d->in.parameters;
     for (size_t i = 0; i < l->n; i++)
         if (l->v[i].start <= at && l->v[i].parameters)
@@ -27,18 +28,14 @@ static int change_parameters(struct edit *d, size_t at, size_t n_max, struct err
 {
     const struct config *c = &d->reader.config;
     const struct job_binding binding = { d->job->seed, d->job->sample, n_max };
-    const char *old;
-    struct part_list l;
     struct job_params p = {0};
-    if (request_check_options_texts(d->o, e) || store_parts(d->s, d->job->id, &l, e))
+    if (request_check_options_texts(d->o, e))
         return -1;
-    old = parameters_at(d, &l, at);
-    int rc = job_change(&d->parameters, old, d->o, d->reader.tokenizer, c->vocab, e);
+    int rc = job_change(&d->parameters, parameters_at(d, at), d->o, d->reader.tokenizer, c->vocab, e);
     if (rc == 0 && d->parameters)
         rc = job_parse(&p, d->parameters, e) ||
              job_bind(&p, c, d->reader.tokenizer, d->job->model, &binding, e) ? -1 : 0;
     job_close(&p);
-    part_list_free(&l);
     return rc;
 }
 
@@ -82,10 +79,7 @@ static int plan_later(struct edit *d, size_t n, struct err *e)
 static int make_later(struct edit *d, int64_t *id, struct err *e)
 {
     const struct job *j = d->job;
-    struct part_list parts = {0};
-    if (store_parts(d->s, j->id, &parts, e))
-        return -1;
-    const char *parameters = d->parameters ? d->parameters : parameters_at(d, &parts, SIZE_MAX);
+    const char *parameters = d->parameters ? d->parameters : parameters_at(d, SIZE_MAX);
     const struct job_spec spec = {
         .alone = true, .replace = d->o->replace, .model = j->model, .fingerprint = j->fingerprint,
         .parameters = (char *)(uintptr_t)parameters, .seed = j->seed,
@@ -93,9 +87,7 @@ static int make_later(struct edit *d, int64_t *id, struct err *e)
         .chapter = { .after = j->id, .carry = -1, .append = d->append, .n_append = d->n_given,
                      .most = d->most }
     };
-    const int rc = store_submit(d->s, d->o->name, &spec, 1, id, NULL, NULL, e);
-    part_list_free(&parts);
-    return rc;
+    return store_submit(d->s, d->o->name, &spec, 1, id, NULL, NULL, e);
 }
 
 /* Checks the options of extend, and sets d->at and d->wanted. */

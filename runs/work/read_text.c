@@ -16,20 +16,19 @@
 
 int job_parts_read(struct job_parts *p, struct store *s, int64_t job, const char *first, struct err *e)
 {
-    struct part_list l;
     *p = (struct job_parts){0};
-    if (store_parts(s, job, &l, e))
+    if (store_parts(s, job, &p->stored, e))
         return -1;
-    int rc = (p->v = calloc(l.n + 1, sizeof *p->v)) ? 0 : err_set(e, ERR_FAILED, "out of memory");
-    if (rc == 0 && !(l.n && l.v[0].start == 0 && l.v[0].parameters))
+    const struct part_list *l = &p->stored;
+    int rc = (p->v = calloc(l->n + 1, sizeof *p->v)) ? 0 : err_set(e, ERR_FAILED, "out of memory");
+    if (rc == 0 && !(l->n && l->v[0].start == 0 && l->v[0].parameters))
         rc = job_parse(&p->v[p->n++].params, first, e);
-    for (size_t i = 0; rc == 0 && i < l.n; i++) {
-        if (!l.v[i].parameters)              /* another model alone */
+    for (size_t i = 0; rc == 0 && i < l->n; i++) {
+        if (!l->v[i].parameters)
             continue;
-        p->v[p->n].start = l.v[i].start;
-        rc = job_parse(&p->v[p->n++].params, l.v[i].parameters, e);
+        p->v[p->n].start = l->v[i].start;
+        rc = job_parse(&p->v[p->n++].params, l->v[i].parameters, e);
     }
-    part_list_free(&l);
     if (rc)
         job_parts_close(p);
     return rc;
@@ -40,6 +39,7 @@ void job_parts_close(struct job_parts *p)
     for (size_t i = 0; i < p->n; i++)
         job_close(&p->v[i].params);
     free(p->v);
+    part_list_free(&p->stored);
     *p = (struct job_parts){0};
 }
 

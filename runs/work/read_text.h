@@ -19,7 +19,10 @@
 /* The parameters of a job, of its first tokens and of each part that extend or fork began with others. New
  * tokens belong to the last part. {0} is closed. */
 struct job_part { size_t start; struct job_params params; };
-struct job_parts { struct job_part *v; size_t n; };      /* v[0].start is 0 */
+struct job_parts {
+    struct job_part *v; size_t n;        /* v[0].start is 0 */
+    struct part_list stored;             /* those of the store, of which some begin another model alone */
+};
 /* `first`: the parameters of struct job_input. */
 int  job_parts_read(struct job_parts *p, struct store *s, int64_t job, const char *first, struct err *e);
 void job_parts_close(struct job_parts *p);
