@@ -56,8 +56,7 @@ struct checkpoint {
     size_t settled;
     struct retakes retakes; size_t cut;  /* not committed yet; tokens that stay in the store, or SIZE_MAX */
     bool begun;                          /* a token was committed */
-    struct round_row *rounds;            /* [capacity + 1], or NULL */
-    size_t n_rounds, rounds_committed;
+    struct round_row *rounds; size_t n_rounds;       /* not committed yet; [capacity + 1], or NULL */
     struct note *notes;                  /* [notes_max]; their texts are in note_text[note_bytes] */
     char *note_text;
     size_t n_notes, notes_committed, notes_max, note_bytes, note_used;
@@ -135,6 +134,7 @@ static void gather(struct checkpoint *c, struct commit *b)
                           .n = c->n_put - c->n_committed,
                           .logprobs = c->logprobs ? c->logprobs + c->n_committed * (1 + c->best) : NULL,
                           .best = c->best,
+                          .rounds = c->rounds, .n_rounds = c->n_rounds,
                           .cut = c->cut, .retakes = c->retakes.v, .n_retakes = c->retakes.n,
                           .settled = c->settled,
                           .metrics = c->commit_counters,
@@ -155,10 +155,6 @@ static void gather(struct checkpoint *c, struct commit *b)
         }
     c->dirty_from = c->n_windows;
     c->dirty_to = 0;
-    if (c->rounds) {
-        b->rounds = c->rounds + c->rounds_committed;
-        b->n_rounds = c->n_rounds - c->rounds_committed;
-    }
 }
 
 /* Update the rate: tokens per second, averaged over about ten seconds. */
@@ -208,7 +204,9 @@ static void part_done(struct checkpoint *c, const struct job_commit *part, doubl
         c->n_committed += b->n;
         c->retakes.n = 0;
         c->cut = SIZE_MAX;
-        c->rounds_committed += b->n_rounds;
+        c->n_rounds -= b->n_rounds;
+        if (c->n_rounds)
+            memmove(c->rounds, c->rounds + b->n_rounds, c->n_rounds * sizeof *c->rounds);
         c->notes_committed += b->n_notes;
         c->flushes_done = c->part_flushes;
         c->ended = b->end != NULL;
@@ -408,10 +406,6 @@ int checkpoint_put(struct checkpoint *c, const int32_t *ids, size_t n, const str
 /* Drop the rounds from token `at` on that are not committed, and let the one before end there. */
 static void cut_rounds(struct checkpoint *c, size_t at)
 {
-    const size_t left = c->n_rounds - c->rounds_committed;
-    memmove(c->rounds, c->rounds + c->rounds_committed, left * sizeof *c->rounds);
-    c->rounds_committed = 0;
-    c->n_rounds = left;
     while (c->n_rounds && c->rounds[c->n_rounds - 1].start >= at)
         c->n_rounds--;
     struct round_row *last = c->n_rounds ? &c->rounds[c->n_rounds - 1] : NULL;
@@ -433,8 +427,7 @@ static int take_back(struct checkpoint *c, const struct retake *x, struct err *e
         c->n_committed = c->n_put;
         c->cut = x->at;
     }
-    if (c->rounds)
-        cut_rounds(c, x->at);
+    cut_rounds(c, x->at);
     return 0;
 }
 

@@ -1,15 +1,6 @@
 /* Checkpoints of the jobs in progress. The decode loop hands over tokens and counters and continues; a thread
- * with its own connection, the committer, commits those of all jobs in one transaction.
- *
- *     committer_open(&k, store, 0, NULL, NULL, &e)               once per worker
- *     checkpoint_open(&c, k, &claim, &options, &e)               per job, after store_begin
- *     int drafted = checkpoint_counter(c, "heads", "drafted", 0)  once per counter, before the loop
- *     loop:  checkpoint_add(c, drafted, 4);                      any number of times
- *            rc = checkpoint_put(c, ids, n, NULL, &e)            ends a round; never waits for the disk
- *            checkpoint_note(c, "notice", "..");                 an event of the job; never waits either
- *     checkpoint_end(c, &end, NULL, &e)                          the rest and the job's end at once
- *     checkpoint_close(c)
- *     committer_close(k)
+ * with its own connection, the committer, commits those of all jobs in one transaction. checkpoint_put ends a
+ * round. It and checkpoint_note never wait for the disk.
  *
  * Timing. A job's first token is committed at once. Later tokens are committed at most CHECKPOINT_SECONDS
  * after the start of the previous commit, so a kill loses less than a second of each job's work. A token
@@ -60,9 +51,9 @@ enum {
 enum { CHECKPOINT_NOTE_BYTES = 16384, CHECKPOINT_NOTES = 64 };
 
 struct committer;
-/* Start the thread, with its own connection to the database of s. seconds: between commits; 0:
- * CHECKPOINT_SECONDS. The thread calls `told` after each commit for each of its jobs, and may not wait there;
- * NULL: nobody is told. */
+/* Once per worker: start the thread, with its own connection to the database of s. seconds: between commits;
+ * 0: CHECKPOINT_SECONDS. The thread calls `told` after each commit for each of its jobs, and may not wait
+ * there; NULL: nobody is told. */
 int committer_open(struct committer **k, const struct store *s, double seconds,
                    void (*told)(void *ctx, int64_t job), void *ctx, struct err *e);
 /* After checkpoint_close of every job (asserted). NULL is allowed. */
@@ -78,12 +69,12 @@ struct checkpoint_options {
      * checkpoint_settled tells how far it is settled, which the next put commits. */
     bool retakes; const int32_t *ids; size_t settled;
 };
-/* Open the queue of the job of *claim, which is copied. At most COMMITTER_JOBS_MAX queues are open at once
- * (asserted). */
+/* After store_begin: open the queue of the job of *claim, which is copied. At most COMMITTER_JOBS_MAX queues
+ * are open at once (asserted). */
 int checkpoint_open(struct checkpoint **c, struct committer *k, const struct claim *claim,
                     const struct checkpoint_options *o, struct err *e);
-/* Register a further counter and return its number. source and name must outlive c. There is room for
- * CHECKPOINT_COUNTERS_MAX - COUNTS counters (asserted). */
+/* Before the first round: register a further counter and return its number. source and name must outlive c.
+ * There is room for CHECKPOINT_COUNTERS_MAX - COUNTS counters (asserted). */
 int checkpoint_counter(struct checkpoint *c, const char *source, const char *name, unsigned index);
 /* v: [n][1 + best]. */
 void checkpoint_put_logprobs(struct checkpoint *c, const struct logprob *v, size_t n);

@@ -164,15 +164,6 @@ static int check_fork_goes_on(struct edit *d, struct err *e)
         d->at, j->id, why, keep);
 }
 
-static bool is_given(const struct edit *d, size_t token)
-{
-    for (size_t i = 0; i < d->spans.n; i++)
-        if (strcmp(d->spans.v[i].kind, "given") == 0 && token >= d->spans.v[i].start &&
-            token - d->spans.v[i].start < d->spans.v[i].n)
-            return true;
-    return false;
-}
-
 /* Sets d->at from --at or --at-text. */
 static int find_place(struct edit *d, struct err *e)
 {
@@ -182,7 +173,7 @@ static int find_place(struct edit *d, struct err *e)
     struct text_place place = {0};
     char phrase[80];
     if (o->follow && !by_text && !options_given(o, "at")) {
-        while (d->at < d->job->tokens && is_given(d, d->at))     /* the heading stays */
+        while (d->at < d->job->tokens && token_is_given(&d->spans, d->at))     /* the heading stays */
             d->at++;
         return 0;
     }

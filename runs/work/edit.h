@@ -1,16 +1,12 @@
-/* extend and fork: a text that goes on after its end, or from an earlier place.
- *
- *     struct edit d = { .o = options, .s = store, .job = job };      options: of the verb extend or fork
- *     edit_open(&d, &e); edit_plan(&d, &e);              checks everything, and changes nothing
- *     edit_make(&d, &id, &e);                            changes the store
- *     edit_close(&d); */
+/* extend and fork: a text that goes on after its end, or from an earlier place. edit_open and edit_plan check
+ * everything and change nothing. edit_make changes the store. */
 #pragma once
 #include "runs/work/read_text.h"
 #include "src/request/options.h"
 
 struct edit {
     /* of the caller, borrowed */
-    const struct options *o;
+    const struct options *o;                     /* of the verb extend or fork */
     struct store *s;
     struct job *job;                             /* with the model's new place */
     const struct model_place *model;             /* NULL: the place stays */

@@ -1,9 +1,6 @@
 /* Progress of a queue: jobs and tokens that are done, of all; tokens per second of all workers together; the
  * time that is left. Each job shows its own progress beside this (src/base/progress.h).
  *
- *     struct queue_progress q = { .store = s, .batch = NULL, .show = &worker.progress };
- *     queue_progress_at(&q)              as often as the caller likes
- *
  * Of a batch all jobs count, also those that an earlier process has written. Of a whole store those count
  * that were open at the first call, and later ones. A queue of one job shows nothing: the job's own progress
  * says it. On a terminal the running jobs have a line each below the line of the queue, as far as the window
@@ -34,5 +31,5 @@ void job_names_add(struct job_names *x, const struct job *j, const char *more);
 /* "2 chapters wait: job 7 @book/ch1, 9". cut: texts that the loop rule cut short. Without jobs: nothing. */
 void job_names_say(const struct job_names *x, bool json, bool cut);
 
-/* Shows the progress if it is due and if the queue is visible. */
+/* Shows the progress if it is due and if the queue is visible. Called as often as the caller likes. */
 void queue_progress_at(struct queue_progress *q);

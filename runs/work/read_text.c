@@ -95,14 +95,19 @@ void replay_close(struct replay *y)
     *y = (struct replay){0};
 }
 
-bool replay_token(struct replay *y, int32_t id, const char **bytes, size_t *n)
+bool token_is_given(const struct span_list *l, size_t token)
 {
     bool given = false;
-    for (size_t i = 0; i < y->spans.n && !given; i++) {
-        const struct text_span *g = &y->spans.v[i];
-        given = strcmp(g->kind, "given") == 0 && y->at >= g->start && y->at - g->start < g->n;
+    for (size_t i = 0; i < l->n && !given; i++) {
+        const struct text_span *g = &l->v[i];
+        given = strcmp(g->kind, "given") == 0 && token >= g->start && token - g->start < g->n;
     }
-    y->at++;
+    return given;
+}
+
+bool replay_token(struct replay *y, int32_t id, const char **bytes, size_t *n)
+{
+    const bool given = token_is_given(&y->spans, y->at++);
     (given ? emit_given : emit_token)(&y->emit, id, bytes, n);
     sha256_add(&y->sha, *bytes, *n);
     return given;

@@ -108,10 +108,11 @@ static int open_files(struct snapshot_policy *k)
     return 0;
 }
 
-/* Seconds of prefill that a snapshot of `rows` rows would save. */
-static double gain(const struct snapshot_policy *k, size_t rows)
+/* Whether a snapshot of `rows` rows would save enough seconds of prefill. */
+static bool pays(const struct snapshot_policy *k, size_t rows)
 {
-    return image_rebuild_seconds(&k->image, rows) - image_rebuild_seconds(&k->image, k->kept);
+    const double gain = image_rebuild_seconds(&k->image, rows) - image_rebuild_seconds(&k->image, k->kept);
+    return k->mode == KV_SNAPSHOT_ON || gain > SNAPSHOT_GAIN_SECONDS;
 }
 
 /* Whether the decode loop leaves a CPU core idle. Then a snapshot costs it only GPU memory bandwidth. */
@@ -205,9 +206,7 @@ static void consider_snapshot(struct snapshot_policy *k, double share)
     if (now < k->retry_at || open_files(k))
         return;
     const size_t rows = image_rows(&k->image, k->image.d->n_prompt + checkpoint_committed(k->checkpoint));
-    if (rows > k->kept &&
-        (k->mode == KV_SNAPSHOT_ON ? now - k->result_at >= ON_SECONDS
-                                   : gain(k, rows) > SNAPSHOT_GAIN_SECONDS))
+    if (rows > k->kept && pays(k, rows) && (k->mode == KV_SNAPSHOT_AUTO || now - k->result_at >= ON_SECONDS))
         begin_snapshot(k, rows, share * (now - k->started) - k->cost, false);
 }
 
@@ -215,9 +214,7 @@ void snapshot_policy_round(struct snapshot_policy *k) { consider_snapshot(k, SNA
 
 void snapshot_policy_prefill_pass(struct snapshot_policy *k)
 {
-    if (enabled(k) && !k->files && k->retry == 0 &&
-        (k->mode == KV_SNAPSHOT_ON || gain(k, k->image.d->kv.n_past) > SNAPSHOT_GAIN_SECONDS) &&
-        open_files(k))
+    if (enabled(k) && !k->files && k->retry == 0 && pays(k, k->image.d->kv.n_past) && open_files(k))
         return;
     consider_snapshot(k, k->claim->attempt > 1 ? SNAPSHOT_REBUILD_SHARE : SNAPSHOT_SHARE);
 }
@@ -229,7 +226,7 @@ void snapshot_policy_stop(struct snapshot_policy *k)
         return;
     size_t rows = image_rows(&k->image, k->image.d->n_tokens);
     const bool busy = k->files && snapshot_files_busy(k->files);
-    if (rows <= k->kept || (k->mode == KV_SNAPSHOT_AUTO && gain(k, rows) <= SNAPSHOT_GAIN_SECONDS)) {
+    if (rows <= k->kept || !pays(k, rows)) {
         if (busy)                        /* the file in progress saves too little to wait for it */
             snapshot_files_wait(k->files, 0);
         collect_result(k);
