@@ -27,12 +27,12 @@ struct committer {
     pthread_mutex_t lock;
     pthread_cond_t work, done;
     /* under the lock */
-    struct checkpoint *queues[COMMITTER_JOBS_MAX]; size_t n_queues;
+    struct checkpoint *queues[WORKER_JOBS_MAX]; size_t n_queues;
     bool stop;
     /* of the committing thread */
     double last_start;                   /* when the last commit began */
-    struct checkpoint *committing[COMMITTER_JOBS_MAX];
-    struct job_commit part[COMMITTER_JOBS_MAX];
+    struct checkpoint *committing[WORKER_JOBS_MAX];
+    struct job_commit part[WORKER_JOBS_MAX];
 };
 
 struct checkpoint {
@@ -334,7 +334,7 @@ int checkpoint_open(struct checkpoint **out, struct committer *k, const struct c
         checkpoint_counter(c, "", i < COUNT_ROUNDS_OF ? counter_names[i] : "jobs",
                            i < COUNT_ROUNDS_OF ? 0 : i - COUNT_ROUNDS_OF + 1);
     pthread_mutex_lock(&k->lock);
-    assert(k->n_queues < COMMITTER_JOBS_MAX);
+    assert(k->n_queues < WORKER_JOBS_MAX);
     k->queues[k->n_queues++] = c;
     pthread_mutex_unlock(&k->lock);
     *out = c;

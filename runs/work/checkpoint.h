@@ -20,7 +20,8 @@
 #include "runs/store/store.h"
 
 #define CHECKPOINT_SECONDS 0.8
-enum { CHECKPOINT_COUNTERS_MAX = 320, COMMITTER_JOBS_MAX = 64 };
+enum { CHECKPOINT_COUNTERS_MAX = 320 };
+enum { WORKER_JOBS_MAX = 64 };           /* jobs that a worker runs at once */
 
 /* The counters that every job has, under source "" (no drafter); checkpoint.c has their names. */
 enum {
@@ -42,8 +43,8 @@ enum {
     COUNT_RESTORED_TOKENS,               /* whose cache rows came from snapshots */
     COUNT_RESTORE_SECONDS,
     COUNT_SAVED_SECONDS,                 /* estimated prefill time of these tokens, less RESTORE_SECONDS */
-    COUNT_ROUNDS_OF,                     /* rounds of 1 job, of 2 jobs and so on, up to COMMITTER_JOBS_MAX */
-    COUNTS = COUNT_ROUNDS_OF + COMMITTER_JOBS_MAX
+    COUNT_ROUNDS_OF,                     /* rounds of 1 job, of 2 jobs and so on, up to WORKER_JOBS_MAX */
+    COUNTS = COUNT_ROUNDS_OF + WORKER_JOBS_MAX
 };
 
 /* Room for the notes of an attempt that may write n tokens: CHECKPOINT_NOTE_BYTES + n bytes in
@@ -69,7 +70,7 @@ struct checkpoint_options {
      * checkpoint_settled tells how far it is settled, which the next put commits. */
     bool retakes; const int32_t *ids; size_t settled;
 };
-/* After store_begin: open the queue of the job of *claim, which is copied. At most COMMITTER_JOBS_MAX queues
+/* After store_begin: open the queue of the job of *claim, which is copied. At most WORKER_JOBS_MAX queues
  * are open at once (asserted). */
 int checkpoint_open(struct checkpoint **c, struct committer *k, const struct claim *claim,
                     const struct checkpoint_options *o, struct err *e);

@@ -16,7 +16,7 @@ struct heartbeat {
     pthread_cond_t wake;
     /* under the lock */
     bool stop;
-    struct { int64_t job, attempt; atomic_bool lost; } place[HEARTBEAT_JOBS_MAX];    /* job 0: free */
+    struct { int64_t job, attempt; atomic_bool lost; } place[WORKER_JOBS_MAX];    /* job 0: free */
     size_t n_watched;
 };
 
@@ -24,7 +24,7 @@ struct heartbeat {
 static void check_jobs(struct heartbeat *h)
 {
     struct err e;
-    for (size_t i = 0; i < HEARTBEAT_JOBS_MAX && !h->stop; i++) {
+    for (size_t i = 0; i < WORKER_JOBS_MAX && !h->stop; i++) {
         const int64_t job = h->place[i].job, attempt = h->place[i].attempt;
         if (!job)
             continue;
@@ -83,9 +83,9 @@ size_t heartbeat_watch(struct heartbeat *h, int64_t job, int64_t attempt)
 {
     size_t i = 0;
     pthread_mutex_lock(&h->lock);
-    while (i < HEARTBEAT_JOBS_MAX && h->place[i].job)
+    while (i < WORKER_JOBS_MAX && h->place[i].job)
         i++;
-    assert(i < HEARTBEAT_JOBS_MAX);
+    assert(i < WORKER_JOBS_MAX);
     h->place[i].job = job;
     h->place[i].attempt = attempt;
     atomic_store(&h->place[i].lost, false);

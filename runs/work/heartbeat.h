@@ -7,13 +7,12 @@
  * store_commit refuses this worker's commits, because its claim no longer holds, and the text stays
  * consistent. */
 #pragma once
-#include "runs/store/store.h"
+#include "runs/work/checkpoint.h"
 
-enum { HEARTBEAT_JOBS_MAX = 64 };
 struct heartbeat;
 
 int  heartbeat_start(struct heartbeat **h, const struct store *s, int64_t worker, struct err *e);
-/* Watches one more job, of at most HEARTBEAT_JOBS_MAX (asserted), after its claim. Returns its place. */
+/* Watches one more job, of at most WORKER_JOBS_MAX (asserted), after its claim. Returns its place. */
 size_t heartbeat_watch(struct heartbeat *h, int64_t job, int64_t attempt);
 void heartbeat_forget(struct heartbeat *h, size_t place);
 /* Whether the job at `place` no longer belongs to this worker. Costs one load. */

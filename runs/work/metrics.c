@@ -136,7 +136,7 @@ static void put_counters(struct text *t, const struct metrics *m, const struct m
         value(t, "vllm:spec_decode_num_accepted_tokens_per_pos_total", labels, accepted[i]);
     }
     begin(t, "longhand_rounds_total", "Rounds by the number of jobs in them.");
-    for (size_t i = 1; i <= METRICS_JOBS_MAX; i++)
+    for (size_t i = 1; i <= WORKER_JOBS_MAX; i++)
         if (m->rounds[i]) {
             snprintf(labels, sizeof labels, "jobs=\"%zu\"", i);
             value(t, "longhand_rounds_total", labels, (double)m->rounds[i]);

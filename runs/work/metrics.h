@@ -7,10 +7,10 @@
  * cut it may be old or empty. */
 #pragma once
 #include "runs/store/figures.h"
+#include "runs/work/checkpoint.h"
 #include "src/text/emit.h"
 
 #define METRICS_SECONDS 5.0
-enum { METRICS_JOBS_MAX = 64 };
 
 struct metrics_sums { struct counts counts; figure_lists list; };     /* of one job, or of many */
 struct metrics_now {                     /* gauges */
@@ -30,7 +30,7 @@ struct metrics {
     /* since this model is in use; sums are of jobs that have ended */
     struct metrics_sums sums;
     size_t finished[FINISH_REPETITION + 1], failed;
-    size_t rounds[METRICS_JOBS_MAX + 1];         /* by the number of jobs in them */
+    size_t rounds[WORKER_JOBS_MAX + 1];         /* by the number of jobs in them */
     double longest_wait;                 /* seconds between two rounds of running jobs */
 };
 

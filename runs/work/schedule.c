@@ -17,7 +17,7 @@ static const double POLL_SECONDS = 0.5;          /* between reads of a queue wit
 struct schedule {
     struct worker *w;
     const struct schedule_options *o;
-    struct task *task[PARALLEL_MAX]; size_t n;
+    struct task *task[WORKER_JOBS_MAX]; size_t n;
     struct places places;                /* with --parallel auto */
     bool one_alone;                      /* the running task must run alone */
     size_t ended;                        /* jobs done and failed */
@@ -249,7 +249,7 @@ static int join(struct schedule *h, struct task *t, struct err *e)
     order_waiting(h);
     if (strcmp(h->metrics.model, h->w->engine.path)) {
         h->passed_since = 0;
-        places_open(&h->places, PARALLEL_MAX);
+        places_open(&h->places, WORKER_JOBS_MAX);
     }
     metrics_model(&h->metrics, h->w->engine.path);
     if (h->o->begins)
@@ -334,7 +334,7 @@ static size_t places(const struct schedule *h)
 {
     const size_t n = h->one_alone     ? 1
                      : h->o->parallel ? h->o->parallel
-                     : waiting(h)     ? MIN(h->n + 1, (size_t)PARALLEL_MAX)
+                     : waiting(h)     ? MIN(h->n + 1, (size_t)WORKER_JOBS_MAX)
                                       : h->places.n;
     return h->o->max_jobs ? MIN(n, h->o->max_jobs - MIN(h->o->max_jobs, h->ended)) : n;
 }
@@ -432,8 +432,8 @@ static int serve_prompts(struct schedule *h, struct err *e)
 /* One round of all tasks that write. */
 static int serve_round(struct schedule *h, struct err *e)
 {
-    struct decoder *d[PARALLEL_MAX];
-    struct task *t[PARALLEL_MAX];
+    struct decoder *d[WORKER_JOBS_MAX];
+    struct task *t[WORKER_JOBS_MAX];
     size_t n = 0;
     struct err why;
     for (size_t i = h->n; i-- > 0;) {
@@ -537,8 +537,8 @@ int schedule_queue(struct worker *w, const struct schedule_options *o, struct er
     h.progress.jobs = job_lines;
     h.progress.ctx = &h;
     int rc = 0;
-    w->parallel = o->parallel ? o->parallel : PARALLEL_MAX;
-    places_open(&h.places, PARALLEL_MAX);
+    w->parallel = o->parallel ? o->parallel : WORKER_JOBS_MAX;
+    places_open(&h.places, WORKER_JOBS_MAX);
     if (metrics_open(&h.metrics, o->metrics, e))
         return -1;
     h.metrics.take = o->take_metrics;

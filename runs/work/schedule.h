@@ -32,12 +32,10 @@
 
 #define SLICE_SECONDS 0.5
 #define OTHER_MODEL_SECONDS 1800.0
-enum { PARALLEL_MAX = COMMITTER_JOBS_MAX };
-_Static_assert((int)PARALLEL_MAX <= (int)METRICS_JOBS_MAX, "metrics count rounds of any number of jobs");
 
 struct schedule_options {
     struct work_options how;             /* state_if_stopped: JOB_QUEUED */
-    size_t parallel;                     /* the most jobs at once, 1 to PARALLEL_MAX; 0: auto (places.h) */
+    size_t parallel;                     /* the most jobs at once, 1 to WORKER_JOBS_MAX; 0: auto (places.h) */
     const char *batch;                   /* only jobs of this batch; NULL: all */
     const char *only_model;              /* only jobs of the model at this path; NULL: all */
     struct bell *bell;                   /* says that the queue has a new job; NULL: nobody does */

@@ -80,9 +80,9 @@ static void print_result(const struct shift *h, int64_t id, const struct job *j,
 int parallel_from_options(const struct options *o, size_t *n, struct err *e)
 {
     *n = 0;
-    if (strcmp(o->parallel, "auto") && parse_size(n, "", o->parallel, 1, PARALLEL_MAX, e))
+    if (strcmp(o->parallel, "auto") && parse_size(n, "", o->parallel, 1, WORKER_JOBS_MAX, e))
         return err_set(e, ERR_INPUT, "--parallel %s: auto and 1 to %d are allowed", o->parallel,
-                       PARALLEL_MAX);
+                       WORKER_JOBS_MAX);
     return 0;
 }
 
