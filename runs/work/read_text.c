@@ -300,6 +300,7 @@ int grown_more(struct grown_text *g, struct store *s, const struct job *job, con
                const struct grown_part *part, struct err *e)
 {
     struct replay *y = &g->replay;
+    struct placed_text *t = &g->whole;
     int32_t *ids = NULL;
     size_t n = 0, n_bytes;
     const char *bytes;
@@ -317,11 +318,11 @@ int grown_more(struct grown_text *g, struct store *s, const struct job *job, con
             rc = grown_put(g, bytes, n_bytes, part, e);
         else
             g->bytes += n_bytes;
-        if (g->ends)
-            g->ends[g->n_ends++] = bytes_of(y, g->bytes);
+        if (t->ends)
+            t->ends[t->n_ends++] = bytes_of(y, g->bytes);
         if (y->emit.finish == FINISH_NONE && bytes_of(y, 0) == 0) {
-            g->clear = y->at;
-            g->clear_bytes = g->bytes;
+            t->clear = y->at;
+            t->clear_bytes = g->bytes;
         }
     }
     free(ids);
@@ -350,7 +351,7 @@ void grown_close(struct grown_text *g)
     thoughts_end(&g->thoughts);
     job_input_free(&g->in);
     free(g->early);
-    free(g->ends);
+    placed_text_free(&g->whole);
     *g = (struct grown_text){0};
 }
 
@@ -375,10 +376,11 @@ int job_read_text(struct text_reader *r, struct store *s, const struct job *job,
     *t = (struct placed_text){ .text = job->tokens ? NULL : calloc(1, 1) };
     if (t->text)                         /* an empty text needs no model */
         return 0;
-    FILE *f = memory_file(&t->text, &t->n);
+    struct placed_text *x = &g.whole;
+    FILE *f = memory_file(&x->text, &x->n);
     const struct grown_part part = { 0, job->tokens, f, f };
-    g.ends = malloc((job->tokens + 1) * sizeof *g.ends);
-    int rc = !f || !g.ends ? err_set(e, ERR_FAILED, "out of memory")
+    x->ends = malloc((job->tokens + 1) * sizeof *x->ends);
+    int rc = !f || !x->ends ? err_set(e, ERR_FAILED, "out of memory")
              : grown_begin(&g, s, job, e) || text_reader_open(r, s, job, &g.parts.v->params, e) ||
                      grown_open(&g, s, job, r, e) || grown_more(&g, s, job, r, &part, e) ||
                      (done && grown_end(&g, job, &part, e))
@@ -388,23 +390,18 @@ int job_read_text(struct text_reader *r, struct store *s, const struct job *job,
         fwrite(g.early, 1, g.n_early, f);
     if (f && stream_end(f) && rc == 0)
         rc = err_set(e, ERR_FAILED, "out of memory for a text of %zu bytes", g.bytes);
-    if (rc) {
-        grown_close(&g);
-        placed_text_free(t);
-        return rc;
+    if (rc == 0) {
+        x->answer = answer_of(x, &g.thoughts, done);
+        x->kept = x->n_ends;
+        if (g.replay.emit.stop_string)
+            do                           /* the last token completes the string */
+                x->kept--;
+            while (x->kept && x->ends[x->kept - 1] > x->n);
+        *t = *x;
+        *x = (struct placed_text){0};
     }
-    t->answer = answer_of(t, &g.thoughts, done);
-    t->clear = g.clear;
-    t->clear_bytes = g.clear_bytes;
-    t->ends = g.ends;
-    t->kept = t->n_ends = g.n_ends;
-    if (g.replay.emit.stop_string)
-        do                               /* the last token completes the string */
-            t->kept--;
-        while (t->kept && t->ends[t->kept - 1] > t->n);
-    g.ends = NULL;
     grown_close(&g);
-    return 0;
+    return rc;
 }
 
 void placed_text_free(struct placed_text *t)

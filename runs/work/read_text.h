@@ -70,6 +70,17 @@ int  text_reader_open(struct text_reader *r, struct store *s, const struct job *
                       const struct job_params *p, struct err *e);
 void text_reader_close(struct text_reader *r);
 
+/* A whole text with the places of its tokens. */
+struct placed_text {                     /* {0} is closed */
+    char *text; size_t n;                /* followed by a NUL */
+    size_t *ends, n_ends;                /* ends[i]: number of bytes of the tokens 0 to i */
+    size_t kept;                         /* the tokens before the stop string that ended the text, else all */
+    /* the tokens up to the last one, before the end, after which no byte was held back; their bytes */
+    size_t clear, clear_bytes;
+    /* bytes of the thoughts that the text of a chat begins with; n: the answer has not begun */
+    size_t answer;
+};
+
 /* A text that is written out while it grows: grown_begin, then a reader that fits g->parts.v->params, then
  * grown_open. {0} is closed. */
 struct grown_text {
@@ -80,8 +91,7 @@ struct grown_text {
     size_t bytes;                        /* of the text that were replayed */
     bool answered;                       /* a byte of the answer after thoughts was written */
     char *early; size_t n_early;         /* the last bytes, while it is not known what they are */
-    size_t clear, clear_bytes;           /* struct placed_text, as are */
-    size_t *ends, n_ends;                /* NULL: not for job_read_text */
+    struct placed_text whole;            /* of job_read_text; without `ends` none is wanted */
 };
 int  grown_begin(struct grown_text *g, struct store *s, const struct job *job, struct err *e);
 int  grown_open(struct grown_text *g, struct store *s, const struct job *job, const struct text_reader *r,
@@ -99,15 +109,6 @@ void grown_close(struct grown_text *g);
  * so the text agrees with the other fields of *job. A tail that may still become a stop string or a complete
  * code point is left out, unless the job is done. Then replay_check compares the text. After a failure *t is
  * closed. */
-struct placed_text {                     /* {0} is closed */
-    char *text; size_t n;                /* followed by a NUL */
-    size_t *ends, n_ends;                /* ends[i]: number of bytes of the tokens 0 to i */
-    size_t kept;                         /* the tokens before the stop string that ended the text, else all */
-    /* the tokens up to the last one, before the end, after which no byte was held back; their bytes */
-    size_t clear, clear_bytes;
-    /* bytes of the thoughts that the text of a chat begins with; n: the answer has not begun */
-    size_t answer;
-};
 int  job_read_text(struct text_reader *r, struct store *s, const struct job *job, struct placed_text *t,
                    struct err *e);
 void placed_text_free(struct placed_text *t);
