@@ -17,7 +17,6 @@ struct heartbeat {
     /* under the lock */
     bool stop;
     struct { int64_t job, attempt; atomic_bool lost; } place[WORKER_JOBS_MAX];    /* job 0: free */
-    size_t n_watched;
 };
 
 /* Checks all watched jobs. The caller holds the lock, which is released during each check. */
@@ -43,14 +42,14 @@ static void *heartbeat_thread(void *p)
     double beat_at = clock_seconds() + h->interval, check_at = 0;
     pthread_mutex_lock(&h->lock);
     while (!h->stop) {
-        cond_wait_until(&h->wake, &h->lock, h->n_watched ? MIN(beat_at, check_at) : beat_at);
+        cond_wait_until(&h->wake, &h->lock, MIN(beat_at, check_at));
         if (!h->stop && clock_seconds() >= beat_at) {
             pthread_mutex_unlock(&h->lock);
             store_beat(h->store, h->worker, &e);
             beat_at = clock_seconds() + h->interval;
             pthread_mutex_lock(&h->lock);
         }
-        if (h->n_watched && clock_seconds() >= check_at) {   /* a job that joins begins no check */
+        if (clock_seconds() >= check_at) {
             check_jobs(h);
             check_at = clock_seconds() + MIN(1.0, h->interval);
         }
@@ -89,8 +88,6 @@ size_t heartbeat_watch(struct heartbeat *h, int64_t job, int64_t attempt)
     h->place[i].job = job;
     h->place[i].attempt = attempt;
     atomic_store(&h->place[i].lost, false);
-    h->n_watched++;
-    pthread_cond_signal(&h->wake);
     pthread_mutex_unlock(&h->lock);
     return i;
 }
@@ -100,7 +97,6 @@ void heartbeat_forget(struct heartbeat *h, size_t place)
     pthread_mutex_lock(&h->lock);
     h->place[place].job = 0;
     atomic_store(&h->place[place].lost, false);
-    h->n_watched--;
     pthread_mutex_unlock(&h->lock);
 }
 

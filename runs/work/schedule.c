@@ -376,29 +376,24 @@ static void full_notice(struct schedule *h)
                                          NOTICE_END }, "%s", why.msg);
 }
 
-/* The queue is empty and no task runs. *again: whether to read it again later. With `watch` that is always
- * so. Otherwise the worker waits while chapters wait for jobs that other workers write, and for the length of
- * a lease while those hold other jobs, because the job of a dead worker returns to the queue. */
-static int poll_again(struct schedule *h, bool *again, struct err *e)
+/* The queue is empty and no task runs. 1: read it again later; 0; -1. With `watch` it is always read again.
+ * Otherwise the worker waits while chapters wait for jobs that other workers write, and for the length of a
+ * lease while those hold other jobs, because the job of a dead worker returns to the queue. */
+static int poll_again(struct schedule *h, struct err *e)
 {
     struct store_counts n;
-    *again = h->o->watch;
     if (h->o->watch) {
         full_notice(h);
-        return 0;
+        return 1;
     }
     if (store_counts(h->w->store, h->o->batch, &n, e))
         return -1;
     double now = clock_seconds();
     const int chapters = store_chapters_wait(h->w->store, h->o->batch, e);
-    *again = chapters == 1;
-    if (chapters)
-        return MIN(chapters, 0);
-    if (n.jobs[JOB_RUNNING] == 0)
-        return 0;
+    if (chapters || n.jobs[JOB_RUNNING] == 0)
+        return chapters;
     h->waiting_since = h->waiting_since > 0 ? h->waiting_since : now;
-    *again = now - h->waiting_since < store_lease_seconds(h->w->store) + 2;
-    return 0;
+    return now - h->waiting_since < store_lease_seconds(h->w->store) + 2;
 }
 
 /* ---- serving ---- */
@@ -536,7 +531,7 @@ int schedule_queue(struct worker *w, const struct schedule_options *o, struct er
     struct schedule h = { .w = w, .o = o, .progress = { w->store, o->batch, &w->progress } };
     h.progress.jobs = job_lines;
     h.progress.ctx = &h;
-    int rc = 0;
+    int rc = 0, again = 1;
     w->parallel = o->parallel ? o->parallel : WORKER_JOBS_MAX;
     places_open(&h.places, WORKER_JOBS_MAX);
     if (metrics_open(&h.metrics, o->metrics, e))
@@ -544,7 +539,7 @@ int schedule_queue(struct worker *w, const struct schedule_options *o, struct er
     h.metrics.take = o->take_metrics;
     h.metrics.ctx = o->ctx;
     metrics_model(&h.metrics, w->engine.path);
-    for (bool again = true; again && rc == 0;) {
+    while (again > 0 && rc == 0) {
         if (h.n == 0 && (stop_signal || worker_out_of_time(w) || (o->max_jobs && h.ended >= o->max_jobs)))
             break;
         show_progress(&h);
@@ -556,8 +551,8 @@ int schedule_queue(struct worker *w, const struct schedule_options *o, struct er
             continue;
         }
         if (rc == 0 && !stop_signal && !worker_out_of_time(w) && clock_seconds() < h.poll_at)
-            rc = poll_again(&h, &again, e);
-        if (rc == 0 && again && clock_seconds() < h.poll_at) {
+            again = poll_again(&h, e);
+        if (rc == 0 && again > 0 && clock_seconds() < h.poll_at) {
             places_idle(&h.places);
             wait_for_jobs(&h, POLL_SECONDS);
         }
@@ -566,7 +561,7 @@ int schedule_queue(struct worker *w, const struct schedule_options *o, struct er
         abandon_all(&h);
     write_metrics(&h, true);
     free(h.skip);
-    return rc < 0 ? -1 : 0;
+    return rc < 0 || again < 0 ? -1 : 0;
 }
 
 int schedule_job(struct worker *w, const struct claim *c, const struct work_options *options,

@@ -95,18 +95,15 @@ int task_make_prompt(struct task *t, struct err *e)
 /* The prompt of a chapter that is claimed for the first time. 0; TASK_ENDS; -1. */
 static int store_prompt(struct task *t, struct err *e)
 {
-    struct work_result *r = &t->result;
     int rc = task_make_prompt(t, e);
-    if (rc == 0 && t->prompt.ids && t->claim.attempt) {
-        rc = store_chapter_make(t->w->store, &t->claim, &t->prompt, e);
-        r->end = rc > 0 ? WORK_LOST : r->end;
-        t->chapter.made = rc == 0;
-        r->tokens_before = r->tokens = t->claim.end.tokens;
-    } else if (rc > 0) {
-        r->end = WORK_STOPPED;           /* it was extended meanwhile: the chapter waits again */
-    }
-    r->why = rc > 0 ? *e : r->why;
-    return rc > 0 ? TASK_ENDS : rc;
+    if (rc > 0)                          /* it was extended meanwhile: the chapter waits again */
+        return task_ends(t, WORK_STOPPED, e);
+    if (rc || !t->prompt.ids || !t->claim.attempt)
+        return rc;
+    rc = store_chapter_make(t->w->store, &t->claim, &t->prompt, e);
+    t->chapter.made = rc == 0;
+    t->result.tokens_before = t->result.tokens = t->claim.end.tokens;
+    return rc > 0 ? task_ends(t, WORK_LOST, e) : rc;
 }
 
 /* The whole length of the text and its prompt in tokens; 0: it has none. */

@@ -1,14 +1,4 @@
-/* A task: one claimed job in a worker.
- *
- *     struct task t = { .w = &worker, .claim = .., .options = .., .out = .., .progress = .. }
- *     task_open(&t, &e)                 reads the job, checks it, opens its decoder, replays its stored
- * tokens
- *     while ((rc = task_prefill(&t, seconds, &e)) == TASK_AGAIN) ...      fills the cache, slice by slice
- *     loop:  task_begins_writing(&t)    once
- *            decode_round(&t.decoder ..)
- *            rc = task_take_round(&t, &e)
- *     snapshot_policy_stop(&t.snapshots); task_stopped(&t, deadline)   if a signal or the deadline stops it
- *     task_close(&t, rc, &e)            ends the claim and frees the task
+/* A task: one claimed job in a worker. schedule_job (schedule.c) is the plainest course of one.
  *
  * The functions return 0 (go on) or one of enum task_rc. The task keeps the code: after any but TASK_AGAIN
  * only snapshot_policy_stop, task_stopped and task_close may follow. */
