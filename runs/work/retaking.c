@@ -17,16 +17,19 @@ int retaking_check(const struct job_params *p, const struct engine *g, struct er
 
 /* A text is not cut before given and shared tokens, nor before a part with other parameters or another
  * model. */
-static size_t floor_of(const struct task *t)
+static int read_floor(const struct task *t, size_t *floor, struct err *e)
 {
-    const struct part_list *parts = &t->parts.stored;
-    size_t floor = t->parts.v[t->parts.n - 1].start;
+    struct part_list parts;              /* store_begin may have added one, for another model */
+    *floor = t->parts.v[t->parts.n - 1].start;
     for (size_t i = 0; i < t->replay.spans.n; i++)
-        floor = MAX(floor, t->replay.spans.v[i].start + t->replay.spans.v[i].n);
-    for (size_t i = 0; i < parts->n; i++)
-        if (parts->v[i].fingerprint)
-            floor = MAX(floor, parts->v[i].start);
-    return floor;
+        *floor = MAX(*floor, t->replay.spans.v[i].start + t->replay.spans.v[i].n);
+    if (store_parts(t->w->store, t->claim.job, &parts, e))
+        return -1;
+    for (size_t i = 0; i < parts.n; i++)
+        if (parts.v[i].fingerprint)
+            *floor = MAX(*floor, parts.v[i].start);
+    part_list_free(&parts);
+    return 0;
 }
 
 /* Prepares the phrases of the last part, and finds the first part that has the same ones up to the last. */
@@ -59,9 +62,8 @@ int retaking_open(struct task *t, struct err *e)
     const int most = t->params->on_loop >> CHOICE_BITS;
     if (!r)
         return err_set(e, ERR_FAILED, "out of memory");
-    if (store_retakes(t->w->store, t->claim.job, &r->list, &r->settled, e))
+    if (store_retakes(t->w->store, t->claim.job, &r->list, &r->settled, e) || read_floor(t, &r->floor, e))
         return -1;
-    r->floor = floor_of(t);
     r->settled = r->settled_before = MIN(r->settled, t->claim.end.tokens);
     r->limits = (struct retake_limits){ .most = most ? (size_t)most : RETAKES,
                                         .min_tokens = t->params->sampling.min_tokens };
