@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "runs/work/read_text.h"
+#include "src/base/memory_file.h"
 #include "src/base/sha256.h"
 #include "src/request/conversation.h"
 #include "src/request/sampling_options.h"
@@ -151,14 +152,12 @@ static int join(struct chapter_prompt *p, const struct earlier *x, const struct 
                        "at least one token is needed", c->after);
     if (c->prompted)
         return 0;
-    const size_t n = strlen(before);
-    if (!(p->text = malloc(n + x->bytes - at + 1)))
+    FILE *f = memory_file(&p->text, &p->bytes);
+    if (!f)
         return no_memory(e);
-    memcpy(p->text, before, n);
-    memcpy(p->text + n, x->text.text + at, x->bytes - at);
-    p->bytes = n + x->bytes - at;
-    p->text[p->bytes] = 0;
-    return 0;
+    fputs(before, f);
+    fwrite(x->text.text + at, 1, x->bytes - at, f);
+    return stream_end(f) ? no_memory(e) : 0;
 }
 
 /* The next turn of a chat. */
