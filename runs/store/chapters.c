@@ -11,16 +11,6 @@
 
 /* ---- submitting ---- */
 
-/* The job whose text a chapter continues: 1, 0, -1. */
-static int find_after(struct store *s, int64_t batch, const struct chapter_spec *c, int64_t *after,
-                      struct err *e)
-{
-    *after = c->after;
-    return c->after ? 1
-                    : db_get(s, e, after, "SELECT id FROM job WHERE batch = ?1 AND custom_id = ?2 ORDER BY "
-                             "sample LIMIT 1", "it", batch, c->after_id);
-}
-
 static int add_row(struct store *s, int64_t job, int64_t after, const struct chapter_spec *c, struct err *e)
 {
     return db_run(s, e, "INSERT INTO chapter (job, after" CHAPTER_COLUMNS ") SELECT ?1, ?2, "
@@ -30,25 +20,24 @@ static int add_row(struct store *s, int64_t job, int64_t after, const struct cha
 }
 
 /* The place of a chapter in the queue. The walk ends at a job that has its place. */
-static const char place[] =
-    "WITH RECURSIVE up(job, d) AS (SELECT ?1, 0 UNION ALL SELECT c.after, d + 1 FROM up JOIN chapter c ON "
-    "c.job = up.job JOIN job j ON j.id = up.job WHERE j.chain IS NULL) "
-    "UPDATE job SET (chain, depth) = (SELECT ifnull(j.chain, up.job), ifnull(j.depth, 0) + up.d FROM up "
-    "LEFT JOIN job j ON j.id = up.job ORDER BY up.d DESC LIMIT 1) WHERE id = ?1";
+#define PLACE(job) \
+    "WITH RECURSIVE up(job, d) AS (SELECT " job ", 0 UNION ALL SELECT c.after, d + 1 FROM up JOIN chapter " \
+    "c ON c.job = up.job JOIN job j ON j.id = up.job WHERE j.chain IS NULL) " \
+    "UPDATE job SET (chain, depth) = (SELECT ifnull(j.chain, up.job), ifnull(j.depth, 0) + up.d FROM up " \
+    "LEFT JOIN job j ON j.id = up.job ORDER BY up.d DESC LIMIT 1) WHERE id = " job
 
 int chapters_add(struct store *s, int64_t batch, const struct job_spec *v, size_t n, const int64_t *ids,
                  const bool *is_new, struct err *e)
 {
-    int64_t after;
     for (size_t i = 0; i < n; i++) {
         const struct chapter_spec *c = &v[i].chapter;
         if (!spec_is_chapter(&v[i]))
             continue;
-        const int rc = find_after(s, batch, c, &after, e);
-        if (rc < 0)
-            return -1;
-        if (rc == 0)
-            return err_set(e, ERR_INPUT, "after: there is no job \"%s\"", c->after_id);
+        int64_t after = c->after;
+        const int rc = after ? 1 : db_get(s, e, &after, "SELECT id FROM job WHERE batch = ?1 AND custom_id = "
+                                          "?2 ORDER BY sample LIMIT 1", "it", batch, c->after_id);
+        if (rc <= 0)
+            return rc ? -1 : err_set(e, ERR_INPUT, "after: there is no job \"%s\"", c->after_id);
         const bool old = is_new && !is_new[i];
         if (old ? db_run(s, e, "UPDATE chapter SET after = ?2 WHERE job = ?1 AND sha IS NULL AND NOT EXISTS "
                          "(SELECT 1 FROM job WHERE id = after)", "ii", ids[i], after)
@@ -56,7 +45,7 @@ int chapters_add(struct store *s, int64_t batch, const struct job_spec *v, size_
             return -1;
     }
     for (size_t i = 0; i < n; i++)
-        if (spec_is_chapter(&v[i]) && (!is_new || is_new[i]) && db_run(s, e, place, "i", ids[i]))
+        if (spec_is_chapter(&v[i]) && (!is_new || is_new[i]) && db_run(s, e, PLACE("?1"), "i", ids[i]))
             return -1;
     return 0;
 }
@@ -66,18 +55,10 @@ int chapters_add(struct store *s, int64_t batch, const struct job_spec *v, size_
 int store_chapter(struct store *s, int64_t job, struct chapter *out, struct err *e)
 {
     *out = (struct chapter){0};
-    sqlite3_stmt *q = db_query(s, e, "SELECT after, ifnull(carry, -1), prompted, sha NOT NULL, append FROM "
-                               "chapter WHERE job = ?1", "i", job);
-    const int rc = db_step(s, q, e);
-    if (rc != 1)
-        return rc;
-    const char *append = (const char *)sqlite3_column_text(q, 4);
-    *out = (struct chapter){ sqlite3_column_int64(q, 0), sqlite3_column_int64(q, 1),
-                             sqlite3_column_int(q, 2) != 0, sqlite3_column_int(q, 3) != 0,
-                             append ? strdup(append) : NULL };
-    const bool failed = append && !out->append;
-    db_reset(q);
-    return failed ? err_set(e, ERR_FAILED, "out of memory for a chapter") : 0;
+    const int rc = db_read(s, e, "SELECT after, ifnull(carry, -1), prompted, sha NOT NULL, append FROM "
+                           "chapter WHERE job = ?1", "i>iibbs", job, &out->after, &out->carry,
+                           &out->prompted, &out->made, &out->append);
+    return MIN(rc, 0);
 }
 
 void chapter_free(struct chapter *c)
@@ -124,13 +105,17 @@ int jobs_in_chains(void *records, size_t n, size_t size, const struct job *(*job
         node[i].before = node[p->at].last;
         node[p->at].last = i;
     }
-    for (size_t i = 0; i < n; i++)
-        for (size_t top = node[i].continues ? 0 : (node[0].stack = i, 1); top; to += size) {
+    for (size_t i = 0; i < n; i++) {
+        size_t top = 0;
+        if (!node[i].continues)
+            node[top++].stack = i;
+        for (; top; to += size) {
             const size_t at = node[--top].stack;
             memcpy(to, from + at * size, size);
             for (size_t k = node[at].last; k != SIZE_MAX; k = node[k].before)
                 node[top++].stack = k;
         }
+    }
     free(from);
     free(node);
     return rc;
@@ -138,8 +123,7 @@ int jobs_in_chains(void *records, size_t n, size_t size, const struct job *(*job
 
 int store_chapters_wait(struct store *s, const char *batch, struct err *e)
 {
-    int64_t ignored;
-    return db_get(s, e, &ignored,
+    return db_read(s, e,
                   "SELECT 1 FROM job p CROSS JOIN chapter c ON c.after = p.id CROSS JOIN job j ON "
                   "j.id = c.job WHERE c.sha IS NULL AND j.state = 'queued' AND p.state = 'running' AND "
                   "(?1 IS NULL OR j.batch = (SELECT id FROM batch WHERE name = ?1)) LIMIT 1", "t", batch);
@@ -187,12 +171,12 @@ int chapters_refuse(struct store *s, const int64_t *ids, size_t n, struct err *e
 
 /* ---- chapters that are written again ---- */
 
-/* A copy of the row of a chapter, after another job (0: the same one). */
+/* A copy of the row of a chapter, after another job (0: the same one), and its place. */
 static int copy_row(struct store *s, int64_t old, int64_t job, int64_t after, struct err *e)
 {
     return db_run(s, e, "INSERT INTO chapter (job, after, sha" CHAPTER_COLUMNS ") SELECT ?2, CASE WHEN ?3 "
-                  "THEN ?3 ELSE after END, sha" CHAPTER_COLUMNS " FROM chapter WHERE job = ?1", "iii", old,
-                  job, after);
+                  "THEN ?3 ELSE after END, sha" CHAPTER_COLUMNS " FROM chapter WHERE job = ?1; "
+                  PLACE("?2"), "iii", old, job, after);
 }
 
 int chapter_renew(struct store *s, int64_t old, int64_t job, int64_t after, struct err *e)
@@ -213,8 +197,7 @@ int chapter_renew(struct store *s, int64_t old, int64_t job, int64_t after, stru
                 "c.job = j.id WHERE j.id = ?1) WHERE id = ?2; "
                 "UPDATE input SET crc = ?5, ids = ?6, prompt = CASE WHEN chat IS NULL AND NOT (SELECT "
                 "prompted FROM chapter WHERE job = ?2) THEN x'' ELSE prompt END WHERE job = ?2", "iizhp", old,
-                job, n, &start, ids, n) ||
-         db_run(s, e, place, "i", job) ? -1 : 0;
+                job, n, &start, ids, n) ? -1 : 0;
     free(ids);
     return rc;
 }
@@ -296,7 +279,7 @@ int book_copy(struct store *s, int64_t old, const char *name, struct new_book *b
     for (size_t i = 0; i < n && rc == 0; i++) {
         const int64_t after = now_of(v, i, v[i].now);
         rc = copy_done(s, v[i].old, b->batch, &v[i].now, e) ||
-             copy_row(s, v[i].old, v[i].now, after, e) || db_run(s, e, place, "i", v[i].now) ? -1 : 0;
+             copy_row(s, v[i].old, v[i].now, after, e) ? -1 : 0;
         b->last = v[i].now;
     }
     free(v);
@@ -308,7 +291,6 @@ int book_follow(struct store *s, int64_t old, int64_t now, const struct new_book
     struct copied *v = NULL;
     size_t n = 0;
     int rc = db_run(s, e, PUT_IN_BOOK, "iii", old, now, b->batch) || copy_row(s, old, now, b->last, e) ||
-             db_run(s, e, place, "i", now) ||
              read_pairs(s, after_job, old, BOOK_MAX + 1, &v, &n, e) ? -1 : 0;
     if (rc == 0)
         v[0].now = now;

@@ -7,29 +7,17 @@
 
 enum { ID_BYTES_MAX = 5 };               /* of a 32-bit number in LEB128 */
 
-static void add_ids(struct sha256 *h, const int32_t *ids, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        uint32_t u = (uint32_t)ids[i];
-        uint8_t b[4] = { (uint8_t)u, (uint8_t)(u >> 8), (uint8_t)(u >> 16), (uint8_t)(u >> 24) };
-        sha256_add(h, b, sizeof b);
-    }
-}
-
-void link_start(struct chain_link *out, const int32_t *prompt, size_t n)
-{
-    struct sha256 h;
-    sha256_start(&h);
-    add_ids(&h, prompt, n);
-    sha256_end(&h, out->v);
-}
-
 void link_next(struct chain_link *out, const struct chain_link *before, const int32_t *ids, size_t n)
 {
     struct sha256 h;
     sha256_start(&h);
-    sha256_add(&h, before->v, sizeof before->v);
-    add_ids(&h, ids, n);
+    if (before)
+        sha256_add(&h, before->v, sizeof before->v);
+    for (size_t i = 0; i < n; i++) {
+        uint32_t u = (uint32_t)ids[i];
+        uint8_t b[4] = { (uint8_t)u, (uint8_t)(u >> 8), (uint8_t)(u >> 16), (uint8_t)(u >> 24) };
+        sha256_add(&h, b, sizeof b);
+    }
     sha256_end(&h, out->v);
 }
 
@@ -101,9 +89,7 @@ int chunk_unpack(int32_t *ids, size_t n, const void *data, size_t size, uint32_t
         return err_set(e, ERR_FAILED, "it claims %zu tokens", n);
     uLong n_raw = (uLong)raw_max + 1;        /* zlib treats a size of 0 as 1 */
     uint8_t *raw = malloc(raw_max + 1);
-    if (!raw)
-        return err_set(e, ERR_FAILED, "out of memory while %zu tokens are unpacked", n);
-    int z = uncompress(raw, &n_raw, data, (uLong)size);
+    int z = raw ? uncompress(raw, &n_raw, data, (uLong)size) : Z_MEM_ERROR;
     int rc = z == Z_OK ? decode_ids(ids, n, raw, n_raw) : -1;
     free(raw);
     if (z == Z_MEM_ERROR)

@@ -20,10 +20,12 @@ enum { CHUNK_TOKENS = 512 };
 
 struct chain_link { uint8_t v[SHA256_BYTES]; };
 
-/* The link before the first chunk. */
-void link_start(struct chain_link *out, const int32_t *prompt, size_t n);
-/* The link of a chunk. `out` may be `before`. */
+/* The link of a chunk. `out` may be `before`. before NULL: the link before the first chunk, of the prompt. */
 void link_next(struct chain_link *out, const struct chain_link *before, const int32_t *ids, size_t n);
+static inline void link_start(struct chain_link *out, const int32_t *prompt, size_t n)
+{
+    link_next(out, NULL, prompt, n);
+}
 
 /* Compress raw[0..n), below 2 GB: *data, malloc'ed; -1: out of memory. `small` uses a small window: zlib then
  * needs 20 KB of memory instead of 260 KB, which the C library would map and unmap for every chunk. */

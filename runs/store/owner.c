@@ -126,12 +126,10 @@ double watch_beat(struct watch *w, int64_t worker, int64_t beat, double now, dou
         }
         b = &w->v[w->n++];
         *b = (struct beat_seen){ .worker = worker, .beat = beat, .at = now };
-    } else if (b->beat != beat) {
-        *b = (struct beat_seen){ .worker = worker, .beat = beat, .at = now };
-    } else {
-        b->still += MIN(MAX(now - b->at, 0), lease / 4);
-        b->at = now;
     }
+    b->still = b->beat == beat ? b->still + MIN(MAX(now - b->at, 0), lease / 4) : 0;
+    b->beat = beat;
+    b->at = now;
     return b->still;
 }
 

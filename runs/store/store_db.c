@@ -275,8 +275,8 @@ static int bind_ids(sqlite3_stmt *q, int i, const int32_t *ids, size_t n, struct
     return rc == SQLITE_OK ? sqlite3_bind_int64(q, i, crc) : rc;
 }
 
-/* Binds the parameters of q to the first arguments. */
-static int bind(struct store *s, sqlite3_stmt *q, const char *fmt, va_list *ap, struct err *e)
+/* Binds the parameters of q to the first arguments, or to all of them. */
+static int bind(struct store *s, sqlite3_stmt *q, const char *fmt, va_list *ap, bool all, struct err *e)
 {
     int rc = SQLITE_OK;
     const void *p;
@@ -308,6 +308,7 @@ static int bind(struct store *s, sqlite3_stmt *q, const char *fmt, va_list *ap, 
             break;
         default: assert(!"a letter of the format for each parameter");
         }
+    assert(!all || rc != SQLITE_OK || !*fmt || *fmt == '>');
     return rc == SQLITE_OK || rc < 0 ? rc : db_fail(s, "reading", rc, e);
 }
 
@@ -317,33 +318,27 @@ void db_reset(sqlite3_stmt *q)
     sqlite3_clear_bindings(q);           /* they point into memory of the caller */
 }
 
-/* The first statement of *sql with its arguments; *sql becomes what follows it. */
-static sqlite3_stmt *query(struct store *s, struct err *e, const char **sql, const char *fmt, va_list *ap)
+/* The first statement of *sql, or its only one, with its arguments; *sql becomes what follows it. */
+static sqlite3_stmt *query(struct store *s, struct err *e, const char **sql, const char *fmt, va_list *ap,
+                           bool only)
 {
     const struct statement *q = prepare(s, *sql, e);
     if (!q)
         return NULL;
     *sql = q->next;
-    if (bind(s, q->st, fmt, ap, e)) {
+    assert(!only || !**sql);
+    if (bind(s, q->st, fmt, ap, only, e)) {
         db_reset(q->st);
         return NULL;
     }
     return q->st;
 }
 
-/* A text of one statement, which has all of the arguments. */
-static sqlite3_stmt *query_one(struct store *s, struct err *e, const char *sql, const char *fmt, va_list *ap)
-{
-    sqlite3_stmt *q = query(s, e, &sql, fmt, ap);
-    assert(!q || (!*sql && sqlite3_bind_parameter_count(q) == (int)strcspn(fmt, ">")));
-    return q;
-}
-
 sqlite3_stmt *db_query(struct store *s, struct err *e, const char *sql, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
-    sqlite3_stmt *q = query_one(s, e, sql, fmt, &ap);
+    sqlite3_stmt *q = query(s, e, &sql, fmt, &ap, true);
     va_end(ap);
     return q;
 }
@@ -370,7 +365,7 @@ int db_run(struct store *s, struct err *e, const char *sql, const char *fmt, ...
     while (rc == 0 && *sql) {
         va_list ap;
         va_start(ap, fmt);
-        sqlite3_stmt *q = query(s, e, &sql, fmt, &ap);
+        sqlite3_stmt *q = query(s, e, &sql, fmt, &ap, false);
         va_end(ap);
         do
             rc = db_step(s, q, e);
@@ -396,7 +391,7 @@ int db_get(struct store *s, struct err *e, int64_t *out, const char *sql, const 
 {
     va_list ap;
     va_start(ap, fmt);
-    sqlite3_stmt *q = query_one(s, e, sql, fmt, &ap);
+    sqlite3_stmt *q = query(s, e, &sql, fmt, &ap, true);
     va_end(ap);
     int rc = db_step(s, q, e);
     if (rc == 1) {
@@ -410,21 +405,24 @@ int db_read(struct store *s, struct err *e, const char *sql, const char *fmt, ..
 {
     va_list ap;
     va_start(ap, fmt);
-    sqlite3_stmt *q = query_one(s, e, sql, fmt, &ap);
+    sqlite3_stmt *q = query(s, e, &sql, fmt, &ap, true);
     int rc = db_step(s, q, e);
-    fmt = rc == 1 ? strchr(fmt, '>') + 1 : "";
-    for (int i = 0; fmt[i]; i++) {
+    fmt += strcspn(fmt, ">");
+    fmt += *fmt == '>';
+    for (int i = 0; rc == 1 && fmt[i]; i++) {
         void *at = va_arg(ap, void *);
-        const char *text = fmt[i] == 't' ? (const char *)sqlite3_column_text(q, i) : NULL;
+        const char *text = strchr("st", fmt[i]) ? (const char *)sqlite3_column_text(q, i) : NULL;
         if (fmt[i] == 't')
             snprintf(at, va_arg(ap, size_t), "%s", text ? text : "");
-        else if (fmt[i] != 'h')
-            read_column(q, i, fmt[i], at);
-        else if (sqlite3_column_bytes(q, i) == SHA256_BYTES)
+        else if (fmt[i] == 's' && !(*(char **)at = text ? strdup(text) : NULL) && text)
+            rc = err_set(e, ERR_FAILED, "out of memory for a text of the store");
+        else if (fmt[i] == 'h' && sqlite3_column_bytes(q, i) == SHA256_BYTES)
             memcpy(at, sqlite3_column_blob(q, i), SHA256_BYTES);
+        else if (!strchr("sh", fmt[i]))
+            read_column(q, i, fmt[i], at);
     }
     va_end(ap);
-    if (rc == 1)
+    if (q)
         db_reset(q);
     return rc;
 }
@@ -433,25 +431,23 @@ int db_list(struct store *s, struct err *e, struct db_rows rows, void *v, size_t
             const char *sql, const char *fmt, ...)
 {
     bool failed = false;
-    char *list;
     va_list ap;
     int rc;
     va_start(ap, fmt);
-    sqlite3_stmt *q = query_one(s, e, sql, fmt, &ap);
+    sqlite3_stmt *q = query(s, e, &sql, fmt, &ap, true);
     va_end(ap);
-    while ((rc = db_step(s, q, e)) == 1 && !failed) {
+    while ((rc = db_step(s, q, e)) == 1) {
+        char *list;
         memcpy(&list, v, sizeof list);
-        char *more = db_grow(list, *n, rows.size);
-        failed = !more;
-        if (failed)
-            break;
-        memcpy(v, &more, sizeof more);
-        db_row(q, 1, rows.c, rows.n, memset(more + rows.size * (*n)++, 0, rows.size), t, &failed);
-    }
-    if (rc >= 0 && failed) {
-        if (rc == 1)
+        list = db_grow(list, *n, rows.size);
+        if (list) {
+            memcpy(v, &list, sizeof list);
+            db_row(q, 1, rows.c, rows.n, memset(list + rows.size * (*n)++, 0, rows.size), t, &failed);
+        }
+        if (!list || failed) {
             db_reset(q);
-        return err_set(e, ERR_FAILED, "out of memory for a list");
+            return err_set(e, ERR_FAILED, "out of memory for a list");
+        }
     }
     return rc;
 }
@@ -583,15 +579,21 @@ int db_end(struct store *s, int rc, struct err *e)
     return rc;
 }
 
-int db_part_begin(struct store *s, struct err *e) { return db_run(s, e, "SAVEPOINT part", ""); }
-
-int db_part_end(struct store *s, bool failed, const struct err *why, struct err *e)
+int db_parts(struct store *s, struct err *e, void *v, size_t n,
+             const struct err *(*write)(struct store *s, void *v, size_t i))
 {
-    if (failed && sqlite3_get_autocommit(s->db)) {
-        *e = *why;
-        return -1;
+    int rc = db_begin(s, e);
+    for (size_t i = 0; i < n && rc == 0; i++) {
+        rc = db_run(s, e, "SAVEPOINT part", "");
+        const struct err *why = rc ? NULL : write(s, v, i);
+        if (why && sqlite3_get_autocommit(s->db)) {          /* SQLite has rolled back all parts */
+            *e = *why;
+            rc = -1;
+        } else if (rc == 0) {
+            rc = db_run(s, e, why ? "ROLLBACK TO part; RELEASE part" : "RELEASE part", "");
+        }
     }
-    return (failed && db_run(s, e, "ROLLBACK TO part", "")) || db_run(s, e, "RELEASE part", "") ? -1 : 0;
+    return db_end(s, rc, e);
 }
 
 /* ---- connections ---- */
@@ -625,19 +627,16 @@ static int pragma_differs(struct store *s, const char *pragma, const char *want,
 
 static int apply_settings(struct store *s, struct err *e)
 {
-    static const char *const settings[] = {
-        "PRAGMA synchronous=EXTRA",      "PRAGMA foreign_keys=ON",    "PRAGMA cell_size_check=ON",
-        "PRAGMA trusted_schema=OFF",     "PRAGMA temp_store=MEMORY",
-        "PRAGMA secure_delete=ON",       /* overwrite in the file what `remove` removes */
-    };
+    static const char settings[] =
+        "PRAGMA synchronous=EXTRA; PRAGMA foreign_keys=ON; PRAGMA cell_size_check=ON; "
+        "PRAGMA trusted_schema=OFF; PRAGMA temp_store=MEMORY; "
+        "PRAGMA secure_delete=ON";       /* overwrite in the file what `remove` removes */
     sqlite3_extended_result_codes(s->db, 1);
     sqlite3_busy_handler(s->db, wait_for_lock, s);
     sqlite3_db_config(s->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
     sqlite3_limit(s->db, SQLITE_LIMIT_ATTACHED, 0);
-    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
-        if (db_script(s, settings[i], "opening", e))
-            return -1;
-    if (pragma_differs(s, "PRAGMA synchronous", "3", e) || pragma_differs(s, "PRAGMA foreign_keys", "1", e))
+    if (db_script(s, settings, "opening", e) || pragma_differs(s, "PRAGMA synchronous", "3", e) ||
+        pragma_differs(s, "PRAGMA foreign_keys", "1", e))
         return -1;
     /* Some versions of SQLite take a write lock to set even the current mode. A new file has this mode by
      * default. */

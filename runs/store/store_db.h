@@ -76,9 +76,9 @@ void db_reset(sqlite3_stmt *q);
 /* The first column of the first row: 1; 0: no row; -1. */
 int  db_get(struct store *s, struct err *e, int64_t *out, const char *sql, const char *fmt, ...);
 
-/* The first row: 1; 0: no row; -1. After '>' the format has a letter for each column, whose place is an
- * argument: a letter of struct db_column, but t is char *, size_t, where SQL's NULL is "", and h is
- * SHA256_BYTES bytes, which stay as they are if the column has another size. */
+/* The first row: 1; 0: no row; -1. After a '>' the format has a letter for each column, whose place is an
+ * argument: a letter of struct db_column, but t is char *, size_t, where SQL's NULL is "". s is char *, a
+ * copy for free. h is SHA256_BYTES bytes, which stay as they are if the column has another size. */
 int  db_read(struct store *s, struct err *e, const char *sql, const char *fmt, ...);
 
 /* ---- transactions ---- */
@@ -89,10 +89,10 @@ int  db_commit(struct store *s, struct err *e);
 int  db_rollback(struct store *s);                   /* always -1 */
 /* rc 0: db_commit. Otherwise roll back and return rc; *e stays. */
 int  db_end(struct store *s, int rc, struct err *e);
-/* A part of a transaction: a savepoint, which takes back what the part wrote if it has failed. -1: SQLite has
- * rolled back all parts, and *e is *why; or it failed. */
-int  db_part_begin(struct store *s, struct err *e);
-int  db_part_end(struct store *s, bool failed, const struct err *why, struct err *e);
+/* One transaction of n parts, each in its own savepoint. write(s, v, i) writes part i and returns NULL, or
+ * the reason why the part is taken back. */
+int  db_parts(struct store *s, struct err *e, void *v, size_t n,
+              const struct err *(*write)(struct store *s, void *v, size_t i));
 
 /* ---- lists ---- */
 
@@ -204,12 +204,6 @@ int job_rename(struct store *s, int64_t job, const char *name, bool replace, str
 int prompt_unpack(struct store *s, int64_t job, sqlite3_stmt *q, int ids, int64_t n, int32_t **out,
                   struct err *e);
 
-/* ---- store_work.c ---- */
-
-/* Begin a write transaction under the fence. 0; 1: the worker has lost the job, and e says why; -1. After 1
- * and -1 no transaction is open. */
-int begin_fenced(struct store *s, const struct claim *c, struct err *e);
-
 /* ---- chapters.c ---- */
 
 /* The queue's order. */
@@ -262,12 +256,10 @@ int chunks_cut(struct store *s, int64_t job, size_t keep, struct text_end *end, 
 /* Write chunks so that ids[0..n) follow *end, and move *end. Part of the caller's transaction. */
 int chunks_append(struct store *s, int64_t job, struct text_end *end, const int32_t *ids, size_t n,
                   struct err *e);
-/* Append given tokens with their span; g may be NULL. Bring the job's row in line with its chunks and spans.
- * Parts of the caller's transaction. */
+/* Append given tokens with their span; g may be NULL. Then bring the job's row in line with its chunks and
+ * spans. Part of the caller's transaction. */
 int append_given(struct store *s, int64_t job, struct text_end *end, const struct given_text *g,
-                 struct err *e);
-int update_text_facts(struct store *s, int64_t job, const struct text_end *end, size_t wanted,
-                      struct err *e);
+                 size_t wanted, struct err *e);
 /* The chain's end as job.link stores it: after the last chunk, full or not. */
 struct chain_link chunks_link(const struct text_end *end);
 /* The ids of the prompt: *ids [*n], free(*ids). */

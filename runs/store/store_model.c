@@ -16,8 +16,7 @@ enum { TOKENIZER_BYTES_MAX = 1 << 30, EOS_MAX = 1 << 16 };
 
 int store_model_has(struct store *s, const char *fingerprint, struct err *e)
 {
-    int64_t ignored;
-    return db_get(s, e, &ignored, "SELECT 1 FROM model WHERE fingerprint = ?1", "t", fingerprint);
+    return db_read(s, e, "SELECT 1 FROM model WHERE fingerprint = ?1", "t", fingerprint);
 }
 
 /* ---- writing ---- */
@@ -168,12 +167,9 @@ void model_record_free(struct model_record *m)
  * end-of-text ids would turn them into another text. */
 static int check_readable(struct store *s, int64_t job, const char *before, const char *now, struct err *e)
 {
-    int64_t ignored;
-    int rc = db_get(s, e, &ignored,
-                    "SELECT 1 FROM model b WHERE b.fingerprint = ?2 AND NOT EXISTS (SELECT 1 FROM model a "
-                    "WHERE a.fingerprint = ?1 AND a.tokenizer = b.tokenizer AND a.vocab = b.vocab AND "
-                    "a.eos = b.eos)",
-                    "tt", before, now);
+    int rc = db_read(s, e, "SELECT 1 FROM model b WHERE b.fingerprint = ?2 AND NOT EXISTS (SELECT 1 FROM "
+                     "model a WHERE a.fingerprint = ?1 AND a.tokenizer = b.tokenizer AND a.vocab = b.vocab "
+                     "AND a.eos = b.eos)", "tt", before, now);
     if (rc != 1)
         return rc;
     return err_set(e, ERR_INPUT,

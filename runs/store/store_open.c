@@ -256,12 +256,8 @@ static int check_version(struct store *s, bool first, struct err *e)
                        s->shown, (unsigned)application, (int)version);
     if (first && writes && bytes <= QUICK_CHECK_BYTES_MAX && db_check(s, "PRAGMA quick_check(1)", e))
         return -1;
-    if (version == STORE_VERSION) {
-        int64_t backup = 0;
-        const int rc = db_get(s, e, &backup, "SELECT backup FROM store", "");
-        s->is_backup = backup != 0;
-        return MIN(rc, 0);
-    }
+    if (version == STORE_VERSION)
+        return db_read(s, e, "SELECT backup FROM store", ">b", &s->is_backup) < 0 ? -1 : 0;
     if (writes)
         return store_migrate(s, store_steps, (int)version, STORE_VERSION, e);
     for (int i = (int)version - 1; i < STORE_VERSION - 1; i++)

@@ -55,34 +55,23 @@ static int add_rows(struct store *s, const struct request_spec *r, const int64_t
     return rc;
 }
 
-static int submit_request(struct store *s, struct request_submit *q, struct err *e)
+static const struct err *submit_request(struct store *s, void *v, size_t i)
 {
+    struct request_submit *q = ((struct request_submit *const *)v)[i];
+    struct err *e = &q->err;
     size_t bad;
-    const int rc = q->r.key ? find_key(s, &q->r, q->n, q->ids, e) : 0;
-    if (rc == 1)
-        return take_over(s, &q->r, q->ids, q->n, e) ? -1 : 1;
-    if (rc)
-        return rc;
-    return jobs_submit(s, NULL, q->v, q->n, q->ids, NULL, &bad, e) ||
-           add_rows(s, &q->r, q->ids, q->n, e) ? -1 : 0;
-}
-
-/* The savepoints of store_submit_requests, inside its transaction. */
-static int submit_parts(struct store *s, struct request_submit *const *v, size_t n, struct err *e)
-{
-    for (size_t i = 0; i < n; i++) {
-        if (db_part_begin(s, e))
-            return -1;
-        v[i]->rc = submit_request(s, v[i], &v[i]->err);
-        if (db_part_end(s, v[i]->rc < 0, &v[i]->err, e))
-            return -1;
-    }
-    return 0;
+    q->rc = q->r.key ? find_key(s, &q->r, q->n, q->ids, e) : 0;
+    if (q->rc == 1 && take_over(s, &q->r, q->ids, q->n, e))
+        q->rc = -1;
+    else if (q->rc == 0 && (jobs_submit(s, NULL, q->v, q->n, q->ids, NULL, &bad, e) ||
+                            add_rows(s, &q->r, q->ids, q->n, e)))
+        q->rc = -1;
+    return q->rc < 0 ? e : NULL;
 }
 
 int store_submit_requests(struct store *s, struct request_submit *const *v, size_t n, struct err *e)
 {
-    const int rc = db_end(s, db_begin(s, e) || submit_parts(s, v, n, e) ? -1 : 0, e);
+    const int rc = db_parts(s, e, (void *)v, n, submit_request);
     for (size_t i = 0; i < n && rc; i++) {
         v[i]->rc = -1;
         v[i]->err = *e;

@@ -6,24 +6,23 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-struct id_list { int64_t *v; size_t n; };
-
 #define OF_BATCH "SELECT 0, id FROM job WHERE batch = (SELECT id FROM batch WHERE name = ?1) AND "
 
-static int select_term(struct store *s, const struct selection_term *t, struct id_list *l, struct err *e)
+static int select_term(struct store *s, const struct selection_term *t, int64_t **ids, size_t *n,
+                       struct err *e)
 {
-    const size_t before = l->n;
+    const size_t before = *n;
     int rc;
     if (!t->name[0])
-        rc = db_list(s, e, db_numbers, &l->v, &l->n, NULL, "SELECT 0, id FROM job WHERE id BETWEEN ?1 AND ?2",
+        rc = db_list(s, e, db_numbers, ids, n, NULL, "SELECT 0, id FROM job WHERE id BETWEEN ?1 AND ?2",
                      "ii", t->first, t->last);
     else
-        rc = db_list(s, e, db_numbers, &l->v, &l->n, NULL, OF_BATCH "(?2 IS NULL OR custom_id = ?2)", "tt",
+        rc = db_list(s, e, db_numbers, ids, n, NULL, OF_BATCH "(?2 IS NULL OR custom_id = ?2)", "tt",
                      t->name, t->custom_id);
-    if (rc == 0 && l->n == before && t->custom_id)   /* @NAME/custom_id/sample */
-        rc = db_list(s, e, db_numbers, &l->v, &l->n, NULL, OF_BATCH "line NOT NULL AND "
+    if (rc == 0 && *n == before && t->custom_id)   /* @NAME/custom_id/sample */
+        rc = db_list(s, e, db_numbers, ids, n, NULL, OF_BATCH "line NOT NULL AND "
                      "custom_id || '/' || sample = ?2", "tt", t->name, t->custom_id);
-    if (rc || l->n > before)
+    if (rc || *n > before)
         return rc;
     if (!t->name[0] && t->first == t->last)
         return err_set(e, ERR_INPUT, "there is no job %" PRId64, t->first);
@@ -42,13 +41,12 @@ static int filter_ids(struct store *s, const struct selection *sel, int64_t *ids
     const bool narrow = sel->n && (sel->by_state || sel->finish || sel->loops || sel->shorter ||
                                    sel->longer);
     size_t kept = 0;
-    int64_t ignored;
     if (*n)
         qsort(ids, *n, sizeof *ids, by_number);
     for (size_t i = 0; i < *n; i++) {
         int keep = i == 0 || ids[i] != ids[i - 1];
         if (keep && narrow)
-            keep = db_get(s, e, &ignored, "SELECT 1 FROM job j WHERE j.id = ?6 AND " TAKEN, "ttdzzi",
+            keep = db_read(s, e, "SELECT 1 FROM job j WHERE j.id = ?6 AND " TAKEN, "ttdzzi",
                           sel->by_state ? job_state_name(sel->state) : NULL, sel->finish, sel->loops,
                           sel->shorter, sel->longer, ids[i]);
         if (keep < 0)
@@ -87,23 +85,23 @@ static int filter_distinct(struct store *s, const struct selection *sel, int64_t
 
 int store_select(struct store *s, const struct selection *sel, int64_t **ids, size_t *n, struct err *e)
 {
-    struct id_list l = {0};
+    *ids = NULL;
+    *n = 0;
     int rc = db_begin_read(s, e);
     for (size_t i = 0; i < sel->n && rc == 0; i++)
-        rc = select_term(s, &sel->v[i], &l, e);
+        rc = select_term(s, &sel->v[i], ids, n, e);
     if (rc == 0 && sel->n == 0)
-        rc = db_list(s, e, db_numbers, &l.v, &l.n, NULL, "SELECT 0, j.id FROM job j WHERE " TAKEN " AND "
+        rc = db_list(s, e, db_numbers, ids, n, NULL, "SELECT 0, j.id FROM job j WHERE " TAKEN " AND "
                      "(NOT ?6 OR NOT EXISTS (SELECT 1 FROM request q WHERE q.job = j.id))", "ttdzzd",
                      sel->by_state ? job_state_name(sel->state) : NULL, sel->finish, sel->loops,
                      sel->shorter, sel->longer, sel->no_requests);
-    rc = db_end(s, rc ? rc : filter_ids(s, sel, l.v, &l.n, e), e);
+    rc = db_end(s, rc ? rc : filter_ids(s, sel, *ids, n, e), e);
     if (rc == 0 && sel->distinct)
-        rc = filter_distinct(s, sel, l.v, &l.n, e);
+        rc = filter_distinct(s, sel, *ids, n, e);
     if (rc) {
-        free(l.v);
-        l = (struct id_list){0};
+        free(*ids);
+        *ids = NULL;
+        *n = 0;
     }
-    *ids = l.v;
-    *n = l.n;
-    return rc ? -1 : 0;
+    return rc;
 }

@@ -139,6 +139,8 @@ static int read_range(struct store *s, int64_t job, size_t from, size_t to, stru
     to = MIN(to, f.tokens);
     from = MIN(from, to);
     *n = to - from;
+    if (*n == 0 && !end)
+        return (*ids = malloc(1)) ? 0 : err_set(e, ERR_FAILED, "out of memory for a text of 0 tokens");
     /* whole chunks: tokens [first, until) */
     const size_t first = from / CHUNK_TOKENS * CHUNK_TOKENS,
                  until = MIN((to + CHUNK_TOKENS - 1) / CHUNK_TOKENS * CHUNK_TOKENS, f.tokens);
@@ -148,11 +150,9 @@ static int read_range(struct store *s, int64_t job, size_t from, size_t to, stru
         return err_set(e, ERR_FAILED, "out of memory for a text of %zu tokens", until - first);
     int rc = read_link_before(s, job, first, &f, &link, e);
     full = link;
-    sqlite3_stmt *q = rc ? NULL
-                         : db_query(s, e,
-                                    "SELECT job" CHUNK_COLUMNS " FROM chunk WHERE job = ?1 AND "
-                                    "start >= ?2 AND start < ?3 ORDER BY start",
-                                    "izz", job, first, end ? SIZE_MAX / 4 : *n ? until : first);
+    sqlite3_stmt *q = rc ? NULL : db_query(s, e, "SELECT job" CHUNK_COLUMNS " FROM chunk WHERE job = ?1 "
+                                           "AND start >= ?2 AND start < ?3 ORDER BY start", "izz", job,
+                                           first, end ? SIZE_MAX / 4 : until);
     while ((rc = db_step(s, q, e)) == 1) {
         size_t some = MIN(until - at, (size_t)CHUNK_TOKENS);
         if (unpack_row(q, at, some, &link, v + (at - first), e)) {
@@ -165,20 +165,18 @@ static int read_range(struct store *s, int64_t job, size_t from, size_t to, stru
         if (some == CHUNK_TOKENS)
             full = link;
     }
-    if (rc == 0 && at < until && (*n || end))
+    if (rc == 0 && at < until)
         rc = err_set(e, ERR_FAILED, ERR_PATH "job %" PRId64 ": tokens %zu to %zu are missing",
                      s->shown, job, at, until);
     struct text_end found = { .tokens = f.tokens, .link = full, .n_part = f.tokens % CHUNK_TOKENS };
-    if (rc == 0 && at == f.tokens && (at > first || end)) {
+    if (rc == 0 && at == f.tokens) {
         memcpy(found.part, v + (f.tokens - found.n_part - first), found.n_part * sizeof *v);
         rc = retakes_chain(s, job, &found, e);
         link = chunks_link(&found);
+        if (rc == 0 && memcmp(&link, &f.link, sizeof link))
+            rc = err_set(e, ERR_FAILED, ERR_PATH "job %" PRId64 ": the hash of its %zu tokens and its "
+                         "retakes differs from the hash in its row", s->shown, job, f.tokens);
     }
-    if (rc == 0 && at == f.tokens && (at > first || end) && memcmp(&link, &f.link, sizeof link))
-        rc = err_set(e, ERR_FAILED,
-                     ERR_PATH "job %" PRId64 ": the hash of its %zu tokens and its retakes differs from the "
-                     "hash in its row",
-                     s->shown, job, f.tokens);
     if (rc) {
         free(v);
         return rc;
@@ -214,19 +212,14 @@ int store_tokens(struct store *s, int64_t job, size_t from, size_t to, int32_t *
 /* ---- extend and fork ---- */
 
 int append_given(struct store *s, int64_t job, struct text_end *end, const struct given_text *g,
-                 struct err *e)
+                 size_t wanted, struct err *e)
 {
-    if (!g || g->n == 0)
-        return 0;
-    if (db_run(s, e, "INSERT INTO span (job, start, n, kind, text) VALUES (?1, ?2, ?3, 'given', ?4)", "izzb",
-               job, end->tokens, g->n, g->text ? g->text : "", g->bytes))
+    if (g && g->n &&
+        (db_run(s, e, "INSERT INTO span (job, start, n, kind, text) VALUES (?1, ?2, ?3, 'given', ?4)", "izzb",
+                job, end->tokens, g->n, g->text ? g->text : "", g->bytes) ||
+         chunks_append(s, job, end, g->ids, g->n, e)))
         return -1;
-    return chunks_append(s, job, end, g->ids, g->n, e);
-}
-
-int update_text_facts(struct store *s, int64_t job, const struct text_end *end, size_t wanted, struct err *e)
-{
-    struct chain_link link = chunks_link(end);
+    const struct chain_link link = chunks_link(end);
     return db_run(s, e, "UPDATE job SET tokens = ?2, link = ?3, wanted = ?4, updated = ?5, given = "
                   "(SELECT ifnull(sum(n), 0) FROM span WHERE job = ?1 AND kind = 'given') WHERE id = ?1",
                   "izhzr", job, end->tokens, &link, wanted, wall_seconds());
@@ -305,13 +298,11 @@ int store_extend(struct store *s, int64_t job, const struct extend_spec *x, stru
     if (rc == 0 && keep > end.tokens)
         rc = err_set(e, ERR_INPUT, "job %" PRId64 " has %zu tokens, %zu cannot be kept", job, end.tokens,
                      keep);
-    if (rc == 0)
-        rc = check_wanted(keep, add, x->wanted, e);
     const bool cuts = keep < end.tokens || x->parameters;
     if (rc == 0 &&
-        (chunks_cut(s, job, keep, &end, e) ||
+        (check_wanted(keep, add, x->wanted, e) || chunks_cut(s, job, keep, &end, e) ||
          (cuts && retakes_cut(s, job, keep, &end, e)) || settle_parts(s, job, keep, x->parameters, e) ||
-         append_given(s, job, &end, add, e) || update_text_facts(s, job, &end, x->wanted, e) ||
+         append_given(s, job, &end, add, x->wanted, e) ||
          db_run(s, e,
                 "UPDATE job SET state = ?2, attempt = attempt + 1, idle = 0, finish_reason = NULL, "
                 "stop_reason = NULL, error = NULL, ended = NULL, text_sha = NULL WHERE id = ?1; "
@@ -386,7 +377,7 @@ int store_fork(struct store *s, int64_t job, const struct fork_spec *f, int64_t 
                     "iiztz", job, *id, f->seed, f->paused ? "paused" : "queued", f->at) ||
              share(s, job, *id, f, e) || chunks_append(s, *id, &end, ids, f->at, e) ||
              retakes_copy(s, job, *id, f->at, &end, e) ||
-             append_given(s, *id, &end, f->add, e) || update_text_facts(s, *id, &end, f->wanted, e) ||
+             append_given(s, *id, &end, f->add, f->wanted, e) ||
              event_add(s, e, *id, 0, "forked", "of job %" PRId64 " at token %zu", job, f->at) ||
              (f->model && model_move(s, *id, f->model, e)) ||
              (f->follow ? book_follow(s, job, *id, &book, e)

@@ -208,13 +208,11 @@ int store_examine(struct store *s, store_finding *found, void *ctx, struct err *
         struct text_end end;
         struct err why;
         rc = db_begin_read(s, e);
-        if (rc)
-            break;
-        if (chunks_read(s, ids[i], &tokens, &end, &why)) {
+        if (rc == 0 && chunks_read(s, ids[i], &tokens, &end, &why)) {
             found(ctx, why.msg);
             db_rollback(s);
         } else {
-            rc = db_end(s, 0, e);
+            rc = db_end(s, rc, e);
         }
         free(tokens);
     }

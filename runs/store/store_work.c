@@ -31,10 +31,8 @@ int store_test_locks(struct store *s, struct err *e)
     int a = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600), b = open(path, O_RDWR | O_CLOEXEC);
     bool first = lock_first_byte(a, F_WRLCK), second = lock_first_byte(b, F_WRLCK);
     bool freed = first && lock_first_byte(a, F_UNLCK) && lock_first_byte(b, F_WRLCK);
-    if (a >= 0)
-        close(a);
-    if (b >= 0)
-        close(b);
+    close(a);
+    close(b);
     unlink(path);
     if (first && !second && freed)
         return 0;
@@ -157,16 +155,14 @@ static int find_dead(struct store *s, int64_t me, struct dead_list *out, struct 
 int store_requeue_dead(struct store *s, int64_t worker, struct err *e)
 {
     struct dead_list dead = {0};
-    int64_t ignored;
     assert(s->self.pid && worker);       /* otherwise every worker would look dead */
     int rc = find_dead(s, worker, &dead, e);
     if (rc == 0)                         /* most calls find none; they take no lock */
-        rc = dead.n ? 1 : db_get(s, e, &ignored, "SELECT 1 FROM job WHERE " ORPHAN " LIMIT 1", "");
+        rc = dead.n ? 1 : db_read(s, e, "SELECT 1 FROM job WHERE " ORPHAN " LIMIT 1", "");
     if (rc == 1) {
         rc = db_begin(s, e) || put_worker(s, worker, e) ? -1 : 0;
         for (const struct dead_worker *d = dead.v; d < dead.v + dead.n && rc == 0; d++) {
-            rc = db_get(s, e, &ignored, "SELECT 1 FROM worker WHERE id = ?1 AND beat = ?2", "ii", d->worker,
-                        d->beat);
+            rc = db_read(s, e, "SELECT 1 FROM worker WHERE id = ?1 AND beat = ?2", "ii", d->worker, d->beat);
             if (rc == 1)                 /* otherwise its beat has risen since find_dead */
                 rc = remove_worker(s, d->worker, "taken over", d->text, e);
         }
@@ -359,7 +355,9 @@ static int fence(struct store *s, int64_t job, int64_t attempt, struct err *e)
     return db_changes(s) == 1 ? 0 : claim_lost(s, job, e);
 }
 
-int begin_fenced(struct store *s, const struct claim *c, struct err *e)
+/* Begin a write transaction under the fence. 0; 1: the worker has lost the job, and e says why; -1. After 1
+ * and -1 no transaction is open. */
+static int begin_fenced(struct store *s, const struct claim *c, struct err *e)
 {
     int rc = db_begin(s, e);
     rc = rc ? rc : fence(s, c->job, c->attempt, e);
@@ -370,9 +368,8 @@ int begin_fenced(struct store *s, const struct claim *c, struct err *e)
 
 int store_claim_holds(struct store *s, int64_t job, int64_t attempt, struct err *e)
 {
-    int64_t ignored;
-    int rc = db_get(s, e, &ignored, "SELECT 1 FROM job WHERE id = ?1 AND attempt = ?2 AND state = 'running'",
-                    "ii", job, attempt);
+    int rc = db_read(s, e, "SELECT 1 FROM job WHERE id = ?1 AND attempt = ?2 AND state = 'running'", "ii",
+                     job, attempt);
     return rc < 0 ? -1 : rc == 1 ? 0 : claim_lost(s, job, e);
 }
 
@@ -435,27 +432,26 @@ int store_begin(struct store *s, struct claim *c, const char *numerics, const ch
 int store_chapter_make(struct store *s, struct claim *c, const struct chapter_prompt *p, struct err *e)
 {
     struct text_end end = {0};
-    struct given_text given = { p->append, p->n_append, NULL, 0 };
     struct chapter row = {0};
     int rc = begin_fenced(s, c, e);
-    if (rc == 0) {
-        link_start(&end.link, p->ids, p->n);
-        rc = store_chapter(s, c->job, &row, e);
-        given.text = row.append;
-        given.bytes = row.append ? strlen(row.append) : 0;
-        rc = rc ||
-             db_run(s, e, "UPDATE chapter SET sha = ?2, given = ?3 WHERE job = ?1; "
-                    "UPDATE job SET prompt_tokens = ?4, opening = CASE WHEN opening = '' AND ?5 NOT NULL "
-                    "THEN substr(CAST(?5 AS TEXT), 1, 160) ELSE opening END WHERE id = ?1; "
-                    "UPDATE input SET prompt = ifnull(?5, prompt), chat = ifnull(?6, chat), crc = ?7, "
-                    "ids = ?8 WHERE job = ?1", "ihzzbtp", c->job, p->sha, p->n_append, p->n, p->text,
-                    p->bytes, p->chat, p->ids, p->n) ||
-             append_given(s, c->job, &end, &given, e) || update_text_facts(s, c->job, &end, c->wanted, e) ||
-             event_add(s, e, c->job, ATTEMPT_NOW, "continues", "job %" PRId64 ", with %zu %s of its text",
-                       row.after, p->carried, plural(p->carried, "token", "tokens")) ? -1 : 0;
-        rc = db_end(s, rc, e);
-        chapter_free(&row);
-    }
+    if (rc)
+        return rc;
+    link_start(&end.link, p->ids, p->n);
+    rc = store_chapter(s, c->job, &row, e);
+    const struct given_text given = { p->append, p->n_append, row.append,
+                                      row.append ? strlen(row.append) : 0 };
+    rc = rc ||
+         db_run(s, e, "UPDATE chapter SET sha = ?2, given = ?3 WHERE job = ?1; "
+                "UPDATE job SET prompt_tokens = ?4, opening = CASE WHEN opening = '' AND ?5 NOT NULL "
+                "THEN substr(CAST(?5 AS TEXT), 1, 160) ELSE opening END WHERE id = ?1; "
+                "UPDATE input SET prompt = ifnull(?5, prompt), chat = ifnull(?6, chat), crc = ?7, "
+                "ids = ?8 WHERE job = ?1", "ihzzbtp", c->job, p->sha, p->n_append, p->n, p->text,
+                p->bytes, p->chat, p->ids, p->n) ||
+         append_given(s, c->job, &end, &given, c->wanted, e) ||
+         event_add(s, e, c->job, ATTEMPT_NOW, "continues", "job %" PRId64 ", with %zu %s of its text",
+                   row.after, p->carried, plural(p->carried, "token", "tokens")) ? -1 : 0;
+    rc = db_end(s, rc, e);
+    chapter_free(&row);
     if (rc == 0)
         c->end = end;
     return rc;
@@ -556,22 +552,16 @@ static int write_part(struct store *s, const struct claim *c, const struct commi
     return rc;
 }
 
-/* The savepoints of store_commit_all, inside its transaction. */
-static int write_parts(struct store *s, struct job_commit *v, size_t n, struct err *e)
+static const struct err *write_job(struct store *s, void *v, size_t i)
 {
-    for (size_t i = 0; i < n; i++) {
-        if (db_part_begin(s, e))
-            return -1;
-        v[i].rc = write_part(s, v[i].claim, &v[i].add, &v[i].text_end, &v[i].err);
-        if (db_part_end(s, v[i].rc != 0, &v[i].err, e))
-            return -1;
-    }
-    return 0;
+    struct job_commit *p = (struct job_commit *)v + i;
+    p->rc = write_part(s, p->claim, &p->add, &p->text_end, &p->err);
+    return p->rc ? &p->err : NULL;
 }
 
 int store_commit_all(struct store *s, struct job_commit *v, size_t n, struct err *e)
 {
-    const int rc = db_end(s, db_begin(s, e) || write_parts(s, v, n, e) ? -1 : 0, e);
+    const int rc = db_parts(s, e, v, n, write_job);
     for (size_t i = 0; i < n; i++) {
         if (rc) {
             v[i].rc = -1;
@@ -625,10 +615,8 @@ int store_snapshot_list(struct store *s, int64_t job, struct snapshot_row row[ST
                                   .tokens = (size_t)sqlite3_column_int64(q, 2) };
         if (!name || strlen(name) >= sizeof r.name || r.start >= r.tokens ||
             r.start != (*n ? row[*n - 1].tokens : 0) || *n == STORE_SNAPSHOTS_MAX) {
-            err_set(e, ERR_FAILED,
-                    "the row of job %" PRId64
-                    " that names the snapshot \"%.80s\" does not follow the one before it",
-                    job, name ? name : "");
+            err_set(e, ERR_FAILED, "the row of job %" PRId64 " that names the snapshot \"%.80s\" does not "
+                    "follow the one before it", job, name ? name : "");
             db_reset(q);
             return -1;
         }
