@@ -16,6 +16,21 @@
 #define LONGHAND_COMMIT "not known"      /* the Makefile knows it */
 #endif
 
+static int version(const struct options *o, struct err *e) { return cmd_version(o, LONGHAND_COMMIT, e); }
+
+/* Every other verb is help. */
+static const struct { uint64_t verbs; verb_fn *run; } runs[] = {
+    { VERB_RUN, cmd_run }, { VERB_SCORE, cmd_score }, { VERB_TOKENIZE, cmd_tokenize },
+    { VERB_INSPECT, cmd_inspect }, { VERB_DISTINCT, cmd_distinct }, { VERB_TRAIN, cmd_train },
+    { VERB_BENCH, cmd_bench }, { VERB_SUBMIT, cmd_submit }, { VERB_WORK, cmd_work },
+    { VERB_SERVE, cmd_serve }, { VERB_LIST, cmd_list }, { VERB_SHOW, cmd_show }, { VERB_TEXT, cmd_text },
+    { VERB_TAIL, cmd_tail }, { VERB_PAUSE | VERB_RESUME | VERB_CANCEL | VERB_REMOVE, cmd_change },
+    { VERB_PRIORITY, cmd_priority }, { VERB_EXTEND | VERB_FORK, cmd_edit }, { VERB_REDO, cmd_redo },
+    { VERB_VERIFY, cmd_verify }, { VERB_REPORT, cmd_report }, { VERB_EXPORT, cmd_export },
+    { VERB_CONVERT, cmd_convert }, { VERB_DOCTOR, cmd_doctor }, { VERB_COMPACT, cmd_compact },
+    { VERB_DU, cmd_du }, { VERB_BACKUP, cmd_backup }, { VERB_PLAN, cmd_plan }, { VERB_VERSION, version },
+};
+
 static int run_verb(const struct options *o, struct err *e)
 {
     if (o->help) {
@@ -24,38 +39,10 @@ static int run_verb(const struct options *o, struct err *e)
     }
     if (output_check_all(o, e))
         return -1;
-    switch (o->verb->bit) {
-    case VERB_RUN:      return cmd_run(o, e);
-    case VERB_SCORE:    return cmd_score(o, e);
-    case VERB_TOKENIZE: return cmd_tokenize(o, e);
-    case VERB_INSPECT:  return cmd_inspect(o, e);
-    case VERB_DISTINCT: return cmd_distinct(o, e);
-    case VERB_TRAIN:    return cmd_train(o, e);
-    case VERB_BENCH:    return cmd_bench(o, e);
-    case VERB_SUBMIT:   return cmd_submit(o, e);
-    case VERB_WORK:     return cmd_work(o, e);
-    case VERB_SERVE:    return cmd_serve(o, e);
-    case VERB_LIST:     return cmd_list(o, e);
-    case VERB_SHOW:     return cmd_show(o, e);
-    case VERB_TEXT:     return cmd_text(o, e);
-    case VERB_TAIL:     return cmd_tail(o, e);
-    case VERB_PAUSE: case VERB_RESUME: case VERB_CANCEL: case VERB_REMOVE: return cmd_change(o, e);
-    case VERB_PRIORITY: return cmd_priority(o, e);
-    case VERB_EXTEND:
-    case VERB_FORK:     return cmd_edit(o, e);
-    case VERB_REDO:     return cmd_redo(o, e);
-    case VERB_VERIFY:   return cmd_verify(o, e);
-    case VERB_REPORT:   return cmd_report(o, e);
-    case VERB_EXPORT:   return cmd_export(o, e);
-    case VERB_CONVERT:  return cmd_convert(o, e);
-    case VERB_DOCTOR:   return cmd_doctor(o, e);
-    case VERB_COMPACT:  return cmd_compact(o, e);
-    case VERB_DU:       return cmd_du(o, e);
-    case VERB_BACKUP:   return cmd_backup(o, e);
-    case VERB_PLAN:     return cmd_plan(o, e);
-    case VERB_VERSION:  return cmd_version(o, LONGHAND_COMMIT, e);
-    default:            return cmd_help(o, e);
-    }
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++)
+        if (o->verb->bit & runs[i].verbs)
+            return runs[i].run(o, e);
+    return cmd_help(o, e);
 }
 
 /* Opens /dev/null in place of a closed standard stream, in the wrong direction. Otherwise the next file
