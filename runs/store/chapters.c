@@ -150,9 +150,8 @@ int chapters_refuse(struct store *s, const int64_t *ids, size_t n, struct err *e
     for (size_t i = 0; i < n && rc == 0; i++) {
         int64_t *job = NULL;
         size_t n_jobs = 0;
-        rc = db_list(s, e, db_numbers, &job, &n_jobs, NULL, "SELECT 0, c.job FROM chapter c JOIN job j ON "
-                     "j.id = c.job WHERE c.after = ?1 AND c.sha IS NULL AND j.state <> 'cancelled'", "i",
-                     ids[i]);
+        rc = db_ids(s, e, &job, &n_jobs, "SELECT 0, c.job FROM chapter c JOIN job j ON j.id = c.job WHERE "
+                    "c.after = ?1 AND c.sha IS NULL AND j.state <> 'cancelled'", "i", ids[i]);
         for (size_t k = 0; k < n_jobs; k++) {
             if (bsearch(&job[k], ids, n, sizeof *ids, by_number))
                 continue;

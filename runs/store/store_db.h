@@ -161,6 +161,21 @@ int   db_list(struct store *s, struct err *e, struct db_rows rows, void *v, size
               const char *sql, const char *fmt, ...);
 #define DB_ROWS(c, v) ((struct db_rows){ c, sizeof c / sizeof *c, sizeof *(v) })
 extern const struct db_rows db_numbers;              /* int64_t */
+#define db_ids(s, e, ids, n, ...) db_list(s, e, db_numbers, ids, n, NULL, __VA_ARGS__)
+/* The function that reads a list *out, and the one that frees it. After `from`: the arguments of the SQL. */
+#define DB_LIST(function, parameters, list, element, fields, from, ...) \
+    int function parameters \
+    { \
+        typedef struct element row; \
+        static const struct db_column c[] = { fields(DB_PLACE) }; \
+        *out = (struct list){0}; \
+        const int rc = db_list(s, e, DB_ROWS(c, out->v), &out->v, &out->n, &out->text, \
+                               "SELECT 0" fields(DB_SQL) " FROM " from, __VA_ARGS__); \
+        if (rc) \
+            list##_free(out); \
+        return rc; \
+    } \
+    void list##_free(struct list *l) { free(l->v); strings_free(l->text); *l = (struct list){0}; }
 /* For qsort: ascending by the int64_t that an element begins with. */
 int   by_number(const void *a, const void *b);
 /* Columns i .. i + 4 are OWNER_COLUMNS of a worker w. */

@@ -215,8 +215,7 @@ int model_move(struct store *s, int64_t job, const struct model_place *m, struct
                        m->path, job, before, m->fingerprint);
     if (differs && model_adopt(s, job, tokens, before, m->fingerprint, true, e))
         return -1;
-    return db_run(s, e,
-                  "UPDATE job SET model = ?2, fingerprint = CASE WHEN ?4 THEN ?3 ELSE fingerprint END "
+    return db_run(s, e, "UPDATE job SET model = ?2, fingerprint = CASE WHEN ?4 THEN ?3 ELSE fingerprint END "
                   "WHERE id = ?1", "ittd", job, m->path, m->fingerprint, m->accept);
 }
 

@@ -20,8 +20,8 @@ static int find_key(struct store *s, const struct request_spec *r, size_t n, int
         err_set(e, ERR_INPUT, "the Idempotency-Key is that of an earlier request with another body");
         return SUBMIT_OTHER;
     }
-    const int rc = db_list(s, e, db_numbers, &v, &found, NULL, "SELECT 0, job FROM request WHERE key = ?1 "
-                           "AND chat = ?2 ORDER BY job", "bd", r->key, strlen(r->key), r->chat);
+    const int rc = db_ids(s, e, &v, &found, "SELECT 0, job FROM request WHERE key = ?1 AND chat = ?2 "
+                          "ORDER BY job", "bd", r->key, strlen(r->key), r->chat);
     if (found == n)
         memcpy(ids, v, n * sizeof *ids);
     free(v);

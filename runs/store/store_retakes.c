@@ -23,10 +23,9 @@ int retakes_append(struct store *s, int64_t job, struct text_end *end, const str
                    struct err *e)
 {
     for (size_t i = 0; i < n; i++) {
-        if (db_run(s, e,
-                   "INSERT INTO retake (job, number" RETAKE_COLUMNS ") SELECT ?1, "
+        if (db_run(s, e, "INSERT INTO retake (job, number" RETAKE_COLUMNS ") SELECT ?1, "
                    "ifnull(max(number) + 1, 0), ?2, ?3, ?4, ?5, ?6 || ?7 FROM retake WHERE job = ?1",
-                   "izdzztt", job, v[i].at, (int)v[i].token, v[i].length, v[i].since,
+                   "izdzztt", job, v[i].at, v[i].token, v[i].length, v[i].since,
                    *v[i].phrase ? OF_PHRASE : "loop", v[i].phrase))
             return -1;
         chain_next(end, &v[i]);
@@ -38,12 +37,12 @@ static int read_rows(struct store *s, int64_t job, struct retakes *out, struct e
 {
     int rc, bad = 0;
     *out = (struct retakes){0};
-    sqlite3_stmt *q = db_query(
-        s, e, "SELECT at, token, length, since, reason FROM retake WHERE job = ?1 ORDER BY number", "i", job);
+    sqlite3_stmt *q = db_query(s, e, "SELECT job" RETAKE_COLUMNS " FROM retake WHERE job = ?1 ORDER BY "
+                               "number", "i", job);
     while ((rc = db_step(s, q, e)) == 1) {
-        struct retake x = { (size_t)sqlite3_column_int64(q, 0), sqlite3_column_int(q, 1),
-                            (size_t)sqlite3_column_int64(q, 2), (size_t)sqlite3_column_int64(q, 3) };
-        const char *reason = (const char *)sqlite3_column_text(q, 4);
+        struct retake x = { (size_t)sqlite3_column_int64(q, 1), sqlite3_column_int(q, 2),
+                            (size_t)sqlite3_column_int64(q, 3), (size_t)sqlite3_column_int64(q, 4) };
+        const char *reason = (const char *)sqlite3_column_text(q, 5);
         if (reason && strncmp(reason, OF_PHRASE, strlen(OF_PHRASE)) == 0)
             snprintf(x.phrase, sizeof x.phrase, "%s", reason + strlen(OF_PHRASE));
         bad |= x.at >= x.length || x.length > INT32_MAX || x.since > x.length || x.token < 0;
@@ -61,15 +60,14 @@ static int read_rows(struct store *s, int64_t job, struct retakes *out, struct e
 
 int store_retakes(struct store *s, int64_t job, struct retakes *out, size_t *settled, struct err *e)
 {
-    int64_t at = -1;
+    size_t at = SIZE_MAX;
     int rc = db_begin_read(s, e);
     if (rc)
         return rc;
-    rc = read_rows(s, job, out, e);
-    if (rc == 0 && db_get(s, e, &at, "SELECT ifnull(settled, -1) FROM job WHERE id = ?1", "i", job) < 0)
-        rc = -1;
+    rc = read_rows(s, job, out, e) ||
+         db_read(s, e, "SELECT ifnull(settled, -1) FROM job WHERE id = ?1", "i>z", job, &at) < 0 ? -1 : 0;
     if (settled)
-        *settled = at < 0 ? SIZE_MAX : (size_t)at;
+        *settled = at;
     rc = db_end(s, rc, e);
     if (rc)
         retakes_free(out);

@@ -14,14 +14,13 @@ static int select_term(struct store *s, const struct selection_term *t, int64_t 
     const size_t before = *n;
     int rc;
     if (!t->name[0])
-        rc = db_list(s, e, db_numbers, ids, n, NULL, "SELECT 0, id FROM job WHERE id BETWEEN ?1 AND ?2",
-                     "ii", t->first, t->last);
+        rc = db_ids(s, e, ids, n, "SELECT 0, id FROM job WHERE id BETWEEN ?1 AND ?2", "ii", t->first,
+                    t->last);
     else
-        rc = db_list(s, e, db_numbers, ids, n, NULL, OF_BATCH "(?2 IS NULL OR custom_id = ?2)", "tt",
-                     t->name, t->custom_id);
-    if (rc == 0 && *n == before && t->custom_id)   /* @NAME/custom_id/sample */
-        rc = db_list(s, e, db_numbers, ids, n, NULL, OF_BATCH "line NOT NULL AND "
-                     "custom_id || '/' || sample = ?2", "tt", t->name, t->custom_id);
+        rc = db_ids(s, e, ids, n, OF_BATCH "(?2 IS NULL OR custom_id = ?2)", "tt", t->name, t->custom_id);
+    if (rc == 0 && *n == before && t->custom_id)     /* @NAME/custom_id/sample */
+        rc = db_ids(s, e, ids, n, OF_BATCH "line NOT NULL AND custom_id || '/' || sample = ?2", "tt", t->name,
+                    t->custom_id);
     if (rc || *n > before)
         return rc;
     if (!t->name[0] && t->first == t->last)
@@ -34,6 +33,8 @@ static int select_term(struct store *s, const struct selection_term *t, int64_t 
     "(?1 IS NULL OR j.state = ?1) AND (?2 IS NULL OR j.finish_reason = ?2) AND (NOT ?3 OR " \
     "j.finish_reason = 'repetition' OR EXISTS (SELECT 1 FROM event v WHERE v.job = j.id AND " \
     "v.kind = 'repetition')) AND (?4 = 0 OR j.tokens < ?4) AND (?5 = 0 OR j.tokens > ?5)"
+#define TAKEN_VALUES(sel) \
+    sel->by_state ? job_state_name(sel->state) : NULL, sel->finish, sel->loops, sel->shorter, sel->longer
 
 /* Keep ids[0..*n), ascending and once each, that the selection takes. */
 static int filter_ids(struct store *s, const struct selection *sel, int64_t *ids, size_t *n, struct err *e)
@@ -47,8 +48,7 @@ static int filter_ids(struct store *s, const struct selection *sel, int64_t *ids
         int keep = i == 0 || ids[i] != ids[i - 1];
         if (keep && narrow)
             keep = db_read(s, e, "SELECT 1 FROM job j WHERE j.id = ?6 AND " TAKEN, "ttdzzi",
-                          sel->by_state ? job_state_name(sel->state) : NULL, sel->finish, sel->loops,
-                          sel->shorter, sel->longer, ids[i]);
+                           TAKEN_VALUES(sel), ids[i]);
         if (keep < 0)
             return -1;
         if (keep)
@@ -91,10 +91,9 @@ int store_select(struct store *s, const struct selection *sel, int64_t **ids, si
     for (size_t i = 0; i < sel->n && rc == 0; i++)
         rc = select_term(s, &sel->v[i], ids, n, e);
     if (rc == 0 && sel->n == 0)
-        rc = db_list(s, e, db_numbers, ids, n, NULL, "SELECT 0, j.id FROM job j WHERE " TAKEN " AND "
-                     "(NOT ?6 OR NOT EXISTS (SELECT 1 FROM request q WHERE q.job = j.id))", "ttdzzd",
-                     sel->by_state ? job_state_name(sel->state) : NULL, sel->finish, sel->loops,
-                     sel->shorter, sel->longer, sel->no_requests);
+        rc = db_ids(s, e, ids, n, "SELECT 0, j.id FROM job j WHERE " TAKEN " AND (NOT ?6 OR NOT EXISTS "
+                    "(SELECT 1 FROM request q WHERE q.job = j.id))", "ttdzzd", TAKEN_VALUES(sel),
+                    sel->no_requests);
     rc = db_end(s, rc ? rc : filter_ids(s, sel, *ids, n, e), e);
     if (rc == 0 && sel->distinct)
         rc = filter_distinct(s, sel, *ids, n, e);

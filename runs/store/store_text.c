@@ -451,20 +451,9 @@ int store_redo(struct store *s, const int64_t *ids, size_t n, const uint64_t *se
 #define EVENT_FIELDS(X) \
     X('r', at, "at") X('i', job, "job") X('i', attempt, "attempt") X('t', kind, "kind") X('t', text, "text")
 
-/* The function that reads a list of a job, and the one that frees it. */
 #define LIST(function, list, element, fields, from) \
-    int function(struct store *s, int64_t job, struct list *out, struct err *e) \
-    { \
-        typedef struct element row; \
-        static const struct db_column c[] = { fields(DB_PLACE) }; \
-        *out = (struct list){0}; \
-        const int rc = db_list(s, e, DB_ROWS(c, out->v), &out->v, &out->n, &out->text, \
-                               "SELECT 0" fields(DB_SQL) " FROM " from, "i", job); \
-        if (rc) \
-            list##_free(out); \
-        return rc; \
-    } \
-    void list##_free(struct list *l) { free(l->v); strings_free(l->text); *l = (struct list){0}; }
+    DB_LIST(function, (struct store *s, int64_t job, struct list *out, struct err *e), list, element, \
+            fields, from, "i", job)
 LIST(store_spans, span_list, text_span, SPAN_FIELDS, "span WHERE job = ?1 ORDER BY start")
 LIST(store_parts, part_list, text_part, PART_FIELDS, "part WHERE job = ?1 ORDER BY start")
 LIST(store_metrics, metric_list, metric, METRIC_FIELDS,

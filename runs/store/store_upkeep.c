@@ -175,6 +175,7 @@ static int examine_file(struct store *s, store_finding *found, void *ctx, struct
 {
     char line[400];
     int rc;
+    int64_t bad = 0;
     sqlite3_stmt *q = db_query(s, e, "PRAGMA integrity_check(100)", "");
     while ((rc = db_step(s, q, e)) == 1) {
         const char *text = (const char *)sqlite3_column_text(q, 0);
@@ -183,10 +184,7 @@ static int examine_file(struct store *s, store_finding *found, void *ctx, struct
             found(ctx, line);
         }
     }
-    if (rc)
-        return -1;
-    int64_t bad = 0;
-    if (db_get(s, e, &bad, "SELECT count(*) FROM pragma_foreign_key_check()", "") < 0)
+    if (rc || db_get(s, e, &bad, "SELECT count(*) FROM pragma_foreign_key_check()", "") < 0)
         return -1;
     if (bad) {
         snprintf(line, sizeof line, "%" PRId64 " rows belong to no job", bad);
@@ -225,22 +223,6 @@ int store_examine(struct store *s, store_finding *found, void *ctx, struct err *
     X('z', open, "sum(j.state NOT IN ('done', 'cancelled'))") X('z', begun, "sum(j.tokens > 0)") \
     X('i', first, "min(j.id)") X('b', stored, "m.fingerprint IS NOT NULL")
 
-int store_model_uses(struct store *s, struct model_use_list *out, struct err *e)
-{
-    typedef struct model_use row;
-    static const struct db_column c[] = { MODEL_USE_FIELDS(DB_PLACE) };
-    *out = (struct model_use_list){0};
-    const int rc = db_list(s, e, DB_ROWS(c, out->v), &out->v, &out->n, &out->text, "SELECT 0"
-                           MODEL_USE_FIELDS(DB_SQL) " FROM job j LEFT JOIN model m ON m.fingerprint = "
-                           "j.fingerprint GROUP BY j.model, j.fingerprint", "");
-    if (rc)
-        model_use_list_free(out);
-    return rc;
-}
-
-void model_use_list_free(struct model_use_list *l)
-{
-    free(l->v);
-    strings_free(l->text);
-    *l = (struct model_use_list){0};
-}
+DB_LIST(store_model_uses, (struct store *s, struct model_use_list *out, struct err *e), model_use_list,
+        model_use, MODEL_USE_FIELDS, "job j LEFT JOIN model m ON m.fingerprint = j.fingerprint "
+        "GROUP BY j.model, j.fingerprint", "")

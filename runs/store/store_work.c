@@ -64,11 +64,9 @@ static int check_hosts(struct store *s, struct err *e)
  * `worker` 0: with a new number. */
 static int put_worker(struct store *s, int64_t worker, struct err *e)
 {
-    return db_run(s, e,
-                  "INSERT INTO worker (id, host, boot, spaces, pid, start, begun) VALUES (nullif(?1, 0), ?2, "
-                  "?3, ?4, ?5, ?6, ?7) ON CONFLICT (id) DO NOTHING",
-                  "itttiir", worker, s->self.host, s->self.boot, s->self.spaces, s->self.pid,
-                  (int64_t)s->self.start, wall_seconds());
+    return db_run(s, e, "INSERT INTO worker (id, host, boot, spaces, pid, start, begun) VALUES "
+                  "(nullif(?1, 0), ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (id) DO NOTHING", "itttizr", worker,
+                  s->self.host, s->self.boot, s->self.spaces, s->self.pid, s->self.start, wall_seconds());
 }
 
 int store_worker_start(struct store *s, int64_t *worker, struct err *e)
@@ -87,7 +85,7 @@ int store_beat(struct store *s, int64_t worker, struct err *e)
     return db_end(s, rc, e);
 }
 
-/* Queue jobs again: those with this state. The raised attempt stops a process that still believes to work on
+/* Queue the jobs of a condition again. The raised attempt stops a process that still believes to work on
  * one. ?2: the time, ?3: the event, ?4: its text. */
 #define REQUEUE(jobs) \
     "INSERT INTO event (job, at, attempt, kind, text) SELECT id, ?2, attempt, ?3, ?4 FROM job WHERE " jobs \
@@ -254,10 +252,8 @@ static int check_claimable(struct store *s, int64_t job, struct err *e)
                        "job %" PRId64 " is being worked on by process %" PRId64
                        " on %s; `longhand pause %" PRId64 "` stops it", job, o.pid, o.host, job);
     if (strcmp(state, "done") == 0 || strcmp(state, "cancelled") == 0)
-        return err_set(e, ERR_INPUT,
-                       "job %" PRId64
-                       " is %s; `longhand extend` goes on with its text, `longhand fork` with a part of it",
-                       job, state);
+        return err_set(e, ERR_INPUT, "job %" PRId64 " is %s; `longhand extend` goes on with its text, "
+                       "`longhand fork` with a part of it", job, state);
     return chapter_check(s, job, e) ? -1 : 1;
 }
 
@@ -475,9 +471,8 @@ static int write_figures(struct store *s, int64_t job, const struct commit *b, s
         if (DB_PUT(s, e, "INSERT OR REPLACE", "round", ROUND_FIELDS, job, ""))
             return -1;
     }
-    return db_run(s, e,
-                  "UPDATE job SET rate = ?2, made = made + ?3, seconds = seconds + ?4 WHERE id = ?1", "irir",
-                  job, b->rate, (int64_t)made, seconds);
+    return db_run(s, e, "UPDATE job SET rate = ?2, made = made + ?3, seconds = seconds + ?4 WHERE id = ?1",
+                  "irir", job, b->rate, (int64_t)made, seconds);
 }
 
 /* Leave the job as it was before the claim. Nobody else has seen this attempt's number: the fence holds. */
@@ -539,8 +534,7 @@ static int write_part(struct store *s, const struct claim *c, const struct commi
         rc = rc ? rc : chunks_append(s, c->job, end, b->ids, b->n, e);
         struct chain_link link = chunks_link(end);
         if (rc == 0)
-            rc = db_run(s, e,
-                        "UPDATE job SET tokens = ?2, link = ?3, settled = nullif(?4, -1), idle = 0 "
+            rc = db_run(s, e, "UPDATE job SET tokens = ?2, link = ?3, settled = nullif(?4, -1), idle = 0 "
                         "WHERE id = ?1", "izhz", c->job, end->tokens, &link, b->settled);
     }
     if (rc == 0)
