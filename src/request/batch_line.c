@@ -536,22 +536,18 @@ static int check_other_names(const struct line_field *f, const bool set[FIELDS_M
 
 /* Reads a value that is not null. set: the fields that have been read. */
 static int read_field(struct batch_line *l, const struct line_field *f, bool set[FIELDS_MAX],
-                      const struct json *value, struct err *e)
+                      const struct json *v, struct err *e)
 {
-    struct json v = *value;
-    const bool beside = f->where & FIELD_BESIDE && !(f->where & FIELD_BODY);
-    v.key[0] = beside ? f->name : "body";
-    v.key[1] = beside ? NULL : f->name;
     l->field = f;
     if (f->refused)
-        return check_neutral(f->neutral, &v, e);
+        return check_neutral(f->neutral, v, e);
     if (f->ignored) {
         l->ignored |= (uint64_t)1 << f->number;
         return 0;
     }
-    const int rc = check_other_names(f, set, &v, e);
+    const int rc = check_other_names(f, set, v, e);
     set[f - fields] = true;
-    return rc ? MIN(rc, 0) : f->read(l, &v, e);
+    return rc ? MIN(rc, 0) : f->read(l, v, e);
 }
 
 /* Reads the members of an object that stand where `where` allows. Others are errors; in the object around a
@@ -562,15 +558,18 @@ static int read_members(struct batch_line *l, const struct json *object, unsigne
     bool seen[FIELDS_MAX] = { false }, set[FIELDS_MAX] = { false };  /* set: seen and not null */
     for (struct js_walk w = js_walk(object); js_next(&w, &key, &v);) {
         const struct line_field *f = find_field(&key);
-        if (where == FIELD_BESIDE && f && !(f->where & where) && !f->ignored)
+        const bool stands = f && f->where & where, beside = f && !(f->where & FIELD_BODY);
+        if (!stands && where == FIELD_BESIDE && f && !f->ignored)
             return err_set(e, ERR_INPUT, "%s: offset %zu: the field \"%s\" stands beside body; it is allowed "
                            "only inside body", key.file, js_offset(&key), f->name);
-        if (where == FIELD_BESIDE && !(f && f->where & where))
+        if (!stands && (where == FIELD_BESIDE || js_kind(&v) == JS_NULL))
             continue;
-        if (!(f && f->where & where) && js_kind(&v) == JS_NULL)
-            continue;
-        if (!(f && f->where & where))
+        if (!stands)
             return unknown_field(l, &key, e);
+        v.key[0] = beside ? f->name : "body";
+        v.key[1] = beside ? NULL : f->name;
+        if (seen[f - fields] && beside)
+            return js_bad(&v, e, "it stands twice in the line");
         if (seen[f - fields])
             return err_set(e, ERR_INPUT, "%s: body (offset %zu): the field \"%s\" is given twice", key.file,
                            js_offset(&key), f->name);
