@@ -144,6 +144,7 @@ static void put_shown(struct json_writer *w, const struct job *j, const struct c
         sheet_object(w, NULL, rows);
     else
         sheet_print(false, JW_LINE, 0, rows);
+    job_close(&p);
 }
 
 int put_shown_job(struct json_writer *w, struct store *s, const struct job *j, struct err *e)

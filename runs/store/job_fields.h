@@ -1,17 +1,21 @@
-/* The fields of a job that the store keeps, a row each: how users name a field, how its value is read from
- * a line, and the column that has it. A field passes through these loops:
+/* The fields of a job, a row each: how users name a field, how its value is read from a line, and the column
+ * that has it. Loops over these lists are
  *
- *     lines of a batch, rows of CSV, bodies     src/request/batch_line.c, into struct job_spec
- *     the store                                 store_jobs.c writes the columns and reads them
- *     show, export                              runs/report
+ *     batch_line.c     lines of a batch, rows of CSV and bodies of requests, into struct job_spec; help batch
+ *     store_jobs.c     the statements that write and read the columns
+ *     job_params.c, job_sheet.c, export.c     the fields without a column (KEPT_FIELDS)
  *
- * X(letter, member, column, name, where, reader, help)
- *     letter, member   the type and the place (struct db_column) in struct job_spec, and in the struct that
- *                      has the field when it is read: struct job or struct job_input
- *     name, where      in lines; NULL and 0: lines have no such field, or have it by an option: then
- *                      options_table.c has its name
- *     reader           read_READER of batch_line.c takes its value
- *     help             of `longhand help batch` */
+ * What show, list and export say of the other fields are rows of job_sheet.c and export.c.
+ *
+ * X(letter, member, name, where, reader, help)
+ *     letter     the type of the value, as in struct db_column; a text is 't' in a list that owns its strings
+ *                (struct job), and 's' where it is malloc'ed (struct job_input)
+ *     member     the name of the column, of the place in struct job_spec, and of that in the struct that has
+ *                the field when it is read
+ *     name       in lines, where FIELD_* say; NULL: no line has the field, or an option stands for it, and
+ *                options_table.c has its name
+ *     reader     read_READER of batch_line.c takes the value
+ *     help       of `longhand help batch` */
 #pragma once
 
 enum {
@@ -24,31 +28,32 @@ enum {
 
 /* In the table `job`. */
 #define JOB_FIELDS(X) \
-    X('n', line, "line", NULL, 0, none, NULL) \
-    X('t', custom_id, "custom_id", "custom_id", FIELD_BESIDE | FIELD_TEXT, custom_id, \
+    X('n', line, NULL, 0, none, NULL) \
+    X('t', custom_id, "custom_id", FIELD_BESIDE | FIELD_TEXT, custom_id, \
       "name of the request: @BATCH/custom_id") \
-    X('d', sample, "sample", NULL, 0, none, NULL) \
-    X('t', model, "model", "model", FIELD_BODY, text, "--model of this line") \
-    X('t', fingerprint, "fingerprint", NULL, 0, none, NULL) \
-    X('z', seed, "seed", NULL, 0, none, NULL) \
-    X('z', wanted, "wanted", NULL, 0, none, NULL) \
-    X('z', prompt_tokens, "prompt_tokens", NULL, 0, none, NULL) \
-    X('d', priority, "priority", NULL, 0, none, NULL)
+    X('d', sample, NULL, 0, none, NULL) \
+    X('t', model, "model", FIELD_BODY, text, "the model, if the command line has no --model") \
+    X('t', fingerprint, NULL, 0, none, NULL) \
+    X('z', seed, NULL, 0, none, NULL) \
+    X('z', wanted, NULL, 0, none, NULL) \
+    X('z', prompt_tokens, NULL, 0, none, NULL) \
+    X('d', priority, NULL, 0, none, NULL)
 
 /* In the table `input`. The prompt has a length beside it, so the store writes and reads it by itself. */
 #define PROMPT_FIELD(X) \
-    X('s', prompt, "prompt", "prompt", FIELD_COMPLETIONS | FIELD_TEXT | FIELD_WHOLE, prompt, \
+    X('s', prompt, "prompt", FIELD_COMPLETIONS | FIELD_TEXT | FIELD_WHOLE, prompt, \
       "a text, or a list of token ids")
 #define INPUT_FIELDS(X) \
-    X('s', chat, "chat", "messages", FIELD_CHAT, messages, "a chat: role and content of each message") \
-    X('s', parameters, "parameters", NULL, 0, none, NULL) \
-    X('s', metadata, "metadata", "metadata", FIELD_BODY | FIELD_BESIDE, metadata, \
+    X('s', chat, "messages", FIELD_CHAT, messages, "a chat: role and content of each message") \
+    X('s', parameters, NULL, 0, none, NULL) \
+    X('s', metadata, "metadata", FIELD_BODY | FIELD_BESIDE, metadata, \
       "any JSON; exports and reports have it")
 
-/* Texts without a column: members of `parameters`, written only where a line has them. Their values lie in
- * struct job_params; a line, show and export need nothing but the row. */
+/* X(name, where, help): texts without a column. They are members of `parameters`, written only where a line
+ * has them, and lie in struct job_params. The names differ from those of the other members and of the fields
+ * of an export. */
 #define KEPT_FIELDS(X) \
-    /* X(name, where, help) */
+    /* rows, each with a backslash at its end */
 
 #define KEPT_NUMBER(name, ...) KEPT_##name,
 enum { KEPT_FIELDS(KEPT_NUMBER) N_KEPT };

@@ -4,6 +4,7 @@
  * SQL. Each connection prepares a statement once and keeps it by the address of its text, so every SQL
  * text is a literal. A format string has one letter for each argument:
  *     i int64_t   d int, bool   z size_t   r, f double   t const char * (NULL binds NULL)
+ *     n size_t (0 binds NULL)   s the same as t
  *     b const void *, size_t (NULL binds NULL)   h const void *: SHA256_BYTES bytes (NULL binds NULL)
  *     p const int32_t *, size_t: token ids, for two parameters: CRC-32 and the ids, packed (db_run alone)
  * The text of db_run may be several statements, which have the arguments in common.
@@ -120,7 +121,8 @@ char *column_copy(sqlite3_stmt *q, int i, bool *failed);
 struct db_column { char letter; size_t place; };
 #define DB_SQL(letter, place, sql, ...) ", " sql
 #define DB_PLACE(letter, place, ...) { letter, offsetof(row, place) },
-/* Writes the struct *r to a row of a job. The SQL of each field is the name of its column. */
+/* Writes the struct *r to a row of a job. The SQL of each field is the name of its column. DB_VALUE needs the
+ * pointer `r`, as DB_PLACE needs the type `row`. */
 #define DB_PUT(s, e, insert, table, fields, job, more) \
     db_run(s, e, insert " INTO " table " (job" fields(DB_SQL) ") VALUES (?1" fields(DB_PARAMETER) ")" more, \
            (const char[]){ 'i', fields(DB_LETTER) 0 }, job fields(DB_VALUE))
@@ -133,7 +135,7 @@ void  db_row(sqlite3_stmt *q, int first, const struct db_column *c, size_t n, vo
 /* Frees the values of the letter 's' and clears them. */
 void  db_row_free(const struct db_column *c, size_t n, void *of);
 /* The column of a row of job_fields.h. */
-#define FIELD_COLUMN(letter, member, column, ...) ", " column
+#define FIELD_COLUMN(letter, member, ...) ", " #member
 /* The columns of tables of jobs but `job`, and the statement that gives the job ?2 the rows of the job ?1. */
 #define CHUNK_COLUMNS ", start, n, link, crc, data"
 #define INPUT_COLUMNS ", prompt, ids, crc" INPUT_FIELDS(FIELD_COLUMN)

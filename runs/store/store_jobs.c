@@ -31,8 +31,8 @@ int event_add(struct store *s, struct err *e, int64_t job, int64_t attempt, cons
 }
 
 /* The column of a field with the short name of its table. */
-#define OF_JOB(letter, member, column, ...) ", j." column
-#define OF_INPUT(letter, member, column, ...) ", i." column
+#define OF_JOB(letter, member, ...) ", j." #member
+#define OF_INPUT(letter, member, ...) ", i." #member
 
 /* ---- submitting ---- */
 
@@ -54,9 +54,8 @@ int store_full(struct store *s, struct err *e)
     return 1;
 }
 
-/* Where jobs are submitted to. */
-/* name NULL: no batch; last_job: before this submission */
-/* full, why: of store_full */
+/* Where jobs are submitted to. name NULL: no batch; last_job: before this submission; full, why: of
+ * store_full. */
 struct batch { const char *name; int64_t id, last_job; int full; struct err why; };
 
 static int open_batch(struct store *s, struct batch *b, struct err *e)
@@ -125,25 +124,20 @@ static int check_all_new(struct store *s, const struct batch *b, const struct jo
 static int find_same(struct store *s, const struct batch *b, const struct job_spec *j,
                      const uint8_t identity[SHA256_BYTES], int64_t *id, struct err *e)
 {
-    sqlite3_stmt *q = db_query(
-        s, e, "SELECT id, identity, line FROM job WHERE batch = ?1 AND custom_id = ?2 AND sample = ?3", "iti",
-        b->id, j->custom_id, (int64_t)j->sample);
-    int rc = db_step(s, q, e);
-    if (rc == 0)
-        return check_all_new(s, b, j, e);
+    uint8_t other[SHA256_BYTES] = {0};
+    size_t line = 0;
+    const int rc = db_read(s, e, "SELECT id, identity, line FROM job WHERE batch = ?1 AND custom_id = ?2 AND "
+                           "sample = ?3", "iti>ihz", b->id, j->custom_id, (int64_t)j->sample, id, other,
+                           &line);
     if (rc != 1)
-        return rc;
-    *id = sqlite3_column_int64(q, 0);
-    bool same = sqlite3_column_bytes(q, 1) == SHA256_BYTES &&
-                memcmp(sqlite3_column_blob(q, 1), identity, SHA256_BYTES) == 0;
-    bool moved = (size_t)sqlite3_column_int64(q, 2) != j->line;
-    db_reset(q);
-    if (!same)
+        return rc ? rc : check_all_new(s, b, j, e);
+    if (memcmp(other, identity, SHA256_BYTES))
         return err_set(e, ERR_INPUT,
                        "custom_id \"%s\" is in @%s already (job %" PRId64
                        ") with another body; give this one another custom_id or the batch another name",
                        j->custom_id, b->name, *id);
-    if (moved && db_run(s, e, "UPDATE job SET line = nullif(?2, 0) WHERE id = ?1", "iz", *id, j->line))
+    if (line != j->line &&
+        db_run(s, e, "UPDATE job SET line = nullif(?2, 0) WHERE id = ?1", "iz", *id, j->line))
         return -1;
     return 1;
 }
@@ -245,37 +239,29 @@ int store_submit(struct store *s, const char *batch, const struct job_spec *v, s
     return db_end(s, jobs_submit(s, batch, v, n, ids, is_new, bad, e), e);
 }
 
-/* What store_request reads. */
-#define REQUEST_FIELDS(X) \
-    X('z', wanted, "j.wanted") X('z', seed, "j.seed") X('s', model, "j.model") \
-    X('s', fingerprint, "j.fingerprint") X('s', parameters, "i.parameters") X('i', job, "j.id") \
-    X('b', extended, "EXISTS (SELECT 1 FROM event v WHERE v.job = j.id AND v.kind = 'extended')")
-#define row struct stored_request
-static const struct db_column request_columns[] = { REQUEST_FIELDS(DB_PLACE) };
-#undef row
-enum { N_REQUEST = sizeof request_columns / sizeof *request_columns };
-
 int store_request(struct store *s, const char *batch, const char *custom_id, uint32_t sample,
-                  struct stored_request *out, struct err *e)
+                  struct stored_request *r, struct err *e)
 {
-    bool failed = false;
-    *out = (struct stored_request){0};
-    sqlite3_stmt *q = db_query(s, e,
-        "SELECT 0" REQUEST_FIELDS(DB_SQL) " FROM job j JOIN input i ON i.job = j.id "
+    *r = (struct stored_request){0};
+    const int rc = db_read(s, e,
+        "SELECT j.wanted, j.seed, j.model, j.fingerprint, i.parameters, j.id, "
+        "EXISTS (SELECT 1 FROM event v WHERE v.job = j.id AND v.kind = 'extended') "
+        "FROM job j JOIN input i ON i.job = j.id "
         "WHERE j.batch = (SELECT id FROM batch WHERE name = ?1) AND j.custom_id = ?2 AND j.sample = ?3",
-        "tti", batch, custom_id, (int64_t)sample);
-    int rc = db_step(s, q, e);
-    if (rc != 1)
-        return rc;
-    db_row(q, 1, request_columns, N_REQUEST, out, NULL, &failed);
-    db_reset(q);
-    if (!failed)
-        return 1;
-    stored_request_free(out);
-    return err_set(e, ERR_FAILED, "out of memory for a request");
+        "tti>zzsssib", batch, custom_id, (int64_t)sample, &r->wanted, &r->seed, &r->model, &r->fingerprint,
+        &r->parameters, &r->job, &r->extended);
+    if (rc < 0)
+        stored_request_free(r);
+    return rc;
 }
 
-void stored_request_free(struct stored_request *r) { db_row_free(request_columns, N_REQUEST, r); }
+void stored_request_free(struct stored_request *r)
+{
+    free(r->model);
+    free(r->fingerprint);
+    free(r->parameters);
+    *r = (struct stored_request){0};
+}
 
 void job_sample(char out[JOB_SAMPLE_BYTES], const struct job *j)
 {
@@ -418,14 +404,10 @@ int store_estimate(struct store *s, const struct job_list *l, double *seconds, s
         if ((j->state != JOB_QUEUED && j->state != JOB_RUNNING) || j->tokens >= j->wanted)
             continue;
         if (!model || strcmp(model, j->model) != 0) {
-            sqlite3_stmt *q = db_query(s, e,
-                                       "SELECT tokens_per_second FROM speed WHERE host = ?1 AND model = ?2",
-                                       "tt", s->self.host, j->model);
-            const int rc = db_step(s, q, e);
-            if (rc < 0)
+            speed = NAN;
+            if (db_read(s, e, "SELECT tokens_per_second FROM speed WHERE host = ?1 AND model = ?2", "tt>r",
+                        s->self.host, j->model, &speed) < 0)
                 return -1;
-            speed = rc ? sqlite3_column_double(q, 0) : NAN;
-            db_reset(q);
             model = j->model;
         }
         *seconds += (double)(j->wanted - j->tokens) / speed;
@@ -489,15 +471,10 @@ void job_input_free(struct job_input *in)
 
 int store_repetition(struct store *s, int64_t job, struct noticed_repetition *out, struct err *e)
 {
-    sqlite3_stmt *q = db_query(
-        s, e, "SELECT text FROM event WHERE job = ?1 AND kind = 'repetition' ORDER BY id LIMIT 1", "i", job);
-    int rc = db_step(s, q, e);
-    if (rc != 1)
-        return rc;
-    const char *text = (const char *)sqlite3_column_text(q, 0);
-    rc = text && sscanf(text, REPETITION_FORMAT, &out->start, &out->period, &out->found) == 3;
-    db_reset(q);
-    return rc;
+    char text[200];
+    const int rc = db_read(s, e, "SELECT text FROM event WHERE job = ?1 AND kind = 'repetition' ORDER BY id "
+                           "LIMIT 1", "i>t", job, text, sizeof text);
+    return rc != 1 ? rc : sscanf(text, REPETITION_FORMAT, &out->start, &out->period, &out->found) == 3;
 }
 
 int store_counts(struct store *s, const char *batch, struct store_counts *out, struct err *e)

@@ -127,40 +127,70 @@ static void put_message(struct json_writer *w, const struct csv_cell *cell)
     jw_close(w, ']');
 }
 
-static void put_row(struct json_writer *w, const struct csv_rows *c, const struct csv_cell *cell)
+static bool is_other(const struct csv_cell *column, const struct csv_cell *cell)
 {
-    size_t others = 0;
+    return cell->n && !(batch_line_field(column->text) & FIELD_READ);
+}
+
+/* The metadata of a row with cells of columns that are no fields. They join the members of `own`, the cell of
+ * the column metadata, which have precedence; NULL: there is none. -1: out of memory. */
+static int put_metadata(struct json_writer *w, const struct csv_rows *c, const struct csv_cell *cell,
+                        const struct csv_cell *own)
+{
+    struct json all, key, v;
+    struct err ignored;
+    const bool object = own && js_check(&all, "", own->text, own->n, &ignored) == 0 &&
+                        js_kind(&all) == JS_OBJECT;
+    jw_open(w, "metadata", '{');
+    if (own && !object)
+        jw_bytes(w, "metadata", own->text, own->n);
+    struct js_walk at = { 0 };
+    if (object)
+        at = js_walk(&all);
+    while (object && js_next(&at, &key, &v)) {
+        char *name = js_strdup(&key);
+        if (!name)
+            return -1;
+        jw_value(w, name, &v);
+        free(name);
+    }
+    for (size_t i = 0; i < c->n_columns; i++)
+        if (is_other(&c->column[i], &cell[i]) && !(object && js_get(&all, c->column[i].text, &v, &ignored)))
+            jw_bytes(w, c->column[i].text, cell[i].text, cell[i].n);
+    jw_close(w, '}');
+    return 0;
+}
+
+static int put_row(struct json_writer *w, const struct csv_rows *c, const struct csv_cell *cell)
+{
+    const struct csv_cell *metadata = NULL;
+    bool others = false;
     const char *empty = NULL;            /* a column with the prompt, where no cell of the row has one */
     bool asks = false;
     for (size_t i = 0; i < c->n_columns; i++) {
         const bool prompt = is_named(&c->column[i], "prompt") || is_named(&c->column[i], "messages");
         empty = prompt && !cell[i].n ? c->column[i].text : empty;
         asks |= cell[i].n && (prompt || is_named(&c->column[i], "after"));
+        others |= is_other(&c->column[i], &cell[i]);
+        metadata = is_named(&c->column[i], "metadata") && cell[i].n ? &cell[i] : metadata;
     }
     jw_open(w, NULL, '{');
     if (!asks)
         jw_text(w, empty, NULL);
     for (size_t i = 0; i < c->n_columns; i++) {
         const char *name = c->column[i].text;
-        if (!cell[i].n)
+        if (!cell[i].n || is_other(&c->column[i], &cell[i]) || (others && &cell[i] == metadata))
             continue;
         if (batch_line_field(name) & FIELD_TEXT)
             jw_bytes(w, name, cell[i].text, cell[i].n);
         else if (strcmp(name, "messages") == 0)
             put_message(w, &cell[i]);
-        else if (batch_line_field(name) & FIELD_READ)
-            put_field(w, name, &cell[i]);
         else
-            others++;
+            put_field(w, name, &cell[i]);
     }
-    if (others) {
-        jw_open(w, "metadata", '{');
-        for (size_t i = 0; i < c->n_columns; i++)
-            if (cell[i].n && !(batch_line_field(c->column[i].text) & FIELD_READ))
-                jw_bytes(w, c->column[i].text, cell[i].text, cell[i].n);
-        jw_close(w, '}');
-    }
+    const int rc = others ? put_metadata(w, c, cell, metadata) : 0;
     jw_close(w, '}');
+    return rc;
 }
 
 int csv_next(struct csv_rows *c, char **json, size_t *n, struct err *e)
@@ -181,8 +211,8 @@ int csv_next(struct csv_rows *c, char **json, size_t *n, struct err *e)
     if (!f)
         return no_memory(e);
     struct json_writer w = { .f = f };
-    put_row(&w, c, cell);
-    return stream_end(f) ? no_memory(e) : 1;
+    rc = put_row(&w, c, cell);
+    return stream_end(f) || rc ? no_memory(e) : 1;
 }
 
 void csv_close(struct csv_rows *c)

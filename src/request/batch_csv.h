@@ -2,8 +2,9 @@
  *
  * The first row names the columns. prompt or messages is needed. A column with the name of a field of a line
  * is that field: custom_id, metadata (JSON) and every field of the body. All other columns become members of
- * the metadata, as texts. An empty cell is a missing field. A cell of messages that does not begin with [ is
- * the message of a user. A cell in quotes may contain separators and line ends, and "" for a quote. */
+ * the metadata, as texts, unless it has the member. An empty cell is a missing field. A cell of messages that
+ * does not begin with [ is the message of a user. A cell in quotes may contain separators and line ends, and
+ * "" for a quote. */
 #pragma once
 #include "src/base/base.h"
 

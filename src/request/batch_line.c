@@ -306,10 +306,10 @@ static int read_logprobs(struct batch_line *l, const struct json *v, struct err 
 /* ---- the fields ---- */
 
 #define TO(place) offsetof(struct batch_line, place)
-#define READ(letter, member, column, name, where, reader, help) \
+#define READ(letter, member, name, where, reader, help) \
     { name, where, read_##reader, help, TO(job.member) },
 #define KEPT(name, where, help) \
-    { #name, where | FIELD_TEXT, read_text, help, TO(o.job.kept[KEPT_##name]) },
+    { #name, where, read_text, help, TO(o.job.kept[KEPT_##name]) },
 #define REFUSED(name, ...) { name, FIELD_BODY, .refused = true, .neutral = { __VA_ARGS__ } }
 #define IGNORED(name) { name, FIELD_BODY, .ignored = true }
 #define read_none NULL
@@ -320,7 +320,7 @@ static const struct line_field own_fields[] = {
       "a chapter: the line begins when that custom_id, or @NAME/custom_id, is done" },
     { "carry", FIELD_BESIDE, read_carry, "and reads the last N tokens of its text after the prompt; without: "
       "all" },
-    { "append", FIELD_BESIDE | FIELD_TEXT, read_text,
+    { "append", FIELD_BESIDE, read_text,
       "text at the start of the chapter, such as its heading", TO(job.chapter.append) },
     { "add_special_tokens", FIELD_BODY, read_special_tokens, "false: no BOS before the prompt" },
     { "add_generation_prompt", FIELD_CHAT, read_generation_prompt,
@@ -384,6 +384,7 @@ static void make_fields(void)
     for (size_t i = 0; i < N_OWN; i++)
         if (own_fields[i].name) {
             fields[n_fields] = own_fields[i];
+            fields[n_fields].where |= own_fields[i].read == read_text ? FIELD_TEXT : 0;
             fields[n_fields++].number = n_ignored;
             n_ignored += own_fields[i].ignored;
         }

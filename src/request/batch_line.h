@@ -15,10 +15,12 @@
  *
  * Fields have the names of OpenAI's and vLLM's APIs and the ranges of the options they stand for. null is
  * as good as a missing field. A field that longhand does not implement is an error if it may change the
- * answer (`logprobs`, ..), unless its value is neutral; a field that cannot change the answer
+ * answer (`echo`, ..), unless its value is neutral; a field that cannot change the answer
  * (`user`, `stream`, ..) is noted and ignored. An unknown field may change anything, so it is an error.
  *
- * The table in batch_line.c has the fields, and `longhand help batch` prints it. Several prompts in `prompt`
+ * Fields are rows of three tables: those with a column in job_fields.h, those that stand for an option in
+ * options_table.c (BODY, SAMPLED or `fields`), the rest in batch_line.c. `longhand help batch` prints them.
+ * Several prompts in `prompt`
  * are an error: a custom_id names one request with samples of one text. max_completion_tokens overrides
  * max_tokens. Lists (`stop`, ..) replace those of the command line; [] means none.
  *

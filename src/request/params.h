@@ -1,5 +1,6 @@
-/* The parameters of a job, as the command line, a line of a batch and a stored job give them. Each has a row
- * in the table of options (options_table.c), which says where it lies here. */
+/* The parameters of a job, as the command line, a line of a batch and a stored job give them. Those that
+ * users set have a row in the table of options (options_table.c), which says where they lie here.
+ * job_params.h has the functions. */
 #pragma once
 #include "runs/store/job_fields.h"
 #include "src/decode/draft.h"

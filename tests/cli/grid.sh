@@ -112,6 +112,21 @@ check a_field_that_is_none 2 '"rate" is no field; allowed are custom_id' \
     export @b --format csv --fields text,rate
 check a_field_twice 2 'given twice' export @b --format csv --fields text,text
 check fields_of_a_text 2 'needs --format jsonl or csv' export @b --format text --fields text
+# a table that was exported is a batch again; its cell of metadata takes the columns that are no fields
+printf 'custom_id,prompt,max_tokens,metadata,hue\r\na,The king,3,"{""book"": 7, ""hue"": ""red""}",blue\r\n' \
+    >"$TMP/told.csv"
+printf 'b,The queen,3,,green\r\nc,x,3,"[1]",\r\nd,x,3,"[1]",blue\r\n' >>"$TMP/told.csv"
+"$L" submit -m $MODEL -q --batch "$TMP/told.csv" >/dev/null; "$L" work -q
+"$L" export @told --format csv -o "$TMP/retold.csv"
+"$L" submit -m $MODEL -q -n 3 --batch "$TMP/retold.csv" >/dev/null
+"$L" export @told --format jsonl --partial --fields metadata >"$TMP/told"
+"$L" export @retold --format jsonl --partial --fields metadata >"$TMP/retold"
+printf '{"metadata": {"%s}}\n' 'book": 7, "hue": "red"' 'hue": "green"' >"$TMP/want"
+sed -n '1,2p' "$TMP/told" >"$TMP/got"; same a_cell_of_metadata_has_precedence "$TMP/want" "$TMP/got"
+printf '{"metadata": %s}\n' '[1]' '{"metadata": "[1]", "hue": "blue"}' >"$TMP/want"
+sed -n '3,4p' "$TMP/told" >"$TMP/got"; same metadata_that_is_no_object "$TMP/want" "$TMP/got"
+[ "$(grep -c '"hue": "\(red\|green\|blue\)".*"text": ' "$TMP/retold")" = 3 ]
+result an_exported_table_is_a_batch $? "$(cat "$TMP/retold")"
 check export_dir_csv 0 '' export @b --format csv --fields text --dir "$TMP/d"
 [ "$(head -1 "$TMP/d/a.csv")" = $'text\r' ]
 result a_file_of_csv_has_a_head $? "$(cat "$TMP/d/a.csv")"
