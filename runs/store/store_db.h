@@ -200,7 +200,7 @@ int model_adopt(struct store *s, int64_t job, size_t tokens, const char *before,
 /* store_model_move of one job. Part of the caller's transaction. */
 int model_move(struct store *s, int64_t job, const struct model_place *m, struct err *e);
 
-/* ---- store_jobs.c ---- */
+/* ---- store_input.c ---- */
 
 /* An event of the job. `attempt`: ATTEMPT_NOW is the job's attempt. */
 enum { ATTEMPT_NOW = -1 };
@@ -208,6 +208,14 @@ int event_add_at(struct store *s, struct err *e, int64_t job, double at, int64_t
                  const char *text);
 int event_add(struct store *s, struct err *e, int64_t job, int64_t attempt, const char *kind, const char *fmt,
               ...) __attribute__((format(printf, 6, 7)));
+/* The ids of the prompt: *ids [*n], free(*ids). */
+int prompt_read(struct store *s, int64_t job, int32_t **ids, size_t *n, struct err *e);
+/* A new job from an old one: its request, queued, with the link that the old one has. Part of the caller's
+ * transaction. */
+int job_copy(struct store *s, int64_t old, int64_t *id, struct err *e);
+
+/* ---- store_jobs.c ---- */
+
 /* store_submit as a part of the caller's transaction. */
 int jobs_submit(struct store *s, const char *batch, const struct job_spec *v, size_t n, int64_t *ids,
                 bool *is_new, size_t *bad, struct err *e);
@@ -217,9 +225,6 @@ int requests_cancel(struct store *s, const int64_t *ids, size_t n, struct err *e
 int requests_abandon(struct store *s, int64_t worker, struct err *e);
 /* Give the job a name of its own; NULL: it has the one it had. Part of the caller's transaction. */
 int job_rename(struct store *s, int64_t job, const char *name, bool replace, struct err *e);
-/* The prompt's ids from columns `ids` and `ids` + 1 (crc) of a row of `input`: *out [n], malloc'ed. */
-int prompt_unpack(struct store *s, int64_t job, sqlite3_stmt *q, int ids, int64_t n, int32_t **out,
-                  struct err *e);
 
 /* ---- chapters.c ---- */
 
@@ -279,10 +284,5 @@ int append_given(struct store *s, int64_t job, struct text_end *end, const struc
                  size_t wanted, struct err *e);
 /* The chain's end as job.link stores it: after the last chunk, full or not. */
 struct chain_link chunks_link(const struct text_end *end);
-/* The ids of the prompt: *ids [*n], free(*ids). */
-int prompt_read(struct store *s, int64_t job, int32_t **ids, size_t *n, struct err *e);
-/* A new job from an old one: its request, queued, with the link that the old one has. Part of the caller's
- * transaction. */
-int job_copy(struct store *s, int64_t old, int64_t *id, struct err *e);
 /* All tokens of a job and the end of its text. Part of the caller's transaction. */
 int chunks_read(struct store *s, int64_t job, int32_t **ids, struct text_end *end, struct err *e);

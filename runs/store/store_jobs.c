@@ -1,7 +1,7 @@
 /* Jobs in the store: submitting, listing, and the verbs that change a job's state.
  *
- * Owns the tables batch, job, input and event, but for what a worker writes (store_work.c). Start at
- * store_submit and change_jobs. */
+ * Owns the tables batch and job, but for what a worker writes (store_work.c). Start at store_submit and
+ * change_jobs. */
 #include "runs/store/store_db.h"
 #include "src/base/output.h"
 
@@ -11,28 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-int event_add_at(struct store *s, struct err *e, int64_t job, double at, int64_t attempt, const char *kind,
-                 const char *text)
-{
-    return db_run(s, e, "INSERT INTO event (job, at, attempt, kind, text) SELECT id, ?2, "
-                  "CASE WHEN ?3 < 0 THEN attempt ELSE ?3 END, ?4, ?5 FROM job WHERE id = ?1",
-                  "iritt", job, at, attempt, kind, text);
-}
-
-int event_add(struct store *s, struct err *e, int64_t job, int64_t attempt, const char *kind, const char *fmt,
-              ...)
-{
-    char text[512];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
-    return event_add_at(s, e, job, wall_seconds(), attempt, kind, text);
-}
-
 /* The column of a field with the short name of its table. */
 #define OF_JOB(letter, member, ...) ", j." #member
-#define OF_INPUT(letter, member, ...) ", i." #member
 
 /* ---- submitting ---- */
 
@@ -413,60 +393,6 @@ int store_estimate(struct store *s, const struct job_list *l, double *seconds, s
         *seconds += (double)(j->wanted - j->tokens) / speed;
     }
     return 0;
-}
-
-int prompt_unpack(struct store *s, int64_t job, sqlite3_stmt *q, int ids, int64_t n, int32_t **out,
-                  struct err *e)
-{
-    *out = NULL;
-    if (n < 0 || n > INT32_MAX)
-        return err_set(e, ERR_FAILED, ERR_PATH "the row of job %" PRId64 " is damaged", s->shown, job);
-    *out = malloc(((size_t)n + 1) * sizeof **out);
-    if (!*out)
-        return err_set(e, ERR_FAILED, "out of memory for a prompt of %" PRId64 " tokens", n);
-    if (chunk_unpack(*out, (size_t)n, sqlite3_column_blob(q, ids), (size_t)sqlite3_column_bytes(q, ids),
-                     (uint32_t)sqlite3_column_int64(q, ids + 1), e) == 0)
-        return 0;
-    free(*out);
-    *out = NULL;
-    return err_while(e, ERR_PATH "the prompt of job %" PRId64 " is damaged", s->shown, job);
-}
-
-#define row struct job_input
-static const struct db_column input_columns[] = { INPUT_FIELDS(DB_PLACE) };
-#undef row
-enum { N_OF_INPUT = sizeof input_columns / sizeof *input_columns };
-
-int store_input(struct store *s, int64_t job, struct job_input *out, struct err *e)
-{
-    bool failed = false;
-    *out = (struct job_input){0};
-    sqlite3_stmt *q = db_query(s, e,
-                               "SELECT j.prompt_tokens, i.ids, i.crc, i.prompt" INPUT_FIELDS(OF_INPUT)
-                               " FROM input i JOIN job j ON j.id = i.job WHERE i.job = ?1", "i", job);
-    int rc = db_step(s, q, e);
-    if (rc != 1)
-        return rc ? -1 : err_set(e, ERR_INPUT, "there is no job %" PRId64, job);
-    const int64_t n = sqlite3_column_int64(q, 0);
-    out->prompt = column_copy(q, 3, &failed);
-    out->prompt_bytes = (size_t)sqlite3_column_bytes(q, 3);
-    db_row(q, 4, input_columns, N_OF_INPUT, out, NULL, &failed);
-    rc = prompt_unpack(s, job, q, 1, n, &out->prompt_ids, e);
-    out->n_prompt = (size_t)n;
-    if (rc == 0 && failed)
-        rc = err_set(e, ERR_FAILED, "out of memory for the prompt of job %" PRId64, job);
-    db_reset(q);
-    if (rc)
-        job_input_free(out);
-    return rc;
-}
-
-void job_input_free(struct job_input *in)
-{
-    db_row_free(input_columns, N_OF_INPUT, in);
-    free(in->prompt);
-    free(in->prompt_ids);
-    *in = (struct job_input){0};
 }
 
 int store_repetition(struct store *s, int64_t job, struct noticed_repetition *out, struct err *e)

@@ -65,19 +65,6 @@ int chunks_append(struct store *s, int64_t job, struct text_end *end, const int3
 
 struct text_facts { size_t tokens; struct chain_link link, start; };
 
-int prompt_read(struct store *s, int64_t job, int32_t **ids, size_t *n, struct err *e)
-{
-    sqlite3_stmt *q = db_query(s, e, "SELECT i.ids, i.crc, j.prompt_tokens FROM job j JOIN input i ON "
-                               "i.job = j.id WHERE j.id = ?1", "i", job);
-    int rc = db_step(s, q, e);
-    if (rc <= 0)
-        return rc ? -1 : err_set(e, ERR_INPUT, "there is no job %" PRId64, job);
-    *n = (size_t)sqlite3_column_int64(q, 2);
-    rc = prompt_unpack(s, job, q, 0, (int64_t)*n, ids, e);
-    db_reset(q);
-    return rc;
-}
-
 /* Read the length and the links of a text. Part of the caller's transaction. */
 static int read_facts(struct store *s, int64_t job, struct text_facts *f, struct err *e)
 {
@@ -315,18 +302,6 @@ int store_extend(struct store *s, int64_t job, const struct extend_spec *x, stru
         rc = -1;
     free(ids);
     return db_end(s, rc, e);
-}
-
-#define REQUEST_COLUMNS \
-    "identity, model, fingerprint, seed, wanted, prompt_tokens, link, priority, opening"
-
-int job_copy(struct store *s, int64_t old, int64_t *id, struct err *e)
-{
-    if (db_run(s, e, "INSERT INTO job (state, created, updated, " REQUEST_COLUMNS ") SELECT 'queued', ?2, "
-               "?2, " REQUEST_COLUMNS " FROM job WHERE id = ?1", "ir", old, wall_seconds()))
-        return -1;
-    *id = sqlite3_last_insert_rowid(s->db);
-    return db_run(s, e, COPY_ROWS("input", INPUT_COLUMNS), "ii", old, *id);
 }
 
 /* Give the fork what belongs to the tokens before token `at`: parts, log-probabilities, and the spans, with

@@ -71,17 +71,18 @@ static void batch_request(struct batch_line *l)
     const char *text = "a";
     size_t n = 1;
     const size_t vocab = batch_engine.config.vocab;
-    int rc = l->chat ? 0 : batch_line_prompt(l, vocab, &r.job.prompt_ids, &r.job.prompt_tokens, &text, &n, &e);
+    struct job_spec *j = &r.job;
+    int rc = l->chat ? 0 : batch_line_prompt(l, vocab, &j->prompt_ids, &j->prompt_tokens, &text, &n, &e);
     if (rc < 0) {
         batch_refused(&e);
         return;
     }
     if (rc == 0) {
         batch_text(text, n);
-        rc = tokenizer_encode(batch_engine.tokenizer, &r.job.prompt_ids, &r.job.prompt_tokens, text, n, true, &e);
+        rc = tokenizer_encode(batch_engine.tokenizer, &j->prompt_ids, &j->prompt_tokens, text, n, true, &e);
     }
-    for (size_t i = 0; i < r.job.prompt_tokens; i++)
-        if (r.job.prompt_ids[i] < 0 || (size_t)r.job.prompt_ids[i] >= vocab)
+    for (size_t i = 0; i < j->prompt_tokens; i++)
+        if (j->prompt_ids[i] < 0 || (size_t)j->prompt_ids[i] >= vocab)
             abort();
     if (rc < 0 || (l->seeded ? 0 : options_assign(&l->o, "seed", "seed", "5", &e)) ||
         request_check_stop("body.stop", &l->o.job.stop, &e) ||
