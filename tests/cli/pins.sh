@@ -124,6 +124,38 @@ DRAFTERS
     pin fingerprints "$TMP/fingerprints"
 fi
 
+# ---- families: each model as a directory and as the file that convert writes ----
+# After the name: the fingerprint, the digests of the scores of a text and of the file, the fingerprint that
+# heads have, and the configuration that the store keeps of the file.
+if part families; then
+    LONGHAND_DB=$TMP/families.db
+    digest() { sha256sum | head -c 16; }
+    one() # MODEL NAME
+    {
+        "$L" run -m "$1" -p a -n 1 -s 1 --generation-config none --drafter none -q >/dev/null
+        "$L" train heads -m "$1" --data build/data/models/short.txt --window 64 --steps 1 \
+            --out "$TMP/d.safetensors" -q >/dev/null 2>"$TMP/err"
+        echo "$2 $(query "SELECT fingerprint FROM job ORDER BY id DESC LIMIT 1")" \
+            "$("$L" score -m "$1" build/data/models/short.txt --json --per-token -q | digest)" \
+            "$(if [ -f "$1" ]; then digest <"$1"; fi)" \
+            "$(head -c 9999 "$TMP/d.safetensors" 2>/dev/null | grep -aoE '"model":"[^"]*"' || cat "$TMP/err")"
+        if [ -f "$1" ]; then
+            query "SELECT config FROM model WHERE fingerprint = (SELECT max(fingerprint) FROM job WHERE id =
+                (SELECT max(id) FROM job))"
+        fi
+        rm -f "$TMP"/d.safetensors*
+    }
+    {
+        for m in $MODEL build/data/models/*/config.json; do
+            m=${m%/config.json}
+            one "$m" "$m"
+            "$L" convert -m "$m" --weights bf16 -o "$TMP/f.gguf" --force -q && one "$TMP/f.gguf" "$m as a file"
+        done
+        for m in tests/data/gguf/*.gguf; do one "$m" "$m"; done
+    } >"$TMP/families" 2>&1
+    pin families "$TMP/families"
+fi
+
 # ---- a store of an older version: its reports, and its texts, continued from its snapshots ----
 tar -C "$TMP" -xzf $PINS/store.tar.gz || fail the_store_is_unpacked "tar failed"
 LONGHAND_DB=$TMP/store.db
