@@ -10,6 +10,7 @@
 #include "src/cli/verbs.h"
 #include "src/model/config_tensors.h"
 #include "src/model/encode.h"
+#include "src/model/families/family.h"
 #include "src/model/gguf_form.h"
 #include "src/model/gguf_model.h"
 #include "src/model/gguf_write.h"
@@ -50,7 +51,7 @@ struct convert {
 
 static bool is_permuted(const struct convert *c, const struct tensor *t)
 {
-    return gguf_is_llama(&c->config) &&
+    return c->config.family->as_llama &&
            (strstr(t->name, "self_attn.q_proj.") || strstr(t->name, "self_attn.k_proj."));
 }
 
@@ -62,9 +63,7 @@ static bool has_draft_layer(const struct convert *c)
 
 static void name_in_file(const struct convert *c, char *to, size_t size, const char *name)
 {
-    gguf_speller(&c->config)(to, size, name);
-    if (has_draft_layer(c))
-        gguf_draft_name(to, size, name, c->config.n_layers);
+    family_gguf_name(to, size, name, c->config.family, c->config.n_layers);
 }
 
 /* Tensors without a name in GGUF, such as drafting heads, and a second copy of tied weights stay out. */
@@ -99,7 +98,7 @@ static int list_joined(struct convert *c, const struct tensor *first, const char
 static int list_pieces(struct convert *c, struct err *e)
 {
     static const char first[] = ".mlp.experts.0.", any[] = ".mlp.experts.";
-    const bool joins = gguf_is_phi(&c->config);
+    const bool joins = c->config.family->joined;
     c->piece = malloc((c->ts.n + 1) * sizeof *c->piece);
     if (!c->piece)
         return err_set(e, ERR_FAILED, "out of memory for a list of %zu tensors", c->ts.n);

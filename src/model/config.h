@@ -51,7 +51,9 @@ struct rope_config {             /* read from rope_scaling/type or rope_paramete
     float short_divisor[HEAD_DIM_MAX / 2]; bool shorter;
 };
 
+struct family;
 struct config {
+    const struct family *family; /* families/family.h */
     char model_type[32];
     bool drafts;                 /* not of files: the one layer of mtp_config (mtp.h) */
     size_t n_layers, hidden, ffn, n_heads, n_kv_heads, head_dim, vocab;
@@ -69,7 +71,7 @@ struct config {
     /* Of a drafter of Gemma 4 (assistant.h) the width of the states of its model, and kv_shared is n_layers;
      * 0: an ordinary model. */
     size_t backbone;
-    double rms_eps;
+    double rms_eps, file_eps;    /* file_eps: as the files say */
     bool tied;                   /* tie_word_embeddings: no lm_head.weight is expected */
     bool qkv_bias, o_bias, mlp_bias, qk_norm;
     bool qk_whole;               /* a norm of queries and keys is that of all heads at once */
@@ -89,10 +91,9 @@ struct config {
     bool gelu;                   /* gelu(gate) * up in place of silu (kernels/ops.h, geglu) */
     /* Embeddings are multiplied by sqrt(hidden): as a float, or rounded to the type of the embedding. */
     enum { EMBED_AS_IS, EMBED_SCALED, EMBED_SCALED_ROUNDED } embed;
-    /* Of Granite (config_granite.c): the factor of EMBED_SCALED in place of sqrt(hidden), the factor that the
-     * residual is divided by, which rms_eps and embed_factor contain, and what logits are divided by;
-     * 0: none */
-    double embed_factor, residual_factor, logit_divisor;
+    /* Of Granite: its factors as the files say; that of EMBED_SCALED in place of sqrt(hidden). rms_eps and
+     * embed_factor contain the factor that the residual is divided by. 0: none */
+    double embed_multiplier, score_multiplier, residual_factor, logit_divisor, embed_factor;
     bool norm_plus_one;          /* the files hold w - 1 for all norms but that of Gated DeltaNet */
     uint8_t mixer[CONFIG_LAYERS_MAX];  /* enum mixer_kind */
     struct delta_config delta;   /* zeros in a model without states */
@@ -167,33 +168,9 @@ double config_mean_queries(const struct config *c);
 double config_mean_keys(const struct config *c);
 
 struct json;
-/* Reads the layers of Gated DeltaNet and the switches of the attention beside them (config_delta.c, for
- * config_parse). missing: the values of missing keys. */
-int config_read_delta(struct config *c, const struct delta_config *missing, const struct json *root,
-                      struct err *e);
-/* Reads what Gemma 3 adds (config_gemma.c, for config_parse): the activation, the scale of queries, windows.
- * And theta of the windowed layers. *dict: rope_parameters, or with *found 0 the root; both become those of
- * the other layers. found NULL: *dict is rope_scaling, which is for the other layers alone. */
-int config_read_gemma(struct config *c, const struct json *root, struct err *e);
-int config_read_local_rope(struct config *c, const struct json *root, struct json *dict, int *found,
-                           struct err *e);
-/* Reads what Gemma 4 adds (config_gemma4.c, for config_parse): heads of two kinds, windows, the cap of the
- * logits, experts. And which pairs of dimensions turn in the global layers; dict NULL: rope_parameters are
- * missing. */
-int config_read_gemma4(struct config *c, const struct json *root, struct err *e);
-int config_read_proportional(struct config *c, const struct json *dict, struct err *e);
-/* Reads what gpt-oss adds (config_oss.c, for config_parse): windows, biases of experts and their activation,
- * the logit of each head. */
-int config_read_olmo(struct config *c, const struct json *root, struct err *e);
-int config_read_oss(struct config *c, const struct json *root, struct err *e);
-/* Reads the factors of Granite (config_granite.c, for config_parse), after rms_eps. */
-int config_read_granite(struct config *c, const struct json *root, struct err *e);
 /* Reads generation_config.json into generation[] and generation_unknown (config_generation.c, for
  * config_parse). */
 int config_read_generation(struct config *c, const struct json *root, struct err *e);
-/* Reads longrope (config_long.c, for config_parse): dict is the object with its lists. Needs rotary,
- * max_position and rope.original. */
-int config_read_long(struct config *c, const struct json *dict, struct err *e);
 /* Reads layer_types, one name for each layer, into windowed[]. */
 int config_read_layer_types(struct config *c, const struct json *v, struct err *e);
 /* The usable length under the scaling; 0 if it exceeds CONTEXT_MAX. */

@@ -1,4 +1,4 @@
-/* The usable length of a model, and --context-scaling. */
+/* Layers of a configuration, the usable length of a model, and --context-scaling. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +12,27 @@ size_t config_last_global(const struct config *c)
         l--;
     return (l ? l : c->n_layers) - 1;
 }
+
+size_t config_kv_layer(const struct config *c, size_t layer)
+{
+    size_t l = layer;
+    while (!config_owns_kv(c, l) || c->windowed[l] != c->windowed[layer])
+        if (l-- == 0)
+            return SIZE_MAX;
+    return l;
+}
+
+bool config_is_hybrid(const struct config *c) { return config_mixers(c, MIXER_DELTA) > 0; }
+
+size_t config_mixers(const struct config *c, enum mixer_kind kind)
+{
+    size_t n = 0;
+    for (size_t l = 0; l < c->n_layers; l++)
+        n += c->mixer[l] == kind;
+    return n;
+}
+
+size_t config_caches(const struct config *c) { return config_mixers(c, MIXER_ATTENTION) - c->kv_shared; }
 
 double config_mean_keys(const struct config *c)
 {

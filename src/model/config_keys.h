@@ -17,5 +17,5 @@ int get_bool(const struct json *in, const char *key, bool missing, bool *x, stru
 
 /* Values of a key that change nothing; null never does. */
 enum neutral { NULL_ONLY = 0, ZERO = 1, ONE = 2, NO = 4, YES = 8, EMPTY = 16 };
-struct foreign { const char *key; int neutral; const char *of; };  /* of: the model_type that reads it */
+struct foreign { const char *key; int neutral; };
 bool is_neutral(const struct json *v, int neutral);

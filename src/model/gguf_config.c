@@ -1,133 +1,43 @@
 /* The configuration of a GGUF model. The metadata become the config.json that a Hugging Face model of the
- * same kind has, so one reader (config_parse) checks both. Start at gguf_config. */
+ * same kind has, so one reader (config_parse) checks both. The keys are those of families
+ * (families/family.h). Start at gguf_config. */
 #include "src/model/gguf_model.h"
 
-#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "src/base/json_write.h"
 #include "src/base/memory_file.h"
+#include "src/model/families/family.h"
 
-enum { LAYERS_MAX = 512, KEY_BYTES = 128, EOS_NAMES = 14 };
+enum { EOS_NAMES = 14 };
 
-/* GGUF's names, and model_type where Hugging Face has another. */
-static const struct arch { const char *name, *type; bool experts, states; } archs[] = {
-    { "llama", NULL, false, false },          { "qwen2", "qwen2", false, false },
-    { "qwen3", "qwen3", false, false },       { "qwen2moe", "qwen2_moe", true, false },
-    { "qwen3moe", "qwen3_moe", true, false }, { "qwen35", "qwen3_5", false, true },
-    { "qwen35moe", "qwen3_5_moe", true, true }, { "mistral3", NULL, false, false },
-    { "gemma3", "gemma3", false, false },     { "smollm3", "smollm3", false, false },
-    { "phi3", "phi3", false, false },         { "gpt-oss", "gpt_oss", false, false },
-    { "gemma4", "gemma4", false, false },     { "gemma4-assistant", "gemma4_assistant", false, false },
-    { "olmo2", "olmo3", false, false },       { "granite", "granite", false, false },
-};
-
-struct meta {                            /* what is being read */
-    const struct gguf *g;
-    const struct arch *a;
-    char arch[24];
-    size_t n_experts;                    /* 0: none */
-    struct json_writer *w;
-    struct err *e;
-};
-
-/* The key ARCH.NAME. */
-static const char *key_of(char key[KEY_BYTES], const struct meta *m, const char *name)
-{
-    snprintf(key, KEY_BYTES, "%s.%s", m->arch, name);
-    return key;
-}
-
-static int read_uint(const struct meta *m, const char *name, size_t layers, size_t lo, size_t hi, size_t *x)
-{
-    char key[KEY_BYTES];
-    return gguf_uint(m->g, key_of(key, m, name), layers, lo, hi, x, m->e);
-}
-
-static int need_uint(const struct meta *m, const char *name, size_t layers, size_t hi, size_t *x)
-{
-    char key[KEY_BYTES];
-    const int found = gguf_uint(m->g, key_of(key, m, name), layers, 1, hi, x, m->e);
-    return found ? (found < 0 ? -1 : 0) : gguf_bad(m->g, key, m->e, "the key is missing");
-}
-
-static int read_real(const struct meta *m, const char *name, double lo, double hi, double *x)
-{
-    char key[KEY_BYTES];
-    return gguf_real(m->g, key_of(key, m, name), lo, hi, x, m->e);
-}
-
-/* Writes a number with the fewest digits that give the same float: 1e-05 is what config.json says, too. */
-static void write_float(struct json_writer *w, const char *key, double x)
-{
-    char text[40];
-    for (int digits = 1; digits <= 9; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, x);
-        if (strtof(text, NULL) == (float)x)
-            break;
-    }
-    jw_raw(w, key, text, strlen(text));
-}
-
-static int read_arch(struct meta *m)
+/* The family that reads a file. */
+static const struct family *find_family(const struct gguf *g, struct err *e)
 {
     struct slice s;
-    int found = gguf_string(m->g, "general.type", &s, m->e);
+    char allowed[512];
+    const struct family *f;
+    int found = gguf_string(g, "general.type", &s, e);
     if (found < 0)
-        return -1;
+        return NULL;
     if (found && (s.n != 5 || memcmp(s.p, "model", 5)))
-        return gguf_bad(m->g, "general.type", m->e, "found %.*s, allowed is model", (int)MIN(s.n, (size_t)60),
-                        (const char *)s.p);
-    found = gguf_string(m->g, "general.architecture", &s, m->e);
+        return gguf_bad(g, "general.type", e, "found %.*s, allowed is model", (int)MIN(s.n, (size_t)60),
+                        (const char *)s.p), NULL;
+    found = gguf_string(g, "general.architecture", &s, e);
     if (found <= 0)
-        return found ? -1 : gguf_bad(m->g, "general.architecture", m->e, "the key is missing");
-    for (size_t i = 0; i < sizeof archs / sizeof *archs; i++)
-        if (s.n == strlen(archs[i].name) && memcmp(s.p, archs[i].name, s.n) == 0) {
-            m->a = &archs[i];
-            snprintf(m->arch, sizeof m->arch, "%s", archs[i].name);
-            return 0;
-        }
-    return gguf_bad(m->g, "general.architecture", m->e,
-                    "found %.*s, allowed are llama (with Mistral and Mixtral), mistral3, qwen2, qwen3, "
-                    "qwen2moe, qwen3moe, qwen35, qwen35moe, gemma3, gemma4, smollm3, phi3, olmo2, "
-                    "granite and gpt-oss",
-                    (int)MIN(s.n, (size_t)60), (const char *)s.p);
+        return found ? NULL : (gguf_bad(g, "general.architecture", e, "the key is missing"), NULL);
+    for (size_t i = 0; (f = family_at(i)); i++)
+        if (s.n == strlen(f->gguf) && memcmp(s.p, f->gguf, s.n) == 0)
+            return f;
+    return gguf_bad(g, "general.architecture", e, "found %.*s, allowed are %s", (int)MIN(s.n, (size_t)60),
+                    (const char *)s.p, family_list(allowed, sizeof allowed, GGUF_NAMES)), NULL;
 }
 
-static bool is_mistral3(const struct meta *m) { return strcmp(m->arch, "mistral3") == 0; }
-static bool is_assistant(const struct meta *m) { return strcmp(m->arch, "gemma4-assistant") == 0; }
-static bool is_gemma4(const struct meta *m) { return strcmp(m->arch, "gemma4") == 0 || is_assistant(m); }
-static bool is_gemma(const struct meta *m) { return strcmp(m->arch, "gemma3") == 0 || is_gemma4(m); }
-static bool is_granite(const struct meta *m) { return strcmp(m->arch, "granite") == 0; }
-static bool is_olmo(const struct meta *m) { return strcmp(m->arch, "olmo2") == 0; }
-/* Layers with a window and others have frequencies of their own. */
-static bool has_local(const struct meta *m) { return is_gemma(m) || is_olmo(m); }
-static bool is_phi(const struct meta *m) { return strcmp(m->arch, "phi3") == 0; }
-static bool is_oss(const struct meta *m) { return strcmp(m->arch, "gpt-oss") == 0; }
-
-/* How the queries of mistral3 grow with the position (struct rope_config), and the ratio of YaRN's factors;
- * zeros of other models. */
-static int read_growth(const struct meta *m, size_t original, double *growth, double *mscale)
-{
-    size_t length = original;
-    char key[KEY_BYTES];
-    *growth = *mscale = 0;
-    if (!is_mistral3(m))
-        return 0;
-    if (read_real(m, "attention.temperature_scale", 0, 1e3, growth) < 0 ||
-        read_real(m, "rope.scaling.yarn_log_multiplier", 0, 1e6, mscale) < 0 ||
-        read_uint(m, "attention.temperature_length", 0, 1, CONTEXT_MAX, &length) < 0)
-        return -1;
-    if (length != original)
-        return gguf_bad(m->g, key_of(key, m, "attention.temperature_length"), m->e,
-                        "found %zu, allowed is rope.scaling.original_context_length %zu", length, original);
-    return 0;
-}
-
-/* Keys of other models that change the numbers: refused unless they have the value that changes nothing. */
-static int check_foreign(const struct meta *m)
+/* Keys of other models that change the numbers: refused unless they have the value that changes nothing, or
+ * the family reads them. */
+static int check_foreign(const struct getting *m)
 {
     static const struct { const char *name; double neutral; } foreign[] = {
         { "expert_shared_count", 0 }, { "expert_gating_func", 1 }, { "expert_weights_scale", 1 },
@@ -136,408 +46,61 @@ static int check_foreign(const struct meta *m)
         { "embedding_scale", 1 }, { "residual_scale", 1 }, { "attention.scale", 0 },
         { "attention.clamp_kqv", 0 }, { "attention.max_alibi_bias", 0 },
         { "rope.scaling.yarn_ext_factor", 1 }, { "rope.scaling.yarn_attn_factor", 1 },
-        /* of phi3: gguf_rope.c; of mistral3: read_growth */
-        { "rope.scaling.attn_factor", 1 },
+        { "rope.scaling.attn_factor", 1 },       /* of phi3: gguf_rope.c */
         { "attention.temperature_scale", 0 }, { "rope.scaling.yarn_log_multiplier", 0 },
     };
-    const size_t n = sizeof foreign / sizeof *foreign - (is_mistral3(m) ? 2 : 0);
-    bool causal = true, normalised = true;
-    for (size_t i = 0; i < n; i++) {
+    static const char *const flags[] = { "attention.causal", "expert_weights_norm" };
+    char key[KEY_BYTES];
+    for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++) {
         double x = foreign[i].neutral;
-        char key[KEY_BYTES];
-        if (gguf_real(m->g, key_of(key, m, foreign[i].name), -1e30, 1e30, &x, m->e) < 0)
+        if (read_real(m, foreign[i].name, -1e30, 1e30, &x) < 0)
             return -1;
-        if (x != foreign[i].neutral &&
-            !(is_granite(m) && strstr(foreign[i].name, "scale")) &&
-            !(is_gemma4(m) && strcmp(foreign[i].name, "final_logit_softcapping") == 0) &&
-            !(is_olmo(m) && strcmp(foreign[i].name, "rope.scaling.yarn_attn_factor") == 0) &&
-            !(is_phi(m) && strcmp(foreign[i].name, "rope.scaling.attn_factor") == 0))
-            return gguf_bad(m->g, key, m->e, "found %g, this is not implemented; allowed is %g", x,
-                            foreign[i].neutral);
+        if (x != foreign[i].neutral && !family_reads(m->f, foreign[i].name))
+            return gguf_bad(m->g, gguf_key(key, m->f, foreign[i].name), m->e,
+                            "found %g, this is not implemented; allowed is %g", x, foreign[i].neutral);
     }
-    char key[KEY_BYTES];
-    if (gguf_bool(m->g, key_of(key, m, "attention.causal"), &causal, m->e) < 0)
-        return -1;
-    if (!causal)
-        return gguf_bad(m->g, key, m->e, "found false, allowed is true");
-    if (gguf_bool(m->g, key_of(key, m, "expert_weights_norm"), &normalised, m->e) < 0)
-        return -1;
-    return normalised ? 0 : gguf_bad(m->g, key, m->e, "found false, allowed is true");
-}
-
-/* Writes which layers have a state, and the shapes of Gated DeltaNet. */
-static int write_states(const struct meta *m, size_t layers)
-{
-    const struct gguf_value *list = NULL;
-    size_t conv, width, keys, values, inner, interval = 4;
-    char key[KEY_BYTES];
-    if (need_uint(m, "ssm.conv_kernel", 0, CONV_MAX, &conv) ||
-        need_uint(m, "ssm.state_size", 0, HEAD_DIM_MAX, &width) ||
-        need_uint(m, "ssm.group_count", 0, 1 << 16, &keys) ||
-        need_uint(m, "ssm.time_step_rank", 0, 1 << 16, &values) ||
-        need_uint(m, "ssm.inner_size", 0, 1 << 24, &inner) ||
-        read_uint(m, "full_attention_interval", 0, 1, LAYERS_MAX, &interval) < 0 ||
-        gguf_array(m->g, key_of(key, m, "attention.recurrent_layers"), GGUF_BOOL, &list, m->e) < 0)
-        return -1;
-    if (inner % values)
-        return gguf_bad(m->g, key_of(key, m, "ssm.inner_size"), m->e, "%zu is not a multiple of %zu heads",
-                        inner, values);
-    if (list && list->n < layers)
-        return gguf_bad(m->g, key, m->e, "%zu layers, needed are %zu", list->n, layers);
-    jw_uint(m->w, "linear_conv_kernel_dim", conv);
-    jw_uint(m->w, "linear_key_head_dim", width);
-    jw_uint(m->w, "linear_value_head_dim", inner / values);
-    jw_uint(m->w, "linear_num_key_heads", keys);
-    jw_uint(m->w, "linear_num_value_heads", values);
-    jw_open(m->w, "layer_types", '[');
-    for (size_t l = 0; l < layers; l++)
-        jw_text(m->w, NULL, (list ? gguf_int_at(list, l) != 0 : (l + 1) % interval != 0) ? "linear_attention"
-                                                                                  : "full_attention");
-    jw_close(m->w, ']');
-    return 0;
-}
-
-/* Writes which layers of Gemma 3 and OLMo have a window: a key names them, or says that every n-th has
- * none. */
-static int write_pattern(const struct meta *m, size_t layers)
-{
-    static const char name[] = "attention.sliding_window_pattern";
-    size_t every = is_olmo(m) ? 4 : 6;
-    char key[KEY_BYTES];
-    const struct gguf_value *v = gguf_find(m->g, key_of(key, m, name)), *list = NULL;
-    if (v && v->is_array ? gguf_array(m->g, key, GGUF_BOOL, &list, m->e) < 0
-                         : read_uint(m, name, 0, 1, INT32_MAX, &every) < 0)
-        return -1;
-    if (list && list->n != layers)
-        return gguf_bad(m->g, key, m->e, "%zu layers, needed are %zu", list->n, layers);
-    jw_open(m->w, "layer_types", '[');
-    for (size_t l = 0; l < layers; l++)
-        jw_text(m->w, NULL, (list ? gguf_int_at(list, l) != 0 : (l + 1) % every != 0) ? "sliding_attention"
-                                                                               : "full_attention");
-    jw_close(m->w, ']');
-    return 0;
-}
-
-/* Reads the width of the dense networks. Of Gemma 4 the layers without keys and values of their own may have
- * twice that of the others. */
-static int read_ffn(const struct meta *m, size_t blocks, size_t *ffn)
-{
-    static const char name[] = "feed_forward_length";
-    const struct gguf_value *list;
-    size_t shared = 0;
-    char key[KEY_BYTES];
-    const struct gguf_value *v = gguf_find(m->g, key_of(key, m, name));
-    if (!is_gemma4(m) || !v || !v->is_array)
-        return need_uint(m, name, blocks, 1 << 24, ffn);
-    if (gguf_integers(m->g, key, blocks, 1, 1 << 24, &list, m->e) ||
-        read_uint(m, "attention.shared_kv_layers", 0, 0, is_assistant(m) ? blocks : blocks - 1, &shared) < 0)
-        return -1;
-    const int64_t first = gguf_int_at(list, 0);
-    bool wide = shared > 0;              /* as the first layer that may be */
-    if (shared && shared < blocks)
-        wide = gguf_int_at(list, blocks - shared) != first;
-    for (size_t l = 0; l < blocks; l++) {
-        const int64_t n = gguf_int_at(list, l);
-        if (n != (wide && l >= blocks - shared ? 2 * first : first))
-            return gguf_bad(m->g, key_of(key, m, name), m->e,
-                            "%lld in layer %zu and %lld in layer 0: allowed is twice as much in the last %zu "
-                            "layers, which attention.shared_kv_layers counts", (long long)n, l,
-                            (long long)first, shared);
+    for (size_t i = 0; i < 2; i++) {
+        bool yes = true;
+        if (gguf_bool(m->g, gguf_key(key, m->f, flags[i]), &yes, m->e) < 0)
+            return -1;
+        if (!yes)
+            return gguf_bad(m->g, key, m->e, "found false, allowed is true");
     }
-    jw_bool(m->w, "use_double_wide_mlp", wide);
-    *ffn = (size_t)first;
     return 0;
 }
 
-/* Writes what Gemma 4 adds to the shape. dim: the size of the heads in global layers. kv_heads: their number
- * in all layers, unless a list has it. */
-static int write_gemma4(const struct meta *m, size_t layers, size_t heads, size_t kv_heads, size_t dim,
-                        size_t vocab)
-{
-    const struct gguf_value *list = NULL, *windows = NULL;
-    size_t local_dim, value, shared = 0, width = 0, backbone;
-    double cap = 0;
-    char key[KEY_BYTES];
-    if (need_uint(m, "attention.key_length_swa", 0, HEAD_DIM_MAX, &local_dim) ||
-        read_uint(m, "attention.value_length_swa", 0, local_dim, local_dim, &value) < 0 ||
-        read_uint(m, "rope.dimension_count_swa", 0, local_dim, local_dim, &value) < 0 ||
-        read_uint(m, "attention.shared_kv_layers", 0, 0, is_assistant(m) ? layers : layers - 1,
-                  &shared) < 0 ||
-        read_uint(m, "embedding_length_per_layer_input", 0, 0, 1 << 16, &width) < 0 ||
-        read_real(m, "final_logit_softcapping", 0, 1e6, &cap) < 0 ||
-        gguf_array(m->g, key_of(key, m, "attention.sliding_window_pattern"), GGUF_BOOL, &windows, m->e) < 0)
-        return -1;
-    if (!windows)
-        return gguf_bad(m->g, key, m->e, "the key is missing");
-    const struct gguf_value *v = gguf_find(m->g, key_of(key, m, "attention.head_count_kv"));
-    if (v && v->is_array && gguf_integers(m->g, key, layers, 1, heads, &list, m->e))
-        return -1;
-    jw_open(m->w, "per_layer_config", '{');
-    for (size_t l = 0; l < layers; l++) {
-        const bool in = l < windows->n && gguf_int_at(windows, l) != 0;
-        char layer[24];
-        snprintf(layer, sizeof layer, "%zu", l);
-        jw_open(m->w, layer, '{');
-        jw_uint(m->w, "head_dim", in && l + 1 < layers ? local_dim : dim);
-        jw_uint(m->w, "num_key_value_heads", list ? (size_t)gguf_int_at(list, l) : kv_heads);
-        jw_close(m->w, '}');
-    }
-    jw_close(m->w, '}');
-    jw_bool(m->w, "attention_k_eq_v", true);     /* unless there is a v_proj: use_tensors in gguf_model.c */
-    if (is_assistant(m) && need_uint(m, "embedding_length_out", 0, 1 << 20, &backbone))
-        return -1;
-    if (is_assistant(m))
-        jw_uint(m->w, "backbone_hidden_size", backbone);
-    jw_uint(m->w, "num_kv_shared_layers", shared);
-    jw_uint(m->w, "hidden_size_per_layer_input", width);
-    jw_uint(m->w, "vocab_size_per_layer_input", vocab);
-    write_float(m->w, "final_logit_softcapping", cap);
-    return 0;
-}
-
-/* The layers of the model: those of the file less those that only draft. */
-static int read_layers(const struct meta *m, size_t *blocks, size_t *layers)
+/* Reads the layers of the file, and of the model: those without the ones that only draft. */
+static int get_layers(struct getting *m, size_t *layers)
 {
     size_t drafting = 0;
     char key[KEY_BYTES];
-    if (need_uint(m, "block_count", 0, LAYERS_MAX, blocks) ||
-        read_uint(m, "nextn_predict_layers", 0, 0, is_assistant(m) ? *blocks : m->a->states ? 1 : 0,
-                  &drafting) < 0)
+    const bool drafter = m->f == &family_gemma4_assistant;       /* all layers of the file are its own */
+    if (need_uint(m, "block_count", 0, GGUF_LAYERS_MAX, &m->blocks) ||
+        read_uint(m, "nextn_predict_layers", 0, 0, drafter ? m->blocks : m->f->draft_layer, &drafting) < 0)
         return -1;
-    *layers = *blocks - (is_assistant(m) ? 0 : drafting);
-    return *layers ? 0 : gguf_bad(m->g, key_of(key, m, "block_count"), m->e, "1, and that layer only drafts");
+    *layers = m->blocks - (drafter ? 0 : drafting);
+    return *layers ? 0 : gguf_bad(m->g, gguf_key(key, m->f, "block_count"), m->e,
+                                  "1, and that layer only drafts");
 }
 
-static int read_vocab(const struct meta *m, size_t *vocab)
-{
-    const struct gguf_value *tokens;
-    const int found = gguf_array(m->g, "tokenizer.ggml.tokens", GGUF_STRING, &tokens, m->e);
-    if (found <= 0)
-        return found ? -1 : gguf_bad(m->g, "tokenizer.ggml.tokens", m->e, "the key is missing");
-    if (tokens->n < 1 || tokens->n > 1 << 24)
-        return gguf_bad(m->g, "tokenizer.ggml.tokens", m->e, "%zu tokens, allowed are 1 to %d", tokens->n,
-                        1 << 24);
-    *vocab = tokens->n;                  /* a key vocab_size may say something else: the tokens decide */
-    return 0;
-}
+/* The order of sections in config.json. model_type stands before the window. */
+static const enum section_of json_order[] = { OF_EXPERTS, OF_WINDOW, OF_SIZES, OF_HEADS, OF_VOCAB, OF_NORMS,
+                                              OF_FACTORS, OF_STATES, OF_LAYERS, OF_ROPE };
+_Static_assert(sizeof json_order / sizeof *json_order == SECTIONS, "every section has its place");
 
-/* Writes the factors of Granite. A file without attention.scale has that of other models. */
-static int write_factors(const struct meta *m, size_t head_dim)
+static int get_sections(struct getting *m)
 {
-    static const char *const names[][2] = {
-        { "embedding_scale", "embedding_multiplier" }, { "residual_scale", "residual_multiplier" },
-        { "logit_scale", "logits_scaling" }, { "attention.scale", "attention_multiplier" } };
-    for (size_t i = 0; i < 4; i++) {
-        double x = i < 3 ? 1 : 1 / sqrt((double)head_dim);
-        if (read_real(m, names[i][0], 1e-6, 1e6, &x) < 0)
+    size_t layers = 0;
+    if (check_foreign(m))
+        return -1;
+    for (size_t i = 0; i < SECTIONS; i++) {
+        const struct section *s = family_section(m->f, json_order[i]);
+        if ((json_order[i] == OF_SIZES && get_layers(m, &layers)) || keys_get(m, s->keys))
             return -1;
-        write_float(m->w, names[i][1], x);
+        m->c->n_layers = layers;
+        if (s->get && s->get(m))
+            return -1;
     }
-    return 0;
-}
-
-static int write_shape(const struct meta *m, size_t *head_dim, size_t *rope_dim, size_t *context)
-{
-    size_t hidden, blocks, layers, ffn = 0, heads, kv_heads, vocab = 0, value_dim;
-    double eps;
-    char key[KEY_BYTES];
-    if (need_uint(m, "context_length", 0, CONTEXT_MAX, context) ||
-        need_uint(m, "embedding_length", 0, 1 << 20, &hidden) ||
-        read_layers(m, &blocks, &layers) ||
-        (m->a->states && m->a->experts
-             ? read_uint(m, "feed_forward_length", blocks, 0, 1 << 24, &ffn) < 0
-             : read_ffn(m, blocks, &ffn)) ||
-        need_uint(m, "attention.head_count", blocks, 1 << 16, &heads))
-        return -1;
-    kv_heads = heads;
-    const struct gguf_value *each = gguf_find(m->g, key_of(key, m, "attention.head_count_kv"));
-    if (!(is_gemma4(m) && each && each->is_array) &&
-        read_uint(m, "attention.head_count_kv", blocks, 1, heads, &kv_heads) < 0)
-        return -1;
-    if (heads % kv_heads)
-        return gguf_bad(m->g, key_of(key, m, "attention.head_count_kv"), m->e,
-                        "%zu, head_count %zu is not a multiple", kv_heads, heads);
-    int found = read_uint(m, "attention.key_length", 0, 2, HEAD_DIM_MAX, head_dim);
-    if (found < 0)
-        return -1;
-    if (!found && hidden % heads)
-        return gguf_bad(m->g, key_of(key, m, "embedding_length"), m->e, "%zu is not a multiple of %zu heads",
-                        hidden, heads);
-    if (!found)
-        *head_dim = hidden / heads;
-    if (*head_dim % 2 || *head_dim > HEAD_DIM_MAX)
-        return gguf_bad(m->g, key_of(key, m, "attention.key_length"), m->e,
-                        "heads of %zu dimensions, allowed are even numbers up to %d", *head_dim,
-                        HEAD_DIM_MAX);
-    value_dim = *rope_dim = *head_dim;
-    if (read_uint(m, "attention.value_length", 0, *head_dim, *head_dim, &value_dim) < 0 ||
-        read_uint(m, "rope.dimension_count", 0, m->a->states || is_phi(m) ? 2 : *head_dim, *head_dim,
-                  rope_dim) < 0)
-        return -1;
-    if (*rope_dim % 2)
-        return gguf_bad(m->g, key_of(key, m, "rope.dimension_count"), m->e, "%zu, allowed are even numbers",
-                        *rope_dim);
-    if ((found = read_real(m, "attention.layer_norm_rms_epsilon", 1e-30, 1, &eps)) <= 0)
-        return found ? -1 : gguf_bad(m->g, key_of(key, m, "attention.layer_norm_rms_epsilon"), m->e,
-                                     "the key is missing");
-    if (read_vocab(m, &vocab))
-        return -1;
-    if (is_gemma4(m) && write_gemma4(m, layers, heads, kv_heads, *head_dim, vocab))
-        return -1;
-    jw_uint(m->w, "max_position_embeddings", *context);
-    jw_uint(m->w, "hidden_size", hidden);
-    jw_uint(m->w, "num_hidden_layers", layers);
-    if (ffn)
-        jw_uint(m->w, "intermediate_size", ffn);
-    jw_uint(m->w, "num_attention_heads", heads);
-    jw_uint(m->w, "num_key_value_heads", kv_heads);
-    jw_uint(m->w, "head_dim", *head_dim);
-    jw_uint(m->w, "vocab_size", vocab);
-    write_float(m->w, "rms_norm_eps", eps);
-    if (is_granite(m) && write_factors(m, *head_dim))
-        return -1;
-    if (is_gemma(m) && !is_gemma4(m))    /* the largest model has the other scale, and no key says so */
-        jw_number(m->w, "query_pre_attn_scalar",
-                  layers == 62 ? (double)hidden / (double)heads : (double)*head_dim);
-    return m->a->states ? write_states(m, layers) : has_local(m) ? write_pattern(m, layers) : 0;
-}
-
-static int write_rope(const struct meta *m, size_t head_dim, size_t rope_dim, size_t context)
-{
-    double base = 10000, local = 10000, factor = 1, beta_fast = 32, beta_slow = 1, attention = 0,
-           growth, mscale;
-    size_t original = context;
-    struct slice type = { "linear", 6 };
-    char key[KEY_BYTES];
-    if (read_real(m, "rope.freq_base", 1, 1e30, &base) < 0 ||
-        gguf_string(m->g, key_of(key, m, "rope.scaling.type"), &type, m->e) < 0 ||
-        (is_olmo(m) && read_real(m, "rope.scaling.yarn_attn_factor", 1e-6, 1e6, &attention) < 0) ||
-        read_real(m, "rope.scale_linear", 1e-6, 1e6, &factor) < 0 ||
-        read_real(m, "rope.scaling.factor", 0, 1e6, &factor) < 0 ||
-        read_uint(m, "rope.scaling.original_context_length", 0, 1, CONTEXT_MAX, &original) < 0 ||
-        read_real(m, "rope.scaling.yarn_beta_fast", 1e-6, 1e6, &beta_fast) < 0 ||
-        read_real(m, "rope.scaling.yarn_beta_slow", 1e-6, 1e6, &beta_slow) < 0)
-        return -1;
-    if (is_olmo(m))
-        local = base;
-    if (has_local(m) && read_real(m, "rope.freq_base_swa", 1, 1e30, &local) < 0)
-        return -1;
-    key_of(key, m, "rope.scaling.type");
-    const bool linear = type.n == 6 && memcmp(type.p, "linear", 6) == 0,
-               yarn = type.n == 4 && memcmp(type.p, "yarn", 4) == 0,
-               by_tensors = is_phi(m) && type.n == 8 && memcmp(type.p, "longrope", 8) == 0;
-    if (!linear && !yarn && !by_tensors && (type.n != 4 || memcmp(type.p, "none", 4)))
-        return gguf_bad(m->g, key, m->e, "found %.*s, allowed are none, linear and yarn",
-                        (int)MIN(type.n, (size_t)60), (const char *)type.p);
-    if (read_growth(m, original, &growth, &mscale))
-        return -1;
-    jw_open(m->w, "rope_parameters", '{');
-    if (has_local(m)) {
-        jw_open(m->w, "sliding_attention", '{');
-        write_float(m->w, "rope_theta", local);
-        jw_close(m->w, '}');
-        jw_open(m->w, "full_attention", '{');
-    }
-    write_float(m->w, "rope_theta", base);
-    if (m->a->states || is_phi(m))       /* config.c rounds the product down */
-        write_float(m->w, "partial_rotary_factor",
-                    rope_dim < head_dim ? ((double)rope_dim + 0.5) / (double)head_dim : 1);
-    const bool scaled = factor != 0 && factor != 1 && (linear || yarn);
-    jw_text(m->w, "rope_type", scaled        ? (yarn ? "yarn" : "linear")
-                               : is_gemma4(m) ? "proportional" : "default");
-    if (scaled)
-        write_float(m->w, "factor", factor);
-    if (scaled && yarn) {
-        jw_uint(m->w, "original_max_position_embeddings", original);
-        write_float(m->w, "beta_fast", beta_fast);
-        write_float(m->w, "beta_slow", beta_slow);
-        if (is_oss(m))                   /* llama.cpp rounds, the published model does not */
-            jw_bool(m->w, "truncate", false);
-        if (attention != 0)
-            write_float(m->w, "attention_factor", attention);
-        if (mscale != 0) {
-            write_float(m->w, "mscale", 1);
-            write_float(m->w, "mscale_all_dim", mscale);
-        }
-        if (growth != 0)
-            write_float(m->w, "llama_4_scaling_beta", growth);
-    }
-    if (has_local(m))
-        jw_close(m->w, '}');
-    jw_close(m->w, '}');
-    return 0;
-}
-
-/* Experts, whose weights are divided by their sum. A llama model with experts is a Mixtral model. */
-static int write_experts(struct meta *m)
-{
-    const bool qwen = m->a->experts, may = qwen || is_oss(m) || is_gemma4(m) || strcmp(m->arch, "llama") == 0,
-               shared = qwen && strcmp(m->arch, "qwen3moe");
-    size_t used = 0, ffn = 0, width = 0;
-    char key[KEY_BYTES];
-    if (read_uint(m, "expert_count", 0, 0, may ? EXPERTS_MAX : 0, &m->n_experts) < 0 ||
-        read_uint(m, "expert_used_count", 0, 0, m->n_experts, &used) < 0)
-        return -1;
-    if ((qwen || is_oss(m)) && !m->n_experts)
-        return gguf_bad(m->g, key_of(key, m, "expert_count"), m->e, "the key is missing, or 0");
-    if (!m->n_experts)
-        return 0;
-    if (!used)
-        return gguf_bad(m->g, key_of(key, m, "expert_used_count"), m->e, "the key is missing, or 0");
-    jw_uint(m->w, qwen || is_gemma4(m) ? "num_experts" : "num_local_experts", m->n_experts);
-    jw_uint(m->w, is_gemma4(m) ? "top_k_experts" : "num_experts_per_tok", used);
-    if (is_gemma4(m) && need_uint(m, "expert_feed_forward_length", 0, EXPERT_FFN_MAX, &width))
-        return -1;
-    if (is_gemma4(m)) {
-        jw_uint(m->w, "moe_intermediate_size", width);
-        jw_bool(m->w, "enable_moe_block", true);
-    }
-    if (is_oss(m) && (need_uint(m, "feed_forward_length", 0, EXPERT_FFN_MAX, &ffn) ||
-                      read_uint(m, "expert_feed_forward_length", 0, ffn, ffn, &width) < 0))
-        return -1;
-    if (!qwen)
-        return 0;
-    if (m->a->states ? need_uint(m, "expert_feed_forward_length", 0, EXPERT_FFN_MAX, &width)
-                     : need_uint(m, "feed_forward_length", 0, 1 << 24, &ffn))
-        return -1;
-    width = MAX(width ? width : ffn / used, (size_t)1);
-    if (read_uint(m, "expert_feed_forward_length", 0, 1, EXPERT_FFN_MAX, &width) < 0)
-        return -1;
-    jw_uint(m->w, "moe_intermediate_size", width);
-    jw_bool(m->w, "norm_topk_prob", strcmp(m->arch, "qwen2moe") != 0);
-    if (!shared)
-        return 0;
-    if (need_uint(m, "expert_shared_feed_forward_length", 0, EXPERT_FFN_MAX, &width))
-        return -1;
-    jw_uint(m->w, "shared_expert_intermediate_size", width);
-    return 0;
-}
-
-/* A llama model with a window is a Mistral model. */
-static int write_window(const struct meta *m)
-{
-    size_t window = 0;
-    char key[KEY_BYTES];
-    if (has_local(m) || is_oss(m) ? need_uint(m, "attention.sliding_window", 0, INT32_MAX, &window)
-                    : read_uint(m, "attention.sliding_window", 0, 0, INT32_MAX, &window) < 0)
-        return -1;
-    if (window && strcmp(m->arch, "llama") && !has_local(m) && !is_phi(m) && !is_oss(m))
-        return gguf_bad(m->g, key_of(key, m, "attention.sliding_window"), m->e,
-                        "found %zu, for %s this is not implemented; allowed is 0", window, m->arch);
-    if (window && !has_local(m) && gguf_find(m->g, key_of(key, m, "attention.sliding_window_pattern")))
-        return gguf_bad(m->g, key, m->e, "windows in some of the layers are not implemented");
-    double growth = 0;
-    if (is_mistral3(m) && read_real(m, "attention.temperature_scale", 0, 1e3, &growth) < 0)
-        return -1;
-    jw_text(m->w, "model_type", m->a->type               ? m->a->type
-                                : m->n_experts           ? "mixtral"
-                                : growth != 0            ? "ministral3"
-                                : window || is_mistral3(m) ? "mistral"
-                                                         : "llama");
-    if (is_mistral3(m))
-        jw_null(m->w, "sliding_window");
-    if (window)
-        jw_uint(m->w, "sliding_window", window);
     return 0;
 }
 
@@ -580,14 +143,14 @@ static char *id_key(char key[KEY_BYTES], size_t i)
 }
 
 /* Writes the ids at which a text ends: those with a key, and tokens whose name says so, as in llama.cpp. */
-static int write_ends(const struct meta *m)
+static int write_ends(const struct writing *m, struct err *e)
 {
     const struct gguf_value *tokens = gguf_find(m->g, "tokenizer.ggml.tokens"), *own;
     const size_t vocab = tokens->n;
     struct slice model = { 0 };
     size_t bos = SIZE_MAX, x;
-    int found = gguf_token_id(m->g, "tokenizer.ggml.bos_token_id", vocab, &bos, m->e);
-    if (found < 0 || gguf_string(m->g, "tokenizer.ggml.model", &model, m->e) < 0)
+    int found = gguf_token_id(m->g, "tokenizer.ggml.bos_token_id", vocab, &bos, e);
+    if (found < 0 || gguf_string(m->g, "tokenizer.ggml.model", &model, e) < 0)
         return -1;
     const bool sentence = model.n == 5 && memcmp(model.p, "llama", 5) == 0;
     if (!found && sentence && vocab > 2)
@@ -597,19 +160,19 @@ static int write_ends(const struct meta *m)
     else
         jw_uint(m->w, "bos_token_id", bos);
     size_t n = 0, end[END_KEYS + EOS_NAMES + CONFIG_EOS_MAX];
-    found = gguf_array(m->g, "longhand.eos_token_ids", GGUF_I32, &own, m->e);
+    found = gguf_array(m->g, "longhand.eos_token_ids", GGUF_I32, &own, e);
     if (found < 0)
         return -1;
     for (size_t i = 0; found && i < own->n; i++) {
         const int64_t y = gguf_int_at(own, i);
         if (y < 0 || (size_t)y >= vocab || i == CONFIG_EOS_MAX)
-            return gguf_bad(m->g, "longhand.eos_token_ids", m->e, "allowed are up to %d ids below %zu",
+            return gguf_bad(m->g, "longhand.eos_token_ids", e, "allowed are up to %d ids below %zu",
                             CONFIG_EOS_MAX, vocab);
         end[n++] = (size_t)y;
     }
     for (size_t i = 0; !found && i < END_KEYS; i++) {
         char key[KEY_BYTES];
-        const int has_key = gguf_token_id(m->g, id_key(key, i), vocab, &x, m->e);
+        const int has_key = gguf_token_id(m->g, id_key(key, i), vocab, &x, e);
         if (has_key < 0)
             return -1;
         if (has_key || (i == 0 && sentence && vocab > 2))
@@ -658,43 +221,46 @@ static int end(struct text_file *t, int rc, const struct gguf *g, struct err *e)
 static int write_config(char **json, size_t *n, const struct gguf *g, struct err *e)
 {
     struct text_file t;
-    size_t head_dim, rope_dim, context;
-    struct meta m = { .g = g, .w = &t.w, .e = e };
-    if (begin(&t, json, n, g, e))
+    struct config c = { 0 };
+    struct getting m = { find_family(g, e), &c, g, 0, e };
+    if (!m.f || get_sections(&m) || begin(&t, json, n, g, e))
         return -1;
-    return end(&t,
-               read_arch(&m) || check_foreign(&m) || write_experts(&m) || write_window(&m) ||
-                       write_shape(&m, &head_dim, &rope_dim, &context) ||
-                       write_rope(&m, head_dim, rope_dim, context) || write_ends(&m)
-                   ? -1
-                   : 0,
-               g, e);
+    const struct writing w = { m.f, &c, g, &t.w };
+    for (size_t i = 0; i < SECTIONS; i++) {
+        const struct section *s = family_section(m.f, json_order[i]);
+        if (json_order[i] == OF_WINDOW)
+            jw_text(&t.w, "model_type", m.f->file_type ? m.f->file_type(&c) : m.f->type);
+        keys_write(&w, s->keys);
+        if (s->write)
+            s->write(&w);
+    }
+    return end(&t, write_ends(&w, e), g, e);
 }
 
 /* Writes the text of a token that a key names. */
-static int write_token(const struct meta *m, const char *name, const char *key)
+static int write_token(const struct gguf *g, struct json_writer *w, const char *name, const char *key,
+                       struct err *e)
 {
     const struct gguf_value *tokens;
     struct slice s;
     size_t id, at = 0;
-    if (gguf_array(m->g, "tokenizer.ggml.tokens", GGUF_STRING, &tokens, m->e) <= 0)
+    if (gguf_array(g, "tokenizer.ggml.tokens", GGUF_STRING, &tokens, e) <= 0)
         return 0;
-    const int found = gguf_token_id(m->g, key, tokens->n, &id, m->e);
+    const int found = gguf_token_id(g, key, tokens->n, &id, e);
     for (size_t i = 0; found > 0 && gguf_next_string(tokens, &at, &s); i++)
         if (i == id)
-            jw_bytes(m->w, name, s.p, s.n);
+            jw_bytes(w, name, s.p, s.n);
     return found < 0 ? -1 : 0;
 }
 
 static int write_tokenizer_config(char **json, size_t *n, const struct gguf *g, struct err *e)
 {
     struct text_file t;
-    struct meta m = { .g = g, .w = &t.w, .e = e };
     struct slice s;
     if (begin(&t, json, n, g, e))
         return -1;
-    int rc = write_token(&m, "bos_token", "tokenizer.ggml.bos_token_id") ||
-             write_token(&m, "eos_token", "tokenizer.ggml.eos_token_id") ? -1 : 0;
+    int rc = write_token(g, &t.w, "bos_token", "tokenizer.ggml.bos_token_id", e) ||
+             write_token(g, &t.w, "eos_token", "tokenizer.ggml.eos_token_id", e) ? -1 : 0;
     const int found = rc ? rc : gguf_string(g, "tokenizer.chat_template", &s, e);
     if (found > 0)
         jw_bytes(&t.w, "chat_template", s.p, s.n);

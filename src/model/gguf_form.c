@@ -13,14 +13,6 @@ float changed(float x, enum change c)
     return c == MINUS_EXP ? (float)-exp_d(limited) : c == PLUS_ONE ? x + 1 : x;
 }
 
-bool gguf_is_phi(const struct config *c) { return strcmp(c->model_type, "phi3") == 0; }
-
-bool gguf_is_llama(const struct config *c)
-{
-    return strncmp(c->model_type, "qwen", 4) && strncmp(c->model_type, "gemma", 5) &&
-           !gguf_is_phi(c) && !c->head_logits && !c->qk_whole;
-}
-
 struct gguf_form gguf_form(const struct config *c, const char *name)
 {
     const size_t keys = 2 * c->delta.key_heads * c->delta.key_dim, dim = c->delta.value_dim;

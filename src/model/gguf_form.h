@@ -9,12 +9,6 @@
 enum change { AS_IS, PLUS_ONE, MINUS_EXP };
 float changed(float x, enum change c);
 
-/* Whether the files have q and k rows in the order of architecture llama, and may have biases: of the first
- * layer. */
-bool gguf_is_llama(const struct config *c);
-/* Whether the files have q, k and v of a layer joined, and gate and up. */
-bool gguf_is_phi(const struct config *c);
-
 struct gguf_form {
     enum change change;
     /* rows (or columns) from `skip` on are value heads of `width` rows; 0: the order stays */

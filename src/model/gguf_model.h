@@ -1,7 +1,6 @@
-/* A GGUF file as a model: its configuration and its tensors under the names of Hugging Face. Architectures
- * are llama (Mistral and Mixtral included), mistral3, qwen2, qwen3, qwen2moe, qwen3moe, qwen35, qwen35moe,
- * gemma3, smollm3, phi3 and gpt-oss. Others, and every key that changes the numbers and that longhand does
- * not know, are refused by name. The value heads of a hybrid keep the order of the file (struct
+/* A GGUF file as a model: its configuration and its tensors under the names of Hugging Face. The
+ * architectures are those of families/families.h. Others, and every key that changes the numbers and that
+ * longhand does not know, are refused by name. The value heads of a hybrid keep the order of the file (struct
  * delta_config). A file split into parts (NAME-00001-of-00003.gguf) is given by its first part. */
 #pragma once
 #include "src/model/config.h"
@@ -21,12 +20,6 @@ int gguf_model_open(struct gguf_model *m, const char *path, struct err *e);
 void gguf_model_close(struct gguf_model *m);
 /* Closes m except for its tensors, which the caller owns then. */
 struct tensors gguf_take_tensors(struct gguf_model *m);
-/* The name that GGUF gives to a tensor of a Hugging Face model; `to` stays as it is if there is none.
- * gguf_speller chooses the function of a model. The last one is for the draft layer of a hybrid, which is
- * layer `layer` of the file. */
-typedef void gguf_spell(char *to, size_t size, const char *name);
-gguf_spell *gguf_speller(const struct config *c);
-void gguf_draft_name(char *to, size_t size, const char *name, size_t layer);
 /* Frequencies of RoPE that files have as tensors (gguf_rope.c, for gguf_model_open): whether a tensor is one
  * of them; reads them into the configuration. */
 bool gguf_is_of_rope(const char *name);

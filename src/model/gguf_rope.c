@@ -1,6 +1,6 @@
 /* Frequencies of RoPE that a GGUF file has as tensors of divisors: rope_freqs.weight of Llama 3, and the two
  * lists of longrope. Start at gguf_read_rope. */
-#include "src/model/gguf_form.h"
+#include "src/model/families/family.h"
 #include "src/model/gguf_model.h"
 
 #include <math.h>
@@ -24,7 +24,7 @@ static int read_divisors(const struct gguf_model *m, const char *name, float *to
         if (!t)
             continue;
         if ((m->config.rope.type != ROPE_PLAIN && !m->config.layer_scale) ||
-            !(name == freqs ? gguf_is_llama(&m->config) || m->config.layer_scale : gguf_is_phi(&m->config)))
+            !(name == freqs ? m->config.family->freqs : family_has_rope(m->config.family, ROPE_LONG)))
             return err_set(e, ERR_INPUT, "%s: tensor \"%s\" in a %s model%s", file, t->name,
                            m->config.model_type,
                            m->config.rope.type == ROPE_PLAIN ? "" : " with rope.scaling");

@@ -1,5 +1,6 @@
 /* The tensors of a model: the list, look-up with checks, and reading of their data. Start at tensors_need. */
 #include "src/model/encode.h"
+#include "src/model/families/family.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -138,8 +139,8 @@ static const struct tensor *missing(const struct tensors *ts, const char *name, 
     if (ts->n_shards > 1)
         snprintf(more, sizeof more, " and %zu more", ts->n_shards - 1);
     snprintf(stored, sizeof stored, "%s", name);
-    if (ts->spell)
-        ts->spell(stored, sizeof stored, name);
+    if (ts->family)
+        family_gguf_name(stored, sizeof stored, name, ts->family, ts->n_layers);
     err_set(e, ERR_INPUT, "%s%s: tensor \"%s\" is missing, needed with shape %s",
             ts->n_shards ? ts->path[0] : "no file", more, stored, need);
     return NULL;

@@ -14,6 +14,7 @@ enum weights { WEIGHTS_AS_IS, WEIGHTS_Q8_0, WEIGHTS_Q4_0, WEIGHTS_BF16 };
 extern const char *const weights_names[4];
 
 struct gguf_type;
+struct family;
 
 /* The table of per_layer.h. */
 #define PER_LAYER_TABLE "model.embed_tokens_per_layer.weight"
@@ -48,8 +49,8 @@ struct tensors {                 /* {0} is closed */
     char **path; int *fd;        /* [n_shards]; fd -1: parsed from memory */
     void *names;                 /* private */
     const char *config_name;     /* what fixes the shapes, for messages; NULL: config.json */
-    /* Spells a name as the files do, for messages about a tensor that is missing. NULL: as it is. */
-    void (*spell)(char *stored, size_t size, const char *name);
+    /* Of GGUF files: whose names they have, for messages about a tensor that is missing; or NULL. */
+    const struct family *family; size_t n_layers;
     /* Where a header of safetensors lacks a tensor (code 0: nowhere). tensors_open leaves it to
      * config_check_tensors, which may know the tensor's name; all others fail with it. */
     struct err hole;

@@ -1,0 +1,457 @@
+/* Gemma 4 and its drafter: layers with a window and global ones have heads of two sizes and numbers, and
+ * frequencies of their own. The last layers may read the cache of others, a table may hold an embedding for
+ * each token and layer, and experts may stand beside the dense network. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/model/families/family.h"
+#include "src/model/tensors.h"
+
+/* Whether model_type is one of these names: of drafters, and of models of 12B, whose defaults differ. */
+static bool has_type(const struct json *in, const char *const *types)
+{
+    struct json v;
+    struct err ignored;
+    bool has = false;
+    for (; js_get(in, "model_type", &v, &ignored) == 1 && *types; types++)
+        has |= js_is(&v, *types);
+    return has;
+}
+static const char *const unified_types[] = { "gemma4_unified", "gemma4_unified_text",
+                                             "gemma4_unified_assistant", NULL },
+                  *const drafter_types[] = { "gemma4_assistant", "gemma4_unified_assistant", NULL };
+
+static bool is_drafter(const struct family *f) { return f == &family_gemma4_assistant; }
+
+/* ---- sizes: the dense networks of the last layers may have twice the width of the others ---- */
+
+static int read_sizes(const struct reading *r)
+{
+    if (has_type(r->outer, drafter_types) &&
+        get_size(r->outer, "backbone_hidden_size", 1536, NULL_REFUSED, 1 << 20, &r->c->backbone, r->e))
+        return -1;
+    return has_type(r->root, unified_types)
+               ? get_size(r->root, "max_position_embeddings", 262144, NULL_REFUSED, CONTEXT_MAX,
+                          &r->c->max_position, r->e)
+               : 0;
+}
+
+static int get_sizes(struct getting *m)
+{
+    static const char name[] = "feed_forward_length";
+    struct config *c = m->c;
+    const struct gguf_value *list;
+    const size_t blocks = m->blocks;
+    char key[KEY_BYTES];
+    const struct gguf_value *v = gguf_find(m->g, gguf_key(key, m->f, name));
+    c->kv_shared = 0;
+    if (read_uint(m, "attention.shared_kv_layers", 0, 0, is_drafter(m->f) ? blocks : blocks - 1,
+                  &c->kv_shared) < 0)
+        return -1;
+    if (!v || !v->is_array)
+        return need_uint(m, name, blocks, 1 << 24, &c->ffn);
+    if (gguf_integers(m->g, key, blocks, 1, 1 << 24, &list, m->e))
+        return -1;
+    const int64_t first = gguf_int_at(list, 0);
+    const size_t shared = c->kv_shared;
+    bool wide = shared > 0;              /* as the first layer that may be */
+    if (shared && shared < blocks)
+        wide = gguf_int_at(list, blocks - shared) != first;
+    for (size_t l = 0; l < blocks; l++) {
+        const int64_t n = gguf_int_at(list, l);
+        if (n != (wide && l >= blocks - shared ? 2 * first : first))
+            return gguf_bad(m->g, key, m->e,
+                            "%lld in layer %zu and %lld in layer 0: allowed is twice as much in the last %zu "
+                            "layers, which attention.shared_kv_layers counts", (long long)n, l,
+                            (long long)first, shared);
+    }
+    c->ffn_doubled = wide;
+    c->ffn = (size_t)first;
+    return 0;
+}
+
+static int put_sizes(const struct putting *p)
+{
+    const struct config *c = p->c;
+    char key[KEY_BYTES];
+    if (!c->ffn_doubled) {
+        put_uint(p, "feed_forward_length", c->ffn);
+        return 0;
+    }
+    gguf_put_array(p->o, gguf_key(key, p->f, "feed_forward_length"), GGUF_U32, c->n_layers);
+    for (size_t l = 0; l < c->n_layers; l++)
+        gguf_add_u32(p->o, (uint32_t)config_ffn(c, l));
+    return 0;
+}
+
+/* ---- experts ---- */
+
+static const struct key expert_keys[] = {
+    { "num_experts", "expert_count", SIZE(n_experts), 1, EXPERTS_MAX, 0, NONZERO | UNREAD },
+    { "top_k_experts", "expert_used_count", SIZE(experts_used), 1, HI_EXPERTS, 0, NONZERO | UNREAD },
+    { "moe_intermediate_size", "expert_feed_forward_length", SIZE(expert_ffn), 1, EXPERT_FFN_MAX, 0,
+      NONZERO | UNREAD },
+    { "enable_moe_block", NULL, BOOL(experts_beside), 0, 1, 0, NONZERO }, { 0 }
+};
+
+static int need_size(const struct reading *r, const char *key, size_t hi, size_t *x)
+{
+    struct json v;
+    const int found = get_value(r->root, key, &v, r->e);
+    if (found == 0)
+        return err_set(r->e, ERR_INPUT, "%s: %s is missing, enable_moe_block needs it", r->root->file, key);
+    return found < 0 ? -1 : js_size(&v, 1, hi, x, r->e);
+}
+
+static int read_experts(const struct reading *r)
+{
+    struct config *c = r->c;
+    if (!c->experts_beside)
+        return 0;
+    c->experts_normalised = true;
+    memset(c->kind, LAYER_EXPERTS, c->n_layers);
+    return need_size(r, "num_experts", EXPERTS_MAX, &c->n_experts) ||
+                   need_size(r, "top_k_experts", c->n_experts, &c->experts_used) ||
+                   need_size(r, "moe_intermediate_size", EXPERT_FFN_MAX, &c->expert_ffn)
+               ? -1
+               : 0;
+}
+
+static int get_gemma_experts(struct getting *m)
+{
+    struct config *c = m->c;
+    c->experts_beside = c->n_experts;
+    return c->n_experts && (get_experts(m) || need_uint(m, "expert_feed_forward_length", 0, EXPERT_FFN_MAX,
+                                                        &c->expert_ffn)) ? -1 : 0;
+}
+
+/* ---- heads, and what else no other family has ---- */
+
+static const struct key own_keys[] = {
+    { "num_kv_shared_layers", "attention.shared_kv_layers", SIZE(kv_shared), 0, GGUF_LAYERS_MAX, 0 },
+    { "hidden_size_per_layer_input", "embedding_length_per_layer_input", SIZE(per_layer), 0, 1 << 16, 0 },
+    { "vocab_size_per_layer_input", NULL, SIZE(per_layer_vocab), 0, 1 << 24, 0 }, { 0 }
+}, cap_keys[] = {
+    { "final_logit_softcapping", NULL, REAL(softcap), 0, 1e6, 0, UNWRITTEN }, { 0 }
+};
+
+/* Heads of global layers have key_length dimensions, those with a window key_length_swa. */
+static int get_gemma_heads(struct getting *m)
+{
+    static const char kv[] = "attention.head_count_kv";
+    struct config *c = m->c;
+    const struct gguf_value *list = NULL;
+    size_t value;
+    char key[KEY_BYTES];
+    c->head_dim = 0;
+    c->n_kv_heads = c->n_heads;
+    if (read_uint(m, "attention.key_length", 0, 2, HEAD_DIM_MAX, &c->head_dim) < 0)
+        return -1;
+    const struct gguf_value *v = gguf_find(m->g, gguf_key(key, m->f, kv));
+    if (v && v->is_array ? gguf_integers(m->g, key, c->n_layers, 1, c->n_heads, &list, m->e)
+                         : read_uint(m, kv, m->blocks, 1, c->n_heads, &c->n_kv_heads) < 0)
+        return -1;
+    for (size_t l = 0; l < c->n_layers; l++)
+        c->heads[l].n = (uint32_t)(list ? (size_t)gguf_int_at(list, l) : c->n_kv_heads);
+    if (get_heads(m) || need_uint(m, "attention.key_length_swa", 0, HEAD_DIM_MAX, &c->local_rotary) ||
+        read_uint(m, "attention.value_length_swa", 0, c->local_rotary, c->local_rotary, &value) < 0 ||
+        read_uint(m, "rope.dimension_count_swa", 0, c->local_rotary, c->local_rotary, &value) < 0 ||
+        keys_get(m, own_keys) || read_real(m, "final_logit_softcapping", 0, 1e6, &c->softcap) < 0)
+        return -1;
+    return is_drafter(m->f) ? need_uint(m, "embedding_length_out", 0, 1 << 20, &c->backbone) : 0;
+}
+
+static int put_gemma_heads(const struct putting *p)
+{
+    const struct config *c = p->c;
+    const size_t dim = config_heads(c, c->n_layers - 1).dim;
+    char key[KEY_BYTES];
+    if (c->per_layer && c->per_layer_vocab != c->vocab)
+        return put_lacks(p, "vocab_size_per_layer_input other than vocab_size");
+    put_uint(p, "attention.key_length_swa", c->local_rotary);
+    put_uint(p, "attention.value_length_swa", c->local_rotary);
+    put_uint(p, "rope.dimension_count_swa", c->local_rotary);
+    keys_put(p, own_keys);
+    if (c->softcap != 0)
+        put_real(p, "final_logit_softcapping", c->softcap);
+    gguf_put_array(p->o, gguf_key(key, p->f, "attention.head_count_kv"), GGUF_U32, c->n_layers);
+    for (size_t l = 0; l < c->n_layers; l++)
+        gguf_add_u32(p->o, (uint32_t)c->heads[l].n);
+    put_uint(p, "attention.key_length", dim);
+    put_uint(p, "attention.value_length", dim);
+    return 0;
+}
+
+/* What lies between the window and the sizes. */
+static void write_own(const struct writing *w)
+{
+    struct config c = *w->c;
+    char key[KEY_BYTES];
+    const struct gguf_value *widths = gguf_find(w->g, gguf_key(key, w->f, "feed_forward_length"));
+    if (widths->is_array)
+        jw_bool(w->w, "use_double_wide_mlp", c.ffn_doubled);
+    jw_open(w->w, "per_layer_config", '{');
+    for (size_t l = 0; l < c.n_layers; l++) {
+        char layer[24];
+        snprintf(layer, sizeof layer, "%zu", l);
+        jw_open(w->w, layer, '{');
+        jw_uint(w->w, "head_dim", c.windowed[l] && l + 1 < c.n_layers ? c.local_rotary : c.head_dim);
+        jw_uint(w->w, "num_key_value_heads", c.heads[l].n);
+        jw_close(w->w, '}');
+    }
+    jw_close(w->w, '}');
+    jw_bool(w->w, "attention_k_eq_v", true);     /* unless there is a v_proj: use_tensors in gguf_model.c */
+    if (is_drafter(w->f))
+        jw_uint(w->w, "backbone_hidden_size", c.backbone);
+    c.per_layer_vocab = c.vocab;
+    keys_write(&(struct writing){ w->f, &c, w->g, w->w }, own_keys);
+    write_float(w->w, "final_logit_softcapping", c.softcap);
+}
+
+/* ---- layers of config.json ---- */
+
+/* A whole number from 0; null is 0. */
+static int get_count(const struct reading *r, const char *key, size_t missing, size_t hi, size_t *x)
+{
+    struct json v;
+    const int found = js_get(r->root, key, &v, r->e);
+    *x = found == 1 ? 0 : missing;
+    return found == 1 && !is_null(&v) ? js_size(&v, 0, hi, x, r->e) : MIN(found, 0);
+}
+
+static int read_windows(const struct reading *r, bool unified)
+{
+    struct config *c = r->c;
+    struct json v;
+    if (get_size(r->root, "sliding_window", unified ? 1024 : 512, NULL_REFUSED, INT32_MAX, &c->window, r->e))
+        return -1;
+    for (size_t l = 0; l < c->n_layers; l++)
+        c->windowed[l] = (l + 1) % r->f->pattern != 0;
+    const int found = get_value(r->root, "layer_types", &v, r->e);
+    if (found < 0 || (found && config_read_layer_types(c, &v, r->e)))
+        return -1;
+    c->windowed[c->n_layers - 1] = 0;        /* whatever the key says, as in transformers */
+    memcpy(c->local, c->windowed, sizeof c->local);
+    return 0;
+}
+
+/* Reads per_layer_config, an object of layers whose heads are not those of the others. */
+static int read_each(struct config *c, const struct json *all, struct err *e)
+{
+    struct json key, v, name, x;
+    if (js_kind(all) != JS_OBJECT)
+        return js_bad(all, e, "allowed is an object");
+    for (struct js_walk w = js_walk(all); js_next(&w, &key, &v);) {
+        bool control;
+        char text[8] = "";
+        size_t n, dim;
+        if (js_length(&key, &control) < sizeof text)
+            text[js_unescape(&key, text)] = 0;
+        const size_t l = strtoul(text, NULL, 10);
+        if (!*text || strspn(text, "0123456789") != strlen(text) || l >= c->n_layers)
+            return js_bad(&key, e, "allowed are the numbers of layers, 0 to %zu", c->n_layers - 1);
+        if (js_kind(&v) != JS_OBJECT)
+            return js_bad(&v, e, "allowed is an object");
+        for (struct js_walk in = js_walk(&v); js_next(&in, &name, &x);)
+            if (!js_is(&name, "head_dim") && !js_is(&name, "num_key_value_heads"))
+                return js_bad(&name, e, "allowed in per_layer_config are head_dim and num_key_value_heads");
+        if (get_size(&v, "head_dim", c->head_dim, NULL_REFUSED, HEAD_DIM_MAX, &dim, e) ||
+            get_size(&v, "num_key_value_heads", c->n_kv_heads, NULL_REFUSED, c->n_heads, &n, e))
+            return -1;
+        c->heads[l].n = (uint32_t)n, c->heads[l].dim = (uint32_t)dim;
+    }
+    return 0;
+}
+
+/* Checks the heads of all layers. */
+static int add_heads(struct config *c, const struct json *root, struct err *e)
+{
+    const struct kv_heads last = c->heads[c->n_layers - 1];
+    c->heads_differ = true;
+    c->rotary = c->local_rotary = last.dim;
+    c->n_kv_heads = c->head_dim = 0;
+    for (size_t l = c->n_layers; l--;)
+        if (c->windowed[l])
+            c->local_rotary = c->heads[l].dim;
+    for (size_t l = 0; l < c->n_layers; l++) {
+        const struct kv_heads *h = &c->heads[l];
+        if (c->n_heads % h->n || h->dim % 16 || h->dim != (c->windowed[l] ? c->local_rotary : c->rotary))
+            return err_set(e, ERR_INPUT,
+                           "%s: layer %zu has %u key/value heads of %u dimensions: allowed are numbers that "
+                           "divide num_attention_heads %zu, and in all %s layers the same multiple of 16",
+                           root->file, l, (unsigned)h->n, (unsigned)h->dim, c->n_heads,
+                           c->windowed[l] ? "windowed" : "global");
+        c->n_kv_heads = MAX(c->n_kv_heads, h->n), c->head_dim = MAX(c->head_dim, h->dim);
+    }
+    return 0;
+}
+
+static int read_layer_heads(const struct reading *r)
+{
+    struct config *c = r->c;
+    struct json all;
+    size_t dim, n;
+    if (get_bool(r->root, "attention_k_eq_v", false, &c->v_is_k, r->e) ||
+        get_size(r->root, "global_head_dim", 512, NULL_REFUSED, HEAD_DIM_MAX, &dim, r->e) ||
+        get_size(r->root, "num_global_key_value_heads", c->n_kv_heads, NULL_MISSING, c->n_heads, &n, r->e))
+        return -1;
+    const int found = get_value(r->root, "per_layer_config", &all, r->e);
+    if (found < 0)
+        return -1;
+    for (size_t l = 0; l < c->n_layers; l++) {
+        const bool global = !c->windowed[l] && !found;
+        c->heads[l].n = (uint32_t)(global && c->v_is_k ? n : c->n_kv_heads);
+        c->heads[l].dim = (uint32_t)(global ? dim : c->head_dim);
+    }
+    return (found && read_each(c, &all, r->e)) || add_heads(c, r->root, r->e) ? -1 : 0;
+}
+
+/* Reads which layers have no keys and values of their own: of a drafter none has. */
+static int read_shared(const struct reading *r)
+{
+    struct config *c = r->c;
+    const struct json *root = r->root;
+    struct err *e = r->e;
+    if (c->backbone) {
+        c->kv_shared = c->n_layers;
+        return 0;
+    }
+    if (get_count(r, "num_kv_shared_layers", 0, c->n_layers - 1, &c->kv_shared) ||
+        get_bool(root, "use_double_wide_mlp", false, &c->ffn_doubled, e))
+        return -1;
+    c->ffn_doubled = c->ffn_doubled && c->kv_shared;
+    for (size_t l = c->n_layers - c->kv_shared; l < c->n_layers; l++) {
+        const size_t from = config_kv_layer(c, l);
+        if (from == SIZE_MAX)
+            return err_set(e, ERR_INPUT, "%s: num_kv_shared_layers is %zu, but no layer before layer %zu has "
+                           "keys and values for the %s layers after it", root->file, c->kv_shared,
+                           c->n_layers - c->kv_shared, c->windowed[l] ? "windowed" : "global");
+        if (c->heads[l].n != c->heads[from].n)
+            return err_set(e, ERR_INPUT, "%s: layer %zu has %u key/value heads, but reads those of layer "
+                           "%zu, which has %u", root->file, l, (unsigned)c->heads[l].n, from,
+                           (unsigned)c->heads[from].n);
+    }
+    return 0;
+}
+
+/* Reads the embeddings of each layer, which models of 12B and drafters do not have. */
+static int read_per_layer(const struct reading *r, bool unified)
+{
+    struct config *c = r->c;
+    const size_t missing = unified || c->backbone ? 0 : 256, most = c->backbone ? 0 : 1 << 16;
+    if (get_count(r, "hidden_size_per_layer_input", missing, most, &c->per_layer) ||
+        get_count(r, "vocab_size_per_layer_input", 262144, 1 << 24, &c->per_layer_vocab))
+        return -1;
+    if (c->per_layer && c->per_layer_vocab < c->vocab)
+        return err_set(r->e, ERR_INPUT, "%s: vocab_size_per_layer_input is %zu, but vocab_size is %zu: "
+                       "allowed are as many or more", r->root->file, c->per_layer_vocab, c->vocab);
+    return 0;
+}
+
+static int read_layers(const struct reading *r)
+{
+    static const char both_ways[] = "use_bidirectional_attention";
+    struct config *c = r->c;
+    struct json v;
+    const bool unified = has_type(r->root, unified_types);
+    const int found = get_value(r->root, both_ways, &v, r->e);
+    if (found < 0 || (found && !js_is(&v, "vision")))
+        return found < 0 ? -1 : js_bad(&v, r->e, "allowed is \"vision\"");
+    c->v_norm = c->layer_scale = true;
+    c->query_scalar = 1;
+    return read_gemma(r) || read_windows(r, unified) || read_layer_heads(r) || read_shared(r) ||
+                   read_per_layer(r, unified) ? -1 : 0;
+}
+
+/* A file names the layers one by one. */
+static int get_layers(struct getting *m)
+{
+    const struct gguf_value *list = NULL;
+    char key[KEY_BYTES];
+    if (gguf_array(m->g, gguf_key(key, m->f, "attention.sliding_window_pattern"), GGUF_BOOL, &list, m->e) < 0)
+        return -1;
+    return list ? get_pattern(m) : gguf_bad(m->g, key, m->e, "the key is missing");
+}
+
+/* ---- RoPE: of the global layers the first pairs of dimensions turn ---- */
+
+static int read_proportional(const struct reading *r, const struct json *dict)
+{
+    struct config *c = r->c;
+    double part = 0.25, factor = 1;
+    c->rotary = c->heads[c->n_layers - 1].dim;       /* the last layer is global */
+    if (dict && (get_real(dict, "partial_rotary_factor", 1, 0, 1, &part, r->e) ||
+                 get_real(dict, "factor", 1, 1e-6, 1e6, &factor, r->e)))
+        return -1;
+    const size_t turns = (size_t)(part * (double)c->rotary) / 2;
+    for (size_t i = 0; i < c->rotary / 2; i++)
+        c->rope.divisor[i] = i < turns ? (float)factor : INFINITY;
+    c->rope.type = ROPE_DIVIDED;
+    return 0;
+}
+
+/* 1e30 stands for a pair that does not turn. */
+static int put_proportional(const struct putting *p)
+{
+    put_uint(p, "rope.dimension_count", p->c->rotary);
+    put_real(p, "rope.freq_base", p->c->rope.theta);
+    for (size_t i = 0; i < p->c->rotary / 2; i++)
+        p->divisor[i] = MIN(p->c->rope.divisor[i], 1e30f);
+    *p->has_divisor = true;
+    return 0;
+}
+
+static const struct tensor_name names[] = {
+    { "nextn.pre_projection.weight", "pre_projection.weight", OUTSIDE },
+    { "nextn.post_projection.weight", "post_projection.weight", OUTSIDE },
+    { "per_layer_token_embd.weight", PER_LAYER_TABLE, OUTSIDE },
+    { "per_layer_model_proj.weight", "model.per_layer_model_projection.weight", OUTSIDE },
+    { "per_layer_proj_norm.weight", "model.per_layer_projection_norm.weight", OUTSIDE },
+    { "post_attention_norm.weight", "post_attention_layernorm.weight" },
+    { "ffn_norm.weight", "pre_feedforward_layernorm.weight" },
+    { "post_ffw_norm.weight", "post_feedforward_layernorm.weight" },
+    { "layer_output_scale.weight", "layer_scalar" },     { "ffn_gate_inp.scale", "router.scale" },
+    { "ffn_down_exps.scale", "router.per_expert_scale" },
+    { "post_ffw_norm_1.weight", "post_feedforward_layernorm_1.weight" },
+    { "pre_ffw_norm_2.weight", "pre_feedforward_layernorm_2.weight" },
+    { "post_ffw_norm_2.weight", "post_feedforward_layernorm_2.weight" },
+    { "inp_gate.weight", "per_layer_input_gate.weight" }, { "proj.weight", "per_layer_projection.weight" },
+    { "post_norm.weight", "post_per_layer_input_norm.weight" }, { 0 }
+};
+
+static const struct section sizes = { size_keys, read_sizes, get_sizes, NULL, put_sizes },
+    experts = { expert_keys, read_experts, get_gemma_experts, NULL, put_experts },
+    heads = { head_keys, read_heads, get_gemma_heads, NULL, put_gemma_heads },
+    cap = { cap_keys, NULL, NULL, NULL, NULL },
+    window = { needed_window_keys, NULL, NULL, write_own, NULL },
+    layers = { NULL, read_layers, get_layers, write_pattern, put_pattern },
+    rope = { NULL, read_rope, get_rope, write_rope, put_proportional };
+
+#define GEMMA4                                                                                               \
+    .text_type = "gemma4_text", .tensors = names,                                                            \
+    .section = { [OF_SIZES] = &sizes, [OF_EXPERTS] = &experts, [OF_HEADS] = &heads, [OF_FACTORS] = &cap,     \
+                 [OF_WINDOW] = &window, [OF_LAYERS] = &layers, [OF_ROPE] = &rope },                          \
+    .missing = MISSING({ "vocab_size", 262144 }, { "hidden_size", 2304 }, { "intermediate_size", 9216 },    \
+                       { "num_hidden_layers", 30 }, { "num_attention_heads", 8 },                           \
+                       { "num_key_value_heads", 4 }, { "head_dim", 256 },                                   \
+                       { "max_position_embeddings", 131072 }, { "rope_theta", 1e6 },                        \
+                       { "rope_local_base_freq", 10000 }, { "tie_word_embeddings", 1 },                     \
+                       { "bos_token_id", 2 }, { "eos_token_id", 1 }),                                       \
+    .reads = LIST("use_bidirectional_attention", "per_layer_config", "final_logit_softcapping",              \
+                  "feed_forward_length", "attention.head_count_kv", "attention.key_length"),                 \
+    .ropes = (const struct rope_name[]){ { "proportional", ROPE_DIVIDED }, { 0 } }, .qk_norm = true,         \
+    .gelu = true, .experts = true, .local = true, .pattern = 6, .freqs = true, .rope = read_proportional
+
+const struct family family_gemma4 = {
+    .type = "gemma4", .gguf = "gemma4",
+    .types = LIST("gemma4_unified", "gemma4_unified_text", "gemma4_assistant", "gemma4_unified_assistant"),
+    .names = LIST("Gemma4ForCausalLM", "Gemma4ForConditionalGeneration", "Gemma4AssistantForCausalLM",
+                  "Gemma4UnifiedForCausalLM", "Gemma4UnifiedAssistantForCausalLM",
+                  "Gemma4UnifiedForConditionalGeneration"),
+    GEMMA4,
+};
+/* The drafter of a GGUF file. config.json of one is read as Gemma 4. */
+const struct family family_gemma4_assistant = { .type = "gemma4_assistant", .gguf = "gemma4-assistant",
+                                                GEMMA4 };

@@ -1,0 +1,364 @@
+/* Llama, Mistral and Mixtral, and the sections that most families share with them. GGUF calls all of them
+ * llama; Ministral 3, and Mistral of that time, are its mistral3. */
+#include <string.h>
+
+#include "src/model/families/family.h"
+
+/* ---- sizes ---- */
+
+const struct key size_keys[] = {
+    { "max_position_embeddings", "context_length", SIZE(max_position), 1, CONTEXT_MAX, 2048, NEEDED },
+    { "hidden_size", "embedding_length", SIZE(hidden), 1, 1 << 20, 4096, NEEDED },
+    { "num_hidden_layers", "block_count", SIZE(n_layers), 1, CONFIG_LAYERS_MAX, 32, NEEDED },
+    { "intermediate_size", "feed_forward_length", SIZE(ffn), 1, 1 << 24, 11008, NEEDED | EACH | NONZERO },
+    { 0 }
+};
+
+/* ---- experts ---- */
+
+const struct key mixtral_keys[] = {
+    { "num_local_experts", "expert_count", SIZE(n_experts), 1, EXPERTS_MAX, 8, NONZERO },
+    { "num_experts", NULL, SIZE(n_experts), 1, EXPERTS_MAX, 0, KEEPS | UNWRITTEN },
+    { "num_experts_per_tok", "expert_used_count", SIZE(experts_used), 1, HI_EXPERTS, 2, NONZERO },
+    { NULL, "expert_feed_forward_length", SIZE(expert_ffn), 1, EXPERT_FFN_MAX, 0, NONZERO },
+    { 0 }
+};
+
+int check_experts_used(const struct reading *r)
+{
+    const struct config *c = r->c;
+    struct json v;
+    if (c->experts_used <= c->n_experts)
+        return 0;
+    return err_set(r->e, ERR_INPUT, "%s: num_experts_per_tok is %zu, allowed are 1 to %s %zu", r->root->file,
+                   c->experts_used,
+                   js_get(r->root, "num_experts", &v, r->e) == 1 ? "num_experts" : "num_local_experts",
+                   c->n_experts);
+}
+
+int read_mixtral(const struct reading *r)
+{
+    struct config *c = r->c;
+    c->expert_ffn = c->ffn;
+    c->experts_normalised = true;
+    memset(c->kind, LAYER_EXPERTS, c->n_layers);
+    return c->ffn > EXPERT_FFN_MAX
+               ? err_set(r->e, ERR_INPUT, "%s: intermediate_size is %zu, allowed for experts are 1 to %d",
+                         r->root->file, c->ffn, EXPERT_FFN_MAX)
+               : check_experts_used(r);
+}
+
+int need_experts(struct getting *m)
+{
+    char key[KEY_BYTES];
+    return m->c->n_experts ? get_experts(m)
+                           : gguf_bad(m->g, gguf_key(key, m->f, "expert_count"), m->e,
+                                      "the key is missing, or 0");
+}
+
+int get_experts(struct getting *m)
+{
+    char key[KEY_BYTES];
+    return m->c->experts_used || !m->c->n_experts
+               ? 0
+               : gguf_bad(m->g, gguf_key(key, m->f, "expert_used_count"), m->e, "the key is missing, or 0");
+}
+
+/* A file of architecture llama may have experts; other families without a section have none. */
+static int get_maybe_experts(struct getting *m)
+{
+    static const struct key none[] = {
+        { NULL, "expert_count", SIZE(n_experts), 0, 0, 0 },
+        { NULL, "expert_used_count", SIZE(experts_used), 0, 0, 0 }, { 0 }
+    };
+    return keys_get(m, m->f->experts ? mixtral_keys : none) || get_experts(m) ? -1 : 0;
+}
+
+static void write_maybe_experts(const struct writing *w) { keys_write(w, mixtral_keys); }
+
+/* Experts of all layers, or of none, whose weights are divided by their sum. */
+int put_experts(const struct putting *p)
+{
+    const struct config *c = p->c;
+    if (c->n_experts && !c->experts_normalised)
+        return put_lacks(p, "norm_topk_prob false");
+    return c->n_experts && memchr(c->kind, LAYER_DENSE, c->n_layers) ? put_lacks(p, "a layer without experts")
+                                                                     : 0;
+}
+
+/* ---- heads ---- */
+
+const struct key head_keys[] = {
+    { "num_attention_heads", "attention.head_count", SIZE(n_heads), 1, 1 << 16, 32, NEEDED | EACH },
+    { "num_key_value_heads", "attention.head_count_kv", SIZE(n_kv_heads), 1, HI_HEADS, 0, EACH | NULL_ZERO },
+    { "head_dim", "attention.key_length", SIZE(head_dim), 2, HEAD_DIM_MAX, 0, NULLS },
+    { 0 }
+};
+
+int read_heads(const struct reading *r)
+{
+    struct config *c = r->c;
+    const size_t given = c->head_dim;
+    c->n_kv_heads = c->n_kv_heads ? c->n_kv_heads : c->n_heads;
+    if (c->n_heads % c->n_kv_heads)
+        return err_set(r->e, ERR_INPUT,
+                       "%s: num_attention_heads %zu is not a multiple of num_key_value_heads %zu",
+                       r->root->file, c->n_heads, c->n_kv_heads);
+    if (c->hidden % c->n_heads && (!given || r->f->hidden_multiple))
+        return err_set(r->e, ERR_INPUT, "%s: hidden_size %zu is not a multiple of num_attention_heads %zu",
+                       r->root->file, c->hidden, c->n_heads);
+    c->head_dim = given ? given : c->hidden / c->n_heads;
+    return c->head_dim % 2 == 0 && c->head_dim <= HEAD_DIM_MAX
+               ? 0
+               : err_set(r->e, ERR_INPUT, "%s: head_dim is %zu%s, allowed are even numbers up to %d",
+                         r->root->file, c->head_dim, given ? "" : " (hidden_size / num_attention_heads)",
+                         HEAD_DIM_MAX);
+}
+
+int get_heads(struct getting *m)
+{
+    struct config *c = m->c;
+    size_t value_dim;
+    char key[KEY_BYTES];
+    c->n_kv_heads = c->n_kv_heads ? c->n_kv_heads : c->n_heads;
+    if (c->n_heads % c->n_kv_heads)
+        return gguf_bad(m->g, gguf_key(key, m->f, "attention.head_count_kv"), m->e,
+                        "%zu, head_count %zu is not a multiple", c->n_kv_heads, c->n_heads);
+    if (!c->head_dim && c->hidden % c->n_heads)
+        return gguf_bad(m->g, gguf_key(key, m->f, "embedding_length"), m->e,
+                        "%zu is not a multiple of %zu heads", c->hidden, c->n_heads);
+    c->head_dim = c->head_dim ? c->head_dim : c->hidden / c->n_heads;
+    if (c->head_dim % 2 || c->head_dim > HEAD_DIM_MAX)
+        return gguf_bad(m->g, gguf_key(key, m->f, "attention.key_length"), m->e,
+                        "heads of %zu dimensions, allowed are even numbers up to %d", c->head_dim,
+                        HEAD_DIM_MAX);
+    c->rotary = c->head_dim;
+    if (read_uint(m, "attention.value_length", 0, c->head_dim, c->head_dim, &value_dim) < 0 ||
+        read_uint(m, "rope.dimension_count", 0, m->f->partial > 0 ? 2 : c->head_dim, c->head_dim,
+                  &c->rotary) < 0)
+        return -1;
+    return c->rotary % 2 ? gguf_bad(m->g, gguf_key(key, m->f, "rope.dimension_count"), m->e,
+                                    "%zu, allowed are even numbers", c->rotary)
+                         : 0;
+}
+
+static int put_heads(const struct putting *p)
+{
+    put_uint(p, "attention.value_length", p->c->head_dim);
+    return 0;
+}
+
+/* ---- norms and the vocabulary ---- */
+
+static const struct key norm_keys[] = {
+    { "rms_norm_eps", "attention.layer_norm_rms_epsilon", REAL(file_eps), 1e-30, 1, 1e-6, NEEDED },
+    { 0 }
+};
+
+static int read_norms(const struct reading *r)
+{
+    r->c->rms_eps = r->c->file_eps;
+    return 0;
+}
+
+static const struct key vocab_keys[] = {
+    { "vocab_size", NULL, SIZE(vocab), 1, 1 << 24, 32000 }, { 0 }
+};
+
+/* A key vocab_size may say something else: the tokens decide. */
+static int get_vocab(struct getting *m)
+{
+    const struct gguf_value *tokens;
+    const int found = gguf_array(m->g, "tokenizer.ggml.tokens", GGUF_STRING, &tokens, m->e);
+    if (found <= 0)
+        return found ? -1 : gguf_bad(m->g, "tokenizer.ggml.tokens", m->e, "the key is missing");
+    m->c->vocab = tokens->n;
+    return tokens->n >= 1 && tokens->n <= 1 << 24
+               ? 0
+               : gguf_bad(m->g, "tokenizer.ggml.tokens", m->e, "%zu tokens, allowed are 1 to %d", tokens->n,
+                          1 << 24);
+}
+
+static int put_vocab(const struct putting *p)
+{
+    put_uint(p, "vocab_size", p->c->vocab);
+    return 0;
+}
+
+/* ---- windows ---- */
+
+const struct key window_keys[] = {
+    { "sliding_window", "attention.sliding_window", SIZE(window), 1, INT32_MAX, 0, NONZERO | UNREAD },
+    { 0 }
+};
+
+/* Reads the window as f->window says, and the layers that have it. */
+int read_window(const struct reading *r)
+{
+    const struct family *f = r->f;
+    struct config *c = r->c;
+    struct err *e = r->e;
+    struct json v;
+    bool use = f->window == WINDOW_ALL || f->window == WINDOW_GIVEN;
+    const bool named = f->window >= WINDOW_QWEN;
+    size_t first = named ? 28 : 0;
+    if (f->window >= WINDOW_SWITCH && get_bool(r->root, "use_sliding_window", false, &use, e))
+        return -1;
+    int found = js_get(r->root, "sliding_window", &v, e);
+    if (found < 0)
+        return -1;
+    if (f->window == WINDOW_NONE && found && !is_null(&v))
+        return js_bad(&v, e, "llama models have no window: allowed is null");
+    c->window = use && !found && f->window != WINDOW_GIVEN && f->window != WINDOW_UNTURNED ? 4096 : 0;
+    if (use && found && !is_null(&v) && js_size(&v, 1, INT32_MAX, &c->window, e))
+        return -1;
+    if (named && use) {
+        found = js_get(r->root, "max_window_layers", &v, e);
+        if (found < 0 || (found && js_size(&v, 0, INT32_MAX, &first, e)))
+            return -1;
+    }
+    uint8_t derived[CONFIG_LAYERS_MAX] = { 0 };
+    for (size_t l = 0; l < c->n_layers; l++)
+        derived[l] = c->window && (f->window == WINDOW_OTHER      ? l < first && l % 2 == 0
+                                   : f->window == WINDOW_UNTURNED ? c->local[l]
+                                                                  : l >= first);
+    memcpy(c->windowed, derived, sizeof derived);
+    found = get_value(r->root, "layer_types", &v, e);
+    if (found <= 0)
+        return found;
+    if (config_read_layer_types(c, &v, e))
+        return -1;
+    if (!named && memcmp(c->windowed, derived, sizeof derived))
+        return js_bad(&v, e, "%s models have %s layer%s", f->type,
+                      c->window ? "the window of sliding_window in every" : "full attention in every",
+                      c->window && f->window == WINDOW_UNTURNED ? " without RoPE" : "");
+    if (!c->window && memchr(c->windowed, 1, c->n_layers))
+        return js_bad(&v, e, "sliding_attention needs use_sliding_window and sliding_window");
+    return 0;
+}
+
+int get_no_window(struct getting *m)
+{
+    char key[KEY_BYTES];
+    return m->c->window ? gguf_bad(m->g, gguf_key(key, m->f, "attention.sliding_window"), m->e,
+                                   "found %zu, for %s this is not implemented; allowed is 0", m->c->window,
+                                   m->f->gguf)
+                        : 0;
+}
+
+/* Some families have files with a window, which is that of all layers. */
+int get_all_windows(struct getting *m)
+{
+    char key[KEY_BYTES];
+    return m->c->window && gguf_find(m->g, gguf_key(key, m->f, "attention.sliding_window_pattern"))
+               ? gguf_bad(m->g, key, m->e, "windows in some of the layers are not implemented")
+               : 0;
+}
+
+static int put_window(const struct putting *p)
+{
+    const struct config *c = p->c;
+    return c->window && (p->f->window > WINDOW_GIVEN || memchr(c->windowed, 0, c->n_layers))
+               ? put_lacks(p, "a window in some of the layers")
+               : 0;
+}
+
+const struct section window_of_all = { window_keys, read_window, get_all_windows, NULL, put_window };
+
+const struct section llama_sections[SECTIONS] = {
+    [OF_SIZES] = { size_keys, NULL, NULL, NULL, NULL },
+    [OF_EXPERTS] = { NULL, NULL, get_maybe_experts, write_maybe_experts, put_experts },
+    [OF_HEADS] = { head_keys, read_heads, get_heads, NULL, put_heads },
+    [OF_NORMS] = { norm_keys, read_norms, NULL, NULL, NULL },
+    [OF_VOCAB] = { vocab_keys, NULL, get_vocab, NULL, put_vocab },
+    [OF_WINDOW] = { window_keys, read_window, get_no_window, NULL, put_window },
+    [OF_ROPE] = { NULL, read_rope, get_rope, write_rope, put_rope },
+};
+
+/* ---- the families ---- */
+
+/* A file of llama is Mixtral's if it has experts, Mistral's if it has a window. */
+static const char *type_of_llama(const struct config *c)
+{
+    return c->n_experts ? "mixtral" : c->window ? "mistral" : "llama";
+}
+
+const struct family family_llama = {
+    .type = "llama", .names = LIST("LlamaForCausalLM"), .gguf = "llama",
+    .file_type = type_of_llama, .section = { [OF_WINDOW] = &window_of_all }, .as_llama = true, .freqs = true,
+    .experts = true, .attention_bias = true, .mlp_bias = true, .hidden_multiple = true,
+    .missing = MISSING({ "bos_token_id", 1 }, { "eos_token_id", 2 }),
+};
+
+static const struct missing mistral_missing[] = {
+    { "intermediate_size", 14336 }, { "num_key_value_heads", 8 }, { "max_position_embeddings", 131072 },
+    { "bos_token_id", 1 }, { "eos_token_id", 2 }, { 0 }
+};
+
+const struct family family_mistral = {
+    .type = "mistral", .names = LIST("MistralForCausalLM"), .gguf = "llama",
+    .wrapper_type = "mistral3", .missing = mistral_missing, .as_llama = true, .freqs = true,
+    .window = WINDOW_ALL,
+};
+
+const struct family family_mixtral = {
+    .type = "mixtral", .names = LIST("MixtralForCausalLM"), .gguf = "llama",
+    .section = { [OF_EXPERTS] = SECTION(mixtral_keys, read_mixtral, get_experts, NULL, put_experts) },
+    .missing = MISSING({ "intermediate_size", 14336 }, { "num_key_value_heads", 8 },
+                       { "max_position_embeddings", 131072 }, { "rms_norm_eps", 1e-5 }, { "rope_theta", 1e6 },
+                       { "bos_token_id", 1 }, { "eos_token_id", 2 }),
+    .as_llama = true, .freqs = true, .experts = true, .window = WINDOW_GIVEN,
+};
+
+/* ---- Ministral 3: queries grow with the position ---- */
+
+static const struct key growth_keys[] = {
+    { "mscale", NULL, REAL(rope.mscale), 0, 1e6, 0, NONZERO },
+    { "mscale_all_dim", "rope.scaling.yarn_log_multiplier", REAL(rope.mscale_all_dim), 0, 1e6, 0, NONZERO },
+    { "llama_4_scaling_beta", "attention.temperature_scale", REAL(rope.growth), 0, 1e3, 0, NONZERO },
+    { 0 }
+};
+
+static int read_growth(const struct reading *r, const struct json *settings)
+{
+    return need_yarn(r) || need_real(settings, "llama_4_scaling_beta", 0, 1e3, &r->c->rope.growth, r->e) ? -1
+                                                                                                         : 0;
+}
+
+/* The ratio of YaRN's factors is that of mscale 1. */
+static int get_growth(struct getting *m)
+{
+    struct rope_config *r = &m->c->rope;
+    char key[KEY_BYTES];
+    if (get_rope(m))
+        return -1;
+    size_t length = r->original;
+    r->mscale = r->mscale_all_dim != 0;
+    if (read_uint(m, "attention.temperature_length", 0, 1, CONTEXT_MAX, &length) < 0)
+        return -1;
+    return length == r->original
+               ? 0
+               : gguf_bad(m->g, gguf_key(key, m->f, "attention.temperature_length"), m->e,
+                          "found %zu, allowed is rope.scaling.original_context_length %zu", length,
+                          r->original);
+}
+
+static void write_no_window(const struct writing *w) { jw_null(w->w, "sliding_window"); }
+
+static const char *type_of_mistral3(const struct config *c)
+{
+    return c->rope.growth != 0 ? "ministral3" : "mistral";
+}
+
+const struct family family_ministral3 = {
+    .type = "ministral3", .names = LIST("Ministral3ForCausalLM"), .gguf = "mistral3",
+    .wrapper_type = "mistral3", .file_type = type_of_mistral3, .as_llama = true, .freqs = true,
+    .window = WINDOW_GIVEN, .rope = read_growth, .yarn_keys = growth_keys,
+    .rope_keys = LIST("llama_4_scaling_beta", "max_position_embeddings"),
+    .section = { [OF_WINDOW] = SECTION(window_keys, read_window, get_no_window, write_no_window, put_window),
+                 [OF_ROPE] = SECTION(NULL, read_rope, get_growth, write_rope, put_rope) },
+    .missing = MISSING({ "vocab_size", 131072 }, { "intermediate_size", 14336 }, { "num_hidden_layers", 34 },
+                       { "num_key_value_heads", 8 }, { "head_dim", 128 },
+                       { "max_position_embeddings", 262144 }, { "rms_norm_eps", 1e-5 }, { "rope_theta", 1e6 },
+                       { "bos_token_id", 1 }, { "eos_token_id", 2 }),
+};

@@ -1,0 +1,36 @@
+/* OLMo 3: norms of queries and keys of all heads at once, norms after each part and none before, windows in
+ * three of four layers. */
+#include "src/model/families/family.h"
+
+static int read_layers(const struct reading *r)
+{
+    struct config *c = r->c;
+    c->norms_after = c->only_after = c->qk_whole = true;
+    if (c->head_dim % 16)
+        return err_set(r->e, ERR_INPUT,
+                       "%s: heads of %zu dimensions: allowed for %s models are multiples of 16",
+                       r->root->file, c->head_dim, c->model_type);
+    return read_pattern(r);
+}
+
+static const struct key yarn_keys[] = {
+    { "attention_factor", "rope.scaling.yarn_attn_factor", REAL(rope.attention_factor), 1e-6, 1e6, 0,
+      NONZERO },
+    { 0 }
+};
+
+static const struct tensor_name names[] = {
+    { "post_attention_norm.weight", "post_attention_layernorm.weight" },
+    { "ffn_norm.weight", "pre_feedforward_layernorm.weight" },
+    { "post_ffw_norm.weight", "post_feedforward_layernorm.weight" }, { 0 }
+};
+
+const struct family family_olmo3 = {
+    .type = "olmo3", .names = LIST("Olmo3ForCausalLM"), .gguf = "olmo2",
+    .tensors = names,
+    .section = { [OF_WINDOW] = &window_of_some,
+                 [OF_LAYERS] = SECTION(NULL, read_layers, get_pattern, write_pattern, put_pattern) },
+    .missing = MISSING({ "vocab_size", 50304 }, { "rms_norm_eps", 1e-5 }, { "rope_theta", 5e5 },
+                       { "eos_token_id", 50279 }),
+    .qk_norm = true, .hidden_multiple = true, .local = true, .pattern = 4, .yarn_keys = yarn_keys,
+};

@@ -1,0 +1,104 @@
+/* Qwen2 and Qwen3, dense and with experts. */
+#include <string.h>
+
+#include "src/model/families/family.h"
+
+static const struct missing qwen_missing[] = {
+    { "vocab_size", 151936 }, { "intermediate_size", 22016 }, { "num_key_value_heads", 32 },
+    { "max_position_embeddings", 32768 }, { 0 }
+}, qwen3_missing[] = {
+    { "vocab_size", 151936 }, { "intermediate_size", 22016 }, { "num_key_value_heads", 32 },
+    { "head_dim", 128 }, { "max_position_embeddings", 32768 }, { 0 }
+}, qwen2_moe_missing[] = {
+    { "vocab_size", 151936 }, { "hidden_size", 2048 }, { "intermediate_size", 5632 },
+    { "num_hidden_layers", 24 }, { "num_attention_heads", 16 }, { "num_key_value_heads", 16 },
+    { "max_position_embeddings", 32768 }, { "num_local_experts", 60 }, { "num_experts_per_tok", 4 },
+    { "moe_intermediate_size", 1408 }, { 0 }
+}, qwen3_moe_missing[] = {
+    { "vocab_size", 151936 }, { "hidden_size", 2048 }, { "intermediate_size", 6144 },
+    { "num_hidden_layers", 24 }, { "num_key_value_heads", 4 }, { "max_position_embeddings", 32768 }, { 0 }
+};
+
+const struct family family_qwen2 = {
+    .type = "qwen2", .names = LIST("Qwen2ForCausalLM"), .gguf = "qwen2",
+    .missing = qwen_missing, .qkv_bias = true, .window = WINDOW_QWEN,
+}, family_qwen3 = {
+    .type = "qwen3", .names = LIST("Qwen3ForCausalLM"), .gguf = "qwen3",
+    .missing = qwen3_missing, .qk_norm = true, .attention_bias = true, .window = WINDOW_QWEN,
+};
+
+/* ---- experts ---- */
+
+#define QWEN_EXPERTS                                                                                        \
+    { "num_local_experts", NULL, SIZE(n_experts), 1, EXPERTS_MAX, 128, UNWRITTEN },                         \
+    { "num_experts", "expert_count", SIZE(n_experts), 1, EXPERTS_MAX, 0, NONZERO | KEEPS },                 \
+    { "num_experts_per_tok", "expert_used_count", SIZE(experts_used), 1, HI_EXPERTS, 8, NONZERO },          \
+    { "moe_intermediate_size", "expert_feed_forward_length", SIZE(expert_ffn), 1, EXPERT_FFN_MAX, 768,      \
+      NONZERO },                                                                                            \
+    { "norm_topk_prob", NULL, BOOL(experts_normalised), 0, 1, 0 }
+
+static const struct key qwen2_moe_keys[] = {
+    QWEN_EXPERTS,
+    { "shared_expert_intermediate_size", "expert_shared_feed_forward_length", SIZE(shared_ffn), 1,
+      EXPERT_FFN_MAX, 5632, NEEDED },
+    { 0 }
+}, qwen3_moe_keys[] = { QWEN_EXPERTS, { 0 } };
+
+/* Reads the layers without experts: those of mlp_only_layers, and all but every decoder_sparse_step-th. */
+static int read_experts(const struct reading *r)
+{
+    struct config *c = r->c;
+    struct json list, x;
+    size_t step, l;
+    if (check_experts_used(r) ||
+        get_size(r->root, "decoder_sparse_step", 1, NULL_MISSING, CONFIG_LAYERS_MAX, &step, r->e))
+        return -1;
+    for (l = 0; l < c->n_layers; l++)
+        c->kind[l] = (l + 1) % step == 0 ? LAYER_EXPERTS : LAYER_DENSE;
+    const int found = get_value(r->root, "mlp_only_layers", &list, r->e);
+    if (found <= 0)
+        return found;
+    if (js_kind(&list) != JS_ARRAY)
+        return js_bad(&list, r->e, "allowed is a list of layers");
+    for (struct js_walk w = js_walk(&list); js_next(&w, NULL, &x);) {
+        if (js_size(&x, 0, INT32_MAX, &l, r->e))
+            return -1;
+        if (l < c->n_layers)
+            c->kind[l] = LAYER_DENSE;
+    }
+    return 0;
+}
+
+/* A file has no key for norm_topk_prob: Qwen2 does not normalise, Qwen3 does. */
+static bool normalises(const struct family *f) { return f != &family_qwen2_moe; }
+
+static int get_qwen_experts(struct getting *m)
+{
+    struct config *c = m->c;
+    c->experts_normalised = normalises(m->f);
+    if (need_experts(m) || (!c->expert_ffn && need_uint(m, "feed_forward_length", 0, 1 << 24, &c->ffn)))
+        return -1;
+    c->expert_ffn = c->expert_ffn ? c->expert_ffn : MAX(c->ffn / c->experts_used, (size_t)1);
+    return 0;
+}
+
+static int put_qwen_experts(const struct putting *p)
+{
+    if (p->c->experts_normalised != normalises(p->f))
+        return put_lacks(p, normalises(p->f) ? "norm_topk_prob false" : "norm_topk_prob true of qwen2_moe");
+    return memchr(p->c->kind, LAYER_DENSE, p->c->n_layers) ? put_lacks(p, "a layer without experts") : 0;
+}
+
+const struct family family_qwen2_moe = {
+    .type = "qwen2_moe", .names = LIST("Qwen2MoeForCausalLM"), .gguf = "qwen2moe",
+    .section = { [OF_EXPERTS] = SECTION(qwen2_moe_keys, read_experts, get_qwen_experts, NULL,
+                                        put_qwen_experts) },
+    .missing = qwen2_moe_missing, .qkv_bias = true, .qkv_bias_key = true, .experts = true,
+    .window = WINDOW_OTHER,
+}, family_qwen3_moe = {
+    .type = "qwen3_moe", .names = LIST("Qwen3MoeForCausalLM"), .gguf = "qwen3moe",
+    .section = { [OF_EXPERTS] = SECTION(qwen3_moe_keys, read_experts, get_qwen_experts, NULL,
+                                        put_qwen_experts) },
+    .missing = qwen3_moe_missing, .qk_norm = true, .attention_bias = true, .experts = true,
+    .window = WINDOW_SWITCH,
+};
