@@ -14,7 +14,7 @@
 #include "src/model/gguf_form.h"
 #include "src/model/gguf_model.h"
 #include "src/model/gguf_write.h"
-#include "src/model/joined_tensors.h"
+#include "src/model/views.h"
 #include "src/request/model_options.h"
 #include "src/text/chat.h"
 #include "src/text/tokenizer_gguf.h"
@@ -22,7 +22,7 @@
 enum { SLAB_BYTES = 4 << 20, FILE_MAX = 128 << 20 };
 
 /* A tensor of the model; the experts of a layer follow each other in one tensor of the file, and so do the
- * parts of joined tensors (joined_tensors.h). rows: of the tensor of the file. ends: its bytes, if it ends
+ * parts of joined tensors (views.h). rows: of the tensor of the file. ends: its bytes, if it ends
  * here; 0: it goes on. */
 struct piece { const struct tensor *t; size_t experts, rows, ends; };
 /* A tensor of the configuration: divisors of frequencies. */

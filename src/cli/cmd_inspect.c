@@ -16,7 +16,7 @@
 #include "src/decode/engine.h"
 #include "src/decode/weights.h"
 #include "src/model/config_tensors.h"
-#include "src/model/dealt_tensors.h"
+#include "src/model/views.h"
 #include "src/model/device_choice.h"
 #include "src/model/safetensors.h"
 #include "src/request/model_options.h"

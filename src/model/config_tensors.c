@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/model/dealt_tensors.h"
+#include "src/model/views.h"
 
 /* A tensor of a layer: its name after "model.layers.N.", whether the configuration has it, its shape. */
 struct part { const char *name; bool used; size_t rows, cols; };
@@ -306,7 +306,7 @@ static int mark(void *ctx, const char *name, size_t rows, size_t cols)
 }
 
 /* Tensors that a loader may pass over without a word: a copy of the embedding, frequencies of RoPE that older
- * files hold, the layer that drafts, scales that are read with their matrix (dealt_tensors.h), and keys and
+ * files hold, the layer that drafts, scales that are read with their matrix (views.h), and keys and
  * values of layers that read those of another. */
 static bool may_rest(const struct config *c, const struct tensor *t)
 {

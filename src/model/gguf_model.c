@@ -2,9 +2,8 @@
  * gguf_model_open. */
 #include "src/model/gguf_model.h"
 
-#include "src/model/expert_tensors.h"
+#include "src/model/views.h"
 #include "src/model/families/family.h"
-#include "src/model/joined_tensors.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -10,7 +10,7 @@
 
 #include "src/model/encode.h"
 #include "src/model/gguf_model.h"
-#include "src/model/joined_tensors.h"
+#include "src/model/views.h"
 #include "src/model/safetensors.h"
 
 bool model_is_file(const char *place)

@@ -1,9 +1,7 @@
 /* Reading of safetensors files: the header of a file (header_append), a file (shard_read), an index with
  * its shards (index_read). Start at safetensors_open. */
 #include "src/model/safetensors.h"
-#include "src/model/dealt_tensors.h"
-#include "src/model/expert_tensors.h"
-#include "src/model/text_tensors.h"
+#include "src/model/views.h"
 #include "src/base/json.h"
 
 #include <stdio.h>

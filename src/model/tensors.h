@@ -37,7 +37,7 @@ struct tensor {
     size_t head_rows;
     /* Set by tensors_encode (encode.h): the file has rows of `cols` weights of stored_dtype. */
     const struct gguf_type *encoded; enum dtype stored_dtype; size_t cols;
-    /* Set by tensors_deal_experts (dealt_tensors.h): row r is row r * turns + turn of the file, and a matrix
+    /* Set by tensors_deal_experts (views.h): row r is row r * turns + turn of the file, and a matrix
      * has its scales apart, in another place of the files. turns 0: an ordinary tensor */
     size_t turns, turn;
     int scales_shard; size_t scales_offset;

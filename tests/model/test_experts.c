@@ -3,7 +3,7 @@
  * models that are refused. tests/model/test_logits.c compares whole models with transformers,
  * tests/model/test_r1.c rows with rows. */
 #include "src/model/config_tensors.h"
-#include "src/model/expert_tensors.h"
+#include "src/model/views.h"
 #include "src/model/safetensors.h"
 #include "tests/rig.h"
 

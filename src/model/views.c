@@ -1,0 +1,372 @@
+/* Tensors as their files store them become those of one set of names. Start at view_all. */
+#include "src/model/views.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NAMES_BYTES = 1 << 14, BLOCK = 32, NIBBLES = 16, BLOCK_BYTES = 1 + NIBBLES };
+static const char experts[] = ".experts.", mlp_experts[] = ".mlp.experts.";
+
+struct viewing {
+    struct tensors *ts; const struct config *c;
+    struct tensor *out; size_t n, room;  /* the new list */
+    char *names; size_t names_left;
+    struct err *e;
+};
+
+/* Adds a copy of a tensor under a name of its own. NULL: out of memory. */
+static struct tensor *__attribute__((format(printf, 3, 4)))
+    add(struct viewing *v, const struct tensor t, const char *format, ...)
+{
+    char name[TENSOR_NAME_MAX + 64];
+    va_list args;
+    va_start(args, format);
+    const size_t bytes = (size_t)vsnprintf(name, sizeof name, format, args) + 1;
+    va_end(args);
+    if (v->n == v->room) {
+        v->room = 2 * v->room + v->ts->n + 16;
+        struct tensor *out = realloc(v->out, v->room * sizeof *out);
+        if (!out)
+            return err_set(v->e, ERR_FAILED, "out of memory for %zu tensors", v->room), NULL;
+        v->out = out;
+    }
+    if (bytes > v->names_left) {
+        v->names_left = MAX(bytes, (size_t)NAMES_BYTES);
+        v->names = tensors_extend(v->ts, v->ts->path[0], 0, v->names_left, v->e);
+        if (!v->names)
+            return NULL;
+    }
+    struct tensor *to = &v->out[v->n++];
+    *to = t;
+    to->name = memcpy(v->names, name, bytes);
+    v->names += bytes;
+    v->names_left -= bytes;
+    return to;
+}
+
+/* Replaces each tensor by what `view` adds for it; one for which it adds nothing stays. */
+static int view_all(struct tensors *ts, const struct config *c,
+                    int (*view)(struct viewing *v, const struct tensor *t), struct err *e)
+{
+    struct viewing v = { .ts = ts, .c = c, .e = e };
+    struct tensor *kept = malloc((ts->n + 1) * sizeof *kept);
+    size_t n_kept = 0;
+    int rc = kept ? 0 : err_set(e, ERR_FAILED, "out of memory for %zu tensors", ts->n);
+    for (size_t i = 0; rc == 0 && i < ts->n; i++) {
+        const size_t before = v.n;
+        rc = view(&v, &ts->t[i]);
+        if (v.n == before)
+            kept[n_kept++] = ts->t[i];
+    }
+    const size_t n = n_kept + v.n;
+    if (rc == 0 && v.n && !tensors_extend(ts, ts->path[0], n - MIN(n, ts->n), 0, e))
+        rc = -1;
+    if (rc == 0 && v.n) {
+        memcpy(ts->t, kept, n_kept * sizeof *kept);
+        memcpy(ts->t + n_kept, v.out, v.n * sizeof *kept);
+        ts->n = n;
+        rc = tensors_sort(ts, e);
+    }
+    free(kept);
+    free(v.out);
+    return rc;
+}
+
+/* ---- a text model inside a wrapper ---- */
+
+static int take_text(struct viewing *v, const struct tensor *t)
+{
+    static const char *const prefixes[][2] = {
+        { "model.language_model.", "model." }, { "language_model.model.", "model." },
+        { "language_model.lm_head.", "lm_head." }, { "model.mtp.", "mtp." },
+    };
+    const char *prefix = "", *rest = t->name;
+    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes && rest == t->name; i++)
+        if (strncmp(t->name, prefixes[i][0], strlen(prefixes[i][0])) == 0)
+            prefix = prefixes[i][1], rest = t->name + strlen(prefixes[i][0]);
+    const bool convolution = t->n_dims == 3 && t->dim[1] == 1 && name_ends_in(rest, ".conv1d.weight");
+    if (rest == t->name && !convolution)
+        return 0;
+    struct tensor *to = add(v, *t, "%s%s", prefix, rest);
+    if (to && convolution)
+        to->n_dims = 2, to->dim[1] = to->dim[2];
+    return to ? 0 : -1;
+}
+
+int tensors_take_text(struct tensors *ts, struct err *e) { return view_all(ts, NULL, take_text, e); }
+
+/* ---- experts of gpt-oss as published ---- */
+
+/* The tensors after ".mlp.experts.", and the parts that take their rows in turn. */
+static const struct dealt { const char *name; bool matrix; size_t turns; const char *part[2]; } dealt[] = {
+    { "gate_up_proj_blocks", true, 2, { "gate_proj", "up_proj" } },
+    { "gate_up_proj_bias", false, 2, { "gate_proj", "up_proj" } },
+    { "down_proj_blocks", true, 1, { "down_proj" } },
+    { "down_proj_bias", false, 1, { "down_proj" } },
+};
+
+bool tensor_is_dealt_scales(const struct tensor *t) { return t->turns && t->dtype == DT_OTHER; }
+
+static int bad_shape(const struct tensors *ts, const struct tensor *t, const char *needed, struct err *e)
+{
+    return err_set(e, ERR_INPUT, "%s: tensor \"%.*s\": dtype %s with %zu dimensions; needed is %s",
+                   ts->path[t->shard], TENSOR_NAME_SHOWN, t->stored_name, t->dtype_name, t->n_dims, needed);
+}
+
+/* Finds the scales of a tensor of blocks, and marks them. */
+static const struct tensor *find_scales(const struct tensors *ts, const struct tensor *t, struct err *e)
+{
+    char name[TENSOR_NAME_MAX + 1];
+    snprintf(name, sizeof name, "%.*sscales", (int)(strlen(t->name) - strlen("blocks")), t->name);
+    const struct tensor *s = tensors_find(ts, name);
+    if (!s)
+        return err_set(e, ERR_INPUT, "%s: tensor \"%.*s\" is missing, the scales of \"%.*s\"",
+                       ts->path[t->shard], TENSOR_NAME_SHOWN, name, TENSOR_NAME_SHOWN, t->stored_name), NULL;
+    if (strcmp(s->dtype_name, "U8") || s->n_dims != 3 || memcmp(s->dim, t->dim, 3 * sizeof *t->dim))
+        return bad_shape(ts, s, "U8, the scales of the blocks of each row", e), NULL;
+    ts->t[s - ts->t].turns = 1;          /* the list is sorted: they come after their blocks */
+    return s;
+}
+
+static int check_dealt(const struct tensors *ts, const struct tensor *t, const struct dealt *d, struct err *e)
+{
+    char needed[128];
+    snprintf(needed, sizeof needed, "%s for up to %d experts with %srows",
+             d->matrix ? "U8 [experts, rows, blocks, 16]" : "BF16, F16 or F32 [experts, rows]", EXPERTS_MAX,
+             d->turns > 1 ? "an even number of " : "");
+    if (t->n_dims != (d->matrix ? 4 : 2) || !t->dim[0] || t->dim[0] > EXPERTS_MAX || !t->dim[1] ||
+        t->dim[1] % d->turns || (d->matrix ? strcmp(t->dtype_name, "U8") || t->dim[3] != NIBBLES || !t->dim[2]
+                                           : !tensor_is_float(t->dtype)))
+        return bad_shape(ts, t, needed, e);
+    return d->matrix && t->dim[2] > TENSOR_SCALES_READ / d->turns
+               ? err_set(e, ERR_INPUT, "%s: tensor \"%.*s\": rows of %zu blocks, at most %zu are allowed",
+                         ts->path[t->shard], TENSOR_NAME_SHOWN, t->stored_name, t->dim[2],
+                         TENSOR_SCALES_READ / d->turns)
+               : 0;
+}
+
+static int deal(struct viewing *v, const struct tensor *t)
+{
+    const char *s = strstr(t->name, mlp_experts), *rest = s ? s + strlen(mlp_experts) : "";
+    const struct dealt *d = dealt, *end = dealt + sizeof dealt / sizeof *dealt;
+    const struct tensor *scales = NULL;
+    while (d < end && strcmp(rest, d->name))
+        d++;
+    if (d == end)
+        return 0;
+    if (check_dealt(v->ts, t, d, v->e) || (d->matrix && !(scales = find_scales(v->ts, t, v->e))))
+        return -1;
+    const size_t cols = d->matrix ? t->dim[2] * BLOCK : 1, n = t->dim[0] * d->turns;
+    for (size_t i = 0; i < n; i++) {
+        const size_t x = i / d->turns;
+        struct tensor *to = add(v, *t, "%.*s%zu.%s.%s", (int)(rest - t->name), t->name, x,
+                                d->part[i % d->turns], d->matrix ? "weight" : "bias");
+        if (!to)
+            return -1;
+        to->turns = d->turns, to->turn = i % d->turns;
+        to->dim[0] = t->dim[1] / d->turns, to->dim[1] = cols, to->n_dims = d->matrix ? 2 : 1;
+        to->n_elements = to->dim[0] * cols;
+        to->offset = t->offset + x * (t->bytes / t->dim[0]);
+        to->bytes = t->bytes / n;
+        if (d->matrix) {
+            to->dtype = DT_MXFP4, to->dtype_name = "MXFP4";
+            to->bytes = to->n_elements / BLOCK * BLOCK_BYTES;
+            to->scales_shard = scales->shard;
+            to->scales_offset = scales->offset + x * (scales->bytes / scales->dim[0]);
+        }
+    }
+    return 0;
+}
+
+int tensors_deal_experts(struct tensors *ts, struct err *e) { return view_all(ts, NULL, deal, e); }
+
+/* ---- experts, fused or with other names ---- */
+
+/* Parts of names: of Mixtral, and of the routers of gpt-oss and Gemma 4; at the end those of an expert. */
+static const char *const renamed[][2] = { { ".block_sparse_moe.", ".mlp." }, { ".mlp.router.", ".mlp.gate." },
+                                          { ".router.proj.", ".mlp.gate." } },
+                  *const of_mixtral[][2] = { { ".w1.", ".gate_proj." }, { ".w2.", ".down_proj." },
+                                             { ".w3.", ".up_proj." } };
+
+/* Parts of a fused tensor: its name after ".experts.", and what each part becomes. GGUF files have the last
+ * three, under these names. */
+static const struct fused { const char *name; size_t parts; const char *part[2]; } fused[] = {
+    { "gate_up_proj", 2, { "gate_proj", "up_proj" } }, { "gate_proj", 1, { "gate_proj" } },
+    { "up_proj", 1, { "up_proj" } },                   { "down_proj", 1, { "down_proj" } },
+};
+
+/* The form of a fused tensor, and what follows its name: ".weight", ".bias", ".scale" or nothing; NULL: it is
+ * none. */
+static const struct fused *fused_of(const char *name, const char **kind)
+{
+    const char *s = strstr(name, experts);
+    for (size_t i = 0; s && i < sizeof fused / sizeof *fused; i++) {
+        *kind = s + strlen(experts) + strlen(fused[i].name);
+        if (strncmp(s + strlen(experts), fused[i].name, strlen(fused[i].name)) == 0 &&
+            (!**kind || strcmp(*kind, ".weight") == 0 || strcmp(*kind, ".bias") == 0 ||
+             strcmp(*kind, ".scale") == 0))
+            return &fused[i];
+    }
+    return NULL;
+}
+
+/* Replaces the first of the parts that a name has. */
+static bool replace(char *to, size_t size, const char *name, const char *const (*parts)[2], size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const char *s = strstr(name, parts[i][0]);
+        if (s)
+            snprintf(to, size, "%.*s%s%s", (int)(s - name), name, parts[i][1], s + strlen(parts[i][0]));
+        if (s)
+            return true;
+    }
+    return false;
+}
+
+static int split_fused(struct viewing *v, const struct tensor *t, const char *name, const struct fused *f,
+                       const char *kind)
+{
+    const bool bias = strcmp(kind, ".bias") == 0, scale = strcmp(kind, ".scale") == 0;
+    if (!(scale && t->n_dims == 1) &&
+        (t->n_dims != (bias ? 2 : 3) || !t->dim[0] || t->dim[0] > EXPERTS_MAX || !t->dim[1] ||
+         t->dim[1] % f->parts))
+        return err_set(v->e, ERR_INPUT,
+                       "%s: tensor \"%.*s\" has %zu dimensions, the first of %zu, the second of %zu; needed "
+                       "are 3: up to %d experts, %srows, columns",
+                       v->ts->path[t->shard], TENSOR_NAME_SHOWN, t->stored_name, t->n_dims,
+                       t->n_dims ? t->dim[0] : 0, t->n_dims > 1 ? t->dim[1] : 0, EXPERTS_MAX,
+                       f->parts > 1 ? "an even number of " : "");
+    const size_t n = t->dim[0] * f->parts, before = (size_t)(strstr(name, experts) - name);
+    const bool mlp = before >= 4 && memcmp(name + before - 4, ".mlp", 4) == 0;       /* not of Gemma 4 */
+    for (size_t i = 0; i < n; i++) {
+        struct tensor *to = add(v, *t, "%.*s%s%s%zu.%s%s", (int)before, name, mlp ? "" : ".mlp", experts,
+                                i / f->parts, f->part[i % f->parts], *kind ? kind : ".weight");
+        if (!to)
+            return -1;
+        to->n_dims = scale ? 1 : t->n_dims - 1;
+        to->dim[0] = scale ? 1 : t->dim[1] / f->parts, to->dim[1] = t->dim[2];
+        to->n_elements = scale ? 1 : t->n_elements / n;
+        to->bytes = t->bytes / (scale ? t->dim[0] : n);
+        to->offset = t->offset + (scale ? i / f->parts : i) * to->bytes;
+    }
+    return 0;
+}
+
+static int split_experts(struct viewing *v, const struct tensor *t)
+{
+    char name[TENSOR_NAME_MAX + 64], whole[TENSOR_NAME_MAX + 64];
+    const char *kind;
+    const bool has = replace(name, sizeof name, t->name, renamed, sizeof renamed / sizeof *renamed);
+    const char *now = has ? name : t->name;
+    const struct fused *f = fused_of(now, &kind);
+    if (f)
+        return split_fused(v, t, now, f, kind);
+    if (!has)
+        return 0;
+    if (strstr(now, experts) && replace(whole, sizeof whole, now, of_mixtral, 3))
+        now = whole;
+    return add(v, *t, "%s", now) ? 0 : -1;
+}
+
+int tensors_split_experts(struct tensors *ts, struct err *e) { return view_all(ts, NULL, split_experts, e); }
+
+/* ---- joined along their rows ---- */
+
+static const struct joined { const char *whole; size_t n; const char *part[JOINED_MAX]; } joined[] = {
+    { "self_attn.qkv_proj", 3, { "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj" } },
+    { "mlp.gate_up_proj", 2, { "mlp.gate_proj", "mlp.up_proj" } },
+    /* of Granite 4 dense; the last one has another name alone */
+    { "shared_mlp.input_linear", 2, { "mlp.gate_proj", "mlp.up_proj" } },
+    { "shared_mlp.output_linear", 1, { "mlp.down_proj" } },
+};
+enum { N_JOINED = sizeof joined / sizeof *joined };
+
+/* The place of `word` in a name of a layer, where ".weight", ".bias" or ".scale" follows; NULL: it is not
+ * there. */
+static const char *find_word(const char *name, const char *word)
+{
+    const char *s = strncmp(name, "model.layers.", 13) ? NULL : strstr(name, word), *end = s + strlen(word);
+    return s && (strcmp(end, ".weight") == 0 || strcmp(end, ".bias") == 0 || strcmp(end, ".scale") == 0)
+               ? s
+               : NULL;
+}
+
+static const struct joined *joined_of(const char *name)
+{
+    for (size_t i = 0; i < N_JOINED; i++)
+        if (find_word(name, joined[i].whole))
+            return &joined[i];
+    return NULL;
+}
+
+size_t joined_parts(const char *name, const char *part[JOINED_MAX])
+{
+    for (size_t i = 0; i < N_JOINED; i++)
+        if (joined[i].n > 1 && find_word(name, joined[i].part[0])) {
+            memcpy(part, joined[i].part, sizeof joined[i].part);
+            return joined[i].n;
+        }
+    return 0;
+}
+
+bool joined_follows(const char *name)
+{
+    for (size_t i = 0; i < N_JOINED; i++)
+        for (size_t k = 1; k < joined[i].n; k++)
+            if (find_word(name, joined[i].part[k]))
+                return true;
+    return false;
+}
+
+bool tensors_have_joined(const struct tensors *ts)
+{
+    for (size_t i = 0; i < ts->n; i++)
+        if (joined_of(ts->t[i].name))
+            return true;
+    return false;
+}
+
+/* Rows of a part in the layer of a name. */
+static size_t part_rows(const struct joined *j, size_t k, const struct config *c, const char *name)
+{
+    const size_t l = MIN(strtoul(name + strlen("model.layers."), NULL, 10), c->n_layers - 1);
+    const struct kv_heads g = config_heads(c, l);
+    return j == joined ? (k ? g.n : c->n_heads) * g.dim : j->n > 1 ? config_ffn(c, l) : c->hidden;
+}
+
+static int split_joined(struct viewing *v, const struct tensor *t)
+{
+    const struct joined *j = joined_of(t->name);
+    size_t row = 0, needed = 0;
+    if (!j)
+        return 0;
+    const char *s = find_word(t->name, j->whole), *kind = s + strlen(j->whole);
+    const bool scale = strcmp(kind, ".scale") == 0;      /* that of all parts */
+    for (size_t k = 0; k < j->n; k++)
+        needed += part_rows(j, k, v->c, t->name);
+    if (!scale && (!needed || t->n_dims < 1 || t->n_dims > 2 || t->dim[0] != needed))
+        return err_set(v->e, ERR_INPUT, "%s: tensor \"%.*s\" has %zu rows, needed are %zu",
+                       v->ts->path[t->shard], TENSOR_NAME_SHOWN, t->stored_name, t->n_dims ? t->dim[0] : 0,
+                       needed);
+    for (size_t k = 0; k < j->n; k++) {
+        const size_t rows = part_rows(j, k, v->c, t->name);
+        struct tensor *to = add(v, *t, "%.*s%s%s", (int)(s - t->name), t->name, j->part[k], kind);
+        if (!to)
+            return -1;
+        if (!scale) {
+            to->dim[0] = rows;
+            to->n_elements = t->n_elements / needed * rows;
+            to->bytes = t->bytes / needed * rows;
+            to->offset = t->offset + t->bytes / needed * row;
+        }
+        row += rows;
+    }
+    return 0;
+}
+
+int tensors_split_joined(struct tensors *ts, const struct config *c, struct err *e)
+{
+    return view_all(ts, c, split_joined, e);
+}
