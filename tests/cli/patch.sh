@@ -10,13 +10,15 @@ mkdir -p "$tree/$objects" && cp -a Makefile ./*.mk src ngram kvmgr runs kernels 
     cp -a "$objects"/{src,ngram,kvmgr,runs,kernels,cuda-*,liblonghand.a} "$tree/$objects" || exit 1
 [ ! -d build/cu ] || cp -a build/cu "$tree/build"
 patched() { (cd "$tree" && patch -p1 -s -E --no-backup-if-mismatch "$@" <tests.patch); }
-cat tests/cli/echo.patch tests/cli/min-q.patch tests/cli/{row,field}.patch >"$tree/tests.patch"
+cat tests/cli/{echo,min-q,row,field,tiny}.patch >"$tree/tests.patch"
 
 [ "$(grep -c '^diff' tests/cli/echo.patch)" = 2 ] && [ "$(grep -c '^diff' tests/cli/min-q.patch)" = 3 ] &&
     [ "$(grep -c '^+[^+]' tests/cli/min-q.patch)" -le 12 ] &&
     [ "$(grep -c '^diff' tests/cli/row.patch)" = 1 ] && [ "$(grep -c '^diff' tests/cli/field.patch)" = 1 ] &&
     [ "$(grep -c '^+[^+]' tests/cli/field.patch)" = 1 ] &&
-    [ "$(grep -c '^+[^+]' tests/cli/row.patch)" -le 2 ] && patched &&
+    [ "$(grep -c '^+[^+]' tests/cli/row.patch)" -le 2 ] &&
+    [ "$(grep -c '^diff' tests/cli/tiny.patch)" = 2 ] &&
+    [ "$(grep -c '^+[^+]' tests/cli/tiny.patch)" -le 30 ] && patched &&
     (cd "$tree" && make -j2 longhand) >"$TMP/log" 2>&1
 result an_added_drafter_and_filter_build $? "$(grep -m 5 -iE 'error|warning' "$TMP/log")"
 ! grep -q 'warning:' "$TMP/log"; result and_without_warnings $? "$(grep -m 5 warning: "$TMP/log")"
@@ -114,6 +116,49 @@ kill $server; wait $server 2>/dev/null
 "$L" export "$(sql 'SELECT max(id) FROM job')" --format jsonl -o "$TMP/client"
 grep -q '"title": "Of a client"' "$TMP/client"
 result a_body_of_a_client_has_the_field $? "$(cat "$TMP/client")"
+
+# ---- the family: tiny ----
+# OLMo's fixture without its norms of queries and keys, and with the names of tiny's keys.
+python3 - build/data/models/olmo3-bf16 "$TMP/tiny" <<'END'
+import json, os, shutil, sys
+old, new = sys.argv[1:]
+shutil.copytree(old, new)
+config = json.load(open(old + "/config.json"))
+names = {"hidden_size": "width", "num_hidden_layers": "depth", "intermediate_size": "inner",
+         "max_position_embeddings": "positions"}
+config = {names.get(k, k): v for k, v in config.items() if k not in ("architectures", "rope_scaling")}
+json.dump({**config, "model_type": "tiny"}, open(new + "/config.json", "w"))
+data = open(old + "/model.safetensors", "rb").read()
+n = int.from_bytes(data[:8], "little")
+header, out = {}, b""
+for name, t in json.loads(data[8:8 + n]).items():
+    if name != "__metadata__" and "_norm.weight" not in name:
+        a, b = t["data_offsets"]
+        header[name] = {**t, "data_offsets": [len(out), len(out) + b - a]}
+        out += data[8 + n + a:8 + n + b]
+text = json.dumps(header).encode()
+open(new + "/model.safetensors", "wb").write(len(text).to_bytes(8, "little") + text + out)
+END
+score() { "$L" score -m "$1" build/data/models/middle.txt --json --per-token -q; }
+"$L" convert -m "$TMP/tiny" --weights bf16 -o "$TMP/tiny.gguf" -q
+score "$TMP/tiny" >"$TMP/a"; score "$TMP/tiny.gguf" >"$TMP/b"
+same a_family_scores_alike_in_both_forms "$TMP/a" "$TMP/b"
+# the configuration that the file becomes is one of the directory, too
+cp -r "$TMP/tiny" "$TMP/back"
+"$L" run -m "$TMP/tiny.gguf" --prompt x -n 1 --db "$TMP/tiny.db" -q >/dev/null
+LONGHAND_DB=$TMP/tiny.db sql 'SELECT config FROM model' >"$TMP/back/config.json"
+grep -q '"positions": 8192, "width": 64, "depth": 4' "$TMP/back/config.json"
+result its_file_becomes_its_own_keys $? "$(cat "$TMP/back/config.json")"
+score "$TMP/back" >"$TMP/b"; same and_back_again "$TMP/a" "$TMP/b"
+sed 's/"sliding_window": 90/"sliding_window": 9000/' "$TMP/tiny/config.json" >"$TMP/back/config.json"
+score "$TMP/back" >"$TMP/b"; differ its_window_counts "$TMP/a" "$TMP/b"
+for d in none ngram,suffix,partial; do
+    "$L" run -m "$TMP/tiny" --prompt "The ship" -n 200 -s 3 -q --ignore-eos --format ids --drafter $d >"$TMP/$d"
+done
+same and_its_drafted_text_is_the_plain_one "$TMP/none" "$TMP/ngram,suffix,partial"
+sed 's/"width": 64/"width": 0/' "$TMP/tiny/config.json" >"$TMP/back/config.json"
+check its_keys_have_ranges 2 'config.json: width .offset [0-9]*.: found 0, allowed are whole numbers from 1' \
+    inspect -m "$TMP/back"
 
 patched -R && diff -r src "$tree/src" && diff -r runs "$tree/runs"; result the_patch_can_be_taken_out $?
 exit $failed
