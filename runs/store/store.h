@@ -385,39 +385,29 @@ int store_remove(struct store *s, const int64_t *ids, size_t n, size_t *changed,
 int store_remove_unless_running(struct store *s, const int64_t *ids, size_t n, size_t *changed,
                                 struct err *e);
 
-struct given_text {                      /* text that extend or fork appends */
-    const int32_t *ids; size_t n;
-    const char *text; size_t bytes;      /* as the user gave it */
-};
+/* Text that extend or fork appends: its tokens, and as the user gave it. */
+struct given_text { int32_t *ids; size_t n; char *text; size_t bytes; };
 
-struct extend_spec {
-    size_t keep;                         /* tokens that stay. Fewer than the job has serve only to drop an end
-                                          * such as EOS; the tokens after them are deleted */
-    const struct given_text *add;        /* appended; NULL: nothing */
+/* How a text goes on after extend, or in a fork. */
+struct edit_spec {
+    /* tokens that stay, or that the fork shares. Fewer than the job has: extend deletes those after them,
+     * which serves only to drop an end such as EOS */
+    size_t at;
+    struct given_text add;               /* appended; n 0: nothing */
     size_t wanted;                       /* tokens that the text will have */
-    const char *parameters;              /* from token `keep` on; NULL: those of the text's end hold on */
+    const char *parameters;              /* from token `at` on; NULL: those of the text before it hold on */
     bool paused;                         /* the job is paused, not queued */
     const struct model_place *model;     /* as store_model_move; NULL: it stays */
-    const char *name; bool replace;      /* of the job alone, as in job_spec; NULL: it stays */
+    const char *name; bool replace;      /* of the job alone, as in job_spec; NULL: extend keeps its name */
+    uint64_t seed;                       /* of a fork */
+    bool follow;                         /* fork: make a book called `name`: copies of the chapters before
+                                          * the job, the fork, and the chapters after it, queued again */
 };
 /* Continue a job that is neither queued nor running. */
-int store_extend(struct store *s, int64_t job, const struct extend_spec *x, struct err *e);
-
-struct fork_spec {
-    size_t at;                           /* number of shared tokens; at most the job's tokens */
-    uint64_t seed;
-    const struct given_text *add;        /* appended; NULL: nothing */
-    size_t wanted;
-    const char *parameters;              /* from token `at` on; NULL: those of the job's token `at` */
-    bool paused;
-    const struct model_place *model;     /* of the new job, as store_model_move; NULL: that of the job */
-    const char *name; bool replace;      /* of the new job alone; NULL: none */
-    bool follow;                         /* make a book called `name`: copies of the chapters before the job,
-                                          * the fork, and the chapters after it, queued again */
-};
+int store_extend(struct store *s, int64_t job, const struct edit_spec *x, struct err *e);
 /* Make a new job, outside batches, from a job in any state, but for a chapter without a prompt. The job's
  * parts before `at` come along. */
-int store_fork(struct store *s, int64_t job, const struct fork_spec *f, int64_t *id, struct err *e);
+int store_fork(struct store *s, int64_t job, const struct edit_spec *f, int64_t *id, struct err *e);
 
 /* Queue a new job for each of n jobs that are done, failed or cancelled: the same request is written again,
  * under the next sample number, with seed[i] (seed NULL: the job's own). The old jobs stay. now[n] receives

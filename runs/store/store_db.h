@@ -242,7 +242,7 @@ int chapters_refuse(struct store *s, const int64_t *ids, size_t n, struct err *e
 /* If `old` is a chapter: its copy `job`, whose rows in job and input exist, waits for `after` (0: for the
  * same job) and has no prompt yet. */
 int chapter_renew(struct store *s, int64_t old, int64_t job, int64_t after, struct err *e);
-/* fork_spec.follow: before the fork of job `old` is made, copies of the chapters before it; afterwards the
+/* edit_spec.follow: before the fork of job `old` is made, copies of the chapters before it; afterwards the
  * fork's place in the book, and the chapters after it. Parts of the caller's transaction. */
 struct new_book { int64_t batch, last; };            /* last: the copy that the fork continues; 0: none */
 int book_copy(struct store *s, int64_t old, const char *name, struct new_book *b, struct err *e);
@@ -278,8 +278,8 @@ int chunks_cut(struct store *s, int64_t job, size_t keep, struct text_end *end, 
 /* Write chunks so that ids[0..n) follow *end, and move *end. Part of the caller's transaction. */
 int chunks_append(struct store *s, int64_t job, struct text_end *end, const int32_t *ids, size_t n,
                   struct err *e);
-/* Append given tokens with their span; g may be NULL. Then bring the job's row in line with its chunks and
- * spans. Part of the caller's transaction. */
+/* Append given tokens with their span. Then bring the job's row in line with its chunks and spans. Part of
+ * the caller's transaction. */
 int append_given(struct store *s, int64_t job, struct text_end *end, const struct given_text *g,
                  size_t wanted, struct err *e);
 /* The chain's end as job.link stores it: after the last chunk, full or not. */

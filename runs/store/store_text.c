@@ -201,7 +201,7 @@ int store_tokens(struct store *s, int64_t job, size_t from, size_t to, int32_t *
 int append_given(struct store *s, int64_t job, struct text_end *end, const struct given_text *g,
                  size_t wanted, struct err *e)
 {
-    if (g && g->n &&
+    if (g->n &&
         (db_run(s, e, "INSERT INTO span (job, start, n, kind, text) VALUES (?1, ?2, ?3, 'given', ?4)", "izzb",
                 job, end->tokens, g->n, g->text ? g->text : "", g->bytes) ||
          chunks_append(s, job, end, g->ids, g->n, e)))
@@ -236,13 +236,11 @@ int chunks_cut(struct store *s, int64_t job, size_t keep, struct text_end *end, 
     return rc;
 }
 
-static int check_wanted(size_t base, const struct given_text *g, size_t wanted, struct err *e)
+static int check_wanted(const struct edit_spec *x, struct err *e)
 {
-    size_t n = base + (g ? g->n : 0);
-    return wanted >= n
-               ? 0
-               : err_set(e, ERR_INPUT, "%zu tokens are wanted, but the text would have %zu already", wanted,
-                         n);
+    const size_t n = x->at + x->add.n;
+    return x->wanted >= n ? 0 : err_set(e, ERR_INPUT, "%zu tokens are wanted, but the text would have %zu "
+                                        "already", x->wanted, n);
 }
 
 /* Let the last part begin at `keep` or before, and begin a part there if there are new parameters. */
@@ -267,10 +265,9 @@ static int check_has_prompt(struct store *s, int64_t job, struct err *e)
                    : rc;
 }
 
-int store_extend(struct store *s, int64_t job, const struct extend_spec *x, struct err *e)
+int store_extend(struct store *s, int64_t job, const struct edit_spec *x, struct err *e)
 {
-    const size_t keep = x->keep;
-    const struct given_text *add = x->add;
+    const size_t keep = x->at;
     int32_t *ids = NULL;
     struct text_end end = {0};
     int64_t busy = 0;
@@ -287,16 +284,16 @@ int store_extend(struct store *s, int64_t job, const struct extend_spec *x, stru
                      keep);
     const bool cuts = keep < end.tokens || x->parameters;
     if (rc == 0 &&
-        (check_wanted(keep, add, x->wanted, e) || chunks_cut(s, job, keep, &end, e) ||
+        (check_wanted(x, e) || chunks_cut(s, job, keep, &end, e) ||
          (cuts && retakes_cut(s, job, keep, &end, e)) || settle_parts(s, job, keep, x->parameters, e) ||
-         append_given(s, job, &end, add, x->wanted, e) ||
+         append_given(s, job, &end, &x->add, x->wanted, e) ||
          db_run(s, e,
                 "UPDATE job SET state = ?2, attempt = attempt + 1, idle = 0, finish_reason = NULL, "
                 "stop_reason = NULL, error = NULL, ended = NULL, text_sha = NULL WHERE id = ?1; "
                 "DELETE FROM request WHERE job = ?1",        /* its answer was another text */
                 "it", job, x->paused ? "paused" : "queued") ||
          event_add(s, e, job, ATTEMPT_NOW, "extended", "from token %zu on, %zu given, to %zu", keep,
-                   add ? add->n : 0, x->wanted) ||
+                   x->add.n, x->wanted) ||
          (x->model && model_move(s, job, x->model, e)) ||
          job_rename(s, job, x->name, x->replace, e)))
         rc = -1;
@@ -307,7 +304,7 @@ int store_extend(struct store *s, int64_t job, const struct extend_spec *x, stru
 /* Give the fork what belongs to the tokens before token `at`: parts, log-probabilities, and the spans, with
  * one more for the tokens after them that the parent made. The parameters of a fork that shares no token are
  * its own from the start. */
-static int share(struct store *s, int64_t parent, int64_t job, const struct fork_spec *f, struct err *e)
+static int share(struct store *s, int64_t parent, int64_t job, const struct edit_spec *f, struct err *e)
 {
     if (db_run(s, e, COPY_ROWS("logprob", LOGPROB_COLUMNS) " AND start < ?3; "
                "INSERT INTO span (job" SPAN_COLUMNS ") SELECT ?2, start, min(n, ?3 - start), kind, parent, "
@@ -331,7 +328,7 @@ static int share(struct store *s, int64_t parent, int64_t job, const struct fork
                   "iz", job, f->at) ? -1 : 0;
 }
 
-int store_fork(struct store *s, int64_t job, const struct fork_spec *f, int64_t *id, struct err *e)
+int store_fork(struct store *s, int64_t job, const struct edit_spec *f, int64_t *id, struct err *e)
 {
     int32_t *ids = NULL;
     struct text_end parent, end = {0};
@@ -344,7 +341,7 @@ int store_fork(struct store *s, int64_t job, const struct fork_spec *f, int64_t 
         rc = err_set(e, ERR_INPUT, "job %" PRId64 " has %zu tokens, there is no token %zu to fork at", job,
                      parent.tokens, f->at);
     if (rc == 0)
-        rc = check_wanted(f->at, f->add, f->wanted, e) || job_copy(s, job, id, e) ? -1 : 0;
+        rc = check_wanted(f, e) || job_copy(s, job, id, e) ? -1 : 0;
     if (rc == 0) {
         end.link = facts.start;
         rc = db_run(s, e, "UPDATE job SET identity = NULL, seed = ?3, state = ?4, parent = ?1, parent_at "
@@ -352,7 +349,7 @@ int store_fork(struct store *s, int64_t job, const struct fork_spec *f, int64_t 
                     "iiztz", job, *id, f->seed, f->paused ? "paused" : "queued", f->at) ||
              share(s, job, *id, f, e) || chunks_append(s, *id, &end, ids, f->at, e) ||
              retakes_copy(s, job, *id, f->at, &end, e) ||
-             append_given(s, *id, &end, f->add, f->wanted, e) ||
+             append_given(s, *id, &end, &f->add, f->wanted, e) ||
              event_add(s, e, *id, 0, "forked", "of job %" PRId64 " at token %zu", job, f->at) ||
              (f->model && model_move(s, *id, f->model, e)) ||
              (f->follow ? book_follow(s, job, *id, &book, e)

@@ -36,29 +36,30 @@ static int change_parameters(struct edit *d, size_t at, size_t n_max, struct err
         rc = job_parse(&p, d->parameters, e) ||
              job_bind(&p, c, d->reader.tokenizer, d->job->model, &binding, e) ? -1 : 0;
     job_close(&p);
+    d->to.parameters = d->parameters;
     return rc;
 }
 
 static int check_length(const struct edit *d, size_t n_prompt, struct err *e)
 {
     const struct job_params *p = job_parts_last(&d->parts);
-    return job_check_length(&d->reader.config, n_prompt, d->wanted, p->allow_beyond_context, e);
+    return job_check_length(&d->reader.config, n_prompt, d->to.wanted, p->allow_beyond_context, e);
 }
 
 /* Encodes the given tokens: `before` (text whose tokens are dropped), then --append. */
 static int encode_given(struct edit *d, const char *before, size_t n_before, struct err *e)
 {
-    const size_t n = d->n_append;
-    if (!(d->bytes = n_before + n))
+    struct given_text *add = &d->to.add;
+    if (!(add->bytes = n_before + d->n_append))
         return 0;
-    d->text = malloc(d->bytes + 1);
-    if (!d->text)
+    add->text = malloc(add->bytes + 1);
+    if (!add->text)
         return err_set(e, ERR_FAILED, "out of memory");
-    memcpy(d->text, before, n_before);
-    if (n)
-        memcpy(d->text + n_before, d->append, n);
-    d->text[d->bytes] = 0;
-    return encode_inside(d->reader.tokenizer, &d->given, &d->n_given, d->text, d->bytes, e);
+    memcpy(add->text, before, n_before);
+    if (d->n_append)
+        memcpy(add->text + n_before, d->append, d->n_append);
+    add->text[add->bytes] = 0;
+    return encode_inside(d->reader.tokenizer, &add->ids, &add->n, add->text, add->bytes, e);
 }
 
 /* extend of a job that is queued or running: its continuation is a chapter of its own. */
@@ -72,8 +73,8 @@ static int plan_later(struct edit *d, size_t n, struct err *e)
     if (store_lengths(d->s, j->id, &before, e) || encode_given(d, "", 0, e))
         return -1;
     d->most = before.prompt + before.text;
-    d->wanted = d->n_given + n;
-    return check_length(d, d->most, e) || change_parameters(d, SIZE_MAX, d->most + d->wanted, e) ? -1 : 0;
+    d->to.wanted = d->to.add.n + n;
+    return check_length(d, d->most, e) || change_parameters(d, SIZE_MAX, d->most + d->to.wanted, e) ? -1 : 0;
 }
 
 static int make_later(struct edit *d, int64_t *id, struct err *e)
@@ -83,14 +84,14 @@ static int make_later(struct edit *d, int64_t *id, struct err *e)
     const struct job_spec spec = {
         .alone = true, .replace = d->o->replace, .model = j->model, .fingerprint = j->fingerprint,
         .parameters = (char *)(uintptr_t)parameters, .seed = j->seed,
-        .wanted = d->wanted, .priority = j->priority,
-        .chapter = { .after = j->id, .carry = -1, .append = d->append, .n_append = d->n_given,
+        .wanted = d->to.wanted, .priority = j->priority,
+        .chapter = { .after = j->id, .carry = -1, .append = d->append, .n_append = d->to.add.n,
                      .most = d->most }
     };
     return store_submit(d->s, d->o->name, &spec, 1, id, NULL, NULL, e);
 }
 
-/* Checks the options of extend, and sets d->at and d->wanted. */
+/* Checks the options of extend, and sets d->to.at and d->to.wanted. */
 static int plan_extend(struct edit *d, struct err *e)
 {
     const struct job *j = d->job;
@@ -104,7 +105,7 @@ static int plan_extend(struct edit *d, struct err *e)
         return -1;
     if (d->later)
         return plan_later(d, n, e);
-    d->at = j->tokens;
+    d->to.at = j->tokens;
     const bool stopped = j->finish_reason && strcmp(j->finish_reason, "length") != 0;
     if (change_parameters(d, SIZE_MAX, d->in.n_prompt + j->tokens + n, e))
         return -1;
@@ -120,25 +121,14 @@ static int plan_extend(struct edit *d, struct err *e)
     if (stopped) {                       /* no part of a stop string remains */
         if (job_read_text(&d->reader, d->s, j, &t, e))
             return -1;
-        d->at = t.clear;
+        d->to.at = t.clear;
     }
     /* with other parameters alone the text goes on where the stop string began */
     const size_t n_rest = d->n_append ? t.n - t.clear_bytes : 0;
     const int rc = encode_given(d, n_rest ? t.text + t.clear_bytes : "", n_rest, e);
     placed_text_free(&t);
-    d->wanted = d->at + d->n_given + n;
+    d->to.wanted = d->to.at + d->to.add.n + n;
     return rc || check_length(d, d->in.n_prompt, e) ? -1 : 0;
-}
-
-static int extend(struct edit *d, int64_t *id, struct err *e)
-{
-    const struct given_text add = { d->given, d->n_given, d->text, d->bytes };
-    const struct extend_spec x = { .keep = d->at, .add = d->n_given ? &add : NULL, .wanted = d->wanted,
-                                   .parameters = d->parameters, .paused = d->o->run_now,
-                                   .name = d->o->name, .replace = d->o->replace,
-                                   .model = d->model };
-    *id = d->job->id;
-    return store_extend(d->s, d->job->id, &x, e);
 }
 
 /* Rejects a fork whose shared tokens already contain a stop string: its text would end at once, whatever
@@ -148,7 +138,7 @@ static int check_fork_goes_on(struct edit *d, struct err *e)
     const struct job *j = d->job;
     struct placed_text t;
     char why[80];
-    if (d->at < j->tokens || !j->finish_reason || strcmp(j->finish_reason, "length") == 0)
+    if (d->to.at < j->tokens || !j->finish_reason || strcmp(j->finish_reason, "length") == 0)
         return 0;
     if (job_read_text(&d->reader, d->s, j, &t, e))
         return -1;
@@ -161,10 +151,10 @@ static int check_fork_goes_on(struct edit *d, struct err *e)
         e, ERR_INPUT,
         "--at %zu: job %" PRId64
         " has ended by itself (%s) within these tokens, and so would its fork; --at %zu leaves the end out",
-        d->at, j->id, why, keep);
+        d->to.at, j->id, why, keep);
 }
 
-/* Sets d->at from --at or --at-text. */
+/* Sets d->to.at from --at or --at-text. */
 static int find_place(struct edit *d, struct err *e)
 {
     const struct options *o = d->o;
@@ -173,19 +163,19 @@ static int find_place(struct edit *d, struct err *e)
     struct text_place place = {0};
     char phrase[80];
     if (o->follow && !by_text && !options_given(o, "at")) {
-        while (d->at < d->job->tokens && token_is_given(&d->spans, d->at))     /* the heading stays */
-            d->at++;
+        while (d->to.at < d->job->tokens && token_is_given(&d->spans, d->to.at))     /* the heading stays */
+            d->to.at++;
         return 0;
     }
     if (by_text == options_given(o, "at"))
         return err_set(e, ERR_INPUT, by_text ? "fork: --at and --at-text: only one of them is allowed"
                                              : "fork: --at TOKEN or --at-text PHRASE is missing");
-    d->at = o->at;
+    d->to.at = o->at;
     if (!by_text)
-        return d->at <= d->job->tokens ? 0
-                                       : err_set(e, ERR_INPUT, "--at %zu: job %" PRId64 " has %zu %s",
-                                                 d->at, d->job->id, d->job->tokens,
-                                                 plural(d->job->tokens, "token", "tokens"));
+        return d->to.at <= d->job->tokens
+                   ? 0
+                   : err_set(e, ERR_INPUT, "--at %zu: job %" PRId64 " has %zu %s", d->to.at, d->job->id,
+                             d->job->tokens, plural(d->job->tokens, "token", "tokens"));
     if (!*o->at_text)
         return err_set(e, ERR_INPUT, "--at-text: '' is no phrase");
     if (job_read_text(&d->reader, d->s, d->job, &t, e))
@@ -198,38 +188,28 @@ static int find_place(struct edit *d, struct err *e)
         return err_set(e, ERR_INPUT,
                        "--at-text: the text of job %" PRId64 " has \"%s\" %zu %s, not %zu",
                        d->job->id, phrase, place.n, plural(place.n, "time", "times"), o->occurrence);
-    d->at = place.token;
+    d->to.at = place.token;
     return 0;
 }
 
-/* Checks the options of fork, and sets d->at, d->seed and d->wanted. */
+/* Checks the options of fork, and sets d->to.at, d->to.seed and d->to.wanted. */
 static int plan_fork(struct edit *d, struct err *e)
 {
     const struct options *o = d->o;
-    d->seed = o->seed;
+    d->to.seed = o->seed;
     if (find_place(d, e))
         return -1;
-    if (!options_given(o, "seed") && getrandom(&d->seed, sizeof d->seed, 0) != sizeof d->seed)
+    if (!options_given(o, "seed") && getrandom(&d->to.seed, sizeof d->to.seed, 0) != sizeof d->to.seed)
         return err_set(e, ERR_FAILED, "cannot draw a seed: %s; --seed gives one", strerror(errno));
     if (check_fork_goes_on(d, e) || encode_given(d, "", 0, e))
         return -1;
-    d->wanted = options_given(o, "tokens") ? o->tokens : d->job->wanted;
-    if (d->wanted <= d->at + d->n_given)
+    d->to.wanted = options_given(o, "tokens") ? o->tokens : d->job->wanted;
+    if (d->to.wanted <= d->to.at + d->to.add.n)
         return err_set(e, ERR_INPUT,
-                       "%zu shared and %zu given tokens: --tokens %zu leaves no token to write", d->at,
-                       d->n_given, d->wanted);
+                       "%zu shared and %zu given tokens: --tokens %zu leaves no token to write", d->to.at,
+                       d->to.add.n, d->to.wanted);
     return check_length(d, d->in.n_prompt, e) ||
-                   change_parameters(d, d->at, d->in.n_prompt + d->wanted, e) ? -1 : 0;
-}
-
-static int fork_job(struct edit *d, int64_t *id, struct err *e)
-{
-    const struct given_text add = { d->given, d->n_given, d->text, d->bytes };
-    const struct fork_spec f = { .at = d->at, .seed = d->seed, .add = d->n_given ? &add : NULL,
-                                 .wanted = d->wanted, .parameters = d->parameters, .paused = d->o->run_now,
-                                 .name = d->o->name, .replace = d->o->replace, .follow = d->o->follow,
-                                 .model = d->model };
-    return store_fork(d->s, d->job->id, &f, id, e);
+                   change_parameters(d, d->to.at, d->in.n_prompt + d->to.wanted, e) ? -1 : 0;
 }
 
 /* ---- both ---- */
@@ -243,6 +223,10 @@ int edit_open(struct edit *d, struct err *e)
         return err_set(e, ERR_INPUT, o->name ? "fork: --follow and --%s: only one of them is allowed"
                                              : "fork: --follow needs --name",
                        o->run_now ? "run" : "replace");
+    d->to.paused = o->run_now;
+    d->to.name = o->name;
+    d->to.replace = o->replace;
+    d->to.follow = o->follow;
     return store_input(d->s, d->job->id, &d->in, e) || store_spans(d->s, d->job->id, &d->spans, e) ||
         job_parts_read(&d->parts, d->s, d->job->id, d->in.parameters, e) ||
         text_reader_open(&d->reader, d->s, d->job, &d->parts.v->params, e) ||
@@ -252,8 +236,8 @@ int edit_open(struct edit *d, struct err *e)
 void edit_close(struct edit *d)
 {
     free(d->append);
-    free(d->given);
-    free(d->text);
+    free(d->to.add.ids);
+    free(d->to.add.text);
     free(d->parameters);
     text_reader_close(&d->reader);
     span_list_free(&d->spans);
@@ -271,5 +255,8 @@ int edit_plan(struct edit *d, struct err *e)
 int edit_make(void *ctx, int64_t *id, struct err *e)
 {
     struct edit *d = ctx;
-    return (d->later ? make_later : d->o->verb->bit == VERB_FORK ? fork_job : extend)(d, id, e);
+    *id = d->job->id;
+    return d->later                       ? make_later(d, id, e)
+           : d->o->verb->bit == VERB_FORK ? store_fork(d->s, d->job->id, &d->to, id, e)
+                                          : store_extend(d->s, d->job->id, &d->to, e);
 }

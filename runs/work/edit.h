@@ -5,25 +5,21 @@
 #include "src/request/options.h"
 
 struct edit {
-    /* of the caller, borrowed */
+    /* of the caller, borrowed; of `to`, too, its model */
     const struct options *o;                     /* of the verb extend or fork */
     struct store *s;
     struct job *job;                             /* with the model's new place */
-    const struct model_place *model;             /* NULL: the place stays */
     /* after edit_open and edit_plan */
     struct job_input in;
     struct job_parts parts;
     struct span_list spans;
     struct text_reader reader;
     char *append; size_t n_append;               /* --append or --append-file; NULL: none */
-    int32_t *given; size_t n_given;              /* its tokens */
-    char *text; size_t bytes;                    /* the text of the given tokens */
-    size_t at, wanted;                           /* tokens that stay or are shared; length of the text */
     size_t most;                                 /* later: length of the text before it, at most */
-    uint64_t seed;                               /* of the fork */
     bool after_end;                              /* extend: nothing of the old text is written again */
     bool later;                                  /* extend of a job that is queued or running: a chapter */
-    char *parameters;                            /* of the new tokens; NULL: those of the text so far */
+    char *parameters;                            /* to.parameters, for free */
+    struct edit_spec to;                         /* what the store is told; add.ids and add.text: for free */
 };
 
 int  edit_open(struct edit *d, struct err *e);

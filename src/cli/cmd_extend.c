@@ -15,15 +15,15 @@ static int old_bytes(struct edit *d, size_t *n, struct err *e)
 {
     static const char broken[] = "\xEF\xBF\xBD";
     struct placed_text t;
-    if (!d->o->from_here || d->at == 0)
+    if (!d->o->from_here || d->to.at == 0)
         return 0;
     const char *retakes = params_retake_option(job_parts_last(&d->parts));
-    if (d->after_end && !d->n_given && !d->parameters && retakes)
+    if (d->after_end && !d->to.add.n && !d->parameters && retakes)
         return err_set(e, ERR_INPUT, "extend: --from-here: job %" PRId64 " has %s, which may take back "
                        "tokens from before its end; leave out --from-here", d->job->id, retakes);
     if (job_read_text(&d->reader, d->s, d->job, &t, e))
         return -1;
-    *n = d->after_end || d->at >= d->job->tokens ? t.n : t.ends[d->at - 1];
+    *n = d->after_end || d->to.at >= d->job->tokens ? t.n : t.ends[d->to.at - 1];
     while (*n >= 3 && memcmp(t.text + *n - 3, broken, 3) == 0)
         *n -= 3;
     placed_text_free(&t);
@@ -48,7 +48,7 @@ static int change_and_run(struct edit *d, struct err *e)
     run.output = o->output;
     run.progress = o->progress;
     run.quiet = o->quiet;
-    struct run_change c = { .job = { d->job->id, d->job->model, d->parameters, d->at, d->wanted,
+    struct run_change c = { .job = { d->job->id, d->job->model, d->parameters, d->to.at, d->to.wanted,
                                      o->accept_change },
                             .make = edit_make, .ctx = d };
     const int rc = old_bytes(d, &c.skip, e) || run_changed(&run, d->s, &c, e) ? -1 : 0;
@@ -70,7 +70,7 @@ static int change(struct edit *d, struct job_list *jobs, int64_t *id, struct err
     d->job = jobs->v;
     if (model.given) {
         d->job->model = model.path;      /* as the job will have it */
-        d->model = &model.place;
+        d->to.model = &model.place;
     }
     if (edit_open(d, e) || edit_plan(d, e))
         return -1;

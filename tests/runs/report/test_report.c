@@ -123,8 +123,8 @@ static void make_store(void)
     j = rig_job(LENGTH);
     j.model = "models/demo";
     extended_job = make_job(&j, NULL, 250, true, &done);
-    CHECK(store_extend(store, extended_job, &(struct extend_spec){ .keep = LENGTH, .wanted = LENGTH + 700,
-                       .add = &(struct given_text){ text_ids, 700, "given", 5 } }, &e) == 0, "%s", e.msg);
+    CHECK(store_extend(store, extended_job, &(struct edit_spec){ .at = LENGTH, .wanted = LENGTH + 700,
+                       .add = { text_ids, 700, "given", 5 } }, &e) == 0, "%s", e.msg);
 }
 
 typedef int renderer(FILE *f, const struct reports *l, struct err *e);

@@ -333,13 +333,13 @@ static bool parts_are(struct store *s, int64_t job, const char *expected)
 static int extend(struct store *s, int64_t job, size_t keep, size_t wanted, const char *parameters,
                   struct err *e)
 {
-    const struct extend_spec x = { .keep = keep, .wanted = wanted, .parameters = parameters };
+    const struct edit_spec x = { .at = keep, .wanted = wanted, .parameters = parameters };
     return store_extend(s, job, &x, e);
 }
 
 static void texts_are_extended_and_forked(void)
 {
-    static const int32_t more[3] = { 9, 8, 7 };
+    static int32_t more[3] = { 9, 8, 7 };
     struct err e = {0};
     struct claim c;
     struct given_text add = { .ids = more, .n = 3, .text = "Two", .bytes = 3 };
@@ -357,12 +357,12 @@ static void texts_are_extended_and_forked(void)
     CHECK(rig_claim(s, w, 0, &c) == 1 && rig_commit(s, &c, 3000, &(struct job_end){ .state = JOB_DONE,
         .finish_reason = "stop" }, &e) == 0);
     CHECK(extend(s, job, 3001, 4000, NULL, &e) == -1 &&
-              store_extend(s, job, &(struct extend_spec){ .keep = 3000, .add = &add, .wanted = 3002 },
+              store_extend(s, job, &(struct edit_spec){ .at = 3000, .add = add, .wanted = 3002 },
                            &e) == -1 &&
               strstr(e.msg, "would have 3003"),
           "%s", e.msg);
     /* the last token was EOS */
-    const struct extend_spec two = { .keep = 2999, .add = &add, .wanted = 4000, .paused = true };
+    const struct edit_spec two = { .at = 2999, .add = add, .wanted = 4000, .paused = true };
     CHECK(store_extend(s, job, &two, &e) == 0, "%s", e.msg);
     CHECK(rig_state(s, job) == JOB_PAUSED);
     CHECK(store_tokens(s, job, 0, SIZE_MAX, &ids, &n, &e) == 0 && n == 3002 && starts(ids, job, 2999) &&
@@ -373,13 +373,13 @@ static void texts_are_extended_and_forked(void)
           sp.v[0].bytes == 3 && strcmp(sp.v[0].text, "Two") == 0);
     span_list_free(&sp);
     CHECK(rig_claim(s, w, job, &c) == 1 && c.end.tokens == 3002 && c.wanted == 4000);
-    CHECK(store_fork(s, job, &(struct fork_spec){ .at = 3001, .seed = 5, .add = &add, .wanted = 5000,
+    CHECK(store_fork(s, job, &(struct edit_spec){ .at = 3001, .seed = 5, .add = add, .wanted = 5000,
         .parameters = "{}" }, &fork1, &e) == 0, "a running one too: %s", e.msg);
-    CHECK(store_fork(s, fork1, &(struct fork_spec){ .at = 3003, .seed = 6, .wanted = 5000 }, &fork2, &e) == 0,
+    CHECK(store_fork(s, fork1, &(struct edit_spec){ .at = 3003, .seed = 6, .wanted = 5000 }, &fork2, &e) == 0,
           "%s", e.msg);
-    CHECK(store_fork(s, fork1, &(struct fork_spec){ .at = 3005, .seed = 6, .wanted = 5000 }, &fork2,
+    CHECK(store_fork(s, fork1, &(struct edit_spec){ .at = 3005, .seed = 6, .wanted = 5000 }, &fork2,
                      &e) == -1, "%s", e.msg);
-    CHECK(store_fork(s, fork1, &(struct fork_spec){ .at = 0, .seed = 6, .wanted = 50 }, &fork2, &e) == 0,
+    CHECK(store_fork(s, fork1, &(struct edit_spec){ .at = 0, .seed = 6, .wanted = 50 }, &fork2, &e) == 0,
           "%s", e.msg);
     fork2 = 3;
     CHECK(store_tokens(s, fork2, 2998, SIZE_MAX, &ids, &n, &e) == 0 && n == 5 &&

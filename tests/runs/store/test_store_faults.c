@@ -38,7 +38,7 @@ void *realloc(void *p, size_t n) { return no_memory() ? NULL : __libc_realloc(p,
 /* What a store has acknowledged so far. */
 struct acked { bool submitted, batch, done, removed, extended; size_t tokens; };
 
-static const int32_t added_ids[3] = { 5, 6, 7 };
+static int32_t added_ids[3] = { 5, 6, 7 };
 static int32_t text[700];                /* of job 1 */
 
 /* Create a store, submit, work, remove, extend, until something fails. The store stays open in *s. */
@@ -81,8 +81,8 @@ static int life(struct store **s, struct acked *a, struct err *e)
     if (store_remove(*s, &ids[0], 1, NULL, e))
         return -1;
     a->removed = true;
-    if (store_extend(*s, 1, &(struct extend_spec){ .keep = 700, .wanted = 900, .paused = true,
-                     .add = &(struct given_text){ .ids = added_ids, .n = 3, .text = "x", .bytes = 1 } }, e))
+    if (store_extend(*s, 1, &(struct edit_spec){ .at = 700, .wanted = 900, .paused = true,
+                     .add = { .ids = added_ids, .n = 3, .text = "x", .bytes = 1 } }, e))
         return -1;
     a->extended = true;
     return store_worker_end(*s, w, e);

@@ -253,8 +253,8 @@ static void damaged_jobs_fail_alone(void)
         if (strcmp(cases[i].sql, "!token") == 0) {
             struct store *s = rig_open(STORE_WRITE);
             CHECK(store_pause(s, (int64_t[]){ 1 }, 1, NULL, &e) == 0 &&
-                  store_extend(s, 1, &(struct extend_spec){ .keep = 100, .wanted = 200,
-                      .add = &(struct given_text){ .ids = (int32_t[]){ 5000 }, .n = 1, .text = "x",
+                  store_extend(s, 1, &(struct edit_spec){ .at = 100, .wanted = 200,
+                      .add = { .ids = (int32_t[]){ 5000 }, .n = 1, .text = "x",
                                                    .bytes = 1 } }, &e) == 0, "%s", e.msg);
             store_close(s);
         } else if (strcmp(cases[i].sql, "!prompt") == 0) {

@@ -396,7 +396,7 @@ static void rows_are_deleted_after_the_last_attempt_and_a_truncation(void)
         CHECK(rig_commit(s, &c, 100, NULL, &e) == 0 &&
               open_with(&x, s, &c, SIZE_MAX, 0, write_content, &job, &e) == 0 && make(x, 64).rc == 0);
         snapshot_files_close(x);
-        const struct extend_spec spec = { .keep = (size_t)keep, .wanted = 1000 };
+        const struct edit_spec spec = { .at = (size_t)keep, .wanted = 1000 };
         CHECK(store_pause(s, &job, 1, NULL, &e) == 0 && store_extend(s, job, &spec, &e) == 0, "%s", e.msg);
         CHECK(snapshot_tokens(s, job) == (keep == 60 ? 64 : 0), "%d kept", keep);
         store_close(s);
@@ -407,7 +407,7 @@ static void rows_are_deleted_after_the_last_attempt_and_a_truncation(void)
           make(x, 256).rc == 0);
     snapshot_files_close(x);
     CHECK(count_files() == 2 && store_pause(s, &job, 1, NULL, &e) == 0 &&
-              store_extend(s, job, &(struct extend_spec){ .keep = 200, .wanted = 1000 }, &e) == 0,
+              store_extend(s, job, &(struct edit_spec){ .at = 200, .wanted = 1000 }, &e) == 0,
           "%s", e.msg);
     snapshot_files_delete_unused(s);
     CHECK(snapshot_tokens(s, job) == 192 && count_files() == 1, "%d files", count_files());
