@@ -48,6 +48,38 @@ answer_fn answer_files;            /* ?limit, ?after, ?purpose */
 void take_upload(struct call *c, const char *bytes, size_t n);
 void drop_upload(struct call *c);
 
+enum { FILE_ID_BYTES = 32 };
+#define FILE_PREFIX "file-"
+#define BATCH_PREFIX "batch_"
+#define PIECE_END ".part"
+#define RESULTS_PREFIX "part-"
+#define OUTPUT_END "-output"
+#define ERRORS_END "-errors"
+
+/* A new id. */
+int  new_id(char id[FILE_ID_BYTES], const char *prefix);
+/* Whether `id` is `prefix` and 16 hexadecimal digits, and then `end`. */
+bool id_is(const char *id, const char *prefix, const char *end);
+/* The path of a file of the folder: id, then `end`. The folder is made. */
+int  file_path(char path[PATH_BYTES], const struct server *sv, const char *id, const char *end,
+               struct err *e);
+/* What ID.json says: an object. free(*text) if it was read. */
+bool facts_read(const struct server *sv, const char *id, char **text, struct json *facts);
+/* Writes it, durably. */
+int  facts_write(const struct server *sv, const char *id, const struct row *rows, struct err *e);
+/* Adds the ids of the files PREFIX*.json or, of batches, those of their results; free(l->v). The newest one
+ * is the first. */
+struct file_ids { char (*v)[FILE_ID_BYTES]; size_t n; };
+int  list_ids(struct file_ids *l, const struct server *sv, const char *prefix, bool results, struct err *e);
+/* Deletes the pieces of files that a killed server left: those that nobody has written to for a while. */
+void folder_clean(const struct server *sv);
+/* Answers with the object that `put` writes of c->id, or says that there is no such `what`. */
+typedef bool put_fn(struct call *c, const char *id);
+int  answer_one(struct call *c, const char *what, put_fn *put, struct err *e);
+/* Answers with a list of these ids, the newest first, by the arguments `limit` and `after`. `put` writes one:
+ * false if it is not wanted. */
+int  answer_ids(struct call *c, struct file_ids *l, put_fn *put, struct err *e);
+
 /* ---- batches.c: /v1/batches. An uploaded file becomes jobs named after the batch, by the rules of `submit
  * --batch`. A thread checks the files, one after the other, without a lock. What the server knows of a batch
  * beside its jobs is in ID.json in the folder of the files. ---- */
@@ -63,3 +95,38 @@ void batches_stop(struct server *sv);            /* also where batches_start was
 double batch_created(struct call *c, const char *file, bool ended);
 /* Writes the results of a batch as `export` does: a descriptor of the file, or -1. */
 int  batch_write_results(struct call *c, const char *file, struct err *e);
+
+/* ---- texts.c: texts of jobs for a server, whole or as they grow; and answers whose bytes come while they
+ * are sent ---- */
+
+/* A text as it grows. {0} is closed. */
+struct growing {
+    struct shared_reader *reader;        /* NULL: the text has not begun */
+    struct grown_text text;
+    size_t from;                         /* the first token that is written */
+    bool over;                           /* the job is done, and all of its text was written */
+};
+/* Write what has been added to the text since the last call, as far as no retake changes it: the answer, and
+ * the thoughts before it (struct grown_part). *job: its row, read now. */
+int  growing_more(struct server *sv, struct growing *g, const struct job *job, FILE *to, FILE *thought,
+                  struct err *e);
+/* The same as texts, each followed by a NUL; grown_answer_free, also after a failure. */
+struct grown_answer { char *text, *thought; size_t n, n_thought; };
+int  growing_text(struct server *sv, struct growing *g, const struct job *job, struct grown_answer *x,
+                  struct err *e);
+void grown_answer_free(struct grown_answer *x);
+void growing_close(struct server *sv, struct growing *g);
+
+/* An answer that grows: the first member of call.state. libmicrohttpd asks for its bytes in the thread of the
+ * connection, which may wait. */
+struct flow {
+    struct call *c;
+    const int64_t *ids; size_t n;        /* the jobs whose news may bring more */
+    /* Write what can be sent now. 1: there will be more; 0: that is all; -1: the answer is cut off. */
+    int (*more)(struct flow *x, FILE *f);
+    const char *silence;                 /* sent when nothing was for a while; NULL: nothing is */
+    bool over;                           /* all is written */
+    char *out; size_t n_out, at;         /* what is written, and how much of it was handed over; free */
+    double sent;                         /* when the last bytes were handed over */
+};
+int answer_flow(struct flow *x, const char *type);

@@ -1,8 +1,6 @@
 /* /v1/batches. Start at answer_new_batch and check_files. */
 #include "runs/serve/answers.h"
 #include "runs/report/export.h"
-#include "runs/serve/folder.h"
-#include "runs/work/thread.h"
 #include "src/base/stopping.h"
 
 #include <fcntl.h>

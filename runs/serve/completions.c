@@ -3,7 +3,6 @@
  * at answer_request. */
 #include "runs/serve/answers.h"
 #include "runs/report/export.h"
-#include "runs/serve/texts.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -3,7 +3,6 @@
 #include "runs/serve/answers.h"
 #include "runs/report/job_sheet.h"
 #include "runs/report/report.h"
-#include "runs/serve/texts.h"
 #include "runs/work/edit.h"
 #include "runs/work/snapshot_files.h"
 

@@ -7,7 +7,6 @@
 #include "runs/report/job_sheet.h"
 #include "src/base/page.h"
 #include "runs/store/selection.h"
-#include "runs/serve/texts.h"
 #include "src/base/memory_file.h"
 
 #include <inttypes.h>

@@ -2,7 +2,6 @@
 #include "runs/serve/answers.h"
 #include "runs/serve/http.h"
 #include "runs/work/schedule.h"
-#include "runs/work/thread.h"
 #include "src/base/output.h"
 #include "src/base/stopping.h"
 #include "src/request/model_options.h"

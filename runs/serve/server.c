@@ -1,7 +1,6 @@
 /* What the threads of a server share: news of commits, and connections to the store. */
 #include "runs/serve/server.h"
 #include "runs/work/snapshot_files.h"
-#include "runs/work/thread.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -14,8 +14,8 @@
 #include <sys/queue.h>
 
 #include "runs/store/selection.h"
-#include "runs/work/bell.h"
 #include "runs/work/read_text.h"
+#include "runs/work/thread.h"
 #include "runs/work/worker.h"
 #include "src/request/batch.h"
 

@@ -1,6 +1,6 @@
 /* Texts of jobs. The tokens come from the store, and a few tokenizers are shared by all threads. Start at
  * growing_more and answer_flow. */
-#include "runs/serve/texts.h"
+#include "runs/serve/answers.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -45,8 +45,8 @@ static int begin(struct server *sv, struct growing *g, const struct job *job, st
 }
 
 /* The next tokens: 1: there may be more. */
-static int put_tokens(struct server *sv, struct growing *g, const struct job *job, FILE *to, FILE *thought,
-                      struct err *e)
+static int put_next(struct server *sv, struct growing *g, const struct job *job, FILE *to, FILE *thought,
+                    struct err *e)
 {
     enum { AT_ONCE = 4096 };
     const struct replay *y = &g->text.replay;
@@ -69,7 +69,7 @@ int growing_more(struct server *sv, struct growing *g, const struct job *job, FI
     while (rc == 1) {                    /* other threads have their turn meanwhile */
         pthread_mutex_lock(&sv->reading);
         rc = g->reader ? 0 : begin(sv, g, job, e);
-        rc = rc ? rc : put_tokens(sv, g, job, to, thought, e);
+        rc = rc ? rc : put_next(sv, g, job, to, thought, e);
         pthread_mutex_unlock(&sv->reading);
     }
     return rc;

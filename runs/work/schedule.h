@@ -26,9 +26,9 @@
  *
  * On a signal or at the deadline, all jobs are stored together, with their snapshots. */
 #pragma once
-#include "runs/work/bell.h"
 #include "runs/work/metrics.h"
 #include "runs/work/task.h"
+#include "runs/work/thread.h"
 
 #define SLICE_SECONDS 0.5
 #define OTHER_MODEL_SECONDS 1800.0

@@ -1,5 +1,5 @@
-/* Starts and stops the threads beside the decode loop, and waits by the monotonic clock. No data; start at
- * runs/work/thread.h. */
+/* Starts and stops the threads beside the decode loop, waits by the monotonic clock, and rings the bell of a
+ * worker. Start at runs/work/thread.h. */
 #include "runs/work/thread.h"
 
 #include <errno.h>
@@ -42,4 +42,42 @@ bool cond_wait_until(pthread_cond_t *c, pthread_mutex_t *lock, double due)
     struct timespec t = { .tv_sec = (time_t)due };
     t.tv_nsec = (long)((due - (double)t.tv_sec) * 1e9);
     return pthread_cond_timedwait(c, lock, &t) == ETIMEDOUT;
+}
+
+/* ---- the bell ---- */
+
+void bell_open(struct bell *b)
+{
+    *b = (struct bell){ .rung = false };
+    pthread_mutex_init(&b->lock, NULL);
+    cond_init(&b->cond);
+}
+
+void bell_ring(struct bell *b)
+{
+    pthread_mutex_lock(&b->lock);
+    b->rung = true;
+    pthread_cond_signal(&b->cond);
+    pthread_mutex_unlock(&b->lock);
+}
+
+size_t bell_held(struct bell *b)
+{
+    pthread_mutex_lock(&b->lock);
+    const size_t held = b->held;
+    pthread_mutex_unlock(&b->lock);
+    return held;
+}
+
+bool bell_wait(struct bell *b, double seconds, size_t held)
+{
+    const double due = clock_seconds() + seconds;
+    pthread_mutex_lock(&b->lock);
+    b->held = held;
+    while (!b->rung && seconds > 0 && !cond_wait_until(&b->cond, &b->lock, due))
+        ;
+    const bool rung = b->rung;
+    b->rung = false;
+    pthread_mutex_unlock(&b->lock);
+    return rung;
 }
