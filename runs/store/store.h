@@ -505,11 +505,10 @@ struct claim_request {
     const char *batch;                   /* only jobs of this batch; NULL: any */
     const char *model;             /* path of the loaded model, preferred within equal priority; NULL: none */
     const char *only_model;              /* only jobs of the model at this path; NULL: any */
-    /* arithmetics that the worker supports; n_numerics 0: any */
-    const char *const *numerics; size_t n_numerics;
     int max_attempts;              /* consecutive attempts without progress before a job fails; 0: no limit */
-    const int64_t *skip; size_t n_skip;  /* jobs that this worker leaves in the queue */
-    const char *missing;                 /* and jobs of these models: "\npath\npath\n"; NULL: none */
+    /* lists of the form "\none\ntwo\n" */
+    const char *numerics;                /* arithmetics that the worker supports; NULL: any */
+    const char *skip, *missing;          /* jobs, and models of jobs, that stay in the queue; NULL: none */
 };
 
 /* Where a text ends: everything that appending to it needs. */

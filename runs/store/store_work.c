@@ -173,68 +173,37 @@ int store_requeue_dead(struct store *s, int64_t worker, struct err *e)
 
 /* ---- claims ---- */
 
-/* What a request wants, as the statements take it: "\nname\nname\n", or "" for an empty list. */
-struct wish { const struct claim_request *r; char *numerics, *skip; };
-
-static int wish_open(struct wish *x, const struct claim_request *r, struct err *e)
-{
-    size_t n = 2;
-    for (size_t i = 0; i < r->n_numerics; i++)
-        n += strlen(r->numerics[i]) + 1;
-    *x = (struct wish){ r, malloc(n), malloc(2 + 21 * r->n_skip) };
-    if (!x->numerics || !x->skip)
-        return err_set(e, ERR_FAILED, "out of memory for a claim");
-    char *p = x->numerics, *q = x->skip;
-    *p = *q = 0;
-    for (size_t i = 0; i < r->n_numerics; i++)
-        p += sprintf(p, "%s%s\n", i ? "" : "\n", r->numerics[i]);
-    for (size_t i = 0; i < r->n_skip; i++)
-        q += sprintf(q, "%s%" PRId64 "\n", i ? "" : "\n", r->skip[i]);
-    return 0;
-}
-
-static void wish_close(struct wish *x)
-{
-    free(x->numerics);
-    free(x->skip);
-}
-
 #define ELIGIBLE \
-    "state = 'queued' AND (?1 = '' OR numerics IS NULL OR tokens = 0 OR " \
+    "state = 'queued' AND (?1 IS NULL OR numerics IS NULL OR tokens = 0 OR " \
     "instr(?1, char(10) || numerics || char(10)) > 0) " \
     "AND (?2 IS NULL OR batch = (SELECT id FROM batch WHERE name = ?2)) " \
-    "AND (?3 = '' OR instr(?3, char(10) || id || char(10)) = 0) " \
+    "AND (?3 IS NULL OR instr(?3, char(10) || id || char(10)) = 0) " \
     "AND (?4 IS NULL OR instr(?4, char(10) || model || char(10)) = 0) AND (NOT ?5 OR tokens > 0) " \
     "AND (?7 IS NULL OR model = ?7) AND NOT " CHAPTER_WAITS " AND NOT EXISTS (SELECT 1 FROM request q " \
     "JOIN worker w ON w.id = q.worker WHERE q.job = job.id AND w.id <> ?6)"
 
 /* The next job of the queue: 1; 0: none; -1. */
-static int next_in_queue(struct store *s, const struct wish *x, int64_t *job, struct err *e)
+static int next_in_queue(struct store *s, const struct claim_request *r, int64_t *job, struct err *e)
 {
-    const struct claim_request *r = x->r;
     struct err why;
     const int full = store_full(s, &why);
     int64_t priority;
     int rc = db_read(s, e, "SELECT id, priority FROM job WHERE " ELIGIBLE " ORDER BY priority DESC, "
-                     QUEUE_ORDER " LIMIT 1", "ttttdit>ii", x->numerics, r->batch, x->skip, r->missing, full,
+                     QUEUE_ORDER " LIMIT 1", "ttttdit>ii", r->numerics, r->batch, r->skip, r->missing, full,
                      r->worker, r->only_model, job, &priority);
     if (rc != 1 || !r->model)
         return rc;
     rc = db_get(s, e, job, "SELECT id FROM job WHERE " ELIGIBLE " AND priority = ?8 AND model = ?9 ORDER BY "
-                QUEUE_ORDER " LIMIT 1", "ttttditit", x->numerics, r->batch, x->skip, r->missing, full,
+                QUEUE_ORDER " LIMIT 1", "ttttditit", r->numerics, r->batch, r->skip, r->missing, full,
                 r->worker, r->only_model, priority, r->model);
     return rc < 0 ? -1 : 1;
 }
 
 int store_next(struct store *s, const struct claim_request *request, int64_t *job, int *idle, struct err *e)
 {
-    struct wish x;
-    int rc = wish_open(&x, request, e) ? -1 : next_in_queue(s, &x, job, e);
+    const int rc = next_in_queue(s, request, job, e);
     *idle = 0;
-    if (rc == 1)
-        rc = db_read(s, e, "SELECT idle FROM job WHERE id = ?1", "i>d", *job, idle);
-    wish_close(&x);
-    return rc;
+    return rc == 1 ? db_read(s, e, "SELECT idle FROM job WHERE id = ?1", "i>d", *job, idle) : rc;
 }
 
 /* Whether the job that a request names may be claimed: 1; -1: no, and e says why. */
@@ -297,13 +266,13 @@ static int claim_job(struct store *s, const struct claim_request *r, int64_t job
     return 1;
 }
 
-static int claim_in_transaction(struct store *s, const struct wish *x, struct claim *c, struct err *e)
+static int claim_in_transaction(struct store *s, const struct claim_request *r, struct claim *c,
+                                struct err *e)
 {
-    const struct claim_request *r = x->r;
     int64_t job = r->job;
     int rc = db_begin(s, e) || put_worker(s, r->worker, e) ? -1 : 0;
     while (rc == 0) {                    /* a job that claim_job fails leaves the queue */
-        rc = r->job ? check_claimable(s, job, e) : next_in_queue(s, x, &job, e);
+        rc = r->job ? check_claimable(s, job, e) : next_in_queue(s, r, &job, e);
         if (rc != 1)
             break;
         rc = claim_job(s, r, job, c, e);
@@ -313,15 +282,11 @@ static int claim_in_transaction(struct store *s, const struct wish *x, struct cl
 
 int store_claim(struct store *s, const struct claim_request *r, struct claim *c, struct err *e)
 {
-    struct wish x;
     int64_t job;
-    int rc = wish_open(&x, r, e) ? -1 : store_requeue_dead(s, r->worker, e);
+    int rc = store_requeue_dead(s, r->worker, e);
     if (rc == 0)                         /* most calls find no work; they take no lock */
-        rc = r->job ? 1 : next_in_queue(s, &x, &job, e);
-    if (rc == 1)
-        rc = claim_in_transaction(s, &x, c, e);
-    wish_close(&x);
-    return rc;
+        rc = r->job ? 1 : next_in_queue(s, r, &job, e);
+    return rc == 1 ? claim_in_transaction(s, r, c, e) : rc;
 }
 
 /* ---- writing under a claim ---- */

@@ -27,7 +27,7 @@ struct schedule {
     double waiting_since;                /* for jobs that other workers hold; 0: not waiting */
     /* when a job of another model was first passed since jobs of this model run; 0: none was */
     double passed_since;
-    int64_t *skip; size_t n_skip;        /* jobs that this worker can never hold */
+    char *skip;                          /* jobs that this worker can never hold: struct claim_request */
     struct metrics metrics;
     bool metrics_failed;                 /* a notice says so */
     bool full;                           /* the store is; a notice says so */
@@ -86,10 +86,10 @@ static int end_task(struct schedule *h, size_t i, int rc, struct err *e)
         h->metrics.finished[r->end == WORK_DONE ? r->finish : FINISH_NONE]++;
         h->metrics.failed += r->end == WORK_FAILED;
         if (r->end == WORK_REFUSED && !(h->o->refuse && h->o->refuse(h->o->ctx, c->job, &r->why))) {
-            int64_t *more = realloc(h->skip, (h->n_skip + 1) * sizeof *more);
-            if (more) {
+            char *more;
+            if (asprintf(&more, "%s%" PRId64 "\n", h->skip ? h->skip : "\n", c->job) > 0) {
+                free(h->skip);
                 h->skip = more;
-                h->skip[h->n_skip++] = c->job;
             }
         }
         if (r->end == WORK_WAITS)
@@ -156,10 +156,9 @@ static struct claim_request request_of(const struct schedule *h)
     r.batch = h->o->batch;
     r.only_model = h->o->only_model;
     r.skip = h->skip;
-    r.n_skip = h->n_skip;
     r.missing = h->w->missing.list;
     if (h->o->how.accept_change)
-        r.n_numerics = 0;
+        r.numerics = NULL;
     if (h->passed_since > 0 && clock_seconds() - h->passed_since > OTHER_MODEL_SECONDS)
         r.model = NULL;
     return r;

@@ -17,6 +17,9 @@ int worker_open(struct worker *w, struct store *s, struct err *e)
     if (device_choice_numerics(w->device, w->numerics, &w->n_numerics, e) ||
         store_worker_start(s, &w->number, e))
         return -1;
+    int n = snprintf(w->numerics_list, sizeof w->numerics_list, "\n");
+    for (size_t i = 0; i < w->n_numerics; i++)
+        n += snprintf(w->numerics_list + n, sizeof w->numerics_list - (size_t)n, "%.30s\n", w->numerics[i]);
     if (heartbeat_start(&w->beat, s, w->number, e) ||
         committer_open(&w->committer, s, w->commit_seconds, w->committed, w->ctx, e)) {
         struct err ignored;
@@ -56,8 +59,7 @@ struct claim_request worker_claim_request(const struct worker *w, int64_t job)
     return (struct claim_request){ .worker = w->number,
                                    .job = job,
                                    .model = w->loaded ? w->engine.path : NULL,
-                                   .numerics = w->numerics,
-                                   .n_numerics = w->n_numerics };
+                                   .numerics = w->numerics_list };
 }
 
 bool worker_has_model(const struct worker *w, const struct job *job, const struct job_params *p)

@@ -48,6 +48,7 @@ struct worker {
     size_t threads;
     const char *device;                  /* --device; borrowed */
     const char *numerics[DEVICE_CHOICE_IDS]; size_t n_numerics;  /* names of the arithmetics of the device */
+    char numerics_list[DEVICE_CHOICE_IDS * 32];          /* the same for struct claim_request */
     double deadline;                     /* when to stop, by clock_seconds; 0: none */
     size_t parallel;                     /* the most jobs at once; 1 if `parallel` is 0 */
     size_t max_memory;                   /* --max-memory: bytes in all; 0: what the machine has */

@@ -311,7 +311,7 @@ static int work_on(struct run *r, int64_t id, struct err *e)
     struct claim_request wish = worker_claim_request(&r->worker, id);
     struct claim claim;
     struct work_result w;
-    wish.n_numerics = 0;                         /* store_begin reports different arithmetic */
+    wish.numerics = NULL;                        /* store_begin reports different arithmetic */
     if (store_claim(s, &wish, &claim, e) < 0 || store_jobs(s, &id, 1, &r->jobs, e))
         return -1;
     if (r->jobs.n != 1)

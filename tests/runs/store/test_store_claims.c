@@ -41,20 +41,20 @@ static void a_begun_job_needs_its_numerics(void)
     struct err e = {0};
     struct claim c;
     int32_t *ids;
-    const char *a[] = { "cpu-1" }, *ab[] = { "cpu-2", "cpu-1" }, *b[] = { "cpu-2" };
+    const char *a = "\ncpu-1\n", *ab = "\ncpu-2\ncpu-1\n", *b = "\ncpu-2\n";
     rig_new();
     struct store *s = rig_open(STORE_CREATE);
     int64_t job = rig_submit(s, 100), w = rig_worker(s);
     CHECK(rig_claim(s, w, 0, &c) == 1);
     CHECK(rig_commit(s, &c, 0, &(struct job_end){ .state = JOB_QUEUED }, &e) == 0);
-    CHECK(store_claim(s, &(struct claim_request){ .worker = w, .numerics = b, .n_numerics = 1 }, &c, &e) == 1,
+    CHECK(store_claim(s, &(struct claim_request){ .worker = w, .numerics = b }, &c, &e) == 1,
           "claimed before, but without a token: anybody's");
     CHECK(store_begin(s, &c, "cpu-2", "fp", false, &ids, &e) == 0, "%s", e.msg);
     free(ids);
     CHECK(rig_commit(s, &c, 3, &(struct job_end){ .state = JOB_QUEUED }, &e) == 0);
-    CHECK(store_claim(s, &(struct claim_request){ .worker = w, .numerics = a, .n_numerics = 1 }, &c,
+    CHECK(store_claim(s, &(struct claim_request){ .worker = w, .numerics = a }, &c,
                       &e) == 0);
-    CHECK(store_claim(s, &(struct claim_request){ .worker = w, .numerics = ab, .n_numerics = 2 }, &c,
+    CHECK(store_claim(s, &(struct claim_request){ .worker = w, .numerics = ab }, &c,
                       &e) == 1 &&
           c.end.tokens == 3);
     CHECK(store_begin(s, &c, "cpu-1", "fp", false, &ids, &e) == -1 && e.code == ERR_INPUT &&
