@@ -113,12 +113,6 @@ bool replay_token(struct replay *y, int32_t id, const char **bytes, size_t *n)
     return given;
 }
 
-void replay_flush(struct replay *y, const char **bytes, size_t *n)
-{
-    emit_flush(&y->emit, bytes, n);
-    sha256_add(&y->sha, *bytes, *n);
-}
-
 void replay_end(struct replay *y, enum finish f, const char **bytes, size_t *n)
 {
     emit_end(&y->emit, f, bytes, n);
@@ -334,7 +328,7 @@ int grown_end(struct grown_text *g, const struct job *job, const struct grown_pa
     const char *bytes;
     size_t n;
     if (g->replay.emit.finish == FINISH_NONE) {
-        replay_flush(&g->replay, &bytes, &n);
+        replay_end(&g->replay, FINISH_NONE, &bytes, &n);
         if (g->replay.at > part->from && grown_put(g, bytes, n, part, e))
             return -1;
     }

@@ -46,9 +46,8 @@ void replay_close(struct replay *y);
 /* Replay `id`, token number y->at. *bytes [*n] is the text that the token adds. Returns whether `extend` or
  * `fork` gave the token. The text must not have ended (asserted). */
 bool replay_token(struct replay *y, int32_t id, const char **bytes, size_t *n);
-/* After the last token of a job that is done: the rest of its text. An end-of-text token is not stored. */
-void replay_flush(struct replay *y, const char **bytes, size_t *n);
-/* The text ends after the tokens that were replayed: the rest of it. */
+/* The text ends after the tokens that were replayed: the rest of it. f: FINISH_NONE for a job that is done,
+ * whose end-of-text token is not stored. */
 void replay_end(struct replay *y, enum finish f, const char **bytes, size_t *n);
 /* SHA-256 of the text that was replayed. */
 void replay_sha(const struct replay *y, uint8_t out[SHA256_BYTES]);
