@@ -36,19 +36,17 @@ static void make_name(char out[NAME_BYTES], int64_t job, int64_t attempt, size_t
     snprintf(out, NAME_BYTES, "%" PRId64 "-%" PRId64 "-%zu%s", job, attempt, tokens, ENDING);
 }
 
-/* Parse JOB-ATTEMPT-TOKENS.kv, with or without .part; false: another name. */
-static bool parse_name(const char *name, int64_t *job, int64_t *attempt, bool *temporary)
+/* Parse JOB-ATTEMPT-TOKENS.kv, with or without .part: its length without .part; 0: another name. */
+static size_t parse_name(const char *name, int64_t *job, int64_t *attempt)
 {
     char expected[NAME_BYTES];
     size_t tokens;
     if (sscanf(name, "%" SCNd64 "-%" SCNd64 "-%zu", job, attempt, &tokens) != 3)
-        return false;
+        return 0;
     make_name(expected, *job, *attempt, tokens);
-    size_t n = strlen(expected);
-    if (*job < 1 || *attempt < 1 || strncmp(name, expected, n))
-        return false;
-    *temporary = strcmp(name + n, TEMPORARY) == 0;
-    return *temporary || !name[n];
+    const size_t n = strlen(expected);
+    const bool known = *job > 0 && *attempt > 0 && strncmp(name, expected, n) == 0;
+    return known && (!name[n] || strcmp(name + n, TEMPORARY) == 0) ? n : 0;
 }
 
 /* ---- writing one file ---- */
@@ -94,14 +92,13 @@ static void delete_file(const struct snapshot_files *x, const char *name)
 static int total_bytes(const struct snapshot_files *x, uint64_t *bytes, struct err *e)
 {
     int64_t job, attempt;
-    bool temporary;
     struct stat st;
     DIR *d = opendir(x->folder);
     *bytes = 0;
     if (!d)
         return err_set(e, ERR_FAILED, ERR_PATH "%s", x->folder, strerror(errno));
     for (struct dirent *f; (f = readdir(d));)
-        if (parse_name(f->d_name, &job, &attempt, &temporary) &&
+        if (parse_name(f->d_name, &job, &attempt) &&
             fstatat(dirfd(d), f->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0)
             *bytes += (uint64_t)st.st_size;
     closedir(d);
@@ -354,10 +351,9 @@ int snapshot_files_list(struct store *s, int64_t job, struct snapshot_row row[ST
                    struct err *e)
 {
     int64_t of, attempt;
-    bool temporary;
     int rc = store_snapshot_list(s, job, row, n, e);
-    for (size_t i = 0; i < *n; i++)
-        if (!parse_name(row[i].name, &of, &attempt, &temporary) || temporary || of != job) {
+    for (size_t i = 0, k; i < *n; i++)
+        if (!(k = parse_name(row[i].name, &of, &attempt)) || row[i].name[k] || of != job) {
             *n = i;
             return err_set(e, ERR_FAILED, "the store names \"%.80s\", which is no snapshot of job %" PRId64,
                            row[i].name, job);
@@ -379,14 +375,13 @@ void snapshot_files_unused(struct store *s, void (*found)(void *ctx, const char 
 {
     char folder[FOLDER_BYTES], path[FILE_BYTES + NAME_MAX];
     int64_t job, attempt;
-    bool temporary;
     struct err ignored;
     folder_path(s, folder);
     DIR *d = opendir(folder);
     if (!d)
         return;
     for (struct dirent *f; (f = readdir(d));) {
-        if (!parse_name(f->d_name, &job, &attempt, &temporary) ||
+        if (!parse_name(f->d_name, &job, &attempt) ||
             store_snapshot_wanted(s, job, attempt, f->d_name, &ignored) != 0)
             continue;
         snprintf(path, sizeof path, "%s/%s", folder, f->d_name);
