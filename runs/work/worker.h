@@ -18,7 +18,6 @@
 #pragma once
 #include "runs/work/checkpoint.h"
 #include "runs/work/heartbeat.h"
-#include "runs/work/missing.h"
 #include "runs/work/queue_progress.h"
 #include "runs/work/read_text.h"
 #include "runs/work/snapshot_policy.h"
@@ -30,6 +29,22 @@
 #include "src/decode/weights.h"
 #include "src/model/device_choice.h"
 #include "src/model/fingerprint.h"
+
+/* The models that a worker could not read. Their jobs stay in the queue: a disk that is not mounted, or a
+ * folder that is being copied, must not fail them. Waiting is no attempt. */
+#define MISSING_RETRY_SECONDS 60.0       /* then a model whose files look the same is tried again */
+
+struct missing_model {
+    char *path;
+    char why[512];                       /* why it could not be read, the last time */
+    uint64_t stamp;                      /* model_stamp then */
+    double at;                           /* clock_seconds then */
+    bool waits;                          /* not readable as far as known */
+};
+struct missing {                         /* {0} is empty */
+    struct missing_model *v; size_t n;
+    char *list;                          /* "\npath\npath\n" of those that wait; NULL: none */
+};
 
 struct worker {
     struct store *store;                 /* borrowed */
@@ -105,3 +120,11 @@ int  worker_open_buffers(struct worker *w, const struct draft_settings *draft, s
 int  worker_open_trained(struct worker *w, enum drafter s, const struct job_params *p, struct err *e);
 /* Whether the trained drafters that a job wants are open, or may be opened. */
 bool worker_has_trained(const struct worker *w, const struct job_params *p);
+
+/* 1: the reason is new and should be shown; 0; -1: no memory. */
+int    missing_add(struct missing *m, const char *path, const struct err *why);
+/* Now and then: forgets the models that may be readable again. */
+void   missing_look_again(struct missing *m);
+/* The first model that waits; NULL: none does. */
+const struct missing_model *missing_first(const struct missing *m);
+void   missing_free(struct missing *m);
