@@ -544,9 +544,10 @@ int store_requeue_dead(struct store *s, int64_t worker, struct err *e);
 int store_claim(struct store *s, const struct claim_request *request, struct claim *c, struct err *e);
 /* Whether queued chapters (of this batch; NULL: of any) wait for a job that is running: 1, 0, -1. */
 int store_chapters_wait(struct store *s, const char *batch, struct err *e);
-/* The job that store_claim would claim next: 1; 0: none; -1. *idle: its attempts in a row without progress.
- * Reads only, and does not look for dead workers. */
-int store_next(struct store *s, const struct claim_request *request, int64_t *job, int *idle, struct err *e);
+/* The job that store_claim would claim next: 1; 0: none; -1. Reads only, and does not look for dead
+ * workers. idle: attempts in a row without progress. */
+struct next_job { int64_t job; int idle, priority; };
+int store_next(struct store *s, const struct claim_request *r, struct next_job *next, struct err *e);
 
 /* Check a claim before the first token. A new job receives the worker's numerics id and model fingerprint.
  * A job with tokens must have the same ones; otherwise the call fails with ERR_INPUT and the difference,

@@ -182,28 +182,19 @@ int store_requeue_dead(struct store *s, int64_t worker, struct err *e)
     "AND (?7 IS NULL OR model = ?7) AND NOT " CHAPTER_WAITS " AND NOT EXISTS (SELECT 1 FROM request q " \
     "JOIN worker w ON w.id = q.worker WHERE q.job = job.id AND w.id <> ?6)"
 
-/* The next job of the queue: 1; 0: none; -1. */
-static int next_in_queue(struct store *s, const struct claim_request *r, int64_t *job, struct err *e)
+int store_next(struct store *s, const struct claim_request *r, struct next_job *next, struct err *e)
 {
     struct err why;
     const int full = store_full(s, &why);
-    int64_t priority;
-    int rc = db_read(s, e, "SELECT id, priority FROM job WHERE " ELIGIBLE " ORDER BY priority DESC, "
-                     QUEUE_ORDER " LIMIT 1", "ttttdit>ii", r->numerics, r->batch, r->skip, r->missing, full,
-                     r->worker, r->only_model, job, &priority);
+    int rc = db_read(s, e, "SELECT id, idle, priority FROM job WHERE " ELIGIBLE " ORDER BY priority DESC, "
+                     QUEUE_ORDER " LIMIT 1", "ttttdit>idd", r->numerics, r->batch, r->skip, r->missing, full,
+                     r->worker, r->only_model, &next->job, &next->idle, &next->priority);
     if (rc != 1 || !r->model)
         return rc;
-    rc = db_get(s, e, job, "SELECT id FROM job WHERE " ELIGIBLE " AND priority = ?8 AND model = ?9 ORDER BY "
-                QUEUE_ORDER " LIMIT 1", "ttttditit", r->numerics, r->batch, r->skip, r->missing, full,
-                r->worker, r->only_model, priority, r->model);
+    rc = db_read(s, e, "SELECT id, idle FROM job WHERE " ELIGIBLE " AND priority = ?8 AND model = ?9 ORDER "
+                 "BY " QUEUE_ORDER " LIMIT 1", "ttttditdt>id", r->numerics, r->batch, r->skip, r->missing,
+                 full, r->worker, r->only_model, next->priority, r->model, &next->job, &next->idle);
     return rc < 0 ? -1 : 1;
-}
-
-int store_next(struct store *s, const struct claim_request *request, int64_t *job, int *idle, struct err *e)
-{
-    const int rc = next_in_queue(s, request, job, e);
-    *idle = 0;
-    return rc == 1 ? db_read(s, e, "SELECT idle FROM job WHERE id = ?1", "i>d", *job, idle) : rc;
 }
 
 /* Whether the job that a request names may be claimed: 1; -1: no, and e says why. */
@@ -269,23 +260,23 @@ static int claim_job(struct store *s, const struct claim_request *r, int64_t job
 static int claim_in_transaction(struct store *s, const struct claim_request *r, struct claim *c,
                                 struct err *e)
 {
-    int64_t job = r->job;
+    struct next_job next = { .job = r->job };
     int rc = db_begin(s, e) || put_worker(s, r->worker, e) ? -1 : 0;
     while (rc == 0) {                    /* a job that claim_job fails leaves the queue */
-        rc = r->job ? check_claimable(s, job, e) : next_in_queue(s, r, &job, e);
+        rc = r->job ? check_claimable(s, r->job, e) : store_next(s, r, &next, e);
         if (rc != 1)
             break;
-        rc = claim_job(s, r, job, c, e);
+        rc = claim_job(s, r, next.job, c, e);
     }
     return db_end(s, MIN(rc, 0), e) ? -1 : rc;
 }
 
 int store_claim(struct store *s, const struct claim_request *r, struct claim *c, struct err *e)
 {
-    int64_t job;
+    struct next_job next;
     int rc = store_requeue_dead(s, r->worker, e);
     if (rc == 0)                         /* most calls find no work; they take no lock */
-        rc = r->job ? 1 : next_in_queue(s, r, &job, e);
+        rc = r->job ? 1 : store_next(s, r, &next, e);
     return rc == 1 ? claim_in_transaction(s, r, c, e) : rc;
 }
 

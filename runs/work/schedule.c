@@ -168,12 +168,11 @@ static struct claim_request request_of(const struct schedule *h)
 static int note_passed(struct schedule *h, const struct claim_request *r, int64_t job, struct err *e)
 {
     struct claim_request any = *r;
-    int64_t first;
-    int idle;
+    struct next_job first;
     any.model = NULL;
-    if (store_next(h->w->store, &any, &first, &idle, e) < 0)
+    if (store_next(h->w->store, &any, &first, e) < 0)
         return -1;
-    if (first != job && h->passed_since == 0)
+    if (first.job != job && h->passed_since == 0)
         h->passed_since = clock_seconds();
     return 0;
 }
@@ -280,16 +279,16 @@ static int admit_one(struct schedule *h, struct err *e)
 {
     const struct claim_request r = request_of(h);
     struct store *s = h->w->store;
-    int64_t job;
-    int idle, rc, released = 0;
+    struct next_job next;
+    int rc, released = 0;
     struct task *t = task_new(h->w, &h->o->how, e);
     if (!t)
         return -1;
-    rc = store_requeue_dead(s, r.worker, e) ? -1 : store_next(s, &r, &job, &idle, e);
-    if (rc == 1 && r.model && note_passed(h, &r, job, e))
+    rc = store_requeue_dead(s, r.worker, e) ? -1 : store_next(s, &r, &next, e);
+    if (rc == 1 && r.model && note_passed(h, &r, next.job, e))
         rc = -1;
     h->no_memory = false;
-    if (rc == 1 && h->n && !may_join(h, t, job, idle)) {
+    if (rc == 1 && h->n && !may_join(h, t, next.job, next.idle)) {
         released = h->no_memory ? release_lower(h, t->job->priority, e) : 0;
         rc = MIN(released, 0);
         goto no;
@@ -317,15 +316,9 @@ no:
 static int make_place(struct schedule *h, struct err *e)
 {
     const struct claim_request r = request_of(h);
-    struct job_list next = {0};
-    int64_t job;
-    int idle, rc = store_next(h->w->store, &r, &job, &idle, e);
-    if (rc == 1)
-        rc = store_jobs(h->w->store, &job, 1, &next, e) ? -1 : next.n ? 1 : 0;
-    if (rc == 1)
-        rc = release_lower(h, next.v->priority, e);
-    job_list_free(&next);
-    return rc;
+    struct next_job next;
+    const int rc = store_next(h->w->store, &r, &next, e);
+    return rc == 1 ? release_lower(h, next.priority, e) : rc;
 }
 
 /* The most tasks that there may be now. While some wait, one more, of a higher priority, may join them. */
