@@ -5,6 +5,7 @@
 #include "runs/report/report.h"
 #include "runs/work/edit.h"
 #include "runs/work/snapshot_files.h"
+#include "src/request/options_impl.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -228,23 +229,21 @@ static void words_free(struct words *w)
 }
 
 /* Adds --name=value, or --name for true; false and null are as good as a missing member. */
-static int add_word(struct words *w, const char *name, enum edit_field takes, const struct json *v,
+static int add_word(struct words *w, const char *name, const struct option *opt, const struct json *v,
                     struct err *e)
 {
     const enum js_kind kind = js_kind(v);
     if (kind == JS_NULL || kind == JS_FALSE)
         return 0;
-    if ((kind == JS_TRUE) != (takes == FIELD_FLAG))
-        return js_bad(v, e, takes == FIELD_FLAG ? "allowed is true or false" : "true is for options that "
-                      "have no value");
+    if ((kind == JS_TRUE) == (opt->arg != NULL))
+        return js_bad(v, e, opt->arg ? "true is for options that have no value" : "allowed is true or false");
     if (kind == JS_ARRAY || (kind == JS_OBJECT && strcmp(name, "logit_bias")))
         return js_bad(v, e, "allowed is a text, a number, or an array of them");
     char *text = kind == JS_STRING ? js_strdup(v) : strndup(v->s, (size_t)(v->end - v->s));
     char **word = &w->v[w->n];
     const int n = !text           ? -1
                   : kind == JS_TRUE ? asprintf(word, "--%s", name)
-                                    : asprintf(word, "--%s=%s%s", name, takes == FIELD_ADDED ? "+" : "",
-                                               text);
+                                    : asprintf(word, "--%s=%s%s", name, *opt->arg == '+' ? "+" : "", text);
     free(text);
     if (n < 0)
         return err_set(e, ERR_FAILED, "out of memory");
@@ -270,18 +269,17 @@ static int read_options(struct options *o, struct words *w, struct call *c, stru
     for (struct js_walk m = js_walk(&body); js_next(&m, &key, &v);) {
         char *k = js_strdup(&key);
         snprintf(name, sizeof name, "%s", k ? k : "");
-        const enum edit_field takes = k && strlen(k) < sizeof name
-                                          ? options_edit_takes(options_verb(verb), name)
-                                          : FIELD_REFUSED;
+        const struct option *opt = k && strlen(k) < sizeof name ? option_of_edit(options_verb(verb), name)
+                                                                : NULL;
         free(k);
-        if (takes == FIELD_REFUSED)
+        if (!opt)
             return err_set(e, ERR_INPUT, "body: field \"%s\" is unknown; longhand help %s names the options "
                            "that are fields here, but for files and the machine", name, verb);
-        if (js_kind(&v) != JS_ARRAY && add_word(w, name, takes, &v, e))
+        if (js_kind(&v) != JS_ARRAY && add_word(w, name, opt, &v, e))
             return -1;
         if (js_kind(&v) == JS_ARRAY)
             for (struct js_walk x = js_walk(&v); js_next(&x, NULL, &one);)
-                if (add_word(w, name, takes, &one, e))
+                if (add_word(w, name, opt, &one, e))
                     return -1;
     }
     return options_parse(o, (int)w->n, w->v, e);
@@ -294,7 +292,7 @@ static void name_fields(char *message, const char *verb)
     for (char *at = message; (at = strstr(at, "--"));) {
         const size_t n = MIN(strspn(at + 2, "abcdefghijklmnopqrstuvwxyz-"), sizeof name - 1);
         snprintf(name, sizeof name, "%.*s", (int)n, at + 2);
-        if (options_edit_takes(options_verb(verb), name) == FIELD_REFUSED) {
+        if (!option_of_edit(options_verb(verb), name)) {
             at += 2 + n;
             continue;
         }

@@ -112,7 +112,7 @@ static int find_verb(const struct verb **out, const char *name, struct err *e)
     return err_set(e, ERR_INPUT, "unknown verb '%s'; see longhand help", name);
 }
 
-enum edit_field options_edit_takes(const struct verb *verb, const char *name)
+const struct option *option_of_edit(const struct verb *verb, const char *name)
 {
     char spelled[64];
     snprintf(spelled, sizeof spelled, "--%s", name);
@@ -123,10 +123,7 @@ enum edit_field options_edit_takes(const struct verb *verb, const char *name)
                        (opt->flags & CHANGES ? !opt->arg || strcmp(opt->arg, "FILE") != 0
                                              : option_is_listed("tokens append at at-text occurrence seed "
                                                                 "name replace follow", opt->name));
-    return !taken              ? FIELD_REFUSED
-           : !opt->arg         ? FIELD_FLAG
-           : *opt->arg == '+' ? FIELD_ADDED
-                               : FIELD_VALUE;
+    return taken ? opt : NULL;
 }
 
 bool options_given(const struct options *o, const char *name)

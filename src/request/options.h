@@ -128,11 +128,6 @@ const char *option_of_alias(const char *word);
  * its own. */
 const char *options_of_job(const struct options *o);
 
-/* How a server takes this option of extend or fork from a client: not one that opens a file or is of the
- * machine. ADDED: its value is a number with + before it. */
-enum edit_field { FIELD_REFUSED, FIELD_VALUE, FIELD_FLAG, FIELD_ADDED };
-enum edit_field options_edit_takes(const struct verb *verb, const char *name);
-
 /* The long name of an option of o's verb that has one value and decides how a text is sampled, drafted or how
  * long it is; `name` may also be another spelling ("temp", "top_p"). NULL: there is none. */
 const char *options_of_text(const struct options *o, const char *name);

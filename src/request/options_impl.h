@@ -56,6 +56,9 @@ extern const struct verb verbs_table[];
 /* The row of an option that is spelled "--name" or "-x": the row of this verb, else of any verb, else
  * NULL. */
 const struct option *option_find(const char *spelled, uint64_t verb);
+/* The row of an option of extend or fork that a client of a server may give, under this name or with _ for
+ * -: none that opens a file or is of the machine; NULL. */
+const struct option *option_of_edit(const struct verb *verb, const char *name);
 /* What stands for an option ("--ctx-size", "-c") or a verb of another program; NULL: nothing. */
 const char *option_hint(const char *spelled);
 const char *verb_hint(const char *name);
