@@ -76,9 +76,9 @@ void folder_clean(const struct server *sv);
 /* Answers with the object that `put` writes of c->id, or says that there is no such `what`. */
 typedef bool put_fn(struct call *c, const char *id);
 int  answer_one(struct call *c, const char *what, put_fn *put, struct err *e);
-/* Answers with a list of these ids, the newest first, by the arguments `limit` and `after`. `put` writes one:
- * false if it is not wanted. */
-int  answer_ids(struct call *c, struct file_ids *l, put_fn *put, struct err *e);
+/* Answers with a list, the newest first, by the arguments `limit` and `after`: of the batches or, with
+ * `files`, of the uploads and the results of batches. `put` writes one: false if it is not wanted. */
+int  answer_ids(struct call *c, bool files, put_fn *put, struct err *e);
 
 /* ---- batches.c: /v1/batches. An uploaded file becomes jobs named after the batch, by the rules of `submit
  * --batch`. A thread checks the files, one after the other, without a lock. What the server knows of a batch

@@ -274,13 +274,7 @@ static bool put_batch(struct call *c, const char *id)
 
 int answer_batch(struct call *c, struct err *e) { return answer_one(c, "batch", put_batch, e); }
 
-int answer_batches(struct call *c, struct err *e)
-{
-    struct file_ids l = {0};
-    const int rc = list_ids(&l, c->sv, BATCH_PREFIX, false, e) || answer_ids(c, &l, put_batch, e) ? -1 : 0;
-    free(l.v);
-    return rc;
-}
+int answer_batches(struct call *c, struct err *e) { return answer_ids(c, false, put_batch, e); }
 
 /* Checks what the body says, and writes the record. */
 static int make_batch(struct call *c, struct record *b, struct err *e)

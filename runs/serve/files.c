@@ -133,27 +133,30 @@ int answer_one(struct call *c, const char *what, put_fn *put, struct err *e)
     return put(c, c->id) ? 0 : call_fail(c, e, MHD_HTTP_NOT_FOUND, "there is no %s %s", what, c->id);
 }
 
-int answer_ids(struct call *c, struct file_ids *l, put_fn *put, struct err *e)
+int answer_ids(struct call *c, bool files, put_fn *put, struct err *e)
 {
     const char *limit = call_argument(c, "limit"), *after = call_argument(c, "after"), *last = NULL;
+    struct file_ids l = {0};
     size_t most = 10000, i = 0;
-    if (limit && parse_size(&most, "limit", limit, 1, 10000, e))
-        return -1;
+    const int rc = (files && list_ids(&l, c->sv, FILE_PREFIX, false, e)) ||
+                   list_ids(&l, c->sv, BATCH_PREFIX, files, e) ||
+                   (limit && parse_size(&most, "limit", limit, 1, 10000, e)) ? -1 : 0;
     jw_open(&c->w, NULL, '{');
     jw_text(&c->w, "object", "list");
     jw_open(&c->w, "data", '[');
-    while (after && i < l->n && strcmp(l->v[i], after) >= 0)
+    while (after && i < l.n && strcmp(l.v[i], after) >= 0)
         i++;
-    for (; i < l->n && most; i++)
-        if (put(c, l->v[i])) {
+    for (; rc == 0 && i < l.n && most; i++)
+        if (put(c, l.v[i])) {
             most--;
-            last = l->v[i];
+            last = l.v[i];
         }
     jw_close(&c->w, ']');
     jw_text(&c->w, "last_id", last);
-    jw_bool(&c->w, "has_more", i < l->n);
+    jw_bool(&c->w, "has_more", i < l.n);
     jw_close(&c->w, '}');
-    return 0;
+    free(l.v);
+    return rc;
 }
 
 /* ---- uploads ---- */
@@ -329,15 +332,7 @@ static bool put_wanted(struct call *c, const char *id)
            put_facts(c, id, true);
 }
 
-/* Uploads, and the results of batches, whose ids follow from those of the batches. */
-int answer_files(struct call *c, struct err *e)
-{
-    struct file_ids l = {0};
-    const int rc = list_ids(&l, c->sv, FILE_PREFIX, false, e) || list_ids(&l, c->sv, BATCH_PREFIX, true, e) ||
-                   answer_ids(c, &l, put_wanted, e);
-    free(l.v);
-    return rc ? -1 : 0;
-}
+int answer_files(struct call *c, struct err *e) { return answer_ids(c, true, put_wanted, e); }
 
 int answer_content(struct call *c, struct err *e)
 {
