@@ -7,7 +7,7 @@
  * longer write to it.
  *
  *     submit        store_open(STORE_CREATE)  store_submit
- *     work          store_worker_start  heartbeat_start (runs/work/heartbeat.h)
+ *     work          store_worker_start  heartbeat_start (runs/work/worker.h)
  *                   while (store_claim(...) == 1)
  *                       store_begin                   checks numerics and model; returns the tokens so far
  *                       checkpoint_open ... checkpoint_end     runs/work/checkpoint.h calls store_commit

@@ -1,11 +1,25 @@
-/* The prompt of a chapter (chapter.h). struct earlier is the job before it; start at chapter_make. */
-#include "runs/work/chapter.h"
+/* The prompt of a chapter: made by the worker that claims the chapter first, from the text of the job before
+ * it as it is then. The prompt is
+ *
+ *     the chapter's own prompt; without one, and with a carry of -1, the prompt of the job before it,
+ *     the carried end of that job's text: all of it, or the last `carry` tokens. If a paragraph begins in
+ *     their first quarter (the first token after a blank line), the carried text begins there.
+ *
+ * In a chat the conversation goes on (src/request/conversation.h): the carried text, less its thoughts, is
+ * the message of the assistant before the chapter's own messages, and with a carry of -1 the messages of the
+ * job before it come first.
+ *
+ * A text that ended with a stop string is carried up to the token before it. Token ids are carried as they
+ * are if both jobs have the same tokens, else the text is encoded anew. chapter.append is encoded as text
+ * inside a text (encode_inside).
+ *
+ * struct earlier is the job before it; start at chapter_make. */
+#include "runs/work/task.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "runs/work/read_text.h"
 #include "src/base/memory_file.h"
 #include "src/base/sha256.h"
 #include "src/request/conversation.h"

@@ -107,7 +107,7 @@ static inline int task_open_replay(struct task *t, struct replay *y, struct err 
 }
 
 /* Read the job, its input and its parameters. Needs no claim. 0; TASK_FAILED. A chapter that has no prompt
- * yet gets it with the open model (runs/work/chapter.h), and task_open stores it. */
+ * yet gets it with the open model (chapter.c), and task_open stores it. */
 int task_read(struct task *t, int64_t job, struct err *e);
 /* Whether the job must run alone: it asks for that, its verifier's text depends on other rows, or its last
  * two attempts died with their workers. After task_read. */
@@ -157,3 +157,9 @@ void task_stopped(struct task *t, double deadline);
  * closes. 0; -1: the store failed, or another process holds it (ERR_AGAIN). *e is the error of a failed task
  * on entry. */
 int task_close(struct task *t, int rc, struct err *e);
+
+/* The prompt of a chapter (chapter.c). `in`: its input; its model is open in g. 0: *p, for
+ * chapter_prompt_free; 1: the job before it is not done, and e says so; -1. */
+int chapter_make(struct chapter_prompt *p, struct store *s, const struct job *job, const struct chapter *c,
+                 const struct job_input *in, const struct engine *g, struct err *e);
+void chapter_prompt_free(struct chapter_prompt *p);

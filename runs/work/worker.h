@@ -17,7 +17,6 @@
  * report shows the same figures as `run`. */
 #pragma once
 #include "runs/work/checkpoint.h"
-#include "runs/work/heartbeat.h"
 #include "runs/work/queue_progress.h"
 #include "runs/work/read_text.h"
 #include "runs/work/snapshot_policy.h"
@@ -46,6 +45,7 @@ struct missing {                         /* {0} is empty */
     char *list;                          /* "\npath\npath\n" of those that wait; NULL: none */
 };
 
+struct heartbeat;
 struct worker {
     struct store *store;                 /* borrowed */
     int64_t number;                      /* the store's number of this worker */
@@ -128,3 +128,13 @@ void   missing_look_again(struct missing *m);
 /* The first model that waits; NULL: none does. */
 const struct missing_model *missing_first(const struct missing *m);
 void   missing_free(struct missing *m);
+
+/* ---- heartbeat.c: a worker's sign of life ---- */
+
+int  heartbeat_start(struct heartbeat **h, const struct store *s, int64_t worker, struct err *e);
+/* Watches one more job, of at most WORKER_JOBS_MAX (asserted), after its claim. Returns its place. */
+size_t heartbeat_watch(struct heartbeat *h, int64_t job, int64_t attempt);
+void heartbeat_forget(struct heartbeat *h, size_t place);
+/* Whether the job at `place` no longer belongs to this worker. Costs one load. */
+bool heartbeat_lost(struct heartbeat *h, size_t place);
+void heartbeat_stop(struct heartbeat *h);        /* before store_worker_end; NULL is allowed */

@@ -6,7 +6,7 @@
 #include <time.h>
 
 #include "runs/work/checkpoint.h"
-#include "runs/work/heartbeat.h"
+#include "runs/work/worker.h"
 #include "tests/store_check.h"
 #include "tests/store_rig.h"
 
