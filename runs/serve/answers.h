@@ -48,6 +48,10 @@ answer_fn answer_files;            /* ?limit, ?after, ?purpose */
 void take_upload(struct call *c, const char *bytes, size_t n);
 void drop_upload(struct call *c);
 
+/* ---- batches.c: /v1/batches. An uploaded file becomes jobs named after the batch, by the rules of `submit
+ * --batch`. A thread checks the files, one after the other, without a lock. What the server knows of a batch
+ * beside its jobs is in ID.json in the folder of the files, whose functions come first here. ---- */
+
 enum { FILE_ID_BYTES = 32 };
 #define FILE_PREFIX "file-"
 #define BATCH_PREFIX "batch_"
@@ -67,22 +71,12 @@ int  file_path(char path[PATH_BYTES], const struct server *sv, const char *id, c
 bool facts_read(const struct server *sv, const char *id, char **text, struct json *facts);
 /* Writes it, durably. */
 int  facts_write(const struct server *sv, const char *id, const struct row *rows, struct err *e);
-/* Adds the ids of the files PREFIX*.json or, of batches, those of their results; free(l->v). The newest one
- * is the first. */
-struct file_ids { char (*v)[FILE_ID_BYTES]; size_t n; };
-int  list_ids(struct file_ids *l, const struct server *sv, const char *prefix, bool results, struct err *e);
-/* Deletes the pieces of files that a killed server left: those that nobody has written to for a while. */
-void folder_clean(const struct server *sv);
 /* Answers with the object that `put` writes of c->id, or says that there is no such `what`. */
 typedef bool put_fn(struct call *c, const char *id);
 int  answer_one(struct call *c, const char *what, put_fn *put, struct err *e);
 /* Answers with a list, the newest first, by the arguments `limit` and `after`: of the batches or, with
  * `files`, of the uploads and the results of batches. `put` writes one: false if it is not wanted. */
 int  answer_ids(struct call *c, bool files, put_fn *put, struct err *e);
-
-/* ---- batches.c: /v1/batches. An uploaded file becomes jobs named after the batch, by the rules of `submit
- * --batch`. A thread checks the files, one after the other, without a lock. What the server knows of a batch
- * beside its jobs is in ID.json in the folder of the files. ---- */
 
 enum { BATCH_LINES_MAX = 50000, BATCH_BYTES_MAX = 65536 };       /* bytes: of a request for a batch */
 
