@@ -1,6 +1,6 @@
 /* /v1/batches, and the folder that they and uploads lie in. Start at answer_new_batch, check_files and
  * file_path. */
-#include "runs/serve/answers.h"
+#include "runs/serve/http.h"
 #include "runs/report/export.h"
 #include "src/base/memory_file.h"
 #include "src/base/stopping.h"

@@ -1,7 +1,7 @@
 /* Requests for texts. A body becomes jobs (submit). The answer waits for their texts (answer_whole), or sends
  * them as they grow (put_events): texts are those of the store, so an event never has to be taken back. Start
  * at answer_request. */
-#include "runs/serve/answers.h"
+#include "runs/serve/http.h"
 #include "runs/report/export.h"
 
 #include <inttypes.h>

@@ -1,5 +1,5 @@
 /* /v1/files. Start at take_upload and answer_upload. */
-#include "runs/serve/answers.h"
+#include "runs/serve/http.h"
 
 #include <errno.h>
 #include <fcntl.h>

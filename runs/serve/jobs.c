@@ -1,6 +1,6 @@
 /* /v1/jobs. The bodies of answers are those of `list --json`, `show --json` and `report --json`. Start at
  * call_job, which finds the job of a path, and at change. */
-#include "runs/serve/answers.h"
+#include "runs/serve/http.h"
 #include "runs/report/job_sheet.h"
 #include "runs/report/report.h"
 #include "runs/work/edit.h"

@@ -3,7 +3,7 @@
  * prompts and texts come from outside: page_text escapes them here, and the script sets no markup but that of
  * this file. The policy (CSP) lets only this style and this script run, and loads nothing from elsewhere.
  * Start at answer_page and put_job_page. */
-#include "runs/serve/answers.h"
+#include "runs/serve/http.h"
 #include "runs/report/job_sheet.h"
 #include "src/base/page.h"
 #include "runs/store/selection.h"

@@ -1,5 +1,5 @@
 /* The routes of a server, and those that need no job. Start at the table at the end. */
-#include "runs/serve/answers.h"
+#include "runs/serve/http.h"
 
 #include <stdio.h>
 #include <string.h>

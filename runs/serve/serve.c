@@ -1,5 +1,4 @@
 /* The life of a server. Start at serve. */
-#include "runs/serve/answers.h"
 #include "runs/serve/http.h"
 #include "runs/work/schedule.h"
 #include "src/base/output.h"

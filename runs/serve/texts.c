@@ -1,6 +1,6 @@
 /* Texts of jobs. The tokens come from the store, and a few tokenizers are shared by all threads. Start at
  * growing_more and answer_flow. */
-#include "runs/serve/answers.h"
+#include "runs/serve/http.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* Writes the metrics file. Start at metrics_write; its lines are those of put_gauges and put_counters. */
-#include "runs/work/metrics.h"
+#include "runs/work/schedule.h"
 #include "src/base/memory_file.h"
 
 #include <errno.h>

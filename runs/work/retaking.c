@@ -1,6 +1,6 @@
 /* Retakes of a task: what the loop rule decides, the cut, and the output that waits until tokens are settled.
  * Start at retaking_rule and retaking_cut. */
-#include "runs/work/retaking.h"
+#include "runs/work/task.h"
 
 #include <inttypes.h>
 #include <stdio.h>

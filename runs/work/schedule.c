@@ -2,7 +2,6 @@
  * joined. Start at schedule_queue: admit, serve_prompts, serve_round. */
 #include "runs/work/schedule.h"
 #include "runs/work/places.h"
-#include "runs/work/queue_progress.h"
 #include "src/base/notice.h"
 #include "src/base/stopping.h"
 

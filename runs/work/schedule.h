@@ -26,12 +26,52 @@
  *
  * On a signal or at the deadline, all jobs are stored together, with their snapshots. */
 #pragma once
-#include "runs/work/metrics.h"
+#include "runs/store/figures.h"
 #include "runs/work/task.h"
 #include "runs/work/thread.h"
 
 #define SLICE_SECONDS 0.5
 #define OTHER_MODEL_SECONDS 1800.0
+
+/* work --metrics: the figures of a worker as a Prometheus text file, for the textfile collector of a node
+ * exporter or any other reader. No port is opened.
+ *
+ * A metric that vLLM has carries vLLM's name, and the label model_name; the others begin with longhand_.
+ * Counters count since the worker began to use the model that it has now. A file is written beside the old
+ * one and renamed into its place, so a reader sees a whole file. It is not synced to the disk: after a power
+ * cut it may be old or empty. */
+#define METRICS_SECONDS 5.0
+
+struct metrics_sums { struct counts counts; figure_lists list; };     /* of one job, or of many */
+struct metrics_now {                     /* gauges */
+    struct store_counts counts;
+    size_t running;                      /* jobs of this worker */
+    size_t kv_used, kv_tokens;           /* tokens in the caches; that have room */
+    size_t reserved, limit;              /* bytes; limit 0: none */
+};
+
+struct metrics {
+    const char *path;                    /* borrowed; NULL: no file is written */
+    /* gets the text instead of a file, and frees it; NULL: nobody does */
+    void (*take)(void *ctx, char *text); void *ctx;
+    double written;                      /* by clock_seconds */
+    double began;                        /* seconds since 1970 */
+    char model[PATH_BYTES];              /* "": none yet */
+    /* since this model is in use; sums are of jobs that have ended */
+    struct metrics_sums sums;
+    size_t finished[FINISH_REPETITION + 1], failed;
+    size_t rounds[WORKER_JOBS_MAX + 1];         /* by the number of jobs in them */
+    double longest_wait;                 /* seconds between two rounds of running jobs */
+};
+
+/* ERR_INPUT: the file cannot be written. path NULL: *m writes nothing. */
+int  metrics_open(struct metrics *m, const char *path, struct err *e);
+/* A job of this model begins. */
+void metrics_model(struct metrics *m, const char *model);
+/* The counters of a decoder's statistics. */
+void metrics_add(struct metrics_sums *s, const struct draft_stats *d, size_t prefill_tokens, double prefill);
+/* Every METRICS_SECONDS. all: m->sums and those of the running jobs. */
+int  metrics_write(struct metrics *m, const struct metrics_now *now, struct metrics_sums *all, struct err *e);
 
 struct schedule_options {
     struct work_options how;             /* state_if_stopped: JOB_QUEUED */
@@ -42,7 +82,7 @@ struct schedule_options {
     int max_attempts;                    /* struct claim_request */
     size_t max_jobs;                     /* jobs that may end as done or failed; 0: no limit */
     bool watch;                          /* wait for further jobs when the queue is empty */
-    const char *metrics;                 /* file of the worker's figures (metrics.h); NULL: none */
+    const char *metrics;                 /* file of the worker's figures; NULL: none */
     void (*take_metrics)(void *ctx, char *text);     /* struct metrics; NULL: nobody does */
     bool preempts;                       /* a job releases the place of one of a lower priority */
     /* Called when a job has been opened, and when it has ended; the statistics are closed afterwards. `job`

@@ -2,7 +2,7 @@
  *
  * struct task is the job. task_open does everything that may refuse the job, then task_replay its stored
  * tokens; task_prefill fills the cache; task_take_round follows each round; task_close ends the claim. */
-#include "runs/work/retaking.h"
+#include "runs/work/task.h"
 #include "src/base/notice.h"
 #include "src/base/stopping.h"
 #include "src/decode/verify_published.h"
