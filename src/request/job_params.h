@@ -8,33 +8,23 @@
  *     work:    job_parse(&p, text)
  *              job_bind(&p, ...)            with the job's model; then p.sampling and p.draft are ready
  *
- * Members have the names of the command line's options, with _ for -. Every member is written, so that a
- * later change of a default changes no stored job; a parameter that longhand got later is written only where
- * it is set. job_parse refuses a member that this version does not know, and a job that lacks one.
+ * Members are the rows of the table of options with STORED, under `member` or the option's name with _ for -,
+ * and the rows of KEPT_FIELDS (runs/store/job_fields.h). Every member is written, so that a later change of a
+ * default changes no stored job; a parameter that longhand got later (WHEN_SET) is written only where it is
+ * set. job_parse refuses a member that this version does not know, and a job that lacks one.
  * The text is canonical: equal parameters are equal bytes. Members are sorted by name, and a real has the
- * fewest digits that give it back exactly.
+ * fewest digits that give it back exactly. These have a form of their own:
  *
- *     "temperature" "top_k" "top_p" "min_p" "eta" "min_keep" "penalty" "penalty_window" "presence_penalty"
- *     "frequency_penalty" "dry_multiplier" "dry_base" "dry_allowed_length" "dry_penalty_last_n"
  *     "dry_sequence_breakers"  array of texts; null: the default breakers
  *     "logit_bias"             {"ID": number or "-inf"}
  *     "order"                  ["bias", ..]: the steps of the sampling chain; another order is refused
- *     "min_tokens" "ignore_eos" "stop" [..] "on_loop"
- *     "banned_strings" [..]    only if not empty: of --ban-phrase and --ban-phrases-file
- *     "stop_token_ids" [..]    only if not empty: of --stop-id, and control tokens that "stop" spells
- *     "eos_token_ids" [..]     only if not empty: EOS ids of the tokenizer that the configuration lacks
+ *     "stop_token_ids" [..]    of --stop-id, and control tokens that "stop" spells
+ *     "eos_token_ids" [..]     EOS ids of the tokenizer that the configuration lacks
  *     "chat"                   null, or the form of the prompt: {"template", "system", "thinking", "date",
  *                               "effort" and "kwargs" (only if given)}; template: a name or a SHA-256
- *     "compute" "kv_dtype"     a job without "kv_dtype" was stored by an older version and uses bf16
+ *     "kv_dtype"               a job without it was stored by an older version and uses bf16
  *     "tokenizer"              SHA-256 of the tokenizer.json that made the prompt's ids; older jobs have none
- *     "weights"                only if not as-is: the word of --weights
- *     "context_scaling"        null: the model's own
- *     "allow_beyond_context"
- *     "drafting"               {"drafter": "auto", "none" or a list, "heads_file", "NAME_file" of
- *                               other drafters with files (only if given), "tree",
- *                               "ngram_k", "ngram_lead", "ngram_delay", "draft_passes", "kv_policy",
- *                               "kv_sinks", "kv_budget", "kv_fixed", "draft_weights" (missing: int8),
- *                               "rows_max", "verifier"} */
+ *     "drafting"               {"drafter": "auto", "none" or a list, "NAME_file" of drafters, ..} */
 #pragma once
 #include "src/decode/draft.h"
 #include "src/decode/engine.h"

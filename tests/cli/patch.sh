@@ -153,7 +153,8 @@ score "$TMP/back" >"$TMP/b"; same and_back_again "$TMP/a" "$TMP/b"
 sed 's/"sliding_window": 90/"sliding_window": 9000/' "$TMP/tiny/config.json" >"$TMP/back/config.json"
 score "$TMP/back" >"$TMP/b"; differ its_window_counts "$TMP/a" "$TMP/b"
 for d in none ngram,suffix,partial; do
-    "$L" run -m "$TMP/tiny" --prompt "The ship" -n 200 -s 3 -q --ignore-eos --format ids --drafter $d >"$TMP/$d"
+    "$L" run -m "$TMP/tiny" --prompt "The ship" -n 200 -s 3 -q --ignore-eos --format ids \
+        --drafter $d >"$TMP/$d"
 done
 same and_its_drafted_text_is_the_plain_one "$TMP/none" "$TMP/ngram,suffix,partial"
 sed 's/"width": 64/"width": 0/' "$TMP/tiny/config.json" >"$TMP/back/config.json"

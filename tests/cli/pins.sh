@@ -149,7 +149,8 @@ if part families; then
         for m in $MODEL build/data/models/*/config.json; do
             m=${m%/config.json}
             one "$m" "$m"
-            "$L" convert -m "$m" --weights bf16 -o "$TMP/f.gguf" --force -q && one "$TMP/f.gguf" "$m as a file"
+            "$L" convert -m "$m" --weights bf16 -o "$TMP/f.gguf" --force -q &&
+                one "$TMP/f.gguf" "$m as a file"
         done
         for m in tests/data/gguf/*.gguf; do one "$m" "$m"; done
     } >"$TMP/families" 2>&1

@@ -224,7 +224,8 @@ static int open_file(const char *file, size_t n, struct err *e)
 
 struct bad_model { const char *says; int form; struct rig_change c; };
 static const struct bad_model bad_models[] = {
-    { "found gemma5, allowed are llama, mistral3, qwen2, qwen3, qwen2moe, qwen3moe, qwen35, qwen35moe, gemma3, "
+    { "found gemma5, allowed are llama, mistral3, qwen2, qwen3, qwen2moe, qwen3moe, qwen35, qwen35moe, "
+      "gemma3, "
       "gemma4, gemma4-assistant, smollm3, phi3, olmo2, granite, gpt-oss", true,
       { "general.architecture", GGUF_STRING, 0, "gemma5", { 0 } } },
     { "sliding_window: the key is missing", 3,
