@@ -371,8 +371,7 @@ static void add_options(const struct option *opt, const char *names)
         assert(n_fields < FIELDS_MAX && strcspn(p, " ") < sizeof *room);
         char *name = room[n_fields];
         snprintf(name, sizeof *room, "%.*s", (int)strcspn(p, " "), p);
-        for (char *c = name; *c; c++)
-            *c = *c == '-' ? '_' : *c;
+        option_respell(name, '-', '_');
         fields[n_fields++] = (struct line_field){ name, FIELD_BODY | (whole ? FIELD_WHOLE : 0), read_option,
                                                   .opt = opt };
     }

@@ -69,7 +69,7 @@ static int apply(struct options *o, const char *list, struct err *e)
     char spelled[40];
     while (next_pair(&list, &x)) {
         snprintf(spelled, sizeof spelled, "--%s", x.name);
-        if (!options_given(o, x.name) && option_set(o, option_find(spelled, VERB_RUN), spelled, x.value, e))
+        if (!options_given(o, x.name) && option_set(o, option_named(x.name, VERB_RUN), spelled, x.value, e))
             return -1;
     }
     return 0;

@@ -26,16 +26,9 @@ static char *keep(struct grid *g, char *text)
 
 /* ---- the options ---- */
 
-static const struct option *row_of(const struct grid *g, const struct grid_option *p)
-{
-    char spelled[64];
-    snprintf(spelled, sizeof spelled, "--%.60s", p->canonical);
-    return option_find(spelled, g->o.verb->bit);
-}
-
 static int add_value(struct grid *g, struct grid_option *p, char *value, struct err *e)
 {
-    const enum option_kind kind = row_of(g, p)->kind;
+    const enum option_kind kind = p->opt->kind;
     const struct json number = { .s = value, .end = value + strlen(value) };
     char digits[24];
     if ((kind == SIZE || kind == LONG || kind == SEED) && js_digits(&number, digits) &&
@@ -64,15 +57,15 @@ static int parse_option(struct grid *g, const char *word, struct err *e)
     if (g->n_options == GRID_OPTIONS_MAX)
         return err_set(e, ERR_INPUT, "--grid: more than %d options", GRID_OPTIONS_MAX);
     struct grid_option *p = &g->option[g->n_options];
-    *p = (struct grid_option){ .name = text, .canonical = options_of_text(&g->o, text) };
-    if (!p->canonical)
+    *p = (struct grid_option){ .name = text, .opt = option_named(text, g->o.verb->bit) };
+    if (!p->opt || !(p->opt->verbs & g->o.verb->bit) || !(p->opt->flags & GRID))
         return err_set(e, ERR_INPUT,
                        "--grid: '%s' is no option of sampling, drafting or length, such as temperature, "
                        "penalty, drafter, tokens or seed",
                        text);
     for (size_t i = 0; i < g->n_options; i++)
-        if (g->option[i].canonical == p->canonical)
-            return err_set(e, ERR_INPUT, "--grid: %s is given twice", p->canonical);
+        if (g->option[i].opt == p->opt)
+            return err_set(e, ERR_INPUT, "--grid: %s is given twice", p->opt->name);
     g->n_options++;
     for (char *end; value; value = end) {
         if ((end = strchr(value, ',')))
@@ -109,14 +102,14 @@ static int set_combination(struct grid *g, size_t c, char *name, size_t size, st
         at[k] = c % g->option[k].values.n;
     for (size_t k = 0; k < g->n_options; k++) {
         const struct grid_option *p = &g->option[k];
-        const enum option_kind kind = row_of(g, p)->kind;
+        const enum option_kind kind = p->opt->kind;
         char spelled[80], *value = keep(g, strdup(p->values.v[at[k]]));
         if (!value)
             return no_memory(e);
-        for (char *plus = value; (kind == DRAFTERS || kind == WIDTHS) && (plus = strchr(plus, '+'));)
-            *plus = ',';
+        if (kind == DRAFTERS || kind == WIDTHS)
+            option_respell(value, '+', ',');
         snprintf(spelled, sizeof spelled, "--grid %.60s", p->name);
-        if (options_assign(&g->o, p->canonical, spelled, value, e))
+        if (options_assign(&g->o, p->opt->name, spelled, value, e))
             return -1;
         n += (size_t)snprintf(name + MIN(n, size), size - MIN(n, size), "%s%s=%s", k ? "," : "", p->name,
                               p->values.v[at[k]]);
@@ -185,8 +178,8 @@ int grid_open(struct grid *g, const struct options *o, struct err *e)
         return -1;
     snprintf(seed, sizeof seed, "%" PRIu64, g->first.sampling.seed);
     for (size_t k = 0; k < g->n_options; k++) {
-        g->seeds |= row_of(g, &g->option[k])->field == offsetof(struct options, seed);
-        g->o.job.alone |= strcmp(row_of(g, &g->option[k])->group, "Drafting") == 0;
+        g->seeds |= g->option[k].opt->field == offsetof(struct options, seed);
+        g->o.job.alone |= strcmp(g->option[k].opt->group, "Drafting") == 0;
     }
     if (!options_given(&g->o, "seed") && options_assign(&g->o, "seed", "--seed", seed, e))
         return -1;

@@ -14,7 +14,8 @@
 
 enum { GRID_OPTIONS_MAX = 8, GRID_JOBS_MAX = 100000 };
 
-struct grid_option { const char *name, *canonical; struct text_list values; };
+struct option;
+struct grid_option { const char *name; const struct option *opt; struct text_list values; };
 
 struct grid {                            /* {0} is closed */
     struct options o;                    /* the command line, with the values of one combination */

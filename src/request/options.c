@@ -16,12 +16,17 @@ const char *option_default(const struct option *opt)
     return opt->shown ? opt->shown : opt->kind == CHOICE ? NULL : opt->value;
 }
 
+const char *option_respell(char *name, char from, char to)
+{
+    for (char *p = name; (p = strchr(p, from));)
+        *p = to;
+    return name;
+}
+
 const char *option_member(char name[40], const struct option *opt)
 {
     snprintf(name, 40, "%s", opt->member ? opt->member : opt->name);
-    for (char *p = name; *p; p++)
-        *p = *p == '-' ? '_' : *p;
-    return name;
+    return option_respell(name, '-', '_');
 }
 
 void option_verbs(char *out, size_t size, uint64_t verbs)
@@ -89,6 +94,13 @@ const struct option *option_find(const char *spelled, uint64_t verb)
     return other;
 }
 
+const struct option *option_named(const char *name, uint64_t verb)
+{
+    char spelled[64];
+    snprintf(spelled, sizeof spelled, "--%s", name);
+    return option_find(option_respell(spelled, '_', '-'), verb);
+}
+
 const struct verb *options_verb(const char *name)
 {
     for (const struct verb *v = verbs_table; v->name; v++)
@@ -114,11 +126,7 @@ static int find_verb(const struct verb **out, const char *name, struct err *e)
 
 const struct option *option_of_edit(const struct verb *verb, const char *name)
 {
-    char spelled[64];
-    snprintf(spelled, sizeof spelled, "--%s", name);
-    for (char *p = spelled; *p; p++)
-        *p = *p == '_' ? '-' : *p;
-    const struct option *opt = option_find(spelled, verb->bit);
+    const struct option *opt = option_named(name, verb->bit);
     const bool taken = opt && opt->verbs & verb->bit &&
                        (opt->flags & CHANGES ? !opt->arg || strcmp(opt->arg, "FILE") != 0
                                              : option_is_listed("tokens append at at-text occurrence seed "
@@ -141,9 +149,9 @@ bool options_given(const struct options *o, const char *name)
 
 const char *option_of_alias(const char *word)
 {
-    char spelled[64] = "--";
-    for (size_t i = 0; word[i] && i < sizeof spelled - 3; i++)
-        spelled[2 + i] = word[i] == '_' ? '-' : word[i];
+    char spelled[64];
+    snprintf(spelled, sizeof spelled, "--%s", word);
+    option_respell(spelled, '_', '-');
     for (const struct option *opt = options_table; opt->name; opt++)
         if (option_is_listed(opt->also, spelled))
             return opt->name;
@@ -159,15 +167,6 @@ const char *options_of_job(const struct options *o)
     return NULL;
 }
 
-const char *options_of_text(const struct options *o, const char *name)
-{
-    char word[64] = "--";
-    for (size_t i = 0; name[i] && i < sizeof word - 3; i++)
-        word[2 + i] = name[i] == '_' ? '-' : name[i];
-    const struct option *opt = option_find(word, o->verb->bit);
-    return opt && (opt->verbs & o->verb->bit) && (opt->flags & GRID) ? opt->name : NULL;
-}
-
 /* ---- values ---- */
 
 int option_set(struct options *o, const struct option *opt, const char *spelled, const char *s, struct err *e)
@@ -178,9 +177,7 @@ int option_set(struct options *o, const struct option *opt, const char *spelled,
 
 int options_assign(struct options *o, const char *name, const char *spelled, const char *value, struct err *e)
 {
-    char word[64];
-    snprintf(word, sizeof word, "--%s", name);
-    const struct option *opt = option_find(word, o->verb->bit);
+    const struct option *opt = option_named(name, o->verb->bit);
     assert(opt && (opt->verbs & o->verb->bit) && !kinds[opt->kind].count);
     o->given[opt - options_table] = 1;
     return option_set(o, opt, spelled, value, e);
@@ -232,9 +229,7 @@ static int parse_option(struct options *o, int argc, char **argv, int *i, struct
         return unknown_option(o, word, e);
     memcpy(name, word, n);
     name[n] = 0;
-    for (size_t k = 0; k < n; k++)
-        if (name[k] == '_')
-            name[k] = '-';
+    option_respell(name, '_', '-');
     if (word[n])
         value = word + n + is_long;
 

@@ -128,10 +128,6 @@ const char *option_of_alias(const char *word);
  * its own. */
 const char *options_of_job(const struct options *o);
 
-/* The long name of an option of o's verb that has one value and decides how a text is sampled, drafted or how
- * long it is; `name` may also be another spelling ("temp", "top_p"). NULL: there is none. */
-const char *options_of_text(const struct options *o, const char *name);
-
 /* Sets an option of o's verb as if the command line had it. Requests of a batch use this: their fields
  * have the ranges of the options. `spelled` is the name in messages. A flag takes "true" and "false". A
  * text is borrowed. Not for lists. */

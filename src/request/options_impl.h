@@ -12,7 +12,7 @@ enum {
     MAIN = 1, HIDDEN = 2,            /* in the main help; in no help */
     OPTIONAL = 1 << 14,              /* the value may be missing and follows a =, else it is the first word */
     BODY = 4,                        /* the body of a request has a field of this name, with _ for - */
-    GRID = 8,                        /* --grid may vary it */
+    GRID = 8,                        /* --grid may vary it: it decides sampling, drafting or length */
     MACHINE = 16,                    /* of the machine that computes, not of a job */
     STORED = 32,                     /* a member of stored parameters */
     DRAFT = 64,                      /* within the member "drafting" */
@@ -56,6 +56,10 @@ extern const struct verb verbs_table[];
 /* The row of an option that is spelled "--name" or "-x": the row of this verb, else of any verb, else
  * NULL. */
 const struct option *option_find(const char *spelled, uint64_t verb);
+/* The same of a long name without its dashes, which may have _ for -: "temp", "top_p". */
+const struct option *option_named(const char *name, uint64_t verb);
+/* Puts `to` in the place of each `from`, and returns name. */
+const char *option_respell(char *name, char from, char to);
 /* The row of an option of extend or fork that a client of a server may give, under this name or with _ for
  * -: none that opens a file or is of the machine; NULL. */
 const struct option *option_of_edit(const struct verb *verb, const char *name);

@@ -138,7 +138,7 @@ void notice_story(const struct options *o, const struct config *c)
 {
     char text[160];
     const bool uses = o->generation_config == GENERATION_AUTO && (!c || c->has_generation_config);
-    const bool own = uses && c && models_own(option_find("--temperature", VERB_RUN), o, c);
+    const bool own = uses && c && models_own(option_named("temperature", VERB_RUN), o, c);
     if (preset_story(text, sizeof text, o, !own))
         request_notice(o, "--preset story: %s%s", *text ? text : "nothing",
                        uses && !c && !options_given(o, "temperature") ? " if the model has none" : "");
