@@ -11,11 +11,6 @@
 
 /* ---- rows ---- */
 
-const char *option_default(const struct option *opt)
-{
-    return opt->shown ? opt->shown : opt->kind == CHOICE ? NULL : opt->value;
-}
-
 const char *option_respell(char *name, char from, char to)
 {
     for (char *p = name; (p = strchr(p, from));)
@@ -27,6 +22,19 @@ const char *option_member(char name[40], const struct option *opt)
 {
     snprintf(name, 40, "%s", opt->member ? opt->member : opt->name);
     return option_respell(name, '-', '_');
+}
+
+bool option_short(const char **also, char form[3])
+{
+    for (size_t n; (n = strcspn(*also, " "));) {
+        const char *word = *also;
+        *also += n + strspn(word + n, " ");
+        if (n == 2) {
+            snprintf(form, 3, "%s", word);
+            return true;
+        }
+    }
+    return false;
 }
 
 void option_verbs(char *out, size_t size, uint64_t verbs)

@@ -41,7 +41,9 @@ static const struct entry selectors[] = {
     { "--repeats-above X", "Jobs in whose text more than the share X of the tokens repeat." },
     { "--all", "Every job." },
 };
+enum { TEXT_BYTES = 1024 };              /* the longest help of an option */
 #define N(a) (sizeof (a) / sizeof *(a))
+static const char alias[] = "Alias of resume.";
 static const char example[] =
     "longhand run --model models/demo --prompt-file models/demo/openings/portrait.txt --tokens 2000";
 
@@ -63,20 +65,6 @@ static void wrap(FILE *f, const char *text, size_t indent, size_t width)
     fputc('\n', f);
 }
 
-/* Finds the next short form in a list of aliases. Returns where to search on, or NULL after the last one. */
-static const char *short_form(const char *also, const char **found)
-{
-    for (const char *p = also; *p;) {
-        size_t n = strcspn(p, " ");
-        if (n == 2) {
-            *found = p;
-            return p + n + (p[n] == ' ');
-        }
-        p += n + (p[n] == ' ');
-    }
-    return NULL;
-}
-
 const char *option_help(const struct option *opt)
 {
     static char text[800];
@@ -89,51 +77,45 @@ const char *option_help(const struct option *opt)
     return text;
 }
 
-/* The help of an option: of one verb, or of all of them (verb 0). */
-static void text_of_verb(char *out, size_t size, const struct option *opt, uint64_t verb)
+/* The help of an option and its default: of one verb, or of all of them (verb 0). */
+static void text_of_option(char text[TEXT_BYTES], const struct option *opt, uint64_t verb)
 {
     char names[64];
-    size_t n = (size_t)snprintf(out, size, "%s", option_help(opt));
-    for (const struct clause *c = opt->of; c && c->verbs; c++)
+    const char *shown = opt->shown ? opt->shown : opt->kind == CHOICE ? NULL : opt->value;
+    size_t n = (size_t)snprintf(text, TEXT_BYTES, "%s", option_help(opt));
+    for (const struct clause *c = opt->of; c && c->verbs; c++) {
+        shown = c->shown && c->verbs & verb ? c->shown : shown;
         if (c->help && (!verb || c->verbs & verb)) {
             option_verbs(names, sizeof names, c->verbs);
-            n += (size_t)snprintf(out + n, size - n, " %s: %s.", names, c->help);
+            n += (size_t)snprintf(text + n, TEXT_BYTES - n, " %s: %s.", names, c->help);
         }
-    assert(n < size);
-}
-
-/* Its default; "": none. */
-static void default_of_verb(char *out, size_t size, const struct option *opt, uint64_t verb)
-{
-    char names[64];
-    const char *def = option_default(opt);
-    size_t n = (size_t)snprintf(out, size, "%s", def ? def : "");
-    for (const struct clause *c = opt->of; c && c->verbs; c++)
-        if (c->shown && verb) {
-            if (c->verbs & verb)
-                snprintf(out, size, "%s", c->shown);
-        } else if (c->shown) {
+    }
+    bool any = shown && *shown;
+    if (any)
+        n += (size_t)snprintf(text + n, TEXT_BYTES - n, " Default: %s", shown);
+    for (const struct clause *c = opt->of; c && c->verbs && !verb; c++)
+        if (c->shown) {
             option_verbs(names, sizeof names, c->verbs);
-            n += (size_t)snprintf(out + n, size - n, "%s%s: %s", n ? "; " : "", names, c->shown);
+            n += (size_t)snprintf(text + n, TEXT_BYTES - n, "%s%s: %s", any ? "; " : " Default: ", names,
+                                  c->shown);
+            any = true;
         }
-    assert(n < size);
+    n += (size_t)snprintf(text + n, TEXT_BYTES - n, "%s", any ? "." : "");
+    assert(n < TEXT_BYTES);
 }
 
 /* verb 0: of all verbs */
 static void help_option(FILE *f, const struct option *opt, bool verbs, uint64_t verb)
 {
-    char text[1024], list[256], help[800], def[200];
-    const char *form;
-    text_of_verb(help, sizeof help, opt, verb);
-    default_of_verb(def, sizeof def, opt, verb);
+    char text[TEXT_BYTES], list[256], form[3];
+    text_of_option(text, opt, verb);
     fputs("  ", f);
-    for (const char *p = opt->also; (p = short_form(p, &form));)
-        fprintf(f, "%.2s, ", form);
+    for (const char *p = opt->also; option_short(&p, form);)
+        fprintf(f, "%s, ", form);
     fprintf(f, opt->flags & OPTIONAL ? "--%s[=%s]" : opt->arg ? "--%s %s" : "--%s", opt->name, opt->arg);
     option_verbs(list, sizeof list, opt->verbs);
     if (verbs && !(opt->verbs & VERB_RUN) && ~opt->verbs & VERBS_SELECT)
         fprintf(f, "   (%s)", list);
-    snprintf(text, sizeof text, "%s%s%s%s", help, *def ? " Default: " : "", def, *def ? "." : "");
     fputc('\n', f);
     wrap(f, text, 6, 100);
 }
@@ -171,7 +153,7 @@ void options_help(FILE *f, const struct verb *verb, bool all)
 {
     if (verb) {
         fprintf(f, "usage: longhand %s %s\n\n%s\n", verb->name, verb->args,
-                verb->help ? verb->help : "Alias of resume.");
+                verb->help ? verb->help : alias);
         help_options(f, verb->bit, 0, false, verb->bit);
         return;
     }
@@ -210,6 +192,12 @@ static void troff(FILE *f, const char *s)
         }
 }
 
+static void troff_line(FILE *f, const char *s)
+{
+    troff(f, s);
+    fputc('\n', f);
+}
+
 static void section(FILE *f, const char *request, const char *title)
 {
     fprintf(f, ".%s \"", request);
@@ -229,18 +217,15 @@ static void tagged(FILE *f, const char *tag, const char *arg, const char *text)
         fputs("\\fR", f);
     }
     fputc('\n', f);
-    troff(f, text);
-    fputc('\n', f);
+    troff_line(f, text);
 }
 
 static void man_option(FILE *f, const struct option *opt)
 {
-    char text[1024], list[256], help[800], def[200];
-    const char *form;
-    text_of_verb(help, sizeof help, opt, 0);
-    default_of_verb(def, sizeof def, opt, 0);
+    char text[TEXT_BYTES], list[256], form[3];
+    text_of_option(text, opt, 0);
     fputs(".TP\n", f);
-    for (const char *p = opt->also; (p = short_form(p, &form));)
+    for (const char *p = opt->also; option_short(&p, form);)
         fprintf(f, "\\fB\\-%c\\fR, ", form[1]);
     fputs("\\fB\\-\\-", f);
     troff(f, opt->name);
@@ -251,21 +236,18 @@ static void man_option(FILE *f, const struct option *opt)
         fputs(opt->flags & OPTIONAL ? "\\fR]" : "\\fR", f);
     }
     option_verbs(list, sizeof list, opt->verbs);
-    snprintf(text, sizeof text, "%s%s%s%s", help, *def ? " Default: " : "", def, *def ? "." : "");
     fputc('\n', f);
-    troff(f, text);
-    fprintf(f, "\n.br\n(%s)\n", opt->verbs == (uint64_t)VERBS_STORE ? "every verb about jobs" : list);
+    troff_line(f, text);
+    fprintf(f, ".br\n(%s)\n", opt->verbs == (uint64_t)VERBS_STORE ? "every verb about jobs" : list);
 }
 
 static void man_options(FILE *f)
 {
     const char *group;
     section(f, "SH", "OPTIONS");
-    troff(f, "A value follows in the same word (--name=VALUE, -nVALUE) or in the next one. The last use of "
-             "an "
-             "option counts, except for options that make lists. The verbs that take an option are in "
-             "brackets.");
-    fputc('\n', f);
+    troff_line(f, "A value follows in the same word (--name=VALUE, -nVALUE) or in the next one. The last "
+                  "use of an option counts, except for options that make lists. The verbs that take an "
+                  "option are in brackets.");
     for (size_t g = 0; (group = option_group_at(g)); g++) {
         section(f, "SS", group);
         for (const struct option *opt = options_table; opt->name; opt++)
@@ -278,13 +260,9 @@ static void man_verbs(FILE *f)
 {
     section(f, "SH", "VERBS");
     for (const struct verb *v = verbs_table; v->name; v++)
-        if (v->help)
-            tagged(f, v->name, v->args, v->help);
-        else
-            tagged(f, v->name, NULL, "Alias of resume.");
+        tagged(f, v->name, v->help ? v->args : NULL, v->help ? v->help : alias);
     section(f, "SH", "JOBS");
-    troff(f, "Jobs are numbered from 1 in each store. Verbs about jobs take any number of these (SEL):");
-    fputc('\n', f);
+    troff_line(f, "Jobs are numbered from 1 in each store. Verbs about jobs take any number of these (SEL):");
     for (size_t i = 0; i < N(selectors); i++)
         tagged(f, selectors[i].name, NULL, selectors[i].text);
 }
@@ -303,8 +281,7 @@ static void man_batch(FILE *f)
         fputs(".nf\n", f);
         for (char *line = text; (next = strchr(line, '\n')); line = next + 1) {
             *next = 0;
-            troff(f, line);
-            fputc('\n', f);
+            troff_line(f, line);
         }
         fputs(".fi\n", f);
         free(text);
@@ -319,16 +296,13 @@ void options_man(FILE *f)
     section(f, "SH", "SYNOPSIS");
     fputs(".B longhand\n.I VERB\n[options]\n.br\n.B longhand help\n[\\fIVERB\\fR | \\fB\\-\\-all\\fR]\n", f);
     section(f, "SH", "DESCRIPTION");
-    troff(f, "longhand writes texts of 100,000 tokens and more with a Hugging Face model, on one machine. "
-             "Every text "
-             "is a job in a store: run writes a text at once, submit queues it, and work writes the queued "
-             "texts. "
-             "A signal, a crash or a power cut costs at most a second of work. The text then continues where "
-             "it "
-             "stopped, with the same bytes. The model drafts tokens ahead and verifies them, which makes "
-             "long "
-             "texts faster and never changes them.");
-    fputs("\n.P\nStandard output carries text and data only, standard error carries progress and messages.\n",
+    troff_line(f, "longhand writes texts of 100,000 tokens and more with a Hugging Face model, on one "
+                  "machine. Every text is a job in a store: run writes a text at once, submit queues it, "
+                  "and work writes the queued texts. A signal, a crash or a power cut costs at most a "
+                  "second of work. The text then continues where it stopped, with the same bytes. The "
+                  "model drafts tokens ahead and verifies them, which makes long texts faster and never "
+                  "changes them.");
+    fputs(".P\nStandard output carries text and data only, standard error carries progress and messages.\n",
           f);
     man_verbs(f);
     man_options(f);
@@ -340,11 +314,9 @@ void options_man(FILE *f)
     for (size_t i = 0; i < N(statuses); i++)
         tagged(f, statuses[i].name, NULL, statuses[i].text);
     section(f, "SH", "SIGNALS");
-    troff(f, "After SIGINT, SIGTERM, SIGHUP, SIGUSR1 or when standard output is closed the program stores "
-             "the text and "
-             "exits with status 75. The same signal again, or another one more than a second later, ends it "
-             "at once.");
-    fputc('\n', f);
+    troff_line(f, "After SIGINT, SIGTERM, SIGHUP, SIGUSR1 or when standard output is closed the program "
+                  "stores the text and exits with status 75. The same signal again, or another one more "
+                  "than a second later, ends it at once.");
     section(f, "SH", "FILES");
     tagged(f, "~/.local/state/longhand/longhand.db", NULL,
            "The store, unless --db or the environment names another file. Prompts and texts stay in it until "
@@ -355,9 +327,7 @@ void options_man(FILE *f)
                                   "longhand work", "longhand text 1 -o book.txt",
                                   "longhand report 1 --html -o page.html" };
     fputs(".nf\n", f);
-    for (size_t i = 0; i < N(lines); i++) {
-        troff(f, lines[i]);
-        fputc('\n', f);
-    }
+    for (size_t i = 0; i < N(lines); i++)
+        troff_line(f, lines[i]);
     fputs(".fi\n", f);
 }

@@ -40,7 +40,7 @@ struct option {
     const char *help;
     double min, max;                 /* of numbers; max: the texts of a LIST in a body */
     const char *value;               /* the default, parsed like a given value; NULL: zero */
-    const char *shown;               /* the default as the help shows it; NULL: `value` */
+    const char *shown;               /* the default as the help shows it; NULL: `value`, of a CHOICE none */
     const struct clause *of;         /* of some verbs; ends with verbs 0 */
     const char *fields;              /* further fields of a body, separated by spaces */
     const char *member;              /* of stored parameters; NULL: the name with _ for - */
@@ -79,14 +79,14 @@ static inline void *option_place(struct options *o, const struct option *opt)
 /* Parses a value into its place in o. `spelled` begins messages. */
 int option_set(struct options *o, const struct option *opt, const char *spelled, const char *value,
                struct err *e);
+/* The next short form ("-x") of the aliases, from *also on. False after the last one. */
+bool option_short(const char **also, char form[3]);
 /* The groups of options in the order of the help; NULL after the last. */
 const char *option_group_at(size_t i);
 /* In a help text: the drafters, as --drafter takes them. */
 #define OPTION_DRAFTERS "@DRAFTERS"
 /* The help text with its names filled in: of the last call. */
 const char *option_help(const struct option *opt);
-/* The default as the help shows it; NULL: none. */
-const char *option_default(const struct option *opt);
 /* The words of a choice: its number; `n` bytes at the return value are word i; NULL after the last. */
 const char *option_word(const struct option *opt, int i, size_t *n);
 /* The value of a CHOICE: the word's index, and the number N of a word that is shown as WORD[:N] above it
