@@ -11,11 +11,21 @@
 /* VALUE_NONE: the option has no value. VALUE_OTHER: the value cannot be completed. */
 enum value { VALUE_NONE, VALUE_OTHER, VALUE_WORDS, VALUE_FILE, VALUE_DIR };
 
+/* What each shell has for a value: formats of its words. */
+static const struct { const char *bash, *zsh, *fish; } shells[] = {
+    [VALUE_NONE] = { NULL, NULL, "" },
+    [VALUE_OTHER] = { "other", " ", " -x" },
+    [VALUE_WORDS] = { "words words='%s'", "(%s)", " -x -a '%s'" },
+    [VALUE_FILE] = { "file", "_files", " -r -F" },
+    [VALUE_DIR] = { "dir", "_files -/", " -x -a '(__fish_complete_directories)'" },
+};
+
 enum { WORDS_BYTES = 512 };
 
-static void add_word(char words[WORDS_BYTES], const char *s, size_t n)
+/* Adds the word that ends before one of the bytes of `ends`. */
+static void add_word(char words[WORDS_BYTES], const char *s, const char *ends)
 {
-    size_t at = strlen(words);
+    const size_t at = strlen(words), n = strcspn(s, ends);
     assert(at + n + 2 < WORDS_BYTES);
     snprintf(words + at, WORDS_BYTES - at, "%s%.*s", at ? " " : "", (int)n, s);
 }
@@ -33,24 +43,22 @@ static enum value value_of(const struct option *opt, char words[WORDS_BYTES])
         return VALUE_DIR;
     if (strcmp(opt->name, "state") == 0)
         for (int s = 0; s < JOB_STATES; s++)
-            add_word(words, job_state_name((enum job_state)s), strlen(job_state_name((enum job_state)s)));
+            add_word(words, job_state_name((enum job_state)s), "");
     if (strcmp(opt->name, "preset") == 0)
         for (size_t i = 0; (name = preset_name(i)); i++)
-            add_word(words, name, strlen(name));
+            add_word(words, name, "");
     if (strcmp(opt->name, "chat-template") == 0)
-        for (const char *p = CHAT_NAMES; *p; p += strspn(p, ", ")) {
-            add_word(words, p, strcspn(p, ","));
-            p += strcspn(p, ",");
-        }
+        for (const char *p = CHAT_NAMES; *p; p += strcspn(p, ","), p += strspn(p, ", "))
+            add_word(words, p, ",");
     for (const char *p = opt->arg; strchr(opt->arg, '|') && *p; p += *p == '|') {
         /* LIST and N are placeholders, and [:N] may follow a word */
         if (islower((unsigned char)*p))
-            add_word(words, p, strcspn(p, "|["));
+            add_word(words, p, "|[");
         p += strcspn(p, "|");
     }
     if (strcmp(opt->name, "drafter") == 0)
         for (enum drafter i = 0; i < DRAFTER_ADDED; i++)
-            add_word(words, drafter_name(i), strlen(drafter_name(i)));
+            add_word(words, drafter_name(i), "");
     return *words ? VALUE_WORDS : VALUE_OTHER;
 }
 
@@ -61,10 +69,10 @@ static enum value words_of(const struct verb *v, char words[WORDS_BYTES])
     *words = 0;
     if (v->bit == VERB_HELP)
         for (const struct verb *other = verbs_table; other->name; other++)
-            add_word(words, other->name, strlen(other->name));
+            add_word(words, other->name, "");
     if (v->bit == VERB_TRAIN)
         for (const char *p = v->args; *p && *p != ' '; p += strcspn(p, "| "), p += *p == '|')
-            add_word(words, p, strcspn(p, "| "));
+            add_word(words, p, "| ");
     for (const char *p = v->args; *p; p += strcspn(p, " "), p += strspn(p, " ")) {
         const char *bare = p + strspn(p, "([");
         if (strncmp(bare, "FILE", 4) == 0 && !option && !*words)
@@ -90,13 +98,6 @@ static void quoted(FILE *f, const char *s, bool brackets, const char *apostrophe
             fprintf(f, "%s%c", (brackets && strchr("[]:", *s)) || *s == '\\' ? "\\" : "", *s);
 }
 
-static void short_forms(FILE *f, const struct option *opt, const char *format)
-{
-    for (const char *p = opt->also; *p; p += strcspn(p, " "), p += strspn(p, " "))
-        if (strcspn(p, " ") == 2)
-            fprintf(f, format, p[1]);
-}
-
 /* ---- bash ---- */
 
 static void bash_value(FILE *f, const struct option *opt)
@@ -108,24 +109,23 @@ static void bash_value(FILE *f, const struct option *opt)
     fprintf(f, "        --%s", opt->name);
     for (const char *p = opt->also; *p; p += strcspn(p, " "), p += strspn(p, " "))
         fprintf(f, "|%.*s", (int)strcspn(p, " "), p);
-    fprintf(f, ") kind=%s", value == VALUE_FILE ? "file" : value == VALUE_DIR ? "dir" : value == VALUE_WORDS
-            ? "words" : "other");
-    if (value == VALUE_WORDS)
-        fprintf(f, " words='%s'", words);
+    fputs(") kind=", f);
+    fprintf(f, shells[value].bash, words);
     fputs(" ;;\n", f);
 }
 
 /* The case of one verb: its options, and the values of the option in $prev. */
 static void bash_verb(FILE *f, const struct verb *v)
 {
-    char words[WORDS_BYTES];
+    char words[WORDS_BYTES], form[3];
     enum value value = words_of(v, words);
     fprintf(f, "    %s)\n        options='", v->name);
     const char *separator = "";
     for (const struct option *opt = options_table; opt->name; opt++)
         if (offered(opt, v)) {
             fprintf(f, "%s--%s", separator, opt->name);
-            short_forms(f, opt, " -%c");
+            for (const char *p = opt->also; option_short(&p, form);)
+                fprintf(f, " %s", form);
             separator = " ";
         }
     fputs("'\n", f);
@@ -185,10 +185,7 @@ static void zsh_value(FILE *f, const struct option *opt)
     for (const char *p = opt->arg; *p; p++)
         fprintf(f, "%s%c", *p == ':' ? "\\" : "", *p);
     fputs(":", f);
-    if (value == VALUE_WORDS)
-        fprintf(f, "(%s)", words);
-    else
-        fputs(value == VALUE_FILE ? "_files" : value == VALUE_DIR ? "_files -/" : " ", f);
+    fprintf(f, shells[value].zsh, words);
 }
 
 static void zsh_spec(FILE *f, const struct option *opt, const char *spelled)
@@ -205,21 +202,19 @@ static void zsh_spec(FILE *f, const struct option *opt, const char *spelled)
 
 static void zsh_verb(FILE *f, const struct verb *v)
 {
-    char words[WORDS_BYTES], name[80];
+    char words[WORDS_BYTES], name[80], form[3];
     enum value value = words_of(v, words);
     fprintf(f, "    %s)\n        _arguments -S", v->name);
     for (const struct option *opt = options_table; opt->name; opt++)
         if (offered(opt, v)) {
             snprintf(name, sizeof name, "--%s", opt->name);
             zsh_spec(f, opt, name);
-            for (const char *p = opt->also; *p; p += strcspn(p, " "), p += strspn(p, " "))
-                if (strcspn(p, " ") == 2) {
-                    snprintf(name, sizeof name, "%.2s", p);
-                    zsh_spec(f, opt, name);
-                }
+            for (const char *p = opt->also; option_short(&p, form);)
+                zsh_spec(f, opt, form);
         }
-    fprintf(f, " \\\n            '*: :%s%s%s' ;;\n", value == VALUE_FILE ? "_files" : value == VALUE_WORDS
-            ? "(" : " ", words, value == VALUE_WORDS ? ")" : "");
+    fputs(" \\\n            '*: :", f);
+    fprintf(f, shells[value].zsh, words);
+    fputs("' ;;\n", f);
 }
 
 static void zsh(FILE *f)
@@ -248,22 +243,18 @@ static void zsh(FILE *f)
 
 static void fish_verb(FILE *f, const struct verb *v)
 {
-    char words[WORDS_BYTES];
+    static const char seen[] = "complete -c longhand -n '__fish_seen_subcommand_from";
+    char words[WORDS_BYTES], form[3];
     enum value value = words_of(v, words);
-    if (value == VALUE_FILE)
-        fprintf(f, "complete -c longhand -n '__fish_seen_subcommand_from %s' -F\n", v->name);
-    else if (value == VALUE_WORDS)
-        fprintf(f, "complete -c longhand -n '__fish_seen_subcommand_from %s' -a '%s'\n", v->name, words);
+    if (value != VALUE_OTHER)
+        fprintf(f, value == VALUE_FILE ? "%s %s' -F\n" : "%s %s' -a '%s'\n", seen, v->name, words);
     for (const struct option *opt = options_table; opt->name; opt++)
         if (offered(opt, v)) {
-            enum value of = value_of(opt, words);
-            fprintf(f, "complete -c longhand -n '__fish_seen_subcommand_from %s' -l %s", v->name, opt->name);
-            short_forms(f, opt, " -s %c");
-            fputs(of == VALUE_NONE ? "" : of == VALUE_FILE ? " -r -F" : " -x", f);
-            if (of == VALUE_WORDS)
-                fprintf(f, " -a '%s'", words);
-            else if (of == VALUE_DIR)
-                fputs(" -a '(__fish_complete_directories)'", f);
+            fprintf(f, "%s %s' -l %s", seen, v->name, opt->name);
+            for (const char *p = opt->also; option_short(&p, form);)
+                fprintf(f, " -s %c", form[1]);
+            value = value_of(opt, words);
+            fprintf(f, shells[value].fish, words);
             fputs(" -d '", f);
             quoted(f, option_help(opt), false, "\\'");
             fputs("'\n", f);
