@@ -342,18 +342,23 @@ static int join_cache_types(struct options *o, struct err *e)
     return options_assign(o, "kv-dtype", names[first], word[first], e);
 }
 
-/* Replaces the escapes of a word of the command line, in place. Other backslashes stay, as in llama.cpp. */
-static void unescape_word(const char *word)
+size_t option_unescape(char *to, const char *text)
 {
     static const char names[] = "ntr\"'\\", bytes[] = "\n\t\r\"'\\";
-    char *to = (char *)(uintptr_t)word;
-    for (const char *p = word; p && *p; p++) {
+    size_t n = 0;
+    for (const char *p = text; *p; p++) {
         const char *name = *p == '\\' && p[1] ? strchr(names, p[1]) : NULL;
-        *to++ = name ? bytes[name - names] : *p;
+        to[n++] = name ? bytes[name - names] : *p;
         p += name != NULL;
     }
-    if (to)
-        *to = 0;
+    to[n] = 0;
+    return n;
+}
+
+static void unescape_word(const char *word)
+{
+    if (word)
+        option_unescape((char *)(uintptr_t)word, word);
 }
 
 static void unescape_texts(struct options *o)

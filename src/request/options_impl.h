@@ -81,6 +81,9 @@ int option_set(struct options *o, const struct option *opt, const char *spelled,
                struct err *e);
 /* The next short form ("-x") of the aliases, from *also on. False after the last one. */
 bool option_short(const char **also, char form[3]);
+/* Writes a text with the bytes of its escapes and a NUL to `to`, which may be the text; returns their number.
+ * Other backslashes stay, as in llama.cpp. */
+size_t option_unescape(char *to, const char *text);
 /* The groups of options in the order of the help; NULL after the last. */
 const char *option_group_at(size_t i);
 /* In a help text: the drafters, as --drafter takes them. */

@@ -13,12 +13,18 @@
 #include "src/request/draft_options.h"
 #include "src/request/options_impl.h"
 
+/* An array of n elements with room for one more: it grows whenever n is a power of two. NULL: no memory. */
+static void *grown(void *v, size_t n, size_t size)
+{
+    return n & (n - 1) ? v : realloc(v, (n ? 2 * n : 1) * size);
+}
+
 /* ---- --logit-bias ---- */
 
 static const double BIAS_MAX = 100;  /* the limit of OpenAI's API */
 
 /* The biases that are read. place: of each token, its bias's number from 1 on; 0: none. */
-struct biases { struct sampling *s; uint32_t *place; size_t vocab, room; };
+struct biases { struct sampling *s; uint32_t *place; size_t vocab; };
 
 /* A second bias for a token replaces the first. */
 static int add_bias(struct biases *b, const char *id, double bias, struct err *e)
@@ -30,14 +36,10 @@ static int add_bias(struct biases *b, const char *id, double bias, struct err *e
     if (!(bias == -INFINITY || fabs(bias) <= BIAS_MAX))
         return err_set(e, ERR_INPUT, "--logit-bias: %g for token %zu is not a number from -%g to %g, or -inf",
                        bias, n, BIAS_MAX, BIAS_MAX);
-    if (s->n_bias == b->room) {
-        const size_t room = 2 * b->room + 8;
-        void *p = realloc(s->bias, room * sizeof *s->bias);
-        if (!p)
-            return err_set(e, ERR_FAILED, "out of memory");
-        s->bias = p;
-        b->room = room;
-    }
+    void *v = grown(s->bias, s->n_bias, sizeof *s->bias);
+    if (!v)
+        return err_set(e, ERR_FAILED, "out of memory");
+    s->bias = v;
     if (!b->place[n])
         b->place[n] = (uint32_t)++s->n_bias;
     s->bias[b->place[n] - 1].id = (int32_t)n;
@@ -148,37 +150,29 @@ void notice_story(const struct options *o, const struct config *c)
 
 enum { BREAKER_BYTES_MAX = 40 };
 
-/* Replaces the escapes of `text` by their bytes. */
-static int unescape(char out[BREAKER_BYTES_MAX], size_t *n, const char *text, struct err *e)
+/* The bytes of a breaker that a user gives. */
+static int read_breaker(char out[2 * BREAKER_BYTES_MAX + 1], size_t *n, const char *text, struct err *e)
 {
-    static const char names[] = "ntr\"'\\", bytes[] = "\n\t\r\"'\\";
-    *n = 0;
-    for (const char *p = text; *p; p++) {
-        const char *name = *p == '\\' && p[1] ? strchr(names, p[1]) : NULL;
-        if (*n == BREAKER_BYTES_MAX)
-            return err_set(e, ERR_INPUT,
-                           "--dry-sequence-breaker: a text of %zu bytes, at most %d are allowed",
-                           strlen(text), BREAKER_BYTES_MAX);
-        out[(*n)++] = name ? bytes[name - names] : *p;
-        p += name != NULL;
-    }
+    const size_t bytes = strlen(text);
+    if (text_check_utf8("--dry-sequence-breaker", text, bytes, e))
+        return -1;
+    /* an escape of two bytes becomes one */
+    if (bytes > 2 * BREAKER_BYTES_MAX || (*n = option_unescape(out, text)) > BREAKER_BYTES_MAX)
+        return err_set(e, ERR_INPUT, "--dry-sequence-breaker: a text of %zu bytes, at most %d are allowed",
+                       bytes, BREAKER_BYTES_MAX);
     if (!*n)
         return err_set(e, ERR_INPUT, "--dry-sequence-breaker: a text of 0 bytes; none means no breakers");
     return 0;
 }
 
-struct breakers { struct dry_breaker *v; size_t n, room; };
+struct breakers { struct dry_breaker *v; size_t n; };
 
 static int add_breaker(struct breakers *b, int32_t first, const int32_t *rest, size_t n, struct err *e)
 {
-    if (b->n == b->room) {
-        size_t room = 2 * b->room + 64;
-        void *p = realloc(b->v, room * sizeof *b->v);
-        if (!p)
-            return err_set(e, ERR_FAILED, "out of memory");
-        b->v = p;
-        b->room = room;
-    }
+    void *v = grown(b->v, b->n, sizeof *b->v);
+    if (!v)
+        return err_set(e, ERR_FAILED, "out of memory");
+    b->v = v;
     struct dry_breaker *x = &b->v[b->n++];
     *x = (struct dry_breaker){ .n = 1 + (uint32_t)MIN(n, (size_t)DRY_BREAKER_MAX - 1), .ids = { first } };
     for (uint32_t i = 1; i < x->n; i++)
@@ -246,14 +240,13 @@ int sampling_breakers(struct sampling *s, const struct text_list *given, const s
     const struct text_list list = given->n ? *given : (struct text_list){ defaults,
         sizeof defaults / sizeof *defaults };
     struct breakers b = {0};
-    char text[BREAKER_BYTES_MAX], *word = malloc(2 * decode_stream_max(t));
+    char text[2 * BREAKER_BYTES_MAX + 1], *word = malloc(2 * decode_stream_max(t));
     int r = word ? 0 : err_set(e, ERR_FAILED, "out of memory");
     for (size_t i = 0; i < list.n && r == 0; i++) {
-        size_t n;
+        size_t n = 0;
         if (!strcmp(list.v[i], "none"))
             continue;
-        if (!(r = text_check_utf8("--dry-sequence-breaker", list.v[i], strlen(list.v[i]), e)))
-            r = unescape(text, &n, list.v[i], e);
+        r = read_breaker(text, &n, list.v[i], e);
         for (size_t id = 0; id < tokenizer_size(t) && r == 0; id++) {
             struct decode_stream one;
             decode_stream_start(&one, t, false, false);
@@ -273,7 +266,7 @@ int sampling_breakers(struct sampling *s, const struct text_list *given, const s
 
 int sampling_biases(struct sampling *s, const struct options *o, size_t vocab, struct err *e)
 {
-    struct biases b = { s, calloc(o->logit_bias.n ? vocab : 1, sizeof *b.place), vocab, 0 };
+    struct biases b = { s, calloc(o->logit_bias.n ? vocab : 1, sizeof *b.place), vocab };
     int rc = b.place ? 0 : err_set(e, ERR_FAILED, "out of memory");
     for (size_t i = 0; i < o->logit_bias.n && rc == 0; i++)
         rc = parse_bias(&b, o->logit_bias.v[i], e);
@@ -290,11 +283,10 @@ int sampling_from_options(struct sampling *s, const struct options *o, const str
         return -1;
     if (c->has_generation_config && o->generation_config == GENERATION_AUTO) {
         if (*c->generation_unknown)
-            return err_set(
-                e, ERR_INPUT,
-                "generation_config.json: %s is a setting that is not implemented; --generation-config none "
-                "takes the neutral settings instead",
-                c->generation_unknown);
+            return err_set(e, ERR_INPUT,
+                           "generation_config.json: %s is a setting that is not implemented; "
+                           "--generation-config none takes the neutral settings instead",
+                           c->generation_unknown);
         if (apply_generation_config(&x, c, e))
             return -1;
     }
