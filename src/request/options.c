@@ -120,7 +120,7 @@ const struct verb *options_verb(const char *name)
 static int find_verb(const struct verb **out, const char *name, struct err *e)
 {
     struct nearest n = nearest_to(name);
-    const char *hint = verb_hint(name);
+    const char *hint = option_hint(name);
     if ((*out = options_verb(name)))
         return 0;
     if (hint)

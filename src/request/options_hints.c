@@ -4,9 +4,7 @@
 
 #include <string.h>
 
-struct hint { const char *words, *hint; };
-
-static const struct hint options[] = {
+static const struct { const char *words, *hint; } hints[] = {
     { "-c --ctx-size --max-model-len", "the context is as long as prompt and --tokens need" },
     { "-ngl --gpu-layers --n-gpu-layers", "--device cuda computes all layers on a GPU" },
     { "-dev -sm --split-mode -ts --tensor-split -mg --main-gpu -ot --override-tensor -cmoe --cpu-moe -ncmoe "
@@ -45,10 +43,7 @@ static const struct hint options[] = {
     { "--trust-remote-code", "longhand runs no code of a model" },
     { "--quantization", "--weights q8_0 or q4_0 quantises a 16-bit model" },
     { "--dtype", "--compute is the number format of the computation, --weights that of the matrices" },
-    { NULL, NULL },
-};
-
-static const struct hint verbs[] = {
+    /* verbs */
     { "chat", "longhand run --chat --prompt TEXT writes an answer and ends" },
     { "server", "longhand serve answers OpenAI's API over HTTP" },
     { "generate complete completion cli", "longhand run writes a text" },
@@ -57,7 +52,6 @@ static const struct hint verbs[] = {
     { "perplexity", "longhand score measures it" },
     { "ls ps status", "longhand list shows the queue" },
     { "rm delete", "longhand remove deletes jobs and their texts" },
-    { NULL, NULL },
 };
 
 bool option_is_listed(const char *list, const char *name)
@@ -72,13 +66,10 @@ bool option_is_listed(const char *list, const char *name)
     return false;
 }
 
-static const char *find(const struct hint *list, const char *word)
+const char *option_hint(const char *word)
 {
-    for (; list->words; list++)
-        if (option_is_listed(list->words, word))
-            return list->hint;
+    for (size_t i = 0; i < sizeof hints / sizeof *hints; i++)
+        if (option_is_listed(hints[i].words, word))
+            return hints[i].hint;
     return NULL;
 }
-
-const char *option_hint(const char *spelled) { return find(options, spelled); }
-const char *verb_hint(const char *name) { return find(verbs, name); }

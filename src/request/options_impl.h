@@ -64,8 +64,7 @@ const char *option_respell(char *name, char from, char to);
  * -: none that opens a file or is of the machine; NULL. */
 const struct option *option_of_edit(const struct verb *verb, const char *name);
 /* What stands for an option ("--ctx-size", "-c") or a verb of another program; NULL: nothing. */
-const char *option_hint(const char *spelled);
-const char *verb_hint(const char *name);
+const char *option_hint(const char *word);
 /* Whether `name` is a word of a list such as `also`. */
 bool option_is_listed(const char *list, const char *name);
 /* Whether a number is in the range of a row, and the range in words: "a number from 0 to 1, without 0". */
