@@ -177,7 +177,7 @@ static void make_room(struct worker *w, const struct job_need *need, size_t n_sh
 {
     if (!buffers_fit(w, &need->params->draft, need->n_max))
         round_buffers_close(&w->buffers);
-    if (!job_has_room(need->params, &w->engine, need->n_max, n_shared)) {
+    if (!job_has_room(need->params, &w->engine, need->n_max, n_shared, w->engine.weight_bytes)) {
         close_drafters(w);
         round_buffers_close(&w->buffers);
     }

@@ -76,18 +76,17 @@ void job_plan_trained(struct memory_plan *plan, const struct job_params *p, cons
  * the weights. held: bytes of the weights that are in memory already. */
 int job_check_memory(const struct job_params *p, const struct engine *g, size_t n_max, size_t held,
                      struct err *e);
-/* The longest text from n_min to n_max tokens, prompt included, for which the model and the job fit into
- * memory, with an eighth of it to spare, at least 32 MiB. n_min if no length fits. held: as job_check_memory.
- */
+/* The longest text from n_min to n_max tokens, prompt included, that job_has_room; n_min if none has. */
 size_t job_length_in_memory(const struct job_params *p, const struct engine *g, size_t n_min, size_t n_max,
                             size_t held);
 /* The same check of a job that may wait for others to end: this process holds `held` bytes of the host's
  * memory for the model and its jobs. max_memory: --max-memory; 0: what the machine has. */
 int job_check_beside(const struct job_params *p, const struct engine *g, size_t n_max, size_t held,
                      size_t max_memory, struct err *e);
-/* Whether the decoder fits into memory beside the loaded weights, with an eighth of the available memory to
- * spare, at least 32 MiB. */
-bool job_has_room(const struct job_params *p, const struct engine *g, size_t n_max, size_t n_shared);
+/* Whether the model and the decoder fit into memory, with an eighth of the available memory to spare, at
+ * least 32 MiB. held: as job_check_memory. */
+bool job_has_room(const struct job_params *p, const struct engine *g, size_t n_max, size_t n_shared,
+                  size_t held);
 
 /* Calls `found` with the name of each parameter of `now` that comes from an option of the command line,
  * decides the text, and differs in `stored`. The names are static. */

@@ -13,16 +13,13 @@ int job_check_length(const struct config *c, size_t n_prompt, size_t tokens, boo
     if (c->rope.type == ROPE_DYNAMIC)
         return err_set(e, ERR_INPUT,
                        "%zu prompt tokens + --tokens %zu are beyond the %zu of this model's dynamic NTK "
-                       "scaling: past its original length "
-                       "all earlier keys would have to turn again; --context-scaling yarn:F helps",
-                       n_prompt, tokens, c->context);
+                       "scaling: past its original length all earlier keys would have to turn again; "
+                       "--context-scaling yarn:F helps", n_prompt, tokens, c->context);
     if (allow_beyond)
         return 0;
     return err_set(e, ERR_INPUT,
                    "%zu prompt tokens + --tokens %zu are beyond this model's context of %zu; fewer tokens, "
-                   "--context-scaling yarn:F "
-                   "or --allow-beyond-context help",
-                   n_prompt, tokens, c->context);
+                   "--context-scaling yarn:F or --allow-beyond-context help", n_prompt, tokens, c->context);
 }
 
 void job_plan(struct memory_plan *plan, const struct job_params *p, const struct engine *g, size_t n_max,
@@ -33,10 +30,10 @@ void job_plan(struct memory_plan *plan, const struct job_params *p, const struct
     engine_plan_cache(plan, g, n_max, draft_rows(&setup.draft), n_shared);
     decode_plan(plan, &setup, &g->model, n_max);
     memory_plan_add(plan, "DRY", dry_bytes(&p->sampling, g->config.vocab));
-    if (config_is_hybrid(&g->config))
-        memory_plan_add(plan, "copy of the states", image_state_bytes(&g->model));
-    else if (g->config.window)
-        memory_plan_add(plan, "copy of the windows", image_state_bytes(&g->model));
+    const bool hybrid = config_is_hybrid(&g->config);
+    if (hybrid || g->config.window)
+        memory_plan_add(plan, hybrid ? "copy of the states" : "copy of the windows",
+                        image_state_bytes(&g->model));
     const struct kv_size z = model_cache(&g->model, 1, 0);
     if (params_retake_option(p))
         memory_plan_add(plan, "states to go back to", STATE_COPIES * state_fixed_bytes(&z.state));
@@ -67,8 +64,8 @@ static void plan_alone(struct memory_plan *plan, const struct job_params *p, con
     memory_plan_deduct(plan, 0, held);
 }
 
-static bool has_room(const struct job_params *p, const struct engine *g, size_t n_max, size_t n_shared,
-                     size_t held)
+bool job_has_room(const struct job_params *p, const struct engine *g, size_t n_max, size_t n_shared,
+                  size_t held)
 {
     struct memory_plan plan = {0};
     struct err ignored;
@@ -79,11 +76,6 @@ static bool has_room(const struct job_params *p, const struct engine *g, size_t 
     return memory_plan_check(&plan, "", &ignored) == 0;
 }
 
-bool job_has_room(const struct job_params *p, const struct engine *g, size_t n_max, size_t n_shared)
-{
-    return has_room(p, g, n_max, n_shared, g->weight_bytes);
-}
-
 size_t job_length_in_memory(const struct job_params *p, const struct engine *g, size_t n_min, size_t n_max,
                             size_t held)
 {
@@ -91,7 +83,7 @@ size_t job_length_in_memory(const struct job_params *p, const struct engine *g, 
     size_t low = n_min, high = n_max, n = n_max;
     while (low < high) {                 /* low fits or is n_min, high + 1 does not fit or is beyond n_max */
         x.sampling.text_max = n;
-        if (has_room(&x, g, n, 0, held))
+        if (job_has_room(&x, g, n, 0, held))
             low = n;
         else
             high = n - 1;
@@ -100,16 +92,17 @@ size_t job_length_in_memory(const struct job_params *p, const struct engine *g, 
     return low;
 }
 
-/* The check of the plan. When it fails and a smaller form of the cache would fit, the message names the
- * form. */
-static int check_plan(const struct job_params *p, const struct engine *g, size_t n_max, size_t held,
-                      struct err *e)
+/* When the plan is too large and a smaller form of the cache would fit, the message names the form. */
+int job_check_memory(const struct job_params *p, const struct engine *g, size_t n_max, size_t held,
+                     struct err *e)
 {
     struct memory_plan plan = {0};
     struct device *dev = g->dev;
     const enum dtype type = dev->kv_type;
     char helps[96] = "fewer --tokens need less";
     struct err ignored;
+    if (draft_check_model(&p->draft, dev, &g->config, e))
+        return -1;
     plan_alone(&plan, p, g, n_max, 0, held);
     if (memory_plan_check(&plan, helps, e) == 0)
         return 0;
@@ -125,12 +118,6 @@ static int check_plan(const struct job_params *p, const struct engine *g, size_t
     }
     dev->kv_type = type;
     return memory_plan_check(&plan, helps, e);
-}
-
-int job_check_memory(const struct job_params *p, const struct engine *g, size_t n_max, size_t held,
-                     struct err *e)
-{
-    return draft_check_model(&p->draft, g->dev, &g->config, e) || check_plan(p, g, n_max, held, e) ? -1 : 0;
 }
 
 int job_check_beside(const struct job_params *p, const struct engine *g, size_t n_max, size_t held,
