@@ -62,7 +62,7 @@ int bench_drafted(struct engine *g, const struct options *o, struct bench_point 
     const size_t n_max = n ? p[n - 1].depth + sizeof PROMPT + BENCH_DRAFTED + TREE_DEPTH_MAX : 0;
     if (!n)
         return 0;
-    if (preset_apply(&own, e))
+    if (preset_apply(&own, false, e))
         return -1;
     s = own.job.sampling;
     s.ignore_eos = true;

@@ -63,38 +63,26 @@ static bool next_pair(const char **list, struct pair *x)
     return any;
 }
 
-static int apply(struct options *o, const char *list, struct err *e)
+int preset_apply(struct options *o, bool own, struct err *e)
 {
     struct pair x;
     char spelled[40];
-    while (next_pair(&list, &x)) {
-        snprintf(spelled, sizeof spelled, "--%s", x.name);
-        if (!options_given(o, x.name) && option_set(o, option_named(x.name, VERB_RUN), spelled, x.value, e))
-            return -1;
-    }
-    return 0;
-}
-
-int preset_apply(struct options *o, struct err *e)
-{
     unsigned set;
     if (find_presets(o, &set, e))
         return -1;
     for (size_t i = 0; i < N_PRESETS; i++) {
         if (!(set >> i & 1))
             continue;
-        if (presets[i].drafter && strcmp(o->job.drafter, "auto") == 0)
+        if (!own && presets[i].drafter && strcmp(o->job.drafter, "auto") == 0)
             o->job.drafter = presets[i].drafter;
-        if (apply(o, presets[i].options, e))
-            return -1;
+        for (const char *list = own ? presets[i].own : presets[i].options; next_pair(&list, &x);) {
+            snprintf(spelled, sizeof spelled, "--%s", x.name);
+            if (!options_given(o, x.name) &&
+                option_set(o, option_named(x.name, VERB_RUN), spelled, x.value, e))
+                return -1;
+        }
     }
     return 0;
-}
-
-int preset_apply_own(struct options *o, struct err *e)
-{
-    unsigned set;
-    return find_presets(o, &set, e) || (set >> STORY && apply(o, presets[STORY].own, e)) ? -1 : 0;
 }
 
 bool preset_sets(const struct options *o, const char *option)
@@ -171,7 +159,7 @@ int draft_from_options(struct draft_settings *s, struct drafter_files *files, co
 {
     struct options x = *o;
     memset(files, 0, sizeof *files);
-    if (preset_apply(&x, e))
+    if (preset_apply(&x, false, e))
         return -1;
     *s = x.job.draft;
     s->kv_fixed = s->n_width || options_given(o, "kv-budget");

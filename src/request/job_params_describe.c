@@ -142,7 +142,7 @@ int job_describe(char **text, struct job_params *p, const struct options *o, con
 {
     struct drafter_files files;
     struct options own = *o;
-    if (preset_apply(&own, e))
+    if (preset_apply(&own, false, e))
         return -1;
     p->drafter_auto = strcmp(own.job.drafter, "auto") == 0;
     p->on_loop = own.job.on_loop;

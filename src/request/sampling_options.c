@@ -279,7 +279,7 @@ int sampling_from_options(struct sampling *s, const struct options *o, const str
 {
     struct options x = *o;
     memset(s, 0, sizeof *s);
-    if (preset_apply_own(&x, e))
+    if (preset_apply(&x, true, e))
         return -1;
     if (c->has_generation_config && o->generation_config == GENERATION_AUTO) {
         if (*c->generation_unknown)
@@ -290,7 +290,7 @@ int sampling_from_options(struct sampling *s, const struct options *o, const str
         if (apply_generation_config(&x, c, e))
             return -1;
     }
-    if (preset_apply(&x, e))
+    if (preset_apply(&x, false, e))
         return -1;
     *s = x.job.sampling;
     s->text_max = text_max;

@@ -170,7 +170,7 @@ static int read_sampling(struct spec *s, struct err *e)
     struct options x = *s->o;
     if (!options_given(&x, "min-p")) x.job.sampling.min_p = 0.1;
     if (!options_given(&x, "penalty")) x.job.sampling.penalty = 1.2;
-    if (preset_apply(&x, e))
+    if (preset_apply(&x, false, e))
         return -1;
     s->sampling = x.job.sampling;
     s->sampling.seed = options_given(s->o, "seed") ? s->o->seed : 1;
