@@ -1,5 +1,5 @@
 /* A batch file: opens the models that its lines name, turns every line into a request, and stores the
- * requests as jobs. Start at batch_open; read_line is the path of one line. The fields of a line are read
+ * requests as jobs. Start at batch_open; batch_read_line is the path of one line. The fields of a line are read
  * in batch_line.c. */
 #include "src/request/batch.h"
 
@@ -23,12 +23,12 @@
 #include "src/base/stopping.h"
 #include "src/model/find_model.h"
 #include "src/request/batch_csv.h"
-#include "src/request/batch_chapters.h"
+#include "src/request/batch_impl.h"
 #include "src/request/batch_line.h"
-#include "src/request/batch_stored.h"
 #include "src/request/job_params.h"
 #include "src/request/chat_options.h"
 #include "src/request/conversation.h"
+#include "src/request/model_notices.h"
 #include "src/request/model_options.h"
 #include "src/request/output_check.h"
 #include "src/request/request.h"
@@ -481,7 +481,7 @@ static int read_request(struct batch *b, struct batch_line *l, struct batch_seen
     return rc;
 }
 
-static int read_line(struct batch *b, size_t line, bool mine, const char *text, size_t n,
+int batch_read_line(struct batch *b, size_t line, bool mine, const char *text, size_t n,
                     struct batch_chapter *c, struct batch_notes *notes, struct err *e)
 {
     char where[PATH_BYTES], number[24], *json = NULL;
@@ -617,7 +617,7 @@ static int take_line(struct batch *b, struct batch_notes *notes, size_t line, si
     b->lines++;
     if (stop_signal)
         return err_set(e, ERR_AGAIN, "stopped by %s; nothing was queued", stop_signal_name());
-    return read_line(b, line, number % b->shards + 1 == b->shard, text, n, NULL, notes, &one)
+    return batch_read_line(b, line, number % b->shards + 1 == b->shard, text, n, NULL, notes, &one)
                ? batch_bad_line(b, &one, e)
                : 0;
 }
@@ -671,7 +671,7 @@ static int read_lines(struct batch *b, const char *text, size_t n, struct err *e
                        "pandas.read_parquet('%s')[['prompt']].to_json('%s.jsonl', orient='records', "
                        "lines=True)\"", b->file, b->file, b->file);
     if ((is_csv(b->o) ? read_rows : read_text_lines)(b, &notes, text, n, e) ||
-        batch_chain(b, NULL, read_line, &notes, e) ||
+        batch_chain(b, NULL, &notes, e) ||
         batch_check_bad(b, b->bad == b->lines && !b->o->lines && !is_csv(b->o) && *text != '{', e))
         return -1;
     if (!b->lines)
@@ -711,16 +711,13 @@ int batch_submit(struct batch *b, struct store *s, struct err *e)
 {
     size_t bad;
     struct batch_notes notes = {0};
-    if (batch_chain(b, s, read_line, &notes, e) || batch_check_bad(b, false, e))
+    if (batch_chain(b, s, &notes, e) || batch_check_bad(b, false, e))
         return -1;
     const struct engine *g = &b->model->engine;      /* --model is the model of every line */
-    struct batch_moved m = { .same = { .path = g->path, .pool = g->pool },
-                             .ids = calloc(b->n + 1, sizeof *m.ids) };
-    const struct model_place place = { g->path, m.same.here.fingerprint, false };
+    struct batch_moved m = { .ids = calloc(b->n + 1, sizeof *m.ids) };
+    const struct model_place place = { g->path, m.here.fingerprint, false };
     bool *is_new = calloc(b->n + 1, sizeof *is_new);
     b->ids = calloc(b->n + 1, sizeof *b->ids);
-    if (g->tokenizer)
-        m.same.tokenizer = tokenizer_sha(g->tokenizer);
     int rc = m.ids && is_new && b->ids ? 0 : no_memory(e);
     if (rc == 0 && !b->o->keep)
         rc = batch_check_stored(b, s, &m, e);

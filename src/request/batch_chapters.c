@@ -1,6 +1,6 @@
-/* The lines of a batch file by custom_id, and those that continue others (batch_chapters.h). Start at
+/* The lines of a batch file by custom_id, and those that continue others (batch_impl.h). Start at
  * batch_chain. */
-#include "src/request/batch_chapters.h"
+#include "src/request/batch_impl.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -171,8 +171,7 @@ static int by_line(const void *a, const void *b)
 }
 
 /* Reads the chapters that can be read now. How many; -1. */
-static int read_some(struct batch *b, struct store *s, batch_reader *reader, struct batch_notes *notes,
-                     struct err *e)
+static int read_some(struct batch *b, struct store *s, struct batch_notes *notes, struct err *e)
 {
     int read = 0;
     for (size_t i = 0; i < b->n_chapters; i++) {
@@ -185,7 +184,7 @@ static int read_some(struct batch *b, struct store *s, batch_reader *reader, str
             err_while(&one, "%s: %s %zu", b->file, b->row, c->seen->line);
         if (rc == 1) {
             read++;
-            rc = reader(b, c->seen->line, c->seen->mine, c->text, c->n, c, notes, &one);
+            rc = batch_read_line(b, c->seen->line, c->seen->mine, c->text, c->n, c, notes, &one);
         }
         if (rc < 0 && bad_chapter(b, c, &one, e))
             return -1;
@@ -193,11 +192,10 @@ static int read_some(struct batch *b, struct store *s, batch_reader *reader, str
     return read;
 }
 
-int batch_chain(struct batch *b, struct store *s, batch_reader *reader, struct batch_notes *notes,
-                struct err *e)
+int batch_chain(struct batch *b, struct store *s, struct batch_notes *notes, struct err *e)
 {
     int read;
-    while ((read = read_some(b, s, reader, notes, e)) > 0)
+    while ((read = read_some(b, s, notes, e)) > 0)
         ;
     if (read < 0)
         return -1;

@@ -1,5 +1,5 @@
 /* Notices about a model and a prompt. Start at model_notices. */
-#include "src/request/model_options.h"
+#include "src/request/model_notices.h"
 
 #include <inttypes.h>
 #include <stdio.h>

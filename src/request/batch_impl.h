@@ -1,8 +1,8 @@
-/* The lines of a batch file by custom_id, and its chapters: lines that continue others. batch.c reads every
- * line once and puts chapters aside; batch_chain reads them when the lines before them are known. */
+/* What the files of a batch share. */
 #pragma once
 #include <uthash.h>
 
+#include "src/model/fingerprint.h"
 #include "src/request/batch.h"
 #include "src/request/batch_line.h"
 
@@ -22,6 +22,14 @@ struct batch_chapter {
     struct job_lengths before;
 };
 
+/* ---- batch.c ---- */
+
+/* Reads a line, and puts a chapter aside. c: NULL, or the chapter, whose line is read again. */
+int batch_read_line(struct batch *b, size_t line, bool mine, const char *text, size_t n,
+                    struct batch_chapter *c, struct batch_notes *notes, struct err *e);
+
+/* ---- batch_chapters.c: the lines by custom_id, and the chapters, which are lines that continue others ---- */
+
 /* The line of this custom_id; NULL. */
 struct batch_seen *batch_find(const struct batch *b, const char *custom_id);
 /* ERR_INPUT if another line has the custom_id. */
@@ -38,9 +46,15 @@ int batch_check_bad(const struct batch *b, bool table, struct err *e);
 int batch_defer(struct batch *b, struct batch_seen *seen, const char *after, const char *text, size_t n,
                 struct err *e);
 /* Reads the chapters whose chains begin in the file, and with a store the others, too. Refuses circles. Bad
- * lines are counted in b->bad. -1: another failure. reader: reads the line of a chapter. */
-typedef int batch_reader(struct batch *b, size_t line, bool mine, const char *text, size_t n,
-                         struct batch_chapter *c, struct batch_notes *notes, struct err *e);
-int batch_chain(struct batch *b, struct store *s, batch_reader *reader, struct batch_notes *notes,
-                struct err *e);
+ * lines are counted in b->bad. -1: another failure. */
+int batch_chain(struct batch *b, struct store *s, struct batch_notes *notes, struct err *e);
 void batch_free_chapters(struct batch *b);
+
+/* ---- batch_stored.c: a batch whose name is known; its stored jobs stay as they are ---- */
+
+/* The last fingerprint of a folder, for the next job; {0}: none yet. */
+struct measured { char path[PATH_BYTES], fingerprint[FINGERPRINT_BYTES]; enum weights weights; };
+/* Jobs that have the model of --model at another place; `here` is that model, `there` the one of a job. */
+struct batch_moved { int64_t *ids; size_t n; struct measured here, there; };
+/* Refuses options of the command line that decide texts and that stored jobs of this name do not have. */
+int batch_check_stored(const struct batch *b, struct store *s, struct batch_moved *m, struct err *e);
