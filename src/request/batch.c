@@ -28,7 +28,6 @@
 #include "src/request/job_params.h"
 #include "src/request/chat_options.h"
 #include "src/request/conversation.h"
-#include "src/request/model_notices.h"
 #include "src/request/model_options.h"
 #include "src/request/output_check.h"
 #include "src/request/request.h"
@@ -155,12 +154,8 @@ static int find_model(struct batch *b, struct batch_model **out, const char *nam
         if (!m->name)
             return no_memory(e);
         b->n_models++;
-        const struct engine_spec spec = {
-            dir,  option_compute(b->o->job.compute),      b->o->job.scaling,      b->o->threads, b->o->device,
-            NULL, option_kv(b->o->job.kv_dtype), b->o->job.weights
-        };
         m->failed = find_model_dir(dir, name, what, &m->why) || output_check_model(b->o, dir, &m->why) ||
-                    engine_open(&m->engine, &spec, &m->why);
+                    engine_of_options(&m->engine, b->o, dir, &m->why);
     }
     if (m->failed)
         *e = m->why;
