@@ -22,7 +22,7 @@
 
 #include "src/base/memory_file.h"
 #include "src/base/sha256.h"
-#include "src/request/conversation.h"
+#include "src/request/chat_options.h"
 #include "src/request/sampling_options.h"
 
 struct earlier {

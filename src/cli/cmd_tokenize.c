@@ -15,7 +15,6 @@
 #include "src/base/output.h"
 #include "src/cli/verbs.h"
 #include "src/request/chat_options.h"
-#include "src/request/conversation.h"
 #include "src/request/model_options.h"
 #include "src/text/tokenizer.h"
 

@@ -27,7 +27,6 @@
 #include "src/request/batch_line.h"
 #include "src/request/job_params.h"
 #include "src/request/chat_options.h"
-#include "src/request/conversation.h"
 #include "src/request/model_options.h"
 #include "src/request/output_check.h"
 #include "src/request/request.h"

@@ -9,7 +9,6 @@
 #include "src/base/input.h"
 #include "src/model/model_files.h"
 #include "src/request/draft_options.h"
-#include "src/request/conversation.h"
 #include "src/request/model_options.h"
 #include "src/request/sampling_options.h"
 #include "src/sample/chain.h"

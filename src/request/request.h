@@ -8,7 +8,7 @@
 struct request {                     /* {0} is closed */
     const struct options *o;
     struct job_spec job;             /* owns prompt, prompt_ids, parameters (job_params.h) and chat
-                                      * (conversation.h); `wanted`: see request_describe */
+                                      * (chat_options.h); `wanted`: see request_describe */
     size_t n_carried, n_given;       /* of a chapter: carried tokens at most; given ones of the text */
     struct chat_facts chat;
     bool less;                       /* fewer than the context has room for, because of the memory */
