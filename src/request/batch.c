@@ -1,6 +1,6 @@
 /* A batch file: opens the models that its lines name, turns every line into a request, and stores the
- * requests as jobs. Start at batch_open; batch_read_line is the path of one line. The fields of a line are read
- * in batch_line.c. */
+ * requests as jobs. Start at batch_open; batch_read_line is the path of one line. The fields of a line are
+ * read in batch_line.c. */
 #include "src/request/batch.h"
 
 #include <errno.h>
@@ -195,12 +195,14 @@ static int copy_prompt(struct request *r, const char *text, size_t n, struct err
 }
 
 /* A chat that goes on: its prompt after some answer, so that the template has seen it. */
-static int read_next_turn(struct chat_prompt *p, const char *own, const struct engine *g, struct err *e)
+static int read_next_turn(struct chat_prompt *p, const struct engine *g, struct err *e)
 {
-    char *json = NULL;
+    char *own = p->json, *json = NULL;
+    p->json = NULL;
     chat_prompt_free(p);
     const int rc = conversation_continue(&json, own, NULL, ".", 1, e) ||
                    conversation_render(p, json, g->dir, g->tokenizer, e) ? -1 : 0;
+    p->json = own;
     free(json);
     return rc;
 }
@@ -211,7 +213,7 @@ static int read_chat(struct batch_model *m, struct batch_line *l, struct request
     const struct chat *c;
     struct chat own = {0};
     struct chat_input in;
-    struct chat_prompt p;
+    struct chat_prompt p = {0};
     if (l->thinking != CHAT_THINKING_OWN)
         l->o.thinking = l->thinking;
     if (chat_input_of(&in, &l->o, e))
@@ -226,27 +228,20 @@ static int read_chat(struct batch_model *m, struct batch_line *l, struct request
     int rc = find_template(m, l, &own, &c, e);
     if (rc == 0) {
         rc = chat_prompt_make(&p, c, m->engine.tokenizer, &l->in, l->served ? NULL : &m->chat_notes, e) ||
-             conversation_put(&r->job.chat, &l->in, l->template ? l->template : l->o.chat_template,
+             conversation_put(&p.json, &l->in, l->template ? l->template : l->o.chat_template,
                               l->template ? CHAT_TEXT : CHAT_FILE, e) ||
              (l->job.chapter.after_id && l->job.chapter.carry > 0 &&
-              read_next_turn(&p, r->job.chat, &m->engine, e)) ? -1 : 0;
+              read_next_turn(&p, &m->engine, e)) ? -1 : 0;
         if (rc)
             err_while(e, "body.messages");
     }
     chat_close(&own);
     if (heavy)
         sem_post(&m->heavy);
-    if (rc)
-        return -1;
-    r->job.prompt = p.user;
-    r->job.prompt_bytes = p.n_user;
-    r->job.prompt_ids = p.ids;
-    free(p.text);
-    r->job.prompt_tokens = p.n_ids;
-    r->chat = p.facts;
+    request_take_chat(r, &p);
     if (l->kwargs)
         l->o.chat_kwargs = l->kwargs;
-    return 0;
+    return rc;
 }
 
 static int read_prompt(struct batch_model *m, struct batch_line *l, struct request *r, struct err *e)
@@ -289,20 +284,19 @@ uint64_t batch_line_seed(uint64_t seed, const char *custom_id)
 
 /* ---- lines ---- */
 
-/* Whether the line names a built-in template of an older version. A job that exists stays as it is; a new one
- * is refused. */
-static bool has_gone_template(const struct batch_line *l)
-{
-    const char *name = l->template ? l->template : l->o.chat_template;
-    return l->chat && name && chat_name_is_gone(name);
-}
-
-static char *refusal_of(const struct batch_line *l, const char *dir)
+/* The request of a line that names a built-in template of an older version. A job that exists stays as it is;
+ * a new one is refused. */
+static int refuse_later(struct request *r, const char *dir, const char *template, struct err *e)
 {
     struct chat c;
-    struct err e = {0};
-    chat_open(&c, dir, l->template ? l->template : l->o.chat_template, CHAT_TEXT, &e);
-    return strdup(err_text(&e));
+    struct err why = {0};
+    chat_open(&c, dir, template, CHAT_TEXT, &why);
+    r->job.wanted = r->o->tokens;
+    r->sampling.seed = r->o->seed;
+    r->job.prompt = strdup("");
+    r->job.parameters = strdup("{}");
+    r->job.refusal = strdup(err_text(&why));
+    return r->job.prompt && r->job.parameters && r->job.refusal ? 0 : no_memory(e);
 }
 
 /* A copy of a text that lives only as long as its line. */
@@ -312,9 +306,10 @@ static bool keep_text(const char **text) { return !*text || (*text = strdup(*tex
 static int add_request(struct batch *b, const struct batch_line *l, struct request *r,
                        const struct batch_model *m, size_t line, struct err *e)
 {
-    if (batch_grow((void **)&b->spec, b->n, &b->room_specs, sizeof *b->spec, e))
+    if (batch_grow((void **)&b->spec, b->n, sizeof *b->spec, e))
         return -1;
-    struct job_spec *j = &b->spec[b->n++], *at = j;
+    const size_t first = b->n++;
+    struct job_spec *j = &b->spec[first];
     char *identity = NULL;
     *j = request_job(r, &m->engine, 0);
     r->job = (struct job_spec){0};
@@ -326,19 +321,15 @@ static int add_request(struct batch *b, const struct batch_line *l, struct reque
     j->priority = (int)b->o->priority;
     const bool kept = keep_text(&j->custom_id) & keep_text(&j->metadata) & keep_text(&j->chapter.after_id) &
                       keep_text(&j->chapter.append);
-    if (has_gone_template(l))
-        j->refusal = refusal_of(l, m->engine.dir);
-    if (!kept || (has_gone_template(l) && !j->refusal))
+    if (!kept)
         return no_memory(e);
     if (batch_line_identity(l, &identity, &j->identity_bytes, e))
         return -1;
     j->identity = identity;
     for (size_t i = 1; i < l->o.samples; i++) {
-        const size_t first = (size_t)(at - b->spec);
-        if (batch_grow((void **)&b->spec, b->n, &b->room_specs, sizeof *b->spec, e))
+        if (batch_grow((void **)&b->spec, b->n, sizeof *b->spec, e))
             return -1;
-        at = b->spec + first;
-        b->spec[b->n] = *at;
+        b->spec[b->n] = b->spec[first];
         b->spec[b->n++].sample = (uint32_t)i;
     }
     return 0;
@@ -405,13 +396,9 @@ static int describe_request(struct batch *b, struct batch_line *l, struct reques
             return -1;
     }
     r->o = &l->o;
-    if (has_gone_template(l)) {
-        r->job.wanted = l->o.tokens;
-        r->sampling.seed = l->o.seed;
-        r->job.prompt = strdup("");
-        r->job.parameters = strdup("{}");
-        return r->job.prompt && r->job.parameters ? 0 : no_memory(e);
-    }
+    const char *template = l->template ? l->template : l->o.chat_template;
+    if (l->chat && template && chat_name_is_gone(template))
+        return refuse_later(r, (*m)->engine.dir, template, e);
     if (l->chat ? read_chat(*m, l, r, e) : read_prompt(*m, l, r, e))
         return -1;
     if (c && !l->o.tokens)

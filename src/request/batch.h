@@ -31,11 +31,11 @@ struct batch {                           /* {0} is closed */
     const char *file, *row;              /* its name in messages, and what its lines are called */
     char name[BATCH_NAME_BYTES_MAX + 1];
     uint64_t seed;                       /* S */
-    struct job_spec *spec; size_t n, room_specs;     /* by line, then sample; sample 0 owns the texts */
+    struct job_spec *spec; size_t n;     /* by line, then sample; sample 0 owns the texts */
     int64_t *ids; size_t n_new;          /* after batch_submit: the job of each spec */
     struct batch_model *model; size_t n_models;
     struct batch_seen *seen;             /* the custom_ids of all lines */
-    struct batch_chapter *chapter; size_t n_chapters, room_chapters;     /* lines that continue others */
+    struct batch_chapter *chapter; size_t n_chapters;     /* lines that continue others */
     size_t lines, bad, shard, shards;    /* lines read, and bad ones; --shard */
     bool is_body;                        /* of batch_open_body: `model` belongs to another batch */
 };

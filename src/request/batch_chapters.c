@@ -10,16 +10,14 @@ static int no_memory(struct err *e) { return err_set(e, ERR_FAILED, "out of memo
 
 /* ---- lines ---- */
 
-int batch_grow(void **v, size_t n, size_t *room, size_t size, struct err *e)
+int batch_grow(void **v, size_t n, size_t size, struct err *e)
 {
-    if (n < *room)
+    if (n && (n < 256 || n & (n - 1)))
         return 0;
-    size_t more = *room ? 2 * *room : 256;
-    void *p = realloc(*v, more * size);
+    void *p = realloc(*v, MAX(2 * n, 256) * size);
     if (!p)
         return no_memory(e);
     *v = p;
-    *room = more;
     return 0;
 }
 
@@ -82,7 +80,7 @@ int batch_defer(struct batch *b, struct batch_seen *seen, const char *after, con
         after += n_name + 2;             /* the batch itself */
     if (strcmp(after, seen->custom_id) == 0)
         return err_set(e, ERR_INPUT, "after: \"%s\" is this line itself", after);
-    if (batch_grow((void **)&b->chapter, b->n_chapters, &b->room_chapters, sizeof *b->chapter, e))
+    if (batch_grow((void **)&b->chapter, b->n_chapters, sizeof *b->chapter, e))
         return -1;
     struct batch_chapter *c = &b->chapter[b->n_chapters++];
     *c = (struct batch_chapter){ .seen = seen, .after = strdup(after), .text = strndup(text, n), .n = n };

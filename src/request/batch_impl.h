@@ -28,15 +28,15 @@ struct batch_chapter {
 int batch_read_line(struct batch *b, size_t line, bool mine, const char *text, size_t n,
                     struct batch_chapter *c, struct batch_notes *notes, struct err *e);
 
-/* ---- batch_chapters.c: the lines by custom_id, and the chapters, which are lines that continue others ---- */
+/* ---- batch_chapters.c: the lines by custom_id, and chapters, which are lines that continue others ---- */
 
 /* The line of this custom_id; NULL. */
 struct batch_seen *batch_find(const struct batch *b, const char *custom_id);
 /* ERR_INPUT if another line has the custom_id. */
 int batch_add_seen(struct batch *b, struct batch_seen **out, const char *custom_id, size_t line,
                    struct err *e);
-/* Makes room for one more element of a growing array. */
-int batch_grow(void **v, size_t n, size_t *room, size_t size, struct err *e);
+/* Makes room for one more element of an array of n, which has room for a power of two. */
+int batch_grow(void **v, size_t n, size_t size, struct err *e);
 /* Counts and prints a bad line. -1: `one` is no mistake of the file. */
 int batch_bad_line(struct batch *b, const struct err *one, struct err *e);
 /* -1 if lines were bad. table: all were, and the file is perhaps of another kind. */

@@ -49,7 +49,8 @@ static int same_model(const struct engine *g, struct batch_moved *m, const struc
     struct err why;
     if (job_parse(&p, r->parameters, &why))      /* a damaged job fails when it begins */
         return 0;
-    const bool known = p.tokenizer != NULL, same = known && strcmp(p.tokenizer, tokenizer_sha(g->tokenizer)) == 0;
+    const bool known = p.tokenizer != NULL,
+               same = known && strcmp(p.tokenizer, tokenizer_sha(g->tokenizer)) == 0;
     const enum weights weights = p.weights;
     const char *was = r->fingerprint;
     job_close(&p);

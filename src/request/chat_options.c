@@ -276,7 +276,8 @@ static int make_once(struct chat_prompt *p, const char *dir, const char *templat
                      struct err *e)
 {
     struct chat c = {0};
-    const int rc = chat_open(&c, dir, template, source, e) || chat_prompt_make(p, &c, t, in, notes, e) ? -1 : 0;
+    const int rc = chat_open(&c, dir, template, source, e) ||
+                   chat_prompt_make(p, &c, t, in, notes, e) ? -1 : 0;
     chat_close(&c);
     return rc;
 }

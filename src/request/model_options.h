@@ -8,7 +8,7 @@
 const char *model_of_options(const struct options *o, const char **what);
 /* Its directory or file. ERR_INPUT when no model is named, or nothing has the name. */
 int model_dir(char dir[PATH_BYTES], const struct options *o, struct err *e);
-/* engine_open with --compute, --kv-dtype, --context-scaling, --threads and --device, of the model at `dir`. */
+/* engine_open of the model at `dir`, with --compute, --kv-dtype, --context-scaling, --threads, --device. */
 int engine_of_options(struct engine *g, const struct options *o, const char *dir, struct err *e);
 /* The same of the model that the command line names. */
 int options_open_engine(struct engine *g, const struct options *o, struct err *e);

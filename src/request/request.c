@@ -63,20 +63,25 @@ static int check_options(const struct options *o, struct err *e)
     return request_check_options_texts(o, e);
 }
 
-/* Puts the prompt through the chat template. The prompt that is stored is what the user wrote. */
+void request_take_chat(struct request *r, struct chat_prompt *p)
+{
+    free(r->job.prompt);
+    free(p->text);
+    r->job.prompt = p->user;
+    r->job.prompt_bytes = p->n_user;
+    r->job.prompt_ids = p->ids;
+    r->job.prompt_tokens = p->n_ids;
+    r->chat = p->facts;
+    r->job.chat = p->json;
+}
+
+/* Puts the prompt through the chat template. */
 static int read_chat(struct request *r, const struct engine *g, struct err *e)
 {
     struct chat_prompt p;
     if (conversation_open(&p, g->dir, g->tokenizer, r->o, r->job.prompt, r->job.prompt_bytes, e))
         return -1;
-    free(r->job.prompt);
-    free(p.text);
-    r->job.prompt = p.user;
-    r->job.prompt_bytes = p.n_user;
-    r->job.prompt_ids = p.ids;
-    r->job.prompt_tokens = p.n_ids;
-    r->chat = p.facts;
-    r->job.chat = p.json;
+    request_take_chat(r, &p);
     return 0;
 }
 
@@ -105,6 +110,18 @@ int request_encode(struct request *r, const struct tokenizer *t, bool specials, 
     return tokenizer_encode(t, &j->prompt_ids, &j->prompt_tokens, j->prompt, j->prompt_bytes, specials, e);
 }
 
+/* The text of an option, `given` of `name`, or else of a file. */
+static int read_text(char **text, size_t *n, const char *name, const char *given, const char *file,
+                     struct err *e)
+{
+    if (!given)
+        return text_read_prompt(text, n, file, e);
+    *n = strlen(given);
+    if (text_check_utf8(name, given, *n, e))
+        return -1;
+    return (*text = strdup(given)) ? 0 : err_set(e, ERR_FAILED, "out of memory");
+}
+
 static int read_prompt(struct request *r, const struct engine *g, const struct request_after *after,
                        struct err *e)
 {
@@ -120,19 +137,10 @@ static int read_prompt(struct request *r, const struct engine *g, const struct r
     }
     if (o->messages)
         return read_chat(r, g, e);
-    if (o->prompt) {
-        r->job.prompt_bytes = strlen(o->prompt);
-        if (text_check_utf8("--prompt", o->prompt, r->job.prompt_bytes, e))
-            return -1;
-        r->job.prompt = strdup(o->prompt);
-        if (!r->job.prompt)
-            return err_set(e, ERR_FAILED, "out of memory");
-    } else {
-        if (text_read_prompt(&r->job.prompt, &r->job.prompt_bytes, o->prompt_file, e))
-            return -1;
-        if (r->job.prompt_bytes == 0)
-            request_notice(o, "%s: the prompt is empty", o->prompt_file);
-    }
+    if (read_text(&r->job.prompt, &r->job.prompt_bytes, "--prompt", o->prompt, o->prompt_file, e))
+        return -1;
+    if (!o->prompt && r->job.prompt_bytes == 0)
+        request_notice(o, "%s: the prompt is empty", o->prompt_file);
     return o->chat ? read_chat(r, g, e) : request_encode(r, g->tokenizer, true, e);
 }
 
@@ -153,10 +161,9 @@ int request_check(struct request *r, const struct engine *g, struct err *e)
     struct job_params p = {0};
     const size_t n_prompt = r->job.prompt_tokens + r->n_carried;
     size_t n_max = n_prompt + r->job.wanted;
+    const struct job_binding binding = { .text_max = n_max };
     int rc = job_parse(&p, r->job.parameters, e) ||
-             job_bind(&p, &g->config, g->tokenizer, g->dir, &(struct job_binding){ .text_max = n_max }, e)
-                 ? -1
-                 : 0;
+             job_bind(&p, &g->config, g->tokenizer, g->dir, &binding, e) ? -1 : 0;
     if (rc == 0 && !r->o->tokens) {
         const size_t fits = job_length_in_memory(&p, g, n_prompt + r->n_given + 1, n_max, r->o->held);
         r->less = fits < n_max;
@@ -211,7 +218,6 @@ bool request_notice_unfiltered(const struct request *r, const struct engine *g)
 {
     const struct options *o = r->o;
     const struct sampling *s = &r->sampling;
-    const char *preset = "";
     char *template = NULL;
     struct err ignored;
     if (g->config.has_generation_config || !model_is_file(g->dir) || options_given(o, "temperature") ||
@@ -222,11 +228,8 @@ bool request_notice_unfiltered(const struct request *r, const struct engine *g)
     for (size_t i = 0; chain_steps[i].name; i++)
         if (chain_steps[i].on(s))
             return false;
-    for (size_t i = 0; preset_name(i); i++)
-        if (strcmp(preset_name(i), "story") == 0)
-            preset = "--preset story or ";
     request_notice(o, "%s names no sampling settings, so temperature 1 without filters, at which small chat "
-                      "models write gibberish; %s--min-p 0.05 helps", g->dir, preset);
+                      "models write gibberish; --preset story or --min-p 0.05 helps", g->dir);
     return true;
 }
 
@@ -296,12 +299,5 @@ int append_from_options(const struct options *o, char **text, size_t *n, struct 
     *n = 0;
     if (o->append && o->append_file)
         return err_set(e, ERR_INPUT, "--append and --append-file: only one of them is allowed");
-    if (o->append_file)
-        return text_read_prompt(text, n, o->append_file, e);
-    if (!o->append)
-        return 0;
-    *n = strlen(o->append);
-    if (text_check_utf8("--append", o->append, *n, e))
-        return -1;
-    return (*text = strdup(o->append)) ? 0 : err_set(e, ERR_FAILED, "out of memory");
+    return o->append || o->append_file ? read_text(text, n, "--append", o->append, o->append_file, e) : 0;
 }

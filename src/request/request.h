@@ -24,6 +24,8 @@ int  request_open(struct request *r, const struct options *o, struct engine *g,
                   const struct request_after *after, struct err *e);
 void request_close(struct request *r);
 
+/* The prompt of a chat becomes the request's; what the user wrote is the prompt that is stored. */
+void request_take_chat(struct request *r, struct chat_prompt *p);
 /* Makes the ids of the prompt's text. specials: with BOS. */
 int  request_encode(struct request *r, const struct tokenizer *t, bool specials, struct err *e);
 /* The two steps of request_open that follow prompt and ids. request_describe checks the length and writes
