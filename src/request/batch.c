@@ -22,7 +22,6 @@
 #include "src/base/sha256.h"
 #include "src/base/stopping.h"
 #include "src/model/find_model.h"
-#include "src/request/batch_csv.h"
 #include "src/request/batch_impl.h"
 #include "src/request/batch_line.h"
 #include "src/request/job_params.h"
@@ -87,18 +86,14 @@ static int parse_shard(const struct options *o, size_t *i, size_t *n, struct err
                : 0;
 }
 
-/* The batch is called --name, else like the file without folders and .jsonl (.txt with --lines). */
-static bool is_tsv(const char *path)
-{
-    const size_t n = strlen(path);
-    return n > 4 && strcasecmp(path + n - 4, ".tsv") == 0;
-}
-
-/* Whether the batch is a table. */
-static bool is_csv(const struct options *o)
+/* What is between the cells of a table; 0: the file has lines. */
+static char separator_of(const struct options *o)
 {
     const size_t n = strlen(o->batch);
-    return !o->lines && (o->csv || is_tsv(o->batch) || (n > 4 && strcasecmp(o->batch + n - 4, ".csv") == 0));
+    const char *end = n > 4 && !o->lines ? o->batch + n - 4 : "";
+    if (strcasecmp(end, ".tsv") == 0)
+        return '\t';
+    return (o->csv && !o->lines) || strcasecmp(end, ".csv") == 0 ? ',' : 0;
 }
 
 /* Whether the path is a name, by which the same command finds its batch again: a shell gives every <(..) the
@@ -110,13 +105,13 @@ static bool is_named(const char *path)
            (stat(path, &st) || S_ISREG(st.st_mode));
 }
 
+/* The batch is called --name, else like the file without folders and .jsonl (.txt with --lines). */
 static int name_batch(struct batch *b, struct err *e)
 {
-    const char *const end = b->o->lines ? ".txt" : is_tsv(b->o->batch) ? ".tsv" : is_csv(b->o) ? ".csv"
-                                                                                            : ".jsonl";
+    const char *end = b->o->lines ? ".txt" : b->separator == '\t' ? ".tsv" : b->separator ? ".csv" : ".jsonl";
     const size_t n_end = strlen(end);
-    const char *path = b->o->batch, *slash = strrchr(path, '/'), *name = b->o->name ? b->o->name : slash
-        ? slash + 1 : path;
+    const char *path = b->o->batch, *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    name = b->o->name ? b->o->name : name;
     size_t n = strlen(name);
     if (!b->o->name && !is_named(path))
         return err_set(e, ERR_INPUT, "--batch %s: only a regular file gives its name, --name NAME is needed",
@@ -445,19 +440,16 @@ static int read_request(struct batch *b, struct batch_line *l, struct batch_seen
     struct batch_model *m;
     struct request r = {0};
     int rc = describe_request(b, l, &r, &m, c, e);
-    if (rc == 0 && !b->is_body && !m->unfiltered)
-        m->unfiltered = request_notice_unfiltered(&r, &m->engine);
-    if (rc == 0 && !l->o.tokens) {
-        notes->no_length++;
-        notes->less += r.less;
-    }
     if (rc == 0) {
+        if (!b->is_body && !m->unfiltered)
+            m->unfiltered = request_notice_unfiltered(&r, &m->engine);
+        notes->no_length += !l->o.tokens;
+        notes->less += !l->o.tokens && r.less;
         seen->known = true;
         seen->samples = l->o.samples;
         seen->lengths = (struct job_lengths){ r.job.prompt_tokens + r.n_carried, r.job.wanted, l->o.tokens };
+        rc = seen->mine ? add_request(b, l, &r, m, seen->line, e) : 0;
     }
-    if (rc == 0 && seen->mine)
-        rc = add_request(b, l, &r, m, seen->line, e);
     request_close(&r);
     return rc;
 }
@@ -589,10 +581,8 @@ static void report_submitted(const struct batch *b)
         fprintf(stderr, "seed: %" PRIu64 "\n", b->seed);
 }
 
-/* Reads a line or row. With two or more bad lines the first ones go to stderr; *e is the first one. -1: the
- * rest is not read. */
-static int take_line(struct batch *b, struct batch_notes *notes, size_t line, size_t number, const char *text,
-                     size_t n, struct err *e)
+int batch_take_line(struct batch *b, struct batch_notes *notes, size_t line, size_t number, const char *text,
+                    size_t n, struct err *e)
 {
     struct err one = {0};
     b->lines++;
@@ -603,34 +593,15 @@ static int take_line(struct batch *b, struct batch_notes *notes, size_t line, si
                : 0;
 }
 
-static int read_rows(struct batch *b, struct batch_notes *t, const char *text, size_t n, struct err *e)
-{
-    struct csv_rows c;
-    char *json = NULL;
-    size_t n_json;
-    struct err one;
-    int rc = csv_open(&c, b->file, text, n, is_tsv(b->o->batch) ? '\t' : ',', e);
-    while (rc == 0 && (rc = csv_next(&c, &json, &n_json, &one)) == 1) {
-        rc = take_line(b, t, c.row, c.row - 2, json, n_json, e);
-        free(json);
-    }
-    if (rc < 0 && c.n_columns && one.code)
-        *e = one;
-    csv_close(&c);
-    return rc;
-}
-
 static int read_text_lines(struct batch *b, struct batch_notes *t, const char *text, size_t n, struct err *e)
 {
     size_t line = 0;
     for (const char *p = text, *end = text + n; p < end;) {
         const char *stop = memchr(p, '\n', (size_t)(end - p));
         size_t len = (size_t)((stop ? stop : end) - p);
-        bool blank = true;
+        const bool blank = strspn(p, " \t\r") == len;          /* a NUL follows the text */
         line++;
-        for (size_t i = 0; i < len && blank; i++)
-            blank = p[i] == ' ' || p[i] == '\t' || p[i] == '\r';
-        if (!blank && take_line(b, t, line, line - 1, p, len, e))
+        if (!blank && batch_take_line(b, t, line, line - 1, p, len, e))
             return -1;
         p += len + (stop != NULL);
     }
@@ -651,9 +622,9 @@ static int read_lines(struct batch *b, const char *text, size_t n, struct err *e
                        "%s: a Parquet file. This makes lines of JSON of it: python3 -c \"import pandas; "
                        "pandas.read_parquet('%s')[['prompt']].to_json('%s.jsonl', orient='records', "
                        "lines=True)\"", b->file, b->file, b->file);
-    if ((is_csv(b->o) ? read_rows : read_text_lines)(b, &notes, text, n, e) ||
+    if ((b->separator ? batch_read_rows : read_text_lines)(b, &notes, text, n, e) ||
         batch_chain(b, NULL, &notes, e) ||
-        batch_check_bad(b, b->bad == b->lines && !b->o->lines && !is_csv(b->o) && *text != '{', e))
+        batch_check_bad(b, b->bad == b->lines && !b->o->lines && !b->separator && *text != '{', e))
         return -1;
     if (!b->lines)
         return err_set(e, ERR_INPUT, "%s: the file contains no request", b->file);
@@ -670,7 +641,8 @@ int batch_open(struct batch *b, const struct options *o, struct err *e)
     *b = (struct batch){ .o = o,
                          .file = o->served ? strrchr(o->batch, '/') + 1    /* clients know no path */
                                  : strcmp(o->batch, "-") ? o->batch : "standard input",
-                         .row = is_csv(o) ? "row" : "line",
+                         .row = separator_of(o) ? "row" : "line",
+                         .separator = separator_of(o),
                          .seed = o->seed };
     if (check_options(o, e) || parse_shard(o, &b->shard, &b->shards, e) || name_batch(b, e))
         return -1;

@@ -29,6 +29,7 @@ enum { BATCH_MODELS_MAX = 16, BATCH_ERRORS_SHOWN = 20 };
 struct batch {                           /* {0} is closed */
     const struct options *o;
     const char *file, *row;              /* its name in messages, and what its lines are called */
+    char separator;                      /* of the cells of a table; 0: the file has lines */
     char name[BATCH_NAME_BYTES_MAX + 1];
     uint64_t seed;                       /* S */
     struct job_spec *spec; size_t n;     /* by line, then sample; sample 0 owns the texts */

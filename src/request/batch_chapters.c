@@ -146,19 +146,16 @@ static int find_before(const struct batch *b, struct batch_chapter *c, struct st
     return 1;
 }
 
-/* Whether a chapter continues itself, by way of others. */
-static bool is_circle(const struct batch *b, const struct batch_chapter *c)
+/* Refuses a chapter that continues itself, by way of others. */
+static int check_circle(const struct batch *b, const struct batch_chapter *c, struct err *e)
 {
     const struct batch_seen *at = line_before(b, c);
     for (size_t i = 0; i < b->n_chapters && at && at->chapter && at != c->seen; i++)
         at = line_before(b, &b->chapter[at->chapter - 1]);
-    return at == c->seen;
-}
-
-static int bad_chapter(struct batch *b, const struct batch_chapter *c, struct err *one, struct err *e)
-{
-    c->seen->bad = true;
-    return batch_bad_line(b, one, e);
+    return at == c->seen ? err_set(e, ERR_INPUT, "after: \"%s\" waits for itself: it comes after \"%s\", and "
+                                   "that one, directly or not, after \"%s\"",
+                                   c->seen->custom_id, c->after, c->seen->custom_id)
+                         : 0;
 }
 
 static int by_line(const void *a, const void *b)
@@ -168,8 +165,8 @@ static int by_line(const void *a, const void *b)
                               : (x->sample > y->sample) - (x->sample < y->sample);
 }
 
-/* Reads the chapters that can be read now. How many; -1. */
-static int read_some(struct batch *b, struct store *s, struct batch_notes *notes, struct err *e)
+/* Reads the chapters that can be read now, or `circles`: refuses those that never can. How many; -1. */
+static int read_some(struct batch *b, struct store *s, bool circles, struct batch_notes *notes, struct err *e)
 {
     int read = 0;
     for (size_t i = 0; i < b->n_chapters; i++) {
@@ -177,14 +174,15 @@ static int read_some(struct batch *b, struct store *s, struct batch_notes *notes
         struct err one = {0};
         if (c->seen->known || c->seen->bad)
             continue;
-        int rc = find_before(b, c, s, &one);
+        int rc = circles ? check_circle(b, c, &one) : find_before(b, c, s, &one);
         if (rc < 0)
             err_while(&one, "%s: %s %zu", b->file, b->row, c->seen->line);
         if (rc == 1) {
             read++;
             rc = batch_read_line(b, c->seen->line, c->seen->mine, c->text, c->n, c, notes, &one);
         }
-        if (rc < 0 && bad_chapter(b, c, &one, e))
+        c->seen->bad = rc < 0;
+        if (rc < 0 && batch_bad_line(b, &one, e))
             return -1;
     }
     return read;
@@ -193,22 +191,10 @@ static int read_some(struct batch *b, struct store *s, struct batch_notes *notes
 int batch_chain(struct batch *b, struct store *s, struct batch_notes *notes, struct err *e)
 {
     int read;
-    while ((read = read_some(b, s, notes, e)) > 0)
+    while ((read = read_some(b, s, false, notes, e)) > 0)
         ;
-    if (read < 0)
+    if (read < 0 || read_some(b, s, true, notes, e) < 0)
         return -1;
-    for (size_t i = 0; i < b->n_chapters; i++) {
-        const struct batch_chapter *c = &b->chapter[i];
-        struct err one;
-        if (c->seen->known || c->seen->bad || !is_circle(b, c))
-            continue;
-        err_set(&one, ERR_INPUT,
-                "%s: %s %zu: after: \"%s\" waits for itself: it comes after \"%s\", and that one, directly "
-                "or not, after \"%s\"", b->file, b->row, c->seen->line,
-                c->seen->custom_id, c->after, c->seen->custom_id);
-        if (bad_chapter(b, c, &one, e))
-            return -1;
-    }
     if (b->n_chapters && b->n)
         qsort(b->spec, b->n, sizeof *b->spec, by_line);
     return 0;

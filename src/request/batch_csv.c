@@ -1,5 +1,12 @@
-/* Reads a batch from CSV or TSV (batch_csv.h). read_row takes a row apart, csv_next makes JSON of it. */
-#include "src/request/batch_csv.h"
+/* A batch as a table of CSV (RFC 4180) or TSV: each row becomes a line {"prompt": .., ..} of batch_line.h.
+ * Start at batch_read_rows.
+ *
+ * The first row names the columns. prompt or messages is needed. A column with the name of a field of a line
+ * is that field: custom_id, metadata (JSON) and every field of the body. All other columns become members of
+ * the metadata, as texts, unless it has the member. An empty cell is a missing field. A cell of messages that
+ * does not begin with [ is the message of a user. A cell in quotes may contain separators and line ends, and
+ * "" for a quote. */
+#include "src/request/batch_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +15,16 @@
 #include "src/base/input.h"
 #include "src/base/json_write.h"
 #include "src/base/memory_file.h"
-#include "src/request/batch_line.h"
+
+enum { CSV_COLUMNS_MAX = 256 };
+struct csv_cell { char *text; size_t n; };               /* a NUL follows */
+struct csv_rows {
+    const char *file, *at, *end;     /* borrowed: the name in messages; what is left of the table */
+    char separator;
+    size_t row;                      /* of the last row, from 1: the number that a spreadsheet shows */
+    char *names, *room;              /* of the columns; of the cells of a row */
+    struct csv_cell column[CSV_COLUMNS_MAX]; size_t n_columns;
+};
 
 static int no_memory(struct err *e) { return err_set(e, ERR_FAILED, "out of memory for a table"); }
 
@@ -69,19 +85,12 @@ static bool is_named(const struct csv_cell *c, const char *name)
     return c->n == strlen(name) && memcmp(c->text, name, c->n) == 0;
 }
 
-int csv_open(struct csv_rows *c, const char *file, const char *text, size_t n, char separator,
-             struct err *e)
+/* Reads the row of names. */
+static int read_names(struct csv_rows *c, struct err *e)
 {
+    const char *text = c->at, *file = c->file;
     bool prompts = false;
-    *c = (struct csv_rows){ .file = file, .at = text, .end = text + n, .separator = separator };
-    if (text_check_utf8(file, text, n, e) || text_check_nul(file, text, n, e))
-        return -1;
-    c->names = malloc(n + CSV_COLUMNS_MAX + 1);
-    c->room = malloc(n + CSV_COLUMNS_MAX + 1);
-    if (!c->names || !c->room)
-        return no_memory(e);
-    const int rc = read_row(c, c->names, c->column, &c->n_columns, e);
-    if (rc < 0)
+    if (read_row(c, c->names, c->column, &c->n_columns, e) < 0)
         return -1;
     for (size_t i = 0; i < c->n_columns; i++) {
         prompts |= is_named(&c->column[i], "prompt") || is_named(&c->column[i], "messages");
@@ -96,7 +105,7 @@ int csv_open(struct csv_rows *c, const char *file, const char *text, size_t n, c
     while (shown && (text[shown - 1] == '\n' || text[shown - 1] == '\r'))
         shown--;
     return err_set(e, ERR_INPUT, "%s: row 1: the names of the columns are needed, one of them prompt or "
-                   "messages, with a %s between two; found %.*s", file, separator == ',' ? "comma" : "tab",
+                   "messages, with a %s between two; found %.*s", file, c->separator == ',' ? "comma" : "tab",
                    (int)(shown > 80 ? utf8_valid_prefix(text, 80) : shown), text);
 }
 
@@ -113,12 +122,9 @@ static void put_field(struct json_writer *w, const char *name, const struct csv_
         jw_bytes(w, name, cell->text, cell->n);
 }
 
+/* The message of a user. */
 static void put_message(struct json_writer *w, const struct csv_cell *cell)
 {
-    if (*cell->text == '[') {
-        put_field(w, "messages", cell);
-        return;
-    }
     jw_open(w, "messages", '[');
     jw_open(w, NULL, '{');
     jw_text(w, "role", "user");
@@ -144,16 +150,14 @@ static int put_metadata(struct json_writer *w, const struct csv_rows *c, const s
     jw_open(w, "metadata", '{');
     if (own && !object)
         jw_bytes(w, "metadata", own->text, own->n);
-    struct js_walk at = { 0 };
     if (object)
-        at = js_walk(&all);
-    while (object && js_next(&at, &key, &v)) {
-        char *name = js_strdup(&key);
-        if (!name)
-            return -1;
-        jw_value(w, name, &v);
-        free(name);
-    }
+        for (struct js_walk at = js_walk(&all); js_next(&at, &key, &v);) {
+            char *name = js_strdup(&key);
+            if (!name)
+                return -1;
+            jw_value(w, name, &v);
+            free(name);
+        }
     for (size_t i = 0; i < c->n_columns; i++)
         if (is_other(&c->column[i], &cell[i]) && !(object && js_get(&all, c->column[i].text, &v, &ignored)))
             jw_bytes(w, c->column[i].text, cell[i].text, cell[i].n);
@@ -164,9 +168,8 @@ static int put_metadata(struct json_writer *w, const struct csv_rows *c, const s
 static int put_row(struct json_writer *w, const struct csv_rows *c, const struct csv_cell *cell)
 {
     const struct csv_cell *metadata = NULL;
-    bool others = false;
     const char *empty = NULL;            /* a column with the prompt, where no cell of the row has one */
-    bool asks = false;
+    bool others = false, asks = false;
     for (size_t i = 0; i < c->n_columns; i++) {
         const bool prompt = is_named(&c->column[i], "prompt") || is_named(&c->column[i], "messages");
         empty = prompt && !cell[i].n ? c->column[i].text : empty;
@@ -183,7 +186,7 @@ static int put_row(struct json_writer *w, const struct csv_rows *c, const struct
             continue;
         if (batch_line_field(name) & FIELD_TEXT)
             jw_bytes(w, name, cell[i].text, cell[i].n);
-        else if (strcmp(name, "messages") == 0)
+        else if (strcmp(name, "messages") == 0 && *cell[i].text != '[')
             put_message(w, &cell[i]);
         else
             put_field(w, name, &cell[i]);
@@ -193,7 +196,8 @@ static int put_row(struct json_writer *w, const struct csv_rows *c, const struct
     return rc;
 }
 
-int csv_next(struct csv_rows *c, char **json, size_t *n, struct err *e)
+/* The next row that is not empty, as JSON: 1, free(*json); 0: the table ends; -1. */
+static int next_row(struct csv_rows *c, char **json, size_t *n, struct err *e)
 {
     struct csv_cell cell[CSV_COLUMNS_MAX];
     size_t n_cells;
@@ -215,9 +219,21 @@ int csv_next(struct csv_rows *c, char **json, size_t *n, struct err *e)
     return stream_end(f) || rc ? no_memory(e) : 1;
 }
 
-void csv_close(struct csv_rows *c)
+int batch_read_rows(struct batch *b, struct batch_notes *notes, const char *text, size_t n, struct err *e)
 {
-    free(c->names);
-    free(c->room);
-    *c = (struct csv_rows){0};
+    struct csv_rows c = { .file = b->file, .at = text, .end = text + n, .separator = b->separator };
+    char *json;
+    size_t n_json;
+    if (text_check_utf8(b->file, text, n, e) || text_check_nul(b->file, text, n, e))
+        return -1;
+    c.names = malloc(n + CSV_COLUMNS_MAX + 1);
+    c.room = malloc(n + CSV_COLUMNS_MAX + 1);
+    int rc = c.names && c.room ? read_names(&c, e) : no_memory(e);
+    while (rc == 0 && (rc = next_row(&c, &json, &n_json, e)) == 1) {
+        rc = batch_take_line(b, notes, c.row, c.row - 2, json, n_json, e);
+        free(json);
+    }
+    free(c.names);
+    free(c.room);
+    return rc;
 }

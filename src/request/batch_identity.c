@@ -8,7 +8,7 @@
 
 #include "src/base/memory_file.h"
 
-struct member { struct json key, value; char *name; };
+struct member { char *name; struct json value; };
 
 static int by_name(const void *a, const void *b)
 {
@@ -33,30 +33,30 @@ static int put_string(FILE *f, const struct json *v)
 static int put_object(FILE *f, const struct json *v, enum top top)
 {
     struct json key, one;
-    size_t n = 0, i = 0;
+    size_t i = 0;
     int rc = 0;
-    for (struct js_walk w = js_walk(v); js_next(&w, &key, &one);)
-        n++;
-    struct member *m = calloc(n + 1, sizeof *m);
+    struct member *m = calloc(js_count(v) + 1, sizeof *m);
     if (!m)
         return -1;
     for (struct js_walk w = js_walk(v); rc == 0 && js_next(&w, &key, &one);) {
-        if (top >= BODY && js_kind(&one) == JS_NULL)
+        if ((top >= BODY && js_kind(&one) == JS_NULL) ||
+            (top == SERVED && (js_is(&key, "stream") || js_is(&key, "stream_options"))))
             continue;
-        if (top == SERVED && (js_is(&key, "stream") || js_is(&key, "stream_options")))
-            continue;
-        m[i] = (struct member){ key, one, js_strdup(&key) };
+        m[i] = (struct member){ js_strdup(&key), one };
         if (m[i].name && top == LINE && batch_line_field(m[i].name) & FIELD_BESIDE)
             free(m[i].name);
+        else if (m[i].name)
+            i++;
         else
-            rc = m[i++].name ? 0 : -1;
+            rc = -1;
     }
     if (rc == 0)
         qsort(m, i, sizeof *m, by_name);
     fputc('{', f);
     for (size_t k = 0; k < i; k++) {
         const enum top in = top >= BODY && batch_line_field(m[k].name) & FIELD_WHOLE ? WHOLE : INSIDE;
-        rc = rc || put_string(f, &m[k].key) || put_value(f, &m[k].value, in) ? -1 : 0;
+        fprintf(f, "%zu:%s", strlen(m[k].name), m[k].name);
+        rc = rc || put_value(f, &m[k].value, in) ? -1 : 0;
         free(m[k].name);
     }
     fputc('}', f);

@@ -28,6 +28,16 @@ struct batch_chapter {
 int batch_read_line(struct batch *b, size_t line, bool mine, const char *text, size_t n,
                     struct batch_chapter *c, struct batch_notes *notes, struct err *e);
 
+/* Reads a line or row, which is number `number` of the file, from 0. With two or more bad lines the first go
+ * to stderr; *e is the first one. -1: the rest is not read. */
+int batch_take_line(struct batch *b, struct batch_notes *notes, size_t line, size_t number, const char *text,
+                    size_t n, struct err *e);
+
+/* ---- batch_csv.c ---- */
+
+/* Takes every row of a table. */
+int batch_read_rows(struct batch *b, struct batch_notes *notes, const char *text, size_t n, struct err *e);
+
 /* ---- batch_chapters.c: the lines by custom_id, and chapters, which are lines that continue others ---- */
 
 /* The line of this custom_id; NULL. */
