@@ -180,20 +180,20 @@ static int join_chat(struct chapter_prompt *p, const struct earlier *x, const st
 {
     const size_t from = carried_from(x, c->carry);
     const size_t at = MAX(from ? x->ends[from - 1] : 0, MIN(x->text.answer, x->bytes));
-    char *user = NULL;
+    struct chat_turn turn[2];
+    size_t turns = 0;
     struct chat_prompt chat = {0};
     p->carried = x->n - from;
-    int rc = 0;
     if (c->carry < 0 && !x->in.chat && x->in.prompt_bytes)
-        rc = conversation_of_user(&user, x->in.prompt, x->in.prompt_bytes, e);
-    rc = rc || conversation_continue(&p->chat, in->chat, c->carry < 0 ? x->in.chat ? x->in.chat : user : NULL,
-                                     c->carry ? x->text.text + at : NULL, x->bytes - at, e) ||
-         conversation_render(&chat, p->chat, g->dir, g->tokenizer, e) ? -1 : 0;
+        turn[turns++] = (struct chat_turn){ "user", x->in.prompt, x->in.prompt_bytes };
+    if (c->carry && x->text.text)
+        turn[turns++] = (struct chat_turn){ "assistant", x->text.text + at, x->bytes - at };
+    int rc = conversation_continue(&p->chat, in->chat, c->carry < 0 ? x->in.chat : NULL, turn, turns, e) ||
+             conversation_render(&chat, p->chat, g->dir, g->tokenizer, e) ? -1 : 0;
     p->ids = chat.ids;
     p->n = chat.n_ids;
     chat.ids = NULL;
     chat_prompt_free(&chat);
-    free(user);
     return rc;
 }
 

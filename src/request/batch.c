@@ -1,19 +1,16 @@
-/* A batch file: opens the models that its lines name, turns every line into a request, and stores the
- * requests as jobs. Start at batch_open; batch_read_line is the path of one line. The fields of a line are
- * read in batch_line.c. */
+/* A batch file: opens the models that its lines name, and turns every line into a request, which
+ * batch_submit.c stores as jobs. Start at batch_open; batch_read_line is the path of one line. The fields of
+ * a line are read in batch_line.c. */
 #include "src/request/batch.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <pthread.h>
-#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/random.h>
 #include <sys/stat.h>
-#include <uthash.h>
 
 #include "src/base/input.h"
 #include "src/base/json_write.h"
@@ -23,33 +20,12 @@
 #include "src/base/stopping.h"
 #include "src/model/find_model.h"
 #include "src/request/batch_impl.h"
-#include "src/request/batch_line.h"
-#include "src/request/job_params.h"
-#include "src/request/chat_options.h"
 #include "src/request/model_options.h"
 #include "src/request/output_check.h"
 #include "src/request/request.h"
 #include "src/request/sampling_options.h"
 
-/* parameters that request_check has accepted for this model and texts of at most n_max tokens; fits: the
- * longest text without a length, 0 if there was none yet */
-struct checked { size_t n_max, fits; UT_hash_handle hh; char parameters[]; };
-
 enum { CHECKED_MAX = 1000, CHECKED_BYTES_MAX = 1 << 16, HEAVY_MAX = 4, HEAVY_BYTES = 1 << 20 };
-
-/* A model that requests name. The first request opens it. Threads share the model of a front; chats with
- * large messages or a template of their own take much memory, so HEAVY_MAX of them are read at a time. */
-struct batch_model {
-    char *name;
-    struct engine engine;
-    bool failed; struct err why;
-    struct chat chat; bool chat_opened, chat_failed; struct err chat_why;
-    struct chat_notes chat_notes;
-    size_t bos_twice;                /* prompts that begin with the text of BOS */
-    pthread_mutex_t lock; struct checked *checked;
-    sem_t heavy;
-    bool unfiltered;                     /* request_notice_unfiltered has spoken of it */
-};
 
 static int no_memory(struct err *e) { return err_set(e, ERR_FAILED, "out of memory for a batch"); }
 
@@ -81,9 +57,7 @@ static int parse_shard(const struct options *o, size_t *i, size_t *n, struct err
         return err_set(e, ERR_INPUT, "--shard: '%s' is not I/N, like 2/8", o->shard);
     snprintf(first, sizeof first, "%.*s", (int)(slash - o->shard), o->shard);
     return parse_size(n, "--shard: N", slash + 1, 1, 1000000, e) ||
-                   parse_size(i, "--shard: I", first, 1, *n, e)
-               ? -1
-               : 0;
+           parse_size(i, "--shard: I", first, 1, *n, e) ? -1 : 0;
 }
 
 /* What is between the cells of a table; 0: the file has lines. */
@@ -192,10 +166,11 @@ static int copy_prompt(struct request *r, const char *text, size_t n, struct err
 /* A chat that goes on: its prompt after some answer, so that the template has seen it. */
 static int read_next_turn(struct chat_prompt *p, const struct engine *g, struct err *e)
 {
+    const struct chat_turn answer = { "assistant", ".", 1 };
     char *own = p->json, *json = NULL;
     p->json = NULL;
     chat_prompt_free(p);
-    const int rc = conversation_continue(&json, own, NULL, ".", 1, e) ||
+    const int rc = conversation_continue(&json, own, NULL, &answer, 1, e) ||
                    conversation_render(p, json, g->dir, g->tokenizer, e) ? -1 : 0;
     p->json = own;
     free(json);
@@ -245,20 +220,20 @@ static int read_prompt(struct batch_model *m, struct batch_line *l, struct reque
     struct job_spec *j = &r->job;
     const char *text = "";
     size_t n = 0;
-    if (!l->prompt.s && l->job.chapter.carry < 0) {  /* a chapter: the prompt of the line before */
-        j->prompt_ids = malloc(sizeof *j->prompt_ids);
-        return j->prompt_ids ? copy_prompt(r, text, n, e) : no_memory(e);
-    }
     int rc = 0;
     if (l->prompt.s)
         rc = batch_line_prompt(l, m->engine.config.vocab, &j->prompt_ids, &j->prompt_tokens, &text, &n, e);
     if (rc)
         return rc < 0 ? -1 : tokenizer_decode(t, &j->prompt, &j->prompt_bytes, j->prompt_ids,
                                               j->prompt_tokens, true, e);
-    rc = copy_prompt(r, text, n, e) || request_encode(r, t, !l->no_specials, e) ? -1 : 0;
-    m->bos_twice += !l->served && rc == 0 &&
-                    begins_with_bos_twice(&m->engine, j->prompt_ids, j->prompt_tokens);
-    return rc;
+    if (copy_prompt(r, text, n, e))
+        return -1;
+    if (!l->prompt.s && l->job.chapter.carry < 0)    /* a chapter: the prompt of the line before */
+        return (j->prompt_ids = malloc(sizeof *j->prompt_ids)) ? 0 : no_memory(e);
+    if (request_encode(r, t, !l->no_specials, e))
+        return -1;
+    m->bos_twice += !l->served && begins_with_bos_twice(&m->engine, j->prompt_ids, j->prompt_tokens);
+    return 0;
 }
 
 uint64_t batch_line_seed(uint64_t seed, const char *custom_id)
@@ -410,10 +385,8 @@ static int describe_request(struct batch *b, struct batch_line *l, struct reques
                        "least one token is needed");
     const struct text_list *banned = &l->o.job.banned;
     return request_check_stop("body.stop", &l->o.job.stop, e) ||
-                   banned_check("body.banned_strings", banned->v, banned->n, e) ||
-                   request_describe(r, &(*m)->engine, e) || check_once(*m, r, e)
-               ? -1
-               : 0;
+           banned_check("body.banned_strings", banned->v, banned->n, e) ||
+           request_describe(r, &(*m)->engine, e) || check_once(*m, r, e) ? -1 : 0;
 }
 
 /* --lines: a line of text as a line of JSON; free(*json). */
@@ -547,40 +520,6 @@ static void report_ignored(const struct batch *b, const struct batch_notes *note
            plural(notes->lines, "line", "lines"), names);
 }
 
-/* Reports how many jobs are new, and the settings of the new texts that are not in the lines. */
-static void report_submitted(const struct batch *b)
-{
-    const bool json = b->o->progress == PROGRESS_JSON;
-    const size_t there = b->n - b->n_new;
-    char own[256], rest[80] = "";
-    if (b->o->quiet)
-        return;
-    if (there)
-        snprintf(rest, sizeof rest, ", %zu %s", there,
-                 plural(there, "exists already and stays unchanged", "exist already and stay unchanged"));
-    notice(json,
-           (struct row[]){ NOTICE_TEXT("phase", "submitted"), NOTICE_TEXT("name", b->name),
-                                     NOTICE_UINT("jobs", b->n), NOTICE_UINT("new", b->n_new),
-                                     NOTICE_WIDE_IF(b->n_new, "seed", b->seed), NOTICE_END },
-           "@%s: %zu new %s%s", b->name, b->n_new, plural(b->n_new, "job", "jobs"), rest);
-    for (size_t i = 0; i < b->n_models && b->n_new; i++) {
-        chat_notes_print(&b->model[i].chat_notes, b->o);
-        model_notices(&b->model[i].engine, b->o);
-        if (b->model[i].bos_twice)
-            bos_notice(&b->model[i].engine, b->o, b->model[i].bos_twice);
-        describe_generation_config(own, sizeof own, b->o, &b->model[i].engine.config);
-        if (*own || json)
-            notice(json,
-                   (struct row[]){ NOTICE_TEXT("phase", "settings"),
-                                             NOTICE_TEXT("model", b->model[i].name),
-                                             NOTICE_TEXT("generation_config", own), NOTICE_END },
-                   "the model's own settings (generation_config.json)%s%s: %s", b->n_models > 1 ? " of " : "",
-                   b->n_models > 1 ? b->model[i].name : "", own);
-    }
-    if (b->n_new && !json && (b->o->seed_drawn || !options_given(b->o, "seed")))
-        fprintf(stderr, "seed: %" PRIu64 "\n", b->seed);
-}
-
 int batch_take_line(struct batch *b, struct batch_notes *notes, size_t line, size_t number, const char *text,
                     size_t n, struct err *e)
 {
@@ -588,9 +527,8 @@ int batch_take_line(struct batch *b, struct batch_notes *notes, size_t line, siz
     b->lines++;
     if (stop_signal)
         return err_set(e, ERR_AGAIN, "stopped by %s; nothing was queued", stop_signal_name());
-    return batch_read_line(b, line, number % b->shards + 1 == b->shard, text, n, NULL, notes, &one)
-               ? batch_bad_line(b, &one, e)
-               : 0;
+    const bool mine = number % b->shards + 1 == b->shard;
+    return batch_read_line(b, line, mine, text, n, NULL, notes, &one) ? batch_bad_line(b, &one, e) : 0;
 }
 
 static int read_text_lines(struct batch *b, struct batch_notes *t, const char *text, size_t n, struct err *e)
@@ -657,35 +595,6 @@ int batch_open(struct batch *b, const struct options *o, struct err *e)
         return -1;
     int rc = read_lines(b, text, n, e);
     free(text);
-    return rc;
-}
-
-int batch_submit(struct batch *b, struct store *s, struct err *e)
-{
-    size_t bad;
-    struct batch_notes notes = {0};
-    if (batch_chain(b, s, &notes, e) || batch_check_bad(b, false, e))
-        return -1;
-    const struct engine *g = &b->model->engine;      /* --model is the model of every line */
-    struct batch_moved m = { .ids = calloc(b->n + 1, sizeof *m.ids) };
-    const struct model_place place = { g->path, m.here.fingerprint, false };
-    bool *is_new = calloc(b->n + 1, sizeof *is_new);
-    b->ids = calloc(b->n + 1, sizeof *b->ids);
-    int rc = m.ids && is_new && b->ids ? 0 : no_memory(e);
-    if (rc == 0 && !b->o->keep)
-        rc = batch_check_stored(b, s, &m, e);
-    if (rc == 0 && b->n && (rc = store_submit(s, b->name, b->spec, b->n, b->ids, is_new, &bad, e)) != 0 &&
-        e->code == ERR_INPUT && bad < b->n)
-        err_while(e, "%s: line %zu", b->file, b->spec[bad].line);
-    if (rc == 0 && m.n)
-        rc = store_model_move(s, m.ids, m.n, &place, e);
-    b->n_new = 0;
-    for (size_t i = 0; rc == 0 && i < b->n; i++)
-        b->n_new += is_new[i];
-    if (rc == 0)
-        report_submitted(b);
-    free(m.ids);
-    free(is_new);
     return rc;
 }
 

@@ -1,10 +1,31 @@
 /* What the files of a batch share. */
 #pragma once
+#include <pthread.h>
+#include <semaphore.h>
 #include <uthash.h>
 
-#include "src/model/fingerprint.h"
+#include "src/decode/engine.h"
 #include "src/request/batch.h"
 #include "src/request/batch_line.h"
+#include "src/request/chat_options.h"
+
+/* parameters that request_check has accepted for this model and texts of at most n_max tokens; fits: the
+ * longest text without a length, 0 if there was none yet */
+struct checked { size_t n_max, fits; UT_hash_handle hh; char parameters[]; };
+
+/* A model that requests name. The first request opens it. Threads share the model of a front; chats with
+ * large messages or a template of their own take much memory, so HEAVY_MAX of them are read at a time. */
+struct batch_model {
+    char *name;
+    struct engine engine;
+    bool failed; struct err why;
+    struct chat chat; bool chat_opened, chat_failed; struct err chat_why;
+    struct chat_notes chat_notes;
+    size_t bos_twice;                /* prompts that begin with the text of BOS */
+    pthread_mutex_t lock; struct checked *checked;
+    sem_t heavy;
+    bool unfiltered;                     /* request_notice_unfiltered has spoken of it */
+};
 
 /* A line, by its custom_id. known: its lengths are; bad: it was refused; mine: of this shard. chapter: its
  * number among the chapters, from 1; 0: none. */
@@ -59,12 +80,3 @@ int batch_defer(struct batch *b, struct batch_seen *seen, const char *after, con
  * lines are counted in b->bad. -1: another failure. */
 int batch_chain(struct batch *b, struct store *s, struct batch_notes *notes, struct err *e);
 void batch_free_chapters(struct batch *b);
-
-/* ---- batch_stored.c: a batch whose name is known; its stored jobs stay as they are ---- */
-
-/* The last fingerprint of a folder, for the next job; {0}: none yet. */
-struct measured { char path[PATH_BYTES], fingerprint[FINGERPRINT_BYTES]; enum weights weights; };
-/* Jobs that have the model of --model at another place; `here` is that model, `there` the one of a job. */
-struct batch_moved { int64_t *ids; size_t n; struct measured here, there; };
-/* Refuses options of the command line that decide texts and that stored jobs of this name do not have. */
-int batch_check_stored(const struct batch *b, struct store *s, struct batch_moved *m, struct err *e);

@@ -43,9 +43,7 @@ int chat_input_of(struct chat_input *in, const struct options *o, struct err *e)
     if (!o->chat_kwargs)
         return 0;
     return js_check(&in->kwargs[0], "--chat-template-kwargs", o->chat_kwargs, strlen(o->chat_kwargs), e) ||
-                   check_kwargs(&in->kwargs[0], e)
-               ? -1
-               : 0;
+           check_kwargs(&in->kwargs[0], e) ? -1 : 0;
 }
 
 int chat_prompt_make(struct chat_prompt *p, const struct chat *c, const struct tokenizer *t,
@@ -141,24 +139,6 @@ int conversation_put(char **json, const struct chat_input *in, const char *templ
     return !f || stream_end(f) ? no_memory(e) : 0;
 }
 
-int conversation_of_user(char **json, const char *text, size_t n, struct err *e)
-{
-    size_t size;
-    FILE *f = memory_file(json, &size);
-    if (!f)
-        return no_memory(e);
-    struct json_writer w = { .f = f };
-    jw_open(&w, NULL, '{');
-    jw_open(&w, "messages", '[');
-    jw_open(&w, NULL, '{');
-    jw_text(&w, "role", "user");
-    jw_bytes(&w, "content", text, n);
-    jw_close(&w, '}');
-    jw_close(&w, ']');
-    jw_close(&w, '}');
-    return stream_end(f) ? no_memory(e) : 0;
-}
-
 /* Whether the first of the messages is one of the system. */
 static bool begins_with_system(const struct json *list)
 {
@@ -201,8 +181,8 @@ static void put_all(struct json_writer *w, const struct json *root)
         put_messages(w, &own, first, SIZE_MAX);
 }
 
-int conversation_continue(char **json, const char *own, const char *before, const char *answer, size_t n,
-                          struct err *e)
+int conversation_continue(char **json, const char *own, const char *before, const struct chat_turn *turn,
+                          size_t turns, struct err *e)
 {
     struct json root, earlier, key, v;
     char name[40];
@@ -219,10 +199,10 @@ int conversation_continue(char **json, const char *own, const char *before, cons
     jw_open(&w, "before", '[');
     if (before)
         put_all(&w, &earlier);
-    if (answer) {
+    for (const struct chat_turn *t = turn; t < turn + turns; t++) {
         jw_open(&w, NULL, '{');
-        jw_text(&w, "role", "assistant");
-        jw_bytes(&w, "content", answer, n);
+        jw_text(&w, "role", t->role);
+        jw_bytes(&w, "content", t->text, t->n);
         jw_close(&w, '}');
     }
     jw_close(&w, ']');

@@ -45,12 +45,10 @@ void chat_notes_print(const struct chat_notes *notes, const struct options *o);
 /* template: as in chat_open; NULL: the model's own. *json: for free. */
 int conversation_put(char **json, const struct chat_input *in, const char *template, enum chat_source source,
                      struct err *e);
-/* The chat `own` after an answer; NULL: there is none. before: the chat that was answered; NULL: its messages
- * are left out. */
-int conversation_continue(char **json, const char *own, const char *before, const char *answer, size_t n,
-                          struct err *e);
-/* A chat of one message of a user. */
-int conversation_of_user(char **json, const char *text, size_t n, struct err *e);
+/* The chat `own` after the chat `before`, or NULL for none, and the turns that follow it. */
+struct chat_turn { const char *role, *text; size_t n; };
+int conversation_continue(char **json, const char *own, const char *before, const struct chat_turn *turn,
+                          size_t turns, struct err *e);
 /* The prompt of a chat. dir: of the model. */
 int conversation_render(struct chat_prompt *p, const char *json, const char *dir, const struct tokenizer *t,
                         struct err *e);
