@@ -27,8 +27,6 @@
 
 enum { CHECKED_MAX = 1000, CHECKED_BYTES_MAX = 1 << 16, HEAVY_MAX = 4, HEAVY_BYTES = 1 << 20 };
 
-static int no_memory(struct err *e) { return err_set(e, ERR_FAILED, "out of memory for a batch"); }
-
 /* ---- the command line ---- */
 
 static int check_options(const struct options *o, struct err *e)
@@ -84,20 +82,19 @@ static int name_batch(struct batch *b, struct err *e)
 {
     const char *end = b->o->lines ? ".txt" : b->separator == '\t' ? ".tsv" : b->separator ? ".csv" : ".jsonl";
     const size_t n_end = strlen(end);
-    const char *path = b->o->batch, *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    name = b->o->name ? b->o->name : name;
+    const char *path = b->o->batch, *slash = strrchr(path, '/'), *own = b->o->name;
+    const char *name = own ? own : slash ? slash + 1 : path;
     size_t n = strlen(name);
-    if (!b->o->name && !is_named(path))
+    if (!own && !is_named(path))
         return err_set(e, ERR_INPUT, "--batch %s: only a regular file gives its name, --name NAME is needed",
                        path);
-    if (!b->o->name && n > n_end && strcmp(name + n - n_end, end) == 0)
+    if (!own && n > n_end && strcmp(name + n - n_end, end) == 0)
         n -= n_end;
     if (n >= sizeof b->name)
         return err_set(e, ERR_INPUT, "%s: a name of %zu bytes, at most %d are allowed",
-                       b->o->name ? "--name" : "--batch", n, BATCH_NAME_BYTES_MAX);
-    memcpy(b->name, name, n);
-    b->name[n] = 0;
-    return batch_name_check(b->o->name ? "--name" : "--batch (--name gives it another)", b->name, e);
+                       own ? "--name" : "--batch", n, BATCH_NAME_BYTES_MAX);
+    snprintf(b->name, sizeof b->name, "%.*s", (int)n, name);
+    return batch_name_check(own ? "--name" : "--batch (--name gives it another)", b->name, e);
 }
 
 /* ---- models ---- */
@@ -120,7 +117,7 @@ static int find_model(struct batch *b, struct batch_model **out, const char *nam
         *m = (struct batch_model){ .name = strdup(name), .lock = PTHREAD_MUTEX_INITIALIZER };
         sem_init(&m->heavy, 0, HEAVY_MAX);
         if (!m->name)
-            return no_memory(e);
+            return batch_no_memory(e);
         b->n_models++;
         m->failed = find_model_dir(dir, name, what, &m->why) || output_check_model(b->o, dir, &m->why) ||
                     engine_of_options(&m->engine, b->o, dir, &m->why);
@@ -132,36 +129,26 @@ static int find_model(struct batch *b, struct batch_model **out, const char *nam
 
 /* Finds the chat template of a line: its own, the one of --chat-template, or the model's, which is opened
  * once. */
-static int find_template(struct batch_model *m, const struct batch_line *l, struct chat *own,
-                    const struct chat **out, struct err *e)
+static const struct chat *find_template(struct batch_model *m, const struct batch_line *l, struct chat *own,
+                                        struct err *e)
 {
     const char *dir = m->engine.dir;
-    if (l->template) {
-        *out = own;
-        return chat_open(own, dir, l->template, CHAT_TEXT, e) ? err_while(e, "body.chat_template") : 0;
+    if (l->template && chat_open(own, dir, l->template, CHAT_TEXT, e)) {
+        err_while(e, "body.chat_template");
+        return NULL;
     }
+    if (l->template)
+        return own;
     if (!m->chat_opened) {
         m->chat_opened = true;
         m->chat_failed = chat_open(&m->chat, dir, l->o.chat_template, CHAT_FILE, &m->chat_why) != 0;
     }
-    *out = &m->chat;
     if (m->chat_failed)
         *e = m->chat_why;
-    return m->chat_failed ? -1 : 0;
+    return m->chat_failed ? NULL : &m->chat;
 }
 
 /* ---- prompts ---- */
-
-static int copy_prompt(struct request *r, const char *text, size_t n, struct err *e)
-{
-    r->job.prompt = malloc(n + 1);
-    if (!r->job.prompt)
-        return no_memory(e);
-    memcpy(r->job.prompt, text, n);
-    r->job.prompt[n] = 0;
-    r->job.prompt_bytes = n;
-    return 0;
-}
 
 /* A chat that goes on: its prompt after some answer, so that the template has seen it. */
 static int read_next_turn(struct chat_prompt *p, const struct engine *g, struct err *e)
@@ -180,7 +167,6 @@ static int read_next_turn(struct chat_prompt *p, const struct engine *g, struct 
 /* The prompt of a chat. The options of the line become those that hold for it. */
 static int read_chat(struct batch_model *m, struct batch_line *l, struct request *r, struct err *e)
 {
-    const struct chat *c;
     struct chat own = {0};
     struct chat_input in;
     struct chat_prompt p = {0};
@@ -195,7 +181,8 @@ static int read_chat(struct batch_model *m, struct batch_line *l, struct request
     const bool heavy = l->template || l->in.messages.end - l->in.messages.s > HEAVY_BYTES;
     while (heavy && sem_wait(&m->heavy))
         ;                                /* a signal */
-    int rc = find_template(m, l, &own, &c, e);
+    const struct chat *c = find_template(m, l, &own, e);
+    int rc = c ? 0 : -1;
     if (rc == 0) {
         rc = chat_prompt_make(&p, c, m->engine.tokenizer, &l->in, l->served ? NULL : &m->chat_notes, e) ||
              conversation_put(&p.json, &l->in, l->template ? l->template : l->o.chat_template,
@@ -226,10 +213,13 @@ static int read_prompt(struct batch_model *m, struct batch_line *l, struct reque
     if (rc)
         return rc < 0 ? -1 : tokenizer_decode(t, &j->prompt, &j->prompt_bytes, j->prompt_ids,
                                               j->prompt_tokens, true, e);
-    if (copy_prompt(r, text, n, e))
-        return -1;
+    if (!(j->prompt = malloc(n + 1)))
+        return batch_no_memory(e);
+    memcpy(j->prompt, text, n);
+    j->prompt[n] = 0;
+    j->prompt_bytes = n;
     if (!l->prompt.s && l->job.chapter.carry < 0)    /* a chapter: the prompt of the line before */
-        return (j->prompt_ids = malloc(sizeof *j->prompt_ids)) ? 0 : no_memory(e);
+        return (j->prompt_ids = malloc(sizeof *j->prompt_ids)) ? 0 : batch_no_memory(e);
     if (request_encode(r, t, !l->no_specials, e))
         return -1;
     m->bos_twice += !l->served && begins_with_bos_twice(&m->engine, j->prompt_ids, j->prompt_tokens);
@@ -266,7 +256,7 @@ static int refuse_later(struct request *r, const char *dir, const char *template
     r->job.prompt = strdup("");
     r->job.parameters = strdup("{}");
     r->job.refusal = strdup(err_text(&why));
-    return r->job.prompt && r->job.parameters && r->job.refusal ? 0 : no_memory(e);
+    return r->job.prompt && r->job.parameters && r->job.refusal ? 0 : batch_no_memory(e);
 }
 
 /* A copy of a text that lives only as long as its line. */
@@ -292,7 +282,7 @@ static int add_request(struct batch *b, const struct batch_line *l, struct reque
     const bool kept = keep_text(&j->custom_id) & keep_text(&j->metadata) & keep_text(&j->chapter.after_id) &
                       keep_text(&j->chapter.append);
     if (!kept)
-        return no_memory(e);
+        return batch_no_memory(e);
     if (batch_line_identity(l, &identity, &j->identity_bytes, e))
         return -1;
     j->identity = identity;
@@ -398,12 +388,12 @@ static int line_as_json(char **json, size_t *n_json, const char *where, const ch
         return -1;
     FILE *f = memory_file(json, n_json);
     if (!f)
-        return no_memory(e);
+        return batch_no_memory(e);
     struct json_writer w = { .f = f };
     jw_open(&w, NULL, '{');
     jw_bytes(&w, "prompt", text, n);
     jw_close(&w, '}');
-    return stream_end(f) ? no_memory(e) : 0;
+    return stream_end(f) ? batch_no_memory(e) : 0;
 }
 
 /* Makes the request of a line, and adds it to the jobs if it is of this shard. c: NULL: no chapter. */
@@ -467,14 +457,13 @@ int batch_open_front(struct batch *b, const struct options *o, struct err *e)
     const char *what, *name = model_of_options(o, &what);
     struct batch_model *m;
     const struct batch_line line = { .o = *o };
-    const struct chat *chat;
     struct err ignored;                  /* requests with messages have it */
     *b = (struct batch){ .o = o };
     if (!(b->model = calloc(BATCH_MODELS_MAX, sizeof *b->model)))
-        return no_memory(e);
+        return batch_no_memory(e);
     if (find_model(b, &m, name, what, e))
         return -1;
-    find_template(m, &line, NULL, &chat, &ignored);
+    find_template(m, &line, NULL, &ignored);
     return 0;
 }
 
@@ -588,7 +577,7 @@ int batch_open(struct batch *b, const struct options *o, struct err *e)
     if (!options_given(o, "seed") && getrandom(&b->seed, sizeof b->seed, 0) != sizeof b->seed)
         return err_set(e, ERR_FAILED, "cannot draw a seed: %s; --seed gives one", strerror(errno));
     if (!(b->model = calloc(BATCH_MODELS_MAX, sizeof *b->model)))
-        return no_memory(e);
+        return batch_no_memory(e);
     if (o->model && find_model(b, &m, o->model, "--model", e))
         return -1;
     if (text_read(&text, &n, o->batch, e))

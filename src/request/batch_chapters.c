@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int no_memory(struct err *e) { return err_set(e, ERR_FAILED, "out of memory for a batch"); }
-
 /* ---- lines ---- */
 
 int batch_grow(void **v, size_t n, size_t size, struct err *e)
@@ -16,7 +14,7 @@ int batch_grow(void **v, size_t n, size_t size, struct err *e)
         return 0;
     void *p = realloc(*v, MAX(2 * n, 256) * size);
     if (!p)
-        return no_memory(e);
+        return batch_no_memory(e);
     *v = p;
     return 0;
 }
@@ -38,7 +36,7 @@ int batch_add_seen(struct batch *b, struct batch_seen **out, const char *custom_
                        custom_id, s->line);
     s = calloc(1, sizeof *s + n + 1);
     if (!s)
-        return no_memory(e);
+        return batch_no_memory(e);
     *out = s;
     s->line = line;
     memcpy(s->custom_id, custom_id, n + 1);
@@ -85,7 +83,7 @@ int batch_defer(struct batch *b, struct batch_seen *seen, const char *after, con
     struct batch_chapter *c = &b->chapter[b->n_chapters++];
     *c = (struct batch_chapter){ .seen = seen, .after = strdup(after), .text = strndup(text, n), .n = n };
     seen->chapter = b->n_chapters;
-    return c->after && c->text ? 0 : no_memory(e);
+    return c->after && c->text ? 0 : batch_no_memory(e);
 }
 
 void batch_free_chapters(struct batch *b)

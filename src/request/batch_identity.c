@@ -20,9 +20,9 @@ static int by_name(const void *a, const void *b)
 enum top { INSIDE, WHOLE, BODY, LINE, SERVED };
 static int put_value(FILE *f, const struct json *v, enum top top);
 
-static int put_string(FILE *f, const struct json *v)
+/* Frees the text. */
+static int put_text(FILE *f, char *s)
 {
-    char *s = js_strdup(v);
     if (s)
         fprintf(f, "%zu:%s", strlen(s), s);
     free(s);
@@ -55,9 +55,7 @@ static int put_object(FILE *f, const struct json *v, enum top top)
     fputc('{', f);
     for (size_t k = 0; k < i; k++) {
         const enum top in = top >= BODY && batch_line_field(m[k].name) & FIELD_WHOLE ? WHOLE : INSIDE;
-        fprintf(f, "%zu:%s", strlen(m[k].name), m[k].name);
-        rc = rc || put_value(f, &m[k].value, in) ? -1 : 0;
-        free(m[k].name);
+        rc = put_text(f, m[k].name) || rc || put_value(f, &m[k].value, in) ? -1 : 0;
     }
     fputc('}', f);
     free(m);
@@ -72,7 +70,7 @@ static int put_value(FILE *f, const struct json *v, enum top top)
     int rc = 0;
     switch (js_kind(v)) {
     case JS_OBJECT: return put_object(f, v, top);
-    case JS_STRING: return put_string(f, v);
+    case JS_STRING: return put_text(f, js_strdup(v));
     case JS_ARRAY:
         fputc('[', f);
         for (struct js_walk w = js_walk(v); rc == 0 && js_next(&w, NULL, &one);)

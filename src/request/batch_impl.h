@@ -43,6 +43,11 @@ struct batch_chapter {
     struct job_lengths before;
 };
 
+static inline int batch_no_memory(struct err *e)
+{
+    return err_set(e, ERR_FAILED, "out of memory for a batch");
+}
+
 /* ---- batch.c ---- */
 
 /* Reads a line, and puts a chapter aside. c: NULL, or the chapter, whose line is read again. */

@@ -13,8 +13,6 @@
 #include "src/request/model_options.h"
 #include "src/request/sampling_options.h"
 
-static int no_memory(struct err *e) { return err_set(e, ERR_FAILED, "out of memory for a batch"); }
-
 /* ---- a batch whose name is known: its stored jobs stay as they are ---- */
 
 /* The last fingerprint of a folder, for the next job; {0}: none yet. */
@@ -172,7 +170,7 @@ int batch_submit(struct batch *b, struct store *s, struct err *e)
     const struct model_place place = { g->path, d.here.fingerprint, false };
     bool *is_new = calloc(b->n + 1, sizeof *is_new);
     b->ids = calloc(b->n + 1, sizeof *b->ids);
-    int rc = d.moved && is_new && b->ids ? 0 : no_memory(e);
+    int rc = d.moved && is_new && b->ids ? 0 : batch_no_memory(e);
     if (rc == 0 && !b->o->keep)
         rc = check_stored(b, s, &d, e);
     if (rc == 0 && b->n && (rc = store_submit(s, b->name, b->spec, b->n, b->ids, is_new, &bad, e)) != 0 &&

@@ -108,17 +108,15 @@ static int check_reads(const struct options *o, const char *option, const char *
 
 /* The outputs that the options name. Text I of several texts, and its statistics, go to FILE.I. */
 enum { OUTPUTS = 4 };
-static const char *const *output_options(const struct options *o, const char *file[OUTPUTS])
+struct output { const char *option, *file; };
+struct outputs { struct output v[OUTPUTS]; };
+static struct outputs outputs_of(const struct options *o)
 {
-    static const char *const train[OUTPUTS] = { "out", "json-stats", "curves", "metrics" },
-        *const other[OUTPUTS] = { "output", "json-stats", "curves", "metrics" };
-    const bool trains = o->verb->bit == VERB_TRAIN;
     /* NULL for standard output, and for an empty name, which sink_open refuses */
-    file[0] = o->output && !trains && (!*o->output || strcmp(o->output, "-") == 0) ? NULL : o->output;
-    file[1] = o->json_stats;
-    file[2] = o->curves;
-    file[3] = o->metrics;
-    return trains ? train : other;
+    const char *text = o->output && *o->output && strcmp(o->output, "-") ? o->output : NULL;
+    const struct output first = { "output", text }, trained = { "out", o->output };
+    return (struct outputs){ { o->verb->bit == VERB_TRAIN ? trained : first, { "json-stats", o->json_stats },
+                               { "curves", o->curves }, { "metrics", o->metrics } } };
 }
 
 /* ---- what no output replaces ---- */
@@ -187,11 +185,11 @@ int output_kept(const struct options *o, const char *option, const char *path, s
 
 int output_check_store(const struct options *o, const char *db, struct err *e)
 {
-    const char *file[OUTPUTS], *const *option = output_options(o, file);
-    for (size_t i = 0; i < OUTPUTS; i++)
-        if (file[i] && (same_file(file[i], db) || is_journal(file[i], db)))
-            return err_set(e, ERR_INPUT, "--%s: %s is the %s; any other file is allowed", option[i], file[i],
-                           same_file(file[i], db) ? "database" : "journal of the database");
+    const struct outputs out = outputs_of(o);
+    for (const struct output *x = out.v; x < out.v + OUTPUTS; x++)
+        if (x->file && (same_file(x->file, db) || is_journal(x->file, db)))
+            return err_set(e, ERR_INPUT, "--%s: %s is the %s; any other file is allowed", x->option, x->file,
+                           same_file(x->file, db) ? "database" : "journal of the database");
     return 0;
 }
 
@@ -219,63 +217,62 @@ static size_t n_texts(const struct options *o)
     return o->verb->bit == VERB_RUN && !o->batch && o->samples > 1 ? o->samples : 1;
 }
 
-static int output_name(char to[PATH_BYTES], const struct options *o, const char *option, const char *file,
-                   size_t text, struct err *e)
+static int output_name(char to[PATH_BYTES], const struct options *o, const struct output *x, size_t text,
+                       struct err *e)
 {
-    if (!*file || strcmp(file, "-") == 0)
-        return err_set(e, ERR_INPUT, "--%s: '%s' is not the name of a file", option, file);
-    if (strlen(file) >= PATH_BYTES - 24)
-        return err_set(e, ERR_INPUT, "--%s: a path of %zu bytes, at most %d are allowed", option,
-                       strlen(file), PATH_BYTES - 25);
-    snprintf(to, PATH_BYTES, n_texts(o) > 1 ? "%s.%zu" : "%s", file, text);
+    if (!*x->file || strcmp(x->file, "-") == 0)
+        return err_set(e, ERR_INPUT, "--%s: '%s' is not the name of a file", x->option, x->file);
+    if (strlen(x->file) >= PATH_BYTES - 24)
+        return err_set(e, ERR_INPUT, "--%s: a path of %zu bytes, at most %d are allowed", x->option,
+                       strlen(x->file), PATH_BYTES - 25);
+    snprintf(to, PATH_BYTES, n_texts(o) > 1 ? "%s.%zu" : "%s", x->file, text);
     return 0;
 }
 
 int output_check_model(const struct options *o, const char *dir, struct err *e)
 {
-    const char *file[OUTPUTS], *const *option = output_options(o, file);
+    const struct outputs out = outputs_of(o);
     char path[PATH_BYTES];
-    for (size_t i = 0; i < OUTPUTS; i++)
-        for (size_t k = 0; file[i] && k < n_texts(o); k++)
-            if (output_name(path, o, option[i], file[i], k, e) || check_model(dir, option[i], path, e))
+    for (const struct output *x = out.v; x < out.v + OUTPUTS; x++)
+        for (size_t k = 0; x->file && k < n_texts(o); k++)
+            if (output_name(path, o, x, k, e) || check_model(dir, x->option, path, e))
                 return -1;
     return 0;
 }
 
 int output_check_one(const struct options *o, const char *option, const char *path, struct err *e)
 {
-    const char *file[OUTPUTS], *const *name = output_options(o, file);
-    for (size_t i = 0; i < OUTPUTS; i++)
-        if (file[i] && strcmp(name[i], option) && same_place(path, file[i]))
+    const struct outputs out = outputs_of(o);
+    for (const struct output *x = out.v; x < out.v + OUTPUTS; x++)
+        if (x->file && strcmp(x->option, option) && same_place(path, x->file))
             return err_set(e, ERR_INPUT, "--%s: %s is the file of --%s; any other file is allowed", option,
-                           path, name[i]);
+                           path, x->option);
     return check_reads(o, option, path, e) || check_place(option, path, e) ||
-                   output_kept(o, option, path, e)
-               ? -1 : 0;
+           output_kept(o, option, path, e) ? -1 : 0;
 }
 
 int output_check_all(const struct options *o, struct err *e)
 {
-    const char *file[OUTPUTS], *const *option = output_options(o, file);
+    const struct outputs out = outputs_of(o);
+    const struct output *const end = out.v + OUTPUTS;
     char path[PATH_BYTES], other[PATH_BYTES], dir[PATH_BYTES];
     struct err ignored;
-    for (size_t i = 0; i < OUTPUTS; i++)
-        for (size_t k = 0; file[i] && k < n_texts(o); k++) {
-            if (output_name(path, o, option[i], file[i], k, e) || check_reads(o, option[i], path, e) ||
-                check_place(option[i], path, e))
+    for (const struct output *x = out.v; x < end; x++)
+        for (size_t k = 0; x->file && k < n_texts(o); k++) {
+            if (output_name(path, o, x, k, e) || check_reads(o, x->option, path, e) ||
+                check_place(x->option, path, e))
                 return -1;
-            for (size_t j = i + 1; j < OUTPUTS; j++)
-                if (file[j] && output_name(other, o, option[j], file[j], k, &ignored) == 0 &&
-                    same_place(path, other))
+            for (const struct output *y = x + 1; y < end; y++)
+                if (y->file && output_name(other, o, y, k, &ignored) == 0 && same_place(path, other))
                     return err_set(e, ERR_INPUT, "--%s: %s is the file of --%s; any other file is allowed",
-                                   option[i], path, option[j]);
+                                   x->option, path, y->option);
         }
     if (o->verb->bit & (VERBS_MODEL | VERB_SUBMIT) && model_dir(dir, o, &ignored) == 0 &&
         output_check_model(o, dir, e))
         return -1;
-    for (size_t i = 0; i < OUTPUTS; i++)
-        for (size_t k = 0; file[i] && k < n_texts(o); k++)
-            if (output_name(path, o, option[i], file[i], k, e) || output_kept(o, option[i], path, e))
+    for (const struct output *x = out.v; x < end; x++)
+        for (size_t k = 0; x->file && k < n_texts(o); k++)
+            if (output_name(path, o, x, k, e) || output_kept(o, x->option, path, e))
                 return -1;
     return 0;
 }

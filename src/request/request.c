@@ -8,7 +8,6 @@
 
 #include "src/base/input.h"
 #include "src/model/model_files.h"
-#include "src/request/draft_options.h"
 #include "src/request/model_options.h"
 #include "src/request/sampling_options.h"
 #include "src/sample/chain.h"
@@ -144,17 +143,6 @@ static int read_prompt(struct request *r, const struct engine *g, const struct r
     return o->chat ? read_chat(r, g, e) : request_encode(r, g->tokenizer, true, e);
 }
 
-static int check_not_empty(const struct request *r, struct err *e)
-{
-    const struct options *o = r->o;
-    if (r->job.prompt_tokens + r->n_carried)
-        return 0;
-    return err_set(e, ERR_INPUT,
-                   "%s: the prompt is empty and this model's tokenizer puts no token before a text; at least "
-                   "one token is needed",
-                   o->prompt ? "--prompt" : o->prompt_file ? o->prompt_file : "--carry 0");
-}
-
 /* Reads the stored parameters back, so that a mistake fails here and not in a worker. */
 int request_check(struct request *r, const struct engine *g, struct err *e)
 {
@@ -241,8 +229,13 @@ int request_open(struct request *r, const struct options *o, struct engine *g,
         return -1;
     notice_story(o, &g->config);
     if (read_prompt(r, g, after, e) ||
-        (after && request_continues(r, after, o->chat || o->messages, g->tokenizer, e)) ||
-        check_not_empty(r, e) || request_describe(r, g, e) || request_check(r, g, e))
+        (after && request_continues(r, after, o->chat || o->messages, g->tokenizer, e)))
+        return -1;
+    if (r->job.prompt_tokens + r->n_carried == 0)
+        return err_set(e, ERR_INPUT, "%s: the prompt is empty and this model's tokenizer puts no token "
+                       "before a text; at least one token is needed",
+                       o->prompt ? "--prompt" : o->prompt_file ? o->prompt_file : "--carry 0");
+    if (request_describe(r, g, e) || request_check(r, g, e))
         return -1;
     model_notices(g, o);
     if (!*r->chat.template && begins_with_bos_twice(g, r->job.prompt_ids, r->job.prompt_tokens))
