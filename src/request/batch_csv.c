@@ -80,10 +80,10 @@ static int read_row(struct csv_rows *c, char *to, struct csv_cell cell[CSV_COLUM
     return 1;
 }
 
-static bool is_named(const struct csv_cell *c, const char *name)
-{
-    return c->n == strlen(name) && memcmp(c->text, name, c->n) == 0;
-}
+/* A table has no NUL. */
+static bool is_named(const struct csv_cell *c, const char *name) { return strcmp(c->text, name) == 0; }
+
+static bool is_prompt(const struct csv_cell *c) { return is_named(c, "prompt") || is_named(c, "messages"); }
 
 /* Reads the row of names. */
 static int read_names(struct csv_rows *c, struct err *e)
@@ -93,9 +93,9 @@ static int read_names(struct csv_rows *c, struct err *e)
     if (read_row(c, c->names, c->column, &c->n_columns, e) < 0)
         return -1;
     for (size_t i = 0; i < c->n_columns; i++) {
-        prompts |= is_named(&c->column[i], "prompt") || is_named(&c->column[i], "messages");
+        prompts |= is_prompt(&c->column[i]);
         for (size_t k = 0; k < i; k++)
-            if (c->column[k].n == c->column[i].n && is_named(&c->column[i], c->column[k].text))
+            if (is_named(&c->column[i], c->column[k].text))
                 return err_set(e, ERR_INPUT, "%s: row 1: two columns have the name \"%s\"", file,
                                c->column[i].text);
     }
@@ -171,7 +171,7 @@ static int put_row(struct json_writer *w, const struct csv_rows *c, const struct
     const char *empty = NULL;            /* a column with the prompt, where no cell of the row has one */
     bool others = false, asks = false;
     for (size_t i = 0; i < c->n_columns; i++) {
-        const bool prompt = is_named(&c->column[i], "prompt") || is_named(&c->column[i], "messages");
+        const bool prompt = is_prompt(&c->column[i]);
         empty = prompt && !cell[i].n ? c->column[i].text : empty;
         asks |= cell[i].n && (prompt || is_named(&c->column[i], "after"));
         others |= is_other(&c->column[i], &cell[i]);

@@ -90,19 +90,18 @@ static int put_value(FILE *f, const struct json *v, enum top top)
 int batch_line_identity(const struct batch_line *l, char **bytes, size_t *n, struct err *e)
 {
     FILE *f = memory_file(bytes, n);
-    int rc = -1;
+    bool failed = true;
     if (f) {
         fputs(l->chat ? "chat" : "completions", f);
         const struct chapter_spec *c = &l->job.chapter;
         if (c->after_id)
             fprintf(f, "%s\n%" PRId64 "\n%s%c", c->after_id, c->carry, c->append ? c->append : "", 0);
-        rc = put_value(f, &l->body, l->plain ? LINE : l->served ? SERVED : BODY);
-        if (stream_end(f))
-            rc = -1;
+        failed = put_value(f, &l->body, l->plain ? LINE : l->served ? SERVED : BODY);
+        failed |= stream_end(f) != 0;
     }
-    if (rc && f)
+    if (failed && f)
         free(*bytes);
-    return rc ? err_set(e, ERR_FAILED, "out of memory for a request of %zu bytes",
-                        (size_t)(l->body.end - l->body.s))
-              : 0;
+    return failed ? err_set(e, ERR_FAILED, "out of memory for a request of %zu bytes",
+                            (size_t)(l->body.end - l->body.s))
+                  : 0;
 }

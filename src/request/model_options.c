@@ -20,23 +20,20 @@ const char *model_of_options(const struct options *o, const char **what)
     return o->model ? o->model : variable && *variable ? variable : NULL;
 }
 
-/* The message shows the way to a first text. */
-static int no_model(const struct options *o, struct err *e)
+int model_dir(char dir[PATH_BYTES], const struct options *o, struct err *e)
 {
     char demo[PATH_BYTES], small[PATH_BYTES + 40] = "";
     struct err ignored;
+    const char *what, *name = model_of_options(o, &what);
+    if (name)
+        return find_model_dir(dir, name, what, e);
+    /* the message shows the way to a first text */
     if (find_model_or_demo(demo, NULL, "", &ignored) == 0)
         snprintf(small, sizeof small, "; --model %s is a small one to begin with", demo);
     return err_set(e, ERR_INPUT,
                    "%s: --model is missing: the path of a Hugging Face directory or GGUF file, or a name in "
                    "a cache, org/name of Hugging Face, llama.cpp or LM Studio, name:tag of Ollama%s; "
                    "LONGHAND_MODEL names a model for all commands", o->verb->name, small);
-}
-
-int model_dir(char dir[PATH_BYTES], const struct options *o, struct err *e)
-{
-    const char *what, *name = model_of_options(o, &what);
-    return name ? find_model_dir(dir, name, what, e) : no_model(o, e);
 }
 
 enum dtype option_compute(int compute) { return compute == COMPUTE_F32 ? DT_F32 : DT_BF16; }
