@@ -361,18 +361,18 @@ static int describe_request(struct batch *b, struct batch_line *l, struct reques
         return refuse_later(r, (*m)->engine.dir, template, e);
     if (l->chat ? read_chat(*m, l, r, e) : read_prompt(*m, l, r, e))
         return -1;
-    if (c && !l->o.tokens)
-        l->o.tokens = c->before.sampled;
-    struct request_after after = { l->job.chapter, c ? c->before : (struct job_lengths){0} };
-    after.chapter.after = c ? c->job : 0;
-    after.chapter.after_id = c ? c->after : NULL;
-    after.chapter.prompted = l->prompt.s || (l->chat && after.chapter.carry >= 0);
-    if (c && request_continues(r, &after, l->chat, (*m)->engine.tokenizer, e))
-        return -1;
+    if (c) {
+        struct request_after after = { l->job.chapter, c->before };
+        after.chapter.after = c->job;
+        after.chapter.after_id = c->after;
+        after.chapter.prompted = l->prompt.s || (l->chat && after.chapter.carry >= 0);
+        l->o.tokens = l->o.tokens ? l->o.tokens : c->before.sampled;
+        if (request_continues(r, &after, l->chat, (*m)->engine.tokenizer, e))
+            return -1;
+    }
     if (r->job.prompt_tokens + r->n_carried == 0)
-        return err_set(e, ERR_INPUT,
-                       "body.prompt is empty and this model's tokenizer puts no token before a text; at "
-                       "least one token is needed");
+        return err_set(e, ERR_INPUT, "body.prompt is empty and this model's tokenizer puts no token before a "
+                       "text; at least one token is needed");
     const struct text_list *banned = &l->o.job.banned;
     return request_check_stop("body.stop", &l->o.job.stop, e) ||
            banned_check("body.banned_strings", banned->v, banned->n, e) ||

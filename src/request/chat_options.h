@@ -11,14 +11,13 @@ struct chat_facts {
     const char *thought_start, *thought_end;     /* the marks of a thought; NULL: the template has none */
 };
 
-/* The prompt of a chat: what the model reads as text and ids, and what the user wrote; the caller frees them.
- */
+/* The prompt of a chat: what the model reads as text and ids, and what the user wrote; chat_prompt_free. */
 struct chat_prompt {
     char *text; size_t n;
     char *user; size_t n_user;
     int32_t *ids; size_t n_ids;
     struct chat_facts facts;
-    char *json;                      /* as a job stores it; of conversation_open alone */
+    char *json;                      /* as a job stores it; NULL after chat_prompt_make alone */
 };
 void chat_prompt_free(struct chat_prompt *p);
 
