@@ -15,13 +15,10 @@ static int no_memory(struct err *e) { return err_set(e, ERR_FAILED, "out of memo
 /* Takes over a text, so that grid_close frees it. NULL: no memory. */
 static char *keep(struct grid *g, char *text)
 {
-    char **v = text ? realloc(g->text, (g->n_text + 1) * sizeof *v) : NULL;
-    if (!v) {
-        free(text);
-        return NULL;
-    }
-    g->text = v;
-    return v[g->n_text++] = text;
+    if (text && text_list_add(&g->text, text))
+        return text;
+    free(text);
+    return NULL;
 }
 
 /* ---- the options ---- */
@@ -34,15 +31,10 @@ static int add_value(struct grid *g, struct grid_option *p, char *value, struct 
     if ((kind == SIZE || kind == LONG || kind == SEED) && js_digits(&number, digits) &&
         !(value = keep(g, strdup(digits))))     /* 4.0 is 4, in names, too */
         return no_memory(e);
-    const char **v = realloc(p->values.v, (p->values.n + 1) * sizeof *v);
-    if (!v)
-        return no_memory(e);
-    p->values.v = v;
     for (size_t i = 0; i < p->values.n; i++)
-        if (strcmp(v[i], value) == 0)
+        if (strcmp(p->values.v[i], value) == 0)
             return err_set(e, ERR_INPUT, "--grid %s: the value %s is given twice", p->name, value);
-    v[p->values.n++] = value;
-    return 0;
+    return text_list_add(&p->values, value) ? 0 : no_memory(e);
 }
 
 /* Parses NAME=A,B,.. */
@@ -61,8 +53,7 @@ static int parse_option(struct grid *g, const char *word, struct err *e)
     if (!p->opt || !(p->opt->verbs & g->o.verb->bit) || !(p->opt->flags & GRID))
         return err_set(e, ERR_INPUT,
                        "--grid: '%s' is no option of sampling, drafting or length, such as temperature, "
-                       "penalty, drafter, tokens or seed",
-                       text);
+                       "penalty, drafter, tokens or seed", text);
     for (size_t i = 0; i < g->n_options; i++)
         if (g->option[i].opt == p->opt)
             return err_set(e, ERR_INPUT, "--grid: %s is given twice", p->opt->name);
@@ -78,10 +69,9 @@ static int parse_option(struct grid *g, const char *word, struct err *e)
 
 static int parse_options(struct grid *g, const struct options *o, struct err *e)
 {
-    if (o->batch)
-        return err_set(e, ERR_INPUT, "--grid and --batch: only one of them is allowed");
-    if (o->replace)
-        return err_set(e, ERR_INPUT, "--grid and --replace: only one of them is allowed");
+    if (o->batch || o->replace)
+        return err_set(e, ERR_INPUT, "--grid and %s: only one of them is allowed",
+                       o->batch ? "--batch" : "--replace");
     g->n = o->samples;
     for (size_t i = 0; i < o->grid.n; i++) {
         if (parse_option(g, o->grid.v[i], e))
@@ -120,12 +110,10 @@ static int set_combination(struct grid *g, size_t c, char *name, size_t size, st
 /* Adds the samples of a request. */
 static int add_jobs(struct grid *g, size_t c, const struct request *r, const char *name, struct err *e)
 {
-    const uint64_t seed = r->sampling.seed;
-    const char *parameters = r->job.parameters;
     char *text = NULL;
     const bool drawn = g->o.seed_drawn;      /* its identity has -1 */
-    const int bytes = asprintf(&text, "%s\n%s%" PRIu64 "\n%zu\n%s\n", parameters, drawn ? "-" : "",
-                               drawn ? 1 : seed, g->o.tokens, g->first.job.prompt);
+    const int bytes = asprintf(&text, "%s\n%s%" PRIu64 "\n%zu\n%s\n", r->job.parameters, drawn ? "-" : "",
+                               drawn ? 1 : r->sampling.seed, g->o.tokens, g->first.job.prompt);
     const char *identity = bytes < 0 ? NULL : keep(g, text);
     for (size_t i = 0; i < g->o.samples; i++) {
         const size_t at = c * g->o.samples + i;
@@ -147,9 +135,7 @@ static int add_combination(struct grid *g, size_t c, struct err *e)
     struct request r = { .o = &g->o, .job = g->first.job, .chat = g->first.chat };
     r.job.parameters = NULL;
     int rc = set_combination(g, c, name, sizeof name, e) || request_describe(&r, &g->engine, e) ||
-                     request_check(&r, &g->engine, e)
-                 ? -1
-                 : 0;
+             request_check(&r, &g->engine, e) ? -1 : 0;
     if (!keep(g, r.job.parameters) && rc == 0)
         rc = no_memory(e);
     rc = rc ? rc : add_jobs(g, c, &r, name, e);
@@ -161,27 +147,26 @@ static int name_grid(struct grid *g, const char *name, struct err *e)
 {
     if (name && (strlen(name) >= sizeof g->name || batch_name_check("--name", name, e)))
         return e->code ? -1 : err_set(e, ERR_INPUT, "--name: more than %d bytes", BATCH_NAME_BYTES_MAX);
-    if (name)
-        snprintf(g->name, sizeof g->name, "%s", name);
-    else
-        snprintf(g->name, sizeof g->name, "grid-%" PRIu64, g->first.sampling.seed);
+    snprintf(g->name, sizeof g->name, name ? "%s" : "grid-%s", name ? name : g->seed);
     return 0;
 }
 
 int grid_open(struct grid *g, const struct options *o, struct err *e)
 {
-    char name[512], seed[24];
+    char name[512];
     *g = (struct grid){ .o = *o };
     g->o.name = NULL;
     if (parse_options(g, o, e) || set_combination(g, 0, name, sizeof name, e) ||
-        request_open(&g->first, &g->o, &g->engine, NULL, e) || name_grid(g, o->name, e))
+        request_open(&g->first, &g->o, &g->engine, NULL, e))
         return -1;
-    snprintf(seed, sizeof seed, "%" PRIu64, g->first.sampling.seed);
+    snprintf(g->seed, sizeof g->seed, "%" PRIu64, g->first.sampling.seed);
+    if (name_grid(g, o->name, e))
+        return -1;
     for (size_t k = 0; k < g->n_options; k++) {
         g->seeds |= g->option[k].opt->field == offsetof(struct options, seed);
         g->o.job.alone |= strcmp(g->option[k].opt->group, "Drafting") == 0;
     }
-    if (!options_given(&g->o, "seed") && options_assign(&g->o, "seed", "--seed", seed, e))
+    if (!options_given(&g->o, "seed") && options_assign(&g->o, "seed", "--seed", g->seed, e))
         return -1;
     g->spec = calloc(g->n, sizeof *g->spec);
     g->ids = calloc(g->n, sizeof *g->ids);
@@ -200,8 +185,6 @@ int grid_submit(struct grid *g, struct store *s, struct err *e)
     if (!is_new)
         return no_memory(e);
     const size_t combinations = g->n / g->o.samples;
-    char seed[24];
-    snprintf(seed, sizeof seed, "%" PRIu64, g->first.sampling.seed);
     int rc = store_submit(s, g->name, g->spec, g->n, g->ids, is_new, &bad, e);
     if (rc && e->code == ERR_INPUT && bad < g->n)
         err_while(e, "@%s/%s (--name gives the grid another name)", g->name, g->spec[bad].custom_id);
@@ -212,7 +195,7 @@ int grid_submit(struct grid *g, struct store *s, struct err *e)
                        g->name, g->n, plural(g->n, "job", "jobs"), g->n_new, combinations,
                        plural(combinations, "combination", "combinations"), g->o.samples,
                        plural(g->o.samples, "text", "texts"), g->o.job.alone ? ", each written alone" : "",
-                       g->seeds ? "the seeds of --grid" : "seed ", g->seeds ? "" : seed);
+                       g->seeds ? "the seeds of --grid" : "seed ", g->seeds ? "" : g->seed);
     free(is_new);
     return rc;
 }
@@ -223,9 +206,9 @@ void grid_close(struct grid *g)
     engine_close(&g->engine);
     for (size_t i = 0; i < GRID_OPTIONS_MAX; i++)
         free(g->option[i].values.v);
-    for (size_t i = 0; i < g->n_text; i++)
-        free(g->text[i]);
-    free(g->text);
+    for (size_t i = 0; i < g->text.n; i++)
+        free((char *)(uintptr_t)g->text.v[i]);
+    free(g->text.v);
     free(g->spec);
     free(g->ids);
     *g = (struct grid){0};

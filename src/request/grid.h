@@ -22,10 +22,9 @@ struct grid {                            /* {0} is closed */
     struct engine engine;
     struct request first;                /* the first combination; it has the prompt of all */
     struct grid_option option[GRID_OPTIONS_MAX]; size_t n_options;
-    char name[BATCH_NAME_BYTES_MAX + 1];
+    char name[BATCH_NAME_BYTES_MAX + 1], seed[24];
     bool seeds;                          /* one of the options is the seed */
-    char **text;
-    size_t n_text; /* owns the words of the options, parameters, custom_ids, identities */
+    struct text_list text;               /* the words of the options, parameters, custom_ids, identities */
     struct job_spec *spec; size_t n;
     int64_t *ids; size_t n_new;
 };

@@ -190,13 +190,7 @@ static int parse_text(const struct given *g)
 
 static int parse_list(const struct given *g)
 {
-    struct text_list *l = g->at;
-    const char **v = realloc(l->v, (l->n + 1) * sizeof *v);
-    if (!v)
-        return err_set(g->e, ERR_FAILED, "out of memory");
-    l->v = v;
-    v[l->n++] = g->s;
-    return 0;
+    return text_list_add(g->at, g->s) ? 0 : err_set(g->e, ERR_FAILED, "out of memory");
 }
 
 static int parse_choice(const struct given *g)

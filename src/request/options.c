@@ -177,6 +177,16 @@ const char *options_of_job(const struct options *o)
 
 /* ---- values ---- */
 
+bool text_list_add(struct text_list *l, const char *s)
+{
+    const char **v = realloc(l->v, (l->n + 1) * sizeof *v);
+    if (!v)
+        return false;
+    l->v = v;
+    v[l->n++] = s;
+    return true;
+}
+
 int option_set(struct options *o, const struct option *opt, const char *spelled, const char *s, struct err *e)
 {
     const struct given g = { o, opt, option_place(o, opt), spelled, s, e };
@@ -282,29 +292,21 @@ static int join_scaling(struct options *o, struct err *e)
     const char *type = o->job.scaling ? o->job.scaling : "yarn";
     const char *factor = o->rope_scale;
     double f;
-    if (strcmp(type, "none") == 0 && !factor && !o->yarn_orig_ctx) {
-        o->job.scaling = NULL;
-        return 0;
-    }
-    if (!factor && !o->yarn_orig_ctx)
-        return 0;
-    if (factor && strchr(factor, ':') && !o->job.scaling && !o->yarn_orig_ctx) {
-        o->job.scaling = factor;
+    const bool whole = !o->job.scaling && factor && strchr(factor, ':');
+    if (!o->yarn_orig_ctx && (!factor || whole)) {
+        o->job.scaling = whole ? factor : strcmp(type, "none") ? o->job.scaling : NULL;
         return 0;
     }
     if (strcmp(type, "yarn") && strcmp(type, "linear"))
         return err_set(e, ERR_INPUT,
                        "--context-scaling: '%s' together with --rope-scale or --yarn-orig-ctx; yarn or "
-                       "linear is allowed",
-                       type);
+                       "linear is allowed", type);
     if (!factor)
         return err_set(e, ERR_INPUT, "--yarn-orig-ctx needs --rope-scale F beside it");
     if (parse_real(&f, "--rope-scale", factor, 1, 1e6, e))
         return -1;
-    if (o->yarn_orig_ctx)
-        snprintf(o->scaling_text, sizeof o->scaling_text, "%s:%s:%zu", type, factor, o->yarn_orig_ctx);
-    else
-        snprintf(o->scaling_text, sizeof o->scaling_text, "%s:%s", type, factor);
+    snprintf(o->scaling_text, sizeof o->scaling_text, o->yarn_orig_ctx ? "%s:%s:%zu" : "%s:%s", type, factor,
+             o->yarn_orig_ctx);
     o->job.scaling = o->scaling_text;
     return 0;
 }

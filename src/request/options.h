@@ -151,6 +151,8 @@ int parse_size(size_t *out, const char *name, const char *s, size_t min, size_t 
 /* The same of a number that k (thousands) or m (millions) may follow. */
 int parse_count(size_t *out, const char *name, const char *s, size_t min, size_t max, struct err *e);
 int parse_long(long *out, const char *name, const char *s, long min, long max, struct err *e);
+/* Adds a text, which is borrowed, to a list whose array is malloc'ed. False: no memory. */
+bool text_list_add(struct text_list *l, const char *s);
 /* Adds an id that the list lacks. `name` begins the message if there are too many. */
 int id_list_add(struct id_list *l, int32_t id, const char *name, struct err *e);
 int parse_real(double *out, const char *name, const char *s, double min, double max, struct err *e);
