@@ -49,16 +49,18 @@ static const char example[] =
 
 /* ---- help ---- */
 
-static void wrap(FILE *f, const char *text, size_t indent, size_t width)
+/* Prints a text in lines of at most WIDTH bytes. */
+static void wrap(FILE *f, const char *text)
 {
+    enum { INDENT = 6, WIDTH = 100 };
     size_t col = 0;
     for (const char *p = text; *p;) {
         size_t n = strcspn(p, " ");
-        if (col && col + 1 + n > width - indent) {
+        if (col && col + 1 + n > WIDTH - INDENT) {
             fputc('\n', f);
             col = 0;
         }
-        col += col ? (fputc(' ', f), n + 1) : (fprintf(f, "%*s", (int)indent, ""), n);
+        col += col ? (fputc(' ', f), n + 1) : (fprintf(f, "%*s", INDENT, ""), n);
         fwrite(p, 1, n, f);
         p += n + strspn(p + n, " ");
     }
@@ -105,7 +107,7 @@ static void text_of_option(char text[TEXT_BYTES], const struct option *opt, uint
 }
 
 /* verb 0: of all verbs */
-static void help_option(FILE *f, const struct option *opt, bool verbs, uint64_t verb)
+static void help_option(FILE *f, const struct option *opt, uint64_t verb)
 {
     char text[TEXT_BYTES], list[256], form[3];
     text_of_option(text, opt, verb);
@@ -114,25 +116,26 @@ static void help_option(FILE *f, const struct option *opt, bool verbs, uint64_t 
         fprintf(f, "%s, ", form);
     fprintf(f, opt->flags & OPTIONAL ? "--%s[=%s]" : opt->arg ? "--%s %s" : "--%s", opt->name, opt->arg);
     option_verbs(list, sizeof list, opt->verbs);
-    if (verbs && !(opt->verbs & VERB_RUN) && ~opt->verbs & VERBS_SELECT)
+    if (!verb && !(opt->verbs & VERB_RUN) && ~opt->verbs & VERBS_SELECT)
         fprintf(f, "   (%s)", list);
     fputc('\n', f);
-    wrap(f, text, 6, 100);
+    wrap(f, text);
 }
 
-static void help_options(FILE *f, uint64_t verb_bits, unsigned need, bool verbs, uint64_t verb)
+/* need: flags that the options have. */
+static void help_options(FILE *f, uint64_t verb, unsigned need)
 {
     const char *group;
     for (size_t g = 0; (group = option_group_at(g)); g++) {
         bool any = false;
         for (const struct option *opt = options_table; opt->name; opt++) {
-            if (opt->group != group || (opt->flags & HIDDEN) || !(opt->verbs & verb_bits) ||
+            if (opt->group != group || (opt->flags & HIDDEN) || (verb && !(opt->verbs & verb)) ||
                 (opt->flags & need) != need)
                 continue;
             if (!any)
                 fprintf(f, "\n%s\n", group);
             any = true;
-            help_option(f, opt, verbs, verb);
+            help_option(f, opt, verb);
         }
     }
 }
@@ -145,7 +148,7 @@ static void help_rest(FILE *f)
     fputs("\nEnvironment\n", f);
     for (size_t i = 0; i < N(environment); i++) {
         fprintf(f, "  %s\n", environment[i].name);
-        wrap(f, environment[i].text, 6, 100);
+        wrap(f, environment[i].text);
     }
 }
 
@@ -154,14 +157,14 @@ void options_help(FILE *f, const struct verb *verb, bool all)
     if (verb) {
         fprintf(f, "usage: longhand %s %s\n\n%s\n", verb->name, verb->args,
                 verb->help ? verb->help : alias);
-        help_options(f, verb->bit, 0, false, verb->bit);
+        help_options(f, verb->bit, 0);
         return;
     }
     fprintf(f, "usage: longhand VERB [options]\n\n  %s\n\n", example);
     for (const struct verb *v = verbs_table; v->name; v++)
         if (v->help)                             /* aliases have no help */
             fprintf(f, "  %-9s %s\n", v->name, v->help);
-    help_options(f, all ? ~0ull : VERB_RUN, all ? 0 : MAIN, all, all ? 0 : VERB_RUN);
+    help_options(f, all ? 0 : VERB_RUN, all ? 0 : MAIN);
     if (all)
         help_rest(f);
     else
@@ -205,38 +208,38 @@ static void section(FILE *f, const char *request, const char *title)
     fputs("\"\n", f);
 }
 
-/* A paragraph below a bold tag with an argument, which may be NULL. */
-static void tagged(FILE *f, const char *tag, const char *arg, const char *text)
+/* A bold tag with an argument, which may be NULL. */
+static void tag_line(FILE *f, const char *tag, const char *arg, bool optional)
 {
-    fputs(".TP\n\\fB", f);
+    fputs("\\fB", f);
     troff(f, tag);
     fputs("\\fR", f);
     if (arg) {
-        fputs(" \\fI", f);
+        fputs(optional ? "[=\\fI" : " \\fI", f);
         troff(f, arg);
-        fputs("\\fR", f);
+        fputs(optional ? "\\fR]" : "\\fR", f);
     }
     fputc('\n', f);
+}
+
+/* A paragraph below a tag. */
+static void tagged(FILE *f, const char *tag, const char *arg, const char *text)
+{
+    fputs(".TP\n", f);
+    tag_line(f, tag, arg, false);
     troff_line(f, text);
 }
 
 static void man_option(FILE *f, const struct option *opt)
 {
-    char text[TEXT_BYTES], list[256], form[3];
+    char text[TEXT_BYTES], list[256], tag[64], form[3];
     text_of_option(text, opt, 0);
+    option_verbs(list, sizeof list, opt->verbs);
+    snprintf(tag, sizeof tag, "--%s", opt->name);
     fputs(".TP\n", f);
     for (const char *p = opt->also; option_short(&p, form);)
         fprintf(f, "\\fB\\-%c\\fR, ", form[1]);
-    fputs("\\fB\\-\\-", f);
-    troff(f, opt->name);
-    fputs("\\fR", f);
-    if (opt->arg) {
-        fputs(opt->flags & OPTIONAL ? "[=\\fI" : " \\fI", f);
-        troff(f, opt->arg);
-        fputs(opt->flags & OPTIONAL ? "\\fR]" : "\\fR", f);
-    }
-    option_verbs(list, sizeof list, opt->verbs);
-    fputc('\n', f);
+    tag_line(f, tag, opt->arg, opt->flags & OPTIONAL);
     troff_line(f, text);
     fprintf(f, ".br\n(%s)\n", opt->verbs == (uint64_t)VERBS_STORE ? "every verb about jobs" : list);
 }
