@@ -32,7 +32,20 @@ static bool is_unset(const struct member *m, const void *at)
     return kind_equal(m->kind, at, (const char *)&of_default.job + m->at);
 }
 
-static void write_object(struct writer *x, const char *key, bool drafting);
+/* The row of an option that was given, has one of the flags, and makes this member; else NULL. */
+static const struct option *given_row(const struct options *o, const char *member, unsigned flags)
+{
+    char name[40];
+    for (const struct option *opt = options_table; opt->name; opt++)
+        if (o->given[opt - options_table] && (opt->flags & flags) &&
+            strcmp(option_member(name, opt), member) == 0)
+            return opt;
+    return NULL;
+}
+
+/* Stored parameters that a command line changes; job_parse took them. stops: it has stop strings or ids. */
+struct changed { struct json old; bool stops; };
+static void write_object(struct writer *x, const char *key, const struct changed *c);
 
 static void write_member(struct writer *x, const struct member *m)
 {
@@ -43,24 +56,27 @@ static void write_member(struct writer *x, const struct member *m)
     x->opt = m->opt;
     x->at = at;
     if (m->kind == DRAFTING_FORM)
-        write_object(x, m->name, true);
+        write_object(x, m->name, NULL);
     else
         kinds[m->kind].write(x);
 }
 
-static void write_object(struct writer *x, const char *key, bool drafting)
+/* The members of "drafting", or all of them (key NULL). c: NULL for a new job. */
+static void write_object(struct writer *x, const char *key, const struct changed *c)
 {
+    struct json v;
+    struct err ignored;
     size_t n;
-    const struct member *m = job_members(drafting, &n);
+    const struct member *m = job_members(key != NULL, &n);
     jw_open(x->w, key, '{');
     for (size_t i = 0; i < n; i++)
-        write_member(x, &m[i]);
+        if (!c || given_row(x->o, m[i].name, CHANGES) ||
+            (c->stops && m[i].at == offsetof(struct job_params, stop_ids)))
+            write_member(x, &m[i]);
+        else if (js_get(&c->old, m[i].name, &v, &ignored) > 0)
+            jw_value(x->w, m[i].name, &v);
     jw_close(x->w, '}');
 }
-
-/* Stored parameters that a command line changes. stops: it has stop strings or ids. */
-struct changed { struct json old; bool stops; };
-static void changed_members(struct writer *x, const struct changed *c);
 
 /* The text in which every real has the fewest digits that give it back. c: NULL for a new job. */
 static int canonical(char **text, struct writer *x, const struct changed *c, struct err *e)
@@ -70,10 +86,8 @@ static int canonical(char **text, struct writer *x, const struct changed *c, str
     struct json_writer w = { .f = f, .digits = 17 };
     x->w = &w;
     x->failed = !f;
-    if (f && c)
-        changed_members(x, c);
-    else if (f)
-        write_object(x, NULL, false);
+    if (f)
+        write_object(x, NULL, c);
     if ((f && stream_end(f)) || x->failed) {
         free(*text);
         *text = NULL;
@@ -178,44 +192,6 @@ int job_describe(char **text, struct job_params *p, const struct options *o, con
 
 /* ---- other parameters from some token on ---- */
 
-/* The row of an option that was given, has one of the flags, and makes this member; else NULL. */
-static const struct option *given_row(const struct options *o, const char *member, unsigned flags)
-{
-    char name[40];
-    for (const struct option *opt = options_table; opt->name; opt++)
-        if (o->given[opt - options_table] && (opt->flags & flags) &&
-            strcmp(option_member(name, opt), member) == 0)
-            return opt;
-    return NULL;
-}
-
-/* Both the old members and those of the table are in the order of their names. */
-static void changed_members(struct writer *x, const struct changed *c)
-{
-    const size_t stop_ids = offsetof(struct job_params, stop_ids);
-    struct json key, v;
-    size_t n, i = 0;
-    const struct member *m = job_members(false, &n);
-    jw_open(x->w, NULL, '{');
-    for (struct js_walk walk = js_walk(&c->old); !x->failed;) {
-        const bool more = js_next(&walk, &key, &v);
-        char *name = more ? js_strdup(&key) : NULL;
-        bool written = false;
-        x->failed |= more && !name;
-        for (; !x->failed && i < n && (!more || strcmp(m[i].name, name) <= 0); i++)
-            if (given_row(x->o, m[i].name, CHANGES) || (c->stops && m[i].at == stop_ids)) {
-                written |= more && strcmp(m[i].name, name) == 0;
-                write_member(x, &m[i]);
-            }
-        if (name && !written)
-            jw_value(x->w, name, &v);
-        free(name);
-        if (!more)
-            break;
-    }
-    jw_close(x->w, '}');
-}
-
 int job_change(char **text, const char *old, const struct options *o, const struct tokenizer *t, size_t vocab,
                struct err *e)
 {
@@ -229,10 +205,8 @@ int job_change(char **text, const char *old, const struct options *o, const stru
     if (!any)
         return 0;
     int rc = js_check(&c.old, "parameters", old, strlen(old), e) ||
-                     sampling_biases(&p.sampling, o, vocab, e) || job_stop_ids(&p, t, vocab, e) ||
-                     canonical(text, &x, &c, e)
-                 ? -1
-                 : 0;
+             sampling_biases(&p.sampling, o, vocab, e) || job_stop_ids(&p, t, vocab, e) ||
+             canonical(text, &x, &c, e) ? -1 : 0;
     sampling_free(&p.sampling);
     return rc;
 }
