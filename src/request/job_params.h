@@ -37,9 +37,10 @@ struct chat_facts;
  * command line with the sampling of sampling_from_options, and gets those of drafting and of the model. */
 int job_describe(char **text, struct job_params *p, const struct options *o, const struct engine *g,
                  size_t n_prompt, const struct chat_facts *chat, struct err *e);
-/* Writes the parameters `old`, which job_parse took, with the sampling options, --stop, --stop-id, --ban-phrase
- * and --on-loop of a command line in the places of theirs; free(*text). --stop or --stop-id alone replaces the
- * stop ids of both. *text is NULL if the command line has none of them. The result is not checked yet. */
+/* Writes the parameters `old`, which job_parse took, with the sampling options, --stop, --stop-id,
+ * --ban-phrase and --on-loop of a command line in the places of theirs; free(*text). --stop or --stop-id
+ * alone replaces the stop ids of both. *text is NULL if the command line has none of them. The result is not
+ * checked yet. */
 int  job_change(char **text, const char *old, const struct options *o, const struct tokenizer *t,
                 size_t vocab, struct err *e);
 /* Adds the control tokens that stop strings spell, such as <|im_end|>, to p->stop_ids: they are no bytes of a

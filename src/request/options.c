@@ -203,34 +203,27 @@ int options_assign(struct options *o, const char *name, const char *spelled, con
 
 /* ---- the command line ---- */
 
-/* The messages of these three name the option, but not the verb: parse_words joins them. They return
- * NO_OPTION. */
 enum { NO_OPTION = 1 };
 
-static int unknown_option(const struct options *o, const char *spelled, struct err *e)
+/* Sets the message of an option that the verb does not have. It names the option, but not the verb:
+ * parse_words joins these. hint: what stands for the option; opt: it is one of other verbs; else NULL. */
+static int no_option(const struct options *o, const struct option *opt, const char *hint, const char *spelled,
+                     struct err *e)
 {
+    char list[256];
     struct nearest n = nearest_to(strlen(spelled) > 3 ? spelled + 2 : "");
-    for (const struct option *opt = options_table; opt->name && *n.name; opt++)
-        if (opt->verbs & o->verb->bit)
-            consider(&n, opt->name);
-    if (n.best)
+    for (const struct option *other = options_table; other->name && *n.name; other++)
+        if (other->verbs & o->verb->bit)
+            consider(&n, other->name);
+    option_verbs(list, sizeof list, opt ? opt->verbs : 0);
+    if (hint)
+        err_set(e, ERR_INPUT, "there is no option '%.40s': %s", spelled, hint);
+    else if (opt)
+        err_set(e, ERR_INPUT, "'%s' is an option of %s", spelled, list);
+    else if (n.best)
         err_set(e, ERR_INPUT, "unknown option '%.60s': did you mean '--%s'?", spelled, n.best);
     else
         err_set(e, ERR_INPUT, "unknown option '%.60s'; see longhand help %s", spelled, o->verb->name);
-    return NO_OPTION;
-}
-
-static int refused_option(const char *spelled, const char *hint, struct err *e)
-{
-    err_set(e, ERR_INPUT, "there is no option '%.40s': %s", spelled, hint);
-    return NO_OPTION;
-}
-
-static int wrong_verb(const struct option *opt, const char *spelled, struct err *e)
-{
-    char list[256];
-    option_verbs(list, sizeof list, opt->verbs);
-    err_set(e, ERR_INPUT, "'%s' is an option of %s", spelled, list);
     return NO_OPTION;
 }
 
@@ -244,7 +237,7 @@ static int parse_option(struct options *o, int argc, char **argv, int *i, struct
     const struct option *opt = is_long ? NULL : option_find(word, o->verb->bit);
     size_t n = is_long ? strcspn(word, "=") : opt ? strlen(word) : 2;
     if (n >= sizeof name)
-        return unknown_option(o, word, e);
+        return no_option(o, NULL, NULL, word, e);
     memcpy(name, word, n);
     name[n] = 0;
     option_respell(name, '_', '-');
@@ -254,11 +247,9 @@ static int parse_option(struct options *o, int argc, char **argv, int *i, struct
     opt = opt ? opt : option_find(name, o->verb->bit);
     const char *hint = option_hint(is_long ? name : word);
     if (hint && (!opt || !is_long))
-        return refused_option(is_long ? name : word, hint, e);
-    if (!opt)
-        return unknown_option(o, name, e);
-    if (!(opt->verbs & o->verb->bit))
-        return wrong_verb(opt, name, e);
+        return no_option(o, NULL, hint, is_long ? name : word, e);
+    if (!opt || !(opt->verbs & o->verb->bit))
+        return no_option(o, opt, NULL, name, e);
     if (opt->kind == FLAG) {
         if (value)
             return err_set(e, ERR_INPUT, "%s takes no value", name);
@@ -311,28 +302,22 @@ static int join_scaling(struct options *o, struct err *e)
     return 0;
 }
 
-/* The word of --kv-dtype for one of llama.cpp's; NULL: there is none. */
-static const char *cache_type_of(const char *type)
-{
-    static const char *const words[][2] = { { "f16", "bf16" }, { "bf16", "bf16" }, { "q8_0", "int8" },
-                                            { "q4_0", "int4" } };
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (strcmp(type, words[i][0]) == 0)
-            return words[i][1];
-    return NULL;
-}
-
 /* Translates llama.cpp's --cache-type-k and --cache-type-v. One of them alone is for both. */
 static int join_cache_types(struct options *o, struct err *e)
 {
+    static const char *const words[][2] = { { "f16", "bf16" }, { "bf16", "bf16" }, { "q8_0", "int8" },
+                                            { "q4_0", "int4" } };   /* llama.cpp's, and that of --kv-dtype */
     static const char *const names[] = { "--cache-type-k", "--cache-type-v" };
     const char *const types[] = { o->cache_k, o->cache_v }, *word[2] = { NULL, NULL };
     const int first = o->cache_k ? 0 : 1;
+    for (int i = 0; i < 2; i++) {
+        for (size_t k = 0; k < sizeof words / sizeof *words && types[i]; k++)
+            word[i] = strcmp(types[i], words[k][0]) == 0 ? words[k][1] : word[i];
+        if (types[i] && !word[i])
+            return err_set(e, ERR_INPUT, "%s: '%s' is not one of f16, bf16, q8_0, q4_0", names[i], types[i]);
+    }
     if (!types[first])
         return 0;
-    for (int i = 0; i < 2; i++)
-        if (types[i] && !(word[i] = cache_type_of(types[i])))
-            return err_set(e, ERR_INPUT, "%s: '%s' is not one of f16, bf16, q8_0, q4_0", names[i], types[i]);
     if (word[0] && word[1] && strcmp(word[0], word[1]))
         return err_set(e, ERR_INPUT,
                        "--cache-type-k '%s' and --cache-type-v '%s' differ; f16, bf16, q8_0 or q4_0 is for "
@@ -415,14 +400,6 @@ static void add_refused(struct refusals *r, const char *message)
         snprintf(r->list + n, sizeof r->list - n, "%s%s", n ? "; " : "", message);
 }
 
-static int set_refused(const struct refusals *r, const char *verb, struct err *e)
-{
-    char more[40] = "";
-    if (r->more)
-        snprintf(more, sizeof more, "; and %zu more", r->more);
-    return err_set(e, ERR_INPUT, "%s: %s%s", verb, r->list, more);
-}
-
 static int parse_words(struct options *o, int argc, char **argv, struct err *e)
 {
     bool only_words = false, refused = false;
@@ -445,7 +422,8 @@ static int parse_words(struct options *o, int argc, char **argv, struct err *e)
         }
     }
     if (*r.list)
-        return set_refused(&r, o->verb->name, e);
+        return err_set(e, ERR_INPUT, r.more ? "%s: %s; and %zu more" : "%s: %s", o->verb->name, r.list,
+                       r.more);
     if (first.code) {
         *e = first;
         return -1;
