@@ -1,5 +1,5 @@
 /* A batch file: opens the models that its lines name, and turns every line into a request, which
- * batch_submit.c stores as jobs. Start at batch_open; batch_read_line is the path of one line. The fields of
+ * batch_submit.c stores as jobs. Start at batch_open; read_line is the path of one line. The fields of
  * a line are read in batch_line.c. */
 #include "src/request/batch.h"
 
@@ -417,7 +417,7 @@ static int read_request(struct batch *b, struct batch_line *l, struct batch_seen
     return rc;
 }
 
-int batch_read_line(struct batch *b, size_t line, bool mine, const char *text, size_t n,
+static int read_line(struct batch *b, size_t line, bool mine, const char *text, size_t n,
                     struct batch_chapter *c, struct batch_notes *notes, struct err *e)
 {
     char where[PATH_BYTES], number[24], *json = NULL;
@@ -509,7 +509,7 @@ static void report_ignored(const struct batch *b, const struct batch_notes *note
            plural(notes->lines, "line", "lines"), names);
 }
 
-int batch_take_line(struct batch *b, struct batch_notes *notes, size_t line, size_t number, const char *text,
+static int take_line(struct batch *b, struct batch_notes *notes, size_t line, size_t number, const char *text,
                     size_t n, struct err *e)
 {
     struct err one = {0};
@@ -517,7 +517,7 @@ int batch_take_line(struct batch *b, struct batch_notes *notes, size_t line, siz
     if (stop_signal)
         return err_set(e, ERR_AGAIN, "stopped by %s; nothing was queued", stop_signal_name());
     const bool mine = number % b->shards + 1 == b->shard;
-    return batch_read_line(b, line, mine, text, n, NULL, notes, &one) ? batch_bad_line(b, &one, e) : 0;
+    return read_line(b, line, mine, text, n, NULL, notes, &one) ? batch_bad_line(b, &one, e) : 0;
 }
 
 static int read_text_lines(struct batch *b, struct batch_notes *t, const char *text, size_t n, struct err *e)
@@ -528,7 +528,7 @@ static int read_text_lines(struct batch *b, struct batch_notes *t, const char *t
         size_t len = (size_t)((stop ? stop : end) - p);
         const bool blank = strspn(p, " \t\r") == len;          /* a NUL follows the text */
         line++;
-        if (!blank && batch_take_line(b, t, line, line - 1, p, len, e))
+        if (!blank && take_line(b, t, line, line - 1, p, len, e))
             return -1;
         p += len + (stop != NULL);
     }
@@ -569,7 +569,7 @@ int batch_open(struct batch *b, const struct options *o, struct err *e)
                          .file = o->served ? strrchr(o->batch, '/') + 1    /* clients know no path */
                                  : strcmp(o->batch, "-") ? o->batch : "standard input",
                          .row = separator_of(o) ? "row" : "line",
-                         .separator = separator_of(o),
+                         .separator = separator_of(o), .read_line = read_line, .take_line = take_line,
                          .seed = o->seed };
     if (check_options(o, e) || parse_shard(o, &b->shard, &b->shards, e) || name_batch(b, e))
         return -1;

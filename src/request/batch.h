@@ -26,6 +26,8 @@
 
 enum { BATCH_MODELS_MAX = 16, BATCH_ERRORS_SHOWN = 20 };
 
+struct batch_notes;
+struct batch_chapter;
 struct batch {                           /* {0} is closed */
     const struct options *o;
     const char *file, *row;              /* its name in messages, and what its lines are called */
@@ -38,6 +40,11 @@ struct batch {                           /* {0} is closed */
     struct batch_seen *seen;             /* the custom_ids of all lines */
     struct batch_chapter *chapter; size_t n_chapters;     /* lines that continue others */
     size_t lines, bad, shard, shards;    /* lines read, and bad ones; --shard */
+    /* of batch.c, for batch_chapters.c and batch_csv.c (batch_impl.h) */
+    int (*read_line)(struct batch *b, size_t line, bool mine, const char *text, size_t n,
+                     struct batch_chapter *c, struct batch_notes *notes, struct err *e);
+    int (*take_line)(struct batch *b, struct batch_notes *notes, size_t line, size_t number, const char *text,
+                     size_t n, struct err *e);
     bool is_body;                        /* of batch_open_body: `model` belongs to another batch */
 };
 

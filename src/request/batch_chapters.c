@@ -177,7 +177,7 @@ static int read_some(struct batch *b, struct store *s, bool circles, struct batc
             err_while(&one, "%s: %s %zu", b->file, b->row, c->seen->line);
         if (rc == 1) {
             read++;
-            rc = batch_read_line(b, c->seen->line, c->seen->mine, c->text, c->n, c, notes, &one);
+            rc = b->read_line(b, c->seen->line, c->seen->mine, c->text, c->n, c, notes, &one);
         }
         c->seen->bad = rc < 0;
         if (rc < 0 && batch_bad_line(b, &one, e))

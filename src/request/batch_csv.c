@@ -230,7 +230,7 @@ int batch_read_rows(struct batch *b, struct batch_notes *notes, const char *text
     c.room = malloc(n + CSV_COLUMNS_MAX + 1);
     int rc = c.names && c.room ? read_names(&c, e) : no_memory(e);
     while (rc == 0 && (rc = next_row(&c, &json, &n_json, e)) == 1) {
-        rc = batch_take_line(b, notes, c.row, c.row - 2, json, n_json, e);
+        rc = b->take_line(b, notes, c.row, c.row - 2, json, n_json, e);
         free(json);
     }
     free(c.names);

@@ -50,15 +50,9 @@ static inline int batch_no_memory(struct err *e)
 
 /* ---- batch.c ---- */
 
-/* Reads a line, and puts a chapter aside. c: NULL, or the chapter, whose line is read again. */
-int batch_read_line(struct batch *b, size_t line, bool mine, const char *text, size_t n,
-                    struct batch_chapter *c, struct batch_notes *notes, struct err *e);
-
-/* Reads a line or row, which is number `number` of the file, from 0. With two or more bad lines the first go
- * to stderr; *e is the first one. -1: the rest is not read. */
-int batch_take_line(struct batch *b, struct batch_notes *notes, size_t line, size_t number, const char *text,
-                    size_t n, struct err *e);
-
+/* b->read_line reads a line, and puts a chapter aside. c: NULL, or the chapter, whose line is read again. */
+/* b->take_line reads a line or row, which is number `number` of the file, from 0. With two or more bad lines
+ * the first go to stderr; *e is the first one. -1: the rest is not read. */
 /* ---- batch_csv.c ---- */
 
 /* Takes every row of a table. */

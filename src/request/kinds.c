@@ -67,6 +67,16 @@ const char *option_range(char text[96], const struct option *opt)
 
 /* ---- parse ---- */
 
+bool text_list_add(struct text_list *l, const char *s)
+{
+    const char **v = realloc(l->v, (l->n + 1) * sizeof *v);
+    if (!v)
+        return false;
+    l->v = v;
+    v[l->n++] = s;
+    return true;
+}
+
 int parse_size(size_t *out, const char *name, const char *s, size_t min, size_t max, struct err *e)
 {
     const struct json number = number_of(s, strlen(s));

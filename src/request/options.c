@@ -177,16 +177,6 @@ const char *options_of_job(const struct options *o)
 
 /* ---- values ---- */
 
-bool text_list_add(struct text_list *l, const char *s)
-{
-    const char **v = realloc(l->v, (l->n + 1) * sizeof *v);
-    if (!v)
-        return false;
-    l->v = v;
-    v[l->n++] = s;
-    return true;
-}
-
 int option_set(struct options *o, const struct option *opt, const char *spelled, const char *s, struct err *e)
 {
     const struct given g = { o, opt, option_place(o, opt), spelled, s, e };
