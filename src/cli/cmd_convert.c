@@ -49,12 +49,6 @@ struct convert {
 
 /* ---- the header ---- */
 
-static bool is_permuted(const struct convert *c, const struct tensor *t)
-{
-    return c->config.family->as_llama &&
-           (strstr(t->name, "self_attn.q_proj.") || strstr(t->name, "self_attn.k_proj."));
-}
-
 /* A hybrid may have a layer that drafts (MTP). */
 static bool has_draft_layer(const struct convert *c)
 {
@@ -186,44 +180,16 @@ static int put_tensors(struct convert *c, struct err *e)
 
 /* ---- the data ---- */
 
-/* Rows that a slab may end after. A vector in a form of its own is one row (gguf_form_read). */
-static size_t rows_of(const struct convert *c, const struct tensor *t)
-{
-    return t->n_dims == 2 ? t->dim[0] : c->config.norm_plus_one ? 1 : t->n_elements;
-}
+/* Rows that a slab may end after. A vector is one row. */
+static size_t rows_of(const struct tensor *t) { return t->n_dims == 2 ? t->dim[0] : 1; }
 
-/* Reads and encodes the rows of a slab. The llama architecture has rows b and b + d/2 of a head side by
- * side; models whose norms hold w - 1 have forms of their own (gguf_form.h). */
+/* Reads and encodes the rows of a slab, in the form that GGUF has (gguf_form.h). */
 static void encode_slab(void *ctx, size_t i, size_t thread)
 {
     struct convert *c = ctx;
     struct slab *s = &c->slab[i];
-    const struct tensor *t = s->t;
-    const size_t row = t->bytes / rows_of(c, t), d = c->config.head_dim;
-    char *to = c->room + i * SLAB_BYTES;
     (void)thread;
-    if (c->config.norm_plus_one) {
-        s->failed = gguf_form_read(&c->ts, t, &c->config, to, s->row, s->rows, &s->e) != 0;
-        return;
-    }
-    if (!is_permuted(c, t)) {
-        s->failed = tensors_read(&c->ts, t, to, s->row * row, s->rows * row, &s->e) != 0;
-        return;
-    }
-    if (t->n_dims == 1) {                        /* a bias is read whole: its rows are single numbers */
-        char *all = malloc(t->bytes);
-        s->failed = !all || tensors_read(&c->ts, t, all, 0, t->bytes, &s->e);
-        for (size_t r = 0; !s->failed && r < s->rows; r++)
-            memcpy(to + r * row,
-                   all + ((s->row + r) / d * d + (s->row + r) % 2 * (d / 2) + (s->row + r) % d / 2) * row,
-                   row);
-        free(all);
-        return;
-    }
-    for (size_t r = 0; r < s->rows && !s->failed; r++) {
-        const size_t in = (s->row + r) % d, from = s->row + r - in + in % 2 * (d / 2) + in / 2;
-        s->failed = tensors_read(&c->ts, t, to + r * row, from * row, row, &s->e) != 0;
-    }
+    s->failed = gguf_form_read(&c->ts, s->t, &c->config, c->room + i * SLAB_BYTES, s->row, s->rows, &s->e) != 0;
 }
 
 static int write_padding(struct convert *c, size_t n, struct err *e)
@@ -237,7 +203,7 @@ static int write_slabs(struct convert *c, size_t n, struct err *e)
     pool_run(c->pool, n, encode_slab, c);
     for (size_t i = 0; i < n; i++) {
         const struct tensor *t = c->slab[i].t;
-        const size_t rows = rows_of(c, t), bytes = c->slab[i].rows * (t->bytes / rows);
+        const size_t rows = rows_of(t), bytes = c->slab[i].rows * (t->bytes / rows);
         if (c->slab[i].failed) {
             *e = c->slab[i].e;
             return -1;
@@ -260,7 +226,7 @@ static int write_data(struct convert *c, struct err *e)
     size_t n = 0;
     for (size_t i = 0; i < c->n_pieces; i++) {
         const struct tensor *t = c->piece[i].t;
-        const size_t rows = rows_of(c, t), row = t->bytes / rows, some = SLAB_BYTES / row;
+        const size_t rows = rows_of(t), row = t->bytes / rows, some = SLAB_BYTES / row;
         if (some == 0)
             return err_set(e, ERR_INPUT, "tensor \"%s\": rows of %zu bytes, at most %d are allowed", t->name,
                            row, SLAB_BYTES);

@@ -1,4 +1,4 @@
-/* Tensors of hybrids and of Gemma 3 as GGUF has them. Start at gguf_form_read. */
+/* Tensors as GGUF has them. Start at gguf_form_read. */
 #include "src/model/gguf_form.h"
 
 #include <stdlib.h>
@@ -6,6 +6,7 @@
 
 #include "kernels/exp_d.h"
 #include "src/model/encode.h"
+#include "src/model/families/family.h"
 
 float changed(float x, enum change c)
 {
@@ -33,11 +34,16 @@ struct gguf_form gguf_form(const struct config *c, const char *name)
     for (size_t i = 0; c->norm_plus_one && i < sizeof of / sizeof *of; i++)
         if (name_ends_in(name, of[i].end))
             return of[i].form;
+    if (c->family->as_llama && (strstr(name, "self_attn.q_proj.") || strstr(name, "self_attn.k_proj.")))
+        return (struct gguf_form){ .columns = name_ends_in(name, ".bias"), .paired = c->head_dim };
     return (struct gguf_form){ 0 };
 }
 
 size_t gguf_form_source(const struct gguf_form *f, const struct config *c, size_t i)
 {
+    const size_t d = f->paired, pair = d ? i % d : 0;
+    if (d)
+        return i - pair + pair % 2 * (d / 2) + pair / 2;
     const size_t keys = c->delta.key_heads, members = f->width ? c->delta.value_heads / keys : 1;
     if (!f->width || i < f->skip)
         return i;
@@ -49,8 +55,10 @@ size_t gguf_form_source(const struct gguf_form *f, const struct config *c, size_
 static int check_heads(const struct gguf_form *f, const struct tensors *ts, const struct tensor *t,
                        const struct config *c, struct err *e)
 {
-    const size_t has = f->columns ? t->cols : t->dim[0], needed = f->skip + c->delta.value_heads * f->width;
-    return !f->width || has == needed
+    const size_t has = f->columns ? t->cols : t->dim[0],
+                 needed = f->paired ? MAX(has / f->paired, (size_t)1) * f->paired
+                                    : f->skip + c->delta.value_heads * f->width;
+    return has == needed || (!f->width && !f->paired)
                ? 0
                : err_set(e, ERR_INPUT, "%s: tensor \"%.*s\": %zu %s, needed are %zu", ts->path[t->shard],
                          TENSOR_NAME_SHOWN, t->stored_name, has, f->columns ? "columns" : "rows", needed);
@@ -60,6 +68,9 @@ int gguf_form_read(const struct tensors *ts, const struct tensor *t, const struc
                    size_t row, size_t n, struct err *e)
 {
     const struct gguf_form f = gguf_form(c, t->name);
+    const size_t row_bytes = t->bytes / (t->n_dims == 2 ? t->dim[0] : 1);
+    if (f.change == AS_IS && !f.width && !f.paired)
+        return tensors_read(ts, t, dst, row * row_bytes, n * row_bytes, e);
     if (check_heads(&f, ts, t, c, e))
         return -1;
     const size_t stored = t->cols * dtype_size(t->stored_dtype),

@@ -1,4 +1,5 @@
-/* How the tensors of models whose norms hold w - 1 lie in a GGUF file: norms hold 1 + w. In hybrids A_log
+/* How tensors lie in a GGUF file. Of architecture llama rows 2b and 2b + 1 of a head of q and k are rows b and
+ * b + d/2 of the model. Of models whose norms hold w - 1 norms hold 1 + w. In hybrids A_log
  * holds -exp(A_log), and value head (key head g, member r) is head r * key_heads + g, which reorders rows,
  * and columns of out_proj. */
 #pragma once
@@ -13,6 +14,7 @@ struct gguf_form {
     enum change change;
     /* rows (or columns) from `skip` on are value heads of `width` rows; 0: the order stays */
     size_t skip, width; bool columns;
+    size_t paired;                       /* rows (or columns) of a head, whose halves lie in pairs; 0: none */
 };
 /* The form of a tensor of the model, by its Hugging Face name. */
 struct gguf_form gguf_form(const struct config *c, const char *name);
