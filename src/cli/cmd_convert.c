@@ -188,8 +188,9 @@ static void encode_slab(void *ctx, size_t i, size_t thread)
 {
     struct convert *c = ctx;
     struct slab *s = &c->slab[i];
+    char *to = c->room + i * SLAB_BYTES;
     (void)thread;
-    s->failed = gguf_form_read(&c->ts, s->t, &c->config, c->room + i * SLAB_BYTES, s->row, s->rows, &s->e) != 0;
+    s->failed = gguf_form_read(&c->ts, s->t, &c->config, to, s->row, s->rows, &s->e) != 0;
 }
 
 static int write_padding(struct convert *c, size_t n, struct err *e)

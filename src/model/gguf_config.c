@@ -74,11 +74,11 @@ static int get_layers(struct getting *m, size_t *layers)
 {
     size_t drafting = 0;
     char key[KEY_BYTES];
-    const bool drafter = m->f == &family_gemma4_assistant;       /* all layers of the file are its own */
     if (need_uint(m, "block_count", 0, GGUF_LAYERS_MAX, &m->blocks) ||
-        read_uint(m, "nextn_predict_layers", 0, 0, drafter ? m->blocks : m->f->draft_layer, &drafting) < 0)
+        read_uint(m, "nextn_predict_layers", 0, 0, m->f->drafter ? m->blocks : m->f->draft_layer,
+                  &drafting) < 0)
         return -1;
-    *layers = m->blocks - (drafter ? 0 : drafting);
+    *layers = m->blocks - (m->f->drafter ? 0 : drafting);
     return *layers ? 0 : gguf_bad(m->g, gguf_key(key, m->f, "block_count"), m->e,
                                   "1, and that layer only drafts");
 }

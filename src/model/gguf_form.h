@@ -1,7 +1,7 @@
-/* How tensors lie in a GGUF file. Of architecture llama rows 2b and 2b + 1 of a head of q and k are rows b and
- * b + d/2 of the model. Of models whose norms hold w - 1 norms hold 1 + w. In hybrids A_log
- * holds -exp(A_log), and value head (key head g, member r) is head r * key_heads + g, which reorders rows,
- * and columns of out_proj. */
+/* How tensors lie in a GGUF file. Of architecture llama rows 2b and 2b + 1 of a head of q and k are rows b
+ * and b + d/2 of the model. Of models whose norms hold w - 1 norms hold 1 + w. In hybrids A_log holds
+ * -exp(A_log), and value head (key head g, member r) is head r * key_heads + g, which reorders rows, and
+ * columns of out_proj. */
 #pragma once
 #include "src/model/config.h"
 #include "src/model/tensors.h"

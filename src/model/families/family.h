@@ -40,14 +40,14 @@ struct putting { const struct family *f; const struct config *c; struct gguf_out
 
 enum key_kind { KEY_SIZE, KEY_REAL, KEY_BOOL };
 enum key_rule {
-    NEEDED = 1,                      /* a GGUF file must have it; else a size is 0, a real `missing` */
-    EACH = 2,                        /* a GGUF file may have a list of equal numbers, one a layer */
-    NULLS = 4,                       /* null in config.json counts as missing, if `missing` is 0 */
-    NULL_ZERO = 128,                 /* null in config.json is 0 */
-    NONZERO = 8,                     /* may be 0 in a GGUF file, and is written only if it is not */
-    UNREAD = 16,                     /* a function reads it from config.json, or nothing does */
-    UNWRITTEN = 32,                  /* of config.json that is read only */
-    KEEPS = 64,                      /* missing in config.json, it leaves the field as it is */
+    NEEDED = 1,                          /* a GGUF file must have it; else a size is 0, a real `missing` */
+    EACH = 2,                            /* a GGUF file may have a list of equal numbers, one a layer */
+    NULLS = 4,                           /* null in config.json counts as missing, if `missing` is 0 */
+    NULL_ZERO = 128,                     /* null in config.json is 0 */
+    NONZERO = 8,                         /* may be 0 in a GGUF file, and is written only if it is not */
+    UNREAD = 16,                         /* a function reads it from config.json, or nothing does */
+    UNWRITTEN = 32,                      /* of config.json that is read only */
+    KEEPS = 64,                          /* missing in config.json, it leaves the field as it is */
 };
 /* The value of hi that stands for the number of heads, and of experts. */
 #define HI_HEADS (-1)
@@ -62,8 +62,8 @@ struct key {
 #define REAL(name) KEY_REAL, offsetof(struct config, name)
 #define BOOL(name) KEY_BOOL, offsetof(struct config, name)
 
-/* The four ways of a table that ends with {0}; NULL is an empty one. Functions read and put
- * the keys of GGUF files that are in f->reads. */
+/* The four ways of a table that ends with {0}; NULL is an empty one. Functions read and put the keys of GGUF
+ * files that are in f->reads. */
 int keys_read(const struct reading *r, const struct key *k);
 int keys_get(const struct getting *m, const struct key *k);
 void keys_write(const struct writing *w, const struct key *k);
@@ -84,7 +84,7 @@ int put_lacks(const struct putting *p, const char *what);
 
 /* ---- sections ---- */
 
-/* In the order of GGUF files; families.c has that of config.json. Functions return 0 or -1. */
+/* In the order of GGUF files; gguf_config.c has that of config.json. Functions return 0 or -1. */
 enum section_of { OF_SIZES, OF_EXPERTS, OF_STATES, OF_HEADS, OF_NORMS, OF_FACTORS, OF_VOCAB, OF_WINDOW,
                   OF_LAYERS, OF_ROPE, SECTIONS };
 #define SECTION(...) &(const struct section){ __VA_ARGS__ }
@@ -129,6 +129,7 @@ struct family {
     bool as_llama;
     bool joined;                         /* q, k and v lie joined in GGUF files, gate and up, too */
     bool draft_layer;                    /* a file may have a layer more, which only drafts */
+    bool drafter;                        /* a file drafts for another model with all of its layers */
     /* Layers with a window: none; all, of 4,096 keys, or only where a key gives one; with use_sliding_window
      * all, or those without RoPE, or those that a key names, else those from max_window_layers on, or every
      * other one before max_window_layers. */

@@ -23,7 +23,6 @@ static const char *const unified_types[] = { "gemma4_unified", "gemma4_unified_t
                                              "gemma4_unified_assistant", NULL },
                   *const drafter_types[] = { "gemma4_assistant", "gemma4_unified_assistant", NULL };
 
-static bool is_drafter(const struct family *f) { return f == &family_gemma4_assistant; }
 
 /* ---- sizes: the dense networks of the last layers may have twice the width of the others ---- */
 
@@ -47,7 +46,7 @@ static int get_sizes(struct getting *m)
     char key[KEY_BYTES];
     const struct gguf_value *v = gguf_find(m->g, gguf_key(key, m->f, name));
     c->kv_shared = 0;
-    if (read_uint(m, "attention.shared_kv_layers", 0, 0, is_drafter(m->f) ? blocks : blocks - 1,
+    if (read_uint(m, "attention.shared_kv_layers", 0, 0, m->f->drafter ? blocks : blocks - 1,
                   &c->kv_shared) < 0)
         return -1;
     if (!v || !v->is_array)
@@ -160,7 +159,7 @@ static int get_gemma_heads(struct getting *m)
         read_uint(m, "rope.dimension_count_swa", 0, c->local_rotary, c->local_rotary, &value) < 0 ||
         keys_get(m, own_keys) || read_real(m, "final_logit_softcapping", 0, 1e6, &c->softcap) < 0)
         return -1;
-    return is_drafter(m->f) ? need_uint(m, "embedding_length_out", 0, 1 << 20, &c->backbone) : 0;
+    return m->f->drafter ? need_uint(m, "embedding_length_out", 0, 1 << 20, &c->backbone) : 0;
 }
 
 static int put_gemma_heads(const struct putting *p)
@@ -203,7 +202,7 @@ static void write_own(const struct writing *w)
     }
     jw_close(w->w, '}');
     jw_bool(w->w, "attention_k_eq_v", true);     /* unless there is a v_proj: use_tensors in gguf_model.c */
-    if (is_drafter(w->f))
+    if (w->f->drafter)
         jw_uint(w->w, "backbone_hidden_size", c.backbone);
     c.per_layer_vocab = c.vocab;
     keys_write(&(struct writing){ w->f, &c, w->g, w->w }, own_keys);
@@ -454,4 +453,4 @@ const struct family family_gemma4 = {
 };
 /* The drafter of a GGUF file. config.json of one is read as Gemma 4. */
 const struct family family_gemma4_assistant = { .type = "gemma4_assistant", .gguf = "gemma4-assistant",
-                                                GEMMA4 };
+                                                .drafter = true, GEMMA4 };
