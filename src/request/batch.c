@@ -1,106 +1,29 @@
-/* A batch file: opens the models that its lines name, and turns every line into a request, which
- * batch_submit.c stores as jobs. Start at batch_open; read_line is the path of one line. The fields of
- * a line are read in batch_line.c. */
-#include "src/request/batch.h"
+/* The lines of a batch, and the bodies of a server: opens the models that they name, and turns each into a
+ * request, whose samples become jobs. Start at batch_read_line. The fields of a line are read in
+ * batch_line.c, the lines of a file in batch_file.c. */
+#include "src/request/batch_impl.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/random.h>
-#include <sys/stat.h>
 
 #include "src/base/input.h"
 #include "src/base/json_write.h"
 #include "src/base/memory_file.h"
-#include "src/base/notice.h"
 #include "src/base/sha256.h"
-#include "src/base/stopping.h"
 #include "src/model/find_model.h"
-#include "src/request/batch_impl.h"
 #include "src/request/model_options.h"
 #include "src/request/output_check.h"
 #include "src/request/request.h"
-#include "src/request/sampling_options.h"
 
 enum { CHECKED_MAX = 1000, CHECKED_BYTES_MAX = 1 << 16, HEAVY_MAX = 4, HEAVY_BYTES = 1 << 20 };
 
-/* ---- the command line ---- */
-
-static int check_options(const struct options *o, struct err *e)
-{
-    static const char *const others[] = { "prompt", "prompt-file", "messages" };
-    if (o->replace)
-        return err_set(e, ERR_INPUT,
-                       "--batch and --replace: a batch keeps its name; --name gives another one");
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (options_given(o, others[i]))
-            return err_set(e, ERR_INPUT, "--batch and --%s: the lines of a batch have their own", others[i]);
-    if (o->system && !o->chat)
-        return err_set(e, ERR_INPUT, "--system needs --chat");
-    return request_check_options_texts(o, e);
-}
-
-/* Parses --shard I/N; without the option I and N are 1. */
-static int parse_shard(const struct options *o, size_t *i, size_t *n, struct err *e)
-{
-    char first[24];
-    const char *slash = o->shard ? strchr(o->shard, '/') : NULL;
-    *i = *n = 1;
-    if (!o->shard)
-        return 0;
-    if (!slash || slash - o->shard >= (ptrdiff_t)sizeof first)
-        return err_set(e, ERR_INPUT, "--shard: '%s' is not I/N, like 2/8", o->shard);
-    snprintf(first, sizeof first, "%.*s", (int)(slash - o->shard), o->shard);
-    return parse_size(n, "--shard: N", slash + 1, 1, 1000000, e) ||
-           parse_size(i, "--shard: I", first, 1, *n, e) ? -1 : 0;
-}
-
-/* What is between the cells of a table; 0: the file has lines. */
-static char separator_of(const struct options *o)
-{
-    const size_t n = strlen(o->batch);
-    const char *end = n > 4 && !o->lines ? o->batch + n - 4 : "";
-    if (strcasecmp(end, ".tsv") == 0)
-        return '\t';
-    return (o->csv && !o->lines) || strcasecmp(end, ".csv") == 0 ? ',' : 0;
-}
-
-/* Whether the path is a name, by which the same command finds its batch again: a shell gives every <(..) the
- * path /dev/fd/63. */
-static bool is_named(const char *path)
-{
-    struct stat st;
-    return strcmp(path, "-") && strncmp(path, "/dev/", 5) && strncmp(path, "/proc/", 6) &&
-           (stat(path, &st) || S_ISREG(st.st_mode));
-}
-
-/* The batch is called --name, else like the file without folders and .jsonl (.txt with --lines). */
-static int name_batch(struct batch *b, struct err *e)
-{
-    const char *end = b->o->lines ? ".txt" : b->separator == '\t' ? ".tsv" : b->separator ? ".csv" : ".jsonl";
-    const size_t n_end = strlen(end);
-    const char *path = b->o->batch, *slash = strrchr(path, '/'), *own = b->o->name;
-    const char *name = own ? own : slash ? slash + 1 : path;
-    size_t n = strlen(name);
-    if (!own && !is_named(path))
-        return err_set(e, ERR_INPUT, "--batch %s: only a regular file gives its name, --name NAME is needed",
-                       path);
-    if (!own && n > n_end && strcmp(name + n - n_end, end) == 0)
-        n -= n_end;
-    if (n >= sizeof b->name)
-        return err_set(e, ERR_INPUT, "%s: a name of %zu bytes, at most %d are allowed",
-                       own ? "--name" : "--batch", n, BATCH_NAME_BYTES_MAX);
-    snprintf(b->name, sizeof b->name, "%.*s", (int)n, name);
-    return batch_name_check(own ? "--name" : "--batch (--name gives it another)", b->name, e);
-}
-
 /* ---- models ---- */
 
-/* Finds or opens the model of a line. A model that cannot be opened fails every line that names it. */
-static int find_model(struct batch *b, struct batch_model **out, const char *name, const char *what,
+int batch_find_model(struct batch *b, struct batch_model **out, const char *name, const char *what,
                      struct err *e)
 {
     struct batch_model *m = b->model;
@@ -262,16 +185,27 @@ static int refuse_later(struct request *r, const char *dir, const char *template
 /* A copy of a text that lives only as long as its line. */
 static bool keep_text(const char **text) { return !*text || (*text = strdup(*text)); }
 
+/* Adds a job to those of the batch, which have room for a power of two. NULL: no memory. */
+static struct job_spec *add_spec(struct batch *b, struct job_spec j)
+{
+    const size_t n = b->n;
+    struct job_spec *v = n && (n < 256 || n & (n - 1)) ? b->spec
+                                                      : realloc(b->spec, MAX(2 * n, 256) * sizeof *v);
+    if (!v)
+        return NULL;
+    b->spec = v;
+    v[b->n++] = j;
+    return &v[n];
+}
+
 /* Adds the samples of a request to the jobs of the batch. The first one owns their texts (job_spec_free). */
 static int add_request(struct batch *b, const struct batch_line *l, struct request *r,
                        const struct batch_model *m, size_t line, struct err *e)
 {
-    if (batch_grow((void **)&b->spec, b->n, sizeof *b->spec, e))
-        return -1;
-    const size_t first = b->n++;
-    struct job_spec *j = &b->spec[first];
+    struct job_spec *j = add_spec(b, request_job(r, &m->engine, 0));
     char *identity = NULL;
-    *j = request_job(r, &m->engine, 0);
+    if (!j)
+        return batch_no_memory(e);
     r->job = (struct job_spec){0};
     j->custom_id = b->is_body ? NULL : l->job.custom_id;
     j->alone = b->is_body;
@@ -286,13 +220,10 @@ static int add_request(struct batch *b, const struct batch_line *l, struct reque
     if (batch_line_identity(l, &identity, &j->identity_bytes, e))
         return -1;
     j->identity = identity;
-    for (size_t i = 1; i < l->o.samples; i++) {
-        if (batch_grow((void **)&b->spec, b->n, sizeof *b->spec, e))
-            return -1;
-        b->spec[b->n] = b->spec[first];
-        b->spec[b->n++].sample = (uint32_t)i;
-    }
-    return 0;
+    for (size_t i = 1; i < l->o.samples && j; i++)
+        if ((j = add_spec(b, *j)))
+            j->sample = (uint32_t)i;
+    return j ? 0 : batch_no_memory(e);
 }
 
 static void free_checked(struct batch_model *m)
@@ -348,7 +279,7 @@ static int describe_request(struct batch *b, struct batch_line *l, struct reques
         return err_set(e, ERR_INPUT, "body.model: this server has no such model; it has %s", b->o->served);
     if (!b->o->model && !b->o->served && l->job.model)
         name = l->job.model, what = "body.model";
-    if (find_model(b, m, name, what, e))
+    if (batch_find_model(b, m, name, what, e))
         return -1;
     if (!l->seeded) {
         snprintf(seed, sizeof seed, "%" PRIu64, batch_line_seed(b->seed, l->job.custom_id));
@@ -396,19 +327,17 @@ static int line_as_json(char **json, size_t *n_json, const char *where, const ch
     return stream_end(f) ? batch_no_memory(e) : 0;
 }
 
-/* Makes the request of a line, and adds it to the jobs if it is of this shard. c: NULL: no chapter. */
-static int read_request(struct batch *b, struct batch_line *l, struct batch_seen *seen,
-                        const struct batch_chapter *c, struct batch_notes *notes, struct err *e)
+/* Makes the request of a line, and adds it to the jobs if it is of this shard. */
+static int read_request(struct batch *b, struct batch_line *l, struct batch_seen *seen, struct err *e)
 {
     struct batch_model *m;
     struct request r = {0};
-    int rc = describe_request(b, l, &r, &m, c, e);
+    int rc = describe_request(b, l, &r, &m, seen->chapter, e);
     if (rc == 0) {
         if (!b->is_body && !m->unfiltered)
             m->unfiltered = request_notice_unfiltered(&r, &m->engine);
-        notes->no_length += !l->o.tokens;
-        notes->less += !l->o.tokens && r.less;
-        seen->known = true;
+        b->notes.no_length += !l->o.tokens;
+        b->notes.less += !l->o.tokens && r.less;
         seen->samples = l->o.samples;
         seen->lengths = (struct job_lengths){ r.job.prompt_tokens + r.n_carried, r.job.wanted, l->o.tokens };
         rc = seen->mine ? add_request(b, l, &r, m, seen->line, e) : 0;
@@ -417,31 +346,71 @@ static int read_request(struct batch *b, struct batch_line *l, struct batch_seen
     return rc;
 }
 
-static int read_line(struct batch *b, size_t line, bool mine, const char *text, size_t n,
-                    struct batch_chapter *c, struct batch_notes *notes, struct err *e)
+struct batch_seen *batch_find(const struct batch *b, const char *custom_id)
+{
+    struct batch_seen *s;
+    HASH_FIND(hh, b->seen, custom_id, strlen(custom_id), s);
+    return s;
+}
+
+/* ERR_INPUT if another line has the custom_id. */
+static int add_seen(struct batch *b, struct batch_seen **out, const char *custom_id, size_t line,
+                    struct err *e)
+{
+    struct batch_seen *s = batch_find(b, custom_id);
+    size_t n = strlen(custom_id);
+    if (s)
+        return err_set(e, ERR_INPUT, "custom_id: \"%s\" is also in line %zu; each line needs its own",
+                       custom_id, s->line);
+    s = calloc(1, sizeof *s + n + 1);
+    if (!s)
+        return batch_no_memory(e);
+    *out = s;
+    s->line = line;
+    s->mine = (line - 1 - (b->separator != 0)) % b->shards + 1 == b->shard;  /* row 1 of a table has names */
+    memcpy(s->custom_id, custom_id, n + 1);
+    HASH_ADD(hh, b->seen, custom_id[0], n, s);
+    return 0;
+}
+
+/* Puts a chapter aside. */
+static int defer(const struct batch *b, struct batch_seen *seen, const char *after, const char *text,
+                 size_t n, struct err *e)
+{
+    const size_t n_name = strlen(b->name);
+    struct batch_chapter *c;
+    if (*after == '@' && strncmp(after + 1, b->name, n_name) == 0 && after[1 + n_name] == '/')
+        after += n_name + 2;             /* the batch itself */
+    if (strcmp(after, seen->custom_id) == 0)
+        return err_set(e, ERR_INPUT, "after: \"%s\" is this line itself", after);
+    if (!(seen->chapter = c = calloc(1, sizeof *c + n + strlen(after) + 2)))
+        return batch_no_memory(e);
+    memcpy(c->text, text, n);
+    c->n = n;
+    c->after = strcpy(c->text + n + 1, after);
+    return 0;
+}
+
+int batch_read_line(struct batch *b, size_t line, const char *text, size_t n, struct batch_seen *seen,
+                    struct err *e)
 {
     char where[PATH_BYTES], number[24], *json = NULL;
     struct batch_line l = {0};
-    struct batch_seen *seen = NULL;
+    const bool chapter = seen != NULL;
     struct batch_notes again = {0};              /* a chapter is read twice and counted once */
     snprintf(where, sizeof where, "%s: %s %zu", b->file, b->row, line);
     int rc = b->o->lines ? line_as_json(&json, &n, where, text, n, e) : 0;
     if (rc == 0)
-        rc = batch_line_read(&l, b->o, where, json ? json : text, n, c ? &again : notes, e);
+        rc = batch_line_read(&l, b->o, where, json ? json : text, n, chapter ? &again : &b->notes, e);
     snprintf(number, sizeof number, "%zu", line);
     if (rc == 0 && !l.job.custom_id)
         l.job.custom_id = number;
     const bool read = rc == 0;
-    if (read && c)
-        seen = batch_find(b, l.job.custom_id);
-    else if (read)
-        rc = batch_add_seen(b, &seen, l.job.custom_id, line, e);
-    if (rc == 0) {
-        seen->mine = mine;
-        rc = l.job.chapter.after_id && !c ? batch_defer(b, seen, l.job.chapter.after_id, text, n, e)
-                           : read_request(b, &l, seen, c, notes, e);
-        seen->bad = rc != 0;
-    }
+    if (read && !chapter)
+        rc = add_seen(b, &seen, l.job.custom_id, line, e);
+    if (rc == 0)
+        rc = l.job.chapter.after_id && !chapter ? defer(b, seen, l.job.chapter.after_id, text, n, e)
+                                                : read_request(b, &l, seen, e);
     /* messages of batch_line_read begin with the line already */
     if (read && rc && strncmp(e->msg, where, strlen(where)))
         err_while(e, "%s", where);
@@ -461,7 +430,7 @@ int batch_open_front(struct batch *b, const struct options *o, struct err *e)
     *b = (struct batch){ .o = o };
     if (!(b->model = calloc(BATCH_MODELS_MAX, sizeof *b->model)))
         return batch_no_memory(e);
-    if (find_model(b, &m, name, what, e))
+    if (batch_find_model(b, &m, name, what, e))
         return -1;
     find_template(m, &line, NULL, &ignored);
     return 0;
@@ -474,116 +443,14 @@ int batch_open_body(struct batch *b, const struct batch *front, const struct opt
 {
     struct batch_line l = {0};
     struct batch_seen seen = { .mine = true };
-    struct batch_notes notes = {0};
     *b = (struct batch){ .o = o, .seed = o->seed, .model = front->model, .n_models = 1, .is_body = true };
     const bool given = options_given(o, "seed") && !o->seed_drawn;
     if (!given && getrandom(&b->seed, sizeof b->seed, 0) != sizeof b->seed)
         return err_set(e, ERR_FAILED, "cannot draw a seed: %s", strerror(errno));
-    int rc = batch_line_read_body(&l, b->o, chat, BATCH_BODY, text, n, &notes, e);
+    int rc = batch_line_read_body(&l, b->o, chat, BATCH_BODY, text, n, &b->notes, e);
     l.job.custom_id = "request";
-    rc = rc || read_request(b, &l, &seen, NULL, &notes, e) ? -1 : 0;
+    rc = rc || read_request(b, &l, &seen, e) ? -1 : 0;
     batch_line_close(&l);
-    return rc;
-}
-
-/* ---- the file ---- */
-
-static void report_ignored(const struct batch *b, const struct batch_notes *notes)
-{
-    char names[800];
-    batch_notes_text(names, sizeof names, notes);
-    if (notes->no_length)
-        request_notice(b->o, "%s: %zu %s no max_tokens: %s to %s own end, at most to the end of the "
-                       "context%s", b->file, notes->no_length,
-                       plural(notes->no_length, "line has", "lines have"),
-                       plural(notes->no_length, "its text goes", "their texts go"),
-                       plural(notes->no_length, "its", "their"),
-                       notes->less ? " or as far as memory holds" : "");
-    if (!*names || b->o->quiet)
-        return;
-    notice(b->o->progress == PROGRESS_JSON,
-           (struct row[]){ NOTICE_TEXT("phase", "fields passed over"),
-                                     NOTICE_UINT("lines", notes->lines), NOTICE_TEXT("fields", names),
-                                     NOTICE_END },
-           "%s: ignored in %zu %s, because they do not change a text: %s", b->file, notes->lines,
-           plural(notes->lines, "line", "lines"), names);
-}
-
-static int take_line(struct batch *b, struct batch_notes *notes, size_t line, size_t number, const char *text,
-                    size_t n, struct err *e)
-{
-    struct err one = {0};
-    b->lines++;
-    if (stop_signal)
-        return err_set(e, ERR_AGAIN, "stopped by %s; nothing was queued", stop_signal_name());
-    const bool mine = number % b->shards + 1 == b->shard;
-    return read_line(b, line, mine, text, n, NULL, notes, &one) ? batch_bad_line(b, &one, e) : 0;
-}
-
-static int read_text_lines(struct batch *b, struct batch_notes *t, const char *text, size_t n, struct err *e)
-{
-    size_t line = 0;
-    for (const char *p = text, *end = text + n; p < end;) {
-        const char *stop = memchr(p, '\n', (size_t)(end - p));
-        size_t len = (size_t)((stop ? stop : end) - p);
-        const bool blank = strspn(p, " \t\r") == len;          /* a NUL follows the text */
-        line++;
-        if (!blank && take_line(b, t, line, line - 1, p, len, e))
-            return -1;
-        p += len + (stop != NULL);
-    }
-    return 0;
-}
-
-/* Reads every line. A single bad line is *e alone, of several *e is their number. */
-static int read_lines(struct batch *b, const char *text, size_t n, struct err *e)
-{
-    struct batch_notes notes = {0};
-    /* a byte order mark belongs to the file, not to its first line */
-    if (n >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) {
-        text += 3;
-        n -= 3;
-    }
-    if (n >= 4 && memcmp(text, "PAR1", 4) == 0)
-        return err_set(e, ERR_INPUT,
-                       "%s: a Parquet file. This makes lines of JSON of it: python3 -c \"import pandas; "
-                       "pandas.read_parquet('%s')[['prompt']].to_json('%s.jsonl', orient='records', "
-                       "lines=True)\"", b->file, b->file, b->file);
-    if ((b->separator ? batch_read_rows : read_text_lines)(b, &notes, text, n, e) ||
-        batch_chain(b, NULL, &notes, e) ||
-        batch_check_bad(b, b->bad == b->lines && !b->o->lines && !b->separator && *text != '{', e))
-        return -1;
-    if (!b->lines)
-        return err_set(e, ERR_INPUT, "%s: the file contains no request", b->file);
-    report_ignored(b, &notes);
-    return 0;
-}
-
-int batch_open(struct batch *b, const struct options *o, struct err *e)
-{
-    char *text = NULL;
-    size_t n;
-    struct batch_model *m;
-    _Static_assert(BATCH_ERRORS_SHOWN == 20, "read_lines names the number");
-    *b = (struct batch){ .o = o,
-                         .file = o->served ? strrchr(o->batch, '/') + 1    /* clients know no path */
-                                 : strcmp(o->batch, "-") ? o->batch : "standard input",
-                         .row = separator_of(o) ? "row" : "line",
-                         .separator = separator_of(o), .read_line = read_line, .take_line = take_line,
-                         .seed = o->seed };
-    if (check_options(o, e) || parse_shard(o, &b->shard, &b->shards, e) || name_batch(b, e))
-        return -1;
-    notice_story(o, NULL);
-    if (!options_given(o, "seed") && getrandom(&b->seed, sizeof b->seed, 0) != sizeof b->seed)
-        return err_set(e, ERR_FAILED, "cannot draw a seed: %s; --seed gives one", strerror(errno));
-    if (!(b->model = calloc(BATCH_MODELS_MAX, sizeof *b->model)))
-        return batch_no_memory(e);
-    if (o->model && find_model(b, &m, o->model, "--model", e))
-        return -1;
-    if (text_read(&text, &n, o->batch, e))
-        return -1;
-    int rc = read_lines(b, text, n, e);
-    free(text);
     return rc;
 }
 
@@ -592,12 +459,12 @@ void batch_close(struct batch *b)
     struct batch_seen *s, *next;
     HASH_ITER(hh, b->seen, s, next) {
         HASH_DEL(b->seen, s);
+        free(s->chapter);
         free(s);
     }
     for (size_t i = 0; i < b->n; i++)
         if (b->spec[i].sample == 0)
             job_spec_free(&b->spec[i]);
-    batch_free_chapters(b);
     for (size_t i = 0; i < b->n_models && !b->is_body; i++) {
         free_checked(&b->model[i]);
         chat_close(&b->model[i].chat);

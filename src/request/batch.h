@@ -21,13 +21,10 @@
  * does the place of --model: jobs that have this very model at another place have it here from now on. Each
  * model (--model, else the model of the body) is opened once, without weights. */
 #pragma once
-#include "runs/store/store.h"
-#include "src/request/options.h"
+#include "src/request/batch_line.h"
 
 enum { BATCH_MODELS_MAX = 16, BATCH_ERRORS_SHOWN = 20 };
 
-struct batch_notes;
-struct batch_chapter;
 struct batch {                           /* {0} is closed */
     const struct options *o;
     const char *file, *row;              /* its name in messages, and what its lines are called */
@@ -38,13 +35,8 @@ struct batch {                           /* {0} is closed */
     int64_t *ids; size_t n_new;          /* after batch_submit: the job of each spec */
     struct batch_model *model; size_t n_models;
     struct batch_seen *seen;             /* the custom_ids of all lines */
-    struct batch_chapter *chapter; size_t n_chapters;     /* lines that continue others */
     size_t lines, bad, shard, shards;    /* lines read, and bad ones; --shard */
-    /* of batch.c, for batch_chapters.c and batch_csv.c (batch_impl.h) */
-    int (*read_line)(struct batch *b, size_t line, bool mine, const char *text, size_t n,
-                     struct batch_chapter *c, struct batch_notes *notes, struct err *e);
-    int (*take_line)(struct batch *b, struct batch_notes *notes, size_t line, size_t number, const char *text,
-                     size_t n, struct err *e);
+    struct batch_notes notes;           /* of all lines */
     bool is_body;                        /* of batch_open_body: `model` belongs to another batch */
 };
 

@@ -1,50 +1,17 @@
-/* The lines of a batch file by custom_id, and those that continue others (batch_impl.h). Start at
- * batch_chain. */
+/* Takes the lines of a batch file one by one, and those that continue others in the order of their chains.
+ * Start at batch_take_line and batch_chain. */
 #include "src/request/batch_impl.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/stopping.h"
+
 /* ---- lines ---- */
 
-int batch_grow(void **v, size_t n, size_t size, struct err *e)
-{
-    if (n && (n < 256 || n & (n - 1)))
-        return 0;
-    void *p = realloc(*v, MAX(2 * n, 256) * size);
-    if (!p)
-        return batch_no_memory(e);
-    *v = p;
-    return 0;
-}
-
-struct batch_seen *batch_find(const struct batch *b, const char *custom_id)
-{
-    struct batch_seen *s;
-    HASH_FIND(hh, b->seen, custom_id, strlen(custom_id), s);
-    return s;
-}
-
-int batch_add_seen(struct batch *b, struct batch_seen **out, const char *custom_id, size_t line,
-                   struct err *e)
-{
-    struct batch_seen *s = batch_find(b, custom_id);
-    size_t n = strlen(custom_id);
-    if (s)
-        return err_set(e, ERR_INPUT, "custom_id: \"%s\" is also in line %zu; each line needs its own",
-                       custom_id, s->line);
-    s = calloc(1, sizeof *s + n + 1);
-    if (!s)
-        return batch_no_memory(e);
-    *out = s;
-    s->line = line;
-    memcpy(s->custom_id, custom_id, n + 1);
-    HASH_ADD(hh, b->seen, custom_id[0], n, s);
-    return 0;
-}
-
-int batch_bad_line(struct batch *b, const struct err *one, struct err *e)
+/* Counts and prints a bad line. -1: `one` is no mistake of the file. */
+static int bad_line(struct batch *b, const struct err *one, struct err *e)
 {
     if (one->code != ERR_INPUT) {
         *e = *one;
@@ -59,46 +26,21 @@ int batch_bad_line(struct batch *b, const struct err *one, struct err *e)
     return 0;
 }
 
-int batch_check_bad(const struct batch *b, bool table, struct err *e)
+int batch_take_line(struct batch *b, size_t line, const char *text, size_t n, struct err *e)
 {
-    if (b->bad > 1)
-        err_set(e, ERR_INPUT, "%s: %zu of %zu %ss are bad%s; nothing was queued%s", b->file, b->bad, b->lines,
-                b->row, b->bad > BATCH_ERRORS_SHOWN ? ", the first 20 are above" : "",
-                table ? " (with --lines each line is a prompt, --csv reads a table)" : "");
-    return b->bad ? -1 : 0;
+    struct err one = {0};
+    b->lines++;
+    if (stop_signal)
+        return err_set(e, ERR_AGAIN, "stopped by %s; nothing was queued", stop_signal_name());
+    return batch_read_line(b, line, text, n, NULL, &one) ? bad_line(b, &one, e) : 0;
 }
 
 /* ---- chapters ---- */
 
-int batch_defer(struct batch *b, struct batch_seen *seen, const char *after, const char *text, size_t n,
-                struct err *e)
-{
-    const size_t n_name = strlen(b->name);
-    if (*after == '@' && strncmp(after + 1, b->name, n_name) == 0 && after[1 + n_name] == '/')
-        after += n_name + 2;             /* the batch itself */
-    if (strcmp(after, seen->custom_id) == 0)
-        return err_set(e, ERR_INPUT, "after: \"%s\" is this line itself", after);
-    if (batch_grow((void **)&b->chapter, b->n_chapters, sizeof *b->chapter, e))
-        return -1;
-    struct batch_chapter *c = &b->chapter[b->n_chapters++];
-    *c = (struct batch_chapter){ .seen = seen, .after = strdup(after), .text = strndup(text, n), .n = n };
-    seen->chapter = b->n_chapters;
-    return c->after && c->text ? 0 : batch_no_memory(e);
-}
-
-void batch_free_chapters(struct batch *b)
-{
-    for (size_t i = 0; i < b->n_chapters; i++) {
-        free(b->chapter[i].after);
-        free(b->chapter[i].text);
-    }
-    free(b->chapter);
-}
-
 /* The line of the file that a chapter continues; NULL: a stored job. */
-static struct batch_seen *line_before(const struct batch *b, const struct batch_chapter *c)
+static const struct batch_seen *line_before(const struct batch *b, const struct batch_seen *seen)
 {
-    return *c->after == '@' ? NULL : batch_find(b, c->after);
+    return *seen->chapter->after == '@' ? NULL : batch_find(b, seen->chapter->after);
 }
 
 /* Finds the stored job that a chapter continues. */
@@ -129,31 +71,29 @@ static int find_job(const struct batch *b, struct batch_chapter *c, struct store
 }
 
 /* What is before a chapter: 1; 0: not known yet; -1. */
-static int find_before(const struct batch *b, struct batch_chapter *c, struct store *s, struct err *e)
+static int find_before(const struct batch *b, struct batch_seen *seen, struct store *s, struct err *e)
 {
-    const struct batch_seen *seen = line_before(b, c);
-    if (!seen)                           /* another shard's store has the job */
-        return !s || !c->seen->mine ? 0 : find_job(b, c, s, e) ? -1 : 1;
-    if (!seen->known)
-        return 0;
-    if (seen->samples != 1)
+    const struct batch_seen *before = line_before(b, seen);
+    if (!before)                         /* another shard's store has the job */
+        return !s || !seen->mine ? 0 : find_job(b, seen->chapter, s, e) ? -1 : 1;
+    if (before->samples > 1)
         return err_set(e, ERR_INPUT, "after: \"%s\" has %zu samples, and a chapter continues one text",
-                       c->after, seen->samples);
-    c->seen->mine = seen->mine;          /* a chain is in one shard */
-    c->before = seen->lengths;
-    return 1;
+                       seen->chapter->after, before->samples);
+    seen->mine = before->mine;           /* a chain is in one shard */
+    seen->chapter->before = before->lengths;
+    return (int)before->samples;
 }
 
 /* Refuses a chapter that continues itself, by way of others. */
-static int check_circle(const struct batch *b, const struct batch_chapter *c, struct err *e)
+static int check_circle(const struct batch *b, const struct batch_seen *seen, struct err *e)
 {
-    const struct batch_seen *at = line_before(b, c);
-    for (size_t i = 0; i < b->n_chapters && at && at->chapter && at != c->seen; i++)
-        at = line_before(b, &b->chapter[at->chapter - 1]);
-    return at == c->seen ? err_set(e, ERR_INPUT, "after: \"%s\" waits for itself: it comes after \"%s\", and "
-                                   "that one, directly or not, after \"%s\"",
-                                   c->seen->custom_id, c->after, c->seen->custom_id)
-                         : 0;
+    const struct batch_seen *at = line_before(b, seen);
+    for (size_t i = 0; i < HASH_COUNT(b->seen) && at && at->chapter && at != seen; i++)
+        at = line_before(b, at);
+    if (at != seen)
+        return 0;
+    return err_set(e, ERR_INPUT, "after: \"%s\" waits for itself: it comes after \"%s\", and that one, "
+                   "directly or not, after \"%s\"", seen->custom_id, seen->chapter->after, seen->custom_id);
 }
 
 static int by_line(const void *a, const void *b)
@@ -164,36 +104,37 @@ static int by_line(const void *a, const void *b)
 }
 
 /* Reads the chapters that can be read now, or `circles`: refuses those that never can. How many; -1. */
-static int read_some(struct batch *b, struct store *s, bool circles, struct batch_notes *notes, struct err *e)
+static int read_some(struct batch *b, struct store *s, bool circles, struct err *e)
 {
     int read = 0;
-    for (size_t i = 0; i < b->n_chapters; i++) {
-        struct batch_chapter *c = &b->chapter[i];
+    for (struct batch_seen *seen = b->seen; seen; seen = seen->hh.next) {
+        struct batch_chapter *c = seen->chapter;
         struct err one = {0};
-        if (c->seen->known || c->seen->bad)
+        if (!c || seen->samples || c->bad)
             continue;
-        int rc = circles ? check_circle(b, c, &one) : find_before(b, c, s, &one);
+        int rc = circles ? check_circle(b, seen, &one) : find_before(b, seen, s, &one);
         if (rc < 0)
-            err_while(&one, "%s: %s %zu", b->file, b->row, c->seen->line);
+            err_while(&one, "%s: %s %zu", b->file, b->row, seen->line);
         if (rc == 1) {
             read++;
-            rc = b->read_line(b, c->seen->line, c->seen->mine, c->text, c->n, c, notes, &one);
+            rc = batch_read_line(b, seen->line, c->text, c->n, seen, &one);
         }
-        c->seen->bad = rc < 0;
-        if (rc < 0 && batch_bad_line(b, &one, e))
+        c->bad = rc < 0;
+        if (rc < 0 && bad_line(b, &one, e))
             return -1;
     }
     return read;
 }
 
-int batch_chain(struct batch *b, struct store *s, struct batch_notes *notes, struct err *e)
+int batch_chain(struct batch *b, struct store *s, struct err *e)
 {
     int read;
-    while ((read = read_some(b, s, false, notes, e)) > 0)
-        ;
-    if (read < 0 || read_some(b, s, true, notes, e) < 0)
+    bool any = false;
+    while ((read = read_some(b, s, false, e)) > 0)
+        any = true;
+    if (read < 0 || read_some(b, s, true, e) < 0)
         return -1;
-    if (b->n_chapters && b->n)
+    if (any && b->n)
         qsort(b->spec, b->n, sizeof *b->spec, by_line);
     return 0;
 }

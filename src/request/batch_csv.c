@@ -219,7 +219,7 @@ static int next_row(struct csv_rows *c, char **json, size_t *n, struct err *e)
     return stream_end(f) || rc ? no_memory(e) : 1;
 }
 
-int batch_read_rows(struct batch *b, struct batch_notes *notes, const char *text, size_t n, struct err *e)
+int batch_read_rows(struct batch *b, const char *text, size_t n, struct err *e)
 {
     struct csv_rows c = { .file = b->file, .at = text, .end = text + n, .separator = b->separator };
     char *json;
@@ -230,7 +230,7 @@ int batch_read_rows(struct batch *b, struct batch_notes *notes, const char *text
     c.room = malloc(n + CSV_COLUMNS_MAX + 1);
     int rc = c.names && c.room ? read_names(&c, e) : no_memory(e);
     while (rc == 0 && (rc = next_row(&c, &json, &n_json, e)) == 1) {
-        rc = b->take_line(b, notes, c.row, c.row - 2, json, n_json, e);
+        rc = batch_take_line(b, c.row, json, n_json, e);
         free(json);
     }
     free(c.names);

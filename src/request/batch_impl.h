@@ -27,20 +27,23 @@ struct batch_model {
     bool unfiltered;                     /* request_notice_unfiltered has spoken of it */
 };
 
-/* A line, by its custom_id. known: its lengths are; bad: it was refused; mine: of this shard. chapter: its
- * number among the chapters, from 1; 0: none. */
-struct batch_seen {
-    size_t line, samples, chapter;
-    bool known, bad, mine;
-    struct job_lengths lengths;          /* sampled: 0 without max_tokens */
-    UT_hash_handle hh; char custom_id[];
-};
-
+/* What a line has that continues another one. */
 struct batch_chapter {
-    struct batch_seen *seen;
-    char *after, *text; size_t n;        /* custom_id or @NAME/custom_id; the line */
+    bool bad;                            /* it was refused */
     int64_t job;                         /* a stored job before it; 0: the line `after` */
     struct job_lengths before;
+    const char *after;                   /* custom_id or @NAME/custom_id */
+    size_t n; char text[];               /* the line */
+};
+
+/* A line, by its custom_id. samples: 0 until it is read, and then its lengths are known. mine: of this
+ * shard. chapter: NULL: it is none. */
+struct batch_seen {
+    size_t line, samples;
+    bool mine;
+    struct job_lengths lengths;          /* sampled: 0 without max_tokens */
+    struct batch_chapter *chapter;
+    UT_hash_handle hh; char custom_id[];
 };
 
 static inline int batch_no_memory(struct err *e)
@@ -50,32 +53,25 @@ static inline int batch_no_memory(struct err *e)
 
 /* ---- batch.c ---- */
 
-/* b->read_line reads a line, and puts a chapter aside. c: NULL, or the chapter, whose line is read again. */
-/* b->take_line reads a line or row, which is number `number` of the file, from 0. With two or more bad lines
- * the first go to stderr; *e is the first one. -1: the rest is not read. */
+/* Finds or opens the model of a line. A model that cannot be opened fails every line that names it. */
+int batch_find_model(struct batch *b, struct batch_model **out, const char *name, const char *what,
+                     struct err *e);
+/* The line of this custom_id; NULL. */
+struct batch_seen *batch_find(const struct batch *b, const char *custom_id);
+/* Reads a line, and puts a chapter aside. seen: NULL, or a chapter, whose line is read again. */
+int batch_read_line(struct batch *b, size_t line, const char *text, size_t n, struct batch_seen *seen,
+                    struct err *e);
+
+/* ---- batch_chapters.c ---- */
+
+/* Reads a line or row of the file. With two or more bad lines the first go to stderr; *e is the first one.
+ * -1: the rest is not read. */
+int batch_take_line(struct batch *b, size_t line, const char *text, size_t n, struct err *e);
+/* Reads the chapters whose chains begin in the file, and with a store the others, too. Refuses circles. Bad
+ * lines are counted in b->bad. -1: another failure. */
+int batch_chain(struct batch *b, struct store *s, struct err *e);
+
 /* ---- batch_csv.c ---- */
 
 /* Takes every row of a table. */
-int batch_read_rows(struct batch *b, struct batch_notes *notes, const char *text, size_t n, struct err *e);
-
-/* ---- batch_chapters.c: the lines by custom_id, and chapters, which are lines that continue others ---- */
-
-/* The line of this custom_id; NULL. */
-struct batch_seen *batch_find(const struct batch *b, const char *custom_id);
-/* ERR_INPUT if another line has the custom_id. */
-int batch_add_seen(struct batch *b, struct batch_seen **out, const char *custom_id, size_t line,
-                   struct err *e);
-/* Makes room for one more element of an array of n, which has room for a power of two. */
-int batch_grow(void **v, size_t n, size_t size, struct err *e);
-/* Counts and prints a bad line. -1: `one` is no mistake of the file. */
-int batch_bad_line(struct batch *b, const struct err *one, struct err *e);
-/* -1 if lines were bad. table: all were, and the file is perhaps of another kind. */
-int batch_check_bad(const struct batch *b, bool table, struct err *e);
-
-/* Puts a chapter aside. */
-int batch_defer(struct batch *b, struct batch_seen *seen, const char *after, const char *text, size_t n,
-                struct err *e);
-/* Reads the chapters whose chains begin in the file, and with a store the others, too. Refuses circles. Bad
- * lines are counted in b->bad. -1: another failure. */
-int batch_chain(struct batch *b, struct store *s, struct batch_notes *notes, struct err *e);
-void batch_free_chapters(struct batch *b);
+int batch_read_rows(struct batch *b, const char *text, size_t n, struct err *e);
